@@ -1,0 +1,52 @@
+// Package ikey encodes the internal keys of a tablet: byte strings whose plain
+// bytes.Compare order is the order of a tablet's entries. The memtable and the
+// SSTable order keys by their bytes and know nothing else of them (paper §4:
+// an SSTable is a map from byte strings to byte strings).
+//
+// # Layout
+//
+// Integers are big-endian. "esc(x)" is x with each 0x00 byte written as
+// 0x00 0xFF, so that the terminator 0x00 0x01 sorts before every continuation
+// of x. "inv(n)" is the 64-bit complement of n: larger numbers sort first.
+//
+//	key    = row | delete row | seq          a DeleteRow
+//	       | row | family | delete family | seq
+//	       | row | family | column | delete column | seq
+//	       | row | family | column | cell | inv(timestamp) | seq
+//
+//	row    = esc(row key) 00 01              at least 3 bytes
+//	family = name 00 | id (4 bytes)          name has no 00 byte (see table)
+//	column = esc(qualifier) 00 01
+//	seq    = inv(sequence number)            8 bytes
+//
+//	delete row    = 00                       sorts before every family name
+//	delete family = 00 00                    sorts before every column: those
+//	                                         start with 00 01, 00 FF or 01..FF
+//	delete column = 00
+//	cell          = 01
+//
+// So within a row its deletion entries come before what they cover: a reader
+// that goes forward has seen each deletion before the first cell that it can
+// hide. Families come in the order of their names, columns in the order of
+// their qualifiers, versions newest first, and of one version the latest commit
+// first.
+//
+// The family's id keeps two lives of one name apart: a family that was dropped
+// and created again has a new id, and the cells of the old one are never seen.
+//
+// The value of a cell is the cell's value. The value of a delete column is two
+// 8-byte integers, start and end of the range of timestamps that it covers
+// (end 0: no end). Other deletion entries have no value.
+//
+// # Worked example
+//
+// Row "a", family "f" with id 2, qualifier "q", timestamp 5, sequence 7:
+//
+//	61 00 01 | 66 00 00 00 00 02 | 71 00 01 | 01 | ff ff ff ff ff ff ff fa | ff ff ff ff ff ff ff f8
+//
+// # Departures from the paper
+//
+// The paper does not say how keys are coded. Byte order by construction costs a
+// few bytes a key before prefix compression and buys comparison by memcmp
+// everywhere: in the memtable, in block search, in merges.
+package ikey

@@ -1,0 +1,230 @@
+package ikey
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+)
+
+// Kind says what an entry is.
+type Kind uint8
+
+// The kinds of entries. Kinds are not stored as such: they follow from a key's layout.
+const (
+	KindCell Kind = iota + 1
+	KindDeleteColumn
+	KindDeleteFamily
+	KindDeleteRow
+)
+
+const (
+	tagDeleteColumn = 0x00
+	tagCell         = 0x01
+
+	seqLen = 8
+	tsLen  = 8
+	idLen  = 4
+
+	// SuffixLenMax bounds what a key adds to row, family name and qualifier
+	// when nothing needs escaping.
+	SuffixLenMax = 2 + 1 + idLen + 2 + 1 + tsLen + seqLen
+)
+
+// ErrBadKey means that bytes are not an internal key. It is a corruption or a
+// bug of ours, since every stored key was made by this package.
+var ErrBadKey = errors.New("malformed internal key")
+
+// AppendRow appends the row part: every key of the row starts with it, and no
+// key of another row does.
+func AppendRow(dst, row []byte) []byte { return appendEscaped(dst, row) }
+
+// AppendRowEnd appends the smallest byte string above every key of the row.
+func AppendRowEnd(dst, row []byte) []byte {
+	dst = appendEscaped(dst, row)
+	dst[len(dst)-1]++ // 00 01 becomes 00 02: above this row, below row+00
+	return dst
+}
+
+// AppendFamily appends the family part to a row part.
+func AppendFamily(dst []byte, name string, id uint32) []byte {
+	dst = append(dst, name...)
+	dst = append(dst, 0)
+	return binary.BigEndian.AppendUint32(dst, id)
+}
+
+// AppendColumn appends the column part to a row and family part.
+func AppendColumn(dst, qualifier []byte) []byte { return appendEscaped(dst, qualifier) }
+
+// AppendCell completes a row, family and column part to a cell's key.
+func AppendCell(dst []byte, timestamp int64, seq uint64) []byte {
+	dst = append(dst, tagCell)
+	dst = binary.BigEndian.AppendUint64(dst, ^uint64(timestamp))
+	return binary.BigEndian.AppendUint64(dst, ^seq)
+}
+
+// AppendDeleteColumn completes a row, family and column part.
+func AppendDeleteColumn(dst []byte, seq uint64) []byte {
+	dst = append(dst, tagDeleteColumn)
+	return binary.BigEndian.AppendUint64(dst, ^seq)
+}
+
+// AppendDeleteFamily completes a row and family part.
+func AppendDeleteFamily(dst []byte, seq uint64) []byte {
+	dst = append(dst, 0, 0)
+	return binary.BigEndian.AppendUint64(dst, ^seq)
+}
+
+// AppendDeleteRow completes a row part.
+func AppendDeleteRow(dst []byte, seq uint64) []byte {
+	dst = append(dst, 0)
+	return binary.BigEndian.AppendUint64(dst, ^seq)
+}
+
+// SetSeq overwrites the sequence number, which every key ends in.
+func SetSeq(key []byte, seq uint64) {
+	binary.BigEndian.PutUint64(key[len(key)-seqLen:], ^seq)
+}
+
+// Seq returns the sequence number of a well-formed key.
+func Seq(key []byte) uint64 {
+	return ^binary.BigEndian.Uint64(key[len(key)-seqLen:])
+}
+
+// Timestamp returns the timestamp of a well-formed cell key.
+func Timestamp(key []byte) int64 {
+	return int64(^binary.BigEndian.Uint64(key[len(key)-seqLen-tsLen:]))
+}
+
+// Parts is where the parts of a key end. A part that a key lacks ends where the
+// one before it does.
+type Parts struct {
+	Kind   Kind
+	Row    int // end of the row part
+	Family int // end of the family part
+	Column int // end of the column part
+}
+
+// Split finds the parts of a key. The error is ErrBadKey.
+func Split(key []byte) (Parts, error) {
+	row := escapedEnd(key)
+	if row < 0 {
+		return Parts{}, ErrBadKey
+	}
+	return SplitAfterRow(key, row)
+}
+
+// SplitAfterRow is Split for a key whose row part is known to end at row.
+func SplitAfterRow(key []byte, row int) (Parts, error) {
+	p := Parts{Row: row, Family: row, Column: row}
+	rest := key[row:]
+	if len(rest) == 1+seqLen && rest[0] == 0 {
+		p.Kind = KindDeleteRow
+		return p, nil
+	}
+	z := bytes.IndexByte(rest, 0)
+	if z < 1 || len(rest) < z+1+idLen+2+seqLen {
+		return Parts{}, ErrBadKey
+	}
+	p.Family = row + z + 1 + idLen
+	return SplitAfterFamily(key, p.Row, p.Family)
+}
+
+// SplitAfterFamily is Split for a key whose row and family parts are known to
+// end at row and family.
+func SplitAfterFamily(key []byte, row, family int) (Parts, error) {
+	p := Parts{Row: row, Family: family, Column: family}
+	rest := key[family:]
+	if len(rest) == 2+seqLen && rest[0] == 0 && rest[1] == 0 {
+		p.Kind = KindDeleteFamily
+		return p, nil
+	}
+	n := escapedEnd(rest)
+	if n < 0 {
+		return Parts{}, ErrBadKey
+	}
+	p.Column = family + n
+	switch tail := key[p.Column:]; {
+	case len(tail) == 1+tsLen+seqLen && tail[0] == tagCell:
+		p.Kind = KindCell
+	case len(tail) == 1+seqLen && tail[0] == tagDeleteColumn:
+		p.Kind = KindDeleteColumn
+	default:
+		return Parts{}, ErrBadKey
+	}
+	return p, nil
+}
+
+// RowKey returns the row key that a row part stands for. It aliases part unless
+// the key holds a zero byte.
+func RowKey(part []byte) []byte { return unescape(part) }
+
+// Qualifier returns the qualifier that a column part stands for. It aliases
+// part unless the qualifier holds a zero byte.
+func Qualifier(part []byte) []byte { return unescape(part) }
+
+// FamilyName returns the name in a family part. It aliases part.
+func FamilyName(part []byte) []byte { return part[:len(part)-1-idLen] }
+
+// FamilyID returns the id in a family part.
+func FamilyID(part []byte) uint32 { return binary.BigEndian.Uint32(part[len(part)-idLen:]) }
+
+// AppendRange appends the value of a delete column.
+func AppendRange(dst []byte, start, end int64) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, uint64(start))
+	return binary.BigEndian.AppendUint64(dst, uint64(end))
+}
+
+// Range reads the value of a delete column. The error is ErrBadKey.
+func Range(value []byte) (start, end int64, err error) {
+	if len(value) != 16 {
+		return 0, 0, ErrBadKey
+	}
+	return int64(binary.BigEndian.Uint64(value)), int64(binary.BigEndian.Uint64(value[8:])), nil
+}
+
+func appendEscaped(dst, x []byte) []byte {
+	for {
+		z := bytes.IndexByte(x, 0)
+		if z < 0 {
+			break
+		}
+		dst = append(dst, x[:z]...)
+		dst = append(dst, 0, 0xFF)
+		x = x[z+1:]
+	}
+	dst = append(dst, x...)
+	return append(dst, 0, 1)
+}
+
+// escapedEnd returns where an escaped part with its terminator ends, or -1.
+func escapedEnd(b []byte) int {
+	for i := 0; ; {
+		z := bytes.IndexByte(b[i:], 0)
+		if z < 0 || i+z+1 >= len(b) {
+			return -1
+		}
+		switch b[i+z+1] {
+		case 1:
+			return i + z + 2
+		case 0xFF:
+			i += z + 2
+		default:
+			return -1
+		}
+	}
+}
+
+func unescape(part []byte) []byte {
+	b := part[: len(part)-2 : len(part)-2]
+	z := bytes.IndexByte(b, 0)
+	if z < 0 {
+		return b
+	}
+	out := make([]byte, 0, len(b))
+	for z >= 0 {
+		out = append(out, b[:z+1]...)
+		b = b[z+2:]
+		z = bytes.IndexByte(b, 0)
+	}
+	return append(out, b...)
+}

@@ -1,0 +1,68 @@
+package memtable
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+const (
+	// A ref is a chunk's index and a word offset inside it: 12 and 20 bits. So
+	// a table holds at most 4,096 chunks of up to 1,048,576 words (4 MiB); an
+	// entry larger than a chunk gets a chunk of its own and offset 0.
+	offsetBits = 20
+	offsetMask = 1<<offsetBits - 1
+	chunksMax  = 1 << (32 - offsetBits)
+
+	// Chunks start small, since a server may hold thousands of idle tablets,
+	// and double up to 1 MiB: 256 Ki words.
+	chunkWordsMin = 1 << 10
+	chunkWordsMax = 1 << 18
+
+	wordBytes = 4
+)
+
+type ref uint32
+
+type chunk struct {
+	words []uint32 // links are loaded and stored atomically
+	bytes []byte   // the same memory
+}
+
+// arena hands out word-aligned memory and never takes it back.
+type arena struct {
+	chunks atomic.Pointer[[]chunk] // replaced, never changed, by alloc
+	used   int                     // words used of the last chunk
+	bytes  atomic.Int64            // memory taken, in bytes
+}
+
+// alloc returns a place of n words. Ref 0 is never handed out: the head node
+// takes it.
+func (a *arena) alloc(n int) (ref, bool) {
+	var chunks []chunk
+	if p := a.chunks.Load(); p != nil {
+		chunks = *p
+	}
+	last := len(chunks) - 1
+	if last < 0 || a.used+n > len(chunks[last].words) {
+		if len(chunks) == chunksMax {
+			return 0, false
+		}
+		size := min(chunkWordsMin<<min(len(chunks), 8), chunkWordsMax)
+		words := make([]uint32, max(size, n))
+		grown := append(chunks[:len(chunks):len(chunks)], chunk{
+			words: words,
+			bytes: unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), len(words)*wordBytes),
+		})
+		a.chunks.Store(&grown)
+		a.bytes.Add(int64(len(words) * wordBytes))
+		a.used = 0
+		last = len(chunks)
+	}
+	r := ref(last<<offsetBits | a.used)
+	a.used += n
+	return r, true
+}
+
+func (a *arena) at(r ref) (chunk, int) {
+	return (*a.chunks.Load())[r>>offsetBits], int(r & offsetMask)
+}

@@ -1,0 +1,30 @@
+package memtable
+
+// Iter goes through a table's entries in key order. It sees every entry that was
+// there when it was positioned and may see later ones. The zero value is not
+// usable: see Table.Iter.
+type Iter struct {
+	t    *Table
+	node ref
+}
+
+// Iter returns an iterator that is not positioned yet.
+func (t *Table) Iter() Iter { return Iter{t: t} }
+
+// First goes to the first entry.
+func (it *Iter) First() { it.node = it.t.next(it.t.head, 0) }
+
+// SeekGE goes to the first entry at or above key.
+func (it *Iter) SeekGE(key []byte) { it.node = it.t.seekGE(key) }
+
+// Next goes to the following entry. The iterator must be valid.
+func (it *Iter) Next() { it.node = it.t.next(it.node, 0) }
+
+// Valid says whether the iterator is on an entry.
+func (it *Iter) Valid() bool { return it.node != 0 }
+
+// Key returns the entry's key. It must not be changed and may be kept.
+func (it *Iter) Key() []byte { return it.t.key(it.node) }
+
+// Value returns the entry's value. It must not be changed and may be kept.
+func (it *Iter) Value() []byte { return it.t.value(it.node) }
