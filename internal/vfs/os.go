@@ -1,0 +1,159 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/gofrs/flock"
+	"golang.org/x/sys/unix"
+)
+
+type osFS struct{}
+
+// OS returns the machine's file system. It implements [Locker].
+func OS() FS { return osFS{} }
+
+func (osFS) Create(name string) (File, error) {
+	return openFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+}
+
+func (osFS) Open(name string) (File, error) { return openFile(name, os.O_RDWR) }
+
+func (osFS) OpenRead(name string) (File, error) { return openFile(name, os.O_RDONLY) }
+
+func (osFS) Remove(name string) error { return os.Remove(name) }
+
+func (osFS) Rename(oldName, newName string) error { return os.Rename(oldName, newName) }
+
+func (osFS) MkdirAll(dir string) error { return os.MkdirAll(dir, 0o700) }
+
+func (osFS) ReadDir(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, nil
+}
+
+func (osFS) Stat(name string) (int64, time.Time, error) {
+	fi, err := os.Stat(name)
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	return fi.Size(), fi.ModTime(), nil
+}
+
+func (osFS) SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func (osFS) FreeBytes(dir string) (int64, error) {
+	var st unix.Statfs_t
+	for {
+		err := unix.Statfs(dir, &st)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
+		}
+		// Bavail, not Bfree: what root keeps for itself is not ours.
+		return int64(st.Bavail) * int64(st.Bsize), nil
+	}
+}
+
+func (osFS) Lock(name string) (io.Closer, error) {
+	l := flock.New(name, flock.SetPermissions(0o600))
+	got, err := l.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", name, err)
+	}
+	if !got {
+		return nil, fmt.Errorf("lock %s: %w", filepath.Base(name), ErrLocked)
+	}
+	return l, nil
+}
+
+// osFile adds to os.File a sync that allocates nothing.
+type osFile struct {
+	*os.File
+	fd int
+	// mu keeps Close from freeing fd, which the kernel would hand to another
+	// file, while a Sync still uses the number.
+	mu     sync.RWMutex
+	closed bool
+}
+
+func openFile(name string, flag int) (File, error) {
+	f, err := os.OpenFile(name, flag, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &osFile{File: f, fd: int(f.Fd())}, nil
+}
+
+func (f *osFile) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	return f.File.Close()
+}
+
+func (f *osFile) Sync() error {
+	return f.withFD("fdatasync", fdatasync)
+}
+
+func (f *osFile) Preallocate(n int64) error {
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	err = f.withFD("fallocate", func(fd int) error { return fallocate(fd, n) })
+	if errors.Is(err, errors.ErrUnsupported) && size < n {
+		return f.Truncate(n)
+	}
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	return err
+}
+
+func (f *osFile) Size() (int64, error) {
+	fi, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return fi.Size(), nil
+}
+
+// withFD runs a system call on the descriptor, again if a signal cut it short.
+func (f *osFile) withFD(op string, call func(fd int) error) error {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if f.closed {
+		return &fs.PathError{Op: op, Path: f.Name(), Err: os.ErrClosed}
+	}
+	for {
+		err := call(f.fd)
+		if err == nil {
+			return nil
+		}
+		if err != unix.EINTR {
+			return &fs.PathError{Op: op, Path: f.Name(), Err: err}
+		}
+	}
+}

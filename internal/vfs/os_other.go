@@ -1,0 +1,13 @@
+//go:build !linux
+
+package vfs
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+func fdatasync(fd int) error { return unix.Fsync(fd) }
+
+func fallocate(int, int64) error { return errors.ErrUnsupported }

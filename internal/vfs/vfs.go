@@ -1,0 +1,72 @@
+package vfs
+
+import (
+	"errors"
+	"io"
+	"syscall"
+	"time"
+)
+
+// FS is a tree of folders and files. Names are paths as package filepath
+// writes them. Errors satisfy errors.Is with fs.ErrNotExist and fs.ErrExist
+// where they apply; see also [IsDiskFull].
+type FS interface {
+	// Create makes a file that does not exist yet and opens it for reading
+	// and writing, with mode 0600. fs.ErrExist if the name is taken.
+	Create(name string) (File, error)
+	// Open opens an existing file for reading and writing.
+	Open(name string) (File, error)
+	// OpenRead opens an existing file for reading.
+	OpenRead(name string) (File, error)
+	// Remove removes a file or an empty folder. A file that is open stays
+	// readable through its handles.
+	Remove(name string) error
+	// Rename moves a file, replacing the one that has the new name. It is
+	// atomic, and durable only after SyncDir of the folders concerned.
+	Rename(oldName, newName string) error
+	// MkdirAll makes a folder and those above it, with mode 0700.
+	MkdirAll(dir string) error
+	// ReadDir returns the names in a folder, sorted, without the path.
+	ReadDir(dir string) ([]string, error)
+	// Stat returns a file's size in bytes and the time of its last change.
+	Stat(name string) (size int64, mod time.Time, err error)
+	// SyncDir makes the names of a folder durable.
+	SyncDir(dir string) error
+	// FreeBytes returns the bytes that may still be written under dir.
+	FreeBytes(dir string) (int64, error)
+}
+
+// File is an open file. There is no file position.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	// Sync makes the bytes written so far durable, and the size if it
+	// changed (fdatasync). When it fails, nothing is known of any byte
+	// written since the last success, and trying again proves nothing.
+	Sync() error
+	// Truncate sets the size; a file that grows reads as zeros there.
+	Truncate(size int64) error
+	// Size returns the size in bytes.
+	Size() (int64, error)
+	// Preallocate reserves room for the first n bytes and makes the file at
+	// least that long, so that later writes there cannot find the disk full.
+	// Where the file system cannot reserve, only the size changes.
+	Preallocate(n int64) error
+}
+
+// Locker is implemented by file systems that can keep other processes out.
+type Locker interface {
+	// Lock takes the lock file name, making it if need be, until the result is
+	// closed or the process ends. ErrLocked if someone else has it.
+	Lock(name string) (io.Closer, error)
+}
+
+// ErrLocked means that another holder has the lock file.
+var ErrLocked = errors.New("in use by another process")
+
+// IsDiskFull tells whether err means that there was no room: the disk or the
+// quota is full, as opposed to broken.
+func IsDiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
