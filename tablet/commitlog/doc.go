@@ -1,0 +1,61 @@
+// Package commitlog is a tablet server's one commit log (paper §5.3 and §6,
+// "Commit-log implementation"): the mutations of all its tablets, mingled in one
+// file, each made durable before it is acknowledged.
+//
+// # Group commit
+//
+// Commits ride in batches. While one batch is on its way to the disk the next
+// one fills, so that a commit waits for at most two disk writes and one write
+// serves all that came meanwhile:
+//
+//	callers ──Commit──▶ filling batch ──writer──▶ appended and synced ──applier──▶ Done
+//
+// Sequence numbers are given under the lock that fills the batch, so the order
+// of the log, the order of sequence numbers and the order of the calls to Done
+// are one order. So is that of server timestamps, which a tablet's Stamper gives
+// under the same lock: that is why they strictly increase per row (I8).
+//
+// # Record
+//
+// A batch is one append to the log blob, which checks its bytes and puts it back
+// whole or not at all. Inside it the records stand one after the other. Integers
+// are little-endian:
+//
+//	 0        4         8          16         24       28          36
+//	┌────────┬─────────┬──────────┬──────────┬────────┬───────────┬──────┐
+//	│ crc 4  │ length 4│ tablet 8 │ first 8  │ ops 4  │ time 8    │ body │
+//	└────────┴─────────┴──────────┴──────────┴────────┴───────────┴──────┘
+//
+//	crc     CRC-32C of everything after it, body included
+//	length  bytes of body
+//	tablet  id of the tablet
+//	first   sequence number of the first entry; the others follow by one
+//	ops     number of entries, so of sequence numbers used
+//	time    server timestamp of the entries that asked for one, in µs; 0: none
+//	body    the entries, whose form is the tablet's business
+//
+// The record has a checksum of its own, though the blob has one too, because
+// recovery sorts records and hands them to other servers: it goes with the record.
+//
+// Worked example: tablet 1, first 2, ops 1, time 3, body "x":
+//
+//	a7 7c 94 fe | 01 00 00 00 | 01 00 .. 00 | 02 00 .. 00 | 01 00 00 00 | 03 00 .. 00 | 78
+//
+// # Departures from the paper
+//
+// Bigtable writes two logs and switches when one is slow; here the log blob
+// below can go on in another extent, and the second writer comes with
+// replication.
+//
+// # Goroutines
+//
+//	writer   started by New, ends after Close; owns the batch being appended
+//	applier  started by New, ends after the writer; calls Commit.Done
+//
+// # Invariants
+//
+//	C1. Done(nil) is called only after the commit's record is durable (I1).
+//	C2. Done is called exactly once for each accepted commit, in sequence order.
+//	C3. After a failed append no commit succeeds any more; those in flight are
+//	    told that they may or may not survive.
+package commitlog

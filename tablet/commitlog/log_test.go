@@ -1,0 +1,271 @@
+package commitlog
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestGoldenRecord(t *testing.T) {
+	r := Record{Tablet: 1, First: 2, Ops: 1, Time: 3, Body: []byte("x")}
+	const want = "a77c94fe" + "01000000" + "0100000000000000" + "0200000000000000" + "01000000" + "0300000000000000" + "78"
+	if got := hex.EncodeToString(appendRecord(nil, &r)); got != want {
+		t.Fatalf("got %s\nwant %s", got, want)
+	}
+}
+
+// I7: every flipped bit and every cut is noticed.
+func TestDamagedRecord(t *testing.T) {
+	whole := appendRecord(nil, &Record{Tablet: 7, First: 9, Ops: 2, Body: []byte("some entries")})
+	if _, rest, err := ReadRecord(append(bytes.Clone(whole), "more"...)); err != nil || string(rest) != "more" {
+		t.Fatalf("rest %q, error %v", rest, err)
+	}
+	for bit := range len(whole) * 8 {
+		b := bytes.Clone(whole)
+		b[bit/8] ^= 1 << (bit % 8)
+		if _, _, err := ReadRecord(b); !errors.Is(err, ErrBadRecord) {
+			t.Fatalf("bit %d flipped: %v", bit, err)
+		}
+	}
+	for n := range whole {
+		if _, _, err := ReadRecord(whole[:n]); !errors.Is(err, ErrBadRecord) {
+			t.Fatalf("cut to %d bytes: %v", n, err)
+		}
+	}
+}
+
+// disk is a log blob in memory. It fails its failAt'th append, if that is not 0.
+type disk struct {
+	mu      sync.Mutex
+	data    []byte
+	appends int
+	failAt  int
+	delay   time.Duration
+	err     error
+}
+
+func (d *disk) Append(_ context.Context, p []byte) (int64, error) {
+	time.Sleep(d.delay)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.appends++
+	if d.appends == d.failAt {
+		return 0, d.err
+	}
+	d.data = append(d.data, p...)
+	return int64(len(d.data)), nil
+}
+
+// holds says whether the log has the record whose first sequence number is seq.
+func (d *disk) holds(seq uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for rest := d.data; len(rest) > 0; {
+		r, after, err := ReadRecord(rest)
+		if err != nil {
+			return false
+		}
+		if r.First == seq {
+			return true
+		}
+		rest = after
+	}
+	return false
+}
+
+type counter struct{ n int64 }
+
+func (c *counter) Stamp() int64 { c.n++; return c.n }
+
+// C1, C2: commits from many goroutines are durable when done, in sequence order,
+// with times in that order.
+func TestManyWriters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seed := uint64(time.Now().UnixNano())
+		t.Logf("seed %d", seed)
+		d := &disk{delay: time.Millisecond}
+		l := New(d, 100, Config{BatchBytesMax: 2000})
+		stamp := &counter{}
+		var lastSeq uint64
+		var lastTime int64
+		var done atomic.Int64
+		var wg sync.WaitGroup
+		for w := range uint64(16) {
+			wg.Go(func() {
+				r := rand.New(rand.NewPCG(seed, w))
+				for range 50 {
+					acked := make(chan error)
+					c := &Commit{Tablet: w, Ops: 1 + r.Uint32N(3), Body: make([]byte, r.IntN(3000)), Stamp: stamp}
+					c.Done = func(c *Commit, err error) {
+						if c.First <= lastSeq || c.Time <= lastTime {
+							t.Errorf("commit %d at %d after %d at %d", c.First, c.Time, lastSeq, lastTime)
+						}
+						lastSeq, lastTime = c.First, c.Time
+						done.Add(1)
+						go func() { acked <- err }()
+					}
+					if err := l.Commit(c); err != nil {
+						t.Error(err)
+						return
+					}
+					if err := <-acked; err != nil || !d.holds(c.First) {
+						t.Errorf("commit %d acknowledged with %v, durable: %v", c.First, err, d.holds(c.First))
+					}
+				}
+			})
+		}
+		wg.Wait()
+		l.Close()
+		if done.Load() != 16*50 {
+			t.Fatalf("%d commits done", done.Load())
+		}
+		if s := l.Stats(); s.Batches >= s.Commits {
+			t.Errorf("no batching: %d batches for %d commits", s.Batches, s.Commits)
+		}
+	})
+}
+
+// C3: after a failed append nothing is acknowledged.
+func TestFailureIsFinal(t *testing.T) {
+	d := &disk{failAt: 3, err: errors.New("i/o error")}
+	l := New(d, 1, Config{})
+	defer l.Close()
+	var failed *FailedError
+	for i := range 10 {
+		err := commit(l, "x")
+		if got, want := err == nil, i < 2; got != want {
+			t.Fatalf("commit %d: %v", i, err)
+		}
+		if err != nil && !errors.As(err, &failed) {
+			t.Fatalf("commit %d: %v", i, err)
+		}
+	}
+	if d.appends != 3 {
+		t.Fatalf("%d appends, the third failed", d.appends)
+	}
+}
+
+func TestRetryableFailureHitsOneBatch(t *testing.T) {
+	full := errors.New("disk full")
+	d := &disk{failAt: 2, err: full}
+	l := New(d, 1, Config{Retryable: func(err error) bool { return errors.Is(err, full) }})
+	defer l.Close()
+	for i := range 4 {
+		if err := commit(l, "x"); (err != nil) != (i == 1) {
+			t.Fatalf("commit %d: %v", i, err)
+		}
+	}
+}
+
+func commit(l *Log, body string) error {
+	acked := make(chan error, 1)
+	c := &Commit{Ops: 1, Body: []byte(body), Done: func(_ *Commit, err error) { acked <- err }}
+	if err := l.Commit(c); err != nil {
+		return err
+	}
+	return <-acked
+}
+
+func TestBarrierComesInOrder(t *testing.T) {
+	l := New(&disk{}, 1, Config{})
+	defer l.Close()
+	var order strings.Builder
+	for i := range 5 {
+		c := &Commit{Ops: 1, Done: func(*Commit, error) { fmt.Fprintf(&order, "c%d ", i) }}
+		if err := l.Commit(c); err != nil {
+			t.Fatal(err)
+		}
+		if i == 2 {
+			if err := l.Barrier(func() { order.WriteString("| ") }); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := l.Barrier(func() {}); err != nil {
+		t.Fatal(err)
+	}
+	if got := order.String(); got != "c0 c1 c2 | c3 c4 " {
+		t.Fatalf("order %q", got)
+	}
+}
+
+func TestCoveredIsNeverTooMuch(t *testing.T) {
+	d := &disk{}
+	l := New(d, 1, Config{})
+	type at struct {
+		seq uint64
+		pos int64
+	}
+	var acked []at
+	for range 40 {
+		if err := commit(l, strings.Repeat("x", 100<<10)); err != nil {
+			t.Fatal(err)
+		}
+		acked = append(acked, at{seq: l.Next() - 1, pos: int64(len(d.data))})
+	}
+	for redo := uint64(1); redo <= l.Next(); redo++ {
+		covered := l.Covered(redo)
+		for _, a := range acked {
+			if a.pos <= covered && a.seq >= redo {
+				t.Fatalf("redo %d: covered %d, but record %d ends at %d", redo, covered, a.seq, a.pos)
+			}
+		}
+	}
+	if got := l.Covered(l.Next()); got != int64(len(d.data)) {
+		t.Fatalf("all covered: %d of %d bytes", got, len(d.data))
+	}
+	l.Close()
+}
+
+func TestClosedLogRefuses(t *testing.T) {
+	l := New(&disk{}, 1, Config{})
+	l.Close()
+	if err := commit(l, "x"); !errors.Is(err, ErrClosed) {
+		t.Fatal(err)
+	}
+	l.Close()
+}
+
+func FuzzReadRecord(f *testing.F) {
+	f.Add(appendRecord(nil, &Record{Tablet: 1, First: 2, Ops: 3, Body: []byte("body")}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, rest, err := ReadRecord(b)
+		if err != nil {
+			return
+		}
+		if !bytes.Equal(appendRecord(nil, &r), b[:len(b)-len(rest)]) {
+			t.Fatal("record does not round-trip")
+		}
+	})
+}
+
+func BenchmarkCommit64Writers(b *testing.B) {
+	l := New(&disk{data: make([]byte, 0, 64<<20)}, 1, Config{})
+	defer l.Close()
+	body := make([]byte, 1000)
+	b.SetParallelism(32)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		acked := make(chan struct{}, 1)
+		c := &Commit{Ops: 1, Body: body, Done: func(*Commit, error) { acked <- struct{}{} }}
+		for pb.Next() {
+			if err := l.Commit(c); err != nil {
+				b.Fatal(err)
+			}
+			<-acked
+		}
+	})
+}

@@ -1,0 +1,50 @@
+package commitlog
+
+import "sync"
+
+// markBytes is how far apart two marks are, in bytes of log. Log space is
+// taken back in extents of 64 MiB, so a finer grain gains nothing.
+const markBytes = 1 << 20
+
+// mark says that every record below pos has a sequence number below next.
+type mark struct {
+	pos  int64
+	next uint64
+}
+
+// marks maps sequence numbers to positions of the log blob, roughly.
+type marks struct {
+	// mu guards the fields in it.
+	mu struct {
+		sync.Mutex
+		list []mark // ascending in both fields
+		last mark   // not in list yet
+		kept int64  // what covered returned last
+	}
+}
+
+func (m *marks) add(k mark) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.last = k
+	if n := len(m.mu.list); n == 0 || k.pos-m.mu.list[n-1].pos >= markBytes {
+		m.mu.list = append(m.mu.list, k)
+	}
+}
+
+// covered returns the largest known position whose records are all below redo,
+// and forgets the marks below it.
+func (m *marks) covered(redo uint64) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := 0
+	for i < len(m.mu.list) && m.mu.list[i].next <= redo {
+		m.mu.kept = max(m.mu.kept, m.mu.list[i].pos)
+		i++
+	}
+	m.mu.list = append(m.mu.list[:0], m.mu.list[i:]...)
+	if m.mu.last.next <= redo {
+		m.mu.kept = max(m.mu.kept, m.mu.last.pos)
+	}
+	return m.mu.kept
+}

@@ -1,0 +1,66 @@
+package commitlog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/steledb/stele/internal/crc"
+)
+
+const headerLen = 36
+
+// Record is one commit as the log keeps it.
+type Record struct {
+	Tablet uint64
+	First  uint64 // sequence number of the first entry
+	Ops    uint32
+	Time   int64 // µs
+	Body   []byte
+}
+
+// ErrBadRecord means that bytes of a log are not a record although the log blob
+// vouched for them.
+var ErrBadRecord = errors.New("malformed commit log record")
+
+// appendRecord appends the record's coding.
+func appendRecord(dst []byte, r *Record) []byte {
+	start := len(dst)
+	dst = append(dst, 0, 0, 0, 0)
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(r.Body)))
+	dst = binary.LittleEndian.AppendUint64(dst, r.Tablet)
+	dst = binary.LittleEndian.AppendUint64(dst, r.First)
+	dst = binary.LittleEndian.AppendUint32(dst, r.Ops)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(r.Time))
+	dst = append(dst, r.Body...)
+	binary.LittleEndian.PutUint32(dst[start:], crc.Sum(dst[start+4:]))
+	return dst
+}
+
+// ReadRecord takes the first record off b and returns what follows it. The
+// record's body aliases b. The error wraps ErrBadRecord.
+func ReadRecord(b []byte) (Record, []byte, error) {
+	if len(b) < headerLen {
+		return Record{}, nil, fmt.Errorf("%w: %d bytes, a header has %d", ErrBadRecord, len(b), headerLen)
+	}
+	length := int64(binary.LittleEndian.Uint32(b[4:]))
+	if length > int64(len(b)-headerLen) {
+		return Record{}, nil, fmt.Errorf("%w: body of %d bytes, %d are left", ErrBadRecord, length, len(b)-headerLen)
+	}
+	end := headerLen + int(length)
+	if got, want := crc.Sum(b[4:end]), binary.LittleEndian.Uint32(b); got != want {
+		return Record{}, nil, fmt.Errorf("%w: checksum %08x, want %08x", ErrBadRecord, got, want)
+	}
+	r := Record{
+		Tablet: binary.LittleEndian.Uint64(b[8:]),
+		First:  binary.LittleEndian.Uint64(b[16:]),
+		Ops:    binary.LittleEndian.Uint32(b[24:]),
+		Time:   int64(binary.LittleEndian.Uint64(b[28:])),
+		Body:   b[headerLen:end:end],
+	}
+	if r.First > math.MaxUint64-uint64(r.Ops) {
+		return Record{}, nil, fmt.Errorf("%w: sequence number %d with %d entries", ErrBadRecord, r.First, r.Ops)
+	}
+	return r, b[end:], nil
+}
