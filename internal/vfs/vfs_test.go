@@ -1,0 +1,342 @@
+package vfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+)
+
+// Every file system must agree on what programs see.
+func TestFileSystemsAgree(t *testing.T) {
+	t.Run("os", func(t *testing.T) { testFS(t, OS(), t.TempDir()) })
+	t.Run("mem", func(t *testing.T) { testFS(t, NewMem(MemOptions{}), "/data") })
+	t.Run("faulty", func(t *testing.T) { testFS(t, NewFaulty(OS()), t.TempDir()) })
+}
+
+func testFS(t *testing.T, f FS, root string) {
+	dir := filepath.Join(root, "a", "b")
+	must(t, f.MkdirAll(dir))
+	must(t, f.MkdirAll(dir))
+	name := filepath.Join(dir, "x")
+	file := create(t, f, name)
+	if _, err := f.Create(name); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("create twice: %v", err)
+	}
+	for _, missing := range []error{
+		ignore(f.Open(name + "y")), ignore(f.OpenRead(name + "y")), f.Remove(name + "y"),
+		f.Rename(name+"y", name+"z"), ignore(f.Create(filepath.Join(root, "no", "such"))),
+	} {
+		if !errors.Is(missing, fs.ErrNotExist) {
+			t.Errorf("missing file: %v", missing)
+		}
+	}
+	write(t, file, "hello", 3)
+	if got := readAll(t, file); got != "\x00\x00\x00hello" {
+		t.Errorf("content %q", got)
+	}
+	if n, err := file.ReadAt(make([]byte, 4), 6); n != 2 || err != io.EOF {
+		t.Errorf("read over the end: %d, %v", n, err)
+	}
+	must(t, file.Truncate(4))
+	must(t, file.Preallocate(2)) // never shrinks
+	must(t, file.Preallocate(6))
+	if got := readAll(t, file); got != "\x00\x00\x00h\x00\x00" {
+		t.Errorf("content after truncate and preallocate %q", got)
+	}
+	must(t, file.Sync())
+	must(t, file.Close())
+	if file.Sync() == nil || file.Close() == nil {
+		t.Error("a closed file can be used")
+	}
+
+	other := filepath.Join(root, "a", "y")
+	must(t, create(t, f, other).Close())
+	must(t, f.Rename(name, other))
+	must(t, f.SyncDir(dir))
+	if size, mod, err := f.Stat(other); size != 6 || mod.IsZero() || err != nil {
+		t.Errorf("stat: %d, %v, %v", size, mod, err)
+	}
+	if names, err := f.ReadDir(filepath.Join(root, "a")); err != nil || !slices.Equal(names, []string{"b", "y"}) {
+		t.Errorf("names: %v, %v", names, err)
+	}
+	if f.Remove(filepath.Join(root, "a")) == nil {
+		t.Error("a full folder was removed")
+	}
+	ro, err := f.OpenRead(other)
+	must(t, err)
+	if _, err := ro.WriteAt([]byte("x"), 0); err == nil {
+		t.Error("wrote to a file opened for reading")
+	}
+	must(t, f.Remove(other))
+	if got := readAll(t, ro); len(got) != 6 {
+		t.Errorf("removed file reads %q through an open handle", got)
+	}
+	must(t, ro.Close())
+	must(t, f.Remove(dir))
+	if free, err := f.FreeBytes(root); free <= 0 || err != nil {
+		t.Errorf("free: %d, %v", free, err)
+	}
+}
+
+func TestOSLockKeepsOthersOut(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "LOCK")
+	l, err := OS().(Locker).Lock(name)
+	must(t, err)
+	if _, err := OS().(Locker).Lock(name); !errors.Is(err, ErrLocked) {
+		t.Errorf("second lock: %v", err)
+	}
+	must(t, l.Close())
+	l, err = OS().(Locker).Lock(name)
+	must(t, err)
+	must(t, l.Close())
+}
+
+// V1: bytes are durable after Sync, names after SyncDir.
+func TestCrashDropsWhatWasNotSynced(t *testing.T) {
+	m := NewMem(MemOptions{})
+	must(t, m.MkdirAll("/d"))
+	must(t, m.SyncDir("/"))
+	a, b := create(t, m, "/d/a"), create(t, m, "/d/b")
+	must(t, m.SyncDir("/d"))
+	write(t, a, "synced", 0)
+	must(t, a.Sync())
+	write(t, a, "lost", 0)
+	write(t, b, "lost", 0)
+	c := create(t, m, "/d/c")
+	write(t, c, "no name", 0)
+	must(t, c.Sync())
+	must(t, m.Rename("/d/b", "/d/b2"))
+
+	after := m.Crash(nil)
+	if names, _ := after.ReadDir("/d"); !slices.Equal(names, []string{"a", "b"}) {
+		t.Fatalf("names %v", names)
+	}
+	for name, want := range map[string]string{"/d/a": "synced", "/d/b": ""} {
+		if got := contentOf(t, after, name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	write(t, a, "x", 0) // the old world shares nothing with the new one
+	if got := contentOf(t, after, "/d/a"); got != "synced" {
+		t.Errorf("the crashed copy changed to %q", got)
+	}
+}
+
+func TestFolderNotSyncedTakesItsFilesAlong(t *testing.T) {
+	m := NewMem(MemOptions{})
+	must(t, m.MkdirAll("/d/e"))
+	must(t, m.SyncDir("/d"))
+	create(t, m, "/d/e/f")
+	must(t, m.SyncDir("/d/e"))
+	if names, err := m.Crash(nil).ReadDir("/"); len(names) != 0 || err != nil {
+		t.Errorf("names %v, %v", names, err)
+	}
+	must(t, m.SyncDir("/"))
+	if names, err := m.Crash(nil).ReadDir("/d/e"); len(names) != 1 || err != nil {
+		t.Errorf("names %v, %v", names, err)
+	}
+}
+
+// V2: each sector is old or new, every mix can happen.
+func TestCrashTearsBySector(t *testing.T) {
+	m := NewMem(MemOptions{})
+	f := create(t, m, "/f")
+	must(t, m.SyncDir("/"))
+	write(t, f, string(slices.Repeat([]byte{'o'}, 4*SectorBytes)), 0)
+	must(t, f.Sync())
+	write(t, f, string(slices.Repeat([]byte{'n'}, 3*SectorBytes)), SectorBytes/2)
+	seen := map[string]bool{}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 500 {
+		got := contentOf(t, m.Crash(rng), "/f")
+		if len(got) != 4*SectorBytes {
+			t.Fatalf("%d bytes", len(got))
+		}
+		pattern := ""
+		for _, span := range [][2]int{{0, 256}, {256, 512}, {512, 1024}, {1024, 1536}, {1536, 1792}, {1792, 2048}} {
+			for i := span[0]; i < span[1]; i++ {
+				if got[i] != got[span[0]] {
+					t.Fatalf("torn inside a sector at %d", i)
+				}
+			}
+			pattern += got[span[0] : span[0]+1]
+		}
+		seen[pattern] = true
+	}
+	if len(seen) != 16 {
+		t.Errorf("%d of the 16 ways to tear four sectors seen", len(seen))
+	}
+}
+
+// V3: a rename is there or not, and what builds on a lost change is lost.
+func TestCrashKeepsNamesInOrder(t *testing.T) {
+	m := NewMem(MemOptions{})
+	must(t, m.MkdirAll("/d"))
+	must(t, m.MkdirAll("/e"))
+	must(t, m.SyncDir("/"))
+	f := create(t, m, "/d/tmp")
+	write(t, f, "1", 0)
+	must(t, f.Sync())
+	must(t, m.Rename("/d/tmp", "/e/final"))
+	seen := map[string]bool{}
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 300 {
+		c := m.Crash(rng)
+		d, _ := c.ReadDir("/d")
+		e, _ := c.ReadDir("/e")
+		seen[string(slices.Concat([]byte("d:"), join(d), []byte(" e:"), join(e)))] = true
+	}
+	if len(seen) != 3 || !seen["d: e:"] || !seen["d:tmp e:"] || !seen["d: e:final"] {
+		t.Errorf("outcomes %v", seen)
+	}
+	must(t, m.SyncDir("/e")) // carries the create in /d along
+	for range 50 {
+		if got := contentOf(t, m.Crash(rng), "/e/final"); got != "1" {
+			t.Fatalf("content %q", got)
+		}
+	}
+}
+
+// V4: a failed sync loses the data though reads show it.
+func TestFailedSyncLies(t *testing.T) {
+	m := NewMem(MemOptions{})
+	f := create(t, m, "/f")
+	must(t, m.SyncDir("/"))
+	write(t, f, "gone", 0)
+	eio := errors.New("io")
+	m.SetHook(func(op Op) error {
+		if op.Kind == OpSync {
+			return eio
+		}
+		return nil
+	})
+	if err := f.Sync(); err != eio {
+		t.Fatalf("sync: %v", err)
+	}
+	m.SetHook(nil)
+	must(t, f.Sync())
+	if got := readAll(t, f); got != "gone" {
+		t.Errorf("cache reads %q", got)
+	}
+	rng := rand.New(rand.NewPCG(5, 6))
+	for range 20 {
+		if got := contentOf(t, m.Crash(rng), "/f"); got != "" {
+			t.Fatalf("disk has %q", got)
+		}
+	}
+}
+
+func TestHookCountsAndTears(t *testing.T) {
+	m := NewMem(MemOptions{})
+	var kinds []OpKind
+	m.SetHook(func(op Op) error {
+		kinds = append(kinds, op.Kind)
+		if op.N != int64(len(kinds)) || op.String() == "" {
+			t.Errorf("operation %v has number %d, want %d", op, op.N, len(kinds))
+		}
+		if op.Kind == OpWrite {
+			return ErrTorn
+		}
+		return nil
+	})
+	must(t, m.MkdirAll("/d"))
+	f := create(t, m, "/d/f")
+	if n, err := f.WriteAt([]byte("abcd"), 0); n != 2 || !errors.Is(err, ErrTorn) {
+		t.Errorf("torn write: %d, %v", n, err)
+	}
+	must(t, f.Truncate(3))
+	must(t, f.Preallocate(8))
+	must(t, f.Sync())
+	must(t, m.SyncDir("/d"))
+	must(t, m.Rename("/d/f", "/d/g"))
+	must(t, m.Remove("/d/g"))
+	want := []OpKind{OpMkdir, OpCreate, OpWrite, OpTruncate, OpPreallocate, OpSync, OpSyncDir, OpRename, OpRemove}
+	if !slices.Equal(kinds, want) || m.Ops() != int64(len(want)) {
+		t.Errorf("operations %v", kinds)
+	}
+}
+
+func TestMemCapacity(t *testing.T) {
+	m := NewMem(MemOptions{Capacity: 100})
+	must(t, m.MkdirAll("/small"))
+	m.SetCapacity("/small", 10)
+	f := create(t, m, "/small/f")
+	write(t, f, "12345678", 0)
+	n, err := f.WriteAt([]byte("9abc"), 8)
+	if n != 2 || !IsDiskFull(err) {
+		t.Errorf("write into a full disk: %d, %v", n, err)
+	}
+	if err := f.Preallocate(20); !IsDiskFull(err) {
+		t.Errorf("preallocate: %v", err)
+	}
+	write(t, f, "over", 0) // takes no room
+	big := create(t, m, "/big")
+	must(t, big.Preallocate(90))
+	if free, _ := m.FreeBytes("/"); free != 0 {
+		t.Errorf("%d bytes free", free)
+	}
+	m.SetCapacity("/small", 0)
+	if _, err := f.WriteAt([]byte("y"), 10); !IsDiskFull(err) {
+		t.Errorf("the outer bound is ignored: %v", err)
+	}
+	must(t, m.Remove("/big"))
+	write(t, f, "y", 10)
+	if IsDiskFull(syscall.EIO) {
+		t.Error("EIO is taken for a full disk")
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func ignore(_ File, err error) error { return err }
+
+func create(t *testing.T, f FS, name string) File {
+	t.Helper()
+	file, err := f.Create(name)
+	must(t, err)
+	return file
+}
+
+func write(t *testing.T, f File, s string, off int64) {
+	t.Helper()
+	if n, err := f.WriteAt([]byte(s), off); n != len(s) || err != nil {
+		t.Fatalf("write: %d, %v", n, err)
+	}
+}
+
+func readAll(t *testing.T, f File) string {
+	t.Helper()
+	size, err := f.Size()
+	must(t, err)
+	p := make([]byte, size)
+	if _, err := f.ReadAt(p, 0); err != nil && err != io.EOF {
+		t.Fatal(err)
+	}
+	return string(p)
+}
+
+func contentOf(t *testing.T, f FS, name string) string {
+	t.Helper()
+	file, err := f.OpenRead(name)
+	must(t, err)
+	defer file.Close()
+	return readAll(t, file)
+}
+
+func join(names []string) []byte {
+	var out []byte
+	for _, n := range names {
+		out = append(out, n...)
+	}
+	return out
+}
