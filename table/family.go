@@ -1,0 +1,126 @@
+package table
+
+// A Family is a column family: the unit of access rights, accounting, garbage
+// collection and, through its group, of storage.
+type Family struct {
+	Name string
+	// ID is what stored cells bear in place of the name. It is given by
+	// Schema.AddFamily and never used again in the table, so that a family that is
+	// dropped and made anew does not find the old cells.
+	ID uint32
+	GC GCPolicy
+	// Group is the name of a locality group of the schema. Empty means the default
+	// group until the family is in a schema.
+	Group string
+}
+
+// Equal tells whether two families are alike in all fields.
+func (f *Family) Equal(o *Family) bool {
+	return f.Name == o.Name && f.ID == o.ID && f.Group == o.Group && f.GC.Equal(&o.GC)
+}
+
+// Compression is how a locality group's blocks are compressed. Numbers are
+// stored: append only.
+type Compression uint8
+
+// The compressions.
+const (
+	// CompressionDefault is CompressionS2.
+	CompressionDefault Compression = 0
+	CompressionNone    Compression = 1
+	CompressionS2      Compression = 2
+	CompressionZstd    Compression = 3
+)
+
+var compressionNames = [...]string{"default", "none", "s2", "zstd"}
+
+// String returns the name that specifications use.
+func (c Compression) String() string {
+	if int(c) < len(compressionNames) {
+		return compressionNames[c]
+	}
+	return "unknown"
+}
+
+// BloomMode is what the Bloom filters of a locality group's SSTables hold.
+// Numbers are stored: append only.
+type BloomMode uint8
+
+// The Bloom modes.
+const (
+	// BloomDefault is BloomRowCol.
+	BloomDefault BloomMode = 0
+	BloomNone    BloomMode = 1
+	// BloomRow answers "has this file the row?".
+	BloomRow BloomMode = 2
+	// BloomRowCol answers that, and "has this file the column of this row?".
+	BloomRowCol BloomMode = 3
+)
+
+var bloomNames = [...]string{"default", "none", "row", "rowcol"}
+
+// String returns the name that specifications use.
+func (b BloomMode) String() string {
+	if int(b) < len(bloomNames) {
+		return bloomNames[b]
+	}
+	return "unknown"
+}
+
+// DefaultGroup is the locality group that every table has.
+const DefaultGroup = "default"
+
+// Sizes of SSTable blocks, in bytes.
+const (
+	// DefaultBlockBytes suits scans; 8 KiB suits random reads.
+	DefaultBlockBytes = 64 << 10
+	MinBlockBytes     = 1 << 10
+	MaxBlockBytes     = 1 << 20
+)
+
+// A LocalityGroup is a set of families that are stored together, apart from the
+// others (paper §6).
+type LocalityGroup struct {
+	Name string
+	// BlockBytes is the size of a block before compression: from 1 KiB to 1 MiB, 0
+	// is 64 KiB.
+	BlockBytes  int
+	Compression Compression
+	Bloom       BloomMode
+	// InMemory groups are loaded into memory and read from there.
+	InMemory bool
+}
+
+// Effective returns the group with its zero fields replaced by their defaults.
+func (g LocalityGroup) Effective() LocalityGroup {
+	if g.BlockBytes == 0 {
+		g.BlockBytes = DefaultBlockBytes
+	}
+	if g.Compression == CompressionDefault {
+		g.Compression = CompressionS2
+	}
+	if g.Bloom == BloomDefault {
+		g.Bloom = BloomRowCol
+	}
+	return g
+}
+
+// validate checks the group's fields on behalf of table.
+func (g *LocalityGroup) validate(table string, l *Limits) error {
+	if err := checkName("group name", g.Name, l.TableNameBytes); err != nil {
+		return err
+	}
+	bad := func(reason string) error {
+		return &SchemaError{Table: table, Reason: "group " + g.Name + ": " + reason}
+	}
+	if g.BlockBytes != 0 && (g.BlockBytes < MinBlockBytes || g.BlockBytes > MaxBlockBytes) {
+		return bad("block size is not from 1 KiB to 1 MiB")
+	}
+	if int(g.Compression) >= len(compressionNames) {
+		return bad("unknown compression")
+	}
+	if int(g.Bloom) >= len(bloomNames) {
+		return bad("unknown bloom mode")
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package table
+
+// Limits bound what clients may send. A zero or negative field means its default. The
+// defaults are the design's; a node may lower them, and may raise those that
+// the encodings allow.
+type Limits struct {
+	RowKeyBytes     int64 // 64 KiB; a row key has at least 1 byte
+	TableNameBytes  int64 // 64 B; table names and locality group names
+	FamilyNameBytes int64 // 64 B
+	QualifierBytes  int64 // 16 KiB
+	ValueBytes      int64 // 100 MiB
+
+	RowMutationBytes int64 // 256 MiB: row key, names and values together
+	Mutations        int64 // 100,000 mutations in one row mutation
+	BatchRows        int64 // 100,000 rows in one batch of row mutations
+
+	Families      int64 // 1,000 families in a table; the paper foresees hundreds
+	GCPolicyNodes int64 // 64 rules in one GC policy
+	GCPolicyDepth int64 // 16 levels of a GC policy
+
+	FilterDepth int64 // 20 levels of a filter, as in Cloud Bigtable
+	FilterNodes int64 // 1,000 filters in one tree
+	FilterBytes int64 // 20 KiB of patterns, bounds and names in one tree
+	RegexBytes  int64 // 4 KiB in one pattern
+	// RegexCost bounds what the compiled patterns of one filter take, estimated in
+	// bytes: 8 MiB. A pattern of a few bytes such as (?:\pL{100}){10} asks for megabytes.
+	RegexCost int64
+	// FilterCells bounds the cells that evaluating a filter on one row may hold at
+	// once, those of all copies together: 4,000,000 beyond the row's own. Twenty
+	// nested interleaves of two would otherwise turn one cell into a million.
+	FilterCells int64
+}
+
+// DefaultLimits returns the limits with every field filled in.
+func DefaultLimits() Limits {
+	return Limits{
+		RowKeyBytes:      64 << 10,
+		TableNameBytes:   64,
+		FamilyNameBytes:  64,
+		QualifierBytes:   16 << 10,
+		ValueBytes:       100 << 20,
+		RowMutationBytes: 256 << 20,
+		Mutations:        100_000,
+		BatchRows:        100_000,
+		Families:         1000,
+		GCPolicyNodes:    64,
+		GCPolicyDepth:    16,
+		FilterDepth:      20,
+		FilterNodes:      1000,
+		FilterBytes:      20 << 10,
+		RegexBytes:       4 << 10,
+		RegexCost:        8 << 20,
+		FilterCells:      4_000_000,
+	}
+}
+
+var defaultLimits = DefaultLimits()
+
+// orDefault returns l, or the defaults when l is nil, or a copy of l with its zero
+// fields filled in. It is on the path of every write: a full l costs no copy.
+func (l *Limits) orDefault() *Limits {
+	if l == nil {
+		return &defaultLimits
+	}
+	if l.full() {
+		return l
+	}
+	r := l.WithDefaults()
+	return &r
+}
+
+func (l *Limits) full() bool {
+	return min(l.RowKeyBytes, l.TableNameBytes, l.FamilyNameBytes, l.QualifierBytes, l.ValueBytes,
+		l.RowMutationBytes, l.Mutations, l.BatchRows, l.Families, l.GCPolicyNodes, l.GCPolicyDepth,
+		l.FilterDepth, l.FilterNodes, l.FilterBytes, l.RegexBytes, l.RegexCost, l.FilterCells) > 0
+}
+
+// WithDefaults returns the limits with the zero fields filled in. Limits that are
+// used often should be full: a use of others makes this copy.
+func (l Limits) WithDefaults() Limits {
+	d := &defaultLimits
+	l.RowKeyBytes = orIfNone(l.RowKeyBytes, d.RowKeyBytes)
+	l.TableNameBytes = orIfNone(l.TableNameBytes, d.TableNameBytes)
+	l.FamilyNameBytes = orIfNone(l.FamilyNameBytes, d.FamilyNameBytes)
+	l.QualifierBytes = orIfNone(l.QualifierBytes, d.QualifierBytes)
+	l.ValueBytes = orIfNone(l.ValueBytes, d.ValueBytes)
+	l.RowMutationBytes = orIfNone(l.RowMutationBytes, d.RowMutationBytes)
+	l.Mutations = orIfNone(l.Mutations, d.Mutations)
+	l.BatchRows = orIfNone(l.BatchRows, d.BatchRows)
+	l.Families = orIfNone(l.Families, d.Families)
+	l.GCPolicyNodes = orIfNone(l.GCPolicyNodes, d.GCPolicyNodes)
+	l.GCPolicyDepth = orIfNone(l.GCPolicyDepth, d.GCPolicyDepth)
+	l.FilterDepth = orIfNone(l.FilterDepth, d.FilterDepth)
+	l.FilterNodes = orIfNone(l.FilterNodes, d.FilterNodes)
+	l.FilterBytes = orIfNone(l.FilterBytes, d.FilterBytes)
+	l.RegexBytes = orIfNone(l.RegexBytes, d.RegexBytes)
+	l.RegexCost = orIfNone(l.RegexCost, d.RegexCost)
+	l.FilterCells = orIfNone(l.FilterCells, d.FilterCells)
+	return l
+}
+
+func orIfNone(v, def int64) int64 {
+	if v <= 0 {
+		return def
+	}
+	return v
+}
+
+// CheckRowKey checks a row key's size. Errors: ErrBadRowKey, ErrLimit.
+func (l *Limits) CheckRowKey(key []byte) error {
+	if len(key) == 0 {
+		return ErrBadRowKey
+	}
+	return within("row key bytes", len(key), l.orDefault().RowKeyBytes)
+}
+
+// CheckTableName checks a table's name. Errors: ErrBadName, ErrLimit.
+func (l *Limits) CheckTableName(name string) error {
+	return checkName("table name", name, l.orDefault().TableNameBytes)
+}
+
+// CheckFamilyName checks a column family's name. Errors: ErrBadName, ErrLimit.
+func (l *Limits) CheckFamilyName(name string) error {
+	return checkName("family name", name, l.orDefault().FamilyNameBytes)
+}
+
+// checkName checks a name of one or more of [-_.a-zA-Z0-9].
+func checkName(what, name string, limit int64) error {
+	if name == "" {
+		return &NameError{What: what, Reason: "is empty"}
+	}
+	if int64(len(name)) > limit {
+		return &LimitError{What: what + " bytes", Limit: limit, Got: int64(len(name))}
+	}
+	for i := range len(name) {
+		if !nameByte(name[i]) {
+			return &NameError{What: what, Name: name, Reason: "has other characters than a-z A-Z 0-9 - _ ."}
+		}
+	}
+	return nil
+}
+
+func nameByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+		c == '-' || c == '_' || c == '.'
+}

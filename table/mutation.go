@@ -1,0 +1,184 @@
+package table
+
+// Op is what a Mutation does. Numbers are stored and sent: append only.
+type Op uint8
+
+// The operations.
+const (
+	// OpSet writes one cell. A cell of the same column and timestamp that is
+	// there already is replaced.
+	OpSet Op = 1
+	// OpDeleteColumn deletes the versions of one column, or those in a range of
+	// timestamps.
+	OpDeleteColumn Op = 2
+	// OpDeleteFamily deletes every cell of the row in one family.
+	OpDeleteFamily Op = 3
+	// OpDeleteRow deletes every cell of the row.
+	OpDeleteRow Op = 4
+)
+
+// String returns the operation's name on the wire, such as "del_column".
+func (o Op) String() string {
+	if int(o) < len(opNames) && o != 0 {
+		return opNames[o]
+	}
+	return "unknown"
+}
+
+var opNames = [...]string{
+	OpSet: "set", OpDeleteColumn: "del_column", OpDeleteFamily: "del_family", OpDeleteRow: "del_row",
+}
+
+// A Mutation is one change to a row. A delete covers what was committed before
+// it and what stands before it in the same RowMutation, whatever the timestamps,
+// and nothing after it.
+//
+// Which fields count depends on Op; the others are ignored.
+type Mutation struct {
+	Op Op
+	// Family counts for all but OpDeleteRow.
+	Family string
+	// Qualifier counts for OpSet and OpDeleteColumn.
+	Qualifier []byte
+	// Timestamp, for OpSet, is in microseconds: ServerTimestamp, or not negative.
+	Timestamp int64
+	// Value counts for OpSet.
+	Value []byte
+	// Start and End bound an OpDeleteColumn to timestamps in [Start, End), in
+	// microseconds. An End of 0 is no bound: 0, 0 is every version.
+	Start, End int64
+}
+
+// Set returns a mutation that writes one cell.
+func Set(family string, qualifier []byte, timestamp int64, value []byte) Mutation {
+	return Mutation{Op: OpSet, Family: family, Qualifier: qualifier, Timestamp: timestamp, Value: value}
+}
+
+// DeleteColumn returns a mutation that deletes all versions of a column.
+func DeleteColumn(family string, qualifier []byte) Mutation {
+	return Mutation{Op: OpDeleteColumn, Family: family, Qualifier: qualifier}
+}
+
+// DeleteColumnRange returns a mutation that deletes the versions of a column with
+// timestamps in [start, end); an end of 0 is no bound.
+func DeleteColumnRange(family string, qualifier []byte, start, end int64) Mutation {
+	return Mutation{Op: OpDeleteColumn, Family: family, Qualifier: qualifier, Start: start, End: end}
+}
+
+// DeleteFamily returns a mutation that deletes a row's cells in one family.
+func DeleteFamily(family string) Mutation { return Mutation{Op: OpDeleteFamily, Family: family} }
+
+// DeleteRow returns a mutation that deletes a row's cells.
+func DeleteRow() Mutation { return Mutation{Op: OpDeleteRow} }
+
+// Size returns the bytes of names and data that the mutation carries: what
+// Limits.RowMutationBytes counts, beside the row key.
+func (m *Mutation) Size() int64 {
+	switch m.Op {
+	case OpSet:
+		return int64(len(m.Family) + len(m.Qualifier) + len(m.Value))
+	case OpDeleteColumn:
+		return int64(len(m.Family) + len(m.Qualifier))
+	case OpDeleteFamily:
+		return int64(len(m.Family))
+	}
+	return 0
+}
+
+// Validate checks the mutation against schema, which may be nil, and lim, where
+// nil means the defaults. Errors: ErrBadOp, ErrNoFamily, ErrBadTimestamp,
+// ErrLimit, and without a schema ErrBadName.
+func (m *Mutation) Validate(schema *Schema, lim *Limits) error {
+	return m.validate(schema, lim.orDefault())
+}
+
+// validate is Validate with limits that are filled in.
+func (m *Mutation) validate(schema *Schema, l *Limits) error {
+	if m.Op == OpDeleteRow {
+		return nil
+	}
+	if m.Op < OpSet || m.Op > OpDeleteRow {
+		return ErrBadOp
+	}
+	if err := checkFamilyIn(schema, m.Family, l); err != nil {
+		return err
+	}
+	if m.Op == OpDeleteFamily {
+		return nil
+	}
+	if err := within("qualifier bytes", len(m.Qualifier), l.QualifierBytes); err != nil {
+		return err
+	}
+	if m.Op == OpDeleteColumn {
+		return checkTimeRange(m.Start, m.End)
+	}
+	if m.Timestamp < 0 && m.Timestamp != ServerTimestamp {
+		return &TimestampError{What: "timestamp is negative", Got: m.Timestamp}
+	}
+	return within("value bytes", len(m.Value), l.ValueBytes)
+}
+
+// checkTimeRange checks [start, end) where an end of 0 is no bound. An empty
+// range is an error: it is a caller's slip, not a wish.
+func checkTimeRange(start, end int64) error {
+	switch {
+	case start < 0:
+		return &TimestampError{What: "start of range is negative", Got: start}
+	case end < 0:
+		return &TimestampError{What: "end of range is negative", Got: end}
+	case end != 0 && end <= start:
+		return &TimestampError{What: "end of range is not after its start", Got: end}
+	}
+	return nil
+}
+
+func checkFamilyIn(schema *Schema, family string, l *Limits) error {
+	if schema == nil {
+		return checkName("family name", family, l.FamilyNameBytes)
+	}
+	if schema.Family(family) == nil {
+		return &NoFamilyError{Table: schema.Name, Family: family}
+	}
+	return nil
+}
+
+// A RowMutation changes one row, atomically whatever families it touches. Its
+// mutations apply in order.
+type RowMutation struct {
+	Row       []byte
+	Mutations []Mutation
+}
+
+// Size returns the bytes of names and data that the row mutation carries.
+func (r *RowMutation) Size() int64 {
+	n := int64(len(r.Row))
+	for i := range r.Mutations {
+		n += r.Mutations[i].Size()
+	}
+	return n
+}
+
+// Validate checks the row mutation against schema, which may be nil, and lim,
+// where nil means the defaults. Errors: ErrBadRowKey, ErrNoMutations, ErrLimit,
+// and those of Mutation.Validate in an *ElementError that tells which mutation.
+func (r *RowMutation) Validate(schema *Schema, lim *Limits) error {
+	l := lim.orDefault()
+	if err := l.CheckRowKey(r.Row); err != nil {
+		return err
+	}
+	if len(r.Mutations) == 0 {
+		return ErrNoMutations
+	}
+	if err := within("mutations in a row mutation", len(r.Mutations), l.Mutations); err != nil {
+		return err
+	}
+	for i := range r.Mutations {
+		if err := r.Mutations[i].validate(schema, l); err != nil {
+			return &ElementError{What: "mutation", Index: i, Err: err}
+		}
+	}
+	if n := r.Size(); n > l.RowMutationBytes {
+		return &LimitError{What: "row mutation bytes", Limit: l.RowMutationBytes, Got: n}
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+package table
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Schema is what a table is beside its cells. Schemas are not changed once
+// made: the methods that alter one return another.
+type Schema struct {
+	Name string
+	// ID tells the table from others, past and to come, of the same name.
+	ID uint64
+	// NextFamilyID is the ID that the next family gets. It only grows.
+	NextFamilyID uint32
+	// Families are sorted by name.
+	Families []Family
+	// Groups are sorted by name. DefaultGroup is always among them.
+	Groups []LocalityGroup
+}
+
+// NewSchema returns the schema of a table without families. ID is the caller's.
+func NewSchema(name string, id uint64) *Schema {
+	return &Schema{Name: name, ID: id, NextFamilyID: 1, Groups: []LocalityGroup{{Name: DefaultGroup}}}
+}
+
+// Family returns the family of that name, or nil. It is part of the schema: not
+// to be changed.
+func (s *Schema) Family(name string) *Family {
+	// Most tables have few families, and this is asked for every mutation: a walk
+	// over few short names beats a binary search.
+	if len(s.Families) <= 16 {
+		for i := range s.Families {
+			if s.Families[i].Name == name {
+				return &s.Families[i]
+			}
+		}
+		return nil
+	}
+	if i, ok := s.findFamily(name); ok {
+		return &s.Families[i]
+	}
+	return nil
+}
+
+// FamilyByID returns the family with that ID, or nil. It is part of the schema:
+// not to be changed.
+func (s *Schema) FamilyByID(id uint32) *Family {
+	for i := range s.Families {
+		if s.Families[i].ID == id {
+			return &s.Families[i]
+		}
+	}
+	return nil
+}
+
+// Group returns the locality group of that name, or nil. It is part of the
+// schema: not to be changed.
+func (s *Schema) Group(name string) *LocalityGroup {
+	if i, ok := s.findGroup(name); ok {
+		return &s.Groups[i]
+	}
+	return nil
+}
+
+func (s *Schema) findFamily(name string) (int, bool) {
+	return slices.BinarySearchFunc(s.Families, name, func(f Family, n string) int { return strings.Compare(f.Name, n) })
+}
+
+func (s *Schema) findGroup(name string) (int, bool) {
+	return slices.BinarySearchFunc(s.Groups, name, func(g LocalityGroup, n string) int { return strings.Compare(g.Name, n) })
+}
+
+// Clone returns a copy that shares nothing that may be changed.
+func (s *Schema) Clone() *Schema {
+	c := *s
+	c.Families = slices.Clone(s.Families)
+	c.Groups = slices.Clone(s.Groups)
+	return &c
+}
+
+// Equal tells whether two schemas are alike in all fields.
+func (s *Schema) Equal(o *Schema) bool {
+	return s.Name == o.Name && s.ID == o.ID && s.NextFamilyID == o.NextFamilyID &&
+		slices.Equal(s.Groups, o.Groups) &&
+		slices.EqualFunc(s.Families, o.Families, func(a, b Family) bool { return a.Equal(&b) })
+}
+
+// AddFamily returns the schema with f added, under a new ID whatever f.ID says. An
+// empty f.Group is the default group. Errors: ErrFamilyExists, ErrNoGroup, and
+// those of Validate.
+func (s *Schema) AddFamily(f Family) (*Schema, error) {
+	i, ok := s.findFamily(f.Name)
+	if ok {
+		return nil, fmt.Errorf("table %q, family %q: %w", s.Name, f.Name, ErrFamilyExists)
+	}
+	if s.NextFamilyID == 1<<32-1 {
+		return nil, &SchemaError{Table: s.Name, Reason: "family ids are used up"}
+	}
+	if f.Group == "" {
+		f.Group = DefaultGroup
+	}
+	if s.Group(f.Group) == nil {
+		return nil, s.noGroup(f.Group)
+	}
+	f.ID = s.NextFamilyID
+	c := s.Clone()
+	c.NextFamilyID++
+	c.Families = slices.Insert(c.Families, i, f)
+	if err := c.Validate(nil); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// SetFamily returns the schema with the policy and the group of the family f.Name
+// as in f. The family keeps its ID; an empty f.Group keeps its group. Errors:
+// ErrNoFamily, ErrNoGroup, and those of Validate.
+func (s *Schema) SetFamily(f Family) (*Schema, error) {
+	i, ok := s.findFamily(f.Name)
+	if !ok {
+		return nil, &NoFamilyError{Table: s.Name, Family: f.Name}
+	}
+	if f.Group == "" {
+		f.Group = s.Families[i].Group
+	}
+	if s.Group(f.Group) == nil {
+		return nil, s.noGroup(f.Group)
+	}
+	c := s.Clone()
+	f.ID = c.Families[i].ID
+	c.Families[i] = f
+	if err := c.Validate(nil); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// DropFamily returns the schema without the family. Its ID is not given again.
+// Errors: ErrNoFamily.
+func (s *Schema) DropFamily(name string) (*Schema, error) {
+	i, ok := s.findFamily(name)
+	if !ok {
+		return nil, &NoFamilyError{Table: s.Name, Family: name}
+	}
+	c := s.Clone()
+	c.Families = slices.Delete(c.Families, i, i+1)
+	return c, nil
+}
+
+// SetGroup returns the schema with the group g.Name added or replaced. Errors:
+// those of Validate.
+func (s *Schema) SetGroup(g LocalityGroup) (*Schema, error) {
+	c := s.Clone()
+	if i, ok := c.findGroup(g.Name); ok {
+		c.Groups[i] = g
+	} else {
+		c.Groups = slices.Insert(c.Groups, i, g)
+	}
+	if err := c.Validate(nil); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// DropGroup returns the schema without the group. Errors: ErrNoGroup, ErrGroupInUse
+// when a family is in it or it is the default group.
+func (s *Schema) DropGroup(name string) (*Schema, error) {
+	i, ok := s.findGroup(name)
+	if !ok {
+		return nil, s.noGroup(name)
+	}
+	used := slices.ContainsFunc(s.Families, func(f Family) bool { return f.Group == name })
+	if used || name == DefaultGroup {
+		return nil, fmt.Errorf("table %q, group %q: %w", s.Name, name, ErrGroupInUse)
+	}
+	c := s.Clone()
+	c.Groups = slices.Delete(c.Groups, i, i+1)
+	return c, nil
+}
+
+func (s *Schema) noGroup(name string) error {
+	return fmt.Errorf("table %q, group %q: %w", s.Name, name, ErrNoGroup)
+}
+
+// Validate checks the schema against lim, where nil means the defaults. Errors:
+// ErrBadSchema, ErrBadName, ErrBadGCPolicy, ErrLimit; those of a family are in an
+// *ElementError.
+func (s *Schema) Validate(lim *Limits) error {
+	l := lim.orDefault()
+	if err := checkName("table name", s.Name, l.TableNameBytes); err != nil {
+		return err
+	}
+	if err := within("families in a table", len(s.Families), l.Families); err != nil {
+		return err
+	}
+	// A group for each family and the default one is all that can be of use.
+	if err := within("locality groups in a table", len(s.Groups), l.Families+1); err != nil {
+		return err
+	}
+	if err := s.validateGroups(l); err != nil {
+		return err
+	}
+	return s.validateFamilies(l)
+}
+
+func (s *Schema) validateGroups(l *Limits) error {
+	for i := range s.Groups {
+		if err := s.Groups[i].validate(s.Name, l); err != nil {
+			return err
+		}
+		if i > 0 && s.Groups[i-1].Name >= s.Groups[i].Name {
+			return &SchemaError{Table: s.Name, Reason: "groups are not sorted by name, or one is there twice"}
+		}
+	}
+	if s.Group(DefaultGroup) == nil {
+		return &SchemaError{Table: s.Name, Reason: "there is no default group"}
+	}
+	return nil
+}
+
+func (s *Schema) validateFamilies(l *Limits) error {
+	ids := make(map[uint32]bool, len(s.Families))
+	for i := range s.Families {
+		f := &s.Families[i]
+		if err := checkName("family name", f.Name, l.FamilyNameBytes); err != nil {
+			return &ElementError{What: "family", Index: i, Err: err}
+		}
+		if err := f.GC.Validate(l); err != nil {
+			return &ElementError{What: "family", Index: i, Err: err}
+		}
+		if i > 0 && s.Families[i-1].Name >= f.Name {
+			return &SchemaError{Table: s.Name, Reason: "families are not sorted by name, or one is there twice"}
+		}
+		if f.ID == 0 || f.ID >= s.NextFamilyID {
+			return &SchemaError{Table: s.Name, Reason: "family " + f.Name + " has an id that was not given out"}
+		}
+		if ids[f.ID] {
+			return &SchemaError{Table: s.Name, Reason: "family " + f.Name + " has another family's id"}
+		}
+		ids[f.ID] = true
+		if s.Group(f.Group) == nil {
+			return &SchemaError{Table: s.Name, Reason: "family " + f.Name + " is in a group that is not there"}
+		}
+	}
+	return nil
+}
