@@ -55,10 +55,10 @@ var forms = [32]form{
 }
 
 // headOf reads the header at the start of b. Its kind is KindEnd when b is too
-// short to hold the header's length field.
+// short to hold the header's length field; its size is then what b must have.
 func headOf(b []byte) header {
 	if len(b) == 0 {
-		return header{}
+		return header{size: 1}
 	}
 	switch c := b[0]; {
 	case c < 0x80 || c >= 0xe0:
@@ -72,7 +72,7 @@ func headOf(b []byte) header {
 	}
 	f := forms[b[0]-0xc0]
 	if len(b) <= int(f.width) {
-		return header{}
+		return header{size: 1 + int(f.width)}
 	}
 	var n uint64
 	switch f.width {

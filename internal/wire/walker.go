@@ -59,22 +59,18 @@ type Walker struct {
 	off   int  // start of the next value to look at; may lie past what has come
 	depth int  // open containers
 	done  bool // the value ends at off
+	need  int  // what the value has at least
 	left  [depthMax]uint64
 }
 
 // Reset prepares the Walker for a new value.
 func (w *Walker) Reset(lim Limits) {
-	w.lim, w.off, w.depth, w.done = lim.withDefaults(), 0, 0, false
+	w.lim, w.off, w.depth, w.done, w.need = lim.withDefaults(), 0, 0, false, 1
 }
 
 // Need returns the number of bytes, counted from the value's start, that the
 // value is now known to have at least: Walk cannot succeed with fewer.
-func (w *Walker) Need() int {
-	if w.done {
-		return w.off
-	}
-	return w.off + 1
-}
+func (w *Walker) Need() int { return w.need }
 
 // Walk goes on where the last call stopped. b holds all the bytes of the value
 // that have come so far, those of earlier calls included. It returns the value's
@@ -85,6 +81,7 @@ func (w *Walker) Walk(b []byte) (n int, err error) {
 		h := headOf(b[w.off:])
 		switch {
 		case h.kind == KindEnd:
+			w.need = w.off + h.size
 			return 0, ErrIncomplete
 		case h.kind == KindInvalid:
 			return 0, &FormatError{w.off, "byte 0xc1"}
@@ -103,7 +100,10 @@ func (w *Walker) Walk(b []byte) (n int, err error) {
 		w.off += h.size + int(h.body)
 		w.close()
 	}
-	if !w.done || w.off > len(b) {
+	if w.need = w.off; !w.done {
+		w.need++
+	}
+	if w.need > len(b) {
 		return 0, ErrIncomplete
 	}
 	return w.off, nil
