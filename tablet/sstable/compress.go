@@ -1,0 +1,70 @@
+package sstable
+
+import (
+	"runtime"
+	"sync"
+
+	"github.com/klauspost/compress/s2"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/steledb/stele/table"
+)
+
+// zstdEncoder and zstdDecoder are shared: both are safe for concurrent use
+// when whole blocks are given, and each keeps one state a core, not one a
+// file. Checksums are ours, so theirs is off.
+var zstdEncoder = sync.OnceValue(func() *zstd.Encoder {
+	e, err := zstd.NewWriter(nil,
+		zstd.WithEncoderLevel(zstd.SpeedDefault),
+		zstd.WithEncoderCRC(false),
+		zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0)),
+		zstd.WithLowerEncoderMem(true),
+		// 1 MiB: the largest ordinary block. A larger one holds a single
+		// value.
+		zstd.WithWindowSize(1<<20))
+	if err != nil {
+		panic("BUG: zstd encoder options: " + err.Error())
+	}
+	return e
+})
+
+// zstdDecoder never makes more than it is given room for (the cap limit),
+// nor takes a window beyond the largest block.
+var zstdDecoder = sync.OnceValue(func() *zstd.Decoder {
+	d, err := zstd.NewReader(nil,
+		zstd.WithDecodeAllCapLimit(true),
+		zstd.WithDecoderMaxMemory(blockRawMax),
+		zstd.WithDecoderMaxWindow(512<<20),
+		zstd.WithDecoderConcurrency(0))
+	if err != nil {
+		panic("BUG: zstd decoder options: " + err.Error())
+	}
+	return d
+})
+
+// compressor makes the stored form of blocks.
+type compressor struct {
+	want  table.Compression
+	spare []byte
+}
+
+// stored returns raw, or a compressed form of it if that is smaller by an
+// eighth or more. The result is good until the next call.
+func (c *compressor) stored(raw []byte) ([]byte, table.Compression) {
+	c.spare = reuse(c.spare)
+	switch c.want {
+	case table.CompressionS2:
+		if n := s2.MaxEncodedLen(len(raw)); cap(c.spare) < n {
+			c.spare = make([]byte, n)
+		}
+		c.spare = s2.Encode(c.spare[:cap(c.spare)], raw)
+	case table.CompressionZstd:
+		c.spare = zstdEncoder().EncodeAll(raw, c.spare[:0])
+	default:
+		return raw, table.CompressionNone
+	}
+	if len(c.spare) >= len(raw) || len(c.spare) > len(raw)-len(raw)/8 {
+		return raw, table.CompressionNone
+	}
+	return c.spare, c.want
+}

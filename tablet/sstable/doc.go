@@ -1,0 +1,2 @@
+// Package sstable is the immutable sorted file of a tablet.
+package sstable

@@ -1,0 +1,183 @@
+package sstable
+
+import (
+	"bytes"
+	"sync"
+)
+
+// Iter walks over the entries of a table in key order. A new one stands
+// nowhere: call SeekGE or First. It is for one goroutine at a time.
+//
+// Key's slice is good until the iterator moves or is closed. Value's slice is
+// a part of memory that is never changed: it may be kept for as long as it is
+// needed, and keeps its block in memory meanwhile.
+type Iter struct {
+	t     *Table
+	opts  IterOptions
+	index indexCursor
+	data  blockIter
+	// loaded: data walks over the block that index stands on.
+	loaded bool
+	// inside: every key of that block is below opts.Upper.
+	inside bool
+	err    error
+	ahead  readAhead
+}
+
+var iters = sync.Pool{New: func() any { return new(Iter) }}
+
+// NewIter returns an iterator over the entries within the bounds of opts.
+// Iterators are pooled: Close gives it back.
+func (t *Table) NewIter(opts IterOptions) *Iter {
+	it := iters.Get().(*Iter)
+	it.t, it.opts = t, opts
+	it.index.t, it.index.fill = t, !opts.NoCacheFill
+	return it
+}
+
+// Close gives the iterator back. It must not be used after that; its values
+// may. It returns Err.
+func (it *Iter) Close() error {
+	err := it.err
+	buf := it.data.buf
+	if cap(buf) > KeyBytesMax/16 {
+		buf = nil
+	}
+	run := it.ahead.run[:0]
+	*it = Iter{}
+	it.data.buf = buf
+	it.ahead.run = run
+	iters.Put(it)
+	return err
+}
+
+// Valid tells whether the iterator stands on an entry.
+func (it *Iter) Valid() bool { return it.data.valid }
+
+// Key returns the key of the entry; nil if not Valid.
+func (it *Iter) Key() []byte { return it.data.key }
+
+// Value returns the value of the entry; nil if not Valid.
+func (it *Iter) Value() []byte { return it.data.value }
+
+// Err returns what stopped the iterator: a *CorruptError, or what the Source
+// returned; nil if it is Valid or at the end. Only the next SeekGE or First
+// clears it.
+func (it *Iter) Err() error { return it.err }
+
+// First moves to the first entry and returns Valid.
+func (it *Iter) First() bool { return it.SeekGE(nil) }
+
+// SeekGE moves to the first entry whose key is at or above key, forward or
+// back, and returns Valid. It costs no look at the index if that entry is in
+// the block where the iterator stands, and little more than Next if it is
+// near.
+func (it *Iter) SeekGE(key []byte) bool {
+	if it.opts.Lower != nil && bytes.Compare(key, it.opts.Lower) < 0 {
+		key = it.opts.Lower
+	}
+	it.err = nil
+	if !it.loaded || !it.index.covers(key) {
+		if !it.seekBlock(key) {
+			return false
+		}
+		it.data.seekGE(key, 0)
+	} else if it.data.valid {
+		switch c := bytes.Compare(it.data.key, key); {
+		case c < 0:
+			it.data.seekForward(key)
+		case c > 0:
+			it.data.seekGE(key, 0)
+		}
+	} else {
+		it.data.seekGE(key, 0)
+	}
+	return it.settle()
+}
+
+// Next moves to the next entry and returns Valid. An iterator that is not
+// Valid stays so.
+func (it *Iter) Next() bool {
+	if !it.data.valid {
+		return false
+	}
+	if it.data.next() && it.inside {
+		return true
+	}
+	return it.settle()
+}
+
+// settle moves to the next block when the one at hand has no more entries,
+// and stops at the upper bound.
+func (it *Iter) settle() bool {
+	for !it.data.valid {
+		if it.data.bad {
+			return it.stop(it.t.file.corrupt(it.index.h, kindData))
+		}
+		if it.err != nil || !it.loaded {
+			return false
+		}
+		if it.inside || it.opts.Upper == nil || bytes.Compare(it.index.next, it.opts.Upper) < 0 {
+			ok, err := it.index.step()
+			if err != nil || !ok {
+				return it.stop(err)
+			}
+		} else {
+			return false // all that follows is beyond the bound
+		}
+		if !it.load() {
+			return false
+		}
+		it.data.next()
+	}
+	if it.inside || bytes.Compare(it.data.key, it.opts.Upper) < 0 {
+		return true
+	}
+	it.data.valid, it.data.key, it.data.value = false, nil, nil
+	return false
+}
+
+// seekBlock loads the block to which key belongs.
+func (it *Iter) seekBlock(key []byte) bool {
+	if it.t.meta.Entries == 0 {
+		return it.stop(nil)
+	}
+	if err := it.index.seek(key); err != nil {
+		return it.stop(err)
+	}
+	return it.load()
+}
+
+// load makes data walk over the block that index stands on.
+func (it *Iter) load() bool {
+	b, err := it.block()
+	if err != nil {
+		return it.stop(err)
+	}
+	it.data.reset(b)
+	it.loaded = true
+	it.inside = it.opts.Upper == nil ||
+		it.index.next != nil && bytes.Compare(it.index.next, it.opts.Upper) <= 0
+	return true
+}
+
+func (it *Iter) block() (*block, error) {
+	if it.opts.ReadAheadBytes > 0 && it.opts.NoCacheFill {
+		return it.ahead.block(it.t, &it.index, it.opts.ReadAheadBytes)
+	}
+	return it.t.block(it.index.h, kindData, !it.opts.NoCacheFill)
+}
+
+// stop ends the iteration, with an error or at the end of the table.
+func (it *Iter) stop(err error) bool {
+	it.err = err
+	it.loaded = false
+	it.data.valid, it.data.key, it.data.value = false, nil, nil
+	return false
+}
+
+// covers tells whether key belongs to the data block that the cursor stands
+// on.
+func (c *indexCursor) covers(key []byte) bool {
+	return bytes.Compare(key, c.sep) >= 0 && (c.next == nil || bytes.Compare(key, c.next) < 0)
+}

@@ -1,0 +1,131 @@
+package sstable
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/steledb/stele/table"
+)
+
+// Meta is what a table knows of itself.
+type Meta struct {
+	Size           int64  // bytes of the file
+	Entries        uint64 // keys
+	FirstKey       []byte // nil if there is no entry
+	LastKey        []byte
+	RawBytes       uint64 // keys and values as they were added
+	DataBlocks     uint64
+	DataBytes      uint64 // data blocks as stored, with trailers
+	IndexBytes     uint64 // index, as stored, with trailers
+	FilterBytes    uint64 // filter, as stored, with trailers
+	FilterPrefixes uint64 // prefixes in the filter
+	FilterName     string
+	BlockBytes     int
+	Compression    table.Compression
+}
+
+// Names of the table's own properties. Those that the user gives must not
+// begin with ownPrefix.
+const (
+	ownPrefix          = "sstable."
+	propBlockBytes     = ownPrefix + "block-bytes"
+	propCompression    = ownPrefix + "compression"
+	propDataBlocks     = ownPrefix + "data-blocks"
+	propDataBytes      = ownPrefix + "data-bytes"
+	propEntries        = ownPrefix + "entries"
+	propFilterBytes    = ownPrefix + "filter-bytes"
+	propFilterName     = ownPrefix + "filter-name"
+	propFilterPrefixes = ownPrefix + "filter-prefixes"
+	propFirstKey       = ownPrefix + "first-key"
+	propIndexBytes     = ownPrefix + "index-bytes"
+	propLastKey        = ownPrefix + "last-key"
+	propRawBytes       = ownPrefix + "raw-bytes"
+)
+
+// properties returns the table's own properties. Numbers are decimal, so
+// that a dump can be read.
+func (m *Meta) properties() map[string][]byte {
+	num := func(n uint64) []byte { return strconv.AppendUint(nil, n, 10) }
+	p := map[string][]byte{
+		propBlockBytes:     num(uint64(m.BlockBytes)),
+		propCompression:    num(uint64(m.Compression)),
+		propDataBlocks:     num(m.DataBlocks),
+		propDataBytes:      num(m.DataBytes),
+		propEntries:        num(m.Entries),
+		propFilterBytes:    num(m.FilterBytes),
+		propFilterPrefixes: num(m.FilterPrefixes),
+		propIndexBytes:     num(m.IndexBytes),
+		propRawBytes:       num(m.RawBytes),
+	}
+	if m.FilterName != "" {
+		p[propFilterName] = []byte(m.FilterName)
+	}
+	if m.Entries > 0 {
+		p[propFirstKey] = m.FirstKey
+		p[propLastKey] = m.LastKey
+	}
+	return p
+}
+
+// setOwn takes one of the table's own properties. Names that it does not
+// know were added later and are ignored. It returns false if a value is
+// malformed.
+func (m *Meta) setOwn(name string, value []byte) bool {
+	var small uint64
+	var to *uint64
+	switch name {
+	case propBlockBytes, propCompression:
+		to = &small
+	case propDataBlocks:
+		to = &m.DataBlocks
+	case propDataBytes:
+		to = &m.DataBytes
+	case propEntries:
+		to = &m.Entries
+	case propFilterBytes:
+		to = &m.FilterBytes
+	case propFilterPrefixes:
+		to = &m.FilterPrefixes
+	case propIndexBytes:
+		to = &m.IndexBytes
+	case propRawBytes:
+		to = &m.RawBytes
+	case propFirstKey:
+		m.FirstKey = value
+		return true
+	case propLastKey:
+		m.LastKey = value
+		return true
+	case propFilterName:
+		m.FilterName = string(value)
+		return true
+	default:
+		return true
+	}
+	n, err := strconv.ParseUint(string(value), 10, 63)
+	if err != nil {
+		return false
+	}
+	*to = n
+	switch name {
+	case propBlockBytes:
+		m.BlockBytes = int(n)
+	case propCompression:
+		m.Compression = table.Compression(n)
+		return n <= 255
+	}
+	return true
+}
+
+// sane tells whether the numbers agree with each other as far as readers
+// rely on it.
+func (m *Meta) sane() bool {
+	if m.DataBytes > uint64(m.Size) || m.IndexBytes > uint64(m.Size) || m.FilterBytes > uint64(m.Size) ||
+		m.DataBlocks > m.Entries || (m.DataBlocks == 0) != (m.Entries == 0) {
+		return false
+	}
+	if m.Entries == 0 {
+		return m.FirstKey == nil && m.LastKey == nil
+	}
+	return m.FirstKey != nil && m.LastKey != nil && bytes.Compare(m.FirstKey, m.LastKey) <= 0
+}

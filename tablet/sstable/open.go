@@ -1,0 +1,245 @@
+package sstable
+
+import (
+	"context"
+	"errors"
+)
+
+// openTailBytes is how much Open reads at first from the end of the file.
+// 32 KiB: footer, directory, properties and the index of an ordinary file,
+// so that most files open with that one read and one for the filter.
+const openTailBytes = 32 << 10
+
+// openRunBytes bounds one read of filter or index blocks.
+const openRunBytes = 4 << 20
+
+// opener holds what Open needs on the way.
+type opener struct {
+	t        *Table
+	ctx      context.Context
+	indexMax int64
+	tail     []byte // the end of the file
+	dir      map[string]handle
+	limit    int64 // blocks named in the directory lie below it
+}
+
+func (o *opener) open() error {
+	for _, step := range []func() error{o.openTail, o.openProperties, o.openIndex, o.openFilter} {
+		if err := o.ctx.Err(); err != nil {
+			return err
+		}
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	o.t.account()
+	return nil
+}
+
+// openTail reads the end of the file, the footer and the directory.
+func (o *opener) openTail() error {
+	f := &o.t.file
+	if f.size < headerBytes+footerBytes {
+		return &CorruptError{File: f.name, Length: f.size, Reason: "file too short for an sstable"}
+	}
+	o.tail = make([]byte, min(f.size, openTailBytes))
+	var at handle
+	var version *VersionError
+	err := f.fill(o.tail, f.size-int64(len(o.tail)), func(p []byte) *CorruptError {
+		var err error
+		at, err = decodeFooter(p[len(p)-footerBytes:], f.size)
+		version = nil
+		if errors.As(err, &version) {
+			return nil
+		}
+		var bad *CorruptError
+		errors.As(err, &bad)
+		return bad
+	})
+	if err != nil {
+		return err
+	}
+	if version != nil {
+		version.File = f.name
+		return version
+	}
+	o.limit = at.off
+	b, err := o.block(at, kindDirectory)
+	if err != nil {
+		return err
+	}
+	o.dir = map[string]handle{}
+	for i := range b.entries {
+		name, h, err := entryAt(b, i, o.limit)
+		if err != nil {
+			return f.corrupt(at, kindDirectory)
+		}
+		o.dir[string(name)] = h
+	}
+	_, flat := o.dir[dirIndex]
+	_, deep := o.dir[dirIndexRoot]
+	if flat == deep || o.dir[dirProperties].off == 0 {
+		return f.corrupt(at, kindDirectory)
+	}
+	return nil
+}
+
+// raw returns the raw bytes of a block: from the tail if it is there and
+// sound, else by a read of its own, for which the source may find a better
+// replica. They share no memory with the tail.
+func (o *opener) raw(h handle, k kind) ([]byte, error) {
+	f := &o.t.file
+	if start := f.size - int64(len(o.tail)); h.off >= start {
+		frame := append([]byte(nil), o.tail[h.off-start:h.end()-start]...)
+		if checkFrame(frame, h.off) == nil {
+			return f.open(frame, h, k)
+		}
+	}
+	return f.readRaw(h, k)
+}
+
+// block reads a map block in which every key is whole.
+func (o *opener) block(h handle, k kind) (*block, error) {
+	raw, err := o.raw(h, k)
+	if err != nil {
+		return nil, err
+	}
+	b, err := parseIndexBlock(raw)
+	if err != nil {
+		return nil, o.t.file.corrupt(h, k)
+	}
+	return b, nil
+}
+
+func (o *opener) openProperties() error {
+	h := o.dir[dirProperties]
+	b, err := o.block(h, kindProperties)
+	if err != nil {
+		return err
+	}
+	t := o.t
+	t.meta.Size = t.file.size
+	if !t.setProps(b) || !t.meta.sane() {
+		return t.file.corrupt(h, kindProperties)
+	}
+	return nil
+}
+
+// openIndex reads the root of the index, and its blocks if they are to stay
+// in memory.
+func (o *opener) openIndex() error {
+	t := o.t
+	x := &t.index
+	h, k := o.dir[dirIndex], kindIndex
+	if h.off == 0 {
+		h, k, x.deep = o.dir[dirIndexRoot], kindIndexRoot, true
+	}
+	x.limit = h.off
+	var err error
+	if x.root, err = o.block(h, k); err != nil {
+		return err
+	}
+	if (x.root.entries == 0) != (t.meta.Entries == 0) || x.deep && x.root.entries == 0 {
+		return t.file.corrupt(h, k)
+	}
+	if !x.deep || o.indexMax < 0 || t.meta.IndexBytes > uint64(o.indexMax) {
+		return nil
+	}
+	hs, err := handles(x.root, x.limit)
+	if err != nil {
+		return t.file.corrupt(h, k)
+	}
+	return o.runs(hs, kindIndex, func(raw []byte, h handle) error {
+		b, err := parseIndexBlock(raw)
+		if err != nil || b.entries == 0 {
+			return t.file.corrupt(h, kindIndex)
+		}
+		x.leaves = append(x.leaves, b)
+		return nil
+	})
+}
+
+func (o *opener) openFilter() error {
+	t, h := o.t, o.dir[dirFilter]
+	if h.off == 0 {
+		return nil
+	}
+	seps, err := o.block(h, kindFilterIndex)
+	if err != nil {
+		return err
+	}
+	hs, err := handles(seps, h.off)
+	if err != nil || len(hs) == 0 {
+		return t.file.corrupt(h, kindFilterIndex)
+	}
+	fl := &filter{seps: seps, parts: make([]filterPart, 0, len(hs))}
+	err = o.runs(hs, kindFilter, func(raw []byte, h handle) error {
+		var part filterPart
+		if err := part.parse(raw); err != nil {
+			return t.file.corrupt(h, kindFilter)
+		}
+		fl.parts = append(fl.parts, part)
+		fl.memory += int64(len(raw)) + trailerBytes
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	t.filter = fl
+	return nil
+}
+
+// runs reads blocks with as few reads as openRunBytes allows and gives each
+// to take.
+func (o *opener) runs(hs []handle, k kind, take func(raw []byte, h handle) error) error {
+	f := &o.t.file
+	for len(hs) > 0 {
+		if err := o.ctx.Err(); err != nil {
+			return err
+		}
+		n := runLen(hs, openRunBytes)
+		if n == 1 {
+			raw, err := o.raw(hs[0], k)
+			if err != nil {
+				return err
+			}
+			if err := take(raw, hs[0]); err != nil {
+				return err
+			}
+			hs = hs[1:]
+			continue
+		}
+		p, err := f.readRun(hs[:n])
+		if err != nil {
+			return err
+		}
+		for _, h := range hs[:n] {
+			at := h.off - hs[0].off
+			raw, err := f.open(p[at:at+int64(h.stored)+trailerBytes], h, k)
+			if err != nil {
+				return err
+			}
+			if err := take(raw, h); err != nil {
+				return err
+			}
+		}
+		hs = hs[n:]
+	}
+	return nil
+}
+
+// account adds up the memory that the table holds.
+func (t *Table) account() {
+	// 1 KiB: the table itself and the maps in it.
+	n := int64(1<<10) + int64(t.index.root.memory)
+	for _, b := range t.index.leaves {
+		n += int64(b.memory)
+	}
+	if t.filter != nil {
+		n += t.filter.memory + int64(t.filter.seps.memory) + 48*int64(len(t.filter.parts))
+	}
+	for name, value := range t.props {
+		n += int64(len(name)+len(value)) + 64
+	}
+	t.memory = n + int64(len(t.meta.FirstKey)+len(t.meta.LastKey))
+}

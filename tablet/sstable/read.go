@@ -1,0 +1,114 @@
+package sstable
+
+import (
+	"errors"
+	"fmt"
+)
+
+// file reads blocks of one source.
+type file struct {
+	src  Source
+	name string
+	size int64
+}
+
+// fill reads p from off and returns nil if ok, which may run more than once,
+// accepts it. The error names the file and, if any copy was read and
+// refused, is a *CorruptError.
+func (f *file) fill(p []byte, off int64, ok func(p []byte) *CorruptError) error {
+	var refused *CorruptError
+	err := f.src.ReadChecked(p, off, func(p []byte) error {
+		if refused = ok(p); refused != nil {
+			return refused
+		}
+		return nil
+	})
+	if err == nil && refused == nil {
+		return nil
+	}
+	if refused == nil {
+		return fmt.Errorf("sstable %s: read %d bytes at offset %d: %w", f.name, len(p), off, err)
+	}
+	refused.File = f.name
+	if !errors.Is(err, error(refused)) {
+		refused.Err = err
+	}
+	return refused
+}
+
+// corrupt turns a malformed block into the error that users see.
+func (f *file) corrupt(h handle, k kind) error {
+	return &CorruptError{File: f.name, Offset: h.off, Length: int64(h.stored) + trailerBytes, Reason: "malformed " + k.String()}
+}
+
+// readRaw reads one block and returns its raw bytes, in memory that is not
+// used for anything else.
+func (f *file) readRaw(h handle, k kind) ([]byte, error) {
+	n := h.stored + trailerBytes
+	var frame []byte
+	if h.compressed {
+		p := getScratch(n)
+		defer putScratch(p)
+		frame = *p
+	} else {
+		frame = make([]byte, n)
+	}
+	err := f.fill(frame, h.off, func(p []byte) *CorruptError { return checkFrame(p, h.off) })
+	if err != nil {
+		return nil, err
+	}
+	return f.open(frame, h, k)
+}
+
+// open returns the raw bytes of a frame whose checksum is right.
+func (f *file) open(frame []byte, h handle, k kind) ([]byte, error) {
+	raw, bad := openFrame(frame, h, k)
+	if bad != nil {
+		bad.File = f.name
+		return nil, bad
+	}
+	return raw, nil
+}
+
+// readBlock reads one map block.
+func (f *file) readBlock(h handle, k kind) (*block, error) {
+	raw, err := f.readRaw(h, k)
+	if err != nil {
+		return nil, err
+	}
+	return f.parse(raw, h, k)
+}
+
+func (f *file) parse(raw []byte, h handle, k kind) (*block, error) {
+	b := new(block)
+	if err := b.parse(raw); err != nil {
+		return nil, f.corrupt(h, k)
+	}
+	return b, nil
+}
+
+// readRun reads blocks that lie one after the other with one read and
+// returns the memory that they share. The frame of each is a part of it.
+func (f *file) readRun(run []handle) ([]byte, error) {
+	start := run[0].off
+	p := make([]byte, run[len(run)-1].end()-start)
+	err := f.fill(p, start, func(p []byte) *CorruptError {
+		for _, h := range run {
+			if bad := checkFrame(p[h.off-start:h.end()-start], h.off); bad != nil {
+				return bad
+			}
+		}
+		return nil
+	})
+	return p, err
+}
+
+// runLen returns how many of hs from the first on lie one after the other
+// and are at most limit bytes together; at least 1.
+func runLen(hs []handle, limit int64) int {
+	n := 1
+	for n < len(hs) && hs[n].off == hs[n-1].end() && hs[n].end()-hs[0].off <= limit {
+		n++
+	}
+	return n
+}

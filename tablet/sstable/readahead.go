@@ -1,0 +1,59 @@
+package sstable
+
+// readAhead reads several data blocks at once for an iterator that moves
+// forward and leaves the cache as it is.
+type readAhead struct {
+	run  []handle
+	buf  []byte // what was read, from run[0] on
+	last int64  // end of the block that was asked for last
+}
+
+// block returns the data block that c stands on. Blocks after it are read
+// with it if they follow in the same index block and the iterator came here
+// from the block before; a look-up reads no more than it needs.
+func (a *readAhead) block(t *Table, c *indexCursor, limit int) (*block, error) {
+	h := c.h
+	forward := h.off == a.last
+	a.last = h.end()
+	if t.cache != nil {
+		if b, ok := t.cache.get(cacheKey{t.num, h.off}); ok {
+			return b, nil
+		}
+	}
+	if !a.has(h) {
+		if !forward {
+			return t.file.readBlock(h, kindData)
+		}
+		a.run = append(a.run[:0], h)
+		for i := c.i + 1; i < c.leaf.entries; i++ {
+			_, n, err := entryAt(c.leaf, i, t.index.limit)
+			if err != nil || n.off != a.run[len(a.run)-1].end() || n.end()-h.off > int64(limit) {
+				break
+			}
+			a.run = append(a.run, n)
+		}
+		var err error
+		if a.buf, err = t.file.readRun(a.run); err != nil {
+			return t.file.readBlock(h, kindData)
+		}
+	}
+	at := h.off - a.run[0].off
+	raw, err := t.file.open(a.buf[at:at+int64(h.stored)+trailerBytes], h, kindData)
+	if err != nil {
+		return nil, err
+	}
+	return t.file.parse(raw, h, kindData)
+}
+
+// has tells whether h is in what was read.
+func (a *readAhead) has(h handle) bool {
+	if a.buf == nil {
+		return false
+	}
+	for _, r := range a.run {
+		if r == h {
+			return true
+		}
+	}
+	return false
+}

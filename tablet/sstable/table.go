@@ -1,0 +1,180 @@
+package sstable
+
+import (
+	"bytes"
+	"context"
+	"strings"
+)
+
+// Table is an open SSTable. It never changes and is safe for concurrent use.
+// It holds no resources but memory, so there is nothing to close; its Source
+// must stay open while the table or an iterator of it is in use.
+type Table struct {
+	file   file
+	cache  *Cache
+	num    uint64
+	meta   Meta
+	props  map[string][]byte
+	index  index
+	filter *filter // nil if the file has none
+	memory int64
+}
+
+// Open reads what a table keeps in memory: the index, or the top of a large
+// one, the filter, and the properties. It returns a *CorruptError, a
+// *VersionError, what the Source returned, or ctx's error; ctx is looked at
+// between reads.
+func Open(ctx context.Context, src Source, opts OpenOptions) (*Table, error) {
+	t := &Table{
+		file:  file{src: src, name: opts.Name, size: src.Size()},
+		cache: opts.Cache,
+		num:   opts.FileNum,
+	}
+	if t.num == 0 && t.cache != nil {
+		t.num = t.cache.nextNum.Add(1) | ownNumBit
+	}
+	o := opener{t: t, ctx: ctx, indexMax: opts.IndexBytesMax}
+	if o.indexMax == 0 {
+		o.indexMax = defaultIndexBytesMax
+	}
+	if err := o.open(); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// defaultIndexBytesMax is documented at OpenOptions.
+const defaultIndexBytesMax = 8 << 20
+
+// Meta returns what the table knows of itself. The slices in it must not be
+// changed.
+func (t *Table) Meta() Meta { return t.meta }
+
+// Properties returns the properties given to Writer.Finish. The map and what
+// is in it must not be changed.
+func (t *Table) Properties() map[string][]byte { return t.props }
+
+// Name returns OpenOptions.Name.
+func (t *Table) Name() string { return t.file.name }
+
+// MemoryBytes returns what the table keeps in memory outside of the cache.
+func (t *Table) MemoryBytes() int64 { return t.memory }
+
+// MayContain tells whether some key of the table may begin with prefix. False
+// is certain, provided that prefix is one that Options.FilterPrefixes gave
+// for such a key: see Meta.FilterName. A table without filter says true.
+func (t *Table) MayContain(prefix []byte) bool {
+	return t.filter == nil || t.filter.mayContain(prefix)
+}
+
+// Overlaps tells whether the table's keys, first to last, reach into
+// lower <= key < upper. Nil is no bound.
+func (t *Table) Overlaps(lower, upper []byte) bool {
+	return t.meta.Entries > 0 &&
+		(lower == nil || bytes.Compare(t.meta.LastKey, lower) >= 0) &&
+		(upper == nil || bytes.Compare(t.meta.FirstKey, upper) < 0)
+}
+
+// ApproxBytes returns about how many bytes of the file lie in
+// lower <= key < upper, to a data block at either end. It returns the errors
+// of Iter.Err.
+func (t *Table) ApproxBytes(lower, upper []byte) (int64, error) {
+	if !t.Overlaps(lower, upper) {
+		return 0, nil
+	}
+	start, err := t.offsetOf(lower)
+	if err != nil {
+		return 0, err
+	}
+	end := int64(t.meta.DataBytes) + headerBytes
+	if upper != nil {
+		if end, err = t.offsetOf(upper); err != nil {
+			return 0, err
+		}
+	}
+	if end <= start {
+		// Both in one block: say half of it.
+		return int64(t.meta.DataBytes / t.meta.DataBlocks / 2), nil
+	}
+	return end - start, nil
+}
+
+// offsetOf returns where the data block that key belongs to begins.
+func (t *Table) offsetOf(key []byte) (int64, error) {
+	var c indexCursor
+	c.t = t
+	if err := c.seek(key); err != nil {
+		return 0, err
+	}
+	return c.h.off, nil
+}
+
+// DropCached removes the table's blocks from the cache, for when the file is
+// deleted. Those under an index block that is neither in memory nor cached
+// stay until they are evicted.
+func (t *Table) DropCached() {
+	if t.cache == nil {
+		return
+	}
+	drop := func(b *block) {
+		for i := range b.entries {
+			if _, h, err := entryAt(b, i, t.index.limit); err == nil {
+				t.cache.drop(cacheKey{t.num, h.off})
+			}
+		}
+	}
+	switch {
+	case !t.index.deep:
+		drop(t.index.root)
+	case t.index.leaves != nil:
+		for _, b := range t.index.leaves {
+			drop(b)
+		}
+	default:
+		for i := range t.index.root.entries {
+			_, h, err := entryAt(t.index.root, i, t.index.limit)
+			if err != nil {
+				continue
+			}
+			k := cacheKey{t.num, h.off}
+			if b, ok := t.cache.peek(k); ok {
+				drop(b)
+				t.cache.drop(k)
+			}
+		}
+	}
+}
+
+// block returns the block at h, from the cache if it is there.
+func (t *Table) block(h handle, k kind, fill bool) (*block, error) {
+	if t.cache == nil {
+		return t.file.readBlock(h, k)
+	}
+	key := cacheKey{t.num, h.off}
+	if b, ok := t.cache.get(key); ok {
+		return b, nil
+	}
+	if !fill {
+		return t.file.readBlock(h, k)
+	}
+	return t.cache.load(key, func() (*block, error) { return t.file.readBlock(h, k) })
+}
+
+// setProps sorts the properties block into the caller's and the table's own.
+func (t *Table) setProps(b *block) bool {
+	t.props = map[string][]byte{}
+	for i := range b.entries {
+		name, value, ok := b.at(i)
+		if !ok {
+			return false
+		}
+		if strings.HasPrefix(string(name), ownPrefix) {
+			if !t.meta.setOwn(string(name), value) {
+				return false
+			}
+		} else {
+			t.props[string(name)] = value
+		}
+	}
+	return true
+}

@@ -1,0 +1,356 @@
+package sstable
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/steledb/stele/table"
+)
+
+// flushBytes is how much a Writer collects before it calls its io.Writer.
+// 256 KiB: few calls even with the smallest blocks.
+const flushBytes = 256 << 10
+
+// Writer makes one table. It is not safe for concurrent use, and needs no
+// clean-up when it is dropped.
+//
+// Its memory is one block, 256 KiB to be written, the compressor's, 9 MiB to
+// build a filter block if there is a filter, and the finished index and
+// filter, which is what the table will take when it is open.
+type Writer struct {
+	opts Options
+	w    io.Writer
+	err  error // sticky
+	done bool
+
+	out     []byte // stored bytes not yet given to w
+	written int64  // given to w
+	comp    compressor
+
+	data   blockBuilder
+	sep    []byte // separator of the block under way
+	prev   []byte // key added last
+	index  indexBuilder
+	filter filterBuilder
+
+	filterIndex blockBuilder // separators of the filter blocks
+	filterSep   []byte
+	filters     [][]byte // finished filter blocks
+	filterSeps  [][]byte
+	filterBytes int
+
+	meta Meta
+}
+
+// NewWriter returns a Writer that writes a table to w, in order and once.
+// If opts are not valid, the first call of Add or Finish says so.
+func NewWriter(w io.Writer, opts Options) *Writer {
+	wr := &Writer{w: w, err: opts.Validate()}
+	opts = opts.withDefaults()
+	wr.opts = opts
+	wr.comp.want = opts.Compression
+	wr.data.interval = opts.RestartInterval
+	wr.index = newIndexBuilder()
+	wr.filter.prefixes = opts.FilterPrefixes
+	wr.meta = Meta{BlockBytes: opts.BlockBytes, Compression: opts.Compression}
+	if opts.FilterPrefixes != nil {
+		wr.meta.FilterName = opts.FilterName
+	}
+	wr.out = appendHeader(nil)
+	return wr
+}
+
+// Add appends an entry. Both slices may be empty and are copied. The key must
+// be above the one before, by bytes.Compare.
+//
+// It returns a *KeyOrderError, a *TooLargeError, an error that wraps
+// ErrBadOption, ErrFinished, or what the io.Writer returned; and from then on
+// every call returns the same.
+func (w *Writer) Add(key, value []byte) error {
+	if w.err != nil {
+		return w.err
+	}
+	if w.done {
+		return ErrFinished
+	}
+	shared, err := w.check(key, value)
+	if err != nil {
+		w.err = err
+		return err
+	}
+	if w.meta.Entries == 0 {
+		w.meta.FirstKey = bytes.Clone(key)
+		if w.meta.FirstKey == nil {
+			w.meta.FirstKey = []byte{}
+		}
+	} else if !w.data.empty() &&
+		w.data.sizeWith(len(key), shared, len(value)) > w.opts.BlockBytes-trailerBytes {
+		if err := w.cutData(key[:shared+1]); err != nil {
+			w.err = err
+			return err
+		}
+	}
+	if w.filter.prefixes != nil {
+		if err := w.filter.add(key, shared); err != nil {
+			w.err = err
+			return err
+		}
+	}
+	w.data.add(key, shared, value)
+	w.prev = append(w.prev[:shared], key[shared:]...)
+	w.meta.Entries++
+	w.meta.RawBytes += uint64(len(key) + len(value))
+	return nil
+}
+
+// check returns how many bytes key shares with the key before it.
+func (w *Writer) check(key, value []byte) (shared int, err error) {
+	if len(key) > KeyBytesMax {
+		return 0, &TooLargeError{What: "key", Limit: KeyBytesMax, Got: int64(len(key))}
+	}
+	if n := int64(len(key)) + int64(len(value)); n > EntryBytesMax {
+		return 0, &TooLargeError{What: "entry", Limit: EntryBytesMax, Got: n}
+	}
+	if w.meta.Entries == 0 {
+		return 0, nil
+	}
+	shared = commonPrefix(w.prev, key)
+	if shared == len(key) || shared < len(w.prev) && key[shared] < w.prev[shared] {
+		return 0, &KeyOrderError{Entry: w.meta.Entries, Prev: bytes.Clone(w.prev), Key: bytes.Clone(key)}
+	}
+	return shared, nil
+}
+
+// cutData writes the data block under way. next is the separator of the block
+// after it: the first key there, cut after the byte that sets it above the
+// last key here.
+func (w *Writer) cutData(next []byte) error {
+	h, err := w.appendCompressed(w.data.finish(), kindData)
+	if err != nil {
+		return err
+	}
+	w.index.add(w.sep, h)
+	w.meta.DataBlocks++
+	w.meta.DataBytes += uint64(h.stored + trailerBytes)
+	w.data.reset()
+	w.sep = append(w.sep[:0], next...)
+	if len(w.filter.hashes) >= filterPartHashes {
+		w.cutFilter()
+		w.filterSep = append(w.filterSep[:0], next...)
+	}
+	return nil
+}
+
+// cutFilter ends the filter block under way.
+func (w *Writer) cutFilter() {
+	p := w.filter.finish(nil)
+	w.filters = append(w.filters, p)
+	w.filterSeps = append(w.filterSeps, bytes.Clone(w.filterSep))
+	w.filterBytes += len(p) + trailerBytes
+}
+
+// offset is where the next block will lie.
+func (w *Writer) offset() int64 { return w.written + int64(len(w.out)) }
+
+// appendCompressed writes a block, compressed if that pays.
+func (w *Writer) appendCompressed(raw []byte, k kind) (handle, error) {
+	stored, c := w.comp.stored(raw)
+	return w.appendStored(stored, k, c, len(raw))
+}
+
+// appendRaw writes a block as it is.
+func (w *Writer) appendRaw(raw []byte, k kind) (handle, error) {
+	return w.appendStored(raw, k, table.CompressionNone, len(raw))
+}
+
+func (w *Writer) appendStored(stored []byte, k kind, c table.Compression, raw int) (handle, error) {
+	h := handle{off: w.offset(), stored: len(stored), compressed: c != table.CompressionNone}
+	if len(stored) < flushBytes {
+		w.out = append(w.out, stored...)
+		w.out = appendTrailer(w.out, stored, k, c, raw, h.off)
+		return h, w.flush(flushBytes)
+	}
+	// A huge value: not one more copy of it.
+	if err := w.flush(0); err != nil {
+		return handle{}, err
+	}
+	if err := w.write(stored); err != nil {
+		return handle{}, err
+	}
+	w.out = appendTrailer(w.out, stored, k, c, raw, h.off)
+	return h, nil
+}
+
+// flush gives what is collected to w if that is at least limit bytes.
+func (w *Writer) flush(limit int) error {
+	if len(w.out) < limit {
+		return nil
+	}
+	err := w.write(w.out)
+	w.out = w.out[:0]
+	return err
+}
+
+func (w *Writer) write(p []byte) error {
+	n, err := w.w.Write(p)
+	if err == nil && n < len(p) {
+		err = io.ErrShortWrite
+	}
+	if err != nil {
+		return fmt.Errorf("write sstable at offset %d: %w", w.written, err)
+	}
+	w.written += int64(len(p))
+	return nil
+}
+
+// Entries returns the number of entries added.
+func (w *Writer) Entries() uint64 { return w.meta.Entries }
+
+// EstimatedSize returns about how many bytes the file would have if it were
+// finished now. It overstates the block under way, which is not compressed
+// yet.
+func (w *Writer) EstimatedSize() int64 {
+	n := w.offset()
+	if !w.done {
+		n += int64(w.data.size() + w.index.size() + w.filterBytes + len(w.filter.hashes)*9/8 + footerBytes)
+	}
+	return n
+}
+
+// Finish writes the rest of the table and returns what it holds. props are
+// the caller's own, to be had from Table.Properties; their names must not
+// begin with "sstable.". The io.Writer is not closed.
+//
+// It returns the error of an earlier Add, ErrFinished, a *TooLargeError, an
+// error that wraps ErrBadOption, or what the io.Writer returned.
+func (w *Writer) Finish(props map[string][]byte) (Meta, error) {
+	if w.err != nil {
+		return Meta{}, w.err
+	}
+	if w.done {
+		return Meta{}, ErrFinished
+	}
+	if err := checkProps(props); err != nil {
+		return Meta{}, err
+	}
+	w.done = true
+	if w.err = w.finish(props); w.err != nil {
+		return Meta{}, w.err
+	}
+	return w.meta, nil
+}
+
+func checkProps(props map[string][]byte) error {
+	var n int64
+	for name, value := range props {
+		if strings.HasPrefix(name, ownPrefix) {
+			return fmt.Errorf("%w: property %q: names that begin with %q are the table's own", ErrBadOption, name, ownPrefix)
+		}
+		n += int64(len(name) + len(value))
+	}
+	if n > PropertyBytesMax {
+		return &TooLargeError{What: "properties", Limit: PropertyBytesMax, Got: n}
+	}
+	return nil
+}
+
+func (w *Writer) finish(props map[string][]byte) error {
+	if !w.data.empty() {
+		if err := w.cutData(nil); err != nil {
+			return err
+		}
+		w.meta.LastKey = bytes.Clone(w.prev)
+	}
+	dir := map[string][]byte{}
+	if w.filter.prefixes != nil {
+		h, err := w.finishFilter()
+		if err != nil {
+			return err
+		}
+		dir[dirFilter] = appendHandle(nil, h)
+	}
+	h, err := w.finishIndex()
+	if err != nil {
+		return err
+	}
+	if len(w.index.leaves) > 1 {
+		dir[dirIndexRoot] = appendHandle(nil, h)
+	} else {
+		dir[dirIndex] = appendHandle(nil, h)
+	}
+	all := w.meta.properties()
+	maps.Copy(all, props)
+	h, err = w.appendCompressed(mapBlock(all), kindProperties)
+	if err != nil {
+		return err
+	}
+	dir[dirProperties] = appendHandle(nil, h)
+	h, err = w.appendRaw(mapBlock(dir), kindDirectory)
+	if err != nil {
+		return err
+	}
+	w.meta.Size = w.offset() + footerBytes
+	w.out = appendFooter(w.out, h, w.meta.Size)
+	return w.flush(0)
+}
+
+// mapBlock makes a block of a map, every key whole.
+func mapBlock(m map[string][]byte) []byte {
+	b := blockBuilder{interval: 1}
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		b.add([]byte(name), 0, m[name])
+	}
+	return b.finish()
+}
+
+// finishFilter writes the filter blocks and the index to them.
+func (w *Writer) finishFilter() (handle, error) {
+	if len(w.filter.hashes) > 0 || len(w.filters) == 0 {
+		w.cutFilter()
+	}
+	start := w.offset()
+	index := blockBuilder{interval: 1}
+	var value []byte
+	for i, p := range w.filters {
+		h, err := w.appendRaw(p, kindFilter)
+		if err != nil {
+			return handle{}, err
+		}
+		value = appendHandle(value[:0], h)
+		index.add(w.filterSeps[i], 0, value)
+	}
+	h, err := w.appendRaw(index.finish(), kindFilterIndex)
+	w.meta.FilterBytes = uint64(w.offset() - start)
+	w.meta.FilterPrefixes = w.filter.total
+	return h, err
+}
+
+// finishIndex writes the index blocks and, if there are several, the root
+// above them.
+func (w *Writer) finishIndex() (handle, error) {
+	start := w.offset()
+	x := &w.index
+	if !x.leaf.empty() || len(x.leaves) == 0 {
+		x.cut()
+	}
+	root := blockBuilder{interval: 1}
+	var value []byte
+	var h handle
+	var err error
+	for i, p := range x.leaves {
+		if h, err = w.appendRaw(p, kindIndex); err != nil {
+			return handle{}, err
+		}
+		value = appendHandle(value[:0], h)
+		root.add(x.leafSep[i], 0, value)
+	}
+	if len(x.leaves) > 1 {
+		h, err = w.appendRaw(root.finish(), kindIndexRoot)
+	}
+	w.meta.IndexBytes = uint64(w.offset() - start)
+	return h, err
+}
