@@ -1,0 +1,98 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/steledb/stele/table"
+)
+
+// Sentinels that the tablet server, the node and the client share. Those about
+// data alone are table's.
+var (
+	// ErrNoTable means that there is no table of that name.
+	ErrNoTable = errors.New("no such table")
+	// ErrTableExists means that a table of that name is there already.
+	ErrTableExists = errors.New("table exists")
+	// ErrNotServing means that the node does not serve the row's tablet now.
+	// Nothing was executed.
+	ErrNotServing = errors.New("tablet not serving")
+	// ErrOverloaded means that the node refused the call for want of memory or
+	// workers: an *OverloadedError. Nothing was executed.
+	ErrOverloaded = errors.New("overloaded")
+	// ErrUnavailable means that the node starts or stops. Nothing was executed.
+	ErrUnavailable = errors.New("unavailable")
+	// ErrCorrupt means that stored bytes are not what was written: a *CorruptError.
+	ErrCorrupt = errors.New("corrupt data")
+	// ErrDiskFull means that the node has no disk space left for writes. Nothing
+	// was executed; reads go on.
+	ErrDiskFull = errors.New("disk full")
+	// ErrCursorExpired means that a scan's cursor was closed, has not been used for
+	// CursorIdle, or is of an earlier run of the node. The client package's Scanner
+	// opens another by itself.
+	ErrCursorExpired = errors.New("scan cursor expired")
+	// ErrConflict means that another change of the schema came between. Nothing
+	// was executed.
+	ErrConflict = errors.New("changed by another")
+	// ErrNotNumber means that an increment met a value that is not 8 bytes long. It
+	// matches table.ErrBadValue.
+	ErrNotNumber error = &notNumber{}
+	// ErrGroupConflict means that a family cannot have the locality group asked
+	// for: it is in another one, or the group exists with other options.
+	ErrGroupConflict = errors.New("locality group conflict")
+	// ErrRowTooLarge means that what was asked of one row does not fit into an
+	// answer: a *RowTooLargeError. A filter makes it smaller.
+	ErrRowTooLarge = errors.New("row too large")
+)
+
+type notNumber struct{}
+
+func (*notNumber) Error() string        { return "value is not a number of 8 bytes" }
+func (*notNumber) Is(target error) bool { return target == table.ErrBadValue }
+
+// OverloadedError means that a node refused a call, before it did anything, for
+// want of memory or workers.
+type OverloadedError struct {
+	// Reason says what there is too much of.
+	Reason string
+	// RetryAfter is how long to wait before asking again. Zero is unknown.
+	RetryAfter time.Duration
+}
+
+func (e *OverloadedError) Error() string {
+	return fmt.Sprintf("overloaded: %s; retry after %v", e.Reason, e.RetryAfter)
+}
+
+// Is makes the error match ErrOverloaded.
+func (e *OverloadedError) Is(target error) bool { return target == ErrOverloaded }
+
+// CorruptError locates stored bytes that are not what was written. They were not
+// served.
+type CorruptError struct {
+	File   string
+	Offset int64 // in bytes
+	Err    error // the cause on the node; nil at the client
+}
+
+func (e *CorruptError) Error() string {
+	if e.Err != nil {
+		return e.Err.Error()
+	}
+	return fmt.Sprintf("corrupt data in %s at offset %d", e.File, e.Offset)
+}
+
+// Is makes the error match ErrCorrupt.
+func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
+
+func (e *CorruptError) Unwrap() error { return e.Err }
+
+// RowTooLargeError means that what was asked of one row is over Limit bytes.
+type RowTooLargeError struct{ Limit int64 }
+
+func (e *RowTooLargeError) Error() string {
+	return fmt.Sprintf("row too large: its cells are over %d bytes; ask for fewer with a filter", e.Limit)
+}
+
+// Is makes the error match ErrRowTooLarge.
+func (e *RowTooLargeError) Is(target error) bool { return target == ErrRowTooLarge }
