@@ -1,7 +1,5 @@
 package table
 
-import "bytes"
-
 // A Filter takes the cells of a row and gives out some of them, perhaps altered.
 // It is one of the types below, which are the filters of the public Cloud
 // Bigtable API with the semantics documented there. Compile makes a filter ready
@@ -86,8 +84,8 @@ type (
 	// CellsPerRowLimit gives out the first so many cells of the row: at least 1.
 	CellsPerRowLimit int64
 
-	// CellsPerRowOffset gives out all but the first so many cells of the row: at
-	// least 1.
+	// CellsPerRowOffset gives out all but the first so many cells of the row: not
+	// negative.
 	CellsPerRowOffset int64
 
 	// CellsPerColumnLimit gives out the newest so many cells of each column: at
@@ -135,51 +133,3 @@ func (ApplyLabel) kind() filterKind          { return kindApplyLabel }
 func (Chain) kind() filterKind               { return kindChain }
 func (Interleave) kind() filterKind          { return kindInterleave }
 func (Condition) kind() filterKind           { return kindCondition }
-
-// BoundKind tells whether a Bound is there, and on which side its value lies.
-type BoundKind uint8
-
-// The kinds of bound.
-const (
-	Unbounded BoundKind = iota
-	// BoundClosed has its value inside the range.
-	BoundClosed
-	// BoundOpen has its value outside the range.
-	BoundOpen
-)
-
-// A Bound is one end of a ByteRange. The zero Bound is none.
-type Bound struct {
-	Kind  BoundKind
-	Value []byte
-}
-
-// Closed returns a bound that is inside its range. The bound keeps value.
-func Closed(value []byte) Bound { return Bound{BoundClosed, value} }
-
-// Open returns a bound that is outside its range. The bound keeps value.
-func Open(value []byte) Bound { return Bound{BoundOpen, value} }
-
-// A ByteRange is a range of byte strings in byte order. The zero range is all.
-type ByteRange struct{ Start, End Bound }
-
-// Contains tells whether b is in the range.
-func (r *ByteRange) Contains(b []byte) bool {
-	switch r.Start.Kind {
-	case BoundClosed:
-		if bytes.Compare(b, r.Start.Value) < 0 {
-			return false
-		}
-	case BoundOpen:
-		if bytes.Compare(b, r.Start.Value) <= 0 {
-			return false
-		}
-	}
-	switch r.End.Kind {
-	case BoundClosed:
-		return bytes.Compare(b, r.End.Value) <= 0
-	case BoundOpen:
-		return bytes.Compare(b, r.End.Value) < 0
-	}
-	return true
-}

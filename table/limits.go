@@ -22,12 +22,13 @@ type Limits struct {
 	FilterNodes int64 // 1,000 filters in one tree
 	FilterBytes int64 // 20 KiB of patterns, bounds and names in one tree
 	RegexBytes  int64 // 4 KiB in one pattern
-	// RegexCost bounds what the compiled patterns of one filter take, estimated in
-	// bytes: 8 MiB. A pattern of a few bytes such as (?:\pL{100}){10} asks for megabytes.
+	// RegexCost bounds what the compiled patterns of one filter take together, in
+	// bytes by estimate: 2 MiB, some 10,000 instructions. Patterns of a few bytes such
+	// as \pL{1000} ask for megabytes, and matching takes time in proportion.
 	RegexCost int64
-	// FilterCells bounds the cells that evaluating a filter on one row may hold at
-	// once, those of all copies together: 4,000,000 beyond the row's own. Twenty
-	// nested interleaves of two would otherwise turn one cell into a million.
+	// FilterCells bounds the copies of cells that evaluating a filter on one row may
+	// hold at once: 100,000 beyond four times the row's own cells. Twenty nested
+	// interleaves of two would otherwise turn one cell into a million.
 	FilterCells int64
 }
 
@@ -49,8 +50,8 @@ func DefaultLimits() Limits {
 		FilterNodes:      1000,
 		FilterBytes:      20 << 10,
 		RegexBytes:       4 << 10,
-		RegexCost:        8 << 20,
-		FilterCells:      4_000_000,
+		RegexCost:        2 << 20,
+		FilterCells:      100_000,
 	}
 }
 

@@ -1,0 +1,330 @@
+package table
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A FamilySpec says how a family is to be, as text does on a command line:
+//
+//	contents:versions=3,group=pages,compression=zstd,block=8KiB,bloom=row,in-memory
+//
+// What it does not give stays as it is, or as the defaults are in a new family.
+type FamilySpec struct {
+	Name string
+	// GC comes from versions= and age=, which given both are a union: at most so
+	// many, and none older; or from gc="…" with a whole policy. Nil is not given.
+	GC *GCPolicy
+	// Group comes from group=. Empty is not given: a new family joins the default
+	// group.
+	Group string
+	// The rest are options of the family's group. Zero is not given.
+	BlockBytes  int         // block=8KiB
+	Compression Compression // compression=none, s2 or zstd
+	Bloom       BloomMode   // bloom=none, row or rowcol
+	InMemory    *bool       // in-memory, or in-memory=false
+}
+
+// ParseFamilySpec reads a family specification. Names and sizes are checked when
+// it is applied. Errors: ErrBadSpec, as a *SpecError that names the option.
+func ParseFamilySpec(text string) (FamilySpec, error) {
+	name, options, _ := strings.Cut(text, ":")
+	p := specParser{text: text, spec: FamilySpec{Name: strings.TrimSpace(name)}}
+	if p.spec.Name == "" {
+		return FamilySpec{}, &SpecError{Text: text, Reason: "expected the name of a family, then ':' and options"}
+	}
+	for options != "" {
+		var option string
+		var err error
+		if option, options, err = p.cutOption(options); err != nil {
+			return FamilySpec{}, err
+		}
+		key, value, given := strings.Cut(option, "=")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		if slices.Contains(p.seen, key) {
+			return FamilySpec{}, p.bad(key, errors.New("is given twice"))
+		}
+		p.seen = append(p.seen, key)
+		if err := p.set(key, value, given); err != nil {
+			return FamilySpec{}, p.bad(key, err)
+		}
+	}
+	return p.finish()
+}
+
+type specParser struct {
+	text          string
+	spec          FamilySpec
+	seen          []string
+	versions, age *GCPolicy
+}
+
+func (p *specParser) bad(option string, err error) error {
+	return &SpecError{Text: p.text, Option: option, Err: err}
+}
+
+// cutOption cuts the options at the first comma that is not in double quotes.
+func (p *specParser) cutOption(options string) (option, rest string, err error) {
+	quoted := false
+	for i := range len(options) {
+		switch {
+		case options[i] == '"':
+			quoted = !quoted
+		case options[i] == ',' && !quoted:
+			return options[:i], options[i+1:], nil
+		}
+	}
+	if quoted {
+		return "", "", &SpecError{Text: p.text, Reason: "a double quote is not closed"}
+	}
+	return options, "", nil
+}
+
+func (p *specParser) set(key, value string, given bool) (err error) {
+	if key == "in-memory" {
+		on := true
+		if given {
+			if on, err = strconv.ParseBool(value); err != nil {
+				return errors.New("expected true or false")
+			}
+		}
+		p.spec.InMemory = &on
+		return nil
+	}
+	if value == "" {
+		return errors.New("expected a value")
+	}
+	s := &p.spec
+	switch key {
+	case "versions":
+		p.versions, err = parseRule("versions=" + value)
+	case "age":
+		p.age, err = parseRule("age=" + value)
+	case "gc":
+		if n := len(value); n >= 2 && value[0] == '"' && value[n-1] == '"' {
+			value = value[1 : n-1]
+		}
+		s.GC, err = parseRule(value)
+	case "group":
+		s.Group = value
+	case "compression":
+		s.Compression, err = oneOf[Compression](value, compressionNames[:])
+	case "bloom":
+		s.Bloom, err = oneOf[BloomMode](value, bloomNames[:])
+	case "block":
+		s.BlockBytes, err = parseBytes(value)
+	default:
+		return errors.New("is none of versions, age, gc, group, compression, block, bloom, in-memory")
+	}
+	return err
+}
+
+func parseRule(text string) (*GCPolicy, error) {
+	p, err := ParseGCPolicy(text)
+	return &p, err
+}
+
+// oneOf returns the place of value among names, of which the first is the default
+// and cannot be asked for.
+func oneOf[T ~uint8](value string, names []string) (T, error) {
+	i := slices.Index(names[1:], value)
+	if i < 0 {
+		return 0, fmt.Errorf("%q is none of %s", value, strings.Join(names[1:], ", "))
+	}
+	return T(i + 1), nil
+}
+
+func parseBytes(text string) (int, error) {
+	digits := strings.TrimRight(text, "BKMi")
+	n, err := strconv.Atoi(digits)
+	unit := map[string]int{"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20}[text[len(digits):]]
+	if err != nil || unit == 0 || n <= 0 || n > math.MaxInt32/unit {
+		return 0, fmt.Errorf("%q is no size such as 8KiB, 1MiB or 65536", text)
+	}
+	return n * unit, nil
+}
+
+func (p *specParser) finish() (FamilySpec, error) {
+	if p.versions == nil && p.age == nil {
+		return p.spec, nil
+	}
+	if p.spec.GC != nil {
+		return FamilySpec{}, p.bad("gc", errors.New("cannot stand beside versions or age"))
+	}
+	var rules []GCPolicy
+	for _, r := range []*GCPolicy{p.versions, p.age} {
+		if r != nil {
+			rules = append(rules, *r)
+		}
+	}
+	gc := Union(rules...)
+	p.spec.GC = &gc
+	return p.spec, nil
+}
+
+// String returns the specification as text that ParseFamilySpec reads back.
+func (f *FamilySpec) String() string {
+	var opts []string
+	add := func(given bool, opt string) {
+		if given {
+			opts = append(opts, opt)
+		}
+	}
+	if f.GC != nil {
+		opts = append(opts, specGC(f.GC))
+	}
+	add(f.Group != "", "group="+f.Group)
+	add(f.Compression != 0, "compression="+f.Compression.String())
+	add(f.BlockBytes != 0, "block="+formatBytes(f.BlockBytes))
+	add(f.Bloom != 0, "bloom="+f.Bloom.String())
+	if f.InMemory != nil {
+		add(*f.InMemory, "in-memory")
+		add(!*f.InMemory, "in-memory=false")
+	}
+	if len(opts) == 0 {
+		return f.Name
+	}
+	return f.Name + ":" + strings.Join(opts, ",")
+}
+
+// specGC writes a policy as options: in the short form where there is one.
+func specGC(p *GCPolicy) string {
+	switch {
+	case p.Kind == GCMaxVersions || p.Kind == GCMaxAge:
+		return p.String()
+	case p.Kind == GCUnion && len(p.Rules) == 2 && p.Rules[0].Kind == GCMaxVersions && p.Rules[1].Kind == GCMaxAge:
+		return p.Rules[0].String() + "," + p.Rules[1].String()
+	}
+	return `gc="` + p.String() + `"`
+}
+
+func formatBytes(n int) string {
+	switch {
+	case n%(1<<20) == 0:
+		return strconv.Itoa(n>>20) + "MiB"
+	case n%(1<<10) == 0:
+		return strconv.Itoa(n>>10) + "KiB"
+	}
+	return strconv.Itoa(n)
+}
+
+// Spec returns the specification of the family called name as it is, with the
+// options of its group; false if there is no such family.
+func (s *Schema) Spec(name string) (FamilySpec, bool) {
+	f := s.Family(name)
+	if f == nil {
+		return FamilySpec{}, false
+	}
+	spec := FamilySpec{Name: f.Name, Group: f.Group}
+	if f.GC.Kind != GCNone {
+		spec.GC = &f.GC
+	}
+	if g := s.Group(f.Group); g != nil {
+		spec.BlockBytes, spec.Compression, spec.Bloom = g.BlockBytes, g.Compression, g.Bloom
+		if g.InMemory {
+			spec.InMemory = &g.InMemory
+		}
+	}
+	return spec, true
+}
+
+// Apply returns the schema with families added or altered as specs say. Groups
+// that are not there are made; options of a group hold for all its families.
+// Errors: ErrFamilyExists when two specs are of one family, ErrBadSpec when two
+// give one option of a group differently, and those of Validate.
+func (s *Schema) Apply(specs ...FamilySpec) (*Schema, error) {
+	c := s
+	given := make(map[string]*FamilySpec) // by group, what was asked of it so far
+	for i := range specs {
+		spec := &specs[i]
+		for j := range specs[:i] {
+			if specs[j].Name == spec.Name {
+				return nil, fmt.Errorf("family %q is specified twice: %w", spec.Name, ErrFamilyExists)
+			}
+		}
+		var err error
+		if c, err = c.apply(spec, given); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (s *Schema) apply(spec *FamilySpec, given map[string]*FamilySpec) (*Schema, error) {
+	f := Family{Name: spec.Name, Group: spec.Group}
+	old := s.Family(spec.Name)
+	if old != nil {
+		f = *old
+	}
+	if spec.GC != nil {
+		f.GC = *spec.GC
+	}
+	if spec.Group != "" {
+		f.Group = spec.Group
+	}
+	if f.Group == "" {
+		f.Group = DefaultGroup
+	}
+	if given[f.Group] == nil {
+		given[f.Group] = &FamilySpec{}
+	}
+	if option := given[f.Group].merge(spec); option != "" {
+		return nil, &SpecError{Text: spec.String(), Option: option, Reason: "another family gives group " + f.Group + " otherwise"}
+	}
+	c, err := s.SetGroup(given[f.Group].group(s, f.Group))
+	if err != nil {
+		return nil, err
+	}
+	if old != nil {
+		return c.SetFamily(f)
+	}
+	return c.AddFamily(f)
+}
+
+// merge takes the group options of o over. It returns the first one that f gives
+// otherwise.
+func (f *FamilySpec) merge(o *FamilySpec) (option string) {
+	differ := func(name string, a, b int) {
+		if a != 0 && b != 0 && a != b && option == "" {
+			option = name
+		}
+	}
+	differ("block", f.BlockBytes, o.BlockBytes)
+	differ("compression", int(f.Compression), int(o.Compression))
+	differ("bloom", int(f.Bloom), int(o.Bloom))
+	if f.InMemory != nil && o.InMemory != nil && *f.InMemory != *o.InMemory && option == "" {
+		option = "in-memory"
+	}
+	f.BlockBytes = max(f.BlockBytes, o.BlockBytes)
+	f.Compression = max(f.Compression, o.Compression)
+	f.Bloom = max(f.Bloom, o.Bloom)
+	if o.InMemory != nil {
+		f.InMemory = o.InMemory
+	}
+	return option
+}
+
+// group returns the group called name of s, or a new one, altered as f says.
+func (f *FamilySpec) group(s *Schema, name string) LocalityGroup {
+	g := LocalityGroup{Name: name}
+	if old := s.Group(name); old != nil {
+		g = *old
+	}
+	if f.BlockBytes != 0 {
+		g.BlockBytes = f.BlockBytes
+	}
+	if f.Compression != 0 {
+		g.Compression = f.Compression
+	}
+	if f.Bloom != 0 {
+		g.Bloom = f.Bloom
+	}
+	if f.InMemory != nil {
+		g.InMemory = *f.InMemory
+	}
+	return g
+}

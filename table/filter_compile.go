@@ -1,0 +1,303 @@
+package table
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// A Program is a Filter made ready to evaluate: checked, and with its patterns
+// compiled. It does not change and is safe for concurrent use.
+type Program struct {
+	root *node
+	// seed decides which rows a RowSample gives out.
+	seed uint64
+	// keyed tells whether MatchRow depends on the row key.
+	keyed bool
+	// sinks tells whether there are any.
+	sinks bool
+	// cells is Limits.FilterCells.
+	cells int
+}
+
+// node is a compiled filter.
+type node struct {
+	kind filterKind
+	// m matches for the regex kinds.
+	m *matcher
+	// family and keys are those of ColumnRange; ValueRange uses keys alone.
+	family string
+	keys   ByteRange
+	// start and end are those of TimestampRange; an end of 0 is no bound.
+	start, end int64
+	// n is the number of the limits and of the offset.
+	n int
+	// labels is the slice that all labelled cells share.
+	labels []string
+	// p is RowSample's probability, salt makes its decisions its own.
+	p    float64
+	salt uint64
+	// kids are the parts of Chain and Interleave; predicate, true and false of
+	// Condition, of which the latter two may be nil.
+	kids []*node
+}
+
+// Compile checks a filter by the default limits and makes a Program of it. A nil
+// filter passes all. Errors: ErrBadFilter, as a *FilterError that leads to the
+// part at fault and wraps the *LimitError of a limit.
+func Compile(f Filter) (*Program, error) { return CompileLimits(f, nil) }
+
+// CompileLimits is Compile with other limits; nil means the defaults.
+func CompileLimits(f Filter, lim *Limits) (*Program, error) {
+	l := lim.orDefault()
+	c := compiler{l: l}
+	root, err := c.compile(f, scope{depth: 1})
+	if err != nil {
+		return nil, err
+	}
+	return &Program{root: root, seed: rand.Uint64(), keyed: c.keyed, sinks: c.sinks, cells: int(l.FilterCells)}, nil
+}
+
+// WithSeed returns the program with another seed. A program samples the same rows
+// whenever it is used: what the seed and the key say. Compile draws a seed; give
+// it anew to go on with a sample after a retry or on another server.
+func (p *Program) WithSeed(seed uint64) *Program {
+	q := *p
+	q.seed = seed
+	return &q
+}
+
+// Seed returns what WithSeed takes.
+func (p *Program) Seed() uint64 { return p.seed }
+
+// compiler is the state of one compilation.
+type compiler struct {
+	l            *Limits
+	nodes, bytes int64
+	cost         int64 // of the compiled patterns
+	samples      uint64
+	keyed, sinks bool
+}
+
+// scope is what a filter's place in the tree means for it.
+type scope struct {
+	depth int64
+	cond  bool   // inside a condition
+	up    *scope // the parent's, nil for the root
+	index int    // place among the parent's parts
+	kind  filterKind
+}
+
+func (s *scope) path() string {
+	if s.up == nil {
+		return "root"
+	}
+	var steps []string
+	for ; s.up != nil; s = s.up {
+		if s.up.kind == kindCondition {
+			steps = append(steps, "condition."+[...]string{"predicate", "true", "false"}[s.index])
+		} else {
+			steps = append(steps, fmt.Sprintf("%s[%d]", kindNames[s.up.kind], s.index))
+		}
+	}
+	for i, j := 0, len(steps)-1; i < j; i, j = i+1, j-1 {
+		steps[i], steps[j] = steps[j], steps[i]
+	}
+	return strings.Join(steps, ".")
+}
+
+func (s *scope) bad(reason string) error { return &FilterError{Path: s.path(), Reason: reason} }
+
+func (s *scope) over(what string, limit, got int64) error {
+	return &FilterError{Path: s.path(), Err: &LimitError{What: what, Limit: limit, Got: got}}
+}
+
+// compile compiles f, whose place is s.
+func (c *compiler) compile(f Filter, s scope) (*node, error) {
+	if c.nodes++; c.nodes > c.l.FilterNodes {
+		return nil, s.over("filters in one tree", c.l.FilterNodes, c.nodes)
+	}
+	if s.depth > c.l.FilterDepth {
+		return nil, s.over("levels of a filter", c.l.FilterDepth, s.depth)
+	}
+	if f == nil {
+		return &node{kind: kindPass}, nil
+	}
+	s.kind = f.kind()
+	n := &node{kind: s.kind}
+	switch f := f.(type) {
+	case PassAll, BlockAll, StripValue:
+		return n, nil
+	case Sink:
+		if s.cond {
+			return nil, s.bad("a sink is inside a condition")
+		}
+		c.sinks = true
+		return n, nil
+	case Chain:
+		return c.compileParts(n, f, s)
+	case Interleave:
+		return c.compileParts(n, f, s)
+	case Condition:
+		return c.compileCondition(n, f, s)
+	case RowSample, CellsPerRowLimit, CellsPerRowOffset, CellsPerColumnLimit, TimestampRange:
+		return c.compileNumbers(n, f, s)
+	case ColumnRange, ValueRange, ApplyLabel:
+		return c.compileBytes(n, f, s)
+	case RowRegex:
+		c.keyed = true
+		return c.compilePattern(n, string(f), s)
+	case FamilyRegex:
+		if strings.Contains(string(f), ":") {
+			return nil, s.bad("a family pattern has a ':'")
+		}
+		return c.compilePattern(n, string(f), s)
+	case QualifierRegex:
+		return c.compilePattern(n, string(f), s)
+	case ValueRegex:
+		return c.compilePattern(n, string(f), s)
+	}
+	panic(fmt.Sprintf("BUG: unknown filter %T", f))
+}
+
+func (c *compiler) compileParts(n *node, parts []Filter, s scope) (*node, error) {
+	if len(parts) == 0 {
+		return nil, s.bad(kindNames[s.kind] + " has no parts")
+	}
+	labelled := 0
+	n.kids = make([]*node, 0, min(int64(len(parts)), c.l.FilterNodes))
+	for i, f := range parts {
+		kid, err := c.compile(f, scope{depth: s.depth + 1, cond: s.cond, up: &s, index: i})
+		if err != nil {
+			return nil, err
+		}
+		if kid.labels != nil {
+			labelled++
+			n.labels = kid.labels
+		}
+		n.kids = append(n.kids, kid)
+	}
+	if s.kind == kindChain && labelled > 1 {
+		return nil, s.bad("more than one part of a chain applies labels")
+	}
+	return n, nil
+}
+
+func (c *compiler) compileCondition(n *node, f Condition, s scope) (*node, error) {
+	n.kids = make([]*node, 3)
+	for i, part := range []Filter{f.Predicate, f.True, f.False} {
+		if part == nil && i > 0 {
+			continue
+		}
+		kid, err := c.compile(part, scope{depth: s.depth + 1, cond: true, up: &s, index: i})
+		if err != nil {
+			return nil, err
+		}
+		if kid.labels != nil {
+			n.labels = kid.labels
+		}
+		n.kids[i] = kid
+	}
+	return n, nil
+}
+
+func (c *compiler) compileNumbers(n *node, f Filter, s scope) (*node, error) {
+	limit := func(v int64, least int64) (*node, error) {
+		if v < least {
+			return nil, s.bad(fmt.Sprintf("%s of %d is below %d", kindNames[s.kind], v, least))
+		}
+		n.n = int(v)
+		return n, nil
+	}
+	switch f := f.(type) {
+	case CellsPerRowLimit:
+		return limit(int64(f), 1)
+	case CellsPerRowOffset:
+		return limit(int64(f), 0)
+	case CellsPerColumnLimit:
+		return limit(int64(f), 1)
+	case RowSample:
+		if !(f > 0 && f < 1) { // so that NaN is refused
+			return nil, s.bad(fmt.Sprintf("probability of %v is not above 0 and below 1", float64(f)))
+		}
+		c.keyed = true
+		c.samples++
+		n.p, n.salt = float64(f), c.samples
+	case TimestampRange:
+		if f.Start < 0 || f.End < 0 || f.End != 0 && f.End < f.Start {
+			return nil, s.bad(fmt.Sprintf("timestamps from %d to %d are no range", f.Start, f.End))
+		}
+		n.start, n.end = f.Start, f.End
+	}
+	return n, nil
+}
+
+func (c *compiler) compileBytes(n *node, f Filter, s scope) (*node, error) {
+	switch f := f.(type) {
+	case ColumnRange:
+		if err := checkName("family name", f.Family, c.l.FamilyNameBytes); err != nil {
+			return nil, &FilterError{Path: s.path(), Err: err}
+		}
+		n.family, n.keys = f.Family, f.Qualifiers
+	case ValueRange:
+		n.keys = ByteRange(f)
+	case ApplyLabel:
+		if !validLabel(string(f)) {
+			return nil, s.bad("a label is not 1 to 15 of a-z 0-9 -")
+		}
+		n.labels = []string{string(f)}
+	}
+	if !n.keys.valid() {
+		return nil, s.bad("a range ends before it starts, or has a bound of unknown kind")
+	}
+	return n, c.count(len(n.family)+len(n.keys.Start.Value)+len(n.keys.End.Value), s)
+}
+
+// count adds size bytes to those of the tree.
+func (c *compiler) count(size int, s scope) error {
+	if c.bytes += int64(size); c.bytes > c.l.FilterBytes {
+		return s.over("filter bytes", c.l.FilterBytes, c.bytes)
+	}
+	return nil
+}
+
+func (c *compiler) compilePattern(n *node, pattern string, s scope) (*node, error) {
+	if int64(len(pattern)) > c.l.RegexBytes {
+		return nil, s.over("pattern bytes", c.l.RegexBytes, int64(len(pattern)))
+	}
+	if err := c.count(len(pattern), s); err != nil {
+		return nil, err
+	}
+	m, cost, err := compileRegex(pattern, c.l.RegexCost-c.cost)
+	if over, ok := err.(*LimitError); ok {
+		return nil, s.over(over.What, c.l.RegexCost, c.cost+cost)
+	}
+	if err != nil {
+		return nil, &FilterError{Path: s.path(), Reason: kindNames[s.kind] + " pattern", Err: err}
+	}
+	c.cost += cost
+	n.m = m
+	return n, nil
+}
+
+func validLabel(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-') {
+			return false
+		}
+	}
+	return len(s) >= 1 && len(s) <= 15
+}
+
+// kindNames are the names of the filters on the wire, which paths in errors use
+// too.
+var kindNames = [numKinds]string{
+	kindPass: "pass", kindBlock: "block", kindSink: "sink",
+	kindRowRegex: "row", kindRowSample: "sample",
+	kindFamilyRegex: "family", kindQualifierRegex: "qualifier", kindValueRegex: "value",
+	kindColumnRange: "columns", kindValueRange: "values", kindTimestampRange: "timestamps",
+	kindCellsPerRowLimit: "cells_limit", kindCellsPerRowOffset: "cells_offset",
+	kindCellsPerColumnLimit: "versions",
+	kindStripValue:          "strip", kindApplyLabel: "label",
+	kindChain: "chain", kindInterleave: "interleave", kindCondition: "condition",
+}

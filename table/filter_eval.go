@@ -1,0 +1,309 @@
+package table
+
+import (
+	"bytes"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// An Evaluator holds the scratch memory in which programs are evaluated. The zero
+// Evaluator is ready for use, by one goroutine at a time, with any program.
+type Evaluator struct {
+	p   *Program
+	key []byte
+	err error
+
+	// free are scratch buffers not in use.
+	free [][]Cell
+	// held counts the cells of the scratch buffers in use, limit bounds it.
+	held, limit int
+	// stack holds the outputs of the interleaves that are being evaluated.
+	stack []view
+	// sunk holds what sinks got, in buffers of its own.
+	sunk []view
+	// result is what the last Eval returned.
+	result view
+}
+
+// view is a run of cells on its way through the filters. If it has a buffer, the
+// cells are in that buffer and nothing else uses it: they may be changed in
+// place. If not, they are someone else's and read only.
+type view struct {
+	cells []Cell
+	buf   []Cell
+}
+
+// Eval gives out what p makes of the cells of the row called key. The cells are
+// sorted as CompareCells sorts, no two equal, and are not changed. The result may
+// alias them, or memory of the Evaluator that the next use overwrites; copies of
+// one cell in it follow each other. Errors: ErrLimit when the filter copies more
+// cells than Limits.FilterCells allows.
+func (e *Evaluator) Eval(p *Program, key []byte, in []Cell) ([]Cell, error) {
+	e.start(p, key, in)
+	out := e.eval(p.root, view{cells: in})
+	if len(e.sunk) > 0 && e.err == nil {
+		e.stack = append(e.stack[:0], e.sunk...)
+		e.sunk = e.sunk[:0]
+		if len(out.cells) > 0 {
+			e.stack = append(e.stack, out)
+		}
+		out = e.mergeFrom(0)
+	}
+	e.result = out
+	if e.err != nil {
+		return nil, e.err
+	}
+	return out.cells, nil
+}
+
+// Matches tells whether Eval would give out any cell. It stops as soon as it
+// knows. Errors: those of Eval.
+func (e *Evaluator) Matches(p *Program, key []byte, in []Cell) (bool, error) {
+	if p.sinks {
+		out, err := e.Eval(p, key, in)
+		return len(out) > 0, err
+	}
+	e.start(p, key, in)
+	ok := e.exists(p.root, in)
+	return ok && e.err == nil, e.err
+}
+
+func (e *Evaluator) start(p *Program, key []byte, in []Cell) {
+	if e.err != nil { // buffers in use then are lost
+		*e = Evaluator{free: e.free}
+	}
+	e.release(e.result)
+	e.result = view{}
+	e.p, e.key = p, key
+	e.held, e.limit = 0, p.cells+4*len(in)
+}
+
+// Reset lets go of all cells, and of scratch memory beyond some megabytes. Call it
+// before an Evaluator goes back to a pool.
+func (e *Evaluator) Reset() {
+	// 8192 cells of 96 bytes; 8 such buffers are 6 MiB.
+	const cells, buffers = 8192, 8
+	e.release(e.result)
+	free := e.free[:0]
+	for _, b := range e.free {
+		if cap(b) <= cells && len(free) < buffers {
+			clear(b[:cap(b)])
+			free = append(free, b)
+		}
+	}
+	clear(e.free[len(free):])
+	clear(e.stack[:cap(e.stack)])
+	clear(e.sunk[:cap(e.sunk)])
+	*e = Evaluator{free: free, stack: e.stack[:0], sunk: e.sunk[:0]}
+}
+
+// buffer returns an empty scratch buffer for n cells, or false over the limit.
+func (e *Evaluator) buffer(n int) ([]Cell, bool) {
+	if e.held+n > e.limit {
+		if e.err == nil {
+			e.err = &LimitError{What: "cells copied by a filter", Limit: int64(e.limit), Got: int64(e.held + n)}
+		}
+		return nil, false
+	}
+	for i := len(e.free) - 1; i >= 0; i-- {
+		if b := e.free[i]; cap(b) >= n {
+			last := len(e.free) - 1
+			e.free[i], e.free[last] = e.free[last], nil
+			e.free = e.free[:last]
+			e.held += cap(b)
+			return b[:0], true
+		}
+	}
+	// Powers of two, so that rows of like sizes find the buffers of each other.
+	size := 32
+	for size < n {
+		size *= 2
+	}
+	e.held += size
+	return make([]Cell, 0, size), true
+}
+
+// release gives back the buffer of a view that is not used any more.
+func (e *Evaluator) release(v view) {
+	if v.buf != nil {
+		e.held -= cap(v.buf)
+		e.free = append(e.free, v.buf[:0])
+	}
+}
+
+// own returns the view with its cells in a buffer of their own.
+func (e *Evaluator) own(v view) (view, bool) {
+	if v.buf != nil {
+		return v, true
+	}
+	buf, ok := e.buffer(len(v.cells))
+	if !ok {
+		return view{}, false
+	}
+	buf = append(buf, v.cells...)
+	return view{buf, buf}, true
+}
+
+// eval gives out what n makes of v. The view is eval's to use up: what it does
+// not give out it releases.
+func (e *Evaluator) eval(n *node, v view) view {
+	if len(v.cells) == 0 {
+		e.release(v)
+		return view{}
+	}
+	switch n.kind {
+	case kindPass:
+		return v
+	case kindRowRegex, kindRowSample:
+		if e.matchKey(n) {
+			return v
+		}
+	case kindCellsPerRowLimit:
+		v.cells = v.cells[:min(n.n, len(v.cells))]
+		return v
+	case kindCellsPerRowOffset:
+		v.cells = v.cells[min(n.n, len(v.cells)):]
+		return v
+	case kindStripValue, kindApplyLabel:
+		return e.transform(n, v)
+	case kindSink:
+		if v, ok := e.own(v); ok {
+			e.sunk = append(e.sunk, v)
+		}
+		return view{}
+	case kindChain:
+		for _, kid := range n.kids {
+			v = e.eval(kid, v)
+		}
+		return v
+	case kindInterleave:
+		return e.interleave(n, v)
+	case kindCondition:
+		branch := n.kids[1]
+		if !e.exists(n.kids[0], v.cells) {
+			branch = n.kids[2]
+		}
+		if branch != nil && e.err == nil {
+			return e.eval(branch, v)
+		}
+	case kindBlock:
+	default:
+		return e.pick(n, v)
+	}
+	e.release(v)
+	return view{}
+}
+
+// matchKey decides for a filter that looks at the row key alone.
+func (e *Evaluator) matchKey(n *node) bool { return e.p.matchKey(n, e.key) }
+
+func (p *Program) matchKey(n *node, key []byte) bool {
+	if n.kind == kindRowRegex {
+		return n.m.match(key)
+	}
+	// A hash in place of dice: MatchRow, Eval and a retry agree on the row.
+	var d xxhash.Digest
+	d.ResetWithSeed(p.seed + n.salt)
+	_, _ = d.Write(key)
+	return float64(d.Sum64()>>11)/(1<<53) < n.p
+}
+
+func (e *Evaluator) transform(n *node, v view) view {
+	v, ok := e.own(v)
+	if !ok {
+		return view{}
+	}
+	for i := range v.cells {
+		if n.kind == kindStripValue {
+			v.cells[i].Value = nil
+		} else {
+			v.cells[i].Labels = n.labels
+		}
+	}
+	return v
+}
+
+// pick gives out the cells that a judge of n keeps. Cells that lie together stay
+// where they are; only a gap between them makes a copy, and not in a buffer.
+func (e *Evaluator) pick(n *node, v view) view {
+	cells, j := v.cells, judge{n: n}
+	start := 0
+	for start < len(cells) && !j.keeps(&cells[start]) {
+		start++
+	}
+	end := start + 1
+	for end < len(cells) && j.keeps(&cells[end]) {
+		end++
+	}
+	next := end + 1
+	for next < len(cells) && !j.keeps(&cells[next]) {
+		next++
+	}
+	if start >= len(cells) {
+		e.release(v)
+		return view{}
+	}
+	if next >= len(cells) {
+		v.cells = cells[start:end]
+		return v
+	}
+	out, buf := cells[start:end], v.buf
+	if buf == nil {
+		var ok bool
+		if buf, ok = e.buffer(end - start + len(cells) - next); !ok {
+			return view{}
+		}
+		out = append(buf, out...)
+	}
+	out = append(out, cells[next])
+	for i := next + 1; i < len(cells); i++ {
+		if j.keeps(&cells[i]) {
+			out = append(out, cells[i])
+		}
+	}
+	return view{out, buf}
+}
+
+// A judge decides cell by cell, in their order, what a filter keeps. It remembers
+// the cell before, so that a pattern is matched once for each column or family.
+type judge struct {
+	n     *node
+	prev  *Cell
+	last  bool
+	count int
+}
+
+func (j *judge) keeps(c *Cell) bool {
+	n, prev := j.n, j.prev
+	j.prev = c
+	switch n.kind {
+	case kindFamilyRegex:
+		if prev == nil || prev.Family != c.Family {
+			j.last = n.m.matchString(c.Family)
+		}
+		return j.last
+	case kindQualifierRegex:
+		if prev == nil || !bytes.Equal(prev.Qualifier, c.Qualifier) {
+			j.last = n.m.match(c.Qualifier)
+		}
+		return j.last
+	case kindColumnRange:
+		if prev == nil || !sameColumn(prev, c) {
+			j.last = n.family == c.Family && n.keys.Contains(c.Qualifier)
+		}
+		return j.last
+	case kindCellsPerColumnLimit:
+		if prev == nil || !sameColumn(prev, c) {
+			j.count = 0
+		}
+		j.count++
+		return j.count <= n.n
+	case kindValueRegex:
+		return n.m.match(c.Value)
+	case kindValueRange:
+		return n.keys.Contains(c.Value)
+	case kindTimestampRange:
+		return c.Timestamp >= n.start && (n.end == 0 || c.Timestamp < n.end)
+	}
+	panic("BUG: no judge for filter " + kindNames[n.kind])
+}

@@ -1,0 +1,421 @@
+package table
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+
+	"rsc.io/binaryregexp"
+	"rsc.io/binaryregexp/syntax"
+)
+
+// A matcher decides whether a byte string matches a pattern as a whole. Most
+// patterns that people write are a literal, a few literals, or a literal with a
+// wildcard before or after it; those are matched without the regexp engine.
+type matcher struct {
+	op matchOp
+	// lit is the literal of all ops but matchAny, matchOneOf and matchRegexp.
+	lit []byte
+	// set holds the literals of matchOneOf, in byte order, at least two.
+	set []string
+	// min is how many bytes matchAny and matchPrefix want beyond lit.
+	min int
+	// line forbids newlines in what the wildcards match: they were dots.
+	line bool
+	re   *binaryregexp.Regexp
+	// within is a range that holds everything that matches, exact tells whether
+	// everything in it matches.
+	within ByteRange
+	exact  bool
+}
+
+type matchOp uint8
+
+const (
+	matchRegexp   matchOp = iota
+	matchAny              // .* or .+
+	matchLiteral          // abc
+	matchPrefix           // abc.* or abc.+
+	matchSuffix           // .*abc
+	matchContains         // .*abc.*
+	matchOneOf            // abc|abd|x
+)
+
+// Finite sets are expanded up to this many strings: beyond it the engine is as
+// good.
+const maxLiterals = 64
+
+func (m *matcher) match(b []byte) bool {
+	switch m.op {
+	case matchLiteral:
+		return bytes.Equal(b, m.lit)
+	case matchPrefix:
+		return len(b) >= len(m.lit)+m.min && bytes.HasPrefix(b, m.lit) &&
+			!(m.line && bytes.IndexByte(b[len(m.lit):], '\n') >= 0)
+	case matchSuffix:
+		head := len(b) - len(m.lit)
+		return head >= 0 && bytes.HasSuffix(b, m.lit) && !(m.line && bytes.IndexByte(b[:head], '\n') >= 0)
+	case matchContains:
+		return bytes.Contains(b, m.lit) && !(m.line && bytes.IndexByte(b, '\n') >= 0)
+	case matchAny:
+		return len(b) >= m.min && !(m.line && bytes.IndexByte(b, '\n') >= 0)
+	case matchOneOf:
+		_, ok := slices.BinarySearchFunc(m.set, b, func(s string, b []byte) int { return compareStringBytes(s, b) })
+		return ok
+	}
+	return m.re.Match(b)
+}
+
+func (m *matcher) matchString(s string) bool {
+	switch m.op {
+	case matchLiteral:
+		return s == string(m.lit)
+	case matchOneOf:
+		_, ok := slices.BinarySearch(m.set, s)
+		return ok
+	case matchRegexp:
+		return m.re.MatchString(s)
+	}
+	// Family names are at most 64 bytes: the copy stays on the stack.
+	var buf [64]byte
+	return m.match(append(buf[:0], s...))
+}
+
+func compareStringBytes(s string, b []byte) int {
+	// The conversion does not allocate: the compiler sees a comparison.
+	switch {
+	case s == string(b):
+		return 0
+	case s < string(b):
+		return -1
+	}
+	return 1
+}
+
+// compileRegex compiles a pattern. cost is an estimate of the compiled bytes. The
+// error tells what is wrong with the pattern; it is a *LimitError when the
+// pattern costs more than limit.
+func compileRegex(pattern string, limit int64) (m *matcher, cost int64, err error) {
+	text, err := asciiPattern(pattern)
+	if err != nil {
+		return nil, 0, err
+	}
+	// The pattern must be one by itself: "a)(b" would be one in parentheses.
+	tree, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return nil, 0, regexError(err)
+	}
+	tree = tree.Simplify()
+	if cost = regexCost(tree, 0, limit); cost > limit {
+		return nil, cost, &LimitError{What: "bytes of compiled patterns in a filter", Limit: limit, Got: cost}
+	}
+	parts := stripAnchors(regexParts(tree, nil))
+	if m := simpleMatcher(parts); m != nil {
+		return m, cost, nil
+	}
+	if set, ok := concatLiterals(parts); ok && len(set) > 0 {
+		return literalMatcher(set), cost, nil
+	}
+	re, err := binaryregexp.Compile(`\A(?:` + text + `)\z`)
+	if err != nil {
+		return nil, 0, regexError(err)
+	}
+	m = &matcher{op: matchRegexp, re: re}
+	if len(parts) > 0 {
+		if lit, ok := regexLiteral(parts[0]); ok {
+			m.within = prefixRange([]byte(lit))
+		}
+	}
+	return m, cost, nil
+}
+
+func regexError(err error) error {
+	var se *syntax.Error
+	if errors.As(err, &se) {
+		return errors.New(string(se.Code) + ": `" + se.Expr + "`")
+	}
+	return err
+}
+
+// asciiPattern returns a pattern that means byte for byte what p means where p's
+// bytes above 127 stand for themselves: the parser wants text. It also ends an
+// open \Q, which would swallow what is put after the pattern.
+func asciiPattern(p string) (string, error) {
+	const hex = "0123456789abcdef"
+	var b strings.Builder
+	quoted := false
+	for i := 0; i < len(p); i++ {
+		c := p[i]
+		switch {
+		case c == '\\' && !quoted && i+1 < len(p):
+			if p[i+1] >= 0x80 {
+				return "", errors.New("invalid escape sequence: a backslash before a byte above 127")
+			}
+			quoted = p[i+1] == 'Q'
+			b.WriteByte(c)
+			i++
+			b.WriteByte(p[i])
+		case c == '\\' && quoted && i+1 < len(p) && p[i+1] == 'E':
+			quoted = false
+			b.WriteString(`\E`)
+			i++
+		case c >= 0x80 && quoted:
+			b.WriteString(`\E\x`)
+			b.WriteByte(hex[c>>4])
+			b.WriteByte(hex[c&15])
+			b.WriteString(`\Q`)
+		case c >= 0x80:
+			b.WriteString(`\x`)
+			b.WriteByte(hex[c>>4])
+			b.WriteByte(hex[c&15])
+		default:
+			b.WriteByte(c)
+		}
+	}
+	if quoted {
+		b.WriteString(`\E`)
+	}
+	return b.String(), nil
+}
+
+// regexCost adds the estimated bytes of the compiled form of re to cost, and stops
+// once over limit: shared parts make a simplified tree larger than its memory.
+func regexCost(re *syntax.Regexp, cost, limit int64) int64 {
+	// An instruction is 40 bytes, its copy in the one-pass program as much, and the
+	// matching machine holds some 100 more for it.
+	const inst = 200
+	switch re.Op {
+	case syntax.OpLiteral:
+		cost += inst * int64(len(re.Rune))
+	case syntax.OpCharClass:
+		cost += inst + 8*int64(len(re.Rune))
+	default:
+		cost += inst
+	}
+	for _, sub := range re.Sub {
+		if cost > limit {
+			return cost
+		}
+		cost = regexCost(sub, cost, limit)
+	}
+	return cost
+}
+
+// regexParts appends the parts of a concatenation, without groups.
+func regexParts(re *syntax.Regexp, parts []*syntax.Regexp) []*syntax.Regexp {
+	switch re.Op {
+	case syntax.OpCapture:
+		return regexParts(re.Sub[0], parts)
+	case syntax.OpConcat:
+		for _, sub := range re.Sub {
+			parts = regexParts(sub, parts)
+		}
+		return parts
+	case syntax.OpEmptyMatch:
+		return parts
+	}
+	return append(parts, re)
+}
+
+// stripAnchors drops the anchors at both ends of a concatenation. A whole match
+// begins and ends where the text does: they say nothing there.
+func stripAnchors(parts []*syntax.Regexp) []*syntax.Regexp {
+	for len(parts) > 0 && parts[0].Op == syntax.OpBeginText {
+		parts = parts[1:]
+	}
+	for len(parts) > 0 && parts[len(parts)-1].Op == syntax.OpEndText {
+		parts = parts[:len(parts)-1]
+	}
+	return parts
+}
+
+// A wildcard is a star or plus of "any byte" or of "any byte but newline".
+type wildcard struct {
+	min  int
+	line bool
+}
+
+func regexWildcard(re *syntax.Regexp) (wildcard, bool) {
+	if re.Op != syntax.OpStar && re.Op != syntax.OpPlus {
+		return wildcard{}, false
+	}
+	w := wildcard{}
+	if re.Op == syntax.OpPlus {
+		w.min = 1
+	}
+	switch re.Sub[0].Op {
+	case syntax.OpAnyChar:
+		return w, true
+	case syntax.OpAnyCharNotNL:
+		w.line = true
+		return w, true
+	}
+	return wildcard{}, false
+}
+
+// regexLiteral returns the bytes of a literal.
+func regexLiteral(re *syntax.Regexp) (string, bool) {
+	if re.Op != syntax.OpLiteral || re.Flags&syntax.FoldCase != 0 {
+		return "", false
+	}
+	b := make([]byte, len(re.Rune))
+	for i, r := range re.Rune {
+		if r > 0xff {
+			return "", false
+		}
+		b[i] = byte(r)
+	}
+	return string(b), true
+}
+
+// simpleMatcher returns a matcher for a concatenation of at most a wildcard, a
+// literal and a wildcard, or nil.
+func simpleMatcher(parts []*syntax.Regexp) *matcher {
+	var before, after *wildcard
+	if len(parts) > 0 {
+		if w, ok := regexWildcard(parts[0]); ok {
+			before, parts = &w, parts[1:]
+		}
+	}
+	if before != nil && len(parts) == 0 {
+		return &matcher{op: matchAny, min: before.min, line: before.line, exact: !before.line && before.min == 0}
+	}
+	if len(parts) > 0 {
+		if w, ok := regexWildcard(parts[len(parts)-1]); ok {
+			after, parts = &w, parts[:len(parts)-1]
+		}
+	}
+	var lit []byte
+	for _, p := range parts {
+		s, ok := regexLiteral(p)
+		if !ok {
+			return nil
+		}
+		lit = append(lit, s...)
+	}
+	return wildcardMatcher(before, lit, after)
+}
+
+func wildcardMatcher(before *wildcard, lit []byte, after *wildcard) *matcher {
+	switch {
+	case before == nil && after == nil:
+		return literalMatcher([]string{string(lit)})
+	case before == nil:
+		m := &matcher{op: matchPrefix, lit: lit, min: after.min, line: after.line, within: prefixRange(lit)}
+		m.exact = m.min == 0 && !m.line
+		return m
+	case before.min > 0 || after != nil && after.min > 0:
+		return nil
+	case after == nil:
+		return &matcher{op: matchSuffix, lit: lit, line: before.line}
+	case before.line == after.line && !(before.line && bytes.IndexByte(lit, '\n') >= 0):
+		return &matcher{op: matchContains, lit: lit, line: before.line}
+	}
+	return nil
+}
+
+// literalMatcher returns the matcher of one of the strings in set, which has at
+// least one.
+func literalMatcher(set []string) *matcher {
+	slices.Sort(set)
+	set = slices.Compact(set)
+	m := &matcher{op: matchOneOf, set: set}
+	if len(set) == 1 {
+		m = &matcher{op: matchLiteral, lit: []byte(set[0]), exact: true}
+	}
+	m.within = ByteRange{Closed([]byte(set[0])), Closed([]byte(set[len(set)-1]))}
+	return m
+}
+
+// regexLiterals returns every string that re matches, if there are no more than
+// maxLiterals.
+func regexLiterals(re *syntax.Regexp) ([]string, bool) {
+	switch re.Op {
+	case syntax.OpEmptyMatch:
+		return []string{""}, true
+	case syntax.OpLiteral:
+		lit, ok := regexLiteral(re)
+		return []string{lit}, ok
+	case syntax.OpCapture:
+		return regexLiterals(re.Sub[0])
+	case syntax.OpQuest:
+		set, ok := regexLiterals(re.Sub[0])
+		return append(set, ""), ok && len(set) < maxLiterals
+	case syntax.OpCharClass:
+		return classLiterals(re.Rune)
+	case syntax.OpAlternate:
+		var all []string
+		for _, sub := range re.Sub {
+			set, ok := regexLiterals(sub)
+			if all = append(all, set...); !ok || len(all) > maxLiterals {
+				return nil, false
+			}
+		}
+		return all, true
+	case syntax.OpConcat:
+		return concatLiterals(re.Sub)
+	}
+	return nil, false
+}
+
+func concatLiterals(parts []*syntax.Regexp) ([]string, bool) {
+	all := []string{""}
+	for _, p := range parts {
+		set, ok := regexLiterals(p)
+		if !ok || len(all)*len(set) > maxLiterals {
+			return nil, false
+		}
+		all = appendProduct(make([]string, 0, len(all)*len(set)), all, set)
+	}
+	return all, true
+}
+
+func appendProduct(dst, heads, tails []string) []string {
+	for _, h := range heads {
+		for _, t := range tails {
+			dst = append(dst, h+t)
+		}
+	}
+	return dst
+}
+
+// classLiterals returns the bytes of a character class, given as pairs of first
+// and last.
+func classLiterals(ranges []rune) ([]string, bool) {
+	var set []string
+	for i := 0; i < len(ranges); i += 2 {
+		for r := ranges[i]; r <= ranges[i+1] && r <= 0xff; r++ {
+			if len(set) == maxLiterals {
+				return nil, false
+			}
+			set = append(set, string([]byte{byte(r)}))
+		}
+	}
+	return set, true
+}
+
+// prefixRange returns the range of strings that start with prefix.
+func prefixRange(prefix []byte) ByteRange {
+	if len(prefix) == 0 {
+		return ByteRange{}
+	}
+	r := ByteRange{Start: Closed(prefix)}
+	if next := prefixSuccessor(prefix); next != nil {
+		r.End = Open(next)
+	}
+	return r
+}
+
+// prefixSuccessor returns the first byte string after all those that start with
+// prefix, or nil if there is none.
+func prefixSuccessor(prefix []byte) []byte {
+	for i := len(prefix) - 1; i >= 0; i-- {
+		if prefix[i] != 0xff {
+			next := slices.Clone(prefix[:i+1])
+			next[i]++
+			return next
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package table
+
+// MatchRow tells whether Eval could give out any cell of a row with that key. A
+// row for which it is false need not be read.
+func (p *Program) MatchRow(key []byte) bool {
+	if !p.keyed {
+		return true
+	}
+	out, sunk := p.reach(p.root, key)
+	return out || sunk
+}
+
+// reach tells whether cells of the row could come out of n, and whether they could
+// come to a sink in it.
+func (p *Program) reach(n *node, key []byte) (out, sunk bool) {
+	switch n.kind {
+	case kindBlock:
+		return false, false
+	case kindSink:
+		return false, true
+	case kindRowRegex, kindRowSample:
+		return p.matchKey(n, key), false
+	case kindChain:
+		out = true
+		for i := 0; i < len(n.kids) && out; i++ {
+			var s bool
+			out, s = p.reach(n.kids[i], key)
+			sunk = sunk || s
+		}
+		return out, sunk
+	case kindInterleave:
+		for _, kid := range n.kids {
+			o, s := p.reach(kid, key)
+			out, sunk = out || o, sunk || s
+		}
+		return out, sunk
+	case kindCondition:
+		pass := func(kid *node) bool {
+			if kid == nil {
+				return false
+			}
+			o, _ := p.reach(kid, key)
+			return o
+		}
+		// Without a cell of the predicate it is the false branch for sure.
+		return pass(n.kids[0]) && pass(n.kids[1]) || pass(n.kids[2]), false
+	}
+	return true, false
+}
+
+// Rows returns a range of row keys outside of which the program gives out nothing,
+// and whether it gives out anything at all. A row pattern that begins with a
+// literal narrows a scan to it.
+func (p *Program) Rows() (ByteRange, bool) {
+	out, sunk := rowsOf(p.root)
+	all := out.or(sunk)
+	return all.keys, !all.none
+}
+
+// rowSpan is a range of row keys, or none.
+type rowSpan struct {
+	none bool
+	keys ByteRange
+}
+
+func (s rowSpan) or(o rowSpan) rowSpan {
+	if s.none {
+		return o
+	}
+	if o.none {
+		return s
+	}
+	return rowSpan{keys: s.keys.or(o.keys)}
+}
+
+func (s rowSpan) and(o rowSpan) rowSpan {
+	if s.none || o.none {
+		return rowSpan{none: true}
+	}
+	s.keys = s.keys.and(o.keys)
+	s.none = s.keys.empty()
+	return s
+}
+
+// rowsOf returns the rows whose cells could come out of n, and those whose cells
+// could come to a sink in it.
+func rowsOf(n *node) (out, sunk rowSpan) {
+	sunk.none = true
+	switch n.kind {
+	case kindBlock:
+		out.none = true
+	case kindSink:
+		return sunk, out
+	case kindRowRegex:
+		out.keys = n.m.within
+	case kindChain:
+		for _, kid := range n.kids {
+			o, s := rowsOf(kid)
+			sunk = sunk.or(out.and(s))
+			out = out.and(o)
+		}
+	case kindInterleave:
+		out.none = true
+		for _, kid := range n.kids {
+			o, s := rowsOf(kid)
+			out, sunk = out.or(o), sunk.or(s)
+		}
+	case kindCondition:
+		out.none = true
+		if n.kids[1] != nil {
+			o, _ := rowsOf(n.kids[1])
+			when, _ := rowsOf(n.kids[0])
+			out = o.and(when)
+		}
+		if n.kids[2] != nil {
+			o, _ := rowsOf(n.kids[2])
+			out = out.or(o)
+		}
+	}
+	return out, sunk
+}
