@@ -3,135 +3,172 @@ package blobfs
 import (
 	"context"
 	"errors"
-	"time"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/steledb/stele/internal/vfs"
 )
 
-var errSoon = errors.New("under construction")
+// Store keeps blobs and logs in the data folders of one node. It is safe for
+// concurrent use.
+type Store struct {
+	cfg     Config
+	folders []*folder
+	spares  sparePool
 
-// Store keeps blobs and logs in data folders. It is safe for concurrent use.
-type Store struct{}
+	// placing guards folder.credit. Never held across I/O.
+	placing sync.Mutex
 
-// Open opens the data folders.
-func Open(cfg Config) (*Store, error) { return nil, errSoon }
+	// running is read-locked by whatever writes and locked by Close, so that
+	// nothing is written once the folders are unlocked. Taken before any other lock.
+	running sync.RWMutex
+	closed  bool // guarded by running
 
-// Close joins the background goroutines and lets go of the folders.
-func (s *Store) Close() error { return nil }
-
-// Create begins a blob.
-func (s *Store) Create(ctx context.Context) (*Writer, error) { return nil, errSoon }
-
-// OpenBlob opens a sealed blob.
-func (s *Store) OpenBlob(ctx context.Context, h Handle) (*Reader, error) { return nil, errSoon }
-
-// Delete removes a blob.
-func (s *Store) Delete(ctx context.Context, id ID) error { return errSoon }
-
-// BlobInfo is what the store knows of a blob without reading it.
-type BlobInfo struct {
-	ID      ID
-	Length  int64
-	Extents int
-	Whole   bool
-	Created time.Time
+	// mu guards the indexes in it. Never held across I/O. A logState's lock may
+	// be held when mu is taken, not the other way round.
+	mu struct {
+		sync.Mutex
+		blobs map[ID]*blob
+		logs  map[ID]*logState
+		// damaged are log files of which no header can be read: any log may
+		// have its end in one.
+		damaged []*CorruptError
+	}
 }
 
-// Blobs lists the sealed blobs.
-func (s *Store) Blobs() []BlobInfo { return nil }
-
-// LogInfo is what the store knows of a log without reading it.
-type LogInfo struct {
-	ID        ID
-	Start     int64 // position from which the log can still be read
-	Extents   int
-	Bytes     int64 // on disk
-	HasWriter bool
+// Open opens the data folders, makes those that are missing, locks them, and
+// removes the leftovers of blobs that were not sealed. A folder that cannot be
+// used is retired and the others serve, but Open fails when none is left, when
+// a folder is in use by another process (vfs.ErrLocked), or when cfg is not valid.
+func Open(cfg Config) (*Store, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("open block store: %w", err)
+	}
+	s := &Store{cfg: cfg.withDefaults()}
+	s.cfg.Folders = slices.Clone(s.cfg.Folders)
+	s.mu.blobs = map[ID]*blob{}
+	s.mu.logs = map[ID]*logState{}
+	s.spares.init(s)
+	if err := s.openFolders(); err != nil {
+		for _, f := range s.folders {
+			f.unlock()
+		}
+		return nil, fmt.Errorf("open block store: %w", err)
+	}
+	s.arrangeLogs()
+	return s, nil
 }
 
-// Logs lists the logs.
-func (s *Store) Logs() []LogInfo { return nil }
-
-// CreateLog begins a log.
-func (s *Store) CreateLog(ctx context.Context, id ID) (*LogWriter, error) { return nil, errSoon }
-
-// OpenLog fences the writer of a log, seals the log, and reads it.
-func (s *Store) OpenLog(ctx context.Context, id ID) (*LogReader, error) { return nil, errSoon }
-
-// RemoveLog removes a log.
-func (s *Store) RemoveLog(ctx context.Context, id ID) error { return errSoon }
-
-// Problem is one thing that Verify found wrong.
-type Problem struct {
-	File   string
-	Offset int64
-	Err    error
+func (s *Store) openFolders() error {
+	for _, path := range s.cfg.Folders {
+		f := &folder{path: filepath.Clean(path), fs: s.cfg.FS, logger: s.cfg.Logger}
+		s.folders = append(s.folders, f)
+		err := s.openFolder(f)
+		if errors.Is(err, vfs.ErrLocked) {
+			return fmt.Errorf("data folder %s: %w", f.path, err)
+		}
+		if err != nil {
+			f.unreadable = true
+			f.failed(fmt.Errorf("open data folder %s: %w", f.path, err))
+		}
+	}
+	var errs []error
+	for _, f := range s.folders {
+		if !f.unreadable {
+			return nil
+		}
+		errs = append(errs, f.retiredError())
+	}
+	return errors.Join(errs...)
 }
 
-// Verify checks every checksum of every file.
-func (s *Store) Verify(ctx context.Context, report func(Problem)) error { return errSoon }
-
-// Stats are figures for metrics.
-type Stats struct {
-	Folders []FolderStats
+func (s *Store) openFolder(f *folder) error {
+	if err := f.prepare(s.cfg.ReadOnly); err != nil {
+		return err
+	}
+	blobNames, err := f.list(blobsDir, s.cfg.ReadOnly)
+	if err != nil {
+		return err
+	}
+	if err := loadBlobs(f, blobNames, s.mu.blobs); err != nil {
+		return err
+	}
+	logNames, err := f.list(logsDir, s.cfg.ReadOnly)
+	if err != nil {
+		return err
+	}
+	return s.loadLogFiles(f, logNames)
 }
 
-// FolderStats are those of one folder.
-type FolderStats struct {
-	Path string
+// list returns the names in a subfolder and removes the temporary files in it.
+func (f *folder) list(sub string, readOnly bool) ([]string, error) {
+	names, err := f.fs.ReadDir(filepath.Join(f.path, sub))
+	if err != nil {
+		return nil, err
+	}
+	var kept []string
+	for _, name := range names {
+		if !strings.HasSuffix(name, tmpSuffix) {
+			kept = append(kept, name)
+		} else if !readOnly {
+			if err := f.fs.Remove(filepath.Join(f.path, sub, name)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return kept, nil
 }
 
-// Stats returns the figures of the moment.
-func (s *Store) Stats() Stats { return Stats{} }
+// Close ends the log writers, waits for calls that write and for the
+// background goroutine, and unlocks the folders. Readers stay usable. Closing
+// twice does nothing.
+func (s *Store) Close() error {
+	s.running.Lock()
+	was := s.closed
+	s.closed = true
+	s.running.Unlock()
+	if was {
+		return nil
+	}
+	s.spares.close()
+	s.mu.Lock()
+	var logs []*logState
+	for _, st := range s.mu.logs {
+		logs = append(logs, st)
+	}
+	s.mu.Unlock()
+	for _, st := range logs {
+		st.stopWriter(ErrClosed)
+	}
+	var errs []error
+	for _, f := range s.folders {
+		errs = append(errs, f.unlock())
+	}
+	return errors.Join(errs...)
+}
 
-// Writer writes one blob. It is not safe for concurrent use.
-type Writer struct{}
+// begin starts a call that writes; end must follow if it returns nil.
+func (s *Store) begin(ctx context.Context) error {
+	if s.cfg.ReadOnly {
+		return ErrReadOnly
+	}
+	return s.beginReadOnly(ctx)
+}
 
-// Write appends p to the blob.
-func (w *Writer) Write(p []byte) (int, error) { return 0, errSoon }
+// beginReadOnly is begin for a call that writes only if the store may.
+func (s *Store) beginReadOnly(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.running.RLock()
+	if s.closed {
+		s.running.RUnlock()
+		return ErrClosed
+	}
+	return nil
+}
 
-// Seal makes the blob durable and returns its handle.
-func (w *Writer) Seal(ctx context.Context) (Handle, error) { return Handle{}, errSoon }
-
-// Abort gives up the blob; after Seal it does nothing.
-func (w *Writer) Abort() {}
-
-// Reader reads one blob. It is safe for concurrent use.
-type Reader struct{}
-
-// ReadAt reads len(p) bytes, verifying every chunk that it touches.
-func (r *Reader) ReadAt(p []byte, off int64) (int, error) { return 0, errSoon }
-
-// ReadChecked reads len(p) bytes that ok vouches for.
-func (r *Reader) ReadChecked(p []byte, off int64, ok func(p []byte) error) error { return errSoon }
-
-// Size returns the blob's length in bytes.
-func (r *Reader) Size() int64 { return 0 }
-
-// Close lets go of the files.
-func (r *Reader) Close() error { return nil }
-
-// LogWriter appends to a log. It is safe for concurrent use, one Append at a time.
-type LogWriter struct{}
-
-// Append adds p to the log and returns the position after it, once it is durable.
-func (w *LogWriter) Append(ctx context.Context, p []byte) (pos int64, err error) { return 0, errSoon }
-
-// Release tells that nothing before pos will be read again.
-func (w *LogWriter) Release(pos int64) {}
-
-// Seal ends the log for good.
-func (w *LogWriter) Seal(ctx context.Context) error { return errSoon }
-
-// Close lets go of the log without sealing it.
-func (w *LogWriter) Close() error { return nil }
-
-// LogReader reads a log from its start.
-type LogReader struct{}
-
-// Next returns the next payload and the position after it; io.EOF at the end.
-func (r *LogReader) Next() (payload []byte, pos int64, err error) { return nil, 0, errSoon }
-
-// Start returns the position of the first payload.
-func (r *LogReader) Start() int64 { return 0 }
-
-// Close lets go of the files.
-func (r *LogReader) Close() error { return nil }
+func (s *Store) end() { s.running.RUnlock() }

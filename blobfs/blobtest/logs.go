@@ -1,0 +1,285 @@
+package blobtest
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/steledb/stele/blobfs"
+)
+
+// record is a payload and the position after it.
+type record struct {
+	payload []byte
+	pos     int64
+}
+
+func appendAll(t *testing.T, w *blobfs.LogWriter, payloads ...[]byte) []record {
+	t.Helper()
+	var records []record
+	last := int64(-1)
+	for _, p := range payloads {
+		given := bytes.Clone(p)
+		pos, err := w.Append(t.Context(), given)
+		noError(t, err)
+		clear(given) // the writer keeps nothing of it
+		if pos <= last {
+			t.Fatalf("position %d after %d", pos, last)
+		}
+		last = pos
+		records = append(records, record{p, pos})
+	}
+	return records
+}
+
+// readLog returns the log's records from its start.
+func readLog(t *testing.T, s Store, id blobfs.ID) []record {
+	t.Helper()
+	r, err := s.OpenLog(t.Context(), id)
+	noError(t, err)
+	defer r.Close()
+	var records []record
+	for {
+		p, pos, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		noError(t, err)
+		records = append(records, record{bytes.Clone(p), pos})
+	}
+	if _, _, err := r.Next(); err != io.EOF {
+		t.Errorf("after the end: %v", err)
+	}
+	return records
+}
+
+func same(t *testing.T, got, want []record) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d records, want %d", len(got), len(want))
+	}
+	for i := range got {
+		if got[i].pos != want[i].pos || !bytes.Equal(got[i].payload, want[i].payload) {
+			t.Fatalf("record %d of %d bytes at %d, want %d bytes at %d", i, len(got[i].payload), got[i].pos, len(want[i].payload), want[i].pos)
+		}
+	}
+}
+
+func testLogRoundTrip(t *testing.T, s Store) {
+	id := blobfs.NewID()
+	w, err := s.CreateLog(t.Context(), id)
+	noError(t, err)
+	if w.ID() != id {
+		t.Errorf("writer's ID is %s", w.ID())
+	}
+	_, err = s.CreateLog(t.Context(), id)
+	wantError(t, err, blobfs.ErrLogExists)
+	rng := rand.New(rand.NewPCG(3, 3))
+	var payloads [][]byte
+	for i := range 120 {
+		payloads = append(payloads, Bytes(uint64(i), rng.IntN(1<<rng.IntN(16))))
+	}
+	want := appendAll(t, w, payloads...)
+	noError(t, w.Seal(t.Context()))
+	noError(t, w.Seal(t.Context()))
+	_, err = w.Append(t.Context(), []byte("x"))
+	wantError(t, err, blobfs.ErrSealed)
+	noError(t, w.Close())
+	same(t, readLog(t, s, id), want)
+	same(t, readLog(t, s, id), want)
+	if infos := s.Logs(); len(infos) != 1 || infos[0].ID != id || infos[0].Start != 0 || infos[0].Writing || infos[0].Extents < 2 {
+		t.Errorf("logs: %+v", infos)
+	}
+	_, err = s.CreateLog(t.Context(), id)
+	wantError(t, err, blobfs.ErrLogExists)
+	_, err = s.OpenLog(t.Context(), blobfs.NewID())
+	wantError(t, err, blobfs.ErrNoLog)
+}
+
+// A payload may be larger than an extent, and then fills several.
+func testLogLarge(t *testing.T, s Store) {
+	id := blobfs.NewID()
+	w, err := s.CreateLog(t.Context(), id)
+	noError(t, err)
+	want := appendAll(t, w, []byte("before"), Bytes(1, 3<<20+17), nil, Bytes(2, 1<<20), []byte("after"), Bytes(3, 2<<20))
+	same(t, readLog(t, s, id), want)
+	_, err = w.Append(t.Context(), make([]byte, blobfs.LogPayloadMax+1))
+	wantError(t, err, blobfs.ErrFenced)
+
+	w, err = s.CreateLog(t.Context(), blobfs.NewID())
+	noError(t, err)
+	_, err = w.Append(t.Context(), make([]byte, blobfs.LogPayloadMax+1))
+	var large *blobfs.TooLargeError
+	if !errors.As(err, &large) || large.Limit != blobfs.LogPayloadMax || large.Got != large.Limit+1 {
+		t.Errorf("too large: %v", err)
+	}
+	same(t, readLog(t, s, w.ID()), nil)
+}
+
+func testLogUnsealed(t *testing.T, s Store) {
+	id := blobfs.NewID()
+	w, err := s.CreateLog(t.Context(), id)
+	noError(t, err)
+	want := appendAll(t, w, []byte("one"), []byte("two"))
+	noError(t, w.Close())
+	_, err = w.Append(t.Context(), []byte("x"))
+	wantError(t, err, blobfs.ErrClosed)
+	same(t, readLog(t, s, id), want)
+}
+
+// I4: once a log was opened, its writer is acknowledged nothing.
+func testLogFencing(t *testing.T, s Store) {
+	id := blobfs.NewID()
+	w, err := s.CreateLog(t.Context(), id)
+	noError(t, err)
+	want := appendAll(t, w, []byte("one"))
+	if infos := s.Logs(); len(infos) != 1 || !infos[0].Writing {
+		t.Errorf("logs: %+v", infos)
+	}
+	r, err := s.OpenLog(t.Context(), id)
+	noError(t, err)
+	_, err = w.Append(t.Context(), []byte("late"))
+	wantError(t, err, blobfs.ErrFenced)
+	wantError(t, w.Seal(t.Context()), blobfs.ErrFenced)
+	w.Release(want[0].pos)
+	noError(t, r.Close())
+	if _, _, err := r.Next(); !errors.Is(err, blobfs.ErrClosed) {
+		t.Errorf("next after close: %v", err)
+	}
+	same(t, readLog(t, s, id), want)
+}
+
+func testLogFencingUnderLoad(t *testing.T, s Store) {
+	for range 10 {
+		id := blobfs.NewID()
+		w, err := s.CreateLog(t.Context(), id)
+		noError(t, err)
+		var acknowledged []record
+		started, done := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(done)
+			for i := 0; ; i++ {
+				p := Bytes(uint64(i), i)
+				pos, err := w.Append(t.Context(), p)
+				if err != nil {
+					wantError(t, err, blobfs.ErrFenced)
+					return
+				}
+				acknowledged = append(acknowledged, record{p, pos})
+				if i == 5 {
+					close(started)
+				}
+			}
+		}()
+		<-started
+		got := readLog(t, s, id)
+		<-done
+		same(t, got, acknowledged)
+	}
+}
+
+func testLogRelease(t *testing.T, s Store) {
+	id := blobfs.NewID()
+	w, err := s.CreateLog(t.Context(), id)
+	noError(t, err)
+	var all []record
+	for i := range 40 {
+		all = append(all, appendAll(t, w, Bytes(uint64(i), 40_000))...)
+		if i%7 == 0 {
+			w.Release(all[i/2].pos)
+		}
+	}
+	released := all[19].pos // the last Release covers record 17
+	w.Release(released)
+	noError(t, w.Seal(t.Context()))
+	got := readLog(t, s, id)
+	if len(got) < 20 || len(got) > len(all) {
+		t.Fatalf("%d records left of %d", len(got), len(all))
+	}
+	same(t, got, all[len(all)-len(got):])
+	infos := s.Logs()
+	if len(infos) != 1 || infos[0].Start > released || infos[0].Start > got[0].pos {
+		t.Errorf("logs: %+v", infos)
+	}
+}
+
+func testLogRemove(t *testing.T, s Store) {
+	id := blobfs.NewID()
+	w, err := s.CreateLog(t.Context(), id)
+	noError(t, err)
+	want := appendAll(t, w, Bytes(1, 200_000), Bytes(2, 200_000), Bytes(3, 200_000))
+	r, err := s.OpenLog(t.Context(), id)
+	noError(t, err)
+	noError(t, s.RemoveLog(t.Context(), id))
+	wantError(t, s.RemoveLog(t.Context(), id), blobfs.ErrNoLog)
+	_, err = s.OpenLog(t.Context(), id)
+	wantError(t, err, blobfs.ErrNoLog)
+	if infos := s.Logs(); len(infos) != 0 {
+		t.Errorf("logs: %+v", infos)
+	}
+	// Its files are not overwritten while someone reads them.
+	other, err := s.CreateLog(t.Context(), blobfs.NewID())
+	noError(t, err)
+	appendAll(t, other, Bytes(4, 200_000), Bytes(5, 200_000), Bytes(6, 200_000))
+	for i := range want {
+		p, pos, err := r.Next()
+		if err != nil || pos != want[i].pos || !bytes.Equal(p, want[i].payload) {
+			t.Fatalf("record %d of a removed log: %v", i, err)
+		}
+	}
+	noError(t, r.Close())
+
+	w, err = s.CreateLog(t.Context(), id) // the name is free again
+	noError(t, err)
+	same(t, readLog(t, s, w.ID()), nil)
+}
+
+func testParallelLogs(t *testing.T, s Store) {
+	var group sync.WaitGroup
+	for g := range 4 {
+		group.Go(func() {
+			id := blobfs.NewID()
+			w, err := s.CreateLog(t.Context(), id)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			var mu sync.Mutex
+			got := map[int64][]byte{}
+			var appenders sync.WaitGroup
+			for a := range 3 { // appends of one log take turns
+				appenders.Go(func() {
+					for i := range 10 {
+						p := Bytes(uint64(g*1000+a*100+i), 20_000)
+						pos, err := w.Append(t.Context(), p)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						mu.Lock()
+						got[pos] = p
+						mu.Unlock()
+					}
+				})
+			}
+			appenders.Wait()
+			r, err := s.OpenLog(t.Context(), id)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer r.Close()
+			for range 30 {
+				p, pos, err := r.Next()
+				if err != nil || !bytes.Equal(p, got[pos]) {
+					t.Errorf("record at %d: %v", pos, err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+}

@@ -1,0 +1,38 @@
+package blobfs_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/internal/vfs"
+)
+
+func TestConformance(t *testing.T) {
+	for _, folders := range []int{1, 3} {
+		name := map[int]string{1: "one-folder", 3: "three-folders"}[folders]
+		t.Run("memory/"+name, func(t *testing.T) {
+			blobtest.Run(t, func(t *testing.T) blobtest.Store {
+				return open(t, vfs.NewMem(vfs.MemOptions{}), "/data", folders)
+			})
+		})
+		t.Run("local/"+name, func(t *testing.T) {
+			blobtest.Run(t, func(t *testing.T) blobtest.Store {
+				return open(t, vfs.OS(), t.TempDir(), folders)
+			})
+		})
+	}
+}
+
+func open(t *testing.T, fs vfs.FS, root string, folders int) *blobfs.Store {
+	cfg := blobfs.Config{FS: fs, ExtentBytes: 256 << 10, ReserveBytes: -1, Node: "n1"}
+	for i := range folders {
+		cfg.Folders = append(cfg.Folders, filepath.Join(root, string(rune('a'+i))))
+	}
+	s, err := blobfs.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}

@@ -1,0 +1,213 @@
+package blobfs
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/steledb/stele/internal/crc"
+	"github.com/steledb/stele/internal/vfs"
+)
+
+// chunkPool lends buffers of one chunk.
+var chunkPool = sync.Pool{New: func() any { return new([chunkBytes]byte) }}
+
+// extentWriter writes one extent of a blob into a temporary file. Its file and
+// folder are replaced when the folder fails; see move.
+type extentWriter struct {
+	extentMeta
+	s        *Store
+	folder   *folder
+	file     vfs.File // nil once finished
+	name     string   // path of the file; empty if there is none
+	chunks   []uint32
+	promised int64 // bytes of the folder's promise not yet used
+	finished bool  // table and footer are there, and all is synced
+	renamed  bool
+	// full are the folders that had no room for this extent after all.
+	full []*folder
+}
+
+// errSource means that what a failed folder holds cannot be read back.
+var errSource = errors.New("written data cannot be read back")
+
+// start makes the temporary file in a folder that has room. A folder that
+// fails at it is retired, and another tried.
+func (x *extentWriter) start() error {
+	need := extentFileBytes(x.s.cfg.ExtentBytes)
+	for {
+		f, err := x.s.pick(need, func(f *folder) bool { return slices.Contains(x.full, f) })
+		if err != nil {
+			return err
+		}
+		x.folder, x.promised = f, need
+		if err = x.create(); err == nil {
+			return nil
+		}
+		x.drop()
+		if !x.judge(err) {
+			return err
+		}
+	}
+}
+
+func (x *extentWriter) create() error {
+	name := x.folder.blobPath(fmt.Sprintf("%s.%d%s", x.blob, x.index, tmpSuffix))
+	file, err := x.folder.fs.Create(name)
+	if err != nil {
+		return err
+	}
+	x.file, x.name = file, name
+	page := chunkPool.Get().(*[chunkBytes]byte)
+	defer chunkPool.Put(page)
+	x.encodeHeader(page[:])
+	_, err = file.WriteAt(page[:pageBytes], 0)
+	return err
+}
+
+// write appends p to the payload. Only the last write of an extent may have a
+// length that is not a multiple of the chunk's. On an error nothing was appended.
+func (x *extentWriter) write(p []byte) error {
+	if x.folder.isRetired() {
+		return x.folder.retiredError()
+	}
+	if _, err := x.file.WriteAt(p, pageBytes+x.length); err != nil {
+		return err
+	}
+	for chunk := range slices.Chunk(p, chunkBytes) {
+		x.chunks = append(x.chunks, crc.Sum(chunk))
+	}
+	x.length += int64(len(p))
+	x.keepPromise(int64(len(p)))
+	return nil
+}
+
+// finish adds table and footer and makes the file durable, though not its name.
+func (x *extentWriter) finish() error {
+	if x.folder.isRetired() {
+		return x.folder.retiredError()
+	}
+	buf := chunkPool.Get().(*[chunkBytes]byte)
+	defer chunkPool.Put(buf)
+	if _, err := x.file.WriteAt(x.appendTail(buf[:0], x.chunks), pageBytes+x.length); err != nil {
+		return err
+	}
+	if err := x.file.Sync(); err != nil {
+		return err
+	}
+	x.keepPromise(x.promised)
+	x.finished = true
+	// A blob may have any number of extents; only one keeps a descriptor.
+	err := x.file.Close()
+	x.file = nil
+	return err
+}
+
+// rename gives the file its name as the index-th of count extents.
+func (x *extentWriter) rename(count int) error {
+	if x.folder.isRetired() {
+		return x.folder.retiredError()
+	}
+	name := x.folder.blobPath(extentName(x.blob, x.index, count))
+	if err := x.folder.fs.Rename(x.name, name); err != nil {
+		return err
+	}
+	x.name, x.renamed = name, true
+	return nil
+}
+
+// move writes the extent once more in another folder, from what the present
+// one still reads, each chunk proven by the checksum taken of it in memory: after a
+// failed fsync the page cache may well hold the right bytes, and the
+// checksum tells. errSource if they are gone, else the error of pick.
+func (x *extentWriter) move(cause error) error {
+	if !x.judge(cause) {
+		return cause
+	}
+	x.keepPromise(x.promised)
+	old := *x
+	defer old.drop()
+	for {
+		*x = extentWriter{s: old.s, extentMeta: old.extentMeta, full: x.full}
+		x.length = 0
+		if err := x.start(); err != nil {
+			return err
+		}
+		err := x.copyFrom(&old)
+		if err == nil && old.finished {
+			err = x.finish()
+		}
+		if err == nil {
+			return nil
+		}
+		x.drop()
+		if errors.Is(err, errSource) || !x.judge(err) {
+			return err
+		}
+	}
+}
+
+func (x *extentWriter) copyFrom(old *extentWriter) error {
+	buf := chunkPool.Get().(*[chunkBytes]byte)
+	defer chunkPool.Put(buf)
+	if old.file == nil && len(old.chunks) > 0 {
+		file, err := old.folder.fs.OpenRead(old.name)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errSource, err)
+		}
+		old.file = file
+	}
+	for i, want := range old.chunks {
+		at := int64(i) * chunkBytes
+		p := buf[:min(chunkBytes, old.length-at)]
+		if _, err := readFull(old.file, p, pageBytes+at); err != nil {
+			return fmt.Errorf("%w: %w", errSource, err)
+		}
+		if got := crc.Sum(p); got != want {
+			return fmt.Errorf("%w: %w", errSource, &CorruptError{File: old.name, Offset: pageBytes + at, Got: got, Want: want})
+		}
+		if err := x.write(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judge retires the folder because of an error, or remembers that it is full, and
+// tells whether to try another.
+func (x *extentWriter) judge(cause error) (elsewhere bool) {
+	if vfs.IsDiskFull(cause) {
+		x.full = append(x.full, x.folder)
+	}
+	return x.folder.failed(cause)
+}
+
+// drop closes the present file and, in a folder that still works, removes it.
+func (x *extentWriter) drop() {
+	x.keepPromise(x.promised)
+	if x.file != nil {
+		x.file.Close()
+		x.file = nil
+	}
+	if x.name != "" && !x.folder.isRetired() {
+		// What cannot be removed now goes when the store is next opened.
+		_ = x.folder.fs.Remove(x.name)
+	}
+	x.name = ""
+}
+
+// keepPromise gives n bytes of the promise back to the folder.
+func (x *extentWriter) keepPromise(n int64) {
+	n = min(n, x.promised)
+	x.promised -= n
+	x.folder.promised.Add(-n)
+}
+
+func (x *extentWriter) ref(node string) ExtentRef {
+	ref := ExtentRef{Index: x.index, Length: x.length, CRC: tableCRC(x.chunks)}
+	if node != "" {
+		ref.Replicas = []string{node}
+	}
+	return ref
+}

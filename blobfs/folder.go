@@ -1,0 +1,190 @@
+package blobfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/steledb/stele/internal/vfs"
+)
+
+// What a data folder holds. Temporary files stand beside what they will be.
+const (
+	lockFile  = "LOCK"
+	blobsDir  = "blobs"
+	logsDir   = "logs"
+	tmpSuffix = ".tmp"
+)
+
+// folder is one data folder, thus one disk.
+type folder struct {
+	path   string
+	fs     vfs.FS
+	logger *slog.Logger
+	lock   io.Closer // nil when read-only or the FS has no locks
+
+	// retired is why the folder takes no more writes; nil while it does.
+	retired atomic.Pointer[error]
+	// promised counts bytes that open extents may still write and that
+	// FreeBytes therefore should not count as free.
+	promised atomic.Int64
+	// credit is the folder's turn in placement. Guarded by Store.placing.
+	credit float64
+	// unreadable is set at Open when the folder's content could not be listed.
+	unreadable bool
+	// dirMu makes SyncDir calls take turns: Linux reports a failed write-back
+	// once, so the caller that comes second could be told that all is well.
+	dirMu sync.Mutex
+}
+
+func (f *folder) blobPath(name string) string { return filepath.Join(f.path, blobsDir, name) }
+func (f *folder) logPath(name string) string  { return filepath.Join(f.path, logsDir, name) }
+
+func (f *folder) isRetired() bool { return f.retired.Load() != nil }
+
+// syncDir makes the names in one of the folder's subfolders durable.
+func (f *folder) syncDir(sub string) error {
+	f.dirMu.Lock()
+	defer f.dirMu.Unlock()
+	if f.isRetired() {
+		return f.retiredError()
+	}
+	err := f.fs.SyncDir(filepath.Join(f.path, sub))
+	if err != nil {
+		f.failed(err)
+	}
+	return err
+}
+
+// failed judges an error of a write to the folder and tells whether it is worth trying
+// elsewhere. A full disk is no reason to distrust it, nor is a limit of our own
+// process, which would meet us everywhere; anything else retires it.
+func (f *folder) failed(err error) (elsewhere bool) {
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) {
+		return false
+	}
+	if vfs.IsDiskFull(err) || errors.Is(err, ErrFolderRetired) {
+		return true
+	}
+	if f.retired.CompareAndSwap(nil, &err) {
+		f.logger.Error("data folder retired", "folder", f.path, "err", err)
+	}
+	return true
+}
+
+func (f *folder) retiredError() error {
+	return fmt.Errorf("write to %s: %w: %w", f.path, ErrFolderRetired, *f.retired.Load())
+}
+
+// prepare makes the folder and its subfolders, durably, and locks it. A store
+// that is read-only makes nothing, and respects a lock where there is one.
+func (f *folder) prepare(readOnly bool) error {
+	lockPath := filepath.Join(f.path, lockFile)
+	if readOnly {
+		if _, _, err := f.fs.Stat(lockPath); err != nil {
+			return nil
+		}
+	} else {
+		for _, dir := range []string{f.path, filepath.Join(f.path, blobsDir), filepath.Join(f.path, logsDir)} {
+			if err := mkdirDurable(f.fs, dir); err != nil {
+				return err
+			}
+		}
+	}
+	l, ok := f.fs.(vfs.Locker)
+	if !ok {
+		return nil
+	}
+	lock, err := l.Lock(lockPath)
+	if err != nil {
+		return err
+	}
+	f.lock = lock
+	return nil
+}
+
+func (f *folder) unlock() error {
+	if f.lock == nil {
+		return nil
+	}
+	return f.lock.Close()
+}
+
+// mkdirDurable makes dir and what is missing above it.
+func mkdirDurable(fsys vfs.FS, dir string) error {
+	if _, _, err := fsys.Stat(dir); err == nil {
+		return nil
+	}
+	parent := filepath.Dir(dir)
+	if parent != dir {
+		if err := mkdirDurable(fsys, parent); err != nil {
+			return err
+		}
+	}
+	if err := fsys.MkdirAll(dir); err != nil {
+		return err
+	}
+	return fsys.SyncDir(parent)
+}
+
+// pick chooses the folder for a new extent of up to need bytes and promises it that much; the
+// caller gives the promise back as it writes. Folders get extents in
+// proportion to their room above the reserve. It returns ErrDiskFull when no
+// folder has room, ErrFolderRetired when all are retired.
+func (s *Store) pick(need int64, avoid func(*folder) bool) (*folder, error) {
+	free := make([]int64, len(s.folders))
+	for i, f := range s.folders {
+		free[i] = -1
+		if f.isRetired() {
+			continue
+		}
+		n, err := f.fs.FreeBytes(f.path)
+		if err != nil {
+			f.failed(err)
+			continue
+		}
+		free[i] = n
+	}
+
+	s.placing.Lock()
+	defer s.placing.Unlock()
+	var best *folder
+	var total float64
+	alive := false
+	for i, f := range s.folders {
+		if free[i] < 0 {
+			continue
+		}
+		alive = true
+		free[i] -= f.promised.Load() + s.cfg.ReserveBytes
+		if free[i] < need || (avoid != nil && avoid(f)) {
+			free[i] = -1
+			continue
+		}
+		total += float64(free[i])
+	}
+	for i, f := range s.folders {
+		if free[i] < 0 {
+			continue
+		}
+		f.credit += float64(free[i]) / max(total, 1)
+		if best == nil || f.credit > best.credit {
+			best = f
+		}
+	}
+	switch {
+	case best != nil:
+		best.credit--
+		best.promised.Add(need)
+		return best, nil
+	case alive:
+		return nil, ErrDiskFull
+	default:
+		return nil, ErrFolderRetired
+	}
+}

@@ -1,0 +1,179 @@
+package blobfs
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/steledb/stele/internal/crc"
+)
+
+// The layout of log files is specified in the package comment.
+const (
+	logMagic       = "STELELOG"
+	logVersion     = 1
+	logHeaderBytes = 512
+	// logHeaderCopy is where the second copy of the header stands.
+	logHeaderCopy = 2048
+
+	frameHeaderBytes = 40
+	// frameBytesMax bounds a writer's and a reader's buffer. Writing and
+	// syncing 1 MiB at a time gives what the disk can give.
+	frameBytesMax = 1 << 20
+
+	logSuffix = ".log"
+)
+
+// LogPayloadMax is the longest payload that Append takes, in bytes.
+const LogPayloadMax = 1 << 30
+
+// logFileState says what a log file is for. Persisted: append only.
+type logFileState uint32
+
+const (
+	logFileSpare logFileState = 1
+	logFileUsed  logFileState = 2
+)
+
+// logHeader is what a log file says of itself. All but state, generation and
+// bytes are zero in a spare.
+type logHeader struct {
+	state      logFileState
+	generation uint64 // counts the headers written to this file
+	bytes      int64  // size of the file
+	log        ID
+	seq        uint64 // number of the extent in its log, from 1; not dense
+	prevSeq    uint64 // seq of the extent before it, 0 if none
+	prevLen    int64  // bytes of frames in that one; what lies beyond is cut
+	start      int64  // position in the log of the first frame
+	salt       uint64 // random; every frame repeats it
+	live       uint64 // extents with a lower seq are released; all are if ^0
+}
+
+// encode fills a page with two copies of the header.
+func (h logHeader) encode(page []byte) {
+	clear(page[:pageBytes])
+	le := binary.LittleEndian
+	copy(page, logMagic)
+	le.PutUint32(page[8:], logVersion)
+	le.PutUint32(page[12:], uint32(h.state))
+	le.PutUint64(page[16:], h.generation)
+	le.PutUint64(page[24:], uint64(h.bytes))
+	copy(page[32:], h.log[:])
+	le.PutUint64(page[48:], h.seq)
+	le.PutUint64(page[56:], h.prevSeq)
+	le.PutUint64(page[64:], uint64(h.prevLen))
+	le.PutUint64(page[72:], uint64(h.start))
+	le.PutUint64(page[80:], h.salt)
+	le.PutUint64(page[88:], h.live)
+	le.PutUint32(page[logHeaderBytes-4:], crc.Sum(page[:logHeaderBytes-4]))
+	copy(page[logHeaderCopy:], page[:logHeaderBytes])
+}
+
+// decodeLogHeader returns the newer of the copies that are whole. If none is, the
+// error is a CorruptError of the given file.
+func decodeLogHeader(page []byte, file string) (logHeader, error) {
+	a, errA := decodeLogHeaderCopy(page, file, 0)
+	b, errB := decodeLogHeaderCopy(page, file, logHeaderCopy)
+	if errA != nil && errB != nil {
+		return logHeader{}, errA
+	}
+	if errA != nil || (errB == nil && b.generation > a.generation) {
+		return b, nil
+	}
+	return a, nil
+}
+
+func decodeLogHeaderCopy(page []byte, file string, at int64) (logHeader, error) {
+	b := page[at : at+logHeaderBytes]
+	le := binary.LittleEndian
+	if string(b[:8]) != logMagic {
+		return logHeader{}, &CorruptError{File: file, Offset: at, Reason: "no log extent: wrong magic"}
+	}
+	if got, want := crc.Sum(b[:logHeaderBytes-4]), le.Uint32(b[logHeaderBytes-4:]); got != want {
+		return logHeader{}, &CorruptError{File: file, Offset: at, Got: got, Want: want}
+	}
+	if v := le.Uint32(b[8:]); v != logVersion {
+		return logHeader{}, &CorruptError{File: file, Offset: at, Reason: fmt.Sprintf("log extent version %d is unknown", v)}
+	}
+	h := logHeader{
+		state:      logFileState(le.Uint32(b[12:])),
+		generation: le.Uint64(b[16:]),
+		bytes:      int64(le.Uint64(b[24:])),
+		log:        ID(b[32:48]),
+		seq:        le.Uint64(b[48:]),
+		prevSeq:    le.Uint64(b[56:]),
+		prevLen:    int64(le.Uint64(b[64:])),
+		start:      int64(le.Uint64(b[72:])),
+		salt:       le.Uint64(b[80:]),
+		live:       le.Uint64(b[88:]),
+	}
+	room := h.bytes - 2*pageBytes
+	spare := h.state == logFileSpare
+	used := h.state == logFileUsed && h.seq > h.prevSeq && h.start >= 0 && h.prevLen >= 0 && h.prevLen <= h.start
+	if room < pageBytes || room%pageBytes != 0 || (!spare && !used) {
+		return logHeader{}, &CorruptError{File: file, Offset: at, Reason: "log extent header does not add up"}
+	}
+	return h, nil
+}
+
+// frameKind says what part of a payload a frame holds. Persisted: append only.
+type frameKind uint8
+
+const (
+	frameFull   frameKind = 1 // a whole payload
+	frameFirst  frameKind = 2 // the beginning of one
+	frameMiddle frameKind = 3
+	frameLast   frameKind = 4
+	frameSeal   frameKind = 5 // nothing: the log ends here
+)
+
+// frame is a decoded frame. Its payload aliases the bytes it was decoded from.
+type frame struct {
+	kind    frameKind
+	payload []byte
+	total   int64 // bytes of the payload that this is a part of
+	bytes   int64 // of the frame
+}
+
+// frameBytes returns the size of the frame of n bytes of payload: whole pages.
+func frameBytes(n int) int64 {
+	return (frameHeaderBytes + int64(n) + pageBytes - 1) &^ (pageBytes - 1)
+}
+
+// encodeFrame fills b, which has the frame's size.
+func encodeFrame(b []byte, kind frameKind, payload []byte, total int64, salt uint64, pos int64) {
+	le := binary.LittleEndian
+	clear(b[:frameHeaderBytes])
+	b[4] = byte(kind)
+	le.PutUint32(b[8:], uint32(len(payload)))
+	le.PutUint64(b[16:], uint64(pos))
+	le.PutUint64(b[24:], salt)
+	le.PutUint64(b[32:], uint64(total))
+	n := copy(b[frameHeaderBytes:], payload)
+	clear(b[frameHeaderBytes+n:])
+	le.PutUint32(b, crc.Sum(b[4:]))
+}
+
+// peekFrame returns the size of the frame that b, of at least a frame header, begins
+// with; false if no frame of the extent with that salt begins at that position.
+func peekFrame(b []byte, salt uint64, pos int64) (int64, bool) {
+	le := binary.LittleEndian
+	size := frameBytes(int(le.Uint32(b[8:])))
+	return size, le.Uint64(b[16:]) == uint64(pos) && le.Uint64(b[24:]) == salt && size <= frameBytesMax
+}
+
+// decodeFrame decodes the frame that fills b, which peekFrame has passed. got
+// and want are the checksums; the frame is good if they are the same and ok.
+func decodeFrame(b []byte) (f frame, got, want uint32, ok bool) {
+	le := binary.LittleEndian
+	got, want = crc.Sum(b[4:]), le.Uint32(b)
+	n := int64(le.Uint32(b[8:]))
+	f = frame{
+		kind:    frameKind(b[4]),
+		payload: b[frameHeaderBytes : frameHeaderBytes+n],
+		total:   int64(le.Uint64(b[32:])),
+		bytes:   int64(len(b)),
+	}
+	ok = frameFull <= f.kind && f.kind <= frameSeal && n <= f.total && f.total <= LogPayloadMax
+	return f, got, want, ok
+}

@@ -1,0 +1,280 @@
+package blobfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/steledb/stele/internal/vfs"
+)
+
+// LogReader reads a log from its first extent on. It is not safe for
+// concurrent use. Its memory is a window of 2 MiB and the longest payload that is over a frame's.
+type LogReader struct {
+	st      *logState
+	start   int64
+	extents []*logFile
+	files   []vfs.File
+	limits  []int64 // file offset where each extent's frames end
+	i       int     // extent being read
+	scan    frameScanner
+	buf     []byte // the scanner's window
+
+	run     []byte // payload in parts, so far
+	running bool   // a first part was read and no last one yet
+	begun   bool   // a whole payload or a first part was read
+	err     error  // sticky, with io.EOF
+}
+
+// OpenLog fences the log's writer, waits for its append under way, seals the
+// log unless it is sealed, and opens it for reading: whatever is read
+// is durable, and every reader finds the same end. A torn tail, the append that a crash cut
+// short, is cut.
+//
+// ErrNoLog; *CorruptError if an extent is missing or has no readable header;
+// ErrFolderRetired if the log is not sealed and might go on in a folder that could not
+// be read, or if no folder is left to seal it in; ErrDiskFull if it must be sealed in
+// a new extent and there is no room; ErrClosed. Damage among the frames is found by
+// Next. A read-only store seals nothing.
+func (s *Store) OpenLog(ctx context.Context, id ID) (*LogReader, error) {
+	r, err := s.openLog(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("open log %s: %w", id, err)
+	}
+	return r, nil
+}
+
+func (s *Store) openLog(ctx context.Context, id ID) (*LogReader, error) {
+	if err := s.beginReadOnly(ctx); err != nil {
+		return nil, err
+	}
+	defer s.end()
+	st := s.logState(id, false)
+	if st == nil {
+		return nil, ErrNoLog
+	}
+	st.opening.Lock()
+	defer st.opening.Unlock()
+	st.stopWriter(ErrFenced)
+	chain, err := st.chain()
+	if err != nil {
+		return nil, err
+	}
+	tail, err := readTail(chain[len(chain)-1], newScanBuffer())
+	if err != nil {
+		return nil, err
+	}
+	if !tail.sealed && tail.damage == nil {
+		if err := s.tipIsKnown(); err != nil {
+			return nil, err
+		}
+		if !s.cfg.ReadOnly {
+			if tail, err = s.settle(st, chain, tail); err != nil {
+				return nil, err
+			}
+			if chain, err = st.chain(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return st.openReader(chain, tail)
+}
+
+// chain returns the log's extents in order.
+func (st *logState) chain() ([]*logFile, error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	chain, err := chainOf(st.extents)
+	if err == nil && len(chain) == 0 {
+		err = ErrNoLog
+	}
+	return chain, err
+}
+
+func readTail(f *logFile, buf []byte) (logTail, error) {
+	file, err := f.folder.fs.OpenRead(f.path())
+	if err != nil {
+		return logTail{}, err
+	}
+	defer file.Close()
+	scan := newFrameScanner(file, f, f.header.bytes, buf)
+	return scan.findTail()
+}
+
+// tipIsKnown says why the newest extent of an unsealed log may be one that is not seen.
+func (s *Store) tipIsKnown() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.mu.damaged) > 0 {
+		return s.mu.damaged[0]
+	}
+	for _, f := range s.folders {
+		if f.unreadable {
+			return f.retiredError()
+		}
+	}
+	return nil
+}
+
+// settle makes the end of an unsealed log certain: it writes the last frame once
+// more and a seal after it, in place, or in a new extent if the folder fails. The last
+// frame may be one that was written but never synced, or whose sync failed:
+// the page cache would show it until the next power loss. All others were
+// synced before the next was written.
+func (s *Store) settle(st *logState, chain []*logFile, tail logTail) (logTail, error) {
+	tip := chain[len(chain)-1]
+	w := &LogWriter{s: s, st: st, cur: tip, seq: tip.header.seq, live: tip.header.live}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seek(tail.end)
+	var err error
+	if w.file, err = tip.folder.fs.Open(tip.path()); err != nil && !tip.folder.failed(err) {
+		return tail, err
+	}
+	defer w.closeFile()
+	if tail.last != 0 {
+		f, err := readFrame(tip, tail.last)
+		if err != nil {
+			return tail, err
+		}
+		w.seek(tail.last)
+		if err := w.writeFrame(f.kind, f.payload, f.total); err != nil {
+			return tail, err
+		}
+	}
+	if err := w.writeFrame(frameSeal, nil, 0); err != nil {
+		return tail, err
+	}
+	s.cfg.Logger.Info("log sealed by recovery", "log", st.id, "file", w.cur.path(), "offset", w.off, "position", w.pos)
+	return logTail{end: w.off, sealed: true}, nil
+}
+
+// seek sets where in its extent the writer goes on.
+func (w *LogWriter) seek(off int64) {
+	w.off = off
+	w.pos = w.cur.header.start + off - pageBytes
+}
+
+func readFrame(f *logFile, off int64) (frame, error) {
+	file, err := f.folder.fs.OpenRead(f.path())
+	if err != nil {
+		return frame{}, err
+	}
+	defer file.Close()
+	scan := newFrameScanner(file, f, f.header.bytes, make([]byte, 0, frameBytesMax))
+	return scan.at(off)
+}
+
+func (st *logState) openReader(chain []*logFile, tail logTail) (*LogReader, error) {
+	r := &LogReader{st: st, start: chain[0].header.start, buf: newScanBuffer()}
+	for i, f := range chain {
+		file, err := f.folder.fs.OpenRead(f.path())
+		if err != nil {
+			r.Close()
+			return nil, err
+		}
+		st.mu.Lock()
+		f.readers++
+		st.mu.Unlock()
+		r.extents = append(r.extents, f)
+		r.files = append(r.files, file)
+		r.limits = append(r.limits, extentLimit(chain, i, tail))
+	}
+	r.scan = newFrameScanner(r.files[0], chain[0], r.limits[0], r.buf)
+	return r, nil
+}
+
+// extentLimit returns the file offset where the frames of chain[i] end.
+func extentLimit(chain []*logFile, i int, tail logTail) int64 {
+	switch {
+	case i+1 < len(chain):
+		return pageBytes + chain[i+1].header.prevLen
+	case tail.damage != nil:
+		return chain[i].header.bytes // so that Next comes to the damage
+	default:
+		return tail.end
+	}
+}
+
+// Start returns the position of the first byte that the log still has. A
+// caller that needs it from an earlier one on has lost an extent.
+func (r *LogReader) Start() int64 { return r.start }
+
+// Next returns the next payload, valid until the call after, and the
+// position after it. At the end of the log the error is io.EOF. A *CorruptError
+// names a frame that is damaged: everything before it was returned, nothing after it can be.
+// Errors are sticky.
+func (r *LogReader) Next() (payload []byte, pos int64, err error) {
+	for r.err == nil {
+		f, err := r.nextFrame()
+		if err != nil {
+			r.err = err
+			break
+		}
+		payload, whole, err := r.add(f)
+		if err != nil {
+			r.err = err
+			break
+		}
+		if whole {
+			return payload, r.scan.position(), nil
+		}
+	}
+	return nil, 0, r.err
+}
+
+func (r *LogReader) nextFrame() (frame, error) {
+	for r.scan.off == r.scan.limit {
+		if r.i+1 == len(r.extents) {
+			return frame{}, io.EOF
+		}
+		r.i++
+		r.scan = newFrameScanner(r.files[r.i], r.extents[r.i], r.limits[r.i], r.buf)
+	}
+	return r.scan.next()
+}
+
+// add takes one frame and tells whether a payload is whole with it. A payload in
+// parts that was given up, as the disk was full half way, is followed by another's beginning.
+func (r *LogReader) add(f frame) (payload []byte, whole bool, err error) {
+	switch f.kind {
+	case frameSeal:
+		return nil, false, io.EOF
+	case frameFull:
+		r.running, r.begun = false, true
+		return f.payload, true, nil
+	case frameFirst:
+		r.running, r.begun = true, true
+		r.run = append(r.run[:0], f.payload...)
+		return nil, false, nil
+	}
+	if !r.running && !r.begun {
+		return nil, false, nil // the payload began in an extent that was released
+	}
+	r.run = append(r.run, f.payload...)
+	done := f.kind == frameLast
+	if !r.running || int64(len(r.run)) > f.total || done != (int64(len(r.run)) == f.total) {
+		return nil, false, &CorruptError{File: r.scan.path, Offset: r.scan.off - f.bytes, Reason: "part of a payload without those before it"}
+	}
+	if done {
+		r.running = false
+	}
+	return r.run, done, nil
+}
+
+// Close lets go of the files.
+func (r *LogReader) Close() error {
+	var errs []error
+	r.st.mu.Lock()
+	for _, f := range r.extents {
+		f.readers--
+	}
+	r.st.mu.Unlock()
+	for _, f := range r.files {
+		errs = append(errs, f.Close())
+	}
+	r.extents, r.files = nil, nil
+	r.err = fmt.Errorf("read log %s: %w", r.st.id, ErrClosed)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,270 @@
+package blobfs
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"slices"
+	"sync"
+
+	"github.com/steledb/stele/internal/vfs"
+)
+
+// sparePool keeps log files that are zeroed, synced and ready to be
+// overwritten, so that appends touch no metadata. One goroutine, the keeper, makes
+// them ahead of time and recycles those that logs release.
+type sparePool struct {
+	s *Store
+
+	// making is held while a spare is made: who finds none ready waits for the one
+	// under way instead of making the disk write two. Held across I/O.
+	making sync.Mutex
+
+	// mu guards what follows. Never held across I/O.
+	mu      sync.Mutex
+	ready   []*logFile
+	started bool           // the keeper runs
+	jobs    []func()       // for the keeper; bounded by the log extents that exist
+	wake    chan struct{}  // of capacity 1: there is something to do
+	stop    chan struct{}
+	done    sync.WaitGroup // the keeper
+}
+
+func (p *sparePool) init(s *Store) {
+	p.s = s
+	p.wake = make(chan struct{}, 1)
+	p.stop = make(chan struct{})
+}
+
+// start starts the keeper, once: a store without logs needs none.
+func (p *sparePool) start() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.started || p.s.cfg.LogExtentsReady == 0 {
+		return
+	}
+	p.started = true
+	p.done.Go(p.keep)
+	p.nudge()
+}
+
+func (p *sparePool) close() {
+	p.mu.Lock()
+	started := p.started
+	p.started = true // too late to start one
+	p.mu.Unlock()
+	if started {
+		close(p.stop)
+	}
+	p.done.Wait()
+}
+
+func (p *sparePool) nudge() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// later has the keeper do job, or does it now if there is no keeper.
+func (p *sparePool) later(job func()) {
+	p.mu.Lock()
+	if p.started {
+		p.jobs = append(p.jobs, job)
+		p.nudge()
+		p.mu.Unlock()
+		return
+	}
+	p.mu.Unlock()
+	job()
+}
+
+// keep is the keeper. Jobs come first: each may save making a spare.
+func (p *sparePool) keep() {
+	for {
+		select {
+		case <-p.stop:
+			return
+		case <-p.wake:
+		}
+		for p.work() {
+			select {
+			case <-p.stop:
+				return
+			default:
+			}
+		}
+	}
+}
+
+// work does one thing and tells whether there may be more.
+func (p *sparePool) work() bool {
+	p.mu.Lock()
+	if len(p.jobs) > 0 {
+		job := p.jobs[0]
+		p.jobs = p.jobs[1:]
+		p.mu.Unlock()
+		job()
+		return true
+	}
+	p.mu.Unlock()
+	if !p.wanted() {
+		return false
+	}
+	p.making.Lock()
+	defer p.making.Unlock()
+	if !p.wanted() {
+		return false
+	}
+	f, err := p.s.makeSpare()
+	if err != nil {
+		// No room or no folder. The log that needs a spare will try for itself
+		// and tell; the keeper tries again when one is taken.
+		return false
+	}
+	p.adopt(f)
+	return true
+}
+
+func (p *sparePool) wanted() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.ready) < p.s.cfg.LogExtentsReady
+}
+
+// adopt adds a spare file to those ready, unless it is of another size than this
+// store's extents: then it has no use.
+func (p *sparePool) adopt(f *logFile) {
+	if f.header.bytes != p.s.cfg.ExtentBytes {
+		if !p.s.cfg.ReadOnly {
+			f.remove()
+		}
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ready = append(p.ready, f)
+}
+
+// take returns a spare, made on the spot if none is ready. Errors are those of pick.
+func (p *sparePool) take() (*logFile, error) {
+	defer p.nudge()
+	if f := p.pop(); f != nil {
+		return f, nil
+	}
+	p.making.Lock()
+	defer p.making.Unlock()
+	if f := p.pop(); f != nil {
+		return f, nil
+	}
+	return p.s.makeSpare()
+}
+
+func (p *sparePool) pop() *logFile {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.ready) > 0 {
+		f := p.ready[0]
+		p.ready = p.ready[1:]
+		if !f.folder.isRetired() {
+			return f
+		}
+	}
+	return nil
+}
+
+// recycle makes a file that its log needs no more a spare, or removes it if
+// there are enough or someone reads it.
+func (p *sparePool) recycle(st *logState, f *logFile) {
+	if f.folder.isRetired() {
+		return
+	}
+	st.mu.Lock()
+	read := f.readers > 0
+	st.mu.Unlock()
+	p.mu.Lock()
+	// Twice the number that is made ahead: a log that grows and shrinks by a few
+	// extents should not have them zeroed each time.
+	enough := len(p.ready) >= 2*max(p.s.cfg.LogExtentsReady, 1)
+	p.mu.Unlock()
+	if read || enough {
+		f.remove()
+		return
+	}
+	h := logHeader{state: logFileSpare, generation: f.header.generation + 1, bytes: f.header.bytes}
+	if f.writeHeader(h) == nil {
+		p.adopt(f)
+	}
+}
+
+// makeSpare makes a log file, writes zeros all over it, and makes it durable, file
+// and name. A folder that fails at it is retired, one that is full passed over.
+func (s *Store) makeSpare() (*logFile, error) {
+	var full []*folder
+	for {
+		folder, err := s.pick(s.cfg.ExtentBytes, func(f *folder) bool { return slices.Contains(full, f) })
+		if err != nil {
+			return nil, err
+		}
+		f, err := folder.makeLogFile(s.cfg.ExtentBytes)
+		folder.promised.Add(-s.cfg.ExtentBytes)
+		if err == nil {
+			return f, nil
+		}
+		if !folder.failed(err) {
+			return nil, err
+		}
+		full = append(full, folder)
+	}
+}
+
+// zeroBytes is how much of a new log file is written and synced at a time. Small, so
+// that an append that comes at the same moment does not queue behind 64 MiB.
+const zeroBytes = 1 << 20
+
+var zeros [zeroBytes]byte
+
+func (f *folder) makeLogFile(size int64) (*logFile, error) {
+	var random [8]byte
+	rand.Read(random[:])
+	name := hex.EncodeToString(random[:]) + logSuffix
+	tmp := f.logPath(name + tmpSuffix)
+	file, err := f.fs.Create(tmp)
+	if err != nil {
+		return nil, err
+	}
+	h := logHeader{state: logFileSpare, generation: 1, bytes: size}
+	err = fillLogFile(file, h)
+	file.Close()
+	if err == nil {
+		err = f.fs.Rename(tmp, f.logPath(name))
+	}
+	if err == nil {
+		err = f.syncDir(logsDir)
+	}
+	if err != nil {
+		// What cannot be removed now goes when the store is next opened.
+		_ = f.fs.Remove(tmp)
+		return nil, err
+	}
+	return &logFile{folder: f, name: name, header: h}, nil
+}
+
+func fillLogFile(file vfs.File, h logHeader) error {
+	if err := file.Preallocate(h.bytes); err != nil {
+		return err
+	}
+	for at := int64(0); at < h.bytes; at += zeroBytes {
+		if _, err := file.WriteAt(zeros[:min(zeroBytes, h.bytes-at)], at); err != nil {
+			return err
+		}
+		if err := file.Sync(); err != nil {
+			return err
+		}
+	}
+	page := make([]byte, pageBytes)
+	h.encode(page)
+	if _, err := file.WriteAt(page, 0); err != nil {
+		return err
+	}
+	return file.Sync()
+}

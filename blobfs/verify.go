@@ -1,0 +1,259 @@
+package blobfs
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/steledb/stele/internal/vfs"
+)
+
+// Problem is one thing that Verify found wrong.
+type Problem struct {
+	File   string // path
+	Offset int64  // in the file, of the first byte that is in doubt
+	Err    error  // often a *CorruptError
+}
+
+// String says where and what, for a person.
+func (p Problem) String() string {
+	var c *CorruptError
+	if errors.As(p.Err, &c) && c.File == p.File && c.Offset == p.Offset {
+		return p.Err.Error()
+	}
+	return fmt.Sprintf("%s at offset %d: %v", p.File, p.Offset, p.Err)
+}
+
+// Verify reads every file of the store and checks every checksum, and that the names say
+// what the files do. It reports each problem once, to one call of report at a time,
+// and goes on. A log may be appended to meanwhile: it is verified up to what
+// was acknowledged when its turn came.
+//
+// Not a problem are a torn tail, leftovers of blobs that were not sealed, and bytes
+// that belong to nothing: spare log files, and what lies in a log's file behind its end. The
+// error is that of ctx, or ErrClosed; problems are no error.
+func (s *Store) Verify(ctx context.Context, report func(Problem)) error {
+	if err := s.beginReadOnly(ctx); err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	s.end() // Close need not wait for this
+	v := &verifier{report: report, buf: newScanBuffer()}
+	s.mu.Lock()
+	for _, d := range s.mu.damaged {
+		v.problem(d.File, d.Offset, d)
+	}
+	s.mu.Unlock()
+	for _, f := range s.folders {
+		if f.unreadable {
+			v.problem(f.path, 0, f.retiredError())
+		}
+		v.blobs(ctx, f)
+		v.logFiles(f)
+	}
+	states := s.logStates()
+	slices.SortFunc(states, func(a, b *logState) int { return bytes.Compare(a.id[:], b.id[:]) })
+	for _, st := range states {
+		v.log(ctx, st)
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	return nil
+}
+
+type verifier struct {
+	report func(Problem)
+	buf    []byte // for payloads and frames
+}
+
+func (v *verifier) problem(file string, offset int64, err error) {
+	var c *CorruptError
+	if errors.As(err, &c) {
+		file, offset = c.File, c.Offset
+	}
+	v.report(Problem{File: file, Offset: offset, Err: err})
+}
+
+// names lists a subfolder; reading the directory and not the index finds strangers as well.
+func (v *verifier) names(f *folder, sub string) []string {
+	if f.unreadable {
+		return nil
+	}
+	dir := filepath.Join(f.path, sub)
+	names, err := f.fs.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		v.problem(dir, 0, err)
+	}
+	return names
+}
+
+func (v *verifier) blobs(ctx context.Context, f *folder) {
+	for _, name := range v.names(f, blobsDir) {
+		if ctx.Err() != nil {
+			return
+		}
+		path := f.blobPath(name)
+		if filepath.Ext(name) == tmpSuffix {
+			continue // being written, or left over in a store that is read-only
+		}
+		id, index, count, ok := parseExtentName(name)
+		if !ok {
+			v.problem(path, 0, errors.New("file does not belong here"))
+			continue
+		}
+		if err := v.extent(ctx, f.fs, path, id, index, count); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			v.problem(path, 0, err)
+		}
+	}
+}
+
+// extent verifies a sealed extent's file. Of many rotten chunks each is reported.
+func (v *verifier) extent(ctx context.Context, fsys vfs.FS, path string, id ID, index, count int) error {
+	x, err := openExtentFile(fsys, path)
+	if err != nil {
+		return err
+	}
+	defer x.file.Close()
+	page := v.buf[:pageBytes]
+	if _, err := readFull(x.file, page, 0); err != nil {
+		return readError(err, path, 0)
+	}
+	head, err := decodeHeader(page, path)
+	if err != nil {
+		v.problem(path, 0, err)
+	} else if head.blob != x.meta.blob || head.index != x.meta.index || head.offset != x.meta.offset {
+		v.problem(path, 0, &CorruptError{File: path, Reason: "header and footer tell of different extents"})
+	}
+	if x.meta.blob != id || x.meta.index != index || x.meta.last != (index == count-1) {
+		at := pageBytes + x.length + 4*chunkCount(x.length)
+		v.problem(path, at, &CorruptError{File: path, Offset: at, Reason: fmt.Sprintf("name does not fit extent %d of blob %s", x.meta.index, x.meta.blob)})
+	}
+	for i := range x.chunks {
+		if err := ctx.Err(); err != nil {
+			return nil
+		}
+		at := int64(i) * chunkBytes
+		chunk := v.buf[:min(chunkBytes, x.length-at)]
+		if err := x.readChunks(chunk, int64(i)); err != nil {
+			v.problem(path, pageBytes+at, err)
+		}
+	}
+	return nil
+}
+
+// logFiles verifies the header pages of a folder's log files. Files of which no
+// header is readable were found when the store was opened.
+func (v *verifier) logFiles(f *folder) {
+	for _, name := range v.names(f, logsDir) {
+		path := f.logPath(name)
+		if filepath.Ext(name) == tmpSuffix {
+			continue
+		}
+		if filepath.Ext(name) != logSuffix {
+			v.problem(path, 0, errors.New("file does not belong here"))
+			continue
+		}
+		err := v.logHeader(f.fs, path)
+		if err != nil {
+			err = v.logHeader(f.fs, path) // it may just have been rewritten
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			v.problem(path, 0, err)
+		}
+	}
+}
+
+func (v *verifier) logHeader(fsys vfs.FS, path string) error {
+	file, err := fsys.OpenRead(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	page := v.buf[:pageBytes]
+	if _, err := readFull(file, page, 0); err != nil {
+		return nil // shorter than a page: found at Open
+	}
+	_, errA := decodeLogHeaderCopy(page, path, 0)
+	_, errB := decodeLogHeaderCopy(page, path, logHeaderCopy)
+	if errA != nil && errB != nil {
+		return nil // found at Open
+	}
+	for _, gap := range [][2]int{{logHeaderBytes, logHeaderCopy}, {logHeaderCopy + logHeaderBytes, pageBytes}} {
+		if i := slices.IndexFunc(page[gap[0]:gap[1]], func(b byte) bool { return b != 0 }); i >= 0 {
+			return &CorruptError{File: path, Offset: int64(gap[0] + i), Reason: "header page is not zero where it should be"}
+		}
+	}
+	return cmp.Or(errA, errB)
+}
+
+// log verifies the frames of a log.
+func (v *verifier) log(ctx context.Context, st *logState) {
+	end := int64(-1)
+	st.mu.Lock()
+	w := st.writer
+	st.mu.Unlock()
+	if w != nil {
+		end = w.acknowledged()
+	}
+	chain, err := st.chain()
+	if errors.Is(err, ErrNoLog) {
+		return
+	}
+	if err != nil {
+		v.problem("", 0, err)
+		return
+	}
+	for i, f := range chain {
+		if ctx.Err() != nil {
+			return
+		}
+		limit := int64(-1)
+		if i+1 < len(chain) {
+			limit = pageBytes + chain[i+1].header.prevLen
+		} else if end >= 0 {
+			limit = pageBytes + end - f.header.start
+		}
+		if err := v.logExtent(f, limit); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			v.problem(f.path(), 0, err)
+		}
+	}
+}
+
+// acknowledged returns the position after the last durable frame, or -1 if the writer has ended.
+func (w *LogWriter) acknowledged() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return -1
+	}
+	return w.pos
+}
+
+// logExtent verifies the frames up to the file offset limit; -1 if the end is to be found.
+func (v *verifier) logExtent(f *logFile, limit int64) error {
+	file, err := f.folder.fs.OpenRead(f.path())
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if limit < 0 {
+		scan := newFrameScanner(file, f, f.header.bytes, v.buf)
+		tail, err := scan.findTail()
+		if tail.damage != nil {
+			return tail.damage
+		}
+		return err
+	}
+	scan := newFrameScanner(file, f, limit, v.buf)
+	for scan.off < limit {
+		if _, err := scan.next(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
