@@ -287,6 +287,10 @@ func (l *Log) recycle(b *batch) {
 // has a sequence number below redo, so that recovery from redo needs none of it.
 func (l *Log) Covered(redo uint64) int64 { return l.marks.covered(redo) }
 
+// Pending returns how many bytes of the log blob hold records that recovery from
+// redo needs, roughly.
+func (l *Log) Pending(redo uint64) int64 { return l.marks.end() - l.marks.covered(redo) }
+
 // Stats says what the log has done since it was started.
 type Stats struct {
 	Batches, Commits, Bytes int64

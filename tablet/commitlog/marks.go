@@ -48,3 +48,10 @@ func (m *marks) covered(redo uint64) int64 {
 	}
 	return m.mu.kept
 }
+
+// end returns the position after the last record.
+func (m *marks) end() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.last.pos
+}

@@ -228,3 +228,22 @@ func unescape(part []byte) []byte {
 	}
 	return append(out, b...)
 }
+
+// RowLen returns where the row part of a key ends, or -1 if it has none.
+func RowLen(key []byte) int { return escapedEnd(key) }
+
+// IsDeleteColumn says whether a well-formed key whose column part ends at column
+// is a deletion of (a part of) that column.
+func IsDeleteColumn(key []byte, column int) bool { return key[column] == tagDeleteColumn }
+
+// AppendAfter appends the smallest byte string above every one that starts with
+// prefix, a complete row, family or column part.
+func AppendAfter(dst, prefix []byte) []byte {
+	dst = append(dst, prefix...)
+	for i := len(dst) - 1; i >= 0; i-- {
+		if dst[i]++; dst[i] != 0 {
+			return dst
+		}
+	}
+	panic("BUG: no byte string is above those that start with " + string(prefix))
+}

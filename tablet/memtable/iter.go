@@ -11,14 +11,24 @@ type Iter struct {
 // Iter returns an iterator that is not positioned yet.
 func (t *Table) Iter() Iter { return Iter{t: t} }
 
-// First goes to the first entry.
-func (it *Iter) First() { it.node = it.t.next(it.t.head, 0) }
+// First goes to the first entry and says whether there is one.
+func (it *Iter) First() bool {
+	it.node = it.t.next(it.t.head, 0)
+	return it.node != 0
+}
 
-// SeekGE goes to the first entry at or above key.
-func (it *Iter) SeekGE(key []byte) { it.node = it.t.seekGE(key) }
+// SeekGE goes to the first entry at or above key and says whether there is one.
+func (it *Iter) SeekGE(key []byte) bool {
+	it.node = it.t.seekGE(key)
+	return it.node != 0
+}
 
-// Next goes to the following entry. The iterator must be valid.
-func (it *Iter) Next() { it.node = it.t.next(it.node, 0) }
+// Next goes to the following entry and says whether there is one. The iterator
+// must be valid.
+func (it *Iter) Next() bool {
+	it.node = it.t.next(it.node, 0)
+	return it.node != 0
+}
 
 // Valid says whether the iterator is on an entry.
 func (it *Iter) Valid() bool { return it.node != 0 }

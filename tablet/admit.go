@@ -1,0 +1,112 @@
+package tablet
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/table"
+)
+
+// overloadRetry is what a refused writer is told to wait: about the time that
+// a minor compaction of one memtable takes.
+const overloadRetry = 500 * time.Millisecond
+
+// rowMutationBytes is the memory that rm takes until it is in the memtable.
+func rowMutationBytes(rm *table.RowMutation) int64 {
+	n := int64(len(rm.Row)) + 64
+	for i := range rm.Mutations {
+		m := &rm.Mutations[i]
+		n += int64(len(m.Family)+len(m.Qualifier)+len(m.Value)) + 64
+	}
+	return n
+}
+
+// admit lets a valid mutation in when there is memory for it, and charges it.
+// Whatever is admitted must be uncharged.
+func (s *Server) admit(t *Tablet, rm *table.RowMutation) error {
+	if err := rm.Validate(t.schema.Load().table, s.limits); err != nil {
+		return err
+	}
+	n := rowMutationBytes(rm)
+	if s.tryCharge(t, n) {
+		return nil
+	}
+	s.stats.stalls.Add(1)
+	s.waiters.Add(1)
+	defer s.waiters.Add(-1)
+	deadline := time.NewTimer(s.cfg.OverloadWait)
+	defer deadline.Stop()
+	for {
+		room := s.roomSignal()
+		if s.tryCharge(t, n) {
+			return nil
+		}
+		select {
+		case <-room:
+		case <-s.closing:
+			return ErrClosed
+		case <-deadline.C:
+			s.stats.overloads.Add(1)
+			if err := s.writesBlocked(); err != nil {
+				return err
+			}
+			return &api.OverloadedError{Reason: s.overloadReason(t), RetryAfter: overloadRetry}
+		}
+	}
+}
+
+// tryCharge takes n bytes of the write memory if they are to be had. A mutation
+// larger than all of it is let in when nothing else is there.
+func (s *Server) tryCharge(t *Tablet, n int64) bool {
+	if t.stalled.Load() {
+		return false
+	}
+	used := s.memtables.Load() + s.charged.Load()
+	if used > 0 && used+n > s.cfg.MemtablesBytesMax {
+		s.pressed.Store(true)
+		s.minorQueue.wakeUp()
+		return false
+	}
+	s.charged.Add(n)
+	return true
+}
+
+func (s *Server) uncharge(n int64) {
+	s.charged.Add(-n)
+	if s.waiters.Load() > 0 {
+		s.signalRoom()
+	}
+}
+
+func (s *Server) overloadReason(t *Tablet) string {
+	if t.stalled.Load() {
+		return fmt.Sprintf("a locality group of tablet %d has %d files and compaction is behind", t.id, s.cfg.FilesMax)
+	}
+	return fmt.Sprintf("memtables hold %d of %d bytes and are being written out",
+		s.memtables.Load(), s.cfg.MemtablesBytesMax)
+}
+
+// roomSignal returns a channel that is closed when memory may be had again.
+func (s *Server) roomSignal() <-chan struct{} {
+	s.room.Lock()
+	defer s.room.Unlock()
+	return s.room.c
+}
+
+// signalRoom wakes the writers that wait for memory.
+func (s *Server) signalRoom() {
+	s.room.Lock()
+	close(s.room.c)
+	s.room.c = make(chan struct{})
+	s.room.Unlock()
+}
+
+// memtablesGrew counts memory that memtables took, and has the largest written
+// out before writers must wait: at five eighths, so that the rest of the budget
+// fills while the disk works.
+func (s *Server) memtablesGrew(n int64) {
+	if n > 0 && s.memtables.Add(n) > s.cfg.MemtablesBytesMax*5/8 {
+		s.minorQueue.wakeUp()
+	}
+}

@@ -1,0 +1,200 @@
+package tablet
+
+import (
+	"bytes"
+
+	"github.com/steledb/stele/tablet/ikey"
+)
+
+// compaction copies the entries of some memtables or files that live on. What
+// it may leave out depends on whether it has the whole past in hand:
+//
+//   - Any compaction leaves out what a later commit in the same input replaced,
+//     deleted whole or outranked: whatever such an entry could still have decided
+//     is decided the same way by what stays.
+//   - With the whole past (the oldest file of the group among the input), it also
+//     leaves out the deletions themselves, and judges columns that had a range of
+//     versions deleted. Without it those columns stay as they are: a version in an
+//     older file may depend on their history.
+//
+// Entries of dropped families are left out always.
+type compaction struct {
+	merge     merge
+	judge     judge
+	schema    *schema
+	wholePast bool
+	emit      func(f *family, key, value []byte) error // f is nil for a delete row
+
+	key               []byte // prefix: row, family and column part
+	rowEnd, familyEnd int
+	rowFull           uint64
+	family            *family
+	familyFull        uint64
+	pending           []version // deletions of ranges in the column at hand
+	versions          []version
+}
+
+func (c *compaction) run() error {
+	c.merge.first()
+	for c.merge.valid() {
+		key := c.merge.key()
+		n := ikey.RowLen(key)
+		if n < 0 {
+			return ikey.ErrBadKey
+		}
+		c.key, c.rowEnd, c.rowFull = append(c.key[:0], key[:n]...), n, 0
+		if err := c.row(); err != nil {
+			return err
+		}
+	}
+	return c.merge.err
+}
+
+func (c *compaction) row() error {
+	for c.merge.valid() {
+		key := c.merge.key()
+		if !bytes.HasPrefix(key, c.key[:c.rowEnd]) {
+			return nil
+		}
+		p, err := ikey.SplitAfterRow(key, c.rowEnd)
+		if err != nil {
+			return err
+		}
+		if p.Kind == ikey.KindDeleteRow {
+			if c.rowFull == 0 { // the latest covers what the earlier ones do
+				c.rowFull = ikey.Seq(key)
+				if err := c.keepDeletion(nil, key, nil); err != nil {
+					return err
+				}
+			}
+			c.merge.next()
+			continue
+		}
+		part := key[p.Row:p.Family]
+		c.key, c.familyEnd = append(c.key[:c.rowEnd], part...), p.Family
+		c.family = c.schema.familyOf(ikey.FamilyName(part), ikey.FamilyID(part))
+		if err := c.oneFamily(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *compaction) oneFamily() error {
+	c.familyFull = c.rowFull
+	for c.merge.valid() {
+		key := c.merge.key()
+		if !bytes.HasPrefix(key, c.key[:c.familyEnd]) {
+			return nil
+		}
+		if c.family == nil { // dropped
+			c.merge.next()
+			continue
+		}
+		p, err := ikey.SplitAfterFamily(key, c.rowEnd, c.familyEnd)
+		if err != nil {
+			return err
+		}
+		if p.Kind == ikey.KindDeleteFamily {
+			if seq := ikey.Seq(key); seq > c.familyFull {
+				c.familyFull = seq
+				if err := c.keepDeletion(c.family, key, nil); err != nil {
+					return err
+				}
+			}
+			c.merge.next()
+			continue
+		}
+		c.key = append(c.key[:c.familyEnd], key[p.Family:p.Column]...)
+		if err := c.column(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *compaction) column() error {
+	c.judge.column(&c.family.policy, c.familyFull)
+	for c.merge.valid() {
+		key := c.merge.key()
+		if !bytes.HasPrefix(key, c.key) {
+			return nil
+		}
+		seq := ikey.Seq(key)
+		if ikey.IsDeleteColumn(key, len(c.key)) {
+			start, end, err := ikey.Range(c.merge.value())
+			if err != nil {
+				return err
+			}
+			if seq > c.judge.full {
+				c.judge.delete(start, end, seq)
+				if err := c.keepDeletion(c.family, key, c.merge.value()); err != nil {
+					return err
+				}
+			}
+			c.merge.next()
+			continue
+		}
+		if c.judge.needsHistory() {
+			return c.history()
+		}
+		switch c.judge.version(ikey.Timestamp(key), seq) {
+		case live:
+			if err := c.emit(c.family, key, c.merge.value()); err != nil {
+				return err
+			}
+		case rest:
+			c.skipColumn()
+			return nil
+		}
+		c.merge.next()
+	}
+	return nil
+}
+
+func (c *compaction) skipColumn() {
+	for c.merge.valid() && bytes.HasPrefix(c.merge.key(), c.key) {
+		c.merge.next()
+	}
+}
+
+// history copies the versions of a column in which ranges were deleted and whose
+// policy counts versions.
+func (c *compaction) history() error {
+	if !c.wholePast {
+		for c.merge.valid() && bytes.HasPrefix(c.merge.key(), c.key) {
+			if ikey.Seq(c.merge.key()) > c.judge.full {
+				if err := c.emit(c.family, c.merge.key(), c.merge.value()); err != nil {
+					return err
+				}
+			}
+			c.merge.next()
+		}
+		return nil
+	}
+	c.versions = c.versions[:0]
+	for c.merge.valid() && bytes.HasPrefix(c.merge.key(), c.key) {
+		key := c.merge.key()
+		c.versions = append(c.versions, version{
+			ts: ikey.Timestamp(key), seq: ikey.Seq(key), key: bytes.Clone(key), value: c.merge.value(),
+		})
+		c.merge.next()
+	}
+	c.judge.settle(c.versions)
+	for i := range c.versions {
+		if v := &c.versions[i]; v.verdict == live {
+			if err := c.emit(c.family, v.key, v.value); err != nil {
+				return err
+			}
+		}
+	}
+	clear(c.versions)
+	return nil
+}
+
+func (c *compaction) keepDeletion(f *family, key, value []byte) error {
+	if c.wholePast {
+		return nil
+	}
+	return c.emit(f, key, value)
+}

@@ -1,0 +1,170 @@
+package tablet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/tablet/commitlog"
+	"github.com/steledb/stele/tablet/sstable"
+)
+
+// Blobs is what a tablet server needs of the block store.
+type Blobs interface {
+	// Create begins a blob. Its Seal returns only when the blob is durable.
+	Create(ctx context.Context) (BlobWriter, error)
+	// OpenBlob opens a sealed blob; the error is blobfs.ErrNoBlob if no
+	// replica holds it whole.
+	OpenBlob(ctx context.Context, h blobfs.Handle) (BlobReader, error)
+	// Delete removes a blob. A blob that is not there is no error.
+	Delete(ctx context.Context, id blobfs.ID) error
+
+	// CreateLog begins a log blob.
+	CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error)
+	// Logs lists the log blobs of this server.
+	Logs() []blobfs.ID
+	// OpenLog fences the log's writer, if there is one still, and reads it.
+	OpenLog(ctx context.Context, id blobfs.ID) (LogReader, error)
+	// RemoveLog removes a log blob.
+	RemoveLog(ctx context.Context, id blobfs.ID) error
+}
+
+// BlobWriter writes one immutable blob.
+type BlobWriter interface {
+	io.Writer
+	// Seal makes the blob durable and returns its handle.
+	Seal(ctx context.Context) (blobfs.Handle, error)
+	// Abort gives the blob up. After Seal it does nothing.
+	Abort()
+}
+
+// BlobReader reads one sealed blob.
+type BlobReader interface {
+	sstable.Source
+	io.Closer
+}
+
+// LogWriter appends to a log blob.
+type LogWriter interface {
+	commitlog.Appender
+	// Release tells that nothing below pos will be read again.
+	Release(pos int64)
+	// Close ends writing. What was appended stays.
+	Close() error
+}
+
+// LogReader reads a log blob from its start.
+type LogReader interface {
+	// Next returns the next batch, or io.EOF after the last whole one.
+	Next() (payload []byte, pos int64, err error)
+	Close() error
+}
+
+// Metadata keeps the metadata rows of tablets.
+type Metadata interface {
+	// Save replaces the row of tablet m.ID if it is still at generation gen,
+	// and returns its new generation. The row is durable then.
+	// An error leaves open whether it was; Load tells.
+	Save(ctx context.Context, m *Meta, gen uint64) (uint64, error)
+	// Load returns the row of a tablet and its generation.
+	Load(ctx context.Context, id uint64) (*Meta, uint64, error)
+}
+
+// Config says how a tablet server works. Zero values mean the defaults.
+type Config struct {
+	Blobs    Blobs
+	Metadata Metadata
+
+	// Now is the wall clock. Nil means time.Now.
+	Now func() time.Time
+
+	Logger *slog.Logger // nil discards
+
+	// MemtableBytes is the size at which a tablet's memtable is frozen and
+	// written out. Zero means 64 MiB, or a quarter of MemtablesBytesMax if that is less.
+	MemtableBytes int64
+
+	// MemtablesBytesMax bounds all memtables of the server together. Writers
+	// wait when it is reached. Zero means 256 MiB; at least 1 MiB.
+	MemtablesBytesMax int64
+
+	// CacheBytes is the size of the block cache. Zero means 256 MiB.
+	CacheBytes int64
+
+	// LogBytesMax is how much commit log may have to be read at recovery
+	// before the tablets that hold it are written out. Zero means 1 GiB.
+	LogBytesMax int64
+
+	// FilesMax is how many files of a locality group a read may have to merge.
+	// Merging compactions start at FilesMerge; writers wait at FilesMax. Zero
+	// means 40 and 6.
+	FilesMax, FilesMerge int
+
+	// MajorPeriod is how long deleted data may stay on disk: each tablet has a
+	// major compaction within it (I10). Zero means 24 h.
+	MajorPeriod time.Duration
+
+	// CompactionBytesPerSecond bounds what merging and major compactions
+	// write, so that reads and commits keep their share of the disk. Zero
+	// means 128 MiB; negative means no bound.
+	CompactionBytesPerSecond int64
+
+	// OverloadWait is how long a writer waits for memory before it is told
+	// that the server is overloaded. Zero means 2 s.
+	OverloadWait time.Duration
+
+	// RowReadBytesMax bounds the cells of one row that a read holds in memory.
+	// Zero means 512 MiB.
+	RowReadBytesMax int64
+
+	// OnFailure is called once, when the commit log has failed and the server
+	// takes no more writes. Nil means nothing more than the log entry.
+	OnFailure func(error)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	setDefault(&c.MemtablesBytesMax, 256<<20)
+	setDefault(&c.MemtableBytes, min(64<<20, c.MemtablesBytesMax/4))
+	setDefault(&c.CacheBytes, 256<<20)
+	setDefault(&c.LogBytesMax, 1<<30)
+	setDefault(&c.FilesMax, 40)
+	setDefault(&c.FilesMerge, 6)
+	setDefault(&c.MajorPeriod, 24*time.Hour)
+	setDefault(&c.CompactionBytesPerSecond, 128<<20)
+	setDefault(&c.OverloadWait, 2*time.Second)
+	setDefault(&c.RowReadBytesMax, 512<<20)
+	return c
+}
+
+func setDefault[T int | int64 | time.Duration](field *T, value T) {
+	if *field == 0 {
+		*field = value
+	}
+}
+
+// Validate returns an error that names the first field that is out of range.
+func (c Config) Validate() error {
+	switch {
+	case c.Blobs == nil || c.Metadata == nil:
+		return errors.New("tablet server needs Blobs and Metadata")
+	case c.MemtablesBytesMax < 1<<20:
+		return fmt.Errorf("MemtablesBytesMax is %d bytes, must be at least 1 MiB", c.MemtablesBytesMax)
+	case c.MemtableBytes < 64<<10 || c.MemtableBytes > c.MemtablesBytesMax:
+		return fmt.Errorf("MemtableBytes is %d, must be from 64 KiB to MemtablesBytesMax (%d)", c.MemtableBytes, c.MemtablesBytesMax)
+	case c.FilesMerge < 2 || c.FilesMax <= c.FilesMerge:
+		return fmt.Errorf("FilesMerge is %d and FilesMax %d, must be 2 <= FilesMerge < FilesMax", c.FilesMerge, c.FilesMax)
+	case c.LogBytesMax < 1<<20:
+		return fmt.Errorf("LogBytesMax is %d bytes, must be at least 1 MiB", c.LogBytesMax)
+	}
+	return nil
+}

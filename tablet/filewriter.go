@@ -1,0 +1,111 @@
+package tablet
+
+import (
+	"context"
+	"math"
+
+	"golang.org/x/time/rate"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/ikey"
+	"github.com/steledb/stele/tablet/sstable"
+)
+
+// fileWriter writes one SSTable of a locality group.
+type fileWriter struct {
+	blob BlobWriter
+	w    *sstable.Writer
+	meta FileMeta
+}
+
+// budgetBurst is the largest write of an SSTable, in bytes: a write larger than
+// the burst of the limiter could never go.
+const budgetBurst = 4 << 20
+
+// limitedBlob makes a blob's writer keep to a budget of bytes per second.
+type limitedBlob struct {
+	BlobWriter
+	ctx    context.Context
+	budget *rate.Limiter
+}
+
+func (l *limitedBlob) Write(p []byte) (int, error) {
+	for n := len(p); n > 0; n -= budgetBurst {
+		if err := l.budget.WaitN(l.ctx, min(n, budgetBurst)); err != nil {
+			return 0, err
+		}
+	}
+	return l.BlobWriter.Write(p)
+}
+
+// newFileWriter begins a file of group g. A nil budget is no bound.
+func (s *Server) newFileWriter(ctx context.Context, g *table.LocalityGroup, budget *rate.Limiter) (*fileWriter, error) {
+	blob, err := s.cfg.Blobs.Create(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if budget != nil {
+		blob = &limitedBlob{BlobWriter: blob, ctx: ctx, budget: budget}
+	}
+	opts := sstable.Options{BlockBytes: g.BlockBytes, Compression: g.Compression}
+	switch g.Bloom {
+	case table.BloomRow:
+		opts.FilterPrefixes, opts.FilterName = rowPrefixes, filterNameRow
+	case table.BloomRowCol, table.BloomDefault:
+		opts.FilterPrefixes, opts.FilterName = rowColumnPrefixes, filterNameRowColumn
+	}
+	return &fileWriter{blob: blob, w: sstable.NewWriter(blob, opts), meta: FileMeta{MinSeq: math.MaxUint64}}, nil
+}
+
+func (w *fileWriter) add(f *family, key, value []byte) error {
+	seq := ikey.Seq(key)
+	w.meta.MinSeq, w.meta.MaxSeq = min(w.meta.MinSeq, seq), max(w.meta.MaxSeq, seq)
+	if f == nil {
+		w.meta.RowDeletions++
+	} else if p, err := ikey.Split(key); err == nil && p.Kind == ikey.KindDeleteFamily {
+		w.meta.RowDeletions++
+	}
+	return w.w.Add(key, value)
+}
+
+// finish makes the file durable and opens it.
+func (w *fileWriter) finish(ctx context.Context, s *Server) (*file, error) {
+	m, err := w.w.Finish(nil)
+	if err != nil {
+		w.blob.Abort()
+		return nil, err
+	}
+	w.meta.Entries, w.meta.RawBytes = int64(m.Entries), int64(m.RawBytes)
+	if w.meta.Handle, err = w.blob.Seal(ctx); err != nil {
+		w.blob.Abort()
+		return nil, err
+	}
+	return s.openFile(ctx, w.meta)
+}
+
+// discard gives up files that were finished but not registered. Their blobs stay
+// if the failed change of metadata may yet name them: the next start tells.
+func discard(files map[string]*file, named bool) {
+	for _, f := range files {
+		f.unlink.Store(!named)
+		f.refs.Store(1)
+		f.release()
+	}
+}
+
+// files of a view's group, as blob ids.
+func blobIDs(files []*file) []blobfs.ID {
+	ids := make([]blobfs.ID, len(files))
+	for i, f := range files {
+		ids[i] = f.meta.Handle.ID
+	}
+	return ids
+}
+
+func groupOf(s *schema, name string) *table.LocalityGroup {
+	if g := s.table.Group(name); g != nil {
+		return g
+	}
+	return s.table.Group(table.DefaultGroup)
+}

@@ -1,0 +1,219 @@
+package tablet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/table"
+)
+
+// memMetadata is a Metadata that outlives the server, as the lock service does.
+// fail, if set, is asked before each save.
+type memMetadata struct {
+	mu   sync.Mutex
+	rows map[uint64][]byte
+	gens map[uint64]uint64
+	fail func() (before, after error)
+}
+
+var errStale = errors.New("stale generation")
+
+func newMemMetadata() *memMetadata {
+	return &memMetadata{rows: map[uint64][]byte{}, gens: map[uint64]uint64{}}
+}
+
+func (m *memMetadata) Save(_ context.Context, meta *Meta, gen uint64) (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var after error
+	if m.fail != nil {
+		var before error
+		if before, after = m.fail(); before != nil {
+			return 0, before
+		}
+	}
+	if m.gens[meta.ID] != gen {
+		return 0, errStale
+	}
+	m.rows[meta.ID] = EncodeMeta(meta)
+	m.gens[meta.ID]++
+	return m.gens[meta.ID], after
+}
+
+func (m *memMetadata) Load(_ context.Context, id uint64) (*Meta, uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	meta, err := DecodeMeta(m.rows[id])
+	return meta, m.gens[id], err
+}
+
+// clock is a clock that the test sets.
+type clock struct{ micros atomic.Int64 }
+
+func (c *clock) now() time.Time { return time.UnixMicro(c.micros.Load()) }
+
+// env is a server on a disk in memory, that can be closed, crashed and opened.
+type env struct {
+	t      testing.TB
+	fs     *vfs.Mem
+	meta   *memMetadata
+	schema *table.Schema
+	clock  clock
+	cfg    Config
+	extent int64
+
+	store *blobfs.Store
+	*Server
+}
+
+const testTable = "t"
+
+func testSchema(t testing.TB, specs ...string) *table.Schema {
+	var parsed []table.FamilySpec
+	for _, text := range specs {
+		spec, err := table.ParseFamilySpec(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed = append(parsed, spec)
+	}
+	s, err := table.NewSchema(testTable, 1).Apply(parsed...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// newEnv opens a server with one table of one tablet.
+func newEnv(t testing.TB, cfg Config, specs ...string) *env {
+	e := &env{t: t, fs: vfs.NewMem(vfs.MemOptions{}), meta: newMemMetadata(), cfg: cfg, extent: 256 << 10}
+	e.schema = testSchema(t, specs...)
+	e.clock.micros.Store(1_000_000_000_000)
+	if _, err := e.meta.Save(context.Background(), &Meta{ID: 1, Table: 1, LastMajor: e.clock.now()}, 0); err != nil {
+		t.Fatal(err)
+	}
+	e.open()
+	t.Cleanup(func() { e.close() })
+	return e
+}
+
+func (e *env) tryOpen() error {
+	store, err := blobfs.Open(blobfs.Config{Folders: []string{"/d0", "/d1"}, FS: e.fs, ReserveBytes: -1, ExtentBytes: e.extent, LogExtentsReady: -1})
+	if err != nil {
+		return err
+	}
+	cfg := e.cfg
+	cfg.Blobs, cfg.Metadata, cfg.Now = OnStore(store), e.meta, e.clock.now
+	meta, gen, err := e.meta.Load(context.Background(), 1)
+	if err != nil {
+		return err
+	}
+	s, err := Open(context.Background(), cfg, []Load{{Meta: meta, Gen: gen, Schema: e.schema}})
+	if err != nil {
+		store.Close()
+		return err
+	}
+	e.store, e.Server = store, s
+	return nil
+}
+
+func (e *env) open() {
+	e.t.Helper()
+	if err := e.tryOpen(); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func (e *env) close() {
+	if e.Server != nil {
+		e.Server.Close()
+		e.store.Close()
+		e.Server = nil
+	}
+}
+
+// apply commits a mutation and waits for the answer.
+func (e *env) apply(row string, ms ...table.Mutation) (int64, error) {
+	return applySync(e.Server, row, ms...)
+}
+
+func applySync(s *Server, row string, ms ...table.Mutation) (int64, error) {
+	type outcome struct {
+		ts  int64
+		err error
+	}
+	done := make(chan outcome, 1)
+	s.Apply(testTable, &table.RowMutation{Row: []byte(row), Mutations: ms}, func(ts int64, err error) { done <- outcome{ts, err} })
+	o := <-done
+	return o.ts, o.err
+}
+
+func (e *env) mustApply(row string, ms ...table.Mutation) int64 {
+	e.t.Helper()
+	ts, err := e.apply(row, ms...)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return ts
+}
+
+// cells formats cells as "fam:qual@ts=value".
+func cellStrings(cells []table.Cell) []string {
+	var out []string
+	for _, c := range cells {
+		out = append(out, fmt.Sprintf("%s:%s@%d=%s", c.Family, c.Qualifier, c.Timestamp, c.Value))
+	}
+	return out
+}
+
+func (e *env) read(row string, f table.Filter) []string {
+	e.t.Helper()
+	var p *table.Program
+	if f != nil {
+		var err error
+		if p, err = table.Compile(f); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+	var out []string
+	err := e.ReadRow(context.Background(), testTable, []byte(row), p, func(_ []byte, cells []table.Cell) error {
+		out = cellStrings(cells)
+		return nil
+	})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return out
+}
+
+// testSeed returns the seed of a random test: of STELE_SEED, or of the clock. It
+// logs how to replay it.
+func testSeed(t testing.TB) uint64 {
+	seed := uint64(time.Now().UnixNano())
+	if v := os.Getenv("STELE_SEED"); v != "" {
+		n, err := strconv.ParseUint(v, 10, 64)
+		if err != nil {
+			t.Fatalf("STELE_SEED: %v", err)
+		}
+		seed = n
+	}
+	t.Logf("replay with STELE_SEED=%d go test -run '^%s$' ./tablet/", seed, t.Name())
+	return seed
+}
+
+// soakRuns returns how many runs of a random test to make: n, times STELE_SOAK.
+func soakRuns(n int) int {
+	if times, err := strconv.Atoi(os.Getenv("STELE_SOAK")); err == nil && times > 0 {
+		return n * times
+	}
+	return n
+}

@@ -1,0 +1,39 @@
+package tablet
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func TestLatchExcludes(t *testing.T) {
+	var ls latches
+	ls.init()
+	l := ls.of([]byte("row"))
+	var shared, alone atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 2000 {
+				l.lockShared()
+				shared.Add(1)
+				if alone.Load() != 0 {
+					t.Error("shared holder beside a lone one")
+				}
+				shared.Add(-1)
+				l.unlockShared()
+			}
+		})
+		wg.Go(func() {
+			for range 500 {
+				l.lockAlone()
+				if alone.Add(1) != 1 || shared.Load() != 0 {
+					t.Error("lone holder is not alone")
+				}
+				alone.Add(-1)
+				l.unlockAlone()
+			}
+		})
+	}
+	wg.Wait()
+}

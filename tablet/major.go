@@ -1,0 +1,246 @@
+package tablet
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/tablet/sstable"
+)
+
+// mergeFilesMax bounds the files that one merging compaction reads, so that it
+// ends in bounded time and memory.
+const mergeFilesMax = 12
+
+// pickMerge chooses which of a group's files a merging compaction takes, as a run
+// [from, to) of files next to each other in age, or none. sizes are in bytes,
+// oldest file first.
+//
+// The run starts at the oldest file that is no larger than all newer ones
+// together, so a byte is rewritten only when the data that is merged with it has
+// grown as large: about log2(tablet size / memtable size) times in its life. A
+// read merges at most filesMerge files plus what came in while one compaction ran.
+func pickMerge(sizes []int64, filesMerge int) (from, to int) {
+	n := len(sizes)
+	if n < filesMerge {
+		return 0, 0
+	}
+	newer := int64(0)
+	for _, size := range sizes {
+		newer += size
+	}
+	for i, size := range sizes {
+		newer -= size
+		if size <= newer || n-i <= 2 {
+			return i, min(n, i+mergeFilesMax)
+		}
+	}
+	return 0, 0
+}
+
+// mergeDue runs the merging compactions that the tablet's file counts call for,
+// or a major compaction if its period is over.
+func (t *Tablet) mergeDue(ctx context.Context) error {
+	if !t.server.cfg.Now().Before(t.majorDue()) {
+		if err := t.flush(ctx); err != nil {
+			return err
+		}
+		return t.major(ctx)
+	}
+	t.mergeMu.Lock()
+	defer t.mergeMu.Unlock()
+	for {
+		merged := false
+		v, _, err := t.acquire()
+		if err != nil {
+			return errUnloaded
+		}
+		for i := range v.groups {
+			g := &v.groups[i]
+			sizes := make([]int64, len(g.files))
+			for i, f := range g.files {
+				sizes[i] = f.meta.Handle.Length
+			}
+			from, to := pickMerge(sizes, t.server.cfg.FilesMerge)
+			if from == to {
+				continue
+			}
+			if err = t.mergeFiles(ctx, g, from, to); err != nil {
+				break
+			}
+			merged = true
+		}
+		v.release()
+		if err != nil || !merged {
+			return err
+		}
+	}
+}
+
+// major rewrites each group of the tablet as one file at most, without deletions
+// and what they cover, and without what the GC policies collect (paper §5.4).
+func (t *Tablet) major(ctx context.Context) error {
+	t.mergeMu.Lock()
+	defer t.mergeMu.Unlock()
+	began := t.server.cfg.Now()
+	v, _, err := t.acquire()
+	if err != nil {
+		return errUnloaded
+	}
+	defer v.release()
+	stamp := func(m *Meta) { m.LastMajor = began }
+	for i := range v.groups {
+		g := &v.groups[i]
+		if len(g.files) == 0 {
+			continue
+		}
+		if err := t.mergeFiles(ctx, g, 0, len(g.files)); err != nil {
+			return err
+		}
+	}
+	t.server.stats.majors.Add(1)
+	return t.changeMeta(ctx, stamp, func(*view) {})
+}
+
+// mergeFiles rewrites the files [from, to) of a group as one. mergeMu is held, so
+// only newer files can have joined the group since g was read.
+func (t *Tablet) mergeFiles(ctx context.Context, g *group, from, to int) (err error) {
+	s, schema := t.server, t.schema.Load()
+	old := g.files[from:to]
+	var w *fileWriter
+	c := compaction{schema: schema, wholePast: from == 0, emit: func(f *family, key, value []byte) error {
+		if w == nil {
+			if w, err = s.newFileWriter(ctx, groupOf(schema, g.name), s.budget); err != nil {
+				return err
+			}
+		}
+		return w.add(f, key, value)
+	}}
+	c.judge.init(s.gcNow(), math.MaxUint64)
+	var sources []source
+	for _, f := range old {
+		it := f.table.NewIter(sstable.IterOptions{NoCacheFill: true, ReadAheadBytes: readAheadBytes})
+		defer it.Close()
+		sources = append(sources, it)
+	}
+	c.merge.reset(sources)
+	if err := c.run(); err != nil {
+		if w != nil {
+			w.blob.Abort()
+		}
+		return err
+	}
+	files := map[string]*file{}
+	var added *file
+	var addedMeta *FileMeta
+	if w != nil {
+		if added, err = w.finish(ctx, s); err != nil {
+			return err
+		}
+		files[g.name], addedMeta = added, &added.meta
+	}
+	ids := blobIDs(old)
+	err = t.changeMeta(ctx, func(m *Meta) { m.replaceFiles(g.name, ids, addedMeta) },
+		func(v *view) { v.replace(g.name, old, added) })
+	if err != nil {
+		discard(files, !errors.Is(err, errUnloaded))
+		return err
+	}
+	for _, f := range old {
+		f.unlink.Store(true)
+	}
+	s.stats.merges.Add(1)
+	return nil
+}
+
+// readAheadBytes is how much a compaction reads from each file at once.
+const readAheadBytes = 1 << 20
+
+// flush writes all of the tablet's memtables out.
+func (t *Tablet) flush(ctx context.Context) error {
+	if err := t.server.commits.Barrier(t.freeze); err != nil {
+		return closedError(err)
+	}
+	if err := t.minor(ctx); err != nil {
+		return err
+	}
+	t.server.releaseLogs()
+	return nil
+}
+
+// Compact writes the memtables of a table's tablets out and runs the merging
+// compactions that are due or, if major, a major compaction of each tablet. It
+// returns when that is done, and may be given up half-way at no harm. Errors:
+// api.ErrNoTable, api.ErrNotServing, ErrClosed, blobfs.ErrDiskFull.
+func (s *Server) Compact(ctx context.Context, tableName string, major bool) error {
+	tablets, err := s.tablets(tableName)
+	if err != nil {
+		return err
+	}
+	for _, t := range tablets {
+		err := t.flush(ctx)
+		if err == nil && major {
+			err = t.major(ctx)
+		} else if err == nil {
+			err = t.mergeDue(ctx)
+		}
+		if errors.Is(err, errUnloaded) {
+			return api.ErrNotServing
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Server) mergeLoop() {
+	for {
+		select {
+		case <-s.closing:
+			return
+		case <-s.mergeQueue.wake:
+		}
+		for t := s.mergeQueue.take(); t != nil; t = s.mergeQueue.take() {
+			err := t.mergeDue(s.ctx)
+			if err == nil || errors.Is(err, errUnloaded) {
+				continue
+			}
+			if s.ctx.Err() != nil {
+				return
+			}
+			s.log.Error("compaction", "tablet", t.id, "error", err)
+			if !errors.Is(err, blobfs.ErrDiskFull) {
+				continue // damaged files do not heal: the timer comes back to them
+			}
+			s.mergeQueue.add(t)
+			s.sleep(retryPauseMax)
+		}
+	}
+}
+
+// timerPeriod is how often the server looks for major compactions that are due
+// and for a commit log that grew too long.
+const timerPeriod = 10 * time.Second
+
+func (s *Server) timerLoop() {
+	tick := time.NewTicker(timerPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.closing:
+			return
+		case <-tick.C:
+		}
+		s.minorQueue.wakeUp()
+		now := s.cfg.Now()
+		for _, t := range s.allTablets() {
+			if !now.Before(t.majorDue()) || t.stalled.Load() {
+				s.mergeQueue.add(t)
+			}
+		}
+	}
+}

@@ -1,0 +1,247 @@
+package tablet
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+)
+
+// minor writes the tablet's frozen memtables out, as one SSTable for each
+// locality group that has entries (paper §5.4). It returns errUnloaded when the
+// tablet is not served any more.
+func (t *Tablet) minor(ctx context.Context) error {
+	t.minorMu.Lock()
+	defer t.minorMu.Unlock()
+	v, _, err := t.acquire()
+	if err != nil {
+		return errUnloaded
+	}
+	defer v.release()
+	if len(v.frozen) == 0 {
+		return nil
+	}
+	files, err := t.writeFrozen(ctx, v)
+	if err != nil {
+		return err
+	}
+	last := v.frozen[len(v.frozen)-1]
+	err = t.changeMeta(ctx, func(m *Meta) {
+		m.Redo = max(m.Redo, last.maxSeq.Load())
+		m.Stamped = max(m.Stamped, last.stamped)
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			m.replaceFiles(name, nil, &files[name].meta)
+		}
+	}, func(n *view) {
+		n.frozen = n.frozen[len(v.frozen):]
+		for name, f := range files {
+			n.replace(name, nil, f)
+		}
+	})
+	if err != nil {
+		discard(files, !errors.Is(err, errUnloaded))
+		return err
+	}
+	for _, m := range v.frozen {
+		t.server.memtables.Add(-m.counted.Load())
+	}
+	t.server.stats.minors.Add(1)
+	t.server.signalRoom()
+	return nil
+}
+
+// writeFrozen writes the SSTables of v's frozen memtables, by group.
+func (t *Tablet) writeFrozen(ctx context.Context, v *view) (files map[string]*file, err error) {
+	s, schema := t.server, t.schema.Load()
+	writers := map[string]*fileWriter{}
+	defer func() {
+		if err != nil {
+			for _, w := range writers {
+				w.blob.Abort()
+			}
+			discard(files, false)
+		}
+	}()
+	add := func(group string, f *family, key, value []byte) error {
+		w := writers[group]
+		if w == nil {
+			if w, err = s.newFileWriter(ctx, groupOf(schema, group), nil); err != nil {
+				return err
+			}
+			writers[group] = w
+		}
+		return w.add(f, key, value)
+	}
+	c := compaction{schema: schema, emit: func(f *family, key, value []byte) error {
+		if f != nil {
+			return add(f.Group, f, key, value)
+		}
+		// What the deletion of a row covers among these memtables is left out
+		// here; it is still needed where older files are.
+		for i := range v.groups {
+			if len(v.groups[i].files) > 0 {
+				if err := add(v.groups[i].name, nil, key, value); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}}
+	c.judge.init(s.gcNow(), math.MaxUint64)
+	var sources []source
+	for _, m := range v.frozen {
+		sources = append(sources, &memSource{m.Iter()})
+	}
+	c.merge.reset(sources)
+	if err := c.run(); err != nil {
+		return nil, err
+	}
+	files = map[string]*file{}
+	for _, name := range slices.Sorted(maps.Keys(writers)) {
+		f, err := writers[name].finish(ctx, s)
+		if err != nil {
+			return files, err
+		}
+		delete(writers, name)
+		files[name] = f
+	}
+	return files, nil
+}
+
+// minorLoop writes frozen memtables out, and freezes what must go: under
+// pressure the largest memtable, and when the commit log grows too long the one
+// that holds its oldest record.
+func (s *Server) minorLoop() {
+	pause := retryPauseMin
+	for {
+		select {
+		case <-s.closing:
+			return
+		case <-s.minorQueue.wake:
+		}
+		for {
+			t := s.minorQueue.take()
+			if t == nil {
+				if !s.relieve() {
+					break
+				}
+				continue
+			}
+			err := t.minor(s.ctx)
+			if err == nil || errors.Is(err, errUnloaded) {
+				s.blocked.Store(nil)
+				pause = retryPauseMin
+				s.mergeQueue.add(t)
+				s.releaseLogs()
+				continue
+			}
+			if s.ctx.Err() != nil {
+				return
+			}
+			s.log.Error("minor compaction", "tablet", t.id, "error", err, "retry in", pause)
+			s.blocked.Store(&err)
+			s.minorQueue.add(t)
+			s.sleep(pause)
+			pause = min(2*pause, retryPauseMax)
+		}
+	}
+}
+
+// The pauses between attempts of a compaction that failed, for want of disk
+// space as a rule.
+const (
+	retryPauseMin = 100 * time.Millisecond
+	retryPauseMax = 10 * time.Second
+)
+
+// sleep waits for d or until the server closes.
+func (s *Server) sleep(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-s.closing:
+	case <-timer.C:
+	}
+}
+
+// writesBlocked returns why memtables cannot be written out, if they cannot.
+func (s *Server) writesBlocked() error {
+	if err := s.blocked.Load(); err != nil && errors.Is(*err, blobfs.ErrDiskFull) {
+		return *err
+	}
+	return nil
+}
+
+// relieve freezes a memtable if the budget of memory or of log calls for it, and
+// says whether it did.
+func (s *Server) relieve() bool {
+	var victim *Tablet
+	switch {
+	case s.pressed.Swap(false) || s.memtables.Load() > s.cfg.MemtablesBytesMax*5/8:
+		most := int64(0)
+		for _, t := range s.allTablets() {
+			if n := t.activeBytes(); n > most {
+				victim, most = t, n
+			}
+		}
+	case s.commits.Pending(s.redo()) > s.cfg.LogBytesMax:
+		oldest := uint64(math.MaxUint64)
+		for _, t := range s.allTablets() {
+			if seq := t.unflushed(); seq != 0 && seq < oldest {
+				victim, oldest = t, seq
+			}
+		}
+	}
+	if victim == nil {
+		return false
+	}
+	return s.commits.Barrier(victim.freeze) == nil
+}
+
+// activeBytes returns the memory of the entries in the active memtable.
+func (t *Tablet) activeBytes() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if v := t.mu.current; v != nil && v.active.Len() > 0 {
+		return v.active.Bytes()
+	}
+	return 0
+}
+
+// redo returns the server's redo point: every commit with a lower sequence number
+// is in files.
+func (s *Server) redo() uint64 {
+	// Read first: a commit that is applied meanwhile is then above it.
+	redo := s.appliedNext.Load()
+	for _, t := range s.allTablets() {
+		if seq := t.unflushed(); seq != 0 {
+			redo = min(redo, seq)
+		}
+	}
+	return redo
+}
+
+// releaseLogs gives back the log space that no tablet needs.
+func (s *Server) releaseLogs() {
+	redo := s.redo()
+	s.logWriter.Release(s.commits.Covered(redo))
+	s.oldLogs.Lock()
+	var done []blobfs.ID
+	s.oldLogs.list = slices.DeleteFunc(s.oldLogs.list, func(l oldLog) bool {
+		if l.maxSeq >= redo {
+			return false
+		}
+		done = append(done, l.id)
+		return true
+	})
+	s.oldLogs.Unlock()
+	for _, id := range done {
+		if err := s.cfg.Blobs.RemoveLog(s.ctx, id); err != nil {
+			s.log.Warn("remove commit log", "log", id.String(), "error", err) // found again at the next start
+		}
+	}
+}

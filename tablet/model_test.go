@@ -1,0 +1,337 @@
+package tablet
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/table"
+)
+
+// The model is the law of table's package comment at its plainest: maps, changed
+// in commit order, with versions=n enforced at once.
+type model struct {
+	rows  map[string]map[column]map[int64]string
+	rules map[string]rule
+	now   int64 // the latest time of a read: age never shrinks
+}
+
+type column struct{ family, qualifier string }
+
+type rule struct {
+	versions int           // 0: all
+	age      time.Duration // 0: for ever
+}
+
+func newModel(rules map[string]rule) *model {
+	return &model{rows: map[string]map[column]map[int64]string{}, rules: rules}
+}
+
+func (m *model) apply(row string, stamp int64, ms []table.Mutation) {
+	r := m.rows[row]
+	if r == nil {
+		r = map[column]map[int64]string{}
+		m.rows[row] = r
+	}
+	for _, mu := range ms {
+		c := column{mu.Family, string(mu.Qualifier)}
+		switch mu.Op {
+		case table.OpSet:
+			ts := mu.Timestamp
+			if ts == table.ServerTimestamp {
+				ts = stamp
+			}
+			if r[c] == nil {
+				r[c] = map[int64]string{}
+			}
+			r[c][ts] = string(mu.Value)
+			if n := m.rules[mu.Family].versions; n > 0 {
+				stamps := slices.Sorted(maps.Keys(r[c]))
+				for _, old := range stamps[:max(0, len(stamps)-n)] {
+					delete(r[c], old)
+				}
+			}
+		case table.OpDeleteColumn:
+			maps.DeleteFunc(r[c], func(ts int64, _ string) bool { return ts >= mu.Start && (mu.End == 0 || ts < mu.End) })
+		case table.OpDeleteFamily:
+			maps.DeleteFunc(r, func(c column, _ map[int64]string) bool { return c.family == mu.Family })
+		case table.OpDeleteRow:
+			clear(r)
+		}
+	}
+}
+
+func (m *model) read(row string, now int64) []table.Cell {
+	m.now = max(m.now, now)
+	var cells []table.Cell
+	for c, versions := range m.rows[row] {
+		age := m.rules[c.family].age.Microseconds()
+		for ts, v := range versions {
+			if age == 0 || m.now-ts <= age {
+				cells = append(cells, table.Cell{Family: c.family, Qualifier: []byte(c.qualifier), Timestamp: ts, Value: []byte(v)})
+			}
+		}
+	}
+	slices.SortFunc(cells, func(a, b table.Cell) int { return table.CompareCells(&a, &b) })
+	return cells
+}
+
+// randomRun makes random changes and compares what is read with the model.
+type randomRun struct {
+	*env
+	r     *rand.Rand
+	m     *model
+	count int
+}
+
+var modelFamilies = map[string]string{
+	"all": "all:", "one": "one:versions=1", "three": "three:versions=3,group=g2,compression=zstd",
+	"young": "young:age=100s", "both": "both:versions=2,age=200s,group=g2",
+}
+
+func (rr *randomRun) row() string { return fmt.Sprintf("row\x00%d", rr.r.IntN(6)) }
+
+func (rr *randomRun) family() string {
+	return slices.Sorted(maps.Keys(modelFamilies))[rr.r.IntN(len(modelFamilies))]
+}
+
+func (rr *randomRun) qualifier() []byte {
+	return []byte([]string{"", "q", "q\x00", "q\x00\xff"}[rr.r.IntN(4)])
+}
+
+func (rr *randomRun) timestamp() int64 {
+	if rr.r.IntN(3) == 0 {
+		return table.ServerTimestamp
+	}
+	return rr.clock.micros.Load() - rr.r.Int64N(10)*30_000_000
+}
+
+func (rr *randomRun) mutations() []table.Mutation {
+	var ms []table.Mutation
+	for range 1 + rr.r.IntN(4) {
+		switch k := rr.r.IntN(20); {
+		case k < 14:
+			rr.count++
+			ms = append(ms, table.Set(rr.family(), rr.qualifier(), rr.timestamp(), fmt.Appendf(nil, "v%d", rr.count)))
+		case k < 16:
+			ms = append(ms, table.DeleteColumn(rr.family(), rr.qualifier()))
+		case k < 18:
+			start := rr.clock.micros.Load() - rr.r.Int64N(10)*30_000_000
+			ms = append(ms, table.DeleteColumnRange(rr.family(), rr.qualifier(), start, start+rr.r.Int64N(4)*30_000_000+1))
+		case k < 19:
+			ms = append(ms, table.DeleteFamily(rr.family()))
+		default:
+			ms = append(ms, table.DeleteRow())
+		}
+	}
+	return ms
+}
+
+func (rr *randomRun) step() {
+	ctx := context.Background()
+	switch k := rr.r.IntN(1000); {
+	case k < 700:
+		row, ms := rr.row(), rr.mutations()
+		rr.m.apply(row, rr.mustApply(row, ms...), ms)
+	case k < 760:
+		rr.readModifyWrite()
+	case k < 800:
+		rr.checkAndMutate()
+	case k < 900:
+		rr.check(rr.row())
+	case k < 920:
+		rr.clock.micros.Add(rr.r.Int64N(20_000_000))
+	case k < 925:
+		rr.check(rr.row()) // so that the server has seen this time
+		rr.clock.micros.Add(-rr.r.Int64N(5_000_000)) // a clock that goes back
+	case k < 970:
+		if err := rr.Compact(ctx, testTable, false); err != nil {
+			rr.t.Fatal(err)
+		}
+	case k < 985:
+		if err := rr.Compact(ctx, testTable, true); err != nil {
+			rr.t.Fatal(err)
+		}
+	case k < 992:
+		rr.close()
+		rr.reopen()
+	default:
+		// Everything was acknowledged, so a power cut must lose nothing.
+		rr.crash()
+		rr.reopen()
+	}
+}
+
+// reopen opens the server with the clock no earlier than any time that it was: what
+// had expired is known to a running server, not to the next.
+func (rr *randomRun) reopen() {
+	rr.m.now = max(rr.m.now, rr.clock.micros.Load())
+	rr.clock.micros.Store(rr.m.now)
+	rr.open()
+}
+
+// crash cuts the power: what was not synced is lost, or torn.
+func (e *env) crash() {
+	disk := e.fs.Crash(rand.New(rand.NewPCG(uint64(e.clock.micros.Load()), 1)))
+	e.close() // what it still writes goes to the old disk
+	e.fs = disk
+}
+
+func (rr *randomRun) readModifyWrite() {
+	row, fam, q := rr.row(), "all", []byte("counter")
+	n := rr.r.Int64N(100)
+	rules := []table.Rule{
+		{Op: table.RuleIncrement, Family: fam, Qualifier: q, Amount: n},
+		{Op: table.RuleAppend, Family: "one", Qualifier: []byte("log"), Value: []byte("+")},
+		{Op: table.RuleIncrement, Family: fam, Qualifier: q, Amount: 1},
+	}
+	got, err := rr.ReadModifyWrite(context.Background(), testTable, []byte(row), rules)
+	if err != nil {
+		rr.t.Fatal(err)
+	}
+	now := rr.clock.micros.Load()
+	newest := func(fam, q string) string {
+		for _, c := range rr.m.read(row, now) {
+			if c.Family == fam && string(c.Qualifier) == q {
+				return string(c.Value)
+			}
+		}
+		return ""
+	}
+	old := int64(0)
+	if v := newest(fam, string(q)); v != "" {
+		old = int64(binary.BigEndian.Uint64([]byte(v)))
+	}
+	want := table.Row{Key: []byte(row), Cells: []table.Cell{
+		{Family: "all", Qualifier: q, Timestamp: got.Cells[0].Timestamp, Value: binary.BigEndian.AppendUint64(nil, uint64(old+n+1))},
+		{Family: "one", Qualifier: []byte("log"), Timestamp: got.Cells[0].Timestamp, Value: []byte(newest("one", "log") + "+")},
+	}}
+	if !reflect.DeepEqual(got, want) {
+		rr.t.Fatalf("read-modify-write: got %q, want %q", cellStrings(got.Cells), cellStrings(want.Cells))
+	}
+	var ms []table.Mutation
+	for _, c := range got.Cells {
+		ms = append(ms, table.Set(c.Family, c.Qualifier, c.Timestamp, c.Value))
+	}
+	rr.m.apply(row, 0, ms)
+}
+
+func (rr *randomRun) checkAndMutate() {
+	row, fam := rr.row(), rr.family()
+	p, err := table.Compile(table.FamilyRegex(fam))
+	if err != nil {
+		rr.t.Fatal(err)
+	}
+	yes := []table.Mutation{table.DeleteFamily(fam)}
+	no := []table.Mutation{table.Set(fam, []byte("absent"), 1, []byte("was absent"))}
+	matched, err := rr.CheckAndMutate(context.Background(), testTable, []byte(row), p, yes, no)
+	if err != nil {
+		rr.t.Fatal(err)
+	}
+	want := slices.ContainsFunc(rr.m.read(row, rr.clock.micros.Load()), func(c table.Cell) bool { return c.Family == fam })
+	if matched != want {
+		rr.t.Fatalf("check of family %s in row %q: %v, want %v", fam, row, matched, want)
+	}
+	if matched {
+		rr.m.apply(row, 0, yes)
+	} else {
+		rr.m.apply(row, 0, no)
+	}
+}
+
+func (rr *randomRun) check(row string) {
+	rr.t.Helper()
+	want := rr.m.read(row, rr.clock.micros.Load())
+	if got := rr.read(row, nil); !slices.Equal(got, cellStrings(want)) {
+		rr.t.Fatalf("row %q at %d:\ngot  %q\nwant %q", row, rr.clock.micros.Load(), got, cellStrings(want))
+	}
+	// Through a filter, which storage answers in part by itself.
+	fam := rr.family()
+	limit := 1 + rr.r.IntN(2)
+	f := table.Chain{table.FamilyRegex(fam), table.CellsPerColumnLimit(limit)}
+	var some []table.Cell
+	in := 0
+	for i, c := range want {
+		if in++; i == 0 || cmp.Compare(want[i-1].Family, c.Family) != 0 || string(want[i-1].Qualifier) != string(c.Qualifier) {
+			in = 1
+		}
+		if c.Family == fam && in <= limit {
+			some = append(some, c)
+		}
+	}
+	if got := rr.read(row, f); !slices.Equal(got, cellStrings(some)) {
+		rr.t.Fatalf("row %q, family %s, %d versions:\ngot  %q\nwant %q", row, fam, limit, got, cellStrings(some))
+	}
+}
+
+// checkAll compares the whole table, read by a scan in pieces.
+func (rr *randomRun) checkAll() {
+	var start []byte
+	got := map[string][]string{}
+	last := ""
+	for {
+		n := 0
+		next, err := rr.Scan(context.Background(), testTable, Range{Start: start}, nil, func(key []byte, cells []table.Cell) error {
+			if string(key) <= last {
+				rr.t.Fatalf("scan: row %q after %q", key, last)
+			}
+			if n++; n == 3 {
+				return ErrStop
+			}
+			last = string(key)
+			got[last] = cellStrings(cells)
+			if n == 2 && rr.r.IntN(2) == 0 {
+				return ErrLast
+			}
+			return nil
+		})
+		if err != nil {
+			rr.t.Fatal(err)
+		}
+		if start = next; next == nil {
+			break
+		}
+	}
+	want := map[string][]string{}
+	for row := range rr.m.rows {
+		if cells := rr.m.read(row, rr.clock.micros.Load()); len(cells) > 0 {
+			want[row] = cellStrings(cells)
+		}
+	}
+	if !reflect.DeepEqual(got, want) {
+		rr.t.Fatalf("scan:\ngot  %q\nwant %q", got, want)
+	}
+}
+
+func newRandomRun(t testing.TB, seed uint64) *randomRun {
+	rules := map[string]rule{
+		"one": {versions: 1}, "three": {versions: 3}, "young": {age: 100 * time.Second}, "both": {versions: 2, age: 200 * time.Second},
+	}
+	cfg := Config{MemtablesBytesMax: 1 << 20, MemtableBytes: 64 << 10, FilesMerge: 3, MajorPeriod: 1000 * time.Hour, CompactionBytesPerSecond: -1}
+	return &randomRun{
+		env: newEnv(t, cfg, slices.Collect(maps.Values(modelFamilies))...),
+		r:   rand.New(rand.NewPCG(seed, 7)), m: newModel(rules),
+	}
+}
+
+// I1, I3, I8 and the semantics of deletions and GC: random operations with
+// deletions, explicit old timestamps, compactions, restarts and power cuts at
+// random moments read as the model says.
+func TestModel(t *testing.T) {
+	seed := testSeed(t)
+	for run := range uint64(soakRuns(6)) {
+		rr := newRandomRun(t, seed+run)
+		for range 2500 {
+			rr.step()
+		}
+		rr.checkAll()
+		rr.close()
+	}
+}

@@ -1,0 +1,187 @@
+package tablet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/ikey"
+	"github.com/steledb/stele/tablet/sstable"
+)
+
+// reader is what a read works with. Readers are pooled: their buffers last.
+type reader struct {
+	rows rows
+	eval table.Evaluator
+	row  []byte // row part of a point read
+	end  []byte
+	col  []byte
+}
+
+// ErrStop and ErrLast are what an Emit returns to end a scan: ErrStop without
+// having taken the row, ErrLast after having taken it.
+var (
+	ErrStop = errors.New("stop before this row")
+	ErrLast = errors.New("stop after this row")
+)
+
+var readerPool = sync.Pool{New: func() any { return &reader{} }}
+
+// Emit takes one row of a read. The cells, their qualifiers and the key are valid
+// during the call; values may be kept. An error ends the read and is returned.
+type Emit func(key []byte, cells []table.Cell) error
+
+// ReadRow reads one row through f, where nil passes every cell, and calls emit if
+// anything is left of it. Errors: api.ErrNoTable, api.ErrNotServing, table.ErrLimit
+// when the row or the filter's work on it is too large, a *sstable.CorruptError, and emit's.
+func (s *Server) ReadRow(ctx context.Context, tableName string, row []byte, f *table.Program, emit Emit) error {
+	if err := s.limits.CheckRowKey(row); err != nil {
+		return err
+	}
+	t, err := s.tabletOf(tableName, row)
+	if err != nil {
+		return err
+	}
+	r := readerPool.Get().(*reader)
+	defer r.release()
+	s.stats.reads.Add(1)
+	return r.readRow(ctx, t, row, f, emit)
+}
+
+// release puts r back into the pool, with no hold on what it has read.
+func (r *reader) release() {
+	const keep = 1024 // cells
+	if cap(r.rows.cells) > keep {
+		r.rows.cells = nil
+	}
+	clear(r.rows.cells[:cap(r.rows.cells)])
+	if cap(r.rows.versions) > keep {
+		r.rows.versions = nil
+	}
+	r.eval.Reset()
+	r.rows.ctx = nil
+	readerPool.Put(r)
+}
+
+func (r *reader) readRow(ctx context.Context, t *Tablet, row []byte, f *table.Program, emit Emit) error {
+	v, snap, err := t.acquire()
+	if err != nil {
+		return err
+	}
+	defer v.release()
+	rs := &r.rows
+	rs.init(ctx, t, snap, f)
+	r.row = ikey.AppendRow(r.row[:0], row)
+	r.end = ikey.AppendRowEnd(r.end[:0], row)
+	rs.end = r.end
+	p := point{row: r.row}
+	if fam, qualifier, ok := rs.want.oneColumn(rs.schema); ok {
+		r.col = ikey.AppendColumn(ikey.AppendFamily(append(r.col[:0], r.row...), fam.Name, fam.ID), qualifier)
+		p.column = r.col
+	}
+	rs.sourcesOf(v, &p, sstable.IterOptions{})
+	defer rs.closeSources()
+	rs.merge.reset(rs.sources)
+	rs.merge.seekGE(r.row)
+	key, ok := rs.next()
+	if !ok {
+		return rs.err
+	}
+	return r.emit(f, key, emit)
+}
+
+// emit passes the row at hand through the filter and on.
+func (r *reader) emit(f *table.Program, key []byte, emit Emit) error {
+	cells := r.rows.cells
+	if f != nil {
+		var err error
+		if cells, err = r.eval.Eval(f, key, cells); err != nil {
+			return err
+		}
+	}
+	if len(cells) == 0 {
+		return nil
+	}
+	return emit(key, cells)
+}
+
+// init readies r for a read of t at snap.
+func (r *rows) init(ctx context.Context, t *Tablet, snap uint64, f *table.Program) {
+	r.schema = t.schema.Load()
+	r.want.init(f, r.schema)
+	r.judge.init(t.server.gcNow(), snap)
+	r.limit = t.server.cfg.RowReadBytesMax
+	r.end, r.err, r.ctx, r.read = nil, nil, ctx, 0
+}
+
+// Range is the rows of a scan: Start <= row < End, where nil is no bound.
+type Range struct{ Start, End []byte }
+
+// Scan reads rows in order through f, where nil passes every cell, and calls emit
+// for each row of which anything is left. It returns nil when the range is
+// finished, or the key at which the scan goes on when emit ends it. Rows are
+// whole and consistent each by itself, not with each other. Errors: as ReadRow.
+func (s *Server) Scan(ctx context.Context, tableName string, rg Range, f *table.Program, emit Emit) (next []byte, err error) {
+	tablets, err := s.tablets(tableName)
+	if err != nil {
+		return nil, err
+	}
+	s.stats.scans.Add(1)
+	r := readerPool.Get().(*reader)
+	defer r.release()
+	for _, t := range tablets {
+		if len(t.end) > 0 && string(t.end) < string(rg.Start) || rg.End != nil && len(t.start) > 0 && string(t.start) >= string(rg.End) {
+			continue
+		}
+		if next, err = r.scan(ctx, t, rg, f, emit); err != nil || next != nil {
+			return next, err
+		}
+	}
+	return nil, nil
+}
+
+// scan reads the part of a range that is in t.
+func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program, emit Emit) ([]byte, error) {
+	v, snap, err := t.acquire()
+	if err != nil {
+		return nil, err
+	}
+	defer v.release()
+	rs := &r.rows
+	rs.init(ctx, t, snap, f)
+	r.row = r.row[:0]
+	if string(t.start) >= string(rg.Start) && len(t.start) > 0 {
+		r.row = ikey.AppendRowEnd(r.row, t.start)
+	} else if len(rg.Start) > 0 {
+		r.row = ikey.AppendRow(r.row, rg.Start)
+	}
+	if len(t.end) > 0 {
+		r.end = ikey.AppendRowEnd(r.end[:0], t.end)
+		rs.end = r.end
+	}
+	if rg.End != nil && (len(t.end) == 0 || string(rg.End) <= string(t.end)) {
+		r.end = ikey.AppendRow(r.end[:0], rg.End)
+		rs.end = r.end
+	}
+	rs.sourcesOf(v, nil, sstable.IterOptions{})
+	defer rs.closeSources()
+	rs.merge.reset(rs.sources)
+	rs.merge.seekGE(r.row)
+	for {
+		key, ok := rs.next()
+		if !ok {
+			return nil, rs.err
+		}
+		switch err := r.emit(f, key, emit); err {
+		case nil:
+		case ErrStop:
+			return bytes.Clone(key), nil
+		case ErrLast:
+			return append(bytes.Clone(key), 0), nil
+		default:
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package tablet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/tablet/commitlog"
+)
+
+// recover loads the tablets, replays the commit logs of earlier runs into their
+// memtables and begins a new log (paper §5.3).
+func (s *Server) recover(ctx context.Context, tablets []Load) error {
+	byID := map[uint64]*Tablet{}
+	next := uint64(1)
+	for _, l := range tablets {
+		t, err := s.newTablet(ctx, l)
+		if err != nil {
+			return err
+		}
+		s.register(l.Schema.Name, t)
+		byID[t.id] = t
+		next = max(next, l.Meta.Redo+1)
+	}
+	logs, err := s.oldLogsInOrder(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range logs {
+		if l.maxSeq, err = s.replay(ctx, l.id, byID); err != nil {
+			return fmt.Errorf("recover from commit log %s: %w", l.id, err)
+		}
+		s.oldLogs.list = append(s.oldLogs.list, l)
+		next = max(next, l.maxSeq+1)
+	}
+	id := blobfs.NewID()
+	w, err := s.cfg.Blobs.CreateLog(ctx, id)
+	if err != nil {
+		return fmt.Errorf("begin a commit log: %w", err)
+	}
+	s.logWriter, s.logID = w, id
+	s.appliedNext.Store(next)
+	s.commits = commitlog.New(&reportingAppender{LogWriter: w, server: s}, next, commitlog.Config{
+		Retryable: func(err error) bool { return errors.Is(err, blobfs.ErrDiskFull) },
+	})
+	for _, t := range byID {
+		// Nothing is applied yet, so this goroutine may play the applier.
+		t.freeze()
+	}
+	s.releaseLogs()
+	return nil
+}
+
+// oldLogsInOrder returns the logs of earlier runs by their first sequence numbers,
+// which are all above those of the log before: then a memtable that grows full
+// meanwhile can be written out, for all that is older has been replayed.
+func (s *Server) oldLogsInOrder(ctx context.Context) ([]oldLog, error) {
+	var logs []oldLog
+	first := map[blobfs.ID]uint64{}
+	for _, id := range s.cfg.Blobs.Logs() {
+		seq, err := s.firstSeq(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("open commit log %s: %w", id, err)
+		}
+		if seq == 0 { // empty
+			if err := s.cfg.Blobs.RemoveLog(ctx, id); err != nil {
+				return nil, fmt.Errorf("remove empty commit log %s: %w", id, err)
+			}
+			continue
+		}
+		first[id] = seq
+		logs = append(logs, oldLog{id: id})
+	}
+	slices.SortFunc(logs, func(a, b oldLog) int { return cmp.Compare(first[a.id], first[b.id]) })
+	return logs, nil
+}
+
+// firstSeq returns the first sequence number in a log, or 0 if it has none.
+func (s *Server) firstSeq(ctx context.Context, id blobfs.ID) (uint64, error) {
+	r, err := s.cfg.Blobs.OpenLog(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	batch, _, err := r.Next()
+	if errors.Is(err, io.EOF) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	rec, _, err := commitlog.ReadRecord(batch)
+	return rec.First, err
+}
+
+// replay puts the records of a log that are in no file into the memtables of
+// their tablets. It returns the log's highest sequence number.
+func (s *Server) replay(ctx context.Context, id blobfs.ID, tablets map[uint64]*Tablet) (maxSeq uint64, err error) {
+	r, err := s.cfg.Blobs.OpenLog(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	for {
+		batch, pos, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return maxSeq, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		for len(batch) > 0 {
+			var rec commitlog.Record
+			if rec, batch, err = commitlog.ReadRecord(batch); err != nil {
+				return 0, fmt.Errorf("batch before position %d: %w", pos, err)
+			}
+			last := rec.First + uint64(rec.Ops) - 1
+			maxSeq = max(maxSeq, last)
+			t := tablets[rec.Tablet]
+			if t == nil || last <= t.metaMu.meta.Redo {
+				continue // of a dropped table, or in a file
+			}
+			if err := t.add(rec.Body, rec.First, rec.Ops, rec.Time); err != nil {
+				return 0, fmt.Errorf("record %d of tablet %d: %w", rec.First, t.id, err)
+			}
+			t.applied.Store(max(t.applied.Load(), last))
+			t.stamped.Store(max(t.stamped.Load(), rec.Time))
+			if err := s.spill(ctx, t); err != nil {
+				return 0, err
+			}
+		}
+	}
+}
+
+// spill writes a memtable out that has grown full during recovery.
+func (s *Server) spill(ctx context.Context, t *Tablet) error {
+	if t.mem.Bytes() < s.cfg.MemtableBytes && s.memtables.Load() < s.cfg.MemtablesBytesMax/2 {
+		return nil
+	}
+	t.freeze()
+	return t.minor(ctx)
+}
+
+// reportingAppender tells the server when its log has failed for good.
+type reportingAppender struct {
+	LogWriter
+	server *Server
+}
+
+func (a *reportingAppender) Append(ctx context.Context, p []byte) (int64, error) {
+	pos, err := a.LogWriter.Append(ctx, p)
+	if err != nil && !errors.Is(err, blobfs.ErrDiskFull) {
+		a.server.failure.Do(func() {
+			a.server.log.Error("commit log failed: no more writes are taken", "error", err)
+			if f := a.server.cfg.OnFailure; f != nil {
+				go f(err)
+			}
+		})
+	}
+	return pos, err
+}

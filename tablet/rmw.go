@@ -1,0 +1,167 @@
+package tablet
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/table"
+)
+
+// CheckAndMutate applies yes to the row if predicate gives out any cell of it,
+// and no otherwise; a nil predicate passes every cell, and an empty list of
+// mutations changes nothing. It returns which. Nothing of the row is changed
+// between the check and the mutation (I2).
+//
+// Errors: as Apply and ReadRow. If ctx ends first, the mutation may still be made.
+func (s *Server) CheckAndMutate(ctx context.Context, tableName string, row []byte, predicate *table.Program, yes, no []table.Mutation) (matched bool, err error) {
+	err = s.modify(ctx, tableName, row, func(r *reader, t *Tablet) (*table.RowMutation, error) {
+		err := r.readRow(ctx, t, row, predicate, func([]byte, []table.Cell) error {
+			matched = true
+			return nil
+		})
+		rm := &table.RowMutation{Row: row, Mutations: no}
+		if matched {
+			rm.Mutations = yes
+		}
+		return rm, err
+	})
+	return matched, err
+}
+
+// ReadModifyWrite applies rules to the newest cells of their columns, in order,
+// and returns the row with the cells that it has written, one for each column.
+//
+// A new cell bears the server's time, or the timestamp of the cell that it is made
+// from if that is in the future: it is then the newest all the same. Errors: as
+// Apply and ReadRow, api.ErrNotNumber, table.ErrBadOp. If ctx ends first, the
+// rules may still be applied.
+func (s *Server) ReadModifyWrite(ctx context.Context, tableName string, row []byte, rules []table.Rule) (table.Row, error) {
+	result := table.Row{Key: slices.Clone(row)}
+	stamp, err := s.modifyStamped(ctx, tableName, row, func(r *reader, t *Tablet) (*table.RowMutation, error) {
+		rm := &table.RowMutation{Row: row}
+		for i := range rules {
+			if err := rules[i].Validate(t.schema.Load().table, s.limits); err != nil {
+				return nil, &table.ElementError{What: "rule", Index: i, Err: err}
+			}
+			m, err := r.applyRule(ctx, t, row, &rules[i], rm.Mutations)
+			if err != nil {
+				return nil, &table.ElementError{What: "rule", Index: i, Err: err}
+			}
+			rm.Mutations = append(rm.Mutations, m)
+		}
+		for i := range rm.Mutations {
+			m := &rm.Mutations[i]
+			if !slices.ContainsFunc(rm.Mutations[i+1:], func(later table.Mutation) bool { return sameColumn(m, &later) }) {
+				result.Cells = append(result.Cells, table.Cell{Family: m.Family, Qualifier: slices.Clone(m.Qualifier), Timestamp: m.Timestamp, Value: m.Value})
+			}
+		}
+		return rm, nil
+	})
+	if err != nil {
+		return table.Row{}, err
+	}
+	for i := range result.Cells {
+		if result.Cells[i].Timestamp == table.ServerTimestamp {
+			result.Cells[i].Timestamp = stamp
+		}
+	}
+	slices.SortFunc(result.Cells, func(a, b table.Cell) int { return table.CompareCells(&a, &b) })
+	return result, nil
+}
+
+func sameColumn(a, b *table.Mutation) bool {
+	return a.Family == b.Family && string(a.Qualifier) == string(b.Qualifier)
+}
+
+// applyRule returns the mutation that a rule comes to, after those of the rules
+// before it.
+func (r *reader) applyRule(ctx context.Context, t *Tablet, row []byte, rule *table.Rule, before []table.Mutation) (table.Mutation, error) {
+	old := table.Cell{Timestamp: table.ServerTimestamp}
+	earlier := slices.IndexFunc(before, func(m table.Mutation) bool {
+		return m.Family == rule.Family && string(m.Qualifier) == string(rule.Qualifier)
+	})
+	if earlier >= 0 {
+		for _, m := range before[earlier:] {
+			if m.Family == rule.Family && string(m.Qualifier) == string(rule.Qualifier) {
+				old = table.Cell{Timestamp: m.Timestamp, Value: m.Value}
+			}
+		}
+	} else if err := r.newest(ctx, t, row, rule, &old); err != nil {
+		return table.Mutation{}, err
+	}
+	m := table.Set(rule.Family, rule.Qualifier, table.ServerTimestamp, nil)
+	if old.Timestamp >= t.stampFloor() {
+		m.Timestamp = old.Timestamp
+	}
+	switch rule.Op {
+	case table.RuleAppend:
+		m.Value = append(slices.Clone(old.Value), rule.Value...)
+	case table.RuleIncrement:
+		n := int64(0)
+		if len(old.Value) == 8 {
+			n = int64(binary.BigEndian.Uint64(old.Value))
+		} else if len(old.Value) != 0 {
+			return m, api.ErrNotNumber
+		}
+		m.Value = binary.BigEndian.AppendUint64(nil, uint64(n+rule.Amount))
+	}
+	return m, nil
+}
+
+// newest puts the newest cell of the rule's column into cell, if there is one.
+func (r *reader) newest(ctx context.Context, t *Tablet, row []byte, rule *table.Rule, cell *table.Cell) error {
+	f, err := table.Compile(table.Chain{
+		table.ColumnRange{Family: rule.Family, Qualifiers: table.ByteRange{Start: table.Closed(rule.Qualifier), End: table.Closed(rule.Qualifier)}},
+		table.CellsPerColumnLimit(1),
+	})
+	if err != nil {
+		return err
+	}
+	return r.readRow(ctx, t, row, f, func(_ []byte, cells []table.Cell) error {
+		*cell = cells[0]
+		return nil
+	})
+}
+
+func (s *Server) modify(ctx context.Context, tableName string, row []byte, decide func(*reader, *Tablet) (*table.RowMutation, error)) error {
+	_, err := s.modifyStamped(ctx, tableName, row, decide)
+	return err
+}
+
+// modifyStamped runs decide and commits the mutation that it returns, with the
+// row's latch held alone from before decide until the commit is visible.
+func (s *Server) modifyStamped(ctx context.Context, tableName string, row []byte, decide func(*reader, *Tablet) (*table.RowMutation, error)) (int64, error) {
+	if err := s.limits.CheckRowKey(row); err != nil {
+		return 0, err
+	}
+	t, err := s.tabletOf(tableName, row)
+	if err != nil {
+		return 0, err
+	}
+	l := t.latches.of(row)
+	l.lockAlone()
+	r := readerPool.Get().(*reader)
+	rm, err := decide(r, t)
+	r.release()
+	if err == nil && len(rm.Mutations) > 0 {
+		err = s.admit(t, rm)
+	}
+	if err != nil || len(rm.Mutations) == 0 {
+		l.unlockAlone()
+		return 0, err
+	}
+	type outcome struct {
+		stamp int64
+		err   error
+	}
+	done := make(chan outcome, 1)
+	s.commitLatched(t, rm, l, true, func(stamp int64, err error) { done <- outcome{stamp, err} })
+	select {
+	case o := <-done:
+		return o.stamp, o.err
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}

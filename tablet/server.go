@@ -1,0 +1,344 @@
+package tablet
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/time/rate"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/commitlog"
+	"github.com/steledb/stele/tablet/sstable"
+)
+
+// ErrClosed means that the server is closed or closing. It matches
+// api.ErrUnavailable.
+var ErrClosed = fmt.Errorf("tablet server closed: %w", api.ErrUnavailable)
+
+// Server serves tablets. Its methods are safe for concurrent use.
+type Server struct {
+	cfg    Config
+	log    *slog.Logger
+	limits *table.Limits
+	cache  *sstable.Cache
+
+	commits   *commitlog.Log
+	logWriter LogWriter
+	logID     blobfs.ID
+
+	// tables maps table names to what is served of them. Replaced, never changed.
+	tables   atomic.Pointer[map[string]*served]
+	tablesMu sync.Mutex // guards replacing tables
+
+	// oldLogs are the logs of earlier runs that some tablet may still need.
+	oldLogs struct {
+		sync.Mutex
+		list []oldLog
+	}
+
+	// gcClock is the latest time by which a GC policy was judged, in µs. It never
+	// goes back with the wall clock: what a read found expired stays so.
+	gcClock atomic.Int64
+
+	// appliedNext is above the sequence number of every applied commit and at or
+	// below that of every other.
+	appliedNext atomic.Uint64
+	memtables   atomic.Int64 // bytes of all memtables
+	charged     atomic.Int64 // bytes of mutations that are not in a memtable yet
+	waiters     atomic.Int64 // writers that wait for room
+
+	room struct {
+		sync.Mutex
+		c chan struct{} // closed when there may be room again
+	}
+
+	minorQueue *queue
+	mergeQueue *queue
+	budget     *rate.Limiter // bytes that merging and major compactions write
+	blocked    atomic.Pointer[error]
+
+	pressed atomic.Bool // a writer found no room
+
+	ctx        context.Context // of compactions; ends with Close
+	cancel     context.CancelFunc
+	closing    chan struct{}
+	closeOnce  sync.Once
+	background sync.WaitGroup
+	failure    sync.Once
+	stats      counters
+}
+
+type oldLog struct {
+	id     blobfs.ID
+	maxSeq uint64
+}
+
+// served is the tablets of one table, in the order of their ranges.
+type served struct {
+	id      uint64
+	tablets []*Tablet
+}
+
+// Load is a tablet to be served.
+type Load struct {
+	Meta   *Meta
+	Gen    uint64 // generation of Meta in Metadata
+	Schema *table.Schema
+}
+
+// Open recovers the tablets from their files and the commit logs that it finds,
+// and serves them. The error names what is wrong: a *blobfs.CorruptError or a
+// *sstable.CorruptError when data is damaged.
+func Open(ctx context.Context, cfg Config, tablets []Load) (*Server, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	limits := table.DefaultLimits()
+	s := &Server{
+		cfg: cfg, log: cfg.Logger, limits: &limits,
+		cache:      sstable.NewCache(cfg.CacheBytes),
+		minorQueue: newQueue(), mergeQueue: newQueue(),
+		closing: make(chan struct{}),
+		budget:  rate.NewLimiter(rate.Inf, 0),
+	}
+	if n := cfg.CompactionBytesPerSecond; n > 0 {
+		s.budget = rate.NewLimiter(rate.Limit(n), int(max(n/4, budgetBurst)))
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.room.c = make(chan struct{})
+	s.tables.Store(&map[string]*served{})
+	if err := s.recover(ctx, tablets); err != nil {
+		s.cancel()
+		s.releaseAll()
+		return nil, err
+	}
+	s.background.Go(s.minorLoop)
+	s.background.Go(s.mergeLoop)
+	s.background.Go(s.timerLoop)
+	return s, nil
+}
+
+// releaseAll closes the files of a server that does not come up.
+func (s *Server) releaseAll() {
+	for _, sv := range *s.tables.Load() {
+		for _, t := range sv.tablets {
+			t.mu.Lock()
+			v := t.mu.current
+			t.mu.current = nil
+			t.mu.Unlock()
+			if v != nil {
+				v.release()
+			}
+		}
+	}
+}
+
+// Close finishes the commits that were accepted, ends compactions and stops
+// serving. What memtables hold stays in the commit log; see Flush.
+func (s *Server) Close() error {
+	s.closeOnce.Do(func() { close(s.closing) })
+	s.cancel()
+	s.commits.Close()
+	s.minorQueue.close()
+	s.mergeQueue.close()
+	s.background.Wait()
+	err := s.logWriter.Close()
+	s.releaseAll()
+	return err
+}
+
+// AddTablet begins to serve a tablet that has no entries in any log.
+func (s *Server) AddTablet(ctx context.Context, l Load) error {
+	t, err := s.newTablet(ctx, l)
+	if err != nil {
+		return err
+	}
+	s.register(l.Schema.Name, t)
+	return nil
+}
+
+// newTablet opens the files of a tablet.
+func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
+	t := &Tablet{id: l.Meta.ID, server: s, start: l.Meta.Start, end: l.Meta.End, mem: newMem()}
+	t.latches.init()
+	t.schema.Store(newSchema(l.Schema))
+	t.metaMu.meta, t.metaMu.gen = l.Meta, l.Gen
+	t.applied.Store(l.Meta.Redo)
+	t.stamped.Store(l.Meta.Stamped)
+	v := &view{active: t.mem}
+	v.refs.Store(1)
+	for _, gm := range l.Meta.Groups {
+		g := group{name: gm.Name}
+		for _, fm := range gm.Files {
+			f, err := s.openFile(ctx, fm)
+			if err != nil {
+				v.groups = append(v.groups, g)
+				v.release()
+				return nil, fmt.Errorf("load tablet %d of table %s: %w", t.id, l.Schema.Name, err)
+			}
+			f.refs.Store(1)
+			g.files = append(g.files, f)
+		}
+		v.groups = append(v.groups, g)
+	}
+	t.mu.current = v
+	return t, nil
+}
+
+// register makes a tablet reachable under its table's name.
+func (s *Server) register(name string, t *Tablet) {
+	s.changeTables(func(m map[string]*served) {
+		n := &served{id: t.metaMu.meta.Table}
+		if old := m[name]; old != nil {
+			n.tablets = slices.Clone(old.tablets)
+		}
+		at, _ := slices.BinarySearchFunc(n.tablets, t, func(a, b *Tablet) int {
+			return compareEnds(a.end, b.end)
+		})
+		n.tablets = slices.Insert(n.tablets, at, t)
+		m[name] = n
+	})
+	s.mergeQueue.add(t)
+}
+
+// compareEnds orders the ends of ranges: no end is above all.
+func compareEnds(a, b []byte) int {
+	switch {
+	case len(a) == 0 && len(b) == 0:
+		return 0
+	case len(a) == 0:
+		return 1
+	case len(b) == 0:
+		return -1
+	}
+	return slices.Compare(a, b)
+}
+
+// gcNow returns the time by which to judge GC policies, in µs.
+func (s *Server) gcNow() int64 {
+	now := s.cfg.Now().UnixMicro()
+	for {
+		last := s.gcClock.Load()
+		if now <= last {
+			return last
+		}
+		if s.gcClock.CompareAndSwap(last, now) {
+			return now
+		}
+	}
+}
+
+func (s *Server) changeTables(change func(m map[string]*served)) {
+	s.tablesMu.Lock()
+	defer s.tablesMu.Unlock()
+	old := *s.tables.Load()
+	m := make(map[string]*served, len(old)+1)
+	for k, v := range old {
+		m[k] = v
+	}
+	change(m)
+	s.tables.Store(&m)
+}
+
+// tabletOf returns the tablet of a row. The error is api.ErrNoTable or api.ErrNotServing.
+func (s *Server) tabletOf(tableName string, row []byte) (*Tablet, error) {
+	sv := (*s.tables.Load())[tableName]
+	if sv == nil {
+		return nil, fmt.Errorf("table %q: %w", tableName, api.ErrNoTable)
+	}
+	if t := sv.at(row); t != nil {
+		return t, nil
+	}
+	return nil, fmt.Errorf("table %q, row %.64q: %w", tableName, row, api.ErrNotServing)
+}
+
+// at returns the tablet that holds row, or nil.
+func (sv *served) at(row []byte) *Tablet {
+	lo, hi := 0, len(sv.tablets)
+	for lo < hi {
+		mid := (lo + hi) / 2
+		if end := sv.tablets[mid].end; len(end) > 0 && string(end) < string(row) {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo == len(sv.tablets) || !sv.tablets[lo].holds(row) {
+		return nil
+	}
+	return sv.tablets[lo]
+}
+
+// tablets returns the tablets of a table, in the order of their ranges. The error
+// is api.ErrNoTable.
+func (s *Server) tablets(tableName string) ([]*Tablet, error) {
+	sv := (*s.tables.Load())[tableName]
+	if sv == nil {
+		return nil, fmt.Errorf("table %q: %w", tableName, api.ErrNoTable)
+	}
+	return sv.tablets, nil
+}
+
+func (s *Server) allTablets() []*Tablet {
+	var all []*Tablet
+	for _, sv := range *s.tables.Load() {
+		all = append(all, sv.tablets...)
+	}
+	return all
+}
+
+// SetSchema changes the schema by which a table's tablets are served. Operations
+// that began before may end by the old one. The error is api.ErrNoTable.
+func (s *Server) SetSchema(sc *table.Schema) error {
+	tablets, err := s.tablets(sc.Name)
+	if err != nil {
+		return err
+	}
+	compiled := newSchema(sc)
+	for _, t := range tablets {
+		t.schema.Store(compiled)
+	}
+	return nil
+}
+
+// DropTable stops serving a table and deletes its files when the reads that use
+// them have ended. Its metadata must be gone already. The error is api.ErrNoTable.
+func (s *Server) DropTable(tableName string) error {
+	var dropped *served
+	s.changeTables(func(m map[string]*served) {
+		dropped = m[tableName]
+		delete(m, tableName)
+	})
+	if dropped == nil {
+		return fmt.Errorf("table %q: %w", tableName, api.ErrNoTable)
+	}
+	for _, t := range dropped.tablets {
+		t.closeMeta()
+		if err := s.commits.Barrier(func() { t.unload(true) }); err != nil {
+			return closedError(err)
+		}
+	}
+	s.releaseLogs()
+	return nil
+}
+
+// saveMeta is Metadata.Save that knows how an unclear attempt ended.
+func (s *Server) saveMeta(ctx context.Context, m *Meta, gen uint64) (uint64, error) {
+	next, err := s.cfg.Metadata.Save(ctx, m, gen)
+	if err == nil {
+		return next, nil
+	}
+	// The change may have been made all the same: only the row can tell.
+	saved, savedGen, loadErr := s.cfg.Metadata.Load(ctx, m.ID)
+	if loadErr == nil && savedGen != gen && string(EncodeMeta(saved)) == string(EncodeMeta(m)) {
+		return savedGen, nil
+	}
+	return 0, err
+}

@@ -1,0 +1,110 @@
+package tablet
+
+import (
+	"github.com/steledb/stele/tablet/ikey"
+	"github.com/steledb/stele/tablet/memtable"
+	"github.com/steledb/stele/tablet/sstable"
+)
+
+// filterName is in each SSTable and says which prefixes of keys its Bloom filter
+// knows: row parts, and row parts with family and column parts.
+const (
+	filterNameRow       = "row"
+	filterNameRowColumn = "row+column"
+)
+
+// rowPrefixes and rowColumnPrefixes say what of a key goes into the Bloom filter.
+func rowPrefixes(key []byte, dst []int) []int {
+	if n := ikey.RowLen(key); n > 0 {
+		dst = append(dst, n)
+	}
+	return dst
+}
+
+func rowColumnPrefixes(key []byte, dst []int) []int {
+	p, err := ikey.Split(key)
+	if err != nil {
+		return dst
+	}
+	dst = append(dst, p.Row)
+	if p.Column > p.Family {
+		dst = append(dst, p.Column)
+	}
+	return dst
+}
+
+// memSource is a memtable as a source.
+type memSource struct{ memtable.Iter }
+
+func (memSource) Err() error { return nil }
+
+// point is the place that a read is about when it is about one row, or one
+// column of one row: key parts for the Bloom filters.
+type point struct {
+	row    []byte // row part
+	column []byte // row, family and column part; nil for the whole row
+}
+
+// mayHold says whether f can hold anything that a read of p must see.
+func (p *point) mayHold(f *file) bool {
+	if !f.table.MayContain(p.row) {
+		return false
+	}
+	// The deletions of a row or family are not under its columns: a file that
+	// has any must be read.
+	if p.column != nil && f.meta.RowDeletions == 0 && f.columnFilter {
+		return f.table.MayContain(p.column)
+	}
+	return true
+}
+
+// sourcesOf appends the sources of v that a read must merge. p is nil for a scan.
+func (r *rows) sourcesOf(v *view, p *point, opts sstable.IterOptions) {
+	r.addMem(v.active)
+	for _, m := range v.frozen {
+		r.addMem(m)
+	}
+	for i := range v.groups {
+		g := &v.groups[i]
+		if !r.want.group(r.schema, g.name) {
+			continue
+		}
+		for _, f := range g.files {
+			if p != nil && !p.mayHold(f) {
+				continue
+			}
+			it := f.table.NewIter(opts)
+			r.iters = append(r.iters, it)
+			r.sources = append(r.sources, it)
+		}
+	}
+}
+
+func (r *rows) addMem(m *mem) {
+	if m.Len() == 0 {
+		return
+	}
+	if len(r.mems) == cap(r.mems) {
+		r.mems = append(r.mems, &memSource{})
+	} else if r.mems = r.mems[:len(r.mems)+1]; r.mems[len(r.mems)-1] == nil {
+		r.mems[len(r.mems)-1] = &memSource{}
+	}
+	src := r.mems[len(r.mems)-1]
+	src.Iter = m.Iter()
+	r.sources = append(r.sources, src)
+}
+
+// closeSources gives the iterators back.
+func (r *rows) closeSources() {
+	for i, it := range r.iters {
+		it.Close()
+		r.iters[i] = nil
+	}
+	for _, m := range r.mems {
+		m.Iter = memtable.Iter{}
+	}
+	clear(r.sources)
+	clear(r.merge.heap[:cap(r.merge.heap)])
+	r.iters, r.mems, r.sources = r.iters[:0], r.mems[:0], r.sources[:0]
+	r.merge.reset(nil)
+}

@@ -1,0 +1,93 @@
+package tablet
+
+import (
+	"sync/atomic"
+
+	"github.com/steledb/stele/tablet/commitlog"
+	"github.com/steledb/stele/tablet/sstable"
+)
+
+type counters struct {
+	reads, scans, stalls, overloads atomic.Int64
+	minors, merges, majors          atomic.Int64
+}
+
+// Stats are figures of a server, since it was opened or of the moment.
+type Stats struct {
+	Tables, Tablets int
+
+	Reads, Scans      int64
+	Stalls, Overloads int64 // writers that waited for memory; those refused
+
+	MinorCompactions, MergingCompactions, MajorCompactions int64
+
+	MemtableBytes, MemtableBytesMax int64
+	Cache                           sstable.CacheStats
+	Log                             commitlog.Stats
+	LogPendingBytes                 int64 // that recovery would read
+	Blocked                         error // why memtables cannot be written out; nil if they can
+}
+
+// Stats returns the server's figures.
+func (s *Server) Stats() Stats {
+	st := Stats{
+		Tables: len(*s.tables.Load()), Tablets: len(s.allTablets()),
+		Reads: s.stats.reads.Load(), Scans: s.stats.scans.Load(),
+		Stalls: s.stats.stalls.Load(), Overloads: s.stats.overloads.Load(),
+		MinorCompactions: s.stats.minors.Load(), MergingCompactions: s.stats.merges.Load(), MajorCompactions: s.stats.majors.Load(),
+		MemtableBytes: s.memtables.Load(), MemtableBytesMax: s.cfg.MemtablesBytesMax,
+		Cache: s.cache.Stats(), Log: s.commits.Stats(), LogPendingBytes: s.commits.Pending(s.redo()),
+	}
+	if err := s.blocked.Load(); err != nil {
+		st.Blocked = *err
+	}
+	return st
+}
+
+// TabletStats are figures of one tablet.
+type TabletStats struct {
+	ID            uint64
+	Start, End    []byte
+	MemtableBytes int64
+	Files         []FileStats
+}
+
+// FileStats are figures of one SSTable.
+type FileStats struct {
+	Group    string
+	Blob     string
+	Bytes    int64 // on disk
+	RawBytes int64 // of keys and values, before prefix and block compression
+	Entries  int64
+}
+
+// TabletStats returns the figures of a table's tablets, in the order of their
+// ranges. The error is api.ErrNoTable.
+func (s *Server) TabletStats(tableName string) ([]TabletStats, error) {
+	tablets, err := s.tablets(tableName)
+	if err != nil {
+		return nil, err
+	}
+	var all []TabletStats
+	for _, t := range tablets {
+		v, _, err := t.acquire()
+		if err != nil {
+			continue // dropped meanwhile
+		}
+		st := TabletStats{ID: t.id, Start: t.start, End: t.end, MemtableBytes: v.active.Bytes()}
+		for _, m := range v.frozen {
+			st.MemtableBytes += m.Bytes()
+		}
+		for _, g := range v.groups {
+			for _, f := range g.files {
+				st.Files = append(st.Files, FileStats{
+					Group: g.name, Blob: f.meta.Handle.ID.String(),
+					Bytes: f.meta.Handle.Length, RawBytes: f.meta.RawBytes, Entries: f.meta.Entries,
+				})
+			}
+		}
+		v.release()
+		all = append(all, st)
+	}
+	return all, nil
+}

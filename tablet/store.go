@@ -1,0 +1,60 @@
+package tablet
+
+import (
+	"context"
+	"errors"
+
+	"github.com/steledb/stele/blobfs"
+)
+
+// OnStore returns store as the Blobs of a tablet server.
+func OnStore(store *blobfs.Store) Blobs { return onStore{store} }
+
+type onStore struct{ *blobfs.Store }
+
+func (s onStore) Create(ctx context.Context) (BlobWriter, error) {
+	w, err := s.Store.Create(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (s onStore) OpenBlob(ctx context.Context, h blobfs.Handle) (BlobReader, error) {
+	r, err := s.Store.OpenBlob(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (s onStore) Delete(ctx context.Context, id blobfs.ID) error {
+	if err := s.Store.Delete(ctx, id); !errors.Is(err, blobfs.ErrNoBlob) {
+		return err
+	}
+	return nil
+}
+
+func (s onStore) Logs() []blobfs.ID {
+	var ids []blobfs.ID
+	for _, l := range s.Store.Logs() {
+		ids = append(ids, l.ID)
+	}
+	return ids
+}
+
+func (s onStore) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error) {
+	w, err := s.Store.CreateLog(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (s onStore) OpenLog(ctx context.Context, id blobfs.ID) (LogReader, error) {
+	r, err := s.Store.OpenLog(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}

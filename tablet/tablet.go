@@ -1,0 +1,246 @@
+package tablet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/api"
+)
+
+// Tablet is one range of rows of one table, loaded on this server.
+type Tablet struct {
+	id      uint64
+	server  *Server
+	start   []byte // start < row <= end; empty is no bound
+	end     []byte
+	schema  atomic.Pointer[schema]
+	latches latches
+
+	// applied is the sequence number of the last entry that is visible: all at
+	// or below it are in a memtable or a file.
+	applied atomic.Uint64
+
+	// stamped is the last server timestamp given. Written under the commit
+	// log's lock only.
+	stamped atomic.Int64
+
+	// stalled says that reads have too many files to merge; writers wait.
+	stalled atomic.Bool
+
+	// The applier's own.
+	mem      *mem
+	scratch  []byte
+	unloaded bool // commits that come later are dropped with the tablet
+
+	// minorMu and mergeMu let one minor and one other compaction run at a time.
+	// Held across I/O. Order: minorMu or mergeMu, then metaMu, then mu.
+	minorMu, mergeMu sync.Mutex
+
+	// metaMu guards the tablet's metadata, and is held while a change of it is
+	// made durable and its view installed.
+	metaMu struct {
+		sync.Mutex
+		meta   *Meta // as in Metadata; replaced, never changed
+		gen    uint64
+		closed bool // unloaded: no change any more
+	}
+
+	// mu guards the fields in it. Never held across I/O.
+	mu struct {
+		sync.Mutex
+		current *view // nil when unloaded
+	}
+}
+
+// holds says whether row is in the tablet's range.
+func (t *Tablet) holds(row []byte) bool {
+	return (len(t.start) == 0 || string(row) > string(t.start)) &&
+		(len(t.end) == 0 || string(row) <= string(t.end))
+}
+
+// acquire returns the current view and a sequence number to read it at. The view
+// must be released. The error is api.ErrNotServing.
+//
+// The number is taken after the view: a compaction may have dropped from the
+// view's files what newer entries replaced, and those are then visible too.
+func (t *Tablet) acquire() (*view, uint64, error) {
+	t.mu.Lock()
+	v := t.mu.current
+	if v == nil {
+		t.mu.Unlock()
+		return nil, 0, api.ErrNotServing
+	}
+	v.refs.Add(1)
+	t.mu.Unlock()
+	return v, t.applied.Load(), nil
+}
+
+// install makes change's result the current view. It does nothing when the
+// tablet is unloaded.
+func (t *Tablet) install(change func(v *view)) {
+	t.mu.Lock()
+	old := t.mu.current
+	if old == nil {
+		t.mu.Unlock()
+		return
+	}
+	next := old.clone()
+	change(next)
+	stalled := false
+	for _, g := range next.groups {
+		for _, f := range g.files {
+			f.refs.Add(1)
+		}
+		stalled = stalled || len(g.files) >= t.server.cfg.FilesMax
+	}
+	next.refs.Store(1)
+	t.mu.current = next
+	t.mu.Unlock()
+	old.release()
+	if t.stalled.Swap(stalled) && !stalled {
+		t.server.signalRoom()
+	}
+}
+
+// freeze puts an empty memtable in the place of the active one, which waits to be
+// written out. It runs on the applier.
+func (t *Tablet) freeze() {
+	if t.mem.Len() == 0 {
+		return
+	}
+	frozen, fresh := t.mem, newMem()
+	frozen.stamped = t.stamped.Load()
+	t.mem = fresh
+	t.install(func(v *view) {
+		v.frozen = append(v.frozen, frozen)
+		v.active = fresh
+	})
+	t.server.minorQueue.add(t)
+}
+
+// unflushed returns the first sequence number that is in no file, or 0 if there
+// is none.
+func (t *Tablet) unflushed() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := t.mu.current
+	if v == nil {
+		return 0
+	}
+	for _, m := range v.frozen {
+		if seq := m.minSeq.Load(); seq != 0 {
+			return seq
+		}
+	}
+	return v.active.minSeq.Load()
+}
+
+// errUnloaded ends the work of a compaction whose tablet was unloaded meanwhile.
+var errUnloaded = errors.New("tablet was unloaded")
+
+// changeMeta makes a change of the tablet's metadata durable and then installs
+// the view that goes with it. If it fails, neither has happened.
+func (t *Tablet) changeMeta(ctx context.Context, change func(m *Meta), install func(v *view)) error {
+	t.metaMu.Lock()
+	defer t.metaMu.Unlock()
+	if t.metaMu.closed {
+		return errUnloaded
+	}
+	next := cloneMeta(t.metaMu.meta)
+	change(next)
+	gen, err := t.server.saveMeta(ctx, next, t.metaMu.gen)
+	if err != nil {
+		return fmt.Errorf("save metadata of tablet %d: %w", t.id, err)
+	}
+	t.metaMu.meta, t.metaMu.gen = next, gen
+	t.install(install)
+	return nil
+}
+
+func cloneMeta(m *Meta) *Meta {
+	n := *m
+	n.Groups = make([]GroupMeta, len(m.Groups))
+	for i, g := range m.Groups {
+		n.Groups[i] = GroupMeta{Name: g.Name, Files: append([]FileMeta(nil), g.Files...)}
+	}
+	return &n
+}
+
+// replaceFiles is view.replace for metadata.
+func (m *Meta) replaceFiles(name string, removed []blobfs.ID, added *FileMeta) {
+	at := 0
+	for at < len(m.Groups) && m.Groups[at].Name < name {
+		at++
+	}
+	if at == len(m.Groups) || m.Groups[at].Name != name {
+		m.Groups = append(m.Groups, GroupMeta{})
+		copy(m.Groups[at+1:], m.Groups[at:])
+		m.Groups[at] = GroupMeta{Name: name}
+	}
+	var files []FileMeta
+	placed := false
+	for _, f := range m.Groups[at].Files {
+		gone := false
+		for i, id := range removed {
+			if f.Handle.ID == id {
+				gone = true
+				if i == 0 && added != nil {
+					files, placed = append(files, *added), true
+				}
+			}
+		}
+		if !gone {
+			files = append(files, f)
+		}
+	}
+	if !placed && added != nil {
+		files = append(files, *added)
+	}
+	m.Groups[at].Files = files
+}
+
+// closeMeta lets the metadata change no more.
+func (t *Tablet) closeMeta() {
+	t.metaMu.Lock()
+	t.metaMu.closed = true
+	t.metaMu.Unlock()
+}
+
+// unload takes the tablet out of service: reads that start later get
+// api.ErrNotServing, compactions end. If drop, its files are deleted when the last
+// read ends. It runs on the applier.
+func (t *Tablet) unload(drop bool) {
+	t.unloaded = true
+	t.mu.Lock()
+	v := t.mu.current
+	t.mu.current = nil
+	t.mu.Unlock()
+	if v == nil {
+		return
+	}
+	if drop {
+		for _, g := range v.groups {
+			for _, f := range g.files {
+				f.unlink.Store(true)
+			}
+		}
+	}
+	for _, m := range append(v.frozen, v.active) {
+		t.server.memtables.Add(-m.counted.Load())
+		m.counted.Store(0)
+	}
+	v.release()
+	t.server.signalRoom()
+}
+
+// majorDue says when the tablet must have its next major compaction.
+func (t *Tablet) majorDue() time.Time {
+	t.metaMu.Lock()
+	defer t.metaMu.Unlock()
+	return t.metaMu.meta.LastMajor.Add(t.server.cfg.MajorPeriod)
+}

@@ -1,0 +1,82 @@
+package tablet
+
+import (
+	"bytes"
+
+	"github.com/steledb/stele/table"
+)
+
+// want is what a read wants of each row, as far as its filter tells storage.
+type want struct {
+	program  *table.Program // nil wants all
+	hints    table.Hints
+	families []bool // by the index in the schema
+	fewer    bool   // not all families
+}
+
+func (w *want) init(f *table.Program, s *schema) {
+	w.program, w.fewer = f, false
+	if f == nil {
+		w.hints = table.Hints{}
+		return
+	}
+	w.hints = f.Hints()
+	if w.hints.Families == nil {
+		return
+	}
+	w.fewer = true
+	w.families = w.families[:0]
+	for i := range s.families {
+		w.families = append(w.families, w.hints.Families(s.families[i].Name))
+	}
+}
+
+func (w *want) row(key []byte) bool {
+	return w.program == nil || !w.hints.None && w.program.MatchRow(key)
+}
+
+func (w *want) family(f *family) bool { return !w.fewer || w.families[f.index] }
+
+// group says whether any wanted family is in the locality group.
+func (w *want) group(s *schema, name string) bool {
+	for i := range s.families {
+		if s.families[i].Group == name && w.family(&s.families[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// qualifier tells where q lies: below the wanted range (-1), in it, or above.
+func (w *want) qualifier(q []byte) int {
+	if lo := &w.hints.Qualifiers.Start; lo.Kind != table.Unbounded {
+		if c := bytes.Compare(q, lo.Value); c < 0 || c == 0 && lo.Kind == table.BoundOpen {
+			return -1
+		}
+	}
+	if hi := &w.hints.Qualifiers.End; hi.Kind != table.Unbounded {
+		if c := bytes.Compare(q, hi.Value); c > 0 || c == 0 && hi.Kind == table.BoundOpen {
+			return 1
+		}
+	}
+	return 0
+}
+
+// oneColumn returns the only column that is wanted, if there is but one.
+func (w *want) oneColumn(s *schema) (*family, []byte, bool) {
+	lo, hi := &w.hints.Qualifiers.Start, &w.hints.Qualifiers.End
+	if !w.fewer || lo.Kind != table.BoundClosed || hi.Kind != table.BoundClosed || !bytes.Equal(lo.Value, hi.Value) {
+		return nil, nil, false
+	}
+	var only *family
+	for i := range s.families {
+		if !w.families[i] {
+			continue
+		}
+		if only != nil {
+			return nil, nil, false
+		}
+		only = &s.families[i]
+	}
+	return only, lo.Value, only != nil
+}

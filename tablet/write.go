@@ -1,0 +1,157 @@
+package tablet
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/commitlog"
+)
+
+// write is one row mutation on its way from Apply to its answer.
+type write struct {
+	commit  commitlog.Commit
+	server  *Server
+	tablet  *Tablet
+	latch   *latch
+	alone   bool // the latch is held alone, by a read-modify-write
+	charged int64
+	done    func(timestamp int64, err error)
+}
+
+// bodyKeepMax is the largest body buffer that is kept for another write, in bytes.
+const bodyKeepMax = 64 << 10
+
+var writePool = sync.Pool{New: func() any { return new(write) }}
+
+// Apply commits one row mutation and calls done when it is durable and visible,
+// with the server timestamp that its cells got (0 if none asked for one). It
+// returns as soon as the mutation has its place in the commit log; rm's memory
+// may be used again then. done must not block: later commits wait behind it.
+//
+// Apply itself blocks, for OverloadWait at most, while the server is out of
+// memory for writes. Errors given to done: api.ErrNoTable,
+// api.ErrNotServing, those of table.RowMutation.Validate, *api.OverloadedError,
+// blobfs.ErrDiskFull, ErrClosed. Nothing
+// is written then. A *commitlog.FailedError means that the mutation may or may not survive.
+func (s *Server) Apply(tableName string, rm *table.RowMutation, done func(timestamp int64, err error)) {
+	t, err := s.tabletOf(tableName, rm.Row)
+	if err != nil {
+		done(0, err)
+		return
+	}
+	if err := s.admit(t, rm); err != nil {
+		done(0, err)
+		return
+	}
+	l := t.latches.of(rm.Row)
+	l.lockShared()
+	s.commitLatched(t, rm, l, false, done)
+}
+
+// commitLatched hands rm, which was admitted, to the commit log. The latch is
+// released when the commit is done.
+func (s *Server) commitLatched(t *Tablet, rm *table.RowMutation, l *latch, alone bool, done func(int64, error)) {
+	w := writePool.Get().(*write)
+	if w.commit.Done == nil {
+		w.commit.Done = w.finish // once: a method value costs an allocation
+	}
+	w.server, w.tablet, w.latch, w.alone, w.done = s, t, l, alone, done
+	w.charged = rowMutationBytes(rm)
+	body, ops, needTime, err := appendBody(w.commit.Body[:0], t.schema.Load(), rm)
+	w.commit.Body, w.commit.Ops, w.commit.Tablet = body, ops, t.id
+	w.commit.Stamp, w.commit.Time = nil, 0
+	if needTime {
+		w.commit.Stamp = t
+	}
+	if err == nil {
+		err = s.commits.Commit(&w.commit)
+	}
+	if err != nil {
+		w.answer(closedError(err))
+	}
+}
+
+// finish runs on the applier, in sequence order.
+func (w *write) finish(c *commitlog.Commit, err error) {
+	if err == nil {
+		w.tablet.applyCommit(c)
+	}
+	w.answer(err)
+}
+
+func (w *write) answer(err error) {
+	if w.alone {
+		w.latch.unlockAlone()
+	} else {
+		w.latch.unlockShared()
+	}
+	w.server.uncharge(w.charged)
+	done, time := w.done, w.commit.Time
+	w.server, w.tablet, w.latch, w.done = nil, nil, nil, nil
+	if cap(w.commit.Body) > bodyKeepMax {
+		w.commit.Body = nil
+	}
+	writePool.Put(w)
+	done(time, err)
+}
+
+func closedError(err error) error {
+	if errors.Is(err, commitlog.ErrClosed) {
+		return ErrClosed
+	}
+	return err
+}
+
+// applyCommit puts a durable commit into the memtable and makes it visible. It
+// runs on the applier, the only goroutine that adds to memtables.
+func (t *Tablet) applyCommit(c *commitlog.Commit) {
+	defer t.server.appliedNext.Store(c.First + uint64(c.Ops))
+	if t.unloaded {
+		return
+	}
+	if t.mem.Len() > 0 && t.mem.Bytes()+int64(len(c.Body)) > t.server.cfg.MemtableBytes {
+		t.freeze()
+	}
+	if err := t.add(c.Body, c.First, c.Ops, c.Time); err != nil {
+		panic(fmt.Sprintf("BUG: apply a commit that was just coded: %v", err))
+	}
+	t.applied.Store(c.First + uint64(c.Ops) - 1)
+}
+
+// add puts the entries of a record's body into the active memtable. Entries that
+// are there already stay.
+func (t *Tablet) add(body []byte, first uint64, ops uint32, time int64) error {
+	m := t.mem
+	scratch, err := eachEntry(body, first, time, t.scratch, func(key, value []byte) error {
+		_, err := m.Add(key, value)
+		return err
+	})
+	t.scratch = scratch
+	if grown := m.Bytes() - m.counted.Load(); grown > 0 {
+		m.counted.Add(grown)
+		t.server.memtablesGrew(grown)
+	}
+	if m.minSeq.Load() == 0 || first < m.minSeq.Load() {
+		m.minSeq.Store(first)
+	}
+	if last := first + uint64(ops) - 1; last > m.maxSeq.Load() {
+		m.maxSeq.Store(last)
+	}
+	return err
+}
+
+// Stamp returns the next server timestamp, in µs: the time of day, or just above
+// the one before it if the clock stands or went back (I8). The commit log calls
+// it in sequence order.
+func (t *Tablet) Stamp() int64 {
+	next := t.stampFloor()
+	t.stamped.Store(next)
+	return next
+}
+
+// stampFloor is at or below every timestamp that Stamp will give.
+func (t *Tablet) stampFloor() int64 {
+	return max(t.server.cfg.Now().UnixMicro(), t.stamped.Load()+1)
+}
