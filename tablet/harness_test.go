@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"sync"
@@ -29,6 +31,12 @@ var errStale = errors.New("stale generation")
 
 func newMemMetadata() *memMetadata {
 	return &memMetadata{rows: map[uint64][]byte{}, gens: map[uint64]uint64{}}
+}
+
+func (m *memMetadata) clone() *memMetadata {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &memMetadata{rows: maps.Clone(m.rows), gens: maps.Clone(m.gens)}
 }
 
 func (m *memMetadata) Save(_ context.Context, meta *Meta, gen uint64) (uint64, error) {
@@ -139,6 +147,15 @@ func (e *env) close() {
 		e.store.Close()
 		e.Server = nil
 	}
+}
+
+// crash cuts the power: what was not synced is lost, or torn. The metadata is that
+// of the same moment or a little before.
+func (e *env) crash() {
+	meta := e.meta.clone()
+	disk := e.fs.Crash(rand.New(rand.NewPCG(uint64(e.clock.micros.Load()), 1)))
+	e.close() // what it still writes goes to the old disk and the old metadata
+	e.fs, e.meta = disk, meta
 }
 
 // apply commits a mutation and waits for the answer.

@@ -149,7 +149,7 @@ func (rr *randomRun) step() {
 	case k < 920:
 		rr.clock.micros.Add(rr.r.Int64N(20_000_000))
 	case k < 925:
-		rr.check(rr.row()) // so that the server has seen this time
+		rr.check(rr.row())                           // so that the server has seen this time
 		rr.clock.micros.Add(-rr.r.Int64N(5_000_000)) // a clock that goes back
 	case k < 970:
 		if err := rr.Compact(ctx, testTable, false); err != nil {
@@ -175,13 +175,6 @@ func (rr *randomRun) reopen() {
 	rr.m.now = max(rr.m.now, rr.clock.micros.Load())
 	rr.clock.micros.Store(rr.m.now)
 	rr.open()
-}
-
-// crash cuts the power: what was not synced is lost, or torn.
-func (e *env) crash() {
-	disk := e.fs.Crash(rand.New(rand.NewPCG(uint64(e.clock.micros.Load()), 1)))
-	e.close() // what it still writes goes to the old disk
-	e.fs = disk
 }
 
 func (rr *randomRun) readModifyWrite() {
