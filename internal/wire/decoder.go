@@ -241,5 +241,5 @@ func (d *Decoder) mismatch(want string, got Kind) {
 }
 
 func (d *Decoder) fail(at int, reason string) {
-	d.Fail(&FormatError{at, reason})
+	d.Fail(&FormatError{Offset: at, Reason: reason})
 }

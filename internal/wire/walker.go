@@ -12,6 +12,7 @@ var ErrIncomplete = errors.New("incomplete MessagePack value")
 type FormatError struct {
 	Offset int    // of the offending value, in bytes from the start of the input
 	Reason string // what is wrong with it
+	Limit  bool   // it may be well-formed, but is over the size limit
 }
 
 func (e *FormatError) Error() string {
@@ -84,13 +85,13 @@ func (w *Walker) Walk(b []byte) (n int, err error) {
 			w.need = w.off + h.size
 			return 0, ErrIncomplete
 		case h.kind == KindInvalid:
-			return 0, &FormatError{w.off, "byte 0xc1"}
+			return 0, &FormatError{Offset: w.off, Reason: "byte 0xc1"}
 		case h.kids+h.body > uint64(w.lim.Bytes) || w.off+h.size+int(h.kids+h.body) > w.lim.Bytes:
-			return 0, &FormatError{w.off, "length over the limit"}
+			return 0, &FormatError{Offset: w.off, Reason: "length over the limit", Limit: true}
 		}
 		if h.kids > 0 {
 			if w.depth == w.lim.Depth {
-				return 0, &FormatError{w.off, "nested too deep"}
+				return 0, &FormatError{Offset: w.off, Reason: "nested too deep"}
 			}
 			w.left[w.depth] = h.kids
 			w.depth++

@@ -1,0 +1,141 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/internal/wire"
+)
+
+// serverEnv makes the test binary an echo server, so that benchmarks have client
+// and server in two processes.
+const serverEnv = "STELE_RPC_BENCH_SERVER"
+
+var benchValue = make([]byte, 1000)
+
+// benchServer has a get that answers 1000 bytes and a put that takes them, each
+// inline, on workers, and answered from another goroutine.
+func benchServer() *Server {
+	s, err := NewServer(ServerConfig{})
+	if err != nil {
+		panic(err)
+	}
+	get := func(c *Call) {
+		c.Params.Bytes()
+		c.Reply(func(e *wire.Encoder) { e.Bin(benchValue) })
+	}
+	put := func(c *Call) {
+		c.Params.Bytes()
+		c.Params.Bytes()
+		c.Reply(nil)
+	}
+	later := make(chan *Call, 4096)
+	go func() {
+		for c := range later {
+			put(c)
+		}
+	}()
+	s.Handle("get", Inline, get)
+	s.Handle("put", Inline, put)
+	s.Handle("get-pooled", Pooled, get)
+	s.Handle("put-pooled", Pooled, put)
+	s.Handle("put-async", Inline, func(c *Call) { later <- c })
+	return s
+}
+
+func runBenchServer() {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(l.Addr())
+	s := benchServer()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	_ = s.Serve(l)
+}
+
+func startBenchServer(b *testing.B) string {
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	cmd.Env = append(os.Environ(), serverEnv+"=1")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Wait()
+	})
+	buf := make([]byte, 64)
+	n, err := out.Read(buf)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return strings.TrimSpace(string(buf[:n]))
+}
+
+// BenchmarkLoopback calls a server in another process over one connection.
+func BenchmarkLoopback(b *testing.B) {
+	addr := startBenchServer(b)
+	key := []byte("row0000000000000")
+	for _, op := range []string{"get", "put", "get-pooled", "put-pooled", "put-async"} {
+		for _, inFlight := range []int{1, 16, 64, 256} {
+			b.Run(fmt.Sprintf("%s/%d", op, inFlight), func(b *testing.B) {
+				c, err := Dial(context.Background(), addr, ConnConfig{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer c.Close()
+				encode := func(e *wire.Encoder) {
+					e.Array(1)
+					e.Bin(key)
+				}
+				decode := func(d *wire.Decoder) error { d.Bytes(); return nil }
+				if op[:3] == "put" {
+					encode = func(e *wire.Encoder) {
+						e.Array(2)
+						e.Bin(key)
+						e.Bin(benchValue)
+					}
+					decode = nil
+				}
+				b.ReportAllocs()
+				b.ResetTimer()
+				start := time.Now()
+				var left atomic.Int64
+				left.Store(int64(b.N))
+				var wg sync.WaitGroup
+				for range inFlight {
+					wg.Go(func() {
+						for left.Add(-1) >= 0 {
+							if err := c.Call(context.Background(), op, encode, decode); err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+				wg.Wait()
+				b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "ops/s")
+			})
+		}
+	}
+}

@@ -1,0 +1,233 @@
+package rpc
+
+import (
+	"context"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/steledb/stele/internal/wire"
+)
+
+const (
+	// callBytes is what a request in flight costs beyond its bytes, for the memory gate.
+	callBytes = 512
+	// pooledParamsMax is the largest params buffer kept with a pooled Call, in bytes.
+	pooledParamsMax = 16 << 10
+)
+
+// Call is one request or notification in the hands of its handler.
+//
+// The handler answers it exactly once, with Reply or Fail, from any goroutine,
+// before or after it returns. From the moment of the answer the Call and all that
+// aliases Params belong to somebody else, unless Keep was called before. A Call
+// that is never answered holds its place in flight for ever.
+type Call struct {
+	// Params reads the elements of the request's params array, the first one next.
+	// Its bytes have been checked: whole values, no deeper than 32, no count or
+	// length that lies. Offsets in its errors count from the first element.
+	Params wire.Decoder
+	// NumParams is the number of those elements.
+	NumParams int
+
+	conn     *serverConn
+	method   *method
+	id       uint32
+	notify   bool
+	keep     bool
+	arrived  time.Time
+	deadline time.Time
+	buf      []byte // holds the params; the Call's own
+	charge   int64  // taken from the memory gate
+	ctx      context.Context
+	cancel   context.CancelFunc
+	state    atomic.Uint64 // odd while the call is live; the rest is a generation
+}
+
+var calls = sync.Pool{New: func() any { return new(Call) }}
+
+// Method returns the method's name.
+func (c *Call) Method() string { return c.method.name }
+
+// Peer returns the connection that the request came on.
+func (c *Call) Peer() *Peer { return &c.conn.peer }
+
+// Notification tells whether the caller expects no answer. Reply or Fail must be
+// called all the same; what they are given goes nowhere.
+func (c *Call) Notification() bool { return c.notify }
+
+// Arrived returns when the request's bytes were read.
+func (c *Call) Arrived() time.Time { return c.arrived }
+
+// Deadline returns when the caller stops waiting; the zero Time means never.
+func (c *Call) Deadline() time.Time { return c.deadline }
+
+// SetTimeout moves the deadline to d after the request's arrival, unless it is
+// earlier already: for requests that carry a timeout in their params. Call it
+// before Context.
+func (c *Call) SetTimeout(d time.Duration) {
+	if at := c.arrived.Add(d); c.deadline.IsZero() || at.Before(c.deadline) {
+		c.deadline = at
+	}
+}
+
+// Expired tells whether the deadline has passed.
+func (c *Call) Expired() bool {
+	return !c.deadline.IsZero() && !time.Now().Before(c.deadline)
+}
+
+// Context returns a context that ends at the deadline, at the answer, or with the
+// connection. It is made on first use, which must not be concurrent.
+func (c *Call) Context() context.Context {
+	if c.ctx == nil {
+		if c.deadline.IsZero() {
+			c.ctx, c.cancel = context.WithCancel(c.conn.peer.ctx)
+		} else {
+			c.ctx, c.cancel = context.WithDeadline(c.conn.peer.ctx, c.deadline)
+		}
+	}
+	return c.ctx
+}
+
+// Keep leaves the Call and the bytes of Params to the garbage collector, so that
+// they stay valid after the answer. Call it before Reply or Fail.
+func (c *Call) Keep() { c.keep = true }
+
+// Reply answers with the one value that write appends; nil, or a write that
+// appends nothing, answers nil. A result over the message size limit becomes
+// CodeTooLarge. It never blocks on the network. If the connection is gone, the
+// answer is dropped.
+func (c *Call) Reply(write func(*wire.Encoder)) {
+	if c.notify {
+		c.mustFinish(nil, false)
+		return
+	}
+	enc := wire.GetEncoder()
+	beginResponse(enc, c.conn.peer.Framed, c.id)
+	enc.Nil()
+	start := enc.Len()
+	if write != nil {
+		write(enc)
+	}
+	if enc.Len() == start {
+		enc.Nil()
+	}
+	if limit := c.conn.srv.cfg.MessageBytesMax; enc.Len() > limit {
+		got := enc.Len()
+		enc.Release()
+		c.mustFinish(c.encodeError(&Error{Code: CodeTooLarge, Message: "result too large",
+			Details: map[string]any{"limit": limit, "got": got}}), true)
+		return
+	}
+	c.mustFinish(enc, false)
+}
+
+// Fail answers with err, see AsError.
+func (c *Call) Fail(err error) {
+	if c.notify {
+		c.mustFinish(nil, true)
+		return
+	}
+	c.mustFinish(c.encodeError(AsError(err)), true)
+}
+
+func (c *Call) encodeError(e *Error) *wire.Encoder {
+	return encodeErrorResponse(c.conn.peer.Framed, c.id, e)
+}
+
+func encodeErrorResponse(framed bool, id uint32, e *Error) *wire.Encoder {
+	enc := wire.GetEncoder()
+	beginResponse(enc, framed, id)
+	appendError(enc, e)
+	enc.Nil()
+	return enc
+}
+
+func (c *Call) mustFinish(enc *wire.Encoder, failed bool) {
+	if !c.finish(c.state.Load(), enc, failed) {
+		panic("BUG: second answer to one call")
+	}
+}
+
+// finish answers and recycles the call if it is still live in the generation that
+// state names.
+func (c *Call) finish(state uint64, enc *wire.Encoder, failed bool) bool {
+	if state&1 == 0 || !c.state.CompareAndSwap(state, state+1) {
+		return false
+	}
+	conn, charge := c.conn, c.charge
+	c.method.stats.done(time.Since(c.arrived), failed)
+	if c.cancel != nil {
+		c.cancel()
+	}
+	c.recycle()
+	if enc != nil {
+		conn.send(enc)
+	}
+	conn.srv.memory.give(charge)
+	conn.doneOne()
+	return true
+}
+
+func (c *Call) recycle() {
+	if c.keep {
+		return
+	}
+	if cap(c.buf) > pooledParamsMax {
+		c.buf = nil
+	}
+	c.Params, c.conn, c.method = wire.Decoder{}, nil, nil
+	c.deadline, c.ctx, c.cancel = time.Time{}, nil, nil
+	calls.Put(c)
+}
+
+// newCall takes a Call from the pool and makes it live. q.params must be owned by
+// the call when owned, and is copied otherwise.
+func newCall(conn *serverConn, m *method, q request, owned bool, charge int64) *Call {
+	c := calls.Get().(*Call)
+	c.conn, c.method, c.id, c.notify, c.keep = conn, m, q.id, q.notify, false
+	c.charge, c.NumParams = charge, q.n
+	if owned {
+		c.buf = q.params
+	} else {
+		c.buf = append(c.buf[:0], q.params...)
+	}
+	c.Params = wire.NewDecoder(c.buf)
+	c.state.Add(1)
+	return c
+}
+
+// run runs the handler, or refuses if the deadline has passed. The Call must not
+// be touched after it.
+func (c *Call) run() {
+	conn, m, state := c.conn, c.method, c.state.Load()
+	if c.Expired() {
+		conn.srv.count.late.Add(1)
+		c.Fail(&Error{Code: CodeDeadlineExceeded, Message: "deadline passed before execution",
+			Retryable: true, Details: map[string]any{"executed": 0}})
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			conn.srv.count.panics.Add(1)
+			conn.srv.log.Error("handler panicked", "method", m.name, "panic", p, "stack", string(debug.Stack()))
+			c.panicked(state)
+		}
+	}()
+	m.handler(c)
+}
+
+// panicked answers for a handler that panicked, unless it had answered before. The
+// handler may have left the Call or its bytes with others, so neither is reused.
+func (c *Call) panicked(state uint64) {
+	if c.state.Load() != state {
+		return
+	}
+	c.keep = true
+	var enc *wire.Encoder
+	if !c.notify {
+		enc = c.encodeError(Errorf(CodeInternal, "handler panicked"))
+	}
+	c.finish(state, enc, true)
+}

@@ -1,0 +1,319 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/steledb/stele/internal/wire"
+)
+
+// ErrConnLost is what a *ConnLostError is, for errors.Is.
+var ErrConnLost = errors.New("connection lost")
+
+// ErrDraining is why a Conn takes no more calls: its server shuts down.
+var ErrDraining = errors.New("server is shutting down")
+
+// errClosed is why calls end after Close.
+var errClosed = errors.New("closed by this side")
+
+// ConnLostError means that a connection ended before a call's answer came.
+type ConnLostError struct {
+	// Sent tells whether the request may have reached the server and been executed.
+	// If false it certainly was not: sending it again is safe.
+	Sent bool
+	// Err is why the connection ended: ErrDraining, *CorruptFrameError, an error of
+	// the network...
+	Err error
+}
+
+func (e *ConnLostError) Error() string {
+	if e.Sent {
+		return fmt.Sprintf("connection lost, request may have been executed: %v", e.Err)
+	}
+	return fmt.Sprintf("connection lost, request not sent: %v", e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *ConnLostError) Unwrap() error { return e.Err }
+
+// Is makes errors.Is(err, ErrConnLost) true.
+func (e *ConnLostError) Is(target error) bool { return target == ErrConnLost }
+
+// ConnConfig bounds a client connection. Zero always means the default given.
+type ConnConfig struct {
+	// MessageBytesMax is the largest request or response, in bytes: 320 MiB.
+	MessageBytesMax int
+	// InFlightMax is the number of calls that may wait for answers: 4096. One more
+	// waits for its turn.
+	InFlightMax int
+	// UnsentBytesMax is the number of request bytes that may wait to be written:
+	// 64 MiB. A call that would exceed it waits, unless nothing else does.
+	UnsentBytesMax int64
+	// MessageTimeout ends a connection whose server stops in the middle of a
+	// response: 30 s. WriteTimeout ends one whose server does not take requests: 30 s
+	// for up to 1 MiB.
+	MessageTimeout, WriteTimeout time.Duration
+	// Dialer makes the connection: TCP by default.
+	Dialer func(ctx context.Context, addr string) (net.Conn, error)
+}
+
+func (c ConnConfig) withDefaults() ConnConfig {
+	orDefault(&c.MessageBytesMax, 320<<20)
+	orDefault(&c.InFlightMax, 4096)
+	orDefault(&c.UnsentBytesMax, 64<<20)
+	orDefault(&c.MessageTimeout, 30*time.Second)
+	orDefault(&c.WriteTimeout, 30*time.Second)
+	if c.Dialer == nil {
+		c.Dialer = func(ctx context.Context, addr string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "tcp", addr)
+		}
+	}
+	return c
+}
+
+// Validate says what is wrong with the configuration, defaults filled in.
+func (c ConnConfig) Validate() error {
+	switch {
+	case c.MessageBytesMax < 64<<10 || c.MessageBytesMax > 1<<30:
+		return fmt.Errorf("message bytes max is %d, want 64 KiB to 1 GiB", c.MessageBytesMax)
+	case c.InFlightMax < 1 || c.UnsentBytesMax < 1:
+		return errors.New("a limit is below 1")
+	case c.MessageTimeout < 0 || c.WriteTimeout < 0:
+		return errors.New("a duration is negative")
+	}
+	return nil
+}
+
+// Conn is a client's connection in framed mode. Any number of goroutines may call
+// through it at once: their requests share writes, and answers come as they are
+// ready. A Conn that is lost stays so; dialing again is its owner's business.
+type Conn struct {
+	cfg  ConnConfig
+	nc   net.Conn
+	r    *reader
+	out  *writer
+	stop chan struct{} // closed when the connection has ended
+	once sync.Once
+	wg   sync.WaitGroup // reader and flusher
+	// places counts calls in flight, room the bytes that wait to be written.
+	places, room      *gate
+	id                atomic.Uint32
+	bytesIn, bytesOut atomic.Uint64
+	writes            atomic.Uint64
+
+	// mu guards the fields in it. Never held across I/O. Order: mu, then out.mu.
+	mu struct {
+		sync.Mutex
+		calls    map[uint32]*pending
+		err      error // why the connection has ended
+		draining bool
+	}
+}
+
+// Dial connects to a server and agrees on the framed mode. It fails with the
+// dialer's error, with ErrPreamble when the peer does not speak it, or with ctx's.
+func Dial(ctx context.Context, addr string, cfg ConnConfig) (*Conn, error) {
+	cfg = cfg.withDefaults()
+	nc, err := cfg.Dialer(ctx, addr)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", addr, err)
+	}
+	c, err := NewConn(ctx, nc, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", addr, err)
+	}
+	return c, nil
+}
+
+// NewConn is Dial over a connection that exists, which it then owns.
+func NewConn(ctx context.Context, nc net.Conn, cfg ConnConfig) (*Conn, error) {
+	cfg = cfg.withDefaults()
+	err := cfg.Validate()
+	if err == nil {
+		err = handshake(ctx, nc)
+	}
+	if err != nil {
+		_ = nc.Close()
+		return nil, err
+	}
+	c := &Conn{cfg: cfg, nc: nc, stop: make(chan struct{}), places: newGate(int64(cfg.InFlightMax)), room: newGate(cfg.UnsentBytesMax)}
+	c.mu.calls = make(map[uint32]*pending)
+	c.r = newReader(nc, true, cfg.MessageBytesMax, cfg.MessageTimeout, &c.bytesIn)
+	c.out = newWriter(nc, cfg.WriteTimeout, &c.bytesOut, &c.writes)
+	c.out.onWrote = func(n int) { c.room.give(int64(n)) }
+	c.out.onFail = c.fail
+	c.wg.Go(func() { c.out.flusher(c.stop) })
+	c.wg.Go(c.read)
+	return c, nil
+}
+
+// handshake exchanges preambles.
+func handshake(ctx context.Context, nc net.Conn) error {
+	undo := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
+	defer undo()
+	b := preamble(version)
+	if _, err := nc.Write(b[:]); err != nil {
+		return handshakeError(ctx, err)
+	}
+	if _, err := io.ReadFull(nc, b[:]); err != nil {
+		return handshakeError(ctx, err)
+	}
+	if _, err := parsePreamble(b); err != nil {
+		return err
+	}
+	if !undo() {
+		return handshakeError(ctx, ctx.Err())
+	}
+	return nil
+}
+
+func handshakeError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return fmt.Errorf("%w: peer closed", ErrPreamble)
+	}
+	return fmt.Errorf("exchange preambles: %w", err)
+}
+
+// read delivers answers until the connection ends.
+func (c *Conn) read() {
+	for {
+		m, err := c.r.next()
+		if err == nil {
+			err = c.deliver(m)
+		}
+		if err != nil {
+			c.fail(err)
+			return
+		}
+	}
+}
+
+// deliver hands one message to the call that waits for it. Answers that nobody
+// waits for, since their call was cancelled, are dropped.
+func (c *Conn) deliver(m message) error {
+	d := wire.NewDecoder(m.body)
+	n, typ := d.Array(), d.Uint()
+	if n == 3 && typ == typeNotification {
+		if string(d.Bytes()) == goaway && c.drain() {
+			return ErrDraining
+		}
+		return d.Err()
+	}
+	id := d.Uint()
+	if d.Err() != nil || n != 4 || typ != typeResponse || id > math.MaxUint32 {
+		return errEnvelope
+	}
+	p, last := c.take(uint32(id))
+	if p != nil {
+		if d.IsNil() {
+			p.answer(d.Rest(), m.owned)
+		} else {
+			p.err = decodeError(&d)
+			if d.Err() != nil {
+				p.err = d.Err()
+			}
+		}
+		c.complete(p)
+	}
+	if last {
+		return ErrDraining
+	}
+	return nil
+}
+
+// take removes the call from those in flight; nil when it is not among them. last
+// tells that the server waits for us to go, and that nothing keeps us.
+func (c *Conn) take(id uint32) (p *pending, last bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p = c.mu.calls[id]
+	delete(c.mu.calls, id)
+	return p, c.mu.draining && len(c.mu.calls) == 0
+}
+
+// complete wakes the caller of a pending call that has its result.
+func (c *Conn) complete(p *pending) {
+	c.places.give(1)
+	if p.done == nil {
+		p.ready <- struct{}{}
+		return
+	}
+	p.d = wire.NewDecoder(p.body)
+	p.done(&p.d, p.err)
+	p.release()
+}
+
+// drain stops new calls; the connection ends when those in flight have. It tells
+// whether there are none.
+func (c *Conn) drain() (last bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.draining = true
+	return len(c.mu.calls) == 0
+}
+
+// fail ends the connection and all calls in flight.
+func (c *Conn) fail(err error) {
+	c.mu.Lock()
+	if c.mu.err != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.mu.err = err
+	c.mu.Unlock()
+	// First the writer: after this no position is taken or handed out any more.
+	c.out.fail(err)
+	_ = c.nc.Close()
+	close(c.stop)
+	c.mu.Lock()
+	lost := c.mu.calls
+	c.mu.calls = nil
+	c.mu.Unlock()
+	for _, p := range lost {
+		p.err = &ConnLostError{Sent: p.queued && c.out.sent(p.pos), Err: err}
+		c.complete(p)
+	}
+}
+
+// Close ends the connection; calls in flight get a *ConnLostError. It must not be
+// called from a callback of Go.
+func (c *Conn) Close() error {
+	c.fail(errClosed)
+	c.wg.Wait()
+	return nil
+}
+
+// Done returns a channel that is closed when the connection has ended.
+func (c *Conn) Done() <-chan struct{} { return c.stop }
+
+// Err returns why the connection takes no more calls, or nil while it does:
+// ErrDraining, *CorruptFrameError, an error of the network, or that Close was called.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.errLocked()
+}
+
+func (c *Conn) errLocked() error {
+	if c.mu.err == nil && c.mu.draining {
+		return ErrDraining
+	}
+	return c.mu.err
+}
+
+// InFlight returns the number of calls that wait for their answers.
+func (c *Conn) InFlight() int { return int(c.places.used.Load()) }
+
+// RemoteAddr returns the server's address.
+func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }

@@ -1,0 +1,86 @@
+package rpc
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+// The spec of these bytes is in doc.go; TestGoldenFrame holds the two together.
+const (
+	preambleBytes = 8
+	headerBytes   = 16
+	// version is the highest version of the framed mode that this package speaks.
+	version = 1
+	// flagsRequired masks the flags that a receiver must know or refuse the frame.
+	flagsRequired = 0xffff0000
+	// flagsKnown are those that version 1 defines: none.
+	flagsKnown = 0
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+var (
+	// ErrPreamble means that the peer does not speak the framed mode, or no
+	// version of it that we do.
+	ErrPreamble = errors.New("bad preamble")
+	// ErrTooLarge means that a message is over the size limit.
+	ErrTooLarge = errors.New("message too large")
+	// ErrFlags means that a frame needs an extension that we do not know.
+	ErrFlags = errors.New("unknown required frame flag")
+)
+
+// CorruptFrameError means that a frame's checksum is wrong. Nothing of the frame
+// was used, and the connection is closed.
+type CorruptFrameError struct {
+	Length    int // of the message, in bytes, as the frame says
+	Got, Want uint32
+}
+
+func (e *CorruptFrameError) Error() string {
+	return fmt.Sprintf("corrupt frame of %d bytes: checksum %08x, want %08x", e.Length, e.Got, e.Want)
+}
+
+// frameHeader is the first 16 bytes of a frame.
+type frameHeader struct {
+	length    uint32 // of the message
+	timeoutMS uint32 // 0: none
+	flags     uint32
+	crc       uint32
+}
+
+func parseHeader(b []byte) frameHeader {
+	return frameHeader{
+		length:    binary.LittleEndian.Uint32(b),
+		timeoutMS: binary.LittleEndian.Uint32(b[4:]),
+		flags:     binary.LittleEndian.Uint32(b[8:]),
+		crc:       binary.LittleEndian.Uint32(b[12:]),
+	}
+}
+
+// sealFrame fills the header in the first 16 bytes of frame; the message follows.
+func sealFrame(frame []byte, timeoutMS uint32) {
+	binary.LittleEndian.PutUint32(frame, uint32(len(frame)-headerBytes))
+	binary.LittleEndian.PutUint32(frame[4:], timeoutMS)
+	binary.LittleEndian.PutUint32(frame[8:], 0)
+	binary.LittleEndian.PutUint32(frame[12:], frameCRC(frame[:12], frame[headerBytes:]))
+}
+
+// frameCRC covers the header before the checksum, and the message.
+func frameCRC(head, msg []byte) uint32 {
+	return crc32.Update(crc32.Update(0, castagnoli, head), castagnoli, msg)
+}
+
+// preamble returns the 8 bytes that open the framed mode.
+func preamble(version byte) [preambleBytes]byte {
+	return [preambleBytes]byte{'S', 'T', 'E', 'L', 'E', version, 0, '\n'}
+}
+
+// parsePreamble returns the version that both sides speak.
+func parsePreamble(b [preambleBytes]byte) (byte, error) {
+	if string(b[:5]) != "STELE" || b[7] != '\n' || b[5] == 0 {
+		return 0, fmt.Errorf("%w: % x", ErrPreamble, b)
+	}
+	return min(b[5], version), nil
+}

@@ -1,0 +1,128 @@
+package rpc
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// gate bounds a sum of bytes (or of anything else that is counted) across many
+// goroutines. Taking what is free costs one atomic addition; when nothing is
+// free, takers wait in the order they came.
+type gate struct {
+	max     int64
+	used    atomic.Int64
+	waiting atomic.Int32 // len(mu.queue), or more while one is being added
+	mu      struct {
+		sync.Mutex
+		queue []*gateWaiter
+	}
+}
+
+type gateWaiter struct {
+	n     int64
+	ready chan struct{} // closed when n has been taken for the waiter
+}
+
+func newGate(max int64) *gate { return &gate{max: max} }
+
+// tryTake takes n if it is free and nobody is waiting. An amount over max fits
+// when nothing else is taken, so that no single taker can be stuck for good.
+func (g *gate) tryTake(n int64) bool {
+	if g.waiting.Load() != 0 {
+		return false
+	}
+	return g.fits(n)
+}
+
+func (g *gate) fits(n int64) bool {
+	now := g.used.Add(n)
+	if now <= g.max || now == n {
+		return true
+	}
+	g.give(n)
+	return false
+}
+
+// take waits until n is free, at most for wait and no longer than until done is
+// closed. It tells whether n has been taken.
+func (g *gate) take(n int64, wait time.Duration, done <-chan struct{}) bool {
+	if g.tryTake(n) {
+		return true
+	}
+	if wait <= 0 {
+		return false
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	return g.enqueue(n, t.C, nil, done)
+}
+
+// takeCtx is take with no time limit but ctx's.
+func (g *gate) takeCtx(ctx context.Context, n int64, done <-chan struct{}) bool {
+	return g.enqueue(n, nil, ctx.Done(), done)
+}
+
+func (g *gate) enqueue(n int64, timeout <-chan time.Time, stop, done <-chan struct{}) bool {
+	w := &gateWaiter{n: n, ready: make(chan struct{})}
+	g.mu.Lock()
+	g.waiting.Add(1)
+	g.mu.queue = append(g.mu.queue, w)
+	g.grantLocked()
+	g.mu.Unlock()
+	select {
+	case <-w.ready:
+		return true
+	case <-timeout:
+	case <-stop:
+	case <-done:
+	}
+	return g.giveUp(w)
+}
+
+// giveUp takes w out of the queue, unless it has been served meanwhile.
+func (g *gate) giveUp(w *gateWaiter) (taken bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, x := range g.mu.queue {
+		if x == w {
+			g.mu.queue = append(g.mu.queue[:i], g.mu.queue[i+1:]...)
+			g.waiting.Add(-1)
+			g.grantLocked() // those behind a large one may fit
+			return false
+		}
+	}
+	return true
+}
+
+// force takes n whether it is free or not, for bytes that exist already.
+func (g *gate) force(n int64) { g.used.Add(n) }
+
+// give returns n.
+func (g *gate) give(n int64) {
+	g.used.Add(-n)
+	// A taker announces itself in waiting before it looks at used, and we look at
+	// waiting after changing used: one of the two sees the other.
+	if g.waiting.Load() != 0 {
+		g.mu.Lock()
+		g.grantLocked()
+		g.mu.Unlock()
+	}
+}
+
+func (g *gate) grantLocked() {
+	for len(g.mu.queue) > 0 {
+		w := g.mu.queue[0]
+		now := g.used.Add(w.n)
+		if now > g.max && now != w.n {
+			// Not give: the one who makes room grants again.
+			g.used.Add(-w.n)
+			return
+		}
+		g.mu.queue[0] = nil
+		g.mu.queue = g.mu.queue[1:]
+		g.waiting.Add(-1)
+		close(w.ready)
+	}
+}

@@ -1,0 +1,128 @@
+package rpc
+
+import (
+	"hash/crc32"
+
+	"github.com/steledb/stele/internal/wire"
+)
+
+// large reads a message that outgrows the read buffer, of at least need bytes,
+// into a buffer that doubles as bytes arrive: a claimed length costs nothing.
+func (r *reader) large(need int) (message, error) {
+	body, charged := []byte(nil), 0
+	mark := r.w - r.r
+	for {
+		if len(body) == cap(body) {
+			size := largeSize(cap(body), need, r.framed, r.max)
+			if err := r.grow(size - charged); err != nil {
+				r.ungrow(charged)
+				if body == nil {
+					body = r.buf[r.r:r.w]
+				}
+				return r.refuse(body, need)
+			}
+			charged = size
+			bigger := make([]byte, len(body), size)
+			copy(bigger, body)
+			if body == nil {
+				bigger = append(bigger, r.buf[r.r:r.w]...)
+				r.r, r.w = 0, 0
+			}
+			body = bigger
+		}
+		// In plain mode need is a lower bound: what is read beyond it must fit the
+		// read buffer, where it goes back to.
+		end := len(body) + max(need-len(body), len(r.buf))
+		n, err := r.read(body[len(body):min(end, cap(body))])
+		if err != nil {
+			r.ungrow(charged)
+			return message{}, err
+		}
+		body = body[:len(body)+n]
+		if len(body)-mark >= progressBytes {
+			mark, r.since, r.grace = len(body), r.now, false
+		}
+		m, more, err := r.finishLarge(body)
+		if err != nil {
+			r.ungrow(charged)
+			return m, err
+		}
+		if m.body != nil {
+			m.charged = charged
+			return m, nil
+		}
+		need = more
+	}
+}
+
+// largeSize is the size of the buffer after one of size now is full.
+func largeSize(now, need int, framed bool, limit int) int {
+	switch {
+	case framed:
+		return min(max(2*now, bodyBytesMin), need)
+	case now == 0:
+		return bodyBytesMin
+	}
+	return min(2*now, max(limit, now)+readBytesMin)
+}
+
+// finishLarge returns the message when body holds all of it, and else how many
+// bytes it has at least.
+func (r *reader) finishLarge(body []byte) (m message, need int, err error) {
+	if r.framed {
+		h := parseHeader(body)
+		n := headerBytes + int(h.length)
+		if len(body) < n {
+			return m, n, nil
+		}
+		if m, err = finishFrame(h, body[:headerBytes], body[headerBytes:n]); err != nil {
+			return message{}, 0, err
+		}
+	} else {
+		n, err := r.walk.Walk(body)
+		if err == wire.ErrIncomplete {
+			return m, r.walk.Need(), nil
+		}
+		if err != nil {
+			return m, 0, err
+		}
+		m.body = body[:n:n]
+		r.w = copy(r.buf, body[n:])
+	}
+	m.owned = true
+	r.consume(0)
+	return m, 0, nil
+}
+
+// refuse gives a message up that memory has run short for. In framed mode the rest
+// of it is read and dropped, so that the connection lives on; in plain mode its end
+// is not known, and the connection ends after the answer.
+func (r *reader) refuse(start []byte, need int) (message, error) {
+	m := message{body: append(make([]byte, 0, headerBytes+envelopeBytesMax), start[:min(len(start), headerBytes+envelopeBytesMax)]...), owned: true, refused: true}
+	if !r.framed {
+		r.err = errNoRoom
+		return m, nil
+	}
+	h := parseHeader(start)
+	m.body, m.timeoutMS = m.body[headerBytes:], h.timeoutMS
+	crc := frameCRC(start[:12], start[headerBytes:])
+	r.r, r.w = 0, 0
+	mark := 0
+	for left := need - len(start); left > 0; {
+		n, err := r.read(r.buf[:min(left, len(r.buf))])
+		if err != nil {
+			return message{}, err
+		}
+		crc = crc32.Update(crc, castagnoli, r.buf[:n])
+		m.body = append(m.body, r.buf[:min(n, envelopeBytesMax-min(len(m.body), envelopeBytesMax))]...)
+		left -= n
+		if mark += n; mark >= progressBytes {
+			mark, r.since, r.grace = 0, r.now, false
+		}
+	}
+	r.consume(0)
+	if crc != h.crc {
+		return message{}, &CorruptFrameError{Length: int(h.length), Got: crc, Want: h.crc}
+	}
+	return m, nil
+}

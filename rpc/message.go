@@ -1,0 +1,110 @@
+package rpc
+
+import (
+	"errors"
+	"math"
+
+	"github.com/steledb/stele/internal/wire"
+)
+
+// Message types of MessagePack-RPC.
+const (
+	typeRequest      = 0
+	typeResponse     = 1
+	typeNotification = 2
+)
+
+// envelopeBytesMax is room for a request's array header, type and id.
+const envelopeBytesMax = 16
+
+// methodBytesMax bounds a method's name, in bytes.
+const methodBytesMax = 128
+
+// goaway is the notification by which a framed-mode server that shuts down asks
+// its client to send no more and to close once its answers are in.
+const goaway = "rpc.goaway"
+
+var errEnvelope = errors.New("malformed request")
+
+// request is the envelope of a request or notification.
+type request struct {
+	id     uint32
+	notify bool
+	method []byte
+	params []byte // the elements of the params array
+	n      int    // their number
+}
+
+// parseRequest reads a message that a client sent.
+func parseRequest(body []byte) (q request, err error) {
+	d := wire.NewDecoder(body)
+	n := d.Array()
+	switch typ := d.Uint(); {
+	case typ == typeRequest && n == 4:
+		id := d.Uint()
+		if id > math.MaxUint32 {
+			return q, errEnvelope
+		}
+		q.id = uint32(id)
+	case typ == typeNotification && n == 3:
+		q.notify = true
+	default:
+		return q, errEnvelope
+	}
+	q.method = d.Bytes()
+	q.n = d.Array()
+	if d.Err() != nil || len(q.method) > methodBytesMax {
+		return q, errEnvelope
+	}
+	q.params = d.Rest()
+	return q, nil
+}
+
+// peekID returns the id of what looks like a request in its first bytes, whatever
+// follows them: to tell its sender that it is malformed.
+func peekID(b []byte) (id uint32, ok bool) {
+	skip := 1
+	switch {
+	case len(b) == 0:
+		return 0, false
+	case b[0] == 0xdc:
+		skip = 3
+	case b[0] == 0xdd:
+		skip = 5
+	case b[0]&0xf0 != 0x90:
+		return 0, false
+	}
+	d := wire.NewDecoder(b[min(skip, len(b)):])
+	typ, v := d.Uint(), d.Uint()
+	return uint32(v), d.Err() == nil && typ == typeRequest && v <= math.MaxUint32
+}
+
+// beginResponse starts a response in an empty encoder; result or error follow.
+// In framed mode the frame's header comes first, to be filled by sealFrame.
+func beginResponse(enc *wire.Encoder, framed bool, id uint32) {
+	if framed {
+		enc.Raw(blankHeader[:])
+	}
+	enc.Array(4)
+	enc.Int(typeResponse)
+	enc.Uint(uint64(id))
+}
+
+var blankHeader [headerBytes]byte
+
+// beginRequest starts a request frame; the params array follows.
+func beginRequest(enc *wire.Encoder, id uint32, method string) {
+	enc.Raw(blankHeader[:])
+	enc.Array(4)
+	enc.Int(typeRequest)
+	enc.Uint(uint64(id))
+	enc.Str(method)
+}
+
+// beginNotification starts a notification frame; the params array follows.
+func beginNotification(enc *wire.Encoder, method string) {
+	enc.Raw(blankHeader[:])
+	enc.Array(3)
+	enc.Int(typeNotification)
+	enc.Str(method)
+}

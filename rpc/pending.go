@@ -1,0 +1,256 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/internal/wire"
+)
+
+// ErrRequestTooLarge means that a request is over the connection's message limit.
+// It was not sent.
+var ErrRequestTooLarge = errors.New("request too large")
+
+// pending is a call that waits for its answer.
+type pending struct {
+	ready chan struct{} // one token when err or body is set; not for Go
+	done  func(*wire.Decoder, error)
+	body  []byte       // the result
+	d     wire.Decoder // over body; here since one on the stack would escape to decode
+	err   error
+	keep  bool // body is the caller's to keep
+
+	// Set under the writer's lock, before the writer fails.
+	queued bool
+	pos    uint64 // in the outgoing stream
+}
+
+var pendings = sync.Pool{New: func() any { return &pending{ready: make(chan struct{}, 1)} }}
+
+// answer takes over or copies the result.
+func (p *pending) answer(result []byte, owned bool) {
+	switch {
+	case owned:
+		p.body = result
+	case p.keep:
+		p.body = append([]byte(nil), result...)
+	default:
+		p.body = append(p.body[:0], result...)
+	}
+}
+
+// release recycles a pending that nobody else knows of any more.
+func (p *pending) release() {
+	if p.keep || cap(p.body) > 64<<10 {
+		p.body = nil
+	}
+	p.d = wire.Decoder{}
+	p.done, p.err, p.keep, p.queued = nil, nil, false, false
+	pendings.Put(p)
+}
+
+// Call sends a request and waits for its answer. encode appends the params, which
+// must be one array; nil means no params. decode reads the result, on the caller's
+// goroutine, and must keep nothing that aliases it; nil ignores the result.
+//
+// The server is told ctx's deadline. When ctx ends first, Call returns an error
+// that wraps ctx's, and a late answer is dropped; the request may still be
+// executed. Other errors: *Error from the server, *ConnLostError,
+// ErrRequestTooLarge, and those of decode or of the Decoder it used.
+func (c *Conn) Call(ctx context.Context, method string, encode func(*wire.Encoder), decode func(*wire.Decoder) error) error {
+	return c.call(ctx, method, encode, decode, false)
+}
+
+// CallKeep is Call for a decode that keeps what aliases the result: its bytes are
+// left to the garbage collector.
+func (c *Conn) CallKeep(ctx context.Context, method string, encode func(*wire.Encoder), decode func(*wire.Decoder) error) error {
+	return c.call(ctx, method, encode, decode, true)
+}
+
+func (c *Conn) call(ctx context.Context, method string, encode func(*wire.Encoder), decode func(*wire.Decoder) error, keep bool) error {
+	p := pendings.Get().(*pending)
+	p.keep = keep
+	id, err := c.submit(ctx, method, encode, p)
+	if err != nil {
+		return err
+	}
+	if done := ctx.Done(); done == nil {
+		<-p.ready
+	} else {
+		select {
+		case <-p.ready:
+		case <-done:
+			if c.forget(id) {
+				p.release()
+				return fmt.Errorf("call %s: %w", method, ctx.Err())
+			}
+			<-p.ready // the answer was on its way
+		}
+	}
+	defer p.release()
+	if p.err != nil {
+		return p.err
+	}
+	if decode == nil {
+		return nil
+	}
+	p.d = wire.NewDecoder(p.body)
+	if err := decode(&p.d); err != nil {
+		return err
+	}
+	return p.d.Err()
+}
+
+// Go sends a request and returns; done gets the answer later, as Call's decode and
+// result would. It runs on the connection's reader or on the goroutine that fails
+// the connection, so it must not block. An error that Go returns means that the
+// request was not sent and done is not called. Cancelling ctx after Go has
+// returned changes nothing, but the server is told its deadline.
+func (c *Conn) Go(ctx context.Context, method string, encode func(*wire.Encoder), done func(*wire.Decoder, error)) error {
+	p := pendings.Get().(*pending)
+	p.done = done
+	_, err := c.submit(ctx, method, encode, p)
+	return err
+}
+
+// Notify sends a notification, which has no answer. That it was sent does not mean
+// that it will arrive.
+func (c *Conn) Notify(ctx context.Context, method string, encode func(*wire.Encoder)) error {
+	if err := c.Err(); err != nil {
+		return &ConnLostError{Err: err}
+	}
+	enc := wire.GetEncoder()
+	beginNotification(enc, method)
+	if err := c.seal(ctx, enc, encode); err != nil {
+		return err
+	}
+	if err := c.takeRoom(ctx, int64(enc.Len())); err != nil {
+		enc.Release()
+		return err
+	}
+	return c.push(enc, nil)
+}
+
+// submit encodes and queues a request. On success p will get its answer. On an
+// error p has been released.
+func (c *Conn) submit(ctx context.Context, method string, encode func(*wire.Encoder), p *pending) (id uint32, err error) {
+	if err := ctx.Err(); err != nil {
+		p.release()
+		return 0, fmt.Errorf("call %s: %w", method, err)
+	}
+	id = c.id.Add(1)
+	enc := wire.GetEncoder()
+	beginRequest(enc, id, method)
+	if err = c.seal(ctx, enc, encode); err != nil {
+		p.release()
+		return 0, err
+	}
+	n := int64(enc.Len())
+	if err = c.takePlace(ctx, n); err == nil {
+		if err = c.register(id, p); err != nil {
+			c.places.give(1)
+			c.room.give(n)
+		}
+	}
+	if err != nil {
+		enc.Release()
+		p.release()
+		return 0, err
+	}
+	// After registering, p gets its answer or the connection's error in any case.
+	_ = c.push(enc, p)
+	return id, nil
+}
+
+// seal appends the params and finishes the frame. On an error enc is released.
+func (c *Conn) seal(ctx context.Context, enc *wire.Encoder, encode func(*wire.Encoder)) error {
+	if encode == nil {
+		enc.Array(0)
+	} else {
+		encode(enc)
+	}
+	if n := enc.Len() - headerBytes; n > c.cfg.MessageBytesMax {
+		enc.Release()
+		return fmt.Errorf("%w: %d bytes, limit %d", ErrRequestTooLarge, n, c.cfg.MessageBytesMax)
+	}
+	sealFrame(enc.Bytes(), timeoutMS(ctx))
+	return nil
+}
+
+// timeoutMS returns the time left to ctx's deadline, rounded up, 0 without one.
+func timeoutMS(ctx context.Context) uint32 {
+	at, ok := ctx.Deadline()
+	if !ok {
+		return 0
+	}
+	ms := (time.Until(at) + time.Millisecond - 1) / time.Millisecond
+	return uint32(min(max(ms, 1), math.MaxUint32))
+}
+
+// takePlace waits for a place in flight and for room for n bytes.
+func (c *Conn) takePlace(ctx context.Context, n int64) error {
+	if !c.places.tryTake(1) && !c.places.takeCtx(ctx, 1, c.stop) {
+		return c.notTaken(ctx)
+	}
+	if err := c.takeRoom(ctx, n); err != nil {
+		c.places.give(1)
+		return err
+	}
+	return nil
+}
+
+func (c *Conn) takeRoom(ctx context.Context, n int64) error {
+	if !c.room.tryTake(n) && !c.room.takeCtx(ctx, n, c.stop) {
+		return c.notTaken(ctx)
+	}
+	return nil
+}
+
+func (c *Conn) notTaken(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("call not sent: %w", err)
+	}
+	return &ConnLostError{Err: c.Err()}
+}
+
+// register adds p to the calls in flight.
+func (c *Conn) register(id uint32, p *pending) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.errLocked(); err != nil {
+		return &ConnLostError{Err: err}
+	}
+	if c.mu.calls[id] != nil {
+		// 2^32 calls ago, and still unanswered.
+		return &ConnLostError{Err: errors.New("call id still in use")}
+	}
+	c.mu.calls[id] = p
+	return nil
+}
+
+// push queues a sealed frame, for which room has been taken.
+func (c *Conn) push(enc *wire.Encoder, p *pending) error {
+	n := int64(enc.Len())
+	if err := c.out.append(enc, p); err != nil {
+		c.room.give(n)
+		return &ConnLostError{Err: err}
+	}
+	return nil
+}
+
+// forget gives a call up, and tells whether it was still in flight.
+func (c *Conn) forget(id uint32) bool {
+	p, last := c.take(id)
+	if p == nil {
+		return false
+	}
+	c.places.give(1)
+	if last {
+		c.fail(ErrDraining)
+	}
+	return true
+}

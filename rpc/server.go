@@ -1,0 +1,328 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// ErrServerClosed is what Serve returns after Shutdown or Close.
+var ErrServerClosed = errors.New("rpc server closed")
+
+// ServerConfig bounds a Server. Zero always means the default given.
+type ServerConfig struct {
+	// MessageBytesMax is the largest request or response, in bytes: 320 MiB, which
+	// holds a row mutation of 256 MiB. At least 64 KiB, at most 1 GiB.
+	MessageBytesMax int
+	// InFlightMax is the number of requests of one connection that are worked on at
+	// once: 1024. The connection is not read while it has that many.
+	InFlightMax int
+	// MemoryBytesMax bounds the bytes of requests in flight and responses not yet
+	// written, of all connections together: 1 GiB. At least MessageBytesMax.
+	// Requests wait when it is reached, then get CodeOverloaded.
+	MemoryBytesMax int64
+	// UnsentBytesMax is the number of response bytes not yet taken by its client at
+	// which a connection is no longer read: 16 MiB. At 16 times as many it is closed.
+	UnsentBytesMax int64
+	// ConnsMax is the number of open connections: 4096. One more is closed at once.
+	ConnsMax int
+	// Workers is the number of goroutines that run Pooled methods: four for each
+	// CPU. WorkQueue is the number of requests that may wait for them: 1024.
+	Workers, WorkQueue int
+	// SpawnedMax is the number of Spawned requests that run at once: 256.
+	SpawnedMax int
+	// AdmitWait is how long a request waits for memory, a worker or a goroutine
+	// before it gets CodeOverloaded: 1 s. Its connection is not read meanwhile.
+	AdmitWait time.Duration
+	// RetryAfter is the retry_after_ms of CodeOverloaded: 100 ms.
+	RetryAfter time.Duration
+	// MessageTimeout closes a connection on which a message was begun and less than
+	// 64 KiB more of it came in this time: 30 s. Idle connections are kept.
+	MessageTimeout time.Duration
+	// WriteTimeout closes a connection whose client does not take what is written:
+	// 30 s for up to 1 MiB.
+	WriteTimeout time.Duration
+	// Logger gets warnings about connections and handlers: slog.Default().
+	Logger *slog.Logger
+}
+
+func orDefault[T int | int64 | time.Duration](v *T, d T) {
+	if *v == 0 {
+		*v = d
+	}
+}
+
+func (c ServerConfig) withDefaults() ServerConfig {
+	orDefault(&c.MessageBytesMax, 320<<20)
+	orDefault(&c.InFlightMax, 1024)
+	orDefault(&c.MemoryBytesMax, 1<<30)
+	orDefault(&c.UnsentBytesMax, 16<<20)
+	orDefault(&c.ConnsMax, 4096)
+	orDefault(&c.Workers, 4*runtime.GOMAXPROCS(0))
+	orDefault(&c.WorkQueue, 1024)
+	orDefault(&c.SpawnedMax, 256)
+	orDefault(&c.AdmitWait, time.Second)
+	orDefault(&c.RetryAfter, 100*time.Millisecond)
+	orDefault(&c.MessageTimeout, 30*time.Second)
+	orDefault(&c.WriteTimeout, 30*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+// Validate says what is wrong with the configuration, defaults filled in.
+func (c ServerConfig) Validate() error {
+	switch {
+	case c.MessageBytesMax < 64<<10 || c.MessageBytesMax > 1<<30:
+		return fmt.Errorf("message bytes max is %d, want 64 KiB to 1 GiB", c.MessageBytesMax)
+	case c.MemoryBytesMax < int64(c.MessageBytesMax):
+		return fmt.Errorf("memory bytes max %d is below message bytes max %d", c.MemoryBytesMax, c.MessageBytesMax)
+	case c.InFlightMax < 1 || c.UnsentBytesMax < 1 || c.ConnsMax < 1 || c.Workers < 1 || c.WorkQueue < 1 || c.SpawnedMax < 1:
+		return errors.New("a limit is below 1")
+	case c.AdmitWait < 0 || c.RetryAfter < 0 || c.MessageTimeout < 0 || c.WriteTimeout < 0:
+		return errors.New("a duration is negative")
+	}
+	return nil
+}
+
+// Mode says where a method's handler runs.
+type Mode uint8
+
+const (
+	// Inline runs the handler on the connection's reader: it must neither block nor
+	// take long, for nothing else of the connection is read meanwhile. It may hand
+	// the Call on and return; this is the fastest way for reads from memory and for
+	// writes that are answered by a committer.
+	Inline Mode = iota
+	// Pooled runs it on one of a fixed number of workers.
+	Pooled
+	// Spawned runs it on a goroutine of its own: for rare methods that may wait long.
+	Spawned
+)
+
+type method struct {
+	name    string
+	mode    Mode
+	handler func(*Call)
+	stats   methodStats
+}
+
+// Server answers requests in both modes on any number of listeners.
+type Server struct {
+	cfg     ServerConfig
+	log     *slog.Logger
+	methods map[string]*method
+	claims  [256]*claimed
+	memory  *gate
+	work    chan *Call
+	spawned chan struct{}
+	count   counters
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	start  sync.Once
+	active sync.WaitGroup // connections, their flushers, and spawned handlers
+	pool   sync.WaitGroup // workers
+
+	// mu guards the fields in it. Never held across I/O or a handler.
+	mu struct {
+		sync.Mutex
+		listeners map[net.Listener]struct{}
+		conns     map[*serverConn]struct{}
+		nextID    uint64
+		draining  bool
+		closed    bool
+		idle      chan struct{} // closed when draining and no connection is left
+	}
+}
+
+// NewServer returns a server without methods. It fails only for a configuration
+// that Validate refuses.
+func NewServer(cfg ServerConfig) (*Server, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{
+		cfg: cfg, log: cfg.Logger, methods: make(map[string]*method), memory: newGate(cfg.MemoryBytesMax),
+		work: make(chan *Call, cfg.WorkQueue), spawned: make(chan struct{}, cfg.SpawnedMax),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.mu.listeners = make(map[net.Listener]struct{})
+	s.mu.conns = make(map[*serverConn]struct{})
+	s.mu.idle = make(chan struct{})
+	return s, nil
+}
+
+// Handle registers h for a method, before the first Serve. It panics when the
+// method has a handler or its name is empty or over 128 bytes.
+func (s *Server) Handle(name string, mode Mode, h func(*Call)) {
+	if s.methods[name] != nil || name == "" || len(name) > methodBytesMax {
+		panic(fmt.Sprintf("BUG: method %q registered twice, or bad name", name))
+	}
+	s.methods[name] = &method{name: name, mode: mode, handler: h}
+}
+
+// Serve accepts connections until the listener fails or the server is closed. It
+// closes the listener. After Shutdown or Close it returns ErrServerClosed.
+func (s *Server) Serve(l net.Listener) error {
+	defer l.Close()
+	if !s.addListener(l) {
+		return ErrServerClosed
+	}
+	defer s.removeListener(l)
+	pause := 5 * time.Millisecond
+	for {
+		conn, err := l.Accept()
+		if err == nil {
+			pause = 5 * time.Millisecond
+			s.ServeConn(conn)
+			continue
+		}
+		if s.stopping() {
+			return ErrServerClosed
+		}
+		var ne net.Error
+		if !errors.As(err, &ne) || errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("accept: %w", err)
+		}
+		// Out of file descriptors, most likely: those that close will help.
+		s.log.Warn("accept", "err", err, "pause", pause)
+		select {
+		case <-time.After(pause):
+		case <-s.ctx.Done():
+		}
+		pause = min(2*pause, time.Second)
+	}
+}
+
+// ServeConn serves one connection, which it then owns, in the background.
+func (s *Server) ServeConn(nc net.Conn) {
+	s.start.Do(s.startWorkers)
+	s.mu.Lock()
+	if s.mu.closed || s.mu.draining || len(s.mu.conns) >= s.cfg.ConnsMax {
+		s.mu.Unlock()
+		s.count.refusedConns.Add(1)
+		_ = nc.Close()
+		return
+	}
+	s.mu.nextID++
+	c := newServerConn(s, nc, s.mu.nextID)
+	s.mu.conns[c] = struct{}{}
+	s.active.Go(c.serve)
+	s.mu.Unlock()
+	s.count.conns.Add(1)
+}
+
+// forget drops a connection that has ended.
+func (s *Server) forget(c *serverConn) {
+	s.mu.Lock()
+	delete(s.mu.conns, c)
+	if s.mu.draining && len(s.mu.conns) == 0 {
+		s.closeIdleLocked()
+	}
+	s.mu.Unlock()
+	s.count.conns.Add(-1)
+}
+
+func (s *Server) closeIdleLocked() {
+	select {
+	case <-s.mu.idle:
+	default:
+		close(s.mu.idle)
+	}
+}
+
+func (s *Server) snapshot() []*serverConn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cs := make([]*serverConn, 0, len(s.mu.conns))
+	for c := range s.mu.conns {
+		cs = append(cs, c)
+	}
+	return cs
+}
+
+func (s *Server) stopping() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.draining || s.mu.closed
+}
+
+func (s *Server) addListener(l net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.closed || s.mu.draining {
+		return false
+	}
+	s.mu.listeners[l] = struct{}{}
+	return true
+}
+
+func (s *Server) removeListener(l net.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.listeners, l)
+}
+
+// stopListening begins the drain: no new connection is taken.
+func (s *Server) stopListening() {
+	s.mu.Lock()
+	s.mu.draining = true
+	ls := make([]net.Listener, 0, len(s.mu.listeners))
+	for l := range s.mu.listeners {
+		ls = append(ls, l)
+	}
+	if len(s.mu.conns) == 0 {
+		s.closeIdleLocked()
+	}
+	s.mu.Unlock()
+	for _, l := range ls {
+		_ = l.Close()
+	}
+	for _, cl := range s.claims {
+		if cl != nil {
+			_ = cl.Close()
+		}
+	}
+}
+
+// Shutdown takes no more connections, asks framed clients to go away and plain
+// ones no more, answers what is in flight, then closes everything. When ctx ends
+// first, it closes what is left as Close does and returns ctx's error.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.stopListening()
+	for _, c := range s.snapshot() {
+		c.drain()
+	}
+	var err error
+	select {
+	case <-s.mu.idle:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	s.Close()
+	return err
+}
+
+// Close closes listeners and connections at once and waits for handlers that run
+// on the server's goroutines; their contexts end. Answers still owed go nowhere.
+// It must not be called from a handler.
+func (s *Server) Close() {
+	s.stopListening()
+	s.mu.Lock()
+	s.mu.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	for _, c := range s.snapshot() {
+		c.kill(ErrServerClosed)
+	}
+	s.active.Wait()
+	s.pool.Wait()
+}

@@ -1,0 +1,421 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/steledb/stele/internal/wire"
+)
+
+const (
+	// flushBytes of answers are written before the rest of a batch is read.
+	flushBytes = 256 << 10
+	// drainGrace is how long a framed connection is still read after goaway.
+	drainGrace = time.Second
+	// lingerTime and lingerBytes bound what is read and dropped after our last
+	// write: closing a socket with unread bytes resets it, and the peer could lose
+	// the answer that tells it why.
+	lingerTime  = 500 * time.Millisecond
+	lingerBytes = 1 << 20
+)
+
+var (
+	errUnknownProtocol = errors.New("unknown protocol")
+	errNotReading      = errors.New("client does not read its answers")
+)
+
+// Peer is the other end of a connection.
+type Peer struct {
+	ID     uint64 // of the connection; never used again by the same server
+	Addr   net.Addr
+	Framed bool // framed mode, and not plain MessagePack-RPC
+
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+// Done returns a channel that is closed when the connection ends.
+func (p *Peer) Done() <-chan struct{} { return p.ctx.Done() }
+
+// serverConn is one connection of a server.
+type serverConn struct {
+	srv  *Server
+	nc   net.Conn
+	peer Peer
+	r    *reader // nil until the mode is known
+	out  *writer
+	stop chan struct{} // ends the flusher
+	done chan struct{} // closed when the flusher has ended
+
+	inFlight atomic.Int64
+	// waiting is set while the reader waits for inFlight to fall; whoever lowers it
+	// then sends to signal.
+	waiting atomic.Bool
+	signal  chan struct{}
+
+	drainBy atomic.Pointer[time.Time] // nil: not draining
+	dead    atomic.Bool               // killed: nothing more is worth sending
+}
+
+func newServerConn(s *Server, nc net.Conn, id uint64) *serverConn {
+	c := &serverConn{srv: s, nc: nc, stop: make(chan struct{}), done: make(chan struct{}), signal: make(chan struct{}, 1)}
+	c.peer = Peer{ID: id, Addr: nc.RemoteAddr()}
+	c.peer.ctx, c.peer.cancel = context.WithCancel(s.ctx)
+	c.out = newWriter(nc, s.cfg.WriteTimeout, &s.count.bytesOut, &s.count.writes)
+	c.out.onWrote = func(n int) { s.memory.give(int64(n)) }
+	c.out.onFail = c.kill
+	return c
+}
+
+// serve runs the connection from its first byte to its end.
+func (c *serverConn) serve() {
+	defer c.srv.forget(c)
+	defer c.peer.cancel()
+	var first [1]byte
+	if _, err := io.ReadFull(c.nc, first[:]); err != nil {
+		_ = c.nc.Close() // an idle connection that never spoke
+		return
+	}
+	if l := c.srv.claims[first[0]]; l != nil {
+		_ = c.nc.SetDeadline(time.Time{})
+		if l.offer(c.nc) {
+			c.srv.count.claimed.Add(1)
+		} else {
+			c.srv.count.refusedConns.Add(1)
+			_ = c.nc.Close()
+		}
+		return
+	}
+	if err := c.choose(first[0]); err != nil {
+		c.srv.count.refusedConns.Add(1)
+		c.srv.log.Warn("connection refused", "peer", c.peer.Addr, "err", err)
+		_ = c.nc.Close()
+		return
+	}
+	go func() {
+		defer close(c.done)
+		c.out.flusher(c.stop)
+	}()
+	c.finish(c.loop())
+}
+
+// choose sets the connection's mode by its first byte and the preamble.
+func (c *serverConn) choose(first byte) error {
+	cfg := &c.srv.cfg
+	switch {
+	case first == 'S':
+		b := [preambleBytes]byte{first}
+		_ = c.nc.SetDeadline(time.Now().Add(cfg.MessageTimeout))
+		if _, err := io.ReadFull(c.nc, b[1:]); err != nil {
+			return fmt.Errorf("read preamble: %w", err)
+		}
+		if _, err := parsePreamble(b); err != nil {
+			return err
+		}
+		b = preamble(version)
+		if _, err := c.nc.Write(b[:]); err != nil {
+			return fmt.Errorf("write preamble: %w", err)
+		}
+		_ = c.nc.SetDeadline(time.Time{})
+		c.peer.Framed = true
+		c.srv.count.framed.Add(1)
+	case opensPlain(first):
+		c.srv.count.plain.Add(1)
+	default:
+		return fmt.Errorf("%w: first byte %#02x", errUnknownProtocol, first)
+	}
+	c.r = newReader(c.nc, c.peer.Framed, cfg.MessageBytesMax, cfg.MessageTimeout, &c.srv.count.bytesIn)
+	if !c.peer.Framed {
+		c.r.preload(first)
+	}
+	c.r.idle, c.r.busy = c.out.uncork, c.out.cork
+	c.r.grow = c.takeMemory
+	c.r.ungrow = func(n int) { c.srv.memory.give(int64(n)) }
+	c.r.drainBy = func() time.Time {
+		if t := c.drainBy.Load(); t != nil {
+			return *t
+		}
+		return time.Time{}
+	}
+	return nil
+}
+
+// loop reads and dispatches until the connection's input ends.
+func (c *serverConn) loop() error {
+	for {
+		if err := c.admit(); err != nil {
+			return err
+		}
+		m, err := c.r.next()
+		if err != nil {
+			if !c.peer.Framed {
+				c.malformed(c.r.buf[c.r.r:c.r.w], err)
+			}
+			return err
+		}
+		if err := c.handle(m); err != nil {
+			return err
+		}
+	}
+}
+
+// admit holds the connection's bounds before the next message is looked at.
+func (c *serverConn) admit() error {
+	cfg := &c.srv.cfg
+	unsent := c.out.unsent.Load()
+	if unsent < flushBytes && c.inFlight.Load() < int64(cfg.InFlightMax) {
+		return nil
+	}
+	c.out.uncork()
+	defer c.out.cork()
+	if unsent >= cfg.UnsentBytesMax {
+		if err := c.out.waitUnsent(cfg.UnsentBytesMax); err != nil {
+			return err
+		}
+	}
+	return c.waitInFlight(int64(cfg.InFlightMax)-1, nil)
+}
+
+// waitInFlight waits until at most max requests are in flight.
+func (c *serverConn) waitInFlight(max int64, timeout <-chan time.Time) error {
+	c.waiting.Store(true)
+	defer c.waiting.Store(false)
+	for c.inFlight.Load() > max {
+		select {
+		case <-c.signal:
+		case <-timeout:
+			return context.DeadlineExceeded
+		case <-c.peer.ctx.Done():
+			return ErrServerClosed
+		}
+	}
+	return nil
+}
+
+// doneOne counts a request that has been answered.
+func (c *serverConn) doneOne() {
+	c.inFlight.Add(-1)
+	if c.waiting.Load() {
+		select {
+		case c.signal <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// takeMemory takes n bytes from the server's memory gate, waiting for AdmitWait.
+// Answers flow meanwhile.
+func (c *serverConn) takeMemory(n int) error {
+	if c.srv.memory.tryTake(int64(n)) {
+		return nil
+	}
+	c.out.uncork()
+	defer c.out.cork()
+	if c.srv.memory.take(int64(n), c.srv.cfg.AdmitWait, c.peer.ctx.Done()) {
+		return nil
+	}
+	return errNoRoom
+}
+
+// handle starts the work for one message. An error ends the connection.
+func (c *serverConn) handle(m message) error {
+	if m.refused {
+		c.srv.count.overloaded.Add(1)
+		if id, ok := peekID(m.body); ok {
+			c.answer(id, c.srv.overloaded("memory"))
+		}
+		return nil
+	}
+	q, err := c.parse(m)
+	if err != nil {
+		c.srv.memory.give(int64(m.charged))
+		c.malformed(m.body, err)
+		return err
+	}
+	meth := c.srv.methods[string(q.method)]
+	if meth == nil {
+		c.srv.memory.give(int64(m.charged))
+		c.unknown(q)
+		return nil
+	}
+	charge := int64(m.charged)
+	if charge == 0 {
+		charge = int64(len(q.params) + callBytes)
+		if c.takeMemory(int(charge)) != nil {
+			c.srv.count.overloaded.Add(1)
+			if !q.notify {
+				c.answer(q.id, c.srv.overloaded("memory"))
+			}
+			return nil
+		}
+	}
+	if q.notify {
+		c.srv.count.notifications.Add(1)
+	}
+	call := newCall(c, meth, q, m.owned, charge)
+	call.arrived = c.r.now
+	if m.timeoutMS > 0 {
+		call.deadline = c.r.now.Add(time.Duration(m.timeoutMS) * time.Millisecond)
+	}
+	c.inFlight.Add(1)
+	c.dispatch(call)
+	return nil
+}
+
+// parse checks the whole message and reads its envelope. The plain reader has
+// walked it already, to find its end.
+func (c *serverConn) parse(m message) (request, error) {
+	if c.peer.Framed {
+		n, err := wire.Check(m.body, wire.Limits{Bytes: c.srv.cfg.MessageBytesMax})
+		if err == nil && n != len(m.body) {
+			err = &wire.FormatError{Offset: n, Reason: "bytes after the message"}
+		}
+		if err != nil {
+			return request{}, err
+		}
+	}
+	return parseRequest(m.body)
+}
+
+// malformed answers bytes that are no request with err, if they look like one
+// that has an id and err is about them. In framed mode they had a right checksum.
+func (c *serverConn) malformed(b []byte, err error) {
+	var bad *wire.FormatError
+	if !errors.As(err, &bad) && err != errEnvelope {
+		return
+	}
+	code := CodeBadRequest
+	if bad != nil && bad.Limit {
+		code = CodeTooLarge
+	}
+	if id, ok := peekID(b); ok {
+		c.answer(id, Errorf(code, "%v", err))
+	}
+}
+
+func (c *serverConn) unknown(q request) {
+	if q.notify {
+		c.srv.count.notifications.Add(1)
+		return
+	}
+	c.srv.count.unknown.Add(1)
+	c.answer(q.id, Errorf(CodeUnknownMethod, "no method %q", q.method))
+}
+
+// answer sends an error for a request that no Call exists for.
+func (c *serverConn) answer(id uint32, e *Error) {
+	c.send(encodeErrorResponse(c.peer.Framed, id, e))
+}
+
+// send queues a message and takes the encoder.
+func (c *serverConn) send(enc *wire.Encoder) {
+	if c.peer.Framed {
+		sealFrame(enc.Bytes(), 0)
+	}
+	n := int64(enc.Len())
+	c.srv.memory.force(n)
+	if err := c.out.append(enc, nil); err != nil {
+		c.srv.memory.give(n)
+		return
+	}
+	if unsent := c.out.unsent.Load(); unsent-n > 16*c.srv.cfg.UnsentBytesMax {
+		c.kill(errNotReading)
+	}
+}
+
+// drain asks the connection to end: see Server.Shutdown.
+func (c *serverConn) drain() {
+	by := time.Now()
+	if c.peer.Framed {
+		by = by.Add(drainGrace)
+	}
+	if !c.drainBy.CompareAndSwap(nil, &by) {
+		return
+	}
+	if c.peer.Framed {
+		enc := wire.GetEncoder()
+		beginNotification(enc, goaway)
+		enc.Array(0)
+		c.send(enc)
+	}
+	_ = c.nc.SetReadDeadline(by)
+}
+
+// kill ends the connection at once: answers still owed go nowhere.
+func (c *serverConn) kill(err error) {
+	if c.dead.Swap(true) {
+		return
+	}
+	if err == errNotReading || isTimeout(err) {
+		c.srv.count.stalled.Add(1)
+		c.srv.log.Warn("connection closed", "peer", c.peer.Addr, "err", errNotReading)
+	}
+	c.peer.cancel()
+	c.out.fail(err)
+	_ = c.nc.Close()
+}
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}
+
+// finish ends the connection after its input has ended with err: what is in flight
+// is answered first, unless the connection is broken.
+func (c *serverConn) finish(err error) {
+	defer func() {
+		c.kill(err)
+		close(c.stop)
+		<-c.done
+	}()
+	var bad *wire.FormatError
+	var corrupt *CorruptFrameError
+	var patience <-chan time.Time
+	count := &c.srv.count
+	switch {
+	case err == io.EOF || err == errDrained:
+		// Half-closed by a client that waits for its answers, or closed by us.
+	case errors.As(err, &corrupt):
+		count.corrupt.Add(1)
+		c.warn(err)
+		return
+	case errors.As(err, &bad) || errors.Is(err, errEnvelope) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrFlags):
+		count.malformed.Add(1)
+		c.warn(err)
+		patience = time.After(c.srv.cfg.WriteTimeout)
+	case err == errNoRoom:
+		patience = time.After(c.srv.cfg.WriteTimeout)
+	case err == errStalled:
+		count.stalled.Add(1)
+		c.warn(err)
+		return
+	default:
+		return
+	}
+	c.out.uncork()
+	if c.waitInFlight(0, patience) != nil || c.out.waitUnsent(1) != nil {
+		return
+	}
+	if err != io.EOF {
+		c.linger()
+	}
+}
+
+func (c *serverConn) warn(err error) {
+	c.srv.log.Warn("connection closed", "peer", c.peer.Addr, "err", err)
+}
+
+// linger tells the peer that no more comes and drops what it still sends.
+func (c *serverConn) linger() {
+	hc, ok := c.nc.(interface{ CloseWrite() error })
+	if !ok || hc.CloseWrite() != nil {
+		return
+	}
+	_ = c.nc.SetReadDeadline(time.Now().Add(lingerTime))
+	_, _ = io.CopyN(io.Discard, c.nc, lingerBytes)
+}

@@ -1,0 +1,111 @@
+package rpc
+
+import (
+	"math/bits"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// LatencyBuckets is the number of buckets of a method's latency histogram.
+const LatencyBuckets = 26
+
+// LatencyBound returns the upper bound of histogram bucket i: 1 µs for bucket 0,
+// doubling from there; the last has none and yields 0.
+func LatencyBound(i int) time.Duration {
+	if i >= LatencyBuckets-1 {
+		return 0
+	}
+	return time.Microsecond << i
+}
+
+// methodStats counts for one method, on the hot path: three atomic additions a call.
+type methodStats struct {
+	errors  atomic.Uint64
+	nanos   atomic.Uint64
+	buckets [LatencyBuckets]atomic.Uint64
+}
+
+func (m *methodStats) done(d time.Duration, failed bool) {
+	d = max(d, 0)
+	m.nanos.Add(uint64(d))
+	m.buckets[min(bits.Len64(uint64((d-1)/time.Microsecond)), LatencyBuckets-1)].Add(1)
+	if failed {
+		m.errors.Add(1)
+	}
+}
+
+// counters are those of a server.
+type counters struct {
+	framed, plain, claimed, refusedConns atomic.Uint64
+	conns                                atomic.Int64
+	bytesIn, bytesOut, writes            atomic.Uint64
+	notifications, unknown               atomic.Uint64
+	malformed, corrupt, stalled          atomic.Uint64
+	overloaded, late, panics             atomic.Uint64
+}
+
+// Stats is a snapshot of a server's counters. All but Conns, InFlight and
+// MemoryBytes only grow.
+type Stats struct {
+	Conns       int64  // open now
+	FramedConns uint64 // ever opened in framed mode
+	PlainConns  uint64 // ever opened in plain mode
+	Claimed     uint64 // connections handed to listeners of Claim
+	Refused     uint64 // connections closed at once: too many, or an unknown first byte
+
+	BytesIn, BytesOut uint64
+	Writes            uint64 // write calls; responses / Writes is how well they coalesce
+
+	InFlight      int64 // requests being worked on
+	MemoryBytes   int64 // bytes of requests and unsent responses
+	Notifications uint64
+	Unknown       uint64 // requests for methods that do not exist
+	Malformed     uint64 // connections closed for bytes that are no message
+	Corrupt       uint64 // connections closed for a wrong checksum
+	Stalled       uint64 // connections closed for a message that did not come, or was not taken
+	Overloaded    uint64 // requests refused for want of memory or workers
+	Late          uint64 // requests refused because their deadline had passed
+	Panics        uint64 // handlers that panicked
+
+	Methods []MethodStats // sorted by name
+}
+
+// MethodStats counts for one method.
+type MethodStats struct {
+	Method   string
+	Requests uint64        // answered, and notifications handled
+	Errors   uint64        // of those, answered with an error
+	Time     time.Duration // sum, from arrival to answer
+	// Latency counts requests by time from arrival to answer; see LatencyBound.
+	Latency [LatencyBuckets]uint64
+}
+
+// Stats returns the server's counters. Counters are read one by one, so sums of
+// them may be off by requests in flight.
+func (s *Server) Stats() Stats {
+	c := &s.count
+	st := Stats{
+		Conns: c.conns.Load(), FramedConns: c.framed.Load(), PlainConns: c.plain.Load(),
+		Claimed: c.claimed.Load(), Refused: c.refusedConns.Load(),
+		BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(), Writes: c.writes.Load(),
+		MemoryBytes:   s.memory.used.Load(),
+		Notifications: c.notifications.Load(), Unknown: c.unknown.Load(),
+		Malformed: c.malformed.Load(), Corrupt: c.corrupt.Load(), Stalled: c.stalled.Load(),
+		Overloaded: c.overloaded.Load(), Late: c.late.Load(), Panics: c.panics.Load(),
+	}
+	for _, conn := range s.snapshot() {
+		st.InFlight += conn.inFlight.Load()
+	}
+	for name, m := range s.methods {
+		ms := MethodStats{Method: name, Errors: m.stats.errors.Load(), Time: time.Duration(m.stats.nanos.Load())}
+		for i := range ms.Latency {
+			ms.Latency[i] = m.stats.buckets[i].Load()
+			ms.Requests += ms.Latency[i]
+		}
+		st.Methods = append(st.Methods, ms)
+	}
+	slices.SortFunc(st.Methods, func(a, b MethodStats) int { return strings.Compare(a.Method, b.Method) })
+	return st
+}
