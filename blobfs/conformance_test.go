@@ -1,6 +1,7 @@
 package blobfs_test
 
 import (
+	"context"
 	"path/filepath"
 	"testing"
 
@@ -36,3 +37,5 @@ func open(t *testing.T, fs vfs.FS, root string, folders int) *blobfs.Store {
 	}
 	return s
 }
+
+var ctx = context.Background()

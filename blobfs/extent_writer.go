@@ -45,8 +45,9 @@ func (x *extentWriter) start() error {
 		if err = x.create(); err == nil {
 			return nil
 		}
+		elsewhere := x.judge(err)
 		x.drop()
-		if !x.judge(err) {
+		if !elsewhere {
 			return err
 		}
 	}
@@ -141,8 +142,10 @@ func (x *extentWriter) move(cause error) error {
 		if err == nil {
 			return nil
 		}
+		lost := errors.Is(err, errSource)
+		elsewhere := !lost && x.judge(err)
 		x.drop()
-		if errors.Is(err, errSource) || !x.judge(err) {
+		if !elsewhere {
 			return err
 		}
 	}
@@ -190,9 +193,9 @@ func (x *extentWriter) drop() {
 		x.file.Close()
 		x.file = nil
 	}
-	if x.name != "" && !x.folder.isRetired() {
+	if x.name != "" {
 		// What cannot be removed now goes when the store is next opened.
-		_ = x.folder.fs.Remove(x.name)
+		_ = x.folder.remove(x.name)
 	}
 	x.name = ""
 }
@@ -200,6 +203,9 @@ func (x *extentWriter) drop() {
 // keepPromise gives n bytes of the promise back to the folder.
 func (x *extentWriter) keepPromise(n int64) {
 	n = min(n, x.promised)
+	if n == 0 {
+		return // there may be no folder yet
+	}
 	x.promised -= n
 	x.folder.promised.Add(-n)
 }

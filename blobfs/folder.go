@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -75,6 +76,22 @@ func (f *folder) failed(err error) (elsewhere bool) {
 		f.logger.Error("data folder retired", "folder", f.path, "err", err)
 	}
 	return true
+}
+
+// remove deletes a file, if it is there and the folder is not retired. An error
+// has been judged: a disk that cannot remove is no better than one that cannot write.
+func (f *folder) remove(path string) error {
+	if f.isRetired() {
+		return f.retiredError()
+	}
+	err := f.fs.Remove(path)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if f.failed(err) && f.isRetired() {
+		return f.retiredError()
+	}
+	return err
 }
 
 func (f *folder) retiredError() error {
@@ -185,6 +202,10 @@ func (s *Store) pick(need int64, avoid func(*folder) bool) (*folder, error) {
 	case alive:
 		return nil, ErrDiskFull
 	default:
-		return nil, ErrFolderRetired
+		var errs []error
+		for _, f := range s.folders {
+			errs = append(errs, f.retiredError())
+		}
+		return nil, errors.Join(errs...)
 	}
 }

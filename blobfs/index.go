@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"time"
 )
@@ -89,7 +88,7 @@ func (s *Store) Delete(ctx context.Context, id ID) error {
 	left := &blob{count: b.count, created: b.created}
 	var errs []error
 	for _, p := range b.parts {
-		if err := p.remove(id, b.count); err != nil {
+		if err := p.folder.remove(p.path(id, b.count)); err != nil {
 			errs = append(errs, err)
 			left.parts = append(left.parts, p)
 			left.length += p.length
@@ -100,18 +99,6 @@ func (s *Store) Delete(ctx context.Context, id ID) error {
 	}
 	s.addBlob(id, left)
 	return fmt.Errorf("delete blob %s: %w", id, errors.Join(errs...))
-}
-
-func (p part) remove(id ID, count int) error {
-	if p.folder.isRetired() {
-		return p.folder.retiredError()
-	}
-	err := p.folder.fs.Remove(p.path(id, count))
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	p.folder.failed(err)
-	return err
 }
 
 // loadBlobs lists a folder's extents into blobs. Names and sizes tell all that is needed.

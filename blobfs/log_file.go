@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"slices"
 	"strings"
@@ -36,6 +35,10 @@ type logState struct {
 	mu      sync.Mutex
 	extents []*logFile // by seq
 	writer  *LogWriter // nil if none
+	// leftover tells that a file of the log that is not among its extents is left on a
+	// retired folder. When the log is removed its newest extent has to stay,
+	// to say so, and the ID must not be used again.
+	leftover bool
 }
 
 // LogInfo is what the store knows of a log without reading it.
@@ -81,16 +84,46 @@ func (s *Store) logStates() []*logState {
 	return states
 }
 
-// logState returns what is known of a log, and makes an entry if told to.
-func (s *Store) logState(id ID, add bool) *logState {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.mu.logs[id]
-	if st == nil && add {
-		st = &logState{id: id, s: s}
-		s.mu.logs[id] = st
+// lockLog returns what is known of a log, nil if nothing is, with its opening lock
+// held. With add it makes an entry; unlockLog takes it away again if it stays empty.
+func (s *Store) lockLog(id ID, add bool) *logState {
+	for {
+		s.mu.Lock()
+		st := s.mu.logs[id]
+		if st == nil && add {
+			st = s.addLogLocked(id)
+		}
+		s.mu.Unlock()
+		if st == nil {
+			return nil
+		}
+		st.opening.Lock()
+		s.mu.Lock()
+		still := s.mu.logs[id] == st
+		s.mu.Unlock()
+		if still {
+			return st
+		}
+		st.opening.Unlock()
 	}
+}
+
+func (s *Store) addLogLocked(id ID) *logState {
+	st := &logState{id: id, s: s}
+	s.mu.logs[id] = st
 	return st
+}
+
+func (s *Store) unlockLog(st *logState) {
+	st.mu.Lock()
+	empty := len(st.extents) == 0 && !st.leftover
+	st.mu.Unlock()
+	if empty {
+		s.mu.Lock()
+		delete(s.mu.logs, st.id)
+		s.mu.Unlock()
+	}
+	st.opening.Unlock()
 }
 
 // loadLogFiles reads the headers of a folder's log files.
@@ -114,7 +147,10 @@ func (s *Store) loadLogFiles(f *folder, names []string) error {
 			s.spares.adopt(file)
 			continue
 		}
-		st := s.logState(file.header.log, true)
+		st := s.mu.logs[file.header.log]
+		if st == nil {
+			st = s.addLogLocked(file.header.log)
+		}
 		st.extents = append(st.extents, file)
 	}
 	return nil
@@ -156,14 +192,18 @@ func (s *Store) arrangeLogs() {
 		}
 		garbage := slices.DeleteFunc(slices.Clone(st.extents), func(f *logFile) bool { return slices.Contains(chain, f) })
 		st.extents = chain
-		if len(chain) == 0 {
-			delete(s.mu.logs, st.id)
-		}
 		if s.cfg.ReadOnly {
 			continue
 		}
+		// By seq: of a log that was removed, the newest extent says so and goes last.
 		for _, f := range garbage {
-			f.remove()
+			if err := f.remove(); err != nil {
+				st.leave(err)
+				break
+			}
+		}
+		if len(chain) == 0 && !st.leftover {
+			delete(s.mu.logs, st.id)
 		}
 	}
 }
@@ -206,14 +246,13 @@ func chainOf(extents []*logFile) ([]*logFile, error) {
 	return chain, nil
 }
 
-// remove deletes the file if its folder still works.
-func (f *logFile) remove() {
-	if f.folder.isRetired() {
-		return
+// remove deletes the file, durably: if it came back after a power loss, it might seem
+// to be what is left of a damaged log. An error has been judged.
+func (f *logFile) remove() error {
+	if err := f.folder.remove(f.path()); err != nil {
+		return err
 	}
-	if err := f.folder.fs.Remove(f.path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		f.folder.failed(err)
-	}
+	return f.folder.syncDir(logsDir)
 }
 
 // writeHeader makes h the file's header, durably. An error has been judged.
@@ -241,45 +280,77 @@ func (f *logFile) writeHeader(h logHeader) error {
 }
 
 // RemoveLog removes a log, its writer being fenced. Readers that have it open
-// go on reading. ErrNoLog, ErrReadOnly, ErrClosed. Extents on retired folders are
-// left behind; such a log may be listed again when the store is next opened.
+// go on reading. ErrNoLog, ErrReadOnly, ErrClosed; ErrDiskFull or ErrFolderRetired
+// if the removal cannot be written down, and then the log is still there.
 func (s *Store) RemoveLog(ctx context.Context, id ID) error {
-	if err := s.begin(ctx); err != nil {
+	if err := s.removeLog(ctx, id); err != nil {
 		return fmt.Errorf("remove log %s: %w", id, err)
 	}
-	defer s.end()
-	st := s.logState(id, false)
-	if st == nil {
-		return fmt.Errorf("remove log %s: %w", id, ErrNoLog)
+	return nil
+}
+
+func (s *Store) removeLog(ctx context.Context, id ID) error {
+	if err := s.begin(ctx); err != nil {
+		return err
 	}
-	st.opening.Lock()
-	defer st.opening.Unlock()
+	defer s.end()
+	st := s.lockLog(id, false)
+	if st == nil {
+		return ErrNoLog
+	}
+	defer s.unlockLog(st)
 	st.stopWriter(ErrFenced)
+	if len(st.extents) == 0 {
+		return ErrNoLog
+	}
+	if err := s.markRemoved(st); err != nil {
+		return err
+	}
 	st.mu.Lock()
 	extents := st.extents
 	st.extents = nil
 	st.mu.Unlock()
-	if len(extents) == 0 {
-		return fmt.Errorf("remove log %s: %w", id, ErrNoLog)
+	// The newest extent, which says that no other counts, goes last: a crash
+	// in between must not leave a log with a hole.
+	for i, f := range extents {
+		if i == len(extents)-1 && st.leavesFiles() {
+			break
+		}
+		if err := s.spares.recycle(st, f); err != nil {
+			st.leave(err)
+			break
+		}
 	}
-	s.mu.Lock()
-	delete(s.mu.logs, id)
-	s.mu.Unlock()
-
-	// The newest extent is told first that no other counts, and goes last, so
-	// that a crash in between does not leave a log with a hole.
-	tip := extents[len(extents)-1]
-	h := tip.header
-	h.generation, h.live = h.generation+1, math.MaxUint64
-	_ = tip.writeHeader(h) // its folder is retired then, and the rest goes all the same
-	synced := map[*folder]bool{}
-	for _, f := range extents[:len(extents)-1] {
-		s.spares.recycle(st, f)
-		synced[f.folder] = true
-	}
-	for f := range synced {
-		_ = f.syncDir(logsDir) // retires the folder
-	}
-	s.spares.recycle(st, tip)
 	return nil
+}
+
+// leave notes that a file of the log had to be left where it is.
+func (st *logState) leave(err error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.leftover = true
+	st.s.cfg.Logger.Warn("log leaves a file behind until the store is reopened", "log", st.id, "err", err)
+}
+
+func (st *logState) leavesFiles() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.leftover
+}
+
+// markRemoved writes into the newest extent that none counts any more; if its folder
+// is retired, into a newer one.
+func (s *Store) markRemoved(st *logState) error {
+	const none = math.MaxUint64
+	tip := st.extents[len(st.extents)-1]
+	h := tip.header
+	h.generation, h.live = h.generation+1, none
+	if tip.writeHeader(h) == nil {
+		return nil
+	}
+	w := &LogWriter{s: s, st: st, seq: tip.header.seq, live: none}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer w.closeFile()
+	return w.establish()
 }

@@ -24,7 +24,7 @@ const (
 )
 
 // LogPayloadMax is the longest payload that Append takes, in bytes.
-const LogPayloadMax = 1 << 30
+const LogPayloadMax = 512 << 20
 
 // logFileState says what a log file is for. Persisted: append only.
 type logFileState uint32

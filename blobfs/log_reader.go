@@ -50,12 +50,11 @@ func (s *Store) openLog(ctx context.Context, id ID) (*LogReader, error) {
 		return nil, err
 	}
 	defer s.end()
-	st := s.logState(id, false)
+	st := s.lockLog(id, false)
 	if st == nil {
 		return nil, ErrNoLog
 	}
-	st.opening.Lock()
-	defer st.opening.Unlock()
+	defer s.unlockLog(st)
 	st.stopWriter(ErrFenced)
 	chain, err := st.chain()
 	if err != nil {

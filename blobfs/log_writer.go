@@ -52,11 +52,10 @@ func (s *Store) CreateLog(ctx context.Context, id ID) (*LogWriter, error) {
 	}
 	defer s.end()
 	s.spares.start()
-	st := s.logState(id, true)
-	st.opening.Lock()
-	defer st.opening.Unlock()
+	st := s.lockLog(id, true)
+	defer s.unlockLog(st)
 	st.mu.Lock()
-	exists := len(st.extents) > 0
+	exists := len(st.extents) > 0 || st.leftover
 	st.mu.Unlock()
 	if exists {
 		return nil, fmt.Errorf("create log %s: %w", id, ErrLogExists)
@@ -391,7 +390,9 @@ func (w *LogWriter) nextSpare() (*logFile, error) {
 func (w *LogWriter) dropCurrent() {
 	w.closeFile()
 	if w.cur != nil && w.fresh {
-		w.cur.remove()
+		if err := w.cur.remove(); err != nil {
+			w.st.leave(err)
+		}
 	}
 	w.cur = nil
 }
@@ -404,7 +405,9 @@ func (w *LogWriter) release(pos int64) {
 	}
 	defer w.s.end()
 	for _, f := range w.unlink(pos) {
-		w.s.spares.recycle(w.st, f)
+		if err := w.s.spares.recycle(w.st, f); err != nil {
+			w.st.leave(err)
+		}
 	}
 }
 

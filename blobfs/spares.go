@@ -22,9 +22,9 @@ type sparePool struct {
 	// mu guards what follows. Never held across I/O.
 	mu      sync.Mutex
 	ready   []*logFile
-	started bool           // the keeper runs
-	jobs    []func()       // for the keeper; bounded by the log extents that exist
-	wake    chan struct{}  // of capacity 1: there is something to do
+	started bool          // the keeper runs
+	jobs    []func()      // for the keeper; bounded by the log extents that exist
+	wake    chan struct{} // of capacity 1: there is something to do
 	stop    chan struct{}
 	done    sync.WaitGroup // the keeper
 }
@@ -136,7 +136,7 @@ func (p *sparePool) wanted() bool {
 func (p *sparePool) adopt(f *logFile) {
 	if f.header.bytes != p.s.cfg.ExtentBytes {
 		if !p.s.cfg.ReadOnly {
-			f.remove()
+			_ = f.remove() // has been judged
 		}
 		return
 	}
@@ -173,10 +173,11 @@ func (p *sparePool) pop() *logFile {
 }
 
 // recycle makes a file that its log needs no more a spare, or removes it if
-// there are enough or someone reads it.
-func (p *sparePool) recycle(st *logState, f *logFile) {
+// there are enough or someone reads it. An error has been judged; the file is
+// then left as it is.
+func (p *sparePool) recycle(st *logState, f *logFile) error {
 	if f.folder.isRetired() {
-		return
+		return f.folder.retiredError()
 	}
 	st.mu.Lock()
 	read := f.readers > 0
@@ -187,13 +188,14 @@ func (p *sparePool) recycle(st *logState, f *logFile) {
 	enough := len(p.ready) >= 2*max(p.s.cfg.LogExtentsReady, 1)
 	p.mu.Unlock()
 	if read || enough {
-		f.remove()
-		return
+		return f.remove()
 	}
 	h := logHeader{state: logFileSpare, generation: f.header.generation + 1, bytes: f.header.bytes}
-	if f.writeHeader(h) == nil {
+	err := f.writeHeader(h)
+	if err == nil {
 		p.adopt(f)
 	}
+	return err
 }
 
 // makeSpare makes a log file, writes zeros all over it, and makes it durable, file
@@ -210,7 +212,10 @@ func (s *Store) makeSpare() (*logFile, error) {
 		if err == nil {
 			return f, nil
 		}
-		if !folder.failed(err) {
+		elsewhere := folder.failed(err)
+		// What cannot be removed now goes when the store is next opened.
+		_ = folder.remove(f.path() + tmpSuffix)
+		if !elsewhere {
 			return nil, err
 		}
 		full = append(full, folder)
@@ -223,30 +228,29 @@ const zeroBytes = 1 << 20
 
 var zeros [zeroBytes]byte
 
+// makeLogFile returns the file also with an error; there may be a temporary file then.
 func (f *folder) makeLogFile(size int64) (*logFile, error) {
 	var random [8]byte
 	rand.Read(random[:])
-	name := hex.EncodeToString(random[:]) + logSuffix
-	tmp := f.logPath(name + tmpSuffix)
+	out := &logFile{
+		folder: f,
+		name:   hex.EncodeToString(random[:]) + logSuffix,
+		header: logHeader{state: logFileSpare, generation: 1, bytes: size},
+	}
+	tmp := out.path() + tmpSuffix
 	file, err := f.fs.Create(tmp)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	h := logHeader{state: logFileSpare, generation: 1, bytes: size}
-	err = fillLogFile(file, h)
+	err = fillLogFile(file, out.header)
 	file.Close()
-	if err == nil {
-		err = f.fs.Rename(tmp, f.logPath(name))
-	}
-	if err == nil {
-		err = f.syncDir(logsDir)
-	}
 	if err != nil {
-		// What cannot be removed now goes when the store is next opened.
-		_ = f.fs.Remove(tmp)
-		return nil, err
+		return out, err
 	}
-	return &logFile{folder: f, name: name, header: h}, nil
+	if err := f.fs.Rename(tmp, out.path()); err != nil {
+		return out, err
+	}
+	return out, f.syncDir(logsDir)
 }
 
 func fillLogFile(file vfs.File, h logHeader) error {
