@@ -1,0 +1,286 @@
+package api
+
+import (
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/table"
+)
+
+// decodeMap calls each for the keys of a map; each reads the value, or returns
+// false for a key that it does not know, which is passed over.
+func decodeMap(d *wire.Decoder, each func(key string) bool) error {
+	for range d.Map() {
+		key := d.Bytes()
+		if len(key) > nameBytesMax || !each(string(key)) {
+			d.Skip()
+		}
+		if d.Err() != nil {
+			break
+		}
+	}
+	return d.Err()
+}
+
+// decodeList reads an array, of at most limit elements, one by one.
+func decodeList(d *wire.Decoder, what string, limit int64, one func() error) error {
+	n := d.Array()
+	if err := within(what, n, limit); err != nil {
+		return err
+	}
+	for i := range n {
+		if err := one(); err != nil {
+			return &table.ElementError{What: what, Index: i, Err: err}
+		}
+	}
+	return d.Err()
+}
+
+// stick makes err, if it is one, the decoder's own.
+func stick(d *wire.Decoder, err error) {
+	if err != nil {
+		d.Fail(err)
+	}
+}
+
+// AppendFamilySpec writes how a family is to be, as a map of name, gc, group,
+// block_bytes, compression, bloom and in_memory. What is not given is left out.
+func AppendFamilySpec(e *wire.Encoder, f *table.FamilySpec) {
+	n := 1
+	for _, given := range []bool{f.GC != nil, f.Group != "", f.BlockBytes != 0, f.Compression != 0, f.Bloom != 0, f.InMemory != nil} {
+		if given {
+			n++
+		}
+	}
+	e.Map(n)
+	appendText := func(key, value string, given bool) {
+		if given {
+			e.Str(key)
+			e.Str(value)
+		}
+	}
+	appendText("name", f.Name, true)
+	if f.GC != nil {
+		e.Str("gc")
+		table.AppendGCPolicy(e, f.GC)
+	}
+	appendText("group", f.Group, f.Group != "")
+	appendCount(e, "block_bytes", int64(f.BlockBytes))
+	appendText("compression", f.Compression.String(), f.Compression != 0)
+	appendText("bloom", f.Bloom.String(), f.Bloom != 0)
+	if f.InMemory != nil {
+		e.Str("in_memory")
+		e.Bool(*f.InMemory)
+	}
+}
+
+// DecodeFamilySpec reads what AppendFamilySpec writes. Unknown keys are errors, as
+// unknown options are. Errors: table.ErrBadSpec, table.ErrBadGCPolicy,
+// table.ErrBadEncoding.
+func DecodeFamilySpec(d *wire.Decoder) (f table.FamilySpec, err error) {
+	for range d.Map() {
+		switch key := d.Bytes(); string(key) {
+		case "name":
+			f.Name = d.Str()
+		case "gc":
+			var gc table.GCPolicy
+			if gc, err = table.DecodeGCPolicy(d); err != nil {
+				return f, err
+			}
+			f.GC = &gc
+		case "group":
+			f.Group = d.Str()
+		case "block_bytes":
+			f.BlockBytes = int(min(max(d.Int(), -1), table.MaxBlockBytes+1)) // refused later
+		case "compression":
+			f.Compression, err = named(d, table.CompressionNone, table.CompressionS2, table.CompressionZstd)
+		case "bloom":
+			f.Bloom, err = named(d, table.BloomNone, table.BloomRow, table.BloomRowCol)
+		case "in_memory":
+			on := d.Bool()
+			f.InMemory = &on
+		case "id": // a family as describe_table shows it
+			d.Skip()
+		default:
+			err = &table.SpecError{Text: f.Name, Option: string(key[:min(len(key), nameBytesMax)]), Reason: "no such key"}
+		}
+		if d.Err() != nil {
+			return f, d.Err()
+		}
+		if err != nil {
+			return f, err
+		}
+	}
+	return f, d.Err()
+}
+
+// named reads the name of one of values.
+func named[T interface{ String() string }](d *wire.Decoder, values ...T) (zero T, err error) {
+	name := d.Bytes()
+	for _, v := range values {
+		if v.String() == string(name) {
+			return v, nil
+		}
+	}
+	return zero, &table.SpecError{Text: string(name[:min(len(name), nameBytesMax)]), Reason: "unknown name"}
+}
+
+// CreateTableRequest is the parameters of create_table:
+//
+//	[name, {"families": [family…], "groups": [group…]}, options?]
+//
+// The result is the table's schema.
+type CreateTableRequest struct {
+	Options
+	Name     string
+	Families []table.FamilySpec
+	Groups   []table.LocalityGroup
+}
+
+// Append writes the parameters.
+func (r *CreateTableRequest) Append(e *wire.Encoder) {
+	n := r.Options.count()
+	e.Array(2 + min(n, 1))
+	e.Str(r.Name)
+	e.Map(2)
+	e.Str("families")
+	e.Array(len(r.Families))
+	for i := range r.Families {
+		AppendFamilySpec(e, &r.Families[i])
+	}
+	e.Str("groups")
+	e.Array(len(r.Groups))
+	for i := range r.Groups {
+		table.AppendGroup(e, &r.Groups[i])
+	}
+	r.Options.append(e, n)
+}
+
+// Decode reads the n parameters in d.
+func (r *CreateTableRequest) Decode(d *wire.Decoder, n int) error {
+	if err := params(MethodCreateTable, n, 2, 3); err != nil {
+		return err
+	}
+	*r = CreateTableRequest{Name: d.Str()}
+	most := defaultLimits.Families
+	for range d.Map() {
+		var err error
+		switch key := d.Bytes(); string(key) {
+		case "families":
+			err = decodeList(d, "families", most, func() error {
+				f, err := DecodeFamilySpec(d)
+				r.Families = append(r.Families, f)
+				return err
+			})
+		case "groups":
+			err = decodeList(d, "groups", most+1, func() error {
+				g, err := table.DecodeGroup(d)
+				r.Groups = append(r.Groups, g)
+				return err
+			})
+		default:
+			err = &table.SpecError{Text: r.Name, Option: string(key[:min(len(key), nameBytesMax)]), Reason: "no such key"}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return r.Options.decode(d, n > 2, nil)
+}
+
+// Schema returns the schema that is asked for, as that of table id. Errors: those
+// of table.Schema.Apply and SetGroup.
+func (r *CreateTableRequest) Schema(id uint64) (s *table.Schema, err error) {
+	s = table.NewSchema(r.Name, id)
+	for i := range r.Groups {
+		if s, err = s.SetGroup(r.Groups[i]); err != nil {
+			return nil, err
+		}
+	}
+	if s, err = s.Apply(r.Families...); err != nil {
+		return nil, err
+	}
+	return s, s.Validate(nil)
+}
+
+// SetFamilyRequest is the parameters of set_family:
+//
+//	[table, family, options?]
+//
+// The result is the table's schema.
+type SetFamilyRequest struct {
+	Options
+	Table  string
+	Family table.FamilySpec
+}
+
+// Append writes the parameters.
+func (r *SetFamilyRequest) Append(e *wire.Encoder) {
+	n := r.Options.count()
+	e.Array(2 + min(n, 1))
+	e.Str(r.Table)
+	AppendFamilySpec(e, &r.Family)
+	r.Options.append(e, n)
+}
+
+// Decode reads the n parameters in d.
+func (r *SetFamilyRequest) Decode(d *wire.Decoder, n int) error {
+	if err := params(MethodSetFamily, n, 2, 3); err != nil {
+		return err
+	}
+	var err error
+	r.Table = d.Str()
+	if r.Family, err = DecodeFamilySpec(d); err != nil {
+		return err
+	}
+	return r.Options.decode(d, n > 2, nil)
+}
+
+// NamesRequest is the parameters of methods that take only names: none for ping,
+// list_tables and status, a table for describe_table, drop_table, compact_table
+// and sample_row_keys, a table and a family for drop_family:
+//
+//	[name…, options?]    options of compact_table: major
+type NamesRequest struct {
+	Options
+	Names []string
+	Major bool // compact_table: a major compaction, and not only the memtables
+}
+
+// Append writes the parameters.
+func (r *NamesRequest) Append(e *wire.Encoder) {
+	n := r.Options.count()
+	if r.Major {
+		n++
+	}
+	e.Array(len(r.Names) + min(n, 1))
+	for _, name := range r.Names {
+		e.Str(name)
+	}
+	r.Options.append(e, n)
+	if r.Major {
+		e.Str("major")
+		e.Bool(true)
+	}
+}
+
+// Decode reads the n parameters in d of a method that takes want names.
+func (r *NamesRequest) Decode(d *wire.Decoder, n int, method string, want int) error {
+	if err := params(method, n, want, want+1); err != nil {
+		return err
+	}
+	*r = NamesRequest{}
+	for range want {
+		r.Names = append(r.Names, d.Str())
+	}
+	if method == MethodCompactTable {
+		return r.Options.decode(d, n > want, r)
+	}
+	return r.Options.decode(d, n > want, nil)
+}
+
+func (r *NamesRequest) option(key string, d *wire.Decoder) bool {
+	if key != "major" {
+		return false
+	}
+	r.Major = d.Bool()
+	return true
+}

@@ -1,0 +1,74 @@
+package api
+
+import "time"
+
+// ProtocolVersion is what ping tells of the data API. It grows when a client must
+// know of a change; additions that old clients can ignore do not count.
+const ProtocolVersion = 1
+
+// The methods of the data API.
+const (
+	MethodPing            = "ping"
+	MethodMutate          = "mutate"
+	MethodMutateRows      = "mutate_rows"
+	MethodRead            = "read"
+	MethodReadRows        = "read_rows"
+	MethodScanOpen        = "scan_open"
+	MethodScanNext        = "scan_next"
+	MethodScanClose       = "scan_close"
+	MethodCheckAndMutate  = "check_and_mutate"
+	MethodReadModifyWrite = "read_modify_write"
+	MethodSampleRowKeys   = "sample_row_keys"
+
+	MethodCreateTable   = "create_table"
+	MethodListTables    = "list_tables"
+	MethodDescribeTable = "describe_table"
+	MethodDropTable     = "drop_table"
+	MethodSetFamily     = "set_family"
+	MethodDropFamily    = "drop_family"
+	MethodCompactTable  = "compact_table"
+	MethodStatus        = "status"
+)
+
+// Methods lists every method of the data API.
+func Methods() []string {
+	return []string{
+		MethodPing, MethodMutate, MethodMutateRows, MethodRead, MethodReadRows,
+		MethodScanOpen, MethodScanNext, MethodScanClose,
+		MethodCheckAndMutate, MethodReadModifyWrite, MethodSampleRowKeys,
+		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodDropTable,
+		MethodSetFamily, MethodDropFamily, MethodCompactTable, MethodStatus,
+	}
+}
+
+// Bounds of the methods, beside table.Limits.
+const (
+	// BatchMutationsMax is the number of mutations in one mutate_rows, those of all
+	// its rows together: decoded, they take about 50 MB.
+	BatchMutationsMax = 500_000
+	// ReadRowsMax is the number of rows that one read_rows may ask for.
+	ReadRowsMax = 10_000
+	// ResultBytesMax bounds the result of read, read_rows and read_modify_write, and
+	// a single row of a scan: 128 MiB, more than the largest cell. Over it one row is
+	// ErrRowTooLarge, several are a table.LimitError of ResultBytes.
+	ResultBytesMax = 128 << 20
+	// RulesMax is the number of rules in one read_modify_write.
+	RulesMax = 1000
+
+	// ScanBatchRows and ScanBatchBytes are the defaults of batch_rows and
+	// batch_bytes, ScanBatchRowsMax and ScanBatchBytesMax the largest.
+	ScanBatchRows     = 1000
+	ScanBatchRowsMax  = 100_000
+	ScanBatchBytes    = 1 << 20
+	ScanBatchBytesMax = 16 << 20
+	// CursorIdle is how long a scan's cursor lives without being used. 60 s: long
+	// enough to work on a batch, short enough that forgotten ones do no harm.
+	CursorIdle = 60 * time.Second
+	// CursorsMax is the number of open cursors on one node. One more is refused as
+	// overloaded.
+	CursorsMax = 10_000
+)
+
+// ResultBytes is the LimitError.What of a read_rows whose rows are together over
+// ResultBytesMax: ask for fewer at a time.
+const ResultBytes = "result bytes"

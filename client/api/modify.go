@@ -1,0 +1,123 @@
+package api
+
+import (
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/table"
+)
+
+// CheckAndMutateRequest is the parameters of check_and_mutate:
+//
+//	[table, row, filter | nil, [mutation…], [mutation…], options?]
+//
+// The first mutations are made when the filter lets a cell of the row through, the
+// others when it does not. A nil filter lets all through.
+type CheckAndMutateRequest struct {
+	Options
+	Table     string
+	Row       []byte
+	Predicate []byte // as ReadRequest.Filter
+	True      []table.Mutation
+	False     []table.Mutation
+
+	names names
+}
+
+// Append writes the parameters.
+func (r *CheckAndMutateRequest) Append(e *wire.Encoder) {
+	n := r.Options.count()
+	e.Array(5 + min(n, 1))
+	e.Str(r.Table)
+	e.Bin(r.Row)
+	if len(r.Predicate) > 0 {
+		e.Raw(r.Predicate)
+	} else {
+		e.Nil()
+	}
+	table.AppendMutations(e, r.True)
+	table.AppendMutations(e, r.False)
+	r.Options.append(e, n)
+}
+
+// Decode reads the n parameters in d. A nil lim is the defaults. The result of the
+// method is a bool: whether the predicate let a cell through.
+func (r *CheckAndMutateRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
+	if err := params(MethodCheckAndMutate, n, 5, 6); err != nil {
+		return err
+	}
+	r.Table, r.Row, r.Predicate = r.names.table(d), d.Bytes(), rawFilter(d)
+	if err := checkRow(d, r.Row, lim); err != nil {
+		return err
+	}
+	if err := checkFilter(r.Predicate, lim); err != nil {
+		return err
+	}
+	var err error
+	if r.True, err = decodeBranch(d, r.True, &r.names, lim); err != nil {
+		return &table.ElementError{What: "mutations", Index: 0, Err: err}
+	}
+	if r.False, err = decodeBranch(d, r.False, &r.names, lim); err != nil {
+		return &table.ElementError{What: "mutations", Index: 1, Err: err}
+	}
+	return r.Options.decode(d, n > 5, nil)
+}
+
+// decodeBranch reads mutations, or nil for none.
+func decodeBranch(d *wire.Decoder, ms []table.Mutation, names *names, lim *table.Limits) ([]table.Mutation, error) {
+	if d.IsNil() {
+		return ms[:0], nil
+	}
+	return table.DecodeMutations(d, reuse(ms), names.families(), lim)
+}
+
+// ReadModifyWriteRequest is the parameters of read_modify_write:
+//
+//	[table, row, [rule…], options?]
+//
+// The result is a row with the new cells, as AppendRow writes it.
+type ReadModifyWriteRequest struct {
+	Options
+	Table string
+	Row   []byte
+	Rules []table.Rule
+
+	names names
+}
+
+// Append writes the parameters.
+func (r *ReadModifyWriteRequest) Append(e *wire.Encoder) {
+	n := r.Options.count()
+	e.Array(3 + min(n, 1))
+	e.Str(r.Table)
+	e.Bin(r.Row)
+	e.Array(len(r.Rules))
+	for i := range r.Rules {
+		table.AppendRule(e, &r.Rules[i])
+	}
+	r.Options.append(e, n)
+}
+
+// Decode reads the n parameters in d. A nil lim is the defaults.
+func (r *ReadModifyWriteRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
+	if err := params(MethodReadModifyWrite, n, 3, 4); err != nil {
+		return err
+	}
+	r.Table, r.Row, r.Rules = r.names.table(d), d.Bytes(), reuse(r.Rules)
+	if err := checkRow(d, r.Row, lim); err != nil {
+		return err
+	}
+	rules := d.Array()
+	if err := within("rules", rules, RulesMax); err != nil {
+		return err
+	}
+	for i := range rules {
+		if i < cap(r.Rules) {
+			r.Rules = r.Rules[:i+1]
+		} else {
+			r.Rules = append(r.Rules, table.Rule{})
+		}
+		if err := table.DecodeRule(d, &r.Rules[i], r.names.families()); err != nil {
+			return &table.ElementError{What: "rule", Index: i, Err: err}
+		}
+	}
+	return r.Options.decode(d, n > 3, nil)
+}

@@ -1,0 +1,122 @@
+package api
+
+import (
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/table"
+)
+
+// MutateRequest is the parameters of mutate:
+//
+//	[table, row, [mutation…], options?]
+type MutateRequest struct {
+	Options
+	Table string
+	Row   table.RowMutation
+
+	names names
+}
+
+// Append writes the parameters.
+func (r *MutateRequest) Append(e *wire.Encoder) {
+	n := r.Options.count()
+	e.Array(3 + min(n, 1))
+	e.Str(r.Table)
+	e.Bin(r.Row.Row)
+	table.AppendMutations(e, r.Row.Mutations)
+	r.Options.append(e, n)
+}
+
+// Decode reads the n parameters in d. A nil lim is the defaults. Only what costs
+// memory is checked; see table.RowMutation.Validate for the rest.
+func (r *MutateRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
+	if err := params(MethodMutate, n, 3, 4); err != nil {
+		return err
+	}
+	r.Table = r.names.table(d)
+	r.Row.Row = d.Bytes()
+	var err error
+	r.Row.Mutations, err = table.DecodeMutations(d, reuse(r.Row.Mutations), r.names.families(), lim)
+	if err != nil {
+		return err
+	}
+	return r.Options.decode(d, n > 3, nil)
+}
+
+// AppendTimestamp writes the result of mutate: the server's timestamp, or nil for
+// the 0 that stands for none.
+func AppendTimestamp(e *wire.Encoder, timestamp int64) {
+	if timestamp == 0 {
+		e.Nil()
+		return
+	}
+	e.Int(timestamp)
+}
+
+// DecodeTimestamp reads what AppendTimestamp writes.
+func DecodeTimestamp(d *wire.Decoder) int64 {
+	if d.IsNil() {
+		return 0
+	}
+	return d.Int()
+}
+
+// MutateRowsRequest is the parameters of mutate_rows:
+//
+//	[table, [[row, [mutation…]]…], options?]
+type MutateRowsRequest struct {
+	Options
+	Table string
+	Rows  []table.RowMutation
+
+	names names
+	kept  int // mutations that the last request had, whose memory Rows keeps
+}
+
+// Append writes the parameters.
+func (r *MutateRowsRequest) Append(e *wire.Encoder) {
+	r.AppendEach(e, len(r.Rows), func(i int) *table.RowMutation { return &r.Rows[i] })
+}
+
+// AppendEach is Append for n rows that are not in Rows: row returns each.
+func (r *MutateRowsRequest) AppendEach(e *wire.Encoder, n int, row func(i int) *table.RowMutation) {
+	opts := r.Options.count()
+	e.Array(2 + min(opts, 1))
+	e.Str(r.Table)
+	e.Array(n)
+	for i := range n {
+		table.AppendRowMutation(e, row(i))
+	}
+	r.Options.append(e, opts)
+}
+
+// Decode reads the n parameters in d. A nil lim is the defaults. Only what costs
+// memory is checked; see table.RowMutation.Validate for the rest.
+func (r *MutateRowsRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
+	if err := params(MethodMutateRows, n, 2, 3); err != nil {
+		return err
+	}
+	if r.kept > keepMax {
+		r.Rows = nil
+	}
+	r.Table, r.Rows, r.kept = r.names.table(d), reuse(r.Rows), 0
+	rows := d.Array()
+	if err := within("rows in a batch", rows, limitsOf(lim).BatchRows); err != nil {
+		return err
+	}
+	for i := range rows {
+		if i < cap(r.Rows) {
+			r.Rows = r.Rows[:i+1] // with the memory of the mutations that were there
+		} else {
+			r.Rows = append(r.Rows, table.RowMutation{})
+		}
+		row := &r.Rows[i]
+		if err := table.DecodeRowMutation(d, row, r.names.families(), lim); err != nil {
+			return &table.ElementError{What: "row", Index: i, Err: err}
+		}
+		r.kept += cap(row.Mutations)
+		if err := within("mutations in a batch", r.kept, BatchMutationsMax); err != nil {
+			return err
+		}
+	}
+	return r.Options.decode(d, n > 2, nil)
+}

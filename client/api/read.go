@@ -1,0 +1,159 @@
+package api
+
+import (
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/table"
+)
+
+// ReadRequest is the parameters of read:
+//
+//	[table, row, options?]    options: filter
+type ReadRequest struct {
+	Options
+	Table string
+	Row   []byte
+	// Filter is a filter as table.AppendFilter writes it. Empty is none. A node
+	// compiles a filter once and then knows it again by these bytes.
+	Filter []byte
+
+	names names
+}
+
+// Append writes the parameters.
+func (r *ReadRequest) Append(e *wire.Encoder) {
+	n := r.Options.count() + present(r.Filter)
+	e.Array(2 + min(n, 1))
+	e.Str(r.Table)
+	e.Bin(r.Row)
+	r.Options.append(e, n)
+	appendFilter(e, r.Filter)
+}
+
+// Decode reads the n parameters in d. A nil lim is the defaults.
+func (r *ReadRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
+	if err := params(MethodRead, n, 2, 3); err != nil {
+		return err
+	}
+	r.Table, r.Row, r.Filter = r.names.table(d), d.Bytes(), nil
+	if err := checkRow(d, r.Row, lim); err != nil {
+		return err
+	}
+	if err := r.Options.decode(d, n > 2, r); err != nil {
+		return err
+	}
+	return checkFilter(r.Filter, lim)
+}
+
+func (r *ReadRequest) option(key string, d *wire.Decoder) bool {
+	if key != "filter" {
+		return false
+	}
+	r.Filter = rawFilter(d)
+	return true
+}
+
+// ReadRowsRequest is the parameters of read_rows:
+//
+//	[table, [row…], options?]    options: filter
+type ReadRowsRequest struct {
+	Options
+	Table  string
+	Rows   [][]byte
+	Filter []byte // as in ReadRequest
+
+	names names
+}
+
+// Append writes the parameters.
+func (r *ReadRowsRequest) Append(e *wire.Encoder) {
+	n := r.Options.count() + present(r.Filter)
+	e.Array(2 + min(n, 1))
+	e.Str(r.Table)
+	e.Array(len(r.Rows))
+	for _, row := range r.Rows {
+		e.Bin(row)
+	}
+	r.Options.append(e, n)
+	appendFilter(e, r.Filter)
+}
+
+// Decode reads the n parameters in d. A nil lim is the defaults.
+func (r *ReadRowsRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
+	if err := params(MethodReadRows, n, 2, 3); err != nil {
+		return err
+	}
+	r.Table, r.Rows, r.Filter = r.names.table(d), reuse(r.Rows), nil
+	rows := d.Array()
+	if err := within("rows to read", rows, ReadRowsMax); err != nil {
+		return err
+	}
+	for i := range rows {
+		row := d.Bytes()
+		if err := checkRow(d, row, lim); err != nil {
+			return &table.ElementError{What: "row", Index: i, Err: err}
+		}
+		r.Rows = append(r.Rows, row)
+	}
+	if err := r.Options.decode(d, n > 2, r); err != nil {
+		return err
+	}
+	return checkFilter(r.Filter, lim)
+}
+
+func (r *ReadRowsRequest) option(key string, d *wire.Decoder) bool {
+	if key != "filter" {
+		return false
+	}
+	r.Filter = rawFilter(d)
+	return true
+}
+
+// checkRow checks a row key that d has just read.
+func checkRow(d *wire.Decoder, row []byte, lim *table.Limits) error {
+	if err := d.Err(); err != nil {
+		return err
+	}
+	return lim.CheckRowKey(row)
+}
+
+func present(filter []byte) int { return min(len(filter), 1) }
+
+func appendFilter(e *wire.Encoder, filter []byte) {
+	if len(filter) > 0 {
+		e.Str("filter")
+		e.Raw(filter)
+	}
+}
+
+// rawFilter reads a filter as it is; nil is none.
+func rawFilter(d *wire.Decoder) []byte {
+	if d.IsNil() {
+		return nil
+	}
+	return d.Raw()
+}
+
+// nodeBytes is about the most that a filter takes on the wire for each of its
+// nodes, beside patterns, bounds and names.
+const nodeBytes = 64
+
+// checkFilter refuses filters that are far too large before anybody keeps or
+// compiles them; compiling counts exactly.
+func checkFilter(filter []byte, lim *table.Limits) error {
+	lim = limitsOf(lim)
+	limit := lim.FilterBytes + nodeBytes*lim.FilterNodes
+	if err := within("filter bytes", len(filter), limit); err != nil {
+		return &table.FilterError{Path: "filter", Err: err}
+	}
+	return nil
+}
+
+// AppendRow writes a row as reads return it, [key, [cell…]], straight into an
+// answer. A row without cells is written as nil: there is no such row.
+func AppendRow(e *wire.Encoder, key []byte, cells []table.Cell) {
+	if len(cells) == 0 {
+		e.Nil()
+		return
+	}
+	table.AppendRow(e, key, cells)
+}

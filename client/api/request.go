@@ -1,0 +1,189 @@
+package api
+
+import (
+	"strings"
+	"time"
+
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
+)
+
+// Options are those that every method takes in its last parameter.
+type Options struct {
+	// Timeout is how long the caller waits; 0 is for ever. In framed mode the
+	// frame's header says it too.
+	Timeout time.Duration
+	// TraceID names the request in traces; at most 64 bytes.
+	TraceID []byte
+}
+
+const (
+	traceIDBytesMax = 64
+	timeoutMax      = 24 * time.Hour
+)
+
+// optionReader is a request with options of its own. option reads the value of the
+// option called key; it returns false, having read nothing, for one it does not know.
+type optionReader interface {
+	option(key string, d *wire.Decoder) bool
+}
+
+// params checks that a method was given from least to most parameters.
+func params(method string, n, least, most int) error {
+	if n < least || n > most {
+		return rpc.Errorf(rpc.CodeBadRequest, "%s: %d parameters, want %d to %d", method, n, least, most)
+	}
+	return nil
+}
+
+// decode reads the map of options, which is the next value if has. A key that is
+// not known is an error rather than ignored: a misspelt "limit" would return
+// everything. Keys that begin with "x_" are for others and pass.
+func (o *Options) decode(d *wire.Decoder, has bool, own optionReader) error {
+	o.Timeout, o.TraceID = 0, nil
+	if !has || d.IsNil() {
+		return d.Err()
+	}
+	for range d.Map() {
+		switch key := d.Bytes(); {
+		case string(key) == "timeout_ms":
+			o.Timeout = time.Duration(min(max(optionalInt(d), 0), timeoutMax.Milliseconds())) * time.Millisecond
+		case string(key) == "trace_id":
+			o.TraceID = optionalBytes(d)
+			if err := within("trace id bytes", len(o.TraceID), traceIDBytesMax); err != nil {
+				return err
+			}
+		case own != nil && own.option(string(key), d):
+		case strings.HasPrefix(string(key), "x_"):
+			d.Skip()
+		case d.Err() == nil:
+			return rpc.Errorf(rpc.CodeBadRequest, "unknown option %.40q", key)
+		}
+	}
+	return d.Err()
+}
+
+// count returns how many common options are set.
+func (o *Options) count() int {
+	n := 0
+	if o.Timeout > 0 {
+		n++
+	}
+	if len(o.TraceID) > 0 {
+		n++
+	}
+	return n
+}
+
+// append starts a map of n options, unless n is 0, and writes the common ones. The
+// caller writes the others.
+func (o *Options) append(e *wire.Encoder, n int) {
+	if n == 0 {
+		return
+	}
+	e.Map(n)
+	if o.Timeout > 0 {
+		e.Str("timeout_ms")
+		e.Int(max(1, o.Timeout.Milliseconds()))
+	}
+	appendBytes(e, "trace_id", o.TraceID)
+}
+
+func appendBytes(e *wire.Encoder, key string, b []byte) {
+	if len(b) > 0 {
+		e.Str(key)
+		e.Bin(b)
+	}
+}
+
+func appendCount(e *wire.Encoder, key string, n int64) {
+	if n > 0 {
+		e.Str(key)
+		e.Int(n)
+	}
+}
+
+// optionalInt reads an integer, or nil as 0.
+func optionalInt(d *wire.Decoder) int64 {
+	if d.IsNil() {
+		return 0
+	}
+	return d.Int()
+}
+
+// optionalBytes reads a byte string, or nil as none.
+func optionalBytes(d *wire.Decoder) []byte {
+	if d.IsNil() {
+		return nil
+	}
+	return d.Bytes()
+}
+
+// names makes the names in a request that is decoded again and again the same
+// strings.
+type names struct {
+	last string
+	in   *table.Interner
+}
+
+// nameBytesMax is the longest name that is kept: no table has a longer one.
+const nameBytesMax = 64
+
+// namesKept is how many names of families a request struct remembers.
+const namesKept = 256
+
+// table reads a table's name.
+func (n *names) table(d *wire.Decoder) string {
+	b := d.Bytes()
+	if string(b) == n.last {
+		return n.last
+	}
+	name := string(b)
+	if len(name) <= nameBytesMax {
+		n.last = name
+	}
+	return name
+}
+
+// families returns the interner for names of families.
+func (n *names) families() *table.Interner {
+	if n.in == nil {
+		n.in = table.NewInterner(namesKept)
+	}
+	return n.in
+}
+
+// keepMax is how many elements a request struct keeps the memory of: enough for
+// batches of the usual size, not for one that was out of the ordinary.
+const keepMax = 16 << 10
+
+// reuse returns s emptied, or nil when it has grown too large to keep.
+func reuse[T any](s []T) []T {
+	if cap(s) > keepMax {
+		return nil
+	}
+	return s[:0]
+}
+
+// limitsOf returns lim, or the defaults for nil, with every field set.
+func limitsOf(lim *table.Limits) *table.Limits {
+	if lim == nil {
+		return &defaultLimits
+	}
+	if lim.BatchRows > 0 && lim.RowKeyBytes > 0 && lim.FilterBytes > 0 && lim.FilterNodes > 0 {
+		return lim
+	}
+	full := lim.WithDefaults()
+	return &full
+}
+
+var defaultLimits = table.DefaultLimits()
+
+// within returns a *table.LimitError when got is over limit.
+func within(what string, got int, limit int64) error {
+	if int64(got) > limit {
+		return &table.LimitError{What: what, Limit: limit, Got: int64(got)}
+	}
+	return nil
+}

@@ -1,0 +1,228 @@
+package api
+
+import (
+	"bytes"
+
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/table"
+)
+
+// ScanOpenRequest is the parameters of scan_open:
+//
+//	[table, options?]    options: start, end, prefix, filter, limit, batch_rows, batch_bytes
+type ScanOpenRequest struct {
+	Options
+	Table string
+	// Start and End bound the rows to [Start, End). Empty is no bound. Prefix
+	// bounds them further to keys that begin with it.
+	Start, End, Prefix []byte
+	Filter             []byte // as in ReadRequest
+	Limit              int64  // rows; 0 is none
+	BatchRows          int    // 0 is ScanBatchRows
+	BatchBytes         int    // 0 is ScanBatchBytes
+
+	names names
+}
+
+// Append writes the parameters.
+func (r *ScanOpenRequest) Append(e *wire.Encoder) {
+	n := r.Options.count() + present(r.Start) + present(r.End) + present(r.Prefix) + present(r.Filter)
+	for _, v := range []int64{r.Limit, int64(r.BatchRows), int64(r.BatchBytes)} {
+		if v > 0 {
+			n++
+		}
+	}
+	e.Array(1 + min(n, 1))
+	e.Str(r.Table)
+	r.Options.append(e, n)
+	appendBytes(e, "start", r.Start)
+	appendBytes(e, "end", r.End)
+	appendBytes(e, "prefix", r.Prefix)
+	appendFilter(e, r.Filter)
+	appendCount(e, "limit", r.Limit)
+	appendCount(e, "batch_rows", int64(r.BatchRows))
+	appendCount(e, "batch_bytes", int64(r.BatchBytes))
+}
+
+// Decode reads the n parameters in d, and brings BatchRows and BatchBytes between
+// 1 and their largest. A nil lim is the defaults.
+func (r *ScanOpenRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
+	if err := params(MethodScanOpen, n, 1, 2); err != nil {
+		return err
+	}
+	*r = ScanOpenRequest{Table: r.Table, names: r.names}
+	r.Table = r.names.table(d)
+	if err := r.Options.decode(d, n > 1, r); err != nil {
+		return err
+	}
+	lim = limitsOf(lim)
+	for _, key := range [][]byte{r.Start, r.End, r.Prefix} {
+		if err := within("row key bytes", len(key), lim.RowKeyBytes+1); err != nil {
+			return err
+		}
+	}
+	r.BatchRows = bounded(r.BatchRows, ScanBatchRows, ScanBatchRowsMax)
+	r.BatchBytes = bounded(r.BatchBytes, ScanBatchBytes, ScanBatchBytesMax)
+	return checkFilter(r.Filter, lim)
+}
+
+// bounded returns v, or def if it is 0, brought between 1 and most.
+func bounded(v, def, most int) int {
+	if v == 0 {
+		v = def
+	}
+	return min(max(v, 1), most)
+}
+
+func (r *ScanOpenRequest) option(key string, d *wire.Decoder) bool {
+	switch key {
+	case "start":
+		r.Start = optionalBytes(d)
+	case "end":
+		r.End = optionalBytes(d)
+	case "prefix":
+		r.Prefix = optionalBytes(d)
+	case "filter":
+		r.Filter = rawFilter(d)
+	case "limit":
+		r.Limit = max(0, optionalInt(d))
+	case "batch_rows":
+		r.BatchRows = int(min(optionalInt(d), ScanBatchRowsMax))
+	case "batch_bytes":
+		r.BatchBytes = int(min(optionalInt(d), ScanBatchBytesMax))
+	default:
+		return false
+	}
+	return true
+}
+
+// Range returns what Start, End and Prefix amount to: [start, end), where an empty
+// end is no bound. Empty is true when no row can be in it. The slices may alias
+// the request.
+func (r *ScanOpenRequest) Range() (start, end []byte, empty bool) {
+	start, end = r.Start, r.End
+	if bytes.Compare(r.Prefix, start) > 0 {
+		start = r.Prefix
+	}
+	if last := PrefixEnd(r.Prefix); last != nil && (len(end) == 0 || bytes.Compare(last, end) < 0) {
+		end = last
+	}
+	return start, end, len(end) > 0 && bytes.Compare(start, end) >= 0
+}
+
+// PrefixEnd returns the first key after all that begin with prefix; nil if there
+// is none, as for a prefix of nothing or of 0xff bytes.
+func PrefixEnd(prefix []byte) []byte {
+	for i := len(prefix) - 1; i >= 0; i-- {
+		if prefix[i] != 0xff {
+			end := bytes.Clone(prefix[:i+1])
+			end[i]++
+			return end
+		}
+	}
+	return nil
+}
+
+// ScanNextRequest is the parameters of scan_next and of scan_close:
+//
+//	[cursor, options?]
+type ScanNextRequest struct {
+	Options
+	Cursor uint64
+}
+
+// Append writes the parameters.
+func (r *ScanNextRequest) Append(e *wire.Encoder) {
+	n := r.Options.count()
+	e.Array(1 + min(n, 1))
+	e.Uint(r.Cursor)
+	r.Options.append(e, n)
+}
+
+// Decode reads the n parameters in d.
+func (r *ScanNextRequest) Decode(d *wire.Decoder, n int) error {
+	if err := params(MethodScanNext, n, 1, 2); err != nil {
+		return err
+	}
+	r.Cursor = d.Uint()
+	return r.Options.decode(d, n > 1, nil)
+}
+
+// ScanWriter writes the result of scan_open and scan_next row by row:
+//
+//	{"rows": [row…], "cursor": uint | nil, "next": bytes | nil}
+type ScanWriter struct {
+	e    *wire.Encoder
+	mark int
+	rows int
+}
+
+// BeginScan starts a result in e.
+func BeginScan(e *wire.Encoder) ScanWriter {
+	e.Map(3)
+	e.Str("rows")
+	return ScanWriter{e: e, mark: e.ReserveArray32()}
+}
+
+// Row adds a row. Rows without cells are not to be added.
+func (w *ScanWriter) Row(key []byte, cells []table.Cell) {
+	table.AppendRow(w.e, key, cells)
+	w.rows++
+}
+
+// Rows returns the number of rows so far, Bytes about the size of the result.
+func (w *ScanWriter) Rows() int { return w.rows }
+
+// Bytes returns the size of the result so far.
+func (w *ScanWriter) Bytes() int { return w.e.Len() - w.mark }
+
+// End completes the result. A cursor of 0 says that the scan is finished; next is
+// the row key at which it goes on otherwise.
+func (w *ScanWriter) End(cursor uint64, next []byte) {
+	w.e.SetArray32(w.mark, w.rows)
+	w.e.Str("cursor")
+	if cursor == 0 {
+		w.e.Nil()
+	} else {
+		w.e.Uint(cursor)
+	}
+	w.e.Str("next")
+	if cursor == 0 {
+		w.e.Nil()
+	} else {
+		w.e.Bin(next)
+	}
+}
+
+// ScanResult is what scan_open and scan_next return.
+type ScanResult struct {
+	Rows   wire.Decoder // at the first of Count rows
+	Count  int
+	Cursor uint64 // 0: the scan is finished
+	Next   []byte // where it goes on
+}
+
+// Decode reads what a ScanWriter wrote. All of it aliases the input; the rows are
+// read later, by Rows.
+func (r *ScanResult) Decode(d *wire.Decoder) error {
+	*r = ScanResult{}
+	for range d.Map() {
+		switch key := d.Bytes(); string(key) {
+		case "rows":
+			r.Rows = wire.NewDecoder(d.Raw())
+			r.Count = r.Rows.Array()
+		case "cursor":
+			if !d.IsNil() {
+				r.Cursor = d.Uint()
+			}
+		case "next":
+			r.Next = optionalBytes(d)
+		default:
+			d.Skip()
+		}
+	}
+	if err := d.Err(); err != nil {
+		return err
+	}
+	return r.Rows.Err()
+}

@@ -1,0 +1,162 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
+)
+
+// ApplyAll applies many mutations, each by itself as Apply does, in batches of
+// Config.BatchRows and BatchBytes, of which BatchesInFlight are under way at once.
+// Mutations of one row in different batches may be applied in any order.
+//
+// It returns nil when all are durable, and else a *BatchError that has the error
+// of each mutation, as Apply would have returned it.
+func (t *Table) ApplyAll(ctx context.Context, ms []*RowMutation, opts ...ApplyOption) error {
+	o := t.client.applyOptions(opts)
+	errs := make([]error, len(ms))
+	senders := newSenders(t.client.cfg.BatchesInFlight)
+	b := batch{table: t, ms: ms, errs: errs, opts: &o}
+	bytes := int64(0)
+	for i, m := range ms {
+		if errs[i] = m.check(); errs[i] != nil {
+			continue
+		}
+		n := m.Size()
+		if len(b.todo) > 0 && (len(b.todo) == t.client.cfg.BatchRows || bytes+n > t.client.cfg.BatchBytes) {
+			full := b
+			senders.start(func() { full.apply(ctx) })
+			b.todo, bytes = nil, 0
+		}
+		b.todo = append(b.todo, i)
+		bytes += n
+	}
+	if len(b.todo) > 0 {
+		senders.start(func() { b.apply(ctx) })
+	}
+	senders.wait()
+	return batchError(errs)
+}
+
+func batchError(errs []error) error {
+	failed := 0
+	for _, err := range errs {
+		if err != nil {
+			failed++
+		}
+	}
+	if failed == 0 {
+		return nil
+	}
+	return &BatchError{errs, failed}
+}
+
+// batch is mutations that are sent together.
+type batch struct {
+	table *Table
+	ms    []*RowMutation // those of the whole ApplyAll
+	errs  []error        // theirs
+	todo  []int          // the places of those that are not applied yet
+	opts  *applyOptions
+	// unknown holds those that an earlier attempt may have applied.
+	unknown map[int]bool
+}
+
+// apply sends the batch, and then again, as long as that is allowed, what was
+// refused or is replayable.
+func (b *batch) apply(ctx context.Context) {
+	r := retrier{client: b.table.client, started: time.Now()}
+	for len(b.todo) > 0 {
+		v := b.send(ctx)
+		if len(b.todo) == 0 || !r.wait(ctx, &v) {
+			return
+		}
+	}
+}
+
+// send makes one call with what is to do. It leaves in todo what may be sent
+// again, with the error that stands if it is not. The verdict is for the retrier.
+func (b *batch) send(ctx context.Context) verdict {
+	c := b.table.client
+	req := api.MutateRowsRequest{Table: b.table.name}
+	k := call{method: api.MethodMutateRows, table: b.table.name, row: b.ms[b.todo[0]].rm.Row, change: true}
+	k.encode = func(e *wire.Encoder) {
+		req.AppendEach(e, len(b.todo), func(at int) *table.RowMutation { return &b.ms[b.todo[at]].rm })
+	}
+	again := verdict{costs: true}
+	var left []int
+	k.decode = func(d *wire.Decoder) error {
+		return api.DecodeMutateResults(d, len(b.todo), func(at int, _ int64, failed *rpc.Error) {
+			i := b.todo[at]
+			if failed == nil {
+				b.errs[i] = nil
+				return
+			}
+			v := c.judge(&k, attempt{err: failed, sent: true})
+			b.failed(i, v.err, v.unknown)
+			if v.again {
+				left = append(left, i)
+				again.pause = max(again.pause, v.pause)
+			}
+		})
+	}
+	if err := c.do(ctx, &k); err != nil {
+		// The call as a whole failed, after retries of its own: only what was lost on
+		// the way may be sent again.
+		left = left[:0]
+		unknown := errors.Is(err, ErrAmbiguous)
+		for _, i := range b.todo {
+			b.failed(i, err, unknown)
+			if unknown && errors.Is(err, rpc.ErrConnLost) && b.opts.replayable(b.ms[i]) {
+				left = append(left, i)
+			}
+		}
+	}
+	b.todo = left
+	return again
+}
+
+// failed notes the error of mutation i, which stays ambiguous once it was.
+func (b *batch) failed(i int, err error, unknown bool) {
+	if unknown {
+		if b.unknown == nil {
+			b.unknown = make(map[int]bool)
+		}
+		b.unknown[i] = true
+	}
+	if b.unknown[i] {
+		err = ambiguous(api.MethodMutateRows, err)
+	}
+	b.errs[i] = err
+}
+
+// senders runs a bounded number of functions at a time.
+type senders struct {
+	places chan struct{}
+	group  sync.WaitGroup
+}
+
+func newSenders(n int) *senders { return &senders{places: make(chan struct{}, n)} }
+
+// start runs f on a goroutine, once fewer than the bound are running.
+func (s *senders) start(f func()) {
+	s.places <- struct{}{}
+	s.group.Go(func() {
+		defer func() { <-s.places }()
+		f()
+	})
+}
+
+func (s *senders) wait() { s.group.Wait() }
+
+// errAnswer is the error of an answer that is not what the method returns.
+func errAnswer(format string, args ...any) error {
+	return fmt.Errorf("malformed answer: %s", fmt.Sprintf(format, args...))
+}

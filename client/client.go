@@ -1,0 +1,130 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// DefaultAddr is where a node serves unless told otherwise.
+const DefaultAddr = "127.0.0.1:7106"
+
+// Client is a set of connections to a cluster, safe for concurrent use.
+type Client struct {
+	cfg     Config
+	locator locator
+	budget  *budget
+
+	// nodes maps addresses to connections. Replaced, never changed.
+	nodes atomic.Pointer[map[string]*node]
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+
+	// mu guards the fields in it, and replacing nodes. Never held across I/O.
+	mu struct {
+		sync.Mutex
+		closed bool
+	}
+	background sync.WaitGroup
+}
+
+// Open connects to the node at addr, "host:port" or several such separated by
+// commas, of which one that answers is enough; an empty addr is DefaultAddr. The
+// Client lives on when ctx ends. Errors: an *UnreachableError at once when no
+// node can be reached, ctx's, one that says what is wrong with addr or cfg.
+func Open(ctx context.Context, addr string, cfg Config) (*Client, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("open client: %w", err)
+	}
+	addrs, err := splitAddrs(addr)
+	if err != nil {
+		return nil, fmt.Errorf("open client: %w", err)
+	}
+	c := &Client{cfg: cfg, locator: &fixed{addrs: addrs}, budget: newBudget(cfg.RetriesPerSecond)}
+	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	c.nodes.Store(&map[string]*node{})
+	for range addrs {
+		addr := c.locator.locate("", nil)
+		if _, err = c.node(addr).slot().get(ctx); err == nil {
+			return c, nil
+		}
+		c.locator.wrong("", nil, addr)
+	}
+	_ = c.Close()
+	return nil, err
+}
+
+// splitAddrs reads a list of host:port.
+func splitAddrs(list string) ([]string, error) {
+	if strings.TrimSpace(list) == "" {
+		return []string{DefaultAddr}, nil
+	}
+	addrs := strings.Split(list, ",")
+	for i, a := range addrs {
+		addrs[i] = strings.TrimSpace(a)
+		if _, _, err := net.SplitHostPort(addrs[i]); err != nil {
+			return nil, fmt.Errorf("address %q: want host:port", a)
+		}
+	}
+	return addrs, nil
+}
+
+// Close ends calls and scans in flight, closes the connections and waits for the
+// Client's goroutines. Its error is always nil.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.mu.closed = true
+	c.mu.Unlock()
+	c.cancel()
+	for _, n := range *c.nodes.Load() {
+		for _, s := range n.slots {
+			if conn := s.conn.Load(); conn != nil {
+				s.drop(conn, ErrClosed)
+			}
+		}
+	}
+	c.background.Wait()
+	return nil
+}
+
+func (c *Client) closed() bool { return c.ctx.Err() != nil }
+
+// spawn runs f on a goroutine that Close joins; false when the Client is closed.
+func (c *Client) spawn(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.closed {
+		return false
+	}
+	c.background.Go(f)
+	return true
+}
+
+// node returns the connections to addr.
+func (c *Client) node(addr string) *node {
+	if n := (*c.nodes.Load())[addr]; n != nil {
+		return n
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	nodes := *c.nodes.Load()
+	if n := nodes[addr]; n != nil {
+		return n
+	}
+	nodes = maps.Clone(nodes)
+	n := c.newNode(addr)
+	nodes[addr] = n
+	c.nodes.Store(&nodes)
+	return n
+}
+
+// jitter returns a random time from 0 to d.
+func jitter(d time.Duration) time.Duration { return rand.N(d + 1) }

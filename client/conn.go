@@ -1,0 +1,181 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/steledb/stele/rpc"
+)
+
+// node is the connections to one address.
+type node struct {
+	slots []*slot
+	next  atomic.Uint32
+}
+
+func (c *Client) newNode(addr string) *node {
+	n := &node{slots: make([]*slot, c.cfg.Conns)}
+	for i := range n.slots {
+		n.slots[i] = &slot{client: c, addr: addr}
+		n.slots[i].mu.pause = newBackOff()
+	}
+	return n
+}
+
+// slot returns the slots in turn.
+func (n *node) slot() *slot {
+	if len(n.slots) == 1 {
+		return n.slots[0]
+	}
+	return n.slots[n.next.Add(1)%uint32(len(n.slots))]
+}
+
+// newBackOff makes the pauses between attempts to do one thing: 25 ms at first, so
+// that a restarted node is found soon, doubling to 2 s, each ±50% so that clients
+// that failed together do not come back together.
+func newBackOff() *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval = 25*time.Millisecond, 2*time.Second
+	b.Multiplier, b.RandomizationFactor = 2, 0.5
+	return b
+}
+
+// slot holds one connection, and makes it anew when it is lost and needed.
+type slot struct {
+	client *Client
+	addr   string
+	conn   atomic.Pointer[rpc.Conn] // nil: none
+
+	// mu guards the fields in it. Never held across I/O.
+	mu struct {
+		sync.Mutex
+		dialing chan struct{} // closed when the dial under way has ended; nil: none
+		err     error         // why the last dial failed
+		next    time.Time     // no dial before, while err is set
+		pause   *backoff.ExponentialBackOff
+	}
+}
+
+// get returns the slot's connection, connecting first if there is none. Callers
+// that find a dial under way share its outcome; soon after a failed one they share
+// its error. Errors: *UnreachableError, ErrClosed, ctx's.
+func (s *slot) get(ctx context.Context) (*rpc.Conn, error) {
+	if conn := s.conn.Load(); conn != nil {
+		return conn, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	wait, err := s.dial()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-wait:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if conn := s.conn.Load(); conn != nil {
+		return conn, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.err != nil {
+		return nil, s.mu.err
+	}
+	// Connected and lost again before we looked.
+	return nil, &UnreachableError{s.addr, rpc.ErrConnLost}
+}
+
+// dial makes sure that a dial is under way and returns a channel that is closed
+// when it has ended.
+func (s *slot) dial() (<-chan struct{}, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.dialing != nil {
+		return s.mu.dialing, nil
+	}
+	done := make(chan struct{})
+	if s.conn.Load() != nil {
+		close(done)
+		return done, nil
+	}
+	if s.mu.err != nil && time.Now().Before(s.mu.next) {
+		return nil, s.mu.err
+	}
+	if !s.client.spawn(func() { s.connect(done) }) {
+		return nil, ErrClosed
+	}
+	s.mu.dialing = done
+	return done, nil
+}
+
+// connect dials once.
+func (s *slot) connect(done chan struct{}) {
+	defer close(done)
+	c := s.client
+	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.DialTimeout)
+	defer cancel()
+	conn, err := rpc.Dial(ctx, s.addr, rpc.ConnConfig{Dialer: c.cfg.Dial})
+	s.dialed(conn, err)
+	if conn != nil && c.closed() { // Close may have looked before it was there
+		s.drop(conn, ErrClosed)
+	}
+}
+
+// dialed notes how a dial ended.
+func (s *slot) dialed(conn *rpc.Conn, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.dialing = nil
+	if err != nil {
+		if s.mu.err == nil {
+			s.client.cfg.Logger.Warn("cannot reach node", "addr", s.addr, "err", err)
+		}
+		s.mu.err = &UnreachableError{s.addr, rootCause(err)}
+		s.mu.next = time.Now().Add(s.mu.pause.NextBackOff())
+		return
+	}
+	if s.mu.err != nil {
+		s.client.cfg.Logger.Info("reached node again", "addr", s.addr)
+	}
+	s.mu.err = nil
+	s.mu.pause.Reset()
+	s.conn.Store(conn)
+}
+
+// rootCause drops what rpc.Dial says around the cause: the address is in the
+// UnreachableError.
+func rootCause(err error) error {
+	if inner := errors.Unwrap(err); inner != nil {
+		return inner
+	}
+	return err
+}
+
+// drop gives up a connection that has ended, or that takes no more calls.
+func (s *slot) drop(conn *rpc.Conn, why error) {
+	if !s.conn.CompareAndSwap(conn, nil) {
+		return
+	}
+	if !errors.Is(why, rpc.ErrDraining) {
+		_ = conn.Close()
+		return
+	}
+	// The node still answers the calls in flight and then ends the connection.
+	started := s.client.spawn(func() {
+		select {
+		case <-conn.Done():
+		case <-s.client.ctx.Done():
+		}
+		_ = conn.Close()
+	})
+	if !started {
+		_ = conn.Close()
+	}
+}

@@ -1,0 +1,69 @@
+// Package client is the library that programs use Stele by (paper §3). It finds
+// the server of a row, keeps connections, batches, streams scans ahead of their
+// reader, and tries again where that is safe.
+//
+//	c, err := client.Open(ctx, "127.0.0.1:7106", client.Config{})
+//	t := c.Table("webtable")
+//
+//	// Figure 2: write a new anchor and delete an old one.
+//	m := client.NewRowMutation("com.cnn.www")
+//	m.Set("anchor:www.c-span.org", []byte("CNN"))
+//	m.Delete("anchor:www.abc.com")
+//	err = t.Apply(ctx, m)
+//
+//	// Figure 3: all anchors of one row, all versions.
+//	row, err := t.Get(ctx, "com.cnn.www", client.Families("anchor"))
+//	for _, cell := range row.Cells {
+//		fmt.Printf("%s %s %d %s\n", row.Key, client.ColumnName(&cell), cell.Timestamp, cell.Value)
+//	}
+//
+// # Where we depart from the paper
+//
+// Its Scanner looks one row up or walks many. Here Get does the first and Scan the
+// second; both return rows, since a row is what is read atomically.
+//
+// # Calls that fail
+//
+// A node that cannot be reached, that says it is overloaded or not serving, or that
+// refuses for another reason that it calls retryable, has executed nothing: the
+// call waits, with jitter, at least as long as the node asked for, and is made
+// again, until RetryTimeMax or its context ends. A connection that breaks leaves
+// open what came of the calls on it. Reads are made again, scans go on behind the
+// last row that they delivered. A change returns an *AmbiguousError, unless Replay
+// allows another attempt. What a node refuses for good is returned at once.
+//
+// Calls that reach nodes again are taken from a budget that the calls that succeed
+// fill up. When it is empty, errors are returned at once: otherwise the retries of
+// many clients would keep a node that is overloaded from ever recovering.
+//
+// # Nouns
+//
+//   - A Client is a set of connections to the nodes of one cluster, safe for
+//     concurrent use. One is enough for a program.
+//   - A Table is a name with methods: making one costs nothing.
+//   - A RowMutation is changes to one row, applied together.
+//   - A Scanner is one pass over a range of rows.
+//   - The locator says which node a row is at. Today that is the configured one;
+//     it is the seam for the location cache of §5.1.
+//
+// # Goroutines
+//
+//	goroutine        started by            ends when                     owns
+//	dial             first call that       the dial succeeds or fails;   one attempt to connect
+//	                 needs a connection    Close cancels and joins it
+//	rpc reader       a dial that succeeds  the connection closes         see package rpc
+//	scan fetcher     Scanner.Next, first   the range ends, Close or the  the scan's cursor and
+//	                                       context; Close joins it       the batch read ahead
+//	batch sender     ApplyAll, GetAll      its batch is answered; joined one batch
+//
+// # Invariants
+//
+//	C1. A change that is not replayable is sent a second time only after its node
+//	    said that it executed nothing, or when it surely was not sent.
+//	C2. A change whose outcome is unknown yields an *AmbiguousError, never another
+//	    error and never nil.
+//	C3. A scan delivers each row of its range that lives through the scan once, in
+//	    order, whatever happens to connections and cursors.
+//	C4. A Scanner holds at most two batches: the one being read and the next.
+//	C5. After Close no goroutine and no connection of the Client is left.
+package client

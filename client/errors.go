@@ -1,0 +1,109 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/table"
+)
+
+// Errors that a node answers with. errors.Is tells them; those about data are in
+// package table. The first group was refused before anything was executed.
+var (
+	ErrNotServing  = api.ErrNotServing  // the node does not serve the row's tablet
+	ErrOverloaded  = api.ErrOverloaded  // an *OverloadedError
+	ErrUnavailable = api.ErrUnavailable // the node starts or stops
+	ErrDiskFull    = api.ErrDiskFull
+	ErrConflict    = api.ErrConflict // the schema was changed meanwhile
+	ErrNoTable     = api.ErrNoTable
+	ErrTableExists = api.ErrTableExists
+
+	ErrNoFamily      = table.ErrNoFamily     // a *table.NoFamilyError
+	ErrLimit         = table.ErrLimit        // a *table.LimitError
+	ErrNotNumber     = api.ErrNotNumber      // an increment of what is not 8 bytes
+	ErrCorrupt       = api.ErrCorrupt        // a *CorruptError: stored data is damaged
+	ErrRowTooLarge   = api.ErrRowTooLarge    // a *RowTooLargeError
+	ErrGroupConflict = api.ErrGroupConflict  // a family cannot have that locality group
+	ErrBadFilter     = table.ErrBadFilter    // a *table.FilterError
+	ErrBadName       = table.ErrBadName      // a *table.NameError
+	ErrBadTimestamp  = table.ErrBadTimestamp // a *table.TimestampError
+	ErrBadSchema     = table.ErrBadSchema    // a schema that contradicts itself
+)
+
+// Types of the errors above.
+type (
+	OverloadedError  = api.OverloadedError
+	CorruptError     = api.CorruptError
+	RowTooLargeError = api.RowTooLargeError
+)
+
+var (
+	// ErrUnreachable means that no connection to a node could be made: an
+	// *UnreachableError. Nothing was executed.
+	ErrUnreachable = errors.New("unreachable")
+	// ErrAmbiguous means that a change may have been made or not: an
+	// *AmbiguousError.
+	ErrAmbiguous = errors.New("outcome unknown")
+	// ErrClosed means that the Client is closed.
+	ErrClosed = errors.New("client closed")
+)
+
+// UnreachableError tells which node could not be connected to, and why.
+type UnreachableError struct {
+	Addr string // host:port
+	Err  error
+}
+
+func (e *UnreachableError) Error() string { return fmt.Sprintf("cannot reach %s: %v", e.Addr, e.Err) }
+
+// Is makes the error match ErrUnreachable.
+func (e *UnreachableError) Is(target error) bool { return target == ErrUnreachable }
+
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// AmbiguousError means that a change was sent and no answer came: it may have been
+// made, may still be made, or not. Err tells why, for example context.Canceled or
+// a lost connection. A read tells what came of it. See Replay for changes that may
+// safely be sent again.
+type AmbiguousError struct {
+	Method string // such as "mutate"
+	Err    error
+}
+
+func (e *AmbiguousError) Error() string {
+	return fmt.Sprintf("%s: outcome unknown: %v", e.Method, e.Err)
+}
+
+// Is makes the error match ErrAmbiguous.
+func (e *AmbiguousError) Is(target error) bool { return target == ErrAmbiguous }
+
+func (e *AmbiguousError) Unwrap() error { return e.Err }
+
+// BatchError tells which mutations of an ApplyAll were not applied, or not surely.
+type BatchError struct {
+	// Errs has an error or nil for each mutation, in the order given.
+	Errs []error
+	// Failed is the number of errors in Errs.
+	Failed int
+}
+
+func (e *BatchError) Error() string {
+	for i, err := range e.Errs {
+		if err != nil {
+			return fmt.Sprintf("%d of %d mutations failed, number %d first: %v", e.Failed, len(e.Errs), i, err)
+		}
+	}
+	return "no mutation failed"
+}
+
+// Unwrap returns the errors, so that errors.Is finds any of them.
+func (e *BatchError) Unwrap() []error {
+	errs := make([]error, 0, e.Failed)
+	for _, err := range e.Errs {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}

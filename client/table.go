@@ -1,0 +1,223 @@
+package client
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/table"
+)
+
+// Table reads and changes one table. It is safe for concurrent use.
+type Table struct {
+	client *Client
+	name   string
+}
+
+// Table returns the table of that name. Whether there is one shows with the first
+// call that uses it.
+func (c *Client) Table(name string) *Table { return &Table{c, name} }
+
+// Name returns the table's name.
+func (t *Table) Name() string { return t.name }
+
+// ApplyOption tunes Apply, ApplyAll and their like.
+type ApplyOption func(*applyOptions)
+
+type applyOptions struct {
+	replay    Replay
+	timestamp *int64
+}
+
+// WithReplay says which changes of this call may be sent again after their
+// outcome became unknown, whatever the Config says.
+func WithReplay(r Replay) ApplyOption {
+	return func(o *applyOptions) { o.replay = r }
+}
+
+// ReturnTimestamp has Apply set *ts to the timestamp in microseconds that the
+// server gave to the cells that were Set without one; 0 if there were none.
+func ReturnTimestamp(ts *int64) ApplyOption {
+	return func(o *applyOptions) { o.timestamp = ts }
+}
+
+func (c *Client) applyOptions(opts []ApplyOption) applyOptions {
+	o := applyOptions{}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.replay == ReplayDefault {
+		o.replay = c.cfg.Replay
+	}
+	return o
+}
+
+// replayable tells whether m may be sent again after its outcome became unknown.
+func (o *applyOptions) replayable(m *RowMutation) bool {
+	return o.replay == ReplayAll || o.replay == ReplayIdempotent && m.idempotent()
+}
+
+// Apply makes the changes of m together. When it returns nil they are durable.
+//
+// Errors: what is wrong with m (table.ErrBadName, ErrBadRowKey, ErrNoMutations,
+// ErrBadTimestamp, *table.LimitError, *table.NoFamilyError); ErrNoTable;
+// ErrDiskFull; after retries, *OverloadedError, ErrNotServing, ErrUnavailable,
+// *UnreachableError: in all these cases nothing was changed. *AmbiguousError: m may
+// have been applied, or may be later, also when ctx has ended.
+func (t *Table) Apply(ctx context.Context, m *RowMutation, opts ...ApplyOption) error {
+	if err := m.check(); err != nil {
+		return err
+	}
+	k := applyCalls.Get().(*applyCall)
+	defer k.release()
+	k.req.Table, k.call.table, k.req.Row = t.name, t.name, m.rm
+	k.call.row = m.rm.Row
+	timestamp := (*int64)(nil)
+	if len(opts) > 0 || t.client.cfg.Replay != ReplayNever {
+		o := t.client.applyOptions(opts)
+		k.call.safe = o.replayable(m)
+		timestamp = o.timestamp
+	}
+	if err := t.client.do(ctx, &k.call); err != nil {
+		return err
+	}
+	if timestamp != nil {
+		*timestamp = k.timestamp
+	}
+	return nil
+}
+
+// applyCall is a call of mutate, with all that it needs in one piece of memory.
+type applyCall struct {
+	call      call
+	req       api.MutateRequest
+	timestamp int64
+}
+
+var applyCalls = sync.Pool{New: func() any {
+	k := &applyCall{call: call{method: api.MethodMutate, change: true}}
+	k.call.encode = k.req.Append
+	k.call.decode = func(d *wire.Decoder) error {
+		k.timestamp = api.DecodeTimestamp(d)
+		return nil
+	}
+	return k
+}}
+
+func (k *applyCall) release() {
+	k.req.Row, k.call.row, k.call.safe, k.timestamp = table.RowMutation{}, nil, false, 0
+	applyCalls.Put(k)
+}
+
+// CheckAndMutate reads a row through a filter and makes one of two sets of changes,
+// in one step: then if the filter lets any cell through, otherwise if not. A nil
+// predicate lets all cells through: it asks whether the row has any. Then and
+// otherwise are mutations of the same row; nil is no change. It returns whether
+// the filter let a cell through.
+//
+// It is never sent twice. Errors: those of Apply, ErrBadFilter.
+func (t *Table) CheckAndMutate(ctx context.Context, row string, predicate table.Filter, then, otherwise *RowMutation) (matched bool, err error) {
+	req := api.CheckAndMutateRequest{Table: t.name, Row: []byte(row), Predicate: encodeFilter(predicate)}
+	for _, branch := range []struct {
+		m  *RowMutation
+		to *[]table.Mutation
+	}{{then, &req.True}, {otherwise, &req.False}} {
+		if branch.m == nil || branch.m.Len() == 0 {
+			continue
+		}
+		if err := branch.m.check(); err != nil {
+			return false, err
+		}
+		if branch.m.Row() != row {
+			return false, fmt.Errorf("mutation of row %q in a check of row %q", branch.m.Row(), row)
+		}
+		*branch.to = branch.m.rm.Mutations
+	}
+	k := call{method: api.MethodCheckAndMutate, table: t.name, row: req.Row, change: true, encode: req.Append}
+	k.decode = func(d *wire.Decoder) error {
+		matched = d.Bool()
+		return nil
+	}
+	err = t.client.do(ctx, &k)
+	return matched, err
+}
+
+// AppendRule returns a rule that puts value behind the newest value of a column.
+// A wrong column name is reported by ReadModifyWrite.
+func AppendRule(column string, value []byte) table.Rule {
+	family, qualifier, _ := ParseColumn(column)
+	return table.Rule{Op: table.RuleAppend, Family: family, Qualifier: qualifier, Value: value}
+}
+
+// IncrementRule returns a rule that adds n to the newest value of a column, 8 bytes
+// that are a big-endian integer; a column without a value counts as 0.
+func IncrementRule(column string, n int64) table.Rule {
+	family, qualifier, _ := ParseColumn(column)
+	return table.Rule{Op: table.RuleIncrement, Family: family, Qualifier: qualifier, Amount: n}
+}
+
+// ReadModifyWrite applies rules to a row in order and in one step, at the server's
+// time, and returns the cells that it wrote.
+//
+// It is never sent twice. Errors: those of Apply, ErrNotNumber.
+func (t *Table) ReadModifyWrite(ctx context.Context, row string, rules ...table.Rule) (*table.Row, error) {
+	req := api.ReadModifyWriteRequest{Table: t.name, Row: []byte(row), Rules: rules}
+	for i := range rules {
+		if err := rules[i].Validate(nil, nil); err != nil {
+			return nil, &table.ElementError{What: "rule", Index: i, Err: err}
+		}
+	}
+	result := &table.Row{}
+	k := call{method: api.MethodReadModifyWrite, table: t.name, row: req.Row, change: true, keep: true, encode: req.Append}
+	k.decode = func(d *wire.Decoder) error { return table.DecodeRow(d, result, nil) }
+	if err := t.client.do(ctx, &k); err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// Increment adds n to the number in a column and returns the sum. See IncrementRule
+// and ReadModifyWrite.
+func (t *Table) Increment(ctx context.Context, row, column string, n int64) (int64, error) {
+	value, err := t.modify(ctx, row, column, IncrementRule(column, n))
+	if err != nil {
+		return 0, err
+	}
+	if len(value) != 8 {
+		return 0, fmt.Errorf("increment of %s returned %d bytes, want 8", column, len(value))
+	}
+	return int64(binary.BigEndian.Uint64(value)), nil
+}
+
+// Append puts value behind the value of a column and returns the whole. See
+// ReadModifyWrite.
+func (t *Table) Append(ctx context.Context, row, column string, value []byte) ([]byte, error) {
+	return t.modify(ctx, row, column, AppendRule(column, value))
+}
+
+func (t *Table) modify(ctx context.Context, row, column string, rule table.Rule) ([]byte, error) {
+	if _, _, err := ParseColumn(column); err != nil {
+		return nil, err
+	}
+	result, err := t.ReadModifyWrite(ctx, row, rule)
+	if err != nil {
+		return nil, err
+	}
+	if len(result.Cells) != 1 {
+		return nil, fmt.Errorf("%s of one column returned %d cells", api.MethodReadModifyWrite, len(result.Cells))
+	}
+	return result.Cells[0].Value, nil
+}
+
+// encodeFilter returns f as it goes on the wire; nil for nil.
+func encodeFilter(f table.Filter) []byte {
+	if f == nil {
+		return nil
+	}
+	e := wire.Encoder{}
+	table.AppendFilter(&e, f)
+	return e.Bytes()
+}
