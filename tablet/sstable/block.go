@@ -10,45 +10,41 @@ import (
 // format says. Readers turn it into a *CorruptError with file and offset.
 var errBlock = errors.New("malformed block")
 
-// block is a map block in memory, ready to be searched. It is never changed,
-// and what its slices hold lives as long as anyone keeps a part of it.
+// block is the parts of a map block in memory. The bytes are never changed,
+// and live as long as anyone keeps a part of them.
 type block struct {
 	values   []byte
 	keys     []byte // the key entries
 	restarts []byte
 	entries  int
-	memory   int // bytes of heap that it keeps alive
 }
 
-// blockOverhead is the size of a block's header and of its place in the
-// cache, for the cache's budget: measured at 104 + about 120 bytes.
-const blockOverhead = 224
-
 // parse points b at the parts of the map block p. It returns errBlock if
-// they do not fit in p.
+// they do not fit in p. It looks at nothing but the end of p, so it is done
+// anew each time that a block comes from the cache.
 func (b *block) parse(p []byte) error {
 	if len(p) < blockTailBytes {
 		return errBlock
 	}
-	body, tail := p[:len(p)-blockTailBytes], p[len(p)-blockTailBytes:]
+	n := uint64(len(p) - blockTailBytes)
+	tail := p[n:]
 	entries := uint64(binary.LittleEndian.Uint32(tail))
 	restarts := uint64(binary.LittleEndian.Uint32(tail[4:]))
 	values := uint64(binary.LittleEndian.Uint32(tail[8:]))
-	n := uint64(len(body))
 	if restarts > entries || (restarts == 0) != (entries == 0) ||
 		restarts*restartBytes > n || values > n-restarts*restartBytes {
 		return errBlock
 	}
 	keysEnd := n - restarts*restartBytes
-	// An entry has at least its three lengths.
-	if entries*3 > keysEnd-values {
+	// An entry has at least its three lengths, and the first begins where
+	// keys and values do.
+	if entries*3 > keysEnd-values || restarts > 0 && binary.LittleEndian.Uint64(p[keysEnd:]) != 0 {
 		return errBlock
 	}
-	b.values = body[:values:values]
-	b.keys = body[values:keysEnd:keysEnd]
-	b.restarts = body[keysEnd:]
+	b.values = p[:values:values]
+	b.keys = p[values:keysEnd:keysEnd]
+	b.restarts = p[keysEnd:n]
 	b.entries = int(entries)
-	b.memory = cap(p) + blockOverhead
 	return nil
 }
 
@@ -56,8 +52,8 @@ func (b *block) numRestarts() int { return len(b.restarts) / restartBytes }
 
 // restart returns where the i-th whole key and its value begin.
 func (b *block) restart(i int) (keyOff, valueOff int) {
-	r := b.restarts[i*restartBytes:]
-	return int(binary.LittleEndian.Uint32(r)), int(binary.LittleEndian.Uint32(r[4:]))
+	r := binary.LittleEndian.Uint64(b.restarts[i*restartBytes:])
+	return int(uint32(r)), int(r >> 32)
 }
 
 // entry is one decoded key entry.
@@ -73,9 +69,16 @@ func (b *block) decodeEntry(off int) (e entry, ok bool) {
 		return e, false
 	}
 	p := b.keys[off:]
-	if len(p) >= 3 && p[0]|p[1]|p[2] < 0x80 {
-		e = entry{int(p[0]), int(p[1]), int(p[2]), off + 3}
-		return e, e.unshared <= len(p)-3
+	// Keys below 128 bytes and values below 16 KiB come here.
+	if len(p) >= 4 && p[0]|p[1] < 0x80 {
+		if p[2] < 0x80 {
+			e = entry{int(p[0]), int(p[1]), int(p[2]), off + 3}
+			return e, e.unshared <= len(p)-3
+		}
+		if p[3] < 0x80 {
+			e = entry{int(p[0]), int(p[1]), int(p[2]&0x7f) | int(p[3])<<7, off + 4}
+			return e, e.unshared <= len(p)-4
+		}
 	}
 	return decodeEntrySlow(p, off)
 }
@@ -116,10 +119,9 @@ func (b *block) at(i int) (key, value []byte, ok bool) {
 	return key, b.values[valueOff : valueOff+e.value : valueOff+e.value], true
 }
 
-// lastRestartLE returns the last restart from lo on whose key is at or below
-// target, or lo-1 if there is none.
-func (b *block) lastRestartLE(target []byte, lo int) (int, bool) {
-	hi := b.numRestarts()
+// lastLE returns the last of the restarts lo to hi-1 whose key is at or below
+// target, or lo-1 if there is none. ok is false if the block is malformed.
+func (b *block) lastLE(target []byte, lo, hi int) (r int, ok bool) {
 	for lo < hi {
 		mid := int(uint(lo+hi) / 2)
 		key, ok := b.wholeKey(mid)

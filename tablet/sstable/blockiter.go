@@ -5,7 +5,7 @@ import "bytes"
 // blockIter walks over the entries of one block. The zero value is at the
 // end of no block.
 type blockIter struct {
-	b        *block
+	b        block
 	keyOff   int // of the next entry
 	valueOff int // of the next entry's value
 	restart  int // restart at or before the current entry, as far as known
@@ -16,12 +16,13 @@ type blockIter struct {
 	bad      bool // the block is malformed
 }
 
-// reset puts the iterator before the first entry of b.
-func (it *blockIter) reset(b *block) {
-	it.b = b
+// reset puts the iterator before the first entry of the map block p. It
+// returns errBlock if p is malformed.
+func (it *blockIter) reset(p []byte) error {
 	it.keyOff, it.valueOff, it.restart = 0, 0, 0
 	it.key, it.value = nil, nil
 	it.valid, it.bad = false, false
+	return it.b.parse(p)
 }
 
 func (it *blockIter) fail() bool {
@@ -33,7 +34,7 @@ func (it *blockIter) fail() bool {
 // next moves to the next entry. It returns false at the end, and with bad
 // set if the block is malformed there.
 func (it *blockIter) next() bool {
-	b := it.b
+	b := &it.b
 	if it.keyOff == len(b.keys) {
 		it.key, it.value, it.valid = nil, nil, false
 		if it.valueOff != len(b.values) {
@@ -73,16 +74,15 @@ func (it *blockIter) take(e entry) {
 // seekGE moves to the first entry at or above target. from is a restart
 // whose key is known to be at or below target, or 0.
 func (it *blockIter) seekGE(target []byte, from int) bool {
-	b := it.b
+	b := &it.b
 	if b.entries == 0 {
-		it.reset(b)
+		it.key, it.value, it.valid = nil, nil, false
 		return false
 	}
-	r, ok := b.lastRestartLE(target, from)
+	r, ok := b.lastLE(target, from+1, b.numRestarts())
 	if !ok {
 		return it.fail()
 	}
-	r = max(r, 0)
 	it.restart = r
 	it.keyOff, it.valueOff = b.restart(r)
 	if it.valueOff > len(b.values) {
@@ -103,7 +103,7 @@ func (it *blockIter) seekGE(target []byte, from int) bool {
 // are equal are bytes compared. A whole key is compared from its first byte,
 // since its shared length is 0 by rule and says nothing.
 func (it *blockIter) scanGE(target []byte, matched int) bool {
-	b := it.b
+	b := &it.b
 	for it.keyOff < len(b.keys) {
 		e, ok := b.decodeEntry(it.keyOff)
 		if !ok || e.value > len(b.values)-it.valueOff {

@@ -14,7 +14,7 @@ import (
 // bytes. It keeps what is asked for often and recently (W-TinyLFU), so one
 // long scan does not empty it. It is safe for concurrent use.
 type Cache struct {
-	blocks  *otter.Cache[cacheKey, *block]
+	blocks  *otter.Cache[cacheKey, []byte]
 	counter *stats.Counter
 	nextNum atomic.Uint64
 	budget  atomic.Int64
@@ -40,11 +40,9 @@ const blockShareMax = 8
 // nothing.
 func NewCache(budget int64) *Cache {
 	c := &Cache{counter: stats.NewCounter()}
-	c.blocks = otter.Must(&otter.Options[cacheKey, *block]{
+	c.blocks = otter.Must(&otter.Options[cacheKey, []byte]{
 		MaximumWeight: uint64(max(budget, 0)),
-		Weigher: func(_ cacheKey, b *block) uint32 {
-			return uint32(min(b.memory, math.MaxUint32))
-		},
+		Weigher:       func(_ cacheKey, p []byte) uint32 { return uint32(cost(p)) },
 		StatsRecorder: c.counter,
 	})
 	c.Resize(budget)
@@ -82,17 +80,23 @@ func (c *Cache) Stats() CacheStats {
 	}
 }
 
-func (c *Cache) get(k cacheKey) (*block, bool) { return c.blocks.GetIfPresent(k) }
+// entryOverhead is what a block in the cache takes beside its bytes: its
+// node of 88 bytes, its share of the hash table, of the policy's sketch.
+const entryOverhead = 160
+
+func cost(p []byte) int64 { return min(int64(cap(p))+entryOverhead, math.MaxUint32) }
+
+func (c *Cache) get(k cacheKey) ([]byte, bool) { return c.blocks.GetIfPresent(k) }
 
 // peek is get without a trace in counters and policy.
-func (c *Cache) peek(k cacheKey) (*block, bool) {
+func (c *Cache) peek(k cacheKey) ([]byte, bool) {
 	e, ok := c.blocks.GetEntryQuietly(k)
 	return e.Value, ok
 }
 
-func (c *Cache) put(k cacheKey, b *block) {
-	if int64(b.memory) <= c.budget.Load()/blockShareMax {
-		c.blocks.Set(k, b)
+func (c *Cache) put(k cacheKey, p []byte) {
+	if cost(p) <= c.budget.Load()/blockShareMax {
+		c.blocks.Set(k, p)
 	}
 }
 
@@ -101,7 +105,7 @@ func (c *Cache) drop(k cacheKey) { c.blocks.Invalidate(k) }
 // load returns the block of k, which was not in the cache, and puts it
 // there. Callers who miss the same block at once wait for one read. read runs
 // outside of all locks of the cache, with the caller's goroutine.
-func (c *Cache) load(k cacheKey, read func() (*block, error)) (*block, error) {
+func (c *Cache) load(k cacheKey, read func() ([]byte, error)) ([]byte, error) {
 	s := &c.flights[mix(uint64(k.off)^k.file)%flightShards]
 	s.mu.Lock()
 	if f, ok := s.calls[k]; ok {
@@ -139,7 +143,7 @@ type flightShard struct {
 // closed.
 type flight struct {
 	done  chan struct{}
-	block *block
+	block []byte
 	err   error
 }
 

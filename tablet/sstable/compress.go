@@ -18,7 +18,6 @@ var zstdEncoder = sync.OnceValue(func() *zstd.Encoder {
 		zstd.WithEncoderLevel(zstd.SpeedDefault),
 		zstd.WithEncoderCRC(false),
 		zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0)),
-		zstd.WithLowerEncoderMem(true),
 		// 1 MiB: the largest ordinary block. A larger one holds a single
 		// value.
 		zstd.WithWindowSize(1<<20))

@@ -92,7 +92,7 @@ func mix(h uint64) uint64 {
 // filter is all filter blocks of a table. seps has the separator that each
 // begins at.
 type filter struct {
-	seps   *block
+	seps   indexBlock
 	parts  []filterPart
 	memory int64
 }
@@ -105,11 +105,7 @@ type filter struct {
 func (f *filter) mayContain(prefix []byte) bool {
 	i := 0
 	if len(f.parts) > 1 {
-		r, ok := f.seps.lastRestartLE(prefix, 0)
-		if !ok {
-			return true
-		}
-		i = max(r, 0)
+		i, _ = f.seps.find(prefix)
 	}
 	return f.parts[i].contains(filterHash(prefix))
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/FastFilter/xorfilter"
 )
 
-// filterPartHashes is how many prefixes go into one filter block. 256 Ki: a
-// block of 300 KB, and 9 MiB of memory to build it, whatever the file's size.
-const filterPartHashes = 256 << 10
+// filterPartHashes is how many prefixes go into one filter block. 64 Ki: a
+// block of 78 KB, and 2.3 MiB of memory to build it, whatever the file's size.
+const filterPartHashes = 64 << 10
 
 // filterBuilder collects the hashes of the prefixes of one filter block.
 type filterBuilder struct {

@@ -77,20 +77,28 @@ func (it *Iter) SeekGE(key []byte) bool {
 		key = it.opts.Lower
 	}
 	it.err = nil
-	if !it.loaded || !it.index.covers(key) {
+	inBlock := it.loaded
+	if inBlock {
+		var err error
+		if inBlock, err = it.index.covers(key); err != nil {
+			return it.stop(err)
+		}
+	}
+	switch {
+	case !inBlock:
 		if !it.seekBlock(key) {
 			return false
 		}
 		it.data.seekGE(key, 0)
-	} else if it.data.valid {
+	case !it.data.valid:
+		it.data.seekGE(key, 0)
+	default:
 		switch c := bytes.Compare(it.data.key, key); {
 		case c < 0:
 			it.data.seekForward(key)
 		case c > 0:
 			it.data.seekGE(key, 0)
 		}
-	} else {
-		it.data.seekGE(key, 0)
 	}
 	return it.settle()
 }
@@ -117,13 +125,18 @@ func (it *Iter) settle() bool {
 		if it.err != nil || !it.loaded {
 			return false
 		}
-		if it.inside || it.opts.Upper == nil || bytes.Compare(it.index.next, it.opts.Upper) < 0 {
-			ok, err := it.index.step()
-			if err != nil || !ok {
+		if !it.inside {
+			// The bound may be below the next block already.
+			next, err := it.index.next()
+			if err != nil {
 				return it.stop(err)
 			}
-		} else {
-			return false // all that follows is beyond the bound
+			if bytes.Compare(next, it.opts.Upper) >= 0 {
+				return false
+			}
+		}
+		if ok, err := it.index.step(); err != nil || !ok {
+			return it.stop(err)
 		}
 		if !it.load() {
 			return false
@@ -150,18 +163,25 @@ func (it *Iter) seekBlock(key []byte) bool {
 
 // load makes data walk over the block that index stands on.
 func (it *Iter) load() bool {
-	b, err := it.block()
+	p, err := it.block()
 	if err != nil {
 		return it.stop(err)
 	}
-	it.data.reset(b)
-	it.loaded = true
-	it.inside = it.opts.Upper == nil ||
-		it.index.next != nil && bytes.Compare(it.index.next, it.opts.Upper) <= 0
+	if err := it.data.reset(p); err != nil {
+		return it.stop(it.t.file.corrupt(it.index.h, kindData))
+	}
+	it.loaded, it.inside = true, true
+	if it.opts.Upper != nil {
+		next, err := it.index.next()
+		if err != nil {
+			return it.stop(err)
+		}
+		it.inside = next != nil && bytes.Compare(next, it.opts.Upper) <= 0
+	}
 	return true
 }
 
-func (it *Iter) block() (*block, error) {
+func (it *Iter) block() ([]byte, error) {
 	if it.opts.ReadAheadBytes > 0 && it.opts.NoCacheFill {
 		return it.ahead.block(it.t, &it.index, it.opts.ReadAheadBytes)
 	}
@@ -178,6 +198,11 @@ func (it *Iter) stop(err error) bool {
 
 // covers tells whether key belongs to the data block that the cursor stands
 // on.
-func (c *indexCursor) covers(key []byte) bool {
-	return bytes.Compare(key, c.sep) >= 0 && (c.next == nil || bytes.Compare(key, c.next) < 0)
+func (c *indexCursor) covers(key []byte) (bool, error) {
+	sep, err := c.sep()
+	if err != nil || bytes.Compare(key, sep) < 0 {
+		return false, err
+	}
+	next, err := c.next()
+	return err == nil && (next == nil || bytes.Compare(key, next) < 0), err
 }

@@ -19,8 +19,6 @@ type opener struct {
 	ctx      context.Context
 	indexMax int64
 	tail     []byte // the end of the file
-	dir      map[string]handle
-	limit    int64 // blocks named in the directory lie below it
 }
 
 func (o *opener) open() error {
@@ -32,7 +30,11 @@ func (o *opener) open() error {
 			return err
 		}
 	}
-	o.t.account()
+	t := o.t
+	if (t.index.root.entries == 0) != (t.meta.Entries == 0) {
+		return t.file.corrupt(t.blocks[dirProperties], kindProperties)
+	}
+	t.account()
 	return nil
 }
 
@@ -63,22 +65,21 @@ func (o *opener) openTail() error {
 		version.File = f.name
 		return version
 	}
-	o.limit = at.off
 	b, err := o.block(at, kindDirectory)
 	if err != nil {
 		return err
 	}
-	o.dir = map[string]handle{}
+	o.t.directory, o.t.blocks = at, map[string]handle{}
 	for i := range b.entries {
-		name, h, err := entryAt(b, i, o.limit)
-		if err != nil {
+		name, h, ok := b.entry(i)
+		if !ok {
 			return f.corrupt(at, kindDirectory)
 		}
-		o.dir[string(name)] = h
+		o.t.blocks[string(name)] = h
 	}
-	_, flat := o.dir[dirIndex]
-	_, deep := o.dir[dirIndexRoot]
-	if flat == deep || o.dir[dirProperties].off == 0 {
+	_, flat := o.t.blocks[dirIndex]
+	_, deep := o.t.blocks[dirIndexRoot]
+	if flat == deep || o.t.blocks[dirProperties].off == 0 {
 		return f.corrupt(at, kindDirectory)
 	}
 	return nil
@@ -95,31 +96,31 @@ func (o *opener) raw(h handle, k kind) ([]byte, error) {
 			return f.open(frame, h, k)
 		}
 	}
-	return f.readRaw(h, k)
+	return f.read(h, k)
 }
 
-// block reads a map block in which every key is whole.
-func (o *opener) block(h handle, k kind) (*block, error) {
+// block reads a map block in which every key is whole. Handles in it lead to
+// blocks before it.
+func (o *opener) block(h handle, k kind) (b indexBlock, err error) {
 	raw, err := o.raw(h, k)
 	if err != nil {
-		return nil, err
+		return b, err
 	}
-	b, err := parseIndexBlock(raw)
-	if err != nil {
-		return nil, o.t.file.corrupt(h, k)
+	if err := b.parse(raw, h.off); err != nil {
+		return b, o.t.file.corrupt(h, k)
 	}
 	return b, nil
 }
 
 func (o *opener) openProperties() error {
-	h := o.dir[dirProperties]
+	h := o.t.blocks[dirProperties]
 	b, err := o.block(h, kindProperties)
 	if err != nil {
 		return err
 	}
 	t := o.t
 	t.meta.Size = t.file.size
-	if !t.setProps(b) || !t.meta.sane() {
+	if !t.setProps(&b) || !t.meta.sane() {
 		return t.file.corrupt(h, kindProperties)
 	}
 	return nil
@@ -130,37 +131,34 @@ func (o *opener) openProperties() error {
 func (o *opener) openIndex() error {
 	t := o.t
 	x := &t.index
-	h, k := o.dir[dirIndex], kindIndex
+	h, k := t.blocks[dirIndex], kindIndex
 	if h.off == 0 {
-		h, k, x.deep = o.dir[dirIndexRoot], kindIndexRoot, true
+		h, k, x.deep = t.blocks[dirIndexRoot], kindIndexRoot, true
 	}
-	x.limit = h.off
 	var err error
 	if x.root, err = o.block(h, k); err != nil {
 		return err
 	}
-	if (x.root.entries == 0) != (t.meta.Entries == 0) || x.deep && x.root.entries == 0 {
+	if x.root.prepare() != nil || x.deep && x.root.entries == 0 {
 		return t.file.corrupt(h, k)
 	}
 	if !x.deep || o.indexMax < 0 || t.meta.IndexBytes > uint64(o.indexMax) {
 		return nil
 	}
-	hs, err := handles(x.root, x.limit)
-	if err != nil {
-		return t.file.corrupt(h, k)
-	}
+	hs, _ := x.root.handles()
 	return o.runs(hs, kindIndex, func(raw []byte, h handle) error {
-		b, err := parseIndexBlock(raw)
-		if err != nil || b.entries == 0 {
+		var leaf indexBlock
+		if leaf.parse(raw, x.root.limit) != nil || leaf.entries == 0 || leaf.prepare() != nil {
 			return t.file.corrupt(h, kindIndex)
 		}
-		x.leaves = append(x.leaves, b)
+		x.leaves = append(x.leaves, leaf)
 		return nil
 	})
 }
 
 func (o *opener) openFilter() error {
-	t, h := o.t, o.dir[dirFilter]
+	t := o.t
+	h := t.blocks[dirFilter]
 	if h.off == 0 {
 		return nil
 	}
@@ -168,10 +166,10 @@ func (o *opener) openFilter() error {
 	if err != nil {
 		return err
 	}
-	hs, err := handles(seps, h.off)
-	if err != nil || len(hs) == 0 {
+	if seps.entries == 0 || seps.prepare() != nil {
 		return t.file.corrupt(h, kindFilterIndex)
 	}
+	hs, _ := seps.handles()
 	fl := &filter{seps: seps, parts: make([]filterPart, 0, len(hs))}
 	err = o.runs(hs, kindFilter, func(raw []byte, h handle) error {
 		var part filterPart
@@ -231,12 +229,12 @@ func (o *opener) runs(hs []handle, k kind, take func(raw []byte, h handle) error
 // account adds up the memory that the table holds.
 func (t *Table) account() {
 	// 1 KiB: the table itself and the maps in it.
-	n := int64(1<<10) + int64(t.index.root.memory)
-	for _, b := range t.index.leaves {
-		n += int64(b.memory)
+	n := int64(1<<10) + t.index.root.memory()
+	for i := range t.index.leaves {
+		n += t.index.leaves[i].memory()
 	}
 	if t.filter != nil {
-		n += t.filter.memory + int64(t.filter.seps.memory) + 48*int64(len(t.filter.parts))
+		n += t.filter.memory + t.filter.seps.memory() + 56*int64(len(t.filter.parts))
 	}
 	for name, value := range t.props {
 		n += int64(len(name)+len(value)) + 64

@@ -41,9 +41,9 @@ func (f *file) corrupt(h handle, k kind) error {
 	return &CorruptError{File: f.name, Offset: h.off, Length: int64(h.stored) + trailerBytes, Reason: "malformed " + k.String()}
 }
 
-// readRaw reads one block and returns its raw bytes, in memory that is not
+// read reads one block and returns its raw bytes, in memory that is not
 // used for anything else.
-func (f *file) readRaw(h handle, k kind) ([]byte, error) {
+func (f *file) read(h handle, k kind) ([]byte, error) {
 	n := h.stored + trailerBytes
 	var frame []byte
 	if h.compressed {
@@ -70,23 +70,6 @@ func (f *file) open(frame []byte, h handle, k kind) ([]byte, error) {
 	return raw, nil
 }
 
-// readBlock reads one map block.
-func (f *file) readBlock(h handle, k kind) (*block, error) {
-	raw, err := f.readRaw(h, k)
-	if err != nil {
-		return nil, err
-	}
-	return f.parse(raw, h, k)
-}
-
-func (f *file) parse(raw []byte, h handle, k kind) (*block, error) {
-	b := new(block)
-	if err := b.parse(raw); err != nil {
-		return nil, f.corrupt(h, k)
-	}
-	return b, nil
-}
-
 // readRun reads blocks that lie one after the other with one read and
 // returns the memory that they share. The frame of each is a part of it.
 func (f *file) readRun(run []handle) ([]byte, error) {
@@ -100,7 +83,10 @@ func (f *file) readRun(run []handle) ([]byte, error) {
 		}
 		return nil
 	})
-	return p, err
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // runLen returns how many of hs from the first on lie one after the other

@@ -11,38 +11,36 @@ type readAhead struct {
 // block returns the data block that c stands on. Blocks after it are read
 // with it if they follow in the same index block and the iterator came here
 // from the block before; a look-up reads no more than it needs.
-func (a *readAhead) block(t *Table, c *indexCursor, limit int) (*block, error) {
+func (a *readAhead) block(t *Table, c *indexCursor, limit int) ([]byte, error) {
 	h := c.h
 	forward := h.off == a.last
 	a.last = h.end()
 	if t.cache != nil {
-		if b, ok := t.cache.get(cacheKey{t.num, h.off}); ok {
-			return b, nil
+		if p, ok := t.cache.get(cacheKey{t.num, h.off}); ok {
+			return p, nil
 		}
 	}
 	if !a.has(h) {
 		if !forward {
-			return t.file.readBlock(h, kindData)
+			return t.file.read(h, kindData)
 		}
 		a.run = append(a.run[:0], h)
 		for i := c.i + 1; i < c.leaf.entries; i++ {
-			_, n, err := entryAt(c.leaf, i, t.index.limit)
-			if err != nil || n.off != a.run[len(a.run)-1].end() || n.end()-h.off > int64(limit) {
+			n, ok := c.leaf.handle(i)
+			if !ok || n.off != a.run[len(a.run)-1].end() || n.end()-h.off > int64(limit) {
 				break
 			}
 			a.run = append(a.run, n)
 		}
 		var err error
 		if a.buf, err = t.file.readRun(a.run); err != nil {
-			return t.file.readBlock(h, kindData)
+			// Perhaps not this block is the bad one; if it is, it is
+			// named now.
+			return t.file.read(h, kindData)
 		}
 	}
 	at := h.off - a.run[0].off
-	raw, err := t.file.open(a.buf[at:at+int64(h.stored)+trailerBytes], h, kindData)
-	if err != nil {
-		return nil, err
-	}
-	return t.file.parse(raw, h, kindData)
+	return t.file.open(a.buf[at:at+int64(h.stored)+trailerBytes], h, kindData)
 }
 
 // has tells whether h is in what was read.

@@ -18,6 +18,9 @@ type Table struct {
 	index  index
 	filter *filter // nil if the file has none
 	memory int64
+
+	directory handle
+	blocks    map[string]handle // what the directory leads to
 }
 
 // Open reads what a table keeps in memory: the index, or the top of a large
@@ -101,8 +104,7 @@ func (t *Table) ApproxBytes(lower, upper []byte) (int64, error) {
 
 // offsetOf returns where the data block that key belongs to begins.
 func (t *Table) offsetOf(key []byte) (int64, error) {
-	var c indexCursor
-	c.t = t
+	c := indexCursor{t: t}
 	if err := c.seek(key); err != nil {
 		return 0, err
 	}
@@ -116,52 +118,54 @@ func (t *Table) DropCached() {
 	if t.cache == nil {
 		return
 	}
-	drop := func(b *block) {
-		for i := range b.entries {
-			if _, h, err := entryAt(b, i, t.index.limit); err == nil {
-				t.cache.drop(cacheKey{t.num, h.off})
-			}
-		}
-	}
+	x := &t.index
 	switch {
-	case !t.index.deep:
-		drop(t.index.root)
-	case t.index.leaves != nil:
-		for _, b := range t.index.leaves {
-			drop(b)
+	case !x.deep:
+		t.dropLeaf(&x.root)
+	case x.leaves != nil:
+		for i := range x.leaves {
+			t.dropLeaf(&x.leaves[i])
 		}
 	default:
-		for i := range t.index.root.entries {
-			_, h, err := entryAt(t.index.root, i, t.index.limit)
-			if err != nil {
-				continue
-			}
+		for i := range x.root.entries {
+			h, _ := x.root.handle(i)
 			k := cacheKey{t.num, h.off}
-			if b, ok := t.cache.peek(k); ok {
-				drop(b)
+			var leaf indexBlock
+			if p, ok := t.cache.peek(k); ok && leaf.parse(p, x.root.limit) == nil {
+				t.dropLeaf(&leaf)
 				t.cache.drop(k)
 			}
 		}
 	}
 }
 
-// block returns the block at h, from the cache if it is there.
-func (t *Table) block(h handle, k kind, fill bool) (*block, error) {
+// dropLeaf removes the blocks that an index block points to.
+func (t *Table) dropLeaf(leaf *indexBlock) {
+	for i := range leaf.entries {
+		if h, ok := leaf.handle(i); ok {
+			t.cache.drop(cacheKey{t.num, h.off})
+		}
+	}
+}
+
+// block returns the raw bytes of the block at h, from the cache if they are
+// there.
+func (t *Table) block(h handle, k kind, fill bool) ([]byte, error) {
 	if t.cache == nil {
-		return t.file.readBlock(h, k)
+		return t.file.read(h, k)
 	}
 	key := cacheKey{t.num, h.off}
-	if b, ok := t.cache.get(key); ok {
-		return b, nil
+	if p, ok := t.cache.get(key); ok {
+		return p, nil
 	}
 	if !fill {
-		return t.file.readBlock(h, k)
+		return t.file.read(h, k)
 	}
-	return t.cache.load(key, func() (*block, error) { return t.file.readBlock(h, k) })
+	return t.cache.load(key, func() ([]byte, error) { return t.file.read(h, k) })
 }
 
 // setProps sorts the properties block into the caller's and the table's own.
-func (t *Table) setProps(b *block) bool {
+func (t *Table) setProps(b *indexBlock) bool {
 	t.props = map[string][]byte{}
 	for i := range b.entries {
 		name, value, ok := b.at(i)

@@ -23,7 +23,7 @@ type VerifyOptions struct {
 
 // VerifyStats is what Verify looked at.
 type VerifyStats struct {
-	Bytes    int64 // that were read and are sound
+	Bytes    int64 // the file's size, unless some could not be reached
 	Blocks   int   // of all kinds
 	Entries  uint64
 	Prefixes uint64 // that were looked up in the filter
@@ -41,15 +41,9 @@ type VerifyStats struct {
 // Verify returns is ctx's or the Source's, when it could not go on; nil, even
 // if there are problems.
 func Verify(ctx context.Context, src Source, opts VerifyOptions, report func(error)) (VerifyStats, error) {
-	v := verifier{ctx: ctx, opts: opts, report: report}
-	t, err := Open(ctx, src, OpenOptions{Name: opts.Name, IndexBytesMax: -1})
-	if err == nil {
-		v.t = t
-		err = v.all()
-	}
-	if err != nil {
-		err = v.note(err)
-	}
+	t := &Table{file: file{src: src, name: opts.Name, size: src.Size()}}
+	v := verifier{ctx: ctx, t: t, opts: opts, report: report, counted: true}
+	err := v.all()
 	return v.stats, err
 }
 
@@ -63,10 +57,10 @@ type verifier struct {
 	prefixes func(key []byte, dst []int) []int
 	lens     []int
 
-	end    int64 // of the block looked at last
-	meta   Meta  // counted anew
-	prev   []byte
-	broken bool // blocks were skipped: counts mean nothing
+	end     int64 // of the block looked at last; -1 if not known
+	meta    Meta  // counted anew
+	prev    []byte
+	counted bool // nothing was skipped: the counts mean something
 }
 
 // note reports err if it is about the bytes of the file, and returns it if
@@ -85,19 +79,50 @@ func (v *verifier) bad(h handle, format string, args ...any) error {
 		Reason: fmt.Sprintf(format, args...)})
 }
 
+// skip is note for a block that cannot be looked into.
+func (v *verifier) skip(err error) error {
+	v.counted = false
+	return v.note(err)
+}
+
+// all looks at the file in the order of its bytes.
 func (v *verifier) all() error {
 	t := v.t
-	if v.opts.FilterPrefixes != nil && t.filter != nil {
+	if err := v.ctx.Err(); err != nil {
+		return err
+	}
+	if t.file.size >= headerBytes {
+		if err := v.header(); err != nil {
+			return err
+		}
+	}
+	o := opener{t: t, ctx: v.ctx, indexMax: -1}
+	if err := o.openTail(); err != nil {
+		return v.note(err)
+	}
+	if err := o.openProperties(); err != nil {
+		if err := v.skip(err); err != nil {
+			return err
+		}
+	}
+	if err := o.openFilter(); err != nil {
+		if err := v.skip(err); err != nil {
+			return err
+		}
+	} else if t.filter != nil && v.opts.FilterPrefixes != nil {
 		v.prefixes = v.opts.FilterPrefixes(t.meta.FilterName)
 	}
-	if err := v.header(); err != nil {
-		return err
+	if err := o.openIndex(); err != nil {
+		return v.skip(err)
 	}
 	v.end = headerBytes
 	if err := v.index(); err != nil {
 		return err
 	}
-	if v.broken {
+	if err := v.rest(); err != nil {
+		return err
+	}
+	if !v.counted {
 		return nil
 	}
 	return v.totals()
@@ -115,8 +140,8 @@ func (v *verifier) header() error {
 	if err == nil {
 		err = other
 	}
+	v.stats.Bytes += headerBytes
 	if err == nil {
-		v.stats.Bytes += headerBytes
 		return nil
 	}
 	var version *VersionError
@@ -126,40 +151,45 @@ func (v *verifier) header() error {
 	return v.note(err)
 }
 
-// index walks over the index blocks and all that they point to.
+// follows counts the block at h and checks that it lies right behind the one
+// before.
+func (v *verifier) follows(h handle, k kind) error {
+	v.stats.Blocks++
+	v.stats.Bytes += int64(h.stored) + trailerBytes
+	end := v.end
+	v.end = h.end()
+	if end >= 0 && h.off != end {
+		return v.bad(h, "%s does not follow the block before, which ends at offset %d", k, end)
+	}
+	return nil
+}
+
+// index walks over the index blocks and the data blocks they lead to.
 func (v *verifier) index() error {
 	x := &v.t.index
 	if !x.deep {
-		return v.leaf(x.root)
+		return v.leaf(&x.root)
 	}
 	for r := range x.root.entries {
-		sep, h, err := entryAt(x.root, r, x.limit)
-		if err != nil {
-			v.broken = true
-			if err := v.note(v.t.corruptIndex()); err != nil {
-				return err
-			}
-			continue
-		}
-		leaf, err := v.t.file.readBlock(h, kindIndex)
-		if err == nil && (leaf.entries == 0 || leaf.numRestarts() != leaf.entries) {
+		sep, h, _ := x.root.entry(r)
+		var leaf indexBlock
+		p, err := v.t.file.read(h, kindIndex)
+		if err == nil && (leaf.parse(p, x.root.limit) != nil || leaf.entries == 0 || leaf.prepare() != nil) {
 			err = v.t.file.corrupt(h, kindIndex)
 		}
 		if err != nil {
-			v.broken = true
-			if err := v.note(err); err != nil {
+			v.end = -1
+			if err := v.skip(err); err != nil {
 				return err
 			}
 			continue
 		}
 		if first, ok := leaf.wholeKey(0); !ok || !bytes.Equal(first, sep) {
-			if err := v.bad(h, "index root and index block differ in the separator"); err != nil {
+			if err := v.bad(h, "index block begins with another separator than the root says"); err != nil {
 				return err
 			}
 		}
-		v.stats.Blocks++
-		v.stats.Bytes += int64(h.stored) + trailerBytes
-		if err := v.leaf(leaf); err != nil {
+		if err := v.leaf(&leaf); err != nil {
 			return err
 		}
 	}
@@ -167,55 +197,43 @@ func (v *verifier) index() error {
 }
 
 // leaf walks over the data blocks of an index block.
-func (v *verifier) leaf(leaf *block) error {
+func (v *verifier) leaf(leaf *indexBlock) error {
 	for i := range leaf.entries {
 		if err := v.ctx.Err(); err != nil {
 			return err
 		}
-		sep, h, err := entryAt(leaf, i, v.t.index.limit)
+		sep, h, _ := leaf.entry(i)
+		if err := v.follows(h, kindData); err != nil {
+			return err
+		}
+		p, err := v.t.file.read(h, kindData)
 		if err != nil {
-			v.broken = true
-			if err := v.note(v.t.corruptIndex()); err != nil {
+			if err := v.skip(err); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := v.data(sep, h); err != nil {
+		v.meta.DataBlocks++
+		v.meta.DataBytes += uint64(h.stored) + trailerBytes
+		if v.stats.Entries > 0 && bytes.Compare(sep, v.prev) <= 0 {
+			if err := v.bad(h, "separator is not above the key before its block"); err != nil {
+				return err
+			}
+		}
+		if err := v.entries(p, sep, h); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// data looks at one data block.
-func (v *verifier) data(sep []byte, h handle) error {
-	if h.off != v.end && !v.broken {
-		if err := v.bad(h, "data block does not follow the one before, which ends at offset %d", v.end); err != nil {
-			return err
-		}
-	}
-	v.end = h.end()
-	b, err := v.t.file.readBlock(h, kindData)
-	if err != nil {
-		v.broken = true
-		return v.note(err)
-	}
-	v.stats.Blocks++
-	v.stats.Bytes += int64(h.stored) + trailerBytes
-	v.meta.DataBlocks++
-	v.meta.DataBytes += uint64(h.stored) + trailerBytes
-	if len(v.prev) > 0 && bytes.Compare(sep, v.prev) <= 0 {
-		if err := v.bad(h, "separator is not above the key before its block"); err != nil {
-			return err
-		}
-	}
-	return v.entries(b, sep, h)
-}
-
 // entries looks at each entry of a data block, and at the restarts.
-func (v *verifier) entries(b *block, sep []byte, h handle) error {
+func (v *verifier) entries(p, sep []byte, h handle) error {
 	var it blockIter
-	it.reset(b)
+	if it.reset(p) != nil {
+		return v.skip(v.t.file.corrupt(h, kindData))
+	}
+	b := &it.b
 	n, restarts := 0, 0
 	for {
 		if restarts < b.numRestarts() {
@@ -236,9 +254,8 @@ func (v *verifier) entries(b *block, sep []byte, h handle) error {
 			return err
 		}
 	}
-	if it.bad || n != b.entries || restarts != b.numRestarts() {
-		v.broken = true
-		return v.bad(h, "data block does not hold the entries that it says")
+	if it.bad || n == 0 || n != b.entries || restarts != b.numRestarts() {
+		return v.skip(v.t.file.corrupt(h, kindData))
 	}
 	return nil
 }
@@ -273,9 +290,51 @@ func (v *verifier) entry(it *blockIter, h handle) error {
 	return nil
 }
 
+// rest checks that the blocks behind the data fill the file to its footer.
+// They were read, and found sound or reported, when they were opened.
+func (v *verifier) rest() error {
+	t := v.t
+	type part struct {
+		h handle
+		k kind
+	}
+	var parts []part
+	if h, ok := t.blocks[dirFilter]; ok {
+		if t.filter == nil {
+			v.end = -1
+		} else {
+			hs, _ := t.filter.seps.handles()
+			for _, h := range hs {
+				parts = append(parts, part{h, kindFilter})
+			}
+		}
+		parts = append(parts, part{h, kindFilterIndex})
+	}
+	if t.index.deep {
+		hs, _ := t.index.root.handles()
+		for _, h := range hs {
+			parts = append(parts, part{h, kindIndex})
+		}
+		parts = append(parts, part{t.blocks[dirIndexRoot], kindIndexRoot})
+	} else {
+		parts = append(parts, part{t.blocks[dirIndex], kindIndex})
+	}
+	parts = append(parts, part{t.blocks[dirProperties], kindProperties}, part{t.directory, kindDirectory})
+	for _, p := range parts {
+		if err := v.follows(p.h, p.k); err != nil {
+			return err
+		}
+	}
+	v.stats.Bytes += footerBytes
+	if v.end != t.file.size-footerBytes {
+		return v.bad(handle{off: v.end}, "bytes that belong to no block")
+	}
+	return nil
+}
+
 // totals compares what was counted with the properties.
 func (v *verifier) totals() error {
-	m, h := v.t.meta, handle{off: v.t.index.limit}
+	m, h := v.t.meta, v.t.blocks[dirProperties]
 	for _, c := range []struct {
 		what      string
 		got, want uint64

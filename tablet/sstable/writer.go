@@ -18,7 +18,7 @@ const flushBytes = 256 << 10
 // Writer makes one table. It is not safe for concurrent use, and needs no
 // clean-up when it is dropped.
 //
-// Its memory is one block, 256 KiB to be written, the compressor's, 9 MiB to
+// Its memory is one block, 256 KiB to be written, the compressor's, 2.3 MiB to
 // build a filter block if there is a filter, and the finished index and
 // filter, which is what the table will take when it is open.
 type Writer struct {

@@ -1,0 +1,330 @@
+package sstable
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/steledb/stele/table"
+)
+
+// look reads all that a table can be asked for. What it returns is equal for
+// two files if and only if their readers cannot tell them apart.
+func look(src Source, opts OpenOptions, entries []kv) (string, error) {
+	tab, err := Open(context.Background(), src, opts)
+	if err != nil {
+		return "", err
+	}
+	got, err := entriesOf(tab, IterOptions{})
+	if err != nil {
+		return "", err
+	}
+	it := tab.NewIter(IterOptions{})
+	defer it.Close()
+	seeks := 0
+	for _, e := range entries {
+		if it.SeekGE(e.key) && bytes.Equal(it.Value(), e.value) {
+			seeks++
+		}
+		if it.Err() != nil {
+			return "", it.Err()
+		}
+		if !tab.MayContain(e.key) {
+			return "", fmt.Errorf("filter denies %q", e.key)
+		}
+	}
+	size, err := tab.ApproxBytes(entries[0].key, nil)
+	return fmt.Sprintf("%q %q %+v %d %d", got, tab.Properties(), tab.Meta(), seeks, size), err
+}
+
+// checkFlip inverts one bit and demands that each way to read the file
+// either says where it is rotten or reads what was written.
+func checkFlip(t *testing.T, file []byte, bit int, entries []kv, want string) {
+	t.Helper()
+	at := bit / 8
+	file[at] ^= 1 << (bit % 8)
+	defer func() { file[at] ^= 1 << (bit % 8) }()
+	for _, opts := range []OpenOptions{{Name: "rotten"}, {Name: "rotten", IndexBytesMax: -1, Cache: NewCache(1 << 20)}} {
+		got, err := look(BytesSource(file), opts, entries)
+		if err == nil && got != want {
+			t.Fatalf("bit %d of byte %d: wrong data and no error", bit%8, at)
+		}
+		if err == nil && at >= headerBytes {
+			// Every byte after the header is read by look.
+			t.Fatalf("bit %d of byte %d: not found", bit%8, at)
+		}
+		if err != nil {
+			checkPlace(t, err, int64(at))
+		}
+	}
+	problems := verify(t, BytesSource(file), VerifyOptions{Name: "rotten"})
+	if len(problems) == 0 {
+		t.Fatalf("bit %d of byte %d: verify finds nothing", bit%8, at)
+	}
+	checkPlace(t, problems[0], int64(at))
+}
+
+// checkPlace demands that err names the file and a place that holds the byte
+// at.
+func checkPlace(t *testing.T, err error, at int64) {
+	t.Helper()
+	var bad *CorruptError
+	if !errors.As(err, &bad) || !errors.Is(err, ErrCorrupt) {
+		t.Fatalf("byte %d: %v is not a CorruptError", at, err)
+	}
+	if bad.File != "rotten" || at < bad.Offset || at >= bad.Offset+bad.Length {
+		t.Fatalf("byte %d: error names %q, %d bytes at %d", at, bad.File, bad.Length, bad.Offset)
+	}
+}
+
+// TestEveryBitFlip holds I7 and S3: no inverted bit of a file is ever taken
+// for data.
+func TestEveryBitFlip(t *testing.T) {
+	for _, c := range benchCompressions {
+		entries := compatEntries(20)
+		file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: c.c, FilterPrefixes: someLens},
+			map[string][]byte{"who": []byte("flip")}, entries)
+		want, err := look(BytesSource(file), OpenOptions{}, entries)
+		if err != nil {
+			t.Fatal(err)
+		}
+		step := 1
+		if testing.Short() {
+			step = 13
+		}
+		for bit := 0; bit < len(file)*8; bit += step {
+			checkFlip(t, file, bit, entries, want)
+		}
+	}
+}
+
+// TestSomeBitFlips does the same for a file with a deep index and several
+// filter blocks, at random places.
+func TestSomeBitFlips(t *testing.T) {
+	rng := newRand(t)
+	var entries []kv
+	for i := range 3000 {
+		entries = append(entries, kv{benchKey(nil, i), bytes.Repeat([]byte{byte(i)}, rng.IntN(400))})
+	}
+	file, _ := build(t, Options{BlockBytes: 1 << 10, FilterPrefixes: manyLens}, nil, entries)
+	tab := open(t, BytesSource(file), OpenOptions{})
+	if !tab.index.deep || len(tab.filter.parts) < 2 {
+		t.Fatalf("deep %v, %d filter blocks", tab.index.deep, len(tab.filter.parts))
+	}
+	want, err := look(BytesSource(file), OpenOptions{}, entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 150 {
+		checkFlip(t, file, rng.IntN(len(file)*8), entries, want)
+	}
+}
+
+// manyLens gives every prefix, so that few keys fill a filter block.
+func manyLens(key []byte, dst []int) []int {
+	for n := 1; n <= len(key); n++ {
+		dst = append(dst, n)
+	}
+	return dst
+}
+
+// TestTruncated opens every beginning of a file, and files with a tail.
+func TestTruncated(t *testing.T) {
+	file, _ := build(t, Options{FilterPrefixes: someLens}, nil, compatEntries(10))
+	for n := range file {
+		_, err := Open(context.Background(), BytesSource(file[:n]), OpenOptions{Name: "short"})
+		var bad *CorruptError
+		if !errors.As(err, &bad) || bad.File != "short" {
+			t.Fatalf("%d of %d bytes: %v", n, len(file), err)
+		}
+		if len(verify(t, BytesSource(file[:n]), VerifyOptions{})) == 0 {
+			t.Fatalf("%d of %d bytes: verify finds nothing", n, len(file))
+		}
+	}
+	for _, tail := range []string{"x", magic, string(file[len(file)-footerBytes:])} {
+		longer := append(bytes.Clone(file), tail...)
+		if _, err := Open(context.Background(), BytesSource(longer), OpenOptions{}); !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("%d bytes behind the footer: %v", len(tail), err)
+		}
+	}
+}
+
+// TestMovedBlock puts a sound block at the place of another of the same
+// length.
+func TestMovedBlock(t *testing.T) {
+	entries := []kv{{[]byte("a"), make([]byte, 2000)}, {[]byte("b"), make([]byte, 2000)}}
+	file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: table.CompressionNone}, nil, entries)
+	tab := open(t, BytesSource(file), OpenOptions{})
+	x := &tab.index.root
+	h0, _ := x.handle(0)
+	h1, _ := x.handle(1)
+	if x.entries != 2 || h0.stored != h1.stored {
+		t.Fatal("want two blocks of one length")
+	}
+	copy(file[h0.off:h0.end()], file[h1.off:h1.end()])
+	if _, err := entriesOf(tab, IterOptions{}); !errors.Is(err, ErrCorrupt) {
+		t.Fatalf("took a block for another: %v", err)
+	}
+}
+
+// replicas is a source of two copies, of which the first is rotten.
+type replicas struct {
+	Source
+	rotten BytesSource
+	tries  int
+}
+
+func (r *replicas) ReadChecked(p []byte, off int64, ok func([]byte) error) error {
+	if r.rotten.ReadChecked(p, off, ok) == nil {
+		return nil
+	}
+	r.tries++
+	return r.Source.ReadChecked(p, off, ok)
+}
+
+// TestOtherReplica reads a table of which one copy is rotten all over.
+func TestOtherReplica(t *testing.T) {
+	entries := compatEntries(200)
+	file, _ := build(t, Options{BlockBytes: 1 << 10, FilterPrefixes: someLens}, nil, entries)
+	rotten := bytes.Clone(file)
+	for i := range rotten {
+		rotten[i] ^= 0x10
+	}
+	src := &replicas{Source: BytesSource(file), rotten: rotten}
+	tab := open(t, src, OpenOptions{Cache: NewCache(1 << 20)})
+	for _, o := range []IterOptions{{}, {NoCacheFill: true, ReadAheadBytes: 4096}} {
+		got, err := entriesOf(tab, o)
+		if err != nil || !equalEntries(got, entries) {
+			t.Fatalf("%d entries, %v", len(got), err)
+		}
+	}
+	if src.tries == 0 {
+		t.Fatal("the rotten copy was not asked first")
+	}
+	if p := verify(t, src, VerifyOptions{}); len(p) > 0 {
+		t.Fatal(p)
+	}
+}
+
+// TestTailOfOtherReplica opens a file whose footer is sound and whose
+// directory is rotten in the copy that is read first.
+func TestTailOfOtherReplica(t *testing.T) {
+	entries := compatEntries(20)
+	file, _ := build(t, Options{}, nil, entries)
+	rotten := bytes.Clone(file)
+	rotten[len(rotten)-footerBytes-trailerBytes-1] ^= 1
+	src := &replicas{Source: BytesSource(file), rotten: rotten}
+	if got, err := entriesOf(open(t, src, OpenOptions{}), IterOptions{}); err != nil || !equalEntries(got, entries) {
+		t.Fatal(err)
+	}
+}
+
+// TestVerifyFindsAllRot breaks several blocks and wants each named, those
+// behind a broken filter too.
+func TestVerifyFindsAllRot(t *testing.T) {
+	entries := compatEntries(100)
+	file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: table.CompressionNone, FilterPrefixes: someLens}, nil, entries)
+	tab := open(t, BytesSource(file), OpenOptions{})
+	var broken []int64
+	for _, i := range []int{1, 4, tab.index.root.entries - 1} {
+		h, _ := tab.index.root.handle(i)
+		broken = append(broken, h.off)
+	}
+	part, _ := tab.filter.seps.handle(0)
+	broken = append(broken, part.off)
+	for _, off := range broken {
+		file[off+5] ^= 0xff
+	}
+	found := map[int64]bool{}
+	for _, err := range verify(t, BytesSource(file), VerifyOptions{}) {
+		var bad *CorruptError
+		if errors.As(err, &bad) {
+			found[bad.Offset] = true
+		}
+	}
+	for _, off := range broken {
+		if !found[off] {
+			t.Errorf("block at %d: not reported", off)
+		}
+	}
+	if len(found) != len(broken) {
+		t.Errorf("reported %v, broken %v", found, broken)
+	}
+}
+
+// TestVersion makes a sound file of a later version.
+func TestVersion(t *testing.T) {
+	file, _ := build(t, Options{}, nil, compatEntries(3))
+	foot := file[len(file)-footerBytes:]
+	foot[24] = 2
+	fixChecksums(file)
+	var v *VersionError
+	if _, err := Open(context.Background(), BytesSource(file), OpenOptions{Name: "new"}); !errors.As(err, &v) ||
+		!errors.Is(err, ErrVersion) || v.Version != 2 || v.File != "new" {
+		t.Fatal(err)
+	}
+	if p := verify(t, BytesSource(file), VerifyOptions{}); len(p) != 1 || !errors.Is(p[0], ErrVersion) {
+		t.Fatal(p)
+	}
+	foot[24] = 1
+	file[8] = 2
+	fixChecksums(file)
+	if p := verify(t, BytesSource(file), VerifyOptions{}); len(p) != 1 || !errors.Is(p[0], ErrVersion) {
+		t.Fatal(p)
+	}
+}
+
+// TestReadErrors fails each read in turn. The error must come through, must
+// not be taken for rot, and must not stay.
+func TestReadErrors(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	var entries []kv
+	for i := range 2000 {
+		entries = append(entries, kv{benchKey(nil, i), make([]byte, rng.IntN(300))})
+	}
+	file, _ := build(t, Options{BlockBytes: 1 << 10, FilterPrefixes: manyLens}, nil, entries)
+	for _, iter := range []IterOptions{{}, {NoCacheFill: true}, {NoCacheFill: true, ReadAheadBytes: 8 << 10}} {
+		for n := int64(1); ; n += 1 + n/10 {
+			src := &failingSource{Source: BytesSource(file)}
+			src.n.Store(n)
+			opts := OpenOptions{IndexBytesMax: -1, Cache: NewCache(1 << 20)}
+			tab, err := Open(context.Background(), src, opts)
+			if err == nil {
+				_, err = entriesOf(tab, iter)
+			}
+			if src.n.Load() > 0 {
+				break // fewer reads than that
+			}
+			if iter.ReadAheadBytes > 0 && err == nil {
+				continue // read ahead in vain, then block by block
+			}
+			if !errors.Is(err, errDisk) || errors.Is(err, ErrCorrupt) {
+				t.Fatalf("read %d: %v", n, err)
+			}
+			if tab == nil {
+				continue
+			}
+			if got, err := entriesOf(tab, iter); err != nil || !equalEntries(got, entries) {
+				t.Fatalf("read %d: again: %v", n, err)
+			}
+		}
+	}
+}
+
+func TestOpenCancelled(t *testing.T) {
+	file, _ := build(t, Options{}, nil, compatEntries(3))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Open(ctx, BytesSource(file), OpenOptions{}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := Verify(ctx, BytesSource(file), VerifyOptions{}, func(error) {}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if err := Dump(ctx, &bytes.Buffer{}, BytesSource(file), DumpOptions{}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}

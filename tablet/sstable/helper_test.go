@@ -1,0 +1,119 @@
+package sstable
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 picks one")
+
+// newRand returns a generator and prints how to get the same one again.
+func newRand(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := *seedFlag
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("repeat with: go test ./tablet/sstable -run '^%s$' -seed %d", t.Name(), seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+type kv struct{ key, value []byte }
+
+// build writes a table of entries, which must be sorted.
+func build(t testing.TB, opts Options, props map[string][]byte, entries []kv) ([]byte, Meta) {
+	t.Helper()
+	var out bytes.Buffer
+	w := NewWriter(&out, opts)
+	for _, e := range entries {
+		if err := w.Add(e.key, e.value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := w.Finish(props)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Size != int64(out.Len()) {
+		t.Fatalf("meta says %d bytes, file has %d", m.Size, out.Len())
+	}
+	return out.Bytes(), m
+}
+
+func open(t testing.TB, src Source, opts OpenOptions) *Table {
+	t.Helper()
+	tab, err := Open(context.Background(), src, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tab
+}
+
+// verify runs Verify and returns what it reported.
+func verify(t testing.TB, src Source, opts VerifyOptions) []error {
+	t.Helper()
+	var problems []error
+	st, err := Verify(context.Background(), src, opts, func(err error) { problems = append(problems, err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.Problems != len(problems) {
+		t.Fatalf("%d problems counted, %d reported", st.Problems, len(problems))
+	}
+	return problems
+}
+
+// entriesOf reads all of a table.
+func entriesOf(tab *Table, opts IterOptions) ([]kv, error) {
+	it := tab.NewIter(opts)
+	var got []kv
+	for ok := it.First(); ok; ok = it.Next() {
+		got = append(got, kv{bytes.Clone(it.Key()), it.Value()})
+	}
+	return got, it.Close()
+}
+
+func equalEntries(a, b []kv) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if !bytes.Equal(a[i].key, b[i].key) || !bytes.Equal(a[i].value, b[i].value) {
+			return false
+		}
+	}
+	return true
+}
+
+// countingSource counts reads.
+type countingSource struct {
+	Source
+	reads, bytes atomic.Int64
+}
+
+func (s *countingSource) ReadChecked(p []byte, off int64, ok func([]byte) error) error {
+	s.reads.Add(1)
+	s.bytes.Add(int64(len(p)))
+	return s.Source.ReadChecked(p, off, ok)
+}
+
+// failingSource fails the n-th read from now on, once.
+type failingSource struct {
+	Source
+	n atomic.Int64
+}
+
+var errDisk = errors.New("disk on fire")
+
+func (s *failingSource) ReadChecked(p []byte, off int64, ok func([]byte) error) error {
+	if s.n.Add(-1) == 0 {
+		return errDisk
+	}
+	return s.Source.ReadChecked(p, off, ok)
+}
