@@ -108,6 +108,7 @@ type Conn struct {
 	id                atomic.Uint32
 	bytesIn, bytesOut atomic.Uint64
 	writes            atomic.Uint64
+	pendings          sync.Pool
 
 	// mu guards the fields in it. Never held across I/O. Order: mu, then out.mu.
 	mu struct {
@@ -145,6 +146,7 @@ func NewConn(ctx context.Context, nc net.Conn, cfg ConnConfig) (*Conn, error) {
 		return nil, err
 	}
 	c := &Conn{cfg: cfg, nc: nc, stop: make(chan struct{}), places: newGate(int64(cfg.InFlightMax)), room: newGate(cfg.UnsentBytesMax)}
+	c.pendings.New = newPending
 	c.mu.calls = make(map[uint32]*pending)
 	c.r = newReader(nc, true, cfg.MessageBytesMax, cfg.MessageTimeout, &c.bytesIn)
 	c.out = newWriter(nc, cfg.WriteTimeout, &c.bytesOut, &c.writes)
@@ -251,7 +253,7 @@ func (c *Conn) complete(p *pending) {
 	}
 	p.d = wire.NewDecoder(p.body)
 	p.done(&p.d, p.err)
-	p.release()
+	c.release(p)
 }
 
 // drain stops new calls; the connection ends when those in flight have. It tells

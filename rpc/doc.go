@@ -1,9 +1,10 @@
 // Package rpc carries requests and answers between clients and nodes, and between
 // nodes: MessagePack-RPC, in two modes on one port.
 //
-// The Bigtable paper takes its RPC system for granted; §9 only remarks that it
-// had to learn checksums ("adding checksums to our RPC mechanism"), and this one
-// has them. Depart we do in that anyone may call: the plain mode is the public
+// The Bigtable paper takes its RPC system for granted. Only §9 speaks of it: after
+// memory and network corruption "we added checksumming to our RPC mechanism", and
+// this one has it from the start. Where we depart is that anyone may call: the
+// plain mode is the public
 // MessagePack-RPC spec and nothing else
 // (https://github.com/msgpack-rpc/msgpack-rpc/blob/master/spec.md), so that a
 // client exists for any language.

@@ -4,20 +4,42 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/steledb/stele/internal/wire"
 )
 
-// goldenFrame is the worked example in doc.go.
-const goldenFrame = "0a000000 e8030000 00000000 c4298ea0 940001a367657491a16b"
-
-func TestGoldenFrame(t *testing.T) {
-	want, err := hex.DecodeString(strings.ReplaceAll(goldenFrame, " ", ""))
+// goldenFrame reads the worked example in doc.go, so that spec and code cannot part.
+func goldenFrame(t *testing.T) []byte {
+	doc, err := os.ReadFile("doc.go")
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, text, ok := strings.Cut(string(doc), "// Worked example")
+	if !ok {
+		t.Fatal("doc.go has no worked example")
+	}
+	var b []byte
+	for line := range strings.Lines(text) {
+		digits, ok := strings.CutPrefix(line, "//\t")
+		if !ok && len(b) > 0 {
+			break
+		}
+		if ok {
+			row, err := hex.DecodeString(strings.Join(strings.Fields(digits), ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b = append(b, row...)
+		}
+	}
+	return b
+}
+
+func TestGoldenFrame(t *testing.T) {
+	want := goldenFrame(t)
 	var enc wire.Encoder
 	beginRequest(&enc, 1, "get")
 	enc.Array(1)
@@ -38,7 +60,7 @@ func TestGoldenFrame(t *testing.T) {
 
 // P2: any bit flip in a frame is seen.
 func TestEveryBitFlipOfAFrameIsSeen(t *testing.T) {
-	good, _ := hex.DecodeString(strings.ReplaceAll(goldenFrame, " ", ""))
+	good := goldenFrame(t)
 	for i := range len(good) * 8 {
 		b := bytes.Clone(good)
 		b[i/8] ^= 1 << (i % 8)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/steledb/stele/internal/wire"
@@ -29,7 +28,7 @@ type pending struct {
 	pos    uint64 // in the outgoing stream
 }
 
-var pendings = sync.Pool{New: func() any { return &pending{ready: make(chan struct{}, 1)} }}
+func newPending() any { return &pending{ready: make(chan struct{}, 1)} }
 
 // answer takes over or copies the result.
 func (p *pending) answer(result []byte, owned bool) {
@@ -44,13 +43,13 @@ func (p *pending) answer(result []byte, owned bool) {
 }
 
 // release recycles a pending that nobody else knows of any more.
-func (p *pending) release() {
+func (c *Conn) release(p *pending) {
 	if p.keep || cap(p.body) > 64<<10 {
 		p.body = nil
 	}
 	p.d = wire.Decoder{}
 	p.done, p.err, p.keep, p.queued = nil, nil, false, false
-	pendings.Put(p)
+	c.pendings.Put(p)
 }
 
 // Call sends a request and waits for its answer. encode appends the params, which
@@ -72,7 +71,7 @@ func (c *Conn) CallKeep(ctx context.Context, method string, encode func(*wire.En
 }
 
 func (c *Conn) call(ctx context.Context, method string, encode func(*wire.Encoder), decode func(*wire.Decoder) error, keep bool) error {
-	p := pendings.Get().(*pending)
+	p := c.pendings.Get().(*pending)
 	p.keep = keep
 	id, err := c.submit(ctx, method, encode, p)
 	if err != nil {
@@ -85,13 +84,13 @@ func (c *Conn) call(ctx context.Context, method string, encode func(*wire.Encode
 		case <-p.ready:
 		case <-done:
 			if c.forget(id) {
-				p.release()
+				c.release(p)
 				return fmt.Errorf("call %s: %w", method, ctx.Err())
 			}
 			<-p.ready // the answer was on its way
 		}
 	}
-	defer p.release()
+	defer c.release(p)
 	if p.err != nil {
 		return p.err
 	}
@@ -111,7 +110,7 @@ func (c *Conn) call(ctx context.Context, method string, encode func(*wire.Encode
 // request was not sent and done is not called. Cancelling ctx after Go has
 // returned changes nothing, but the server is told its deadline.
 func (c *Conn) Go(ctx context.Context, method string, encode func(*wire.Encoder), done func(*wire.Decoder, error)) error {
-	p := pendings.Get().(*pending)
+	p := c.pendings.Get().(*pending)
 	p.done = done
 	_, err := c.submit(ctx, method, encode, p)
 	return err
@@ -139,14 +138,14 @@ func (c *Conn) Notify(ctx context.Context, method string, encode func(*wire.Enco
 // error p has been released.
 func (c *Conn) submit(ctx context.Context, method string, encode func(*wire.Encoder), p *pending) (id uint32, err error) {
 	if err := ctx.Err(); err != nil {
-		p.release()
+		c.release(p)
 		return 0, fmt.Errorf("call %s: %w", method, err)
 	}
 	id = c.id.Add(1)
 	enc := wire.GetEncoder()
 	beginRequest(enc, id, method)
 	if err = c.seal(ctx, enc, encode); err != nil {
-		p.release()
+		c.release(p)
 		return 0, err
 	}
 	n := int64(enc.Len())
@@ -158,7 +157,7 @@ func (c *Conn) submit(ctx context.Context, method string, encode func(*wire.Enco
 	}
 	if err != nil {
 		enc.Release()
-		p.release()
+		c.release(p)
 		return 0, err
 	}
 	// After registering, p gets its answer or the connection's error in any case.

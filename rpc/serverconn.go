@@ -272,7 +272,10 @@ func (c *serverConn) handle(m message) error {
 func (c *serverConn) parse(m message) (request, error) {
 	if c.peer.Framed {
 		n, err := wire.Check(m.body, wire.Limits{Bytes: c.srv.cfg.MessageBytesMax})
-		if err == nil && n != len(m.body) {
+		switch {
+		case err == wire.ErrIncomplete:
+			err = &wire.FormatError{Offset: len(m.body), Reason: "message cut short"}
+		case err == nil && n != len(m.body):
 			err = &wire.FormatError{Offset: n, Reason: "bytes after the message"}
 		}
 		if err != nil {
@@ -378,7 +381,7 @@ func (c *serverConn) finish(err error) {
 	var patience <-chan time.Time
 	count := &c.srv.count
 	switch {
-	case err == io.EOF || err == errDrained:
+	case err == io.EOF || err == io.ErrUnexpectedEOF || err == errDrained:
 		// Half-closed by a client that waits for its answers, or closed by us.
 	case errors.As(err, &corrupt):
 		count.corrupt.Add(1)
@@ -401,7 +404,7 @@ func (c *serverConn) finish(err error) {
 	if c.waitInFlight(0, patience) != nil || c.out.waitUnsent(1) != nil {
 		return
 	}
-	if err != io.EOF {
+	if err != io.EOF && err != io.ErrUnexpectedEOF {
 		c.linger()
 	}
 }
