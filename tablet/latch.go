@@ -47,6 +47,17 @@ func (l *latch) lockShared() {
 	l.mu.Unlock()
 }
 
+// tryLockShared takes the latch shared if that needs no waiting.
+func (l *latch) tryLockShared() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.alone || l.mu.waiting > 0 {
+		return false
+	}
+	l.mu.shared++
+	return true
+}
+
 func (l *latch) unlockShared() {
 	l.mu.Lock()
 	l.mu.shared--

@@ -50,6 +50,33 @@ func (s *Server) Apply(tableName string, rm *table.RowMutation, done func(timest
 	s.commitLatched(t, rm, l, false, done)
 }
 
+// ApplyNow is Apply if that needs no waiting: for memory, for the row's latch or
+// for the commit log. Otherwise it does nothing and returns false.
+func (s *Server) ApplyNow(tableName string, rm *table.RowMutation, done func(timestamp int64, err error)) bool {
+	t, err := s.tabletOf(tableName, rm.Row)
+	if err == nil {
+		err = rm.Validate(t.schema.Load().table, s.limits)
+	}
+	if err != nil {
+		done(0, err)
+		return true
+	}
+	if s.commits.Busy() {
+		return false
+	}
+	n := rowMutationBytes(rm)
+	if !s.tryCharge(t, n) {
+		return false
+	}
+	l := t.latches.of(rm.Row)
+	if !l.tryLockShared() {
+		s.uncharge(n)
+		return false
+	}
+	s.commitLatched(t, rm, l, false, done)
+	return true
+}
+
 // commitLatched hands rm, which was admitted, to the commit log. The latch is
 // released when the commit is done.
 func (s *Server) commitLatched(t *Tablet, rm *table.RowMutation, l *latch, alone bool, done func(int64, error)) {

@@ -157,6 +157,13 @@ func (l *Log) Commit(c *Commit) error {
 	return nil
 }
 
+// Busy says that a Commit would have to wait for room now.
+func (l *Log) Busy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.mu.filling.buf) >= l.cfg.BatchBytesMax
+}
+
 // Barrier waits until every commit that was accepted before it is done, and
 // calls f on the applier at that place of the order. The error is as Commit's.
 func (l *Log) Barrier(f func()) error {

@@ -135,8 +135,10 @@ func (it *Iter) settle() bool {
 				return false
 			}
 		}
-		if ok, err := it.index.step(); err != nil || !ok {
+		if ok, err := it.index.step(); err != nil {
 			return it.stop(err)
+		} else if !ok {
+			return false
 		}
 		if !it.load() {
 			return false

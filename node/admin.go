@@ -1,0 +1,261 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/raftmeta"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet"
+)
+
+func (n *Node) handleAdmin() {
+	n.rpc.Handle(api.MethodCreateTable, rpc.Spawned, n.createTable)
+	n.rpc.Handle(api.MethodSetFamily, rpc.Spawned, n.setFamily)
+	n.handleNames(api.MethodPing, 0, n.ping)
+	n.handleNames(api.MethodStatus, 0, n.status)
+	n.handleNames(api.MethodListTables, 0, n.listTables)
+	n.handleNames(api.MethodDescribeTable, 1, n.describeTable)
+	n.handleNames(api.MethodDropTable, 1, n.dropTable)
+	n.handleNames(api.MethodDropFamily, 2, n.dropFamily)
+	n.handleNames(api.MethodCompactTable, 1, n.compactTable)
+	n.handleNames(api.MethodSampleRowKeys, 1, n.sampleRowKeys)
+}
+
+// answer writes a result.
+type answer func(e *wire.Encoder)
+
+// handleNames registers a method whose parameters are names.
+func (n *Node) handleNames(method string, names int, h func(ctx context.Context, r *api.NamesRequest) (answer, error)) {
+	n.rpc.Handle(method, rpc.Spawned, func(c *rpc.Call) {
+		var r api.NamesRequest
+		if err := r.Decode(&c.Params, c.NumParams, method, names); err != nil {
+			fail(c, err)
+			return
+		}
+		if !begin(c, &r.Options) {
+			return
+		}
+		result, err := h(c.Context(), &r)
+		if err != nil {
+			fail(c, err)
+			return
+		}
+		c.Reply(result)
+	})
+}
+
+func schemaAnswer(s *table.Schema) answer {
+	return func(e *wire.Encoder) { table.AppendSchema(e, s) }
+}
+
+func (n *Node) ping(context.Context, *api.NamesRequest) (answer, error) {
+	p := api.Pong{Server: "stele", Version: Version(), Protocol: api.ProtocolVersion, Node: n.cfg.Name, Cluster: n.cluster}
+	return p.Append, nil
+}
+
+func (n *Node) createTable(c *rpc.Call) {
+	var r api.CreateTableRequest
+	if err := r.Decode(&c.Params, c.NumParams); err != nil {
+		fail(c, err)
+		return
+	}
+	if !begin(c, &r.Options) {
+		return
+	}
+	s, err := n.create(c.Context(), &r)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	c.Reply(schemaAnswer(s))
+}
+
+// create makes a table of one tablet. The table is there when its schema is, so
+// that comes last; a tablet without a table is removed at the next start.
+func (n *Node) create(ctx context.Context, r *api.CreateTableRequest) (*table.Schema, error) {
+	if err := n.limits.CheckTableName(r.Name); err != nil {
+		return nil, err
+	}
+	n.schemaMu.Lock()
+	defer n.schemaMu.Unlock()
+	if _, _, err := n.catalog.schema(ctx, r.Name); err == nil {
+		return nil, fmt.Errorf("table %q: %w", r.Name, api.ErrTableExists)
+	}
+	if _, err := r.Schema(1); err != nil {
+		return nil, err
+	}
+	id, err := n.catalog.nextIDs(ctx, 2)
+	if err != nil {
+		return nil, err
+	}
+	s, err := r.Schema(id)
+	if err != nil {
+		return nil, err
+	}
+	m := &tablet.Meta{ID: id + 1, Table: id, LastMajor: time.Now()}
+	gen, err := n.catalog.Save(ctx, m, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.catalog.saveSchema(ctx, s, 0); err != nil {
+		return nil, err
+	}
+	n.log.Info("table created", "table", s.Name, "families", len(s.Families))
+	return s, n.tablets.AddTablet(ctx, tablet.Load{Meta: m, Gen: gen, Schema: s})
+}
+
+// alter changes a table's schema.
+func (n *Node) alter(ctx context.Context, name string, change func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
+	n.schemaMu.Lock()
+	defer n.schemaMu.Unlock()
+	old, gen, err := n.catalog.schema(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	s, err := change(old)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Validate(&n.limits); err != nil {
+		return nil, err
+	}
+	if err := n.catalog.saveSchema(ctx, s, gen); err != nil {
+		return nil, err
+	}
+	return s, n.tablets.SetSchema(s)
+}
+
+func (n *Node) setFamily(c *rpc.Call) {
+	var r api.SetFamilyRequest
+	if err := r.Decode(&c.Params, c.NumParams); err != nil {
+		fail(c, err)
+		return
+	}
+	if !begin(c, &r.Options) {
+		return
+	}
+	s, err := n.alter(c.Context(), r.Table, func(old *table.Schema) (*table.Schema, error) {
+		s, err := old.Apply(r.Family)
+		if err != nil {
+			return nil, err
+		}
+		before, after := old.Family(r.Family.Name), s.Family(r.Family.Name)
+		if before != nil && after != nil && before.Group != after.Group {
+			return nil, fmt.Errorf("family %q is in locality group %q and stays there: %w", before.Name, before.Group, api.ErrGroupConflict)
+		}
+		return s, nil
+	})
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	c.Reply(schemaAnswer(s))
+}
+
+func (n *Node) dropFamily(ctx context.Context, r *api.NamesRequest) (answer, error) {
+	s, err := n.alter(ctx, r.Names[0], func(old *table.Schema) (*table.Schema, error) {
+		return old.DropFamily(r.Names[1])
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.log.Info("family dropped", "table", r.Names[0], "family", r.Names[1])
+	return schemaAnswer(s), nil
+}
+
+func (n *Node) listTables(ctx context.Context, _ *api.NamesRequest) (answer, error) {
+	names, err := n.catalog.names(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var schemas []*table.Schema
+	for _, name := range names {
+		if s, _, err := n.catalog.schema(ctx, name); err == nil { // dropped meanwhile
+			schemas = append(schemas, s)
+		}
+	}
+	return func(e *wire.Encoder) {
+		e.Array(len(schemas))
+		for _, s := range schemas {
+			table.AppendSchema(e, s)
+		}
+	}, nil
+}
+
+func (n *Node) describeTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
+	s, _, err := n.catalog.schema(ctx, r.Names[0])
+	if err != nil {
+		return nil, err
+	}
+	tablets, err := n.tablets.TabletStats(s.Name)
+	if err != nil {
+		return nil, err
+	}
+	info := api.TableInfo{Schema: s}
+	for _, t := range tablets {
+		ti := api.TabletInfo{ID: t.ID, Node: n.cfg.Name, Start: t.Start, End: t.End, MemtableBytes: t.MemtableBytes}
+		for _, f := range t.Files {
+			if len(ti.Groups) == 0 || ti.Groups[len(ti.Groups)-1].Name != f.Group {
+				ti.Groups = append(ti.Groups, api.GroupInfo{Name: f.Group})
+			}
+			g := &ti.Groups[len(ti.Groups)-1]
+			g.Files, g.Bytes, g.RawBytes, g.Entries = g.Files+1, g.Bytes+f.Bytes, g.RawBytes+f.RawBytes, g.Entries+f.Entries
+		}
+		info.Tablets = append(info.Tablets, ti)
+	}
+	return info.Append, nil
+}
+
+// dropTable removes a table: it is gone when its schema is.
+func (n *Node) dropTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
+	n.schemaMu.Lock()
+	defer n.schemaMu.Unlock()
+	name := r.Names[0]
+	_, gen, err := n.catalog.schema(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	tablets, err := n.tablets.TabletStats(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.catalog.group.Delete(ctx, tablePath(name), gen); err != nil {
+		return nil, err
+	}
+	for _, t := range tablets {
+		if err := n.catalog.group.Delete(ctx, tabletPath(t.ID), raftmeta.AnyGeneration); err != nil {
+			n.log.Warn("metadata of a dropped tablet stays until the next start", "tablet", t.ID, "error", err)
+		}
+	}
+	n.log.Info("table dropped", "table", name)
+	return nil, n.tablets.DropTable(name)
+}
+
+func (n *Node) compactTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
+	return nil, n.tablets.Compact(ctx, r.Names[0], r.Major)
+}
+
+// sampleRowKeys returns the ends of the tablets and how many bytes lie before them.
+func (n *Node) sampleRowKeys(_ context.Context, r *api.NamesRequest) (answer, error) {
+	tablets, err := n.tablets.TabletStats(r.Names[0])
+	if err != nil {
+		return nil, err
+	}
+	return func(e *wire.Encoder) {
+		offset := int64(0)
+		e.Array(len(tablets))
+		for _, t := range tablets {
+			for _, f := range t.Files {
+				offset += f.Bytes
+			}
+			e.Array(2)
+			e.Bin(t.End)
+			e.Int(offset)
+		}
+	}, nil
+}

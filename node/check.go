@@ -1,0 +1,124 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/raftmeta"
+	"github.com/steledb/stele/tablet"
+)
+
+// CheckProblem is one thing that Check found wrong.
+type CheckProblem struct {
+	File   string
+	Offset int64 // in the file, of the first byte in doubt
+	Err    error
+}
+
+// CheckSummary counts what Check has looked at.
+type CheckSummary struct {
+	Blobs      int64
+	SSTables   int64
+	Logs       int64
+	LogRecords int64
+	Bytes      int64 // of blobs
+	Entries    int64 // of SSTables
+}
+
+// Check verifies the data of a node that is not running: every checksum of every
+// file, the order of keys, every log record, and that each file that a tablet's
+// metadata names is there. It calls report for each problem and changes nothing.
+// The error is for data that could not be looked at, such as that of a running
+// node.
+func Check(ctx context.Context, dataDirs []string, report func(CheckProblem)) (CheckSummary, error) {
+	var sum CheckSummary
+	folders := blobFolders(dataDirs)
+	for _, d := range folders {
+		if _, err := os.Stat(d); err != nil {
+			return sum, fmt.Errorf("%s is no data folder of a node: %w", filepath.Dir(d), err)
+		}
+	}
+	raftDir := filepath.Join(dataDirs[0], "raft")
+	problems := 0
+	err := raftmeta.Verify(ctx, nil, raftDir, func(err error) {
+		problems++
+		report(located(raftDir, err))
+	})
+	if err != nil {
+		return sum, fmt.Errorf("check the lock service's log: %w", err)
+	}
+	store, err := blobfs.Open(blobfs.Config{Folders: folders, ReadOnly: true})
+	if err != nil {
+		return sum, fmt.Errorf("open the block store: %w", err)
+	}
+	defer store.Close()
+	if err := store.Verify(ctx, func(p blobfs.Problem) { report(CheckProblem(p)) }); err != nil {
+		return sum, fmt.Errorf("check the block store: %w", err)
+	}
+	for _, b := range store.Blobs() {
+		sum.Blobs++
+		sum.Bytes += b.Length
+	}
+	if problems > 0 {
+		return sum, nil // what the namespace says cannot be trusted
+	}
+	metas, err := readMetas(ctx, dataDirs[0])
+	if err != nil {
+		return sum, fmt.Errorf("read tablets' metadata: %w", err)
+	}
+	res, err := tablet.Check(ctx, tablet.OnStore(store), metas, func(file string, offset int64, err error) {
+		report(CheckProblem{File: file, Offset: offset, Err: err})
+	})
+	sum.SSTables, sum.Logs, sum.LogRecords, sum.Entries = res.SSTables, res.Logs, res.Records, res.Entries
+	return sum, err
+}
+
+// readMetas reads the metadata of tablets from a copy of the namespace: to open a
+// Raft log is to write to it, and a check changes nothing.
+func readMetas(ctx context.Context, dataDir string) ([]*tablet.Meta, error) {
+	id, err := os.ReadFile(filepath.Join(dataDir, "node"))
+	if err != nil {
+		return nil, err
+	}
+	scratch, err := os.MkdirTemp("", "stele-check-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(scratch)
+	if err := os.CopyFS(scratch, os.DirFS(filepath.Join(dataDir, "raft"))); err != nil {
+		return nil, err
+	}
+	group, err := raftmeta.Open(raftmeta.Config{Dir: scratch, ID: strings.TrimSpace(string(id))})
+	if err != nil {
+		return nil, err
+	}
+	defer group.Close()
+	if err := group.WaitReady(ctx); err != nil {
+		return nil, err
+	}
+	c := catalog{group: group}
+	loads, err := c.tablets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var metas []*tablet.Meta
+	for _, l := range loads {
+		metas = append(metas, l.Meta)
+	}
+	return metas, nil
+}
+
+// located finds the place that an error names, if it names one.
+func located(file string, err error) CheckProblem {
+	p := CheckProblem{File: file, Err: err}
+	var corrupt *raftmeta.CorruptError
+	if errors.As(err, &corrupt) {
+		p.File, p.Offset = corrupt.File, corrupt.Offset
+	}
+	return p
+}

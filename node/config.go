@@ -1,0 +1,124 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Config says how a node runs. Zero values mean the defaults.
+type Config struct {
+	// DataDirs are the data folders, one for each disk. At least one.
+	DataDirs []string
+
+	// Listen is the address for clients and nodes. Empty means 127.0.0.1:7106.
+	Listen string
+	// Gossip is the address for membership, which single nodes do not use.
+	// Empty means 127.0.0.1:7107.
+	Gossip string
+	// HTTP is the address of metrics and health. Empty means 127.0.0.1:7108;
+	// "off" means none.
+	HTTP string
+
+	// MemoryBytes is the memory that the node may use. Zero means a quarter of
+	// the machine's; at least 256 MiB.
+	MemoryBytes int64
+
+	// Name is the node's name for people. Empty means the host's name.
+	Name string
+
+	// Dev tells that data need not outlive the machine's trust: free space may
+	// run low, and the banner greets a developer.
+	Dev bool
+
+	// ReserveBytes is the disk space that each folder keeps free. Zero means a
+	// twentieth of the disk, at most 1 GiB.
+	ReserveBytes int64
+
+	Logger *slog.Logger // nil discards
+}
+
+// memoryMin is the least memory that a node works in.
+const memoryMin = 256 << 20
+
+func (c Config) withDefaults() (Config, error) {
+	setDefault(&c.Listen, "127.0.0.1:7106")
+	setDefault(&c.Gossip, "127.0.0.1:7107")
+	setDefault(&c.HTTP, "127.0.0.1:7108")
+	if c.Name == "" {
+		c.Name, _ = os.Hostname()
+		setDefault(&c.Name, "stele")
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.MemoryBytes == 0 {
+		total, err := machineMemory()
+		if err != nil {
+			return c, fmt.Errorf("find the machine's memory: %w; set the memory to use", err)
+		}
+		c.MemoryBytes = max(total/4, memoryMin)
+	}
+	return c, c.validate()
+}
+
+func setDefault(field *string, value string) {
+	if *field == "" {
+		*field = value
+	}
+}
+
+func (c Config) validate() error {
+	if len(c.DataDirs) == 0 {
+		return errors.New("no data folder given")
+	}
+	if c.MemoryBytes < memoryMin {
+		return fmt.Errorf("memory is %d bytes, must be at least %d (256 MiB)", c.MemoryBytes, memoryMin)
+	}
+	return nil
+}
+
+// budget is how a node divides its memory. The shares add up to less than the
+// whole: the rest is for what a read or a compaction holds, and for the garbage
+// collector's slack.
+type budget struct {
+	memtables, cache, rpc, message int64
+}
+
+func (c Config) budget() budget {
+	m := c.MemoryBytes
+	b := budget{memtables: m / 5, cache: m * 3 / 10, message: min(320<<20, m/5)}
+	b.rpc = max(m/10, b.message)
+	return b
+}
+
+// machineMemory returns the memory of the machine, or of the control group that
+// the process runs in if that is less, in bytes.
+func machineMemory() (int64, error) {
+	info, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	total := int64(0)
+	for line := range strings.Lines(string(info)) {
+		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
+			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			if err != nil {
+				return 0, err
+			}
+			total = kib << 10
+		}
+	}
+	if total == 0 {
+		return 0, errors.New("no MemTotal in /proc/meminfo")
+	}
+	if limit, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(limit)), 10, 64); err == nil {
+			total = min(total, n)
+		}
+	}
+	return total, nil
+}

@@ -1,0 +1,271 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/raftmeta"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/commitlog"
+	"github.com/steledb/stele/tablet/sstable"
+)
+
+func (n *Node) handleData() {
+	n.rpc.Handle(api.MethodMutate, rpc.Inline, n.mutate)
+	n.rpc.Handle(api.MethodMutateRows, rpc.Spawned, n.mutateRows)
+	n.rpc.Handle(api.MethodRead, rpc.Pooled, n.read)
+	n.rpc.Handle(api.MethodReadRows, rpc.Spawned, n.readRows)
+	n.rpc.Handle(api.MethodCheckAndMutate, rpc.Spawned, n.checkAndMutate)
+	n.rpc.Handle(api.MethodReadModifyWrite, rpc.Spawned, n.readModifyWrite)
+	n.rpc.Handle(api.MethodScanOpen, rpc.Spawned, n.scanOpen)
+	n.rpc.Handle(api.MethodScanNext, rpc.Spawned, n.scanNext)
+	n.rpc.Handle(api.MethodScanClose, rpc.Inline, n.scanClose)
+}
+
+// fail answers a call with err, in the terms of the data API.
+func fail(c *rpc.Call, err error) { c.Fail(toAPI(err)) }
+
+// toAPI gives the errors of the parts that the data API does not know the form in
+// which it tells them.
+func toAPI(err error) error {
+	var extent *blobfs.CorruptError
+	var file *sstable.CorruptError
+	var failed *commitlog.FailedError
+	var changed *raftmeta.GenerationError
+	switch {
+	case errors.As(err, &extent):
+		err = &api.CorruptError{File: extent.File, Offset: extent.Offset, Err: err}
+	case errors.As(err, &file):
+		err = &api.CorruptError{File: file.File, Offset: file.Offset, Err: err}
+	case errors.Is(err, blobfs.ErrDiskFull), errors.Is(err, raftmeta.ErrDiskFull):
+		err = errors.Join(api.ErrDiskFull, err)
+	case errors.Is(err, raftmeta.ErrNotReady), errors.Is(err, raftmeta.ErrClosed):
+		err = errors.Join(api.ErrUnavailable, err)
+	case errors.As(err, &changed):
+		err = errors.Join(api.ErrConflict, err)
+	case errors.As(err, &failed):
+		return rpc.Errorf(rpc.CodeInternal, "%v; the write may or may not survive", err)
+	}
+	return api.ToRPC(err)
+}
+
+// begin takes over the options that all methods have, and says whether there is
+// still time to answer.
+func begin(c *rpc.Call, o *api.Options) bool {
+	if o.Timeout > 0 {
+		c.SetTimeout(o.Timeout)
+	}
+	if c.Expired() {
+		c.Fail(rpc.Errorf(rpc.CodeDeadlineExceeded, "the deadline passed before the call was begun"))
+		return false
+	}
+	return true
+}
+
+var mutateRequests = sync.Pool{New: func() any { return new(api.MutateRequest) }}
+
+// mutate runs on the connection's reader: it only puts the mutation into the
+// commit log's batch. When it would have to wait, it goes on elsewhere.
+func (n *Node) mutate(c *rpc.Call) {
+	r := mutateRequests.Get().(*api.MutateRequest)
+	if err := r.Decode(&c.Params, c.NumParams, &n.limits); err != nil {
+		mutateRequests.Put(r)
+		fail(c, err)
+		return
+	}
+	if !begin(c, &r.Options) {
+		mutateRequests.Put(r)
+		return
+	}
+	done := func(timestamp int64, err error) { answerMutate(c, timestamp, err) }
+	if n.tablets.ApplyNow(r.Table, &r.Row, done) {
+		mutateRequests.Put(r)
+		return
+	}
+	// As many of these as requests in flight, which rpc bounds.
+	go func() {
+		n.tablets.Apply(r.Table, &r.Row, done)
+		mutateRequests.Put(r)
+	}()
+}
+
+func answerMutate(c *rpc.Call, timestamp int64, err error) {
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	c.Reply(func(e *wire.Encoder) { api.AppendTimestamp(e, timestamp) })
+}
+
+func (n *Node) mutateRows(c *rpc.Call) {
+	var r api.MutateRowsRequest
+	if err := r.Decode(&c.Params, c.NumParams, &n.limits); err != nil {
+		fail(c, err)
+		return
+	}
+	if !begin(c, &r.Options) {
+		return
+	}
+	type outcome struct {
+		timestamp int64
+		err       error
+	}
+	outcomes := make([]outcome, len(r.Rows))
+	var left atomic.Int64
+	left.Store(int64(len(r.Rows)) + 1)
+	finish := func() {
+		if left.Add(-1) > 0 {
+			return
+		}
+		c.Reply(func(e *wire.Encoder) {
+			e.Array(len(outcomes))
+			for i := range outcomes {
+				var err error
+				if outcomes[i].err != nil {
+					err = toAPI(outcomes[i].err)
+				}
+				api.AppendMutateResult(e, outcomes[i].timestamp, err)
+			}
+		})
+	}
+	for i := range r.Rows {
+		n.tablets.Apply(r.Table, &r.Rows[i], func(timestamp int64, err error) {
+			outcomes[i] = outcome{timestamp, err}
+			finish()
+		})
+	}
+	finish()
+}
+
+var readRequests = sync.Pool{New: func() any { return new(api.ReadRequest) }}
+
+func (n *Node) read(c *rpc.Call) {
+	r := readRequests.Get().(*api.ReadRequest)
+	defer readRequests.Put(r)
+	if err := r.Decode(&c.Params, c.NumParams, &n.limits); err != nil {
+		fail(c, err)
+		return
+	}
+	if !begin(c, &r.Options) {
+		return
+	}
+	f, err := n.filters.program(r.Filter, &n.limits)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	answered := false
+	// One row is bounded work: it needs no context to be stopped by.
+	err = n.tablets.ReadRow(context.Background(), r.Table, r.Row, f, func(key []byte, cells []table.Cell) error {
+		if tooLarge(cells, api.ResultBytesMax) {
+			return &api.RowTooLargeError{Limit: api.ResultBytesMax}
+		}
+		answered = true
+		c.Reply(func(e *wire.Encoder) { api.AppendRow(e, key, cells) })
+		return nil
+	})
+	switch {
+	case answered:
+	case err != nil:
+		fail(c, err)
+	default:
+		c.Reply(nil)
+	}
+}
+
+// tooLarge says whether a row's cells are more than limit bytes.
+func tooLarge(cells []table.Cell, limit int) bool {
+	for i := range cells {
+		if limit -= len(cells[i].Family) + len(cells[i].Qualifier) + len(cells[i].Value) + 16; limit < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (n *Node) readRows(c *rpc.Call) {
+	var r api.ReadRowsRequest
+	if err := r.Decode(&c.Params, c.NumParams, &n.limits); err != nil {
+		fail(c, err)
+		return
+	}
+	if !begin(c, &r.Options) {
+		return
+	}
+	f, err := n.filters.program(r.Filter, &n.limits)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	e := wire.GetEncoder()
+	defer e.Release()
+	e.Array(len(r.Rows))
+	for _, row := range r.Rows {
+		if c.Expired() {
+			c.Fail(rpc.Errorf(rpc.CodeDeadlineExceeded, "the deadline passed while rows were read"))
+			return
+		}
+		found := false
+		err := n.tablets.ReadRow(c.Context(), r.Table, row, f, func(key []byte, cells []table.Cell) error {
+			if tooLarge(cells, api.ResultBytesMax-e.Len()) {
+				return &table.LimitError{What: api.ResultBytes, Limit: api.ResultBytesMax, Got: api.ResultBytesMax + 1}
+			}
+			found = true
+			api.AppendRow(e, key, cells)
+			return nil
+		})
+		if err != nil {
+			fail(c, err)
+			return
+		}
+		if !found {
+			e.Nil()
+		}
+	}
+	c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
+}
+
+func (n *Node) checkAndMutate(c *rpc.Call) {
+	var r api.CheckAndMutateRequest
+	if err := r.Decode(&c.Params, c.NumParams, &n.limits); err != nil {
+		fail(c, err)
+		return
+	}
+	if !begin(c, &r.Options) {
+		return
+	}
+	f, err := n.filters.program(r.Predicate, &n.limits)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	matched, err := n.tablets.CheckAndMutate(c.Context(), r.Table, r.Row, f, r.True, r.False)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	c.Reply(func(e *wire.Encoder) { e.Bool(matched) })
+}
+
+func (n *Node) readModifyWrite(c *rpc.Call) {
+	var r api.ReadModifyWriteRequest
+	if err := r.Decode(&c.Params, c.NumParams, &n.limits); err != nil {
+		fail(c, err)
+		return
+	}
+	if !begin(c, &r.Options) {
+		return
+	}
+	row, err := n.tablets.ReadModifyWrite(c.Context(), r.Table, r.Row, r.Rules)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	c.Reply(func(e *wire.Encoder) { api.AppendRow(e, row.Key, row.Cells) })
+}

@@ -1,0 +1,53 @@
+package node
+
+import (
+	"sync"
+
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/table"
+)
+
+// filterCache knows compiled filters by their coding. Clients send the same few
+// filters again and again, and compiling one costs as much as a read.
+type filterCache struct {
+	mu       sync.RWMutex
+	programs map[string]*table.Program
+}
+
+// Bounds of the cache: programs, and bytes of one filter's coding.
+const (
+	filtersMax     = 256
+	filterBytesMax = 4 << 10
+)
+
+// program returns the compiled filter, nil for none. Errors: table.ErrBadFilter,
+// table.ErrBadEncoding, table.ErrLimit.
+func (c *filterCache) program(coded []byte, limits *table.Limits) (*table.Program, error) {
+	if len(coded) == 0 {
+		return nil, nil
+	}
+	c.mu.RLock()
+	p := c.programs[string(coded)]
+	c.mu.RUnlock()
+	if p != nil {
+		return p, nil
+	}
+	d := wire.NewDecoder(coded)
+	f, err := table.DecodeFilter(&d, limits)
+	if err != nil {
+		return nil, err
+	}
+	if p, err = table.CompileLimits(f, limits); err != nil {
+		return nil, err
+	}
+	if len(coded) > filterBytesMax {
+		return p, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.programs == nil || len(c.programs) >= filtersMax {
+		c.programs = make(map[string]*table.Program) // the filters in use come back at once
+	}
+	c.programs[string(coded)] = p
+	return p, nil
+}

@@ -1,0 +1,151 @@
+package node
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/steledb/stele/rpc"
+)
+
+// registry returns the metrics of the node: read from the parts' own counters
+// when somebody asks, so that they cost nothing in between.
+func (n *Node) registry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		&collector{node: n},
+	)
+	return r
+}
+
+type collector struct{ node *Node }
+
+// Describe sends nothing: the collector is unchecked, since its metrics depend on
+// methods and folders.
+func (c *collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect sends the figures of the moment.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	m := sender{out}
+	n := c.node
+	m.gauge("build_info", "Constant 1, labelled with the program's version.", 1, "version", Version(), "go", runtime.Version())
+	m.gauge("ready", "1 while the node serves.", boolFloat(n.unready() == ""))
+	m.gauge("uptime_seconds", "Time since the node started.", time.Since(n.started).Seconds())
+	c.collectTablets(m)
+	c.collectStore(m)
+	c.collectMeta(m)
+	c.collectRPC(m)
+}
+
+func (c *collector) collectTablets(m sender) {
+	t := c.node.tablets.Stats()
+	m.gauge("tables", "Tables served.", float64(t.Tables))
+	m.gauge("tablets", "Tablets served.", float64(t.Tablets))
+	m.counter("reads_total", "Rows asked for by key.", float64(t.Reads))
+	m.counter("scans_total", "Batches of scans.", float64(t.Scans))
+	m.counter("write_stalls_total", "Writes that waited for memory.", float64(t.Stalls))
+	m.counter("write_overloads_total", "Writes refused for want of memory.", float64(t.Overloads))
+	m.gauge("memtable_bytes", "Memory of all memtables.", float64(t.MemtableBytes))
+	m.gauge("memtable_limit_bytes", "Memory that memtables may take.", float64(t.MemtableBytesMax))
+	m.gauge("cache_bytes", "Memory of the block cache.", float64(t.Cache.Bytes))
+	m.counter("cache_hits_total", "Blocks found in the cache.", float64(t.Cache.Hits))
+	m.counter("cache_misses_total", "Blocks read from files.", float64(t.Cache.Misses))
+	m.counter("commit_log_commits_total", "Row mutations made durable.", float64(t.Log.Commits))
+	m.counter("commit_log_batches_total", "Appends to the commit log, each of one or more commits.", float64(t.Log.Batches))
+	m.counter("commit_log_bytes_total", "Bytes appended to the commit log.", float64(t.Log.Bytes))
+	m.counter("commit_log_append_seconds_total", "Time spent on appends to the commit log.", t.Log.AppendTime.Seconds())
+	m.gauge("commit_log_pending_bytes", "Commit log that recovery would read.", float64(t.LogPendingBytes))
+	for _, k := range []struct {
+		kind string
+		n    int64
+	}{{"minor", t.MinorCompactions}, {"merging", t.MergingCompactions}, {"major", t.MajorCompactions}} {
+		m.counter("compactions_total", "Compactions done.", float64(k.n), "kind", k.kind)
+	}
+	m.gauge("scan_cursors", "Open cursors.", float64(c.node.cursors.count()))
+}
+
+func (c *collector) collectStore(m sender) {
+	s := c.node.store.Stats()
+	m.gauge("blobs", "Sealed blobs.", float64(s.Blobs))
+	for _, f := range s.Folders {
+		m.gauge("disk_free_bytes", "Free space of the folder's file system.", float64(f.FreeBytes), "folder", f.Path)
+		m.gauge("disk_blob_bytes", "Sealed extents in the folder.", float64(f.BlobBytes), "folder", f.Path)
+		m.gauge("disk_log_bytes", "Log extents in the folder.", float64(f.LogBytes), "folder", f.Path)
+		m.gauge("disk_retired", "1 if the folder failed and takes no writes.", boolFloat(f.Retired != nil), "folder", f.Path)
+	}
+}
+
+func (c *collector) collectMeta(m sender) {
+	g := c.node.group.Stats()
+	m.gauge("raft_leader", "1 while this node leads the Raft group.", boolFloat(g.Leader))
+	m.gauge("raft_term", "Raft term.", float64(g.Term))
+	m.gauge("raft_applied_index", "Last command applied.", float64(g.AppliedIndex))
+	m.gauge("raft_files", "Files in the namespace.", float64(g.Files))
+	m.counter("raft_log_writes_total", "Writes of the Raft log.", float64(g.LogWrites))
+	m.counter("raft_log_write_seconds_total", "Time spent on them.", g.LogTime.Seconds())
+}
+
+func (c *collector) collectRPC(m sender) {
+	s := c.node.rpc.Stats()
+	m.gauge("rpc_connections", "Open connections.", float64(s.Conns))
+	m.gauge("rpc_in_flight", "Requests being worked on.", float64(s.InFlight))
+	m.gauge("rpc_memory_bytes", "Requests in flight and answers not yet sent.", float64(s.MemoryBytes))
+	m.counter("rpc_received_bytes_total", "Bytes received.", float64(s.BytesIn))
+	m.counter("rpc_sent_bytes_total", "Bytes sent.", float64(s.BytesOut))
+	m.counter("rpc_malformed_total", "Connections closed for bytes that are no message.", float64(s.Malformed))
+	m.counter("rpc_corrupt_total", "Connections closed for a wrong checksum.", float64(s.Corrupt))
+	m.counter("rpc_overloaded_total", "Requests refused for want of memory or workers.", float64(s.Overloaded))
+	m.counter("rpc_late_total", "Requests refused because their deadline had passed.", float64(s.Late))
+	m.counter("rpc_panics_total", "Handlers that panicked.", float64(s.Panics))
+	for i := range s.Methods {
+		m.method(&s.Methods[i])
+	}
+}
+
+// sender makes metrics with the one prefix that all have.
+type sender struct{ out chan<- prometheus.Metric }
+
+// labels are names and values in turn.
+func (m sender) send(kind prometheus.ValueType, name, help string, v float64, labels []string) {
+	var names, values []string
+	for i := 0; i+1 < len(labels); i += 2 {
+		names, values = append(names, labels[i]), append(values, labels[i+1])
+	}
+	m.out <- prometheus.MustNewConstMetric(prometheus.NewDesc("stele_"+name, help, names, nil), kind, v, values...)
+}
+
+func (m sender) gauge(name, help string, v float64, labels ...string) {
+	m.send(prometheus.GaugeValue, name, help, v, labels)
+}
+
+func (m sender) counter(name, help string, v float64, labels ...string) {
+	m.send(prometheus.CounterValue, name, help, v, labels)
+}
+
+func (m sender) method(s *rpc.MethodStats) {
+	if s.Requests == 0 {
+		return
+	}
+	m.counter("rpc_errors_total", "Requests answered with an error.", float64(s.Errors), "method", s.Method)
+	buckets, seen := map[float64]uint64{}, uint64(0)
+	for i, n := range s.Latency {
+		seen += n
+		if bound := rpc.LatencyBound(i); bound > 0 { // the last has none
+			buckets[bound.Seconds()] = seen
+		}
+	}
+	m.out <- prometheus.MustNewConstHistogram(
+		prometheus.NewDesc("stele_rpc_request_seconds", "Time from a request's arrival to its answer.", []string{"method"}, nil),
+		s.Requests, s.Time.Seconds(), buckets, s.Method)
+}
+
+func boolFloat(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

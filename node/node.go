@@ -1,0 +1,272 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/raftmeta"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet"
+)
+
+// Node is a running node.
+type Node struct {
+	cfg     Config
+	log     *slog.Logger
+	id      string // in the Raft group
+	cluster string
+	started time.Time
+
+	catalog catalog
+	group   *raftmeta.Group
+	store   *blobfs.Store
+	tablets *tablet.Server
+	rpc     *rpc.Server
+	rpcAddr net.Addr
+	http    *http.Server
+	webAddr net.Addr
+	limits  table.Limits
+	filters filterCache
+	cursors cursors
+
+	// schemaMu makes changes of schemas one after the other.
+	schemaMu sync.Mutex
+
+	serving atomic.Bool
+	done    chan struct{}
+	failure struct {
+		sync.Once
+		err error
+	}
+	background sync.WaitGroup
+}
+
+// Start brings a node up. It returns when the node serves. The error says which
+// part did not come up and why; nothing runs then.
+func Start(ctx context.Context, cfg Config) (*Node, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{cfg: cfg, log: cfg.Logger, started: time.Now(), done: make(chan struct{}), limits: table.DefaultLimits()}
+	debug.SetMemoryLimit(cfg.MemoryBytes * 9 / 10)
+	listener, err := n.listen()
+	if err != nil {
+		return nil, err
+	}
+	if err = n.openParts(ctx); err == nil {
+		err = n.serve(listener)
+	}
+	if err != nil {
+		listener.Close()
+		return nil, errors.Join(err, n.stopParts(context.Background()))
+	}
+	n.serving.Store(true)
+	n.log.Info("node serves", "name", cfg.Name, "cluster", n.cluster, "rpc", n.RPCAddr(), "http", n.HTTPAddr(),
+		"tablets", n.tablets.Stats().Tablets, "started in", time.Since(n.started).Round(time.Millisecond))
+	return n, nil
+}
+
+// listen takes the port of the node first: a second node on the same port must
+// not touch any data.
+func (n *Node) listen() (net.Listener, error) {
+	l, err := net.Listen("tcp", n.cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen for clients: %w", err)
+	}
+	n.rpcAddr = l.Addr()
+	return l, nil
+}
+
+// openParts opens the namespace, the block store and the tablets.
+func (n *Node) openParts(ctx context.Context) error {
+	first := n.cfg.DataDirs[0]
+	if err := os.MkdirAll(first, 0o700); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	id, err := nodeID(filepath.Join(first, "node"))
+	if err != nil {
+		return err
+	}
+	n.id = id
+	n.group, err = raftmeta.Open(raftmeta.Config{
+		Dir: filepath.Join(first, "raft"), ID: id, Logger: n.log.With("part", "raftmeta"), OnFatal: n.fail,
+		ReserveBytes: n.reserve(),
+	})
+	if err != nil {
+		return fmt.Errorf("open the lock service: %w", err)
+	}
+	if err := n.group.WaitReady(ctx); err != nil {
+		return fmt.Errorf("wait for the lock service: %w", err)
+	}
+	n.catalog = catalog{group: n.group}
+	if n.cluster, err = n.catalog.cluster(ctx, func() string { return randomHex(8) }); err != nil {
+		return err
+	}
+	if n.store, err = blobfs.Open(n.blobConfig()); err != nil {
+		return fmt.Errorf("open the block store: %w", err)
+	}
+	loads, err := n.catalog.tablets(ctx)
+	if err != nil {
+		return fmt.Errorf("load tablets' metadata: %w", err)
+	}
+	if err := n.sweep(ctx, loads); err != nil {
+		return fmt.Errorf("remove unnamed blobs: %w", err)
+	}
+	b := n.cfg.budget()
+	n.tablets, err = tablet.Open(ctx, tablet.Config{
+		Blobs: tablet.OnStore(n.store), Metadata: &n.catalog, Logger: n.log.With("part", "tablet"),
+		MemtablesBytesMax: b.memtables, CacheBytes: b.cache, OnFailure: n.fail,
+	}, loads)
+	if err != nil {
+		return fmt.Errorf("open tablets: %w", err)
+	}
+	return nil
+}
+
+func (n *Node) blobConfig() blobfs.Config {
+	return blobfs.Config{
+		Folders: blobFolders(n.cfg.DataDirs), Node: n.id, Logger: n.log.With("part", "blobfs"), ReserveBytes: n.reserve(),
+	}
+}
+
+func blobFolders(dataDirs []string) []string {
+	var folders []string
+	for _, d := range dataDirs {
+		folders = append(folders, filepath.Join(d, "blobs"))
+	}
+	return folders
+}
+
+// sweep removes the blobs that no tablet's metadata names.
+func (n *Node) sweep(ctx context.Context, loads []tablet.Load) error {
+	named := map[blobfs.ID]bool{}
+	for _, l := range loads {
+		for _, g := range l.Meta.Groups {
+			for i := range g.Files {
+				named[g.Files[i].Handle.ID] = true
+			}
+		}
+	}
+	for _, b := range n.store.Blobs() {
+		if named[b.ID] {
+			continue
+		}
+		if err := n.store.Delete(ctx, b.ID); err != nil {
+			return err
+		}
+		n.log.Info("removed a blob that no tablet names", "blob", b.ID.String(), "bytes", b.Length)
+	}
+	return nil
+}
+
+// nodeID reads the node's name in its Raft group, which the first start draws.
+func nodeID(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if err == nil {
+		id := strings.TrimSpace(string(b))
+		if id == "" {
+			return "", fmt.Errorf("%s is empty: it should hold the node's id", path)
+		}
+		return id, nil
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	id := "n" + randomHex(8)
+	if err := renameio.WriteFile(path, []byte(id+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("write the node's id: %w", err)
+	}
+	return id, nil
+}
+
+func randomHex(bytes int) string {
+	b := make([]byte, bytes)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}
+
+// fail ends the node: it can acknowledge nothing any more.
+func (n *Node) fail(err error) {
+	n.failure.Do(func() {
+		n.serving.Store(false)
+		n.failure.err = err
+		close(n.done)
+	})
+}
+
+// Done is closed when the node has failed or was closed.
+func (n *Node) Done() <-chan struct{} { return n.done }
+
+// Err returns why the node failed, after Done is closed; nil if it was closed.
+func (n *Node) Err() error {
+	select {
+	case <-n.done:
+		return n.failure.err
+	default:
+		return nil
+	}
+}
+
+// RPCAddr returns the address that clients connect to.
+func (n *Node) RPCAddr() string { return n.rpcAddr.String() }
+
+// HTTPAddr returns the address of metrics and health, or "" if there is none.
+func (n *Node) HTTPAddr() string {
+	if n.webAddr == nil {
+		return ""
+	}
+	return n.webAddr.String()
+}
+
+// ClusterID returns the cluster's id.
+func (n *Node) ClusterID() string { return n.cluster }
+
+// Close drains the node and stops it: no new work is taken, what was accepted is
+// finished or, when ctx ends first, given up. Nothing that was acknowledged is
+// lost either way.
+func (n *Node) Close(ctx context.Context) error {
+	n.serving.Store(false)
+	err := n.stopParts(ctx)
+	n.fail(nil)
+	return err
+}
+
+func (n *Node) stopParts(ctx context.Context) error {
+	var errs []error
+	if n.rpc != nil {
+		errs = append(errs, n.rpc.Shutdown(ctx))
+	}
+	if n.http != nil {
+		errs = append(errs, n.http.Close())
+	}
+	n.cursors.close()
+	n.background.Wait()
+	if n.tablets != nil {
+		errs = append(errs, n.tablets.Close())
+	}
+	if n.store != nil {
+		errs = append(errs, n.store.Close())
+	}
+	if n.group != nil {
+		errs = append(errs, n.group.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,48 @@
+package node
+
+import (
+	"context"
+	"runtime/debug"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/steledb/stele/client/api"
+)
+
+// version is set by the linker: -X github.com/steledb/stele/node.version=v1.2.3.
+var version string
+
+// Version returns the program's version.
+func Version() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "dev"
+}
+
+func (n *Node) status(context.Context, *api.NamesRequest) (answer, error) {
+	t, reason := n.tablets.Stats(), n.unready()
+	s := api.Status{
+		Node: n.cfg.Name, Cluster: n.cluster, Version: Version(), Uptime: time.Since(n.started),
+		Ready: reason == "", Reason: reason,
+		Tables: int64(t.Tables), Tablets: int64(t.Tablets),
+		MemtableBytes: t.MemtableBytes, MemtableBytesMax: t.MemtableBytesMax,
+		CacheBytes: t.Cache.Bytes, CacheHits: int64(t.Cache.Hits), CacheMisses: int64(t.Cache.Misses),
+		LogBytes: t.LogPendingBytes, Reads: t.Reads, Scans: t.Scans, Commits: t.Log.Commits,
+		Stalls: t.Stalls, Overloads: t.Overloads,
+		MinorCompactions: t.MinorCompactions, MergingCompactions: t.MergingCompactions, MajorCompactions: t.MajorCompactions,
+	}
+	for _, f := range n.store.Stats().Folders {
+		d := api.DiskStatus{Path: f.Path, FreeBytes: f.FreeBytes, UsedBytes: f.BlobBytes + f.LogBytes, Retired: f.Retired != nil}
+		var st unix.Statfs_t
+		if unix.Statfs(f.Path, &st) == nil {
+			d.TotalBytes = int64(st.Blocks) * st.Bsize
+		}
+		s.Disks = append(s.Disks, d)
+	}
+	return s.Append, nil
+}

@@ -1,0 +1,158 @@
+package tablet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/tablet/commitlog"
+	"github.com/steledb/stele/tablet/ikey"
+	"github.com/steledb/stele/tablet/sstable"
+)
+
+// Checked counts what Check has looked at.
+type Checked struct {
+	SSTables, Logs   int64
+	Entries, Records int64 // of SSTables, of logs
+}
+
+// Problem takes one thing that Check finds wrong: where, and what.
+type Problem func(file string, offset int64, err error)
+
+// Check verifies what the metadata of tablets names, and every log, of a server
+// that is not running: each SSTable is there, whole, in order and holds internal
+// keys with the sequence numbers that the metadata says; each log record is whole
+// and holds entries. The error is ctx's.
+func Check(ctx context.Context, blobs Blobs, metas []*Meta, report Problem) (Checked, error) {
+	var sum Checked
+	for _, m := range metas {
+		for _, g := range m.Groups {
+			last := uint64(0)
+			for i := range g.Files {
+				f := &g.Files[i]
+				if f.MinSeq <= last {
+					report(f.Handle.ID.String(), 0, fmt.Errorf("tablet %d, group %s: first sequence number %d, the file before ends at %d", m.ID, g.Name, f.MinSeq, last))
+				}
+				last = f.MaxSeq
+				sum.SSTables++
+				if err := checkFile(ctx, blobs, f, &sum, report); err != nil {
+					return sum, err
+				}
+			}
+		}
+	}
+	for _, id := range blobs.Logs() {
+		sum.Logs++
+		if err := checkLog(ctx, blobs, id, &sum); err != nil {
+			file, offset := placeOf(err, id.String())
+			report(file, offset, fmt.Errorf("commit log %s: %w", id, err))
+		}
+		if ctx.Err() != nil {
+			return sum, ctx.Err()
+		}
+	}
+	return sum, nil
+}
+
+// checkFile verifies one SSTable. The error is ctx's.
+func checkFile(ctx context.Context, blobs Blobs, f *FileMeta, sum *Checked, report Problem) error {
+	name := f.Handle.ID.String()
+	blob, err := blobs.OpenBlob(ctx, f.Handle)
+	if err != nil {
+		file, offset := placeOf(err, name)
+		report(file, offset, err)
+		return ctx.Err()
+	}
+	defer blob.Close()
+	damaged := false
+	_, err = sstable.Verify(ctx, blob, sstable.VerifyOptions{Name: name}, func(err error) {
+		damaged = true
+		file, offset := placeOf(err, name)
+		report(file, offset, err)
+	})
+	if err != nil || damaged {
+		return ctx.Err()
+	}
+	if err := checkKeys(ctx, blob, f, sum); err != nil {
+		report(name, 0, err)
+	}
+	return ctx.Err()
+}
+
+func checkKeys(ctx context.Context, blob BlobReader, f *FileMeta, sum *Checked) error {
+	t, err := sstable.Open(ctx, blob, sstable.OpenOptions{Name: f.Handle.ID.String()})
+	if err != nil {
+		return err
+	}
+	it := t.NewIter(sstable.IterOptions{NoCacheFill: true, ReadAheadBytes: readAheadBytes})
+	defer it.Close()
+	n := int64(0)
+	for ok := it.First(); ok; ok = it.Next() {
+		if _, err := ikey.Split(it.Key()); err != nil {
+			return fmt.Errorf("entry %d, key %.64x: %w", n, it.Key(), err)
+		}
+		if seq := ikey.Seq(it.Key()); seq < f.MinSeq || seq > f.MaxSeq {
+			return fmt.Errorf("entry %d: sequence number %d is not between %d and %d", n, seq, f.MinSeq, f.MaxSeq)
+		}
+		n++
+	}
+	sum.Entries += n
+	if err := it.Err(); err != nil {
+		return err
+	}
+	if n != f.Entries {
+		return fmt.Errorf("%d entries, the metadata says %d", n, f.Entries)
+	}
+	return nil
+}
+
+func checkLog(ctx context.Context, blobs Blobs, id blobfs.ID, sum *Checked) error {
+	r, err := blobs.OpenLog(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for {
+		batch, pos, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for len(batch) > 0 {
+			var rec commitlog.Record
+			if rec, batch, err = commitlog.ReadRecord(batch); err != nil {
+				return fmt.Errorf("batch before position %d: %w", pos, err)
+			}
+			ops := uint32(0)
+			_, err := eachEntry(rec.Body, rec.First, rec.Time, nil, func(key, _ []byte) error {
+				ops++
+				_, err := ikey.Split(key)
+				return err
+			})
+			if err == nil && ops != rec.Ops {
+				err = fmt.Errorf("%w: %d entries, the header says %d", errBadBody, ops, rec.Ops)
+			}
+			if err != nil {
+				return fmt.Errorf("record %d: %w", rec.First, err)
+			}
+			sum.Records++
+		}
+	}
+}
+
+// placeOf returns the file and offset that err names, or file and 0.
+func placeOf(err error, file string) (string, int64) {
+	var extent *blobfs.CorruptError
+	var t *sstable.CorruptError
+	switch {
+	case errors.As(err, &extent):
+		return extent.File, extent.Offset
+	case errors.As(err, &t):
+		return t.File, t.Offset
+	}
+	return file, 0
+}
