@@ -1,0 +1,138 @@
+package raftmeta
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// parallel runs f from n goroutines until b.N calls were made, and reports the
+// calls a second and how long half of them and all but 1% took.
+func parallel(b *testing.B, n int, f func(worker, i int) error) {
+	b.Helper()
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	took := make([]time.Duration, b.N)
+	b.ResetTimer()
+	start := time.Now()
+	for w := range n {
+		wg.Go(func() {
+			for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
+				began := time.Now()
+				if err := f(w, int(i)); err != nil {
+					b.Error(err)
+					return
+				}
+				took[i-1] = time.Since(began)
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "calls/s")
+	slices.Sort(took)
+	b.ReportMetric(float64(took[b.N/2].Microseconds()), "p50-us")
+	b.ReportMetric(float64(took[b.N*99/100].Microseconds()), "p99-us")
+}
+
+// BenchmarkSet sets files of 64 bytes, as PERFORMANCE figures of etcd do, and
+// of 1000.
+func BenchmarkSet(b *testing.B) {
+	for _, size := range []int{64, 1000} {
+		for _, workers := range []int{1, 64, 256} {
+			b.Run(fmt.Sprintf("bytes=%d/inflight=%d", size, workers), func(b *testing.B) {
+				g := openGroup(b, Config{Dir: b.TempDir()})
+				data := bytes.Repeat([]byte("x"), size)
+				parallel(b, workers, func(w, i int) error {
+					_, err := g.Set(context.Background(), fmt.Sprintf("/bench/%d/f%d", w, i%1000), data, AnyGeneration)
+					return err
+				})
+				s := g.Stats()
+				b.ReportMetric(float64(s.LogEntries)/float64(s.LogWrites), "sets/fsync")
+			})
+		}
+	}
+}
+
+func BenchmarkGet(b *testing.B) {
+	for _, workers := range []int{1, 64, 256} {
+		b.Run(fmt.Sprintf("inflight=%d", workers), func(b *testing.B) {
+			g := openGroup(b, Config{Dir: b.TempDir()})
+			for i := range 1000 {
+				mustSet(b, g, fmt.Sprintf("/bench/f%d", i), "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", 0)
+			}
+			parallel(b, workers, func(_, i int) error {
+				_, err := g.Get(context.Background(), fmt.Sprintf("/bench/f%d", i%1000))
+				return err
+			})
+		})
+	}
+}
+
+// BenchmarkGetBesideSets reads while 16 writers keep the disk busy.
+func BenchmarkGetBesideSets(b *testing.B) {
+	g := openGroup(b, Config{Dir: b.TempDir()})
+	mustSet(b, g, "/f", "x", 0)
+	ctx, cancel := context.WithCancel(b.Context())
+	var wg sync.WaitGroup
+	for w := range 16 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = g.Set(ctx, fmt.Sprintf("/w/%d", w), []byte("x"), AnyGeneration)
+			}
+		})
+	}
+	parallel(b, 64, func(_, _ int) error {
+		_, err := g.Get(context.Background(), "/f")
+		return err
+	})
+	cancel()
+	wg.Wait()
+}
+
+// filled returns a namespace of n files of 100 bytes in n/1000 directories.
+func filled(n int) *namespace {
+	ns := newNamespace()
+	for i := range n {
+		ns.set(uint64(i+1), fmt.Sprintf("/tables/d%d/file-%d", i/1000, i), bytes.Repeat([]byte("x"), 100), 0)
+	}
+	return ns
+}
+
+func BenchmarkSnapshot100k(b *testing.B) {
+	ns := filled(100_000)
+	for b.Loop() {
+		if err := writeSnapshot(io.Discard, ns, 1); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkRestore100k(b *testing.B) {
+	var buf bytes.Buffer
+	if err := writeSnapshot(&buf, filled(100_000), 1); err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(buf.Len()))
+	for b.Loop() {
+		if _, _, err := readSnapshot(bytes.NewReader(buf.Bytes())); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkApply(b *testing.B) {
+	ns := filled(100_000)
+	i := 0
+	for b.Loop() {
+		i++
+		if r := ns.set(uint64(200_000+i), fmt.Sprintf("/tables/d%d/file-%d", i%100, i%100*1000), nil, AnyGeneration); r.code != codeDone {
+			b.Fatal(r)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package raftmeta
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/steledb/stele/internal/vfs"
+)
+
+// Streams carries the traffic between the servers of a group: a listener of
+// connections from the others, and a way to reach them. Addresses are what the
+// listener's Addr says on the other side.
+type Streams interface {
+	net.Listener
+	// Dial connects to the server that listens at address.
+	Dial(address string, timeout time.Duration) (net.Conn, error)
+}
+
+// Config says how to open a group.
+type Config struct {
+	// Dir is the folder of this server's log and snapshots. It is made if it
+	// is not there, and belongs to the group alone. A folder without a log is
+	// made the first voter of a new group; from then on the folder says which
+	// group it is of, and no flag does.
+	Dir string
+
+	// ID names this server in its group, for good: 1 to 64 bytes. A folder
+	// that knows another name is refused.
+	ID string
+
+	// Streams connects the servers of the group. Nil will do for a group of
+	// one voter. Close closes it.
+	Streams Streams
+
+	// FS is the file system for everything but the log itself, whose store
+	// knows only the machine's own. Nil means that one. Tests put faults in
+	// front of it.
+	FS vfs.FS
+
+	// Logger takes what an operator should know. Nil discards it.
+	Logger *slog.Logger
+
+	// OnFatal is called, at most once and in a goroutine of its own, when this
+	// server cannot go on: its disk failed (*DiskError) or stalled (one that
+	// is ErrStalled), stored bytes turned out bad (*CorruptError), or the log
+	// holds what a newer program wrote (*VersionError). Nothing is
+	// acknowledged from that moment; the process should end, with a line that
+	// says why, so that another server leads. Close may hang until its own
+	// deadline then. Nil means that the error is logged.
+	OnFatal func(error)
+
+	// StallTimeout is how long the disk may take over one write of the log.
+	// Zero means 10 s; at least 100 ms. A lone voter gains nothing by giving up sooner, since
+	// nobody can take over; a group of several should set less than the 5 s
+	// within which it is to have a new leader.
+	StallTimeout time.Duration
+
+	// SnapshotBytes is the least size of the log, in bytes since the last
+	// snapshot, that starts a new one. A larger namespace waits for a log of
+	// its own size, so that snapshots at most double what is written. Zero
+	// means 32 MiB, which replays in about a second; at least 64 KiB.
+	SnapshotBytes int64
+
+	// ReserveBytes is the room on the disk that Set leaves for the log to
+	// breathe: with less, it is refused with ErrDiskFull. Zero means 64 MiB.
+	ReserveBytes int64
+
+	// wrapLog, in tests, stands before the log's store.
+	wrapLog func(boltStore) boltStore
+}
+
+const idBytesMax = 64
+
+// withDefaults returns c with its zero values replaced, or says what is wrong
+// with it.
+func (c Config) withDefaults() (Config, error) {
+	if c.FS == nil {
+		c.FS = vfs.OS()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.StallTimeout == 0 {
+		c.StallTimeout = 10 * time.Second
+	}
+	if c.SnapshotBytes == 0 {
+		c.SnapshotBytes = 32 << 20
+	}
+	if c.ReserveBytes == 0 {
+		c.ReserveBytes = 64 << 20
+	}
+	return c, c.validate()
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.Dir == "":
+		return errors.New("raftmeta config: no folder")
+	case c.ID == "" || len(c.ID) > idBytesMax:
+		return fmt.Errorf("raftmeta config: server id has %d bytes, not 1 to %d", len(c.ID), idBytesMax)
+	case c.StallTimeout < 100*time.Millisecond:
+		return fmt.Errorf("raftmeta config: stall timeout is %v, at least 100ms", c.StallTimeout)
+	case c.SnapshotBytes < 64<<10:
+		return fmt.Errorf("raftmeta config: %d snapshot bytes, at least 64 KiB", c.SnapshotBytes)
+	case c.ReserveBytes < 0:
+		return fmt.Errorf("raftmeta config: %d reserve bytes", c.ReserveBytes)
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+// Package raftmeta is Stele's Chubby: a small tree of files that every server
+// sees alike, kept by a few servers with Raft.
+//
+// Bigtable (§4, "Building blocks") leans on Chubby for what must be one and the
+// same everywhere: the location of the root tablet, the schemas, who is alive,
+// who is master. Chubby is "a namespace that consists of directories and small
+// files", where "reads and writes to a file are atomic", on "five active
+// replicas" of which one is elected master. Here a Group is one server's part
+// in that: hashicorp/raft replicates a log of commands, each of which changes
+// the namespace.
+//
+// # Departures
+//
+// Chubby is a service apart; this is a library in every node. Today a group has
+// one voter, and the namespace has files and directories changed by
+// compare-and-set; Chubby's locks, sessions and events hang on the same nodes.
+//
+// Set makes the directories that it needs. They are nodes of their own, with an
+// instance and a generation, and stay until deleted. Chubby's caller makes them.
+//
+// Chubby has open handles. Here calls name paths; the instance number, which
+// Chubby keeps in a handle, comes with the file.
+//
+// # Nouns
+//
+//   - A node is a file or a directory of the namespace. It has an instance
+//     number, larger than that of any node that had its path before, and a
+//     content generation, which grows when a file is written, or a child of a
+//     directory made or deleted. Both are raft indexes.
+//   - A command is one change, as it stands in the log. A result is what came
+//     of it: done, or why not.
+//   - The machine is raft's FSM: it applies commands to the namespace.
+//   - A snapshot is the namespace at one index; it takes the place of the log
+//     before that.
+//   - Term, index, voter, leader are Raft's. A leader has caught up when its
+//     machine holds everything committed before its term.
+//   - A read round is one question to the voters, "do I still lead?", shared
+//     by all reads that wait for it.
+//
+// # Goroutines
+//
+//	goroutine        started by  ends with               owns, waits for
+//	watchLeadership  Open        raft, in Close          raft's NotifyCh, which must never wait
+//	catchUpLoop      Open        Close                   the barrier after an election
+//	readLoop         Open        Close                   the running read round; VerifyLeader
+//	proposeLoop      Open        Close                   raft's queue of commands
+//	answerLoop       Open        proposeLoop             the futures of commands, in order
+//	snapshotLoop     Open        Close                   taking a snapshot
+//	OnFatal          a failure   the node                runs Config.OnFatal, once; nobody waits for it
+//	stall timers     each write  the write               runtime timers, not goroutines
+//	raft's own       Open        Close, after all above  run (term, vote, log), runFSM (the machine), runSnapshots
+//
+// Raft forgets to answer some of its futures when it stops. So Close first ends
+// those who ask, and they get their answers, and only then raft.
+//
+// # Queues
+//
+//	commands under way      32 MiB     Set and Delete wait, as long as their context lets them
+//	futures to be answered  512        proposeLoop waits
+//	raft's queue            256        proposeLoop waits
+//	reads of one round      unbounded  each is a caller's goroutine
+//
+// # Invariants
+//
+//	R1. A change whose Set or Delete returned nil is on the disk of a majority,
+//	    and in every state that a Get or List that begins later sees.
+//	R2. The calls on one path are linearizable.
+//	R3. Apply does not fail, and every voter comes to the same result.
+//	R4. No generation of a path is ever used twice, not even after the node was
+//	    deleted and made again.
+//	R5. A folder is bootstrapped once. Until its log has its final name there is
+//	    no group, and from then on no flag changes who the voters are.
+//	R6. After a write or fsync failed or stalled, nothing is written again and
+//	    nothing is acknowledged.
+//	R7. What Open accepts is what was written: a damaged byte of the log in use
+//	    or of a snapshot is an error that names the file and the place.
+//	R8. Every parent of a node is a directory node.
+//	R9. Memory and disk are bounded: NamespaceBytesMax and NodesMax for the
+//	    namespace, inFlightBytesMax for commands, and for the log the larger
+//	    of Config.SnapshotBytes and the namespace's size, plus trailingLogs
+//	    entries.
+//
+// # The folder
+//
+//	raft.db              the log, and raft's term and vote; a bbolt file
+//	raft.db.new          one that is being made
+//	snapshots/T-I-M.snap a snapshot: term, index, and time in ms, all hexadecimal
+//	snapshots/*.tmp      one that is being written
+//	LOCK                 locked by the process that has the folder open
+//
+// # Commands
+//
+// A command is a MessagePack array: the version, which is 1, the number of the
+// operation, and its operands.
+//
+//	set     [1, 1, path, data, generation]
+//	delete  [1, 2, path, generation]
+//
+// The path is text, the data a byte string, and the generation an integer or
+// nil: zero means that there must be no such node, nil that any will do.
+// Operations get new numbers; none is ever used again. A program that meets a
+// newer version or operation stops, since it cannot follow the group further.
+//
+// Example: to set /cluster, which must not exist, to the bytes ca fe:
+//
+//	95 01 01 a8 2f 63 6c 75 73 74 65 72 c4 02 ca fe 00
+//
+// # Log entries
+//
+// raft-boltdb keeps entry i under the key i, 8 bytes big-endian, as a
+// MessagePack map of raft.Log's fields. Its field Extensions has 5 bytes: the
+// version, which is 1, and a CRC-32C, big-endian, over index and term (8 bytes
+// each), type (1), time in ns since 1970 (8), and data, all big-endian. Raft's
+// own values (term, vote) are followed by a CRC-32C, big-endian, over key and
+// value.
+//
+// # Snapshot files
+//
+// Integers are big-endian, checksums CRC-32C. A file is a header and a stream.
+//
+//	+-----------+---------+--------+-----+-------------+-----------
+//	| STELESNF  | version | length | crc | description | stream ...
+//	| 8         | 4: 1    | 4      | 4   | length      |
+//	+-----------+---------+--------+-----+-------------+-----------
+//
+// The checksum covers the header but itself. The description is a MessagePack
+// array: raft's snapshot version, index, term, index of the members, members,
+// each [suffrage, id, address]; suffrage 0 is a voter.
+//
+// The stream is what one voter sends another, too, so it has its own checksums.
+//
+//	+-----------+---------+-----+        +--------+-----+---------+
+//	| STELENSP  | version | crc |        | length | crc | records |
+//	| 8         | 4: 1    | 4   |        | 4      | 4   | length  |
+//	+-----------+---------+-----+        +--------+-----+---------+
+//	 once                                 a frame, at least one
+//
+// The first checksum covers the 12 bytes before it. A frame's checksum goes on
+// from the one before it, over the length and the records: a frame that is
+// missing, repeated or out of place is found. Frames have at most 328,768 bytes
+// of records. A record is a MessagePack array that begins with its kind:
+//
+//	node  [1, path, is a directory, instance, generation, data]
+//	end   [2, index of the last command, number of nodes, bytes]
+//
+// Nodes come ordered by directory, then name, the root first; so each comes
+// after its directory. Bytes sums up path and data of every node but the root.
+// Nothing follows the end record. Kinds get new numbers; a new kind needs a new
+// version.
+//
+// Example: the snapshot at index 5, term 2, of server n1 alone, where /cluster
+// was set by entry 4 and entry 5 was no command:
+//
+//	53 54 45 4c 45 53 4e 46  00 00 00 01  00 00 00 0e  8d 3a be 94
+//	95 01 05 02 01 91 93 00 a2 6e 31 a2 6e 31
+//	53 54 45 4c 45 4e 53 50  00 00 00 01  9c e6 b5 70
+//	00 00 00 20  e7 8c e5 14
+//	96 01 a1 2f c3 00 04 c4 00
+//	96 01 a8 2f 63 6c 75 73 74 65 72 c2 04 04 c4 02 ca fe
+//	94 02 04 02 0a
+package raftmeta

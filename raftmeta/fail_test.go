@@ -1,0 +1,164 @@
+package raftmeta
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// openFailing opens a group whose disk the caller can spoil, without the
+// cleanup that expects a sound end.
+func openFailing(tb testing.TB, cfg Config) (*Group, *slowBolt, chan error) {
+	tb.Helper()
+	fatal := make(chan error, 10)
+	var disk *slowBolt
+	cfg.Dir, cfg.ID = tb.TempDir(), "n1"
+	cfg.OnFatal = func(err error) { fatal <- err }
+	cfg.wrapLog = func(b boltStore) boltStore {
+		disk = &slowBolt{boltStore: b}
+		return disk
+	}
+	g, err := Open(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := g.WaitReady(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	// Raft steps down when a write fails. It would then call an election, and
+	// stop for good because its term cannot be saved; Close comes before.
+	patient := g.raft.ReloadableConfig()
+	patient.HeartbeatTimeout, patient.ElectionTimeout = time.Hour, time.Hour
+	if err := g.raft.ReloadConfig(patient); err != nil {
+		tb.Fatal(err)
+	}
+	return g, disk, fatal
+}
+
+// TestGroupStall hangs the disk: the node is told in time, callers get an
+// answer, and once the disk goes on Close ends in order.
+func TestGroupStall(t *testing.T) {
+	release := make(chan struct{})
+	g, disk, fatal := openFailing(t, Config{StallTimeout: 200 * time.Millisecond})
+	mustSet(t, g, "/f", "x", 0)
+	disk.during = func() { <-release }
+	start := time.Now()
+	_, err := g.Set(context.Background(), "/f", nil, AnyGeneration)
+	if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, ErrStalled) {
+		t.Errorf("set: %v", err)
+	}
+	var d *DiskError
+	if err := <-fatal; !errors.As(err, &d) || d.Err != ErrStalled || d.Op != "store log entries" {
+		t.Errorf("told %v", err)
+	}
+	if took := time.Since(start); took < 200*time.Millisecond || took > 5*time.Second {
+		t.Errorf("told after %v", took)
+	}
+	for name, err := range map[string]error{
+		"set":  func() error { _, err := g.Set(context.Background(), "/f", nil, AnyGeneration); return err }(),
+		"get":  func() error { _, err := g.Get(context.Background(), "/f"); return err }(),
+		"wait": g.WaitReady(context.Background()),
+	} {
+		if !errors.Is(err, ErrNotReady) || !errors.Is(err, ErrStalled) {
+			t.Errorf("%s afterwards: %v", name, err)
+		}
+	}
+	close(release)
+	if err := g.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	if len(fatal) != 0 {
+		t.Errorf("told again: %v", <-fatal)
+	}
+}
+
+// TestGroupWriteFails has the disk refuse a write: that one is ambiguous, and
+// no other is tried though the disk would take it.
+func TestGroupWriteFails(t *testing.T) {
+	broken := errors.New("input/output error")
+	g, disk, fatal := openFailing(t, Config{})
+	mustSet(t, g, "/f", "x", 0)
+	disk.err = broken
+	_, err := g.Set(context.Background(), "/f", []byte("lost"), AnyGeneration)
+	if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, broken) {
+		t.Errorf("set: %v", err)
+	}
+	if err := <-fatal; !errors.Is(err, broken) {
+		t.Errorf("told %v", err)
+	}
+	writes := disk.writes.Load()
+	disk.err = nil
+	if _, err := g.Set(context.Background(), "/f", nil, AnyGeneration); !errors.Is(err, ErrNotReady) {
+		t.Errorf("set afterwards: %v", err)
+	}
+	if disk.writes.Load() != writes {
+		t.Error("it wrote again")
+	}
+	if err := g.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	verifyFolder(t, g.cfg.Dir)
+	again := openGroup(t, Config{Dir: g.cfg.Dir})
+	if f, err := again.Get(t.Context(), "/f"); err != nil || string(f.Data) != "x" {
+		t.Errorf("after a restart: %+v, %v", f, err)
+	}
+}
+
+// TestGroupUnknownCommand puts a newer program's command into the log: this
+// server gives up, and a restart says why.
+func TestGroupUnknownCommand(t *testing.T) {
+	g, _, fatal := openFailing(t, Config{})
+	mustSet(t, g, "/f", "x", 0)
+	f := g.raft.Apply([]byte("\x92\x01\x63"), 0)
+	if err := f.Error(); err != nil {
+		t.Fatal(err)
+	}
+	if r := f.Response().(result); r.code != codeUnknown || r.error(0) == nil {
+		t.Errorf("answer %+v", r)
+	}
+	var newer *VersionError
+	if err := <-fatal; !errors.As(err, &newer) || newer.What != "operation" || newer.Version != 0x63 {
+		t.Errorf("told %v", err)
+	}
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := Open(Config{Dir: g.cfg.Dir, ID: "n1"}); !errors.As(err, &newer) || newer.File == "" {
+		t.Errorf("open: %v", err)
+	}
+}
+
+// TestMachineIsDeterministic gives two machines the same log, one entry at a
+// time and in batches, with entries that are no commands in between.
+func TestMachineIsDeterministic(t *testing.T) {
+	var logs []*raft.Log
+	for i, c := range []command{
+		{op: opSet, path: "/a/b", data: []byte("1"), generation: 0},
+		{op: opSet, path: "/a/b", data: []byte("2"), generation: 0},
+		{op: opSet, path: "/a/b", data: []byte("3"), generation: 11},
+		{op: opDelete, path: "/a", generation: AnyGeneration},
+		{op: opSet, path: "bad", generation: AnyGeneration},
+		{op: opDelete, path: "/a/b", generation: AnyGeneration},
+	} {
+		logs = append(logs, &raft.Log{Index: uint64(11 + 2*i), Type: raft.LogCommand, Data: c.encode()},
+			&raft.Log{Index: uint64(12 + 2*i), Type: raft.LogConfiguration})
+	}
+	fail := func(err error) { t.Error(err) }
+	one, all := newMachine(fail), newMachine(fail)
+	var single []any
+	for _, l := range logs {
+		single = append(single, one.Apply(l))
+	}
+	for i, r := range all.ApplyBatch(logs) {
+		if r != single[i] {
+			t.Errorf("entry %d: %+v in a batch, %+v alone", i, r, single[i])
+		}
+	}
+	sameNamespace(t, one.mu.ns, all.mu.ns)
+	if one.mu.applied != 21 {
+		t.Errorf("applied %d", one.mu.applied)
+	}
+}

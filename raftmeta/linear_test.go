@@ -1,0 +1,221 @@
+package raftmeta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// The history that the linearizability test records: calls on one path.
+type regCall struct {
+	kind string // "get", "set", "delete"
+	path string
+	gen  uint64 // of set and delete
+	data string // of set
+}
+
+type regAnswer struct {
+	kind string // "ok", "not found", "differs", "unknown"
+	gen  uint64 // got, made, or found instead
+	data string // got
+}
+
+// regState is a file: gen is zero when there is none, and unseen when a write
+// whose answer was lost made it.
+type regState struct {
+	gen  uint64
+	data string
+}
+
+const unseen = AnyGeneration
+
+// regModel is a file as Chubby has it. A call with an unknown answer is put at
+// the end of the history's time, so it may take effect at any moment from its
+// start, or, if everything is over by then, never in anybody's sight.
+var regModel = porcupine.Model{
+	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+		paths := map[string][]porcupine.Operation{}
+		for _, op := range history {
+			p := op.Input.(regCall).path
+			paths[p] = append(paths[p], op)
+		}
+		var parts [][]porcupine.Operation
+		for _, p := range paths {
+			parts = append(parts, p)
+		}
+		return parts
+	},
+	Init: func() any { return regState{} },
+	Step: func(state, input, output any) (bool, any) {
+		return regStep(state.(regState), input.(regCall), output.(regAnswer))
+	},
+	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v → %+v", input, output) },
+}
+
+func regStep(s regState, c regCall, a regAnswer) (bool, any) {
+	matches := func(gen uint64) bool { return s.gen == gen || s.gen == unseen && gen != 0 }
+	switch {
+	case a.kind == "not found":
+		return s.gen == 0, s
+	case c.kind == "get":
+		return matches(a.gen) && s.data == a.data && a.gen != 0, regState{a.gen, s.data}
+	case a.kind == "unknown" && c.kind == "set":
+		return true, regState{unseen, c.data}
+	case a.kind == "unknown":
+		return true, regState{}
+	case a.kind == "differs":
+		return matches(a.gen) && a.gen != c.gen, regState{a.gen, s.data}
+	case c.gen != AnyGeneration && !matches(c.gen):
+		return false, s
+	case c.kind == "delete":
+		return s.gen != 0, regState{}
+	}
+	return s.gen == unseen || a.gen > s.gen, regState{a.gen, c.data}
+}
+
+// TestLinearizable has clients compare-and-set, read and delete a few files,
+// with calls given up half way and restarts of the group in between, and has
+// Porcupine look for an order that explains every answer.
+func TestLinearizable(t *testing.T) {
+	seed := testSeed(t)
+	const clients, paths, restarts = 16, 5, 4
+	dir := t.TempDir()
+	start := time.Now()
+	var mu sync.Mutex
+	var history []porcupine.Operation
+	for life := range restarts {
+		g := openGroup(t, Config{Dir: dir, SnapshotBytes: 64 << 10})
+		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+		var wg sync.WaitGroup
+		for c := range clients {
+			rng := rand.New(rand.NewPCG(seed, uint64(life*clients+c)))
+			wg.Go(func() {
+				known := map[string]uint64{}
+				for i := 0; ctx.Err() == nil; i++ {
+					call := randomCall(rng, paths, known)
+					call.data = fmt.Sprintf("%d-%d-%d", life, c, i)
+					op := porcupine.Operation{ClientId: c, Input: call, Call: int64(time.Since(start))}
+					answer := makeCall(t, g, rng, call)
+					op.Output, op.Return = answer, int64(time.Since(start))
+					known[call.path] = answer.gen
+					mu.Lock()
+					if answer.kind == "unknown" {
+						op.Return = int64(time.Hour)
+						// It is never over, so the client goes on as another.
+						op.ClientId = clients * (1 + len(history))
+					}
+					history = append(history, op)
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		cancel()
+		if err := g.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unknown := 0
+	for _, op := range history {
+		if op.Output.(regAnswer).kind == "unknown" {
+			unknown++
+		}
+	}
+	t.Logf("%d calls, %d with unknown outcome", len(history), unknown)
+	slices.SortFunc(history, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
+	if r := porcupine.CheckOperationsTimeout(regModel, history, 2*time.Minute); r != porcupine.Ok {
+		t.Errorf("porcupine says %v", r)
+	}
+}
+
+func randomCall(rng *rand.Rand, paths int, known map[string]uint64) regCall {
+	c := regCall{path: fmt.Sprintf("/reg/%d", rng.IntN(paths))}
+	c.gen = known[c.path]
+	switch n := rng.IntN(20); {
+	case n < 8:
+		c.kind = "get"
+	case n < 16:
+		c.kind = "set"
+	case n < 18:
+		c.kind, c.gen = "set", AnyGeneration
+	default:
+		c.kind = "delete"
+		if c.gen == 0 {
+			c.gen = AnyGeneration
+		}
+	}
+	return c
+}
+
+// makeCall makes the call. Now and then it gives up early; only calls that do
+// not depend on a generation may, so that the model knows what they did.
+func makeCall(t *testing.T, g *Group, rng *rand.Rand, c regCall) regAnswer {
+	ctx := context.Background()
+	if c.gen == AnyGeneration && rng.IntN(25) == 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(rng.IntN(1500))*time.Microsecond)
+		defer cancel()
+	}
+	var a regAnswer
+	var err error
+	switch c.kind {
+	case "get":
+		var f File
+		f, err = g.Get(ctx, c.path)
+		a = regAnswer{"ok", f.Generation, string(f.Data)}
+	case "set":
+		a.kind = "ok"
+		a.gen, err = g.Set(ctx, c.path, []byte(c.data), c.gen)
+	case "delete":
+		a.kind = "ok"
+		err = g.Delete(ctx, c.path, c.gen)
+	}
+	var differs *GenerationError
+	switch {
+	case err == nil:
+	case errors.As(err, &differs):
+		a = regAnswer{kind: "differs", gen: differs.Got}
+	case errors.Is(err, ErrNotFound):
+		a = regAnswer{kind: "not found"}
+	case errors.Is(err, ErrOutcomeUnknown), errors.Is(err, context.DeadlineExceeded):
+		a = regAnswer{kind: "unknown"}
+	default:
+		t.Errorf("%+v: %v", c, err)
+	}
+	return a
+}
+
+// TestLinearModelCatches gives the checker histories that are wrong.
+func TestLinearModelCatches(t *testing.T) {
+	set := regCall{kind: "set", path: "/f", data: "a"}
+	get := regCall{kind: "get", path: "/f"}
+	for name, h := range map[string][]porcupine.Operation{
+		"stale read": {
+			{ClientId: 1, Input: set, Call: 1, Output: regAnswer{kind: "ok", gen: 5}, Return: 2},
+			{ClientId: 2, Input: get, Call: 3, Output: regAnswer{kind: "not found"}, Return: 4},
+		},
+		"two winners": {
+			{ClientId: 1, Input: set, Call: 1, Output: regAnswer{kind: "ok", gen: 5}, Return: 9},
+			{ClientId: 2, Input: set, Call: 1, Output: regAnswer{kind: "ok", gen: 6}, Return: 9},
+		},
+		"generation from nowhere": {
+			{ClientId: 1, Input: set, Call: 1, Output: regAnswer{kind: "ok", gen: 5}, Return: 2},
+			{ClientId: 1, Input: get, Call: 3, Output: regAnswer{kind: "ok", gen: 6, data: "a"}, Return: 4},
+		},
+		"generation comes back": {
+			{ClientId: 1, Input: set, Call: 1, Output: regAnswer{kind: "ok", gen: 5}, Return: 2},
+			{ClientId: 1, Input: regCall{kind: "set", path: "/f", gen: 5, data: "b"}, Call: 3, Output: regAnswer{kind: "ok", gen: 5}, Return: 4},
+		},
+	} {
+		if porcupine.CheckOperations(regModel, h) {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}

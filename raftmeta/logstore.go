@@ -1,0 +1,361 @@
+package raftmeta
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"github.com/steledb/stele/internal/crc"
+	"go.etcd.io/bbolt"
+)
+
+// logStore keeps the log, and raft's term and vote, in one bbolt file. It
+// implements raft.LogStore and raft.StableStore over raft-boltdb, and adds what
+// that lacks: a checksum on each value, a deadline on each write, and an end
+// to writing after the first failure.
+type logStore struct {
+	bolt boltStore
+	file string
+	// stall is Config.StallTimeout.
+	stall time.Duration
+	// onFail reports a *DiskError or *CorruptError. It does not block.
+	onFail func(error)
+	// stored is called after entries were stored, with the bytes they count
+	// for. It does not block. May be nil.
+	stored func(bytes int64)
+
+	// broken is the first failure. Once it is set nothing is written.
+	broken atomic.Pointer[error]
+	// serving is set once raft runs. From then on, what raft would answer
+	// with a panic parks its goroutine.
+	serving atomic.Bool
+
+	writes  atomic.Uint64 // calls of StoreLogs
+	entries atomic.Uint64 // entries stored
+	bytes   atomic.Uint64 // of those
+	nanos   atomic.Uint64 // spent on it
+}
+
+// boltStore is what a logStore needs of raft-boltdb.
+type boltStore interface {
+	raft.LogStore
+	raft.StableStore
+	io.Closer
+}
+
+const (
+	// boltLockTimeout bounds the wait for the bbolt file's own lock. Ours on
+	// the folder is held already, so nobody should have it.
+	boltLockTimeout = time.Second
+	// deleteChunk is how many entries one transaction deletes. Writers wait
+	// while it runs: 4096 small ones take about 1 ms.
+	deleteChunk = 4096
+	// entryOverhead is what an entry counts for beside its data: bbolt's
+	// element, the key, and the names of the fields.
+	entryOverhead = 128
+
+	sumVersion = 1
+	entrySum   = 1 + 4 // bytes in raft.Log.Extensions
+	stableSum  = 4     // bytes after each value of the stable store
+)
+
+// openBolt opens or makes a bbolt file as raft's store.
+func openBolt(file string) (boltStore, error) {
+	bolt, err := raftboltdb.New(raftboltdb.Options{
+		Path: file,
+		BoltOptions: &bbolt.Options{
+			Timeout: boltLockTimeout,
+			// The free list is rebuilt when the file is opened. Written with
+			// each commit, it costs more than the entries once a snapshot has
+			// freed many pages.
+			NoFreelistSync: true,
+			FreelistType:   bbolt.FreelistMapType,
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open log %s: %w", file, err)
+	}
+	return bolt, nil
+}
+
+// guard runs f, which reads or writes the file. bbolt maps the file, so that
+// an unreadable page is a fault and a damaged one may be an assertion; both
+// come out as a failure of the disk.
+func (s *logStore) guard(what string, f func() error) (err error) {
+	start := time.Now()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			err = s.failed(&DiskError{what, time.Since(start), fmt.Errorf("%v", r)})
+		}
+	}()
+	return f()
+}
+
+// write runs f, which changes the file, under the deadline. The first failure
+// is the last write: what the kernel could not write it may drop, and a later
+// fsync that succeeds would prove nothing.
+func (s *logStore) write(what string, f func() error) error {
+	if p := s.broken.Load(); p != nil {
+		return *p
+	}
+	start := time.Now()
+	w := watchStall(s.stall, func() {
+		_ = s.failed(&DiskError{what, time.Since(start), ErrStalled})
+	})
+	err := s.guard(what, f)
+	w.stop()
+	if p := s.broken.Load(); p != nil {
+		// The write ended after all, but the deadline has been reported:
+		// nothing may be acknowledged from here on.
+		return *p
+	}
+	if err != nil {
+		return s.failed(&DiskError{what, time.Since(start), err})
+	}
+	return nil
+}
+
+// failed makes err the failure that ends all writing, unless there is one, and
+// returns the one that is.
+func (s *logStore) failed(err error) error {
+	if s.broken.CompareAndSwap(nil, &err) {
+		s.onFail(err)
+	}
+	return *s.broken.Load()
+}
+
+// park returns err, or once raft runs does not return at all. Raft panics when
+// it cannot read an entry that it needs or save its term, and a panic in its
+// goroutine cannot be caught. The failure has been reported, so the process is
+// about to end anyway, and like this in order.
+func (s *logStore) park(err error) error {
+	if s.serving.Load() {
+		select {}
+	}
+	return err
+}
+
+// StoreLog implements raft.LogStore.
+func (s *logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
+
+// StoreLogs implements raft.LogStore. The entries are durable when it returns
+// nil.
+func (s *logStore) StoreLogs(logs []*raft.Log) error {
+	start := time.Now()
+	summed := make([]*raft.Log, len(logs))
+	sums := make([]byte, 0, entrySum*len(logs))
+	var bytes int64
+	for i, l := range logs {
+		at := len(sums)
+		sums = append(sums, sumVersion)
+		sums = binary.BigEndian.AppendUint32(sums, sumEntry(l))
+		c := *l
+		c.Extensions = sums[at:len(sums):len(sums)]
+		summed[i] = &c
+		bytes += entryBytes(l)
+	}
+	if err := s.write("store log entries", func() error { return s.bolt.StoreLogs(summed) }); err != nil {
+		return err
+	}
+	s.writes.Add(1)
+	s.entries.Add(uint64(len(logs)))
+	s.bytes.Add(uint64(bytes))
+	s.nanos.Add(uint64(time.Since(start)))
+	if s.stored != nil {
+		s.stored(bytes)
+	}
+	return nil
+}
+
+// entryBytes is what an entry counts for toward the next snapshot.
+func entryBytes(l *raft.Log) int64 { return int64(len(l.Data)) + entryOverhead }
+
+// sumEntry is the CRC-32C of an entry: index, term, type, time, data.
+func sumEntry(l *raft.Log) uint32 {
+	var h [25]byte
+	binary.BigEndian.PutUint64(h[:], l.Index)
+	binary.BigEndian.PutUint64(h[8:], l.Term)
+	h[16] = byte(l.Type)
+	binary.BigEndian.PutUint64(h[17:], uint64(l.AppendedAt.UnixNano()))
+	return crc.Sum(h[:], l.Data)
+}
+
+// checkEntry says what is wrong with the entry found at index, or is empty.
+func checkEntry(index uint64, l *raft.Log) string {
+	switch {
+	case len(l.Extensions) != entrySum || l.Extensions[0] != sumVersion:
+		return fmt.Sprintf("log entry %d has no checksum of version %d", index, sumVersion)
+	case l.Index != index:
+		return fmt.Sprintf("log entry %d says that it is %d", index, l.Index)
+	}
+	if got, want := binary.BigEndian.Uint32(l.Extensions[1:]), sumEntry(l); got != want {
+		return fmt.Sprintf("checksum of log entry %d is %08x, not %08x", index, got, want)
+	}
+	return ""
+}
+
+// GetLog implements raft.LogStore.
+func (s *logStore) GetLog(index uint64, l *raft.Log) error {
+	err := s.guard("read log entry", func() error { return s.bolt.GetLog(index, l) })
+	if err == raft.ErrLogNotFound {
+		return err
+	}
+	if err == nil {
+		if bad := checkEntry(index, l); bad != "" {
+			err = &CorruptError{File: s.file, Reason: bad}
+		}
+	}
+	if err != nil {
+		return s.park(s.failed(err))
+	}
+	l.Extensions = nil
+	return nil
+}
+
+// FirstIndex implements raft.LogStore.
+func (s *logStore) FirstIndex() (index uint64, err error) {
+	err = s.guard("read log", func() error { index, err = s.bolt.FirstIndex(); return err })
+	return index, err
+}
+
+// LastIndex implements raft.LogStore.
+func (s *logStore) LastIndex() (index uint64, err error) {
+	err = s.guard("read log", func() error { index, err = s.bolt.LastIndex(); return err })
+	return index, err
+}
+
+// DeleteRange implements raft.LogStore. It deletes the entries from first to
+// last, both included, in transactions of bounded size. Whatever order the
+// bounds call for, a crash between two of them leaves no gap: entries go from
+// the old end when older ones are gone, and from the new end otherwise.
+func (s *logStore) DeleteRange(first, last uint64) error {
+	newest, err := s.LastIndex()
+	if err != nil {
+		return err
+	}
+	oldEnd := last < newest
+	for first <= last {
+		lo, hi := first, last
+		if n := hi - lo + 1; n > deleteChunk && oldEnd {
+			hi = lo + deleteChunk - 1
+		} else if n > deleteChunk {
+			lo = hi - deleteChunk + 1
+		}
+		if oldEnd {
+			first = hi + 1
+		} else {
+			last = lo - 1
+		}
+		if err := s.write("delete log entries", func() error { return s.bolt.DeleteRange(lo, hi) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Set implements raft.StableStore.
+func (s *logStore) Set(key, value []byte) error {
+	b := append(make([]byte, 0, len(value)+stableSum), value...)
+	b = binary.BigEndian.AppendUint32(b, sumStable(key, value))
+	if err := s.write("store raft state", func() error { return s.bolt.Set(key, b) }); err != nil {
+		return s.park(err)
+	}
+	return nil
+}
+
+func sumStable(key, value []byte) uint32 {
+	return crc.Sum(key, value)
+}
+
+// cutStable returns the value before its checksum, or says what is wrong.
+func cutStable(key, b []byte) (value []byte, bad string) {
+	if len(b) < stableSum {
+		return nil, fmt.Sprintf("value of %q has no checksum", key)
+	}
+	value, tail := b[:len(b)-stableSum], b[len(b)-stableSum:]
+	if got, want := binary.BigEndian.Uint32(tail), sumStable(key, value); got != want {
+		return nil, fmt.Sprintf("checksum of the value of %q is %08x, not %08x", key, got, want)
+	}
+	return value, ""
+}
+
+// Get implements raft.StableStore. The error is raftboltdb.ErrKeyNotFound when
+// there is no value.
+func (s *logStore) Get(key []byte) (value []byte, err error) {
+	err = s.guard("read raft state", func() error { value, err = s.bolt.Get(key); return err })
+	if err != nil {
+		return nil, err
+	}
+	value, bad := cutStable(key, value)
+	if bad != "" {
+		return nil, s.failed(&CorruptError{File: s.file, Reason: bad})
+	}
+	return value, nil
+}
+
+// SetUint64 implements raft.StableStore.
+func (s *logStore) SetUint64(key []byte, value uint64) error {
+	return s.Set(key, binary.BigEndian.AppendUint64(nil, value))
+}
+
+// GetUint64 implements raft.StableStore.
+func (s *logStore) GetUint64(key []byte) (uint64, error) {
+	b, err := s.Get(key)
+	if err != nil {
+		return 0, err
+	}
+	if len(b) != 8 {
+		return 0, s.failed(&CorruptError{File: s.file, Reason: fmt.Sprintf("value of %q has %d bytes, not 8", key, len(b))})
+	}
+	return binary.BigEndian.Uint64(b), nil
+}
+
+// stallWatch calls expire unless it is stopped in time. It counts the time in
+// quarters, each a timer of its own: a process that was itself stopped and goes
+// on finds one timer due, not four, and does not blame the disk.
+type stallWatch struct {
+	mu      sync.Mutex
+	timer   *time.Timer
+	left    int
+	quarter time.Duration
+	expire  func()
+}
+
+const stallTicks = 4
+
+func watchStall(after time.Duration, expire func()) *stallWatch {
+	w := &stallWatch{left: stallTicks, quarter: after / stallTicks, expire: expire}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(w.quarter, w.tick)
+	return w
+}
+
+func (w *stallWatch) tick() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.left == 0 {
+		return
+	}
+	w.left--
+	if w.left > 0 {
+		w.timer.Reset(w.quarter)
+		return
+	}
+	w.expire()
+}
+
+// stop ends the watch. expire has either returned or will not be called.
+func (w *stallWatch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.left = 0
+	w.timer.Stop()
+}

@@ -1,0 +1,224 @@
+package raftmeta
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// checkNamespace checks the invariants of the tree: every node has a parent
+// that is a directory, and the sums are those of the nodes.
+func checkNamespace(tb testing.TB, ns *namespace) {
+	tb.Helper()
+	children := map[string]int{}
+	var bytes int64
+	files, nodes := 0, 0
+	ns.nodes.Ascend(func(n *node) bool {
+		nodes++
+		if n.generation < n.instance {
+			tb.Errorf("%s: generation %d before instance %d", n.path, n.generation, n.instance)
+		}
+		if !n.dir {
+			files++
+		}
+		if n.path == root {
+			return true
+		}
+		bytes += n.size()
+		children[n.parent()]++
+		if p := ns.get(n.parent()); p == nil || !p.dir {
+			tb.Errorf("%s has no directory", n.path)
+		}
+		return true
+	})
+	ns.nodes.Ascend(func(n *node) bool {
+		if n.children != children[n.path] {
+			tb.Errorf("%s has %d children, says %d", n.path, children[n.path], n.children)
+		}
+		if names := ns.list(n); len(names) != n.children || !slices.IsSorted(names) {
+			tb.Errorf("%s lists %q", n.path, names)
+		}
+		return true
+	})
+	if bytes != ns.bytes || files != ns.files || nodes != ns.nodes.Len() {
+		tb.Errorf("sums are %d, %d, %d, not %d, %d, %d", ns.bytes, ns.files, ns.nodes.Len(), bytes, files, nodes)
+	}
+}
+
+// step is one command of a table and what must come of it.
+type step struct {
+	cmd  string // "set" or "del"
+	path string
+	data string
+	gen  uint64
+	want code
+	got  uint64 // the generation in the result
+}
+
+func TestNamespaceCompareAndSet(t *testing.T) {
+	const any = AnyGeneration
+	for name, steps := range map[string][]step{
+		"create": {
+			{"set", "/f", "a", 0, codeDone, 1},
+			{"set", "/f", "b", 0, codeGeneration, 1}, // must not exist
+			{"set", "/f", "b", 7, codeGeneration, 1},
+			{"set", "/f", "b", 1, codeDone, 4},
+			{"set", "/f", "c", 1, codeGeneration, 4}, // the old generation
+			{"set", "/f", "c", any, codeDone, 6},
+		},
+		"generation of nothing": {
+			{"set", "/f", "a", 1, codeGeneration, 0},
+			{"set", "/f", "a", any, codeDone, 2},
+			{"del", "/g", "", any, codeNotFound, 0},
+			{"del", "/g", "", 0, codeNotFound, 0},
+			{"del", "/g", "", 2, codeGeneration, 0},
+		},
+		"delete and create again": {
+			{"set", "/f", "a", 0, codeDone, 1},
+			{"del", "/f", "", 9, codeGeneration, 1},
+			{"del", "/f", "", 0, codeGeneration, 1},
+			{"del", "/f", "", 1, codeDone, 1},
+			{"del", "/f", "", 1, codeGeneration, 0},
+			{"set", "/f", "b", 1, codeGeneration, 0}, // the dead file's generation
+			{"set", "/f", "b", 0, codeDone, 7},       // never 1 again
+			{"set", "/f", "b", 1, codeGeneration, 7},
+		},
+		"directories": {
+			{"set", "/d/e/f", "a", 0, codeDone, 1},
+			{"set", "/d/e", "a", any, codeIsDirectory, 0},
+			{"set", "/d/e/f/g", "a", any, codeNotDirectory, 0},
+			{"set", "/d/e/f/g/h", "a", 3, codeNotDirectory, 0},
+			{"del", "/d", "", any, codeNotEmpty, 0},
+			{"del", "/d/e/f", "", any, codeDone, 1},
+			{"del", "/d/e", "", 1, codeGeneration, 6}, // the deletion changed it
+			{"del", "/d/e", "", 6, codeDone, 6},
+			{"del", "/d", "", any, codeDone, 8},
+			{"set", "/d", "now a file", 0, codeDone, 10},
+		},
+		"bad paths": {
+			{"set", "/", "a", any, codeBadPath, 0},
+			{"del", "/", "", any, codeBadPath, 0},
+			{"set", "f", "a", any, codeBadPath, 0},
+			{"del", "/a//b", "", any, codeBadPath, 0},
+			{"set", "/f", strings.Repeat("x", FileBytesMax+1), any, codeFileBytes, 0},
+			{"set", "/f", strings.Repeat("x", FileBytesMax), any, codeDone, 6},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := newNamespace()
+			for i, s := range steps {
+				index := uint64(i + 1)
+				var r result
+				if s.cmd == "set" {
+					r = ns.set(index, s.path, []byte(s.data), s.gen)
+				} else {
+					r = ns.remove(index, s.path, s.gen)
+				}
+				if r.code != s.want || r.generation != s.got {
+					t.Errorf("step %d: %s %s: got code %d, generation %d; want %d, %d",
+						index, s.cmd, s.path, r.code, r.generation, s.want, s.got)
+				}
+				checkNamespace(t, ns)
+			}
+		})
+	}
+}
+
+func TestNamespaceInstanceStays(t *testing.T) {
+	ns := newNamespace()
+	ns.set(5, "/d/f", nil, 0)
+	ns.set(6, "/d/f", nil, 5)
+	if n := ns.get("/d/f"); n.instance != 5 || n.generation != 6 {
+		t.Errorf("after two sets: %+v", n)
+	}
+	if n := ns.get("/d"); n.instance != 5 || n.generation != 5 {
+		t.Errorf("a set of a file's content changed its directory: %+v", n)
+	}
+	ns.remove(7, "/d/f", AnyGeneration)
+	ns.set(8, "/d/f", nil, 0)
+	if n := ns.get("/d/f"); n.instance != 8 || n.generation != 8 {
+		t.Errorf("after delete and create: %+v", n)
+	}
+}
+
+// TestNamespaceListsOnlyChildren has names that sort between a directory and
+// what is below it.
+func TestNamespaceListsOnlyChildren(t *testing.T) {
+	ns := newNamespace()
+	for i, p := range []string{"/a/b/c/d", "/a/b-c", "/a/b.c", "/a/b0", "/a/bb", "/a-b", "/b", "/a/b/x"} {
+		ns.set(uint64(i+1), p, nil, 0)
+	}
+	for dir, want := range map[string][]string{
+		"/":      {"a", "a-b", "b"},
+		"/a":     {"b", "b-c", "b.c", "b0", "bb"},
+		"/a/b":   {"c", "x"},
+		"/a/b/c": {"d"},
+	} {
+		if got := ns.list(ns.get(dir)); !slices.Equal(got, want) {
+			t.Errorf("list %s: %q, want %q", dir, got, want)
+		}
+	}
+}
+
+func TestNamespaceLimits(t *testing.T) {
+	ns := newNamespace()
+	ns.bytes = NamespaceBytesMax - 10
+	if r := ns.set(1, "/1234", []byte("123456"), 0); r.code != codeBytes || r.size != NamespaceBytesMax+1 {
+		t.Errorf("one byte too many: %+v", r)
+	}
+	if r := ns.set(2, "/123", []byte("123456"), 0); r.code != codeDone {
+		t.Errorf("the last byte: %+v", r)
+	}
+	if r := ns.set(3, "/123", []byte("1234567"), AnyGeneration); r.code != codeBytes {
+		t.Errorf("grow when full: %+v", r)
+	}
+	if r := ns.set(4, "/123", []byte("123"), AnyGeneration); r.code != codeDone {
+		t.Errorf("shrink when full: %+v", r)
+	}
+	if err := (result{code: codeBytes, size: 1}).error(0); !errors.Is(err, ErrTooLarge) {
+		t.Error(err)
+	}
+}
+
+// TestNamespaceCloneIsFrozen changes a namespace under its clone.
+func TestNamespaceCloneIsFrozen(t *testing.T) {
+	ns := filled(3000)
+	c := ns.clone()
+	for i := range 3000 {
+		path := fmt.Sprintf("/tables/d%d/file-%d", i/1000, i)
+		if i%2 == 0 {
+			ns.remove(uint64(10_000+i), path, AnyGeneration)
+		} else {
+			ns.set(uint64(10_000+i), path, []byte("new"), AnyGeneration)
+		}
+		ns.set(uint64(20_000+i), fmt.Sprintf("/more/%d", i), nil, 0)
+	}
+	checkNamespace(t, ns)
+	checkNamespace(t, c)
+	if c.files != 3000 || len(c.get("/tables/d1/file-1001").data) != 100 || c.get("/more") != nil {
+		t.Error("the clone has changed")
+	}
+}
+
+func TestErrorTexts(t *testing.T) {
+	for want, err := range map[string]error{
+		"/f exists already, at generation 7":                               &GenerationError{"/f", 0, 7},
+		"/f is at generation 7, not 5":                                     &GenerationError{"/f", 5, 7},
+		"/f does not exist, but generation 5 of it was given":              &GenerationError{"/f", 5, 0},
+		"file too large: 300000 bytes, at most 262144":                     &TooLargeError{limitFile, FileBytesMax, 300000},
+		"namespace nodes too large: 9, at most 8":                          &TooLargeError{limitNodes, 8, 9},
+		`bad path "a": it does not begin with a slash`:                     checkFile("a"),
+		"corrupt data in raft.db at offset 12: bad magic":                  &CorruptError{"raft.db", 12, "bad magic"},
+		"/a is not a directory":                                            result{code: codeNotDirectory, path: "/a"}.error(0),
+		"command version 2 is newer than 1, the newest this program knows": &VersionError{What: "command", Version: 2, Known: 1},
+	} {
+		if err.Error() != want {
+			t.Errorf("got  %s\nwant %s", err, want)
+		}
+	}
+	if !errors.Is(&GenerationError{"/f", 5, 0}, ErrNotFound) || errors.Is(&GenerationError{"/f", 5, 1}, ErrNotFound) {
+		t.Error("only a GenerationError of nothing is ErrNotFound")
+	}
+}

@@ -1,0 +1,306 @@
+package raftmeta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"net"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/steledb/stele/internal/vfs"
+	"golang.org/x/sync/semaphore"
+)
+
+// Names in the folder. unbornSuffix marks a log that is still being made.
+const (
+	logName      = "raft.db"
+	unbornSuffix = ".new"
+	snapsName    = "snapshots"
+	lockName     = "LOCK"
+)
+
+const (
+	// trailingLogs is how many entries stay in the log when a snapshot has
+	// covered them, for voters that are a little behind. Entries may have
+	// 256 KiB, so this is also a bound of 256 MiB.
+	trailingLogs = 1024
+	// rpcTimeout bounds one message to another server.
+	rpcTimeout = 10 * time.Second
+	// connsPerServer is the number of idle connections kept to each.
+	connsPerServer = 3
+)
+
+// Open opens the server whose folder is cfg.Dir, makes it the first voter of a
+// new group if the folder has no log, and starts it. It checks the whole log,
+// and restores the newest snapshot; WaitReady tells when the rest is done.
+//
+// The error is one of Config's, vfs.ErrLocked when another process has the
+// folder, a *CorruptError, a *VersionError, ErrWrongServer, ErrNoStreams, or
+// one of the file system.
+func Open(cfg Config) (*Group, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	g := &Group{
+		cfg:         cfg,
+		log:         cfg.Logger,
+		bridge:      &logBridge{to: cfg.Logger},
+		lead:        newLeadership(),
+		proposals:   make(chan *proposal),
+		flights:     make(chan flight, flightsMax),
+		inFlight:    semaphore.NewWeighted(inFlightBytesMax),
+		snapshotDue: make(chan struct{}, 1),
+		failed:      make(chan struct{}),
+		closing:     make(chan struct{}),
+		raftStopped: make(chan struct{}),
+	}
+	g.reads.asked = make(chan struct{}, 1)
+	g.machine = newMachine(g.fail)
+	g.disk = diskSpace{
+		free:    func() (int64, error) { return cfg.FS.FreeBytes(cfg.Dir) },
+		reserve: cfg.ReserveBytes,
+		start:   time.Now(),
+	}
+	if err := g.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open raftmeta: %w", err), g.release())
+	}
+	return g, nil
+}
+
+func (g *Group) open() error {
+	cfg := g.cfg
+	if err := g.takeFolder(); err != nil {
+		return err
+	}
+	snaps, err := openSnapshotStore(cfg.FS, filepath.Join(cfg.Dir, snapsName), g.fail)
+	if err != nil {
+		return err
+	}
+	g.snaps = snaps
+	g.openTransport()
+	notify := make(chan bool)
+	conf := g.raftConfig(notify)
+	if err := g.bear(conf); err != nil {
+		return err
+	}
+	if err := g.check(); err != nil {
+		return err
+	}
+	if err := g.openLog(logName); err != nil {
+		return err
+	}
+	if err := g.startRaft(conf); err != nil {
+		return err
+	}
+	g.bridge.raft.Store(g.raft)
+	g.watcher.Go(func() { g.watchLeadership(notify) })
+	err = g.checkMembers(conf.LeaderLeaseTimeout)
+	g.opened.Store(true)
+	if p := g.failure.Load(); p != nil {
+		err = *p
+	}
+	if err != nil {
+		stop := g.raft.Shutdown().Error()
+		close(g.raftStopped)
+		g.watcher.Wait()
+		return errors.Join(err, stop)
+	}
+	g.start(g.catchUpLoop)
+	g.start(g.readLoop)
+	g.start(g.proposeLoop)
+	g.start(g.answerLoop)
+	g.start(g.snapshotLoop)
+	return nil
+}
+
+// takeFolder makes the folder if need be, and keeps other processes out of it.
+func (g *Group) takeFolder() error {
+	fsys, dir := g.cfg.FS, g.cfg.Dir
+	if err := fsys.MkdirAll(dir); err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
+		return fmt.Errorf("sync folder: %w", err)
+	}
+	lock, err := lockFolder(fsys, dir)
+	g.lock = lock
+	return err
+}
+
+func (g *Group) openTransport() {
+	if g.cfg.Streams == nil {
+		_, g.trans = raft.NewInmemTransport(raft.ServerAddress(g.cfg.ID))
+		return
+	}
+	g.trans = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream:  streamLayer{g.cfg.Streams},
+		MaxPool: connsPerServer,
+		// One message at a time to each server: raft's pipelining can
+		// deadlock, and with batches it gains nothing.
+		MaxRPCsInFlight: 1,
+		Timeout:         rpcTimeout,
+		Logger:          g.bridge.newLogger(),
+	})
+}
+
+// streamLayer is Streams in raft's words.
+type streamLayer struct{ Streams }
+
+func (s streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	return s.Streams.Dial(string(address), timeout)
+}
+
+func (g *Group) raftConfig(notify chan<- bool) *raft.Config {
+	c := raft.DefaultConfig()
+	c.ProtocolVersion = 3
+	c.LocalID = raft.ServerID(g.cfg.ID)
+	c.Logger = g.bridge.newLogger()
+	c.NotifyCh = notify
+	c.MaxAppendEntries = entriesPerWrite
+	// A queue before raft's main goroutine lets a batch gather while the one
+	// before it is on its way to the disk. Our deadlines are our own, so it
+	// does not matter that raft's timeout of Apply ends at the queue.
+	c.BatchApplyCh = true
+	c.ShutdownOnRemove = false
+	c.TrailingLogs = trailingLogs
+	// snapshotLoop says when.
+	c.SnapshotThreshold = math.MaxUint64
+	c.SnapshotInterval = time.Hour
+	c.NoLegacyTelemetry = true
+	return c
+}
+
+// openLog opens the log's store in the file of that name.
+func (g *Group) openLog(name string) error {
+	file := filepath.Join(g.cfg.Dir, name)
+	bolt, err := openBolt(file)
+	if err != nil {
+		return err
+	}
+	if g.cfg.wrapLog != nil {
+		bolt = g.cfg.wrapLog(bolt)
+	}
+	g.bolt = bolt
+	g.store = &logStore{bolt: bolt, file: file, stall: g.cfg.StallTimeout, onFail: g.fail, stored: g.entryStored}
+	return nil
+}
+
+// bear makes a folder without a log that of a new group's only voter. The log
+// gets its name when it is complete, so that a group is born once, whenever
+// the process ends: a log that has a name says who the voters are.
+func (g *Group) bear(conf *raft.Config) error {
+	fsys, dir := g.cfg.FS, g.cfg.Dir
+	file := filepath.Join(dir, logName)
+	if _, _, err := fsys.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	ids, err := g.snaps.ids()
+	if err != nil {
+		return err
+	}
+	if len(ids) > 0 {
+		return &CorruptError{file, 0, "the log is missing, but there are snapshots"}
+	}
+	if err := fsys.Remove(file + unbornSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove unfinished log: %w", err)
+	}
+	if err := g.openLog(logName + unbornSuffix); err != nil {
+		return err
+	}
+	err = raft.BootstrapCluster(conf, g.store, g.store, g.snaps, g.trans, raft.Configuration{
+		Servers: []raft.Server{{
+			Suffrage: raft.Voter,
+			ID:       conf.LocalID,
+			Address:  g.trans.LocalAddr(),
+		}},
+	})
+	err = errors.Join(err, g.bolt.Close())
+	g.bolt = nil
+	if err != nil {
+		return fmt.Errorf("make new group: %w", err)
+	}
+	if err := fsys.Rename(file+unbornSuffix, file); err != nil {
+		return fmt.Errorf("name log: %w", err)
+	}
+	if err := fsys.SyncDir(dir); err != nil {
+		return fmt.Errorf("sync folder: %w", err)
+	}
+	return nil
+}
+
+// check checks the log, and counts what of it the next snapshot will cover.
+func (g *Group) check() error {
+	sum, problems, err := checkFolder(context.Background(), g.cfg.FS, g.cfg.Dir, g.snaps, false)
+	if err != nil {
+		return err
+	}
+	if len(problems) > 0 {
+		return problems[0]
+	}
+	g.logBytes.Store(sum.bytesAfterSnapshot())
+	return nil
+}
+
+// startRaft restores the newest snapshot and starts raft's goroutines.
+func (g *Group) startRaft(conf *raft.Config) (err error) {
+	defer func() {
+		// Raft panics when it cannot read an entry that it needs.
+		if r := recover(); r != nil {
+			err = fmt.Errorf("start raft: %v", r)
+		}
+		if p := g.failure.Load(); p != nil && err != nil {
+			err = *p
+		}
+	}()
+	g.raft, err = raft.NewRaft(conf, g.machine, g.store, g.store, g.snaps, g.trans)
+	if err == nil {
+		g.store.serving.Store(true)
+		return nil
+	}
+	// Raft's error does not say what is wrong with a snapshot.
+	if _, problem := g.snaps.check(context.Background()); problem != nil {
+		return problem
+	}
+	return fmt.Errorf("start raft: %w", err)
+}
+
+// checkMembers makes sure that this server is what its folder says, and lets a
+// lone voter lead at once.
+func (g *Group) checkMembers(shorter time.Duration) error {
+	members := g.raft.GetConfiguration().Configuration()
+	var self *raft.Server
+	for i := range members.Servers {
+		if string(members.Servers[i].ID) == g.cfg.ID {
+			self = &members.Servers[i]
+		}
+	}
+	switch n := voters(members); {
+	case self == nil:
+		return fmt.Errorf("%w: %s is not among %v", ErrWrongServer, g.cfg.ID, members.Servers)
+	case n > 1 && g.cfg.Streams == nil:
+		return ErrNoStreams
+	case n > 1 || self.Suffrage != raft.Voter:
+		return nil
+	}
+	return hurry(g.raft, shorter)
+}
+
+// lockFolder keeps other processes out of dir until the result is closed. It
+// is nil when the file system has no locks.
+func lockFolder(fsys vfs.FS, dir string) (io.Closer, error) {
+	l, ok := fsys.(vfs.Locker)
+	if !ok {
+		return nil, nil
+	}
+	lock, err := l.Lock(filepath.Join(dir, lockName))
+	if err != nil {
+		return nil, fmt.Errorf("lock folder %s: %w", dir, err)
+	}
+	return lock, nil
+}

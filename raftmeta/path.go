@@ -1,0 +1,96 @@
+package raftmeta
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of a path. They keep the cost of one command small: it is copied into
+// the log, and creating a file may create every directory above it.
+const (
+	// PathBytesMax is the longest path, in bytes.
+	PathBytesMax = 1024
+	// NameBytesMax is the longest name of one node, in bytes: what file
+	// systems allow.
+	NameBytesMax = 255
+	// PathDepthMax is the largest number of names in a path. Paths in use have
+	// two to four.
+	PathDepthMax = 16
+)
+
+// root is the directory that is always there.
+const root = "/"
+
+// checkFile returns a *PathError unless p can name a file: as checkDir, and
+// not the root.
+func checkFile(p string) error {
+	if p == root {
+		return &PathError{p, "is the root directory"}
+	}
+	return checkDir(p)
+}
+
+// checkDir returns a *PathError unless p can name a directory: absolute, names
+// separated by one slash, none at the end, within the bounds above, in UTF-8
+// without control characters, no name "." or "..".
+//
+// The state machine applies the same rules to what it finds in the log. They
+// may be loosened, never tightened: a log written under the old rules must
+// replay to the same state.
+func checkDir(p string) error {
+	switch {
+	case p == root:
+		return nil
+	case p == "":
+		return &PathError{p, "is empty"}
+	case p[0] != '/':
+		return &PathError{p, "does not begin with a slash"}
+	case len(p) > PathBytesMax:
+		return &PathError{p, fmt.Sprintf("is longer than %d bytes", PathBytesMax)}
+	case !utf8.ValidString(p):
+		return &PathError{p, "is not UTF-8"}
+	}
+	depth := 0
+	for name := range strings.SplitSeq(p[1:], "/") {
+		if reason := badName(name); reason != "" {
+			return &PathError{p, reason}
+		}
+		depth++
+	}
+	if depth > PathDepthMax {
+		return &PathError{p, fmt.Sprintf("is deeper than %d names", PathDepthMax)}
+	}
+	return nil
+}
+
+// badName says why name cannot stand in a path, or is empty if it can.
+func badName(name string) string {
+	switch {
+	case name == "":
+		return "has an empty name, or a slash at its end"
+	case name == "." || name == "..":
+		return fmt.Sprintf("has the name %q", name)
+	case len(name) > NameBytesMax:
+		return fmt.Sprintf("has a name longer than %d bytes", NameBytesMax)
+	}
+	for i := range len(name) {
+		if name[i] < 0x20 || name[i] == 0x7f {
+			return "has a control character"
+		}
+	}
+	return ""
+}
+
+// split returns the directory that p is in, and p's name there. The root is in
+// no directory: both are empty.
+func split(p string) (dir, name string) {
+	if p == root {
+		return "", ""
+	}
+	i := strings.LastIndexByte(p, '/')
+	if i == 0 {
+		return root, p[1:]
+	}
+	return p[:i], p[i+1:]
+}

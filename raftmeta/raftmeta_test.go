@@ -1,0 +1,101 @@
+package raftmeta
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childFolder); dir != "" {
+		writeUntilKilled(dir)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// openGroup opens a group and waits until it is ready. It is closed when the
+// test ends, and its folder is then verified as `stele check` would.
+func openGroup(tb testing.TB, cfg Config) *Group {
+	tb.Helper()
+	if cfg.ID == "" {
+		cfg.ID = "n1"
+	}
+	if cfg.OnFatal == nil {
+		cfg.OnFatal = func(err error) { tb.Errorf("fatal: %v", err) }
+	}
+	g, err := Open(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			tb.Errorf("close: %v", err)
+		}
+		verifyFolder(tb, cfg.Dir)
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := g.WaitReady(ctx); err != nil {
+		tb.Fatal(err)
+	}
+	return g
+}
+
+// verifyFolder fails the test for each problem in dir.
+func verifyFolder(tb testing.TB, dir string) {
+	tb.Helper()
+	if err := Verify(context.Background(), nil, dir, func(p error) { tb.Errorf("verify: %v", p) }); err != nil {
+		tb.Errorf("verify: %v", err)
+	}
+}
+
+func mustSet(tb testing.TB, g *Group, path, data string, gen uint64) uint64 {
+	tb.Helper()
+	made, err := g.Set(context.Background(), path, []byte(data), gen)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return made
+}
+
+// testSeed returns the seed of a random test: STELE_SEED if it is set, and
+// otherwise one that differs each time. A test that fails prints how to run it
+// again.
+func testSeed(tb testing.TB) uint64 {
+	tb.Helper()
+	seed := rand.Uint64()
+	if s := os.Getenv("STELE_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			tb.Fatalf("STELE_SEED: %v", err)
+		}
+	}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("to replay: STELE_SEED=%d go test ./raftmeta -run '^%s$'", seed, tb.Name())
+		}
+	})
+	return seed
+}
+
+// TestDocShowsTheGoldenBytes keeps the examples in doc.go those of the golden
+// tests.
+func TestDocShowsTheGoldenBytes(t *testing.T) {
+	b, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	squeeze := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+	doc := squeeze(strings.ReplaceAll(string(b), "//", ""))
+	for _, example := range []string{goldenCommands[0].hex, goldenHeader + goldenStream} {
+		if !strings.Contains(doc, squeeze(example)) {
+			t.Errorf("doc.go does not have %s", example)
+		}
+	}
+}

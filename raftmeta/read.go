@@ -1,0 +1,181 @@
+package raftmeta
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// File is a file as a Get found it.
+type File struct {
+	Path string
+	// Data is the content, at most FileBytesMax bytes. It is the caller's.
+	Data []byte
+	// Generation is the content generation: it grows with each Set, and never
+	// comes back, not even after the file was deleted and made again.
+	Generation uint64
+	// Instance grows each time that a node of this path is made.
+	Instance uint64
+}
+
+// readRounds lets all reads that wait share one question to the voters.
+type readRounds struct {
+	mu struct {
+		sync.Mutex
+		// next is the round that reads may still join, nil when none waits.
+		next *readRound
+	}
+	// asked wakes readLoop. It holds one request.
+	asked chan struct{}
+}
+
+// readRound is one verification of leadership. err is set before done is
+// closed.
+type readRound struct {
+	done chan struct{}
+	err  error
+}
+
+// join returns a round whose verification has not begun.
+func (r *readRounds) join() *readRound {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.next == nil {
+		r.mu.next = &readRound{done: make(chan struct{})}
+		select {
+		case r.asked <- struct{}{}:
+		default:
+		}
+	}
+	return r.mu.next
+}
+
+// take returns the round that waits, if any, and closes it to others.
+func (r *readRounds) take() *readRound {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	round := r.mu.next
+	r.mu.next = nil
+	return round
+}
+
+// readLoop verifies leadership for one round after the other. Only it waits
+// inside raft, for as long as that may take; reads wait for it with their own
+// deadline. A leader whose disk hangs thus holds one goroutine, not one a read.
+func (g *Group) readLoop() {
+	for {
+		select {
+		case <-g.reads.asked:
+			if round := g.reads.take(); round != nil {
+				round.err = g.raft.VerifyLeader().Error()
+				close(round.done)
+			}
+		case <-g.closing:
+			return
+		}
+	}
+}
+
+// linearize returns once the state machine may be read: what it then holds
+// includes every change acknowledged, by any server, before linearize began.
+//
+// Why. Let T be the term in which this server has caught up, read first. A
+// majority then confirms that this server leads, in some term V; terms only
+// grow, and it is still T afterwards, so V = T. Since a majority confirmed T
+// after linearize began, no change was acknowledged in a later term before
+// that. Changes of earlier terms were applied here before the barrier of T was
+// answered. Those of T were acknowledged by this server, which does so after
+// applying them. Raft's own AppliedIndex would not do in place of the barrier:
+// it tells what was handed to the state machine, not what that has done.
+func (g *Group) linearize(ctx context.Context) error {
+	if err := g.usable(); err != nil {
+		return err
+	}
+	_, _, term, _ := g.lead.state()
+	if term == 0 {
+		return ErrNotReady
+	}
+	round := g.reads.join()
+	select {
+	case <-round.done:
+		if round.err != nil {
+			return fmt.Errorf("%w: %w", ErrNotReady, round.err)
+		}
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-g.closing:
+		return g.usable()
+	case <-g.failed:
+		return g.usable()
+	}
+	if g.raft.CurrentTerm() != term {
+		return ErrNotReady
+	}
+	return nil
+}
+
+// Get returns the file at path. It is linearizable: it sees every Set and
+// Delete that was acknowledged before it began. The error is a *PathError,
+// ErrNotFound, ErrIsDirectory, ErrNotReady, ErrClosed or ctx's. Cancelling
+// leaves nothing behind.
+func (g *Group) Get(ctx context.Context, path string) (File, error) {
+	g.count.gets.Add(1)
+	f, err := g.get(ctx, path)
+	if err != nil {
+		return File{}, fmt.Errorf("get %s: %w", path, err)
+	}
+	return f, nil
+}
+
+func (g *Group) get(ctx context.Context, path string) (File, error) {
+	if err := checkDir(path); err != nil {
+		return File{}, err
+	}
+	if err := g.linearize(ctx); err != nil {
+		return File{}, err
+	}
+	var n *node
+	g.machine.view(func(ns *namespace, _ uint64) { n = ns.get(path) })
+	switch {
+	case n == nil:
+		return File{}, ErrNotFound
+	case n.dir:
+		return File{}, ErrIsDirectory
+	}
+	data := append(make([]byte, 0, len(n.data)), n.data...)
+	return File{Path: n.path, Data: data, Generation: n.generation, Instance: n.instance}, nil
+}
+
+// List returns the names of the files and directories in the directory at
+// path, in byte order, without the path before them. It is linearizable as Get
+// is. The error is a *PathError, ErrNotFound, ErrNotDirectory, ErrNotReady,
+// ErrClosed or ctx's. Cancelling leaves nothing behind.
+func (g *Group) List(ctx context.Context, dir string) ([]string, error) {
+	g.count.lists.Add(1)
+	names, err := g.list(ctx, dir)
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", dir, err)
+	}
+	return names, nil
+}
+
+func (g *Group) list(ctx context.Context, dir string) ([]string, error) {
+	if err := checkDir(dir); err != nil {
+		return nil, err
+	}
+	if err := g.linearize(ctx); err != nil {
+		return nil, err
+	}
+	var names []string
+	err := ErrNotFound
+	g.machine.view(func(ns *namespace, _ uint64) {
+		switch n := ns.get(dir); {
+		case n == nil:
+		case !n.dir:
+			err = ErrNotDirectory
+		default:
+			names, err = ns.list(n), nil
+		}
+	})
+	return names, err
+}

@@ -1,0 +1,219 @@
+package raftmeta
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/steledb/stele/internal/crc"
+)
+
+// goldenStream is the snapshot of the worked example in doc.go: /cluster, set
+// at index 4, in the root directory.
+const goldenStream = `
+	53 54 45 4c 45 4e 53 50  00 00 00 01  9c e6 b5 70
+	00 00 00 20  e7 8c e5 14
+	96 01 a1 2f c3 00 04 c4 00
+	96 01 a8 2f 63 6c 75 73 74 65 72 c2 04 04 c4 02 ca fe
+	94 02 04 02 0a`
+
+func goldenNamespace() *namespace {
+	ns := newNamespace()
+	ns.set(4, "/cluster", []byte{0xca, 0xfe}, 0)
+	return ns
+}
+
+// stream returns the snapshot of ns.
+func stream(tb testing.TB, ns *namespace, applied uint64) []byte {
+	tb.Helper()
+	var b bytes.Buffer
+	if err := writeSnapshot(&b, ns, applied); err != nil {
+		tb.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// sameNamespace fails the test unless a and b hold the same nodes.
+func sameNamespace(tb testing.TB, a, b *namespace) {
+	tb.Helper()
+	if !bytes.Equal(stream(tb, a, 0), stream(tb, b, 0)) {
+		tb.Error("namespaces differ")
+	}
+}
+
+func TestSnapshotGolden(t *testing.T) {
+	want := unhex(t, goldenStream)
+	if got := stream(t, goldenNamespace(), 4); !bytes.Equal(got, want) {
+		t.Errorf("write:\ngot  % x\nwant % x", got, want)
+	}
+	ns, applied, err := readSnapshot(bytes.NewReader(want))
+	if err != nil || applied != 4 {
+		t.Fatalf("read: index %d, %v", applied, err)
+	}
+	sameNamespace(t, goldenNamespace(), ns)
+}
+
+// TestSnapshotRestores100k restores 100,000 files, read in pieces of any size.
+func TestSnapshotRestores100k(t *testing.T) {
+	ns := filled(100_000)
+	ns.set(200_000, "/large", bytes.Repeat([]byte("l"), FileBytesMax), 0)
+	ns.set(200_001, "/empty", nil, 0)
+	ns.set(200_002, "/dir/gone", nil, 0)
+	ns.remove(200_003, "/dir/gone", AnyGeneration)
+	b := stream(t, ns, 200_003)
+	start := time.Now()
+	got, applied, err := readSnapshot(iotest.HalfReader(bytes.NewReader(b)))
+	if err != nil || applied != 200_003 {
+		t.Fatalf("index %d, %v", applied, err)
+	}
+	t.Logf("%d bytes read in %v", len(b), time.Since(start))
+	checkNamespace(t, got)
+	sameNamespace(t, ns, got)
+}
+
+// TestSnapshotEveryByteCounts flips each bit of a stream, and cuts it at each
+// byte.
+func TestSnapshotEveryByteCounts(t *testing.T) {
+	ns := goldenNamespace()
+	ns.set(7, "/tables/web", []byte("schema"), 0)
+	b := stream(t, ns, 7)
+	for i := range b {
+		for bit := range 8 {
+			bad := bytes.Clone(b)
+			bad[i] ^= 1 << bit
+			_, _, err := readSnapshot(bytes.NewReader(bad))
+			var at *streamError
+			if !errors.As(err, &at) || !errors.Is(err, errBadSnapshot) {
+				t.Fatalf("bit %d of byte %d flipped: %v", bit, i, err)
+			}
+			if at.offset > int64(i) {
+				t.Fatalf("byte %d flipped, but the error is at %d", i, at.offset)
+			}
+		}
+		if _, _, err := readSnapshot(bytes.NewReader(b[:i])); !errors.Is(err, errBadSnapshot) {
+			t.Fatalf("cut at byte %d: %v", i, err)
+		}
+	}
+	if _, _, err := readSnapshot(bytes.NewReader(append(b, 0))); !errors.Is(err, errBadSnapshot) {
+		t.Fatalf("a byte more: %v", err)
+	}
+	if _, _, err := readSnapshot(iotest.TimeoutReader(bytes.NewReader(b))); !errors.Is(err, iotest.ErrTimeout) {
+		t.Fatalf("a reader that fails: %v", err)
+	}
+}
+
+// sealed puts payloads into frames with the right checksums.
+func sealed(payloads ...[]byte) []byte {
+	var b bytes.Buffer
+	fw := &frameWriter{w: &b, enc: nil}
+	fw.header()
+	for _, p := range payloads {
+		h := []byte{byte(len(p) >> 24), byte(len(p) >> 16), byte(len(p) >> 8), byte(len(p))}
+		fw.sum = crc.Update(crc.Update(fw.sum, h), p)
+		b.Write(h)
+		b.Write([]byte{byte(fw.sum >> 24), byte(fw.sum >> 16), byte(fw.sum >> 8), byte(fw.sum)})
+		b.Write(p)
+	}
+	return b.Bytes()
+}
+
+// TestSnapshotRefusesNonsense has streams that are sound byte by byte.
+func TestSnapshotRefusesNonsense(t *testing.T) {
+	const (
+		rootNode = "96 01 a1 2f c3 00 00 c4 00"
+		fileA    = "96 01 a2 2f 61 c2 04 04 c4 00" // /a
+		fileB    = "96 01 a2 2f 62 c2 04 04 c4 00" // /b
+		fileAB   = "96 01 a4 2f 61 2f 62 c2 04 04 c4 00"
+	)
+	for name, records := range map[string]string{
+		"no root":                fileA + "94 02 04 01 02",
+		"nothing":                "94 02 04 00 00",
+		"root twice":             rootNode + rootNode + "94 02 04 02 00",
+		"a file twice":           rootNode + fileA + fileA + "94 02 04 02 02",
+		"out of order":           rootNode + fileB + fileA + "94 02 04 03 04",
+		"below a file":           rootNode + fileA + fileAB + "94 02 04 03 06",
+		"without a directory":    rootNode + fileAB + "94 02 04 02 04",
+		"bad path":               rootNode + "96 01 a2 2f 2f c2 04 04 c4 00" + "94 02 04 02 02",
+		"directory with content": rootNode + "96 01 a2 2f 61 c3 04 04 c4 01 00" + "94 02 04 02 03",
+		"changed before made":    rootNode + "96 01 a2 2f 61 c2 04 03 c4 00" + "94 02 04 02 02",
+		"wrong number of nodes":  rootNode + fileA + "94 02 04 03 02",
+		"wrong number of bytes":  rootNode + fileA + "94 02 04 02 03",
+		"record after the end":   rootNode + fileA + "94 02 04 02 02" + fileB,
+		"unknown kind":           rootNode + "92 03 00" + "94 02 04 01 00",
+		"too few values":         rootNode + "95 01 a2 2f 61 c2 04 04" + "94 02 04 02 02",
+		"no end":                 rootNode + fileA,
+		"not MessagePack":        rootNode + "c1",
+	} {
+		_, _, err := readSnapshot(bytes.NewReader(sealed(unhex(t, records))))
+		if !errors.Is(err, errBadSnapshot) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	good := unhex(t, rootNode+fileA+"94 02 04 02 02")
+	if _, _, err := readSnapshot(bytes.NewReader(sealed(good[:9], good[9:19], nil, good[19:]))); err != nil {
+		t.Errorf("records spread over frames: %v", err)
+	}
+}
+
+func TestSnapshotNewerVersion(t *testing.T) {
+	b := unhex(t, "53 54 45 4c 45 4e 53 50 00 00 00 02")
+	sum := crc.Sum(b)
+	b = append(b, byte(sum>>24), byte(sum>>16), byte(sum>>8), byte(sum))
+	_, _, err := readSnapshot(bytes.NewReader(b))
+	var newer *VersionError
+	if !errors.As(err, &newer) || newer.Version != 2 {
+		t.Errorf("got %v", err)
+	}
+}
+
+// FuzzSnapshot checks that no stream makes the reader panic or take more
+// memory than its bound, and that what it accepts is a sound namespace. The
+// fuzzer's bytes are tried as they are and, since it will not find checksums,
+// as a frame's payload.
+func FuzzSnapshot(f *testing.F) {
+	f.Add(unhex(f, goldenStream))
+	f.Add(unhex(f, goldenStream)[24:])
+	ns := filled(20)
+	f.Add(stream(f, ns, 20))
+	f.Add(stream(f, ns, 20)[24:])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, in := range [][]byte{b, sealed(b)} {
+			ns, applied, err := readSnapshot(bytes.NewReader(in))
+			if err != nil {
+				var at *streamError
+				if !errors.As(err, &at) {
+					t.Fatalf("%T: %v", err, err)
+				}
+				continue
+			}
+			checkNamespace(t, ns)
+			again, _, err := readSnapshot(bytes.NewReader(stream(t, ns, applied)))
+			if err != nil {
+				t.Fatalf("read what was written: %v", err)
+			}
+			sameNamespace(t, ns, again)
+		}
+	})
+}
+
+// TestSnapshotReaderIsBounded claims a frame of the largest size that its
+// field can say.
+func TestSnapshotReaderIsBounded(t *testing.T) {
+	b := append(sealed(), 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0)
+	n := testing.AllocsPerRun(1, func() {
+		if _, _, err := readSnapshot(io.MultiReader(bytes.NewReader(b), zeros{})); !errors.Is(err, errBadSnapshot) {
+			t.Error(err)
+		}
+	})
+	if n > 50 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// zeros reads as zeros for ever.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }

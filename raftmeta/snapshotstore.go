@@ -1,0 +1,320 @@
+package raftmeta
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/steledb/stele/internal/crc"
+	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/internal/wire"
+)
+
+// The layout of a snapshot file is drawn in doc.go.
+const (
+	fileMagic       = "STELESNF"
+	fileVersion     = 1
+	fileHeaderBytes = 8 + 4 + 4 + 4
+	// fileMetaBytesMax bounds the description: a few servers' ids and
+	// addresses.
+	fileMetaBytesMax = 64 << 10
+	// serversMax bounds the members of the group that a description lists.
+	serversMax = 1024
+
+	snapshotSuffix = ".snap"
+	tempSuffix     = ".tmp"
+	// snapshotsKept is how many snapshots stay: the newest, which is the only
+	// one ever read, and the one before it for a person to fall back upon.
+	snapshotsKept = 2
+)
+
+// snapshotStore keeps snapshots, each a file of one folder. It implements
+// raft.SnapshotStore.
+//
+// Raft's own file store will not do. It keeps index and term in a JSON file
+// without a checksum, so that one flipped digit would make raft skip log
+// entries; it passes over a snapshot whose description it cannot read, and
+// raft would then start with less than was acknowledged.
+type snapshotStore struct {
+	fs  vfs.FS
+	dir string
+	// onFail reports a failed fsync. It does not block.
+	onFail func(error)
+}
+
+// openSnapshotStore makes the folder if need be, and removes what a crash left
+// half written.
+func openSnapshotStore(fsys vfs.FS, dir string, onFail func(error)) (*snapshotStore, error) {
+	if err := fsys.MkdirAll(dir); err != nil {
+		return nil, fmt.Errorf("make snapshot folder: %w", err)
+	}
+	if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
+		return nil, fmt.Errorf("sync folder: %w", err)
+	}
+	names, err := fsys.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read snapshot folder: %w", err)
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, tempSuffix) {
+			if err := fsys.Remove(filepath.Join(dir, name)); err != nil {
+				return nil, fmt.Errorf("remove unfinished snapshot: %w", err)
+			}
+		}
+	}
+	return &snapshotStore{fs: fsys, dir: dir, onFail: onFail}, nil
+}
+
+// ids returns the ids of the snapshots, the newest first. Term and index stand
+// in them in hexadecimal of fixed width, so that they sort by age.
+func (s *snapshotStore) ids() ([]string, error) {
+	names, err := s.fs.ReadDir(s.dir)
+	if err != nil {
+		return nil, fmt.Errorf("read snapshot folder: %w", err)
+	}
+	var ids []string
+	for _, name := range slices.Backward(names) {
+		if id, ok := strings.CutSuffix(name, snapshotSuffix); ok {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+func (s *snapshotStore) file(id string) string { return filepath.Join(s.dir, id+snapshotSuffix) }
+
+// List implements raft.SnapshotStore. It lists the newest snapshot only: raft
+// goes on to older ones when it cannot read the newest, and would then start
+// with less than was acknowledged.
+func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
+	ids, err := s.ids()
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	meta, f, err := s.Open(ids[0])
+	if err != nil {
+		return nil, err
+	}
+	return []*raft.SnapshotMeta{meta}, f.Close()
+}
+
+// snapshotFile reads a snapshot's stream from its file.
+type snapshotFile struct {
+	io.Reader
+	io.Closer
+}
+
+// Open implements raft.SnapshotStore. The error is a *CorruptError or
+// *VersionError when the file's header is not as it should be.
+func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	f, err := s.fs.OpenRead(s.file(id))
+	if err != nil {
+		return nil, nil, fmt.Errorf("open snapshot: %w", err)
+	}
+	size, err := f.Size()
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("open snapshot: %w", err), f.Close())
+	}
+	meta, header, err := readSnapshotHeader(io.NewSectionReader(f, 0, size), s.file(id))
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	meta.ID, meta.Size = id, size-header
+	return meta, snapshotFile{io.NewSectionReader(f, header, meta.Size), f}, nil
+}
+
+// Create implements raft.SnapshotStore.
+func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration,
+	membersIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
+	meta := &raft.SnapshotMeta{
+		Version:            version,
+		Index:              index,
+		Term:               term,
+		Configuration:      members,
+		ConfigurationIndex: membersIndex,
+	}
+	// Two snapshots of one index can only be the same state under another
+	// membership; the time tells them apart.
+	meta.ID = fmt.Sprintf("%016x-%016x-%013x", term, index, time.Now().UnixMilli())
+	temp := filepath.Join(s.dir, meta.ID+tempSuffix)
+	f, err := s.fs.Create(temp)
+	if err != nil {
+		return nil, fmt.Errorf("create snapshot: %w", err)
+	}
+	sink := &snapshotSink{store: s, id: meta.ID, temp: temp, f: f}
+	sink.w = bufio.NewWriterSize(io.NewOffsetWriter(f, 0), frameBytes)
+	if _, err := sink.w.Write(encodeSnapshotHeader(meta)); err != nil {
+		return nil, errors.Join(fmt.Errorf("create snapshot: %w", err), sink.Cancel())
+	}
+	return sink, nil
+}
+
+// keep removes all but the n newest snapshots.
+func (s *snapshotStore) keep(n int) error {
+	ids, err := s.ids()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids[min(n, len(ids)):] {
+		if err := s.fs.Remove(s.file(id)); err != nil {
+			return fmt.Errorf("remove old snapshot: %w", err)
+		}
+	}
+	return nil
+}
+
+// snapshotSink writes a snapshot's file. It implements raft.SnapshotSink.
+type snapshotSink struct {
+	store *snapshotStore
+	id    string
+	temp  string
+	f     vfs.File
+	w     *bufio.Writer
+	done  bool
+}
+
+// ID implements raft.SnapshotSink.
+func (s *snapshotSink) ID() string { return s.id }
+
+// Write implements raft.SnapshotSink.
+func (s *snapshotSink) Write(b []byte) (int, error) { return s.w.Write(b) }
+
+// Close implements raft.SnapshotSink. It makes the snapshot durable and gives
+// it its name: raft cuts the log once it has returned. Closing again does
+// nothing.
+func (s *snapshotSink) Close() error {
+	if s.done {
+		return nil
+	}
+	if err := s.w.Flush(); err != nil {
+		return errors.Join(fmt.Errorf("write snapshot: %w", err), s.Cancel())
+	}
+	if err := s.sync("sync snapshot", s.f.Sync); err != nil {
+		return errors.Join(err, s.Cancel())
+	}
+	s.done = true
+	if err := s.f.Close(); err != nil {
+		return fmt.Errorf("close snapshot: %w", err)
+	}
+	if err := s.store.fs.Rename(s.temp, s.store.file(s.id)); err != nil {
+		return fmt.Errorf("name snapshot: %w", err)
+	}
+	err := s.sync("sync snapshot folder", func() error { return s.store.fs.SyncDir(s.store.dir) })
+	if err != nil {
+		return err
+	}
+	return s.store.keep(snapshotsKept)
+}
+
+// sync runs f, which syncs something. Its failure is that of the disk.
+func (s *snapshotSink) sync(what string, f func() error) error {
+	start := time.Now()
+	err := f()
+	if err != nil {
+		err = &DiskError{what, time.Since(start), err}
+		s.store.onFail(err)
+	}
+	return err
+}
+
+// Cancel implements raft.SnapshotSink. It removes the file.
+func (s *snapshotSink) Cancel() error {
+	if s.done {
+		return nil
+	}
+	s.done = true
+	return errors.Join(s.f.Close(), s.store.fs.Remove(s.temp))
+}
+
+// encodeSnapshotHeader returns the bytes before the stream.
+func encodeSnapshotHeader(meta *raft.SnapshotMeta) []byte {
+	e := wire.GetEncoder()
+	defer e.Release()
+	e.Array(5)
+	e.Uint(uint64(meta.Version))
+	e.Uint(meta.Index)
+	e.Uint(meta.Term)
+	e.Uint(meta.ConfigurationIndex)
+	e.Array(len(meta.Configuration.Servers))
+	for _, s := range meta.Configuration.Servers {
+		e.Array(3)
+		e.Uint(uint64(s.Suffrage))
+		e.Str(string(s.ID))
+		e.Str(string(s.Address))
+	}
+	b := make([]byte, 0, fileHeaderBytes+e.Len())
+	b = append(b, fileMagic...)
+	b = binary.BigEndian.AppendUint32(b, fileVersion)
+	b = binary.BigEndian.AppendUint32(b, uint32(e.Len()))
+	sum := crc.Sum(b, e.Bytes())
+	b = binary.BigEndian.AppendUint32(b, sum)
+	return append(b, e.Bytes()...)
+}
+
+// readSnapshotHeader reads what encodeSnapshotHeader wrote, and returns its
+// size in bytes as well. file is what r reads from, for errors.
+func readSnapshotHeader(r io.Reader, file string) (*raft.SnapshotMeta, int64, error) {
+	corrupt := func(at int64, format string, args ...any) error {
+		return &CorruptError{file, at, "snapshot header: " + fmt.Sprintf(format, args...)}
+	}
+	var h [fileHeaderBytes]byte
+	if _, err := io.ReadFull(r, h[:]); err != nil {
+		return nil, 0, corrupt(0, "%v", err)
+	}
+	if string(h[:8]) != fileMagic {
+		return nil, 0, corrupt(0, "bad magic")
+	}
+	n := binary.BigEndian.Uint32(h[12:])
+	if n > fileMetaBytesMax {
+		return nil, 0, corrupt(12, "description of %d bytes, at most %d", n, fileMetaBytesMax)
+	}
+	b := make([]byte, n)
+	if _, err := io.ReadFull(r, b); err != nil {
+		return nil, 0, corrupt(12, "read description of %d bytes: %v", n, err)
+	}
+	sum := crc.Sum(h[:16], b)
+	if got := binary.BigEndian.Uint32(h[16:]); got != sum {
+		return nil, 0, corrupt(0, "checksum is %08x, not %08x", got, sum)
+	}
+	if v := binary.BigEndian.Uint32(h[8:]); v != fileVersion {
+		return nil, 0, &VersionError{File: file, What: "snapshot file", Version: uint64(v), Known: fileVersion}
+	}
+	meta, err := decodeSnapshotMeta(b)
+	if err != nil {
+		return nil, 0, corrupt(fileHeaderBytes, "%v", err)
+	}
+	return meta, fileHeaderBytes + int64(n), nil
+}
+
+func decodeSnapshotMeta(b []byte) (*raft.SnapshotMeta, error) {
+	d := wire.NewDecoder(b)
+	n := d.Array()
+	meta := &raft.SnapshotMeta{
+		Version: raft.SnapshotVersion(d.Uint()),
+		Index:   d.Uint(),
+		Term:    d.Uint(),
+	}
+	meta.ConfigurationIndex = d.Uint()
+	servers := d.ArrayMax(serversMax)
+	for range servers {
+		if d.Array() != 3 {
+			return nil, cause(d.Err())
+		}
+		meta.Configuration.Servers = append(meta.Configuration.Servers, raft.Server{
+			Suffrage: raft.ServerSuffrage(d.Uint()),
+			ID:       raft.ServerID(d.Str()),
+			Address:  raft.ServerAddress(d.Str()),
+		})
+	}
+	if d.Err() != nil || n != 5 || d.More() {
+		return nil, cause(d.Err())
+	}
+	return meta, nil
+}

@@ -1,0 +1,261 @@
+package raftmeta
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"github.com/hashicorp/raft"
+	"github.com/steledb/stele/internal/vfs"
+)
+
+// goldenHeader is the header of the worked example in doc.go.
+const goldenHeader = `
+	53 54 45 4c 45 53 4e 46  00 00 00 01  00 00 00 0e  8d 3a be 94
+	95 01 05 02 01 91 93 00 a2 6e 31 a2 6e 31`
+
+var goldenMembers = raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: "n1", Address: "n1"}}}
+
+// takeSnapshot stores ns, as of the command before it, as the snapshot at
+// index.
+func takeSnapshot(s *snapshotStore, index uint64, ns *namespace) error {
+	sink, err := s.Create(1, index, 2, goldenMembers, 1, nil)
+	if err != nil {
+		return err
+	}
+	if err := (&frozen{ns: ns, applied: index - 1}).Persist(sink); err != nil {
+		return errors.Join(err, sink.Cancel())
+	}
+	return nil
+}
+
+func newSnapshotStore(tb testing.TB, fs vfs.FS) *snapshotStore {
+	tb.Helper()
+	if err := errors.Join(fs.MkdirAll("/m"), fs.SyncDir("/")); err != nil {
+		tb.Fatal(err)
+	}
+	s, err := openSnapshotStore(fs, "/m/snapshots", func(error) {})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+func readAll(tb testing.TB, fs vfs.FS, name string) []byte {
+	tb.Helper()
+	f, err := fs.OpenRead(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	size, err := f.Size()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	b := make([]byte, size)
+	if _, err := f.ReadAt(b, 0); err != nil && err != io.EOF {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+func writeAll(tb testing.TB, fs vfs.FS, name string, b []byte) {
+	tb.Helper()
+	if err := fs.Remove(name); err != nil {
+		tb.Fatal(err)
+	}
+	f, err := fs.Create(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := f.WriteAt(b, 0); err != nil {
+		tb.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func TestSnapshotFileGolden(t *testing.T) {
+	mem := vfs.NewMem(vfs.MemOptions{})
+	s := newSnapshotStore(t, mem)
+	if err := takeSnapshot(s, 5, goldenNamespace()); err != nil {
+		t.Fatal(err)
+	}
+	metas, err := s.List()
+	if err != nil || len(metas) != 1 {
+		t.Fatalf("list: %v, %v", metas, err)
+	}
+	m := metas[0]
+	want := append(unhex(t, goldenHeader), stream(t, goldenNamespace(), 4)...)
+	if got := readAll(t, mem, s.file(m.ID)); !bytes.Equal(got, want) {
+		t.Errorf("file:\ngot  % x\nwant % x", got, want)
+	}
+	if m.Index != 5 || m.Term != 2 || m.ConfigurationIndex != 1 || m.Version != 1 ||
+		fmt.Sprint(m.Configuration) != fmt.Sprint(goldenMembers) ||
+		m.Size != int64(len(stream(t, goldenNamespace(), 4))) {
+		t.Errorf("meta: %+v", m)
+	}
+	if applied, err := s.check(t.Context()); err != nil || applied != 4 {
+		t.Errorf("check: %d, %v", applied, err)
+	}
+}
+
+// TestSnapshotFileEveryByteCounts flips each bit of a snapshot's file: each is
+// found, by name and place.
+func TestSnapshotFileEveryByteCounts(t *testing.T) {
+	mem := vfs.NewMem(vfs.MemOptions{})
+	s := newSnapshotStore(t, mem)
+	if err := takeSnapshot(s, 5, goldenNamespace()); err != nil {
+		t.Fatal(err)
+	}
+	ids, _ := s.ids()
+	file := s.file(ids[0])
+	whole := readAll(t, mem, file)
+	for i := range whole {
+		for bit := range 8 {
+			bad := bytes.Clone(whole)
+			bad[i] ^= 1 << bit
+			writeAll(t, mem, file, bad)
+			_, err := s.check(t.Context())
+			var c *CorruptError
+			if !errors.As(err, &c) || c.File != file || c.Offset > int64(i) {
+				t.Fatalf("bit %d of byte %d flipped: %v", bit, i, err)
+			}
+		}
+		writeAll(t, mem, file, whole[:i])
+		if _, err := s.check(t.Context()); !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("cut at byte %d: %v", i, err)
+		}
+	}
+}
+
+func TestSnapshotStoreKeepsTwo(t *testing.T) {
+	mem := vfs.NewMem(vfs.MemOptions{})
+	s := newSnapshotStore(t, mem)
+	for i := range uint64(5) {
+		if err := takeSnapshot(s, 10+i, filled(int(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sink, err := s.Create(1, 99, 2, goldenMembers, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sink.Cancel(); err != nil {
+		t.Fatal(err)
+	}
+	names, _ := mem.ReadDir(s.dir)
+	metas, err := s.List()
+	if len(names) != 2 || err != nil || len(metas) != 1 || metas[0].Index != 14 {
+		t.Errorf("%q, %v, %v", names, metas, err)
+	}
+}
+
+// TestSnapshotStoreCrash loses power at each operation of the second snapshot:
+// one of the two is there, whole, and the second once Close has returned.
+func TestSnapshotStoreCrash(t *testing.T) {
+	seed := testSeed(t)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for n := int64(1); ; n++ {
+		mem := vfs.NewMem(vfs.MemOptions{})
+		s := newSnapshotStore(t, mem)
+		if err := takeSnapshot(s, 10, filled(10)); err != nil {
+			t.Fatal(err)
+		}
+		first := mem.Ops()
+		mem.SetHook(func(op vfs.Op) error {
+			if op.N >= first+n {
+				return vfs.ErrPowerCut
+			}
+			return nil
+		})
+		err := takeSnapshot(s, 20, filled(2000))
+		after := mem.Crash(rng)
+		s, openErr := openSnapshotStore(after, "/m/snapshots", func(error) {})
+		if openErr != nil {
+			t.Fatal(openErr)
+		}
+		applied, checkErr := s.check(t.Context())
+		if checkErr != nil || applied != 9 && applied != 19 || err == nil && applied != 19 {
+			t.Fatalf("power cut at operation %d (%v): found command %d, %v", n, err, applied, checkErr)
+		}
+		if err == nil {
+			return
+		}
+	}
+}
+
+// TestSnapshotSyncFailureIsFatal fails each sync of a snapshot.
+func TestSnapshotSyncFailureIsFatal(t *testing.T) {
+	broken := errors.New("medium error")
+	for _, kind := range []vfs.OpKind{vfs.OpSync, vfs.OpSyncDir} {
+		mem := vfs.NewMem(vfs.MemOptions{})
+		s := newSnapshotStore(t, mem)
+		var fatal error
+		s.onFail = func(err error) { fatal = err }
+		mem.SetHook(func(op vfs.Op) error {
+			if op.Kind == kind {
+				return broken
+			}
+			return nil
+		})
+		err := takeSnapshot(s, 20, filled(5))
+		var d *DiskError
+		if !errors.Is(err, broken) || !errors.As(fatal, &d) || !errors.Is(fatal, broken) {
+			t.Errorf("%v fails: %v; reported %v", kind, err, fatal)
+		}
+	}
+}
+
+// TestSnapshotDiskFullIsNotFatal runs out of room: the snapshot fails, its
+// file goes away, and the next one succeeds.
+func TestSnapshotDiskFullIsNotFatal(t *testing.T) {
+	mem := vfs.NewMem(vfs.MemOptions{Capacity: 100 << 10})
+	s := newSnapshotStore(t, mem)
+	s.onFail = func(err error) { t.Errorf("fatal: %v", err) }
+	if err := takeSnapshot(s, 20, filled(5000)); !vfs.IsDiskFull(err) {
+		t.Errorf("got %v", err)
+	}
+	if names, _ := mem.ReadDir(s.dir); len(names) != 0 {
+		t.Errorf("left %q", names)
+	}
+	if err := takeSnapshot(s, 20, filled(5)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSnapshotStoreRemovesUnfinished(t *testing.T) {
+	mem := vfs.NewMem(vfs.MemOptions{})
+	s := newSnapshotStore(t, mem)
+	if _, err := s.Create(1, 9, 2, goldenMembers, 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	s = newSnapshotStore(t, mem)
+	if names, _ := mem.ReadDir(s.dir); len(names) != 0 {
+		t.Errorf("left %q", names)
+	}
+	if _, _, err := s.Open("none"); err == nil {
+		t.Error("opened a snapshot that is not there")
+	}
+	writeAllNew(t, mem, filepath.Join(s.dir, "x.snap"), []byte("no snapshot at all, but long enough"))
+	if _, err := s.List(); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a foreign file: %v", err)
+	}
+}
+
+func writeAllNew(tb testing.TB, fs vfs.FS, name string, b []byte) {
+	tb.Helper()
+	f, err := fs.Create(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	writeAll(tb, fs, name, b)
+}

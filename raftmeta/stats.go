@@ -1,0 +1,78 @@
+package raftmeta
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// counters count calls since Open.
+type counters struct {
+	gets, lists, sets, deletes, refused, snapshots atomic.Uint64
+}
+
+// Stats is the state of a group at one moment, for metrics. Counters are since
+// Open.
+type Stats struct {
+	Leader bool // this server leads
+	Ready  bool // and has caught up
+	Term   uint64
+	// LastIndex is the newest entry in the log, AppliedIndex the newest
+	// command in the namespace.
+	LastIndex, AppliedIndex uint64
+	Voters                  int
+
+	Files, Directories int
+	Bytes              int64 // of all paths and contents
+
+	Gets, Lists, Sets, Deletes uint64 // calls
+	Refused                    uint64 // Sets and Deletes that the namespace refused
+
+	LogWrites  uint64        // fsynced writes of the log
+	LogEntries uint64        // entries in them
+	LogBytes   uint64        // bytes in them
+	LogTime    time.Duration // spent on them
+
+	Snapshots        uint64 // taken since Open
+	SnapshotLogBytes int64  // size of the log since the last one
+}
+
+// Stats returns the group's state. It waits for nobody.
+func (g *Group) Stats() Stats {
+	_, leader, term, _ := g.lead.state()
+	s := Stats{
+		Leader:           leader,
+		Ready:            term != 0,
+		Term:             g.raft.CurrentTerm(),
+		LastIndex:        g.raft.LastIndex(),
+		Voters:           voters(g.raft.GetConfiguration().Configuration()),
+		Gets:             g.count.gets.Load(),
+		Lists:            g.count.lists.Load(),
+		Sets:             g.count.sets.Load(),
+		Deletes:          g.count.deletes.Load(),
+		Refused:          g.count.refused.Load(),
+		LogWrites:        g.store.writes.Load(),
+		LogEntries:       g.store.entries.Load(),
+		LogBytes:         g.store.bytes.Load(),
+		LogTime:          time.Duration(g.store.nanos.Load()),
+		Snapshots:        g.count.snapshots.Load(),
+		SnapshotLogBytes: g.logBytes.Load(),
+	}
+	g.machine.view(func(ns *namespace, applied uint64) {
+		s.AppliedIndex = applied
+		s.Files, s.Directories = ns.files, ns.nodes.Len()-ns.files
+		s.Bytes = ns.bytes
+	})
+	return s
+}
+
+func voters(c raft.Configuration) int {
+	n := 0
+	for _, s := range c.Servers {
+		if s.Suffrage == raft.Voter {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,149 @@
+package raftmeta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/steledb/stele/internal/vfs"
+)
+
+// Verify checks everything in the folder dir of a server that is not running:
+// each page and entry of the log, each snapshot, and that the two fit together.
+// It calls problem for each *CorruptError and *VersionError it finds, in no
+// order that matters, and changes nothing but the lock file. The error is for
+// a folder that could not be checked to the end: vfs.ErrLocked when a process
+// has it open, ctx's, or one of the file system. A nil fsys means the machine's
+// own.
+func Verify(ctx context.Context, fsys vfs.FS, dir string, problem func(error)) error {
+	if fsys == nil {
+		fsys = vfs.OS()
+	}
+	lock, err := lockFolder(fsys, dir)
+	if err != nil {
+		return err
+	}
+	if lock != nil {
+		defer func() { _ = lock.Close() }()
+	}
+	snaps := &snapshotStore{fs: fsys, dir: filepath.Join(dir, snapsName)}
+	_, problems, err := checkFolder(ctx, fsys, dir, snaps, true)
+	for _, p := range problems {
+		problem(p)
+	}
+	return err
+}
+
+// folderSummary is what a check found in a folder.
+type folderSummary struct {
+	logSummary
+	snapshot uint64 // index of the newest snapshot; zero when there is none
+}
+
+// bytesAfterSnapshot sums up the entries that the newest snapshot does not
+// cover.
+func (s folderSummary) bytesAfterSnapshot() int64 {
+	var n int64
+	for i, size := range s.sizes {
+		if s.first+uint64(i) > s.snapshot {
+			n += int64(size)
+		}
+	}
+	return n
+}
+
+// checkFolder checks the log and the headers of the snapshots, with deep also
+// what is in them, and returns the problems found.
+func checkFolder(ctx context.Context, fsys vfs.FS, dir string, snaps *snapshotStore, deep bool) (folderSummary, []error, error) {
+	file := filepath.Join(dir, logName)
+	log, problems, err := checkLogFile(fsys, file)
+	sum := folderSummary{logSummary: log}
+	if err != nil {
+		return sum, problems, err
+	}
+	ids, err := snaps.ids()
+	if err != nil {
+		return sum, problems, err
+	}
+	for i, id := range ids {
+		if err := ctx.Err(); err != nil {
+			return sum, problems, err
+		}
+		meta, f, err := snaps.Open(id)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		if i == 0 {
+			sum.snapshot = meta.Index
+		}
+		if deep {
+			if _, _, err := readSnapshot(contextReader{ctx, f}); err != nil {
+				problems = append(problems, snaps.locate(id, meta.Size, err))
+			}
+		}
+		if err := f.Close(); err != nil {
+			return sum, problems, err
+		}
+	}
+	if len(problems) == 0 && log.first > sum.snapshot+1 {
+		problems = append(problems, &CorruptError{file, 0, fmt.Sprintf(
+			"the log begins at entry %d, and no snapshot covers those from %d", log.first, sum.snapshot+1)})
+	}
+	if len(problems) == 0 && log.last == 0 && sum.snapshot == 0 {
+		problems = append(problems, &CorruptError{file, 0, "the log has no entry, and there is no snapshot"})
+	}
+	return sum, problems, nil
+}
+
+// check reads the newest snapshot and returns the index of the last command in
+// it, or what is wrong with it.
+func (s *snapshotStore) check(ctx context.Context) (uint64, error) {
+	ids, err := s.ids()
+	if err != nil || len(ids) == 0 {
+		return 0, err
+	}
+	meta, f, err := s.Open(ids[0])
+	if err != nil {
+		return 0, err
+	}
+	_, applied, err := readSnapshot(contextReader{ctx, f})
+	if err != nil {
+		err = s.locate(ids[0], meta.Size, err)
+	}
+	return applied, errors.Join(err, f.Close())
+}
+
+// locate turns an error of readSnapshot, about the stream of size bytes in
+// snapshot id, into one that names the file and the place in it.
+func (s *snapshotStore) locate(id string, size int64, err error) error {
+	var newer *VersionError
+	if errors.As(err, &newer) {
+		newer.File = s.file(id)
+		return newer
+	}
+	var at *streamError
+	if !errors.As(err, &at) || !errors.Is(err, errBadSnapshot) {
+		return fmt.Errorf("read snapshot %s: %w", s.file(id), err)
+	}
+	whole, _, statErr := s.fs.Stat(s.file(id))
+	if statErr != nil {
+		return statErr
+	}
+	return &CorruptError{s.file(id), whole - size + at.offset, at.err.Error()}
+}
+
+// contextReader ends with ctx's error.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r contextReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}
