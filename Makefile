@@ -1,0 +1,52 @@
+# make build       the binary, at bin/stele
+# make test        everything a change must pass (under 15 minutes on 2 cores)
+# make test-short  the quick part of it (under 2)
+# make check       format, vet, staticcheck, arrows and docs, race detector
+# make demo        the main job on real input: see scripts/demo.sh
+# make bench       the paper's six workloads against a node of its own
+# make soak T=1h   long random fault runs
+# make fuzz T=10m  every fuzz target, T each
+
+SHELL      := bash
+GO         ?= go
+T          ?= 10m
+VERSION    := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS    := -X github.com/steledb/stele/node.version=$(VERSION)
+STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
+
+.PHONY: build test test-short check demo bench soak fuzz clean
+
+build:
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/stele ./cmd/stele
+
+test: build
+	$(GO) vet ./...
+	$(GO) test -timeout 14m ./...
+	test/specclient/run.sh
+
+test-short:
+	$(GO) test -short -timeout 2m ./...
+
+check:
+	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "not formatted: $$files"; exit 1; fi
+	$(GO) vet ./...
+	$(STATICCHECK) ./...
+	$(GO) test ./internal/arrows/
+	$(GO) test -race -short ./...
+	$(GO) mod verify >/dev/null
+	$(GO) mod tidy -diff
+
+demo: build
+	scripts/demo.sh
+
+bench: build
+	bin/stele bench --local --rows 1000000
+
+soak: build
+	scripts/soak.sh $(T)
+
+fuzz:
+	scripts/fuzz.sh $(T)
+
+clean:
+	rm -rf bin

@@ -1,0 +1,129 @@
+package arrows
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/steledb/stele/"
+
+// allowed says which parts of the tree each part may import, beside itself,
+// table and internal packages.
+var allowed = map[string][]string{
+	"cmd":      {"node", "client", "tablet", "blobfs", "raftmeta"},
+	"node":     {"master", "tablet", "gateway", "client", "blobfs", "raftmeta", "rpc"},
+	"master":   {"client", "blobfs", "raftmeta", "rpc"},
+	"gateway":  {"client"},
+	"tablet":   {"client", "blobfs", "raftmeta", "rpc"},
+	"client":   {"rpc"},
+	"blobfs":   {"rpc"},
+	"raftmeta": {"rpc"},
+	"rpc":      {},
+	"table":    {},
+	"internal": {"client", "rpc"}, // internal/bench and internal/webtable are clients
+	"test":     {"node", "client"},
+}
+
+// only says which part alone may import a library directly, and why.
+var only = []struct{ library, part, why string }{
+	{"github.com/hashicorp/raft", "raftmeta", "Raft is one part's business: the others see files with generations"},
+	{"github.com/hashicorp/memberlist", "node", "gossip is a hint that only the node weighs"},
+	{"github.com/spf13/cobra", "cmd", "commands parse, call and print; the parts know no flags"},
+	{"github.com/prometheus/client_golang", "node", "parts count in plain atomics; the node exports"},
+}
+
+type listed struct {
+	ImportPath string
+	Dir        string
+	Imports    []string
+	Doc        string
+}
+
+func TestArrows(t *testing.T) {
+	for _, p := range packages(t) {
+		part := partOf(p.ImportPath)
+		may, known := allowed[part]
+		if !known {
+			t.Errorf("%s: %q is no part of the house; see ARCHITECTURE.md", p.ImportPath, part)
+			continue
+		}
+		for _, imp := range p.Imports {
+			for _, o := range only {
+				if (imp == o.library || strings.HasPrefix(imp, o.library+"/")) && part != o.part {
+					t.Errorf("%s imports %s: %s alone may, because %s", p.ImportPath, imp, o.part, o.why)
+				}
+			}
+			if !strings.HasPrefix(imp, module) {
+				continue
+			}
+			to := partOf(imp)
+			if to != part && to != "table" && to != "internal" && !slices.Contains(may, to) {
+				t.Errorf("%s imports %s: the arrow %s → %s is not one of the tree's", p.ImportPath, imp, part, to)
+			}
+			conformance := strings.HasSuffix(p.ImportPath, "test") // suites that a parent's implementations run
+			if to == part && part != "internal" && strings.HasPrefix(p.ImportPath, imp+"/") && !conformance {
+				t.Errorf("%s imports its parent %s: a parent glues its children, not the other way", p.ImportPath, imp)
+			}
+		}
+	}
+}
+
+// TestDocs holds each package to a package comment.
+func TestDocs(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.Doc == "" && len(p.Imports) > 0 {
+			t.Errorf("%s has no package comment", p.ImportPath)
+		}
+	}
+}
+
+// TestFileSizes holds each file to one noun's size.
+func TestFileSizes(t *testing.T) {
+	for _, p := range packages(t) {
+		files, err := filepath.Glob(filepath.Join(p.Dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(b), "\n"); n > 1000 || n > 600 && !strings.HasSuffix(f, "_test.go") {
+				t.Errorf("%s has %d lines: does it hold one noun?", f, n)
+			}
+		}
+	}
+}
+
+func partOf(path string) string {
+	part, _, _ := strings.Cut(strings.TrimPrefix(path, module), "/")
+	return part
+}
+
+func packages(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,Doc", module+"...")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []listed
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}

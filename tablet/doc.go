@@ -1,0 +1,83 @@
+// Package tablet is the tablet server (paper §5): it serves reads and writes of
+// row ranges of tables, from a commit log, memtables and SSTables.
+//
+//	             writes                                reads
+//	               │                                     │
+//	   admit ▶ latch ▶ commitlog ▶ memtable              │
+//	                      │            │ minor           │
+//	                   log blob        ▼                 ▼
+//	                              SSTables ◀── view: memtables + SSTables,
+//	                           merging, major            merged row by row
+//
+// The package sees the rest of the world through interfaces: Blobs (where files
+// and logs are), Metadata (where a tablet's row of METADATA is) and the clock.
+//
+// # Nouns
+//
+//   - A Tablet is a range of rows, start < row <= end, of one table.
+//   - A view is what a read sees: the memtables and the files that together hold
+//     each entry once. Views never change; compactions replace them.
+//   - An entry is an internal key (see ikey) and a value. Each has a sequence
+//     number, and a mutation takes as many as it has operations.
+//   - A commit is visible when the tablet's applied number has passed its last
+//     entry. A read looks at one number, so it sees whole mutations only.
+//   - The redo point of a tablet is the sequence number up to which its entries
+//     are in files. Recovery replays what the log has beyond it.
+//
+// # Semantics
+//
+// A deletion covers the entries with lower sequence numbers, whatever the
+// timestamps. GC policies are judged on read; compactions only take away what no
+// read can see any more, so a read gives the same answer before and after one.
+// For that, a policy of versions=n must be sticky: see judge. The time by which
+// ages are judged never goes back while a server runs.
+//
+// Server timestamps are given under the commit log's lock, in sequence order.
+//
+// # Compactions
+//
+// A minor compaction writes frozen memtables as one file per locality group. A
+// merging compaction takes neighbouring files, so files of a group stay ordered
+// by sequence number; pickMerge has the policy. A compaction that takes in the
+// oldest file has the whole past in hand and drops deletions with what they
+// cover; one that takes all files is a major compaction. Each tablet has one
+// within MajorPeriod (I10).
+//
+// # Departures from the paper
+//
+// One memtable holds all locality groups of a tablet; the groups part when it is
+// written out. Deletion entries carry sequence numbers. Families have ids, so a
+// dropped family's cells do not come back with its name. The tablet's metadata is
+// one compare-and-set row, and a file is deleted when no view holds it and that
+// row no longer names it.
+//
+// # Goroutines
+//
+//	commitlog writer, applier  see commitlog; the applier alone adds to memtables
+//	                           and freezes them
+//	minorLoop                  started by Open, ends with Close; writes memtables out
+//	mergeLoop                  the same; merging and major compactions
+//	timerLoop                  the same; looks for what is due
+//
+// Every queue holds each tablet once. Writers that find no memory wait
+// OverloadWait, then get an error.
+//
+// # Locks
+//
+// Order: Tablet.minorMu or mergeMu, metaMu, mu. Only mu is never held across I/O.
+// Latches come before all of them, and a latch holder waits only for the log.
+//
+// # Invariants
+//
+//	T1. An entry is visible only after its record is durable (I1).
+//	T2. Entries of one commit become visible together (I3).
+//	T3. Every entry at or below the redo point is in a file that the metadata
+//	    names, unless it can decide no read any more.
+//	T4. A log extent is released only when all its records are below the redo
+//	    points of their tablets (I1).
+//	T5. Files of a group are in order of their sequence numbers, without overlap.
+//	T6. A file's blob is deleted only when no metadata names it and no view holds
+//	    it (I6).
+//	T7. Memtables and mutations on their way to them stay within
+//	    MemtablesBytesMax, or one mutation that alone is larger (I13).
+package tablet
