@@ -38,9 +38,16 @@ type folder struct {
 	credit float64
 	// unreadable is set at Open when the folder's content could not be listed.
 	unreadable bool
-	// dirMu makes SyncDir calls take turns: Linux reports a failed write-back
-	// once, so the caller that comes second could be told that all is well.
-	dirMu sync.Mutex
+	blobNames, logNames dirSync
+}
+
+// dirSync makes the names in one folder durable. Callers take turns, for Linux reports a
+// failed write-back once and would tell the second that all is well; and
+// those that wait together are served by one sync.
+type dirSync struct {
+	asked atomic.Uint64
+	mu    sync.Mutex // held across I/O
+	done  uint64     // all that asked up to this one are served; guarded by mu
 }
 
 func (f *folder) blobPath(name string) string { return filepath.Join(f.path, blobsDir, name) }
@@ -48,18 +55,28 @@ func (f *folder) logPath(name string) string  { return filepath.Join(f.path, log
 
 func (f *folder) isRetired() bool { return f.retired.Load() != nil }
 
-// syncDir makes the names in one of the folder's subfolders durable.
-func (f *folder) syncDir(sub string) error {
-	f.dirMu.Lock()
-	defer f.dirMu.Unlock()
+// syncBlobNames makes the names of sealed extents durable, syncLogNames those of
+// log files. An error has been judged.
+func (f *folder) syncBlobNames() error { return f.syncDir(blobsDir, &f.blobNames) }
+func (f *folder) syncLogNames() error  { return f.syncDir(logsDir, &f.logNames) }
+
+func (f *folder) syncDir(sub string, d *dirSync) error {
+	ticket := d.asked.Add(1)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.done >= ticket {
+		return nil
+	}
 	if f.isRetired() {
 		return f.retiredError()
 	}
-	err := f.fs.SyncDir(filepath.Join(f.path, sub))
-	if err != nil {
+	serves := d.asked.Load()
+	if err := f.fs.SyncDir(filepath.Join(f.path, sub)); err != nil {
 		f.failed(err)
+		return err
 	}
-	return err
+	d.done = serves
+	return nil
 }
 
 // failed judges an error of a write to the folder and tells whether it is worth trying

@@ -252,7 +252,7 @@ func (f *logFile) remove() error {
 	if err := f.folder.remove(f.path()); err != nil {
 		return err
 	}
-	return f.folder.syncDir(logsDir)
+	return f.folder.syncLogNames()
 }
 
 // writeHeader makes h the file's header, durably. An error has been judged.

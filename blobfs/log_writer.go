@@ -106,6 +106,12 @@ func (w *LogWriter) Append(ctx context.Context, p []byte) (pos int64, err error)
 // wholly before it are recycled or removed, soon and in the background. It never
 // waits, and what cannot be released now is at a later call.
 func (w *LogWriter) Release(pos int64) {
+	w.st.mu.Lock()
+	some := len(w.st.extents) > 1 && w.st.extents[1].header.start <= pos
+	w.st.mu.Unlock()
+	if !some {
+		return
+	}
 	w.s.spares.later(func() { w.release(pos) })
 }
 

@@ -172,6 +172,11 @@ func (p *sparePool) pop() *logFile {
 	return nil
 }
 
+// sparesMax bounds the released extents that are kept for reuse: 1 GiB at the default
+// size. A log that grows and shrinks with the memtables behind it should not have
+// its files zeroed each time, which costs as much as writing the log.
+const sparesMax = 16
+
 // recycle makes a file that its log needs no more a spare, or removes it if
 // there are enough or someone reads it. An error has been judged; the file is
 // then left as it is.
@@ -183,9 +188,7 @@ func (p *sparePool) recycle(st *logState, f *logFile) error {
 	read := f.readers > 0
 	st.mu.Unlock()
 	p.mu.Lock()
-	// Twice the number that is made ahead: a log that grows and shrinks by a few
-	// extents should not have them zeroed each time.
-	enough := len(p.ready) >= 2*max(p.s.cfg.LogExtentsReady, 1)
+	enough := len(p.ready) >= sparesMax
 	p.mu.Unlock()
 	if read || enough {
 		return f.remove()
@@ -250,7 +253,7 @@ func (f *folder) makeLogFile(size int64) (*logFile, error) {
 	if err := f.fs.Rename(tmp, out.path()); err != nil {
 		return out, err
 	}
-	return out, f.syncDir(logsDir)
+	return out, f.syncLogNames()
 }
 
 func fillLogFile(file vfs.File, h logHeader) error {

@@ -35,10 +35,18 @@ func (s *Store) Create(ctx context.Context) (*Writer, error) {
 		return nil, fmt.Errorf("create blob: %w", err)
 	}
 	defer s.end()
-	w := &Writer{s: s, id: NewID()}
+	w, err := s.newWriter(NewID())
+	if err != nil {
+		return nil, fmt.Errorf("create blob: %w", err)
+	}
+	return w, nil
+}
+
+func (s *Store) newWriter(id ID) (*Writer, error) {
+	w := &Writer{s: s, id: id}
 	if err := w.addExtent(); err != nil {
 		w.dropExtents()
-		return nil, fmt.Errorf("create blob: %w", err)
+		return nil, err
 	}
 	w.buf = writeBufferPool.Get().(*writeBuffer)
 	return w, nil
@@ -225,7 +233,7 @@ func (w *Writer) publish() (again bool, err error) {
 	}
 	for _, x := range w.extents {
 		if !synced[x.folder] {
-			if err := x.folder.syncDir(blobsDir); err != nil {
+			if err := x.folder.syncBlobNames(); err != nil {
 				return true, x.move(err)
 			}
 			synced[x.folder] = true
