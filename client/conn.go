@@ -3,8 +3,10 @@ package client
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -149,9 +151,17 @@ func (s *slot) dialed(conn *rpc.Conn, err error) {
 	s.conn.Store(conn)
 }
 
-// rootCause drops what rpc.Dial says around the cause: the address is in the
-// UnreachableError.
+// rootCause returns what kept a dial from succeeding, without what is around it:
+// the address is in the UnreachableError.
 func rootCause(err error) error {
+	var errno syscall.Errno
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &errno):
+		return errno
+	case errors.As(err, &dns):
+		return dns
+	}
 	if inner := errors.Unwrap(err); inner != nil {
 		return inner
 	}
