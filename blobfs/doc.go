@@ -113,19 +113,19 @@
 // of 512 bytes whole or not at all, so a power loss leaves each copy old or
 // new, and a rotten one does not take the log with it.
 //
-//	   0   8  magic "STELELOG"
-//	   8   4  version, 1
-//	  12   4  state: 1 = spare, 2 = extent of a log
-//	  16   8  generation: counts the headers written to this file
-//	  24   8  size of the file
-//	  32  16  log id
-//	  48   8  number of the extent in the log, from 1, rising, with gaps
-//	  56   8  number of the extent before it, 0 if there is none
-//	  64   8  bytes of frames in that one; what lies beyond is cut
-//	  72   8  position of the first frame
-//	  80   8  salt, random, new each time the file is taken into use
-//	  88   8  lowest number that is not released; all ones: the log is removed
-//	 508   4  checksum of the rest
+//	  0   8  magic "STELELOG"
+//	  8   4  version, 1
+//	 12   4  state: 1 = spare, 2 = extent of a log
+//	 16   8  generation: counts the headers written to this file
+//	 24   8  size of the file
+//	 32  16  log id
+//	 48   8  number of the extent in the log, from 1, rising, with gaps
+//	 56   8  number of the extent before it, 0 if there is none
+//	 64   8  bytes of frames in that one; what lies beyond is cut
+//	 72   8  position of the first frame
+//	 80   8  salt, random, new each time the file is taken into use
+//	 88   8  lowest number that is not released; all ones: the log is removed
+//	508   4  checksum of the rest
 //
 // Of all extents that carry a log's id, the newest and those that it names, directly or
 // through others, are the log. Others were released, or begun on a folder

@@ -37,7 +37,7 @@ type folder struct {
 	// credit is the folder's turn in placement. Guarded by Store.placing.
 	credit float64
 	// unreadable is set at Open when the folder's content could not be listed.
-	unreadable bool
+	unreadable          bool
 	blobNames, logNames dirSync
 }
 

@@ -32,9 +32,9 @@ type LogReader struct {
 // is durable, and every reader finds the same end. A torn tail, the append that a crash cut
 // short, is cut.
 //
-// ErrNoLog; *CorruptError if an extent is missing or has no readable header;
-// ErrFolderRetired if the log is not sealed and might go on in a folder that could not
-// be read, or if no folder is left to seal it in; ErrDiskFull if it must be sealed in
+// ErrNoLog; *CorruptError if an extent is missing or may be missing, as a log file
+// has no readable header; ErrFolderRetired if the log may go on in a
+// folder that could not be read, or if no folder is left to seal it in; ErrDiskFull if it must be sealed in
 // a new extent and there is no room; ErrClosed. Damage among the frames is found by
 // Next. A read-only store seals nothing.
 func (s *Store) OpenLog(ctx context.Context, id ID) (*LogReader, error) {
@@ -52,6 +52,9 @@ func (s *Store) openLog(ctx context.Context, id ID) (*LogReader, error) {
 	defer s.end()
 	st := s.lockLog(id, false)
 	if st == nil {
+		if err := s.tipIsKnown(); err != nil {
+			return nil, err
+		}
 		return nil, ErrNoLog
 	}
 	defer s.unlockLog(st)
@@ -101,7 +104,8 @@ func readTail(f *logFile, buf []byte) (logTail, error) {
 	return scan.findTail()
 }
 
-// tipIsKnown says why the newest extent of an unsealed log may be one that is not seen.
+// tipIsKnown says why the newest extent of an unsealed log may be one that is not seen, or
+// any extent of a log that seems not to be there.
 func (s *Store) tipIsKnown() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

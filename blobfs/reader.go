@@ -33,7 +33,8 @@ type extentReader struct {
 
 // OpenBlob opens a sealed blob. It reads and checks the chunk table of each
 // extent, so a handle of another blob or a truncated file is found here:
-// ErrNoBlob if the blob or one of its extents is not here, *CorruptError if
+// ErrNoBlob if the blob or one of its extents is not here (and ErrFolderRetired as well, if it may be
+// in a folder that could not be read), *CorruptError if
 // an extent is damaged or not the one that h means.
 func (s *Store) OpenBlob(ctx context.Context, h Handle) (*Reader, error) {
 	if err := s.beginReadOnly(ctx); err != nil {
@@ -44,11 +45,14 @@ func (s *Store) OpenBlob(ctx context.Context, h Handle) (*Reader, error) {
 	b := s.mu.blobs[h.ID]
 	s.mu.Unlock()
 	if b == nil {
-		return nil, fmt.Errorf("open blob %s: %w", h.ID, ErrNoBlob)
+		b = &blob{}
 	}
 	r := &Reader{}
 	for _, ref := range h.Extents {
 		x, err := b.openExtent(h.ID, ref)
+		if errors.Is(err, ErrNoBlob) {
+			err = s.whyMissing(err)
+		}
 		if err != nil {
 			r.Close()
 			return nil, fmt.Errorf("open blob %s: extent %d: %w", h.ID, ref.Index, err)
@@ -62,6 +66,16 @@ func (s *Store) OpenBlob(ctx context.Context, h Handle) (*Reader, error) {
 		return nil, fmt.Errorf("open blob %s: %w", h.ID, errBadHandle)
 	}
 	return r, nil
+}
+
+// whyMissing adds to an ErrNoBlob the folders that could not be read and may have it.
+func (s *Store) whyMissing(err error) error {
+	for _, f := range s.folders {
+		if f.unreadable {
+			err = fmt.Errorf("%w: %w", err, f.retiredError())
+		}
+	}
+	return err
 }
 
 // openExtent opens the first file of the extent that is what ref says.
