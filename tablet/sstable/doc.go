@@ -91,7 +91,8 @@
 //
 //	kind  1 data  2 index  3 index root  4 filter  5 filter index
 //	      6 properties  7 directory
-//	compression  1 none  2 s2 (block format)  3 zstd (one frame, no checksum)
+//	compression  1 none  2 s2 (block format)  3 zstd (one frame,
+//	      which states its content size from 256 bytes on; no checksum)
 //
 // Numbers of kinds and compressions are never used again for anything else. A
 // block that would not shrink by an eighth is stored as none. A raw length is

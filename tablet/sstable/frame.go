@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/s2"
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/steledb/stele/internal/crc"
 	"github.com/steledb/stele/table"
@@ -163,6 +164,12 @@ func decompress(c table.Compression, stored []byte, raw int) ([]byte, string) {
 		}
 		return p, ""
 	case table.CompressionZstd:
+		// The frame must agree before memory is taken on the trailer's word.
+		// Only small ones do not state their size.
+		var h zstd.Header
+		if h.Decode(stored) != nil || h.HasFCS && h.FrameContentSize != uint64(raw) || !h.HasFCS && raw >= 256 {
+			return nil, "zstd length differs from the trailer's"
+		}
 		p, err := zstdDecoder().DecodeAll(stored, make([]byte, 0, raw))
 		if err != nil || len(p) != raw {
 			return nil, "malformed zstd"

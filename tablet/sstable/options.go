@@ -85,8 +85,9 @@ type OpenOptions struct {
 	// Cache holds the blocks of all tables of a server. Nil means that each
 	// look-up reads from the source.
 	Cache *Cache
-	// FileNum tells this file from all others in Cache. Zero means a number
-	// that no other table has: right unless the same file is opened twice.
+	// FileNum tells this file from all others that ever were in Cache; below
+	// 1<<63. Zero means a number that no other table has: right unless the
+	// same file is opened twice.
 	FileNum uint64
 	// Name of the file for errors.
 	Name string

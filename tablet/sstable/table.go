@@ -112,8 +112,8 @@ func (t *Table) offsetOf(key []byte) (int64, error) {
 }
 
 // DropCached removes the table's blocks from the cache, for when the file is
-// deleted. Those under an index block that is neither in memory nor cached
-// stay until they are evicted.
+// deleted. Those that are being read, and those under an index block that is
+// neither in memory nor cached, stay until they are evicted.
 func (t *Table) DropCached() {
 	if t.cache == nil {
 		return

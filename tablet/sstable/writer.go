@@ -37,8 +37,7 @@ type Writer struct {
 	index  indexBuilder
 	filter filterBuilder
 
-	filterIndex blockBuilder // separators of the filter blocks
-	filterSep   []byte
+	filterSep   []byte   // separator of the filter block under way
 	filters     [][]byte // finished filter blocks
 	filterSeps  [][]byte
 	filterBytes int
