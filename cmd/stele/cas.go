@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/table"
+)
+
+// A swap is the flags of cas.
+type swap struct {
+	absent, remove bool
+}
+
+func (a *app) casCommand() *cobra.Command {
+	s := &swap{}
+	cmd := &cobra.Command{
+		Use:   "cas TABLE ROW FAMILY:QUALIFIER EXPECTED NEW",
+		Short: "Write a value if the column has the one expected",
+		Long: `Compare and set, in one step: write NEW to a column if its newest value is
+EXPECTED, byte for byte.
+
+  cas TABLE ROW COLUMN EXPECTED NEW        the newest value must be EXPECTED
+  cas TABLE ROW COLUMN --absent NEW        the column must have no value
+  cas TABLE ROW COLUMN EXPECTED --delete   delete the column, all its versions
+
+The exit code tells: 0, it was done; 6, something else was there, and nothing
+was changed; any other, an error. Values may be @FILE or -, as with put.`,
+		Example: `  stele cas jobs 42 state:owner --absent worker-7
+  stele cas jobs 42 state:phase running done
+  stele cas jobs 42 state:owner worker-7 --delete`,
+		Args:              s.arguments,
+		ValidArgsFunction: a.completeTable,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			row, column := args[1], args[2]
+			if err := a.texts(&row, &column); err != nil {
+				return err
+			}
+			var values [][]byte
+			reader := valueReader{a: a}
+			for i, arg := range args[3:] {
+				v, err := reader.read(fmt.Sprintf("value %d", i+1), arg)
+				if err != nil {
+					return err
+				}
+				values = append(values, v)
+			}
+			predicate, then, otherwise, err := s.check(row, column, values)
+			if err != nil {
+				return err
+			}
+			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+				matched, err := c.Table(args[0]).CheckAndMutate(ctx, row, predicate, then, otherwise)
+				if err != nil {
+					return err
+				}
+				return a.swapped(row, column, matched != s.absent, s)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&s.absent, "absent", false, "expect the column to have no value; EXPECTED is left out")
+	cmd.Flags().BoolVar(&s.remove, "delete", false, "delete the column; NEW is left out")
+	a.escapesFlag(cmd)
+	return cmd
+}
+
+func (s *swap) arguments(_ *cobra.Command, args []string) error {
+	want := 5
+	if s.absent {
+		want--
+	}
+	if s.remove {
+		want--
+	}
+	if len(args) != want || s.absent && s.remove {
+		return fmt.Errorf("%d arguments, want %d", len(args), want)
+	}
+	return nil
+}
+
+// check returns the filter that looks at the column's newest value, and what is
+// done if it lets a cell through and if not.
+func (s *swap) check(row, column string, values [][]byte) (predicate table.Filter, then, otherwise *client.RowMutation, err error) {
+	family, qualifier, err := client.ParseColumn(column)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	bound := table.Closed(qualifier)
+	newest := table.Chain{
+		table.ColumnRange{Family: family, Qualifiers: table.ByteRange{Start: bound, End: bound}},
+		table.CellsPerColumnLimit(1),
+	}
+	m := client.NewRowMutation(row)
+	if s.absent {
+		return newest, nil, m.Set(column, values[0]), nil
+	}
+	if s.remove {
+		m.Delete(column)
+	} else {
+		m.Set(column, values[1])
+	}
+	expected := table.Closed(values[0])
+	return append(newest, table.ValueRange{Start: expected, End: expected}), m, nil, nil
+}
+
+// swapped tells what came of it.
+func (a *app) swapped(row, column string, done bool, s *swap) error {
+	if a.json {
+		err := a.printJSON(struct {
+			Row     jsonBytes `json:"row"`
+			Column  jsonBytes `json:"column"`
+			Swapped bool      `json:"swapped"`
+		}{jsonBytes(row), jsonBytes(column), done})
+		if err == nil && !done {
+			err = quietly(exitNotFound)
+		}
+		return err
+	}
+	switch {
+	case done:
+		return nil
+	case s.absent:
+		return notFoundf(`"stele get" shows it`, "not done: %s has a value already", column)
+	}
+	return notFoundf(`"stele get" shows what is there`, "not done: the newest value of %s is not the one expected", column)
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/table"
+)
+
+func (a *app) completionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "completion SHELL",
+		Short: "Print a script that completes commands: bash, zsh, fish or powershell",
+		Long: `Print a script that makes a shell complete commands, flags, and the names of
+tables and families. SHELL is bash, zsh, fish or powershell.`,
+		Example: `  source <(stele completion bash)
+  stele completion zsh > "${fpath[1]}/_stele"
+  stele completion fish > ~/.config/fish/completions/stele.fish`,
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root := cmd.Root()
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(a.out, true)
+			case "zsh":
+				return root.GenZshCompletion(a.out)
+			case "fish":
+				return root.GenFishCompletion(a.out, true)
+			case "powershell":
+				return root.GenPowerShellCompletionWithDesc(a.out)
+			}
+			return usagef("it knows bash, zsh, fish and powershell", "no completion for shell %q", args[0])
+		},
+	}
+}
+
+// completionPatience is how long a person waits for the shell to complete a name.
+const completionPatience = 2 * time.Second
+
+// completeTable completes the first argument to the name of a table.
+func (a *app) completeTable(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.completeName(cmd, part, func(schemas []*table.Schema) (names []string) {
+		for _, s := range schemas {
+			names = append(names, s.Name)
+		}
+		return names
+	})
+}
+
+// completeFamily completes the first argument to the name of a table, the second to
+// one of its families.
+func (a *app) completeFamily(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
+	if len(args) != 1 {
+		return a.completeTable(cmd, args, part)
+	}
+	return a.completeName(cmd, part, func(schemas []*table.Schema) (names []string) {
+		for _, s := range schemas {
+			for i := range s.Families {
+				if s.Name == args[0] {
+					names = append(names, s.Families[i].Name)
+				}
+			}
+		}
+		return names
+	})
+}
+
+// completeName asks the node for names. When it does not answer there are none: a
+// shell has no place for errors.
+func (a *app) completeName(cmd *cobra.Command, part string, names func([]*table.Schema) []string) ([]string, cobra.ShellCompDirective) {
+	parent := cmd.Context()
+	if parent == nil {
+		parent = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(parent, completionPatience)
+	defer cancel()
+	c, err := client.Open(ctx, a.addr, client.Config{RetryTimeMax: -1})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer c.Close()
+	schemas, err := c.Tables(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var found []string
+	for _, name := range names(schemas) {
+		if strings.HasPrefix(name, part) {
+			found = append(found, name)
+		}
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,40 @@
+// Stele is the one binary of the product: a node of the cluster, and everything
+// that people do with one from a shell.
+//
+// A file holds one verb. A verb parses its arguments, calls the client or the
+// package that does the work, and prints; what it does is not decided here.
+//
+// # Where the paper is silent
+//
+// The paper has no command line. The verbs are those of cbt and the HBase shell
+// where they agree.
+//
+// # Nouns
+//
+//   - An app is what all verbs share: streams, global flags, and what can be told
+//     of the terminal.
+//   - A verb's function, such as putCommand, makes its cobra.Command. commands in
+//     root.go lists them all.
+//   - A fault is an error with the exit code and the hint that it is reported with;
+//     faultOf finds them for errors of other packages.
+//   - A setting is a key of the configuration: a flag of serve, a STELE_ variable
+//     and a line of the file at once.
+//   - A rowWriter prints rows: as JSON, as plain lines, or for a terminal.
+//
+// # Goroutines
+//
+//	goroutine     started by          ends when               owns
+//	ticker line   startTicker         its stop is called;     the last line of the
+//	                                  stop joins it           terminal
+//	second signal serve, once it      the process ends        nothing
+//	              stops
+//
+// # Invariants
+//
+//	C1. Data goes to standard output; questions, progress, hints and errors go to
+//	    standard error.
+//	C2. What goes to a terminal has no control character in it that came from a
+//	    table, except after --raw.
+//	C3. An exit code means the same for every verb: see exitcode.go.
+//	C4. Every command has a line of help, an example, and takes --json.
+package main

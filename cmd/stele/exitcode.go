@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/table"
+)
+
+// The exit codes of every command. 2 is what a Go program exits with when it
+// panics, so it is none of ours.
+const (
+	exitOK          = 0
+	exitError       = 1
+	exitUnreachable = 3
+	exitUsage       = 4
+	exitUnhealthy   = 5
+	exitNotFound    = 6
+	exitTimeout     = 7
+	exitDiskFull    = 10
+)
+
+// A fault is an error that knows how it is reported.
+type fault struct {
+	code int
+	hint string // what to do, empty if that is plain
+	err  error
+	// quiet faults set the exit code and print nothing: the command has said it.
+	quiet bool
+}
+
+func (f *fault) Error() string { return f.err.Error() }
+func (f *fault) Unwrap() error { return f.err }
+
+// usagef makes the fault of arguments that cannot be.
+func usagef(hint, format string, args ...any) error {
+	return &fault{code: exitUsage, hint: hint, err: fmt.Errorf(format, args...)}
+}
+
+// notFoundf makes the fault of something that is not there.
+func notFoundf(hint, format string, args ...any) error {
+	return &fault{code: exitNotFound, hint: hint, err: fmt.Errorf(format, args...)}
+}
+
+// withHint gives err a hint of its own, keeping its exit code.
+func withHint(err error, hint string) error {
+	if err == nil {
+		return nil
+	}
+	f := *faultOf(err)
+	f.hint, f.err = hint, err
+	return &f
+}
+
+// quietly ends the command with an exit code and no further word.
+func quietly(code int) error {
+	return &fault{code: code, err: errors.New("done"), quiet: true}
+}
+
+// faultOf finds out how err is reported.
+func faultOf(err error) *fault {
+	var f *fault
+	if errors.As(err, &f) {
+		return &fault{code: f.code, hint: f.hint, err: err, quiet: f.quiet}
+	}
+	for _, find := range []func(error) *fault{faultOfCall, faultOfName, faultOfInput, faultOfSystem} {
+		if f := find(err); f != nil {
+			if f.err == nil {
+				f.err = err
+			}
+			return f
+		}
+	}
+	return &fault{code: exitError, err: err}
+}
+
+// faultOfCall knows the errors of calls that did not get through or whose outcome
+// is not known.
+func faultOfCall(err error) *fault {
+	var away *client.UnreachableError
+	switch {
+	case errors.Is(err, client.ErrAmbiguous):
+		return &fault{code: exitError, hint: `read the row with "stele get" to see whether it took effect`}
+	case errors.Is(err, context.Canceled):
+		return &fault{code: exitError, err: errors.New("interrupted")}
+	case errors.As(err, &away):
+		return &fault{
+			code: exitUnreachable,
+			hint: `is "stele serve" running there? try "systemctl status stele" or --addr`,
+			err:  fmt.Errorf("cannot reach %s: %s", away.Addr, networkReason(away.Err)),
+		}
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return &fault{code: exitTimeout, hint: "give it more time with --timeout", err: errors.New("timed out: " + err.Error())}
+	case errors.Is(err, client.ErrDiskFull):
+		return &fault{code: exitDiskFull, hint: "free or add disk space on the node; reads go on, and writes come back by themselves"}
+	case errors.Is(err, client.ErrOverloaded):
+		return &fault{code: exitUnhealthy, hint: `try again in a moment; "stele status" shows what the node is busy with`}
+	case errors.Is(err, client.ErrNotServing), errors.Is(err, client.ErrUnavailable):
+		return &fault{code: exitUnhealthy, hint: `the node is starting or stopping: see "stele status"`}
+	case errors.Is(err, client.ErrCorrupt):
+		return &fault{code: exitUnhealthy, hint: `damaged data is never served; stop the node and run "stele check" on its data folders`}
+	}
+	return nil
+}
+
+// networkReason strips the layers that net puts around the cause.
+func networkReason(err error) string {
+	var dns *net.DNSError
+	var number syscall.Errno
+	switch {
+	case errors.As(err, &dns):
+		return "host name: " + dns.Err
+	case errors.As(err, &number):
+		return number.Error()
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return "no answer in time"
+	}
+	return err.Error()
+}
+
+// faultOfName knows the errors about things that are not there, or are already.
+func faultOfName(err error) *fault {
+	var family *table.NoFamilyError
+	switch {
+	case errors.Is(err, client.ErrNoTable):
+		return &fault{code: exitNotFound, hint: `"stele table list" shows the tables, "stele table create" makes one`}
+	case errors.As(err, &family) && family.Table != "" && family.Family != "":
+		return &fault{code: exitNotFound, hint: fmt.Sprintf(`"stele table describe %[1]s" shows its families, "stele family set %[1]s %[2]s" adds this one`, family.Table, family.Family)}
+	case errors.Is(err, client.ErrNoFamily):
+		return &fault{code: exitNotFound, hint: `"stele table describe" shows the families of a table`}
+	case errors.Is(err, client.ErrTableExists):
+		return &fault{code: exitError, hint: `"stele table describe" shows it, "stele family set" changes it`}
+	case errors.Is(err, client.ErrConflict):
+		return &fault{code: exitError, hint: "somebody else changed the table just now: look at it and try again"}
+	case errors.Is(err, client.ErrGroupConflict):
+		return &fault{code: exitError, hint: `"stele table describe" shows the locality groups; a family stays in the group that it was made in`}
+	case errors.Is(err, table.ErrGroupInUse):
+		return &fault{code: exitError}
+	}
+	return nil
+}
+
+// faultOfInput knows the errors about what was given.
+func faultOfInput(err error) *fault {
+	for _, bad := range []error{
+		table.ErrLimit, table.ErrBadName, table.ErrBadTimestamp, table.ErrBadFilter, table.ErrBadRowKey,
+		table.ErrBadSpec, table.ErrBadGCPolicy, table.ErrBadSchema, table.ErrFamilyExists, table.ErrNoGroup, table.ErrNoMutations,
+	} {
+		if errors.Is(err, bad) {
+			return &fault{code: exitUsage, hint: inputHint(bad)}
+		}
+	}
+	switch {
+	case errors.Is(err, api.ErrNotNumber):
+		return &fault{code: exitError, hint: "a counter is 8 bytes that only \"stele incr\" should write; use another column"}
+	case errors.Is(err, client.ErrRowTooLarge):
+		return &fault{code: exitError, hint: "read less of it: name columns, or use --family, --column or --versions"}
+	}
+	return nil
+}
+
+func inputHint(bad error) string {
+	switch bad {
+	case table.ErrBadSpec, table.ErrBadGCPolicy:
+		return `such as "contents:versions=3,group=pages,compression=zstd"; see "stele help table create"`
+	case table.ErrBadFilter:
+		return "patterns are RE2 expressions that match whole names: write .*cnn.* to find cnn anywhere"
+	}
+	return ""
+}
+
+// faultOfSystem knows the errors of the machine that the command runs on.
+func faultOfSystem(err error) *fault {
+	switch {
+	case errors.Is(err, vfs.ErrLocked):
+		return &fault{code: exitError, hint: "a node is using the folder: stop it first, or give another folder"}
+	case errors.Is(err, syscall.ENOSPC):
+		return &fault{code: exitDiskFull, hint: "free some disk space"}
+	case errors.Is(err, syscall.EADDRINUSE):
+		return &fault{code: exitError, hint: `another program has the port, perhaps a node: try "stele status", or --listen, --gossip and --http with other ports`}
+	case errors.Is(err, fs.ErrNotExist):
+		return &fault{code: exitNotFound}
+	case errors.Is(err, fs.ErrPermission):
+		return &fault{code: exitError, hint: "the user that runs this command may not do that"}
+	}
+	return nil
+}
+
+// report prints err as an "error:" and, if there is something to be done, a "hint:".
+func (a *app) report(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	f := faultOf(err)
+	if f.quiet {
+		return f.code
+	}
+	text := strings.TrimRight(escapeLines(f.err.Error()), " ")
+	fmt.Fprintf(a.err, "%s %s\n", a.paint(a.errTTY, styleError, "error:"), text)
+	if f.hint != "" {
+		fmt.Fprintf(a.err, "%s %s\n", a.paint(a.errTTY, styleHint, "hint:"), f.hint)
+	}
+	return f.code
+}

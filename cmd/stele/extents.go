@@ -1,0 +1,203 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/steledb/stele/blobfs"
+)
+
+// extents is an SSTable on disk: one plain file, or the extents of a blob one after
+// another. It is a Source of package sstable, whose checksums are all that is
+// relied on; those of the extents are for "stele check". Sealed extents never
+// change, so a running node does not mind.
+type extents struct {
+	name string
+	size int64
+	each []extentFile
+}
+
+// An extentFile holds the bytes of an SSTable from start on.
+type extentFile struct {
+	file     *os.File
+	start    int64 // in the SSTable
+	at, size int64 // in the file
+}
+
+// The places in an extent's file, by the format that package blobfs documents.
+const (
+	extentHeaderBytes = 4096
+	extentFooterBytes = 64
+	extentLengthAt    = 32 // in the footer: the length of the payload
+)
+
+// openExtents opens a file, or a blob whose extents are in some of dirs.
+func openExtents(name string, dirs []string) (*extents, error) {
+	if id, err := blobfs.ParseID(name); err == nil {
+		if _, err := os.Stat(name); err != nil {
+			return openBlob(id, dirs)
+		}
+	}
+	first, err := openExtent(name)
+	if err != nil {
+		return nil, err
+	}
+	if id, n, of, ok := extentNumber(name); ok && of > 1 {
+		first.file.Close()
+		return openParts(id, of, append([]string{filepath.Dir(name)}, dirs...), fmt.Sprintf("file %s is extent %d of %d", filepath.Base(name), n+1, of))
+	}
+	return &extents{name: name, size: first.size, each: []extentFile{first}}, nil
+}
+
+// extentNumber reads the name of an extent's file: ID.INDEXofCOUNT.
+func extentNumber(path string) (id blobfs.ID, index, count int, ok bool) {
+	hex, rest, _ := strings.Cut(filepath.Base(path), ".")
+	i, n, found := strings.Cut(rest, "of")
+	id, err := blobfs.ParseID(hex)
+	index, err1 := strconv.Atoi(i)
+	count, err2 := strconv.Atoi(n)
+	return id, index, count, found && errors.Join(err, err1, err2) == nil && 0 <= index && index < count
+}
+
+// openBlob opens the blob of that id.
+func openBlob(id blobfs.ID, dirs []string) (*extents, error) {
+	if len(dirs) == 0 {
+		return nil, usagef("add --data-dir for each data folder of the node", "%s is a blob's id: say where to look for it", id)
+	}
+	for _, dir := range extentDirs(dirs) {
+		found, err := filepath.Glob(filepath.Join(dir, id.String()+".*of*"))
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range found {
+			if _, _, count, ok := extentNumber(path); ok {
+				return openParts(id, count, extentDirs(dirs), "blob "+id.String())
+			}
+		}
+	}
+	return nil, notFoundf("give all data folders of the node", "no extent of blob %s in %s", id, strings.Join(dirs, ", "))
+}
+
+// extentDirs returns where in data folders extents may be: in a node's, in a
+// block store's, or right there.
+func extentDirs(dirs []string) (all []string) {
+	for _, dir := range dirs {
+		all = append(all, filepath.Join(dir, "blobs", "blobs"), filepath.Join(dir, "blobs"), dir)
+	}
+	return all
+}
+
+// openParts opens all extents of a blob.
+func openParts(id blobfs.ID, count int, dirs []string, what string) (_ *extents, err error) {
+	x := &extents{name: id.String()}
+	defer func() {
+		if err != nil {
+			x.Close()
+		}
+	}()
+	for i := range count {
+		name := fmt.Sprintf("%s.%dof%d", id, i, count)
+		part, err := openFirst(dirs, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, notFoundf("give all data folders of the node with --data-dir", "%s, and %s is not in %s", what, name, strings.Join(dirs, ", "))
+		}
+		if err != nil {
+			return nil, err
+		}
+		part.start = x.size
+		x.size += part.size
+		x.each = append(x.each, part)
+	}
+	return x, nil
+}
+
+func openFirst(dirs []string, name string) (x extentFile, err error) {
+	for _, dir := range dirs {
+		if x, err = openExtent(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+			return x, err
+		}
+	}
+	return x, err
+}
+
+// openExtent opens a file; if it is that of an extent, its payload.
+func openExtent(path string) (x extentFile, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return x, err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	info, err := f.Stat()
+	if err != nil {
+		return x, err
+	}
+	if info.IsDir() {
+		return x, usagef(`to check data folders use "stele check"`, "%s is a folder", path)
+	}
+	x = extentFile{file: f, size: info.Size()}
+	magic := make([]byte, len("STELEEXT"))
+	if _, err := f.ReadAt(magic, 0); err != nil || string(magic) != "STELEEXT" {
+		return x, nil // a plain file; if it is no SSTable its reader will say so
+	}
+	footer := make([]byte, extentFooterBytes)
+	if _, err := f.ReadAt(footer, info.Size()-extentFooterBytes); err != nil {
+		return x, fmt.Errorf("read the end of extent %s: %w", path, err)
+	}
+	length := int64(binary.LittleEndian.Uint64(footer[extentLengthAt:]))
+	if length < 0 || length > info.Size()-extentHeaderBytes-extentFooterBytes {
+		return x, fmt.Errorf("extent %s is damaged: %d bytes in a file of %d", path, length, info.Size())
+	}
+	x.at, x.size = extentHeaderBytes, length
+	return x, nil
+}
+
+// ReadChecked fills p from off on, and asks ok whether it is right.
+func (x *extents) ReadChecked(p []byte, off int64, ok func(p []byte) error) error {
+	for i := range x.each {
+		e := &x.each[i]
+		from, to := max(off, e.start), min(off+int64(len(p)), e.start+e.size)
+		if from >= to {
+			continue
+		}
+		if _, err := e.file.ReadAt(p[from-off:to-off], e.at+from-e.start); err != nil {
+			return err
+		}
+	}
+	if off < 0 || off+int64(len(p)) > x.size {
+		return io.ErrUnexpectedEOF
+	}
+	return ok(p)
+}
+
+// Size returns the length of the SSTable in bytes.
+func (x *extents) Size() int64 { return x.size }
+
+// Close closes the files.
+func (x *extents) Close() error {
+	var errs []error
+	for i := range x.each {
+		errs = append(errs, x.each[i].file.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// place returns the file, and the offset in it, that off of the SSTable is at.
+func (x *extents) place(off int64) (file string, at int64) {
+	for i := range x.each {
+		if e := &x.each[i]; off >= e.start && off < e.start+e.size {
+			return e.file.Name(), e.at + off - e.start
+		}
+	}
+	return x.name, off
+}

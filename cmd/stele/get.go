@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+)
+
+// A getter is the flags of get.
+type getter struct {
+	selection
+	raw, full bool
+}
+
+func (a *app) getCommand() *cobra.Command {
+	g := &getter{}
+	cmd := &cobra.Command{
+		Use:     "get TABLE ROW [FAMILY[:QUALIFIER]...]",
+		Aliases: []string{"lookup"},
+		Short:   "Read a row",
+		Long: `Read a row, or some columns of it, the newest version of each first.
+
+On a terminal long values are cut and what cannot be printed is escaped; with
+--raw the newest value of one column is written as it is.
+
+Exit code 6 means that the row has no such cell.`,
+		Example: `  stele get webtable com.cnn.www
+  stele get webtable com.cnn.www anchor language:
+  stele get webtable com.cnn.www --column 'anchor:.*\.ca' --versions 1
+  stele get webtable com.cnn.www contents: --raw > page.html`,
+		Args:              cobra.MinimumNArgs(2),
+		ValidArgsFunction: a.completeTable,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for i := range args[1:] {
+				if err := a.texts(&args[1+i]); err != nil {
+					return err
+				}
+			}
+			opts, err := g.options(cmd, args[2:])
+			if err != nil {
+				return err
+			}
+			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+				return a.get(ctx, c.Table(args[0]), args[1], opts, g)
+			})
+		},
+	}
+	g.register(cmd)
+	cmd.Flags().BoolVar(&g.raw, "raw", false, "write the newest value as it is, and nothing else; needs one column")
+	cmd.Flags().BoolVar(&g.full, "full", false, "do not cut long values on a terminal")
+	a.escapesFlag(cmd)
+	return cmd
+}
+
+// options joins the flags with the columns named as arguments.
+func (g *getter) options(cmd *cobra.Command, columns []string) ([]client.ReadOption, error) {
+	opts, err := g.selection.options(cmd)
+	if err != nil {
+		return nil, err
+	}
+	f, err := exactColumns(columns)
+	if err != nil {
+		return nil, err
+	}
+	if f != nil {
+		opts = append(opts, client.Filter(f))
+	}
+	if g.raw {
+		if len(columns) != 1 || !strings.Contains(columns[0], ":") {
+			return nil, usagef("name it, as in "+quoted("stele get TABLE ROW contents: --raw"), "--raw needs one column")
+		}
+		opts = append(opts, client.Versions(1))
+	}
+	return opts, nil
+}
+
+func (a *app) get(ctx context.Context, t *client.Table, key string, opts []client.ReadOption, g *getter) error {
+	row, err := t.Get(ctx, key, opts...)
+	switch {
+	case err != nil:
+		return err
+	case row == nil && len(opts) > 0:
+		return notFoundf("", "row %q of table %s has no such cell", key, t.Name())
+	case row == nil:
+		return notFoundf("", "table %s has no row %q", t.Name(), key)
+	case g.raw:
+		_, err := a.out.Write(row.Cells[0].Value)
+		return err
+	}
+	return a.rowWriter(g.full).write(row)
+}

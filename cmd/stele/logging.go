@@ -1,0 +1,27 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/lmittmann/tint"
+)
+
+// newLogger returns the log of a node: on a terminal for people, elsewhere for
+// programs.
+func (a *app) newLogger(w io.Writer, format, level string) *slog.Logger {
+	var least slog.Level
+	_ = least.UnmarshalText([]byte(level)) // checked with the settings
+	if format == "auto" && a.json {
+		format = "json"
+	}
+	opts := &slog.HandlerOptions{Level: least}
+	switch {
+	case format == "json":
+		return slog.New(slog.NewJSONHandler(w, opts))
+	case format == "auto" && a.errTTY:
+		return slog.New(tint.NewHandler(w, &tint.Options{Level: least, TimeFormat: time.TimeOnly, NoColor: !a.color}))
+	}
+	return slog.New(slog.NewTextHandler(w, opts))
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/renameio/v2"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/steledb/stele/node"
+)
+
+func (a *app) manCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "man [FOLDER]",
+		Short: "Write the manual pages",
+		Long: `Write the manual pages of all commands into a folder, which is made if need be;
+without one, print stele(1).`,
+		Example: `  stele man | man -l -
+  stele man /usr/local/share/man/man1`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return writeManPage(a.out, cmd.Root())
+			}
+			return a.writeManPages(cmd.Root(), args[0])
+		},
+	}
+}
+
+func (a *app) writeManPages(root *cobra.Command, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	pages := 0
+	var each func(cmd *cobra.Command) error
+	each = func(cmd *cobra.Command) error {
+		var page bytes.Buffer
+		if err := writeManPage(&page, cmd); err != nil {
+			return err
+		}
+		if err := renameio.WriteFile(filepath.Join(dir, manName(cmd)+".1"), page.Bytes(), 0o644); err != nil {
+			return err
+		}
+		pages++
+		for _, c := range cmd.Commands() {
+			if !c.IsAvailableCommand() {
+				continue
+			}
+			if err := each(c); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := each(root); err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(map[string]any{"folder": dir, "pages": pages})
+	}
+	a.talk("wrote %d pages to %s", pages, dir)
+	return nil
+}
+
+func manName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
+
+// writeManPage writes a command's page in the language of man(7).
+func writeManPage(w io.Writer, cmd *cobra.Command) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, ".TH %s 1 \"\" \"Stele %s\" \"Stele\"\n", manText(strings.ToUpper(manName(cmd))), manText(node.Version()))
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", manText(manName(cmd)), manText(cmd.Short))
+	fmt.Fprintf(&b, ".SH SYNOPSIS\n.nf\n%s\n.fi\n", manText(cmd.UseLine()))
+	fmt.Fprintf(&b, ".SH DESCRIPTION\n.nf\n%s\n.fi\n", manText(orElse(cmd.Long, cmd.Short)))
+	manCommands(&b, cmd)
+	manFlags(&b, "OPTIONS", cmd.NonInheritedFlags())
+	manFlags(&b, "GLOBAL OPTIONS", cmd.InheritedFlags())
+	if cmd.HasExample() {
+		fmt.Fprintf(&b, ".SH EXAMPLES\n.nf\n%s\n.fi\n", manText(cmd.Example))
+	}
+	if cmd.HasParent() {
+		fmt.Fprintf(&b, ".SH SEE ALSO\n.BR %s (1)\n", manText(manName(cmd.Parent())))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func manCommands(b *strings.Builder, cmd *cobra.Command) {
+	if !cmd.HasAvailableSubCommands() {
+		return
+	}
+	b.WriteString(".SH COMMANDS\n")
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			fmt.Fprintf(b, ".TP\n.BR %s (1)\n%s\n", manText(manName(c)), manText(c.Short))
+		}
+	}
+}
+
+func manFlags(b *strings.Builder, title string, flags *pflag.FlagSet) {
+	if !flags.HasAvailableFlags() {
+		return
+	}
+	fmt.Fprintf(b, ".SH %s\n", title)
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
+		what, usage := pflag.UnquoteUsage(f)
+		name := "--" + f.Name
+		if f.Shorthand != "" {
+			name = "-" + f.Shorthand + ", " + name
+		}
+		fmt.Fprintf(b, ".TP\n\\fB%s\\fR \\fI%s\\fR\n%s\n", manText(name), manText(what), manText(usage))
+	})
+}
+
+// manText escapes what man(7) would take for its own.
+func manText(s string) string {
+	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
+	lines := strings.Split(s, "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
+			lines[i] = `\&` + line
+		}
+	}
+	return strings.Join(lines, "\n")
+}

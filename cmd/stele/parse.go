@@ -1,0 +1,197 @@
+package main
+
+import (
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// units of sizes in bytes. Those without an i are of ten, as on the label of a disk.
+var units = []struct {
+	name  string
+	bytes int64
+}{
+	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
+	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"KB", 1e3},
+	{"T", 1 << 40}, {"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10}, {"B", 1},
+}
+
+// parseSize reads a number of bytes such as 4GiB, 1.5GiB, 512MB or 1048576.
+func parseSize(s string) (int64, error) {
+	number, scale := strings.TrimSpace(s), int64(1)
+	for _, u := range units {
+		if n, ok := strings.CutSuffix(number, u.name); ok {
+			number, scale = strings.TrimSpace(n), u.bytes
+			break
+		}
+	}
+	v, err := strconv.ParseFloat(number, 64)
+	if err != nil || v < 0 || math.IsNaN(v) || v*float64(scale) >= math.MaxInt64 {
+		return 0, usagef("", "%q is not a size such as 4GiB, 512MiB or 1048576", s)
+	}
+	if whole, err := strconv.ParseInt(number, 10, 64); err == nil { // exact beyond 2^53
+		return whole * scale, nil
+	}
+	return int64(v * float64(scale)), nil
+}
+
+// formatSize returns n bytes for a person.
+func formatSize(n int64) string {
+	const step = 1024
+	if n < step && n > -step {
+		return strconv.FormatInt(n, 10) + " B"
+	}
+	v, unit := float64(n)/step, 0
+	for math.Abs(v) >= 999.5 && unit < 4 {
+		v /= step
+		unit++
+	}
+	digits := 1
+	if math.Abs(v) >= 99.95 {
+		digits = 0
+	}
+	return strconv.FormatFloat(v, 'f', digits, 64) + " " + []string{"KiB", "MiB", "GiB", "TiB", "PiB"}[unit]
+}
+
+// formatCount returns n with its thousands apart.
+func formatCount(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	sign := ""
+	if n < 0 {
+		sign, s = "-", s[1:]
+	}
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return sign + s
+}
+
+// plural returns "1 row", "2 rows", "3 families".
+func plural(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	if stem, ok := strings.CutSuffix(what, "y"); ok {
+		return formatCount(n) + " " + stem + "ies"
+	}
+	return formatCount(n) + " " + what + "s"
+}
+
+// parseDuration reads a duration such as 90s, 36h or 30d.
+func parseDuration(s string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		if n, err := strconv.ParseFloat(days, 64); err == nil && math.Abs(n) < 100_000 {
+			return time.Duration(n * float64(24*time.Hour)), nil
+		}
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0, usagef("", "%q is not a duration such as 90s, 15m, 36h or 30d", s)
+	}
+	return d, nil
+}
+
+// parseMoment reads a point in time: µs since 1970, RFC 3339, a date, or how long
+// ago it was.
+func parseMoment(s string, now time.Time) (time.Time, error) {
+	if micros, err := strconv.ParseInt(s, 10, 64); err == nil && micros >= 0 {
+		return time.UnixMicro(micros), nil
+	}
+	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
+		if t, err := time.Parse(layout, s); err == nil && t.UnixMicro() >= 0 {
+			return t, nil
+		}
+	}
+	if d, err := parseDuration(strings.TrimSuffix(s, " ago")); err == nil && d >= 0 && now.Add(-d).UnixMicro() >= 0 {
+		return now.Add(-d), nil
+	}
+	return time.Time{}, usagef("", "%q is not a time such as 2026-11-21T10:00:00Z, 1795254000000000 (microseconds) or 2h (ago)", s)
+}
+
+// formatMoment returns a timestamp so that parseMoment reads it back. Small numbers
+// are not times: people use them to number versions.
+func formatMoment(micros int64) string {
+	const year = 365 * 24 * int64(time.Hour/time.Microsecond)
+	if micros < year || micros > 8000*year {
+		return strconv.FormatInt(micros, 10)
+	}
+	return time.UnixMicro(micros).UTC().Format("2006-01-02T15:04:05.000000Z")
+}
+
+// text reads an argument, with escapes if --escaped was given.
+func (a *app) text(arg string) (string, error) {
+	if !a.escapes {
+		return arg, nil
+	}
+	return unescape(arg)
+}
+
+// texts reads several arguments.
+func (a *app) texts(args ...*string) error {
+	for _, arg := range args {
+		s, err := a.text(*arg)
+		if err != nil {
+			return err
+		}
+		*arg = s
+	}
+	return nil
+}
+
+// A valueReader reads the values among the arguments of one command: as they are,
+// @FILE, or - for standard input, which there is only once.
+type valueReader struct {
+	a     *app
+	stdin string // what has taken standard input
+}
+
+func (v *valueReader) read(what, arg string) ([]byte, error) {
+	switch {
+	case arg == "-":
+		if v.stdin != "" {
+			return nil, usagef("put one of them into a file and write @FILE", "%s and %s cannot both be read from standard input", v.stdin, what)
+		}
+		v.stdin = what
+		if v.a.inTTY {
+			v.a.talk("reading %s from the terminal: end it with Ctrl-D", what)
+		}
+		return readValue(v.a.in)
+	case strings.HasPrefix(arg, "@"):
+		f, err := os.Open(arg[1:])
+		if err != nil {
+			return nil, withHint(err, `a value that begins with @ names a file; with --escaped, \x40 is the character itself`)
+		}
+		defer f.Close()
+		return readValue(f)
+	}
+	s, err := v.a.text(arg)
+	return []byte(s), err
+}
+
+// valueBytesMax is what a value of the command line may have: the largest row
+// mutation. The node's own limit, which is lower, gives the better error.
+const valueBytesMax = 256 << 20
+
+func readValue(r io.Reader) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, valueBytesMax+1))
+	if err == nil && len(b) > valueBytesMax {
+		return nil, usagef("split it over several columns", "value is over %s", formatSize(valueBytesMax))
+	}
+	return b, err
+}
+
+// parseAssignment splits fam:qual=value at the first = behind the family.
+func parseAssignment(arg string) (column, value string, err error) {
+	family, rest, ok := strings.Cut(arg, ":")
+	if !ok || strings.Contains(family, "=") {
+		return "", "", usagef("", `%q is not of the form family:qualifier=value`, arg)
+	}
+	qualifier, value, ok := strings.Cut(rest, "=")
+	if !ok {
+		return "", "", usagef(`a value may be empty, read from a file (=@FILE), or from standard input (=-)`, `%q has no value: want family:qualifier=value`, arg)
+	}
+	return family + ":" + qualifier, value, nil
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+)
+
+// The groups of verbs, in the order in which help shows them.
+const (
+	groupNode   = "node"
+	groupSchema = "schema"
+	groupData   = "data"
+	groupTools  = "tools"
+)
+
+// commands lists the verbs. A new one is a line here.
+func (a *app) commands() []*cobra.Command {
+	return []*cobra.Command{
+		inGroup(groupNode, a.serveCommand()),
+		inGroup(groupNode, a.statusCommand()),
+		inGroup(groupNode, a.configCommand()),
+
+		inGroup(groupSchema, a.tableCommand()),
+		inGroup(groupSchema, a.familyCommand()),
+
+		inGroup(groupData, a.putCommand()),
+		inGroup(groupData, a.getCommand()),
+		inGroup(groupData, a.scanCommand()),
+		inGroup(groupData, a.countCommand()),
+		inGroup(groupData, a.deleteCommand()),
+		inGroup(groupData, a.incrCommand()),
+		inGroup(groupData, a.casCommand()),
+
+		inGroup(groupTools, a.checkCommand()),
+		inGroup(groupTools, a.sstableCommand()),
+		inGroup(groupTools, a.completionCommand()),
+		inGroup(groupTools, a.manCommand()),
+		inGroup(groupTools, a.versionCommand()),
+	}
+}
+
+func inGroup(id string, c *cobra.Command) *cobra.Command {
+	c.GroupID = id
+	return c
+}
+
+// rootCommand builds the whole command line.
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "stele",
+		Short: "Bigtable in one binary",
+		Long: `Stele is Bigtable in one binary: the node that stores and serves tables, and
+the tools to work with them.
+
+Exit codes: 0 done, 1 error, 3 node unreachable, 4 wrong usage, 5 unhealthy,
+6 not found, 7 timed out, 10 disk full.`,
+		Example: `  stele serve --dev
+  stele scan webtable --prefix com.cnn.
+  stele status --addr 10.0.0.5:7106`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          unknownVerb,
+		RunE:          needVerb,
+	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.CompletionOptions.DisableDefaultCmd = true // ours has an example
+	root.SetFlagErrorFunc(flagError)
+	root.AddGroup(
+		&cobra.Group{ID: groupNode, Title: "The node:"},
+		&cobra.Group{ID: groupSchema, Title: "Tables:"},
+		&cobra.Group{ID: groupData, Title: "Rows:"},
+		&cobra.Group{ID: groupTools, Title: "Tools:"},
+	)
+	root.SetHelpCommandGroupID(groupTools)
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.addr, "addr", envOr("STELE_ADDR", client.DefaultAddr), "`host:port` of the node, or several between commas; also STELE_ADDR")
+	flags.BoolVar(&a.json, "json", false, "print JSON: one object, or one a line")
+	flags.Var((*durationFlag)(&a.timeout), "timeout", "give up after this `time`, such as 10s (default 30s; none for scans and long work); also STELE_TIMEOUT")
+	root.PersistentPreRunE = func(*cobra.Command, []string) error { return a.readEnvironment() }
+	root.AddCommand(a.commands()...)
+	explainArguments(root)
+	return root
+}
+
+func envOr(name, otherwise string) string {
+	if v := os.Getenv(name); v != "" {
+		return v
+	}
+	return otherwise
+}
+
+// readEnvironment reads the variables of the global flags that were not given.
+func (a *app) readEnvironment() error {
+	v := os.Getenv("STELE_TIMEOUT")
+	if a.timeout != 0 || v == "" {
+		return nil
+	}
+	d, err := parseDuration(v)
+	if err != nil {
+		return fmt.Errorf("STELE_TIMEOUT: %w", err)
+	}
+	a.timeout = d
+	return nil
+}
+
+// needVerb is what a command does that only has others below it.
+func needVerb(cmd *cobra.Command, args []string) error {
+	if cmd.HasParent() {
+		return usagef("see "+quoted(cmd.CommandPath()+" --help"), "%s what?", cmd.CommandPath())
+	}
+	return cmd.Help()
+}
+
+// unknownVerb refuses an argument where a verb should be.
+func unknownVerb(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := "see " + quoted(cmd.CommandPath()+" --help")
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = "did you mean " + quoted(cmd.CommandPath()+" "+near[0]) + "?"
+	}
+	return usagef(hint, "%s has no command %q", cmd.CommandPath(), args[0])
+}
+
+func quoted(command string) string { return `"` + command + `"` }
+
+// explainArguments makes every command refuse a wrong number of arguments with what
+// it takes, and not with a count.
+func explainArguments(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil && cmd.RunE != nil && !cmd.HasSubCommands() {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			if err == nil {
+				return nil
+			}
+			return usagef(fmt.Sprintf("for example: %s", firstExample(cmd)), "wrong number of arguments: want %s", cmd.UseLine())
+		}
+	}
+	for _, c := range cmd.Commands() {
+		explainArguments(c)
+	}
+}
+
+func firstExample(cmd *cobra.Command) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
+	return line
+}
+
+// flagError says what to do about a flag that is wrong.
+func flagError(cmd *cobra.Command, err error) error {
+	text := err.Error()
+	hint := "see " + quoted(cmd.CommandPath()+" --help")
+	if name, ok := strings.CutPrefix(text, "unknown flag: --"); ok {
+		text = "there is no flag --" + name
+		if near := nearest(name, flagNames(cmd)); near != "" {
+			hint = "did you mean --" + near + "?"
+		}
+	} else if strings.HasPrefix(text, "unknown shorthand flag") {
+		hint = `write "--" before arguments that begin with a dash`
+	}
+	if _, reason, ok := strings.Cut(text, `" flag: `); ok && strings.HasPrefix(text, "invalid argument") {
+		text = strings.Replace(text, "invalid argument", "wrong value", 1)
+		_ = reason
+	}
+	return usagef(hint, "%s", text)
+}
+
+// durationFlag is a time that may be given in days, too.
+type durationFlag time.Duration
+
+func (d *durationFlag) Set(s string) error {
+	v, err := parseDuration(s)
+	if err == nil && v < 0 {
+		err = usagef("", "%q is negative", s)
+	}
+	*d = durationFlag(v)
+	return err
+}
+
+func (d *durationFlag) Type() string { return "duration" }
+
+func (d *durationFlag) String() string {
+	if *d == 0 {
+		return ""
+	}
+	return time.Duration(*d).String()
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+)
+
+func (a *app) scanCommand() *cobra.Command {
+	s, rows := &selection{}, &span{}
+	var limit int64
+	var full bool
+	cmd := &cobra.Command{
+		Use:     "scan TABLE",
+		Aliases: []string{"read"},
+		Short:   "Read the rows of a table, or of a range of it",
+		Long: `Read rows in the order of their keys. Each row is printed as soon as it is
+there, so a table of any size can be read.
+
+Where output is no terminal, a cell is a line: row, column, time and value between
+tabs, with what cannot be printed escaped. With --json a row is a line.`,
+		Example: `  stele scan webtable --prefix com.cnn. --family anchor
+  stele scan webtable --start com.a --end com.b --rows-limit 10
+  stele scan webtable --column 'anchor:.*\.cnn\.com' --versions 1 --since 2h
+  stele scan webtable --json | jq -r .row`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeTable,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts, err := a.scanOptions(cmd, s, rows, limit)
+			if err != nil {
+				return err
+			}
+			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+				return a.scan(ctx, c.Table(args[0]), opts, full)
+			})
+		},
+	}
+	rows.register(cmd)
+	s.register(cmd)
+	cmd.Flags().Int64Var(&limit, "rows-limit", 0, "end after `N` rows (default all)")
+	cmd.Flags().BoolVar(&full, "full", false, "do not cut long values on a terminal")
+	a.escapesFlag(cmd)
+	return cmd
+}
+
+func (a *app) scanOptions(cmd *cobra.Command, s *selection, rows *span, limit int64) ([]client.ScanOption, error) {
+	opts, err := rows.options(a)
+	if err != nil {
+		return nil, err
+	}
+	cells, err := s.options(cmd)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range cells {
+		opts = append(opts, o)
+	}
+	if cmd.Flags().Changed("rows-limit") {
+		if limit < 1 {
+			return nil, usagef("", "--rows-limit is %d, must be at least 1", limit)
+		}
+		opts = append(opts, client.Limit(limit), client.BatchRows(int(min(limit, 1000))))
+	}
+	return opts, nil
+}
+
+func (a *app) scan(ctx context.Context, t *client.Table, opts []client.ScanOption, full bool) (err error) {
+	s := t.Scan(ctx, opts...)
+	defer s.Close()
+	out := a.rowWriter(full)
+	var rows, cells int64
+	for s.Next() {
+		row := s.Row()
+		rows++
+		cells += int64(len(row.Cells))
+		if err := out.write(row); err != nil {
+			return err
+		}
+	}
+	if err := s.Err(); err != nil {
+		if rows == 0 {
+			return err
+		}
+		_ = a.out.Flush() // what was read stands before what is said about the rest
+		return fmt.Errorf("%w (after %s rows)", err, formatCount(rows))
+	}
+	if a.outTTY && a.errTTY && !a.json {
+		if err := a.out.Flush(); err != nil {
+			return err
+		}
+		a.talk("%s, %s", plural(rows, "row"), plural(cells, "cell"))
+	}
+	return nil
+}

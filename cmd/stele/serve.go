@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/node"
+)
+
+func (a *app) serveCommand() *cobra.Command {
+	dev := false
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a node",
+		Long: `Run a node until it is told to stop: SIGINT or SIGTERM lets requests under way
+finish; a second one stops at once, which loses nothing that was acknowledged.
+
+With --dev it is for trying out: its data is in a temporary folder that goes when
+it stops (unless --data-dir names one), and a sample table is there.
+
+Settings also come from the environment (STELE_DATA_DIR, ...) and from
+` + defaultConfigFile + `: see "stele help config".`,
+		Example: `  stele serve --dev
+  stele serve --data-dir /data1 --data-dir /data2 --memory 8GiB
+  stele serve --config ./stele.yaml --log-format json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := loadConfig(cmd, dev)
+			if err != nil {
+				return err
+			}
+			cfg, err := c.node()
+			if err != nil {
+				return err
+			}
+			cfg.Dev = dev
+			cfg.Logger = a.newLogger(a.err, c.text("log_format"), c.text("log_level"))
+			if c.values.Bool("insecure") {
+				a.warnExposed(c, cfg.Logger)
+			}
+			if dev {
+				return a.serveDev(cmd.Context(), c, cfg)
+			}
+			return a.serve(cmd.Context(), cfg, c.drainTimeout(), nil)
+		},
+	}
+	cmd.Flags().BoolVar(&dev, "dev", false, "run for development: temporary data, a sample table")
+	registerSettings(cmd)
+	return cmd
+}
+
+// warnExposed tells of every address that other machines can reach.
+func (a *app) warnExposed(c *configuration, log *slog.Logger) {
+	for _, key := range []string{"listen", "gossip", "http"} {
+		if addr := c.text(key); addr != "off" && !isLoopback(addr) {
+			log.Warn("INSECURE: anyone who reaches this address may read and write everything", key, addr)
+		}
+	}
+}
+
+// serve runs a node until ctx ends or the node fails. ready, if there is one, is
+// called once the node serves.
+func (a *app) serve(ctx context.Context, cfg node.Config, drain time.Duration, ready func(context.Context, *node.Node) error) error {
+	n, err := node.Start(ctx, cfg)
+	if err != nil {
+		return startError(err, cfg)
+	}
+	if ready != nil {
+		err = ready(ctx, n)
+	}
+	if err == nil {
+		select {
+		case <-ctx.Done():
+		case <-n.Done():
+		}
+	}
+	return errors.Join(err, n.Err(), a.stop(n, drain, cfg.Logger))
+}
+
+// stop drains the node, for so long, or until a second signal.
+func (a *app) stop(n *node.Node, drain time.Duration, log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(context.Background(), drain)
+	defer cancel()
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, signals()...)
+	defer signal.Stop(again)
+	log.Info("stopping: requests under way may finish; a second signal stops at once", "within", drain)
+	closed := make(chan error, 1)
+	go func() { closed <- n.Close(ctx) }()
+	select {
+	case err := <-closed:
+		if errors.Is(err, context.DeadlineExceeded) {
+			log.Warn("stopped before all requests were finished", "after", drain)
+			err = nil
+		}
+		if err == nil {
+			log.Info("stopped")
+		}
+		return err
+	case s := <-again:
+		return fmt.Errorf("stopped at once by a second signal (%v); the next start recovers from the commit log", s)
+	}
+}
+
+// startError tells what can be done about a node that did not come up.
+func startError(err error, cfg node.Config) error {
+	if errors.Is(err, context.Canceled) {
+		return errors.New("stopped before the node was up")
+	}
+	if errors.Is(err, os.ErrPermission) {
+		return withHint(err, fmt.Sprintf(`give a folder of your own with --data-dir (now %s), or try "stele serve --dev"`, cfg.DataDirs[0]))
+	}
+	return err
+}

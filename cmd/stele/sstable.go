@@ -1,0 +1,295 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/tablet/ikey"
+	"github.com/steledb/stele/tablet/sstable"
+)
+
+func (a *app) sstableCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sstable",
+		Short: "Look into SSTables, with or without a node",
+		Example: `  stele sstable dump /var/lib/stele/blobs/blobs/0a1b....0of1
+  stele sstable verify 0a1b... --data-dir /var/lib/stele`,
+		Args: unknownVerb,
+		RunE: needVerb,
+	}
+	cmd.AddCommand(a.sstableDumpCommand(), a.sstableVerifyCommand())
+	return cmd
+}
+
+// sstableHelp tells what FILE may be.
+const sstableHelp = `FILE is an SSTable; or a file of an extent that holds one, as in the data folder
+of a node; or a blob's id, whose extents are then looked for in the data folders.
+A running node is not disturbed.`
+
+func (a *app) sstableDumpCommand() *cobra.Command {
+	var dirs []string
+	var keys, summary bool
+	cmd := &cobra.Command{
+		Use:   "dump FILE",
+		Short: "Print the entries of an SSTable",
+		Long: `Print what an SSTable says of itself, then its entries, one a line: sequence
+number, kind, row, column, time and value.
+
+` + sstableHelp,
+		Example: `  stele sstable dump /var/lib/stele/blobs/blobs/0a1b....0of1
+  stele sstable dump 0a1b... --data-dir /data1 --data-dir /data2 --summary
+  stele sstable dump table.sst --json | jq .row`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withSSTable(args[0], dirs, func(src *extents) error {
+				ctx, cancel := a.within(cmd, patient)
+				defer cancel()
+				return a.dumpSSTable(ctx, src, keys, summary)
+			})
+		},
+	}
+	dataDirFlag(cmd, &dirs)
+	cmd.Flags().BoolVar(&keys, "keys", false, "leave the values out")
+	cmd.Flags().BoolVar(&summary, "summary", false, "only what the table says of itself")
+	return cmd
+}
+
+func dataDirFlag(cmd *cobra.Command, dirs *[]string) {
+	cmd.Flags().StringArrayVar(dirs, "data-dir", nil, "data `folder` to look for extents in; may be given several times")
+}
+
+// withSSTable opens an SSTable for as long as f runs.
+func withSSTable(name string, dirs []string, f func(*extents) error) error {
+	src, err := openExtents(name, dirs)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(src), src.Close())
+}
+
+func (a *app) dumpSSTable(ctx context.Context, src *extents, keys, summary bool) error {
+	line := textEntry
+	if a.json {
+		line = jsonEntry
+		if summary {
+			return a.sstableSummary(ctx, src)
+		}
+		return a.dumpJSON(ctx, src, keys)
+	}
+	return sstable.Dump(ctx, a.out, src, sstable.DumpOptions{
+		Name: src.name, NoEntries: summary,
+		Entry: func(dst, key, value []byte) []byte {
+			if keys {
+				value = nil
+			}
+			return line(dst, key, value)
+		},
+	})
+}
+
+// dumpJSON prints an object for each entry.
+func (a *app) dumpJSON(ctx context.Context, src *extents, keys bool) error {
+	t, err := sstable.Open(ctx, src, sstable.OpenOptions{Name: src.name})
+	if err != nil {
+		return err
+	}
+	// 1 MiB: the dump is bound by its text, not by its reads.
+	it := t.NewIter(sstable.IterOptions{NoCacheFill: true, ReadAheadBytes: 1 << 20})
+	var line []byte
+	for ok := it.First(); ok; ok = it.Next() {
+		if err := ctx.Err(); err != nil {
+			return errors.Join(err, it.Close())
+		}
+		value := it.Value()
+		if keys {
+			value = nil
+		}
+		line = append(jsonEntry(line[:0], it.Key(), value), '\n')
+		if _, err := a.out.Write(line); err != nil {
+			return errors.Join(err, it.Close())
+		}
+	}
+	return it.Close()
+}
+
+func (a *app) sstableSummary(ctx context.Context, src *extents) error {
+	t, err := sstable.Open(ctx, src, sstable.OpenOptions{Name: src.name})
+	if err != nil {
+		return err
+	}
+	m := t.Meta()
+	return a.printJSON(struct {
+		File           string    `json:"file"`
+		Bytes          int64     `json:"bytes"`
+		Entries        uint64    `json:"entries"`
+		FirstKey       jsonBytes `json:"first_key"`
+		LastKey        jsonBytes `json:"last_key"`
+		RawBytes       uint64    `json:"raw_bytes"`
+		DataBlocks     uint64    `json:"data_blocks"`
+		DataBytes      uint64    `json:"data_bytes"`
+		IndexBytes     uint64    `json:"index_bytes"`
+		FilterBytes    uint64    `json:"filter_bytes"`
+		FilterPrefixes uint64    `json:"filter_prefixes"`
+		FilterName     string    `json:"filter_name"`
+		BlockBytes     int       `json:"block_bytes"`
+		Compression    string    `json:"compression"`
+	}{
+		src.name, m.Size, m.Entries, m.FirstKey, m.LastKey, m.RawBytes, m.DataBlocks, m.DataBytes,
+		m.IndexBytes, m.FilterBytes, m.FilterPrefixes, m.FilterName, m.BlockBytes, m.Compression.String(),
+	})
+}
+
+var kindNames = map[ikey.Kind]string{
+	ikey.KindCell: "set", ikey.KindDeleteColumn: "del_column", ikey.KindDeleteFamily: "del_family", ikey.KindDeleteRow: "del_row",
+}
+
+// An entry is an internal key in its parts, and its value.
+type entry struct {
+	seq         uint64
+	kind        ikey.Kind
+	row, column []byte // column is "family:qualifier", "family", or empty
+	family      uint32 // id
+	timestamp   int64
+	start, end  int64 // of a deleted column
+	value       []byte
+}
+
+// parseEntry takes an internal key apart; false if it is none.
+func parseEntry(key, value []byte) (e entry, ok bool) {
+	p, err := ikey.Split(key)
+	if err != nil {
+		return entry{}, false
+	}
+	e = entry{seq: ikey.Seq(key), kind: p.Kind, row: ikey.RowKey(key[:p.Row]), value: value}
+	if p.Family > p.Row {
+		part := key[p.Row:p.Family]
+		e.column, e.family = append(e.column, ikey.FamilyName(part)...), ikey.FamilyID(part)
+	}
+	if p.Column > p.Family {
+		e.column = append(append(e.column, ':'), ikey.Qualifier(key[p.Family:p.Column])...)
+	}
+	switch p.Kind {
+	case ikey.KindCell:
+		e.timestamp = ikey.Timestamp(key)
+	case ikey.KindDeleteColumn:
+		if e.start, e.end, err = ikey.Range(value); err != nil && value != nil {
+			return entry{}, false
+		}
+		e.value = nil
+	}
+	return e, true
+}
+
+func textEntry(dst, key, value []byte) []byte {
+	e, ok := parseEntry(key, value)
+	if !ok {
+		return fmt.Appendf(dst, "%s\t%s", escapeBytes(key), escapeBytes(value))
+	}
+	dst = fmt.Appendf(dst, "%d\t%s\t%s", e.seq, kindNames[e.kind], escapeBytes(e.row))
+	if len(e.column) > 0 {
+		dst = fmt.Appendf(dst, "\t%s", escapeBytes(e.column))
+	}
+	switch {
+	case e.kind == ikey.KindCell:
+		dst = fmt.Appendf(dst, "\t%s\t%s", formatMoment(e.timestamp), escapeBytes(e.value))
+	case e.start != 0 || e.end != 0:
+		dst = fmt.Appendf(dst, "\t%s to %s", formatMoment(e.start), rangeEnd(e.end))
+	}
+	return dst
+}
+
+func rangeEnd(end int64) string {
+	if end == 0 {
+		return "any"
+	}
+	return formatMoment(end)
+}
+
+func jsonEntry(dst, key, value []byte) []byte {
+	e, ok := parseEntry(key, value)
+	if !ok {
+		dst = appendJSONBytes(append(dst, `{"key":`...), key)
+		return append(appendJSONBytes(append(dst, `,"value":`...), value), '}')
+	}
+	dst = fmt.Appendf(dst, `{"seq":%d,"kind":%q,"row":`, e.seq, kindNames[e.kind])
+	dst = appendJSONBytes(dst, e.row)
+	if len(e.column) > 0 {
+		name := `,"column":`
+		if e.kind == ikey.KindDeleteFamily {
+			name = `,"family":`
+		}
+		dst = appendJSONBytes(append(dst, name...), e.column)
+		dst = fmt.Appendf(dst, `,"family_id":%d`, e.family)
+	}
+	switch {
+	case e.kind == ikey.KindCell:
+		dst = fmt.Appendf(dst, `,"timestamp":%d,"value":`, e.timestamp)
+		dst = appendJSONBytes(dst, e.value)
+	case e.kind == ikey.KindDeleteColumn:
+		dst = fmt.Appendf(dst, `,"start":%d,"end":%d`, e.start, e.end)
+	}
+	return append(dst, '}')
+}
+
+func (a *app) sstableVerifyCommand() *cobra.Command {
+	var dirs []string
+	cmd := &cobra.Command{
+		Use:   "verify FILE",
+		Short: "Check every checksum, and the order of keys, of an SSTable",
+		Long: `Read all of an SSTable and check every checksum, the order of its keys, and what
+it says of itself. Exit code 5 means that something is wrong.
+
+` + sstableHelp,
+		Example: `  stele sstable verify /var/lib/stele/blobs/blobs/0a1b....0of1
+  stele sstable verify 0a1b... --data-dir /data1 --data-dir /data2`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withSSTable(args[0], dirs, func(src *extents) error {
+				ctx, cancel := a.within(cmd, patient)
+				defer cancel()
+				return a.verifySSTable(ctx, src)
+			})
+		},
+	}
+	dataDirFlag(cmd, &dirs)
+	return cmd
+}
+
+func (a *app) verifySSTable(ctx context.Context, src *extents) error {
+	var problems []problemJSON
+	report := func(err error) {
+		p := problemOf(src, err)
+		problems = append(problems, p)
+		a.printProblem(p)
+	}
+	stats, err := sstable.Verify(ctx, src, sstable.VerifyOptions{
+		Name: src.name,
+		Entry: func(key, _ []byte) error {
+			_, err := ikey.Split(key)
+			return err
+		},
+	}, report)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		err = a.printJSON(struct {
+			File     string `json:"file"`
+			OK       bool   `json:"ok"`
+			Bytes    int64  `json:"bytes"`
+			Blocks   int    `json:"blocks"`
+			Entries  uint64 `json:"entries"`
+			Problems int    `json:"problems"`
+		}{src.name, len(problems) == 0, stats.Bytes, stats.Blocks, stats.Entries, len(problems)})
+	} else {
+		_, err = fmt.Fprintf(a.out, "%s: %s: %s in %s, %s\n", a.verdict(len(problems)), src.name,
+			plural(int64(stats.Entries), "entry"), plural(int64(stats.Blocks), "block"), formatSize(stats.Bytes))
+	}
+	if err == nil && len(problems) > 0 {
+		err = quietly(exitUnhealthy)
+	}
+	return err
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+)
+
+func (a *app) statusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Tell whether the node serves, and show its figures",
+		Long: `Tell whether the node serves, and show its figures.
+
+Exit codes: 0 it serves, 5 it answers but does not serve, 3 it cannot be reached,
+7 it did not answer in time.`,
+		Example: `  stele status
+  stele status --addr 10.0.0.5:7106 --timeout 3s
+  stele status --json | jq .ready`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+				s, err := c.Status(ctx)
+				if err != nil {
+					return err
+				}
+				if err := a.printStatus(s); err != nil || s.Ready {
+					return err
+				}
+				return quietly(exitUnhealthy)
+			})
+		},
+	}
+}
+
+// statusJSON is the status as --json prints it, with the names of the data API.
+type statusJSON struct {
+	Ready              bool       `json:"ready"`
+	Reason             string     `json:"reason,omitempty"`
+	Node               string     `json:"node"`
+	Cluster            string     `json:"cluster"`
+	Version            string     `json:"version"`
+	UptimeS            float64    `json:"uptime_s"`
+	Tables             int64      `json:"tables"`
+	Tablets            int64      `json:"tablets"`
+	MemtableBytes      int64      `json:"memtable_bytes"`
+	MemtableBytesMax   int64      `json:"memtable_bytes_max"`
+	CacheBytes         int64      `json:"cache_bytes"`
+	CacheHits          int64      `json:"cache_hits"`
+	CacheMisses        int64      `json:"cache_misses"`
+	LogBytes           int64      `json:"log_bytes"`
+	Reads              int64      `json:"reads"`
+	Scans              int64      `json:"scans"`
+	Commits            int64      `json:"commits"`
+	Stalls             int64      `json:"stalls"`
+	Overloads          int64      `json:"overloads"`
+	MinorCompactions   int64      `json:"minor_compactions"`
+	MergingCompactions int64      `json:"merging_compactions"`
+	MajorCompactions   int64      `json:"major_compactions"`
+	Disks              []diskJSON `json:"disks"`
+}
+
+type diskJSON struct {
+	Path       string `json:"path"`
+	TotalBytes int64  `json:"total_bytes"`
+	FreeBytes  int64  `json:"free_bytes"`
+	UsedBytes  int64  `json:"used_bytes"`
+	Retired    bool   `json:"retired"`
+}
+
+func statusOf(s *client.Status) statusJSON {
+	j := statusJSON{
+		Ready: s.Ready, Reason: s.Reason, Node: s.Node, Cluster: s.Cluster, Version: s.Version, UptimeS: s.Uptime.Seconds(),
+		Tables: s.Tables, Tablets: s.Tablets, MemtableBytes: s.MemtableBytes, MemtableBytesMax: s.MemtableBytesMax,
+		CacheBytes: s.CacheBytes, CacheHits: s.CacheHits, CacheMisses: s.CacheMisses, LogBytes: s.LogBytes,
+		Reads: s.Reads, Scans: s.Scans, Commits: s.Commits, Stalls: s.Stalls, Overloads: s.Overloads,
+		MinorCompactions: s.MinorCompactions, MergingCompactions: s.MergingCompactions, MajorCompactions: s.MajorCompactions,
+		Disks: []diskJSON{},
+	}
+	for _, d := range s.Disks {
+		j.Disks = append(j.Disks, diskJSON(d))
+	}
+	return j
+}
+
+func (a *app) printStatus(s *client.Status) error {
+	if a.json {
+		return a.printJSON(statusOf(s))
+	}
+	fmt.Fprintf(a.out, "%s\n\n", a.statusSentence(s))
+	figures := newGrid("FIGURE", "VALUE")
+	figures.add("node", s.Node)
+	figures.add("cluster", s.Cluster)
+	figures.add("version", s.Version)
+	figures.add("up", formatUptime(s.Uptime))
+	figures.add("memtables", formatSize(s.MemtableBytes)+" of "+formatSize(s.MemtableBytesMax))
+	figures.add("block cache", formatSize(s.CacheBytes)+hitRate(s))
+	figures.add("commit log to replay", formatSize(s.LogBytes))
+	figures.add("reads", fmt.Sprintf("%s rows, %s batches of scans", formatCount(s.Reads), formatCount(s.Scans)))
+	figures.add("writes", fmt.Sprintf("%s commits, %s stalled, %s refused", formatCount(s.Commits), formatCount(s.Stalls), formatCount(s.Overloads)))
+	figures.add("compactions", fmt.Sprintf("%s minor, %s merging, %s major", formatCount(s.MinorCompactions), formatCount(s.MergingCompactions), formatCount(s.MajorCompactions)))
+	disks := newGrid("DATA FOLDER", "USED", "FREE", "OF", "STATE")
+	for _, d := range s.Disks {
+		state := "ok"
+		if d.Retired {
+			state = "retired"
+		}
+		disks.add(d.Path, size(d.UsedBytes), size(d.FreeBytes), size(d.TotalBytes), state)
+	}
+	return a.printAll(figures, disks)
+}
+
+// statusSentence says in a sentence what there is to know.
+func (a *app) statusSentence(s *client.Status) string {
+	retired := 0
+	for _, d := range s.Disks {
+		if d.Retired {
+			retired++
+		}
+	}
+	switch {
+	case !s.Ready:
+		return a.paint(a.outTTY, styleError, "unhealthy") + ": node " + escapeText(s.Node) + " does not serve: " + escapeText(orElse(s.Reason, "it does not say why"))
+	case retired > 0:
+		return a.paint(a.outTTY, styleHint, "degraded") + fmt.Sprintf(": node %s serves %s in %s, but %d of %s failed", escapeText(s.Node),
+			plural(s.Tables, "table"), plural(s.Tablets, "tablet"), retired, plural(int64(len(s.Disks)), "data folder"))
+	}
+	return a.paint(a.outTTY, styleGood, "healthy") + fmt.Sprintf(": node %s serves %s in %s", escapeText(s.Node), plural(s.Tables, "table"), plural(s.Tablets, "tablet"))
+}
+
+func hitRate(s *client.Status) string {
+	if total := s.CacheHits + s.CacheMisses; total > 0 {
+		return fmt.Sprintf(", %.1f%% hits", 100*float64(s.CacheHits)/float64(total))
+	}
+	return ""
+}
+
+func formatUptime(d time.Duration) string {
+	if d < time.Minute {
+		return d.Round(time.Second).String()
+	}
+	d = d.Round(time.Minute)
+	days, d := d/(24*time.Hour), d%(24*time.Hour)
+	text := fmt.Sprintf("%dh %dm", d/time.Hour, d%time.Hour/time.Minute)
+	if days > 0 {
+		return plural(int64(days), "day") + " " + text
+	}
+	return text
+}

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/table"
+)
+
+func (a *app) tableCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "table",
+		Short: "Create, list, describe, drop and compact tables",
+		Example: `  stele table create webtable --family contents:versions=3 --family anchor
+  stele table list
+  stele table describe webtable`,
+		Args: unknownVerb,
+		RunE: needVerb,
+	}
+	cmd.AddCommand(a.tableCreateCommand(), a.tableListCommand(), a.tableDescribeCommand(), a.tableDropCommand(), a.tableCompactCommand())
+	return cmd
+}
+
+// familyHelp explains what a family is written as.
+const familyHelp = `A family is written NAME, or NAME: and options between commas:
+
+  versions=3          keep the newest 3 versions of a column
+  age=30d             keep versions that are no older than 30 days
+  gc="..."            or a whole policy: versions=1 or (age=7d and versions=10)
+  group=pages         the locality group that it is stored in (default "default")
+
+and options of that group, which hold for all its families:
+
+  compression=zstd    none, s2 (default) or zstd
+  block=8KiB          size of a block: 1KiB to 1MiB (default 64KiB); 8KiB suits reads by key
+  bloom=row           none, row or rowcol (default)
+  in-memory           loaded into memory and read from there
+
+With both versions= and age=, a version goes as soon as either says so.`
+
+func (a *app) tableCreateCommand() *cobra.Command {
+	var families []string
+	dryRun := false
+	cmd := &cobra.Command{
+		Use:   "create TABLE --family NAME[:OPTION=VALUE,...]...",
+		Short: "Make a table",
+		Long:  "Make a table with column families.\n\n" + familyHelp,
+		Example: `  stele table create webtable --family contents:versions=3,group=pages,compression=zstd --family anchor --family language:versions=1
+  stele table create metrics --family 'cpu:age=30d,block=8KiB' --dry-run`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			specs, err := parseFamilies(families)
+			if err != nil {
+				return err
+			}
+			s, err := table.NewSchema(args[0], 0).Apply(specs...)
+			if err != nil {
+				return err
+			}
+			if dryRun {
+				a.talk("would create this table:")
+				return a.printSchema(s)
+			}
+			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+				s, err := c.CreateTable(ctx, args[0], specs...)
+				if err != nil {
+					return err
+				}
+				if len(s.Families) == 0 {
+					a.talk("table %s has no families yet: add them with \"stele family set %s NAME\"", s.Name, s.Name)
+				}
+				return a.changedSchema(s, "created table "+s.Name)
+			})
+		},
+	}
+	cmd.Flags().StringArrayVar(&families, "family", nil, "a column family, as `NAME[:OPTIONS]`; may be given several times")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would be made")
+	return cmd
+}
+
+func parseFamilies(texts []string) (specs []table.FamilySpec, err error) {
+	for _, t := range texts {
+		spec, err := table.ParseFamilySpec(t)
+		if err != nil {
+			return nil, err
+		}
+		specs = append(specs, spec)
+	}
+	return specs, nil
+}
+
+// changedSchema tells of a change: as the new schema with --json, else in words.
+func (a *app) changedSchema(s *table.Schema, what string) error {
+	if a.json {
+		return a.printJSON(schemaOf(s))
+	}
+	a.talk("%s", what)
+	return nil
+}
+
+func (a *app) tableListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the tables",
+		Example: `  stele table list
+  stele table list --json | jq -r .name`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+				schemas, err := c.Tables(ctx)
+				if err != nil {
+					return err
+				}
+				return a.listTables(schemas)
+			})
+		},
+	}
+}
+
+func (a *app) listTables(schemas []*table.Schema) error {
+	g := newGrid("TABLE", "FAMILIES", "LOCALITY GROUPS")
+	for _, s := range schemas {
+		if a.json {
+			if err := a.printJSON(schemaOf(s)); err != nil {
+				return err
+			}
+			continue
+		}
+		var families, groups []string
+		for i := range s.Families {
+			families = append(families, s.Families[i].Name)
+		}
+		for i := range s.Groups {
+			groups = append(groups, s.Groups[i].Name)
+		}
+		g.add(s.Name, strings.Join(families, " "), strings.Join(groups, " "))
+	}
+	if len(schemas) == 0 && !a.json {
+		a.talk(`no tables yet: "stele table create" makes one`)
+	}
+	return a.print(g)
+}
+
+func (a *app) tableDropCommand() *cobra.Command {
+	var yes, dryRun bool
+	cmd := &cobra.Command{
+		Use:   "drop TABLE",
+		Short: "Delete a table and all that is in it",
+		Long:  "Delete a table and all that is in it. There is no way back.",
+		Example: `  stele table drop webtable
+  stele table drop webtable --dry-run
+  stele table drop webtable --yes`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeTable,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			info, err := a.describe(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			what := fmt.Sprintf("table %s, with %s and %s on disk", args[0], plural(int64(len(info.Schema.Families)), "family"), formatSize(diskBytes(info, "")))
+			if dryRun {
+				return a.would(args[0], "", "drop "+what, diskBytes(info, ""))
+			}
+			if err := a.confirm(yes, "drop "+what+"?"); err != nil {
+				return err
+			}
+			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+				if err := c.DropTable(ctx, args[0]); err != nil {
+					return err
+				}
+				return a.dropped(args[0], "", "dropped table "+args[0])
+			})
+		},
+	}
+	dropFlags(cmd, &yes, &dryRun)
+	return cmd
+}
+
+// dropFlags are those of commands that destroy.
+func dropFlags(cmd *cobra.Command, yes, dryRun *bool) {
+	cmd.Flags().BoolVarP(yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(dryRun, "dry-run", false, "only tell what would be deleted")
+}
+
+// describe asks for a table before something is done to it. The person who answers
+// the question after it has all the time, so this is a call of its own.
+func (a *app) describe(cmd *cobra.Command, name string) (info *client.TableInfo, err error) {
+	err = a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+		info, err = c.Describe(ctx, name)
+		return err
+	})
+	return info, err
+}
+
+// diskBytes returns what the SSTables of a table take, or those of one group.
+func diskBytes(info *client.TableInfo, group string) (n int64) {
+	for i := range info.Tablets {
+		for _, g := range info.Tablets[i].Groups {
+			if group == "" || g.Name == group {
+				n += g.Bytes
+			}
+		}
+	}
+	return n
+}
+
+// A dropNote is what --json tells of a table or family that goes.
+type dropNote struct {
+	Table   string `json:"table"`
+	Family  string `json:"family,omitempty"`
+	Dropped bool   `json:"dropped"`
+	Bytes   *int64 `json:"bytes,omitempty"` // on disk, of a dry run
+}
+
+// would tells of what a dry run leaves undone.
+func (a *app) would(tableName, family, what string, bytes int64) error {
+	if a.json {
+		return a.printJSON(dropNote{Table: tableName, Family: family, Bytes: &bytes})
+	}
+	a.talk("would %s", what)
+	return nil
+}
+
+func (a *app) dropped(tableName, family, what string) error {
+	if a.json {
+		return a.printJSON(dropNote{Table: tableName, Family: family, Dropped: true})
+	}
+	a.talk("%s", what)
+	return nil
+}
+
+func (a *app) tableCompactCommand() *cobra.Command {
+	major := false
+	cmd := &cobra.Command{
+		Use:   "compact TABLE [--major]",
+		Short: "Write a table's memtables out to SSTables",
+		Long: `Write a table's memtables out to SSTables, and wait until that is done.
+
+With --major rewrite the SSTables too, so that nothing is left on disk of what was
+deleted, replaced or has expired. Nodes do both by themselves in time.`,
+		Example: `  stele table compact webtable
+  stele table compact webtable --major --timeout 10m`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeTable,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+				return a.compact(ctx, c, args[0], major)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&major, "major", false, "rewrite the SSTables without what is deleted or expired")
+	return cmd
+}
+
+func (a *app) compact(ctx context.Context, c *client.Client, name string, major bool) error {
+	start := time.Now()
+	stop := a.startTicker(func() string {
+		return fmt.Sprintf("compacting %s, %v", name, time.Since(start).Round(time.Second))
+	})
+	defer stop()
+	if err := c.Compact(ctx, name, major); err != nil {
+		return err
+	}
+	stop()
+	if a.json {
+		return a.printJSON(struct {
+			Table   string  `json:"table"`
+			Major   bool    `json:"major"`
+			Seconds float64 `json:"seconds"`
+		}{name, major, time.Since(start).Seconds()})
+	}
+	a.talk("compacted %s in %v", name, time.Since(start).Round(time.Millisecond))
+	return nil
+}
