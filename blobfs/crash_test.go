@@ -392,6 +392,40 @@ func TestPowerLoss(t *testing.T) {
 	})
 }
 
+// B6: a process that dies leaves what it wrote in the page cache, synced or not, and
+// even what a failed sync will never write. What the next process reads from a log
+// is there after a power loss as well.
+func TestKillThenPowerLoss(t *testing.T) {
+	const steps = 60
+	forEachFault(t, steps, 2, func(t *testing.T, seed uint64, at int64) error {
+		for _, kind := range []string{"killed", "sync failed, killed"} {
+			w := newWorld(seed, 2)
+			w.fs.SetHook(func(op vfs.Op) error {
+				if op.N == at && op.Kind == vfs.OpSync && kind != "killed" {
+					return errors.New("input/output error")
+				}
+				return cutPowerAt(at)(op)
+			})
+			w.run(steps, func(error) {})
+			w.fs.SetHook(nil)
+			first, err := w.check(w.fs)
+			if err != nil {
+				return fmt.Errorf("%s: %w", kind, err)
+			}
+			second, err := w.check(w.fs.Crash(rand.New(rand.NewPCG(seed, uint64(at)))))
+			if err != nil {
+				return fmt.Errorf("%s, then power loss: %w", kind, err)
+			}
+			for i := range first {
+				if !equal(first[i], second[i]) {
+					return fmt.Errorf("%s: log %d has %d records, after a power loss %d", kind, i, len(first[i]), len(second[i]))
+				}
+			}
+		}
+		return nil
+	})
+}
+
 func equal(a, b [][]byte) bool {
 	if len(a) != len(b) {
 		return false

@@ -184,26 +184,40 @@ func (f *logFile) readHeader() error {
 // replaced. Where an extent is missing nothing is touched.
 func (s *Store) arrangeLogs() {
 	for _, st := range s.logStates() {
-		slices.SortFunc(st.extents, func(a, b *logFile) int { return cmp.Compare(a.header.seq, b.header.seq) })
-		chain, err := chainOf(st.extents)
+		all := st.extents
+		slices.SortFunc(all, func(a, b *logFile) int { return cmp.Compare(a.header.seq, b.header.seq) })
+		chain, err := chainOf(all)
 		if err != nil {
 			s.cfg.Logger.Error("log damaged", "log", st.id, "err", err)
 			continue
 		}
-		garbage := slices.DeleteFunc(slices.Clone(st.extents), func(f *logFile) bool { return slices.Contains(chain, f) })
 		st.extents = chain
-		if s.cfg.ReadOnly {
-			continue
-		}
-		// By seq: of a log that was removed, the newest extent says so and goes last.
-		for _, f := range garbage {
-			if err := f.remove(); err != nil {
-				st.leave(err)
-				break
-			}
+		if !s.cfg.ReadOnly && len(chain) < len(all) {
+			s.clearLog(st, all)
 		}
 		if len(chain) == 0 && !st.leftover {
 			delete(s.mu.logs, st.id)
+		}
+	}
+}
+
+// clearLog removes the files that claim to be extents of a log and are not.
+func (s *Store) clearLog(st *logState, all []*logFile) {
+	// It is the newest header that says so. What was read of it may be only in
+	// the page cache.
+	tip := all[len(all)-1]
+	if err := tip.writeHeader(tip.header); err != nil {
+		st.leave(err)
+		return
+	}
+	// By number: of a log that was removed, the newest extent goes last.
+	for _, f := range all {
+		if slices.Contains(st.extents, f) {
+			continue
+		}
+		if err := f.remove(); err != nil {
+			st.leave(err)
+			return
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (s *Store) openLog(ctx context.Context, id ID) (*LogReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	tail, err := readTail(chain[len(chain)-1], newScanBuffer())
+	tail, err := readTail(chain[len(chain)-1])
 	if err != nil {
 		return nil, err
 	}
@@ -94,13 +94,13 @@ func (st *logState) chain() ([]*logFile, error) {
 	return chain, err
 }
 
-func readTail(f *logFile, buf []byte) (logTail, error) {
+func readTail(f *logFile) (logTail, error) {
 	file, err := f.folder.fs.OpenRead(f.path())
 	if err != nil {
 		return logTail{}, err
 	}
 	defer file.Close()
-	scan := newFrameScanner(file, f, f.header.bytes, buf)
+	scan := newFrameScanner(file, f, f.header.bytes, newScanBuffer(f.header.bytes))
 	return scan.findTail()
 }
 
@@ -165,12 +165,12 @@ func readFrame(f *logFile, off int64) (frame, error) {
 		return frame{}, err
 	}
 	defer file.Close()
-	scan := newFrameScanner(file, f, f.header.bytes, make([]byte, 0, frameBytesMax))
+	scan := newFrameScanner(file, f, f.header.bytes, newScanBuffer(f.header.bytes))
 	return scan.at(off)
 }
 
 func (st *logState) openReader(chain []*logFile, tail logTail) (*LogReader, error) {
-	r := &LogReader{st: st, start: chain[0].header.start, buf: newScanBuffer()}
+	r := &LogReader{st: st, start: chain[0].header.start, buf: newScanBuffer(chain[0].header.bytes)}
 	for i, f := range chain {
 		file, err := f.folder.fs.OpenRead(f.path())
 		if err != nil {

@@ -25,7 +25,8 @@ func newFrameScanner(file vfs.File, f *logFile, limit int64, buf []byte) frameSc
 	return frameScanner{file: file, path: f.path(), header: f.header, off: pageBytes, limit: limit, buf: buf[:0]}
 }
 
-func newScanBuffer() []byte { return make([]byte, 0, 2*frameBytesMax) }
+// newScanBuffer returns a window for extents of the given size.
+func newScanBuffer(extent int64) []byte { return make([]byte, 0, min(2*frameBytesMax, extent)) }
 
 // position returns the log position of the next frame.
 func (s *frameScanner) position() int64 { return s.header.start + s.off - pageBytes }

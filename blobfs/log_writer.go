@@ -25,8 +25,8 @@ type LogWriter struct {
 	err error // sticky
 	pos int64 // after the last frame that is durable
 
-	// The extent appended to; nil before the first. Until fresh is false it has
-	// no header of this log, and whatever is written next begins with one.
+	// The extent appended to; nil before the first. While it is fresh it is not
+	// part of the log yet.
 	cur   *logFile
 	file  vfs.File
 	off   int64 // in the file, of the next frame
@@ -316,11 +316,11 @@ func (w *LogWriter) try() (again bool, err error) {
 	return again, err
 }
 
-// write writes a page for the header and what follows it, and syncs: header and all if the
-// extent is fresh, else only what follows.
+// write writes a page for the header and what follows it, and syncs: header and all at
+// the beginning of an extent, else only what follows.
 func (w *LogWriter) write(b []byte) error {
 	at := w.off
-	if w.fresh {
+	if w.off == pageBytes {
 		at = 0
 		w.cur.header.encode(b)
 	} else {

@@ -42,7 +42,7 @@ func (s *Store) Verify(ctx context.Context, report func(Problem)) error {
 		return fmt.Errorf("verify: %w", err)
 	}
 	s.end() // Close need not wait for this
-	v := &verifier{report: report, buf: newScanBuffer()}
+	v := &verifier{report: report, buf: make([]byte, 0, chunkBytes)}
 	s.mu.Lock()
 	for _, d := range s.mu.damaged {
 		v.problem(d.File, d.Offset, d)
@@ -241,6 +241,9 @@ func (v *verifier) logExtent(f *logFile, limit int64) error {
 		return err
 	}
 	defer file.Close()
+	if int64(cap(v.buf)) < min(2*frameBytesMax, f.header.bytes) {
+		v.buf = newScanBuffer(f.header.bytes)
+	}
 	if limit < 0 {
 		scan := newFrameScanner(file, f, f.header.bytes, v.buf)
 		tail, err := scan.findTail()
