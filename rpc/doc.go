@@ -67,8 +67,8 @@
 //
 // Worked example: the request [0, 1, "get", ["k"]] with a timeout of 1000 ms.
 //
-//	0a 00 00 00  e8 03 00 00  00 00 00 00  c4 29 8e a0
-//	94 00 01 a3 67 65 74 91 a1 6b
+//	0e 00 00 00  e8 03 00 00  00 00 00 00  31 56 75 ca
+//	94 00 ce 00 00 00 01 a3 67 65 74 91 a1 6b
 //
 // A server that shuts down sends the notification [2, "rpc.goaway", []]. The
 // client then sends no new request and closes the connection once its answers are

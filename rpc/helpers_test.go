@@ -272,3 +272,12 @@ func waitFor(t testing.TB, what string, ok func() bool) {
 		}
 	}
 }
+
+// wholeValue returns the length of the value that b starts with, 0 if it is cut short.
+func wholeValue(t testing.TB, b []byte) int {
+	n, err := wire.Check(b, wire.Limits{})
+	if err != nil && err != wire.ErrIncomplete {
+		t.Fatalf("the server said % x: %v", b[:min(len(b), 40)], err)
+	}
+	return n
+}

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"encoding/binary"
 	"errors"
 	"math"
 
@@ -97,8 +98,19 @@ func beginRequest(enc *wire.Encoder, id uint32, method string) {
 	enc.Raw(blankHeader[:])
 	enc.Array(4)
 	enc.Int(typeRequest)
-	enc.Uint(uint64(id))
+	enc.Raw([]byte{uint32Code, byte(id >> 24), byte(id >> 16), byte(id >> 8), byte(id)})
 	enc.Str(method)
+}
+
+// A client writes its ids in the long form, so that setID can change one in place.
+const (
+	uint32Code = 0xce
+	idOffset   = headerBytes + 3 // after the array header, the type and uint32Code
+)
+
+// setID changes the id of a request frame. The frame must be sealed again.
+func setID(frame []byte, id uint32) {
+	binary.BigEndian.PutUint32(frame[idOffset:], id)
 }
 
 // beginNotification starts a notification frame; the params array follows.

@@ -150,7 +150,7 @@ func (c *Conn) submit(ctx context.Context, method string, encode func(*wire.Enco
 	}
 	n := int64(enc.Len())
 	if err = c.takePlace(ctx, n); err == nil {
-		if err = c.register(id, p); err != nil {
+		if id, err = c.register(id, p, enc); err != nil {
 			c.places.give(1)
 			c.room.give(n)
 		}
@@ -216,19 +216,24 @@ func (c *Conn) notTaken(ctx context.Context) error {
 	return &ConnLostError{Err: c.Err()}
 }
 
-// register adds p to the calls in flight.
-func (c *Conn) register(id uint32, p *pending) error {
+// register adds p to the calls in flight, under another id if the request's is
+// still in use after 2^32 calls.
+func (c *Conn) register(id uint32, p *pending, enc *wire.Encoder) (uint32, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.errLocked(); err != nil {
-		return &ConnLostError{Err: err}
+		return 0, &ConnLostError{Err: err}
 	}
 	if c.mu.calls[id] != nil {
-		// 2^32 calls ago, and still unanswered.
-		return &ConnLostError{Err: errors.New("call id still in use")}
+		for c.mu.calls[id] != nil {
+			id = c.id.Add(1)
+		}
+		b := enc.Bytes()
+		setID(b, id)
+		sealFrame(b, parseHeader(b).timeoutMS)
 	}
 	c.mu.calls[id] = p
-	return nil
+	return id, nil
 }
 
 // push queues a sealed frame, for which room has been taken.

@@ -142,7 +142,7 @@ func TestPlainLargeMessages(t *testing.T) {
 		in = append(in, plain(0, id, "echo", params)...)
 		want = append(want, plain(1, id, nil, params)...)
 	}
-	many := make([]any, 200_000)
+	many := make([]any, 70_000)
 	for i := range many {
 		many[i] = i
 	}

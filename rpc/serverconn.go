@@ -58,6 +58,7 @@ type serverConn struct {
 	waiting atomic.Bool
 	signal  chan struct{}
 
+	framed  atomic.Bool               // peer.Framed, for other goroutines while it is not yet known
 	drainBy atomic.Pointer[time.Time] // nil: not draining
 	dead    atomic.Bool               // killed: nothing more is worth sending
 }
@@ -123,6 +124,7 @@ func (c *serverConn) choose(first byte) error {
 		}
 		_ = c.nc.SetDeadline(time.Time{})
 		c.peer.Framed = true
+		c.framed.Store(true)
 		c.srv.count.framed.Add(1)
 	case opensPlain(first):
 		c.srv.count.plain.Add(1)
@@ -334,13 +336,14 @@ func (c *serverConn) send(enc *wire.Encoder) {
 // drain asks the connection to end: see Server.Shutdown.
 func (c *serverConn) drain() {
 	by := time.Now()
-	if c.peer.Framed {
+	framed := c.framed.Load()
+	if framed {
 		by = by.Add(drainGrace)
 	}
 	if !c.drainBy.CompareAndSwap(nil, &by) {
 		return
 	}
-	if c.peer.Framed {
+	if framed {
 		enc := wire.GetEncoder()
 		beginNotification(enc, goaway)
 		enc.Array(0)

@@ -1,0 +1,442 @@
+package rpc
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipe serves one end of an in-memory connection, for tests on virtual time.
+func pipe(s *testServer) net.Conn {
+	client, server := net.Pipe()
+	s.ServeConn(server)
+	return client
+}
+
+// collect reads a connection to its end in the background.
+func collect(c net.Conn) (got func() []byte) {
+	var buf bytes.Buffer
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(&buf, c)
+	}()
+	return func() []byte {
+		<-done
+		return buf.Bytes()
+	}
+}
+
+// A message that is begun and not finished ends its connection, however it trickles.
+func TestHalfSentMessageTimesOut(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		first   []byte
+		trickle int // bytes a second
+		ends    bool
+	}{
+		{"plain, stops", plain(0, 1, "echo", []any{"x"})[:5], 0, true},
+		{"plain, trickles", plain(0, 1, "echo", []any{make([]byte, 1000)})[:5], 1, true},
+		{"framed, stops", append(opening(), frame(plain(0, 1, "echo", []any{}))[:17]...), 0, true},
+		{"framed, trickles", append(opening(), frame(plain(0, 1, "echo", []any{make([]byte, 1<<20)}))[:17]...), 100, true},
+		{"framed, large and slow but coming", append(opening(), frame(plain(0, 1, "echo", []any{make([]byte, 1<<20)}))...)[:200<<10], 4 << 10, false},
+		{"preamble stops", []byte("STEL"), 0, true},
+		{"plain, idle after a message", plain(0, 1, "echo", []any{}), 0, false},
+		{"framed, idle after a message", append(opening(), frame(plain(0, 1, "echo", []any{}))...), 0, false},
+		{"says nothing", nil, 0, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newBareServer(t, ServerConfig{})
+				defer s.Close()
+				conn := pipe(s)
+				got := collect(conn)
+				_, _ = conn.Write(c.first)
+				for range 100 {
+					time.Sleep(time.Second)
+					if _, err := conn.Write(make([]byte, c.trickle)); err != nil {
+						break
+					}
+				}
+				synctest.Wait()
+				if st := s.Stats(); c.ends != (st.Conns == 0) || st.MemoryBytes > 2<<20 {
+					t.Errorf("after 100 s: %+v", st)
+				}
+				conn.Close()
+				got()
+			})
+		})
+	}
+}
+
+// P1: a claimed length costs nothing before its bytes come.
+func TestClaimedLengthAllocatesNothing(t *testing.T) {
+	s := newTestServer(t, ServerConfig{})
+	head := make([]byte, headerBytes)
+	binary.LittleEndian.PutUint32(head, 300<<20)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	const conns = 20
+	for i := range conns {
+		c := s.raw(t)
+		if i%2 == 0 {
+			_, _ = c.Write(append(opening(), head...))
+		} else {
+			_, _ = c.Write(unhex(t, "94 00 01 a4 6563686f 91 c612c00000"))
+		}
+		_, _ = c.Write(make([]byte, 1000))
+	}
+	waitFor(t, "the bytes to be read", func() bool { return s.Stats().BytesIn >= conns*1000 })
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > conns*(bodyBytesMin+256<<10) {
+		t.Errorf("%d connections that claim 300 MiB each: %d bytes allocated", conns, got)
+	}
+	if held := s.Stats().MemoryBytes; held > conns*bodyBytesMin {
+		t.Errorf("%d bytes charged", held)
+	}
+}
+
+// A client that does not read its answers costs a bounded amount of memory for a
+// bounded time.
+func TestClientThatNeverReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newBareServer(t, ServerConfig{UnsentBytesMax: 1 << 20})
+		defer s.Close()
+		conn := pipe(s)
+		sent := 0
+		for {
+			_ = conn.SetWriteDeadline(time.Now().Add(time.Hour))
+			if _, err := conn.Write(plain(0, sent, "big", []any{100_000})); err != nil {
+				break
+			}
+			sent++
+			if held := s.Stats().MemoryBytes; held > 2<<20 {
+				t.Fatalf("holds %d bytes after %d requests", held, sent)
+			}
+		}
+		synctest.Wait()
+		if st := s.Stats(); st.Conns != 0 || st.Stalled != 1 || st.MemoryBytes != 0 || sent > 50 {
+			t.Errorf("after %d requests: %+v", sent, st)
+		}
+		conn.Close()
+	})
+}
+
+// Answers that come while their client does not read end the connection at a limit.
+func TestUnsentBytesEndTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newBareServer(t, ServerConfig{UnsentBytesMax: 64 << 10})
+		defer s.Close()
+		conn := pipe(s)
+		const n = 40
+		for i := range n {
+			_, _ = conn.Write(plain(0, i, "hold", []any{make([]byte, 64<<10)}))
+		}
+		s.wait(n)
+		s.release()
+		synctest.Wait()
+		if st := s.Stats(); st.Conns != 0 || st.Stalled != 1 || st.MemoryBytes != 0 {
+			t.Errorf("stats: %+v", st)
+		}
+		conn.Close()
+	})
+}
+
+func TestInFlightMax(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newBareServer(t, ServerConfig{InFlightMax: 3})
+		defer s.Close()
+		conn := pipe(s)
+		got := collect(conn)
+		go func() {
+			for i := range 9 {
+				_, _ = conn.Write(plain(0, i, "hold", []any{}))
+			}
+		}()
+		for range 3 {
+			synctest.Wait()
+			if st := s.Stats(); st.InFlight != 3 || len(s.got) != 3 {
+				t.Errorf("%d in flight, %d handled", st.InFlight, len(s.got))
+			}
+			s.wait(3)
+			s.release()
+		}
+		synctest.Wait()
+		conn.Close()
+		if n := len(responses(t, got(), false)); n != 9 {
+			t.Errorf("%d answers", n)
+		}
+	})
+}
+
+// overloads checks that answers are "overloaded" with all that it promises.
+func overloads(t *testing.T, rs []response, ids ...uint32) {
+	t.Helper()
+	if len(rs) != len(ids) {
+		t.Fatalf("%d answers, want %d", len(rs), len(ids))
+	}
+	for i, r := range rs {
+		if r.id != ids[i] || r.err == nil || !errors.Is(r.err, CodeOverloaded) || !r.err.Retryable || r.err.Details["retry_after_ms"] != int64(100) {
+			t.Errorf("answer to %d: %v, want overloaded to %d", r.id, r.err, ids[i])
+		}
+	}
+}
+
+// When memory is taken, requests wait, are then refused, and go again once it is free.
+func TestMemoryBytesMax(t *testing.T) {
+	for _, framed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newBareServer(t, ServerConfig{MessageBytesMax: 1 << 20, MemoryBytesMax: 1 << 20})
+			defer s.Close()
+			send := func(c net.Conn, m []byte) {
+				if framed {
+					m = frame(m)
+				}
+				_, _ = c.Write(m)
+			}
+			open := func() net.Conn {
+				c := pipe(s)
+				if framed {
+					_, _ = c.Write(opening())
+				}
+				return c
+			}
+			hog, other := open(), open()
+			hogGot, otherGot := collect(hog), collect(other)
+			for i := range 8 {
+				send(hog, plain(0, i, "hold", []any{make([]byte, 112<<10)}))
+			}
+			s.wait(8)
+			start := time.Now()
+			send(other, plain(0, 2, "echo", []any{make([]byte, 127<<10)})) // small: in the read buffer
+			if framed {
+				send(other, plain(0, 3, "echo", []any{make([]byte, 500<<10)})) // large, dropped as it comes
+			}
+			send(other, plain(0, 4, "echo", []any{"tiny"})) // fits
+			synctest.Wait()
+			if d := time.Since(start); d < time.Second {
+				t.Errorf("refused after %v", d)
+			}
+			s.release()
+			synctest.Wait()
+			send(other, plain(0, 5, "echo", []any{make([]byte, 500<<10)}))
+			synctest.Wait()
+			hog.Close()
+			other.Close()
+			hogGot()
+			all := responses(t, otherGot(), framed)
+			refused := []uint32{2}
+			if framed {
+				refused = []uint32{2, 3}
+			}
+			overloads(t, all[:len(refused)], refused...)
+			for _, r := range all[len(refused):] {
+				if r.err != nil {
+					t.Errorf("answer to %d: %v", r.id, r.err)
+				}
+			}
+			synctest.Wait()
+			if n := len(all) - len(refused); n != 2 || s.Stats().MemoryBytes != 0 {
+				t.Errorf("%d served, stats %+v", n, s.Stats())
+			}
+		})
+	}
+}
+
+// In plain mode the end of a large message that memory is refused for is not
+// known: its sender is told, and the connection ends.
+func TestMemoryRefusedPlainLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newBareServer(t, ServerConfig{MessageBytesMax: 1 << 20, MemoryBytesMax: 1 << 20})
+		defer s.Close()
+		hog, other := pipe(s), pipe(s)
+		hogGot, otherGot := collect(hog), collect(other)
+		_, _ = hog.Write(plain(0, 1, "hold", []any{make([]byte, 900<<10)}))
+		s.wait(1)
+		_, _ = other.Write(plain(0, 2, "echo", []any{make([]byte, 500<<10)}))
+		overloads(t, responses(t, otherGot(), false), 2)
+		s.release()
+		synctest.Wait()
+		hog.Close()
+		hogGot()
+	})
+}
+
+// A message larger than all memory allowed still goes through on its own.
+func TestMessageOfAllMemory(t *testing.T) {
+	s := newTestServer(t, ServerConfig{MessageBytesMax: 1 << 20, MemoryBytesMax: 1 << 20})
+	in := plain(0, 1, "hold", []any{make([]byte, 1<<20-100)})
+	c := s.raw(t)
+	go func() {
+		_, _ = c.Write(in)
+		_ = c.CloseWrite()
+	}()
+	s.wait(1)
+	s.release()
+	got, err := io.ReadAll(c)
+	if all := responses(t, got, false); err != nil || len(all) != 1 || all[0].err != nil {
+		t.Errorf("%d answers, %v", len(all), err)
+	}
+}
+
+// busy occupies a server's only worker, or its only goroutine.
+func busy(s *testServer, mode Mode) (free func()) {
+	c := make(chan struct{})
+	s.Handle("block", mode, func(call *Call) {
+		s.got <- struct{}{}
+		<-c
+		call.Reply(nil)
+	})
+	return func() { close(c) }
+}
+
+func TestWorkersAndSpawnedAreBounded(t *testing.T) {
+	for _, c := range []struct {
+		mode   Mode
+		method string
+		queue  int
+	}{{Pooled, "echo-pooled", 2}, {Spawned, "echo-spawned", 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newBareServer(t, ServerConfig{Workers: 1, WorkQueue: 2, SpawnedMax: 1})
+			defer s.Close()
+			free := busy(s, c.mode)
+			conn := pipe(s)
+			got := collect(conn)
+			_, _ = conn.Write(plain(0, 0, "block", []any{}))
+			s.wait(1)
+			start := time.Now()
+			for i := range c.queue + 2 {
+				_, _ = conn.Write(plain(0, 1+i, c.method, []any{}))
+			}
+			_, _ = conn.Write(plain(0, 99, "echo", []any{})) // waits behind, is not refused
+			synctest.Wait()
+			time.Sleep(3 * time.Second)
+			if d := time.Since(start); d < 2*time.Second || s.Stats().Overloaded != 2 {
+				t.Errorf("after %v: %+v", d, s.Stats())
+			}
+			free()
+			synctest.Wait()
+			conn.Close()
+			all := responses(t, got(), false)
+			n := uint32(c.queue)
+			overloads(t, all[:2], n+1, n+2)
+			if len(all) != 4+c.queue || s.ran(c.method) != c.queue {
+				t.Errorf("%d answers, ran %d times", len(all), s.ran(c.method))
+			}
+		})
+	}
+}
+
+// P4: a request whose deadline has passed while it waited is not run.
+func TestDeadlinePassedIsNotRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newBareServer(t, ServerConfig{Workers: 1})
+		defer s.Close()
+		free := busy(s, Pooled)
+		conn := pipe(s)
+		got := collect(conn)
+		_, _ = conn.Write(append(opening(), frame(plain(0, 0, "block", []any{}))...))
+		s.wait(1)
+		for i, ms := range []uint32{500, 1500, 0} {
+			b := frame(plain(0, 1+i, "echo-pooled", []any{}))
+			sealFrame(b, ms)
+			_, _ = conn.Write(b)
+		}
+		time.Sleep(time.Second)
+		free()
+		synctest.Wait()
+		conn.Close()
+		all := responses(t, got(), true)
+		if len(all) != 4 || all[1].err == nil || !errors.Is(all[1].err, CodeDeadlineExceeded) || all[1].err.Details["executed"] != int64(0) || all[2].err != nil || all[3].err != nil {
+			t.Errorf("answers %+v", all)
+		}
+		if st := s.Stats(); st.Late != 1 || s.ran("echo-pooled") != 2 {
+			t.Errorf("ran %d, stats %+v", s.ran("echo-pooled"), st)
+		}
+	})
+}
+
+func TestConnsMax(t *testing.T) {
+	s := newTestServer(t, ServerConfig{ConnsMax: 2})
+	a, b := s.raw(t), s.raw(t)
+	waitFor(t, "two connections", func() bool { return s.Stats().Conns == 2 })
+	third := s.raw(t)
+	if _, err := third.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("third connection: %v", err)
+	}
+	a.Close()
+	waitFor(t, "one to go", func() bool { return s.Stats().Conns == 1 })
+	fourth := s.raw(t)
+	_, _ = fourth.Write(plain(0, 1, "echo", []any{}))
+	_ = fourth.CloseWrite()
+	if got, err := io.ReadAll(fourth); err != nil || len(got) == 0 {
+		t.Errorf("fourth connection: % x, %v", got, err)
+	}
+	b.Close()
+}
+
+func TestConfigValidate(t *testing.T) {
+	for _, c := range []ServerConfig{
+		{MessageBytesMax: 1000}, {MessageBytesMax: 2 << 30}, {MemoryBytesMax: 1 << 20}, {InFlightMax: -1},
+		{UnsentBytesMax: -1}, {ConnsMax: -1}, {Workers: -1}, {WorkQueue: -1}, {SpawnedMax: -1}, {AdmitWait: -1}, {WriteTimeout: -1},
+	} {
+		if _, err := NewServer(c); err == nil {
+			t.Errorf("accepted %+v", c)
+		}
+	}
+	if err := (ConnConfig{MessageBytesMax: 5}).withDefaults().Validate(); err == nil {
+		t.Error("accepted a message limit of 5 bytes")
+	}
+}
+
+// The gate never lets more be taken than it has, and serves those who wait in order.
+func TestGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(10)
+		if !g.tryTake(6) || g.tryTake(5) || !g.tryTake(4) {
+			t.Fatal("first takers")
+		}
+		var order []int
+		for i := range 3 {
+			go func() {
+				if g.take(5, time.Minute, nil) {
+					order = append(order, i)
+				}
+			}()
+			synctest.Wait()
+		}
+		if g.tryTake(0) {
+			t.Error("overtook those who wait")
+		}
+		start := time.Now()
+		if g.take(1, time.Second, nil) || time.Since(start) != time.Second {
+			t.Error("did not wait for its time")
+		}
+		g.give(4)
+		synctest.Wait()
+		if len(order) != 0 {
+			t.Error("granted too early")
+		}
+		for _, n := range []int64{1, 5, 5} { // room for one of them each time
+			g.give(n)
+			synctest.Wait()
+		}
+		if len(order) != 3 || order[0] != 0 || order[1] != 1 || order[2] != 2 {
+			t.Errorf("order %v", order)
+		}
+		g.give(10)
+		if g.used.Load() != 0 || g.waiting.Load() != 0 {
+			t.Errorf("%d used, %d waiting", g.used.Load(), g.waiting.Load())
+		}
+		if !g.tryTake(100) || g.tryTake(1) {
+			t.Error("an amount over the maximum must fit alone")
+		}
+	})
+}
