@@ -30,7 +30,6 @@ type compaction struct {
 	rowFull           uint64
 	family            *family
 	familyFull        uint64
-	pending           []version // deletions of ranges in the column at hand
 	versions          []version
 }
 

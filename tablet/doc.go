@@ -1,13 +1,13 @@
 // Package tablet is the tablet server (paper §5): it serves reads and writes of
 // row ranges of tables, from a commit log, memtables and SSTables.
 //
-//	             writes                                reads
-//	               │                                     │
-//	   admit ▶ latch ▶ commitlog ▶ memtable              │
-//	                      │            │ minor           │
-//	                   log blob        ▼                 ▼
-//	                              SSTables ◀── view: memtables + SSTables,
-//	                           merging, major            merged row by row
+//	          writes                                reads
+//	            │                                     │
+//	admit ▶ latch ▶ commitlog ▶ memtable              │
+//	                   │            │ minor           │
+//	                log blob        ▼                 ▼
+//	                           SSTables ◀── view: memtables + SSTables,
+//	                        merging, major            merged row by row
 //
 // The package sees the rest of the world through interfaces: Blobs (where files
 // and logs are), Metadata (where a tablet's row of METADATA is) and the clock.

@@ -114,8 +114,14 @@ func newEnv(t testing.TB, cfg Config, specs ...string) *env {
 	return e
 }
 
+func openStore(fs vfs.FS, extentBytes int64) (*blobfs.Store, error) {
+	return blobfs.Open(blobfs.Config{
+		Folders: []string{"/d0", "/d1"}, FS: fs, ReserveBytes: -1, ExtentBytes: extentBytes, LogExtentsReady: -1,
+	})
+}
+
 func (e *env) tryOpen() error {
-	store, err := blobfs.Open(blobfs.Config{Folders: []string{"/d0", "/d1"}, FS: e.fs, ReserveBytes: -1, ExtentBytes: e.extent, LogExtentsReady: -1})
+	store, err := openStore(e.fs, e.extent)
 	if err != nil {
 		return err
 	}
@@ -187,7 +193,11 @@ func (e *env) mustApply(row string, ms ...table.Mutation) int64 {
 func cellStrings(cells []table.Cell) []string {
 	var out []string
 	for _, c := range cells {
-		out = append(out, fmt.Sprintf("%s:%s@%d=%s", c.Family, c.Qualifier, c.Timestamp, c.Value))
+		value := string(c.Value)
+		if len(value) > 32 { // enough to tell values apart in a test's output
+			value = fmt.Sprintf("%s…%d", value[:16], len(value))
+		}
+		out = append(out, fmt.Sprintf("%s:%s@%d=%s", c.Family, c.Qualifier, c.Timestamp, value))
 	}
 	return out
 }
