@@ -46,7 +46,7 @@ type Config struct {
 	// Replay is for changes whose outcome is unknown: ReplayNever.
 	Replay Replay
 	// BatchRows and BatchBytes bound the batches that ApplyAll and GetAll send:
-	// 1000 rows, 1 MiB. A larger mutation is sent alone.
+	// 1000 rows, 256 KiB. A larger mutation is sent alone.
 	BatchRows  int
 	BatchBytes int64
 	// BatchesInFlight is how many batches of one ApplyAll or GetAll are under way at
@@ -65,7 +65,7 @@ func (c Config) withDefaults() Config {
 	set(&c.RetriesPerSecond, 10)
 	set(&c.Replay, ReplayNever)
 	set(&c.BatchRows, 1000)
-	set(&c.BatchBytes, 1<<20)
+	set(&c.BatchBytes, 256<<10)
 	set(&c.BatchesInFlight, 4)
 	if c.Dial == nil {
 		d := &net.Dialer{}

@@ -46,6 +46,7 @@ type fake struct {
 	conns    []net.Conn
 
 	down atomic.Bool // dials of its clients are refused
+	bare bool        // for benchmarks: see handleBare
 }
 
 type moment int
@@ -79,8 +80,12 @@ func (f *fake) start(addr string) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	for _, method := range api.Methods() {
-		srv.Handle(method, rpc.Pooled, f.handle)
+	if f.bare {
+		f.handleBare(srv)
+	} else {
+		for _, method := range api.Methods() {
+			srv.Handle(method, rpc.Pooled, f.handle)
+		}
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {

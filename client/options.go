@@ -190,7 +190,7 @@ func BatchRows(n int) ScanOption {
 }
 
 // BatchBytes sets about how many bytes of rows one answer of the server holds: up
-// to 16 MiB, default 1 MiB. A scan holds two answers in memory. A single larger row
+// to 16 MiB, default 256 KiB. A scan holds two answers in memory. A single larger row
 // comes alone.
 func BatchBytes(n int) ScanOption {
 	return scanOption(func(o *scanOptions) { o.batchBytes = n })

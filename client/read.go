@@ -66,11 +66,16 @@ func decodeRow(d *wire.Decoder, names *table.Interner) (*table.Row, error) {
 	if d.IsNil() {
 		return nil, nil
 	}
-	row := &table.Row{}
-	if err := table.DecodeRow(d, row, names); err != nil {
+	// A row of one cell, as many reads ask for, is one piece of memory.
+	r := &struct {
+		table.Row
+		first [1]table.Cell
+	}{}
+	r.Cells = r.first[:0]
+	if err := table.DecodeRow(d, &r.Row, names); err != nil {
 		return nil, err
 	}
-	return row, nil
+	return &r.Row, nil
 }
 
 // GetAll reads many rows: the result has one, or nil, for each key, in the order
