@@ -277,8 +277,8 @@ func (r *NamesRequest) Decode(d *wire.Decoder, n int, method string, want int) e
 	return r.Options.decode(d, n > want, nil)
 }
 
-func (r *NamesRequest) option(key string, d *wire.Decoder) bool {
-	if key != "major" {
+func (r *NamesRequest) option(key []byte, d *wire.Decoder) bool {
+	if string(key) != "major" {
 		return false
 	}
 	r.Major = d.Bool()

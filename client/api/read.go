@@ -44,8 +44,8 @@ func (r *ReadRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
 	return checkFilter(r.Filter, lim)
 }
 
-func (r *ReadRequest) option(key string, d *wire.Decoder) bool {
-	if key != "filter" {
+func (r *ReadRequest) option(key []byte, d *wire.Decoder) bool {
+	if string(key) != "filter" {
 		return false
 	}
 	r.Filter = rawFilter(d)
@@ -100,8 +100,8 @@ func (r *ReadRowsRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) erro
 	return checkFilter(r.Filter, lim)
 }
 
-func (r *ReadRowsRequest) option(key string, d *wire.Decoder) bool {
-	if key != "filter" {
+func (r *ReadRowsRequest) option(key []byte, d *wire.Decoder) bool {
+	if string(key) != "filter" {
 		return false
 	}
 	r.Filter = rawFilter(d)

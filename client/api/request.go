@@ -1,7 +1,7 @@
 package api
 
 import (
-	"strings"
+	"bytes"
 	"time"
 
 	"github.com/steledb/stele/internal/wire"
@@ -26,7 +26,7 @@ const (
 // optionReader is a request with options of its own. option reads the value of the
 // option called key; it returns false, having read nothing, for one it does not know.
 type optionReader interface {
-	option(key string, d *wire.Decoder) bool
+	option(key []byte, d *wire.Decoder) bool
 }
 
 // params checks that a method was given from least to most parameters.
@@ -54,8 +54,8 @@ func (o *Options) decode(d *wire.Decoder, has bool, own optionReader) error {
 			if err := within("trace id bytes", len(o.TraceID), traceIDBytesMax); err != nil {
 				return err
 			}
-		case own != nil && own.option(string(key), d):
-		case strings.HasPrefix(string(key), "x_"):
+		case own != nil && own.option(key, d):
+		case bytes.HasPrefix(key, []byte("x_")):
 			d.Skip()
 		case d.Err() == nil:
 			return rpc.Errorf(rpc.CodeBadRequest, "unknown option %.40q", key)

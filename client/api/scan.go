@@ -74,8 +74,8 @@ func bounded(v, def, most int) int {
 	return min(max(v, 1), most)
 }
 
-func (r *ScanOpenRequest) option(key string, d *wire.Decoder) bool {
-	switch key {
+func (r *ScanOpenRequest) option(key []byte, d *wire.Decoder) bool {
+	switch string(key) {
 	case "start":
 		r.Start = optionalBytes(d)
 	case "end":

@@ -1,0 +1,433 @@
+package api
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
+)
+
+func encode(f func(*wire.Encoder)) []byte {
+	var e wire.Encoder
+	f(&e)
+	return e.Bytes()
+}
+
+// decodeInto decodes params, an array, into r.
+func decodeInto(params []byte, r any) error {
+	d := wire.NewDecoder(params)
+	return decodeWith(&d, r)
+}
+
+func decodeWith(d *wire.Decoder, r any) error {
+	n := d.Array()
+	if d.Err() != nil {
+		return d.Err()
+	}
+	var err error
+	switch r := r.(type) {
+	case *MutateRequest:
+		err = r.Decode(d, n, nil)
+	case *MutateRowsRequest:
+		err = r.Decode(d, n, nil)
+	case *ReadRequest:
+		err = r.Decode(d, n, nil)
+	case *ReadRowsRequest:
+		err = r.Decode(d, n, nil)
+	case *ScanOpenRequest:
+		err = r.Decode(d, n, nil)
+	case *ScanNextRequest:
+		err = r.Decode(d, n)
+	case *CheckAndMutateRequest:
+		err = r.Decode(d, n, nil)
+	case *ReadModifyWriteRequest:
+		err = r.Decode(d, n, nil)
+	case *CreateTableRequest:
+		err = r.Decode(d, n)
+	case *SetFamilyRequest:
+		err = r.Decode(d, n)
+	default:
+		panic("BUG: unknown request")
+	}
+	if err == nil && d.More() {
+		err = errors.New("bytes are left")
+	}
+	return err
+}
+
+func filterBytes(f table.Filter) []byte {
+	return encode(func(e *wire.Encoder) { table.AppendFilter(e, f) })
+}
+
+// The examples of docs/rpc.md: struct and params bytes. They may not change.
+func goldenRequests() []struct {
+	name    string
+	request interface{ Append(*wire.Encoder) }
+	hex     string
+} {
+	gc := table.MaxVersions(3)
+	return []struct {
+		name    string
+		request interface{ Append(*wire.Encoder) }
+		hex     string
+	}{
+		{"mutate", &MutateRequest{Table: "web", Row: table.RowMutation{Row: []byte("com.cnn.www"), Mutations: []table.Mutation{
+			table.Set("anchor", []byte("www.c-span.org"), table.ServerTimestamp, []byte("CNN")),
+			table.DeleteColumn("anchor", []byte("www.abc.com")),
+		}}},
+			"93 a3776562 c40b636f6d2e636e6e2e777777 92" +
+				" 95 a3736574 a6616e63686f72 c40e7777772e632d7370616e2e6f7267 c0 c403434e4e" +
+				" 93 aa64656c5f636f6c756d6e a6616e63686f72 c40b7777772e6162632e636f6d"},
+		{"mutate with options", &MutateRequest{Options: Options{Timeout: time.Second, TraceID: []byte{1, 2}}, Table: "t", Row: table.RowMutation{Row: []byte("r"), Mutations: []table.Mutation{
+			table.Set("f", nil, 5, []byte{0xff}), table.DeleteColumnRange("f", []byte("q"), 1, 300), table.DeleteFamily("f"), table.DeleteRow(),
+		}}},
+			"94 a174 c40172 94 95a3736574a166c40005c401ff 95aa64656c5f636f6c756d6ea166c4017101cd012c" +
+				" 92aa64656c5f66616d696c79a166 91a764656c5f726f77 82 aa74696d656f75745f6d73cd03e8 a874726163655f6964c4020102"},
+		{"mutate_rows", &MutateRowsRequest{Table: "t", Rows: []table.RowMutation{
+			{Row: []byte("a"), Mutations: []table.Mutation{table.Set("f", []byte("q"), 7, []byte("v"))}},
+			{Row: []byte("b"), Mutations: []table.Mutation{table.DeleteRow()}},
+		}},
+			"92 a174 92 92c40161 91 95a3736574a166c4017107c40176 92c40162 91 91a764656c5f726f77"},
+		{"read", &ReadRequest{Table: "t", Row: []byte("r")}, "92 a174 c40172"},
+		{"read with filter", &ReadRequest{Table: "t", Row: []byte("r"), Filter: filterBytes(table.CellsPerColumnLimit(1))},
+			"93 a174 c40172 81 a666696c746572 92a876657273696f6e7301"},
+		{"read_rows", &ReadRowsRequest{Table: "t", Rows: [][]byte{[]byte("a"), []byte("b")}}, "92 a174 92c40161c40162"},
+		{"scan_open", &ScanOpenRequest{Table: "t"}, "91 a174"},
+		{"scan_open with options", &ScanOpenRequest{Table: "t", Start: []byte("a"), End: []byte("m"), Prefix: []byte("b"), Limit: 10, BatchRows: 5, BatchBytes: 70000},
+			"92 a174 86 a57374617274c40161 a3656e64c4016d a6707265666978c40162 a56c696d69740a aa62617463685f726f777305 ab62617463685f6279746573ce00011170"},
+		{"scan_next", &ScanNextRequest{Cursor: 1 << 40}, "91 cf0000010000000000"},
+		{"check_and_mutate", &CheckAndMutateRequest{Table: "t", Row: []byte("r"), True: []table.Mutation{table.DeleteRow()}},
+			"95 a174 c40172 c0 91 91a764656c5f726f77 90"},
+		{"read_modify_write", &ReadModifyWriteRequest{Table: "t", Row: []byte("r"), Rules: []table.Rule{
+			{Op: table.RuleIncrement, Family: "f", Qualifier: []byte("n"), Amount: -1}, {Op: table.RuleAppend, Family: "f", Qualifier: []byte("s"), Value: []byte("x")},
+		}},
+			"93 a174 c40172 92 94a9696e6372656d656e74a166c4016eff 94a6617070656e64a166c40173c40178"},
+		{"create_table", &CreateTableRequest{Name: "t", Families: []table.FamilySpec{{Name: "f", GC: &gc, BlockBytes: 8192}}},
+			"92 a174 82 a866616d696c696573 91 83 a46e616d65a166 a26763aa76657273696f6e733d33 ab626c6f636b5f6279746573cd2000 a667726f75707390"},
+	}
+}
+
+func unhex(t testing.TB, s string) []byte {
+	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestGoldenRequests(t *testing.T) {
+	for _, g := range goldenRequests() {
+		want := unhex(t, g.hex)
+		if got := encode(g.request.Append); !bytes.Equal(got, want) {
+			t.Errorf("%s:\n got %x\nwant %x", g.name, got, want)
+		}
+		fresh := reflect.New(reflect.TypeOf(g.request).Elem()).Interface()
+		// Twice, so that what is used again is seen to be right.
+		for range 2 {
+			if err := decodeInto(want, fresh); err != nil {
+				t.Errorf("%s: decode: %v", g.name, err)
+			}
+		}
+		again := encode(fresh.(interface{ Append(*wire.Encoder) }).Append)
+		if _, scan := fresh.(*ScanOpenRequest); !scan && !bytes.Equal(again, want) {
+			t.Errorf("%s: decoded and encoded again:\n got %x\nwant %x", g.name, again, want)
+		}
+	}
+}
+
+// Other libraries write text where bytes are meant, and the other way round.
+func TestTextAndBytesAreAlike(t *testing.T) {
+	params := encode(func(e *wire.Encoder) {
+		e.Array(3)
+		e.Bin([]byte("t"))
+		e.Str("r")
+		e.Array(1)
+		e.Array(5)
+		e.Bin([]byte("set"))
+		e.Bin([]byte("f"))
+		e.Str("q")
+		e.Int(-1)
+		e.Str("v")
+	})
+	var r MutateRequest
+	if err := decodeInto(params, &r); err != nil {
+		t.Fatal(err)
+	}
+	want := table.RowMutation{Row: []byte("r"), Mutations: []table.Mutation{table.Set("f", []byte("q"), table.ServerTimestamp, []byte("v"))}}
+	if r.Table != "t" || !reflect.DeepEqual(r.Row, want) {
+		t.Errorf("decoded %+v", r.Row)
+	}
+}
+
+func TestDecodeReusesItsMemory(t *testing.T) {
+	var mutate MutateRequest
+	var rows MutateRowsRequest
+	var read ReadRequest
+	for _, g := range goldenRequests() {
+		params := unhex(t, g.hex)
+		var into any
+		switch g.request.(type) {
+		case *MutateRequest:
+			into = &mutate
+		case *MutateRowsRequest:
+			into = &rows
+		case *ReadRequest:
+			into = &read
+		default:
+			continue
+		}
+		d := new(wire.Decoder)
+		decode := func() {
+			*d = wire.NewDecoder(params)
+			if err := decodeWith(d, into); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := testing.AllocsPerRun(100, decode); n > 0 {
+			t.Errorf("%s: %v allocations", g.name, n)
+		}
+	}
+	// A request out of the ordinary is not kept.
+	big := MutateRequest{Row: table.RowMutation{Row: []byte("r"), Mutations: make([]table.Mutation, keepMax+1)}}
+	for i := range big.Row.Mutations {
+		big.Row.Mutations[i] = table.DeleteRow()
+	}
+	if err := decodeInto(encode(big.Append), &mutate); err != nil || len(mutate.Row.Mutations) != keepMax+1 {
+		t.Fatalf("large request: %v", err)
+	}
+	if err := decodeInto(unhex(t, goldenRequests()[0].hex), &mutate); err != nil || cap(mutate.Row.Mutations) > keepMax {
+		t.Errorf("a small request has room for %d mutations, %v", cap(mutate.Row.Mutations), err)
+	}
+}
+
+func TestWrongParameters(t *testing.T) {
+	array := func(f ...func(*wire.Encoder)) []byte {
+		return encode(func(e *wire.Encoder) {
+			e.Array(len(f))
+			for _, g := range f {
+				g(e)
+			}
+		})
+	}
+	str := func(s string) func(*wire.Encoder) { return func(e *wire.Encoder) { e.Str(s) } }
+	num := func(e *wire.Encoder) { e.Int(5) }
+	none := func(e *wire.Encoder) { e.Array(0) }
+	option := func(key string, v any) func(*wire.Encoder) {
+		return func(e *wire.Encoder) {
+			e.Map(1)
+			e.Str(key)
+			_ = e.Any(v)
+		}
+	}
+	long := strings.Repeat("k", 70000)
+	for _, test := range []struct {
+		name   string
+		params []byte
+		into   any
+		want   error
+	}{
+		{"too few", array(str("t")), &ReadRequest{}, rpc.CodeBadRequest},
+		{"too many", array(str("t"), str("r"), option("timeout_ms", 1), num), &ReadRequest{}, rpc.CodeBadRequest},
+		{"number for a row", array(str("t"), num), &ReadRequest{}, rpc.CodeBadRequest},
+		{"empty row", array(str("t"), str("")), &ReadRequest{}, CodeBadRowKey},
+		{"long row", array(str("t"), str(long)), &ReadRequest{}, CodeLimitExceeded},
+		{"unknown option", array(str("t"), str("r"), option("fliter", 1)), &ReadRequest{}, rpc.CodeBadRequest},
+		{"option of another method", array(str("t"), option("major", true)), &ScanOpenRequest{}, rpc.CodeBadRequest},
+		{"option of another's", array(str("t"), str("r"), option("x_mine", map[string]int{"a": 1})), &ReadRequest{}, nil},
+		{"nil options", array(str("t"), str("r"), (*wire.Encoder).Nil), &ReadRequest{}, nil},
+		{"text for a number", array(str("t"), str("r"), option("timeout_ms", "1")), &ReadRequest{}, rpc.CodeBadRequest},
+		{"long trace id", array(str("t"), str("r"), option("trace_id", long)), &ReadRequest{}, CodeLimitExceeded},
+		{"huge filter", array(str("t"), str("r"), option("filter", []string{"row", strings.Repeat("k", 200_000)})), &ReadRequest{}, CodeBadFilter},
+		{"no mutations", array(str("t"), str("r"), num), &MutateRequest{}, rpc.CodeBadRequest},
+		{"unknown mutation", array(str("t"), str("r"), func(e *wire.Encoder) { e.Array(1); e.Array(1); e.Str("zap") }), &MutateRequest{}, CodeBadMutation},
+		{"too many rows to read", encode((&ReadRowsRequest{Table: "t", Rows: make([][]byte, ReadRowsMax+1)}).Append), &ReadRowsRequest{}, CodeLimitExceeded},
+		{"too many rows to change", encode((&MutateRowsRequest{Table: "t", Rows: make([]table.RowMutation, 100_001)}).Append), &MutateRowsRequest{}, CodeLimitExceeded},
+		{"too many rules", array(str("t"), str("r"), func(e *wire.Encoder) {
+			e.Array(RulesMax + 1)
+			for range RulesMax + 1 {
+				e.Nil()
+			}
+		}), &ReadModifyWriteRequest{}, CodeLimitExceeded},
+		{"unknown rule", array(str("t"), str("r"), func(e *wire.Encoder) { e.Array(1); e.Array(1); e.Str("zap") }), &ReadModifyWriteRequest{}, CodeBadMutation},
+		{"family without a name", array(str("t"), func(e *wire.Encoder) { e.Map(0) }), &SetFamilyRequest{}, nil}, // the schema says so
+		{"misspelt key of a family", array(str("t"), option("compresion", "s2")), &SetFamilyRequest{}, CodeBadSchema},
+		{"unknown compression", array(str("t"), option("compression", "lz77")), &SetFamilyRequest{}, CodeBadSchema},
+		{"bad policy", array(str("t"), option("gc", "versions=0")), &SetFamilyRequest{}, CodeBadSchema},
+		{"misspelt key of a table", array(str("t"), option("familes", nil)), &CreateTableRequest{}, CodeBadSchema},
+		{"empty rows are fine", array(str("t"), none), &ReadRowsRequest{}, nil},
+	} {
+		err := decodeInto(test.params, test.into)
+		if test.want == nil && err != nil || test.want != nil && (err == nil || !errors.Is(ToRPC(err), test.want)) {
+			t.Errorf("%s: %v, want %v", test.name, err, test.want)
+		}
+	}
+}
+
+func TestScanRange(t *testing.T) {
+	for _, test := range []struct {
+		start, end, prefix string
+		wantStart, wantEnd string
+		empty              bool
+	}{
+		{}, {"a", "b", "", "a", "b", false}, {"b", "a", "", "b", "a", true}, {"a", "a", "", "a", "a", true},
+		{"", "", "ab", "ab", "ac", false}, {"ab5", "", "ab", "ab5", "ac", false}, {"", "ab5", "ab", "ab", "ab5", false},
+		{"b", "", "ab", "b", "ac", true}, {"", "", "\xff", "\xff", "", false},
+	} {
+		r := ScanOpenRequest{Start: []byte(test.start), End: []byte(test.end), Prefix: []byte(test.prefix)}
+		start, end, empty := r.Range()
+		if string(start) != test.wantStart || string(end) != test.wantEnd || empty != test.empty {
+			t.Errorf("%+v: %q, %q, %v", test, start, end, empty)
+		}
+	}
+}
+
+func TestScanBatchBounds(t *testing.T) {
+	for _, test := range []struct{ rows, bytes, wantRows, wantBytes int }{
+		{0, 0, ScanBatchRows, ScanBatchBytes}, {5, 7, 5, 7}, {1 << 40, 1 << 40, ScanBatchRowsMax, ScanBatchBytesMax},
+	} {
+		var r ScanOpenRequest
+		err := decodeInto(encode((&ScanOpenRequest{Table: "t", BatchRows: test.rows, BatchBytes: test.bytes}).Append), &r)
+		if err != nil || r.BatchRows != test.wantRows || r.BatchBytes != test.wantBytes {
+			t.Errorf("%+v: %d, %d, %v", test, r.BatchRows, r.BatchBytes, err)
+		}
+	}
+}
+
+func TestResults(t *testing.T) {
+	cells := []table.Cell{{Family: "f", Qualifier: []byte("q"), Timestamp: 7, Value: []byte("v"), Labels: []string{"l"}}}
+	out := encode(func(e *wire.Encoder) {
+		w := BeginScan(e)
+		w.Row([]byte("a"), cells)
+		w.Row([]byte("b"), cells)
+		if w.Rows() != 2 || w.Bytes() < 20 {
+			t.Errorf("%d rows, %d bytes", w.Rows(), w.Bytes())
+		}
+		w.End(9, []byte("c"))
+	})
+	want := unhex(t, "83 a4726f7773 dd00000002 92c4016191 95a166c4017107c4017691a16c 92c4016291 95a166c4017107c4017691a16c a6637572736f72 09 a46e657874 c40163")
+	if !bytes.Equal(out, want) {
+		t.Errorf("scan result\n got %x\nwant %x", out, want)
+	}
+	var r ScanResult
+	d := wire.NewDecoder(out)
+	if err := r.Decode(&d); err != nil || r.Count != 2 || r.Cursor != 9 || string(r.Next) != "c" {
+		t.Errorf("scan result %+v, %v", r, err)
+	}
+	var row table.Row
+	if err := table.DecodeRow(&r.Rows, &row, nil); err != nil || string(row.Key) != "a" || !reflect.DeepEqual(row.Cells, cells) {
+		t.Errorf("row %+v, %v", row, err)
+	}
+	last := encode(func(e *wire.Encoder) { w := BeginScan(e); w.End(0, nil) })
+	d = wire.NewDecoder(last)
+	if err := r.Decode(&d); err != nil || r.Count != 0 || r.Cursor != 0 || r.Next != nil {
+		t.Errorf("last scan result %+v, %v", r, err)
+	}
+	if got := encode(func(e *wire.Encoder) { AppendRow(e, []byte("a"), nil) }); !bytes.Equal(got, []byte{0xc0}) {
+		t.Errorf("no row is %x", got)
+	}
+}
+
+func TestMutateResults(t *testing.T) {
+	out := encode(func(e *wire.Encoder) {
+		e.Array(3)
+		AppendMutateResult(e, 5, nil)
+		AppendMutateResult(e, 0, nil)
+		AppendMutateResult(e, 0, &OverloadedError{Reason: "memory", RetryAfter: 20 * time.Millisecond})
+	})
+	want := unhex(t, "93 05 c0 85 a4636f6465 05 a46e616d65 aa6f7665726c6f61646564 a76d657373616765") // then the text
+	if !bytes.HasPrefix(out, want) {
+		t.Errorf("results\n got %x\nwant %x", out, want)
+	}
+	d := wire.NewDecoder(out)
+	var over *OverloadedError
+	err := DecodeMutateResults(&d, 3, func(i int, ts int64, failed *rpc.Error) {
+		switch i {
+		case 0, 1:
+			if failed != nil || ts != int64(5-5*i) {
+				t.Errorf("result %d: %d, %v", i, ts, failed)
+			}
+		case 2:
+			if !errors.As(FromRPC(failed), &over) || over.RetryAfter != 20*time.Millisecond || !failed.Retryable {
+				t.Errorf("result %d: %v", i, failed)
+			}
+		}
+	})
+	if err != nil || over == nil {
+		t.Errorf("results: %v", err)
+	}
+	d = wire.NewDecoder(out)
+	if err := DecodeMutateResults(&d, 4, func(int, int64, *rpc.Error) {}); err == nil {
+		t.Error("too few results were accepted")
+	}
+}
+
+func TestAdministrationRoundTrips(t *testing.T) {
+	pong := Pong{"stele", "1.2.3", 1, "n1", "c1"}
+	status := Status{Node: "n", Cluster: "c", Version: "v", Uptime: 90 * time.Second, Ready: true, Reason: "", Tables: 1, MemtableBytes: 1 << 40,
+		Disks: []DiskStatus{{"/d", 3, 2, 1, true}, {Path: "/e"}}}
+	schema, err := table.NewSchema("t", 7).Apply(table.FamilySpec{Name: "f"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := TableInfo{schema, []TabletInfo{{ID: 1 << 63, Node: "n", Start: []byte("a"), End: []byte("b"), MemtableBytes: 5,
+		Groups: []GroupInfo{{"default", 1, 2, 3, 4}}}, {ID: 2}}}
+	for _, test := range []struct {
+		in  interface{ Append(*wire.Encoder) }
+		out interface{ Decode(*wire.Decoder) error }
+	}{{&pong, &Pong{}}, {&status, &Status{}}, {&info, &TableInfo{}}} {
+		b := encode(test.in.Append)
+		d := wire.NewDecoder(b)
+		if err := test.out.Decode(&d); err != nil || d.More() {
+			t.Errorf("%T: %v, more %v", test.in, err, d.More())
+		}
+		if again := encode(test.out.(interface{ Append(*wire.Encoder) }).Append); !bytes.Equal(b, again) {
+			t.Errorf("%T:\n got %x\nwant %x", test.in, again, b)
+		}
+	}
+	d := wire.NewDecoder(encode(func(e *wire.Encoder) { AppendSchemas(e, []*table.Schema{schema, schema}) }))
+	if got, err := DecodeSchemas(&d); err != nil || len(got) != 2 || !got[1].Equal(schema) {
+		t.Errorf("schemas: %v, %v", got, err)
+	}
+	samples := []RowSample{{[]byte("m"), 5}, {[]byte{}, 10}}
+	d = wire.NewDecoder(encode(func(e *wire.Encoder) { AppendSamples(e, samples) }))
+	if got, err := DecodeSamples(&d); err != nil || !reflect.DeepEqual(got, samples) {
+		t.Errorf("samples: %v, %v", got, err)
+	}
+	for _, r := range []NamesRequest{{}, {Names: []string{"t"}}, {Names: []string{"t", "f"}}, {Names: []string{"t"}, Major: true, Options: Options{Timeout: time.Second}}} {
+		d := wire.NewDecoder(encode(r.Append))
+		var got NamesRequest
+		if err := got.Decode(&d, d.Array(), MethodCompactTable, len(r.Names)); err != nil || !reflect.DeepEqual(got, r) {
+			t.Errorf("names %+v: %+v, %v", r, got, err)
+		}
+	}
+}
+
+func TestCreateTableSchema(t *testing.T) {
+	on := true
+	r := CreateTableRequest{Name: "t", Groups: []table.LocalityGroup{{Name: "g", BlockBytes: 8192}},
+		Families: []table.FamilySpec{{Name: "f", Group: "g", InMemory: &on, Compression: table.CompressionZstd}, {Name: "h"}}}
+	var got CreateTableRequest
+	if err := decodeInto(encode(r.Append), &got); err != nil {
+		t.Fatal(err)
+	}
+	s, err := got.Schema(3)
+	if err != nil || s.ID != 3 || s.Family("h").Group != table.DefaultGroup {
+		t.Fatalf("schema %+v, %v", s, err)
+	}
+	if g := s.Group("g"); g.BlockBytes != 8192 || !g.InMemory || g.Compression != table.CompressionZstd {
+		t.Errorf("group %+v", g)
+	}
+	for _, bad := range []CreateTableRequest{{Name: "a b"}, {Name: "t", Families: []table.FamilySpec{{Name: ""}}},
+		{Name: "t", Families: []table.FamilySpec{{Name: "f"}, {Name: "f"}}}, {Name: "t", Groups: []table.LocalityGroup{{Name: "g", BlockBytes: 1}}}} {
+		if _, err := bad.Schema(1); err == nil || ToRPC(err).Code < 100 {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}

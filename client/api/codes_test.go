@@ -1,0 +1,105 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
+)
+
+// cross sends err over the wire, as one result among many.
+func cross(t *testing.T, err error) error {
+	t.Helper()
+	d := wire.NewDecoder(encode(func(e *wire.Encoder) {
+		e.Array(1)
+		AppendMutateResult(e, 0, err)
+	}))
+	var got *rpc.Error
+	if err := DecodeMutateResults(&d, 1, func(_ int, _ int64, failed *rpc.Error) { got = failed }); err != nil {
+		t.Fatal(err)
+	}
+	return FromRPC(fmt.Errorf("call: %w", got))
+}
+
+// Invariant A3.
+func TestErrorsCrossTheWire(t *testing.T) {
+	for _, k := range kinds {
+		got := cross(t, fmt.Errorf("some call: %w", k.target))
+		var e *rpc.Error
+		if !errors.Is(got, k.target) || !errors.As(got, &e) || e.Code != k.code || e.Retryable != k.retryable || !errors.Is(got, k.code) {
+			t.Errorf("%v: got %v", k.target, got)
+		}
+		if got.Error() != "some call: "+k.target.Error() {
+			t.Errorf("text %q", got)
+		}
+		for _, other := range kinds {
+			// An increment of what is no number is also a bad value.
+			if errors.Is(got, other.target) && !errors.Is(k.target, other.target) {
+				t.Errorf("%v matches %v", got, other.target)
+			}
+		}
+	}
+	typed := []error{
+		&OverloadedError{"memory is short", 1500 * time.Millisecond},
+		&CorruptError{File: "/d/x", Offset: 1 << 40},
+		&RowTooLargeError{5},
+		&table.LimitError{What: "value bytes", Limit: 5, Got: 6},
+		&table.NoFamilyError{Table: "t", Family: "f"},
+		&table.NameError{What: "table name", Name: "a b", Reason: "is odd"},
+		&table.TimestampError{What: "timestamp is negative", Got: -5},
+		&table.FilterError{Path: "chain[1]", Reason: "is odd"},
+	}
+	for _, want := range typed {
+		got := cross(t, &table.ElementError{What: "mutation", Index: 3, Err: want})
+		into := reflect.New(reflect.TypeOf(want))
+		if !errors.As(got, into.Interface()) {
+			t.Errorf("%T was lost: %v", want, got)
+			continue
+		}
+		found := into.Elem().Interface()
+		if over, ok := found.(*OverloadedError); ok {
+			over.Reason = "memory is short" // the whole text stands there
+		}
+		if !reflect.DeepEqual(found, want) {
+			t.Errorf("got %+v, want %+v", found, want)
+		}
+	}
+	limit := &table.LimitError{What: "filters in a tree", Limit: 5, Got: 6}
+	got := cross(t, &table.FilterError{Path: "p", Err: limit})
+	var f *table.FilterError
+	if !errors.As(got, &f) || f.Path != "p" || !errors.Is(got, table.ErrLimit) || !errors.Is(got, CodeBadFilter) {
+		t.Errorf("filter over a limit: %v", got)
+	}
+}
+
+func TestOtherErrors(t *testing.T) {
+	if e := ToRPC(errors.New("disk on fire")); e.Code != rpc.CodeInternal || e.Message != "disk on fire" || e.Retryable {
+		t.Errorf("unknown error: %+v", e)
+	}
+	own := &rpc.Error{Code: 555, Message: "x", Retryable: true}
+	if e := ToRPC(fmt.Errorf("wrapped: %w", own)); e != own {
+		t.Errorf("own error: %+v", e)
+	}
+	if got := FromRPC(own); got != error(own) {
+		t.Errorf("code without a Go error: %v", got)
+	}
+	if got := FromRPC(context.Canceled); got != context.Canceled {
+		t.Errorf("error of this side: %v", got)
+	}
+	if e := ToRPC(&wire.FormatError{Reason: "x"}); e.Code != rpc.CodeBadRequest {
+		t.Errorf("malformed request: %+v", e)
+	}
+	// A cause that a later version added to a code is one of the code's.
+	if got := FromRPC(&rpc.Error{Code: CodeBadSchema, Details: map[string]any{"cause": "new"}}); !errors.Is(got, table.ErrBadSchema) {
+		t.Errorf("unknown cause: %v", got)
+	}
+	if got := FromRPC(&rpc.Error{Code: rpc.CodeDeadlineExceeded}); !errors.Is(got, context.DeadlineExceeded) || got.Error() == "" {
+		t.Errorf("deadline: %v", got)
+	}
+}

@@ -1,0 +1,112 @@
+package api
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
+)
+
+// fuzzRequest feeds bytes to the Decode of a request. What it accepts must survive
+// being written and read again; what it refuses must be the client's fault; and no
+// input may cost much more memory than its own size (A1, A2).
+func fuzzRequest[R any, P interface {
+	*R
+	Append(*wire.Encoder)
+}](f *testing.F) {
+	for _, g := range goldenRequests() {
+		if _, ok := g.request.(P); ok {
+			f.Add(unhex(f, g.hex))
+		}
+	}
+	f.Fuzz(func(t *testing.T, params []byte) {
+		r := P(new(R))
+		for range 2 { // the second time into memory that was used
+			if err := decodeInto(params, r); err != nil {
+				if code := ToRPC(err).Code; code == rpc.CodeInternal && err.Error() != "bytes are left" {
+					t.Fatalf("internal error %v", err)
+				}
+				return
+			}
+		}
+		once := encode(r.Append)
+		if len(once) > 2*len(params)+64 {
+			t.Fatalf("%d bytes became %d", len(params), len(once))
+		}
+		again := P(new(R))
+		if err := decodeInto(once, again); err != nil {
+			t.Fatalf("what was decoded from %x is written as %x: %v", params, once, err)
+		}
+		if twice := encode(again.Append); !bytes.Equal(once, twice) {
+			t.Fatalf("written as %x, then as %x", once, twice)
+		}
+	})
+}
+
+func FuzzMutate(f *testing.F)          { fuzzRequest[MutateRequest](f) }
+func FuzzMutateRows(f *testing.F)      { fuzzRequest[MutateRowsRequest](f) }
+func FuzzRead(f *testing.F)            { fuzzRequest[ReadRequest](f) }
+func FuzzReadRows(f *testing.F)        { fuzzRequest[ReadRowsRequest](f) }
+func FuzzScanOpen(f *testing.F)        { fuzzRequest[ScanOpenRequest](f) }
+func FuzzScanNext(f *testing.F)        { fuzzRequest[ScanNextRequest](f) }
+func FuzzCheckAndMutate(f *testing.F)  { fuzzRequest[CheckAndMutateRequest](f) }
+func FuzzReadModifyWrite(f *testing.F) { fuzzRequest[ReadModifyWriteRequest](f) }
+func FuzzCreateTable(f *testing.F)     { fuzzRequest[CreateTableRequest](f) }
+
+// FuzzResults feeds bytes to what a client reads.
+func FuzzResults(f *testing.F) {
+	f.Add(encode(func(e *wire.Encoder) {
+		w := BeginScan(e)
+		w.Row([]byte("a"), []table.Cell{{Family: "f", Value: []byte("v")}})
+		w.End(9, []byte("c"))
+	}))
+	f.Add(encode(func(e *wire.Encoder) {
+		e.Array(2)
+		AppendMutateResult(e, 5, nil)
+		AppendMutateResult(e, 0, &OverloadedError{})
+	}))
+	f.Add(encode((&Status{Disks: []DiskStatus{{}}}).Append))
+	f.Add(encode((&TableInfo{table.NewSchema("t", 1), []TabletInfo{{Groups: []GroupInfo{{}}}}}).Append))
+	f.Add(encode((&Pong{}).Append))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var scan ScanResult
+		d := wire.NewDecoder(b)
+		if scan.Decode(&d) == nil {
+			names := table.NewInterner(10)
+			var row table.Row
+			for range scan.Count {
+				if table.DecodeRow(&scan.Rows, &row, names) != nil {
+					break
+				}
+			}
+		}
+		d = wire.NewDecoder(b)
+		_ = DecodeMutateResults(&d, 2, func(_ int, _ int64, err *rpc.Error) {
+			if err != nil {
+				_ = FromRPC(err).Error()
+			}
+		})
+		for _, r := range []interface{ Decode(*wire.Decoder) error }{&Status{}, &TableInfo{}, &Pong{}} {
+			d = wire.NewDecoder(b)
+			if r.Decode(&d) != nil {
+				continue
+			}
+			if info, ok := r.(*TableInfo); ok && info.Schema == nil {
+				continue // a map without a schema
+			}
+			once := encode(r.(interface{ Append(*wire.Encoder) }).Append)
+			again := reflect.New(reflect.TypeOf(r).Elem()).Interface().(interface{ Decode(*wire.Decoder) error })
+			d = wire.NewDecoder(once)
+			if err := again.Decode(&d); err != nil {
+				t.Fatalf("%T is written as %x: %v", r, once, err)
+			}
+		}
+		d = wire.NewDecoder(b)
+		_, _ = DecodeSamples(&d)
+		d = wire.NewDecoder(b)
+		_, _ = DecodeSchemas(&d)
+	})
+}
