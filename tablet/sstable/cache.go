@@ -62,7 +62,7 @@ func (c *Cache) Resize(budget int64) {
 
 // CacheStats is what a cache did and what it holds.
 type CacheStats struct {
-	Hits, Misses uint64 // look-ups
+	Hits, Misses uint64 // look-ups, but for those with NoCacheFill
 	Evictions    uint64 // blocks that went for lack of room
 	Blocks       int
 	Bytes        int64
@@ -88,7 +88,8 @@ func cost(p []byte) int64 { return min(int64(cap(p))+entryOverhead, math.MaxUint
 
 func (c *Cache) get(k cacheKey) ([]byte, bool) { return c.blocks.GetIfPresent(k) }
 
-// peek is get without a trace in counters and policy.
+// peek is get without a trace in counters and policy, for readers that must
+// not make blocks look wanted.
 func (c *Cache) peek(k cacheKey) ([]byte, bool) {
 	e, ok := c.blocks.GetEntryQuietly(k)
 	return e.Value, ok

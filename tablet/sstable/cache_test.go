@@ -93,6 +93,13 @@ func TestNoAllocations(t *testing.T) {
 				t.Errorf("block %d, index %d: %v allocations a step", size, max, n)
 			}
 			it.Close()
+			// Nor do those who leave the cache as it is.
+			it = tab.NewIter(IterOptions{NoCacheFill: true, ReadAheadBytes: 1 << 20})
+			it.First()
+			if n := testing.AllocsPerRun(10_000, func() { it.Next() }); n > 0.01 {
+				t.Errorf("block %d, index %d: %v allocations a step without fill", size, max, n)
+			}
+			it.Close()
 		}
 	}
 }
@@ -105,7 +112,7 @@ func TestCacheBudget(t *testing.T) {
 	if _, err := entriesOf(tab, IterOptions{NoCacheFill: true}); err != nil {
 		t.Fatal(err)
 	}
-	if s := cache.Stats(); s.Blocks != 0 || s.Misses != m.DataBlocks || s.Hits != 0 {
+	if s := cache.Stats(); s.Blocks != 0 || s.Misses != 0 || s.Hits != 0 {
 		t.Errorf("after a scan that does not fill: %+v", s)
 	}
 	if _, err := entriesOf(tab, IterOptions{}); err != nil {

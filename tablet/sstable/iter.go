@@ -77,6 +77,10 @@ func (it *Iter) SeekGE(key []byte) bool {
 		key = it.opts.Lower
 	}
 	it.err = nil
+	if it.opts.Upper != nil && bytes.Compare(key, it.opts.Upper) >= 0 {
+		it.data.valid, it.data.key, it.data.value = false, nil, nil
+		return false
+	}
 	inBlock := it.loaded
 	if inBlock {
 		var err error

@@ -16,7 +16,7 @@ func (a *readAhead) block(t *Table, c *indexCursor, limit int) ([]byte, error) {
 	forward := h.off == a.last
 	a.last = h.end()
 	if t.cache != nil {
-		if p, ok := t.cache.get(cacheKey{t.num, h.off}); ok {
+		if p, ok := t.cache.peek(cacheKey{t.num, h.off}); ok {
 			return p, nil
 		}
 	}

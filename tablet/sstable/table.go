@@ -155,11 +155,14 @@ func (t *Table) block(h handle, k kind, fill bool) ([]byte, error) {
 		return t.file.read(h, k)
 	}
 	key := cacheKey{t.num, h.off}
+	if !fill {
+		if p, ok := t.cache.peek(key); ok {
+			return p, nil
+		}
+		return t.file.read(h, k)
+	}
 	if p, ok := t.cache.get(key); ok {
 		return p, nil
-	}
-	if !fill {
-		return t.file.read(h, k)
 	}
 	return t.cache.load(key, func() ([]byte, error) { return t.file.read(h, k) })
 }
