@@ -251,6 +251,9 @@ func TestCheckAndMutateAndModify(t *testing.T) {
 	if c, _ := Latest(row, "g:s"); string(c.Value) != "xxy" || len(row.Cells) != 2 {
 		t.Errorf("read-modify-write: %v", values(row))
 	}
+	if row, err := tb.ReadModifyWrite(ctx, "r"); err != nil || len(row.Cells) != 0 || string(row.Key) != "r" {
+		t.Errorf("no rules: %v, %v", row, err)
+	}
 }
 
 func TestAdministration(t *testing.T) {

@@ -170,11 +170,17 @@ func (t *Table) ReadModifyWrite(ctx context.Context, row string, rules ...table.
 			return nil, &table.ElementError{What: "rule", Index: i, Err: err}
 		}
 	}
-	result := &table.Row{}
+	var result *table.Row
 	k := call{method: api.MethodReadModifyWrite, table: t.name, row: req.Row, change: true, keep: true, encode: req.Append}
-	k.decode = func(d *wire.Decoder) error { return table.DecodeRow(d, result, nil) }
+	k.decode = func(d *wire.Decoder) (err error) {
+		result, err = decodeRow(d, nil)
+		return err
+	}
 	if err := t.client.do(ctx, &k); err != nil {
 		return nil, err
+	}
+	if result == nil { // no rule, no cell
+		result = &table.Row{Key: req.Row}
 	}
 	return result, nil
 }

@@ -1,0 +1,191 @@
+package api
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
+)
+
+// doc returns a part of docs/rpc.md: what lies between two headings.
+func doc(t *testing.T, from, to string) string {
+	t.Helper()
+	b, err := os.ReadFile("../../docs/rpc.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, ok := strings.Cut(string(b), "\n"+from+"\n")
+	text, _, ok2 := strings.Cut(text, "\n"+to+"\n")
+	if !ok || !ok2 {
+		t.Fatalf("docs/rpc.md has no %q or no %q after it", from, to)
+	}
+	return text
+}
+
+// tableRows returns the cells of the rows of the tables in text.
+func tableRows(text string) (rows [][]string) {
+	for line := range strings.Lines(text) {
+		if cells, ok := strings.CutPrefix(strings.TrimSpace(line), "| "); ok {
+			row := strings.Split(strings.TrimSuffix(cells, " |"), " | ")
+			for i := range row {
+				row[i] = strings.Trim(row[i], " |`")
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+func TestDocHasEveryMethod(t *testing.T) {
+	text := doc(t, "## Methods", "## Cursors")
+	var listed []string
+	for _, row := range tableRows(text) {
+		if slices.Contains(Methods(), row[0]) {
+			listed = append(listed, row[0])
+		}
+	}
+	if !slices.Equal(listed, Methods()) {
+		t.Errorf("the table lists\n%v, the code has\n%v", listed, Methods())
+	}
+	var sections []string
+	for _, m := range regexp.MustCompile("(?m)^### `(.*)`$").FindAllStringSubmatch(text, -1) {
+		sections = append(sections, m[1])
+	}
+	if !slices.Equal(sections, Methods()) {
+		t.Errorf("the sections are of\n%v, the code has\n%v", sections, Methods())
+	}
+}
+
+func TestDocHasEveryErrorCode(t *testing.T) {
+	var want []string
+	for code := rpc.Code(1); code < 1000; code++ {
+		if strings.HasPrefix(code.String(), "code_") {
+			continue
+		}
+		retryable, executed := "no", "no"
+		for _, k := range kinds {
+			if k.code == code && k.retryable {
+				retryable = "yes"
+			}
+		}
+		switch code {
+		case rpc.CodeInternal, rpc.CodeDeadlineExceeded, rpc.CodeTooLarge:
+			executed = "unknown" // as package client takes them
+		}
+		want = append(want, fmt.Sprint(uint32(code), code, retryable, executed))
+	}
+	var got []string
+	for _, row := range tableRows(doc(t, "## Errors", "## Data")) {
+		if row[0] == "code" {
+			continue
+		}
+		var code uint32
+		if _, err := fmt.Sscan(row[0], &code); err != nil {
+			t.Fatalf("row %v: %v", row, err)
+		}
+		got = append(got, fmt.Sprint(code, rpc.Code(code), row[2], row[3]))
+		if row[1] != rpc.Code(code).String() {
+			t.Errorf("code %d is called %s, not %s", code, rpc.Code(code), row[1])
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the table has\n%v, the code\n%v", got, want)
+	}
+	text := doc(t, "## Errors", "## Data")
+	for _, k := range kinds {
+		if k.cause != "" && k.cause != "value" && !strings.Contains(text, "`"+k.cause+"`") {
+			t.Errorf("cause %s of code %d is not there", k.cause, k.code)
+		}
+	}
+}
+
+// The hexadecimal examples are what the code writes.
+func TestDocExamples(t *testing.T) {
+	text := doc(t, "## Methods", "## Cursors")
+	examples := regexp.MustCompile("(?s)```hex ([a-z_]+)\n(.*?)```").FindAllStringSubmatch(text, -1)
+	if len(examples) < 8 {
+		t.Fatalf("%d examples", len(examples))
+	}
+	for _, x := range examples {
+		method, got := x[1], unhex(t, strings.Join(strings.Fields(x[2]), ""))
+		found := false
+		for _, g := range goldenRequests() {
+			want := encode(func(e *wire.Encoder) {
+				e.Array(4)
+				e.Int(0)
+				e.Int(1)
+				e.Str(method)
+				g.request.Append(e)
+			})
+			found = found || bytes.Equal(got, want) && strings.HasPrefix(g.name, method)
+		}
+		if !found {
+			t.Errorf("%s: the example is not what the code writes: %x", method, got)
+		}
+	}
+	ping := doc(t, "### Plain mode", "### Framed mode")
+	var b []byte
+	for _, line := range regexp.MustCompile(`(?m)^    +((?:(?:[0-9a-f]{2})+ +)+)`).FindAllStringSubmatch(ping, -1) {
+		b = append(b, unhex(t, strings.Join(strings.Fields(line[1]), ""))...)
+	}
+	want := encode(func(e *wire.Encoder) {
+		e.Array(4)
+		e.Int(0)
+		e.Int(1)
+		e.Str(MethodPing)
+		e.Array(0)
+		e.Array(4)
+		e.Int(1)
+		e.Int(1)
+		e.Nil()
+		(&Pong{"stele", "v1.0.0", 1, "n1", "a1b2"}).Append(e)
+	})
+	if !bytes.Equal(b, want) {
+		t.Errorf("ping is\n%x in the doc, and\n%x in the code", b, want)
+	}
+}
+
+// The bounds that the page states are those of the code.
+func TestDocLimits(t *testing.T) {
+	text := doc(t, "## Limits", "## A complete client in Python")
+	lim := defaultLimits
+	for _, want := range []string{
+		thousands(int(lim.BatchRows)) + ", with " + thousands(BatchMutationsMax) + " mutations",
+		"| rows in a `read_rows` | " + thousands(ReadRowsMax),
+		fmt.Sprintf("| %d MiB |", ResultBytesMax>>20),
+		"| rules in a `read_modify_write` | " + fmt.Sprint(RulesMax),
+		"| cursors open on one node | " + thousands(CursorsMax),
+		fmt.Sprintf("| value | %d MiB", lim.ValueBytes>>20),
+		fmt.Sprintf("| qualifier | %d KiB", lim.QualifierBytes>>10),
+		"| mutations of one row | " + thousands(int(lim.Mutations)),
+		fmt.Sprintf("%d parts, %d levels, %d KiB of patterns", lim.FilterNodes, lim.FilterDepth, lim.FilterBytes>>10),
+		fmt.Sprintf("%d rules, %d levels", lim.GCPolicyNodes, lim.GCPolicyDepth),
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("limits lack %q", want)
+		}
+	}
+	scan := doc(t, "### `scan_open`", "### `scan_next`")
+	for _, want := range []string{
+		fmt.Sprintf("up to %s, default %d ", thousands(ScanBatchRowsMax), ScanBatchRows),
+		fmt.Sprintf("up to %d MiB, default %d KiB", ScanBatchBytesMax>>20, ScanBatchBytes>>10),
+	} {
+		if !strings.Contains(scan, want) {
+			t.Errorf("scan_open lacks %q", want)
+		}
+	}
+}
+
+func thousands(n int) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
