@@ -1,0 +1,70 @@
+package webtable
+
+import "strings"
+
+// languageTag returns a language as BCP 47 writes it, such as "pt-BR" for "PT_br",
+// or nothing if it is none.
+func languageTag(s string) string {
+	s, _, _ = strings.Cut(s, ",") // content-language may name several
+	s = strings.ReplaceAll(strings.TrimSpace(s), "_", "-")
+	if len(s) > 35 { // the longest that RFC 5646 has programs make room for
+		return ""
+	}
+	parts := strings.Split(s, "-")
+	for i, p := range parts {
+		if p == "" || len(p) > 8 || strings.ContainsFunc(p, func(r rune) bool { return !alphanumeric(r) }) {
+			return ""
+		}
+		p = strings.ToLower(p)
+		switch {
+		case i == 0:
+			// Longer ones are allowed by the grammar, but none is registered: who
+			// writes "english" has not heard of tags.
+			if p != "x" && p != "i" && len(p) != 2 && len(p) != 3 || strings.ContainsFunc(p, digit) {
+				return ""
+			}
+		case len(p) == 2: // a region
+			p = strings.ToUpper(p)
+		case len(p) == 4: // a script
+			p = strings.ToUpper(p[:1]) + p[1:]
+		}
+		parts[i] = p
+	}
+	return strings.Join(parts, "-")
+}
+
+func digit(r rune) bool { return '0' <= r && r <= '9' }
+
+func alphanumeric(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || digit(r)
+}
+
+// Where a page may say its language, the best first: RFC 9110 and HTML have lang on
+// the html element go before what meta elements say.
+const (
+	fromHTML = iota
+	fromBody
+	fromPragma
+	fromMetaName
+	fromOpenGraph
+	languageSources
+)
+
+// languages collects what a page says.
+type languages [languageSources]string
+
+func (l *languages) note(source int, text string) {
+	if l[source] == "" {
+		l[source] = languageTag(text)
+	}
+}
+
+// best returns the language of the page; empty if it does not say.
+func (l *languages) best() string {
+	for _, tag := range l {
+		if tag != "" {
+			return tag
+		}
+	}
+	return ""
+}
