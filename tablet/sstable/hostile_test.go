@@ -1,0 +1,234 @@
+package sstable
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/steledb/stele/table"
+)
+
+// lies are tables whose checksums are right and whose contents are not. Each
+// is told to a Writer before Finish.
+var lies = []struct {
+	name   string
+	tell   func(w *Writer)
+	report string // part of what Verify reports
+	open   bool   // Open finds it too
+}{
+	{"more entries", func(w *Writer) { w.meta.Entries++ }, "4 entries, the properties say 5", false},
+	{"fewer raw bytes", func(w *Writer) { w.meta.RawBytes-- }, "raw bytes, the properties say", false},
+	{"more data blocks", func(w *Writer) { w.meta.DataBlocks++ }, "data blocks, the properties say", false},
+	{"no entries", func(w *Writer) { w.meta.Entries, w.meta.FirstKey = 0, nil }, "malformed properties block", true},
+	{"another first key", func(w *Writer) { w.meta.FirstKey = []byte("a") }, "first or last key differs", false},
+	{"another last key", func(w *Writer) { w.prev = []byte("zz") }, "first or last key differs", false},
+	{"first key above last", func(w *Writer) { w.meta.FirstKey = []byte("zzz") }, "malformed properties block", true},
+	{"key out of order", func(w *Writer) { w.data.add([]byte("aa"), 0, nil) }, "is not above the key before it", false},
+	{"separator above its block", func(w *Writer) { w.sep = []byte("zz") }, "key below the separator", false},
+	{"separator below the block before", func(w *Writer) { w.sep = []byte("a") }, "separator is not above the key before", false},
+	{"filter without the last prefix", func(w *Writer) { w.filter.hashes = w.filter.hashes[:1] }, "filter denies", false},
+	{"entry count of a block", func(w *Writer) { w.data.entries++ }, "malformed data block", false},
+	{"restart in the middle of an entry", func(w *Writer) {
+		w.data.restarts = binary.LittleEndian.AppendUint64(w.data.restarts, 1)
+		w.data.entries++
+	}, "malformed data block", false},
+	{"first restart elsewhere", func(w *Writer) { w.data.restarts[0] = 1 }, "malformed data block", false},
+	{"shared length above the key before", func(w *Writer) {
+		w.data.keys = append(w.data.keys, 100, 1, 0, 'x')
+		w.data.entries++
+	}, "malformed data block", false},
+	{"own length beyond the block", func(w *Writer) {
+		w.data.keys = append(w.data.keys, 0, 100, 0, 'x')
+		w.data.entries++
+	}, "malformed data block", false},
+	{"value beyond the block", func(w *Writer) {
+		w.data.keys = append(w.data.keys, 0, 1, 100, 'x')
+		w.data.entries++
+	}, "malformed data block", false},
+	{"length that never ends", func(w *Writer) {
+		w.data.keys = append(w.data.keys, bytes.Repeat([]byte{0xff}, 12)...)
+		w.data.entries++
+	}, "malformed data block", false},
+	{"values of nobody", func(w *Writer) { w.data.values = append(w.data.values, 'x') }, "malformed data block", false},
+	{"bytes between blocks", func(w *Writer) {
+		_ = w.cutData([]byte("g"))
+		w.meta.LastKey = w.prev
+		w.out = append(w.out, 0)
+	}, "does not follow", false},
+}
+
+// lie writes four entries in two blocks and tells the lie while the second
+// block is under way.
+func lie(t *testing.T, tell func(*Writer)) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := NewWriter(&out, Options{BlockBytes: 1 << 10, Compression: table.CompressionNone, FilterPrefixes: someLens})
+	for _, key := range []string{"b", "c", "d", "f"} {
+		if err := w.Add([]byte(key), make([]byte, 450)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tell(w)
+	if _, err := w.Finish(nil); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// TestLies holds that Verify finds what is wrong behind right checksums, and
+// that reading such a file does no harm (S4).
+func TestLies(t *testing.T) {
+	opts := VerifyOptions{Name: "liar", FilterPrefixes: func(string) func([]byte, []int) []int { return someLens }}
+	if p := verify(t, BytesSource(lie(t, func(*Writer) {})), opts); len(p) > 0 {
+		t.Fatal(p)
+	}
+	for _, c := range lies {
+		file := lie(t, c.tell)
+		problems := verify(t, BytesSource(file), opts)
+		found := false
+		for _, p := range problems {
+			if !errors.Is(p, ErrCorrupt) {
+				t.Errorf("%s: %v is not a CorruptError", c.name, p)
+			}
+			found = found || strings.Contains(p.Error(), c.report) && strings.Contains(p.Error(), "liar")
+		}
+		if !found {
+			t.Errorf("%s: reported %v, want %q", c.name, problems, c.report)
+		}
+		if _, err := Open(context.Background(), BytesSource(file), OpenOptions{}); (err != nil) != c.open {
+			t.Errorf("%s: open: %v", c.name, err)
+		}
+		exercise(t, file)
+	}
+}
+
+// TestLyingFrames changes one field of a sound file, makes all checksums
+// right again, and wants a typed error from whoever comes across it.
+func TestLyingFrames(t *testing.T) {
+	put := binary.LittleEndian.PutUint32
+	for _, comp := range []table.Compression{table.CompressionNone, table.CompressionS2, table.CompressionZstd} {
+		for _, c := range []struct {
+			name string
+			edit func(frame []byte)
+		}{
+			{"kind", func(f []byte) { f[len(f)-trailerBytes] = byte(kindIndex) }},
+			{"kind that is none", func(f []byte) { f[len(f)-trailerBytes] = 99 }},
+			{"compression that is none", func(f []byte) { f[len(f)-trailerBytes+1] = 99 }},
+			{"another compression", func(f []byte) { f[len(f)-trailerBytes+1] = f[len(f)-trailerBytes+1]%3 + 1 }},
+			{"raw length", func(f []byte) { put(f[len(f)-12:], binary.LittleEndian.Uint32(f[len(f)-12:])+1) }},
+			{"huge raw length", func(f []byte) { put(f[len(f)-12:], 1<<31) }},
+			{"largest raw length", func(f []byte) { put(f[len(f)-12:], blockRawMax) }},
+			{"stored bytes", func(f []byte) {
+				if comp != table.CompressionNone {
+					clear(f[:len(f)-trailerBytes])
+				} else {
+					clear(f[len(f)-trailerBytes-blockTailBytes : len(f)-trailerBytes])
+					f[len(f)-trailerBytes-1] = 1
+				}
+			}},
+		} {
+			file, _ := build(t, Options{Compression: comp, FilterPrefixes: someLens}, nil, compatEntries(30))
+			tab := open(t, BytesSource(file), OpenOptions{})
+			h, _ := tab.index.root.handle(0)
+			c.edit(file[h.off:h.end()])
+			fixChecksums(file)
+			tab = open(t, BytesSource(file), OpenOptions{Name: "liar"})
+			_, err := entriesOf(tab, IterOptions{})
+			var bad *CorruptError
+			if !errors.As(err, &bad) || bad.Offset != h.off || bad.File != "liar" {
+				t.Errorf("%v: %s: %v", comp, c.name, err)
+			}
+			exercise(t, file)
+		}
+	}
+}
+
+// TestRandomLies changes sound files at random, makes all checksums right
+// again, and does all that can be done with the result.
+func TestRandomLies(t *testing.T) {
+	rng := newRand(t)
+	seeds := seedFiles(t)
+	rounds := 1000
+	if testing.Short() || raceEnabled {
+		rounds = 100
+	}
+	for range rounds {
+		file := bytes.Clone(seeds[rng.IntN(len(seeds))])
+		for range 1 + rng.IntN(4) {
+			at := headerBytes + rng.IntN(len(file)-headerBytes)
+			if rng.IntN(2) == 0 {
+				at = len(file) - 1 - rng.IntN(min(len(file), 600)) // index, properties, directory
+			}
+			file[at] = []byte{0, 1, 0x7f, 0x80, 0xff, file[at] + 1, file[at] ^ 1<<rng.IntN(8)}[rng.IntN(7)]
+		}
+		fixChecksums(file)
+		exercise(t, file)
+	}
+}
+
+// TestFilterBlock holds that a filter's numbers are checked before its
+// fingerprints are.
+func TestFilterBlock(t *testing.T) {
+	good := filterHeader{kind: filterFuse8, prefixes: 1, seed: 7, segment: 4, segments: 1}
+	bits := make([]byte, 12)
+	var f filterPart
+	if err := f.parse(append(good.append(nil), bits...)); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range []filterHeader{
+		{kind: 2, segment: 4, segments: 1},
+		{kind: filterFuse8, segment: 0, segments: 1},
+		{kind: filterFuse8, segment: 3, segments: 2},
+		{kind: filterFuse8, segment: 4, segments: 0},
+		{kind: filterFuse8, segment: 4, segments: 2},
+		{kind: filterFuse8, segment: 1 << 31, segments: 1 << 31},
+		{kind: filterAll},
+	} {
+		if err := f.parse(append(h.append(nil), bits...)); err == nil {
+			t.Errorf("%+v: no error", h)
+		}
+	}
+	f = filterPart{}
+	if err := f.parse(filterHeader{kind: filterAll, prefixes: 9}.append(nil)); err != nil || !f.contains(1) {
+		t.Error("a block that lets everything pass does not", err)
+	}
+	if err := f.parse(nil); err == nil {
+		t.Error("an empty block")
+	}
+}
+
+func TestFileSource(t *testing.T) {
+	entries := compatEntries(100)
+	file, _ := build(t, Options{}, nil, entries)
+	path := filepath.Join(t.TempDir(), "a.sst")
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	src, err := OpenFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab := open(t, src, OpenOptions{Name: path})
+	if got, err := entriesOf(tab, IterOptions{}); err != nil || !equalEntries(got, entries) || tab.Name() != path {
+		t.Error(len(got), err)
+	}
+	if err := os.Truncate(path, 20); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := entriesOf(tab, IterOptions{}); err == nil || errors.Is(err, ErrCorrupt) {
+		t.Error("file cut while open:", err)
+	}
+	if err := src.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []string{filepath.Join(path, "none"), filepath.Dir(path)} {
+		if _, err := OpenFile(bad); err == nil {
+			t.Errorf("opened %s", bad)
+		}
+	}
+}
