@@ -1,0 +1,135 @@
+package table
+
+import "github.com/steledb/stele/internal/wire"
+
+// AppendCell writes a cell: [family, qualifier, timestamp, value], and then its
+// labels as an array if it has any.
+func AppendCell(e *wire.Encoder, c *Cell) {
+	n := 4
+	if len(c.Labels) > 0 {
+		n = 5
+	}
+	e.Array(n)
+	e.Str(c.Family)
+	e.Bin(c.Qualifier)
+	e.Int(c.Timestamp)
+	e.Bin(c.Value)
+	if n == 5 {
+		e.Array(len(c.Labels))
+		for _, l := range c.Labels {
+			e.Str(l)
+		}
+	}
+}
+
+// AppendRow writes a row: [key, [cell…]].
+func AppendRow(e *wire.Encoder, key []byte, cells []Cell) {
+	e.Array(2)
+	e.Bin(key)
+	e.Array(len(cells))
+	for i := range cells {
+		AppendCell(e, &cells[i])
+	}
+}
+
+// DecodeCell reads what AppendCell wrote into c; further elements are ignored.
+// Qualifier and Value alias the input. A family that c had already keeps its
+// string. Errors: ErrBadEncoding.
+func DecodeCell(d *wire.Decoder, c *Cell, in *Interner) error {
+	return finish(d, decodeCell(d, c, in, c))
+}
+
+// decodeCell reads a cell. Its names are often those of the cell like.
+func decodeCell(d *wire.Decoder, c *Cell, in *Interner, like *Cell) error {
+	n := d.Array()
+	if d.Err() == nil && n < 4 {
+		return decodeError(d, "cell", errForm("%d elements, want at least 4", n))
+	}
+	family, labels := like.Family, like.Labels
+	c.Family = in.again(d.Bytes(), family)
+	if d.Err() != nil {
+		return decodeError(d, "family", nil)
+	}
+	c.Qualifier = d.Bytes()
+	if d.Err() != nil {
+		return decodeError(d, "qualifier", nil)
+	}
+	c.Timestamp = d.Int()
+	if d.Err() != nil {
+		return decodeError(d, "timestamp", nil)
+	}
+	c.Value = d.Bytes()
+	c.Labels = nil
+	if d.Err() != nil {
+		return decodeError(d, "value", nil)
+	}
+	for i := 4; i < n; i++ {
+		if i == 4 {
+			c.Labels = decodeLabels(d, in, labels)
+		} else {
+			d.Skip()
+		}
+	}
+	return decodeError(d, "labels", nil)
+}
+
+// decodeLabels reads labels: the slice last if it says the same.
+func decodeLabels(d *wire.Decoder, in *Interner, last []string) []string {
+	n := d.Array()
+	if n == 0 {
+		return nil
+	}
+	if n == 1 && len(last) == 1 {
+		if s := in.again(d.Bytes(), last[0]); s != last[0] {
+			return []string{s}
+		}
+		return last
+	}
+	labels := grow([]string(nil), d, n, 1)
+	for range n {
+		labels = append(labels, in.Intern(d.Bytes()))
+	}
+	return labels
+}
+
+// DecodeRow reads what AppendRow wrote into r, and uses the memory of r.Cells
+// again. Key, qualifiers and values alias the input; cells beside each other share
+// the strings of their families and labels. Errors: ErrBadEncoding.
+func DecodeRow(d *wire.Decoder, r *Row, in *Interner) error {
+	return finish(d, decodeRow(d, r, in))
+}
+
+func decodeRow(d *wire.Decoder, r *Row, in *Interner) error {
+	n := d.Array()
+	if d.Err() == nil && n < 2 {
+		return decodeError(d, "row", errForm("%d elements, want at least 2", n))
+	}
+	r.Key = d.Bytes()
+	if d.Err() != nil {
+		return decodeError(d, "row key", nil)
+	}
+	cells := d.Array()
+	// A cell takes at least 5 bytes.
+	r.Cells = grow(r.Cells, d, cells, 5)
+	like := &Cell{}
+	for i := range cells {
+		if len(r.Cells) < cap(r.Cells) {
+			r.Cells = r.Cells[:i+1]
+		} else {
+			r.Cells = append(r.Cells, Cell{})
+		}
+		c := &r.Cells[i]
+		if i == 0 {
+			like = c // of the row before, in the same memory
+		}
+		if err := decodeCell(d, c, in, like); err != nil {
+			r.Cells = r.Cells[:i]
+			return decodeError(d, indexed("cell", i), err)
+		}
+		like = c
+	}
+	for range n - 2 {
+		d.Skip()
+	}
+	return decodeError(d, "row", nil)
+}

@@ -1,0 +1,248 @@
+package table
+
+import (
+	"slices"
+
+	"github.com/steledb/stele/internal/wire"
+)
+
+// AppendGCPolicy writes a policy as its text.
+func AppendGCPolicy(e *wire.Encoder, p *GCPolicy) { e.Str(p.String()) }
+
+// DecodeGCPolicy reads what AppendGCPolicy wrote. Errors: ErrBadEncoding, around
+// ErrBadGCPolicy or ErrLimit.
+func DecodeGCPolicy(d *wire.Decoder) (GCPolicy, error) {
+	p, err := decodeGC(d)
+	return p, finish(d, err)
+}
+
+func decodeGC(d *wire.Decoder) (GCPolicy, error) {
+	// No policy within the limits needs more: 64 rules of some 20 bytes.
+	const most = 8 << 10
+	text := d.Bytes()
+	if err := within("gc policy bytes", len(text), most); err != nil {
+		return GCPolicy{}, decodeError(d, "gc policy", err)
+	}
+	if d.Err() != nil {
+		return GCPolicy{}, decodeError(d, "gc policy", nil)
+	}
+	p, err := ParseGCPolicy(string(text))
+	return p, decodeError(d, "gc policy", err)
+}
+
+// AppendFamily writes a family as a map: name, id, and unless they are the
+// defaults gc and group.
+func AppendFamily(e *wire.Encoder, f *Family) {
+	n := 2
+	if f.GC.Kind != GCNone {
+		n++
+	}
+	if f.Group != "" {
+		n++
+	}
+	e.Map(n)
+	e.Str("name")
+	e.Str(f.Name)
+	e.Str("id")
+	e.Uint(uint64(f.ID))
+	if f.GC.Kind != GCNone {
+		e.Str("gc")
+		AppendGCPolicy(e, &f.GC)
+	}
+	if f.Group != "" {
+		e.Str("group")
+		e.Str(f.Group)
+	}
+}
+
+// DecodeFamily reads what AppendFamily wrote; unknown keys are ignored. The family
+// is not validated. Errors: ErrBadEncoding.
+func DecodeFamily(d *wire.Decoder) (Family, error) {
+	f, err := decodeFamily(d)
+	return f, finish(d, err)
+}
+
+func decodeFamily(d *wire.Decoder) (Family, error) {
+	var f Family
+	err := decodeMap(d, func(key string) (err error) {
+		switch key {
+		case "name":
+			f.Name = d.Str()
+		case "id":
+			id := d.Uint()
+			if id >= 1<<32 {
+				return errForm("%d is over 32 bits", id)
+			}
+			f.ID = uint32(id)
+		case "gc":
+			f.GC, err = decodeGC(d)
+		case "group":
+			f.Group = d.Str()
+		default:
+			d.Skip()
+		}
+		return err
+	})
+	return f, decodeError(d, "family", err)
+}
+
+// decodeMap calls each for the keys of a map. Each reads the value.
+func decodeMap(d *wire.Decoder, each func(key string) error) error {
+	for range d.Map() {
+		b := d.Bytes()
+		if len(b) > 64 {
+			b = b[:64] // no key of ours is longer
+		}
+		key := string(b)
+		if err := decodeError(d, key, each(key)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AppendGroup writes a locality group as a map: name, and unless they are zero
+// block_bytes, compression, bloom and in_memory.
+func AppendGroup(e *wire.Encoder, g *LocalityGroup) {
+	n := 1
+	for _, given := range []bool{g.BlockBytes != 0, g.Compression != 0, g.Bloom != 0, g.InMemory} {
+		if given {
+			n++
+		}
+	}
+	e.Map(n)
+	e.Str("name")
+	e.Str(g.Name)
+	if g.BlockBytes != 0 {
+		e.Str("block_bytes")
+		e.Int(int64(g.BlockBytes))
+	}
+	if g.Compression != 0 {
+		e.Str("compression")
+		e.Str(g.Compression.String())
+	}
+	if g.Bloom != 0 {
+		e.Str("bloom")
+		e.Str(g.Bloom.String())
+	}
+	if g.InMemory {
+		e.Str("in_memory")
+		e.Bool(true)
+	}
+}
+
+// DecodeGroup reads what AppendGroup wrote; unknown keys are ignored. The group is
+// not validated. Errors: ErrBadEncoding.
+func DecodeGroup(d *wire.Decoder) (LocalityGroup, error) {
+	g, err := decodeGroup(d)
+	return g, finish(d, err)
+}
+
+func decodeGroup(d *wire.Decoder) (LocalityGroup, error) {
+	var g LocalityGroup
+	err := decodeMap(d, func(key string) error {
+		switch key {
+		case "name":
+			g.Name = d.Str()
+		case "block_bytes":
+			g.BlockBytes = int(d.Int())
+		case "compression":
+			i := slices.Index(compressionNames[:], string(d.Bytes()))
+			if i < 0 {
+				return errForm("unknown name")
+			}
+			g.Compression = Compression(i)
+		case "bloom":
+			i := slices.Index(bloomNames[:], string(d.Bytes()))
+			if i < 0 {
+				return errForm("unknown name")
+			}
+			g.Bloom = BloomMode(i)
+		case "in_memory":
+			g.InMemory = d.Bool()
+		default:
+			d.Skip()
+		}
+		return nil
+	})
+	return g, decodeError(d, "group", err)
+}
+
+// AppendSchema writes a schema as a map: name, id, next_family_id, families and
+// groups.
+func AppendSchema(e *wire.Encoder, s *Schema) {
+	e.Map(5)
+	e.Str("name")
+	e.Str(s.Name)
+	e.Str("id")
+	e.Uint(s.ID)
+	e.Str("next_family_id")
+	e.Uint(uint64(s.NextFamilyID))
+	e.Str("families")
+	e.Array(len(s.Families))
+	for i := range s.Families {
+		AppendFamily(e, &s.Families[i])
+	}
+	e.Str("groups")
+	e.Array(len(s.Groups))
+	for i := range s.Groups {
+		AppendGroup(e, &s.Groups[i])
+	}
+}
+
+// DecodeSchema reads what AppendSchema wrote and validates it against lim, where
+// nil means the defaults; unknown keys are ignored. Errors: ErrBadEncoding, around
+// those of Schema.Validate.
+func DecodeSchema(d *wire.Decoder, lim *Limits) (*Schema, error) {
+	s, err := decodeSchema(d, lim.orDefault())
+	if err := finish(d, err); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func decodeSchema(d *wire.Decoder, l *Limits) (*Schema, error) {
+	s := &Schema{}
+	err := decodeMap(d, func(key string) (err error) {
+		switch key {
+		case "name":
+			s.Name = d.Str()
+		case "id":
+			s.ID = d.Uint()
+		case "next_family_id":
+			id := d.Uint()
+			if id >= 1<<32 {
+				return errForm("%d is over 32 bits", id)
+			}
+			s.NextFamilyID = uint32(id)
+		case "families":
+			s.Families, err = decodeList(d, "families in a table", l.Families, decodeFamily)
+		case "groups":
+			s.Groups, err = decodeList(d, "locality groups in a table", l.Families+1, decodeGroup)
+		default:
+			d.Skip()
+		}
+		return err
+	})
+	if err == nil && d.Err() == nil {
+		err = s.Validate(l)
+	}
+	return s, decodeError(d, "schema", err)
+}
+
+// decodeList reads an array of at most limit elements.
+func decodeList[T any](d *wire.Decoder, what string, limit int64, one func(*wire.Decoder) (T, error)) ([]T, error) {
+	n, err := count(d, what, limit)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]T, 0, n)
+	for i := range n {
+		v, err := one(d)
+		if err != nil {
+			return nil, decodeError(d, indexed("element", i), err)
+		}
+		list = append(list, v)
+	}
+	return list, nil
+}

@@ -1,0 +1,48 @@
+package table
+
+// An Interner gives names that come again and again the same string, so that
+// decoding them does not allocate. A nil Interner makes a new string each time.
+type Interner struct {
+	names map[string]string
+	room  int
+}
+
+// NewInterner returns an Interner that remembers the first room names that it
+// meets, those of at most 64 bytes. It is for one goroutine at a time.
+func NewInterner(room int) *Interner {
+	return &Interner{names: make(map[string]string), room: room}
+}
+
+// Interner returns one that knows the names of the schema's families and learns no
+// others. It is safe for concurrent use.
+func (s *Schema) Interner() *Interner {
+	in := &Interner{names: make(map[string]string, len(s.Families))}
+	for i := range s.Families {
+		in.names[s.Families[i].Name] = s.Families[i].Name
+	}
+	return in
+}
+
+// Intern returns b as a string.
+func (in *Interner) Intern(b []byte) string {
+	if in == nil {
+		return string(b)
+	}
+	if s, ok := in.names[string(b)]; ok {
+		return s
+	}
+	s := string(b)
+	if in.room > 0 && len(s) <= 64 {
+		in.room--
+		in.names[s] = s
+	}
+	return s
+}
+
+// again returns b as a string: last, if that is the same.
+func (in *Interner) again(b []byte, last string) string {
+	if string(b) == last {
+		return last
+	}
+	return in.Intern(b)
+}
