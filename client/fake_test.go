@@ -38,6 +38,8 @@ type fake struct {
 	mu       sync.Mutex
 	requests map[string]int // by method, as they came
 	executed map[string]int // those that were executed
+	deadline time.Time      // of the last one
+	silent   bool           // do not tell where a scan goes on
 	schemas  map[string]*table.Schema
 	rows     map[string]map[string][]table.Cell
 	cursors  map[uint64]*fakeScan
@@ -164,6 +166,7 @@ func (f *fake) handle(c *rpc.Call) {
 	method := c.Method()
 	f.mu.Lock()
 	f.requests[method]++
+	f.deadline = c.Deadline()
 	f.mu.Unlock()
 	hook := f.hook.Load()
 	if hook != nil {
@@ -396,7 +399,10 @@ func (f *fake) scanBatch(cursor uint64, e *wire.Encoder) error {
 		}
 		if w.Rows() >= s.req.BatchRows || w.Bytes() >= s.req.BatchBytes {
 			s.next = []byte(key)
-			w.End(cursor, s.next)
+			if w.End(cursor, s.next); f.silent {
+				e.Truncate(e.Len() - 2 - len(key)) // nil in the place of the key
+				e.Nil()
+			}
 			return nil
 		}
 		if len(cells) == 0 {

@@ -221,6 +221,23 @@ func TestCanceledCalls(t *testing.T) {
 	}
 }
 
+func TestDeadlinesAreTold(t *testing.T) {
+	f := newFake(t)
+	tb := f.open(Config{}).Table("t")
+	for _, want := range []time.Duration{0, time.Minute} {
+		ctx, cancel := context.WithCancel(t.Context())
+		if want > 0 {
+			ctx, cancel = context.WithTimeout(ctx, want)
+		}
+		_, err := tb.Get(ctx, "r")
+		check(t, err)
+		if left := time.Until(f.deadline); want == 0 && !f.deadline.IsZero() || want > 0 && (left > want+time.Second || left < want-10*time.Second) {
+			t.Errorf("deadline %v, %v away, want %v", f.deadline, left, want)
+		}
+		cancel()
+	}
+}
+
 func TestAnswersThatLeaveTheOutcomeOpen(t *testing.T) {
 	f := newFake(t)
 	tb := f.open(Config{Replay: ReplayAll}).Table("t")

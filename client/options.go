@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
 )
 
@@ -162,19 +163,8 @@ func End(row string) ScanOption {
 func Prefix(prefix string) ScanOption {
 	return scanOption(func(o *scanOptions) {
 		Start(prefix).scan(o)
-		End(prefixEnd(prefix)).scan(o)
+		End(string(api.PrefixEnd([]byte(prefix)))).scan(o)
 	})
-}
-
-// prefixEnd returns the first key after all that begin with prefix; empty if there
-// is none.
-func prefixEnd(prefix string) string {
-	trimmed := strings.TrimRight(prefix, "\xff")
-	if trimmed == "" {
-		return ""
-	}
-	last := len(trimmed) - 1
-	return trimmed[:last] + string([]byte{trimmed[last] + 1})
 }
 
 // Limit ends the scan after n rows. Rows of which the filters leave no cell do not

@@ -272,15 +272,16 @@ func (f *fetcher) do(ctx context.Context, k *call, b *scanBatch) error {
 // passed moves on behind the rows of a batch.
 func (f *fetcher) passed(r *api.ScanResult) error {
 	f.cursor = r.Cursor
-	last, err := lastKey(r)
-	if err != nil {
-		return err
-	}
-	switch {
-	case r.Next != nil:
+	if r.Next != nil {
 		f.start = append(f.start[:0], r.Next...)
-	case last != nil:
-		f.start = append(append(f.start[:0], last...), 0)
+	} else if f.cursor != 0 {
+		last, err := lastKey(r)
+		if err != nil {
+			return err
+		}
+		if last != nil {
+			f.start = append(append(f.start[:0], last...), 0)
+		}
 	}
 	if f.left > 0 {
 		if f.left -= int64(r.Count); f.left <= 0 {

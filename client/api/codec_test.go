@@ -288,6 +288,16 @@ func TestScanRange(t *testing.T) {
 	}
 }
 
+func TestPrefixEnd(t *testing.T) {
+	for _, test := range []struct{ in, want string }{
+		{"", ""}, {"a", "b"}, {"a\xff", "b"}, {"\xff\xff", ""}, {"a\x00", "a\x01"}, {"a\xfe", "a\xff"}, {"\xfe\xff", "\xff"},
+	} {
+		if got := PrefixEnd([]byte(test.in)); string(got) != test.want {
+			t.Errorf("end of prefix %q is %q, want %q", test.in, got, test.want)
+		}
+	}
+}
+
 func TestScanBatchBounds(t *testing.T) {
 	for _, test := range []struct{ rows, bytes, wantRows, wantBytes int }{
 		{0, 0, ScanBatchRows, ScanBatchBytes}, {5, 7, 5, 7}, {1 << 40, 1 << 40, ScanBatchRowsMax, ScanBatchBytesMax},
