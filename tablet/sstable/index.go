@@ -1,5 +1,7 @@
 package sstable
 
+import "bytes"
+
 // index is the block index of an open table.
 type index struct {
 	root indexBlock
@@ -18,6 +20,11 @@ type indexCursor struct {
 	root int         // entry of the root that leaf is under, in a deep index
 	own  indexBlock  // what leaf points to if the table does not hold it
 	h    handle      // of the data block
+
+	// The bounds of the data block, once someone has asked: keys from lo
+	// on, below hi. A nil hi is no bound.
+	bounded bool
+	lo, hi  []byte
 }
 
 // seek moves to the data block in which the first key at or above target is,
@@ -72,6 +79,7 @@ func (c *indexCursor) stand(leaf *indexBlock, i int) error {
 		return c.t.corruptIndex()
 	}
 	c.leaf, c.i, c.h = leaf, i, h
+	c.bounded = false
 	return nil
 }
 
@@ -92,30 +100,34 @@ func (c *indexCursor) step() (bool, error) {
 	return true, c.stand(leaf, 0)
 }
 
-// sep returns the lower bound of the data block.
-func (c *indexCursor) sep() ([]byte, error) {
-	sep, ok := c.leaf.wholeKey(c.i)
-	if !ok {
-		return nil, c.t.corruptIndex()
+// bounds looks up lo and hi.
+func (c *indexCursor) bounds() error {
+	if c.bounded {
+		return nil
 	}
-	return sep, nil
+	x := &c.t.index
+	lo, ok1 := c.leaf.wholeKey(c.i)
+	var hi []byte
+	ok2 := true
+	if c.i+1 < c.leaf.entries {
+		hi, ok2 = c.leaf.wholeKey(c.i + 1)
+	} else if x.deep && c.root+1 < x.root.entries {
+		hi, ok2 = x.root.wholeKey(c.root + 1)
+	}
+	if !ok1 || !ok2 {
+		return c.t.corruptIndex()
+	}
+	c.lo, c.hi, c.bounded = lo, hi, true
+	return nil
 }
 
-// next returns the lower bound of the data block after it; nil if there is
-// none.
-func (c *indexCursor) next() ([]byte, error) {
-	x := &c.t.index
-	var sep []byte
-	ok := true
-	if c.i+1 < c.leaf.entries {
-		sep, ok = c.leaf.wholeKey(c.i + 1)
-	} else if x.deep && c.root+1 < x.root.entries {
-		sep, ok = x.root.wholeKey(c.root + 1)
+// covers tells whether key belongs to the data block that the cursor stands
+// on.
+func (c *indexCursor) covers(key []byte) (bool, error) {
+	if err := c.bounds(); err != nil {
+		return false, err
 	}
-	if !ok {
-		return nil, c.t.corruptIndex()
-	}
-	return sep, nil
+	return bytes.Compare(key, c.lo) >= 0 && (c.hi == nil || bytes.Compare(key, c.hi) < 0), nil
 }
 
 // corruptIndex is the error for an index whose checksums are right and whose

@@ -131,11 +131,10 @@ func (it *Iter) settle() bool {
 		}
 		if !it.inside {
 			// The bound may be below the next block already.
-			next, err := it.index.next()
-			if err != nil {
+			if err := it.index.bounds(); err != nil {
 				return it.stop(err)
 			}
-			if bytes.Compare(next, it.opts.Upper) >= 0 {
+			if bytes.Compare(it.index.hi, it.opts.Upper) >= 0 {
 				return false
 			}
 		}
@@ -178,11 +177,11 @@ func (it *Iter) load() bool {
 	}
 	it.loaded, it.inside = true, true
 	if it.opts.Upper != nil {
-		next, err := it.index.next()
-		if err != nil {
+		if err := it.index.bounds(); err != nil {
 			return it.stop(err)
 		}
-		it.inside = next != nil && bytes.Compare(next, it.opts.Upper) <= 0
+		hi := it.index.hi
+		it.inside = hi != nil && bytes.Compare(hi, it.opts.Upper) <= 0
 	}
 	return true
 }
@@ -200,15 +199,4 @@ func (it *Iter) stop(err error) bool {
 	it.loaded = false
 	it.data.valid, it.data.key, it.data.value = false, nil, nil
 	return false
-}
-
-// covers tells whether key belongs to the data block that the cursor stands
-// on.
-func (c *indexCursor) covers(key []byte) (bool, error) {
-	sep, err := c.sep()
-	if err != nil || bytes.Compare(key, sep) < 0 {
-		return false, err
-	}
-	next, err := c.next()
-	return err == nil && (next == nil || bytes.Compare(key, next) < 0), err
 }

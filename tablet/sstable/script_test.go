@@ -183,8 +183,10 @@ func (s *script) index() string {
 	c := indexCursor{t: s.tab}
 	err := c.seek(nil)
 	for ok := true; ok && err == nil; ok, err = c.step() {
-		sep, _ := c.sep()
-		fmt.Fprintf(&out, "%q: %d+%d\n", sep, c.h.off, c.h.stored)
+		if err = c.bounds(); err != nil {
+			break
+		}
+		fmt.Fprintf(&out, "%q: %d+%d\n", c.lo, c.h.off, c.h.stored)
 	}
 	if err != nil {
 		fmt.Fprintln(&out, "error:", err)
