@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,7 +67,20 @@ func runBenchServer() {
 	_ = s.Serve(l)
 }
 
-func startBenchServer(b *testing.B) string {
+// cpuTime returns the processor time that a process has used, from Linux's /proc in
+// ticks of 10 ms; 0 elsewhere.
+func cpuTime(pid int) time.Duration {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	user, _ := strconv.Atoi(f[11])
+	system, _ := strconv.Atoi(f[12])
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+func startBenchServer(b *testing.B) (addr string, pid int) {
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
 	cmd.Env = append(os.Environ(), serverEnv+"=1")
 	in, err := cmd.StdinPipe()
@@ -89,12 +103,12 @@ func startBenchServer(b *testing.B) string {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return strings.TrimSpace(string(buf[:n]))
+	return strings.TrimSpace(string(buf[:n])), cmd.Process.Pid
 }
 
 // BenchmarkLoopback calls a server in another process over one connection.
 func BenchmarkLoopback(b *testing.B) {
-	addr := startBenchServer(b)
+	addr, pid := startBenchServer(b)
 	key := []byte("row0000000000000")
 	for _, op := range []string{"get", "put", "get-pooled", "put-pooled", "put-async"} {
 		for _, inFlight := range []int{1, 16, 64, 256} {
@@ -120,6 +134,7 @@ func BenchmarkLoopback(b *testing.B) {
 				b.ReportAllocs()
 				b.ResetTimer()
 				start := time.Now()
+				client, server := cpuTime(os.Getpid()), cpuTime(pid)
 				var left atomic.Int64
 				left.Store(int64(b.N))
 				var wg sync.WaitGroup
@@ -135,6 +150,9 @@ func BenchmarkLoopback(b *testing.B) {
 				}
 				wg.Wait()
 				b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "ops/s")
+				b.ReportMetric(float64(b.N)/float64(c.writes.Load()), "req/write")
+				b.ReportMetric(float64(cpuTime(os.Getpid())-client)/float64(b.N)/1e3, "client-µs/op")
+				b.ReportMetric(float64(cpuTime(pid)-server)/float64(b.N)/1e3, "server-µs/op")
 			})
 		}
 	}

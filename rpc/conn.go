@@ -152,7 +152,8 @@ func NewConn(ctx context.Context, nc net.Conn, cfg ConnConfig) (*Conn, error) {
 	c.out = newWriter(nc, cfg.WriteTimeout, &c.bytesOut, &c.writes)
 	c.out.onWrote = func(n int) { c.room.give(int64(n)) }
 	c.out.onFail = c.fail
-	c.wg.Go(func() { c.out.flusher(c.stop) })
+	c.out.crowded = func() bool { return c.places.used.Load() > 1 }
+	c.wg.Go(c.out.flusher)
 	c.wg.Go(c.read)
 	return c, nil
 }
@@ -278,6 +279,7 @@ func (c *Conn) fail(err error) {
 	c.out.fail(err)
 	_ = c.nc.Close()
 	close(c.stop)
+	c.out.stop()
 	c.mu.Lock()
 	lost := c.mu.calls
 	c.mu.calls = nil

@@ -231,6 +231,18 @@ func (s *Server) forget(c *serverConn) {
 	s.count.conns.Add(-1)
 }
 
+// handOver takes a connection that a listener has claimed out of the server's
+// hands, unless the server is stopping and may be about to close it.
+func (s *Server) handOver(c *serverConn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.draining || s.mu.closed {
+		return false
+	}
+	delete(s.mu.conns, c)
+	return true
+}
+
 func (s *Server) closeIdleLocked() {
 	select {
 	case <-s.mu.idle:

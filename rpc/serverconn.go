@@ -49,7 +49,6 @@ type serverConn struct {
 	peer Peer
 	r    *reader // nil until the mode is known
 	out  *writer
-	stop chan struct{} // ends the flusher
 	done chan struct{} // closed when the flusher has ended
 
 	inFlight atomic.Int64
@@ -64,12 +63,13 @@ type serverConn struct {
 }
 
 func newServerConn(s *Server, nc net.Conn, id uint64) *serverConn {
-	c := &serverConn{srv: s, nc: nc, stop: make(chan struct{}), done: make(chan struct{}), signal: make(chan struct{}, 1)}
+	c := &serverConn{srv: s, nc: nc, done: make(chan struct{}), signal: make(chan struct{}, 1)}
 	c.peer = Peer{ID: id, Addr: nc.RemoteAddr()}
 	c.peer.ctx, c.peer.cancel = context.WithCancel(s.ctx)
 	c.out = newWriter(nc, s.cfg.WriteTimeout, &s.count.bytesOut, &s.count.writes)
 	c.out.onWrote = func(n int) { s.memory.give(int64(n)) }
 	c.out.onFail = c.kill
+	c.out.crowded = func() bool { return c.inFlight.Load() > 0 }
 	return c
 }
 
@@ -83,8 +83,7 @@ func (c *serverConn) serve() {
 		return
 	}
 	if l := c.srv.claims[first[0]]; l != nil {
-		_ = c.nc.SetDeadline(time.Time{})
-		if l.offer(c.nc) {
+		if c.srv.handOver(c) && l.offer(c.nc) {
 			c.srv.count.claimed.Add(1)
 		} else {
 			c.srv.count.refusedConns.Add(1)
@@ -100,7 +99,7 @@ func (c *serverConn) serve() {
 	}
 	go func() {
 		defer close(c.done)
-		c.out.flusher(c.stop)
+		c.out.flusher()
 	}()
 	c.finish(c.loop())
 }
@@ -376,7 +375,7 @@ func isTimeout(err error) bool {
 func (c *serverConn) finish(err error) {
 	defer func() {
 		c.kill(err)
-		close(c.stop)
+		c.out.stop()
 		<-c.done
 	}()
 	var bad *wire.FormatError
