@@ -89,6 +89,8 @@
 //	  connection
 //	bytes of requests in flight  MemoryBytesMax        wait AdmitWait, then overloaded
 //	  and unsent responses
+//	read buffers, over 8 KiB     MemoryBytesMax / 4    they stay small
+//	  a connection
 //	a message that comes in      grows as bytes come   as above; in plain mode the
 //	                                                   connection ends
 //	unsent responses of one      UnsentBytesMax        the connection is not read; at

@@ -47,7 +47,7 @@ func feed(t *testing.T, s *testServer, input []byte, cut byte) []byte {
 	b := <-got
 	for end := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
 		st := s.Stats()
-		if st.Conns == 0 && st.MemoryBytes == 0 {
+		if st.Conns == 0 && st.MemoryBytes == 0 && st.BufferBytes == 0 {
 			return b
 		}
 		if time.Now().After(end) {

@@ -61,7 +61,7 @@ func largeSize(now, need int, framed bool, limit int) int {
 	case framed:
 		return min(max(2*now, bodyBytesMin), need)
 	case now == 0:
-		return bodyBytesMin
+		return min(2*need, bodyBytesMin)
 	}
 	return min(2*now, max(limit, now)+readBytesMin)
 }

@@ -57,6 +57,10 @@ type reader struct {
 	// from it refuses the message. ungrow gives them back when none comes of it.
 	grow   func(n int) error
 	ungrow func(n int)
+	// spare is asked before the read buffer grows by n bytes, and told, with n below
+	// zero, when it has shrunk. A connection that may not grow its buffer works on:
+	// it reads less at a time, and messages over its size as large ones.
+	spare func(n int) bool
 	// drainBy is when a connection that is being shut down stops reading; the zero
 	// time means that it is not.
 	drainBy func() time.Time
@@ -76,7 +80,7 @@ type reader struct {
 func newReader(conn net.Conn, framed bool, max int, timeout time.Duration, bytes *atomic.Uint64) *reader {
 	return &reader{
 		conn: conn, framed: framed, max: max, timeout: timeout, bytes: bytes, fresh: true,
-		idle: func() {}, busy: func() {}, grow: func(int) error { return nil }, ungrow: func(int) {},
+		idle: func() {}, busy: func() {}, grow: func(int) error { return nil }, ungrow: func(int) {}, spare: func(int) bool { return true },
 		drainBy: func() time.Time { return time.Time{} },
 		buf:     make([]byte, readBytesMin), now: time.Now(),
 	}
@@ -95,10 +99,10 @@ func (r *reader) next() (message, error) {
 		if err != nil || m.body != nil {
 			return m, err
 		}
-		if need > readBytesMax {
+		if need > readBytesMax || !r.fit(need) {
 			return r.large(need)
 		}
-		if err := r.fill(need); err != nil {
+		if err := r.fill(); err != nil {
 			return message{}, err
 		}
 	}
@@ -169,9 +173,8 @@ func (r *reader) consume(n int) {
 	}
 }
 
-// fill reads more, after making room for a message of need bytes.
-func (r *reader) fill(need int) error {
-	r.fit(need)
+// fill reads more.
+func (r *reader) fill() error {
 	n, err := r.read(r.buf[r.w:])
 	if n > 0 && r.w == r.r {
 		r.since = r.now
@@ -189,9 +192,9 @@ func (r *reader) fill(need int) error {
 	return err
 }
 
-// fit moves the unread bytes to the front when that helps, and grows or shrinks
-// the buffer.
-func (r *reader) fit(need int) {
+// fit makes room for a message of need bytes: it moves the unread bytes to the front
+// when that helps, and grows or shrinks the buffer. It tells whether there is room.
+func (r *reader) fit(need int) bool {
 	have := r.w - r.r
 	switch {
 	case need > len(r.buf):
@@ -199,7 +202,7 @@ func (r *reader) fit(need int) {
 		for size < need {
 			size *= 2
 		}
-		r.resize(size)
+		return r.resize(size)
 	case r.calm > 64 && len(r.buf) > readBytesMin && max(have, need) <= readBytesMin/2:
 		r.resize(readBytesMin)
 		r.calm = 0
@@ -209,12 +212,18 @@ func (r *reader) fit(need int) {
 		copy(r.buf, r.buf[r.r:r.w])
 		r.r, r.w = 0, have
 	}
+	return true
 }
 
-func (r *reader) resize(n int) {
+// resize makes the buffer n bytes large, unless it would grow and may not.
+func (r *reader) resize(n int) bool {
+	if !r.spare(n - len(r.buf)) {
+		return false
+	}
 	b := make([]byte, n)
 	r.w = copy(b, r.buf[r.r:r.w])
 	r.r, r.buf = 0, b
+	return true
 }
 
 // read reads at least one byte. It holds the message timeout: idle connections

@@ -24,7 +24,8 @@ type ServerConfig struct {
 	InFlightMax int
 	// MemoryBytesMax bounds the bytes of requests in flight and responses not yet
 	// written, of all connections together: 1 GiB. At least MessageBytesMax.
-	// Requests wait when it is reached, then get CodeOverloaded.
+	// Requests wait when it is reached, then get CodeOverloaded. Read buffers may
+	// take a quarter as much again, beyond the first 8 KiB of each connection.
 	MemoryBytesMax int64
 	// UnsentBytesMax is the number of response bytes not yet taken by its client at
 	// which a connection is no longer read: 16 MiB. At 16 times as many it is closed.
@@ -120,6 +121,7 @@ type Server struct {
 	methods map[string]*method
 	claims  [256]*claimed
 	memory  *gate
+	buffers *gate // what read buffers have grown by
 	work    chan *Call
 	spawned chan struct{}
 	count   counters
@@ -150,7 +152,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, methods: make(map[string]*method), memory: newGate(cfg.MemoryBytesMax),
+		cfg: cfg, log: cfg.Logger, methods: make(map[string]*method), memory: newGate(cfg.MemoryBytesMax), buffers: newGate(cfg.MemoryBytesMax / 4),
 		work: make(chan *Call, cfg.WorkQueue), spawned: make(chan struct{}, cfg.SpawnedMax),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

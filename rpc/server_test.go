@@ -312,7 +312,7 @@ func TestKilledMidFlight(t *testing.T) {
 	}
 	waitFor(t, "everything to be given back", func() bool {
 		st := s.Stats()
-		return st.Conns == 0 && st.MemoryBytes == 0
+		return st.Conns == 0 && st.MemoryBytes == 0 && st.BufferBytes == 0
 	})
 }
 

@@ -137,6 +137,13 @@ func (c *serverConn) choose(first byte) error {
 	c.r.idle, c.r.busy = c.out.uncork, c.out.cork
 	c.r.grow = c.takeMemory
 	c.r.ungrow = func(n int) { c.srv.memory.give(int64(n)) }
+	c.r.spare = func(n int) bool {
+		if n < 0 {
+			c.srv.buffers.give(int64(-n))
+			return true
+		}
+		return c.srv.buffers.tryTake(int64(n))
+	}
 	c.r.drainBy = func() time.Time {
 		if t := c.drainBy.Load(); t != nil {
 			return *t
@@ -377,6 +384,7 @@ func (c *serverConn) finish(err error) {
 		c.kill(err)
 		c.out.stop()
 		<-c.done
+		c.srv.buffers.give(int64(len(c.r.buf) - readBytesMin))
 	}()
 	var bad *wire.FormatError
 	var corrupt *CorruptFrameError

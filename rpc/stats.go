@@ -46,8 +46,8 @@ type counters struct {
 	overloaded, late, panics             atomic.Uint64
 }
 
-// Stats is a snapshot of a server's counters. All but Conns, InFlight and
-// MemoryBytes only grow.
+// Stats is a snapshot of a server's counters. All but Conns, InFlight,
+// MemoryBytes and BufferBytes only grow.
 type Stats struct {
 	Conns       int64  // open now
 	FramedConns uint64 // ever opened in framed mode
@@ -60,6 +60,7 @@ type Stats struct {
 
 	InFlight      int64 // requests being worked on
 	MemoryBytes   int64 // bytes of requests and unsent responses
+	BufferBytes   int64 // bytes that read buffers have grown by
 	Notifications uint64
 	Unknown       uint64 // requests for methods that do not exist
 	Malformed     uint64 // connections closed for bytes that are no message
