@@ -46,7 +46,7 @@ type Config struct {
 	// Replay is for changes whose outcome is unknown: ReplayNever.
 	Replay Replay
 	// BatchRows and BatchBytes bound the batches that ApplyAll and GetAll send:
-	// 1000 rows, 256 KiB. A larger mutation is sent alone.
+	// 1000 rows (GetAll: never over 100), 256 KiB. A larger mutation is sent alone.
 	BatchRows  int
 	BatchBytes int64
 	// BatchesInFlight is how many batches of one ApplyAll or GetAll are under way at

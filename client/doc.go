@@ -51,6 +51,8 @@
 //	goroutine        started by            ends when                     owns
 //	dial             first call that       the dial succeeds or fails;   one attempt to connect
 //	                 needs a connection    Close cancels and joins it
+//	leaver           first call refused by the node's answers are in;    a connection that takes no
+//	                 a node that stops     Close joins it                more calls
 //	rpc reader       a dial that succeeds  the connection closes         see package rpc
 //	scan fetcher     Scanner.Next, first   the range ends, Close or the  the scan's cursor and
 //	                                       context; Close joins it       the batch read ahead

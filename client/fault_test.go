@@ -113,6 +113,7 @@ func TestRetryBudgetBoundsRequests(t *testing.T) {
 	}
 }
 
+// Invariants C1 and C2.
 func TestLostAnswers(t *testing.T) {
 	deleteCol := func() *RowMutation { return NewRowMutation("r").Delete("f:a") }
 	own := func() *RowMutation { return NewRowMutation("r").SetAt("f:a", 5, []byte("v")) }
@@ -169,7 +170,7 @@ func TestChangesThatDependOnTheRowAreNotSentTwice(t *testing.T) {
 	}
 }
 
-// An outcome that was unknown once stays so, whatever becomes of later attempts.
+// Invariant C2: an outcome that was unknown once stays so, whatever becomes of later attempts.
 func TestUnknownOutcomeStaysUnknown(t *testing.T) {
 	f := newFake(t)
 	tb := f.open(Config{RetryTimeMax: 100 * time.Millisecond}).Table("t")
@@ -200,6 +201,7 @@ func TestUnknownOutcomeStaysUnknown(t *testing.T) {
 	}
 }
 
+// Invariant C2.
 func TestCanceledCalls(t *testing.T) {
 	f := newFake(t)
 	tb := f.open(Config{}).Table("t")
@@ -359,6 +361,7 @@ func TestNodeThatShutsDownIsLeft(t *testing.T) {
 	}
 }
 
+// Invariant C5, with the leak check of TestMain.
 func TestCloseEndsCallsInFlight(t *testing.T) {
 	f := newFake(t)
 	c := f.open(Config{})
