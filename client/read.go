@@ -85,8 +85,8 @@ const getRows = 100
 
 // GetAll reads many rows: the result has one, or nil, for each key, in the order
 // of the keys. It asks for 100 or Config.BatchRows at a time, whichever is less,
-// some batches side by side, so the rows are not all of one moment. Errors: those of
-// Get; the first one ends it.
+// some batches side by side, so the rows are not all of one moment. Rows of one
+// batch share memory. Errors: those of Get; the first one ends it.
 func (t *Table) GetAll(ctx context.Context, rows []string, opts ...ReadOption) ([]*table.Row, error) {
 	o := readOptionsOf(opts)
 	if o.err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"sync"
 	"time"
 
 	"github.com/steledb/stele/client/api"
@@ -41,7 +40,7 @@ type Scanner struct {
 	cells   []table.Cell // and for their cells
 	row     *table.Row
 	err     error
-	once    sync.Once
+	closed  bool
 }
 
 // scanBatch is one answer of the server, or why there is none.
@@ -65,7 +64,7 @@ func (t *Table) Scan(ctx context.Context, opts ...ScanOption) *Scanner {
 // error; see Err.
 func (s *Scanner) Next() bool {
 	s.row = nil
-	for s.err == nil {
+	for s.err == nil && !s.closed {
 		if s.current != nil && s.current.result.Count > 0 {
 			s.decode()
 			return s.err == nil
@@ -147,16 +146,16 @@ func (s *Scanner) Err() error { return s.err }
 // Close ends the scan, and waits for what is under way. It may be called more than
 // once, and after the end. It returns Err.
 func (s *Scanner) Close() error {
-	s.once.Do(func() {
-		s.cancel()
-		if !s.started {
-			s.started = true
-			close(s.batches)
-		}
+	if s.closed {
+		return s.err
+	}
+	s.closed = true
+	s.cancel()
+	if s.started {
 		for range s.batches { // until the fetcher has ended
 		}
-		s.current = &scanBatch{}
-	})
+	}
+	s.current, s.row = nil, nil
 	return s.err
 }
 

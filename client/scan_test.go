@@ -192,8 +192,8 @@ func TestScanIsOneBatchAhead(t *testing.T) {
 			t.Fatal("the cursor was not closed")
 		}
 	}
-	if s.Next() {
-		t.Error("a closed scanner went on")
+	if s.Next() || s.Err() != nil || s.Row() != nil {
+		t.Errorf("a closed scanner went on: %v", s.Err())
 	}
 }
 
