@@ -3,6 +3,7 @@ package table
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/steledb/stele/internal/wire"
 )
@@ -12,6 +13,9 @@ import (
 // and what is said to be copied.
 //
 // The first error of a Decode function sticks to the wire.Decoder as well.
+
+// later is how many elements are allowed where later versions may add some.
+const later = math.MaxInt
 
 // errForm is what is wrong with values that are well-formed MessagePack.
 func errForm(format string, args ...any) error { return fmt.Errorf(format, args...) }
@@ -38,6 +42,22 @@ func finish(d *wire.Decoder, err error) error {
 		d.Fail(err)
 	}
 	return err
+}
+
+// elements reads the header of an array that is what, and checks that it has from
+// least to most elements.
+func elements(d *wire.Decoder, what string, least, most int) (int, error) {
+	n := d.Array()
+	if err := d.Err(); err != nil {
+		return 0, decodeError(d, what, err)
+	}
+	if n < least {
+		return 0, decodeError(d, what, errForm("%d elements, want at least %d", n, least))
+	}
+	if n > most {
+		return 0, decodeError(d, what, errForm("%d elements, want at most %d", n, most))
+	}
+	return n, nil
 }
 
 // count reads the header of an array whose elements are what, of at most limit.

@@ -41,9 +41,9 @@ func DecodeCell(d *wire.Decoder, c *Cell, in *Interner) error {
 
 // decodeCell reads a cell. Its names are often those of the cell like.
 func decodeCell(d *wire.Decoder, c *Cell, in *Interner, like *Cell) error {
-	n := d.Array()
-	if d.Err() == nil && n < 4 {
-		return decodeError(d, "cell", errForm("%d elements, want at least 4", n))
+	n, err := elements(d, "form", 4, later)
+	if err != nil {
+		return err
 	}
 	family, labels := like.Family, like.Labels
 	c.Family = in.again(d.Bytes(), family)
@@ -100,15 +100,18 @@ func DecodeRow(d *wire.Decoder, r *Row, in *Interner) error {
 }
 
 func decodeRow(d *wire.Decoder, r *Row, in *Interner) error {
-	n := d.Array()
-	if d.Err() == nil && n < 2 {
-		return decodeError(d, "row", errForm("%d elements, want at least 2", n))
+	n, err := elements(d, "row", 2, later)
+	if err != nil {
+		return err
 	}
 	r.Key = d.Bytes()
 	if d.Err() != nil {
 		return decodeError(d, "row key", nil)
 	}
 	cells := d.Array()
+	if d.Err() != nil {
+		return decodeError(d, "cells", nil)
+	}
 	// A cell takes at least 5 bytes.
 	r.Cells = grow(r.Cells, d, cells, 5)
 	like := &Cell{}

@@ -106,7 +106,7 @@ func decodeMutation(d *wire.Decoder, m *Mutation, in *Interner) error {
 	// An element too many may be an option that this version does not know: to
 	// ignore it could write what was not meant.
 	if n != want {
-		return decodeError(d, m.Op.String(), errForm("%d elements, want %d", n, want))
+		return decodeError(d, "form", errForm("%s has %d elements, want %d", m.Op, n, want))
 	}
 	if n > 1 {
 		m.Family = in.again(d.Bytes(), family)
@@ -187,9 +187,8 @@ func DecodeRowMutation(d *wire.Decoder, r *RowMutation, in *Interner, lim *Limit
 }
 
 func decodeRowMutation(d *wire.Decoder, r *RowMutation, in *Interner, l *Limits) error {
-	n := d.Array()
-	if d.Err() == nil && n != 2 {
-		return decodeError(d, "row mutation", errForm("%d elements, want 2", n))
+	if _, err := elements(d, "row mutation", 2, 2); err != nil {
+		return err
 	}
 	r.Row = d.Bytes()
 	if d.Err() != nil {
@@ -197,7 +196,7 @@ func decodeRowMutation(d *wire.Decoder, r *RowMutation, in *Interner, l *Limits)
 	}
 	var err error
 	r.Mutations, err = decodeMutations(d, r.Mutations, in, l)
-	return decodeError(d, "row mutation", err)
+	return err
 }
 
 // AppendRule writes a rule, one of
@@ -247,7 +246,7 @@ func decodeRule(d *wire.Decoder, r *Rule, in *Interner) error {
 		return decodeError(d, "operation", ErrBadOp)
 	}
 	if n != 4 {
-		return decodeError(d, "rule", errForm("%d elements, want 4", n))
+		return decodeError(d, "form", errForm("%s has %d elements, want 4", name, n))
 	}
 	r.Family = in.again(d.Bytes(), family)
 	if d.Err() != nil {

@@ -101,14 +101,16 @@ func (p *specParser) set(key, value string, given bool) (err error) {
 	s := &p.spec
 	switch key {
 	case "versions":
-		p.versions, err = parseRule("versions=" + value)
+		p.versions, err = parseRule("versions="+value, GCMaxVersions)
 	case "age":
-		p.age, err = parseRule("age=" + value)
+		p.age, err = parseRule("age="+value, GCMaxAge)
 	case "gc":
 		if n := len(value); n >= 2 && value[0] == '"' && value[n-1] == '"' {
 			value = value[1 : n-1]
 		}
-		s.GC, err = parseRule(value)
+		var gc GCPolicy
+		gc, err = ParseGCPolicy(value)
+		s.GC = &gc
 	case "group":
 		s.Group = value
 	case "compression":
@@ -123,8 +125,12 @@ func (p *specParser) set(key, value string, given bool) (err error) {
 	return err
 }
 
-func parseRule(text string) (*GCPolicy, error) {
+// parseRule reads a single rule.
+func parseRule(text string, kind GCKind) (*GCPolicy, error) {
 	p, err := ParseGCPolicy(text)
+	if err == nil && p.Kind != kind {
+		err = errors.New(`expected one rule; gc="…" takes several`)
+	}
 	return &p, err
 }
 

@@ -247,6 +247,13 @@ func genFilter(t *rapid.T, leaves []filterKind, depth int, sinks, labels bool) F
 		return genComposite(t, leaves, kindChain+filterKind(pick(t, "kind", 3)), depth, sinks, labels)
 	}
 	kind := sample(t, "kind", leaves)
+	if kind == kindSink && sinks {
+		return Sink{}
+	}
+	return genLeaf(t, kind, labels)
+}
+
+func genLeaf(t *rapid.T, kind filterKind, labels bool) Filter {
 	pattern := func() string { return sample(t, "pattern", genPatterns) }
 	switch kind {
 	case kindPass:
@@ -256,11 +263,6 @@ func genFilter(t *rapid.T, leaves []filterKind, depth int, sinks, labels bool) F
 		return PassAll{}
 	case kindBlock:
 		return BlockAll{}
-	case kindSink:
-		if !sinks {
-			return StripValue{}
-		}
-		return Sink{}
 	case kindRowRegex:
 		return RowRegex(pattern())
 	case kindRowSample:
@@ -276,10 +278,10 @@ func genFilter(t *rapid.T, leaves []filterKind, depth int, sinks, labels bool) F
 	case kindValueRange:
 		return ValueRange(genRange(t, genValues))
 	}
-	return genLeaf(t, kind, labels)
+	return genNumbers(t, kind, labels)
 }
 
-func genLeaf(t *rapid.T, kind filterKind, labels bool) Filter {
+func genNumbers(t *rapid.T, kind filterKind, labels bool) Filter {
 	number := func() int64 { return int64(1 + pick(t, "n", 6)) }
 	switch kind {
 	case kindTimestampRange:

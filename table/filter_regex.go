@@ -3,6 +3,7 @@ package table
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -133,7 +134,7 @@ func compileRegex(pattern string, limit int64) (m *matcher, cost int64, err erro
 func regexError(err error) error {
 	var se *syntax.Error
 	if errors.As(err, &se) {
-		return errors.New(string(se.Code) + ": `" + se.Expr + "`")
+		return fmt.Errorf("%s: %.64q", se.Code, se.Expr)
 	}
 	return err
 }

@@ -23,7 +23,7 @@ type Limits struct {
 	FilterBytes int64 // 20 KiB of patterns, bounds and names in one tree
 	RegexBytes  int64 // 4 KiB in one pattern
 	// RegexCost bounds what the compiled patterns of one filter take together, in
-	// bytes by estimate: 2 MiB, some 10,000 instructions. Patterns of a few bytes such
+	// bytes by estimate: 512 KiB, some 2,500 instructions. Patterns of a few bytes such
 	// as \pL{1000} ask for megabytes, and matching takes time in proportion.
 	RegexCost int64
 	// FilterCells bounds the copies of cells that evaluating a filter on one row may
@@ -50,7 +50,7 @@ func DefaultLimits() Limits {
 		FilterNodes:      1000,
 		FilterBytes:      20 << 10,
 		RegexBytes:       4 << 10,
-		RegexCost:        2 << 20,
+		RegexCost:        512 << 10,
 		FilterCells:      100_000,
 	}
 }
