@@ -4,7 +4,10 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"net"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -86,7 +89,29 @@ func (a *app) within(cmd *cobra.Command, usual time.Duration) (context.Context, 
 
 // connect opens a client of the node at --addr.
 func (a *app) connect(ctx context.Context) (*client.Client, error) {
-	return client.Open(ctx, a.addr, client.Config{})
+	addrs, err := withPorts(a.addr)
+	if err != nil {
+		return nil, err
+	}
+	return client.Open(ctx, addrs, client.Config{})
+}
+
+// withPorts adds the port to the addresses of a list that have none.
+func withPorts(list string) (string, error) {
+	_, port, _ := net.SplitHostPort(client.DefaultAddr)
+	addrs := strings.Split(list, ",")
+	for i, addr := range addrs {
+		addr = strings.TrimSpace(addr)
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			addr = net.JoinHostPort(strings.Trim(addr, "[]"), port)
+		}
+		host, number, err := net.SplitHostPort(addr)
+		if _, bad := strconv.ParseUint(number, 10, 16); err != nil || bad != nil || host == "" {
+			return "", usagef("", "--addr: %q is not of the form host:port", addrs[i])
+		}
+		addrs[i] = addr
+	}
+	return strings.Join(addrs, ","), nil
 }
 
 // call runs f with a client, within --timeout or else usual.

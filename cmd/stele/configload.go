@@ -251,8 +251,11 @@ func checkConfigLine(key, value *yamlnode.Node, seen map[string]int) error {
 		if !scalar {
 			return usagef("", "%s has no value", s.key)
 		}
-		if s.check != nil {
-			return s.check(value.Value)
+		if s.check == nil {
+			return nil
+		}
+		if err := s.check(value.Value); err != nil {
+			return fmt.Errorf("%s: %w", s.key, err)
 		}
 	}
 	return nil

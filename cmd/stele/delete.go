@@ -44,7 +44,10 @@ To delete what is not there is no error.`,
 				if err := c.Table(args[0]).Apply(ctx, m); err != nil || !a.json {
 					return err
 				}
-				return a.printJSON(map[string]any{"row": jsonBytes(args[1]), "deletions": m.Len()})
+				return a.printJSON(struct {
+					Row       jsonBytes `json:"row"`
+					Deletions int       `json:"deletions"`
+				}{jsonBytes(args[1]), m.Len()})
 			})
 		},
 	}

@@ -144,7 +144,7 @@ func (a *app) printTable(info *client.TableInfo) error {
 		return a.printJSON(tableOf(info))
 	}
 	var entries, bytes, memtables int64
-	tablets := newGrid("TABLET", "AFTER ROW", "TO ROW", "NODE", "GROUP", "FILES", "ON DISK", "BEFORE", "CELLS", "MEMTABLE")
+	tablets := newGrid("TABLET", "GROUP", "FILES", "ON DISK", "RAW", "CELLS", "MEMTABLE", "NODE", "AFTER ROW", "TO ROW")
 	for i := range info.Tablets {
 		t := &info.Tablets[i]
 		memtables += t.MemtableBytes
@@ -152,11 +152,11 @@ func (a *app) printTable(info *client.TableInfo) error {
 		memory := size(t.MemtableBytes)
 		for _, g := range t.Groups {
 			entries, bytes = entries+g.Entries, bytes+g.Bytes
-			tablets.add(count(t.ID), start, end, t.Node, g.Name, count(g.Files), size(g.Bytes), size(g.RawBytes), count(g.Entries), memory)
+			tablets.add(count(t.ID), g.Name, count(g.Files), size(g.Bytes), size(g.RawBytes), count(g.Entries), memory, t.Node, start, end)
 			memory = "" // it is the tablet's, not each group's
 		}
 		if len(t.Groups) == 0 {
-			tablets.add(count(t.ID), start, end, t.Node, "", count(0), size(0), size(0), count(0), memory)
+			tablets.add(count(t.ID), "", count(0), size(0), size(0), count(0), memory, t.Node, start, end)
 		}
 	}
 	fmt.Fprintf(a.out, "table %s: %s, %s in SSTables, %s in memtables\n\n", info.Schema.Name,

@@ -86,7 +86,7 @@ func (a *app) banner(n *node.Node, dirs []string, temporary bool) {
 		addr = " --addr " + n.RPCAddr()
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s %s runs for development: no password, data is %s\n\n", key("Stele"), node.Version(), fate)
+	fmt.Fprintf(&b, "\n%s runs for development: no password, data is %s\n\n", key("Stele "+node.Version()), fate)
 	fmt.Fprintf(&b, "  clients  %s\n", n.RPCAddr())
 	if n.HTTPAddr() != "" {
 		fmt.Fprintf(&b, "  metrics  http://%s/metrics\n", n.HTTPAddr())

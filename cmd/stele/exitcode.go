@@ -89,7 +89,11 @@ func faultOfCall(err error) *fault {
 	var away *client.UnreachableError
 	switch {
 	case errors.Is(err, client.ErrAmbiguous):
-		return &fault{code: exitError, hint: `read the row with "stele get" to see whether it took effect`}
+		f := &fault{code: exitError, hint: `look with "stele get" or "stele table describe" whether it took effect`}
+		if errors.Is(err, context.DeadlineExceeded) {
+			f.code = exitTimeout
+		}
+		return f
 	case errors.Is(err, context.Canceled):
 		return &fault{code: exitError, err: errors.New("interrupted")}
 	case errors.As(err, &away):
@@ -118,7 +122,7 @@ func networkReason(err error) string {
 	var number syscall.Errno
 	switch {
 	case errors.As(err, &dns):
-		return "host name: " + dns.Err
+		return dns.Err
 	case errors.As(err, &number):
 		return number.Error()
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
@@ -173,7 +177,7 @@ func inputHint(bad error) string {
 	case table.ErrBadSpec, table.ErrBadGCPolicy:
 		return `such as "contents:versions=3,group=pages,compression=zstd"; see "stele help table create"`
 	case table.ErrBadFilter:
-		return "patterns are RE2 expressions that match whole names: write .*cnn.* to find cnn anywhere"
+		return "patterns are RE2 regular expressions and match whole names: .*cnn.* finds cnn anywhere"
 	}
 	return ""
 }

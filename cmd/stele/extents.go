@@ -12,12 +12,13 @@ import (
 	"strings"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/internal/crc"
 )
 
 // extents is an SSTable on disk: one plain file, or the extents of a blob one after
-// another. It is a Source of package sstable, whose checksums are all that is
-// relied on; those of the extents are for "stele check". Sealed extents never
-// change, so a running node does not mind.
+// another. It is a Source of package sstable, whose own checksums guard what is
+// read; those of the extents are for verify. Sealed extents never change, so a
+// running node does not mind.
 type extents struct {
 	name string
 	size int64
@@ -33,9 +34,12 @@ type extentFile struct {
 
 // The places in an extent's file, by the format that package blobfs documents.
 const (
+	extentMagic       = "STELEEXT"
 	extentHeaderBytes = 4096
+	extentChunkBytes  = 64 << 10
 	extentFooterBytes = 64
 	extentLengthAt    = 32 // in the footer: the length of the payload
+	extentTableSumAt  = 40 // in the footer: the checksum of the chunks' checksums
 )
 
 // openExtents opens a file, or a blob whose extents are in some of dirs.
@@ -146,20 +150,76 @@ func openExtent(path string) (x extentFile, err error) {
 		return x, usagef(`to check data folders use "stele check"`, "%s is a folder", path)
 	}
 	x = extentFile{file: f, size: info.Size()}
-	magic := make([]byte, len("STELEEXT"))
-	if _, err := f.ReadAt(magic, 0); err != nil || string(magic) != "STELEEXT" {
+	head := make([]byte, len(extentMagic))
+	if _, err := f.ReadAt(head, 0); err != nil || string(head) != extentMagic {
 		return x, nil // a plain file; if it is no SSTable its reader will say so
 	}
 	footer := make([]byte, extentFooterBytes)
 	if _, err := f.ReadAt(footer, info.Size()-extentFooterBytes); err != nil {
-		return x, fmt.Errorf("read the end of extent %s: %w", path, err)
+		return x, damagedf("extent %s has no footer: %w", path, err)
 	}
 	length := int64(binary.LittleEndian.Uint64(footer[extentLengthAt:]))
-	if length < 0 || length > info.Size()-extentHeaderBytes-extentFooterBytes {
-		return x, fmt.Errorf("extent %s is damaged: %d bytes in a file of %d", path, length, info.Size())
+	if length < 0 || length > info.Size() || extentHeaderBytes+length+4*chunksOf(length)+extentFooterBytes != info.Size() {
+		return x, damagedf("extent %s is damaged at offset %d: its footer tells of %d bytes in a file of %d", path, info.Size()-extentFooterBytes, length, info.Size())
 	}
 	x.at, x.size = extentHeaderBytes, length
 	return x, nil
+}
+
+func chunksOf(length int64) int64 { return (length + extentChunkBytes - 1) / extentChunkBytes }
+
+// damagedf makes the fault of stored bytes that are not what was written.
+func damagedf(format string, args ...any) error {
+	return &fault{code: exitUnhealthy, err: fmt.Errorf(format, args...)}
+}
+
+// verify checks the checksums that the extents themselves have: of header, chunks,
+// their table and footer.
+func (x *extents) verify(report func(problemJSON)) error {
+	buf := make([]byte, extentChunkBytes)
+	for i := range x.each {
+		if x.each[i].at == 0 {
+			continue // a plain file
+		}
+		if err := x.each[i].verify(buf, report); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *extentFile) verify(buf []byte, report func(problemJSON)) error {
+	table := make([]byte, 4*chunksOf(e.size))
+	tableAt := e.at + e.size
+	footAt := tableAt + int64(len(table))
+	footer := make([]byte, extentFooterBytes)
+	if _, err := e.file.ReadAt(footer, footAt); err != nil {
+		return err
+	}
+	if _, err := e.file.ReadAt(table, tableAt); err != nil {
+		return err
+	}
+	check := func(what string, at int64, p, want []byte) {
+		if got, want := crc.Sum(p), binary.LittleEndian.Uint32(want); got != want {
+			report(problemJSON{e.file.Name(), at, fmt.Sprintf("%s of the extent: checksum is %08x, want %08x", what, got, want)})
+		}
+	}
+	head := buf[:extentHeaderBytes]
+	if _, err := e.file.ReadAt(head, 0); err != nil {
+		return err
+	}
+	check("header", 0, head[:len(head)-4], head[len(head)-4:])
+	for i := range chunksOf(e.size) {
+		at := i * extentChunkBytes
+		chunk := buf[:min(extentChunkBytes, e.size-at)]
+		if _, err := e.file.ReadAt(chunk, e.at+at); err != nil {
+			return err
+		}
+		check("chunk", e.at+at, chunk, table[4*i:])
+	}
+	check("table", tableAt, table, footer[extentTableSumAt:])
+	check("footer", footAt, footer[:len(footer)-4], footer[len(footer)-4:])
+	return nil
 }
 
 // ReadChecked fills p from off on, and asks ok whether it is right.

@@ -95,7 +95,7 @@ func (a *app) familyDropCommand() *cobra.Command {
 			if dryRun {
 				return a.would(name, family, "drop "+what, diskBytes(info, f.Group))
 			}
-			if err := a.confirm(yes, "drop "+what+"?"); err != nil {
+			if err := a.confirm(yes, "Drop "+what+"?"); err != nil {
 				return err
 			}
 			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {

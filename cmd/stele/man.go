@@ -112,6 +112,9 @@ func manFlags(b *strings.Builder, title string, flags *pflag.FlagSet) {
 			return
 		}
 		what, usage := pflag.UnquoteUsage(f)
+		if d := f.DefValue; d != "" && d != "false" && d != "0" && d != "[]" && !strings.Contains(usage, "(default") {
+			usage += " (default " + d + ")"
+		}
 		name := "--" + f.Name
 		if f.Shorthand != "" {
 			name = "-" + f.Shorthand + ", " + name

@@ -50,7 +50,7 @@ func formatSize(n int64) string {
 		unit++
 	}
 	digits := 1
-	if math.Abs(v) >= 99.95 {
+	if v == math.Trunc(v) || math.Abs(v) >= 99.95 {
 		digits = 0
 	}
 	return strconv.FormatFloat(v, 'f', digits, 64) + " " + []string{"KiB", "MiB", "GiB", "TiB", "PiB"}[unit]

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/steledb/stele/client"
 )
@@ -36,6 +39,7 @@ func (a *app) commands() []*cobra.Command {
 		inGroup(groupData, a.deleteCommand()),
 		inGroup(groupData, a.incrCommand()),
 		inGroup(groupData, a.casCommand()),
+		inGroup(groupData, a.loadCommand()),
 
 		inGroup(groupTools, a.checkCommand()),
 		inGroup(groupTools, a.sstableCommand()),
@@ -52,6 +56,7 @@ func inGroup(id string, c *cobra.Command) *cobra.Command {
 
 // rootCommand builds the whole command line.
 func (a *app) rootCommand() *cobra.Command {
+	cobra.EnableCommandSorting = false // commands has an order of its own
 	root := &cobra.Command{
 		Use:   "stele",
 		Short: "Bigtable in one binary",
@@ -79,7 +84,7 @@ Exit codes: 0 done, 1 error, 3 node unreachable, 4 wrong usage, 5 unhealthy,
 		&cobra.Group{ID: groupData, Title: "Rows:"},
 		&cobra.Group{ID: groupTools, Title: "Tools:"},
 	)
-	root.SetHelpCommandGroupID(groupTools)
+	root.SetHelpCommand(inGroup(groupTools, helpCommand()))
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.addr, "addr", envOr("STELE_ADDR", client.DefaultAddr), "`host:port` of the node, or several between commas; also STELE_ADDR")
 	flags.BoolVar(&a.json, "json", false, "print JSON: one object, or one a line")
@@ -111,6 +116,23 @@ func (a *app) readEnvironment() error {
 	return nil
 }
 
+// helpCommand is cobra's, with an error for what there is no help about.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Explain a command",
+		Example: `  stele help
+  stele help table create`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return unknownVerb(found, append(rest, "")[:1])
+			}
+			return found.Help()
+		},
+	}
+}
+
 // needVerb is what a command does that only has others below it.
 func needVerb(cmd *cobra.Command, args []string) error {
 	if cmd.HasParent() {
@@ -125,6 +147,7 @@ func unknownVerb(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	hint := "see " + quoted(cmd.CommandPath()+" --help")
+	cmd.SuggestionsMinimumDistance = 2 // letters
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		hint = "did you mean " + quoted(cmd.CommandPath()+" "+near[0]) + "?"
 	}
@@ -157,21 +180,26 @@ func firstExample(cmd *cobra.Command) string {
 
 // flagError says what to do about a flag that is wrong.
 func flagError(cmd *cobra.Command, err error) error {
-	text := err.Error()
 	hint := "see " + quoted(cmd.CommandPath()+" --help")
-	if name, ok := strings.CutPrefix(text, "unknown flag: --"); ok {
-		text = "there is no flag --" + name
-		if near := nearest(name, flagNames(cmd)); near != "" {
+	var unknown *pflag.NotExistError
+	var value *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &value):
+		why := value.Unwrap()
+		var number *strconv.NumError
+		if errors.As(why, &number) {
+			why = fmt.Errorf("%q is not a whole number", number.Num)
+		}
+		return usagef(hint, "--%s: %w", value.GetFlag().Name, why)
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
+		return usagef(`write "--" before arguments that begin with a dash`, "there is no flag -%s", unknown.GetSpecifiedName())
+	case errors.As(err, &unknown):
+		if near := nearest(unknown.GetSpecifiedName(), flagNames(cmd)); near != "" {
 			hint = "did you mean --" + near + "?"
 		}
-	} else if strings.HasPrefix(text, "unknown shorthand flag") {
-		hint = `write "--" before arguments that begin with a dash`
+		return usagef(hint, "there is no flag --%s", unknown.GetSpecifiedName())
 	}
-	if _, reason, ok := strings.Cut(text, `" flag: `); ok && strings.HasPrefix(text, "invalid argument") {
-		text = strings.Replace(text, "invalid argument", "wrong value", 1)
-		_ = reason
-	}
-	return usagef(hint, "%s", text)
+	return usagef(hint, "%w", err)
 }
 
 // durationFlag is a time that may be given in days, too.

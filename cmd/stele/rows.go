@@ -127,18 +127,20 @@ type terminalRows struct {
 	full bool
 }
 
-// columnWidthMax is how wide the column names of a row may make the row's lines.
+// columnWidthMax is how wide the names of columns may get; on a narrow terminal,
+// half of what the time leaves.
 const columnWidthMax = 44
 
 func (w *terminalRows) write(row *table.Row) error {
 	a := w.a
 	var names, times []string
 	nameWidth, timeWidth := 0, 0
+	nameMax := max(min(columnWidthMax, (a.width-len("2006-01-02T15:04:05.000000Z")-6)/2), 8)
 	for i := range row.Cells {
 		c := &row.Cells[i]
 		name := escapeText(client.ColumnName(c))
 		if !w.full {
-			name = text.Snip(name, columnWidthMax, "…")
+			name = text.Snip(name, nameMax, "…")
 		}
 		names, times = append(names, name), append(times, formatMoment(c.Timestamp))
 		nameWidth = max(nameWidth, text.StringWidth(name))
@@ -153,44 +155,50 @@ func (w *terminalRows) write(row *table.Row) error {
 			name = strings.Repeat(" ", nameWidth) // an older version of the column above
 		}
 		a.out.WriteString("  " + name + "  " + a.paint(true, styleFaint, text.Pad(times[i], timeWidth, ' ')))
-		a.out.WriteString("  " + w.value(row.Cells[i].Value, max(room, 20)) + "\n")
+		a.out.WriteString("  " + w.value(row.Cells[i].Value, max(room, 8)) + "\n")
 	}
 	return a.out.Flush()
 }
 
 // value returns a value within so many columns.
 func (w *terminalRows) value(value []byte, room int) string {
+	if n, ok := counterOf(value); ok {
+		return strconv.FormatInt(n, 10) + w.a.paint(true, styleFaint, " (8 bytes)")
+	}
 	if w.full {
-		return escapeBytes(value) + w.counter(value)
+		return escapeBytes(value)
 	}
-	// A character has at most 4 bytes: what is behind cannot be seen.
-	head := value[:min(len(value), 4*room)]
-	for len(head) < len(value) && len(head) > 0 && !utf8.RuneStart(value[len(head)]) {
-		head = head[:len(head)-1]
-	}
-	s := escapeBytes(head)
-	if len(head) == len(value) && text.StringWidth(s) <= room {
-		return s + w.counter(value)
+	if s, rest := fit(value, room); len(rest) == 0 {
+		return s
 	}
 	note := " … " + formatSize(int64(len(value)))
-	return text.Trim(s, max(room-text.StringWidth(note), 1)) + w.a.paint(true, styleFaint, note)
+	s, _ := fit(value, max(room-text.StringWidth(note), 1))
+	return s + w.a.paint(true, styleFaint, note)
 }
 
-// counter returns the number that 8 bytes are, if they look like one of "stele incr".
-func (w *terminalRows) counter(value []byte) string {
-	if n, ok := counterOf(value); ok {
-		return w.a.paint(true, styleFaint, "  = "+strconv.FormatInt(n, 10))
+// fit returns as much of value as fits into so many columns, escaped, and the rest.
+func fit(value []byte, columns int) (shown string, rest []byte) {
+	var b strings.Builder
+	for len(value) > 0 {
+		_, n := utf8.DecodeRune(value)
+		s := escapeBytes(value[:n])
+		if columns -= text.StringWidth(s); columns < 0 {
+			break
+		}
+		b.WriteString(s)
+		value = value[n:]
 	}
-	return ""
+	return b.String(), value
 }
 
-// counterOf reads a counter. Of 8 bytes those count that are no text: their first
-// byte, which is the top of a large number, is 0 or 255.
+// counterOf reads a counter, as "stele incr" writes. Of all values of 8 bytes those
+// are taken for one whose number is below 2^47: no text begins like that.
 func counterOf(value []byte) (int64, bool) {
-	if len(value) != 8 || value[0] != 0 && value[0] != 0xff {
+	if len(value) != 8 {
 		return 0, false
 	}
-	return int64(binary.BigEndian.Uint64(value)), true
+	n := int64(binary.BigEndian.Uint64(value))
+	return n, -1<<47 <= n && n < 1<<47
 }
 
 // jsonBytes is a byte string in JSON: a string, or {"base64":"…"}.

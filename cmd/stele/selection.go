@@ -150,8 +150,8 @@ func (s *span) options(a *app) ([]client.ScanOption, error) {
 	if err := a.texts(&s.start, &s.end, &s.prefix); err != nil {
 		return nil, err
 	}
-	if s.end != "" && s.start >= s.end {
-		return nil, usagef("", "--start %s is not before --end %s", escapeText(s.start), escapeText(s.end))
+	if s.end != "" && s.start > s.end {
+		return nil, usagef("", "--start %s is after --end %s", escapeText(s.start), escapeText(s.end))
 	}
 	var opts []client.ScanOption
 	if s.start != "" {

@@ -67,25 +67,27 @@ func withSSTable(name string, dirs []string, f func(*extents) error) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(src), src.Close())
+	defer src.Close()
+	err = f(src)
+	var corrupt *sstable.CorruptError
+	if errors.As(err, &corrupt) {
+		p := problemOf(src, err)
+		return damagedf("%s at offset %d: %s", p.File, p.Offset, p.Error)
+	}
+	return err
 }
 
 func (a *app) dumpSSTable(ctx context.Context, src *extents, keys, summary bool) error {
-	line := textEntry
-	if a.json {
-		line = jsonEntry
-		if summary {
-			return a.sstableSummary(ctx, src)
-		}
+	switch {
+	case a.json && summary:
+		return a.sstableSummary(ctx, src)
+	case a.json:
 		return a.dumpJSON(ctx, src, keys)
 	}
 	return sstable.Dump(ctx, a.out, src, sstable.DumpOptions{
 		Name: src.name, NoEntries: summary,
 		Entry: func(dst, key, value []byte) []byte {
-			if keys {
-				value = nil
-			}
-			return line(dst, key, value)
+			return textEntry(dst, key, value, keys)
 		},
 	})
 }
@@ -103,11 +105,7 @@ func (a *app) dumpJSON(ctx context.Context, src *extents, keys bool) error {
 		if err := ctx.Err(); err != nil {
 			return errors.Join(err, it.Close())
 		}
-		value := it.Value()
-		if keys {
-			value = nil
-		}
-		line = append(jsonEntry(line[:0], it.Key(), value), '\n')
+		line = append(jsonEntry(line[:0], it.Key(), it.Value(), keys), '\n')
 		if _, err := a.out.Write(line); err != nil {
 			return errors.Join(err, it.Close())
 		}
@@ -175,7 +173,7 @@ func parseEntry(key, value []byte) (e entry, ok bool) {
 	case ikey.KindCell:
 		e.timestamp = ikey.Timestamp(key)
 	case ikey.KindDeleteColumn:
-		if e.start, e.end, err = ikey.Range(value); err != nil && value != nil {
+		if e.start, e.end, err = ikey.Range(value); err != nil {
 			return entry{}, false
 		}
 		e.value = nil
@@ -183,9 +181,13 @@ func parseEntry(key, value []byte) (e entry, ok bool) {
 	return e, true
 }
 
-func textEntry(dst, key, value []byte) []byte {
+// textEntry appends an entry as columns between tabs, without the value if keys.
+func textEntry(dst, key, value []byte, keys bool) []byte {
 	e, ok := parseEntry(key, value)
-	if !ok {
+	switch {
+	case !ok && keys:
+		return append(dst, escapeBytes(key)...)
+	case !ok:
 		return fmt.Appendf(dst, "%s\t%s", escapeBytes(key), escapeBytes(value))
 	}
 	dst = fmt.Appendf(dst, "%d\t%s\t%s", e.seq, kindNames[e.kind], escapeBytes(e.row))
@@ -193,6 +195,8 @@ func textEntry(dst, key, value []byte) []byte {
 		dst = fmt.Appendf(dst, "\t%s", escapeBytes(e.column))
 	}
 	switch {
+	case e.kind == ikey.KindCell && keys:
+		dst = fmt.Appendf(dst, "\t%s", formatMoment(e.timestamp))
 	case e.kind == ikey.KindCell:
 		dst = fmt.Appendf(dst, "\t%s\t%s", formatMoment(e.timestamp), escapeBytes(e.value))
 	case e.start != 0 || e.end != 0:
@@ -208,11 +212,18 @@ func rangeEnd(end int64) string {
 	return formatMoment(end)
 }
 
-func jsonEntry(dst, key, value []byte) []byte {
+// jsonEntry appends an entry as an object, without the value if keys.
+func jsonEntry(dst, key, value []byte, keys bool) []byte {
+	appendValue := func(dst []byte) []byte {
+		if keys {
+			return dst
+		}
+		return appendJSONBytes(append(dst, `,"value":`...), value)
+	}
 	e, ok := parseEntry(key, value)
 	if !ok {
 		dst = appendJSONBytes(append(dst, `{"key":`...), key)
-		return append(appendJSONBytes(append(dst, `,"value":`...), value), '}')
+		return append(appendValue(dst), '}')
 	}
 	dst = fmt.Appendf(dst, `{"seq":%d,"kind":%q,"row":`, e.seq, kindNames[e.kind])
 	dst = appendJSONBytes(dst, e.row)
@@ -226,8 +237,7 @@ func jsonEntry(dst, key, value []byte) []byte {
 	}
 	switch {
 	case e.kind == ikey.KindCell:
-		dst = fmt.Appendf(dst, `,"timestamp":%d,"value":`, e.timestamp)
-		dst = appendJSONBytes(dst, e.value)
+		dst = appendValue(fmt.Appendf(dst, `,"timestamp":%d`, e.timestamp))
 	case e.kind == ikey.KindDeleteColumn:
 		dst = fmt.Appendf(dst, `,"start":%d,"end":%d`, e.start, e.end)
 	}
@@ -259,11 +269,13 @@ it says of itself. Exit code 5 means that something is wrong.
 }
 
 func (a *app) verifySSTable(ctx context.Context, src *extents) error {
-	var problems []problemJSON
-	report := func(err error) {
-		p := problemOf(src, err)
-		problems = append(problems, p)
+	problems := 0
+	report := func(p problemJSON) {
+		problems++
 		a.printProblem(p)
+	}
+	if err := src.verify(report); err != nil {
+		return err
 	}
 	stats, err := sstable.Verify(ctx, src, sstable.VerifyOptions{
 		Name: src.name,
@@ -271,7 +283,7 @@ func (a *app) verifySSTable(ctx context.Context, src *extents) error {
 			_, err := ikey.Split(key)
 			return err
 		},
-	}, report)
+	}, func(err error) { report(problemOf(src, err)) })
 	if err != nil {
 		return err
 	}
@@ -283,12 +295,12 @@ func (a *app) verifySSTable(ctx context.Context, src *extents) error {
 			Blocks   int    `json:"blocks"`
 			Entries  uint64 `json:"entries"`
 			Problems int    `json:"problems"`
-		}{src.name, len(problems) == 0, stats.Bytes, stats.Blocks, stats.Entries, len(problems)})
+		}{src.name, problems == 0, stats.Bytes, stats.Blocks, stats.Entries, problems})
 	} else {
-		_, err = fmt.Fprintf(a.out, "%s: %s: %s in %s, %s\n", a.verdict(len(problems)), src.name,
+		_, err = fmt.Fprintf(a.out, "%s: %s: %s in %s, %s\n", a.verdict(problems), src.name,
 			plural(int64(stats.Entries), "entry"), plural(int64(stats.Blocks), "block"), formatSize(stats.Bytes))
 	}
-	if err == nil && len(problems) > 0 {
+	if err == nil && problems > 0 {
 		err = quietly(exitUnhealthy)
 	}
 	return err

@@ -103,13 +103,13 @@ func (a *app) printStatus(s *client.Status) error {
 	figures.add("reads", fmt.Sprintf("%s rows, %s batches of scans", formatCount(s.Reads), formatCount(s.Scans)))
 	figures.add("writes", fmt.Sprintf("%s commits, %s stalled, %s refused", formatCount(s.Commits), formatCount(s.Stalls), formatCount(s.Overloads)))
 	figures.add("compactions", fmt.Sprintf("%s minor, %s merging, %s major", formatCount(s.MinorCompactions), formatCount(s.MergingCompactions), formatCount(s.MajorCompactions)))
-	disks := newGrid("DATA FOLDER", "USED", "FREE", "OF", "STATE")
+	disks := newGrid("STATE", "USED", "FREE", "OF", "DATA FOLDER")
 	for _, d := range s.Disks {
 		state := "ok"
 		if d.Retired {
 			state = "retired"
 		}
-		disks.add(d.Path, size(d.UsedBytes), size(d.FreeBytes), size(d.TotalBytes), state)
+		disks.add(state, size(d.UsedBytes), size(d.FreeBytes), size(d.TotalBytes), d.Path)
 	}
 	return a.printAll(figures, disks)
 }
@@ -140,14 +140,12 @@ func hitRate(s *client.Status) string {
 }
 
 func formatUptime(d time.Duration) string {
-	if d < time.Minute {
-		return d.Round(time.Second).String()
+	days, hours, minutes := d/(24*time.Hour), d%(24*time.Hour)/time.Hour, d%time.Hour/time.Minute
+	switch {
+	case days > 0:
+		return fmt.Sprintf("%s %dh %dm", plural(int64(days), "day"), hours, minutes)
+	case hours > 0:
+		return fmt.Sprintf("%dh %dm", hours, minutes)
 	}
-	d = d.Round(time.Minute)
-	days, d := d/(24*time.Hour), d%(24*time.Hour)
-	text := fmt.Sprintf("%dh %dm", d/time.Hour, d%time.Hour/time.Minute)
-	if days > 0 {
-		return plural(int64(days), "day") + " " + text
-	}
-	return text
+	return d.Round(time.Second).String()
 }

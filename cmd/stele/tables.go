@@ -167,7 +167,7 @@ func (a *app) tableDropCommand() *cobra.Command {
 			if dryRun {
 				return a.would(args[0], "", "drop "+what, diskBytes(info, ""))
 			}
-			if err := a.confirm(yes, "drop "+what+"?"); err != nil {
+			if err := a.confirm(yes, "Drop "+what+"?"); err != nil {
 				return err
 			}
 			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/internal/webload"
+	"github.com/steledb/stele/internal/webtable"
+)
+
+func (a *app) loadCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "load",
+		Short: "Fill a table from files, and verify what was loaded",
+		Example: `  stele load webtable ./site --base-url https://www.example.com/
+  stele load verify acks.jsonl --table webtable`,
+		Args: unknownVerb,
+		RunE: needVerb,
+	}
+	cmd.AddCommand(a.loadWebtableCommand(), a.loadVerifyCommand())
+	return cmd
+}
+
+// loadFlags are those of one load.
+type loadFlags struct {
+	base, table, language, acks string
+	force                       bool
+}
+
+func (a *app) loadWebtableCommand() *cobra.Command {
+	f := &loadFlags{}
+	cmd := &cobra.Command{
+		Use:   "webtable DIR --base-url URL [--table NAME]",
+		Short: "Load a folder of HTML pages into the paper's Webtable",
+		Long: `Load a folder of HTML pages into the paper's Webtable (its section 2, figure 1).
+
+A page is a file that ends in .html, .htm or .xhtml. Its row is its URL without the
+scheme, the host reversed, so that the pages of a domain stand together:
+
+  https://www.cnn.com/            com.cnn.www
+  https://www.cnn.com/a.html?x=1  com.cnn.www/a.html?x=1
+  http://cnn.com:8080/            com.cnn:8080
+
+  contents:          the page
+  language:          as the page says, such as en-US
+  anchor:URL         in the row that a page links to: the text of the link, with the
+                     URL of the page that links; several texts are several lines
+
+All cells have the time of their page's file. Rows of pages that are linked to and
+not in the folder have anchors only. A link to a folder is one to its index page.
+
+The table is made if there is none. A page that is there with the time of its file
+is skipped: run an interrupted load again and it goes on. --ack-file notes every
+cell that the table has acknowledged; "stele load verify" reads them all again.`,
+		Example: `  stele load webtable /usr/share/doc/python3-doc/html --base-url https://docs.python.org/3/ --table webtable
+  stele load webtable ./site --base-url https://www.example.com/ --ack-file acks.jsonl`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.base == "" {
+				return usagef("such as --base-url https://www.example.com/", "--base-url is missing: the URL that the folder has on the web")
+			}
+			site, err := webtable.Open(args[0], f.base)
+			if err != nil {
+				return siteError(err)
+			}
+			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+				return a.loadWebtable(ctx, c, site, f)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.base, "base-url", "", "the `URL` of the folder on the web")
+	flags.StringVar(&f.table, "table", sampleTable, "the table's `NAME`")
+	flags.StringVar(&f.language, "language", webload.DefaultLanguage, "the `TAG` of pages that do not say their language")
+	flags.StringVar(&f.acks, "ack-file", "", "append a line to `FILE` for every cell that the table has acknowledged")
+	flags.BoolVar(&f.force, "force", false, "load also pages that are there already")
+	_ = cmd.RegisterFlagCompletionFunc("table", a.completeTable)
+	return cmd
+}
+
+func siteError(err error) error {
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+		return err
+	}
+	return usagef("such as: stele load webtable ./site --base-url https://www.example.com/", "%w", err)
+}
+
+func (a *app) loadWebtable(ctx context.Context, c *client.Client, site *webtable.Site, f *loadFlags) (err error) {
+	cfg := webload.Config{Table: c.Table(f.table), Site: site, Language: f.language, Force: f.force}
+	if f.acks != "" {
+		file, err := os.OpenFile(f.acks, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o666)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		cfg.Acks = webload.NewAckWriter(file)
+	}
+	created, err := webload.Prepare(ctx, c, f.table)
+	if err != nil {
+		return err
+	}
+	if created {
+		a.talk("created table %s", f.table)
+	}
+	p := a.newProgress("loading " + f.table)
+	cfg.Warn = func(err error) { p.talk("left out: %v", err) }
+	l := webload.New(cfg)
+	pages, bytes := site.Total(func() bool { return ctx.Err() != nil })
+	began := time.Now()
+	p.start(bytes, func() (int64, string) {
+		s := l.Stats()
+		return s.PageBytes, fmt.Sprintf("%s of %s pages, %s anchors", formatCount(s.Pages+s.Skipped), formatCount(pages), formatCount(s.Anchors))
+	})
+	err = l.Run(ctx)
+	p.stop()
+	return a.reportLoad(f, l.Stats(), pages, time.Since(began), err)
+}
+
+// loadJSON is a load as --json tells of it.
+type loadJSON struct {
+	Table    string  `json:"table"`
+	Complete bool    `json:"complete"`
+	Pages    int64   `json:"pages"`         // written
+	Skipped  int64   `json:"pages_skipped"` // were there already
+	Failed   int64   `json:"pages_failed"`
+	Bytes    int64   `json:"page_bytes"` // of pages written and skipped
+	Links    int64   `json:"links"`
+	Anchors  int64   `json:"anchors"`
+	Rows     int64   `json:"rows_acknowledged"`
+	Seconds  float64 `json:"seconds"`
+}
+
+func (a *app) reportLoad(f *loadFlags, s webload.Stats, pages int64, took time.Duration, err error) error {
+	if a.json {
+		j := loadJSON{f.table, err == nil && s.Failed == 0, s.Pages, s.Skipped, s.Failed, s.PageBytes, s.Links, s.Anchors, s.Rows, took.Seconds()}
+		if err := a.printJSON(j); err != nil {
+			return err
+		}
+	} else {
+		a.talk("%s: loaded %s and %s from %s in %v; skipped %s that were there already", f.table, plural(s.Pages, "page"),
+			plural(s.Anchors, "anchor"), plural(s.Links, "link"), took.Round(time.Millisecond), formatCount(s.Skipped))
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return withHint(fmt.Errorf("interrupted at %s of %s", formatCount(s.Pages+s.Skipped), plural(pages, "page")), "run the same command again to go on")
+	case err != nil:
+		hint := faultOf(err).hint
+		if hint == "" || errors.Is(err, client.ErrAmbiguous) {
+			hint = "run the same command again to go on"
+		}
+		return withHint(err, hint)
+	case s.Failed > 0:
+		return fmt.Errorf("%s could not be loaded", plural(s.Failed, "file"))
+	}
+	return nil
+}
+
+func (a *app) loadVerifyCommand() *cobra.Command {
+	name := ""
+	cmd := &cobra.Command{
+		Use:   "verify ACK-FILE [--table NAME]",
+		Short: "Read everything again that a load had acknowledged",
+		Long: `Read every cell again that the file of "stele load webtable --ack-file" names, and
+compare its value by checksum. A cell that is missing, or has another value, was lost
+after it was acknowledged, or was deleted or collected since.`,
+		Example: `  stele load verify acks.jsonl --table webtable`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file, err := os.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+				return a.loadVerify(ctx, c.Table(name), file)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&name, "table", sampleTable, "the table's `NAME`")
+	_ = cmd.RegisterFlagCompletionFunc("table", a.completeTable)
+	return cmd
+}
+
+// verifyJSON is a verification as --json tells of it.
+type verifyJSON struct {
+	Table   string  `json:"table"`
+	Cells   int64   `json:"cells"`
+	Rows    int64   `json:"rows"`
+	Bytes   int64   `json:"bytes"`
+	Missing int64   `json:"missing"`
+	Wrong   int64   `json:"wrong"`
+	Seconds float64 `json:"seconds"`
+}
+
+func (a *app) loadVerify(ctx context.Context, t *client.Table, file *os.File) error {
+	began := time.Now()
+	p := a.newProgress("verifying " + t.Name())
+	var now atomic.Value
+	now.Store(webload.Verification{})
+	total := int64(0)
+	if info, err := file.Stat(); err == nil {
+		total = info.Size()
+	}
+	in := &countingReader{r: file}
+	p.start(total, func() (int64, string) {
+		v := now.Load().(webload.Verification)
+		return in.n.Load(), fmt.Sprintf("%s cells, %s missing, %s wrong", formatCount(v.Cells), formatCount(v.Missing), formatCount(v.Wrong))
+	})
+	v, err := webload.Verify(ctx, t, in, func(v webload.Verification) { now.Store(v) })
+	p.stop()
+	if err != nil {
+		return err
+	}
+	if a.json {
+		if err := a.printJSON(verifyJSON{t.Name(), v.Cells, v.Rows, v.Bytes, v.Missing, v.Wrong, time.Since(began).Seconds()}); err != nil {
+			return err
+		}
+	} else {
+		a.talk("%s: read %s of acknowledged values in %s again: %s missing, %s wrong", t.Name(), formatSize(v.Bytes), plural(v.Cells, "cell"), formatCount(v.Missing), formatCount(v.Wrong))
+	}
+	if v.Missing+v.Wrong > 0 {
+		return fmt.Errorf("%s of %s are not as they were acknowledged; the first: %s", formatCount(v.Missing+v.Wrong), plural(v.Cells, "cell"), v.First)
+	}
+	return nil
+}

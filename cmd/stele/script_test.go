@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain makes "stele" a command of the scripts: this program itself, in a
+// process of its own.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"stele": main})
+}
+
+// TestScripts runs testdata/script. Beside the usual commands there are
+//
+//	node [FLAG...]       start a node on free ports and $WORK/data, and set STELE_ADDR
+//	node-log PATTERN     fail unless the node's log matches
+//	stopnode             SIGTERM, and wait: it must end well
+//	killnode             SIGKILL, and wait
+//	devnode              start a node for development, and set DEVDIR to its folder
+//	deaf                 set STELE_ADDR to a port that takes connections and never answers
+//	exits CODE CMD...    run a command that must end with this exit code
+//	flip FILE OFFSET     change a byte; a negative offset counts from the end
+//	oneof VAR PATTERN    set VAR to the only file that matches
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("STELE_ADDR", "127.0.0.1:1") // nothing listens there
+			env.Setenv("NO_COLOR", "1")
+			n := &scriptNode{}
+			env.Values[nodeKey{}] = n
+			env.Defer(n.kill)
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"node":     startNode,
+			"devnode":  startDevNode,
+			"deaf":     deaf,
+			"node-log": matchNodeLog,
+			"stopnode": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(nodeOf(ts).stop()) },
+			"killnode": func(ts *testscript.TestScript, _ bool, _ []string) { nodeOf(ts).kill() },
+			"exits":    exits,
+			"flip":     flip,
+			"oneof":    oneOfFiles,
+		},
+	})
+}
+
+type nodeKey struct{}
+
+func nodeOf(ts *testscript.TestScript) *scriptNode { return ts.Value(nodeKey{}).(*scriptNode) }
+
+// scriptNode is the node of a script, a process of its own.
+type scriptNode struct {
+	cmd  *exec.Cmd
+	done chan error
+
+	mu struct {
+		sync.Mutex
+		log strings.Builder
+	}
+}
+
+func (n *scriptNode) stop() error {
+	if n.cmd == nil {
+		return errors.New("no node runs")
+	}
+	if err := n.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	err := <-n.done
+	n.cmd = nil
+	return err
+}
+
+func (n *scriptNode) kill() {
+	if n.cmd == nil {
+		return
+	}
+	_ = n.cmd.Process.Kill()
+	<-n.done
+	n.cmd = nil
+}
+
+func startNode(ts *testscript.TestScript, _ bool, args []string) {
+	startServe(ts, append([]string{"--data-dir", ts.MkAbs("data")}, args...))
+}
+
+func startDevNode(ts *testscript.TestScript, _ bool, args []string) {
+	startServe(ts, append([]string{"--dev"}, args...))
+	found, err := filepath.Glob(filepath.Join(ts.Getenv("WORK"), "stele-dev-*"))
+	ts.Check(err)
+	if len(found) != 1 {
+		ts.Fatalf("temporary folders: %v, want one", found)
+	}
+	ts.Setenv("DEVDIR", found[0])
+}
+
+func deaf(ts *testscript.TestScript, _ bool, _ []string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Defer(func() { l.Close() })
+	ts.Setenv("STELE_ADDR", l.Addr().String())
+}
+
+func startServe(ts *testscript.TestScript, args []string) {
+	n := nodeOf(ts)
+	if n.cmd != nil {
+		ts.Fatalf("a node runs already")
+	}
+	args = append([]string{
+		"serve", "--listen", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--http", "127.0.0.1:0",
+		"--memory", "256MiB", "--log-format", "json",
+	}, args...)
+	binary, err := exec.LookPath(filepath.Join(firstPath(ts), "stele"))
+	ts.Check(err)
+	n.cmd, n.done = exec.Command(binary, args...), make(chan error, 1)
+	n.cmd.Env = append(os.Environ(), "TMPDIR="+ts.Getenv("WORK"))
+	stderr, err := n.cmd.StderrPipe()
+	ts.Check(err)
+	ts.Check(n.cmd.Start())
+	addr := make(chan string, 1)
+	go func() {
+		n.follow(stderr, addr)
+		n.done <- n.cmd.Wait()
+	}()
+	select {
+	case a := <-addr:
+		ts.Setenv("STELE_ADDR", a)
+	case err := <-n.done:
+		n.cmd = nil
+		ts.Fatalf("node did not start: %v\n%s", err, n.text())
+	case <-time.After(time.Minute):
+		ts.Fatalf("node is not up after a minute\n%s", n.text())
+	}
+}
+
+// firstPath returns the folder that testscript put its commands in.
+func firstPath(ts *testscript.TestScript) string {
+	return filepath.SplitList(ts.Getenv("PATH"))[0]
+}
+
+// follow keeps the node's log, and sends its address when it serves.
+func (n *scriptNode) follow(log io.Reader, addr chan<- string) {
+	lines := bufio.NewScanner(log)
+	for lines.Scan() {
+		n.mu.Lock()
+		n.mu.log.WriteString(lines.Text() + "\n")
+		n.mu.Unlock()
+		var line struct{ Msg, RPC string }
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line.RPC != "" {
+			addr <- line.RPC
+		}
+	}
+}
+
+func (n *scriptNode) text() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.mu.log.String()
+}
+
+func matchNodeLog(ts *testscript.TestScript, neg bool, args []string) {
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if strings.Contains(nodeOf(ts).text(), args[0]) != neg {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("the node's log on %q is not as it should be:\n%s", args[0], nodeOf(ts).text())
+		}
+	}
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d\n%s%s", got, want, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+	}
+}
+
+func flip(ts *testscript.TestScript, _ bool, args []string) {
+	offset, err := strconv.ParseInt(args[1], 0, 64)
+	ts.Check(err)
+	f, err := os.OpenFile(ts.MkAbs(args[0]), os.O_RDWR, 0)
+	ts.Check(err)
+	defer f.Close()
+	if offset < 0 {
+		end, err := f.Seek(0, io.SeekEnd)
+		ts.Check(err)
+		offset += end
+	}
+	var b [1]byte
+	_, err = f.ReadAt(b[:], offset)
+	ts.Check(err)
+	b[0] ^= 0x20
+	_, err = f.WriteAt(b[:], offset)
+	ts.Check(err)
+}
+
+func oneOfFiles(ts *testscript.TestScript, _ bool, args []string) {
+	found, err := filepath.Glob(ts.MkAbs(args[1]))
+	ts.Check(err)
+	if len(found) != 1 {
+		ts.Fatalf("%d files match %s, want one: %v", len(found), args[1], found)
+	}
+	ts.Setenv(args[0], found[0])
+}
