@@ -193,29 +193,42 @@ func (w *writer) stop() {
 
 // drain writes until nothing is left. The caller has turned busy on.
 func (w *writer) drain() {
-	for {
-		w.mu.Lock()
-		w.cutLocked()
-		if len(w.mu.list) == 0 || w.mu.err != nil {
-			w.mu.busy = false
-			w.mu.Unlock()
-			return
-		}
-		w.taken, w.mu.list = w.mu.list, w.taken[:0]
-		w.mu.taken = w.mu.appended
-		w.mu.Unlock()
-
-		n, err := w.write(w.taken)
-		for i := range w.taken {
-			w.taken[i].recycle()
-		}
-		w.bytes.Add(uint64(n))
-		w.wrote(n)
-		if err != nil {
-			w.fail(err)
-			w.onFail(err)
-		}
+	for w.writeOut() {
 	}
+}
+
+// writeOut writes what there is. It tells whether more has come meanwhile; if not,
+// busy is off.
+func (w *writer) writeOut() (more bool) {
+	w.mu.Lock()
+	w.cutLocked()
+	if len(w.mu.list) == 0 || w.mu.err != nil {
+		w.mu.busy = false
+		w.mu.Unlock()
+		return false
+	}
+	w.taken, w.mu.list = w.mu.list, w.taken[:0]
+	w.mu.taken = w.mu.appended
+	w.mu.Unlock()
+
+	n, err := w.write(w.taken)
+	for i := range w.taken {
+		w.taken[i].recycle()
+	}
+	w.bytes.Add(uint64(n))
+	w.unsent.Add(-int64(n))
+	w.onWrote(n)
+	if err != nil {
+		w.fail(err)
+		w.onFail(err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mu.waiters > 0 {
+		w.room.Broadcast()
+	}
+	w.mu.busy = w.mu.err == nil && (w.mu.small != nil || len(w.mu.list) > 0)
+	return w.mu.busy
 }
 
 // wrote accounts for n bytes that have left memory.
