@@ -42,7 +42,7 @@ func openFailing(tb testing.TB, cfg Config) (*Group, *slowBolt, chan error) {
 // answer, and once the disk goes on Close ends in order.
 func TestGroupStall(t *testing.T) {
 	release := make(chan struct{})
-	g, disk, fatal := openFailing(t, Config{StallTimeout: 200 * time.Millisecond})
+	g, disk, fatal := openFailing(t, Config{StallTimeout: time.Second})
 	mustSet(t, g, "/f", "x", 0)
 	disk.during = func() { <-release }
 	start := time.Now()
@@ -54,7 +54,7 @@ func TestGroupStall(t *testing.T) {
 	if err := <-fatal; !errors.As(err, &d) || d.Err != ErrStalled || d.Op != "store log entries" {
 		t.Errorf("told %v", err)
 	}
-	if took := time.Since(start); took < 200*time.Millisecond || took > 5*time.Second {
+	if took := time.Since(start); took < time.Second || took > 30*time.Second {
 		t.Errorf("told after %v", took)
 	}
 	for name, err := range map[string]error{

@@ -56,7 +56,7 @@ func (p *peer) disconnect(g *Group) {
 // transfer gives the lead from one server to the other, and waits for it.
 func transfer(t *testing.T, from, to *raft.Raft) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); to.State() != raft.Leader; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); to.State() != raft.Leader; time.Sleep(5 * time.Millisecond) {
 		if from.State() == raft.Leader {
 			_ = from.LeadershipTransfer().Error()
 		}
@@ -93,6 +93,7 @@ func TestReadsAfterLeadershipMoves(t *testing.T) {
 					t.Errorf("get: %v", err)
 				}
 				refused++
+				time.Sleep(50 * time.Microsecond)
 				continue
 			}
 			reads++
@@ -116,7 +117,7 @@ func TestReadsAfterLeadershipMoves(t *testing.T) {
 		acknowledged = i
 		mu.Unlock()
 		transfer(t, p.raft, g.raft)
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		if err := g.WaitReady(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -138,8 +139,19 @@ func TestPartitionedLeader(t *testing.T) {
 	mustSet(t, g, "/f", "x", 0)
 	p := addPeer(t, g)
 	p.disconnect(g)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+	for {
+		_, leader, _, changed := g.lead.state()
+		if !leader {
+			break
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatal("it still thinks that it leads")
+		}
+	}
 	if _, err := g.Get(ctx, "/f"); !errors.Is(err, ErrNotReady) {
 		t.Errorf("get: %v", err)
 	}
@@ -189,7 +201,7 @@ func TestFollowerRestoresSnapshot(t *testing.T) {
 	}
 	p := addPeer(t, g)
 	mustSet(t, g, "/last", "x", 0)
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		var there bool
 		p.machine.view(func(ns *namespace, _ uint64) { there = ns.get("/last") != nil })
 		if there {

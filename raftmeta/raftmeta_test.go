@@ -39,7 +39,7 @@ func openGroup(tb testing.TB, cfg Config) *Group {
 		}
 		verifyFolder(tb, cfg.Dir)
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := g.WaitReady(ctx); err != nil {
 		tb.Fatal(err)

@@ -79,14 +79,21 @@ func (g *Group) readLoop() {
 // linearize returns once the state machine may be read: what it then holds
 // includes every change acknowledged, by any server, before linearize began.
 //
-// Why. Let T be the term in which this server has caught up, read first. A
-// majority then confirms that this server leads, in some term V; terms only
-// grow, and it is still T afterwards, so V = T. Since a majority confirmed T
-// after linearize began, no change was acknowledged in a later term before
-// that. Changes of earlier terms were applied here before the barrier of T was
-// answered. Those of T were acknowledged by this server, which does so after
-// applying them. Raft's own AppliedIndex would not do in place of the barrier:
-// it tells what was handed to the state machine, not what that has done.
+// Why. Let T be the term in which this server has caught up, read first.
+// VerifyLeader then says that this server leads, in some term V; terms only
+// grow, and it is still T afterwards, so V = T. The voters that say so make a
+// majority, which a later leader would need as well; so no change was
+// acknowledged in a later term before linearize began. Changes of earlier terms
+// were applied here before the barrier of T was answered. Those of T were
+// acknowledged by this server, which does so after applying them. Raft's own
+// AppliedIndex would not do in place of the barrier: it tells what was handed to
+// the state machine, not what that has done.
+//
+// The step from "say so" to "began" holds because the majority is this server:
+// raft's main goroutine answers for it, after the question. With more voters it
+// would not: raft 1.8 takes for an answer any reply that comes in after the
+// question, also one to a heartbeat sent before it, and the follower may have
+// voted for another leader since it replied.
 func (g *Group) linearize(ctx context.Context) error {
 	if err := g.usable(); err != nil {
 		return err

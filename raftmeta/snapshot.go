@@ -246,15 +246,16 @@ func (b *builder) frame(payload []byte) error {
 // node takes one node's record. Nodes come in the tree's order, each after its
 // directory.
 func (b *builder) node(d *wire.Decoder) error {
-	n := newNode(d.Str())
+	path := d.Str()
+	if err := checkDir(path); err != nil {
+		return fmt.Errorf("%w: %w", errBadSnapshot, err)
+	}
+	n := newNode(path)
 	n.dir = d.Bool()
 	n.instance, n.generation = d.Uint(), d.Uint()
 	data := d.Bytes()
 	if d.Err() != nil {
 		return fmt.Errorf("%w: %w", errBadSnapshot, d.Err())
-	}
-	if err := checkDir(n.path); err != nil {
-		return fmt.Errorf("%w: %w", errBadSnapshot, err)
 	}
 	if len(data) > FileBytesMax || n.dir && len(data) > 0 || n.generation < n.instance {
 		return fmt.Errorf("%w: node %s is impossible", errBadSnapshot, n.path)
