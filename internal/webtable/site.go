@@ -14,9 +14,9 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// PageBytesMax is the size of the largest page, in bytes: 64 MiB, below what a cell
+// PageBytesMax is the size of the largest page, in bytes: 32 MiB, below what a cell
 // may hold.
-const PageBytesMax = 64 << 20
+const PageBytesMax = 32 << 20
 
 // ErrTooLarge means that a page is over PageBytesMax.
 var ErrTooLarge = errors.New("page is too large")
@@ -203,4 +203,20 @@ func (s *Site) folder(row string) (string, bool) {
 		return "", false
 	}
 	return folder, true
+}
+
+// Total returns how many pages there are and how many bytes they have, as far as they
+// can be looked at, for those who want to tell how far they are. It ends early when
+// stop says so.
+func (s *Site) Total(stop func() bool) (pages, bytes int64) {
+	for p, err := range s.Pages() {
+		if err == nil {
+			pages++
+			bytes += p.Size
+		}
+		if stop() {
+			break
+		}
+	}
+	return pages, bytes
 }
