@@ -100,8 +100,7 @@ type Conn struct {
 	nc   net.Conn
 	r    *reader
 	out  *writer
-	stop chan struct{} // closed when the connection has ended
-	once sync.Once
+	stop chan struct{}  // closed when the connection has ended
 	wg   sync.WaitGroup // reader and flusher
 	// places counts calls in flight, room the bytes that wait to be written.
 	places, room      *gate

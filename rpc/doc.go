@@ -112,11 +112,12 @@
 //	flusher, one each  reader        reader, at its end    writes answers that come
 //	  connection                                           while the reader waits
 //	workers            first conn    Close                 Pooled handlers
-//	spawned            reader        handler's return      one Spawned handler
+//	spawned, up to     reader        Close                 Spawned handlers, one
+//	  SpawnedMax                                           after another
 //	client reader      NewConn       fail, Close           read buffer, delivery
 //	client flusher     NewConn       fail, Close           all writes
 //
-// No goroutine is started for a call, and nobody sleeps to let writes gather: while
+// Goroutines outlive the call that they were started for, and nobody sleeps to let writes gather: while
 // one write is on its way the next one's messages gather behind it, and what a
 // server's reader answers from one read goes out in one write.
 //

@@ -4,7 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
+
+	"github.com/steledb/stele/internal/crc"
 )
 
 // The spec of these bytes is in doc.go; TestGoldenFrame holds the two together.
@@ -18,8 +19,6 @@ const (
 	// flagsKnown are those that version 1 defines: none.
 	flagsKnown = 0
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var (
 	// ErrPreamble means that the peer does not speak the framed mode, or no
@@ -64,12 +63,7 @@ func sealFrame(frame []byte, timeoutMS uint32) {
 	binary.LittleEndian.PutUint32(frame, uint32(len(frame)-headerBytes))
 	binary.LittleEndian.PutUint32(frame[4:], timeoutMS)
 	binary.LittleEndian.PutUint32(frame[8:], 0)
-	binary.LittleEndian.PutUint32(frame[12:], frameCRC(frame[:12], frame[headerBytes:]))
-}
-
-// frameCRC covers the header before the checksum, and the message.
-func frameCRC(head, msg []byte) uint32 {
-	return crc32.Update(crc32.Update(0, castagnoli, head), castagnoli, msg)
+	binary.LittleEndian.PutUint32(frame[12:], crc.Sum(frame[:12], frame[headerBytes:]))
 }
 
 // preamble returns the 8 bytes that open the framed mode.

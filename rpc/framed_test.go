@@ -6,6 +6,8 @@ import (
 	"io"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/internal/crc"
 )
 
 // header builds a frame with a header of its own making and a right checksum.
@@ -14,7 +16,7 @@ func header(length, timeout, flags uint32, msg []byte) []byte {
 	binary.LittleEndian.PutUint32(b, length)
 	binary.LittleEndian.PutUint32(b[4:], timeout)
 	binary.LittleEndian.PutUint32(b[8:], flags)
-	binary.LittleEndian.PutUint32(b[12:], frameCRC(b[:12], msg))
+	binary.LittleEndian.PutUint32(b[12:], crc.Sum(b[:12], msg))
 	return append(b, msg...)
 }
 

@@ -83,7 +83,7 @@ func newBareServer(t testing.TB, cfg ServerConfig) *testServer {
 		s.got <- struct{}{}
 	})
 	s.Handle("big", Inline, func(c *Call) {
-		n := int(c.Params.Int())
+		n := min(int(c.Params.Int()), 8<<20)
 		c.Reply(func(e *wire.Encoder) { e.Bin(make([]byte, n)) })
 	})
 	return s

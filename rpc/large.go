@@ -1,8 +1,7 @@
 package rpc
 
 import (
-	"hash/crc32"
-
+	"github.com/steledb/stele/internal/crc"
 	"github.com/steledb/stele/internal/wire"
 )
 
@@ -105,7 +104,7 @@ func (r *reader) refuse(start []byte, need int) (message, error) {
 	}
 	h := parseHeader(start)
 	m.body, m.timeoutMS = m.body[headerBytes:], h.timeoutMS
-	crc := frameCRC(start[:12], start[headerBytes:])
+	sum := crc.Sum(start[:12], start[headerBytes:])
 	r.r, r.w = 0, 0
 	mark := 0
 	for left := need - len(start); left > 0; {
@@ -113,7 +112,7 @@ func (r *reader) refuse(start []byte, need int) (message, error) {
 		if err != nil {
 			return message{}, err
 		}
-		crc = crc32.Update(crc, castagnoli, r.buf[:n])
+		sum = crc.Update(sum, r.buf[:n])
 		m.body = append(m.body, r.buf[:min(n, envelopeBytesMax-min(len(m.body), envelopeBytesMax))]...)
 		left -= n
 		if mark += n; mark >= progressBytes {
@@ -121,8 +120,8 @@ func (r *reader) refuse(start []byte, need int) (message, error) {
 		}
 	}
 	r.consume(0)
-	if crc != h.crc {
-		return message{}, &CorruptFrameError{Length: int(h.length), Got: crc, Want: h.crc}
+	if sum != h.crc {
+		return message{}, &CorruptFrameError{Length: int(h.length), Got: sum, Want: h.crc}
 	}
 	return m, nil
 }

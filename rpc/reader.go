@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/internal/crc"
 	"github.com/steledb/stele/internal/wire"
 )
 
@@ -137,7 +138,7 @@ func (r *reader) parse() (m message, need int, err error) {
 
 // finishFrame checks a whole frame.
 func finishFrame(h frameHeader, head, body []byte) (message, error) {
-	if got := frameCRC(head[:12], body); got != h.crc {
+	if got := crc.Sum(head[:12], body); got != h.crc {
 		return message{}, &CorruptFrameError{Length: len(body), Got: got, Want: h.crc}
 	}
 	if h.flags&flagsRequired&^flagsKnown != 0 {

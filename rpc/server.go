@@ -8,6 +8,7 @@ import (
 	"net"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -103,7 +104,8 @@ const (
 	Inline Mode = iota
 	// Pooled runs it on one of a fixed number of workers.
 	Pooled
-	// Spawned runs it on a goroutine of its own: for rare methods that may wait long.
+	// Spawned runs it on a goroutine of its own, one of up to SpawnedMax: for methods
+	// that may wait long.
 	Spawned
 )
 
@@ -123,13 +125,14 @@ type Server struct {
 	memory  *gate
 	buffers *gate // what read buffers have grown by
 	work    chan *Call
-	spawned chan struct{}
+	spawn   chan *Call   // to goroutines of Spawned methods that are free
+	spawned atomic.Int64 // how many there are
 	count   counters
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	start  sync.Once
-	active sync.WaitGroup // connections, their flushers, and spawned handlers
+	active sync.WaitGroup // connections, and goroutines of Spawned methods
 	pool   sync.WaitGroup // workers
 
 	// mu guards the fields in it. Never held across I/O or a handler.
@@ -153,7 +156,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, methods: make(map[string]*method), memory: newGate(cfg.MemoryBytesMax), buffers: newGate(cfg.MemoryBytesMax / 4),
-		work: make(chan *Call, cfg.WorkQueue), spawned: make(chan struct{}, cfg.SpawnedMax),
+		work: make(chan *Call, cfg.WorkQueue), spawn: make(chan *Call),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.mu.listeners = make(map[net.Listener]struct{})

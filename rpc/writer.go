@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"errors"
 	"net"
 	"runtime"
 	"sync"
@@ -21,8 +20,6 @@ const (
 	// for each call, so a peer must take this much in that time.
 	writeBytesMax = 1 << 20
 )
-
-var errWriterClosed = errors.New("connection closed")
 
 // segment is bytes to be written, owned by a large message's encoder or by the
 // coalescing buffer that holds small ones.
