@@ -21,7 +21,7 @@ func (a *app) newLogger(w io.Writer, format, level string) *slog.Logger {
 	case format == "json":
 		return slog.New(slog.NewJSONHandler(w, opts))
 	case format == "auto" && a.errTTY:
-		return slog.New(tint.NewHandler(w, &tint.Options{Level: least, TimeFormat: time.TimeOnly, NoColor: !a.color}))
+		return slog.New(tint.NewTextHandler(w, &tint.Options{Level: least, TimeFormat: time.TimeOnly, NoColor: !a.color}))
 	}
 	return slog.New(slog.NewTextHandler(w, opts))
 }

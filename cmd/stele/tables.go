@@ -37,7 +37,7 @@ const familyHelp = `A family is written NAME, or NAME: and options between comma
 and options of that group, which hold for all its families:
 
   compression=zstd    none, s2 (default) or zstd
-  block=8KiB          size of a block: 1KiB to 1MiB (default 64KiB); 8KiB suits reads by key
+  block=8KiB          size of a block: 1KiB to 1MiB (default 64KiB, for scans)
   bloom=row           none, row or rowcol (default)
   in-memory           loaded into memory and read from there
 

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/table"
+)
+
+// C3: each kind of error has one exit code, whatever wraps it, also when it comes
+// from a node.
+func TestExitCodes(t *testing.T) {
+	refused := &client.UnreachableError{Addr: "h:1", Err: &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}}
+	for _, c := range []struct {
+		err  error
+		code int
+		text string // in the error, or else in the hint
+	}{
+		{refused, exitUnreachable, "cannot reach h:1: connection refused"},
+		{&client.UnreachableError{Addr: "h:1", Err: &net.DNSError{Err: "no such host"}}, exitUnreachable, "h:1: no such host"},
+		{&client.UnreachableError{Addr: "h:1", Err: context.DeadlineExceeded}, exitUnreachable, "no answer in time"},
+		{context.DeadlineExceeded, exitTimeout, "--timeout"},
+		{context.Canceled, exitError, "interrupted"},
+		{&client.AmbiguousError{Method: "mutate", Err: errors.New("connection lost")}, exitError, "outcome unknown"},
+		{&client.AmbiguousError{Method: "mutate", Err: context.DeadlineExceeded}, exitTimeout, "outcome unknown"},
+		{api.FromRPC(api.ToRPC(api.ErrDiskFull)), exitDiskFull, "disk space"},
+		{syscall.ENOSPC, exitDiskFull, "disk space"},
+		{api.FromRPC(api.ToRPC(&api.OverloadedError{Reason: "memory"})), exitUnhealthy, "stele status"},
+		{api.FromRPC(api.ToRPC(api.ErrNotServing)), exitUnhealthy, "starting or stopping"},
+		{api.FromRPC(api.ToRPC(api.ErrUnavailable)), exitUnhealthy, "starting or stopping"},
+		{api.FromRPC(api.ToRPC(&api.CorruptError{File: "x", Offset: 5})), exitUnhealthy, "stele check"},
+		{api.FromRPC(api.ToRPC(api.ErrNoTable)), exitNotFound, "stele table list"},
+		{api.FromRPC(api.ToRPC(&table.NoFamilyError{Table: "t", Family: "f"})), exitNotFound, "stele family set t f"},
+		{&table.NoFamilyError{}, exitNotFound, "stele table describe"},
+		{api.FromRPC(api.ToRPC(api.ErrTableExists)), exitError, "stele family set"},
+		{api.FromRPC(api.ToRPC(api.ErrConflict)), exitError, "try again"},
+		{api.FromRPC(api.ToRPC(api.ErrNotNumber)), exitError, "counter"},
+		{api.FromRPC(api.ToRPC(api.ErrGroupConflict)), exitError, "group"},
+		{api.FromRPC(api.ToRPC(&api.RowTooLargeError{Limit: 5})), exitError, "--column"},
+		{api.FromRPC(api.ToRPC(&table.LimitError{What: "value bytes", Limit: 1, Got: 2})), exitUsage, "value bytes"},
+		{api.FromRPC(api.ToRPC(&table.NameError{What: "table name", Name: "a b", Reason: "has a space"})), exitUsage, ""},
+		{&table.FilterError{Path: "chain[0]", Reason: "bad"}, exitUsage, "RE2"},
+		{table.ErrBadRowKey, exitUsage, ""},
+		{vfs.ErrLocked, exitError, "stop it first"},
+		{syscall.EADDRINUSE, exitError, "--listen"},
+		{fs.ErrNotExist, exitNotFound, ""},
+		{fs.ErrPermission, exitError, ""},
+		{errors.New("anything else"), exitError, "anything else"},
+		{usagef("do so", "wrong"), exitUsage, "do so"},
+		{notFoundf("", "not there"), exitNotFound, "not there"},
+		{damagedf("rotten"), exitUnhealthy, "rotten"},
+		{withHint(fs.ErrNotExist, "look elsewhere"), exitNotFound, "look elsewhere"},
+	} {
+		for _, err := range []error{c.err, fmt.Errorf("while trying: %w", c.err), errors.Join(c.err, nil)} {
+			a, _, errs := testApp()
+			if code := a.report(err); code != c.code {
+				t.Errorf("%v: exit code %d, want %d", err, code, c.code)
+			}
+			if !strings.HasPrefix(errs.String(), "error: ") || !strings.Contains(errs.String(), c.text) {
+				t.Errorf("%v is reported as %q, want %q in it", err, errs, c.text)
+			}
+		}
+	}
+	a, _, errs := testApp()
+	if a.report(nil) != exitOK || a.report(quietly(exitUnhealthy)) != exitUnhealthy || errs.Len() > 0 {
+		t.Errorf("something was said: %q", errs)
+	}
+}
+
+// What a node says cannot steer the terminal.
+func TestErrorsAreEscaped(t *testing.T) {
+	a, _, errs := testApp()
+	a.report(errors.New("bad \x1b[2J name\nsecond line"))
+	if want := "error: bad \\x1b[2J name\nsecond line\n"; errs.String() != want {
+		t.Errorf("%q, want %q", errs, want)
+	}
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// C4: every command explains itself, and its examples are of commands that exist
+// and take such flags.
+func TestCommandsAreExplained(t *testing.T) {
+	a, _, _ := testApp()
+	root := a.rootCommand()
+	var each func(cmd *cobra.Command)
+	each = func(cmd *cobra.Command) {
+		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {
+			t.Errorf("%s: short help %q", cmd.CommandPath(), cmd.Short)
+		}
+		if cmd.Example == "" {
+			t.Errorf("%s has no example", cmd.CommandPath())
+		}
+		if cmd.RunE == nil || cmd.Run != nil {
+			t.Errorf("%s: want RunE, so that errors have exit codes", cmd.CommandPath())
+		}
+		if cmd.InheritedFlags().Lookup("json") == nil && cmd.HasParent() {
+			t.Errorf("%s does not take --json", cmd.CommandPath())
+		}
+		for line := range strings.Lines(cmd.Example) {
+			checkExample(t, root, strings.TrimSpace(line))
+		}
+		for line := range strings.Lines(cmd.Long) {
+			if len([]rune(line)) > 90 {
+				t.Errorf("%s: help is wider than 90 columns: %s", cmd.CommandPath(), line)
+			}
+		}
+		for _, c := range cmd.Commands() {
+			each(c)
+		}
+	}
+	each(root)
+}
+
+// checkExample looks the command of an example up, and its flags.
+func checkExample(t *testing.T, root *cobra.Command, line string) {
+	_, command, ok := strings.Cut(" "+line, " stele ")
+	if !ok && !strings.Contains(line, "(stele ") {
+		t.Errorf("example %q has no command", line)
+		return
+	}
+	if !ok {
+		_, command, _ = strings.Cut(line, "(stele ")
+		command, _, _ = strings.Cut(command, ")")
+	}
+	command, _, _ = strings.Cut(command, " | ")
+	words := strings.Fields(command)
+	cmd, rest, err := root.Find(words)
+	if err != nil || cmd == root && len(words) > 0 && !strings.HasPrefix(words[0], "-") {
+		t.Errorf("example %q: no such command", line)
+		return
+	}
+	for _, word := range rest {
+		if word == "--" {
+			break
+		}
+		if name, ok := strings.CutPrefix(word, "--"); ok {
+			name, _, _ = strings.Cut(name, "=")
+			if cmd.Flags().Lookup(name) == nil && cmd.InheritedFlags().Lookup(name) == nil {
+				t.Errorf("example %q: %s has no flag --%s", line, cmd.CommandPath(), name)
+			}
+		}
+	}
+}
+
+// Flags that mean the same are called the same everywhere.
+func TestFlagNames(t *testing.T) {
+	a, _, _ := testApp()
+	root := a.rootCommand()
+	for _, path := range []string{"get", "scan", "count"} {
+		cmd, _, _ := root.Find([]string{path})
+		for _, name := range []string{"family", "column", "versions", "since", "until", "escaped"} {
+			if cmd.Flags().Lookup(name) == nil {
+				t.Errorf("%s has no --%s", path, name)
+			}
+		}
+	}
+	for _, path := range []string{"table drop", "family drop"} {
+		cmd, _, _ := root.Find(strings.Fields(path))
+		for _, name := range []string{"yes", "dry-run"} {
+			if cmd.Flags().Lookup(name) == nil {
+				t.Errorf("%s has no --%s", path, name)
+			}
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/steledb/stele/table"
+)
+
+// testApp returns an app that writes to memory.
+func testApp() (a *app, out, errs *bytes.Buffer) {
+	out, errs = &bytes.Buffer{}, &bytes.Buffer{}
+	return newApp(strings.NewReader(""), out, errs), out, errs
+}
+
+func sampleRow() *table.Row {
+	return &table.Row{Key: []byte("com.cnn.www"), Cells: []table.Cell{
+		{Family: "anchor", Qualifier: []byte("cnnsi.com"), Timestamp: 9, Value: []byte("CNN")},
+		{Family: "anchor", Qualifier: []byte("a.very.long.name.of.a.page.that.has.a.link"), Timestamp: 8, Value: []byte("CNN.com")},
+		{Family: "contents", Timestamp: 1_795_254_000_000_000, Value: []byte("<html>\n\x1b[2J" + strings.Repeat("日本", 40))},
+		{Family: "contents", Timestamp: 5, Value: []byte("old")},
+		{Family: "n", Qualifier: []byte("visits"), Timestamp: 6, Value: []byte{0, 0, 0, 0, 0, 0, 0, 77}},
+		{Family: "n", Qualifier: []byte{0xff}, Timestamp: 6, Value: nil},
+	}}
+}
+
+func TestRowForms(t *testing.T) {
+	a, out, _ := testApp()
+	for _, form := range []struct {
+		name  string
+		setup func()
+		full  bool
+		want  string
+	}{
+		{"json", func() { a.json = true }, false, `{"row":"com.cnn.www","cells":[{"column":"anchor:cnnsi.com","timestamp":9,"value":"CNN"},` +
+			`{"column":"anchor:a.very.long.name.of.a.page.that.has.a.link","timestamp":8,"value":"CNN.com"},` +
+			`{"column":"contents:","timestamp":1795254000000000,"value":"<html>\n\u001b[2J` + strings.Repeat("日本", 40) + `"},` +
+			`{"column":"contents:","timestamp":5,"value":"old"},` +
+			`{"column":"n:visits","timestamp":6,"value":"\u0000\u0000\u0000\u0000\u0000\u0000\u0000M"},` +
+			`{"column":{"base64":"bjr/"},"timestamp":6,"value":""}]}` + "\n"},
+		{"plain", func() { a.json = false }, false, "com.cnn.www\tanchor:cnnsi.com\t9\tCNN\n" +
+			"com.cnn.www\tanchor:a.very.long.name.of.a.page.that.has.a.link\t8\tCNN.com\n" +
+			"com.cnn.www\tcontents:\t2026-11-21T09:40:00.000000Z\t<html>\\n\\x1b[2J" + strings.Repeat("日本", 40) + "\n" +
+			"com.cnn.www\tcontents:\t5\told\n" +
+			"com.cnn.www\tn:visits\t6\t\\x00\\x00\\x00\\x00\\x00\\x00\\x00M\n" +
+			"com.cnn.www\tn:\\xff\t6\t\n"},
+		{"terminal", func() { a.outTTY, a.color, a.width = true, false, 80 }, false, "" +
+			"com.cnn.www\n" +
+			"  anchor:cnnsi.com         9                            CNN\n" +
+			"  anchor:a.very.long.nam…  8                            CNN.com\n" +
+			"  contents:                2026-11-21T09:40:00.000000Z  <html>\\n\\x1b[2J … 251 B\n" +
+			"                           5                            old\n" +
+			"  n:visits                 6                            77 (8 bytes)\n" +
+			"  n:\\xff                   6                            \n"},
+	} {
+		form.setup()
+		out.Reset()
+		if err := a.rowWriter(form.full).write(sampleRow()); err != nil {
+			t.Fatal(err)
+		}
+		a.out.Flush()
+		if diff := cmp.Diff(form.want, out.String()); diff != "" {
+			t.Errorf("%s:\n%s", form.name, diff)
+		}
+	}
+	for line := range strings.Lines(out.String()) {
+		if n := utf8.RuneCountInString(line); n > 81 {
+			t.Errorf("a line of %d columns on a terminal of 80: %s", n, line)
+		}
+	}
+}
+
+// Every byte string comes back from JSON as it was.
+func TestJSONBytes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := rapid.OneOf(rapid.SliceOf(rapid.Byte()), rapid.Map(rapid.String(), func(s string) []byte { return []byte(s) })).Draw(t, "bytes")
+		text := appendJSONBytes(nil, b)
+		if bytes.ContainsAny(text, "\n\r") {
+			t.Fatalf("%q is more than a line", text)
+		}
+		var v any
+		if err := json.Unmarshal(text, &v); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		got, isText := v.(string)
+		if !isText {
+			raw, err := base64.StdEncoding.DecodeString(v.(map[string]any)["base64"].(string))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = string(raw)
+		}
+		if got != string(b) || isText != utf8.Valid(b) {
+			t.Fatalf("%q became %s", b, text)
+		}
+	})
+}
+
+func TestCounterOf(t *testing.T) {
+	for _, c := range []struct {
+		value string
+		want  int64
+		ok    bool
+	}{
+		{"\x00\x00\x00\x00\x00\x00\x00\x05", 5, true}, {"\xff\xff\xff\xff\xff\xff\xff\xfe", -2, true},
+		{"textual!", 0, false}, {"\x00", 0, false}, {"\x00abcdefg", 0, false}, {"", 0, false},
+	} {
+		if n, ok := counterOf([]byte(c.value)); ok != c.ok || ok && n != c.want {
+			t.Errorf("counterOf(%q) = %d, %v", c.value, n, ok)
+		}
+	}
+}
+
+func TestFramedTable(t *testing.T) {
+	a, out, _ := testApp()
+	a.outTTY, a.color, a.width = true, false, 80
+	g := newGrid("NAME", "ROWS", "SIZE")
+	g.add("a\x1b[2J", count(1234), size(1<<20))
+	g.add("", count(5), size(0))
+	if err := a.print(g); err != nil {
+		t.Fatal(err)
+	}
+	a.out.Flush()
+	want := `
+╭──────────┬───────┬───────╮
+│ NAME     │  ROWS │  SIZE │
+├──────────┼───────┼───────┤
+│ a\x1b[2J │ 1,234 │ 1 MiB │
+│ -        │     5 │   0 B │
+╰──────────┴───────┴───────╯
+`
+	if diff := cmp.Diff(want[1:], out.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestConfirm(t *testing.T) {
+	for answer, want := range map[string]bool{"y\n": true, "Yes\n": true, "n\n": false, "\n": false, "": false, "yep\n": false} {
+		a, _, errs := testApp()
+		a.in, a.inTTY, a.errTTY = strings.NewReader(answer), true, true
+		if err := a.confirm(false, "Drop it?"); (err == nil) != want {
+			t.Errorf("answer %q: %v", answer, err)
+		}
+		if errs.String() != "Drop it? [y/N] " {
+			t.Errorf("asked %q", errs)
+		}
+	}
+	a, _, errs := testApp()
+	if err := a.confirm(false, "Drop it?"); faultOf(err).code != exitUsage || errs.Len() > 0 {
+		t.Errorf("without a terminal: %v, asked %q", err, errs)
+	}
+	if err := a.confirm(true, "Drop it?"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/table"
+)
+
+func TestColumnPattern(t *testing.T) {
+	for pattern, want := range map[string]table.Filter{
+		"anchor:.*":       table.Chain{table.FamilyRegex("anchor"), table.QualifierRegex(".*")},
+		"contents:":       table.Chain{table.FamilyRegex("contents"), table.QualifierRegex("")},
+		"a:x:y":           table.Chain{table.FamilyRegex("a"), table.QualifierRegex("x:y")},
+		".*cnn.*":         table.QualifierRegex(".*cnn.*"),
+		"(?:a|b):(?i:X)":  table.Chain{table.FamilyRegex("(a|b)"), table.QualifierRegex("(?i:X)")},
+		"(?:a|b)":         table.QualifierRegex("(?:a|b)"),
+		"(?i:a|b)":        table.QualifierRegex("(?i:a|b)"),
+		"(a|b):q":         table.Chain{table.FamilyRegex("(a|b)"), table.QualifierRegex("q")},
+		"(?:x)y(?:z):(q)": table.Chain{table.FamilyRegex("(x)y(z)"), table.QualifierRegex("(q)")},
+	} {
+		got := columnPattern(pattern)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", pattern, diff)
+		}
+		if _, err := table.Compile(got); err != nil {
+			t.Errorf("%s: %v", pattern, err)
+		}
+	}
+}
+
+func TestExactColumns(t *testing.T) {
+	bound := table.Closed([]byte("x"))
+	one := table.ColumnRange{Family: "a", Qualifiers: table.ByteRange{Start: bound, End: bound}}
+	for _, c := range []struct {
+		names []string
+		want  table.Filter
+	}{
+		{nil, nil},
+		{[]string{"a:x"}, one},
+		{[]string{"a:x", "a:x"}, one},
+		{[]string{"a:x", "a"}, table.ColumnRange{Family: "a"}}, // no cell comes twice
+		{[]string{"a:x", "b"}, table.Interleave{one, table.ColumnRange{Family: "b"}}},
+	} {
+		got, err := exactColumns(c.names)
+		if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
+			t.Errorf("%v: %v %s", c.names, err, diff)
+		}
+	}
+	if _, err := exactColumns([]string{"a b"}); faultOf(err).code != exitUsage {
+		t.Errorf("a family that cannot be: %v", err)
+	}
+}
+
+func TestDeleteMutation(t *testing.T) {
+	since, until := time.UnixMicro(5), time.UnixMicro(9)
+	m, err := deleteMutation("r", []string{"a:x", "b:"}, since, until)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := client.NewRowMutation("r").DeleteRange("a:x", 5, 9).DeleteRange("b:", 5, 9)
+	if diff := cmp.Diff(want, m, cmp.AllowUnexported(client.RowMutation{})); diff != "" {
+		t.Error(diff)
+	}
+	if m, err = deleteMutation("r", []string{"a"}, time.Time{}, time.Time{}); err != nil || m.Len() != 1 {
+		t.Error(m, err)
+	}
+	for _, columns := range [][]string{nil, {"a"}} {
+		if _, err := deleteMutation("r", columns, since, time.Time{}); faultOf(err).code != exitUsage {
+			t.Errorf("columns %v with --since: %v, want wrong usage", columns, err)
+		}
+	}
+}
