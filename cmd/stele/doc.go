@@ -23,11 +23,12 @@
 //
 // # Goroutines
 //
-//	goroutine     started by          ends when               owns
-//	ticker line   startTicker         its stop is called;     the last line of the
-//	                                  stop joins it           terminal
-//	second signal serve, once it      the process ends        nothing
-//	              stops
+//	goroutine    started by   ends when                         owns
+//	ticker line  startTicker  its stop is called; stop joins    the last line of the
+//	                          it                                terminal
+//	node close   app.stop     the node is closed; a second      the node's Close
+//	                          signal leaves it to the process,
+//	                          which then ends
 //
 // # Invariants
 //
