@@ -9,66 +9,67 @@ import (
 	"testing"
 )
 
-// TestPlainBytes sends raw bytes to a live server. An answer is written as hex, or
-// as the name of its error code, prefixed by "id:".
+// plainBytes are inputs in hex and their answers: hex, or "id:code" for errors.
+var plainBytes = []struct {
+	name string
+	in   string
+	want []string // raw answers in hex, or "id:code" for errors
+}{
+	{"request", "94 00 01 a4 6563686f 91 05", []string{"94 01 01 c0 91 05"}},
+	{"no params", "94 00 01 a4 6563686f 90", []string{"94 01 01 c0 90"}},
+	{"method as str8", "94 00 01 d904 6563686f 90", []string{"94 01 01 c0 90"}},
+	{"method as str16, the old raw16", "94 00 01 da0004 6563686f 90", []string{"94 01 01 c0 90"}},
+	{"method as bin", "94 00 01 c404 6563686f 90", []string{"94 01 01 c0 90"}},
+	{"array16 header", "dc0004 00 01 a4 6563686f 90", []string{"94 01 01 c0 90"}},
+	{"array32 header", "dd00000004 00 01 a4 6563686f 90", []string{"94 01 01 c0 90"}},
+	{"params as array32", "94 00 01 a4 6563686f dd00000001 05", []string{"94 01 01 c0 91 05"}},
+	{"type as uint8", "94 cc00 01 a4 6563686f 90", []string{"94 01 01 c0 90"}},
+	{"id 0", "94 00 00 a4 6563686f 90", []string{"94 01 00 c0 90"}},
+	{"id 2^32-1", "94 00 ceffffffff a4 6563686f 90", []string{"94 01 ceffffffff c0 90"}},
+	{"id in nine bytes", "94 00 cf0000000000000007 a4 6563686f 90", []string{"94 01 07 c0 90"}},
+	{"id as int8", "94 00 d007 a4 6563686f 90", []string{"94 01 07 c0 90"}},
+	{"two in one segment", "94 00 01 a4 6563686f 90 94 00 02 a4 6563686f 91 c0", []string{"94 01 01 c0 90", "94 01 02 c0 91 c0"}},
+	{"an id twice", "94 00 01 a4 6563686f 90 94 00 01 a4 6563686f 90", []string{"94 01 01 c0 90", "94 01 01 c0 90"}},
+	{"params of every kind", "94 00 01 a4 6563686f 99 c0 c3 cb3ff8000000000000 a178 c4017a 81a16101 91ff d40108 ca3fc00000",
+		[]string{"94 01 01 c0 99 c0 c3 cb3ff8000000000000 a178 c4017a 81a16101 91ff d40108 ca3fc00000"}},
+	{"notification", "93 02 a4 6563686f 90", nil},
+	{"notification of no method", "93 02 a3 6e6f70 90 94 00 01 a4 6563686f 90", []string{"94 01 01 c0 90"}},
+	{"notification of a method that panics", "93 02 a5 70616e6963 90 94 00 01 a4 6563686f 90", []string{"94 01 01 c0 90"}},
+	{"method unknown, next one served", "94 00 01 a3 6e6f70 90 94 00 02 a4 6563686f 90", []string{"1:unknown_method", "94 01 02 c0 90"}},
+	{"handler panics, next one served", "94 00 01 a5 70616e6963 90 94 00 02 a4 6563686f 90", []string{"1:internal", "94 01 02 c0 90"}},
+
+	{"params no array", "94 00 01 a4 6563686f a178 94 00 02 a4 6563686f 90", []string{"1:bad_request"}},
+	{"params nil", "94 00 01 a4 6563686f c0", []string{"1:bad_request"}},
+	{"params a map", "94 00 01 a4 6563686f 80", []string{"1:bad_request"}},
+	{"method an int", "94 00 01 05 90", []string{"1:bad_request"}},
+	{"method too long", "94 00 01 d981" + strings.Repeat("61", 129) + "90", []string{"1:bad_request"}},
+	{"three elements", "93 00 01 a4 6563686f", []string{"1:bad_request"}},
+	{"five elements", "95 00 01 a4 6563686f 90 c0", []string{"1:bad_request"}},
+	{"0xc1 in params", "94 00 09 a4 6563686f 92 01 c1", []string{"9:bad_request"}},
+	{"nested too deep", "94 00 01 a4 6563686f " + strings.Repeat("91", 40), []string{"1:bad_request"}},
+	{"string of 4 GiB", "94 00 01 a4 6563686f 91 dbffffffff", []string{"1:too_large"}},
+	{"bin of 4 GiB", "94 00 01 a4 6563686f 91 c6ffffffff", []string{"1:too_large"}},
+	{"array of 4 G", "94 00 01 a4 6563686f ddffffffff", []string{"1:too_large"}},
+	{"map of 4 G", "94 00 01 a4 6563686f 91 dfffffffff", []string{"1:too_large"}},
+	{"after a good one", "94 00 01 a4 6563686f 90 94 00 02 c1", []string{"94 01 01 c0 90", "2:bad_request"}},
+
+	{"id over 32 bits", "94 00 cf0000000100000000 a4 6563686f 90", nil},
+	{"id negative", "94 00 ff a4 6563686f 90", nil},
+	{"id a string", "94 00 a161 a4 6563686f 90", nil},
+	{"a response", "94 01 01 c0 c0", nil},
+	{"type unknown", "94 07 01 a4 6563686f 90", nil},
+	{"notification with four elements", "94 02 a4 6563686f 90 c0", nil},
+	{"empty array", "90", nil},
+	{"array of 4 G at the top", "ddffffffff", nil},
+	{"cut short", "94 00 01 a4 6563", nil},
+	{"not MessagePack-RPC", "47", nil},
+	{"nothing", "", nil},
+}
+
+// TestPlainBytes sends raw bytes to a live server.
 func TestPlainBytes(t *testing.T) {
 	s := newTestServer(t, ServerConfig{MessageBytesMax: 64 << 10, MemoryBytesMax: 1 << 20})
-	deep := strings.Repeat("91", 40)
-	for _, c := range []struct {
-		name string
-		in   string
-		want []string // raw answers in hex, or "id:code" for errors
-	}{
-		{"request", "94 00 01 a4 6563686f 91 05", []string{"94 01 01 c0 91 05"}},
-		{"no params", "94 00 01 a4 6563686f 90", []string{"94 01 01 c0 90"}},
-		{"method as str8", "94 00 01 d904 6563686f 90", []string{"94 01 01 c0 90"}},
-		{"method as str16, the old raw16", "94 00 01 da0004 6563686f 90", []string{"94 01 01 c0 90"}},
-		{"method as bin", "94 00 01 c404 6563686f 90", []string{"94 01 01 c0 90"}},
-		{"array16 header", "dc0004 00 01 a4 6563686f 90", []string{"94 01 01 c0 90"}},
-		{"array32 header", "dd00000004 00 01 a4 6563686f 90", []string{"94 01 01 c0 90"}},
-		{"params as array32", "94 00 01 a4 6563686f dd00000001 05", []string{"94 01 01 c0 91 05"}},
-		{"type as uint8", "94 cc00 01 a4 6563686f 90", []string{"94 01 01 c0 90"}},
-		{"id 0", "94 00 00 a4 6563686f 90", []string{"94 01 00 c0 90"}},
-		{"id 2^32-1", "94 00 ceffffffff a4 6563686f 90", []string{"94 01 ceffffffff c0 90"}},
-		{"id in nine bytes", "94 00 cf0000000000000007 a4 6563686f 90", []string{"94 01 07 c0 90"}},
-		{"id as int8", "94 00 d007 a4 6563686f 90", []string{"94 01 07 c0 90"}},
-		{"two in one segment", "94 00 01 a4 6563686f 90 94 00 02 a4 6563686f 91 c0", []string{"94 01 01 c0 90", "94 01 02 c0 91 c0"}},
-		{"an id twice", "94 00 01 a4 6563686f 90 94 00 01 a4 6563686f 90", []string{"94 01 01 c0 90", "94 01 01 c0 90"}},
-		{"params of every kind", "94 00 01 a4 6563686f 99 c0 c3 cb3ff8000000000000 a178 c4017a 81a16101 91ff d40108 ca3fc00000",
-			[]string{"94 01 01 c0 99 c0 c3 cb3ff8000000000000 a178 c4017a 81a16101 91ff d40108 ca3fc00000"}},
-		{"notification", "93 02 a4 6563686f 90", nil},
-		{"notification of no method", "93 02 a3 6e6f70 90 94 00 01 a4 6563686f 90", []string{"94 01 01 c0 90"}},
-		{"notification of a method that panics", "93 02 a5 70616e6963 90 94 00 01 a4 6563686f 90", []string{"94 01 01 c0 90"}},
-		{"method unknown, next one served", "94 00 01 a3 6e6f70 90 94 00 02 a4 6563686f 90", []string{"1:unknown_method", "94 01 02 c0 90"}},
-		{"handler panics, next one served", "94 00 01 a5 70616e6963 90 94 00 02 a4 6563686f 90", []string{"1:internal", "94 01 02 c0 90"}},
-
-		{"params no array", "94 00 01 a4 6563686f a178 94 00 02 a4 6563686f 90", []string{"1:bad_request"}},
-		{"params nil", "94 00 01 a4 6563686f c0", []string{"1:bad_request"}},
-		{"params a map", "94 00 01 a4 6563686f 80", []string{"1:bad_request"}},
-		{"method an int", "94 00 01 05 90", []string{"1:bad_request"}},
-		{"method too long", "94 00 01 d981" + strings.Repeat("61", 129) + "90", []string{"1:bad_request"}},
-		{"three elements", "93 00 01 a4 6563686f", []string{"1:bad_request"}},
-		{"five elements", "95 00 01 a4 6563686f 90 c0", []string{"1:bad_request"}},
-		{"0xc1 in params", "94 00 09 a4 6563686f 92 01 c1", []string{"9:bad_request"}},
-		{"nested too deep", "94 00 01 a4 6563686f " + deep, []string{"1:bad_request"}},
-		{"string of 4 GiB", "94 00 01 a4 6563686f 91 dbffffffff", []string{"1:too_large"}},
-		{"bin of 4 GiB", "94 00 01 a4 6563686f 91 c6ffffffff", []string{"1:too_large"}},
-		{"array of 4 G", "94 00 01 a4 6563686f ddffffffff", []string{"1:too_large"}},
-		{"map of 4 G", "94 00 01 a4 6563686f 91 dfffffffff", []string{"1:too_large"}},
-		{"after a good one", "94 00 01 a4 6563686f 90 94 00 02 c1", []string{"94 01 01 c0 90", "2:bad_request"}},
-
-		{"id over 32 bits", "94 00 cf0000000100000000 a4 6563686f 90", nil},
-		{"id negative", "94 00 ff a4 6563686f 90", nil},
-		{"id a string", "94 00 a161 a4 6563686f 90", nil},
-		{"a response", "94 01 01 c0 c0", nil},
-		{"type unknown", "94 07 01 a4 6563686f 90", nil},
-		{"notification with four elements", "94 02 a4 6563686f 90 c0", nil},
-		{"empty array", "90", nil},
-		{"array of 4 G at the top", "ddffffffff", nil},
-		{"cut short", "94 00 01 a4 6563", nil},
-		{"not MessagePack-RPC", "47", nil},
-		{"nothing", "", nil},
-	} {
+	for _, c := range plainBytes {
 		got := exchange(t, s, unhex(t, c.in))
 		all := responses(t, got, false)
 		if len(all) != len(c.want) {
