@@ -128,6 +128,19 @@ func TestHintsExamples(t *testing.T) {
 		// Which rows exist: one cell of each, without its value.
 		{Chain{CellsPerRowLimit(1), StripValue{}}, "", Hints{MaxVersions: 1, MaxCells: 1}},
 		{Chain{CellsPerRowOffset(20), CellsPerRowLimit(10)}, "", Hints{Values: true, MaxVersions: 30, MaxCells: 30}},
+		// Versions dropped between two limits make room for cells further on.
+		{Chain{CellsPerRowLimit(5), CellsPerColumnLimit(1), CellsPerRowLimit(2)}, "",
+			Hints{Values: true, MaxVersions: 5, MaxCells: 5}},
+		// The newest before one time are not the newest before another.
+		{Interleave{Chain{TimestampRange{0, 5}, CellsPerColumnLimit(1)}, Chain{TimestampRange{0, 9}, CellsPerColumnLimit(1)}},
+			"", Hints{Values: true, End: 9}},
+		// The range holds cells that do not match, and may hold only those first.
+		{Chain{QualifierRegex("a.*"), CellsPerRowLimit(1)}, "",
+			Hints{Values: true, MaxVersions: 1, Qualifiers: ByteRange{Closed([]byte("a")), Open([]byte("b"))}}},
+		{Chain{QualifierRegex(`a\C*`), CellsPerRowLimit(1)}, "",
+			Hints{Values: true, MaxVersions: 1, MaxCells: 1, Qualifiers: ByteRange{Closed([]byte("a")), Open([]byte("b"))}}},
+		{Interleave{Chain{FamilyRegex("a"), CellsPerRowLimit(2)}, Chain{FamilyRegex("b"), CellsPerColumnLimit(1)}},
+			"[a b]", Hints{Values: true, MaxVersions: 2}},
 		{Chain{ValueRegex("x"), CellsPerColumnLimit(1)}, "", Hints{Values: true}},
 		{Chain{ValueRegex("x"), StripValue{}}, "", Hints{Values: true}},
 		{Interleave{Chain{FamilyRegex("a"), CellsPerColumnLimit(1)}, Chain{FamilyRegex("b"), CellsPerColumnLimit(3)}},
