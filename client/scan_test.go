@@ -174,8 +174,12 @@ func TestScanIsOneBatchAhead(t *testing.T) {
 			t.Fatal(s.Err())
 		}
 		if i%10 == 0 {
-			time.Sleep(20 * time.Millisecond)
-			if n := f.count(f.requests, api.MethodScanNext); n != i/10+1 {
+			asked := func() int { return f.count(f.requests, api.MethodScanNext) }
+			for deadline := time.Now().Add(10 * time.Second); asked() < i/10+1 && time.Now().Before(deadline); {
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(20 * time.Millisecond) // for one that would be too many
+			if n := asked(); n != i/10+1 {
 				t.Errorf("at row %d: %d batches were asked for beyond the first", i, n)
 			}
 		}
