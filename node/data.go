@@ -62,7 +62,8 @@ func begin(c *rpc.Call, o *api.Options) bool {
 		c.SetTimeout(o.Timeout)
 	}
 	if c.Expired() {
-		c.Fail(rpc.Errorf(rpc.CodeDeadlineExceeded, "the deadline passed before the call was begun"))
+		c.Fail(&rpc.Error{Code: rpc.CodeDeadlineExceeded, Message: "the deadline passed before the call was begun",
+			Details: map[string]any{"executed": 0}})
 		return false
 	}
 	return true
