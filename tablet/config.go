@@ -109,8 +109,9 @@ type Config struct {
 	MajorPeriod time.Duration
 
 	// CompactionBytesPerSecond bounds what merging and major compactions
-	// write, so that reads and commits keep their share of the disk. Zero
-	// means 128 MiB; negative means no bound.
+	// write, so that reads and commits keep their share of the disk. It does
+	// not hold while a group has half of FilesMax files. Zero means 128 MiB;
+	// negative means no bound.
 	CompactionBytesPerSecond int64
 
 	// OverloadWait is how long a writer waits for memory before it is told

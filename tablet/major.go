@@ -110,10 +110,14 @@ func (t *Tablet) major(ctx context.Context) error {
 func (t *Tablet) mergeFiles(ctx context.Context, g *group, from, to int) (err error) {
 	s, schema := t.server, t.schema.Load()
 	old := g.files[from:to]
+	budget := s.budget
+	if len(g.files) >= s.cfg.FilesMax/2 {
+		budget = nil // reads suffer more from so many files than from the disk's load
+	}
 	var w *fileWriter
 	c := compaction{schema: schema, wholePast: from == 0, emit: func(f *family, key, value []byte) error {
 		if w == nil {
-			if w, err = s.newFileWriter(ctx, groupOf(schema, g.name), s.budget); err != nil {
+			if w, err = s.newFileWriter(ctx, groupOf(schema, g.name), budget); err != nil {
 				return err
 			}
 		}

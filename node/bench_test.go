@@ -1,0 +1,117 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/table"
+)
+
+// benchTable starts a node with a table of one family, and a client of it. rows
+// rows of 1000 random bytes are in SSTables.
+func benchTable(b *testing.B, rows int) (*client.Client, *client.Table) {
+	b.Helper()
+	ctx := context.Background()
+	n := start(b, b.TempDir())
+	b.Cleanup(func() { stop(b, n) })
+	c, err := client.Open(ctx, n.RPCAddr(), client.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { c.Close() })
+	spec, err := table.ParseFamilySpec("f:versions=1,block=8KiB")
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := c.CreateTable(ctx, "bench", spec); err != nil {
+		b.Fatal(err)
+	}
+	t := c.Table("bench")
+	var batch []*client.RowMutation
+	for i := range rows {
+		batch = append(batch, client.NewRowMutation(benchRow(i)).Set("f:v", randomValue()))
+		if len(batch) == 10_000 || i == rows-1 {
+			if err := t.ApplyAll(ctx, batch); err != nil {
+				b.Fatal(err)
+			}
+			batch = batch[:0]
+		}
+	}
+	if rows > 0 {
+		if err := c.Compact(ctx, "bench", false); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return c, t
+}
+
+func benchRow(i int) string { return fmt.Sprintf("row%013d", i) }
+
+func randomValue() []byte {
+	v := make([]byte, 1000)
+	for i := 0; i < len(v); i += 8 {
+		r := rand.Uint64()
+		for j := range 8 {
+			v[i+j] = byte(r >> (8 * j))
+		}
+	}
+	return v
+}
+
+func BenchmarkApply(b *testing.B) {
+	_, t := benchTable(b, 0)
+	v := randomValue()
+	var n atomic.Int64
+	b.SetParallelism(32)
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		m := client.NewRowMutation("")
+		for pb.Next() {
+			m.Reset(benchRow(int(n.Add(1)) * 7919 % 10_000_019))
+			m.Set("f:v", v)
+			if err := t.Apply(context.Background(), m); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
+
+func BenchmarkGet(b *testing.B) {
+	const rows = 100_000
+	_, t := benchTable(b, rows)
+	b.SetParallelism(32)
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			row, err := t.Get(context.Background(), benchRow(rand.IntN(rows)))
+			if err != nil || row == nil {
+				b.Error(row, err)
+				return
+			}
+		}
+	})
+}
+
+func BenchmarkScan(b *testing.B) {
+	const rows = 100_000
+	_, t := benchTable(b, rows)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for n := 0; n < b.N; {
+		s := t.Scan(context.Background())
+		for n < b.N && s.Next() {
+			n++
+		}
+		if err := s.Err(); err != nil {
+			b.Fatal(err)
+		}
+		s.Close()
+	}
+}
