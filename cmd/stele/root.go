@@ -41,6 +41,7 @@ func (a *app) commands() []*cobra.Command {
 		inGroup(groupData, a.casCommand()),
 		inGroup(groupData, a.loadCommand()),
 
+		inGroup(groupTools, a.benchCommand()),
 		inGroup(groupTools, a.checkCommand()),
 		inGroup(groupTools, a.sstableCommand()),
 		inGroup(groupTools, a.completionCommand()),

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/internal/bench"
+)
+
+// A localNode is a node in a process of its own, with a temporary folder.
+type localNode struct {
+	addr, http string
+	dir        string
+	process    *exec.Cmd
+	ended      context.Context // its cause says how the process ended; nil: not started
+}
+
+// startWait is how long a node with empty folders may take to serve.
+const startWait = 30 * time.Second
+
+// startLocalNode starts a node on free ports and waits until it serves.
+func (a *app) startLocalNode(ctx context.Context, parent, memory string) (n *localNode, err error) {
+	n = &localNode{}
+	if n.dir, err = os.MkdirTemp(parent, "stele-bench-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.stop())
+		}
+	}()
+	a.warnNoDisk(n.dir)
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	ports, err := freePorts(3)
+	if err != nil {
+		return nil, err
+	}
+	n.addr, n.http = ports[0], ports[2]
+	args := []string{"serve", "--data-dir", filepath.Join(n.dir, "data"), "--listen", ports[0], "--gossip", ports[1], "--http", ports[2], "--log-level", "warn"}
+	if memory != "" {
+		args = append(args, "--memory", memory)
+	}
+	n.process = exec.Command(program, args...)
+	n.process.Stderr = a.err
+	// The node is stopped by us, not by the terminal's Ctrl-C: tables are dropped
+	// first. It must not outlive us, though.
+	n.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := n.start(); err != nil {
+		return nil, fmt.Errorf("start a node: %w", err)
+	}
+	return n, n.waitReady(ctx)
+}
+
+// start starts the process, and a goroutine that waits for its end.
+func (n *localNode) start() error {
+	ended, end := context.WithCancelCause(context.Background())
+	started := make(chan error)
+	go func() {
+		// Pdeathsig means the death of the thread, not of the process, that started it.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := n.process.Start()
+		if err == nil {
+			n.ended = ended
+		}
+		started <- err
+		if err == nil {
+			end(fmt.Errorf("the node ended: %w", errors.Join(n.process.Wait(), errNodeEnded)))
+		}
+	}()
+	return <-started
+}
+
+var errNodeEnded = errors.New("its messages are above")
+
+func (n *localNode) waitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	for {
+		c, err := client.Open(ctx, n.addr, client.Config{})
+		if err == nil {
+			status, failed := c.Status(ctx)
+			c.Close()
+			if failed == nil && status.Ready {
+				return nil
+			}
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-n.ended.Done():
+			return context.Cause(n.ended)
+		case <-ctx.Done():
+			return fmt.Errorf("the node did not come up: %w", ctx.Err())
+		}
+	}
+}
+
+// stop ends the node and removes its folder.
+func (n *localNode) stop() error {
+	var err error
+	if n.ended != nil {
+		_ = n.process.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-n.ended.Done():
+		case <-time.After(startWait):
+			_ = n.process.Process.Kill()
+			<-n.ended.Done()
+			err = errors.New("the node did not stop and was killed")
+		}
+	}
+	return errors.Join(err, os.RemoveAll(n.dir))
+}
+
+// cpu returns the processor time that the node has used.
+func (n *localNode) cpu() time.Duration {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(n.process.Process.Pid) + "/stat")
+	if err != nil {
+		return 0
+	}
+	// The name of the program, in parentheses, may hold anything.
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseInt(fields[11], 10, 64)
+	system, _ := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100 on Linux
+}
+
+// warnNoDisk tells of a folder whose files are in memory, where writes cost nothing.
+func (a *app) warnNoDisk(dir string) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err == nil && (s.Type == unix.TMPFS_MAGIC || s.Type == unix.RAMFS_MAGIC) {
+		a.talk("warning: %s is in memory, so writes are faster than on a disk; give a folder with --dir", dir)
+	}
+}
+
+// freePorts returns addresses of so many ports that nobody listens on now.
+func freePorts(n int) (addrs []string, err error) {
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // after all of them are chosen, so that they differ
+		addrs = append(addrs, l.Addr().String())
+	}
+	return addrs, nil
+}
+
+// A profiler writes processor profiles of the measured parts.
+type profiler struct {
+	dir  string
+	node string // host:port of the node's HTTP
+	errs []error
+}
+
+// profileTime is how much of a workload a node's profile covers.
+const profileTime = 5 * time.Second
+
+func newProfiler(dir, node string) (*profiler, error) {
+	return &profiler{dir: dir, node: node}, os.MkdirAll(dir, 0o777)
+}
+
+// measuring starts the profiles of a workload.
+func (p *profiler) measuring(w bench.Workload) (done func()) {
+	file, err := os.Create(filepath.Join(p.dir, string(w)+".client.pprof"))
+	if err == nil {
+		err = pprof.StartCPUProfile(file)
+	}
+	if err != nil {
+		p.errs = append(p.errs, err)
+		return func() {}
+	}
+	var fetch sync.WaitGroup
+	var failed error
+	fetch.Go(func() { failed = p.fetch(w) })
+	return func() {
+		pprof.StopCPUProfile()
+		fetch.Wait()
+		p.errs = append(p.errs, file.Close(), failed)
+	}
+}
+
+// fetch gets the node's profile.
+func (p *profiler) fetch(w bench.Workload) error {
+	client := http.Client{Timeout: 2*profileTime + 10*time.Second}
+	resp, err := client.Get(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", p.node, int(profileTime.Seconds())))
+	if err != nil {
+		return fmt.Errorf("profile the node: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("profile the node: %s", resp.Status)
+	}
+	file, err := os.Create(filepath.Join(p.dir, string(w)+".node.pprof"))
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, resp.Body)
+	return errors.Join(err, file.Close())
+}
+
+func (p *profiler) err() error { return errors.Join(p.errs...) }

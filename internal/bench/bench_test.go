@@ -1,0 +1,169 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/node"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func startNode(t testing.TB, cfg Config) *client.Client {
+	t.Helper()
+	n, err := node.Start(context.Background(), node.Config{
+		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", HTTP: "off", MemoryBytes: 512 << 20,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.Open(context.Background(), n.RPCAddr(), cfg.ClientConfig(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := n.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func run(t *testing.T, c *client.Client, cfg Config) map[Workload]Result {
+	t.Helper()
+	cfg.quiet = 10 * time.Millisecond
+	b, err := New(c, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[Workload]Result{}
+	if err := b.Run(context.Background(), func(r Result) { got[r.Workload] = r }); err != nil {
+		t.Fatal(err)
+	}
+	if left := b.Tables(); len(left) != 0 {
+		t.Errorf("tables left: %v", left)
+	}
+	return got
+}
+
+// TestAllWorkloads: every workload does all of its rows, and what it reads is right;
+// one row a call and many.
+func TestAllWorkloads(t *testing.T) {
+	for _, batch := range []int{1, 7} {
+		cfg := Config{Rows: 3000, Clients: 8, Batch: batch, ReadTimeMin: time.Millisecond, ValueBytes: 100}
+		c := startNode(t, cfg)
+		got := run(t, c, cfg)
+		for _, w := range Workloads() {
+			r, want := got[w], int64(3000)
+			if w == RandomReadMem {
+				want = 300
+			}
+			if r.Ops < want || r.Bad != 0 || r.Rows != want || r.PerSecond <= 0 || r.PaperRatio <= 0 || r.P50 <= 0 || r.P99 < r.P50 || r.Max < r.P999 {
+				t.Errorf("batch %d, %s: %+v", batch, w, r)
+			}
+		}
+		if w := got[RandomWrite]; w.Ops != 3000 {
+			t.Errorf("batch %d: wrote %d rows", batch, w.Ops)
+		}
+		if schemas, err := c.Tables(context.Background()); err != nil || len(schemas) != 0 {
+			t.Errorf("%d tables left, %v", len(schemas), err)
+		}
+	}
+}
+
+// TestOnly: a workload that reads has its rows written for it.
+func TestOnly(t *testing.T) {
+	for _, w := range []Workload{RandomRead, Scan} {
+		cfg := Config{Rows: 2500, Clients: 4, Workloads: []Workload{w}, ReadTimeMin: time.Millisecond, Major: true, Options: "block=8KiB,compression=none"}
+		got := run(t, startNode(t, cfg), cfg)
+		if r := got[w]; len(got) != 1 || r.Ops < 2500 || r.Bad != 0 {
+			t.Errorf("%s: %+v", w, got)
+		}
+	}
+}
+
+// TestBadRowsAreCounted: B4, for rows that are missing and for rows that are wrong.
+func TestBadRowsAreCounted(t *testing.T) {
+	ctx := context.Background()
+	cfg := Config{Rows: 1000, Clients: 2, Workloads: []Workload{SequentialWrite, SequentialRead, Scan}, ReadTimeMin: time.Nanosecond, ValueBytes: 100}
+	c := startNode(t, cfg)
+	cfg.quiet = 10 * time.Millisecond
+	b, err := New(c, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bad []int64
+	err = b.Run(ctx, func(r Result) {
+		bad = append(bad, r.Bad)
+		if r.Workload != SequentialWrite {
+			return
+		}
+		tab := c.Table(b.Tables()[0])
+		if err := tab.Apply(ctx, client.NewRowMutation(string(appendKey(nil, 17))).Set("data:", []byte("wrong"))); err != nil {
+			t.Error(err)
+		}
+		if err := tab.Apply(ctx, client.NewRowMutation(string(appendKey(nil, 999))).DeleteRow()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil || !slices.Equal(bad, []int64{0, 2, 2}) {
+		t.Errorf("bad rows %v, %v", bad, err)
+	}
+}
+
+// TestRate: clients that keep to a rate take as long as it says.
+func TestRate(t *testing.T) {
+	cfg := Config{Rows: 200, Clients: 4, Workloads: []Workload{SequentialWrite}, Rate: 1000, ValueBytes: 100}
+	got := run(t, startNode(t, cfg), cfg)
+	if r := got[SequentialWrite]; r.Took < 190*time.Millisecond {
+		t.Errorf("200 rows at 1000 a second took %v", r.Took)
+	}
+}
+
+// TestInterrupted: what was made is dropped also when the run is cut off.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	cfg := Config{Rows: 5000, Clients: 4, ValueBytes: 100, Measuring: func(Workload) func() {
+		cancel()
+		return func() {}
+	}}
+	c := startNode(t, cfg)
+	cfg.quiet = 10 * time.Millisecond
+	b, err := New(c, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Run(ctx, func(r Result) { t.Errorf("got %+v", r) }); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if schemas, err := c.Tables(context.Background()); err != nil || len(schemas) != 0 {
+		t.Errorf("%d tables left, %v", len(schemas), err)
+	}
+}
+
+func TestConfigRefuses(t *testing.T) {
+	for _, cfg := range []Config{
+		{Rows: 3}, {Rows: -1}, {Clients: -1}, {Clients: ClientsMax + 1}, {Batch: BatchMax + 1}, {ValueBytes: 7},
+		{ValueBytes: ValueBytesMax + 1}, {Rate: -1}, {Options: "block=no"}, {Options: "versions=2"},
+	} {
+		if _, err := New(nil, cfg); err == nil {
+			t.Errorf("%+v was taken", cfg)
+		}
+	}
+	if _, err := ParseWorkloads("random-read,randm-write"); err == nil {
+		t.Error("a workload that there is not was taken")
+	}
+	if ws, err := ParseWorkloads("scan, random-read,scan"); err != nil || !slices.Equal(ws, []Workload{Scan, RandomRead}) {
+		t.Errorf("%v, %v", ws, err)
+	}
+}
