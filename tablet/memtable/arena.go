@@ -8,7 +8,7 @@ import (
 const (
 	// A ref is a chunk's index and a word offset inside it: 12 and 20 bits. So
 	// a table holds at most 4,096 chunks of up to 1,048,576 words (4 MiB); an
-	// entry larger than a chunk gets a chunk of its own and offset 0.
+	// place larger than a chunk gets a chunk of its own and offset 0.
 	offsetBits = 20
 	offsetMask = 1<<offsetBits - 1
 	chunksMax  = 1 << (32 - offsetBits)
@@ -35,8 +35,7 @@ type arena struct {
 	bytes  atomic.Int64            // memory taken, in bytes
 }
 
-// alloc returns a place of n words. Ref 0 is never handed out: the head node
-// takes it.
+// alloc returns a place of n words. The first place is ref 0: of nodes, the head's.
 func (a *arena) alloc(n int) (ref, bool) {
 	var chunks []chunk
 	if p := a.chunks.Load(); p != nil {
