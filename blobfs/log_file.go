@@ -205,10 +205,16 @@ func (s *Store) arrangeLogs() {
 func (s *Store) clearLog(st *logState, all []*logFile) {
 	// It is the newest header that says so. What was read of it may be only in
 	// the page cache.
-	tip := all[len(all)-1]
-	if err := tip.writeHeader(tip.header); err != nil {
-		st.leave(err)
-		return
+	doubted := []*logFile{all[len(all)-1]}
+	if len(st.extents) == 0 {
+		// The log was removed, and some of its files became spares, perhaps.
+		doubted = append(doubted, s.spares.ready...)
+	}
+	for _, f := range doubted {
+		if err := f.writeHeader(f.header); err != nil {
+			st.leave(err)
+			return
+		}
 	}
 	// By number: of a log that was removed, the newest extent goes last.
 	for _, f := range all {
