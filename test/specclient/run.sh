@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Runs the client that knows nothing but docs/rpc.md against a node of its own:
+# test/specclient/run.sh. It wants bin/stele (make build), or STELE_BIN, and python3.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+stele=${STELE_BIN:-bin/stele}
+[ -x "$stele" ] || { echo "specclient: no $stele: run make build first" >&2; exit 1; }
+command -v python3 >/dev/null || { echo "specclient: python3 is not installed: apt-get install python3 python3-venv" >&2; exit 1; }
+
+# The msgpack package, from the system if it is there, else in a folder of ours.
+python=python3
+if ! python3 -c 'import msgpack; assert msgpack.version >= (1,)' 2>/dev/null; then
+	venv=.cache/specclient
+	if ! "$venv/bin/python" -c 'import msgpack' 2>/dev/null; then
+		rm -rf "$venv"
+		python3 -m venv "$venv" >&2 || { echo "specclient: cannot make a virtual environment: apt-get install python3-venv, or python3-msgpack" >&2; exit 1; }
+		"$venv/bin/pip" install --quiet --disable-pip-version-check -r test/specclient/requirements.txt >&2 ||
+			{ echo "specclient: pip cannot install msgpack: apt-get install python3-msgpack" >&2; exit 1; }
+	fi
+	python=$venv/bin/python
+fi
+
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/stele-specclient.XXXXXX")
+pid=
+cleanup() {
+	if [ -n "$pid" ]; then
+		kill "$pid" 2>/dev/null || true
+		wait "$pid" 2>/dev/null || true
+	fi
+	rm -rf "$tmp"
+}
+trap cleanup EXIT
+
+read -r -a port <<<"$("$python" -c '
+import socket
+held = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+print(*[s.getsockname()[1] for s in held])')"
+export STELE_ADDR=127.0.0.1:${port[0]}
+"$stele" serve --data-dir "$tmp/data" --listen "$STELE_ADDR" --gossip "127.0.0.1:${port[1]}" --http off --memory 512MiB --log-level warn 2>"$tmp/log" &
+pid=$!
+for _ in $(seq 150); do
+	"$stele" status --timeout 1s >/dev/null 2>&1 && break
+	kill -0 "$pid" 2>/dev/null || { cat "$tmp/log" >&2; echo "specclient: the node did not start" >&2; exit 1; }
+	sleep 0.1
+done
+
+"$python" test/specclient/client_test.py || { cat "$tmp/log" >&2; exit 1; }
