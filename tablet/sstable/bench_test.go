@@ -83,10 +83,7 @@ func BenchmarkSeek(b *testing.B) {
 		b.Run(size.name, func(b *testing.B) {
 			rows := *benchRows
 			t := openBench(b, rowTable(b, rows, Options{BlockBytes: size.bytes}), NewCache(4<<30))
-			it := t.NewIter(IterOptions{})
-			for ok := it.First(); ok; ok = it.Next() {
-			}
-			it.Close()
+			warm(t)
 			rng := rand.New(rand.NewPCG(3, 4))
 			var key []byte
 			sink := 0
@@ -105,6 +102,14 @@ func BenchmarkSeek(b *testing.B) {
 				b.Fatalf("misses: %+v", s)
 			}
 		})
+	}
+}
+
+// warm reads all of a table, so that its blocks are cached.
+func warm(t *Table) {
+	it := t.NewIter(IterOptions{})
+	defer it.Close()
+	for ok := it.First(); ok; ok = it.Next() {
 	}
 }
 
@@ -147,6 +152,7 @@ func BenchmarkSeekCold(b *testing.B) {
 func BenchmarkSeekNear(b *testing.B) {
 	rows := *benchRows
 	t := openBench(b, rowTable(b, rows, Options{}), NewCache(4<<30))
+	warm(t)
 	it := t.NewIter(IterOptions{})
 	defer it.Close()
 	var key []byte
