@@ -274,7 +274,12 @@ func (w *LogWriter) writeFrame(kind frameKind, p []byte, total int64) error {
 		w.buf = make([]byte, max(need, min(2*cap(w.buf), pageBytes+frameBytesMax)))
 	}
 	w.buf = w.buf[:pageBytes+size]
-	for {
+	for tries := 0; ; tries++ {
+		// Folders that fail are retired, so they run out; those that are full
+		// although there seemed to be room do not.
+		if tries > 2*len(w.s.folders) {
+			return ErrDiskFull
+		}
 		if w.room(kind) < size {
 			if err := w.roll(); err != nil {
 				return err
