@@ -67,7 +67,7 @@ func checkFile(ctx context.Context, blobs Blobs, f *FileMeta, sum *Checked, repo
 	}
 	defer blob.Close()
 	damaged := false
-	_, err = sstable.Verify(ctx, blob, sstable.VerifyOptions{Name: name}, func(err error) {
+	_, err = sstable.Verify(ctx, blob, sstable.VerifyOptions{Name: name, FilterPrefixes: FilterPrefixes}, func(err error) {
 		damaged = true
 		file, offset := placeOf(err, name)
 		report(file, offset, err)

@@ -33,6 +33,18 @@ func rowColumnPrefixes(key []byte, dst []int) []int {
 	return dst
 }
 
+// FilterPrefixes returns what the Bloom filter of that name holds of a key, or nil
+// for a name that this program does not write. See sstable.VerifyOptions.
+func FilterPrefixes(name string) func(key []byte, dst []int) []int {
+	switch name {
+	case filterNameRow:
+		return rowPrefixes
+	case filterNameRowColumn:
+		return rowColumnPrefixes
+	}
+	return nil
+}
+
 // memSource is a memtable as a source.
 type memSource struct{ memtable.Iter }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/steledb/stele/tablet"
 	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/sstable"
 )
@@ -278,6 +279,7 @@ func (a *app) verifySSTable(ctx context.Context, src *extents) error {
 		return err
 	}
 	stats, err := sstable.Verify(ctx, src, sstable.VerifyOptions{
+		FilterPrefixes: tablet.FilterPrefixes,
 		Name: src.name,
 		Entry: func(key, _ []byte) error {
 			_, err := ikey.Split(key)
