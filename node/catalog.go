@@ -29,7 +29,14 @@ func tabletPath(id uint64) string  { return fmt.Sprintf("%s/%016x", tabletsDir, 
 
 // Save implements tablet.Metadata.
 func (c *catalog) Save(ctx context.Context, m *tablet.Meta, gen uint64) (uint64, error) {
-	return c.group.Set(ctx, tabletPath(m.ID), tablet.EncodeMeta(m), gen)
+	next, err := c.group.Set(ctx, tabletPath(m.ID), tablet.EncodeMeta(m), gen)
+	switch {
+	case errors.Is(err, raftmeta.ErrGeneration):
+		err = errors.Join(tablet.ErrMetaChanged, err)
+	case errors.Is(err, raftmeta.ErrTooLarge):
+		err = errors.Join(tablet.ErrMetaTooLarge, err)
+	}
+	return next, err
 }
 
 // Load implements tablet.Metadata.

@@ -15,6 +15,7 @@ type Limits struct {
 	BatchRows        int64 // 100,000 rows in one batch of row mutations
 
 	Families      int64 // 1,000 families in a table; the paper foresees hundreds
+	Groups        int64 // 16 locality groups: each is a set of files in every tablet
 	GCPolicyNodes int64 // 64 rules in one GC policy
 	GCPolicyDepth int64 // 16 levels of a GC policy
 
@@ -44,6 +45,7 @@ func DefaultLimits() Limits {
 		Mutations:        100_000,
 		BatchRows:        100_000,
 		Families:         1000,
+		Groups:           16,
 		GCPolicyNodes:    64,
 		GCPolicyDepth:    16,
 		FilterDepth:      20,

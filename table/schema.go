@@ -206,6 +206,9 @@ func (s *Schema) Validate(lim *Limits) error {
 }
 
 func (s *Schema) validateGroups(l *Limits) error {
+	if err := within("locality groups of a table", len(s.Groups), l.Groups); err != nil {
+		return err
+	}
 	for i := range s.Groups {
 		if err := s.Groups[i].validate(s.Name, l); err != nil {
 			return err

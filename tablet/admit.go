@@ -1,26 +1,33 @@
 package tablet
 
 import (
+	"bytes"
 	"fmt"
 	"time"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/memtable"
 )
 
 // overloadRetry is what a refused writer is told to wait: about the time that
 // a minor compaction of one memtable takes.
 const overloadRetry = 500 * time.Millisecond
 
-// rowMutationBytes is the memory that rm takes until it is in the memtable.
+// rowMutationBytes is about the memory that rm takes in the memtable. Every entry
+// there has a whole key, with the row's, in which zero bytes count double.
 func rowMutationBytes(rm *table.RowMutation) int64 {
-	n := int64(len(rm.Row)) + 64
+	const entry = 96 // rest of the key, node, and what is lost to alignment
+	row := escapedLen(rm.Row)
+	n := int64(0)
 	for i := range rm.Mutations {
 		m := &rm.Mutations[i]
-		n += int64(len(m.Family)+len(m.Qualifier)+len(m.Value)) + 64
+		n += row + escapedLen(m.Qualifier) + int64(len(m.Family)+len(m.Value)) + entry
 	}
 	return n
 }
+
+func escapedLen(b []byte) int64 { return int64(len(b) + bytes.Count(b, []byte{0})) }
 
 // admit lets a valid mutation in when there is memory for it, and charges it.
 // Whatever is admitted must be uncharged.
@@ -29,6 +36,9 @@ func (s *Server) admit(t *Tablet, rm *table.RowMutation) error {
 		return err
 	}
 	n := rowMutationBytes(rm)
+	if n > s.mutationMax() {
+		return &table.LimitError{What: "row mutation bytes in memory (each mutation counts the row key)", Limit: s.mutationMax(), Got: n}
+	}
 	if s.tryCharge(t, n) {
 		return nil
 	}
@@ -54,6 +64,12 @@ func (s *Server) admit(t *Tablet, rm *table.RowMutation) error {
 			return &api.OverloadedError{Reason: s.overloadReason(t), RetryAfter: overloadRetry}
 		}
 	}
+}
+
+// mutationMax is the most memory that one row mutation may take: a memtable holds
+// it whole, so it can be no more than a memtable can, nor than there is for all.
+func (s *Server) mutationMax() int64 {
+	return min(max(s.cfg.MemtablesBytesMax, 2*s.limits.ValueBytes), memtable.BytesMax/2)
 }
 
 // tryCharge takes n bytes of the write memory if they are to be had. A mutation

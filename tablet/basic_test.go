@@ -2,9 +2,13 @@ package tablet
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"reflect"
+	"strconv"
 	"testing"
 
+	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/table"
 )
 
@@ -54,6 +58,102 @@ func TestWebtableRow(t *testing.T) {
 	e.close()
 	e.open()
 	check("after another restart")
+}
+
+// A mutation whose keys would not fit a memtable is refused before it is in the log.
+func TestMutationLargerThanMemory(t *testing.T) {
+	e := newEnv(t, Config{}, "f")
+	row := string(make([]byte, 64<<10)) // zero bytes count double in keys
+	var ms []table.Mutation
+	for i := range 30_000 {
+		ms = append(ms, set("f", strconv.Itoa(i), 1, ""))
+	}
+	if _, err := e.apply(row, ms...); !errors.Is(err, table.ErrLimit) {
+		t.Fatal(err)
+	}
+	e.mustApply(row, ms[:100]...)
+	e.close()
+	e.open()
+	if got := e.read(row, nil); len(got) != 100 {
+		t.Fatalf("%d cells", len(got))
+	}
+}
+
+// Increments and appends of one column in one call build on each other, and hold
+// one value of it however many there are (I13).
+func TestReadModifyWriteOfOneColumn(t *testing.T) {
+	e := newEnv(t, Config{}, "f")
+	e.mustApply("r", set("f", "q", table.ServerTimestamp, string(make([]byte, 1<<20))))
+	var rules []table.Rule
+	for range 500 {
+		rules = append(rules, table.Rule{Op: table.RuleAppend, Family: "f", Qualifier: []byte("q"), Value: []byte("x")})
+	}
+	row, err := e.ReadModifyWrite(context.Background(), testTable, []byte("r"), rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(row.Cells) != 1 || len(row.Cells[0].Value) != 1<<20+500 {
+		t.Fatalf("%d cells", len(row.Cells))
+	}
+	rules[0].Value = make([]byte, 100<<20)
+	if _, err := e.ReadModifyWrite(context.Background(), testTable, []byte("r"), rules); !errors.Is(err, table.ErrLimit) {
+		t.Fatal(err)
+	}
+}
+
+// A change of metadata whose outcome stays unknown, and that comes through later,
+// does not stop the tablet for good.
+func TestUnclearMetadataChange(t *testing.T) {
+	e := newEnv(t, Config{}, "f")
+	for i := range 6 {
+		e.mustApply("r", set("f", strconv.Itoa(i), 1, "v"))
+		e.meta.fail = func() (before, after error) { return nil, errors.New("outcome unknown") }
+		e.meta.loadErr = errors.New("no answer")
+		if err := e.Compact(context.Background(), testTable, false); err == nil {
+			t.Fatal("the change of metadata was not refused")
+		}
+		e.meta.fail, e.meta.loadErr = nil, nil
+		for n := 0; ; n++ {
+			err := e.Compact(context.Background(), testTable, i%2 == 0)
+			if err == nil {
+				break
+			}
+			if n == 3 {
+				t.Fatal(err)
+			}
+		}
+		if got := e.read("r", nil); len(got) != i+1 {
+			t.Fatalf("round %d: %q", i, got)
+		}
+	}
+	e.close()
+	e.open()
+	if got := e.read("r", nil); len(got) != 6 {
+		t.Fatalf("after a restart: %q", got)
+	}
+}
+
+// A server whose disk is full starts and reads, and writes again when there is room.
+func TestOpenOnFullDisk(t *testing.T) {
+	e := newEnv(t, Config{MemtablesBytesMax: 1 << 20, MemtableBytes: 64 << 10}, "f")
+	for i := range 20 {
+		e.mustApply(fmt.Sprintf("r%02d", i), set("f", "q", 1, string(make([]byte, 10<<10))))
+	}
+	e.crash()
+	e.fs.SetCapacity("/d0", 1)
+	e.fs.SetCapacity("/d1", 1)
+	e.open()
+	for i := range 20 {
+		if got := e.read(fmt.Sprintf("r%02d", i), nil); len(got) != 1 {
+			t.Fatalf("row %d: %q", i, got)
+		}
+	}
+	if _, err := e.apply("more", set("f", "q", 1, "v")); !errors.Is(err, blobfs.ErrDiskFull) {
+		t.Fatalf("a write on a full disk: %v", err)
+	}
+	e.fs.SetCapacity("/d0", 1<<30)
+	e.fs.SetCapacity("/d1", 1<<30)
+	e.mustApply("more", set("f", "q", 1, "v"))
 }
 
 // A version that was out of versions=n stays out when what outranked it is

@@ -33,6 +33,13 @@ type Blobs interface {
 	RemoveLog(ctx context.Context, id blobfs.ID) error
 }
 
+// ErrMetaChanged means that a tablet's metadata is not at the generation that a
+// change was based on, or is gone.
+var ErrMetaChanged = errors.New("tablet metadata was changed by another")
+
+// ErrMetaTooLarge means that a tablet's metadata does not fit where it is kept.
+var ErrMetaTooLarge = errors.New("tablet metadata too large")
+
 // BlobWriter writes one immutable blob.
 type BlobWriter interface {
 	io.Writer
@@ -67,8 +74,9 @@ type LogReader interface {
 // Metadata keeps the metadata rows of tablets.
 type Metadata interface {
 	// Save replaces the row of tablet m.ID if it is still at generation gen,
-	// and returns its new generation. The row is durable then.
-	// An error leaves open whether it was; Load tells.
+	// and returns its new generation. The row is durable then. An error that is
+	// ErrMetaChanged or ErrMetaTooLarge says that it was not replaced; any other
+	// leaves that open, and Load tells.
 	Save(ctx context.Context, m *Meta, gen uint64) (uint64, error)
 	// Load returns the row of a tablet and its generation.
 	Load(ctx context.Context, id uint64) (*Meta, uint64, error)

@@ -2,7 +2,6 @@ package tablet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -25,17 +24,15 @@ type memMetadata struct {
 	rows map[uint64][]byte
 	gens map[uint64]uint64
 	fail func() (before, after error)
+	// loadErr is what Load returns, if set.
+	loadErr error
 }
-
-var errStale = errors.New("stale generation")
 
 func newMemMetadata() *memMetadata {
 	return &memMetadata{rows: map[uint64][]byte{}, gens: map[uint64]uint64{}}
 }
 
-func (m *memMetadata) clone() *memMetadata {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (m *memMetadata) cloneLocked() *memMetadata {
 	return &memMetadata{rows: maps.Clone(m.rows), gens: maps.Clone(m.gens)}
 }
 
@@ -50,7 +47,7 @@ func (m *memMetadata) Save(_ context.Context, meta *Meta, gen uint64) (uint64, e
 		}
 	}
 	if m.gens[meta.ID] != gen {
-		return 0, errStale
+		return 0, ErrMetaChanged
 	}
 	m.rows[meta.ID] = EncodeMeta(meta)
 	m.gens[meta.ID]++
@@ -60,6 +57,9 @@ func (m *memMetadata) Save(_ context.Context, meta *Meta, gen uint64) (uint64, e
 func (m *memMetadata) Load(_ context.Context, id uint64) (*Meta, uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.loadErr != nil {
+		return nil, 0, m.loadErr
+	}
 	meta, err := DecodeMeta(m.rows[id])
 	return meta, m.gens[id], err
 }
@@ -155,11 +155,14 @@ func (e *env) close() {
 	}
 }
 
-// crash cuts the power: what was not synced is lost, or torn. The metadata is that
-// of the same moment or a little before.
+// crash cuts the power: what was not synced is lost, or torn.
 func (e *env) crash() {
-	meta := e.meta.clone()
+	// No change of metadata between the two: what follows one, such as the removal
+	// of the files that it no longer names, must not be seen without it.
+	e.meta.mu.Lock()
+	meta := e.meta.cloneLocked()
 	disk := e.fs.Crash(rand.New(rand.NewPCG(uint64(e.clock.micros.Load()), 1)))
+	e.meta.mu.Unlock()
 	e.close() // what it still writes goes to the old disk and the old metadata
 	e.fs, e.meta = disk, meta
 }

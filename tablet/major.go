@@ -102,7 +102,8 @@ func (t *Tablet) major(ctx context.Context) error {
 		}
 	}
 	t.server.stats.majors.Add(1)
-	return t.changeMeta(ctx, stamp, func(*view) {})
+	_, err = t.changeMeta(stamp, func(*view) {})
+	return err
 }
 
 // mergeFiles rewrites the files [from, to) of a group as one. mergeMu is held, so
@@ -147,10 +148,10 @@ func (t *Tablet) mergeFiles(ctx context.Context, g *group, from, to int) (err er
 		files[g.name], addedMeta = added, &added.meta
 	}
 	ids := blobIDs(old)
-	err = t.changeMeta(ctx, func(m *Meta) { m.replaceFiles(g.name, ids, addedMeta) },
+	unclear, err := t.changeMeta(func(m *Meta) { m.replaceFiles(g.name, ids, addedMeta) },
 		func(v *view) { v.replace(g.name, old, added) })
 	if err != nil {
-		discard(files, !errors.Is(err, errUnloaded))
+		discard(files, unclear)
 		return err
 	}
 	for _, f := range old {

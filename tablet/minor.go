@@ -30,7 +30,7 @@ func (t *Tablet) minor(ctx context.Context) error {
 		return err
 	}
 	last := v.frozen[len(v.frozen)-1]
-	err = t.changeMeta(ctx, func(m *Meta) {
+	unclear, err := t.changeMeta(func(m *Meta) {
 		m.Redo = max(m.Redo, last.maxSeq.Load())
 		m.Stamped = max(m.Stamped, last.stamped)
 		for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -43,7 +43,7 @@ func (t *Tablet) minor(ctx context.Context) error {
 		}
 	})
 	if err != nil {
-		discard(files, !errors.Is(err, errUnloaded))
+		discard(files, unclear)
 		return err
 	}
 	for _, m := range v.frozen {

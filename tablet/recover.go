@@ -37,12 +37,11 @@ func (s *Server) recover(ctx context.Context, tablets []Load) error {
 		s.oldLogs.list = append(s.oldLogs.list, l)
 		next = max(next, l.maxSeq+1)
 	}
-	id := blobfs.NewID()
-	w, err := s.cfg.Blobs.CreateLog(ctx, id)
-	if err != nil {
+	w := &logBlob{blobs: s.cfg.Blobs, id: blobfs.NewID()}
+	if err := w.open(ctx); err != nil && !errors.Is(err, blobfs.ErrDiskFull) {
 		return fmt.Errorf("begin a commit log: %w", err)
 	}
-	s.logWriter, s.logID = w, id
+	s.logWriter = w
 	s.appliedNext.Store(next)
 	s.commits = commitlog.New(&reportingAppender{LogWriter: w, server: s}, next, commitlog.Config{
 		Retryable: func(err error) bool { return errors.Is(err, blobfs.ErrDiskFull) },
@@ -138,11 +137,18 @@ func (s *Server) replay(ctx context.Context, id blobfs.ID, tablets map[uint64]*T
 
 // spill writes a memtable out that has grown full during recovery.
 func (s *Server) spill(ctx context.Context, t *Tablet) error {
-	if t.mem.Bytes() < s.cfg.MemtableBytes && s.memtables.Load() < s.cfg.MemtablesBytesMax/2 {
+	if s.diskWasFull || t.mem.Bytes() < s.cfg.MemtableBytes && s.memtables.Load() < s.cfg.MemtablesBytesMax/2 {
 		return nil
 	}
 	t.freeze()
-	return t.minor(ctx)
+	err := t.minor(ctx)
+	if errors.Is(err, blobfs.ErrDiskFull) {
+		// Better to hold the log in memory than not to serve what there is.
+		s.diskWasFull = true
+		s.log.Warn("disk full: the commit log is replayed into memory", "tablet", t.id, "memtables", s.memtables.Load())
+		return nil
+	}
+	return err
 }
 
 // reportingAppender tells the server when its log has failed for good.

@@ -45,17 +45,16 @@ func (s *Server) ReadModifyWrite(ctx context.Context, tableName string, row []by
 			if err := rules[i].Validate(t.schema.Load().table, s.limits); err != nil {
 				return nil, &table.ElementError{What: "rule", Index: i, Err: err}
 			}
-			m, err := r.applyRule(ctx, t, row, &rules[i], rm.Mutations)
-			if err != nil {
+			if err := r.applyRule(ctx, t, rm, &rules[i]); err != nil {
 				return nil, &table.ElementError{What: "rule", Index: i, Err: err}
 			}
-			rm.Mutations = append(rm.Mutations, m)
+			if n := rowMutationBytes(rm); n > s.mutationMax() {
+				return nil, &table.LimitError{What: "row mutation bytes", Limit: s.mutationMax(), Got: n}
+			}
 		}
 		for i := range rm.Mutations {
 			m := &rm.Mutations[i]
-			if !slices.ContainsFunc(rm.Mutations[i+1:], func(later table.Mutation) bool { return sameColumn(m, &later) }) {
-				result.Cells = append(result.Cells, table.Cell{Family: m.Family, Qualifier: slices.Clone(m.Qualifier), Timestamp: m.Timestamp, Value: m.Value})
-			}
+			result.Cells = append(result.Cells, table.Cell{Family: m.Family, Qualifier: slices.Clone(m.Qualifier), Timestamp: m.Timestamp, Value: m.Value})
 		}
 		return rm, nil
 	})
@@ -71,43 +70,41 @@ func (s *Server) ReadModifyWrite(ctx context.Context, tableName string, row []by
 	return result, nil
 }
 
-func sameColumn(a, b *table.Mutation) bool {
-	return a.Family == b.Family && string(a.Qualifier) == string(b.Qualifier)
-}
-
-// applyRule returns the mutation that a rule comes to, after those of the rules
-// before it.
-func (r *reader) applyRule(ctx context.Context, t *Tablet, row []byte, rule *table.Rule, before []table.Mutation) (table.Mutation, error) {
-	old := table.Cell{Timestamp: table.ServerTimestamp}
-	earlier := slices.IndexFunc(before, func(m table.Mutation) bool {
+// applyRule adds to rm the mutation that a rule comes to, or changes the one of an
+// earlier rule about the same column.
+func (r *reader) applyRule(ctx context.Context, t *Tablet, rm *table.RowMutation, rule *table.Rule) error {
+	at := slices.IndexFunc(rm.Mutations, func(m table.Mutation) bool {
 		return m.Family == rule.Family && string(m.Qualifier) == string(rule.Qualifier)
 	})
-	if earlier >= 0 {
-		for _, m := range before[earlier:] {
-			if m.Family == rule.Family && string(m.Qualifier) == string(rule.Qualifier) {
-				old = table.Cell{Timestamp: m.Timestamp, Value: m.Value}
-			}
+	if at < 0 {
+		old := table.Cell{Timestamp: table.ServerTimestamp}
+		if err := r.newest(ctx, t, rm.Row, rule, &old); err != nil {
+			return err
 		}
-	} else if err := r.newest(ctx, t, row, rule, &old); err != nil {
-		return table.Mutation{}, err
+		m := table.Set(rule.Family, rule.Qualifier, table.ServerTimestamp, slices.Clone(old.Value))
+		if old.Timestamp >= t.stampFloor() {
+			m.Timestamp = old.Timestamp
+		}
+		at = len(rm.Mutations)
+		rm.Mutations = append(rm.Mutations, m)
 	}
-	m := table.Set(rule.Family, rule.Qualifier, table.ServerTimestamp, nil)
-	if old.Timestamp >= t.stampFloor() {
-		m.Timestamp = old.Timestamp
-	}
+	m := &rm.Mutations[at]
 	switch rule.Op {
 	case table.RuleAppend:
-		m.Value = append(slices.Clone(old.Value), rule.Value...)
+		if n := int64(len(m.Value) + len(rule.Value)); n > t.server.limits.ValueBytes {
+			return &table.LimitError{What: "value bytes", Limit: t.server.limits.ValueBytes, Got: n}
+		}
+		m.Value = append(m.Value, rule.Value...)
 	case table.RuleIncrement:
 		n := int64(0)
-		if len(old.Value) == 8 {
-			n = int64(binary.BigEndian.Uint64(old.Value))
-		} else if len(old.Value) != 0 {
-			return m, api.ErrNotNumber
+		if len(m.Value) == 8 {
+			n = int64(binary.BigEndian.Uint64(m.Value))
+		} else if len(m.Value) != 0 {
+			return api.ErrNotNumber
 		}
 		m.Value = binary.BigEndian.AppendUint64(nil, uint64(n+rule.Amount))
 	}
-	return m, nil
+	return nil
 }
 
 // newest puts the newest cell of the rule's column into cell, if there is one.
@@ -142,6 +139,7 @@ func (s *Server) modifyStamped(ctx context.Context, tableName string, row []byte
 	}
 	l := t.latches.of(row)
 	l.lockAlone()
+	floor := t.stampFloor() // the commit's timestamp is no lower, even if the clock goes back
 	r := readerPool.Get().(*reader)
 	rm, err := decide(r, t)
 	r.release()
@@ -157,7 +155,7 @@ func (s *Server) modifyStamped(ctx context.Context, tableName string, row []byte
 		err   error
 	}
 	done := make(chan outcome, 1)
-	s.commitLatched(t, rm, l, true, func(stamp int64, err error) { done <- outcome{stamp, err} })
+	s.commitLatched(t, rm, l, &alone{floor: floor}, func(stamp int64, err error) { done <- outcome{stamp, err} })
 	select {
 	case o := <-done:
 		return o.stamp, o.err

@@ -2,11 +2,13 @@ package tablet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/time/rate"
 
@@ -30,7 +32,6 @@ type Server struct {
 
 	commits   *commitlog.Log
 	logWriter LogWriter
-	logID     blobfs.ID
 
 	// tables maps table names to what is served of them. Replaced, never changed.
 	tables   atomic.Pointer[map[string]*served]
@@ -64,6 +65,8 @@ type Server struct {
 	blocked    atomic.Pointer[error]
 
 	pressed atomic.Bool // a writer found no room
+
+	diskWasFull bool // during recovery, which alone uses it
 
 	ctx        context.Context // of compactions; ends with Close
 	cancel     context.CancelFunc
@@ -329,16 +332,33 @@ func (s *Server) DropTable(tableName string) error {
 	return nil
 }
 
-// saveMeta is Metadata.Save that knows how an unclear attempt ended.
-func (s *Server) saveMeta(ctx context.Context, m *Meta, gen uint64) (uint64, error) {
-	next, err := s.cfg.Metadata.Save(ctx, m, gen)
+// saveMeta makes next the metadata of t durable. It does not end with the caller's
+// patience: a change that was begun must be known to have happened or not, or the
+// tablet could never change its metadata again. unclear is true if the error
+// leaves open whether it happened.
+func (t *Tablet) saveMeta(next *Meta) (unclear bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), metaTimeout)
+	defer cancel()
+	gen, err := t.server.cfg.Metadata.Save(ctx, next, t.metaMu.gen)
 	if err == nil {
-		return next, nil
+		t.metaMu.meta, t.metaMu.gen = next, gen
+		return false, nil
 	}
-	// The change may have been made all the same: only the row can tell.
-	saved, savedGen, loadErr := s.cfg.Metadata.Load(ctx, m.ID)
-	if loadErr == nil && savedGen != gen && string(EncodeMeta(saved)) == string(EncodeMeta(m)) {
-		return savedGen, nil
+	unclear = !errors.Is(err, ErrMetaChanged) && !errors.Is(err, ErrMetaTooLarge)
+	saved, gen, loadErr := t.server.cfg.Metadata.Load(ctx, t.id)
+	if loadErr != nil {
+		return unclear, err
 	}
-	return 0, err
+	// Nobody but this server changes the row while it serves the tablet, so a
+	// generation that is not ours is that of an attempt that came through after
+	// it was given up. The next attempt replaces what that one wrote.
+	t.metaMu.gen = gen
+	if string(EncodeMeta(saved)) != string(EncodeMeta(next)) {
+		return unclear, err
+	}
+	t.metaMu.meta = next
+	return false, nil
 }
+
+// metaTimeout bounds a change of metadata: several elections of a lock service.
+const metaTimeout = 30 * time.Second

@@ -1,7 +1,6 @@
 package tablet
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -144,22 +143,21 @@ func (t *Tablet) unflushed() uint64 {
 var errUnloaded = errors.New("tablet was unloaded")
 
 // changeMeta makes a change of the tablet's metadata durable and then installs
-// the view that goes with it. If it fails, neither has happened.
-func (t *Tablet) changeMeta(ctx context.Context, change func(m *Meta), install func(v *view)) error {
+// the view that goes with it. If it fails, the view was not installed; unclear is
+// true if the metadata may be changed all the same.
+func (t *Tablet) changeMeta(change func(m *Meta), install func(v *view)) (unclear bool, err error) {
 	t.metaMu.Lock()
 	defer t.metaMu.Unlock()
 	if t.metaMu.closed {
-		return errUnloaded
+		return false, errUnloaded
 	}
 	next := cloneMeta(t.metaMu.meta)
 	change(next)
-	gen, err := t.server.saveMeta(ctx, next, t.metaMu.gen)
-	if err != nil {
-		return fmt.Errorf("save metadata of tablet %d: %w", t.id, err)
+	if unclear, err = t.saveMeta(next); err != nil {
+		return unclear, fmt.Errorf("save metadata of tablet %d: %w", t.id, err)
 	}
-	t.metaMu.meta, t.metaMu.gen = next, gen
 	t.install(install)
-	return nil
+	return false, nil
 }
 
 func cloneMeta(m *Meta) *Meta {

@@ -15,9 +15,14 @@ type write struct {
 	server  *Server
 	tablet  *Tablet
 	latch   *latch
-	alone   bool // the latch is held alone, by a read-modify-write
+	alone   *alone // of a read-modify-write, which holds the latch alone
 	charged int64
 	done    func(timestamp int64, err error)
+}
+
+// alone is what a read-modify-write knows beyond a plain write.
+type alone struct {
+	floor int64 // what it read is older than this timestamp, in µs
 }
 
 // bodyKeepMax is the largest body buffer that is kept for another write, in bytes.
@@ -47,7 +52,7 @@ func (s *Server) Apply(tableName string, rm *table.RowMutation, done func(timest
 	}
 	l := t.latches.of(rm.Row)
 	l.lockShared()
-	s.commitLatched(t, rm, l, false, done)
+	s.commitLatched(t, rm, l, nil, done)
 }
 
 // ApplyNow is Apply if that needs no waiting: for memory, for the row's latch or
@@ -65,21 +70,21 @@ func (s *Server) ApplyNow(tableName string, rm *table.RowMutation, done func(tim
 		return false
 	}
 	n := rowMutationBytes(rm)
-	if !s.tryCharge(t, n) {
-		return false
+	if n > s.mutationMax() || !s.tryCharge(t, n) {
+		return false // Apply tells which
 	}
 	l := t.latches.of(rm.Row)
 	if !l.tryLockShared() {
 		s.uncharge(n)
 		return false
 	}
-	s.commitLatched(t, rm, l, false, done)
+	s.commitLatched(t, rm, l, nil, done)
 	return true
 }
 
 // commitLatched hands rm, which was admitted, to the commit log. The latch is
 // released when the commit is done.
-func (s *Server) commitLatched(t *Tablet, rm *table.RowMutation, l *latch, alone bool, done func(int64, error)) {
+func (s *Server) commitLatched(t *Tablet, rm *table.RowMutation, l *latch, alone *alone, done func(int64, error)) {
 	w := writePool.Get().(*write)
 	if w.commit.Done == nil {
 		w.commit.Done = w.finish // once: a method value costs an allocation
@@ -90,7 +95,7 @@ func (s *Server) commitLatched(t *Tablet, rm *table.RowMutation, l *latch, alone
 	w.commit.Body, w.commit.Ops, w.commit.Tablet = body, ops, t.id
 	w.commit.Stamp, w.commit.Time = nil, 0
 	if needTime {
-		w.commit.Stamp = t
+		w.commit.Stamp = w
 	}
 	if err == nil {
 		err = s.commits.Commit(&w.commit)
@@ -109,14 +114,14 @@ func (w *write) finish(c *commitlog.Commit, err error) {
 }
 
 func (w *write) answer(err error) {
-	if w.alone {
+	if w.alone != nil {
 		w.latch.unlockAlone()
 	} else {
 		w.latch.unlockShared()
 	}
 	w.server.uncharge(w.charged)
 	done, time := w.done, w.commit.Time
-	w.server, w.tablet, w.latch, w.done = nil, nil, nil, nil
+	w.server, w.tablet, w.latch, w.done, w.alone = nil, nil, nil, nil, nil
 	if cap(w.commit.Body) > bodyKeepMax {
 		w.commit.Body = nil
 	}
@@ -169,16 +174,20 @@ func (t *Tablet) add(body []byte, first uint64, ops uint32, time int64) error {
 	return err
 }
 
-// Stamp returns the next server timestamp, in µs: the time of day, or just above
-// the one before it if the clock stands or went back (I8). The commit log calls
-// it in sequence order.
-func (t *Tablet) Stamp() int64 {
-	next := t.stampFloor()
-	t.stamped.Store(next)
+// Stamp returns the tablet's next server timestamp, in µs: the time of day, or just
+// above the one before it if the clock stands or went back (I8). The commit log
+// calls it in sequence order.
+func (w *write) Stamp() int64 {
+	next := w.tablet.stampFloor()
+	if w.alone != nil {
+		next = max(next, w.alone.floor)
+	}
+	w.tablet.stamped.Store(next)
 	return next
 }
 
-// stampFloor is at or below every timestamp that Stamp will give.
+// stampFloor is at or below every timestamp that the tablet will give while the clock
+// does not go back.
 func (t *Tablet) stampFloor() int64 {
 	return max(t.server.cfg.Now().UnixMicro(), t.stamped.Load()+1)
 }

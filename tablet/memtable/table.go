@@ -12,6 +12,11 @@ import (
 // values, or 4,096 values larger than a chunk.
 var ErrFull = errors.New("memtable full")
 
+// BytesMax is the most that a table holds of keys, and of values, in bytes: as many
+// chunks as there can be of the size that most have. Entries larger than a chunk
+// make it more.
+const BytesMax = chunksMax * chunkWordsMax * wordBytes
+
 // A node is, in words: key length, value's place and length, height and then one
 // link per level; the bytes of the key follow. Values are in an arena of their
 // own, so that a search touches some megabytes of nodes and not the whole table:

@@ -1,0 +1,51 @@
+package tablet
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/steledb/stele/blobfs"
+)
+
+// logBlob is the log blob of this run of the server. It is created when there is
+// room on the disk for it: a server on a full disk starts, reads, and refuses
+// writes until there is.
+type logBlob struct {
+	blobs Blobs
+	id    blobfs.ID
+	w     atomic.Pointer[LogWriter]
+}
+
+// open creates the blob. The error is blobfs.ErrDiskFull, or of a broken disk.
+func (l *logBlob) open(ctx context.Context) error {
+	w, err := l.blobs.CreateLog(ctx, l.id)
+	if err == nil {
+		l.w.Store(&w)
+	}
+	return err
+}
+
+// Append implements commitlog.Appender. One call at a time.
+func (l *logBlob) Append(ctx context.Context, p []byte) (int64, error) {
+	if l.w.Load() == nil {
+		if err := l.open(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return (*l.w.Load()).Append(ctx, p)
+}
+
+// Release implements LogWriter.
+func (l *logBlob) Release(pos int64) {
+	if w := l.w.Load(); w != nil {
+		(*w).Release(pos)
+	}
+}
+
+// Close implements LogWriter.
+func (l *logBlob) Close() error {
+	if w := l.w.Load(); w != nil {
+		return (*w).Close()
+	}
+	return nil
+}
