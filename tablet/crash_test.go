@@ -183,11 +183,14 @@ func crashRun(t *testing.T, seed uint64) {
 // checkOffline runs the checker that operators run.
 func checkOffline(t *testing.T, e *env) {
 	t.Helper()
-	m, _, err := e.meta.Load(context.Background(), 1)
+	e.meta.mu.Lock()
+	meta, disk := e.meta.cloneLocked(), e.fs.Crash(nil)
+	e.meta.mu.Unlock()
+	m, _, err := meta.Load(context.Background(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := openStore(e.fs.Crash(nil), e.extent)
+	store, err := openStore(disk, e.extent)
 	if err != nil {
 		t.Fatal(err)
 	}
