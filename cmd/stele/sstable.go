@@ -280,7 +280,7 @@ func (a *app) verifySSTable(ctx context.Context, src *extents) error {
 	}
 	stats, err := sstable.Verify(ctx, src, sstable.VerifyOptions{
 		FilterPrefixes: tablet.FilterPrefixes,
-		Name: src.name,
+		Name:           src.name,
 		Entry: func(key, _ []byte) error {
 			_, err := ikey.Split(key)
 			return err
