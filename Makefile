@@ -22,6 +22,7 @@ build:
 test: build
 	$(GO) vet ./...
 	$(GO) test -timeout 14m ./...
+	scripts/need.sh 'python3 -c "import venv, ensurepip"' python3 python3-venv
 	test/specclient/run.sh
 
 test-short:
