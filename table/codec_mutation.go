@@ -43,7 +43,11 @@ func AppendMutation(e *wire.Encoder, m *Mutation) {
 		e.Bin(m.Qualifier)
 		if ranged {
 			e.Int(m.Start)
-			e.Int(m.End)
+			if m.End == 0 {
+				e.Nil() // a 0 would be read as a range that ends before it starts
+			} else {
+				e.Int(m.End)
+			}
 		}
 	case OpDeleteFamily:
 		e.Array(2)
@@ -74,7 +78,8 @@ func AppendRowMutation(e *wire.Encoder, r *RowMutation) {
 
 // DecodeMutation reads what AppendMutation wrote into m. Qualifier and Value alias
 // the input. A family that m had already keeps its string. Sizes are for Validate
-// to check. Errors: ErrBadEncoding, around ErrBadOp if the operation is unknown.
+// to check. Errors: ErrBadEncoding, around ErrBadOp if the operation is unknown and
+// around ErrBadTimestamp if a number stands for what nil says in a Mutation.
 func DecodeMutation(d *wire.Decoder, m *Mutation, in *Interner) error {
 	return finish(d, decodeMutation(d, m, in))
 }
@@ -126,11 +131,16 @@ func decodeMutation(d *wire.Decoder, m *Mutation, in *Interner) error {
 func decodeMutationTail(d *wire.Decoder, m *Mutation, n int) error {
 	if m.Op == OpSet {
 		m.Timestamp = ServerTimestamp
-		if !d.IsNil() {
+		server := d.IsNil()
+		if !server {
 			m.Timestamp = d.Int()
 		}
 		if d.Err() != nil {
 			return decodeError(d, "timestamp", nil)
+		}
+		if !server && m.Timestamp == ServerTimestamp {
+			// A clock that is off by a little must not pass for a wish.
+			return decodeError(d, "timestamp", &TimestampError{What: "timestamp is negative", Got: m.Timestamp})
 		}
 		m.Value = d.Bytes()
 		return decodeError(d, "value", nil)
@@ -140,6 +150,10 @@ func decodeMutationTail(d *wire.Decoder, m *Mutation, n int) error {
 	}
 	if n > 4 && !d.IsNil() {
 		m.End = d.Int()
+		if d.Err() == nil && m.End == 0 {
+			// Validate would take it for no bound, and so delete what was not meant.
+			return decodeError(d, "timestamp range", &TimestampError{What: "end of range is not after its start", Got: 0})
+		}
 	}
 	return decodeError(d, "timestamp range", nil)
 }

@@ -183,6 +183,7 @@ func TestWireForms(t *testing.T) {
 		{mutation(Set("f", q, ServerTimestamp, v)), `["set" "f" <q> nil <v>]`},
 		{mutation(DeleteColumn("f", q)), `["del_column" "f" <q>]`},
 		{mutation(DeleteColumnRange("f", q, 0, 9)), `["del_column" "f" <q> 0 9]`},
+		{mutation(DeleteColumnRange("f", q, 5, 0)), `["del_column" "f" <q> 5 nil]`},
 		{mutation(DeleteFamily("f")), `["del_family" "f"]`},
 		{mutation(DeleteRow()), `["del_row"]`},
 		{func(e *wire.Encoder) { AppendRowMutation(e, &RowMutation{[]byte("r"), []Mutation{DeleteRow()}}) }, `[<r> [["del_row"]]]`},
@@ -322,6 +323,9 @@ func TestDecodeErrors(t *testing.T) {
 		{decodeRM, list{"r", list{list{"set", "f", "q", 5, 5}}}, "mutation 0: value: ", nil},
 		{decodeRM, list{"r", list{list{"del_column", "f", "q", 1, "x"}}}, "mutation 0: timestamp range: ", nil},
 		{decodeRM, list{"r", list{list{"del_column", "f", "q", 1, 2, 3}}}, "form: del_column has 6 elements, want 3", nil},
+		{decodeRM, list{"r", list{list{"set", "f", "q", -1, "v"}}}, "mutation 0: timestamp: timestamp is negative", ErrBadTimestamp},
+		{decodeRM, list{"r", list{list{"del_column", "f", "q", 5, 0}}}, "range: end of range is not after its start", ErrBadTimestamp},
+		{decodeRM, list{"r", list{list{"del_column", "f", "q", nil, 0}}}, "range: end of range is not after its start", ErrBadTimestamp},
 		{decodeRM, list{"r", list{list{"del_row", 1}}}, "form: del_row has 2 elements, want 1", nil},
 		{decodeRow, list{"k", 5}, "cells: ", nil},
 		{decodeRow, list{"k", list{5}}, "cell 0: form: ", nil},
@@ -407,7 +411,7 @@ func TestDecodeFilterErrors(t *testing.T) {
 func TestDecodeLenient(t *testing.T) {
 	var rm RowMutation
 	d := wire.NewDecoder(pack(list{"r", list{
-		list{[]byte("set"), []byte("f"), "text qualifier", -1, "text value"},
+		list{[]byte("set"), []byte("f"), "text qualifier", nil, "text value"},
 		list{"del_column", "f", "q", nil, 5}, list{"del_column", "f", "q", 5, nil}, list{"del_column", "f", "q", 5},
 	}}))
 	if err := DecodeRowMutation(&d, &rm, nil, nil); err != nil {
