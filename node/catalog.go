@@ -161,21 +161,25 @@ func (c *catalog) tablets(ctx context.Context) ([]tablet.Load, error) {
 	return loads, nil
 }
 
-// cluster returns the cluster's id, which the first start draws.
-func (c *catalog) cluster(ctx context.Context, newID func() string) (string, error) {
-	f, err := c.group.Get(ctx, clusterPath)
-	if errors.Is(err, raftmeta.ErrNotFound) {
-		e := wire.GetEncoder()
-		defer e.Release()
-		id := newID()
-		e.Map(2)
-		e.Str("id")
-		e.Str(id)
-		e.Str("format")
-		e.Int(1)
-		_, err = c.group.Set(ctx, clusterPath, append([]byte(nil), e.Bytes()...), 0)
-		return id, err
+// found puts the cluster's id into the namespace, unless it is there.
+func (c *catalog) found(ctx context.Context, id string) error {
+	e := wire.GetEncoder()
+	defer e.Release()
+	e.Map(2)
+	e.Str("id")
+	e.Str(id)
+	e.Str("format")
+	e.Int(1)
+	_, err := c.group.Set(ctx, clusterPath, append([]byte(nil), e.Bytes()...), 0)
+	if errors.Is(err, raftmeta.ErrGeneration) {
+		return nil
 	}
+	return err
+}
+
+// cluster returns the cluster's id.
+func (c *catalog) cluster(ctx context.Context) (string, error) {
+	f, err := c.group.Get(ctx, clusterPath)
 	if err != nil {
 		return "", err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/raftmeta"
@@ -37,22 +36,29 @@ type CheckSummary struct {
 // node.
 func Check(ctx context.Context, dataDirs []string, report func(CheckProblem)) (CheckSummary, error) {
 	var sum CheckSummary
-	folders := blobFolders(dataDirs)
-	for _, d := range folders {
+	dirs, err := inspectFolders(dataDirs)
+	if err != nil {
+		return sum, err
+	}
+	blobDirs := blobFolders(dataDirs)
+	for _, d := range blobDirs {
 		if _, err := os.Stat(d); err != nil {
 			return sum, fmt.Errorf("%s is no data folder of a node: %w", filepath.Dir(d), err)
 		}
 	}
-	raftDir := filepath.Join(dataDirs[0], "raft")
+	if dirs.Founding {
+		return sum, errors.New("the data folders are of a node that has not served yet")
+	}
+	raftDir := dirs.raftDir()
 	problems := 0
-	err := raftmeta.Verify(ctx, nil, raftDir, func(err error) {
+	err = raftmeta.Verify(ctx, nil, raftDir, func(err error) {
 		problems++
 		report(located(raftDir, err))
 	})
 	if err != nil {
 		return sum, fmt.Errorf("check the lock service's log: %w", err)
 	}
-	store, err := blobfs.Open(blobfs.Config{Folders: folders, ReadOnly: true})
+	store, err := blobfs.Open(blobfs.Config{Folders: blobDirs, ReadOnly: true})
 	if err != nil {
 		return sum, fmt.Errorf("open the block store: %w", err)
 	}
@@ -67,7 +73,7 @@ func Check(ctx context.Context, dataDirs []string, report func(CheckProblem)) (C
 	if problems > 0 {
 		return sum, nil // what the namespace says cannot be trusted
 	}
-	metas, err := readMetas(ctx, dataDirs[0])
+	metas, err := readMetas(ctx, dirs)
 	if err != nil {
 		return sum, fmt.Errorf("read tablets' metadata: %w", err)
 	}
@@ -80,20 +86,16 @@ func Check(ctx context.Context, dataDirs []string, report func(CheckProblem)) (C
 
 // readMetas reads the metadata of tablets from a copy of the namespace: to open a
 // Raft log is to write to it, and a check changes nothing.
-func readMetas(ctx context.Context, dataDir string) ([]*tablet.Meta, error) {
-	id, err := os.ReadFile(filepath.Join(dataDir, "node"))
-	if err != nil {
-		return nil, err
-	}
+func readMetas(ctx context.Context, dirs *folders) ([]*tablet.Meta, error) {
 	scratch, err := os.MkdirTemp("", "stele-check-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(scratch)
-	if err := os.CopyFS(scratch, os.DirFS(filepath.Join(dataDir, "raft"))); err != nil {
+	if err := os.CopyFS(scratch, os.DirFS(dirs.raftDir())); err != nil {
 		return nil, err
 	}
-	group, err := raftmeta.Open(raftmeta.Config{Dir: scratch, ID: strings.TrimSpace(string(id))})
+	group, err := raftmeta.Open(raftmeta.Config{Dir: scratch, ID: dirs.Node})
 	if err != nil {
 		return nil, err
 	}

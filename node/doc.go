@@ -7,9 +7,18 @@
 //
 // # What a node keeps
 //
-//	<first data folder>/node      its name in the Raft group, one line
-//	<first data folder>/raft      the Raft log and snapshots: schema, tablets' metadata
+//	<each data folder>/identity   whose the folder is
+//	<one data folder>/raft        the Raft log and snapshots: schema, tablets' metadata
 //	<each data folder>/blobs      extents of SSTables and commit logs
+//
+// The identity is JSON: the ids of cluster, node and folder, the id of the folder
+// that holds raft/, and all folders of the node with the paths that they had at the
+// last start. It is looked at before anything is opened. The order of the folders
+// does not matter; a folder of another node or cluster, one that is missing, and
+// data without an identity or without the Raft log are refused, since blobs that no
+// metadata names are deleted. An empty folder may be added. "founding" is true
+// until the cluster's id is in the namespace: until then a start that was broken
+// off is taken up again.
 //
 // In the namespace of raftmeta:
 //

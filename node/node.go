@@ -9,15 +9,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/google/renameio/v2"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/raftmeta"
@@ -97,27 +93,11 @@ func (n *Node) listen() (net.Listener, error) {
 
 // openParts opens the namespace, the block store and the tablets.
 func (n *Node) openParts(ctx context.Context) error {
-	first := n.cfg.DataDirs[0]
-	if err := os.MkdirAll(first, 0o700); err != nil {
-		return fmt.Errorf("data folder: %w", err)
-	}
-	id, err := nodeID(filepath.Join(first, "node"))
+	dirs, err := inspectFolders(n.cfg.DataDirs)
 	if err != nil {
 		return err
 	}
-	n.id = id
-	n.group, err = raftmeta.Open(raftmeta.Config{
-		Dir: filepath.Join(first, "raft"), ID: id, Logger: n.log.With("part", "raftmeta"), OnFatal: n.fail,
-		ReserveBytes: n.reserve(),
-	})
-	if err != nil {
-		return fmt.Errorf("open the lock service: %w", err)
-	}
-	if err := n.group.WaitReady(ctx); err != nil {
-		return fmt.Errorf("wait for the lock service: %w", err)
-	}
-	n.catalog = catalog{group: n.group}
-	if n.cluster, err = n.catalog.cluster(ctx, func() string { return randomHex(8) }); err != nil {
+	if err := n.openGroup(ctx, dirs); err != nil {
 		return err
 	}
 	if n.store, err = blobfs.Open(n.blobConfig()); err != nil {
@@ -141,6 +121,41 @@ func (n *Node) openParts(ctx context.Context) error {
 	return nil
 }
 
+// openGroup opens the namespace that the data folders belong to, or founds a
+// cluster if they are new.
+func (n *Node) openGroup(ctx context.Context, dirs *folders) error {
+	err := dirs.save()
+	if err != nil {
+		return err
+	}
+	n.id, n.cluster = dirs.Node, dirs.Cluster
+	n.group, err = raftmeta.Open(raftmeta.Config{
+		Dir: dirs.raftDir(), ID: n.id, Logger: n.log.With("part", "raftmeta"), OnFatal: n.fail, ReserveBytes: n.reserve(),
+	})
+	if err != nil {
+		return fmt.Errorf("open the lock service: %w", err)
+	}
+	if err := n.group.WaitReady(ctx); err != nil {
+		return fmt.Errorf("wait for the lock service: %w", err)
+	}
+	n.catalog = catalog{group: n.group}
+	if dirs.Founding {
+		if err := n.catalog.found(ctx, n.cluster); err != nil {
+			return fmt.Errorf("found the cluster: %w", err)
+		}
+	}
+	cluster, err := n.catalog.cluster(ctx)
+	if err != nil {
+		return fmt.Errorf("read the cluster's id: %w", err)
+	}
+	if cluster != n.cluster {
+		return fmt.Errorf("the lock service in %s is of cluster %s, and the data folders are of cluster %s: put the right one back",
+			dirs.raftDir(), cluster, n.cluster)
+	}
+	dirs.Founding = false
+	return dirs.save()
+}
+
 func (n *Node) blobConfig() blobfs.Config {
 	return blobfs.Config{
 		Folders: blobFolders(n.cfg.DataDirs), Node: n.id, Logger: n.log.With("part", "blobfs"), ReserveBytes: n.reserve(),
@@ -155,7 +170,9 @@ func blobFolders(dataDirs []string) []string {
 	return folders
 }
 
-// sweep removes the blobs that no tablet's metadata names.
+// sweep removes the blobs that no tablet's metadata names. The namespace is the one
+// that the blobs' folders belong to, which openGroup has checked: by another's,
+// all blobs would be leftovers.
 func (n *Node) sweep(ctx context.Context, loads []tablet.Load) error {
 	named := map[blobfs.ID]bool{}
 	for _, l := range loads {
@@ -175,26 +192,6 @@ func (n *Node) sweep(ctx context.Context, loads []tablet.Load) error {
 		n.log.Info("removed a blob that no tablet names", "blob", b.ID.String(), "bytes", b.Length)
 	}
 	return nil
-}
-
-// nodeID reads the node's name in its Raft group, which the first start draws.
-func nodeID(path string) (string, error) {
-	b, err := os.ReadFile(path)
-	if err == nil {
-		id := strings.TrimSpace(string(b))
-		if id == "" {
-			return "", fmt.Errorf("%s is empty: it should hold the node's id", path)
-		}
-		return id, nil
-	}
-	if !errors.Is(err, os.ErrNotExist) {
-		return "", err
-	}
-	id := "n" + randomHex(8)
-	if err := renameio.WriteFile(path, []byte(id+"\n"), 0o600); err != nil {
-		return "", fmt.Errorf("write the node's id: %w", err)
-	}
-	return id, nil
 }
 
 func randomHex(bytes int) string {
