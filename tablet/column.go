@@ -2,7 +2,10 @@ package tablet
 
 import (
 	"cmp"
+	"context"
+	"math/bits"
 	"slices"
+	"sort"
 
 	"github.com/steledb/stele/table"
 )
@@ -58,6 +61,8 @@ type judge struct {
 	policy *policy
 	full   uint64      // the last deletion of all the column; older entries are dead
 	ranges []timeRange // deletions of parts of it, after full
+	cover  cover       // of ranges, when they are many
+	replay replay
 
 	seen   bool
 	lastTS int64
@@ -67,7 +72,14 @@ type judge struct {
 }
 
 func (j *judge) init(now int64, snap uint64) {
+	const keep = 1024 // ranges or versions; judges last, and one large column should not
 	j.now, j.snap = now, snap
+	if cap(j.ranges) > keep {
+		j.ranges, j.cover = nil, cover{}
+	}
+	if cap(j.replay.events) > keep {
+		j.replay = replay{}
+	}
 	if j.outranked == nil {
 		j.outranked = func(n int) bool { return j.rank >= n }
 	}
@@ -76,7 +88,7 @@ func (j *judge) init(now int64, snap uint64) {
 // column starts a column whose family or row was last deleted at full, 0 if never.
 func (j *judge) column(p *policy, full uint64) {
 	j.policy, j.full, j.ranges = p, full, j.ranges[:0]
-	j.seen, j.rank = false, 0
+	j.cover.built, j.seen, j.rank = false, false, 0
 }
 
 // delete takes note of a deletion in the column. Those come before its versions,
@@ -88,6 +100,7 @@ func (j *judge) delete(start, end int64, seq uint64) {
 		j.full = seq
 	default:
 		j.ranges = append(j.ranges, timeRange{start: start, end: end, seq: seq})
+		j.cover.built = false
 	}
 }
 
@@ -122,6 +135,12 @@ func (j *judge) isDeleted(ts int64, seq uint64) bool {
 	if seq <= j.full {
 		return true
 	}
+	if len(j.ranges) > fewRanges {
+		if !j.cover.built {
+			j.cover.build(j.ranges)
+		}
+		return seq < j.cover.last(ts)
+	}
 	for i := range j.ranges {
 		if j.ranges[i].covers(ts, seq) {
 			return true
@@ -130,18 +149,97 @@ func (j *judge) isDeleted(ts int64, seq uint64) bool {
 	return false
 }
 
-// version is one version of a column whose history must be known.
-type version struct {
-	ts         int64
-	seq        uint64
-	key, value []byte
-	verdict    verdict
-	out        uint64 // bit i: out of versions=leaves[i]
+// fewRanges is how many ranges are looked at one by one: for so few, a structure
+// to search in costs more than it saves.
+const fewRanges = 8
+
+// cover tells the last deletion of a timestamp in O(log ranges). A column may
+// have as many ranges as versions, and asks for each version.
+type cover struct {
+	bounds []int64  // ascending; segment i goes from bounds[i] to the next, the last on without end
+	seqs   []uint64 // by segment: of the last deletion that covers it; 0: none
+	open   slots    // segments that no deletion covers so far
+	built  bool
 }
 
-// settle judges all versions of a column together, by replaying its commits.
-func (j *judge) settle(vs []version) {
-	events := make([]event, 0, len(vs)+len(j.ranges))
+// build takes O(ranges log ranges): the last deletion comes first, so that each
+// segment is written once. It puts ranges in that order.
+func (c *cover) build(ranges []timeRange) {
+	slices.SortFunc(ranges, func(a, b timeRange) int { return cmp.Compare(b.seq, a.seq) })
+	c.built, c.bounds = true, c.bounds[:0]
+	for i := range ranges {
+		c.bounds = append(c.bounds, ranges[i].start)
+		if ranges[i].end != 0 {
+			c.bounds = append(c.bounds, ranges[i].end)
+		}
+	}
+	slices.Sort(c.bounds)
+	c.bounds = slices.Compact(c.bounds)
+	n := len(c.bounds)
+	c.seqs = slices.Grow(c.seqs[:0], n)[:n]
+	clear(c.seqs)
+	c.open.reset(n)
+	for i := range n {
+		c.open.add(i)
+	}
+	for i := range ranges {
+		r := &ranges[i]
+		from, _ := slices.BinarySearch(c.bounds, r.start)
+		to := n
+		if r.end != 0 {
+			to, _ = slices.BinarySearch(c.bounds, r.end)
+		}
+		for s := c.open.next(from); s >= 0 && s < to; s = c.open.next(s + 1) {
+			c.open.remove(s)
+			c.seqs[s] = r.seq
+		}
+	}
+}
+
+// last returns the sequence number of the last deletion of ts, or 0.
+func (c *cover) last(ts int64) uint64 {
+	at, exact := slices.BinarySearch(c.bounds, ts)
+	if !exact {
+		at--
+	}
+	if at < 0 {
+		return 0
+	}
+	return c.seqs[at]
+}
+
+// version is one version of a column whose history must be known.
+type version struct {
+	ts      int64
+	seq     uint64
+	out     uint64 // bit i: out of versions=leaves[i]
+	verdict verdict
+}
+
+// settle judges all versions of a column together, by replaying its commits. It
+// takes O(n log n) for n versions and ranges. The error is the cause of ctx.
+func (j *judge) settle(ctx context.Context, vs []version) error {
+	j.prepare(vs)
+	r := &j.replay
+	for leaf, n := range j.policy.leaves {
+		if n >= len(r.times) { // so many never stand beside each other; later leaves are larger
+			break
+		}
+		if leaf == 0 {
+			slices.SortFunc(r.events, func(a, b event) int { return cmp.Compare(a.seq, b.seq) })
+		}
+		if err := r.outrank(ctx, vs, n, 1<<leaf); err != nil {
+			return err
+		}
+	}
+	return j.conclude(ctx, vs)
+}
+
+// prepare gives the versions that no history can save their verdict, and lists
+// the commits of the others and of the deletions for replay.
+func (j *judge) prepare(vs []version) {
+	r := &j.replay
+	r.events, r.times = r.events[:0], r.times[:0]
 	for i := range vs {
 		v := &vs[i]
 		v.out = 0
@@ -152,20 +250,37 @@ func (j *judge) settle(vs []version) {
 			v.verdict = deleted
 		default:
 			v.verdict = live
-			events = append(events, event{seq: v.seq, set: v})
+			if n := len(r.times); n == 0 || r.times[n-1] != v.ts {
+				r.times = append(r.times, v.ts)
+			}
+			r.events = append(r.events, event{seq: v.seq, set: i, from: len(r.times) - 1})
 		}
 	}
 	for i := range j.ranges {
-		events = append(events, event{seq: j.ranges[i].seq, del: &j.ranges[i]})
+		d := &j.ranges[i]
+		from, to := 0, r.slot(d.start)
+		if d.end != 0 {
+			from = r.slot(d.end)
+		}
+		if from < to {
+			r.events = append(r.events, event{seq: d.seq, set: -1, from: from, to: to})
+		}
 	}
-	slices.SortFunc(events, func(a, b event) int { return cmp.Compare(a.seq, b.seq) })
-	for leaf, n := range j.policy.leaves {
-		outrank(events, n, 1<<leaf)
+	r.holders = slices.Grow(r.holders[:0], len(r.times))[:len(r.times)]
+}
+
+// conclude gives the other versions their verdict.
+func (j *judge) conclude(ctx context.Context, vs []version) error {
+	var v, last *version
+	outranked := func(n int) bool {
+		leaf, _ := slices.BinarySearch(j.policy.leaves, n)
+		return v.out&(1<<leaf) != 0
 	}
-	var last *version
 	for i := range vs {
-		v := &vs[i]
-		if v.verdict != live {
+		if i%checkEntries == checkEntries-1 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if v = &vs[i]; v.verdict != live {
 			continue
 		}
 		again := last != nil && last.ts == v.ts
@@ -175,39 +290,141 @@ func (j *judge) settle(vs []version) {
 			v.verdict = replaced
 		case j.isDeleted(v.ts, v.seq):
 			v.verdict = deleted
-		case j.policy.gc.Garbage(func(n int) bool {
-			leaf, _ := slices.BinarySearch(j.policy.leaves, n)
-			return v.out&(1<<leaf) != 0
-		}, j.now-v.ts):
+		case j.policy.gc.Garbage(outranked, j.now-v.ts):
 			v.verdict = garbage
 		}
 	}
+	return nil
 }
 
+// replay is the commits of a column, to be gone through in their order.
+type replay struct {
+	events   []event
+	times    []int64 // the different timestamps, newest first
+	standing slots   // of times: those with a version that stands
+	holders  []int   // by slot of times: index of the version that stands
+}
+
+// event is the commit of a version or, when set is negative, of a deletion.
 type event struct {
-	seq uint64
-	set *version
-	del *timeRange
+	seq      uint64
+	set      int // index of the version
+	from, to int // slots of times: that of the version, or those of the deletion
 }
 
-// outrank replays a column's commits under versions=n and sets bit on each
-// version that was out of the n newest at some time.
-func outrank(events []event, n int, bit uint64) {
-	var standing []*version // newest first, at most n
-	for _, e := range events {
-		if e.del != nil {
-			standing = slices.DeleteFunc(standing, func(v *version) bool { return e.del.covers(v.ts, v.seq) })
+// slot returns the first slot whose timestamp is below ts.
+func (r *replay) slot(ts int64) int {
+	return sort.Search(len(r.times), func(i int) bool { return r.times[i] < ts })
+}
+
+// outrank replays the commits under versions=n and sets bit on each version that
+// was out of the n newest at some time. Whoever leaves does so once for each time
+// that it came, so deletions of many versions cost no more than those versions did.
+func (r *replay) outrank(ctx context.Context, vs []version, n int, bit uint64) error {
+	r.standing.reset(len(r.times))
+	count := 0
+	for i := range r.events {
+		if i%checkEntries == checkEntries-1 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		e := &r.events[i]
+		if e.set < 0 {
+			for s := r.standing.next(e.from); s >= 0 && s < e.to; s = r.standing.next(s + 1) {
+				r.standing.remove(s)
+				count--
+			}
 			continue
 		}
-		at, same := slices.BinarySearchFunc(standing, e.set.ts, func(v *version, ts int64) int { return cmp.Compare(ts, v.ts) })
-		if same {
-			standing[at] = e.set
+		r.holders[e.from] = e.set
+		if r.standing.has(e.from) {
 			continue
 		}
-		standing = slices.Insert(standing, at, e.set)
-		if len(standing) > n {
-			standing[n].out |= bit
-			standing = standing[:n]
+		r.standing.add(e.from)
+		if count++; count > n {
+			oldest := r.standing.last()
+			r.standing.remove(oldest)
+			vs[r.holders[oldest]].out |= bit
+			count--
 		}
 	}
+	return nil
+}
+
+// slots is a set of numbers below a bound. Above the bits of the members are bits
+// that say which words of the level below are not empty, and so on up to a single
+// word: finding a member looks at one or two words of each level, whatever the set.
+type slots struct{ levels [][]uint64 }
+
+// reset makes s empty, for numbers below n.
+func (s *slots) reset(n int) {
+	depth := 0
+	for words := (n + 63) / 64; ; words = (words + 63) / 64 {
+		if depth == len(s.levels) {
+			s.levels = append(s.levels, nil)
+		}
+		level := slices.Grow(s.levels[depth][:0], words)[:words]
+		clear(level)
+		s.levels[depth] = level
+		if depth++; words <= 1 {
+			break
+		}
+	}
+	s.levels = s.levels[:depth]
+}
+
+func (s *slots) has(i int) bool { return s.levels[0][i>>6]&(1<<(i&63)) != 0 }
+
+func (s *slots) add(i int) {
+	for _, level := range s.levels {
+		word := &level[i>>6]
+		had := *word != 0
+		*word |= 1 << (i & 63)
+		if had {
+			return
+		}
+		i >>= 6
+	}
+}
+
+func (s *slots) remove(i int) {
+	for _, level := range s.levels {
+		word := &level[i>>6]
+		*word &^= 1 << (i & 63)
+		if *word != 0 {
+			return
+		}
+		i >>= 6
+	}
+}
+
+// next returns the first member at or above i, or -1.
+func (s *slots) next(i int) int {
+	for up, level := range s.levels {
+		word := i >> 6
+		if word >= len(level) {
+			return -1
+		}
+		if rest := level[word] >> (i & 63); rest != 0 {
+			return s.first(up, i+bits.TrailingZeros64(rest))
+		}
+		i = word + 1
+	}
+	return -1
+}
+
+// first returns the first member under bit i of a level.
+func (s *slots) first(level, i int) int {
+	for ; level > 0; level-- {
+		i = i<<6 | bits.TrailingZeros64(s.levels[level-1][i])
+	}
+	return i
+}
+
+// last returns the largest member. The set is not empty.
+func (s *slots) last() int {
+	i := 0
+	for _, level := range slices.Backward(s.levels) {
+		i = i<<6 | (63 - bits.LeadingZeros64(level[i]))
+	}
+	return i
 }

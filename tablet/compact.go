@@ -2,6 +2,8 @@ package tablet
 
 import (
 	"bytes"
+	"context"
+	"errors"
 
 	"github.com/steledb/stele/tablet/ikey"
 )
@@ -31,7 +33,21 @@ type compaction struct {
 	family            *family
 	familyFull        uint64
 	versions          []version
+	start             []byte      // key of the first of versions
+	held              []heldEntry // those of versions, if they are small together
 }
+
+// heldEntry is an entry that is kept until its column is judged.
+type heldEntry struct{ key, value []byte }
+
+// holdBytes bounds what a compaction holds of a column until it is judged. What a
+// larger column has is read a second time: most columns are far smaller, and need
+// no second seek in each file.
+const holdBytes = 1 << 20
+
+// errColumnChanged means that a source did not give the same entries twice. Files
+// do not change, so it is a bug, or memory that fails.
+var errColumnChanged = errors.New("a column changed between two readings of a compaction")
 
 func (c *compaction) run() error {
 	c.merge.first()
@@ -171,23 +187,72 @@ func (c *compaction) history() error {
 		}
 		return nil
 	}
-	c.versions = c.versions[:0]
-	for c.merge.valid() && bytes.HasPrefix(c.merge.key(), c.key) {
-		key := c.merge.key()
-		c.versions = append(c.versions, version{
-			ts: ikey.Timestamp(key), seq: ikey.Seq(key), key: bytes.Clone(key), value: c.merge.value(),
-		})
-		c.merge.next()
+	held := c.collect()
+	if c.merge.err != nil {
+		return c.merge.err
 	}
-	c.judge.settle(c.versions)
+	// A compaction is given up where it writes, so nothing ends this before.
+	if err := c.judge.settle(context.Background(), c.versions); err != nil {
+		return err
+	}
+	if !held {
+		return c.copyAgain()
+	}
+	defer clear(c.held)
 	for i := range c.versions {
-		if v := &c.versions[i]; v.verdict == live {
-			if err := c.emit(c.family, v.key, v.value); err != nil {
+		if c.versions[i].verdict == live {
+			if err := c.emit(c.family, c.held[i].key, c.held[i].value); err != nil {
 				return err
 			}
 		}
 	}
-	clear(c.versions)
+	return nil
+}
+
+// collect goes past a column's versions and takes note of them. It says whether it
+// holds their entries too.
+func (c *compaction) collect() bool {
+	c.versions, c.held = c.versions[:0], c.held[:0]
+	c.start = append(c.start[:0], c.merge.key()...)
+	bytesHeld := 0
+	for c.merge.valid() && bytes.HasPrefix(c.merge.key(), c.key) {
+		key := c.merge.key()
+		c.versions = append(c.versions, version{ts: ikey.Timestamp(key), seq: ikey.Seq(key)})
+		if bytesHeld <= holdBytes {
+			value := c.merge.value()
+			if bytesHeld += len(key) + len(value) + versionBytes; bytesHeld > holdBytes {
+				clear(c.held)
+			} else {
+				c.held = append(c.held, heldEntry{key: bytes.Clone(key), value: value})
+			}
+		}
+		c.merge.next()
+	}
+	return bytesHeld <= holdBytes
+}
+
+// copyAgain goes back to the first of the versions that were judged and copies
+// those that live.
+func (c *compaction) copyAgain() error {
+	c.merge.seekGE(c.start)
+	for i := range c.versions {
+		if !c.merge.valid() {
+			if c.merge.err != nil {
+				return c.merge.err
+			}
+			return errColumnChanged
+		}
+		v, key := &c.versions[i], c.merge.key()
+		if !bytes.HasPrefix(key, c.key) || ikey.Timestamp(key) != v.ts || ikey.Seq(key) != v.seq {
+			return errColumnChanged
+		}
+		if v.verdict == live {
+			if err := c.emit(c.family, key, c.merge.value()); err != nil {
+				return err
+			}
+		}
+		c.merge.next()
+	}
 	return nil
 }
 

@@ -36,16 +36,23 @@ type rows struct {
 
 	quals    []byte // memory of the row's qualifiers
 	versions []version
+	values   [][]byte // those of versions
 	target   []byte
 	err      error
 
 	ctx  context.Context // of the read at hand, which lasts no longer
-	read int             // rows, wanted or not
+	read int             // work since the last look whether the time is up, in entries
 }
 
-// checkRows is how many rows are read before the reader looks whether its time
-// is up.
-const checkRows = 256
+// checkEntries is after how many entries a reader looks whether its time is up. It
+// counts entries, wanted or not, since a single row may have millions of them. A
+// row counts as rowEntries for what it costs itself, and a seek as seekEntries:
+// it may have to read a block.
+const (
+	checkEntries = 4096
+	rowEntries   = 16
+	seekEntries  = 64
+)
 
 // skipNexts is how many entries are stepped over before a seek: a seek costs
 // about as much as so many steps.
@@ -67,8 +74,7 @@ func (r *rows) next() ([]byte, bool) {
 		}
 		r.key, r.rowEnd = append(r.key[:0], key[:n]...), n
 		r.cells, r.quals, r.bytes = r.cells[:0], r.quals[:0], 0
-		if r.read++; r.read%checkRows == 0 && r.ctx.Err() != nil {
-			r.err = fmt.Errorf("read rows: %w", context.Cause(r.ctx))
+		if r.worked(rowEntries); r.err != nil {
 			break
 		}
 		row := ikey.RowKey(r.key)
@@ -108,7 +114,7 @@ func (r *rows) readRow() {
 			if seq := ikey.Seq(key); seq <= r.judge.snap {
 				r.rowFull = max(r.rowFull, seq)
 			}
-			r.merge.next()
+			r.step()
 			continue
 		}
 		part := key[p.Row:p.Family]
@@ -139,7 +145,7 @@ func (r *rows) readFamily() {
 			if seq := ikey.Seq(key); seq <= r.judge.snap {
 				r.familyFull = max(r.familyFull, seq)
 			}
-			r.merge.next()
+			r.step()
 			continue
 		}
 		r.key = append(r.key[:r.familyEnd], key[p.Family:p.Column]...)
@@ -176,7 +182,11 @@ func (r *rows) readColumn() {
 				return
 			}
 			r.judge.delete(start, end, seq)
-			r.merge.next()
+			if held := int64(len(r.judge.ranges)) * rangeBytes; held > r.limit {
+				r.tooLarge(held)
+				return
+			}
+			r.step()
 			continue
 		}
 		if r.judge.needsHistory() {
@@ -205,28 +215,35 @@ func (r *rows) readColumn() {
 				return
 			}
 		}
-		r.merge.next()
+		r.step()
 	}
 }
 
 // readHistory is readColumn for a column that must be judged as a whole.
 func (r *rows) readHistory() {
-	r.versions = r.versions[:0]
-	held := int64(0)
+	r.versions, r.values = r.versions[:0], r.values[:0]
+	defer r.dropHistory()
+	held := int64(len(r.judge.ranges)) * rangeBytes
 	for r.merge.valid() {
 		key := r.merge.key()
 		if !bytes.HasPrefix(key, r.key) {
 			break
 		}
-		v := version{ts: ikey.Timestamp(key), seq: ikey.Seq(key), value: r.merge.value()}
-		if held += int64(len(v.value)) + versionBytes; held > r.limit {
+		value := r.merge.value()
+		if held += int64(len(value)) + versionBytes; held > r.limit {
 			r.tooLarge(held)
 			return
 		}
-		r.versions = append(r.versions, v)
-		r.merge.next()
+		r.versions = append(r.versions, version{ts: ikey.Timestamp(key), seq: ikey.Seq(key)})
+		r.values = append(r.values, value)
+		if r.step(); r.err != nil {
+			return
+		}
 	}
-	r.judge.settle(r.versions)
+	if err := r.judge.settle(r.ctx, r.versions); err != nil {
+		r.err = fmt.Errorf("read rows: %w", err)
+		return
+	}
 	qualifier, kept := r.keepQualifier(), 0
 	for i := range r.versions {
 		v := &r.versions[i]
@@ -234,18 +251,28 @@ func (r *rows) readHistory() {
 		if v.verdict != live || v.ts < h.Start || h.End != 0 && v.ts >= h.End {
 			continue
 		}
-		r.keep(qualifier, v.ts, v.value)
-		if kept++; kept == h.MaxVersions || r.full() {
+		r.keep(qualifier, v.ts, r.values[i])
+		if kept++; kept == h.MaxVersions || r.full() || r.err != nil {
 			break
 		}
 	}
-	clear(r.versions)
 }
 
-// versionBytes and cellBytes are what a version and a cell take beside their
-// contents, in bytes.
+// dropHistory lets go of the values that readHistory has seen, also of the memory
+// for many of them: a reader lives on.
+func (r *rows) dropHistory() {
+	const keep = 1024
+	clear(r.values)
+	if cap(r.values) > keep {
+		r.values, r.versions = nil, nil
+	}
+}
+
+// versionBytes, rangeBytes and cellBytes are what a version, a range of deleted
+// versions and a cell take beside their contents, in bytes.
 const (
-	versionBytes = 96
+	versionBytes = 104
+	rangeBytes   = 104
 	cellBytes    = 104
 )
 
@@ -275,25 +302,49 @@ func (r *rows) tooLarge(got int64) {
 	r.err = &table.LimitError{What: "row bytes of one read (ask for fewer columns or versions)", Limit: r.limit, Got: got}
 }
 
+// step goes to the next entry.
+func (r *rows) step() {
+	r.merge.next()
+	r.worked(1)
+}
+
+// worked takes note of as much work as n entries are, and looks now and then
+// whether the reader's time is up.
+func (r *rows) worked(n int) {
+	if r.read += n; r.read < checkEntries {
+		return
+	}
+	r.read = 0
+	if r.err == nil && r.ctx.Err() != nil {
+		r.err = fmt.Errorf("read rows: %w", context.Cause(r.ctx))
+	}
+}
+
 // skip goes past the entries whose keys start with prefix.
 func (r *rows) skip(prefix []byte) {
 	for range skipNexts {
-		if !r.merge.valid() || !bytes.HasPrefix(r.merge.key(), prefix) {
+		if r.err != nil || !r.merge.valid() || !bytes.HasPrefix(r.merge.key(), prefix) {
 			return
 		}
-		r.merge.next()
+		r.step()
 	}
 	r.target = ikey.AppendAfter(r.target[:0], prefix)
-	r.merge.advanceTo(r.target)
+	r.advance(r.target)
 }
 
 // skipTo goes to the first entry at or above target.
 func (r *rows) skipTo(target []byte) {
 	for range skipNexts {
-		if !r.merge.valid() || bytes.Compare(r.merge.key(), target) >= 0 {
+		if r.err != nil || !r.merge.valid() || bytes.Compare(r.merge.key(), target) >= 0 {
 			return
 		}
-		r.merge.next()
+		r.step()
 	}
+	r.advance(target)
+}
+
+// advance seeks to the first entry at or above target.
+func (r *rows) advance(target []byte) {
 	r.merge.advanceTo(target)
+	r.worked(seekEntries)
 }
