@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -32,6 +33,7 @@ type answer func(e *wire.Encoder)
 // handleNames registers a method whose parameters are names.
 func (n *Node) handleNames(method string, names int, h func(ctx context.Context, r *api.NamesRequest) (answer, error)) {
 	n.rpc.Handle(method, rpc.Spawned, func(c *rpc.Call) {
+		c.Keep() // a change may outlive the call
 		var r api.NamesRequest
 		if err := r.Decode(&c.Params, c.NumParams, method, names); err != nil {
 			fail(c, err)
@@ -59,6 +61,7 @@ func (n *Node) ping(context.Context, *api.NamesRequest) (answer, error) {
 }
 
 func (n *Node) createTable(c *rpc.Call) {
+	c.Keep() // the change may outlive the call
 	var r api.CreateTableRequest
 	if err := r.Decode(&c.Params, c.NumParams); err != nil {
 		fail(c, err)
@@ -67,7 +70,11 @@ func (n *Node) createTable(c *rpc.Call) {
 	if !begin(c, &r.Options) {
 		return
 	}
-	s, err := n.create(c.Context(), &r)
+	var s *table.Schema
+	err := n.change(c.Context(), func(ctx context.Context) (err error) {
+		s, err = n.create(ctx, &r)
+		return err
+	})
 	if err != nil {
 		fail(c, err)
 		return
@@ -75,16 +82,22 @@ func (n *Node) createTable(c *rpc.Call) {
 	c.Reply(schemaAnswer(s))
 }
 
-// create makes a table of one tablet. The table is there when its schema is, so
+// create makes a table of one tablet, as a change. The table is there when its schema is, so
 // that comes last; a tablet without a table is removed at the next start.
 func (n *Node) create(ctx context.Context, r *api.CreateTableRequest) (*table.Schema, error) {
 	if err := n.limits.CheckTableName(r.Name); err != nil {
 		return nil, err
 	}
-	n.schemaMu.Lock()
-	defer n.schemaMu.Unlock()
-	if _, _, err := n.catalog.schema(ctx, r.Name); err == nil {
+	switch _, _, err := n.catalog.schema(ctx, r.Name); {
+	case err == nil:
 		return nil, fmt.Errorf("table %q: %w", r.Name, api.ErrTableExists)
+	case !errors.Is(err, api.ErrNoTable):
+		return nil, err
+	}
+	// The tablet server may still have the one of before, whose removal failed half
+	// way: two tablets of one range would take each other's rows.
+	if err := n.tablets.DropTable(r.Name); err != nil && !errors.Is(err, api.ErrNoTable) {
+		return nil, err
 	}
 	if _, err := r.Schema(1); err != nil {
 		return nil, err
@@ -98,7 +111,7 @@ func (n *Node) create(ctx context.Context, r *api.CreateTableRequest) (*table.Sc
 		return nil, err
 	}
 	m := &tablet.Meta{ID: id + 1, Table: id, LastMajor: time.Now()}
-	gen, err := n.catalog.Save(ctx, m, 0)
+	gen, err := n.catalog.set(ctx, tabletPath(m.ID), tablet.EncodeMeta(m), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -110,14 +123,24 @@ func (n *Node) create(ctx context.Context, r *api.CreateTableRequest) (*table.Sc
 }
 
 // alter changes a table's schema.
-func (n *Node) alter(ctx context.Context, name string, change func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
-	n.schemaMu.Lock()
-	defer n.schemaMu.Unlock()
+func (n *Node) alter(ctx context.Context, name string, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
+	var s *table.Schema
+	err := n.change(ctx, func(ctx context.Context) (err error) {
+		s, err = n.alterNow(ctx, name, edit)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (n *Node) alterNow(ctx context.Context, name string, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
 	old, gen, err := n.catalog.schema(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	s, err := change(old)
+	s, err := edit(old)
 	if err != nil {
 		return nil, err
 	}
@@ -131,6 +154,7 @@ func (n *Node) alter(ctx context.Context, name string, change func(*table.Schema
 }
 
 func (n *Node) setFamily(c *rpc.Call) {
+	c.Keep() // the change may outlive the call
 	var r api.SetFamilyRequest
 	if err := r.Decode(&c.Params, c.NumParams); err != nil {
 		fail(c, err)
@@ -211,29 +235,33 @@ func (n *Node) describeTable(ctx context.Context, r *api.NamesRequest) (answer, 
 	return info.Append, nil
 }
 
-// dropTable removes a table: it is gone when its schema is.
 func (n *Node) dropTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
-	n.schemaMu.Lock()
-	defer n.schemaMu.Unlock()
-	name := r.Names[0]
+	return nil, n.change(ctx, func(ctx context.Context) error { return n.drop(ctx, r.Names[0]) })
+}
+
+// drop removes a table, as a change: it is gone when its schema is.
+func (n *Node) drop(ctx context.Context, name string) error {
 	_, gen, err := n.catalog.schema(ctx, name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	tablets, err := n.tablets.TabletStats(name)
-	if err != nil {
-		return nil, err
+	if err != nil && !errors.Is(err, api.ErrNoTable) { // not served: a drop is the way out
+		return err
 	}
-	if err := n.catalog.group.Delete(ctx, tablePath(name), gen); err != nil {
-		return nil, err
+	if err := n.catalog.remove(ctx, tablePath(name), gen); err != nil {
+		return err
 	}
 	for _, t := range tablets {
-		if err := n.catalog.group.Delete(ctx, tabletPath(t.ID), raftmeta.AnyGeneration); err != nil {
+		if err := n.catalog.remove(ctx, tabletPath(t.ID), raftmeta.AnyGeneration); err != nil {
 			n.log.Warn("metadata of a dropped tablet stays until the next start", "tablet", t.ID, "error", err)
 		}
 	}
 	n.log.Info("table dropped", "table", name)
-	return nil, n.tablets.DropTable(name)
+	if err := n.tablets.DropTable(name); !errors.Is(err, api.ErrNoTable) {
+		return err
+	}
+	return nil
 }
 
 func (n *Node) compactTable(ctx context.Context, r *api.NamesRequest) (answer, error) {

@@ -66,8 +66,11 @@ func (c *catalog) nextIDs(ctx context.Context, n uint64) (uint64, error) {
 			return 0, err
 		}
 		_, err = c.group.Set(ctx, idsPath, binary.BigEndian.AppendUint64(nil, next+n), gen)
-		if changed := (*raftmeta.GenerationError)(nil); errors.As(err, &changed) {
+		switch {
+		case errors.Is(err, raftmeta.ErrGeneration):
 			continue
+		case errors.Is(err, raftmeta.ErrOutcomeUnknown) && ctx.Err() == nil:
+			continue // ids may be left out
 		}
 		return next, err
 	}
@@ -97,7 +100,7 @@ func (c *catalog) saveSchema(ctx context.Context, s *table.Schema, gen uint64) e
 	e := wire.GetEncoder()
 	defer e.Release()
 	table.AppendSchema(e, s)
-	_, err := c.group.Set(ctx, tablePath(s.Name), append([]byte(nil), e.Bytes()...), gen)
+	_, err := c.set(ctx, tablePath(s.Name), append([]byte(nil), e.Bytes()...), gen)
 	if changed := (*raftmeta.GenerationError)(nil); errors.As(err, &changed) {
 		if gen == 0 {
 			return fmt.Errorf("table %q: %w", s.Name, api.ErrTableExists)

@@ -42,8 +42,11 @@ type Node struct {
 	filters filterCache
 	cursors cursors
 
-	// schemaMu makes changes of schemas one after the other.
-	schemaMu sync.Mutex
+	// changing holds a value while the catalog is changed. Changes run under ctx,
+	// which cancel ends in Close; see change.
+	changing chan struct{}
+	ctx      context.Context
+	cancel   context.CancelFunc
 
 	serving atomic.Bool
 	done    chan struct{}
@@ -62,9 +65,12 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{cfg: cfg, log: cfg.Logger, started: time.Now(), done: make(chan struct{}), limits: table.DefaultLimits()}
+	n.changing = make(chan struct{}, 1)
+	n.ctx, n.cancel = context.WithCancel(context.Background())
 	debug.SetMemoryLimit(cfg.MemoryBytes * 9 / 10)
 	listener, err := n.listen()
 	if err != nil {
+		n.cancel()
 		return nil, err
 	}
 	if err = n.openParts(ctx); err == nil {
@@ -254,6 +260,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 	if n.http != nil {
 		errs = append(errs, n.http.Close())
 	}
+	n.endChanges(ctx)
 	n.cursors.close()
 	n.background.Wait()
 	if n.tablets != nil {

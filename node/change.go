@@ -1,0 +1,125 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/steledb/stele/raftmeta"
+	"github.com/steledb/stele/rpc"
+)
+
+// changeAttempt is how long one write to the namespace may take before it is looked
+// at again. Longer than any disk that still works needs.
+const changeAttempt = 30 * time.Second
+
+// change makes a change of the catalog, one at a time. Once begun it is finished,
+// whatever becomes of the caller: namespace and tablet server would tell different
+// tables otherwise, and what was written to a table that only one of them knows is
+// lost. A caller whose ctx ends first is told that its time is up; the change goes
+// on, under the node's context.
+func (n *Node) change(ctx context.Context, do func(ctx context.Context) error) error {
+	select {
+	case n.changing <- struct{}{}:
+	case <-ctx.Done():
+		return &rpc.Error{Code: rpc.CodeDeadlineExceeded, Message: "the deadline passed while other changes of the schema were made",
+			Details: map[string]any{"executed": 0}}
+	case <-n.ctx.Done():
+		return raftmeta.ErrClosed
+	}
+	if n.ctx.Err() != nil { // select picks any that is ready
+		<-n.changing
+		return raftmeta.ErrClosed
+	}
+	done := make(chan error, 1)
+	go func() { // at most one: it holds n.changing
+		defer func() { <-n.changing }()
+		err := do(n.ctx)
+		if err != nil && ctx.Err() != nil {
+			n.log.Warn("a change of the schema whose caller has left failed", "error", err)
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return rpc.Errorf(rpc.CodeDeadlineExceeded, "the deadline passed while the schema is changed; the change goes on")
+	}
+}
+
+// endChanges lets the running change finish until ctx ends, then gives it up, and
+// lets none begin. The next start takes from the namespace what was done.
+func (n *Node) endChanges(ctx context.Context) {
+	select {
+	case n.changing <- struct{}{}:
+	case <-ctx.Done():
+		n.cancel()
+		n.changing <- struct{}{}
+	}
+	n.cancel()
+	<-n.changing
+}
+
+// set is the group's Set, but knows the outcome: it repeats a write of unknown fate,
+// which at one generation happens once at most. The error is the group's, and
+// raftmeta.ErrOutcomeUnknown only when ctx ends or the group is closed.
+func (c *catalog) set(ctx context.Context, path string, data []byte, gen uint64) (made uint64, err error) {
+	err = settle(ctx, func(ctx context.Context, again bool) error {
+		made, err = c.group.Set(ctx, path, data, gen)
+		if !again || !errors.Is(err, raftmeta.ErrGeneration) {
+			return err
+		}
+		f, getErr := c.group.Get(ctx, path)
+		switch {
+		case getErr == nil && string(f.Data) == string(data): // an earlier try came through
+			made = f.Generation
+			return nil
+		case getErr == nil || errors.Is(getErr, raftmeta.ErrNotFound):
+			return err
+		}
+		return getErr
+	})
+	return made, err
+}
+
+// remove is the group's Delete in the same way.
+func (c *catalog) remove(ctx context.Context, path string, gen uint64) error {
+	return settle(ctx, func(ctx context.Context, again bool) error {
+		err := c.group.Delete(ctx, path, gen)
+		if again && errors.Is(err, raftmeta.ErrNotFound) {
+			return nil // an earlier try came through
+		}
+		return err
+	})
+}
+
+// settle does try, and if its fate is unknown again until it is known. Then only
+// what the namespace itself answers counts: a full disk says nothing of the try
+// before.
+func settle(ctx context.Context, try func(ctx context.Context, again bool) error) error {
+	err := attempt(ctx, func(ctx context.Context) error { return try(ctx, false) })
+	if !errors.Is(err, raftmeta.ErrOutcomeUnknown) {
+		return err
+	}
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		again := attempt(ctx, func(ctx context.Context) error { return try(ctx, true) })
+		if again == nil || errors.Is(again, raftmeta.ErrGeneration) || errors.Is(again, raftmeta.ErrTooLarge) {
+			return again
+		}
+		if ctx.Err() != nil || errors.Is(again, raftmeta.ErrClosed) {
+			return fmt.Errorf("%w; tried again: %w", err, again)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+func attempt(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, changeAttempt)
+	defer cancel()
+	return f(ctx)
+}

@@ -1,0 +1,137 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/raftmeta"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
+)
+
+func startInternal(t *testing.T) (*Node, *client.Client) {
+	t.Helper()
+	n, err := Start(context.Background(), Config{
+		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", HTTP: "off", MemoryBytes: 256 << 20,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close(context.Background()) })
+	c, err := client.Open(context.Background(), n.RPCAddr(), client.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return n, c
+}
+
+// TestChangeOutlivesCaller: a change that was begun goes on when its caller's time
+// is up, the next one waits for it, and so does Close.
+func TestChangeOutlivesCaller(t *testing.T) {
+	n, _ := startInternal(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	release, ended := make(chan struct{}), make(chan error, 1)
+	err := n.change(ctx, func(ctx context.Context) error {
+		cancel()
+		<-release
+		ended <- ctx.Err()
+		return ctx.Err()
+	})
+	var e *rpc.Error
+	if !errors.As(err, &e) || e.Code != rpc.CodeDeadlineExceeded || e.Details["executed"] != nil {
+		t.Errorf("the caller got %v", err)
+	}
+	short, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	err = n.change(short, func(context.Context) error { t.Error("two changes at a time"); return nil })
+	if !errors.As(err, &e) || e.Details["executed"] != 0 {
+		t.Errorf("the second caller got %v", err)
+	}
+	time.AfterFunc(20*time.Millisecond, func() { close(release) })
+	if err := n.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the change was given up: %v", err)
+	}
+	if err := n.change(context.Background(), func(context.Context) error { return nil }); !errors.Is(err, raftmeta.ErrClosed) {
+		t.Errorf("a change after Close: %v", err)
+	}
+}
+
+// TestImpatientChanges: whenever callers of create and drop leave, the catalog and
+// the tablet server know the same tables.
+func TestImpatientChanges(t *testing.T) {
+	n, c := startInternal(t)
+	ctx := context.Background()
+	spec, err := table.ParseFamilySpec("f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 60 {
+		name := fmt.Sprintf("t%d", i)
+		soon, cancel := context.WithTimeout(ctx, time.Duration(i%20)*200*time.Microsecond)
+		if i%2 == 0 {
+			_, _ = c.CreateTable(soon, name, spec)
+		} else {
+			if _, err := c.CreateTable(ctx, name, spec); err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+			soon, cancel = context.WithTimeout(ctx, time.Duration(i%20)*200*time.Microsecond)
+			_ = c.DropTable(soon, name)
+		}
+		cancel()
+		if err := n.change(ctx, func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		_, _, inCatalog := n.catalog.schema(ctx, name)
+		_, served := n.tablets.TabletStats(name)
+		if errors.Is(inCatalog, api.ErrNoTable) != errors.Is(served, api.ErrNoTable) {
+			t.Errorf("%s: catalog says %v, tablet server %v", name, inCatalog, served)
+		}
+	}
+}
+
+// TestSettle: a write of unknown fate is repeated until it is known what came of it,
+// and its generation is that of the write that counts.
+func TestSettle(t *testing.T) {
+	n, _ := startInternal(t)
+	ctx := context.Background()
+	unknown := func(do func()) func(context.Context, bool) error {
+		return func(_ context.Context, again bool) error {
+			if !again {
+				do()
+				return raftmeta.ErrOutcomeUnknown
+			}
+			return raftmeta.ErrGeneration
+		}
+	}
+	if err := settle(ctx, unknown(func() {})); !errors.Is(err, raftmeta.ErrGeneration) {
+		t.Errorf("got %v", err)
+	}
+	ended, cancel := context.WithCancel(ctx)
+	err := settle(ended, func(context.Context, bool) error { cancel(); return raftmeta.ErrOutcomeUnknown })
+	if !errors.Is(err, raftmeta.ErrOutcomeUnknown) {
+		t.Errorf("got %v", err)
+	}
+	gen, err := n.catalog.set(ctx, "/x", []byte("1"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.catalog.set(ctx, "/x", []byte("1"), 0); !errors.Is(err, raftmeta.ErrGeneration) {
+		t.Errorf("a first try that came too late: %v", err)
+	}
+	if err := n.catalog.remove(ctx, "/x", gen); err != nil {
+		t.Error(err)
+	}
+	if err := n.catalog.remove(ctx, "/x", gen); !errors.Is(err, raftmeta.ErrNotFound) {
+		t.Errorf("a first try that came too late: %v", err)
+	}
+}
