@@ -85,13 +85,13 @@ func (c Config) validate() error {
 // whole: the rest is for what a read or a compaction holds, and for the garbage
 // collector's slack.
 type budget struct {
-	memtables, cache, rpc, message int64
+	memtables, cache, rpc, message, results int64
 }
 
 func (c Config) budget() budget {
 	m := c.MemoryBytes
-	b := budget{memtables: m / 5, cache: m * 3 / 10, message: min(320<<20, m/5)}
-	b.rpc = max(m/10, b.message)
+	b := budget{memtables: m / 5, cache: m * 3 / 10, message: min(320<<20, m/8), results: m / 8}
+	b.rpc = max(m/10, 2*b.message) // a read buffer doubles until the message fits
 	return b
 }
 

@@ -62,11 +62,15 @@ func begin(c *rpc.Call, o *api.Options) bool {
 		c.SetTimeout(o.Timeout)
 	}
 	if c.Expired() {
-		c.Fail(&rpc.Error{Code: rpc.CodeDeadlineExceeded, Message: "the deadline passed before the call was begun",
-			Details: map[string]any{"executed": 0}})
+		c.Fail(expired("the deadline passed before the call was begun"))
 		return false
 	}
 	return true
+}
+
+// expired is the error of what was not begun in time.
+func expired(message string) error {
+	return &rpc.Error{Code: rpc.CodeDeadlineExceeded, Message: message, Details: map[string]any{"executed": 0}}
 }
 
 var mutateRequests = sync.Pool{New: func() any { return new(api.MutateRequest) }}
@@ -135,9 +139,24 @@ func (n *Node) mutateRows(c *rpc.Call) {
 			}
 		})
 	}
+	// A row that is refused after it has waited tells what the rest would wait for.
+	var refused atomic.Pointer[error]
 	for i := range r.Rows {
+		if c.Expired() {
+			outcomes[i].err = expired("the deadline passed before the row's turn came")
+			finish()
+			continue
+		}
+		if err := refused.Load(); err != nil {
+			outcomes[i].err = *err
+			finish()
+			continue
+		}
 		n.tablets.Apply(r.Table, &r.Rows[i], func(timestamp int64, err error) {
 			outcomes[i] = outcome{timestamp, err}
+			if err != nil && refusesWrites(err) {
+				refused.Store(&err)
+			}
 			finish()
 		})
 	}
@@ -162,8 +181,8 @@ func (n *Node) read(c *rpc.Call) {
 		return
 	}
 	answered := false
-	// One row is bounded work: it needs no context to be stopped by.
-	err = n.tablets.ReadRow(context.Background(), r.Table, r.Row, f, func(key []byte, cells []table.Cell) error {
+	ctx := callContext{context.Background(), c.Deadline()}
+	err = n.tablets.ReadRow(ctx, r.Table, r.Row, f, func(key []byte, cells []table.Cell) error {
 		if tooLarge(cells, api.ResultBytesMax) {
 			return &api.RowTooLargeError{Limit: api.ResultBytesMax}
 		}
@@ -190,6 +209,10 @@ func tooLarge(cells []table.Cell, limit int) bool {
 	return false
 }
 
+// readRowsBytes is what the result of so many rows is taken to be. How large rows
+// are is not known before they are read.
+func readRowsBytes(rows int) int { return 16 << 10 * (1 + rows) }
+
 func (n *Node) readRows(c *rpc.Call) {
 	var r api.ReadRowsRequest
 	if err := r.Decode(&c.Params, c.NumParams, &n.limits); err != nil {
@@ -204,6 +227,12 @@ func (n *Node) readRows(c *rpc.Call) {
 		fail(c, err)
 		return
 	}
+	release, err := n.results.take(c.Context(), readRowsBytes(len(r.Rows)))
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	defer release()
 	e := wire.GetEncoder()
 	defer e.Release()
 	e.Array(len(r.Rows))

@@ -41,6 +41,7 @@ type Node struct {
 	limits  table.Limits
 	filters filterCache
 	cursors cursors
+	results resultMemory
 
 	// changing holds a value while the catalog is changed. Changes run under ctx,
 	// which cancel ends in Close; see change.
@@ -65,6 +66,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{cfg: cfg, log: cfg.Logger, started: time.Now(), done: make(chan struct{}), limits: table.DefaultLimits()}
+	n.results = newResultMemory(cfg.budget().results)
 	n.changing = make(chan struct{}, 1)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	debug.SetMemoryLimit(cfg.MemoryBytes * 9 / 10)
@@ -119,7 +121,7 @@ func (n *Node) openParts(ctx context.Context) error {
 	b := n.cfg.budget()
 	n.tablets, err = tablet.Open(ctx, tablet.Config{
 		Blobs: tablet.OnStore(n.store), Metadata: &n.catalog, Logger: n.log.With("part", "tablet"),
-		MemtablesBytesMax: b.memtables, CacheBytes: b.cache, OnFailure: n.fail,
+		MemtablesBytesMax: b.memtables, CacheBytes: b.cache, RowReadBytesMax: b.message, OnFailure: n.fail,
 	}, loads)
 	if err != nil {
 		return fmt.Errorf("open tablets: %w", err)

@@ -83,6 +83,16 @@ func (n *Node) scanClose(c *rpc.Call) {
 // scanBatch answers with the next rows of s, whose cursor is id, or 0 if it has
 // none yet.
 func (n *Node) scanBatch(c *rpc.Call, s *scan, id uint64) {
+	size := n.results.batch(s.batchBytes)
+	release, err := n.results.take(c.Context(), size)
+	if err != nil {
+		if id != 0 {
+			_, _ = n.cursors.put(s, id) // the scan can go on later
+		}
+		fail(c, err)
+		return
+	}
+	defer release()
 	e := wire.GetEncoder()
 	defer e.Release()
 	w := api.BeginScan(e)
@@ -91,7 +101,7 @@ func (n *Node) scanBatch(c *rpc.Call, s *scan, id uint64) {
 			return &api.RowTooLargeError{Limit: api.ResultBytesMax}
 		}
 		w.Row(key, cells)
-		if s.left--; s.left == 0 || w.Rows() >= s.batchRows || w.Bytes() >= s.batchBytes {
+		if s.left--; s.left == 0 || w.Rows() >= s.batchRows || w.Bytes() >= size {
 			return tablet.ErrLast
 		}
 		return nil

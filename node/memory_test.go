@@ -1,0 +1,73 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+)
+
+// TestResultMemory: results take no more than their share, and who waits in vain is
+// told to come again.
+func TestResultMemory(t *testing.T) {
+	m := newResultMemory(32 << 20)
+	if got := m.batch(api.ScanBatchBytesMax); got != 4<<20 {
+		t.Errorf("a batch may have %d bytes", got)
+	}
+	var held []func()
+	for range 4 {
+		release, err := m.take(context.Background(), m.batch(api.ScanBatchBytesMax))
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, release)
+	}
+	soon, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := m.take(soon, 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a call whose time is up: %v", err)
+	}
+	var over *api.OverloadedError
+	if _, err := m.take(context.Background(), 1); !errors.As(err, &over) || over.RetryAfter <= 0 {
+		t.Errorf("a call that waited in vain: %v", err)
+	}
+	held[0]()
+	release, err := m.take(context.Background(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+}
+
+// TestBudgetAdmitsMessages: the read buffer of the largest message can grow.
+func TestBudgetAdmitsMessages(t *testing.T) {
+	for _, memory := range []int64{memoryMin, 1 << 30, 64 << 30} {
+		b := Config{MemoryBytes: memory}.budget()
+		if b.rpc < 2*b.message || b.message > 320<<20 {
+			t.Errorf("memory %d: %+v", memory, b)
+		}
+		if sum := b.memtables + b.cache + b.rpc + b.results; sum > memory*9/10 {
+			t.Errorf("memory %d: %d are given away", memory, sum)
+		}
+	}
+}
+
+// TestCallContext: a read's context ends with the call's deadline.
+func TestCallContext(t *testing.T) {
+	past := callContext{context.Background(), time.Now().Add(-time.Second)}
+	if err := past.Err(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("after the deadline: %v", err)
+	}
+	if err := (callContext{Context: context.Background()}).Err(); err != nil {
+		t.Errorf("without a deadline: %v", err)
+	}
+}
+
+// TestRefusesWrites: only what meets every row ends the rest of mutate_rows.
+func TestRefusesWrites(t *testing.T) {
+	if !refusesWrites(&api.OverloadedError{}) || !refusesWrites(api.ErrDiskFull) || refusesWrites(api.ErrNoTable) {
+		t.Error("refusals are mistaken")
+	}
+}
