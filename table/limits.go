@@ -74,7 +74,7 @@ func (l *Limits) orDefault() *Limits {
 
 func (l *Limits) full() bool {
 	return min(l.RowKeyBytes, l.TableNameBytes, l.FamilyNameBytes, l.QualifierBytes, l.ValueBytes,
-		l.RowMutationBytes, l.Mutations, l.BatchRows, l.Families, l.GCPolicyNodes, l.GCPolicyDepth,
+		l.RowMutationBytes, l.Mutations, l.BatchRows, l.Families, l.Groups, l.GCPolicyNodes, l.GCPolicyDepth,
 		l.FilterDepth, l.FilterNodes, l.FilterBytes, l.RegexBytes, l.RegexCost, l.FilterCells) > 0
 }
 
@@ -91,6 +91,7 @@ func (l Limits) WithDefaults() Limits {
 	l.Mutations = orIfNone(l.Mutations, d.Mutations)
 	l.BatchRows = orIfNone(l.BatchRows, d.BatchRows)
 	l.Families = orIfNone(l.Families, d.Families)
+	l.Groups = orIfNone(l.Groups, d.Groups)
 	l.GCPolicyNodes = orIfNone(l.GCPolicyNodes, d.GCPolicyNodes)
 	l.GCPolicyDepth = orIfNone(l.GCPolicyDepth, d.GCPolicyDepth)
 	l.FilterDepth = orIfNone(l.FilterDepth, d.FilterDepth)

@@ -153,7 +153,7 @@ func TestTextAndBytesAreAlike(t *testing.T) {
 		e.Bin([]byte("set"))
 		e.Bin([]byte("f"))
 		e.Str("q")
-		e.Int(-1)
+		e.Nil()
 		e.Str("v")
 	})
 	var r MutateRequest
