@@ -336,10 +336,10 @@ func (s *Server) Close() {
 	s.mu.Lock()
 	s.mu.closed = true
 	s.mu.Unlock()
-	s.cancel()
 	for _, c := range s.snapshot() {
 		c.kill(ErrServerClosed)
 	}
+	s.cancel() // after the connections: what handlers say of it goes nowhere
 	s.active.Wait()
 	s.pool.Wait()
 }

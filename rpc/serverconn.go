@@ -367,9 +367,9 @@ func (c *serverConn) kill(err error) {
 		c.srv.count.stalled.Add(1)
 		c.srv.log.Warn("connection closed", "peer", c.peer.Addr, "err", errNotReading)
 	}
-	c.peer.cancel()
 	c.out.fail(err)
 	_ = c.nc.Close()
+	c.peer.cancel() // last: what handlers answer to it goes nowhere
 }
 
 func isTimeout(err error) bool {
