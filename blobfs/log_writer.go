@@ -454,9 +454,9 @@ func (w *LogWriter) unlink(pos int64) []*logFile {
 		w.closeFile()
 		return nil
 	}
-	w.cur.header = h
 	w.st.mu.Lock()
 	defer w.st.mu.Unlock()
+	w.cur.header = h // an extent of the log is read under st.mu too
 	gone := slices.Clone(w.st.extents[:n])
 	w.st.extents = slices.Delete(w.st.extents, 0, n)
 	return gone

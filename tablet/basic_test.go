@@ -107,12 +107,11 @@ func TestUnclearMetadataChange(t *testing.T) {
 	e := newEnv(t, Config{}, "f")
 	for i := range 6 {
 		e.mustApply("r", set("f", strconv.Itoa(i), 1, "v"))
-		e.meta.fail = func() (before, after error) { return nil, errors.New("outcome unknown") }
-		e.meta.loadErr = errors.New("no answer")
+		e.meta.setFaults(func() (before, after error) { return nil, errors.New("outcome unknown") }, errors.New("no answer"))
 		if err := e.Compact(context.Background(), testTable, false); err == nil {
 			t.Fatal("the change of metadata was not refused")
 		}
-		e.meta.fail, e.meta.loadErr = nil, nil
+		e.meta.setFaults(nil, nil)
 		for n := 0; ; n++ {
 			err := e.Compact(context.Background(), testTable, i%2 == 0)
 			if err == nil {

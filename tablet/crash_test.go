@@ -131,15 +131,15 @@ func crashRun(t *testing.T, seed uint64) {
 		n := 1 + r.Int64N(120)
 		var cut atomic.Bool
 		fault.arm(e.fs, n, &cut)
-		e.meta.fail = func() (before, after error) {
+		e.meta.setFaults(func() (before, after error) {
 			if cut.Load() {
 				before = vfs.ErrPowerCut
 			}
-			if r := rand.IntN(20); r == 0 { // an answer that got lost
+			if rand.IntN(20) == 0 { // an answer that got lost
 				after = errors.New("outcome unknown")
 			}
 			return before, after
-		}
+		}, nil)
 		if e.Server == nil { // the last life ended in a crash during recovery
 			t.Fatal("BUG: no server")
 		}
@@ -151,21 +151,19 @@ func crashRun(t *testing.T, seed uint64) {
 			wg.Go(func() { _ = e.Compact(context.Background(), testTable, r.IntN(2) == 0) })
 		}
 		wg.Wait()
-		e.meta.fail = nil
 		e.crash()
 		e.fs.SetHook(nil)
 		// Recovery may be cut short as well, and must be able to start again.
 		for n := int64(1 + r.IntN(6)); r.IntN(2) == 0; n += int64(r.IntN(8)) {
 			var cut atomic.Bool
 			powerCut.arm(e.fs, n, &cut)
-			e.meta.fail = func() (before, after error) {
+			e.meta.setFaults(func() (before, after error) {
 				if cut.Load() {
 					before = vfs.ErrPowerCut
 				}
 				return before, nil
-			}
+			}, nil)
 			_ = e.tryOpen()
-			e.meta.fail = nil
 			e.crash()
 		}
 		if err := e.tryOpen(); err != nil {

@@ -36,6 +36,13 @@ func (m *memMetadata) cloneLocked() *memMetadata {
 	return &memMetadata{rows: maps.Clone(m.rows), gens: maps.Clone(m.gens)}
 }
 
+// setFaults sets fail and loadErr.
+func (m *memMetadata) setFaults(fail func() (before, after error), loadErr error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fail, m.loadErr = fail, loadErr
+}
+
 func (m *memMetadata) Save(_ context.Context, meta *Meta, gen uint64) (uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
