@@ -4,52 +4,36 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/steledb/stele/raftmeta/api"
+)
+
+// The errors that callers far away see as well are defined in raftmeta/api.
+var (
+	ErrNotFound       = api.ErrNotFound
+	ErrBadPath        = api.ErrBadPath
+	ErrIsDirectory    = api.ErrIsDirectory
+	ErrNotDirectory   = api.ErrNotDirectory
+	ErrNotEmpty       = api.ErrNotEmpty
+	ErrGeneration     = api.ErrGeneration
+	ErrTooLarge       = api.ErrTooLarge
+	ErrNotReady       = api.ErrNotReady
+	ErrOutcomeUnknown = api.ErrOutcomeUnknown
+	ErrDiskFull       = api.ErrDiskFull
+	ErrClosed         = api.ErrClosed
+)
+
+// The same of types.
+type (
+	// PathError says why a string cannot be a path.
+	PathError = api.PathError
+	// GenerationError tells the two content generations that differ.
+	GenerationError = api.GenerationError
+	// TooLargeError names the limit that a change would pass.
+	TooLargeError = api.TooLargeError
 )
 
 var (
-	// ErrNotFound means that no node has that path.
-	ErrNotFound = errors.New("not found")
-
-	// ErrBadPath means that a string cannot be a path. The error is a
-	// *PathError.
-	ErrBadPath = errors.New("bad path")
-
-	// ErrIsDirectory means that a directory stands where a file was wanted.
-	ErrIsDirectory = errors.New("is a directory")
-
-	// ErrNotDirectory means that a file stands where a directory was wanted.
-	ErrNotDirectory = errors.New("is not a directory")
-
-	// ErrNotEmpty means that a directory to be deleted has children.
-	ErrNotEmpty = errors.New("directory is not empty")
-
-	// ErrGeneration means that a compare-and-set found another content
-	// generation than it was given; nothing was changed. The error is a
-	// *GenerationError.
-	ErrGeneration = errors.New("generation differs")
-
-	// ErrTooLarge means that a file, or with it the namespace, would be over
-	// its limit; nothing was changed. The error is a *TooLargeError.
-	ErrTooLarge = errors.New("too large")
-
-	// ErrNotReady means that this server cannot serve now: it is not the
-	// leader, or has not caught up with what was committed before it became
-	// so, or its disk has failed. Nothing was changed. WaitReady waits for it
-	// to pass.
-	ErrNotReady = errors.New("not ready")
-
-	// ErrOutcomeUnknown means that a change was handed to the log and its
-	// fate was not learnt: it may have been made, or may yet be, or never.
-	// Read the path to find out.
-	ErrOutcomeUnknown = errors.New("outcome unknown, the write may still commit")
-
-	// ErrDiskFull means that less space is left on the disk than
-	// Config.ReserveBytes; nothing was changed.
-	ErrDiskFull = errors.New("disk full")
-
-	// ErrClosed means that the group was closed.
-	ErrClosed = errors.New("group closed")
-
 	// ErrWrongServer means that the folder belongs to a server with another
 	// id.
 	ErrWrongServer = errors.New("folder belongs to another server")
@@ -66,65 +50,6 @@ var (
 	// Config.StallTimeout. The error is a *DiskError.
 	ErrStalled = errors.New("disk stalled")
 )
-
-// PathError says why a string cannot be a path. It is an ErrBadPath.
-type PathError struct {
-	Path   string
-	Reason string // completes "the path ..."
-}
-
-func (e *PathError) Error() string {
-	p := e.Path
-	if len(p) > 80 {
-		p = p[:80] + "..."
-	}
-	return fmt.Sprintf("bad path %q: it %s", p, e.Reason)
-}
-
-// Is makes the error an ErrBadPath.
-func (e *PathError) Is(target error) bool { return target == ErrBadPath }
-
-// GenerationError tells the two content generations that differ. It is an
-// ErrGeneration, and when Got is zero an ErrNotFound as well.
-type GenerationError struct {
-	Path string
-	Want uint64 // what the caller gave; zero: the file must not exist
-	Got  uint64 // what was there; zero: no such node
-}
-
-func (e *GenerationError) Error() string {
-	switch {
-	case e.Got == 0:
-		return fmt.Sprintf("%s does not exist, but generation %d of it was given", e.Path, e.Want)
-	case e.Want == 0:
-		return fmt.Sprintf("%s exists already, at generation %d", e.Path, e.Got)
-	}
-	return fmt.Sprintf("%s is at generation %d, not %d", e.Path, e.Got, e.Want)
-}
-
-// Is makes the error an ErrGeneration, and an ErrNotFound when nothing is
-// there.
-func (e *GenerationError) Is(target error) bool {
-	return target == ErrGeneration || target == ErrNotFound && e.Got == 0
-}
-
-// TooLargeError names the limit that a change would pass. It is an
-// ErrTooLarge.
-type TooLargeError struct {
-	What       string // "file", in bytes; "namespace", in bytes; "namespace nodes"
-	Limit, Got int64
-}
-
-func (e *TooLargeError) Error() string {
-	unit := " bytes"
-	if e.What == limitNodes {
-		unit = ""
-	}
-	return fmt.Sprintf("%s too large: %d%s, at most %d", e.What, e.Got, unit, e.Limit)
-}
-
-// Is makes the error an ErrTooLarge.
-func (e *TooLargeError) Is(target error) bool { return target == ErrTooLarge }
 
 // CorruptError locates stored bytes that are not what was written. It is an
 // ErrCorrupt.

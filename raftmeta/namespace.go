@@ -1,22 +1,23 @@
 package raftmeta
 
 import (
-	"math"
 	"strings"
 
 	"github.com/google/btree"
+
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // AnyGeneration, given to Set or Delete, matches any content generation, and
 // for Set a file that does not exist.
-const AnyGeneration = math.MaxUint64
+const AnyGeneration = api.AnyGeneration
 
 // Limits of the namespace. All of it is in the memory of every voter and in
 // each snapshot. The state machine enforces them, so they are part of the
 // command format: every voter must come to the same verdict.
 const (
 	// FileBytesMax is the largest file.
-	FileBytesMax = 256 << 10
+	FileBytesMax = api.FileBytesMax
 	// NamespaceBytesMax bounds the paths and contents of all nodes together.
 	NamespaceBytesMax = 1 << 30
 	// NodesMax bounds the number of files and directories.
@@ -25,9 +26,9 @@ const (
 
 // The words that TooLargeError.What takes.
 const (
-	limitFile  = "file"
-	limitBytes = "namespace"
-	limitNodes = "namespace nodes"
+	limitFile  = api.LimitFile
+	limitBytes = api.LimitBytes
+	limitNodes = api.LimitNodes
 )
 
 // node is one file or directory. It never changes once it is in a namespace: a
