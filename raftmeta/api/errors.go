@@ -59,6 +59,10 @@ var (
 	// closed, or never was. Nothing was changed, and what it held is free.
 	ErrNoSession = errors.New("no such session")
 
+	// ErrSuperseded means that a KeepAlive was given up since its session has
+	// sent another one.
+	ErrSuperseded = errors.New("keep-alive superseded by a newer one")
+
 	// ErrLocked means that a lock is held in a mode that excludes the one
 	// asked for, or is in its lock-delay. The error is a *LockedError.
 	ErrLocked = errors.New("lock is held")

@@ -146,6 +146,14 @@ func ParseSequencer(text string) (Sequencer, error) {
 	return s, nil
 }
 
+// Grant is a lock as a session got it.
+type Grant struct {
+	Sequencer Sequencer
+	// Hold is the raft index at which the session got the lock. Unlike the lock
+	// generation it differs each time, also when others share the lock meanwhile.
+	Hold uint64
+}
+
 // EventKind says what happened. Kinds are bits, so that a watch can ask for several.
 type EventKind uint8
 
@@ -231,9 +239,13 @@ type Service interface {
 	// OpenSession opens a session that calls itself name and wants that lease
 	// (zero: LeaseDefault). It returns the lease granted.
 	OpenSession(ctx context.Context, name string, lease time.Duration) (SessionID, time.Duration, error)
-	// KeepAlive extends a session's lease; it hangs as the request allows. The error
-	// is ErrNoSession when the session has ended.
-	KeepAlive(ctx context.Context, req KeepAliveRequest) (KeepAliveResponse, error)
+	// KeepAlive extends a session's lease. It returns at once, and calls done with the
+	// outcome later, once, from any goroutine and perhaps before it returns: a leader
+	// of 100,000 sessions has a record for each request that hangs, not a goroutine.
+	// done must not block. ctx bounds only what happens before KeepAlive returns. The
+	// error is ErrNoSession when the session has ended, and ErrSuperseded for a
+	// request that hangs when another one of its session comes.
+	KeepAlive(ctx context.Context, req KeepAliveRequest, done func(KeepAliveResponse, error))
 	// CloseSession ends a session: its ephemeral files go and its locks are free at
 	// once, without lock-delay. Closing one that is gone does nothing.
 	CloseSession(ctx context.Context, s SessionID) error
@@ -261,18 +273,24 @@ type Service interface {
 	// Acquire takes the lock of the node at path, making an empty file if there is
 	// none, or waits for it until ctx ends or wait is over: *LockedError then; a wait
 	// of zero tries once. A lock that the session holds already in that mode is had
-	// again. Delay is the lock-delay should the session expire.
-	Acquire(ctx context.Context, s SessionID, path string, mode Mode, wait, delay time.Duration) (Sequencer, error)
-	// Release gives a lock back. The error is ErrNotHeld or ErrNoSession.
-	Release(ctx context.Context, s SessionID, path string) error
+	// again, as the same hold. Delay is the lock-delay should the session expire.
+	Acquire(ctx context.Context, s SessionID, path string, mode Mode, wait, delay time.Duration) (Grant, error)
+	// Release gives a lock back. A hold that is not zero must be the one that the
+	// session has: so a request that was delayed on its way cannot give back what the
+	// session has acquired since. The error is ErrNotHeld or ErrNoSession.
+	Release(ctx context.Context, s SessionID, path string, hold uint64) error
 	// CheckSequencer returns nil if the sequencer is valid, ErrStale if not.
 	CheckSequencer(ctx context.Context, q Sequencer) error
 
 	// Watch has the session told of events of those kinds at path, which need not
-	// exist. A generation that is not zero and not the node's content generation any
-	// more makes a ContentsChanged at once. Kinds of zero end the watch. Watches end
-	// with the term: the client sets them again after FailedOver.
-	Watch(ctx context.Context, s SessionID, path string, kinds EventKind, gen uint64) error
+	// exist, beside the kinds that it watches there already. A generation that is not
+	// zero and not the node's content generation any more makes a ContentsChanged at
+	// once. Watches end with the term: the client sets them again after FailedOver.
+	// The number returned names the watch of that path until Unwatch.
+	Watch(ctx context.Context, s SessionID, path string, kinds EventKind, gen uint64) (uint64, error)
+	// Unwatch ends the watch of path if it is the one of that number. It is no error
+	// if it is another, or none.
+	Unwatch(ctx context.Context, s SessionID, path string, watch uint64) error
 }
 
 // CacheLeave says whether a client may keep what Get answered.
