@@ -35,6 +35,11 @@ type Config struct {
 	// one voter. Close closes it.
 	Streams Streams
 
+	// AddressOf returns where the server of that id answers calls, or an empty
+	// string, for the hint in a *NotLeaderError. It must not block. Nil means
+	// that no address is known.
+	AddressOf func(id string) string
+
 	// FS is the file system for everything but the log itself, whose store
 	// knows only the machine's own. Nil means that one. Tests put faults in
 	// front of it.

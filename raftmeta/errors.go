@@ -31,6 +31,8 @@ type (
 	GenerationError = api.GenerationError
 	// TooLargeError names the limit that a change would pass.
 	TooLargeError = api.TooLargeError
+	// NotLeaderError names the server that leads.
+	NotLeaderError = api.NotLeaderError
 )
 
 var (

@@ -76,7 +76,7 @@ func TestGroupCalls(t *testing.T) {
 		}
 	}
 	var ge *GenerationError
-	if err := set("/cluster", 1, gen); !errors.As(err, &ge) || *ge != (GenerationError{"/cluster", gen, again}) {
+	if err := set("/cluster", 1, gen); !errors.As(err, &ge) || *ge != (GenerationError{Path: "/cluster", Want: gen, Got: again}) {
 		t.Errorf("got %+v", ge)
 	}
 	if err := set("/big", FileBytesMax, 0); err != nil {

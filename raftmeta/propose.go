@@ -93,7 +93,7 @@ func (g *Group) propose(ctx context.Context, c command) (result, error) {
 	}
 	select {
 	case a := <-p.answer:
-		return a.result, proposeError(a.err)
+		return a.result, g.proposeError(a.err)
 	case <-ctx.Done():
 		return result{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ctx.Err())
 	case <-g.failed:
@@ -102,12 +102,14 @@ func (g *Group) propose(ctx context.Context, c command) (result, error) {
 }
 
 // proposeError turns raft's error into ours.
-func proposeError(err error) error {
+func (g *Group) proposeError(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):
-		// Raft says these before it appends the entry.
+	case errors.Is(err, raft.ErrNotLeader):
+		// Raft says this, and the next, before it appends the entry.
+		return g.notLeading()
+	case errors.Is(err, raft.ErrLeadershipTransferInProgress):
 		return fmt.Errorf("%w: %w", ErrNotReady, err)
 	}
 	return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
@@ -137,7 +139,7 @@ func (g *Group) set(ctx context.Context, path string, data []byte, gen uint64) (
 		return 0, err
 	}
 	if len(data) > FileBytesMax {
-		return 0, &TooLargeError{limitFile, FileBytesMax, int64(len(data))}
+		return 0, &TooLargeError{What: limitFile, Limit: FileBytesMax, Got: int64(len(data))}
 	}
 	if err := g.disk.check(); err != nil {
 		return 0, err

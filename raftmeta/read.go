@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/hashicorp/raft"
 )
 
 // File is a file as a Get found it.
@@ -95,30 +97,52 @@ func (g *Group) readLoop() {
 // question, also one to a heartbeat sent before it, and the follower may have
 // voted for another leader since it replied.
 func (g *Group) linearize(ctx context.Context) error {
+	_, err := g.verify(ctx)
+	return err
+}
+
+// verify is linearize, and returns the term in which this server leads. No
+// server was elected in a later term before verify began.
+func (g *Group) verify(ctx context.Context) (term uint64, err error) {
 	if err := g.usable(); err != nil {
-		return err
+		return 0, err
 	}
-	_, _, term, _ := g.lead.state()
+	_, _, term, _ = g.lead.state()
 	if term == 0 {
-		return ErrNotReady
+		return 0, g.notLeading()
 	}
 	round := g.reads.join()
 	select {
 	case <-round.done:
 		if round.err != nil {
-			return fmt.Errorf("%w: %w", ErrNotReady, round.err)
+			return 0, g.notLeading()
 		}
 	case <-ctx.Done():
-		return ctx.Err()
+		return 0, ctx.Err()
 	case <-g.closing:
-		return g.usable()
+		return 0, g.usable()
 	case <-g.failed:
-		return g.usable()
+		return 0, g.usable()
 	}
 	if g.raft.CurrentTerm() != term {
+		return 0, g.notLeading()
+	}
+	return term, nil
+}
+
+// notLeading says why this server does not serve: ErrNotReady while it leads
+// and has not caught up, and otherwise a *NotLeaderError that names the leader
+// as far as this server knows.
+func (g *Group) notLeading() error {
+	_, id := g.raft.LeaderWithID()
+	if id == raft.ServerID(g.cfg.ID) {
 		return ErrNotReady
 	}
-	return nil
+	e := &NotLeaderError{Leader: string(id)}
+	if id != "" && g.cfg.AddressOf != nil {
+		e.Address = g.cfg.AddressOf(string(id))
+	}
+	return e
 }
 
 // Get returns the file at path. It is linearizable: it sees every Set and
