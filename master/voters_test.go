@@ -1,0 +1,318 @@
+package master
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+)
+
+const stable = 10 * time.Second
+
+// fleet is a cluster as a simulation sees it: what Plan says is done to it.
+type fleet struct {
+	t       *testing.T
+	now     time.Duration
+	servers []*simServer
+	group   []Voter
+	steps   int
+}
+
+type simServer struct {
+	id, zone string
+	alive    bool
+	since    time.Duration
+	leaving  bool
+}
+
+func (f *fleet) view() []Server {
+	var all []Server
+	for _, s := range f.servers {
+		all = append(all, Server{ID: s.id, Zone: s.zone, Alive: s.alive, Since: f.now - s.since, Leaving: s.leaving})
+	}
+	return all
+}
+
+func (f *fleet) server(id string) *simServer {
+	for _, s := range f.servers {
+		if s.id == id {
+			return s
+		}
+	}
+	return nil
+}
+
+func (f *fleet) count() (voters, live int) {
+	for _, v := range f.group {
+		if v.Staged {
+			continue
+		}
+		voters++
+		if s := f.server(v.ID); s != nil && s.alive {
+			live++
+		}
+	}
+	return voters, live
+}
+
+// elect makes the first live voter the leader if there is a majority.
+func (f *fleet) elect() {
+	voters, live := f.count()
+	for i := range f.group {
+		v := &f.group[i]
+		if s := f.server(v.ID); v.Leader && (s == nil || !s.alive) {
+			v.Leader = false
+		}
+	}
+	for _, v := range f.group {
+		if v.Leader {
+			return
+		}
+	}
+	for i := range f.group {
+		v := &f.group[i]
+		if s := f.server(v.ID); !v.Staged && s != nil && s.alive && live >= quorum(voters) {
+			v.Leader = true
+			return
+		}
+	}
+}
+
+// step does what the plan says, and tells whether there was something. It checks
+// that no step takes the majority away.
+func (f *fleet) step() bool {
+	f.elect()
+	voters, live := f.count()
+	c := Plan(f.view(), f.group, stable)
+	if live < quorum(voters) {
+		// Nothing can commit; the plan must not rely on it, but may say what it likes.
+		return false
+	}
+	switch c.Kind {
+	case NoChange:
+		return false
+	case Stage:
+		f.group = append(f.group, Voter{ID: c.ID, Staged: true, CaughtUp: true})
+	case Promote:
+		for i := range f.group {
+			if f.group[i].ID == c.ID {
+				f.group[i].Staged = false
+			}
+		}
+	case Remove:
+		for i, v := range f.group {
+			if v.ID == c.ID {
+				if v.Leader {
+					f.t.Fatalf("the leader %s is removed", c.ID)
+				}
+				f.group = append(f.group[:i:i], f.group[i+1:]...)
+				break
+			}
+		}
+	case StepDown:
+		for i := range f.group {
+			f.group[i].Leader = false
+		}
+		for i := range f.group { // another live voter
+			v := &f.group[i]
+			if v.ID != c.ID && !v.Staged && f.server(v.ID).alive {
+				v.Leader = true
+				break
+			}
+		}
+	}
+	f.steps++
+	voters, live = f.count()
+	if live < quorum(voters) {
+		f.t.Fatalf("after %v of %s (%s) %d of %d voters are live", c.Kind, c.ID, c.Why, live, voters)
+	}
+	if voters > VotersMax+1 {
+		f.t.Fatalf("%d voters", voters)
+	}
+	return true
+}
+
+// settle steps until there is nothing more to do.
+func (f *fleet) settle() {
+	for range 40 {
+		f.now += stable
+		for n := 0; f.step(); n++ {
+			if n > 60 {
+				f.t.Fatalf("the plan finds no end: %v, voters %v", Plan(f.view(), f.group, stable), f.group)
+			}
+		}
+	}
+}
+
+// good checks what must hold of a settled fleet.
+func (f *fleet) good() {
+	f.t.Helper()
+	voters, live := f.count()
+	if live < quorum(voters) {
+		return // it takes an operator
+	}
+	able, zones := 0, map[string]int{}
+	for _, s := range f.servers {
+		if s.alive && !s.leaving {
+			able++
+			zones[s.zone] = 0
+		}
+	}
+	want := min(able, VotersMax)
+	if want%2 == 0 && want > 2 {
+		want--
+	}
+	if live < want {
+		f.t.Fatalf("%d of %d voters are live, %d could be: %+v of %+v", live, voters, want, f.group, f.view())
+	}
+	leaving := 0
+	for _, v := range f.group {
+		s := f.server(v.ID)
+		if v.Staged {
+			f.t.Fatalf("%s is still staged: %+v of %+v", v.ID, f.group, f.view())
+		}
+		if s == nil || s.leaving {
+			leaving++
+		} else if s.alive {
+			zones[s.zone]++
+		}
+	}
+	if leaving > 0 && able > 0 {
+		f.t.Fatalf("%d that left still vote: %+v of %+v", leaving, f.group, f.view())
+	}
+	if voters != live {
+		return // the dead wait for somebody to take their place
+	}
+	for _, s := range f.servers {
+		if !s.alive || s.leaving || f.in(s.id) {
+			continue
+		}
+		for zone, n := range zones {
+			if n >= zones[s.zone]+2 {
+				f.t.Fatalf("zone %s has %d voters and zone %s, with %s free, %d", zone, n, s.zone, s.id, zones[s.zone])
+			}
+		}
+	}
+}
+
+func (f *fleet) in(id string) bool {
+	for _, v := range f.group {
+		if v.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+func testSeed(t *testing.T) uint64 {
+	seed := rand.Uint64()
+	if s := os.Getenv("STELE_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("to replay: STELE_SEED=%d go test ./master -run '^%s$'", seed, t.Name())
+		}
+	})
+	return seed
+}
+
+// TestPlan has servers come, die, return and leave at random moments, also between
+// the steps of a change, and checks that no step takes the majority away, that the
+// plan comes to an end, and that it ends well.
+func TestPlan(t *testing.T) {
+	r := rand.New(rand.NewPCG(testSeed(t), 0))
+	steps := 0
+	for range 3000 {
+		f := &fleet{t: t}
+		f.join("a0", "z0")
+		f.group = []Voter{{ID: "a0", Leader: true, CaughtUp: true}}
+		zones := 1 + r.IntN(4)
+		for i := range 40 {
+			f.now += time.Duration(r.Int64N(int64(2 * stable)))
+			f.event(r, i, zones)
+			for range r.IntN(3) {
+				f.step()
+			}
+		}
+		f.settle()
+		f.good()
+		steps += f.steps
+	}
+	t.Logf("%d steps", steps)
+}
+
+func (f *fleet) join(id, zone string) {
+	f.servers = append(f.servers, &simServer{id: id, zone: zone, alive: true, since: f.now})
+}
+
+// event changes one server, but so that a majority can always come back.
+func (f *fleet) event(r *rand.Rand, i, zones int) {
+	s := f.servers[r.IntN(len(f.servers))]
+	voters, live := f.count()
+	switch r.IntN(6) {
+	case 0, 1:
+		if len(f.servers) < 9 {
+			f.join(fmt.Sprintf("%c%d", 'a'+rune(r.IntN(26)), i+1), fmt.Sprintf("z%d", r.IntN(zones)))
+		}
+	case 2:
+		if s.alive && (!f.in(s.id) || live-1 >= quorum(voters)) {
+			s.alive, s.since = false, f.now
+		}
+	case 3, 4:
+		if !s.alive {
+			s.alive, s.since = true, f.now
+		}
+	case 5:
+		if r.IntN(3) == 0 && len(f.servers) > 2 {
+			s.leaving = true
+		}
+	}
+}
+
+func TestPlanByHand(t *testing.T) {
+	live := func(id, zone string) Server { return Server{ID: id, Zone: zone, Alive: true, Since: time.Hour} }
+	dead := func(id, zone string) Server { return Server{ID: id, Zone: zone, Since: time.Hour} }
+	voter := func(ids ...string) (g []Voter) {
+		for i, id := range ids {
+			g = append(g, Voter{ID: id, CaughtUp: true, Leader: i == 0})
+		}
+		return g
+	}
+	for _, c := range []struct {
+		name    string
+		servers []Server
+		group   []Voter
+		want    Change
+	}{
+		{"a lone node votes", []Server{live("a", "")}, voter("a"), Change{}},
+		{"a second one votes too", []Server{live("a", ""), live("b", "")}, voter("a"), Change{Kind: Stage, ID: "b"}},
+		{"of four nodes three vote", []Server{live("a", ""), live("b", ""), live("c", ""), live("d", "")}, voter("a", "b", "c"), Change{}},
+		{"a fifth brings two more", []Server{live("a", ""), live("b", ""), live("c", ""), live("d", ""), live("e", "")}, voter("a", "b", "c"),
+			Change{Kind: Stage, ID: "d"}},
+		{"the other zone comes first", []Server{live("a", "x"), live("b", "x"), live("c", "y")}, voter("a"), Change{Kind: Stage, ID: "c"}},
+		{"a dead voter with nobody to replace it stays", []Server{live("a", ""), live("b", ""), dead("c", "")}, voter("a", "b", "c"), Change{}},
+		{"a dead voter is replaced", []Server{live("a", ""), live("b", ""), dead("c", ""), live("d", "")}, voter("a", "b", "c"),
+			Change{Kind: Stage, ID: "d"}},
+		{"and removed once it is", []Server{live("a", ""), live("b", ""), dead("c", ""), live("d", "")}, voter("a", "b", "c", "d"),
+			Change{Kind: Remove, ID: "c"}},
+		{"one gone for a moment is waited for",
+			[]Server{live("a", ""), live("b", ""), {ID: "c", Since: time.Second}, live("d", "")}, voter("a", "b", "c"), Change{}},
+		{"a node that has just come waits", []Server{live("a", ""), {ID: "b", Alive: true, Since: time.Second}}, voter("a"), Change{}},
+		{"a leader that leaves hands over", []Server{{ID: "a", Alive: true, Leaving: true}, live("b", ""), live("c", ""), live("d", "")},
+			voter("a", "b", "c", "d"), Change{Kind: StepDown, ID: "a"}},
+		{"nothing is done without a majority", []Server{live("a", ""), dead("b", ""), dead("c", ""), live("d", "")}, voter("a", "b", "c"), Change{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := Plan(c.servers, c.group, stable)
+			if got.Kind != c.want.Kind || got.ID != c.want.ID {
+				t.Errorf("got %v of %q (%s), want %v of %q", got.Kind, got.ID, got.Why, c.want.Kind, c.want.ID)
+			}
+		})
+	}
+}
