@@ -1,6 +1,9 @@
 package rpc
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // startWorkers starts the goroutines that run Pooled methods.
 func (s *Server) startWorkers() {
@@ -36,29 +39,45 @@ func (c *serverConn) dispatch(call *Call) {
 			}
 		}
 	case Spawned:
-		select {
-		case s.spawn <- call: // one that has run a call before is free
-		default:
-			if !s.spawnFor(call) && !waitSend(c, s.spawn, call) {
-				c.overload(call)
-			}
+		c.spawn(&s.short, call)
+	case Waiting:
+		c.spawn(&s.long, call)
+	}
+}
+
+// spawner is the goroutines of one mode's handlers.
+type spawner struct {
+	calls chan *Call   // to those that are free
+	count atomic.Int64 // how many there are
+	max   int64
+	// keep is how many stay when they have run their call. A grown stack is worth
+	// keeping, and starting a goroutine for each call costs 15 to 40 % of a small one;
+	// but thousands that once waited together would hold theirs for ever.
+	keep int64
+}
+
+// spawn runs the call on a goroutine that is free, or on a new one.
+func (c *serverConn) spawn(sp *spawner, call *Call) {
+	select {
+	case sp.calls <- call:
+	default:
+		if !c.srv.spawnFor(sp, call) && !waitSend(c, sp.calls, call) {
+			c.overload(call)
 		}
 	}
 }
 
-// spawnFor starts a goroutine for Spawned methods with its first call, unless there
-// are SpawnedMax. It stays for later calls: a grown stack is worth keeping, and
-// starting one for each call costs 15 to 40 % of a small call.
-func (s *Server) spawnFor(call *Call) bool {
-	if s.spawned.Add(1) > int64(s.cfg.SpawnedMax) {
-		s.spawned.Add(-1)
+// spawnFor starts a goroutine with its first call, unless there are as many as may be.
+func (s *Server) spawnFor(sp *spawner, call *Call) bool {
+	if sp.count.Add(1) > sp.max {
+		sp.count.Add(-1)
 		return false
 	}
 	s.active.Go(func() {
 		call.run()
-		for {
+		for sp.stays() {
 			select {
-			case c := <-s.spawn:
+			case c := <-sp.calls:
 				c.run()
 			case <-s.ctx.Done():
 				return
@@ -66,6 +85,20 @@ func (s *Server) spawnFor(call *Call) bool {
 		}
 	})
 	return true
+}
+
+// stays tells whether a goroutine whose call is done waits for another one. One that
+// does not is no longer counted.
+func (sp *spawner) stays() bool {
+	for {
+		n := sp.count.Load()
+		if n <= sp.keep {
+			return true
+		}
+		if sp.count.CompareAndSwap(n, n-1) {
+			return false
+		}
+	}
 }
 
 // waitSend sends v within AdmitWait. Answers flow meanwhile.

@@ -98,6 +98,7 @@
 //	requests that wait for       WorkQueue             wait AdmitWait, then overloaded
 //	  workers
 //	spawned handlers             SpawnedMax            wait AdmitWait, then overloaded
+//	waiting handlers             WaitingMax            wait AdmitWait, then overloaded
 //	connections                  ConnsMax              closed at once
 //	claimed, not yet accepted    64                    closed at once
 //	client: calls in flight      ConnConfig.           the caller waits
@@ -114,6 +115,8 @@
 //	workers            first conn    Close                 Pooled handlers
 //	spawned, up to     reader        Close                 Spawned handlers, one
 //	  SpawnedMax                                           after another
+//	waiting, up to     reader        Close, or after the   Waiting handlers
+//	  WaitingMax                       call when many
 //	client reader      NewConn       fail, Close           read buffer, delivery
 //	client flusher     NewConn       fail, Close           all writes
 //

@@ -67,7 +67,7 @@ func newBareServer(t testing.TB, cfg ServerConfig) *testServer {
 		t.Fatal(err)
 	}
 	s := &testServer{Server: srv, got: make(chan struct{}, 1<<16), runs: map[string]int{}}
-	for name, mode := range map[string]Mode{"": Inline, "-pooled": Pooled, "-spawned": Spawned} {
+	for name, mode := range map[string]Mode{"": Inline, "-pooled": Pooled, "-spawned": Spawned, "-waiting": Waiting} {
 		s.Handle("echo"+name, mode, s.echo)
 		s.Handle("panic"+name, mode, func(c *Call) { panic("on purpose") })
 		s.Handle("fail"+name, mode, func(c *Call) {

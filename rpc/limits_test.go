@@ -302,9 +302,9 @@ func TestWorkersAndSpawnedAreBounded(t *testing.T) {
 		mode   Mode
 		method string
 		queue  int
-	}{{Pooled, "echo-pooled", 2}, {Spawned, "echo-spawned", 0}} {
+	}{{Pooled, "echo-pooled", 2}, {Spawned, "echo-spawned", 0}, {Waiting, "echo-waiting", 0}} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newBareServer(t, ServerConfig{Workers: 1, WorkQueue: 2, SpawnedMax: 1})
+			s := newBareServer(t, ServerConfig{Workers: 1, WorkQueue: 2, SpawnedMax: 1, WaitingMax: 1})
 			defer s.Close()
 			free := busy(s, c.mode)
 			conn := pipe(s)
@@ -332,6 +332,35 @@ func TestWorkersAndSpawnedAreBounded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Goroutines that have waited together do not all stay.
+func TestWaitingGoroutinesGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newBareServer(t, ServerConfig{SpawnedMax: 2, WaitingMax: 100})
+		defer s.Close()
+		free := busy(s, Waiting)
+		conn := pipe(s)
+		got := collect(conn)
+		for i := range 50 {
+			_, _ = conn.Write(plain(0, i, "block", []any{}))
+		}
+		s.wait(50)
+		if n := s.long.count.Load(); n != 50 {
+			t.Errorf("%d goroutines wait", n)
+		}
+		free()
+		synctest.Wait()
+		if n := s.long.count.Load(); n != 2 {
+			t.Errorf("%d goroutines stay", n)
+		}
+		_, _ = conn.Write(plain(0, 99, "echo-waiting", []any{}))
+		synctest.Wait()
+		conn.Close()
+		if n := len(responses(t, got(), false)); n != 51 {
+			t.Errorf("%d answers", n)
+		}
+	})
 }
 
 // P4: a request whose deadline has passed while it waited is not run.

@@ -8,7 +8,6 @@ import (
 	"net"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -38,6 +37,9 @@ type ServerConfig struct {
 	Workers, WorkQueue int
 	// SpawnedMax is the number of Spawned requests that run at once: 256.
 	SpawnedMax int
+	// WaitingMax is the number of Waiting requests that run at once: 16384, which take
+	// 8 to 16 KiB each.
+	WaitingMax int
 	// AdmitWait is how long a request waits for memory, a worker or a goroutine
 	// before it gets CodeOverloaded: 1 s. Its connection is not read meanwhile.
 	AdmitWait time.Duration
@@ -68,6 +70,7 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	orDefault(&c.Workers, 4*runtime.GOMAXPROCS(0))
 	orDefault(&c.WorkQueue, 1024)
 	orDefault(&c.SpawnedMax, 256)
+	orDefault(&c.WaitingMax, 16384)
 	orDefault(&c.AdmitWait, time.Second)
 	orDefault(&c.RetryAfter, 100*time.Millisecond)
 	orDefault(&c.MessageTimeout, 30*time.Second)
@@ -85,7 +88,7 @@ func (c ServerConfig) Validate() error {
 		return fmt.Errorf("message bytes max is %d, want 64 KiB to 1 GiB", c.MessageBytesMax)
 	case c.MemoryBytesMax < int64(c.MessageBytesMax):
 		return fmt.Errorf("memory bytes max %d is below message bytes max %d", c.MemoryBytesMax, c.MessageBytesMax)
-	case c.InFlightMax < 1 || c.UnsentBytesMax < 1 || c.ConnsMax < 1 || c.Workers < 1 || c.WorkQueue < 1 || c.SpawnedMax < 1:
+	case c.InFlightMax < 1 || c.UnsentBytesMax < 1 || c.ConnsMax < 1 || c.Workers < 1 || c.WorkQueue < 1 || c.SpawnedMax < 1 || c.WaitingMax < 1:
 		return errors.New("a limit is below 1")
 	case c.AdmitWait < 0 || c.RetryAfter < 0 || c.MessageTimeout < 0 || c.WriteTimeout < 0:
 		return errors.New("a duration is negative")
@@ -107,6 +110,10 @@ const (
 	// Spawned runs it on a goroutine of its own, one of up to SpawnedMax: for methods
 	// that may wait long.
 	Spawned
+	// Waiting is Spawned for methods that wait for other callers, seconds or minutes
+	// perhaps: they have goroutines of their own, up to WaitingMax, so that they keep no
+	// Spawned method from running.
+	Waiting
 )
 
 type method struct {
@@ -125,14 +132,14 @@ type Server struct {
 	memory  *gate
 	buffers *gate // what read buffers have grown by
 	work    chan *Call
-	spawn   chan *Call   // to goroutines of Spawned methods that are free
-	spawned atomic.Int64 // how many there are
+	short   spawner // Spawned methods
+	long    spawner // Waiting methods
 	count   counters
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	start  sync.Once
-	active sync.WaitGroup // connections, and goroutines of Spawned methods
+	active sync.WaitGroup // connections, and goroutines of Spawned and Waiting methods
 	pool   sync.WaitGroup // workers
 
 	// mu guards the fields in it. Never held across I/O or a handler.
@@ -156,8 +163,10 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, methods: make(map[string]*method), memory: newGate(cfg.MemoryBytesMax), buffers: newGate(cfg.MemoryBytesMax / 4),
-		work: make(chan *Call, cfg.WorkQueue), spawn: make(chan *Call),
+		work: make(chan *Call, cfg.WorkQueue),
 	}
+	s.short.calls, s.short.max, s.short.keep = make(chan *Call), int64(cfg.SpawnedMax), int64(cfg.SpawnedMax)
+	s.long.calls, s.long.max, s.long.keep = make(chan *Call), int64(cfg.WaitingMax), min(int64(cfg.SpawnedMax), int64(cfg.WaitingMax))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.mu.listeners = make(map[net.Listener]struct{})
 	s.mu.conns = make(map[*serverConn]struct{})
