@@ -124,13 +124,14 @@ func (e *GenerationError) Is(target error) bool {
 // TooLargeError names the limit that a change would pass. It is an
 // ErrTooLarge.
 type TooLargeError struct {
-	What       string // "file", in bytes; "namespace", in bytes; "namespace nodes"
+	What       string // one of the Limit words
 	Limit, Got int64
 }
 
 func (e *TooLargeError) Error() string {
 	unit := " bytes"
-	if e.What == LimitNodes {
+	switch e.What {
+	case LimitNodes, LimitSessions, LimitWatches, LimitHolds:
 		unit = ""
 	}
 	return fmt.Sprintf("%s too large: %d%s, at most %d", e.What, e.Got, unit, e.Limit)

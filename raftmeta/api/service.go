@@ -41,6 +41,11 @@ const (
 	LeaseMin, LeaseMax, LeaseDefault = 500 * time.Millisecond, time.Minute, 2 * time.Second
 	// LockDelayMax bounds a lock-delay. Chubby's bound is the same.
 	LockDelayMax = time.Minute
+	// SessionsMax bounds the open sessions.
+	SessionsMax = 100_000
+	// HoldsMax bounds the locks and ephemeral files of one session, so that its end
+	// is one quick change.
+	HoldsMax = 10_000
 	// SessionNameBytesMax bounds what a session calls itself.
 	SessionNameBytesMax = 255
 	// ACLBytesMax bounds a node's ACL name.
@@ -72,6 +77,9 @@ const (
 	LimitNodes    = "namespace nodes"
 	LimitSessions = "sessions"
 	LimitWatches  = "watches"
+	LimitHolds    = "locks and ephemeral files" // of a session, or of all
+	LimitACL      = "ACL name"
+	LimitName     = "session name"
 )
 
 // Stat is what the namespace knows of a node beside its content.
@@ -100,7 +108,8 @@ type Stat struct {
 	Holders []SessionID
 }
 
-// File is a file as a Get found it.
+// File is a file as a Get found it. In a client's cache its content, generations and
+// ACL are never old; Lock, Holders and LockGeneration may be.
 type File struct {
 	Stat
 	// Data is the content, at most FileBytesMax bytes. It is the caller's.
@@ -168,8 +177,11 @@ const (
 	LockAcquired
 	// LockFreed: the lock of Path became free, its lock-delay over.
 	LockFreed
-	// FailedOver: another server leads since. Events may have been missed: what
-	// is watched should be read again. Every session gets it.
+	// FailedOver: another server leads since, or so much has happened that events of
+	// this session were dropped. Either way events may have been missed and no watch
+	// of the session is left: it drops its whole cache, sets its watches again, and
+	// reads again what is watched. A Get whose CacheLeave.At is less than this event's
+	// number must not be cached. Every session gets it from a new leader.
 	FailedOver
 	// CacheInvalid: the file Path changes; a cached copy must go before the event
 	// is acknowledged. Clients of this service see it only in their cache.
@@ -207,10 +219,12 @@ type KeepAliveRequest struct {
 	Session SessionID
 	// Term is that of the last answer, zero at first: a leader of another term
 	// answers at once with a FailedOver event, and the client has dropped its
-	// whole cache before it tells the new term.
+	// whole cache before it tells the new term. Zero is answered at once too, with
+	// the event only if the session was opened in an earlier term.
 	Term uint64
 	// Acked is the sequence number of the last event that the client has
-	// processed, in that term.
+	// processed, in that term. A session that has not acknowledged what it was sent
+	// is answered at once, with the same events, and gets no longer lease.
 	Acked uint64
 	// Hang is how long the client lets the server wait before it answers. The
 	// server may answer sooner: near the lease's end, or when there are events.
@@ -225,7 +239,9 @@ type KeepAliveResponse struct {
 	Lease time.Duration
 	// Term is the leader's. Sequence numbers start anew with each.
 	Term uint64
-	// Events come in order; the first has sequence number First.
+	// Events come in order; the first has sequence number First, and may have been
+	// sent before. First is more than Acked+1 only after events were dropped: the
+	// event is FailedOver then.
 	First  uint64
 	Events []Event
 }
@@ -247,7 +263,8 @@ type Service interface {
 	// request that hangs when another one of its session comes.
 	KeepAlive(ctx context.Context, req KeepAliveRequest, done func(KeepAliveResponse, error))
 	// CloseSession ends a session: its ephemeral files go and its locks are free at
-	// once, without lock-delay. Closing one that is gone does nothing.
+	// once, without lock-delay. Closing one that is gone does nothing. The client
+	// believes in nothing of the session any more when it calls this.
 	CloseSession(ctx context.Context, s SessionID) error
 
 	// Get returns the file at path. With a session, the answer may say that the
@@ -265,7 +282,10 @@ type Service interface {
 	// Set writes a file if its content generation is gen, and returns the new one.
 	Set(ctx context.Context, path string, data []byte, gen uint64, o SetOptions) (uint64, error)
 	// Delete removes a file or empty directory if its generation is gen. Of o it
-	// heeds Session and Guard.
+	// heeds Session and Guard. A node whose lock is held by another than that
+	// session, or is in its lock-delay, stays: *LockedError. Holders answer from
+	// their own memory that they hold a lock, so it must not be pulled from under
+	// them.
 	Delete(ctx context.Context, path string, gen uint64, o SetOptions) error
 	// SetACL gives a node another ACL name, and returns the new ACL generation.
 	SetACL(ctx context.Context, path, acl string, o SetOptions) (uint64, error)
@@ -274,6 +294,8 @@ type Service interface {
 	// none, or waits for it until ctx ends or wait is over: *LockedError then; a wait
 	// of zero tries once. A lock that the session holds already in that mode is had
 	// again, as the same hold. Delay is the lock-delay should the session expire.
+	// An ephemeral file cannot be locked, for it and the lock-delay would go together:
+	// ErrEphemeral.
 	Acquire(ctx context.Context, s SessionID, path string, mode Mode, wait, delay time.Duration) (Grant, error)
 	// Release gives a lock back. A hold that is not zero must be the one that the
 	// session has: so a request that was delayed on its way cannot give back what the
