@@ -1,0 +1,182 @@
+package formation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/steledb/stele/rpc"
+)
+
+// DefaultPort is the port of an address that names none.
+const DefaultPort = "7106"
+
+// Peer is a node and where it is reached, both as host:port.
+type Peer struct {
+	ID     string `json:"id"`
+	Name   string `json:"name,omitempty"`
+	RPC    string `json:"rpc"`
+	Gossip string `json:"gossip,omitempty"`
+}
+
+// Config says how a node becomes part of a cluster. Zero values mean the defaults.
+type Config struct {
+	// Self is this node. Its addresses are those that others reach; see package reach.
+	Self Peer
+	// Version is the program's, for logs.
+	Version string
+
+	// Cluster is the cluster that the data folders are of, empty for a fresh node.
+	// Voter tells that they hold a voter's Raft log. RaftEpoch is the group's.
+	Cluster   string
+	Voter     bool
+	RaftEpoch uint64
+
+	// Join are RPC addresses to look for a cluster at; a port left out is
+	// DefaultPort. A name stands for all its addresses.
+	Join []string
+	// Expect is how many fresh nodes form a cluster together. Zero means one, which
+	// does so at once, if Join is empty, and none if it is not.
+	Expect int
+
+	// Key is the cluster's gossip key, of 32 bytes, or empty for none.
+	Key []byte
+
+	// Store keeps what must outlive the process.
+	Store Store
+	// PeersFile is where the members are remembered. Empty means nowhere.
+	PeersFile string
+
+	// Admit may refuse a node that asks to join, for example one that was removed.
+	// The text of its error goes to the node. Nil admits all.
+	Admit func(ctx context.Context, p Peer) error
+
+	// Round is how long a fresh node waits between two rounds of questions. Zero
+	// means 500 ms.
+	Round time.Duration
+	// CallTimeout bounds one question. Zero means 2 s.
+	CallTimeout time.Duration
+
+	Logger *slog.Logger // nil discards
+
+	// Dialer makes connections: TCP by default.
+	Dialer func(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// keyBytes is the length of a gossip key.
+const keyBytes = 32
+
+// expectMax bounds Expect: hello lists all fresh nodes.
+const expectMax = 1000
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Round == 0 {
+		c.Round = 500 * time.Millisecond
+	}
+	if c.CallTimeout == 0 {
+		c.CallTimeout = 2 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, c.validate()
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Self.ID == "" || c.Self.RPC == "":
+		return errors.New("the node's id or RPC address is missing")
+	case c.Store == nil:
+		return errors.New("no store for what must outlive the process")
+	case len(c.Key) != 0 && len(c.Key) != keyBytes:
+		return fmt.Errorf("gossip key has %d bytes, must have %d", len(c.Key), keyBytes)
+	case c.Expect < 0 || c.Expect > expectMax:
+		return fmt.Errorf("expected nodes are %d, must be 0 to %d", c.Expect, expectMax)
+	}
+	for _, a := range c.Join {
+		if _, err := withPort(a); err != nil {
+			return fmt.Errorf("address to join %q: %w", a, err)
+		}
+	}
+	return nil
+}
+
+// Store keeps a fresh node's state. All of it is durable when a call returns; what
+// is written is as a whole there or not.
+type Store interface {
+	// State returns what was last saved.
+	State() State
+	// Save keeps s.
+	Save(s State) error
+	// Found makes the node the founder of a cluster. The founding is to be taken up
+	// again after a crash.
+	Found(cluster string) error
+	// Join makes the node a member of a cluster that exists.
+	Join(cluster string) error
+}
+
+// State is what a fresh node must not forget.
+type State struct {
+	// Attempt numbers the node's attempts at founding, from 1. Active tells that the
+	// last one has not been given up; none is ever taken up again.
+	Attempt uint64 `json:"attempt,omitempty"`
+	Active  bool   `json:"active,omitempty"`
+	// Promise is what the node has promised to another, nil if nothing.
+	Promise *Promise `json:"promise,omitempty"`
+}
+
+// Promise lets Founder alone found a cluster with this node, by that attempt.
+type Promise struct {
+	Founder string `json:"founder"`
+	Attempt uint64 `json:"attempt"`
+	RPC     string `json:"rpc"` // where the founder was, for people
+}
+
+// Outcome is what came of Run.
+type Outcome struct {
+	Cluster string
+	// Founder tells that this node founded the cluster just now.
+	Founder bool
+	// Members are those that are known, without this node. A cluster of one, and a
+	// voter that does not wait, may know none.
+	Members []Peer
+	// RaftEpoch is the highest that a member told, or Config.RaftEpoch.
+	RaftEpoch uint64
+}
+
+// Former brings a node into a cluster, and tells others of it afterwards.
+type Former struct {
+	cfg Config
+}
+
+// New returns a Former. It talks to nobody before Run.
+func New(cfg Config) (*Former, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Former{cfg: cfg}, nil
+}
+
+// Handle registers the methods cluster.* with the node's server, before its first
+// Serve. They answer as soon as it serves, which must be before Run.
+func (f *Former) Handle(s *rpc.Server) {}
+
+// Run returns when the node belongs to a cluster, which the store then says, or
+// cannot: *OtherClusterError, *OtherKeyError, *PromisedError, *RefusedError, ctx's
+// error, or one of the store. A node that waits says for what in its log.
+func (f *Former) Run(ctx context.Context) (Outcome, error) { return Outcome{}, ctx.Err() }
+
+// SetMembers tells who is a member now, without this node. It is what hello answers,
+// and what is remembered on disk.
+func (f *Former) SetMembers(members []Peer, raftEpoch uint64) {}
+
+// Seeds returns gossip addresses of members that were heard of, or are remembered:
+// for gossip to try when it does not know them.
+func (f *Former) Seeds() []string { return nil }
+
+// Close ends what Run left running.
+func (f *Former) Close() error { return nil }

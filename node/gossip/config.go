@@ -1,0 +1,69 @@
+package gossip
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// keyBytes is the length of a gossip key: AES-256's.
+const keyBytes = 32
+
+// Config says how a node takes part. Zero values mean the defaults.
+type Config struct {
+	// Self is what the node tells of itself; ID and RPC are needed.
+	Self Meta
+	// Cluster is the cluster's id. What other clusters send is dropped.
+	Cluster string
+	// Key encrypts and authenticates everything, 32 bytes. Empty means that gossip
+	// is in the clear and anybody may take part.
+	Key []byte
+
+	// Bind is the host:port to listen on, UDP and TCP. A port of 0 takes any.
+	Bind string
+	// Advertise is how others reach it, host or host:port; a name is looked up once.
+	// Empty: see package reach.
+	Advertise string
+
+	// Seeds returns gossip addresses to talk to in case nobody there is known, such as
+	// those of remembered members. It is called now and then and must not block. Nil
+	// means none.
+	Seeds func() []string
+
+	// Keep is how long a member that is dead or has left is listed. Zero means 24 h.
+	Keep time.Duration
+
+	Logger *slog.Logger // nil discards
+
+	// reconnect is how often a dead member or a seed is tried. Zero means 5 s.
+	reconnect time.Duration
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Keep == 0 {
+		c.Keep = 24 * time.Hour
+	}
+	if c.reconnect == 0 {
+		c.reconnect = 5 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, c.validate()
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Self.ID == "" || c.Self.RPC == "":
+		return errors.New("the node's id or RPC address is missing")
+	case c.Cluster == "" || len(c.Cluster) > 255:
+		return fmt.Errorf("cluster id has %d bytes, must have 1 to 255", len(c.Cluster))
+	case len(c.Key) != 0 && len(c.Key) != keyBytes:
+		return fmt.Errorf("gossip key has %d bytes, must have %d", len(c.Key), keyBytes)
+	case c.Bind == "":
+		return errors.New("no address to listen on")
+	}
+	_, err := c.Self.encode()
+	return err
+}

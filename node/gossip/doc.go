@@ -1,0 +1,2 @@
+// Package gossip tells who is in the cluster, where, and what they offer.
+package gossip

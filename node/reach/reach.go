@@ -1,0 +1,83 @@
+package reach
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+)
+
+// Address returns the host:port that others reach a listener by. Listen is what it
+// is bound to, as host:port with the real port. Advertise is what the operator
+// says, host or host:port, or empty: then the host that the listener is bound to,
+// and if that is all of them (0.0.0.0, ::), the address of an interface: a private
+// one if there is, else any that is not loopback's, else loopback's.
+func Address(listen, advertise string) (string, error) {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return "", fmt.Errorf("address listened on: %w", err)
+	}
+	if advertise != "" {
+		return advertised(advertise, port)
+	}
+	if ip := net.ParseIP(host); host != "" && (ip == nil || !ip.IsUnspecified()) {
+		return net.JoinHostPort(host, port), nil
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", fmt.Errorf("find an address to advertise: %w", err)
+	}
+	best := choose(addrs, net.ParseIP(host) != nil && !strings.Contains(host, ":"))
+	if best == nil {
+		return "", errors.New("find an address to advertise: no interface has one; give it with --advertise")
+	}
+	return net.JoinHostPort(best.String(), port), nil
+}
+
+// advertised fills the port in that the operator left out.
+func advertised(advertise, port string) (string, error) {
+	host, p, err := net.SplitHostPort(advertise)
+	if err != nil {
+		host, p = strings.Trim(advertise, "[]"), port
+		if net.ParseIP(host) == nil && strings.Contains(host, ":") {
+			return "", fmt.Errorf("address to advertise %q: %w", advertise, err)
+		}
+	}
+	ip := net.ParseIP(host)
+	if host == "" || ip != nil && ip.IsUnspecified() {
+		return "", fmt.Errorf("address to advertise %q: others cannot reach it", advertise)
+	}
+	if p == "" || p == "0" {
+		p = port
+	}
+	return net.JoinHostPort(host, p), nil
+}
+
+// choose returns the address that others most likely reach; nil if there is none.
+func choose(addrs []net.Addr, only4 bool) net.IP {
+	rank := func(ip net.IP) int {
+		n := 0
+		switch {
+		case ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() || only4 && ip.To4() == nil:
+			return 0
+		case ip.IsLoopback():
+			n = 1
+		case !ip.IsPrivate():
+			n = 3
+		default:
+			n = 5
+		}
+		if ip.To4() != nil {
+			n++
+		}
+		return n
+	}
+	var best net.IP
+	for _, a := range addrs {
+		n, ok := a.(*net.IPNet)
+		if ok && rank(n.IP) > 0 && (best == nil || rank(n.IP) > rank(best)) {
+			best = n.IP
+		}
+	}
+	return best
+}
