@@ -1,0 +1,181 @@
+package identity
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/steledb/stele/node/formation"
+)
+
+const (
+	raftFolder  = "raft"       // of a voter
+	asideFolder = "raft.aside" // of one that was a voter; the last is kept
+)
+
+// Folders is where a fresh node keeps what it has promised.
+var _ formation.Store = (*Folders)(nil)
+
+// Begin is called at each start, before anything else is opened: it counts the
+// start, and finishes what a crash has broken off.
+func (f *Folders) Begin() error {
+	f.Starts++
+	if err := f.Write(); err != nil {
+		return err
+	}
+	return f.setAside()
+}
+
+// State returns what the node has promised, or asked others to.
+func (f *Folders) State() formation.State { return f.Formation }
+
+// Save keeps what the node has promised, or asked others to.
+func (f *Folders) Save(s formation.State) error {
+	return f.change(func() { f.Formation = s })
+}
+
+// Found makes a fresh node the founder of a cluster, and so its first voter. The
+// founding goes on until Founded.
+func (f *Folders) Found(cluster string) error {
+	if !f.Fresh() {
+		return fmt.Errorf("found cluster %s: the node is of cluster %s", cluster, f.Cluster)
+	}
+	return f.change(func() {
+		f.Cluster, f.Founding = cluster, true
+		f.Formation.Active, f.Formation.Promise = false, nil
+	})
+}
+
+// Founded ends the founding: the cluster's id is in the namespace.
+func (f *Folders) Founded() error {
+	if !f.Founding {
+		return nil
+	}
+	return f.change(func() { f.Founding = false })
+}
+
+// Join makes a fresh node a member of a cluster that exists, and no voter.
+func (f *Folders) Join(cluster string) error {
+	if f.Cluster == cluster {
+		return nil
+	}
+	if !f.Fresh() {
+		return fmt.Errorf("join cluster %s: the node is of cluster %s", cluster, f.Cluster)
+	}
+	return f.change(func() {
+		f.Cluster = cluster
+		f.Formation.Active, f.Formation.Promise = false, nil
+	})
+}
+
+// RaftDir returns the folder of the Raft log, empty if the node is no voter.
+func (f *Folders) RaftDir() string {
+	d := f.byID(f.Raft)
+	if d == nil {
+		return ""
+	}
+	return filepath.Join(d.path, raftFolder)
+}
+
+// BeginVoter prepares the node for a Raft log, and returns the folder for it, which
+// is empty. The log is to be made there and CompleteVoter called before the group
+// hears of a new voter: until then a log that is lost was nobody's.
+func (f *Folders) BeginVoter(raftEpoch uint64) (dir string, err error) {
+	if f.Fresh() || f.Founding || f.Voter() {
+		return "", errors.New("become a voter: the node belongs to no cluster yet, or is a voter")
+	}
+	if err := f.setAside(); err != nil {
+		return "", err
+	}
+	d := f.byID(f.Raft)
+	if d == nil {
+		d = &f.given[0]
+	}
+	dir = filepath.Join(d.path, raftFolder)
+	if err := f.change(func() { f.Raft, f.RaftNew, f.RaftEpoch = d.has.Folder, true, raftEpoch }); err != nil {
+		return "", err
+	}
+	if err := os.RemoveAll(dir); err != nil { // of an attempt before
+		return "", fmt.Errorf("become a voter: %w", err)
+	}
+	return dir, nil
+}
+
+// CompleteVoter tells that the Raft log is there. From now on the node does not
+// start without it.
+func (f *Folders) CompleteVoter() error {
+	d := f.byID(f.Raft)
+	if d == nil {
+		return errors.New("become a voter: not begun")
+	}
+	made, err := hasLog(d.path)
+	if err != nil || !made {
+		return errors.Join(fmt.Errorf("become a voter: there is no log in %s", d.path), err)
+	}
+	if err := syncDir(filepath.Join(d.path, raftFolder)); err != nil {
+		return err
+	}
+	if err := syncDir(d.path); err != nil {
+		return err
+	}
+	return f.change(func() { f.RaftNew = false })
+}
+
+// EndVoter makes the node no voter, after the group has removed it and the log was
+// closed. The log is set aside, in place of one that was before.
+func (f *Folders) EndVoter() error {
+	if f.Raft == "" {
+		return nil
+	}
+	if f.Founding {
+		return errors.New("cease to be a voter: the cluster is being founded")
+	}
+	if err := f.change(func() { f.Raft, f.RaftNew, f.RaftAside = "", false, f.Raft }); err != nil {
+		return err
+	}
+	return f.setAside()
+}
+
+// SetRaftEpoch keeps the epoch of the Raft group that the node knows.
+func (f *Folders) SetRaftEpoch(epoch uint64) error {
+	if f.RaftEpoch == epoch {
+		return nil
+	}
+	return f.change(func() { f.RaftEpoch = epoch })
+}
+
+// setAside finishes EndVoter.
+func (f *Folders) setAside() error {
+	d := f.byID(f.RaftAside)
+	if d == nil {
+		return nil
+	}
+	from, to := filepath.Join(d.path, raftFolder), filepath.Join(d.path, asideFolder)
+	if _, err := os.Stat(from); err == nil {
+		if err := os.RemoveAll(to); err != nil {
+			return fmt.Errorf("set the lock service's log aside: %w", err)
+		}
+		if err := os.Rename(from, to); err != nil {
+			return fmt.Errorf("set the lock service's log aside: %w", err)
+		}
+		if err := syncDir(d.path); err != nil {
+			return err
+		}
+	}
+	return f.change(func() { f.RaftAside = "" })
+}
+
+// change makes a change durable, or none: after an error the identity in memory is
+// as before, but files may have it; the highest revision holds at the next start.
+func (f *Folders) change(edit func()) error {
+	before := f.Identity
+	edit()
+	if err := f.Write(); err != nil {
+		revision := f.Revision
+		f.Identity = before
+		f.Revision = revision
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,282 @@
+package identity
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// dataFolder is one folder that the node was given.
+type dataFolder struct {
+	path  string
+	has   *Identity // nil if there is no identity file
+	blobs bool      // there are files in blobs/
+	raft  bool      // there is a Raft log
+}
+
+// Folders is the data folders of a node, inspected and found to belong together. It
+// is not safe for concurrent use.
+type Folders struct {
+	Identity // Folder is empty
+	given    []dataFolder
+}
+
+// Inspect looks at the data folders, in any order, and changes nothing. The error
+// says which folder does not belong to the others, or is missing.
+func Inspect(dataDirs []string) (*Folders, error) {
+	all := &Folders{}
+	for _, path := range dataDirs {
+		d, err := inspectFolder(path)
+		if err != nil {
+			return nil, fmt.Errorf("data folder %s: %w", path, err)
+		}
+		all.given = append(all.given, d)
+	}
+	if err := all.checkDistinct(); err != nil {
+		return nil, err
+	}
+	if err := all.checkOwner(); err != nil {
+		return nil, err
+	}
+	if all.Fresh() || all.Founding {
+		return all, all.checkUnused()
+	}
+	return all, all.checkComplete()
+}
+
+func inspectFolder(path string) (dataFolder, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return dataFolder{}, err
+	}
+	d := dataFolder{path: abs}
+	if d.raft, err = hasLog(abs); err != nil {
+		return d, err
+	}
+	if d.blobs, err = holdsFiles(filepath.Join(abs, "blobs")); err != nil {
+		return d, err
+	}
+	b, err := os.ReadFile(filepath.Join(abs, file))
+	if errors.Is(err, fs.ErrNotExist) {
+		return d, nil
+	}
+	if err != nil {
+		return d, err
+	}
+	d.has = &Identity{}
+	if err := json.Unmarshal(b, d.has); err != nil {
+		return d, fmt.Errorf("read %s: %w", file, err)
+	}
+	return d, d.has.check()
+}
+
+// hasLog tells whether there is a Raft log in a data folder.
+func hasLog(path string) (bool, error) {
+	_, err := os.Stat(filepath.Join(path, raftFolder, "raft.db"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// holdsFiles tells whether there is a file with something in it below dir.
+func holdsFiles(dir string) (bool, error) {
+	found := false
+	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil && info.Size() > 0 {
+			found = true
+			return filepath.SkipAll
+		}
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return found, err
+}
+
+// checkDistinct refuses a folder that was given twice.
+func (f *Folders) checkDistinct() error {
+	for i, a := range f.given {
+		infoA, errA := os.Stat(a.path)
+		for _, b := range f.given[:i] {
+			infoB, errB := os.Stat(b.path)
+			same := a.path == b.path || errA == nil && errB == nil && os.SameFile(infoA, infoB)
+			if same || a.has != nil && b.has != nil && a.has.Folder == b.has.Folder {
+				return fmt.Errorf("data folders %s and %s are one folder, or one is a copy: give it once", b.path, a.path)
+			}
+		}
+	}
+	return nil
+}
+
+// checkOwner finds whose the folders are, and refuses those of others. A node that
+// has none yet gets its id.
+func (f *Folders) checkOwner() error {
+	var owner *dataFolder
+	for i := range f.given {
+		d := &f.given[i]
+		switch {
+		case d.has == nil && (d.blobs || d.raft):
+			return fmt.Errorf("data folder %s holds data but no file %q, so it is not known whose it is: "+
+				"give the right folder, or put the file back", d.path, file)
+		case d.has == nil:
+			continue
+		case owner != nil && !owner.has.sameNode(d.has):
+			return fmt.Errorf("data folder %s belongs to node %s of cluster %s, and %s to node %s of cluster %s: "+
+				"give the folders of one node only", owner.path, owner.has.Node, owner.has.clusterText(), d.path, d.has.Node, d.has.clusterText())
+		}
+		if owner == nil || owner.has.older(d.has) {
+			owner = d
+		}
+	}
+	if owner == nil {
+		f.Identity = Identity{Format: format, Node: "n" + randomHex(8)}
+		return nil
+	}
+	f.Identity = *owner.has
+	f.Format, f.Folder = format, ""
+	return nil
+}
+
+// sameNode tells whether both are of one node. A write to all folders that was
+// broken off may have told one only which cluster that belongs to.
+func (i *Identity) sameNode(o *Identity) bool {
+	return i.Node == o.Node && (i.Cluster == o.Cluster || i.Fresh() || o.Fresh())
+}
+
+func (i *Identity) clusterText() string {
+	if i.Fresh() {
+		return "(none yet)"
+	}
+	return i.Cluster
+}
+
+// older tells whether o was written after i. Version 1 had no revisions.
+func (i *Identity) older(o *Identity) bool {
+	switch {
+	case i.Revision != o.Revision:
+		return i.Revision < o.Revision
+	case i.Founding != o.Founding:
+		return i.Founding
+	}
+	return len(i.Folders) < len(o.Folders)
+}
+
+// checkUnused looks at the folders of a node that has not served yet: there is
+// nothing to lose, and none can be missing.
+func (f *Folders) checkUnused() error {
+	logs := ""
+	for _, d := range f.given {
+		switch {
+		case d.blobs:
+			return fmt.Errorf("data folder %s holds blobs but the lock service's log was never finished: give all folders of the node", d.path)
+		case d.raft && f.Fresh():
+			return fmt.Errorf("data folder %s holds a lock service's log, but its node belongs to no cluster: give all folders of the node", d.path)
+		case d.raft:
+			logs = d.has.Folder
+		}
+	}
+	if f.Founding && (logs != "" || f.byID(f.Raft) == nil) {
+		f.Raft = logs // where the log is, whatever was planned
+	}
+	return nil
+}
+
+// checkComplete refuses to go on without a folder that the node has, or without
+// its Raft log.
+func (f *Folders) checkComplete() error {
+	var missing []string
+	for _, d := range f.given {
+		if d.has == nil {
+			continue
+		}
+		for _, ref := range d.has.Folders { // one may have been added when a start was broken off
+			if !slices.Contains(missing, ref.Path) && f.byID(ref.ID) == nil {
+				missing = append(missing, ref.Path)
+			}
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("node %s of cluster %s also has the data folder %s, which was not given or is empty now: "+
+			"give all its folders, and see that their disks are mounted", f.Node, f.Cluster, strings.Join(missing, " and "))
+	}
+	return f.checkLog()
+}
+
+// checkLog refuses to go on without the Raft log of a voter, or with one that is not
+// its own.
+func (f *Folders) checkLog() error {
+	holder := f.byID(f.Raft)
+	if f.Raft != "" && holder == nil {
+		return fmt.Errorf("no data folder of node %s has the id %s, which is that of the lock service's log", f.Node, f.Raft)
+	}
+	if holder != nil && !holder.raft && !f.RaftNew {
+		return fmt.Errorf("the lock service's log is missing from data folder %s: without it nothing tells what the blobs of node %s "+
+			"of cluster %s are; put %s back from a copy, or give empty folders to begin anew",
+			holder.path, f.Node, f.Cluster, filepath.Join(holder.path, raftFolder))
+	}
+	for _, d := range f.given {
+		switch {
+		case !d.raft || d.has.Folder == f.Raft || d.has.Folder == f.RaftAside:
+		case holder == nil:
+			return fmt.Errorf("data folder %s holds a lock service's log, but node %s is no voter of cluster %s", d.path, f.Node, f.Cluster)
+		default:
+			return fmt.Errorf("data folder %s holds a lock service's log, but that of node %s is in %s", d.path, f.Node, holder.path)
+		}
+	}
+	return nil
+}
+
+func (f *Folders) byID(id string) *dataFolder {
+	for i := range f.given {
+		if d := &f.given[i]; id != "" && d.has != nil && d.has.Folder == id {
+			return d
+		}
+	}
+	return nil
+}
+
+// Write makes the identity durable in all folders. The files of new folders come
+// first: one that others name and that does not know it would be taken for missing.
+func (f *Folders) Write() error {
+	f.Folders = nil
+	f.Revision++
+	if f.Founding && f.Raft == "" {
+		f.Raft = f.given[0].folderID()
+	}
+	var order []*dataFolder
+	for i := range f.given {
+		d := &f.given[i]
+		f.Folders = append(f.Folders, folderRef{ID: d.folderID(), Path: d.path})
+		if d.has.Format == 0 {
+			order = slices.Insert(order, 0, d)
+		} else {
+			order = append(order, d)
+		}
+	}
+	slices.SortFunc(f.Folders, func(a, b folderRef) int { return strings.Compare(a.ID, b.ID) })
+	for _, d := range order {
+		if err := d.write(f.Identity); err != nil {
+			return fmt.Errorf("data folder %s: write %s: %w", d.path, file, err)
+		}
+	}
+	return nil
+}
+
+// folderID returns the folder's id, and gives it one if it has none.
+func (d *dataFolder) folderID() string {
+	if d.has == nil {
+		d.has = &Identity{Folder: randomHex(8)}
+	}
+	return d.has.Folder
+}

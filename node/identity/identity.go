@@ -1,0 +1,129 @@
+package identity
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/steledb/stele/node/formation"
+)
+
+// file is the name of the file in each data folder that tells whose the folder is.
+// Without it a wrong list of folders would look like a new node, and the blobs of
+// the old one like leftovers.
+const file = "identity"
+
+// format is the version of the file. Version 1 knew no fresh nodes, and only
+// voters; what it says means the same in this one.
+const format = 2
+
+// Identity is what the file says. All folders of a node say the same but for
+// Folder, unless a write to all was broken off: then the highest revision holds.
+type Identity struct {
+	Format   int    `json:"format"`
+	Revision uint64 `json:"revision,omitempty"`
+	// Cluster is empty for a fresh node, which belongs to none yet.
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"`
+	Folder  string `json:"folder"` // this folder's id
+	// Starts counts the node's starts.
+	Starts uint64 `json:"starts,omitempty"`
+
+	// Raft is the id of the folder that holds raft/, the log of the lock service. It is
+	// empty if the node is no voter.
+	Raft string `json:"raft"`
+	// RaftNew tells that the log is being made, so that it may be missing or empty:
+	// no other voter counts on it.
+	RaftNew bool `json:"raft_new,omitempty"`
+	// RaftAside is the id of the folder whose raft/ is to be set aside.
+	RaftAside string `json:"raft_aside,omitempty"`
+	// RaftEpoch tells groups apart that had to be founded anew from what was left.
+	RaftEpoch uint64 `json:"raft_epoch,omitempty"`
+
+	// Founding is true until the cluster's id is in the namespace. Such a node has
+	// not served yet, so there is nothing to lose.
+	Founding bool `json:"founding,omitempty"`
+	// Formation is what a fresh node has promised, or asked others to promise.
+	Formation formation.State `json:"formation,omitzero"`
+
+	Folders []folderRef `json:"folders"`
+}
+
+// folderRef is one folder of a node.
+type folderRef struct {
+	ID   string `json:"id"`
+	Path string `json:"path"` // when the node last started, for people
+}
+
+// Fresh tells whether the node belongs to no cluster yet.
+func (i *Identity) Fresh() bool { return i.Cluster == "" }
+
+// Voter tells whether the node has a Raft log that other voters count on.
+func (i *Identity) Voter() bool { return i.Raft != "" && !i.RaftNew && !i.Founding }
+
+func (i *Identity) check() error {
+	switch {
+	case i.Format < 1 || i.Format > format:
+		return fmt.Errorf("%s has format %d, this program knows %d", file, i.Format, format)
+	case i.Node == "" || i.Folder == "" || i.Format == 1 && (i.Cluster == "" || i.Raft == ""):
+		return fmt.Errorf("%s names no cluster, node or folder", file)
+	case i.Cluster == "" && i.Raft != "":
+		return fmt.Errorf("%s names no cluster, and yet a folder of the lock service's log", file)
+	}
+	return nil
+}
+
+// write makes the identity that of the folder.
+func (d *dataFolder) write(i Identity) error {
+	i.Folder = d.has.Folder
+	b, err := json.MarshalIndent(&i, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := makeDir(d.path); err != nil {
+		return err
+	}
+	if err := renameio.WriteFile(filepath.Join(d.path, file), append(b, '\n'), 0o600); err != nil {
+		return err
+	}
+	if err := syncDir(d.path); err != nil {
+		return err
+	}
+	d.has = &i
+	return nil
+}
+
+// makeDir makes a folder whose own name is durable.
+func makeDir(path string) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// syncDir makes names in a folder durable.
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	if err := d.Sync(); err != nil {
+		_ = d.Close()
+		return err
+	}
+	return d.Close()
+}
+
+func randomHex(bytes int) string {
+	b := make([]byte, bytes)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}
