@@ -1,0 +1,103 @@
+package api
+
+// The methods of the lock service.
+const (
+	MethodOpenSession    = "meta.open_session"
+	MethodKeepAlive      = "meta.keep_alive"
+	MethodCloseSession   = "meta.close_session"
+	MethodGet            = "meta.get"
+	MethodStat           = "meta.stat"
+	MethodList           = "meta.list"
+	MethodSet            = "meta.set"
+	MethodDelete         = "meta.delete"
+	MethodSetACL         = "meta.set_acl"
+	MethodAcquire        = "meta.acquire"
+	MethodRelease        = "meta.release"
+	MethodCheckSequencer = "meta.check_sequencer"
+	MethodWatch          = "meta.watch"
+	MethodUnwatch        = "meta.unwatch"
+)
+
+// Methods lists every method of the lock service.
+func Methods() []string {
+	names := make([]string, len(shapes))
+	for i := range shapes {
+		names[i] = shapes[i].method
+	}
+	return names
+}
+
+// A field is a parameter or an option.
+type field uint8
+
+const (
+	fieldSession field = iota
+	fieldName
+	fieldTerm
+	fieldAcked
+	fieldPath
+	fieldData
+	fieldGeneration // of a compare-and-set
+	fieldACL
+	fieldMode
+	fieldSequencer
+	fieldKinds
+	fieldWatch
+
+	// Options.
+	fieldOptSession
+	fieldLease
+	fieldHang
+	fieldStale
+	fieldEphemeral
+	fieldGuard
+	fieldWait
+	fieldDelay
+	fieldHold
+	fieldSeen // the generation that a watcher has seen
+)
+
+// optionNames are the keys of options.
+var optionNames = map[field]string{
+	fieldOptSession: "session", fieldLease: "lease_ms", fieldHang: "hang_ms", fieldStale: "stale",
+	fieldEphemeral: "ephemeral", fieldGuard: "guard", fieldWait: "wait_ms", fieldDelay: "delay_ms",
+	fieldHold: "hold", fieldSeen: "generation",
+}
+
+// A shape is what a method takes: parameters in their order, and options. An
+// option may be added; nothing else may change.
+type shape struct {
+	method  string
+	params  []field
+	options []field
+	// change is set for methods whose unknown outcome matters.
+	change bool
+}
+
+var shapes = []shape{
+	{MethodOpenSession, []field{fieldName}, []field{fieldLease}, true},
+	{MethodKeepAlive, []field{fieldSession, fieldTerm, fieldAcked}, []field{fieldHang}, false},
+	{MethodCloseSession, []field{fieldSession}, nil, true},
+	{MethodGet, []field{fieldPath}, []field{fieldOptSession, fieldStale}, false},
+	{MethodStat, []field{fieldPath}, nil, false},
+	{MethodList, []field{fieldPath}, nil, false},
+	{MethodSet, []field{fieldPath, fieldData, fieldGeneration}, []field{fieldOptSession, fieldEphemeral, fieldGuard}, true},
+	{MethodDelete, []field{fieldPath, fieldGeneration}, []field{fieldOptSession, fieldGuard}, true},
+	{MethodSetACL, []field{fieldPath, fieldACL}, []field{fieldOptSession, fieldGuard}, true},
+	{MethodAcquire, []field{fieldSession, fieldPath, fieldMode}, []field{fieldWait, fieldDelay}, true},
+	{MethodRelease, []field{fieldSession, fieldPath}, []field{fieldHold}, true},
+	{MethodCheckSequencer, []field{fieldSequencer}, nil, false},
+	{MethodWatch, []field{fieldSession, fieldPath, fieldKinds}, []field{fieldSeen}, true},
+	{MethodUnwatch, []field{fieldSession, fieldPath, fieldWatch}, nil, true},
+}
+
+var shapeOf = func() map[string]*shape {
+	m := make(map[string]*shape)
+	for i := range shapes {
+		m[shapes[i].method] = &shapes[i]
+	}
+	return m
+}()
+
+// PathBytesMax is the longest path, in bytes.
+const PathBytesMax = 1024

@@ -1,0 +1,324 @@
+package api
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
+)
+
+// request is the parameters of any method; its shape says which fields count.
+type request struct {
+	*shape
+	timeout time.Duration // timeout_ms, of every method
+
+	session                  SessionID
+	name, path, acl          string
+	data                     []byte // aliases the message
+	generation               uint64
+	term, acked, watch, hold uint64
+	seen                     uint64
+	mode                     Mode
+	kinds                    EventKind
+	sequencer, guard         Sequencer
+	lease, hang, wait, delay time.Duration
+	stale, ephemeral         bool
+}
+
+const (
+	traceIDBytesMax = 64
+	timeoutMax      = 24 * time.Hour
+	// sequencerBytesMax: mode, two numbers of 20 digits, three colons, path.
+	sequencerBytesMax = 9 + 2*20 + 3 + PathBytesMax
+)
+
+// append writes the parameters.
+func (r *request) append(e *wire.Encoder) {
+	n := 0
+	for _, f := range r.options {
+		if r.isSet(f) {
+			n++
+		}
+	}
+	if r.timeout > 0 {
+		n++
+	}
+	e.Array(len(r.params) + min(n, 1))
+	for _, f := range r.params {
+		r.appendField(e, f)
+	}
+	if n == 0 {
+		return
+	}
+	e.Map(n)
+	for _, f := range r.options {
+		if r.isSet(f) {
+			e.Str(optionNames[f])
+			r.appendField(e, f)
+		}
+	}
+	if r.timeout > 0 {
+		e.Str("timeout_ms")
+		e.Int(max(1, r.timeout.Milliseconds()))
+	}
+}
+
+// isSet tells whether an option differs from its default.
+func (r *request) isSet(f field) bool {
+	switch f {
+	case fieldOptSession:
+		return r.session != 0
+	case fieldLease:
+		return r.lease > 0
+	case fieldHang:
+		return r.hang > 0
+	case fieldStale:
+		return r.stale
+	case fieldEphemeral:
+		return r.ephemeral
+	case fieldGuard:
+		return r.guard.Path != ""
+	case fieldWait:
+		return r.wait > 0
+	case fieldDelay:
+		return r.delay > 0
+	case fieldHold:
+		return r.hold != 0
+	case fieldSeen:
+		return r.seen != 0
+	}
+	return false
+}
+
+func (r *request) appendField(e *wire.Encoder, f field) {
+	switch f {
+	case fieldSession, fieldOptSession:
+		e.Uint(uint64(r.session))
+	case fieldName:
+		e.Str(r.name)
+	case fieldTerm:
+		e.Uint(r.term)
+	case fieldAcked:
+		e.Uint(r.acked)
+	case fieldPath:
+		e.Str(r.path)
+	case fieldData:
+		e.Bin(r.data)
+	case fieldGeneration:
+		appendGeneration(e, r.generation)
+	case fieldACL:
+		e.Str(r.acl)
+	case fieldMode:
+		e.Str(r.mode.String())
+	case fieldSequencer:
+		e.Str(r.sequencer.String())
+	case fieldKinds:
+		e.Uint(uint64(r.kinds))
+	case fieldWatch:
+		e.Uint(r.watch)
+	case fieldLease:
+		appendMillis(e, r.lease)
+	case fieldHang:
+		appendMillis(e, r.hang)
+	case fieldStale:
+		e.Bool(r.stale)
+	case fieldEphemeral:
+		e.Bool(r.ephemeral)
+	case fieldGuard:
+		e.Str(r.guard.String())
+	case fieldWait:
+		appendMillis(e, r.wait)
+	case fieldDelay:
+		appendMillis(e, r.delay)
+	case fieldHold:
+		e.Uint(r.hold)
+	case fieldSeen:
+		e.Uint(r.seen)
+	}
+}
+
+// decode reads the n parameters in d. The error is one that ToRPC knows; only what
+// costs memory or cannot be expressed in Go is checked.
+func (r *request) decode(d *wire.Decoder, n int) error {
+	if least := len(r.params); n < least || n > least+1 {
+		return rpc.Errorf(rpc.CodeBadRequest, "%s: %d parameters, want %d or %d", r.method, n, least, least+1)
+	}
+	for _, f := range r.params {
+		if err := r.decodeField(d, f); err != nil {
+			return err
+		}
+	}
+	if n == len(r.params) || d.IsNil() {
+		return d.Err()
+	}
+	for range d.Map() {
+		if err := r.decodeOption(d); err != nil {
+			return err
+		}
+	}
+	return d.Err()
+}
+
+// decodeOption reads a key and its value. An unknown key is an error: a misspelt
+// "hold" would give back any lock. Keys that begin with "x_" are for others.
+func (r *request) decodeOption(d *wire.Decoder) error {
+	key := d.Bytes()
+	switch string(key) {
+	case "timeout_ms":
+		r.timeout = decodeMillis(d)
+		return d.Err()
+	case "trace_id":
+		if d.IsNil() {
+			return nil
+		}
+		if b := d.Bytes(); len(b) > traceIDBytesMax {
+			return rpc.Errorf(rpc.CodeBadRequest, "trace id of %d bytes, at most %d", len(b), traceIDBytesMax)
+		}
+		return d.Err()
+	}
+	for _, f := range r.options {
+		if string(key) == optionNames[f] {
+			if d.IsNil() { // the default
+				return nil
+			}
+			return r.decodeField(d, f)
+		}
+	}
+	if bytes.HasPrefix(key, []byte("x_")) {
+		d.Skip()
+		return d.Err()
+	}
+	if err := d.Err(); err != nil {
+		return err
+	}
+	return rpc.Errorf(rpc.CodeBadRequest, "%s: unknown option %.40q", r.method, key)
+}
+
+func (r *request) decodeField(d *wire.Decoder, f field) (err error) {
+	switch f {
+	case fieldSession, fieldOptSession:
+		r.session = SessionID(d.Uint())
+	case fieldName:
+		r.name, err = decodeText(d, "session name", SessionNameBytesMax)
+	case fieldTerm:
+		r.term = d.Uint()
+	case fieldAcked:
+		r.acked = d.Uint()
+	case fieldPath:
+		r.path, err = decodePath(d)
+	case fieldData:
+		if r.data = d.Bytes(); len(r.data) > FileBytesMax {
+			err = &TooLargeError{What: LimitFile, Limit: FileBytesMax, Got: int64(len(r.data))}
+		}
+	case fieldGeneration:
+		r.generation = decodeGeneration(d)
+	case fieldACL:
+		r.acl, err = decodeText(d, "ACL name", ACLBytesMax)
+	case fieldMode:
+		r.mode, err = decodeMode(d)
+	case fieldSequencer:
+		r.sequencer, err = decodeSequencer(d)
+	case fieldKinds:
+		kinds := d.Uint()
+		if r.kinds = EventKind(kinds & uint64(AllEvents)); uint64(r.kinds) != kinds || kinds == 0 && d.Err() == nil {
+			err = rpc.Errorf(rpc.CodeBadRequest, "kinds of events are %d, want a sum of some of 1, 2, 4, 8, 16", kinds)
+		}
+	case fieldWatch:
+		r.watch = d.Uint()
+	case fieldLease:
+		r.lease = decodeMillis(d)
+	case fieldHang:
+		r.hang = decodeMillis(d)
+	case fieldStale:
+		r.stale = d.Bool()
+	case fieldEphemeral:
+		r.ephemeral = d.Bool()
+	case fieldGuard:
+		r.guard, err = decodeSequencer(d)
+	case fieldWait:
+		r.wait = decodeMillis(d)
+	case fieldDelay:
+		r.delay = decodeMillis(d)
+	case fieldHold:
+		r.hold = d.Uint()
+	case fieldSeen:
+		r.seen = d.Uint()
+	}
+	if d.Err() != nil { // the first cause
+		return d.Err()
+	}
+	return err
+}
+
+// appendGeneration writes a generation to compare with: nil matches any.
+func appendGeneration(e *wire.Encoder, gen uint64) {
+	if gen == AnyGeneration {
+		e.Nil()
+		return
+	}
+	e.Uint(gen)
+}
+
+func decodeGeneration(d *wire.Decoder) uint64 {
+	if d.IsNil() {
+		return AnyGeneration
+	}
+	return d.Uint()
+}
+
+// appendMillis writes a time in ms, rounded up: nobody waits less than he asked for.
+func appendMillis(e *wire.Encoder, t time.Duration) {
+	e.Int(int64(min(max(t, 0), timeoutMax)+time.Millisecond-1) / int64(time.Millisecond))
+}
+
+func decodeMillis(d *wire.Decoder) time.Duration {
+	if d.IsNil() {
+		return 0
+	}
+	return time.Duration(min(max(d.Int(), 0), timeoutMax.Milliseconds())) * time.Millisecond
+}
+
+func decodeText(d *wire.Decoder, what string, limit int) (string, error) {
+	b := d.Bytes()
+	if len(b) > limit {
+		return "", rpc.Errorf(rpc.CodeBadRequest, "%s of %d bytes, at most %d", what, len(b), limit)
+	}
+	return string(b), nil
+}
+
+func decodePath(d *wire.Decoder) (string, error) {
+	b := d.Bytes()
+	if len(b) > PathBytesMax {
+		return "", &PathError{string(b[:81]), fmt.Sprintf("is longer than %d bytes", PathBytesMax)}
+	}
+	return string(b), nil
+}
+
+func decodeMode(d *wire.Decoder) (Mode, error) {
+	switch b := d.Bytes(); string(b) {
+	case "exclusive":
+		return Exclusive, nil
+	case "shared":
+		return Shared, nil
+	default:
+		return 0, rpc.Errorf(rpc.CodeBadRequest, "mode %.40q is neither exclusive nor shared", b)
+	}
+}
+
+func decodeSequencer(d *wire.Decoder) (Sequencer, error) {
+	b := d.Bytes()
+	if len(b) > sequencerBytesMax {
+		return Sequencer{}, rpc.Errorf(rpc.CodeBadRequest, "sequencer of %d bytes, at most %d", len(b), sequencerBytesMax)
+	}
+	q, err := ParseSequencer(string(b))
+	if err != nil {
+		return q, rpc.Errorf(rpc.CodeBadRequest, "%v", err)
+	}
+	return q, nil
+}
+
+// decodeInt reads a count that Go keeps in an int.
+func decodeInt(d *wire.Decoder) int { return int(min(d.Uint(), math.MaxInt)) }
