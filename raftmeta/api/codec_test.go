@@ -77,7 +77,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// Invariant W1 of the package: what is written is read back as equal.
+// Invariant M1: what is written is read back as equal.
 func TestGoldenRequests(t *testing.T) {
 	seen := map[string]bool{}
 	for _, g := range goldens {
@@ -111,8 +111,8 @@ func TestRequestsAreChecked(t *testing.T) {
 		{MethodGet, []any{"/a", map[string]any{"stale": 1}}, rpc.CodeBadRequest},
 		{MethodGet, []any{"/a", map[string]any{"trace_id": make([]byte, 65)}}, rpc.CodeBadRequest},
 		{MethodGet, []any{"/" + long}, CodeBadPath},
-		{MethodOpenSession, []any{long}, rpc.CodeBadRequest},
-		{MethodSetACL, []any{"/a", long}, rpc.CodeBadRequest},
+		{MethodOpenSession, []any{long}, CodeNamespaceLimit},
+		{MethodSetACL, []any{"/a", long}, CodeNamespaceLimit},
 		{MethodSet, []any{"/a", make([]byte, FileBytesMax+1), nil}, CodeNamespaceLimit},
 		{MethodSet, []any{"/a", "", -1}, rpc.CodeBadRequest},
 		{MethodSet, []any{"/a", "", nil, map[string]any{"guard": "exclusive"}}, rpc.CodeBadRequest},

@@ -10,7 +10,7 @@ import (
 
 // FuzzRequest feeds bytes to the decoder of each method. What it accepts must survive
 // being written and read again; what it refuses must be the client's fault; and no
-// input may cost much more memory than its own size.
+// input may cost much more memory than its own size (M1, M2).
 func FuzzRequest(f *testing.F) {
 	for i := range shapes {
 		for _, g := range goldens {

@@ -202,7 +202,7 @@ func (r *request) decodeField(d *wire.Decoder, f field) (err error) {
 	case fieldSession, fieldOptSession:
 		r.session = SessionID(d.Uint())
 	case fieldName:
-		r.name, err = decodeText(d, "session name", SessionNameBytesMax)
+		r.name, err = decodeText(d, LimitName, SessionNameBytesMax)
 	case fieldTerm:
 		r.term = d.Uint()
 	case fieldAcked:
@@ -216,7 +216,7 @@ func (r *request) decodeField(d *wire.Decoder, f field) (err error) {
 	case fieldGeneration:
 		r.generation = decodeGeneration(d)
 	case fieldACL:
-		r.acl, err = decodeText(d, "ACL name", ACLBytesMax)
+		r.acl, err = decodeText(d, LimitACL, ACLBytesMax)
 	case fieldMode:
 		r.mode, err = decodeMode(d)
 	case fieldSequencer:
@@ -284,7 +284,7 @@ func decodeMillis(d *wire.Decoder) time.Duration {
 func decodeText(d *wire.Decoder, what string, limit int) (string, error) {
 	b := d.Bytes()
 	if len(b) > limit {
-		return "", rpc.Errorf(rpc.CodeBadRequest, "%s of %d bytes, at most %d", what, len(b), limit)
+		return "", &TooLargeError{What: what, Limit: int64(limit), Got: int64(len(b))}
 	}
 	return string(b), nil
 }
