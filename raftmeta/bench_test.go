@@ -99,7 +99,7 @@ func BenchmarkGetBesideSets(b *testing.B) {
 func filled(n int) *namespace {
 	ns := newNamespace()
 	for i := range n {
-		ns.set(uint64(i+1), fmt.Sprintf("/tables/d%d/file-%d", i/1000, i), bytes.Repeat([]byte("x"), 100), 0)
+		put(ns, uint64(i+1), fmt.Sprintf("/tables/d%d/file-%d", i/1000, i), bytes.Repeat([]byte("x"), 100), 0)
 	}
 	return ns
 }
@@ -131,7 +131,7 @@ func BenchmarkApply(b *testing.B) {
 	i := 0
 	for b.Loop() {
 		i++
-		if r := ns.set(uint64(200_000+i), fmt.Sprintf("/tables/d%d/file-%d", i%100, i%100*1000), nil, AnyGeneration); r.code != codeDone {
+		if r := put(ns, uint64(200_000+i), fmt.Sprintf("/tables/d%d/file-%d", i%100, i%100*1000), nil, AnyGeneration); r.code != codeDone {
 			b.Fatal(r)
 		}
 	}

@@ -6,13 +6,46 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/raftmeta/api"
 )
 
-// The commands of the worked example in doc.go.
+// The commands of the worked example in doc.go come first.
 var goldenCommands = []struct {
+	c   command
+	hex string
+}{
+	{
+		command{op: opSet, term: 3, path: "/cluster", data: []byte{0xca, 0xfe}, generation: 0},
+		"99 02 01 03 a8 2f 63 6c 75 73 74 65 72 c4 02 ca fe 00 00 c2 c0",
+	},
+	{
+		command{op: opAcquire, term: 3, session: 9, path: "/master", mode: api.Exclusive, duration: time.Second},
+		"97 02 06 03 09 a7 2f 6d 61 73 74 65 72 01 cd 03 e8",
+	},
+	{
+		command{op: opSet, term: 3, path: "/a", data: []byte{}, generation: AnyGeneration, session: 9, ephemeral: true,
+			guard: api.Sequencer{Path: "/m", Mode: api.Shared, Instance: 4, LockGeneration: 5}},
+		"99 02 01 03 a2 2f 61 c4 00 c0 09 c3 94 a2 2f 6d 02 04 05",
+	},
+	{
+		command{op: opDelete, term: 3, path: "/tables/web", generation: 300, session: 9},
+		"97 02 02 03 ab 2f 74 61 62 6c 65 73 2f 77 65 62 cd 01 2c 09 c0",
+	},
+	{command{op: opOpenSession, term: 3, name: "n1", duration: 2 * time.Second}, "95 02 03 03 a2 6e 31 cd 07 d0"},
+	{command{op: opCloseSession, term: 3, session: 9}, "94 02 04 03 09"},
+	{command{op: opExpireSession, term: 3, sessions: []api.SessionID{9, 300}}, "94 02 05 03 92 09 cd 01 2c"},
+	{command{op: opRelease, term: 3, session: 9, path: "/m", hold: 10}, "96 02 07 03 09 a2 2f 6d 0a"},
+	{command{op: opEndLockDelay, term: 3, delays: []delayRef{{"/m", 12}}}, "94 02 08 03 91 92 a2 2f 6d 0c"},
+	{command{op: opMarkCached, term: 3, path: "/m", generation: 7}, "95 02 09 03 a2 2f 6d 07"},
+	{command{op: opSetACL, term: 3, path: "/m", name: "ops"}, "97 02 0a 03 a2 2f 6d a3 6f 70 73 00 c0"},
+}
+
+// Commands of version 1, which are only read.
+var goldenVersion1 = []struct {
 	c   command
 	hex string
 }{
@@ -21,12 +54,8 @@ var goldenCommands = []struct {
 		"95 01 01 a8 2f 63 6c 75 73 74 65 72 c4 02 ca fe 00",
 	},
 	{
-		command{op: opSet, path: "/a", data: []byte{}, generation: AnyGeneration},
-		"95 01 01 a2 2f 61 c4 00 c0",
-	},
-	{
-		command{op: opDelete, path: "/tables/web", generation: 300},
-		"94 01 02 ab 2f 74 61 62 6c 65 73 2f 77 65 62 cd 01 2c",
+		command{op: opDelete, path: "/tables/web", generation: AnyGeneration},
+		"94 01 02 ab 2f 74 61 62 6c 65 73 2f 77 65 62 c0",
 	},
 }
 
@@ -39,7 +68,7 @@ func unhex(tb testing.TB, s string) []byte {
 	return b
 }
 
-var commandDiff = cmp.AllowUnexported(command{})
+var commandDiff = cmp.AllowUnexported(command{}, delayRef{})
 
 func TestCommandGolden(t *testing.T) {
 	for _, g := range goldenCommands {
@@ -47,6 +76,9 @@ func TestCommandGolden(t *testing.T) {
 		if got := g.c.encode(); !bytes.Equal(got, want) {
 			t.Errorf("encode %v:\ngot  % x\nwant % x", g.c, got, want)
 		}
+	}
+	for _, g := range append(goldenVersion1, goldenCommands...) {
+		want := unhex(t, g.hex)
 		got, err := decodeCommand(want)
 		if err != nil {
 			t.Errorf("decode % x: %v", want, err)
@@ -58,7 +90,9 @@ func TestCommandGolden(t *testing.T) {
 }
 
 func TestCommandLargestFits(t *testing.T) {
-	c := command{op: opSet, path: "/" + strings.Repeat("p", PathBytesMax-1), data: make([]byte, FileBytesMax), generation: AnyGeneration - 1}
+	c := command{op: opSet, term: AnyGeneration, path: "/" + strings.Repeat("p", PathBytesMax-1), data: make([]byte, FileBytesMax),
+		generation: AnyGeneration - 1, session: AnyGeneration, ephemeral: true,
+		guard: api.Sequencer{Path: "/" + strings.Repeat("p", PathBytesMax-1), Mode: api.Shared, Instance: AnyGeneration, LockGeneration: AnyGeneration}}
 	b := c.encode()
 	if len(b) > commandBytesMax {
 		t.Errorf("%d bytes, at most %d", len(b), commandBytesMax)
@@ -89,7 +123,11 @@ func TestCommandDecodeErrors(t *testing.T) {
 		"cut":            {unhex(t, "95 01 01 a2 2f 61 c4 05 00"), false},
 		"negative":       {unhex(t, "94 01 02 a2 2f 61 ff"), false},
 		"too long":       {make([]byte, commandBytesMax+1), false},
-		"newer version":  {newer(func(e *wire.Encoder) { e.Array(3); e.Uint(2); e.Uint(1); e.Nil() }), true},
+		"newer op in 1":  {unhex(t, "93 01 03 a2 6e 31"), false},
+		"no mode":        {unhex(t, "97 02 06 03 09 a2 2f 6d 03 00"), false},
+		"delay too long": {unhex(t, "97 02 06 03 09 a2 2f 6d 01 ce 00 00 ea 61"), false},
+		"guard of none":  {unhex(t, "97 02 02 03 a2 2f 61 c0 00 94 a0 01 04 05"), false},
+		"newer version":  {newer(func(e *wire.Encoder) { e.Array(3); e.Uint(3); e.Uint(1); e.Nil() }), true},
 		"newer op":       {newer(func(e *wire.Encoder) { e.Array(2); e.Uint(1); e.Uint(99) }), true},
 	} {
 		_, err := decodeCommand(tc.in)
@@ -119,13 +157,11 @@ func FuzzCommand(f *testing.F) {
 			t.Fatal(d)
 		}
 		ns := newNamespace()
-		ns.set(1, "/a/b", []byte("x"), 0)
+		put(ns, 1, "/a/b", []byte("x"), 0)
+		ns.apply(2, 1, &command{op: opOpenSession, duration: api.LeaseMin})
+		ns.apply(3, 1, &command{op: opAcquire, session: 2, path: "/a/b", mode: api.Shared, duration: api.LockDelayMax})
 		before := ns.nodes.Len()
-		if c.op == opSet {
-			ns.set(2, c.path, c.data, c.generation)
-		} else {
-			ns.remove(2, c.path, c.generation)
-		}
+		ns.apply(4, c.term, &c)
 		if grown := ns.nodes.Len() - before; grown > PathDepthMax || grown < -1 {
 			t.Fatalf("one command made %d nodes", grown)
 		}

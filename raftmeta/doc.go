@@ -90,20 +90,38 @@
 //
 // # Commands
 //
-// A command is a MessagePack array: the version, which is 1, the number of the
-// operation, and its operands.
+// A command is a MessagePack array: the version, which is 2, the number of the
+// operation, the term whose leader decided on it, and its operands.
 //
-//	set     [1, 1, path, data, generation]
-//	delete  [1, 2, path, generation]
+//	set            [2, 1, term, path, data, generation, session, ephemeral, guard]
+//	delete         [2, 2, term, path, generation, session, guard]
+//	open session   [2, 3, term, name, lease]
+//	close session  [2, 4, term, session]
+//	expire         [2, 5, term, [session...]]
+//	acquire        [2, 6, term, session, path, mode, lock-delay]
+//	release        [2, 7, term, session, path, hold]
+//	end lock-delay [2, 8, term, [[path, index]...]]
+//	mark cached    [2, 9, term, path, generation]
+//	set ACL        [2, 10, term, path, ACL name, session, guard]
 //
-// The path is text, the data a byte string, and the generation an integer or
-// nil: zero means that there must be no such node, nil that any will do.
+// Path and names are text, the data a byte string, "ephemeral" a boolean. A
+// generation is an integer or nil: zero means that there must be no such node,
+// nil that any will do. Session zero is none. A guard is nil, or the sequencer
+// [path, mode, instance, lock generation] that must be valid. Leases and delays
+// are in ms; mode 1 is exclusive, 2 shared. Hold zero is any. Of a lock-delay
+// the index is that of the command that began it. At most 128 sessions or
+// lock-delays end by one command.
+//
+// An entry whose own term is not the command's does nothing, since what its
+// leader knew of leases and caches is out of date; term zero is any.
+//
+// Version 1 had [1, 1, path, data, generation] and [1, 2, path, generation].
 // Operations get new numbers; none is ever used again. A program that meets a
 // newer version or operation stops, since it cannot follow the group further.
 //
-// Example: to set /cluster, which must not exist, to the bytes ca fe:
+// Example: to set /cluster, which must not exist, to the bytes ca fe, in term 3:
 //
-//	95 01 01 a8 2f 63 6c 75 73 74 65 72 c4 02 ca fe 00
+//	99 02 01 03 a8 2f 63 6c 75 73 74 65 72 c4 02 ca fe 00 00 c2 c0
 //
 // # Log entries
 //
@@ -131,31 +149,45 @@
 //
 //	+-----------+---------+-----+        +--------+-----+---------+
 //	| STELENSP  | version | crc |        | length | crc | records |
-//	| 8         | 4: 1    | 4   |        | 4      | 4   | length  |
+//	| 8         | 4: 2    | 4   |        | 4      | 4   | length  |
 //	+-----------+---------+-----+        +--------+-----+---------+
 //	 once                                 a frame, at least one
 //
 // The first checksum covers the 12 bytes before it. A frame's checksum goes on
 // from the one before it, over the length and the records: a frame that is
-// missing, repeated or out of place is found. Frames have at most 328,768 bytes
+// missing, repeated or out of place is found. Frames have at most 329,215 bytes
 // of records. A record is a MessagePack array that begins with its kind:
 //
-//	node  [1, path, is a directory, instance, generation, data]
-//	end   [2, index of the last command, number of nodes, bytes]
+//	session [4, id, name, lease]
+//	node    [1, path, is a directory, instance, generation, data]
+//	or      [3, path, is a directory, instance, generation, data,
+//	         ephemeral's session, cached, ACL name, ACL generation,
+//	         lock generation, lock-delay, its mode, its index]
+//	hold    [5, session, path, mode, lock-delay, since]
+//	end     [2, index of the last command, number of nodes, bytes,
+//	         number of sessions, number of holds]
 //
-// Nodes come ordered by directory, then name, the root first; so each comes
-// after its directory. Bytes sums up path and data of every node but the root.
-// Nothing follows the end record. Kinds get new numbers; a new kind needs a new
-// version.
+// They come in this order: sessions by id; nodes by directory, then name, the
+// root first, so that each comes after its directory; holds by session, then
+// path. A hold is a lock, or of mode zero an ephemeral file. Cached is an index,
+// since the index at which the session got it. Who holds a lock, and
+// how, is only in the holds. Durations are in ms. Bytes sums up path, data and
+// ACL name of every node but the root. Nothing follows the end record. Version 1
+// had kinds 1 and 2 alone, and four values in the end record. Kinds get new
+// numbers; a new kind needs a new version.
 //
-// Example: the snapshot at index 5, term 2, of server n1 alone, where /cluster
-// was set by entry 4 and entry 5 was no command:
+// Example: the snapshot at index 7, term 2, of server n1 alone, where entry 4
+// set /cluster, entry 5 opened the session n1 with a lease of 2 s, entry 6 gave
+// it the lock of /master with a lock-delay of 1 s, and entry 7 was no command:
 //
-//	53 54 45 4c 45 53 4e 46  00 00 00 01  00 00 00 0e  8d 3a be 94
-//	95 01 05 02 01 91 93 00 a2 6e 31 a2 6e 31
-//	53 54 45 4c 45 4e 53 50  00 00 00 01  9c e6 b5 70
-//	00 00 00 20  e7 8c e5 14
-//	96 01 a1 2f c3 00 04 c4 00
+//	53 54 45 4c 45 53 4e 46  00 00 00 01  00 00 00 0e  ef d9 16 f4
+//	95 01 07 02 01 91 93 00 a2 6e 31 a2 6e 31
+//	53 54 45 4c 45 4e 53 50  00 00 00 02  8f b6 46 84
+//	00 00 00 52  26 48 a4 c7
+//	94 04 05 a2 6e 31 cd 07 d0
+//	96 01 a1 2f c3 00 06 c4 00
 //	96 01 a8 2f 63 6c 75 73 74 65 72 c2 04 04 c4 02 ca fe
-//	94 02 04 02 0a
+//	9e 03 a7 2f 6d 61 73 74 65 72 c2 06 06 c4 00 00 00 a0 00 06 00 00 00
+//	96 05 05 a7 2f 6d 61 73 74 65 72 01 cd 03 e8 06
+//	96 02 06 03 11 01 01
 package raftmeta

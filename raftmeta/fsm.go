@@ -27,11 +27,18 @@ type machine struct {
 		ns *namespace
 		// applied is the index of the last command in ns.
 		applied uint64
+		// observer is nil when nobody observes.
+		observer observer
 	}
 
 	// bytes is ns.bytes, for those who need it without the lock.
 	bytes atomic.Int64
 }
+
+// observer is told of changes: those of each batch of commands together, in
+// order, after they can be read and before the commands are answered, with no
+// lock held.
+type observer func([]change)
 
 func newMachine(fail func(error)) *machine {
 	m := &machine{fail: fail}
@@ -47,15 +54,29 @@ func (m *machine) Apply(l *raft.Log) any { return m.ApplyBatch([]*raft.Log{l})[0
 // namespace's business.
 func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 	answers := make([]any, len(logs))
+	observer, changes := m.applyAll(logs, answers)
+	if len(changes) > 0 {
+		observer(changes)
+	}
+	return answers
+}
+
+// applyAll applies a batch, and returns what to tell whom.
+func (m *machine) applyAll(logs []*raft.Log, answers []any) (observer, []change) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	var changes []change
+	if m.mu.observer != nil {
+		m.mu.ns.emit = func(c change) { changes = append(changes, c) }
+		defer func() { m.mu.ns.emit = nil }()
+	}
 	for i, l := range logs {
 		if l.Type == raft.LogCommand {
 			answers[i] = m.applyLocked(l)
 		}
 	}
 	m.bytes.Store(m.mu.ns.bytes)
-	return answers
+	return m.mu.observer, changes
 }
 
 // applyLocked applies one command. The namespace keeps l.Data's bytes, which
@@ -67,10 +88,17 @@ func (m *machine) applyLocked(l *raft.Log) result {
 		return result{code: codeUnknown}
 	}
 	m.mu.applied = l.Index
-	if c.op == opDelete {
-		return m.mu.ns.remove(l.Index, c.path, c.generation)
-	}
-	return m.mu.ns.set(l.Index, c.path, c.data, c.generation)
+	return m.mu.ns.apply(l.Index, l.Term, &c)
+}
+
+// observe makes o the observer, in place of the one before, and returns the
+// namespace, and the index of the last command in it, from which on o is told.
+// The namespace is a copy of the caller's own. A nil o observes nothing.
+func (m *machine) observe(o observer) (*namespace, uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.observer = o
+	return m.mu.ns.clone(), m.mu.applied
 }
 
 // view calls f with the namespace, which f must neither change nor keep.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // checkNamespace checks the invariants of the tree: every node has a parent
@@ -45,6 +47,71 @@ func checkNamespace(tb testing.TB, ns *namespace) {
 	if bytes != ns.bytes || files != ns.files || nodes != ns.nodes.Len() {
 		tb.Errorf("sums are %d, %d, %d, not %d, %d, %d", ns.bytes, ns.files, ns.nodes.Len(), bytes, files, nodes)
 	}
+	checkSessions(tb, ns)
+}
+
+// checkSessions checks that sessions, holds and locks agree.
+func checkSessions(tb testing.TB, ns *namespace) {
+	tb.Helper()
+	held, holders, ephemeral := map[api.SessionID]int{}, map[string]int{}, 0
+	ns.holds.Ascend(func(h hold) bool {
+		held[h.session]++
+		n := ns.get(h.path)
+		switch {
+		case n == nil || ns.session(h.session) == nil:
+			tb.Errorf("%+v has no node or no session", h)
+		case h.mode == 0:
+			ephemeral++
+			if n.ephemeral != h.session {
+				tb.Errorf("%+v: the file goes with %d", h, n.ephemeral)
+			}
+		default:
+			holders[h.path]++
+			if _, ok := ns.holders.Get(holder{h.path, h.session}); !ok || n.lock.mode != h.mode || n.ephemeral != 0 {
+				tb.Errorf("%+v: lock is %+v", h, n.lock)
+			}
+		}
+		return true
+	})
+	ns.sessions.Ascend(func(s *sessionState) bool {
+		if held[s.id] != s.holds {
+			tb.Errorf("session %d holds %d, says %d", s.id, held[s.id], s.holds)
+		}
+		return true
+	})
+	locks, delays := 0, 0
+	ns.nodes.Ascend(func(n *node) bool {
+		if n.ephemeral != 0 {
+			ephemeral--
+		}
+		l := lockState{}
+		if n.lock != nil {
+			l = *n.lock
+		}
+		locks += l.holders
+		if l.holders != holders[n.path] || (l.holders == 0) != (l.mode == 0) || l.mode == api.Exclusive && l.holders > 1 {
+			tb.Errorf("%s: lock %+v has %d holders", n.path, l, holders[n.path])
+		}
+		if _, ok := ns.delayed.Get(n.path); ok != (l.delay > 0) || ok != (l.delayMode != 0) || ok != (l.delayIndex != 0) {
+			tb.Errorf("%s: lock %+v, delayed %v", n.path, l, ok)
+		}
+		if l.delay > 0 {
+			delays++
+		}
+		return true
+	})
+	if ephemeral != 0 || locks != ns.holders.Len() || delays != ns.delayed.Len() {
+		tb.Errorf("%d ephemeral files without a hold, %d locks of %d, %d delays of %d", -ephemeral, locks, ns.holders.Len(), delays, ns.delayed.Len())
+	}
+}
+
+// put and del change ns as a Set or Delete without a session.
+func put(ns *namespace, index uint64, path string, data []byte, gen uint64) result {
+	return ns.set(index, &command{path: path, data: data, generation: gen})
+}
+
+func del(ns *namespace, index uint64, path string, gen uint64) result {
+	return ns.remove(index, &command{path: path, generation: gen})
 }
 
 // step is one command of a table and what must come of it.
@@ -112,9 +179,9 @@ func TestNamespaceCompareAndSet(t *testing.T) {
 				index := uint64(i + 1)
 				var r result
 				if s.cmd == "set" {
-					r = ns.set(index, s.path, []byte(s.data), s.gen)
+					r = put(ns, index, s.path, []byte(s.data), s.gen)
 				} else {
-					r = ns.remove(index, s.path, s.gen)
+					r = del(ns, index, s.path, s.gen)
 				}
 				if r.code != s.want || r.generation != s.got {
 					t.Errorf("step %d: %s %s: got code %d, generation %d; want %d, %d",
@@ -128,16 +195,16 @@ func TestNamespaceCompareAndSet(t *testing.T) {
 
 func TestNamespaceInstanceStays(t *testing.T) {
 	ns := newNamespace()
-	ns.set(5, "/d/f", nil, 0)
-	ns.set(6, "/d/f", nil, 5)
+	put(ns, 5, "/d/f", nil, 0)
+	put(ns, 6, "/d/f", nil, 5)
 	if n := ns.get("/d/f"); n.instance != 5 || n.generation != 6 {
 		t.Errorf("after two sets: %+v", n)
 	}
 	if n := ns.get("/d"); n.instance != 5 || n.generation != 5 {
 		t.Errorf("a set of a file's content changed its directory: %+v", n)
 	}
-	ns.remove(7, "/d/f", AnyGeneration)
-	ns.set(8, "/d/f", nil, 0)
+	del(ns, 7, "/d/f", AnyGeneration)
+	put(ns, 8, "/d/f", nil, 0)
 	if n := ns.get("/d/f"); n.instance != 8 || n.generation != 8 {
 		t.Errorf("after delete and create: %+v", n)
 	}
@@ -148,7 +215,7 @@ func TestNamespaceInstanceStays(t *testing.T) {
 func TestNamespaceListsOnlyChildren(t *testing.T) {
 	ns := newNamespace()
 	for i, p := range []string{"/a/b/c/d", "/a/b-c", "/a/b.c", "/a/b0", "/a/bb", "/a-b", "/b", "/a/b/x"} {
-		ns.set(uint64(i+1), p, nil, 0)
+		put(ns, uint64(i+1), p, nil, 0)
 	}
 	for dir, want := range map[string][]string{
 		"/":      {"a", "a-b", "b"},
@@ -165,16 +232,16 @@ func TestNamespaceListsOnlyChildren(t *testing.T) {
 func TestNamespaceLimits(t *testing.T) {
 	ns := newNamespace()
 	ns.bytes = NamespaceBytesMax - 10
-	if r := ns.set(1, "/1234", []byte("123456"), 0); r.code != codeBytes || r.size != NamespaceBytesMax+1 {
+	if r := put(ns, 1, "/1234", []byte("123456"), 0); r.code != codeBytes || r.size != NamespaceBytesMax+1 {
 		t.Errorf("one byte too many: %+v", r)
 	}
-	if r := ns.set(2, "/123", []byte("123456"), 0); r.code != codeDone {
+	if r := put(ns, 2, "/123", []byte("123456"), 0); r.code != codeDone {
 		t.Errorf("the last byte: %+v", r)
 	}
-	if r := ns.set(3, "/123", []byte("1234567"), AnyGeneration); r.code != codeBytes {
+	if r := put(ns, 3, "/123", []byte("1234567"), AnyGeneration); r.code != codeBytes {
 		t.Errorf("grow when full: %+v", r)
 	}
-	if r := ns.set(4, "/123", []byte("123"), AnyGeneration); r.code != codeDone {
+	if r := put(ns, 4, "/123", []byte("123"), AnyGeneration); r.code != codeDone {
 		t.Errorf("shrink when full: %+v", r)
 	}
 	if err := (result{code: codeBytes, size: 1}).error(0); !errors.Is(err, ErrTooLarge) {
@@ -189,11 +256,11 @@ func TestNamespaceCloneIsFrozen(t *testing.T) {
 	for i := range 3000 {
 		path := fmt.Sprintf("/tables/d%d/file-%d", i/1000, i)
 		if i%2 == 0 {
-			ns.remove(uint64(10_000+i), path, AnyGeneration)
+			del(ns, uint64(10_000+i), path, AnyGeneration)
 		} else {
-			ns.set(uint64(10_000+i), path, []byte("new"), AnyGeneration)
+			put(ns, uint64(10_000+i), path, []byte("new"), AnyGeneration)
 		}
-		ns.set(uint64(20_000+i), fmt.Sprintf("/more/%d", i), nil, 0)
+		put(ns, uint64(20_000+i), fmt.Sprintf("/more/%d", i), nil, 0)
 	}
 	checkNamespace(t, ns)
 	checkNamespace(t, c)
@@ -204,11 +271,11 @@ func TestNamespaceCloneIsFrozen(t *testing.T) {
 
 func TestErrorTexts(t *testing.T) {
 	for want, err := range map[string]error{
-		"/f exists already, at generation 7":                               &GenerationError{"/f", 0, 7},
-		"/f is at generation 7, not 5":                                     &GenerationError{"/f", 5, 7},
-		"/f does not exist, but generation 5 of it was given":              &GenerationError{"/f", 5, 0},
-		"file too large: 300000 bytes, at most 262144":                     &TooLargeError{limitFile, FileBytesMax, 300000},
-		"namespace nodes too large: 9, at most 8":                          &TooLargeError{limitNodes, 8, 9},
+		"/f exists already, at generation 7":                               &GenerationError{Path: "/f", Want: 0, Got: 7},
+		"/f is at generation 7, not 5":                                     &GenerationError{Path: "/f", Want: 5, Got: 7},
+		"/f does not exist, but generation 5 of it was given":              &GenerationError{Path: "/f", Want: 5, Got: 0},
+		"file too large: 300000 bytes, at most 262144":                     &TooLargeError{What: limitFile, Limit: FileBytesMax, Got: 300000},
+		"namespace nodes too large: 9, at most 8":                          &TooLargeError{What: limitNodes, Limit: 8, Got: 9},
 		`bad path "a": it does not begin with a slash`:                     checkFile("a"),
 		"corrupt data in raft.db at offset 12: bad magic":                  &CorruptError{"raft.db", 12, "bad magic"},
 		"/a is not a directory":                                            result{code: codeNotDirectory, path: "/a"}.error(0),
@@ -218,7 +285,7 @@ func TestErrorTexts(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", err, want)
 		}
 	}
-	if !errors.Is(&GenerationError{"/f", 5, 0}, ErrNotFound) || errors.Is(&GenerationError{"/f", 5, 1}, ErrNotFound) {
+	if !errors.Is(&GenerationError{Path: "/f", Want: 5, Got: 0}, ErrNotFound) || errors.Is(&GenerationError{Path: "/f", Want: 5, Got: 1}, ErrNotFound) {
 		t.Error("only a GenerationError of nothing is ErrNotFound")
 	}
 }

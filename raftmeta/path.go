@@ -26,7 +26,7 @@ const root = "/"
 // not the root.
 func checkFile(p string) error {
 	if p == root {
-		return &PathError{p, "is the root directory"}
+		return &PathError{Path: p, Reason: "is the root directory"}
 	}
 	return checkDir(p)
 }
@@ -43,23 +43,23 @@ func checkDir(p string) error {
 	case p == root:
 		return nil
 	case p == "":
-		return &PathError{p, "is empty"}
+		return &PathError{Path: p, Reason: "is empty"}
 	case p[0] != '/':
-		return &PathError{p, "does not begin with a slash"}
+		return &PathError{Path: p, Reason: "does not begin with a slash"}
 	case len(p) > PathBytesMax:
-		return &PathError{p, fmt.Sprintf("is longer than %d bytes", PathBytesMax)}
+		return &PathError{Path: p, Reason: fmt.Sprintf("is longer than %d bytes", PathBytesMax)}
 	case !utf8.ValidString(p):
-		return &PathError{p, "is not UTF-8"}
+		return &PathError{Path: p, Reason: "is not UTF-8"}
 	}
 	depth := 0
 	for name := range strings.SplitSeq(p[1:], "/") {
 		if reason := badName(name); reason != "" {
-			return &PathError{p, reason}
+			return &PathError{Path: p, Reason: reason}
 		}
 		depth++
 	}
 	if depth > PathDepthMax {
-		return &PathError{p, fmt.Sprintf("is deeper than %d names", PathDepthMax)}
+		return &PathError{Path: p, Reason: fmt.Sprintf("is deeper than %d names", PathDepthMax)}
 	}
 	return nil
 }

@@ -9,12 +9,13 @@ import (
 
 	"github.com/steledb/stele/internal/crc"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // The layout of a snapshot stream is drawn in doc.go.
 const (
 	streamMagic       = "STELENSP"
-	streamVersion     = 1
+	streamVersion     = 2
 	streamHeaderBytes = 8 + 4 + 4
 	frameHeaderBytes  = 4 + 4
 
@@ -22,15 +23,18 @@ const (
 	// that the checksum and the call cost nothing beside the copy.
 	frameBytes = 64 << 10
 	// nodeBytesMax bounds one node's record.
-	nodeBytesMax = FileBytesMax + PathBytesMax + 64
+	nodeBytesMax = FileBytesMax + PathBytesMax + api.ACLBytesMax + 256
 	// frameBytesMax bounds a frame, and with it the reader's buffer.
 	frameBytesMax = frameBytes + nodeBytesMax
 )
 
 // Kinds of records in a snapshot. Numbers are append-only.
 const (
-	recordNode = 1
-	recordEnd  = 2
+	recordNode    = 1
+	recordEnd     = 2
+	recordRich    = 3 // a node that has more than a plain one
+	recordSession = 4
+	recordHold    = 5
 )
 
 // frameWriter writes the stream's frames.
@@ -46,20 +50,35 @@ func writeSnapshot(w io.Writer, ns *namespace, applied uint64) error {
 	fw := &frameWriter{w: w, enc: wire.GetEncoder()}
 	defer fw.enc.Release()
 	fw.header()
+	ns.sessions.Ascend(func(s *sessionState) bool {
+		fw.session(s)
+		return fw.more()
+	})
 	ns.nodes.Ascend(func(n *node) bool {
 		fw.node(n)
-		if fw.enc.Len() >= frameBytes {
-			fw.flush()
-		}
-		return fw.err == nil
+		return fw.more()
 	})
-	fw.enc.Array(4)
+	ns.holds.Ascend(func(h hold) bool {
+		fw.hold(h)
+		return fw.more()
+	})
+	fw.enc.Array(6)
 	fw.enc.Uint(recordEnd)
 	fw.enc.Uint(applied)
 	fw.enc.Uint(uint64(ns.nodes.Len()))
 	fw.enc.Uint(uint64(ns.bytes))
+	fw.enc.Uint(uint64(ns.sessions.Len()))
+	fw.enc.Uint(uint64(ns.holds.Len()))
 	fw.flush()
 	return fw.err
+}
+
+// more ends a frame that is large enough, and tells whether writing goes on.
+func (fw *frameWriter) more() bool {
+	if fw.enc.Len() >= frameBytes {
+		fw.flush()
+	}
+	return fw.err == nil
 }
 
 func (fw *frameWriter) header() {
@@ -69,17 +88,6 @@ func (fw *frameWriter) header() {
 	fw.sum = crc.Sum(b)
 	b = binary.BigEndian.AppendUint32(b, fw.sum)
 	_, fw.err = fw.w.Write(b)
-}
-
-func (fw *frameWriter) node(n *node) {
-	e := fw.enc
-	e.Array(6)
-	e.Uint(recordNode)
-	e.Str(n.path)
-	e.Bool(n.dir)
-	e.Uint(n.instance)
-	e.Uint(n.generation)
-	e.Bin(n.data)
 }
 
 // flush writes the records gathered so far as one frame.
@@ -131,8 +139,7 @@ func readSnapshot(r io.Reader) (*namespace, uint64, error) {
 	if err := fr.header(); err != nil {
 		return nil, 0, &streamError{0, err}
 	}
-	b := &builder{}
-	b.ns = newNamespace()
+	b := &builder{ns: newNamespace()}
 	for !b.ended {
 		at := fr.off
 		payload, err := fr.frame()
@@ -165,7 +172,11 @@ func (fr *frameReader) header() error {
 	if got := binary.BigEndian.Uint32(b[12:]); got != fr.sum {
 		return fmt.Errorf("%w: header checksum is %08x, not %08x", errBadSnapshot, got, fr.sum)
 	}
-	if v := binary.BigEndian.Uint32(b[8:]); v != streamVersion {
+	v := binary.BigEndian.Uint32(b[8:])
+	if v == 0 {
+		return fmt.Errorf("%w: version 0", errBadSnapshot)
+	}
+	if v > streamVersion {
 		return &VersionError{What: "snapshot stream", Version: uint64(v), Known: streamVersion}
 	}
 	return nil
@@ -205,106 +216,4 @@ func (fr *frameReader) frame() ([]byte, error) {
 		return nil, fmt.Errorf("%w: frame checksum is %08x, not %08x", errBadSnapshot, got, fr.sum)
 	}
 	return payload, nil
-}
-
-// builder makes a namespace from records, and checks that they make one.
-type builder struct {
-	ns      *namespace
-	last    *node
-	dir     *node // the directory of the last node
-	applied uint64
-	ended   bool
-}
-
-// frame takes one frame's records.
-func (b *builder) frame(payload []byte) error {
-	d := wire.NewDecoder(payload)
-	for d.More() {
-		if b.ended {
-			return fmt.Errorf("%w: records after the end", errBadSnapshot)
-		}
-		n := d.Array()
-		switch kind := d.Uint(); {
-		case kind == recordNode && n == 6:
-			if err := b.node(&d); err != nil {
-				return err
-			}
-		case kind == recordEnd && n == 4:
-			if err := b.end(&d); err != nil {
-				return err
-			}
-		case d.Err() == nil:
-			return fmt.Errorf("%w: record of kind %d with %d values", errBadSnapshot, kind, n)
-		}
-	}
-	if d.Err() != nil {
-		return fmt.Errorf("%w: %w", errBadSnapshot, d.Err())
-	}
-	return nil
-}
-
-// node takes one node's record. Nodes come in the tree's order, each after its
-// directory.
-func (b *builder) node(d *wire.Decoder) error {
-	path := d.Str()
-	if err := checkDir(path); err != nil {
-		return fmt.Errorf("%w: %w", errBadSnapshot, err)
-	}
-	n := newNode(path)
-	n.dir = d.Bool()
-	n.instance, n.generation = d.Uint(), d.Uint()
-	data := d.Bytes()
-	if d.Err() != nil {
-		return fmt.Errorf("%w: %w", errBadSnapshot, d.Err())
-	}
-	if len(data) > FileBytesMax || n.dir && len(data) > 0 || n.generation < n.instance {
-		return fmt.Errorf("%w: node %s is impossible", errBadSnapshot, n.path)
-	}
-	if !n.dir {
-		n.data = append(make([]byte, 0, len(data)), data...)
-	}
-	if b.last == nil {
-		if n.path != root || !n.dir {
-			return fmt.Errorf("%w: begins with %s", errBadSnapshot, n.path)
-		}
-		b.ns.nodes.ReplaceOrInsert(n)
-		b.last, b.dir = n, n
-		return nil
-	}
-	if !nodeLess(b.last, n) {
-		return fmt.Errorf("%w: %s comes after %s", errBadSnapshot, n.path, b.last.path)
-	}
-	b.last = n
-	return b.hang(n)
-}
-
-// hang puts n under its parent. The tree is not shared yet, so the parent may
-// be changed in place.
-func (b *builder) hang(n *node) error {
-	if parent := n.parent(); b.dir.path != parent {
-		if b.dir = b.ns.get(parent); b.dir == nil || !b.dir.dir {
-			return fmt.Errorf("%w: %s has no directory", errBadSnapshot, n.path)
-		}
-	}
-	b.dir.children++
-	b.ns.nodes.ReplaceOrInsert(n)
-	b.ns.bytes += n.size()
-	if !n.dir {
-		b.ns.files++
-	}
-	if b.ns.nodes.Len() > NodesMax || b.ns.bytes > NamespaceBytesMax {
-		return fmt.Errorf("%w: it is over the limits of a namespace", errBadSnapshot)
-	}
-	return nil
-}
-
-func (b *builder) end(d *wire.Decoder) error {
-	b.applied = d.Uint()
-	nodes, bytes := d.Uint(), d.Uint()
-	if d.Err() == nil && (b.last == nil || nodes != uint64(b.ns.nodes.Len()) || bytes != uint64(b.ns.bytes)) {
-		return fmt.Errorf("%w: it has %d nodes and %d bytes, not %d and %d",
-			errBadSnapshot, b.ns.nodes.Len(), b.ns.bytes, nodes, bytes)
-	}
-	b.ended = true
-	return nil
 }

@@ -9,11 +9,24 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/crc"
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // goldenStream is the snapshot of the worked example in doc.go: /cluster, set
-// at index 4, in the root directory.
+// at index 4, and the session n1, opened at index 5, which took the lock of
+// /master at 6.
 const goldenStream = `
+	53 54 45 4c 45 4e 53 50  00 00 00 02  8f b6 46 84
+	00 00 00 52  26 48 a4 c7
+	94 04 05 a2 6e 31 cd 07 d0
+	96 01 a1 2f c3 00 06 c4 00
+	96 01 a8 2f 63 6c 75 73 74 65 72 c2 04 04 c4 02 ca fe
+	9e 03 a7 2f 6d 61 73 74 65 72 c2 06 06 c4 00 00 00 a0 00 06 00 00 00
+	96 05 05 a7 2f 6d 61 73 74 65 72 01 cd 03 e8 06
+	96 02 06 03 11 01 01`
+
+// goldenStream1 is a snapshot of the version before: /cluster alone.
+const goldenStream1 = `
 	53 54 45 4c 45 4e 53 50  00 00 00 01  9c e6 b5 70
 	00 00 00 20  e7 8c e5 14
 	96 01 a1 2f c3 00 04 c4 00
@@ -22,7 +35,9 @@ const goldenStream = `
 
 func goldenNamespace() *namespace {
 	ns := newNamespace()
-	ns.set(4, "/cluster", []byte{0xca, 0xfe}, 0)
+	put(ns, 4, "/cluster", []byte{0xca, 0xfe}, 0)
+	ns.apply(5, 2, &command{op: opOpenSession, name: "n1", duration: 2 * time.Second})
+	ns.apply(6, 2, &command{op: opAcquire, session: 5, path: "/master", mode: api.Exclusive, duration: time.Second})
 	return ns
 }
 
@@ -46,23 +61,32 @@ func sameNamespace(tb testing.TB, a, b *namespace) {
 
 func TestSnapshotGolden(t *testing.T) {
 	want := unhex(t, goldenStream)
-	if got := stream(t, goldenNamespace(), 4); !bytes.Equal(got, want) {
+	if got := stream(t, goldenNamespace(), 6); !bytes.Equal(got, want) {
 		t.Errorf("write:\ngot  % x\nwant % x", got, want)
 	}
 	ns, applied, err := readSnapshot(bytes.NewReader(want))
-	if err != nil || applied != 4 {
+	if err != nil || applied != 6 {
 		t.Fatalf("read: index %d, %v", applied, err)
 	}
 	sameNamespace(t, goldenNamespace(), ns)
+	checkNamespace(t, ns)
+
+	ns, applied, err = readSnapshot(bytes.NewReader(unhex(t, goldenStream1)))
+	if err != nil || applied != 4 {
+		t.Fatalf("read version 1: index %d, %v", applied, err)
+	}
+	old := newNamespace()
+	put(old, 4, "/cluster", []byte{0xca, 0xfe}, 0)
+	sameNamespace(t, old, ns)
 }
 
 // TestSnapshotRestores100k restores 100,000 files, read in pieces of any size.
 func TestSnapshotRestores100k(t *testing.T) {
 	ns := filled(100_000)
-	ns.set(200_000, "/large", bytes.Repeat([]byte("l"), FileBytesMax), 0)
-	ns.set(200_001, "/empty", nil, 0)
-	ns.set(200_002, "/dir/gone", nil, 0)
-	ns.remove(200_003, "/dir/gone", AnyGeneration)
+	put(ns, 200_000, "/large", bytes.Repeat([]byte("l"), FileBytesMax), 0)
+	put(ns, 200_001, "/empty", nil, 0)
+	put(ns, 200_002, "/dir/gone", nil, 0)
+	del(ns, 200_003, "/dir/gone", AnyGeneration)
 	b := stream(t, ns, 200_003)
 	start := time.Now()
 	got, applied, err := readSnapshot(iotest.HalfReader(bytes.NewReader(b)))
@@ -78,7 +102,7 @@ func TestSnapshotRestores100k(t *testing.T) {
 // byte.
 func TestSnapshotEveryByteCounts(t *testing.T) {
 	ns := goldenNamespace()
-	ns.set(7, "/tables/web", []byte("schema"), 0)
+	put(ns, 7, "/tables/web", []byte("schema"), 0)
 	b := stream(t, ns, 7)
 	for i := range b {
 		for bit := range 8 {
@@ -127,6 +151,10 @@ func TestSnapshotRefusesNonsense(t *testing.T) {
 		fileA    = "96 01 a2 2f 61 c2 04 04 c4 00" // /a
 		fileB    = "96 01 a2 2f 62 c2 04 04 c4 00" // /b
 		fileAB   = "96 01 a4 2f 61 2f 62 c2 04 04 c4 00"
+
+		s5        = "94 04 05 a0 cd 07 d0"
+		ephemeral = "9e 03 a2 2f 61 c2 04 04 c4 00 05 00 a0 00 00 00 00 00" // /a
+		lockedA   = "9e 03 a2 2f 61 c2 04 04 c4 00 00 00 a0 00 06 00 00 00"
 	)
 	for name, records := range map[string]string{
 		"no root":                fileA + "94 02 04 01 02",
@@ -142,13 +170,33 @@ func TestSnapshotRefusesNonsense(t *testing.T) {
 		"wrong number of nodes":  rootNode + fileA + "94 02 04 03 02",
 		"wrong number of bytes":  rootNode + fileA + "94 02 04 02 03",
 		"record after the end":   rootNode + fileA + "94 02 04 02 02" + fileB,
-		"unknown kind":           rootNode + "92 03 00" + "94 02 04 01 00",
+		"unknown kind":           rootNode + "92 06 00" + "94 02 04 01 00",
+		"session after nodes":    rootNode + s5 + "96 02 05 01 00 01 00",
+		"session zero":           "94 04 00 a0 cd 07 d0" + rootNode + "96 02 05 01 00 01 00",
+		"session twice":          s5 + s5 + rootNode + "96 02 05 01 00 02 00",
+		"lease too short":        "94 04 05 a0 01" + rootNode + "96 02 05 01 00 01 00",
+		"uncounted session":      s5 + rootNode + "94 02 05 01 00",
+		"ephemeral of nobody":    rootNode + ephemeral + "96 02 05 02 02 00 00",
+		"ephemeral not held":     s5 + rootNode + ephemeral + "96 02 05 02 02 01 00",
+		"hold of nobody":         rootNode + lockedA + "96 05 05 a2 2f 61 01 00 06" + "96 02 06 02 02 00 01",
+		"hold of nothing":        s5 + rootNode + "96 05 05 a2 2f 61 01 00 06" + "96 02 06 01 00 01 01",
+		"hold twice":             s5 + rootNode + lockedA + "96 05 05 a2 2f 61 02 00 06" + "96 05 05 a2 2f 61 02 00 06" + "96 02 06 02 02 01 02",
+		"lock never taken":       s5 + rootNode + fileA + "96 05 05 a2 2f 61 01 00 06" + "96 02 06 02 02 01 01",
+		"delay without a mode":   rootNode + "9e 03 a2 2f 61 c2 04 04 c4 00 00 00 a0 00 04 01 00 05" + "96 02 06 02 02 00 00",
 		"too few values":         rootNode + "95 01 a2 2f 61 c2 04 04" + "94 02 04 02 02",
 		"no end":                 rootNode + fileA,
 		"not MessagePack":        rootNode + "c1",
 	} {
 		_, _, err := readSnapshot(bytes.NewReader(sealed(unhex(t, records))))
 		if !errors.Is(err, errBadSnapshot) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, records := range map[string]string{
+		"ephemeral file": s5 + rootNode + ephemeral + "96 05 05 a2 2f 61 00 00 06" + "96 02 06 02 02 01 01",
+		"lock":           s5 + rootNode + lockedA + "96 05 05 a2 2f 61 01 00 06" + "96 02 06 02 02 01 01",
+	} {
+		if _, _, err := readSnapshot(bytes.NewReader(sealed(unhex(t, records)))); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -159,12 +207,12 @@ func TestSnapshotRefusesNonsense(t *testing.T) {
 }
 
 func TestSnapshotNewerVersion(t *testing.T) {
-	b := unhex(t, "53 54 45 4c 45 4e 53 50 00 00 00 02")
+	b := unhex(t, "53 54 45 4c 45 4e 53 50 00 00 00 03")
 	sum := crc.Sum(b)
 	b = append(b, byte(sum>>24), byte(sum>>16), byte(sum>>8), byte(sum))
 	_, _, err := readSnapshot(bytes.NewReader(b))
 	var newer *VersionError
-	if !errors.As(err, &newer) || newer.Version != 2 {
+	if !errors.As(err, &newer) || newer.Version != 3 {
 		t.Errorf("got %v", err)
 	}
 }
@@ -176,6 +224,7 @@ func TestSnapshotNewerVersion(t *testing.T) {
 func FuzzSnapshot(f *testing.F) {
 	f.Add(unhex(f, goldenStream))
 	f.Add(unhex(f, goldenStream)[24:])
+	f.Add(unhex(f, goldenStream1))
 	ns := filled(20)
 	f.Add(stream(f, ns, 20))
 	f.Add(stream(f, ns, 20)[24:])

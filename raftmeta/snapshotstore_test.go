@@ -15,8 +15,8 @@ import (
 
 // goldenHeader is the header of the worked example in doc.go.
 const goldenHeader = `
-	53 54 45 4c 45 53 4e 46  00 00 00 01  00 00 00 0e  8d 3a be 94
-	95 01 05 02 01 91 93 00 a2 6e 31 a2 6e 31`
+	53 54 45 4c 45 53 4e 46  00 00 00 01  00 00 00 0e  ef d9 16 f4
+	95 01 07 02 01 91 93 00 a2 6e 31 a2 6e 31`
 
 var goldenMembers = raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: "n1", Address: "n1"}}}
 
@@ -83,7 +83,7 @@ func writeAll(tb testing.TB, fs vfs.FS, name string, b []byte) {
 func TestSnapshotFileGolden(t *testing.T) {
 	mem := vfs.NewMem(vfs.MemOptions{})
 	s := newSnapshotStore(t, mem)
-	if err := takeSnapshot(s, 5, goldenNamespace()); err != nil {
+	if err := takeSnapshot(s, 7, goldenNamespace()); err != nil {
 		t.Fatal(err)
 	}
 	metas, err := s.List()
@@ -91,16 +91,16 @@ func TestSnapshotFileGolden(t *testing.T) {
 		t.Fatalf("list: %v, %v", metas, err)
 	}
 	m := metas[0]
-	want := append(unhex(t, goldenHeader), stream(t, goldenNamespace(), 4)...)
+	want := append(unhex(t, goldenHeader), stream(t, goldenNamespace(), 6)...)
 	if got := readAll(t, mem, s.file(m.ID)); !bytes.Equal(got, want) {
 		t.Errorf("file:\ngot  % x\nwant % x", got, want)
 	}
-	if m.Index != 5 || m.Term != 2 || m.ConfigurationIndex != 1 || m.Version != 1 ||
+	if m.Index != 7 || m.Term != 2 || m.ConfigurationIndex != 1 || m.Version != 1 ||
 		fmt.Sprint(m.Configuration) != fmt.Sprint(goldenMembers) ||
-		m.Size != int64(len(stream(t, goldenNamespace(), 4))) {
+		m.Size != int64(len(stream(t, goldenNamespace(), 6))) {
 		t.Errorf("meta: %+v", m)
 	}
-	if applied, err := s.check(t.Context()); err != nil || applied != 4 {
+	if applied, err := s.check(t.Context()); err != nil || applied != 6 {
 		t.Errorf("check: %d, %v", applied, err)
 	}
 }
@@ -110,7 +110,7 @@ func TestSnapshotFileGolden(t *testing.T) {
 func TestSnapshotFileEveryByteCounts(t *testing.T) {
 	mem := vfs.NewMem(vfs.MemOptions{})
 	s := newSnapshotStore(t, mem)
-	if err := takeSnapshot(s, 5, goldenNamespace()); err != nil {
+	if err := takeSnapshot(s, 7, goldenNamespace()); err != nil {
 		t.Fatal(err)
 	}
 	ids, _ := s.ids()

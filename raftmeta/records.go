@@ -1,0 +1,263 @@
+package raftmeta
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/raftmeta/api"
+)
+
+func (fw *frameWriter) node(n *node) {
+	e := fw.enc
+	plain := n.ephemeral == 0 && n.cached == 0 && n.lock == nil && n.acl == nil
+	if plain {
+		e.Array(6)
+		e.Uint(recordNode)
+	} else {
+		e.Array(14)
+		e.Uint(recordRich)
+	}
+	e.Str(n.path)
+	e.Bool(n.dir)
+	e.Uint(n.instance)
+	e.Uint(n.generation)
+	e.Bin(n.data)
+	if plain {
+		return
+	}
+	var l lockState
+	if n.lock != nil {
+		l = *n.lock
+	}
+	var a aclState
+	if n.acl != nil {
+		a = *n.acl
+	}
+	e.Uint(uint64(n.ephemeral))
+	e.Uint(n.cached)
+	e.Str(a.name)
+	e.Uint(a.generation)
+	e.Uint(l.generation)
+	e.Uint(uint64(l.delay / time.Millisecond))
+	e.Uint(uint64(l.delayMode))
+	e.Uint(l.delayIndex)
+}
+
+func (fw *frameWriter) session(s *sessionState) {
+	e := fw.enc
+	e.Array(4)
+	e.Uint(recordSession)
+	e.Uint(uint64(s.id))
+	e.Str(s.name)
+	e.Uint(uint64(s.lease / time.Millisecond))
+}
+
+func (fw *frameWriter) hold(h hold) {
+	e := fw.enc
+	e.Array(6)
+	e.Uint(recordHold)
+	e.Uint(uint64(h.session))
+	e.Str(h.path)
+	e.Uint(uint64(h.mode))
+	e.Uint(uint64(h.delay / time.Millisecond))
+	e.Uint(h.since)
+}
+
+// builder makes a namespace from records, and checks that they make one.
+type builder struct {
+	ns      *namespace
+	last    *node
+	dir     *node // the directory of the last node
+	held    hold  // the last one
+	files   int   // ephemeral ones that no hold has named yet
+	applied uint64
+	ended   bool
+}
+
+// frame takes one frame's records.
+func (b *builder) frame(payload []byte) error {
+	d := wire.NewDecoder(payload)
+	for d.More() {
+		if b.ended {
+			return fmt.Errorf("%w: records after the end", errBadSnapshot)
+		}
+		n := d.Array()
+		kind := d.Uint()
+		var err error
+		switch {
+		case kind == recordNode && n == 6 || kind == recordRich && n == 14:
+			err = b.node(&d, kind == recordRich)
+		case kind == recordSession && n == 4:
+			err = b.session(&d)
+		case kind == recordHold && n == 6:
+			err = b.hold(&d)
+		case kind == recordEnd && (n == 4 || n == 6):
+			err = b.end(&d, n == 6)
+		case d.Err() == nil:
+			err = fmt.Errorf("%w: record of kind %d with %d values", errBadSnapshot, kind, n)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if d.Err() != nil {
+		return fmt.Errorf("%w: %w", errBadSnapshot, d.Err())
+	}
+	return nil
+}
+
+// session takes one session's record. Sessions come first, ordered by id.
+func (b *builder) session(d *wire.Decoder) error {
+	s := &sessionState{id: api.SessionID(d.Uint()), name: d.Str(), lease: decodeMillis(d, api.LeaseMax)}
+	if d.Err() != nil {
+		return fmt.Errorf("%w: %w", errBadSnapshot, d.Err())
+	}
+	last, _ := b.ns.sessions.Max()
+	if b.last != nil || s.id == 0 || last != nil && !sessionLess(last, s) ||
+		len(s.name) > api.SessionNameBytesMax || s.lease < api.LeaseMin || b.ns.sessions.Len() >= api.SessionsMax {
+		return fmt.Errorf("%w: session %d is impossible", errBadSnapshot, s.id)
+	}
+	b.ns.sessions.ReplaceOrInsert(s)
+	return nil
+}
+
+// node takes one node's record. Nodes come in the tree's order, each after its
+// directory.
+func (b *builder) node(d *wire.Decoder, rich bool) error {
+	path := d.Str()
+	if err := checkDir(path); err != nil {
+		return fmt.Errorf("%w: %w", errBadSnapshot, err)
+	}
+	n := newNode(path)
+	n.dir = d.Bool()
+	n.instance, n.generation = d.Uint(), d.Uint()
+	data := d.Bytes()
+	if rich {
+		b.rich(d, n)
+	}
+	if d.Err() != nil {
+		return fmt.Errorf("%w: %w", errBadSnapshot, d.Err())
+	}
+	if len(data) > FileBytesMax || n.dir && len(data) > 0 || n.generation < n.instance || b.held.session != 0 ||
+		n.ephemeral != 0 && (n.dir || n.lock != nil || b.ns.session(n.ephemeral) == nil) {
+		return fmt.Errorf("%w: node %s is impossible", errBadSnapshot, n.path)
+	}
+	if !n.dir {
+		n.data = append(make([]byte, 0, len(data)), data...)
+	}
+	if n.ephemeral != 0 {
+		b.files++
+	}
+	if b.last == nil {
+		if n.path != root || !n.dir {
+			return fmt.Errorf("%w: begins with %s", errBadSnapshot, n.path)
+		}
+		b.ns.nodes.ReplaceOrInsert(n)
+		b.last, b.dir = n, n
+		return nil
+	}
+	if !nodeLess(b.last, n) {
+		return fmt.Errorf("%w: %s comes after %s", errBadSnapshot, n.path, b.last.path)
+	}
+	b.last = n
+	return b.hang(n)
+}
+
+// rich reads what a node has beyond a plain one.
+func (b *builder) rich(d *wire.Decoder, n *node) {
+	n.ephemeral, n.cached = api.SessionID(d.Uint()), d.Uint()
+	a := aclState{d.Str(), d.Uint()}
+	l := lockState{generation: d.Uint(), delay: decodeMillis(d, api.LockDelayMax)}
+	mode := d.Uint()
+	l.delayMode, l.delayIndex = api.Mode(mode), d.Uint()
+	delayed := l.delay != 0
+	if len(a.name) > api.ACLBytesMax || a.generation == 0 && a.name != "" || mode > uint64(api.Shared) ||
+		delayed != (mode != 0) || delayed != (l.delayIndex != 0) || delayed && l.generation == 0 {
+		d.Fail(errShape)
+		return
+	}
+	if a.generation != 0 {
+		n.acl = &a
+	}
+	if l.generation != 0 {
+		n.lock = &l
+	}
+	if delayed {
+		b.ns.delayed.ReplaceOrInsert(n.path)
+	}
+}
+
+// hang puts n under its parent. The tree is not shared yet, so the parent may
+// be changed in place.
+func (b *builder) hang(n *node) error {
+	if parent := n.parent(); b.dir.path != parent {
+		if b.dir = b.ns.get(parent); b.dir == nil || !b.dir.dir {
+			return fmt.Errorf("%w: %s has no directory", errBadSnapshot, n.path)
+		}
+	}
+	b.dir.children++
+	b.ns.nodes.ReplaceOrInsert(n)
+	b.ns.bytes += n.size()
+	if !n.dir {
+		b.ns.files++
+	}
+	if b.ns.nodes.Len() > NodesMax || b.ns.bytes > NamespaceBytesMax {
+		return fmt.Errorf("%w: it is over the limits of a namespace", errBadSnapshot)
+	}
+	return nil
+}
+
+// hold takes the record of one lock or ephemeral file of a session. They come
+// last, ordered by session, then path.
+func (b *builder) hold(d *wire.Decoder) error {
+	h := hold{session: api.SessionID(d.Uint())}
+	path, mode := d.Str(), d.Uint()
+	h.mode, h.delay, h.since = api.Mode(mode), decodeMillis(d, api.LockDelayMax), d.Uint()
+	if d.Err() != nil {
+		return fmt.Errorf("%w: %w", errBadSnapshot, d.Err())
+	}
+	n, s := b.ns.get(path), b.ns.session(h.session)
+	bad := n == nil || s == nil || mode > uint64(api.Shared) || b.held.session != 0 && !holdLess(b.held, hold{session: h.session, path: path})
+	if !bad && h.mode == 0 {
+		bad = n.ephemeral != h.session
+	} else if !bad {
+		l := n.lock
+		bad = n.ephemeral != 0 || l == nil || l.holders > 0 && (l.mode != h.mode || h.mode == api.Exclusive)
+	}
+	if bad || s.holds >= api.HoldsMax || b.ns.holds.Len() >= holdsTotalMax {
+		return fmt.Errorf("%w: session %d cannot hold %.80q", errBadSnapshot, h.session, path)
+	}
+	h.path = n.path
+	b.held = h
+	s.holds++
+	b.ns.holds.ReplaceOrInsert(h)
+	if h.mode == 0 {
+		b.files--
+		return nil
+	}
+	n.lock.mode = h.mode
+	n.lock.holders++
+	b.ns.holders.ReplaceOrInsert(holder{h.path, h.session})
+	return nil
+}
+
+// end takes the end record; those of version 1 do not count sessions.
+func (b *builder) end(d *wire.Decoder, counted bool) error {
+	b.applied = d.Uint()
+	nodes, bytes := d.Uint(), d.Uint()
+	var sessions, holds uint64
+	if counted {
+		sessions, holds = d.Uint(), d.Uint()
+	}
+	if d.Err() == nil && (b.last == nil || nodes != uint64(b.ns.nodes.Len()) || bytes != uint64(b.ns.bytes)) {
+		return fmt.Errorf("%w: it has %d nodes and %d bytes, not %d and %d",
+			errBadSnapshot, b.ns.nodes.Len(), b.ns.bytes, nodes, bytes)
+	}
+	if d.Err() == nil && (b.files != 0 || sessions != uint64(b.ns.sessions.Len()) || holds != uint64(b.ns.holds.Len())) {
+		return fmt.Errorf("%w: it has %d sessions that hold %d, and %d ephemeral files that none holds; not %d and %d",
+			errBadSnapshot, b.ns.sessions.Len(), b.ns.holds.Len(), b.files, sessions, holds)
+	}
+	b.ended = true
+	return nil
+}

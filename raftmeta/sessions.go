@@ -1,0 +1,106 @@
+package raftmeta
+
+import (
+	"time"
+
+	"github.com/steledb/stele/raftmeta/api"
+)
+
+// Limits that the state machine enforces, as those in namespace.go.
+const (
+	// holdsTotalMax bounds the locks held and ephemeral files of all sessions.
+	holdsTotalMax = NodesMax
+)
+
+// sessionState is a session as every voter knows it. It is never changed once
+// in a namespace.
+type sessionState struct {
+	id    api.SessionID
+	name  string
+	lease time.Duration
+	// holds counts its locks and ephemeral files.
+	holds int
+}
+
+func sessionLess(a, b *sessionState) bool { return a.id < b.id }
+
+// session returns the session of that id, or nil.
+func (ns *namespace) session(id api.SessionID) *sessionState {
+	s, _ := ns.sessions.Get(&sessionState{id: id})
+	return s
+}
+
+// openSession opens a session; its id is index.
+func (ns *namespace) openSession(index uint64, c *command) result {
+	if n := len(c.name); n > api.SessionNameBytesMax {
+		return result{code: codeNameBytes, size: int64(n)}
+	}
+	if c.duration < api.LeaseMin || c.duration > api.LeaseMax {
+		return result{code: codeUnknown}
+	}
+	if n := ns.sessions.Len(); n >= api.SessionsMax {
+		return result{code: codeSessions, size: int64(n) + 1}
+	}
+	s := &sessionState{id: api.SessionID(index), name: c.name, lease: c.duration}
+	ns.sessions.ReplaceOrInsert(s)
+	ns.tell(change{kind: sessionOpened, index: index, session: s.id, duration: s.lease})
+	return result{generation: index}
+}
+
+// endSession ends a session: its ephemeral files go, and its locks, with their
+// lock-delay if it expired. It does nothing if the session is gone.
+func (ns *namespace) endSession(index uint64, id api.SessionID, expired bool) {
+	s := ns.session(id)
+	if s == nil {
+		return
+	}
+	for _, h := range ns.holdsOf(s) {
+		if h.mode != 0 {
+			ns.unlock(index, h, expired)
+			continue
+		}
+		ns.unhold(h)
+		ns.drop(index, ns.get(h.path))
+	}
+	ns.sessions.Delete(s)
+	ns.tell(change{kind: sessionEnded, index: index, session: id})
+}
+
+// holdsOf returns what s holds, in the order of paths.
+func (ns *namespace) holdsOf(s *sessionState) []hold {
+	held := make([]hold, 0, s.holds)
+	ns.holds.AscendGreaterOrEqual(hold{session: s.id}, func(h hold) bool {
+		if h.session != s.id {
+			return false
+		}
+		held = append(held, h)
+		return true
+	})
+	return held
+}
+
+// hold adds to what a session holds, within the limits. The session must be
+// there.
+func (ns *namespace) hold(h hold) result {
+	s := *ns.session(h.session)
+	if s.holds >= api.HoldsMax {
+		return result{code: codeHolds, size: int64(s.holds) + 1, limit: api.HoldsMax}
+	}
+	if n := ns.holds.Len(); n >= holdsTotalMax {
+		return result{code: codeHolds, size: int64(n) + 1, limit: holdsTotalMax}
+	}
+	s.holds++
+	ns.sessions.ReplaceOrInsert(&s)
+	ns.holds.ReplaceOrInsert(h)
+	return result{}
+}
+
+// unhold takes from what a session holds.
+func (ns *namespace) unhold(h hold) {
+	if _, ok := ns.holds.Delete(h); !ok {
+		return
+	}
+	s := *ns.session(h.session)
+	s.holds--
+	ns.sessions.ReplaceOrInsert(&s)
+}
