@@ -15,7 +15,13 @@ import (
 // All others run in rpc.Waiting mode, for they may wait for other sessions' locks
 // and caches, or for a majority that does not answer.
 func Serve(srv *rpc.Server, s Service) {
-	srv.Handle(MethodKeepAlive, rpc.Inline, func(c *rpc.Call) { serveKeepAlive(c, s) })
+	ServeCurrent(srv, func() (Service, error) { return s, nil })
+}
+
+// ServeCurrent is Serve for a Service that comes and goes: each call is for the one
+// that current returns then, or is answered with its error.
+func ServeCurrent(srv *rpc.Server, current func() (Service, error)) {
+	srv.Handle(MethodKeepAlive, rpc.Inline, func(c *rpc.Call) { serveKeepAlive(c, current) })
 	for i := range shapes {
 		sh := &shapes[i]
 		if sh.method == MethodKeepAlive {
@@ -24,6 +30,11 @@ func Serve(srv *rpc.Server, s Service) {
 		srv.Handle(sh.method, rpc.Waiting, func(c *rpc.Call) {
 			r := request{shape: sh}
 			if !begin(c, &r) {
+				return
+			}
+			s, err := current()
+			if err != nil {
+				c.Fail(ToRPC(err))
 				return
 			}
 			answer, err := r.serve(c.Context(), s)
@@ -52,9 +63,14 @@ func begin(c *rpc.Call, r *request) bool {
 	return true
 }
 
-func serveKeepAlive(c *rpc.Call, s Service) {
+func serveKeepAlive(c *rpc.Call, current func() (Service, error)) {
 	r := request{shape: shapeOf[MethodKeepAlive]}
 	if !begin(c, &r) {
+		return
+	}
+	s, err := current()
+	if err != nil {
+		c.Fail(ToRPC(err))
 		return
 	}
 	req := KeepAliveRequest{Session: r.session, Term: r.term, Acked: r.acked, Hang: r.hang}
