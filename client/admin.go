@@ -24,6 +24,12 @@ type (
 	GroupInfo = api.GroupInfo
 	// RowSample is a row key and how many bytes lie before it.
 	RowSample = api.RowSample
+	// NodeInfo is a node of the cluster.
+	NodeInfo = api.NodeInfo
+	// RaftStatus is the state of the lock service.
+	RaftStatus = api.RaftStatus
+	// RaftServer is a member of the lock service's Raft group.
+	RaftServer = api.RaftServer
 )
 
 // Ping asks a node who it is. Errors: those of a node that cannot be reached; ctx's.

@@ -19,6 +19,10 @@ var (
 	ErrNoTable     = api.ErrNoTable
 	ErrTableExists = api.ErrTableExists
 
+	ErrNodeNotFound = api.ErrNodeNotFound
+	ErrNodeInUse    = api.ErrNodeInUse  // a *NodeInUseError
+	ErrStaleEpoch   = api.ErrStaleEpoch // a master commands whose time is over
+
 	ErrNoFamily      = table.ErrNoFamily     // a *table.NoFamilyError
 	ErrLimit         = table.ErrLimit        // a *table.LimitError
 	ErrNotNumber     = api.ErrNotNumber      // an increment of what is not 8 bytes
@@ -36,6 +40,7 @@ type (
 	OverloadedError  = api.OverloadedError
 	CorruptError     = api.CorruptError
 	RowTooLargeError = api.RowTooLargeError
+	NodeInUseError   = api.NodeInUseError
 )
 
 var (

@@ -45,6 +45,7 @@ type fake struct {
 	cursors  map[uint64]*fakeScan
 	cursor   uint64
 	clock    int64
+	nodes    []api.NodeInfo
 	conns    []net.Conn
 
 	down atomic.Bool // dials of its clients are refused
@@ -69,6 +70,7 @@ func newFake(t testing.TB) *fake {
 	f := &fake{
 		t: t, requests: map[string]int{}, executed: map[string]int{}, schemas: map[string]*table.Schema{},
 		rows: map[string]map[string][]table.Cell{}, cursors: map[uint64]*fakeScan{}, clock: 1_000_000,
+		nodes: []api.NodeInfo{{ID: "n1", Name: "one", State: api.NodeAlive, Self: true}, {ID: "n2", Name: "two", State: api.NodeDead}},
 	}
 	f.start("127.0.0.1:0")
 	t.Cleanup(f.stop)
@@ -478,18 +480,25 @@ func (f *fake) readModifyWrite(d *wire.Decoder, n int, e *wire.Encoder) error {
 func (f *fake) admin(method string, d *wire.Decoder, n int, e *wire.Encoder) error {
 	names := map[string]int{
 		api.MethodDescribeTable: 1, api.MethodDropTable: 1, api.MethodCompactTable: 1, api.MethodSampleRowKeys: 1,
-		api.MethodDropFamily: 2,
+		api.MethodDropFamily: 2, api.MethodDrainNode: 1, api.MethodRemoveNode: 1,
 	}[method]
 	var r api.NamesRequest
 	if method != api.MethodCreateTable && method != api.MethodSetFamily {
 		if err := r.Decode(d, n, method, names); err != nil {
 			return err
 		}
+		if method == api.MethodDrainNode || method == api.MethodRemoveNode {
+			return f.changeNode(method, &r, e)
+		}
 		if names > 0 && f.schemas[r.Names[0]] == nil {
 			return api.ErrNoTable
 		}
 	}
 	switch method {
+	case api.MethodListNodes:
+		api.AppendNodes(e, f.nodes)
+	case api.MethodRaftStatus:
+		(&api.RaftStatus{Leader: "n1", Servers: []api.RaftServer{{ID: "n1", Voter: true, Leader: true}}}).Append(e)
 	case api.MethodPing:
 		(&api.Pong{Server: "stele", Version: "test", Protocol: api.ProtocolVersion, Node: "fake"}).Append(e)
 	case api.MethodStatus:
@@ -513,6 +522,24 @@ func (f *fake) admin(method string, d *wire.Decoder, n int, e *wire.Encoder) err
 	default:
 		return f.alter(method, r, d, n, e)
 	}
+	return nil
+}
+
+func (f *fake) changeNode(method string, r *api.NamesRequest, e *wire.Encoder) error {
+	n, err := api.FindNode(f.nodes, r.Names[0])
+	if err != nil {
+		return err
+	}
+	e.Nil()
+	if method == api.MethodDrainNode {
+		n.Draining = !r.Undrain
+		return nil
+	}
+	if n.State == api.NodeAlive && !r.Force {
+		return &api.NodeInUseError{Node: n.ID, Reason: "it is alive"}
+	}
+	id := n.ID
+	f.nodes = slices.DeleteFunc(f.nodes, func(n api.NodeInfo) bool { return n.ID == id })
 	return nil
 }
 

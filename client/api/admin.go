@@ -235,31 +235,49 @@ func (r *SetFamilyRequest) Decode(d *wire.Decoder, n int) error {
 }
 
 // NamesRequest is the parameters of methods that take only names: none for ping,
-// list_tables and status, a table for describe_table, drop_table, compact_table
-// and sample_row_keys, a table and a family for drop_family:
+// list_tables, status, list_nodes and raft_status, a table for describe_table,
+// drop_table, compact_table and sample_row_keys, a table and a family for
+// drop_family, a node's id or name for drain_node and remove_node:
 //
-//	[name…, options?]    options of compact_table: major
+//	[name…, options?]    options of compact_table: major, of drain_node: undrain,
+//	                     of remove_node: force
 type NamesRequest struct {
 	Options
-	Names []string
-	Major bool // compact_table: a major compaction, and not only the memtables
+	Names   []string
+	Major   bool // compact_table: a major compaction, and not only the memtables
+	Undrain bool // drain_node: end it
+	Force   bool // remove_node: although it is alive
+}
+
+// flag returns the option that a method has of its own, nil for none.
+func (r *NamesRequest) flag(method string) *flag {
+	switch method {
+	case MethodCompactTable:
+		return &flag{"major", &r.Major}
+	case MethodDrainNode:
+		return &flag{"undrain", &r.Undrain}
+	case MethodRemoveNode:
+		return &flag{"force", &r.Force}
+	}
+	return nil
 }
 
 // Append writes the parameters.
 func (r *NamesRequest) Append(e *wire.Encoder) {
 	n := r.Options.count()
-	if r.Major {
-		n++
+	var given []flag
+	for _, f := range []flag{{"major", &r.Major}, {"undrain", &r.Undrain}, {"force", &r.Force}} {
+		if *f.value {
+			given = append(given, f)
+		}
 	}
+	n += len(given)
 	e.Array(len(r.Names) + min(n, 1))
 	for _, name := range r.Names {
 		e.Str(name)
 	}
 	r.Options.append(e, n)
-	if r.Major {
-		e.Str("major")
-		e.Bool(true)
-	}
+	appendFlags(e, given)
 }
 
 // Decode reads the n parameters in d of a method that takes want names.
@@ -271,16 +289,16 @@ func (r *NamesRequest) Decode(d *wire.Decoder, n int, method string, want int) e
 	for range want {
 		r.Names = append(r.Names, d.Str())
 	}
-	if method == MethodCompactTable {
-		return r.Options.decode(d, n > want, r)
+	if own := r.flag(method); own != nil {
+		return r.Options.decode(d, n > want, own)
 	}
 	return r.Options.decode(d, n > want, nil)
 }
 
-func (r *NamesRequest) option(key []byte, d *wire.Decoder) bool {
-	if string(key) != "major" {
+func (f *flag) option(key []byte, d *wire.Decoder) bool {
+	if string(key) != f.key {
 		return false
 	}
-	r.Major = d.Bool()
+	*f.value = d.Bool()
 	return true
 }

@@ -53,6 +53,8 @@ func decodeWith(d *wire.Decoder, r any) error {
 		err = r.Decode(d, n)
 	case *SetFamilyRequest:
 		err = r.Decode(d, n)
+	case *namesOf:
+		err = r.Decode(d, n, r.method, 1)
 	default:
 		panic("BUG: unknown request")
 	}
@@ -380,8 +382,13 @@ func TestMutateResults(t *testing.T) {
 
 func TestAdministrationRoundTrips(t *testing.T) {
 	pong := Pong{"stele", "1.2.3", 1, "n1", "c1"}
-	status := Status{Node: "n", Cluster: "c", Version: "v", Uptime: 90 * time.Second, Ready: true, Reason: "", Tables: 1, MemtableBytes: 1 << 40,
+	status := Status{Node: "n", Cluster: "c", Version: "v", Uptime: 90 * time.Second, Ready: true, Reason: "", Tables: 1,
+		NodeID: "n7f3a", Leader: true, Nodes: 5, NodesAlive: 4, MemtableBytes: 1 << 40,
 		Disks: []DiskStatus{{"/d", 3, 2, 1, true}, {Path: "/e"}}}
+	raft := RaftStatus{Cluster: "c", Leader: "n1", LeaderName: "one", Term: 1 << 63, Applied: 2, LastIndex: 3, RaftEpoch: 4, Master: "n2", MasterName: "two", MasterEpoch: 5,
+		Sessions: 6, Files: 7, Directories: 8, Bytes: 1 << 40, Servers: []RaftServer{
+			{ID: "n1", Name: "one", Zone: "a", State: NodeAlive, Voter: true, Leader: true, Alive: true}, {ID: "n2", State: NodeDead, LastContactMS: -1, Lag: 9},
+		}}
 	schema, err := table.NewSchema("t", 7).Apply(table.FamilySpec{Name: "f"})
 	if err != nil {
 		t.Fatal(err)
@@ -391,7 +398,7 @@ func TestAdministrationRoundTrips(t *testing.T) {
 	for _, test := range []struct {
 		in  interface{ Append(*wire.Encoder) }
 		out interface{ Decode(*wire.Decoder) error }
-	}{{&pong, &Pong{}}, {&status, &Status{}}, {&info, &TableInfo{}}} {
+	}{{&pong, &Pong{}}, {&status, &Status{}}, {&info, &TableInfo{}}, {&raft, &RaftStatus{}}} {
 		b := encode(test.in.Append)
 		d := wire.NewDecoder(b)
 		if err := test.out.Decode(&d); err != nil || d.More() {
@@ -405,17 +412,62 @@ func TestAdministrationRoundTrips(t *testing.T) {
 	if got, err := DecodeSchemas(&d); err != nil || len(got) != 2 || !got[1].Equal(schema) {
 		t.Errorf("schemas: %v, %v", got, err)
 	}
+	nodes := []NodeInfo{
+		{"n1", "one", "a", "h:1", "h:2", "h:3", "v1", NodeAlive, 1.5, true, true, true, true, true, 1 << 40, 3, 0.25},
+		{ID: "n2", State: NodeLeft, FreeBytes: 1},
+	}
+	d = wire.NewDecoder(encode(func(e *wire.Encoder) { AppendNodes(e, nodes) }))
+	if got, err := DecodeNodes(&d); err != nil || d.More() || !reflect.DeepEqual(got, nodes) {
+		t.Errorf("nodes: %+v, %v", got, err)
+	}
+	var got RaftStatus
+	d = wire.NewDecoder(encode(raft.Append))
+	if err := got.Decode(&d); err != nil || !reflect.DeepEqual(got, raft) {
+		t.Errorf("raft status: %+v, %v", got, err)
+	}
 	samples := []RowSample{{[]byte("m"), 5}, {[]byte{}, 10}}
 	d = wire.NewDecoder(encode(func(e *wire.Encoder) { AppendSamples(e, samples) }))
 	if got, err := DecodeSamples(&d); err != nil || !reflect.DeepEqual(got, samples) {
 		t.Errorf("samples: %v, %v", got, err)
 	}
-	for _, r := range []NamesRequest{{}, {Names: []string{"t"}}, {Names: []string{"t", "f"}}, {Names: []string{"t"}, Major: true, Options: Options{Timeout: time.Second}}} {
-		d := wire.NewDecoder(encode(r.Append))
+}
+
+func TestNamesRoundTrip(t *testing.T) {
+	one := []string{"t"}
+	for _, test := range []struct {
+		method string
+		r      NamesRequest
+	}{
+		{MethodCompactTable, NamesRequest{}}, {MethodCompactTable, NamesRequest{Names: one}}, {MethodCompactTable, NamesRequest{Names: []string{"t", "f"}}},
+		{MethodCompactTable, NamesRequest{Names: one, Major: true, Options: Options{Timeout: time.Second}}},
+		{MethodDrainNode, NamesRequest{Names: one, Undrain: true}}, {MethodRemoveNode, NamesRequest{Names: one, Force: true}},
+	} {
+		d := wire.NewDecoder(encode(test.r.Append))
 		var got NamesRequest
-		if err := got.Decode(&d, d.Array(), MethodCompactTable, len(r.Names)); err != nil || !reflect.DeepEqual(got, r) {
-			t.Errorf("names %+v: %+v, %v", r, got, err)
+		if err := got.Decode(&d, d.Array(), test.method, len(test.r.Names)); err != nil || !reflect.DeepEqual(got, test.r) {
+			t.Errorf("%s %+v: %+v, %v", test.method, test.r, got, err)
 		}
+		d = wire.NewDecoder(encode(test.r.Append))
+		err := got.Decode(&d, d.Array(), MethodDescribeTable, len(test.r.Names))
+		if plain := !test.r.Major && !test.r.Undrain && !test.r.Force; (err == nil) != plain {
+			t.Errorf("an option of %s given to another method: %v", test.method, err)
+		}
+	}
+}
+
+func TestFindNode(t *testing.T) {
+	nodes := []NodeInfo{{ID: "n1", Name: "a"}, {ID: "n2", Name: "b"}, {ID: "n3", Name: "b"}, {ID: "n4", Name: "n1"}}
+	for what, want := range map[string]string{"a": "n1", "n1": "n1", "n3": "n3", "b": "", "c": "", "": ""} {
+		n, err := FindNode(nodes, what)
+		switch {
+		case want == "" && !errors.Is(err, ErrNodeNotFound):
+			t.Errorf("%q: %+v, %v", what, n, err)
+		case want != "" && (err != nil || n.ID != want):
+			t.Errorf("%q: %+v, %v, want %s", what, n, err, want)
+		}
+	}
+	if _, err := FindNode(nodes, "b"); !strings.Contains(err.Error(), "n2 or n3") {
+		t.Errorf("an ambiguous name: %v", err)
 	}
 }
 

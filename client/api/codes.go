@@ -31,6 +31,9 @@ const (
 	CodeBadRowKey      rpc.Code = 116
 	CodeBadSchema      rpc.Code = 117
 	CodeGroupNotFound  rpc.Code = 118
+	CodeNodeNotFound   rpc.Code = 119
+	CodeNodeInUse      rpc.Code = 120
+	CodeStaleEpoch     rpc.Code = 121
 )
 
 // A kind ties a code to the Go error that it stands for.
@@ -73,6 +76,9 @@ var kinds = []kind{
 	{CodeBadSchema, "bad_schema", false, table.ErrBadGCPolicy, "gc_policy"},
 	{CodeBadSchema, "bad_schema", false, table.ErrBadSpec, "spec"},
 	{CodeBadSchema, "bad_schema", false, table.ErrFamilyExists, "family_exists"},
+	{CodeNodeNotFound, "node_not_found", false, ErrNodeNotFound, ""},
+	{CodeNodeInUse, "node_in_use", false, ErrNodeInUse, ""},
+	{CodeStaleEpoch, "stale_epoch", false, ErrStaleEpoch, ""},
 	{rpc.CodeBadRequest, "", false, table.ErrBadEncoding, ""},
 	{rpc.CodeDeadlineExceeded, "", false, context.DeadlineExceeded, ""},
 }
@@ -126,6 +132,10 @@ func details(err error, cause string) map[string]any {
 	var row *RowTooLargeError
 	if errors.As(err, &row) {
 		d["limit"] = row.Limit
+	}
+	var node *NodeInUseError
+	if errors.As(err, &node) {
+		d["node"], d["reason"] = node.Node, node.Reason
 	}
 	var limit *table.LimitError
 	if errors.As(err, &limit) {
@@ -200,6 +210,8 @@ func causeOf(e *rpc.Error) error {
 		return &CorruptError{File: text("file"), Offset: num("offset")}
 	case CodeRowTooLarge:
 		return &RowTooLargeError{num("limit")}
+	case CodeNodeInUse:
+		return &NodeInUseError{Node: text("node"), Reason: text("reason")}
 	case CodeLimitExceeded:
 		return &table.LimitError{What: text("what"), Limit: num("limit"), Got: num("got")}
 	case CodeBadFilter:

@@ -49,6 +49,7 @@ func TestErrorsCrossTheWire(t *testing.T) {
 		&OverloadedError{"memory is short", 1500 * time.Millisecond},
 		&CorruptError{File: "/d/x", Offset: 1 << 40},
 		&RowTooLargeError{5},
+		&NodeInUseError{Node: "n7f3a", Reason: "it is alive"},
 		&table.LimitError{What: "value bytes", Limit: 5, Got: 6},
 		&table.NoFamilyError{Table: "t", Family: "f"},
 		&table.NameError{What: "table name", Name: "a b", Reason: "is odd"},

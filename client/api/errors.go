@@ -44,6 +44,13 @@ var (
 	// ErrRowTooLarge means that what was asked of one row does not fit into an
 	// answer: a *RowTooLargeError. A filter makes it smaller.
 	ErrRowTooLarge = errors.New("row too large")
+	// ErrNodeNotFound means that the cluster has no node of that id or name.
+	ErrNodeNotFound = errors.New("no such node")
+	// ErrNodeInUse means that a node cannot be removed now: a *NodeInUseError.
+	ErrNodeInUse = errors.New("node in use")
+	// ErrStaleEpoch means that a master commands whose time is over: another has been
+	// elected since.
+	ErrStaleEpoch = errors.New("stale master epoch")
 )
 
 type notNumber struct{}
@@ -96,3 +103,17 @@ func (e *RowTooLargeError) Error() string {
 
 // Is makes the error match ErrRowTooLarge.
 func (e *RowTooLargeError) Is(target error) bool { return target == ErrRowTooLarge }
+
+// NodeInUseError means that what was asked of a node cannot be done as long as it is
+// needed.
+type NodeInUseError struct {
+	Node   string // its id
+	Reason string // such as "it is alive"
+}
+
+func (e *NodeInUseError) Error() string {
+	return fmt.Sprintf("node %s is in use: %s", e.Node, e.Reason)
+}
+
+// Is makes the error match ErrNodeInUse.
+func (e *NodeInUseError) Is(target error) bool { return target == ErrNodeInUse }

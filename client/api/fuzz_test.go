@@ -56,6 +56,35 @@ func FuzzCheckAndMutate(f *testing.F)  { fuzzRequest[CheckAndMutateRequest](f) }
 func FuzzReadModifyWrite(f *testing.F) { fuzzRequest[ReadModifyWriteRequest](f) }
 func FuzzCreateTable(f *testing.F)     { fuzzRequest[CreateTableRequest](f) }
 
+// namesOf is a NamesRequest of a method that takes one name.
+type namesOf struct {
+	NamesRequest
+	method string
+}
+
+// FuzzNames feeds bytes to the Decode of methods that take a name and an option of
+// their own.
+func FuzzNames(f *testing.F) {
+	methods := []string{MethodCompactTable, MethodDrainNode, MethodRemoveNode, MethodDescribeTable}
+	for i := range methods {
+		f.Add(uint8(i), encode((&NamesRequest{Names: []string{"n1"}, Major: i == 0, Undrain: i == 1, Force: i == 2}).Append))
+	}
+	f.Fuzz(func(t *testing.T, method uint8, params []byte) {
+		r := &namesOf{method: methods[int(method)%len(methods)]}
+		if err := decodeInto(params, r); err != nil {
+			if code := ToRPC(err).Code; code == rpc.CodeInternal && err.Error() != "bytes are left" {
+				t.Fatalf("internal error %v", err)
+			}
+			return
+		}
+		once := encode(r.Append)
+		again := &namesOf{method: r.method}
+		if err := decodeInto(once, again); err != nil || !bytes.Equal(once, encode(again.Append)) {
+			t.Fatalf("what was decoded from %x is written as %x: %v", params, once, err)
+		}
+	})
+}
+
 // FuzzResults feeds bytes to what a client reads.
 func FuzzResults(f *testing.F) {
 	f.Add(encode(func(e *wire.Encoder) {
@@ -71,6 +100,8 @@ func FuzzResults(f *testing.F) {
 	f.Add(encode((&Status{Disks: []DiskStatus{{}}}).Append))
 	f.Add(encode((&TableInfo{table.NewSchema("t", 1), []TabletInfo{{Groups: []GroupInfo{{}}}}}).Append))
 	f.Add(encode((&Pong{}).Append))
+	f.Add(encode((&RaftStatus{Servers: []RaftServer{{LastContactMS: -1}}}).Append))
+	f.Add(encode(func(e *wire.Encoder) { AppendNodes(e, []NodeInfo{{ID: "n1", State: NodeAlive}}) }))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var scan ScanResult
 		d := wire.NewDecoder(b)
@@ -89,7 +120,7 @@ func FuzzResults(f *testing.F) {
 				_ = FromRPC(err).Error()
 			}
 		})
-		for _, r := range []interface{ Decode(*wire.Decoder) error }{&Status{}, &TableInfo{}, &Pong{}} {
+		for _, r := range []interface{ Decode(*wire.Decoder) error }{&Status{}, &TableInfo{}, &Pong{}, &RaftStatus{}} {
 			d = wire.NewDecoder(b)
 			if r.Decode(&d) != nil {
 				continue
@@ -102,6 +133,14 @@ func FuzzResults(f *testing.F) {
 			d = wire.NewDecoder(once)
 			if err := again.Decode(&d); err != nil {
 				t.Fatalf("%T is written as %x: %v", r, once, err)
+			}
+		}
+		d = wire.NewDecoder(b)
+		if nodes, err := DecodeNodes(&d); err == nil {
+			once := encode(func(e *wire.Encoder) { AppendNodes(e, nodes) })
+			d = wire.NewDecoder(once)
+			if again, err := DecodeNodes(&d); err != nil || len(again) != len(nodes) {
+				t.Fatalf("nodes are written as %x: %v", once, err)
 			}
 		}
 		d = wire.NewDecoder(b)

@@ -28,6 +28,11 @@ const (
 	MethodDropFamily    = "drop_family"
 	MethodCompactTable  = "compact_table"
 	MethodStatus        = "status"
+
+	MethodListNodes  = "list_nodes"
+	MethodDrainNode  = "drain_node"
+	MethodRemoveNode = "remove_node"
+	MethodRaftStatus = "raft_status"
 )
 
 // Methods lists every method of the data API.
@@ -38,6 +43,7 @@ func Methods() []string {
 		MethodCheckAndMutate, MethodReadModifyWrite, MethodSampleRowKeys,
 		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodDropTable,
 		MethodSetFamily, MethodDropFamily, MethodCompactTable, MethodStatus,
+		MethodListNodes, MethodDrainNode, MethodRemoveNode, MethodRaftStatus,
 	}
 }
 

@@ -64,6 +64,14 @@ type Status struct {
 	Ready  bool
 	Reason string
 
+	NodeID string // Node is its name
+	// Voter, Leader and Master are the node's parts in the lock service's group and in
+	// the cluster.
+	Voter, Leader, Master bool
+	// Nodes is how many nodes this one knows of, itself included, NodesAlive how many
+	// of them gossip hears of.
+	Nodes, NodesAlive int64
+
 	Tables, Tablets   int64
 	MemtableBytes     int64
 	MemtableBytesMax  int64
@@ -88,7 +96,7 @@ type DiskStatus struct {
 	Retired               bool  // failed; no longer written to
 }
 
-// figure is a number of a Status and its key.
+// figure is a number of a result and its key.
 type figure struct {
 	key   string
 	value *int64
@@ -96,6 +104,7 @@ type figure struct {
 
 func (s *Status) figures() []figure {
 	return []figure{
+		{"nodes", &s.Nodes}, {"nodes_alive", &s.NodesAlive},
 		{"tables", &s.Tables}, {"tablets", &s.Tablets},
 		{"memtable_bytes", &s.MemtableBytes}, {"memtable_bytes_max", &s.MemtableBytesMax},
 		{"cache_bytes", &s.CacheBytes}, {"cache_hits", &s.CacheHits}, {"cache_misses", &s.CacheMisses},
@@ -106,18 +115,22 @@ func (s *Status) figures() []figure {
 	}
 }
 
+func (s *Status) texts() []text {
+	return []text{{"node", &s.Node}, {"node_id", &s.NodeID}, {"cluster", &s.Cluster}, {"version", &s.Version}, {"reason", &s.Reason}}
+}
+
+func (s *Status) flags() []flag {
+	return []flag{{"ready", &s.Ready}, {"voter", &s.Voter}, {"leader", &s.Leader}, {"master", &s.Master}}
+}
+
 // Append writes the result.
 func (s *Status) Append(e *wire.Encoder) {
-	figures := s.figures()
-	e.Map(7 + len(figures))
-	for _, f := range [][2]string{{"node", s.Node}, {"cluster", s.Cluster}, {"version", s.Version}, {"reason", s.Reason}} {
-		e.Str(f[0])
-		e.Str(f[1])
-	}
+	texts, flags, figures := s.texts(), s.flags(), s.figures()
+	e.Map(len(texts) + len(flags) + len(figures) + 2)
+	appendTexts(e, texts)
+	appendFlags(e, flags)
 	e.Str("uptime_s")
 	e.Float(s.Uptime.Seconds())
-	e.Str("ready")
-	e.Bool(s.Ready)
 	for _, f := range figures {
 		e.Str(f.key)
 		e.Int(*f.value)
@@ -149,37 +162,32 @@ const disksMax = 10_000
 // Decode reads the result.
 func (s *Status) Decode(d *wire.Decoder) error {
 	*s = Status{}
-	figures := s.figures()
+	texts, flags, figures := s.texts(), s.flags(), s.figures()
 	return decodeMap(d, func(key string) bool {
 		switch key {
-		case "node":
-			s.Node = d.Str()
-		case "cluster":
-			s.Cluster = d.Str()
-		case "version":
-			s.Version = d.Str()
-		case "reason":
-			s.Reason = d.Str()
 		case "uptime_s":
 			s.Uptime = time.Duration(d.Float() * float64(time.Second))
-		case "ready":
-			s.Ready = d.Bool()
 		case "disks":
 			stick(d, decodeList(d, "disks", disksMax, func() error {
 				s.Disks = append(s.Disks, DiskStatus{})
 				return s.Disks[len(s.Disks)-1].decode(d)
 			}))
 		default:
-			for _, f := range figures {
-				if f.key == key {
-					*f.value = d.Int()
-					return true
-				}
-			}
-			return false
+			return decodeText(d, key, texts) || decodeFlag(d, key, flags) || decodeFigure(d, key, figures)
 		}
 		return true
 	})
+}
+
+// decodeFigure reads the value of key, or returns false for one that is no figure's.
+func decodeFigure(d *wire.Decoder, key string, figures []figure) bool {
+	for _, f := range figures {
+		if f.key == key {
+			*f.value = d.Int()
+			return true
+		}
+	}
+	return false
 }
 
 func (k *DiskStatus) decode(d *wire.Decoder) error {

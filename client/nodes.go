@@ -1,0 +1,50 @@
+package client
+
+import (
+	"context"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
+)
+
+// Nodes returns the nodes of the cluster, in order of their ids, as the node that is
+// asked knows them. Errors: those of a node that cannot be reached or belongs to no
+// cluster yet; ctx's.
+func (c *Client) Nodes(ctx context.Context) (nodes []NodeInfo, err error) {
+	err = c.ask(ctx, api.MethodListNodes, nil, func(d *wire.Decoder) (err error) {
+		nodes, err = api.DecodeNodes(d)
+		return err
+	})
+	return nodes, err
+}
+
+// DrainNode asks that a node, given by its id or name, hold nothing that the cluster
+// needs, so that it may be stopped. It does not wait for that: Nodes tells when the
+// node votes no more. Errors: ErrNodeNotFound, *AmbiguousError, and those of Nodes.
+func (c *Client) DrainNode(ctx context.Context, node string) error {
+	return c.drain(ctx, api.NamesRequest{Names: []string{node}})
+}
+
+// UndrainNode takes a DrainNode back. Errors: those of DrainNode.
+func (c *Client) UndrainNode(ctx context.Context, node string) error {
+	return c.drain(ctx, api.NamesRequest{Names: []string{node}, Undrain: true})
+}
+
+// drain may be sent again: asking twice is as once.
+func (c *Client) drain(ctx context.Context, req api.NamesRequest) error {
+	return c.do(ctx, &call{method: api.MethodDrainNode, change: true, safe: true, encode: req.Append})
+}
+
+// RemoveNode takes a node that is gone, given by its id or name, out of the cluster;
+// with force one that is alive, too. It does not come back. Errors: ErrNodeNotFound,
+// *NodeInUseError, *AmbiguousError, and those of Nodes.
+func (c *Client) RemoveNode(ctx context.Context, node string, force bool) error {
+	req := api.NamesRequest{Names: []string{node}, Force: force}
+	return c.do(ctx, &call{method: api.MethodRemoveNode, change: true, encode: req.Append})
+}
+
+// RaftStatus returns the state of the lock service. Errors: those of Nodes.
+func (c *Client) RaftStatus(ctx context.Context) (*RaftStatus, error) {
+	s := &api.RaftStatus{}
+	return s, c.ask(ctx, api.MethodRaftStatus, nil, s.Decode)
+}
