@@ -1,9 +1,12 @@
 package formation
 
 import (
+	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
+	"time"
 )
 
 // withPort adds the default port to an address that names none.
@@ -26,3 +29,31 @@ func withPort(addr string) (string, error) {
 	}
 	return net.JoinHostPort(host, port), nil
 }
+
+// resolve returns all addresses that names stand for, each once. A name that is not
+// known stands for itself, and so counts as one that does not answer.
+func resolve(ctx context.Context, addrs []string) []string {
+	var all []string
+	for _, addr := range addrs {
+		host, port, err := net.SplitHostPort(addr)
+		if err != nil || net.ParseIP(host) != nil {
+			all = append(all, addr)
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+		ips, err := net.DefaultResolver.LookupHost(ctx, host)
+		cancel()
+		if err != nil || len(ips) == 1 {
+			all = append(all, addr)
+			continue
+		}
+		for _, ip := range ips {
+			all = append(all, net.JoinHostPort(ip, port))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// resolveTimeout bounds the look-up of one name.
+const resolveTimeout = 2 * time.Second

@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"time"
-
-	"github.com/steledb/stele/rpc"
 )
 
 // DefaultPort is the port of an address that names none.
@@ -146,37 +144,3 @@ type Outcome struct {
 	// RaftEpoch is the highest that a member told, or Config.RaftEpoch.
 	RaftEpoch uint64
 }
-
-// Former brings a node into a cluster, and tells others of it afterwards.
-type Former struct {
-	cfg Config
-}
-
-// New returns a Former. It talks to nobody before Run.
-func New(cfg Config) (*Former, error) {
-	cfg, err := cfg.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	return &Former{cfg: cfg}, nil
-}
-
-// Handle registers the methods cluster.* with the node's server, before its first
-// Serve. They answer as soon as it serves, which must be before Run.
-func (f *Former) Handle(s *rpc.Server) {}
-
-// Run returns when the node belongs to a cluster, which the store then says, or
-// cannot: *OtherClusterError, *OtherKeyError, *PromisedError, *RefusedError, ctx's
-// error, or one of the store. A node that waits says for what in its log.
-func (f *Former) Run(ctx context.Context) (Outcome, error) { return Outcome{}, ctx.Err() }
-
-// SetMembers tells who is a member now, without this node. It is what hello answers,
-// and what is remembered on disk.
-func (f *Former) SetMembers(members []Peer, raftEpoch uint64) {}
-
-// Seeds returns gossip addresses of members that were heard of, or are remembered:
-// for gossip to try when it does not know them.
-func (f *Former) Seeds() []string { return nil }
-
-// Close ends what Run left running.
-func (f *Former) Close() error { return nil }

@@ -10,8 +10,8 @@ type OtherClusterError struct {
 }
 
 func (e *OtherClusterError) Error() string {
-	return fmt.Sprintf("node %s at %s is of cluster %s, this one is of cluster %s: give addresses of its own cluster to join, "+
-		"or, to move the node to the other one, empty data folders", e.Node, e.Address, e.Theirs, e.Ours)
+	return fmt.Sprintf("node %s at %s is of cluster %s and this one of cluster %s: check what each was told to join; "+
+		"a node moves to another cluster with empty data folders only", e.Node, e.Address, e.Theirs, e.Ours)
 }
 
 // OtherKeyError means that nodes have different gossip keys.

@@ -1,0 +1,117 @@
+package formation
+
+import (
+	"context"
+	"errors"
+
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
+)
+
+// call asks one question over a connection of its own: they are few.
+func (f *Former) call(ctx context.Context, addr, method string, params func(*wire.Encoder), result func(*wire.Decoder) error) error {
+	c, err := rpc.Dial(ctx, addr, rpc.ConnConfig{MessageBytesMax: messageBytesMax, Dialer: f.cfg.Dialer})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Call(ctx, method, func(e *wire.Encoder) {
+		e.Array(1)
+		params(e)
+	}, result)
+}
+
+// messageBytesMax holds a hello with freshMax nodes.
+const messageBytesMax = 8 << 20
+
+// greetLocked says hello to who is at an address.
+func (f *Former) greetLocked(addr string) {
+	if addr == "" {
+		return
+	}
+	f.questionLocked(MethodHello, addr, func(ctx context.Context) { f.greet(ctx, addr) })
+}
+
+func (f *Former) greet(ctx context.Context, addr string) {
+	f.mu.Lock()
+	mine := f.helloLocked()
+	f.mu.Unlock()
+	var theirs hello
+	err := f.call(ctx, addr, MethodHello, mine.append, theirs.decode)
+	if err == nil {
+		f.mu.Lock()
+		err = f.takeHelloLocked(addr, theirs, true)
+		f.mu.Unlock()
+	} else {
+		err = f.refusalOf(addr, err)
+	}
+	f.judge(addr, err)
+}
+
+// judge notes whether the node at an address is one of ours, as far as is known.
+func (f *Former) judge(addr string, err error) {
+	var cluster *OtherClusterError
+	var key *OtherKeyError
+	refused := errors.As(err, &cluster) || errors.As(err, &key)
+	f.mu.Lock()
+	if _, was := f.mu.wrong[addr]; err == nil && was {
+		delete(f.mu.wrong, addr)
+	} else if refused && f.seedLocked(addr) {
+		f.mu.wrong[addr] = err
+		f.wake()
+	}
+	f.mu.Unlock()
+	switch {
+	case refused:
+		if f.refusals.first(addr, err) {
+			f.log.Error("node refused", "rpc", addr, "reason", err.Error())
+		}
+	case err != nil:
+		f.log.Debug("no answer", "rpc", addr, "error", err)
+	}
+}
+
+func (f *Former) askPromise(ctx context.Context, a actPromise) {
+	f.mu.Lock()
+	a.request.founder = f.mu.self // its addresses may have become known since
+	f.mu.Unlock()
+	var answer promiseAnswer
+	if err := f.call(ctx, a.to, MethodPromise, a.request.append, answer.decode); err != nil {
+		f.judge(a.to, f.refusalOf(a.to, err))
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mu.cluster == "" {
+		f.takeLocked(f.mu.machine.promiseAnswered(answer))
+	}
+}
+
+func (f *Former) askJoin(ctx context.Context, a actAskJoin) {
+	f.mu.Lock()
+	q := joinRequest{Peer: f.mu.self, cluster: a.cluster, key: f.key}
+	f.mu.Unlock()
+	var answer joinAnswer
+	err := f.refusalOf(a.to, f.call(ctx, a.to, MethodJoin, q.append, answer.decode))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		var refused *RefusedError
+		if errors.As(err, &refused) && f.mu.cluster == "" {
+			f.mu.err = err
+			f.wake()
+		}
+		f.log.Debug("not admitted yet", "rpc", a.to, "error", err)
+		return
+	}
+	if f.mu.cluster != "" {
+		return
+	}
+	for _, p := range answer.members {
+		if p.ID != f.mu.self.ID {
+			f.mu.heard[p.ID] = p
+		}
+	}
+	f.mu.raftEpoch = max(f.mu.raftEpoch, answer.raftEpoch)
+	f.takeLocked(f.mu.machine.joinAnswered(answer))
+}

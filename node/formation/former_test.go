@@ -1,0 +1,351 @@
+package formation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/steledb/stele/rpc"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// memStore is a store whose disk is memory.
+type memStore struct {
+	state   State
+	cluster string
+	founder bool
+}
+
+func (s *memStore) State() State         { return s.state }
+func (s *memStore) Save(st State) error  { s.state = st; return nil }
+func (s *memStore) Join(c string) error  { s.cluster = c; return nil }
+func (s *memStore) Found(c string) error { s.cluster, s.founder = c, true; return nil }
+
+// host is one node's server, at an address that it keeps, and its disk.
+type host struct {
+	id, addr string
+	store    *memStore
+	peers    string // file
+	server   *rpc.Server
+	former   *Former
+	log      *lines
+	done     chan struct{}
+	outcome  Outcome
+	err      error
+}
+
+// lines is a log that tests read.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), what)
+}
+
+func newHost(t *testing.T, id string) *host {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return &host{id: id, addr: l.Addr().String(), store: &memStore{}, peers: filepath.Join(t.TempDir(), "peers"), log: &lines{}}
+}
+
+// move gives the host another address.
+func (h *host) move(t *testing.T) { h.addr = newHost(t, "").addr }
+
+// start brings the node up, and into its cluster in the background.
+func (h *host) start(t *testing.T, edit func(*Config)) {
+	t.Helper()
+	cfg := Config{
+		Self:  Peer{ID: h.id, Name: "name-" + h.id, RPC: h.addr, Gossip: "g" + h.addr},
+		Store: h.store, Cluster: h.store.cluster, Voter: h.store.founder, PeersFile: h.peers,
+		Round: 50 * time.Millisecond, CallTimeout: time.Second,
+		Logger: slog.New(slog.NewTextHandler(h.log, nil)),
+	}
+	if edit != nil {
+		edit(&cfg)
+	}
+	var err error
+	if h.former, err = New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	if h.server, err = rpc.NewServer(rpc.ServerConfig{Logger: slog.New(slog.DiscardHandler)}); err != nil {
+		t.Fatal(err)
+	}
+	h.former.Handle(h.server)
+	l, err := net.Listen("tcp", h.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	h.done = done
+	go h.server.Serve(l)
+	go func() {
+		defer close(done)
+		h.outcome, h.err = h.former.Run(t.Context())
+	}()
+	t.Cleanup(h.stop)
+}
+
+func (h *host) stop() {
+	if h.server == nil {
+		return
+	}
+	h.former.Close()
+	h.server.Close()
+	<-h.done
+	h.server = nil
+}
+
+// wait returns when the node belongs to a cluster.
+func (h *host) wait(t *testing.T) Outcome {
+	t.Helper()
+	select {
+	case <-h.done:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s waits for %s", h.id, h.former.Waiting())
+	}
+	if h.err != nil {
+		t.Fatalf("%s: %v", h.id, h.err)
+	}
+	return h.outcome
+}
+
+func joining(addrs ...string) func(*Config) {
+	return func(c *Config) { c.Join = addrs }
+}
+
+func expecting(n int, addrs ...string) func(*Config) {
+	return func(c *Config) { c.Expect, c.Join = n, addrs }
+}
+
+func TestAloneAndJoined(t *testing.T) {
+	a, b, c := newHost(t, "a"), newHost(t, "b"), newHost(t, "c")
+	c.start(t, joining("127.0.0.1:1", b.addr)) // b is not there yet
+	b.start(t, joining(a.addr))
+	time.Sleep(100 * time.Millisecond)
+	select {
+	case <-b.done:
+		t.Fatalf("b is in %+v, %v without a", b.outcome, b.err)
+	default:
+	}
+	a.start(t, nil)
+	o := a.wait(t)
+	if !o.Founder || o.Cluster == "" || a.store.cluster != o.Cluster {
+		t.Fatalf("a: %+v", o)
+	}
+	for _, h := range []*host{b, c} {
+		if got := h.wait(t); got.Cluster != o.Cluster || got.Founder || len(got.Members) == 0 || h.store.cluster != o.Cluster {
+			t.Errorf("%s: %+v", h.id, got)
+		}
+	}
+	if seeds := b.former.Seeds(); !slices.Contains(seeds, "g"+a.addr) {
+		t.Errorf("b would gossip with %q", seeds)
+	}
+}
+
+// TestExpect: fresh nodes form one cluster, though some come late and all are
+// started anew now and then.
+func TestExpect(t *testing.T) {
+	const n = 5
+	var all []*host
+	var addrs []string
+	for i := range n {
+		all = append(all, newHost(t, fmt.Sprintf("n%d", (i*3)%n)))
+		addrs = append(addrs, all[i].addr)
+	}
+	flags := expecting(n, addrs[:3]...)
+	for i, h := range all[1:] {
+		h.start(t, flags)
+		if i%2 == 1 {
+			time.Sleep(150 * time.Millisecond)
+			h.stop()
+			h.start(t, flags)
+		}
+	}
+	time.Sleep(300 * time.Millisecond)
+	for _, h := range all[1:] {
+		if h.store.cluster != "" {
+			t.Fatalf("%s is in cluster %s without the last node", h.id, h.store.cluster)
+		}
+	}
+	all[0].start(t, flags)
+	founders := 0
+	for _, h := range all {
+		o := h.wait(t)
+		if o.Cluster != all[0].wait(t).Cluster {
+			t.Errorf("%s is in cluster %s", h.id, o.Cluster)
+		}
+		if o.Founder {
+			founders++
+		}
+	}
+	if founders != 1 {
+		t.Errorf("%d founders", founders)
+	}
+	late := newHost(t, "n9")
+	late.start(t, flags)
+	if o := late.wait(t); o.Cluster != all[0].outcome.Cluster || o.Founder {
+		t.Errorf("a late node: %+v", o)
+	}
+}
+
+// TestFleetRestart: without flags, by what is remembered; with all addresses
+// changed, by one address.
+func TestFleetRestart(t *testing.T) {
+	a, b, c := newHost(t, "a"), newHost(t, "b"), newHost(t, "c")
+	a.start(t, nil)
+	b.start(t, joining(a.addr))
+	c.start(t, joining(a.addr))
+	all := []*host{a, b, c}
+	var peers []Peer
+	for _, h := range all {
+		h.wait(t)
+		peers = append(peers, Peer{ID: h.id, RPC: h.addr, Gossip: "g" + h.addr})
+	}
+	stop := func() {
+		for _, h := range all {
+			if err := h.former.SetMembers(peers, 0); err != nil {
+				t.Fatal(err)
+			}
+			h.stop()
+		}
+	}
+	stop()
+	b.start(t, nil)
+	time.Sleep(100 * time.Millisecond)
+	a.start(t, nil) // the voter waits for nobody
+	if o := a.wait(t); len(o.Members) != 2 || o.Founder {
+		t.Errorf("a: %+v", o)
+	}
+	b.wait(t)
+	c.start(t, nil)
+	c.wait(t)
+	stop()
+	for _, h := range all {
+		h.move(t)
+	}
+	b.start(t, nil)
+	c.start(t, joining(b.addr)) // c tells b where it is
+	b.wait(t)
+	c.wait(t)
+	a.start(t, joining(c.addr))
+	a.wait(t)
+	for deadline := time.Now().Add(10 * time.Second); !slices.Contains(a.former.Seeds(), "g"+c.addr); {
+		if time.Now().After(deadline) {
+			t.Fatalf("a would gossip with %q", a.former.Seeds())
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func TestOthersAreRefused(t *testing.T) {
+	a, b := newHost(t, "a"), newHost(t, "b")
+	key := func(c *Config) { c.Key = []byte(strings.Repeat("k", 32)) }
+	a.start(t, key)
+	b.start(t, nil)
+	a.wait(t)
+	b.wait(t)
+
+	keyless := newHost(t, "keyless")
+	keyless.start(t, joining(a.addr))
+	<-keyless.done
+	var otherKey *OtherKeyError
+	if !errors.As(keyless.err, &otherKey) || otherKey.Have || !otherKey.Want || otherKey.Node != "name-a" {
+		t.Errorf("without the key: %v", keyless.err)
+	}
+	keyless.stop()
+	keyless.start(t, joining(a.addr, b.addr)) // b is another address to try
+	if o := keyless.wait(t); o.Cluster != b.outcome.Cluster {
+		t.Errorf("joined %+v", o)
+	}
+	keyless.stop()
+	keyless.start(t, func(c *Config) { key(c); c.Join = []string{a.addr} })
+	<-keyless.done
+	var otherCluster *OtherClusterError
+	if !errors.As(keyless.err, &otherCluster) || otherCluster.Theirs != a.outcome.Cluster || otherCluster.Ours != b.outcome.Cluster {
+		t.Errorf("with another cluster's data: %v", keyless.err)
+	}
+	for _, h := range []*host{a, keyless} {
+		if h.log.count("node refused") == 0 || h.log.count("and this one of cluster") != 1 {
+			t.Errorf("log of %s:\n%s", h.id, h.log.text.String())
+		}
+	}
+	banned := newHost(t, "banned")
+	a.stop()
+	a.start(t, func(c *Config) {
+		key(c)
+		c.Admit = func(_ context.Context, p Peer) error { return fmt.Errorf("node %s was removed", p.ID) }
+	})
+	banned.start(t, func(c *Config) { key(c); c.Join = []string{a.addr} })
+	<-banned.done
+	var refused *RefusedError
+	if !errors.As(banned.err, &refused) || !strings.Contains(banned.err.Error(), "node banned was removed") {
+		t.Errorf("a node that is not admitted: %v", banned.err)
+	}
+}
+
+// TestPromiseHoldsAlone: a node that has promised does not found a cluster when it
+// is started without flags.
+func TestPromiseHoldsAlone(t *testing.T) {
+	a := newHost(t, "a")
+	a.store.state.Promise = &Promise{Founder: "n1", Attempt: 1, RPC: "h:1"}
+	a.start(t, nil)
+	<-a.done
+	var promised *PromisedError
+	if !errors.As(a.err, &promised) || a.store.cluster != "" {
+		t.Errorf("got %v, cluster %q", a.err, a.store.cluster)
+	}
+}
+
+// TestStoreFails: a node that cannot keep its promise gives none.
+func TestStoreFails(t *testing.T) {
+	a, b := newHost(t, "a"), newHost(t, "b")
+	flags := expecting(2, a.addr, b.addr)
+	broken := errors.New("disk on fire")
+	a.start(t, flags)
+	b.start(t, func(c *Config) { flags(c); c.Store = &failingStore{memStore: b.store, err: broken} })
+	<-b.done
+	if !errors.Is(b.err, broken) {
+		t.Errorf("got %v", b.err)
+	}
+	time.Sleep(200 * time.Millisecond)
+	if a.store.cluster != "" {
+		t.Errorf("founded with a promise that was not kept")
+	}
+	b.stop()
+	b.start(t, flags)
+	if a.wait(t).Cluster != b.wait(t).Cluster {
+		t.Error("two clusters")
+	}
+}
+
+type failingStore struct {
+	*memStore
+	err error
+}
+
+func (s *failingStore) Save(State) error { return s.err }

@@ -1,0 +1,353 @@
+package formation
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+const (
+	// pollMax is how many fresh nodes, beside the addresses to join, are greeted each
+	// round: with 200 that know each other all are in 13 rounds.
+	pollMax = 16
+	// heardRounds is for how many rounds a node counts as alive after it was heard.
+	heardRounds = 10
+)
+
+// machine is what a fresh node does until it belongs to a cluster: messages in,
+// actions out, and neither clock, network nor disk. It is not safe for concurrent
+// use. A message's actions are taken in order before its answer is sent.
+type machine struct {
+	self   Peer
+	expect int
+	key    []byte
+	newID  func() string
+
+	state   State
+	cluster string // that the node belongs to
+	seen    string // one that exists, which the node will join
+	founder bool   // of cluster
+
+	round    int
+	poll     string            // id of the fresh node greeted last
+	seeds    []string          // addresses to join
+	answered map[string]string // address of seeds: id of the fresh node that answered there
+	known    map[string]*fresh // by id, fresh nodes that expect as many, without this one
+	granted  map[string]bool   // ids, in the attempt under way
+	strange  map[string]int    // ids of fresh nodes that expect another number
+}
+
+// fresh is another fresh node.
+type fresh struct {
+	candidate
+	heard    int    // round in which it last spoke itself; zero: hearsay
+	promised string // founder's id
+}
+
+// Actions.
+type (
+	actSave    struct{ state State }
+	actFound   struct{ cluster string }
+	actJoin    struct{ cluster string } // the node is admitted
+	actHello   struct{ to string }
+	actPromise struct {
+		to      string
+		request promiseRequest
+	}
+	actAskJoin struct{ to, cluster string }
+)
+
+func newMachine(self Peer, expect int, key []byte, state State, newID func() string) *machine {
+	return &machine{
+		self: self, expect: expect, key: key, newID: newID, state: state,
+		answered: map[string]string{}, known: map[string]*fresh{}, granted: map[string]bool{}, strange: map[string]int{},
+	}
+}
+
+// setSeeds says where to look for others. It may change, as names do.
+func (m *machine) setSeeds(addrs []string) {
+	m.seeds = addrs
+	maps.DeleteFunc(m.answered, func(addr, _ string) bool { return !slices.Contains(addrs, addr) })
+}
+
+// tick begins a round.
+func (m *machine) tick() []any {
+	m.round++
+	if m.cluster != "" {
+		return nil
+	}
+	var acts []any
+	for _, addr := range m.seeds {
+		acts = append(acts, actHello{addr})
+	}
+	polls := m.nextPolls()
+	if p := m.state.Promise; p != nil && !slices.Contains(polls, p.RPC) {
+		polls = append(polls, p.RPC)
+	}
+	for _, addr := range polls {
+		if !slices.Contains(m.seeds, addr) {
+			acts = append(acts, actHello{addr})
+		}
+	}
+	return append(acts, m.contend()...)
+}
+
+// nextPolls returns the addresses of fresh nodes whose turn it is.
+func (m *machine) nextPolls() []string {
+	ids := slices.Sorted(maps.Keys(m.known))
+	at, _ := slices.BinarySearch(ids, m.poll+"\x00")
+	var addrs []string
+	for i := range min(pollMax, len(ids)) {
+		m.poll = ids[(at+i)%len(ids)]
+		addrs = append(addrs, m.known[m.poll].RPC)
+	}
+	return addrs
+}
+
+// contend begins, carries on or gives up an attempt at founding.
+func (m *machine) contend() []any {
+	switch {
+	case m.cluster != "":
+		return nil
+	case m.state.Active && (m.seen != "" || m.expect == 0 || m.yields()):
+		return m.giveUp()
+	case m.seen != "" || m.expect == 0 || m.state.Promise != nil:
+		return nil
+	case m.state.Active:
+		return append(m.ask(), m.settle()...)
+	case m.yields() || !m.enough():
+		return nil
+	}
+	m.state.Attempt++
+	m.state.Active = true
+	clear(m.granted)
+	return slices.Concat([]any{actSave{m.state}}, m.ask(), m.settle())
+}
+
+// giveUp ends the attempt under way for ever. Promises made to it are void, and who
+// gave them learns that from hello.
+func (m *machine) giveUp() []any {
+	m.state.Active = false
+	clear(m.granted)
+	return []any{actSave{m.state}}
+}
+
+// yields tells whether another is to found: one with a lower id that could.
+func (m *machine) yields() bool {
+	for _, p := range m.known {
+		if p.ID < m.self.ID && p.promised == "" && m.alive(p) {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *machine) alive(p *fresh) bool {
+	return p.heard > 0 && m.round-p.heard <= heardRounds+2*len(m.known)/pollMax
+}
+
+// enough tells whether an attempt can succeed by what is known.
+func (m *machine) enough() bool {
+	with := map[string]bool{}
+	for id, p := range m.known {
+		if m.alive(p) {
+			with[id] = true
+		}
+	}
+	return m.suffices(with)
+}
+
+// suffices tells whether this node and those with it may found a cluster: as many
+// as expected, and among them those at most of the addresses to join. Any two such
+// sets share a node, since there are less than twice as many nodes as expected or,
+// where there are more, since all were given the same addresses.
+func (m *machine) suffices(with map[string]bool) bool {
+	if len(with)+1 < m.expect {
+		return false
+	}
+	at := 0
+	for _, addr := range m.seeds {
+		if id := m.answered[addr]; id != "" && (id == m.self.ID || with[id]) {
+			at++
+		}
+	}
+	return len(m.seeds) == 0 || 2*at > len(m.seeds)
+}
+
+// ask asks all who have not promised yet.
+func (m *machine) ask() []any {
+	var acts []any
+	for _, id := range slices.Sorted(maps.Keys(m.known)) {
+		if !m.granted[id] {
+			acts = append(acts, actPromise{m.known[id].RPC, promiseRequest{
+				founder: m.self, expect: m.expect, key: m.key, attempt: m.state.Attempt}})
+		}
+	}
+	return acts
+}
+
+// settle founds the cluster if enough have promised.
+func (m *machine) settle() []any {
+	if !m.state.Active || m.seen != "" || m.cluster != "" || !m.suffices(m.granted) {
+		return nil
+	}
+	m.cluster, m.founder = m.newID(), true
+	m.state.Active = false
+	return []any{actFound{m.cluster}}
+}
+
+// hello returns what the node tells of itself.
+func (m *machine) hello() hello {
+	h := hello{Peer: m.self, cluster: m.cluster, expect: m.expect, key: m.key, attempt: m.state.Attempt, active: m.state.Active}
+	if m.state.Promise != nil {
+		h.promised = m.state.Promise.Founder
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.known)) {
+		h.fresh = append(h.fresh, m.known[id].candidate)
+	}
+	return h
+}
+
+// onHello is told what a node says of itself that asks this one.
+func (m *machine) onHello(h hello) []any {
+	switch p := m.state.Promise; {
+	case h.ID == m.self.ID || m.cluster != "":
+		return nil
+	case h.cluster == "":
+		return m.hear(h)
+	case p != nil && p.Founder == h.ID:
+		return []any{actHello{h.RPC}} // it has founded, and may have moved
+	}
+	return nil // another cluster is believed only where the node was told to ask
+}
+
+// helloAnswered is told what a node says of itself that was asked at addr.
+func (m *machine) helloAnswered(addr string, h hello) []any {
+	seed := slices.Contains(m.seeds, addr)
+	switch {
+	case m.cluster != "":
+		return nil
+	case h.cluster != "":
+		if m.seen == "" {
+			m.seen = h.cluster
+		}
+		if m.seen != h.cluster {
+			return nil
+		}
+		return []any{actAskJoin{addr, h.cluster}}
+	case h.ID == m.self.ID:
+		if seed {
+			m.answered[addr] = h.ID
+		}
+		return nil
+	}
+	delete(m.answered, addr)
+	if seed && h.expect == m.expect {
+		m.answered[addr] = h.ID
+	}
+	return m.hear(h)
+}
+
+// hear takes in what a fresh node says of itself.
+func (m *machine) hear(h hello) []any {
+	if m.cluster != "" {
+		return nil
+	}
+	acts := m.release(h)
+	if h.expect != m.expect || m.expect == 0 {
+		if h.expect != 0 && m.expect != 0 && len(m.strange) < freshMax {
+			m.strange[h.ID] = h.expect
+		}
+		delete(m.known, h.ID)
+		return acts
+	}
+	for id, p := range m.known { // a node that began anew has another id
+		if p.RPC == h.RPC && id != h.ID {
+			delete(m.known, id)
+		}
+	}
+	delete(m.strange, h.ID)
+	for _, c := range append(h.fresh, candidate{h.Peer, h.expect}) {
+		m.learn(c)
+	}
+	if p := m.known[h.ID]; p != nil {
+		p.candidate, p.heard, p.promised = candidate{h.Peer, h.expect}, m.round, h.promised
+	}
+	return acts
+}
+
+// learn notes that there is a fresh node.
+func (m *machine) learn(c candidate) {
+	if c.ID == "" || c.RPC == "" || c.ID == m.self.ID || c.expect != m.expect || m.known[c.ID] != nil || len(m.known) >= freshMax {
+		return
+	}
+	for _, p := range m.known {
+		if p.RPC == c.RPC && p.heard > 0 {
+			return // old hearsay of one that began anew
+		}
+	}
+	m.known[c.ID] = &fresh{candidate: c}
+}
+
+// release frees the node of a promise whose founder says that it will not found by
+// it: the attempt was given up. That stays true, however old the message is.
+func (m *machine) release(h hello) []any {
+	p := m.state.Promise
+	if p == nil || h.ID != p.Founder || h.attempt < p.Attempt || h.attempt == p.Attempt && h.active {
+		return nil
+	}
+	m.state.Promise = nil
+	return []any{actSave{m.state}}
+}
+
+// onPromise answers who wants to found a cluster.
+func (m *machine) onPromise(q promiseRequest) (promiseAnswer, []any) {
+	a := promiseAnswer{node: m.self.ID, attempt: q.attempt, cluster: cmp.Or(m.cluster, m.seen)}
+	if a.cluster != "" || q.expect != m.expect || m.expect == 0 || q.founder.ID == m.self.ID || q.founder.ID == "" {
+		return a, nil
+	}
+	m.learn(candidate{q.founder, q.expect})
+	switch p := m.state.Promise; {
+	case p != nil && p.Founder != q.founder.ID:
+		a.to = Peer{ID: p.Founder, RPC: p.RPC}
+		return a, nil
+	case p != nil && p.Attempt == q.attempt:
+		a.granted = true
+		return a, nil
+	case p != nil && p.Attempt > q.attempt: // an old request
+		return a, nil
+	case m.state.Active && m.self.ID < q.founder.ID:
+		a.to = m.self
+		return a, nil
+	}
+	m.state.Active = false // for ever: what others promised to it is void
+	clear(m.granted)
+	m.state.Promise = &Promise{Founder: q.founder.ID, Attempt: q.attempt, RPC: q.founder.RPC}
+	a.granted = true
+	return a, []any{actSave{m.state}}
+}
+
+// promiseAnswered is told what came of a request.
+func (m *machine) promiseAnswered(a promiseAnswer) []any {
+	if m.cluster != "" || !m.state.Active || a.attempt != m.state.Attempt {
+		return nil
+	}
+	if a.to.ID != "" {
+		m.learn(candidate{a.to, m.expect})
+	}
+	if !a.granted {
+		return nil
+	}
+	m.granted[a.node] = true
+	return m.settle()
+}
+
+// joinAnswered is told that a member has admitted the node.
+func (m *machine) joinAnswered(a joinAnswer) []any {
+	if m.cluster != "" || a.cluster == "" || a.cluster != m.seen {
+		return nil
+	}
+	m.cluster = a.cluster
+	m.state.Active, m.state.Promise = false, nil
+	return []any{actJoin{a.cluster}}
+}

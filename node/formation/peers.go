@@ -1,0 +1,78 @@
+package formation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/google/renameio/v2"
+)
+
+const (
+	peersFormat = 1
+	peersMax    = 256 // any one of them leads to the others
+)
+
+// peersFile remembers members, so that a restart needs no flag. It is a help: a
+// file that is missing or old does no harm.
+type peersFile struct {
+	path string
+
+	// mu orders the writes.
+	mu   sync.Mutex
+	last []byte
+}
+
+type peersText struct {
+	Format  int    `json:"format"`
+	Cluster string `json:"cluster"`
+	Peers   []Peer `json:"peers"`
+}
+
+// readPeers returns what is remembered of the cluster.
+func readPeers(path, cluster string) ([]Peer, error) {
+	if path == "" || cluster == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var t peersText
+	if err := json.Unmarshal(b, &t); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if t.Format != peersFormat || t.Cluster != cluster {
+		return nil, fmt.Errorf("%s is of format %d and cluster %q", path, t.Format, t.Cluster)
+	}
+	return t.Peers[:min(len(t.Peers), peersMax)], nil
+}
+
+// write remembers the peers, if they are not those of the last time.
+func (f *peersFile) write(cluster string, peers []Peer) error {
+	if f.path == "" {
+		return nil
+	}
+	peers = slices.Clone(peers[:min(len(peers), peersMax)])
+	b, err := json.MarshalIndent(peersText{Format: peersFormat, Cluster: cluster, Peers: peers}, "", "  ")
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if slices.Equal(b, f.last) {
+		return nil
+	}
+	if err := renameio.WriteFile(f.path, append(b, '\n'), 0o600); err != nil {
+		return fmt.Errorf("remember peers: %w", err)
+	}
+	f.last = b
+	return nil
+}
