@@ -74,6 +74,9 @@ type Config struct {
 	// breathe: with less, it is refused with ErrDiskFull. Zero means 64 MiB.
 	ReserveBytes int64
 
+	// Clock measures leases and lock-delays. Nil means the machine's own.
+	Clock Clock
+
 	// wrapLog, in tests, stands before the log's store.
 	wrapLog func(boltStore) boltStore
 }
@@ -88,6 +91,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Clock == nil {
+		c.Clock = newMachineClock()
 	}
 	if c.StallTimeout == 0 {
 		c.StallTimeout = 10 * time.Second

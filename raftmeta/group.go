@@ -31,10 +31,11 @@ type Group struct {
 	trans   raft.Transport
 	raft    *raft.Raft
 
-	lead  *leadership
-	reads readRounds
-	disk  diskSpace
-	count counters
+	lead    *leadership
+	service *service
+	reads   readRounds
+	disk    diskSpace
+	count   counters
 
 	proposals chan *proposal
 	flights   chan flight

@@ -158,17 +158,3 @@ func (ns *namespace) get(path string) *node {
 	n, _ := ns.nodes.Get(&probe)
 	return n
 }
-
-// list returns the names of dir's children in byte order.
-func (ns *namespace) list(dir *node) []string {
-	names := make([]string, 0, dir.children)
-	first := &node{path: dir.path, parentLen: len(dir.path)}
-	ns.nodes.AscendGreaterOrEqual(first, func(n *node) bool {
-		if n.parent() != dir.path {
-			return false
-		}
-		names = append(names, strings.TrimPrefix(n.name(), "/"))
-		return true
-	})
-	return names
-}

@@ -62,6 +62,7 @@ func Open(cfg Config) (*Group, error) {
 	}
 	g.reads.asked = make(chan struct{}, 1)
 	g.machine = newMachine(g.fail)
+	g.service = newService(g, g.machine, cfg.Clock)
 	g.disk = diskSpace{
 		free:    func() (int64, error) { return cfg.FS.FreeBytes(cfg.Dir) },
 		reserve: cfg.ReserveBytes,
@@ -116,6 +117,7 @@ func (g *Group) open() error {
 	g.start(g.proposeLoop)
 	g.start(g.answerLoop)
 	g.start(g.snapshotLoop)
+	g.start(g.keeperLoop)
 	return nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 const (
@@ -127,32 +129,11 @@ func (g *Group) proposeError(err error) error {
 // ctx's as well when that ended: the write may still commit.
 func (g *Group) Set(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
 	g.count.sets.Add(1)
-	made, err := g.set(ctx, path, data, gen)
+	made, err := g.service.Set(ctx, path, data, gen, api.SetOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("set %s: %w", path, err)
 	}
 	return made, nil
-}
-
-func (g *Group) set(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
-	if err := checkFile(path); err != nil {
-		return 0, err
-	}
-	if len(data) > FileBytesMax {
-		return 0, &TooLargeError{What: limitFile, Limit: FileBytesMax, Got: int64(len(data))}
-	}
-	if err := g.disk.check(); err != nil {
-		return 0, err
-	}
-	r, err := g.propose(ctx, command{op: opSet, path: path, data: data, generation: gen})
-	if err != nil {
-		return 0, err
-	}
-	if err := r.error(gen); err != nil {
-		g.count.refused.Add(1)
-		return 0, err
-	}
-	return r.generation, nil
 }
 
 // Delete removes the file or empty directory at path if its generation is gen;
@@ -163,23 +144,8 @@ func (g *Group) set(ctx context.Context, path string, data []byte, gen uint64) (
 // the write may still commit.
 func (g *Group) Delete(ctx context.Context, path string, gen uint64) error {
 	g.count.deletes.Add(1)
-	if err := g.delete(ctx, path, gen); err != nil {
+	if err := g.service.Delete(ctx, path, gen, api.SetOptions{}); err != nil {
 		return fmt.Errorf("delete %s: %w", path, err)
-	}
-	return nil
-}
-
-func (g *Group) delete(ctx context.Context, path string, gen uint64) error {
-	if err := checkFile(path); err != nil {
-		return err
-	}
-	r, err := g.propose(ctx, command{op: opDelete, path: path, generation: gen})
-	if err != nil {
-		return err
-	}
-	if err := r.error(gen); err != nil {
-		g.count.refused.Add(1)
-		return err
 	}
 	return nil
 }

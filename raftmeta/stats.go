@@ -9,7 +9,7 @@ import (
 
 // counters count calls since Open.
 type counters struct {
-	gets, lists, sets, deletes, refused, snapshots atomic.Uint64
+	gets, lists, sets, deletes, snapshots atomic.Uint64
 }
 
 // Stats is the state of a group at one moment, for metrics. Counters are since
@@ -51,7 +51,7 @@ func (g *Group) Stats() Stats {
 		Lists:            g.count.lists.Load(),
 		Sets:             g.count.sets.Load(),
 		Deletes:          g.count.deletes.Load(),
-		Refused:          g.count.refused.Load(),
+		Refused:          g.service.refused.Load(),
 		LogWrites:        g.store.writes.Load(),
 		LogEntries:       g.store.entries.Load(),
 		LogBytes:         g.store.bytes.Load(),

@@ -1,0 +1,21 @@
+package raftmeta
+
+import "time"
+
+// Clock is a monotonic clock. Leases and lock-delays depend on its rate alone,
+// which must be within api.ClockDrift of true time.
+type Clock interface {
+	// Now is the time since some moment that never changes.
+	Now() time.Duration
+	// NewTimer returns a timer that fires when d has passed by this clock, or a
+	// little later.
+	NewTimer(d time.Duration) *time.Timer
+}
+
+// machineClock is the machine's own monotonic clock.
+type machineClock struct{ start time.Time }
+
+func newMachineClock() Clock { return machineClock{time.Now()} }
+
+func (c machineClock) Now() time.Duration                   { return time.Since(c.start) }
+func (c machineClock) NewTimer(d time.Duration) *time.Timer { return time.NewTimer(d) }

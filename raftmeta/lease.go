@@ -1,0 +1,287 @@
+package raftmeta
+
+import (
+	"container/heap"
+	"context"
+	"time"
+
+	"github.com/steledb/stele/raftmeta/api"
+)
+
+// keepAliveDone takes the outcome of a KeepAlive.
+type keepAliveDone func(api.KeepAliveResponse, error)
+
+// hanging is a KeepAlive that waits for its answer.
+type hanging struct {
+	done keepAliveDone
+	// received is when it came, answerBy when it is answered at the latest.
+	received, answerBy time.Duration
+}
+
+// stranger is a KeepAlive of a session that is not there. Only a leader that
+// verified that it leads may say so: another knows of the session, perhaps.
+type stranger struct {
+	id   api.SessionID
+	done keepAliveDone
+}
+
+// answers are callbacks to make when the lock is let go.
+type answers []func()
+
+func (a *answers) add(done keepAliveDone, resp api.KeepAliveResponse, err error) {
+	*a = append(*a, func() { done(resp, err) })
+}
+
+func (a answers) give() {
+	for _, f := range a {
+		f()
+	}
+}
+
+// keepAlive takes a KeepAlive.
+func (k *keeper) keepAlive(req api.KeepAliveRequest, done keepAliveDone) {
+	var answers answers
+	defer func() { answers.give() }()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.mu.dropped {
+		answers.add(done, api.KeepAliveResponse{}, k.refusal())
+		return
+	}
+	s := k.mu.sessions[req.Session]
+	if s == nil {
+		k.mu.strangers = append(k.mu.strangers, stranger{req.Session, done})
+		kick(k.answer)
+		return
+	}
+	if s.hang != nil {
+		answers.add(s.hang.done, api.KeepAliveResponse{}, api.ErrSuperseded)
+	}
+	now := k.clock.Now()
+	s.hang = &hanging{done: done, received: now}
+	if s.over {
+		return // it is answered when the log has ended the session
+	}
+	if req.Term == k.term {
+		k.heardLocked(s)
+		k.ackLocked(s, req.Acked)
+	}
+	// A third of the lease is left for the answer, and the client's next request.
+	s.hang.answerBy = min(now+max(req.Hang, 0), s.end-s.lease/3)
+	if req.Term != k.term || len(s.events) > 0 || s.hang.answerBy <= now {
+		k.dueLocked(s)
+		return
+	}
+	k.scheduleLocked(s)
+}
+
+// heardLocked records that a session knows this term, so caches nothing of one
+// before it.
+func (k *keeper) heardLocked(s *served) {
+	if s.heard {
+		return
+	}
+	s.heard = true
+	k.mu.unheard--
+	if k.mu.unheard == 0 {
+		close(k.mu.allHeard)
+	}
+}
+
+// dueLocked has a session's KeepAlive answered, if one hangs.
+func (k *keeper) dueLocked(s *served) {
+	if s.hang != nil && !s.due && !s.over {
+		s.due = true
+		k.mu.answers = append(k.mu.answers, s)
+		kick(k.answer)
+	}
+	if !s.over {
+		k.scheduleLocked(s)
+	}
+}
+
+// answerLoop answers KeepAlives: all that are due share one verification.
+func (k *keeper) answerLoop() {
+	for {
+		select {
+		case <-k.answer:
+			k.answerRound()
+		case <-k.ctx.Done():
+			return
+		}
+	}
+}
+
+// asked is a KeepAlive that is being answered.
+type asked struct {
+	s    *served
+	hang *hanging
+}
+
+func (k *keeper) answerRound() {
+	k.mu.Lock()
+	var round []asked
+	for _, s := range k.mu.answers {
+		s.due = false
+		round = append(round, asked{s, s.hang})
+	}
+	strangers := k.mu.strangers
+	k.mu.answers, k.mu.strangers = nil, nil
+	began := k.clock.Now()
+	k.mu.Unlock()
+	if len(round)+len(strangers) == 0 {
+		return
+	}
+	term, err := k.replica.verify(k.ctx)
+	switch {
+	case k.ctx.Err() != nil:
+		err = k.refusal()
+	case err == nil && term != k.term:
+		err = errOtherTerm
+	}
+	var answers answers
+	k.mu.Lock()
+	for _, a := range round {
+		k.answerLocked(&answers, a, began, err)
+	}
+	for _, s := range strangers {
+		switch {
+		case err != nil:
+			answers.add(s.done, api.KeepAliveResponse{}, err)
+		case k.mu.sessions[s.id] != nil:
+			answers.add(s.done, api.KeepAliveResponse{}, ErrNotReady)
+		default:
+			answers.add(s.done, api.KeepAliveResponse{}, api.ErrNoSession)
+		}
+	}
+	k.mu.Unlock()
+	answers.give()
+}
+
+// answerLocked answers a KeepAlive after a verification that began at began.
+//
+// Why the client's lease ends before a server expires the session. With L for
+// the lease, the session is held here until began+L at least. A later leader
+// was elected after began, as the verification says, and holds the session for
+// L from its own beginning. The client counts Lease, which is end-received, from
+// before it was received, so by a clock of the same rate it is done by end; it
+// takes less for what the clocks' rates may differ. An end that was there
+// before is as good: it is that of an earlier verification, or of the
+// beginning of this keeper, and this one says that no later leader was elected
+// since.
+func (k *keeper) answerLocked(answers *answers, a asked, began time.Duration, err error) {
+	s := a.s
+	if a.hang == nil || s.hang != a.hang {
+		return // superseded, or the session is gone
+	}
+	now := k.clock.Now()
+	if err == nil && s.end <= now && !s.over {
+		k.dieLocked(s)
+		k.expirersLocked()
+	}
+	if s.over {
+		return // the log will end it, and then this is answered
+	}
+	s.hang = nil
+	if err != nil {
+		answers.add(a.hang.done, api.KeepAliveResponse{}, err)
+		k.scheduleLocked(s)
+		return
+	}
+	// Who does not acknowledge gets no more time, since writes may wait for it.
+	if s.acked >= s.sent {
+		s.end = max(s.end, began+s.lease)
+	}
+	k.scheduleLocked(s)
+	events := s.events[:min(len(s.events), api.EventsMax)]
+	if n := uint64(len(events)); n > 0 {
+		s.sent = max(s.sent, s.first+n-1)
+	}
+	answers.add(a.hang.done, api.KeepAliveResponse{
+		Lease:  s.end - a.hang.received,
+		Term:   k.term,
+		First:  s.first,
+		Events: append([]api.Event(nil), events...),
+	}, nil)
+}
+
+// dieLocked records that a session's lease is over. Workers tell the log.
+func (k *keeper) dieLocked(s *served) {
+	if s.over {
+		return
+	}
+	k.overLocked(s)
+	k.mu.dying = append(k.mu.dying, s)
+}
+
+// overLocked takes back all that a session has from this keeper: it believes in
+// its lease no more.
+func (k *keeper) overLocked(s *served) {
+	if s.pos >= 0 {
+		heap.Remove(&k.mu.due, s.pos)
+	}
+	if s.over {
+		return
+	}
+	s.over = true
+	k.heardLocked(s)
+	k.mu.queued -= len(s.events)
+	s.events = nil
+	for path := range s.cached {
+		k.unregisterLocked(s, path)
+	}
+	s.told = nil
+	k.unwatchAllLocked(s)
+}
+
+// gone returns a channel that is closed when the session is gone, nil when it
+// is not there.
+func (k *keeper) gone(id api.SessionID) <-chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.mu.sessions[id]
+	if s == nil {
+		return nil
+	}
+	if s.ended == nil {
+		s.ended = make(chan struct{})
+	}
+	return s.ended
+}
+
+// openSession opens a session.
+func (k *keeper) openSession(ctx context.Context, name string, lease time.Duration) (api.SessionID, error) {
+	r, err := k.propose(ctx, command{op: opOpenSession, name: name, duration: lease})
+	if err == nil {
+		err = r.error(0)
+	}
+	// The lease counts from when the machine opened it, after the client asked.
+	// It needs no verification: a later leader that knows of the session began
+	// after that.
+	return api.SessionID(r.generation), err
+}
+
+// closeSession ends a session for its client.
+func (k *keeper) closeSession(ctx context.Context, id api.SessionID) error {
+	k.mu.Lock()
+	var paths []string
+	if s := k.mu.sessions[id]; s != nil {
+		s.closing = true
+	}
+	k.machine.view(func(ns *namespace, _ uint64) { paths = cachedFilesOf(ns, id) })
+	k.mu.Unlock()
+	_, err := k.write(ctx, command{op: opCloseSession, session: id}, paths...)
+	return err
+}
+
+// cachedFilesOf returns the ephemeral files of a session that others may cache.
+func cachedFilesOf(ns *namespace, id api.SessionID) []string {
+	var paths []string
+	ns.holds.AscendGreaterOrEqual(hold{session: id}, func(h hold) bool {
+		if h.session == id && h.mode == 0 && ns.get(h.path).cached != 0 {
+			paths = append(paths, h.path)
+		}
+		return h.session == id
+	})
+	return paths
+}

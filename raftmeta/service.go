@@ -1,0 +1,275 @@
+package raftmeta
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/steledb/stele/raftmeta/api"
+)
+
+// service is the lock service of one server: it serves while a keeper is there.
+// Every write goes through it, those of Group.Set and Group.Delete too.
+type service struct {
+	replica replica
+	machine *machine
+	clock   Clock
+	// refused counts the writes that the namespace refused.
+	refused atomic.Uint64
+
+	// mu guards the fields in it. Never held across a call.
+	mu struct {
+		sync.Mutex
+		// keeper is nil when this server does not lead.
+		keeper *keeper
+		// changed is closed, and replaced, when keeper changes.
+		changed chan struct{}
+	}
+}
+
+func newService(r replica, m *machine, clock Clock) *service {
+	v := &service{replica: r, machine: m, clock: clock}
+	v.mu.changed = make(chan struct{})
+	return v
+}
+
+// lead begins to serve in a term in which this server has caught up.
+func (v *service) lead(term uint64) {
+	v.follow()
+	v.setKeeper(newKeeper(v.replica, v.machine, v.clock, term))
+}
+
+// follow ends what lead began. Calls under way end with ErrNotReady, unless
+// their command is in the log.
+func (v *service) follow() {
+	if k := v.setKeeper(nil); k != nil {
+		v.machine.observe(nil)
+		k.drop()
+	}
+}
+
+// setKeeper returns the keeper before.
+func (v *service) setKeeper(k *keeper) *keeper {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	old := v.mu.keeper
+	v.mu.keeper = k
+	close(v.mu.changed)
+	v.mu.changed = make(chan struct{})
+	return old
+}
+
+// current returns the keeper of the term in which this server leads, or says
+// why there is none. The channel is closed when that changes; it is nil if
+// there is nothing to wait for.
+func (v *service) current() (*keeper, <-chan struct{}, error) {
+	v.mu.Lock()
+	k, changed := v.mu.keeper, v.mu.changed
+	v.mu.Unlock()
+	if err := v.replica.usable(); err != nil {
+		return nil, nil, err
+	}
+	term := v.replica.leading()
+	switch {
+	case term == 0:
+		return nil, nil, v.replica.notLeading()
+	case k == nil || k.term != term:
+		return nil, changed, ErrNotReady
+	}
+	return k, nil, nil
+}
+
+// keeper is current, and waits for a keeper that is about to be made.
+func (v *service) keeper(ctx context.Context) (*keeper, error) {
+	for {
+		k, changed, err := v.current()
+		if changed == nil {
+			return k, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Service returns the lock service as this server offers it: while it leads its
+// group, and GetStale always.
+func (g *Group) Service() api.Service { return g.service }
+
+// keeperLoop has the service follow this server's leadership.
+func (g *Group) keeperLoop() {
+	defer g.service.follow()
+	led := uint64(0)
+	for {
+		_, _, term, changed := g.lead.state()
+		if term != led {
+			if led = term; term == 0 {
+				g.service.follow()
+			} else {
+				g.service.lead(term)
+			}
+		}
+		select {
+		case <-changed:
+		case <-g.closing:
+			return
+		}
+	}
+}
+
+// leading is the term in which this server has caught up, or zero.
+func (g *Group) leading() uint64 {
+	_, _, term, _ := g.lead.state()
+	return term
+}
+
+// room returns ErrDiskFull when there is too little.
+func (g *Group) room() error { return g.disk.check() }
+
+// OpenSession implements api.Service.
+func (v *service) OpenSession(ctx context.Context, name string, lease time.Duration) (api.SessionID, time.Duration, error) {
+	if n := len(name); n > api.SessionNameBytesMax {
+		return 0, 0, &TooLargeError{What: api.LimitName, Limit: api.SessionNameBytesMax, Got: int64(n)}
+	}
+	if lease == 0 {
+		lease = api.LeaseDefault
+	}
+	lease = min(max(lease, api.LeaseMin), api.LeaseMax).Truncate(time.Millisecond)
+	if err := v.replica.room(); err != nil {
+		return 0, 0, err
+	}
+	k, err := v.keeper(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	id, err := k.openSession(ctx, name, lease)
+	if err != nil {
+		return 0, 0, err
+	}
+	return id, lease, nil
+}
+
+// KeepAlive implements api.Service.
+func (v *service) KeepAlive(_ context.Context, req api.KeepAliveRequest, done func(api.KeepAliveResponse, error)) {
+	k, _, err := v.current()
+	if err != nil {
+		done(api.KeepAliveResponse{}, err)
+		return
+	}
+	k.keepAlive(req, done)
+}
+
+// CloseSession implements api.Service.
+func (v *service) CloseSession(ctx context.Context, s api.SessionID) error {
+	k, err := v.keeper(ctx)
+	if err != nil {
+		return err
+	}
+	return k.closeSession(ctx, s)
+}
+
+// Get implements api.Service.
+func (v *service) Get(ctx context.Context, path string, s api.SessionID) (api.File, api.CacheLeave, error) {
+	if err := checkDir(path); err != nil {
+		return api.File{}, api.CacheLeave{}, err
+	}
+	term, err := v.replica.verify(ctx)
+	if err != nil {
+		return api.File{}, api.CacheLeave{}, err
+	}
+	var k *keeper
+	if s != 0 {
+		k, _, _ = v.current()
+	}
+	if k == nil || k.term != term {
+		var n *nodeView
+		v.machine.view(func(ns *namespace, _ uint64) { n = viewOf(ns, path) })
+		f, err := n.file()
+		return f, api.CacheLeave{}, err
+	}
+	n, leave, mark := k.read(path, s)
+	if mark != 0 {
+		// If this fails, or another writes at the same time, the file is as good;
+		// it is not cached then.
+		if _, err := k.propose(ctx, command{op: opMarkCached, path: path, generation: mark}); err == nil {
+			n, leave, _ = k.read(path, s)
+		}
+	}
+	f, err := n.file()
+	return f, leave, err
+}
+
+// GetStale implements api.Service.
+func (v *service) GetStale(_ context.Context, path string) (api.File, error) {
+	if err := checkDir(path); err != nil {
+		return api.File{}, err
+	}
+	if err := v.replica.usable(); err != nil {
+		return api.File{}, err
+	}
+	var n *nodeView
+	v.machine.view(func(ns *namespace, _ uint64) { n = viewOf(ns, path) })
+	return n.file()
+}
+
+// Stat implements api.Service.
+func (v *service) Stat(ctx context.Context, path string) (api.Stat, error) {
+	if err := checkDir(path); err != nil {
+		return api.Stat{}, err
+	}
+	if _, err := v.replica.verify(ctx); err != nil {
+		return api.Stat{}, err
+	}
+	var n *nodeView
+	v.machine.view(func(ns *namespace, _ uint64) { n = viewOf(ns, path) })
+	if n == nil {
+		return api.Stat{}, ErrNotFound
+	}
+	return n.stat(), nil
+}
+
+// List implements api.Service.
+func (v *service) List(ctx context.Context, dir string) ([]api.Stat, error) {
+	if err := checkDir(dir); err != nil {
+		return nil, err
+	}
+	if _, err := v.replica.verify(ctx); err != nil {
+		return nil, err
+	}
+	var views []*nodeView
+	err := ErrNotFound
+	v.machine.view(func(ns *namespace, _ uint64) {
+		switch n := ns.get(dir); {
+		case n == nil:
+		case !n.dir:
+			err = ErrNotDirectory
+		default:
+			views, err = ns.children(n), nil
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	stats := make([]api.Stat, len(views))
+	for i, n := range views {
+		stats[i] = n.stat()
+	}
+	return stats, nil
+}
+
+// CheckSequencer implements api.Service.
+func (v *service) CheckSequencer(ctx context.Context, q api.Sequencer) error {
+	if _, err := v.replica.verify(ctx); err != nil {
+		return err
+	}
+	err := api.ErrStale
+	v.machine.view(func(ns *namespace, _ uint64) {
+		if ns.valid(q) {
+			err = nil
+		}
+	})
+	return err
+}

@@ -1,0 +1,92 @@
+package raftmeta
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/steledb/stele/raftmeta/api"
+)
+
+// lockWait is an Acquire that waits for a lock. Those of one lock stand in line;
+// who asks for a free lock need not.
+type lockWait struct {
+	path string
+	mode api.Mode
+	// ready asks it to try again. It holds one request.
+	ready chan struct{}
+	// woken is set once it has been asked. If it leaves without the lock it asks
+	// the next.
+	woken bool
+}
+
+// freedLocked asks the first in line to try, and if it wants to share the lock
+// those that follow and want so too.
+func (k *keeper) freedLocked(path string) {
+	line := k.mu.waits[path]
+	for i, w := range line {
+		if i > 0 && (w.mode != api.Shared || line[0].mode != api.Shared) {
+			return
+		}
+		w.woken = true
+		kick(w.ready)
+	}
+}
+
+// standInLine is called before the first try, so that no freeing is missed.
+func (k *keeper) standInLine(path string, mode api.Mode) *lockWait {
+	w := &lockWait{path: path, mode: mode, ready: make(chan struct{}, 1)}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.mu.waits[path] = append(k.mu.waits[path], w)
+	return w
+}
+
+func (k *keeper) leaveLine(w *lockWait, acquired bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	line := k.mu.waits[w.path]
+	if i := slices.Index(line, w); i >= 0 {
+		line = slices.Delete(line, i, i+1)
+	}
+	if len(line) == 0 {
+		delete(k.mu.waits, w.path)
+		return
+	}
+	k.mu.waits[w.path] = line
+	if w.woken && !acquired {
+		k.freedLocked(w.path)
+	}
+}
+
+// acquire proposes c, an acquire, until the lock is had, or wait is over.
+func (k *keeper) acquire(ctx context.Context, c command, wait time.Duration) (result, error) {
+	if wait <= 0 {
+		return k.propose(ctx, c)
+	}
+	timer := k.clock.NewTimer(wait)
+	defer timer.Stop()
+	gone := k.gone(c.session)
+	w := k.standInLine(c.path, c.mode)
+	for {
+		r, err := k.propose(ctx, c)
+		if err != nil || r.code != codeLocked {
+			k.leaveLine(w, err == nil && r.code == codeDone)
+			return r, err
+		}
+		select {
+		case <-w.ready:
+			continue
+		case <-timer.C:
+			err = nil
+		case <-gone:
+			r, err = result{code: codeNoSession}, nil
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-k.ctx.Done():
+			err = k.refusal()
+		}
+		k.leaveLine(w, false)
+		return r, err
+	}
+}

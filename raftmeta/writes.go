@@ -1,0 +1,159 @@
+package raftmeta
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/steledb/stele/raftmeta/api"
+)
+
+// Set implements api.Service.
+func (v *service) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
+	if err := checkFile(path); err != nil {
+		return 0, err
+	}
+	if len(data) > FileBytesMax {
+		return 0, &TooLargeError{What: limitFile, Limit: FileBytesMax, Got: int64(len(data))}
+	}
+	if err := checkOptions(o); err != nil {
+		return 0, err
+	}
+	if err := v.replica.room(); err != nil {
+		return 0, err
+	}
+	r, err := v.write(ctx, command{op: opSet, path: path, data: data, generation: gen,
+		session: o.Session, ephemeral: o.Ephemeral, guard: o.Guard})
+	return r.generation, err
+}
+
+// Delete implements api.Service.
+func (v *service) Delete(ctx context.Context, path string, gen uint64, o api.SetOptions) error {
+	if err := checkFile(path); err != nil {
+		return err
+	}
+	if err := checkOptions(o); err != nil {
+		return err
+	}
+	_, err := v.write(ctx, command{op: opDelete, path: path, generation: gen, session: o.Session, guard: o.Guard})
+	return err
+}
+
+// SetACL implements api.Service.
+func (v *service) SetACL(ctx context.Context, path, acl string, o api.SetOptions) (uint64, error) {
+	if err := checkDir(path); err != nil {
+		return 0, err
+	}
+	if n := len(acl); n > api.ACLBytesMax {
+		return 0, &TooLargeError{What: api.LimitACL, Limit: api.ACLBytesMax, Got: int64(n)}
+	}
+	if err := checkOptions(o); err != nil {
+		return 0, err
+	}
+	if err := v.replica.room(); err != nil {
+		return 0, err
+	}
+	r, err := v.write(ctx, command{op: opSetACL, path: path, name: acl, session: o.Session, guard: o.Guard})
+	return r.generation, err
+}
+
+// write makes a change of c.path.
+func (v *service) write(ctx context.Context, c command) (result, error) {
+	k, err := v.keeper(ctx)
+	if err != nil {
+		return result{}, err
+	}
+	r, err := k.write(ctx, c, c.path)
+	if err != nil {
+		return result{}, err
+	}
+	if err := r.error(c.generation); err != nil {
+		v.refused.Add(1)
+		return result{}, err
+	}
+	return r, nil
+}
+
+// checkOptions refuses what cannot stand in a command.
+func checkOptions(o api.SetOptions) error {
+	if o.Guard.Path == "" {
+		return nil
+	}
+	if len(o.Guard.Path) > PathBytesMax || checkMode(o.Guard.Mode) != nil {
+		return api.ErrStale // there never was such a lock
+	}
+	return nil
+}
+
+func checkMode(m api.Mode) error {
+	if m != api.Exclusive && m != api.Shared {
+		return fmt.Errorf("lock mode %d is neither exclusive (%d) nor shared (%d)", m, api.Exclusive, api.Shared)
+	}
+	return nil
+}
+
+// Acquire implements api.Service.
+func (v *service) Acquire(ctx context.Context, s api.SessionID, path string, mode api.Mode, wait, delay time.Duration) (api.Grant, error) {
+	if err := checkDir(path); err != nil {
+		return api.Grant{}, err
+	}
+	if err := checkMode(mode); err != nil {
+		return api.Grant{}, err
+	}
+	if err := v.replica.room(); err != nil {
+		return api.Grant{}, err
+	}
+	k, err := v.keeper(ctx)
+	if err != nil {
+		return api.Grant{}, err
+	}
+	// Up to whole milliseconds: a short delay is not none.
+	delay = min(max(delay, 0)+time.Millisecond-1, api.LockDelayMax).Truncate(time.Millisecond)
+	r, err := k.acquire(ctx, command{op: opAcquire, session: s, path: path, mode: mode, duration: delay}, wait)
+	if err == nil {
+		err = r.error(0)
+	}
+	if err != nil {
+		return api.Grant{}, err
+	}
+	q := api.Sequencer{Path: path, Mode: mode, Instance: r.instance, LockGeneration: r.generation}
+	return api.Grant{Sequencer: q, Hold: r.hold}, nil
+}
+
+// Release implements api.Service.
+func (v *service) Release(ctx context.Context, s api.SessionID, path string, hold uint64) error {
+	if err := checkDir(path); err != nil {
+		return err
+	}
+	k, err := v.keeper(ctx)
+	if err != nil {
+		return err
+	}
+	r, err := k.propose(ctx, command{op: opRelease, session: s, path: path, hold: hold})
+	if err != nil {
+		return err
+	}
+	return r.error(0)
+}
+
+// Watch implements api.Service.
+func (v *service) Watch(ctx context.Context, s api.SessionID, path string, kinds api.EventKind, gen uint64) (uint64, error) {
+	if err := checkDir(path); err != nil {
+		return 0, err
+	}
+	k, err := v.keeper(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return k.watch(ctx, s, path, kinds, gen)
+}
+
+// Unwatch implements api.Service.
+func (v *service) Unwatch(ctx context.Context, s api.SessionID, path string, watch uint64) error {
+	k, err := v.keeper(ctx)
+	if err != nil {
+		return err
+	}
+	k.unwatch(s, path, watch)
+	return nil
+}
