@@ -14,21 +14,21 @@ VERSION    := $(shell git describe --tags --always --dirty 2>/dev/null || echo d
 LDFLAGS    := -X github.com/steledb/stele/node.version=$(VERSION)
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 
-.PHONY: build test test-short check demo bench soak fuzz clean
+.PHONY: build test test-short check demo bench soak fuzz clean network
 
 build:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/stele ./cmd/stele
 
-test: build
+test: build network
 	$(GO) vet ./...
 	$(GO) test -timeout 14m ./...
 	scripts/need.sh 'python3 -c "import venv, ensurepip"' python3 python3-venv
 	test/specclient/run.sh
 
-test-short:
+test-short: network
 	$(GO) test -short -timeout 2m ./...
 
-check:
+check: network
 	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "not formatted: $$files"; exit 1; fi
 	$(GO) vet ./...
 	$(STATICCHECK) ./...
@@ -43,8 +43,12 @@ demo: build
 bench: build
 	bin/stele bench --local --rows 1000000
 
-soak: build
+soak: build network
 	scripts/soak.sh $(T)
+
+# what the tests of internal/netlab make networks with
+network:
+	@scripts/need.sh 'ip -V' iproute2
 
 fuzz:
 	scripts/fuzz.sh $(T)

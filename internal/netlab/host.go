@@ -1,0 +1,114 @@
+package netlab
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Host is a network namespace with an interface on its lab's bridge.
+type Host struct {
+	lab    *Lab
+	index  int // in lab.hosts
+	device string
+	link   string   // link address
+	space  *os.File // the namespace; it lives while this is open
+
+	addr netip.Addr // guarded by lab.mu
+}
+
+// Addr returns the host's address.
+func (h *Host) Addr() netip.Addr {
+	h.lab.mu.Lock()
+	defer h.lab.mu.Unlock()
+	return h.addr
+}
+
+// Port returns the host's address with a port, as Dial takes it.
+func (h *Host) Port(port uint16) string {
+	return netip.AddrPortFrom(h.Addr(), port).String()
+}
+
+func (h *Host) String() string { return h.Addr().String() }
+
+// Do calls f on a thread that is in the host's network. Sockets that f makes, and
+// processes that it starts, belong to that network for good.
+func (h *Host) Do(f func() error) error {
+	done := make(chan error, 1)
+	// In a goroutine of its own: if the thread cannot go back, it ends with it.
+	go func() {
+		runtime.LockOSThread()
+		err := enter(h.space)
+		if err == nil {
+			err = f()
+		}
+		if back := enter(h.lab.Here.space); back == nil {
+			runtime.UnlockOSThread()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// Dial opens a connection from the host to an address that names no host by name.
+func (h *Host) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	var conn net.Conn
+	err := h.Do(func() (err error) {
+		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
+}
+
+// Listen listens on a port of the host's.
+func (h *Host) Listen(port uint16) (net.Listener, error) {
+	var l net.Listener
+	err := h.Do(func() (err error) {
+		l, err = net.Listen("tcp", h.Port(port))
+		return err
+	})
+	return l, err
+}
+
+// ip runs commands of iproute2 in the host's network.
+func (h *Host) ip(commands ...string) error {
+	return h.Do(func() error { return ip(nil, commands...) })
+}
+
+func enter(space *os.File) error {
+	if err := unix.Setns(int(space.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter network namespace: %w", err)
+	}
+	return nil
+}
+
+// ownSpace opens the network namespace of the calling thread.
+func ownSpace() (*os.File, error) { return os.Open("/proc/thread-self/ns/net") }
+
+// newSpace makes a network namespace.
+func newSpace(back *os.File) (*os.File, error) {
+	type result struct {
+		space *os.File
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		runtime.LockOSThread()
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			done <- result{nil, fmt.Errorf("make a network namespace: %w", err)}
+			return
+		}
+		space, err := ownSpace()
+		if enter(back) == nil {
+			runtime.UnlockOSThread()
+		}
+		done <- result{space, err}
+	}()
+	r := <-done
+	return r.space, r.err
+}

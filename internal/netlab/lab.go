@@ -1,0 +1,175 @@
+package netlab
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// hostsMax bounds the hosts of one lab.
+const hostsMax = 200
+
+// labs numbers the labs, so that those of parallel tests differ in all names.
+var labs atomic.Uint32
+
+// A Lab is a network of hosts. Its methods, and those of its hosts that take no
+// error back, are for the test's goroutine: they end the test when the machine
+// refuses something.
+type Lab struct {
+	// Here is the host that the test itself runs on.
+	Here *Host
+
+	t      testing.TB
+	number int
+
+	// mu guards what follows, and addr of the hosts. It is held while iproute2 runs.
+	mu        sync.Mutex
+	hosts     []*Host // Here first
+	cuts      map[pair]bool
+	processes []*Process
+}
+
+// pair is a direction: packets from one host to another.
+type pair struct{ from, to *Host }
+
+// New makes a network with so many hosts beside Here. It goes with the test.
+func New(t testing.TB, hosts int) *Lab {
+	t.Helper()
+	if os.Getenv(insideEnv) == "" {
+		t.Fatal("BUG: TestMain does not call netlab.Main")
+	}
+	if hosts >= hostsMax {
+		t.Fatalf("%d hosts; at most %d", hosts, hostsMax)
+	}
+	l := &Lab{t: t, number: int(labs.Add(1)), cuts: make(map[pair]bool)}
+	space, err := ownSpace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Here = &Host{lab: l, index: 0, device: fmt.Sprintf("lab%d", l.number), link: l.linkAddress(0), addr: l.address(0, 0), space: space}
+	l.hosts = []*Host{l.Here}
+	t.Cleanup(l.close)
+	l.must(l.Here.ip(
+		fmt.Sprintf("link add %s address %s type bridge", l.Here.device, l.Here.link),
+		fmt.Sprintf("address add %s/16 dev %s", l.Here.addr, l.Here.device),
+		fmt.Sprintf("link set %s up", l.Here.device),
+	))
+	for range hosts {
+		l.must(l.addHost())
+	}
+	return l
+}
+
+// Hosts returns the hosts beside Here.
+func (l *Lab) Hosts() []*Host { return l.hosts[1:] }
+
+// address is that of a host in its nth place.
+func (l *Lab) address(place, index int) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, byte(l.number), byte(place), byte(1 + index)})
+}
+
+func (l *Lab) linkAddress(index int) string {
+	return fmt.Sprintf("02:4c:41:42:%02x:%02x", byte(l.number), index)
+}
+
+// nowhere is a link address that no host has.
+func (l *Lab) nowhere() string { return l.linkAddress(0xff) }
+
+// addHost makes a host, plugged in, that all others know.
+func (l *Lab) addHost() error {
+	i := len(l.hosts)
+	h := &Host{lab: l, index: i, device: "eth0", link: l.linkAddress(i), addr: l.address(0, i)}
+	var err error
+	if h.space, err = newSpace(l.Here.space); err != nil {
+		return err
+	}
+	port := fmt.Sprintf("lab%dp%d", l.number, i)
+	err = l.Here.Do(func() error {
+		return ip([]*os.File{h.space},
+			fmt.Sprintf("link add %s type veth peer name %s address %s netns /proc/self/fd/3", port, h.device, h.link),
+			fmt.Sprintf("link set %s master %s up", port, l.Here.device))
+	})
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hosts = append(l.hosts, h)
+	if err := h.ip("link set lo up", "link set eth0 up", fmt.Sprintf("address add %s/16 dev eth0", h.addr)); err != nil {
+		return err
+	}
+	for _, other := range l.hosts[:i] {
+		if err := l.introduce(other, h); err != nil {
+			return err
+		}
+		if err := l.introduce(h, other); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// introduce tells from the link address of to, or a wrong one if that is cut.
+func (l *Lab) introduce(from, to *Host) error { return from.ip(l.entry(pair{from, to})) }
+
+func (l *Lab) entry(p pair) string {
+	link := p.to.link
+	if l.cuts[p] {
+		link = l.nowhere()
+	}
+	return fmt.Sprintf("neighbour replace %s lladdr %s dev %s nud permanent", p.to.addr, link, p.from.device)
+}
+
+// Renumber gives hosts other addresses, all at once. Connections to and from the old
+// ones lead nowhere from now on.
+func (l *Lab) Renumber(hosts ...*Host) {
+	l.t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range hosts {
+		old := h.addr
+		h.addr = l.address(int(old.As4()[2])+1, h.index)
+		l.must(h.ip(
+			fmt.Sprintf("address del %s/16 dev %s", old, h.device),
+			fmt.Sprintf("address add %s/16 dev %s", h.addr, h.device)))
+	}
+	for _, from := range l.hosts {
+		// A host's last address takes all its entries along.
+		entries := []string{"neighbour flush dev " + from.device + " nud permanent"}
+		for _, to := range l.hosts {
+			if from != to {
+				entries = append(entries, l.entry(pair{from, to}))
+			}
+		}
+		l.must(from.ip(entries...))
+	}
+}
+
+func (l *Lab) must(err error) {
+	l.t.Helper()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// close ends all processes, and drops the network.
+func (l *Lab) close() {
+	for _, p := range l.processes {
+		p.Kill()
+	}
+	var commands []string
+	for _, h := range l.hosts[1:] {
+		commands = append(commands, fmt.Sprintf("link del lab%dp%d", l.number, h.index))
+	}
+	if err := l.Here.ip(append(commands, "link del "+l.Here.device)...); err != nil {
+		l.t.Errorf("drop the network: %v", err)
+	}
+	for _, h := range l.hosts {
+		if err := h.space.Close(); err != nil {
+			l.t.Errorf("close the network of %v: %v", h, err)
+		}
+	}
+}

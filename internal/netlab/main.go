@@ -1,0 +1,122 @@
+package netlab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// insideEnv tells the test binary that it runs in the namespaces.
+const insideEnv = "STELE_NETLAB_INSIDE"
+
+// Main runs the tests of a package in namespaces of their own, and exits. TestMain
+// calls it. It may be told to run the binary as something else beforehand by the
+// environment; a process that the tests start inherits insideEnv.
+func Main(m *testing.M) {
+	if os.Getenv(insideEnv) == "" {
+		os.Exit(runInside())
+	}
+	if err := prepare(); err != nil {
+		fmt.Fprintf(os.Stderr, "netlab: %v\n", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// runInside runs this binary again as the first process of new namespaces, and
+// returns its exit code.
+func runInside() int {
+	// The kernel kills the child when the *thread* that started it ends.
+	runtime.LockOSThread()
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	cmd, err := startInside(true)
+	if err != nil && os.Getuid() == 0 {
+		var again error
+		if cmd, again = startInside(false); again != nil {
+			err = errors.Join(err, again)
+		} else {
+			err = nil
+		}
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, `netlab: this machine lets the tests have no network of their own: %v
+These tests need Linux with user namespaces for everyone (sysctl user.max_user_namespaces
+above 0, kernel.apparmor_restrict_unprivileged_userns=0 where it exists), or root with
+CAP_SYS_ADMIN (in a container: --privileged, or --cap-add SYS_ADMIN --security-opt
+seccomp=unconfined).
+`, err)
+		return 1
+	}
+	go func() {
+		for s := range signals {
+			_ = cmd.Process.Signal(s) // an error: it has ended, and Wait tells
+		}
+	}()
+	err = cmd.Wait()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit) && exit.Exited():
+		return exit.ExitCode()
+	}
+	fmt.Fprintf(os.Stderr, "netlab: %v\n", err)
+	return 1
+}
+
+func startInside(newUser bool) (*exec.Cmd, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(exe, os.Args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), insideEnv+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
+		// A PID namespace ends with its first process.
+		Pdeathsig: syscall.SIGKILL,
+	}
+	if newUser {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return cmd, nil
+}
+
+// prepare makes the namespaces ready for labs.
+func prepare() error {
+	if _, err := exec.LookPath("ip"); err != nil {
+		return fmt.Errorf("%w: install iproute2 (apt-get install iproute2)", err)
+	}
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("keep mounts to this namespace: %w", err)
+	}
+	if err := ip(nil, "link set lo up"); err != nil {
+		return fmt.Errorf("this machine lets the tests have no network of their own: %w", err)
+	}
+	return nil
+}
+
+// ip runs commands of iproute2, all in one process, in the network namespace of the
+// calling thread. Files are its descriptors 3 and up.
+func ip(files []*os.File, commands ...string) error {
+	cmd := exec.Command("ip", "-batch", "-")
+	cmd.Stdin = strings.NewReader(strings.Join(commands, "\n") + "\n")
+	cmd.ExtraFiles = files
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("ip %s: %w: %s", strings.Join(commands, "; "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
