@@ -47,11 +47,25 @@ func (a *app) completeTable(cmd *cobra.Command, args []string, part string) ([]s
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.completeName(cmd, part, func(schemas []*table.Schema) (names []string) {
+	return a.completeName(cmd, part, withSchemas(func(schemas []*table.Schema) (names []string) {
 		for _, s := range schemas {
 			names = append(names, s.Name)
 		}
 		return names
+	}))
+}
+
+// completeNode completes the first argument to the name of a node.
+func (a *app) completeNode(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.completeName(cmd, part, func(ctx context.Context, c *client.Client) (names []string, err error) {
+		nodes, err := c.Nodes(ctx)
+		for i := range nodes {
+			names = append(names, nodeName(&nodes[i]))
+		}
+		return names, err
 	})
 }
 
@@ -61,7 +75,7 @@ func (a *app) completeFamily(cmd *cobra.Command, args []string, part string) ([]
 	if len(args) != 1 {
 		return a.completeTable(cmd, args, part)
 	}
-	return a.completeName(cmd, part, func(schemas []*table.Schema) (names []string) {
+	return a.completeName(cmd, part, withSchemas(func(schemas []*table.Schema) (names []string) {
 		for _, s := range schemas {
 			for i := range s.Families {
 				if s.Name == args[0] {
@@ -70,12 +84,20 @@ func (a *app) completeFamily(cmd *cobra.Command, args []string, part string) ([]
 			}
 		}
 		return names
-	})
+	}))
+}
+
+// withSchemas gives names the schemas of all tables.
+func withSchemas(names func([]*table.Schema) []string) func(context.Context, *client.Client) ([]string, error) {
+	return func(ctx context.Context, c *client.Client) ([]string, error) {
+		schemas, err := c.Tables(ctx)
+		return names(schemas), err
+	}
 }
 
 // completeName asks the node for names. When it does not answer there are none: a
 // shell has no place for errors.
-func (a *app) completeName(cmd *cobra.Command, part string, names func([]*table.Schema) []string) ([]string, cobra.ShellCompDirective) {
+func (a *app) completeName(cmd *cobra.Command, part string, names func(context.Context, *client.Client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	parent := cmd.Context()
 	if parent == nil {
 		parent = context.Background()
@@ -87,12 +109,12 @@ func (a *app) completeName(cmd *cobra.Command, part string, names func([]*table.
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	defer c.Close()
-	schemas, err := c.Tables(ctx)
+	all, err := names(ctx, c)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var found []string
-	for _, name := range names(schemas) {
+	for _, name := range all {
 		if strings.HasPrefix(name, part) {
 			found = append(found, name)
 		}

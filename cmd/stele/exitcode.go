@@ -89,7 +89,7 @@ func faultOfCall(err error) *fault {
 	var away *client.UnreachableError
 	switch {
 	case errors.Is(err, client.ErrAmbiguous):
-		f := &fault{code: exitError, hint: `look with "stele get" or "stele table describe" whether it took effect`}
+		f := &fault{code: exitError, hint: ambiguousHint(err)}
 		if errors.Is(err, context.DeadlineExceeded) {
 			f.code = exitTimeout
 		}
@@ -114,6 +114,15 @@ func faultOfCall(err error) *fault {
 		return &fault{code: exitUnhealthy, hint: `damaged data is never served; stop the node and run "stele check" on its data folders`}
 	}
 	return nil
+}
+
+// ambiguousHint tells where to look what came of a change.
+func ambiguousHint(err error) string {
+	var unknown *client.AmbiguousError
+	if errors.As(err, &unknown) && (unknown.Method == api.MethodDrainNode || unknown.Method == api.MethodRemoveNode) {
+		return `look with "stele node list" whether it took effect`
+	}
+	return `look with "stele get" or "stele table describe" whether it took effect`
 }
 
 // networkReason strips the layers that net puts around the cause.
@@ -149,6 +158,12 @@ func faultOfName(err error) *fault {
 		return &fault{code: exitError, hint: `"stele table describe" shows the locality groups; a family stays in the group that it was made in`}
 	case errors.Is(err, table.ErrGroupInUse):
 		return &fault{code: exitError}
+	case errors.Is(err, client.ErrNodeNotFound):
+		return &fault{code: exitNotFound, hint: `"stele node list" shows the nodes with their ids`}
+	case errors.Is(err, client.ErrNodeInUse):
+		return &fault{code: exitError, hint: `drain it with "stele node drain" and stop it first, or add --force`}
+	case errors.Is(err, client.ErrStaleEpoch):
+		return &fault{code: exitError, hint: `there is another master now: see "stele node list"`}
 	}
 	return nil
 }

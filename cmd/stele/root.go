@@ -28,6 +28,8 @@ func (a *app) commands() []*cobra.Command {
 		inGroup(groupNode, a.serveCommand()),
 		inGroup(groupNode, a.statusCommand()),
 		inGroup(groupNode, a.configCommand()),
+		inGroup(groupNode, a.nodeCommand()),
+		inGroup(groupNode, a.raftCommand()),
 
 		inGroup(groupSchema, a.tableCommand()),
 		inGroup(groupSchema, a.familyCommand()),
@@ -80,7 +82,7 @@ Exit codes: 0 done, 1 error, 3 node unreachable, 4 wrong usage, 5 unhealthy,
 	root.CompletionOptions.DisableDefaultCmd = true // ours has an example
 	root.SetFlagErrorFunc(flagError)
 	root.AddGroup(
-		&cobra.Group{ID: groupNode, Title: "The node:"},
+		&cobra.Group{ID: groupNode, Title: "Nodes:"},
 		&cobra.Group{ID: groupSchema, Title: "Tables:"},
 		&cobra.Group{ID: groupData, Title: "Rows:"},
 		&cobra.Group{ID: groupTools, Title: "Tools:"},

@@ -84,7 +84,7 @@ func TestFlagNames(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"table drop", "family drop"} {
+	for _, path := range []string{"table drop", "family drop", "node remove"} {
 		cmd, _, _ := root.Find(strings.Fields(path))
 		for _, name := range []string{"yes", "dry-run"} {
 			if cmd.Flags().Lookup(name) == nil {

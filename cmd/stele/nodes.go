@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+)
+
+func (a *app) nodeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "node",
+		Short: "List, show, drain and remove the nodes of the cluster",
+		Long: `List, show, drain and remove the nodes of the cluster. A NODE is given by its
+name, or by its id if several have that name. Any node of the cluster can be asked.
+
+To stop a node for good: drain it, stop it, remove it.`,
+		Example: `  stele node list
+  stele node show n3
+  stele node drain n3
+  stele node remove n3`,
+		Args: unknownVerb,
+		RunE: needVerb,
+	}
+	cmd.AddCommand(a.nodeListCommand(), a.nodeShowCommand(), a.nodeDrainCommand(), a.nodeUndrainCommand(), a.nodeRemoveCommand())
+	return cmd
+}
+
+func (a *app) nodeListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the nodes of the cluster",
+		Long: `List the nodes of the cluster, as the one that is asked knows them. A node that
+pauses is soon believed dead, and a dead one alive for a moment.
+
+ROLE: a voter takes part in the lock service, the leader leads it, the master looks
+after the cluster. LOAD is how much of what the node can do is in use. SINCE is how
+long the node has been in its state.`,
+		Example: `  stele node list
+  stele node list --addr 10.0.0.5:7106
+  stele node list --json | jq -r 'select(.state == "dead") | .name'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			nodes, err := a.nodes(cmd)
+			if err != nil {
+				return err
+			}
+			return a.listNodes(nodes)
+		},
+	}
+}
+
+// nodes asks for the nodes of the cluster.
+func (a *app) nodes(cmd *cobra.Command) (nodes []client.NodeInfo, err error) {
+	err = a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+		nodes, err = c.Nodes(ctx)
+		return err
+	})
+	return nodes, err
+}
+
+// nodeJSON is a node as --json prints it, with the names of the data API.
+type nodeJSON struct {
+	ID            string  `json:"id"`
+	Name          string  `json:"name"`
+	Zone          string  `json:"zone"`
+	RPC           string  `json:"rpc"`
+	Gossip        string  `json:"gossip"`
+	HTTP          string  `json:"http"`
+	Version       string  `json:"version"`
+	State         string  `json:"state"`
+	SinceSeconds  float64 `json:"since_s"`
+	Voter         bool    `json:"voter"`
+	Leader        bool    `json:"leader"`
+	Master        bool    `json:"master"`
+	Draining      bool    `json:"draining"`
+	Self          bool    `json:"self"`
+	CapacityBytes int64   `json:"capacity_bytes"`
+	FreeBytes     int64   `json:"free_bytes"`
+	Load          float64 `json:"load"`
+}
+
+func (a *app) listNodes(nodes []client.NodeInfo) error {
+	slices.SortStableFunc(nodes, func(x, y client.NodeInfo) int { return strings.Compare(x.Name, y.Name) })
+	if a.json {
+		for _, n := range nodes {
+			if err := a.printJSON(nodeJSON(n)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	a.talk("%s", a.nodesSentence(nodes))
+	g := newGrid("NAME", "ID", "ZONE", "STATE", "ROLE", "ADDRESS", "VERSION", "FREE", "LOAD", "SINCE")
+	for i := range nodes {
+		n := &nodes[i]
+		g.add(n.Name, n.ID, n.Zone, nodeState(n), nodeRole(n), n.RPC, n.Version, size(n.FreeBytes), formatLoad(n.Load), formatSeconds(n.SinceSeconds))
+	}
+	return a.print(g)
+}
+
+// nodesSentence says in a sentence how the nodes are. It goes to standard error.
+func (a *app) nodesSentence(nodes []client.NodeInfo) string {
+	alive, leader, master := 0, "", ""
+	var gone []string
+	for i := range nodes {
+		n := &nodes[i]
+		switch n.State {
+		case api.NodeAlive:
+			alive++
+		case api.NodeLeft:
+			gone = append(gone, nodeName(n)+" has left")
+		default:
+			gone = append(gone, nodeName(n)+" is "+orElse(n.State, api.NodeUnknown))
+		}
+		if n.Leader {
+			leader = nodeName(n)
+		}
+		if n.Master {
+			master = nodeName(n)
+		}
+	}
+	word, why := a.paint(a.errTTY, styleGood, "healthy"), ""
+	switch {
+	case leader == "":
+		word, why = a.paint(a.errTTY, styleError, "unhealthy"), "; no leader is known"
+	case master == "":
+		word, why = a.paint(a.errTTY, styleHint, "degraded"), "; no master is known"
+	case len(gone) > 0:
+		word = a.paint(a.errTTY, styleHint, "degraded")
+	}
+	if len(gone) > 3 {
+		gone = append(gone[:3], "…")
+	}
+	if len(gone) > 0 {
+		why += "; " + strings.Join(gone, ", ")
+	}
+	said := fmt.Sprintf(": %d of %s alive", alive, plural(int64(len(nodes)), "node"))
+	if leader != "" {
+		said += ", leader " + leader
+	}
+	if master != "" {
+		said += ", master " + master
+	}
+	return word + said + why
+}
+
+// nodeName is what people call a node.
+func nodeName(n *client.NodeInfo) string { return orElse(n.Name, n.ID) }
+
+func nodeState(n *client.NodeInfo) string {
+	state := orElse(n.State, api.NodeUnknown)
+	if n.Draining {
+		state += ",draining"
+	}
+	return state
+}
+
+// nodeRole tells a node's parts. A leader votes, so that goes without saying.
+func nodeRole(n *client.NodeInfo) string {
+	var roles []string
+	switch {
+	case n.Leader:
+		roles = append(roles, "leader")
+	case n.Voter:
+		roles = append(roles, "voter")
+	}
+	if n.Master {
+		roles = append(roles, "master")
+	}
+	return strings.Join(roles, ",")
+}
+
+// formatLoad prints a share of one in percent.
+func formatLoad(load float64) number {
+	return number(strconv.FormatFloat(100*load, 'f', 0, 64) + "%")
+}
+
+func formatSeconds(s float64) string { return formatUptime(time.Duration(s * float64(time.Second))) }
+
+func (a *app) nodeShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "show NODE",
+		Aliases: []string{"describe"},
+		Short:   "Show all that is known of a node",
+		Example: `  stele node show n3
+  stele node show n3 --json | jq .state`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeNode,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			nodes, err := a.nodes(cmd)
+			if err != nil {
+				return err
+			}
+			n, err := api.FindNode(nodes, args[0])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(nodeJSON(*n))
+			}
+			return a.showNode(n)
+		},
+	}
+}
+
+func (a *app) showNode(n *client.NodeInfo) error {
+	g := newGrid("FIGURE", "VALUE")
+	name := n.Name
+	if n.Self {
+		name += " (the one that answers)"
+	}
+	g.add("name", name)
+	g.add("id", n.ID)
+	g.add("state", fmt.Sprintf("%s for %s", orElse(n.State, api.NodeUnknown), formatSeconds(n.SinceSeconds)))
+	g.add("role", strings.ReplaceAll(nodeRole(n), ",", ", "))
+	g.add("draining", yesNo(n.Draining))
+	g.add("zone", n.Zone)
+	g.add("clients and nodes", n.RPC)
+	g.add("gossip", n.Gossip)
+	g.add("metrics", n.HTTP)
+	g.add("version", n.Version)
+	g.add("disks", formatSize(n.FreeBytes)+" free of "+formatSize(n.CapacityBytes))
+	g.add("load", string(formatLoad(n.Load)))
+	return a.print(g)
+}

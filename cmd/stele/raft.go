@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+)
+
+func (a *app) raftCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "raft",
+		Short: "Look at the lock service's Raft group",
+		Long: `Look at the lock service's Raft group: up to five nodes that hold the schemas, the
+locks and the sessions, and agree on who is master.`,
+		Example: `  stele raft status`,
+		Args:    unknownVerb,
+		RunE:    needVerb,
+	}
+	cmd.AddCommand(a.raftStatusCommand())
+	return cmd
+}
+
+func (a *app) raftStatusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Tell who leads and who votes, and how far each voter is",
+		Long: `Tell who leads the lock service and who votes, how far each server is behind, and
+how much the service holds.
+
+Exit codes: 0 there is a leader, 5 none is known: then schemas cannot be changed,
+locks cannot be taken, and no master can be elected.`,
+		Example: `  stele raft status
+  stele raft status --json | jq -r '.servers[] | select(.voter) | .name'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+				s, err := c.RaftStatus(ctx)
+				if err != nil {
+					return err
+				}
+				if err := a.printRaftStatus(s); err != nil || s.Leader != "" {
+					return err
+				}
+				return quietly(exitUnhealthy)
+			})
+		},
+	}
+}
+
+// raftJSON is the state of the group as --json prints it, with the names of the data
+// API.
+type raftJSON struct {
+	Cluster     string           `json:"cluster"`
+	Leader      string           `json:"leader"`
+	LeaderName  string           `json:"leader_name"`
+	Term        uint64           `json:"term"`
+	Applied     uint64           `json:"applied"`
+	LastIndex   uint64           `json:"last_index"`
+	RaftEpoch   uint64           `json:"raft_epoch"`
+	Master      string           `json:"master"`
+	MasterName  string           `json:"master_name"`
+	MasterEpoch uint64           `json:"master_epoch"`
+	Sessions    int64            `json:"sessions"`
+	Files       int64            `json:"files"`
+	Directories int64            `json:"directories"`
+	Bytes       int64            `json:"bytes"`
+	Servers     []raftServerJSON `json:"servers"`
+}
+
+type raftServerJSON struct {
+	ID            string `json:"id"`
+	Name          string `json:"name"`
+	Zone          string `json:"zone"`
+	State         string `json:"state"`
+	Voter         bool   `json:"voter"`
+	Leader        bool   `json:"leader"`
+	Alive         bool   `json:"alive"`
+	LastContactMS int64  `json:"last_contact_ms"` // -1 unknown
+	Lag           uint64 `json:"lag"`
+}
+
+func raftOf(s *client.RaftStatus) raftJSON {
+	j := raftJSON{
+		Cluster: s.Cluster, Leader: s.Leader, LeaderName: s.LeaderName, Term: s.Term, Applied: s.Applied, LastIndex: s.LastIndex,
+		RaftEpoch: s.RaftEpoch, Master: s.Master, MasterName: s.MasterName, MasterEpoch: s.MasterEpoch,
+		Sessions: s.Sessions, Files: s.Files, Directories: s.Directories, Bytes: s.Bytes,
+		Servers: []raftServerJSON{},
+	}
+	for _, server := range s.Servers {
+		j.Servers = append(j.Servers, raftServerJSON(server))
+	}
+	return j
+}
+
+func (a *app) printRaftStatus(s *client.RaftStatus) error {
+	if a.json {
+		return a.printJSON(raftOf(s))
+	}
+	a.talk("%s", a.raftSentence(s))
+	figures := newGrid("FIGURE", "VALUE")
+	figures.add("cluster", s.Cluster)
+	figures.add("leader", named(s.LeaderName, s.Leader))
+	figures.add("master", named(s.MasterName, s.Master))
+	figures.add("term", strconv.FormatUint(s.Term, 10))
+	figures.add("log", fmt.Sprintf("%d entries, %d applied", s.LastIndex, s.Applied))
+	if s.RaftEpoch > 0 {
+		figures.add("founded anew", plural(int64(s.RaftEpoch), "time"))
+	}
+	if s.Master != "" {
+		figures.add("master epoch", strconv.FormatUint(s.MasterEpoch, 10))
+	}
+	figures.add("sessions", formatCount(s.Sessions))
+	figures.add("namespace", fmt.Sprintf("%s in %s, %s", plural(s.Files, "file"), plural(s.Directories, "directory"), formatSize(s.Bytes)))
+	servers := newGrid("NAME", "ID", "ZONE", "STATE", "ROLE", "LAST CONTACT", "LAG")
+	for i := range s.Servers {
+		v := &s.Servers[i]
+		servers.add(v.Name, v.ID, v.Zone, orElse(v.State, api.NodeUnknown), raftRole(v), lastContact(v), count(v.Lag))
+	}
+	return a.printAll(figures, servers)
+}
+
+// named is a node's name and id, as far as they are known.
+func named(name, id string) string {
+	if name == "" || name == id {
+		return id
+	}
+	return fmt.Sprintf("%s (%s)", name, id)
+}
+
+func raftRole(v *client.RaftServer) string {
+	switch {
+	case v.Leader:
+		return "leader"
+	case v.Voter:
+		return "voter"
+	}
+	return "non-voter" // it gets the log, so as to vote later
+}
+
+func lastContact(v *client.RaftServer) number {
+	switch {
+	case v.Leader:
+		return "-" // with itself
+	case v.LastContactMS < 0:
+		return "unknown"
+	}
+	return number((time.Duration(v.LastContactMS) * time.Millisecond).String())
+}
+
+// raftSentence says in a sentence how the group is. It goes to standard error.
+func (a *app) raftSentence(s *client.RaftStatus) string {
+	voters, alive := 0, 0
+	var gone []string
+	for i := range s.Servers {
+		v := &s.Servers[i]
+		if !v.Voter {
+			continue
+		}
+		voters++
+		if v.Alive || v.Leader {
+			alive++
+		} else {
+			gone = append(gone, orElse(v.Name, v.ID))
+		}
+	}
+	of := fmt.Sprintf("%d of %s alive", alive, plural(int64(voters), "voter"))
+	if s.Leader == "" {
+		return a.paint(a.errTTY, styleError, "unhealthy") + ": no leader is known; it takes a majority of the voters"
+	}
+	word := a.paint(a.errTTY, styleGood, "healthy")
+	who := fmt.Sprintf(", leader %s", orElse(s.LeaderName, s.Leader))
+	if s.Master != "" {
+		who += fmt.Sprintf(", master %s", orElse(s.MasterName, s.Master))
+	}
+	switch may := (voters-1)/2 - (voters - alive); {
+	case len(gone) > 0:
+		word, who = a.paint(a.errTTY, styleHint, "degraded"), who+"; not heard of: "+strings.Join(gone, ", ")
+	case s.Master == "":
+		word, who = a.paint(a.errTTY, styleHint, "degraded"), who+"; no master is known"
+	case may == 0:
+		who += "; none may fail"
+	default:
+		who += fmt.Sprintf("; %d may fail", may)
+	}
+	return word + ": " + of + who
+}
