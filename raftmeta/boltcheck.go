@@ -33,6 +33,9 @@ const (
 	logBucket         = "logs"
 	stableBucket      = "conf"
 	stableVoteCand    = "LastVoteCand"
+	// Ours: whose folder this is, and whether it waits to be added to a group.
+	stableServerID = "ServerID"
+	stableJoining  = "Joining"
 )
 
 // logSummary is what a check found in a log file.
@@ -41,6 +44,10 @@ type logSummary struct {
 	lastTerm    uint64
 	// sizes are of the entries from first to last, as entryBytes counts.
 	sizes []int32
+	// serverID is whose log it is, empty in old ones; joining means that its
+	// server waits to be added to a group.
+	serverID string
+	joining  bool
 }
 
 // boltCheck reads a log file from end to end without bbolt, which maps the
@@ -284,14 +291,20 @@ func (c *boltCheck) bucket(at int64, flags uint32, name string, value []byte) {
 // stable checks one value of raft's stable store.
 func (c *boltCheck) stable(at int64, flags uint32, key, value []byte) {
 	b, bad := cutStable(key, value)
-	if bad == "" && string(key) != stableVoteCand && len(b) != 8 {
+	text := string(key) == stableVoteCand || string(key) == stableServerID
+	if bad == "" && !text && len(b) != 8 {
 		bad = fmt.Sprintf("value of %q has %d bytes, not 8", key, len(b))
 	}
 	if bad == "" && flags != 0 {
 		bad = fmt.Sprintf("value of %q has flags", key)
 	}
-	if bad != "" {
+	switch {
+	case bad != "":
 		c.bad(at, "%s", bad)
+	case string(key) == stableServerID:
+		c.sum.serverID = string(b)
+	case string(key) == stableJoining:
+		c.sum.joining = binary.BigEndian.Uint64(b) != 0
 	}
 }
 

@@ -104,7 +104,7 @@ func contents(tb testing.TB, file string) string {
 		tb.Fatal(err)
 	}
 	defer func() { _ = bolt.Close() }()
-	s := &logStore{bolt: bolt, file: file, stall: time.Minute, onFail: func(err error) { tb.Error(err) }}
+	s := &logStore{bolt: bolt, file: file, stall: func() time.Duration { return time.Minute }, onFail: func(err error) { tb.Error(err) }}
 	var out bytes.Buffer
 	first, _ := s.FirstIndex()
 	last, _ := s.LastIndex()

@@ -28,14 +28,26 @@ type Group struct {
 	store   *logStore
 	snaps   *snapshotStore
 	machine *machine
-	trans   raft.Transport
+	trans   *transport
 	raft    *raft.Raft
 
-	lead    *leadership
-	service *service
-	reads   readRounds
-	disk    diskSpace
-	count   counters
+	lead     *leadership
+	leader   *leaderWatch
+	contacts *contacts
+	members  membership
+	service  *service
+	// knowsID is set when the folder says whose it is; old ones do not. joined
+	// is set when it still says that it waits for a group, but has one.
+	knowsID, joined bool
+	// changing is held by the one change of the members under way.
+	changing sync.Mutex
+	// suspected asks whether the leader of that id is still there. It holds
+	// one request.
+	suspected chan string
+
+	reads readRounds
+	disk  diskSpace
+	count counters
 
 	proposals chan *proposal
 	flights   chan flight
@@ -83,6 +95,9 @@ func (g *Group) fail(err error) {
 		return
 	}
 	close(g.failed)
+	// The others must miss this server at once: raft would go on to send
+	// heartbeats, which keep them from electing another.
+	go func() { _ = g.trans.cut() }()
 	// Open returns what it finds; but a disk that stalls under it would keep
 	// it from returning at all.
 	if !g.opened.Load() && !errors.Is(err, ErrStalled) {
@@ -160,8 +175,8 @@ func (g *Group) close() error {
 	if !waitFor(ctx, g.workers.Wait) {
 		return &DiskError{"close group", closeTimeout, ErrStalled}
 	}
-	var err error
-	if !waitFor(ctx, func() { err = g.raft.Shutdown().Error() }) {
+	err := g.trans.cut()
+	if !waitFor(ctx, func() { err = errors.Join(err, g.raft.Shutdown().Error()) }) {
 		return &DiskError{"stop raft", closeTimeout, ErrStalled}
 	}
 	close(g.raftStopped)
@@ -187,9 +202,7 @@ func waitFor(ctx context.Context, f func()) bool {
 // release gives back what Open took, without raft.
 func (g *Group) release() error {
 	var errs []error
-	if t, ok := g.trans.(raft.WithClose); ok {
-		errs = append(errs, t.Close())
-	}
+	errs = append(errs, g.trans.close())
 	if g.bolt != nil {
 		errs = append(errs, g.bolt.Close())
 	}

@@ -498,7 +498,8 @@ func TestLogBridge(t *testing.T) {
 	}
 }
 
-// loopback is a Streams on a TCP port of this machine.
+// loopback is a Streams on a TCP port of this machine. Servers are named by their
+// addresses.
 type loopback struct{ net.Listener }
 
 func (l loopback) Dial(address string, timeout time.Duration) (net.Conn, error) {

@@ -25,7 +25,7 @@ type logBridge struct {
 // calls an election.
 func (b *logBridge) alone() bool {
 	r := b.raft.Load()
-	return r != nil && voters(r.GetConfiguration().Configuration()) == 1
+	return r != nil && voters(r.GetConfiguration().Configuration().Servers) == 1
 }
 
 // newLogger returns a logger for raft that writes to b.

@@ -154,18 +154,26 @@ func (g *Group) WaitReady(ctx context.Context) error {
 	}
 }
 
-// hurry makes a lone voter call its election at once, instead of after the
-// second that it would listen for a leader. Shortening the heartbeat timeout
-// wakes raft; it takes the last contact, which never was, to be long ago.
-func hurry(r *raft.Raft, shorter time.Duration) error {
+// hurry makes a lone voter call its election at once, instead of after the time
+// that it would listen for a leader. Shortening the heartbeat timeout wakes
+// raft; it takes the last contact, which never was, to be long ago.
+func hurry(r *raft.Raft, least time.Duration) error {
 	usual := r.ReloadableConfig()
 	quick := usual
-	quick.HeartbeatTimeout = shorter
-	if err := r.ReloadConfig(quick); err != nil {
-		return fmt.Errorf("set heartbeat timeout: %w", err)
+	// The leader's lease is at most the heartbeat timeout.
+	quick.HeartbeatTimeout = least
+	if quick.HeartbeatTimeout == usual.HeartbeatTimeout {
+		longer := usual
+		longer.HeartbeatTimeout++
+		longer.ElectionTimeout++
+		if err := r.ReloadConfig(longer); err != nil {
+			return fmt.Errorf("set heartbeat timeout: %w", err)
+		}
 	}
-	if err := r.ReloadConfig(usual); err != nil {
-		return fmt.Errorf("set heartbeat timeout: %w", err)
+	for _, c := range []raft.ReloadableConfig{quick, usual} {
+		if err := r.ReloadConfig(c); err != nil {
+			return fmt.Errorf("set heartbeat timeout: %w", err)
+		}
 	}
 	return nil
 }

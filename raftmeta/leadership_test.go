@@ -7,122 +7,64 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/hashicorp/raft"
 )
 
-// peer is another voter: bare raft with our state machine, all in memory.
-type peer struct {
-	raft    *raft.Raft
-	machine *machine
-	trans   *raft.InmemTransport
-}
-
-// addPeer makes a second voter of the group.
-func addPeer(t *testing.T, g *Group) *peer {
-	t.Helper()
-	p := &peer{machine: newMachine(func(err error) { t.Error(err) })}
-	_, p.trans = raft.NewInmemTransport("n2")
-	conf := g.raftConfig(nil)
-	conf.LocalID = "n2"
-	store := raft.NewInmemStore()
-	var err error
-	if p.raft, err = raft.NewRaft(conf, p.machine, store, store, raft.NewInmemSnapshotStore(), p.trans); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.raft.Shutdown().Error(); err != nil {
-			t.Error(err)
-		}
-	})
-	p.connect(g)
-	if err := g.raft.AddVoter("n2", "n2", 0, 0).Error(); err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-func (p *peer) connect(g *Group) {
-	trans := g.trans.(*raft.InmemTransport)
-	trans.Connect("n2", p.trans)
-	p.trans.Connect("n1", trans)
-}
-
-func (p *peer) disconnect(g *Group) {
-	g.trans.(*raft.InmemTransport).Disconnect("n2")
-	p.trans.Disconnect("n1")
-}
-
-// transfer gives the lead from one server to the other, and waits for it.
-func transfer(t *testing.T, from, to *raft.Raft) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); to.State() != raft.Leader; time.Sleep(5 * time.Millisecond) {
-		if from.State() == raft.Leader {
-			_ = from.LeadershipTransfer().Error()
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the lead was not handed over")
-		}
-	}
-}
-
-// TestReadsAfterLeadershipMoves hands the lead to and fro, with a write by the
-// other leader each time. A read here either fails or sees that write.
+// TestReadsAfterLeadershipMoves hands the lead round, with a write by each
+// leader. A read anywhere either fails or sees the last write.
 func TestReadsAfterLeadershipMoves(t *testing.T) {
-	g := openGroup(t, Config{Dir: t.TempDir()})
-	mustSet(t, g, "/f", "0", 0)
-	p := addPeer(t, g)
+	c := newCluster(t, 3, nil)
+	c.set("/f", "0")
 	var mu sync.Mutex
 	acknowledged := 0 // the newest write that its leader acknowledged
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
-	reads, refused := 0, 0
-	wg.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			mu.Lock()
-			least := acknowledged
-			mu.Unlock()
-			f, err := g.Get(context.Background(), "/f")
-			if err != nil {
-				if !errors.Is(err, ErrNotReady) {
+	var reads, refused int
+	for _, id := range c.ids() {
+		g := c.group(id)
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				mu.Lock()
+				least := acknowledged
+				mu.Unlock()
+				f, err := g.Get(context.Background(), "/f")
+				var got int
+				_, _ = fmt.Sscan(string(f.Data), &got)
+				mu.Lock()
+				switch {
+				case err == nil && got < least:
+					t.Errorf("%s read %d after %d was acknowledged", id, got, least)
+				case err == nil:
+					reads++
+				case errors.Is(err, ErrNotReady):
+					refused++
+				default:
 					t.Errorf("get: %v", err)
 				}
-				refused++
-				time.Sleep(50 * time.Microsecond)
-				continue
+				mu.Unlock()
+				time.Sleep(100 * time.Microsecond)
 			}
-			reads++
-			var got int
-			_, _ = fmt.Sscan(string(f.Data), &got)
-			if got < least {
-				t.Errorf("read %d after %d was acknowledged", got, least)
-			}
-		}
-	})
+		})
+	}
 	for i := 1; i <= 6; i++ {
-		transfer(t, g.raft, p.raft)
-		if _, err := g.Set(context.Background(), "/f", nil, AnyGeneration); !errors.Is(err, ErrNotReady) && !errors.Is(err, ErrOutcomeUnknown) {
+		l := c.leader()
+		if err := l.TransferLeadership(t.Context(), ""); err != nil {
+			t.Logf("transfer: %v", err)
+		}
+		if _, err := l.Set(short(t, 5*time.Second), "/f", fmt.Append(nil, i), AnyGeneration); err == nil {
+			t.Log("the old leader won again")
+		} else if !errors.Is(err, ErrNotReady) && !errors.Is(err, ErrOutcomeUnknown) {
 			t.Errorf("set by a follower: %v", err)
 		}
-		c := command{op: opSet, path: "/f", data: fmt.Append(nil, i), generation: AnyGeneration}
-		for p.raft.Apply(c.encode(), 0).Error() != nil {
-			time.Sleep(5 * time.Millisecond)
-		}
+		c.set("/f", fmt.Sprint(i))
 		mu.Lock()
 		acknowledged = i
 		mu.Unlock()
-		transfer(t, p.raft, g.raft)
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		if err := g.WaitReady(ctx); err != nil {
-			t.Fatal(err)
-		}
-		cancel()
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 	}
 	close(stop)
 	wg.Wait()
@@ -132,48 +74,58 @@ func TestReadsAfterLeadershipMoves(t *testing.T) {
 	}
 }
 
+// TestNotLeaderNamesTheLeader asks a follower.
+func TestNotLeaderNamesTheLeader(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	for _, id := range c.ids() {
+		g := c.group(id)
+		if g == l {
+			continue
+		}
+		eventually(t, id+" knows the leader", func() bool { got, _ := g.Leader(); return got == l.cfg.ID })
+		for what, err := range map[string]error{
+			"get": func() error { _, err := g.Get(t.Context(), "/f"); return err }(),
+			"set": func() error { _, err := g.Set(t.Context(), "/f", nil, 0); return err }(),
+			"add": g.AddNonvoter(t.Context(), "n9"),
+		} {
+			var not *NotLeaderError
+			if !errors.As(err, &not) || not.Leader != l.cfg.ID || not.Address != l.cfg.ID+".test" {
+				t.Errorf("%s at %s: %v", what, id, err)
+			}
+		}
+	}
+}
+
 // TestPartitionedLeader cuts a leader off: it answers no read that may be
-// stale, and comes back.
+// stale, another leads, and it follows that when it comes back.
 func TestPartitionedLeader(t *testing.T) {
-	g := openGroup(t, Config{Dir: t.TempDir()})
-	mustSet(t, g, "/f", "x", 0)
-	p := addPeer(t, g)
-	p.disconnect(g)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	for {
-		_, leader, _, changed := g.lead.state()
-		if !leader {
-			break
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			t.Fatal("it still thinks that it leads")
-		}
-	}
-	if _, err := g.Get(ctx, "/f"); !errors.Is(err, ErrNotReady) {
-		t.Errorf("get: %v", err)
-	}
-	if err := g.WaitReady(short(t, 50*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("wait: %v", err)
-	}
-	if _, err := g.Set(ctx, "/f", []byte("y"), AnyGeneration); !errors.Is(err, ErrNotReady) && !errors.Is(err, ErrOutcomeUnknown) {
-		t.Errorf("set: %v", err)
-	}
-	p.connect(g)
-	for g.raft.State() != raft.Leader {
-		if p.raft.State() == raft.Leader {
-			_ = p.raft.LeadershipTransfer().Error()
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	if err := g.WaitReady(ctx); err != nil {
+	c := newCluster(t, 3, nil)
+	c.set("/f", "x")
+	old := c.leader()
+	changes := old.LeaderChanges()
+	c.isolate(old.cfg.ID, true)
+	next := c.leader(old.cfg.ID)
+	if _, err := next.Set(t.Context(), "/f", []byte("y"), AnyGeneration); err != nil {
 		t.Fatal(err)
 	}
-	if f, err := g.Get(ctx, "/f"); err != nil || string(f.Data) == "" {
-		t.Errorf("get: %+v, %v", f, err)
+	if f, err := old.Get(short(t, 50*time.Millisecond), "/f"); err == nil {
+		t.Errorf("the old leader read %q", f.Data)
 	}
+	<-changes
+	eventually(t, "the old leader steps down", func() bool { _, leads, _, _ := old.lead.state(); return !leads })
+	if _, err := old.Get(t.Context(), "/f"); !errors.Is(err, ErrNotReady) {
+		t.Errorf("get: %v", err)
+	}
+	if err := old.WaitReady(short(t, 50*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("wait: %v", err)
+	}
+	if _, err := old.Set(t.Context(), "/f", []byte("z"), AnyGeneration); !errors.Is(err, ErrNotReady) {
+		t.Errorf("set: %v", err)
+	}
+	c.isolate(old.cfg.ID, false)
+	eventually(t, "the old leader follows", func() bool { id, _ := old.Leader(); return id != "" })
+	c.same()
 }
 
 func short(t *testing.T, d time.Duration) context.Context {
@@ -186,34 +138,26 @@ func short(t *testing.T, d time.Duration) context.Context {
 // no longer reaches back: the stream between servers carries no checksum but
 // its own.
 func TestFollowerRestoresSnapshot(t *testing.T) {
-	g := openGroup(t, Config{Dir: t.TempDir()})
+	c := newCluster(t, 1, nil)
+	c.leader()
 	var wg sync.WaitGroup
 	for w := range 50 {
 		wg.Go(func() {
 			for i := range 40 {
-				mustSet(t, g, fmt.Sprintf("/d%d/f%d", w, i), "x", 0)
+				mustSet(t, c.group("n1"), fmt.Sprintf("/d%d/f%d", w, i), "x", 0)
 			}
 		})
 	}
 	wg.Wait()
-	if err := g.raft.Snapshot().Error(); err != nil {
+	if err := c.group("n1").raft.Snapshot().Error(); err != nil {
 		t.Fatal(err)
 	}
-	p := addPeer(t, g)
-	mustSet(t, g, "/last", "x", 0)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		var there bool
-		p.machine.view(func(ns *namespace, _ uint64) { there = ns.get("/last") != nil })
-		if there {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the other voter did not catch up")
-		}
-	}
-	g.machine.view(func(mine *namespace, _ uint64) {
-		p.machine.view(func(other *namespace, _ uint64) { sameNamespace(t, mine, other) })
-	})
+	c.open("n2")
+	c.open("n3")
+	c.join("n2")
+	c.join("n3")
+	c.set("/last", "x")
+	c.same()
 }
 
 // TestStaleCatchUpIsIgnored finishes a catch-up after the lead was lost and won

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,13 +21,20 @@ import (
 type logStore struct {
 	bolt boltStore
 	file string
-	// stall is Config.StallTimeout.
-	stall time.Duration
+	// stall returns how long a write may take.
+	stall func() time.Duration
 	// onFail reports a *DiskError or *CorruptError. It does not block.
 	onFail func(error)
 	// stored is called after entries were stored, with the bytes they count
 	// for. It does not block. May be nil.
 	stored func(bytes int64)
+	// members is called with each configuration that is stored or read. It
+	// does not block. May be nil.
+	members func(l *raft.Log)
+
+	// recent are entries stored lately, which raft reads again to send and to
+	// apply them.
+	recent recentEntries
 
 	// broken is the first failure. Once it is set nothing is written.
 	broken atomic.Pointer[error]
@@ -106,7 +112,7 @@ func (s *logStore) write(what string, f func() error) error {
 		return *p
 	}
 	start := time.Now()
-	w := watchStall(s.stall, func() {
+	w := watchStall(s.stall(), func() {
 		_ = s.failed(&DiskError{what, time.Since(start), ErrStalled})
 	})
 	err := s.guard(what, f)
@@ -164,6 +170,12 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	if err := s.write("store log entries", func() error { return s.bolt.StoreLogs(summed) }); err != nil {
 		return err
 	}
+	for _, l := range logs {
+		s.recent.put(l)
+		if l.Type == raft.LogConfiguration && s.members != nil {
+			s.members(l)
+		}
+	}
 	s.writes.Add(1)
 	s.entries.Add(uint64(len(logs)))
 	s.bytes.Add(uint64(bytes))
@@ -203,6 +215,9 @@ func checkEntry(index uint64, l *raft.Log) string {
 
 // GetLog implements raft.LogStore.
 func (s *logStore) GetLog(index uint64, l *raft.Log) error {
+	if s.recent.get(index, l) {
+		return nil
+	}
 	err := s.guard("read log entry", func() error { return s.bolt.GetLog(index, l) })
 	if err == raft.ErrLogNotFound {
 		return err
@@ -216,6 +231,9 @@ func (s *logStore) GetLog(index uint64, l *raft.Log) error {
 		return s.park(s.failed(err))
 	}
 	l.Extensions = nil
+	if l.Type == raft.LogConfiguration && s.members != nil {
+		s.members(l)
+	}
 	return nil
 }
 
@@ -241,6 +259,7 @@ func (s *logStore) DeleteRange(first, last uint64) error {
 		return err
 	}
 	oldEnd := last < newest
+	s.recent.remove(first, last)
 	for first <= last {
 		lo, hi := first, last
 		if n := hi - lo + 1; n > deleteChunk && oldEnd {
@@ -315,47 +334,4 @@ func (s *logStore) GetUint64(key []byte) (uint64, error) {
 		return 0, s.failed(&CorruptError{File: s.file, Reason: fmt.Sprintf("value of %q has %d bytes, not 8", key, len(b))})
 	}
 	return binary.BigEndian.Uint64(b), nil
-}
-
-// stallWatch calls expire unless it is stopped in time. It counts the time in
-// quarters, each a timer of its own: a process that was itself stopped and goes
-// on finds one timer due, not four, and does not blame the disk.
-type stallWatch struct {
-	mu      sync.Mutex
-	timer   *time.Timer
-	left    int
-	quarter time.Duration
-	expire  func()
-}
-
-const stallTicks = 4
-
-func watchStall(after time.Duration, expire func()) *stallWatch {
-	w := &stallWatch{left: stallTicks, quarter: after / stallTicks, expire: expire}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.timer = time.AfterFunc(w.quarter, w.tick)
-	return w
-}
-
-func (w *stallWatch) tick() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.left == 0 {
-		return
-	}
-	w.left--
-	if w.left > 0 {
-		w.timer.Reset(w.quarter)
-		return
-	}
-	w.expire()
-}
-
-// stop ends the watch. expire has either returned or will not be called.
-func (w *stallWatch) stop() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.left = 0
-	w.timer.Stop()
 }

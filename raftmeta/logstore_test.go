@@ -26,7 +26,7 @@ func newLogStore(tb testing.TB) (*logStore, chan error) {
 		tb.Fatal(err)
 	}
 	failures := make(chan error, 10)
-	s := &logStore{bolt: bolt, file: file, stall: 10 * time.Second, onFail: func(err error) { failures <- err }}
+	s := &logStore{bolt: bolt, file: file, stall: func() time.Duration { return 10 * time.Second }, onFail: func(err error) { failures <- err }}
 	tb.Cleanup(func() { _ = s.bolt.Close() })
 	return s, failures
 }
@@ -267,7 +267,7 @@ func TestLogStoreStall(t *testing.T) {
 			start := time.Now()
 			var reported time.Duration
 			var reason error
-			s := &logStore{stall: tc.stall, onFail: func(err error) { reported, reason = time.Since(start), err }}
+			s := &logStore{stall: func() time.Duration { return tc.stall }, onFail: func(err error) { reported, reason = time.Since(start), err }}
 			s.bolt = &slowBolt{boltStore: memStore{}, during: func() { time.Sleep(tc.takes) }}
 			err := s.StoreLog(entry(1, ""))
 			if stalled := errors.Is(err, ErrStalled); stalled != tc.stalled || stalled != errors.Is(reason, ErrStalled) {
@@ -308,7 +308,7 @@ func TestLogStoreSurvivesFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	var d *DiskError
-	if err := s.GetLog(1500, new(raft.Log)); !errors.As(err, &d) {
+	if err := s.GetLog(500, new(raft.Log)); !errors.As(err, &d) {
 		t.Errorf("got %v", err)
 	}
 	if err := <-failures; !errors.As(err, &d) {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"net"
 	"path/filepath"
 	"time"
 
@@ -29,15 +28,12 @@ const (
 	// covered them, for voters that are a little behind. Entries may have
 	// 256 KiB, so this is also a bound of 256 MiB.
 	trailingLogs = 1024
-	// rpcTimeout bounds one message to another server.
-	rpcTimeout = 10 * time.Second
-	// connsPerServer is the number of idle connections kept to each.
-	connsPerServer = 3
 )
 
-// Open opens the server whose folder is cfg.Dir, makes it the first voter of a
-// new group if the folder has no log, and starts it. It checks the whole log,
-// and restores the newest snapshot; WaitReady tells when the rest is done.
+// Open opens the server whose folder is cfg.Dir, and starts it. If the folder
+// has no log, it is made the first voter of a new group, or with cfg.Join a
+// server that waits to be added to one. Open checks the whole log, and restores
+// the newest snapshot; WaitReady tells when this server leads.
 //
 // The error is one of Config's, vfs.ErrLocked when another process has the
 // folder, a *CorruptError, a *VersionError, ErrWrongServer, ErrNoStreams, or
@@ -47,15 +43,26 @@ func Open(cfg Config) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
+	g := newGroup(cfg)
+	if err := g.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open raftmeta: %w", err), g.release())
+	}
+	return g, nil
+}
+
+func newGroup(cfg Config) *Group {
 	g := &Group{
 		cfg:         cfg,
 		log:         cfg.Logger,
 		bridge:      &logBridge{to: cfg.Logger},
 		lead:        newLeadership(),
+		leader:      newLeaderWatch(),
+		contacts:    newContacts(),
 		proposals:   make(chan *proposal),
 		flights:     make(chan flight, flightsMax),
 		inFlight:    semaphore.NewWeighted(inFlightBytesMax),
 		snapshotDue: make(chan struct{}, 1),
+		suspected:   make(chan string, 1),
 		failed:      make(chan struct{}),
 		closing:     make(chan struct{}),
 		raftStopped: make(chan struct{}),
@@ -68,10 +75,11 @@ func Open(cfg Config) (*Group, error) {
 		reserve: cfg.ReserveBytes,
 		start:   time.Now(),
 	}
-	if err := g.open(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open raftmeta: %w", err), g.release())
-	}
-	return g, nil
+	g.trans = newTransport(cfg.ID, cfg.Streams, cfg.Logger, g.contacts)
+	g.trans.removed = g.notMember
+	g.trans.connLost = g.connLost
+	g.trans.isMember = g.members.isMember
+	return g
 }
 
 func (g *Group) open() error {
@@ -84,7 +92,6 @@ func (g *Group) open() error {
 		return err
 	}
 	g.snaps = snaps
-	g.openTransport()
 	notify := make(chan bool)
 	conf := g.raftConfig(notify)
 	if err := g.bear(conf); err != nil {
@@ -96,12 +103,19 @@ func (g *Group) open() error {
 	if err := g.openLog(logName); err != nil {
 		return err
 	}
+	if g.joined {
+		// From now on a log without entries is damage.
+		if err := g.store.SetUint64([]byte(stableJoining), 0); err != nil {
+			return err
+		}
+	}
 	if err := g.startRaft(conf); err != nil {
 		return err
 	}
 	g.bridge.raft.Store(g.raft)
 	g.watcher.Go(func() { g.watchLeadership(notify) })
-	err = g.checkMembers(conf.LeaderLeaseTimeout)
+	g.watchLeader()
+	err = g.checkMembers()
 	g.opened.Store(true)
 	if p := g.failure.Load(); p != nil {
 		err = *p
@@ -112,6 +126,9 @@ func (g *Group) open() error {
 		g.watcher.Wait()
 		return errors.Join(err, stop)
 	}
+	g.trans.serve(g.raft)
+	g.start(g.memberLoop)
+	g.start(g.suspectLoop)
 	g.start(g.catchUpLoop)
 	g.start(g.readLoop)
 	g.start(g.proposeLoop)
@@ -135,35 +152,16 @@ func (g *Group) takeFolder() error {
 	return err
 }
 
-func (g *Group) openTransport() {
-	if g.cfg.Streams == nil {
-		_, g.trans = raft.NewInmemTransport(raft.ServerAddress(g.cfg.ID))
-		return
-	}
-	g.trans = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream:  streamLayer{g.cfg.Streams},
-		MaxPool: connsPerServer,
-		// One message at a time to each server: raft's pipelining can
-		// deadlock, and with batches it gains nothing.
-		MaxRPCsInFlight: 1,
-		Timeout:         rpcTimeout,
-		Logger:          g.bridge.newLogger(),
-	})
-}
-
-// streamLayer is Streams in raft's words.
-type streamLayer struct{ Streams }
-
-func (s streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	return s.Streams.Dial(string(address), timeout)
-}
-
 func (g *Group) raftConfig(notify chan<- bool) *raft.Config {
 	c := raft.DefaultConfig()
 	c.ProtocolVersion = 3
 	c.LocalID = raft.ServerID(g.cfg.ID)
 	c.Logger = g.bridge.newLogger()
 	c.NotifyCh = notify
+	c.HeartbeatTimeout = g.cfg.HeartbeatTimeout
+	c.ElectionTimeout = g.cfg.ElectionTimeout
+	c.LeaderLeaseTimeout = g.cfg.LeaderLease
+	c.CommitTimeout = g.cfg.CommitTimeout
 	c.MaxAppendEntries = entriesPerWrite
 	// A queue before raft's main goroutine lets a batch gather while the one
 	// before it is on its way to the disk. Our deadlines are our own, so it
@@ -189,13 +187,17 @@ func (g *Group) openLog(name string) error {
 		bolt = g.cfg.wrapLog(bolt)
 	}
 	g.bolt = bolt
-	g.store = &logStore{bolt: bolt, file: file, stall: g.cfg.StallTimeout, onFail: g.fail, stored: g.entryStored}
+	g.store = &logStore{
+		bolt: bolt, file: file, stall: g.stallTimeout, onFail: g.fail,
+		stored: g.entryStored, members: g.members.logged,
+	}
 	return nil
 }
 
-// bear makes a folder without a log that of a new group's only voter. The log
-// gets its name when it is complete, so that a group is born once, whenever
-// the process ends: a log that has a name says who the voters are.
+// bear makes a folder without a log that of a new group's only voter, or of a
+// server that waits to be added. The log gets its name when it is complete, so
+// that a server is born once, whenever the process ends: a log that has a name
+// says who the voters are, or that it waits.
 func (g *Group) bear(conf *raft.Config) error {
 	fsys, dir := g.cfg.FS, g.cfg.Dir
 	file := filepath.Join(dir, logName)
@@ -215,17 +217,10 @@ func (g *Group) bear(conf *raft.Config) error {
 	if err := g.openLog(logName + unbornSuffix); err != nil {
 		return err
 	}
-	err = raft.BootstrapCluster(conf, g.store, g.store, g.snaps, g.trans, raft.Configuration{
-		Servers: []raft.Server{{
-			Suffrage: raft.Voter,
-			ID:       conf.LocalID,
-			Address:  g.trans.LocalAddr(),
-		}},
-	})
-	err = errors.Join(err, g.bolt.Close())
+	err = errors.Join(g.writeBirth(conf), g.bolt.Close())
 	g.bolt = nil
 	if err != nil {
-		return fmt.Errorf("make new group: %w", err)
+		return fmt.Errorf("make new log: %w", err)
 	}
 	if err := fsys.Rename(file+unbornSuffix, file); err != nil {
 		return fmt.Errorf("name log: %w", err)
@@ -234,6 +229,23 @@ func (g *Group) bear(conf *raft.Config) error {
 		return fmt.Errorf("sync folder: %w", err)
 	}
 	return nil
+}
+
+// writeBirth writes what a new log holds.
+func (g *Group) writeBirth(conf *raft.Config) error {
+	if err := g.store.Set([]byte(stableServerID), []byte(g.cfg.ID)); err != nil {
+		return err
+	}
+	if g.cfg.Join {
+		return g.store.SetUint64([]byte(stableJoining), 1)
+	}
+	return raft.BootstrapCluster(conf, g.store, g.store, g.snaps, g.trans, raft.Configuration{
+		Servers: []raft.Server{{
+			Suffrage: raft.Voter,
+			ID:       conf.LocalID,
+			Address:  g.trans.LocalAddr(),
+		}},
+	})
 }
 
 // check checks the log, and counts what of it the next snapshot will cover.
@@ -245,8 +257,13 @@ func (g *Group) check() error {
 	if len(problems) > 0 {
 		return problems[0]
 	}
+	if sum.serverID != "" && sum.serverID != g.cfg.ID {
+		return fmt.Errorf("%w: it is that of %s", ErrWrongServer, sum.serverID)
+	}
+	g.knowsID = sum.serverID != ""
+	g.joined = sum.joining && (sum.last > 0 || sum.snapshot > 0)
 	g.logBytes.Store(sum.bytesAfterSnapshot())
-	return nil
+	return g.members.restored(g.snaps)
 }
 
 // startRaft restores the newest snapshot and starts raft's goroutines.
@@ -260,7 +277,7 @@ func (g *Group) startRaft(conf *raft.Config) (err error) {
 			err = *p
 		}
 	}()
-	g.raft, err = raft.NewRaft(conf, g.machine, g.store, g.store, g.snaps, g.trans)
+	g.raft, err = raft.NewRaft(conf, &raftFSM{g.machine, &g.members}, g.store, g.store, g.snaps, g.trans)
 	if err == nil {
 		g.store.serving.Store(true)
 		return nil
@@ -272,25 +289,20 @@ func (g *Group) startRaft(conf *raft.Config) (err error) {
 	return fmt.Errorf("start raft: %w", err)
 }
 
-// checkMembers makes sure that this server is what its folder says, and lets a
-// lone voter lead at once.
-func (g *Group) checkMembers(shorter time.Duration) error {
-	members := g.raft.GetConfiguration().Configuration()
-	var self *raft.Server
-	for i := range members.Servers {
-		if string(members.Servers[i].ID) == g.cfg.ID {
-			self = &members.Servers[i]
-		}
-	}
-	switch n := voters(members); {
-	case self == nil:
-		return fmt.Errorf("%w: %s is not among %v", ErrWrongServer, g.cfg.ID, members.Servers)
-	case n > 1 && g.cfg.Streams == nil:
+// checkMembers makes sure that this server can be what its folder says, and
+// lets a lone voter lead at once.
+func (g *Group) checkMembers() error {
+	servers := g.raft.GetConfiguration().Configuration().Servers
+	self := serverOf(servers, g.cfg.ID)
+	switch n := voters(servers); {
+	case self == nil && len(servers) > 0 && !g.knowsID:
+		return fmt.Errorf("%w: %s is not among %v", ErrWrongServer, g.cfg.ID, servers)
+	case g.cfg.Streams == nil && (n != 1 || self == nil):
 		return ErrNoStreams
-	case n > 1 || self.Suffrage != raft.Voter:
-		return nil
+	case n == 1 && self != nil && self.Suffrage == raft.Voter:
+		return hurry(g.raft, g.cfg.LeaderLease)
 	}
-	return hurry(g.raft, shorter)
+	return nil
 }
 
 // lockFolder keeps other processes out of dir until the result is closed. It

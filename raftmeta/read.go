@@ -20,21 +20,22 @@ type File struct {
 	Instance uint64
 }
 
-// readRounds lets all reads that wait share one question to the voters.
+// readRounds lets all who wait share one question to the voters.
 type readRounds struct {
 	mu struct {
 		sync.Mutex
-		// next is the round that reads may still join, nil when none waits.
+		// next is the round that may still be joined, nil when none waits.
 		next *readRound
 	}
 	// asked wakes readLoop. It holds one request.
 	asked chan struct{}
 }
 
-// readRound is one verification of leadership. err is set before done is
-// closed.
+// readRound is one verification of leadership. term and err are set before done
+// is closed.
 type readRound struct {
 	done chan struct{}
+	term uint64
 	err  error
 }
 
@@ -61,15 +62,17 @@ func (r *readRounds) take() *readRound {
 	return round
 }
 
-// readLoop verifies leadership for one round after the other. Only it waits
-// inside raft, for as long as that may take; reads wait for it with their own
-// deadline. A leader whose disk hangs thus holds one goroutine, not one a read.
+// readLoop verifies leadership for one round after the other. Those who joined
+// wait for it with their own deadlines; it ends when this server no longer
+// leads.
 func (g *Group) readLoop() {
+	as := askers{}
+	defer func() { g.kick(as, nil) }()
 	for {
 		select {
 		case <-g.reads.asked:
 			if round := g.reads.take(); round != nil {
-				round.err = g.raft.VerifyLeader().Error()
+				round.term, round.err = g.verifyRound(as)
 				close(round.done)
 			}
 		case <-g.closing:
@@ -81,42 +84,31 @@ func (g *Group) readLoop() {
 // linearize returns once the state machine may be read: what it then holds
 // includes every change acknowledged, by any server, before linearize began.
 //
-// Why. Let T be the term in which this server has caught up, read first.
-// VerifyLeader then says that this server leads, in some term V; terms only
-// grow, and it is still T afterwards, so V = T. The voters that say so make a
-// majority, which a later leader would need as well; so no change was
-// acknowledged in a later term before linearize began. Changes of earlier terms
-// were applied here before the barrier of T was answered. Those of T were
-// acknowledged by this server, which does so after applying them. Raft's own
-// AppliedIndex would not do in place of the barrier: it tells what was handed to
-// the state machine, not what that has done.
-//
-// The step from "say so" to "began" holds because the majority is this server:
-// raft's main goroutine answers for it, after the question. With more voters it
-// would not: raft 1.8 takes for an answer any reply that comes in after the
-// question, also one to a heartbeat sent before it, and the follower may have
-// voted for another leader since it replied.
+// Why. Let T be the term that verify returns: no server was elected in a later
+// term before linearize began, so no change had been acknowledged in one.
+// Changes of earlier terms were applied here before the barrier of T was
+// answered. Those of T were acknowledged by this server, which does so after
+// applying them. Raft's own AppliedIndex would not do in place of the barrier:
+// it tells what was handed to the state machine, not what that has done.
 func (g *Group) linearize(ctx context.Context) error {
 	_, err := g.verify(ctx)
 	return err
 }
 
-// verify is linearize, and returns the term in which this server leads. No
-// server was elected in a later term before verify began.
+// verify returns the term in which this server has caught up, and in which it
+// led when verify began or later: no server was elected in a later term before
+// that. The error is ErrNotReady, a *NotLeaderError, ErrClosed or ctx's.
 func (g *Group) verify(ctx context.Context) (term uint64, err error) {
 	if err := g.usable(); err != nil {
 		return 0, err
 	}
-	_, _, term, _ = g.lead.state()
-	if term == 0 {
+	if _, _, term, _ = g.lead.state(); term == 0 {
 		return 0, g.notLeading()
 	}
 	round := g.reads.join()
 	select {
 	case <-round.done:
-		if round.err != nil {
-			return 0, g.notLeading()
-		}
+		return round.term, round.err
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	case <-g.closing:
@@ -124,10 +116,6 @@ func (g *Group) verify(ctx context.Context) (term uint64, err error) {
 	case <-g.failed:
 		return 0, g.usable()
 	}
-	if g.raft.CurrentTerm() != term {
-		return 0, g.notLeading()
-	}
-	return term, nil
 }
 
 // notLeading says why this server does not serve: ErrNotReady while it leads

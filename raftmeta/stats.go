@@ -46,7 +46,7 @@ func (g *Group) Stats() Stats {
 		Ready:            term != 0,
 		Term:             g.raft.CurrentTerm(),
 		LastIndex:        g.raft.LastIndex(),
-		Voters:           voters(g.raft.GetConfiguration().Configuration()),
+		Voters:           voters(g.raft.GetConfiguration().Configuration().Servers),
 		Gets:             g.count.gets.Load(),
 		Lists:            g.count.lists.Load(),
 		Sets:             g.count.sets.Load(),
@@ -67,9 +67,9 @@ func (g *Group) Stats() Stats {
 	return s
 }
 
-func voters(c raft.Configuration) int {
+func voters(servers []raft.Server) int {
 	n := 0
-	for _, s := range c.Servers {
+	for _, s := range servers {
 		if s.Suffrage == raft.Voter {
 			n++
 		}

@@ -1,0 +1,411 @@
+package raftmeta
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/steledb/stele/internal/crc"
+	"github.com/steledb/stele/internal/wire"
+)
+
+// The layout of the messages between servers is drawn in doc.go.
+const (
+	helloName    = "stele raft"
+	helloVersion = 1
+
+	messageHeaderBytes = 4 + 4
+	// appendBytesMax is where a message stops taking further entries; one
+	// entry always fits.
+	appendBytesMax = 4 << 20
+	// messageBytesMax bounds a message: the entries before the last have less
+	// than appendBytesMax, and the largest entry has a file and a path.
+	messageBytesMax = appendBytesMax + 1<<20
+	// entryCost is what an entry's fields take on the wire beside its data,
+	// at most.
+	entryCost = 48
+	// keptBytesMax is the largest buffer that an idle connection keeps.
+	keptBytesMax = 64 << 10
+)
+
+// kind is the number of a message. Kinds get new numbers; none is used again.
+type kind uint8
+
+const (
+	kindError     kind = 0
+	kindAppend    kind = 1
+	kindHeartbeat kind = 2
+	kindVote      kind = 3
+	kindPreVote   kind = 4
+	kindSnapshot  kind = 5
+	kindElect     kind = 6 // raft's TimeoutNow: call an election
+	kindTerm      kind = 7 // tell your term
+)
+
+// Codes of an error answer.
+const (
+	codeRefused   = 1
+	codeNotMember = 2
+)
+
+// notMemberError is the answer of a server whose group has committed, at that
+// index, a configuration without the asker.
+type notMemberError struct {
+	from  string // who says so
+	index uint64
+}
+
+func (e *notMemberError) Error() string {
+	return fmt.Sprintf("%s says that this server is no member of the group since entry %d", e.from, e.index)
+}
+
+// frames reads and writes messages on one connection. It is used by one
+// goroutine at a time.
+type frames struct {
+	net.Conn
+	r    *bufio.Reader
+	w    *bufio.Writer
+	head [messageHeaderBytes]byte
+	buf  []byte
+}
+
+func newFrames(c net.Conn) *frames {
+	return &frames{Conn: c, r: bufio.NewReaderSize(c, 32<<10), w: bufio.NewWriterSize(c, 32<<10)}
+}
+
+// send writes the message in e.
+func (f *frames) send(e *wire.Encoder) error {
+	binary.BigEndian.PutUint32(f.head[:], uint32(e.Len()))
+	binary.BigEndian.PutUint32(f.head[4:], crc.Sum(f.head[:4], e.Bytes()))
+	if _, err := f.w.Write(f.head[:]); err != nil {
+		return err
+	}
+	if _, err := f.w.Write(e.Bytes()); err != nil {
+		return err
+	}
+	return f.w.Flush()
+}
+
+// recv reads a message, whose bytes are good until the next recv. begun is
+// called once it has begun to arrive.
+func (f *frames) recv(begun func()) ([]byte, error) {
+	if _, err := io.ReadFull(f.r, f.head[:]); err != nil {
+		return nil, err
+	}
+	if begun != nil {
+		begun()
+	}
+	n := binary.BigEndian.Uint32(f.head[:])
+	if n > messageBytesMax {
+		return nil, fmt.Errorf("message of %d bytes, at most %d", n, messageBytesMax)
+	}
+	if cap(f.buf) > keptBytesMax {
+		f.buf = nil
+	}
+	f.buf = slices.Grow(f.buf[:0], int(n))[:n]
+	if _, err := io.ReadFull(f.r, f.buf); err != nil {
+		return nil, err
+	}
+	if got, want := binary.BigEndian.Uint32(f.head[4:]), crc.Sum(f.head[:4], f.buf); got != want {
+		return nil, fmt.Errorf("checksum of a message is %08x, not %08x", got, want)
+	}
+	return f.buf, nil
+}
+
+// encodeHello writes the first message of a connection.
+func encodeHello(e *wire.Encoder, from, to string) {
+	e.Array(4)
+	e.Str(helloName)
+	e.Uint(helloVersion)
+	e.Str(from)
+	e.Str(to)
+}
+
+// decodeHello returns who asks, or why it is not answered.
+func decodeHello(b []byte, self string) (from string, err error) {
+	d := wire.NewDecoder(b)
+	n, name, version := d.Array(), d.Str(), d.Uint()
+	switch {
+	case d.Err() != nil || name != helloName:
+		return "", errors.New("not a connection between servers of a group")
+	case version != helloVersion || n != 4:
+		return "", &VersionError{What: "connection", Version: version, Known: helloVersion}
+	}
+	from, to := d.Str(), d.Str()
+	switch {
+	case d.Err() != nil:
+		return "", d.Err()
+	case to != self:
+		// Its address was once that of the server that is asked for. A vote
+		// of this one would be counted as that one's.
+		return "", fmt.Errorf("this is server %s, not %s", self, to)
+	case from == "" || len(from) > idBytesMax || from == self:
+		return "", fmt.Errorf("bad server id %q", from)
+	}
+	return from, nil
+}
+
+// isHeartbeat tells raft's heartbeats from other appends.
+func isHeartbeat(a *raft.AppendEntriesRequest) bool {
+	return a.Term != 0 && a.PrevLogEntry == 0 && a.PrevLogTerm == 0 && len(a.Entries) == 0 && a.LeaderCommitIndex == 0
+}
+
+// encodeAppend writes a, of whose entries it drops those that would make the
+// message too large: raft goes on after the last one that a holds.
+func encodeAppend(e *wire.Encoder, a *raft.AppendEntriesRequest) {
+	bytes := 0
+	for i, l := range a.Entries {
+		bytes += len(l.Data) + entryCost
+		if bytes > appendBytesMax && i > 0 {
+			a.Entries = a.Entries[:i]
+			break
+		}
+	}
+	e.Array(6)
+	e.Uint(uint64(kindAppend))
+	e.Uint(a.Term)
+	e.Uint(a.PrevLogEntry)
+	e.Uint(a.PrevLogTerm)
+	e.Uint(a.LeaderCommitIndex)
+	e.Array(len(a.Entries))
+	for _, l := range a.Entries {
+		e.Array(5)
+		e.Uint(l.Index)
+		e.Uint(l.Term)
+		e.Uint(uint64(l.Type))
+		e.Int(l.AppendedAt.UnixNano())
+		e.Bin(l.Data)
+	}
+}
+
+func decodeAppend(d *wire.Decoder) *raft.AppendEntriesRequest {
+	a := &raft.AppendEntriesRequest{Term: d.Uint(), PrevLogEntry: d.Uint(), PrevLogTerm: d.Uint(), LeaderCommitIndex: d.Uint()}
+	n := d.ArrayMax(entriesPerWrite)
+	logs := make([]raft.Log, 0, n)
+	for range n {
+		if d.Array() != 5 {
+			d.Fail(errors.New("bad entry"))
+			break
+		}
+		l := raft.Log{Index: d.Uint(), Term: d.Uint(), Type: raft.LogType(d.Uint()), AppendedAt: time.Unix(0, d.Int())}
+		// The machine keeps the data, which must not keep the message.
+		l.Data = slices.Clone(d.Bytes())
+		if l.Type > raft.LogConfiguration {
+			d.Fail(fmt.Errorf("entry of type %d", l.Type))
+			break
+		}
+		logs = append(logs, l)
+	}
+	for i := range logs {
+		a.Entries = append(a.Entries, &logs[i])
+	}
+	return a
+}
+
+// encodeRequest writes raft's request, or with nil the question for the term.
+func encodeRequest(e *wire.Encoder, request any) {
+	switch r := request.(type) {
+	case nil:
+		e.Array(1)
+		e.Uint(uint64(kindTerm))
+	case *raft.AppendEntriesRequest:
+		if !isHeartbeat(r) {
+			encodeAppend(e, r)
+			return
+		}
+		e.Array(2)
+		e.Uint(uint64(kindHeartbeat))
+		e.Uint(r.Term)
+	case *raft.RequestVoteRequest:
+		e.Array(5)
+		e.Uint(uint64(kindVote))
+		e.Uint(r.Term)
+		e.Uint(r.LastLogIndex)
+		e.Uint(r.LastLogTerm)
+		e.Bool(r.LeadershipTransfer)
+	case *raft.RequestPreVoteRequest:
+		e.Array(4)
+		e.Uint(uint64(kindPreVote))
+		e.Uint(r.Term)
+		e.Uint(r.LastLogIndex)
+		e.Uint(r.LastLogTerm)
+	case *raft.InstallSnapshotRequest:
+		e.Array(8)
+		e.Uint(uint64(kindSnapshot))
+		e.Uint(r.Term)
+		e.Uint(uint64(r.SnapshotVersion))
+		e.Uint(r.LastLogIndex)
+		e.Uint(r.LastLogTerm)
+		e.Uint(r.ConfigurationIndex)
+		e.Bin(r.Configuration)
+		e.Int(r.Size)
+	case *raft.TimeoutNowRequest:
+		e.Array(1)
+		e.Uint(uint64(kindElect))
+	default:
+		panic(fmt.Sprintf("BUG: raft sends a %T", request))
+	}
+}
+
+// decodeRequest reads what encodeRequest wrote. A heartbeat comes as an
+// AppendEntriesRequest.
+func decodeRequest(b []byte, from string) (k kind, request any, err error) {
+	d := wire.NewDecoder(b)
+	n := d.Array()
+	k = kind(d.Uint())
+	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(from), Addr: []byte(from)}
+	want := map[kind]int{kindAppend: 6, kindHeartbeat: 2, kindVote: 5, kindPreVote: 4, kindSnapshot: 8, kindElect: 1, kindTerm: 1}[k]
+	if d.Err() == nil && n != want {
+		return k, nil, fmt.Errorf("message of kind %d has %d parts, not %d", k, n, want)
+	}
+	switch k {
+	case kindAppend:
+		a := decodeAppend(&d)
+		a.RPCHeader = header
+		request = a
+	case kindHeartbeat:
+		request = &raft.AppendEntriesRequest{RPCHeader: header, Term: d.Uint()}
+	case kindVote:
+		request = &raft.RequestVoteRequest{RPCHeader: header, Term: d.Uint(), LastLogIndex: d.Uint(), LastLogTerm: d.Uint(), LeadershipTransfer: d.Bool()}
+	case kindPreVote:
+		request = &raft.RequestPreVoteRequest{RPCHeader: header, Term: d.Uint(), LastLogIndex: d.Uint(), LastLogTerm: d.Uint()}
+	case kindSnapshot:
+		s := &raft.InstallSnapshotRequest{RPCHeader: header, Term: d.Uint(), SnapshotVersion: raft.SnapshotVersion(d.Uint()),
+			LastLogIndex: d.Uint(), LastLogTerm: d.Uint(), ConfigurationIndex: d.Uint()}
+		s.Configuration, s.Size = slices.Clone(d.Bytes()), d.Int()
+		if s.Size < 0 {
+			return k, nil, fmt.Errorf("snapshot of %d bytes", s.Size)
+		}
+		request = s
+	case kindElect:
+		request = &raft.TimeoutNowRequest{RPCHeader: header}
+	}
+	if d.Err() == nil && d.More() {
+		return k, nil, errors.New("bytes follow a message")
+	}
+	return k, request, d.Err()
+}
+
+// encodeAnswer writes raft's answer to a message of kind k, or err.
+func encodeAnswer(e *wire.Encoder, k kind, answer any, err error) {
+	if err != nil {
+		code, index := codeRefused, uint64(0)
+		if out := (*notMemberError)(nil); errors.As(err, &out) {
+			code, index = codeNotMember, out.index
+		}
+		e.Array(4)
+		e.Uint(uint64(kindError))
+		e.Uint(uint64(code))
+		e.Uint(index)
+		e.Str(err.Error())
+		return
+	}
+	switch a := answer.(type) {
+	case *raft.AppendEntriesResponse:
+		e.Array(5)
+		e.Uint(uint64(k))
+		e.Uint(a.Term)
+		e.Uint(a.LastLog)
+		e.Bool(a.Success)
+		e.Bool(a.NoRetryBackoff)
+	case *raft.RequestVoteResponse:
+		encodeVote(e, k, a.Term, a.Granted)
+	case *raft.RequestPreVoteResponse:
+		encodeVote(e, k, a.Term, a.Granted)
+	case *raft.InstallSnapshotResponse:
+		encodeVote(e, k, a.Term, a.Success)
+	case *raft.TimeoutNowResponse:
+		encodeVote(e, k, 0, true)
+	case termAnswer:
+		encodeVote(e, k, uint64(a), true)
+	default:
+		panic(fmt.Sprintf("BUG: raft answers with a %T", answer))
+	}
+}
+
+// termAnswer answers the question for the term.
+type termAnswer uint64
+
+func encodeVote(e *wire.Encoder, k kind, term uint64, granted bool) {
+	e.Array(3)
+	e.Uint(uint64(k))
+	e.Uint(term)
+	e.Bool(granted)
+}
+
+// decodeAnswer reads what encodeAnswer wrote into answer, which is of the type
+// that was asked for.
+func decodeAnswer(b []byte, from string, answer any) error {
+	d := wire.NewDecoder(b)
+	d.Array()
+	if kind(d.Uint()) == kindError {
+		code, index, text := d.Uint(), d.Uint(), d.Str()
+		if d.Err() == nil && code == codeNotMember {
+			return &notMemberError{from, index}
+		}
+		return fmt.Errorf("%s answers: %s", from, text)
+	}
+	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(from), Addr: []byte(from)}
+	switch a := answer.(type) {
+	case *raft.AppendEntriesResponse:
+		*a = raft.AppendEntriesResponse{RPCHeader: header, Term: d.Uint(), LastLog: d.Uint(), Success: d.Bool(), NoRetryBackoff: d.Bool()}
+	case *raft.RequestVoteResponse:
+		*a = raft.RequestVoteResponse{RPCHeader: header, Term: d.Uint(), Granted: d.Bool()}
+	case *raft.RequestPreVoteResponse:
+		*a = raft.RequestPreVoteResponse{RPCHeader: header, Term: d.Uint(), Granted: d.Bool()}
+	case *raft.InstallSnapshotResponse:
+		*a = raft.InstallSnapshotResponse{RPCHeader: header, Term: d.Uint(), Success: d.Bool()}
+	case *raft.TimeoutNowResponse:
+		*a = raft.TimeoutNowResponse{RPCHeader: header}
+		d.Skip()
+		d.Skip()
+	case *termAnswer:
+		*a = termAnswer(d.Uint())
+		d.Skip()
+	}
+	if d.Err() == nil && d.More() {
+		return errors.New("bytes follow an answer")
+	}
+	return d.Err()
+}
+
+// decodeMembers reads a configuration as raft encodes it. Raft's own decoder
+// panics when it cannot, and trusts the lengths it is told.
+func decodeMembers(b []byte) ([]raft.Server, error) {
+	d := wire.NewDecoder(b)
+	var servers []raft.Server
+	for range d.Map() {
+		if name := d.Str(); name != "Servers" {
+			return nil, fmt.Errorf("configuration has a field %q", name)
+		}
+		if d.IsNil() {
+			continue
+		}
+		for range d.ArrayMax(serversMax) {
+			var s raft.Server
+			for range d.Map() {
+				switch name := d.Str(); name {
+				case "Suffrage":
+					s.Suffrage = raft.ServerSuffrage(d.Uint())
+				case "ID":
+					s.ID = raft.ServerID(d.Str())
+				case "Address":
+					s.Address = raft.ServerAddress(d.Str())
+				default:
+					return nil, fmt.Errorf("server of a configuration has a field %q", name)
+				}
+			}
+			servers = append(servers, s)
+		}
+	}
+	if d.Err() == nil && d.More() {
+		return nil, errors.New("bytes follow a configuration")
+	}
+	return servers, d.Err()
+}
