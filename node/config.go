@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Config says how a node runs. Zero values mean the defaults.
@@ -16,8 +17,8 @@ type Config struct {
 
 	// Listen is the address for clients and nodes. Empty means 127.0.0.1:7106.
 	Listen string
-	// Gossip is the address for membership, which single nodes do not use.
-	// Empty means 127.0.0.1:7107.
+	// Gossip is the address for membership. Empty means 127.0.0.1:7107; "off" means
+	// none, and that the node stays alone.
 	Gossip string
 	// HTTP is the address of metrics and health. Empty means 127.0.0.1:7108;
 	// "off" means none.
@@ -26,6 +27,24 @@ type Config struct {
 	// MemoryBytes is the memory that the node may use. Zero means a quarter of
 	// the machine's; at least 256 MiB.
 	MemoryBytes int64
+
+	// Advertise is how other nodes reach this one, host or host:port. Empty means the
+	// address that it listens on, or one of the machine's.
+	Advertise string
+	// Join are the RPC addresses of nodes whose cluster a fresh node joins; a port left
+	// out is 7106. Without any, a fresh node founds a cluster of its own.
+	Join []string
+	// Expect is how many fresh nodes found a cluster together: all are given the same
+	// number, and Join. Zero means one.
+	Expect int
+	// GossipKey encrypts gossip, 32 bytes, the same on all nodes. Empty: it is in the
+	// clear.
+	GossipKey []byte
+	// Zone is where the node is. Voters are spread across zones.
+	Zone string
+	// VoterStable is how long a voter must be gone before another node gets its vote,
+	// and a node be there before it gets one. Zero means 10 s.
+	VoterStable time.Duration
 
 	// Name is the node's name for people. Empty means the host's name.
 	Name string
@@ -52,6 +71,9 @@ func (c Config) withDefaults() (Config, error) {
 		c.Name, _ = os.Hostname()
 		setDefault(&c.Name, "stele")
 	}
+	if c.VoterStable == 0 {
+		c.VoterStable = 10 * time.Second
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -74,6 +96,9 @@ func setDefault(field *string, value string) {
 func (c Config) validate() error {
 	if len(c.DataDirs) == 0 {
 		return errors.New("no data folder given")
+	}
+	if c.Gossip == "off" && (len(c.Join) > 0 || c.Expect > 1) {
+		return errors.New("gossip is off, so the node can neither join others nor expect any")
 	}
 	if c.MemoryBytes < memoryMin {
 		return fmt.Errorf("memory is %d bytes, must be at least %d (256 MiB)", c.MemoryBytes, memoryMin)
