@@ -88,6 +88,9 @@ func (a *app) configCheckCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if _, err := c.gossipKey(); err != nil {
+				return err
+			}
 			for _, name := range strangeVariables(os.Environ()) {
 				a.talk("warning: %s is set and means nothing%s", name, didYouMean(name))
 			}

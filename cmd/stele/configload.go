@@ -90,8 +90,8 @@ func defaults() map[string]any {
 	return m
 }
 
-// parse reads a setting from the text of an environment variable. Folders are
-// divided by commas there.
+// parse reads a setting from the text of an environment variable. Elements of lists
+// are divided by commas there.
 func (s *setting) parse(text string) (any, error) {
 	switch s.initial.(type) {
 	case bool:
@@ -240,7 +240,7 @@ func checkConfigLine(key, value *yamlnode.Node, seen map[string]int) error {
 		}
 	case []string:
 		if !scalar && value.Kind != yamlnode.SequenceNode {
-			return usagef("", "%s is neither a folder nor a list of folders", s.key)
+			return usagef("", "%s is neither a text nor a list of texts", s.key)
 		}
 		for _, v := range value.Content {
 			if v.Kind != yamlnode.ScalarNode || v.Tag == "!!null" {

@@ -58,7 +58,7 @@ Settings also come from the environment (STELE_DATA_DIR, ...) and from
 
 // warnExposed tells of every address that other machines can reach.
 func (a *app) warnExposed(c *configuration, log *slog.Logger) {
-	for _, key := range []string{"listen", "gossip", "http"} {
+	for _, key := range c.unguarded() {
 		if addr := c.text(key); addr != "off" && !isLoopback(addr) {
 			log.Warn("INSECURE: anyone who reaches this address may read and write everything", key, addr)
 		}

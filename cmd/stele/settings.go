@@ -20,7 +20,8 @@ type setting struct {
 	// initial is the default: a string, a bool, or a []string, which is what the
 	// setting then is.
 	initial any
-	// check says what is wrong with a value; nil accepts all.
+	// check says what is wrong with a value, or with an element of a list; nil accepts
+	// all.
 	check func(string) error
 }
 
@@ -31,8 +32,13 @@ func (s *setting) variable() string { return "STELE_" + strings.ToUpper(s.key) }
 var settings = []setting{
 	{"data_dir", "`folder` to keep data in, one for each disk; may be given several times", []string{"/var/lib/stele"}, nil},
 	{"listen", "`host:port` for clients and nodes", "127.0.0.1:7106", checkAddr},
-	{"gossip", "`host:port` for membership (not used by a single node)", "127.0.0.1:7107", checkAddr},
-	{"http", "`host:port` for metrics and health, or off", "127.0.0.1:7108", checkHTTP},
+	{"gossip", "`host:port` for membership, or off for a node that stays alone", "127.0.0.1:7107", checkAddrOrOff},
+	{"http", "`host:port` for metrics and health, or off", "127.0.0.1:7108", checkAddrOrOff},
+	{"join", "`host:port` of nodes whose cluster to join, several between commas; only a node without data looks at it", []string{}, checkJoin},
+	{"expect", "`number` of nodes without data that found a cluster together, each given the same number and the same nodes to join", "", checkExpect},
+	{"advertise", "`host` or host:port that other nodes reach this one by (default: that of listen, or an address of the machine)", "", checkAdvertise},
+	{"zone", "`name` of the zone that the node is in: voters are spread across zones", "", checkZone},
+	{"gossip_key_file", "`file` with the key that gossip is encrypted with, the same on all nodes: 64 hexadecimal digits, or 32 bytes in base64", "", nil},
 	{"insecure", "listen on other addresses than loopback, though anyone who reaches them may read and write everything", false, nil},
 	{"memory", "`size` of the memory to use, such as 4GiB (default: a quarter of the machine's)", "", checkSize},
 	{"reserve", "`size` of the disk space to keep free in each data folder (default: a twentieth of the disk, at most 1GiB)", "", checkSize},
@@ -64,7 +70,7 @@ func checkAddr(s string) error {
 	return nil
 }
 
-func checkHTTP(s string) error {
+func checkAddrOrOff(s string) error {
 	if s == "off" {
 		return nil
 	}
@@ -114,12 +120,21 @@ func (c *configuration) validate() error {
 		if s.check == nil {
 			continue
 		}
-		if err := s.check(c.text(s.key)); err != nil {
-			return fmt.Errorf("%s (%s): %w", s.key, c.origin[s.key], err)
+		texts := []string{c.text(s.key)}
+		if isList(s.key) {
+			texts = c.values.Strings(s.key)
+		}
+		for _, text := range texts {
+			if err := s.check(text); err != nil {
+				return fmt.Errorf("%s (%s): %w", s.key, c.origin[s.key], err)
+			}
 		}
 	}
 	if slices.Contains(c.values.Strings("data_dir"), "") || len(c.values.Strings("data_dir")) == 0 {
 		return usagef("", "data_dir (%s): a folder without a name", c.origin["data_dir"])
+	}
+	if err := c.checkMembership(); err != nil {
+		return err
 	}
 	return c.checkExposure()
 }
@@ -130,7 +145,7 @@ func (c *configuration) checkExposure() error {
 	if c.values.Bool("insecure") {
 		return nil
 	}
-	for _, key := range []string{"listen", "gossip", "http"} {
+	for _, key := range c.unguarded() {
 		if addr := c.text(key); addr != "off" && !isLoopback(addr) {
 			return usagef(
 				"listen on 127.0.0.1, or add --insecure if only people whom you trust can reach this machine",
@@ -138,6 +153,15 @@ func (c *configuration) checkExposure() error {
 		}
 	}
 	return nil
+}
+
+// unguarded returns the keys of the addresses that take anybody's word. Gossip does
+// not, if there is a key.
+func (c *configuration) unguarded() []string {
+	if c.text("gossip_key_file") != "" {
+		return []string{"listen", "http"}
+	}
+	return []string{"listen", "gossip", "http"}
 }
 
 // isLoopback tells whether only this machine can reach addr. A name must stand for
@@ -159,7 +183,12 @@ func (c *configuration) node() (node.Config, error) {
 	cfg := node.Config{
 		DataDirs: c.values.Strings("data_dir"),
 		Listen:   c.text("listen"), Gossip: c.text("gossip"), HTTP: c.text("http"),
-		Name: c.text("name"),
+		Name: c.text("name"), Zone: c.text("zone"), Advertise: c.text("advertise"),
+		Join: c.join(), Expect: c.expect(),
+	}
+	var err error
+	if cfg.GossipKey, err = c.gossipKey(); err != nil {
+		return cfg, err
 	}
 	for key, field := range map[string]*int64{"memory": &cfg.MemoryBytes, "reserve": &cfg.ReserveBytes} {
 		if s := c.text(key); s != "" {

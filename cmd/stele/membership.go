@@ -1,0 +1,176 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// expectMax bounds the nodes that found a cluster together.
+const expectMax = 1000
+
+func checkExpect(s string) error {
+	if s == "" {
+		return nil
+	}
+	if n, err := strconv.Atoi(s); err != nil || n < 1 || n > expectMax {
+		return usagef("", "%q is not a number of nodes from 1 to %s", s, formatCount(expectMax))
+	}
+	return nil
+}
+
+// checkJoin checks an element of the list: an address, or several between commas.
+func checkJoin(s string) error {
+	for _, addr := range strings.Split(s, ",") {
+		addr = strings.TrimSpace(addr)
+		if err := checkHost(addr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkAdvertise(s string) error {
+	if s == "" {
+		return nil
+	}
+	if err := checkHost(s); err != nil {
+		return err
+	}
+	host, _, err := net.SplitHostPort(s)
+	if err != nil {
+		host = strings.Trim(s, "[]")
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		return usagef("give the address that the other hosts know this one by", "others cannot reach %q", s)
+	}
+	return nil
+}
+
+// checkHost checks host or host:port.
+func checkHost(s string) error {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		host, port = strings.Trim(s, "[]"), ""
+		if net.ParseIP(host) == nil && strings.Contains(host, ":") {
+			return usagef("", "%q is neither a host nor of the form host:port", s)
+		}
+	}
+	if _, bad := strconv.ParseUint(port, 10, 16); host == "" || port != "" && bad != nil {
+		return usagef("", "%q is neither a host nor of the form host:port", s)
+	}
+	return nil
+}
+
+// zoneBytesMax bounds the name of a zone: every node tells it in each of its
+// gossip messages, which have 512 bytes for all of it.
+const zoneBytesMax = 64
+
+func checkZone(s string) error {
+	if len(s) > zoneBytesMax {
+		return usagef("", "the name has %d bytes, at most %d are possible", len(s), zoneBytesMax)
+	}
+	return nil
+}
+
+// checkMembership checks the settings about the cluster against each other.
+func (c *configuration) checkMembership() error {
+	switch {
+	case c.text("gossip") == "off" && (len(c.join()) > 0 || c.expect() > 1):
+		return usagef("leave out one or the other", "gossip is off (%s), so the node can neither join others nor expect any", c.origin["gossip"])
+	case c.expect() > 1 && len(c.join()) == 0:
+		return usagef("give all of them the same --join with the addresses of some of them",
+			"expect (%s): %d nodes cannot find each other without an address to join", c.origin["expect"], c.expect())
+	}
+	return nil
+}
+
+// join returns the addresses of the nodes to join.
+func (c *configuration) join() (addrs []string) {
+	for _, list := range c.values.Strings("join") {
+		for _, addr := range strings.Split(list, ",") {
+			addrs = append(addrs, strings.TrimSpace(addr))
+		}
+	}
+	return addrs
+}
+
+func (c *configuration) expect() int {
+	n, _ := strconv.Atoi(c.text("expect")) // validate has read it
+	return n
+}
+
+// gossipKey reads the file with the gossip key; nil if there is none.
+func (c *configuration) gossipKey() ([]byte, error) {
+	name := c.text("gossip_key_file")
+	if name == "" {
+		return nil, nil
+	}
+	key, err := readKey(name)
+	if err != nil {
+		return nil, withHint(fmt.Errorf("gossip_key_file (%s): %w", c.origin["gossip_key_file"], err), keyHint(name, err))
+	}
+	return key, nil
+}
+
+const (
+	keyBytes = 32
+	// keyFileMax is more than any way to write a key takes.
+	keyFileMax = 4096
+	// keyModeBad are the permissions that a secret must not have: any for others, and
+	// to write for the group, which may read it, as services are often set up.
+	keyModeBad = 0o027
+)
+
+// exposedError is about a secret that others can read or replace.
+type exposedError struct {
+	file string
+	mode os.FileMode
+}
+
+func (e *exposedError) Error() string {
+	return fmt.Sprintf("%s has the mode %04o, so other users can get at the key", e.file, e.mode)
+}
+
+func keyHint(name string, err error) string {
+	if _, exposed := err.(*exposedError); exposed {
+		return "make it the node's own: chmod 600 " + name
+	}
+	return "make a key once, and copy it to all nodes: umask 077; openssl rand -hex 32 > " + name
+}
+
+// readKey reads a key of 32 bytes, written as 64 hexadecimal digits or in base64. No
+// error holds any of it.
+func readKey(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode().Perm(); mode&keyModeBad != 0 {
+		return nil, &exposedError{name, mode}
+	}
+	b, err := io.ReadAll(io.LimitReader(f, keyFileMax))
+	if err != nil {
+		return nil, err
+	}
+	text := strings.TrimSpace(string(b))
+	if key, err := hex.DecodeString(text); err == nil && len(key) == keyBytes {
+		return key, nil
+	}
+	for _, form := range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
+		if key, err := form.DecodeString(text); err == nil && len(key) == keyBytes {
+			return key, nil
+		}
+	}
+	return nil, usagef("", "%s is not a key: want 64 hexadecimal digits, or %d bytes in base64", name, keyBytes)
+}
