@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // expectMax bounds the nodes that found a cluster together.
@@ -76,6 +77,18 @@ func checkZone(s string) error {
 		return usagef("", "the name has %d bytes, at most %d are possible", len(s), zoneBytesMax)
 	}
 	return nil
+}
+
+// voterStableMin is more than a hiccup: a voter that changes places has to be sent
+// the whole namespace.
+const voterStableMin = time.Second
+
+func checkStable(s string) error {
+	d, err := parseDuration(s)
+	if err == nil && d < voterStableMin {
+		err = usagef("", "%q is less than %v", s, voterStableMin)
+	}
+	return err
 }
 
 // checkMembership checks the settings about the cluster against each other.

@@ -30,7 +30,7 @@ func (a *app) nodeDrainCommand() *cobra.Command {
 		Short: "Have a node hold nothing that is needed, so that it can be stopped",
 		Long: `Have a node hold nothing that the cluster needs, and wait until that is so: its
 vote in the lock service goes to another node, if there is one that can take it.
-Then it is safe to stop it.
+Then it is safe to stop it. The tablets on it are not served until it is back.
 
 The wish outlives restarts of the node; "stele node undrain" takes it back. It may
 be interrupted: the drain goes on, and the same command waits again.`,
@@ -51,7 +51,7 @@ be interrupted: the drain goes on, and the same command waits again.`,
 				if n, err = a.awaitDrain(ctx, c, n); err != nil {
 					return err
 				}
-				return a.drained(n, true, fmt.Sprintf("node %s has no vote: it is safe to stop it", nodeName(n)))
+				return a.drained(n, true, fmt.Sprintf("node %s has no vote: it is safe to stop it; tablets on it are served again when it is back", nodeName(n)))
 			})
 		},
 	}
@@ -198,8 +198,9 @@ func (a *app) nodeRemoveCommand() *cobra.Command {
 its vote goes to another node. It cannot come back with its data folders; with empty
 ones the host is a new node.
 
-A node that is alive is refused: drain it and stop it first. With --force it is
-removed all the same; stop it then at once.`,
+A node that is alive is refused: drain it and stop it first. So is one that holds
+tablets. With --force it is removed all the same: the tablets are lost, and if it is
+alive it is to be stopped at once.`,
 		Example: `  stele node remove n3
   stele node remove n3 --dry-run
   stele node remove n3 --yes --force`,
@@ -221,7 +222,11 @@ removed all the same; stop it then at once.`,
 			if dryRun {
 				return a.removedNode(n, false, "would remove "+what)
 			}
-			if err := a.confirm(yes, "Remove "+what+"? It cannot come back."); err != nil {
+			question := "Remove " + what + "? It cannot come back."
+			if force {
+				question += " What only this node holds is lost."
+			}
+			if err := a.confirm(yes, question); err != nil {
 				return err
 			}
 			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {

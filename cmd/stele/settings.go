@@ -38,6 +38,7 @@ var settings = []setting{
 	{"expect", "`number` of nodes without data that found a cluster together, each given the same number and the same nodes to join", "", checkExpect},
 	{"advertise", "`host` or host:port that other nodes reach this one by (default: that of listen, or an address of the machine)", "", checkAdvertise},
 	{"zone", "`name` of the zone that the node is in: voters are spread across zones", "", checkZone},
+	{"voter_stable", "`time` that a voter must be gone before another node gets its vote", "10s", checkStable},
 	{"gossip_key_file", "`file` with the key that gossip is encrypted with, the same on all nodes: 64 hexadecimal digits, or 32 bytes in base64", "", nil},
 	{"insecure", "listen on other addresses than loopback, though anyone who reaches them may read and write everything", false, nil},
 	{"memory", "`size` of the memory to use, such as 4GiB (default: a quarter of the machine's)", "", checkSize},
@@ -186,6 +187,7 @@ func (c *configuration) node() (node.Config, error) {
 		Name: c.text("name"), Zone: c.text("zone"), Advertise: c.text("advertise"),
 		Join: c.join(), Expect: c.expect(),
 	}
+	cfg.VoterStable, _ = parseDuration(c.text("voter_stable")) // validate has read it
 	var err error
 	if cfg.GossipKey, err = c.gossipKey(); err != nil {
 		return cfg, err
