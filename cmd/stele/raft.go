@@ -128,8 +128,11 @@ func (a *app) printRaftStatus(s *client.RaftStatus) error {
 
 // named is a node's name and id, as far as they are known.
 func named(name, id string) string {
-	if name == "" || name == id {
+	switch {
+	case name == "" || name == id:
 		return id
+	case id == "":
+		return name
 	}
 	return fmt.Sprintf("%s (%s)", name, id)
 }

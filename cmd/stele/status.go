@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,9 +43,15 @@ type statusJSON struct {
 	Ready              bool       `json:"ready"`
 	Reason             string     `json:"reason,omitempty"`
 	Node               string     `json:"node"`
+	NodeID             string     `json:"node_id"`
 	Cluster            string     `json:"cluster"`
 	Version            string     `json:"version"`
 	UptimeS            float64    `json:"uptime_s"`
+	Voter              bool       `json:"voter"`
+	Leader             bool       `json:"leader"`
+	Master             bool       `json:"master"`
+	Nodes              int64      `json:"nodes"`
+	NodesAlive         int64      `json:"nodes_alive"`
 	Tables             int64      `json:"tables"`
 	Tablets            int64      `json:"tablets"`
 	MemtableBytes      int64      `json:"memtable_bytes"`
@@ -74,7 +81,8 @@ type diskJSON struct {
 
 func statusOf(s *client.Status) statusJSON {
 	j := statusJSON{
-		Ready: s.Ready, Reason: s.Reason, Node: s.Node, Cluster: s.Cluster, Version: s.Version, UptimeS: s.Uptime.Seconds(),
+		Ready: s.Ready, Reason: s.Reason, Node: s.Node, NodeID: s.NodeID, Cluster: s.Cluster, Version: s.Version, UptimeS: s.Uptime.Seconds(),
+		Voter: s.Voter, Leader: s.Leader, Master: s.Master, Nodes: s.Nodes, NodesAlive: s.NodesAlive,
 		Tables: s.Tables, Tablets: s.Tablets, MemtableBytes: s.MemtableBytes, MemtableBytesMax: s.MemtableBytesMax,
 		CacheBytes: s.CacheBytes, CacheHits: s.CacheHits, CacheMisses: s.CacheMisses, LogBytes: s.LogBytes,
 		Reads: s.Reads, Scans: s.Scans, Commits: s.Commits, Stalls: s.Stalls, Overloads: s.Overloads,
@@ -93,8 +101,9 @@ func (a *app) printStatus(s *client.Status) error {
 	}
 	fmt.Fprintf(a.out, "%s\n\n", a.statusSentence(s))
 	figures := newGrid("FIGURE", "VALUE")
-	figures.add("node", s.Node)
-	figures.add("cluster", s.Cluster)
+	figures.add("node", named(s.Node, s.NodeID))
+	figures.add("role", strings.ReplaceAll(nodeRole(&client.NodeInfo{Voter: s.Voter, Leader: s.Leader, Master: s.Master}), ",", ", "))
+	figures.add("cluster", s.Cluster+ofNodes(s))
 	figures.add("version", s.Version)
 	figures.add("up", formatUptime(s.Uptime))
 	figures.add("memtables", formatSize(s.MemtableBytes)+" of "+formatSize(s.MemtableBytesMax))
@@ -122,14 +131,27 @@ func (a *app) statusSentence(s *client.Status) string {
 			retired++
 		}
 	}
+	serves := fmt.Sprintf(": node %s serves %s in %s", escapeText(s.Node), plural(s.Tables, "table"), plural(s.Tablets, "tablet"))
+	if s.Nodes > 1 {
+		serves += fmt.Sprintf("; %d of %s alive", s.NodesAlive, plural(s.Nodes, "node"))
+	}
 	switch {
 	case !s.Ready:
 		return a.paint(a.outTTY, styleError, "unhealthy") + ": node " + escapeText(s.Node) + " does not serve: " + escapeText(orElse(s.Reason, "it does not say why"))
 	case retired > 0:
-		return a.paint(a.outTTY, styleHint, "degraded") + fmt.Sprintf(": node %s serves %s in %s, but %d of %s failed", escapeText(s.Node),
-			plural(s.Tables, "table"), plural(s.Tablets, "tablet"), retired, plural(int64(len(s.Disks)), "data folder"))
+		return a.paint(a.outTTY, styleHint, "degraded") + serves + fmt.Sprintf("; %d of %s failed", retired, plural(int64(len(s.Disks)), "data folder"))
+	case s.NodesAlive < s.Nodes:
+		return a.paint(a.outTTY, styleHint, "degraded") + serves
 	}
-	return a.paint(a.outTTY, styleGood, "healthy") + fmt.Sprintf(": node %s serves %s in %s", escapeText(s.Node), plural(s.Tables, "table"), plural(s.Tablets, "tablet"))
+	return a.paint(a.outTTY, styleGood, "healthy") + serves
+}
+
+// ofNodes tells how many nodes the cluster has, if that is known.
+func ofNodes(s *client.Status) string {
+	if s.Nodes == 0 {
+		return ""
+	}
+	return ", " + plural(s.Nodes, "node")
 }
 
 func hitRate(s *client.Status) string {
