@@ -1,0 +1,176 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/steledb/stele/raftmeta/api"
+)
+
+// answersMax bounds the answers that wait for the keeper. Those of KeepAlives that
+// were given up long ago may be lost beyond it.
+const answersMax = 16
+
+// answer is what came of a KeepAlive.
+type answer struct {
+	number uint64
+	sent   time.Duration // on the clock, before it was sent
+	resp   api.KeepAliveResponse
+	err    error
+}
+
+// keeper sends KeepAlives, and deals with what comes back: leases and events. Its
+// fields are its goroutine's.
+type keeper struct {
+	*Session
+	first  chan struct{} // closed after the first answer; then nil
+	number uint64        // of the last KeepAlive
+	term   uint64        // of the last answer
+	acked  uint64        // the last event processed, in that term
+}
+
+// Shares of the lease. The leader lets a KeepAlive hang for hangShare, so that 100,000
+// sessions send as few as may be. An answer that has not come waitShare later is not
+// waited for: with both clocks off by 5 % a fifth of the lease is then left to ask
+// another server.
+const (
+	hangShare = 0.4
+	waitShare = 0.25
+)
+
+func share(d time.Duration, of float64) time.Duration { return time.Duration(float64(d) * of) }
+
+func (k *keeper) run() {
+	var r retrier
+	for k.ctx.Err() == nil {
+		p, err := k.client.leaders.get(k.ctx)
+		moved, ok := false, false
+		if err == nil {
+			ok, moved = k.ask(p)
+		}
+		switch {
+		case ok:
+			r = retrier{}
+		case moved && r.hints < hintsMax:
+			r.hints++
+		default:
+			r.hints = 0
+			sleep(k.ctx, min(r.next(), share(k.lease, waitShare)))
+		}
+	}
+}
+
+// ask sends one KeepAlive and waits for its answer. ok is whether it was one that
+// needs no pause before the next; moved whether another server is to be asked at once.
+func (k *keeper) ask(p *peer) (ok, moved bool) {
+	k.number++
+	wait := share(k.lease, waitShare)
+	req := api.KeepAliveRequest{Session: k.id, Term: k.term, Acked: k.acked}
+	sent := k.clock.Now()
+	if left := time.Duration(k.end.Load()) - sent; left > share(k.lease, hangShare)+wait && k.first == nil {
+		req.Hang = share(k.lease, hangShare)
+	}
+	number := k.number
+	ctx, cancel := context.WithTimeout(k.ctx, wait)
+	defer cancel()
+	p.Service.KeepAlive(ctx, req, func(resp api.KeepAliveResponse, err error) {
+		select {
+		case k.answers <- answer{number, sent, resp, err}:
+		default:
+		}
+	})
+	fired, stop := k.clock.Timer(req.Hang + wait)
+	defer stop()
+	for {
+		select {
+		case a := <-k.answers:
+			if a.number != number {
+				k.late(a)
+				continue
+			}
+			if a.err != nil {
+				return false, k.refused(p, a.err)
+			}
+			paced := k.clock.Now()-sent >= req.Hang/4 // a leader that answers at once is not asked at once
+			return k.take(a) || paced, false
+		case <-fired:
+			k.client.leaders.suspect(p, k.lease)
+			return false, true
+		case <-k.ctx.Done():
+			return false, false
+		}
+	}
+}
+
+// late deals with the answer of a KeepAlive that was given up: its lease is as good
+// as any.
+func (k *keeper) late(a answer) {
+	if a.err == nil {
+		k.take(a)
+	} else if errors.Is(a.err, api.ErrNoSession) {
+		k.expire("the leader does not know it")
+	}
+}
+
+// refused deals with an error.
+func (k *keeper) refused(p *peer, err error) (moved bool) {
+	switch {
+	case errors.Is(err, api.ErrNoSession):
+		k.expire("the leader does not know it")
+	case errors.Is(err, api.ErrSuperseded): // by one that was given up, and came late
+	default:
+		return k.client.leaders.failed(p, err)
+	}
+	return false
+}
+
+// take deals with an answer: first its events, since they end what the session
+// believes, then its lease. It returns whether there was anything new to acknowledge.
+func (k *keeper) take(a answer) (news bool) {
+	if a.resp.Term < k.term {
+		return false // of a leader that was
+	}
+	if a.resp.Term > k.term {
+		// Before the new leader is told its term, all that the old one allowed is gone.
+		k.cache.newTerm(a.resp.Term)
+		k.term, k.acked, news = a.resp.Term, 0, true
+	}
+	for i := range a.resp.Events {
+		number := a.resp.First + uint64(i)
+		if number <= k.acked {
+			continue
+		}
+		if number != k.acked+1 && a.resp.Events[i].Kind != api.FailedOver {
+			k.failedOver(number) // events are missing
+		}
+		k.event(&a.resp.Events[i], number)
+		k.acked, news = number, true
+	}
+	if a.resp.Lease > 0 && !k.renew(a.sent+api.LocalLease(a.resp.Lease)) {
+		return false
+	}
+	if k.first != nil {
+		close(k.first)
+		k.first = nil
+	}
+	return news
+}
+
+func (k *keeper) event(v *api.Event, number uint64) {
+	switch {
+	case v.Kind == api.CacheInvalid:
+		k.cache.invalidate(v.Path, number)
+	case v.Kind == api.FailedOver:
+		k.failedOver(number)
+	case v.Kind&api.AllEvents != 0:
+		k.watches.deliver(v)
+	}
+}
+
+// failedOver deals with events that were missed: another leader has the session's
+// locks, but none of its watches and no word of its cache.
+func (k *keeper) failedOver(number uint64) {
+	k.cache.empty(number)
+	k.watches.reset()
+}
