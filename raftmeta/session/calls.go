@@ -35,7 +35,7 @@ func (s *Session) Get(ctx context.Context, path string) (api.File, error) {
 	var f api.File
 	var leave api.CacheLeave
 	defer func() { s.cache.finish(t, kept, leave) }()
-	_, err := s.do(ctx, true, func(service api.Service) (err error) {
+	_, err := s.do(ctx, true, func(ctx context.Context, service api.Service) (err error) {
 		f, leave, err = service.Get(ctx, path, s.id)
 		return err
 	})
@@ -52,6 +52,8 @@ func (s *Session) Set(ctx context.Context, path string, data []byte, gen uint64,
 		return 0, err
 	}
 	o.Session = s.id
+	ctx, cancel := s.within(ctx)
+	defer cancel()
 	made, err := s.client.Set(ctx, path, data, gen, o)
 	return made, s.judge(err)
 }
@@ -62,6 +64,8 @@ func (s *Session) Delete(ctx context.Context, path string, gen uint64, o api.Set
 		return err
 	}
 	o.Session = s.id
+	ctx, cancel := s.within(ctx)
+	defer cancel()
 	return s.judge(s.client.Delete(ctx, path, gen, o))
 }
 
@@ -71,6 +75,8 @@ func (s *Session) SetACL(ctx context.Context, path, acl string, o api.SetOptions
 		return 0, err
 	}
 	o.Session = s.id
+	ctx, cancel := s.within(ctx)
+	defer cancel()
 	gen, err := s.client.SetACL(ctx, path, acl, o)
 	return gen, s.judge(err)
 }

@@ -45,7 +45,7 @@ type Config struct {
 	Locator Locator
 	// Dialer makes connections: rpc over TCP.
 	Dialer Dialer
-	// DialTimeout bounds one attempt to connect: 2 s.
+	// DialTimeout bounds one attempt to connect: 1 s.
 	DialTimeout time.Duration
 	// RetryTimeMax is how long a call goes on looking for a leader when its context
 	// ends later: 45 s, the grace period.
@@ -64,7 +64,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Dialer = tcp{}
 	}
 	if c.DialTimeout == 0 {
-		c.DialTimeout = 2 * time.Second
+		c.DialTimeout = time.Second
 	}
 	if c.RetryTimeMax == 0 {
 		c.RetryTimeMax = GraceDefault

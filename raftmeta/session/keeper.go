@@ -68,7 +68,7 @@ func (k *keeper) ask(p *peer) (ok, moved bool) {
 	wait := share(k.lease, waitShare)
 	req := api.KeepAliveRequest{Session: k.id, Term: k.term, Acked: k.acked}
 	sent := k.clock.Now()
-	if left := time.Duration(k.end.Load()) - sent; left > share(k.lease, hangShare)+wait && k.first == nil {
+	if k.first == nil && k.mayHang(sent) {
 		req.Hang = share(k.lease, hangShare)
 	}
 	number := k.number
@@ -92,8 +92,10 @@ func (k *keeper) ask(p *peer) (ok, moved bool) {
 			if a.err != nil {
 				return false, k.refused(p, a.err)
 			}
-			paced := k.clock.Now()-sent >= req.Hang/4 // a leader that answers at once is not asked at once
-			return k.take(a) || paced, false
+			news, now := k.take(a), k.clock.Now()
+			// A leader that answers at once, and says nothing, is not asked at once.
+			hung := req.Hang > 0 && now-sent >= req.Hang/4
+			return news || hung || req.Hang == 0 && k.mayHang(now), false
 		case <-fired:
 			k.client.leaders.suspect(p, k.lease)
 			return false, true
@@ -101,6 +103,11 @@ func (k *keeper) ask(p *peer) (ok, moved bool) {
 			return false, false
 		}
 	}
+}
+
+// mayHang tells whether enough of the lease is left at now for a KeepAlive that hangs.
+func (k *keeper) mayHang(now time.Duration) bool {
+	return time.Duration(k.end.Load())-now > share(k.lease, hangShare+waitShare)
 }
 
 // late deals with the answer of a KeepAlive that was given up: its lease is as good

@@ -22,8 +22,9 @@ type Lock struct {
 	delay time.Duration
 	grant api.Grant // set before the Lock is handed out
 
-	gone atomic.Bool   // released, or lost with the session
+	gone atomic.Bool   // released, given up, or lost with the session
 	done chan struct{} // closed then
+	free chan struct{} // closed when the path is free for another Lock
 }
 
 // LockOptions are those of Acquire.
@@ -42,8 +43,8 @@ type LockOptions struct {
 // file, ErrExpired, api.ErrClosed, api.ErrNotReady; a *api.LockedError without
 // waiting for a path that this session holds, or acquires, already.
 func (s *Session) Acquire(ctx context.Context, path string, mode api.Mode, o LockOptions) (*Lock, error) {
-	l := &Lock{s: s, path: path, mode: mode, delay: min(max(o.Delay, 0), api.LockDelayMax), done: make(chan struct{})}
-	if err := s.reserve(l); err != nil {
+	l := &Lock{s: s, path: path, mode: mode, delay: min(max(o.Delay, 0), api.LockDelayMax), done: make(chan struct{}), free: make(chan struct{})}
+	if err := s.reserve(ctx, l); err != nil {
 		return nil, err
 	}
 	var locked error // what kept it from us when last asked
@@ -56,7 +57,7 @@ func (s *Session) Acquire(ctx context.Context, path string, mode api.Mode, o Loc
 		if o.Try {
 			wait = 0
 		}
-		unknown, err := s.do(ctx, true, func(service api.Service) (err error) {
+		unknown, err := s.do(ctx, true, func(ctx context.Context, service api.Service) (err error) {
 			l.grant, err = service.Acquire(ctx, s.id, path, mode, wait, l.delay)
 			return err
 		})
@@ -70,7 +71,7 @@ func (s *Session) Acquire(ctx context.Context, path string, mode api.Mode, o Loc
 		if isLocked && !o.Try && sleep(ctx, 25*time.Millisecond) && s.Err() == nil {
 			continue
 		}
-		s.giveUp(l, unknown || ctx.Err() != nil)
+		s.giveUp(l, unknown)
 		if ctx.Err() != nil && locked != nil {
 			return nil, fmt.Errorf("%w: %w", ctx.Err(), locked)
 		}
@@ -78,18 +79,30 @@ func (s *Session) Acquire(ctx context.Context, path string, mode api.Mode, o Loc
 	}
 }
 
-// reserve notes that the path's lock is this Lock's business.
-func (s *Session) reserve(l *Lock) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.err != nil {
-		return s.mu.err
+// reserve notes that the path's lock is this Lock's business, once the leader has had
+// back an earlier one.
+func (s *Session) reserve(ctx context.Context, l *Lock) error {
+	for {
+		s.mu.Lock()
+		other := s.mu.locks[l.path]
+		err := s.mu.err
+		if err == nil && other == nil {
+			s.mu.locks[l.path] = l
+		}
+		s.mu.Unlock()
+		switch {
+		case err != nil || other == nil:
+			return err
+		case !other.gone.Load():
+			return &api.LockedError{Path: l.path, Mode: other.mode, Holder: s.id, HolderName: s.opts.Name}
+		}
+		select {
+		case <-other.free:
+		case <-s.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	if s.mu.locks[l.path] != nil {
-		return &api.LockedError{Path: l.path, Mode: s.mu.locks[l.path].mode, Holder: s.id, HolderName: s.opts.Name}
-	}
-	s.mu.locks[l.path] = l
-	return nil
 }
 
 // acquired hands out a lock that the leader has granted.
@@ -107,6 +120,7 @@ func (s *Session) acquired(l *Lock) (*Lock, error) {
 func (s *Session) giveUp(l *Lock, doubt bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	l.loseLocked()
 	if !doubt || s.mu.err != nil {
 		s.forgetLocked(l)
 		return
@@ -117,8 +131,8 @@ func (s *Session) giveUp(l *Lock, doubt bool) {
 			s.forgetLocked(l)
 			s.mu.Unlock()
 		}()
-		_, err := s.do(s.ctx, true, func(service api.Service) (err error) {
-			l.grant, err = service.Acquire(s.ctx, s.id, l.path, l.mode, 0, 0)
+		_, err := s.do(s.ctx, true, func(ctx context.Context, service api.Service) (err error) {
+			l.grant, err = service.Acquire(ctx, s.id, l.path, l.mode, 0, 0)
 			return err
 		})
 		if err == nil {
@@ -130,6 +144,7 @@ func (s *Session) giveUp(l *Lock, doubt bool) {
 func (s *Session) forgetLocked(l *Lock) {
 	if s.mu.locks[l.path] == l {
 		delete(s.mu.locks, l.path)
+		close(l.free)
 	}
 }
 
@@ -197,7 +212,9 @@ func (l *Lock) Release(ctx context.Context) error {
 
 // release tells the leader that a hold has ended.
 func (s *Session) release(ctx context.Context, l *Lock) error {
-	_, err := s.do(ctx, true, func(service api.Service) error { return service.Release(ctx, s.id, l.path, l.grant.Hold) })
+	_, err := s.do(ctx, true, func(ctx context.Context, service api.Service) error {
+		return service.Release(ctx, s.id, l.path, l.grant.Hold)
+	})
 	if errors.Is(err, api.ErrNotHeld) { // an earlier attempt was made: holds have numbers
 		return nil
 	}

@@ -238,7 +238,8 @@ func (s *Session) warden() {
 			s.expire("no leader in the grace period")
 			return
 		}
-		fired, stop := s.clock.Timer(max(at-now, 0))
+		// A timer may be a hair early by this clock: one of nothing would spin.
+		fired, stop := s.clock.Timer(max(at-now, 0) + time.Millisecond)
 		select {
 		case <-fired:
 		case <-s.renewed:
@@ -264,9 +265,6 @@ func (s *Session) renew(end time.Duration) bool {
 	if now >= old {
 		s.cache.empty(0)
 	}
-	if now >= old+s.opts.Grace && s.opts.Grace > 0 && now >= end {
-		return true // too late for the application, and for us: the warden ends it
-	}
 	s.end.Store(int64(end))
 	if s.mu.state == Jeopardy && now < end {
 		s.setLocked(Valid)
@@ -279,14 +277,20 @@ func (s *Session) renew(end time.Duration) bool {
 	return true
 }
 
+// within returns ctx, ended also by the session's end.
+func (s *Session) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
 // do makes a call of this session's.
-func (s *Session) do(ctx context.Context, again bool, f func(api.Service) error) (unknown bool, err error) {
+func (s *Session) do(ctx context.Context, again bool, f func(context.Context, api.Service) error) (unknown bool, err error) {
 	if err := s.Err(); err != nil {
 		return false, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := s.within(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
-	unknown, err = s.client.do(ctx, again, f)
+	unknown, err = s.client.do(ctx, again, func(service api.Service) error { return f(ctx, service) })
 	return unknown, s.judge(err)
 }

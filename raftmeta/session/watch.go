@@ -104,12 +104,17 @@ func (w *Watcher) Add(ctx context.Context, path string, kinds api.EventKind, gen
 	ws.mu.Unlock()
 	number, err := ws.set(ctx, path, all, gen)
 	ws.mu.Lock()
-	defer ws.mu.Unlock()
 	if err != nil {
 		w.removeLocked(path, old)
+		ws.mu.Unlock()
 		return err
 	}
-	k.number, k.seen = number, max(k.seen, gen)
+	k.number, k.seen = max(k.number, number), max(k.seen, gen)
+	removed := ws.mu.paths[path] != k // meanwhile
+	ws.mu.Unlock()
+	if removed {
+		ws.unset(ending{path, number})
+	}
 	return nil
 }
 
@@ -125,58 +130,62 @@ func (w *Watcher) errLocked() error {
 
 // set sets a watch at the leader.
 func (ws *watches) set(ctx context.Context, path string, kinds api.EventKind, gen uint64) (number uint64, err error) {
-	_, err = ws.s.do(ctx, true, func(service api.Service) (err error) {
+	_, err = ws.s.do(ctx, true, func(ctx context.Context, service api.Service) (err error) {
 		number, err = service.Watch(ctx, ws.s.id, path, kinds, gen)
 		return err
 	})
 	return number, err
 }
 
-// removeLocked leaves the Watcher with kinds of a path. It returns the watch if nobody
-// watches the path any more.
-func (w *Watcher) removeLocked(path string, kinds api.EventKind) *watch {
+// ending is a watch that the leader is to end.
+type ending struct {
+	path   string
+	number uint64
+}
+
+// removeLocked leaves the Watcher with kinds of a path. If nobody watches the path any
+// more, the watch is returned that the leader is to end.
+func (w *Watcher) removeLocked(path string, kinds api.EventKind) (last ending) {
 	if kinds != 0 {
 		w.paths[path] = kinds
-		return nil
+		return last
 	}
 	delete(w.paths, path)
 	k := w.ws.mu.paths[path]
 	if k == nil {
-		return nil
+		return last
 	}
 	k.users = slices.DeleteFunc(k.users, func(o *Watcher) bool { return o == w })
 	if len(k.users) > 0 {
-		return nil
+		return last
 	}
 	delete(w.ws.mu.paths, path)
-	return k
+	return ending{path, k.number}
 }
 
 // Remove stops watching path. Events of it that wait are still returned.
 func (w *Watcher) Remove(path string) {
 	w.ws.mu.Lock()
-	k := w.removeLocked(path, 0)
+	last := w.removeLocked(path, 0)
 	w.ws.mu.Unlock()
-	w.ws.unset(k)
+	w.ws.unset(last)
 }
 
 // unset tells the leader, once: events that come all the same are dropped here.
-func (ws *watches) unset(ks ...*watch) {
+func (ws *watches) unset(all ...ending) {
+	all = slices.DeleteFunc(all, func(o ending) bool { return o.number == 0 })
 	s := ws.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.err != nil {
+	if s.mu.err != nil || len(all) == 0 {
 		return
 	}
 	s.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 		defer cancel()
-		for _, k := range ks {
-			if k == nil || k.number == 0 {
-				continue
-			}
+		for _, o := range all {
 			if p, err := s.client.leaders.get(ctx); err == nil {
-				_ = p.Service.Unwatch(ctx, s.id, k.path, k.number)
+				_ = p.Service.Unwatch(ctx, s.id, o.path, o.number)
 			}
 		}
 	})
@@ -186,7 +195,7 @@ func (ws *watches) unset(ks ...*watch) {
 func (w *Watcher) Close() {
 	ws := w.ws
 	ws.mu.Lock()
-	var left []*watch
+	var left []ending
 	for path := range w.paths {
 		left = append(left, w.removeLocked(path, 0))
 	}
@@ -194,9 +203,7 @@ func (w *Watcher) Close() {
 	delete(ws.mu.all, w)
 	w.wake()
 	ws.mu.Unlock()
-	if len(left) > 0 {
-		ws.unset(left...)
-	}
+	ws.unset(left...)
 }
 
 func (w *Watcher) wake() {

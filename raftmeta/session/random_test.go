@@ -1,0 +1,222 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/steledb/stele/raftmeta/api"
+)
+
+// TestRandomSchedules runs clients whose clocks drift over links that lose, delay and
+// double, through partitions and failovers, and checks S1 and S2 at every moment.
+func TestRandomSchedules(t *testing.T) {
+	seed := testSeed(t)
+	runs := 150 * soak()
+	if testing.Short() {
+		runs = 40
+	}
+	for i := range runs {
+		synctest.Test(t, func(t *testing.T) { schedule(t, seed+uint64(i)) })
+		if t.Failed() {
+			t.Logf("run %d: STELE_SEED=%d replays it first", i, seed+uint64(i))
+			return
+		}
+	}
+}
+
+// schedule is 20 s of three clients.
+func schedule(t *testing.T, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	w := newWorld(t, seed, 0.95+rng.Float64()/10)
+	c := &chaos{world: w, t: t, stop: make(chan struct{}), held: map[string]int{}}
+	var actors []*actor
+	for i := range 3 {
+		client, link := w.client(0.95 + rng.Float64()/10)
+		link.lose, link.twice = rng.Float64()/5, rng.Float64()/5
+		link.delay = 1 + time.Duration(rng.Int64N(int64(300*time.Millisecond)))
+		actors = append(actors, &actor{chaos: c, name: fmt.Sprint(i), client: client, link: link, rng: rand.New(rand.NewPCG(seed, uint64(i+10)))})
+	}
+	var wg sync.WaitGroup
+	for _, a := range actors {
+		wg.Go(a.run)
+	}
+	wg.Go(func() { c.watchLocks(actors) })
+	for range 4 {
+		time.Sleep(time.Duration(rng.Int64N(int64(5 * time.Second))))
+		if rng.IntN(2) == 0 {
+			w.memory.failover(time.Duration(rng.Int64N(int64(3 * time.Second))))
+			continue
+		}
+		l := w.links[rng.IntN(len(w.links))]
+		l.setCut(true)
+		time.Sleep(time.Duration(rng.Int64N(int64(4 * time.Second))))
+		l.setCut(false)
+	}
+	close(c.stop)
+	wg.Wait()
+	for _, a := range actors {
+		_ = a.client.Close()
+	}
+	w.close()
+}
+
+type chaos struct {
+	*world
+	t    *testing.T
+	stop chan struct{}
+
+	mu   sync.Mutex
+	held map[string]int
+}
+
+func (c *chaos) stopped() bool {
+	select {
+	case <-c.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// watchLocks looks each millisecond who believes to hold the lock.
+func (c *chaos) watchLocks(actors []*actor) {
+	for !c.stopped() {
+		time.Sleep(time.Millisecond)
+		holders := 0
+		for _, a := range actors {
+			if l := a.holds(); l != nil && l.Held() {
+				holders++
+			}
+		}
+		if holders > 1 {
+			c.t.Errorf("%d sessions believe that they hold the lock", holders)
+			return
+		}
+	}
+}
+
+// actor is one client: it reads and writes two files, and takes a lock, in as many
+// sessions as it needs.
+type actor struct {
+	*chaos
+	name   string
+	client *Client
+	link   *link
+	rng    *rand.Rand
+
+	mu   sync.Mutex
+	lock *Lock
+}
+
+func (a *actor) holds() *Lock {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.lock
+}
+
+func (a *actor) setLock(l *Lock) {
+	a.mu.Lock()
+	a.lock = l
+	a.mu.Unlock()
+}
+
+func (a *actor) run() {
+	for !a.stopped() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		s, err := a.client.Open(ctx, Options{Name: a.name, Grace: 5 * time.Second})
+		cancel()
+		if err != nil {
+			continue
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { a.locks(s) })
+		for range 2 {
+			wg.Go(func() { a.reads(s) })
+		}
+		a.writes(s)
+		wg.Wait()
+		ctx, cancel = context.WithTimeout(context.Background(), time.Second)
+		_ = s.Close(ctx)
+		cancel()
+	}
+}
+
+func (a *actor) pause(most time.Duration) {
+	a.mu.Lock()
+	d := time.Duration(a.rng.Int64N(int64(most)))
+	a.mu.Unlock()
+	time.Sleep(d)
+}
+
+func (a *actor) path() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return []string{"/x", "/y"}[a.rng.IntN(2)]
+}
+
+func (a *actor) goesOn(s *Session) bool { return !a.stopped() && s.Err() == nil }
+
+func (a *actor) locks(s *Session) {
+	for a.goesOn(s) {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		l, err := s.Acquire(ctx, "/lock", api.Exclusive, LockOptions{})
+		if err == nil {
+			a.setLock(l)
+			a.pause(time.Second)
+			err = l.Release(ctx)
+		}
+		cancel()
+		if err != nil {
+			a.pause(100 * time.Millisecond)
+		}
+	}
+}
+
+func (a *actor) writes(s *Session) {
+	for n := 0; a.goesOn(s); n++ {
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		_, err := s.Set(ctx, a.path(), []byte(fmt.Sprint(a.name, ":", s.ID(), ":", n)), api.AnyGeneration, api.SetOptions{})
+		cancel()
+		if err == nil || !errors.Is(err, api.ErrOutcomeUnknown) {
+			a.pause(500 * time.Millisecond)
+		}
+	}
+}
+
+func (a *actor) reads(s *Session) {
+	for a.goesOn(s) {
+		path, start := a.path(), time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		f, err := s.Get(ctx, path)
+		cancel()
+		if err == nil {
+			a.check(path, &f, start)
+		}
+		a.pause(30 * time.Millisecond)
+	}
+}
+
+// check fails unless what was read was there at some moment since start.
+func (a *actor) check(path string, f *api.File, start time.Time) {
+	a.memory.mu.Lock()
+	defer a.memory.mu.Unlock()
+	for _, v := range a.memory.history[path] {
+		if v.gen != f.Generation {
+			continue
+		}
+		if v.data != string(f.Data) {
+			a.t.Errorf("%s: read %q, generation %d was %q", path, f.Data, v.gen, v.data)
+		}
+		if !v.end.IsZero() && v.end.Before(start) {
+			a.t.Errorf("%s: a read that began at %v returned what was replaced %v before", path, start, start.Sub(v.end))
+		}
+		return
+	}
+	a.t.Errorf("%s: read generation %d, which never was", path, f.Generation)
+}
