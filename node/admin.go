@@ -8,15 +8,15 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
-	"github.com/steledb/stele/raftmeta"
+	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
 )
 
 func (n *Node) handleAdmin() {
-	n.rpc.Handle(api.MethodCreateTable, rpc.Spawned, n.createTable)
-	n.rpc.Handle(api.MethodSetFamily, rpc.Spawned, n.setFamily)
+	n.handle(api.MethodCreateTable, rpc.Spawned, n.createTable)
+	n.handle(api.MethodSetFamily, rpc.Spawned, n.setFamily)
 	n.handleNames(api.MethodPing, 0, n.ping)
 	n.handleNames(api.MethodStatus, 0, n.status)
 	n.handleNames(api.MethodListTables, 0, n.listTables)
@@ -32,7 +32,7 @@ type answer func(e *wire.Encoder)
 
 // handleNames registers a method whose parameters are names.
 func (n *Node) handleNames(method string, names int, h func(ctx context.Context, r *api.NamesRequest) (answer, error)) {
-	n.rpc.Handle(method, rpc.Spawned, func(c *rpc.Call) {
+	n.handle(method, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep() // a change may outlive the call
 		var r api.NamesRequest
 		if err := r.Decode(&c.Params, c.NumParams, method, names); err != nil {
@@ -56,7 +56,7 @@ func schemaAnswer(s *table.Schema) answer {
 }
 
 func (n *Node) ping(context.Context, *api.NamesRequest) (answer, error) {
-	p := api.Pong{Server: "stele", Version: Version(), Protocol: api.ProtocolVersion, Node: n.cfg.Name, Cluster: n.cluster}
+	p := api.Pong{Server: "stele", Version: Version(), Protocol: api.ProtocolVersion, Node: n.cfg.Name, Cluster: n.cluster()}
 	return p.Append, nil
 }
 
@@ -111,7 +111,7 @@ func (n *Node) create(ctx context.Context, r *api.CreateTableRequest) (*table.Sc
 		return nil, err
 	}
 	m := &tablet.Meta{ID: id + 1, Table: id, LastMajor: time.Now()}
-	gen, err := n.catalog.set(ctx, tabletPath(m.ID), tablet.EncodeMeta(m), 0)
+	gen, err := n.catalog.set(ctx, n.catalog.tabletPath(m.ID), tablet.EncodeMeta(m), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +253,7 @@ func (n *Node) drop(ctx context.Context, name string) error {
 		return err
 	}
 	for _, t := range tablets {
-		if err := n.catalog.remove(ctx, tabletPath(t.ID), raftmeta.AnyGeneration); err != nil {
+		if err := n.catalog.remove(ctx, n.catalog.tabletPath(t.ID), metaapi.AnyGeneration); err != nil {
 			n.log.Warn("metadata of a dropped tablet stays until the next start", "tablet", t.ID, "error", err)
 		}
 	}

@@ -5,35 +5,54 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"path"
 	"strconv"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
-	"github.com/steledb/stele/raftmeta"
+	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
 )
 
+// namespace is what the catalog needs of the lock service. The errors are those of
+// raftmeta/api.
+type namespace interface {
+	Get(ctx context.Context, path string) (metaapi.File, error)
+	Set(ctx context.Context, path string, data []byte, gen uint64) (uint64, error)
+	Delete(ctx context.Context, path string, gen uint64) error
+	List(ctx context.Context, dir string) ([]metaapi.Stat, error)
+}
+
 // catalog keeps schemas and tablets' metadata in the namespace.
-type catalog struct{ group *raftmeta.Group }
+type catalog struct {
+	meta namespace
+	// node is the id of the node whose tablets the catalog tells of.
+	node string
+}
 
 const (
 	clusterPath = "/cluster"
 	idsPath     = "/ids"
 	tablesDir   = "/tables"
 	tabletsDir  = "/tablets"
+	removedDir  = "/removed"
 )
 
 func tablePath(name string) string { return tablesDir + "/" + name }
-func tabletPath(id uint64) string  { return fmt.Sprintf("%s/%016x", tabletsDir, id) }
+func removedPath(id string) string { return removedDir + "/" + id }
+
+func (c *catalog) tabletsDir() string { return tabletsDir + "/" + c.node }
+
+func (c *catalog) tabletPath(id uint64) string { return fmt.Sprintf("%s/%016x", c.tabletsDir(), id) }
 
 // Save implements tablet.Metadata.
 func (c *catalog) Save(ctx context.Context, m *tablet.Meta, gen uint64) (uint64, error) {
-	next, err := c.group.Set(ctx, tabletPath(m.ID), tablet.EncodeMeta(m), gen)
+	next, err := c.meta.Set(ctx, c.tabletPath(m.ID), tablet.EncodeMeta(m), gen)
 	switch {
-	case errors.Is(err, raftmeta.ErrGeneration):
+	case errors.Is(err, metaapi.ErrGeneration):
 		err = errors.Join(tablet.ErrMetaChanged, err)
-	case errors.Is(err, raftmeta.ErrTooLarge):
+	case errors.Is(err, metaapi.ErrTooLarge):
 		err = errors.Join(tablet.ErrMetaTooLarge, err)
 	}
 	return next, err
@@ -41,7 +60,7 @@ func (c *catalog) Save(ctx context.Context, m *tablet.Meta, gen uint64) (uint64,
 
 // Load implements tablet.Metadata.
 func (c *catalog) Load(ctx context.Context, id uint64) (*tablet.Meta, uint64, error) {
-	f, err := c.group.Get(ctx, tabletPath(id))
+	f, err := c.meta.Get(ctx, c.tabletPath(id))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -56,20 +75,20 @@ func (c *catalog) Load(ctx context.Context, id uint64) (*tablet.Meta, uint64, er
 func (c *catalog) nextIDs(ctx context.Context, n uint64) (uint64, error) {
 	for {
 		next, gen := uint64(1), uint64(0)
-		f, err := c.group.Get(ctx, idsPath)
+		f, err := c.meta.Get(ctx, idsPath)
 		switch {
 		case err == nil && len(f.Data) == 8:
 			next, gen = binary.BigEndian.Uint64(f.Data), f.Generation
 		case err == nil:
 			return 0, fmt.Errorf("%s holds %d bytes, want 8", idsPath, len(f.Data))
-		case !errors.Is(err, raftmeta.ErrNotFound):
+		case !errors.Is(err, metaapi.ErrNotFound):
 			return 0, err
 		}
-		_, err = c.group.Set(ctx, idsPath, binary.BigEndian.AppendUint64(nil, next+n), gen)
+		_, err = c.meta.Set(ctx, idsPath, binary.BigEndian.AppendUint64(nil, next+n), gen)
 		switch {
-		case errors.Is(err, raftmeta.ErrGeneration):
+		case errors.Is(err, metaapi.ErrGeneration):
 			continue
-		case errors.Is(err, raftmeta.ErrOutcomeUnknown) && ctx.Err() == nil:
+		case errors.Is(err, metaapi.ErrOutcomeUnknown) && ctx.Err() == nil:
 			continue // ids may be left out
 		}
 		return next, err
@@ -79,8 +98,8 @@ func (c *catalog) nextIDs(ctx context.Context, n uint64) (uint64, error) {
 // schema returns a table's schema and its generation. The error is api.ErrNoTable
 // or the group's.
 func (c *catalog) schema(ctx context.Context, name string) (*table.Schema, uint64, error) {
-	f, err := c.group.Get(ctx, tablePath(name))
-	if errors.Is(err, raftmeta.ErrNotFound) || errors.Is(err, raftmeta.ErrBadPath) {
+	f, err := c.meta.Get(ctx, tablePath(name))
+	if errors.Is(err, metaapi.ErrNotFound) || errors.Is(err, metaapi.ErrBadPath) {
 		return nil, 0, fmt.Errorf("table %q: %w", name, api.ErrNoTable)
 	}
 	if err != nil {
@@ -101,7 +120,7 @@ func (c *catalog) saveSchema(ctx context.Context, s *table.Schema, gen uint64) e
 	defer e.Release()
 	table.AppendSchema(e, s)
 	_, err := c.set(ctx, tablePath(s.Name), append([]byte(nil), e.Bytes()...), gen)
-	if changed := (*raftmeta.GenerationError)(nil); errors.As(err, &changed) {
+	if changed := (*metaapi.GenerationError)(nil); errors.As(err, &changed) {
 		if gen == 0 {
 			return fmt.Errorf("table %q: %w", s.Name, api.ErrTableExists)
 		}
@@ -116,9 +135,13 @@ func (c *catalog) names(ctx context.Context) ([]string, error) {
 }
 
 func (c *catalog) list(ctx context.Context, dir string) ([]string, error) {
-	names, err := c.group.List(ctx, dir)
-	if errors.Is(err, raftmeta.ErrNotFound) {
+	stats, err := c.meta.List(ctx, dir)
+	if errors.Is(err, metaapi.ErrNotFound) {
 		return nil, nil
+	}
+	names := make([]string, len(stats))
+	for i := range stats {
+		names[i] = path.Base(stats[i].Path)
 	}
 	return names, err
 }
@@ -138,7 +161,7 @@ func (c *catalog) tablets(ctx context.Context) ([]tablet.Load, error) {
 		}
 		schemas[s.ID] = s
 	}
-	ids, err := c.list(ctx, tabletsDir)
+	ids, err := c.list(ctx, c.tabletsDir())
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +177,7 @@ func (c *catalog) tablets(ctx context.Context) ([]tablet.Load, error) {
 		}
 		s := schemas[m.Table]
 		if s == nil {
-			if err := c.group.Delete(ctx, tabletPath(id), gen); err != nil {
+			if err := c.meta.Delete(ctx, c.tabletPath(id), gen); err != nil {
 				return nil, err
 			}
 			continue
@@ -173,8 +196,8 @@ func (c *catalog) found(ctx context.Context, id string) error {
 	e.Str(id)
 	e.Str("format")
 	e.Int(1)
-	_, err := c.group.Set(ctx, clusterPath, append([]byte(nil), e.Bytes()...), 0)
-	if errors.Is(err, raftmeta.ErrGeneration) {
+	_, err := c.meta.Set(ctx, clusterPath, append([]byte(nil), e.Bytes()...), 0)
+	if errors.Is(err, metaapi.ErrGeneration) {
 		return nil
 	}
 	return err
@@ -182,7 +205,7 @@ func (c *catalog) found(ctx context.Context, id string) error {
 
 // cluster returns the cluster's id.
 func (c *catalog) cluster(ctx context.Context) (string, error) {
-	f, err := c.group.Get(ctx, clusterPath)
+	f, err := c.meta.Get(ctx, clusterPath)
 	if err != nil {
 		return "", err
 	}
@@ -199,4 +222,16 @@ func (c *catalog) cluster(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%s does not tell the cluster's id: %w", clusterPath, err)
 	}
 	return id, nil
+}
+
+// checkNotRemoved returns an error if the operator has removed that node.
+func (c *catalog) checkNotRemoved(ctx context.Context, id string) error {
+	_, err := c.meta.Get(ctx, removedPath(id))
+	switch {
+	case err == nil:
+		return fmt.Errorf("node %s was removed from the cluster: empty its data folders to have it join as a new one", id)
+	case errors.Is(err, metaapi.ErrNotFound):
+		return nil
+	}
+	return err
 }

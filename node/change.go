@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/steledb/stele/raftmeta"
+	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )
 
@@ -26,11 +26,11 @@ func (n *Node) change(ctx context.Context, do func(ctx context.Context) error) e
 		return &rpc.Error{Code: rpc.CodeDeadlineExceeded, Message: "the deadline passed while other changes of the schema were made",
 			Details: map[string]any{"executed": 0}}
 	case <-n.ctx.Done():
-		return raftmeta.ErrClosed
+		return metaapi.ErrClosed
 	}
 	if n.ctx.Err() != nil { // select picks any that is ready
 		<-n.changing
-		return raftmeta.ErrClosed
+		return metaapi.ErrClosed
 	}
 	done := make(chan error, 1)
 	go func() { // at most one: it holds n.changing
@@ -62,21 +62,21 @@ func (n *Node) endChanges(ctx context.Context) {
 	<-n.changing
 }
 
-// set is the group's Set, but knows the outcome: it repeats a write of unknown fate,
-// which at one generation happens once at most. The error is the group's, and
-// raftmeta.ErrOutcomeUnknown only when ctx ends or the group is closed.
+// set is the namespace's Set, but knows the outcome: it repeats a write of unknown fate,
+// which at one generation happens once at most. The error is the namespace's, and
+// metaapi.ErrOutcomeUnknown only when ctx ends or the session is over.
 func (c *catalog) set(ctx context.Context, path string, data []byte, gen uint64) (made uint64, err error) {
 	err = settle(ctx, func(ctx context.Context, again bool) error {
-		made, err = c.group.Set(ctx, path, data, gen)
-		if !again || !errors.Is(err, raftmeta.ErrGeneration) {
+		made, err = c.meta.Set(ctx, path, data, gen)
+		if !again || !errors.Is(err, metaapi.ErrGeneration) {
 			return err
 		}
-		f, getErr := c.group.Get(ctx, path)
+		f, getErr := c.meta.Get(ctx, path)
 		switch {
 		case getErr == nil && string(f.Data) == string(data): // an earlier try came through
 			made = f.Generation
 			return nil
-		case getErr == nil || errors.Is(getErr, raftmeta.ErrNotFound):
+		case getErr == nil || errors.Is(getErr, metaapi.ErrNotFound):
 			return err
 		}
 		return getErr
@@ -84,11 +84,11 @@ func (c *catalog) set(ctx context.Context, path string, data []byte, gen uint64)
 	return made, err
 }
 
-// remove is the group's Delete in the same way.
+// remove is the namespace's Delete in the same way.
 func (c *catalog) remove(ctx context.Context, path string, gen uint64) error {
 	return settle(ctx, func(ctx context.Context, again bool) error {
-		err := c.group.Delete(ctx, path, gen)
-		if again && errors.Is(err, raftmeta.ErrNotFound) {
+		err := c.meta.Delete(ctx, path, gen)
+		if again && errors.Is(err, metaapi.ErrNotFound) {
 			return nil // an earlier try came through
 		}
 		return err
@@ -100,15 +100,15 @@ func (c *catalog) remove(ctx context.Context, path string, gen uint64) error {
 // before.
 func settle(ctx context.Context, try func(ctx context.Context, again bool) error) error {
 	err := attempt(ctx, func(ctx context.Context) error { return try(ctx, false) })
-	if !errors.Is(err, raftmeta.ErrOutcomeUnknown) {
+	if !errors.Is(err, metaapi.ErrOutcomeUnknown) {
 		return err
 	}
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		again := attempt(ctx, func(ctx context.Context) error { return try(ctx, true) })
-		if again == nil || errors.Is(again, raftmeta.ErrGeneration) || errors.Is(again, raftmeta.ErrTooLarge) {
+		if again == nil || errors.Is(again, metaapi.ErrGeneration) || errors.Is(again, metaapi.ErrTooLarge) {
 			return again
 		}
-		if ctx.Err() != nil || errors.Is(again, raftmeta.ErrClosed) {
+		if ctx.Err() != nil || errors.Is(again, metaapi.ErrClosed) {
 			return fmt.Errorf("%w; tried again: %w", err, again)
 		}
 		select {

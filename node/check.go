@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/raftmeta"
+	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/tablet"
 )
 
@@ -31,12 +33,13 @@ type CheckSummary struct {
 
 // Check verifies the data of a node that is not running: every checksum of every
 // file, the order of keys, every log record, and that each file that a tablet's
-// metadata names is there. It calls report for each problem and changes nothing.
+// metadata names is there. The last is not done for a node that is no voter, since
+// the metadata is on others. It calls report for each problem and changes nothing.
 // The error is for data that could not be looked at, such as that of a running
 // node.
 func Check(ctx context.Context, dataDirs []string, report func(CheckProblem)) (CheckSummary, error) {
 	var sum CheckSummary
-	dirs, err := inspectFolders(dataDirs)
+	dirs, err := identity.Inspect(dataDirs)
 	if err != nil {
 		return sum, err
 	}
@@ -49,14 +52,16 @@ func Check(ctx context.Context, dataDirs []string, report func(CheckProblem)) (C
 	if dirs.Founding {
 		return sum, errors.New("the data folders are of a node that has not served yet")
 	}
-	raftDir := dirs.raftDir()
 	problems := 0
-	err = raftmeta.Verify(ctx, nil, raftDir, func(err error) {
-		problems++
-		report(located(raftDir, err))
-	})
-	if err != nil {
-		return sum, fmt.Errorf("check the lock service's log: %w", err)
+	raftDir := dirs.RaftDir()
+	if raftDir != "" {
+		err = raftmeta.Verify(ctx, nil, raftDir, func(err error) {
+			problems++
+			report(located(raftDir, err))
+		})
+		if err != nil {
+			return sum, fmt.Errorf("check the lock service's log: %w", err)
+		}
 	}
 	store, err := blobfs.Open(blobfs.Config{Folders: blobDirs, ReadOnly: true})
 	if err != nil {
@@ -70,8 +75,8 @@ func Check(ctx context.Context, dataDirs []string, report func(CheckProblem)) (C
 		sum.Blobs++
 		sum.Bytes += b.Length
 	}
-	if problems > 0 {
-		return sum, nil // what the namespace says cannot be trusted
+	if problems > 0 || raftDir == "" {
+		return sum, nil // what the namespace says cannot be trusted, or is on other nodes
 	}
 	metas, err := readMetas(ctx, dirs)
 	if err != nil {
@@ -86,13 +91,13 @@ func Check(ctx context.Context, dataDirs []string, report func(CheckProblem)) (C
 
 // readMetas reads the metadata of tablets from a copy of the namespace: to open a
 // Raft log is to write to it, and a check changes nothing.
-func readMetas(ctx context.Context, dirs *folders) ([]*tablet.Meta, error) {
+func readMetas(ctx context.Context, dirs *identity.Folders) ([]*tablet.Meta, error) {
 	scratch, err := os.MkdirTemp("", "stele-check-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(scratch)
-	if err := os.CopyFS(scratch, os.DirFS(dirs.raftDir())); err != nil {
+	if err := os.CopyFS(scratch, os.DirFS(dirs.RaftDir())); err != nil {
 		return nil, err
 	}
 	group, err := raftmeta.Open(raftmeta.Config{Dir: scratch, ID: dirs.Node})
@@ -103,7 +108,7 @@ func readMetas(ctx context.Context, dirs *folders) ([]*tablet.Meta, error) {
 	if err := group.WaitReady(ctx); err != nil {
 		return nil, err
 	}
-	c := catalog{group: group}
+	c := catalog{meta: direct{group.Service()}, node: dirs.Node}
 	loads, err := c.tablets(ctx)
 	if err != nil {
 		return nil, err
@@ -123,4 +128,23 @@ func located(file string, err error) CheckProblem {
 		p.File, p.Offset = corrupt.File, corrupt.Offset
 	}
 	return p
+}
+
+// direct asks a group that this process leads. It implements namespace.
+type direct struct{ metaapi.Service }
+
+// Get implements namespace.
+func (d direct) Get(ctx context.Context, path string) (metaapi.File, error) {
+	f, _, err := d.Service.Get(ctx, path, 0)
+	return f, err
+}
+
+// Set implements namespace.
+func (d direct) Set(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
+	return d.Service.Set(ctx, path, data, gen, metaapi.SetOptions{})
+}
+
+// Delete implements namespace.
+func (d direct) Delete(ctx context.Context, path string, gen uint64) error {
+	return d.Service.Delete(ctx, path, gen, metaapi.SetOptions{})
 }

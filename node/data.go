@@ -9,7 +9,7 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
-	"github.com/steledb/stele/raftmeta"
+	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/commitlog"
@@ -17,15 +17,15 @@ import (
 )
 
 func (n *Node) handleData() {
-	n.rpc.Handle(api.MethodMutate, rpc.Inline, n.mutate)
-	n.rpc.Handle(api.MethodMutateRows, rpc.Spawned, n.mutateRows)
-	n.rpc.Handle(api.MethodRead, rpc.Pooled, n.read)
-	n.rpc.Handle(api.MethodReadRows, rpc.Spawned, n.readRows)
-	n.rpc.Handle(api.MethodCheckAndMutate, rpc.Spawned, n.checkAndMutate)
-	n.rpc.Handle(api.MethodReadModifyWrite, rpc.Spawned, n.readModifyWrite)
-	n.rpc.Handle(api.MethodScanOpen, rpc.Spawned, n.scanOpen)
-	n.rpc.Handle(api.MethodScanNext, rpc.Spawned, n.scanNext)
-	n.rpc.Handle(api.MethodScanClose, rpc.Inline, n.scanClose)
+	n.handle(api.MethodMutate, rpc.Inline, n.mutate)
+	n.handle(api.MethodMutateRows, rpc.Spawned, n.mutateRows)
+	n.handle(api.MethodRead, rpc.Pooled, n.read)
+	n.handle(api.MethodReadRows, rpc.Spawned, n.readRows)
+	n.handle(api.MethodCheckAndMutate, rpc.Spawned, n.checkAndMutate)
+	n.handle(api.MethodReadModifyWrite, rpc.Spawned, n.readModifyWrite)
+	n.handle(api.MethodScanOpen, rpc.Spawned, n.scanOpen)
+	n.handle(api.MethodScanNext, rpc.Spawned, n.scanNext)
+	n.handle(api.MethodScanClose, rpc.Inline, n.scanClose)
 }
 
 // fail answers a call with err, in the terms of the data API.
@@ -37,15 +37,15 @@ func toAPI(err error) error {
 	var extent *blobfs.CorruptError
 	var file *sstable.CorruptError
 	var failed *commitlog.FailedError
-	var changed *raftmeta.GenerationError
+	var changed *metaapi.GenerationError
 	switch {
 	case errors.As(err, &extent):
 		err = &api.CorruptError{File: extent.File, Offset: extent.Offset, Err: err}
 	case errors.As(err, &file):
 		err = &api.CorruptError{File: file.File, Offset: file.Offset, Err: err}
-	case errors.Is(err, blobfs.ErrDiskFull), errors.Is(err, raftmeta.ErrDiskFull):
+	case errors.Is(err, blobfs.ErrDiskFull), errors.Is(err, metaapi.ErrDiskFull):
 		err = errors.Join(api.ErrDiskFull, err)
-	case errors.Is(err, raftmeta.ErrNotReady), errors.Is(err, raftmeta.ErrClosed):
+	case errors.Is(err, metaapi.ErrNotReady), errors.Is(err, metaapi.ErrClosed):
 		err = errors.Join(api.ErrUnavailable, err)
 	case errors.As(err, &changed):
 		err = errors.Join(api.ErrConflict, err)

@@ -14,3 +14,13 @@ func (n *Node) reserve() int64 {
 	}
 	return min(most, int64(st.Blocks)*st.Bsize/20)
 }
+
+// diskSpace returns the size of the file system that dir is on, and what is free of
+// it, in bytes.
+func diskSpace(dir string) (total, free int64, err error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, 0, err
+	}
+	return int64(st.Blocks) * st.Bsize, int64(st.Bavail) * st.Bsize, nil
+}

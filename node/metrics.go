@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/rpc"
 )
 
@@ -35,10 +36,12 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	m.gauge("build_info", "Constant 1, labelled with the program's version.", 1, "version", Version(), "go", runtime.Version())
 	m.gauge("ready", "1 while the node serves.", boolFloat(n.unready() == ""))
 	m.gauge("uptime_seconds", "Time since the node started.", time.Since(n.started).Seconds())
-	c.collectTablets(m)
-	c.collectStore(m)
-	c.collectMeta(m)
 	c.collectRPC(m)
+	if n.serving.Load() { // the parts are there
+		c.collectTablets(m)
+		c.collectStore(m)
+		c.collectMeta(m)
+	}
 }
 
 func (c *collector) collectTablets(m sender) {
@@ -80,7 +83,23 @@ func (c *collector) collectStore(m sender) {
 }
 
 func (c *collector) collectMeta(m sender) {
-	g := c.node.group.Stats()
+	group, _ := c.node.voter.group()
+	m.gauge("raft_voter", "1 while this node is a server of the Raft group.", boolFloat(group != nil))
+	m.gauge("lock_session_safe", "1 while the node's session with the lock service holds.", boolFloat(c.node.meta.current().Valid()))
+	if c.node.ring != nil {
+		alive := 0
+		for _, x := range c.node.ring.Members() {
+			if x.State == gossip.Alive {
+				alive++
+			}
+		}
+		m.gauge("gossip_members_alive", "Nodes that gossip hears of.", float64(alive))
+	}
+	m.gauge("master_epoch", "Epoch of this node's mastership; 0 while it is not master.", float64(c.node.master.Epoch()))
+	if group == nil {
+		return
+	}
+	g := group.Stats()
 	m.gauge("raft_leader", "1 while this node leads the Raft group.", boolFloat(g.Leader))
 	m.gauge("raft_term", "Raft term.", float64(g.Term))
 	m.gauge("raft_applied_index", "Last command applied.", float64(g.AppliedIndex))

@@ -16,7 +16,10 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs"
-	"github.com/steledb/stele/raftmeta"
+	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/formation"
+	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
@@ -26,18 +29,32 @@ import (
 type Node struct {
 	cfg     Config
 	log     *slog.Logger
-	id      string // in the Raft group
-	cluster string
 	started time.Time
 
-	catalog catalog
-	group   *raftmeta.Group
-	store   *blobfs.Store
-	tablets *tablet.Server
+	// self is what the data folders say of the node.
+	self selfIdentity
+	// joined is set once the node belongs to a cluster, serving while it serves data.
+	joined, serving atomic.Bool
+	// stage says what a start waits for.
+	stage atomic.Pointer[string]
+
 	rpc     *rpc.Server
 	rpcAddr net.Addr
 	http    *http.Server
 	webAddr net.Addr
+
+	former  *formation.Former
+	ring    *gossip.Ring // nil if gossip is off
+	known   addresses
+	peers   peers
+	epochs  epochGate
+	voter   *voter
+	meta    metaAccess
+	catalog catalog
+	store   *blobfs.Store
+	tablets *tablet.Server
+	master  *master.Master
+
 	limits  table.Limits
 	filters filterCache
 	cursors cursors
@@ -48,8 +65,9 @@ type Node struct {
 	changing chan struct{}
 	ctx      context.Context
 	cancel   context.CancelFunc
+	// reign ends the node's candidacy for master.
+	reign context.CancelFunc
 
-	serving atomic.Bool
 	done    chan struct{}
 	failure struct {
 		sync.Once
@@ -58,8 +76,9 @@ type Node struct {
 	background sync.WaitGroup
 }
 
-// Start brings a node up. It returns when the node serves. The error says which
-// part did not come up and why; nothing runs then.
+// Start brings a node up. It returns when the node serves, which for a node that
+// waits for others may be long after. The error says which part did not come up and
+// why; nothing runs then.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -69,24 +88,26 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n.results = newResultMemory(cfg.budget().results)
 	n.changing = make(chan struct{}, 1)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.peers.resolve = n.addressOf
+	n.enter("the data folders")
 	debug.SetMemoryLimit(cfg.MemoryBytes * 9 / 10)
 	listener, err := n.listen()
 	if err != nil {
 		n.cancel()
 		return nil, err
 	}
-	if err = n.openParts(ctx); err == nil {
-		err = n.serve(listener)
-	}
-	if err != nil {
+	if err := n.start(ctx, listener); err != nil {
 		listener.Close()
 		return nil, errors.Join(err, n.stopParts(context.Background()))
 	}
 	n.serving.Store(true)
-	n.log.Info("node serves", "name", cfg.Name, "cluster", n.cluster, "rpc", n.RPCAddr(), "http", n.HTTPAddr(),
+	n.log.Info("node serves", "name", cfg.Name, "id", n.id(), "cluster", n.cluster(), "rpc", n.RPCAddr(), "http", n.HTTPAddr(),
 		"tablets", n.tablets.Stats().Tablets, "started in", time.Since(n.started).Round(time.Millisecond))
 	return n, nil
 }
+
+// enter says what the start waits for now.
+func (n *Node) enter(stage string) { n.stage.Store(&stage) }
 
 // listen takes the port of the node first: a second node on the same port must
 // not touch any data.
@@ -99,18 +120,40 @@ func (n *Node) listen() (net.Listener, error) {
 	return l, nil
 }
 
-// openParts opens the namespace, the block store and the tablets.
-func (n *Node) openParts(ctx context.Context) error {
-	dirs, err := inspectFolders(n.cfg.DataDirs)
+// start opens the parts, each when those are there that it needs. The port is open
+// from early on: nodes find each other, and voters elect, before any data is served.
+func (n *Node) start(ctx context.Context, listener net.Listener) error {
+	dirs, err := identity.Inspect(n.cfg.DataDirs)
 	if err != nil {
 		return err
 	}
-	if err := n.openGroup(ctx, dirs); err != nil {
+	if err := dirs.Begin(); err != nil {
 		return err
 	}
+	n.self.folders = dirs
+	if err := n.serve(listener); err != nil {
+		return err
+	}
+	if err := n.joinCluster(ctx); err != nil {
+		return err
+	}
+	if err := n.openLockService(ctx); err != nil {
+		return err
+	}
+	if err := n.openData(ctx); err != nil {
+		return err
+	}
+	n.startMaster()
+	return nil
+}
+
+// openData opens the block store and the tablets.
+func (n *Node) openData(ctx context.Context) (err error) {
+	n.enter("the block store")
 	if n.store, err = blobfs.Open(n.blobConfig()); err != nil {
 		return fmt.Errorf("open the block store: %w", err)
 	}
+	n.enter("the tablets")
 	loads, err := n.catalog.tablets(ctx)
 	if err != nil {
 		return fmt.Errorf("load tablets' metadata: %w", err)
@@ -129,44 +172,9 @@ func (n *Node) openParts(ctx context.Context) error {
 	return nil
 }
 
-// openGroup opens the namespace that the data folders belong to, or founds a
-// cluster if they are new.
-func (n *Node) openGroup(ctx context.Context, dirs *folders) error {
-	err := dirs.save()
-	if err != nil {
-		return err
-	}
-	n.id, n.cluster = dirs.Node, dirs.Cluster
-	n.group, err = raftmeta.Open(raftmeta.Config{
-		Dir: dirs.raftDir(), ID: n.id, Logger: n.log.With("part", "raftmeta"), OnFatal: n.fail, ReserveBytes: n.reserve(),
-	})
-	if err != nil {
-		return fmt.Errorf("open the lock service: %w", err)
-	}
-	if err := n.group.WaitReady(ctx); err != nil {
-		return fmt.Errorf("wait for the lock service: %w", err)
-	}
-	n.catalog = catalog{group: n.group}
-	if dirs.Founding {
-		if err := n.catalog.found(ctx, n.cluster); err != nil {
-			return fmt.Errorf("found the cluster: %w", err)
-		}
-	}
-	cluster, err := n.catalog.cluster(ctx)
-	if err != nil {
-		return fmt.Errorf("read the cluster's id: %w", err)
-	}
-	if cluster != n.cluster {
-		return fmt.Errorf("the lock service in %s is of cluster %s, and the data folders are of cluster %s: put the right one back",
-			dirs.raftDir(), cluster, n.cluster)
-	}
-	dirs.Founding = false
-	return dirs.save()
-}
-
 func (n *Node) blobConfig() blobfs.Config {
 	return blobfs.Config{
-		Folders: blobFolders(n.cfg.DataDirs), Node: n.id, Logger: n.log.With("part", "blobfs"), ReserveBytes: n.reserve(),
+		Folders: blobFolders(n.cfg.DataDirs), Node: n.id(), Logger: n.log.With("part", "blobfs"), ReserveBytes: n.reserve(),
 	}
 }
 
@@ -230,8 +238,8 @@ func (n *Node) Err() error {
 	}
 }
 
-// RPCAddr returns the address that clients connect to.
-func (n *Node) RPCAddr() string { return n.rpcAddr.String() }
+// RPCAddr returns the address that clients and other nodes connect to.
+func (n *Node) RPCAddr() string { return n.self.address }
 
 // HTTPAddr returns the address of metrics and health, or "" if there is none.
 func (n *Node) HTTPAddr() string {
@@ -242,7 +250,7 @@ func (n *Node) HTTPAddr() string {
 }
 
 // ClusterID returns the cluster's id.
-func (n *Node) ClusterID() string { return n.cluster }
+func (n *Node) ClusterID() string { return n.cluster() }
 
 // Close drains the node and stops it: no new work is taken, what was accepted is
 // finished or, when ctx ends first, given up. Nothing that was acknowledged is
@@ -254,8 +262,11 @@ func (n *Node) Close(ctx context.Context) error {
 	return err
 }
 
+// stopParts ends the parts in an order in which each still finds what it needs: the
+// tablets write to the namespace as they close, so session and group come later.
 func (n *Node) stopParts(ctx context.Context) error {
 	var errs []error
+	n.stopMaster(ctx)
 	if n.rpc != nil {
 		errs = append(errs, n.rpc.Shutdown(ctx))
 	}
@@ -264,15 +275,14 @@ func (n *Node) stopParts(ctx context.Context) error {
 	}
 	n.endChanges(ctx)
 	n.cursors.close()
-	n.background.Wait()
 	if n.tablets != nil {
 		errs = append(errs, n.tablets.Close())
 	}
 	if n.store != nil {
 		errs = append(errs, n.store.Close())
 	}
-	if n.group != nil {
-		errs = append(errs, n.group.Close())
-	}
+	errs = append(errs, n.closeLockService(ctx), n.leaveCluster())
+	n.peers.close()
+	n.background.Wait()
 	return errors.Join(errs...)
 }

@@ -10,10 +10,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/steledb/stele/node/reach"
+	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )
 
-// serve opens the node to clients.
+// serve opens the node's ports. The methods for data answer that the node is not
+// ready until it is.
 func (n *Node) serve(listener net.Listener) error {
 	b := n.cfg.budget()
 	server, err := rpc.NewServer(rpc.ServerConfig{
@@ -24,19 +27,42 @@ func (n *Node) serve(listener net.Listener) error {
 		return err
 	}
 	n.rpc = server
+	if n.self.address, err = reach.Address(n.rpcAddr.String(), n.cfg.Advertise); err != nil {
+		return err
+	}
+	if err := n.newFormer(); err != nil {
+		return err
+	}
+	n.former.Handle(server)
+	n.voter = newVoter(n, server.Claim(raftByte))
+	metaapi.ServeCurrent(server, n.lockService)
+	n.handleCommands()
 	n.handleData()
 	n.handleAdmin()
+	n.handleNodes()
 	stop := n.cursors.start()
 	n.background.Go(func() { n.cursors.sweep(stop) })
 	if err := n.serveHTTP(); err != nil {
 		return err
 	}
+	n.background.Go(n.voter.accept)
 	n.background.Go(func() {
 		if err := server.Serve(listener); !errors.Is(err, rpc.ErrServerClosed) {
 			n.fail(fmt.Errorf("serve clients: %w", err))
 		}
 	})
 	return nil
+}
+
+// handle registers a method of the data API, which is answered once the node serves.
+func (n *Node) handle(method string, mode rpc.Mode, h func(*rpc.Call)) {
+	n.rpc.Handle(method, mode, func(c *rpc.Call) {
+		if !n.serving.Load() {
+			c.Fail(&rpc.Error{Code: rpc.CodeUnavailable, Message: "the node does not serve: " + n.unready(), Retryable: true})
+			return
+		}
+		h(c)
+	})
 }
 
 // spawnedMax is how many calls may run that wait for the disk or for each other:
@@ -87,10 +113,13 @@ func (n *Node) unready() string {
 		return err.Error()
 	}
 	if !n.serving.Load() {
-		return "starting or stopping"
+		if n.ctx.Err() != nil {
+			return "it stops"
+		}
+		return "it starts, and waits for " + *n.stage.Load()
 	}
-	if !n.group.Stats().Ready {
-		return "the lock service is not ready"
+	if !n.meta.current().Valid() {
+		return "its session with the lock service is in jeopardy: no leader answers"
 	}
 	if err := n.tablets.Stats().Blocked; err != nil {
 		return fmt.Sprintf("writes wait: memtables cannot be written out: %v", err)

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/gossip"
 )
 
 // version is set by the linker: -X github.com/steledb/stele/node.version=v1.2.3.
@@ -27,7 +28,7 @@ func Version() string {
 func (n *Node) status(context.Context, *api.NamesRequest) (answer, error) {
 	t, reason := n.tablets.Stats(), n.unready()
 	s := api.Status{
-		Node: n.cfg.Name, Cluster: n.cluster, Version: Version(), Uptime: time.Since(n.started),
+		Node: n.cfg.Name, Cluster: n.cluster(), Version: Version(), Uptime: time.Since(n.started),
 		Ready: reason == "", Reason: reason,
 		Tables: int64(t.Tables), Tablets: int64(t.Tablets),
 		MemtableBytes: t.MemtableBytes, MemtableBytesMax: t.MemtableBytesMax,
@@ -36,6 +37,20 @@ func (n *Node) status(context.Context, *api.NamesRequest) (answer, error) {
 		Stalls: t.Stalls, Overloads: t.Overloads,
 		MinorCompactions: t.MinorCompactions, MergingCompactions: t.MergingCompactions, MajorCompactions: t.MajorCompactions,
 	}
+	s.NodeID = n.id()
+	s.Nodes, s.NodesAlive = 1, 1
+	if n.ring != nil {
+		s.Nodes, s.NodesAlive = 0, 0
+		for _, m := range n.ring.Members() {
+			if s.Nodes++; m.State == gossip.Alive {
+				s.NodesAlive++
+			}
+		}
+	}
+	group, _ := n.voter.group()
+	s.Voter = group != nil
+	s.Leader = n.leader() == n.id()
+	s.Master = n.master.Epoch() != 0
 	for _, f := range n.store.Stats().Folders {
 		d := api.DiskStatus{Path: f.Path, FreeBytes: f.FreeBytes, UsedBytes: f.BlobBytes + f.LogBytes, Retired: f.Retired != nil}
 		var st unix.Statfs_t

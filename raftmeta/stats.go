@@ -23,6 +23,7 @@ type Stats struct {
 	LastIndex, AppliedIndex uint64
 	Voters                  int
 
+	Sessions           int
 	Files, Directories int
 	Bytes              int64 // of all paths and contents
 
@@ -63,6 +64,7 @@ func (g *Group) Stats() Stats {
 		s.AppliedIndex = applied
 		s.Files, s.Directories = ns.files, ns.nodes.Len()-ns.files
 		s.Bytes = ns.bytes
+		s.Sessions = ns.sessions.Len()
 	})
 	return s
 }

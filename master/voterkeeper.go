@@ -1,0 +1,116 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// changeTimeout bounds one step of the plan. A step that was not finished is looked
+// at again: the group itself tells how far it came.
+const changeTimeout = 10 * time.Second
+
+// voterKeeper carries out the plan of the voters.
+type voterKeeper struct {
+	cfg   Config
+	lock  Lock
+	epoch uint64
+	// waits is the last step that failed, told once.
+	waits string
+	// hailed are the nodes that know of this master, each as of its last coming.
+	hailed map[string]time.Time
+}
+
+// hailTimeout bounds the greeting of all nodes.
+const hailTimeout = 2 * time.Second
+
+// hail tells the nodes who is master, those that have not heard yet: from then on
+// they refuse the one before.
+func (v *voterKeeper) hail(ctx context.Context, servers []Server) {
+	ctx, cancel := context.WithTimeout(ctx, hailTimeout)
+	defer cancel()
+	type greeted struct {
+		id  string
+		err error
+	}
+	answers := make(chan greeted, len(servers))
+	asked := 0
+	now := time.Now()
+	for _, s := range servers {
+		came := now.Add(-s.Since)
+		if last, ok := v.hailed[s.ID]; !s.Alive || ok && last.After(came) {
+			continue
+		}
+		asked++
+		go func() { answers <- greeted{s.ID, v.cfg.Nodes.Hail(ctx, s.ID, v.epoch)} }()
+	}
+	for range asked {
+		a := <-answers
+		if a.err != nil {
+			v.cfg.Logger.Debug("tell a node who is master", "node", a.id, "error", a.err)
+			continue
+		}
+		if v.hailed == nil {
+			v.hailed = map[string]time.Time{}
+		}
+		v.hailed[a.id] = now
+	}
+}
+
+// look does the next step of the plan, if there is one.
+func (v *voterKeeper) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	servers, err := v.cfg.Servers(ctx)
+	if err != nil {
+		v.failed(ctx, "read the list of nodes", err)
+		return
+	}
+	v.hail(ctx, servers)
+	c := Plan(servers, v.cfg.Group.Voters(), v.cfg.Stable)
+	if c.Kind == NoChange || !v.lock.Held() {
+		return
+	}
+	start := time.Now()
+	if err := v.do(ctx, c); err != nil {
+		v.failed(ctx, fmt.Sprintf("%v %s", c.Kind, c.ID), err)
+		return
+	}
+	v.waits = ""
+	v.cfg.Logger.Info("changed the voters of the lock service", "change", c.Kind.String(), "node", c.ID, "because", c.Why,
+		"took", time.Since(start).Round(time.Millisecond))
+}
+
+// failed tells of a step that did not succeed, once while it stays the same.
+func (v *voterKeeper) failed(ctx context.Context, step string, err error) {
+	if ctx.Err() == context.Canceled || v.waits == step {
+		return
+	}
+	v.waits = step
+	v.cfg.Logger.Warn("cannot change the voters of the lock service; will try again", "step", step, "error", err)
+}
+
+func (v *voterKeeper) do(ctx context.Context, c Change) error {
+	g := v.cfg.Group
+	switch c.Kind {
+	case Stage:
+		if err := v.cfg.Nodes.StartVoting(ctx, c.ID, v.epoch); err != nil {
+			return fmt.Errorf("have it take part: %w", err)
+		}
+		return g.Stage(ctx, c.ID)
+	case Promote:
+		return g.Promote(ctx, c.ID)
+	case Remove:
+		if err := g.Remove(ctx, c.ID); err != nil {
+			return err
+		}
+		// A node that is not there now learns of it when it comes back.
+		if err := v.cfg.Nodes.StopVoting(ctx, c.ID, v.epoch); err != nil {
+			v.cfg.Logger.Debug("tell a node that it votes no more", "node", c.ID, "error", err)
+		}
+		return nil
+	case StepDown:
+		return g.StepDown(ctx)
+	}
+	return nil
+}

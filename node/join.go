@@ -1,0 +1,231 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/node/formation"
+	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/node/identity"
+)
+
+// peersFile is where the members of the cluster are remembered, in the first data
+// folder: a restart finds them there.
+const peersFile = "peers"
+
+// addresses is where nodes were last known to answer.
+type addresses struct {
+	mu   sync.Mutex
+	byID map[string]string
+}
+
+func (a *addresses) set(id, addr string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.byID == nil {
+		a.byID = map[string]string{}
+	}
+	a.byID[id] = addr
+}
+
+func (a *addresses) get(id string) (string, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	addr, ok := a.byID[id]
+	return addr, ok
+}
+
+func (a *addresses) all() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Values(a.byID))
+}
+
+// addressOf returns where a node answers, as far as this one knows.
+func (n *Node) addressOf(id string) (string, bool) {
+	if id == n.id() {
+		return n.RPCAddr(), true
+	}
+	return n.known.get(id)
+}
+
+// newFormer prepares what makes the node part of a cluster.
+func (n *Node) newFormer() error {
+	cfg := formation.Config{
+		Self: formation.Peer{Name: n.cfg.Name, RPC: n.RPCAddr()}, Version: Version(),
+		Join: n.cfg.Join, Expect: n.cfg.Expect, Key: n.cfg.GossipKey,
+		Store: identityStore{&n.self}, PeersFile: filepath.Join(n.cfg.DataDirs[0], peersFile),
+		Admit: n.admit, Logger: n.log.With("part", "formation"),
+	}
+	n.self.view(func(f *identity.Folders) {
+		cfg.Self.ID, cfg.Cluster, cfg.Voter, cfg.RaftEpoch = f.Node, f.Cluster, f.Voter(), f.RaftEpoch
+	})
+	former, err := formation.New(cfg)
+	n.former = former
+	return err
+}
+
+// hostOf returns the host of host or host:port.
+func hostOf(addr string) string {
+	if host, _, err := net.SplitHostPort(addr); err == nil {
+		return host
+	}
+	return addr
+}
+
+// joinCluster returns when the node belongs to a cluster and gossip runs.
+func (n *Node) joinCluster(ctx context.Context) error {
+	n.enter("other nodes, to be of one cluster with them")
+	out, err := n.former.Run(ctx)
+	if err != nil {
+		return fmt.Errorf("become part of a cluster: %w", err)
+	}
+	var gossips []string
+	for _, p := range out.Members {
+		n.known.set(p.ID, p.RPC)
+		if p.Gossip != "" {
+			gossips = append(gossips, p.Gossip)
+		}
+	}
+	if out.RaftEpoch > n.raftEpoch() {
+		if err := n.followRaftEpoch(out.RaftEpoch); err != nil {
+			return err
+		}
+	}
+	n.joined.Store(true)
+	if n.cfg.Gossip == "off" {
+		return nil
+	}
+	n.ring, err = gossip.Start(gossip.Config{
+		Self: n.selfMeta(), Cluster: n.cluster(), Key: n.cfg.GossipKey, Bind: n.cfg.Gossip, Advertise: hostOf(n.cfg.Advertise),
+		Seeds: n.former.Seeds, Logger: n.log.With("part", "gossip"),
+	})
+	if err != nil {
+		return fmt.Errorf("start gossip: %w", err)
+	}
+	n.former.SetGossip(n.ring.Address())
+	n.background.Go(n.followMembers)
+	n.background.Go(n.tellLoad)
+	if len(gossips) > 0 {
+		if err := n.ring.Join(ctx, gossips); err != nil {
+			n.log.Warn("no member answers by gossip yet; trying goes on", "error", err)
+		}
+	}
+	return nil
+}
+
+// followRaftEpoch gives up a Raft log that was left behind: the group was made anew
+// from what another voter had, while this one was away.
+func (n *Node) followRaftEpoch(epoch uint64) error {
+	return n.self.change(func(f *identity.Folders) error {
+		if f.Raft != "" {
+			n.log.Warn("the lock service was recovered without this node: its old log is set aside", "epoch", epoch, "was", f.RaftEpoch)
+			if err := f.EndVoter(); err != nil {
+				return err
+			}
+		}
+		return f.SetRaftEpoch(epoch)
+	})
+}
+
+// selfMeta is what the node tells the others of itself.
+func (n *Node) selfMeta() gossip.Meta {
+	m := gossip.Meta{Name: n.cfg.Name, RPC: n.RPCAddr(), HTTP: n.HTTPAddr(), Zone: n.cfg.Zone, Version: Version()}
+	n.self.view(func(f *identity.Folders) {
+		m.ID, m.Start, m.Voter, m.RaftEpoch = f.Node, f.Starts, f.Voter(), f.RaftEpoch
+	})
+	for _, dir := range n.cfg.DataDirs {
+		if total, free, err := diskSpace(dir); err == nil {
+			m.CapacityBytes += total
+			m.FreeBytes += free
+		}
+	}
+	return m
+}
+
+// tellOthers has gossip spread what has changed of this node.
+func (n *Node) tellOthers() {
+	if n.ring == nil {
+		return
+	}
+	fresh := n.selfMeta()
+	err := n.ring.UpdateMeta(func(m *gossip.Meta) {
+		m.Voter, m.RaftEpoch, m.CapacityBytes, m.FreeBytes = fresh.Voter, fresh.RaftEpoch, fresh.CapacityBytes, fresh.FreeBytes
+	})
+	if err != nil {
+		n.log.Warn("tell the others of a change", "error", err)
+	}
+}
+
+// tellPeriod is how often the others hear how full the node is.
+const tellPeriod = 30 * time.Second
+
+func (n *Node) tellLoad() {
+	tick := time.NewTicker(tellPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			n.tellOthers()
+		case <-n.ctx.Done():
+			return
+		}
+	}
+}
+
+// followMembers takes note of where the other nodes are, until the node closes.
+func (n *Node) followMembers() {
+	for {
+		changed := n.ring.Changed()
+		var peers []formation.Peer
+		epoch := n.raftEpoch()
+		for _, m := range n.ring.Members() {
+			if m.Self {
+				continue
+			}
+			// One that has left comes back, when all are started anew.
+			n.known.set(m.ID, m.RPC)
+			peers = append(peers, formation.Peer{ID: m.ID, Name: m.Name, RPC: m.RPC, Gossip: m.Gossip})
+			epoch = max(epoch, m.RaftEpoch)
+		}
+		slices.SortFunc(peers, func(a, b formation.Peer) int { return strings.Compare(a.ID, b.ID) })
+		n.former.SetMembers(peers, epoch)
+		select {
+		case <-changed:
+		case <-n.ctx.Done():
+			return
+		}
+	}
+}
+
+// admit refuses a node that the cluster has removed.
+func (n *Node) admit(ctx context.Context, p formation.Peer) error {
+	if !n.serving.Load() {
+		return nil // whoever was removed is told when it registers
+	}
+	return n.catalog.checkNotRemoved(ctx, p.ID)
+}
+
+// leaveTimeout bounds the farewell to the others.
+const leaveTimeout = time.Second
+
+func (n *Node) leaveCluster() error {
+	var err error
+	if n.ring != nil {
+		if err := n.ring.Leave(leaveTimeout); err != nil {
+			n.log.Debug("tell the others that this node goes", "error", err)
+		}
+		err = n.ring.Close()
+	}
+	if n.former != nil {
+		_ = n.former.Close()
+	}
+	return err
+}

@@ -1,0 +1,185 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/raftmeta"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/session"
+)
+
+// openLockService opens the node's part in the Raft group, if it has one, and its
+// session with the group's leader, wherever that is.
+func (n *Node) openLockService(ctx context.Context) error {
+	n.enter("the lock service's log")
+	var dir string
+	founding := false
+	n.self.view(func(f *identity.Folders) {
+		if f.Voter() || f.Founding {
+			dir, founding = f.RaftDir(), f.Founding
+		}
+	})
+	if dir != "" {
+		if err := n.voter.open(dir, false); err != nil {
+			return fmt.Errorf("open the lock service: %w", err)
+		}
+		// A lone voter leads in a moment; looking for a leader would take longer.
+		if group, _ := n.voter.group(); len(group.Members()) == 1 {
+			if err := group.WaitReady(ctx); err != nil {
+				return fmt.Errorf("wait for the lock service: %w", err)
+			}
+		}
+	}
+	n.enter("a leader of the lock service")
+	if err := n.openSession(ctx); err != nil {
+		return fmt.Errorf("wait for the lock service: %w", err)
+	}
+	n.catalog = catalog{meta: &n.meta, node: n.id()}
+	if founding {
+		if err := n.catalog.found(ctx, n.cluster()); err != nil {
+			return fmt.Errorf("found the cluster: %w", err)
+		}
+	}
+	cluster, err := n.catalog.cluster(ctx)
+	if err != nil {
+		return fmt.Errorf("read the cluster's id: %w", err)
+	}
+	if cluster != n.cluster() {
+		return fmt.Errorf("the lock service is of cluster %s, and the data folders are of cluster %s: put the right ones back",
+			cluster, n.cluster())
+	}
+	if err := n.self.change(func(f *identity.Folders) error { return f.Founded() }); err != nil {
+		return err
+	}
+	n.tellOthers()
+	if err := n.catalog.checkNotRemoved(ctx, n.id()); err != nil {
+		return err
+	}
+	return n.register(ctx)
+}
+
+// closeLockService ends the session and the node's part in the group.
+func (n *Node) closeLockService(ctx context.Context) error {
+	n.meta.close(ctx, n.log)
+	if n.voter == nil {
+		return nil
+	}
+	n.voter.changing.Lock()
+	defer n.voter.changing.Unlock()
+	return n.voter.close()
+}
+
+// masterPause is the time between two looks of the master at the cluster.
+const masterPause = time.Second
+
+// startMaster makes the node a candidate: it is the master while it leads the lock
+// service.
+func (n *Node) startMaster() {
+	ctx, cancel := context.WithCancel(n.ctx)
+	n.reign = cancel
+	n.master = master.New(master.Config{
+		ID: n.id(), Group: masterGroup{n.voter}, Nodes: commander{n}, Servers: n.servers, Acquire: n.acquireMaster,
+		Stable: n.cfg.VoterStable, Pause: masterPause, Logger: n.log.With("part", "master"),
+	})
+	n.background.Go(func() { n.master.Run(ctx) })
+}
+
+func (n *Node) acquireMaster(ctx context.Context) (master.Lock, error) {
+	l, err := n.meta.current().Acquire(ctx, master.LockPath, metaapi.Exclusive, session.LockOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// handOverTimeout bounds the wish that another voter leads before this one stops.
+const handOverTimeout = 3 * time.Second
+
+// stopMaster ends the candidacy, and hands leadership over: the others need not find
+// out that this node is gone.
+func (n *Node) stopMaster(ctx context.Context) {
+	if n.reign != nil {
+		n.reign()
+	}
+	if n.voter == nil {
+		return
+	}
+	group, _ := n.voter.group()
+	if group == nil || len(group.Members()) < 2 {
+		return
+	}
+	if leads, _ := group.Leads(); !leads {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, handOverTimeout)
+	defer cancel()
+	if err := group.TransferLeadership(ctx, ""); err != nil {
+		n.log.Info("leadership of the lock service was not handed over", "error", err)
+	}
+}
+
+// masterGroup is the Raft group for the master. It implements master.Group.
+type masterGroup struct{ v *voter }
+
+var errNoVoter = errors.New("this node is no voter of the lock service")
+
+// Leads implements master.Group.
+func (m masterGroup) Leads() (bool, <-chan struct{}) {
+	group, changed := m.v.group()
+	if group == nil {
+		return false, changed
+	}
+	return group.Leads()
+}
+
+// Voters implements master.Group.
+func (m masterGroup) Voters() []master.Voter {
+	group, _ := m.v.group()
+	if group == nil {
+		return nil
+	}
+	var all []master.Voter
+	for _, x := range group.Members() {
+		all = append(all, master.Voter{ID: x.ID, Staged: !x.Voter, CaughtUp: caughtUp(x), Leader: x.Leader})
+	}
+	return all
+}
+
+// caughtUpLag is how many entries a server may lack to be given a vote: Promote
+// waits for it to get the rest.
+const caughtUpLag = 1000
+
+func caughtUp(m raftmeta.Member) bool { return m.Match > 0 && m.Lag < caughtUpLag }
+
+func (m masterGroup) do(f func(*raftmeta.Group) error) error {
+	group, _ := m.v.group()
+	if group == nil {
+		return errNoVoter
+	}
+	return f(group)
+}
+
+// Stage implements master.Group.
+func (m masterGroup) Stage(ctx context.Context, id string) error {
+	return m.do(func(g *raftmeta.Group) error { return g.AddNonvoter(ctx, id) })
+}
+
+// Promote implements master.Group.
+func (m masterGroup) Promote(ctx context.Context, id string) error {
+	return m.do(func(g *raftmeta.Group) error { return g.Promote(ctx, id) })
+}
+
+// Remove implements master.Group.
+func (m masterGroup) Remove(ctx context.Context, id string) error {
+	return m.do(func(g *raftmeta.Group) error { return g.Remove(ctx, id) })
+}
+
+// StepDown implements master.Group.
+func (m masterGroup) StepDown(ctx context.Context) error {
+	return m.do(func(g *raftmeta.Group) error { return g.TransferLeadership(ctx, "") })
+}

@@ -1,0 +1,196 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/node/gossip"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/session"
+	"github.com/steledb/stele/rpc"
+)
+
+// openSession opens the node's session with the lock service, and keeps one from then
+// on: a session that has expired is followed by another.
+func (n *Node) openSession(ctx context.Context) (err error) {
+	n.meta.client, err = session.NewClient(session.Config{
+		Locator: metaLocator{n}, Dialer: metaDialer{n}, Logger: n.log.With("part", "session"),
+	})
+	if err != nil {
+		return err
+	}
+	if err := n.meta.open(ctx, n.sessionName()); err != nil {
+		return err
+	}
+	n.background.Go(n.keepSession)
+	return nil
+}
+
+// sessionName is what the node's sessions call themselves, for those who find a lock
+// held.
+func (n *Node) sessionName() string { return n.cfg.Name + " " + n.id() }
+
+// sessionRetry is the pause between two attempts to open a session.
+const sessionRetry = 500 * time.Millisecond
+
+// keepSession opens another session when the node's has expired, until the node
+// closes.
+func (n *Node) keepSession() {
+	for {
+		select {
+		case <-n.meta.current().Done():
+		case <-n.ctx.Done():
+			return
+		}
+		if n.ctx.Err() != nil {
+			return
+		}
+		if err := n.meta.open(n.ctx, n.sessionName()); err != nil {
+			select {
+			case <-time.After(sessionRetry):
+			case <-n.ctx.Done():
+			}
+		}
+	}
+}
+
+// metaAccess is the node's way to the lock service. It implements namespace.
+type metaAccess struct {
+	client *session.Client
+	// mu guards the field in it. Never held across I/O.
+	mu struct {
+		sync.Mutex
+		session *session.Session
+	}
+}
+
+func (m *metaAccess) open(ctx context.Context, name string) error {
+	s, err := m.client.Open(ctx, session.Options{Name: name})
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.session = s
+	return nil
+}
+
+// current returns the node's session, nil before the first; it may be over.
+func (m *metaAccess) current() *session.Session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.session
+}
+
+// Get implements namespace.
+func (m *metaAccess) Get(ctx context.Context, path string) (metaapi.File, error) {
+	return m.client.Get(ctx, path)
+}
+
+// Set implements namespace.
+func (m *metaAccess) Set(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
+	return m.client.Set(ctx, path, data, gen, metaapi.SetOptions{})
+}
+
+// Delete implements namespace.
+func (m *metaAccess) Delete(ctx context.Context, path string, gen uint64) error {
+	return m.client.Delete(ctx, path, gen, metaapi.SetOptions{})
+}
+
+// List implements namespace.
+func (m *metaAccess) List(ctx context.Context, dir string) ([]metaapi.Stat, error) {
+	return m.client.List(ctx, dir)
+}
+
+// farewellTimeout bounds the end of a session: nobody may lead any more, as when all
+// nodes stop, and then it ends with its lease.
+const farewellTimeout = time.Second
+
+// close ends the session and the connections.
+func (m *metaAccess) close(ctx context.Context, log *slog.Logger) {
+	if s := m.current(); s != nil {
+		ctx, cancel := context.WithTimeout(ctx, farewellTimeout)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			log.Debug("the session with the lock service ends with its lease", "error", err)
+		}
+	}
+	if m.client != nil {
+		_ = m.client.Close()
+	}
+}
+
+// metaLocator knows which nodes may be servers of the lock service.
+type metaLocator struct{ n *Node }
+
+// Servers implements session.Locator: this node if it votes, then the voters that
+// gossip tells of, then the others, who may know better.
+func (l metaLocator) Servers() []string {
+	n := l.n
+	var voters, others []string
+	if group, _ := n.voter.group(); group != nil {
+		voters = append(voters, n.RPCAddr())
+	}
+	told := map[string]bool{n.RPCAddr(): true}
+	if n.ring != nil {
+		for _, m := range n.ring.Members() {
+			if m.Self || m.State != gossip.Alive {
+				continue
+			}
+			told[m.RPC] = true
+			if m.Voter {
+				voters = append(voters, m.RPC)
+			} else {
+				others = append(others, m.RPC)
+			}
+		}
+	}
+	for _, addr := range n.known.all() {
+		if !told[addr] {
+			others = append(others, addr)
+		}
+	}
+	rand.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+	return append(voters, others...)
+}
+
+// metaDialer reaches this node's own part of the lock service without the network.
+type metaDialer struct{ n *Node }
+
+// Dial implements session.Dialer.
+func (d metaDialer) Dial(ctx context.Context, addr string) (session.Peer, error) {
+	if addr == d.n.RPCAddr() {
+		service, err := d.n.lockService()
+		return session.Peer{Service: service}, err
+	}
+	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{MessageTimeout: metaMessageTimeout})
+	if err != nil {
+		return session.Peer{}, err
+	}
+	return session.Peer{Service: metaapi.Remote(conn), Close: conn.Close}, nil
+}
+
+// metaMessageTimeout ends a connection whose server stops in the middle of an answer.
+const metaMessageTimeout = 10 * time.Second
+
+// lockService is the lock service as this node can offer it. The error is a
+// *NotLeaderError when the node is no voter.
+func (n *Node) lockService() (metaapi.Service, error) {
+	if group, _ := n.voter.group(); group != nil {
+		return group.Service(), nil
+	}
+	elsewhere := &metaapi.NotLeaderError{}
+	if n.ring == nil {
+		return nil, elsewhere
+	}
+	for _, m := range n.ring.Members() {
+		if m.Voter && !m.Self && m.State == gossip.Alive {
+			elsewhere.Leader, elsewhere.Address = m.ID, m.RPC // it knows who leads
+			break
+		}
+	}
+	return nil, elsewhere
+}

@@ -1,0 +1,182 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/raftmeta"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+)
+
+// handleNodes registers the methods about nodes and the Raft group.
+func (n *Node) handleNodes() {
+	n.handleNames(api.MethodListNodes, 0, n.listNodes)
+	n.handleNames(api.MethodDrainNode, 1, n.drainNode)
+	n.handleNames(api.MethodRemoveNode, 1, n.removeNode)
+	n.handleNames(api.MethodRaftStatus, 0, n.raftStatus)
+}
+
+func (n *Node) listNodes(ctx context.Context, _ *api.NamesRequest) (answer, error) {
+	all, err := n.fleet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	leader := n.leader()
+	boss, _ := n.epochs.last()
+	var infos []api.NodeInfo
+	for _, x := range all {
+		infos = append(infos, x.info(leader, boss))
+	}
+	return func(e *wire.Encoder) { api.AppendNodes(e, infos) }, nil
+}
+
+func (x *fleetNode) info(leader, master string) api.NodeInfo {
+	i := api.NodeInfo{
+		ID: x.id, Name: x.record.Name, Zone: x.record.Zone, RPC: x.record.RPC, Gossip: x.Gossip, HTTP: x.HTTP, Version: x.Version,
+		State: stateText(x.State), Voter: x.Voter, Leader: x.id == leader, Master: x.id == master, Draining: x.Draining, Self: x.Self,
+		CapacityBytes: x.CapacityBytes, FreeBytes: x.FreeBytes, Load: x.Load,
+	}
+	if x.State == gossip.Alive {
+		i.RPC = x.Member.RPC // may be newer
+	}
+	if !x.Since.IsZero() {
+		i.SinceSeconds = time.Since(x.Since).Seconds()
+	}
+	return i
+}
+
+func stateText(s gossip.State) string {
+	if s == 0 {
+		return api.NodeUnknown
+	}
+	return s.String()
+}
+
+// leader returns the id of the node that leads the lock service, as far as this one
+// knows, or nothing.
+func (n *Node) leader() string {
+	if group, _ := n.voter.group(); group != nil {
+		id, _ := group.Leader()
+		return id
+	}
+	return ""
+}
+
+func (n *Node) drainNode(ctx context.Context, r *api.NamesRequest) (answer, error) {
+	return nil, n.setDraining(ctx, r.Names[0], !r.Undrain)
+}
+
+// removeNode takes a node out of the cluster for good.
+func (n *Node) removeNode(ctx context.Context, r *api.NamesRequest) (answer, error) {
+	x, err := n.find(ctx, r.Names[0])
+	if err != nil {
+		return nil, err
+	}
+	if x.State == gossip.Alive && !r.Force {
+		return nil, &api.NodeInUseError{Node: x.id, Reason: "it is alive: stop it first"}
+	}
+	if x.id == n.id() {
+		return nil, &api.NodeInUseError{Node: x.id, Reason: "it is the node that was asked: ask another one"}
+	}
+	if tablets, err := n.catalog.list(ctx, tabletsDir+"/"+x.id); err != nil {
+		return nil, err
+	} else if len(tablets) > 0 && !r.Force {
+		return nil, &api.NodeInUseError{Node: x.id, Reason: fmt.Sprintf("%d tablets are on it and would be lost", len(tablets))}
+	}
+	// The mark comes first: from then on the node cannot come back.
+	if _, err := n.catalog.set(ctx, removedPath(x.id), []byte(x.record.Name), metaapi.AnyGeneration); err != nil {
+		return nil, err
+	}
+	if err := n.catalog.remove(ctx, nodePath(x.id), metaapi.AnyGeneration); err != nil && !errors.Is(err, metaapi.ErrNotFound) {
+		return nil, err
+	}
+	if n.ring != nil {
+		n.ring.Forget(x.id)
+	}
+	n.log.Info("node removed from the cluster", "node", x.id, "name", x.record.Name)
+	return nil, nil
+}
+
+func (n *Node) raftStatus(ctx context.Context, _ *api.NamesRequest) (answer, error) {
+	group, _ := n.voter.group()
+	if group != nil {
+		if leads, _ := group.Leads(); leads {
+			s, err := n.leaderStatus(ctx, group)
+			return s.Append, err
+		}
+	}
+	// Only the leader knows how the others fare.
+	to, err := n.towardsLeader()
+	if err != nil {
+		return nil, err
+	}
+	var s api.RaftStatus
+	if err := n.peers.call(ctx, to, api.MethodRaftStatus, func(e *wire.Encoder) { e.Array(0) }, s.Decode); err != nil {
+		return nil, err
+	}
+	return s.Append, nil
+}
+
+func (n *Node) leaderStatus(ctx context.Context, group *raftmeta.Group) (*api.RaftStatus, error) {
+	all, err := n.fleet(ctx)
+	if err != nil {
+		return &api.RaftStatus{}, err
+	}
+	byID := map[string]*fleetNode{}
+	for i := range all {
+		byID[all[i].id] = &all[i]
+	}
+	name := func(id string) string {
+		if x := byID[id]; x != nil {
+			return x.record.Name
+		}
+		return ""
+	}
+	st := group.Stats()
+	leader, _ := group.Leader()
+	boss, epoch := n.epochs.last()
+	s := &api.RaftStatus{
+		Cluster: n.cluster(), Leader: leader, LeaderName: name(leader), Term: st.Term, Applied: st.AppliedIndex, LastIndex: st.LastIndex,
+		RaftEpoch: n.raftEpoch(), Master: boss, MasterName: name(boss), MasterEpoch: epoch,
+		Sessions: int64(st.Sessions), Files: int64(st.Files), Directories: int64(st.Directories), Bytes: st.Bytes,
+	}
+	for _, m := range group.Members() {
+		r := api.RaftServer{ID: m.ID, Name: name(m.ID), State: api.NodeUnknown, Voter: m.Voter, Leader: m.Leader, Lag: m.Lag, LastContactMS: -1}
+		if m.Contact >= 0 {
+			r.LastContactMS = m.Contact.Milliseconds()
+		}
+		r.Alive = m.Contact >= 0 && m.Contact < aliveContact
+		if x := byID[m.ID]; x != nil {
+			r.Zone, r.State = x.record.Zone, stateText(x.State)
+		}
+		s.Servers = append(s.Servers, r)
+	}
+	return s, nil
+}
+
+// towardsLeader returns the id of the leader of the lock service if this node votes,
+// and else of a node that does.
+func (n *Node) towardsLeader() (string, error) {
+	if group, _ := n.voter.group(); group != nil {
+		if id, _ := group.Leader(); id != "" && id != n.id() {
+			return id, nil
+		}
+		return "", &metaapi.NotLeaderError{}
+	}
+	if n.ring != nil {
+		for _, m := range n.ring.Members() {
+			if m.Voter && m.State == gossip.Alive {
+				return m.ID, nil
+			}
+		}
+	}
+	return "", &metaapi.NotLeaderError{}
+}
+
+// aliveContact is how lately a voter has answered that is shown as alive.
+const aliveContact = 2 * time.Second

@@ -1,0 +1,88 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
+)
+
+// peers keeps a connection to each node that this one has something to say to.
+type peers struct {
+	// resolve returns where a node answers now.
+	resolve func(id string) (string, bool)
+	// mu guards the fields in it. Never held while dialing.
+	mu struct {
+		sync.Mutex
+		conns  map[string]peerConn
+		closed bool
+	}
+}
+
+type peerConn struct {
+	addr string
+	conn *rpc.Conn
+}
+
+// call asks a node. The error is that of the connection or, from the node, an
+// *rpc.Error.
+func (p *peers) call(ctx context.Context, id, method string, params func(*wire.Encoder), result func(*wire.Decoder) error) error {
+	addr, known := p.resolve(id)
+	if !known {
+		return fmt.Errorf("it is not known where node %s is", id)
+	}
+	conn, err := p.conn(ctx, id, addr)
+	if err != nil {
+		return fmt.Errorf("connect to node %s at %s: %w", id, addr, err)
+	}
+	return conn.Call(ctx, method, params, result)
+}
+
+func (p *peers) conn(ctx context.Context, id, addr string) (*rpc.Conn, error) {
+	p.mu.Lock()
+	have, ok := p.mu.conns[id]
+	p.mu.Unlock()
+	if ok && have.addr == addr && have.conn.Err() == nil {
+		return have.conn, nil
+	}
+	fresh, err := rpc.Dial(ctx, addr, rpc.ConnConfig{})
+	if err != nil {
+		return nil, err
+	}
+	return p.keep(id, peerConn{addr, fresh})
+}
+
+// keep puts a new connection in the place of the old one, which is closed; or gives
+// it up for one that somebody else made meanwhile.
+func (p *peers) keep(id string, c peerConn) (*rpc.Conn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	have, ok := p.mu.conns[id]
+	switch {
+	case p.mu.closed:
+		_ = c.conn.Close()
+		return nil, rpc.ErrServerClosed
+	case ok && have.addr == c.addr && have.conn.Err() == nil:
+		_ = c.conn.Close()
+		return have.conn, nil
+	case ok:
+		_ = have.conn.Close()
+	}
+	if p.mu.conns == nil {
+		p.mu.conns = map[string]peerConn{}
+	}
+	p.mu.conns[id] = c
+	return c.conn, nil
+}
+
+func (p *peers) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.closed = true
+	for _, c := range p.mu.conns {
+		_ = c.conn.Close()
+	}
+	p.mu.conns = nil
+}

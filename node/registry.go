@@ -1,0 +1,178 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/gossip"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+)
+
+// nodesDir holds a file for each node of the cluster, whether it is up or not: gossip
+// forgets, and knows nothing of what an operator has decided.
+const nodesDir = "/nodes"
+
+func nodePath(id string) string { return nodesDir + "/" + id }
+
+// record is what a node's file says, as JSON: people read it.
+type record struct {
+	Name string `json:"name"`
+	Zone string `json:"zone,omitempty"`
+	RPC  string `json:"rpc"`
+	// Draining: it shall have no vote and take no new data.
+	Draining bool `json:"draining,omitempty"`
+}
+
+// register writes this node's file, and keeps what an operator has put there.
+func (n *Node) register(ctx context.Context) error {
+	for {
+		var r record
+		f, err := n.catalog.meta.Get(ctx, nodePath(n.id()))
+		gen := uint64(0)
+		switch {
+		case err == nil:
+			gen = f.Generation
+			if err := json.Unmarshal(f.Data, &r); err != nil {
+				return fmt.Errorf("read %s: %w", nodePath(n.id()), err)
+			}
+		case !errors.Is(err, metaapi.ErrNotFound):
+			return err
+		}
+		want := record{Name: n.cfg.Name, Zone: n.cfg.Zone, RPC: n.RPCAddr(), Draining: r.Draining}
+		if err == nil && r == want {
+			return nil
+		}
+		b, err := json.Marshal(want)
+		if err != nil {
+			return err
+		}
+		_, err = n.catalog.set(ctx, nodePath(n.id()), b, gen)
+		if !errors.Is(err, metaapi.ErrGeneration) {
+			return err
+		}
+	}
+}
+
+// fleetNode is a node as registry and gossip know it.
+type fleetNode struct {
+	id string
+	record
+	gossip.Member // of zero State if gossip does not know it
+}
+
+// fleet returns all nodes of the cluster, in order of their ids.
+func (n *Node) fleet(ctx context.Context) ([]fleetNode, error) {
+	ids, err := n.catalog.list(ctx, nodesDir)
+	if err != nil {
+		return nil, err
+	}
+	var all []fleetNode
+	for _, id := range ids {
+		f, err := n.catalog.meta.Get(ctx, nodePath(id))
+		if errors.Is(err, metaapi.ErrNotFound) { // removed meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		x := fleetNode{id: id}
+		if err := json.Unmarshal(f.Data, &x.record); err != nil {
+			return nil, fmt.Errorf("read %s: %w", nodePath(id), err)
+		}
+		x.Member, _ = n.member(id)
+		all = append(all, x)
+	}
+	slices.SortFunc(all, func(a, b fleetNode) int { return strings.Compare(a.id, b.id) })
+	return all, nil
+}
+
+// member returns what gossip says of a node.
+func (n *Node) member(id string) (gossip.Member, bool) {
+	if n.ring != nil {
+		return n.ring.Member(id)
+	}
+	if id == n.id() {
+		return gossip.Member{Meta: n.selfMeta(), State: gossip.Alive, Since: n.started, Self: true}, true
+	}
+	return gossip.Member{}, false
+}
+
+// servers is the fleet as the master plans with it.
+func (n *Node) servers(ctx context.Context) ([]master.Server, error) {
+	all, err := n.fleet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var servers []master.Server
+	for _, x := range all {
+		since := x.Since
+		if x.State == 0 { // not heard of since this node started
+			since = n.started
+		}
+		servers = append(servers, master.Server{
+			ID: x.id, Zone: x.record.Zone, Alive: x.State == gossip.Alive, Since: time.Since(since), Leaving: x.Draining,
+		})
+	}
+	return servers, nil
+}
+
+// find returns the node of that id or name. The error is api.ErrNodeNotFound, also
+// for a name that several have.
+func (n *Node) find(ctx context.Context, name string) (fleetNode, error) {
+	all, err := n.fleet(ctx)
+	if err != nil {
+		return fleetNode{}, err
+	}
+	var found []fleetNode
+	for _, x := range all {
+		if x.id == name {
+			return x, nil
+		}
+		if x.record.Name == name {
+			found = append(found, x)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return fleetNode{}, fmt.Errorf("node %q: %w", name, api.ErrNodeNotFound)
+	}
+	return fleetNode{}, fmt.Errorf("%d nodes are named %q, give an id: %w", len(found), name, api.ErrNodeNotFound)
+}
+
+// setDraining marks a node as one that shall leave, or stay.
+func (n *Node) setDraining(ctx context.Context, name string, draining bool) error {
+	x, err := n.find(ctx, name)
+	if err != nil {
+		return err
+	}
+	for {
+		f, err := n.catalog.meta.Get(ctx, nodePath(x.id))
+		if err != nil {
+			return err
+		}
+		var r record
+		if err := json.Unmarshal(f.Data, &r); err != nil {
+			return err
+		}
+		if r.Draining == draining {
+			return nil
+		}
+		r.Draining = draining
+		b, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		if _, err = n.catalog.set(ctx, nodePath(x.id), b, f.Generation); !errors.Is(err, metaapi.ErrGeneration) {
+			return err
+		}
+	}
+}

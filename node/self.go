@@ -1,0 +1,74 @@
+package node
+
+import (
+	"sync"
+
+	"github.com/steledb/stele/node/formation"
+	"github.com/steledb/stele/node/identity"
+)
+
+// selfIdentity is who the node is: what its data folders say, and where it is reached.
+type selfIdentity struct {
+	// address is the RPC address that others reach, set before the port is served.
+	address string
+	// mu guards folders, and their files.
+	mu      sync.Mutex
+	folders *identity.Folders
+}
+
+// view reads what the folders say.
+func (s *selfIdentity) view(f func(*identity.Folders)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(s.folders)
+}
+
+// change changes what the folders say; it is durable when change returns nil.
+func (s *selfIdentity) change(f func(*identity.Folders) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return f(s.folders)
+}
+
+// id returns the node's id, which never changes.
+func (n *Node) id() (id string) {
+	n.self.view(func(f *identity.Folders) { id = f.Node })
+	return id
+}
+
+// cluster returns the cluster's id, empty while the node belongs to none.
+func (n *Node) cluster() (id string) {
+	n.self.view(func(f *identity.Folders) { id = f.Cluster })
+	return id
+}
+
+// raftEpoch returns the epoch of the Raft group that the node knows.
+func (n *Node) raftEpoch() (epoch uint64) {
+	n.self.view(func(f *identity.Folders) { epoch = f.RaftEpoch })
+	return epoch
+}
+
+// identityStore lets formation write to the folders while others read them. It
+// implements formation.Store.
+type identityStore struct{ s *selfIdentity }
+
+// State implements formation.Store.
+func (i identityStore) State() (st formation.State) {
+	i.s.view(func(f *identity.Folders) { st = f.State() })
+	return st
+}
+
+// Save implements formation.Store.
+func (i identityStore) Save(st formation.State) error {
+	return i.s.change(func(f *identity.Folders) error { return f.Save(st) })
+}
+
+// Found implements formation.Store.
+func (i identityStore) Found(cluster string) error {
+	return i.s.change(func(f *identity.Folders) error { return f.Found(cluster) })
+}
+
+// Join implements formation.Store.
+func (i identityStore) Join(cluster string) error {
+	return i.s.change(func(f *identity.Folders) error { return f.Join(cluster) })
+}

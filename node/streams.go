@@ -1,0 +1,226 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/internal/wire"
+)
+
+// raftByte opens a connection between the voters of the lock service. After it comes
+// a greeting, a MessagePack array [version, cluster, raft epoch, from, to] behind its
+// length in two bytes, big-endian; the answer is a length in two bytes and that many
+// of text: none when the connection is taken, else why not. From then on it is
+// hashicorp/raft's.
+const raftByte = 'R'
+
+const (
+	greetingVersion  = 1
+	greetingBytesMax = 1024
+	// greetingTimeout bounds the exchange of greetings. Raft's heartbeats wait for
+	// it when a connection is made anew.
+	greetingTimeout = 2 * time.Second
+)
+
+// greeting says who calls whom.
+type greeting struct {
+	cluster  string
+	epoch    uint64 // grows when the group was recovered with fewer voters
+	from, to string
+}
+
+func (g greeting) write(w io.Writer) error {
+	e := wire.GetEncoder()
+	defer e.Release()
+	e.Array(5)
+	e.Uint(greetingVersion)
+	e.Str(g.cluster)
+	e.Uint(g.epoch)
+	e.Str(g.from)
+	e.Str(g.to)
+	return writeShort(w, e.Bytes())
+}
+
+func readGreeting(r io.Reader) (greeting, error) {
+	b, err := readShort(r)
+	if err != nil {
+		return greeting{}, err
+	}
+	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
+		return greeting{}, errors.New("greeting is not one MessagePack value")
+	}
+	d := wire.NewDecoder(b)
+	n := d.Array()
+	if v := d.Uint(); d.Err() == nil && v != greetingVersion {
+		return greeting{}, fmt.Errorf("greeting has version %d, this program knows %d", v, greetingVersion)
+	}
+	g := greeting{cluster: d.Str(), epoch: d.Uint(), from: d.Str(), to: d.Str()}
+	if d.Err() != nil || n != 5 {
+		return greeting{}, errors.New("malformed greeting")
+	}
+	return g, nil
+}
+
+// writeShort writes b behind its length in two bytes, in one write.
+func writeShort(w io.Writer, b []byte) error {
+	if len(b) > greetingBytesMax {
+		return fmt.Errorf("greeting of %d bytes, at most %d", len(b), greetingBytesMax)
+	}
+	_, err := w.Write(append([]byte{byte(len(b) >> 8), byte(len(b))}, b...))
+	return err
+}
+
+func readShort(r io.Reader) ([]byte, error) {
+	var h [2]byte
+	if _, err := io.ReadFull(r, h[:]); err != nil {
+		return nil, err
+	}
+	n := int(h[0])<<8 | int(h[1])
+	if n > greetingBytesMax {
+		return nil, fmt.Errorf("greeting of %d bytes, at most %d", n, greetingBytesMax)
+	}
+	b := make([]byte, n)
+	_, err := io.ReadFull(r, b)
+	return b, err
+}
+
+// streams carries Raft's connections over the node's port. It implements
+// raftmeta.Streams; a voter's id stands for its address.
+type streams struct {
+	net.Listener
+	self greeting // to is empty
+	// resolve returns where a node answers now.
+	resolve func(id string) (string, bool)
+	log     *slog.Logger
+	refused refusals
+}
+
+// Accept returns the next connection of another voter of this group.
+func (s *streams) Accept() (net.Conn, error) {
+	for {
+		c, err := s.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		// A peer that says nothing must not keep the others out for long; raft's
+		// voters are few, and greet at once.
+		if err := s.welcome(c); err != nil {
+			s.refused.warn(s.log, c.RemoteAddr().String(), err)
+			_ = c.Close()
+			continue
+		}
+		return c, nil
+	}
+}
+
+func (s *streams) welcome(c net.Conn) error {
+	if err := c.SetDeadline(time.Now().Add(greetingTimeout)); err != nil {
+		return err
+	}
+	g, err := readGreeting(c)
+	if err != nil {
+		return err
+	}
+	if err := s.check(g); err != nil {
+		_ = writeShort(c, []byte(err.Error()))
+		return err
+	}
+	if err := writeShort(c, nil); err != nil {
+		return err
+	}
+	return c.SetDeadline(time.Time{})
+}
+
+// check says why a caller is not one of this group's voters.
+func (s *streams) check(g greeting) error {
+	switch {
+	case g.cluster != s.self.cluster:
+		return fmt.Errorf("node %s is of cluster %s, and node %s of cluster %s", g.from, g.cluster, s.self.from, s.self.cluster)
+	case g.to != s.self.from:
+		return fmt.Errorf("node %s looks for node %s, and this is node %s", g.from, g.to, s.self.from)
+	case g.epoch != s.self.epoch:
+		return fmt.Errorf("node %s is of the lock service's epoch %d, and node %s of epoch %d: one of them was left behind by \"stele raft recover\"",
+			g.from, g.epoch, s.self.from, s.self.epoch)
+	}
+	return nil
+}
+
+// Dial connects to the voter with that id.
+func (s *streams) Dial(id string, timeout time.Duration) (net.Conn, error) {
+	addr, known := s.resolve(id)
+	if !known {
+		return nil, fmt.Errorf("it is not known where node %s is", id)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.greet(c, id, min(timeout, greetingTimeout)); err != nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("greet node %s at %s: %w", id, addr, err)
+	}
+	return c, nil
+}
+
+func (s *streams) greet(c net.Conn, id string, timeout time.Duration) error {
+	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return err
+	}
+	if _, err := c.Write([]byte{raftByte}); err != nil {
+		return err
+	}
+	g := s.self
+	g.to = id
+	if err := g.write(c); err != nil {
+		return err
+	}
+	why, err := readShort(c)
+	if err != nil {
+		return err
+	}
+	if len(why) > 0 {
+		err := fmt.Errorf("refused: %s", why)
+		s.refused.warn(s.log, id, err)
+		return err
+	}
+	return c.SetDeadline(time.Time{})
+}
+
+// refusals tells of connections that were refused, each reason once in a while.
+type refusals struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+const (
+	refusalPause = time.Minute
+	refusalsMax  = 1000
+)
+
+func (r *refusals) warn(log *slog.Logger, peer string, err error) {
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+		return
+	}
+	r.mu.Lock()
+	text := err.Error()
+	again := time.Since(r.last[text]) < refusalPause
+	if r.last == nil || len(r.last) > refusalsMax {
+		r.last = map[string]time.Time{}
+	}
+	if !again {
+		r.last[text] = time.Now()
+	}
+	r.mu.Unlock()
+	if !again {
+		log.Warn("refused a connection between voters", "peer", peer, "because", err)
+	}
+}

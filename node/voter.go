@@ -1,0 +1,203 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/raftmeta"
+)
+
+// voter is the node's part in the Raft group of the lock service, if it has one: a
+// node may be made a voter, and cease to be one, while it runs.
+type voter struct {
+	n      *Node
+	claims net.Listener // of Raft's connections, for as long as the node runs
+
+	// changing serializes opening and closing.
+	changing sync.Mutex
+	// mu guards the fields in it. Never held across I/O.
+	mu struct {
+		sync.Mutex
+		group *raftmeta.Group
+		// feed takes what claims accepts; nil while there is no group.
+		feed *handedOver
+		// changed is closed, and replaced, when group changes.
+		changed chan struct{}
+	}
+}
+
+func newVoter(n *Node, claims net.Listener) *voter {
+	v := &voter{n: n, claims: claims}
+	v.mu.changed = make(chan struct{})
+	return v
+}
+
+// group returns the node's part, nil if it has none, and a channel that is closed
+// when that changes.
+func (v *voter) group() (*raftmeta.Group, <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.mu.group, v.mu.changed
+}
+
+// accept hands Raft's connections to the group that there is, until the server ends.
+func (v *voter) accept() {
+	for {
+		c, err := v.claims.Accept()
+		if err != nil {
+			return
+		}
+		v.mu.Lock()
+		feed := v.mu.feed
+		v.mu.Unlock()
+		if feed == nil || !feed.offer(c) {
+			_ = c.Close()
+		}
+	}
+}
+
+// open opens the log in dir. With join a new log waits for the group's leader.
+func (v *voter) open(dir string, join bool) error {
+	n := v.n
+	feed := newHandedOver(v.claims.Addr())
+	log := n.log.With("part", "raftmeta")
+	group, err := raftmeta.Open(raftmeta.Config{
+		Dir: dir, ID: n.id(), Join: join, Logger: log, OnFatal: n.fail, ReserveBytes: n.reserve(),
+		OnRemoved: func() {
+			if err := n.stopVoting(); err != nil {
+				log.Error("give up the vote", "error", err)
+			}
+		},
+		AddressOf: func(id string) string { addr, _ := n.addressOf(id); return addr },
+		Streams: &streams{
+			Listener: feed, self: greeting{cluster: n.cluster(), epoch: n.raftEpoch(), from: n.id()}, resolve: n.addressOf, log: log,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	v.set(group, feed)
+	return nil
+}
+
+func (v *voter) set(group *raftmeta.Group, feed *handedOver) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.mu.group, v.mu.feed = group, feed
+	close(v.mu.changed)
+	v.mu.changed = make(chan struct{})
+}
+
+// close ends the node's part until the next open.
+func (v *voter) close() error {
+	group, _ := v.group()
+	if group == nil {
+		return nil
+	}
+	v.set(nil, nil)
+	return group.Close()
+}
+
+// startVoting makes the node a server of the group: its log is there, empty, when it
+// returns, and the leader may add it.
+func (n *Node) startVoting(_ context.Context, m command) error {
+	n.voter.changing.Lock()
+	defer n.voter.changing.Unlock()
+	if group, _ := n.voter.group(); group != nil {
+		return nil
+	}
+	dir := ""
+	err := n.self.change(func(f *identity.Folders) (err error) {
+		dir, err = f.BeginVoter(m.raftEpoch)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := n.voter.open(dir, true); err != nil {
+		return fmt.Errorf("become a voter: open the lock service's log: %w", err)
+	}
+	if err := n.self.change(func(f *identity.Folders) error { return f.CompleteVoter() }); err != nil {
+		return errors.Join(err, n.voter.close())
+	}
+	n.tellOthers()
+	return nil
+}
+
+// stopVoting gives up the node's part in the group, which has removed it.
+func (n *Node) stopVoting() error {
+	n.voter.changing.Lock()
+	defer n.voter.changing.Unlock()
+	if group, _ := n.voter.group(); group == nil {
+		return nil
+	}
+	if err := n.voter.close(); err != nil {
+		return fmt.Errorf("close the lock service's log: %w", err)
+	}
+	if err := n.self.change(func(f *identity.Folders) error { return f.EndVoter() }); err != nil {
+		return err
+	}
+	n.log.Info("this node votes no more in the lock service")
+	n.tellOthers()
+	return nil
+}
+
+// handedOver is a listener whose connections somebody else accepts.
+type handedOver struct {
+	addr  net.Addr
+	conns chan net.Conn
+	once  sync.Once
+	done  chan struct{}
+}
+
+// handedOverMax is the number of connections that may wait for Accept.
+const handedOverMax = 16
+
+func newHandedOver(addr net.Addr) *handedOver {
+	return &handedOver{addr: addr, conns: make(chan net.Conn, handedOverMax), done: make(chan struct{})}
+}
+
+// offer hands a connection over, and tells whether it was taken.
+func (h *handedOver) offer(c net.Conn) bool {
+	select {
+	case <-h.done:
+		return false
+	default:
+	}
+	select {
+	case h.conns <- c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Accept implements net.Listener.
+func (h *handedOver) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.conns:
+		return c, nil
+	case <-h.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (h *handedOver) Close() error {
+	h.once.Do(func() { close(h.done) })
+	for {
+		select {
+		case c := <-h.conns:
+			_ = c.Close()
+		default:
+			return nil
+		}
+	}
+}
+
+// Addr implements net.Listener.
+func (h *handedOver) Addr() net.Addr { return h.addr }
