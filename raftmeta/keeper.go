@@ -89,6 +89,8 @@ type keeper struct {
 		queued      int
 
 		waits map[string][]*lockWait
+		// delays are the lock-delays that are being measured, one a lock.
+		delays map[string]*deadline
 
 		// dying are the sessions whose lease is over and that no worker has taken;
 		// dyingCached those of them whose ephemeral files may be cached.
@@ -130,7 +132,7 @@ type served struct {
 	ended chan struct{}
 }
 
-// lead makes the keeper of a term.
+// newKeeper makes the keeper of a term, and starts it.
 func newKeeper(r replica, m *machine, clock Clock, term uint64) *keeper {
 	k := &keeper{term: term, replica: r, machine: m, clock: clock,
 		wake: make(chan struct{}, 1), answer: make(chan struct{}, 1)}
@@ -139,6 +141,7 @@ func newKeeper(r replica, m *machine, clock Clock, term uint64) *keeper {
 	k.mu.files = map[string]*cachedFile{}
 	k.mu.watches = map[string]map[*served]api.EventKind{}
 	k.mu.waits = map[string][]*lockWait{}
+	k.mu.delays = map[string]*deadline{}
 	k.mu.allHeard = make(chan struct{})
 	k.load()
 	k.workers.Go(k.run)
@@ -185,9 +188,15 @@ func (k *keeper) serveLocked(id api.SessionID, lease, now time.Duration) *served
 	return s
 }
 
-// delayLocked begins to measure a lock-delay.
+// delayLocked begins to measure a lock-delay, in place of one of the same lock:
+// one command may end two sessions that shared it, with two delays.
 func (k *keeper) delayLocked(now time.Duration, path string, index uint64, delay time.Duration) {
-	d := &deadline{delay: delayRef{path, index}, pos: -1}
+	d := k.mu.delays[path]
+	if d == nil {
+		d = &deadline{pos: -1}
+		k.mu.delays[path] = d
+	}
+	d.delay = delayRef{path, index}
 	k.atLocked(d, now+delay)
 }
 
@@ -359,6 +368,7 @@ func (k *keeper) pass() time.Duration {
 		d := k.mu.due[0]
 		if d.session == nil {
 			heap.Pop(&k.mu.due)
+			delete(k.mu.delays, d.delay.path)
 			k.mu.delaysOver = append(k.mu.delaysOver, d.delay)
 			continue
 		}
