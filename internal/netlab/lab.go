@@ -38,7 +38,7 @@ type pair struct{ from, to *Host }
 // New makes a network with so many hosts beside Here. It goes with the test.
 func New(t testing.TB, hosts int) *Lab {
 	t.Helper()
-	if os.Getenv(insideEnv) == "" {
+	if !Inside() {
 		t.Fatal("BUG: TestMain does not call netlab.Main")
 	}
 	if hosts >= hostsMax {

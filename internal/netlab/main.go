@@ -15,18 +15,23 @@ import (
 // insideEnv tells the test binary that it runs in the namespaces.
 const insideEnv = "STELE_NETLAB_INSIDE"
 
-// Main runs the tests of a package in namespaces of their own, and exits. TestMain
-// calls it. It may be told to run the binary as something else beforehand by the
-// environment; a process that the tests start inherits insideEnv.
-func Main(m *testing.M) {
-	if os.Getenv(insideEnv) == "" {
-		os.Exit(runInside())
+// Inside tells whether this process is, or was started by, the one that Main runs in
+// namespaces of its own.
+func Inside() bool { return os.Getenv(insideEnv) != "" }
+
+// Main runs the tests of a package in namespaces of their own, and returns the code to
+// exit with. TestMain calls it. Outside, where it starts the binary again and waits,
+// the machine's own network is there: what the tests need of that is to be fetched
+// before.
+func Main(m *testing.M) int {
+	if !Inside() {
+		return runInside()
 	}
 	if err := prepare(); err != nil {
 		fmt.Fprintf(os.Stderr, "netlab: %v\n", err)
-		os.Exit(1)
+		return 1
 	}
-	os.Exit(m.Run())
+	return m.Run()
 }
 
 // runInside runs this binary again as the first process of new namespaces, and

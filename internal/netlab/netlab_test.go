@@ -26,11 +26,11 @@ func TestMain(m *testing.M) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	case "orphans": // a test binary that is killed in the middle: see TestKilledTestLeavesNothing
-		if os.Getenv("STELE_NETLAB_INSIDE") != "" {
+		if netlab.Inside() {
 			orphans()
 		}
 	}
-	netlab.Main(m)
+	os.Exit(netlab.Main(m))
 }
 
 const (
