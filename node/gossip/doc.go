@@ -1,2 +1,86 @@
-// Package gossip tells who is in the cluster, where, and what they offer.
+// Package gossip tells who is in the cluster, where, and what they offer: addresses,
+// zone, version, capacity, load. What it says is a hint, fast to notice that a host
+// is gone, and never the authority on it: that is the lock on /servers/<node>.
+//
+// Bigtable (§4) learns of servers by their files in Chubby's servers directory
+// alone. Here gossip goes before that, since nodes must find each other to have a
+// Chubby at all, and since it notices a death sooner than a lease ends. It is
+// hashicorp/memberlist (SWIM): this package tunes it and hides it.
+//
+// # Departures from memberlist
+//
+// Each run of a node has a name of its own in memberlist, "<id>#<start>". So a node
+// that comes back at another address is there at once, while memberlist alone would
+// hold it to be an impostor until its last run is declared dead, and old
+// incarnation numbers mean nothing. Members shows one entry for each node: a run
+// that is alive before one that is not, a later before an earlier.
+//
+// Memberlist forgets a dead node after 30 s and never tries it again. Here dead
+// nodes and seeds are tried every 5 s, so that two halves that could not see each
+// other meet again, and the dead are listed for Config.Keep.
+//
+// Memberlist tells its delegates neither who is suspect nor whether a node died or
+// left. That a node leaves is a note of our own; the suspect count as alive.
+//
+// Names are looked up here, since memberlist asks name servers over TCP first.
+//
+// # Times
+//
+// A node probes another every 250 ms, and starts to ask others to do so after
+// 125 ms. One that has not answered anybody after 250 ms is suspect, and dead if it
+// does not say otherwise within 1 s (up to 10 nodes; 2.3 s with 200), or twice that
+// when nobody else suspects it. So a dead host is noticed after 1.3 to 2.2 s in a
+// small cluster, and a process that is paused for less than a second never dies. One
+// that is paused for longer may, and is alive again as soon as it goes on.
+//
+// Measured by TestFleet, all members in one process on two busy cores:
+//
+//	members  new member known to all  news known to all  death known to all
+//	20       0.2 to 0.4 s             0.2 s              1.8 to 2.2 s
+//	200      2.7 s                    1.3 s              3.6 s
+//
+// # What is sent
+//
+// Packets and streams carry the cluster's id as their label, and are encrypted with
+// AES-256-GCM if there is a key, the label authenticated. What has another label or
+// key is dropped; the log says so once in 10 minutes for each host.
+//
+// A node's meta is a MessagePack array of at most 512 bytes. Fields are only ever
+// appended, with a new version:
+//
+//	[version 1, id, start, name, rpc, http, zone, program version,
+//	 capacity bytes, free bytes, load, voter, raft epoch]
+//
+// Example: node n1 at its start 5, named a, RPC h:1, HTTP h:3, zone z, version v1,
+// 1 MiB of which 1000 bytes are free, load 0.5, voter, epoch 2:
+//
+//	9d 01 a2 6e 31 05 a1 61 a3 68 3a 31 a3 68 3a 33 a1 7a a2 76 31
+//	ce 00 10 00 00 cd 03 e8 cb 3f e0 00 00 00 00 00 00 c3 02
+//
+// A note is [version 1, kind, id, start]: kind 1, that run has left; kind 2, the
+// node was removed, and its runs up to start are not listed. Notes of removals are
+// exchanged with whole lists, too.
+//
+// # Goroutines
+//
+//	goroutine    started by  ends with  owns, waits for
+//	lines        Start       Close      the log: neither memberlist nor table waits for it
+//	tell         Start       Close      sending the node's own meta; 300 ms at most
+//	reconnect    Start       Close      joins of dead nodes and seeds; tidying the table
+//	joins        Join        Close      one exchange each, 3 s at most
+//	memberlist's Start       Close      its sockets; some end a moment after Close
+//
+// # Queues
+//
+//	lines for the log   256    further ones are dropped and counted
+//	own news            1      the latest holds
+//	removed nodes       1024   further ones are not taken
+//	runs not alive      4096   listed for a minute only, when there are more
+//
+// # Invariants
+//
+//	G1. What memberlist calls never waits, and never calls memberlist.
+//	G2. Members shows each node once.
+//	G3. Nothing of another cluster, or without the key, changes what Members shows.
+//	G4. Changed is closed after each change of Members, and holds nobody up.
 package gossip

@@ -1,59 +1,326 @@
 package gossip
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/steledb/stele/node/reach"
 )
 
 // Ring is a node's part in the gossip of its cluster.
 type Ring struct {
-	cfg  Config
-	list *memberlist.Memberlist
+	cfg     Config
+	list    *memberlist.Memberlist
+	address string
+	name    string // in memberlist
+	table   table
+	notes   notes
+	lines   *bridge
+
+	// meta guards what the node tells of itself, as sent.
+	meta struct {
+		sync.Mutex
+		now     Meta
+		encoded []byte
+	}
+	dirty chan struct{} // holds a value when meta is to be sent
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+	// life orders Leave and Close, and joins that begin.
+	life struct {
+		sync.Mutex
+		closed bool
+	}
 }
 
 // Start takes the port and begins to answer. The node knows only itself until Join,
 // or until somebody else joins it.
 func Start(cfg Config) (*Ring, error) {
+	if cfg.Self.Start == 0 {
+		cfg.Self.Start = uint64(time.Now().UnixMilli())
+	}
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	return &Ring{cfg: cfg}, nil
+	r := &Ring{cfg: cfg, name: instanceName(cfg.Self.ID, cfg.Self.Start), dirty: make(chan struct{}, 1)}
+	r.meta.now = cfg.Self
+	r.meta.encoded, _ = cfg.Self.encode() // validated
+	r.lines = newBridge(cfg.Logger, len(cfg.Key) > 0)
+	r.table.init(cfg.Self.ID, cfg.Keep, r.lines.put)
+	r.notes.init(r.table.count)
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	if err := r.listen(); err != nil {
+		r.cancel()
+		return nil, err
+	}
+	r.tasks.Go(func() { r.lines.run(r.ctx) })
+	r.tasks.Go(r.tell)
+	r.tasks.Go(r.reconnect)
+	return r, nil
+}
+
+// listen takes the port and starts memberlist.
+func (r *Ring) listen() error {
+	logger := r.lines.logger()
+	transport, port, err := bind(r.cfg.Bind, logger)
+	if err != nil {
+		return fmt.Errorf("listen for gossip: %w", err)
+	}
+	host, _, _ := net.SplitHostPort(r.cfg.Bind)
+	ip, advertisePort, err := advertised(net.JoinHostPort(host, strconv.Itoa(port)), r.cfg.Advertise)
+	if err != nil {
+		_ = transport.Shutdown()
+		return err
+	}
+	r.address = net.JoinHostPort(ip.String(), strconv.Itoa(advertisePort))
+	c := timings()
+	c.Name, c.Label, c.SecretKey = r.name, r.cfg.Cluster, r.cfg.Key
+	c.Transport, c.BindPort = transport, port
+	c.AdvertiseAddr, c.AdvertisePort = ip.String(), advertisePort
+	c.Logger = logger
+	c.Delegate, c.Events, c.Alive = delegate{r}, delegate{r}, delegate{r}
+	if r.list, err = memberlist.Create(c); err != nil {
+		_ = transport.Shutdown()
+		return fmt.Errorf("start gossip: %w", err)
+	}
+	return nil
+}
+
+// bindTries is how often a free port is looked for that both TCP and UDP can take.
+const bindTries = 10
+
+func bind(addr string, logger memberlistLogger) (*memberlist.NetTransport, int, error) {
+	host, text, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, 0, err
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return nil, 0, fmt.Errorf("port %q: %w", text, err)
+	}
+	if host != "" && net.ParseIP(host) == nil { // the transport would take all addresses
+		ip, err := lookUp(context.Background(), host)
+		if err != nil {
+			return nil, 0, err
+		}
+		host = ip.String()
+	}
+	tries := 1
+	if port == 0 {
+		tries = bindTries
+	}
+	for ; ; tries-- {
+		t, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{host}, BindPort: int(port), Logger: logger})
+		if err == nil {
+			return t, t.GetAutoBindPort(), nil
+		}
+		if tries == 1 {
+			return nil, 0, err
+		}
+	}
+}
+
+// advertised returns the address that others are told, which must be an IP address.
+func advertised(listen, advertise string) (net.IP, int, error) {
+	addr, err := reach.Address(listen, advertise)
+	if err != nil {
+		return nil, 0, err
+	}
+	host, text, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, 0, err
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return nil, 0, fmt.Errorf("advertised port %q: %w", text, err)
+	}
+	ip, err := lookUp(context.Background(), host)
+	return ip, int(port), err
+}
+
+// lookUpTimeout bounds the look-up of one name.
+const lookUpTimeout = 3 * time.Second
+
+// lookUp returns an address of a host, IPv4's first. Memberlist, left to itself,
+// asks name servers over TCP first, and waits for those that do not answer.
+func lookUp(ctx context.Context, host string) (net.IP, error) {
+	if ip := net.ParseIP(host); ip != nil {
+		return ip, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
+	defer cancel()
+	ips, err := net.DefaultResolver.LookupIP(ctx, "ip", host)
+	if err != nil {
+		return nil, fmt.Errorf("look up %s: %w", host, err)
+	}
+	slices.SortStableFunc(ips, func(a, b net.IP) int { return cmp.Compare(len(b.To4()), len(a.To4())) })
+	return ips[0], nil
 }
 
 // Address returns the host:port that others reach the node's gossip by.
-func (r *Ring) Address() string { return "" }
+func (r *Ring) Address() string { return r.address }
 
 // Members returns the nodes that are alive, this one included, and those that were
 // dead or had left for less than Config.Keep, in order of their ids.
-func (r *Ring) Members() []Member { return nil }
+func (r *Ring) Members() []Member { return r.table.members() }
 
 // Member returns the node of that id.
-func (r *Ring) Member(id string) (Member, bool) { return Member{}, false }
+func (r *Ring) Member(id string) (Member, bool) { return r.table.member(id) }
 
 // Changed returns a channel that is closed at the next change of what Members
 // returns. To miss nothing, take it before Members.
-func (r *Ring) Changed() <-chan struct{} { return nil }
+func (r *Ring) Changed() <-chan struct{} { return r.table.changed() }
 
 // UpdateMeta changes what the node tells of itself; ID and Start stay. The others
 // hear of it soon after. The error is for a meta that is too large, and nothing
 // changes then.
-func (r *Ring) UpdateMeta(change func(m *Meta)) error { return nil }
+func (r *Ring) UpdateMeta(change func(m *Meta)) error {
+	r.meta.Lock()
+	defer r.meta.Unlock()
+	m := r.meta.now
+	change(&m)
+	m.ID, m.Start = r.cfg.Self.ID, r.cfg.Self.Start
+	if m == r.meta.now {
+		return nil
+	}
+	b, err := m.encode()
+	if err != nil {
+		return err
+	}
+	r.meta.now, r.meta.encoded = m, b
+	select {
+	case r.dirty <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// joinMax bounds the addresses that one Join tries at a time.
+const joinMax = 8
 
 // Join talks to members at gossip addresses, host:port, until one has answered. The
 // error says why none did; trying goes on in the background through Config.Seeds
 // only.
-func (r *Ring) Join(ctx context.Context, addrs []string) error { return nil }
+func (r *Ring) Join(ctx context.Context, addrs []string) error {
+	if len(addrs) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := make(chan error, len(addrs))
+	places := make(chan struct{}, joinMax)
+	for _, addr := range addrs {
+		started := r.start(func() {
+			select {
+			case places <- struct{}{}:
+				results <- r.joinOne(ctx, addr)
+				<-places
+			case <-ctx.Done():
+				results <- ctx.Err()
+			}
+		})
+		if !started {
+			return ErrClosed
+		}
+	}
+	var errs []error
+	for range addrs {
+		select {
+		case err := <-results:
+			if err == nil {
+				return nil
+			}
+			errs = append(errs, err)
+		case <-ctx.Done():
+			return fmt.Errorf("join gossip: %w", errors.Join(append(errs, ctx.Err())...))
+		}
+	}
+	return fmt.Errorf("join gossip: %w", errors.Join(errs...))
+}
+
+// ErrClosed means that the ring was closed.
+var ErrClosed = errors.New("gossip is closed")
+
+// start is the one place where goroutines begin after Start; Close joins them.
+func (r *Ring) start(run func()) bool {
+	r.life.Lock()
+	defer r.life.Unlock()
+	if r.life.closed {
+		return false
+	}
+	r.tasks.Go(run)
+	return true
+}
+
+// joinOne exchanges all that is known with who is at addr.
+func (r *Ring) joinOne(ctx context.Context, addr string) error {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	ip, err := lookUp(ctx, host)
+	if err != nil {
+		return err
+	}
+	at := net.JoinHostPort(ip.String(), port)
+	if at == r.address {
+		return fmt.Errorf("%s is this node", addr)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if _, err := r.list.Join([]string{at}); err != nil {
+		return joinError(addr, err)
+	}
+	return nil
+}
 
 // Forget takes a node off the list, here and everywhere. A node that is alive
 // nevertheless is seen again when it is started anew.
-func (r *Ring) Forget(id string) {}
+func (r *Ring) Forget(id string) {
+	if n, ok := r.table.forgetting(id); ok && r.table.apply(n) {
+		r.notes.spread(n)
+	}
+}
 
 // Leave tells the others that the node goes, and waits until one has heard it or the
 // timeout is over. Close comes next.
-func (r *Ring) Leave(timeout time.Duration) error { return nil }
+func (r *Ring) Leave(timeout time.Duration) error {
+	r.life.Lock()
+	defer r.life.Unlock()
+	if r.life.closed {
+		return ErrClosed
+	}
+	r.notes.spread(note{kind: noteLeft, id: r.cfg.Self.ID, start: r.cfg.Self.Start})
+	if err := r.list.Leave(timeout); err != nil {
+		return fmt.Errorf("leave gossip: %w", err)
+	}
+	return nil
+}
 
 // Close ends the node's part. To those whom Leave did not tell, it looks dead.
-func (r *Ring) Close() error { return nil }
+func (r *Ring) Close() error {
+	r.life.Lock()
+	was := r.life.closed
+	r.life.closed = true
+	r.life.Unlock()
+	if was {
+		return nil
+	}
+	r.cancel()
+	err := r.list.Shutdown()
+	r.tasks.Wait()
+	return err
+}

@@ -1,0 +1,113 @@
+package gossip
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/steledb/stele/internal/wire"
+)
+
+// noteKind says what a note is about. Kinds travel on the wire: append only.
+type noteKind uint8
+
+const (
+	// noteLeft: the run of the node ended as it wished.
+	noteLeft noteKind = 1
+	// noteForget: the node was removed; what it was up to that start is not listed.
+	noteForget noteKind = 2
+)
+
+// note is news that memberlist does not carry by itself.
+type note struct {
+	kind  noteKind
+	id    string
+	start uint64
+}
+
+// notesVersion is the version of a note's form: [version, kind, id, start].
+const notesVersion = 1
+
+// notesMax bounds the notes that are kept and exchanged.
+const notesMax = 1024
+
+func (n note) append(e *wire.Encoder) {
+	e.Array(4)
+	e.Uint(notesVersion)
+	e.Uint(uint64(n.kind))
+	e.Str(n.id)
+	e.Uint(n.start)
+}
+
+func readNote(d *wire.Decoder) (n note) {
+	fields, version := d.Array(), d.Uint()
+	if d.Err() == nil && (fields < 4 || version < notesVersion) {
+		d.Fail(fmt.Errorf("note of version %d with %d fields is not known", version, fields))
+	}
+	n.kind, n.id, n.start = noteKind(min(d.Uint(), 255)), d.Str(), d.Uint()
+	for range fields - 4 {
+		d.Skip()
+	}
+	return n
+}
+
+func decodeNote(b []byte) (note, error) {
+	if _, err := wire.Check(b, wire.Limits{}); err != nil {
+		return note{}, err
+	}
+	d := wire.NewDecoder(b)
+	n := readNote(&d)
+	return n, d.Err()
+}
+
+func encodeNotes(all []note) []byte {
+	var e wire.Encoder
+	e.Array(len(all))
+	for _, n := range all {
+		n.append(&e)
+	}
+	return e.Bytes()
+}
+
+func decodeNotes(b []byte) []note {
+	if _, err := wire.Check(b, wire.Limits{}); err != nil {
+		return nil
+	}
+	d := wire.NewDecoder(b)
+	var all []note
+	for range d.ArrayMax(notesMax) {
+		if n := readNote(&d); d.Err() == nil {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// notes spreads notes beside memberlist's own messages.
+type notes struct {
+	queue memberlist.TransmitLimitedQueue
+}
+
+func (n *notes) init(nodes func() int) {
+	n.queue.NumNodes, n.queue.RetransmitMult = nodes, timings().RetransmitMult
+}
+
+func (n *notes) spread(what note) {
+	var e wire.Encoder
+	what.append(&e)
+	n.queue.QueueBroadcast(broadcast{what, e.Bytes()})
+}
+
+// broadcast is a note on its way.
+type broadcast struct {
+	note
+	message []byte
+}
+
+func (b broadcast) Invalidates(o memberlist.Broadcast) bool {
+	other, ok := o.(broadcast)
+	return ok && other.kind == b.kind && other.id == b.id
+}
+
+func (b broadcast) Message() []byte { return b.message }
+func (b broadcast) Finished()       {}
