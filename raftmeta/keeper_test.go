@@ -1,0 +1,535 @@
+package raftmeta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/steledb/stele/raftmeta/api"
+)
+
+// soloReplica is a group of one whose log takes no time and whose terms the test
+// sets.
+type soloReplica struct {
+	t       *testing.T
+	machine *machine
+	term    atomic.Uint64
+	// commands counts those of each operation.
+	commands [opNewest + 1]atomic.Int64
+
+	mu    sync.Mutex
+	index uint64
+	// While held, commands wait in queue.
+	held  bool
+	queue []func()
+}
+
+func newSolo(t *testing.T) (*soloReplica, *service) {
+	r := &soloReplica{t: t, machine: newMachine(func(err error) { t.Error(err) })}
+	v := newService(r, r.machine, newMachineClock())
+	r.lead(v, 1)
+	t.Cleanup(v.follow)
+	return r, v
+}
+
+func (r *soloReplica) lead(v *service, term uint64) {
+	r.term.Store(term)
+	v.lead(term)
+}
+
+func (r *soloReplica) usable() error                              { return nil }
+func (r *soloReplica) leading() uint64                            { return r.term.Load() }
+func (r *soloReplica) notLeading() error                          { return &NotLeaderError{Leader: "n2"} }
+func (r *soloReplica) verify(ctx context.Context) (uint64, error) { return r.term.Load(), ctx.Err() }
+func (r *soloReplica) room() error                                { return nil }
+
+func (r *soloReplica) propose(ctx context.Context, c command) (result, error) {
+	r.commands[c.op].Add(1)
+	data := c.encode()
+	answer := make(chan result, 1)
+	apply := func() {
+		r.index++
+		answer <- r.machine.Apply(&raft.Log{Index: r.index, Term: r.term.Load(), Type: raft.LogCommand, Data: data}).(result)
+	}
+	r.mu.Lock()
+	if r.held {
+		r.queue = append(r.queue, apply)
+	} else {
+		apply()
+	}
+	r.mu.Unlock()
+	select {
+	case a := <-answer:
+		return a, nil
+	case <-ctx.Done():
+		return result{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ctx.Err())
+	}
+}
+
+// hold keeps commands from being applied until release.
+func (r *soloReplica) hold() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = true
+}
+
+func (r *soloReplica) release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, apply := range r.queue {
+		apply()
+	}
+	r.held, r.queue = false, nil
+}
+
+func openFor(t *testing.T, v *service, lease time.Duration) api.SessionID {
+	t.Helper()
+	id, _, err := v.OpenSession(t.Context(), "test", lease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// keepAlive makes a KeepAlive and waits for its answer.
+func keepAlive(v *service, req api.KeepAliveRequest) (api.KeepAliveResponse, error) {
+	got := make(chan simAnswer, 1)
+	v.KeepAlive(context.Background(), req, func(resp api.KeepAliveResponse, err error) { got <- simAnswer{resp, err} })
+	a := <-got
+	return a.resp, a.err
+}
+
+func kinds(events []api.Event) (k []api.EventKind) {
+	for _, e := range events {
+		k = append(k, e.Kind)
+	}
+	return k
+}
+
+// TestKeepAlive follows one session: answers at two thirds of the lease, at once
+// for events, no longer lease while events are not acknowledged, expiry.
+func TestKeepAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, v := newSolo(t)
+		const lease = 3 * time.Second
+		s := openFor(t, v, lease)
+		start := time.Now()
+		a, err := keepAlive(v, api.KeepAliveRequest{Session: s, Hang: time.Hour})
+		if err != nil || time.Since(start) != 0 || a.Term != 1 || a.Lease != lease || len(a.Events) != 0 {
+			t.Fatalf("first: %+v, %v after %v", a, err, time.Since(start))
+		}
+		a, err = keepAlive(v, api.KeepAliveRequest{Session: s, Term: 1, Hang: time.Hour})
+		if took := time.Since(start); err != nil || took.Round(time.Millisecond) != 2*time.Second || a.Lease.Round(time.Millisecond) != 5*time.Second {
+			t.Fatalf("second: %+v, %v after %v", a, err, took)
+		}
+		if _, err := v.Watch(t.Context(), s, "/d", api.AllEvents, 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := v.Watch(t.Context(), s, "/d/f", api.AllEvents, 0); err != nil {
+			t.Fatal(err)
+		}
+		start = time.Now()
+		go func() {
+			time.Sleep(time.Second)
+			if _, err := v.Set(context.Background(), "/d/f", nil, 0, api.SetOptions{}); err != nil {
+				t.Error(err)
+			}
+		}()
+		a, err = keepAlive(v, api.KeepAliveRequest{Session: s, Term: 1, Hang: time.Hour})
+		if took := time.Since(start); err != nil || took != time.Second || a.First != 1 || len(a.Events) == 0 || a.Lease != took+lease {
+			t.Fatalf("events: %+v, %v after %v", a, err, took)
+		}
+		time.Sleep(time.Second)
+		b, err := keepAlive(v, api.KeepAliveRequest{Session: s, Term: 1, Hang: time.Hour})
+		if err != nil || b.Lease != 2*time.Second || len(b.Events) < len(a.Events) || b.First != 1 {
+			t.Fatalf("not acknowledged: %+v, %v", b, err)
+		}
+		want := []api.EventKind{api.ContentsChanged, api.ChildAdded}
+		if got := kinds(b.Events); !slices.Equal(got, want) {
+			t.Fatalf("events %v, want %v: %+v", got, want, b.Events)
+		}
+		start = time.Now()
+		if a, err = keepAlive(v, api.KeepAliveRequest{Session: s, Term: 1, Acked: 2}); err != nil || a.Lease != lease {
+			t.Fatalf("acknowledged: %+v, %v", a, err)
+		}
+		time.Sleep(lease + time.Millisecond)
+		if _, err = keepAlive(v, api.KeepAliveRequest{Session: s, Term: 1, Acked: 2}); !errors.Is(err, api.ErrNoSession) {
+			t.Fatalf("after the lease: %v", err)
+		}
+	})
+}
+
+func TestKeepAliveSupersededAndDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, v := newSolo(t)
+		s := openFor(t, v, time.Minute)
+		got := make(chan error, 2)
+		done := func(_ api.KeepAliveResponse, err error) { got <- err }
+		req := api.KeepAliveRequest{Session: s, Term: 1, Hang: time.Minute}
+		v.KeepAlive(t.Context(), req, done)
+		v.KeepAlive(t.Context(), req, done)
+		if err := <-got; !errors.Is(err, api.ErrSuperseded) {
+			t.Errorf("the first: %v", err)
+		}
+		r.term.Store(0)
+		v.follow()
+		var leader *NotLeaderError
+		if err := <-got; !errors.As(err, &leader) || leader.Leader != "n2" {
+			t.Errorf("the second: %v", err)
+		}
+		if _, err := v.Set(t.Context(), "/f", nil, 0, api.SetOptions{}); !errors.As(err, &leader) {
+			t.Errorf("set: %v", err)
+		}
+		if _, err := v.GetStale(t.Context(), "/f"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("stale get: %v", err)
+		}
+		// A new leader knows the session, and tells it so.
+		r.lead(v, 3)
+		a, err := keepAlive(v, req)
+		if err != nil || a.Term != 3 || a.First != 1 || !slices.Equal(kinds(a.Events), []api.EventKind{api.FailedOver}) {
+			t.Errorf("after a failover: %+v, %v", a, err)
+		}
+	})
+}
+
+// TestExpireTogether has 10,000 sessions end at one moment.
+func TestExpireTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, v := newSolo(t)
+		const sessions = 10_000
+		for i := range sessions {
+			s := openFor(t, v, time.Second)
+			if _, err := v.Set(t.Context(), fmt.Sprint("/servers/", i), nil, 0, api.SetOptions{Session: s, Ephemeral: true}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second + time.Millisecond)
+		synctest.Wait()
+		n := r.commands[opExpireSession].Load()
+		if st, err := v.Stat(t.Context(), "/servers"); err != nil || st.Children != 0 || n > sessions/batchMax+expirersMax {
+			t.Errorf("%+v, %v, %d commands", st, err, n)
+		}
+	})
+}
+
+// caching opens a session that caches /f.
+func caching(t *testing.T, v *service, lease time.Duration) api.SessionID {
+	t.Helper()
+	s := openFor(t, v, lease)
+	if _, leave, err := v.Get(t.Context(), "/f", s); err != nil || !leave.OK {
+		t.Fatalf("get: %+v, %v", leave, err)
+	}
+	return s
+}
+
+// TestWriteWaitsForCaches has a write wait for an acknowledgement, for a dead
+// session's lease, and for none.
+func TestWriteWaitsForCaches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, v := newSolo(t)
+		set := func() time.Duration {
+			start := time.Now()
+			if _, err := v.Set(t.Context(), "/f", nil, AnyGeneration, api.SetOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			return time.Since(start)
+		}
+		set()
+		s := caching(t, v, 10*time.Second)
+		go func() {
+			a, err := keepAlive(v, api.KeepAliveRequest{Session: s, Term: 1, Hang: time.Minute})
+			if err != nil || !slices.Equal(kinds(a.Events), []api.EventKind{api.CacheInvalid}) || a.Events[0].Path != "/f" {
+				t.Errorf("%+v, %v", a, err)
+			}
+			if _, leave, err := v.Get(context.Background(), "/f", s); err != nil || leave.OK {
+				t.Errorf("leave to cache during a write: %v", err)
+			}
+			time.Sleep(time.Second)
+			_, err = keepAlive(v, api.KeepAliveRequest{Session: s, Term: 1, Acked: a.First})
+			if err != nil {
+				t.Error(err)
+			}
+		}()
+		if took := set(); took != time.Second {
+			t.Errorf("a write waited %v for an acknowledgement", took)
+		}
+		if took := set(); took != 0 {
+			t.Errorf("a write waited %v for nobody", took)
+		}
+		caching(t, v, 5*time.Second)
+		time.Sleep(time.Second)
+		if took := set(); took != 4*time.Second {
+			t.Errorf("a write waited %v for a dead session", took)
+		}
+		// A new leader does not know who caches what its predecessor marked.
+		caching(t, v, 20*time.Second)
+		r.lead(v, 2)
+		time.Sleep(time.Second)
+		if took := set(); took != 19*time.Second {
+			t.Errorf("a write waited %v after a failover", took)
+		}
+		synctest.Wait() // until the dead have been expired
+		s = caching(t, v, 20*time.Second)
+		r.lead(v, 3)
+		if _, err := keepAlive(v, api.KeepAliveRequest{Session: s, Term: 3}); err != nil {
+			t.Fatal(err)
+		}
+		if took := set(); took != 0 {
+			t.Errorf("a write waited %v for a session that knows the term", took)
+		}
+	})
+}
+
+// TestWriteInDoubt gives up a write that is in the log: nobody may cache the
+// file until its fate is known.
+func TestWriteInDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, v := newSolo(t)
+		if _, err := v.Set(t.Context(), "/f", nil, 0, api.SetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s := openFor(t, v, time.Minute)
+		r.hold()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := v.Set(ctx, "/f", []byte("new"), AnyGeneration, api.SetOptions{}); !errors.Is(err, ErrOutcomeUnknown) {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if f, leave, err := v.Get(t.Context(), "/f", s); err != nil || leave.OK || len(f.Data) != 0 {
+			t.Errorf("in doubt: %q, %+v, %v", f.Data, leave, err)
+		}
+		r.release()
+		synctest.Wait()
+		if f, leave, err := v.Get(t.Context(), "/f", s); err != nil || !leave.OK || string(f.Data) != "new" {
+			t.Errorf("settled: %q, %+v, %v", f.Data, leave, err)
+		}
+	})
+}
+
+// TestEventsOverflow has more events than are kept: they give way to one.
+func TestEventsOverflow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, v := newSolo(t)
+		if _, err := v.Set(t.Context(), "/f", nil, 0, api.SetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s := caching(t, v, time.Minute)
+		if _, err := v.Watch(t.Context(), s, "/g", api.AllEvents, 0); err != nil {
+			t.Fatal(err)
+		}
+		for range queueMax + 1 {
+			if _, err := v.Set(t.Context(), "/g", nil, AnyGeneration, api.SetOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a, err := keepAlive(v, api.KeepAliveRequest{Session: s, Term: 1})
+		if err != nil || a.First != queueMax+1 || !slices.Equal(kinds(a.Events), []api.EventKind{api.FailedOver}) {
+			t.Fatalf("%d events from %d, %v", len(a.Events), a.First, err)
+		}
+		written := make(chan struct{})
+		go func() {
+			defer close(written)
+			if _, err := v.Set(context.Background(), "/f", nil, AnyGeneration, api.SetOptions{}); err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		select {
+		case <-written:
+			t.Error("a write did not wait for a session that may have the file in its cache")
+		default:
+		}
+		if _, err := keepAlive(v, api.KeepAliveRequest{Session: s, Term: 1, Acked: a.First}); err != nil {
+			t.Error(err)
+		}
+		<-written
+		k, _, _ := v.current()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.mu.queued != 0 || k.mu.registered != 0 || k.mu.watched != 0 || len(k.mu.files) != 0 {
+			t.Errorf("left: %d events, %d registrations, %d watches, %d files", k.mu.queued, k.mu.registered, k.mu.watched, len(k.mu.files))
+		}
+	})
+}
+
+// TestAcquireWaits has sessions stand in line for a lock.
+func TestAcquireWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, v := newSolo(t)
+		s := openFor(t, v, time.Minute)
+		g, err := v.Acquire(t.Context(), s, "/l", api.Exclusive, 0, 5*time.Second)
+		if err != nil || v.CheckSequencer(t.Context(), g.Sequencer) != nil {
+			t.Fatalf("%+v, %v", g, err)
+		}
+		if again, err := v.Acquire(t.Context(), s, "/l", api.Exclusive, 0, 5*time.Second); err != nil || again != g {
+			t.Errorf("again: %+v, %v", again, err)
+		}
+		other := openFor(t, v, time.Minute)
+		var locked *api.LockedError
+		start := time.Now()
+		if _, err := v.Acquire(t.Context(), other, "/l", api.Shared, time.Second, 0); !errors.As(err, &locked) || locked.Holder != s ||
+			locked.HolderName != "test" || time.Since(start) != time.Second {
+			t.Errorf("a wait: %v after %v", err, time.Since(start))
+		}
+		if err := v.Delete(t.Context(), "/l", AnyGeneration, api.SetOptions{}); !errors.As(err, &locked) {
+			t.Errorf("delete of a held lock: %v", err)
+		}
+		if err := v.Release(t.Context(), s, "/l", g.Hold+1); !errors.Is(err, api.ErrNotHeld) {
+			t.Errorf("release of another hold: %v", err)
+		}
+		const waiting = 50
+		var order []int
+		var wg sync.WaitGroup
+		tries := r.commands[opAcquire].Load()
+		for i := range waiting {
+			time.Sleep(time.Millisecond)
+			wg.Go(func() {
+				id := openFor(t, v, time.Minute)
+				g, err := v.Acquire(t.Context(), id, "/l", api.Exclusive, time.Minute, 0)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order = append(order, i) // under the lock
+				time.Sleep(time.Millisecond)
+				if err := v.Release(t.Context(), id, "/l", g.Hold); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		if err := v.Release(t.Context(), s, "/l", g.Hold); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		if n := r.commands[opAcquire].Load() - tries; !slices.IsSorted(order) || len(order) != waiting || n != 2*waiting {
+			t.Errorf("order %v with %d tries", order, n)
+		}
+		if err := v.CheckSequencer(t.Context(), g.Sequencer); !errors.Is(err, api.ErrStale) {
+			t.Errorf("old sequencer: %v", err)
+		}
+	})
+}
+
+// TestLockDelay has a session expire that held a lock, with a failover in the
+// middle of the delay: the new leader measures it in full.
+func TestLockDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, v := newSolo(t)
+		s, other := openFor(t, v, time.Second), openFor(t, v, time.Minute)
+		g, err := v.Acquire(t.Context(), s, "/l", api.Exclusive, 0, 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		time.AfterFunc(6*time.Second, func() { r.lead(v, 2) })
+		for {
+			_, err := v.Acquire(t.Context(), other, "/l", api.Exclusive, 30*time.Second, 0)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, ErrNotReady) {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(start).Round(time.Millisecond); took != 16*time.Second {
+			t.Errorf("the lock was free after %v", took)
+		}
+		if _, err := v.Set(t.Context(), "/f", nil, AnyGeneration, api.SetOptions{Guard: g.Sequencer}); !errors.Is(err, api.ErrStale) {
+			t.Errorf("guarded write: %v", err)
+		}
+	})
+}
+
+// TestCloseSession frees at once what a session has.
+func TestCloseSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, v := newSolo(t)
+		s := openFor(t, v, time.Minute)
+		if _, err := v.Set(t.Context(), "/f", nil, 0, api.SetOptions{Session: s, Ephemeral: true}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := v.Acquire(t.Context(), s, "/f", api.Exclusive, 0, 0); !errors.Is(err, api.ErrEphemeral) {
+			t.Errorf("lock of an ephemeral file: %v", err)
+		}
+		if _, err := v.Acquire(t.Context(), s, "/l", api.Exclusive, 0, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		caching(t, v, 3*time.Second) // and dies
+		start := time.Now()
+		if err := v.CloseSession(t.Context(), s); err != nil || time.Since(start) != 3*time.Second {
+			t.Errorf("close: %v after %v", err, time.Since(start))
+		}
+		if err := v.CloseSession(t.Context(), s); err != nil {
+			t.Errorf("close again: %v", err)
+		}
+		if _, err := v.Stat(t.Context(), "/f"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("ephemeral file: %v", err)
+		}
+		if st, err := v.Stat(t.Context(), "/l"); err != nil || st.Lock != 0 || len(st.Holders) != 0 {
+			t.Errorf("lock: %+v, %v", st, err)
+		}
+		if _, err := v.Acquire(t.Context(), s, "/l", api.Exclusive, 0, 0); !errors.Is(err, api.ErrNoSession) {
+			t.Errorf("acquire: %v", err)
+		}
+	})
+}
+
+// TestServiceOfGroup uses the service of a group with a real log.
+func TestServiceOfGroup(t *testing.T) {
+	dir := t.TempDir()
+	g := openGroup(t, Config{Dir: dir})
+	v := g.Service()
+	s, lease, err := v.OpenSession(t.Context(), "n1", 0)
+	if err != nil || lease != api.LeaseDefault {
+		t.Fatal(lease, err)
+	}
+	grant, err := v.Acquire(t.Context(), s, "/master", api.Exclusive, 0, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Set(t.Context(), "/e", nil, 0, api.SetOptions{Session: s, Ephemeral: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.SetACL(t.Context(), "/e", "ops", api.SetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.raft.Snapshot().Error(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Stat(t.Context(), "/e"); !errors.Is(err, ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+	g = openGroup(t, Config{Dir: dir})
+	v = g.Service()
+	if err := v.CheckSequencer(t.Context(), grant.Sequencer); err != nil {
+		t.Errorf("sequencer after a restart: %v", err)
+	}
+	list, err := v.List(t.Context(), "/")
+	if err != nil || len(list) != 2 || list[0].Ephemeral != s || list[0].ACL != "ops" || !slices.Equal(list[1].Holders, []api.SessionID{s}) {
+		t.Errorf("%+v, %v", list, err)
+	}
+	got := make(chan simAnswer, 1)
+	v.KeepAlive(t.Context(), api.KeepAliveRequest{Session: s}, func(a api.KeepAliveResponse, err error) { got <- simAnswer{a, err} })
+	if a := <-got; a.err != nil || len(a.resp.Events) != 1 || a.resp.Events[0].Kind != api.FailedOver {
+		t.Errorf("%+v", a)
+	}
+	if err := v.CloseSession(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Get(t.Context(), "/e"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("ephemeral file: %v", err)
+	}
+}
