@@ -46,6 +46,14 @@ func (n *Node) openLockService(ctx context.Context) error {
 		}
 	}
 	cluster, err := n.catalog.cluster(ctx)
+	for ; errors.Is(err, metaapi.ErrNotFound); cluster, err = n.catalog.cluster(ctx) {
+		n.enter("the founder of the cluster, which has not finished")
+		select {
+		case <-time.After(foundingPoll):
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the cluster to be founded: %w", ctx.Err())
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("read the cluster's id: %w", err)
 	}
@@ -62,6 +70,10 @@ func (n *Node) openLockService(ctx context.Context) error {
 	}
 	return n.register(ctx)
 }
+
+// foundingPoll is how often a node looks whether the cluster that it has joined is
+// there already.
+const foundingPoll = 50 * time.Millisecond
 
 // closeLockService ends the session and the node's part in the group.
 func (n *Node) closeLockService(ctx context.Context) error {
