@@ -223,15 +223,3 @@ func (c *catalog) cluster(ctx context.Context) (string, error) {
 	}
 	return id, nil
 }
-
-// checkNotRemoved returns an error if the operator has removed that node.
-func (c *catalog) checkNotRemoved(ctx context.Context, id string) error {
-	_, err := c.meta.Get(ctx, removedPath(id))
-	switch {
-	case err == nil:
-		return fmt.Errorf("node %s was removed from the cluster: empty its data folders to have it join as a new one", id)
-	case errors.Is(err, metaapi.ErrNotFound):
-		return nil
-	}
-	return err
-}

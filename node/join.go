@@ -124,6 +124,11 @@ func (n *Node) joinCluster(ctx context.Context) error {
 // followRaftEpoch gives up a Raft log that was left behind: the group was made anew
 // from what another voter had, while this one was away.
 func (n *Node) followRaftEpoch(epoch uint64) error {
+	n.voter.changing.Lock()
+	defer n.voter.changing.Unlock()
+	if err := n.voter.close(); err != nil {
+		return err
+	}
 	return n.self.change(func(f *identity.Folders) error {
 		if f.Raft != "" {
 			n.log.Warn("the lock service was recovered without this node: its old log is set aside", "epoch", epoch, "was", f.RaftEpoch)
@@ -197,6 +202,11 @@ func (n *Node) followMembers() {
 		}
 		slices.SortFunc(peers, func(a, b formation.Peer) int { return strings.Compare(a.ID, b.ID) })
 		n.former.SetMembers(peers, epoch)
+		if epoch > n.raftEpoch() {
+			if err := n.followRaftEpoch(epoch); err != nil {
+				n.log.Error("give up a lock service's log that was left behind", "error", err)
+			}
+		}
 		select {
 		case <-changed:
 		case <-n.ctx.Done():
@@ -210,7 +220,7 @@ func (n *Node) admit(ctx context.Context, p formation.Peer) error {
 	if !n.serving.Load() {
 		return nil // whoever was removed is told when it registers
 	}
-	return n.catalog.checkNotRemoved(ctx, p.ID)
+	return n.checkNotRemoved(ctx, p.ID)
 }
 
 // leaveTimeout bounds the farewell to the others.

@@ -65,7 +65,7 @@ func (n *Node) openLockService(ctx context.Context) error {
 		return err
 	}
 	n.tellOthers()
-	if err := n.catalog.checkNotRemoved(ctx, n.id()); err != nil {
+	if err := n.checkNotRemoved(ctx, n.id()); err != nil {
 		return err
 	}
 	return n.register(ctx)

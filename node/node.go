@@ -144,6 +144,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 		return err
 	}
 	n.startMaster()
+	n.background.Go(n.watchRemoval)
 	return nil
 }
 

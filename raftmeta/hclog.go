@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -18,6 +20,41 @@ type logBridge struct {
 	to *slog.Logger
 	// raft is what logs, once it runs.
 	raft atomic.Pointer[raft.Raft]
+	// told is when each warning was last passed on.
+	told struct {
+		sync.Mutex
+		at map[string]time.Time
+	}
+}
+
+const (
+	// repeatPause is how long a warning that comes again is only debugging output:
+	// raft tells of each message to a server that is not there.
+	repeatPause = 30 * time.Second
+	// toldMax bounds the warnings remembered.
+	toldMax = 1000
+)
+
+// repeated tells whether the same was said of the same server a short while ago.
+func (b *logBridge) repeated(msg string, args []any) bool {
+	key := msg
+	for i := 0; i+1 < len(args); i += 2 {
+		switch args[i] {
+		case "peer", "target", "server-id":
+			key += fmt.Sprint(args[i+1])
+		}
+	}
+	b.told.Lock()
+	defer b.told.Unlock()
+	now := time.Now()
+	if at, ok := b.told.at[key]; ok && now.Sub(at) < repeatPause {
+		return true
+	}
+	if b.told.at == nil || len(b.told.at) >= toldMax {
+		b.told.at = map[string]time.Time{}
+	}
+	b.told.at[key] = now
+	return false
 }
 
 // alone tells whether the group has one voter. Raft then warns of what is
@@ -42,10 +79,9 @@ func (b *logBridge) newLogger() hclog.Logger {
 // Accept implements hclog.SinkAdapter.
 func (b *logBridge) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	to := slog.LevelDebug
-	switch {
-	case level >= hclog.Error:
-		to = slog.LevelError
-	case level == hclog.Warn && !b.alone():
+	// What raft calls an error is another server that does not answer. When this one
+	// fails the log store tells.
+	if (level >= hclog.Error || level == hclog.Warn && !b.alone()) && !b.repeated(msg, args) {
 		to = slog.LevelWarn
 	}
 	ctx := context.Background()
