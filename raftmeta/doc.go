@@ -19,7 +19,18 @@
 // instance and a generation, and stay until deleted. Chubby's caller makes them.
 //
 // Chubby has open handles. Here calls name paths; the instance number, which
-// Chubby keeps in a handle, comes with the file.
+// Chubby keeps in a handle, comes with the file. What Chubby ties to handles is
+// tied to the session: a lock, an ephemeral file (which here goes with the
+// session that made it, not with the last handle).
+//
+// Chubby's locks are advisory and say nothing of Delete. Here a node whose lock is
+// held by another session, or is in its lock-delay, is not deleted: holders answer
+// from their own memory that they hold it. For the like reason ephemeral files
+// have no locks: file and lock-delay would go together.
+//
+// Chubby's leader knows who caches what by asking every session after a failover.
+// Here a file is marked in the log when the first session may cache it, so that
+// most writes have nobody to wait for.
 //
 // # Nouns
 //
@@ -34,6 +45,20 @@
 //     before that.
 //   - Term, index, voter, leader are Raft's. A leader has caught up when its
 //     machine holds everything committed before its term.
+//   - A session is a client that has a lease: the time for which the leader holds
+//     what the session has without hearing from it. KeepAlives make it longer.
+//     Its end is a command, by which its ephemeral files go and its locks are
+//     free, or in their lock-delay if it expired.
+//   - A lock belongs to a node. Its generation is the index at which it last went
+//     from free to held; a sequencer names it so that others can check. A hold is
+//     one session's having it.
+//   - A lock-delay is the time for which a lock whose holder expired is not
+//     given to another, since the holder's last requests may be under way.
+//   - A keeper is what the leader knows beside the log, for one term: the ends of
+//     leases, KeepAlives that hang, who caches and watches what, who stands in
+//     line for a lock.
+//   - A file is marked (as cached) from when the first session may cache this
+//     version of it.
 //   - A read round is one question to the voters, "do I still lead?", shared
 //     by all reads that wait for it.
 //
@@ -46,6 +71,11 @@
 //	proposeLoop      Open        Close                   raft's queue of commands
 //	answerLoop       Open        proposeLoop             the futures of commands, in order
 //	snapshotLoop     Open        Close                   taking a snapshot
+//	keeperLoop       Open        Close                   service: making and dropping the keeper
+//	keeper's run     a keeper    its end                 the heap of deadlines
+//	answerLoop       a keeper    its end                 verification, for all KeepAlives that are due
+//	expire           a keeper    its end, or no work     at most 8: caches, and the log, for what is to end
+//	settle           a keeper    its end, or no work     at most one: the log, for writes in doubt
 //	OnFatal          a failure   the node                runs Config.OnFatal, once; nobody waits for it
 //	stall timers     each write  the write               runtime timers, not goroutines
 //	raft's own       Open        Close, after all above  run (term, vote, log), runFSM (the machine), runSnapshots
@@ -59,6 +89,12 @@
 //	futures to be answered  512        proposeLoop waits
 //	raft's queue            256        proposeLoop waits
 //	reads of one round      unbounded  each is a caller's goroutine
+//	KeepAlives that hang    1 a session a further one supersedes it
+//	events of a session     4096       they give way to one FailedOver, as when all sessions
+//	                                   together have 1 Mi
+//	watches                 1 Mi       Watch fails: *TooLargeError
+//	files cached            1 Mi       Get gives no leave to cache
+//	Acquires that wait      unbounded  each is a caller's goroutine
 //
 // # Invariants
 //
@@ -79,6 +115,16 @@
 //	    namespace, inFlightBytesMax for commands, and for the log the larger
 //	    of Config.SnapshotBytes and the namespace's size, plus trailingLogs
 //	    entries.
+//	R10. A client's belief in its session ends before a command ends the session,
+//	    if all clocks run within 5% of the true rate.
+//	R11. At most one session holds an exclusive lock, in the log and in the belief
+//	    of clients. From its holder's expiry to the end of its lock-delay it is
+//	    nobody's.
+//	R12. When a change of a file is committed, no session that believes in its lease
+//	    has an older version in its cache.
+//	R13. A write waits for a session that caches the file no longer than its lease.
+//	R14. A command does nothing but in the term whose leader decided on it.
+//	R15. A session's ephemeral files go with the command that ends it.
 //
 // # The folder
 //
