@@ -82,7 +82,7 @@ func (f *Folders) RaftDir() string {
 // is empty. The log is to be made there and CompleteVoter called before the group
 // hears of a new voter: until then a log that is lost was nobody's.
 func (f *Folders) BeginVoter(raftEpoch uint64) (dir string, err error) {
-	if f.Fresh() || f.Founding || f.Voter() {
+	if f.Fresh() || f.Voter() {
 		return "", errors.New("become a voter: the node belongs to no cluster yet, or is a voter")
 	}
 	if err := f.setAside(); err != nil {

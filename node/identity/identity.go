@@ -63,8 +63,9 @@ type folderRef struct {
 // Fresh tells whether the node belongs to no cluster yet.
 func (i *Identity) Fresh() bool { return i.Cluster == "" }
 
-// Voter tells whether the node has a Raft log that other voters count on.
-func (i *Identity) Voter() bool { return i.Raft != "" && !i.RaftNew && !i.Founding }
+// Voter tells whether the node has a Raft log that others count on, or is to make
+// the cluster's first one.
+func (i *Identity) Voter() bool { return i.Raft != "" && !i.RaftNew }
 
 func (i *Identity) check() error {
 	switch {

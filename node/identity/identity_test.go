@@ -143,7 +143,9 @@ func TestBrokenOff(t *testing.T) {
 		holds   func(*identity.Folders) bool
 	}{
 		{"found", nil, func(f *identity.Folders) error { return f.Found("c1") },
-			func(f *identity.Folders) bool { return f.Founding && f.Cluster == "c1" && f.RaftDir() != "" }},
+			func(f *identity.Folders) bool {
+				return f.Founding && f.Voter() && f.Cluster == "c1" && f.RaftDir() != ""
+			}},
 		{"join", nil, func(f *identity.Folders) error { return f.Join("c1") },
 			func(f *identity.Folders) bool { return !f.Founding && f.Cluster == "c1" }},
 		{"promise", nil, func(f *identity.Folders) error { return f.Save(formation.State{Attempt: 1, Active: true}) },
@@ -156,7 +158,7 @@ func TestBrokenOff(t *testing.T) {
 				return err
 			}
 			return os.WriteFile(filepath.Join(f.RaftDir(), "raft.db"), []byte("log"), 0o600)
-		}, func(f *identity.Folders) error { return f.Founded() }, func(f *identity.Folders) bool { return f.Voter() }},
+		}, func(f *identity.Folders) error { return f.Founded() }, func(f *identity.Folders) bool { return f.Voter() && !f.Founding }},
 	} {
 		t.Run(change.name, func(t *testing.T) {
 			a, b := t.TempDir(), t.TempDir()
