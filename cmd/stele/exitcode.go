@@ -72,7 +72,7 @@ func faultOf(err error) *fault {
 	if errors.As(err, &f) {
 		return &fault{code: f.code, hint: f.hint, err: err, quiet: f.quiet}
 	}
-	for _, find := range []func(error) *fault{faultOfCall, faultOfName, faultOfInput, faultOfSystem} {
+	for _, find := range []func(error) *fault{faultOfLock, faultOfCall, faultOfName, faultOfInput, faultOfSystem} {
 		if f := find(err); f != nil {
 			if f.err == nil {
 				f.err = err

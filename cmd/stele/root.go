@@ -19,6 +19,7 @@ const (
 	groupNode   = "node"
 	groupSchema = "schema"
 	groupData   = "data"
+	groupLocks  = "locks"
 	groupTools  = "tools"
 )
 
@@ -42,6 +43,8 @@ func (a *app) commands() []*cobra.Command {
 		inGroup(groupData, a.incrCommand()),
 		inGroup(groupData, a.casCommand()),
 		inGroup(groupData, a.loadCommand()),
+
+		inGroup(groupLocks, a.lockCommand()),
 
 		inGroup(groupTools, a.benchCommand()),
 		inGroup(groupTools, a.checkCommand()),
@@ -85,6 +88,7 @@ Exit codes: 0 done, 1 error, 3 node unreachable, 4 wrong usage, 5 unhealthy,
 		&cobra.Group{ID: groupNode, Title: "Nodes:"},
 		&cobra.Group{ID: groupSchema, Title: "Tables:"},
 		&cobra.Group{ID: groupData, Title: "Rows:"},
+		&cobra.Group{ID: groupLocks, Title: "Locks:"},
 		&cobra.Group{ID: groupTools, Title: "Tools:"},
 	)
 	root.SetHelpCommand(inGroup(groupTools, helpCommand()))

@@ -191,6 +191,27 @@ const (
 	AllEvents = ContentsChanged | ChildAdded | ChildRemoved | LockAcquired | LockFreed
 )
 
+// String returns the kind's name, as "contents_changed".
+func (k EventKind) String() string {
+	switch k {
+	case ContentsChanged:
+		return "contents_changed"
+	case ChildAdded:
+		return "child_added"
+	case ChildRemoved:
+		return "child_removed"
+	case LockAcquired:
+		return "lock_acquired"
+	case LockFreed:
+		return "lock_freed"
+	case FailedOver:
+		return "failed_over"
+	case CacheInvalid:
+		return "cache_invalid"
+	}
+	return "events_" + strconv.Itoa(int(k))
+}
+
 // Event is something that happened to a node. It is delivered after the change
 // can be read, and in the order of changes (CacheInvalid: before).
 type Event struct {

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/session"
+)
+
+func (a *app) lockCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lock",
+		Short: "Small files and locks that the whole cluster agrees on",
+		Long: `The lock service keeps a tree of small files (up to 256 KiB) on a majority of the
+cluster's voters. Each file is a lock as well. Paths begin with a slash; the
+directories above a file are made with it.
+
+The cluster keeps its own files there, under /cluster, /master, /servers, /root,
+/tables, /tablets, /acl and /logs: look, and do not touch.
+
+Exit codes, beside those of "stele --help": 6, there is no such path, or another
+generation or sequencer than was given; 7, the lock was not got in time.`,
+		Example: `  stele lock set /app/config 'replicas: 3'
+  stele lock get /app/config
+  stele lock hold /app/nightly --wait 10m -- ./nightly.sh`,
+		Args: unknownVerb,
+		RunE: needVerb,
+	}
+	cmd.AddCommand(a.lockGetCommand(), a.lockSetCommand(), a.lockRemoveCommand(), a.lockListCommand(),
+		a.lockStatCommand(), a.lockWatchCommand(), a.lockHoldCommand(), a.lockCheckCommand())
+	return cmd
+}
+
+// lockRetry is how long a command looks for a leader that is not there: as long as
+// other verbs look for their node, and longer than an election.
+const lockRetry = 15 * time.Second
+
+// lockClient makes a client of the lock service at --addr.
+func (a *app) lockClient() (*session.Client, error) {
+	addrs, err := withPorts(a.addr)
+	if err != nil {
+		return nil, err
+	}
+	return session.NewClient(session.Config{
+		Locator: session.Addresses(strings.Split(addrs, ",")), RetryTimeMax: lockRetry,
+		Logger: slog.New(slog.DiscardHandler), // what matters is said by the verbs
+	})
+}
+
+// locks runs f with a client of the lock service, within --timeout or else usual.
+func (a *app) locks(cmd *cobra.Command, usual time.Duration, f func(context.Context, *session.Client) error) error {
+	ctx, cancel := a.within(cmd, usual)
+	defer cancel()
+	c, err := a.lockClient()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return f(ctx, c)
+}
+
+// faultOfLock knows the errors of the lock service.
+func faultOfLock(err error) *fault {
+	var away *session.UnreachableError
+	var held *api.LockedError
+	switch {
+	case errors.Is(err, api.ErrOutcomeUnknown):
+		f := &fault{code: exitError, hint: `look with "stele lock get" whether it took effect`}
+		if errors.Is(err, context.DeadlineExceeded) {
+			f.code = exitTimeout
+		}
+		return f
+	case errors.As(err, &held):
+		return &fault{code: exitTimeout, err: held, hint: "wait longer for it with --wait"}
+	case errors.As(err, &away):
+		return &fault{
+			code: exitUnreachable,
+			hint: `is "stele serve" running there? try "systemctl status stele" or --addr`,
+			err:  fmt.Errorf("cannot reach %s: %s", away.Addr, networkReason(away.Err)),
+		}
+	case errors.Is(err, api.ErrNotFound), errors.Is(err, api.ErrGeneration):
+		return &fault{code: exitNotFound, hint: `"stele lock ls" and "stele lock stat" show what is there`}
+	case errors.Is(err, api.ErrStale):
+		return &fault{code: exitNotFound, hint: "its bearer has lost the lock: do nothing in its name"}
+	case errors.Is(err, api.ErrBadPath), errors.Is(err, api.ErrTooLarge):
+		return &fault{code: exitUsage}
+	case errors.Is(err, api.ErrIsDirectory):
+		return &fault{code: exitError, hint: `"stele lock ls" shows what is in a directory`}
+	case errors.Is(err, api.ErrNotEmpty):
+		return &fault{code: exitError, hint: "remove what is in it first"}
+	case errors.Is(err, api.ErrDiskFull):
+		return &fault{code: exitDiskFull, hint: "free or add disk space on the voters"}
+	case errors.Is(err, session.ErrExpired):
+		return &fault{code: exitUnhealthy, hint: `no leader of the lock service was heard of: see "stele status"`}
+	case errors.Is(err, api.ErrNotReady):
+		return &fault{code: exitUnhealthy, hint: `a majority of the voters must be up: see "stele status"`}
+	}
+	return nil
+}
+
+// statJSON is a node of the namespace, and a file when value is set.
+type statJSON struct {
+	Path           string     `json:"path"`
+	Directory      bool       `json:"directory"`
+	Instance       uint64     `json:"instance"`
+	Generation     uint64     `json:"generation"`
+	LockGeneration uint64     `json:"lock_generation"`
+	ACLGeneration  uint64     `json:"acl_generation"`
+	ACL            string     `json:"acl,omitempty"`
+	Bytes          int        `json:"bytes"`
+	Children       int        `json:"children"`
+	EphemeralOf    uint64     `json:"ephemeral_of,omitempty"`
+	Lock           string     `json:"lock"`
+	Holders        []uint64   `json:"holders,omitempty"`
+	Value          *jsonBytes `json:"value,omitempty"`
+}
+
+func statOf(s *api.Stat) statJSON {
+	j := statJSON{
+		Path: s.Path, Directory: s.Dir, Instance: s.Instance, Generation: s.Generation, LockGeneration: s.LockGeneration,
+		ACLGeneration: s.ACLGeneration, ACL: s.ACL, Bytes: s.Bytes, Children: s.Children, EphemeralOf: uint64(s.Ephemeral),
+		Lock: lockState(s),
+	}
+	for _, h := range s.Holders {
+		j.Holders = append(j.Holders, uint64(h))
+	}
+	return j
+}
+
+func lockState(s *api.Stat) string {
+	switch {
+	case s.Lock == 0:
+		return "free"
+	case len(s.Holders) == 0:
+		return "delayed"
+	}
+	return s.Lock.String()
+}

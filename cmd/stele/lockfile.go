@@ -1,0 +1,330 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/session"
+)
+
+func (a *app) lockGetCommand() *cobra.Command {
+	raw, stale := false, false
+	cmd := &cobra.Command{
+		Use:   "get PATH",
+		Short: "Write a file's content to standard output",
+		Long: `Write a file's content to standard output, as it is; on a terminal with what
+cannot be printed escaped, unless --raw is given.
+
+The answer is what the last write left, or with --stale what some voter has, which
+may be older but needs no leader.`,
+		Example: `  stele lock get /app/config
+  stele lock get /app/config --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.locks(cmd, quick, func(ctx context.Context, c *session.Client) error {
+				get := c.Get
+				if stale {
+					get = c.GetStale
+				}
+				f, err := get(ctx, args[0])
+				if err != nil {
+					return lockError(err, args[0])
+				}
+				return a.printFile(&f, raw)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&raw, "raw", false, "write the content as it is, on a terminal too")
+	cmd.Flags().BoolVar(&stale, "stale", false, "ask any voter, without the leader: the answer may be old")
+	return cmd
+}
+
+func (a *app) printFile(f *api.File, raw bool) error {
+	switch {
+	case a.json:
+		j := statOf(&f.Stat)
+		value := jsonBytes(f.Data)
+		j.Value = &value
+		return a.printJSON(j)
+	case a.outTTY && !raw:
+		_, err := fmt.Fprintln(a.out, escapeLines(strings.TrimSuffix(string(f.Data), "\n")))
+		return err
+	}
+	_, err := a.out.Write(f.Data)
+	return err
+}
+
+// lockError says what is missing where the error does not.
+func lockError(err error, p string) error {
+	f := faultOf(err)
+	if f.code != exitNotFound || strings.Contains(err.Error(), p) {
+		return err
+	}
+	return &fault{code: f.code, hint: f.hint, err: fmt.Errorf("%s: %w", p, err)}
+}
+
+// generationFlag is the generation that a path must have.
+type generationFlag struct {
+	generation uint64
+	create     bool
+}
+
+func (g *generationFlag) of(cmd *cobra.Command) (uint64, error) {
+	given := cmd.Flags().Changed("generation")
+	switch {
+	case g.create && given:
+		return 0, usagef("", "--create means generation 0: give one of the two")
+	case g.create:
+		return 0, nil
+	case given:
+		return g.generation, nil
+	}
+	return api.AnyGeneration, nil
+}
+
+func (a *app) lockSetCommand() *cobra.Command {
+	var g generationFlag
+	var guard string
+	cmd := &cobra.Command{
+		Use:   "set PATH VALUE",
+		Short: "Write a file",
+		Long: `Write a file, which need not exist, as a whole. VALUE may be - for standard input,
+or @FILE.
+
+With --create it must not exist; with --generation it must not have been written
+since: "stele lock stat" shows the generation. Otherwise nothing is changed, and
+the exit code is 6. With --guard the write is made only while a lock is held, told
+by its sequencer, as in STELE_LOCK_SEQUENCER of "stele lock hold".
+
+When "set" returns, no reader anywhere gets the old content any more.`,
+		Example: `  stele lock set /app/config 'replicas: 3'
+  stele lock set /app/config - < config.yaml
+  stele lock set /app/leader "$HOSTNAME" --create
+  stele lock set /app/done yes --guard "$STELE_LOCK_SEQUENCER"`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			gen, err := g.of(cmd)
+			if err != nil {
+				return err
+			}
+			o, err := guarded(guard)
+			if err != nil {
+				return err
+			}
+			value, err := (&valueReader{a: a}).read("the value", args[1])
+			if err != nil {
+				return err
+			}
+			return a.locks(cmd, quick, func(ctx context.Context, c *session.Client) error {
+				made, err := c.Set(ctx, args[0], value, gen, o)
+				if err != nil || !a.json {
+					return lockError(err, args[0])
+				}
+				return a.printJSON(struct {
+					Path       string `json:"path"`
+					Generation uint64 `json:"generation"`
+				}{args[0], made})
+			})
+		},
+	}
+	cmd.Flags().Uint64Var(&g.generation, "generation", 0, "write only if the file's generation is this `number`; 0 for a file that is not there")
+	cmd.Flags().BoolVar(&g.create, "create", false, "write only if the file is not there")
+	cmd.Flags().StringVar(&guard, "guard", "", "write only while the lock of this `sequencer` is held")
+	a.escapesFlag(cmd)
+	return cmd
+}
+
+// guarded are the options of a change under a sequencer, or of one without.
+func guarded(text string) (o api.SetOptions, err error) {
+	if text == "" {
+		return o, nil
+	}
+	if o.Guard, err = api.ParseSequencer(text); err != nil {
+		err = usagef(`"stele lock hold" gives its command one in STELE_LOCK_SEQUENCER`, "--guard: %w", err)
+	}
+	return o, err
+}
+
+func (a *app) lockRemoveCommand() *cobra.Command {
+	var g generationFlag
+	var guard string
+	cmd := &cobra.Command{
+		Use:     "rm PATH",
+		Aliases: []string{"delete"},
+		Short:   "Remove a file or an empty directory",
+		Long: `Remove a file or an empty directory, with --generation only if it has not been
+changed since. A file whose lock is held stays.`,
+		Example: `  stele lock rm /app/config
+  stele lock rm /app/config --generation 1234`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			gen, err := g.of(cmd)
+			if err != nil {
+				return err
+			}
+			o, err := guarded(guard)
+			if err != nil {
+				return err
+			}
+			return a.locks(cmd, quick, func(ctx context.Context, c *session.Client) error {
+				if err := c.Delete(ctx, args[0], gen, o); err != nil || !a.json {
+					return lockError(err, args[0])
+				}
+				return a.printJSON(struct {
+					Path string `json:"path"`
+				}{args[0]})
+			})
+		},
+	}
+	cmd.Flags().Uint64Var(&g.generation, "generation", 0, "remove only if the generation is this `number`")
+	cmd.Flags().StringVar(&guard, "guard", "", "remove only while the lock of this `sequencer` is held")
+	return cmd
+}
+
+func (a *app) lockListCommand() *cobra.Command {
+	long := false
+	cmd := &cobra.Command{
+		Use:     "ls [PATH]",
+		Aliases: []string{"list"},
+		Short:   "List a directory",
+		Long: `List what is in a directory, / by default: a name a line, directories with a
+slash behind; with --long a table.`,
+		Example: `  stele lock ls
+  stele lock ls /app -l`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := "/"
+			if len(args) > 0 {
+				dir = args[0]
+			}
+			return a.locks(cmd, quick, func(ctx context.Context, c *session.Client) error {
+				all, err := c.List(ctx, dir)
+				if err != nil {
+					return lockError(err, dir)
+				}
+				return a.printNodes(all, long)
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&long, "long", "l", false, "show sizes, generations and locks")
+	return cmd
+}
+
+func (a *app) printNodes(all []api.Stat, long bool) error {
+	g := newGrid("NAME", "SIZE", "GENERATION", "LOCK", "HELD BY", "EPHEMERAL OF")
+	for i := range all {
+		s := &all[i]
+		name := path.Base(s.Path)
+		if s.Dir {
+			name += "/"
+		}
+		switch {
+		case a.json:
+			if err := a.printJSON(statOf(s)); err != nil {
+				return err
+			}
+		case long:
+			what := size(int64(s.Bytes))
+			if s.Dir {
+				what = number(plural(int64(s.Children), "entry"))
+			}
+			g.add(name, what, number(fmt.Sprint(s.Generation)), lockState(s), sessions(s.Holders...), sessions(s.Ephemeral))
+		default:
+			fmt.Fprintln(a.out, escapeText(name))
+		}
+	}
+	return a.print(g)
+}
+
+// sessions lists sessions that are not zero.
+func sessions(ids ...api.SessionID) string {
+	var all []string
+	for _, id := range ids {
+		if id != 0 {
+			all = append(all, fmt.Sprint("session ", id))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+func (a *app) lockStatCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "stat PATH",
+		Short: "Show a node's generations, and who holds its lock",
+		Example: `  stele lock stat /app/nightly
+  stele lock stat /app/nightly --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.locks(cmd, quick, func(ctx context.Context, c *session.Client) error {
+				s, err := c.Stat(ctx, args[0])
+				if err != nil {
+					return lockError(err, args[0])
+				}
+				if a.json {
+					return a.printJSON(statOf(&s))
+				}
+				return a.print(statGrid(&s))
+			})
+		},
+	}
+}
+
+func statGrid(s *api.Stat) *grid {
+	g := newGrid("PROPERTY", "VALUE")
+	g.add("path", s.Path)
+	if s.Dir {
+		g.add("directory of", plural(int64(s.Children), "entry"))
+	} else {
+		g.add("size", formatSize(int64(s.Bytes)))
+	}
+	g.add("generation", fmt.Sprint(s.Generation))
+	g.add("instance", fmt.Sprint(s.Instance))
+	if s.Ephemeral != 0 {
+		g.add("goes with", sessions(s.Ephemeral))
+	}
+	g.add("lock", lockState(s))
+	if len(s.Holders) > 0 {
+		g.add("held by", sessions(s.Holders...))
+	}
+	g.add("lock generation", fmt.Sprint(s.LockGeneration))
+	if s.ACL != "" {
+		g.add("ACL", s.ACL)
+	}
+	return g
+}
+
+func (a *app) lockCheckCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check SEQUENCER",
+		Short: "Tell whether a lock is still held as a sequencer says",
+		Long: `Tell whether the lock that a sequencer tells of has been held without a break since:
+exit code 0 if so, 6 if not. Whoever is asked to do something by the holder of a
+lock checks its sequencer first.`,
+		Example: `  stele lock check "$STELE_LOCK_SEQUENCER" && ./deploy`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q, err := api.ParseSequencer(args[0])
+			if err != nil {
+				return usagef(`"stele lock hold" gives its command one in STELE_LOCK_SEQUENCER`, "%w", err)
+			}
+			return a.locks(cmd, quick, func(ctx context.Context, c *session.Client) error {
+				err := c.CheckSequencer(ctx, q)
+				if !a.json || err != nil && faultOf(err).code != exitNotFound {
+					return lockError(err, q.Path)
+				}
+				if printed := a.printJSON(struct {
+					Sequencer string `json:"sequencer"`
+					Valid     bool   `json:"valid"`
+				}{args[0], err == nil}); printed != nil || err == nil {
+					return printed
+				}
+				return quietly(exitNotFound)
+			})
+		},
+	}
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/session"
+)
+
+func (a *app) lockWatchCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "watch PATH",
+		Short: "Print what happens to a file or directory, as it happens",
+		Long: `Print a line for each change of a file, of the list of a directory, or of a lock,
+in the order of the changes, until interrupted. The path need not exist.
+
+  contents_changed PATH       the file was written, made or removed
+  child_added PATH NAME       the directory got or lost a child
+  child_removed PATH NAME
+  lock_acquired PATH          the lock went from free to held
+  lock_freed PATH             the lock became free
+  failed_over                 events may have been missed: look again
+
+Events of one kind that follow one another closely may come as one.`,
+		Example: `  stele lock watch /app/config
+  stele lock watch /servers --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.inSession(cmd, "lock watch", func(ctx context.Context, s *session.Session) error {
+				w, err := s.Watch(ctx, args[0], api.AllEvents)
+				if err != nil {
+					return err
+				}
+				defer w.Close()
+				a.talk("watching %s: Ctrl-C ends it", args[0])
+				return a.printEvents(cmd.Context(), w)
+			})
+		},
+	}
+}
+
+// inSession runs f in a session. Its context is the command's own: only opening the
+// session is bound by --timeout.
+func (a *app) inSession(cmd *cobra.Command, verb string, f func(context.Context, *session.Session) error) error {
+	c, err := a.lockClient()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	opening, cancel := a.within(cmd, quick)
+	defer cancel()
+	host, _ := os.Hostname()
+	s, err := c.Open(opening, session.Options{Name: fmt.Sprintf("stele %s, process %d on %.200s", verb, os.Getpid(), host)})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		// The locks are free at once if this succeeds, and else soon.
+		ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+		defer cancel()
+		_ = s.Close(ctx)
+	}()
+	return f(cmd.Context(), s)
+}
+
+func (a *app) printEvents(ctx context.Context, w *session.Watcher) error {
+	for {
+		v, err := w.Next(ctx)
+		switch {
+		case ctx.Err() != nil: // interrupted, which is how it ends
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := a.printEvent(&v); err != nil {
+			return err
+		}
+		if err := a.out.Flush(); err != nil {
+			return err
+		}
+	}
+}
+
+func (a *app) printEvent(v *api.Event) error {
+	kind := v.Kind.String()
+	if a.json {
+		return a.printJSON(struct {
+			Event string `json:"event"`
+			Path  string `json:"path,omitempty"`
+			Name  string `json:"name,omitempty"`
+			Index uint64 `json:"index,omitempty"`
+		}{kind, v.Path, v.Name, v.Index})
+	}
+	line := kind
+	for _, word := range []string{v.Path, v.Name} {
+		if word != "" {
+			line += "\t" + escapeText(word)
+		}
+	}
+	_, err := fmt.Fprintln(a.out, line)
+	return err
+}
