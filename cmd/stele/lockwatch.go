@@ -60,7 +60,11 @@ func (a *app) inSession(cmd *cobra.Command, verb string, f func(context.Context,
 	}
 	defer func() {
 		// The locks are free at once if this succeeds, and else soon.
-		ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+		wait := closeWait
+		if !s.Valid() {
+			wait /= 10 // nobody answers, most likely
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), wait)
 		defer cancel()
 		_ = s.Close(ctx)
 	}()
