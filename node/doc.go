@@ -3,42 +3,60 @@
 // of its own beyond that and the translation of remote calls to the parts:
 //
 //	rpc ──▶ data.go, scan.go, admin.go ──▶ tablet.Server ──▶ blobfs.Store
-//	                       └─▶ catalog.go ──▶ raftmeta.Group
+//	    │                  └─▶ catalog.go ──▶ session ──▶ the lock service's leader
+//	    ├─▶ formation, gossip                 who belongs to the cluster, and where
+//	    ├─▶ streams.go ──▶ raftmeta.Group     if the node votes
+//	    └─▶ command.go                        what the master tells nodes to do
 //
 // # What a node keeps
 //
-//	<each data folder>/identity   whose the folder is
-//	<one data folder>/raft        the Raft log and snapshots: schema, tablets' metadata
+//	<each data folder>/identity   whose the folder is: package node/identity
+//	<first data folder>/peers     where the other nodes were last
+//	<one data folder>/raft        the Raft log and snapshots, if the node votes
 //	<each data folder>/blobs      extents of SSTables and commit logs
 //
-// The identity is JSON: the ids of cluster, node and folder, the id of the folder
-// that holds raft/, and all folders of the node with the paths that they had at the
-// last start. It is looked at before anything is opened. The order of the folders
-// does not matter; a folder of another node or cluster, one that is missing, and
-// data without an identity or without the Raft log are refused, since blobs that no
-// metadata names are deleted. An empty folder may be added. "founding" is true
-// until the cluster's id is in the namespace: until then a start that was broken
-// off is taken up again.
+// In the namespace of the lock service:
 //
-// In the namespace of raftmeta:
-//
-//	/cluster         the cluster's id and name
-//	/ids             the next id of a table or tablet
-//	/tables/<name>   a table's schema; there is a table if and only if this file is
-//	/tablets/<id>    a tablet's metadata row, until METADATA tablets hold those
+//	/cluster               the cluster's id and name
+//	/master                its lock makes a node the master
+//	/nodes/<node>          a node's name, zone, address, and whether it drains, as JSON
+//	/removed/<node>        a node that the operator has taken out for good
+//	/ids                   the next id of a table or tablet
+//	/tables/<name>         a table's schema; there is a table if and only if this file is
+//	/tablets/<node>/<id>   metadata row of a tablet that the node serves, until METADATA
+//	                       tablets hold those
 //
 // # Start
 //
-// The namespace first, then the block store, then the tablets (which recover
-// from their files and the commit log), then the ports: a node that answers
-// serves. Blobs that no metadata names are removed before tablets write new ones;
-// a crash between writing a file and naming it leaves such.
+// The port opens first, but data is served last: methods about data answer
+// "unavailable" with what the start waits for. In between: formation (a fresh node founds
+// or joins a cluster, others say hello), gossip, the node's part in the Raft group if it
+// has one, a session with the group's leader, wherever that is, then the block store and
+// the tablets, which recover from their files and the commit log. Blobs that no metadata
+// names are removed before tablets write new ones; a crash between writing a file and
+// naming it leaves such.
+//
+// # The lock service
+//
+// Every node is a client of the lock service, by one session; up to five are also
+// servers of it. Which, the master decides (package master) and commands: a node that
+// is to vote makes an empty Raft log, waits to be added, and is given its vote when it has
+// caught up. The session finds the leader by itself; when it is this node, it asks
+// without the network. A session that expires is followed by another one.
 //
 // # Goroutines
 //
-//	rpc serve     started by Start, ends with Close; accepts connections
-//	http serve    the same for HTTP
-//	cursor sweep  started by Start, ends with Close; drops idle cursors
+//	goroutine        started by       ends with           does
+//	rpc serve        Start            rpc's Shutdown      accepts connections
+//	http serve       Start            Close               the same for HTTP
+//	cursor sweep     Start            Close               drops idle cursors
+//	accept           Start            rpc's Shutdown      hands Raft's connections to the group
+//	followMembers    joinCluster      Close               remembers where nodes are
+//	tellLoad         joinCluster      Close               tells the others how full the disks are
+//	keepSession      openSession      Close               opens a session after one that expired
+//	watchRemoval     Start            Close, removal      ends the node when it is removed
+//	master           startMaster      Close               holds /master where the leader is
+//	change           a change         itself, one at once a change of the catalog whose caller may leave
 //
 // # Invariants
 //
@@ -46,4 +64,7 @@
 //	    deleted only after no name is left (I1, I6).
 //	N2. A table is served by one schema at a time, and the namespace has it before
 //	    any write is made by it.
+//	N3. A command of a master is refused once one with a higher epoch was seen (I9).
+//	N4. A Raft connection is taken only from a node of the same cluster and raft epoch
+//	    that means this node.
 package node
