@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 	"rpc":      {},
 	"table":    {},
 	"internal": {"client", "rpc"}, // internal/bench and internal/webtable are clients
-	"test":     {"node", "client"},
+	"test":     {"node", "client", "raftmeta", "rpc"},
 }
 
 // only says which part alone may import a library directly, and why.

@@ -1,0 +1,294 @@
+package faults
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/session"
+)
+
+// Where clients work.
+const (
+	filesDir     = "/faults/files"
+	locksDir     = "/faults/locks"
+	ephemeralDir = "/faults/ephemeral"
+)
+
+// clientConfig is what a client process is told in configEnv, as JSON. On its
+// standard input come the numbers of eras; it ends when that ends.
+type clientConfig struct {
+	Number  int
+	Seed    uint64
+	Servers []string
+	Judge   string // address of the third party
+	History string // file
+}
+
+const configEnv = "FAULTS_CLIENT"
+
+// worker counts of one client process
+const (
+	registerWorkers = 3
+	lockWorkers     = 3
+)
+
+// lockClient is a process that uses the lock service.
+type lockClient struct {
+	clientConfig
+	recorder
+	lib    *session.Client
+	era    atomic.Int64
+	number atomic.Int64 // of operations, holds, and values
+	ctx    context.Context
+
+	counts struct {
+		sync.Mutex
+		tallies
+	}
+}
+
+func (c *lockClient) count(f func(*tallies)) {
+	c.counts.Lock()
+	defer c.counts.Unlock()
+	f(&c.counts.tallies)
+}
+
+func runClient() int {
+	c := &lockClient{}
+	if err := json.Unmarshal([]byte(os.Getenv(configEnv)), &c.clientConfig); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	var err error
+	if c.file, err = os.OpenFile(c.History, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if c.lib, err = session.NewClient(session.Config{Locator: session.Addresses(c.Servers), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c.ctx = ctx
+	go func() {
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			if n, err := strconv.ParseInt(lines.Text(), 10, 64); err == nil {
+				c.era.Store(n)
+			}
+		}
+		cancel()
+	}()
+	var workers sync.WaitGroup
+	for i := range registerWorkers {
+		workers.Go(func() { c.useRegisters(c.rand(i)) })
+	}
+	for i := range lockWorkers {
+		workers.Go(func() { c.useLocks(c.rand(100 + i)) })
+	}
+	workers.Go(func() { c.useEphemerals(c.rand(200)) })
+	workers.Wait()
+	if err := c.lib.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	c.put(entry{At: now(), Tell: &c.counts.tallies})
+	return 0
+}
+
+func (c *lockClient) rand(worker int) *rand.Rand {
+	return rand.New(rand.NewPCG(c.Seed, uint64(c.Number)<<32|uint64(worker)))
+}
+
+// pause waits for a random time below the bound, or until the client ends.
+func (c *lockClient) pause(r *rand.Rand, below time.Duration) {
+	t := time.NewTimer(time.Duration(r.Int64N(int64(below))))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-c.ctx.Done():
+	}
+}
+
+// farewell bounds what a client still asks when it is told to end.
+const farewell = 10 * time.Second
+
+// session opens a session, trying until it has one. It returns nil when the client
+// ends.
+func (c *lockClient) session(r *rand.Rand, name string) *session.Session {
+	for c.ctx.Err() == nil {
+		lease := api.LeaseMin + time.Duration(r.Int64N(int64(2500*time.Millisecond)))
+		s, err := c.lib.Open(c.ctx, session.Options{Name: fmt.Sprintf("client %d %s", c.Number, name), Lease: lease})
+		if err == nil {
+			c.count(func(t *tallies) { t.Sessions++ })
+			return s
+		}
+		c.pause(r, 200*time.Millisecond)
+	}
+	return nil
+}
+
+// end closes a session. The error is that of its Close.
+func (c *lockClient) end(s *session.Session) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), farewell)
+	defer cancel()
+	return s.Close(ctx)
+}
+
+// seen is what a worker knows of a register.
+type seen struct {
+	gen   uint64
+	value string
+}
+
+// useRegisters reads and changes registers.
+func (c *lockClient) useRegisters(r *rand.Rand) {
+	for c.ctx.Err() == nil {
+		s := c.session(r, "registers")
+		if s == nil {
+			return
+		}
+		last := map[string]seen{}
+		for c.ctx.Err() == nil && s.Err() == nil {
+			path := fmt.Sprintf("%s/%d-%d", filesDir, max(c.era.Load()-r.Int64N(2), 0), r.IntN(6))
+			o := call{Path: path, Gen: last[path].gen, Old: last[path].value}
+			switch n := r.IntN(20); {
+			case n < 10:
+				o.Kind, o.Gen, o.Old = "cached", 0, ""
+			case n < 12:
+				o.Kind, o.Gen, o.Old = "get", 0, ""
+			case n < 19:
+				o.Kind, o.Value = "set", fmt.Sprintf("%d.%d", c.Number, c.number.Add(1))
+			default:
+				o.Kind = "delete"
+			}
+			if n := r.IntN(5); n == 0 && (o.Kind == "set" || o.Kind == "delete") || o.Kind == "delete" && o.Gen == 0 {
+				o.Gen, o.Old = api.AnyGeneration, ""
+			}
+			got := c.operate(r, s, o)
+			switch {
+			case got.Void || got.Unknown || got.Refused:
+				delete(last, path) // its next set takes it for no file, unless a get comes before
+			case o.Kind == "set":
+				last[path] = seen{got.Gen, o.Value}
+			default:
+				last[path] = seen{got.Gen, got.Value}
+			}
+			c.pause(r, 30*time.Millisecond)
+		}
+		_ = c.end(s) // an error: it ends by its lease
+	}
+}
+
+// operate makes a call, and writes call and answer to the history.
+func (c *lockClient) operate(r *rand.Rand, s *session.Session, o call) (got answer) {
+	number := c.number.Add(1)
+	ctx, cancel := context.WithTimeout(c.ctx, 500*time.Millisecond+time.Duration(r.Int64N(int64(3*time.Second))))
+	defer cancel()
+	direct := r.IntN(3) == 0 // without the session's standing
+	c.put(entry{At: now(), Op: number, Call: &o})
+	var err error
+	switch {
+	case o.Kind == "cached" || o.Kind == "get":
+		var f api.File
+		if o.Kind == "cached" {
+			f, err = s.Get(ctx, o.Path)
+		} else {
+			f, err = c.lib.Get(ctx, o.Path)
+		}
+		if errors.Is(err, api.ErrNotFound) {
+			err = nil
+		}
+		got = answer{Gen: f.Generation, Value: string(f.Data)}
+	case o.Kind == "set" && direct:
+		got.Gen, err = c.lib.Set(ctx, o.Path, []byte(o.Value), o.Gen, api.SetOptions{})
+	case o.Kind == "set":
+		got.Gen, err = s.Set(ctx, o.Path, []byte(o.Value), o.Gen, api.SetOptions{})
+	case direct:
+		err = c.lib.Delete(ctx, o.Path, o.Gen, api.SetOptions{})
+	default:
+		err = s.Delete(ctx, o.Path, o.Gen, api.SetOptions{})
+	}
+	if err != nil {
+		got = outcome(err)
+	}
+	c.put(entry{At: now(), Op: number, Got: &got})
+	c.count(func(t *tallies) {
+		switch {
+		case got.Unknown:
+			t.Unknown++
+		case got.Void:
+			t.Void++
+		default:
+			t.Answers++
+			if o.Kind == "cached" {
+				t.CacheReads++
+			}
+		}
+	})
+	return got
+}
+
+// outcome says what an error tells of an operation.
+func outcome(err error) answer {
+	got := answer{Error: err.Error()}
+	var differs *api.GenerationError
+	switch {
+	case errors.Is(err, api.ErrOutcomeUnknown):
+		got.Unknown = true
+	case errors.As(err, &differs):
+		got.Refused, got.Gen = true, differs.Got
+	case errors.Is(err, api.ErrNotFound):
+		got.Refused = true
+	default:
+		got.Void = true
+	}
+	return got
+}
+
+// useEphemerals makes ephemeral files and looks whether they are there (F5).
+func (c *lockClient) useEphemerals(r *rand.Rand) {
+	for c.ctx.Err() == nil {
+		s := c.session(r, "ephemerals")
+		if s == nil {
+			return
+		}
+		path := fmt.Sprintf("%s/%d-%d", ephemeralDir, c.Number, c.number.Add(1))
+		made := c.ephemeral(r, s, path)
+		if err := c.end(s); err == nil && made && s.Err() != nil && !errors.Is(s.Err(), session.ErrExpired) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), farewell)
+			if _, err := c.lib.Get(ctx, path); err == nil {
+				c.bad("ephemeral %s is there after session %d was closed", path, s.ID())
+			}
+			cancel()
+		}
+	}
+}
+
+// ephemeral makes a file and looks at it for a while. It tells whether it was made.
+func (c *lockClient) ephemeral(r *rand.Rand, s *session.Session, path string) bool {
+	ctx, cancel := context.WithTimeout(c.ctx, 5*time.Second)
+	defer cancel()
+	if _, err := s.Set(ctx, path, []byte("here"), 0, api.SetOptions{Ephemeral: true}); err != nil {
+		return false
+	}
+	c.count(func(t *tallies) { t.Ephemerals++ })
+	for end := now() + r.Int64N(int64(4*time.Second)); now() < end && c.ctx.Err() == nil && s.Err() == nil; {
+		_, err := c.lib.Get(ctx, path)
+		if errors.Is(err, api.ErrNotFound) && s.Valid() {
+			c.bad("ephemeral %s is gone while session %d believes in its lease", path, s.ID())
+		}
+		c.pause(r, 200*time.Millisecond)
+	}
+	return true
+}

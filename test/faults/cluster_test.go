@@ -1,0 +1,444 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client"
+	clientapi "github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/netlab"
+	"github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/session"
+	"github.com/steledb/stele/rpc"
+)
+
+const (
+	rpcPort    = 7106
+	gossipPort = 7107
+	judgePort  = 7200
+)
+
+// cluster is nodes on hosts of a lab.
+type cluster struct {
+	t     *testing.T
+	lab   *netlab.Lab
+	dir   string // of data folders, logs and histories
+	nodes []*node
+}
+
+// node is a process of the program, or the place of one.
+type node struct {
+	c      *cluster
+	number int
+	host   *netlab.Host
+	args   []string // beside those that every node has
+	id     string   // once it was known
+	proc   *netlab.Process
+	starts int
+	// wanted tells that the process shall run; what ends while it is set has failed.
+	wanted bool
+	paused bool
+
+	mu   sync.Mutex
+	conn *client.Client // kept across calls
+	at   string         // the address that it is of
+}
+
+// newCluster makes places for nodes; none is started. Its folder stays if the test
+// fails.
+func newCluster(t *testing.T, nodes int) *cluster {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "stele-faults-run-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{t: t, dir: dir}
+	t.Cleanup(func() { // runs last: after the lab's
+		if !t.Failed() {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		for _, n := range c.nodes {
+			_ = os.RemoveAll(filepath.Join(n.data(), "blobs")) // large, and not what these tests are of
+		}
+		t.Logf("logs, histories and data: %s", dir)
+	})
+	c.lab = netlab.New(t, nodes)
+	for i, h := range c.lab.Hosts() {
+		c.nodes = append(c.nodes, &node{c: c, number: i + 1, host: h})
+	}
+	t.Cleanup(func() {
+		for _, n := range c.nodes {
+			n.wanted = false
+			n.disconnect()
+		}
+	})
+	return c
+}
+
+// formed makes a cluster whose nodes all vote.
+func formed(t *testing.T, nodes int) *cluster {
+	t.Helper()
+	c := newCluster(t, nodes)
+	c.expectAll()
+	for _, n := range c.nodes {
+		n.start()
+	}
+	c.settled(90*time.Second, min(nodes, 5))
+	return c
+}
+
+// expectAll gives all nodes the same flags, by which they form one cluster.
+func (c *cluster) expectAll() {
+	for _, n := range c.nodes {
+		n.args = []string{"--expect", strconv.Itoa(len(c.nodes)), "--join", strings.Join(c.addresses(), ",")}
+	}
+}
+
+func (c *cluster) addresses() (all []string) {
+	for _, n := range c.nodes {
+		all = append(all, n.address())
+	}
+	return all
+}
+
+func (n *node) String() string  { return fmt.Sprintf("n%d", n.number) }
+func (n *node) address() string { return n.host.Port(rpcPort) }
+func (n *node) data() string    { return filepath.Join(n.c.dir, n.String(), "data") }
+func (n *node) logFile() string { return filepath.Join(n.c.dir, n.String()+".log") }
+func (n *node) log() string     { b, _ := os.ReadFile(n.logFile()); return string(b) }
+
+// start starts the process.
+func (n *node) start() {
+	n.c.t.Helper()
+	out, err := os.OpenFile(n.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		n.c.t.Fatal(err)
+	}
+	defer out.Close()
+	n.starts++
+	fmt.Fprintf(out, "--- start %d at %s\n", n.starts, n.address())
+	cmd := exec.Command(os.Getenv(programEnv), append([]string{
+		"serve", "--insecure", "--name", n.String(), "--data-dir", n.data(), "--memory", "256MiB", "--reserve", "64MiB",
+		"--listen", n.address(), "--gossip", n.host.Port(gossipPort), "--http", "off",
+		"--voter-stable", "1s", "--drain-timeout", "10s", "--log-format", "text", "--log-level", "debug",
+	}, n.args...)...)
+	// STELE_… variables are settings to it.
+	cmd.Env = []string{"HOME=" + n.c.dir, "TMPDIR=" + n.c.dir, "PATH=" + os.Getenv("PATH"), "GORACE=halt_on_error=1"}
+	cmd.Stdout, cmd.Stderr = out, out
+	if n.proc, err = n.host.Start(cmd); err != nil {
+		n.c.t.Fatal(err)
+	}
+	n.wanted = true
+}
+
+// kill ends the process as a power cut would, but for the disk's cache.
+func (n *node) kill() {
+	n.wanted, n.paused = false, false
+	n.proc.Kill()
+}
+
+// stop has the process end in order.
+func (n *node) stop() {
+	n.c.t.Helper()
+	n.wanted = false
+	if err := n.proc.Signal(syscall.SIGTERM); err != nil {
+		n.c.t.Fatal(err)
+	}
+	select {
+	case <-n.proc.Done():
+		if err := n.proc.Err(); err != nil {
+			n.c.t.Errorf("%v was told to stop and ended with %v", n, err)
+		}
+	case <-time.After(30 * time.Second):
+		n.c.t.Errorf("%v did not stop in 30 s", n)
+		n.stacks()
+	}
+}
+
+// stacks has the process write all its goroutines to its log, and ends it.
+func (n *node) stacks() {
+	_ = n.proc.Signal(syscall.SIGQUIT) // it is killed in any case
+	select {
+	case <-n.proc.Done():
+	case <-time.After(5 * time.Second):
+	}
+	n.kill()
+}
+
+func (n *node) pause() {
+	n.c.t.Helper()
+	if err := n.proc.Pause(); err != nil {
+		n.c.t.Fatal(err)
+	}
+	n.paused = true
+}
+
+func (n *node) resume() {
+	n.c.t.Helper()
+	if err := n.proc.Resume(); err != nil {
+		n.c.t.Fatal(err)
+	}
+	n.paused = false
+}
+
+// ended returns an error if a node has ended that nobody told to.
+func (c *cluster) ended() error {
+	for _, n := range c.nodes {
+		if !n.wanted {
+			continue
+		}
+		select {
+		case <-n.proc.Done():
+			return fmt.Errorf("%v ended by itself: %v\n%s", n, n.proc.Err(), tail(n.log(), 15))
+		default:
+		}
+	}
+	return nil
+}
+
+func tail(text string, lines int) string {
+	all := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// ask makes calls to this node alone.
+func (n *node) ask(ctx context.Context) (*client.Client, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.conn != nil && n.at == n.address() {
+		return n.conn, nil
+	}
+	conn, err := client.Open(ctx, n.address(), client.Config{DialTimeout: time.Second, RetryTimeMax: -1})
+	if err != nil {
+		return nil, err
+	}
+	n.conn, n.at = conn, n.address()
+	return conn, nil
+}
+
+func (n *node) disconnect() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.conn != nil {
+		_ = n.conn.Close()
+		n.conn = nil
+	}
+}
+
+// askTimeout bounds a question to a node that may be paused or cut off.
+const askTimeout = 2 * time.Second
+
+func (n *node) status() (*client.Status, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	conn, err := n.ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := conn.Status(ctx)
+	if err == nil && s.NodeID != "" {
+		n.id = s.NodeID
+	}
+	return s, err
+}
+
+func (n *node) raft() (*client.RaftStatus, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	conn, err := n.ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return conn.RaftStatus(ctx)
+}
+
+// leader returns the node that leads the lock service, or nil.
+func (c *cluster) leader() *node {
+	type found struct {
+		n    *node
+		term uint64
+	}
+	all := make(chan found, len(c.nodes))
+	for _, n := range c.nodes {
+		go func() {
+			f := found{}
+			if n.wanted && !n.paused {
+				if s, err := n.status(); err == nil && s.Leader {
+					if r, err := n.raft(); err == nil {
+						f = found{n, r.Term}
+					}
+				}
+			}
+			all <- f
+		}()
+	}
+	var best found
+	for range c.nodes { // an old leader may not know of its fall
+		if f := <-all; f.n != nil && f.term >= best.term {
+			best = f
+		}
+	}
+	return best.n
+}
+
+// settled waits until all nodes that shall run are one cluster with so many voters,
+// all of them there, and agree on leader and master.
+func (c *cluster) settled(atMost time.Duration, voters int) {
+	c.t.Helper()
+	start := time.Now()
+	if err := await(atMost, func() error { return c.unsettled(voters) }); err != nil {
+		if ended := c.ended(); ended != nil {
+			c.t.Fatal(ended)
+		}
+		c.t.Fatalf("not settled after %v: %v", atMost, err)
+	}
+	c.t.Logf("settled in %v", time.Since(start).Round(10*time.Millisecond))
+}
+
+// unsettled says what is missing.
+func (c *cluster) unsettled(voters int) error {
+	var cluster, leader, master string
+	for _, n := range c.nodes {
+		if !n.wanted {
+			continue
+		}
+		s, err := n.status()
+		if err != nil {
+			return fmt.Errorf("%v: %w", n, err)
+		}
+		if !s.Ready {
+			return fmt.Errorf("%v is not ready: it waits for %s", n, s.Reason)
+		}
+		r, err := n.raft()
+		if err != nil {
+			return fmt.Errorf("%v: %w", n, err)
+		}
+		if cluster == "" {
+			cluster, leader, master = s.Cluster, r.Leader, r.Master
+		}
+		switch {
+		case s.Cluster != cluster:
+			return fmt.Errorf("%v is of cluster %s, the first node of %s", n, s.Cluster, cluster)
+		case r.Leader == "" || r.Leader != leader:
+			return fmt.Errorf("%v says that %q leads, the first node %q", n, r.Leader, leader)
+		case r.Master == "" || r.Master != master:
+			return fmt.Errorf("%v says that %q is master, the first node %q", n, r.Master, master)
+		case r.Master != r.Leader:
+			return fmt.Errorf("%v says that %s is master, but %s leads", n, r.Master, r.Leader)
+		}
+		vote := 0
+		for _, x := range r.Servers {
+			if x.Voter && x.State == clientapi.NodeAlive {
+				vote++
+			}
+		}
+		if vote != voters || len(r.Servers) != voters {
+			return fmt.Errorf("%v sees %d voters alive among %d servers, want %d", n, vote, len(r.Servers), voters)
+		}
+	}
+	return nil
+}
+
+// service returns the lock service as a client in the test's own network has it.
+func (c *cluster) service() *session.Client {
+	c.t.Helper()
+	lib, err := session.NewClient(session.Config{Locator: session.Addresses(c.addresses())})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() {
+		if err := lib.Close(); err != nil {
+			c.t.Error(err)
+		}
+	})
+	return lib
+}
+
+// direct calls the lock service of this node, whether it leads or not.
+func (n *node) direct(ctx context.Context, f func(api.Service) error) error {
+	conn, err := rpc.Dial(ctx, n.address(), rpc.ConnConfig{})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return f(api.Remote(conn))
+}
+
+// agree waits until all nodes hold the same files under dir, as the leader does.
+func (c *cluster) agree(lib *session.Client, dir string, atMost time.Duration) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), atMost)
+	defer cancel()
+	files, err := lib.List(ctx, dir)
+	if err != nil && !errors.Is(err, api.ErrNotFound) {
+		c.t.Fatalf("list %s: %v", dir, err)
+	}
+	for _, st := range files {
+		want, err := lib.Get(ctx, st.Path)
+		if err != nil {
+			c.t.Fatalf("get %s: %v", st.Path, err)
+		}
+		for _, n := range c.nodes {
+			err := await(time.Until(deadline(ctx)), func() error { return n.has(ctx, want) })
+			if err != nil {
+				c.t.Errorf("%v: %v", n, err)
+			}
+		}
+	}
+	c.t.Logf("all nodes hold the same %d files in %s", len(files), dir)
+}
+
+func deadline(ctx context.Context) time.Time { at, _ := ctx.Deadline(); return at }
+
+// has returns an error if the node has another state of a file.
+func (n *node) has(ctx context.Context, want api.File) error {
+	return n.direct(ctx, func(s api.Service) error {
+		got, err := s.GetStale(ctx, want.Path)
+		if err != nil {
+			return err
+		}
+		if got.Generation != want.Generation || !bytes.Equal(got.Data, want.Data) {
+			return fmt.Errorf("%s is %q of generation %d, the leader has %q of %d", want.Path, got.Data, got.Generation, want.Data, want.Generation)
+		}
+		return nil
+	})
+}
+
+// checkLogs looks for what no node may say.
+func (c *cluster) checkLogs() {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		for line := range strings.Lines(n.log()) {
+			for _, bad := range []string{"BUG:", "panic:", "DATA RACE", "fatal error:"} {
+				if strings.Contains(line, bad) {
+					c.t.Errorf("%v says: %s", n, line)
+				}
+			}
+		}
+	}
+}
+
+// stopAll stops all nodes that run, in order, and looks at their logs.
+func (c *cluster) stopAll() {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		if n.wanted {
+			n.stop()
+		}
+	}
+	c.checkLogs()
+}

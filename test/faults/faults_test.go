@@ -1,0 +1,253 @@
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/steledb/stele/internal/netlab"
+	"github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/session"
+)
+
+const (
+	// recoverTime bounds the time from a fault's end to the next answer: all nodes may
+	// have to start, on a machine that is busy with other tests.
+	recoverTime = 45 * time.Second
+	// faultsShort, faultsLong and faultsSoak are the faults of one run.
+	faultsShort, faultsLong, faultsSoak = 4, 20, 25
+)
+
+// faultRun is one life of a cluster under faults.
+type faultRun struct {
+	*cluster
+	seed    uint64
+	faults  int             // how many
+	lib     *session.Client // in the test's own network, which no fault meets
+	judge   *judge
+	clients []*clientProcess
+	era     int
+	slowest time.Duration // to recover
+}
+
+// clientProcess is a client on the host of a node, or the place of one.
+type clientProcess struct {
+	host      *netlab.Host
+	number    int // of the last one started here
+	proc      *netlab.Process
+	stdin     io.WriteCloser
+	histories []string
+}
+
+// TestFaults runs five nodes through random faults (F1 to F7).
+func TestFaults(t *testing.T) {
+	seed := testSeed(t)
+	faults, longest := faultsLong, lengthMax
+	runs := soakRuns()
+	switch {
+	case runs > 1:
+		faults, longest = faultsSoak, lengthMaxSoak
+	case testing.Short():
+		faults = faultsShort
+	}
+	for i := range runs {
+		if runs == 1 {
+			runFaults(t, seed, faults, longest)
+			break
+		}
+		ok := t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Logf("seed of this run alone: %d", seed+uint64(i))
+			runFaults(t, seed+uint64(i), faults, longest)
+		})
+		if !ok {
+			break
+		}
+	}
+}
+
+func runFaults(t *testing.T, seed uint64, faults int, longest time.Duration) {
+	r := &faultRun{cluster: formed(t, 5), seed: seed, faults: faults}
+	r.lib = r.service()
+	r.judge = startJudge(t, r.lab.Here, judgePort)
+	for _, n := range r.nodes {
+		p := &clientProcess{host: n.host}
+		r.clients = append(r.clients, p)
+		r.startClient(p)
+	}
+	start := time.Now()
+	for i, f := range plan(rand.New(rand.NewPCG(seed, 1)), faults, len(r.nodes), longest) {
+		t.Logf("%6.1f s: fault %d: %s for %v", time.Since(start).Seconds(), i+1, f.kind, f.length)
+		kinds[f.kind].do(r, f)
+		if f.kind != "flap" {
+			time.Sleep(f.length)
+		}
+		kinds[f.kind].undo(r, f)
+		r.recovers()
+		time.Sleep(f.rest)
+		r.nextEra()
+	}
+	t.Logf("%d faults in %v; slowest recovery %v", faults, time.Since(start).Round(time.Second), r.slowest.Round(time.Millisecond))
+	r.converges()
+	r.judgeAll()
+}
+
+// startClient starts a client in its place.
+func (r *faultRun) startClient(p *clientProcess) {
+	r.t.Helper()
+	p.number++
+	number := slices.Index(r.clients, p) + len(r.clients)*p.number
+	cfg := clientConfig{
+		Number: number, Seed: r.seed, Servers: r.addresses(), Judge: r.lab.Here.Port(judgePort),
+		History: filepath.Join(r.dir, fmt.Sprintf("client-%d.jsonl", number)),
+	}
+	b, err := json.Marshal(cfg)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	out, err := os.Create(filepath.Join(r.dir, fmt.Sprintf("client-%d.log", number)))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer out.Close()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), roleEnv+"=client", configEnv+"="+string(b))
+	cmd.Stdout, cmd.Stderr = out, out
+	if p.stdin, err = cmd.StdinPipe(); err != nil {
+		r.t.Fatal(err)
+	}
+	if p.proc, err = p.host.Start(cmd); err != nil {
+		r.t.Fatal(err)
+	}
+	p.histories = append(p.histories, cfg.History)
+	fmt.Fprintln(p.stdin, r.era) // an error: it has ended, which the end of the run tells
+}
+
+// nextEra has all clients go on to fresh registers.
+func (r *faultRun) nextEra() {
+	r.era++
+	for _, p := range r.clients {
+		fmt.Fprintln(p.stdin, r.era) // see startClient
+	}
+}
+
+// recovers waits for an answer after a fault (F6).
+func (r *faultRun) recovers() {
+	r.t.Helper()
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(r.t.Context(), recoverTime)
+	defer cancel()
+	_, err := r.lib.Set(ctx, "/faults/probe", []byte("?"), api.AnyGeneration, api.SetOptions{})
+	for errors.Is(err, api.ErrOutcomeUnknown) && ctx.Err() == nil {
+		_, err = r.lib.Set(ctx, "/faults/probe", []byte("?"), api.AnyGeneration, api.SetOptions{})
+	}
+	if err != nil {
+		r.t.Errorf("no answer %v after the fault's end: %v", recoverTime, err)
+		for _, n := range r.nodes {
+			s, err := n.raft()
+			r.t.Logf("%v: %+v %v", n, s, err)
+		}
+		r.t.FailNow()
+	}
+	if err := r.ended(); err != nil {
+		r.t.Fatal(err)
+	}
+	took := time.Since(start)
+	r.slowest = max(r.slowest, took)
+	if took > 3*time.Second {
+		r.t.Logf("          recovered after %v", took.Round(10*time.Millisecond))
+	}
+}
+
+// converges ends the clients and looks at what is left (F7).
+func (r *faultRun) converges() {
+	r.t.Helper()
+	for _, p := range r.clients {
+		if err := p.stdin.Close(); err != nil {
+			r.t.Errorf("client: %v", err)
+		}
+	}
+	r.settled(60*time.Second, len(r.nodes))
+	for _, p := range r.clients {
+		select {
+		case <-p.proc.Done():
+			if err := p.proc.Err(); err != nil {
+				r.t.Errorf("client %s: %v", filepath.Base(p.histories[len(p.histories)-1]), err)
+			}
+		case <-time.After(60 * time.Second):
+			r.t.Errorf("client %s does not end", filepath.Base(p.histories[len(p.histories)-1]))
+		}
+	}
+	// Sessions of clients that were killed end by their leases, their locks by the
+	// lock-delays.
+	err := await(15*time.Second, r.leftovers)
+	if err != nil {
+		r.t.Error(err)
+	}
+	r.agree(r.lib, filesDir, 30*time.Second)
+	r.stopAll()
+}
+
+// leftovers returns an error while a lock or ephemeral file of a client is there.
+func (r *faultRun) leftovers() error {
+	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
+	defer cancel()
+	left, err := r.lib.List(ctx, ephemeralDir)
+	if err != nil && !errors.Is(err, api.ErrNotFound) {
+		return err
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("%d ephemeral files are left, such as %+v", len(left), left[0])
+	}
+	all, err := r.lib.List(ctx, locksDir)
+	if err != nil && !errors.Is(err, api.ErrNotFound) {
+		return err
+	}
+	for _, st := range all {
+		if st.Lock != 0 {
+			return fmt.Errorf("lock %s is left: %+v", st.Path, st)
+		}
+	}
+	return nil
+}
+
+// judgeAll checks what the clients and the third party have seen.
+func (r *faultRun) judgeAll() {
+	r.t.Helper()
+	var paths []string
+	for _, p := range r.clients {
+		paths = append(paths, p.histories...)
+	}
+	h := readHistories(r.t, paths)
+	bad, accepts, refusals := r.judge.findings()
+	for _, b := range slices.Concat(h.bad, bad, overlaps(h.holds)) {
+		r.t.Error(b)
+	}
+	r.t.Logf("%+v; the judge accepted %d and refused %d", h.tally, accepts, refusals)
+	result, info := porcupine.CheckOperationsVerbose(registers, h.ops, 2*time.Minute)
+	if result != porcupine.Ok {
+		path := filepath.Join(r.dir, "registers.html")
+		if err := porcupine.VisualizePath(registers, info, path); err != nil {
+			r.t.Log(err)
+		}
+		r.t.Errorf("registers of %d operations are not linearizable (%v): %s", len(h.ops), result, path)
+		for _, part := range registers.Partition(h.ops) {
+			if !porcupine.CheckOperations(registers, part) {
+				r.t.Logf("the shortest that shows it:\n%s", shortest(part))
+			}
+		}
+	}
+	if h.tally.Answers < 100*r.faults || h.tally.Holds < 5*r.faults || accepts < 5*r.faults {
+		r.t.Errorf("too little happened to show anything: %+v", h.tally)
+	}
+}

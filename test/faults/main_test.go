@@ -1,0 +1,116 @@
+package faults
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/steledb/stele/internal/netlab"
+	_ "github.com/steledb/stele/node" // the nodes are built of it: a passed test is run anew when it changes
+)
+
+const (
+	// roleEnv tells the test binary to be something else than a test.
+	roleEnv    = "FAULTS_ROLE"
+	programEnv = "FAULTS_PROGRAM" // the path of the program, once it is built
+	programDir = "../../cmd/stele"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(roleEnv) == "client" {
+		os.Exit(runClient())
+	}
+	os.Exit(run(m))
+}
+
+// run builds the program, while the machine's network is there to fetch what is
+// missing, and runs the tests.
+func run(m *testing.M) int {
+	if netlab.Inside() {
+		return netlab.Main(m)
+	}
+	dir, err := os.MkdirTemp("", "stele-faults-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	program := filepath.Join(dir, "stele")
+	args := []string{"build", "-buildvcs=false", "-o", program}
+	if os.Getenv("STELE_RACE") != "" { // nodes with the race detector are slow
+		args = append(args, "-race")
+	}
+	build := exec.Command("go", append(args, programDir)...)
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the program: %v\n", err)
+		return 1
+	}
+	if err := os.Setenv(programEnv, program); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return netlab.Main(m)
+}
+
+// TestProgramSources looks at what the program is built of, so that "go test" takes
+// no result of an older one from its cache.
+func TestProgramSources(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(programDir, "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no sources of the program: %v", err)
+	}
+	for _, f := range files {
+		if _, err := os.Stat(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// testSeed returns the seed of a random test, and tells how to run it again.
+func testSeed(t *testing.T) uint64 {
+	t.Helper()
+	seed := rand.Uint64()
+	if s := os.Getenv("STELE_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatalf("STELE_SEED: %v", err)
+		}
+	}
+	t.Logf("seed %d: the same faults again, in what they meet there is chance: STELE_SEED=%d go test ./test/faults -count=1 -run '^%s$'", seed, seed, t.Name())
+	return seed
+}
+
+// soakRuns returns how many runs of a random test to make: one, or STELE_SOAK.
+func soakRuns() int {
+	if n, err := strconv.Atoi(os.Getenv("STELE_SOAK")); err == nil && n > 0 {
+		return n
+	}
+	return 1
+}
+
+// now reads the clock that all processes of the machine share, in nanoseconds.
+func now() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic("BUG: no monotonic clock: " + err.Error())
+	}
+	return ts.Nano()
+}
+
+// await calls f until it returns nil, at most for so long, and returns its last error.
+func await(atMost time.Duration, f func() error) error {
+	for end := time.Now().Add(atMost); ; time.Sleep(50 * time.Millisecond) {
+		err := f()
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+	}
+}

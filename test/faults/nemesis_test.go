@@ -1,0 +1,212 @@
+package faults
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/steledb/stele/internal/netlab"
+)
+
+// fault is something that is done to the cluster for a while. All that is random in
+// it is drawn before, so that a seed tells the faults.
+type fault struct {
+	kind   string
+	length time.Duration
+	rest   time.Duration // afterwards, before the next
+	pick   []int         // an order of the nodes, to take victims from
+}
+
+// lengthMax bounds the length of a fault: in a soak whole minutes, as leases and grace
+// periods are. Most are short, for there it is that a leader is just about to change.
+const (
+	lengthMax     = 12 * time.Second
+	lengthMaxSoak = 60 * time.Second
+)
+
+// kinds are the faults: what they do, and what undoes them.
+var kinds = map[string]struct{ do, undo func(*faultRun, fault) }{
+	"kill leader":   {(*faultRun).killLeader, (*faultRun).startAll},
+	"kill one":      {func(r *faultRun, f fault) { r.kill(f, 1) }, (*faultRun).startAll},
+	"kill minority": {func(r *faultRun, f fault) { r.kill(f, 2) }, (*faultRun).startAll},
+	"kill majority": {func(r *faultRun, f fault) { r.kill(f, 3) }, (*faultRun).startAll},
+	"kill all":      {func(r *faultRun, f fault) { r.kill(f, len(r.nodes)) }, (*faultRun).startAll},
+	"stop leader":   {(*faultRun).stopLeader, (*faultRun).startAll},
+
+	"pause leader":   {(*faultRun).pauseLeader, (*faultRun).resumeAll},
+	"pause one":      {func(r *faultRun, f fault) { r.pause(f, 1) }, (*faultRun).resumeAll},
+	"pause minority": {func(r *faultRun, f fault) { r.pause(f, 2) }, (*faultRun).resumeAll},
+	"pause majority": {func(r *faultRun, f fault) { r.pause(f, 3) }, (*faultRun).resumeAll},
+
+	"isolate leader":     {func(r *faultRun, f fault) { r.split(f, 1, true) }, (*faultRun).heal},
+	"isolate one":        {func(r *faultRun, f fault) { r.split(f, 1, false) }, (*faultRun).heal},
+	"leader in minority": {func(r *faultRun, f fault) { r.split(f, 2, true) }, (*faultRun).heal},
+	"leader in majority": {func(r *faultRun, f fault) { r.split(f, 3, true) }, (*faultRun).heal},
+	"bridge":             {(*faultRun).bridge, (*faultRun).heal},
+	"shatter":            {(*faultRun).shatter, (*faultRun).heal},
+	"deaf leader":        {(*faultRun).deafLeader, (*faultRun).heal},
+	"mute leader":        {(*faultRun).muteLeader, (*faultRun).heal},
+	"one way":            {(*faultRun).oneWay, (*faultRun).heal},
+	"flap":               {(*faultRun).flap, (*faultRun).heal},
+
+	"kill client":  {(*faultRun).killClient, (*faultRun).startClients},
+	"pause client": {(*faultRun).pauseClient, (*faultRun).resumeClients},
+}
+
+// plan draws faults: each kind comes before any comes again.
+func plan(r *rand.Rand, faults, nodes int, longest time.Duration) (all []fault) {
+	var deck []string
+	for len(all) < faults {
+		if len(deck) == 0 {
+			for kind := range kinds {
+				deck = append(deck, kind)
+			}
+			slices.Sort(deck)
+			r.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+		}
+		f := fault{kind: deck[0], pick: r.Perm(nodes)}
+		deck = deck[1:]
+		// Half of them in the first quarter, one in eight in the last half.
+		most := longest >> r.IntN(4)
+		f.length = time.Duration(300+r.Int64N(most.Milliseconds())) * time.Millisecond
+		f.rest = time.Duration(r.Int64N(1500)) * time.Millisecond
+		all = append(all, f)
+	}
+	return all
+}
+
+// victims returns nodes in the order of the fault, the leader first if it is wanted
+// and there is one.
+func (r *faultRun) victims(f fault, leaderFirst bool) []*node {
+	var all []*node
+	for _, i := range f.pick {
+		all = append(all, r.nodes[i])
+	}
+	if leaderFirst {
+		if l := r.leader(); l != nil {
+			all = slices.DeleteFunc(all, func(n *node) bool { return n == l })
+			all = append([]*node{l}, all...)
+		}
+	}
+	return all
+}
+
+func hosts(nodes []*node) (all []*netlab.Host) {
+	for _, n := range nodes {
+		all = append(all, n.host)
+	}
+	return all
+}
+
+func (r *faultRun) killLeader(f fault) { r.victims(f, true)[0].kill() }
+
+func (r *faultRun) kill(f fault, many int) {
+	for _, n := range r.victims(f, false)[:many] {
+		n.kill()
+	}
+}
+
+func (r *faultRun) stopLeader(f fault) { r.victims(f, true)[0].stop() }
+
+// startAll starts who was killed, now and then late.
+func (r *faultRun) startAll(f fault) {
+	for i, n := range r.victims(f, false) {
+		if !n.wanted {
+			if i > 0 {
+				time.Sleep(min(f.rest/8, 200*time.Millisecond))
+			}
+			n.start()
+		}
+	}
+}
+
+func (r *faultRun) pauseLeader(f fault) { r.victims(f, true)[0].pause() }
+
+func (r *faultRun) pause(f fault, many int) {
+	for _, n := range r.victims(f, false)[:many] {
+		n.pause()
+	}
+}
+
+func (r *faultRun) resumeAll(fault) {
+	for _, n := range r.nodes {
+		if n.paused {
+			n.resume()
+		}
+	}
+}
+
+func (r *faultRun) split(f fault, many int, leaderFirst bool) {
+	v := hosts(r.victims(f, leaderFirst))
+	r.lab.Partition(v[:many], v[many:])
+}
+
+// bridge leaves one node that hears both halves.
+func (r *faultRun) bridge(f fault) {
+	v := hosts(r.victims(f, f.rest%2 == 0))
+	half := len(v) / 2
+	r.lab.Partition(v[:half+1], slices.Concat(v[:1], v[half+1:]))
+}
+
+// shatter leaves no majority: two, two and one.
+func (r *faultRun) shatter(f fault) {
+	v := hosts(r.victims(f, false))
+	r.lab.Partition(v[:2], v[2:4], v[4:])
+}
+
+func (r *faultRun) deafLeader(f fault) {
+	v := hosts(r.victims(f, true))
+	r.lab.Cut(v[1:], v[:1])
+}
+
+func (r *faultRun) muteLeader(f fault) {
+	v := hosts(r.victims(f, true))
+	r.lab.Cut(v[:1], v[1:])
+}
+
+// oneWay loses packets between some nodes, each in one direction.
+func (r *faultRun) oneWay(f fault) {
+	v := hosts(r.victims(f, false))
+	for i := range v {
+		next := (i + 1) % len(v)
+		r.lab.Cut(v[i:i+1], v[next:next+1])
+	}
+}
+
+// flap isolates the leader again and again, for about as long as an election takes.
+func (r *faultRun) flap(f fault) {
+	for end := time.Now().Add(f.length); time.Now().Before(end); {
+		r.split(f, 1, true)
+		time.Sleep(100*time.Millisecond + f.rest/2)
+		r.lab.Heal()
+		time.Sleep(50*time.Millisecond + f.rest/4)
+	}
+}
+
+func (r *faultRun) heal(fault) { r.lab.Heal() }
+
+func (r *faultRun) killClient(f fault) { r.clients[f.pick[0]].proc.Kill() }
+
+func (r *faultRun) startClients(fault) {
+	for _, p := range r.clients {
+		select {
+		case <-p.proc.Done():
+			r.startClient(p)
+		default:
+		}
+	}
+}
+
+func (r *faultRun) pauseClient(f fault) {
+	if err := r.clients[f.pick[0]].proc.Pause(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *faultRun) resumeClients(fault) {
+	for _, p := range r.clients {
+		if err := p.proc.Resume(); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
