@@ -39,6 +39,8 @@ type Group struct {
 	// knowsID is set when the folder says whose it is; old ones do not. joined
 	// is set when it still says that it waits for a group, but has one.
 	knowsID, joined bool
+	// superseded is the last entry of the log when a snapshot goes beyond it.
+	superseded uint64
 	// changing is held by the one change of the members under way.
 	changing sync.Mutex
 	// suspected asks whether the leader of that id is still there. It holds

@@ -237,6 +237,11 @@ func (s *logStore) GetLog(index uint64, l *raft.Log) error {
 	return nil
 }
 
+// IsMonotonic implements raft.MonotonicLogStore: a snapshot that another server
+// has sent takes the place of the whole log, so that it never has a gap, which
+// is what a lost page would look like.
+func (s *logStore) IsMonotonic() bool { return true }
+
 // FirstIndex implements raft.LogStore.
 func (s *logStore) FirstIndex() (index uint64, err error) {
 	err = s.guard("read log", func() error { index, err = s.bolt.FirstIndex(); return err })

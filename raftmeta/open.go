@@ -103,11 +103,8 @@ func (g *Group) open() error {
 	if err := g.openLog(logName); err != nil {
 		return err
 	}
-	if g.joined {
-		// From now on a log without entries is damage.
-		if err := g.store.SetUint64([]byte(stableJoining), 0); err != nil {
-			return err
-		}
+	if err := g.finishJoin(); err != nil {
+		return err
 	}
 	if err := g.startRaft(conf); err != nil {
 		return err
@@ -262,8 +259,32 @@ func (g *Group) check() error {
 	}
 	g.knowsID = sum.serverID != ""
 	g.joined = sum.joining && (sum.last > 0 || sum.snapshot > 0)
+	if sum.last < sum.snapshot {
+		g.superseded = sum.last
+	}
 	g.logBytes.Store(sum.bytesAfterSnapshot())
 	return g.members.restored(g.snaps)
+}
+
+// finishJoin ends what a crash may have left half done when the leader brought
+// this server up to date.
+func (g *Group) finishJoin() error {
+	if g.joined {
+		// From now on a log without entries is damage.
+		if err := g.store.SetUint64([]byte(stableJoining), 0); err != nil {
+			return err
+		}
+	}
+	if g.superseded == 0 {
+		return nil
+	}
+	// A snapshot from the leader takes the place of the log, which would have
+	// a gap otherwise.
+	first, err := g.store.FirstIndex()
+	if err != nil {
+		return err
+	}
+	return g.store.DeleteRange(first, g.superseded)
 }
 
 // startRaft restores the newest snapshot and starts raft's goroutines.

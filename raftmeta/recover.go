@@ -1,0 +1,147 @@
+package raftmeta
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"context"
+
+	"github.com/hashicorp/raft"
+)
+
+// ErrNothingToRecover means that a folder has no group to recover: its server
+// waits to be added to one, or is its group's only voter already. Nothing was
+// changed.
+var ErrNothingToRecover = errors.New("nothing to recover")
+
+// Recovery tells what a Recover has done, and what may be lost by it.
+type Recovery struct {
+	// Server is the one that is now the only voter.
+	Server string
+	// LastIndex and LastTerm are of the newest entry that it had. Every change
+	// up to that is kept, also those that were never acknowledged. Changes
+	// that the others acknowledged after it are lost.
+	LastIndex, LastTerm uint64
+	// Voters and Nonvoters were the other servers, as far as this one knows.
+	// None of them must be started again with its old folder: they would be a
+	// second group.
+	Voters, Nonvoters []string
+	// Files, Directories and Bytes is what the namespace has.
+	Files, Directories int
+	Bytes              int64
+}
+
+func (r *Recovery) String() string {
+	return fmt.Sprintf("%s is the only voter now, with everything up to entry %d of term %d (%d files); "+
+		"changes after that, acknowledged by %v alone, are lost, and those servers must not be started with their old folders",
+		r.Server, r.LastIndex, r.LastTerm, r.Files, append(r.Voters, r.Nonvoters...))
+}
+
+// Recover makes the server of the folder cfg.Dir, which must not run, the only
+// voter of its group, for when a majority of the voters is lost for good. It
+// keeps everything in the folder, and a crash leaves it either as it was or
+// recovered: the new configuration comes with a snapshot of everything, whose
+// name makes it so. Use the voter with the newest log. The error is one of
+// Open's, or ErrNothingToRecover.
+func Recover(ctx context.Context, cfg Config) (*Recovery, error) {
+	cfg.Streams, cfg.Join = nil, false
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	g := newGroup(cfg)
+	r, err := g.recover(ctx)
+	if p := g.failure.Load(); p != nil {
+		err = *p
+	}
+	if err = errors.Join(err, g.release()); err != nil {
+		return nil, fmt.Errorf("recover raftmeta: %w", err)
+	}
+	return r, nil
+}
+
+func (g *Group) recover(ctx context.Context) (*Recovery, error) {
+	lock, err := lockFolder(g.cfg.FS, g.cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	g.lock = lock
+	if g.snaps, err = openSnapshotStore(g.cfg.FS, filepath.Join(g.cfg.Dir, snapsName), g.fail); err != nil {
+		return nil, err
+	}
+	if err := g.check(); err != nil {
+		return nil, err
+	}
+	if _, problem := g.snaps.check(ctx); problem != nil {
+		return nil, problem
+	}
+	if err := g.openLog(logName); err != nil {
+		return nil, err
+	}
+	r, err := g.recovery(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.Voters)+len(r.Nonvoters) == 0 {
+		return nil, ErrNothingToRecover
+	}
+	err = raft.RecoverCluster(g.raftConfig(nil), g.machine, g.store, g.store, g.snaps, g.trans, raft.Configuration{
+		Servers: []raft.Server{{Suffrage: raft.Voter, ID: raft.ServerID(g.cfg.ID), Address: g.trans.LocalAddr()}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	g.machine.view(func(ns *namespace, _ uint64) {
+		r.Files, r.Directories, r.Bytes = ns.files, ns.nodes.Len()-ns.files, ns.bytes
+	})
+	return r, nil
+}
+
+// recovery reads what the folder knows of the group.
+func (g *Group) recovery(ctx context.Context) (*Recovery, error) {
+	r := &Recovery{Server: g.cfg.ID}
+	metas, err := g.snaps.List()
+	if err != nil {
+		return nil, err
+	}
+	if len(metas) > 0 {
+		r.LastIndex, r.LastTerm = metas[0].Index, metas[0].Term
+	}
+	last, err := g.store.LastIndex()
+	if err != nil {
+		return nil, err
+	}
+	// The store tells members of each configuration that is read.
+	for i := r.LastIndex + 1; i <= last; i++ {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		var l raft.Log
+		if err := g.store.GetLog(i, &l); err != nil {
+			return nil, err
+		}
+		r.LastIndex, r.LastTerm = l.Index, l.Term
+	}
+	g.members.mu.Lock()
+	defer g.members.mu.Unlock()
+	servers := g.members.mu.newest
+	if len(servers) == 0 {
+		return nil, ErrNothingToRecover
+	}
+	if serverOf(servers, g.cfg.ID) == nil && !g.knowsID {
+		return nil, fmt.Errorf("%w: %s is not among %v", ErrWrongServer, g.cfg.ID, servers)
+	}
+	for _, s := range servers {
+		switch {
+		case string(s.ID) == g.cfg.ID && s.Suffrage == raft.Voter && voters(servers) == 1:
+			return nil, ErrNothingToRecover
+		case string(s.ID) == g.cfg.ID:
+		case s.Suffrage == raft.Voter:
+			r.Voters = append(r.Voters, string(s.ID))
+		default:
+			r.Nonvoters = append(r.Nonvoters, string(s.ID))
+		}
+	}
+	return r, nil
+}
