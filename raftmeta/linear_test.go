@@ -66,6 +66,8 @@ func regStep(s regState, c regCall, a regAnswer) (bool, any) {
 		return s.gen == 0, s
 	case c.kind == "get":
 		return matches(a.gen) && s.data == a.data && a.gen != 0, regState{a.gen, s.data}
+	case a.kind == "unknown" && c.gen != AnyGeneration && !matches(c.gen):
+		return true, s
 	case a.kind == "unknown" && c.kind == "set":
 		return true, regState{unseen, c.data}
 	case a.kind == "unknown":

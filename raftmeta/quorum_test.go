@@ -77,6 +77,10 @@ func oldAnswers(t *testing.T, c *cluster) bool {
 		t.Error(err)
 	}
 	c.mesh.healAll()
+	// It goes on where it was stopped, and still thinks that it leads.
+	if f, err := old.Get(short(t, 300*time.Millisecond), "/f"); err == nil && string(f.Data) != "new" {
+		t.Errorf("the old leader, resumed, read %q", f.Data)
+	}
 	return before.Error() == nil && after.Error() == nil
 }
 

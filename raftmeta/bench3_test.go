@@ -1,0 +1,156 @@
+package raftmeta
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// ports is a network of TCP ports of this machine.
+type ports struct {
+	mu sync.Mutex
+	at map[string]string
+}
+
+// tcpStreams is the Streams of one server on it.
+type tcpStreams struct {
+	net.Listener
+	ports *ports
+}
+
+func (s tcpStreams) Dial(id string, timeout time.Duration) (net.Conn, error) {
+	s.ports.mu.Lock()
+	at := s.ports.at[id]
+	s.ports.mu.Unlock()
+	return net.DialTimeout("tcp", at, timeout)
+}
+
+func (p *ports) listen(tb testing.TB, id string) tcpStreams {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.at[id] = l.Addr().String()
+	return tcpStreams{l, p}
+}
+
+// tcpGroup opens three voters over TCP, with the timings of production.
+func tcpGroup(tb testing.TB) (map[string]*Group, func(id string) *Group) {
+	tb.Helper()
+	root := tb.TempDir()
+	p := &ports{at: map[string]string{}}
+	groups := map[string]*Group{}
+	open := func(id string) *Group {
+		g, err := Open(Config{Dir: filepath.Join(root, id), ID: id, Join: id != "n1", Streams: p.listen(tb, id)})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		groups[id] = g
+		return g
+	}
+	tb.Cleanup(func() {
+		for _, g := range groups {
+			_ = g.Close()
+		}
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	l := open("n1")
+	if err := l.WaitReady(ctx); err != nil {
+		tb.Fatal(err)
+	}
+	for _, id := range []string{"n2", "n3"} {
+		open(id)
+		if err := l.AddNonvoter(ctx, id); err != nil {
+			tb.Fatal(err)
+		}
+		if err := l.Promote(ctx, id); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return groups, open
+}
+
+// BenchmarkGroup3 calls the leader of three voters, all in this process, over
+// loopback TCP.
+func BenchmarkGroup3(b *testing.B) {
+	data := bytes.Repeat([]byte("x"), 64)
+	for _, workers := range []int{1, 64, 256} {
+		b.Run(fmt.Sprintf("set/inflight=%d", workers), func(b *testing.B) {
+			groups, _ := tcpGroup(b)
+			l := groups["n1"]
+			parallel(b, workers, func(w, i int) error {
+				_, err := l.Set(context.Background(), fmt.Sprintf("/bench/%d/f%d", w, i%1000), data, AnyGeneration)
+				return err
+			})
+			s := l.Stats()
+			b.ReportMetric(float64(s.LogEntries)/float64(s.LogWrites), "sets/fsync")
+		})
+		b.Run(fmt.Sprintf("get/inflight=%d", workers), func(b *testing.B) {
+			groups, _ := tcpGroup(b)
+			l := groups["n1"]
+			for i := range 1000 {
+				mustSet(b, l, fmt.Sprintf("/bench/f%d", i), string(data), 0)
+			}
+			parallel(b, workers, func(_, i int) error {
+				_, err := l.Get(context.Background(), fmt.Sprintf("/bench/f%d", i%1000))
+				return err
+			})
+		})
+	}
+}
+
+// BenchmarkFailover3 measures the time from the end of the leader's process,
+// or of its network (cut), to the next acknowledged Set.
+func BenchmarkFailover3(b *testing.B) {
+	groups, open := tcpGroup(b)
+	var took []time.Duration
+	for b.Loop() {
+		id, g := leaderOf(b, groups)
+		delete(groups, id)
+		start := time.Now()
+		_ = g.trans.cut()
+		var closed sync.WaitGroup
+		closed.Go(func() { _ = g.Close() })
+		for {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			_, next := leaderOf(b, groups)
+			_, err := next.Set(ctx, "/f", []byte("x"), AnyGeneration)
+			cancel()
+			if err == nil {
+				break
+			}
+		}
+		took = append(took, time.Since(start))
+		closed.Wait()
+		open(id)
+		time.Sleep(time.Second) // it catches up
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Milliseconds()), "p50-ms")
+	b.ReportMetric(float64(took[len(took)*99/100].Milliseconds()), "p99-ms")
+	b.ReportMetric(float64(took[len(took)-1].Milliseconds()), "max-ms")
+}
+
+func leaderOf(b *testing.B, groups map[string]*Group) (string, *Group) {
+	b.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		for id, g := range groups {
+			if _, _, term, _ := g.lead.state(); term != 0 {
+				return id, g
+			}
+		}
+		if time.Now().After(deadline) {
+			b.Fatal("no leader")
+		}
+	}
+}
