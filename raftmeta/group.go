@@ -53,6 +53,7 @@ type Group struct {
 
 	proposals chan *proposal
 	flights   chan flight
+	landed    chan struct{} // a batch of flights was answered
 	inFlight  *semaphore.Weighted
 
 	// logBytes is the size of the log since the last snapshot.

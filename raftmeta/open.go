@@ -60,6 +60,7 @@ func newGroup(cfg Config) *Group {
 		contacts:    newContacts(),
 		proposals:   make(chan *proposal),
 		flights:     make(chan flight, flightsMax),
+		landed:      make(chan struct{}),
 		inFlight:    semaphore.NewWeighted(inFlightBytesMax),
 		snapshotDue: make(chan struct{}, 1),
 		suspected:   make(chan string, 1),

@@ -22,6 +22,10 @@ const (
 	// flightsMax bounds the futures between proposeLoop and answerLoop. When
 	// it is full proposing pauses, since that many answers are due anyway.
 	flightsMax = 2 * entriesPerWrite
+	// batchesMax is how many batches of commands are under way at once. With
+	// 64 callers of three voters that share a disk, one is good for 21,000
+	// commands a second, two for 18,000, and no bound for 8,000.
+	batchesMax = 1
 	// freeBytesAge is how old a measure of the disk's free space may be.
 	freeBytesAge = time.Second
 )
@@ -43,19 +47,54 @@ type answer struct {
 type flight struct {
 	proposal *proposal
 	future   raft.ApplyFuture
+	// last is set for the last of a batch.
+	last bool
 }
 
-// proposeLoop hands proposals to raft. Callers do not do so themselves because
-// raft's queue may block, and its futures know no deadline.
+// proposeLoop hands proposals to raft, in batches. Callers do not do so
+// themselves because raft's queue may block, and its futures know no deadline.
+// While batchesMax batches are under way the next one gathers: an fsync, here
+// and at the others, costs more than what it writes, and raft alone would have
+// one fsync for each few commands.
 func (g *Group) proposeLoop() {
 	defer close(g.flights)
+	var batch []*proposal
+	under := 0
 	for {
-		select {
-		case p := <-g.proposals:
-			g.flights <- flight{p, g.raft.Apply(p.command, 0)}
-		case <-g.closing:
-			return
+		batch = batch[:0]
+		for len(batch) == 0 || under >= batchesMax {
+			in := g.proposals
+			if len(batch) == entriesPerWrite {
+				in = nil
+			}
+			select {
+			case p := <-in:
+				batch = append(batch, p)
+			case <-g.landed:
+				under--
+			case <-g.closing:
+				// Those who handed in these wait for their answers.
+				g.fly(batch)
+				return
+			}
 		}
+		for more := true; more && len(batch) < entriesPerWrite; {
+			select {
+			case p := <-g.proposals:
+				batch = append(batch, p)
+			default:
+				more = false
+			}
+		}
+		g.fly(batch)
+		under++
+	}
+}
+
+// fly hands a batch to raft.
+func (g *Group) fly(batch []*proposal) {
+	for i, p := range batch {
+		g.flights <- flight{p, g.raft.Apply(p.command, 0), i == len(batch)-1}
 	}
 }
 
@@ -67,6 +106,12 @@ func (g *Group) answerLoop() {
 			a.result = f.future.Response().(result)
 		}
 		g.inFlight.Release(int64(len(f.proposal.command)))
+		if f.last {
+			select {
+			case g.landed <- struct{}{}:
+			case <-g.closing:
+			}
+		}
 		f.proposal.answer <- a
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -287,5 +289,43 @@ func TestRecoverLostMajority(t *testing.T) {
 		if voters := g.Stats().Voters; voters != 1 {
 			t.Errorf("%d voters", voters)
 		}
+	}
+}
+
+// TestNoElectionUnderLoad keeps every core busy: nobody calls an election. With
+// the timings of production; STELE_SOAK multiplies the time.
+func TestNoElectionUnderLoad(t *testing.T) {
+	c := newCluster(t, 3, func(_ string, c *Config) { c.HeartbeatTimeout, c.CommitTimeout = 0, 0 })
+	c.set("/f", "x")
+	l := c.leader()
+	_, term := l.Leader()
+	length := 1500 * time.Millisecond
+	if n, err := strconv.Atoi(os.Getenv("STELE_SOAK")); err == nil {
+		length *= time.Duration(n)
+	}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 8 * runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for sum := 0; ; sum++ {
+				if sum%(1<<16) == 0 {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+				}
+			}
+		})
+	}
+	for start := time.Now(); time.Since(start) < length; {
+		if _, err := l.Set(t.Context(), "/f", nil, AnyGeneration); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	wg.Wait()
+	if id, now := l.Leader(); id != l.cfg.ID || now != term {
+		t.Errorf("%s leads in term %d, not %s in %d", id, now, l.cfg.ID, term)
 	}
 }
