@@ -20,6 +20,7 @@ import (
 // and has Porcupine look for an order that explains every answer. STELE_SOAK
 // multiplies the time.
 func TestLinearizableThroughFaults(t *testing.T) {
+	t.Parallel()
 	seed := testSeed(t)
 	rounds := 1
 	if n, err := strconv.Atoi(os.Getenv("STELE_SOAK")); err == nil {
@@ -27,7 +28,7 @@ func TestLinearizableThroughFaults(t *testing.T) {
 	}
 	for round := range rounds {
 		for _, voters := range []int{3, 5} {
-			linearizable(t, rand.New(rand.NewPCG(seed, uint64(round))), voters, 8)
+			linearizable(t, rand.New(rand.NewPCG(seed, uint64(round))), voters, 6)
 		}
 	}
 }

@@ -33,6 +33,7 @@ func (b *hangingBolt) Set(key, value []byte) error      { b.wait(); return b.bol
 // TestStalledLeaderStepsAside hangs the disk of a leader: another leads within
 // 5 s, with all that was acknowledged, though the old one's process goes on.
 func TestStalledLeaderStepsAside(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	var mu sync.Mutex
 	disks := map[string]*hangingBolt{}
