@@ -65,7 +65,7 @@ type sim struct {
 	}
 	propose chan struct{}
 	servers []*simServer
-	clients []*simClient
+	clients []simUser
 	checks  *simChecks
 	// elections counts changes of leader, as the end of one begins.
 	elections atomic.Int64
@@ -113,7 +113,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func newSim(ctx context.Context, seed uint64, broken rules) *sim {
+func newSim(ctx context.Context, seed uint64, broken rules, client func(*sim, int, *rand.Rand) simUser) *sim {
 	v := &sim{broken: broken, ctx: ctx, propose: make(chan struct{}, 1)}
 	rng := rand.New(rand.NewPCG(seed, 1))
 	v.rng = &simRand{rng: rand.New(rand.NewPCG(seed, 2))}
@@ -128,7 +128,7 @@ func newSim(ctx context.Context, seed uint64, broken rules) *sim {
 		v.wg.Go(s.loop)
 	}
 	for i := range 4 {
-		v.clients = append(v.clients, newSimClient(v, i, rand.New(rand.NewPCG(seed, uint64(10+i)))))
+		v.clients = append(v.clients, client(v, i, rand.New(rand.NewPCG(seed, uint64(10+i)))))
 	}
 	v.wg.Go(v.commitLoop)
 	v.wg.Go(func() { v.electLoop(rand.New(rand.NewPCG(seed, 3))) })

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -43,7 +42,7 @@ type simClient struct {
 	}
 }
 
-func newSimClient(v *sim, id int, rng *rand.Rand) *simClient {
+func newSimClient(v *sim, id int, rng *rand.Rand) simUser {
 	return &simClient{sim: v, id: id, rng: rng, clock: newSimClock(rng)}
 }
 
@@ -213,7 +212,7 @@ func (c *simClient) answered(sent time.Duration, a simAnswer, lost func()) {
 		until = c.clock.Now() + a.resp.Lease
 	}
 	c.mu.until = max(c.mu.until, until)
-	c.sim.checks.lockBelief(c)
+	c.sim.wg.Go(c.sim.checks.compareLocks)
 }
 
 func (c *simClient) takeEventsLocked(resp api.KeepAliveResponse) {
@@ -322,7 +321,7 @@ func (c *simClient) lock(ctx context.Context, id api.SessionID, path string) {
 	}
 	c.mu.Lock()
 	c.mu.locks[path] = g
-	c.sim.checks.lockBelief(c)
+	c.sim.wg.Go(c.sim.checks.compareLocks)
 	c.mu.Unlock()
 	sleep(ctx, time.Duration(c.rng.IntN(2000))*time.Millisecond)
 	_ = c.call(func(ctx context.Context, s api.Service) error {
@@ -338,21 +337,24 @@ func (c *simClient) lock(ctx context.Context, id api.SessionID, path string) {
 	_ = c.call(func(ctx context.Context, s api.Service) error { return s.Release(ctx, id, path, g.Hold) })
 }
 
-// holdsLocked tells whether the client believes to hold a lock, and how.
-func (c *simClient) holdsLocked(path string) (api.Grant, bool) {
-	g, ok := c.mu.locks[path]
-	return g, ok && c.believesLocked()
+func (c *simClient) believes(id api.SessionID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.session == id && c.believesLocked()
 }
 
-// cachedPathsLocked are the files that the client would answer from its cache.
-func (c *simClient) cachedPathsLocked() []string {
-	if !c.believesLocked() && !c.sim.broken.keepCache || c.mu.lost {
-		return nil
+func (c *simClient) holds(path string) api.Mode {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.believesLocked() {
+		return 0
 	}
-	var paths []string
-	for p := range c.mu.cache {
-		paths = append(paths, p)
-	}
-	slices.Sort(paths)
-	return paths
+	return c.mu.locks[path].Sequencer.Mode
+}
+
+func (c *simClient) caches(path string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.mu.cache[path]
+	return ok && !c.mu.lost && (c.believesLocked() || c.sim.broken.keepCache)
 }
