@@ -36,15 +36,22 @@ func TestMain(m *testing.M) {
 //	exits CODE CMD...    run a command that must end with this exit code
 //	flip FILE OFFSET     change a byte; a negative offset counts from the end
 //	oneof VAR PATTERN    set VAR to the only file that matches
+//	cluster N [FLAG...]  start nodes n1 to nN that found a cluster, with data in $WORK/n1
+//	                     and so on; set STELE_ADDR to n1's address, ADDR_n1 to its, ...
+//	join NAME [FLAG...]  start another node that joins the cluster, and set ADDR_NAME
+//	up NAME [FLAG...]    start a node of the cluster again, without a word about the others
+//	down NAME, down-hard NAME  stop a node of the cluster, by SIGTERM or by SIGKILL
+//	eventually PATTERN CMD...  run a command until what it prints matches
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("STELE_ADDR", "127.0.0.1:1") // nothing listens there
 			env.Setenv("NO_COLOR", "1")
-			n := &scriptNode{}
-			env.Values[nodeKey{}] = n
+			n, fleet := &scriptNode{}, scriptFleet{}
+			env.Values[nodeKey{}], env.Values[fleetKey{}] = n, fleet
 			env.Defer(n.kill)
+			env.Defer(fleet.kill)
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
@@ -57,6 +64,13 @@ func TestScripts(t *testing.T) {
 			"exits":    exits,
 			"flip":     flip,
 			"oneof":    oneOfFiles,
+
+			"cluster":    startCluster,
+			"join":       joinCluster,
+			"up":         restartInCluster,
+			"down":       func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(fleetOf(ts)[args[0]].node.stop()) },
+			"down-hard":  func(ts *testscript.TestScript, _ bool, args []string) { fleetOf(ts)[args[0]].node.kill() },
+			"eventually": eventually,
 		},
 	})
 }
@@ -69,6 +83,7 @@ func nodeOf(ts *testscript.TestScript) *scriptNode { return ts.Value(nodeKey{}).
 type scriptNode struct {
 	cmd  *exec.Cmd
 	done chan error
+	addr chan string // where it serves, when it does
 
 	mu struct {
 		sync.Mutex
@@ -120,34 +135,41 @@ func deaf(ts *testscript.TestScript, _ bool, _ []string) {
 
 func startServe(ts *testscript.TestScript, args []string) {
 	n := nodeOf(ts)
+	n.start(ts, append([]string{"--listen", "127.0.0.1:0", "--gossip", "127.0.0.1:0"}, args...))
+	ts.Setenv("STELE_ADDR", n.await(ts))
+}
+
+// start starts the node and does not wait for it.
+func (n *scriptNode) start(ts *testscript.TestScript, args []string) {
 	if n.cmd != nil {
-		ts.Fatalf("a node runs already")
+		ts.Fatalf("the node runs already")
 	}
-	args = append([]string{
-		"serve", "--listen", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--http", "127.0.0.1:0",
-		"--memory", "256MiB", "--log-format", "json",
-	}, args...)
+	args = append([]string{"serve", "--http", "127.0.0.1:0", "--memory", "256MiB", "--log-format", "json"}, args...)
 	binary, err := exec.LookPath(filepath.Join(firstPath(ts), "stele"))
 	ts.Check(err)
-	n.cmd, n.done = exec.Command(binary, args...), make(chan error, 1)
+	n.cmd, n.done, n.addr = exec.Command(binary, args...), make(chan error, 1), make(chan string, 1)
 	n.cmd.Env = append(os.Environ(), "TMPDIR="+ts.Getenv("WORK"))
 	stderr, err := n.cmd.StderrPipe()
 	ts.Check(err)
 	ts.Check(n.cmd.Start())
-	addr := make(chan string, 1)
 	go func() {
-		n.follow(stderr, addr)
+		n.follow(stderr, n.addr)
 		n.done <- n.cmd.Wait()
 	}()
+}
+
+// await waits until the node serves, and returns its address.
+func (n *scriptNode) await(ts *testscript.TestScript) string {
 	select {
-	case a := <-addr:
-		ts.Setenv("STELE_ADDR", a)
+	case a := <-n.addr:
+		return a
 	case err := <-n.done:
 		n.cmd = nil
 		ts.Fatalf("node did not start: %v\n%s", err, n.text())
 	case <-time.After(time.Minute):
 		ts.Fatalf("node is not up after a minute\n%s", n.text())
 	}
+	return ""
 }
 
 // firstPath returns the folder that testscript put its commands in.
@@ -164,7 +186,10 @@ func (n *scriptNode) follow(log io.Reader, addr chan<- string) {
 		n.mu.Unlock()
 		var line struct{ Msg, RPC string }
 		if json.Unmarshal(lines.Bytes(), &line) == nil && line.RPC != "" {
-			addr <- line.RPC
+			select {
+			case addr <- line.RPC:
+			default: // it has been told
+			}
 		}
 	}
 }

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+type fleetKey struct{}
+
+// scriptFleet is the nodes of a script's cluster, by name.
+type scriptFleet map[string]*fleetNode
+
+// fleetNode is a node of a cluster, and the ports that it keeps.
+type fleetNode struct {
+	node        *scriptNode
+	rpc, gossip string
+}
+
+func fleetOf(ts *testscript.TestScript) scriptFleet { return ts.Value(fleetKey{}).(scriptFleet) }
+
+func (f scriptFleet) kill() {
+	for _, n := range f {
+		n.node.kill()
+	}
+}
+
+// addrs returns the RPC addresses of all nodes, in order of their names.
+func (f scriptFleet) addrs() string {
+	var addrs []string
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		addrs = append(addrs, f[name].rpc)
+	}
+	return strings.Join(addrs, ",")
+}
+
+// add makes a node, which does not run yet, with ports of its own.
+func (f scriptFleet) add(ts *testscript.TestScript, name string) *fleetNode {
+	n := &fleetNode{node: &scriptNode{}, rpc: freePort(ts), gossip: freePort(ts)}
+	f[name] = n
+	ts.Setenv("ADDR_"+name, n.rpc)
+	return n
+}
+
+// freePort returns an address that nobody listens on. Others may take it before the
+// node does, which has not been seen.
+func freePort(ts *testscript.TestScript) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func (n *fleetNode) start(ts *testscript.TestScript, name string, args ...string) {
+	n.node.start(ts, append([]string{
+		"--name", name, "--data-dir", ts.MkAbs(name), "--listen", n.rpc, "--gossip", n.gossip, "--voter-stable", "1s",
+	}, args...))
+}
+
+func startCluster(ts *testscript.TestScript, _ bool, args []string) {
+	fleet := fleetOf(ts)
+	count, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	for i := range count {
+		fleet.add(ts, fmt.Sprintf("n%d", i+1))
+	}
+	for name, n := range fleet {
+		n.start(ts, name, append([]string{"--join", fleet.addrs(), "--expect", args[0]}, args[1:]...)...)
+	}
+	for _, n := range fleet {
+		n.node.await(ts)
+	}
+	ts.Setenv("STELE_ADDR", fleet["n1"].rpc)
+}
+
+func joinCluster(ts *testscript.TestScript, _ bool, args []string) {
+	fleet := fleetOf(ts)
+	others := fleet.addrs()
+	n := fleet.add(ts, args[0])
+	n.start(ts, args[0], append([]string{"--join", others}, args[1:]...)...)
+	n.node.await(ts)
+}
+
+func restartInCluster(ts *testscript.TestScript, _ bool, args []string) {
+	n := fleetOf(ts)[args[0]]
+	n.start(ts, args[0], args[1:]...)
+	n.node.await(ts)
+}
+
+// eventually runs a command until what it prints matches.
+func eventually(ts *testscript.TestScript, neg bool, args []string) {
+	pattern := regexp.MustCompile("(?m)" + args[0])
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		_ = ts.Exec(args[1], args[2:]...) // what it prints counts
+		if printed := ts.ReadFile("stdout") + ts.ReadFile("stderr"); pattern.MatchString(printed) != neg {
+			return
+		} else if time.Now().After(deadline) {
+			ts.Fatalf("never as %q:\n%s", args[0], printed)
+		}
+	}
+}
