@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net"
@@ -97,7 +98,7 @@ func restartInCluster(ts *testscript.TestScript, _ bool, args []string) {
 // eventually runs a command until what it prints matches.
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	pattern := regexp.MustCompile("(?m)" + args[0])
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(250 * time.Millisecond) {
 		_ = ts.Exec(args[1], args[2:]...) // what it prints counts
 		if printed := ts.ReadFile("stdout") + ts.ReadFile("stderr"); pattern.MatchString(printed) != neg {
 			return
@@ -105,4 +106,14 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("never as %q:\n%s", args[0], printed)
 		}
 	}
+}
+
+func findLeader(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(ts.Exec("stele", "raft", "status", "--json"))
+	var status raftJSON
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &status))
+	if status.LeaderName == "" {
+		ts.Fatalf("no leader is known: %+v", status)
+	}
+	ts.Setenv(args[0], status.LeaderName)
 }

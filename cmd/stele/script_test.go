@@ -41,6 +41,7 @@ func TestMain(m *testing.M) {
 //	join NAME [FLAG...]  start another node that joins the cluster, and set ADDR_NAME
 //	up NAME [FLAG...]    start a node of the cluster again, without a word about the others
 //	down NAME, down-hard NAME  stop a node of the cluster, by SIGTERM or by SIGKILL
+//	leader VAR           set VAR to the name of the node that leads the lock service
 //	eventually PATTERN CMD...  run a command until what it prints matches
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -70,6 +71,7 @@ func TestScripts(t *testing.T) {
 			"up":         restartInCluster,
 			"down":       func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(fleetOf(ts)[args[0]].node.stop()) },
 			"down-hard":  func(ts *testscript.TestScript, _ bool, args []string) { fleetOf(ts)[args[0]].node.kill() },
+			"leader":     findLeader,
 			"eventually": eventually,
 		},
 	})
