@@ -95,6 +95,13 @@ func restartInCluster(ts *testscript.TestScript, _ bool, args []string) {
 	n.node.await(ts)
 }
 
+func stopInCluster(ts *testscript.TestScript, _ bool, args []string) {
+	n := fleetOf(ts)[args[0]].node
+	if err := n.stop(); err != nil {
+		ts.Fatalf("%v\n%s", err, n.text())
+	}
+}
+
 // eventually runs a command until what it prints matches.
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	pattern := regexp.MustCompile("(?m)" + args[0])

@@ -53,6 +53,7 @@ long the node has been in its state.`,
 			if err != nil {
 				return err
 			}
+			a.findLeader(cmd, nodes)
 			return a.listNodes(nodes)
 		},
 	}
@@ -65,6 +66,28 @@ func (a *app) nodes(cmd *cobra.Command) (nodes []client.NodeInfo, err error) {
 		return err
 	})
 	return nodes, err
+}
+
+// leaderPatience is how long a list of nodes waits for word of who leads.
+const leaderPatience = 3 * time.Second
+
+// findLeader asks the voters who leads, if the node that was asked did not know. It
+// may stay open: then no leader is known.
+func (a *app) findLeader(cmd *cobra.Command, nodes []client.NodeInfo) {
+	if slices.ContainsFunc(nodes, func(n client.NodeInfo) bool { return n.Leader }) {
+		return
+	}
+	_ = a.call(cmd, leaderPatience, func(ctx context.Context, c *client.Client) error {
+		s, err := c.RaftStatus(ctx)
+		if err != nil {
+			return err
+		}
+		for i := range nodes {
+			nodes[i].Leader = nodes[i].ID == s.Leader
+			nodes[i].Master = nodes[i].Master || s.Master == nodes[i].ID
+		}
+		return nil
+	})
 }
 
 // nodeJSON is a node as --json prints it, with the names of the data API.

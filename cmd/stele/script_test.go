@@ -69,7 +69,7 @@ func TestScripts(t *testing.T) {
 			"cluster":    startCluster,
 			"join":       joinCluster,
 			"up":         restartInCluster,
-			"down":       func(ts *testscript.TestScript, _ bool, args []string) { ts.Check(fleetOf(ts)[args[0]].node.stop()) },
+			"down":       stopInCluster,
 			"down-hard":  func(ts *testscript.TestScript, _ bool, args []string) { fleetOf(ts)[args[0]].node.kill() },
 			"leader":     findLeader,
 			"eventually": eventually,
