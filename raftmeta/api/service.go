@@ -329,7 +329,8 @@ type Service interface {
 	// exist, beside the kinds that it watches there already. A generation that is not
 	// zero and not the node's content generation any more makes a ContentsChanged at
 	// once. Watches end with the term: the client sets them again after FailedOver.
-	// The number returned names the watch of that path until Unwatch.
+	// The number returned names the watch of that path until the next Watch of it,
+	// which gives another one.
 	Watch(ctx context.Context, s SessionID, path string, kinds EventKind, gen uint64) (uint64, error)
 	// Unwatch ends the watch of path if it is the one of that number. It is no error
 	// if it is another, or none.

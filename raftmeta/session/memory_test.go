@@ -23,14 +23,6 @@ type memory struct {
 	down     bool
 	files    map[string]*memoryFile
 	sessions map[api.SessionID]*memorySession
-	// history are the values that a path had, and until when.
-	history map[string][]version
-}
-
-type version struct {
-	gen       uint64
-	data      string
-	from, end time.Time // end is zero while it is the newest
 }
 
 type memoryFile struct {
@@ -69,7 +61,7 @@ type memoryAlive struct {
 func newMemory(clock Clock) *memory {
 	m := &memory{
 		clock: clock, stop: make(chan struct{}), changed: make(chan struct{}), term: 1,
-		files: map[string]*memoryFile{}, sessions: map[api.SessionID]*memorySession{}, history: map[string][]version{},
+		files: map[string]*memoryFile{}, sessions: map[api.SessionID]*memorySession{},
 	}
 	go m.sweep()
 	return m
@@ -82,6 +74,13 @@ func (m *memory) close() {
 		s.answer(api.KeepAliveResponse{}, api.ErrClosed)
 	}
 	close(m.stop)
+}
+
+// look runs f under the lock.
+func (m *memory) look(f func(*memory)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f(m)
 }
 
 // sweep expires sessions, ends lock-delays and answers KeepAlives, each 5 ms.
@@ -221,17 +220,8 @@ func (m *memory) eventLocked(path string, kind api.EventKind, name string) {
 func (m *memory) removeLocked(path string) {
 	m.index++
 	delete(m.files, path)
-	m.versionLocked(path, 0, "")
 	m.eventLocked(path, api.ContentsChanged, "")
 	m.wakeLocked()
-}
-
-func (m *memory) versionLocked(path string, gen uint64, data string) {
-	all, now := m.history[path], time.Now()
-	if n := len(all); n > 0 {
-		all[n-1].end = now
-	}
-	m.history[path] = append(all, version{gen: gen, data: data, from: now})
 }
 
 // serve runs f under the lock, if this is the leader.
@@ -387,7 +377,6 @@ func (m *memory) Set(ctx context.Context, path string, data []byte, gen uint64, 
 			}
 		}
 		f.cached, f.Generation, f.Data = false, made, slices.Clone(data)
-		m.versionLocked(path, made, string(data))
 		m.eventLocked(path, api.ContentsChanged, "")
 		return nil
 	})

@@ -37,16 +37,15 @@ func TestSessionIsKeptAlive(t *testing.T) {
 		if err := s.CheckSequencer(ctx, l.Sequencer()); err != nil {
 			t.Error(err)
 		}
-		if n := w.memory.index; n > 10 {
-			t.Errorf("%d commands", n)
-		}
 		shut(t, s)
 		if l.Held() || s.State() != Closed || !errors.Is(s.Err(), api.ErrClosed) {
 			t.Errorf("after Close: %v %v", l.Held(), s.State())
 		}
-		if len(w.memory.sessions) != 0 {
-			t.Error("the session is still there")
-		}
+		w.memory.look(func(m *memory) {
+			if len(m.sessions) != 0 || m.index > 10 {
+				t.Errorf("%d sessions, %d commands", len(m.sessions), m.index)
+			}
+		})
 	})
 }
 
@@ -61,9 +60,7 @@ func TestJeopardy(t *testing.T) {
 		}
 		// The leader does not let go of the session, as after a failover.
 		extend := func() {
-			w.memory.mu.Lock()
-			w.memory.sessions[s.ID()].end += time.Hour
-			w.memory.mu.Unlock()
+			w.memory.look(func(m *memory) { m.sessions[s.ID()].end += time.Hour })
 		}
 		extend()
 		state, changed := s.Changed()
@@ -223,9 +220,11 @@ func TestWatcher(t *testing.T) {
 		}
 		watcher.Remove("/a")
 		time.Sleep(time.Second)
-		if n := len(w.memory.sessions[s.ID()].watches); n != 1 {
-			t.Errorf("%d watches are left", n)
-		}
+		w.memory.look(func(m *memory) {
+			if n := len(m.sessions[s.ID()].watches); n != 1 {
+				t.Errorf("%d watches are left", n)
+			}
+		})
 		watcher.Close()
 		if _, err := watcher.Next(ctx); !errors.Is(err, ErrWatcherClosed) {
 			t.Error(err)
@@ -293,9 +292,11 @@ func TestAcquireOfUnknownOutcome(t *testing.T) {
 			}
 		}
 		time.Sleep(5 * time.Second)
-		if f := w.memory.files["/l"]; f.mode != 0 {
-			t.Error("the lock stayed taken")
-		}
+		w.memory.look(func(m *memory) {
+			if m.files["/l"].mode != 0 {
+				t.Error("the lock stayed taken")
+			}
+		})
 		shut(t, s)
 	})
 }

@@ -120,13 +120,16 @@ func (l *link) pass(ctx context.Context, change bool, f func(context.Context) er
 	return err
 }
 
-func (l *link) OpenSession(ctx context.Context, name string, lease time.Duration) (id api.SessionID, granted time.Duration, err error) {
-	err = l.pass(ctx, true, func(ctx context.Context) error {
-		i, g, err := l.service.OpenSession(ctx, name, lease)
-		id, granted = i, g
-		return err
+func (l *link) OpenSession(ctx context.Context, name string, lease time.Duration) (api.SessionID, time.Duration, error) {
+	type opened struct {
+		id      api.SessionID
+		granted time.Duration
+	}
+	o, err := once(l, ctx, true, func(ctx context.Context) (o opened, err error) {
+		o.id, o.granted, err = l.service.OpenSession(ctx, name, lease)
+		return o, err
 	})
-	return id, granted, err
+	return o.id, o.granted, err
 }
 
 func (l *link) KeepAlive(ctx context.Context, req api.KeepAliveRequest, done func(api.KeepAliveResponse, error)) {
@@ -159,20 +162,16 @@ func (l *link) CloseSession(ctx context.Context, s api.SessionID) error {
 	return l.pass(ctx, true, func(ctx context.Context) error { return l.service.CloseSession(ctx, s) })
 }
 
-func (l *link) Get(ctx context.Context, path string, s api.SessionID) (f api.File, leave api.CacheLeave, err error) {
-	var mu sync.Mutex // a second execution may overlap
-	err = l.pass(ctx, false, func(ctx context.Context) error {
-		g, v, err := l.service.Get(ctx, path, s)
-		mu.Lock()
-		defer mu.Unlock()
-		if f.Path == "" {
-			f, leave = g, v
-		}
-		return err
+func (l *link) Get(ctx context.Context, path string, s api.SessionID) (api.File, api.CacheLeave, error) {
+	type got struct {
+		f     api.File
+		leave api.CacheLeave
+	}
+	g, err := once(l, ctx, false, func(ctx context.Context) (g got, err error) {
+		g.f, g.leave, err = l.service.Get(ctx, path, s)
+		return g, err
 	})
-	mu.Lock()
-	defer mu.Unlock()
-	return f, leave, err
+	return g.f, g.leave, err
 }
 
 func (l *link) GetStale(ctx context.Context, path string) (api.File, error) {
@@ -188,15 +187,15 @@ func (l *link) List(ctx context.Context, dir string) ([]api.Stat, error) {
 }
 
 func (l *link) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
-	return once(l, ctx, func(ctx context.Context) (uint64, error) { return l.service.Set(ctx, path, data, gen, o) })
+	return once(l, ctx, true, func(ctx context.Context) (uint64, error) { return l.service.Set(ctx, path, data, gen, o) })
 }
 
 // once returns the result of the first execution.
-func once[T any](l *link, ctx context.Context, f func(context.Context) (T, error)) (T, error) {
+func once[T any](l *link, ctx context.Context, change bool, f func(context.Context) (T, error)) (T, error) {
 	var mu sync.Mutex
 	var first T
 	done := false
-	err := l.pass(ctx, true, func(ctx context.Context) error {
+	err := l.pass(ctx, change, func(ctx context.Context) error {
 		v, err := f(ctx)
 		mu.Lock()
 		defer mu.Unlock()
@@ -215,11 +214,11 @@ func (l *link) Delete(ctx context.Context, path string, gen uint64, o api.SetOpt
 }
 
 func (l *link) SetACL(ctx context.Context, path, acl string, o api.SetOptions) (uint64, error) {
-	return once(l, ctx, func(ctx context.Context) (uint64, error) { return l.service.SetACL(ctx, path, acl, o) })
+	return once(l, ctx, true, func(ctx context.Context) (uint64, error) { return l.service.SetACL(ctx, path, acl, o) })
 }
 
 func (l *link) Acquire(ctx context.Context, s api.SessionID, path string, mode api.Mode, wait, delay time.Duration) (api.Grant, error) {
-	return once(l, ctx, func(ctx context.Context) (api.Grant, error) {
+	return once(l, ctx, true, func(ctx context.Context) (api.Grant, error) {
 		return l.service.Acquire(ctx, s, path, mode, wait, delay)
 	})
 }
@@ -233,7 +232,7 @@ func (l *link) CheckSequencer(ctx context.Context, q api.Sequencer) error {
 }
 
 func (l *link) Watch(ctx context.Context, s api.SessionID, path string, kinds api.EventKind, gen uint64) (uint64, error) {
-	return once(l, ctx, func(ctx context.Context) (uint64, error) { return l.service.Watch(ctx, s, path, kinds, gen) })
+	return once(l, ctx, true, func(ctx context.Context) (uint64, error) { return l.service.Watch(ctx, s, path, kinds, gen) })
 }
 
 func (l *link) Unwatch(ctx context.Context, s api.SessionID, path string, watch uint64) error {
@@ -249,23 +248,71 @@ func (l *link) Dial(ctx context.Context, addr string) (Peer, error) {
 	return Peer{Service: l}, nil
 }
 
-// world is a service and the links to it.
-type world struct {
-	t      testing.TB
-	rng    *rand.Rand
-	memory *memory
-	links  []*link
+// written knows what was acknowledged of each path.
+type written struct {
+	api.Service
+	mu    sync.Mutex
+	least map[string]uint64 // the newest generation
+	all   map[string]map[uint64]string
 }
 
-// newWorld has a service whose clock runs at that rate.
+func (w *written) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
+	made, err := w.Service.Set(ctx, path, data, gen, o)
+	if err != nil {
+		return made, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.least[path] = max(w.least[path], made)
+	if w.all[path] == nil {
+		w.all[path] = map[uint64]string{}
+	}
+	w.all[path][made] = string(data)
+	return made, nil
+}
+
+func (w *written) of(path string) uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.least[path]
+}
+
+func (w *written) data(path string, gen uint64) (string, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	data, ok := w.all[path][gen]
+	return data, ok
+}
+
+// world is a service and the links to it.
+type world struct {
+	t       testing.TB
+	rng     *rand.Rand
+	memory  *memory // nil when the service is another
+	written *written
+	// failover makes another leader after a while.
+	failover func(after time.Duration)
+	end      func()
+	links    []*link
+}
+
+// newWorld has a service in memory whose clock runs at that rate.
 func newWorld(t testing.TB, seed uint64, rate float64) *world {
-	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1))}
-	w.memory = newMemory(newDriftClock(rate))
+	m := newMemory(newDriftClock(rate))
+	w := worldOf(t, seed, m)
+	w.memory, w.failover, w.end = m, m.failover, m.close
 	return w
 }
 
+func worldOf(t testing.TB, seed uint64, s api.Service) *world {
+	return &world{
+		t: t, rng: rand.New(rand.NewPCG(seed, 1)),
+		written: &written{Service: s, least: map[string]uint64{}, all: map[string]map[uint64]string{}},
+	}
+}
+
 func (w *world) close() {
-	w.memory.close()
+	w.end()
 	for _, l := range w.links {
 		l.wg.Wait()
 	}
@@ -273,7 +320,7 @@ func (w *world) close() {
 
 // client returns a Client with a link and a clock of its own.
 func (w *world) client(rate float64) (*Client, *link) {
-	l := &link{service: w.memory, rng: rand.New(rand.NewPCG(w.rng.Uint64(), 2))}
+	l := &link{service: w.written, rng: rand.New(rand.NewPCG(w.rng.Uint64(), 2))}
 	w.links = append(w.links, l)
 	c, err := NewClient(Config{
 		Locator: Addresses{"here"}, Dialer: l, Clock: newDriftClock(rate), Logger: slog.New(slog.DiscardHandler),
