@@ -1,12 +1,12 @@
-package blobfs_test
+package local_test
 
 import (
 	"context"
 	"path/filepath"
 	"testing"
 
-	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/internal/vfs"
 )
 
@@ -26,12 +26,12 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func open(t *testing.T, fs vfs.FS, root string, folders int) *blobfs.Store {
-	cfg := blobfs.Config{FS: fs, ExtentBytes: 256 << 10, ReserveBytes: -1, Node: "n1"}
+func open(t *testing.T, fs vfs.FS, root string, folders int) *local.Store {
+	cfg := local.Config{FS: fs, ExtentBytes: 256 << 10, ReserveBytes: -1, Node: "n1"}
 	for i := range folders {
 		cfg.Folders = append(cfg.Folders, filepath.Join(root, string(rune('a'+i))))
 	}
-	s, err := blobfs.Open(cfg)
+	s, err := local.Open(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

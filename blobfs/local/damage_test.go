@@ -1,4 +1,4 @@
-package blobfs_test
+package local_test
 
 import (
 	"bytes"
@@ -11,19 +11,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/internal/vfs"
 )
 
 // museum is a closed store with a file of every kind.
 type museum struct {
 	fs    *vfs.Mem
-	cfg   blobfs.Config
-	blobs map[blobfs.ID][]byte
-	hands []blobfs.Handle
-	logs  map[blobfs.ID][]record
-	open  blobfs.ID // the log that is not sealed
+	cfg   local.Config
+	blobs map[local.ID][]byte
+	hands []local.Handle
+	logs  map[local.ID][]record
+	open  local.ID // the log that is not sealed
 }
 
 type record struct {
@@ -33,7 +33,7 @@ type record struct {
 
 func newMuseum(t *testing.T) *museum {
 	t.Helper()
-	m := &museum{fs: vfs.NewMem(vfs.MemOptions{}), blobs: map[blobfs.ID][]byte{}, logs: map[blobfs.ID][]record{}}
+	m := &museum{fs: vfs.NewMem(vfs.MemOptions{}), blobs: map[local.ID][]byte{}, logs: map[local.ID][]record{}}
 	m.cfg = crashConfig(m.fs, 2)
 	s := m.reopen(t)
 	for i, size := range []int{0, 5000, 150_000} {
@@ -48,7 +48,7 @@ func newMuseum(t *testing.T) *museum {
 		m.hands = append(m.hands, h)
 	}
 	for i, sizes := range [][]int{{10, 9000, 200_000, 30_000}, {100, 5000, 100}} {
-		w, err := s.CreateLog(ctx, blobfs.NewID())
+		w, err := s.CreateLog(ctx, local.NewID())
 		noError(t, err)
 		for j, size := range sizes {
 			p := blobtest.Bytes(uint64(100+10*i+j), size)
@@ -62,7 +62,7 @@ func newMuseum(t *testing.T) *museum {
 			m.open = w.ID()
 		}
 	}
-	gone, err := s.CreateLog(ctx, blobfs.NewID())
+	gone, err := s.CreateLog(ctx, local.NewID())
 	noError(t, err)
 	noError(t, s.RemoveLog(ctx, gone.ID())) // leaves a spare
 	noError(t, s.Close())
@@ -70,9 +70,9 @@ func newMuseum(t *testing.T) *museum {
 	return m
 }
 
-func (m *museum) reopen(t *testing.T) *blobfs.Store {
+func (m *museum) reopen(t *testing.T) *local.Store {
 	t.Helper()
-	s, err := blobfs.Open(m.cfg)
+	s, err := local.Open(m.cfg)
 	noError(t, err)
 	return s
 }
@@ -118,15 +118,15 @@ func (m *museum) change(t *testing.T, name string, off int64, xor byte) (undo fu
 	}
 }
 
-func (m *museum) verify(t *testing.T, s *blobfs.Store) []blobfs.Problem {
+func (m *museum) verify(t *testing.T, s *local.Store) []local.Problem {
 	t.Helper()
-	var problems []blobfs.Problem
-	noError(t, s.Verify(ctx, func(p blobfs.Problem) { problems = append(problems, p) }))
+	var problems []local.Problem
+	noError(t, s.Verify(ctx, func(p local.Problem) { problems = append(problems, p) }))
 	return problems
 }
 
 // readBlobs reads every blob both ways; what is read is right or an error that names the file.
-func (m *museum) readBlobs(t *testing.T, s *blobfs.Store, file string) {
+func (m *museum) readBlobs(t *testing.T, s *local.Store, file string) {
 	t.Helper()
 	for _, h := range m.hands {
 		want := m.blobs[h.ID]
@@ -152,7 +152,7 @@ func (m *museum) readBlobs(t *testing.T, s *blobfs.Store, file string) {
 			}
 			return err
 		}()
-		var corrupt *blobfs.CorruptError
+		var corrupt *local.CorruptError
 		if err != nil && (!errors.As(err, &corrupt) || corrupt.File != file) {
 			t.Errorf("blob %s: %v", h.ID, err)
 		}
@@ -161,7 +161,7 @@ func (m *museum) readBlobs(t *testing.T, s *blobfs.Store, file string) {
 
 // readLogs reads every log: what is returned is a beginning of what was appended, and
 // if it is not all, an error names the file, except for the last record of the log that was not sealed.
-func (m *museum) readLogs(t *testing.T, s *blobfs.Store, file string) {
+func (m *museum) readLogs(t *testing.T, s *local.Store, file string) {
 	t.Helper()
 	for id, want := range m.logs {
 		n := 0
@@ -182,7 +182,7 @@ func (m *museum) readLogs(t *testing.T, s *blobfs.Store, file string) {
 				n++
 			}
 		}()
-		var corrupt *blobfs.CorruptError
+		var corrupt *local.CorruptError
 		switch {
 		case err == io.EOF && n == len(want), err == io.EOF && id == m.open && n == len(want)-1:
 		case errors.As(err, &corrupt) && corrupt.File == file:
@@ -211,7 +211,7 @@ func TestEveryByteCounts(t *testing.T) {
 			m.readLogs(t, s, file)
 			noError(t, s.Close())
 			undo()
-			found := slices.ContainsFunc(problems, func(p blobfs.Problem) bool {
+			found := slices.ContainsFunc(problems, func(p local.Problem) bool {
 				return p.File == file && p.Offset <= off && off < p.Offset+(64<<10) && p.String() != ""
 			})
 			if must := off < ends; found != must || (len(problems) > 0) != must {
@@ -246,7 +246,7 @@ func (m *museum) endOfData(t *testing.T, file string, size int64) int64 {
 			last, end, seal = at, at+(40+n+4095)&^4095, b[at+4] == 5
 		}
 	}
-	if blobfs.ID(b[32:48]) == m.open || seal {
+	if local.ID(b[32:48]) == m.open || seal {
 		return last
 	}
 	return end
@@ -296,7 +296,7 @@ func TestMissingAndShortFiles(t *testing.T) {
 		_ = m.fs.Remove(filepath.Join(folder, "blobs", fmt.Sprintf("%s.1of3", h.ID)))
 	}
 	s := m.reopen(t)
-	if _, err := s.OpenBlob(ctx, h); !errors.Is(err, blobfs.ErrNoBlob) {
+	if _, err := s.OpenBlob(ctx, h); !errors.Is(err, local.ErrNoBlob) {
 		t.Errorf("blob without one of its extents: %v", err)
 	}
 	for _, info := range s.Blobs() {
@@ -312,7 +312,7 @@ func TestMissingAndShortFiles(t *testing.T) {
 // A log that lacks an extent is damaged, and one that may lack its newest is refused.
 func TestLogExtentMissing(t *testing.T) {
 	m := newMuseum(t)
-	var sealed blobfs.ID
+	var sealed local.ID
 	for id := range m.logs {
 		if id != m.open {
 			sealed = id
@@ -324,7 +324,7 @@ func TestLogExtentMissing(t *testing.T) {
 			t.Fatalf("the log has %d extents", info.Extents)
 		}
 	}
-	var corrupt *blobfs.CorruptError
+	var corrupt *local.CorruptError
 	for _, file := range m.files(t) {
 		// Both copies of a header are gone: any log might go on there.
 		undo := m.change(t, file, 3, 1)
@@ -354,16 +354,16 @@ func TestTornTail(t *testing.T) {
 	for round := range 40 {
 		fs := vfs.NewMem(vfs.MemOptions{})
 		cfg := crashConfig(fs, 1)
-		s, err := blobfs.Open(cfg)
+		s, err := local.Open(cfg)
 		noError(t, err)
 		if round%2 == 0 { // extents that hold old frames
-			old, err := s.CreateLog(ctx, blobfs.NewID())
+			old, err := s.CreateLog(ctx, local.NewID())
 			noError(t, err)
 			_, err = old.Append(ctx, blobtest.Bytes(1, 300_000))
 			noError(t, err)
 			noError(t, s.RemoveLog(ctx, old.ID()))
 		}
-		id := blobfs.NewID()
+		id := local.NewID()
 		w, err := s.CreateLog(ctx, id)
 		noError(t, err)
 		want := 1 + rng.IntN(4)
@@ -383,7 +383,7 @@ func TestTornTail(t *testing.T) {
 		}
 		after := fs.Crash(rng)
 		cfg.FS = after
-		s, err = blobfs.Open(cfg)
+		s, err = local.Open(cfg)
 		noError(t, err)
 		for range 2 {
 			r, err := s.OpenLog(ctx, id)
@@ -428,7 +428,7 @@ func TestCorruptMiddle(t *testing.T) {
 			t.Fatalf("the record before the damage: %v", err)
 		}
 		_, _, err = r.Next()
-		var corrupt *blobfs.CorruptError
+		var corrupt *local.CorruptError
 		if !errors.As(err, &corrupt) || corrupt.File != file || corrupt.Offset != 8192 {
 			t.Fatalf("damaged record: %v", err)
 		}

@@ -1,4 +1,4 @@
-package blobfs_test
+package local_test
 
 import (
 	"bytes"
@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/internal/vfs"
 )
 
@@ -27,7 +27,7 @@ var (
 type world struct {
 	rng     *rand.Rand
 	fs      *vfs.Mem
-	store   *blobfs.Store
+	store   *local.Store
 	folders int
 	blobs   []*modelBlob
 	logs    []*modelLog
@@ -35,14 +35,14 @@ type world struct {
 }
 
 type modelBlob struct {
-	handle  blobfs.Handle
+	handle  local.Handle
 	data    []byte
 	deleted bool // Delete was called
 }
 
 type modelLog struct {
-	id       blobfs.ID
-	w        *blobfs.LogWriter
+	id       local.ID
+	w        *local.LogWriter
 	records  []modelRecord
 	released int64
 	created  bool // acknowledged
@@ -54,8 +54,8 @@ type modelRecord struct {
 	pos     int64 // 0 if not acknowledged
 }
 
-func crashConfig(fs vfs.FS, folders int) blobfs.Config {
-	cfg := blobfs.Config{FS: fs, ExtentBytes: 64 << 10, ReserveBytes: -1, LogExtentsReady: -1}
+func crashConfig(fs vfs.FS, folders int) local.Config {
+	cfg := local.Config{FS: fs, ExtentBytes: 64 << 10, ReserveBytes: -1, LogExtentsReady: -1}
 	for i := range folders {
 		cfg.Folders = append(cfg.Folders, fmt.Sprintf("/disk%d/data", i))
 	}
@@ -69,7 +69,7 @@ func newWorld(seed uint64, folders int) *world {
 // run does random things. Errors end it when the power is cut; others are noted in
 // the model as "not acknowledged" and checked by what.
 func (w *world) run(steps int, what func(error)) {
-	s, err := blobfs.Open(crashConfig(w.fs, w.folders))
+	s, err := local.Open(crashConfig(w.fs, w.folders))
 	if err != nil {
 		what(err)
 		return
@@ -236,7 +236,7 @@ func (w *world) removeLog() error {
 // checkLog holds what a reader gives against what the log was given: every record
 // acknowledged and not released, no other than those sent, in order.
 // It returns the payloads.
-func checkLog(r *blobfs.LogReader, l *modelLog) ([][]byte, error) {
+func checkLog(r *local.LogReader, l *modelLog) ([][]byte, error) {
 	if r.Start() > l.released {
 		return nil, fmt.Errorf("log starts at %d, only %d is released", r.Start(), l.released)
 	}
@@ -280,7 +280,7 @@ func checkLog(r *blobfs.LogReader, l *modelLog) ([][]byte, error) {
 
 // check opens the store after a crash and holds it to its promises.
 func (w *world) check(fs *vfs.Mem) (logs [][][]byte, err error) {
-	s, err := blobfs.Open(crashConfig(fs, w.folders))
+	s, err := local.Open(crashConfig(fs, w.folders))
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +292,7 @@ func (w *world) check(fs *vfs.Mem) (logs [][][]byte, err error) {
 	}
 	for i, l := range w.logs {
 		r, err := s.OpenLog(ctx, l.id)
-		if errors.Is(err, blobfs.ErrNoLog) && (l.removed || !l.created) {
+		if errors.Is(err, local.ErrNoLog) && (l.removed || !l.created) {
 			logs = append(logs, nil)
 			continue
 		}
@@ -307,11 +307,11 @@ func (w *world) check(fs *vfs.Mem) (logs [][][]byte, err error) {
 		logs = append(logs, got)
 	}
 	var problems []error
-	err = s.Verify(ctx, func(p blobfs.Problem) { problems = append(problems, errors.New(p.String())) })
+	err = s.Verify(ctx, func(p local.Problem) { problems = append(problems, errors.New(p.String())) })
 	return logs, errors.Join(append(problems, err)...)
 }
 
-func checkBlob(s *blobfs.Store, b *modelBlob) error {
+func checkBlob(s *local.Store, b *modelBlob) error {
 	r, err := s.OpenBlob(ctx, b.handle)
 	if err != nil {
 		if b.deleted {
@@ -345,7 +345,7 @@ func forEachFault(t *testing.T, steps, folders int, f func(t *testing.T, seed ui
 			}
 			points++
 			if err := f(t, seed, at); err != nil {
-				t.Fatalf("%v\nreplay: go test ./blobfs -run '^%s$' -crash.seed=%d -crash.at=%d", err, t.Name(), seed, at)
+				t.Fatalf("%v\nreplay: go test ./blobfs/local -run '^%s$' -crash.seed=%d -crash.at=%d", err, t.Name(), seed, at)
 			}
 			if *crashAt != 0 {
 				return
@@ -463,7 +463,7 @@ func TestDiskFailureThenPowerLoss(t *testing.T) {
 		w.fs.SetHook(failDiskAt(t, at, at+1+rng.Int64N(250)))
 		w.run(steps, func(err error) {
 			// Deleting from a retired folder is refused; all else goes on.
-			if errors.Is(err, vfs.ErrPowerCut) || (errors.Is(err, blobfs.ErrFolderRetired) && !errors.Is(err, blobfs.ErrLogFailed)) {
+			if errors.Is(err, vfs.ErrPowerCut) || (errors.Is(err, local.ErrFolderRetired) && !errors.Is(err, local.ErrLogFailed)) {
 				return
 			}
 			t.Errorf("unexpected: %v", err)

@@ -1,4 +1,4 @@
-package blobfs
+package local
 
 // Stats are the store's figures of one moment, for metrics and for people.
 type Stats struct {

@@ -1,4 +1,4 @@
-package blobfs
+package local
 
 import (
 	"errors"

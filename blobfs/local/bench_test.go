@@ -1,4 +1,4 @@
-package blobfs_test
+package local_test
 
 import (
 	"errors"
@@ -6,15 +6,15 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/internal/crc"
 	"github.com/steledb/stele/internal/vfs"
 )
 
-func benchStore(b *testing.B) *blobfs.Store {
+func benchStore(b *testing.B) *local.Store {
 	b.Helper()
-	s, err := blobfs.Open(blobfs.Config{Folders: []string{b.TempDir()}})
+	s, err := local.Open(local.Config{Folders: []string{b.TempDir()}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func BenchmarkLogAppend(b *testing.B) {
 	for _, size := range []int{100, 1 << 10, 64<<10 - 64, 64 << 10, 1<<20 - 64, 8 << 20} {
 		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
 			s := benchStore(b)
-			w, err := s.CreateLog(b.Context(), blobfs.NewID())
+			w, err := s.CreateLog(b.Context(), local.NewID())
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -137,7 +137,7 @@ func BenchmarkBlobWrite(b *testing.B) {
 }
 
 // benchBlob returns a reader of a 256 MiB blob that the page cache holds.
-func benchBlob(b *testing.B) *blobfs.Reader {
+func benchBlob(b *testing.B) *local.Reader {
 	b.Helper()
 	s := benchStore(b)
 	w, err := s.Create(b.Context())

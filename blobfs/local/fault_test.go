@@ -1,4 +1,4 @@
-package blobfs_test
+package local_test
 
 import (
 	"bytes"
@@ -13,34 +13,34 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/internal/vfs"
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func mustOpen(t *testing.T, cfg blobfs.Config) *blobfs.Store {
+func mustOpen(t *testing.T, cfg local.Config) *local.Store {
 	t.Helper()
-	s, err := blobfs.Open(cfg)
+	s, err := local.Open(cfg)
 	noError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
 
-func putBlob(s *blobfs.Store, data []byte) (blobfs.Handle, error) {
+func putBlob(s *local.Store, data []byte) (local.Handle, error) {
 	w, err := s.Create(ctx)
 	if err != nil {
-		return blobfs.Handle{}, err
+		return local.Handle{}, err
 	}
 	if _, err := w.Write(data); err != nil {
-		return blobfs.Handle{}, err
+		return local.Handle{}, err
 	}
 	return w.Seal(ctx)
 }
 
-func mustRead(t *testing.T, s *blobfs.Store, h blobfs.Handle, want []byte) {
+func mustRead(t *testing.T, s *local.Store, h local.Handle, want []byte) {
 	t.Helper()
 	r, err := s.OpenBlob(ctx, h)
 	noError(t, err)
@@ -53,7 +53,7 @@ func mustRead(t *testing.T, s *blobfs.Store, h blobfs.Handle, want []byte) {
 	}
 }
 
-func mustReadLog(t *testing.T, s *blobfs.Store, id blobfs.ID, want ...[]byte) {
+func mustReadLog(t *testing.T, s *local.Store, id local.ID, want ...[]byte) {
 	t.Helper()
 	r, err := s.OpenLog(ctx, id)
 	noError(t, err)
@@ -77,22 +77,22 @@ func TestDiskFullBlobs(t *testing.T) {
 	cfg.ReserveBytes = 200 << 10
 	s := mustOpen(t, cfg)
 	data := blobtest.Bytes(1, 60_000)
-	var handles []blobfs.Handle
+	var handles []local.Handle
 	var err error
 	for err == nil {
-		var h blobfs.Handle
+		var h local.Handle
 		if h, err = putBlob(s, data); err == nil {
 			handles = append(handles, h)
 		}
 	}
-	if !errors.Is(err, blobfs.ErrDiskFull) || len(handles) < 8 {
+	if !errors.Is(err, local.ErrDiskFull) || len(handles) < 8 {
 		t.Fatalf("after %d blobs: %v", len(handles), err)
 	}
 	if free, _ := fs.FreeBytes("/"); free < 200<<10 {
 		t.Errorf("%d bytes of the reserve are left", free)
 	}
-	_, err = s.CreateLog(ctx, blobfs.NewID())
-	if !errors.Is(err, blobfs.ErrDiskFull) {
+	_, err = s.CreateLog(ctx, local.NewID())
+	if !errors.Is(err, local.ErrDiskFull) {
 		t.Errorf("create log: %v", err)
 	}
 	if files := countFiles(t, fs, cfg); files != len(handles) {
@@ -109,7 +109,7 @@ func TestDiskFullBlobs(t *testing.T) {
 	}
 }
 
-func countFiles(t *testing.T, fs vfs.FS, cfg blobfs.Config) int {
+func countFiles(t *testing.T, fs vfs.FS, cfg local.Config) int {
 	t.Helper()
 	n := 0
 	for _, f := range cfg.Folders {
@@ -127,7 +127,7 @@ func TestDiskFullMidway(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{Capacity: 400 << 10})
 	cfg := crashConfig(fs, 2)
 	s := mustOpen(t, cfg)
-	if _, err := putBlob(s, blobtest.Bytes(1, 500_000)); !errors.Is(err, blobfs.ErrDiskFull) {
+	if _, err := putBlob(s, blobtest.Bytes(1, 500_000)); !errors.Is(err, local.ErrDiskFull) {
 		t.Fatalf("error %v", err)
 	}
 	if n := countFiles(t, fs, cfg); n != 0 {
@@ -161,7 +161,7 @@ func TestDiskFillsUnderTheWriter(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := putBlob(s, data); !errors.Is(err, blobfs.ErrDiskFull) {
+	if _, err := putBlob(s, data); !errors.Is(err, local.ErrDiskFull) {
 		t.Errorf("with all disks full: %v", err)
 	}
 	fs.SetHook(nil)
@@ -176,12 +176,12 @@ func TestDiskFullLog(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{Capacity: 256 << 10})
 	cfg := crashConfig(fs, 1)
 	s := mustOpen(t, cfg)
-	w, err := s.CreateLog(ctx, blobfs.NewID())
+	w, err := s.CreateLog(ctx, local.NewID())
 	noError(t, err)
 	small, large, huge := blobtest.Bytes(1, 3000), blobtest.Bytes(2, 40_000), blobtest.Bytes(3, 250_000)
 	first, err := w.Append(ctx, large)
 	noError(t, err)
-	if _, err := w.Append(ctx, huge); !errors.Is(err, blobfs.ErrDiskFull) {
+	if _, err := w.Append(ctx, huge); !errors.Is(err, local.ErrDiskFull) {
 		t.Fatalf("huge: %v", err)
 	}
 	second, err := w.Append(ctx, small)
@@ -189,7 +189,7 @@ func TestDiskFullLog(t *testing.T) {
 	if second != first+4096 {
 		t.Errorf("position %d after %d: the refused payload took room", second, first)
 	}
-	var filled []blobfs.Handle
+	var filled []local.Handle
 	for {
 		h, err := putBlob(s, small)
 		if err != nil {
@@ -204,7 +204,7 @@ func TestDiskFullLog(t *testing.T) {
 			want = append(want, large)
 		}
 	}
-	if !errors.Is(err, blobfs.ErrDiskFull) {
+	if !errors.Is(err, local.ErrDiskFull) {
 		t.Fatalf("full: %v", err)
 	}
 	_, err = w.Append(ctx, small) // still fits the extent at hand
@@ -222,7 +222,7 @@ func TestDiskFullLog(t *testing.T) {
 func TestFailingSyncRetiresFolder(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	s := mustOpen(t, crashConfig(fs, 2))
-	w, err := s.CreateLog(ctx, blobfs.NewID())
+	w, err := s.CreateLog(ctx, local.NewID())
 	noError(t, err)
 	_, err = w.Append(ctx, []byte("one"))
 	noError(t, err)
@@ -271,15 +271,15 @@ func TestFailingSyncRetiresFolder(t *testing.T) {
 		return nil
 	})
 	for range 2 {
-		if _, err = w.Append(ctx, []byte("four")); !errors.Is(err, blobfs.ErrLogFailed) || !errors.Is(err, eio) {
+		if _, err = w.Append(ctx, []byte("four")); !errors.Is(err, local.ErrLogFailed) || !errors.Is(err, eio) {
 			t.Errorf("no folder left: %v", err)
 		}
 		fs.SetHook(nil) // it is sticky
 	}
-	if _, err := s.Create(ctx); !errors.Is(err, blobfs.ErrFolderRetired) {
+	if _, err := s.Create(ctx); !errors.Is(err, local.ErrFolderRetired) {
 		t.Errorf("create: %v", err)
 	}
-	if err := s.Delete(ctx, h.ID); !errors.Is(err, blobfs.ErrFolderRetired) {
+	if err := s.Delete(ctx, h.ID); !errors.Is(err, local.ErrFolderRetired) {
 		t.Errorf("delete: %v", err)
 	}
 	mustRead(t, s, h, data) // reading goes on
@@ -305,8 +305,8 @@ func TestMovedExtentIsProven(t *testing.T) {
 		return nil
 	})
 	_, err := putBlob(s, blobtest.Bytes(1, 30_000))
-	var corrupt *blobfs.CorruptError
-	if !errors.Is(err, blobfs.ErrFolderRetired) || !errors.As(err, &corrupt) || corrupt.File != name {
+	var corrupt *local.CorruptError
+	if !errors.Is(err, local.ErrFolderRetired) || !errors.As(err, &corrupt) || corrupt.File != name {
 		t.Fatalf("error %v", err)
 	}
 	data := blobtest.Bytes(2, 30_000)
@@ -328,7 +328,7 @@ func TestOwnLimitsRetireNothing(t *testing.T) {
 	if _, err := s.Create(ctx); !errors.Is(err, syscall.EMFILE) {
 		t.Errorf("create: %v", err)
 	}
-	if _, err := s.CreateLog(ctx, blobfs.NewID()); !errors.Is(err, syscall.EMFILE) {
+	if _, err := s.CreateLog(ctx, local.NewID()); !errors.Is(err, syscall.EMFILE) {
 		t.Errorf("create log: %v", err)
 	}
 	fs.SetHook(nil)
@@ -344,20 +344,20 @@ func TestOwnLimitsRetireNothing(t *testing.T) {
 
 func TestFolderInUse(t *testing.T) {
 	a, b, c := t.TempDir(), t.TempDir(), t.TempDir()
-	s := mustOpen(t, blobfs.Config{Folders: []string{a, b}})
-	_, err := blobfs.Open(blobfs.Config{Folders: []string{c, b}})
+	s := mustOpen(t, local.Config{Folders: []string{a, b}})
+	_, err := local.Open(local.Config{Folders: []string{c, b}})
 	if !errors.Is(err, vfs.ErrLocked) || !strings.Contains(fmt.Sprint(err), b) {
 		t.Errorf("a folder of another store: %v", err)
 	}
-	_, err = blobfs.Open(blobfs.Config{Folders: []string{b}, ReadOnly: true})
+	_, err = local.Open(local.Config{Folders: []string{b}, ReadOnly: true})
 	if !errors.Is(err, vfs.ErrLocked) {
 		t.Errorf("to look at a folder in use: %v", err)
 	}
 	noError(t, s.Close())
-	mustOpen(t, blobfs.Config{Folders: []string{c, b}})
+	mustOpen(t, local.Config{Folders: []string{c, b}})
 	link := filepath.Join(t.TempDir(), "link")
 	noError(t, os.Symlink(a, link))
-	_, err = blobfs.Open(blobfs.Config{Folders: []string{a, link}})
+	_, err = local.Open(local.Config{Folders: []string{a, link}})
 	if !errors.Is(err, vfs.ErrLocked) {
 		t.Errorf("the same folder under two names: %v", err)
 	}
@@ -369,9 +369,9 @@ func TestFolderUnreadable(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	cfg := crashConfig(fs, 2)
 	s := mustOpen(t, cfg)
-	open, err := s.CreateLog(ctx, blobfs.NewID())
+	open, err := s.CreateLog(ctx, local.NewID())
 	noError(t, err)
-	sealed, err := s.CreateLog(ctx, blobfs.NewID())
+	sealed, err := s.CreateLog(ctx, local.NewID())
 	noError(t, err)
 	noError(t, sealed.Seal(ctx))
 	noError(t, s.Close())
@@ -390,18 +390,18 @@ func TestFolderUnreadable(t *testing.T) {
 	cfg.FS = broken
 	s = mustOpen(t, cfg)
 	noError(t, func() error { _, err := putBlob(s, []byte("x")); return err }())
-	for _, id := range []blobfs.ID{open.ID(), sealed.ID()} {
+	for _, id := range []local.ID{open.ID(), sealed.ID()} {
 		r, err := s.OpenLog(ctx, id)
 		switch {
 		case err == nil && id == sealed.ID():
 			noError(t, r.Close())
-		case errors.Is(err, blobfs.ErrFolderRetired):
+		case errors.Is(err, local.ErrFolderRetired):
 		default:
 			t.Errorf("open log: %v", err)
 		}
 	}
-	var problems []blobfs.Problem
-	noError(t, s.Verify(ctx, func(p blobfs.Problem) { problems = append(problems, p) }))
+	var problems []local.Problem
+	noError(t, s.Verify(ctx, func(p local.Problem) { problems = append(problems, p) }))
 	if len(problems) != 1 || problems[0].File != cfg.Folders[0] {
 		t.Errorf("problems %v", problems)
 	}
@@ -447,14 +447,14 @@ func TestKeeper(t *testing.T) {
 		fs := vfs.NewMem(vfs.MemOptions{})
 		cfg := crashConfig(fs, 2)
 		cfg.LogExtentsReady = 3
-		s, err := blobfs.Open(cfg)
+		s, err := local.Open(cfg)
 		noError(t, err)
 		defer s.Close()
 		synctest.Wait()
 		if n := s.Stats().LogExtentsReady; n != 0 {
 			t.Errorf("%d spares before there is a log", n)
 		}
-		w, err := s.CreateLog(ctx, blobfs.NewID())
+		w, err := s.CreateLog(ctx, local.NewID())
 		noError(t, err)
 		synctest.Wait()
 		if n := s.Stats().LogExtentsReady; n != 3 {
@@ -495,7 +495,7 @@ func TestAppendIsOneWriteOneSync(t *testing.T) {
 	cfg := crashConfig(fs, 1)
 	cfg.ExtentBytes = 64 << 20
 	s := mustOpen(t, cfg)
-	w, err := s.CreateLog(ctx, blobfs.NewID())
+	w, err := s.CreateLog(ctx, local.NewID())
 	noError(t, err)
 	p := make([]byte, 64<<10)
 	var ops []vfs.OpKind
@@ -508,8 +508,8 @@ func TestAppendIsOneWriteOneSync(t *testing.T) {
 }
 
 func TestHotPathsDoNotAllocate(t *testing.T) {
-	s := mustOpen(t, blobfs.Config{Folders: []string{t.TempDir()}, ExtentBytes: 4 << 20, ReserveBytes: -1, LogExtentsReady: -1})
-	w, err := s.CreateLog(ctx, blobfs.NewID())
+	s := mustOpen(t, local.Config{Folders: []string{t.TempDir()}, ExtentBytes: 4 << 20, ReserveBytes: -1, LogExtentsReady: -1})
+	w, err := s.CreateLog(ctx, local.NewID())
 	noError(t, err)
 	p := make([]byte, 10_000)
 	if n := testing.AllocsPerRun(50, func() {

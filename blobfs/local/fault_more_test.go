@@ -1,4 +1,4 @@
-package blobfs_test
+package local_test
 
 import (
 	"bytes"
@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/internal/vfs"
 )
 
@@ -19,10 +19,10 @@ import (
 // no log is left that looks damaged.
 func TestRemovalKilled(t *testing.T) {
 	payload := blobtest.Bytes(1, 40_000)
-	end := map[string]func(s *blobfs.Store, w *blobfs.LogWriter, mid int64){
-		"remove":  func(s *blobfs.Store, w *blobfs.LogWriter, _ int64) { _ = s.RemoveLog(ctx, w.ID()) },
-		"release": func(_ *blobfs.Store, w *blobfs.LogWriter, mid int64) { w.Release(mid) },
-		"both": func(s *blobfs.Store, w *blobfs.LogWriter, mid int64) {
+	end := map[string]func(s *local.Store, w *local.LogWriter, mid int64){
+		"remove":  func(s *local.Store, w *local.LogWriter, _ int64) { _ = s.RemoveLog(ctx, w.ID()) },
+		"release": func(_ *local.Store, w *local.LogWriter, mid int64) { w.Release(mid) },
+		"both": func(s *local.Store, w *local.LogWriter, mid int64) {
 			w.Release(mid)
 			_ = s.RemoveLog(ctx, w.ID())
 		},
@@ -31,9 +31,9 @@ func TestRemovalKilled(t *testing.T) {
 		for after := int64(1); ; after++ {
 			fs := vfs.NewMem(vfs.MemOptions{})
 			cfg := crashConfig(fs, 2)
-			s, err := blobfs.Open(cfg)
+			s, err := local.Open(cfg)
 			noError(t, err)
-			w, err := s.CreateLog(ctx, blobfs.NewID())
+			w, err := s.CreateLog(ctx, local.NewID())
 			noError(t, err)
 			var mid int64
 			for i := range 4 {
@@ -51,12 +51,12 @@ func TestRemovalKilled(t *testing.T) {
 
 			look := func(fs *vfs.Mem) {
 				cfg.FS = fs
-				s, err := blobfs.Open(cfg)
+				s, err := local.Open(cfg)
 				noError(t, err)
 				defer s.Close()
-				noError(t, s.Verify(ctx, func(p blobfs.Problem) { t.Errorf("%s, killed at %d: %v", name, after, p) }))
+				noError(t, s.Verify(ctx, func(p local.Problem) { t.Errorf("%s, killed at %d: %v", name, after, p) }))
 				r, err := s.OpenLog(ctx, w.ID())
-				if errors.Is(err, blobfs.ErrNoLog) && name != "release" {
+				if errors.Is(err, local.ErrNoLog) && name != "release" {
 					return
 				}
 				if err != nil {
@@ -89,7 +89,7 @@ func TestMisplacedFrame(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	cfg := crashConfig(fs, 1)
 	s := mustOpen(t, cfg)
-	w, err := s.CreateLog(ctx, blobfs.NewID())
+	w, err := s.CreateLog(ctx, local.NewID())
 	noError(t, err)
 	for i := range 3 {
 		_, err := w.Append(ctx, []byte{byte(i)})
@@ -115,7 +115,7 @@ func TestMisplacedFrame(t *testing.T) {
 func TestFolderRetiredDuringSeal(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	s := mustOpen(t, crashConfig(fs, 2))
-	w, err := s.CreateLog(ctx, blobfs.NewID())
+	w, err := s.CreateLog(ctx, local.NewID())
 	noError(t, err)
 	var logDisk string
 	fs.SetHook(func(op vfs.Op) error { logDisk = op.Name[:6]; return nil })
@@ -156,7 +156,7 @@ func TestFolderRetiredDuringSeal(t *testing.T) {
 func TestOverwriteFindsNoRoom(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	s := mustOpen(t, crashConfig(fs, 2))
-	w, err := s.CreateLog(ctx, blobfs.NewID())
+	w, err := s.CreateLog(ctx, local.NewID())
 	noError(t, err)
 	_, err = w.Append(ctx, []byte("one"))
 	noError(t, err)
@@ -166,7 +166,7 @@ func TestOverwriteFindsNoRoom(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := w.Append(ctx, []byte("two")); !errors.Is(err, blobfs.ErrDiskFull) {
+	if _, err := w.Append(ctx, []byte("two")); !errors.Is(err, local.ErrDiskFull) {
 		t.Fatalf("append: %v", err)
 	}
 	fs.SetHook(nil)
@@ -186,9 +186,9 @@ func TestReadOnly(t *testing.T) {
 	before := m.fs.Ops()
 	s := m.reopen(t)
 	w, errCreate := s.Create(ctx)
-	_, errLog := s.CreateLog(ctx, blobfs.NewID())
+	_, errLog := s.CreateLog(ctx, local.NewID())
 	for i, err := range []error{errCreate, errLog, s.Delete(ctx, m.hands[0].ID), s.RemoveLog(ctx, m.open)} {
-		if !errors.Is(err, blobfs.ErrReadOnly) || w != nil {
+		if !errors.Is(err, local.ErrReadOnly) || w != nil {
 			t.Errorf("call %d: %v", i, err)
 		}
 	}

@@ -1,0 +1,169 @@
+// Package local is one node's part of the block store, on its data folders: it keeps
+// blobs, which are written once and sealed, and logs, which are appended to.
+//
+// The store's index is made from the names and headers of its files whenever it is
+// opened. DESIGN.md beside this file says why things are as they are.
+//
+// # Nouns
+//
+//   - A blob is a run of bytes that never changes. A [Writer] streams it in, Seal
+//     makes it durable, a [Reader] reads it at any offset.
+//   - An extent is a part of a blob or log that is kept whole in one file of one folder.
+//   - A chunk is 64 KiB of a blob's extent, the unit of its checksums.
+//   - A log is a run of payloads. A [LogWriter] appends, a [LogReader] recovers.
+//   - A position is a place in a log, in bytes of frames since its beginning. It only grows.
+//   - A frame is what one disk write adds to a log: whole pages of 4 KiB.
+//   - A spare is a log extent that no log uses: zeroed or used before, ready to be overwritten.
+//   - A folder is a data folder, one per disk. It is retired for good, as long
+//     as the process lives, by its first failed write, sync, rename or removal.
+//
+// # Goroutines
+//
+//	who     started by           stopped by   owns
+//	keeper  the first CreateLog  Store.Close  making and recycling spares
+//
+// The keeper's queue holds one job for each call of Release that frees an extent, so
+// it is bounded by the log extents on disk. All else runs in the callers' goroutines.
+//
+// # Invariants
+//
+//	B1. A handle is returned only when every byte of the blob and the names of its files
+//	    are durable.
+//	B2. A position is returned only when every payload up to it is durable.
+//	B3. Bytes whose checksum is wrong are never returned as data: the error is a
+//	    CorruptError with file and offset.
+//	B4. After a write or sync of a folder failed, nothing more is written there, and
+//	    nothing is believed that the failed call may have covered.
+//	B5. A log yields, in order, the payloads that were acknowledged, and possibly those whose
+//	    Append failed or never returned; each whole, none twice.
+//	B6. Once OpenLog has returned, the log's writer is acknowledged nothing,
+//	    and every later OpenLog finds the same payloads.
+//	B7. No bytes left from a file's earlier use are ever taken for a frame.
+//	B8. A full disk is told before anything is written of what does not fit.
+//
+// # Folders
+//
+//	LOCK                         held while a store has the folder open
+//	blobs/<id>.<i>of<n>          sealed extent i, from 0, of the n that blob id has
+//	blobs/<id>.<i>.tmp           an extent being written
+//	logs/<16 hex digits>.log     a log extent or a spare; the header says which
+//	logs/<16 hex digits>.log.tmp a spare being made
+//
+// Temporary files are removed when the store is opened. All integers below are
+// little-endian, all checksums CRC-32C (Castagnoli), all unnamed bytes zero.
+//
+// # Extents of blobs
+//
+//	+-----------------+--------------+--------------------+-------------+
+//	| header, 4096    | payload, L   | table, 4*ceil(L/C) | footer, 64  |
+//	+-----------------+--------------+--------------------+-------------+
+//
+// The payload starts on a page so that chunks of C = 65536 bytes are read with
+// aligned reads. The table has the checksum of each chunk, the last of which may be short.
+// The file is sealed, or it is temporary; nothing is ever changed in it.
+//
+//	header                            footer
+//	   0   8  magic "STELEEXT"           0  16  blob id
+//	   8   4  version, 1                16   4  index of the extent
+//	  12   4  C                         20   4  flags: 1 = last of the blob
+//	  16  16  blob id                   24   8  offset in the blob
+//	  32   4  index of the extent       32   8  L
+//	  40   8  offset in the blob        40   4  checksum of the table
+//	4092   4  checksum of the rest      48   4  version, 1
+//	                                    52   8  magic "STELEEND"
+//	                                    60   4  checksum of the rest
+//
+// The footer's checksum of the table is also in the handle, so a handle is good for
+// exactly these bytes. Index, offset and flags rebuild the store's index should names be lost.
+//
+// Example: an extent
+//
+//	0000  53 54 45 4c 45 45 58 54 01 00 00 00 00 00 01 00
+//	0010  00 11 22 33 44 55 66 77 88 99 aa bb cc dd ee ff
+//	0ff0  00 00 00 00 00 00 00 00 00 00 00 00 89 dd 76 b3
+//	1000  68 65 6c 6c 6f 2c 20 65 78 74 65 6e 74 59 40 8b
+//	1010  75 00 11 22 33 44 55 66 77 88 99 aa bb cc dd ee
+//	1020  ff 00 00 00 00 01 00 00 00 00 00 00 00 00 00 00
+//	1030  00 0d 00 00 00 00 00 00 00 53 3d 98 f0 00 00 00
+//	1040  00 01 00 00 00 53 54 45 4c 45 45 4e 44 d0 fc 42
+//	1050  9b
+//
+// # Handles
+//
+// A handle is the MessagePack array
+//
+//	[1, id, length, [[index, length, table checksum, [node, ...]], ...]]
+//
+// to which later versions may append; readers skip what they do not know.
+//
+// Example: a handle
+//
+//	0000  94 01 c4 10 00 11 22 33 44 55 66 77 88 99 aa bb
+//	0010  cc dd ee ff 0d 91 94 00 0d ce f0 98 3d 53 90
+//
+// # Extents of logs
+//
+// A log file has a fixed size, the store's extent size, and is overwritten in place: there is
+// no metadata for a sync to write. It begins with a page of two copies of a header, at 0 and 2048.
+// Of copies that are whole the one of the higher generation counts. A disk writes a sector
+// of 512 bytes whole or not at all, so a power loss leaves each copy old or
+// new, and a rotten one does not take the log with it.
+//
+//	  0   8  magic "STELELOG"
+//	  8   4  version, 1
+//	 12   4  state: 1 = spare, 2 = extent of a log
+//	 16   8  generation: counts the headers written to this file
+//	 24   8  size of the file
+//	 32  16  log id
+//	 48   8  number of the extent in the log, from 1, rising, with gaps
+//	 56   8  number of the extent before it, 0 if there is none
+//	 64   8  bytes of frames in that one; what lies beyond is cut
+//	 72   8  position of the first frame
+//	 80   8  salt, random, new each time the file is taken into use
+//	 88   8  lowest number that is not released; all ones: the log is removed
+//	508   4  checksum of the rest
+//
+// Of all extents that carry a log's id, the newest and those that it names, directly or
+// through others, are the log. Others were released, or begun on a folder
+// that failed before anything in them was acknowledged. From the second page on there are frames
+// without a gap, each of whole pages, at most 1 MiB. The last page is kept for a seal.
+//
+//	+--------------------------------+------------+------------------+
+//	| frame header, 40               | payload    | zeros to a page  |
+//	+--------------------------------+------------+------------------+
+//	   0   4  checksum of the rest, the zeros as well
+//	   4   1  kind: 1 whole payload, 2 first part, 3 middle part, 4 last part, 5 seal
+//	   8   4  bytes of payload in the frame
+//	  16   8  position of the frame
+//	  24   8  salt of the extent
+//	  32   8  bytes of the whole payload
+//
+// A payload that does not fit a frame is spread over several, in as many extents as
+// it takes; without its last part it was never appended. One frame is written at a
+// time and synced before the next. Therefore the first thing that is no frame is the end,
+// torn by a crash, if no good frame comes after it on any page; otherwise it is damage. In all
+// extents but the newest the end is known, from the header of the extent after.
+//
+// Example: a log extent
+//
+//	0000  53 54 45 4c 45 4c 4f 47 01 00 00 00 02 00 00 00
+//	0010  02 00 00 00 00 00 00 00 00 00 01 00 00 00 00 00
+//	0020  00 11 22 33 44 55 66 77 88 99 aa bb cc dd ee ff
+//	0030  01 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00
+//	0050  ef cd ab 89 67 45 23 01 01 00 00 00 00 00 00 00
+//	01f0  00 00 00 00 00 00 00 00 00 00 00 00 d0 e8 21 d9
+//	0800  53 54 45 4c 45 4c 4f 47 01 00 00 00 02 00 00 00
+//	0810  02 00 00 00 00 00 00 00 00 00 01 00 00 00 00 00
+//	0820  00 11 22 33 44 55 66 77 88 99 aa bb cc dd ee ff
+//	0830  01 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00
+//	0850  ef cd ab 89 67 45 23 01 01 00 00 00 00 00 00 00
+//	09f0  00 00 00 00 00 00 00 00 00 00 00 00 d0 e8 21 d9
+//	1000  d6 2c ec cf 01 00 00 00 0a 00 00 00 00 00 00 00
+//	1010  00 00 00 00 00 00 00 00 ef cd ab 89 67 45 23 01
+//	1020  0a 00 00 00 00 00 00 00 68 65 6c 6c 6f 2c 20 6c
+//	1030  6f 67 00 00 00 00 00 00 00 00 00 00 00 00 00 00
+//	2000  cb 37 ee 19 05 00 00 00 00 00 00 00 00 00 00 00
+//	2010  00 10 00 00 00 00 00 00 ef cd ab 89 67 45 23 01
+//
+// Here the log has one extent, of the 10 bytes "hello, log", and is sealed.
+package local
