@@ -487,7 +487,7 @@ func TestLogBridge(t *testing.T) {
 	l.Info("an info line")
 	l.Warn("a warning", "servers", []any{1})
 	l.Named("net").Error("an error", "err", errors.New("cause"))
-	want := []string{"level=DEBUG msg=\"raft: a debug line\" peer=n2", "level=DEBUG msg=\"raft: an info line\"", "level=WARN", "level=ERROR msg=\"raft: an error\" peer=n2 err=cause"}
+	want := []string{"level=DEBUG msg=\"raft: a debug line\" peer=n2", "level=DEBUG msg=\"raft: an info line\"", "level=WARN", "level=WARN msg=\"raft: an error\" peer=n2 err=cause"}
 	if len(log.lines) != len(want) {
 		t.Fatalf("logged %q", log.lines)
 	}
