@@ -38,6 +38,9 @@ type Config struct {
 
 	// reconnect is how often a dead member or a seed is tried. Zero means 5 s.
 	reconnect time.Duration
+	// slower makes all of gossip that many times slower: tests run more members than
+	// they have processors for. Zero means 1.
+	slower int
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -47,6 +50,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.reconnect == 0 {
 		c.reconnect = 5 * time.Second
 	}
+	c.slower = max(c.slower, 1)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -89,7 +89,7 @@ type notes struct {
 }
 
 func (n *notes) init(nodes func() int) {
-	n.queue.NumNodes, n.queue.RetransmitMult = nodes, timings().RetransmitMult
+	n.queue.NumNodes, n.queue.RetransmitMult = nodes, timings(1).RetransmitMult
 }
 
 func (n *notes) spread(what note) {

@@ -85,7 +85,7 @@ func (r *Ring) listen() error {
 		return err
 	}
 	r.address = net.JoinHostPort(ip.String(), strconv.Itoa(advertisePort))
-	c := timings()
+	c := timings(time.Duration(r.cfg.slower))
 	c.Name, c.Label, c.SecretKey = r.name, r.cfg.Cluster, r.cfg.Key
 	c.Transport, c.BindPort = transport, port
 	c.AdvertiseAddr, c.AdvertisePort = ip.String(), advertisePort

@@ -271,15 +271,18 @@ func TestAdvertise(t *testing.T) {
 	join(t, b, a)
 }
 
-// fleet starts n members that know each other, and returns how long that took.
-func fleet(t testing.TB, n int) ([]*gossip.Ring, time.Duration) {
+// fleet starts n members that know each other, that many times slower, and returns
+// how long that took.
+func fleet(t testing.TB, n, slower int) ([]*gossip.Ring, time.Duration) {
 	t.Helper()
 	var rings []*gossip.Ring
 	began := time.Now()
 	for i := range n {
-		r := start(t, config(fmt.Sprintf("n%03d", i), nil))
+		c := config(fmt.Sprintf("n%03d", i), nil)
+		c.Slower(slower)
+		r := start(t, c)
 		if i > 0 {
-			join(t, r, rings[0])
+			join(t, r, rings[i/2])
 		}
 		rings = append(rings, r)
 	}

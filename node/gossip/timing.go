@@ -6,9 +6,9 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// timings returns memberlist's configuration for nodes of one site. TestTimes and
-// the package comment tell what comes of it.
-func timings() *memberlist.Config {
+// timings returns memberlist's configuration for nodes of one site, that many times
+// slower. The package comment tells what comes of it.
+func timings(slower time.Duration) *memberlist.Config {
 	c := memberlist.DefaultLANConfig()
 	// A node asks another each 250 ms, and in turn everybody. So of any node that dies
 	// somebody notices within about 400 ms, however many there are.
@@ -20,8 +20,11 @@ func timings() *memberlist.Config {
 	// that if nobody else suspects it. A process that is paused for a second stays.
 	c.SuspicionMult = 4
 	c.SuspicionMaxTimeoutMult = 2
-	// A node that finds itself slow asks and suspects up to 4 times slower.
-	c.AwarenessMaxMultiplier = 4
+	// A node that finds itself slow, since others deny its suspicions, asks up to 8
+	// times less often: without that, starved processes drown in each other's denials.
+	c.AwarenessMaxMultiplier = 8
+	// 9 times each at 200 nodes; what is lost all the same comes with the next list.
+	c.RetransmitMult = 3
 	// News take about log(n) rounds of 100 ms.
 	c.GossipInterval = 100 * time.Millisecond
 	c.GossipNodes = 3
@@ -35,5 +38,8 @@ func timings() *memberlist.Config {
 	// Packets are small, and lists rare: not worth LZW.
 	c.EnableCompression = false
 	c.DNSConfigPath = "" // names never get here
+	for _, d := range []*time.Duration{&c.ProbeInterval, &c.ProbeTimeout, &c.GossipInterval, &c.PushPullInterval, &c.TCPTimeout, &c.GossipToTheDeadTime} {
+		*d *= slower
+	}
 	return c
 }
