@@ -201,7 +201,9 @@ func (n *Node) followMembers() {
 			epoch = max(epoch, m.RaftEpoch)
 		}
 		slices.SortFunc(peers, func(a, b formation.Peer) int { return strings.Compare(a.ID, b.ID) })
-		n.former.SetMembers(peers, epoch)
+		if err := n.former.SetMembers(peers, epoch); err != nil {
+			n.log.Warn("the other nodes cannot be remembered for the next start", "error", err)
+		}
 		if epoch > n.raftEpoch() {
 			if err := n.followRaftEpoch(epoch); err != nil {
 				n.log.Error("give up a lock service's log that was left behind", "error", err)

@@ -95,6 +95,7 @@ func (n *Node) removeNode(ctx context.Context, r *api.NamesRequest) (answer, err
 	if err := n.catalog.remove(ctx, nodePath(x.id), metaapi.AnyGeneration); err != nil && !errors.Is(err, metaapi.ErrNotFound) {
 		return nil, err
 	}
+	n.former.Forget(x.id)
 	if n.ring != nil {
 		n.ring.Forget(x.id)
 	}
