@@ -11,9 +11,9 @@
 //
 // # Departures
 //
-// Chubby is a service apart; this is a library in every node. Today a group has
-// one voter, and the namespace has files and directories changed by
-// compare-and-set; Chubby's locks, sessions and events hang on the same nodes.
+// Chubby is a service apart; this is a library in every node, of which at most
+// five vote. Their addresses may change at any time: in Raft's configuration a
+// server's address is its id, and Config.Streams knows where that is.
 //
 // Set makes the directories that it needs. They are nodes of their own, with an
 // instance and a generation, and stay until deleted. Chubby's caller makes them.
@@ -59,16 +59,27 @@
 //     line for a lock.
 //   - A file is marked (as cached) from when the first session may cache this
 //     version of it.
-//   - A read round is one question to the voters, "do I still lead?", shared
-//     by all reads that wait for it.
+//   - A member is a server of Raft's configuration, voter or not. A server that
+//     joins waits until the leader adds it, and votes once it has caught up.
+//   - A read round is one question to the voters, "what is your term?", shared
+//     by all reads and KeepAlives that wait for it. To verify leadership is to
+//     have a quorum's answers to questions sent at its beginning or later.
 //
 // # Goroutines
 //
 //	goroutine        started by  ends with               owns, waits for
 //	watchLeadership  Open        raft, in Close          raft's NotifyCh, which must never wait
 //	catchUpLoop      Open        Close                   the barrier after an election
-//	readLoop         Open        Close                   the running read round; VerifyLeader
-//	proposeLoop      Open        Close                   raft's queue of commands
+//	watchLeader      Open        raft, in Close          raft's word of who leads
+//	readLoop         Open        Close                   the running read round
+//	askers           readLoop    readLoop                one for each other voter: its answer, 1 s
+//	memberLoop       Open        Close                   the others' word whether this server is a member
+//	suspectLoop      Open        Close                   a look whether the leader's process has ended
+//	a change         its caller  raft's answer           the future of one change of the members
+//	acceptLoop       Open        the transport           Config.Streams
+//	serveConn        a peer      its connection          one message at a time; raft's main goroutine
+//	nudgeLoop        Open        the transport           raft's main goroutine
+//	proposeLoop      Open        Close                   the batch of commands under way; raft's queue
 //	answerLoop       Open        proposeLoop             the futures of commands, in order
 //	snapshotLoop     Open        Close                   taking a snapshot
 //	keeperLoop       Open        Close                   service: making and dropping the keeper
@@ -77,17 +88,24 @@
 //	expire           a keeper    its end, or no work     at most 8: caches, and the log, for what is to end
 //	settle           a keeper    its end, or no work     at most one: the log, for writes in doubt
 //	OnFatal          a failure   the node                runs Config.OnFatal, once; nobody waits for it
+//	OnRemoved        a member    the node                runs Config.OnRemoved, likewise
+//	cut              a failure   at once                 closes all connections
 //	stall timers     each write  the write               runtime timers, not goroutines
 //	raft's own       Open        Close, after all above  run (term, vote, log), runFSM (the machine), runSnapshots
 //
 // Raft forgets to answer some of its futures when it stops. So Close first ends
-// those who ask, and they get their answers, and only then raft.
+// those who ask, and they get their answers, and only then raft. The connections
+// to other servers are cut in between, and at once when this server fails: the
+// transport's goroutines end with them.
 //
 // # Queues
 //
 //	commands under way      32 MiB     Set and Delete wait, as long as their context lets them
 //	futures to be answered  512        proposeLoop waits
 //	raft's queue            256        proposeLoop waits
+//	connections from peers  256        further ones are closed
+//	a message               5 MiB      it takes fewer entries
+//	heartbeats for raft     1          further ones are answered, and forgotten
 //	reads of one round      unbounded  each is a caller's goroutine
 //	KeepAlives that hang    1 a session a further one supersedes it
 //	events of a session     4096       they give way to one FailedOver, as when all sessions
@@ -104,8 +122,9 @@
 //	R3. Apply does not fail, and every voter comes to the same result.
 //	R4. No generation of a path is ever used twice, not even after the node was
 //	    deleted and made again.
-//	R5. A folder is bootstrapped once. Until its log has its final name there is
-//	    no group, and from then on no flag changes who the voters are.
+//	R5. A folder is born once, as a new group's first voter or as a server that
+//	    waits to be added. Until its log has its final name it is neither, and
+//	    from then on no flag changes who the voters are; only Recover does.
 //	R6. After a write or fsync failed or stalled, nothing is written again and
 //	    nothing is acknowledged.
 //	R7. What Open accepts is what was written: a damaged byte of the log in use
@@ -125,6 +144,15 @@
 //	R13. A write waits for a session that caches the file no longer than its lease.
 //	R14. A command does nothing but in the term whose leader decided on it.
 //	R15. A session's ephemeral files go with the command that ends it.
+//	R16. When verify returns a term, no server had been elected in a later term
+//	    when it was called.
+//	R17. A server's term only grows, and only raft's main goroutine changes it.
+//	R18. What was sent to one server is answered by no other, whatever addresses
+//	    they have.
+//	R19. The members change one at a time, and no change leaves fewer live voters
+//	    than a quorum. A server votes only once it has the log.
+//	R20. No bytes from another server make this one panic, or take more memory
+//	    than a message may have.
 //
 // # The folder
 //
@@ -176,7 +204,43 @@
 // version, which is 1, and a CRC-32C, big-endian, over index and term (8 bytes
 // each), type (1), time in ns since 1970 (8), and data, all big-endian. Raft's
 // own values (term, vote) are followed by a CRC-32C, big-endian, over key and
-// value.
+// value. Two values are ours: ServerID, whose folder this is, and Joining, 8 bytes
+// big-endian, which is 1 while the server waits to be added to a group.
+//
+// # Messages
+//
+// Servers talk over connections of Config.Streams. Each message, and each answer,
+// is a MessagePack array after a header; the checksum is CRC-32C over length and
+// array, integers of the header are big-endian.
+//
+//	+--------+-----+--------+
+//	| length | crc | array  |
+//	| 4      | 4   | length |
+//	+--------+-----+--------+
+//
+// The first message of a connection is ["stele raft", 1, from, to]: the version,
+// and the ids of the servers at both ends. It has no answer, unless it is refused.
+// After it messages and answers take turns. Both begin with the message's kind.
+//
+//	append    [1, term, index before, its term, commit index, [entry...]]
+//	          → [1, term, last index, success, again at once]
+//	heartbeat [2, term] → as append
+//	vote      [3, term, last index, its term, leadership transfer] → [3, term, granted]
+//	pre-vote  [4, term, last index, its term] → [4, term, granted]
+//	snapshot  [5, term, version, index, its term, index of the members, members, bytes]
+//	          → [5, term, success]; the snapshot's stream follows the message
+//	elect     [6] → [6, 0, true]
+//	term      [7] → [7, term, true]
+//
+// An entry is [index, term, type, time in ns since 1970, data], and members are
+// as raft encodes them. The answer [0, code, index, text] is a refusal; code 2
+// means that the sender is no member since the entry at index. Kinds and codes get
+// new numbers.
+//
+// Example: n1 greets n2 and sends a heartbeat of term 3:
+//
+//	00 00 00 13 f5 5e 03 b9 94 aa 73 74 65 6c 65 20 72 61 66 74 01 a2 6e 31 a2 6e 32
+//	00 00 00 03 59 e3 78 8a 92 02 03
 //
 // # Snapshot files
 //
