@@ -19,6 +19,9 @@ TABLE_NOT_FOUND, TABLE_EXISTS, FAMILY_NOT_FOUND, BAD_NAME = 100, 101, 102, 103
 LIMIT_EXCEEDED, BAD_FILTER, CURSOR_EXPIRED = 104, 105, 109
 NOT_A_NUMBER, BAD_TIMESTAMP, BAD_MUTATION, BAD_ROW_KEY, BAD_SCHEMA = 111, 112, 113, 116, 117
 
+PATH_NOT_FOUND, BAD_PATH, GENERATION_DIFFERS, NO_SESSION = 200, 201, 205, 210
+LOCK_HELD, LOCK_NOT_HELD, STALE_SEQUENCER = 211, 212, 213
+
 
 class SteleError(Exception):
     def __init__(self, info):
@@ -418,6 +421,111 @@ class SpecTest(unittest.TestCase):
         error, _ = db.response(77)
         self.assertEqual((error["code"], error["name"]), (BAD_REQUEST, "bad_request"))
         self.assertEqual(db.sock.recv(1), b"")  # and the connection ends
+
+
+class LockTest(unittest.TestCase):
+    """The lock service."""
+
+    def setUp(self):
+        self.db = Connection()
+        self.addCleanup(self.db.close)
+        self.dir = "/spec-" + uuid.uuid4().hex[:12]
+
+    fails = SpecTest.fails
+
+    def call(self, method, *params):
+        return self.db.call("meta." + method, *params)
+
+    def session(self):
+        """A session and the term, as after the first keep-alive."""
+        session = self.call("open_session", "spec", {"lease_ms": 10000})
+        self.assertEqual(session["lease_ms"], 10000)
+        self.addCleanup(self.call, "close_session", session["session"])
+        answer = self.call("keep_alive", session["session"], 0, 0)
+        self.assertGreater(answer["term"], 0)
+        self.assertGreaterEqual(answer["lease_ms"], 10000)
+        return session["session"], answer["term"]
+
+    def events(self, session, term, acked):
+        """The next events, and the number of the last."""
+        answer = self.call("keep_alive", session, term, acked, {"hang_ms": 4000})
+        self.assertEqual(answer["term"], term)
+        new = answer["events"][acked + 1 - answer["first"]:]
+        return new, answer["first"] + len(answer["events"]) - 1
+
+    def test_files(self):
+        path = self.dir + "/f"
+        made = self.call("set", path, b"one", 0)
+        info = self.fails(GENERATION_DIFFERS, "generation_differs", "meta.set", path, b"two", 0)
+        self.assertEqual((info["want"], info["got"], info["path"]), (0, made, path))
+        again = self.call("set", path, b"two", made)
+        self.assertGreater(again, made)
+        file = self.call("get", path)
+        self.assertEqual((file["data"], file["generation"], file["bytes"], file["path"]), (b"two", again, 3, path))
+        self.assertEqual(self.call("get", path, {"stale": True})["data"], b"two")
+        stat = self.call("stat", self.dir)
+        self.assertEqual((stat["dir"], stat["children"]), (True, 1))
+        self.assertEqual([s["path"] for s in self.call("list", self.dir)], [path])
+        self.assertIsNone(self.call("delete", path, again))
+        self.fails(PATH_NOT_FOUND, "path_not_found", "meta.get", path)
+        self.assertEqual(self.fails(BAD_PATH, "bad_path", "meta.get", "no/slash")["path"], "no/slash")
+        self.fails(BAD_REQUEST, "bad_request", "meta.get", path, {"stael": True})
+
+    def test_locks(self):
+        path = self.dir + "/lock"
+        mine, _ = self.session()
+        other, _ = self.session()
+        lock = self.call("acquire", mine, path, "exclusive", {"delay_ms": 1000})
+        self.assertEqual(lock["sequencer"].split(":")[0], "exclusive")
+        self.assertEqual(lock["sequencer"].split(":", 3)[3], path)
+        self.assertEqual(self.call("acquire", mine, path, "exclusive")["hold"], lock["hold"])
+        info = self.fails(LOCK_HELD, "lock_held", "meta.acquire", other, path, "shared", {"wait_ms": 50})
+        self.assertEqual((info["mode"], info["holder"], info["holder_name"], info["path"]), ("exclusive", mine, "spec", path))
+        stat = self.call("stat", path)
+        self.assertEqual((stat["lock"], stat["holders"]), ("exclusive", [mine]))
+        self.assertIsNone(self.call("check_sequencer", lock["sequencer"]))
+        self.call("set", self.dir + "/guarded", b"", None, {"guard": lock["sequencer"]})
+        self.fails(LOCK_NOT_HELD, "lock_not_held", "meta.release", mine, path, {"hold": lock["hold"] + 1000000})
+        self.assertIsNone(self.call("release", mine, path, {"hold": lock["hold"]}))
+        self.fails(STALE_SEQUENCER, "stale_sequencer", "meta.check_sequencer", lock["sequencer"])
+        self.fails(STALE_SEQUENCER, "stale_sequencer", "meta.set", self.dir + "/guarded", b"", None, {"guard": lock["sequencer"]})
+        shared = [self.call("acquire", s, path, "shared")["hold"] for s in (mine, other)]
+        self.assertEqual(len(set(shared)), 2)
+
+    def test_session_end(self):
+        path = self.dir + "/mine"
+        session, _ = self.session()
+        self.call("set", path, b"", 0, {"session": session, "ephemeral": True})
+        self.assertEqual(self.call("stat", path)["ephemeral"], session)
+        self.call("close_session", session)
+        self.call("close_session", session)
+        self.fails(PATH_NOT_FOUND, "path_not_found", "meta.stat", path)
+        self.fails(NO_SESSION, "no_session", "meta.keep_alive", session, 0, 0)
+
+    def test_events(self):
+        session, term = self.session()
+        watch = self.call("watch", session, self.dir, 2)
+        file = self.call("set", self.dir + "/f", b"1", 0)
+        events, acked = self.events(session, term, 0)
+        self.assertEqual([e[:3] for e in events], [[2, self.dir, "f"]])
+        self.assertEqual(events[0][3], file)
+        self.call("unwatch", session, self.dir, watch)
+        # A write waits until the copy that the session may cache is gone.
+        got = self.call("get", self.dir + "/f", {"session": session})
+        self.assertEqual(got["leave"], [term, acked])
+        writer = Connection()
+        self.addCleanup(writer.close)
+        data, msgid = writer.request("meta.set", self.dir + "/f", b"2", file)
+        writer.send_bytes(data)
+        events, acked = self.events(session, term, acked)
+        self.assertEqual([e[:2] for e in events], [[64, self.dir + "/f"]])
+        self.assertEqual(self.call("get", self.dir + "/f")["data"], b"1")
+        data, hanging = self.db.request("meta.keep_alive", session, term, acked, {"hang_ms": 200})
+        self.db.send_bytes(data)
+        error, made = writer.response(msgid)
+        self.assertIsNone(error)
+        self.assertEqual(self.call("get", self.dir + "/f")["generation"], made)
+        self.assertIsNone(self.db.response(hanging)[0])
 
 
 if __name__ == "__main__":
