@@ -37,7 +37,7 @@ func schedule(t *testing.T, seed uint64) {
 }
 
 func schedule3(t *testing.T, seed uint64, rng *rand.Rand, w *world) {
-	c := &chaos{world: w, t: t, stop: make(chan struct{}), held: map[string]int{}}
+	c := &chaos{world: w, t: t, stop: make(chan struct{})}
 	var actors []*actor
 	for i := range 3 {
 		client, link := w.client(0.95 + rng.Float64()/10)
@@ -73,9 +73,6 @@ type chaos struct {
 	*world
 	t    *testing.T
 	stop chan struct{}
-
-	mu   sync.Mutex
-	held map[string]int
 }
 
 func (c *chaos) stopped() bool {
