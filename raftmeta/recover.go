@@ -15,6 +15,10 @@ import (
 // changed.
 var ErrNothingToRecover = errors.New("nothing to recover")
 
+// ErrOnlyVoter means that there is nothing to recover, because the server is its
+// group's only voter already. It is an ErrNothingToRecover.
+var ErrOnlyVoter = fmt.Errorf("the server is the only voter already: %w", ErrNothingToRecover)
+
 // Recovery tells what a Recover has done, and what may be lost by it.
 type Recovery struct {
 	// Server is the one that is now the only voter.
@@ -45,13 +49,25 @@ func (r *Recovery) String() string {
 // name makes it so. Use the voter with the newest log. The error is one of
 // Open's, or ErrNothingToRecover.
 func Recover(ctx context.Context, cfg Config) (*Recovery, error) {
+	return offline(cfg, func(g *Group) (*Recovery, error) { return g.recover(ctx) })
+}
+
+// Inspect tells what Recover would do, and changes nothing; what the namespace has
+// is not known then. Of several servers that are left, the one with the highest
+// term, and then the highest entry, loses least. Errors: those of Recover.
+func Inspect(ctx context.Context, cfg Config) (*Recovery, error) {
+	return offline(cfg, func(g *Group) (*Recovery, error) { return g.inspect(ctx) })
+}
+
+// offline does something with a server that does not run.
+func offline(cfg Config, do func(*Group) (*Recovery, error)) (*Recovery, error) {
 	cfg.Streams, cfg.Join = nil, false
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	g := newGroup(cfg)
-	r, err := g.recover(ctx)
+	r, err := do(g)
 	if p := g.failure.Load(); p != nil {
 		err = *p
 	}
@@ -61,7 +77,8 @@ func Recover(ctx context.Context, cfg Config) (*Recovery, error) {
 	return r, nil
 }
 
-func (g *Group) recover(ctx context.Context) (*Recovery, error) {
+// inspect opens the folder and reads what it knows.
+func (g *Group) inspect(ctx context.Context) (*Recovery, error) {
 	lock, err := lockFolder(g.cfg.FS, g.cfg.Dir)
 	if err != nil {
 		return nil, err
@@ -85,6 +102,14 @@ func (g *Group) recover(ctx context.Context) (*Recovery, error) {
 	}
 	if len(r.Voters)+len(r.Nonvoters) == 0 {
 		return nil, ErrNothingToRecover
+	}
+	return r, nil
+}
+
+func (g *Group) recover(ctx context.Context) (*Recovery, error) {
+	r, err := g.inspect(ctx)
+	if err != nil {
+		return nil, err
 	}
 	err = raft.RecoverCluster(g.raftConfig(nil), g.machine, g.store, g.store, g.snaps, g.trans, raft.Configuration{
 		Servers: []raft.Server{{Suffrage: raft.Voter, ID: raft.ServerID(g.cfg.ID), Address: g.trans.LocalAddr()}},
@@ -135,7 +160,7 @@ func (g *Group) recovery(ctx context.Context) (*Recovery, error) {
 	for _, s := range servers {
 		switch {
 		case string(s.ID) == g.cfg.ID && s.Suffrage == raft.Voter && voters(servers) == 1:
-			return nil, ErrNothingToRecover
+			return nil, ErrOnlyVoter
 		case string(s.ID) == g.cfg.ID:
 		case s.Suffrage == raft.Voter:
 			r.Voters = append(r.Voters, string(s.ID))

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -259,15 +260,22 @@ func TestRecoverLostMajority(t *testing.T) {
 	}
 	before := filepath.Join(t.TempDir(), "before")
 	copyFiles(t, cfg.Dir, before)
+	seen, err := Inspect(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
 	r, err := Recover(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	verifyFolder(t, cfg.Dir)
+	if seen.LastIndex != r.LastIndex || seen.LastTerm != r.LastTerm || !slices.Equal(seen.Voters, r.Voters) {
+		t.Errorf("seen before as %+v", seen)
+	}
 	if r.Server != id || r.LastIndex < last || len(r.Voters) != 2 || len(r.Nonvoters) != 0 || r.Files != 31 {
 		t.Errorf("report %+v", r)
 	}
-	if _, err := Recover(t.Context(), cfg); !errors.Is(err, ErrNothingToRecover) {
+	if _, err := Recover(t.Context(), cfg); !errors.Is(err, ErrNothingToRecover) || !errors.Is(err, ErrOnlyVoter) {
 		t.Errorf("again: %v", err)
 	}
 	// A crash before the snapshot has its name leaves a voter of three, one

@@ -102,6 +102,10 @@ func stopInCluster(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
+func matchLogInCluster(ts *testscript.TestScript, neg bool, args []string) {
+	fleetOf(ts)[args[0]].node.match(ts, neg, args[1])
+}
+
 // eventually runs a command until what it prints matches.
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	pattern := regexp.MustCompile("(?m)" + args[0])

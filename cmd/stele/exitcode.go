@@ -13,6 +13,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/table"
 )
 
@@ -202,6 +203,8 @@ func faultOfSystem(err error) *fault {
 	switch {
 	case errors.Is(err, vfs.ErrLocked):
 		return &fault{code: exitError, hint: "a node is using the folder: stop it first, or give another folder"}
+	case errors.Is(err, raftmeta.ErrNothingToRecover):
+		return &fault{code: exitError, hint: `the node has no part in a group yet: "stele raft status" shows who votes`}
 	case errors.Is(err, syscall.ENOSPC):
 		return &fault{code: exitDiskFull, hint: "free some disk space"}
 	case errors.Is(err, syscall.EADDRINUSE):

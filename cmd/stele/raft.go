@@ -16,14 +16,16 @@ import (
 func (a *app) raftCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "raft",
-		Short: "Look at the lock service's Raft group",
-		Long: `Look at the lock service's Raft group: up to five nodes that hold the schemas, the
-locks and the sessions, and agree on who is master.`,
-		Example: `  stele raft status`,
-		Args:    unknownVerb,
-		RunE:    needVerb,
+		Short: "Look at the lock service's Raft group, and recover it",
+		Long: `Look at the lock service's Raft group, and recover it when most of it is lost: up
+to five nodes that hold the schemas, the locks and the sessions, and agree on who is
+master.`,
+		Example: `  stele raft status
+  stele raft recover --data-dir /var/lib/stele --dry-run`,
+		Args: unknownVerb,
+		RunE: needVerb,
 	}
-	cmd.AddCommand(a.raftStatusCommand())
+	cmd.AddCommand(a.raftStatusCommand(), a.raftRecoverCommand())
 	return cmd
 }
 

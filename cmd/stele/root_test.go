@@ -84,7 +84,7 @@ func TestFlagNames(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"table drop", "family drop", "node remove"} {
+	for _, path := range []string{"table drop", "family drop", "node remove", "raft recover"} {
 		cmd, _, _ := root.Find(strings.Fields(path))
 		for _, name := range []string{"yes", "dry-run"} {
 			if cmd.Flags().Lookup(name) == nil {

@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 //	up NAME [FLAG...]    start a node of the cluster again, without a word about the others
 //	down NAME, down-hard NAME  stop a node of the cluster, by SIGTERM or by SIGKILL
 //	leader VAR           set VAR to the name of the node that leads the lock service
+//	node-of NAME TEXT    fail unless the log of a node of the cluster has this text
 //	eventually PATTERN CMD...  run a command until what it prints matches
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -72,6 +73,7 @@ func TestScripts(t *testing.T) {
 			"down":       stopInCluster,
 			"down-hard":  func(ts *testscript.TestScript, _ bool, args []string) { fleetOf(ts)[args[0]].node.kill() },
 			"leader":     findLeader,
+			"node-of":    matchLogInCluster,
 			"eventually": eventually,
 		},
 	})
@@ -187,7 +189,7 @@ func (n *scriptNode) follow(log io.Reader, addr chan<- string) {
 		n.mu.log.WriteString(lines.Text() + "\n")
 		n.mu.Unlock()
 		var line struct{ Msg, RPC string }
-		if json.Unmarshal(lines.Bytes(), &line) == nil && line.RPC != "" {
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "node serves" {
 			select {
 			case addr <- line.RPC:
 			default: // it has been told
@@ -203,12 +205,16 @@ func (n *scriptNode) text() string {
 }
 
 func matchNodeLog(ts *testscript.TestScript, neg bool, args []string) {
+	nodeOf(ts).match(ts, neg, args[0])
+}
+
+func (n *scriptNode) match(ts *testscript.TestScript, neg bool, text string) {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if strings.Contains(nodeOf(ts).text(), args[0]) != neg {
+		if strings.Contains(n.text(), text) != neg {
 			return
 		}
 		if time.Now().After(deadline) {
-			ts.Fatalf("the node's log on %q is not as it should be:\n%s", args[0], nodeOf(ts).text())
+			ts.Fatalf("the node's log on %q is not as it should be:\n%s", text, n.text())
 		}
 	}
 }
