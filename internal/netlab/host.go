@@ -65,6 +65,11 @@ func (h *Host) Dial(ctx context.Context, network, address string) (net.Conn, err
 	return conn, err
 }
 
+// DialTCP is Dial for TCP, as package rpc takes it.
+func (h *Host) DialTCP(ctx context.Context, address string) (net.Conn, error) {
+	return h.Dial(ctx, "tcp", address)
+}
+
 // Listen listens on a port of the host's.
 func (h *Host) Listen(port uint16) (net.Listener, error) {
 	var l net.Listener

@@ -26,7 +26,7 @@ const (
 	// have to start, on a machine that is busy with other tests.
 	recoverTime = 45 * time.Second
 	// faultsShort, faultsLong and faultsSoak are the faults of one run.
-	faultsShort, faultsLong, faultsSoak = 4, 20, 25
+	faultsShort, faultsLong, faultsSoak = 3, 20, 25
 )
 
 // faultRun is one life of a cluster under faults.

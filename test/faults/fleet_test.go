@@ -1,0 +1,278 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/session"
+)
+
+// mark writes a file that must be there ever after.
+func mark(t *testing.T, lib *session.Client, value string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), recoverTime)
+	defer cancel()
+	if _, err := lib.Set(ctx, "/faults/mark", []byte(value), api.AnyGeneration, api.SetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func marked(t *testing.T, lib *session.Client, value string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), recoverTime)
+	defer cancel()
+	f, err := lib.Get(ctx, "/faults/mark")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(f.Data, []byte(value)) {
+		t.Errorf("the file says %q, want %q", f.Data, value)
+	}
+}
+
+// TestFleet has five nodes come up one after the other, lose power together, and
+// come back elsewhere.
+func TestFleet(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 5)
+	c.expectAll()
+	for _, n := range c.nodes[:4] {
+		n.start()
+		time.Sleep(300 * time.Millisecond)
+	}
+	time.Sleep(2 * time.Second)
+	for _, n := range c.nodes[:4] { // as long as one is missing there is no cluster
+		if s, err := n.status(); err == nil && s.Ready {
+			t.Errorf("%v serves before the last node is there: %+v", n, s)
+		}
+	}
+	c.nodes[4].start()
+	c.settled(60*time.Second, 5)
+	mark(t, c.service(), "formed")
+
+	t.Log("all lose power, and start without flags")
+	for _, n := range c.nodes {
+		n.kill()
+		n.args = nil
+	}
+	for _, n := range c.nodes {
+		n.start()
+	}
+	c.settled(60*time.Second, 5)
+	marked(t, c.service(), "formed")
+	if testing.Short() {
+		c.stopAll()
+		return
+	}
+
+	t.Log("all stop, and start at other addresses, knowing one each")
+	for _, n := range c.nodes {
+		n.stop()
+	}
+	c.lab.Renumber(c.lab.Hosts()...)
+	for i, n := range c.nodes {
+		n.args = []string{"--join", c.nodes[(i+1)%len(c.nodes)].address()}
+		n.start()
+	}
+	c.settled(60*time.Second, 5)
+	marked(t, c.service(), "formed")
+
+	t.Log("and without flags again: they remember the new addresses")
+	for _, n := range c.nodes {
+		n.kill()
+		n.args = nil
+	}
+	for _, n := range c.nodes {
+		n.start()
+	}
+	c.settled(60*time.Second, 5)
+	marked(t, c.service(), "formed")
+	c.stopAll()
+}
+
+// TestStrangers has nodes of another cluster, with another gossip key and with none
+// look for a cluster, which refuses them as they do it.
+func TestStrangers(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 4)
+	home, other, wrongKey, noKey := c.nodes[0], c.nodes[1], c.nodes[2], c.nodes[3]
+	keyed := func(n *node, digit string) []string {
+		path := filepath.Join(c.dir, n.String()+".key")
+		if err := os.WriteFile(path, []byte(strings.Repeat(digit, 64)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return []string{"--gossip-key-file", path}
+	}
+	home.args, other.args = keyed(home, "1"), keyed(other, "1")
+	for _, n := range []*node{home, other} {
+		n.start()
+		if err := await(30*time.Second, func() error {
+			if s, err := n.status(); err != nil || !s.Ready {
+				return fmt.Errorf("%v is no cluster of one: %+v %w", n, s, err)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other.stop()
+	join := []string{"--join", home.address()}
+	other.args = append(other.args, join...)
+	wrongKey.args = append(keyed(wrongKey, "2"), join...)
+	noKey.args = join
+	for _, n := range []*node{other, wrongKey, noKey} {
+		n.start()
+		n.wanted = false // it may give up
+	}
+	// Each side says in one line whom it refuses, and why.
+	for _, stranger := range []struct {
+		*node
+		why string
+	}{{other, "of cluster"}, {wrongKey, "another gossip key"}, {noKey, "gossip key"}} {
+		refusal := func(n, of *node) error {
+			lines := 0
+			for line := range strings.Lines(n.log()) {
+				if strings.Contains(line, "node refused") && strings.Contains(line, of.address()) && strings.Contains(line, stranger.why) {
+					lines++
+				}
+			}
+			if lines != 1 {
+				return fmt.Errorf("%v says %d times that it refuses %v because of %q, want once", n, lines, of, stranger.why)
+			}
+			return nil
+		}
+		for _, err := range []error{
+			await(30*time.Second, func() error { return refusal(home, stranger.node) }),
+			await(30*time.Second, func() error { return refusal(stranger.node, home) }),
+		} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	time.Sleep(2 * time.Second) // they go on trying
+	s, err := home.status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Nodes != 1 || !s.Ready {
+		t.Errorf("the cluster has %d nodes, ready %v, after strangers came; want 1, ready", s.Nodes, s.Ready)
+	}
+	for _, n := range []*node{other, wrongKey, noKey} {
+		if s, err := n.status(); err == nil && s.Ready && s.Cluster == c.clusterOf(home) {
+			t.Errorf("%v is of the cluster", n)
+		}
+		n.kill()
+	}
+	home.stop()
+	c.checkLogs()
+}
+
+func (c *cluster) clusterOf(n *node) string {
+	c.t.Helper()
+	s, err := n.status()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return s.Cluster
+}
+
+// TestVoterReplacement loses a voter for good: the sixth node takes its place, and the
+// lost one, once it comes back, is no voter.
+func TestVoterReplacement(t *testing.T) {
+	t.Parallel()
+	c := formed(t, 6)
+	lib := c.service()
+	mark(t, lib, "before")
+	votes := func() (all map[string]bool) {
+		all = map[string]bool{}
+		for _, n := range c.nodes {
+			if !n.wanted {
+				continue
+			}
+			if r, err := n.raft(); err == nil {
+				for _, x := range r.Servers {
+					if x.Voter {
+						all[x.ID] = true
+					}
+				}
+				return all
+			}
+		}
+		return all
+	}
+	before := votes()
+	var lost, spare *node
+	for _, n := range c.nodes {
+		switch s, err := n.status(); {
+		case err != nil:
+			t.Fatal(err)
+		case !before[n.id]:
+			spare = n
+		case !s.Leader:
+			lost = n
+		}
+	}
+	if spare == nil || lost == nil {
+		t.Fatalf("of 6 nodes %d vote", len(before))
+	}
+	start := time.Now()
+	lost.kill()
+	err := await(60*time.Second, func() error {
+		if now := votes(); !now[spare.id] || now[lost.id] || len(now) != 5 {
+			return fmt.Errorf("voters are %v, want %s in place of %s", now, spare.id, lost.id)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("another voter after %v", time.Since(start).Round(100*time.Millisecond))
+	c.settled(30*time.Second, 5)
+	marked(t, lib, "before")
+	mark(t, lib, "after")
+	lost.start()
+	c.settled(60*time.Second, 5)
+	if now := votes(); now[lost.id] || !now[spare.id] {
+		t.Errorf("voters are %v after %s came back", now, lost.id)
+	}
+	if err := await(10*time.Second, func() error {
+		s, err := lost.status()
+		if err == nil && s.Voter {
+			err = fmt.Errorf("%v still takes itself for a voter", lost)
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+	// Two more may go now, of the five.
+	var gone []*node
+	for _, n := range c.nodes {
+		if n != lost && n != c.leader() && len(gone) < 2 {
+			n.kill()
+			gone = append(gone, n)
+		}
+	}
+	marked(t, lib, "after")
+	mark(t, lib, "end")
+	for _, n := range gone {
+		n.start()
+	}
+	// Somebody may have got a vote in place of one who was gone.
+	if err := await(60*time.Second, func() error { return c.unsettled(5) }); err != nil {
+		t.Error(err)
+	}
+	if r, err := lost.raft(); err != nil || r.Leader == "" {
+		t.Errorf("a node that does not vote knows of %+v (%v)", r, err)
+	} else if len(r.Servers) > 5 {
+		t.Errorf("%d servers", len(r.Servers))
+	}
+	c.stopAll()
+}
