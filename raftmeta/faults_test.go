@@ -16,7 +16,7 @@ import (
 )
 
 // TestLinearizableThroughFaults has clients call any server of a group while
-// servers are killed, cut off in one or both directions, and the lead is moved,
+// servers are killed, cut off in one or both directions or slowed, and the lead is moved,
 // and has Porcupine look for an order that explains every answer. STELE_SOAK
 // multiplies the time.
 func TestLinearizableThroughFaults(t *testing.T) {
@@ -80,7 +80,7 @@ func (c *cluster) fault(rng *rand.Rand) {
 		id = c.leader().cfg.ID
 	}
 	pause := time.Duration(50+rng.IntN(250)) * time.Millisecond
-	switch rng.IntN(6) {
+	switch rng.IntN(7) {
 	case 0, 1:
 		c.kill(id)
 		time.Sleep(pause)
@@ -102,6 +102,11 @@ func (c *cluster) fault(rng *rand.Rand) {
 		}
 		time.Sleep(pause)
 	case 5:
+		for _, other := range ids {
+			c.mesh.slow(other, id, time.Duration(rng.IntN(40))*time.Millisecond)
+		}
+		time.Sleep(pause)
+	case 6:
 		ctx, cancel := context.WithTimeout(context.Background(), pause)
 		_ = c.leader().TransferLeadership(ctx, "")
 		cancel()

@@ -133,14 +133,11 @@ func (g *Group) notMember(e *notMemberError) {
 	}
 }
 
-// memberPause is how often a server that has no vote and hears from no leader
-// asks the others whether it is still a member.
-const memberPause = time.Second
-
-// memberLoop has a server find out that it was removed. One that still thinks
-// that it votes learns it when it asks for votes; raft tells it to nobody else.
+// memberLoop has a server find out that it was removed: one that has no vote and
+// hears from no leader asks the others now and then. One that still thinks that
+// it votes learns it when it asks for votes; raft tells it to nobody else.
 func (g *Group) memberLoop() {
-	tick := time.NewTicker(memberPause)
+	tick := time.NewTicker(2 * g.cfg.HeartbeatTimeout)
 	defer tick.Stop()
 	for {
 		select {

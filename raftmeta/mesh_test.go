@@ -109,7 +109,6 @@ type meshStreams struct {
 	in     chan net.Conn
 	closed chan struct{}
 	once   sync.Once
-	pumps  sync.WaitGroup
 }
 
 var errRefused = errors.New("connection refused")

@@ -308,7 +308,7 @@ func TestNoElectionUnderLoad(t *testing.T) {
 	c.set("/f", "x")
 	l := c.leader()
 	_, term := l.Leader()
-	length := 1500 * time.Millisecond
+	length := time.Second
 	if n, err := strconv.Atoi(os.Getenv("STELE_SOAK")); err == nil {
 		length *= time.Duration(n)
 	}

@@ -52,7 +52,7 @@ type transport struct {
 	contacts *contacts
 	// removed is told that a server does not count this one as a member.
 	removed func(*notMemberError)
-	// leaderLost is told that a connection from that server has ended.
+	// connLost is told that a connection from that server has ended.
 	connLost func(from string)
 	// isMember tells whether the group counts that server as a member, and
 	// otherwise since which entry it does not.
