@@ -167,6 +167,46 @@ func TestKeepAlive(t *testing.T) {
 	})
 }
 
+// pausedClock is the machine's clock, but the process that has it may be paused: time
+// passes, and timers do not fire.
+type pausedClock struct {
+	machineClock
+	paused atomic.Int64
+}
+
+func (c *pausedClock) Now() time.Duration {
+	return c.machineClock.Now() + time.Duration(c.paused.Load())
+}
+
+// TestPausedLeader: a leader that was paused for longer than the leases, and still
+// leads, expires nobody who has asked meanwhile.
+func TestPausedLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &soloReplica{t: t, machine: newMachine(func(err error) { t.Error(err) })}
+		clock := &pausedClock{machineClock: machineClock{time.Now()}}
+		v := newService(r, r.machine, clock)
+		r.lead(v, 1)
+		defer v.follow()
+		alive, silent := openFor(t, v, 2*time.Second), openFor(t, v, 2*time.Second)
+		time.Sleep(time.Second)
+		clock.paused.Add(int64(10 * time.Second))
+		time.Sleep(time.Second) // the timer fires
+		req := api.KeepAliveRequest{Session: alive, Term: 1, Hang: time.Minute}
+		for range 10 {
+			resp, err := keepAlive(v, req)
+			if err != nil {
+				t.Fatalf("after the pause, at %v: %v", clock.Now(), err)
+			}
+			if resp.Lease <= 0 {
+				t.Fatalf("after the pause the lease is %v", resp.Lease)
+			}
+		}
+		if _, err := keepAlive(v, api.KeepAliveRequest{Session: silent, Term: 1}); !errors.Is(err, api.ErrNoSession) {
+			t.Errorf("who does not ask is not expired: %v", err)
+		}
+	})
+}
+
 func TestKeepAliveSupersededAndDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, v := newSolo(t)

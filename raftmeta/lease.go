@@ -174,23 +174,25 @@ func (k *keeper) answerLocked(answers *answers, a asked, began time.Duration, er
 	if a.hang == nil || s.hang != a.hang {
 		return // superseded, or the session is gone
 	}
-	now := k.clock.Now()
-	if err == nil && s.end <= now && !s.over {
-		k.dieLocked(s)
-		k.expirersLocked()
-	}
 	if s.over {
 		return // the log will end it, and then this is answered
+	}
+	// Who does not acknowledge gets no more time, since writes may wait for it. The
+	// end may be past, when this server has just been paused: as long as nothing was
+	// done about it, the lease goes on.
+	if err == nil && s.acked >= s.sent {
+		s.end = max(s.end, began+s.lease)
+	}
+	if err == nil && s.end <= k.clock.Now() {
+		k.dieLocked(s)
+		k.expirersLocked()
+		return
 	}
 	s.hang = nil
 	if err != nil {
 		answers.add(a.hang.done, api.KeepAliveResponse{}, err)
 		k.scheduleLocked(s)
 		return
-	}
-	// Who does not acknowledge gets no more time, since writes may wait for it.
-	if s.acked >= s.sent {
-		s.end = max(s.end, began+s.lease)
 	}
 	k.scheduleLocked(s)
 	events := s.events[:min(len(s.events), api.EventsMax)]
