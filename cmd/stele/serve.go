@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +24,11 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: `Run a node until it is told to stop: SIGINT or SIGTERM lets requests under way
 finish; a second one stops at once, which loses nothing that was acknowledged.
 
+A node without data founds a cluster of its own, or joins the one that the nodes
+given with --join are of. With --expect 3 three nodes without data, each given the
+same --join, found one together. Nodes with data remember the others: they need
+neither. A node that waits for others logs for whom.
+
 With --dev it is for trying out: its data is in a temporary folder that goes when
 it stops (unless --data-dir names one), and a sample table is there.
 
@@ -29,6 +36,7 @@ Settings also come from the environment (STELE_DATA_DIR, ...) and from
 ` + defaultConfigFile + `: see "stele help config".`,
 		Example: `  stele serve --dev
   stele serve --data-dir /data1 --data-dir /data2 --memory 8GiB
+  stele serve --data-dir /data1 --join host1,host2,host3 --expect 3 --zone rack-1
   stele serve --config ./stele.yaml --log-format json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,7 +56,10 @@ Settings also come from the environment (STELE_DATA_DIR, ...) and from
 			if dev {
 				return a.serveDev(cmd.Context(), c, cfg)
 			}
-			return a.serve(cmd.Context(), cfg, c.drainTimeout(), nil)
+			return a.serve(cmd.Context(), cfg, c.drainTimeout(), func(_ context.Context, n *node.Node) error {
+				a.invite(c, n.RPCAddr())
+				return nil
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&dev, "dev", false, "run for development: temporary data, a sample table")
@@ -63,6 +74,31 @@ func (a *app) warnExposed(c *configuration, log *slog.Logger) {
 			log.Warn("INSECURE: anyone who reaches this address may read and write everything", key, addr)
 		}
 	}
+}
+
+// invite tells a person at the terminal how another host joins, if others can reach
+// this one.
+func (a *app) invite(c *configuration, addr string) {
+	if a.errTTY && c.text("gossip") != "off" && !isLoopback(addr) {
+		a.talk("another host joins this one with:\n\n  %s\n", c.invitation(addr))
+	}
+}
+
+// invitation is the command that has another host join the node at addr.
+func (c *configuration) invitation(addr string) string {
+	words := []string{"stele serve"}
+	for _, dir := range c.values.Strings("data_dir") {
+		words = append(words, "--data-dir", dir)
+	}
+	for _, key := range []string{"listen", "gossip"} {
+		_, port, _ := net.SplitHostPort(c.text(key)) // validate has read it
+		words = append(words, "--"+key, net.JoinHostPort("0.0.0.0", port))
+	}
+	words = append(words, "--insecure")
+	if file := c.text("gossip_key_file"); file != "" {
+		words = append(words, "--gossip-key-file", file)
+	}
+	return strings.Join(append(words, "--join", addr), " ")
 }
 
 // serve runs a node until ctx ends or the node fails. ready, if there is one, is
