@@ -156,7 +156,7 @@ func TestThreeNodesFormOne(t *testing.T) {
 	}
 	other := (leader + 1) % 3
 	f.stop(leader)
-	s = f.await(other, "another leader", func(s *client.RaftStatus) bool {
+	f.await(other, "another leader", func(s *client.RaftStatus) bool {
 		return s.Leader != "" && s.LeaderName != f.cfgs[leader].Name && s.MasterName == s.LeaderName
 	})
 	nodes, err := f.client(other).Nodes(context.Background())

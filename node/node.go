@@ -2,8 +2,6 @@ package node
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -209,12 +207,6 @@ func (n *Node) sweep(ctx context.Context, loads []tablet.Load) error {
 		n.log.Info("removed a blob that no tablet names", "blob", b.ID.String(), "bytes", b.Length)
 	}
 	return nil
-}
-
-func randomHex(bytes int) string {
-	b := make([]byte, bytes)
-	_, _ = rand.Read(b) // never fails
-	return hex.EncodeToString(b)
 }
 
 // fail ends the node: it can acknowledge nothing any more.

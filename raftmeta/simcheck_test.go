@@ -38,7 +38,7 @@ type simChecks struct {
 		guarded map[string]uint64 // the last lock generation of a guarded write
 	}
 	// What happened, to show that it did.
-	cached, invalidated, expired, closed, delayed, acquired, writes atomic.Int64
+	cached, expired, delayed, acquired, writes atomic.Int64
 }
 
 func newSimChecks(v *sim) *simChecks {
