@@ -17,8 +17,8 @@ import (
 func (n *Node) handleAdmin() {
 	n.handle(api.MethodCreateTable, rpc.Spawned, n.createTable)
 	n.handle(api.MethodSetFamily, rpc.Spawned, n.setFamily)
-	n.handleNames(api.MethodPing, 0, n.ping)
-	n.handleNames(api.MethodStatus, 0, n.status)
+	n.answerNames(n.rpc.Handle, api.MethodPing, 0, n.ping)
+	n.answerNames(n.rpc.Handle, api.MethodStatus, 0, n.status)
 	n.handleNames(api.MethodListTables, 0, n.listTables)
 	n.handleNames(api.MethodDescribeTable, 1, n.describeTable)
 	n.handleNames(api.MethodDropTable, 1, n.dropTable)
@@ -32,7 +32,13 @@ type answer func(e *wire.Encoder)
 
 // handleNames registers a method whose parameters are names.
 func (n *Node) handleNames(method string, names int, h func(ctx context.Context, r *api.NamesRequest) (answer, error)) {
-	n.handle(method, rpc.Spawned, func(c *rpc.Call) {
+	n.answerNames(n.handle, method, names, h)
+}
+
+// answerNames does so by register, which says when the method is answered.
+func (n *Node) answerNames(register func(string, rpc.Mode, func(*rpc.Call)), method string, names int,
+	h func(ctx context.Context, r *api.NamesRequest) (answer, error)) {
+	register(method, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep() // a change may outlive the call
 		var r api.NamesRequest
 		if err := r.Decode(&c.Params, c.NumParams, method, names); err != nil {
@@ -217,6 +223,9 @@ func (n *Node) describeTable(ctx context.Context, r *api.NamesRequest) (answer, 
 		return nil, err
 	}
 	tablets, err := n.tablets.TabletStats(s.Name)
+	if errors.Is(err, api.ErrNoTable) {
+		return nil, fmt.Errorf("table %q is on another node: ask the one that it was made on: %w", s.Name, api.ErrNotServing)
+	}
 	if err != nil {
 		return nil, err
 	}

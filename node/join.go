@@ -42,6 +42,17 @@ func (a *addresses) get(id string) (string, bool) {
 	return addr, ok
 }
 
+func (a *addresses) at(addr string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for id, x := range a.byID {
+		if x == addr {
+			return id
+		}
+	}
+	return ""
+}
+
 func (a *addresses) all() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -54,6 +65,17 @@ func (n *Node) addressOf(id string) (string, bool) {
 		return n.RPCAddr(), true
 	}
 	return n.known.get(id)
+}
+
+// nodeAt returns the id of the node that answers at addr, empty if it is not known.
+func (n *Node) nodeAt(addr string) string {
+	if addr == "" {
+		return ""
+	}
+	if addr == n.RPCAddr() {
+		return n.id()
+	}
+	return n.known.at(addr)
 }
 
 // newFormer prepares what makes the node part of a cluster.

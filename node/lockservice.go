@@ -17,23 +17,9 @@ import (
 // session with the group's leader, wherever that is.
 func (n *Node) openLockService(ctx context.Context) error {
 	n.enter("the lock service's log")
-	var dir string
-	founding := false
-	n.self.view(func(f *identity.Folders) {
-		if f.Voter() || f.Founding {
-			dir, founding = f.RaftDir(), f.Founding
-		}
-	})
-	if dir != "" {
-		if err := n.voter.open(dir, false); err != nil {
-			return fmt.Errorf("open the lock service: %w", err)
-		}
-		// A lone voter leads in a moment; looking for a leader would take longer.
-		if group, _ := n.voter.group(); len(group.Members()) == 1 {
-			if err := group.WaitReady(ctx); err != nil {
-				return fmt.Errorf("wait for the lock service: %w", err)
-			}
-		}
+	founding, err := n.openVoter(ctx)
+	if err != nil {
+		return err
 	}
 	n.enter("a leader of the lock service")
 	if err := n.openSession(ctx); err != nil {
@@ -69,6 +55,33 @@ func (n *Node) openLockService(ctx context.Context) error {
 		return err
 	}
 	return n.register(ctx)
+}
+
+// openVoter opens the node's part in the Raft group, if it has one, and tells whether
+// that founds the cluster.
+func (n *Node) openVoter(ctx context.Context) (founding bool, err error) {
+	// Gossip runs already, and may tell that the log was left behind.
+	n.voter.changing.Lock()
+	defer n.voter.changing.Unlock()
+	dir := ""
+	n.self.view(func(f *identity.Folders) {
+		if f.Voter() || f.Founding {
+			dir, founding = f.RaftDir(), f.Founding
+		}
+	})
+	if dir == "" {
+		return false, nil
+	}
+	if err := n.voter.open(dir, false); err != nil {
+		return false, fmt.Errorf("open the lock service: %w", err)
+	}
+	// A lone voter leads in a moment; looking for a leader would take longer.
+	if group, _ := n.voter.group(); len(group.Members()) == 1 {
+		if err := group.WaitReady(ctx); err != nil {
+			return false, fmt.Errorf("wait for the lock service: %w", err)
+		}
+	}
+	return founding, nil
 }
 
 // foundingPoll is how often a node looks whether the cluster that it has joined is

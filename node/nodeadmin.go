@@ -22,7 +22,7 @@ func (n *Node) handleNodes() {
 }
 
 func (n *Node) listNodes(ctx context.Context, _ *api.NamesRequest) (answer, error) {
-	all, err := n.fleet(ctx)
+	all, err := n.fleetOrMembers(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -33,6 +33,24 @@ func (n *Node) listNodes(ctx context.Context, _ *api.NamesRequest) (answer, erro
 		infos = append(infos, x.info(leader, boss))
 	}
 	return func(e *wire.Encoder) { api.AppendNodes(e, infos) }, nil
+}
+
+// fleetTimeout is how long list_nodes waits for the lock service. Without it gossip
+// alone is asked.
+const fleetTimeout = 3 * time.Second
+
+// fleetOrMembers is fleet, or what gossip knows when there is no leader to ask.
+func (n *Node) fleetOrMembers(ctx context.Context) ([]fleetNode, error) {
+	short, cancel := context.WithTimeout(ctx, fleetTimeout)
+	defer cancel()
+	all, err := n.fleet(short)
+	if err == nil || n.ring == nil || ctx.Err() != nil {
+		return all, err
+	}
+	for _, m := range n.ring.Members() {
+		all = append(all, fleetNode{id: m.ID, record: record{Name: m.Name, Zone: m.Zone, RPC: m.RPC}, Member: m})
+	}
+	return all, nil
 }
 
 func (x *fleetNode) info(leader, master string) api.NodeInfo {
@@ -64,7 +82,7 @@ func (n *Node) leader() string {
 		id, _ := group.Leader()
 		return id
 	}
-	return ""
+	return n.nodeAt(n.meta.client.LeaderAddress())
 }
 
 func (n *Node) drainNode(ctx context.Context, r *api.NamesRequest) (answer, error) {

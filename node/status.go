@@ -25,7 +25,12 @@ func Version() string {
 	return "dev"
 }
 
+// status answers also while the node starts, with little more than the reason.
 func (n *Node) status(context.Context, *api.NamesRequest) (answer, error) {
+	if !n.serving.Load() {
+		s := api.Status{Node: n.cfg.Name, NodeID: n.id(), Cluster: n.cluster(), Version: Version(), Uptime: time.Since(n.started), Reason: n.unready()}
+		return s.Append, nil
+	}
 	t, reason := n.tablets.Stats(), n.unready()
 	s := api.Status{
 		Node: n.cfg.Name, Cluster: n.cluster(), Version: Version(), Uptime: time.Since(n.started),

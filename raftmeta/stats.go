@@ -18,8 +18,8 @@ type Stats struct {
 	Leader bool // this server leads
 	Ready  bool // and has caught up
 	Term   uint64
-	// LastIndex is the newest entry in the log, AppliedIndex the newest
-	// command in the namespace.
+	// LastIndex is the newest entry in the log, AppliedIndex the newest that was
+	// handed to the namespace.
 	LastIndex, AppliedIndex uint64
 	Voters                  int
 
@@ -47,6 +47,7 @@ func (g *Group) Stats() Stats {
 		Ready:            term != 0,
 		Term:             g.raft.CurrentTerm(),
 		LastIndex:        g.raft.LastIndex(),
+		AppliedIndex:     g.raft.AppliedIndex(),
 		Voters:           voters(g.raft.GetConfiguration().Configuration().Servers),
 		Gets:             g.count.gets.Load(),
 		Lists:            g.count.lists.Load(),
@@ -60,8 +61,7 @@ func (g *Group) Stats() Stats {
 		Snapshots:        g.count.snapshots.Load(),
 		SnapshotLogBytes: g.logBytes.Load(),
 	}
-	g.machine.view(func(ns *namespace, applied uint64) {
-		s.AppliedIndex = applied
+	g.machine.view(func(ns *namespace, _ uint64) {
 		s.Files, s.Directories = ns.files, ns.nodes.Len()-ns.files
 		s.Bytes = ns.bytes
 		s.Sessions = ns.sessions.Len()

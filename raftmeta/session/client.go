@@ -39,6 +39,10 @@ func (c *Client) Close() error {
 	return nil
 }
 
+// LeaderAddress returns where the server answers that is believed to lead, empty when
+// it is not known. It asks nobody.
+func (c *Client) LeaderAddress() string { return c.leaders.at() }
+
 // Get returns the file at path, as the leader has it. See Session.Get for one that
 // caches.
 func (c *Client) Get(ctx context.Context, path string) (f api.File, err error) {

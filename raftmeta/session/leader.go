@@ -228,3 +228,14 @@ func (l *leaders) close() {
 	}
 	l.wg.Wait()
 }
+
+// at returns the address of the server that is believed to lead, empty when it is
+// being looked for.
+func (l *leaders) at() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.current == nil {
+		return ""
+	}
+	return l.mu.current.addr
+}
