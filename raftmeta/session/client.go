@@ -159,6 +159,9 @@ func (c *Client) do(ctx context.Context, again bool, f func(api.Service) error) 
 				return unknown, nil
 			}
 			moved = c.leaders.failed(p, err)
+			if errors.Is(err, api.ErrClosed) { // that server stops
+				err = fmt.Errorf("%w: %w", api.ErrNotReady, err)
+			}
 		}
 		doubt := errors.Is(err, api.ErrOutcomeUnknown)
 		unknown = unknown || doubt

@@ -158,7 +158,8 @@ func (l *leaders) roomLocked() *peer {
 // true if another server was named as the leader, so that there is no need to wait.
 func (l *leaders) failed(p *peer, err error) (moved bool) {
 	var other *api.NotLeaderError
-	lost := errors.Is(err, rpc.ErrConnLost)
+	// A server that has closed is not asked again: another one may answer there.
+	lost := errors.Is(err, rpc.ErrConnLost) || errors.Is(err, api.ErrClosed)
 	if !lost && !errors.Is(err, api.ErrNotReady) {
 		return false
 	}
