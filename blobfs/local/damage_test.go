@@ -293,7 +293,7 @@ func TestMissingAndShortFiles(t *testing.T) {
 
 	h := m.hands[2]
 	for _, folder := range m.cfg.Folders {
-		_ = m.fs.Remove(filepath.Join(folder, "blobs", fmt.Sprintf("%s.1of3", h.ID)))
+		_ = m.fs.Remove(filepath.Join(folder, "blobs", fmt.Sprintf("%s.1", h.ID)))
 	}
 	s := m.reopen(t)
 	if _, err := s.OpenBlob(ctx, h); !errors.Is(err, local.ErrNoBlob) {

@@ -9,6 +9,9 @@
 //   - A blob is a run of bytes that never changes. A [Writer] streams it in, Seal
 //     makes it durable, a [Reader] reads it at any offset.
 //   - An extent is a part of a blob or log that is kept whole in one file of one folder.
+//     An [ExtentWriter] writes one of a blob, an [ExtentReader] reads it. Writer and
+//     Reader are made of those, or of others, whose bytes are elsewhere.
+//   - The holders of an extent are the nodes that should have it.
 //   - A chunk is 64 KiB of a blob's extent, the unit of its checksums.
 //   - A log is a run of payloads. A [LogWriter] appends, a [LogReader] recovers.
 //   - A position is a place in a log, in bytes of frames since its beginning. It only grows.
@@ -21,6 +24,8 @@
 //
 //	who     started by           stopped by   owns
 //	keeper  the first CreateLog  Store.Close  making and recycling spares
+//	note    ExtentWriter.Seal    its end      appending one list of holders
+//	beside  Writer.Write         Seal, Abort  sealing one extent, if its sink waits
 //
 // The keeper's queue holds one job for each call of Release that frees an extent, so
 // it is bounded by the log extents on disk. All else runs in the callers' goroutines.
@@ -40,16 +45,21 @@
 //	    and every later OpenLog finds the same payloads.
 //	B7. No bytes left from a file's earlier use are ever taken for a frame.
 //	B8. A full disk is told before anything is written of what does not fit.
+//	B9. Of an extent's lists of holders that were acknowledged the one of the highest
+//	    epoch is found again, as long as the extent is there.
 //
 // # Folders
 //
 //	LOCK                         held while a store has the folder open
-//	blobs/<id>.<i>of<n>          sealed extent i, from 0, of the n that blob id has
+//	holders                      who else should have the extents
+//	blobs/<id>.<i>               sealed extent i, from 0, of blob id, which goes on
+//	blobs/<id>.<i>of<n>          the last of its n extents
 //	blobs/<id>.<i>.tmp           an extent being written
 //	logs/<16 hex digits>.log     a log extent or a spare; the header says which
 //	logs/<16 hex digits>.log.tmp a spare being made
 //
-// Temporary files are removed when the store is opened. All integers below are
+// The first version named all extents in the second way. Temporary files in subfolders are removed
+// when the store is opened. All integers below are
 // little-endian, all checksums CRC-32C (Castagnoli), all unnamed bytes zero.
 //
 // # Extents of blobs
@@ -87,6 +97,35 @@
 //	1030  00 0d 00 00 00 00 00 00 00 53 3d 98 f0 00 00 00
 //	1040  00 01 00 00 00 53 54 45 4c 45 45 4e 44 d0 fc 42
 //	1050  9b
+//
+// # Holders
+//
+// The file begins with 16 bytes, magic "STELEHLD", version 1 and a checksum of those. Behind
+// it are frames, appended one at a time and synced, so that only the last one can be
+// torn; with a good frame after it what is none is damage.
+//
+//	frame                             record
+//	 0   4  checksum of the rest       0  16  blob id
+//	 4   4  magic "HOLD"              16   4  index of the extent
+//	 8   4  bytes, a multiple of 16   20   8  epoch, not 0
+//	12   4  number of records         28   1  number of nodes
+//	16   8  place in the file         29      of each: 1 byte of length, name
+//	24      records, zeros
+//
+// Of an extent's records the last of the highest epoch counts, if the extent is in the
+// folder. When most of a file is outdated it is written anew and renamed.
+//
+// Example: holders
+//
+//	0000  53 54 45 4c 45 48 4c 44 01 00 00 00 65 0b 0a 8f
+//	0010  8c c1 35 1c 48 4f 4c 44 40 00 00 00 01 00 00 00
+//	0020  10 00 00 00 00 00 00 00 00 11 22 33 44 55 66 77
+//	0030  88 99 aa bb cc dd ee ff 01 00 00 00 01 00 00 00
+//	0040  00 00 00 00 03 02 6e 31 02 6e 32 02 6e 33 00 00
+//	0050  55 38 53 4b 48 4f 4c 44 40 00 00 00 01 00 00 00
+//	0060  50 00 00 00 00 00 00 00 00 11 22 33 44 55 66 77
+//	0070  88 99 aa bb cc dd ee ff 01 00 00 00 02 00 00 00
+//	0080  00 00 00 00 02 02 6e 31 02 6e 34 00 00 00 00 00
 //
 // # Handles
 //

@@ -8,6 +8,13 @@ import (
 var (
 	// ErrNoBlob means that the store holds no such blob, or not every extent of it.
 	ErrNoBlob = errors.New("no such blob")
+	// ErrNoExtent means that the store does not hold the extent.
+	ErrNoExtent = errors.New("no such extent")
+	// ErrExtentExists means that the store holds the extent, or that somebody is
+	// writing it.
+	ErrExtentExists = errors.New("extent exists")
+	// ErrStaleHolders means that a list of holders is older than the one kept.
+	ErrStaleHolders = errors.New("list of holders is stale")
 	// ErrNoLog means that the store holds no such log.
 	ErrNoLog = errors.New("no such log")
 	// ErrLogExists means that the ID is that of a log that the store holds.

@@ -149,19 +149,33 @@ func decodeTail(tail []byte, file string, at int64) (extentMeta, []uint32, error
 	return m, chunks, nil
 }
 
-// extentName returns the name of a sealed extent's file: id.INDEXofCOUNT.
-func extentName(id ID, index, count int) string {
-	return fmt.Sprintf("%s.%dof%d", id, index, count)
+// extentName returns the name of a sealed extent's file. It tells of the blob's last
+// extent, as none but this one says how many the blob has: of is that number, and 0
+// for the others.
+func extentName(x ExtentID, of int) string {
+	if of == 0 {
+		return x.String()
+	}
+	return fmt.Sprintf("%sof%d", x, of)
 }
 
-// parseExtentName reads what extentName writes and nothing else.
-func parseExtentName(name string) (id ID, index, count int, ok bool) {
+// parseExtentName reads what extentName writes and nothing else. The first version
+// gave every extent the number, so it may be there for one that is not the last.
+func parseExtentName(name string) (x ExtentID, of int, ok bool) {
 	hex, rest, _ := strings.Cut(name, ".")
-	i, n, _ := strings.Cut(rest, "of")
+	i, n, numbered := strings.Cut(rest, "of")
 	id, err := ParseID(hex)
 	index, errIndex := strconv.Atoi(i)
-	count, errCount := strconv.Atoi(n)
-	ok = err == nil && errIndex == nil && errCount == nil && 0 <= index && index < count &&
-		name == extentName(id, index, count)
-	return id, index, count, ok
+	if numbered {
+		var errOf error
+		if of, errOf = strconv.Atoi(n); errOf != nil || of <= index {
+			return ExtentID{}, 0, false
+		}
+	}
+	x = ExtentID{Blob: id, Index: index}
+	ok = err == nil && errIndex == nil && index >= 0 && index < ExtentsMax && name == extentName(x, of)
+	return x, of, ok
 }
+
+// isLast tells whether a file of that name holds the blob's last extent.
+func (x ExtentID) isLast(of int) bool { return x.Index == of-1 }

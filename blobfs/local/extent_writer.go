@@ -25,6 +25,7 @@ type extentWriter struct {
 	promised int64 // bytes of the folder's promise not yet used
 	finished bool  // table and footer are there, and all is synced
 	renamed  bool
+	noted    bool // the folder has the list of holders
 	// full are the folders that had no room for this extent after all.
 	full []*folder
 }
@@ -54,7 +55,7 @@ func (x *extentWriter) start() error {
 }
 
 func (x *extentWriter) create() error {
-	name := x.folder.blobPath(fmt.Sprintf("%s.%d%s", x.blob, x.index, tmpSuffix))
+	name := x.folder.blobPath(x.id().String() + tmpSuffix)
 	file, err := x.folder.fs.Create(name)
 	if err != nil {
 		return err
@@ -105,12 +106,22 @@ func (x *extentWriter) finish() error {
 	return err
 }
 
-// rename gives the file its name as the index-th of count extents.
-func (x *extentWriter) rename(count int) error {
+func (x *extentWriter) id() ExtentID { return ExtentID{Blob: x.blob, Index: x.index} }
+
+// of is the number of the blob's extents, if this is the last.
+func (x *extentWriter) of() int {
+	if x.last {
+		return x.index + 1
+	}
+	return 0
+}
+
+// rename gives the file the name of a sealed extent.
+func (x *extentWriter) rename() error {
 	if x.folder.isRetired() {
 		return x.folder.retiredError()
 	}
-	name := x.folder.blobPath(extentName(x.blob, x.index, count))
+	name := x.folder.blobPath(extentName(x.id(), x.of()))
 	if err := x.folder.fs.Rename(x.name, name); err != nil {
 		return err
 	}

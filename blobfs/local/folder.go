@@ -39,6 +39,7 @@ type folder struct {
 	// unreadable is set at Open when the folder's content could not be listed.
 	unreadable          bool
 	blobNames, logNames dirSync
+	holders             *holderLog
 }
 
 // dirSync makes the names in one folder durable. Callers take turns, for Linux reports a

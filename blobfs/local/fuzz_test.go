@@ -56,7 +56,7 @@ func FuzzExtent(f *testing.F) {
 		}
 		defer x.file.Close()
 		payload := make([]byte, x.length)
-		err = x.readVerified(payload, 0)
+		err = x.ReadVerified(payload, 0)
 		head, headErr := decodeHeader(image[:pageBytes], "/x")
 		if err != nil || headErr != nil {
 			return

@@ -36,7 +36,8 @@ const handleVersion = 1
 
 // Bounds on what DecodeHandle believes. A blob of a million extents of 64 MiB is 64 TiB.
 const (
-	maxHandleExtents  = 1 << 20
+	// ExtentsMax is the most extents that a blob may have.
+	ExtentsMax        = 1 << 20
 	maxHandleReplicas = 64
 )
 
@@ -76,7 +77,7 @@ func DecodeHandle(d *wire.Decoder) Handle {
 	}
 	h.Length = d.Int()
 	sum := int64(0)
-	for i, extents := 0, d.ArrayMax(maxHandleExtents); i < extents && d.Err() == nil; i++ {
+	for i, extents := 0, d.ArrayMax(ExtentsMax); i < extents && d.Err() == nil; i++ {
 		x := decodeExtentRef(d)
 		if x.Index != i || x.Length < 0 || x.Length > h.Length-sum {
 			d.Fail(errBadHandle)

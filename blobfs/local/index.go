@@ -10,23 +10,31 @@ import (
 )
 
 // blob is what the store knows of a sealed blob without reading it: its extents
-// that are here. It is replaced, never changed.
+// that are here. Guarded by Store.mu.
 type blob struct {
-	length  int64 // sum of the parts
-	count   int   // extents that the blob has
-	created time.Time
-	parts   []part // by index; two of one index if a failing folder left one behind
+	id    ID
+	parts []part // by index; two of one index if a failing folder left one behind
 }
 
 // part is one extent's file.
 type part struct {
-	index  int
-	length int64
-	folder *folder
+	index   int
+	of      int // the blob's extents, if the name tells
+	length  int64
+	folder  *folder
+	created time.Time
+	holders holderList
 }
 
-func (p part) path(id ID, count int) string {
-	return p.folder.blobPath(extentName(id, p.index, count))
+func lessBlob(a, b *blob) bool { return bytes.Compare(a.id[:], b.id[:]) < 0 }
+
+func (p *part) path(id ID) string {
+	return p.folder.blobPath(extentName(ExtentID{Blob: id, Index: p.index}, p.of))
+}
+
+func (p *part) info(id ID) ExtentInfo {
+	x := ExtentID{Blob: id, Index: p.index}
+	return ExtentInfo{ID: x, Length: p.length, Last: x.isLast(p.of), Created: p.created, Holders: p.holders.list()}
 }
 
 // BlobInfo is what the store knows of a blob without reading it.
@@ -34,10 +42,29 @@ type BlobInfo struct {
 	ID      ID
 	Length  int64 // bytes in the extents that are here
 	Extents int   // that are here
-	// Whole tells that all extents are here. It is false for a blob whose
-	// Seal was cut short by a crash, and for one of which a folder is missing.
+	// Whole tells that all extents are here. It is false for a blob that was not sealed
+	// because of a crash, for one that is being written, and for one of which a folder
+	// is missing or whose other extents are on other nodes.
 	Whole   bool
 	Created time.Time // when sealed, by the clock of then
+}
+
+func (b *blob) info() BlobInfo {
+	info := BlobInfo{ID: b.id}
+	count := -1
+	for i, p := range b.parts {
+		if p.created.After(info.Created) {
+			info.Created = p.created
+		}
+		count = max(count, p.of)
+		if i > 0 && b.parts[i-1].index == p.index {
+			continue
+		}
+		info.Length += p.length
+		info.Extents++
+	}
+	info.Whole = info.Extents == count
+	return info
 }
 
 // Blobs lists the blobs, by ID. A blob that was sealed without its handle
@@ -46,27 +73,98 @@ type BlobInfo struct {
 func (s *Store) Blobs() []BlobInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	infos := make([]BlobInfo, 0, len(s.mu.blobs))
-	for id, b := range s.mu.blobs {
-		info := BlobInfo{ID: id, Created: b.created}
-		for i, p := range b.parts {
-			if i > 0 && b.parts[i-1].index == p.index {
-				continue
-			}
-			info.Length += p.length
-			info.Extents++
-		}
-		info.Whole = info.Extents == b.count
-		infos = append(infos, info)
-	}
-	slices.SortFunc(infos, func(a, b BlobInfo) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	infos := make([]BlobInfo, 0, s.mu.blobs.Len())
+	s.mu.blobs.Ascend(func(b *blob) bool {
+		infos = append(infos, b.info())
+		return true
+	})
 	return infos
 }
 
-func (s *Store) addBlob(id ID, b *blob) {
+// ListExtents returns up to max of the extents that are here, by blob and index, from the
+// first after the one given; the zero ExtentID with index -1 is before all.
+func (s *Store) ListExtents(after ExtentID, max int) []ExtentInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.blobs[id] = b
+	var infos []ExtentInfo
+	s.mu.blobs.AscendGreaterOrEqual(&blob{id: after.Blob}, func(b *blob) bool {
+		for i := range b.parts {
+			p := &b.parts[i]
+			if b.id == after.Blob && p.index <= after.Index || i > 0 && b.parts[i-1].index == p.index {
+				continue
+			}
+			if len(infos) == max {
+				return false
+			}
+			infos = append(infos, p.info(b.id))
+		}
+		return true
+	})
+	return infos
+}
+
+// Extents returns the number of extents that are here.
+func (s *Store) Extents() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.parts
+}
+
+// extentInfo returns what the index has of an extent, or ErrNoExtent.
+func (s *Store) extentInfo(id ExtentID) (ExtentInfo, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if parts := s.partsLocked(id); len(parts) > 0 {
+		return parts[0].info(id.Blob), nil
+	}
+	return ExtentInfo{}, s.whyMissing(ErrNoExtent)
+}
+
+// partsLocked returns the files of an extent. They are the index's own.
+func (s *Store) partsLocked(id ExtentID) []part {
+	b, ok := s.mu.blobs.Get(&blob{id: id.Blob})
+	if !ok {
+		return nil
+	}
+	return b.of(id.Index)
+}
+
+func (b *blob) of(index int) []part {
+	i, end := b.span(index)
+	return b.parts[i:end]
+}
+
+// span returns where the parts of an index are, or would be.
+func (b *blob) span(index int) (start, end int) {
+	start, _ = slices.BinarySearchFunc(b.parts, index, func(p part, index int) int { return p.index - index })
+	for end = start; end < len(b.parts) && b.parts[end].index == index; end++ {
+	}
+	return start, end
+}
+
+// addPart makes p the extent's file, in place of those known before.
+func (s *Store) addPart(id ID, p part) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.setPartsLocked(ExtentID{Blob: id, Index: p.index}, p)
+	delete(s.mu.writing, ExtentID{Blob: id, Index: p.index})
+}
+
+// setPartsLocked replaces the files of an extent; none removes it.
+func (s *Store) setPartsLocked(id ExtentID, parts ...part) {
+	b, ok := s.mu.blobs.Get(&blob{id: id.Blob})
+	if !ok {
+		b = &blob{id: id.Blob}
+	}
+	i, end := b.span(id.Index)
+	b.parts = slices.Replace(b.parts, i, end, parts...)
+	s.mu.parts += len(parts) - (end - i)
+	switch {
+	case len(b.parts) == 0:
+		s.mu.blobs.Delete(b)
+	case !ok:
+		s.mu.blobs.ReplaceOrInsert(b)
+	}
 }
 
 // Delete removes a blob's extents. Readers that have it open go on reading. A
@@ -79,32 +177,126 @@ func (s *Store) Delete(ctx context.Context, id ID) error {
 	}
 	defer s.end()
 	s.mu.Lock()
-	b := s.mu.blobs[id]
-	delete(s.mu.blobs, id)
-	s.mu.Unlock()
-	if b == nil {
-		return fmt.Errorf("delete blob %s: %w", id, ErrNoBlob)
-	}
-	left := &blob{count: b.count, created: b.created}
-	var errs []error
-	for _, p := range b.parts {
-		if err := p.folder.remove(p.path(id, b.count)); err != nil {
-			errs = append(errs, err)
-			left.parts = append(left.parts, p)
-			left.length += p.length
+	var indexes []int
+	if b, ok := s.mu.blobs.Get(&blob{id: id}); ok {
+		for _, p := range b.parts {
+			indexes = append(indexes, p.index)
 		}
 	}
-	if len(errs) == 0 {
-		return nil
+	s.mu.Unlock()
+	if len(indexes) == 0 {
+		return fmt.Errorf("delete blob %s: %w", id, ErrNoBlob)
 	}
-	s.addBlob(id, left)
-	return fmt.Errorf("delete blob %s: %w", id, errors.Join(errs...))
+	var errs []error
+	for _, i := range slices.Compact(indexes) {
+		if err := s.drop(ExtentID{Blob: id, Index: i}); err != nil && !errors.Is(err, ErrNoExtent) {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("delete blob %s: %w", id, errors.Join(errs...))
+	}
+	return nil
 }
 
-// loadBlobs lists a folder's extents into blobs. Names and sizes tell all that is needed.
-func loadBlobs(f *folder, names []string, blobs map[ID]*blob) error {
+// DropExtent removes one extent, as Delete does a blob. ErrNoExtent.
+func (s *Store) DropExtent(ctx context.Context, id ExtentID) error {
+	err := s.begin(ctx)
+	if err == nil {
+		defer s.end()
+		err = s.drop(id)
+	}
+	if err != nil {
+		return fmt.Errorf("drop extent %s: %w", id, err)
+	}
+	return nil
+}
+
+func (s *Store) drop(id ExtentID) error {
+	s.mu.Lock()
+	parts := slices.Clone(s.partsLocked(id))
+	s.setPartsLocked(id)
+	s.mu.Unlock()
+	if len(parts) == 0 {
+		return s.whyMissing(ErrNoExtent)
+	}
+	var left []part
+	var errs []error
+	for i := range parts {
+		p := &parts[i]
+		if err := p.folder.remove(p.path(id.Blob)); err != nil {
+			errs = append(errs, err)
+			left = append(left, *p)
+			continue
+		}
+		p.folder.holders.forget(id, p.holders)
+	}
+	if len(left) > 0 {
+		s.mu.Lock()
+		s.setPartsLocked(id, left...)
+		s.mu.Unlock()
+	}
+	return errors.Join(errs...)
+}
+
+// SetHolders replaces the list kept with an extent if the epoch is higher than that of the present
+// one, durably. Nothing is done for the same list once more. ErrNoExtent; ErrStaleHolders
+// if the epoch is lower, or the same with other nodes; ErrFolderRetired, ErrDiskFull.
+func (s *Store) SetHolders(ctx context.Context, id ExtentID, h Holders) error {
+	err := s.begin(ctx)
+	if err == nil {
+		defer s.end()
+		err = s.setHolders(id, h)
+	}
+	if err != nil {
+		return fmt.Errorf("set holders of extent %s: %w", id, err)
+	}
+	return nil
+}
+
+func (s *Store) setHolders(id ExtentID, h Holders) error {
+	if err := h.Validate(); err != nil {
+		return err
+	}
+	list := newHolderList(h)
+	s.mu.Lock()
+	parts := s.partsLocked(id)
+	var f *folder
+	var old holderList
+	if len(parts) > 0 {
+		f, old = parts[0].folder, parts[0].holders
+	}
+	s.mu.Unlock()
+	switch {
+	case f == nil:
+		return s.whyMissing(ErrNoExtent)
+	case old == list:
+		return nil
+	case list.epoch <= old.epoch:
+		return fmt.Errorf("epoch %d after %d: %w", list.epoch, old.epoch, ErrStaleHolders)
+	}
+	if err := f.holders.append(id, h); err != nil {
+		if f.failed(err); f.isRetired() {
+			return f.retiredError()
+		}
+		return fullError(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	parts = s.partsLocked(id)
+	if len(parts) == 0 || parts[0].folder != f || parts[0].holders.epoch >= list.epoch {
+		f.holders.forget(id, list)
+		return nil
+	}
+	f.holders.forget(id, parts[0].holders)
+	parts[0].holders = list
+	return nil
+}
+
+// loadBlobs lists a folder's extents. Names and sizes tell all that is needed.
+func (s *Store) loadBlobs(f *folder, names []string) error {
 	for _, name := range names {
-		id, index, count, ok := parseExtentName(name)
+		id, of, ok := parseExtentName(name)
 		if !ok {
 			continue
 		}
@@ -112,19 +304,12 @@ func loadBlobs(f *folder, names []string, blobs map[ID]*blob) error {
 		if err != nil {
 			return err
 		}
-		b := blobs[id]
-		if b == nil {
-			b = &blob{count: count}
-			blobs[id] = b
-		}
-		// A file of an odd size is damaged; opening the blob or Verify will say so.
+		// A file of an odd size is damaged; opening the extent or Verify will say so.
 		length, _ := payloadBytes(size)
-		b.parts = append(b.parts, part{index: index, length: length, folder: f})
-		b.length += length
-		if mod.After(b.created) {
-			b.created = mod
-		}
-		b.count = max(b.count, count)
+		p := part{index: id.Index, of: of, length: length, folder: f, created: mod}
+		s.mu.Lock()
+		s.setPartsLocked(id, append(slices.Clone(s.partsLocked(id)), p)...)
+		s.mu.Unlock()
 	}
 	return nil
 }

@@ -5,30 +5,32 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"slices"
 	"sort"
-
-	"github.com/steledb/stele/internal/crc"
-	"github.com/steledb/stele/internal/vfs"
 )
 
 // Reader reads one blob. It is safe for concurrent use, except Close. It keeps
-// one file open for each of the blob's extents until Close, and 4 bytes of
+// one file open for each of the blob's extents that are here until Close, and 4 bytes of
 // memory for each 64 KiB; whoever opens many readers bounds their number. A blob
 // that is deleted stays readable through its readers.
 type Reader struct {
 	size    int64
-	extents []extentReader
+	extents []readerExtent
 }
 
-// extentReader reads one extent's file.
-type extentReader struct {
-	file   vfs.File
-	name   string
-	start  int64 // in the blob
-	length int64
-	chunks []uint32
+// readerExtent is an extent and its place in the blob.
+type readerExtent struct {
+	ExtentSource
+	start, length int64
+}
+
+// ExtentSource gives the bytes of one sealed extent, wherever they are. Ranges are
+// always within it. It is safe for concurrent use, except Close.
+type ExtentSource interface {
+	// ReadVerified reads len(p) bytes at off that are right beyond doubt.
+	ReadVerified(p []byte, off int64) error
+	// ReadRaw reads them without that if it is cheaper; false if it cannot.
+	ReadRaw(p []byte, off int64) bool
+	Close() error
 }
 
 // OpenBlob opens a sealed blob. It reads and checks the chunk table of each
@@ -37,128 +39,49 @@ type extentReader struct {
 // in a folder that could not be read), *CorruptError if
 // an extent is damaged or not the one that h means.
 func (s *Store) OpenBlob(ctx context.Context, h Handle) (*Reader, error) {
-	if err := s.beginReadOnly(ctx); err != nil {
-		return nil, fmt.Errorf("open blob %s: %w", h.ID, err)
-	}
-	defer s.end()
-	s.mu.Lock()
-	b := s.mu.blobs[h.ID]
-	s.mu.Unlock()
-	if b == nil {
-		b = &blob{}
-	}
-	r := &Reader{}
-	for _, ref := range h.Extents {
-		x, err := b.openExtent(h.ID, ref)
-		if errors.Is(err, ErrNoBlob) {
-			err = s.whyMissing(err)
+	return OpenExtents(h, func(ref ExtentRef) (ExtentSource, error) {
+		x, err := s.OpenRef(ctx, h.ID, ref)
+		if err != nil {
+			return nil, err
 		}
+		return x, nil
+	})
+}
+
+// OpenRef opens an extent of a blob as its handle says, with OpenExtent's errors.
+func (s *Store) OpenRef(ctx context.Context, blob ID, ref ExtentRef) (*ExtentReader, error) {
+	x, err := s.OpenExtent(ctx, ExtentID{Blob: blob, Index: ref.Index}, ref.CRC)
+	if err == nil && x.length != ref.Length {
+		x.Close()
+		err = &CorruptError{File: x.name, Offset: pageBytes + x.length, Reason: fmt.Sprintf("extent has %d bytes and not %d", x.length, ref.Length)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// OpenExtents returns a Reader of the blob that h tells of, whose extents come from open.
+// An ErrNoExtent becomes an ErrNoBlob.
+func OpenExtents(h Handle, open func(ExtentRef) (ExtentSource, error)) (*Reader, error) {
+	r := &Reader{extents: make([]readerExtent, 0, len(h.Extents))}
+	for _, ref := range h.Extents {
+		x, err := open(ref)
 		if err != nil {
 			r.Close()
-			return nil, fmt.Errorf("open blob %s: extent %d: %w", h.ID, ref.Index, err)
+			if errors.Is(err, ErrNoExtent) {
+				err = fmt.Errorf("%w: %w", ErrNoBlob, err)
+			}
+			return nil, fmt.Errorf("open blob %s: %w", h.ID, err)
 		}
-		x.start = r.size
+		r.extents = append(r.extents, readerExtent{x, r.size, ref.Length})
 		r.size += ref.Length
-		r.extents = append(r.extents, x)
 	}
 	if r.size != h.Length {
 		r.Close()
 		return nil, fmt.Errorf("open blob %s: %w", h.ID, errBadHandle)
 	}
 	return r, nil
-}
-
-// whyMissing adds to an ErrNoBlob the folders that could not be read and may have it.
-func (s *Store) whyMissing(err error) error {
-	for _, f := range s.folders {
-		if f.unreadable {
-			err = fmt.Errorf("%w: %w", err, f.retiredError())
-		}
-	}
-	return err
-}
-
-// openExtent opens the first file of the extent that is what ref says.
-func (b *blob) openExtent(id ID, ref ExtentRef) (extentReader, error) {
-	err := error(ErrNoBlob)
-	for _, p := range b.parts {
-		if p.index != ref.Index {
-			continue
-		}
-		x, openErr := openExtentFile(p.folder.fs, p.path(id, b.count))
-		if openErr == nil && (x.meta.blob != id || x.meta.index != ref.Index || x.meta.length != ref.Length || x.meta.tableCRC != ref.CRC) {
-			x.file.Close()
-			openErr = &CorruptError{File: x.name, Offset: pageBytes + x.length, Got: x.meta.tableCRC, Want: ref.CRC,
-				Reason: fmt.Sprintf("this is extent %d of blob %s with table checksum %08x, not %d of %s with %08x", x.meta.index, x.meta.blob, x.meta.tableCRC, ref.Index, id, ref.CRC)}
-		}
-		if openErr == nil {
-			return x.extentReader, nil
-		}
-		if !errors.Is(openErr, fs.ErrNotExist) {
-			err = openErr
-		}
-	}
-	return extentReader{}, err
-}
-
-type openedExtent struct {
-	extentReader
-	meta extentMeta
-}
-
-// openExtentFile opens a sealed extent's file and checks all of it but the payload
-// and the header, which says nothing that the footer does not.
-func openExtentFile(fsys vfs.FS, name string) (openedExtent, error) {
-	file, err := fsys.OpenRead(name)
-	if err != nil {
-		return openedExtent{}, err
-	}
-	x, err := readExtentTail(file, name)
-	if err != nil {
-		file.Close()
-	}
-	return x, err
-}
-
-func readExtentTail(file vfs.File, name string) (openedExtent, error) {
-	size, err := file.Size()
-	if err != nil {
-		return openedExtent{}, err
-	}
-	length, ok := payloadBytes(size)
-	if !ok {
-		return openedExtent{}, &CorruptError{File: name, Reason: fmt.Sprintf("no extent has a file of %d bytes", size)}
-	}
-	at := pageBytes + length
-	tail := make([]byte, size-at)
-	if _, err := readFull(file, tail, at); err != nil {
-		return openedExtent{}, readError(err, name, at)
-	}
-	meta, chunks, err := decodeTail(tail, name, at)
-	if err != nil {
-		return openedExtent{}, err
-	}
-	return openedExtent{extentReader{file: file, name: name, length: length, chunks: chunks}, meta}, nil
-}
-
-// readFull is ReadAt where an end of file is always unexpected.
-func readFull(f vfs.File, p []byte, off int64) (int, error) {
-	n, err := f.ReadAt(p, off)
-	if n == len(p) {
-		return n, nil
-	}
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	return n, err
-}
-
-// readError makes a file that ends early a corrupt one.
-func readError(err error, name string, off int64) error {
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return &CorruptError{File: name, Offset: off, Reason: "the file ends early"}
-	}
-	return fmt.Errorf("read %s at offset %d: %w", name, off, err)
 }
 
 // Size returns the blob's length in bytes.
@@ -178,7 +101,7 @@ func (r *Reader) ReadAt(p []byte, off int64) (n int, err error) {
 		}
 		in := off - x.start
 		part := p[n:min(int64(len(p)), int64(n)+x.length-in)]
-		if err := x.readVerified(part, in); err != nil {
+		if err := x.ReadVerified(part, in); err != nil {
 			return n, err
 		}
 		n, off = n+len(part), off+int64(len(part))
@@ -214,7 +137,7 @@ func (r *Reader) readRaw(p []byte, off int64) bool {
 		x := r.find(off)
 		in := off - x.start
 		part := p[:min(int64(len(p)), x.length-in)]
-		if n, _ := x.file.ReadAt(part, pageBytes+in); n < len(part) {
+		if !x.ReadRaw(part, in) {
 			return false
 		}
 		p, off = p[len(part):], off+int64(len(part))
@@ -223,7 +146,7 @@ func (r *Reader) readRaw(p []byte, off int64) bool {
 }
 
 // find returns the extent that holds the byte at off, nil if there is none.
-func (r *Reader) find(off int64) *extentReader {
+func (r *Reader) find(off int64) *readerExtent {
 	if off >= r.size {
 		return nil
 	}
@@ -238,62 +161,7 @@ func (r *Reader) find(off int64) *extentReader {
 func (r *Reader) Close() error {
 	var errs []error
 	for i := range r.extents {
-		errs = append(errs, r.extents[i].file.Close())
+		errs = append(errs, r.extents[i].Close())
 	}
 	return errors.Join(errs...)
-}
-
-// readVerified reads part of the payload, which has that much. Runs of whole chunks
-// are read straight into p; at either end a chunk may go through a buffer.
-func (x *extentReader) readVerified(p []byte, off int64) error {
-	for len(p) > 0 {
-		i := off / chunkBytes
-		start := i * chunkBytes
-		if whole := x.wholeChunks(p, off); whole > 0 {
-			if err := x.readChunks(p[:whole], i); err != nil {
-				return err
-			}
-			p, off = p[whole:], off+whole
-			continue
-		}
-		buf := chunkPool.Get().(*[chunkBytes]byte)
-		chunk := buf[:min(chunkBytes, x.length-start)]
-		err := x.readChunks(chunk, i)
-		n := 0
-		if err == nil {
-			n = copy(p, chunk[off-start:])
-		}
-		chunkPool.Put(buf)
-		if err != nil {
-			return err
-		}
-		p, off = p[n:], off+int64(n)
-	}
-	return nil
-}
-
-// wholeChunks returns how many bytes of p, which starts at off, are whole chunks.
-func (x *extentReader) wholeChunks(p []byte, off int64) int64 {
-	if off%chunkBytes != 0 {
-		return 0
-	}
-	if off+int64(len(p)) == x.length {
-		return int64(len(p))
-	}
-	return int64(len(p)) / chunkBytes * chunkBytes
-}
-
-// readChunks reads and verifies whole chunks, the first being number i.
-func (x *extentReader) readChunks(p []byte, i int64) error {
-	at := pageBytes + i*chunkBytes
-	if _, err := readFull(x.file, p, at); err != nil {
-		return readError(err, x.name, at)
-	}
-	for chunk := range slices.Chunk(p, chunkBytes) {
-		if got := crc.Sum(chunk); got != x.chunks[i] {
-			return &CorruptError{File: x.name, Offset: pageBytes + i*chunkBytes, Got: got, Want: x.chunks[i]}
-		}
-		i++
-	}
-	return nil
 }

@@ -41,13 +41,14 @@ func (s *Store) Stats() Stats {
 		byFolder[f] = fs
 	}
 	s.mu.Lock()
-	st.Blobs = len(s.mu.blobs)
-	for _, b := range s.mu.blobs {
+	st.Blobs = s.mu.blobs.Len()
+	s.mu.blobs.Ascend(func(b *blob) bool {
 		for _, p := range b.parts {
 			byFolder[p.folder].BlobFiles++
 			byFolder[p.folder].BlobBytes += extentFileBytes(p.length)
 		}
-	}
+		return true
+	})
 	s.mu.Unlock()
 	addLog := func(f *logFile) {
 		byFolder[f.folder].LogFiles++

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/google/btree"
 	"github.com/steledb/stele/internal/vfs"
 )
 
@@ -31,8 +32,11 @@ type Store struct {
 	// be held when mu is taken, not the other way round.
 	mu struct {
 		sync.Mutex
-		blobs map[ID]*blob
-		logs  map[ID]*logState
+		blobs *btree.BTreeG[*blob]
+		parts int // in all blobs
+		// writing are the extents that are begun and not sealed.
+		writing map[ExtentID]bool
+		logs    map[ID]*logState
 		// damaged are log files of which no header can be read: any log may
 		// have its end in one.
 		damaged []*CorruptError
@@ -49,7 +53,8 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s := &Store{cfg: cfg.withDefaults()}
 	s.cfg.Folders = slices.Clone(s.cfg.Folders)
-	s.mu.blobs = map[ID]*blob{}
+	s.mu.blobs = btree.NewG(32, lessBlob)
+	s.mu.writing = map[ExtentID]bool{}
 	s.mu.logs = map[ID]*logState{}
 	s.spares.init(s)
 	if err := s.openFolders(); err != nil {
@@ -93,7 +98,10 @@ func (s *Store) openFolder(f *folder) error {
 	if err != nil {
 		return err
 	}
-	if err := loadBlobs(f, blobNames, s.mu.blobs); err != nil {
+	if err := s.loadBlobs(f, blobNames); err != nil {
+		return err
+	}
+	if err := s.loadHolders(f); err != nil {
 		return err
 	}
 	logNames, err := f.list(logsDir, s.cfg.ReadOnly)
@@ -145,6 +153,9 @@ func (s *Store) Close() error {
 	}
 	var errs []error
 	for _, f := range s.folders {
+		if f.holders != nil {
+			errs = append(errs, f.holders.close())
+		}
 		errs = append(errs, f.unlock())
 	}
 	return errors.Join(errs...)

@@ -76,14 +76,17 @@ func TestFileSizes(t *testing.T) {
 }
 
 func TestExtentNames(t *testing.T) {
-	name := extentName(exampleID, 2, 11)
-	if id, i, n, ok := parseExtentName(name); !ok || id != exampleID || i != 2 || n != 11 {
-		t.Errorf("%s: %v %d %d %v", name, id, i, n, ok)
+	want := ExtentID{Blob: exampleID, Index: 2}
+	for _, of := range []int{0, 3, 11} {
+		name := extentName(want, of)
+		if id, n, ok := parseExtentName(name); !ok || id != want || n != of || id.isLast(n) != (of == 3) {
+			t.Errorf("%s: %v %d %v", name, id, n, ok)
+		}
 	}
 	hex := exampleID.String()
-	for _, bad := range []string{"", hex, hex + ".", hex + ".1of1", hex + ".-1of1", hex + ".0of", hex + ".00of1",
+	for _, bad := range []string{"", hex, hex + ".", hex + ".1of1", hex + ".-1of1", hex + ".0of", hex + ".00of1", hex + ".00", hex + ".-1", hex + ".1048576",
 		hex + ".0of1.tmp", hex + ".0.tmp", strings.ToUpper(hex) + ".0of1", "x" + hex[1:] + ".0of1"} {
-		if _, _, _, ok := parseExtentName(bad); ok {
+		if _, _, ok := parseExtentName(bad); ok {
 			t.Errorf("%q is taken for an extent", bad)
 		}
 	}

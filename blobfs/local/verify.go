@@ -53,6 +53,7 @@ func (s *Store) Verify(ctx context.Context, report func(Problem)) error {
 			v.problem(f.path, 0, f.retiredError())
 		}
 		v.blobs(ctx, f)
+		v.holders(f)
 		v.logFiles(f)
 	}
 	states := s.logStates()
@@ -101,19 +102,19 @@ func (v *verifier) blobs(ctx context.Context, f *folder) {
 		if filepath.Ext(name) == tmpSuffix {
 			continue // being written, or left over in a store that is read-only
 		}
-		id, index, count, ok := parseExtentName(name)
+		id, of, ok := parseExtentName(name)
 		if !ok {
 			v.problem(path, 0, errors.New("file does not belong here"))
 			continue
 		}
-		if err := v.extent(ctx, f.fs, path, id, index, count); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := v.extent(ctx, f.fs, path, id, of); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			v.problem(path, 0, err)
 		}
 	}
 }
 
 // extent verifies a sealed extent's file. Of many rotten chunks each is reported.
-func (v *verifier) extent(ctx context.Context, fsys vfs.FS, path string, id ID, index, count int) error {
+func (v *verifier) extent(ctx context.Context, fsys vfs.FS, path string, id ExtentID, of int) error {
 	x, err := openExtentFile(fsys, path)
 	if err != nil {
 		return err
@@ -129,7 +130,7 @@ func (v *verifier) extent(ctx context.Context, fsys vfs.FS, path string, id ID, 
 	} else if head.blob != x.meta.blob || head.index != x.meta.index || head.offset != x.meta.offset {
 		v.problem(path, 0, &CorruptError{File: path, Reason: "header and footer tell of different extents"})
 	}
-	if x.meta.blob != id || x.meta.index != index || x.meta.last != (index == count-1) {
+	if x.meta.blob != id.Blob || x.meta.index != id.Index || x.meta.last != id.isLast(of) {
 		at := pageBytes + x.length + 4*chunkCount(x.length)
 		v.problem(path, at, &CorruptError{File: path, Offset: at, Reason: fmt.Sprintf("name does not fit extent %d of blob %s", x.meta.index, x.meta.blob)})
 	}
@@ -144,6 +145,57 @@ func (v *verifier) extent(ctx context.Context, fsys vfs.FS, path string, id ID, 
 		}
 	}
 	return nil
+}
+
+// holders verifies a folder's lists of holders, up to what was acknowledged.
+func (v *verifier) holders(f *folder) {
+	if f.unreadable {
+		return
+	}
+	f.holders.io.Lock()
+	size := f.holders.size
+	f.holders.io.Unlock()
+	path := f.holdersPath()
+	content, err := readAll(f.fs, path)
+	if err != nil {
+		if size > 0 || !errors.Is(err, fs.ErrNotExist) {
+			v.problem(path, 0, err)
+		}
+		return
+	}
+	end, damage := scanHolders(content, path, func(ExtentID, Holders) {})
+	for _, d := range damage {
+		v.problem(path, d.Offset, d)
+	}
+	if end < size {
+		v.problem(path, end, &CorruptError{File: path, Offset: end, Reason: "lists of holders are not readable"})
+	}
+}
+
+// VerifyExtent reads an extent whole and checks all there is to check: of the first thing
+// that is wrong it returns the *CorruptError. ErrNoExtent.
+func (s *Store) VerifyExtent(ctx context.Context, id ExtentID) error {
+	if err := s.beginReadOnly(ctx); err != nil {
+		return fmt.Errorf("verify extent %s: %w", id, err)
+	}
+	s.end() // Close need not wait for this
+	s.mu.Lock()
+	parts := slices.Clone(s.partsLocked(id))
+	s.mu.Unlock()
+	err := s.whyMissing(ErrNoExtent)
+	for i := range parts {
+		p := &parts[i]
+		var first error
+		v := &verifier{buf: make([]byte, 0, chunkBytes), report: func(p Problem) { first = cmp.Or(first, p.Err) }}
+		err = v.extent(ctx, p.folder.fs, p.path(id.Blob), id, p.of)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = ErrNoExtent
+		}
+		if err = cmp.Or(err, first, ctx.Err()); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("verify extent %s: %w", id, err)
 }
 
 // logFiles verifies the header pages of a folder's log files. Files of which no

@@ -2,23 +2,50 @@ package local
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
-	"time"
 )
 
 // Writer writes one blob, which does not exist before Seal returns. It is not
 // safe for concurrent use, and must be ended by Seal or Abort. Its memory is
 // one buffer of 256 KiB and 4 bytes for each 64 KiB written.
 type Writer struct {
-	s       *Store
 	id      ID
+	cfg     WriterConfig
 	length  int64 // bytes in extents, not in buf
-	extents []*extentWriter
+	extents []writerExtent
+	sealing chan error   // of the extent before the last, while it is sealed beside the next
 	buf     *writeBuffer // nil once the writer has ended
 	n       int          // bytes in buf
 	err     error        // sticky
+}
+
+// writerExtent is an extent of the blob with the bytes that it has.
+type writerExtent struct {
+	ExtentSink
+	length int64
+}
+
+// ExtentSink takes the bytes of one extent, wherever they go.
+type ExtentSink interface {
+	// Write appends p and keeps nothing of it. Only the last Write may have a length
+	// that is not a multiple of 64 KiB. After an error the extent is lost.
+	Write(p []byte) error
+	// Seal makes the extent durable. It is called once more for every extent, before
+	// the blob's handle is returned, and then sees to what has failed since.
+	Seal(ctx context.Context, last bool) (ExtentRef, error)
+	// Drop gives the extent up, sealed or not.
+	Drop()
+}
+
+// WriterConfig says how a Writer cuts its blob and where the extents go.
+type WriterConfig struct {
+	ExtentBytes int64 // a multiple of 64 KiB
+	// Begin begins an extent, which starts at that offset of the blob.
+	Begin func(id ExtentID, offset int64) (ExtentSink, error)
+	// Beside seals an extent beside the writing of the next one: where that waits for
+	// others, who would have nothing to do meanwhile.
+	Beside bool
 }
 
 // writeBuffer collects small writes: a multiple of the chunk, and large enough
@@ -35,18 +62,42 @@ func (s *Store) Create(ctx context.Context) (*Writer, error) {
 		return nil, fmt.Errorf("create blob: %w", err)
 	}
 	defer s.end()
-	w, err := s.newWriter(NewID())
-	if err != nil {
-		return nil, fmt.Errorf("create blob: %w", err)
-	}
-	return w, nil
+	return s.newWriter(NewID())
 }
 
 func (s *Store) newWriter(id ID) (*Writer, error) {
-	w := &Writer{s: s, id: id}
+	return NewWriter(id, WriterConfig{
+		ExtentBytes: s.cfg.ExtentBytes,
+		Begin: func(id ExtentID, offset int64) (ExtentSink, error) {
+			w, err := s.newExtentWriter(id, offset)
+			if err != nil {
+				return nil, err
+			}
+			return localSink{w}, nil
+		},
+	})
+}
+
+// localSink puts an extent in this store and nowhere else.
+type localSink struct{ *ExtentWriter }
+
+func (x localSink) Seal(ctx context.Context, last bool) (ExtentRef, error) {
+	return x.ExtentWriter.Seal(ctx, last, Holders{})
+}
+
+func (x localSink) Drop() {
+	x.Abort()
+	if x.sealed {
+		// What cannot be removed is garbage, which whoever knows the handles finds.
+		_ = x.s.DropExtent(context.Background(), x.ID())
+	}
+}
+
+// NewWriter begins a blob whose extents go where cfg says.
+func NewWriter(id ID, cfg WriterConfig) (*Writer, error) {
+	w := &Writer{id: id, cfg: cfg}
 	if err := w.addExtent(); err != nil {
-		w.dropExtents()
-		return nil, err
+		return nil, fmt.Errorf("create blob: %w", err)
 	}
 	w.buf = writeBufferPool.Get().(*writeBuffer)
 	return w, nil
@@ -65,10 +116,6 @@ func (w *Writer) Write(p []byte) (int, error) {
 	if w.err != nil {
 		return 0, w.err
 	}
-	if err := w.s.begin(context.Background()); err != nil {
-		return 0, w.fail(err)
-	}
-	defer w.s.end()
 	written := 0
 	for len(p) > 0 {
 		// Whole chunks go past the buffer if nothing waits in it.
@@ -94,16 +141,12 @@ func (w *Writer) Write(p []byte) (int, error) {
 
 // Seal makes the blob durable, files and names, and returns its handle. The
 // writer has then ended, also if the error is not nil; the errors are those of Write
-// and of ctx. Cancelling ctx between the steps leaves no blob, or one that
+// and of ctx. Cancelling ctx between the steps leaves no blob, or extents of one that
 // Blobs lists and nobody has a handle of.
 func (w *Writer) Seal(ctx context.Context) (Handle, error) {
 	if w.err != nil {
 		return Handle{}, w.err
 	}
-	if err := w.s.begin(ctx); err != nil {
-		return Handle{}, w.fail(err)
-	}
-	defer w.s.end()
 	h, err := w.seal(ctx)
 	if err != nil {
 		return Handle{}, w.fail(err)
@@ -116,16 +159,13 @@ func (w *Writer) Seal(ctx context.Context) (Handle, error) {
 // another Abort it does nothing.
 func (w *Writer) Abort() {
 	if w.err == nil {
-		w.dropExtents()
+		w.drop()
 		w.end(fmt.Errorf("blob %s aborted: %w", w.id, ErrClosed))
 	}
 }
 
 func (w *Writer) fail(err error) error {
-	w.dropExtents()
-	if errors.Is(err, errSource) {
-		err = fmt.Errorf("%w: %w", ErrFolderRetired, err)
-	}
+	w.drop()
 	w.end(fmt.Errorf("write blob %s: %w", w.id, err))
 	return w.err
 }
@@ -139,26 +179,30 @@ func (w *Writer) end(err error) {
 	}
 }
 
-func (w *Writer) dropExtents() {
+func (w *Writer) drop() {
+	_ = w.sealedBeside()
 	for _, x := range w.extents {
-		x.drop()
+		x.Drop()
 	}
 }
 
 func (w *Writer) addExtent() error {
-	x := &extentWriter{s: w.s, extentMeta: extentMeta{blob: w.id, index: len(w.extents), offset: w.length}}
-	w.extents = append(w.extents, x)
-	return x.start()
+	x, err := w.cfg.Begin(ExtentID{Blob: w.id, Index: len(w.extents)}, w.length)
+	if err != nil {
+		return err
+	}
+	w.extents = append(w.extents, writerExtent{ExtentSink: x})
+	return nil
 }
 
 // flush writes p, a multiple of the chunk unless it is the blob's end.
 func (w *Writer) flush(p []byte) error {
 	for len(p) > 0 {
-		x := w.extents[len(w.extents)-1]
-		room := w.s.cfg.ExtentBytes - x.length
+		x := &w.extents[len(w.extents)-1]
+		room := w.cfg.ExtentBytes - x.length
 		if room == 0 {
 			// Only now is it known that the extent is not the last one.
-			if err := w.on(x, x.finish); err != nil {
+			if err := w.sealExtent(x.ExtentSink); err != nil {
 				return err
 			}
 			if err := w.addExtent(); err != nil {
@@ -167,84 +211,64 @@ func (w *Writer) flush(p []byte) error {
 			continue
 		}
 		part := p[:min(int64(len(p)), room)]
-		if err := w.on(x, func() error { return x.write(part) }); err != nil {
+		if err := x.Write(part); err != nil {
 			return err
 		}
+		x.length += int64(len(part))
 		w.length += int64(len(part))
 		p = p[len(part):]
 	}
 	return nil
 }
 
-// on does op, and again after moving the extent if its folder fails.
-func (w *Writer) on(x *extentWriter, op func() error) error {
-	for {
-		err := op()
-		if err == nil {
-			return nil
-		}
-		if err := x.move(err); err != nil {
-			return err
-		}
+// sealExtent seals an extent that is full and not the last, at once or beside the next.
+func (w *Writer) sealExtent(x ExtentSink) error {
+	if !w.cfg.Beside {
+		_, err := x.Seal(context.Background(), false)
+		return err
 	}
+	if err := w.sealedBeside(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	w.sealing = done
+	go func() {
+		_, err := x.Seal(context.Background(), false)
+		done <- err
+	}()
+	return nil
+}
+
+// sealedBeside waits for the extent that is being sealed, if one is.
+func (w *Writer) sealedBeside() error {
+	if w.sealing == nil {
+		return nil
+	}
+	err := <-w.sealing
+	w.sealing = nil
+	return err
 }
 
 func (w *Writer) seal(ctx context.Context) (Handle, error) {
+	if err := ctx.Err(); err != nil {
+		return Handle{}, err
+	}
 	if err := w.flush(w.buf[:w.n]); err != nil {
 		return Handle{}, err
 	}
-	last := w.extents[len(w.extents)-1]
-	last.last = true
-	if err := w.on(last, last.finish); err != nil {
+	h := Handle{ID: w.id, Length: w.length, Extents: make([]ExtentRef, len(w.extents))}
+	last := len(w.extents) - 1
+	var err error
+	if h.Extents[last], err = w.extents[last].Seal(ctx, true); err != nil {
 		return Handle{}, err
 	}
-	for {
-		if err := ctx.Err(); err != nil {
+	if err := w.sealedBeside(); err != nil {
+		return Handle{}, err
+	}
+	for i, x := range w.extents[:last] {
+		if h.Extents[i], err = x.Seal(ctx, false); err != nil {
 			return Handle{}, err
 		}
-		again, err := w.publish()
-		if err != nil {
-			return Handle{}, err
-		}
-		if !again {
-			break
-		}
 	}
-	h := Handle{ID: w.id, Length: w.length}
-	b := &blob{length: w.length, created: time.Now(), count: len(w.extents)}
-	for _, x := range w.extents {
-		h.Extents = append(h.Extents, x.ref(w.s.cfg.Node))
-		b.parts = append(b.parts, part{index: x.index, length: x.length, folder: x.folder})
-	}
-	w.s.addBlob(w.id, b)
 	return h, nil
-}
-
-// publish gives every extent its name and makes the names durable. It tells
-// whether it must be called again, as a folder failed and its extents were moved.
-func (w *Writer) publish() (again bool, err error) {
-	synced := map[*folder]bool{}
-	for _, x := range w.extents {
-		if !x.renamed {
-			if err := w.on(x, func() error { return x.rename(len(w.extents)) }); err != nil {
-				return false, err
-			}
-		}
-	}
-	for _, x := range w.extents {
-		if !synced[x.folder] {
-			if err := x.folder.syncBlobNames(); err != nil {
-				return true, x.move(err)
-			}
-			synced[x.folder] = true
-		}
-	}
-	// Extents of one folder fail with it: those synced a moment ago are no
-	// safer than those after.
-	for _, x := range w.extents {
-		if x.folder.isRetired() {
-			return true, x.move(x.folder.retiredError())
-		}
-	}
-	return false, nil
 }

@@ -53,21 +53,28 @@ func openExtents(name string, dirs []string) (*extents, error) {
 	if err != nil {
 		return nil, err
 	}
-	if id, n, of, ok := extentNumber(name); ok && of > 1 {
+	if id, n, of, ok := extentNumber(name); ok && of != 1 {
 		first.file.Close()
+		if of == 0 {
+			return openBlob(id, append([]string{filepath.Dir(name)}, dirs...))
+		}
 		return openParts(id, of, append([]string{filepath.Dir(name)}, dirs...), fmt.Sprintf("file %s is extent %d of %d", filepath.Base(name), n+1, of))
 	}
 	return &extents{name: name, size: first.size, each: []extentFile{first}}, nil
 }
 
-// extentNumber reads the name of an extent's file: ID.INDEXofCOUNT.
+// extentNumber reads the name of an extent's file: ID.INDEXofCOUNT for the last of
+// a blob, and ID.INDEX, with a count of 0, for the others.
 func extentNumber(path string) (id blobfs.ID, index, count int, ok bool) {
 	hex, rest, _ := strings.Cut(filepath.Base(path), ".")
 	i, n, found := strings.Cut(rest, "of")
 	id, err := blobfs.ParseID(hex)
 	index, err1 := strconv.Atoi(i)
+	if !found {
+		return id, index, 0, errors.Join(err, err1) == nil && index >= 0
+	}
 	count, err2 := strconv.Atoi(n)
-	return id, index, count, found && errors.Join(err, err1, err2) == nil && 0 <= index && index < count
+	return id, index, count, errors.Join(err, err1, err2) == nil && 0 <= index && index < count
 }
 
 // openBlob opens the blob of that id.
@@ -81,7 +88,7 @@ func openBlob(id blobfs.ID, dirs []string) (*extents, error) {
 			return nil, err
 		}
 		for _, path := range found {
-			if _, _, count, ok := extentNumber(path); ok {
+			if _, _, count, ok := extentNumber(path); ok && count > 0 {
 				return openParts(id, count, extentDirs(dirs), "blob "+id.String())
 			}
 		}
@@ -109,6 +116,9 @@ func openParts(id blobfs.ID, count int, dirs []string, what string) (_ *extents,
 	for i := range count {
 		name := fmt.Sprintf("%s.%dof%d", id, i, count)
 		part, err := openFirst(dirs, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			part, err = openFirst(dirs, fmt.Sprintf("%s.%d", id, i))
+		}
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, notFoundf("give all data folders of the node with --data-dir", "%s, and %s is not in %s", what, name, strings.Join(dirs, ", "))
 		}

@@ -1,0 +1,228 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ExtentWriter writes one extent, which does not exist before Seal returns. It is not safe
+// for concurrent use, and must be ended by Seal or Abort. A folder that fails on the
+// way is retired, and what it holds is written again in another, unseen by the caller.
+type ExtentWriter struct {
+	s      *Store
+	x      *extentWriter
+	sealed bool
+	err    error // sticky
+}
+
+// CreateExtent begins an extent, which starts at that offset of its blob. Errors are
+// ErrExtentExists, ErrDiskFull when no folder has room for one extent more above its
+// reserve, ErrFolderRetired when no folder is left, ErrReadOnly and ErrClosed.
+func (s *Store) CreateExtent(ctx context.Context, id ExtentID, offset int64) (*ExtentWriter, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, fmt.Errorf("create extent %s: %w", id, err)
+	}
+	defer s.end()
+	w, err := s.newExtentWriter(id, offset)
+	if err != nil {
+		return nil, fmt.Errorf("create extent %s: %w", id, err)
+	}
+	return w, nil
+}
+
+func (s *Store) newExtentWriter(id ExtentID, offset int64) (*ExtentWriter, error) {
+	if id.Index < 0 || id.Index >= ExtentsMax || offset < 0 {
+		return nil, fmt.Errorf("extent %s at offset %d cannot be", id, offset)
+	}
+	if !s.reserve(id) {
+		return nil, ErrExtentExists
+	}
+	x := &extentWriter{s: s, extentMeta: extentMeta{blob: id.Blob, index: id.Index, offset: offset}}
+	if err := x.start(); err != nil {
+		x.drop()
+		s.unreserve(id)
+		return nil, err
+	}
+	return &ExtentWriter{s: s, x: x}, nil
+}
+
+// reserve notes that an extent is being written; false if it is, or exists.
+func (s *Store) reserve(id ExtentID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.writing[id] || len(s.partsLocked(id)) > 0 {
+		return false
+	}
+	s.mu.writing[id] = true
+	return true
+}
+
+func (s *Store) unreserve(id ExtentID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.writing, id)
+}
+
+// ID returns what the extent will be called.
+func (w *ExtentWriter) ID() ExtentID { return w.x.id() }
+
+// Length returns the bytes written.
+func (w *ExtentWriter) Length() int64 { return w.x.length }
+
+// CRC returns the checksum of the table of the chunks written.
+func (w *ExtentWriter) CRC() uint32 { return tableCRC(w.x.chunks) }
+
+// Write appends p and keeps nothing of it. Only the last Write of an extent may have a
+// length that is not a multiple of 64 KiB. More than the store's extent size in all is an
+// error, as are those of CreateExtent, and ErrFolderRetired also if what a failing folder
+// held could not be read back. After an error the extent is lost.
+func (w *ExtentWriter) Write(p []byte) error {
+	if err := w.enter(context.Background()); err != nil {
+		return err
+	}
+	defer w.s.end()
+	switch {
+	case w.sealed:
+		return fmt.Errorf("write extent %s: %w", w.ID(), ErrSealed)
+	case w.x.length%chunkBytes != 0:
+		return w.fail(errors.New("bytes after a short chunk"))
+	case int64(len(p)) > w.s.cfg.ExtentBytes-w.x.length:
+		return w.fail(fmt.Errorf("extent over %d bytes", w.s.cfg.ExtentBytes))
+	}
+	return w.on(func() error { return w.x.write(p) })
+}
+
+// ReadBack reads len(p) bytes of what has been written, proven by the checksums taken of it
+// when it passed through.
+func (w *ExtentWriter) ReadBack(p []byte, off int64) error {
+	if err := w.enter(context.Background()); err != nil {
+		return err
+	}
+	defer w.s.end()
+	x := w.x
+	if off < 0 || off > x.length || int64(len(p)) > x.length-off {
+		return fmt.Errorf("read back %d bytes at %d of %d written", len(p), off, x.length)
+	}
+	if x.file == nil {
+		file, err := x.folder.fs.OpenRead(x.name)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		r := ExtentReader{file: file, name: x.name, length: x.length, chunks: x.chunks}
+		return r.ReadVerified(p, off)
+	}
+	r := ExtentReader{file: x.file, name: x.name, length: x.length, chunks: x.chunks}
+	return r.ReadVerified(p, off)
+}
+
+// Seal makes the extent durable, with its name and, unless their epoch is 0, with its
+// holders. last says that the blob ends with it. Called once more it does nothing,
+// but if the folder has been retired since, the extent is written again in
+// another one. The errors are those of Write and of ctx, which is looked at between the
+// steps; the extent is then lost, unless it was sealed before.
+func (w *ExtentWriter) Seal(ctx context.Context, last bool, h Holders) (ExtentRef, error) {
+	if err := w.enter(ctx); err != nil {
+		return ExtentRef{}, err
+	}
+	defer w.s.end()
+	if err := h.Validate(); err != nil {
+		return ExtentRef{}, w.fail(err)
+	}
+	x := w.x
+	if w.sealed && !x.folder.isRetired() {
+		return x.ref(w.s.cfg.Node), nil
+	}
+	x.last = x.last || last
+	err := w.on(func() error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return x.publish(h)
+	})
+	if err != nil {
+		return ExtentRef{}, err
+	}
+	w.s.addPart(x.blob, part{index: x.index, of: x.of(), length: x.length, folder: x.folder, created: time.Now(), holders: newHolderList(h)})
+	w.sealed = true
+	return x.ref(w.s.cfg.Node), nil
+}
+
+// Abort gives the extent up and removes what was written of it. After Seal or
+// another Abort it does nothing.
+func (w *ExtentWriter) Abort() {
+	if w.err == nil && !w.sealed {
+		w.fail(ErrClosed)
+	}
+}
+
+// enter begins a call.
+func (w *ExtentWriter) enter(ctx context.Context) error {
+	if w.err != nil {
+		return w.err
+	}
+	if err := w.s.begin(ctx); err != nil {
+		return w.fail(err)
+	}
+	return nil
+}
+
+// on does op, and again after moving the extent if its folder fails.
+func (w *ExtentWriter) on(op func() error) error {
+	for {
+		err := op()
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+			return w.fail(err)
+		}
+		if err := w.x.move(err); err != nil {
+			return w.fail(err)
+		}
+	}
+}
+
+// fail ends the writer with an error.
+func (w *ExtentWriter) fail(err error) error {
+	if !w.sealed {
+		w.x.drop()
+		w.s.unreserve(w.ID())
+	}
+	if errors.Is(err, errSource) {
+		err = fmt.Errorf("%w: %w", ErrFolderRetired, err)
+	}
+	w.err = fmt.Errorf("write extent %s: %w", w.ID(), err)
+	return w.err
+}
+
+// publish makes the extent and its name durable, and the list of its holders before it
+// has a name. It goes on where an attempt in this folder has ended.
+func (x *extentWriter) publish(h Holders) error {
+	noted := make(chan error, 1)
+	note := h.Epoch != 0 && !x.noted
+	if note {
+		go func() { noted <- x.folder.holders.append(x.id(), h) }()
+	}
+	var err error
+	if !x.finished {
+		err = x.finish()
+	}
+	if note {
+		errNote := <-noted
+		x.noted = errNote == nil
+		err = errors.Join(err, errNote)
+	}
+	if err == nil && !x.renamed {
+		err = x.rename()
+	}
+	if err == nil {
+		err = x.folder.syncBlobNames()
+	}
+	if err == nil && x.folder.isRetired() {
+		err = x.folder.retiredError()
+	}
+	return err
+}

@@ -1,0 +1,217 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+
+	"github.com/steledb/stele/internal/crc"
+	"github.com/steledb/stele/internal/vfs"
+)
+
+// ExtentReader reads one sealed extent. It is safe for concurrent use, except Close. It
+// keeps its file open until then, and 4 bytes of memory for each 64 KiB. An extent that is
+// dropped stays readable through its readers.
+type ExtentReader struct {
+	file   vfs.File
+	name   string
+	length int64
+	chunks []uint32
+	meta   extentMeta
+}
+
+// OpenExtent opens a sealed extent and reads and checks its chunk table, whose
+// checksum must be crc. ErrNoExtent if it is not here (and ErrFolderRetired as well, if it
+// may be in a folder that could not be read), *CorruptError if it is damaged or another one.
+func (s *Store) OpenExtent(ctx context.Context, id ExtentID, crc uint32) (*ExtentReader, error) {
+	x, err := s.openExtent(ctx, id, func(m *extentMeta) bool { return m.tableCRC == crc }, crc)
+	if err != nil {
+		return nil, fmt.Errorf("open extent %s: %w", id, err)
+	}
+	return x, nil
+}
+
+// StatExtent returns what the store and the extent's file say of it. ErrNoExtent or
+// *CorruptError as OpenExtent.
+func (s *Store) StatExtent(ctx context.Context, id ExtentID) (ExtentStat, error) {
+	info, err := s.extentInfo(id)
+	if err == nil {
+		var x *ExtentReader
+		if x, err = s.openExtent(ctx, id, func(*extentMeta) bool { return true }, 0); err == nil {
+			defer x.Close()
+			info.Length, info.Last = x.length, x.meta.last
+			return ExtentStat{ExtentInfo: info, Offset: x.meta.offset, CRC: x.meta.tableCRC}, nil
+		}
+	}
+	return ExtentStat{}, fmt.Errorf("stat extent %s: %w", id, err)
+}
+
+// openExtent opens the first file of the extent that is as it should be.
+func (s *Store) openExtent(ctx context.Context, id ExtentID, right func(*extentMeta) bool, want uint32) (*ExtentReader, error) {
+	if err := s.beginReadOnly(ctx); err != nil {
+		return nil, err
+	}
+	defer s.end()
+	s.mu.Lock()
+	parts := slices.Clone(s.partsLocked(id))
+	s.mu.Unlock()
+	err := error(ErrNoExtent)
+	for _, p := range parts {
+		x, openErr := openExtentFile(p.folder.fs, p.path(id.Blob))
+		if openErr == nil && (x.meta.blob != id.Blob || x.meta.index != id.Index || !right(&x.meta)) {
+			x.file.Close()
+			openErr = &CorruptError{File: x.name, Offset: pageBytes + x.length, Got: x.meta.tableCRC, Want: want,
+				Reason: fmt.Sprintf("this is extent %d of blob %s with table checksum %08x, not %d of %s with %08x", x.meta.index, x.meta.blob, x.meta.tableCRC, id.Index, id.Blob, want)}
+		}
+		if openErr == nil {
+			return x, nil
+		}
+		if !errors.Is(openErr, fs.ErrNotExist) {
+			err = openErr
+		}
+	}
+	if errors.Is(err, ErrNoExtent) {
+		err = s.whyMissing(err)
+	}
+	return nil, err
+}
+
+// whyMissing adds to an ErrNoExtent the folders that could not be read and may have it.
+func (s *Store) whyMissing(err error) error {
+	for _, f := range s.folders {
+		if f.unreadable {
+			err = fmt.Errorf("%w: %w", err, f.retiredError())
+		}
+	}
+	return err
+}
+
+// openExtentFile opens a sealed extent's file and checks all of it but the payload
+// and the header, which says nothing that the footer does not.
+func openExtentFile(fsys vfs.FS, name string) (*ExtentReader, error) {
+	file, err := fsys.OpenRead(name)
+	if err != nil {
+		return nil, err
+	}
+	x, err := readExtentTail(file, name)
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return x, nil
+}
+
+func readExtentTail(file vfs.File, name string) (*ExtentReader, error) {
+	size, err := file.Size()
+	if err != nil {
+		return nil, err
+	}
+	length, ok := payloadBytes(size)
+	if !ok {
+		return nil, &CorruptError{File: name, Reason: fmt.Sprintf("no extent has a file of %d bytes", size)}
+	}
+	at := pageBytes + length
+	tail := make([]byte, size-at)
+	if _, err := readFull(file, tail, at); err != nil {
+		return nil, readError(err, name, at)
+	}
+	meta, chunks, err := decodeTail(tail, name, at)
+	if err != nil {
+		return nil, err
+	}
+	return &ExtentReader{file: file, name: name, length: length, chunks: chunks, meta: meta}, nil
+}
+
+// readFull is ReadAt where an end of file is always unexpected.
+func readFull(f vfs.File, p []byte, off int64) (int, error) {
+	n, err := f.ReadAt(p, off)
+	if n == len(p) {
+		return n, nil
+	}
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// readError makes a file that ends early a corrupt one.
+func readError(err error, name string, off int64) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return &CorruptError{File: name, Offset: off, Reason: "the file ends early"}
+	}
+	return fmt.Errorf("read %s at offset %d: %w", name, off, err)
+}
+
+// Length returns the bytes of the blob that are in the extent.
+func (x *ExtentReader) Length() int64 { return x.length }
+
+// Close closes the file. It must not run beside reads; reads after it fail.
+func (x *ExtentReader) Close() error { return x.file.Close() }
+
+// ReadRaw reads len(p) bytes and verifies nothing; false if it cannot.
+func (x *ExtentReader) ReadRaw(p []byte, off int64) bool {
+	n, _ := x.file.ReadAt(p, pageBytes+off)
+	return n == len(p)
+}
+
+// ReadVerified reads len(p) bytes, which must be within the extent, and verifies each
+// chunk of 64 KiB that it touches: a *CorruptError says which is rotten. Runs of whole
+// chunks are read straight into p; at either end a chunk may go through a buffer.
+func (x *ExtentReader) ReadVerified(p []byte, off int64) error {
+	if off < 0 || off > x.length || int64(len(p)) > x.length-off {
+		return fmt.Errorf("read %d bytes at %d of an extent of %d bytes: %w", len(p), off, x.length, io.ErrUnexpectedEOF)
+	}
+	for len(p) > 0 {
+		i := off / chunkBytes
+		start := i * chunkBytes
+		if whole := x.wholeChunks(p, off); whole > 0 {
+			if err := x.readChunks(p[:whole], i); err != nil {
+				return err
+			}
+			p, off = p[whole:], off+whole
+			continue
+		}
+		buf := chunkPool.Get().(*[chunkBytes]byte)
+		chunk := buf[:min(chunkBytes, x.length-start)]
+		err := x.readChunks(chunk, i)
+		n := 0
+		if err == nil {
+			n = copy(p, chunk[off-start:])
+		}
+		chunkPool.Put(buf)
+		if err != nil {
+			return err
+		}
+		p, off = p[n:], off+int64(n)
+	}
+	return nil
+}
+
+// wholeChunks returns how many bytes of p, which starts at off, are whole chunks.
+func (x *ExtentReader) wholeChunks(p []byte, off int64) int64 {
+	if off%chunkBytes != 0 {
+		return 0
+	}
+	if off+int64(len(p)) == x.length {
+		return int64(len(p))
+	}
+	return int64(len(p)) / chunkBytes * chunkBytes
+}
+
+// readChunks reads and verifies whole chunks, the first being number i.
+func (x *ExtentReader) readChunks(p []byte, i int64) error {
+	at := pageBytes + i*chunkBytes
+	if _, err := readFull(x.file, p, at); err != nil {
+		return readError(err, x.name, at)
+	}
+	for chunk := range slices.Chunk(p, chunkBytes) {
+		if got := crc.Sum(chunk); got != x.chunks[i] {
+			return &CorruptError{File: x.name, Offset: pageBytes + i*chunkBytes, Got: got, Want: x.chunks[i]}
+		}
+		i++
+	}
+	return nil
+}
