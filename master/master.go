@@ -36,15 +36,14 @@ type Group interface {
 	StepDown(ctx context.Context) error
 }
 
-// Nodes takes the master's commands to the nodes. Each carries the epoch; a node
-// refuses one that is older than any it has seen.
+// Nodes takes the master's commands to the nodes. Each carries the sequencer of the
+// master lock; a node refuses one that is older than any it has seen, and has a newer one
+// confirmed by the lock service.
 type Nodes interface {
 	// Hail tells a node who is master, so that it refuses the one before.
-	Hail(ctx context.Context, id string, epoch uint64) error
+	Hail(ctx context.Context, id string, q api.Sequencer) error
 	// StartVoting has a node take part in the group: it must run before it is staged.
-	StartVoting(ctx context.Context, id string, epoch uint64) error
-	// StopVoting has a node that was removed from the group give up its part.
-	StopVoting(ctx context.Context, id string, epoch uint64) error
+	StartVoting(ctx context.Context, id string, q api.Sequencer) error
 }
 
 // Config says what a master works with. All fields must be set.
@@ -141,7 +140,7 @@ func (m *Master) work(ctx context.Context, lock Lock) {
 		case <-ctx.Done():
 		}
 	}()
-	v := voterKeeper{cfg: m.cfg, lock: lock, epoch: epoch}
+	v := voterKeeper{cfg: m.cfg, lock: lock}
 	for ctx.Err() == nil {
 		v.look(ctx)
 		pause(ctx, m.cfg.Pause)

@@ -102,17 +102,17 @@ func (w *world) Remove(_ context.Context, id string) error {
 	return nil
 }
 
-func (w *world) Hail(_ context.Context, id string, epoch uint64) error {
+func (w *world) Hail(_ context.Context, id string, q api.Sequencer) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.broken {
 		return errors.New("no answer")
 	}
-	w.hailed[id] = epoch
+	w.hailed[id] = q.LockGeneration
 	return nil
 }
 
-func (w *world) StartVoting(_ context.Context, id string, _ uint64) error {
+func (w *world) StartVoting(_ context.Context, id string, _ api.Sequencer) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.broken {
@@ -121,8 +121,6 @@ func (w *world) StartVoting(_ context.Context, id string, _ uint64) error {
 	w.started = append(w.started, id)
 	return nil
 }
-
-func (w *world) StopVoting(context.Context, string, uint64) error { return nil }
 
 func (w *world) acquire(context.Context) (Lock, error) {
 	w.mu.Lock()

@@ -12,9 +12,8 @@ const changeTimeout = 10 * time.Second
 
 // voterKeeper carries out the plan of the voters.
 type voterKeeper struct {
-	cfg   Config
-	lock  Lock
-	epoch uint64
+	cfg  Config
+	lock Lock
 	// waits is the last step that failed, told once.
 	waits string
 	// hailed are the nodes that know of this master, each as of its last coming.
@@ -42,7 +41,7 @@ func (v *voterKeeper) hail(ctx context.Context, servers []Server) {
 			continue
 		}
 		asked++
-		go func() { answers <- greeted{s.ID, v.cfg.Nodes.Hail(ctx, s.ID, v.epoch)} }()
+		go func() { answers <- greeted{s.ID, v.cfg.Nodes.Hail(ctx, s.ID, v.lock.Sequencer())} }()
 	}
 	for range asked {
 		a := <-answers
@@ -94,21 +93,16 @@ func (v *voterKeeper) do(ctx context.Context, c Change) error {
 	g := v.cfg.Group
 	switch c.Kind {
 	case Stage:
-		if err := v.cfg.Nodes.StartVoting(ctx, c.ID, v.epoch); err != nil {
+		if err := v.cfg.Nodes.StartVoting(ctx, c.ID, v.lock.Sequencer()); err != nil {
 			return fmt.Errorf("have it take part: %w", err)
 		}
 		return g.Stage(ctx, c.ID)
 	case Promote:
 		return g.Promote(ctx, c.ID)
 	case Remove:
-		if err := g.Remove(ctx, c.ID); err != nil {
-			return err
-		}
-		// A node that is not there now learns of it when it comes back.
-		if err := v.cfg.Nodes.StopVoting(ctx, c.ID, v.epoch); err != nil {
-			v.cfg.Logger.Debug("tell a node that it votes no more", "node", c.ID, "error", err)
-		}
-		return nil
+		// The node gives up its log when it hears of this from the group itself, which
+		// alone can prove it.
+		return g.Remove(ctx, c.ID)
 	case StepDown:
 		return g.StepDown(ctx)
 	}

@@ -29,6 +29,9 @@ type Voter struct {
 	// the log.
 	Staged, CaughtUp bool
 	Leader           bool
+	// Silent is for how long its part in the group has not answered the leader, though
+	// gossip may hear of the node.
+	Silent time.Duration
 }
 
 // ChangeKind is a step of the plan.
@@ -87,19 +90,28 @@ type plan struct {
 	voters  []Voter // with a vote
 	staged  []Voter
 	// spare are the nodes that could vote and are not in the group.
-	spare  []Server
+	spare []Server
+	// silent are the servers of the group that do not answer its leader.
+	silent map[string]time.Duration
 	stable time.Duration
 	target int
 }
 
+// silentMin is how long a server must not have answered to count as not there: a few
+// heartbeats.
+const silentMin = 2 * time.Second
+
 func newPlan(servers []Server, group []Voter, stable time.Duration) *plan {
-	p := &plan{servers: map[string]Server{}, stable: stable}
+	p := &plan{servers: map[string]Server{}, silent: map[string]time.Duration{}, stable: stable}
 	for _, s := range servers {
 		p.servers[s.ID] = s
 	}
 	in := map[string]bool{}
 	for _, v := range group {
 		in[v.ID] = true
+		if v.Silent >= silentMin {
+			p.silent[v.ID] = v.Silent
+		}
 		if v.Staged {
 			p.staged = append(p.staged, v)
 		} else {
@@ -138,13 +150,13 @@ func newPlan(servers []Server, group []Voter, stable time.Duration) *plan {
 }
 
 // alive tells whether the server is there now.
-func (p *plan) alive(id string) bool { return p.servers[id].Alive }
+func (p *plan) alive(id string) bool { return p.servers[id].Alive && p.silent[id] == 0 }
 
 // lost tells whether the server is gone for good, by the operator's word or for so
 // long that it counts as such.
 func (p *plan) lost(id string) bool {
 	s, known := p.servers[id]
-	return !known || s.Leaving || !s.Alive && s.Since >= p.stable
+	return !known || s.Leaving || !s.Alive && s.Since >= p.stable || p.silent[id] >= p.stable
 }
 
 // live counts the voters that are there now, but the one with the given id.
@@ -228,6 +240,14 @@ func (p *plan) shrink() Change {
 	for _, v := range p.voters {
 		if s, known := p.servers[v.ID]; over && known && !s.Leaving && p.lost(v.ID) {
 			if c := p.remove(v, fmt.Sprintf("it has been gone for %v and its place is taken", s.Since.Round(time.Second))); c.Kind != NoChange {
+				return c
+			}
+		}
+	}
+	// One that is there, but whose part in the group is not, may take its own place.
+	for _, v := range p.voters {
+		if s := p.servers[v.ID]; s.Alive && !s.Leaving && p.silent[v.ID] >= p.stable {
+			if c := p.remove(v, "it is there, but has no log of the group any more"); c.Kind != NoChange {
 				return c
 			}
 		}

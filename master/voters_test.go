@@ -25,12 +25,30 @@ type simServer struct {
 	alive    bool
 	since    time.Duration
 	leaving  bool
+	// mute is since when the server's part in the group does not answer, though gossip
+	// hears of it; zero if it does.
+	mute time.Duration
 }
+
+// votes tells whether the server would answer the group's leader.
+func (s *simServer) votes() bool { return s.alive && s.mute == 0 }
 
 func (f *fleet) view() []Server {
 	var all []Server
 	for _, s := range f.servers {
 		all = append(all, Server{ID: s.id, Zone: s.zone, Alive: s.alive, Since: f.now - s.since, Leaving: s.leaving})
+	}
+	return all
+}
+
+// heard is the group as its leader sees it.
+func (f *fleet) heard() []Voter {
+	var all []Voter
+	for _, v := range f.group {
+		if s := f.server(v.ID); s != nil && s.mute != 0 {
+			v.Silent = f.now - s.mute
+		}
+		all = append(all, v)
 	}
 	return all
 }
@@ -50,7 +68,7 @@ func (f *fleet) count() (voters, live int) {
 			continue
 		}
 		voters++
-		if s := f.server(v.ID); s != nil && s.alive {
+		if s := f.server(v.ID); s != nil && s.votes() {
 			live++
 		}
 	}
@@ -62,7 +80,7 @@ func (f *fleet) elect() {
 	voters, live := f.count()
 	for i := range f.group {
 		v := &f.group[i]
-		if s := f.server(v.ID); v.Leader && (s == nil || !s.alive) {
+		if s := f.server(v.ID); v.Leader && (s == nil || !s.votes()) {
 			v.Leader = false
 		}
 	}
@@ -73,7 +91,7 @@ func (f *fleet) elect() {
 	}
 	for i := range f.group {
 		v := &f.group[i]
-		if s := f.server(v.ID); !v.Staged && s != nil && s.alive && live >= quorum(voters) {
+		if s := f.server(v.ID); !v.Staged && s != nil && s.votes() && live >= quorum(voters) {
 			v.Leader = true
 			return
 		}
@@ -85,7 +103,7 @@ func (f *fleet) elect() {
 func (f *fleet) step() bool {
 	f.elect()
 	voters, live := f.count()
-	c := Plan(f.view(), f.group, stable)
+	c := Plan(f.view(), f.heard(), stable)
 	if live < quorum(voters) {
 		// Nothing can commit; the plan must not rely on it, but may say what it likes.
 		return false
@@ -95,6 +113,7 @@ func (f *fleet) step() bool {
 		return false
 	case Stage:
 		f.group = append(f.group, Voter{ID: c.ID, Staged: true, CaughtUp: true})
+		f.server(c.ID).mute = 0 // it begins anew
 	case Promote:
 		for i := range f.group {
 			if f.group[i].ID == c.ID {
@@ -117,7 +136,7 @@ func (f *fleet) step() bool {
 		}
 		for i := range f.group { // another live voter
 			v := &f.group[i]
-			if v.ID != c.ID && !v.Staged && f.server(v.ID).alive {
+			if v.ID != c.ID && !v.Staged && f.server(v.ID) != nil && f.server(v.ID).votes() {
 				v.Leader = true
 				break
 			}
@@ -140,7 +159,7 @@ func (f *fleet) settle() {
 		f.now += stable
 		for n := 0; f.step(); n++ {
 			if n > 60 {
-				f.t.Fatalf("the plan finds no end: %v, voters %v", Plan(f.view(), f.group, stable), f.group)
+				f.t.Fatalf("the plan finds no end: %v, voters %v", Plan(f.view(), f.heard(), stable), f.group)
 			}
 		}
 	}
@@ -175,7 +194,7 @@ func (f *fleet) good() {
 		}
 		if s == nil || s.leaving {
 			leaving++
-		} else if s.alive {
+		} else if s.votes() {
 			zones[s.zone]++
 		}
 	}
@@ -255,13 +274,17 @@ func (f *fleet) join(id, zone string) {
 func (f *fleet) event(r *rand.Rand, i, zones int) {
 	s := f.servers[r.IntN(len(f.servers))]
 	voters, live := f.count()
-	switch r.IntN(6) {
+	switch r.IntN(7) {
+	case 6:
+		if s.votes() && f.in(s.id) && live-1 >= quorum(voters) {
+			s.mute = f.now - silentMin // before that the group itself refuses what would harm
+		}
 	case 0, 1:
 		if len(f.servers) < 9 {
 			f.join(fmt.Sprintf("%c%d", 'a'+rune(r.IntN(26)), i+1), fmt.Sprintf("z%d", r.IntN(zones)))
 		}
 	case 2:
-		if s.alive && (!f.in(s.id) || live-1 >= quorum(voters)) {
+		if s.alive && (!f.in(s.id) || !s.votes() || live-1 >= quorum(voters)) {
 			s.alive, s.since = false, f.now
 		}
 	case 3, 4:

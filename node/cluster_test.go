@@ -53,12 +53,18 @@ func (f *fleet) start(i int) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	n, err := node.Start(ctx, f.cfgs[i])
-	if err != nil {
+	if _, err := f.open(ctx, i); err != nil {
 		f.t.Errorf("start %s: %v", f.cfgs[i].Name, err)
-		return
 	}
-	f.nodes[i] = n
+}
+
+// open starts node i, if it can be.
+func (f *fleet) open(ctx context.Context, i int) (*node.Node, error) {
+	n, err := node.Start(ctx, f.cfgs[i])
+	if err == nil {
+		f.nodes[i] = n
+	}
+	return n, err
 }
 
 // startAll starts those that do not run, all at once.

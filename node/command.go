@@ -5,41 +5,49 @@ import (
 	"fmt"
 
 	"github.com/steledb/stele/internal/wire"
+	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )
 
-// The master's commands. Their parameters are the master's node id and its epoch; an
-// older epoch than any seen is refused with stale_epoch.
+// The master's commands. Their parameters are the master's node id, the sequencer of its
+// lock, whose lock generation is its epoch, and the raft epoch. A command of an older
+// epoch than any seen is refused with stale_epoch, and one of a newer epoch is taken only
+// when the lock service says that the sequencer is valid.
 const (
 	// methodHail tells a node who is master.
 	methodHail = "cluster.hail"
-	// methodStartVoting has a node take part in the lock service's group; a third
-	// parameter is the group's raft epoch. It answers once the node's log is there.
+	// methodStartVoting has a node take part in the lock service's group of that raft
+	// epoch. It answers once the node's log is there.
 	methodStartVoting = "cluster.start_voting"
-	// methodStopVoting has a node that the group has removed give up its log.
-	methodStopVoting = "cluster.stop_voting"
 )
 
 // command is a master's command as it crosses the wire.
 type command struct {
 	master    string
-	epoch     uint64
+	sequencer metaapi.Sequencer
 	raftEpoch uint64
 }
 
 func (m command) append(e *wire.Encoder) {
 	e.Array(3)
 	e.Str(m.master)
-	e.Uint(m.epoch)
+	e.Str(m.sequencer.String())
 	e.Uint(m.raftEpoch)
 }
 
 func (m *command) decode(d *wire.Decoder, n int) error {
 	if n < 3 {
-		return fmt.Errorf("%d parameters, want master, epoch and raft epoch", n)
+		return fmt.Errorf("%d parameters, want master, sequencer and raft epoch", n)
 	}
-	m.master, m.epoch, m.raftEpoch = d.Str(), d.Uint(), d.Uint()
-	return d.Err()
+	m.master = d.Str()
+	text := d.Str()
+	m.raftEpoch = d.Uint()
+	if err := d.Err(); err != nil {
+		return err
+	}
+	var err error
+	m.sequencer, err = metaapi.ParseSequencer(text)
+	return err
 }
 
 // handleCommands registers what a master may command. The commands are answered as
@@ -48,7 +56,6 @@ func (n *Node) handleCommands() {
 	for method, do := range map[string]func(context.Context, command) error{
 		methodHail:        func(context.Context, command) error { return nil },
 		methodStartVoting: n.startVoting,
-		methodStopVoting:  func(context.Context, command) error { return n.stopVoting() },
 	} {
 		n.rpc.Handle(method, rpc.Spawned, func(c *rpc.Call) {
 			var m command
@@ -56,11 +63,11 @@ func (n *Node) handleCommands() {
 				c.Fail(&rpc.Error{Code: rpc.CodeBadRequest, Message: fmt.Sprintf("%s: %v", method, err)})
 				return
 			}
-			if !n.joined.Load() {
-				c.Fail(&rpc.Error{Code: rpc.CodeUnavailable, Message: "the node is of no cluster yet", Retryable: true})
+			if !n.serving.Load() { // there may be no way to ask the lock service yet
+				c.Fail(&rpc.Error{Code: rpc.CodeUnavailable, Message: "the node does not serve: " + n.unready(), Retryable: true})
 				return
 			}
-			if err := n.epochs.admit(m.master, m.epoch); err != nil {
+			if err := n.epochs.admit(c.Context(), m, n.meta.client); err != nil {
 				c.Fail(err)
 				return
 			}
@@ -77,22 +84,17 @@ func (n *Node) handleCommands() {
 // master.Nodes.
 type commander struct{ n *Node }
 
-func (c commander) send(ctx context.Context, id, method string, epoch uint64) error {
-	m := command{master: c.n.id(), epoch: epoch, raftEpoch: c.n.raftEpoch()}
+func (c commander) send(ctx context.Context, id, method string, q metaapi.Sequencer) error {
+	m := command{master: c.n.id(), sequencer: q, raftEpoch: c.n.raftEpoch()}
 	return c.n.peers.call(ctx, id, method, m.append, nil)
 }
 
 // Hail implements master.Nodes.
-func (c commander) Hail(ctx context.Context, id string, epoch uint64) error {
-	return c.send(ctx, id, methodHail, epoch)
+func (c commander) Hail(ctx context.Context, id string, q metaapi.Sequencer) error {
+	return c.send(ctx, id, methodHail, q)
 }
 
 // StartVoting implements master.Nodes.
-func (c commander) StartVoting(ctx context.Context, id string, epoch uint64) error {
-	return c.send(ctx, id, methodStartVoting, epoch)
-}
-
-// StopVoting implements master.Nodes.
-func (c commander) StopVoting(ctx context.Context, id string, epoch uint64) error {
-	return c.send(ctx, id, methodStopVoting, epoch)
+func (c commander) StartVoting(ctx context.Context, id string, q metaapi.Sequencer) error {
+	return c.send(ctx, id, methodStartVoting, q)
 }

@@ -1,17 +1,21 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/master"
+	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )
 
 // epochGate refuses the commands of a master whose time is over (I9). An epoch is the
 // raft index at which the master lock was taken, so a later master's is higher.
 type epochGate struct {
-	// mu guards the fields in it.
+	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
 		epoch  uint64
@@ -19,24 +23,59 @@ type epochGate struct {
 	}
 }
 
-// admit takes note of a master and its epoch, or refuses it for an older one.
-func (g *epochGate) admit(master string, epoch uint64) error {
+// checker tells whether a sequencer is valid.
+type checker interface {
+	CheckSequencer(ctx context.Context, q metaapi.Sequencer) error
+}
+
+// epochCheckTimeout bounds the question whether a new master is one.
+const epochCheckTimeout = 5 * time.Second
+
+// admit lets a command pass, or refuses it: for an older epoch than one seen, or for a
+// newer one that the lock service does not confirm.
+func (g *epochGate) admit(ctx context.Context, m command, locks checker) error {
+	epoch := m.sequencer.LockGeneration
+	if m.sequencer.Path != master.LockPath || m.sequencer.Mode != metaapi.Exclusive {
+		return &rpc.Error{Code: rpc.CodeBadRequest, Message: fmt.Sprintf("%s is not a lock that makes a master", m.sequencer)}
+	}
+	last, err := g.compare(m.master, epoch)
+	if err != nil || epoch == last {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, epochCheckTimeout)
+	defer cancel()
+	if err := locks.CheckSequencer(ctx, m.sequencer); err != nil {
+		return fmt.Errorf("node %s says that it is master: %w", m.master, err)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if epoch < g.mu.epoch {
-		return &rpc.Error{
-			Code: api.CodeStaleEpoch,
-			Message: fmt.Sprintf("node %s commands by master epoch %d, but node %s has been master since epoch %d",
-				master, epoch, g.mu.master, g.mu.epoch),
-			Details: map[string]any{"epoch": int64(g.mu.epoch)},
-		}
+	if epoch < g.mu.epoch { // a later one came meanwhile
+		return stale(m.master, epoch, g.mu.master, g.mu.epoch)
 	}
-	g.mu.epoch, g.mu.master = epoch, master
+	g.mu.epoch, g.mu.master = epoch, m.master
 	return nil
 }
 
+// compare returns the newest epoch, or refuses an older one.
+func (g *epochGate) compare(node string, epoch uint64) (uint64, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if epoch < g.mu.epoch || epoch == g.mu.epoch && node != g.mu.master {
+		return 0, stale(node, epoch, g.mu.master, g.mu.epoch)
+	}
+	return g.mu.epoch, nil
+}
+
+func stale(node string, epoch uint64, boss string, newest uint64) error {
+	return &rpc.Error{
+		Code:    api.CodeStaleEpoch,
+		Message: fmt.Sprintf("node %s commands by master epoch %d, but node %s has been master since epoch %d", node, epoch, boss, newest),
+		Details: map[string]any{"epoch": int64(newest)},
+	}
+}
+
 // last returns the newest master that this node has heard of.
-func (g *epochGate) last() (master string, epoch uint64) {
+func (g *epochGate) last() (node string, epoch uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.mu.master, g.mu.epoch

@@ -116,12 +116,6 @@ func (n *Node) joinCluster(ctx context.Context) error {
 			gossips = append(gossips, p.Gossip)
 		}
 	}
-	if out.RaftEpoch > n.raftEpoch() {
-		if err := n.followRaftEpoch(out.RaftEpoch); err != nil {
-			return err
-		}
-	}
-	n.joined.Store(true)
 	if n.cfg.Gossip == "off" {
 		return nil
 	}
@@ -141,25 +135,6 @@ func (n *Node) joinCluster(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// followRaftEpoch gives up a Raft log that was left behind: the group was made anew
-// from what another voter had, while this one was away.
-func (n *Node) followRaftEpoch(epoch uint64) error {
-	n.voter.changing.Lock()
-	defer n.voter.changing.Unlock()
-	if err := n.voter.close(); err != nil {
-		return err
-	}
-	return n.self.change(func(f *identity.Folders) error {
-		if f.Raft != "" {
-			n.log.Warn("the lock service was recovered without this node: its old log is set aside", "epoch", epoch, "was", f.RaftEpoch)
-			if err := f.EndVoter(); err != nil {
-				return err
-			}
-		}
-		return f.SetRaftEpoch(epoch)
-	})
 }
 
 // selfMeta is what the node tells the others of itself.
@@ -209,30 +184,29 @@ func (n *Node) tellLoad() {
 
 // followMembers takes note of where the other nodes are, until the node closes.
 func (n *Node) followMembers() {
+	epochs := epochWatch{n: n}
+	tick := time.NewTicker(epochPause)
+	defer tick.Stop()
 	for {
 		changed := n.ring.Changed()
 		var peers []formation.Peer
-		epoch := n.raftEpoch()
-		for _, m := range n.ring.Members() {
+		members := n.ring.Members()
+		for _, m := range members {
 			if m.Self {
 				continue
 			}
 			// One that has left comes back, when all are started anew.
 			n.known.set(m.ID, m.RPC)
 			peers = append(peers, formation.Peer{ID: m.ID, Name: m.Name, RPC: m.RPC, Gossip: m.Gossip})
-			epoch = max(epoch, m.RaftEpoch)
 		}
 		slices.SortFunc(peers, func(a, b formation.Peer) int { return strings.Compare(a.ID, b.ID) })
-		if err := n.former.SetMembers(peers, epoch); err != nil {
+		if err := n.former.SetMembers(peers, n.raftEpoch()); err != nil {
 			n.log.Warn("the other nodes cannot be remembered for the next start", "error", err)
 		}
-		if epoch > n.raftEpoch() {
-			if err := n.followRaftEpoch(epoch); err != nil {
-				n.log.Error("give up a lock service's log that was left behind", "error", err)
-			}
-		}
+		epochs.look(members)
 		select {
 		case <-changed:
+		case <-tick.C:
 		case <-n.ctx.Done():
 			return
 		}

@@ -43,10 +43,14 @@ func (n *Node) openLockService(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the cluster's id: %w", err)
 	}
-	if cluster != n.cluster() {
+	if cluster.id != n.cluster() {
 		return fmt.Errorf("the lock service is of cluster %s, and the data folders are of cluster %s: put the right ones back",
-			cluster, n.cluster())
+			cluster.id, n.cluster())
 	}
+	if err := n.settleEpoch(ctx, cluster); err != nil {
+		return err
+	}
+	n.confirmed.Store(true)
 	if err := n.self.change(func(f *identity.Folders) error { return f.Founded() }); err != nil {
 		return err
 	}
@@ -170,7 +174,7 @@ func (m masterGroup) Voters() []master.Voter {
 	}
 	var all []master.Voter
 	for _, x := range group.Members() {
-		all = append(all, master.Voter{ID: x.ID, Staged: !x.Voter, CaughtUp: caughtUp(x), Leader: x.Leader})
+		all = append(all, master.Voter{ID: x.ID, Staged: !x.Voter, CaughtUp: caughtUp(x), Leader: x.Leader, Silent: m.v.silence(x)})
 	}
 	return all
 }

@@ -31,8 +31,10 @@ type Node struct {
 
 	// self is what the data folders say of the node.
 	self selfIdentity
-	// joined is set once the node belongs to a cluster, serving while it serves data.
-	joined, serving atomic.Bool
+	// serving is set while the node serves data.
+	serving atomic.Bool
+	// confirmed is set once the node's part in the lock service may serve others.
+	confirmed atomic.Bool
 	// stage says what a start waits for.
 	stage atomic.Pointer[string]
 
@@ -45,6 +47,7 @@ type Node struct {
 	ring    *gossip.Ring // nil if gossip is off
 	known   addresses
 	peers   peers
+	refused refusals // of files that say nothing
 	epochs  epochGate
 	voter   *voter
 	meta    metaAccess

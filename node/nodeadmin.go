@@ -29,8 +29,20 @@ func (n *Node) listNodes(ctx context.Context, _ *api.NamesRequest) (answer, erro
 	leader := n.leader()
 	boss, _ := n.epochs.last()
 	var infos []api.NodeInfo
+	// The group knows better than gossip who has a vote in it.
+	votes := map[string]bool{}
+	group, _ := n.voter.group()
+	if group != nil {
+		for _, m := range group.Members() {
+			votes[m.ID] = m.Voter
+		}
+	}
 	for _, x := range all {
-		infos = append(infos, x.info(leader, boss))
+		i := x.info(leader, boss)
+		if group != nil {
+			i.Voter = votes[x.id]
+		}
+		infos = append(infos, i)
 	}
 	return func(e *wire.Encoder) { api.AppendNodes(e, infos) }, nil
 }

@@ -84,7 +84,8 @@ func (n *Node) fleet(ctx context.Context) ([]fleetNode, error) {
 		}
 		x := fleetNode{id: id}
 		if err := json.Unmarshal(f.Data, &x.record); err != nil {
-			return nil, fmt.Errorf("read %s: %w", nodePath(id), err)
+			n.refused.warn(n.log, nodePath(id), fmt.Errorf("file is not about a node: %w", err))
+			continue
 		}
 		x.Member, _ = n.member(id)
 		all = append(all, x)

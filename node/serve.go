@@ -35,7 +35,7 @@ func (n *Node) serve(listener net.Listener) error {
 	}
 	n.former.Handle(server)
 	n.voter = newVoter(n, server.Claim(raftByte))
-	metaapi.ServeCurrent(server, n.lockService)
+	metaapi.ServeCurrent(server, n.lockServiceForOthers)
 	n.handleCommands()
 	n.handleData()
 	n.handleAdmin()

@@ -221,6 +221,6 @@ func (r *refusals) warn(log *slog.Logger, peer string, err error) {
 	}
 	r.mu.Unlock()
 	if !again {
-		log.Warn("refused a connection between voters", "peer", peer, "because", err)
+		log.Warn("refused", "what", peer, "because", err)
 	}
 }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/raftmeta"
+	"github.com/steledb/stele/rpc"
 )
 
 // voter is the node's part in the Raft group of the lock service, if it has one: a
@@ -27,7 +29,26 @@ type voter struct {
 		feed *handedOver
 		// changed is closed, and replaced, when group changes.
 		changed chan struct{}
+		// unheard is since when servers are looked at that have never answered.
+		unheard map[string]time.Time
 	}
+}
+
+// silence returns for how long a server of the group has not answered this one, which
+// leads.
+func (v *voter) silence(m raftmeta.Member) time.Duration {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if m.Contact >= 0 {
+		delete(v.mu.unheard, m.ID)
+		return m.Contact
+	}
+	since, ok := v.mu.unheard[m.ID]
+	if !ok {
+		since = time.Now()
+		v.mu.unheard[m.ID] = since
+	}
+	return time.Since(since)
 }
 
 func newVoter(n *Node, claims net.Listener) *voter {
@@ -88,6 +109,7 @@ func (v *voter) set(group *raftmeta.Group, feed *handedOver) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.mu.group, v.mu.feed = group, feed
+	v.mu.unheard = map[string]time.Time{}
 	close(v.mu.changed)
 	v.mu.changed = make(chan struct{})
 }
@@ -109,6 +131,10 @@ func (n *Node) startVoting(_ context.Context, m command) error {
 	defer n.voter.changing.Unlock()
 	if group, _ := n.voter.group(); group != nil {
 		return nil
+	}
+	if own := n.raftEpoch(); m.raftEpoch != own {
+		return &rpc.Error{Code: rpc.CodeUnavailable, Retryable: true,
+			Message: fmt.Sprintf("the group is of epoch %d, and node %s knows of epoch %d", m.raftEpoch, n.id(), own)}
 	}
 	dir := ""
 	err := n.self.change(func(f *identity.Folders) (err error) {

@@ -105,8 +105,12 @@ type served struct {
 	id    api.SessionID
 	lease time.Duration
 	deadline
-	// end is when the lease ends, unless it is made longer first.
+	// end is when the lease ends, unless it is made longer first: what the client may
+	// be told. It is only ever moved by what a verification proves.
 	end time.Duration
+	// grace is before when the session is not expired, though its lease is over: this
+	// server has not run for a while.
+	grace time.Duration
 	// over is set when the lease has ended: nothing makes it longer then, and the
 	// log will say so. gone is set when it has.
 	over, gone bool
@@ -131,6 +135,9 @@ type served struct {
 	// ended, if not nil, is closed when the session is gone.
 	ended chan struct{}
 }
+
+// expiry is when the session may be expired.
+func (s *served) expiry() time.Duration { return max(s.end, s.grace) }
 
 // newKeeper makes the keeper of a term, and starts it.
 func newKeeper(r replica, m *machine, clock Clock, term uint64) *keeper {
@@ -333,7 +340,7 @@ func (k *keeper) atLocked(d *deadline, at time.Duration) {
 
 // scheduleLocked sets when the keeper looks at a session next.
 func (k *keeper) scheduleLocked(s *served) {
-	at := s.end
+	at := s.expiry()
 	if s.hang != nil && !s.due {
 		at = min(at, s.hang.answerBy)
 	}
@@ -366,14 +373,14 @@ func (k *keeper) run() {
 // forgive gives the sessions half a lease after this server did not run for a quarter
 // of one: what they asked meanwhile waits in the server's own sockets, and is to be
 // read before anybody is expired. To hold a session longer than its client counts on is
-// always safe.
+// always safe; nobody is told a longer lease for it.
 func (k *keeper) forgive(late time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.clock.Now()
 	for _, s := range k.mu.sessions {
 		if !s.over && late >= s.lease/4 {
-			s.end = max(s.end, now+s.lease/2)
+			s.grace = max(s.grace, now+s.lease/2)
 			k.scheduleLocked(s)
 		}
 	}
@@ -396,7 +403,7 @@ func (k *keeper) pass() time.Duration {
 			continue
 		}
 		s := d.session
-		if s.end <= now {
+		if s.expiry() <= now {
 			k.dieLocked(s)
 			continue
 		}

@@ -206,6 +206,55 @@ func TestPausedLeader(t *testing.T) {
 	})
 }
 
+// gatedReplica verifies when the test lets it.
+type gatedReplica struct {
+	*soloReplica
+	asked, gate chan struct{}
+}
+
+func (r *gatedReplica) verify(ctx context.Context) (uint64, error) {
+	r.asked <- struct{}{}
+	select {
+	case <-r.gate:
+	case <-ctx.Done():
+	}
+	return r.soloReplica.verify(ctx)
+}
+
+// TestPausedVerification: a leader that was paused between the question whether it leads
+// and the answer grants nothing beyond what the question proves: another may lead since.
+func TestPausedVerification(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &gatedReplica{
+			soloReplica: &soloReplica{t: t, machine: newMachine(func(err error) { t.Error(err) })},
+			asked:       make(chan struct{}, 10), gate: make(chan struct{}, 10),
+		}
+		clock := &pausedClock{machineClock: machineClock{time.Now()}}
+		v := newService(r, r.machine, clock)
+		r.lead(v, 1)
+		defer v.follow()
+		id := openFor(t, v, 2*time.Second)
+		got := make(chan simAnswer, 1)
+		received := clock.Now()
+		v.KeepAlive(context.Background(), api.KeepAliveRequest{Session: id, Term: 1},
+			func(resp api.KeepAliveResponse, err error) { got <- simAnswer{resp, err} })
+		<-r.asked
+		clock.paused.Add(int64(3200 * time.Millisecond)) // longer than the lease
+		time.Sleep(2*time.Second + time.Millisecond)     // the keeper's timer fires
+		r.gate <- struct{}{}                             // the answers to the question before the pause
+		synctest.Wait()
+		select {
+		case a := <-got:
+			if a.err == nil && received+a.resp.Lease > received+2*time.Second {
+				t.Fatalf("the lease is %v by a question of before the pause", a.resp.Lease)
+			}
+		case <-r.asked: // it verifies anew
+		default:
+			t.Fatal("neither an answer nor another question")
+		}
+	})
+}
+
 func TestKeepAliveSupersededAndDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, v := newSolo(t)

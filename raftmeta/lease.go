@@ -177,15 +177,21 @@ func (k *keeper) answerLocked(answers *answers, a asked, began time.Duration, er
 	if s.over {
 		return // the log will end it, and then this is answered
 	}
-	// Who does not acknowledge gets no more time, since writes may wait for it. The
-	// end may be past, when this server has just been paused: as long as nothing was
-	// done about it, the lease goes on.
-	if err == nil && s.acked >= s.sent {
+	// Who does not acknowledge gets no more time, since writes may wait for it.
+	renewed := err == nil && s.acked >= s.sent
+	if renewed {
 		s.end = max(s.end, began+s.lease)
 	}
-	if err == nil && s.end <= k.clock.Now() {
+	now := k.clock.Now()
+	if err == nil && s.expiry() <= now {
 		k.dieLocked(s)
 		k.expirersLocked()
+		return
+	}
+	if renewed && s.end <= now {
+		// This server did not run for so long that what it has verified is worth
+		// nothing any more.
+		k.dueLocked(s)
 		return
 	}
 	s.hang = nil
@@ -200,7 +206,7 @@ func (k *keeper) answerLocked(answers *answers, a asked, began time.Duration, er
 		s.sent = max(s.sent, s.first+n-1)
 	}
 	answers.add(a.hang.done, api.KeepAliveResponse{
-		Lease:  s.end - a.hang.received,
+		Lease:  max(s.end-a.hang.received, 0),
 		Term:   k.term,
 		First:  s.first,
 		Events: append([]api.Event(nil), events...),

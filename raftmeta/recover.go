@@ -111,7 +111,7 @@ func (g *Group) recover(ctx context.Context) (*Recovery, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = raft.RecoverCluster(g.raftConfig(nil), g.machine, g.store, g.store, g.snaps, g.trans, raft.Configuration{
+	err = raft.RecoverCluster(g.raftConfig(nil), g.machine, g.store, g.store, aheadStore{g.snaps}, g.trans, raft.Configuration{
 		Servers: []raft.Server{{Suffrage: raft.Voter, ID: raft.ServerID(g.cfg.ID), Address: g.trans.LocalAddr()}},
 	})
 	if err != nil {
@@ -121,6 +121,20 @@ func (g *Group) recover(ctx context.Context) (*Recovery, error) {
 		r.Files, r.Directories, r.Bytes = ns.files, ns.nodes.Len()-ns.files, ns.bytes
 	})
 	return r, nil
+}
+
+// recoverAhead is how far a recovered group's indexes lie ahead of what its server had:
+// more than the group that was lost can have made since, so that no generation,
+// session or sequencer that it gave out is given out again (R4).
+const recoverAhead = 1 << 32
+
+// aheadStore makes snapshots of an index that lies ahead.
+type aheadStore struct{ *snapshotStore }
+
+// Create implements raft.SnapshotStore.
+func (s aheadStore) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration,
+	membersIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
+	return s.snapshotStore.Create(version, index+recoverAhead, term, members, membersIndex, trans)
 }
 
 // recovery reads what the folder knows of the group.

@@ -3,6 +3,7 @@ package identity
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -11,7 +12,7 @@ import (
 
 const (
 	raftFolder  = "raft"       // of a voter
-	asideFolder = "raft.aside" // of one that was a voter; the last is kept
+	asideFolder = "raft.aside" // of one that was a voter; more get a number
 )
 
 // Folders is where a fresh node keeps what it has promised.
@@ -123,7 +124,7 @@ func (f *Folders) CompleteVoter() error {
 }
 
 // EndVoter makes the node no voter, after the group has removed it and the log was
-// closed. The log is set aside, in place of one that was before.
+// closed. The log is set aside.
 func (f *Folders) EndVoter() error {
 	if f.Raft == "" {
 		return nil
@@ -145,18 +146,20 @@ func (f *Folders) SetRaftEpoch(epoch uint64) error {
 	return f.change(func() { f.RaftEpoch = epoch })
 }
 
-// setAside finishes EndVoter.
+// setAside finishes EndVoter. Nothing is ever deleted: what is set aside may be the last
+// copy of something.
 func (f *Folders) setAside() error {
 	d := f.byID(f.RaftAside)
 	if d == nil {
 		return nil
 	}
-	from, to := filepath.Join(d.path, raftFolder), filepath.Join(d.path, asideFolder)
+	from := filepath.Join(d.path, raftFolder)
 	if _, err := os.Stat(from); err == nil {
-		if err := os.RemoveAll(to); err != nil {
-			return fmt.Errorf("set the lock service's log aside: %w", err)
+		to, err := unusedName(filepath.Join(d.path, asideFolder))
+		if err == nil {
+			err = os.Rename(from, to)
 		}
-		if err := os.Rename(from, to); err != nil {
+		if err != nil {
 			return fmt.Errorf("set the lock service's log aside: %w", err)
 		}
 		if err := syncDir(d.path); err != nil {
@@ -164,6 +167,21 @@ func (f *Folders) setAside() error {
 		}
 	}
 	return f.change(func() { f.RaftAside = "" })
+}
+
+// unusedName returns path, or path with the first number behind it that is free.
+func unusedName(path string) (string, error) {
+	for n := 1; ; n++ {
+		name := path
+		if n > 1 {
+			name = fmt.Sprintf("%s.%d", path, n)
+		}
+		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			return name, nil
+		} else if err != nil {
+			return "", err
+		}
+	}
 }
 
 // change makes a change durable, or none: after an error the identity in memory is

@@ -28,7 +28,7 @@ func (n *node) command(to *node, method, master string, epoch uint64) error {
 	return conn.Call(ctx, method, func(e *wire.Encoder) {
 		e.Array(3)
 		e.Str(master)
-		e.Uint(epoch)
+		e.Str(api.Sequencer{Path: "/master", Mode: api.Exclusive, Instance: 1, LockGeneration: epoch}.String())
 		e.Uint(0)
 	}, nil)
 }
@@ -52,7 +52,7 @@ func TestOldMaster(t *testing.T) {
 	}
 	epoch := r.MasterEpoch
 	others := slices.DeleteFunc(slices.Clone(c.nodes), func(n *node) bool { return n == old })
-	commands := []string{"cluster.hail", "cluster.start_voting", "cluster.stop_voting"}
+	commands := []string{"cluster.hail", "cluster.start_voting"}
 
 	start := time.Now()
 	old.pause()
