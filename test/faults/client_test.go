@@ -1,15 +1,14 @@
 package faults
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,8 +24,8 @@ const (
 	ephemeralDir = "/faults/ephemeral"
 )
 
-// clientConfig is what a client process is told in configEnv, as JSON. On its
-// standard input come the numbers of eras; it ends when that ends.
+// clientConfig is what a client process is told in configEnv, as JSON. It ends when
+// its standard input does.
 type clientConfig struct {
 	Number  int
 	Seed    uint64
@@ -37,18 +36,21 @@ type clientConfig struct {
 
 const configEnv = "FAULTS_CLIENT"
 
-// worker counts of one client process
+// The workers of one client process.
 const (
-	registerWorkers = 3
+	registerWorkers = 2
 	lockWorkers     = 3
+	cacheWorkers    = 2
+	aloneWorkers    = 2
 )
 
 // lockClient is a process that uses the lock service.
 type lockClient struct {
 	clientConfig
 	recorder
-	lib    *session.Client
-	era    atomic.Int64
+	lib *session.Client
+	// alone is used without sessions: nothing tells it that a leader has gone silent.
+	alone  *session.Client
 	number atomic.Int64 // of operations, holds, and values
 	ctx    context.Context
 
@@ -75,30 +77,33 @@ func runClient() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	if c.lib, err = session.NewClient(session.Config{Locator: session.Addresses(c.Servers), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	for _, lib := range []**session.Client{&c.lib, &c.alone} {
+		*lib, err = session.NewClient(session.Config{Locator: session.Addresses(c.Servers), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c.ctx = ctx
 	go func() {
-		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-			if n, err := strconv.ParseInt(lines.Text(), 10, 64); err == nil {
-				c.era.Store(n)
-			}
-		}
+		_, _ = io.Copy(io.Discard, os.Stdin) // nothing comes but its end
 		cancel()
 	}()
 	var workers sync.WaitGroup
 	for i := range registerWorkers {
-		workers.Go(func() { c.useRegisters(c.rand(i)) })
+		workers.Go(func() { c.useRegisters(c.rand(i), c.lib) })
 	}
+	for i := range aloneWorkers {
+		workers.Go(func() { c.useRegisters(c.rand(300+i), c.alone) })
+	}
+	workers.Go(func() { c.useCache() })
 	for i := range lockWorkers {
 		workers.Go(func() { c.useLocks(c.rand(100 + i)) })
 	}
 	workers.Go(func() { c.useEphemerals(c.rand(200)) })
 	workers.Wait()
-	if err := c.lib.Close(); err != nil {
+	if err := errors.Join(c.lib.Close(), c.alone.Close()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -128,6 +133,9 @@ const farewell = 10 * time.Second
 func (c *lockClient) session(r *rand.Rand, name string) *session.Session {
 	for c.ctx.Err() == nil {
 		lease := api.LeaseMin + time.Duration(r.Int64N(int64(2500*time.Millisecond)))
+		if c.Number%2 == 1 {
+			lease *= 3 // these hear late that something is wrong, and are waited for longer
+		}
 		s, err := c.lib.Open(c.ctx, session.Options{Name: fmt.Sprintf("client %d %s", c.Number, name), Lease: lease})
 		if err == nil {
 			c.count(func(t *tallies) { t.Sessions++ })
@@ -151,19 +159,22 @@ type seen struct {
 	value string
 }
 
-// useRegisters reads and changes registers.
-func (c *lockClient) useRegisters(r *rand.Rand) {
+// useRegisters reads and changes registers, with a session if lib is the one that
+// has them.
+func (c *lockClient) useRegisters(r *rand.Rand, lib *session.Client) {
 	for c.ctx.Err() == nil {
-		s := c.session(r, "registers")
-		if s == nil {
-			return
+		var s *session.Session
+		if lib == c.lib {
+			if s = c.session(r, "registers"); s == nil {
+				return
+			}
 		}
 		last := map[string]seen{}
-		for c.ctx.Err() == nil && s.Err() == nil {
-			path := fmt.Sprintf("%s/%d-%d", filesDir, max(c.era.Load()-r.Int64N(2), 0), r.IntN(6))
+		for c.ctx.Err() == nil && (s == nil || s.Err() == nil) {
+			path := c.register(r)
 			o := call{Path: path, Gen: last[path].gen, Old: last[path].value}
 			switch n := r.IntN(20); {
-			case n < 10:
+			case n < 6 && s != nil:
 				o.Kind, o.Gen, o.Old = "cached", 0, ""
 			case n < 12:
 				o.Kind, o.Gen, o.Old = "get", 0, ""
@@ -175,7 +186,8 @@ func (c *lockClient) useRegisters(r *rand.Rand) {
 			if n := r.IntN(5); n == 0 && (o.Kind == "set" || o.Kind == "delete") || o.Kind == "delete" && o.Gen == 0 {
 				o.Gen, o.Old = api.AnyGeneration, ""
 			}
-			got := c.operate(r, s, o)
+			timeout := 500*time.Millisecond + time.Duration(r.Int64N(int64(3*time.Second)))
+			got := c.operate(timeout, lib, s, o)
 			switch {
 			case got.Void || got.Unknown || got.Refused:
 				delete(last, path) // its next set takes it for no file, unless a get comes before
@@ -186,16 +198,48 @@ func (c *lockClient) useRegisters(r *rand.Rand) {
 			}
 			c.pause(r, 30*time.Millisecond)
 		}
+		if s != nil {
+			_ = c.end(s) // an error: it ends by its lease
+		}
+	}
+}
+
+// eraLength is short, so that few operations of unknown outcome meet on one register.
+const eraLength = 1500 * time.Millisecond
+
+// register returns the path of a register of this era, or the last.
+func (c *lockClient) register(r *rand.Rand) string {
+	return fmt.Sprintf("%s/%d-%d", filesDir, now()/int64(eraLength)-r.Int64N(2), r.IntN(6))
+}
+
+// useCache reads through the cache of one session, also where nothing else is heard:
+// it waits for nothing that is not cached.
+func (c *lockClient) useCache() {
+	r := c.rand(400)
+	for c.ctx.Err() == nil {
+		s := c.session(r, "cache")
+		if s == nil {
+			return
+		}
+		var readers sync.WaitGroup
+		for i := range cacheWorkers {
+			readers.Go(func() {
+				for r := c.rand(401 + i); c.ctx.Err() == nil && s.Err() == nil; c.pause(r, 30*time.Millisecond) {
+					c.operate(60*time.Millisecond, c.lib, s, call{Kind: "cached", Path: c.register(r)})
+				}
+			})
+		}
+		readers.Wait()
 		_ = c.end(s) // an error: it ends by its lease
 	}
 }
 
-// operate makes a call, and writes call and answer to the history.
-func (c *lockClient) operate(r *rand.Rand, s *session.Session, o call) (got answer) {
+// operate makes a call, with the session's standing if there is one, and writes call
+// and answer to the history.
+func (c *lockClient) operate(timeout time.Duration, lib *session.Client, s *session.Session, o call) (got answer) {
 	number := c.number.Add(1)
-	ctx, cancel := context.WithTimeout(c.ctx, 500*time.Millisecond+time.Duration(r.Int64N(int64(3*time.Second))))
+	ctx, cancel := context.WithTimeout(c.ctx, timeout)
 	defer cancel()
-	direct := r.IntN(3) == 0 // without the session's standing
 	c.put(entry{At: now(), Op: number, Call: &o})
 	var err error
 	switch {
@@ -204,18 +248,18 @@ func (c *lockClient) operate(r *rand.Rand, s *session.Session, o call) (got answ
 		if o.Kind == "cached" {
 			f, err = s.Get(ctx, o.Path)
 		} else {
-			f, err = c.lib.Get(ctx, o.Path)
+			f, err = lib.Get(ctx, o.Path)
 		}
 		if errors.Is(err, api.ErrNotFound) {
 			err = nil
 		}
 		got = answer{Gen: f.Generation, Value: string(f.Data)}
-	case o.Kind == "set" && direct:
-		got.Gen, err = c.lib.Set(ctx, o.Path, []byte(o.Value), o.Gen, api.SetOptions{})
+	case o.Kind == "set" && s == nil:
+		got.Gen, err = lib.Set(ctx, o.Path, []byte(o.Value), o.Gen, api.SetOptions{})
 	case o.Kind == "set":
 		got.Gen, err = s.Set(ctx, o.Path, []byte(o.Value), o.Gen, api.SetOptions{})
-	case direct:
-		err = c.lib.Delete(ctx, o.Path, o.Gen, api.SetOptions{})
+	case s == nil:
+		err = lib.Delete(ctx, o.Path, o.Gen, api.SetOptions{})
 	default:
 		err = s.Delete(ctx, o.Path, o.Gen, api.SetOptions{})
 	}

@@ -387,16 +387,17 @@ func (c *cluster) agree(lib *session.Client, dir string, atMost time.Duration) {
 	if err != nil && !errors.Is(err, api.ErrNotFound) {
 		c.t.Fatalf("list %s: %v", dir, err)
 	}
+	var want []api.File
 	for _, st := range files {
-		want, err := lib.Get(ctx, st.Path)
+		f, err := lib.Get(ctx, st.Path)
 		if err != nil {
 			c.t.Fatalf("get %s: %v", st.Path, err)
 		}
-		for _, n := range c.nodes {
-			err := await(time.Until(deadline(ctx)), func() error { return n.has(ctx, want) })
-			if err != nil {
-				c.t.Errorf("%v: %v", n, err)
-			}
+		want = append(want, f)
+	}
+	for _, n := range c.nodes {
+		if err := await(time.Until(deadline(ctx)), func() error { return n.has(ctx, want) }); err != nil {
+			c.t.Errorf("%v: %v", n, err)
 		}
 	}
 	c.t.Logf("all nodes hold the same %d files in %s", len(files), dir)
@@ -405,14 +406,16 @@ func (c *cluster) agree(lib *session.Client, dir string, atMost time.Duration) {
 func deadline(ctx context.Context) time.Time { at, _ := ctx.Deadline(); return at }
 
 // has returns an error if the node has another state of a file.
-func (n *node) has(ctx context.Context, want api.File) error {
+func (n *node) has(ctx context.Context, all []api.File) error {
 	return n.direct(ctx, func(s api.Service) error {
-		got, err := s.GetStale(ctx, want.Path)
-		if err != nil {
-			return err
-		}
-		if got.Generation != want.Generation || !bytes.Equal(got.Data, want.Data) {
-			return fmt.Errorf("%s is %q of generation %d, the leader has %q of %d", want.Path, got.Data, got.Generation, want.Data, want.Generation)
+		for _, want := range all {
+			got, err := s.GetStale(ctx, want.Path)
+			if err != nil {
+				return err
+			}
+			if got.Generation != want.Generation || !bytes.Equal(got.Data, want.Data) {
+				return fmt.Errorf("%s is %q of generation %d, the leader has %q of %d", want.Path, got.Data, got.Generation, want.Data, want.Generation)
+			}
 		}
 		return nil
 	})

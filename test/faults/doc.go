@@ -10,8 +10,8 @@
 //     answered and what it believed to a history, with times of the machine's monotonic
 //     clock, which all processes share.
 //   - A register is a file that clients read, through caches and not, and change by
-//     compare-and-set. An era is the registers of some seconds: outcomes that are not
-//     known would otherwise pile up on one file until no order can be found.
+//     compare-and-set. An era is the registers of a moment: outcomes that are not known
+//     would otherwise pile up on one file until no order can be found.
 //   - A hold is one time that a session had a lock. It lasts from when Acquire returned
 //     to the last moment at which the session believed, by Held, to have it.
 //   - The judge is a third party, with no part in the lock service, that is shown

@@ -19,7 +19,7 @@ import (
 
 // locks is how many there are; the last is taken in both modes, the others
 // exclusively.
-const locks = 4
+const locks = 6
 
 // useLocks takes locks, shows them to the judge, and gives them back.
 func (c *lockClient) useLocks(r *rand.Rand) {
@@ -56,7 +56,7 @@ func (c *lockClient) useLock(r *rand.Rand, s *session.Session) (held bool) {
 	c.put(entry{At: now(), Hold: &h})
 	c.count(func(t *tallies) { t.Holds++ })
 	length := 200 * time.Millisecond
-	if r.IntN(8) == 0 {
+	if r.IntN(4) == 0 {
 		length = 4 * time.Second // through faults
 	}
 	c.believe(r, s, l, h, now()+r.Int64N(int64(length)))

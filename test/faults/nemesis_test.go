@@ -12,7 +12,7 @@ import (
 // it is drawn before, so that a seed tells the faults.
 type fault struct {
 	kind   string
-	length time.Duration
+	length time.Duration // of those that repeat something, altogether
 	rest   time.Duration // afterwards, before the next
 	pick   []int         // an order of the nodes, to take victims from
 }
@@ -36,6 +36,7 @@ var kinds = map[string]struct{ do, undo func(*faultRun, fault) }{
 	"pause leader":   {(*faultRun).pauseLeader, (*faultRun).resumeAll},
 	"pause one":      {func(r *faultRun, f fault) { r.pause(f, 1) }, (*faultRun).resumeAll},
 	"pause minority": {func(r *faultRun, f fault) { r.pause(f, 2) }, (*faultRun).resumeAll},
+	"stutter leader": {(*faultRun).stutter, (*faultRun).resumeAll},
 	"pause majority": {func(r *faultRun, f fault) { r.pause(f, 3) }, (*faultRun).resumeAll},
 
 	"isolate leader":     {func(r *faultRun, f fault) { r.split(f, 1, true) }, (*faultRun).heal},
@@ -121,6 +122,17 @@ func (r *faultRun) startAll(f fault) {
 }
 
 func (r *faultRun) pauseLeader(f fault) { r.victims(f, true)[0].pause() }
+
+// stutter pauses who leads for about as long as it takes to elect another, again and
+// again: when it goes on it finds questions of those who have not heard.
+func (r *faultRun) stutter(f fault) {
+	for end := time.Now().Add(f.length); time.Now().Before(end); {
+		r.pauseLeader(f)
+		time.Sleep(700*time.Millisecond + f.rest/2)
+		r.resumeAll(f)
+		time.Sleep(300*time.Millisecond + f.rest/4)
+	}
+}
 
 func (r *faultRun) pause(f fault, many int) {
 	for _, n := range r.victims(f, false)[:many] {
