@@ -5,7 +5,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// The words of the store are those of package local, which keeps extents on the disks
+// Many words of the store are those of package local, which keeps extents on the disks
 // of one node.
 type (
 	// ID names a blob or a log.
@@ -22,13 +22,15 @@ type (
 	CorruptError = local.CorruptError
 	// TooLargeError names a limit.
 	TooLargeError = local.TooLargeError
+	// ExtentID names an extent of a blob.
+	ExtentID = local.ExtentID
+	// Holders are the nodes that should have an extent.
+	Holders = local.Holders
 	// Problem is something that a verification found wrong.
 	Problem = local.Problem
 
 	// Config says where and how a Store keeps its extents.
 	Config = local.Config
-	// Store is a node's block store.
-	Store = local.Store
 	// Writer streams a blob in.
 	Writer = local.Writer
 	// Reader reads a blob.
@@ -55,9 +57,6 @@ var (
 	ErrClosed        = local.ErrClosed
 	ErrReadOnly      = local.ErrReadOnly
 )
-
-// Open opens the store in the data folders of cfg.
-func Open(cfg Config) (*Store, error) { return local.Open(cfg) }
 
 // NewID returns a new ID, of random bits.
 func NewID() ID { return local.NewID() }

@@ -3,24 +3,38 @@ package api
 import (
 	"errors"
 	"fmt"
+
+	"github.com/steledb/stele/blobfs/local"
+)
+
+// Those of package local cross the wire as what they are.
+var (
+	ErrNoExtent      = local.ErrNoExtent
+	ErrExtentExists  = local.ErrExtentExists
+	ErrStaleHolders  = local.ErrStaleHolders
+	ErrDiskFull      = local.ErrDiskFull
+	ErrFolderRetired = local.ErrFolderRetired
 )
 
 var (
-	// ErrNoExtent means that the node does not have the extent.
-	ErrNoExtent = errors.New("no such extent")
 	// ErrNoStream means that the node knows no such stream: it never did, or it
-	// gave the stream up for want of news, or was started anew.
+	// gave the stream up for want of news, or the extent was begun anew.
 	ErrNoStream = errors.New("no such stream")
-	// ErrExtentExists means that the node has the extent already.
-	ErrExtentExists = errors.New("extent exists")
-	// ErrStaleEpoch means that a list of holders is older than the one that the node has.
-	ErrStaleEpoch = errors.New("list of holders is stale")
+	// ErrBadStream means that bytes of a stream do not join on to those before, or that
+	// what arrived is not what was sent.
+	ErrBadStream = errors.New("stream is broken")
 	// ErrBusy means that the node takes no more streams, or that a stream has more
 	// under way than its window.
 	ErrBusy = errors.New("node is busy")
-	// ErrUnreachable means that a node did not answer, or that there is no way to it.
+	// ErrUnreachable means that a node did not answer, or cannot now, or that there is no
+	// way to it. What it was asked may have been done.
 	ErrUnreachable = errors.New("node is unreachable")
+	// ErrBadRequest means that a request is out of its bounds.
+	ErrBadRequest = errors.New("bad request")
 )
+
+// CorruptError locates bytes that are not what was written.
+type CorruptError = local.CorruptError
 
 // ReplicaError names the node that failed, of those that a stream passes through.
 type ReplicaError struct {

@@ -94,7 +94,7 @@ type Extents interface {
 	// it is durable. ErrNoExtent if none of those asked has it.
 	Copy(ctx context.Context, c Copy) error
 	// SetHolders replaces the list kept with an extent if the epoch is higher than the
-	// present one. ErrNoExtent; ErrStaleEpoch if it is lower, or equal with other nodes.
+	// present one. ErrNoExtent; ErrStaleHolders if it is lower, or equal with other nodes.
 	SetHolders(ctx context.Context, x local.ExtentID, h local.Holders) error
 }
 

@@ -13,6 +13,9 @@ var (
 	// ErrExtentExists means that the store holds the extent, or that somebody is
 	// writing it.
 	ErrExtentExists = errors.New("extent exists")
+	// ErrOtherExtent means that the extent has other bytes than those that are meant. It
+	// comes with a *CorruptError, though the extent may be whole.
+	ErrOtherExtent = errors.New("another extent")
 	// ErrStaleHolders means that a list of holders is older than the one kept.
 	ErrStaleHolders = errors.New("list of holders is stale")
 	// ErrNoLog means that the store holds no such log.

@@ -63,8 +63,8 @@ func (s *Store) openExtent(ctx context.Context, id ExtentID, right func(*extentM
 		x, openErr := openExtentFile(p.folder.fs, p.path(id.Blob))
 		if openErr == nil && (x.meta.blob != id.Blob || x.meta.index != id.Index || !right(&x.meta)) {
 			x.file.Close()
-			openErr = &CorruptError{File: x.name, Offset: pageBytes + x.length, Got: x.meta.tableCRC, Want: want,
-				Reason: fmt.Sprintf("this is extent %d of blob %s with table checksum %08x, not %d of %s with %08x", x.meta.index, x.meta.blob, x.meta.tableCRC, id.Index, id.Blob, want)}
+			openErr = fmt.Errorf("%w: %w", ErrOtherExtent, &CorruptError{File: x.name, Offset: pageBytes + x.length, Got: x.meta.tableCRC, Want: want,
+				Reason: fmt.Sprintf("this is extent %d of blob %s with table checksum %08x, not %d of %s with %08x", x.meta.index, x.meta.blob, x.meta.tableCRC, id.Index, id.Blob, want)})
 		}
 		if openErr == nil {
 			return x, nil

@@ -53,7 +53,8 @@ func (s *Store) OpenRef(ctx context.Context, blob ID, ref ExtentRef) (*ExtentRea
 	x, err := s.OpenExtent(ctx, ExtentID{Blob: blob, Index: ref.Index}, ref.CRC)
 	if err == nil && x.length != ref.Length {
 		x.Close()
-		err = &CorruptError{File: x.name, Offset: pageBytes + x.length, Reason: fmt.Sprintf("extent has %d bytes and not %d", x.length, ref.Length)}
+		err = fmt.Errorf("open extent %d: %w: %w", ref.Index, ErrOtherExtent,
+			&CorruptError{File: x.name, Offset: pageBytes + x.length, Reason: fmt.Sprintf("extent has %d bytes and not %d", x.length, ref.Length)})
 	}
 	if err != nil {
 		return nil, err

@@ -161,6 +161,12 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
+// ExtentBytes is how long an extent may get here.
+func (s *Store) ExtentBytes() int64 { return s.cfg.ExtentBytes }
+
+// Node is the name by which handles call this node.
+func (s *Store) Node() string { return s.cfg.Node }
+
 // begin starts a call that writes; end must follow if it returns nil.
 func (s *Store) begin(ctx context.Context) error {
 	if s.cfg.ReadOnly {

@@ -1,0 +1,134 @@
+package api
+
+import (
+	"time"
+
+	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
+)
+
+// An extent's info is the array
+//
+//	[blob, index, length, last, created in ms since 1970, epoch, [holder...]]
+//
+// and its stat the same with offset and checksum behind. Later versions append.
+const (
+	infoValues = 7
+	statValues = 9
+)
+
+func appendInfo(e *wire.Encoder, x *local.ExtentInfo, values int) {
+	e.Array(values)
+	e.Bin(x.ID.Blob[:])
+	e.Int(int64(x.ID.Index))
+	e.Int(x.Length)
+	e.Bool(x.Last)
+	e.Int(x.Created.UnixMilli())
+	e.Uint(x.Holders.Epoch)
+	appendNodes(e, x.Holders.Nodes)
+}
+
+// decodeInfo reads what appendInfo wrote and returns how many values follow.
+func decodeInfo(d *wire.Decoder, x *local.ExtentInfo, values int) (more int) {
+	n := d.Array()
+	if n < values {
+		d.Fail(&wire.FormatError{Offset: d.Offset(), Reason: "too few values of an extent"})
+		return 0
+	}
+	decode16(d, (*[16]byte)(&x.ID.Blob))
+	x.ID.Index = int(decodeInt(d, 0, local.ExtentsMax-1))
+	x.Length = decodeInt(d, 0, blobBytesMax)
+	x.Last = d.Bool()
+	x.Created = time.UnixMilli(decodeInt(d, -1<<60, 1<<60))
+	x.Holders = decodeHolders(d)
+	return n - infoValues
+}
+
+func appendStat(e *wire.Encoder, x *local.ExtentStat) {
+	appendInfo(e, &x.ExtentInfo, statValues)
+	e.Int(x.Offset)
+	e.Uint(uint64(x.CRC))
+}
+
+func decodeStat(d *wire.Decoder, x *local.ExtentStat) {
+	more := decodeInfo(d, &x.ExtentInfo, statValues)
+	x.Offset = decodeInt(d, 0, blobBytesMax)
+	x.CRC = decodeCRC(d)
+	for range more - (statValues - infoValues) {
+		d.Skip()
+	}
+}
+
+func appendInfos(e *wire.Encoder, infos []local.ExtentInfo) {
+	e.Array(len(infos))
+	for i := range infos {
+		appendInfo(e, &infos[i], infoValues)
+	}
+}
+
+func decodeInfos(d *wire.Decoder) []local.ExtentInfo {
+	n := d.ArrayMax(ListMax)
+	var infos []local.ExtentInfo
+	for i := 0; i < n && d.Err() == nil; i++ {
+		var x local.ExtentInfo
+		for range decodeInfo(d, &x, infoValues) {
+			d.Skip()
+		}
+		infos = append(infos, x)
+	}
+	if d.Err() != nil {
+		return nil
+	}
+	return infos
+}
+
+// sealed is the result of Seal: the nodes that have the extent, and the first failure as
+// [node, code, text], or nil. A seal that failed on some nodes is no error of the call.
+type sealed struct {
+	nodes  []string
+	failed *ReplicaError
+}
+
+const failureTextBytesMax = 1 << 10
+
+func (s *sealed) append(e *wire.Encoder) {
+	e.Array(2)
+	appendNodes(e, s.nodes)
+	if s.failed == nil {
+		e.Nil()
+		return
+	}
+	cause := ToRPC(s.failed.Err)
+	e.Array(3)
+	e.Str(s.failed.Node)
+	e.Uint(uint64(cause.Code))
+	e.Str(cause.Message[:min(len(cause.Message), failureTextBytesMax)])
+}
+
+func (s *sealed) decode(d *wire.Decoder) {
+	n := d.Array()
+	s.nodes = decodeNodes(d)
+	if !d.IsNil() {
+		more := d.Array() - 3
+		s.failed = &ReplicaError{Node: d.Str()}
+		e := &rpc.Error{Code: rpc.Code(decodeCRC(d)), Message: d.Str()}
+		s.failed.Err = FromRPC(e)
+		for range more {
+			d.Skip()
+		}
+	}
+	for range n - 2 {
+		d.Skip()
+	}
+}
+
+// decodeBytes copies a result of exactly len(p) bytes.
+func decodeBytes(d *wire.Decoder, p []byte) {
+	b := d.Bytes()
+	if d.Err() == nil && len(b) != len(p) {
+		d.Fail(&wire.FormatError{Offset: d.Offset(), Reason: "another number of bytes than asked for"})
+		return
+	}
+	copy(p, b)
+}

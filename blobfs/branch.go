@@ -1,0 +1,215 @@
+package blobfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/blobfs/api"
+)
+
+const (
+	// pieceBytes is what is sent at a time: two chunks. A message of this size is received
+	// into one buffer without growing it.
+	pieceBytes = 128 << 10
+	// windowBytes may be under way on a branch: 70 ms at 1 Gbit/s.
+	windowBytes = 8 << 20
+)
+
+// branch is a chain of nodes that get the bytes of an extent one from the other, and the first
+// from here. One goroutine sends.
+type branch struct {
+	s      *Store
+	stream api.StreamID
+	peer   api.Peer
+	nodes  []string
+
+	// mu guards what follows. Never held across I/O.
+	mu      sync.Mutex
+	pending int   // calls that are not answered
+	bytes   int64 // of pieces among them
+	err     error // the first failure
+	seal    sealOutcome
+	moved   chan struct{} // of capacity 1: something was answered
+}
+
+// sealOutcome is the answer to Seal.
+type sealOutcome struct {
+	come  bool
+	nodes []string
+	err   error
+}
+
+// newBranch begins a stream on the nodes. Whether it has begun is not known on return.
+func (s *Store) newBranch(start api.Begin, nodes []string) (*branch, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.cluster.ReplyTimeout)
+	defer cancel()
+	b, err := s.joinBranch(ctx, start.Stream, nodes)
+	if err != nil {
+		return nil, err
+	}
+	start.Chain = nodes[1:]
+	b.add(0)
+	b.peer.Begin(ctx, start, func(err error) { b.answered(0, err) })
+	return b, nil
+}
+
+// joinBranch is newBranch for nodes that have the stream.
+func (s *Store) joinBranch(ctx context.Context, stream api.StreamID, nodes []string) (*branch, error) {
+	p, err := s.peer(ctx, nodes[0])
+	if err != nil {
+		return nil, err
+	}
+	return &branch{s: s, stream: stream, peer: p, nodes: nodes, moved: make(chan struct{}, 1)}, nil
+}
+
+func (b *branch) add(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pending++
+	b.bytes += n
+}
+
+// answered notes the answer to a Begin or Piece. It does not block.
+func (b *branch) answered(n int64, err error) {
+	b.mu.Lock()
+	b.pending--
+	b.bytes -= n
+	if b.err == nil {
+		b.err = err
+	}
+	b.mu.Unlock()
+	b.signal()
+}
+
+func (b *branch) signal() {
+	select {
+	case b.moved <- struct{}{}:
+	default:
+	}
+}
+
+// send sends a piece once there is room in the window. done is called when it is answered, and
+// not if send returns an error.
+func (b *branch) send(p []byte, off int64, done func(error)) error {
+	err := b.wait(func() bool { return b.bytes == 0 || b.bytes+int64(len(p)) <= windowBytes })
+	if err != nil {
+		return err
+	}
+	n := int64(len(p))
+	b.add(n)
+	ctx, cancel := context.WithTimeout(b.s.ctx, b.patience())
+	defer cancel()
+	b.peer.Piece(ctx, b.stream, off, p, func(err error) {
+		b.answered(n, err)
+		if done != nil {
+			done(err)
+		}
+	})
+	return nil
+}
+
+// patience is how long the nodes may be silent. Each node in the chain gives up on those
+// after it before it is given up itself.
+func (b *branch) patience() time.Duration {
+	return b.s.cluster.ReplyTimeout * time.Duration(len(b.nodes))
+}
+
+// wait waits until ok, which it asks with mu held, or the branch has failed, or was silent
+// for too long.
+func (b *branch) wait(ok func() bool) error {
+	for {
+		b.mu.Lock()
+		err, done := b.err, ok()
+		b.mu.Unlock()
+		if err != nil || done {
+			return err
+		}
+		if err := b.await(b.patience()); err != nil {
+			b.mu.Lock()
+			if b.err == nil {
+				b.err = err
+			}
+			err = b.err
+			b.mu.Unlock()
+			return err
+		}
+	}
+}
+
+// await waits until something is answered.
+func (b *branch) await(patience time.Duration) error {
+	select {
+	case <-b.moved:
+		return nil
+	default:
+	}
+	fired, stop := b.s.cluster.Clock.Timer(patience)
+	defer stop()
+	select {
+	case <-b.moved:
+		return nil
+	case <-fired:
+		return fmt.Errorf("%w: %s was silent for %v", api.ErrUnreachable, b.nodes[0], patience)
+	case <-b.s.ctx.Done():
+		return ErrClosed
+	}
+}
+
+// drain waits until all that was sent is answered.
+func (b *branch) drain() error {
+	return b.wait(func() bool { return b.pending == 0 })
+}
+
+// startSeal asks the nodes to seal.
+func (b *branch) startSeal(s api.Seal) {
+	ctx, cancel := context.WithTimeout(b.s.ctx, b.patience())
+	defer cancel()
+	b.peer.Seal(ctx, s, func(nodes []string, err error) {
+		b.mu.Lock()
+		b.seal = sealOutcome{true, nodes, err}
+		b.mu.Unlock()
+		b.signal()
+	})
+}
+
+// awaitSeal returns the nodes that have sealed, and the first failure.
+func (b *branch) awaitSeal() ([]string, error) {
+	errDrain := b.drain()
+	patience := b.s.cluster.SealTimeout * time.Duration(len(b.nodes))
+	if errDrain != nil {
+		if b.blame(errDrain) == b.nodes[0] {
+			return nil, errDrain
+		}
+		patience = b.patience() // those before the one that failed answer soon
+	}
+	for {
+		b.mu.Lock()
+		out := b.seal
+		b.mu.Unlock()
+		if out.come {
+			return out.nodes, errors.Join(out.err, errDrain)
+		}
+		if err := b.await(patience); err != nil {
+			return nil, errors.Join(errDrain, err)
+		}
+	}
+}
+
+// failure returns why the branch failed, and the node that did, if that is known.
+func (b *branch) failure() (node string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.blame(b.err), b.err
+}
+
+// blame returns the node that an error is about.
+func (b *branch) blame(err error) string {
+	var r *api.ReplicaError
+	if errors.As(err, &r) {
+		return r.Node
+	}
+	return b.nodes[0]
+}

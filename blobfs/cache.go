@@ -1,0 +1,122 @@
+package blobfs
+
+import (
+	"container/list"
+	"context"
+	"sync"
+
+	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/local"
+)
+
+// cacheExtentsMax is how many extents stay open for other nodes to read: 4 KiB of memory and
+// a descriptor each at most.
+const cacheExtentsMax = 512
+
+// extentCache keeps extents open that other nodes read, so that a read need not
+// open the file and check its table each time.
+type extentCache struct {
+	disks *local.Store
+
+	// mu guards what follows. Never held across I/O.
+	mu     sync.Mutex
+	byRef  map[api.Ref]*list.Element // of *cachedExtent
+	recent *list.List                // the one used last comes first
+	closed bool
+}
+
+type cachedExtent struct {
+	*local.ExtentReader
+	ref  api.Ref
+	uses int
+	out  bool // of the cache; whoever uses it last closes it
+}
+
+func (c *extentCache) init(d *local.Store) {
+	c.disks = d
+	c.byRef = make(map[api.Ref]*list.Element)
+	c.recent = list.New()
+}
+
+// open returns the extent, and what ends its use.
+func (c *extentCache) open(ctx context.Context, ref api.Ref) (*cachedExtent, func(), error) {
+	if x := c.find(ref); x != nil {
+		return x, func() { c.release(x) }, nil
+	}
+	r, err := c.disks.OpenExtent(ctx, ref.Extent, ref.CRC)
+	if err != nil {
+		return nil, nil, err
+	}
+	x := c.add(&cachedExtent{ExtentReader: r, ref: ref, uses: 1})
+	return x, func() { c.release(x) }, nil
+}
+
+func (c *extentCache) find(ref api.Ref) *cachedExtent {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.byRef[ref]
+	if e == nil {
+		return nil
+	}
+	c.recent.MoveToFront(e)
+	x := e.Value.(*cachedExtent)
+	x.uses++
+	return x
+}
+
+func (c *extentCache) add(x *cachedExtent) *cachedExtent {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.byRef[x.ref] != nil {
+		x.out = true // somebody was faster
+		return x
+	}
+	c.byRef[x.ref] = c.recent.PushFront(x)
+	if c.recent.Len() > cacheExtentsMax {
+		c.dropLocked(c.recent.Back())
+	}
+	return x
+}
+
+func (c *extentCache) dropLocked(e *list.Element) {
+	x := c.recent.Remove(e).(*cachedExtent)
+	delete(c.byRef, x.ref)
+	x.out = true
+	if x.uses == 0 {
+		x.Close()
+	}
+}
+
+func (c *extentCache) release(x *cachedExtent) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if x.uses--; x.uses == 0 && x.out {
+		x.Close()
+	}
+}
+
+// forget closes those that match, once they are not in use.
+func (c *extentCache) forgetWhere(match func(api.Ref) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for ref, e := range c.byRef {
+		if match(ref) {
+			c.dropLocked(e)
+		}
+	}
+}
+
+func (c *extentCache) forgetExtent(x ExtentID) {
+	c.forgetWhere(func(r api.Ref) bool { return r.Extent == x })
+}
+
+func (c *extentCache) forget(blob ID) {
+	c.forgetWhere(func(r api.Ref) bool { return r.Extent.Blob == blob })
+}
+
+func (c *extentCache) close() {
+	c.forgetWhere(func(api.Ref) bool { return true })
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+}

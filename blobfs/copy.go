@@ -1,0 +1,132 @@
+package blobfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/local"
+)
+
+// Copy implements api.Extents.
+func (v server) Copy(ctx context.Context, c api.Copy) error {
+	if err := v.s.copyExtent(ctx, c); err != nil {
+		return fmt.Errorf("copy extent %s: %w", c.Extent, err)
+	}
+	return nil
+}
+
+// copyExtent gets a sealed extent from other nodes, unless it is here and is whole at its ends.
+// Where one node stops, the next goes on.
+func (s *Store) copyExtent(ctx context.Context, c api.Copy) error {
+	if st, err := s.disks.StatExtent(ctx, c.Extent); err == nil {
+		if st.CRC != c.CRC {
+			return local.ErrExtentExists
+		}
+		return s.keepHolders(ctx, c)
+	}
+	var w *local.ExtentWriter
+	err := error(local.ErrNoExtent)
+	for _, node := range c.From {
+		var from api.Peer
+		var st local.ExtentStat
+		if from, err = s.peer(ctx, node); err != nil {
+			continue
+		}
+		if st, err = from.Stat(ctx, c.Extent); err != nil {
+			continue
+		}
+		if st.CRC != c.CRC {
+			err = fmt.Errorf("%s has another one: %w", node, local.ErrOtherExtent)
+			continue
+		}
+		if w == nil {
+			if w, err = s.disks.CreateExtent(ctx, c.Extent, st.Offset); err != nil {
+				return err
+			}
+			defer w.Abort()
+		}
+		if err = s.pull(ctx, from, c.Ref, w, st.Length); err == nil {
+			return sealCopy(ctx, w, c, st)
+		}
+		if !errors.Is(err, api.ErrUnreachable) && ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return err
+}
+
+// keepHolders keeps the list of an extent that is here already.
+func (s *Store) keepHolders(ctx context.Context, c api.Copy) error {
+	if c.Holders.Epoch == 0 {
+		return nil
+	}
+	return s.disks.SetHolders(ctx, c.Extent, c.Holders)
+}
+
+// copyBytes is read at a time, while what was read before is written.
+const copyBytes = 512 << 10
+
+// pull reads the rest of an extent.
+func (s *Store) pull(ctx context.Context, from api.Peer, ref api.Ref, w *local.ExtentWriter, length int64) error {
+	ctx, cancel := context.WithCancel(ctx)
+	type piece struct {
+		p   []byte
+		err error
+	}
+	pieces, spare := make(chan piece), make(chan []byte, 2)
+	spare <- make([]byte, copyBytes)
+	spare <- make([]byte, copyBytes)
+	start := w.Length()
+	go func() {
+		defer close(pieces)
+		for at := start; at < length; {
+			var p []byte
+			select {
+			case p = <-spare:
+			case <-ctx.Done():
+				return
+			}
+			p = p[:min(copyBytes, length-at)]
+			readCtx, done := context.WithTimeout(ctx, s.cluster.ReplyTimeout)
+			err := from.Read(readCtx, ref, p, at)
+			done()
+			select {
+			case pieces <- piece{p, err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+			at += int64(len(p))
+		}
+	}()
+	defer func() {
+		cancel()
+		for range pieces { // until the reader has ended
+		}
+	}()
+	for got := range pieces {
+		if got.err != nil {
+			return got.err
+		}
+		if err := w.Write(got.p); err != nil {
+			return err
+		}
+		spare <- got.p[:copyBytes]
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return nil
+}
+
+func sealCopy(ctx context.Context, w *local.ExtentWriter, c api.Copy, st local.ExtentStat) error {
+	if w.Length() != st.Length || w.CRC() != c.CRC {
+		return fmt.Errorf("%w: got %d bytes with table checksum %08x, want %d with %08x", api.ErrBadStream, w.Length(), w.CRC(), st.Length, c.CRC)
+	}
+	_, err := w.Seal(ctx, st.Last, c.Holders)
+	return err
+}

@@ -1,0 +1,54 @@
+package blobfs
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/steledb/stele/blobfs/local"
+)
+
+// rotMax is how many rotten extents are remembered; a scrub finds the others again.
+const rotMax = 4096
+
+// rot is the extents here of which somebody found bytes to be wrong. They are not
+// dropped at once: it may be the last replica, of which other chunks are good.
+type rot struct {
+	mu    sync.Mutex
+	found map[ExtentID]error
+}
+
+// judgeRead notes an extent that a read found rotten.
+func (s *Store) judgeRead(x ExtentID, err error) {
+	var corrupt *CorruptError
+	if err == nil || !errors.As(err, &corrupt) || errors.Is(err, local.ErrOtherExtent) {
+		return
+	}
+	s.rot.mu.Lock()
+	defer s.rot.mu.Unlock()
+	if s.rot.found == nil {
+		s.rot.found = make(map[ExtentID]error)
+	}
+	if _, known := s.rot.found[x]; known || len(s.rot.found) >= rotMax {
+		return
+	}
+	s.rot.found[x] = err
+	s.log.Error("extent is rotten", "extent", x.String(), "err", err)
+}
+
+// Rotten returns the extents here that reads found rotten, and what they found.
+func (s *Store) Rotten() map[ExtentID]error {
+	s.rot.mu.Lock()
+	defer s.rot.mu.Unlock()
+	all := make(map[ExtentID]error, len(s.rot.found))
+	for x, err := range s.rot.found {
+		all[x] = err
+	}
+	return all
+}
+
+// forgetRot notes that an extent was healed or dropped.
+func (s *Store) forgetRot(x ExtentID) {
+	s.rot.mu.Lock()
+	defer s.rot.mu.Unlock()
+	delete(s.rot.found, x)
+}

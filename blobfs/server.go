@@ -1,0 +1,164 @@
+package blobfs
+
+import (
+	"context"
+	"errors"
+
+	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/local"
+)
+
+// Peer returns what this node offers to others: see api.Serve.
+func (s *Store) Peer() api.Peer { return server{s} }
+
+// server is the store as other nodes see it. Nothing that it does goes back to the fleet but
+// what is sent on down a chain, and a Copy.
+type server struct{ s *Store }
+
+// Begin implements api.Extents.
+func (v server) Begin(_ context.Context, b api.Begin, done func(error)) {
+	x, err := v.s.streams.begin(b)
+	if err != nil {
+		done(err)
+		return
+	}
+	x.put(streamOp{do: func(x *stream) { done(x.start()) }, refuse: done})
+}
+
+// Piece implements api.Extents.
+func (v server) Piece(_ context.Context, id api.StreamID, off int64, p []byte, done func(error)) {
+	x, err := v.s.streams.find(id)
+	if err != nil {
+		done(err)
+		return
+	}
+	x.put(streamOp{bytes: len(p), do: func(x *stream) { x.piece(off, p, done) }, refuse: done})
+}
+
+// Seal implements api.Extents.
+func (v server) Seal(_ context.Context, s api.Seal, done func([]string, error)) {
+	refuse := func(err error) { done(nil, err) }
+	x, err := v.s.streams.find(s.Stream)
+	if err != nil {
+		refuse(err)
+		return
+	}
+	x.put(streamOp{do: func(x *stream) { x.seal(s, done) }, refuse: refuse})
+}
+
+// ask does something in a stream's goroutine and waits for it.
+func (v server) ask(id api.StreamID, do func(x *stream) error) error {
+	x, err := v.s.streams.find(id)
+	if err != nil {
+		return err
+	}
+	answer := make(chan error, 1)
+	x.put(streamOp{do: func(x *stream) { answer <- do(x) }, refuse: func(err error) { answer <- err }})
+	return <-answer // also if the caller waits no more: what do uses is the caller's
+}
+
+// Resume implements api.Extents.
+func (v server) Resume(_ context.Context, id api.StreamID) (length int64, err error) {
+	err = v.ask(id, func(x *stream) error {
+		x.next, x.nextErr = nil, nil
+		if x.err != nil {
+			return x.err
+		}
+		length = x.w.Length()
+		return nil
+	})
+	return length, err
+}
+
+// Reread implements api.Extents.
+func (v server) Reread(_ context.Context, id api.StreamID, p []byte, off int64) error {
+	return v.ask(id, func(x *stream) error {
+		if x.err != nil {
+			return x.err
+		}
+		return x.w.ReadBack(p, off)
+	})
+}
+
+// Abort implements api.Extents.
+func (v server) Abort(_ context.Context, id api.StreamID) error {
+	return v.ask(id, func(x *stream) error {
+		if x.next != nil {
+			x.s.later(x.begin.Chain[:1], func(ctx context.Context, p api.Peer) { _ = p.Abort(ctx, id) })
+		}
+		x.end()
+		return nil
+	})
+}
+
+// Read implements api.Extents.
+func (v server) Read(ctx context.Context, r api.Ref, p []byte, off int64) error {
+	x, release, err := v.s.cache.open(ctx, r)
+	if err != nil {
+		v.s.judgeRead(r.Extent, err)
+		return err
+	}
+	defer release()
+	err = x.ReadVerified(p, off)
+	v.s.judgeRead(r.Extent, err)
+	return err
+}
+
+// Stat implements api.Extents.
+func (v server) Stat(ctx context.Context, x ExtentID) (local.ExtentStat, error) {
+	st, err := v.s.disks.StatExtent(ctx, x)
+	v.s.judgeRead(x, err)
+	return st, err
+}
+
+// List implements api.Extents.
+func (v server) List(ctx context.Context, after ExtentID, max int) ([]local.ExtentInfo, error) {
+	if err := v.s.usable(ctx); err != nil {
+		return nil, err
+	}
+	return v.s.disks.ListExtents(after, min(max, api.ListMax)), nil
+}
+
+// Drop implements api.Extents.
+func (v server) Drop(ctx context.Context, x ExtentID, _ api.Reason) error {
+	defer v.s.cache.forgetExtent(x)
+	return v.s.disks.DropExtent(ctx, x)
+}
+
+// DropBlob implements api.Extents.
+func (v server) DropBlob(ctx context.Context, blob ID, _ api.Reason) (int, error) {
+	defer v.s.cache.forget(blob)
+	n := 0
+	for _, info := range v.s.extentsOf(blob) {
+		err := v.s.disks.DropExtent(ctx, info.ID)
+		if err == nil {
+			n++
+		} else if !errors.Is(err, local.ErrNoExtent) {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// SetHolders implements api.Extents.
+func (v server) SetHolders(ctx context.Context, x ExtentID, h Holders) error {
+	return v.s.disks.SetHolders(ctx, x, h)
+}
+
+// extentsOf returns the extents of a blob that are here.
+func (s *Store) extentsOf(blob ID) []local.ExtentInfo {
+	var all []local.ExtentInfo
+	for after := (ExtentID{Blob: blob, Index: -1}); ; {
+		infos := s.disks.ListExtents(after, api.ListMax)
+		for _, x := range infos {
+			if x.ID.Blob != blob {
+				return all
+			}
+			all = append(all, x)
+		}
+		if len(infos) < api.ListMax {
+			return all
+		}
+		after = infos[len(infos)-1].ID
+	}
+}

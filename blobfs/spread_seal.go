@@ -1,0 +1,173 @@
+package blobfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/steledb/stele/blobfs/api"
+)
+
+// Seal implements local.ExtentSink: the extent is durable on all its nodes, and each knows
+// the others. Nodes that fail at it are replaced; with none to take their place there are fewer.
+func (x *spread) Seal(ctx context.Context, last bool) (ExtentRef, error) {
+	if len(x.sealed) > 0 {
+		return x.sealAgain(ctx)
+	}
+	x.last = last
+	x.ref = ExtentRef{Index: x.id.Index, Length: x.length, CRC: x.tableCRC()}
+	var errHere error
+	lists := 0 // how many different lists of holders were given out
+	for {
+		if err := ctx.Err(); err != nil {
+			return ExtentRef{}, err
+		}
+		pending := len(x.branches) > 0 || x.here != nil && !slices.Contains(x.sealed, x.s.self)
+		if !pending {
+			break
+		}
+		x.epoch++
+		lists++
+		if err := x.sealRound(ctx); err != nil {
+			errHere = err
+		}
+		x.replace()
+	}
+	if len(x.sealed) == 0 {
+		return ExtentRef{}, fmt.Errorf("seal extent %s: %w", x.id, errors.Join(errHere, api.ErrUnreachable))
+	}
+	if lists > 1 || len(x.sealed) < x.planned {
+		x.tellHolders()
+	}
+	x.ref.Replicas = slices.Clone(x.sealed)
+	return x.ref, nil
+}
+
+// sealRound seals wherever the extent is not sealed yet. Branches that are left after it are
+// of nodes that were cut off by one before them.
+func (x *spread) sealRound(ctx context.Context) error {
+	holders := Holders{Epoch: x.epoch, Nodes: x.replicas()}
+	x.planned = len(holders.Nodes)
+	branches := x.branches
+	x.branches = nil
+	for _, b := range branches {
+		b.startSeal(api.Seal{Stream: x.stream, Length: x.length, CRC: x.ref.CRC, Last: x.last, Holders: holders})
+	}
+	var errHere error
+	if x.here != nil && !slices.Contains(x.sealed, x.s.self) {
+		ref, err := x.here.Seal(ctx, x.last, holders)
+		if err == nil && ref.CRC != x.ref.CRC {
+			err = fmt.Errorf("BUG: table checksum %08x became %08x", x.ref.CRC, ref.CRC)
+		}
+		if err == nil {
+			x.sealed = append([]string{x.s.self}, x.sealed...)
+		} else {
+			errHere, x.here = err, nil
+		}
+	}
+	for _, b := range branches {
+		nodes, err := b.awaitSeal()
+		for _, n := range nodes {
+			if slices.Contains(b.nodes, n) && !slices.Contains(x.sealed, n) {
+				x.sealed = append(x.sealed, n)
+			}
+		}
+		if err == nil {
+			continue
+		}
+		bad := b.blame(err)
+		x.s.log.Warn("replica lost while it was sealed", "extent", x.id.String(), "node", bad, "err", err)
+		for _, n := range b.nodes {
+			if slices.Contains(x.sealed, n) {
+				continue
+			}
+			if n == bad {
+				x.abandon(n, err)
+			} else if errRescue := x.rescueOne(n); errRescue != nil && !x.hasSealed(n) {
+				x.abandon(n, errRescue)
+			}
+		}
+	}
+	return errHere
+}
+
+// hasSealed tells whether a node has the extent though nobody said so, and notes it.
+func (x *spread) hasSealed(node string) bool {
+	ctx, cancel := context.WithTimeout(x.s.ctx, x.s.cluster.ReplyTimeout)
+	defer cancel()
+	p, err := x.s.peer(ctx, node)
+	if err != nil {
+		return false
+	}
+	if st, err := p.Stat(ctx, x.id); err != nil || st.CRC != x.ref.CRC {
+		return false
+	}
+	x.sealed = append(x.sealed, node)
+	return true
+}
+
+// sealAgain sees to the replica here if its folder has failed since.
+func (x *spread) sealAgain(ctx context.Context) (ExtentRef, error) {
+	if x.here == nil {
+		return x.ref, nil
+	}
+	if _, err := x.here.Seal(ctx, x.last, Holders{Epoch: x.epoch, Nodes: x.sealed}); err != nil {
+		if ctx.Err() != nil || len(x.sealed) == 1 {
+			return ExtentRef{}, err
+		}
+		// The others have it; repair makes another one.
+		x.here = nil
+		x.sealed = slices.DeleteFunc(x.sealed, func(n string) bool { return n == x.s.self })
+		x.epoch++
+		x.tellHolders()
+		x.ref.Replicas = slices.Clone(x.sealed)
+	}
+	return x.ref, nil
+}
+
+// tellHolders gives all nodes that have the extent the list of them. Who does not answer keeps
+// the list it has, in which these nodes are as well.
+func (x *spread) tellHolders() {
+	x.epoch++
+	h := Holders{Epoch: x.epoch, Nodes: slices.Clone(x.sealed)}
+	var others []string
+	for _, n := range x.sealed {
+		if n != x.s.self {
+			others = append(others, n)
+			continue
+		}
+		if err := x.s.disks.SetHolders(context.Background(), x.id, h); err != nil {
+			x.s.log.Warn("list of holders not kept", "extent", x.id.String(), "err", err)
+		}
+	}
+	id := x.id
+	x.s.each(x.s.ctx, others, func(ctx context.Context, p api.Peer) {
+		if err := p.SetHolders(ctx, id, h); err != nil {
+			x.s.log.Warn("list of holders not kept by a replica", "extent", id.String(), "err", err)
+		}
+	})
+}
+
+// Drop implements local.ExtentSink.
+func (x *spread) Drop() {
+	if x.here != nil {
+		x.here.Abort()
+	}
+	id, stream := x.id, x.stream
+	var others []string
+	for _, n := range x.sealed {
+		if n != x.s.self {
+			others = append(others, n)
+			continue
+		}
+		_ = x.s.disks.DropExtent(context.Background(), id)
+	}
+	x.s.later(others, func(ctx context.Context, p api.Peer) { _ = p.Drop(ctx, id, api.GivenUp) })
+	var streams []string
+	for _, b := range x.branches {
+		streams = append(streams, b.nodes...)
+	}
+	x.s.later(streams, func(ctx context.Context, p api.Peer) { _ = p.Abort(ctx, stream) })
+	x.here, x.branches, x.sealed = nil, nil, nil
+}

@@ -1,0 +1,246 @@
+package blobfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/local"
+)
+
+// Cluster is what a store needs to work with other nodes. The zero value of a field means
+// its default, if one is named.
+type Cluster struct {
+	Fleet Fleet
+	Lists Lists
+	Clock Clock // default: the machine's
+
+	// Replicas is how many nodes keep an extent, if there are as many. Default 3, at
+	// most 8.
+	Replicas int
+	// ReplyTimeout is how long a node may be silent that has something to answer, before
+	// another is taken in its place. Default 3 s: longer than a pause for garbage
+	// collection or of a busy disk, shorter than callers' patience.
+	ReplyTimeout time.Duration
+	// SealTimeout is the same for a node that makes an extent durable. Default 30 s: 64 MiB
+	// on a slow disk that others keep busy, ten times over.
+	SealTimeout time.Duration
+	// HedgeAfter is how long a read waits for one node before it asks the next as well.
+	// Default 250 ms.
+	HedgeAfter time.Duration
+	// StreamIdle is how long a node keeps what was begun and not continued. Default 2 min.
+	StreamIdle time.Duration
+}
+
+func (c Cluster) withDefaults() Cluster {
+	if c.Clock == nil {
+		c.Clock = newSystemClock()
+	}
+	orDefault(&c.Replicas, 3)
+	orDefault(&c.ReplyTimeout, 3*time.Second)
+	orDefault(&c.SealTimeout, 30*time.Second)
+	orDefault(&c.HedgeAfter, 250*time.Millisecond)
+	orDefault(&c.StreamIdle, 2*time.Minute)
+	return c
+}
+
+func orDefault[T int | time.Duration](v *T, d T) {
+	if *v == 0 {
+		*v = d
+	}
+}
+
+// Validate says what is wrong with the configuration, if anything.
+func (c Cluster) Validate() error {
+	switch {
+	case c.Replicas < 0 || c.Replicas > api.ChainMax:
+		return fmt.Errorf("%d replicas, want 1 to %d", c.Replicas, api.ChainMax)
+	case c.ReplyTimeout < 0 || c.SealTimeout < 0 || c.HedgeAfter < 0 || c.StreamIdle < 0:
+		return errors.New("a duration is negative")
+	}
+	return nil
+}
+
+// disks is the part of the store that is on this node.
+type disks = local.Store
+
+// Store is the block store as one node sees it: its own disks, and through the fleet
+// those of the others. Without a fleet it is the disks and nothing else. It is safe for
+// concurrent use.
+type Store struct {
+	*disks
+	cluster Cluster
+	self    string
+	log     *slog.Logger
+	peers   peers
+	streams streams
+	cache   extentCache
+	rot     rot
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	// mu guards the fields in it. Never held across I/O.
+	mu struct {
+		sync.Mutex
+		closed bool
+	}
+	work sync.WaitGroup // goroutines of the store
+}
+
+// Open opens the store in the data folders of cfg, for a node that is alone.
+func Open(cfg Config) (*Store, error) { return OpenIn(Cluster{}, cfg) }
+
+// OpenIn opens the store of a node of a cluster. cfg.Node is ignored: the fleet knows the
+// node's name.
+func OpenIn(cluster Cluster, cfg Config) (*Store, error) {
+	if err := cluster.Validate(); err != nil {
+		return nil, fmt.Errorf("open block store: %w", err)
+	}
+	s := &Store{cluster: cluster.withDefaults(), log: cfg.Logger, self: cfg.Node}
+	if cluster.Fleet != nil {
+		s.self = cluster.Fleet.Self()
+		cfg.Node = s.self
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	if s.disks, err = local.Open(cfg); err != nil {
+		return nil, err
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.peers.init(s)
+	s.streams.init(s)
+	s.cache.init(s.disks)
+	return s, nil
+}
+
+// Close ends what others have begun here, waits for it, and closes the disks. Closing
+// twice does nothing.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	s.mu.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.streams.close()
+	s.work.Wait()
+	s.cache.close()
+	return s.disks.Close()
+}
+
+// spawn runs f in a goroutine that Close waits for; false if the store is closed.
+func (s *Store) spawn(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.closed {
+		return false
+	}
+	s.work.Go(f)
+	return true
+}
+
+// Create begins a blob whose extents will be on this node and others. ErrDiskFull when no
+// node has room, ErrFolderRetired when there is no disk to write to, ErrReadOnly, ErrClosed.
+func (s *Store) Create(ctx context.Context) (*Writer, error) {
+	if s.alone() {
+		return s.disks.Create(ctx)
+	}
+	if err := s.usable(ctx); err != nil {
+		return nil, fmt.Errorf("create blob: %w", err)
+	}
+	return local.NewWriter(NewID(), local.WriterConfig{
+		ExtentBytes: s.ExtentBytes(),
+		Beside:      true,
+		Begin: func(id ExtentID, offset int64) (local.ExtentSink, error) {
+			x, err := s.newSpread(id, offset)
+			if err != nil {
+				return nil, err
+			}
+			return x, nil
+		},
+	})
+}
+
+// usable returns why the store takes no call, if it does not.
+func (s *Store) usable(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.closed {
+		return ErrClosed
+	}
+	return ctx.Err()
+}
+
+// OpenBlob opens a sealed blob, wherever its extents are. ErrNoBlob if an extent is on no
+// node, a *CorruptError if there is none that is good, and api.ErrUnreachable
+// if nodes that may have it did not answer.
+func (s *Store) OpenBlob(ctx context.Context, h Handle) (*Reader, error) {
+	if s.alone() {
+		return s.disks.OpenBlob(ctx, h)
+	}
+	if err := s.usable(ctx); err != nil {
+		return nil, fmt.Errorf("open blob %s: %w", h.ID, err)
+	}
+	return local.OpenExtents(h, func(ref ExtentRef) (local.ExtentSource, error) {
+		x, err := s.openSource(ctx, h.ID, ref)
+		if err != nil {
+			return nil, err
+		}
+		return x, nil
+	})
+}
+
+// Delete removes a blob's extents on all nodes that may have them. Those that do not
+// answer are passed over: what they have is garbage that a sweep finds. ErrNoBlob if no
+// node had any.
+func (s *Store) Delete(ctx context.Context, id ID) error {
+	if s.alone() {
+		return s.disks.Delete(ctx, id)
+	}
+	if err := s.usable(ctx); err != nil {
+		return fmt.Errorf("delete blob %s: %w", id, err)
+	}
+	nodes := s.holdersOf(id)
+	err := s.disks.Delete(ctx, id)
+	if err != nil && !errors.Is(err, ErrNoBlob) {
+		return err
+	}
+	s.cache.forget(id)
+	gone := err == nil
+	var mu sync.Mutex
+	s.each(ctx, nodes, func(ctx context.Context, p api.Peer) {
+		if n, err := p.DropBlob(ctx, id, api.Deleted); err == nil && n > 0 {
+			mu.Lock()
+			gone = true
+			mu.Unlock()
+		}
+	})
+	if !gone {
+		return fmt.Errorf("delete blob %s: %w", id, ErrNoBlob)
+	}
+	return ctx.Err()
+}
+
+// holdersOf returns the other nodes that may have extents of a blob: if all of them are
+// here, those that the lists name, and else all.
+func (s *Store) holdersOf(id ID) []string {
+	var nodes []string
+	whole := false
+	for i, x := range s.extentsOf(id) {
+		if x.Holders.Epoch == 0 || x.ID.Index != i {
+			return s.others()
+		}
+		nodes = append(nodes, x.Holders.Nodes...)
+		whole = x.Last
+	}
+	if !whole {
+		return s.others()
+	}
+	slices.Sort(nodes)
+	return slices.DeleteFunc(slices.Compact(nodes), func(n string) bool { return n == s.self })
+}

@@ -1,0 +1,339 @@
+package blobfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/local"
+)
+
+const (
+	// streamsMax is how many streams a node takes at a time.
+	streamsMax = 256
+	// streamOpsMax and streamBytesMax bound what waits in one stream: twice the window of
+	// whoever sends.
+	streamOpsMax   = 4 * windowBytes / pieceBytes
+	streamBytesMax = 2 * windowBytes
+)
+
+// streams are those that end or pass here.
+type streams struct {
+	s *Store
+	// mu guards the maps. Never held across I/O. Order: streams.mu, then stream.mu.
+	mu       sync.Mutex
+	byID     map[api.StreamID]*stream
+	byExtent map[ExtentID]*stream
+	closed   bool
+}
+
+func (t *streams) init(s *Store) {
+	t.s = s
+	t.byID = make(map[api.StreamID]*stream)
+	t.byExtent = make(map[ExtentID]*stream)
+}
+
+// stream is an extent that another node writes here. Its goroutine does one thing after the
+// other; what waits is in queue.
+type stream struct {
+	s     *Store
+	begin api.Begin
+
+	// mu guards what follows. Never held across I/O.
+	mu     sync.Mutex
+	queue  []streamOp
+	bytes  int // of pieces in the queue
+	ended  bool
+	wake   chan struct{} // of capacity 1: there is something in the queue, or it has ended
+	before *stream       // of the same extent, which has to end first
+	gone   chan struct{} // closed when the goroutine has ended
+
+	// Only for the goroutine.
+	w       *local.ExtentWriter
+	err     error   // why nothing more is taken
+	next    *branch // nil: nobody is behind, or it was given up
+	nextErr error   // why it was
+}
+
+// streamOp is one thing for a stream to do. refuse is called instead if the stream has ended.
+type streamOp struct {
+	bytes  int
+	do     func(x *stream)
+	refuse func(error)
+}
+
+// begin starts a stream, in place of an older one of the same extent.
+func (t *streams) begin(b api.Begin) (*stream, error) {
+	x := &stream{s: t.s, begin: b, wake: make(chan struct{}, 1), gone: make(chan struct{})}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.closed:
+		return nil, ErrClosed
+	case t.byID[b.Stream] != nil:
+		return nil, fmt.Errorf("%w: begun twice", api.ErrBadStream)
+	case len(t.byID) >= streamsMax:
+		return nil, fmt.Errorf("%w: it has %d streams", api.ErrBusy, len(t.byID))
+	}
+	if x.before = t.byExtent[b.Extent]; x.before != nil {
+		x.before.end()
+	}
+	if !t.s.spawn(x.run) {
+		return nil, ErrClosed
+	}
+	t.byID[b.Stream], t.byExtent[b.Extent] = x, x
+	return x, nil
+}
+
+func (t *streams) find(id api.StreamID) (*stream, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if x := t.byID[id]; x != nil {
+		return x, nil
+	}
+	return nil, api.ErrNoStream
+}
+
+func (t *streams) forget(x *stream) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.byID, x.begin.Stream)
+	if t.byExtent[x.begin.Extent] == x {
+		delete(t.byExtent, x.begin.Extent)
+	}
+}
+
+// close ends all streams. Their goroutines are the store's to wait for.
+func (t *streams) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	for _, x := range t.byID {
+		x.end()
+	}
+}
+
+// put adds an operation to the queue, or refuses it.
+func (x *stream) put(op streamOp) {
+	x.mu.Lock()
+	var err error
+	switch {
+	case x.ended:
+		err = api.ErrNoStream
+	case len(x.queue) >= streamOpsMax || x.bytes+op.bytes > streamBytesMax:
+		err = fmt.Errorf("%w: more is under way than the window", api.ErrBusy)
+	default:
+		x.queue = append(x.queue, op)
+		x.bytes += op.bytes
+	}
+	x.mu.Unlock()
+	if err != nil {
+		op.refuse(err)
+		return
+	}
+	x.signal()
+}
+
+func (x *stream) signal() {
+	select {
+	case x.wake <- struct{}{}:
+	default:
+	}
+}
+
+// end has the goroutine end, once it has done what it is at.
+func (x *stream) end() {
+	x.mu.Lock()
+	x.ended = true
+	x.mu.Unlock()
+	x.signal()
+}
+
+// take returns what to do next. nil means that the stream has ended.
+func (x *stream) take() func(*stream) {
+	for {
+		x.mu.Lock()
+		if x.ended {
+			x.mu.Unlock()
+			return nil
+		}
+		if len(x.queue) > 0 {
+			op := x.queue[0]
+			x.queue[0] = streamOp{}
+			x.queue = x.queue[1:]
+			x.bytes -= op.bytes
+			x.mu.Unlock()
+			return op.do
+		}
+		x.mu.Unlock()
+		select {
+		case <-x.wake:
+			continue
+		default:
+		}
+		fired, stop := x.s.cluster.Clock.Timer(x.s.cluster.StreamIdle)
+		select {
+		case <-x.wake:
+		case <-fired:
+			x.s.log.Warn("stream given up: nothing came", "extent", x.begin.Extent.String())
+			x.end()
+		}
+		stop()
+	}
+}
+
+func (x *stream) run() {
+	defer close(x.gone)
+	if x.before != nil {
+		<-x.before.gone
+		x.before = nil
+	}
+	for do := x.take(); do != nil; do = x.take() {
+		do(x)
+	}
+	x.s.streams.forget(x)
+	x.mu.Lock()
+	left := x.queue
+	x.queue = nil
+	x.mu.Unlock()
+	for _, op := range left {
+		op.refuse(api.ErrNoStream)
+	}
+	if x.w != nil {
+		x.w.Abort() // nothing if it is sealed
+	}
+}
+
+// start is the first thing that a stream does.
+func (x *stream) start() error {
+	x.w, x.err = x.s.disks.CreateExtent(context.Background(), x.begin.Extent, x.begin.Offset)
+	if len(x.begin.Chain) > 0 {
+		x.next, x.nextErr = x.s.newBranch(x.begin, x.begin.Chain)
+		x.judgeNext(x.nextErr)
+	}
+	if x.err == nil {
+		return x.nextErr
+	}
+	return x.err
+}
+
+// judgeNext gives the nodes behind up because of an error.
+func (x *stream) judgeNext(err error) {
+	if err == nil {
+		return
+	}
+	var r *api.ReplicaError
+	if !errors.As(err, &r) {
+		err = &api.ReplicaError{Node: x.begin.Chain[0], Err: err}
+	}
+	x.next, x.nextErr = nil, err
+}
+
+// pieceState joins the two halves of a piece: here, and behind.
+type pieceState struct {
+	left atomic.Int32
+	mu   sync.Mutex
+	err  error
+	done func(error)
+}
+
+func (s *pieceState) half(err error) {
+	if err != nil {
+		s.mu.Lock()
+		if s.err == nil {
+			s.err = err
+		}
+		s.mu.Unlock()
+	}
+	if s.left.Add(-1) == 0 {
+		s.done(s.err)
+	}
+}
+
+func (x *stream) piece(off int64, p []byte, done func(error)) {
+	if x.err != nil {
+		done(x.err)
+		return
+	}
+	switch have := x.w.Length(); {
+	case off+int64(len(p)) <= have:
+		done(x.nextErr) // it was sent before
+		return
+	case off != have:
+		done(fmt.Errorf("%w: bytes from %d on, after %d", api.ErrBadStream, off, have))
+		return
+	}
+	state := &pieceState{done: done}
+	state.left.Store(2)
+	x.forward(p, off, state)
+	if err := x.w.Write(p); err != nil {
+		x.err = err
+		state.half(err)
+		return
+	}
+	state.half(nil)
+}
+
+// forward sends a piece on to those behind.
+func (x *stream) forward(p []byte, off int64, state *pieceState) {
+	chain := x.begin.Chain
+	if x.next != nil {
+		err := x.next.send(p, off, func(err error) {
+			if err != nil {
+				err = asReplica(chain[0], err)
+			}
+			state.half(err)
+		})
+		if err == nil {
+			return
+		}
+		x.judgeNext(err)
+	}
+	state.half(x.nextErr)
+}
+
+// asReplica makes err one that names a node, if it does not yet.
+func asReplica(node string, err error) error {
+	var r *api.ReplicaError
+	if errors.As(err, &r) {
+		return err
+	}
+	return &api.ReplicaError{Node: node, Err: err}
+}
+
+// seal seals here and behind, and ends the stream.
+func (x *stream) seal(s api.Seal, done func([]string, error)) {
+	if x.next != nil {
+		x.next.startSeal(s)
+	}
+	errHere := x.sealHere(s)
+	var nodes []string
+	err := x.nextErr
+	if x.next != nil {
+		nodes, err = x.next.awaitSeal()
+		if err != nil {
+			err = asReplica(x.begin.Chain[0], err)
+		}
+	}
+	if errHere == nil {
+		nodes = append([]string{x.s.self}, nodes...)
+	} else {
+		err = &api.ReplicaError{Node: x.s.self, Err: errHere}
+	}
+	x.end()
+	done(nodes, err)
+}
+
+func (x *stream) sealHere(s api.Seal) error {
+	if x.err != nil {
+		return x.err
+	}
+	if x.w.Length() != s.Length || x.w.CRC() != s.CRC {
+		return fmt.Errorf("%w: %d bytes with table checksum %08x, not %d with %08x", api.ErrBadStream, x.w.Length(), x.w.CRC(), s.Length, s.CRC)
+	}
+	_, err := x.w.Seal(context.Background(), s.Last, s.Holders)
+	return err
+}
