@@ -350,10 +350,14 @@ func (k *keeper) scheduleLocked(s *served) {
 // stallMin is how late a timer may be before the process counts as stalled.
 const stallMin = 100 * time.Millisecond
 
+// stallTick is the longest that run waits: a pause in a longer wait would not be seen
+// when something else ends the wait.
+const stallTick = 250 * time.Millisecond
+
 // run does what is due.
 func (k *keeper) run() {
 	for {
-		wait := k.pass()
+		wait := min(k.pass(), stallTick)
 		planned := k.clock.Now() + wait
 		timer := k.clock.NewTimer(wait)
 		select {
