@@ -1,0 +1,30 @@
+package logproto
+
+// A flaw is a mistake that the explorer's test plants, one at a time, to show that it
+// would be found. In the product there is none.
+type flaw uint8
+
+const (
+	flawNone flaw = iota
+	flawAppendFenced
+	flawAppendCut
+	flawOpenFenced
+	flawFenceBackward
+	flawStartAnywhere
+	flawGap
+	flawCutShort
+	flawReadUncut
+	flawAckSome
+	flawAckAfterSeal
+	flawGoOnUnsaved
+	flawKeepSent
+	flawClaimSame
+	flawCutUnsaved
+	flawIgnoreStandby
+	flawRecoverUnclaimed
+	flawCount
+)
+
+var theFlaw flaw
+
+func planted(f flaw) bool { return theFlaw == f }

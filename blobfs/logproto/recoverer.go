@@ -1,0 +1,286 @@
+package logproto
+
+import "slices"
+
+// phase is how far a recovery is.
+type phase uint8
+
+const (
+	phaseLoading phase = iota
+	phaseClaiming
+	phaseFencing
+	phaseRecording
+	phaseDone
+	phaseFailed
+)
+
+// Recoverer is the machine of who takes a log over: it raises the epoch, fences, finds out
+// how long the open extents are, and records that. It is not safe for concurrent use.
+type Recoverer struct {
+	owner uint64
+	keep  bool // the log goes on: it is not closed
+	phase phase
+	list  List // as last read or saved by us
+	gen   uint64
+	// pending is the list that is being saved, nil if none is.
+	pending *List
+	heard   []heard
+	err     error
+	effects []Effect
+}
+
+// heard is what a fenced node told.
+type heard struct {
+	node   string
+	states []State
+}
+
+// NewRecoverer returns a recovery of a log. owner is a random number. With keep the
+// log stays open: the caller goes on in it as its writer.
+func NewRecoverer(owner uint64, keep bool) *Recoverer {
+	r := &Recoverer{owner: owner, keep: keep}
+	r.do(Effect{Kind: EffectLoad})
+	return r
+}
+
+// Take returns what is to be done, in order, since the last call. The slice is valid
+// until the next event.
+func (r *Recoverer) Take() []Effect {
+	e := r.effects
+	r.effects = r.effects[:0]
+	return e
+}
+
+// Err returns why the recovery came to nothing: ErrLost, and another one may be tried, or ErrClosed if
+// the log was to go on and cannot.
+func (r *Recoverer) Err() error { return r.err }
+
+// Done tells that the lengths of all extents are in the list.
+func (r *Recoverer) Done() bool { return r.phase == phaseDone }
+
+// Epoch returns the epoch that the log has now.
+func (r *Recoverer) Epoch() uint64 { return r.list.Epoch }
+
+// List returns the list, with its generation, once Done.
+func (r *Recoverer) List() (List, uint64) { return r.list, r.gen }
+
+func (r *Recoverer) do(e Effect) { r.effects = append(r.effects, e) }
+
+func (r *Recoverer) fail(err error) {
+	r.phase, r.err = phaseFailed, err
+	r.do(Effect{Kind: EffectFailed})
+}
+
+func (r *Recoverer) save(l List) {
+	r.pending = &l
+	r.do(Effect{Kind: EffectSave, List: l, Gen: r.gen})
+}
+
+// Loaded gives the list as it is.
+func (r *Recoverer) Loaded(list List, gen uint64) {
+	switch {
+	case r.phase == phaseDone || r.phase == phaseFailed:
+	case r.pending != nil && (list.Equal(r.pending) || planted(flawClaimSame) && list.Epoch == r.pending.Epoch):
+		r.list = *r.pending
+		r.Saved(gen)
+	case list.Closed:
+		r.list, r.gen, r.pending = list, gen, nil
+		if r.keep {
+			r.fail(ErrClosed)
+			return
+		}
+		r.done()
+	case r.phase == phaseLoading:
+		r.list, r.gen = list, gen
+		r.claim()
+	case gen == r.gen && r.pending != nil:
+		r.save(*r.pending)
+	case r.pending != nil:
+		r.fail(ErrLost)
+	}
+}
+
+// claim raises the epoch. From then on the writer can change the list no more.
+func (r *Recoverer) claim() {
+	r.phase = phaseClaiming
+	l := r.list.Clone()
+	l.Epoch++
+	l.Owner = r.owner
+	if planted(flawRecoverUnclaimed) {
+		r.list = l
+		r.phase = phaseFencing
+		r.fence()
+		return
+	}
+	r.save(l)
+}
+
+// Saved notes that the list was replaced and is at generation gen.
+func (r *Recoverer) Saved(gen uint64) {
+	if r.pending == nil {
+		return
+	}
+	r.list, r.gen, r.pending = *r.pending, gen, nil
+	switch r.phase {
+	case phaseClaiming:
+		r.phase = phaseFencing
+		if n, _ := r.list.Sealed(); n == len(r.list.Extents) && r.keep {
+			r.done()
+			return
+		}
+		r.fence()
+	case phaseRecording:
+		r.done()
+	}
+}
+
+// Unsaved notes that it is not known whether the list was replaced, or that it was
+// not, for it was at another generation.
+func (r *Recoverer) Unsaved() {
+	if r.pending != nil {
+		r.do(Effect{Kind: EffectLoad})
+	}
+}
+
+// fence fences every replica of the open extents.
+func (r *Recoverer) fence() {
+	var nodes []string
+	n, _ := r.list.Sealed()
+	for _, x := range r.list.Extents[n:] {
+		for _, node := range x.Replicas {
+			if !slices.Contains(nodes, node) {
+				nodes = append(nodes, node)
+				r.do(Effect{Kind: EffectFence, Node: node, Epoch: r.list.Epoch})
+			}
+		}
+	}
+}
+
+// Fenced notes that a node has durably fenced the log at our epoch, and what it has of
+// it. An extent that it has lost, or finds damaged, is not among the states.
+func (r *Recoverer) Fenced(node string, states []State) {
+	if r.phase != phaseFencing || slices.ContainsFunc(r.heard, func(h heard) bool { return h.node == node }) {
+		return
+	}
+	r.heard = append(r.heard, heard{node, states})
+}
+
+// Refused notes that a node was fenced at a higher epoch.
+func (r *Recoverer) Refused(epoch uint64) {
+	if r.phase == phaseFencing && epoch > r.list.Epoch {
+		r.fail(ErrLost)
+	}
+}
+
+// Ready tells whether a replica of each open extent was heard of, so that Decide may be called.
+// One is enough, since every replica must have what is acknowledged.
+func (r *Recoverer) Ready() bool {
+	if r.phase != phaseFencing {
+		return false
+	}
+	n, _ := r.list.Sealed()
+	for i := n; i < len(r.list.Extents); i++ {
+		if planted(flawIgnoreStandby) && i > n {
+			break
+		}
+		if _, ok := r.least(i); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// Waiting tells whether a replica of an open extent was not heard of.
+func (r *Recoverer) Waiting() bool {
+	n, _ := r.list.Sealed()
+	for _, x := range r.list.Extents[n:] {
+		for _, node := range x.Replicas {
+			if !slices.ContainsFunc(r.heard, func(h heard) bool { return h.node == node }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// least returns the least that a fenced replica has of an extent; false if none was heard of.
+func (r *Recoverer) least(i int) (least State, ok bool) {
+	x := &r.list.Extents[i]
+	for _, h := range r.heard {
+		if !slices.Contains(x.Replicas, h.node) {
+			continue
+		}
+		for _, s := range h.states {
+			if s.Seq != x.Seq {
+				continue
+			}
+			if !ok || s.less(least) {
+				least, ok = s, true
+			}
+		}
+	}
+	return least, ok
+}
+
+func (s State) less(t State) bool {
+	if s.Started != t.Started {
+		return t.Started
+	}
+	return s.Length < t.Length
+}
+
+// Decide records the lengths of the open extents, once Ready.
+//
+// The length of an extent is the least that a fenced replica has, unless the next extent was
+// started on all replicas of it that were heard of: then something in that one may have been acknowledged,
+// and it says where it starts.
+func (r *Recoverer) Decide() {
+	if !r.Ready() {
+		return
+	}
+	l := r.list.Clone()
+	n, start := l.Sealed()
+	over := false // the log ends before the extent
+	for i := n; i < len(l.Extents); i++ {
+		x := &l.Extents[i]
+		s, _ := r.least(i)
+		x.Length = s.Length
+		if over || !s.Started {
+			x.Length = 0
+		}
+		over = true
+		if i+1 < len(l.Extents) {
+			if next, ok := r.least(i + 1); ok && next.Started && !planted(flawIgnoreStandby) {
+				x.Length, over = next.Start-start, false
+			}
+		}
+		if x.Length < 0 {
+			r.fail(ErrMismatch)
+			return
+		}
+		start += x.Length
+	}
+	l.Closed = !r.keep
+	r.phase = phaseRecording
+	if planted(flawCutUnsaved) {
+		r.cut(&l)
+	}
+	r.save(l)
+}
+
+// done has what was found made true on the replicas.
+func (r *Recoverer) done() {
+	r.phase = phaseDone
+	r.cut(&r.list)
+	r.do(Effect{Kind: EffectDone})
+}
+
+func (r *Recoverer) cut(l *List) {
+	start := l.Start
+	for _, x := range l.Extents {
+		for _, n := range x.Replicas {
+			r.do(Effect{Kind: EffectCut, Seq: x.Seq, Node: n, Epoch: l.Epoch, Start: start, Length: x.Length})
+		}
+		start += x.Length
+	}
+}
