@@ -189,7 +189,7 @@ func TestPausedLeader(t *testing.T) {
 		alive, silent := openFor(t, v, 2*time.Second), openFor(t, v, 2*time.Second)
 		time.Sleep(time.Second)
 		clock.paused.Add(int64(10 * time.Second))
-		time.Sleep(time.Second) // the timer fires
+		time.Sleep(2 * stallTick) // the timer fires
 		req := api.KeepAliveRequest{Session: alive, Term: 1, Hang: time.Minute}
 		for range 10 {
 			resp, err := keepAlive(v, req)
@@ -240,7 +240,7 @@ func TestPausedVerification(t *testing.T) {
 		<-r.asked
 		synctest.Wait()
 		clock.paused.Add(int64(3200 * time.Millisecond)) // longer than the lease
-		time.Sleep(2*time.Second + time.Millisecond)     // the keeper's timer fires
+		time.Sleep(2 * stallTick)                        // the keeper's timer fires
 		r.gate <- struct{}{}                             // the answers to the question before the pause
 		synctest.Wait()
 		select {
