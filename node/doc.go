@@ -19,6 +19,7 @@
 //
 //	/cluster               the cluster's id and name
 //	/master                its lock makes a node the master
+//	/servers/<node>        its lock makes a process the node; says where it runs, as JSON
 //	/nodes/<node>          a node's name, zone, address, and whether it drains, as JSON
 //	/removed/<node>        a node that the operator has taken out for good
 //	/ids                   the next id of a table or tablet
@@ -53,7 +54,7 @@
 //	accept           Start            rpc's Shutdown      hands Raft's connections to the group
 //	followMembers    joinCluster      Close               remembers where nodes are
 //	tellLoad         joinCluster      Close               tells the others how full the disks are
-//	keepSession      openSession      Close               opens a session after one that expired
+//	keepSession      Start            Close               opens a session after one that expired
 //	watchRemoval     Start            Close, removal      ends the node when it is removed
 //	master           startMaster      Close               holds /master where the leader is
 //	change           a change         itself, one at once a change of the catalog whose caller may leave

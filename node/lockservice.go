@@ -51,6 +51,10 @@ func (n *Node) openLockService(ctx context.Context) error {
 		return err
 	}
 	n.confirmed.Store(true)
+	n.enter("the lock of its own server file")
+	if err := n.claim(ctx); err != nil {
+		return err
+	}
 	if err := n.self.change(func(f *identity.Folders) error { return f.Founded() }); err != nil {
 		return err
 	}

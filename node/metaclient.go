@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -13,8 +14,7 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// openSession opens the node's session with the lock service, and keeps one from then
-// on: a session that has expired is followed by another.
+// openSession opens the node's first session with the lock service.
 func (n *Node) openSession(ctx context.Context) (err error) {
 	n.meta.client, err = session.NewClient(session.Config{
 		Locator: metaLocator{n}, Dialer: metaDialer{n}, Logger: n.log.With("part", "session"),
@@ -22,11 +22,7 @@ func (n *Node) openSession(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := n.meta.open(ctx, n.sessionName()); err != nil {
-		return err
-	}
-	n.background.Go(n.keepSession)
-	return nil
+	return n.meta.open(ctx, n.sessionName())
 }
 
 // sessionName is what the node's sessions call themselves, for those who find a lock
@@ -48,7 +44,16 @@ func (n *Node) keepSession() {
 		if n.ctx.Err() != nil {
 			return
 		}
-		if err := n.meta.open(n.ctx, n.sessionName()); err != nil {
+		err := n.meta.open(n.ctx, n.sessionName())
+		if err == nil {
+			err = n.claim(n.ctx)
+			if errors.Is(err, errOtherInstance) {
+				n.fail(err)
+				return
+			}
+		}
+		if err != nil {
+			n.log.Warn("no session with the lock service yet", "error", err)
 			select {
 			case <-time.After(sessionRetry):
 			case <-n.ctx.Done():

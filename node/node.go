@@ -145,6 +145,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 		return err
 	}
 	n.startMaster()
+	n.background.Go(n.keepSession)
 	n.background.Go(n.watchRemoval)
 	return nil
 }

@@ -118,6 +118,9 @@ func (n *Node) removeNode(ctx context.Context, r *api.NamesRequest) (answer, err
 	} else if len(tablets) > 0 && !r.Force {
 		return nil, &api.NodeInUseError{Node: x.id, Reason: fmt.Sprintf("%d tablets are on it and would be lost", len(tablets))}
 	}
+	if err := n.checkQuorumWithout(ctx, x.id); err != nil {
+		return nil, err
+	}
 	// The mark comes first: from then on the node cannot come back.
 	if _, err := n.catalog.set(ctx, removedPath(x.id), []byte(x.record.Name), metaapi.AnyGeneration); err != nil {
 		return nil, err
@@ -133,12 +136,46 @@ func (n *Node) removeNode(ctx context.Context, r *api.NamesRequest) (answer, err
 	return nil, nil
 }
 
+// checkQuorumWithout refuses what would leave the lock service without a majority of
+// live voters at once: a node that is marked as removed ends before the group has made
+// do without it.
+func (n *Node) checkQuorumWithout(ctx context.Context, id string) error {
+	s, err := n.groupStatus(ctx)
+	if err != nil {
+		return err
+	}
+	voters, live, votes := 0, 0, false
+	for _, r := range s.Servers {
+		if !r.Voter {
+			continue
+		}
+		voters++
+		votes = votes || r.ID == id
+		if r.ID != id && r.Alive {
+			live++
+		}
+	}
+	if votes && live <= voters/2 {
+		return &api.NodeInUseError{Node: id, Reason: fmt.Sprintf(
+			"only %d of %d voters of the lock service would be left, and it takes %d: drain the node first, or bring others back", live, voters, voters/2+1)}
+	}
+	return nil
+}
+
 func (n *Node) raftStatus(ctx context.Context, _ *api.NamesRequest) (answer, error) {
+	s, err := n.groupStatus(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.Append, nil
+}
+
+// groupStatus is the state of the Raft group, as its leader knows it.
+func (n *Node) groupStatus(ctx context.Context) (*api.RaftStatus, error) {
 	group, _ := n.voter.group()
 	if group != nil {
 		if leads, _ := group.Leads(); leads {
-			s, err := n.leaderStatus(ctx, group)
-			return s.Append, err
+			return n.leaderStatus(ctx, group)
 		}
 	}
 	// Only the leader knows how the others fare.
@@ -146,11 +183,8 @@ func (n *Node) raftStatus(ctx context.Context, _ *api.NamesRequest) (answer, err
 	if err != nil {
 		return nil, err
 	}
-	var s api.RaftStatus
-	if err := n.peers.call(ctx, to, api.MethodRaftStatus, func(e *wire.Encoder) { e.Array(0) }, s.Decode); err != nil {
-		return nil, err
-	}
-	return s.Append, nil
+	s := &api.RaftStatus{}
+	return s, n.peers.call(ctx, to, api.MethodRaftStatus, func(e *wire.Encoder) { e.Array(0) }, s.Decode)
 }
 
 func (n *Node) leaderStatus(ctx context.Context, group *raftmeta.Group) (*api.RaftStatus, error) {

@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"context"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/raftmeta"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -110,4 +112,30 @@ func TestForgedCommands(t *testing.T) {
 	})
 	f.start(2)
 	f.await(0, "three voters again", votersAlive(3))
+}
+
+// TestCopiedFolders: a copy of a node's folders, started beside it, is refused: two
+// processes with one vote would undo Raft's promises.
+func TestCopiedFolders(t *testing.T) {
+	f := form(t, 3)
+	f.stop(2)
+	folder := t.TempDir()
+	if err := os.CopyFS(folder, os.DirFS(f.cfgs[2].DataDirs[0])); err != nil {
+		t.Fatal(err)
+	}
+	f.start(2)
+	f.await(0, "three voters again", votersAlive(3))
+	cfg := f.cfgs[2]
+	cfg.DataDirs, cfg.Listen = []string{folder}, "127.0.0.1:0"
+	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
+	defer cancel()
+	n, err := node.Start(ctx, cfg)
+	if err == nil {
+		_ = n.Close(ctx)
+		t.Fatal("the copy serves")
+	}
+	if !strings.Contains(err.Error(), "another process serves as this node") {
+		t.Errorf("the copy is refused with %v", err)
+	}
+	f.await(0, "three voters all the same", votersAlive(3))
 }

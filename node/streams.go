@@ -99,23 +99,59 @@ type streams struct {
 	resolve func(id string) (string, bool)
 	log     *slog.Logger
 	refused refusals
+
+	once     sync.Once
+	welcomed chan net.Conn
+	ended    chan struct{} // closed when the listener is
 }
 
-// Accept returns the next connection of another voter of this group.
+// greetingsMax bounds the connections whose greeting is awaited; one more is closed.
+const greetingsMax = 64
+
+// Accept returns the next connection of another voter of this group. Greetings are
+// awaited side by side: one who says nothing must not keep the others out.
 func (s *streams) Accept() (net.Conn, error) {
+	s.once.Do(func() {
+		s.welcomed = make(chan net.Conn)
+		s.ended = make(chan struct{})
+		go s.welcomeAll()
+	})
+	select {
+	case c := <-s.welcomed:
+		return c, nil
+	case <-s.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+// welcomeAll greets whoever connects, until the listener is closed.
+func (s *streams) welcomeAll() {
+	defer close(s.ended)
+	places := make(chan struct{}, greetingsMax)
 	for {
 		c, err := s.Listener.Accept()
 		if err != nil {
-			return nil, err
+			return
 		}
-		// A peer that says nothing must not keep the others out for long; raft's
-		// voters are few, and greet at once.
-		if err := s.welcome(c); err != nil {
-			s.refused.warn(s.log, c.RemoteAddr().String(), err)
+		select {
+		case places <- struct{}{}:
+		default:
 			_ = c.Close()
 			continue
 		}
-		return c, nil
+		go func() {
+			defer func() { <-places }()
+			if err := s.welcome(c); err != nil {
+				s.refused.warn(s.log, c.RemoteAddr().String(), err)
+				_ = c.Close()
+				return
+			}
+			select {
+			case s.welcomed <- c:
+			case <-s.ended:
+				_ = c.Close()
+			}
+		}()
 	}
 }
 

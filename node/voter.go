@@ -181,7 +181,7 @@ type handedOver struct {
 }
 
 // handedOverMax is the number of connections that may wait for Accept.
-const handedOverMax = 16
+const handedOverMax = 64
 
 func newHandedOver(addr net.Addr) *handedOver {
 	return &handedOver{addr: addr, conns: make(chan net.Conn, handedOverMax), done: make(chan struct{})}

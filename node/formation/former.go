@@ -294,11 +294,16 @@ func (f *Former) takeHelloLocked(addr string, h hello, answer bool) error {
 
 // meetLocked notes a member of the cluster.
 func (f *Former) meetLocked(h hello) {
-	f.mu.heard[h.ID] = h.Peer
-	for _, p := range h.members {
-		if _, known := f.mu.heard[p.ID]; !known && p.ID != f.mu.self.ID && len(f.mu.heard) < peersMax {
+	hear := func(p Peer, news bool) {
+		_, known := f.mu.heard[p.ID]
+		room := known && news || !known && len(f.mu.heard) < peersMax
+		if room && p.ID != f.mu.self.ID && p.sane() {
 			f.mu.heard[p.ID] = p
 		}
+	}
+	hear(h.Peer, true)
+	for _, p := range h.members {
+		hear(p, false)
 	}
 	f.mu.raftEpoch = max(f.mu.raftEpoch, h.raftEpoch)
 	f.wake()
@@ -312,4 +317,17 @@ func (f *Former) Close() error {
 	f.cancel()
 	f.tasks.Wait()
 	return nil
+}
+
+// textBytesMax bounds each word that a node says of itself.
+const textBytesMax = 255
+
+// sane tells whether a peer's words are of a size worth remembering.
+func (p Peer) sane() bool {
+	for _, s := range []string{p.ID, p.Name, p.RPC, p.Gossip} {
+		if len(s) > textBytesMax {
+			return false
+		}
+	}
+	return p.ID != "" && p.RPC != ""
 }
