@@ -49,7 +49,12 @@ Signals are passed on to it.
 
 If the leader of the lock service is not heard of, the lock stays closed to others
 for the --delay, which others also wait out after a crash. The command is stopped
-before that is over: with SIGTERM, and with SIGKILL after --kill-after.
+before that is over: with SIGTERM, and with SIGKILL after --kill-after, which must not
+be more. A delay below some 5s does not outlast a change of the leader.
+
+No lock can stop a command whose holder is itself killed or stopped: what the command
+has started may then run on, and so may all of it while this process is paused. Have
+those who are written to check the sequencer.
 
 The exit code is the command's: 128 and its number if a signal ended it, 127 if it
 could not be run. 7 means that the lock was not got in time, 5 that it was lost and
@@ -64,6 +69,12 @@ the command stopped; other codes are those of "stele --help".`,
 			}
 			if h.delay > api.LockDelayMax {
 				return usagef("", "--delay: %v is more than %v", h.delay, api.LockDelayMax)
+			}
+			if h.killAfter > h.delay && !cmd.Flags().Changed("kill-after") {
+				h.killAfter = h.delay
+			}
+			if h.killAfter > h.delay {
+				return usagef("lower --kill-after or raise --delay", "--kill-after: %v is more than the --delay of %v: the command could outlive the lock", h.killAfter, h.delay)
 			}
 			return a.inSession(cmd, "lock hold", func(ctx context.Context, s *session.Session) error {
 				return a.hold(ctx, s, h, args[0], args[1:])
@@ -122,7 +133,7 @@ func (a *app) hold(ctx context.Context, s *session.Session, h *holder, path stri
 		}{path, l.Sequencer().String(), code, lost})
 	}
 	if lost {
-		return &fault{code: exitUnhealthy, err: fmt.Errorf("the lock of %s was lost, and the command stopped", path), hint: `no leader of the lock service was heard of: see "stele status"`}
+		return &fault{code: exitUnhealthy, err: fmt.Errorf("the lock of %s was lost, and the command stopped", path), hint: `no leader of the lock service was heard of, or this process was paused: see "stele status"`}
 	}
 	if code != 0 {
 		return errors.Join(quietly(code), err)
