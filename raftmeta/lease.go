@@ -3,6 +3,7 @@ package raftmeta
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/steledb/stele/raftmeta/api"
@@ -279,6 +280,13 @@ func (k *keeper) closeSession(ctx context.Context, id api.SessionID) error {
 	k.machine.view(func(ns *namespace, _ uint64) { paths = cachedFilesOf(ns, id) })
 	k.mu.Unlock()
 	_, err := k.write(ctx, command{op: opCloseSession, session: id}, paths...)
+	if err != nil && !errors.Is(err, ErrOutcomeUnknown) { // it lives on
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if s := k.mu.sessions[id]; s != nil {
+			s.closing = false
+		}
+	}
 	return err
 }
 
