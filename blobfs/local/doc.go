@@ -16,6 +16,8 @@
 //   - A log is a run of payloads. A [LogWriter] appends, a [LogReader] recovers.
 //   - A position is a place in a log, in bytes of frames since its beginning. It only grows.
 //   - A frame is what one disk write adds to a log: whole pages of 4 KiB.
+//   - A replica is one node's copy of an extent of a log that is on several nodes. What it does is
+//     decided by package logproto.
 //   - A spare is a log extent that no log uses: zeroed or used before, ready to be overwritten.
 //   - A folder is a data folder, one per disk. It is retired for good, as long
 //     as the process lives, by its first failed write, sync, rename or removal.
@@ -47,6 +49,8 @@
 //	B8. A full disk is told before anything is written of what does not fit.
 //	B9. Of an extent's lists of holders that were acknowledged the one of the highest
 //	    epoch is found again, as long as the extent is there.
+//	B10. A replica's fence, cut and bytes are on disk before they are answered; after a restart it
+//	    takes no appends.
 //
 // # Folders
 //
@@ -173,6 +177,7 @@
 //	   0   4  checksum of the rest, the zeros as well
 //	   4   1  kind: 1 whole payload, 2 first part, 3 middle part, 4 last part, 5 seal
 //	   8   4  bytes of payload in the frame
+//	  12   4  pages just before it that were not acknowledged when it was made
 //	  16   8  position of the frame
 //	  24   8  salt of the extent
 //	  32   8  bytes of the whole payload
@@ -205,4 +210,52 @@
 //	2010  00 10 00 00 00 00 00 00 ef cd ab 89 67 45 23 01
 //
 // Here the log has one extent, of the 10 bytes "hello, log", and is sealed.
+//
+// # Replicas of extents of logs
+//
+// A log that is on several nodes is kept in files of the same form. Which extents it has is not in
+// them but in a list elsewhere. The state is 3 = replica, and the header has no 56, 64 and 88 but
+//
+//	 96   8  epoch of who opened the extent
+//	104   8  fence: the highest epoch that has fenced it, or 0
+//	112   8  bytes of frames, once it was cut
+//	120   4  flags: 1 = started, so 72 counts; 2 = cut, so 112 counts, and no more is appended
+//	124   1  bytes of the server's name
+//	128  64  name of the server whose log it is
+//
+// The salt is the same in all replicas, and so are the frames. There may be frames up to the end of
+// the file, and several in one write, synced together; so a crash may leave a hole before a
+// good frame. It is damage if some good frame after it says that the place was
+// acknowledged, and else the end.
+//
+// Example: a replica of a log extent
+//
+//	0000  53 54 45 4c 45 4c 4f 47 01 00 00 00 03 00 00 00
+//	0010  05 00 00 00 00 00 00 00 00 00 01 00 00 00 00 00
+//	0020  00 11 22 33 44 55 66 77 88 99 aa bb cc dd ee ff
+//	0030  02 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00
+//	0040  00 00 00 00 00 00 00 00 00 10 00 00 00 00 00 00
+//	0050  ef cd ab 89 67 45 23 01 00 00 00 00 00 00 00 00
+//	0060  03 00 00 00 00 00 00 00 04 00 00 00 00 00 00 00
+//	0070  00 10 00 00 00 00 00 00 03 00 00 00 02 00 00 00
+//	0080  6e 31 00 00 00 00 00 00 00 00 00 00 00 00 00 00
+//	01f0  00 00 00 00 00 00 00 00 00 00 00 00 eb 26 ec 7a
+//	0800  53 54 45 4c 45 4c 4f 47 01 00 00 00 03 00 00 00
+//	0810  05 00 00 00 00 00 00 00 00 00 01 00 00 00 00 00
+//	0820  00 11 22 33 44 55 66 77 88 99 aa bb cc dd ee ff
+//	0830  02 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00
+//	0840  00 00 00 00 00 00 00 00 00 10 00 00 00 00 00 00
+//	0850  ef cd ab 89 67 45 23 01 00 00 00 00 00 00 00 00
+//	0860  03 00 00 00 00 00 00 00 04 00 00 00 00 00 00 00
+//	0870  00 10 00 00 00 00 00 00 03 00 00 00 02 00 00 00
+//	0880  6e 31 00 00 00 00 00 00 00 00 00 00 00 00 00 00
+//	09f0  00 00 00 00 00 00 00 00 00 00 00 00 eb 26 ec 7a
+//	1000  f1 fe 31 de 01 00 00 00 05 00 00 00 00 00 00 00
+//	1010  00 10 00 00 00 00 00 00 ef cd ab 89 67 45 23 01
+//	1020  05 00 00 00 00 00 00 00 68 65 6c 6c 6f 00 00 00
+//	2000  d1 cc 87 58 01 00 00 00 05 00 00 00 01 00 00 00
+//	2010  00 20 00 00 00 00 00 00 ef cd ab 89 67 45 23 01
+//	2020  05 00 00 00 00 00 00 00 61 67 61 69 6e 00 00 00
+//
+// Server n1's log was fenced at epoch 4 and then cut: the second frame does not count.
 package local

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/steledb/stele/blobfs/logproto"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/internal/wire"
 )
@@ -150,4 +151,32 @@ func TestGoldenLog(t *testing.T) {
 	}
 	h.salt = 0x0123456789abcdef
 	compare(t, "a log extent", image())
+}
+
+func TestGoldenReplica(t *testing.T) {
+	fs, s := memStore(t)
+	ctx := context.Background()
+	o := LogOpen{Log: exampleID, Server: "n1", Seq: 2, Epoch: 3, Salt: 0x0123456789abcdef}
+	if _, err := s.OpenLogReplica(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 2*pageBytes)
+	EncodeLogFrame(b[:pageBytes], []byte("hello"), 0, 1, 10, o.Salt, pageBytes, 0)
+	EncodeLogFrame(b[pageBytes:], []byte("again"), 0, 1, 10, o.Salt, 2*pageBytes, pageBytes)
+	a := LogAppend{Log: exampleID, Seq: 2, Epoch: 3, Start: pageBytes, Pos: pageBytes, Frames: b}
+	if s.QueueLog(a, func(_ int64, err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	}) {
+		s.FlushLog(exampleID, 2)
+	}
+	if _, err := s.FenceLog(ctx, exampleID, 4); err != nil {
+		t.Fatal(err)
+	}
+	c := LogCut{Log: exampleID, CutRequest: logproto.CutRequest{Seq: 2, Epoch: 4, Start: pageBytes, Length: pageBytes}}
+	if err := s.CutLog(ctx, c); err != nil {
+		t.Fatal(err)
+	}
+	compare(t, "a replica of a log extent", readFile(t, fs, s.replicas.logs[exampleID].extents[2].f.path()))
 }

@@ -147,6 +147,10 @@ func (s *Store) loadLogFiles(f *folder, names []string) error {
 			s.spares.adopt(file)
 			continue
 		}
+		if file.header.state == logFileReplica {
+			s.replicas.adopt(s, file)
+			continue
+		}
 		st := s.mu.logs[file.header.log]
 		if st == nil {
 			st = s.addLogLocked(file.header.log)

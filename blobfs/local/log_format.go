@@ -32,6 +32,17 @@ type logFileState uint32
 const (
 	logFileSpare logFileState = 1
 	logFileUsed  logFileState = 2
+	// logFileReplica is a replica of an extent of a log that is on several nodes.
+	logFileReplica logFileState = 3
+)
+
+// logServerBytesMax is the longest name of the server whose log a replica belongs to.
+const logServerBytesMax = 64
+
+// Flags of a replica. Persisted: append only.
+const (
+	logFlagStarted = 1
+	logFlagSealed  = 2
 )
 
 // logHeader is what a log file says of itself. All but state, generation and
@@ -47,6 +58,12 @@ type logHeader struct {
 	start      int64  // position in the log of the first frame
 	salt       uint64 // random; every frame repeats it
 	live       uint64 // extents with a lower seq are released; all are if ^0
+
+	// Of a replica only, which has no prevSeq, prevLen and live.
+	epoch, fence    uint64
+	length          int64 // once sealed
+	started, sealed bool
+	server          string // whose log it is
 }
 
 // encode fills a page with two copies of the header.
@@ -65,6 +82,9 @@ func (h logHeader) encode(page []byte) {
 	le.PutUint64(page[72:], uint64(h.start))
 	le.PutUint64(page[80:], h.salt)
 	le.PutUint64(page[88:], h.live)
+	if h.state == logFileReplica {
+		h.encodeReplica(page)
+	}
 	le.PutUint32(page[logHeaderBytes-4:], crc.Sum(page[:logHeaderBytes-4]))
 	copy(page[logHeaderCopy:], page[:logHeaderBytes])
 }
@@ -107,13 +127,47 @@ func decodeLogHeaderCopy(page []byte, file string, at int64) (logHeader, error) 
 		salt:       le.Uint64(b[80:]),
 		live:       le.Uint64(b[88:]),
 	}
+	if h.state == logFileReplica {
+		h.decodeReplica(b)
+	}
 	room := h.bytes - 2*pageBytes
 	spare := h.state == logFileSpare
 	used := h.state == logFileUsed && h.seq > h.prevSeq && h.start >= 0 && h.prevLen >= 0 && h.prevLen <= h.start
-	if room < pageBytes || room%pageBytes != 0 || (!spare && !used) {
+	if room < pageBytes || room%pageBytes != 0 || (!spare && !used && !h.validReplica()) {
 		return logHeader{}, &CorruptError{File: file, Offset: at, Reason: "log extent header does not add up"}
 	}
 	return h, nil
+}
+
+func (h *logHeader) encodeReplica(page []byte) {
+	le := binary.LittleEndian
+	le.PutUint64(page[96:], h.epoch)
+	le.PutUint64(page[104:], h.fence)
+	le.PutUint64(page[112:], uint64(h.length))
+	var flags uint32
+	if h.started {
+		flags |= logFlagStarted
+	}
+	if h.sealed {
+		flags |= logFlagSealed
+	}
+	le.PutUint32(page[120:], flags)
+	page[124] = byte(len(h.server))
+	copy(page[128:], h.server)
+}
+
+func (h *logHeader) decodeReplica(b []byte) {
+	le := binary.LittleEndian
+	h.epoch, h.fence = le.Uint64(b[96:]), le.Uint64(b[104:])
+	h.length = int64(le.Uint64(b[112:]))
+	flags := le.Uint32(b[120:])
+	h.started, h.sealed = flags&logFlagStarted != 0, flags&logFlagSealed != 0
+	h.server = string(b[128:][:min(int(b[124]), logServerBytesMax)])
+}
+
+func (h *logHeader) validReplica() bool {
+	return h.state == logFileReplica && h.seq > 0 && h.epoch > 0 && h.start >= 0 &&
+		h.length >= 0 && h.length <= h.bytes-pageBytes && h.length%pageBytes == 0
 }
 
 // frameKind says what part of a payload a frame holds. Persisted: append only.
@@ -133,6 +187,7 @@ type frame struct {
 	payload []byte
 	total   int64 // bytes of the payload that this is a part of
 	bytes   int64 // of the frame
+	ahead   int64 // bytes before it that were not acknowledged when it was sent
 }
 
 // frameBytes returns the size of the frame of n bytes of payload: whole pages.
@@ -142,8 +197,14 @@ func frameBytes(n int) int64 {
 
 // encodeFrame fills b, which has the frame's size.
 func encodeFrame(b []byte, kind frameKind, payload []byte, total int64, salt uint64, pos int64) {
+	encodeFrameAhead(b, kind, payload, total, salt, pos, 0)
+}
+
+// encodeFrameAhead also says how many bytes before the frame may not be durable yet.
+func encodeFrameAhead(b []byte, kind frameKind, payload []byte, total int64, salt uint64, pos, ahead int64) {
 	le := binary.LittleEndian
 	clear(b[:frameHeaderBytes])
+	le.PutUint32(b[12:], uint32(ahead/pageBytes))
 	b[4] = byte(kind)
 	le.PutUint32(b[8:], uint32(len(payload)))
 	le.PutUint64(b[16:], uint64(pos))
@@ -173,6 +234,7 @@ func decodeFrame(b []byte) (f frame, got, want uint32, ok bool) {
 		payload: b[frameHeaderBytes : frameHeaderBytes+n],
 		total:   int64(le.Uint64(b[32:])),
 		bytes:   int64(len(b)),
+		ahead:   int64(le.Uint32(b[12:])) * pageBytes,
 	}
 	ok = frameFull <= f.kind && f.kind <= frameSeal && n <= f.total && f.total <= LogPayloadMax
 	return f, got, want, ok

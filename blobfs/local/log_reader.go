@@ -21,10 +21,8 @@ type LogReader struct {
 	scan    frameScanner
 	buf     []byte // the scanner's window
 
-	run     []byte // payload in parts, so far
-	running bool   // a first part was read and no last one yet
-	begun   bool   // a whole payload or a first part was read
-	err     error  // sticky, with io.EOF
+	assembler assembler
+	err       error // sticky, with io.EOF
 }
 
 // OpenLog fences the log's writer, waits for its append under way, seals the
@@ -215,9 +213,13 @@ func (r *LogReader) Next() (payload []byte, pos int64, err error) {
 			r.err = err
 			break
 		}
-		payload, whole, err := r.add(f)
-		if err != nil {
-			r.err = err
+		if f.kind == frameSeal {
+			r.err = io.EOF
+			break
+		}
+		payload, whole, ok := r.assembler.add(f)
+		if !ok {
+			r.err = &CorruptError{File: r.scan.path, Offset: r.scan.off - f.bytes, Reason: partMissing}
 			break
 		}
 		if whole {
@@ -236,34 +238,6 @@ func (r *LogReader) nextFrame() (frame, error) {
 		r.scan = newFrameScanner(r.files[r.i], r.extents[r.i], r.limits[r.i], r.buf)
 	}
 	return r.scan.next()
-}
-
-// add takes one frame and tells whether a payload is whole with it. A payload in
-// parts that was given up, as the disk was full half way, is followed by another's beginning.
-func (r *LogReader) add(f frame) (payload []byte, whole bool, err error) {
-	switch f.kind {
-	case frameSeal:
-		return nil, false, io.EOF
-	case frameFull:
-		r.running, r.begun = false, true
-		return f.payload, true, nil
-	case frameFirst:
-		r.running, r.begun = true, true
-		r.run = append(r.run[:0], f.payload...)
-		return nil, false, nil
-	}
-	if !r.running && !r.begun {
-		return nil, false, nil // the payload began in an extent that was released
-	}
-	r.run = append(r.run, f.payload...)
-	done := f.kind == frameLast
-	if !r.running || int64(len(r.run)) > f.total || done != (int64(len(r.run)) == f.total) {
-		return nil, false, &CorruptError{File: r.scan.path, Offset: r.scan.off - f.bytes, Reason: "part of a payload without those before it"}
-	}
-	if done {
-		r.running = false
-	}
-	return r.run, done, nil
 }
 
 // Close lets go of the files.

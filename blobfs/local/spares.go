@@ -187,10 +187,22 @@ func (p *sparePool) recycle(st *logState, f *logFile) error {
 	st.mu.Lock()
 	read := f.readers > 0
 	st.mu.Unlock()
+	if read {
+		return f.remove()
+	}
+	return p.recycleFile(f)
+}
+
+// recycleFile is recycle for a file that nobody reads, or whose readers know bytes of a later use
+// when they see them.
+func (p *sparePool) recycleFile(f *logFile) error {
+	if f.folder.isRetired() {
+		return f.folder.retiredError()
+	}
 	p.mu.Lock()
 	enough := len(p.ready) >= sparesMax
 	p.mu.Unlock()
-	if read || enough {
+	if enough {
 		return f.remove()
 	}
 	h := logHeader{state: logFileSpare, generation: f.header.generation + 1, bytes: f.header.bytes}

@@ -19,6 +19,8 @@ type Store struct {
 	cfg     Config
 	folders []*folder
 	spares  sparePool
+	// replicas are those of logs that are on several nodes.
+	replicas logReplicas
 
 	// placing guards folder.credit. Never held across I/O.
 	placing sync.Mutex
@@ -57,6 +59,7 @@ func Open(cfg Config) (*Store, error) {
 	s.mu.writing = map[ExtentID]bool{}
 	s.mu.logs = map[ID]*logState{}
 	s.spares.init(s)
+	s.replicas.init()
 	if err := s.openFolders(); err != nil {
 		for _, f := range s.folders {
 			f.unlock()
@@ -142,6 +145,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.spares.close()
+	s.replicas.close()
 	s.mu.Lock()
 	var logs []*logState
 	for _, st := range s.mu.logs {

@@ -1,0 +1,192 @@
+package local
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/steledb/stele/blobfs/logproto"
+)
+
+// QueueLog accepts frames for a replica, and keeps nothing of a.Frames. done is called once, with
+// how many bytes of frames the replica has on disk, which are at least those
+// queued up to now, or with an error: *logproto.FencedError, logproto.ErrGap, ErrExtentClosed,
+// ErrNoExtent, *TooLargeError if the queue is full; ErrFolderRetired. Calls take effect in the order
+// in which they are made. It does not block on disk. If it returns true the caller must call FlushLog.
+func (s *Store) QueueLog(a LogAppend, done func(length int64, err error)) (flush bool) {
+	l := s.replicas.log(a.Log, false)
+	if l == nil {
+		done(0, logproto.ErrNoExtent)
+		return false
+	}
+	l.mu.Lock()
+	e := l.extents[a.Seq]
+	if e == nil {
+		l.mu.Unlock()
+		done(0, logproto.ErrNoExtent)
+		return false
+	}
+	length, wait, err := e.queueLocked(a, done)
+	if wait && !e.flushing {
+		e.flushing, flush = true, true
+	}
+	l.mu.Unlock()
+	if !wait {
+		done(length, err)
+	}
+	return flush
+}
+
+// queueLocked tells whether done will be called later, and if not, what with.
+func (e *replicaExtent) queueLocked(a LogAppend, done func(int64, error)) (length int64, wait bool, err error) {
+	if err := e.takes(a); err != nil {
+		return 0, false, err
+	}
+	m := logproto.AppendRequest{Seq: a.Seq, Epoch: a.Epoch, Start: a.Start, Pos: a.Pos, End: a.Pos + int64(len(a.Frames))}
+	again, err := e.x.Append(m)
+	switch {
+	case err != nil:
+		return 0, false, err
+	case again && e.x.Durable >= m.End-m.Start:
+		return e.x.Durable, false, nil
+	case !again:
+		if len(e.queue) == 0 {
+			e.queue = append(e.queue, make([]byte, pageBytes)...)
+		}
+		e.queue = append(e.queue, a.Frames...)
+	}
+	e.waiters = append(e.waiters, queueWaiter{m.End - m.Start, done})
+	return 0, true, nil
+}
+
+// takes refuses what the machine knows nothing of: frames that are none, or too many.
+func (e *replicaExtent) takes(a LogAppend) error {
+	n := int64(len(a.Frames))
+	switch {
+	case e.damage != nil:
+		return e.damage
+	case e.stopped:
+		return logproto.ErrExtentClosed
+	case int64(len(e.queue))+n > queueBytesMax:
+		return &TooLargeError{Limit: queueBytesMax, Got: int64(len(e.queue)) + n}
+	case a.Start < 0 || a.Pos < a.Start || a.Pos-a.Start > e.f.header.bytes-pageBytes-n:
+		return fmt.Errorf("append %d bytes at %d of an extent of %d: %w", n, a.Pos-a.Start, e.f.header.bytes-pageBytes, logproto.ErrMismatch)
+	}
+	return checkFrames(a.Frames, e.f.header.salt, a.Pos)
+}
+
+// checkFrames returns an error unless b is whole frames of an extent, from that position on.
+func checkFrames(b []byte, salt uint64, pos int64) error {
+	for at := int64(0); at < int64(len(b)); {
+		rest := b[at:]
+		size, ok := int64(0), false
+		if len(rest) >= frameHeaderBytes {
+			size, ok = peekFrame(rest, salt, pos+at)
+		}
+		if !ok || size > int64(len(rest)) {
+			return &CorruptError{File: "frames to append", Offset: at, Reason: fmt.Sprintf("no frame of position %d", pos+at)}
+		}
+		_, got, want, ok := decodeFrame(rest[:size])
+		if got != want || !ok {
+			return &CorruptError{File: "frames to append", Offset: at, Got: got, Want: want}
+		}
+		at += size
+	}
+	return nil
+}
+
+// FlushLog writes what is queued for a replica, one batch after the other until there is
+// nothing, each in one write and sync, and calls those who wait.
+func (s *Store) FlushLog(log ID, seq uint64) {
+	l := s.replicas.log(log, false)
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	e := l.extents[seq]
+	l.mu.Unlock()
+	for e != nil && s.flushBatch(e) {
+	}
+}
+
+// flushBatch tells whether there may be more.
+func (s *Store) flushBatch(e *replicaExtent) bool {
+	l := e.log
+	e.io.Lock()
+	l.mu.Lock()
+	if len(e.waiters) == 0 {
+		e.flushing = false
+		l.mu.Unlock()
+		e.io.Unlock()
+		return false
+	}
+	waiters, batch := e.waiters, e.queue
+	e.waiters, e.queue, e.other = nil, e.other[:0], nil
+	from, to := e.x.Durable, e.x.Durable
+	if len(batch) > 0 {
+		to += int64(len(batch)) - pageBytes
+	}
+	h := e.f.header
+	if !e.x.Started {
+		meta := e.x.Meta
+		meta.Started = true
+		h = h.with(meta)
+	}
+	l.mu.Unlock()
+
+	var err error
+	if to > from {
+		err = s.writeBatch(e, h, batch, from)
+	}
+	l.mu.Lock()
+	if err == nil && to > from {
+		e.x.Flushed(to)
+		e.f.header = h
+		if cap(batch) <= 2*frameBytesMax { // no more than that is kept
+			e.other = batch[:0]
+		}
+	}
+	var refused []queueWaiter
+	if err != nil {
+		e.x.Closed, e.damage = true, err
+		refused, e.waiters, e.queue = e.waiters, nil, nil
+	}
+	length := e.x.Durable
+	l.mu.Unlock()
+	e.io.Unlock()
+	for _, w := range append(waiters, refused...) {
+		w.done(length, err)
+	}
+	return true
+}
+
+// writeBatch makes a batch durable: with the header if it is the first.
+func (s *Store) writeBatch(e *replicaExtent, h logHeader, batch []byte, from int64) (err error) {
+	if err := s.beginReadOnly(context.Background()); err != nil {
+		return err
+	}
+	defer s.end()
+	folder := e.f.folder
+	if folder.isRetired() {
+		return folder.retiredError()
+	}
+	if e.file == nil {
+		if e.file, err = folder.fs.Open(e.f.path()); err != nil {
+			e.file = nil
+			folder.failed(err)
+			return err
+		}
+	}
+	at := int64(0)
+	if h.generation != e.f.header.generation {
+		h.encode(batch)
+	} else {
+		batch, at = batch[pageBytes:], pageBytes+from
+	}
+	if _, err = e.file.WriteAt(batch, at); err == nil {
+		err = e.file.Sync()
+	}
+	if err != nil && folder.failed(err) && folder.isRetired() {
+		err = folder.retiredError()
+	}
+	return err
+}

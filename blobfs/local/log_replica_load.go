@@ -1,0 +1,262 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/internal/vfs"
+)
+
+// load finds out where a replica ends, that was found when the store was opened, and makes
+// what it finds certain, the header as well: what was written and not synced would be
+// shown by the page cache until the next power loss. Called with the log's op held.
+func (s *Store) load(e *replicaExtent) error {
+	l := e.log
+	l.mu.Lock()
+	loaded, damage, h := e.loaded, e.damage, e.f.header
+	l.mu.Unlock()
+	if loaded || damage != nil {
+		return damage
+	}
+	e.io.Lock()
+	defer e.io.Unlock()
+	end, err := h.length, error(nil)
+	if h.started && !h.sealed {
+		end, err = s.settleReplica(e)
+	}
+	if err == nil && !s.cfg.ReadOnly {
+		h = h.with(h.meta())
+		err = e.f.writeHeaderLocked(h, &l.mu)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var damaged *CorruptError
+	if err != nil && !errors.As(err, &damaged) {
+		return err
+	}
+	if err != nil {
+		e.damage = err
+		s.cfg.Logger.Error("replica of a log extent is damaged", "log", l.id, "extent", h.seq, "err", err)
+	}
+	e.x.Restart(h.meta(), end)
+	e.loaded = true
+	return err
+}
+
+// settleReplica returns how many bytes of frames there are. A frame that is none with a good one
+// after it is a hole that a crash left in the last batches, if the good one does not say
+// that what comes before it was acknowledged. With a *CorruptError the bytes before the
+// damage are good.
+func (s *Store) settleReplica(e *replicaExtent) (int64, error) {
+	file, err := e.f.folder.fs.OpenRead(e.f.path())
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	scan := newFrameScanner(file, e.f, e.f.header.bytes, newScanBuffer(e.f.header.bytes))
+	sure := int64(pageBytes) // file offset up to which all was acknowledged, as the last good frame says
+	for {
+		at := scan.off
+		f, err := scan.next()
+		if err == nil {
+			sure = max(sure, at-f.ahead)
+			continue
+		}
+		var bad *CorruptError
+		if !errors.As(err, &bad) {
+			return 0, err
+		}
+		acked, err := scan.ackedAfter(at)
+		switch {
+		case err != nil:
+			return 0, err
+		case acked > at:
+			return at - pageBytes, bad
+		}
+		return at - pageBytes, s.rewrite(e.f, file, sure, at)
+	}
+}
+
+// ackedAfter returns the file offset up to which the good frames after off say that all was acknowledged.
+func (s *frameScanner) ackedAfter(off int64) (int64, error) {
+	acked := int64(0)
+	for off += pageBytes; off+pageBytes <= s.limit; off += pageBytes {
+		f, err := s.at(off)
+		var bad *CorruptError
+		if err == nil {
+			acked = max(acked, off-f.ahead)
+		} else if !errors.As(err, &bad) {
+			return 0, err
+		}
+	}
+	return acked, nil
+}
+
+// rewrite writes the bytes between two file offsets again, and syncs.
+func (s *Store) rewrite(f *logFile, from vfs.File, at, end int64) error {
+	if at >= end || s.cfg.ReadOnly {
+		return nil
+	}
+	if f.folder.isRetired() {
+		return f.folder.retiredError()
+	}
+	file, err := f.folder.fs.Open(f.path())
+	if err != nil {
+		f.folder.failed(err)
+		return err
+	}
+	defer file.Close()
+	buf := make([]byte, min(frameBytesMax, end-at))
+	for ; at < end; at += int64(len(buf)) {
+		buf = buf[:min(int64(len(buf)), end-at)]
+		if _, err := readFull(from, buf, at); err != nil {
+			return readError(err, f.path(), at)
+		}
+		if _, err := file.WriteAt(buf, at); err != nil {
+			f.folder.failed(err)
+			return err
+		}
+	}
+	if err := file.Sync(); err != nil {
+		f.folder.failed(err)
+		return err
+	}
+	return nil
+}
+
+// LogSource is where a replica is refilled from: another one that was cut.
+type LogSource struct {
+	Server string
+	Epoch  uint64 // of who opened the extent
+	Salt   uint64
+	// Read reads up to len(p) bytes of frames at off.
+	Read func(ctx context.Context, p []byte, off int64) (int, error)
+}
+
+// RefillLog gives a replica the bytes that it lacks, and cuts it. If there is none, or its bytes are not
+// the extent's, it is made anew. Errors are those of OpenLogReplica, CutLog and of the source.
+func (s *Store) RefillLog(ctx context.Context, c LogCut, src LogSource) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	defer s.end()
+	l := s.replicas.log(c.Log, true)
+	l.op.Lock()
+	defer l.op.Unlock()
+	e := l.extents[c.Seq]
+	if e != nil && !s.refillable(e, src) {
+		if err := s.replaceReplica(l, e); err != nil {
+			return err
+		}
+		e = nil
+	}
+	if e == nil {
+		o := LogOpen{Log: c.Log, Server: src.Server, Seq: c.Seq, Epoch: src.Epoch, Salt: src.Salt}
+		var err error
+		if e, err = s.makeReplica(l, o, logproto.Meta{Epoch: src.Epoch, Fence: c.Epoch}); err != nil {
+			return err
+		}
+		l.mu.Lock()
+		e.x.Closed = true
+		l.mu.Unlock()
+	}
+	if err := e.checkCut(c); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	meta, from, need, err := e.x.NextRefill(c.CutRequest)
+	e.stopped = need && err == nil
+	l.mu.Unlock()
+	if err != nil || !need {
+		return err
+	}
+	if err := s.fill(ctx, e, src, c, from); err != nil {
+		l.mu.Lock()
+		e.stopped, e.x.Closed = false, true
+		l.mu.Unlock()
+		return err
+	}
+	return s.change(e, meta, logproto.ErrExtentClosed)
+}
+
+// refillable tells whether a replica's bytes are of use.
+func (s *Store) refillable(e *replicaExtent, src LogSource) bool {
+	err := s.load(e)
+	e.log.mu.Lock()
+	defer e.log.mu.Unlock()
+	return err == nil && e.f.header.salt == src.Salt && !e.f.folder.isRetired()
+}
+
+// replaceReplica gives a replica's file up, for another will take its place.
+func (s *Store) replaceReplica(l *replicaLog, e *replicaExtent) error {
+	e.io.Lock()
+	defer e.io.Unlock()
+	l.mu.Lock()
+	waiters := e.waiters
+	e.waiters, e.queue, e.stopped = nil, nil, true
+	l.r.Remove(e.x.Seq)
+	delete(l.extents, e.x.Seq)
+	l.mu.Unlock()
+	for _, w := range waiters {
+		w.done(0, logproto.ErrExtentClosed)
+	}
+	e.closeFile()
+	if e.f.folder.isRetired() {
+		return nil // it stays where it is
+	}
+	return s.spares.recycleFile(e.f)
+}
+
+// fill copies and verifies what a replica lacks, and syncs it. The header does not count it yet.
+func (s *Store) fill(ctx context.Context, e *replicaExtent, src LogSource, c LogCut, from int64) error {
+	e.io.Lock()
+	defer e.io.Unlock()
+	folder := e.f.folder
+	file, err := folder.fs.Open(e.f.path())
+	if err != nil {
+		folder.failed(err)
+		return err
+	}
+	defer file.Close()
+	buf := make([]byte, 0, 2*frameBytesMax)
+	for at := from; at < c.Length; {
+		n, err := src.Read(ctx, buf[len(buf):][:min(frameBytesMax, int(c.Length-at)-len(buf))], at+int64(len(buf)))
+		if err != nil {
+			return err
+		}
+		buf = buf[:len(buf)+n]
+		whole := wholeFrames(buf, src.Salt, c.Start+at)
+		if whole == 0 && n == 0 {
+			return &CorruptError{File: fmt.Sprintf("extent %d of log %s", c.Seq, c.Log), Offset: at, Reason: "no frame"}
+		}
+		if err := checkFrames(buf[:whole], src.Salt, c.Start+at); err != nil {
+			return err
+		}
+		if _, err := file.WriteAt(buf[:whole], pageBytes+at); err != nil {
+			folder.failed(err)
+			return err
+		}
+		at += int64(whole)
+		buf = append(buf[:0], buf[whole:]...)
+	}
+	if err := file.Sync(); err != nil {
+		folder.failed(err)
+		return err
+	}
+	return nil
+}
+
+// wholeFrames returns how many bytes of b are whole frames.
+func wholeFrames(b []byte, salt uint64, pos int64) int {
+	at := 0
+	for len(b)-at >= frameHeaderBytes {
+		size, ok := peekFrame(b[at:], salt, pos+int64(at))
+		if !ok || int(size) > len(b)-at {
+			break
+		}
+		at += int(size)
+	}
+	return at
+}
