@@ -9,6 +9,7 @@ import (
 // Peer is the store of another node, in all its parts.
 type Peer interface {
 	Extents
+	Logs
 }
 
 // PieceBytesMax is the most that a Piece, Read or Reread carries, in bytes.

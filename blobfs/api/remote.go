@@ -20,6 +20,7 @@ const (
 	laneCalls   lane = iota // whatever is small
 	laneStreams             // of those who write
 	laneReads
+	laneLogs // appends
 	lanes
 )
 

@@ -17,6 +17,7 @@ import (
 // order, and handed on; the bytes of a piece stay in the request's buffer until it is answered. A
 // Copy waits for other nodes; all else has a goroutine while it reads from disk.
 func Serve(srv *rpc.Server, current func() (Peer, error)) {
+	serveLogs(srv, current)
 	for i := range shapes {
 		sh := &shapes[i]
 		mode := rpc.Spawned

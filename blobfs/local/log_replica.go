@@ -488,3 +488,15 @@ func (s *Store) DropLogReplica(ctx context.Context, log ID, seq uint64) error {
 	e.closeFile()
 	return s.spares.recycleFile(e.f)
 }
+
+// ListLogReplicas returns up to max replicas, by log and extent, from the first after the one given.
+func (s *Store) ListLogReplicas(log ID, seq uint64, max int) []LogReplicaInfo {
+	all := s.LogReplicas()
+	i, found := slices.BinarySearchFunc(all, seq, func(x LogReplicaInfo, seq uint64) int {
+		return cmp.Or(cmp.Compare(string(x.Log[:]), string(log[:])), cmp.Compare(x.Seq, seq))
+	})
+	if found {
+		i++
+	}
+	return all[i:min(i+max, len(all))]
+}

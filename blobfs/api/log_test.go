@@ -1,0 +1,137 @@
+package api
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"testing"
+
+	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/internal/wire"
+)
+
+func encodeLog(f func(*wire.Encoder)) []byte {
+	e := wire.GetEncoder()
+	defer e.Release()
+	f(e)
+	return bytes.Clone(e.Bytes())
+}
+
+var logExamples = []logRequest{
+	{logShape: logShapeOf(MethodLogOpen), log: local.ID{1}, server: "n1", seq: 2, epoch: 3, salt: 1 << 63},
+	{logShape: logShapeOf(MethodLogAppend), log: local.ID{1}, seq: 2, epoch: 3, start: 4096, pos: 8192, frames: []byte("frames")},
+	{logShape: logShapeOf(MethodLogFence), log: local.ID{1}, epoch: 3},
+	{logShape: logShapeOf(MethodLogCut), log: local.ID{1}, seq: 2, epoch: 3, start: 4096, length: 8192},
+	{logShape: logShapeOf(MethodLogRefill), log: local.ID{1}, seq: 2, epoch: 3, start: 4096, length: 8192, nodes: []string{"n2", "n3"}},
+	{logShape: logShapeOf(MethodLogStat), log: local.ID{1}, seq: 2},
+	{logShape: logShapeOf(MethodLogRead), log: local.ID{1}, seq: 2, start: 4096, length: 8192, offset: 4096, count: 100},
+	{logShape: logShapeOf(MethodLogDrop), log: local.ID{1}, seq: 2},
+	{logShape: logShapeOf(MethodLogList), log: local.ID{1}, seq: 2, count: 100},
+}
+
+// What travels is fixed: nodes of two versions talk to each other.
+func TestLogGolden(t *testing.T) {
+	id := "c41001" + "000000000000000000000000000000"
+	golden := []string{
+		"95" + id + "a26e310203cf8000000000000000",
+		"96" + id + "0203cd1000cd2000c4066672616d6573",
+		"92" + id + "03",
+		"95" + id + "0203cd1000cd2000",
+		"96" + id + "0203cd1000cd200092a26e32a26e33",
+		"92" + id + "02",
+		"96" + id + "02cd1000cd2000cd100064",
+		"92" + id + "02",
+		"93" + id + "0264",
+	}
+	for i := range logExamples {
+		if got := hex.EncodeToString(encodeLog(logExamples[i].append)); got != golden[i] {
+			t.Errorf("%s is now %s", logExamples[i].method, got)
+		}
+	}
+}
+
+func decodeLog(method string, b []byte) (*logRequest, error) {
+	d := wire.NewDecoder(b)
+	n := d.Array()
+	if d.Err() != nil {
+		return nil, d.Err()
+	}
+	r := &logRequest{logShape: logShapeOf(method)}
+	return r, r.decode(&d, n)
+}
+
+// FuzzLogRequest feeds bytes to the decoder of each method of logs. What it accepts survives being written
+// and read again.
+func FuzzLogRequest(f *testing.F) {
+	for i := range logExamples {
+		f.Add(uint8(i), encodeLog(logExamples[i].append))
+	}
+	f.Fuzz(func(t *testing.T, i uint8, b []byte) {
+		if _, err := wire.Check(b, wire.Limits{}); err != nil {
+			return
+		}
+		method := logShapes[int(i)%len(logShapes)].method
+		r, err := decodeLog(method, b)
+		if err != nil {
+			return
+		}
+		once := encodeLog(r.append)
+		again, err := decodeLog(method, once)
+		if err != nil {
+			t.Fatalf("%x is written as %x: %v", b, once, err)
+		}
+		if twice := encodeLog(again.append); !bytes.Equal(once, twice) {
+			t.Fatalf("written as %x, then as %x", once, twice)
+		}
+	})
+}
+
+func FuzzLogResult(f *testing.F) {
+	f.Add(encodeLog(func(e *wire.Encoder) {
+		appendLogStates(e, []logproto.State{{Seq: 1, Started: true, Start: 2, Length: 3}})
+	}))
+	f.Add(encodeLog(func(e *wire.Encoder) { appendLogInfos(e, []local.LogReplicaInfo{{Server: "n1", Seq: 1}}) }))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if _, err := wire.Check(b, wire.Limits{}); err != nil {
+			return
+		}
+		d := wire.NewDecoder(b)
+		if states := decodeLogStates(&d); d.Err() == nil {
+			once := encodeLog(func(e *wire.Encoder) { appendLogStates(e, states) })
+			d = wire.NewDecoder(once)
+			if again := decodeLogStates(&d); d.Err() != nil || len(again) != len(states) {
+				t.Fatalf("%+v is written as %x: %v", states, once, d.Err())
+			}
+		}
+		d = wire.NewDecoder(b)
+		if infos := decodeLogInfos(&d); d.Err() == nil {
+			once := encodeLog(func(e *wire.Encoder) { appendLogInfos(e, infos) })
+			d = wire.NewDecoder(once)
+			if again := decodeLogInfos(&d); d.Err() != nil || len(again) != len(infos) {
+				t.Fatalf("%+v is written as %x: %v", infos, once, d.Err())
+			}
+		}
+	})
+}
+
+// Errors are on the other side what they were.
+func TestLogErrors(t *testing.T) {
+	var fenced *logproto.FencedError
+	if err := logJudge(logToRPC(&logproto.FencedError{Epoch: 9})); !errors.As(err, &fenced) || fenced.Epoch != 9 {
+		t.Errorf("fenced: %v", err)
+	}
+	var short *logproto.ShortError
+	if err := logJudge(logToRPC(&logproto.ShortError{Length: 7})); !errors.As(err, &short) || short.Length != 7 {
+		t.Errorf("short: %v", err)
+	}
+	for _, k := range append(logKinds, kind{target: ErrDiskFull}, kind{target: ErrFolderRetired}, kind{target: ErrBusy}, kind{target: ErrUnreachable}) {
+		if err := logJudge(logToRPC(k.target)); !errors.Is(err, k.target) {
+			t.Errorf("%v becomes %v", k.target, err)
+		}
+	}
+	var corrupt *CorruptError
+	if err := logJudge(logToRPC(&CorruptError{File: "f", Offset: 4})); !errors.As(err, &corrupt) || corrupt.Offset != 4 {
+		t.Errorf("corrupt: %v", err)
+	}
+}

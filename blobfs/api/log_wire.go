@@ -1,0 +1,262 @@
+package api
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/internal/wire"
+)
+
+// The methods that keep logs.
+const (
+	MethodLogOpen   = "log.open"
+	MethodLogAppend = "log.append"
+	MethodLogFence  = "log.fence"
+	MethodLogCut    = "log.cut"
+	MethodLogRefill = "log.refill"
+	MethodLogStat   = "log.stat"
+	MethodLogRead   = "log.read"
+	MethodLogDrop   = "log.drop"
+	MethodLogList   = "log.list"
+)
+
+// logField is a parameter of a method of logs.
+type logField uint8
+
+const (
+	logFieldLog logField = iota
+	logFieldServer
+	logFieldSeq
+	logFieldEpoch
+	logFieldSalt
+	logFieldStart
+	logFieldPos
+	logFieldLength
+	logFieldOffset
+	logFieldCount
+	logFieldFrames
+	logFieldNodes
+)
+
+// logShape is what a method takes: parameters in their order. More may be appended in later
+// versions; readers pass over what they do not know.
+type logShape struct {
+	method string
+	params []logField
+}
+
+var logShapes = []logShape{
+	{MethodLogOpen, []logField{logFieldLog, logFieldServer, logFieldSeq, logFieldEpoch, logFieldSalt}},
+	{MethodLogAppend, []logField{logFieldLog, logFieldSeq, logFieldEpoch, logFieldStart, logFieldPos, logFieldFrames}},
+	{MethodLogFence, []logField{logFieldLog, logFieldEpoch}},
+	{MethodLogCut, []logField{logFieldLog, logFieldSeq, logFieldEpoch, logFieldStart, logFieldLength}},
+	{MethodLogRefill, []logField{logFieldLog, logFieldSeq, logFieldEpoch, logFieldStart, logFieldLength, logFieldNodes}},
+	{MethodLogStat, []logField{logFieldLog, logFieldSeq}},
+	{MethodLogRead, []logField{logFieldLog, logFieldSeq, logFieldStart, logFieldLength, logFieldOffset, logFieldCount}},
+	{MethodLogDrop, []logField{logFieldLog, logFieldSeq}},
+	{MethodLogList, []logField{logFieldLog, logFieldSeq, logFieldCount}},
+}
+
+func logShapeOf(method string) *logShape {
+	for i := range logShapes {
+		if logShapes[i].method == method {
+			return &logShapes[i]
+		}
+	}
+	panic("BUG: no method " + method)
+}
+
+// logRequest is the parameters of any method of logs.
+type logRequest struct {
+	*logShape
+	log              local.ID
+	server           string
+	seq, epoch, salt uint64
+	start, pos       int64
+	length, offset   int64
+	count            int
+	frames           []byte // aliases the message
+	nodes            []string
+}
+
+func (r *logRequest) append(e *wire.Encoder) {
+	e.Array(len(r.params))
+	for _, f := range r.params {
+		switch f {
+		case logFieldLog:
+			e.Bin(r.log[:])
+		case logFieldServer:
+			e.Str(r.server)
+		case logFieldSeq:
+			e.Uint(r.seq)
+		case logFieldEpoch:
+			e.Uint(r.epoch)
+		case logFieldSalt:
+			e.Uint(r.salt)
+		case logFieldStart:
+			e.Int(r.start)
+		case logFieldPos:
+			e.Int(r.pos)
+		case logFieldLength:
+			e.Int(r.length)
+		case logFieldOffset:
+			e.Int(r.offset)
+		case logFieldCount:
+			e.Int(int64(r.count))
+		case logFieldFrames:
+			e.Bin(r.frames)
+		case logFieldNodes:
+			appendNodes(e, r.nodes)
+		}
+	}
+}
+
+// decode reads n parameters. What is out of bounds is an ErrBadRequest.
+func (r *logRequest) decode(d *wire.Decoder, n int) error {
+	if n < len(r.params) {
+		return fmt.Errorf("%w: %d parameters of %s, want %d", ErrBadRequest, n, r.method, len(r.params))
+	}
+	for _, f := range r.params {
+		switch f {
+		case logFieldLog:
+			decode16(d, (*[16]byte)(&r.log))
+		case logFieldServer:
+			r.server = decodeServer(d)
+		case logFieldSeq:
+			r.seq = d.Uint()
+		case logFieldEpoch:
+			r.epoch = d.Uint()
+		case logFieldSalt:
+			r.salt = d.Uint()
+		case logFieldStart:
+			r.start = decodeInt(d, 0, math.MaxInt64)
+		case logFieldPos:
+			r.pos = decodeInt(d, 0, math.MaxInt64-LogBytesMax)
+		case logFieldLength:
+			r.length = decodeInt(d, 0, logExtentBytesMax)
+		case logFieldOffset:
+			r.offset = decodeInt(d, 0, logExtentBytesMax)
+		case logFieldCount:
+			r.count = int(decodeInt(d, 0, LogBytesMax))
+		case logFieldFrames:
+			if r.frames = d.Bytes(); len(r.frames) > LogBytesMax {
+				d.Fail(badBytes(len(r.frames)))
+			}
+		case logFieldNodes:
+			r.nodes = decodeNodes(d)
+		}
+	}
+	for range n - len(r.params) {
+		d.Skip()
+	}
+	return d.Err()
+}
+
+// logExtentBytesMax is the longest extent of a log: that of package local.
+const logExtentBytesMax = 1 << 30
+
+func decodeServer(d *wire.Decoder) string {
+	b := d.Bytes()
+	if len(b) > logproto.NodeBytesMax {
+		d.Fail(fmt.Errorf("%w: name of a server of %d bytes", ErrBadRequest, len(b)))
+		return ""
+	}
+	return string(b)
+}
+
+func (r *logRequest) cut() local.LogCut {
+	return local.LogCut{Log: r.log, CutRequest: logproto.CutRequest{Seq: r.seq, Epoch: r.epoch, Start: r.start, Length: r.length}}
+}
+
+// The states of a fenced log are arrays [extent, started, start, length].
+const logStateValues = 4
+
+func appendLogStates(e *wire.Encoder, states []logproto.State) {
+	e.Array(len(states))
+	for _, s := range states {
+		e.Array(logStateValues)
+		e.Uint(s.Seq)
+		e.Bool(s.Started)
+		e.Int(s.Start)
+		e.Int(s.Length)
+	}
+}
+
+func decodeLogStates(d *wire.Decoder) []logproto.State {
+	n := d.ArrayMax(logproto.ExtentsMax)
+	var states []logproto.State
+	for i := 0; i < n && d.Err() == nil; i++ {
+		more := d.Array() - logStateValues
+		s := logproto.State{Seq: d.Uint(), Started: d.Bool(), Start: decodeInt(d, 0, math.MaxInt64), Length: decodeInt(d, 0, logExtentBytesMax)}
+		for range more {
+			d.Skip()
+		}
+		states = append(states, s)
+	}
+	if d.Err() != nil {
+		return nil
+	}
+	return states
+}
+
+// What is known of a replica is the array
+//
+//	[log, server, extent, salt, epoch, fence, started, start, cut, length, bytes on disk, bytes of the file, damaged]
+const logInfoValues = 13
+
+func appendLogInfo(e *wire.Encoder, x *local.LogReplicaInfo) {
+	e.Array(logInfoValues)
+	e.Bin(x.Log[:])
+	e.Str(x.Server)
+	e.Uint(x.Seq)
+	e.Uint(x.Salt)
+	e.Uint(x.Epoch)
+	e.Uint(x.Fence)
+	e.Bool(x.Started)
+	e.Int(x.Start)
+	e.Bool(x.Sealed)
+	e.Int(x.Length)
+	e.Int(x.Durable)
+	e.Int(x.Bytes)
+	e.Bool(x.Damage != nil)
+}
+
+func decodeLogInfo(d *wire.Decoder, x *local.LogReplicaInfo) {
+	more := d.Array() - logInfoValues
+	decode16(d, (*[16]byte)(&x.Log))
+	x.Server = decodeServer(d)
+	x.Seq, x.Salt = d.Uint(), d.Uint()
+	x.Epoch, x.Fence = d.Uint(), d.Uint()
+	x.Started, x.Start = d.Bool(), decodeInt(d, 0, math.MaxInt64)
+	x.Sealed, x.Length = d.Bool(), decodeInt(d, 0, logExtentBytesMax)
+	x.Durable, x.Bytes = decodeInt(d, 0, logExtentBytesMax), decodeInt(d, 0, logExtentBytesMax)
+	if d.Bool() {
+		x.Damage = errCorrupt
+	}
+	for range more {
+		d.Skip()
+	}
+}
+
+func appendLogInfos(e *wire.Encoder, infos []local.LogReplicaInfo) {
+	e.Array(len(infos))
+	for i := range infos {
+		appendLogInfo(e, &infos[i])
+	}
+}
+
+func decodeLogInfos(d *wire.Decoder) []local.LogReplicaInfo {
+	n := d.ArrayMax(ListMax)
+	var infos []local.LogReplicaInfo
+	for i := 0; i < n && d.Err() == nil; i++ {
+		var x local.LogReplicaInfo
+		decodeLogInfo(d, &x)
+		infos = append(infos, x)
+	}
+	if d.Err() != nil {
+		return nil
+	}
+	return infos
+}
