@@ -1,9 +1,11 @@
 package blobfs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,11 +30,19 @@ type branch struct {
 
 	// mu guards what follows. Never held across I/O.
 	mu      sync.Mutex
-	pending int   // calls that are not answered
-	bytes   int64 // of pieces among them
-	err     error // the first failure
+	pending []*branchCall // that are not answered
+	bytes   int64         // of pieces among them
+	since   time.Duration // when something was answered last, or the first of pending was sent
+	err     error         // the first failure
 	seal    sealOutcome
 	moved   chan struct{} // of capacity 1: something was answered
+}
+
+// branchCall is a Begin or Piece under way.
+type branchCall struct {
+	bytes int64
+	done  func(error) // may be nil
+	over  bool        // answered, or given up
 }
 
 // sealOutcome is the answer to Seal.
@@ -51,8 +61,8 @@ func (s *Store) newBranch(start api.Begin, nodes []string) (*branch, error) {
 		return nil, err
 	}
 	start.Chain = nodes[1:]
-	b.add(0)
-	b.peer.Begin(ctx, start, func(err error) { b.answered(0, err) })
+	call := b.add(0, nil)
+	b.peer.Begin(ctx, start, func(err error) { b.answered(call, err) })
 	return b, nil
 }
 
@@ -65,23 +75,69 @@ func (s *Store) joinBranch(ctx context.Context, stream api.StreamID, nodes []str
 	return &branch{s: s, stream: stream, peer: p, nodes: nodes, moved: make(chan struct{}, 1)}, nil
 }
 
-func (b *branch) add(n int64) {
+func (b *branch) add(n int64, done func(error)) *branchCall {
+	c := &branchCall{bytes: n, done: done}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pending++
+	if len(b.pending) == 0 {
+		b.since = b.s.cluster.Clock.Now()
+	}
+	b.pending = append(b.pending, c)
 	b.bytes += n
+	return c
 }
 
-// answered notes the answer to a Begin or Piece. It does not block.
-func (b *branch) answered(n int64, err error) {
+// answered notes the answer to a call. It does not block.
+func (b *branch) answered(c *branchCall, err error) {
 	b.mu.Lock()
-	b.pending--
-	b.bytes -= n
+	if c.over {
+		b.mu.Unlock()
+		return
+	}
+	c.over = true
+	b.pending = slices.DeleteFunc(b.pending, func(o *branchCall) bool { return o == c })
+	b.bytes -= c.bytes
+	b.since = b.s.cluster.Clock.Now()
 	if b.err == nil {
 		b.err = err
 	}
 	b.mu.Unlock()
+	if c.done != nil {
+		c.done(err)
+	}
 	b.signal()
+}
+
+// left returns how long the nodes may still be silent; false if they have nothing to answer.
+func (b *branch) left() (time.Duration, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.patience() - (b.s.cluster.Clock.Now() - b.since), len(b.pending) > 0
+}
+
+// expire gives the nodes up if they were silent for too long.
+func (b *branch) expire() {
+	if left, owing := b.left(); owing && left <= 0 {
+		b.giveUp(b.silent(b.patience()))
+	}
+}
+
+// giveUp ends all calls that are not answered: whoever waits for one here may itself be
+// waited for.
+func (b *branch) giveUp(err error) {
+	b.mu.Lock()
+	if b.err == nil {
+		b.err = err
+	}
+	owed := slices.Clone(b.pending)
+	b.mu.Unlock()
+	for _, c := range owed {
+		b.answered(c, err)
+	}
+}
+
+func (b *branch) silent(d time.Duration) error {
+	return fmt.Errorf("%w: %s was silent for %v", api.ErrUnreachable, b.nodes[0], d)
 }
 
 func (b *branch) signal() {
@@ -98,16 +154,10 @@ func (b *branch) send(p []byte, off int64, done func(error)) error {
 	if err != nil {
 		return err
 	}
-	n := int64(len(p))
-	b.add(n)
+	call := b.add(int64(len(p)), done)
 	ctx, cancel := context.WithTimeout(b.s.ctx, b.patience())
 	defer cancel()
-	b.peer.Piece(ctx, b.stream, off, p, func(err error) {
-		b.answered(n, err)
-		if done != nil {
-			done(err)
-		}
-	})
+	b.peer.Piece(ctx, b.stream, off, p, func(err error) { b.answered(call, err) })
 	return nil
 }
 
@@ -127,14 +177,9 @@ func (b *branch) wait(ok func() bool) error {
 		if err != nil || done {
 			return err
 		}
-		if err := b.await(b.patience()); err != nil {
-			b.mu.Lock()
-			if b.err == nil {
-				b.err = err
-			}
-			err = b.err
-			b.mu.Unlock()
-			return err
+		left, _ := b.left()
+		if err := b.await(max(left, 0)); err != nil {
+			b.giveUp(err)
 		}
 	}
 }
@@ -152,7 +197,7 @@ func (b *branch) await(patience time.Duration) error {
 	case <-b.moved:
 		return nil
 	case <-fired:
-		return fmt.Errorf("%w: %s was silent for %v", api.ErrUnreachable, b.nodes[0], patience)
+		return b.silent(patience)
 	case <-b.s.ctx.Done():
 		return ErrClosed
 	}
@@ -160,7 +205,7 @@ func (b *branch) await(patience time.Duration) error {
 
 // drain waits until all that was sent is answered.
 func (b *branch) drain() error {
-	return b.wait(func() bool { return b.pending == 0 })
+	return b.wait(func() bool { return len(b.pending) == 0 })
 }
 
 // startSeal asks the nodes to seal.
@@ -180,36 +225,38 @@ func (b *branch) awaitSeal() ([]string, error) {
 	errDrain := b.drain()
 	patience := b.s.cluster.SealTimeout * time.Duration(len(b.nodes))
 	if errDrain != nil {
-		if b.blame(errDrain) == b.nodes[0] {
-			return nil, errDrain
+		if _, sure := b.blame(errDrain); sure {
+			patience = 0
+		} else {
+			patience = b.patience() // those before the one that failed answer soon
 		}
-		patience = b.patience() // those before the one that failed answer soon
 	}
 	for {
 		b.mu.Lock()
 		out := b.seal
 		b.mu.Unlock()
 		if out.come {
-			return out.nodes, errors.Join(out.err, errDrain)
+			return out.nodes, cmp.Or(errDrain, out.err)
 		}
 		if err := b.await(patience); err != nil {
-			return nil, errors.Join(errDrain, err)
+			return nil, cmp.Or(errDrain, err)
 		}
 	}
 }
 
-// failure returns why the branch failed, and the node that did, if that is known.
-func (b *branch) failure() (node string, err error) {
+// failure returns why the branch failed.
+func (b *branch) failure() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.blame(b.err), b.err
+	return b.err
 }
 
-// blame returns the node that an error is about.
-func (b *branch) blame(err error) string {
+// blame returns the node that an error is about. It is sure that this one failed if it said so
+// itself, or did not answer us. If it did not answer the one before it, either may be cut off.
+func (b *branch) blame(err error) (node string, sure bool) {
 	var r *api.ReplicaError
 	if errors.As(err, &r) {
-		return r.Node
+		return r.Node, !errors.Is(r.Err, api.ErrUnreachable)
 	}
-	return b.nodes[0]
+	return b.nodes[0], true
 }

@@ -1,12 +1,15 @@
 package blobfs
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/local"
@@ -30,6 +33,10 @@ type spread struct {
 	branches []*branch
 	sums     []uint32 // of the chunks so far
 	length   int64
+	// tail is what was sent last, if there is no replica here: what may be under way when the
+	// only nodes that got it die.
+	tail   [][]byte
+	tailAt int64
 	// tried are the other nodes that have, or had, a part in this extent: none that
 	// failed is tried again.
 	tried map[string]bool
@@ -127,6 +134,7 @@ func (x *spread) Write(p []byte) error {
 	for piece := range slices.Chunk(p, pieceBytes) {
 		at := x.length
 		x.length += int64(len(piece))
+		x.keepTail(piece)
 		var failed []*branch
 		for _, b := range x.branches {
 			if b.send(piece, at, nil) != nil {
@@ -145,6 +153,34 @@ func (x *spread) Write(p []byte) error {
 		}
 	}
 	return nil
+}
+
+// keepTail keeps as much as may be under way, and a piece.
+func (x *spread) keepTail(piece []byte) {
+	if x.here != nil {
+		return
+	}
+	if len(x.tail) == 0 {
+		x.tailAt = x.length - int64(len(piece))
+	}
+	x.tail = append(x.tail, bytes.Clone(piece))
+	for x.length-x.tailAt > windowBytes+2*pieceBytes {
+		x.tailAt += int64(len(x.tail[0]))
+		x.tail[0], x.tail = nil, x.tail[1:]
+	}
+}
+
+// readTail reads from the tail; false if it does not hold all of p.
+func (x *spread) readTail(p []byte, off int64) bool {
+	at := x.tailAt
+	for _, piece := range x.tail {
+		if in := off - at; in >= 0 && in < int64(len(piece)) {
+			n := copy(p, piece[in:])
+			p, off = p[n:], off+int64(n)
+		}
+		at += int64(len(piece))
+	}
+	return len(p) == 0
 }
 
 // loseHere goes on without a replica here, if there are others.
@@ -177,10 +213,7 @@ func (x *spread) mend(failed []*branch) error {
 		b := failed[0]
 		failed = failed[1:]
 		x.branches = slices.DeleteFunc(x.branches, func(o *branch) bool { return o == b })
-		bad, err := b.failure()
-		x.s.log.Warn("replica lost while it was written", "extent", x.id.String(), "node", bad, "err", err)
-		x.abandon(bad, err)
-		x.rescue(b, bad)
+		x.rescue(b, b.failure())
 	}
 	x.replace()
 	if x.here == nil && len(x.branches) == 0 && len(x.sealed) == 0 {
@@ -189,8 +222,19 @@ func (x *spread) mend(failed []*branch) error {
 	return nil
 }
 
-// abandon gives a node up that failed.
+// abandon gives a node up that failed. One that has not even heard of the stream, since a
+// node before it failed, has not: it may be chosen again.
 func (x *spread) abandon(node string, err error) {
+	if errors.Is(err, api.ErrNoStream) {
+		delete(x.tried, node)
+		return
+	}
+	x.giveUp(node, err)
+}
+
+// giveUp has nothing more to do with a node.
+func (x *spread) giveUp(node string, err error) {
+	x.s.log.Warn("node gets no replica", "extent", x.id.String(), "node", node, "err", err)
 	if errors.Is(err, api.ErrUnreachable) {
 		x.s.peers.suspect(node)
 	}
@@ -198,35 +242,65 @@ func (x *spread) abandon(node string, err error) {
 	x.s.later([]string{node}, func(ctx context.Context, p api.Peer) { _ = p.Abort(ctx, stream) })
 }
 
-// rescue takes over the nodes of a branch that still have the stream.
-func (x *spread) rescue(b *branch, bad string) {
-	for _, node := range b.nodes {
-		if node == bad {
+// rescue takes over the nodes of a branch that still have the stream: each becomes a branch of
+// its own. Those that have most come first, as the others may have to be filled from them.
+func (x *spread) rescue(b *branch, err error) {
+	bad, sure := b.blame(err)
+	type resumed struct {
+		b    *branch
+		have int64
+		err  error
+	}
+	all := make([]resumed, len(b.nodes))
+	var group sync.WaitGroup
+	for i, node := range b.nodes {
+		if slices.Contains(x.sealed, node) {
 			continue
 		}
-		if err := x.rescueOne(node); err != nil {
-			x.abandon(node, err)
+		if node == bad && sure {
+			all[i].err = err
+			continue
+		}
+		group.Go(func() {
+			r := &all[i]
+			r.b, r.have, r.err = x.resume(node)
+		})
+	}
+	group.Wait()
+	order := make([]int, len(all))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(all[j].have, all[i].have) })
+	for _, i := range order {
+		node, r := b.nodes[i], all[i]
+		if r.b == nil && r.err == nil {
+			continue // it has sealed
+		}
+		if r.err == nil {
+			r.err = x.fill(r.b, r.have)
+		}
+		switch {
+		case r.err == nil:
+			x.branches = append(x.branches, r.b)
+		case node == bad && sure:
+			x.giveUp(node, r.err)
+		case !x.hasSealed(node):
+			x.abandon(node, r.err)
 		}
 	}
 }
 
-// rescueOne takes over a node that has the stream: from now on it is a branch of its own.
-func (x *spread) rescueOne(node string) error {
+// resume makes a branch of one node that has the stream, and returns how much of it.
+func (x *spread) resume(node string) (*branch, int64, error) {
 	ctx, cancel := context.WithTimeout(x.s.ctx, x.s.cluster.ReplyTimeout)
 	defer cancel()
 	b, err := x.s.joinBranch(ctx, x.stream, []string{node})
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
 	have, err := b.peer.Resume(ctx, x.stream)
-	if err != nil {
-		return err
-	}
-	if err := x.fill(b, have); err != nil {
-		return err
-	}
-	x.branches = append(x.branches, b)
-	return nil
+	return b, have, err
 }
 
 // replace adds nodes for those that are missing, as long as there are any.
@@ -241,7 +315,7 @@ func (x *spread) replace() {
 			err = x.fill(b, 0)
 		}
 		if err != nil {
-			x.abandon(chosen[0], err)
+			x.giveUp(chosen[0], err)
 			continue
 		}
 		x.branches = append(x.branches, b)
@@ -275,6 +349,9 @@ func (x *spread) readBack(p []byte, off int64) error {
 		if err = x.here.ReadBack(p, off); err == nil {
 			return nil
 		}
+	}
+	if x.readTail(p, off) {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(x.s.ctx, x.s.cluster.ReplyTimeout)
 	defer cancel()

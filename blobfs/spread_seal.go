@@ -76,24 +76,16 @@ func (x *spread) sealRound(ctx context.Context) error {
 		if err == nil {
 			continue
 		}
-		bad := b.blame(err)
-		x.s.log.Warn("replica lost while it was sealed", "extent", x.id.String(), "node", bad, "err", err)
-		for _, n := range b.nodes {
-			if slices.Contains(x.sealed, n) {
-				continue
-			}
-			if n == bad {
-				x.abandon(n, err)
-			} else if errRescue := x.rescueOne(n); errRescue != nil && !x.hasSealed(n) {
-				x.abandon(n, errRescue)
-			}
-		}
+		x.rescue(b, err)
 	}
 	return errHere
 }
 
-// hasSealed tells whether a node has the extent though nobody said so, and notes it.
+// hasSealed tells whether a node has sealed the extent, though nobody said so, and notes it.
 func (x *spread) hasSealed(node string) bool {
+	if x.ref.Length != x.length || x.epoch == 0 {
+		return false // it was not asked to
+	}
 	ctx, cancel := context.WithTimeout(x.s.ctx, x.s.cluster.ReplyTimeout)
 	defer cancel()
 	p, err := x.s.peer(ctx, node)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/local"
@@ -73,8 +74,6 @@ func (t *streams) begin(b api.Begin) (*stream, error) {
 	switch {
 	case t.closed:
 		return nil, ErrClosed
-	case t.byID[b.Stream] != nil:
-		return nil, fmt.Errorf("%w: begun twice", api.ErrBadStream)
 	case len(t.byID) >= streamsMax:
 		return nil, fmt.Errorf("%w: it has %d streams", api.ErrBusy, len(t.byID))
 	}
@@ -100,7 +99,9 @@ func (t *streams) find(id api.StreamID) (*stream, error) {
 func (t *streams) forget(x *stream) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.byID, x.begin.Stream)
+	if t.byID[x.begin.Stream] == x {
+		delete(t.byID, x.begin.Stream)
+	}
 	if t.byExtent[x.begin.Extent] == x {
 		delete(t.byExtent, x.begin.Extent)
 	}
@@ -174,14 +175,31 @@ func (x *stream) take() func(*stream) {
 			continue
 		default:
 		}
-		fired, stop := x.s.cluster.Clock.Timer(x.s.cluster.StreamIdle)
-		select {
-		case <-x.wake:
-		case <-fired:
-			x.s.log.Warn("stream given up: nothing came", "extent", x.begin.Extent.String())
-			x.end()
+		x.idle()
+	}
+}
+
+// idle waits for something to do. Those behind are given up when they owe an answer for too
+// long, so that the writer, who waits longer, learns who it is that does not answer.
+func (x *stream) idle() {
+	patience, owing := x.s.cluster.StreamIdle, false
+	if x.next != nil {
+		var left time.Duration
+		if left, owing = x.next.left(); owing {
+			patience = max(left, time.Millisecond)
 		}
-		stop()
+	}
+	fired, stop := x.s.cluster.Clock.Timer(patience)
+	defer stop()
+	select {
+	case <-x.wake:
+	case <-fired:
+		if owing {
+			x.next.expire()
+			return
+		}
+		x.s.log.Warn("stream given up: nothing came", "extent", x.begin.Extent.String())
+		x.end()
 	}
 }
 
@@ -210,14 +228,14 @@ func (x *stream) run() {
 // start is the first thing that a stream does.
 func (x *stream) start() error {
 	x.w, x.err = x.s.disks.CreateExtent(context.Background(), x.begin.Extent, x.begin.Offset)
+	if x.err != nil {
+		return x.err // the writer turns to those behind itself
+	}
 	if len(x.begin.Chain) > 0 {
 		x.next, x.nextErr = x.s.newBranch(x.begin, x.begin.Chain)
 		x.judgeNext(x.nextErr)
 	}
-	if x.err == nil {
-		return x.nextErr
-	}
-	return x.err
+	return x.nextErr
 }
 
 // judgeNext gives the nodes behind up because of an error.
