@@ -72,11 +72,19 @@ func (n *Node) openVoter(ctx context.Context) (founding bool, err error) {
 	n.voter.changing.Lock()
 	defer n.voter.changing.Unlock()
 	dir := ""
-	n.self.view(func(f *identity.Folders) {
+	look := func(f *identity.Folders) {
+		dir, founding = "", f.Founding
 		if f.Voter() || f.Founding {
-			dir, founding = f.RaftDir(), f.Founding
+			dir = f.RaftDir()
 		}
-	})
+	}
+	n.self.view(look)
+	if dir != "" && !founding {
+		if err := n.checkReturn(ctx); err != nil {
+			return false, err
+		}
+		n.self.view(look)
+	}
 	if dir == "" {
 		return false, nil
 	}

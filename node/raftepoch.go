@@ -58,25 +58,58 @@ func (n *Node) settleEpoch(ctx context.Context, c clusterFile) error {
 // livingGroup asks the other nodes for the state of a group of an epoch before own, and
 // returns it if one has a leader.
 func (n *Node) livingGroup(ctx context.Context, own uint64) *api.RaftStatus {
-	ctx, cancel := context.WithTimeout(ctx, epochTimeout)
+	s, _ := n.askGroups(ctx, epochTimeout, func(s *api.RaftStatus) bool { return s.RaftEpoch < own })
+	return s
+}
+
+// askGroups asks the nodes that are known for their group, and returns the first that
+// has a leader and is wanted, with the address of who told.
+func (n *Node) askGroups(ctx context.Context, timeout time.Duration, wanted func(*api.RaftStatus) bool) (*api.RaftStatus, string) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	type told struct {
+		s    *api.RaftStatus
+		addr string
+	}
 	addrs := n.known.all()
-	found := make(chan *api.RaftStatus, len(addrs))
+	answers := make(chan told, len(addrs))
 	for _, addr := range addrs {
 		go func() {
 			s, err := askRaftStatus(ctx, addr)
-			if err != nil || s.Leader == "" || s.RaftEpoch >= own {
+			if err != nil || s.Leader == "" || !wanted(s) {
 				s = nil
 			}
-			found <- s
+			answers <- told{s, addr}
 		}()
 	}
 	for range addrs {
-		if s := <-found; s != nil {
-			return s
+		if a := <-answers; a.s != nil {
+			return a.s, a.addr
 		}
 	}
-	return nil
+	return nil, ""
+}
+
+// returnTimeout is how long a voter that starts waits for the others to tell of a later
+// group. Those that are down, or start as well, say so at once.
+const returnTimeout = time.Second
+
+// checkReturn has a voter that starts give up its log if the lock service was recovered
+// without it: others that were away may start too, and be a majority of what was. The
+// caller holds voter.changing.
+func (n *Node) checkReturn(ctx context.Context) error {
+	own := n.raftEpoch()
+	_, addr := n.askGroups(ctx, returnTimeout, func(s *api.RaftStatus) bool { return s.RaftEpoch > own })
+	if addr == "" {
+		return nil
+	}
+	c, err := n.readCluster(session.Addresses{addr})
+	if err != nil || c.id != n.cluster() || c.epoch <= own {
+		n.log.Warn("a node tells of a later lock service, which does not confirm it", "node", addr, "error", err)
+		return nil
+	}
+	n.log.Warn("the lock service was recovered without this node: its old log is set aside", "epoch", c.epoch, "was", own)
+	return n.setLogAside(c.epoch)
 }
 
 func askRaftStatus(ctx context.Context, addr string) (*api.RaftStatus, error) {
@@ -104,9 +137,17 @@ func (n *Node) undoRecovery(other *api.RaftStatus) error {
 func (n *Node) giveUpLog(epoch uint64) error {
 	n.voter.changing.Lock()
 	defer n.voter.changing.Unlock()
+	if n.raftEpoch() == epoch {
+		return nil // somebody was faster; the log that there is now may be the new group's
+	}
 	if err := n.voter.close(); err != nil {
 		return err
 	}
+	return n.setLogAside(epoch)
+}
+
+// setLogAside is the part of giveUpLog for a log that is not open.
+func (n *Node) setLogAside(epoch uint64) error {
 	return n.self.change(func(f *identity.Folders) error {
 		if err := f.EndVoter(); err != nil {
 			return err
@@ -152,7 +193,9 @@ func (w *epochWatch) look(members []gossip.Member) {
 		n.log.Debug("nodes tell of a later lock service, which does not confirm it", "nodes", addrs, "error", err)
 		return
 	}
-	n.log.Warn("the lock service was recovered without this node: its old log is set aside", "epoch", c.epoch, "was", own)
+	if group, _ := n.voter.group(); group != nil {
+		n.log.Warn("the lock service was recovered without this node: its old log is set aside", "epoch", c.epoch, "was", own)
+	}
 	if err := n.giveUpLog(c.epoch); err != nil {
 		n.log.Error("give up a lock service's log that was left behind", "error", err)
 		return
