@@ -66,7 +66,7 @@ func TestFaults(t *testing.T) {
 			break
 		}
 		ok := t.Run(fmt.Sprint(i), func(t *testing.T) {
-			t.Logf("seed of this run alone: %d", seed+uint64(i))
+			t.Logf("this run alone: STELE_SOAK=2 STELE_SEED=%d go test ./test/faults -count=1 -timeout 0 -v -run '^TestFaults$/^0$'", seed+uint64(i))
 			runFaults(t, seed+uint64(i), faults, longest)
 		})
 		if !ok {
