@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -356,7 +357,7 @@ func (c *cluster) unsettled(voters int) error {
 // service returns the lock service as a client in the test's own network has it.
 func (c *cluster) service() *session.Client {
 	c.t.Helper()
-	lib, err := session.NewClient(session.Config{Locator: session.Addresses(c.addresses())})
+	lib, err := session.NewClient(session.Config{Locator: session.Addresses(c.addresses()), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -113,6 +113,9 @@ func (r *faultRun) startClient(p *clientProcess) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	if err := os.WriteFile(cfg.History, nil, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
 	out, err := os.Create(filepath.Join(r.dir, fmt.Sprintf("client-%d.log", number)))
 	if err != nil {
 		r.t.Fatal(err)
