@@ -30,23 +30,40 @@ var errOtherInstance = errors.New("another process serves as this node")
 // session of its last run may still have it, for a lease.
 const claimTimeout = 3*metaapi.LeaseDefault + time.Second
 
-// claim takes the lock that makes this process the node, and returns when it has it. The
-// error says who has it if another does.
+// hold returns when this process has the lock that makes it the node, opening another
+// session if the one that there is has expired meanwhile: a node that starts, or comes
+// back, in the middle of an outage waits for its end. The error is errOtherInstance or
+// ctx's.
+func (n *Node) hold(ctx context.Context) error {
+	for {
+		var err error
+		if n.meta.current().Err() != nil {
+			err = n.meta.open(ctx, n.sessionName())
+		}
+		if err == nil {
+			err = n.claim(ctx)
+		}
+		if err == nil || errors.Is(err, errOtherInstance) || ctx.Err() != nil {
+			return err
+		}
+		n.log.Warn("this process has not got the lock that makes it the node; trying goes on", "error", err)
+		pause(ctx, sessionRetry)
+	}
+}
+
+// claim tries to take the lock with the session that there is. The error says who has
+// it if another does.
 func (n *Node) claim(ctx context.Context) error {
 	if err := n.endLastRun(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
-	defer cancel()
 	s := n.meta.current()
-	_, err := s.Acquire(ctx, serverPath(n.id()), metaapi.Exclusive, session.LockOptions{})
-	var held *metaapi.LockedError
-	if errors.As(err, &held) {
-		other := n.instanceOf(n.id())
-		return fmt.Errorf("%w: node %s runs at %s: are these data folders a copy of its?", errOtherInstance, n.id(), other.RPC)
-	}
-	if err != nil {
-		return fmt.Errorf("take the lock of %s: %w", serverPath(n.id()), err)
+	if n.lock == nil || n.lockOf != s {
+		l, err := n.acquireServer(ctx, s)
+		if err != nil {
+			return err
+		}
+		n.lock, n.lockOf = l, s
 	}
 	b, err := json.Marshal(instance{Session: s.ID(), RPC: n.RPCAddr()})
 	if err != nil {
@@ -54,6 +71,31 @@ func (n *Node) claim(ctx context.Context) error {
 	}
 	_, err = n.catalog.set(ctx, serverPath(n.id()), b, metaapi.AnyGeneration)
 	return err
+}
+
+// acquireServer waits for the lock of the server file. That somebody holds it for
+// claimTimeout tells that he lives only if the leader has been there all the time: a
+// new one grants the sessions of the dead another lease.
+func (n *Node) acquireServer(ctx context.Context, s *session.Session) (*session.Lock, error) {
+	state, changed := s.Changed()
+	limited, cancel := context.WithTimeout(ctx, claimTimeout)
+	defer cancel()
+	l, err := s.Acquire(limited, serverPath(n.id()), metaapi.Exclusive, session.LockOptions{})
+	if err == nil {
+		return l, nil
+	}
+	led := state == session.Valid
+	select {
+	case <-changed:
+		led = false
+	default:
+	}
+	var held *metaapi.LockedError
+	if led && errors.As(err, &held) {
+		other := n.instanceOf(n.id())
+		return nil, fmt.Errorf("%w: node %s runs at %s: are these data folders a copy of its?", errOtherInstance, n.id(), other.RPC)
+	}
+	return nil, fmt.Errorf("take the lock of %s: %w", serverPath(n.id()), err)
 }
 
 // endLastRun ends the session that this node's last run has left, if this node is the

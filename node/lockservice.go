@@ -31,8 +31,9 @@ func (n *Node) openLockService(ctx context.Context) error {
 			return fmt.Errorf("found the cluster: %w", err)
 		}
 	}
-	cluster, err := n.catalog.cluster(ctx)
-	for ; errors.Is(err, metaapi.ErrNotFound); cluster, err = n.catalog.cluster(ctx) {
+	var cluster clusterFile
+	read := func(ctx context.Context) (err error) { cluster, err = n.catalog.cluster(ctx); return err }
+	for err = n.untilLed(ctx, read); errors.Is(err, metaapi.ErrNotFound); err = n.untilLed(ctx, read) {
 		n.enter("the founder of the cluster, which has not finished")
 		select {
 		case <-time.After(foundingPoll):
@@ -52,17 +53,19 @@ func (n *Node) openLockService(ctx context.Context) error {
 	}
 	n.confirmed.Store(true)
 	n.enter("the lock of its own server file")
-	if err := n.claim(ctx); err != nil {
+	if err := n.hold(ctx); err != nil {
 		return err
 	}
 	if err := n.self.change(func(f *identity.Folders) error { return f.Founded() }); err != nil {
 		return err
 	}
 	n.tellOthers()
-	if err := n.checkNotRemoved(ctx, n.id()); err != nil {
-		return err
-	}
-	return n.register(ctx)
+	return n.untilLed(ctx, func(ctx context.Context) error {
+		if err := n.checkNotRemoved(ctx, n.id()); err != nil {
+			return err
+		}
+		return n.register(ctx)
+	})
 }
 
 // openVoter opens the node's part in the Raft group, if it has one, and tells whether

@@ -22,7 +22,7 @@ func (n *Node) openSession(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return n.meta.open(ctx, n.sessionName())
+	return n.untilLed(ctx, func(ctx context.Context) error { return n.meta.open(ctx, n.sessionName()) })
 }
 
 // sessionName is what the node's sessions call themselves, for those who find a lock
@@ -41,24 +41,34 @@ func (n *Node) keepSession() {
 		case <-n.ctx.Done():
 			return
 		}
-		if n.ctx.Err() != nil {
+		if err := n.hold(n.ctx); err != nil {
+			if n.ctx.Err() == nil {
+				n.fail(err)
+			}
 			return
 		}
-		err := n.meta.open(n.ctx, n.sessionName())
-		if err == nil {
-			err = n.claim(n.ctx)
-			if errors.Is(err, errOtherInstance) {
-				n.fail(err)
-				return
-			}
+	}
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// untilLed calls f until the lock service has answered it, or ctx ends.
+func (n *Node) untilLed(ctx context.Context, f func(context.Context) error) error {
+	for {
+		err := f(ctx)
+		if !errors.Is(err, metaapi.ErrNotReady) || ctx.Err() != nil {
+			return err
 		}
-		if err != nil {
-			n.log.Warn("no session with the lock service yet", "error", err)
-			select {
-			case <-time.After(sessionRetry):
-			case <-n.ctx.Done():
-			}
-		}
+		n.log.Warn("the lock service does not answer; trying goes on", "error", err)
+		pause(ctx, sessionRetry)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
@@ -51,6 +52,10 @@ type Node struct {
 	epochs  epochGate
 	voter   *voter
 	meta    metaAccess
+	// lock makes this process the node, through the session lockOf. Of the start, then
+	// of keepSession.
+	lock    *session.Lock
+	lockOf  *session.Session
 	catalog catalog
 	store   *blobfs.Store
 	tablets *tablet.Server
@@ -157,7 +162,8 @@ func (n *Node) openData(ctx context.Context) (err error) {
 		return fmt.Errorf("open the block store: %w", err)
 	}
 	n.enter("the tablets")
-	loads, err := n.catalog.tablets(ctx)
+	var loads []tablet.Load
+	err = n.untilLed(ctx, func(ctx context.Context) (err error) { loads, err = n.catalog.tablets(ctx); return err })
 	if err != nil {
 		return fmt.Errorf("load tablets' metadata: %w", err)
 	}
