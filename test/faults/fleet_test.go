@@ -276,3 +276,34 @@ func TestVoterReplacement(t *testing.T) {
 	}
 	c.stopAll()
 }
+
+// TestStartInOutage cuts a node off while it starts, for longer than its session
+// lives: it waits, and serves after. The lock of its last run is still held when it
+// starts, so that it is cut off waiting for that.
+func TestStartInOutage(t *testing.T) {
+	t.Parallel()
+	c := formed(t, 3)
+	l := c.leader()
+	if l == nil {
+		t.Fatal("nobody leads")
+	}
+	n := c.nodes[0]
+	if n == l {
+		n = c.nodes[1]
+	}
+	n.kill()
+	n.start()
+	if err := await(20*time.Second, func() error {
+		if s, err := n.status(); err != nil || !strings.Contains(s.Reason, "server file") {
+			return fmt.Errorf("%v does not wait for its lock: %+v %w", n, s, err)
+		}
+		return nil
+	}); err != nil {
+		t.Log(err) // it has it: it may then be cut off a little later
+	}
+	c.lab.Isolate(n.host)
+	time.Sleep(8 * time.Second)
+	c.lab.Heal()
+	c.settled(30*time.Second, 3)
+	c.stopAll()
+}
