@@ -16,15 +16,19 @@ type voterKeeper struct {
 	lock Lock
 	// waits is the last step that failed, told once.
 	waits string
-	// hailed are the nodes that know of this master, each as of its last coming.
+	// hailed is when each node was last told of this master.
 	hailed map[string]time.Time
 }
 
-// hailTimeout bounds the greeting of all nodes.
-const hailTimeout = 2 * time.Second
+const (
+	// hailTimeout bounds the greeting of all nodes.
+	hailTimeout = 2 * time.Second
+	// hailPause is the time between two greetings of a node: it may have started anew
+	// without anybody noticing.
+	hailPause = 5 * time.Second
+)
 
-// hail tells the nodes who is master, those that have not heard yet: from then on
-// they refuse the one before.
+// hail tells the nodes who is master: from then on they refuse the one before.
 func (v *voterKeeper) hail(ctx context.Context, servers []Server) {
 	ctx, cancel := context.WithTimeout(ctx, hailTimeout)
 	defer cancel()
@@ -36,8 +40,7 @@ func (v *voterKeeper) hail(ctx context.Context, servers []Server) {
 	asked := 0
 	now := time.Now()
 	for _, s := range servers {
-		came := now.Add(-s.Since)
-		if last, ok := v.hailed[s.ID]; !s.Alive || ok && last.After(came) {
+		if !s.Alive || now.Sub(v.hailed[s.ID]) < hailPause {
 			continue
 		}
 		asked++
