@@ -220,28 +220,48 @@ func (b *branch) startSeal(s api.Seal) {
 	})
 }
 
-// awaitSeal returns the nodes that have sealed, and the first failure.
+// awaitSeal returns the nodes that have sealed, and the first failure. To make an extent durable may
+// take long: as long as the first node is seen to live, and not over the time set for it, it
+// is waited for.
 func (b *branch) awaitSeal() ([]string, error) {
-	errDrain := b.drain()
-	patience := b.s.cluster.SealTimeout * time.Duration(len(b.nodes))
-	if errDrain != nil {
-		if _, sure := b.blame(errDrain); sure {
-			patience = 0
-		} else {
-			patience = b.patience() // those before the one that failed answer soon
-		}
+	err := b.drain()
+	patience := b.patience()
+	if node, _ := b.blame(err); err != nil && node == b.nodes[0] {
+		patience = 0 // else those before the one that failed answer soon
 	}
+	clock := b.s.cluster.Clock
+	until := clock.Now() + b.s.cluster.SealTimeout*time.Duration(len(b.nodes))
 	for {
 		b.mu.Lock()
 		out := b.seal
 		b.mu.Unlock()
 		if out.come {
-			return out.nodes, cmp.Or(errDrain, out.err)
+			return out.nodes, cmp.Or(err, out.err)
 		}
-		if err := b.await(patience); err != nil {
-			return nil, cmp.Or(errDrain, err)
+		silent := b.await(max(0, min(patience, until-clock.Now())))
+		switch {
+		case silent == nil:
+			continue
+		case err != nil:
+			return nil, err
+		case clock.Now() >= until:
+			return nil, silent
+		}
+		if err := b.probe(); err != nil {
+			return nil, err
 		}
 	}
+}
+
+// probe tells by its error that the first node does not answer at all.
+func (b *branch) probe() error {
+	ctx, cancel := context.WithTimeout(b.s.ctx, b.s.cluster.ReplyTimeout)
+	defer cancel()
+	_, err := b.peer.List(ctx, ExtentID{Index: -1}, 0)
+	if errors.Is(err, api.ErrUnreachable) {
+		return err
+	}
+	return nil
 }
 
 // failure returns why the branch failed.

@@ -212,6 +212,7 @@ func TestOneWayPartitions(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		for _, at := range []int{0, 400_000, len(data)} {
 			t.Run(fmt.Sprintf("silent-%v-at-%d", silent, at), func(t *testing.T) {
+				t.Parallel() // it is all waiting
 				c := newNodes(t, nodesConfig{n: 4, cluster: quick})
 				var victim *node
 				h, err := cutWrite(t, c.all[0].Store, data, at, func() {
@@ -565,7 +566,7 @@ var faultSeed = flag.Uint64("fault.seed", 0, "run only this seed of the random f
 // TestRandomFaults writes blobs while nodes die, fall silent, fill up and rot, and reads all of
 // them afterwards. Every extent that was sealed while nodes lived is readable.
 func TestRandomFaults(t *testing.T) {
-	seeds := uint64(6)
+	seeds := uint64(4)
 	if soak, err := strconv.ParseUint(os.Getenv("STELE_SOAK"), 10, 32); err == nil {
 		seeds *= soak
 	}

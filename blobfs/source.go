@@ -168,13 +168,16 @@ func (x *source) search(ctx context.Context, p []byte, off int64) error {
 		if asked < len(ids) {
 			node := ids[asked]
 			asked++
-			open++
-			go func() {
+			started := x.s.spawn(func() {
 				buf := make([]byte, len(p))
 				ctx, cancel := context.WithTimeout(ctx, x.s.cluster.ReplyTimeout)
 				defer cancel()
 				answers <- answer{node, buf, x.ask(ctx, node, buf, off)}
-			}()
+			})
+			if !started {
+				return ErrClosed
+			}
+			open++
 			fired, stop = x.s.cluster.Clock.Timer(x.s.cluster.HedgeAfter)
 		}
 		select {

@@ -15,6 +15,10 @@ func (x *spread) Seal(ctx context.Context, last bool) (ExtentRef, error) {
 	if len(x.sealed) > 0 {
 		return x.sealAgain(ctx)
 	}
+	// First all must have the bytes: a disk here that is too full for the last of them
+	// takes along what others may have to be filled from.
+	for !x.settle() {
+	}
 	x.last = last
 	x.ref = ExtentRef{Index: x.id.Index, Length: x.length, CRC: x.tableCRC()}
 	var errHere error

@@ -27,8 +27,9 @@ type Cluster struct {
 	// another is taken in its place. Default 3 s: longer than a pause for garbage
 	// collection or of a busy disk, shorter than callers' patience.
 	ReplyTimeout time.Duration
-	// SealTimeout is the same for a node that makes an extent durable. Default 30 s: 64 MiB
-	// on a slow disk that others keep busy, ten times over.
+	// SealTimeout is the same for a node that makes an extent durable, as long as it
+	// answers other questions. Default 30 s: 64 MiB on a slow disk that others keep busy, ten
+	// times over.
 	SealTimeout time.Duration
 	// HedgeAfter is how long a read waits for one node before it asks the next as well.
 	// Default 250 ms.
