@@ -1,9 +1,50 @@
 // Package blobfs is the block store, in place of the paper's GFS (§4): it keeps
-// blobs, which are written once and sealed, and logs, which are appended to.
+// blobs, which are written once and sealed, and logs, which are appended to, on the disks of
+// several nodes.
 //
 // We depart from GFS in having no master and no list of chunks: whoever keeps a blob
-// keeps its [Handle], which says all that a reader needs. Today a blob has one copy, on
-// the node itself: package local.
+// keeps its [Handle], which says all that a reader needs, and each node knows of the
+// extents that it holds who else should. Where new ones go is computed, see package place.
+// As in GFS, data flows down a chain of replicas; there is no primary, since a sealed extent
+// has one writer and never changes. DESIGN.md beside this file says why things are as they are.
 //
-// The package starts no goroutine.
+// # Nouns
+//
+//   - A [Store] is the block store as one node sees it: its disks, package local, and those of
+//     the fleet, through package api. Without a fleet it is the disks and nothing else.
+//   - An extent is a part of a blob that is kept whole. Its replicas are the copies
+//     of it, at most one on a node; its holders are the nodes that should have one.
+//   - A spread is one extent on its way to its nodes. A branch is a chain of nodes that it feeds.
+//   - A stream is the same extent as a node receives it, and sends it on to those behind.
+//   - A source is where a reader gets an extent from: here, or any node that has it.
+//   - A node is suspected for ten seconds after it did not answer: it gets nothing new then,
+//     and is asked after the others.
+//
+// # Goroutines
+//
+//	who      started by           stopped by        owns
+//	stream   Begin of a peer      Seal, Abort,      an extent being received; one
+//	                              StreamIdle,         thing after the other
+//	                              Close
+//	beside   Writer.Write         Writer.Seal,      sealing an extent while the next
+//	                              Abort               is written
+//	search   reads, OpenBlob      ReplyTimeout      asking one node for bytes
+//	later    who gives up nodes,  ReplyTimeout      aborting streams, dropping extents
+//	         Writer.Abort
+//	pull     Copy                 its end           reading ahead of what is written
+//
+// What is queued for a stream is bounded by twice the window of its sender, 8 MiB; beyond that the
+// sender is refused. A node has at most 256 streams.
+//
+// # Invariants
+//
+//	R1. A handle is returned only when each extent is durable on all nodes that it names.
+//	R2. Those are as many as there should be replicas, unless no more nodes could be had.
+//	R3. A reader gets the right bytes or an error; no error while one good replica is
+//	    reachable, whatever hints and fleet say.
+//	R4. That there is no such blob is said only when all nodes said so.
+//	R5. A replica found rotten is not used by the reader that found it, and its node knows.
+//	R6. Each node that has sealed an extent has kept, before that, a list of holders in which all
+//	    others are that were to seal it.
+//	R7. When no node has room, it is told before anything is written.
 package blobfs
