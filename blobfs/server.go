@@ -122,7 +122,11 @@ func (v server) List(ctx context.Context, after ExtentID, max int) ([]local.Exte
 // Drop implements api.Extents.
 func (v server) Drop(ctx context.Context, x ExtentID, _ api.Reason) error {
 	defer v.s.cache.forgetExtent(x)
-	return v.s.disks.DropExtent(ctx, x)
+	err := v.s.disks.DropExtent(ctx, x)
+	if err == nil {
+		v.s.forgetRot(x)
+	}
+	return err
 }
 
 // DropBlob implements api.Extents.
@@ -132,6 +136,7 @@ func (v server) DropBlob(ctx context.Context, blob ID, _ api.Reason) (int, error
 	for _, info := range v.s.extentsOf(blob) {
 		err := v.s.disks.DropExtent(ctx, info.ID)
 		if err == nil {
+			v.s.forgetRot(info.ID)
 			n++
 		} else if !errors.Is(err, local.ErrNoExtent) {
 			return n, err
