@@ -20,6 +20,9 @@ type Cluster struct {
 	Lists Lists
 	Clock Clock // default: the machine's
 
+	// Logs says how logs are kept.
+	Logs LogConfig
+
 	// Replicas is how many nodes keep an extent, if there are as many. Default 3, at
 	// most 8.
 	Replicas int
@@ -43,6 +46,7 @@ func (c Cluster) withDefaults() Cluster {
 		c.Clock = newSystemClock()
 	}
 	orDefault(&c.Replicas, 3)
+	c.Logs = c.Logs.withDefaults()
 	orDefault(&c.ReplyTimeout, 3*time.Second)
 	orDefault(&c.SealTimeout, 30*time.Second)
 	orDefault(&c.HedgeAfter, 250*time.Millisecond)
@@ -61,6 +65,8 @@ func (c Cluster) Validate() error {
 	switch {
 	case c.Replicas < 0 || c.Replicas > api.ChainMax:
 		return fmt.Errorf("%d replicas, want 1 to %d", c.Replicas, api.ChainMax)
+	case c.Logs.validate() != nil:
+		return c.Logs.validate()
 	case c.ReplyTimeout < 0 || c.SealTimeout < 0 || c.HedgeAfter < 0 || c.StreamIdle < 0:
 		return errors.New("a duration is negative")
 	}
@@ -82,6 +88,7 @@ type Store struct {
 	streams streams
 	cache   extentCache
 	rot     rot
+	frames  frameBuffers
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc

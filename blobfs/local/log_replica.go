@@ -26,7 +26,10 @@ type LogAppend struct {
 	Log        ID
 	Seq, Epoch uint64
 	Start, Pos int64  // of the extent, and of the first frame
-	Frames     []byte // whole frames, as LogFrames makes them
+	Frames     []byte // whole frames, as EncodeLogFrame makes them
+	// Trusted means that the caller has made the frames itself, so that they need not be
+	// checked.
+	Trusted bool
 }
 
 // LogCut is what the log's list says of a sealed extent.

@@ -71,6 +71,9 @@ func (e *replicaExtent) takes(a LogAppend) error {
 	case a.Start < 0 || a.Pos < a.Start || a.Pos-a.Start > e.f.header.bytes-pageBytes-n:
 		return fmt.Errorf("append %d bytes at %d of an extent of %d: %w", n, a.Pos-a.Start, e.f.header.bytes-pageBytes, logproto.ErrMismatch)
 	}
+	if a.Trusted {
+		return nil
+	}
 	return checkFrames(a.Frames, e.f.header.salt, a.Pos)
 }
 
@@ -106,6 +109,25 @@ func (s *Store) FlushLog(log ID, seq uint64) {
 	l.mu.Unlock()
 	for e != nil && s.flushBatch(e) {
 	}
+}
+
+// FlushLogOnce is FlushLog for one batch. If it returns true, more is queued, and the caller must call
+// FlushLog.
+func (s *Store) FlushLogOnce(log ID, seq uint64) bool {
+	l := s.replicas.log(log, false)
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	e := l.extents[seq]
+	l.mu.Unlock()
+	if e == nil || !s.flushBatch(e) {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.flushing = len(e.waiters) > 0
+	return e.flushing
 }
 
 // flushBatch tells whether there may be more.

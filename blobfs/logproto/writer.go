@@ -128,12 +128,28 @@ func (w *Writer) Stuck() bool {
 	return w.idle && (w.cur == nil || w.mustTurn()) && (w.next == nil || w.next.failed)
 }
 
-// Replicas returns how many replicas the extent has that is appended to, 0 if none.
-func (w *Writer) Replicas() int {
+// Current returns the extent that is appended to, and its nodes; 0 if there is none.
+func (w *Writer) Current() (seq uint64, nodes []string) {
 	if w.cur == nil {
-		return 0
+		return 0, nil
 	}
-	return len(w.cur.slots)
+	for _, s := range w.cur.slots {
+		nodes = append(nodes, s.node)
+	}
+	return w.cur.seq, nodes
+}
+
+// Standby returns the standby and how many replicas it has; 0 if there is none that is usable.
+func (w *Writer) Standby() (seq uint64, node string, replicas int) {
+	if w.next == nil || w.next.failed {
+		return 0, "", 0
+	}
+	return w.next.seq, w.next.slots[0].node, len(w.next.slots)
+}
+
+// Opening tells whether the extent is being opened still.
+func (w *Writer) Opening(seq uint64) bool {
+	return w.err == nil && !w.closed && w.made != nil && w.made.seq == seq && !w.made.failed
 }
 
 // Submit adds a frame of n bytes to the log and returns its position.

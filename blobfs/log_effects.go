@@ -1,0 +1,355 @@
+package blobfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/blobfs/place"
+)
+
+// event has the machine hear of something, and does what it wants done. What blocks is done
+// elsewhere, but for the disk here, to which the caller writes: use it where that may wait.
+func (w *SpreadLogWriter) event(f func()) { w.handle(f, func(g func()) { g() }) }
+
+// later is event for callers that must not wait.
+func (w *SpreadLogWriter) later(f func()) {
+	w.handle(f, func(g func()) {
+		if !w.s.spawn(g) {
+			g() // the store is closed, and refuses at once
+		}
+	})
+}
+
+func (w *SpreadLogWriter) handle(f func(), run func(func())) {
+	w.mu.Lock()
+	f()
+	for w.m != nil {
+		effects := w.m.Take()
+		if len(effects) == 0 {
+			break
+		}
+		for _, e := range slices.Clone(effects) {
+			w.do(e)
+		}
+	}
+	after := w.after
+	w.after = nil
+	w.mu.Unlock()
+	for _, g := range after {
+		run(g)
+	}
+}
+
+// do does what the machine wants done. Called with mu held.
+func (w *SpreadLogWriter) do(e logproto.Effect) {
+	if w.ctx.Err() != nil {
+		return
+	}
+	switch e.Kind {
+	case logproto.EffectPlace:
+		nodes := w.choose(e.Seq)
+		w.salts[e.Seq] = newSalt()
+		w.m.Place(e.Seq, nodes)
+		if len(nodes) == 0 {
+			w.withdraw()
+			if !w.begun && w.placeErr != nil {
+				w.stop(w.placeErr)
+			}
+		}
+	case logproto.EffectOpen:
+		salt := w.salts[e.Seq]
+		w.s.spawn(func() { w.open(e, salt) })
+	case logproto.EffectAppend:
+		w.sendFrames(e)
+	case logproto.EffectAcked:
+		w.acknowledge(e.Pos)
+	case logproto.EffectSave:
+		w.s.spawn(func() { w.save(e) })
+	case logproto.EffectLoad:
+		w.s.spawn(w.load)
+	case logproto.EffectCut:
+		l, _ := w.m.List()
+		c := local.LogCut{Log: w.id, CutRequest: logproto.CutRequest{Seq: e.Seq, Epoch: e.Epoch, Start: e.Start, Length: e.Length}}
+		w.dropLink(e.Seq, e.Node)
+		w.s.spawn(func() { _ = w.s.cutReplica(w.s.ctx, c, e.Node, replicasOf(&l, e.Seq)) })
+	case logproto.EffectDrop:
+		w.dropLink(e.Seq, e.Node)
+		w.s.spawn(func() { w.s.dropReplica(w.id, e.Seq, e.Node) })
+	case logproto.EffectDone:
+		w.stop(ErrSealed)
+		close(w.sealed)
+	case logproto.EffectFailed:
+		w.stop(writerError(w.m.Err()))
+	}
+}
+
+func writerError(err error) error {
+	var fenced *logproto.FencedError
+	if errors.As(err, &fenced) {
+		return fmt.Errorf("%w: %w", ErrFenced, err)
+	}
+	return fmt.Errorf("%w: %w", ErrLogFailed, err)
+}
+
+func replicasOf(l *logproto.List, seq uint64) []string {
+	for _, x := range l.Extents {
+		if x.Seq == seq {
+			return x.Replicas
+		}
+	}
+	return nil
+}
+
+// choose returns the nodes for an extent: this one first. The others are, if there are enough, not
+// those of the extent that is appended to, so that one that fails does not fail both; with twice as many
+// nodes as it takes this one is not among them either. Called with mu held.
+func (w *SpreadLogWriter) choose(seq uint64) []string {
+	nodes := w.s.logNodes()
+	usable := w.usable(w.s.cluster.Clock.Now())
+	want := min(w.s.cluster.Replicas, len(usable))
+	isSelf := func(n place.Node) bool { return n.ID == w.s.self }
+	_, current := w.m.Current()
+	fresh := slices.DeleteFunc(slices.Clone(usable), func(n place.Node) bool { return slices.Contains(current, n.ID) })
+	var ids []string
+	if len(fresh) < want || seq == 1 {
+		if slices.ContainsFunc(usable, isSelf) && want > 0 {
+			ids = append(ids, w.s.self)
+		}
+		fresh = slices.DeleteFunc(fresh, isSelf)
+	}
+	key := place.KeyOf(w.id, seq)
+	for _, from := range [][]place.Node{fresh, usable} {
+		for _, n := range place.Choose(key, slices.Concat(from, nodesOf(nodes, ids)), ids, want-len(ids)) {
+			if !slices.Contains(ids, n.ID) {
+				ids = append(ids, n.ID)
+			}
+		}
+	}
+	return ids
+}
+
+// usable returns the nodes that may get a replica now. Called with mu held.
+func (w *SpreadLogWriter) usable(now time.Duration) []place.Node {
+	return slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool {
+		until, avoided := w.avoid[n.ID]
+		return n.Leaving || n.Full || avoided && now < until
+	})
+}
+
+func nodesOf(nodes []place.Node, ids []string) []place.Node {
+	var out []place.Node
+	for _, n := range nodes {
+		if slices.Contains(ids, n.ID) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// logNodes returns the members as placement sees them. A store without a fleet is alone.
+func (s *Store) logNodes() []place.Node {
+	if s.cluster.Fleet == nil {
+		return []place.Node{{ID: s.self, CapacityBytes: 1}}
+	}
+	nodes := s.nodes()
+	for i := range nodes {
+		if nodes[i].ID == s.self {
+			nodes[i].Full = false // the disks here know better
+		}
+	}
+	return nodes
+}
+
+// open opens a replica.
+func (w *SpreadLogWriter) open(e logproto.Effect, salt uint64) {
+	ctx, cancel := context.WithTimeout(w.ctx, w.s.cluster.Logs.OpenTimeout)
+	defer cancel()
+	p, err := w.s.logPeer(ctx, e.Node)
+	var room int64
+	if err == nil {
+		room, err = p.OpenLog(ctx, local.LogOpen{Log: w.id, Server: w.s.self, Seq: e.Seq, Epoch: e.Epoch, Salt: salt})
+	}
+	if err == nil && room < w.frameMax() {
+		err = fmt.Errorf("extents of %d bytes are too small", room)
+	}
+	w.later(func() {
+		if err == nil && (w.ctx.Err() != nil || !w.m.Opening(e.Seq)) {
+			w.s.spawn(func() { w.s.dropReplica(w.id, e.Seq, e.Node) })
+			return
+		}
+		if err != nil {
+			if w.placeErr = err; e.Node == w.s.self {
+				w.avoid[e.Node] = w.s.cluster.Clock.Now() + w.s.cluster.Logs.Retry
+			}
+			w.failed(e.Seq, e.Node, err)
+			return
+		}
+		w.placeErr = nil
+		l := newLogLink(w, e.Seq, e.Node, e.Epoch, salt, p)
+		w.links[linkKey{e.Seq, e.Node}] = l
+		w.stats.Extents++
+		w.m.Opened(e.Seq, e.Node, room)
+	})
+}
+
+// failed notes what went wrong with a replica. Called with mu held.
+func (w *SpreadLogWriter) failed(seq uint64, node string, err error) {
+	if w.ctx.Err() != nil {
+		return
+	}
+	var fenced *logproto.FencedError
+	epoch := uint64(0)
+	if errors.As(err, &fenced) {
+		epoch = fenced.Epoch
+	}
+	w.s.log.Warn("replica of a log extent failed", "log", w.id, "extent", seq, "node", node, "err", err)
+	w.stats.Failed++
+	if node != w.s.self { // here there may be other folders
+		w.avoid[node] = w.s.cluster.Clock.Now() + w.s.cluster.Logs.Avoid
+		if errors.Is(err, api.ErrUnreachable) {
+			w.s.peers.suspect(node)
+		}
+	}
+	w.m.Failed(seq, node, epoch)
+}
+
+// withdraw fails what waits for an extent that cannot be had, for want of room, and was sent to
+// nobody.
+func (w *SpreadLogWriter) withdraw() {
+	if w.placeErr == nil || !errors.Is(w.placeErr, ErrDiskFull) || !w.m.Stuck() {
+		return
+	}
+	end := w.m.Withdraw()
+	for n := len(w.frames); n > 0 && w.frames[n-1].end > end; n-- {
+		w.bytes -= len(w.frames[n-1].b)
+		w.frames = w.frames[:n-1]
+	}
+	for n := len(w.waiters); n > 0 && w.waiters[n-1].end > end; n-- {
+		w.waiters[n-1].done <- w.placeErr
+		w.waiters = w.waiters[:n-1]
+	}
+	w.wakeRoom()
+}
+
+func (w *SpreadLogWriter) wakeRoom() {
+	if w.room != nil {
+		close(w.room)
+		w.room = nil
+	}
+}
+
+// acknowledge tells those who wait. Called with mu held.
+func (w *SpreadLogWriter) acknowledge(to int64) {
+	n := 0
+	now := w.s.cluster.Clock.Now()
+	for n < len(w.frames) && w.frames[n].end <= to {
+		f := w.frames[n]
+		w.bytes -= len(f.b)
+		w.pace.took(now - f.sent)
+		if !f.shared {
+			w.s.frames.put(f.b)
+		}
+		w.frames[n] = nil
+		n++
+	}
+	w.frames = w.frames[n:]
+	n = 0
+	for n < len(w.waiters) && w.waiters[n].end <= to {
+		w.waiters[n].done <- nil
+		n++
+	}
+	w.waiters = w.waiters[n:]
+	w.wakeRoom()
+}
+
+// save replaces the list.
+func (w *SpreadLogWriter) save(e logproto.Effect) {
+	ctx, cancel := context.WithTimeout(w.ctx, w.s.cluster.Logs.OpenTimeout)
+	defer cancel()
+	gen, err := w.s.cluster.Lists.Save(ctx, w.path, EncodeLogList(&e.List), e.Gen)
+	w.later(func() {
+		if err != nil {
+			w.s.log.Warn("list of a log was not saved, or it is not known", "log", w.id, "err", err)
+			w.m.Unsaved()
+			return
+		}
+		w.m.Saved(gen)
+		w.begin()
+	})
+}
+
+// load reads the list, however long it takes.
+func (w *SpreadLogWriter) load() {
+	for {
+		ctx, cancel := context.WithTimeout(w.ctx, w.s.cluster.Logs.OpenTimeout)
+		l, gen, err := w.s.loadLogList(ctx, w.path)
+		cancel()
+		// Before it is tried again, too: who could not save it will not the next moment.
+		if !w.s.pause(w.ctx, w.s.cluster.Logs.Retry) {
+			return
+		}
+		if err == nil {
+			w.later(func() {
+				w.m.Loaded(l, gen)
+				if _, saved := w.m.List(); saved != 0 {
+					w.begin()
+				}
+			})
+			return
+		}
+	}
+}
+
+// pause waits; false if ctx ended.
+func (s *Store) pause(ctx context.Context, d time.Duration) bool {
+	fired, stop := s.cluster.Clock.Timer(d)
+	defer stop()
+	select {
+	case <-fired:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// logPeer returns a node's part in logs, this one's own as well.
+func (s *Store) logPeer(ctx context.Context, node string) (api.Logs, error) {
+	if node == s.self {
+		return server{s}, nil
+	}
+	return s.peer(ctx, node)
+}
+
+// cutReplica cuts a replica, or refills it from one of the nodes. One that is not there is not made anew:
+// it may have been dropped since.
+func (s *Store) cutReplica(ctx context.Context, c local.LogCut, node string, from []string) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cluster.SealTimeout)
+	defer cancel()
+	p, err := s.logPeer(ctx, node)
+	if err != nil {
+		return err
+	}
+	if err = p.CutLog(ctx, c); err == nil {
+		return nil
+	}
+	var short *logproto.ShortError
+	var corrupt *CorruptError
+	if errors.As(err, &short) || errors.As(err, &corrupt) {
+		return p.RefillLog(ctx, c, slices.DeleteFunc(slices.Clone(from), func(n string) bool { return n == node }))
+	}
+	return err
+}
+
+func (s *Store) dropReplica(log ID, seq uint64, node string) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.cluster.ReplyTimeout)
+	defer cancel()
+	if p, err := s.logPeer(ctx, node); err == nil {
+		_ = p.DropLog(ctx, log, seq) // what stays is garbage that a sweep finds
+	}
+}

@@ -1,0 +1,254 @@
+package blobfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/blobfs/logproto"
+)
+
+// OpenSpreadLog takes a server's log over, ends it, and opens it for reading: its writer is
+// acknowledged nothing more, and whoever opens it later reads the same. It waits, until ctx ends, for a replica
+// of each extent. ErrNoLog; ErrNoReplica with what the nodes said if ctx ended; what the lists return.
+func (s *Store) OpenSpreadLog(ctx context.Context, server string, id ID) (*SpreadLogReader, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, fmt.Errorf("open log %s: %w", id, err)
+	}
+	l, err := s.recoverLog(ctx, logPath(server, id), id)
+	if err != nil {
+		return nil, fmt.Errorf("open log %s: %w", id, err)
+	}
+	r := &SpreadLogReader{s: s, id: id, list: *l, ctx: s.ctx}
+	if err := s.cutLog(ctx, id, l); err != nil {
+		return nil, fmt.Errorf("open log %s: %w", id, err)
+	}
+	return r, nil
+}
+
+// ErrNoReplica means that of some extent no replica could be reached that has what was
+// acknowledged.
+var ErrNoReplica = errors.New("no replica of a log extent can be reached")
+
+// recoverLog fences a log and records where it ends. Others may be at it, too: whoever began last wins, and
+// all find the same.
+func (s *Store) recoverLog(ctx context.Context, path string, id ID) (*logproto.List, error) {
+	for {
+		r := &logRecovery{s: s, id: id, path: path, m: logproto.NewRecoverer(rand.Uint64()|1, false), replies: make(chan func(), 64)}
+		l, err := r.run(ctx)
+		if !errors.Is(err, logproto.ErrLost) {
+			return l, err
+		}
+		if !s.pause(ctx, s.cluster.Logs.Retry/2+time.Duration(rand.Int64N(int64(s.cluster.Logs.Retry)))) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// logRecovery drives a logproto.Recoverer.
+type logRecovery struct {
+	s    *Store
+	id   ID
+	path string
+	m    *logproto.Recoverer
+	// replies are what nodes answered, for the goroutine that runs the machine.
+	replies chan func()
+	asking  sync.WaitGroup
+	last    error // what a node said that could not be fenced
+	missing error // ErrNoLog
+}
+
+func (r *logRecovery) run(ctx context.Context) (*logproto.List, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(r.s.ctx, cancel)
+	defer func() {
+		stop()
+		cancel()
+		go func() { // nobody reads them any more
+			for range r.replies {
+			}
+		}()
+		r.asking.Wait()
+		close(r.replies)
+	}()
+	var grace <-chan time.Time
+	for {
+		if err := r.act(ctx); err != nil {
+			return nil, err
+		}
+		switch {
+		case r.missing != nil:
+			return nil, r.missing
+		case r.m.Err() != nil:
+			return nil, r.m.Err()
+		case r.m.Done():
+			l, _ := r.m.List()
+			return &l, nil
+		case r.m.Ready() && !r.m.Waiting():
+			r.m.Decide()
+			continue
+		case r.m.Ready() && grace == nil:
+			// One replica is enough. The more are fenced, the less is to be refilled.
+			var stopGrace func()
+			grace, stopGrace = r.s.cluster.Clock.Timer(r.s.cluster.Logs.Retry / 2)
+			defer stopGrace()
+		}
+		select {
+		case f := <-r.replies:
+			f()
+		case <-grace:
+			r.m.Decide()
+		case <-ctx.Done():
+			return nil, errors.Join(ErrNoReplica, ctx.Err(), r.last)
+		}
+	}
+}
+
+// act does what the machine wants done.
+func (r *logRecovery) act(ctx context.Context) error {
+	for {
+		effects := r.m.Take()
+		if len(effects) == 0 {
+			return nil
+		}
+		all := append([]logproto.Effect(nil), effects...)
+		for _, e := range all {
+			switch e.Kind {
+			case logproto.EffectLoad:
+				l, gen, err := r.s.loadLogList(ctx, r.path)
+				if err != nil {
+					return err
+				}
+				if gen == 0 {
+					r.missing = ErrNoLog
+					return nil
+				}
+				r.m.Loaded(l, gen)
+			case logproto.EffectSave:
+				gen, err := r.s.cluster.Lists.Save(ctx, r.path, EncodeLogList(&e.List), e.Gen)
+				if err == nil {
+					r.m.Saved(gen)
+				} else if ctx.Err() != nil || !r.s.pause(ctx, r.s.cluster.Logs.Retry/4) {
+					return errors.Join(err, ctx.Err())
+				} else {
+					r.m.Unsaved()
+				}
+			case logproto.EffectFence:
+				r.asking.Go(func() { r.fence(ctx, e.Node, e.Epoch) })
+			}
+		}
+	}
+}
+
+// fence fences one node, however long it takes.
+func (r *logRecovery) fence(ctx context.Context, node string, epoch uint64) {
+	for ctx.Err() == nil {
+		states, err := r.fenceOnce(ctx, node, epoch)
+		var fenced *logproto.FencedError
+		switch {
+		case err == nil:
+			r.replies <- func() { r.m.Fenced(node, states) }
+			return
+		case errors.As(err, &fenced):
+			r.replies <- func() { r.m.Refused(fenced.Epoch) }
+			return
+		}
+		r.replies <- func() { r.last = fmt.Errorf("%s: %w", node, err) }
+		r.s.pause(ctx, r.s.cluster.Logs.Retry)
+	}
+}
+
+func (r *logRecovery) fenceOnce(ctx context.Context, node string, epoch uint64) ([]logproto.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.s.cluster.SealTimeout)
+	defer cancel()
+	p, err := r.s.logPeer(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	return p.FenceLog(ctx, r.id, epoch)
+}
+
+// cutLog cuts the replicas of a log to what its list says, and returns once of each extent one is.
+// The others are cut in the background.
+func (s *Store) cutLog(ctx context.Context, id ID, l *logproto.List) error {
+	start := l.Start
+	for _, x := range l.Extents {
+		c := local.LogCut{Log: id, CutRequest: logproto.CutRequest{Seq: x.Seq, Epoch: l.Epoch, Start: start, Length: x.Length}}
+		start += x.Length
+		if x.Length == 0 {
+			continue
+		}
+		if err := s.cutExtent(ctx, c, x.Replicas); err != nil {
+			return fmt.Errorf("extent %d: %w", x.Seq, err)
+		}
+	}
+	return nil
+}
+
+// cutExtent tries until one replica is cut, or ctx ends.
+func (s *Store) cutExtent(ctx context.Context, c local.LogCut, nodes []string) error {
+	for {
+		done := make(chan error, len(nodes))
+		for _, node := range nodes {
+			if !s.spawn(func() { done <- s.cutReplica(s.ctx, c, node, nodes) }) {
+				return ErrClosed
+			}
+		}
+		var errs []error
+		for range nodes {
+			select {
+			case err := <-done:
+				if err == nil {
+					return nil
+				}
+				errs = append(errs, err)
+			case <-ctx.Done():
+				return errors.Join(append(errs, ErrNoReplica, ctx.Err())...)
+			}
+		}
+		if !s.pause(ctx, s.cluster.Logs.Retry) {
+			return errors.Join(append(errs, ErrNoReplica, ctx.Err())...)
+		}
+	}
+}
+
+// RemoveSpreadLog removes a server's log. Its writer is acknowledged nothing more once its replicas are gone.
+// Replicas on nodes that do not answer are garbage that a sweep finds. ErrNoLog.
+func (s *Store) RemoveSpreadLog(ctx context.Context, server string, id ID) error {
+	if err := s.usable(ctx); err != nil {
+		return fmt.Errorf("remove log %s: %w", id, err)
+	}
+	path := logPath(server, id)
+	for {
+		l, gen, err := s.loadLogList(ctx, path)
+		if err == nil && gen == 0 {
+			err = ErrNoLog
+		}
+		if err != nil {
+			return fmt.Errorf("remove log %s: %w", id, err)
+		}
+		// A writer must not go on in what is removed: whoever has not the newest list has lost it.
+		if !l.Closed {
+			l.Epoch, l.Owner = l.Epoch+1, rand.Uint64()|1
+			if gen, err = s.cluster.Lists.Save(ctx, path, EncodeLogList(&l), gen); err != nil {
+				if !s.pause(ctx, s.cluster.Logs.Retry/4) {
+					return fmt.Errorf("remove log %s: %w", id, errors.Join(err, ctx.Err()))
+				}
+				continue
+			}
+		}
+		if err := s.cluster.Lists.Delete(ctx, path, gen); err != nil {
+			return fmt.Errorf("remove log %s: %w", id, err)
+		}
+		for _, x := range l.Extents {
+			for _, node := range x.Replicas {
+				s.spawn(func() { s.dropReplica(id, x.Seq, node) })
+			}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,179 @@
+package blobfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/blobfs/logproto"
+)
+
+// SpreadLogReader reads a log that has ended, from its first extent on, from whichever replicas are
+// good. It is not safe for concurrent use. Its memory is a window of 2 MiB and the longest
+// payload that is over a frame's.
+type SpreadLogReader struct {
+	s    *Store
+	ctx  context.Context // the store's
+	id   ID
+	list logproto.List
+
+	i     int   // extent being read
+	start int64 // its position
+	begun bool  // it was begun
+	off   int64 // of the next frame in it
+	nodes []string
+	dec   local.LogDecoder
+	buf   []byte // window: bytes from off on are at buf[at:]
+	at    int
+	err   error // sticky, with io.EOF
+}
+
+// Start returns the position of the first byte that the log still has.
+func (r *SpreadLogReader) Start() int64 { return r.list.Start }
+
+// End returns the position after the last byte of the log.
+func (r *SpreadLogReader) End() int64 {
+	_, end := r.list.Sealed()
+	return end
+}
+
+// Next returns the next payload, valid until the call after, and the position after it. At the end of the log
+// the error is io.EOF. A *CorruptError names a frame of which no replica is good; ErrNoReplica
+// means that no replica of an extent answers. Errors are sticky.
+func (r *SpreadLogReader) Next() (payload []byte, pos int64, err error) {
+	for r.err == nil {
+		if !r.begun && !r.beginExtent() {
+			break
+		}
+		if r.off == r.list.Extents[r.i].Length {
+			r.start += r.off
+			r.i, r.begun = r.i+1, false
+			continue
+		}
+		size, payload, whole, err := r.dec.Next(r.buf[r.at:])
+		switch {
+		case err != nil:
+			r.otherReplica(err)
+		case size == 0:
+			r.fill()
+		default:
+			r.at += int(size)
+			r.off += size
+			if whole {
+				return payload, r.dec.Position(), nil
+			}
+		}
+	}
+	return nil, 0, r.err
+}
+
+// beginExtent finds a replica of the next extent; false at the end and on an error.
+func (r *SpreadLogReader) beginExtent() bool {
+	if r.i == 0 && r.start == 0 {
+		r.start = r.list.Start
+	}
+	if r.i == len(r.list.Extents) {
+		r.err = io.EOF
+		return false
+	}
+	x := &r.list.Extents[r.i]
+	r.begun, r.off, r.buf, r.at = true, 0, r.buf[:0], 0
+	if x.Length == 0 {
+		return true
+	}
+	// This node first, the others as they come.
+	r.nodes = slices.Clone(x.Replicas)
+	if i := slices.Index(r.nodes, r.s.self); i > 0 {
+		r.nodes[0], r.nodes[i] = r.nodes[i], r.nodes[0]
+	}
+	return r.useReplica(nil)
+}
+
+// useReplica turns to the first of the replicas that are left which is sound.
+func (r *SpreadLogReader) useReplica(why error) bool {
+	x := &r.list.Extents[r.i]
+	errs := []error{why}
+	for len(r.nodes) > 0 {
+		salt, err := r.salt(r.nodes[0], x)
+		if err == nil {
+			r.dec.Start(fmt.Sprintf("extent %d of log %s on %s", x.Seq, r.id, r.nodes[0]), salt, r.start+r.off)
+			r.buf, r.at = r.buf[:0], 0
+			return true
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", r.nodes[0], err))
+		r.nodes = r.nodes[1:]
+	}
+	r.err = fmt.Errorf("read extent %d of log %s: %w", x.Seq, r.id, errors.Join(append(errs, ErrNoReplica)...))
+	return false
+}
+
+// salt asks a replica for its extent's salt, and has it cut if it was not.
+func (r *SpreadLogReader) salt(node string, x *logproto.Extent) (uint64, error) {
+	ctx, cancel := context.WithTimeout(r.ctx, r.s.cluster.ReplyTimeout)
+	defer cancel()
+	p, err := r.s.logPeer(ctx, node)
+	if err != nil {
+		return 0, err
+	}
+	info, err := p.StatLog(ctx, r.id, x.Seq)
+	if err == nil && info.Sealed {
+		return info.Salt, nil
+	}
+	c := local.LogCut{Log: r.id, CutRequest: logproto.CutRequest{Seq: x.Seq, Epoch: r.list.Epoch, Start: r.start, Length: x.Length}}
+	if err := r.s.cutReplica(ctx, c, node, x.Replicas); err != nil {
+		return 0, err
+	}
+	info, err = p.StatLog(ctx, r.id, x.Seq)
+	return info.Salt, err
+}
+
+// otherReplica goes on with another replica, since what this one has is no good.
+func (r *SpreadLogReader) otherReplica(why error) {
+	r.s.log.Warn("log is read from another replica", "log", r.id, "node", r.nodes[0], "err", why)
+	r.nodes = r.nodes[1:]
+	r.useReplica(why)
+}
+
+// readerWindow holds any frame, twice, so that not every other read is of bytes already seen.
+const readerWindow = 2 * local.LogFrameBytesMax
+
+// fill reads on.
+func (r *SpreadLogReader) fill() {
+	x := &r.list.Extents[r.i]
+	if cap(r.buf) < readerWindow {
+		r.buf = append(make([]byte, 0, readerWindow), r.buf...)
+	}
+	r.buf = append(r.buf[:0], r.buf[r.at:]...)
+	r.at = 0
+	have := len(r.buf)
+	if have >= local.LogFrameBytesMax || r.off+int64(have) == x.Length {
+		r.otherReplica(&CorruptError{File: r.dec.Name, Offset: r.off, Reason: "frame goes beyond the end"})
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, r.s.cluster.ReplyTimeout)
+	defer cancel()
+	p, err := r.s.logPeer(ctx, r.nodes[0])
+	n := 0
+	if err == nil {
+		ref := api.LogRead{Log: r.id, Seq: x.Seq, Start: r.start, Length: x.Length}
+		n, err = p.ReadLog(ctx, ref, r.buf[have:have+local.LogFrameBytesMax], r.off+int64(have))
+	}
+	if err == nil && n == 0 {
+		err = &CorruptError{File: r.dec.Name, Offset: r.off, Reason: "extent is short"}
+	}
+	if err != nil {
+		r.otherReplica(err)
+		return
+	}
+	r.buf = r.buf[:have+n]
+}
+
+// Close lets go of the log.
+func (r *SpreadLogReader) Close() error {
+	r.err, r.buf = fmt.Errorf("read log %s: %w", r.id, ErrClosed), nil
+	return nil
+}

@@ -1,0 +1,579 @@
+package blobfs_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/internal/vfs"
+)
+
+// lists is a lock service, as far as logs need one. It may lose its answers.
+type lists struct {
+	mu    sync.Mutex
+	files map[string]listFile
+	gen   uint64
+	rng   *rand.Rand
+	lossy int // of 100 saves so many have no outcome
+	down  bool
+	saves int
+}
+
+type listFile struct {
+	data []byte
+	gen  uint64
+}
+
+func newLists() *lists { return &lists{files: map[string]listFile{}, rng: rand.New(rand.NewPCG(1, 1))} }
+
+var (
+	errGeneration = errors.New("generation differs")
+	errNoOutcome  = errors.New("outcome unknown")
+)
+
+func (l *lists) Load(_ context.Context, p string) ([]byte, uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.down {
+		return nil, 0, errNoOutcome
+	}
+	f := l.files[p]
+	return slices.Clone(f.data), f.gen, nil
+}
+
+func (l *lists) Save(_ context.Context, p string, data []byte, gen uint64) (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fate := l.rng.IntN(100)
+	if l.down || fate < l.lossy/2 {
+		return 0, errNoOutcome
+	}
+	if l.files[p].gen != gen {
+		return 0, errGeneration
+	}
+	l.gen++
+	l.saves++
+	l.files[p] = listFile{slices.Clone(data), l.gen}
+	if fate < l.lossy {
+		return 0, errNoOutcome
+	}
+	return l.gen, nil
+}
+
+func (l *lists) Delete(_ context.Context, p string, gen uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.files[p].gen != gen {
+		return errGeneration
+	}
+	delete(l.files, p)
+	return nil
+}
+
+func (l *lists) List(_ context.Context, dir string) ([]string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var names []string
+	for p := range l.files {
+		if path.Dir(p) == dir {
+			names = append(names, path.Base(p))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// list returns the list of a log.
+func (l *lists) list(t testing.TB, server string, id blobfs.ID) logproto.List {
+	t.Helper()
+	b, _, err := l.Load(t.Context(), "/logs/"+server+"/"+id.String())
+	noError(t, err)
+	out, err := blobfs.DecodeLogList(b)
+	noError(t, err)
+	return out
+}
+
+func newLogNodes(t testing.TB, n int, logs blobfs.LogConfig) (*nodes, *lists) {
+	l := newLists()
+	cfg := quick
+	cfg.Lists, cfg.Logs = l, logs
+	return newNodes(t, nodesConfig{n: n, cluster: cfg}), l
+}
+
+type spreadRecord struct {
+	p   []byte
+	pos int64
+}
+
+func readSpread(t testing.TB, s *blobfs.Store, server string, id blobfs.ID) []spreadRecord {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	r, err := s.OpenSpreadLog(ctx, server, id)
+	noError(t, err)
+	defer r.Close()
+	var all []spreadRecord
+	for {
+		p, pos, err := r.Next()
+		if err == io.EOF {
+			return all
+		}
+		noError(t, err)
+		all = append(all, spreadRecord{bytes.Clone(p), pos})
+	}
+}
+
+// B2, B5 over several nodes: what was appended is read back on another node, over many extents and with payloads
+// that are longer than one.
+func TestSpreadLogRoundTrip(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 5} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			c, l := newLogNodes(t, n, blobfs.LogConfig{})
+			id := blobfs.NewID()
+			w, err := c.all[0].CreateSpreadLog(t.Context(), id)
+			noError(t, err)
+			if _, err := c.all[0].CreateSpreadLog(t.Context(), id); !errors.Is(err, blobfs.ErrLogExists) {
+				t.Errorf("create again: %v", err)
+			}
+			var want []spreadRecord
+			for i, size := range []int{0, 1, 100, 5000, 100_000, 300_000, 700_000, 4056, 20_000, 1} {
+				p := blobtest.Bytes(uint64(i), size)
+				given := bytes.Clone(p)
+				pos, err := w.Append(t.Context(), given)
+				noError(t, err)
+				clear(given)
+				want = append(want, spreadRecord{p, pos})
+			}
+			got := readSpread(t, c.all[n-1].Store, "n1", id)
+			equalRecords(t, got, want)
+			if _, err := w.Append(t.Context(), []byte("late")); !errors.Is(err, blobfs.ErrFenced) {
+				t.Errorf("append after recovery: %v", err)
+			}
+			equalRecords(t, readSpread(t, c.all[0].Store, "n1", id), want)
+			list := l.list(t, "n1", id)
+			if !list.Closed || len(list.Extents) < 4 || len(list.Extents[0].Replicas) != min(n, 3) {
+				t.Errorf("list %+v", list)
+			}
+			ids, err := c.all[0].SpreadLogs(t.Context(), "n1")
+			noError(t, err)
+			if !slices.Equal(ids, []blobfs.ID{id}) {
+				t.Errorf("logs %v", ids)
+			}
+			noError(t, c.all[0].RemoveSpreadLog(t.Context(), "n1", id))
+			if _, err := c.all[0].OpenSpreadLog(t.Context(), "n1", id); !errors.Is(err, blobfs.ErrNoLog) {
+				t.Errorf("open after removal: %v", err)
+			}
+		})
+	}
+}
+
+func equalRecords(t testing.TB, got, want []spreadRecord) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d records, want %d", len(got), len(want))
+	}
+	for i := range got {
+		if got[i].pos != want[i].pos || !bytes.Equal(got[i].p, want[i].p) {
+			t.Fatalf("record %d of %d bytes at %d, want %d at %d", i, len(got[i].p), got[i].pos, len(want[i].p), want[i].pos)
+		}
+	}
+}
+
+// eventually waits for something that is done in the background.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for range 500 {
+		if ok() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("not in 5 s: %s", what)
+}
+
+// A sealed log is closed; what is released goes, on all nodes, and what was not stays.
+func TestSpreadLogSealRelease(t *testing.T) {
+	c, l := newLogNodes(t, 3, blobfs.LogConfig{})
+	id := blobfs.NewID()
+	w, err := c.all[0].CreateSpreadLog(t.Context(), id)
+	noError(t, err)
+	var all []spreadRecord
+	for i := range 30 {
+		p := blobtest.Bytes(uint64(i), 60_000)
+		pos, err := w.Append(t.Context(), p)
+		noError(t, err)
+		all = append(all, spreadRecord{p, pos})
+	}
+	w.Release(all[20].pos)
+	eventually(t, "released extents go", func() bool {
+		list := l.list(t, "n1", id)
+		return list.Start > 0 && list.Start <= all[20].pos && len(c.all[2].LogReplicas()) <= len(list.Extents)
+	})
+	noError(t, w.Seal(t.Context()))
+	noError(t, w.Seal(t.Context()))
+	if _, err := w.Append(t.Context(), nil); !errors.Is(err, blobfs.ErrSealed) {
+		t.Errorf("append to a sealed log: %v", err)
+	}
+	list := l.list(t, "n1", id)
+	epoch := list.Epoch
+	got := readSpread(t, c.all[1].Store, "n1", id)
+	i := slices.IndexFunc(all, func(r spreadRecord) bool { return r.pos > list.Start })
+	for len(got) > 0 && got[0].pos < all[i].pos {
+		got = got[1:]
+	}
+	if len(got) < len(all)-21 {
+		t.Fatalf("%d records are left", len(got))
+	}
+	equalRecords(t, got, all[len(all)-len(got):])
+	if list = l.list(t, "n1", id); list.Epoch != epoch || !list.Closed {
+		t.Errorf("a sealed log was taken over: %+v", list)
+	}
+	noError(t, c.all[0].RemoveSpreadLog(t.Context(), "n1", id))
+	eventually(t, "replicas go", func() bool {
+		return len(c.all[0].LogReplicas())+len(c.all[1].LogReplicas())+len(c.all[2].LogReplicas()) == 0
+	})
+}
+
+// A replica that dies costs a turn to the standby, which no compare-and-set stands before; the log
+// has three replicas again when there are nodes for it.
+func TestSpreadLogTurns(t *testing.T) {
+	c, l := newLogNodes(t, 5, blobfs.LogConfig{Avoid: 300 * time.Millisecond, Retry: 50 * time.Millisecond})
+	id := blobfs.NewID()
+	w, err := c.all[0].CreateSpreadLog(t.Context(), id)
+	noError(t, err)
+	_, err = w.Append(t.Context(), []byte("one"))
+	noError(t, err)
+	eventually(t, "a standby is registered", func() bool { return len(l.list(t, "n1", id).Extents) == 2 })
+	first := l.list(t, "n1", id).Extents[0].Replicas
+	if standby := l.list(t, "n1", id).Extents[1].Replicas; slices.Contains(standby, first[1]) && slices.Contains(standby, first[2]) {
+		t.Errorf("extents on %v and %v", first, standby)
+	}
+	l.mu.Lock()
+	l.down = true
+	l.mu.Unlock()
+	victim := first[1]
+	c.get(victim).kill()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err = w.Append(ctx, []byte("two"))
+	noError(t, err)
+	l.mu.Lock()
+	l.down = false
+	l.mu.Unlock()
+	_, err = w.Append(ctx, []byte("three"))
+	noError(t, err)
+	eventually(t, "three replicas again", func() bool {
+		x := l.list(t, "n1", id).Extents
+		last := x[len(x)-1]
+		return len(x) > 2 && len(last.Replicas) == 3 && !slices.Contains(last.Replicas, victim)
+	})
+	var text []string
+	for _, r := range readSpread(t, c.all[0].Store, "n1", id) {
+		text = append(text, string(r.p))
+	}
+	if strings.Join(text, " ") != "one two three" {
+		t.Errorf("log is %q", text)
+	}
+}
+
+// A full cluster refuses appends with a typed error, loses nothing, and goes on when there is room.
+func TestSpreadLogDiskFull(t *testing.T) {
+	c, _ := newLogNodes(t, 1, blobfs.LogConfig{Retry: 20 * time.Millisecond})
+	n := c.all[0]
+	id := blobfs.NewID()
+	w, err := n.CreateSpreadLog(t.Context(), id)
+	noError(t, err)
+	full := func(room int64) {
+		for _, dir := range []string{"/a", "/b"} {
+			n.fs.SetCapacity(dir, room)
+		}
+	}
+	full(1 << 20)
+	var want []spreadRecord
+	append1 := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		p := blobtest.Bytes(uint64(len(want)), 50_000)
+		pos, err := w.Append(ctx, p)
+		if err == nil {
+			want = append(want, spreadRecord{p, pos})
+		}
+		return err
+	}
+	for err == nil {
+		err = append1()
+	}
+	if !errors.Is(err, blobfs.ErrDiskFull) {
+		t.Fatalf("after %d appends: %v", len(want), err)
+	}
+	full(1 << 30)
+	eventually(t, "appends go on", func() bool { return append1() == nil })
+	equalRecords(t, readSpread(t, n.Store, "n1", id), want)
+	noError(t, w.Close())
+}
+
+// A replica that was not reached by recovery serves nothing before it was cut, and then the same as
+// the others.
+func TestSpreadLogLateReplica(t *testing.T) {
+	c, l := newLogNodes(t, 3, blobfs.LogConfig{DeadlineMin: time.Second, Retry: 50 * time.Millisecond})
+	id := blobfs.NewID()
+	w, err := c.all[0].CreateSpreadLog(t.Context(), id)
+	noError(t, err)
+	var want []spreadRecord
+	for i := range 5 {
+		p := blobtest.Bytes(uint64(i), 5000)
+		pos, err := w.Append(t.Context(), p)
+		noError(t, err)
+		want = append(want, spreadRecord{p, pos})
+	}
+	noError(t, w.Close())
+	// n3 is cut off while n2 recovers.
+	for _, to := range []string{"n1", "n2"} {
+		c.cut[[2]string{to, "n3"}].Store(true)
+	}
+	equalRecords(t, readSpread(t, c.all[1].Store, "n1", id), want)
+	x := l.list(t, "n1", id).Extents[0]
+	late := c.all[2]
+	info, err := late.StatLogReplica(id, x.Seq)
+	noError(t, err)
+	if info.Sealed {
+		t.Fatal("the replica that was cut off is cut")
+	}
+	if _, err := late.ReadLogReplica(t.Context(), id, x.Seq, 0, x.Length, make([]byte, 10), 0); !errors.Is(err, logproto.ErrUncut) {
+		t.Errorf("late replica serves: %v", err)
+	}
+	// It is the only one that is left, but for the list.
+	c.get("n1").kill()
+	for _, to := range []string{"n1", "n2"} {
+		c.cut[[2]string{to, "n3"}].Store(false)
+	}
+	equalRecords(t, readSpread(t, late.Store, "n1", id), want)
+}
+
+// runSeed is random unless STELE_SEED says otherwise.
+func runSeed(t *testing.T) uint64 {
+	s, err := strconv.ParseUint(os.Getenv("STELE_SEED"), 0, 64)
+	if err != nil {
+		s = rand.Uint64()
+	}
+	t.Logf("replay: STELE_SEED=%d go test -run '^%s$' ./blobfs", s, strings.SplitN(t.Name(), "/", 2)[0])
+	return s
+}
+
+// Random faults: nodes die, fall silent in one direction, have disks that are full, slow or fail; the
+// lock service loses its answers. Then the writer becomes a zombie, and two nodes recover the log at once. L1, L2, L5.
+func TestSpreadLogFaults(t *testing.T) {
+	seed, runs := runSeed(t), 6
+	if os.Getenv("STELE_SOAK") != "" {
+		runs = 200
+	}
+	for i := range runs {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			faultRun(t, rand.New(rand.NewPCG(seed, uint64(i))))
+		})
+	}
+}
+
+// book is what the appenders know.
+type book struct {
+	mu     sync.Mutex
+	n      uint64
+	acked  map[uint64]int64 // payload number to position
+	asked  map[uint64]bool
+	over   atomic.Bool // recovery has returned
+	zombie []uint64    // acknowledged though submitted after that
+}
+
+func (b *book) appendSome(ctx context.Context, w *blobfs.SpreadLogWriter, rng *rand.Rand) {
+	for ctx.Err() == nil {
+		b.mu.Lock()
+		b.n++
+		n := b.n
+		b.asked[n] = true
+		b.mu.Unlock()
+		size := 8 + rng.IntN(3000)
+		if rng.IntN(20) == 0 {
+			size = rng.IntN(400 << 10)
+		}
+		p := append(binary.LittleEndian.AppendUint64(nil, n), blobtest.Bytes(n, size)...)
+		late := b.over.Load()
+		pos, err := w.Append(ctx, p)
+		if err != nil {
+			if errors.Is(err, blobfs.ErrFenced) || errors.Is(err, blobfs.ErrLogFailed) || errors.Is(err, blobfs.ErrClosed) {
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+			continue
+		}
+		b.mu.Lock()
+		b.acked[n] = pos
+		if late {
+			b.zombie = append(b.zombie, n)
+		}
+		b.mu.Unlock()
+	}
+}
+
+func faultRun(t *testing.T, rng *rand.Rand) {
+	c, l := newLogNodes(t, 5, blobfs.LogConfig{
+		DeadlineMin: 50 * time.Millisecond, DeadlineMax: 300 * time.Millisecond,
+		OpenTimeout: 500 * time.Millisecond, Retry: 30 * time.Millisecond, Avoid: 200 * time.Millisecond,
+	})
+	l.lossy = rng.IntN(30)
+	id := blobfs.NewID()
+	w, err := c.all[0].CreateSpreadLog(t.Context(), id)
+	noError(t, err)
+	b := &book{acked: map[uint64]int64{}, asked: map[uint64]bool{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	for range 4 {
+		r := rand.New(rand.NewPCG(rng.Uint64(), 1))
+		group.Go(func() { b.appendSome(ctx, w, r) })
+	}
+	killed := ""
+	for range 8 {
+		time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
+		if k := faultOnce(c, rng, killed == ""); k != "" {
+			killed = k
+		}
+	}
+	// Recovery, by two at once, while the writer goes on, cut off from some.
+	for _, cut := range c.cut {
+		cut.Store(false)
+	}
+	var found [2][]spreadRecord
+	var readers sync.WaitGroup
+	at := []*node{c.all[1], c.all[2]}
+	if killed == at[0].id {
+		at[0] = c.all[3]
+	} else if killed == at[1].id {
+		at[1] = c.all[4]
+	}
+	for i, n := range at {
+		readers.Go(func() {
+			found[i] = readSpread(t, n.Store, "n1", id)
+			b.over.Store(true)
+		})
+	}
+	readers.Wait()
+	time.Sleep(100 * time.Millisecond)
+	cancel()
+	group.Wait()
+	b.check(t, found[0])
+	equalRecords(t, found[1], found[0])
+	equalRecords(t, readSpread(t, c.all[0].Store, "n1", id), found[0])
+	t.Logf("%d acknowledged of %d, %d in the log, %d saves, %+v", len(b.acked), len(b.asked), len(found[0]), l.saves, w.Stats())
+}
+
+// check holds what was recovered against what was acknowledged.
+func (b *book) check(t *testing.T, found []spreadRecord) {
+	t.Helper()
+	at := map[uint64]int64{}
+	for _, r := range found {
+		n := binary.LittleEndian.Uint64(r.p)
+		if _, twice := at[n]; twice {
+			t.Errorf("payload %d is in the log twice", n)
+		}
+		if !b.asked[n] {
+			t.Errorf("payload %d was never appended", n)
+		}
+		at[n] = r.pos
+	}
+	for _, n := range slices.Sorted(maps.Keys(b.acked)) {
+		if at[n] != b.acked[n] {
+			t.Fatalf("payload %d, acknowledged at %d, is at %d", n, b.acked[n], at[n])
+		}
+	}
+	if len(b.zombie) > 0 {
+		t.Errorf("payloads %v were acknowledged to a zombie", b.zombie)
+	}
+	if len(b.acked) < 10 {
+		t.Errorf("only %d appends were acknowledged", len(b.acked))
+	}
+}
+
+// faultOnce breaks something, or heals something. It returns the node that it kills.
+func faultOnce(c *nodes, rng *rand.Rand, mayKill bool) string {
+	n := c.all[1+rng.IntN(4)]
+	switch rng.IntN(8) {
+	case 0:
+		if mayKill {
+			n.kill()
+			return n.id
+		}
+	case 1:
+		c.cut[[2]string{"n1", n.id}].Store(true)
+	case 2:
+		c.cut[[2]string{n.id, "n1"}].Store(true)
+	case 3:
+		for _, cut := range c.cut {
+			cut.Store(false)
+		}
+	case 4: // a disk is full for new extents
+		n.fs.SetCapacity("/a", 1<<20)
+	case 5: // a disk fails a sync
+		n := c.all[rng.IntN(5)]
+		once := new(atomic.Bool)
+		n.fs.SetHook(func(op vfs.Op) error {
+			if op.Kind == vfs.OpSync && strings.HasPrefix(op.Name, "/b") && once.CompareAndSwap(false, true) {
+				return errors.New("input/output error")
+			}
+			return nil
+		})
+	case 6: // a disk is slow for a while
+		var left atomic.Int64
+		left.Store(3)
+		n.fs.SetHook(func(op vfs.Op) error {
+			if op.Kind == vfs.OpSync && left.Add(-1) >= 0 {
+				time.Sleep(120 * time.Millisecond)
+			}
+			return nil
+		})
+	}
+	return ""
+}
+
+func TestLogListGolden(t *testing.T) {
+	l := logproto.List{Epoch: 3, Owner: 7, Start: 4096, Extents: []logproto.Extent{
+		{Seq: 2, Length: 8192, Replicas: []string{"n1", "n2"}}, {Seq: 4, Length: logproto.Open, Replicas: []string{"n1"}},
+	}}
+	b := blobfs.EncodeLogList(&l)
+	if got := hex.EncodeToString(b); got != "96010307c2cd1000929302cd200092a26e31a26e329304ff91a26e31" {
+		t.Errorf("list is now %s", got)
+	}
+	if back, err := blobfs.DecodeLogList(b); err != nil || !back.Equal(&l) {
+		t.Errorf("decodes to %+v, %v", back, err)
+	}
+}
+
+func FuzzLogList(f *testing.F) {
+	f.Add(blobfs.EncodeLogList(&logproto.List{Epoch: 1, Extents: []logproto.Extent{{Seq: 1, Length: -1, Replicas: []string{"a"}}}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l, err := blobfs.DecodeLogList(b)
+		if err != nil {
+			return
+		}
+		if again, err := blobfs.DecodeLogList(blobfs.EncodeLogList(&l)); err != nil || !again.Equal(&l) {
+			t.Fatalf("%+v becomes %+v, %v", l, again, err)
+		}
+	})
+}
