@@ -77,9 +77,11 @@ func (w *SpreadLogWriter) do(e logproto.Effect) {
 		l, _ := w.m.List()
 		c := local.LogCut{Log: w.id, CutRequest: logproto.CutRequest{Seq: e.Seq, Epoch: e.Epoch, Start: e.Start, Length: e.Length}}
 		w.dropLink(e.Seq, e.Node)
+		delete(w.salts, e.Seq)
 		w.s.spawn(func() { _ = w.s.cutReplica(w.s.ctx, c, e.Node, replicasOf(&l, e.Seq)) })
 	case logproto.EffectDrop:
 		w.dropLink(e.Seq, e.Node)
+		delete(w.salts, e.Seq)
 		w.s.spawn(func() { w.s.dropReplica(w.id, e.Seq, e.Node) })
 	case logproto.EffectDone:
 		w.stop(ErrSealed)
