@@ -61,6 +61,7 @@ func (s *Store) Verify(ctx context.Context, report func(Problem)) error {
 	for _, st := range states {
 		v.log(ctx, st)
 	}
+	v.logReplicas(ctx, s)
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}

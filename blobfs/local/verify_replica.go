@@ -1,0 +1,149 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/steledb/stele/blobfs/logproto"
+)
+
+// VerifyLogReplica reads a replica whole and checks each of its frames, up to its cut or to what is
+// durable, and its header page: of the first thing that is wrong it returns a *CorruptError.
+// logproto.ErrNoExtent.
+//
+// A replica that was found when the store was opened and was not fenced or cut since has no known end. What is
+// no frame there is damage only if a good frame after it says that it was acknowledged.
+func (s *Store) VerifyLogReplica(ctx context.Context, log ID, seq uint64) error {
+	if err := s.beginReadOnly(ctx); err != nil {
+		return fmt.Errorf("verify extent %d of log %s: %w", seq, log, err)
+	}
+	s.end() // Close need not wait for this
+	var err error
+	if e := s.replica(log, seq); e == nil {
+		err = logproto.ErrNoExtent
+	} else {
+		v := &verifier{buf: make([]byte, 0, chunkBytes)}
+		if err = v.replicaHeader(e); err != nil {
+			err = v.replicaHeader(e) // it may just have been rewritten
+		}
+		if err == nil {
+			err = v.replicaFrames(ctx, e)
+		}
+		err = e.ifStillThere(err)
+	}
+	if err != nil {
+		return fmt.Errorf("verify extent %d of log %s: %w", seq, log, err)
+	}
+	return nil
+}
+
+// replica returns a replica of a log's extent; nil if there is none.
+func (s *Store) replica(log ID, seq uint64) *replicaExtent {
+	l := s.replicas.log(log, false)
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.extents[seq]
+}
+
+// logReplicas verifies the frames of all replicas of extents of logs.
+func (v *verifier) logReplicas(ctx context.Context, s *Store) {
+	for _, x := range s.LogReplicas() {
+		e := s.replica(x.Log, x.Seq)
+		if e == nil || ctx.Err() != nil {
+			continue
+		}
+		err := e.ifStillThere(v.replicaFrames(ctx, e))
+		if err != nil && ctx.Err() == nil && !errors.Is(err, logproto.ErrNoExtent) {
+			v.problem(e.f.path(), 0, err)
+		}
+	}
+}
+
+// ifStillThere passes over what is wrong with the file of a replica that was given up meanwhile: it is
+// another's then, or a spare.
+func (e *replicaExtent) ifStillThere(err error) error {
+	if err == nil {
+		return nil
+	}
+	e.log.mu.Lock()
+	defer e.log.mu.Unlock()
+	if e.log.extents[e.x.Seq] != e || errors.Is(err, fs.ErrNotExist) {
+		return logproto.ErrNoExtent
+	}
+	return err
+}
+
+// replicaHeader verifies the header page, of which one copy is enough to be found when the store is opened.
+func (v *verifier) replicaHeader(e *replicaExtent) error {
+	fsys, path := e.f.folder.fs, e.f.path()
+	if err := v.logHeader(fsys, path); err != nil {
+		return err
+	}
+	file, err := fsys.OpenRead(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	page := v.buf[:pageBytes]
+	if _, err := readFull(file, page, 0); err != nil {
+		return readError(err, path, 0)
+	}
+	h, err := decodeLogHeader(page, path)
+	if err == nil && (h.state != logFileReplica || h.log != e.log.id || h.seq != e.x.Seq) {
+		err = &CorruptError{File: path, Reason: "the header is not that of the replica"}
+	}
+	return err
+}
+
+// replicaFrames verifies the frames of a replica.
+func (v *verifier) replicaFrames(ctx context.Context, e *replicaExtent) error {
+	l := e.log
+	l.mu.Lock()
+	f := logFile{folder: e.f.folder, name: e.f.name, header: e.f.header}
+	meta, durable, known := e.x.Meta, e.x.Durable, e.loaded && e.damage == nil
+	l.mu.Unlock()
+	limit := int64(-1)
+	switch {
+	case meta.Sealed:
+		limit = meta.Length
+	case !meta.Started:
+		limit = 0
+	case known:
+		limit = durable
+	}
+	f.header.start = meta.Start
+	file, err := f.folder.fs.OpenRead(f.path())
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if int64(cap(v.buf)) < min(2*frameBytesMax, f.header.bytes) {
+		v.buf = newScanBuffer(f.header.bytes)
+	}
+	end := f.header.bytes
+	if limit >= 0 {
+		end = pageBytes + limit
+	}
+	scan := newFrameScanner(file, &f, end, v.buf)
+	for err == nil && scan.off < end {
+		if err = ctx.Err(); err == nil {
+			_, err = scan.next()
+		}
+	}
+	var bad *CorruptError
+	if limit >= 0 || !errors.As(err, &bad) {
+		return err
+	}
+	// A torn tail, unless something behind it says that all before was acknowledged.
+	acked, errAfter := scan.ackedAfter(scan.off)
+	if errAfter == nil && acked <= scan.off {
+		return nil
+	}
+	return cmp.Or(errAfter, err)
+}
