@@ -2,11 +2,11 @@ package api
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/steledb/stele/blobfs/local"
-	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/internal/errkind"
 	"github.com/steledb/stele/rpc"
 )
 
@@ -25,167 +25,99 @@ const (
 	CodeExtentCorrupt rpc.Code = 309
 )
 
-// A kind ties a code to the Go error that it stands for.
-type kind struct {
-	code      rpc.Code
-	name      string // empty for the codes of rpc, which have names
-	retryable bool   // refused before execution: the same request may succeed later or elsewhere
-	target    error  // what errors.Is tells the kind by
-}
-
-// errReplica and errCorrupt stand for any error of those types.
-var (
-	errReplica = errors.New("replica failed")
-	errCorrupt = errors.New("extent corrupt")
+// The codes of errors about logs, 320 to 339. They travel on the wire: append only.
+const (
+	CodeLogFenced       rpc.Code = 320
+	CodeLogNoExtent     rpc.Code = 321
+	CodeLogExtentExists rpc.Code = 322
+	CodeLogExtentClosed rpc.Code = 323
+	CodeLogGap          rpc.Code = 324
+	CodeLogUncut        rpc.Code = 325
+	CodeLogMismatch     rpc.Code = 326
+	CodeLogShort        rpc.Code = 327
 )
 
 // kinds is in the order in which ToRPC tries them: what wraps comes before what it may
-// wrap.
-var kinds = []kind{
-	{CodeReplicaFailed, "replica_failed", false, errReplica},
-	{CodeExtentCorrupt, "extent_corrupt", false, errCorrupt},
-	{CodeFolderRetired, "folder_retired", false, ErrFolderRetired},
-	{CodeReplicaFull, "replica_disk_full", true, ErrDiskFull},
-	{CodeNoExtent, "no_extent", false, ErrNoExtent},
-	{CodeExtentExists, "extent_exists", false, ErrExtentExists},
-	{CodeStaleHolders, "stale_holders", false, ErrStaleHolders},
-	{CodeNoStream, "no_stream", false, ErrNoStream},
-	{CodeBadStream, "bad_stream", false, ErrBadStream},
-	{CodeReplicaBusy, "replica_busy", true, ErrBusy},
-	{rpc.CodeBadRequest, "", false, ErrBadRequest},
-	{rpc.CodeUnavailable, "", true, local.ErrClosed},
-	{rpc.CodeUnavailable, "", true, ErrUnreachable},
-	{rpc.CodeDeadlineExceeded, "", true, context.DeadlineExceeded},
-	{rpc.CodeDeadlineExceeded, "", true, context.Canceled},
-}
+// wrap. It is filled by init, for a failed replica's cause is of one of them.
+var kinds errkind.Table
 
 func init() {
-	names := make(map[rpc.Code]string)
-	for _, k := range kinds {
-		if k.name != "" {
-			names[k.code] = k.name
-		}
+	kinds = errkind.Table{
+		Kinds: []errkind.Kind{
+			{Code: CodeLogFenced, Name: "log_fenced", Form: fencedForm},
+			{Code: CodeLogShort, Name: "log_short", Form: shortForm},
+			{Code: CodeLogNoExtent, Name: "log_no_extent", Target: logproto.ErrNoExtent},
+			{Code: CodeLogExtentExists, Name: "log_extent_exists", Target: logproto.ErrExtentExists},
+			{Code: CodeLogExtentClosed, Name: "log_extent_closed", Target: logproto.ErrExtentClosed},
+			{Code: CodeLogGap, Name: "log_gap", Target: logproto.ErrGap},
+			{Code: CodeLogUncut, Name: "log_uncut", Target: logproto.ErrUncut},
+			{Code: CodeLogMismatch, Name: "log_mismatch", Target: logproto.ErrMismatch},
+			{Code: CodeReplicaFailed, Name: "replica_failed", Form: replicaForm},
+			{Code: CodeExtentCorrupt, Name: "extent_corrupt", Form: corruptForm},
+			{Code: CodeFolderRetired, Name: "folder_retired", Target: ErrFolderRetired},
+			{Code: CodeReplicaFull, Name: "replica_disk_full", Retryable: true, Target: ErrDiskFull},
+			{Code: CodeNoExtent, Name: "no_extent", Target: ErrNoExtent},
+			{Code: CodeExtentExists, Name: "extent_exists", Target: ErrExtentExists},
+			{Code: CodeStaleHolders, Name: "stale_holders", Target: ErrStaleHolders},
+			{Code: CodeNoStream, Name: "no_stream", Target: ErrNoStream},
+			{Code: CodeBadStream, Name: "bad_stream", Target: ErrBadStream},
+			{Code: CodeReplicaBusy, Name: "replica_busy", Retryable: true, Target: ErrBusy},
+			{Code: CodeReplicaBusy, Name: "replica_busy", Retryable: true, Form: queueForm},
+			{Code: rpc.CodeBadRequest, Target: ErrBadRequest},
+			{Code: rpc.CodeUnavailable, Retryable: true, Target: local.ErrClosed},
+			{Code: rpc.CodeUnavailable, Retryable: true, Target: ErrUnreachable},
+			{Code: rpc.CodeDeadlineExceeded, Retryable: true, Target: context.DeadlineExceeded},
+			{Code: rpc.CodeDeadlineExceeded, Retryable: true, Target: context.Canceled},
+		},
+		Meanings: map[rpc.Code]error{
+			rpc.CodeOverloaded: ErrBusy, rpc.CodeUnavailable: ErrUnreachable, rpc.CodeDeadlineExceeded: ErrUnreachable,
+		},
+		Relayed: true,
 	}
-	rpc.RegisterCodes(names)
+	kinds.Register()
 }
 
-func (k *kind) matches(err error) bool {
-	switch k.target {
-	case errReplica:
-		var e *ReplicaError
-		return errors.As(err, &e)
-	case errCorrupt:
-		var e *CorruptError
-		return errors.As(err, &e)
-	}
-	return errors.Is(err, k.target)
-}
-
-// ToRPC returns the error that a server answers with for err: the code of the first
-// kind that err matches, err's text as the message, and the fields of the typed error as
+// ToRPC returns the error that a node answers with for err: the code of the first kind
+// that err matches, err's text as the message, and the fields of the typed error as
 // details. An err of no known kind is CodeInternal.
-func ToRPC(err error) *rpc.Error {
-	for i := range kinds {
-		if k := &kinds[i]; k.matches(err) {
-			return &rpc.Error{Code: k.code, Message: err.Error(), Retryable: k.retryable, Details: details(err)}
-		}
-	}
-	var bad *wire.FormatError
-	if errors.As(err, &bad) {
-		return &rpc.Error{Code: rpc.CodeBadRequest, Message: err.Error()}
-	}
-	return rpc.AsError(err)
-}
-
-func details(err error) map[string]any {
-	var replica *ReplicaError
-	var corrupt *CorruptError
-	switch {
-	case errors.As(err, &replica):
-		cause := ToRPC(replica.Err)
-		d := map[string]any{"node": replica.Node, "cause": int64(cause.Code)}
-		for k, v := range cause.Details {
-			if k != "node" && k != "cause" {
-				d[k] = v
-			}
-		}
-		return d
-	case errors.As(err, &corrupt):
-		return map[string]any{"file": corrupt.File, "offset": corrupt.Offset, "got": int64(corrupt.Got), "want": int64(corrupt.Want), "reason": corrupt.Reason}
-	}
-	return nil
-}
-
-// remoteError is an error that a server answered with. Its text is the server's;
-// errors.Is and errors.As find both the *rpc.Error and the Go error that its code
-// stands for.
-type remoteError struct {
-	rpc   *rpc.Error
-	cause error
-}
-
-func (e *remoteError) Error() string {
-	if e.rpc.Message != "" {
-		return e.rpc.Message
-	}
-	return e.rpc.Error()
-}
-
-func (e *remoteError) Unwrap() []error { return []error{e.cause, e.rpc} }
+func ToRPC(err error) *rpc.Error { return kinds.ToRPC(err) }
 
 // FromRPC turns an *rpc.Error in err's chain into one that matches the Go errors that its
 // code stands for. Any other error is returned as it is.
-func FromRPC(err error) error {
-	var e *rpc.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	if cause := causeOf(e.Code, e); cause != nil {
-		return &remoteError{e, cause}
-	}
-	return err
-}
+func FromRPC(err error) error { return kinds.FromRPC(err) }
 
-// causeOf returns the Go error that a code stands for, with the details of e; nil for a
-// code that has none.
-func causeOf(code rpc.Code, e *rpc.Error) error {
-	text := func(key string) string { s, _ := e.Details[key].(string); return s }
-	num := func(key string) int64 { n, _ := integer(e.Details[key]); return n }
-	switch code {
-	case CodeReplicaFailed:
-		inner := rpc.Code(num("cause"))
-		r := &ReplicaError{Node: text("node"), Err: inner}
-		if inner == CodeReplicaFailed {
-			return r // it does not nest
-		}
-		if cause := causeOf(inner, e); cause != nil {
-			r.Err = fmt.Errorf("%w: %w", inner, cause)
-		}
-		return r
-	case CodeExtentCorrupt:
-		return &CorruptError{File: text("file"), Offset: num("offset"), Got: uint32(num("got")), Want: uint32(num("want")), Reason: text("reason")}
-	case rpc.CodeUnavailable, rpc.CodeDeadlineExceeded:
-		return ErrUnreachable
-	case rpc.CodeOverloaded:
-		return ErrBusy
-	}
-	for _, k := range kinds {
-		if k.code == code {
-			return k.target
-		}
-	}
-	return nil
-}
+// The details of errors that have fields.
+var (
+	fencedForm = errkind.FormOf(
+		func(e *logproto.FencedError, d errkind.Details) { d["epoch"] = e.Epoch },
+		func(a errkind.Answer) error { return &logproto.FencedError{Epoch: uint64(a.Int("epoch"))} })
+	shortForm = errkind.FormOf(
+		func(e *logproto.ShortError, d errkind.Details) { d["length"] = e.Length },
+		func(a errkind.Answer) error { return &logproto.ShortError{Length: a.Int("length")} })
+	corruptForm = errkind.FormOf(
+		func(e *CorruptError, d errkind.Details) {
+			d["file"], d["offset"], d["reason"] = e.File, e.Offset, e.Reason
+			d["got"], d["want"] = int64(e.Got), int64(e.Want)
+		},
+		func(a errkind.Answer) error {
+			return &CorruptError{File: a.Text("file"), Offset: a.Int("offset"), Got: uint32(a.Int("got")), Want: uint32(a.Int("want")), Reason: a.Text("reason")}
+		})
+	// queueForm tells a full queue of appends, which for who appends is a busy node.
+	queueForm = errkind.FormOf(func(*local.TooLargeError, errkind.Details) {}, nil)
+	// A failed replica has the fields of its cause beside its own.
+	replicaForm = errkind.FormOf(
+		func(e *ReplicaError, d errkind.Details) { d["node"], d["cause"] = e.Node, int64(ToRPC(e.Err).Code) },
+		replicaOf)
+)
 
-// integer reads a detail that came over the wire, or from an Error made here.
-func integer(v any) (int64, bool) {
-	switch v := v.(type) {
-	case int64:
-		return v, true
-	case int:
-		return int64(v), true
-	case uint64:
-		return int64(v), true
+func replicaOf(a errkind.Answer) error {
+	inner := rpc.Code(a.Int("cause"))
+	r := &ReplicaError{Node: a.Text("node"), Err: inner}
+	if inner == CodeReplicaFailed {
+		return r // it does not nest
 	}
-	return 0, false
+	if cause := kinds.Meaning(&rpc.Error{Code: inner, Details: a.Details}); cause != nil {
+		r.Err = fmt.Errorf("%w: %w", inner, cause)
+	}
+	return r
 }

@@ -11,17 +11,7 @@ import (
 // callLog makes the call that r describes.
 func (m *Remote) callLog(ctx context.Context, lane lane, method string, r logRequest, decode func(*wire.Decoder)) error {
 	r.logShape = logShapeOf(method)
-	conn, err := m.conn(ctx, lane)
-	if err != nil {
-		return err
-	}
-	err = conn.Call(ctx, method, r.append, func(d *wire.Decoder) error {
-		if decode != nil {
-			decode(d)
-		}
-		return d.Err()
-	})
-	return logJudge(err)
+	return m.callWith(ctx, lane, method, r.append, decode)
 }
 
 // OpenLog implements Logs.
@@ -50,10 +40,10 @@ func (m *Remote) AppendLog(ctx context.Context, a local.LogAppend, done func(int
 			length = decodeInt(d, 0, logExtentBytesMax)
 			err = d.Err()
 		}
-		done(length, logJudge(err))
+		done(length, judge(err))
 	})
 	if err != nil {
-		done(0, logJudge(err))
+		done(0, judge(err))
 	}
 }
 

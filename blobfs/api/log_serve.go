@@ -29,7 +29,7 @@ func serveLogs(srv *rpc.Server, current func() (Peer, error)) {
 				p, err = current()
 			}
 			if err != nil {
-				c.Fail(logToRPC(err))
+				c.Fail(ToRPC(err))
 				return
 			}
 			if mode == rpc.Inline {
@@ -38,7 +38,7 @@ func serveLogs(srv *rpc.Server, current func() (Peer, error)) {
 			}
 			reply, err := r.serve(c.Context(), p)
 			if err != nil {
-				c.Fail(logToRPC(err))
+				c.Fail(ToRPC(err))
 				return
 			}
 			c.Reply(reply)
@@ -51,7 +51,7 @@ func (r *logRequest) serveAppend(c *rpc.Call, p Peer) {
 	a := local.LogAppend{Log: r.log, Seq: r.seq, Epoch: r.epoch, Start: r.start, Pos: r.pos, Frames: r.frames}
 	p.AppendLog(context.Background(), a, func(length int64, err error) {
 		if err != nil {
-			c.Fail(logToRPC(err))
+			c.Fail(ToRPC(err))
 			return
 		}
 		c.Reply(func(e *wire.Encoder) { e.Int(length) })

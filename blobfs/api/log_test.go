@@ -118,20 +118,26 @@ func FuzzLogResult(f *testing.F) {
 // Errors are on the other side what they were.
 func TestLogErrors(t *testing.T) {
 	var fenced *logproto.FencedError
-	if err := logJudge(logToRPC(&logproto.FencedError{Epoch: 9})); !errors.As(err, &fenced) || fenced.Epoch != 9 {
+	if err := judge(ToRPC(&logproto.FencedError{Epoch: 9})); !errors.As(err, &fenced) || fenced.Epoch != 9 {
 		t.Errorf("fenced: %v", err)
 	}
 	var short *logproto.ShortError
-	if err := logJudge(logToRPC(&logproto.ShortError{Length: 7})); !errors.As(err, &short) || short.Length != 7 {
+	if err := judge(ToRPC(&logproto.ShortError{Length: 7})); !errors.As(err, &short) || short.Length != 7 {
 		t.Errorf("short: %v", err)
 	}
-	for _, k := range append(logKinds, kind{target: ErrDiskFull}, kind{target: ErrFolderRetired}, kind{target: ErrBusy}, kind{target: ErrUnreachable}) {
-		if err := logJudge(logToRPC(k.target)); !errors.Is(err, k.target) {
-			t.Errorf("%v becomes %v", k.target, err)
+	for _, want := range []error{
+		logproto.ErrNoExtent, logproto.ErrExtentExists, logproto.ErrExtentClosed, logproto.ErrGap, logproto.ErrUncut, logproto.ErrMismatch,
+		ErrDiskFull, ErrFolderRetired, ErrBusy, ErrUnreachable,
+	} {
+		if err := judge(ToRPC(want)); !errors.Is(err, want) {
+			t.Errorf("%v becomes %v", want, err)
 		}
 	}
+	if err := judge(ToRPC(&local.TooLargeError{Limit: 1, Got: 2})); !errors.Is(err, ErrBusy) {
+		t.Errorf("a full queue becomes %v", err)
+	}
 	var corrupt *CorruptError
-	if err := logJudge(logToRPC(&CorruptError{File: "f", Offset: 4})); !errors.As(err, &corrupt) || corrupt.Offset != 4 {
+	if err := judge(ToRPC(&CorruptError{File: "f", Offset: 4})); !errors.As(err, &corrupt) || corrupt.Offset != 4 {
 		t.Errorf("corrupt: %v", err)
 	}
 }

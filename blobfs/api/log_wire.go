@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -206,6 +207,9 @@ func decodeLogStates(d *wire.Decoder) []logproto.State {
 //	[log, server, extent, salt, epoch, fence, started, start, cut, length, bytes on disk, bytes of the file, damaged]
 const logInfoValues = 13
 
+// errDamaged stands for the damage of another node's replica, which knows what it is.
+var errDamaged = errors.New("replica is damaged")
+
 func appendLogInfo(e *wire.Encoder, x *local.LogReplicaInfo) {
 	e.Array(logInfoValues)
 	e.Bin(x.Log[:])
@@ -233,7 +237,7 @@ func decodeLogInfo(d *wire.Decoder, x *local.LogReplicaInfo) {
 	x.Sealed, x.Length = d.Bool(), decodeInt(d, 0, logExtentBytesMax)
 	x.Durable, x.Bytes = decodeInt(d, 0, logExtentBytesMax), decodeInt(d, 0, logExtentBytesMax)
 	if d.Bool() {
-		x.Damage = errCorrupt
+		x.Damage = errDamaged
 	}
 	for range more {
 		d.Skip()

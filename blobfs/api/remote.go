@@ -105,11 +105,16 @@ func judge(err error) error {
 // call makes the call that r describes.
 func (m *Remote) call(ctx context.Context, lane lane, method string, r request, decode func(*wire.Decoder)) error {
 	r.shape = shapeOf[method]
+	return m.callWith(ctx, lane, method, r.append, decode)
+}
+
+// callWith makes a call with the parameters that params writes.
+func (m *Remote) callWith(ctx context.Context, lane lane, method string, params func(*wire.Encoder), decode func(*wire.Decoder)) error {
 	conn, err := m.conn(ctx, lane)
 	if err != nil {
 		return err
 	}
-	err = conn.Call(ctx, method, r.append, func(d *wire.Decoder) error {
+	err = conn.Call(ctx, method, params, func(d *wire.Decoder) error {
 		if decode != nil {
 			decode(d)
 		}

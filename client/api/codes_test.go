@@ -29,19 +29,19 @@ func cross(t *testing.T, err error) error {
 
 // Invariant A3.
 func TestErrorsCrossTheWire(t *testing.T) {
-	for _, k := range kinds {
-		got := cross(t, fmt.Errorf("some call: %w", k.target))
+	for _, k := range kinds.Kinds {
+		got := cross(t, fmt.Errorf("some call: %w", k.Target))
 		var e *rpc.Error
-		if !errors.Is(got, k.target) || !errors.As(got, &e) || e.Code != k.code || e.Retryable != k.retryable || !errors.Is(got, k.code) {
-			t.Errorf("%v: got %v", k.target, got)
+		if !errors.Is(got, k.Target) || !errors.As(got, &e) || e.Code != k.Code || e.Retryable != k.Retryable || !errors.Is(got, k.Code) {
+			t.Errorf("%v: got %v", k.Target, got)
 		}
-		if got.Error() != "some call: "+k.target.Error() {
+		if got.Error() != "some call: "+k.Target.Error() {
 			t.Errorf("text %q", got)
 		}
-		for _, other := range kinds {
+		for _, other := range kinds.Kinds {
 			// An increment of what is no number is also a bad value.
-			if errors.Is(got, other.target) && !errors.Is(k.target, other.target) {
-				t.Errorf("%v matches %v", got, other.target)
+			if errors.Is(got, other.Target) && !errors.Is(k.Target, other.Target) {
+				t.Errorf("%v matches %v", got, other.Target)
 			}
 		}
 	}

@@ -12,7 +12,8 @@
 //   - A request struct, such as MutateRequest, is the parameters of a method. Its
 //     Append writes them, as a client does; its Decode reads them, as a node does.
 //   - Functions such as AppendTimestamp and DecodeTimestamp do the same for results.
-//   - ToRPC and FromRPC turn Go errors into errors of the wire and back.
+//   - ToRPC and FromRPC turn Go errors into errors of the wire and back, by the
+//     table of kinds in codes.go.
 //
 // # The hot path
 //

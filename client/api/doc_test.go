@@ -69,8 +69,8 @@ func TestDocHasEveryErrorCode(t *testing.T) {
 			continue
 		}
 		retryable, executed := "no", "no"
-		for _, k := range kinds {
-			if k.code == code && k.retryable {
+		for _, k := range kinds.Kinds {
+			if k.Code == code && k.Retryable {
 				retryable = "yes"
 			}
 		}
@@ -98,9 +98,9 @@ func TestDocHasEveryErrorCode(t *testing.T) {
 		t.Errorf("the table has\n%v, the code\n%v", got, want)
 	}
 	text := doc(t, "## Errors", "## Data")
-	for _, k := range kinds {
-		if k.cause != "" && k.cause != "value" && !strings.Contains(text, "`"+k.cause+"`") {
-			t.Errorf("cause %s of code %d is not there", k.cause, k.code)
+	for _, k := range kinds.Kinds {
+		if k.Cause != "" && k.Cause != "value" && !strings.Contains(text, "`"+k.Cause+"`") {
+			t.Errorf("cause %s of code %d is not there", k.Cause, k.Code)
 		}
 	}
 }

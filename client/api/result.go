@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/steledb/stele/internal/errkind"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
@@ -31,7 +32,7 @@ func AppendMutateResult(e *wire.Encoder, timestamp int64, err error) {
 func appendError(e *wire.Encoder, err *rpc.Error) {
 	keys := slices.Sorted(maps.Keys(err.Details))
 	keys = slices.DeleteFunc(keys, func(k string) bool {
-		_, isInt := integer(err.Details[k])
+		_, isInt := errkind.Integer(err.Details[k])
 		_, isText := err.Details[k].(string)
 		return !isInt && !isText
 	})
@@ -46,7 +47,7 @@ func appendError(e *wire.Encoder, err *rpc.Error) {
 	e.Bool(err.Retryable)
 	for _, k := range keys {
 		e.Str(k)
-		if n, ok := integer(err.Details[k]); ok {
+		if n, ok := errkind.Integer(err.Details[k]); ok {
 			e.Int(n)
 			continue
 		}

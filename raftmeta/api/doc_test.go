@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/steledb/stele/internal/errkind"
 	"github.com/steledb/stele/rpc"
 )
 
@@ -75,7 +76,7 @@ func TestDocHasEveryError(t *testing.T) {
 			continue
 		}
 		retryable, executed := "no", "no"
-		if slices.ContainsFunc(kinds, func(k kind) bool { return k.code == code && k.retryable }) {
+		if slices.ContainsFunc(kinds.Kinds, func(k errkind.Kind) bool { return k.Code == code && k.Retryable }) {
 			retryable = "yes"
 		}
 		if code == CodeOutcomeUnknown {
