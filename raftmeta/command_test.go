@@ -2,7 +2,6 @@ package raftmeta
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/internal/wire/wiretest"
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -59,26 +59,17 @@ var goldenVersion1 = []struct {
 	},
 }
 
-func unhex(tb testing.TB, s string) []byte {
-	tb.Helper()
-	b, err := hex.DecodeString(strings.Join(strings.Fields(s), ""))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return b
-}
-
 var commandDiff = cmp.AllowUnexported(command{}, delayRef{})
 
 func TestCommandGolden(t *testing.T) {
 	for _, g := range goldenCommands {
-		want := unhex(t, g.hex)
+		want := wiretest.Unhex(t, g.hex)
 		if got := g.c.encode(); !bytes.Equal(got, want) {
 			t.Errorf("encode %v:\ngot  % x\nwant % x", g.c, got, want)
 		}
 	}
 	for _, g := range append(goldenVersion1, goldenCommands...) {
-		want := unhex(t, g.hex)
+		want := wiretest.Unhex(t, g.hex)
 		got, err := decodeCommand(want)
 		if err != nil {
 			t.Errorf("decode % x: %v", want, err)
@@ -113,20 +104,20 @@ func TestCommandDecodeErrors(t *testing.T) {
 		newer bool
 	}{
 		"empty":          {nil, false},
-		"not an array":   {unhex(t, "01"), false},
-		"no operation":   {unhex(t, "91 01"), false},
-		"version 0":      {unhex(t, "94 00 02 a2 2f 61 c0"), false},
-		"operation 0":    {unhex(t, "94 01 00 a2 2f 61 c0"), false},
-		"too few values": {unhex(t, "93 01 02 a2 2f 61"), false},
-		"too many":       {unhex(t, "95 01 02 a2 2f 61 c0 c0"), false},
-		"trailing":       {unhex(t, "94 01 02 a2 2f 61 c0 00"), false},
-		"cut":            {unhex(t, "95 01 01 a2 2f 61 c4 05 00"), false},
-		"negative":       {unhex(t, "94 01 02 a2 2f 61 ff"), false},
+		"not an array":   {wiretest.Unhex(t, "01"), false},
+		"no operation":   {wiretest.Unhex(t, "91 01"), false},
+		"version 0":      {wiretest.Unhex(t, "94 00 02 a2 2f 61 c0"), false},
+		"operation 0":    {wiretest.Unhex(t, "94 01 00 a2 2f 61 c0"), false},
+		"too few values": {wiretest.Unhex(t, "93 01 02 a2 2f 61"), false},
+		"too many":       {wiretest.Unhex(t, "95 01 02 a2 2f 61 c0 c0"), false},
+		"trailing":       {wiretest.Unhex(t, "94 01 02 a2 2f 61 c0 00"), false},
+		"cut":            {wiretest.Unhex(t, "95 01 01 a2 2f 61 c4 05 00"), false},
+		"negative":       {wiretest.Unhex(t, "94 01 02 a2 2f 61 ff"), false},
 		"too long":       {make([]byte, commandBytesMax+1), false},
-		"newer op in 1":  {unhex(t, "93 01 03 a2 6e 31"), false},
-		"no mode":        {unhex(t, "97 02 06 03 09 a2 2f 6d 03 00"), false},
-		"delay too long": {unhex(t, "97 02 06 03 09 a2 2f 6d 01 ce 00 00 ea 61"), false},
-		"guard of none":  {unhex(t, "97 02 02 03 a2 2f 61 c0 00 94 a0 01 04 05"), false},
+		"newer op in 1":  {wiretest.Unhex(t, "93 01 03 a2 6e 31"), false},
+		"no mode":        {wiretest.Unhex(t, "97 02 06 03 09 a2 2f 6d 03 00"), false},
+		"delay too long": {wiretest.Unhex(t, "97 02 06 03 09 a2 2f 6d 01 ce 00 00 ea 61"), false},
+		"guard of none":  {wiretest.Unhex(t, "97 02 02 03 a2 2f 61 c0 00 94 a0 01 04 05"), false},
 		"newer version":  {newer(func(e *wire.Encoder) { e.Array(3); e.Uint(3); e.Uint(1); e.Nil() }), true},
 		"newer op":       {newer(func(e *wire.Encoder) { e.Array(2); e.Uint(1); e.Uint(99) }), true},
 	} {
@@ -142,7 +133,7 @@ func TestCommandDecodeErrors(t *testing.T) {
 // and that what decodes is what its encoding decodes to.
 func FuzzCommand(f *testing.F) {
 	for _, g := range goldenCommands {
-		f.Add(unhex(f, g.hex))
+		f.Add(wiretest.Unhex(f, g.hex))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := decodeCommand(b)

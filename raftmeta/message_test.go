@@ -7,13 +7,13 @@ import (
 	"net"
 	"os"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/raft"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/internal/wire/wiretest"
 )
 
 // goldenMessages are a greeting from n1 to n2 and a heartbeat of term 3, as
@@ -44,7 +44,7 @@ func TestMessageGolden(t *testing.T) {
 		}
 		e.Release()
 	}
-	if want := unhex(t, goldenMessages); !bytes.Equal(c.Bytes(), want) {
+	if want := wiretest.Unhex(t, goldenMessages); !bytes.Equal(c.Bytes(), want) {
 		t.Errorf("sent %s", hex.EncodeToString(c.Bytes()))
 	}
 	doc, err := os.ReadFile("doc.go")
@@ -75,16 +75,9 @@ var requests = []any{
 	nil,
 }
 
-func encoded(f func(e *wire.Encoder)) []byte {
-	e := wire.GetEncoder()
-	defer e.Release()
-	f(e)
-	return slices.Clone(e.Bytes())
-}
-
 func TestMessagesRoundTrip(t *testing.T) {
 	for _, want := range requests {
-		b := encoded(func(e *wire.Encoder) { encodeRequest(e, want) })
+		b := wiretest.Encode(func(e *wire.Encoder) { encodeRequest(e, want) })
 		_, got, err := decodeRequest(b, "n1")
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v came out as %+v, %v", want, got, err)
@@ -105,17 +98,17 @@ func TestMessagesRoundTrip(t *testing.T) {
 		{&raft.InstallSnapshotResponse{RPCHeader: header("n2"), Term: 3, Success: true}, &raft.InstallSnapshotResponse{}},
 		{&raft.TimeoutNowResponse{RPCHeader: header("n2")}, &raft.TimeoutNowResponse{}},
 	} {
-		b := encoded(func(e *wire.Encoder) { encodeAnswer(e, kindAppend, tc.want, nil) })
+		b := wiretest.Encode(func(e *wire.Encoder) { encodeAnswer(e, kindAppend, tc.want, nil) })
 		if err := decodeAnswer(b, "n2", tc.into); err != nil || !reflect.DeepEqual(tc.into, tc.want) {
 			t.Errorf("%+v came out as %+v, %v", tc.want, tc.into, err)
 		}
 	}
 	var term termAnswer
-	if err := decodeAnswer(encoded(func(e *wire.Encoder) { encodeAnswer(e, kindTerm, termAnswer(7), nil) }), "n2", &term); err != nil || term != 7 {
+	if err := decodeAnswer(wiretest.Encode(func(e *wire.Encoder) { encodeAnswer(e, kindTerm, termAnswer(7), nil) }), "n2", &term); err != nil || term != 7 {
 		t.Errorf("term %d, %v", term, err)
 	}
 	var out *notMemberError
-	err := decodeAnswer(encoded(func(e *wire.Encoder) { encodeAnswer(e, kindVote, nil, &notMemberError{"n2", 8}) }), "n2", &term)
+	err := decodeAnswer(wiretest.Encode(func(e *wire.Encoder) { encodeAnswer(e, kindVote, nil, &notMemberError{"n2", 8}) }), "n2", &term)
 	if !errors.As(err, &out) || *out != (notMemberError{"n2", 8}) {
 		t.Errorf("got %v", err)
 	}
@@ -128,7 +121,7 @@ func TestMessageIsCut(t *testing.T) {
 	for i := range entriesPerWrite {
 		a.Entries = append(a.Entries, &raft.Log{Index: uint64(i + 1), Data: make([]byte, FileBytesMax)})
 	}
-	b := encoded(func(e *wire.Encoder) { encodeRequest(e, a) })
+	b := wiretest.Encode(func(e *wire.Encoder) { encodeRequest(e, a) })
 	_, got, err := decodeRequest(b, "n1")
 	if err != nil {
 		t.Fatal(err)
@@ -141,9 +134,9 @@ func TestMessageIsCut(t *testing.T) {
 // TestBadMessages sends what no server sends.
 func TestBadMessages(t *testing.T) {
 	for name, b := range map[string][]byte{
-		"too long":     unhex(t, "7f ff ff ff 00 00 00 00"),
-		"bad checksum": unhex(t, "00 00 00 03 59 e3 78 8b 92 02 03"),
-		"cut":          unhex(t, "00 00 00 03 59 e3 78 8a 92"),
+		"too long":     wiretest.Unhex(t, "7f ff ff ff 00 00 00 00"),
+		"bad checksum": wiretest.Unhex(t, "00 00 00 03 59 e3 78 8b 92 02 03"),
+		"cut":          wiretest.Unhex(t, "00 00 00 03 59 e3 78 8a 92"),
 	} {
 		c := &memConn{}
 		c.Buffer.Write(b)
@@ -152,7 +145,7 @@ func TestBadMessages(t *testing.T) {
 		}
 	}
 	hello := func(to string, version uint64) []byte {
-		return encoded(func(e *wire.Encoder) { e.Array(4); e.Str(helloName); e.Uint(version); e.Str("n1"); e.Str(to) })
+		return wiretest.Encode(func(e *wire.Encoder) { e.Array(4); e.Str(helloName); e.Uint(version); e.Str("n1"); e.Str(to) })
 	}
 	if from, err := decodeHello(hello("n2", 1), "n2"); err != nil || from != "n1" {
 		t.Errorf("%s, %v", from, err)
@@ -180,9 +173,9 @@ func TestBadMessages(t *testing.T) {
 // comes out the same again.
 func FuzzMessage(f *testing.F) {
 	for _, r := range requests {
-		f.Add(encoded(func(e *wire.Encoder) { encodeRequest(e, r) }))
+		f.Add(wiretest.Encode(func(e *wire.Encoder) { encodeRequest(e, r) }))
 	}
-	f.Add(encoded(func(e *wire.Encoder) { encodeAnswer(e, kindVote, nil, &notMemberError{"n2", 8}) }))
+	f.Add(wiretest.Encode(func(e *wire.Encoder) { encodeAnswer(e, kindVote, nil, &notMemberError{"n2", 8}) }))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_ = decodeAnswer(b, "n2", &raft.AppendEntriesResponse{})
 		_, _ = decodeMembers(b)
@@ -191,7 +184,7 @@ func FuzzMessage(f *testing.F) {
 		if err != nil || checkMembers(got) != nil {
 			return
 		}
-		_, again, err := decodeRequest(encoded(func(e *wire.Encoder) { encodeRequest(e, got) }), "n1")
+		_, again, err := decodeRequest(wiretest.Encode(func(e *wire.Encoder) { encodeRequest(e, got) }), "n1")
 		if err != nil || !reflect.DeepEqual(again, got) {
 			t.Errorf("%+v came out as %+v, %v", got, again, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/crc"
+	"github.com/steledb/stele/internal/wire/wiretest"
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -60,7 +61,7 @@ func sameNamespace(tb testing.TB, a, b *namespace) {
 }
 
 func TestSnapshotGolden(t *testing.T) {
-	want := unhex(t, goldenStream)
+	want := wiretest.Unhex(t, goldenStream)
 	if got := stream(t, goldenNamespace(), 6); !bytes.Equal(got, want) {
 		t.Errorf("write:\ngot  % x\nwant % x", got, want)
 	}
@@ -71,7 +72,7 @@ func TestSnapshotGolden(t *testing.T) {
 	sameNamespace(t, goldenNamespace(), ns)
 	checkNamespace(t, ns)
 
-	ns, applied, err = readSnapshot(bytes.NewReader(unhex(t, goldenStream1)))
+	ns, applied, err = readSnapshot(bytes.NewReader(wiretest.Unhex(t, goldenStream1)))
 	if err != nil || applied != 4 {
 		t.Fatalf("read version 1: index %d, %v", applied, err)
 	}
@@ -187,7 +188,7 @@ func TestSnapshotRefusesNonsense(t *testing.T) {
 		"no end":                 rootNode + fileA,
 		"not MessagePack":        rootNode + "c1",
 	} {
-		_, _, err := readSnapshot(bytes.NewReader(sealed(unhex(t, records))))
+		_, _, err := readSnapshot(bytes.NewReader(sealed(wiretest.Unhex(t, records))))
 		if !errors.Is(err, errBadSnapshot) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -196,18 +197,18 @@ func TestSnapshotRefusesNonsense(t *testing.T) {
 		"ephemeral file": s5 + rootNode + ephemeral + "96 05 05 a2 2f 61 00 00 06" + "96 02 06 02 02 01 01",
 		"lock":           s5 + rootNode + lockedA + "96 05 05 a2 2f 61 01 00 06" + "96 02 06 02 02 01 01",
 	} {
-		if _, _, err := readSnapshot(bytes.NewReader(sealed(unhex(t, records)))); err != nil {
+		if _, _, err := readSnapshot(bytes.NewReader(sealed(wiretest.Unhex(t, records)))); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	good := unhex(t, rootNode+fileA+"94 02 04 02 02")
+	good := wiretest.Unhex(t, rootNode+fileA+"94 02 04 02 02")
 	if _, _, err := readSnapshot(bytes.NewReader(sealed(good[:9], good[9:19], nil, good[19:]))); err != nil {
 		t.Errorf("records spread over frames: %v", err)
 	}
 }
 
 func TestSnapshotNewerVersion(t *testing.T) {
-	b := unhex(t, "53 54 45 4c 45 4e 53 50 00 00 00 03")
+	b := wiretest.Unhex(t, "53 54 45 4c 45 4e 53 50 00 00 00 03")
 	sum := crc.Sum(b)
 	b = append(b, byte(sum>>24), byte(sum>>16), byte(sum>>8), byte(sum))
 	_, _, err := readSnapshot(bytes.NewReader(b))
@@ -222,9 +223,9 @@ func TestSnapshotNewerVersion(t *testing.T) {
 // fuzzer's bytes are tried as they are and, since it will not find checksums,
 // as a frame's payload.
 func FuzzSnapshot(f *testing.F) {
-	f.Add(unhex(f, goldenStream))
-	f.Add(unhex(f, goldenStream)[24:])
-	f.Add(unhex(f, goldenStream1))
+	f.Add(wiretest.Unhex(f, goldenStream))
+	f.Add(wiretest.Unhex(f, goldenStream)[24:])
+	f.Add(wiretest.Unhex(f, goldenStream1))
 	ns := filled(20)
 	f.Add(stream(f, ns, 20))
 	f.Add(stream(f, ns, 20)[24:])

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/internal/wire/wiretest"
 )
 
 // goldenHeader is the header of the worked example in doc.go.
@@ -91,7 +92,7 @@ func TestSnapshotFileGolden(t *testing.T) {
 		t.Fatalf("list: %v, %v", metas, err)
 	}
 	m := metas[0]
-	want := append(unhex(t, goldenHeader), stream(t, goldenNamespace(), 6)...)
+	want := append(wiretest.Unhex(t, goldenHeader), stream(t, goldenNamespace(), 6)...)
 	if got := readAll(t, mem, s.file(m.ID)); !bytes.Equal(got, want) {
 		t.Errorf("file:\ngot  % x\nwant % x", got, want)
 	}

@@ -3,12 +3,10 @@ package rpc
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -158,15 +156,6 @@ func exchange(t testing.TB, s *testServer, in []byte) []byte {
 		t.Errorf("read answers to % x: %v, after % x", in[:min(len(in), 40)], err, out[:min(len(out), 40)])
 	}
 	return out
-}
-
-func unhex(t testing.TB, s string) []byte {
-	t.Helper()
-	b, err := hex.DecodeString(strings.Join(strings.Fields(s), ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }
 
 // plain builds a message of values for plain mode.

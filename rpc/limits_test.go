@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/steledb/stele/internal/wire/wiretest"
 )
 
 // pipe serves one end of an in-memory connection, for tests on virtual time.
@@ -89,7 +91,7 @@ func TestClaimedLengthAllocatesNothing(t *testing.T) {
 		if i%2 == 0 {
 			_, _ = c.Write(append(opening(), head...))
 		} else {
-			_, _ = c.Write(unhex(t, "94 00 01 a4 6563686f 91 c612c00000"))
+			_, _ = c.Write(wiretest.Unhex(t, "94 00 01 a4 6563686f 91 c612c00000"))
 		}
 		_, _ = c.Write(make([]byte, 1000))
 	}

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/steledb/stele/internal/wire/wiretest"
 )
 
 // plainBytes are inputs in hex and their answers: hex, or "id:code" for errors.
@@ -70,7 +72,7 @@ var plainBytes = []struct {
 func TestPlainBytes(t *testing.T) {
 	s := newTestServer(t, ServerConfig{MessageBytesMax: 64 << 10, MemoryBytesMax: 1 << 20})
 	for _, c := range plainBytes {
-		got := exchange(t, s, unhex(t, c.in))
+		got := exchange(t, s, wiretest.Unhex(t, c.in))
 		all := responses(t, got, false)
 		if len(all) != len(c.want) {
 			t.Errorf("%s: %d answers, want %d: % x", c.name, len(all), len(c.want), got)
@@ -97,7 +99,7 @@ func checkAnswer(t *testing.T, name string, got response, want string) {
 		}
 		return
 	}
-	if !bytes.Equal(got.raw, unhex(t, want)) {
+	if !bytes.Equal(got.raw, wiretest.Unhex(t, want)) {
 		t.Errorf("%s: answer % x, want %s", name, got.raw, want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/internal/wire/wiretest"
 )
 
 // webRow is a row of the paper's Webtable: three versions of a page, a language,
@@ -107,8 +108,8 @@ func BenchmarkCodec(b *testing.B) {
 		Set("anchor", []byte("cnnsi.com"), 9, []byte("CNN")), DeleteColumn("anchor", []byte("my.look.ca")),
 	}}
 	row := webRow()
-	mutation := encode(func(e *wire.Encoder) { AppendRowMutation(e, &rm) })
-	cells := encode(func(e *wire.Encoder) { AppendRow(e, rm.Row, row) })
+	mutation := wiretest.Encode(func(e *wire.Encoder) { AppendRowMutation(e, &rm) })
+	cells := wiretest.Encode(func(e *wire.Encoder) { AppendRow(e, rm.Row, row) })
 	b.Run("encode mutation", func(b *testing.B) {
 		b.ReportAllocs()
 		e := wire.GetEncoder()

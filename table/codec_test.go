@@ -10,16 +10,9 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/internal/wire/wiretest"
 	"pgregory.net/rapid"
 )
-
-// encode returns what f writes.
-func encode(f func(e *wire.Encoder)) []byte {
-	e := wire.GetEncoder()
-	defer e.Release()
-	f(e)
-	return bytes.Clone(e.Bytes())
-}
 
 func genMutation(t *rapid.T) Mutation {
 	family := sample(t, "family", genFamilies)
@@ -73,7 +66,7 @@ func TestMutationRoundTrip(t *testing.T) {
 		for range rapid.IntRange(0, 6).Draw(t, "mutations") {
 			want.Mutations = append(want.Mutations, genMutation(t))
 		}
-		b := encode(func(e *wire.Encoder) { AppendRowMutation(e, &want) })
+		b := wiretest.Encode(func(e *wire.Encoder) { AppendRowMutation(e, &want) })
 		if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
 			t.Fatalf("not one whole message: %d of %d, %v", n, len(b), err)
 		}
@@ -95,7 +88,7 @@ func TestRowRoundTrip(t *testing.T) {
 		for i := range want.Cells {
 			want.Cells[i].Labels = [][]string{nil, {"x"}, {"y"}, {"x", "y"}}[pick(t, "labels", 4)]
 		}
-		b := encode(func(e *wire.Encoder) { AppendRow(e, want.Key, want.Cells) })
+		b := wiretest.Encode(func(e *wire.Encoder) { AppendRow(e, want.Key, want.Cells) })
 		d := wire.NewDecoder(b)
 		if err := DecodeRow(&d, &got, in); err != nil || d.More() {
 			t.Fatalf("decode %+v: %v", want, err)
@@ -111,7 +104,7 @@ func TestRuleRoundTrip(t *testing.T) {
 		{Op: RuleAppend, Family: "f", Qualifier: []byte("q"), Value: []byte("v")},
 		{Op: RuleIncrement, Family: "f", Qualifier: []byte{}, Amount: -5},
 	} {
-		b := encode(func(e *wire.Encoder) { AppendRule(e, &want) })
+		b := wiretest.Encode(func(e *wire.Encoder) { AppendRule(e, &want) })
 		d := wire.NewDecoder(b)
 		var got Rule
 		if err := DecodeRule(&d, &got, nil); err != nil || !same(got, want) {
@@ -123,7 +116,7 @@ func TestRuleRoundTrip(t *testing.T) {
 func TestFilterRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := genFilter(t, allLeaves, 5, true, true)
-		b := encode(func(e *wire.Encoder) { AppendFilter(e, want) })
+		b := wiretest.Encode(func(e *wire.Encoder) { AppendFilter(e, want) })
 		d := wire.NewDecoder(b)
 		got, err := DecodeFilter(&d, nil)
 		if err != nil || d.More() {
@@ -154,7 +147,7 @@ func TestSchemaRoundTrip(t *testing.T) {
 			}
 			want, _ = want.AddFamily(f)
 		}
-		b := encode(func(e *wire.Encoder) { AppendSchema(e, want) })
+		b := wiretest.Encode(func(e *wire.Encoder) { AppendSchema(e, want) })
 		d := wire.NewDecoder(b)
 		got, err := DecodeSchema(&d, nil)
 		if err != nil || d.More() || !got.Equal(want) {
@@ -215,7 +208,7 @@ func TestWireForms(t *testing.T) {
 			`"families":[{"name":"f" "id":1 "gc":"versions=2" "group":"g"}] "groups":[{"name":"default"} ` +
 			`{"name":"g" "block_bytes":1024 "compression":"none" "bloom":"row" "in_memory":true}]}`},
 	} {
-		d := wire.NewDecoder(encode(tc.write))
+		d := wire.NewDecoder(wiretest.Encode(tc.write))
 		if got := dump(&d); got != tc.want {
 			t.Errorf("got %s, want %s", got, tc.want)
 		}
@@ -265,7 +258,7 @@ func dump(d *wire.Decoder) string {
 
 // pack writes values as any client of MessagePack would.
 func pack(v any) []byte {
-	return encode(func(e *wire.Encoder) { packInto(e, v) })
+	return wiretest.Encode(func(e *wire.Encoder) { packInto(e, v) })
 }
 
 func packInto(e *wire.Encoder, v any) {
@@ -449,7 +442,7 @@ func TestDecodeAllocs(t *testing.T) {
 		Set("anchor", []byte("cnnsi.com"), ServerTimestamp, []byte("CNN")),
 		Set("contents", nil, 5, make([]byte, 1000)), DeleteColumn("anchor", []byte("x")),
 	}}
-	b := encode(func(e *wire.Encoder) { AppendRowMutation(e, &want) })
+	b := wiretest.Encode(func(e *wire.Encoder) { AppendRowMutation(e, &want) })
 	var rm RowMutation
 	if n := testing.AllocsPerRun(100, func() {
 		d := wire.NewDecoder(b)
@@ -460,7 +453,7 @@ func TestDecodeAllocs(t *testing.T) {
 		t.Errorf("row mutation: %v allocations", n)
 	}
 	cells := []Cell{cell("a", "q", 5, "v", "x"), cell("a", "r", 5, "v", "x"), cell("b", "q", 5, "v")}
-	b = encode(func(e *wire.Encoder) { AppendRow(e, []byte("r"), cells) })
+	b = wiretest.Encode(func(e *wire.Encoder) { AppendRow(e, []byte("r"), cells) })
 	var row Row
 	learning := NewInterner(10)
 	if n := testing.AllocsPerRun(100, func() {

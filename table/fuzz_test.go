@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/internal/wire/wiretest"
 )
 
 // FuzzFilterDecode: what decodes encodes again to the same filter, and what
@@ -17,7 +18,7 @@ func FuzzFilterDecode(f *testing.F) {
 		Chain{CellsPerRowOffset(1), CellsPerRowLimit(2)}, ValueRange{Open([]byte("a")), Closed([]byte("b"))},
 		QualifierRegex("(a|b)+"), RowRegex("com.*"),
 	} {
-		f.Add(encode(func(e *wire.Encoder) { AppendFilter(e, filter) }))
+		f.Add(wiretest.Encode(func(e *wire.Encoder) { AppendFilter(e, filter) }))
 	}
 	cells := []Cell{
 		cell("a", "a", 2, "1"), cell("a", "a", 1, "a"), cell("a", "b", 1, "ab"), cell("b", "a", 3, "\xff"), cell("f", "ab", 2, ""),
@@ -32,13 +33,13 @@ func FuzzFilterDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again := encode(func(e *wire.Encoder) { AppendFilter(e, filter) })
+		again := wiretest.Encode(func(e *wire.Encoder) { AppendFilter(e, filter) })
 		d = wire.NewDecoder(again)
 		back, err := DecodeFilter(&d, lim)
 		if err != nil {
 			t.Fatalf("decode again: %v", err)
 		}
-		if twice := encode(func(e *wire.Encoder) { AppendFilter(e, back) }); !bytes.Equal(again, twice) {
+		if twice := wiretest.Encode(func(e *wire.Encoder) { AppendFilter(e, back) }); !bytes.Equal(again, twice) {
 			t.Fatalf("%x encodes again as %x", again, twice)
 		}
 		p, err := CompileLimits(filter, lim)
@@ -67,7 +68,7 @@ func FuzzFilterDecode(f *testing.F) {
 // the same mutations.
 func FuzzMutationDecode(f *testing.F) {
 	q := []byte("q")
-	f.Add(encode(func(e *wire.Encoder) {
+	f.Add(wiretest.Encode(func(e *wire.Encoder) {
 		AppendRowMutation(e, &RowMutation{[]byte("r"), []Mutation{
 			Set("f", q, ServerTimestamp, []byte("v")), DeleteColumnRange("f", q, 1, 2), DeleteFamily("f"), DeleteRow(),
 		}})
@@ -82,7 +83,7 @@ func FuzzMutationDecode(f *testing.F) {
 			return
 		}
 		_ = rm.Validate(schema, nil)
-		again := encode(func(e *wire.Encoder) { AppendRowMutation(e, &rm) })
+		again := wiretest.Encode(func(e *wire.Encoder) { AppendRowMutation(e, &rm) })
 		d = wire.NewDecoder(again)
 		var back RowMutation
 		if err := DecodeRowMutation(&d, &back, nil, nil); err != nil || !same(rm, back) {
@@ -115,7 +116,7 @@ func FuzzGCPolicyParse(f *testing.F) {
 
 // FuzzRowDecode: what decodes encodes again to the same row.
 func FuzzRowDecode(f *testing.F) {
-	f.Add(encode(func(e *wire.Encoder) {
+	f.Add(wiretest.Encode(func(e *wire.Encoder) {
 		AppendRow(e, []byte("r"), []Cell{cell("f", "q", 1, "v", "l"), cell("f", "r", 1, "v")})
 	}))
 	var row Row
@@ -124,7 +125,7 @@ func FuzzRowDecode(f *testing.F) {
 		if err := DecodeRow(&d, &row, nil); err != nil {
 			return
 		}
-		again := encode(func(e *wire.Encoder) { AppendRow(e, row.Key, row.Cells) })
+		again := wiretest.Encode(func(e *wire.Encoder) { AppendRow(e, row.Key, row.Cells) })
 		d = wire.NewDecoder(again)
 		var back Row
 		if err := DecodeRow(&d, &back, nil); err != nil || !same(row, back) {
@@ -136,14 +137,14 @@ func FuzzRowDecode(f *testing.F) {
 // FuzzSchemaDecode: what decodes is valid and encodes again to the same schema.
 func FuzzSchemaDecode(f *testing.F) {
 	schema := mustSchema(f, "f:versions=2,group=g,block=1KiB,bloom=row,compression=none,in-memory", "a:age=1d")
-	f.Add(encode(func(e *wire.Encoder) { AppendSchema(e, schema) }))
+	f.Add(wiretest.Encode(func(e *wire.Encoder) { AppendSchema(e, schema) }))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := wire.NewDecoder(b)
 		s, err := DecodeSchema(&d, nil)
 		if err != nil {
 			return
 		}
-		d = wire.NewDecoder(encode(func(e *wire.Encoder) { AppendSchema(e, s) }))
+		d = wire.NewDecoder(wiretest.Encode(func(e *wire.Encoder) { AppendSchema(e, s) }))
 		if back, err := DecodeSchema(&d, nil); err != nil || !back.Equal(s) {
 			t.Fatalf("%+v decodes again as %+v, %v", s, back, err)
 		}

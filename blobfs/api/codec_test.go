@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -13,14 +12,9 @@ import (
 
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/internal/wire/wiretest"
 	"github.com/steledb/stele/rpc"
 )
-
-func encode(f func(*wire.Encoder)) []byte {
-	var e wire.Encoder
-	f(&e)
-	return bytes.Clone(e.Bytes())
-}
 
 func decodeRequest(method string, params []byte) (request, error) {
 	r := request{shape: shapeOf[method]}
@@ -66,7 +60,7 @@ func TestGoldenRequests(t *testing.T) {
 	seen := map[string]bool{}
 	for _, g := range goldens {
 		seen[g.method] = true
-		b := encode(g.append)
+		b := wiretest.Encode(g.append)
 		if got := hex.EncodeToString(b); got != g.hex {
 			t.Errorf("%s is written as %s", g.method, got)
 		}
@@ -107,7 +101,7 @@ func TestBounds(t *testing.T) {
 		"holders":       {shape: shapeOf[MethodSetHolders], holders: local.Holders{Epoch: 1, Nodes: many}},
 		"twice":         {shape: shapeOf[MethodSetHolders], holders: local.Holders{Epoch: 1, Nodes: []string{"a", "a"}}},
 	} {
-		if _, err := decodeRequest(r.method, encode(r.append)); err == nil {
+		if _, err := decodeRequest(r.method, wiretest.Encode(r.append)); err == nil {
 			t.Errorf("%s out of bounds is taken", name)
 		} else if code := ToRPC(err).Code; code != rpc.CodeBadRequest {
 			t.Errorf("%s out of bounds: %v is code %v", name, err, code)
@@ -117,7 +111,7 @@ func TestBounds(t *testing.T) {
 
 func TestResults(t *testing.T) {
 	st := local.ExtentStat{ExtentInfo: local.ExtentInfo{ID: testExtent, Length: 9, Last: true, Created: time.UnixMilli(12345), Holders: testHolders}, Offset: 10, CRC: 11}
-	b := encode(func(e *wire.Encoder) { appendStat(e, &st) })
+	b := wiretest.Encode(func(e *wire.Encoder) { appendStat(e, &st) })
 	if got := hex.EncodeToString(b); got != "99c41003000000000000000000000000000004"+"0509c3cd30390692a26e31a26e320a0b" {
 		t.Errorf("a stat is written as %s", got)
 	}
@@ -127,13 +121,13 @@ func TestResults(t *testing.T) {
 		t.Errorf("stat reads as %+v, %v", back, d.Err())
 	}
 	infos := []local.ExtentInfo{st.ExtentInfo, {ID: local.ExtentID{Index: 1}, Created: time.UnixMilli(0)}}
-	d = wire.NewDecoder(encode(func(e *wire.Encoder) { appendInfos(e, infos) }))
+	d = wire.NewDecoder(wiretest.Encode(func(e *wire.Encoder) { appendInfos(e, infos) }))
 	if got := decodeInfos(&d); d.Err() != nil || !reflect.DeepEqual(got, infos) {
 		t.Errorf("list reads as %+v, %v", got, d.Err())
 	}
 	for _, s := range []sealed{{}, {nodes: []string{"a", "b"}}, {nodes: []string{"a"}, failed: &ReplicaError{"b", ErrDiskFull}}} {
 		var got sealed
-		d = wire.NewDecoder(encode(s.append))
+		d = wire.NewDecoder(wiretest.Encode(s.append))
 		got.decode(&d)
 		if d.Err() != nil || !reflect.DeepEqual(got.nodes, s.nodes) || (got.failed == nil) != (s.failed == nil) {
 			t.Errorf("seal reads as %+v, %v", got, d.Err())
@@ -194,67 +188,39 @@ func FuzzRequest(f *testing.F) {
 	for _, g := range goldens {
 		for i := range shapes {
 			if &shapes[i] == g.shape {
-				f.Add(uint8(i), encode(g.append))
+				f.Add(uint8(i), wiretest.Encode(g.append))
 			}
 		}
 	}
 	f.Fuzz(func(t *testing.T, i uint8, params []byte) {
 		method := shapes[int(i)%len(shapes)].method
-		r, err := decodeRequest(method, params)
-		if err != nil {
-			if ToRPC(err).Code != rpc.CodeBadRequest {
-				t.Fatalf("internal error %v", err)
+		err := wiretest.RoundTrip(t, params, func(b []byte) ([]byte, error) {
+			r, err := decodeRequest(method, b)
+			if err != nil {
+				return nil, err
 			}
-			return
-		}
-		once := encode(r.append)
-		if len(once) > 2*len(params)+64 {
-			t.Fatalf("%d bytes became %d", len(params), len(once))
-		}
-		again, err := decodeRequest(method, once)
-		if err != nil {
-			t.Fatalf("what was decoded from %x is written as %x: %v", params, once, err)
-		}
-		if twice := encode(again.append); !bytes.Equal(once, twice) {
-			t.Fatalf("written as %x, then as %x", once, twice)
-		}
-	})
-}
-
-// fuzzResult feeds bytes to a decoder of results, and writes and reads again what it accepts.
-func fuzzResult[R any](f *testing.F, read func(*wire.Decoder, *R), write func(*wire.Encoder, *R)) {
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var r R
-		d := wire.NewDecoder(b)
-		if read(&d, &r); d.Err() != nil {
-			return
-		}
-		once := encode(func(e *wire.Encoder) { write(e, &r) })
-		var again R
-		d = wire.NewDecoder(once)
-		if read(&d, &again); d.Err() != nil {
-			t.Fatalf("%+v is written as %x: %v", r, once, d.Err())
-		}
-		if twice := encode(func(e *wire.Encoder) { write(e, &again) }); !bytes.Equal(once, twice) {
-			t.Fatalf("written as %x, then as %x", once, twice)
+			return wiretest.Encode(r.append), nil
+		})
+		if err != nil && ToRPC(err).Code != rpc.CodeBadRequest {
+			t.Fatalf("internal error %v", err)
 		}
 	})
 }
 
 func FuzzStat(f *testing.F) {
-	f.Add(encode(func(e *wire.Encoder) {
+	f.Add(wiretest.Encode(func(e *wire.Encoder) {
 		appendStat(e, &local.ExtentStat{ExtentInfo: local.ExtentInfo{ID: testExtent, Holders: testHolders}})
 	}))
-	fuzzResult(f, decodeStat, appendStat)
+	wiretest.FuzzResult(f, decodeStat, appendStat)
 }
 
 func FuzzList(f *testing.F) {
-	f.Add(encode(func(e *wire.Encoder) { appendInfos(e, []local.ExtentInfo{{ID: testExtent, Holders: testHolders}, {}}) }))
-	fuzzResult(f, func(d *wire.Decoder, r *[]local.ExtentInfo) { *r = decodeInfos(d) },
+	f.Add(wiretest.Encode(func(e *wire.Encoder) { appendInfos(e, []local.ExtentInfo{{ID: testExtent, Holders: testHolders}, {}}) }))
+	wiretest.FuzzResult(f, func(d *wire.Decoder, r *[]local.ExtentInfo) { *r = decodeInfos(d) },
 		func(e *wire.Encoder, r *[]local.ExtentInfo) { appendInfos(e, *r) })
 }
 
 func FuzzSealed(f *testing.F) {
-	f.Add(encode((&sealed{nodes: []string{"a"}, failed: &ReplicaError{"b", ErrDiskFull}}).append))
-	fuzzResult(f, func(d *wire.Decoder, s *sealed) { s.decode(d) }, func(e *wire.Encoder, s *sealed) { s.append(e) })
+	f.Add(wiretest.Encode((&sealed{nodes: []string{"a"}, failed: &ReplicaError{"b", ErrDiskFull}}).append))
+	wiretest.FuzzResult(f, func(d *wire.Decoder, s *sealed) { s.decode(d) }, func(e *wire.Encoder, s *sealed) { s.append(e) })
 }

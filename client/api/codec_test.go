@@ -2,7 +2,6 @@ package api
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"reflect"
 	"strings"
@@ -10,15 +9,10 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/internal/wire/wiretest"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 )
-
-func encode(f func(*wire.Encoder)) []byte {
-	var e wire.Encoder
-	f(&e)
-	return e.Bytes()
-}
 
 // decodeInto decodes params, an array, into r.
 func decodeInto(params []byte, r any) error {
@@ -65,7 +59,7 @@ func decodeWith(d *wire.Decoder, r any) error {
 }
 
 func filterBytes(f table.Filter) []byte {
-	return encode(func(e *wire.Encoder) { table.AppendFilter(e, f) })
+	return wiretest.Encode(func(e *wire.Encoder) { table.AppendFilter(e, f) })
 }
 
 // The examples of docs/rpc.md: struct and params bytes. They may not change.
@@ -116,18 +110,10 @@ func goldenRequests() []struct {
 	}
 }
 
-func unhex(t testing.TB, s string) []byte {
-	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 func TestGoldenRequests(t *testing.T) {
 	for _, g := range goldenRequests() {
-		want := unhex(t, g.hex)
-		if got := encode(g.request.Append); !bytes.Equal(got, want) {
+		want := wiretest.Unhex(t, g.hex)
+		if got := wiretest.Encode(g.request.Append); !bytes.Equal(got, want) {
 			t.Errorf("%s:\n got %x\nwant %x", g.name, got, want)
 		}
 		fresh := reflect.New(reflect.TypeOf(g.request).Elem()).Interface()
@@ -137,7 +123,7 @@ func TestGoldenRequests(t *testing.T) {
 				t.Errorf("%s: decode: %v", g.name, err)
 			}
 		}
-		again := encode(fresh.(interface{ Append(*wire.Encoder) }).Append)
+		again := wiretest.Encode(fresh.(interface{ Append(*wire.Encoder) }).Append)
 		if _, scan := fresh.(*ScanOpenRequest); !scan && !bytes.Equal(again, want) {
 			t.Errorf("%s: decoded and encoded again:\n got %x\nwant %x", g.name, again, want)
 		}
@@ -146,7 +132,7 @@ func TestGoldenRequests(t *testing.T) {
 
 // Other libraries write text where bytes are meant, and the other way round.
 func TestTextAndBytesAreAlike(t *testing.T) {
-	params := encode(func(e *wire.Encoder) {
+	params := wiretest.Encode(func(e *wire.Encoder) {
 		e.Array(3)
 		e.Bin([]byte("t"))
 		e.Str("r")
@@ -173,7 +159,7 @@ func TestDecodeReusesItsMemory(t *testing.T) {
 	var rows MutateRowsRequest
 	var read ReadRequest
 	for _, g := range goldenRequests() {
-		params := unhex(t, g.hex)
+		params := wiretest.Unhex(t, g.hex)
 		var into any
 		switch g.request.(type) {
 		case *MutateRequest:
@@ -201,17 +187,17 @@ func TestDecodeReusesItsMemory(t *testing.T) {
 	for i := range big.Row.Mutations {
 		big.Row.Mutations[i] = table.DeleteRow()
 	}
-	if err := decodeInto(encode(big.Append), &mutate); err != nil || len(mutate.Row.Mutations) != keepMax+1 {
+	if err := decodeInto(wiretest.Encode(big.Append), &mutate); err != nil || len(mutate.Row.Mutations) != keepMax+1 {
 		t.Fatalf("large request: %v", err)
 	}
-	if err := decodeInto(unhex(t, goldenRequests()[0].hex), &mutate); err != nil || cap(mutate.Row.Mutations) > keepMax {
+	if err := decodeInto(wiretest.Unhex(t, goldenRequests()[0].hex), &mutate); err != nil || cap(mutate.Row.Mutations) > keepMax {
 		t.Errorf("a small request has room for %d mutations, %v", cap(mutate.Row.Mutations), err)
 	}
 }
 
 func TestWrongParameters(t *testing.T) {
 	array := func(f ...func(*wire.Encoder)) []byte {
-		return encode(func(e *wire.Encoder) {
+		return wiretest.Encode(func(e *wire.Encoder) {
 			e.Array(len(f))
 			for _, g := range f {
 				g(e)
@@ -249,8 +235,8 @@ func TestWrongParameters(t *testing.T) {
 		{"huge filter", array(str("t"), str("r"), option("filter", []string{"row", strings.Repeat("k", 200_000)})), &ReadRequest{}, CodeBadFilter},
 		{"no mutations", array(str("t"), str("r"), num), &MutateRequest{}, rpc.CodeBadRequest},
 		{"unknown mutation", array(str("t"), str("r"), func(e *wire.Encoder) { e.Array(1); e.Array(1); e.Str("zap") }), &MutateRequest{}, CodeBadMutation},
-		{"too many rows to read", encode((&ReadRowsRequest{Table: "t", Rows: make([][]byte, ReadRowsMax+1)}).Append), &ReadRowsRequest{}, CodeLimitExceeded},
-		{"too many rows to change", encode((&MutateRowsRequest{Table: "t", Rows: make([]table.RowMutation, 100_001)}).Append), &MutateRowsRequest{}, CodeLimitExceeded},
+		{"too many rows to read", wiretest.Encode((&ReadRowsRequest{Table: "t", Rows: make([][]byte, ReadRowsMax+1)}).Append), &ReadRowsRequest{}, CodeLimitExceeded},
+		{"too many rows to change", wiretest.Encode((&MutateRowsRequest{Table: "t", Rows: make([]table.RowMutation, 100_001)}).Append), &MutateRowsRequest{}, CodeLimitExceeded},
 		{"too many rules", array(str("t"), str("r"), func(e *wire.Encoder) {
 			e.Array(RulesMax + 1)
 			for range RulesMax + 1 {
@@ -305,7 +291,7 @@ func TestScanBatchBounds(t *testing.T) {
 		{0, 0, ScanBatchRows, ScanBatchBytes}, {5, 7, 5, 7}, {1 << 40, 1 << 40, ScanBatchRowsMax, ScanBatchBytesMax},
 	} {
 		var r ScanOpenRequest
-		err := decodeInto(encode((&ScanOpenRequest{Table: "t", BatchRows: test.rows, BatchBytes: test.bytes}).Append), &r)
+		err := decodeInto(wiretest.Encode((&ScanOpenRequest{Table: "t", BatchRows: test.rows, BatchBytes: test.bytes}).Append), &r)
 		if err != nil || r.BatchRows != test.wantRows || r.BatchBytes != test.wantBytes {
 			t.Errorf("%+v: %d, %d, %v", test, r.BatchRows, r.BatchBytes, err)
 		}
@@ -314,7 +300,7 @@ func TestScanBatchBounds(t *testing.T) {
 
 func TestResults(t *testing.T) {
 	cells := []table.Cell{{Family: "f", Qualifier: []byte("q"), Timestamp: 7, Value: []byte("v"), Labels: []string{"l"}}}
-	out := encode(func(e *wire.Encoder) {
+	out := wiretest.Encode(func(e *wire.Encoder) {
 		w := BeginScan(e)
 		w.Row([]byte("a"), cells)
 		w.Row([]byte("b"), cells)
@@ -323,7 +309,7 @@ func TestResults(t *testing.T) {
 		}
 		w.End(9, []byte("c"))
 	})
-	want := unhex(t, "83 a4726f7773 dd00000002 92c4016191 95a166c4017107c4017691a16c 92c4016291 95a166c4017107c4017691a16c a6637572736f72 09 a46e657874 c40163")
+	want := wiretest.Unhex(t, "83 a4726f7773 dd00000002 92c4016191 95a166c4017107c4017691a16c 92c4016291 95a166c4017107c4017691a16c a6637572736f72 09 a46e657874 c40163")
 	if !bytes.Equal(out, want) {
 		t.Errorf("scan result\n got %x\nwant %x", out, want)
 	}
@@ -336,24 +322,24 @@ func TestResults(t *testing.T) {
 	if err := table.DecodeRow(&r.Rows, &row, nil); err != nil || string(row.Key) != "a" || !reflect.DeepEqual(row.Cells, cells) {
 		t.Errorf("row %+v, %v", row, err)
 	}
-	last := encode(func(e *wire.Encoder) { w := BeginScan(e); w.End(0, nil) })
+	last := wiretest.Encode(func(e *wire.Encoder) { w := BeginScan(e); w.End(0, nil) })
 	d = wire.NewDecoder(last)
 	if err := r.Decode(&d); err != nil || r.Count != 0 || r.Cursor != 0 || r.Next != nil {
 		t.Errorf("last scan result %+v, %v", r, err)
 	}
-	if got := encode(func(e *wire.Encoder) { AppendRow(e, []byte("a"), nil) }); !bytes.Equal(got, []byte{0xc0}) {
+	if got := wiretest.Encode(func(e *wire.Encoder) { AppendRow(e, []byte("a"), nil) }); !bytes.Equal(got, []byte{0xc0}) {
 		t.Errorf("no row is %x", got)
 	}
 }
 
 func TestMutateResults(t *testing.T) {
-	out := encode(func(e *wire.Encoder) {
+	out := wiretest.Encode(func(e *wire.Encoder) {
 		e.Array(3)
 		AppendMutateResult(e, 5, nil)
 		AppendMutateResult(e, 0, nil)
 		AppendMutateResult(e, 0, &OverloadedError{Reason: "memory", RetryAfter: 20 * time.Millisecond})
 	})
-	want := unhex(t, "93 05 c0 85 a4636f6465 05 a46e616d65 aa6f7665726c6f61646564 a76d657373616765") // then the text
+	want := wiretest.Unhex(t, "93 05 c0 85 a4636f6465 05 a46e616d65 aa6f7665726c6f61646564 a76d657373616765") // then the text
 	if !bytes.HasPrefix(out, want) {
 		t.Errorf("results\n got %x\nwant %x", out, want)
 	}
@@ -399,16 +385,16 @@ func TestAdministrationRoundTrips(t *testing.T) {
 		in  interface{ Append(*wire.Encoder) }
 		out interface{ Decode(*wire.Decoder) error }
 	}{{&pong, &Pong{}}, {&status, &Status{}}, {&info, &TableInfo{}}, {&raft, &RaftStatus{}}} {
-		b := encode(test.in.Append)
+		b := wiretest.Encode(test.in.Append)
 		d := wire.NewDecoder(b)
 		if err := test.out.Decode(&d); err != nil || d.More() {
 			t.Errorf("%T: %v, more %v", test.in, err, d.More())
 		}
-		if again := encode(test.out.(interface{ Append(*wire.Encoder) }).Append); !bytes.Equal(b, again) {
+		if again := wiretest.Encode(test.out.(interface{ Append(*wire.Encoder) }).Append); !bytes.Equal(b, again) {
 			t.Errorf("%T:\n got %x\nwant %x", test.in, again, b)
 		}
 	}
-	d := wire.NewDecoder(encode(func(e *wire.Encoder) { AppendSchemas(e, []*table.Schema{schema, schema}) }))
+	d := wire.NewDecoder(wiretest.Encode(func(e *wire.Encoder) { AppendSchemas(e, []*table.Schema{schema, schema}) }))
 	if got, err := DecodeSchemas(&d); err != nil || len(got) != 2 || !got[1].Equal(schema) {
 		t.Errorf("schemas: %v, %v", got, err)
 	}
@@ -416,17 +402,17 @@ func TestAdministrationRoundTrips(t *testing.T) {
 		{"n1", "one", "a", "h:1", "h:2", "h:3", "v1", NodeAlive, 1.5, true, true, true, true, true, 1 << 40, 3, 0.25},
 		{ID: "n2", State: NodeLeft, FreeBytes: 1},
 	}
-	d = wire.NewDecoder(encode(func(e *wire.Encoder) { AppendNodes(e, nodes) }))
+	d = wire.NewDecoder(wiretest.Encode(func(e *wire.Encoder) { AppendNodes(e, nodes) }))
 	if got, err := DecodeNodes(&d); err != nil || d.More() || !reflect.DeepEqual(got, nodes) {
 		t.Errorf("nodes: %+v, %v", got, err)
 	}
 	var got RaftStatus
-	d = wire.NewDecoder(encode(raft.Append))
+	d = wire.NewDecoder(wiretest.Encode(raft.Append))
 	if err := got.Decode(&d); err != nil || !reflect.DeepEqual(got, raft) {
 		t.Errorf("raft status: %+v, %v", got, err)
 	}
 	samples := []RowSample{{[]byte("m"), 5}, {[]byte{}, 10}}
-	d = wire.NewDecoder(encode(func(e *wire.Encoder) { AppendSamples(e, samples) }))
+	d = wire.NewDecoder(wiretest.Encode(func(e *wire.Encoder) { AppendSamples(e, samples) }))
 	if got, err := DecodeSamples(&d); err != nil || !reflect.DeepEqual(got, samples) {
 		t.Errorf("samples: %v, %v", got, err)
 	}
@@ -442,12 +428,12 @@ func TestNamesRoundTrip(t *testing.T) {
 		{MethodCompactTable, NamesRequest{Names: one, Major: true, Options: Options{Timeout: time.Second}}},
 		{MethodDrainNode, NamesRequest{Names: one, Undrain: true}}, {MethodRemoveNode, NamesRequest{Names: one, Force: true}},
 	} {
-		d := wire.NewDecoder(encode(test.r.Append))
+		d := wire.NewDecoder(wiretest.Encode(test.r.Append))
 		var got NamesRequest
 		if err := got.Decode(&d, d.Array(), test.method, len(test.r.Names)); err != nil || !reflect.DeepEqual(got, test.r) {
 			t.Errorf("%s %+v: %+v, %v", test.method, test.r, got, err)
 		}
-		d = wire.NewDecoder(encode(test.r.Append))
+		d = wire.NewDecoder(wiretest.Encode(test.r.Append))
 		err := got.Decode(&d, d.Array(), MethodDescribeTable, len(test.r.Names))
 		if plain := !test.r.Major && !test.r.Undrain && !test.r.Force; (err == nil) != plain {
 			t.Errorf("an option of %s given to another method: %v", test.method, err)
@@ -476,7 +462,7 @@ func TestCreateTableSchema(t *testing.T) {
 	r := CreateTableRequest{Name: "t", Groups: []table.LocalityGroup{{Name: "g", BlockBytes: 8192}},
 		Families: []table.FamilySpec{{Name: "f", Group: "g", InMemory: &on, Compression: table.CompressionZstd}, {Name: "h"}}}
 	var got CreateTableRequest
-	if err := decodeInto(encode(r.Append), &got); err != nil {
+	if err := decodeInto(wiretest.Encode(r.Append), &got); err != nil {
 		t.Fatal(err)
 	}
 	s, err := got.Schema(3)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/internal/wire/wiretest"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 )
@@ -16,7 +17,7 @@ import (
 // cross sends err over the wire, as one result among many.
 func cross(t *testing.T, err error) error {
 	t.Helper()
-	d := wire.NewDecoder(encode(func(e *wire.Encoder) {
+	d := wire.NewDecoder(wiretest.Encode(func(e *wire.Encoder) {
 		e.Array(1)
 		AppendMutateResult(e, 0, err)
 	}))

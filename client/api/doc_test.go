@@ -3,49 +3,21 @@ package api
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/steledb/stele/internal/rpcdoc"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/internal/wire/wiretest"
 	"github.com/steledb/stele/rpc"
 )
 
-// doc returns a part of docs/rpc.md: what lies between two headings.
-func doc(t *testing.T, from, to string) string {
-	t.Helper()
-	b, err := os.ReadFile("../../docs/rpc.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, ok := strings.Cut(string(b), "\n"+from+"\n")
-	text, _, ok2 := strings.Cut(text, "\n"+to+"\n")
-	if !ok || !ok2 {
-		t.Fatalf("docs/rpc.md has no %q or no %q after it", from, to)
-	}
-	return text
-}
-
-// tableRows returns the cells of the rows of the tables in text.
-func tableRows(text string) (rows [][]string) {
-	for line := range strings.Lines(text) {
-		if cells, ok := strings.CutPrefix(strings.TrimSpace(line), "| "); ok {
-			row := strings.Split(strings.TrimSuffix(cells, " |"), " | ")
-			for i := range row {
-				row[i] = strings.Trim(row[i], " |`")
-			}
-			rows = append(rows, row)
-		}
-	}
-	return rows
-}
-
 func TestDocHasEveryMethod(t *testing.T) {
-	text := doc(t, "## Methods", "## Cursors")
+	text := rpcdoc.Part(t, "## Methods", "## Cursors")
 	var listed []string
-	for _, row := range tableRows(text) {
+	for _, row := range rpcdoc.Rows(text) {
 		if slices.Contains(Methods(), row[0]) {
 			listed = append(listed, row[0])
 		}
@@ -63,41 +35,9 @@ func TestDocHasEveryMethod(t *testing.T) {
 }
 
 func TestDocHasEveryErrorCode(t *testing.T) {
-	var want []string
-	for code := rpc.Code(1); code < 1000; code++ {
-		if strings.HasPrefix(code.String(), "code_") {
-			continue
-		}
-		retryable, executed := "no", "no"
-		for _, k := range kinds.Kinds {
-			if k.Code == code && k.Retryable {
-				retryable = "yes"
-			}
-		}
-		switch code {
-		case rpc.CodeInternal, rpc.CodeDeadlineExceeded, rpc.CodeTooLarge:
-			executed = "unknown" // as package client takes them
-		}
-		want = append(want, fmt.Sprint(uint32(code), code, retryable, executed))
-	}
-	var got []string
-	for _, row := range tableRows(doc(t, "## Errors", "## Data")) {
-		if row[0] == "code" {
-			continue
-		}
-		var code uint32
-		if _, err := fmt.Sscan(row[0], &code); err != nil {
-			t.Fatalf("row %v: %v", row, err)
-		}
-		got = append(got, fmt.Sprint(code, rpc.Code(code), row[2], row[3]))
-		if row[1] != rpc.Code(code).String() {
-			t.Errorf("code %d is called %s, not %s", code, rpc.Code(code), row[1])
-		}
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the table has\n%v, the code\n%v", got, want)
-	}
-	text := doc(t, "## Errors", "## Data")
+	text := rpcdoc.Part(t, "## Errors", "## Data")
+	// Unknown is what package client takes as such.
+	rpcdoc.CheckErrors(t, text, 1, 999, kinds.Kinds, rpc.CodeInternal, rpc.CodeDeadlineExceeded, rpc.CodeTooLarge)
 	for _, k := range kinds.Kinds {
 		if k.Cause != "" && k.Cause != "value" && !strings.Contains(text, "`"+k.Cause+"`") {
 			t.Errorf("cause %s of code %d is not there", k.Cause, k.Code)
@@ -107,16 +47,16 @@ func TestDocHasEveryErrorCode(t *testing.T) {
 
 // The hexadecimal examples are what the code writes.
 func TestDocExamples(t *testing.T) {
-	text := doc(t, "## Methods", "## Cursors")
+	text := rpcdoc.Part(t, "## Methods", "## Cursors")
 	examples := regexp.MustCompile("(?s)```hex ([a-z_]+)\n(.*?)```").FindAllStringSubmatch(text, -1)
 	if len(examples) < 8 {
 		t.Fatalf("%d examples", len(examples))
 	}
 	for _, x := range examples {
-		method, got := x[1], unhex(t, strings.Join(strings.Fields(x[2]), ""))
+		method, got := x[1], wiretest.Unhex(t, strings.Join(strings.Fields(x[2]), ""))
 		found := false
 		for _, g := range goldenRequests() {
-			want := encode(func(e *wire.Encoder) {
+			want := wiretest.Encode(func(e *wire.Encoder) {
 				e.Array(4)
 				e.Int(0)
 				e.Int(1)
@@ -129,12 +69,12 @@ func TestDocExamples(t *testing.T) {
 			t.Errorf("%s: the example is not what the code writes: %x", method, got)
 		}
 	}
-	ping := doc(t, "### Plain mode", "### Framed mode")
+	ping := rpcdoc.Part(t, "### Plain mode", "### Framed mode")
 	var b []byte
 	for _, line := range regexp.MustCompile(`(?m)^    +((?:(?:[0-9a-f]{2})+ +)+)`).FindAllStringSubmatch(ping, -1) {
-		b = append(b, unhex(t, strings.Join(strings.Fields(line[1]), ""))...)
+		b = append(b, wiretest.Unhex(t, strings.Join(strings.Fields(line[1]), ""))...)
 	}
-	want := encode(func(e *wire.Encoder) {
+	want := wiretest.Encode(func(e *wire.Encoder) {
 		e.Array(4)
 		e.Int(0)
 		e.Int(1)
@@ -153,7 +93,7 @@ func TestDocExamples(t *testing.T) {
 
 // The bounds that the page states are those of the code.
 func TestDocLimits(t *testing.T) {
-	text := doc(t, "## Limits", "## A complete client in Python")
+	text := rpcdoc.Part(t, "## Limits", "## A complete client in Python")
 	lim := defaultLimits
 	for _, want := range []string{
 		thousands(int(lim.BatchRows)) + ", with " + thousands(BatchMutationsMax) + " mutations",
@@ -171,7 +111,7 @@ func TestDocLimits(t *testing.T) {
 			t.Errorf("limits lack %q", want)
 		}
 	}
-	scan := doc(t, "### `scan_open`", "### `scan_next`")
+	scan := rpcdoc.Part(t, "### `scan_open`", "### `scan_next`")
 	for _, want := range []string{
 		fmt.Sprintf("up to %s, default %d ", thousands(ScanBatchRowsMax), ScanBatchRows),
 		fmt.Sprintf("up to %d MiB, default %d KiB", ScanBatchBytesMax>>20, ScanBatchBytes>>10),

@@ -1,11 +1,11 @@
 package api
 
 import (
-	"bytes"
 	"reflect"
 	"testing"
 
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/internal/wire/wiretest"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 )
@@ -19,31 +19,28 @@ func fuzzRequest[R any, P interface {
 }](f *testing.F) {
 	for _, g := range goldenRequests() {
 		if _, ok := g.request.(P); ok {
-			f.Add(unhex(f, g.hex))
+			f.Add(wiretest.Unhex(f, g.hex))
 		}
 	}
 	f.Fuzz(func(t *testing.T, params []byte) {
-		r := P(new(R))
-		for range 2 { // the second time into memory that was used
-			if err := decodeInto(params, r); err != nil {
-				if code := ToRPC(err).Code; code == rpc.CodeInternal && err.Error() != "bytes are left" {
-					t.Fatalf("internal error %v", err)
+		err := wiretest.RoundTrip(t, params, func(b []byte) ([]byte, error) {
+			r := P(new(R))
+			for range 2 { // the second time into memory that was used
+				if err := decodeInto(b, r); err != nil {
+					return nil, err
 				}
-				return
 			}
-		}
-		once := encode(r.Append)
-		if len(once) > 2*len(params)+64 {
-			t.Fatalf("%d bytes became %d", len(params), len(once))
-		}
-		again := P(new(R))
-		if err := decodeInto(once, again); err != nil {
-			t.Fatalf("what was decoded from %x is written as %x: %v", params, once, err)
-		}
-		if twice := encode(again.Append); !bytes.Equal(once, twice) {
-			t.Fatalf("written as %x, then as %x", once, twice)
-		}
+			return wiretest.Encode(r.Append), nil
+		})
+		clientsFault(t, err)
 	})
+}
+
+// clientsFault checks that an error of a decoder blames who sent.
+func clientsFault(t *testing.T, err error) {
+	if err != nil && ToRPC(err).Code == rpc.CodeInternal && err.Error() != "bytes are left" {
+		t.Fatalf("internal error %v", err)
+	}
 }
 
 func FuzzMutate(f *testing.F)          { fuzzRequest[MutateRequest](f) }
@@ -67,41 +64,36 @@ type namesOf struct {
 func FuzzNames(f *testing.F) {
 	methods := []string{MethodCompactTable, MethodDrainNode, MethodRemoveNode, MethodDescribeTable}
 	for i := range methods {
-		f.Add(uint8(i), encode((&NamesRequest{Names: []string{"n1"}, Major: i == 0, Undrain: i == 1, Force: i == 2}).Append))
+		f.Add(uint8(i), wiretest.Encode((&NamesRequest{Names: []string{"n1"}, Major: i == 0, Undrain: i == 1, Force: i == 2}).Append))
 	}
 	f.Fuzz(func(t *testing.T, method uint8, params []byte) {
-		r := &namesOf{method: methods[int(method)%len(methods)]}
-		if err := decodeInto(params, r); err != nil {
-			if code := ToRPC(err).Code; code == rpc.CodeInternal && err.Error() != "bytes are left" {
-				t.Fatalf("internal error %v", err)
+		clientsFault(t, wiretest.RoundTrip(t, params, func(b []byte) ([]byte, error) {
+			r := &namesOf{method: methods[int(method)%len(methods)]}
+			if err := decodeInto(b, r); err != nil {
+				return nil, err
 			}
-			return
-		}
-		once := encode(r.Append)
-		again := &namesOf{method: r.method}
-		if err := decodeInto(once, again); err != nil || !bytes.Equal(once, encode(again.Append)) {
-			t.Fatalf("what was decoded from %x is written as %x: %v", params, once, err)
-		}
+			return wiretest.Encode(r.Append), nil
+		}))
 	})
 }
 
 // FuzzResults feeds bytes to what a client reads.
 func FuzzResults(f *testing.F) {
-	f.Add(encode(func(e *wire.Encoder) {
+	f.Add(wiretest.Encode(func(e *wire.Encoder) {
 		w := BeginScan(e)
 		w.Row([]byte("a"), []table.Cell{{Family: "f", Value: []byte("v")}})
 		w.End(9, []byte("c"))
 	}))
-	f.Add(encode(func(e *wire.Encoder) {
+	f.Add(wiretest.Encode(func(e *wire.Encoder) {
 		e.Array(2)
 		AppendMutateResult(e, 5, nil)
 		AppendMutateResult(e, 0, &OverloadedError{})
 	}))
-	f.Add(encode((&Status{Disks: []DiskStatus{{}}}).Append))
-	f.Add(encode((&TableInfo{table.NewSchema("t", 1), []TabletInfo{{Groups: []GroupInfo{{}}}}}).Append))
-	f.Add(encode((&Pong{}).Append))
-	f.Add(encode((&RaftStatus{Servers: []RaftServer{{LastContactMS: -1}}}).Append))
-	f.Add(encode(func(e *wire.Encoder) { AppendNodes(e, []NodeInfo{{ID: "n1", State: NodeAlive}}) }))
+	f.Add(wiretest.Encode((&Status{Disks: []DiskStatus{{}}}).Append))
+	f.Add(wiretest.Encode((&TableInfo{table.NewSchema("t", 1), []TabletInfo{{Groups: []GroupInfo{{}}}}}).Append))
+	f.Add(wiretest.Encode((&Pong{}).Append))
+	f.Add(wiretest.Encode((&RaftStatus{Servers: []RaftServer{{LastContactMS: -1}}}).Append))
+	f.Add(wiretest.Encode(func(e *wire.Encoder) { AppendNodes(e, []NodeInfo{{ID: "n1", State: NodeAlive}}) }))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var scan ScanResult
 		d := wire.NewDecoder(b)
@@ -128,7 +120,7 @@ func FuzzResults(f *testing.F) {
 			if info, ok := r.(*TableInfo); ok && info.Schema == nil {
 				continue // a map without a schema
 			}
-			once := encode(r.(interface{ Append(*wire.Encoder) }).Append)
+			once := wiretest.Encode(r.(interface{ Append(*wire.Encoder) }).Append)
 			again := reflect.New(reflect.TypeOf(r).Elem()).Interface().(interface{ Decode(*wire.Decoder) error })
 			d = wire.NewDecoder(once)
 			if err := again.Decode(&d); err != nil {
@@ -137,7 +129,7 @@ func FuzzResults(f *testing.F) {
 		}
 		d = wire.NewDecoder(b)
 		if nodes, err := DecodeNodes(&d); err == nil {
-			once := encode(func(e *wire.Encoder) { AppendNodes(e, nodes) })
+			once := wiretest.Encode(func(e *wire.Encoder) { AppendNodes(e, nodes) })
 			d = wire.NewDecoder(once)
 			if again, err := DecodeNodes(&d); err != nil || len(again) != len(nodes) {
 				t.Fatalf("nodes are written as %x: %v", once, err)

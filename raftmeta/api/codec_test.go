@@ -2,7 +2,6 @@ package api
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"reflect"
 	"strings"
@@ -10,14 +9,9 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/internal/wire/wiretest"
 	"github.com/steledb/stele/rpc"
 )
-
-func encode(f func(*wire.Encoder)) []byte {
-	var e wire.Encoder
-	f(&e)
-	return e.Bytes()
-}
 
 // decodeRequest decodes params, an array.
 func decodeRequest(method string, params []byte) (*request, error) {
@@ -69,20 +63,12 @@ var goldens = []struct {
 	{request{shape: shapeOf[MethodUnwatch], session: 300, path: "/a", watch: 4}, "93 cd012c a22f61 04"},
 }
 
-func unhex(t testing.TB, s string) []byte {
-	b, err := hex.DecodeString(strings.Join(strings.Fields(s), ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 // Invariant M1: what is written is read back as equal.
 func TestGoldenRequests(t *testing.T) {
 	seen := map[string]bool{}
 	for _, g := range goldens {
-		want := unhex(t, g.hex)
-		if got := encode(g.request.append); !bytes.Equal(got, want) {
+		want := wiretest.Unhex(t, g.hex)
+		if got := wiretest.Encode(g.request.append); !bytes.Equal(got, want) {
 			t.Errorf("%s is written as\n%x, want\n%x", g.method, got, want)
 		}
 		back, err := decodeRequest(g.method, want)
@@ -153,12 +139,12 @@ func TestResults(t *testing.T) {
 	leave := CacheLeave{OK: true, Term: 9, At: 1 << 33}
 	var gotFile File
 	var gotLeave CacheLeave
-	d := wire.NewDecoder(encode(func(e *wire.Encoder) { appendStat(e, &f.Stat, f.Data, true, leave) }))
+	d := wire.NewDecoder(wiretest.Encode(func(e *wire.Encoder) { appendStat(e, &f.Stat, f.Data, true, leave) }))
 	if decodeStat(&d, &gotFile, &gotLeave); d.Err() != nil || !reflect.DeepEqual(gotFile, f) || gotLeave != leave {
 		t.Errorf("file: %+v %+v %v", gotFile, gotLeave, d.Err())
 	}
 	all := []Stat{f.Stat, {Path: "/b"}}
-	d = wire.NewDecoder(encode(func(e *wire.Encoder) { appendStats(e, all) }))
+	d = wire.NewDecoder(wiretest.Encode(func(e *wire.Encoder) { appendStats(e, all) }))
 	if got := decodeStats(&d); d.Err() != nil || !reflect.DeepEqual(got, all) {
 		t.Errorf("list: %+v %v", got, d.Err())
 	}
@@ -167,13 +153,13 @@ func TestResults(t *testing.T) {
 		{Kind: ChildAdded, Path: "/d", Name: "n", Index: 77}, {Kind: CacheInvalid, Path: "/e"}, {Kind: FailedOver},
 	}}
 	var gotK KeepAliveResponse
-	d = wire.NewDecoder(encode(func(e *wire.Encoder) { appendKeepAlive(e, &k) }))
+	d = wire.NewDecoder(wiretest.Encode(func(e *wire.Encoder) { appendKeepAlive(e, &k) }))
 	decodeKeepAlive(&d, &gotK)
 	if k.Lease = 2 * time.Second; d.Err() != nil || !reflect.DeepEqual(gotK, k) {
 		t.Errorf("keep-alive: %+v %v", gotK, d.Err())
 	}
 	g, gotG := Grant{testSequencer, 55}, Grant{}
-	d = wire.NewDecoder(encode(func(e *wire.Encoder) { appendGrant(e, &g) }))
+	d = wire.NewDecoder(wiretest.Encode(func(e *wire.Encoder) { appendGrant(e, &g) }))
 	if decodeGrant(&d, &gotG); d.Err() != nil || gotG != g {
 		t.Errorf("grant: %+v %v", gotG, d.Err())
 	}

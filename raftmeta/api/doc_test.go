@@ -3,50 +3,20 @@ package api
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/steledb/stele/internal/errkind"
-	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/internal/rpcdoc"
+	"github.com/steledb/stele/internal/wire/wiretest"
 )
 
-// doc returns what lies between two headings of docs/rpc.md.
-func doc(t *testing.T, from, to string) string {
-	t.Helper()
-	b, err := os.ReadFile("../../docs/rpc.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, ok := strings.Cut(string(b), "\n"+from+"\n")
-	text, _, ok2 := strings.Cut(text, "\n"+to+"\n")
-	if !ok || !ok2 {
-		t.Fatalf("docs/rpc.md has no %q or no %q after it", from, to)
-	}
-	return text
-}
-
-// tableRows returns the cells of the tables in text, without the heads.
-func tableRows(text string) (rows [][]string) {
-	for line := range strings.Lines(text) {
-		if cells, ok := strings.CutPrefix(strings.TrimSpace(line), "| "); ok {
-			row := strings.Split(strings.TrimSuffix(cells, " |"), " | ")
-			for i := range row {
-				row[i] = strings.Trim(row[i], " |`")
-			}
-			rows = append(rows, row)
-		}
-	}
-	return rows
-}
-
 func TestDocHasEveryMethodAndOption(t *testing.T) {
-	text := doc(t, "### Methods of the lock service", "### Sessions")
+	text := rpcdoc.Part(t, "### Methods of the lock service", "### Sessions")
 	var methods []string
 	options := map[string]string{}
-	for _, row := range tableRows(text) {
+	for _, row := range rpcdoc.Rows(text) {
 		if strings.HasPrefix(row[0], "meta.") {
 			methods = append(methods, row[0])
 			if want := len(shapeOf[row[0]].params); strings.Count(row[1], ",") != want {
@@ -70,34 +40,12 @@ func TestDocHasEveryMethodAndOption(t *testing.T) {
 }
 
 func TestDocHasEveryError(t *testing.T) {
-	var want []string
-	for code := rpc.Code(200); code < 300; code++ {
-		if strings.HasPrefix(code.String(), "code_") {
-			continue
-		}
-		retryable, executed := "no", "no"
-		if slices.ContainsFunc(kinds.Kinds, func(k errkind.Kind) bool { return k.Code == code && k.Retryable }) {
-			retryable = "yes"
-		}
-		if code == CodeOutcomeUnknown {
-			executed = "unknown"
-		}
-		want = append(want, fmt.Sprint(uint32(code), " ", code, " ", retryable, " ", executed))
-	}
-	var got []string
-	for _, row := range tableRows(doc(t, "### Errors of the lock service", "## Limits")) {
-		if row[0] != "code" {
-			got = append(got, strings.Join(row[:4], " "))
-		}
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the table has\n%v, the code\n%v", got, want)
-	}
+	rpcdoc.CheckErrors(t, rpcdoc.Part(t, "### Errors of the lock service", "## Limits"), 200, 299, kinds.Kinds, CodeOutcomeUnknown)
 }
 
 func TestDocHasEveryEvent(t *testing.T) {
 	var got []string
-	for _, row := range tableRows(doc(t, "### Sessions", "### A lock, step by step")) {
+	for _, row := range rpcdoc.Rows(rpcdoc.Part(t, "### Sessions", "### A lock, step by step")) {
 		if row[0] != "kind" {
 			got = append(got, row[0]+" "+row[1])
 		}
@@ -113,7 +61,7 @@ func TestDocHasEveryEvent(t *testing.T) {
 
 // The hexadecimal examples are what the code writes.
 func TestDocExamples(t *testing.T) {
-	examples := regexp.MustCompile("(?s)```hex (meta[a-z_.]+)\n(.*?)```").FindAllStringSubmatch(doc(t, "### A lock, step by step", "### Errors of the lock service"), -1)
+	examples := regexp.MustCompile("(?s)```hex (meta[a-z_.]+)\n(.*?)```").FindAllStringSubmatch(rpcdoc.Part(t, "### A lock, step by step", "### Errors of the lock service"), -1)
 	if len(examples) < 5 {
 		t.Errorf("%d examples", len(examples))
 	}
@@ -122,7 +70,7 @@ func TestDocExamples(t *testing.T) {
 			request
 			hex string
 		}) bool {
-			return g.method == x[1] && bytes.Equal(unhex(t, g.hex), unhex(t, x[2]))
+			return g.method == x[1] && bytes.Equal(wiretest.Unhex(t, g.hex), wiretest.Unhex(t, x[2]))
 		}) {
 			t.Errorf("%s: the example is not what the code writes", x[1])
 		}
