@@ -48,6 +48,9 @@ const (
 	kindTerm      kind = 7 // tell your term
 )
 
+// parts is how many values a request of each kind has, its kind included.
+var parts = [...]int{kindAppend: 6, kindHeartbeat: 2, kindVote: 5, kindPreVote: 4, kindSnapshot: 8, kindElect: 1, kindTerm: 1}
+
 // Codes of an error answer.
 const (
 	codeRefused   = 1
@@ -167,12 +170,7 @@ func encodeAppend(e *wire.Encoder, a *raft.AppendEntriesRequest) {
 			break
 		}
 	}
-	e.Array(6)
-	e.Uint(uint64(kindAppend))
-	e.Uint(a.Term)
-	e.Uint(a.PrevLogEntry)
-	e.Uint(a.PrevLogTerm)
-	e.Uint(a.LeaderCommitIndex)
+	beginRequest(e, kindAppend, a.Term, a.PrevLogEntry, a.PrevLogTerm, a.LeaderCommitIndex)
 	e.Array(len(a.Entries))
 	for _, l := range a.Entries {
 		e.Array(5)
@@ -208,49 +206,48 @@ func decodeAppend(d *wire.Decoder) *raft.AppendEntriesRequest {
 	return a
 }
 
+// begin starts a message of n values with those that come first.
+func begin(e *wire.Encoder, n int, k kind, first ...uint64) {
+	e.Array(n)
+	e.Uint(uint64(k))
+	for _, v := range first {
+		e.Uint(v)
+	}
+}
+
+func beginRequest(e *wire.Encoder, k kind, first ...uint64) { begin(e, parts[k], k, first...) }
+
 // encodeRequest writes raft's request, or with nil the question for the term.
 func encodeRequest(e *wire.Encoder, request any) {
 	switch r := request.(type) {
 	case nil:
-		e.Array(1)
-		e.Uint(uint64(kindTerm))
+		beginRequest(e, kindTerm)
 	case *raft.AppendEntriesRequest:
-		if !isHeartbeat(r) {
-			encodeAppend(e, r)
+		if isHeartbeat(r) {
+			beginRequest(e, kindHeartbeat, r.Term)
 			return
 		}
-		e.Array(2)
-		e.Uint(uint64(kindHeartbeat))
-		e.Uint(r.Term)
+		encodeAppend(e, r)
 	case *raft.RequestVoteRequest:
-		e.Array(5)
-		e.Uint(uint64(kindVote))
-		e.Uint(r.Term)
-		e.Uint(r.LastLogIndex)
-		e.Uint(r.LastLogTerm)
+		beginRequest(e, kindVote, r.Term, r.LastLogIndex, r.LastLogTerm)
 		e.Bool(r.LeadershipTransfer)
 	case *raft.RequestPreVoteRequest:
-		e.Array(4)
-		e.Uint(uint64(kindPreVote))
-		e.Uint(r.Term)
-		e.Uint(r.LastLogIndex)
-		e.Uint(r.LastLogTerm)
+		beginRequest(e, kindPreVote, r.Term, r.LastLogIndex, r.LastLogTerm)
 	case *raft.InstallSnapshotRequest:
-		e.Array(8)
-		e.Uint(uint64(kindSnapshot))
-		e.Uint(r.Term)
-		e.Uint(uint64(r.SnapshotVersion))
-		e.Uint(r.LastLogIndex)
-		e.Uint(r.LastLogTerm)
-		e.Uint(r.ConfigurationIndex)
+		beginRequest(e, kindSnapshot, r.Term, uint64(r.SnapshotVersion), r.LastLogIndex, r.LastLogTerm, r.ConfigurationIndex)
 		e.Bin(r.Configuration)
 		e.Int(r.Size)
 	case *raft.TimeoutNowRequest:
-		e.Array(1)
-		e.Uint(uint64(kindElect))
+		beginRequest(e, kindElect)
 	default:
 		panic(fmt.Sprintf("BUG: raft sends a %T", request))
 	}
+}
+
+// headerOf is the header of what a server sends: raft asks for it, and we know it from
+// the connection.
+func headerOf(from string) raft.RPCHeader {
+	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(from), Addr: []byte(from)}
 }
 
 // decodeRequest reads what encodeRequest wrote. A heartbeat comes as an
@@ -259,11 +256,14 @@ func decodeRequest(b []byte, from string) (k kind, request any, err error) {
 	d := wire.NewDecoder(b)
 	n := d.Array()
 	k = kind(d.Uint())
-	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(from), Addr: []byte(from)}
-	want := map[kind]int{kindAppend: 6, kindHeartbeat: 2, kindVote: 5, kindPreVote: 4, kindSnapshot: 8, kindElect: 1, kindTerm: 1}[k]
+	want := 0
+	if int(k) < len(parts) {
+		want = parts[k]
+	}
 	if d.Err() == nil && n != want {
 		return k, nil, fmt.Errorf("message of kind %d has %d parts, not %d", k, n, want)
 	}
+	header := headerOf(from)
 	switch k {
 	case kindAppend:
 		a := decodeAppend(&d)
@@ -299,19 +299,13 @@ func encodeAnswer(e *wire.Encoder, k kind, answer any, err error) {
 		if out := (*notMemberError)(nil); errors.As(err, &out) {
 			code, index = codeNotMember, out.index
 		}
-		e.Array(4)
-		e.Uint(uint64(kindError))
-		e.Uint(uint64(code))
-		e.Uint(index)
+		begin(e, 4, kindError, uint64(code), index)
 		e.Str(err.Error())
 		return
 	}
 	switch a := answer.(type) {
 	case *raft.AppendEntriesResponse:
-		e.Array(5)
-		e.Uint(uint64(k))
-		e.Uint(a.Term)
-		e.Uint(a.LastLog)
+		begin(e, 5, k, a.Term, a.LastLog)
 		e.Bool(a.Success)
 		e.Bool(a.NoRetryBackoff)
 	case *raft.RequestVoteResponse:
@@ -333,9 +327,7 @@ func encodeAnswer(e *wire.Encoder, k kind, answer any, err error) {
 type termAnswer uint64
 
 func encodeVote(e *wire.Encoder, k kind, term uint64, granted bool) {
-	e.Array(3)
-	e.Uint(uint64(k))
-	e.Uint(term)
+	begin(e, 3, k, term)
 	e.Bool(granted)
 }
 
@@ -351,28 +343,32 @@ func decodeAnswer(b []byte, from string, answer any) error {
 		}
 		return fmt.Errorf("%s answers: %s", from, text)
 	}
-	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(from), Addr: []byte(from)}
-	switch a := answer.(type) {
-	case *raft.AppendEntriesResponse:
-		*a = raft.AppendEntriesResponse{RPCHeader: header, Term: d.Uint(), LastLog: d.Uint(), Success: d.Bool(), NoRetryBackoff: d.Bool()}
-	case *raft.RequestVoteResponse:
-		*a = raft.RequestVoteResponse{RPCHeader: header, Term: d.Uint(), Granted: d.Bool()}
-	case *raft.RequestPreVoteResponse:
-		*a = raft.RequestPreVoteResponse{RPCHeader: header, Term: d.Uint(), Granted: d.Bool()}
-	case *raft.InstallSnapshotResponse:
-		*a = raft.InstallSnapshotResponse{RPCHeader: header, Term: d.Uint(), Success: d.Bool()}
-	case *raft.TimeoutNowResponse:
-		*a = raft.TimeoutNowResponse{RPCHeader: header}
-		d.Skip()
-		d.Skip()
-	case *termAnswer:
-		*a = termAnswer(d.Uint())
-		d.Skip()
+	header, term := headerOf(from), d.Uint()
+	if a, ok := answer.(*raft.AppendEntriesResponse); ok {
+		*a = raft.AppendEntriesResponse{RPCHeader: header, Term: term, LastLog: d.Uint(), Success: d.Bool(), NoRetryBackoff: d.Bool()}
+	} else {
+		decodeVote(answer, header, term, d.Bool())
 	}
 	if d.Err() == nil && d.More() {
 		return errors.New("bytes follow an answer")
 	}
 	return d.Err()
+}
+
+// decodeVote takes what encodeVote wrote.
+func decodeVote(answer any, header raft.RPCHeader, term uint64, granted bool) {
+	switch a := answer.(type) {
+	case *raft.RequestVoteResponse:
+		*a = raft.RequestVoteResponse{RPCHeader: header, Term: term, Granted: granted}
+	case *raft.RequestPreVoteResponse:
+		*a = raft.RequestPreVoteResponse{RPCHeader: header, Term: term, Granted: granted}
+	case *raft.InstallSnapshotResponse:
+		*a = raft.InstallSnapshotResponse{RPCHeader: header, Term: term, Success: granted}
+	case *raft.TimeoutNowResponse:
+		*a = raft.TimeoutNowResponse{RPCHeader: header}
+	case *termAnswer:
+		*a = termAnswer(term)
+	}
 }
 
 // decodeMembers reads a configuration as raft encodes it. Raft's own decoder
