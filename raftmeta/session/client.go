@@ -155,7 +155,10 @@ func (c *Client) do(ctx context.Context, again bool, f func(api.Service) error) 
 		moved := false
 		p, err := c.leaders.get(ctx)
 		if err == nil {
-			if err = f(p.Service); err == nil {
+			c.leaders.begin(p)
+			err = f(p.Service)
+			p.over(err == nil || ctx.Err() == nil)
+			if err == nil {
 				return unknown, nil
 			}
 			moved = c.leaders.failed(p, err)

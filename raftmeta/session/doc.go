@@ -58,12 +58,26 @@
 //	            Release          or the session
 //	unset       Remove, Close    5 s, or the session   one Unwatch for each path
 //	            of a Watcher
-//	dial        the first call   DialTimeout           connecting; one a Client
-//	            that needs it
+//	seek        the first call   a connection, or      the dials; one a Client
+//	            that needs it    none to be had
+//	dial        seek             DialTimeout, or the   connecting; at most 8
+//	                             end of seek
+//	watch       a call           1 s without calls     whether a server with calls under
+//	                             or Client.Close       way lives; one a connection
 //	retire      a KeepAlive      one lease, or         closing a connection that does not
 //	            without answer   Client.Close          answer
 //
 // Session.Close joins the session's, Client.Close the connections'.
+//
+// # Silence
+//
+// A server that is cut off closes no connection. A session gives it up when a KeepAlive
+// is not answered in time. For calls without a session the Client asks a server that
+// has answered none of them for 1 s whether it lives, and gives it up when there is no
+// answer to that for 2 s: so a link that needs more than 3 s for a file of 256 KiB is
+// taken for dead. The calls end, are made again elsewhere where that is safe, and have
+// an unknown outcome where it is not. Looking for another, the Client asks one address
+// after the other each 200 ms, and takes the first that answers.
 //
 // # Queues
 //

@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -18,7 +17,8 @@ const peersMax = 8
 type peer struct {
 	addr string
 	Peer
-	once sync.Once
+	once  sync.Once
+	calls vigil
 }
 
 func (p *peer) close() {
@@ -43,15 +43,9 @@ type leaders struct {
 		peers   map[string]*peer
 		hint    string // where a server says that the leader is
 		next    int    // in the Locator's list
-		dialing *dial
+		search  *search
 		closed  bool
 	}
-}
-
-// dial is an attempt to connect that callers share.
-type dial struct {
-	done chan struct{}
-	err  error
 }
 
 func newLeaders(cfg *Config) *leaders {
@@ -59,99 +53,6 @@ func newLeaders(cfg *Config) *leaders {
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.mu.peers = make(map[string]*peer)
 	return l
-}
-
-// get returns the server that is believed to lead, connecting if need be. It makes
-// one attempt; errors are ErrUnreachable, api.ErrClosed, and ctx's.
-func (l *leaders) get(ctx context.Context) (*peer, error) {
-	l.mu.Lock()
-	p, d, err := l.lookLocked()
-	l.mu.Unlock()
-	if p != nil || err != nil {
-		return p, err
-	}
-	select {
-	case <-d.done:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	if d.err != nil {
-		return nil, d.err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.mu.current == nil { // lost again before we looked
-		return nil, fmt.Errorf("%w: lost", ErrUnreachable)
-	}
-	return l.mu.current, nil
-}
-
-// lookLocked returns a peer that is there, or the dial to wait for.
-func (l *leaders) lookLocked() (*peer, *dial, error) {
-	if l.mu.closed {
-		return nil, nil, api.ErrClosed
-	}
-	if l.mu.current != nil {
-		return l.mu.current, nil, nil
-	}
-	if l.mu.dialing != nil {
-		return nil, l.mu.dialing, nil
-	}
-	addr := l.mu.hint
-	l.mu.hint = ""
-	if addr == "" {
-		servers := l.cfg.Locator.Servers()
-		if len(servers) == 0 {
-			return nil, nil, fmt.Errorf("%w: no server of the lock service is known", ErrUnreachable)
-		}
-		addr = servers[l.mu.next%len(servers)]
-		l.mu.next++
-	}
-	if p := l.mu.peers[addr]; p != nil {
-		l.mu.current = p
-		return p, nil, nil
-	}
-	d := &dial{done: make(chan struct{})}
-	l.mu.dialing = d
-	l.wg.Go(func() { l.connect(addr, d) })
-	return nil, d, nil
-}
-
-// connect dials once.
-func (l *leaders) connect(addr string, d *dial) {
-	ctx, cancel := context.WithTimeout(l.ctx, l.cfg.DialTimeout)
-	defer cancel()
-	made, err := l.cfg.Dialer.Dial(ctx, addr)
-	p := &peer{addr: addr, Peer: made}
-	l.mu.Lock()
-	l.mu.dialing = nil
-	var drop *peer
-	switch {
-	case err != nil:
-		d.err = &UnreachableError{addr, err}
-	case l.mu.closed:
-		d.err, drop = api.ErrClosed, p
-	default:
-		drop = l.roomLocked()
-		l.mu.peers[addr], l.mu.current = p, p
-	}
-	close(d.done)
-	l.mu.Unlock()
-	if drop != nil {
-		drop.close()
-	}
-}
-
-// roomLocked forgets a peer when there are too many, and returns it.
-func (l *leaders) roomLocked() *peer {
-	if len(l.mu.peers) < peersMax {
-		return nil
-	}
-	for addr, p := range l.mu.peers {
-		delete(l.mu.peers, addr)
-		return p
-	}
-	return nil
 }
 
 // failed notes that p did not serve a call, for reasons that err tells. It returns

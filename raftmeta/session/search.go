@@ -1,0 +1,200 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/steledb/stele/raftmeta/api"
+)
+
+const (
+	// headStart is how long an address may take to answer before another is asked
+	// too. One that is cut off never says so: to wait for each in turn costs a session
+	// its lease when two of them are asked.
+	headStart = 200 * time.Millisecond
+	// searchMax bounds the addresses of one search.
+	searchMax = 8
+)
+
+// search is one attempt to connect to a server, which callers share.
+type search struct {
+	done  chan struct{}
+	tried map[string]bool // addresses; the search's goroutine's once it runs
+	err   error
+}
+
+// get returns the server that is believed to lead, connecting if need be. It makes
+// one attempt; errors are ErrUnreachable, api.ErrClosed, and ctx's.
+func (l *leaders) get(ctx context.Context) (*peer, error) {
+	l.mu.Lock()
+	p, s, err := l.lookLocked()
+	l.mu.Unlock()
+	if p != nil || err != nil {
+		return p, err
+	}
+	select {
+	case <-s.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.current == nil { // lost again before we looked
+		return nil, fmt.Errorf("%w: lost", ErrUnreachable)
+	}
+	return l.mu.current, nil
+}
+
+// lookLocked returns a peer that is there, or the search to wait for.
+func (l *leaders) lookLocked() (*peer, *search, error) {
+	if l.mu.closed {
+		return nil, nil, api.ErrClosed
+	}
+	if l.mu.current != nil {
+		return l.mu.current, nil, nil
+	}
+	if l.mu.search != nil {
+		return nil, l.mu.search, nil
+	}
+	s := &search{done: make(chan struct{}), tried: make(map[string]bool)}
+	addr := l.nextLocked(s)
+	if addr == "" {
+		return nil, nil, fmt.Errorf("%w: no server of the lock service is known", ErrUnreachable)
+	}
+	if p := l.mu.peers[addr]; p != nil {
+		l.mu.current = p
+		return p, nil, nil
+	}
+	l.mu.search = s
+	l.wg.Go(func() { l.seek(s, addr) })
+	return nil, s, nil
+}
+
+// nextLocked returns an address that the search has not tried: where a server says
+// that the leader is, or else the next of the Locator's. It is empty when there is
+// none.
+func (l *leaders) nextLocked(s *search) string {
+	addr := l.mu.hint
+	l.mu.hint = ""
+	if addr == "" || s.tried[addr] {
+		addr = ""
+		servers := l.cfg.Locator.Servers()
+		for range servers {
+			at := servers[l.mu.next%len(servers)]
+			l.mu.next++
+			if !s.tried[at] {
+				addr = at
+				break
+			}
+		}
+	}
+	if addr != "" {
+		s.tried[addr] = true
+	}
+	return addr
+}
+
+// dialed is what came of an attempt to connect.
+type dialed struct {
+	p   *peer
+	err error
+}
+
+// seek connects to one server, at addr or wherever another answers first.
+func (l *leaders) seek(s *search, addr string) {
+	ctx, cancel := context.WithCancel(l.ctx)
+	defer cancel() // of those that are slower
+	results := make(chan dialed)
+	tick := time.NewTicker(headStart)
+	defer tick.Stop()
+	dial := func(addr string) { l.wg.Go(func() { l.dial(ctx, addr, results) }) }
+	dial(addr)
+	for open := 1; ; {
+		select {
+		case r := <-results:
+			open--
+			if r.err == nil || open == 0 {
+				l.end(s, r)
+				return
+			}
+		case <-tick.C:
+			if len(s.tried) >= searchMax {
+				continue
+			}
+			l.mu.Lock()
+			addr := l.nextLocked(s)
+			p := l.mu.peers[addr]
+			l.mu.Unlock()
+			switch {
+			case p != nil:
+				l.end(s, dialed{p: p})
+				return
+			case addr != "":
+				open++
+				dial(addr)
+			}
+		}
+	}
+}
+
+// dial connects to addr for a search, until ctx ends.
+func (l *leaders) dial(ctx context.Context, addr string, results chan<- dialed) {
+	limited, cancel := context.WithTimeout(ctx, l.cfg.DialTimeout)
+	defer cancel()
+	r := dialed{}
+	made, err := l.cfg.Dialer.Dial(limited, addr)
+	if err == nil {
+		r.p = &peer{addr: addr, Peer: made}
+	} else {
+		r.err = &UnreachableError{addr, err}
+	}
+	select {
+	case results <- r:
+	case <-ctx.Done():
+		if r.p != nil {
+			r.p.close()
+		}
+	}
+}
+
+// end ends a search with its result.
+func (l *leaders) end(s *search, r dialed) {
+	l.mu.Lock()
+	l.mu.search = nil
+	var drop *peer
+	switch {
+	case r.err != nil:
+		s.err = r.err
+	case l.mu.closed:
+		s.err, drop = api.ErrClosed, r.p
+	default:
+		if l.mu.peers[r.p.addr] != r.p {
+			drop = l.roomLocked(r.p.addr)
+		}
+		l.mu.peers[r.p.addr], l.mu.current = r.p, r.p
+	}
+	close(s.done)
+	l.mu.Unlock()
+	if drop != nil {
+		drop.close()
+	}
+}
+
+// roomLocked forgets a peer when one at addr would be one too many, and returns it.
+func (l *leaders) roomLocked(addr string) *peer {
+	if p := l.mu.peers[addr]; p != nil {
+		return p
+	}
+	if len(l.mu.peers) < peersMax {
+		return nil
+	}
+	for addr, p := range l.mu.peers {
+		delete(l.mu.peers, addr)
+		return p
+	}
+	return nil
+}
