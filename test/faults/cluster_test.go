@@ -379,32 +379,46 @@ func (n *node) direct(ctx context.Context, f func(api.Service) error) error {
 	return f(api.Remote(conn))
 }
 
-// agree waits until all nodes hold the same files under dir, as the leader does.
+// agree waits until all nodes hold the same files under dir, as the leader does. Files
+// may still change: what a client had sent when it was cut off may reach the leader
+// seconds after the client has ended.
 func (c *cluster) agree(lib *session.Client, dir string, atMost time.Duration) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), atMost)
 	defer cancel()
+	files := 0
+	err := await(atMost, func() (err error) {
+		files, err = c.disagreement(ctx, lib, dir)
+		return err
+	})
+	if err != nil {
+		c.t.Errorf("the nodes do not agree on %s in %v: %v", dir, atMost, err)
+		return
+	}
+	c.t.Logf("all nodes hold the same %d files in %s", files, dir)
+}
+
+// disagreement returns how many files there are, and an error if some node has others.
+func (c *cluster) disagreement(ctx context.Context, lib *session.Client, dir string) (int, error) {
 	files, err := lib.List(ctx, dir)
 	if err != nil && !errors.Is(err, api.ErrNotFound) {
-		c.t.Fatalf("list %s: %v", dir, err)
+		return 0, fmt.Errorf("list %s: %w", dir, err)
 	}
 	var want []api.File
 	for _, st := range files {
 		f, err := lib.Get(ctx, st.Path)
 		if err != nil {
-			c.t.Fatalf("get %s: %v", st.Path, err)
+			return 0, fmt.Errorf("get %s: %w", st.Path, err)
 		}
 		want = append(want, f)
 	}
 	for _, n := range c.nodes {
-		if err := await(time.Until(deadline(ctx)), func() error { return n.has(ctx, want) }); err != nil {
-			c.t.Errorf("%v: %v", n, err)
+		if err := n.has(ctx, want); err != nil {
+			return 0, fmt.Errorf("%v: %w", n, err)
 		}
 	}
-	c.t.Logf("all nodes hold the same %d files in %s", len(files), dir)
+	return len(files), nil
 }
-
-func deadline(ctx context.Context) time.Time { at, _ := ctx.Deadline(); return at }
 
 // has returns an error if the node has another state of a file.
 func (n *node) has(ctx context.Context, all []api.File) error {

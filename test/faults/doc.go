@@ -23,8 +23,9 @@
 // Whatever the faults:
 //
 //	F1. Operations on a register are linearizable (Porcupine), reads from a session's
-//	    cache and operations of unknown outcome included. An error that does not say
-//	    that the outcome is unknown means that nothing was changed.
+//	    cache, operations of unknown outcome and a read of each in the end included.
+//	    An error that does not say that the outcome is unknown means that nothing was
+//	    changed.
 //	F2. Holds of a lock by different sessions do not overlap, unless all are shared.
 //	F3. Lock generations grow with each hold of an exclusive lock: no two sessions show
 //	    the judge the same one, and who is refused for an old one does not believe to

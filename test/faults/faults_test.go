@@ -38,6 +38,7 @@ type faultRun struct {
 	judge   *judge
 	clients []*clientProcess
 	slowest time.Duration // to recover
+	h       *histories    // once the clients have ended
 }
 
 // clientProcess is a client on the host of a node, or the place of one.
@@ -187,7 +188,35 @@ func (r *faultRun) converges() {
 		r.t.Error(err)
 	}
 	r.agree(r.lib, filesDir, 30*time.Second)
+	r.lastReads()
 	r.stopAll()
+}
+
+// lastReads reads the histories, and then each register that was ever used, so that an
+// acknowledged write that is lost by now breaks F1.
+func (r *faultRun) lastReads() {
+	r.t.Helper()
+	var paths []string
+	for _, p := range r.clients {
+		paths = append(paths, p.histories...)
+	}
+	r.h = readHistories(r.t, paths)
+	ctx, cancel := context.WithTimeout(r.t.Context(), 60*time.Second)
+	defer cancel()
+	read := map[string]bool{}
+	for _, op := range r.h.ops {
+		path := op.Input.(call).Path
+		if read[path] {
+			continue
+		}
+		read[path] = true
+		c := entry{At: now(), Call: &call{Kind: "get", Path: path}}
+		f, err := r.lib.Get(ctx, path)
+		if err != nil && !errors.Is(err, api.ErrNotFound) {
+			r.t.Fatalf("read %s in the end: %v", path, err)
+		}
+		r.h.add(len(paths), c, answer{Gen: f.Generation, Value: string(f.Data)}, now())
+	}
 }
 
 // leftovers returns an error while a lock or ephemeral file of a client is there.
@@ -216,11 +245,7 @@ func (r *faultRun) leftovers() error {
 // judgeAll checks what the clients and the third party have seen.
 func (r *faultRun) judgeAll() {
 	r.t.Helper()
-	var paths []string
-	for _, p := range r.clients {
-		paths = append(paths, p.histories...)
-	}
-	h := readHistories(r.t, paths)
+	h := r.h
 	bad, accepts, refusals := r.judge.findings()
 	for _, b := range slices.Concat(h.bad, bad, overlaps(h.holds)) {
 		r.t.Error(b)

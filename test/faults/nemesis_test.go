@@ -20,7 +20,7 @@ type fault struct {
 // lengthMax bounds the length of a fault: in a soak whole minutes, as leases and grace
 // periods are. Most are short, for there it is that a leader is just about to change.
 const (
-	lengthMax     = 12 * time.Second
+	lengthMax     = 9 * time.Second
 	lengthMaxSoak = 60 * time.Second
 )
 
