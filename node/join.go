@@ -126,15 +126,33 @@ func (n *Node) joinCluster(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("start gossip: %w", err)
 	}
-	n.former.SetGossip(n.ring.Address())
+	n.former.SetGossip(n.ring.Address(), n.heardOf)
 	n.background.Go(n.followMembers)
 	n.background.Go(n.tellLoad)
-	if len(gossips) > 0 {
-		if err := n.ring.Join(ctx, gossips); err != nil {
-			n.log.Warn("no member answers by gossip yet; trying goes on", "error", err)
-		}
-	}
+	// Remembered addresses may be dead, which takes long to find out; members that have
+	// heard of this node come by themselves meanwhile.
+	n.background.Go(func() { n.joinGossip(gossips) })
 	return nil
+}
+
+// joinGossip asks members to take this node in, and says so if nobody does.
+func (n *Node) joinGossip(addrs []string) {
+	if len(addrs) == 0 {
+		return
+	}
+	err := n.ring.Join(n.ctx, addrs)
+	alone := !slices.ContainsFunc(n.ring.Members(), func(m gossip.Member) bool { return !m.Self && m.State == gossip.Alive })
+	if err != nil && alone && n.ctx.Err() == nil {
+		n.log.Warn("no member answers by gossip yet; trying goes on", "error", err)
+	}
+}
+
+// heardOf has gossip know a member that spoke from an address that is new to it.
+func (n *Node) heardOf(ctx context.Context, p formation.Peer) {
+	n.known.set(p.ID, p.RPC)
+	if err := n.ring.Join(ctx, []string{p.Gossip}); err != nil {
+		n.log.Debug("a member that was heard of does not answer by gossip", "node", p.ID, "address", p.Gossip, "error", err)
+	}
 }
 
 // selfMeta is what the node tells the others of itself.

@@ -43,6 +43,8 @@ type Former struct {
 		asking    map[string]bool  // questions under way
 		wrong     map[string]error // address to join: why the node there is none of ours
 		stopped   bool
+		// join has gossip know a member; nil before SetGossip.
+		join func(context.Context, Peer)
 	}
 	changed chan struct{} // holds a value after a change that Run waits for
 }
@@ -297,8 +299,13 @@ func (f *Former) meetLocked(h hello) {
 	hear := func(p Peer, news bool) {
 		_, known := f.mu.heard[p.ID]
 		room := known && news || !known && len(f.mu.heard) < peersMax
-		if room && p.ID != f.mu.self.ID && p.sane() {
-			f.mu.heard[p.ID] = p
+		if !room || p.ID == f.mu.self.ID || !p.sane() {
+			return
+		}
+		met := f.metLocked(p)
+		f.mu.heard[p.ID] = p
+		if join := f.mu.join; !met && news && join != nil {
+			f.startLocked(func() { join(f.ctx, p) })
 		}
 	}
 	hear(h.Peer, true)
@@ -307,6 +314,12 @@ func (f *Former) meetLocked(h hello) {
 	}
 	f.mu.raftEpoch = max(f.mu.raftEpoch, h.raftEpoch)
 	f.wake()
+}
+
+// metLocked tells whether a member is known with this address.
+func (f *Former) metLocked(p Peer) bool {
+	same := func(m Peer) bool { return m.ID == p.ID && m.Gossip == p.Gossip }
+	return p.Gossip == "" || same(f.mu.heard[p.ID]) || slices.ContainsFunc(f.mu.members, same)
 }
 
 // Close ends what Run left running.

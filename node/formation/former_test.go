@@ -262,6 +262,41 @@ func TestFleetRestart(t *testing.T) {
 	}
 }
 
+// TestLateSeed has two voters come back at new addresses, the one that knows the other
+// first: it does not wait long for its next try, and both have gossip know the other.
+func TestLateSeed(t *testing.T) {
+	a, b := newHost(t, "a"), newHost(t, "b")
+	a.start(t, nil)
+	o := a.wait(t)
+	a.stop()
+	a.move(t)
+	b.store.cluster, b.store.founder = o.Cluster, true
+	joined := make(chan string, 10)
+	gossips := func(h *host) {
+		h.former.SetGossip("g"+h.addr, func(_ context.Context, p Peer) { joined <- h.id + " " + p.Gossip })
+	}
+	b.start(t, joining(a.addr))
+	b.wait(t)
+	gossips(b)
+	time.Sleep(300 * time.Millisecond)
+	start := time.Now()
+	a.start(t, nil)
+	a.wait(t)
+	gossips(a)
+	want := map[string]bool{"a g" + b.addr: true, "b g" + a.addr: true}
+	for len(want) > 0 {
+		select {
+		case got := <-joined:
+			if !want[got] {
+				t.Errorf("%q is joined, want %v", got, want)
+			}
+			delete(want, got)
+		case <-time.After(greetEvery / 3):
+			t.Fatalf("%v are not joined after %v", want, time.Since(start))
+		}
+	}
+}
+
 func TestOthersAreRefused(t *testing.T) {
 	a, b := newHost(t, "a"), newHost(t, "b")
 	key := func(c *Config) { c.Key = []byte(strings.Repeat("k", 32)) }

@@ -2,6 +2,7 @@ package formation
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -39,11 +40,13 @@ func (f *Former) Forget(id string) {
 	delete(f.mu.heard, id)
 }
 
-// SetGossip tells the address of this node's gossip, where Config.Self could not.
-func (f *Former) SetGossip(addr string) {
+// SetGossip tells the address of this node's gossip, which Config.Self could not, and
+// how it takes in a member: join is called for each that speaks from an address that
+// SetMembers did not name, and may take its time.
+func (f *Former) SetGossip(addr string, join func(context.Context, Peer)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.mu.self.Gossip = addr
+	f.mu.self.Gossip, f.mu.join = addr, join
 }
 
 // Seeds returns gossip addresses of members that were heard of, or are remembered:
@@ -88,16 +91,18 @@ func some(all []Peer, limit int) []Peer {
 }
 
 const (
-	// greetEvery is how often a member greets those that gossip does not know. 15 s:
-	// it matters only where a fleet comes back with other addresses, in pieces.
+	// greetEvery is how often a member greets those that gossip does not know, once it
+	// has done so a few times since its start, the first greetFirst after it: the nodes
+	// of a fleet that comes back with other addresses come one after the other.
 	greetEvery = 15 * time.Second
+	greetFirst = 500 * time.Millisecond
 	// greetMax bounds the greetings of one time.
 	greetMax = 16
 )
 
 // keepGreeting looks for members that gossip does not know.
 func (f *Former) keepGreeting() {
-	for {
+	for every := greetFirst; ; every = min(2*every, greetEvery) {
 		seeds := resolve(f.ctx, f.join)
 		f.mu.Lock()
 		addrs := f.targetsLocked(seeds)
@@ -106,7 +111,7 @@ func (f *Former) keepGreeting() {
 			f.greetLocked(addr)
 		}
 		f.mu.Unlock()
-		wait := time.NewTimer(greetEvery*3/4 + rand.N(greetEvery/2))
+		wait := time.NewTimer(every*3/4 + rand.N(every/2))
 		select {
 		case <-wait.C:
 		case <-f.ctx.Done():
