@@ -131,9 +131,14 @@ const (
 	errorDetailBytesMax  = 4 << 10
 )
 
-// appendError writes e as a map. Keys come in a fixed order: the four of every
-// error, then the details sorted.
 func appendError(enc *wire.Encoder, e *Error) {
+	e.Append(enc, errorMessageBytesMax, errorDetailBytesMax)
+}
+
+// Append writes e as a map, its message and each detail cut to so many bytes. Keys come in
+// a fixed order: the four of every error, then the details sorted. APIs have it write errors
+// inside results.
+func (e *Error) Append(enc *wire.Encoder, messageMax, detailMax int) {
 	keys := slices.Sorted(maps.Keys(e.Details))
 	keys = slices.DeleteFunc(keys, func(k string) bool { return !canSend(e.Details[k]) })
 	keys = keys[:min(len(keys), errorDetailsMax)]
@@ -143,7 +148,7 @@ func appendError(enc *wire.Encoder, e *Error) {
 	enc.Str("name")
 	enc.Str(e.Code.String())
 	enc.Str("message")
-	enc.Str(e.Message[:min(len(e.Message), errorMessageBytesMax)])
+	enc.Str(e.Message[:min(len(e.Message), messageMax)])
 	enc.Str("retryable")
 	enc.Bool(e.Retryable)
 	for _, k := range keys {
@@ -158,9 +163,9 @@ func appendError(enc *wire.Encoder, e *Error) {
 		case bool:
 			enc.Bool(v)
 		case string:
-			enc.Str(v[:min(len(v), errorDetailBytesMax)])
+			enc.Str(v[:min(len(v), detailMax)])
 		case []byte:
-			enc.Bin(v[:min(len(v), errorDetailBytesMax)])
+			enc.Bin(v[:min(len(v), detailMax)])
 		}
 	}
 }
@@ -173,9 +178,9 @@ func canSend(v any) bool {
 	return false
 }
 
-// decodeError reads what appendError writes. A server of another make may send
+// DecodeError reads what Append writes. A server of another make may send
 // any value as its error: what is not a map with a code becomes CodeInternal.
-func decodeError(d *wire.Decoder) *Error {
+func DecodeError(d *wire.Decoder) *Error {
 	e := &Error{Code: CodeInternal}
 	switch d.Peek() {
 	case wire.KindStr, wire.KindBytes:

@@ -221,7 +221,7 @@ func (c *Conn) deliver(m message) error {
 		if d.IsNil() {
 			p.answer(d.Rest(), m.owned)
 		} else {
-			p.err = decodeError(&d)
+			p.err = DecodeError(&d)
 			if d.Err() != nil {
 				p.err = d.Err()
 			}

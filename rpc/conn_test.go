@@ -292,7 +292,7 @@ func TestForeignErrors(t *testing.T) {
 		{map[string]any{"code": 77777}, "code_77777"},
 	} {
 		d := wire.NewDecoder(plain(c.err)[1:])
-		if got := decodeError(&d); got.Error() != c.want || d.Err() != nil || d.More() {
+		if got := DecodeError(&d); got.Error() != c.want || d.Err() != nil || d.More() {
 			t.Errorf("%v: %v, %v", c.err, got, d.Err())
 		}
 	}

@@ -213,7 +213,7 @@ func responses(t testing.TB, b []byte, framed bool) []response {
 		}
 		r := response{id: uint32(d.Uint())}
 		if !d.IsNil() {
-			r.err = decodeError(&d)
+			r.err = DecodeError(&d)
 		}
 		r.result = d.Raw()
 		if d.Err() != nil {

@@ -118,7 +118,7 @@ func TestRelayed(t *testing.T) {
 
 func TestIntegers(t *testing.T) {
 	for _, v := range []any{int64(7), 7, uint64(7)} {
-		if n, ok := Integer(v); n != 7 || !ok {
+		if n, ok := integer(v); n != 7 || !ok {
 			t.Errorf("%T is %d, %v", v, n, ok)
 		}
 	}

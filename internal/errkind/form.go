@@ -53,18 +53,18 @@ func (a Answer) Text(key string) string {
 
 // Int returns the detail of that key; 0 if there is none, or it is no integer.
 func (a Answer) Int(key string) int64 {
-	n, _ := Integer(a.Details[key])
+	n, _ := integer(a.Details[key])
 	return n
 }
 
 // HasInt tells whether there is an integer of that key.
 func (a Answer) HasInt(key string) bool {
-	_, ok := Integer(a.Details[key])
+	_, ok := integer(a.Details[key])
 	return ok
 }
 
-// Integer returns a detail that came over the wire, or is on its way there.
-func Integer(v any) (n int64, ok bool) {
+// integer returns a detail that came over the wire, or is on its way there.
+func integer(v any) (n int64, ok bool) {
 	switch v := v.(type) {
 	case int64:
 		return v, true
