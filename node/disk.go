@@ -15,12 +15,19 @@ func (n *Node) reserve() int64 {
 	return min(most, int64(st.Blocks)*st.Bsize/20)
 }
 
-// diskSpace returns the size of the file system that dir is on, and what is free of
-// it, in bytes.
-func diskSpace(dir string) (total, free int64, err error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, 0, err
+// diskSpace returns the size of the file systems that the data folders are on, and what
+// is free of it for data, in bytes. A folder that was retired has neither.
+func (n *Node) diskSpace() (total, free int64) {
+	retired := n.retiredFolders()
+	seen := map[unix.Fsid]bool{}
+	for _, dir := range n.cfg.DataDirs {
+		var st unix.Statfs_t
+		if retired[blobFolder(dir)] || unix.Statfs(dir, &st) != nil || seen[st.Fsid] {
+			continue
+		}
+		seen[st.Fsid] = true
+		total += int64(st.Blocks) * st.Bsize
+		free += max(0, int64(st.Bavail)*st.Bsize-n.reserve())
 	}
-	return int64(st.Blocks) * st.Bsize, int64(st.Bavail) * st.Bsize, nil
+	return total, free
 }

@@ -58,12 +58,13 @@ func (n *Node) claim(ctx context.Context) error {
 		return err
 	}
 	s := n.meta.current()
-	if n.lock == nil || n.lockOf != s {
+	if n.lock.Load() == nil || n.lockOf != s {
 		l, err := n.acquireServer(ctx, s)
 		if err != nil {
 			return err
 		}
-		n.lock, n.lockOf = l, s
+		n.lock.Store(l)
+		n.lockOf = s
 	}
 	b, err := json.Marshal(instance{Session: s.ID(), RPC: n.RPCAddr()})
 	if err != nil {

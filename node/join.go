@@ -161,12 +161,7 @@ func (n *Node) selfMeta() gossip.Meta {
 	n.self.view(func(f *identity.Folders) {
 		m.ID, m.Start, m.Voter, m.RaftEpoch = f.Node, f.Starts, f.Voter(), f.RaftEpoch
 	})
-	for _, dir := range n.cfg.DataDirs {
-		if total, free, err := diskSpace(dir); err == nil {
-			m.CapacityBytes += total
-			m.FreeBytes += free
-		}
-	}
+	m.CapacityBytes, m.FreeBytes = n.diskSpace()
 	return m
 }
 

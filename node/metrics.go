@@ -72,7 +72,7 @@ func (c *collector) collectTablets(m sender) {
 }
 
 func (c *collector) collectStore(m sender) {
-	s := c.node.store.Stats()
+	s := c.node.store.Load().Stats()
 	m.gauge("blobs", "Sealed blobs.", float64(s.Blobs))
 	for _, f := range s.Folders {
 		m.gauge("disk_free_bytes", "Free space of the folder's file system.", float64(f.FreeBytes), "folder", f.Path)

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"path/filepath"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -52,12 +51,13 @@ type Node struct {
 	epochs  epochGate
 	voter   *voter
 	meta    metaAccess
-	// lock makes this process the node, through the session lockOf. Of the start, then
-	// of keepSession.
-	lock    *session.Lock
+	// lock makes this process the node, through the session lockOf, which is of the
+	// start, then of keepSession.
+	lock    atomic.Pointer[session.Lock]
 	lockOf  *session.Session
 	catalog catalog
-	store   *blobfs.Store
+	fleetOf *blobFleet
+	store   atomic.Pointer[blobfs.Store] // nil until it is open
 	tablets *tablet.Server
 	master  *master.Master
 
@@ -94,7 +94,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n.results = newResultMemory(cfg.budget().results)
 	n.changing = make(chan struct{}, 1)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
-	n.peers.resolve = n.addressOf
+	n.peers.resolve, n.peers.dial = n.addressOf, n.dialNode
 	n.enter("the data folders")
 	debug.SetMemoryLimit(cfg.MemoryBytes * 9 / 10)
 	listener, err := n.listen()
@@ -158,7 +158,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 // openData opens the block store and the tablets.
 func (n *Node) openData(ctx context.Context) (err error) {
 	n.enter("the block store")
-	if n.store, err = blobfs.Open(n.blobConfig()); err != nil {
+	if err := n.openStore(ctx); err != nil {
 		return fmt.Errorf("open the block store: %w", err)
 	}
 	n.enter("the tablets")
@@ -167,54 +167,13 @@ func (n *Node) openData(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("load tablets' metadata: %w", err)
 	}
-	if err := n.sweep(ctx, loads); err != nil {
-		return fmt.Errorf("remove unnamed blobs: %w", err)
-	}
 	b := n.cfg.budget()
 	n.tablets, err = tablet.Open(ctx, tablet.Config{
-		Blobs: tablet.OnStore(n.store), Metadata: &n.catalog, Logger: n.log.With("part", "tablet"),
+		Blobs: tablet.OnSpreadStore(n.store.Load(), n.id()), Metadata: &n.catalog, Logger: n.log.With("part", "tablet"),
 		MemtablesBytesMax: b.memtables, CacheBytes: b.cache, RowReadBytesMax: b.message, OnFailure: n.fail,
 	}, loads)
 	if err != nil {
 		return fmt.Errorf("open tablets: %w", err)
-	}
-	return nil
-}
-
-func (n *Node) blobConfig() blobfs.Config {
-	return blobfs.Config{
-		Folders: blobFolders(n.cfg.DataDirs), Node: n.id(), Logger: n.log.With("part", "blobfs"), ReserveBytes: n.reserve(),
-	}
-}
-
-func blobFolders(dataDirs []string) []string {
-	var folders []string
-	for _, d := range dataDirs {
-		folders = append(folders, filepath.Join(d, "blobs"))
-	}
-	return folders
-}
-
-// sweep removes the blobs that no tablet's metadata names. The namespace is the one
-// that the blobs' folders belong to, which openGroup has checked: by another's,
-// all blobs would be leftovers.
-func (n *Node) sweep(ctx context.Context, loads []tablet.Load) error {
-	named := map[blobfs.ID]bool{}
-	for _, l := range loads {
-		for _, g := range l.Meta.Groups {
-			for i := range g.Files {
-				named[g.Files[i].Handle.ID] = true
-			}
-		}
-	}
-	for _, b := range n.store.Blobs() {
-		if named[b.ID] {
-			continue
-		}
-		if err := n.store.Delete(ctx, b.ID); err != nil {
-			return err
-		}
-		n.log.Info("removed a blob that no tablet names", "blob", b.ID.String(), "bytes", b.Length)
 	}
 	return nil
 }
@@ -281,9 +240,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 	if n.tablets != nil {
 		errs = append(errs, n.tablets.Close())
 	}
-	if n.store != nil {
-		errs = append(errs, n.store.Close())
-	}
+	errs = append(errs, n.closeStore())
 	errs = append(errs, n.closeLockService(ctx), n.leaveCluster())
 	n.peers.close()
 	n.background.Wait()

@@ -13,6 +13,7 @@ import (
 type peers struct {
 	// resolve returns where a node answers now.
 	resolve func(id string) (string, bool)
+	dial    func(ctx context.Context, id string) (*rpc.Conn, error)
 	// mu guards the fields in it. Never held while dialing.
 	mu struct {
 		sync.Mutex
@@ -26,6 +27,48 @@ type peerConn struct {
 	conn *rpc.Conn
 }
 
+// methodWho asks a node who it is: its cluster and its id. What answers at an address may
+// be another node than the one that was there before.
+const methodWho = "cluster.who"
+
+func (n *Node) handleWho() {
+	n.rpc.Handle(methodWho, rpc.Inline, func(c *rpc.Call) {
+		c.Reply(func(e *wire.Encoder) {
+			e.Array(2)
+			e.Str(n.cluster())
+			e.Str(n.id())
+		})
+	})
+}
+
+// dialNode connects to a node, and makes sure that it is that node.
+func (n *Node) dialNode(ctx context.Context, id string) (*rpc.Conn, error) {
+	addr, known := n.addressOf(id)
+	if !known {
+		return nil, fmt.Errorf("it is not known where node %s is", id)
+	}
+	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{})
+	if err != nil {
+		return nil, fmt.Errorf("connect to node %s at %s: %w", id, addr, err)
+	}
+	var cluster, who string
+	err = conn.Call(ctx, methodWho, func(e *wire.Encoder) { e.Array(0) }, func(d *wire.Decoder) error {
+		d.Array()
+		cluster, who = d.Str(), d.Str()
+		return d.Err()
+	})
+	switch {
+	case err != nil:
+		err = fmt.Errorf("ask who answers at %s: %w", addr, err)
+	case cluster != n.cluster() || who != id:
+		err = fmt.Errorf("at %s is node %s of cluster %q, and not node %s", addr, who, cluster, id)
+	default:
+		return conn, nil
+	}
+	_ = conn.Close()
+	return nil, err
+}
+
 // call asks a node. The error is that of the connection or, from the node, an
 // *rpc.Error.
 func (p *peers) call(ctx context.Context, id, method string, params func(*wire.Encoder), result func(*wire.Decoder) error) error {
@@ -35,7 +78,7 @@ func (p *peers) call(ctx context.Context, id, method string, params func(*wire.E
 	}
 	conn, err := p.conn(ctx, id, addr)
 	if err != nil {
-		return fmt.Errorf("connect to node %s at %s: %w", id, addr, err)
+		return err
 	}
 	return conn.Call(ctx, method, params, result)
 }
@@ -47,7 +90,7 @@ func (p *peers) conn(ctx context.Context, id, addr string) (*rpc.Conn, error) {
 	if ok && have.addr == addr && have.conn.Err() == nil {
 		return have.conn, nil
 	}
-	fresh, err := rpc.Dial(ctx, addr, rpc.ConnConfig{})
+	fresh, err := p.dial(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -67,15 +67,17 @@ type fleetNode struct {
 	gossip.Member // of zero State if gossip does not know it
 }
 
-// fleet returns all nodes of the cluster, in order of their ids.
+// fleet returns all nodes of the cluster, in order of their ids. The files mostly come
+// from the session's cache, which is never stale.
 func (n *Node) fleet(ctx context.Context) ([]fleetNode, error) {
 	ids, err := n.catalog.list(ctx, nodesDir)
 	if err != nil {
 		return nil, err
 	}
+	s := n.meta.current()
 	var all []fleetNode
 	for _, id := range ids {
-		f, err := n.catalog.meta.Get(ctx, nodePath(id))
+		f, err := s.Get(ctx, nodePath(id))
 		if errors.Is(err, metaapi.ErrNotFound) { // removed meanwhile
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	blobapi "github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/node/reach"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -36,6 +37,8 @@ func (n *Node) serve(listener net.Listener) error {
 	n.former.Handle(server)
 	n.voter = newVoter(n, server.Claim(raftByte))
 	metaapi.ServeCurrent(server, n.lockServiceForOthers)
+	blobapi.Serve(server, n.servePeer)
+	n.handleWho()
 	n.handleCommands()
 	n.handleData()
 	n.handleAdmin()

@@ -56,7 +56,7 @@ func (n *Node) status(context.Context, *api.NamesRequest) (answer, error) {
 	s.Voter = group != nil
 	s.Leader = n.leader() == n.id()
 	s.Master = n.master.Epoch() != 0
-	for _, f := range n.store.Stats().Folders {
+	for _, f := range n.store.Load().Stats().Folders {
 		d := api.DiskStatus{Path: f.Path, FreeBytes: f.FreeBytes, UsedBytes: f.BlobBytes + f.LogBytes, Retired: f.Retired != nil}
 		var st unix.Statfs_t
 		if unix.Statfs(f.Path, &st) == nil {

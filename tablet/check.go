@@ -43,7 +43,11 @@ func Check(ctx context.Context, blobs Blobs, metas []*Meta, report Problem) (Che
 			}
 		}
 	}
-	for _, id := range blobs.Logs() {
+	logs, err := blobs.Logs(ctx)
+	if err != nil {
+		return sum, err
+	}
+	for _, id := range logs {
 		sum.Logs++
 		if err := checkLog(ctx, blobs, id, &sum); err != nil {
 			file, offset := placeOf(err, id.String())

@@ -26,7 +26,7 @@ type Blobs interface {
 	// CreateLog begins a log blob.
 	CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error)
 	// Logs lists the log blobs of this server.
-	Logs() []blobfs.ID
+	Logs(ctx context.Context) ([]blobfs.ID, error)
 	// OpenLog fences the log's writer, if there is one still, and reads it.
 	OpenLog(ctx context.Context, id blobfs.ID) (LogReader, error)
 	// RemoveLog removes a log blob.

@@ -60,7 +60,11 @@ func (s *Server) recover(ctx context.Context, tablets []Load) error {
 func (s *Server) oldLogsInOrder(ctx context.Context) ([]oldLog, error) {
 	var logs []oldLog
 	first := map[blobfs.ID]uint64{}
-	for _, id := range s.cfg.Blobs.Logs() {
+	ids, err := s.cfg.Blobs.Logs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
 		seq, err := s.firstSeq(ctx, id)
 		if err != nil {
 			return nil, fmt.Errorf("open commit log %s: %w", id, err)

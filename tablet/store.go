@@ -7,7 +7,7 @@ import (
 	"github.com/steledb/stele/blobfs"
 )
 
-// OnStore returns store as the Blobs of a tablet server.
+// OnStore returns store as the Blobs of a tablet server whose logs are on this node alone.
 func OnStore(store *blobfs.Store) Blobs { return onStore{store} }
 
 type onStore struct{ *blobfs.Store }
@@ -35,12 +35,12 @@ func (s onStore) Delete(ctx context.Context, id blobfs.ID) error {
 	return nil
 }
 
-func (s onStore) Logs() []blobfs.ID {
+func (s onStore) Logs(context.Context) ([]blobfs.ID, error) {
 	var ids []blobfs.ID
 	for _, l := range s.Store.Logs() {
 		ids = append(ids, l.ID)
 	}
-	return ids
+	return ids, nil
 }
 
 func (s onStore) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error) {
@@ -57,4 +57,39 @@ func (s onStore) OpenLog(ctx context.Context, id blobfs.ID) (LogReader, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// OnSpreadStore returns store as the Blobs of a tablet server whose logs are on several
+// nodes, and listed under the server's name.
+func OnSpreadStore(store *blobfs.Store, server string) Blobs {
+	return onSpreadStore{onStore{store}, server}
+}
+
+type onSpreadStore struct {
+	onStore
+	server string
+}
+
+func (s onSpreadStore) Logs(ctx context.Context) ([]blobfs.ID, error) {
+	return s.SpreadLogs(ctx, s.server)
+}
+
+func (s onSpreadStore) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error) {
+	w, err := s.CreateSpreadLog(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (s onSpreadStore) OpenLog(ctx context.Context, id blobfs.ID) (LogReader, error) {
+	r, err := s.OpenSpreadLog(ctx, s.server, id)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (s onSpreadStore) RemoveLog(ctx context.Context, id blobfs.ID) error {
+	return s.RemoveSpreadLog(ctx, s.server, id)
 }

@@ -1,0 +1,172 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	blobapi "github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/rpc"
+)
+
+// blobFleet is the cluster's nodes as the block store sees them: the registry says who
+// they are, gossip how they are. It implements blobfs.Fleet.
+type blobFleet struct {
+	n *Node
+	// mu guards the fields in it. Never held across I/O.
+	mu struct {
+		sync.Mutex
+		registry []fleetNode
+		members  []blobfs.Member // replaced, never changed
+		changed  chan struct{}
+		remotes  map[string]*blobapi.Remote
+		closed   bool
+	}
+}
+
+func newBlobFleet(n *Node) *blobFleet {
+	f := &blobFleet{n: n}
+	f.mu.changed = make(chan struct{})
+	f.mu.remotes = map[string]*blobapi.Remote{}
+	return f
+}
+
+// registryPeriod is how often the registry is read: its files come from the session's
+// cache, and only the directory's list from the leader.
+const registryPeriod = 3 * time.Second
+
+// follow keeps the fleet true until the node closes.
+func (f *blobFleet) follow() {
+	n := f.n
+	tick := time.NewTicker(registryPeriod)
+	defer tick.Stop()
+	for {
+		var changed <-chan struct{} // by gossip
+		if n.ring != nil {
+			changed = n.ring.Changed()
+		}
+		f.update()
+		select {
+		case <-changed:
+		case <-tick.C:
+			ctx, cancel := context.WithTimeout(n.ctx, fleetTimeout)
+			if err := f.read(ctx); err != nil {
+				n.log.Debug("read the registry of nodes; what was known stays", "error", err)
+			}
+			cancel()
+		case <-n.ctx.Done():
+			return
+		}
+	}
+}
+
+// read reads the registry.
+func (f *blobFleet) read(ctx context.Context) error {
+	all, err := f.n.fleet(ctx)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.mu.registry = all
+	f.mu.Unlock()
+	f.update()
+	return nil
+}
+
+// update makes the list of members anew.
+func (f *blobFleet) update() {
+	f.mu.Lock()
+	registry := f.mu.registry
+	f.mu.Unlock()
+	members := make([]blobfs.Member, len(registry))
+	for i, x := range registry {
+		members[i] = f.member(x)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	same := slices.EqualFunc(members, f.mu.members, func(a, b blobfs.Member) bool {
+		a.FreeBytes, b.FreeBytes = 0, 0
+		return a == b
+	})
+	f.mu.members = members
+	if same {
+		return
+	}
+	close(f.mu.changed)
+	f.mu.changed = make(chan struct{})
+	for id, r := range f.mu.remotes {
+		if !slices.ContainsFunc(members, func(m blobfs.Member) bool { return m.ID == id }) {
+			delete(f.mu.remotes, id)
+			_ = r.Close()
+		}
+	}
+}
+
+func (f *blobFleet) member(x fleetNode) blobfs.Member {
+	g, known := f.n.member(x.id)
+	m := blobfs.Member{
+		ID: x.id, Zone: x.record.Zone, CapacityBytes: g.CapacityBytes, FreeBytes: g.FreeBytes,
+		Alive: known && g.State == gossip.Alive, Since: g.Since, Leaving: x.Draining,
+	}
+	if m.Since.IsZero() { // not heard of since this node started
+		m.Since = f.n.started
+	}
+	return m
+}
+
+// Members implements blobfs.Fleet.
+func (f *blobFleet) Members() []blobfs.Member {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mu.members
+}
+
+// Changed implements blobfs.Fleet.
+func (f *blobFleet) Changed() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mu.changed
+}
+
+// Self implements blobfs.Fleet.
+func (f *blobFleet) Self() string { return f.n.id() }
+
+// Peer implements blobfs.Fleet. It dials when the peer is first asked something.
+func (f *blobFleet) Peer(_ context.Context, id string) (blobapi.Peer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mu.closed {
+		return nil, blobfs.ErrClosed
+	}
+	if !slices.ContainsFunc(f.mu.members, func(m blobfs.Member) bool { return m.ID == id }) {
+		return nil, fmt.Errorf("%s is no node of the cluster", id)
+	}
+	r := f.mu.remotes[id]
+	if r == nil {
+		r = blobapi.NewRemote(func(ctx context.Context) (*rpc.Conn, error) { return f.n.dialNode(ctx, id) })
+		f.mu.remotes[id] = r
+	}
+	return r, nil
+}
+
+func (f *blobFleet) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.closed = true
+	for _, r := range f.mu.remotes {
+		_ = r.Close()
+	}
+	f.mu.remotes = nil
+}
+
+// servePeer is the block store as this node offers it to others.
+func (n *Node) servePeer() (blobapi.Peer, error) {
+	if store := n.store.Load(); store != nil {
+		return store.Peer(), nil
+	}
+	return nil, fmt.Errorf("%w: %s", blobapi.ErrUnreachable, n.unready())
+}

@@ -1,0 +1,103 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+)
+
+// openStore opens the node's part of the block store.
+func (n *Node) openStore(ctx context.Context) error {
+	n.fleetOf = newBlobFleet(n)
+	if err := n.untilLed(ctx, n.fleetOf.read); err != nil {
+		return err
+	}
+	store, err := blobfs.OpenIn(blobfs.Cluster{Fleet: n.fleetOf, Lists: serverLists{n}}, blobfs.Config{
+		Folders: blobFolders(n.cfg.DataDirs), Logger: n.log.With("part", "blobfs"), ReserveBytes: n.reserve(),
+	})
+	if err != nil {
+		return err
+	}
+	n.store.Store(store)
+	n.background.Go(n.fleetOf.follow)
+	return nil
+}
+
+func (n *Node) closeStore() (err error) {
+	if store := n.store.Load(); store != nil {
+		err = store.Close()
+	}
+	if n.fleetOf != nil {
+		n.fleetOf.close()
+	}
+	return err
+}
+
+func blobFolder(dataDir string) string { return filepath.Join(dataDir, "blobs") }
+
+func blobFolders(dataDirs []string) []string {
+	var folders []string
+	for _, d := range dataDirs {
+		folders = append(folders, blobFolder(d))
+	}
+	return folders
+}
+
+// retiredFolders returns the block store's folders that have failed.
+func (n *Node) retiredFolders() map[string]bool {
+	retired := map[string]bool{}
+	if store := n.store.Load(); store != nil {
+		for _, f := range store.Stats().Folders {
+			retired[f.Path] = f.Retired != nil
+		}
+	}
+	return retired
+}
+
+// serverLists keeps the block store's lists under the lock that makes this process the
+// node: no other can change them, and this one no more once it has lost it. It
+// implements blobfs.Lists.
+type serverLists struct{ n *Node }
+
+// listTimeout bounds one question or change: the store asks again.
+const listTimeout = 5 * time.Second
+
+func (l serverLists) options() metaapi.SetOptions {
+	return metaapi.SetOptions{Guard: l.n.lock.Load().Sequencer()}
+}
+
+// Load implements blobfs.Lists.
+func (l serverLists) Load(ctx context.Context, path string) ([]byte, uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	f, err := l.n.meta.client.Get(ctx, path)
+	if errors.Is(err, metaapi.ErrNotFound) {
+		return nil, 0, nil
+	}
+	return f.Data, f.Generation, err
+}
+
+// Save implements blobfs.Lists.
+func (l serverLists) Save(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	return l.n.meta.client.Set(ctx, path, data, gen, l.options())
+}
+
+// Delete implements blobfs.Lists.
+func (l serverLists) Delete(ctx context.Context, path string, gen uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	return l.n.meta.client.Delete(ctx, path, gen, l.options())
+}
+
+// List implements blobfs.Lists.
+func (l serverLists) List(ctx context.Context, dir string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	return l.n.catalog.list(ctx, dir)
+}
