@@ -136,12 +136,22 @@ func (w *SpreadLogWriter) choose(seq uint64) []string {
 	return ids
 }
 
+// logReplicasMin is how many replicas an extent of a log has even if some of them are
+// slow, as long as there are nodes: what a single disk has, a single disk can lose.
+const logReplicasMin = 2
+
 // usable returns the nodes that may get a replica now. Called with mu held.
 func (w *SpreadLogWriter) usable(now time.Duration) []place.Node {
-	return slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool {
-		until, avoided := w.avoid[n.ID]
-		return n.Leaving || n.Full || avoided && now < until
-	})
+	within := func(m map[string]time.Duration, n string) bool {
+		until, ok := m[n]
+		return ok && now < until
+	}
+	able := slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool { return n.Leaving || n.Full || within(w.avoid, n.ID) })
+	quick := slices.DeleteFunc(slices.Clone(able), func(n place.Node) bool { return within(w.slow, n.ID) })
+	if len(quick) >= min(logReplicasMin, w.s.cluster.Replicas) {
+		return quick
+	}
+	return able
 }
 
 func nodesOf(nodes []place.Node, ids []string) []place.Node {

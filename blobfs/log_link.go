@@ -30,6 +30,7 @@ type logLink struct {
 
 	// Guarded by SpreadLogWriter.mu.
 	durable int64 // position
+	givenUp bool  // the writer wants to go on without it
 
 	// mu guards what follows. Never held across I/O. Taken after SpreadLogWriter.mu.
 	mu      sync.Mutex
@@ -277,7 +278,7 @@ func (w *SpreadLogWriter) look() {
 	for k, l := range w.links {
 		if k.seq == w.seq {
 			all++
-			if l.durable < first.end {
+			if l.durable < first.end && !l.givenUp {
 				late = append(late, l)
 			}
 		}
@@ -288,7 +289,8 @@ func (w *SpreadLogWriter) look() {
 	}
 	for _, l := range late {
 		w.s.log.Warn("replica of a log extent is slow", "log", w.id, "extent", l.key.seq, "node", l.key.node, "after", now-first.sent)
-		w.avoid[l.key.node] = now + w.s.cluster.Logs.Avoid
+		l.givenUp = true
+		w.slow[l.key.node] = now + w.s.cluster.Logs.Avoid
 		w.stats.Slow++
 		w.pace.slow()
 		w.m.Failed(l.key.seq, l.key.node, 0)
@@ -300,7 +302,11 @@ func (w *SpreadLogWriter) look() {
 func (w *SpreadLogWriter) widen(now time.Duration) {
 	current, nodes := w.m.Current()
 	have := len(nodes)
-	if have == 0 || have >= w.s.cluster.Replicas || now-w.widened < w.s.cluster.Logs.Avoid {
+	patience := w.s.cluster.Logs.Avoid
+	if have < logReplicasMin {
+		patience = w.s.cluster.Logs.Retry
+	}
+	if have == 0 || have >= w.s.cluster.Replicas || now-w.widened < patience {
 		return
 	}
 	seq, node, standby := w.m.Standby()

@@ -58,8 +58,9 @@ type logRecovery struct {
 	// replies are what nodes answered, for the goroutine that runs the machine.
 	replies chan func()
 	asking  sync.WaitGroup
-	last    error // what a node said that could not be fenced
-	missing error // ErrNoLog
+	last    error         // what a node said that could not be fenced
+	missing error         // ErrNoLog
+	told    time.Duration // when the log was last told what is waited for
 }
 
 func (r *logRecovery) run(ctx context.Context) (*logproto.List, error) {
@@ -157,9 +158,31 @@ func (r *logRecovery) fence(ctx context.Context, node string, epoch uint64) {
 			r.replies <- func() { r.m.Refused(fenced.Epoch) }
 			return
 		}
-		r.replies <- func() { r.last = fmt.Errorf("%s: %w", node, err) }
+		r.replies <- func() { r.failed(node, err) }
 		r.s.pause(ctx, r.s.cluster.Logs.Retry)
 	}
+}
+
+// failed notes why a node could not be fenced.
+func (r *logRecovery) failed(node string, err error) {
+	r.last = nodeError(node, err)
+	now := r.s.cluster.Clock.Now()
+	if r.told == 0 {
+		r.told = now
+	}
+	if !r.m.Ready() && now-r.told >= waitingPeriod {
+		r.told = now
+		r.s.log.Warn("the recovery of a log waits for one replica of each open extent: start the nodes that have them",
+			"log", r.id, "err", r.last)
+	}
+}
+
+// nodeError says on which node err happened.
+func nodeError(node string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", node, err)
 }
 
 func (r *logRecovery) fenceOnce(ctx context.Context, node string, epoch uint64) ([]logproto.State, error) {
@@ -189,12 +212,16 @@ func (s *Store) cutLog(ctx context.Context, id ID, l *logproto.List) error {
 	return nil
 }
 
+// waitingPeriod is how often the log tells what a recovery waits for.
+const waitingPeriod = 10 * time.Second
+
 // cutExtent tries until one replica is cut, or ctx ends.
 func (s *Store) cutExtent(ctx context.Context, c local.LogCut, nodes []string) error {
+	told := s.cluster.Clock.Now() - waitingPeriod
 	for {
 		done := make(chan error, len(nodes))
 		for _, node := range nodes {
-			if !s.spawn(func() { done <- s.cutReplica(s.ctx, c, node, nodes) }) {
+			if !s.spawn(func() { done <- nodeError(node, s.cutReplica(s.ctx, c, node, nodes)) }) {
 				return ErrClosed
 			}
 		}
@@ -209,6 +236,11 @@ func (s *Store) cutExtent(ctx context.Context, c local.LogCut, nodes []string) e
 			case <-ctx.Done():
 				return errors.Join(append(errs, ErrNoReplica, ctx.Err())...)
 			}
+		}
+		if now := s.cluster.Clock.Now(); now-told >= waitingPeriod {
+			told = now
+			s.log.Warn("the recovery of a log waits for a replica: start the nodes that have one, with their disks",
+				"log", c.Log, "extent", c.Seq, "bytes", c.Length, "nodes", nodes, "err", errors.Join(errs...))
 		}
 		if !s.pause(ctx, s.cluster.Logs.Retry) {
 			return errors.Join(append(errs, ErrNoReplica, ctx.Err())...)

@@ -40,7 +40,8 @@ type SpreadLogWriter struct {
 	salts    map[uint64]uint64
 	seq      uint64 // of the extent that frames are encoded for
 	links    map[linkKey]*logLink
-	avoid    map[string]time.Duration // nodes that get no replicas, until when
+	avoid    map[string]time.Duration // nodes that failed and get no replicas, until when
+	slow     map[string]time.Duration // nodes that get none if there are others
 	placeErr error                    // why there are no nodes, if there are none
 	began    chan struct{}            // closed when the first list was saved, or failed
 	begun    bool
@@ -84,7 +85,7 @@ func (s *Store) CreateSpreadLog(ctx context.Context, id ID) (*SpreadLogWriter, e
 	w := &SpreadLogWriter{
 		s: s, id: id, path: logPath(s.self, id),
 		turn: make(chan struct{}, 1), began: make(chan struct{}), sealed: make(chan struct{}),
-		salts: map[uint64]uint64{}, links: map[linkKey]*logLink{}, avoid: map[string]time.Duration{},
+		salts: map[uint64]uint64{}, links: map[linkKey]*logLink{}, avoid: map[string]time.Duration{}, slow: map[string]time.Duration{},
 	}
 	_, gen, err := s.loadLogList(ctx, w.path)
 	if err == nil && gen != 0 {

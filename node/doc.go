@@ -24,6 +24,7 @@
 //	/removed/<node>        a node that the operator has taken out for good
 //	/ids                   the next id of a table or tablet
 //	/tables/<name>         a table's schema; there is a table if and only if this file is
+//	/logs/<node>/<log>     which nodes have what of a commit log: package blobfs
 //	/tablets/<node>/<id>   metadata row of a tablet that the node serves, until METADATA
 //	                       tablets hold those
 //
@@ -33,9 +34,9 @@
 // "unavailable" with what the start waits for. In between: formation (a fresh node founds
 // or joins a cluster, others say hello), gossip, the node's part in the Raft group if it
 // has one, a session with the group's leader, wherever that is, then the block store and
-// the tablets, which recover from their files and the commit log. Blobs that no metadata
-// names are removed before tablets write new ones; a crash between writing a file and
-// naming it leaves such.
+// the tablets, which recover from their files and the commit log, wherever their replicas are.
+// Its block store serves the other nodes as soon as it is open: they may need it for the
+// same. A crash between writing a file and naming it leaves a blob that is garbage.
 //
 // # The lock service
 //
@@ -54,6 +55,7 @@
 //	accept           Start            rpc's Shutdown      hands Raft's connections to the group
 //	followMembers    joinCluster      Close               remembers where nodes are
 //	tellLoad         joinCluster      Close               tells the others how full the disks are
+//	blobFleet        openStore        Close               tells the block store who the nodes are
 //	keepSession      Start            Close               opens a session after one that expired
 //	watchRemoval     Start            Close, removal      ends the node when it is removed
 //	master           startMaster      Close               holds /master where the leader is

@@ -211,6 +211,9 @@ func (n *Node) HTTPAddr() string {
 	return n.webAddr.String()
 }
 
+// ID returns the node's id.
+func (n *Node) ID() string { return n.id() }
+
 // ClusterID returns the cluster's id.
 func (n *Node) ClusterID() string { return n.cluster() }
 

@@ -1,0 +1,94 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/raftmeta/session"
+	"github.com/steledb/stele/table"
+)
+
+// TestLostDisks (I1): a node whose block store is gone, logs and SSTables, has every
+// acknowledged row back from the other nodes.
+func TestLostDisks(t *testing.T) {
+	f := form(t, 3)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	awaitLogReplicas(t, f, 0, 3)
+	c := f.client(0)
+	spec, err := table.ParseFamilySpec("f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.CreateTable(ctx, "t", spec); err != nil {
+		t.Fatal(err)
+	}
+	put := func(from, to int) {
+		t.Helper()
+		for i := from; i < to; i++ {
+			m := client.NewRowMutation(fmt.Sprintf("row%04d", i)).Set("f:q", []byte(fmt.Sprint(i)))
+			if err := c.Table("t").Apply(ctx, m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	put(0, 100)
+	if err := c.Compact(ctx, "t", true); err != nil { // in SSTables
+		t.Fatal(err)
+	}
+	put(100, 200) // in the log
+	f.stop(0)
+	if err := os.RemoveAll(filepath.Join(f.cfgs[0].DataDirs[0], "blobs")); err != nil {
+		t.Fatal(err)
+	}
+	f.start(0)
+	rows := 0
+	scan := f.client(0).Table("t").Scan(ctx)
+	for scan.Next() {
+		r := scan.Row()
+		if want := fmt.Sprint(rows); len(r.Cells) != 1 || string(r.Cells[0].Value) != want {
+			t.Fatalf("row %q is %v, want %q", r.Key, r.Cells, want)
+		}
+		rows++
+	}
+	if err := scan.Err(); err != nil || rows != 200 {
+		t.Fatalf("%d rows of 200, %v", rows, err)
+	}
+}
+
+// awaitLogReplicas waits until what node i appends to its commit log goes to n nodes.
+func awaitLogReplicas(t *testing.T, f *fleet, i, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	locks, err := session.NewClient(session.Config{Locator: session.Addresses(f.addrs)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	dir := "/logs/" + f.nodes[i].ID()
+	for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+		logs, err := locks.List(ctx, dir)
+		if err != nil || len(logs) != 1 {
+			continue
+		}
+		file, err := locks.Get(ctx, logs[0].Path)
+		if err != nil {
+			continue
+		}
+		l, err := blobfs.DecodeLogList(file.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x := l.Extents; len(x) == 2 && len(x[0].Replicas) == n && len(x[1].Replicas) == n {
+			return
+		}
+	}
+	t.Fatalf("the commit log of %s is not on %d nodes: %v", f.cfgs[i].Name, n, ctx.Err())
+}
