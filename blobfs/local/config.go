@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/steledb/stele/internal/vfs"
 )
@@ -36,6 +37,9 @@ type Config struct {
 	// ReadOnly opens the store to look at it: nothing is changed, not even
 	// leftovers removed, and what would write returns ErrReadOnly.
 	ReadOnly bool
+	// QuarantineMin is how long an extent stays in quarantine even if the disk is full. Default
+	// 10 min: what a person needs to stop a sweep that is wrong.
+	QuarantineMin time.Duration
 	// Logger gets what an operator should know: folders retired, damage
 	// found. Default none.
 	Logger *slog.Logger
@@ -49,6 +53,7 @@ const (
 	maxExtentBytes         = 1 << 30
 	defaultReserveBytes    = 1 << 30
 	defaultLogExtentsReady = 2
+	defaultQuarantineMin   = 10 * time.Minute
 )
 
 func (cfg Config) withDefaults() Config {
@@ -63,6 +68,9 @@ func (cfg Config) withDefaults() Config {
 	}
 	if cfg.LogExtentsReady == 0 {
 		cfg.LogExtentsReady = defaultLogExtentsReady
+	}
+	if cfg.QuarantineMin == 0 {
+		cfg.QuarantineMin = defaultQuarantineMin
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -88,6 +96,9 @@ func (cfg Config) Validate() error {
 		seen[f] = true
 	}
 	x := cfg.withDefaults().ExtentBytes
+	if cfg.QuarantineMin < 0 {
+		return errors.New("the least time in quarantine is negative")
+	}
 	if x < chunkBytes || x > maxExtentBytes || x%chunkBytes != 0 {
 		return fmt.Errorf("extent size of %d bytes is not a multiple of %d between that and %d", x, chunkBytes, maxExtentBytes)
 	}

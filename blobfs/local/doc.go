@@ -11,6 +11,8 @@
 //   - An extent is a part of a blob or log that is kept whole in one file of one folder.
 //     An [ExtentWriter] writes one of a blob, an [ExtentReader] reads it. Writer and
 //     Reader are made of those, or of others, whose bytes are elsewhere.
+//   - The quarantine is where extents are put that nothing seems to need, before they are removed. An
+//     alarm says that one of them was needed after all.
 //   - The holders of an extent are the nodes that should have it.
 //   - A chunk is 64 KiB of a blob's extent, the unit of its checksums.
 //   - A log is a run of payloads. A [LogWriter] appends, a [LogReader] recovers.
@@ -51,18 +53,22 @@
 //	    epoch is found again, as long as the extent is there.
 //	B10. A replica's fence, cut and bytes are on disk before they are answered; after a restart it
 //	    takes no appends.
+//	B11. What is in quarantine is served, and no longer in quarantine then, to who knows its checksum, or of
+//	    a log its list.
 //
 // # Folders
 //
 //	LOCK                         held while a store has the folder open
+//	ALARM                        why sweeps must not go on, a line of text; there until a person clears it
 //	holders                      who else should have the extents
 //	blobs/<id>.<i>               sealed extent i, from 0, of blob id, which goes on
 //	blobs/<id>.<i>of<n>          the last of its n extents
 //	blobs/<id>.<i>.tmp           an extent being written
+//	<one of these>.q<r>-<s>      the same, put into quarantine by round r of the sweep, s seconds after 1970
 //	logs/<16 hex digits>.log     a log extent or a spare; the header says which
 //	logs/<16 hex digits>.log.tmp a spare being made
 //
-// The first version named all extents in the second way. Temporary files in subfolders are removed
+// Rounds and seconds are decimal. The first version named all extents in the second way. Temporary files in subfolders are removed
 // when the store is opened. All integers below are
 // little-endian, all checksums CRC-32C (Castagnoli), all unnamed bytes zero.
 //
@@ -222,6 +228,8 @@
 //	120   4  flags: 1 = started, so 72 counts; 2 = cut, so 112 counts, and no more is appended
 //	124   1  bytes of the server's name
 //	128  64  name of the server whose log it is
+//	192   8  round of the sweep that put it into quarantine
+//	200   8  when that was, in seconds since 1970; 0: it is not in quarantine
 //
 // The salt is the same in all replicas, and so are the frames. There may be frames up to the end of
 // the file, and several in one write, synced together; so a crash may leave a hole before a

@@ -52,7 +52,7 @@ func (s *Store) newExtentWriter(id ExtentID, offset int64) (*ExtentWriter, error
 func (s *Store) reserve(id ExtentID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.writing[id] || len(s.partsLocked(id)) > 0 {
+	if s.mu.writing[id] || len(s.partsLocked(id)) > 0 || s.quarantinedLocked(id) != nil {
 		return false
 	}
 	s.mu.writing[id] = true

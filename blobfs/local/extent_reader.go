@@ -24,7 +24,7 @@ type ExtentReader struct {
 }
 
 // OpenExtent opens a sealed extent and reads and checks its chunk table, whose
-// checksum must be crc. ErrNoExtent if it is not here (and ErrFolderRetired as well, if it
+// checksum must be crc. One in quarantine is taken out of it. ErrNoExtent if it is not here (and ErrFolderRetired as well, if it
 // may be in a folder that could not be read), *CorruptError if it is damaged or another one.
 func (s *Store) OpenExtent(ctx context.Context, id ExtentID, crc uint32) (*ExtentReader, error) {
 	x, err := s.openExtent(ctx, id, func(m *extentMeta) bool { return m.tableCRC == crc }, crc)
@@ -37,14 +37,21 @@ func (s *Store) OpenExtent(ctx context.Context, id ExtentID, crc uint32) (*Exten
 // StatExtent returns what the store and the extent's file say of it. ErrNoExtent or
 // *CorruptError as OpenExtent.
 func (s *Store) StatExtent(ctx context.Context, id ExtentID) (ExtentStat, error) {
+	if err := s.beginReadOnly(ctx); err != nil {
+		return ExtentStat{}, fmt.Errorf("stat extent %s: %w", id, err)
+	}
+	defer s.end()
 	info, err := s.extentInfo(id)
 	if err == nil {
 		var x *ExtentReader
-		if x, err = s.openExtent(ctx, id, func(*extentMeta) bool { return true }, 0); err == nil {
+		if x, err = s.openListed(id, func(*extentMeta) bool { return true }, 0); err == nil {
 			defer x.Close()
 			info.Length, info.Last = x.length, x.meta.last
 			return ExtentStat{ExtentInfo: info, Offset: x.meta.offset, CRC: x.meta.tableCRC}, nil
 		}
+	}
+	if errors.Is(err, ErrNoExtent) {
+		err = s.whyMissing(ErrNoExtent)
 	}
 	return ExtentStat{}, fmt.Errorf("stat extent %s: %w", id, err)
 }
@@ -55,6 +62,21 @@ func (s *Store) openExtent(ctx context.Context, id ExtentID, right func(*extentM
 		return nil, err
 	}
 	defer s.end()
+	x, err := s.openListed(id, right, want)
+	if errors.Is(err, ErrNoExtent) {
+		if x, err = s.openQuarantined(id, right); err != nil {
+			// Somebody may have taken it out of quarantine just before.
+			x, err = s.openListed(id, right, want)
+		}
+	}
+	if errors.Is(err, ErrNoExtent) {
+		err = s.whyMissing(err)
+	}
+	return x, err
+}
+
+// openListed opens the first file that is as it should be, of those that are not in quarantine.
+func (s *Store) openListed(id ExtentID, right func(*extentMeta) bool, want uint32) (*ExtentReader, error) {
 	s.mu.Lock()
 	parts := slices.Clone(s.partsLocked(id))
 	s.mu.Unlock()
@@ -72,9 +94,6 @@ func (s *Store) openExtent(ctx context.Context, id ExtentID, right func(*extentM
 		if !errors.Is(openErr, fs.ErrNotExist) {
 			err = openErr
 		}
-	}
-	if errors.Is(err, ErrNoExtent) {
-		err = s.whyMissing(err)
 	}
 	return nil, err
 }

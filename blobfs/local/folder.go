@@ -112,6 +112,18 @@ func (f *folder) remove(path string) error {
 	return err
 }
 
+// rename renames a file, if the folder is not retired. An error has been judged.
+func (f *folder) rename(from, to string) error {
+	if f.isRetired() {
+		return f.retiredError()
+	}
+	err := f.fs.Rename(from, to)
+	if err != nil && f.failed(err) && f.isRetired() {
+		return f.retiredError()
+	}
+	return err
+}
+
 func (f *folder) retiredError() error {
 	return fmt.Errorf("write to %s: %w: %w", f.path, ErrFolderRetired, *f.retired.Load())
 }
@@ -169,7 +181,7 @@ func mkdirDurable(fsys vfs.FS, dir string) error {
 
 // pick chooses the folder for a new extent of up to need bytes and promises it that much; the
 // caller gives the promise back as it writes. Folders get extents in
-// proportion to their room above the reserve. It returns ErrDiskFull when no
+// proportion to their room above the reserve. One without room is relieved of what is in quarantine. It returns ErrDiskFull when no
 // folder has room, ErrFolderRetired when all are retired.
 func (s *Store) pick(need int64, avoid func(*folder) bool) (*folder, error) {
 	free := make([]int64, len(s.folders))
@@ -182,6 +194,14 @@ func (s *Store) pick(need int64, avoid func(*folder) bool) (*folder, error) {
 		if err != nil {
 			f.failed(err)
 			continue
+		}
+		if wanted := need + f.promised.Load() + s.cfg.ReserveBytes; n < wanted && (avoid == nil || !avoid(f)) {
+			s.relieve(f, func() bool {
+				if now, err := f.fs.FreeBytes(f.path); err == nil {
+					n = now
+				}
+				return n >= wanted
+			})
 		}
 		free[i] = n
 	}

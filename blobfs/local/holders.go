@@ -268,6 +268,13 @@ func (s *Store) loadHolders(f *folder) error {
 				p.holders, old = list, p.holders
 			}
 		}
+		if q := s.quarantinedLocked(id); q != nil {
+			for i := range q.parts {
+				if p := &q.parts[i]; p.folder == f && h.Epoch >= p.holders.epoch {
+					p.holders, old = list, p.holders
+				}
+			}
+		}
 		f.holders.dead += old.recordBytes()
 	})
 	s.mu.Unlock()
@@ -296,7 +303,7 @@ func (s *Store) wantsList(id ExtentID, f *folder) bool {
 			return true
 		}
 	}
-	return s.mu.writing[id]
+	return s.mu.writing[id] || s.quarantinedLocked(id) != nil
 }
 
 func readAll(fsys vfs.FS, path string) ([]byte, error) {

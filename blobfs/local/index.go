@@ -24,6 +24,7 @@ type part struct {
 	folder  *folder
 	created time.Time
 	holders holderList
+	born    uint64 // round of the sweep at the time; 0 if it was found when the store was opened
 }
 
 func lessBlob(a, b *blob) bool { return bytes.Compare(a.id[:], b.id[:]) < 0 }
@@ -146,6 +147,7 @@ func (b *blob) span(index int) (start, end int) {
 func (s *Store) addPart(id ID, p part) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p.born = s.round.Load()
 	s.setPartsLocked(ExtentID{Blob: id, Index: p.index}, p)
 	delete(s.mu.writing, ExtentID{Blob: id, Index: p.index})
 }
@@ -167,7 +169,7 @@ func (s *Store) setPartsLocked(id ExtentID, parts ...part) {
 	}
 }
 
-// Delete removes a blob's extents. Readers that have it open go on reading. A
+// Delete removes a blob's extents, those in quarantine as well. Readers that have it open go on reading. A
 // deletion is not synced: a blob may come back after a power loss, and be
 // deleted again. ErrNoBlob if there is none; ErrFolderRetired if an extent lies in a
 // folder that takes no writes: the blob is then still listed. ErrReadOnly, ErrClosed.
@@ -183,11 +185,18 @@ func (s *Store) Delete(ctx context.Context, id ID) error {
 			indexes = append(indexes, p.index)
 		}
 	}
+	s.quarantine.all.AscendGreaterOrEqual(&quarantined{id: ExtentID{Blob: id}}, func(q *quarantined) bool {
+		if q.id.Blob == id {
+			indexes = append(indexes, q.id.Index)
+		}
+		return q.id.Blob == id
+	})
 	s.mu.Unlock()
 	if len(indexes) == 0 {
 		return fmt.Errorf("delete blob %s: %w", id, ErrNoBlob)
 	}
 	var errs []error
+	slices.Sort(indexes)
 	for _, i := range slices.Compact(indexes) {
 		if err := s.drop(ExtentID{Blob: id, Index: i}); err != nil && !errors.Is(err, ErrNoExtent) {
 			errs = append(errs, err)
@@ -218,7 +227,9 @@ func (s *Store) drop(id ExtentID) error {
 	s.setPartsLocked(id)
 	s.mu.Unlock()
 	if len(parts) == 0 {
-		return s.whyMissing(ErrNoExtent)
+		s.quarantine.op.Lock()
+		defer s.quarantine.op.Unlock()
+		return s.dropQuarantined(id)
 	}
 	var left []part
 	var errs []error
@@ -298,6 +309,9 @@ func (s *Store) loadBlobs(f *folder, names []string) error {
 	for _, name := range names {
 		id, of, ok := parseExtentName(name)
 		if !ok {
+			if _, err := s.loadQuarantined(f, name); err != nil {
+				return err
+			}
 			continue
 		}
 		size, mod, err := f.fs.Stat(f.blobPath(name))

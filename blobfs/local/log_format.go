@@ -64,6 +64,8 @@ type logHeader struct {
 	length          int64 // once sealed
 	started, sealed bool
 	server          string // whose log it is
+	quarantineRound uint64 // of the sweep that put it into quarantine
+	quarantined     int64  // when, in seconds since 1970; 0 if it is not there
 }
 
 // encode fills a page with two copies of the header.
@@ -154,6 +156,8 @@ func (h *logHeader) encodeReplica(page []byte) {
 	le.PutUint32(page[120:], flags)
 	page[124] = byte(len(h.server))
 	copy(page[128:], h.server)
+	le.PutUint64(page[192:], h.quarantineRound)
+	le.PutUint64(page[200:], uint64(h.quarantined))
 }
 
 func (h *logHeader) decodeReplica(b []byte) {
@@ -163,6 +167,7 @@ func (h *logHeader) decodeReplica(b []byte) {
 	flags := le.Uint32(b[120:])
 	h.started, h.sealed = flags&logFlagStarted != 0, flags&logFlagSealed != 0
 	h.server = string(b[128:][:min(int(b[124]), logServerBytesMax)])
+	h.quarantineRound, h.quarantined = le.Uint64(b[192:]), int64(le.Uint64(b[200:]))
 }
 
 func (h *logHeader) validReplica() bool {

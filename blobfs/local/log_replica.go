@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/steledb/stele/blobfs/logproto"
 	"github.com/steledb/stele/internal/vfs"
@@ -49,6 +50,10 @@ type LogReplicaInfo struct {
 	Bytes   int64 // of the file
 	// Damage is set if the replica is not to be trusted.
 	Damage error
+	// QuarantineRound and QuarantinedSince are set if it is in quarantine.
+	QuarantineRound  uint64
+	QuarantinedSince time.Time
+	born             uint64
 }
 
 // logReplicas are the store's replicas of extents of logs.
@@ -88,6 +93,10 @@ type replicaExtent struct {
 	queue    []byte        // room for a page, then frames
 	waiters  []queueWaiter // those that wait for what is queued
 	other    []byte        // the queue's other buffer
+	born     uint64        // round of the sweep when it was made
+	// quarantinedSince is when it was put into quarantine, zero if it is not there. It changes only with
+	// op held as well.
+	quarantinedSince time.Time
 }
 
 type queueWaiter struct {
@@ -128,7 +137,7 @@ func (rs *logReplicas) adopt(s *Store, f *logFile) {
 	x := &logproto.ReplicaExtent{Seq: h.seq, Closed: true}
 	x.Restart(h.meta(), h.meta().Length)
 	l.r.Add(x)
-	l.extents[h.seq] = &replicaExtent{log: l, x: x, f: f}
+	l.extents[h.seq] = &replicaExtent{log: l, x: x, f: f, quarantinedSince: h.quarantineAge()}
 }
 
 func preferred(a, b logHeader) bool {
@@ -195,6 +204,7 @@ func (e *replicaExtent) infoLocked() LogReplicaInfo {
 	return LogReplicaInfo{
 		Log: h.log, Server: h.server, Seq: h.seq, Salt: h.salt, Meta: e.x.Meta,
 		Durable: e.x.Durable, Bytes: h.bytes, Damage: e.damage,
+		QuarantineRound: h.quarantineRound, QuarantinedSince: e.quarantinedSince, born: e.born,
 	}
 }
 
@@ -268,7 +278,7 @@ func (s *Store) makeReplica(l *replicaLog, o LogOpen, meta logproto.Meta) (*repl
 		}
 	}
 	x := &logproto.ReplicaExtent{Seq: o.Seq, Meta: meta}
-	e := &replicaExtent{log: l, x: x, f: f, loaded: true}
+	e := &replicaExtent{log: l, x: x, f: f, loaded: true, born: s.round.Load()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.r.Add(x)
@@ -389,6 +399,9 @@ func (s *Store) CutLog(ctx context.Context, c LogCut) error {
 	if err := e.checkCut(c); err != nil {
 		return err
 	}
+	if err := s.useReplica(e); err != nil {
+		return err
+	}
 	if err := s.load(e); err != nil {
 		return err
 	}
@@ -442,8 +455,13 @@ func (s *Store) ReadLogReplica(ctx context.Context, log ID, seq uint64, start, l
 		return 0, logproto.ErrNoExtent
 	}
 	err := e.x.Read(start, length)
-	f := e.f
+	f, kept := e.f, !e.quarantinedSince.IsZero()
 	l.mu.Unlock()
+	if err == nil && kept {
+		l.op.Lock()
+		err = s.useReplica(e)
+		l.op.Unlock()
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -474,6 +492,12 @@ func (s *Store) DropLogReplica(ctx context.Context, log ID, seq uint64) error {
 		return nil
 	}
 	defer l.op.Unlock()
+	return s.dropReplica(e)
+}
+
+// dropReplica is called with the log's op held.
+func (s *Store) dropReplica(e *replicaExtent) error {
+	l := e.log
 	l.mu.Lock()
 	e.stopped = true
 	l.mu.Unlock()
@@ -482,8 +506,8 @@ func (s *Store) DropLogReplica(ctx context.Context, log ID, seq uint64) error {
 	l.mu.Lock()
 	waiters := e.waiters
 	e.waiters, e.queue = nil, nil
-	l.r.Remove(seq)
-	delete(l.extents, seq)
+	l.r.Remove(e.x.Seq)
+	delete(l.extents, e.x.Seq)
 	l.mu.Unlock()
 	for _, w := range waiters {
 		w.done(0, logproto.ErrNoExtent)

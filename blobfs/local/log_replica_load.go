@@ -146,6 +146,11 @@ func (s *Store) RefillLog(ctx context.Context, c LogCut, src LogSource) error {
 	l.op.Lock()
 	defer l.op.Unlock()
 	e := l.extents[c.Seq]
+	if e != nil {
+		if err := s.useReplica(e); err != nil {
+			return err
+		}
+	}
 	if e != nil && !s.refillable(e, src) {
 		if err := s.replaceReplica(l, e); err != nil {
 			return err

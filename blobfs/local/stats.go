@@ -17,6 +17,9 @@ type FolderStats struct {
 	// BlobFiles and BlobBytes are the sealed extents and the size of their files.
 	BlobFiles int
 	BlobBytes int64
+	// QuarantineFiles and QuarantineBytes are the extents in quarantine; they are not counted above.
+	QuarantineFiles int
+	QuarantineBytes int64
 	// LogFiles and LogBytes are the log files, spare ones too.
 	LogFiles int
 	LogBytes int64
@@ -46,6 +49,13 @@ func (s *Store) Stats() Stats {
 		for _, p := range b.parts {
 			byFolder[p.folder].BlobFiles++
 			byFolder[p.folder].BlobBytes += extentFileBytes(p.length)
+		}
+		return true
+	})
+	s.quarantine.all.Ascend(func(q *quarantined) bool {
+		for _, p := range q.parts {
+			byFolder[p.folder].QuarantineFiles++
+			byFolder[p.folder].QuarantineBytes += extentFileBytes(p.length)
 		}
 		return true
 	})

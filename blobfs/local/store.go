@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/google/btree"
 	"github.com/steledb/stele/internal/vfs"
@@ -21,6 +22,10 @@ type Store struct {
 	spares  sparePool
 	// replicas are those of logs that are on several nodes.
 	replicas logReplicas
+
+	quarantine quarantine
+	// round is that of the sweep, which says how old extents and replicas are: see SetRound.
+	round atomic.Uint64
 
 	// placing guards folder.credit. Never held across I/O.
 	placing sync.Mutex
@@ -42,6 +47,7 @@ type Store struct {
 		// damaged are log files of which no header can be read: any log may
 		// have its end in one.
 		damaged []*CorruptError
+		alarm   string // see Alarm
 	}
 }
 
@@ -58,6 +64,7 @@ func Open(cfg Config) (*Store, error) {
 	s.mu.blobs = btree.NewG(32, lessBlob)
 	s.mu.writing = map[ExtentID]bool{}
 	s.mu.logs = map[ID]*logState{}
+	s.quarantine.all = btree.NewG(32, lessQuarantined)
 	s.spares.init(s)
 	s.replicas.init()
 	if err := s.openFolders(); err != nil {
@@ -66,6 +73,7 @@ func Open(cfg Config) (*Store, error) {
 		}
 		return nil, fmt.Errorf("open block store: %w", err)
 	}
+	s.reviveSplit()
 	s.arrangeLogs()
 	return s, nil
 }
@@ -107,6 +115,7 @@ func (s *Store) openFolder(f *folder) error {
 	if err := s.loadHolders(f); err != nil {
 		return err
 	}
+	s.loadAlarm(f)
 	logNames, err := f.list(logsDir, s.cfg.ReadOnly)
 	if err != nil {
 		return err

@@ -103,7 +103,11 @@ func (v *verifier) blobs(ctx context.Context, f *folder) {
 		if filepath.Ext(name) == tmpSuffix {
 			continue // being written, or left over in a store that is read-only
 		}
-		id, of, ok := parseExtentName(name)
+		base, _, _, quarantined := parseQuarantineName(name)
+		if !quarantined {
+			base = name
+		}
+		id, of, ok := parseExtentName(base)
 		if !ok {
 			v.problem(path, 0, errors.New("file does not belong here"))
 			continue

@@ -105,6 +105,10 @@ func (v *verifier) replicaHeader(e *replicaExtent) error {
 func (v *verifier) replicaFrames(ctx context.Context, e *replicaExtent) error {
 	l := e.log
 	l.mu.Lock()
+	if l.extents[e.x.Seq] != e {
+		l.mu.Unlock()
+		return logproto.ErrNoExtent
+	}
 	f := logFile{folder: e.f.folder, name: e.f.name, header: e.f.header}
 	meta, durable, known := e.x.Meta, e.x.Durable, e.loaded && e.damage == nil
 	l.mu.Unlock()

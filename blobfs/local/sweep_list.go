@@ -1,0 +1,98 @@
+package local
+
+import (
+	"time"
+
+	"github.com/google/btree"
+)
+
+// SweepExtent is an extent as a sweep sees it.
+type SweepExtent struct {
+	ID          ExtentID
+	Quarantined bool
+	Round       uint64    // that quarantined it
+	Since       time.Time // when
+}
+
+// SweepReplica is a replica of a log's extent as a sweep sees it.
+type SweepReplica struct {
+	Log         ID
+	Server      string
+	Seq         uint64
+	Quarantined bool
+	Round       uint64
+	Since       time.Time
+}
+
+// SetRound says which round of the sweep begins. What comes to be here from now on is not listed for
+// it.
+func (s *Store) SetRound(round uint64) { s.round.Store(round) }
+
+// SweepExtents returns up to max of the extents that are here, in quarantine or not, and were so
+// before the round began, by blob and index, from the first after the one given.
+func (s *Store) SweepExtents(round uint64, after ExtentID, max int) []SweepExtent {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []SweepExtent
+	for at := after; len(all) < max; {
+		// Of both kinds, whichever comes first.
+		x, ok := s.nextListed(round, at)
+		if q := s.nextQuarantined(at); q != nil && (!ok || compareExtents(q.id, x) <= 0) {
+			all = append(all, SweepExtent{ID: q.id, Quarantined: true, Round: q.round, Since: q.since})
+			at = q.id
+			continue
+		}
+		if !ok {
+			break
+		}
+		all = append(all, SweepExtent{ID: x})
+		at = x
+	}
+	return all
+}
+
+// nextListed returns the first extent after the one given that is not in quarantine. Called with mu held.
+func (s *Store) nextListed(round uint64, after ExtentID) (x ExtentID, ok bool) {
+	s.mu.blobs.AscendGreaterOrEqual(&blob{id: after.Blob}, func(b *blob) bool {
+		for i := range b.parts {
+			p := &b.parts[i]
+			if p.born < round && (b.id != after.Blob || p.index > after.Index) {
+				x, ok = ExtentID{Blob: b.id, Index: p.index}, true
+				return false
+			}
+		}
+		return true
+	})
+	return x, ok
+}
+
+// nextQuarantined is nextListed for the quarantine; nil if there is none.
+func (s *Store) nextQuarantined(after ExtentID) (next *quarantined) {
+	ascendAfter(s.quarantine.all, after, func(q *quarantined) bool {
+		next = q
+		return false
+	})
+	return next
+}
+
+func ascendAfter(t *btree.BTreeG[*quarantined], after ExtentID, do func(*quarantined) bool) {
+	t.AscendGreaterOrEqual(&quarantined{id: after}, func(q *quarantined) bool { return q.id == after || do(q) })
+}
+
+// SweepReplicas is SweepExtents for replicas of logs.
+func (s *Store) SweepReplicas(round uint64, log ID, seq uint64, max int) []SweepReplica {
+	var all []SweepReplica
+	for len(all) < max {
+		infos := s.ListLogReplicas(log, seq, max)
+		for _, x := range infos {
+			if x.born < round && len(all) < max {
+				all = append(all, SweepReplica{Log: x.Log, Server: x.Server, Seq: x.Seq, Quarantined: !x.QuarantinedSince.IsZero(), Round: x.QuarantineRound, Since: x.QuarantinedSince})
+			}
+		}
+		if len(infos) < max {
+			break
+		}
+		log, seq = infos[len(infos)-1].Log, infos[len(infos)-1].Seq
+	}
+	return all
+}
