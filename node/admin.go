@@ -209,12 +209,7 @@ func (n *Node) listTables(ctx context.Context, _ *api.NamesRequest) (answer, err
 			schemas = append(schemas, s)
 		}
 	}
-	return func(e *wire.Encoder) {
-		e.Array(len(schemas))
-		for _, s := range schemas {
-			table.AppendSchema(e, s)
-		}
-	}, nil
+	return func(e *wire.Encoder) { api.AppendSchemas(e, schemas) }, nil
 }
 
 func (n *Node) describeTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
@@ -283,16 +278,13 @@ func (n *Node) sampleRowKeys(_ context.Context, r *api.NamesRequest) (answer, er
 	if err != nil {
 		return nil, err
 	}
-	return func(e *wire.Encoder) {
-		offset := int64(0)
-		e.Array(len(tablets))
-		for _, t := range tablets {
-			for _, f := range t.Files {
-				offset += f.Bytes
-			}
-			e.Array(2)
-			e.Bin(t.End)
-			e.Int(offset)
+	samples := make([]api.RowSample, len(tablets))
+	offset := int64(0)
+	for i, t := range tablets {
+		for _, f := range t.Files {
+			offset += f.Bytes
 		}
-	}, nil
+		samples[i] = api.RowSample{Key: t.End, Offset: offset}
+	}
+	return func(e *wire.Encoder) { api.AppendSamples(e, samples) }, nil
 }

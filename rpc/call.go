@@ -53,13 +53,6 @@ func (c *Call) Method() string { return c.method.name }
 // Peer returns the connection that the request came on.
 func (c *Call) Peer() *Peer { return &c.conn.peer }
 
-// Notification tells whether the caller expects no answer. Reply or Fail must be
-// called all the same; what they are given goes nowhere.
-func (c *Call) Notification() bool { return c.notify }
-
-// Arrived returns when the request's bytes were read.
-func (c *Call) Arrived() time.Time { return c.arrived }
-
 // Deadline returns when the caller stops waiting; the zero Time means never.
 func (c *Call) Deadline() time.Time { return c.deadline }
 

@@ -159,10 +159,10 @@ func TestCallContext(t *testing.T) {
 
 	call, result := do(bg)
 	ctx := call.Context()
-	if _, ok := ctx.Deadline(); ok || !call.Deadline().IsZero() || call.Expired() || call.Method() != "take" || call.Notification() {
+	if _, ok := ctx.Deadline(); ok || !call.Deadline().IsZero() || call.Expired() || call.Method() != "take" {
 		t.Error("a deadline from nowhere")
 	}
-	if !call.Peer().Framed || call.Peer().ID == 0 || call.Peer().Addr == nil || time.Since(call.Arrived()) > time.Minute {
+	if !call.Peer().Framed || call.Peer().ID == 0 || call.Peer().Addr == nil {
 		t.Errorf("peer %+v", call.Peer())
 	}
 	call.Reply(nil)

@@ -32,14 +32,9 @@ func AppendRow(e *wire.Encoder, key []byte, cells []Cell) {
 	}
 }
 
-// DecodeCell reads what AppendCell wrote into c; further elements are ignored.
-// Qualifier and Value alias the input. A family that c had already keeps its
-// string. Errors: ErrBadEncoding.
-func DecodeCell(d *wire.Decoder, c *Cell, in *Interner) error {
-	return finish(d, decodeCell(d, c, in, c))
-}
-
-// decodeCell reads a cell. Its names are often those of the cell like.
+// decodeCell reads what AppendCell wrote into c; further elements are ignored.
+// Qualifier and Value alias the input. Names are often those of the cell like, and
+// are then the same strings.
 func decodeCell(d *wire.Decoder, c *Cell, in *Interner, like *Cell) error {
 	n, err := elements(d, "form", 4, later)
 	if err != nil {

@@ -76,14 +76,10 @@ func AppendRowMutation(e *wire.Encoder, r *RowMutation) {
 	AppendMutations(e, r.Mutations)
 }
 
-// DecodeMutation reads what AppendMutation wrote into m. Qualifier and Value alias
+// decodeMutation reads what AppendMutation wrote into m. Qualifier and Value alias
 // the input. A family that m had already keeps its string. Sizes are for Validate
 // to check. Errors: ErrBadEncoding, around ErrBadOp if the operation is unknown and
 // around ErrBadTimestamp if a number stands for what nil says in a Mutation.
-func DecodeMutation(d *wire.Decoder, m *Mutation, in *Interner) error {
-	return finish(d, decodeMutation(d, m, in))
-}
-
 func decodeMutation(d *wire.Decoder, m *Mutation, in *Interner) error {
 	n := d.Array()
 	name := d.Bytes()

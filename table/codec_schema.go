@@ -55,13 +55,6 @@ func AppendFamily(e *wire.Encoder, f *Family) {
 	}
 }
 
-// DecodeFamily reads what AppendFamily wrote; unknown keys are ignored. The family
-// is not validated. Errors: ErrBadEncoding.
-func DecodeFamily(d *wire.Decoder) (Family, error) {
-	f, err := decodeFamily(d)
-	return f, finish(d, err)
-}
-
 func decodeFamily(d *wire.Decoder) (Family, error) {
 	var f Family
 	err := decodeMap(d, func(key string) (err error) {

@@ -44,17 +44,6 @@ func (s *Schema) Family(name string) *Family {
 	return nil
 }
 
-// FamilyByID returns the family with that ID, or nil. It is part of the schema:
-// not to be changed.
-func (s *Schema) FamilyByID(id uint32) *Family {
-	for i := range s.Families {
-		if s.Families[i].ID == id {
-			return &s.Families[i]
-		}
-	}
-	return nil
-}
-
 // Group returns the locality group of that name, or nil. It is part of the
 // schema: not to be changed.
 func (s *Schema) Group(name string) *LocalityGroup {

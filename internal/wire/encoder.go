@@ -177,12 +177,6 @@ func (e *Encoder) Str(s string) {
 	e.buf = append(e.buf, s...)
 }
 
-// StrBytes appends b as a text string. Its bytes are not checked for UTF-8.
-func (e *Encoder) StrBytes(b []byte) {
-	e.strHead(len(b))
-	e.buf = append(e.buf, b...)
-}
-
 // Any appends v through the msgpack package, by reflection where v's type needs
 // it: for cold, irregular values only. It returns that package's error, for
 // example when v holds a channel; nothing is then appended.

@@ -236,7 +236,7 @@ func TestEncoderForms(t *testing.T) {
 		{"bin32", func(e *Encoder) { e.Bin([]byte(big)) }, "c600010000", 65541},
 		{"fixstr", func(e *Encoder) { e.Str("ab") }, "a26162", 3},
 		{"str8", func(e *Encoder) { e.Str(big[:32]) }, "d920", 34},
-		{"str16", func(e *Encoder) { e.StrBytes([]byte(big[:256])) }, "da0100", 259},
+		{"str16", func(e *Encoder) { e.Str(big[:256]) }, "da0100", 259},
 		{"str32", func(e *Encoder) { e.Str(big) }, "db00010000", 65541},
 		{"fixarray", func(e *Encoder) { e.Array(15) }, "9f", 1},
 		{"array16", func(e *Encoder) { e.Array(16) }, "dc0010", 3},

@@ -24,10 +24,6 @@ const (
 	seqLen = 8
 	tsLen  = 8
 	idLen  = 4
-
-	// SuffixLenMax bounds what a key adds to row, family name and qualifier
-	// when nothing needs escaping.
-	SuffixLenMax = 2 + 1 + idLen + 2 + 1 + tsLen + seqLen
 )
 
 // ErrBadKey means that bytes are not an internal key. It is a corruption or a
@@ -78,11 +74,6 @@ func AppendDeleteFamily(dst []byte, seq uint64) []byte {
 func AppendDeleteRow(dst []byte, seq uint64) []byte {
 	dst = append(dst, 0)
 	return binary.BigEndian.AppendUint64(dst, ^seq)
-}
-
-// SetSeq overwrites the sequence number, which every key ends in.
-func SetSeq(key []byte, seq uint64) {
-	binary.BigEndian.PutUint64(key[len(key)-seqLen:], ^seq)
 }
 
 // Seq returns the sequence number of a well-formed key.

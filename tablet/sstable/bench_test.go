@@ -59,7 +59,7 @@ func randomBytes(rng *rand.Rand, p []byte) {
 
 func openBench(b *testing.B, file []byte, cache *Cache) *Table {
 	b.Helper()
-	t, err := Open(context.Background(), BytesSource(file), OpenOptions{Cache: cache})
+	t, err := Open(context.Background(), bytesSource(file), OpenOptions{Cache: cache})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func TestOneRead(t *testing.T) {
 		entries = append(entries, kv{benchKey(nil, 2*i), make([]byte, 100)})
 	}
 	file, m := build(t, Options{BlockBytes: 1 << 10, FilterPrefixes: benchPrefixes}, nil, entries)
-	src := &countingSource{Source: BytesSource(file)}
+	src := &countingSource{Source: bytesSource(file)}
 	tab := open(t, src, OpenOptions{Cache: NewCache(1 << 30)})
 	if !tab.index.deep {
 		t.Fatal("want a deep index")
@@ -71,7 +71,7 @@ func TestNoAllocations(t *testing.T) {
 		}
 		file, _ := build(t, Options{BlockBytes: size, Compression: table.CompressionNone, FilterPrefixes: benchPrefixes}, nil, entries)
 		for _, max := range []int64{0, -1} {
-			tab := open(t, BytesSource(file), OpenOptions{Cache: NewCache(1 << 30), IndexBytesMax: max})
+			tab := open(t, bytesSource(file), OpenOptions{Cache: NewCache(1 << 30), IndexBytesMax: max})
 			if _, err := entriesOf(tab, IterOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +108,7 @@ func TestNoAllocations(t *testing.T) {
 func TestCacheBudget(t *testing.T) {
 	file, m := build(t, Options{BlockBytes: 4 << 10, Compression: table.CompressionNone}, nil, bigEntries(5000))
 	cache := NewCache(1 << 20)
-	tab := open(t, BytesSource(file), OpenOptions{Cache: cache})
+	tab := open(t, bytesSource(file), OpenOptions{Cache: cache})
 	if _, err := entriesOf(tab, IterOptions{NoCacheFill: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestHugeBlockIsNotCached(t *testing.T) {
 	es := []kv{{[]byte("a"), make([]byte, 1<<20)}, {[]byte("b"), []byte("small")}}
 	file, _ := build(t, Options{}, nil, es)
 	cache := NewCache(2 << 20)
-	tab := open(t, BytesSource(file), OpenOptions{Cache: cache})
+	tab := open(t, bytesSource(file), OpenOptions{Cache: cache})
 	for range 2 {
 		if got, err := entriesOf(tab, IterOptions{}); err != nil || !equalEntries(got, es) {
 			t.Fatal(err)
@@ -182,8 +182,8 @@ func TestHugeBlockIsNotCached(t *testing.T) {
 func TestDropCachedDeep(t *testing.T) {
 	file, _ := build(t, Options{BlockBytes: 1 << 10}, nil, bigEntries(5000))
 	cache := NewCache(1 << 30)
-	a := open(t, BytesSource(file), OpenOptions{Cache: cache, IndexBytesMax: -1})
-	b := open(t, BytesSource(file), OpenOptions{Cache: cache, FileNum: 7})
+	a := open(t, bytesSource(file), OpenOptions{Cache: cache, IndexBytesMax: -1})
+	b := open(t, bytesSource(file), OpenOptions{Cache: cache, FileNum: 7})
 	for _, tab := range []*Table{a, b} {
 		if _, err := entriesOf(tab, IterOptions{}); err != nil {
 			t.Fatal(err)
@@ -222,7 +222,7 @@ func (s *slowSource) ReadChecked(p []byte, off int64, ok func([]byte) error) err
 func TestMissesShareOneRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file, _ := build(t, Options{}, nil, bigEntries(10))
-		src := &slowSource{countingSource: countingSource{Source: BytesSource(file)}}
+		src := &slowSource{countingSource: countingSource{Source: bytesSource(file)}}
 		tab := open(t, src, OpenOptions{Cache: NewCache(1 << 20)})
 		src.reads.Store(0)
 		src.gate = make(chan struct{})
@@ -249,7 +249,7 @@ func TestMissesShareOneRead(t *testing.T) {
 // waiting for ever.
 func TestPanicInRead(t *testing.T) {
 	file, _ := build(t, Options{}, nil, bigEntries(10))
-	src := &slowSource{countingSource: countingSource{Source: BytesSource(file)}}
+	src := &slowSource{countingSource: countingSource{Source: bytesSource(file)}}
 	tab := open(t, src, OpenOptions{Cache: NewCache(1 << 20)})
 	src.panic.Store(true)
 	func() {
@@ -284,7 +284,7 @@ func TestManyReaders(t *testing.T) {
 	for i, c := range benchCompressions {
 		es := compatEntries(400)
 		file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: c.c, FilterPrefixes: someLens}, nil, es)
-		tables = append(tables, open(t, BytesSource(file), OpenOptions{Cache: cache, IndexBytesMax: int64(-(i % 2))}))
+		tables = append(tables, open(t, bytesSource(file), OpenOptions{Cache: cache, IndexBytesMax: int64(-(i % 2))}))
 		all = append(all, es)
 	}
 	var wg sync.WaitGroup

@@ -48,7 +48,7 @@ func checkFlip(t *testing.T, file []byte, bit int, entries []kv, want string) {
 	file[at] ^= 1 << (bit % 8)
 	defer func() { file[at] ^= 1 << (bit % 8) }()
 	for _, opts := range []OpenOptions{{Name: "rotten"}, {Name: "rotten", IndexBytesMax: -1, Cache: NewCache(1 << 20)}} {
-		got, err := look(BytesSource(file), opts, entries)
+		got, err := look(bytesSource(file), opts, entries)
 		if err == nil && got != want {
 			t.Fatalf("bit %d of byte %d: wrong data and no error", bit%8, at)
 		}
@@ -60,7 +60,7 @@ func checkFlip(t *testing.T, file []byte, bit int, entries []kv, want string) {
 			checkPlace(t, err, int64(at))
 		}
 	}
-	problems := verify(t, BytesSource(file), VerifyOptions{Name: "rotten"})
+	problems := verify(t, bytesSource(file), VerifyOptions{Name: "rotten"})
 	if len(problems) == 0 {
 		t.Fatalf("bit %d of byte %d: verify finds nothing", bit%8, at)
 	}
@@ -87,7 +87,7 @@ func TestEveryBitFlip(t *testing.T) {
 		entries := compatEntries(20)
 		file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: c.c, FilterPrefixes: someLens},
 			map[string][]byte{"who": []byte("flip")}, entries)
-		want, err := look(BytesSource(file), OpenOptions{}, entries)
+		want, err := look(bytesSource(file), OpenOptions{}, entries)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,11 +110,11 @@ func TestSomeBitFlips(t *testing.T) {
 		entries = append(entries, kv{benchKey(nil, i), bytes.Repeat([]byte{byte(i)}, rng.IntN(400))})
 	}
 	file, _ := build(t, Options{BlockBytes: 1 << 10, FilterPrefixes: manyLens}, nil, entries)
-	tab := open(t, BytesSource(file), OpenOptions{})
+	tab := open(t, bytesSource(file), OpenOptions{})
 	if !tab.index.deep || len(tab.filter.parts) < 2 {
 		t.Fatalf("deep %v, %d filter blocks", tab.index.deep, len(tab.filter.parts))
 	}
-	want, err := look(BytesSource(file), OpenOptions{}, entries)
+	want, err := look(bytesSource(file), OpenOptions{}, entries)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,18 +135,18 @@ func manyLens(key []byte, dst []int) []int {
 func TestTruncated(t *testing.T) {
 	file, _ := build(t, Options{FilterPrefixes: someLens}, nil, compatEntries(10))
 	for n := range file {
-		_, err := Open(context.Background(), BytesSource(file[:n]), OpenOptions{Name: "short"})
+		_, err := Open(context.Background(), bytesSource(file[:n]), OpenOptions{Name: "short"})
 		var bad *CorruptError
 		if !errors.As(err, &bad) || bad.File != "short" {
 			t.Fatalf("%d of %d bytes: %v", n, len(file), err)
 		}
-		if len(verify(t, BytesSource(file[:n]), VerifyOptions{})) == 0 {
+		if len(verify(t, bytesSource(file[:n]), VerifyOptions{})) == 0 {
 			t.Fatalf("%d of %d bytes: verify finds nothing", n, len(file))
 		}
 	}
 	for _, tail := range []string{"x", magic, string(file[len(file)-footerBytes:])} {
 		longer := append(bytes.Clone(file), tail...)
-		if _, err := Open(context.Background(), BytesSource(longer), OpenOptions{}); !errors.Is(err, ErrCorrupt) {
+		if _, err := Open(context.Background(), bytesSource(longer), OpenOptions{}); !errors.Is(err, ErrCorrupt) {
 			t.Fatalf("%d bytes behind the footer: %v", len(tail), err)
 		}
 	}
@@ -157,7 +157,7 @@ func TestTruncated(t *testing.T) {
 func TestMovedBlock(t *testing.T) {
 	entries := []kv{{[]byte("a"), make([]byte, 2000)}, {[]byte("b"), make([]byte, 2000)}}
 	file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: table.CompressionNone}, nil, entries)
-	tab := open(t, BytesSource(file), OpenOptions{})
+	tab := open(t, bytesSource(file), OpenOptions{})
 	x := &tab.index.root
 	h0, _ := x.handle(0)
 	h1, _ := x.handle(1)
@@ -173,7 +173,7 @@ func TestMovedBlock(t *testing.T) {
 // replicas is a source of two copies, of which the first is rotten.
 type replicas struct {
 	Source
-	rotten BytesSource
+	rotten bytesSource
 	tries  int
 }
 
@@ -193,7 +193,7 @@ func TestOtherReplica(t *testing.T) {
 	for i := range rotten {
 		rotten[i] ^= 0x10
 	}
-	src := &replicas{Source: BytesSource(file), rotten: rotten}
+	src := &replicas{Source: bytesSource(file), rotten: rotten}
 	tab := open(t, src, OpenOptions{Cache: NewCache(1 << 20)})
 	for _, o := range []IterOptions{{}, {NoCacheFill: true, ReadAheadBytes: 4096}} {
 		got, err := entriesOf(tab, o)
@@ -216,7 +216,7 @@ func TestTailOfOtherReplica(t *testing.T) {
 	file, _ := build(t, Options{}, nil, entries)
 	rotten := bytes.Clone(file)
 	rotten[len(rotten)-footerBytes-trailerBytes-1] ^= 1
-	src := &replicas{Source: BytesSource(file), rotten: rotten}
+	src := &replicas{Source: bytesSource(file), rotten: rotten}
 	if got, err := entriesOf(open(t, src, OpenOptions{}), IterOptions{}); err != nil || !equalEntries(got, entries) {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestTailOfOtherReplica(t *testing.T) {
 func TestVerifyFindsAllRot(t *testing.T) {
 	entries := compatEntries(100)
 	file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: table.CompressionNone, FilterPrefixes: someLens}, nil, entries)
-	tab := open(t, BytesSource(file), OpenOptions{})
+	tab := open(t, bytesSource(file), OpenOptions{})
 	var broken []int64
 	for _, i := range []int{1, 4, tab.index.root.entries - 1} {
 		h, _ := tab.index.root.handle(i)
@@ -239,7 +239,7 @@ func TestVerifyFindsAllRot(t *testing.T) {
 		file[off+5] ^= 0xff
 	}
 	found := map[int64]bool{}
-	for _, err := range verify(t, BytesSource(file), VerifyOptions{}) {
+	for _, err := range verify(t, bytesSource(file), VerifyOptions{}) {
 		var bad *CorruptError
 		if errors.As(err, &bad) {
 			found[bad.Offset] = true
@@ -262,17 +262,17 @@ func TestVersion(t *testing.T) {
 	foot[24] = 2
 	fixChecksums(file)
 	var v *VersionError
-	if _, err := Open(context.Background(), BytesSource(file), OpenOptions{Name: "new"}); !errors.As(err, &v) ||
+	if _, err := Open(context.Background(), bytesSource(file), OpenOptions{Name: "new"}); !errors.As(err, &v) ||
 		!errors.Is(err, ErrVersion) || v.Version != 2 || v.File != "new" {
 		t.Fatal(err)
 	}
-	if p := verify(t, BytesSource(file), VerifyOptions{}); len(p) != 1 || !errors.Is(p[0], ErrVersion) {
+	if p := verify(t, bytesSource(file), VerifyOptions{}); len(p) != 1 || !errors.Is(p[0], ErrVersion) {
 		t.Fatal(p)
 	}
 	foot[24] = 1
 	file[8] = 2
 	fixChecksums(file)
-	if p := verify(t, BytesSource(file), VerifyOptions{}); len(p) != 1 || !errors.Is(p[0], ErrVersion) {
+	if p := verify(t, bytesSource(file), VerifyOptions{}); len(p) != 1 || !errors.Is(p[0], ErrVersion) {
 		t.Fatal(p)
 	}
 }
@@ -288,7 +288,7 @@ func TestReadErrors(t *testing.T) {
 	file, _ := build(t, Options{BlockBytes: 1 << 10, FilterPrefixes: manyLens}, nil, entries)
 	for _, iter := range []IterOptions{{}, {NoCacheFill: true}, {NoCacheFill: true, ReadAheadBytes: 8 << 10}} {
 		for n := int64(1); ; n += 1 + n/10 {
-			src := &failingSource{Source: BytesSource(file)}
+			src := &failingSource{Source: bytesSource(file)}
 			src.n.Store(n)
 			opts := OpenOptions{IndexBytesMax: -1, Cache: NewCache(1 << 20)}
 			tab, err := Open(context.Background(), src, opts)
@@ -318,13 +318,13 @@ func TestOpenCancelled(t *testing.T) {
 	file, _ := build(t, Options{}, nil, compatEntries(3))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Open(ctx, BytesSource(file), OpenOptions{}); !errors.Is(err, context.Canceled) {
+	if _, err := Open(ctx, bytesSource(file), OpenOptions{}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if _, err := Verify(ctx, BytesSource(file), VerifyOptions{}, func(error) {}); !errors.Is(err, context.Canceled) {
+	if _, err := Verify(ctx, bytesSource(file), VerifyOptions{}, func(error) {}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if err := Dump(ctx, &bytes.Buffer{}, BytesSource(file), DumpOptions{}); !errors.Is(err, context.Canceled) {
+	if err := Dump(ctx, &bytes.Buffer{}, bytesSource(file), DumpOptions{}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -75,7 +75,7 @@ func exercise(t *testing.T, file []byte) {
 		}
 	}
 	for _, opts := range []OpenOptions{{}, {IndexBytesMax: -1, Cache: NewCache(1 << 20)}} {
-		tab, err := Open(context.Background(), BytesSource(file), opts)
+		tab, err := Open(context.Background(), bytesSource(file), opts)
 		known(err)
 		if err != nil {
 			continue
@@ -103,11 +103,11 @@ func exercise(t *testing.T, file []byte) {
 		tab.MemoryBytes()
 		tab.DropCached()
 	}
-	_, err := Verify(context.Background(), BytesSource(file), VerifyOptions{
+	_, err := Verify(context.Background(), bytesSource(file), VerifyOptions{
 		FilterPrefixes: func(string) func([]byte, []int) []int { return someLens },
 	}, known)
 	known(err)
-	known(Dump(context.Background(), io.Discard, BytesSource(file), DumpOptions{}))
+	known(Dump(context.Background(), io.Discard, bytesSource(file), DumpOptions{}))
 }
 
 // FuzzBlock walks over a map block that is anything.

@@ -127,7 +127,7 @@ func TestReadsOldFiles(t *testing.T) {
 			file, _ := build(t, c.opts, nil, es)
 			writeGolden(t, c.name, file)
 		}
-		tab := open(t, BytesSource(readGolden(t, c.name)), OpenOptions{Name: c.name})
+		tab := open(t, bytesSource(readGolden(t, c.name)), OpenOptions{Name: c.name})
 		if m := tab.Meta(); m.DataBytes > m.RawBytes {
 			t.Errorf("%s: not compressed: %+v", c.name, m)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"io"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
@@ -117,3 +118,19 @@ func (s *failingSource) ReadChecked(p []byte, off int64, ok func([]byte) error) 
 	}
 	return s.Source.ReadChecked(p, off, ok)
 }
+
+// bytesSource is an SSTable in memory.
+type bytesSource []byte
+
+// ReadChecked copies from the slice. It returns ok's error, or
+// io.ErrUnexpectedEOF if the slice ends before p is full.
+func (s bytesSource) ReadChecked(p []byte, off int64, ok func([]byte) error) error {
+	if off < 0 || off > int64(len(s)) || int64(len(p)) > int64(len(s))-off {
+		return io.ErrUnexpectedEOF
+	}
+	copy(p, s[off:])
+	return ok(p)
+}
+
+// Size returns the length of the slice.
+func (s bytesSource) Size() int64 { return int64(len(s)) }

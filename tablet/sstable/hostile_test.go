@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -84,12 +82,12 @@ func lie(t *testing.T, tell func(*Writer)) []byte {
 // that reading such a file does no harm (S4).
 func TestLies(t *testing.T) {
 	opts := VerifyOptions{Name: "liar", FilterPrefixes: func(string) func([]byte, []int) []int { return someLens }}
-	if p := verify(t, BytesSource(lie(t, func(*Writer) {})), opts); len(p) > 0 {
+	if p := verify(t, bytesSource(lie(t, func(*Writer) {})), opts); len(p) > 0 {
 		t.Fatal(p)
 	}
 	for _, c := range lies {
 		file := lie(t, c.tell)
-		problems := verify(t, BytesSource(file), opts)
+		problems := verify(t, bytesSource(file), opts)
 		found := false
 		for _, p := range problems {
 			if !errors.Is(p, ErrCorrupt) {
@@ -100,7 +98,7 @@ func TestLies(t *testing.T) {
 		if !found {
 			t.Errorf("%s: reported %v, want %q", c.name, problems, c.report)
 		}
-		if _, err := Open(context.Background(), BytesSource(file), OpenOptions{}); (err != nil) != c.open {
+		if _, err := Open(context.Background(), bytesSource(file), OpenOptions{}); (err != nil) != c.open {
 			t.Errorf("%s: open: %v", c.name, err)
 		}
 		exercise(t, file)
@@ -133,11 +131,11 @@ func TestLyingFrames(t *testing.T) {
 			}},
 		} {
 			file, _ := build(t, Options{Compression: comp, FilterPrefixes: someLens}, nil, compatEntries(30))
-			tab := open(t, BytesSource(file), OpenOptions{})
+			tab := open(t, bytesSource(file), OpenOptions{})
 			h, _ := tab.index.root.handle(0)
 			c.edit(file[h.off:h.end()])
 			fixChecksums(file)
-			tab = open(t, BytesSource(file), OpenOptions{Name: "liar"})
+			tab = open(t, bytesSource(file), OpenOptions{Name: "liar"})
 			_, err := entriesOf(tab, IterOptions{})
 			var bad *CorruptError
 			if !errors.As(err, &bad) || bad.Offset != h.off || bad.File != "liar" {
@@ -199,36 +197,5 @@ func TestFilterBlock(t *testing.T) {
 	}
 	if err := f.parse(nil); err == nil {
 		t.Error("an empty block")
-	}
-}
-
-func TestFileSource(t *testing.T) {
-	entries := compatEntries(100)
-	file, _ := build(t, Options{}, nil, entries)
-	path := filepath.Join(t.TempDir(), "a.sst")
-	if err := os.WriteFile(path, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	src, err := OpenFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tab := open(t, src, OpenOptions{Name: path})
-	if got, err := entriesOf(tab, IterOptions{}); err != nil || !equalEntries(got, entries) || tab.Name() != path {
-		t.Error(len(got), err)
-	}
-	if err := os.Truncate(path, 20); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := entriesOf(tab, IterOptions{}); err == nil || errors.Is(err, ErrCorrupt) {
-		t.Error("file cut while open:", err)
-	}
-	if err := src.Close(); err != nil {
-		t.Error(err)
-	}
-	for _, bad := range []string{filepath.Join(path, "none"), filepath.Dir(path)} {
-		if _, err := OpenFile(bad); err == nil {
-			t.Errorf("opened %s", bad)
-		}
 	}
 }

@@ -136,7 +136,7 @@ func TestModel(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			opts.IndexBytesMax = -1
 		}
-		src := &countingSource{Source: BytesSource(file)}
+		src := &countingSource{Source: bytesSource(file)}
 		tab := open(t, src, opts)
 		checkModel(t, rng, tab, c)
 		for _, p := range verify(t, src, VerifyOptions{

@@ -69,7 +69,7 @@ func TestScripts(t *testing.T) {
 				return s.verify()
 			case "dump":
 				var out bytes.Buffer
-				err := Dump(context.Background(), &out, BytesSource(s.file), DumpOptions{
+				err := Dump(context.Background(), &out, bytesSource(s.file), DumpOptions{
 					Name: "f", Lower: arg(d, "lower"), Upper: arg(d, "upper"), NoEntries: d.HasArg("no-entries")})
 				if err != nil {
 					fmt.Fprintln(&out, "error:", err)
@@ -151,7 +151,7 @@ func (s *script) open(d *datadriven.TestData) string {
 	if n := number(d, "cache"); n > 0 {
 		opts.Cache = NewCache(int64(n))
 	}
-	s.src = &countingSource{Source: BytesSource(s.file)}
+	s.src = &countingSource{Source: bytesSource(s.file)}
 	tab, err := Open(context.Background(), s.src, opts)
 	if err != nil {
 		return fmt.Sprintln("error:", err)
@@ -240,7 +240,7 @@ func (s *script) contains(d *datadriven.TestData) string {
 
 func (s *script) verify() string {
 	var out strings.Builder
-	st, err := Verify(context.Background(), BytesSource(s.file), VerifyOptions{Name: "f"},
+	st, err := Verify(context.Background(), bytesSource(s.file), VerifyOptions{Name: "f"},
 		func(err error) { fmt.Fprintln(&out, err) })
 	if err != nil {
 		fmt.Fprintln(&out, "error:", err)

@@ -148,7 +148,7 @@ func TestBlocksAreCut(t *testing.T) {
 				entries = append(entries, kv{benchKey(nil, i), make([]byte, value)})
 			}
 			file, m := build(t, Options{BlockBytes: size, Compression: table.CompressionNone}, nil, entries)
-			tab := open(t, BytesSource(file), OpenOptions{})
+			tab := open(t, bytesSource(file), OpenOptions{})
 			hs, ok := tab.index.root.handles()
 			if !ok || uint64(len(hs)) != m.DataBlocks {
 				t.Fatal("index")
@@ -199,7 +199,7 @@ func TestEstimatedSize(t *testing.T) {
 func TestIncompressibleIsRaw(t *testing.T) {
 	for _, c := range benchCompressions {
 		file := rowTable(t, 200, Options{Compression: c.c})
-		tab := open(t, BytesSource(file), OpenOptions{})
+		tab := open(t, bytesSource(file), OpenOptions{})
 		hs, _ := tab.index.root.handles()
 		for _, h := range hs {
 			if h.compressed {
@@ -207,7 +207,7 @@ func TestIncompressibleIsRaw(t *testing.T) {
 			}
 		}
 		file = textTable(t, Options{Compression: c.c})
-		tab = open(t, BytesSource(file), OpenOptions{})
+		tab = open(t, bytesSource(file), OpenOptions{})
 		h, _ := tab.index.root.handle(0)
 		if h.compressed != (c.c != table.CompressionNone) {
 			t.Fatalf("%s: text compressed: %v", c.name, h.compressed)
