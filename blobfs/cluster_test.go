@@ -54,6 +54,7 @@ type nodesConfig struct {
 	dir     string // real folders; in memory if empty
 	cluster blobfs.Cluster
 	zones   int
+	keep    bool // the keepers run
 }
 
 func newNodes(t testing.TB, cfg nodesConfig) *nodes {
@@ -96,6 +97,7 @@ func (n *node) open(cfg nodesConfig) {
 		local.Folders = []string{filepath.Join(cfg.dir, n.id)}
 	}
 	cluster := cfg.cluster
+	cluster.Keep.Off = !cfg.keep
 	cluster.Fleet = fleet{n}
 	var err error
 	if n.Store, err = blobfs.OpenIn(cluster, local); err != nil {

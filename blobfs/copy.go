@@ -26,8 +26,13 @@ func (s *Store) copyExtent(ctx context.Context, c api.Copy) error {
 		}
 		return s.keepHolders(ctx, c)
 	}
+	done, err := s.keeper.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	var w *local.ExtentWriter
-	err := error(local.ErrNoExtent)
+	err = error(local.ErrNoExtent)
 	for _, node := range c.From {
 		var from api.Peer
 		var st local.ExtentStat
@@ -111,6 +116,9 @@ func (s *Store) pull(ctx context.Context, from api.Peer, ref api.Ref, w *local.E
 	for got := range pieces {
 		if got.err != nil {
 			return got.err
+		}
+		if err := s.keeper.pace(ctx, int64(len(got.p))); err != nil {
+			return err
 		}
 		if err := w.Write(got.p); err != nil {
 			return err

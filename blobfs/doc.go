@@ -17,6 +17,10 @@
 //   - A spread is one extent on its way to its nodes. A branch is a chain of nodes that it feeds.
 //   - A stream is the same extent as a node receives it, and sends it on to those behind.
 //   - A source is where a reader gets an extent from: here, or any node that has it.
+//   - The keeper of a node sees to the extents there: that they have as many replicas as they should, and
+//     no more. It scans their lists, audits other nodes, by asking whether they hold what they should, and makes
+//     tasks of what is not right.
+//   - A node is gone when it was dead for the grace period, or has left.
 //   - A node is suspected for ten seconds after it did not answer: it gets nothing new then,
 //     and is asked after the others.
 //
@@ -32,9 +36,15 @@
 //	later    who gives up nodes,  ReplyTimeout      aborting streams, dropping extents
 //	         Writer.Abort
 //	pull     Copy                 its end           reading ahead of what is written
+//	run      OpenIn, with a fleet Close             scanning the lists of extents here
+//	auditing OpenIn, with a fleet Close             asking nodes whether they hold what they should
+//	work     OpenIn, with a fleet Close             the task in hand; Workers of them
 //
 // What is queued for a stream is bounded by twice the window of its sender, 8 MiB; beyond that the
 // sender is refused. A node has at most 256 streams.
+//
+// Of tasks the 16,384 most urgent wait; the others are found by the next scan. What cannot be done is tried
+// again after 5 s, and then ever more seldom, up to 5 min.
 //
 // # Invariants
 //
@@ -47,4 +57,9 @@
 //	R6. Each node that has sealed an extent has kept, before that, a list of holders in which all
 //	    others are that were to seal it.
 //	R7. When no node has room, it is told before anything is written.
+//	R8. An extent with one good replica on a node that lives gets as many as it should have, within
+//	    a time that what there is to copy and the rate bound.
+//	R9. A keeper drops a replica only if its node is not on the extent's newest list that it knows, and
+//	    enough nodes that are on it have answered that they have that list and the same bytes. So there are at least so
+//	    many afterwards, whoever else drops at the same time.
 package blobfs

@@ -35,6 +35,21 @@ func (s *Store) judgeRead(x ExtentID, err error) {
 	s.log.Error("extent is rotten", "extent", x.String(), "err", err)
 }
 
+// has tells whether an extent was found rotten.
+func (r *rot) has(x ExtentID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.found[x]
+	return ok
+}
+
+// why returns what was found wrong with an extent, if anything.
+func (r *rot) why(x ExtentID) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.found[x]
+}
+
 // Rotten returns the extents here that reads found rotten, and what they found.
 func (s *Store) Rotten() map[ExtentID]error {
 	s.rot.mu.Lock()

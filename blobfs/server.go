@@ -108,7 +108,18 @@ func (v server) Read(ctx context.Context, r api.Ref, p []byte, off int64) error 
 func (v server) Stat(ctx context.Context, x ExtentID) (local.ExtentStat, error) {
 	st, err := v.s.disks.StatExtent(ctx, x)
 	v.s.judgeRead(x, err)
+	if err == nil {
+		err = v.s.rot.why(x)
+	}
 	return st, err
+}
+
+// Check implements api.Extents.
+func (v server) Check(ctx context.Context, xs []ExtentID) ([]api.Held, error) {
+	if err := v.s.usable(ctx); err != nil {
+		return nil, err
+	}
+	return v.s.held(xs), nil
 }
 
 // List implements api.Extents.

@@ -22,6 +22,8 @@ type Cluster struct {
 
 	// Logs says how logs are kept.
 	Logs LogConfig
+	// Keep says how sealed extents are.
+	Keep KeepConfig
 
 	// Replicas is how many nodes keep an extent, if there are as many. Default 3, at
 	// most 8.
@@ -47,6 +49,7 @@ func (c Cluster) withDefaults() Cluster {
 	}
 	orDefault(&c.Replicas, 3)
 	c.Logs = c.Logs.withDefaults()
+	c.Keep = c.Keep.withDefaults()
 	orDefault(&c.ReplyTimeout, 3*time.Second)
 	orDefault(&c.SealTimeout, 30*time.Second)
 	orDefault(&c.HedgeAfter, 250*time.Millisecond)
@@ -54,7 +57,7 @@ func (c Cluster) withDefaults() Cluster {
 	return c
 }
 
-func orDefault[T int | time.Duration](v *T, d T) {
+func orDefault[T int | int64 | time.Duration](v *T, d T) {
 	if *v == 0 {
 		*v = d
 	}
@@ -67,6 +70,8 @@ func (c Cluster) Validate() error {
 		return fmt.Errorf("%d replicas, want 1 to %d", c.Replicas, api.ChainMax)
 	case c.Logs.validate() != nil:
 		return c.Logs.validate()
+	case c.Keep.validate() != nil:
+		return c.Keep.validate()
 	case c.ReplyTimeout < 0 || c.SealTimeout < 0 || c.HedgeAfter < 0 || c.StreamIdle < 0:
 		return errors.New("a duration is negative")
 	}
@@ -89,6 +94,7 @@ type Store struct {
 	cache   extentCache
 	rot     rot
 	frames  frameBuffers
+	keeper  *keeper // nil without a fleet
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -125,6 +131,9 @@ func OpenIn(cluster Cluster, cfg Config) (*Store, error) {
 	s.peers.init(s)
 	s.streams.init(s)
 	s.cache.init(s.disks)
+	if s.cluster.Fleet != nil && !s.cluster.Keep.Off && !cfg.ReadOnly {
+		s.startKeeper()
+	}
 	return s, nil
 }
 

@@ -54,6 +54,8 @@ var goldens = []struct {
 	{request{shape: shapeOf[MethodCopy], extent: testExtent, crc: 8, nodes: []string{"n4"}, holders: testHolders},
 		"96c41003000000000000000000000000000004050891a26e340692a26e31a26e32"},
 	{request{shape: shapeOf[MethodSetHolders], extent: testExtent, holders: testHolders}, "94c41003000000000000000000000000000004050692a26e31a26e32"},
+	{request{shape: shapeOf[MethodCheck], extents: []local.ExtentID{testExtent, {Index: 1}}},
+		"919292c410030000000000000000000000000000040592c4100000000000000000000000000000000001"},
 }
 
 func TestGoldenRequests(t *testing.T) {
@@ -99,6 +101,7 @@ func TestBounds(t *testing.T) {
 		"name":          {shape: shapeOf[MethodBegin], nodes: []string{strings.Repeat("x", 256)}},
 		"no name":       {shape: shapeOf[MethodBegin], nodes: []string{""}},
 		"holders":       {shape: shapeOf[MethodSetHolders], holders: local.Holders{Epoch: 1, Nodes: many}},
+		"extents":       {shape: shapeOf[MethodCheck], extents: make([]local.ExtentID, CheckMax+1)},
 		"twice":         {shape: shapeOf[MethodSetHolders], holders: local.Holders{Epoch: 1, Nodes: []string{"a", "a"}}},
 	} {
 		if _, err := decodeRequest(r.method, wiretest.Encode(r.append)); err == nil {
@@ -124,6 +127,15 @@ func TestResults(t *testing.T) {
 	d = wire.NewDecoder(wiretest.Encode(func(e *wire.Encoder) { appendInfos(e, infos) }))
 	if got := decodeInfos(&d); d.Err() != nil || !reflect.DeepEqual(got, infos) {
 		t.Errorf("list reads as %+v, %v", got, d.Err())
+	}
+	held := []Held{{}, {State: Good, Repairs: true, Length: 7, Holders: testHolders}}
+	b = wiretest.Encode(func(e *wire.Encoder) { appendHeld(e, held) })
+	if got := hex.EncodeToString(b); got != "929500c200009"+"09501c3070692a26e31a26e32" {
+		t.Errorf("what is held is written as %s", got)
+	}
+	d = wire.NewDecoder(b)
+	if got := decodeHeld(&d); d.Err() != nil || !reflect.DeepEqual(got, held) {
+		t.Errorf("what is held reads as %+v, %v", got, d.Err())
 	}
 	for _, s := range []sealed{{}, {nodes: []string{"a", "b"}}, {nodes: []string{"a"}, failed: &ReplicaError{"b", ErrDiskFull}}} {
 		var got sealed
@@ -223,4 +235,9 @@ func FuzzList(f *testing.F) {
 func FuzzSealed(f *testing.F) {
 	f.Add(wiretest.Encode((&sealed{nodes: []string{"a"}, failed: &ReplicaError{"b", ErrDiskFull}}).append))
 	wiretest.FuzzResult(f, func(d *wire.Decoder, s *sealed) { s.decode(d) }, func(e *wire.Encoder, s *sealed) { s.append(e) })
+}
+
+func FuzzHeld(f *testing.F) {
+	f.Add(wiretest.Encode(func(e *wire.Encoder) { appendHeld(e, []Held{{State: Bad, Holders: testHolders}, {}}) }))
+	wiretest.FuzzResult(f, func(d *wire.Decoder, r *[]Held) { *r = decodeHeld(d) }, func(e *wire.Encoder, r *[]Held) { appendHeld(e, *r) })
 }

@@ -15,6 +15,7 @@ const (
 	MethodDropBlob   = "blob.drop_blob"
 	MethodCopy       = "blob.copy"
 	MethodSetHolders = "blob.set_holders"
+	MethodCheck      = "blob.check"
 )
 
 // A field is a parameter.
@@ -33,6 +34,7 @@ const (
 	fieldData
 	fieldCount
 	fieldReason
+	fieldExtents // array of [blob, index]
 )
 
 // values is how many values the field has on the wire.
@@ -72,6 +74,7 @@ var shapes = []shape{
 	{MethodDropBlob, []field{fieldBlob, fieldReason}},
 	{MethodCopy, []field{fieldBlob, fieldIndex, fieldCRC, fieldNodes, fieldHolders}},
 	{MethodSetHolders, []field{fieldBlob, fieldIndex, fieldHolders}},
+	{MethodCheck, []field{fieldExtents}},
 }
 
 var shapeOf = func() map[string]*shape {

@@ -82,17 +82,21 @@ type Extents interface {
 	// Read reads len(p) verified bytes of a sealed extent. ErrNoExtent; *CorruptError
 	// when the bytes are rotten or the extent is not the one that is meant.
 	Read(ctx context.Context, r Ref, p []byte, off int64) error
-	// Stat returns what the node knows of an extent, or ErrNoExtent.
+	// Stat returns what the node knows of an extent. ErrNoExtent; *CorruptError if it is known
+	// to be rotten.
 	Stat(ctx context.Context, x local.ExtentID) (local.ExtentStat, error)
 	// List returns up to max of the extents that the node has, in order of blob and
 	// index, from the first after the one given. None means that there are no more.
 	List(ctx context.Context, after local.ExtentID, max int) ([]local.ExtentInfo, error)
+	// Check says of up to CheckMax extents, in their order, how this node holds them, as
+	// far as it knows without reading their files.
+	Check(ctx context.Context, xs []local.ExtentID) ([]Held, error)
 	// Drop removes an extent. ErrNoExtent.
 	Drop(ctx context.Context, x local.ExtentID, why Reason) error
 	// DropBlob removes all extents of a blob, and returns how many there were.
 	DropBlob(ctx context.Context, blob local.ID, why Reason) (int, error)
-	// Copy has the node get an extent from another one, unless it has it. Done when
-	// it is durable. ErrNoExtent if none of those asked has it.
+	// Copy has the node get an extent from another one, unless it has it in good order. Done
+	// when it is durable. ErrNoExtent if none of those asked has it.
 	Copy(ctx context.Context, c Copy) error
 	// SetHolders replaces the list kept with an extent if the epoch is higher than the
 	// present one. ErrNoExtent; ErrStaleHolders if it is lower, or equal with other nodes.
@@ -110,3 +114,24 @@ const (
 	GivenUp  Reason = 4 // its blob was never sealed
 	reasonsN        = 5
 )
+
+// HeldState is how a node holds an extent.
+type HeldState uint8
+
+// The states. They travel on the wire: append only.
+const (
+	Missing  HeldState = 0 // it has none
+	Good     HeldState = 1 // it has one, and knows nothing against it
+	Bad      HeldState = 2 // it has one that is rotten, or on a disk that fails
+	Unwanted HeldState = 3 // it has one in quarantine, as nothing seems to need it
+)
+
+// Held is what a node says of an extent.
+type Held struct {
+	State HeldState
+	// Repairs means that it sees that there are too few replicas, and is the one
+	// to make more.
+	Repairs bool
+	Length  int64
+	Holders local.Holders
+}

@@ -222,6 +222,18 @@ func (m *Remote) DropBlob(ctx context.Context, blob local.ID, why Reason) (n int
 	return n, err
 }
 
+// Check implements Extents.
+func (m *Remote) Check(ctx context.Context, xs []local.ExtentID) (all []Held, err error) {
+	if len(xs) > CheckMax {
+		return nil, fmt.Errorf("%w: check of %d extents at once, at most %d", ErrBadRequest, len(xs), CheckMax)
+	}
+	err = m.call(ctx, laneCalls, MethodCheck, request{extents: xs}, func(d *wire.Decoder) { all = decodeHeld(d) })
+	if err == nil && len(all) != len(xs) {
+		return nil, fmt.Errorf("%w: asked of %d extents, told of %d", ErrUnreachable, len(xs), len(all))
+	}
+	return all, err
+}
+
 // Copy implements Extents.
 func (m *Remote) Copy(ctx context.Context, c Copy) error {
 	r := request{extent: c.Extent, crc: c.CRC, nodes: c.From, holders: c.Holders}

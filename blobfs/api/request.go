@@ -14,6 +14,8 @@ const (
 	// blobBytesMax is more than any blob has: extents times their size.
 	blobBytesMax = local.ExtentsMax << 30
 	nodesMax     = local.HoldersMax
+	// CheckMax is the most extents that one Check asks for.
+	CheckMax = 256
 )
 
 // request is the parameters of any method; its shape says which fields count.
@@ -30,6 +32,7 @@ type request struct {
 	data    []byte // aliases the message
 	count   int
 	reason  Reason
+	extents []local.ExtentID
 }
 
 // append writes the parameters.
@@ -67,6 +70,13 @@ func (r *request) appendField(e *wire.Encoder, f field) {
 		e.Int(int64(r.count))
 	case fieldReason:
 		e.Uint(uint64(r.reason))
+	case fieldExtents:
+		e.Array(len(r.extents))
+		for _, x := range r.extents {
+			e.Array(2)
+			e.Bin(x.Blob[:])
+			e.Int(int64(x.Index))
+		}
 	}
 }
 
@@ -124,7 +134,25 @@ func (r *request) decodeField(d *wire.Decoder, f field) {
 		r.count = int(decodeInt(d, 0, PieceBytesMax))
 	case fieldReason:
 		r.reason = Reason(decodeInt(d, 1, int64(reasonsN)-1))
+	case fieldExtents:
+		r.extents = decodeExtents(d)
 	}
+}
+
+func decodeExtents(d *wire.Decoder) []local.ExtentID {
+	n := d.ArrayMax(CheckMax)
+	var xs []local.ExtentID
+	for i := 0; i < n && d.Err() == nil; i++ {
+		var x local.ExtentID
+		more := d.Array() - 2
+		decode16(d, (*[16]byte)(&x.Blob))
+		x.Index = int(decodeInt(d, 0, local.ExtentsMax-1))
+		for range more {
+			d.Skip()
+		}
+		xs = append(xs, x)
+	}
+	return xs
 }
 
 func badBytes(n int) error {

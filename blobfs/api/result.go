@@ -83,6 +83,46 @@ func decodeInfos(d *wire.Decoder) []local.ExtentInfo {
 	return infos
 }
 
+// The result of Check is an array of
+//
+//	[state, repairs, length, epoch, [holder...]]
+//
+// one for each extent asked for. Later versions append.
+const heldValues = 5
+
+func appendHeld(e *wire.Encoder, all []Held) {
+	e.Array(len(all))
+	for _, h := range all {
+		e.Array(heldValues)
+		e.Uint(uint64(h.State))
+		e.Bool(h.Repairs)
+		e.Int(h.Length)
+		e.Uint(h.Holders.Epoch)
+		appendNodes(e, h.Holders.Nodes)
+	}
+}
+
+func decodeHeld(d *wire.Decoder) []Held {
+	n := d.ArrayMax(CheckMax)
+	var all []Held
+	for i := 0; i < n && d.Err() == nil; i++ {
+		var h Held
+		more := d.Array() - heldValues
+		h.State = HeldState(decodeInt(d, 0, 255))
+		h.Repairs = d.Bool()
+		h.Length = decodeInt(d, 0, blobBytesMax)
+		h.Holders = decodeHolders(d)
+		for range more {
+			d.Skip()
+		}
+		all = append(all, h)
+	}
+	if d.Err() != nil {
+		return nil
+	}
+	return all
+}
+
 // sealed is the result of Seal: the nodes that have the extent, and the first failure as
 // [node, code, text], or nil. A seal that failed on some nodes is no error of the call.
 type sealed struct {

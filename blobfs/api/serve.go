@@ -111,6 +111,10 @@ func (r *request) serve(c *rpc.Call, p Peer) {
 		reply = func(e *wire.Encoder) { e.Int(int64(n)) }
 	case MethodCopy:
 		err = p.Copy(ctx, Copy{Ref: Ref{r.extent, r.crc}, From: r.nodes, Holders: r.holders})
+	case MethodCheck:
+		var all []Held
+		all, err = p.Check(ctx, r.extents)
+		reply = func(e *wire.Encoder) { appendHeld(e, all) }
 	case MethodSetHolders:
 		err = p.SetHolders(ctx, r.extent, r.holders)
 	default:

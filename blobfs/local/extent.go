@@ -49,6 +49,9 @@ type ExtentInfo struct {
 	Last    bool  // no extent of the blob has a higher index
 	Created time.Time
 	Holders Holders
+	// Retired means that its folder takes no writes: it can be read, perhaps, but is as good
+	// as lost.
+	Retired bool
 }
 
 // ExtentStat is an ExtentInfo and what the file says beyond it.

@@ -41,7 +41,7 @@ func (s *Store) StatExtent(ctx context.Context, id ExtentID) (ExtentStat, error)
 		return ExtentStat{}, fmt.Errorf("stat extent %s: %w", id, err)
 	}
 	defer s.end()
-	info, err := s.extentInfo(id)
+	info, err := s.ExtentInfo(id)
 	if err == nil {
 		var x *ExtentReader
 		if x, err = s.openListed(id, func(*extentMeta) bool { return true }, 0); err == nil {

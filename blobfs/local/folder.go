@@ -54,6 +54,17 @@ type dirSync struct {
 func (f *folder) blobPath(name string) string { return filepath.Join(f.path, blobsDir, name) }
 func (f *folder) logPath(name string) string  { return filepath.Join(f.path, logsDir, name) }
 
+// RetiredFolders returns how many data folders take no writes.
+func (s *Store) RetiredFolders() int {
+	n := 0
+	for _, f := range s.folders {
+		if f.isRetired() {
+			n++
+		}
+	}
+	return n
+}
+
 func (f *folder) isRetired() bool { return f.retired.Load() != nil }
 
 // syncBlobNames makes the names of sealed extents durable, syncLogNames those of

@@ -39,7 +39,7 @@ func putExtent(t testing.TB, s *Store, id ExtentID, h Holders, data string) Exte
 
 func holdersOf(t testing.TB, s *Store, id ExtentID) Holders {
 	t.Helper()
-	info, err := s.extentInfo(id)
+	info, err := s.ExtentInfo(id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func (p *part) path(id ID) string {
 
 func (p *part) info(id ID) ExtentInfo {
 	x := ExtentID{Blob: id, Index: p.index}
-	return ExtentInfo{ID: x, Length: p.length, Last: x.isLast(p.of), Created: p.created, Holders: p.holders.list()}
+	return ExtentInfo{ID: x, Length: p.length, Last: x.isLast(p.of), Created: p.created, Holders: p.holders.list(), Retired: p.folder.isRetired()}
 }
 
 // BlobInfo is what the store knows of a blob without reading it.
@@ -111,8 +111,8 @@ func (s *Store) Extents() int {
 	return s.mu.parts
 }
 
-// extentInfo returns what the index has of an extent, or ErrNoExtent.
-func (s *Store) extentInfo(id ExtentID) (ExtentInfo, error) {
+// ExtentInfo returns what the index has of an extent, or ErrNoExtent. It reads no file.
+func (s *Store) ExtentInfo(id ExtentID) (ExtentInfo, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if parts := s.partsLocked(id); len(parts) > 0 {
@@ -222,15 +222,64 @@ func (s *Store) DropExtent(ctx context.Context, id ExtentID) error {
 }
 
 func (s *Store) drop(id ExtentID) error {
-	s.mu.Lock()
-	parts := slices.Clone(s.partsLocked(id))
-	s.setPartsLocked(id)
-	s.mu.Unlock()
-	if len(parts) == 0 {
+	err := s.dropIf(id, func(*part) error { return nil })
+	if errors.Is(err, ErrNoExtent) {
 		s.quarantine.op.Lock()
 		defer s.quarantine.op.Unlock()
 		return s.dropQuarantined(id)
 	}
+	return err
+}
+
+// DropExtentIf removes an extent if its list of holders is still this one, in one step with any
+// SetHolders: whoever was told of another list before finds the extent in its place. One in quarantine stays there.
+// ErrStaleHolders if the list is another, ErrExtentExists while the extent is being replaced, ErrNoExtent. In a
+// folder that is retired the file stays, and the extent is gone until the store is opened again.
+func (s *Store) DropExtentIf(ctx context.Context, id ExtentID, h Holders) error {
+	err := s.begin(ctx)
+	if err == nil {
+		defer s.end()
+		list := newHolderList(h)
+		err = s.dropIf(id, func(p *part) error {
+			switch {
+			case p.holders != list:
+				return ErrStaleHolders
+			case s.mu.writing[id]:
+				return ErrExtentExists
+			}
+			return nil
+		})
+		if errors.Is(err, ErrFolderRetired) && !errors.Is(err, ErrNoExtent) {
+			s.mu.Lock()
+			s.setPartsLocked(id)
+			s.mu.Unlock()
+			err = nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("drop extent %s: %w", id, err)
+	}
+	return nil
+}
+
+// dropIf removes an extent, if the index says what it should. Nobody writes it anew meanwhile.
+func (s *Store) dropIf(id ExtentID, should func(*part) error) error {
+	s.mu.Lock()
+	parts := slices.Clone(s.partsLocked(id))
+	if len(parts) == 0 {
+		s.mu.Unlock()
+		return s.whyMissing(ErrNoExtent)
+	}
+	if err := should(&parts[0]); err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	s.setPartsLocked(id)
+	if !s.mu.writing[id] {
+		s.mu.writing[id] = true
+		defer s.unreserve(id)
+	}
+	s.mu.Unlock()
 	var left []part
 	var errs []error
 	for i := range parts {

@@ -141,6 +141,13 @@ func (s *Store) quarantinedLocked(id ExtentID) *quarantined {
 	return q
 }
 
+// InQuarantine tells whether an extent is in quarantine.
+func (s *Store) InQuarantine(id ExtentID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.quarantinedLocked(id) != nil
+}
+
 // QuarantineExtent puts an extent into quarantine: it is not listed and not statted any more, and OpenExtent takes it
 // out again. round is the sweep's, for DropQuarantined. Who has it open reads on. A quarantine is
 // not synced: a power loss may undo it. ErrNoExtent; ErrFolderRetired, ErrReadOnly, ErrClosed.

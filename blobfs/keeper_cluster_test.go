@@ -1,0 +1,388 @@
+package blobfs_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/internal/vfs"
+)
+
+// kept is a fleet whose keepers run, in virtual time: the nodes call each other directly.
+type kept struct {
+	t   *testing.T
+	all []*keptNode
+	cfg blobfs.Cluster
+
+	mu      sync.Mutex
+	changed chan struct{}
+	cut     map[[2]string]bool // calls in this direction are lost
+	blobs   map[blobfs.ID]keptBlob
+	copies  int // made by Copy
+}
+
+type keptBlob struct {
+	h    blobfs.Handle
+	data []byte
+}
+
+type keptNode struct {
+	of       *kept
+	member   blobfs.Member
+	fs       *vfs.Mem
+	capacity int64
+	up       bool
+	used     int64
+	counted  time.Time
+	store    *blobfs.Store
+}
+
+const keptExtent = 64 << 10
+
+func newKept(t *testing.T, n int, cfg blobfs.Cluster) *kept {
+	c := &kept{t: t, cfg: cfg, changed: make(chan struct{}), cut: map[[2]string]bool{}, blobs: map[blobfs.ID]keptBlob{}}
+	for range n {
+		c.add(1 << 30)
+	}
+	t.Cleanup(func() {
+		for _, n := range c.all {
+			n.stop()
+		}
+	})
+	return c
+}
+
+// add adds an empty node.
+func (c *kept) add(capacity int64) *keptNode {
+	n := &keptNode{of: c, fs: vfs.NewMem(vfs.MemOptions{}), capacity: capacity}
+	n.member = blobfs.Member{ID: fmt.Sprintf("n%d", len(c.all)+1), CapacityBytes: capacity}
+	c.mu.Lock()
+	c.all = append(c.all, n)
+	c.mu.Unlock()
+	n.start()
+	return n
+}
+
+// start starts a node's process; everybody knows it at once.
+func (n *keptNode) start() {
+	cluster := n.of.cfg
+	cluster.Fleet = keptFleet{n}
+	n.say(func(m *blobfs.Member) { m.Alive, m.Since = true, time.Now() })
+	s, err := blobfs.OpenIn(cluster, blobfs.Config{FS: n.fs, Folders: []string{"/a", "/b"}, ExtentBytes: keptExtent, ReserveBytes: -1, Logger: slog.New(slog.DiscardHandler)})
+	noError(n.of.t, err)
+	n.of.mu.Lock()
+	n.store, n.up = s, true
+	n.of.mu.Unlock()
+}
+
+// stop ends the process. That it is dead is said at once.
+func (n *keptNode) stop() {
+	n.of.mu.Lock()
+	s := n.store
+	up := n.up
+	n.up = false
+	n.of.mu.Unlock()
+	if !up {
+		return
+	}
+	noError(n.of.t, s.Close())
+	n.say(func(m *blobfs.Member) { m.Alive = false })
+}
+
+// say changes what the fleet says of a node.
+func (n *keptNode) say(f func(m *blobfs.Member)) {
+	n.of.mu.Lock()
+	defer n.of.mu.Unlock()
+	f(&n.member)
+	close(n.of.changed)
+	n.of.changed = make(chan struct{})
+}
+
+// usedLocked is what a node's extents take, as of some seconds ago.
+func (n *keptNode) usedLocked() int64 {
+	if now := time.Now(); now.Sub(n.counted) > 3*time.Second {
+		n.used, n.counted = 0, now
+		for _, f := range n.store.Stats().Folders {
+			n.used += f.BlobBytes
+		}
+	}
+	return n.used
+}
+
+type keptFleet struct{ n *keptNode }
+
+func (f keptFleet) Self() string { return f.n.member.ID }
+
+func (f keptFleet) Members() []blobfs.Member {
+	c := f.n.of
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []blobfs.Member
+	for _, n := range c.all {
+		m := n.member
+		m.FreeBytes = m.CapacityBytes
+		if n.up {
+			m.FreeBytes -= n.usedLocked()
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+func (f keptFleet) Changed() <-chan struct{} {
+	f.n.of.mu.Lock()
+	defer f.n.of.mu.Unlock()
+	return f.n.of.changed
+}
+
+func (f keptFleet) Peer(_ context.Context, id string) (api.Peer, error) {
+	c := f.n.of
+	for _, n := range c.all {
+		if n.member.ID == id {
+			return keptPeer{to: n, from: f.n}, nil
+		}
+	}
+	return nil, fmt.Errorf("no node %s", id)
+}
+
+// keptPeer is a node as another one calls it. Only what keepers call can be lost.
+type keptPeer struct {
+	api.Peer
+	from, to *keptNode
+}
+
+// reach waits for the length of a call, and returns whom it reaches. A call that is lost takes its caller's
+// patience.
+func (p keptPeer) reach(ctx context.Context) (api.Peer, error) {
+	if err := wait(ctx, 100*time.Microsecond); err != nil {
+		return nil, err
+	}
+	c := p.to.of
+	c.mu.Lock()
+	up, store, lost := p.to.up, p.to.store, c.cut[[2]string{p.from.member.ID, p.to.member.ID}]
+	c.mu.Unlock()
+	if lost {
+		<-ctx.Done()
+		return nil, fmt.Errorf("%w: %w", api.ErrUnreachable, ctx.Err())
+	}
+	if !up {
+		return nil, fmt.Errorf("%w: connection refused", api.ErrUnreachable)
+	}
+	return store.Peer(), nil
+}
+
+// answered tells whether the answer comes through.
+func (p keptPeer) answered(ctx context.Context) error {
+	c := p.to.of
+	c.mu.Lock()
+	lost := c.cut[[2]string{p.to.member.ID, p.from.member.ID}]
+	c.mu.Unlock()
+	if lost {
+		<-ctx.Done()
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", api.ErrUnreachable, ctx.Err())
+	}
+	return nil
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", api.ErrUnreachable, ctx.Err())
+	}
+}
+
+// reached makes a call.
+func reached[R any](ctx context.Context, p keptPeer, f func(api.Peer) (R, error)) (R, error) {
+	var none R
+	to, err := p.reach(ctx)
+	if err != nil {
+		return none, err
+	}
+	r, err := f(to)
+	if errLost := p.answered(ctx); errLost != nil {
+		return none, errLost
+	}
+	if err != nil {
+		err = api.FromRPC(api.ToRPC(err))
+	}
+	return r, err
+}
+
+type nothing struct{}
+
+func (p keptPeer) Check(ctx context.Context, xs []blobfs.ExtentID) ([]api.Held, error) {
+	return reached(ctx, p, func(to api.Peer) ([]api.Held, error) { return to.Check(ctx, xs) })
+}
+
+func (p keptPeer) Stat(ctx context.Context, x blobfs.ExtentID) (local.ExtentStat, error) {
+	return reached(ctx, p, func(to api.Peer) (local.ExtentStat, error) { return to.Stat(ctx, x) })
+}
+
+func (p keptPeer) Read(ctx context.Context, r api.Ref, b []byte, off int64) error {
+	_, err := reached(ctx, p, func(to api.Peer) (nothing, error) { return nothing{}, to.Read(ctx, r, b, off) })
+	return err
+}
+
+func (p keptPeer) SetHolders(ctx context.Context, x blobfs.ExtentID, h blobfs.Holders) error {
+	_, err := reached(ctx, p, func(to api.Peer) (nothing, error) { return nothing{}, to.SetHolders(ctx, x, h) })
+	return err
+}
+
+func (p keptPeer) DropBlob(ctx context.Context, id blobfs.ID, why api.Reason) (int, error) {
+	return reached(ctx, p, func(to api.Peer) (int, error) { return to.DropBlob(ctx, id, why) })
+}
+
+func (p keptPeer) Copy(ctx context.Context, c api.Copy) error {
+	_, err := reached(ctx, p, func(to api.Peer) (nothing, error) {
+		_, had := p.to.store.ExtentInfo(c.Extent)
+		err := to.Copy(ctx, c)
+		if err == nil && had != nil {
+			k := p.to.of
+			k.mu.Lock()
+			k.copies++
+			k.mu.Unlock()
+		}
+		return nothing{}, err
+	})
+	return err
+}
+
+// put writes a blob of one extent on given nodes, as a writer does.
+func (c *kept) put(rng *rand.Rand, bytes int, nodes ...*keptNode) blobfs.ID {
+	c.t.Helper()
+	data := blobtest.Bytes(rng.Uint64(), bytes)
+	id := blobfs.ID{}
+	for i := range id {
+		id[i] = byte(rng.Uint32())
+	}
+	var names []string
+	for _, n := range nodes {
+		names = append(names, n.member.ID)
+	}
+	h := blobfs.Handle{ID: id, Length: int64(bytes)}
+	for _, n := range nodes {
+		w, err := n.store.CreateExtent(c.t.Context(), blobfs.ExtentID{Blob: id}, 0)
+		noError(c.t, err)
+		noError(c.t, w.Write(data))
+		list := blobfs.Holders{Epoch: 1, Nodes: names}
+		if len(nodes) == 1 {
+			list = blobfs.Holders{}
+		}
+		ref, err := w.Seal(c.t.Context(), true, list)
+		noError(c.t, err)
+		ref.Replicas = nil
+		h.Extents = []blobfs.ExtentRef{ref}
+	}
+	c.blobs[id] = keptBlob{h, data}
+	return id
+}
+
+// some returns n different nodes.
+func (c *kept) some(rng *rand.Rand, n int) []*keptNode {
+	var up []*keptNode
+	for _, m := range c.all {
+		if m.up {
+			up = append(up, m)
+		}
+	}
+	rng.Shuffle(len(up), func(i, j int) { up[i], up[j] = up[j], up[i] })
+	return up[:n]
+}
+
+// good returns the live nodes that have a good replica of a blob's extent, read whole.
+func (c *kept) good(id blobfs.ID) []string {
+	var ids []string
+	for _, n := range c.all {
+		if n.up && n.store.VerifyExtent(context.Background(), blobfs.ExtentID{Blob: id}) == nil {
+			ids = append(ids, n.member.ID)
+		}
+	}
+	return ids
+}
+
+// made returns how many replicas were copied.
+func (c *kept) made() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.copies
+}
+
+// having counts the live nodes that have a replica, whatever is in it.
+func (c *kept) having(id blobfs.ID) int {
+	count := 0
+	for _, n := range c.all {
+		if n.up {
+			if _, err := n.store.ExtentInfo(blobfs.ExtentID{Blob: id}); err == nil {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+// short counts the blobs that have fewer replicas than n, and those that have more.
+func (c *kept) short(n int) (fewer, more int) {
+	for id := range c.blobs {
+		switch g := c.having(id); {
+		case g < n:
+			fewer++
+		case g > n:
+			more++
+		}
+	}
+	return fewer, more
+}
+
+// until waits, in virtual time, until f, and returns how long it took.
+func (c *kept) until(limit time.Duration, what string, f func() bool) time.Duration {
+	c.t.Helper()
+	start := time.Now()
+	for !f() {
+		if time.Since(start) > limit {
+			c.t.Fatalf("after %v: not yet %s", limit, what)
+		}
+		time.Sleep(2 * time.Second)
+	}
+	return time.Since(start)
+}
+
+// agreed checks that for each extent the live nodes that have it have the same list, and that it is true.
+func (c *kept) agreed() error {
+	for id := range c.blobs {
+		good := c.good(id)
+		for _, n := range c.all {
+			if !slices.Contains(good, n.member.ID) {
+				continue
+			}
+			x, err := n.store.ExtentInfo(blobfs.ExtentID{Blob: id})
+			if err != nil {
+				return err
+			}
+			if list := slices.Sorted(slices.Values(x.Holders.Nodes)); !slices.Equal(list, slices.Sorted(slices.Values(good))) {
+				return fmt.Errorf("%s: list on %s is %d %v, it is on %v", x.ID, n.member.ID, x.Holders.Epoch, list, good)
+			}
+		}
+	}
+	return nil
+}
+
+// readable reads all blobs from one of the nodes that live.
+func (c *kept) readable(from *keptNode) {
+	c.t.Helper()
+	for _, b := range c.blobs {
+		get(c.t, from.store, b.h, b.data)
+	}
+}

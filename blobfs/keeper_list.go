@@ -1,0 +1,252 @@
+package blobfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/local"
+)
+
+const checkMax = api.CheckMax
+
+// survey is what is known of an extent's replicas once the nodes were asked.
+type survey struct {
+	info  local.ExtentInfo
+	list  Holders // newest; this node has it, unless its own folder is retired
+	epoch uint64  // highest that anybody has
+	// good have a replica, held those and the ones that may, silent or away for a short time. Neither
+	// has nodes that leave; goodLeaving are those of them that have one.
+	good, held, goodLeaving []string
+	// lost are on the list and have none that is good.
+	lost []string
+	// behind have an older list, torn means that there are different ones of one epoch.
+	behind   []string
+	torn     bool
+	unwanted bool
+	repairs  []string // those who say that they see to it
+}
+
+// ask asks the nodes that may have an extent, and takes over the newest list. More nodes are asked as lists
+// name them.
+func (k *keeper) ask(ctx context.Context, v *view, x ExtentID) (*survey, error) {
+	var sv survey
+	answers := map[string]api.Held{}
+	asked := map[string]bool{k.s.self: true}
+	for {
+		var err error
+		if sv.info, err = k.s.disks.ExtentInfo(x); err != nil {
+			return nil, err
+		}
+		sv.list = k.listed(&sv.info)
+		for node, a := range answers {
+			if a.State == api.Missing || a.Holders.Epoch < sv.list.Epoch {
+				continue
+			}
+			if a.Holders.Epoch > sv.list.Epoch {
+				sv.list = a.Holders
+				if err := k.s.disks.SetHolders(ctx, x, a.Holders); err != nil && !sv.info.Retired {
+					return nil, fmt.Errorf("take over list of %s: %w", node, err)
+				}
+			}
+		}
+		nodes := slices.Clone(sv.list.Nodes)
+		for _, a := range answers {
+			if a.Holders.Epoch == sv.list.Epoch {
+				nodes = append(nodes, a.Holders.Nodes...)
+			}
+		}
+		nodes = slices.DeleteFunc(nodes, func(n string) bool {
+			old := asked[n]
+			asked[n] = true
+			return old || k.of(v, n) >= away || k.s.peers.suspected(n)
+		})
+		if len(nodes) == 0 {
+			break
+		}
+		for node, a := range k.checkAll(ctx, nodes, x) {
+			answers[node] = a
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	if !k.bad(&sv.info) {
+		answers[k.s.self] = api.Held{State: api.Good, Holders: sv.list, Length: sv.info.Length}
+	} else {
+		answers[k.s.self] = api.Held{State: api.Bad, Holders: sv.list}
+	}
+	k.weigh(v, &sv, answers)
+	return &sv, nil
+}
+
+// checkAll asks nodes for one extent; who does not answer is left out.
+func (k *keeper) checkAll(ctx context.Context, nodes []string, x ExtentID) map[string]api.Held {
+	answers := map[string]api.Held{}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for _, node := range nodes {
+		group.Go(func() {
+			if a, err := k.check(ctx, node, []ExtentID{x}); err == nil {
+				mu.Lock()
+				answers[node] = a[0]
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	return answers
+}
+
+// check asks a node for extents.
+func (k *keeper) check(ctx context.Context, node string, xs []ExtentID) ([]api.Held, error) {
+	ctx, cancel := context.WithTimeout(ctx, k.s.cluster.ReplyTimeout)
+	defer cancel()
+	p, err := k.s.peer(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	all, err := p.Check(ctx, xs)
+	switch {
+	case errors.Is(err, api.ErrUnreachable):
+		k.s.peers.suspect(node)
+	case err == nil:
+		k.s.peers.trust(node)
+	}
+	return all, err
+}
+
+// weigh sorts the nodes by what they said. A node with a good replica that is on an older list, or on
+// another of the same epoch, has it all the same.
+func (k *keeper) weigh(v *view, sv *survey, answers map[string]api.Held) {
+	sv.epoch = sv.list.Epoch
+	names := slices.Clone(sv.list.Nodes)
+	for node, a := range answers {
+		if a.State != api.Missing && a.Holders.Epoch == sv.list.Epoch && !slices.Equal(a.Holders.Nodes, sv.list.Nodes) {
+			sv.torn = true
+			if !slices.Contains(names, node) {
+				names = append(names, node)
+			}
+		}
+	}
+	slices.Sort(names)
+	for _, node := range names {
+		a, answered := answers[node]
+		st := k.of(v, node)
+		if a.State == api.Unwanted {
+			sv.unwanted = true
+		}
+		if a.Repairs {
+			sv.repairs = append(sv.repairs, node)
+		}
+		if answered && a.State == api.Good && a.Holders.Epoch < sv.list.Epoch {
+			sv.behind = append(sv.behind, node)
+		}
+		switch {
+		case st == gone || answered && a.State != api.Good:
+			sv.lost = append(sv.lost, node)
+		case st == leaving && answered:
+			sv.goodLeaving = append(sv.goodLeaving, node)
+		case st == leaving:
+		default:
+			sv.held = append(sv.held, node)
+			if answered {
+				sv.good = append(sv.good, node)
+			}
+		}
+	}
+}
+
+// publish gives a new list to those on it, and to those that were on the old one and may hear it: who is not on it any more
+// may then drop its replica. This node comes last. ErrStaleHolders if somebody has a newer one.
+func (k *keeper) publish(ctx context.Context, sv *survey, nodes []string) error {
+	x := sv.info.ID
+	h := Holders{Epoch: sv.epoch + 1, Nodes: slices.Clone(nodes)}
+	slices.Sort(h.Nodes)
+	sv.epoch++
+	tell := slices.Clone(h.Nodes)
+	for _, n := range slices.Concat(sv.list.Nodes, sv.goodLeaving) {
+		if !slices.Contains(tell, n) && k.of(k.watch.view(), n) <= leaving {
+			tell = append(tell, n)
+		}
+	}
+	if err := k.tell(ctx, x, h, tell); err != nil {
+		return err
+	}
+	err := k.s.disks.SetHolders(ctx, x, h)
+	if errors.Is(err, local.ErrFolderRetired) {
+		err = nil
+	}
+	sv.list = h
+	return err
+}
+
+// tell gives nodes a list. Those that do not answer hear of it when they are next asked.
+func (k *keeper) tell(ctx context.Context, x ExtentID, h Holders, nodes []string) error {
+	var stale error
+	var mu sync.Mutex
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return n == k.s.self })
+	k.s.each(ctx, nodes, func(ctx context.Context, p api.Peer) {
+		if err := p.SetHolders(ctx, x, h); errors.Is(err, api.ErrStaleHolders) {
+			mu.Lock()
+			stale = err
+			mu.Unlock()
+		}
+	})
+	return stale
+}
+
+// auditBatch asks a node for extents here that it should have; false if it did not answer.
+func (k *keeper) auditBatch(v *view, node string, infos []local.ExtentInfo) bool {
+	xs := make([]ExtentID, len(infos))
+	for i := range infos {
+		xs[i] = infos[i].ID
+	}
+	all, err := k.check(k.s.ctx, node, xs)
+	if err != nil {
+		return false
+	}
+	for i, a := range all {
+		x := &infos[i]
+		t := task{id: x.ID, created: x.Created, rank: max(len(x.Holders.Nodes)-1, 1), bytes: x.Length}
+		switch {
+		case a.State != api.Good:
+			k.queue.push(t)
+		case a.Holders.Epoch > x.Holders.Epoch:
+			if err := k.s.disks.SetHolders(k.s.ctx, x.ID, a.Holders); err != nil || !slices.Contains(a.Holders.Nodes, k.s.self) {
+				t.rank = taskSurplus
+				k.queue.push(t)
+			}
+		case a.Holders.Epoch < x.Holders.Epoch || !slices.Equal(a.Holders.Nodes, x.Holders.Nodes):
+			t.rank = taskSurplus
+			k.queue.push(t)
+		}
+	}
+	return true
+}
+
+// held says how this node holds extents.
+func (s *Store) held(xs []ExtentID) []api.Held {
+	all := make([]api.Held, len(xs))
+	for i, x := range xs {
+		info, err := s.disks.ExtentInfo(x)
+		if err != nil {
+			if s.disks.InQuarantine(x) {
+				all[i].State = api.Unwanted
+			}
+			continue
+		}
+		all[i] = api.Held{State: api.Good, Length: info.Length, Holders: info.Holders}
+		if info.Retired || s.rot.has(x) {
+			all[i].State = api.Bad
+		}
+		if k := s.keeper; k != nil && all[i].State == api.Good {
+			t, ok := k.triage(k.watch.view(), &info)
+			all[i].Repairs = ok && t.rank < taskBehind && k.queue.failed(x) == nil
+		}
+	}
+	return all
+}

@@ -1,0 +1,196 @@
+package blobfs_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/blobtest"
+)
+
+// I14: one of four nodes dies, and 300 extents have their replicas again, with no copy that was not needed.
+func TestRepairAfterDeath(t *testing.T) {
+	seed := runSeed(t)
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		c := newKept(t, 4, blobfs.Cluster{})
+		for range 300 {
+			c.put(rng, 1+rng.IntN(5000), c.some(rng, 3)...)
+		}
+		victim := c.all[rng.IntN(4)]
+		held := victim.store.Extents()
+		victim.stop()
+		time.Sleep(29 * time.Second)
+		if c.made() > 0 {
+			t.Errorf("%d copies within the grace period", c.made())
+		}
+		took := c.until(time.Minute, "repaired", func() bool { fewer, _ := c.short(3); return fewer == 0 })
+		time.Sleep(5 * time.Minute)
+		if c.made() != held {
+			t.Errorf("%d copies for %d extents that the node held", c.made(), held)
+		}
+		noError(t, c.agreed())
+		c.readable(c.all[(rng.IntN(3)+1+int(victim.member.ID[1]-'1'))%4])
+		t.Logf("%d extents, %v after the grace period", held, took)
+
+		// What came back is not needed. It is dropped, but not at once.
+		victim.start()
+		time.Sleep(5 * time.Minute)
+		if victim.store.Extents() != held || c.made() != held {
+			t.Errorf("soon after it returned it has %d of %d extents; %d copies", victim.store.Extents(), held, c.made())
+		}
+		c.until(20*time.Minute, "trimmed", func() bool { _, more := c.short(3); return more == 0 })
+		if fewer, _ := c.short(3); fewer > 0 || c.made() != held {
+			t.Errorf("%d extents have too few replicas; %d copies", fewer, c.made())
+		}
+		noError(t, c.agreed())
+	})
+}
+
+// Two nodes of five die, the second while the first is repaired.
+func TestRepairAfterTwoDeaths(t *testing.T) {
+	seed := runSeed(t)
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		// 40 KiB/s: the first repair takes about 50 s.
+		c := newKept(t, 5, blobfs.Cluster{Keep: blobfs.KeepConfig{RepairBytes: 40 << 10}})
+		for range 300 {
+			c.put(rng, 40_000, c.some(rng, 3)...)
+		}
+		c.all[0].stop()
+		time.Sleep(40 * time.Second)
+		if c.made() == 0 {
+			t.Error("nothing repaired after 40 s")
+		}
+		c.all[1].stop()
+		ones := 0
+		for id := range c.blobs {
+			if c.having(id) == 1 {
+				ones++
+			}
+		}
+		// What has one replica left comes first.
+		c.until(20*time.Minute, "two replicas each", func() bool { fewer, _ := c.short(2); return fewer == 0 })
+		if fewer, _ := c.short(3); ones > 0 && fewer < 20 {
+			t.Errorf("%d extents had one replica; when all had two, only %d were short of three", ones, fewer)
+		}
+		c.until(20*time.Minute, "repaired", func() bool { fewer, _ := c.short(3); return fewer == 0 })
+		time.Sleep(5 * time.Minute)
+		noError(t, c.agreed())
+		c.readable(c.all[4])
+	})
+}
+
+// A node that comes and goes makes no storm of copies.
+func TestFlappingNode(t *testing.T) {
+	for _, down := range []time.Duration{20 * time.Second, 40 * time.Second} {
+		t.Run(fmt.Sprint(down), func(t *testing.T) {
+			seed := runSeed(t)
+			synctest.Test(t, func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(seed, 1))
+				c := newKept(t, 4, blobfs.Cluster{})
+				for range 100 {
+					c.put(rng, 1000, c.some(rng, 3)...)
+				}
+				held := c.all[3].store.Extents()
+				for range 20 {
+					c.all[3].stop()
+					time.Sleep(down)
+					c.all[3].start()
+					time.Sleep(down)
+				}
+				c.until(30*time.Minute, "as it was", func() bool { fewer, more := c.short(3); return fewer+more == 0 })
+				if most := held * int(down/(30*time.Second)); c.made() > most {
+					t.Errorf("%d copies, at most %d were due", c.made(), most)
+				}
+				noError(t, c.agreed())
+			})
+		})
+	}
+}
+
+// What a lone node wrote gets its replicas when nodes come.
+func TestLoneNodesExtents(t *testing.T) {
+	seed := runSeed(t)
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		c := newKept(t, 1, blobfs.Cluster{})
+		for range 50 {
+			c.put(rng, 3000, c.all[0])
+		}
+		time.Sleep(time.Minute)
+		for n := 2; n <= 4; n++ {
+			c.add(1 << 30)
+			c.until(time.Minute, "replicated", func() bool { fewer, _ := c.short(min(n, 3)); return fewer == 0 })
+			time.Sleep(10 * time.Second)
+			noError(t, c.agreed())
+		}
+		if c.made() != 100 {
+			t.Errorf("%d copies of 50 extents", c.made())
+		}
+		c.readable(c.all[3])
+	})
+}
+
+// A node lost what was on its disks without having been away for long.
+func TestReplacedDisk(t *testing.T) {
+	seed := runSeed(t)
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		c := newKept(t, 3, blobfs.Cluster{})
+		for range 50 {
+			c.put(rng, 3000, c.some(rng, 3)...)
+		}
+		time.Sleep(time.Minute)
+		c.all[1].stop()
+		for id := range c.blobs {
+			if c.all[1].fs.Remove("/a/blobs/"+id.String()+".0of1") != nil {
+				noError(t, c.all[1].fs.Remove("/b/blobs/"+id.String()+".0of1"))
+			}
+		}
+		c.all[1].start()
+		c.until(time.Minute, "repaired", func() bool { fewer, _ := c.short(3); return fewer == 0 })
+		if c.made() != 50 {
+			t.Errorf("%d copies", c.made())
+		}
+	})
+}
+
+// The same over connections, in real time.
+func TestRepairOverConnections(t *testing.T) {
+	c := newNodes(t, nodesConfig{n: 4, keep: true, cluster: blobfs.Cluster{ReplyTimeout: time.Second, Keep: blobfs.KeepConfig{Grace: 300 * time.Millisecond}}})
+	data := blobtest.Bytes(1, 900_000)
+	var handles []blobfs.Handle
+	for range 10 {
+		handles = append(handles, put(t, c.all[0].Store, data))
+	}
+	c.all[1].kill()
+	c.change("n2", func(m *blobfs.Member) { m.Alive = false })
+	deadline := time.Now().Add(30 * time.Second)
+	for _, h := range handles {
+		for _, ref := range h.Extents {
+			for x := (blobfs.ExtentID{Blob: h.ID, Index: ref.Index}); ; time.Sleep(20 * time.Millisecond) {
+				have := 0
+				for _, n := range []*node{c.all[0], c.all[2], c.all[3]} {
+					if st, err := n.StatExtent(t.Context(), x); err == nil && st.CRC == ref.CRC && len(st.Holders.Nodes) == 3 && !slices.Contains(st.Holders.Nodes, "n2") {
+						have++
+					}
+				}
+				if have == 3 || slices.Contains(ref.Replicas, "n4") && !slices.Contains(ref.Replicas, "n2") {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("extent %s has %d replicas", x, have)
+				}
+			}
+		}
+	}
+	get(t, c.all[3].Store, handles[3], data)
+	if st := c.all[0].Keeping(); !st.Known || st.Extents == 0 {
+		t.Errorf("status: %+v", st)
+	}
+}

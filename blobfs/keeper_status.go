@@ -1,0 +1,56 @@
+package blobfs
+
+import "time"
+
+// KeepCounts counts what a keeper did since it started.
+type KeepCounts struct {
+	// Copied are replicas that other nodes made because this one told them to.
+	Copied, CopiedBytes int64
+	// Trimmed are replicas that this node dropped because others have enough.
+	Trimmed, TrimmedBytes int64
+}
+
+// KeepStatus is what the keeper of one node has done and has yet to do. Each extent that has too few replicas is
+// counted by the one node that repairs it, so the figures of all nodes may be added up.
+type KeepStatus struct {
+	// Known is false until the first scan has ended, and of a node that is alone.
+	Known          bool
+	Extents, Bytes int64 // that this node holds
+	// Short counts extents that have too few replicas and that this node repairs, by live
+	// replicas; ToCopyBytes is what has to be copied for them.
+	Short       []int64
+	ToCopy      int64
+	ToCopyBytes int64
+	Surplus     int64 // replicas here that wait to be trimmed, or to be taken off a list
+	BytesPerSec int64 // copied in the last seconds
+	ETA         time.Duration
+	KeepCounts
+}
+
+// count changes the counts.
+func (k *keeper) count(f func(*KeepCounts)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f(&k.mu.counts)
+}
+
+// Keeping returns what the keeper has done and has yet to do.
+func (s *Store) Keeping() KeepStatus {
+	k := s.keeper
+	if k == nil {
+		return KeepStatus{}
+	}
+	perSec, _ := k.repairs.now()
+	_, endangered := k.queue.load()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	scan := &k.mu.scan
+	st := KeepStatus{
+		Known: k.mu.scanned, Extents: scan.extents, Bytes: scan.bytes, Short: scan.short[:s.cluster.Replicas],
+		ToCopy: int64(endangered), ToCopyBytes: scan.shortBytes, Surplus: scan.surplus, BytesPerSec: perSec, KeepCounts: k.mu.counts,
+	}
+	if perSec > 0 {
+		st.ETA = time.Duration(float64(st.ToCopyBytes) / float64(perSec) * float64(time.Second))
+	}
+	return st
+}

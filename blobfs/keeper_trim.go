@@ -1,0 +1,113 @@
+package blobfs
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/blobfs/place"
+)
+
+// calm tells whether no node has come or gone for a while. Only then is anything dropped: while they
+// come and go, what is too much today is wanted tomorrow.
+func (k *keeper) calm(v *view) bool { return k.s.cluster.Clock.Now()-v.changed > k.cfg.TrimAfter }
+
+// surplus tells, of an extent that has enough replicas, whether there is something to drop or somebody
+// to take off the list.
+func (k *keeper) surplus(v *view, h Holders, listed, mine bool, survivors int) bool {
+	switch {
+	case k.of(v, k.s.self) == leaving:
+		return true
+	case !k.calm(v):
+		return false
+	}
+	return !listed || mine && survivors > k.s.cluster.Replicas
+}
+
+// trim drops this node's replica if it need not have one, or shortens the list if it has more nodes than there
+// should be replicas. A replica is dropped in two steps, which may be far apart. First a list without the node is
+// given out. Then the node, when it knows that list, drops its own replica if enough nodes on it answer that they have
+// theirs and that very list. A node on a list never drops, so those it counts are still there.
+func (k *keeper) trim(ctx context.Context, v *view, sv *survey, mine, listed bool) (again bool, err error) {
+	r := k.s.cluster.Replicas
+	self := k.of(v, k.s.self)
+	switch {
+	case self == leaving:
+		// The nodes that are dead, but members, count: nobody said that they will not be back.
+		need := max(1, min(r, v.remaining))
+		if len(sv.good) < need {
+			return false, nil
+		}
+		if listed {
+			return true, k.publish(ctx, sv, sv.held)
+		}
+		return false, k.release(ctx, v, sv, need)
+	case !k.calm(v):
+		return false, nil
+	case !listed:
+		return false, k.release(ctx, v, sv, r)
+	case mine && len(sv.good) > r && len(sv.good) == len(sv.held):
+		return true, k.publish(ctx, sv, k.keepers(v, sv, r))
+	}
+	return false, nil
+}
+
+// keepers chooses n of the nodes that have an extent.
+func (k *keeper) keepers(v *view, sv *survey, n int) []string {
+	var nodes []place.Node
+	for _, m := range v.members {
+		if slices.Contains(sv.good, m.ID) {
+			nodes = append(nodes, place.Node{ID: m.ID, Zone: m.Zone, CapacityBytes: m.CapacityBytes})
+		}
+	}
+	var ids []string
+	for _, c := range place.Choose(placeKey(sv.info.ID), nodes, nil, n) {
+		ids = append(ids, c.ID)
+	}
+	return ids
+}
+
+// release drops the replica here, which is on no list, once so many nodes of the list have said that they
+// have theirs, of the same bytes, with this list.
+func (k *keeper) release(ctx context.Context, v *view, sv *survey, need int) error {
+	x := sv.info.ID
+	mine, err := k.s.disks.StatExtent(ctx, x)
+	if err != nil {
+		k.s.judgeRead(x, err)
+	}
+	sure := 0
+	for _, node := range sv.list.Nodes {
+		if node == k.s.self || k.of(v, node) != present {
+			continue
+		}
+		st, errStat := k.stat(ctx, node, x)
+		if errStat != nil || err == nil && (st.CRC != mine.CRC || st.Length != mine.Length) {
+			continue
+		}
+		if st.Holders.Epoch == sv.list.Epoch && slices.Equal(st.Holders.Nodes, sv.list.Nodes) {
+			sure++
+		}
+	}
+	if sure < need || slices.Contains(sv.list.Nodes, k.s.self) {
+		return nil
+	}
+	err = k.s.dropIf(ctx, x, sv.info.Holders)
+	switch {
+	case errors.Is(err, local.ErrStaleHolders), errors.Is(err, local.ErrExtentExists):
+		return nil
+	case err == nil:
+		k.count(func(c *KeepCounts) { c.Trimmed++; c.TrimmedBytes += sv.info.Length })
+	}
+	return err
+}
+
+// dropIf drops an extent here, if its list is still this one.
+func (s *Store) dropIf(ctx context.Context, x ExtentID, h Holders) error {
+	defer s.cache.forgetExtent(x)
+	err := s.disks.DropExtentIf(ctx, x, h)
+	if err == nil {
+		s.forgetRot(x)
+	}
+	return err
+}
