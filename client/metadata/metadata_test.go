@@ -1,0 +1,217 @@
+package metadata_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/table"
+)
+
+// M1: keys are in the order of ranges.
+func TestKeysKeepTheOrder(t *testing.T) {
+	type tablet struct {
+		table uint64
+		end   []byte
+	}
+	compare := func(a, b tablet) int {
+		switch {
+		case a.table != b.table && a.table < b.table:
+			return -1
+		case a.table != b.table:
+			return 1
+		case len(a.end) == 0 && len(b.end) == 0:
+			return 0
+		case len(a.end) == 0:
+			return 1
+		case len(b.end) == 0:
+			return -1
+		}
+		return bytes.Compare(a.end, b.end)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	bytesOf := []byte{0, 1, 'a', 0xff}
+	random := func() tablet {
+		x := tablet{table: []uint64{1, 16, 255, 256, 1 << 40}[rng.IntN(5)]}
+		for n := rng.IntN(4); n > 0; n-- {
+			x.end = append(x.end, bytesOf[rng.IntN(len(bytesOf))])
+		}
+		return x
+	}
+	for range 20_000 {
+		a, b := random(), random()
+		ka, kb := metadata.Key(nil, a.table, a.end), metadata.Key(nil, b.table, b.end)
+		if got, want := bytes.Compare(ka, kb), compare(a, b); got != want {
+			t.Fatalf("%d %x and %d %x compare as %d, their keys as %d", a.table, a.end, b.table, b.end, want, got)
+		}
+		tableID, end, err := metadata.ParseKey(ka)
+		if err != nil || tableID != a.table || !bytes.Equal(end, a.end) {
+			t.Fatalf("key of %d %x is read as %d %x, %v", a.table, a.end, tableID, end, err)
+		}
+		// The first tablet at or after a row's seek key is the one that ends at the row or after.
+		if row := b.end; len(row) > 0 && a.table == b.table {
+			found := bytes.Compare(ka, metadata.SeekKey(nil, b.table, row)) >= 0
+			if has := len(a.end) == 0 || bytes.Compare(row, a.end) <= 0; found != has {
+				t.Fatalf("tablet to %x: found for row %x: %v", a.end, row, found)
+			}
+		}
+		start, end := metadata.TableRange(a.table)
+		if in := bytes.Compare(kb, start) >= 0 && bytes.Compare(kb, end) < 0; in != (a.table == b.table) {
+			t.Fatalf("table %d's range has the key of table %d: %v", a.table, b.table, in)
+		}
+	}
+}
+
+func TestBadKeys(t *testing.T) {
+	for _, key := range []string{"", "01234567", "01234567\x02", "01234567\x00", "01234567\x01a"} {
+		var bad *metadata.FormatError
+		if _, _, err := metadata.ParseKey([]byte(key)); !errors.As(err, &bad) {
+			t.Errorf("key %q: %v", key, err)
+		}
+	}
+}
+
+// row is a row of METADATA in memory.
+type row struct {
+	t     *testing.T
+	key   []byte
+	cells []table.Cell
+	clock int64
+}
+
+// do makes a change as check_and_mutate does, and says whether it was made.
+func (r *row) do(c *metadata.Change) bool {
+	r.t.Helper()
+	program, err := table.Compile(c.Predicate)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var eval table.Evaluator
+	slices.SortFunc(r.cells, func(a, b table.Cell) int { return table.CompareCells(&a, &b) })
+	var passed []table.Cell
+	if len(r.cells) > 0 {
+		if passed, err = eval.Eval(program, c.Key, slices.Clone(r.cells)); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	todo := c.Else
+	if len(passed) > 0 {
+		todo = c.Then
+	}
+	schema := metadata.Schema()
+	if len(todo) > 0 {
+		rm := table.RowMutation{Row: c.Key, Mutations: todo}
+		if err := rm.Validate(schema, nil); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	for _, m := range todo {
+		r.key = c.Key
+		r.clock++
+		switch m.Op {
+		case table.OpSet:
+			r.cells = append(r.cells, table.Cell{Family: m.Family, Qualifier: m.Qualifier, Timestamp: r.clock, Value: m.Value})
+		case table.OpDeleteColumn:
+			r.cells = slices.DeleteFunc(r.cells, func(x table.Cell) bool { return x.Family == m.Family && bytes.Equal(x.Qualifier, m.Qualifier) })
+		case table.OpDeleteRow:
+			r.cells = nil
+		}
+	}
+	return c.Matched(len(passed) > 0)
+}
+
+func (r *row) read() *metadata.Row {
+	r.t.Helper()
+	slices.SortFunc(r.cells, func(a, b table.Cell) int { return table.CompareCells(&a, &b) })
+	got, err := metadata.Decode(&table.Row{Key: r.key, Cells: r.cells})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return got
+}
+
+// TestChanges: a row is made once, changed by whoever knows its generation, and gone for all
+// others after that (I4).
+func TestChanges(t *testing.T) {
+	r := &row{t: t}
+	first := &metadata.Row{Table: 20, End: []byte("m"), Generation: metadata.FirstGeneration(7), Meta: []byte("meta 1")}
+	if !r.do(metadata.Create(first, "created")) {
+		t.Fatal("a new row was not made")
+	}
+	if r.do(metadata.Create(first, "created")) {
+		t.Fatal("a row was made twice")
+	}
+	if got := r.read(); !reflect.DeepEqual(got, first) {
+		t.Fatalf("made %+v, read %+v", first, got)
+	}
+	mine, zombie := *first, *first
+	mine.Server, mine.Addr, mine.Meta, mine.Recoveries = "n1.7", "10.0.0.1:7106", []byte("meta 2"), []string{"n0.3", "n2.5"}
+	if !r.do(metadata.Replace(&mine, "loaded")) {
+		t.Fatal("a row was not changed")
+	}
+	if got := r.read(); !reflect.DeepEqual(got, &mine) {
+		t.Fatalf("changed to %+v, read %+v", mine, got)
+	}
+	zombie.Server = "n9.1"
+	if r.do(metadata.Replace(&zombie, "")) || r.do(metadata.Remove(first)) {
+		t.Fatal("a change of an old generation was made")
+	}
+	mine.Server, mine.Addr, mine.Recoveries = "", "", nil
+	if !r.do(metadata.Replace(&mine, "unloaded")) {
+		t.Fatal("a row was not changed")
+	}
+	if got := r.read(); !got.Unassigned() || !reflect.DeepEqual(got, &mine) {
+		t.Fatalf("changed to %+v, read %+v", mine, got)
+	}
+	if !r.do(metadata.Remove(&mine)) || len(r.cells) > 0 {
+		t.Fatal("a row was not removed")
+	}
+	if r.do(metadata.Replace(&mine, "")) {
+		t.Fatal("a row that is gone was changed")
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	r := &row{t: t}
+	r.do(metadata.Create(&metadata.Row{Table: 20, Generation: 1, Meta: []byte("m"), Server: "s", Recoveries: []string{"x"}}, ""))
+	for i := range r.cells {
+		cells := slices.Clone(r.cells)
+		cells[i].Value = []byte{0xc1}
+		_, err := metadata.Decode(&table.Row{Key: r.key, Cells: cells})
+		var bad *metadata.FormatError
+		if cells[i].Family != "files" && !errors.As(err, &bad) {
+			t.Errorf("a broken %s:%s is read: %v", cells[i].Family, cells[i].Qualifier, err)
+		}
+	}
+	if _, err := metadata.Decode(&table.Row{Key: r.key}); err == nil {
+		t.Error("a row without cells is read")
+	}
+}
+
+func TestRoot(t *testing.T) {
+	r := &metadata.Row{Table: metadata.TableID, End: metadata.RootEnd(), Generation: 5, Server: "n1.7", Addr: "h:1", Meta: []byte{1}, Recoveries: []string{"n2.3"}}
+	b := metadata.EncodeRoot(r)
+	if want := "960105a46e312e37a3683a31c4010191a46e322e33"; hex.EncodeToString(b) != want {
+		t.Errorf("root is coded as %x, want %s", b, want)
+	}
+	got, err := metadata.DecodeRoot(b)
+	if err != nil || !reflect.DeepEqual(got, r) {
+		t.Errorf("read %+v, %v", got, err)
+	}
+	for i := range b {
+		if _, err := metadata.DecodeRoot(b[:i]); err == nil {
+			t.Errorf("%d of %d bytes are read", i, len(b))
+		}
+	}
+}
+
+func TestSchema(t *testing.T) {
+	if err := metadata.Schema().Validate(nil); err != nil {
+		t.Fatal(err)
+	}
+}

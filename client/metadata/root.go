@@ -1,0 +1,52 @@
+package metadata
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/steledb/stele/internal/wire"
+)
+
+// RootPath is the lock service's file that tells of the root tablet.
+const RootPath = "/root"
+
+const (
+	rootVersion = 1
+	rootValues  = 6
+)
+
+// EncodeRoot returns the root tablet's row as it is kept in the lock service.
+func EncodeRoot(r *Row) []byte {
+	return encode(func(e *wire.Encoder) {
+		e.Array(rootValues)
+		e.Uint(rootVersion)
+		e.Uint(r.Generation)
+		e.Str(r.Server)
+		e.Str(r.Addr)
+		e.Bin(r.Meta)
+		appendStrings(e, r.Recoveries)
+	})
+}
+
+// DecodeRoot reads what EncodeRoot wrote. Values that later versions append are passed over. The
+// error is a *FormatError.
+func DecodeRoot(b []byte) (*Row, error) {
+	r := &Row{Table: TableID, End: RootEnd()}
+	version := uint64(rootVersion)
+	err := decode(b, func(d *wire.Decoder) {
+		n := d.Array()
+		if version = d.Uint(); version != rootVersion {
+			return
+		}
+		r.Generation, r.Server, r.Addr, r.Meta = d.Uint(), d.Str(), d.Str(), bytes.Clone(d.Bytes())
+		r.Recoveries = decodeStrings(d)
+		skip(d, n-rootValues)
+	})
+	if err == nil && version != rootVersion {
+		err = fmt.Errorf("version %d is unknown", version)
+	}
+	if err != nil {
+		return nil, &FormatError{What: RootPath, Err: err}
+	}
+	return r, nil
+}

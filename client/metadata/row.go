@@ -1,0 +1,156 @@
+package metadata
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/table"
+)
+
+// The columns.
+const (
+	familyLoc   = "loc"
+	familyFiles = "files"
+	familyLog   = "log"
+	familyEvent = "event"
+)
+
+var (
+	columnGeneration = []byte("generation")
+	columnServer     = []byte("server")
+	columnMeta       = []byte("meta")
+	columnRecoveries = []byte("recoveries")
+)
+
+// recoveriesMax bounds the recoveries that one tablet may wait for: one for each server that died
+// with it before it could be written out.
+const recoveriesMax = 1000
+
+// Row is what METADATA says of one tablet.
+type Row struct {
+	Table uint64
+	End   []byte // nil: no end
+	// Generation grows with each change of the row.
+	Generation uint64
+	// Server is the instance of a tablet server that has the tablet, empty if none
+	// has; Addr is where it was reached when it got it.
+	Server, Addr string
+	// Meta is what the tablet consists of, in the form of package tablet.
+	Meta []byte
+	// Recoveries are the servers whose commit logs have something of the tablet that is
+	// in none of its files.
+	Recoveries []string
+}
+
+// FirstGeneration is the generation of the row that a tablet with that id gets when it is made.
+func FirstGeneration(tablet uint64) uint64 { return tablet << 24 }
+
+// FormatError means that what was read is not a row of METADATA.
+type FormatError struct {
+	What string // what is wrong: "key", or a column
+	Key  []byte // the row, if it is known
+	Err  error
+}
+
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("METADATA row %.80q: %s: %v", e.Key, e.What, e.Err)
+}
+
+// Unwrap returns what is wrong.
+func (e *FormatError) Unwrap() error { return e.Err }
+
+// Decode reads a row of METADATA. Columns that it does not know, and events, are passed over. It
+// keeps nothing of r. The error is a *FormatError.
+func Decode(r *table.Row) (*Row, error) {
+	out := &Row{}
+	var err error
+	if out.Table, out.End, err = ParseKey(r.Key); err != nil {
+		return nil, &FormatError{What: "key", Key: r.Key, Err: err}
+	}
+	seen := map[string]bool{}
+	for i := range r.Cells {
+		c := &r.Cells[i]
+		column := c.Family + ":" + string(c.Qualifier)
+		if c.Family == familyEvent || seen[column] { // an older version
+			continue
+		}
+		seen[column] = true
+		if err := out.take(column, c.Value); err != nil {
+			return nil, &FormatError{What: column, Key: r.Key, Err: err}
+		}
+	}
+	if out.Generation == 0 || out.Meta == nil {
+		return nil, &FormatError{What: "columns", Key: r.Key, Err: fmt.Errorf("generation %d, %d bytes of meta: one is missing", out.Generation, len(out.Meta))}
+	}
+	return out, nil
+}
+
+// take takes one column's value over.
+func (r *Row) take(column string, value []byte) error {
+	switch column {
+	case familyLoc + ":" + string(columnGeneration):
+		if len(value) != 8 {
+			return fmt.Errorf("%d bytes, want 8", len(value))
+		}
+		r.Generation = binary.BigEndian.Uint64(value)
+	case familyLoc + ":" + string(columnServer):
+		return decode(value, func(d *wire.Decoder) {
+			n := d.Array()
+			r.Server, r.Addr = d.Str(), d.Str()
+			skip(d, n-2)
+		})
+	case familyFiles + ":" + string(columnMeta):
+		r.Meta = bytes.Clone(value)
+	case familyLog + ":" + string(columnRecoveries):
+		return decode(value, func(d *wire.Decoder) { r.Recoveries = decodeStrings(d) })
+	}
+	return nil
+}
+
+// decode reads one MessagePack value.
+func decode(b []byte, f func(d *wire.Decoder)) error {
+	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
+		return fmt.Errorf("not one MessagePack value: %w", err)
+	}
+	d := wire.NewDecoder(b)
+	f(&d)
+	return d.Err()
+}
+
+func skip(d *wire.Decoder, n int) {
+	for ; n > 0 && d.Err() == nil; n-- {
+		d.Skip()
+	}
+}
+
+func decodeStrings(d *wire.Decoder) (all []string) {
+	for n := d.ArrayMax(recoveriesMax); n > 0 && d.Err() == nil; n-- {
+		all = append(all, d.Str())
+	}
+	return all
+}
+
+func encode(f func(e *wire.Encoder)) []byte {
+	e := wire.GetEncoder()
+	defer e.Release()
+	f(e)
+	return bytes.Clone(e.Bytes())
+}
+
+func appendStrings(e *wire.Encoder, all []string) {
+	e.Array(len(all))
+	for _, s := range all {
+		e.Str(s)
+	}
+}
+
+// Key returns the row's key.
+func (r *Row) Key() []byte { return Key(nil, r.Table, r.End) }
+
+// IsRoot says whether the row is of METADATA itself.
+func (r *Row) IsRoot() bool { return r.Table == TableID }
+
+// Unassigned says whether no server has the tablet.
+func (r *Row) Unassigned() bool { return r.Server == "" }

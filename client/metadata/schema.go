@@ -1,0 +1,25 @@
+package metadata
+
+import "github.com/steledb/stele/table"
+
+// eventsKept is how many events each row keeps.
+const eventsKept = 64
+
+// Schema returns METADATA's schema: where tablets are is a locality group of its own, in memory, since
+// that is what clients ask for (paper §5.1 and §6).
+func Schema() *table.Schema {
+	s := table.NewSchema(Name, TableID)
+	must := func(next *table.Schema, err error) {
+		if err != nil {
+			panic("BUG: schema of METADATA: " + err.Error())
+		}
+		s = next
+	}
+	must(s.SetGroup(table.LocalityGroup{Name: "location", InMemory: true, BlockBytes: 8 << 10}))
+	must(s.SetGroup(table.LocalityGroup{Name: "files"}))
+	must(s.AddFamily(table.Family{Name: familyLoc, GC: table.MaxVersions(1), Group: "location"}))
+	must(s.AddFamily(table.Family{Name: familyFiles, GC: table.MaxVersions(1), Group: "files"}))
+	must(s.AddFamily(table.Family{Name: familyLog, GC: table.MaxVersions(1), Group: "files"}))
+	must(s.AddFamily(table.Family{Name: familyEvent, GC: table.MaxVersions(eventsKept), Group: "files"}))
+	return s
+}
