@@ -249,6 +249,12 @@ type NamesRequest struct {
 	Force   bool // remove_node: although it is alive
 }
 
+// A flag is an option that is on or off.
+type flag struct {
+	key   string
+	value *bool
+}
+
 // flag returns the option that a method has of its own, nil for none.
 func (r *NamesRequest) flag(method string) *flag {
 	switch method {
@@ -277,7 +283,10 @@ func (r *NamesRequest) Append(e *wire.Encoder) {
 		e.Str(name)
 	}
 	r.Options.append(e, n)
-	appendFlags(e, given)
+	for _, f := range given {
+		e.Str(f.key)
+		e.Bool(*f.value)
+	}
 }
 
 // Decode reads the n parameters in d of a method that takes want names.

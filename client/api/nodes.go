@@ -63,118 +63,27 @@ func FindNode(nodes []NodeInfo, idOrName string) (*NodeInfo, error) {
 	return nil, fmt.Errorf("node %q: that is the name of %d nodes, give an id, such as %s: %w", idOrName, len(ids), strings.Join(ids, " or "), ErrNodeNotFound)
 }
 
-// texts are the strings of a NodeInfo and their keys.
-func (n *NodeInfo) texts() []text {
-	return []text{
+func (n *NodeInfo) fields() fields {
+	return fields{
 		{"id", &n.ID}, {"name", &n.Name}, {"zone", &n.Zone}, {"rpc", &n.RPC}, {"gossip", &n.Gossip}, {"http", &n.HTTP},
 		{"version", &n.Version}, {"state", &n.State},
-	}
-}
-
-func (n *NodeInfo) flags() []flag {
-	return []flag{
 		{"voter", &n.Voter}, {"leader", &n.Leader}, {"master", &n.Master}, {"draining", &n.Draining}, {"self", &n.Self},
+		{"since_s", &n.SinceSeconds}, {"capacity_bytes", &n.CapacityBytes}, {"free_bytes", &n.FreeBytes}, {"load", &n.Load},
 	}
-}
-
-func (n *NodeInfo) append(e *wire.Encoder) {
-	texts, flags := n.texts(), n.flags()
-	e.Map(len(texts) + len(flags) + 4)
-	appendTexts(e, texts)
-	appendFlags(e, flags)
-	e.Str("since_s")
-	e.Float(n.SinceSeconds)
-	e.Str("capacity_bytes")
-	e.Int(n.CapacityBytes)
-	e.Str("free_bytes")
-	e.Int(n.FreeBytes)
-	e.Str("load")
-	e.Float(n.Load)
-}
-
-func (n *NodeInfo) decode(d *wire.Decoder) error {
-	texts, flags := n.texts(), n.flags()
-	return decodeMap(d, func(key string) bool {
-		switch key {
-		case "since_s":
-			n.SinceSeconds = d.Float()
-		case "capacity_bytes":
-			n.CapacityBytes = d.Int()
-		case "free_bytes":
-			n.FreeBytes = d.Int()
-		case "load":
-			n.Load = d.Float()
-		default:
-			return decodeText(d, key, texts) || decodeFlag(d, key, flags)
-		}
-		return true
-	})
 }
 
 // nodesMax bounds the nodes of a cluster that a client reads.
 const nodesMax = 100_000
 
-// AppendNodes writes the result of list_nodes.
-func AppendNodes(e *wire.Encoder, nodes []NodeInfo) {
-	e.Array(len(nodes))
-	for i := range nodes {
-		nodes[i].append(e)
-	}
+func nodeList(nodes *[]NodeInfo) *list[NodeInfo] {
+	return &list[NodeInfo]{all: nodes, fields: (*NodeInfo).fields, what: "nodes", max: nodesMax}
 }
+
+// AppendNodes writes the result of list_nodes.
+func AppendNodes(e *wire.Encoder, nodes []NodeInfo) { nodeList(&nodes).append(e) }
 
 // DecodeNodes reads the result of list_nodes.
 func DecodeNodes(d *wire.Decoder) (nodes []NodeInfo, err error) {
-	err = decodeList(d, "nodes", nodesMax, func() error {
-		nodes = append(nodes, NodeInfo{})
-		return nodes[len(nodes)-1].decode(d)
-	})
+	err = nodeList(&nodes).decode(d)
 	return nodes, err
-}
-
-// text is a string of a result and its key.
-type text struct {
-	key   string
-	value *string
-}
-
-func appendTexts(e *wire.Encoder, texts []text) {
-	for _, t := range texts {
-		e.Str(t.key)
-		e.Str(*t.value)
-	}
-}
-
-// decodeText reads the value of key, or returns false for one that is no text's.
-func decodeText(d *wire.Decoder, key string, texts []text) bool {
-	for _, t := range texts {
-		if t.key == key {
-			*t.value = d.Str()
-			return true
-		}
-	}
-	return false
-}
-
-// flag is a bool of a result and its key.
-type flag struct {
-	key   string
-	value *bool
-}
-
-func appendFlags(e *wire.Encoder, flags []flag) {
-	for _, f := range flags {
-		e.Str(f.key)
-		e.Bool(*f.value)
-	}
-}
-
-// decodeFlag reads the value of key, or returns false for one that is no flag's.
-func decodeFlag(d *wire.Decoder, key string, flags []flag) bool {
-	for _, f := range flags {
-		if f.key == key {
-			*f.value = d.Bool()
-			return true
-		}
-	}
-	return false
 }

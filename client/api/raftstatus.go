@@ -39,105 +39,35 @@ type RaftServer struct {
 	Lag uint64
 }
 
-// counter is an unsigned number of a result and its key.
-type counter struct {
-	key   string
-	value *uint64
-}
+// serversMax bounds the members of the group that a client reads.
+const serversMax = 1000
 
-func (s *RaftStatus) texts() []text {
-	return []text{
+func (s *RaftStatus) fields() fields {
+	return fields{
 		{"cluster", &s.Cluster}, {"leader", &s.Leader}, {"leader_name", &s.LeaderName},
 		{"master", &s.Master}, {"master_name", &s.MasterName},
+		{"term", &s.Term}, {"applied", &s.Applied}, {"last_index", &s.LastIndex},
+		{"raft_epoch", &s.RaftEpoch}, {"master_epoch", &s.MasterEpoch},
+		{"sessions", &s.Sessions}, {"files", &s.Files}, {"directories", &s.Directories}, {"bytes", &s.Bytes},
+		{"servers", &list[RaftServer]{
+			all: &s.Servers, fields: (*RaftServer).fields, what: "servers", max: serversMax, empty: RaftServer{LastContactMS: -1},
+		}},
 	}
 }
 
-func (s *RaftStatus) counters() []counter {
-	return []counter{
-		{"term", &s.Term}, {"applied", &s.Applied}, {"last_index", &s.LastIndex}, {"raft_epoch", &s.RaftEpoch}, {"master_epoch", &s.MasterEpoch},
+func (s *RaftServer) fields() fields {
+	return fields{
+		{"id", &s.ID}, {"name", &s.Name}, {"zone", &s.Zone}, {"state", &s.State},
+		{"voter", &s.Voter}, {"leader", &s.Leader}, {"alive", &s.Alive},
+		{"last_contact_ms", &s.LastContactMS}, {"lag", &s.Lag},
 	}
-}
-
-func (s *RaftStatus) figures() []figure {
-	return []figure{{"sessions", &s.Sessions}, {"files", &s.Files}, {"directories", &s.Directories}, {"bytes", &s.Bytes}}
 }
 
 // Append writes the result.
-func (s *RaftStatus) Append(e *wire.Encoder) {
-	texts, counters, figures := s.texts(), s.counters(), s.figures()
-	e.Map(len(texts) + len(counters) + len(figures) + 1)
-	appendTexts(e, texts)
-	for _, c := range counters {
-		e.Str(c.key)
-		e.Uint(*c.value)
-	}
-	for _, f := range figures {
-		e.Str(f.key)
-		e.Int(*f.value)
-	}
-	e.Str("servers")
-	e.Array(len(s.Servers))
-	for i := range s.Servers {
-		s.Servers[i].append(e)
-	}
-}
-
-// serversMax bounds the members of the group that a client reads.
-const serversMax = 1000
+func (s *RaftStatus) Append(e *wire.Encoder) { s.fields().append(e) }
 
 // Decode reads the result.
 func (s *RaftStatus) Decode(d *wire.Decoder) error {
 	*s = RaftStatus{}
-	texts, counters, figures := s.texts(), s.counters(), s.figures()
-	return decodeMap(d, func(key string) bool {
-		if key == "servers" {
-			stick(d, decodeList(d, "servers", serversMax, func() error {
-				s.Servers = append(s.Servers, RaftServer{})
-				return s.Servers[len(s.Servers)-1].decode(d)
-			}))
-			return true
-		}
-		for _, c := range counters {
-			if c.key == key {
-				*c.value = d.Uint()
-				return true
-			}
-		}
-		return decodeText(d, key, texts) || decodeFigure(d, key, figures)
-	})
-}
-
-func (s *RaftServer) texts() []text {
-	return []text{{"id", &s.ID}, {"name", &s.Name}, {"zone", &s.Zone}, {"state", &s.State}}
-}
-
-func (s *RaftServer) flags() []flag {
-	return []flag{{"voter", &s.Voter}, {"leader", &s.Leader}, {"alive", &s.Alive}}
-}
-
-func (s *RaftServer) append(e *wire.Encoder) {
-	texts, flags := s.texts(), s.flags()
-	e.Map(len(texts) + len(flags) + 2)
-	appendTexts(e, texts)
-	appendFlags(e, flags)
-	e.Str("last_contact_ms")
-	e.Int(s.LastContactMS)
-	e.Str("lag")
-	e.Uint(s.Lag)
-}
-
-func (s *RaftServer) decode(d *wire.Decoder) error {
-	s.LastContactMS = -1
-	texts, flags := s.texts(), s.flags()
-	return decodeMap(d, func(key string) bool {
-		switch key {
-		case "last_contact_ms":
-			s.LastContactMS = d.Int()
-		case "lag":
-			s.Lag = d.Uint()
-		default:
-			return decodeText(d, key, texts) || decodeFlag(d, key, flags)
-		}
-		return true
-	})
+	return s.fields().decode(d)
 }

@@ -7,49 +7,30 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// Append writes the result of describe_table.
-func (t *TableInfo) Append(e *wire.Encoder) {
-	e.Map(2)
-	e.Str("schema")
-	table.AppendSchema(e, t.Schema)
-	e.Str("tablets")
-	e.Array(len(t.Tablets))
-	for i := range t.Tablets {
-		t.Tablets[i].append(e)
-	}
+// TableInfo is the result of describe_table.
+type TableInfo struct {
+	Schema  *table.Schema
+	Tablets []TabletInfo
 }
 
-func (t *TabletInfo) append(e *wire.Encoder) {
-	e.Map(6)
-	e.Str("id")
-	e.Uint(t.ID)
-	e.Str("node")
-	e.Str(t.Node)
-	e.Str("start")
-	e.Bin(t.Start)
-	e.Str("end")
-	e.Bin(t.End)
-	e.Str("memtable_bytes")
-	e.Int(t.MemtableBytes)
-	e.Str("groups")
-	e.Array(len(t.Groups))
-	for i := range t.Groups {
-		t.Groups[i].append(e)
-	}
+// TabletInfo is a tablet of a table.
+type TabletInfo struct {
+	ID   uint64
+	Node string
+	// The tablet holds the rows that are after Start and not after End. Empty is no
+	// bound.
+	Start, End    []byte
+	MemtableBytes int64
+	Groups        []GroupInfo
 }
 
-func (g *GroupInfo) append(e *wire.Encoder) {
-	e.Map(5)
-	e.Str("name")
-	e.Str(g.Name)
-	e.Str("files")
-	e.Int(g.Files)
-	e.Str("bytes")
-	e.Int(g.Bytes)
-	e.Str("raw_bytes")
-	e.Int(g.RawBytes)
-	e.Str("entries")
-	e.Int(g.Entries)
+// GroupInfo is what a tablet stores of one locality group.
+type GroupInfo struct {
+	Name     string
+	Files    int64 // SSTables
+	Bytes    int64 // on disk
+	RawBytes int64 // of keys and values, before compression
+	Entries  int64 // cells and deletions
 }
 
 // Bounds on what a client reads of a table.
@@ -58,68 +39,33 @@ const (
 	groupsMax  = 1001
 )
 
+func (t *TableInfo) fields() fields {
+	return fields{
+		{"schema", &t.Schema},
+		{"tablets", &list[TabletInfo]{all: &t.Tablets, fields: (*TabletInfo).fields, what: "tablets", max: tabletsMax}},
+	}
+}
+
+func (t *TabletInfo) fields() fields {
+	return fields{
+		{"id", &t.ID}, {"node", &t.Node}, {"start", &t.Start}, {"end", &t.End}, {"memtable_bytes", &t.MemtableBytes},
+		{"groups", &list[GroupInfo]{all: &t.Groups, fields: (*GroupInfo).fields, what: "groups", max: groupsMax}},
+	}
+}
+
+func (g *GroupInfo) fields() fields {
+	return fields{
+		{"name", &g.Name}, {"files", &g.Files}, {"bytes", &g.Bytes}, {"raw_bytes", &g.RawBytes}, {"entries", &g.Entries},
+	}
+}
+
+// Append writes the result of describe_table.
+func (t *TableInfo) Append(e *wire.Encoder) { t.fields().append(e) }
+
 // Decode reads the result of describe_table.
 func (t *TableInfo) Decode(d *wire.Decoder) error {
 	*t = TableInfo{}
-	return decodeMap(d, func(key string) bool {
-		switch key {
-		case "schema":
-			t.Schema, _ = table.DecodeSchema(d, nil) // its error sticks to d
-		case "tablets":
-			stick(d, decodeList(d, "tablets", tabletsMax, func() error {
-				t.Tablets = append(t.Tablets, TabletInfo{})
-				return t.Tablets[len(t.Tablets)-1].decode(d)
-			}))
-		default:
-			return false
-		}
-		return true
-	})
-}
-
-func (t *TabletInfo) decode(d *wire.Decoder) error {
-	return decodeMap(d, func(key string) bool {
-		switch key {
-		case "id":
-			t.ID = d.Uint()
-		case "node":
-			t.Node = d.Str()
-		case "start":
-			t.Start = bytes.Clone(d.Bytes())
-		case "end":
-			t.End = bytes.Clone(d.Bytes())
-		case "memtable_bytes":
-			t.MemtableBytes = d.Int()
-		case "groups":
-			stick(d, decodeList(d, "groups", groupsMax, func() error {
-				t.Groups = append(t.Groups, GroupInfo{})
-				return t.Groups[len(t.Groups)-1].decode(d)
-			}))
-		default:
-			return false
-		}
-		return true
-	})
-}
-
-func (g *GroupInfo) decode(d *wire.Decoder) error {
-	return decodeMap(d, func(key string) bool {
-		switch key {
-		case "name":
-			g.Name = d.Str()
-		case "files":
-			g.Files = d.Int()
-		case "bytes":
-			g.Bytes = d.Int()
-		case "raw_bytes":
-			g.RawBytes = d.Int()
-		case "entries":
-			g.Entries = d.Int()
-		default:
-			return false
-		}
-		return true
-	})
+	return t.fields().decode(d)
 }
 
 // AppendSchemas writes the result of list_tables.
