@@ -60,6 +60,25 @@ func TestWebtableRow(t *testing.T) {
 	check("after another restart")
 }
 
+// Files that a compaction has replaced leave the cache to those that are read.
+func TestCacheForgetsReplacedFiles(t *testing.T) {
+	e := newEnv(t, Config{}, "f")
+	for i := range 3 {
+		e.mustApply("row", set("f", "q", int64(i+1), "v"))
+		if err := e.Compact(context.Background(), testTable, false); err != nil {
+			t.Fatal(err)
+		}
+		e.read("row", nil)
+	}
+	before := e.Stats().Cache
+	if err := e.Compact(context.Background(), testTable, true); err != nil {
+		t.Fatal(err)
+	}
+	if after := e.Stats().Cache; before.Blocks < 3 || after.Blocks != 0 {
+		t.Errorf("%d blocks cached, and %d after a major compaction", before.Blocks, after.Blocks)
+	}
+}
+
 // A mutation whose keys would not fit a memtable is refused before it is in the log.
 func TestMutationLargerThanMemory(t *testing.T) {
 	e := newEnv(t, Config{}, "f")

@@ -147,8 +147,10 @@ func (s *Server) openFile(ctx context.Context, m FileMeta) (*file, error) {
 		columnFilter: t.Meta().FilterName == filterNameRowColumn}, nil
 }
 
-// deleteFile removes the blob of a file that no view and no metadata holds.
+// deleteFile removes the blob of a file that no view and no metadata holds, and its blocks
+// from the cache, where they would push out those that are read.
 func (s *Server) deleteFile(f *file) {
+	f.table.DropCached()
 	if err := s.cfg.Blobs.Delete(context.Background(), f.meta.Handle.ID); err != nil {
 		// The next start finds it again among blobs that no metadata names.
 		s.log.Warn("delete sstable", "blob", f.meta.Handle.ID.String(), "error", err)
