@@ -75,6 +75,24 @@ func TestArrows(t *testing.T) {
 	}
 }
 
+// TestTestsStayOut holds what tests share, which imports testing, out of the programs.
+func TestTestsStayOut(t *testing.T) {
+	forTests := make(map[string]bool)
+	for _, p := range packages(t) {
+		forTests[p.ImportPath] = slices.Contains(p.Imports, "testing")
+	}
+	if !forTests[module+"internal/wire/wiretest"] {
+		t.Fatal("no package is for tests: how are they told?")
+	}
+	for _, p := range packages(t) {
+		for _, imp := range p.Imports {
+			if forTests[imp] && !forTests[p.ImportPath] {
+				t.Errorf("%s imports %s, which is for tests alone", p.ImportPath, imp)
+			}
+		}
+	}
+}
+
 // TestDocs holds each package to a package comment.
 func TestDocs(t *testing.T) {
 	for _, p := range packages(t) {
