@@ -1,0 +1,323 @@
+package master
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/steledb/stele/client/metadata"
+)
+
+// TabletServer is one instance of a tablet server that is alive: it holds the lock of its file.
+type TabletServer struct {
+	Name    string // of the instance
+	Node    string
+	Addr    string
+	Leaving bool // its node drains: it gets nothing, and what it has moves
+	// Silent means that it did not say what it has. It may have anything.
+	Silent bool
+	Has    []Held
+}
+
+// Held is a tablet that a server says it has.
+type Held struct {
+	Key   string  // of the tablet's row in METADATA
+	Bytes int64   // of its files
+	Load  float64 // operations a second
+}
+
+// Tablet is what METADATA says of a tablet.
+type Tablet struct {
+	Key        string // of the row; RootKey for the root tablet
+	Generation uint64
+	Server     string // the instance that has it; none if it is to be given to one
+	Recoveries []string
+}
+
+// RootKey stands for the root tablet, which has no row.
+const RootKey = ""
+
+// Level is the tablet's in the hierarchy: 0 is the root tablet, 1 are METADATA's others, 2 all else.
+func (t *Tablet) Level() int {
+	if t.Key == RootKey {
+		return 0
+	}
+	if table, _, err := metadata.ParseKey([]byte(t.Key)); err == nil && table == metadata.TableID {
+		return 1
+	}
+	return 2
+}
+
+// TabletState is what the master knows of tablets and servers.
+type TabletState struct {
+	Servers []TabletServer
+	// Tablets are those that could be read of: all if Whole.
+	Tablets []Tablet
+	Whole   bool
+	// Recovered are the dead servers whose logs are sorted; Logs are servers that have logs.
+	Recovered map[string]bool
+	Logs      []string
+	// Busy are the orders that are being carried out.
+	Busy []Order
+}
+
+// OrderKind says what is to be done.
+type OrderKind uint8
+
+// The orders.
+const (
+	// Load has a server load a tablet.
+	Load OrderKind = iota + 1
+	// Unload has a server let go of a tablet.
+	Unload
+	// Recover ends and sorts the logs of a dead server.
+	Recover
+	// Forget removes what is left of a dead server: its logs, sorted and not.
+	Forget
+)
+
+func (k OrderKind) String() string {
+	return [...]string{"?", "load", "unload", "recover", "forget"}[min(k, 4)]
+}
+
+// Order is one thing that the master has done.
+type Order struct {
+	Kind   OrderKind
+	Tablet Tablet // of Load and Unload
+	Server string // who loads or unloads, or the dead
+	Why    string
+}
+
+// same says whether two orders are about the same thing.
+func (o *Order) same(p *Order) bool {
+	if o.Kind == Load || o.Kind == Unload {
+		return (p.Kind == Load || p.Kind == Unload) && o.Tablet.Key == p.Tablet.Key
+	}
+	return p.Kind > Unload && o.Server == p.Server
+}
+
+const (
+	// loadsMax bounds the loads that one server is given at a time: each opens files and replays entries.
+	loadsMax = 8
+	// movesMax bounds the moves under way: each has its tablet stand still for a moment.
+	movesMax = 2
+	// recoveriesMax bounds the dead servers whose logs are sorted at a time.
+	recoveriesMax = 4
+)
+
+// PlanTablets says what is to be done now, the most urgent first (paper §5.2). It depends on nothing
+// but its argument. An order that Busy has is not given again.
+//
+// Tablets come level by level: the root tablet, then METADATA's, then users', since each level is
+// found and changed through the one above.
+func PlanTablets(s *TabletState) []Order {
+	p := planner{state: s, alive: map[string]*TabletServer{}, weight: map[string]float64{}, loads: map[string]int{}}
+	for i := range s.Servers {
+		v := &s.Servers[i]
+		p.alive[v.Name] = v
+		for _, h := range v.Has {
+			p.weight[v.Name] += weightOf(h)
+		}
+	}
+	for _, o := range s.Busy {
+		switch o.Kind {
+		case Load:
+			p.loads[o.Server]++
+			p.weight[o.Server]++
+		case Unload:
+			p.moves++
+		case Recover:
+			p.recoveries++
+		}
+	}
+	level := p.assign()
+	if s.Whole && level > 2 {
+		p.balance()
+		p.forget()
+	}
+	return p.orders
+}
+
+type planner struct {
+	state      *TabletState
+	alive      map[string]*TabletServer
+	weight     map[string]float64 // of what each server has and is about to get
+	loads      map[string]int     // under way
+	moves      int
+	recoveries int
+	orders     []Order
+}
+
+// weightOf is what a tablet counts in the balance: itself, its bytes and its load. A tablet of the
+// usual size that splits at 1 GiB, and of 1000 operations a second, counts three.
+func weightOf(h Held) float64 { return 1 + float64(h.Bytes)/(1<<30) + h.Load/1000 }
+
+// add gives an order, unless it is being carried out or was given.
+func (p *planner) add(o Order) bool {
+	same := func(x Order) bool { return o.same(&x) }
+	if slices.ContainsFunc(p.state.Busy, same) || slices.ContainsFunc(p.orders, same) {
+		return false
+	}
+	p.orders = append(p.orders, o)
+	return true
+}
+
+// assign finds servers for tablets that have none, and returns the first level that is not wholly
+// served, or 3.
+func (p *planner) assign() int {
+	byLevel := [3][]*Tablet{}
+	for i := range p.state.Tablets {
+		t := &p.state.Tablets[i]
+		byLevel[t.Level()] = append(byLevel[t.Level()], t)
+	}
+	for level, tablets := range byLevel {
+		served := true
+		for _, t := range tablets {
+			served = p.assignOne(t) && served
+		}
+		if !served {
+			return level
+		}
+	}
+	return len(byLevel)
+}
+
+// assignOne gives the order that a tablet needs, and says whether it needs none.
+func (p *planner) assignOne(t *Tablet) bool {
+	if v := p.alive[t.Server]; v != nil {
+		if v.Silent || slices.ContainsFunc(v.Has, func(h Held) bool { return h.Key == t.Key }) {
+			return true
+		}
+		// It took the tablet and did not come to serve it, or lost it since.
+		p.load(t, v.Name, "its server does not have it")
+		return false
+	}
+	if t.Server != "" && !p.state.Recovered[t.Server] {
+		p.recover(t.Server)
+		return false
+	}
+	why := "it is new, or was unloaded"
+	if t.Server != "" {
+		why = "its server " + t.Server + " is gone"
+	}
+	p.load(t, p.lightest(), why)
+	return false
+}
+
+func (p *planner) recover(server string) {
+	if p.recoveries < recoveriesMax && p.add(Order{Kind: Recover, Server: server, Why: "it is gone and tablets are needed"}) {
+		p.recoveries++
+	}
+}
+
+func (p *planner) load(t *Tablet, server, why string) {
+	if server == "" || p.loads[server] >= loadsMax {
+		return
+	}
+	if p.add(Order{Kind: Load, Tablet: *t, Server: server, Why: why}) {
+		p.loads[server]++
+		p.weight[server]++
+	}
+}
+
+// lightest returns the server that has the least and can take more, or none.
+func (p *planner) lightest() string {
+	best, least := "", math.Inf(1)
+	for _, leaving := range []bool{false, true} {
+		for _, v := range p.state.Servers {
+			if v.Leaving == leaving && !v.Silent && p.loads[v.Name] < loadsMax && p.weight[v.Name] < least {
+				best, least = v.Name, p.weight[v.Name]
+			}
+		}
+		if best != "" || p.anyStays() {
+			break // better to wait than to give it to one that leaves
+		}
+	}
+	return best
+}
+
+func (p *planner) anyStays() bool {
+	return slices.ContainsFunc(p.state.Servers, func(v TabletServer) bool { return !v.Leaving && !v.Silent })
+}
+
+// balance moves a tablet from a server that leaves, or from the one that has most to the one that has least,
+// if that makes them more alike.
+func (p *planner) balance() {
+	rows := map[string]*Tablet{}
+	for i := range p.state.Tablets {
+		rows[p.state.Tablets[i].Key] = &p.state.Tablets[i]
+	}
+	for p.moves < movesMax && len(p.state.Servers) > 1 {
+		from, held, why := p.surplus()
+		if from == nil {
+			return
+		}
+		t := rows[held.Key]
+		if t == nil || t.Server != from.Name || !p.add(Order{Kind: Unload, Tablet: *t, Server: from.Name, Why: why}) {
+			return
+		}
+		p.moves++
+		p.weight[from.Name] -= weightOf(held)
+	}
+}
+
+// surplus returns a tablet that should be elsewhere, and who has it.
+func (p *planner) surplus() (from *TabletServer, held Held, why string) {
+	light := p.lightest()
+	if light == "" || p.alive[light].Leaving {
+		return nil, held, ""
+	}
+	moving := func(h Held) bool {
+		o := Order{Kind: Unload, Tablet: Tablet{Key: h.Key}}
+		same := func(x Order) bool { return o.same(&x) }
+		return slices.ContainsFunc(p.state.Busy, same) || slices.ContainsFunc(p.orders, same)
+	}
+	for i := range p.state.Servers {
+		v := &p.state.Servers[i]
+		for _, h := range v.Has {
+			if v.Leaving && !moving(h) {
+				return v, h, "its node drains"
+			}
+		}
+	}
+	heavy := p.heaviest()
+	if heavy == nil {
+		return nil, held, ""
+	}
+	gap := p.weight[heavy.Name] - p.weight[light]
+	for _, h := range slices.SortedFunc(slices.Values(heavy.Has), func(a, b Held) int { return cmp.Compare(weightOf(b), weightOf(a)) }) {
+		// A move must leave them clearly more alike, or tablets would go to and fro.
+		if w := weightOf(h); w < gap*3/4 && gap > 2 && !moving(h) && h.Key != RootKey {
+			return heavy, h, "its server has more than others"
+		}
+	}
+	return nil, held, ""
+}
+
+func (p *planner) heaviest() (heavy *TabletServer) {
+	for i := range p.state.Servers {
+		v := &p.state.Servers[i]
+		if !v.Silent && (heavy == nil || p.weight[v.Name] > p.weight[heavy.Name]) {
+			heavy = v
+		}
+	}
+	return heavy
+}
+
+// forget finds dead servers that nobody needs any more. The caller knows that all tablets are served.
+func (p *planner) forget() {
+	needed := map[string]bool{}
+	for _, t := range p.state.Tablets {
+		needed[t.Server] = true
+		for _, r := range t.Recoveries {
+			needed[r] = true
+		}
+	}
+	dead := slices.Concat(p.state.Logs, slices.Sorted(maps.Keys(p.state.Recovered)))
+	for _, name := range dead {
+		if p.alive[name] == nil && !needed[name] {
+			p.add(Order{Kind: Forget, Server: name, Why: "no tablet needs its logs"})
+		}
+	}
+}

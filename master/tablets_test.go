@@ -1,0 +1,311 @@
+package master_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/master"
+)
+
+func testSeed(t *testing.T) uint64 {
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("STELE_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("seed %d: STELE_SEED=%d go test ./master -run '^%s$'", seed, seed, t.Name())
+	return seed
+}
+
+// world is a cluster as the plan sees it: servers that live and die, and METADATA.
+type world struct {
+	t       *testing.T
+	rng     *rand.Rand
+	servers []*master.TabletServer
+	tablets []*master.Tablet
+	// unflushed are, for each tablet, the servers whose logs have something of it that is in no file.
+	unflushed map[string]map[string]bool
+	logs      map[string]bool // servers whose logs there are
+	sorted    map[string]bool
+	busy      []master.Order
+	started   int
+	moves     int
+}
+
+func newWorld(t *testing.T, rng *rand.Rand, tablets int) *world {
+	w := &world{t: t, rng: rng, unflushed: map[string]map[string]bool{}, logs: map[string]bool{}, sorted: map[string]bool{}}
+	keys := []string{master.RootKey, string(metadata.Key(nil, metadata.TableID, []byte("m"))), string(metadata.Key(nil, metadata.TableID, nil))}
+	for i := range tablets {
+		keys = append(keys, string(metadata.Key(nil, metadata.FirstID, fmt.Appendf(nil, "%04d", i))))
+	}
+	for _, k := range keys {
+		w.tablets = append(w.tablets, &master.Tablet{Key: k})
+		w.unflushed[k] = map[string]bool{}
+	}
+	return w
+}
+
+func (w *world) start() {
+	w.started++
+	name := fmt.Sprintf("s%d", w.started)
+	w.servers = append(w.servers, &master.TabletServer{Name: name, Node: name})
+	w.logs[name] = true
+}
+
+func (w *world) server(name string) *master.TabletServer {
+	for _, v := range w.servers {
+		if v.Name == name {
+			return v
+		}
+	}
+	return nil
+}
+
+func has(v *master.TabletServer, key string) bool {
+	return slices.ContainsFunc(v.Has, func(h master.Held) bool { return h.Key == key })
+}
+
+// state is what the master reads, level by level: of what is not served nothing can be read.
+func (w *world) state() *master.TabletState {
+	s := &master.TabletState{Recovered: map[string]bool{}, Busy: slices.Clone(w.busy), Whole: true}
+	for name := range w.logs {
+		s.Logs = append(s.Logs, name)
+	}
+	slices.Sort(s.Logs)
+	for name := range w.sorted {
+		s.Recovered[name] = true
+	}
+	for _, v := range w.servers {
+		c := *v
+		c.Has = slices.Clone(v.Has)
+		s.Servers = append(s.Servers, c)
+	}
+	for level := range 3 {
+		served := true
+		for _, t := range w.tablets {
+			if t.Level() == level {
+				c := *t
+				c.Recoveries = slices.Clone(t.Recoveries)
+				s.Tablets = append(s.Tablets, c)
+				v := w.server(t.Server)
+				served = served && v != nil && has(v, t.Key)
+			}
+		}
+		if !served && level < 2 {
+			s.Whole = false
+			break
+		}
+	}
+	return s
+}
+
+func (w *world) plan() {
+	orders := master.PlanTablets(w.state())
+	for _, o := range orders {
+		for _, b := range w.busy {
+			if b.Kind == o.Kind && b.Tablet.Key == o.Tablet.Key && b.Server == o.Server {
+				w.t.Fatalf("%v of %q on %s is given twice", o.Kind, o.Tablet.Key, o.Server)
+			}
+		}
+		if o.Kind == master.Unload {
+			w.moves++
+		}
+		w.busy = append(w.busy, o)
+	}
+}
+
+// finish carries out one of the orders that are under way, or fails to.
+func (w *world) finish(mayFail bool) {
+	if len(w.busy) == 0 {
+		return
+	}
+	i := w.rng.IntN(len(w.busy))
+	o := w.busy[i]
+	w.busy = slices.Delete(w.busy, i, i+1)
+	if mayFail && w.rng.IntN(5) == 0 {
+		return
+	}
+	switch o.Kind {
+	case master.Load:
+		w.load(o)
+	case master.Unload:
+		v, t := w.server(o.Server), w.tablet(o.Tablet.Key)
+		if v == nil || t.Server != v.Name || !has(v, t.Key) {
+			return
+		}
+		v.Has = slices.DeleteFunc(v.Has, func(h master.Held) bool { return h.Key == t.Key })
+		w.flush(t)
+		t.Server = ""
+		t.Generation++
+	case master.Recover:
+		if w.server(o.Server) != nil {
+			w.t.Fatalf("the logs of %s are ended, and it lives", o.Server)
+		}
+		w.sorted[o.Server] = true
+	case master.Forget:
+		if w.server(o.Server) != nil {
+			w.t.Fatalf("%s is forgotten, and it lives", o.Server)
+		}
+		for key, needs := range w.unflushed {
+			if needs[o.Server] {
+				w.t.Fatalf("%s is forgotten, and tablet %q needs its logs (I1)", o.Server, key)
+			}
+		}
+		delete(w.sorted, o.Server)
+		delete(w.logs, o.Server)
+	}
+}
+
+func (w *world) tablet(key string) *master.Tablet {
+	i := slices.IndexFunc(w.tablets, func(t *master.Tablet) bool { return t.Key == key })
+	return w.tablets[i]
+}
+
+// load does what a server does: it takes the tablet by compare-and-set on its row.
+func (w *world) load(o master.Order) {
+	v, t := w.server(o.Server), w.tablet(o.Tablet.Key)
+	if v == nil || t.Generation != o.Tablet.Generation {
+		return
+	}
+	if owner := w.server(t.Server); owner != nil && owner != v && has(owner, t.Key) {
+		w.t.Fatalf("tablet %q is loaded on %s while %s has it (I4)", t.Key, v.Name, t.Server)
+	}
+	if t.Server != "" && t.Server != v.Name {
+		if !w.sorted[t.Server] {
+			w.t.Fatalf("tablet %q is loaded before the logs of %s are sorted (I1)", t.Key, t.Server)
+		}
+		t.Recoveries = append(t.Recoveries, t.Server)
+	}
+	t.Server = v.Name
+	t.Generation++
+	if !has(v, t.Key) {
+		v.Has = append(v.Has, master.Held{Key: t.Key, Bytes: w.rng.Int64N(1 << 30)})
+	}
+	w.unflushed[t.Key][v.Name] = true // it is written to
+}
+
+// flush writes a tablet out: nothing of it is in logs only.
+func (w *world) flush(t *master.Tablet) {
+	t.Recoveries = nil
+	t.Generation++
+	clear(w.unflushed[t.Key])
+}
+
+func (w *world) kill() {
+	if len(w.servers) < 2 {
+		return
+	}
+	i := w.rng.IntN(len(w.servers))
+	w.servers = slices.Delete(w.servers, i, i+1)
+}
+
+func (w *world) settle() {
+	w.t.Helper()
+	for range 10_000 {
+		w.plan()
+		if len(w.busy) == 0 {
+			return
+		}
+		w.finish(false)
+	}
+	w.t.Fatalf("orders do not end: %+v", w.busy)
+}
+
+func (w *world) checkServed() {
+	w.t.Helper()
+	for _, t := range w.tablets {
+		if v := w.server(t.Server); v == nil || !has(v, t.Key) {
+			w.t.Fatalf("tablet %q is not served: its server is %q", t.Key, t.Server)
+		}
+	}
+}
+
+// TestTabletPlan: whatever dies, and whichever orders fail, all tablets are served in the end, none by
+// two, none without its log, and what nobody needs is removed (I1, I4, I6).
+func TestTabletPlan(t *testing.T) {
+	rng := rand.New(rand.NewPCG(testSeed(t), 1))
+	for range 100 {
+		w := newWorld(t, rng, rng.IntN(40))
+		for range 1 + rng.IntN(5) {
+			w.start()
+		}
+		for range 300 {
+			switch rng.IntN(12) {
+			case 0:
+				w.kill()
+			case 1:
+				w.start()
+			case 2:
+				x := w.tablets[rng.IntN(len(w.tablets))]
+				if v := w.server(x.Server); v != nil && has(v, x.Key) {
+					w.flush(x)
+					w.unflushed[x.Key][v.Name] = rng.IntN(2) == 0
+				}
+			case 3:
+				w.servers[rng.IntN(len(w.servers))].Silent = rng.IntN(3) == 0
+			case 4:
+				v := w.servers[rng.IntN(len(w.servers))]
+				v.Leaving = rng.IntN(2) == 0
+			case 5, 6, 7:
+				w.finish(true)
+			default:
+				w.plan()
+			}
+		}
+		for _, v := range w.servers {
+			v.Silent = false
+		}
+		w.settle()
+		w.checkServed()
+		for _, x := range w.tablets {
+			w.flush(x)
+		}
+		w.settle()
+		for name := range w.logs {
+			if w.server(name) == nil {
+				t.Fatalf("the logs of %s are still there", name)
+			}
+		}
+		stays := slices.ContainsFunc(w.servers, func(v *master.TabletServer) bool { return !v.Leaving })
+		for _, v := range w.servers {
+			if v.Leaving && stays && len(v.Has) > 0 {
+				t.Fatalf("%s drains and has %d tablets", v.Name, len(v.Has))
+			}
+		}
+	}
+}
+
+// TestTabletBalance: a server that comes gets its share, by few moves, and then all is quiet.
+func TestTabletBalance(t *testing.T) {
+	rng := rand.New(rand.NewPCG(testSeed(t), 1))
+	w := newWorld(t, rng, 90)
+	w.start()
+	w.start()
+	w.settle()
+	w.moves = 0
+	w.start()
+	w.settle()
+	for _, v := range w.servers {
+		if n := len(v.Has); n < 20 || n > 42 {
+			t.Errorf("%s has %d of 93 tablets", v.Name, n)
+		}
+	}
+	if w.moves > 45 {
+		t.Errorf("%d moves for a third of 93 tablets", w.moves)
+	}
+	w.moves = 0
+	for range 10 {
+		w.settle()
+	}
+	if w.moves > 0 {
+		t.Errorf("%d moves when all is balanced", w.moves)
+	}
+}
