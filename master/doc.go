@@ -1,8 +1,34 @@
 // Package master is Bigtable's master (§5.1, §5.2): the one node of a cluster that
-// sees to it that the others have what they need. Today it holds the master lock and
-// decides who votes in the lock service; tablets come with METADATA.
+// sees to it that the others have what they need. It holds the master lock and
+// decides who votes in the lock service. It will also
+// give out the tablets, once METADATA is served.
 //
 // In the paper the master takes a lock in Chubby so that there is one, and Chubby's
 // cell is somebody else's business. Here the lock service is part of the nodes, so
 // the master also keeps its voters: Plan.
+//
+// # Tablets
+//
+// PlanTablets is what the paper's §5.2 says a master does, as a function of what the master knows:
+// who lives (who holds the lock of a server file), what METADATA says, and what the servers say
+// that they have. Tablets are given out level by level: the root tablet, METADATA's others, users'. The
+// assigner reads that state in an order in which it is safe to act on, and has the orders carried out.
+// A server takes a tablet itself, by compare-and-set on its row; so a master whose time is over can do
+// no harm. What a dead server had in its commit logs is sorted first, by those that live, in pieces;
+// whoever loads a tablet reads its part. Logs are removed when no tablet needs them.
+//
+// # Goroutines
+//
+//	goroutine   started by   ends with              does
+//	Run         the node     its ctx                holds the lock, keeps the voters
+//	assigner    work         the mastership         looks each Pause, or when an order has ended
+//	order       the assigner itself, or the reign   one order; at most one for each tablet and server
+//	help        an order     the order              has one server sort pieces
+//
+// # Invariants
+//
+//	A1. A tablet is given to another server only after the logs of the one that had it have been ended
+//	    and sorted (I1, I4).
+//	A2. A dead server's logs are removed only when all of METADATA was read after it was known to be
+//	    dead and no row names it (I1, I6). A tablet that waits for a recovery must not split.
 package master

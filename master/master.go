@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -46,7 +47,7 @@ type Nodes interface {
 	StartVoting(ctx context.Context, id string, q api.Sequencer) error
 }
 
-// Config says what a master works with. All fields must be set.
+// Config says what a master works with. All fields but Tablets must be set.
 type Config struct {
 	ID    string // of this node
 	Group Group
@@ -56,6 +57,8 @@ type Config struct {
 	Servers func(ctx context.Context) ([]Server, error)
 	// Acquire takes the master lock; it waits for it as long as ctx lets it.
 	Acquire func(ctx context.Context) (Lock, error)
+	// Tablets is the way to METADATA and the tablet servers. Nil: tablets are not the master's.
+	Tablets Tablets
 	// Stable is how long a voter must be gone before it is replaced.
 	Stable time.Duration
 	// Pause is the time between two looks at the cluster.
@@ -140,6 +143,11 @@ func (m *Master) work(ctx context.Context, lock Lock) {
 		case <-ctx.Done():
 		}
 	}()
+	var tablets sync.WaitGroup
+	defer tablets.Wait()
+	if m.cfg.Tablets != nil {
+		tablets.Go(func() { newAssigner(m.cfg, lock).run(ctx) })
+	}
 	v := voterKeeper{cfg: m.cfg, lock: lock}
 	for ctx.Err() == nil {
 		v.look(ctx)

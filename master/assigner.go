@@ -1,0 +1,228 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/raftmeta/api"
+)
+
+// Tablets is the master's way to METADATA and to the tablet servers. Its commands carry the
+// sequencer of the master lock.
+type Tablets interface {
+	Recoveries
+	// Begin makes what a cluster needs before it has a tablet: the root tablet, and the row of the
+	// first METADATA tablet. What is there stays.
+	Begin(ctx context.Context) error
+	// Logs returns the servers that have logs in the lock service, and those that were recovered, with
+	// whether that is done.
+	Logs(ctx context.Context) (servers []string, recovered map[string]bool, err error)
+	// Servers returns the servers that hold the lock of their file, and what each says it has.
+	Servers(ctx context.Context) ([]TabletServer, error)
+	// Rows returns what METADATA says, level by level as far as it is served, and whether that is all.
+	Rows(ctx context.Context) (tablets []Tablet, whole bool, err error)
+	// Load has a server load a tablet that is at that generation.
+	Load(ctx context.Context, server *TabletServer, t *Tablet, q api.Sequencer) error
+	// Unload has a server let go of a tablet.
+	Unload(ctx context.Context, server *TabletServer, t *Tablet, q api.Sequencer) error
+	// Forget removes a dead server's logs and its recovery.
+	Forget(ctx context.Context, server string) error
+}
+
+const (
+	// orderTimeout bounds a load or unload: a server may have a gigabyte to write out.
+	orderTimeout = 2 * time.Minute
+	// recoverTimeout bounds one try at a recovery; the next goes on with it.
+	recoverTimeout = 5 * time.Minute
+	// readTimeout bounds one look at the cluster.
+	readTimeout = 10 * time.Second
+	// rowsPeriod is how often METADATA is read when nothing seems to have changed: what servers do by
+	// themselves, such as splits, shows there.
+	rowsPeriod = 10 * time.Second
+	// retryPause is the pause before an order that failed is given again.
+	retryPause = time.Second
+)
+
+// assigner has the plan of tablets carried out.
+type assigner struct {
+	cfg  Config
+	lock Lock
+	// nudged has a value when there is reason to look again.
+	nudged chan struct{}
+	work   sync.WaitGroup
+
+	begun   bool
+	rows    []Tablet
+	whole   bool
+	read    time.Time // when the rows were read
+	servers []string  // that were alive then
+	told    string    // the last failure to look that was told
+
+	// mu guards what follows.
+	mu struct {
+		sync.Mutex
+		busy  []Order
+		stale bool // an order has ended since the rows were read
+	}
+}
+
+func newAssigner(cfg Config, lock Lock) *assigner {
+	return &assigner{cfg: cfg, lock: lock, nudged: make(chan struct{}, 1)}
+}
+
+// nudge has run look soon.
+func (a *assigner) nudge() {
+	select {
+	case a.nudged <- struct{}{}:
+	default:
+	}
+}
+
+// run assigns tablets until ctx ends, and returns when all its orders have ended.
+func (a *assigner) run(ctx context.Context) {
+	defer a.work.Wait()
+	for ctx.Err() == nil {
+		if err := a.look(ctx); err != nil && ctx.Err() == nil {
+			a.tell(err)
+		}
+		t := time.NewTimer(a.cfg.Pause)
+		select {
+		case <-t.C:
+		case <-a.nudged:
+		case <-ctx.Done():
+		}
+		t.Stop()
+	}
+}
+
+// tell tells of a failure, once while it stays the same.
+func (a *assigner) tell(err error) {
+	if text := err.Error(); text != a.told {
+		a.told = text
+		a.cfg.Logger.Warn("cannot look after the tablets; will try again", "error", err)
+	}
+}
+
+// look finds out how things stand and has done what is to be done.
+func (a *assigner) look(ctx context.Context) error {
+	short, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	if !a.begun {
+		if err := a.cfg.Tablets.Begin(short); err != nil {
+			return fmt.Errorf("begin METADATA: %w", err)
+		}
+		a.begun = true
+	}
+	s, err := a.state(short)
+	if err != nil {
+		return err
+	}
+	a.told = ""
+	for _, o := range PlanTablets(s) {
+		if !a.lock.Held() {
+			return nil
+		}
+		a.start(ctx, o, s)
+	}
+	return nil
+}
+
+// state reads how things stand. The order matters: a server that has logs but does not live when its
+// lock is looked at later never will, and no row that is read after that can come to need it.
+func (a *assigner) state(ctx context.Context) (*TabletState, error) {
+	s := &TabletState{}
+	// An order that ends while this is read is still busy: what it did may not be seen.
+	a.mu.Lock()
+	s.Busy = slices.Clone(a.mu.busy)
+	stale := a.mu.stale
+	a.mu.stale = false
+	a.mu.Unlock()
+	var err error
+	if s.Logs, s.Recovered, err = a.cfg.Tablets.Logs(ctx); err != nil {
+		return nil, fmt.Errorf("list servers' logs: %w", err)
+	}
+	if s.Servers, err = a.cfg.Tablets.Servers(ctx); err != nil {
+		return nil, fmt.Errorf("list tablet servers: %w", err)
+	}
+	var alive []string
+	for _, v := range s.Servers {
+		alive = append(alive, v.Name)
+	}
+	slices.Sort(alive)
+	if stale || !a.whole || !slices.Equal(alive, a.servers) || time.Since(a.read) >= rowsPeriod {
+		if a.rows, a.whole, err = a.cfg.Tablets.Rows(ctx); err != nil {
+			a.whole = false
+			return nil, fmt.Errorf("read METADATA: %w", err)
+		}
+		a.read, a.servers = time.Now(), alive
+		s.Whole = a.whole
+	}
+	s.Tablets = a.rows
+	return s, nil
+}
+
+// start carries an order out in the background.
+func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
+	a.mu.Lock()
+	a.mu.busy = append(a.mu.busy, o)
+	a.mu.Unlock()
+	a.work.Go(func() {
+		began := time.Now()
+		err := a.do(ctx, &o, s)
+		log := a.cfg.Logger.With("order", o.Kind.String(), "server", o.Server, "because", o.Why, "took", time.Since(began).Round(time.Millisecond))
+		if o.Kind == Load || o.Kind == Unload {
+			log = log.With("tablet", fmt.Sprintf("%q", o.Tablet.Key))
+		}
+		switch {
+		case err == nil:
+			log.Info("tablets: done")
+		case ctx.Err() == nil:
+			log.Warn("tablets: failed; will try again", "error", err)
+			pause(ctx, retryPause)
+		}
+		a.mu.Lock()
+		a.mu.busy = slices.DeleteFunc(a.mu.busy, func(b Order) bool { return b.Kind == o.Kind && b.same(&o) })
+		a.mu.stale = true
+		a.mu.Unlock()
+		a.nudge()
+	})
+}
+
+var errServerGone = errors.New("the server is gone")
+
+func (a *assigner) do(ctx context.Context, o *Order, s *TabletState) error {
+	limit := orderTimeout
+	if o.Kind == Recover {
+		limit = recoverTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	t := a.cfg.Tablets
+	server := func() *TabletServer {
+		i := slices.IndexFunc(s.Servers, func(v TabletServer) bool { return v.Name == o.Server })
+		if i < 0 {
+			return nil
+		}
+		return &s.Servers[i]
+	}
+	switch o.Kind {
+	case Load, Unload:
+		v := server()
+		if v == nil {
+			return errServerGone
+		}
+		if o.Kind == Load {
+			return t.Load(ctx, v, &o.Tablet, a.lock.Sequencer())
+		}
+		return t.Unload(ctx, v, &o.Tablet, a.lock.Sequencer())
+	case Recover:
+		return recoverLogs(ctx, t, o.Server, s.Servers)
+	case Forget:
+		return t.Forget(ctx, o.Server)
+	}
+	return nil
+}
