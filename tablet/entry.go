@@ -116,6 +116,19 @@ func eachEntry(body []byte, first uint64, time int64, scratch []byte, f func(key
 	return scratch, nil
 }
 
+// rowOf returns the key of the row that a record's body is about. The error wraps
+// errBadBody.
+func rowOf(body []byte) ([]byte, error) {
+	part, _, err := takeBytes(body)
+	if err == nil && ikey.RowLen(part) != len(part) {
+		err = fmt.Errorf("%w: the row part %.64x is none", errBadBody, part)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return ikey.RowKey(part), nil
+}
+
 func takeBytes(b []byte) (taken, rest []byte, err error) {
 	n, used := binary.Uvarint(b)
 	if used <= 0 || n > uint64(len(b)-used) {

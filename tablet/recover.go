@@ -15,7 +15,7 @@ import (
 // recover loads the tablets, replays the commit logs of earlier runs into their
 // memtables and begins a new log (paper §5.3).
 func (s *Server) recover(ctx context.Context, tablets []Load) error {
-	byID := map[uint64]*Tablet{}
+	byTable := map[uint64]*served{}
 	next := uint64(1)
 	for _, l := range tablets {
 		t, err := s.newTablet(ctx, l)
@@ -23,7 +23,7 @@ func (s *Server) recover(ctx context.Context, tablets []Load) error {
 			return err
 		}
 		s.register(l.Schema.Name, t)
-		byID[t.id] = t
+		byTable[t.table] = (*s.tables.Load())[l.Schema.Name]
 		next = max(next, l.Meta.Redo+1)
 	}
 	logs, err := s.oldLogsInOrder(ctx)
@@ -31,7 +31,7 @@ func (s *Server) recover(ctx context.Context, tablets []Load) error {
 		return err
 	}
 	for _, l := range logs {
-		if l.maxSeq, err = s.replay(ctx, l.id, byID); err != nil {
+		if l.maxSeq, err = s.replay(ctx, l.id, byTable); err != nil {
 			return fmt.Errorf("recover from commit log %s: %w", l.id, err)
 		}
 		s.oldLogs.list = append(s.oldLogs.list, l)
@@ -46,7 +46,7 @@ func (s *Server) recover(ctx context.Context, tablets []Load) error {
 	s.commits = commitlog.New(&reportingAppender{LogWriter: w, server: s}, next, commitlog.Config{
 		Retryable: func(err error) bool { return errors.Is(err, blobfs.ErrDiskFull) },
 	})
-	for _, t := range byID {
+	for _, t := range s.allTablets() {
 		// Nothing is applied yet, so this goroutine may play the applier.
 		t.freeze()
 	}
@@ -101,8 +101,9 @@ func (s *Server) firstSeq(ctx context.Context, id blobfs.ID) (uint64, error) {
 }
 
 // replay puts the records of a log that are in no file into the memtables of
-// their tablets. It returns the log's highest sequence number.
-func (s *Server) replay(ctx context.Context, id blobfs.ID, tablets map[uint64]*Tablet) (maxSeq uint64, err error) {
+// their tablets, which it finds by the rows: a record may be older than a split or a
+// merge. It returns the log's highest sequence number.
+func (s *Server) replay(ctx context.Context, id blobfs.ID, tables map[uint64]*served) (maxSeq uint64, err error) {
 	r, err := s.cfg.Blobs.OpenLog(ctx, id)
 	if err != nil {
 		return 0, err
@@ -123,9 +124,17 @@ func (s *Server) replay(ctx context.Context, id blobfs.ID, tablets map[uint64]*T
 			}
 			last := rec.First + uint64(rec.Ops) - 1
 			maxSeq = max(maxSeq, last)
-			t := tablets[rec.Tablet]
+			row, err := rowOf(rec.Body)
+			if err != nil {
+				return 0, fmt.Errorf("record %d of tablet %d: %w", rec.First, rec.Tablet, err)
+			}
+			sv := tables[rec.Table]
+			if sv == nil {
+				continue // of a dropped table
+			}
+			t := sv.at(row)
 			if t == nil || last <= t.metaMu.meta.Redo {
-				continue // of a dropped table, or in a file
+				continue // in a file
 			}
 			if err := t.add(rec.Body, rec.First, rec.Ops, rec.Time); err != nil {
 				return 0, fmt.Errorf("record %d of tablet %d: %w", rec.First, t.id, err)

@@ -169,7 +169,7 @@ func (s *Server) AddTablet(ctx context.Context, l Load) error {
 
 // newTablet opens the files of a tablet.
 func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
-	t := &Tablet{id: l.Meta.ID, server: s, start: l.Meta.Start, end: l.Meta.End, mem: newMem()}
+	t := &Tablet{id: l.Meta.ID, table: l.Meta.Table, server: s, start: l.Meta.Start, end: l.Meta.End, mem: newMem()}
 	t.latches.init()
 	t.schema.Store(newSchema(l.Schema))
 	t.metaMu.meta, t.metaMu.gen = l.Meta, l.Gen
@@ -198,7 +198,7 @@ func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 // register makes a tablet reachable under its table's name.
 func (s *Server) register(name string, t *Tablet) {
 	s.changeTables(func(m map[string]*served) {
-		n := &served{id: t.metaMu.meta.Table}
+		n := &served{id: t.table}
 		if old := m[name]; old != nil {
 			n.tablets = slices.Clone(old.tablets)
 		}

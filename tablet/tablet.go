@@ -14,6 +14,7 @@ import (
 // Tablet is one range of rows of one table, loaded on this server.
 type Tablet struct {
 	id      uint64
+	table   uint64 // id of the table
 	server  *Server
 	start   []byte // start < row <= end; empty is no bound
 	end     []byte

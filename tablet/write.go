@@ -92,7 +92,8 @@ func (s *Server) commitLatched(t *Tablet, rm *table.RowMutation, l *latch, alone
 	w.server, w.tablet, w.latch, w.alone, w.done = s, t, l, alone, done
 	w.charged = rowMutationBytes(rm)
 	body, ops, needTime, err := appendBody(w.commit.Body[:0], t.schema.Load(), rm)
-	w.commit.Body, w.commit.Ops, w.commit.Tablet = body, ops, t.id
+	w.commit.Body, w.commit.Ops = body, ops
+	w.commit.Table, w.commit.Tablet = t.table, t.id
 	w.commit.Stamp, w.commit.Time = nil, 0
 	if needTime {
 		w.commit.Stamp = w

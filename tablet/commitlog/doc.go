@@ -21,14 +21,15 @@
 // whole or not at all. Inside it the records stand one after the other. Integers
 // are little-endian:
 //
-//	 0        4         8          16         24       28          36
-//	┌────────┬─────────┬──────────┬──────────┬────────┬───────────┬──────┐
-//	│ crc 4  │ length 4│ tablet 8 │ first 8  │ ops 4  │ time 8    │ body │
-//	└────────┴─────────┴──────────┴──────────┴────────┴───────────┴──────┘
+//	 0        4         8         16         24         32       36         44
+//	┌────────┬─────────┬─────────┬──────────┬──────────┬────────┬──────────┬──────┐
+//	│ crc 4  │ length 4│ table 8 │ tablet 8 │ first 8  │ ops 4  │ time 8   │ body │
+//	└────────┴─────────┴─────────┴──────────┴──────────┴────────┴──────────┴──────┘
 //
 //	crc     CRC-32C of everything after it, body included
 //	length  bytes of body
-//	tablet  id of the tablet
+//	table   id of the table
+//	tablet  id of the tablet that the row was in then
 //	first   sequence number of the first entry; the others follow by one
 //	ops     number of entries, so of sequence numbers used
 //	time    server timestamp of the entries that asked for one, in µs; 0: none
@@ -36,10 +37,18 @@
 //
 // The record has a checksum of its own, though the blob has one too, because
 // recovery sorts records and hands them to other servers: it goes with the record.
+// Recovery finds a record's place by table and row, never by tablet: a split or a
+// merge may have come after it. The tablet is there for people who look for a cause.
 //
-// Worked example: tablet 1, first 2, ops 1, time 3, body "x":
+// Worked example: table 4, tablet 1, first 2, ops 1, time 3, body "x":
 //
-//	a7 7c 94 fe | 01 00 00 00 | 01 00 .. 00 | 02 00 .. 00 | 01 00 00 00 | 03 00 .. 00 | 78
+//	84 11 64 4b | 01 00 00 00 | 04 00 .. 00 | 01 00 .. 00 | 02 00 .. 00 | 01 00 00 00 | 03 00 .. 00 | 78
+//
+// # Numbers of other servers
+//
+// A tablet comes with entries that another server has numbered. Raise makes this
+// log's numbers go on above them, so that the numbers of a row's commits ascend for
+// ever, whoever serves the row.
 //
 // # Departures from the paper
 //

@@ -37,6 +37,7 @@ type Stamper interface {
 
 // Commit is one mutation on its way through the log.
 type Commit struct {
+	Table  uint64
 	Tablet uint64
 	Ops    uint32  // entries in Body; none makes the commit a barrier, which is not written
 	Body   []byte  // must not change until Done
@@ -143,7 +144,7 @@ func (l *Log) Commit(c *Commit) error {
 	}
 	b := l.mu.filling
 	if c.Ops > 0 {
-		r := Record{Tablet: c.Tablet, First: c.First, Ops: c.Ops, Time: c.Time, Body: c.Body}
+		r := Record{Table: c.Table, Tablet: c.Tablet, First: c.First, Ops: c.Ops, Time: c.Time, Body: c.Body}
 		b.buf = appendRecord(b.buf, &r)
 	}
 	b.commits = append(b.commits, c)
@@ -184,6 +185,13 @@ func (l *Log) Next() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mu.next
+}
+
+// Raise makes the next commit's sequence number at least next.
+func (l *Log) Raise(next uint64) {
+	l.mu.Lock()
+	l.mu.next = max(l.mu.next, next)
+	l.mu.Unlock()
 }
 
 // Close lets the commits that were accepted finish and stops the log. It does

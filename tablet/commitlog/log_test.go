@@ -20,8 +20,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestGoldenRecord(t *testing.T) {
-	r := Record{Tablet: 1, First: 2, Ops: 1, Time: 3, Body: []byte("x")}
-	const want = "a77c94fe" + "01000000" + "0100000000000000" + "0200000000000000" + "01000000" + "0300000000000000" + "78"
+	r := Record{Table: 4, Tablet: 1, First: 2, Ops: 1, Time: 3, Body: []byte("x")}
+	const want = "8411644b" + "01000000" + "0400000000000000" + "0100000000000000" + "0200000000000000" + "01000000" + "0300000000000000" + "78"
 	if got := hex.EncodeToString(appendRecord(nil, &r)); got != want {
 		t.Fatalf("got %s\nwant %s", got, want)
 	}
@@ -29,7 +29,7 @@ func TestGoldenRecord(t *testing.T) {
 
 // I7: every flipped bit and every cut is noticed.
 func TestDamagedRecord(t *testing.T) {
-	whole := appendRecord(nil, &Record{Tablet: 7, First: 9, Ops: 2, Body: []byte("some entries")})
+	whole := appendRecord(nil, &Record{Table: 1 << 40, Tablet: 7, First: 9, Ops: 2, Body: []byte("some entries")})
 	if _, rest, err := ReadRecord(append(bytes.Clone(whole), "more"...)); err != nil || string(rest) != "more" {
 		t.Fatalf("rest %q, error %v", rest, err)
 	}
@@ -228,6 +228,33 @@ func TestCoveredIsNeverTooMuch(t *testing.T) {
 		t.Fatalf("all covered: %d of %d bytes", got, len(d.data))
 	}
 	l.Close()
+}
+
+// Numbers go on above those of another server, and never back. What is released
+// stays below the redo point all the same.
+func TestRaise(t *testing.T) {
+	d := &disk{}
+	l := New(d, 5, Config{})
+	defer l.Close()
+	for _, c := range []struct{ raise, want uint64 }{{0, 5}, {6, 6}, {100, 100}, {50, 101}, {102, 102}} {
+		l.Raise(c.raise)
+		if err := commit(l, "x"); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.Next() - 1; got != c.want {
+			t.Fatalf("raised to %d: the next number was %d, want %d", c.raise, got, c.want)
+		}
+		if !d.holds(c.want) {
+			t.Fatalf("record %d is not in the log", c.want)
+		}
+	}
+	whole := int64(len(d.data))
+	if got := l.Covered(102); got >= whole {
+		t.Fatalf("a redo point of 102 covers all %d bytes, and so record 102", got)
+	}
+	if got := l.Covered(103); got != whole {
+		t.Fatalf("all is below the redo point, covered %d of %d bytes", got, whole)
+	}
 }
 
 func TestClosedLogRefuses(t *testing.T) {

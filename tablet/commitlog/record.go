@@ -9,10 +9,11 @@ import (
 	"github.com/steledb/stele/internal/crc"
 )
 
-const headerLen = 36
+const headerLen = 44
 
 // Record is one commit as the log keeps it.
 type Record struct {
+	Table  uint64
 	Tablet uint64
 	First  uint64 // sequence number of the first entry
 	Ops    uint32
@@ -29,6 +30,7 @@ func appendRecord(dst []byte, r *Record) []byte {
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0)
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(r.Body)))
+	dst = binary.LittleEndian.AppendUint64(dst, r.Table)
 	dst = binary.LittleEndian.AppendUint64(dst, r.Tablet)
 	dst = binary.LittleEndian.AppendUint64(dst, r.First)
 	dst = binary.LittleEndian.AppendUint32(dst, r.Ops)
@@ -53,10 +55,11 @@ func ReadRecord(b []byte) (Record, []byte, error) {
 		return Record{}, nil, fmt.Errorf("%w: checksum %08x, want %08x", ErrBadRecord, got, want)
 	}
 	r := Record{
-		Tablet: binary.LittleEndian.Uint64(b[8:]),
-		First:  binary.LittleEndian.Uint64(b[16:]),
-		Ops:    binary.LittleEndian.Uint32(b[24:]),
-		Time:   int64(binary.LittleEndian.Uint64(b[28:])),
+		Table:  binary.LittleEndian.Uint64(b[8:]),
+		Tablet: binary.LittleEndian.Uint64(b[16:]),
+		First:  binary.LittleEndian.Uint64(b[24:]),
+		Ops:    binary.LittleEndian.Uint32(b[32:]),
+		Time:   int64(binary.LittleEndian.Uint64(b[36:])),
 		Body:   b[headerLen:end:end],
 	}
 	if r.First > math.MaxUint64-uint64(r.Ops) {
