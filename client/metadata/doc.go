@@ -33,7 +33,8 @@
 // first generation is the tablet's id times 2^24: the generations of a row that went and came again
 // differ.
 //
-// The file /root has the same, as the MessagePack array [1, generation, server, address, meta, [server…]].
+// The file /root has the same, as the MessagePack array [1, server, address, meta, [server…]]; its
+// generation is the file's own.
 //
 // # Departure from the paper
 //

@@ -196,15 +196,15 @@ func TestDecodeRefuses(t *testing.T) {
 func TestRoot(t *testing.T) {
 	r := &metadata.Row{Table: metadata.TableID, End: metadata.RootEnd(), Generation: 5, Server: "n1.7", Addr: "h:1", Meta: []byte{1}, Recoveries: []string{"n2.3"}}
 	b := metadata.EncodeRoot(r)
-	if want := "960105a46e312e37a3683a31c4010191a46e322e33"; hex.EncodeToString(b) != want {
+	if want := "9501a46e312e37a3683a31c4010191a46e322e33"; hex.EncodeToString(b) != want {
 		t.Errorf("root is coded as %x, want %s", b, want)
 	}
-	got, err := metadata.DecodeRoot(b)
+	got, err := metadata.DecodeRoot(b, 5)
 	if err != nil || !reflect.DeepEqual(got, r) {
 		t.Errorf("read %+v, %v", got, err)
 	}
 	for i := range b {
-		if _, err := metadata.DecodeRoot(b[:i]); err == nil {
+		if _, err := metadata.DecodeRoot(b[:i], 5); err == nil {
 			t.Errorf("%d of %d bytes are read", i, len(b))
 		}
 	}

@@ -12,15 +12,15 @@ const RootPath = "/root"
 
 const (
 	rootVersion = 1
-	rootValues  = 6
+	rootValues  = 5
 )
 
-// EncodeRoot returns the root tablet's row as it is kept in the lock service.
+// EncodeRoot returns the root tablet's row as it is kept in the lock service. Its generation is
+// the file's.
 func EncodeRoot(r *Row) []byte {
 	return encode(func(e *wire.Encoder) {
 		e.Array(rootValues)
 		e.Uint(rootVersion)
-		e.Uint(r.Generation)
 		e.Str(r.Server)
 		e.Str(r.Addr)
 		e.Bin(r.Meta)
@@ -28,17 +28,17 @@ func EncodeRoot(r *Row) []byte {
 	})
 }
 
-// DecodeRoot reads what EncodeRoot wrote. Values that later versions append are passed over. The
-// error is a *FormatError.
-func DecodeRoot(b []byte) (*Row, error) {
-	r := &Row{Table: TableID, End: RootEnd()}
+// DecodeRoot reads what EncodeRoot wrote, from a file of that generation. Values that later versions
+// append are passed over. The error is a *FormatError.
+func DecodeRoot(b []byte, generation uint64) (*Row, error) {
+	r := &Row{Table: TableID, End: RootEnd(), Generation: generation}
 	version := uint64(rootVersion)
 	err := decode(b, func(d *wire.Decoder) {
 		n := d.Array()
 		if version = d.Uint(); version != rootVersion {
 			return
 		}
-		r.Generation, r.Server, r.Addr, r.Meta = d.Uint(), d.Str(), d.Str(), bytes.Clone(d.Bytes())
+		r.Server, r.Addr, r.Meta = d.Str(), d.Str(), bytes.Clone(d.Bytes())
 		r.Recoveries = decodeStrings(d)
 		skip(d, n-rootValues)
 	})

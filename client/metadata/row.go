@@ -3,6 +3,7 @@ package metadata
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/steledb/stele/internal/wire"
@@ -62,7 +63,7 @@ func (e *FormatError) Error() string {
 func (e *FormatError) Unwrap() error { return e.Err }
 
 // Decode reads a row of METADATA. Columns that it does not know, and events, are passed over. It
-// keeps nothing of r. The error is a *FormatError.
+// keeps nothing of r, and Meta is nil if r was read without it. The error is a *FormatError.
 func Decode(r *table.Row) (*Row, error) {
 	out := &Row{}
 	var err error
@@ -81,8 +82,8 @@ func Decode(r *table.Row) (*Row, error) {
 			return nil, &FormatError{What: column, Key: r.Key, Err: err}
 		}
 	}
-	if out.Generation == 0 || out.Meta == nil {
-		return nil, &FormatError{What: "columns", Key: r.Key, Err: fmt.Errorf("generation %d, %d bytes of meta: one is missing", out.Generation, len(out.Meta))}
+	if out.Generation == 0 {
+		return nil, &FormatError{What: familyLoc + ":" + string(columnGeneration), Key: r.Key, Err: errors.New("it is missing")}
 	}
 	return out, nil
 }

@@ -23,3 +23,6 @@ func Schema() *table.Schema {
 	must(s.AddFamily(table.Family{Name: familyEvent, GC: table.MaxVersions(eventsKept), Group: "files"}))
 	return s
 }
+
+// Places passes what tells where tablets are and what they wait for, and not what they consist of.
+func Places() table.Filter { return table.FamilyRegex(familyLoc + "|" + familyLog) }
