@@ -121,6 +121,9 @@ func (l *leaders) seek(s *search, addr string) {
 				l.end(s, r)
 				return
 			}
+		case <-ctx.Done(): // the dials give up without a word
+			l.end(s, dialed{err: api.ErrClosed})
+			return
 		case <-tick.C:
 			if len(s.tried) >= searchMax {
 				continue

@@ -392,6 +392,28 @@ func TestSilentLeaderWithoutSession(t *testing.T) {
 	})
 }
 
+// Close ends a search, at whatever moment.
+func TestCloseEndsSearch(t *testing.T) {
+	for i := range 300 {
+		runVoters(t, func(t *testing.T, v *voters) {
+			for _, s := range v.seats {
+				s.silence()
+			}
+			c := v.client()
+			got := make(chan error)
+			go func() {
+				_, err := c.Get(t.Context(), "/f")
+				got <- err
+			}()
+			time.Sleep(time.Duration(i) * 10 * time.Millisecond)
+			_ = c.Close()
+			if err := <-got; !errors.Is(err, api.ErrClosed) && !errors.Is(err, api.ErrNotReady) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // A server that answers, though not this call, is not given up.
 func TestSlowCallIsNoSilence(t *testing.T) {
 	runVoters(t, func(t *testing.T, v *voters) {
