@@ -21,8 +21,8 @@ func (v server) Copy(ctx context.Context, c api.Copy) error {
 // Where one node stops, the next goes on.
 func (s *Store) copyExtent(ctx context.Context, c api.Copy) error {
 	if st, err := s.disks.StatExtent(ctx, c.Extent); err == nil {
-		if st.CRC != c.CRC {
-			return local.ErrExtentExists
+		if st.CRC != c.CRC || st.Retired || s.rot.has(c.Extent) {
+			return local.ErrExtentExists // it heals by itself
 		}
 		return s.keepHolders(ctx, c)
 	}

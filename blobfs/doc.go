@@ -39,6 +39,7 @@
 //	run      OpenIn, with a fleet Close             scanning the lists of extents here
 //	auditing OpenIn, with a fleet Close             asking nodes whether they hold what they should
 //	work     OpenIn, with a fleet Close             the task in hand; Workers of them
+//	scrubbing, balancing  OpenIn  Close             reading extents; giving them to emptier nodes
 //
 // What is queued for a stream is bounded by twice the window of its sender, 8 MiB; beyond that the
 // sender is refused. A node has at most 256 streams.
@@ -62,4 +63,6 @@
 //	R9. A keeper drops a replica only if its node is not on the extent's newest list that it knows, and
 //	    enough nodes that are on it have answered that they have that list and the same bytes. So there are at least so
 //	    many afterwards, whoever else drops at the same time.
+//	R10. A rotten replica is there until a good one takes its place, or until there are enough others.
+//	R11. A node is said to be safe to unplug only when it holds no extent and no list of a log names it.
 package blobfs

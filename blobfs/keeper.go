@@ -12,21 +12,26 @@ import (
 // and none leads: what has to be done for an extent follows from its list of holders, and which of them
 // does it from their rank. Two that do the same thing do no harm.
 type keeper struct {
-	s       *Store
-	cfg     KeepConfig
-	watch   *watch
-	queue   *taskQueue
-	repairs *rate // bytes that others copied because this node said so
-	taken   *rate // bytes copied here
-	taking  chan struct{}
+	s        *Store
+	cfg      KeepConfig
+	watch    *watch
+	queue    *taskQueue
+	repairs  *rate // bytes that others copied because this node said so
+	taken    *rate // bytes copied here
+	scrubs   *rate // bytes read by the scrub
+	balances *rate // bytes given to emptier nodes
+	taking   chan struct{}
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
-		scan    scanTotals // of the last scan that ended
-		scanned bool
-		retired int
-		counts  KeepCounts
+		scan      scanTotals // of the last scan that ended
+		scanned   bool
+		retired   int
+		counts    KeepCounts
+		mark      local.ScrubMark
+		drain     DrainStatus
+		balancing bool
 	}
 }
 
@@ -40,10 +45,14 @@ func (s *Store) startKeeper() {
 	k.watch = newWatch(s, cfg)
 	k.repairs = newRate(s.cluster.Clock, cfg.RepairBytes)
 	k.taken = newRate(s.cluster.Clock, cfg.RepairBytes)
+	k.scrubs = newRate(s.cluster.Clock, cfg.ScrubBytes)
+	k.balances = newRate(s.cluster.Clock, cfg.BalanceBytes)
 	k.taking = make(chan struct{}, cfg.Workers)
 	s.keeper = k
 	s.spawn(k.run)
 	s.spawn(k.auditing)
+	s.spawn(k.scrubbing)
+	s.spawn(k.balancing)
 	for range cfg.Workers {
 		s.spawn(k.work)
 	}
@@ -66,6 +75,10 @@ func (k *keeper) run() {
 			took := k.s.cluster.Clock.Now() - now
 			// Looking through millions of lists shall not take more than a fiftieth of a processor.
 			next = now + max(k.cfg.ScanEvery, 50*took)
+			if k.of(v, k.s.self) == leaving {
+				next = now + max(drainEvery, 50*took)
+			}
+			k.drain(v)
 		}
 		fired, stop := k.s.cluster.Clock.Timer(tickEvery)
 		select {

@@ -1,6 +1,7 @@
 package blobfs_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -28,6 +29,7 @@ type kept struct {
 	cut     map[[2]string]bool // calls in this direction are lost
 	blobs   map[blobfs.ID]keptBlob
 	copies  int // made by Copy
+	extent  int64
 }
 
 type keptBlob struct {
@@ -36,20 +38,19 @@ type keptBlob struct {
 }
 
 type keptNode struct {
-	of       *kept
-	member   blobfs.Member
-	fs       *vfs.Mem
-	capacity int64
-	up       bool
-	used     int64
-	counted  time.Time
-	store    *blobfs.Store
+	of      *kept
+	member  blobfs.Member
+	fs      *vfs.Mem
+	up      bool
+	used    int64
+	counted time.Time
+	store   *blobfs.Store
 }
 
 const keptExtent = 64 << 10
 
 func newKept(t *testing.T, n int, cfg blobfs.Cluster) *kept {
-	c := &kept{t: t, cfg: cfg, changed: make(chan struct{}), cut: map[[2]string]bool{}, blobs: map[blobfs.ID]keptBlob{}}
+	c := &kept{t: t, extent: keptExtent, cfg: cfg, changed: make(chan struct{}), cut: map[[2]string]bool{}, blobs: map[blobfs.ID]keptBlob{}}
 	for range n {
 		c.add(1 << 30)
 	}
@@ -63,7 +64,7 @@ func newKept(t *testing.T, n int, cfg blobfs.Cluster) *kept {
 
 // add adds an empty node.
 func (c *kept) add(capacity int64) *keptNode {
-	n := &keptNode{of: c, fs: vfs.NewMem(vfs.MemOptions{}), capacity: capacity}
+	n := &keptNode{of: c, fs: vfs.NewMem(vfs.MemOptions{})}
 	n.member = blobfs.Member{ID: fmt.Sprintf("n%d", len(c.all)+1), CapacityBytes: capacity}
 	c.mu.Lock()
 	c.all = append(c.all, n)
@@ -77,7 +78,7 @@ func (n *keptNode) start() {
 	cluster := n.of.cfg
 	cluster.Fleet = keptFleet{n}
 	n.say(func(m *blobfs.Member) { m.Alive, m.Since = true, time.Now() })
-	s, err := blobfs.OpenIn(cluster, blobfs.Config{FS: n.fs, Folders: []string{"/a", "/b"}, ExtentBytes: keptExtent, ReserveBytes: -1, Logger: slog.New(slog.DiscardHandler)})
+	s, err := blobfs.OpenIn(cluster, blobfs.Config{FS: n.fs, Folders: []string{"/a", "/b"}, ExtentBytes: n.of.extent, ReserveBytes: -1, Logger: slog.New(slog.DiscardHandler)})
 	noError(n.of.t, err)
 	n.of.mu.Lock()
 	n.store, n.up = s, true
@@ -385,4 +386,34 @@ func (c *kept) readable(from *keptNode) {
 	for _, b := range c.blobs {
 		get(c.t, from.store, b.h, b.data)
 	}
+}
+
+// flip changes a byte of a replica's payload.
+func (n *keptNode) flip(id blobfs.ID, at int64) {
+	n.of.t.Helper()
+	for _, dir := range []string{"/a", "/b"} {
+		f, err := n.fs.Open(dir + "/blobs/" + id.String() + ".0of1")
+		if err != nil {
+			continue
+		}
+		defer f.Close()
+		var b [1]byte
+		_, err = f.ReadAt(b[:], 4096+at)
+		noError(n.of.t, err)
+		b[0] ^= 0x10
+		_, err = f.WriteAt(b[:], 4096+at)
+		noError(n.of.t, err)
+		return
+	}
+	n.of.t.Fatalf("%s has no file of %s", n.member.ID, id)
+}
+
+// ids returns the blobs, sorted.
+func (c *kept) ids() []blobfs.ID {
+	var ids []blobfs.ID
+	for id := range c.blobs {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b blobfs.ID) int { return bytes.Compare(a[:], b[:]) })
+	return ids
 }

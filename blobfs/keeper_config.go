@@ -28,6 +28,16 @@ type KeepConfig struct {
 	// TrimAfter is how long no node must have come or gone before replicas that are too many are
 	// dropped. Default 10 min.
 	TrimAfter time.Duration
+	// ScrubPeriod is how long a scrub may take to read everything here. Default two weeks.
+	ScrubPeriod time.Duration
+	// ScrubBytes is how many bytes a second it reads at least, so that a small store is done within hours; then
+	// it rests until a fourteenth of the period has passed since it began. Default 1 MiB.
+	ScrubBytes int64
+	// BalanceBytes is how many bytes a second this node gives to emptier ones. Default 16 MiB.
+	BalanceBytes int64
+	// BalanceGap is by how much of a disk, in percent, this node must be fuller than another before it
+	// gives. Default 5.
+	BalanceGap int
 }
 
 func (c KeepConfig) withDefaults() KeepConfig {
@@ -37,12 +47,24 @@ func (c KeepConfig) withDefaults() KeepConfig {
 	orDefault(&c.ScanEvery, time.Minute)
 	orDefault(&c.AuditEvery, time.Hour)
 	orDefault(&c.TrimAfter, 10*time.Minute)
+	orDefault(&c.ScrubPeriod, 14*24*time.Hour)
+	orDefault(&c.ScrubBytes, 1<<20)
+	orDefault(&c.BalanceBytes, 16<<20)
+	orDefault(&c.BalanceGap, 5)
 	return c
 }
 
 func (c KeepConfig) validate() error {
-	if c.Grace < 0 || c.RepairBytes < 0 || c.Workers < 0 || c.Workers > 256 || c.ScanEvery < 0 || c.AuditEvery < 0 || c.TrimAfter < 0 {
-		return errors.New("configuration of the keeper: a value is negative, or more than 256 workers")
+	if c.Workers > 256 || c.BalanceGap > 100 {
+		return errors.New("configuration of the keeper: more than 256 workers, or a gap over 100 percent")
+	}
+	for _, v := range []int64{
+		int64(c.Grace), c.RepairBytes, int64(c.Workers), int64(c.ScanEvery), int64(c.AuditEvery), int64(c.TrimAfter),
+		int64(c.ScrubPeriod), c.ScrubBytes, c.BalanceBytes, int64(c.BalanceGap),
+	} {
+		if v < 0 {
+			return errors.New("configuration of the keeper: a value is negative")
+		}
 	}
 	return nil
 }

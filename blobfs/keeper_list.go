@@ -18,11 +18,12 @@ type survey struct {
 	info  local.ExtentInfo
 	list  Holders // newest; this node has it, unless its own folder is retired
 	epoch uint64  // highest that anybody has
-	// good have a replica, held those and the ones that may, silent or away for a short time. Neither
-	// has nodes that leave; goodLeaving are those of them that have one.
+	// good have a replica, held those and the ones that may, silent or away for a short time, or that heal theirs.
+	// Neither has nodes that leave; goodLeaving are those of them that have one.
 	good, held, goodLeaving []string
-	// lost are on the list and have none that is good.
-	lost []string
+	// lost are on the list and have none that is good; rotten have one with bytes that are wrong, or on a
+	// disk that fails.
+	lost, rotten []string
 	// behind have an older list, torn means that there are different ones of one epoch.
 	behind   []string
 	torn     bool
@@ -145,7 +146,12 @@ func (k *keeper) weigh(v *view, sv *survey, answers map[string]api.Held) {
 		if answered && a.State == api.Good && a.Holders.Epoch < sv.list.Epoch {
 			sv.behind = append(sv.behind, node)
 		}
+		if answered && a.State == api.Bad && node != k.s.self {
+			sv.rotten = append(sv.rotten, node)
+		}
 		switch {
+		case st == present && answered && a.State == api.Bad && a.Repairs && node != k.s.self:
+			sv.held = append(sv.held, node)
 		case st == gone || answered && a.State != api.Good:
 			sv.lost = append(sv.lost, node)
 		case st == leaving && answered:
@@ -243,7 +249,7 @@ func (s *Store) held(xs []ExtentID) []api.Held {
 		if info.Retired || s.rot.has(x) {
 			all[i].State = api.Bad
 		}
-		if k := s.keeper; k != nil && all[i].State == api.Good {
+		if k := s.keeper; k != nil {
 			t, ok := k.triage(k.watch.view(), &info)
 			all[i].Repairs = ok && t.rank < taskBehind && k.queue.failed(x) == nil
 		}

@@ -130,9 +130,12 @@ func (q *taskQueue) push(t task) {
 func (q *taskQueue) pop(ctx context.Context) (task, error) {
 	for {
 		q.mu.Lock()
-		if len(q.heap) > 0 && ctx.Err() == nil {
+		for len(q.heap) > 0 && ctx.Err() == nil {
 			e := heap.Pop(&q.heap).(*queuedTask)
 			delete(q.queued, e.id)
+			if q.busy[e.id] {
+				continue // claimed since; the next scan finds what is left to do
+			}
 			q.busy[e.id] = true
 			q.mu.Unlock()
 			return e.task, nil
@@ -166,6 +169,24 @@ func (q *taskQueue) done(t task, err error) {
 		f.until = q.clock.Now() + min(retryMin<<min(f.tries-1, 10), retryMax)
 		q.failures[t.id] = f
 	}
+	q.signalLocked()
+}
+
+// claim takes an extent that nobody is busy with, outside of the queue; false if somebody is.
+func (q *taskQueue) claim(x ExtentID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.busy[x] {
+		return false
+	}
+	q.busy[x] = true
+	return true
+}
+
+func (q *taskQueue) unclaim(x ExtentID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.busy, x)
 	q.signalLocked()
 }
 

@@ -26,6 +26,13 @@ const rateSeconds = 10
 
 func newRate(clock Clock, limit int64) *rate { return &rate{clock: clock, limit: limit} }
 
+// set changes the limit.
+func (r *rate) set(limit int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.limit = limit
+}
+
 // wait waits until n bytes may go through.
 func (r *rate) wait(ctx context.Context, n int64) error {
 	r.mu.Lock()

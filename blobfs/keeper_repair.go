@@ -47,13 +47,27 @@ func (k *keeper) step(ctx context.Context, v *view, t task, sv *survey) (again b
 	if sv.unwanted {
 		return false, nil // the sweep decides
 	}
+	if k.bad(&sv.info) && k.listsThis(sv) {
+		err := k.heal(ctx, sv)
+		if err == nil || errors.Is(err, local.ErrNoExtent) {
+			return true, nil
+		}
+		if !goesElsewhere(err) {
+			k.count(func(c *KeepCounts) { c.Unhealed++ })
+			return false, err
+		}
+		if len(sv.good)+len(sv.goodLeaving) > 0 {
+			// There is no room here. Those that have a good one see from the list that it is one less.
+			return true, k.publish(ctx, sv, sv.held)
+		}
+	}
 	if len(sv.behind) > 0 {
 		if err := k.tell(ctx, t.id, sv.list, sv.behind); err != nil {
 			return true, err
 		}
 	}
 	self := k.s.self
-	listed := slices.Contains(sv.list.Nodes, self)
+	listed := k.listsThis(sv)
 	short := k.want(v) - len(sv.held)
 	bad := k.bad(&sv.info)
 	among := sv.good
@@ -72,6 +86,9 @@ func (k *keeper) step(ctx context.Context, v *view, t task, sv *survey) (again b
 	}
 	return k.trim(ctx, v, sv, mine, listed)
 }
+
+// listsThis tells whether this node is on the list.
+func (k *keeper) listsThis(sv *survey) bool { return slices.Contains(sv.list.Nodes, k.s.self) }
 
 // listHasLost tells whether a node that is there is on the list and says that it has no good replica.
 func (k *keeper) listHasLost(sv *survey) bool {

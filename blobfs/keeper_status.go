@@ -8,6 +8,13 @@ type KeepCounts struct {
 	Copied, CopiedBytes int64
 	// Trimmed are replicas that this node dropped because others have enough.
 	Trimmed, TrimmedBytes int64
+	// Healed are replicas here that were rotten, or in a folder that was retired, and were made anew;
+	// Unhealed counts attempts for which there was no good replica.
+	Healed, Unhealed int64
+	// ScrubFound are replicas that the scrub found rotten.
+	ScrubFound int64
+	// Moved were given to emptier nodes.
+	Moved, MovedBytes int64
 }
 
 // KeepStatus is what the keeper of one node has done and has yet to do. Each extent that has too few replicas is
@@ -24,6 +31,11 @@ type KeepStatus struct {
 	Surplus     int64 // replicas here that wait to be trimmed, or to be taken off a list
 	BytesPerSec int64 // copied in the last seconds
 	ETA         time.Duration
+	// Rotten counts replicas here that are known to be rotten and are not healed yet.
+	Rotten  int64
+	Scrub   ScrubStatus
+	Drain   DrainStatus
+	Balance BalanceStatus
 	KeepCounts
 }
 
@@ -42,6 +54,8 @@ func (s *Store) Keeping() KeepStatus {
 	}
 	perSec, _ := k.repairs.now()
 	_, endangered := k.queue.load()
+	rotten := s.rot.count()
+	balancePerSec, _ := k.balances.now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	scan := &k.mu.scan
@@ -49,6 +63,8 @@ func (s *Store) Keeping() KeepStatus {
 		Known: k.mu.scanned, Extents: scan.extents, Bytes: scan.bytes, Short: scan.short[:s.cluster.Replicas],
 		ToCopy: int64(endangered), ToCopyBytes: scan.shortBytes, Surplus: scan.surplus, BytesPerSec: perSec, KeepCounts: k.mu.counts,
 	}
+	st.Rotten, st.Drain, st.Scrub = int64(rotten), k.mu.drain, k.scrubStatusLocked()
+	st.Balance = BalanceStatus{Active: k.mu.balancing, Moved: st.Moved, Bytes: st.MovedBytes, BytesPerSec: balancePerSec}
 	if perSec > 0 {
 		st.ETA = time.Duration(float64(st.ToCopyBytes) / float64(perSec) * float64(time.Second))
 	}

@@ -23,16 +23,32 @@ func (s *Store) judgeRead(x ExtentID, err error) {
 	if err == nil || !errors.As(err, &corrupt) || errors.Is(err, local.ErrOtherExtent) {
 		return
 	}
-	s.rot.mu.Lock()
-	defer s.rot.mu.Unlock()
-	if s.rot.found == nil {
-		s.rot.found = make(map[ExtentID]error)
-	}
-	if _, known := s.rot.found[x]; known || len(s.rot.found) >= rotMax {
+	s.noteRot(x, err)
+}
+
+// noteRot notes that an extent here is rotten, and has the keeper heal it.
+func (s *Store) noteRot(x ExtentID, err error) {
+	if !s.rot.add(x, err) {
 		return
 	}
-	s.rot.found[x] = err
 	s.log.Error("extent is rotten", "extent", x.String(), "err", err)
+	if s.keeper != nil {
+		s.keeper.queue.push(task{id: x, rank: 1})
+	}
+}
+
+// add notes an extent; false if it is known, or there are too many.
+func (r *rot) add(x ExtentID, err error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.found == nil {
+		r.found = make(map[ExtentID]error)
+	}
+	if _, known := r.found[x]; known || len(r.found) >= rotMax {
+		return false
+	}
+	r.found[x] = err
+	return true
 }
 
 // has tells whether an extent was found rotten.
@@ -41,6 +57,12 @@ func (r *rot) has(x ExtentID) bool {
 	defer r.mu.Unlock()
 	_, ok := r.found[x]
 	return ok
+}
+
+func (r *rot) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.found)
 }
 
 // why returns what was found wrong with an extent, if anything.

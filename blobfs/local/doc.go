@@ -61,6 +61,7 @@
 //	LOCK                         held while a store has the folder open
 //	ALARM                        why sweeps must not go on, a line of text; there until a person clears it
 //	holders                      who else should have the extents
+//	scrub                        how far a scrub has come
 //	blobs/<id>.<i>               sealed extent i, from 0, of blob id, which goes on
 //	blobs/<id>.<i>of<n>          the last of its n extents
 //	blobs/<id>.<i>.tmp           an extent being written
@@ -136,6 +137,25 @@
 //	0060  50 00 00 00 00 00 00 00 00 11 22 33 44 55 66 77
 //	0070  88 99 aa bb cc dd ee ff 01 00 00 00 02 00 00 00
 //	0080  00 00 00 00 02 02 6e 31 02 6e 34 00 00 00 00 00
+//
+// # Marks of a scrub
+//
+//	 0   8  magic "STELESCB"
+//	 8   4  version, 1
+//	12   4  1 + index of the last extent that was scrubbed in this pass, or 0
+//	16  16  its blob
+//	32   8  when the pass began, in seconds since 1970; 0: none did
+//	40   8  when the last whole pass ended; 0: none did
+//	60   4  checksum of the rest
+//
+// The file is written anew and renamed, and its name is not synced: an older mark will do.
+//
+// Example: a mark
+//
+//	0000  53 54 45 4c 45 53 43 42 01 00 00 00 03 00 00 00
+//	0010  00 11 22 33 44 55 66 77 88 99 aa bb cc dd ee ff
+//	0020  00 f1 53 65 00 00 00 00 00 00 00 00 00 00 00 00
+//	0030  00 00 00 00 00 00 00 00 00 00 00 00 bd 85 34 7f
 //
 // # Handles
 //

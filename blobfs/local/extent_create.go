@@ -11,10 +11,11 @@ import (
 // for concurrent use, and must be ended by Seal or Abort. A folder that fails on the
 // way is retired, and what it holds is written again in another, unseen by the caller.
 type ExtentWriter struct {
-	s      *Store
-	x      *extentWriter
-	sealed bool
-	err    error // sticky
+	s        *Store
+	x        *extentWriter
+	replaces bool // an extent that is here
+	sealed   bool
+	err      error // sticky
 }
 
 // CreateExtent begins an extent, which starts at that offset of its blob. Errors are
@@ -25,19 +26,19 @@ func (s *Store) CreateExtent(ctx context.Context, id ExtentID, offset int64) (*E
 		return nil, fmt.Errorf("create extent %s: %w", id, err)
 	}
 	defer s.end()
-	w, err := s.newExtentWriter(id, offset)
+	w, err := s.newExtentWriter(id, offset, false)
 	if err != nil {
 		return nil, fmt.Errorf("create extent %s: %w", id, err)
 	}
 	return w, nil
 }
 
-func (s *Store) newExtentWriter(id ExtentID, offset int64) (*ExtentWriter, error) {
+func (s *Store) newExtentWriter(id ExtentID, offset int64, replaces bool) (*ExtentWriter, error) {
 	if id.Index < 0 || id.Index >= ExtentsMax || offset < 0 {
 		return nil, fmt.Errorf("extent %s at offset %d cannot be", id, offset)
 	}
-	if !s.reserve(id) {
-		return nil, ErrExtentExists
+	if err := s.reserve(id, replaces); err != nil {
+		return nil, err
 	}
 	x := &extentWriter{s: s, extentMeta: extentMeta{blob: id.Blob, index: id.Index, offset: offset}}
 	if err := x.start(); err != nil {
@@ -45,18 +46,23 @@ func (s *Store) newExtentWriter(id ExtentID, offset int64) (*ExtentWriter, error
 		s.unreserve(id)
 		return nil, err
 	}
-	return &ExtentWriter{s: s, x: x}, nil
+	return &ExtentWriter{s: s, x: x, replaces: replaces}, nil
 }
 
-// reserve notes that an extent is being written; false if it is, or exists.
-func (s *Store) reserve(id ExtentID) bool {
+// reserve notes that an extent is being written. ErrExtentExists if it is already, or if it exists,
+// unless it is to be replaced; ErrNoExtent if there is none to replace.
+func (s *Store) reserve(id ExtentID, replaces bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.writing[id] || len(s.partsLocked(id)) > 0 || s.quarantinedLocked(id) != nil {
-		return false
+	here := len(s.partsLocked(id)) > 0
+	switch {
+	case s.mu.writing[id], here && !replaces, s.quarantinedLocked(id) != nil:
+		return ErrExtentExists
+	case replaces && !here:
+		return ErrNoExtent
 	}
 	s.mu.writing[id] = true
-	return true
+	return nil
 }
 
 func (s *Store) unreserve(id ExtentID) {
@@ -145,7 +151,14 @@ func (w *ExtentWriter) Seal(ctx context.Context, last bool, h Holders) (ExtentRe
 	if err != nil {
 		return ExtentRef{}, err
 	}
-	w.s.addPart(x.blob, part{index: x.index, of: x.of(), length: x.length, folder: x.folder, created: time.Now(), holders: newHolderList(h)})
+	p := part{index: x.index, of: x.of(), length: x.length, folder: x.folder, created: time.Now(), holders: newHolderList(h)}
+	if w.replaces && !w.sealed {
+		if err := w.s.replacePart(x.blob, p); err != nil {
+			return ExtentRef{}, w.fail(err)
+		}
+	} else {
+		w.s.addPart(x.blob, p)
+	}
 	w.sealed = true
 	return x.ref(w.s.cfg.Node), nil
 }

@@ -69,7 +69,7 @@ func (s *Store) newWriter(id ID) (*Writer, error) {
 	return NewWriter(id, WriterConfig{
 		ExtentBytes: s.cfg.ExtentBytes,
 		Begin: func(id ExtentID, offset int64) (ExtentSink, error) {
-			w, err := s.newExtentWriter(id, offset)
+			w, err := s.newExtentWriter(id, offset, false)
 			if err != nil {
 				return nil, err
 			}

@@ -1,0 +1,113 @@
+package blobfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/local"
+)
+
+// heal makes this node's replica anew, where it is rotten or its folder retired. The old one is read and
+// kept until then. It is put together from whatever chunks are good, here and elsewhere. ErrDiskFull or
+// ErrFolderRetired if this node has no room for it.
+func (k *keeper) heal(ctx context.Context, sv *survey) error {
+	x := sv.info.ID
+	others := slices.Concat(sv.good, sv.goodLeaving, sv.rotten)
+	st, err := k.statAny(ctx, x, append([]string{k.s.self}, others...))
+	if err != nil {
+		return errors.Join(errNoGood, err)
+	}
+	ref := api.Ref{Extent: x, CRC: st.CRC}
+	h := healing{k: k, ctx: ctx, ref: ref, others: others}
+	if h.here, err = k.s.disks.OpenExtent(ctx, x, st.CRC); err == nil {
+		defer h.here.Close()
+	}
+	w, err := k.s.disks.ReplaceExtent(ctx, x, st.Offset)
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	buf := make([]byte, copyBytes)
+	for at := int64(0); at < st.Length; at += int64(len(buf)) {
+		p := buf[:min(copyBytes, st.Length-at)]
+		if err := h.read(p, at); err != nil {
+			return err
+		}
+		if err := k.taken.wait(ctx, int64(len(p))); err != nil {
+			return err
+		}
+		if err := w.Write(p); err != nil {
+			return err
+		}
+	}
+	if w.CRC() != st.CRC || w.Length() != st.Length {
+		return fmt.Errorf("%w: healed extent of %d bytes has table checksum %08x, want %d with %08x", api.ErrBadStream, w.Length(), w.CRC(), st.Length, st.CRC)
+	}
+	if _, err := w.Seal(ctx, st.Last, sv.info.Holders); err != nil {
+		return err
+	}
+	k.s.cache.forgetExtent(x)
+	k.s.forgetRot(x)
+	k.count(func(c *KeepCounts) { c.Healed++ })
+	k.s.log.Info("extent is healed", "extent", x.String(), "retired", sv.info.Retired)
+	return nil
+}
+
+// healing reads what an extent is made of anew.
+type healing struct {
+	k      *keeper
+	ctx    context.Context
+	ref    api.Ref
+	here   *local.ExtentReader // nil if its table cannot be read
+	others []string
+}
+
+// read reads verified bytes from wherever they are good, in one piece or chunk by chunk.
+func (h *healing) read(p []byte, off int64) error {
+	err := h.readFrom(p, off)
+	if err == nil || len(p) <= sumBytes {
+		return err
+	}
+	for i := 0; i < len(p); i += sumBytes {
+		chunk := p[i:min(i+sumBytes, len(p))]
+		if err := h.readFrom(chunk, off+int64(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *healing) readFrom(p []byte, off int64) error {
+	errs := []error{errNoGood}
+	if h.here != nil {
+		err := h.here.ReadVerified(p, off)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	for _, node := range h.others {
+		if err := h.ctx.Err(); err != nil {
+			return err
+		}
+		err := h.ask(node, p, off)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("from %s: %w", node, err))
+	}
+	return errors.Join(errs...)
+}
+
+func (h *healing) ask(node string, p []byte, off int64) error {
+	ctx, cancel := context.WithTimeout(h.ctx, h.k.s.cluster.ReplyTimeout)
+	defer cancel()
+	peer, err := h.k.s.peer(ctx, node)
+	if err != nil {
+		return err
+	}
+	return peer.Read(ctx, h.ref, p, off)
+}

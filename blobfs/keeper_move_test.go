@@ -1,0 +1,166 @@
+package blobfs_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/blobfs/logproto"
+)
+
+// I6: a node that leaves is empty in the end, and says that it may go when that is true and not before.
+func TestDrain(t *testing.T) {
+	seed := runSeed(t)
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		c := newKept(t, 5, blobfs.Cluster{Keep: blobfs.KeepConfig{RepairBytes: 100_000}})
+		for range 200 {
+			c.put(rng, 1+rng.IntN(20_000), c.some(rng, 3)...)
+		}
+		for range 20 { // only there
+			c.put(rng, 1000, c.all[0])
+		}
+		leaver := c.all[0]
+		leaver.say(func(m *blobfs.Member) { m.Leaving = true })
+		check := func() bool {
+			st := leaver.store.Keeping().Drain
+			if !st.Safe {
+				return false
+			}
+			if n := leaver.store.Extents(); n > 0 || !st.Leaving {
+				t.Errorf("it is said to be safe with %d extents: %+v", n, st)
+			}
+			return true
+		}
+		took := c.until(time.Hour, "safe", check)
+		if fewer, _ := c.short(3); fewer > 0 {
+			t.Errorf("%d extents have too few replicas", fewer)
+		}
+		leaver.stop()
+		noError(t, c.agreed())
+		c.readable(c.all[1])
+		t.Logf("took %v, %d copies", took, c.made())
+	})
+}
+
+// With too few nodes left, or one of them dead, it is not safe.
+func TestDrainThatIsNotSafe(t *testing.T) {
+	seed := runSeed(t)
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		c := newKept(t, 4, blobfs.Cluster{})
+		for range 50 {
+			c.put(rng, 1000, c.some(rng, 3)...)
+		}
+		leaver, dead := c.all[0], c.all[1]
+		held := leaver.store.Extents()
+		dead.stop()
+		leaver.say(func(m *blobfs.Member) { m.Leaving = true })
+		time.Sleep(15 * time.Minute)
+		if st := leaver.store.Keeping().Drain; st.Safe || leaver.store.Extents() != held {
+			t.Errorf("with a dead node: %+v; has %d of %d", st, leaver.store.Extents(), held)
+		}
+		// The dead one leaves for good: two replicas are all that there can be.
+		dead.say(func(m *blobfs.Member) { m.Leaving = true })
+		c.until(time.Hour, "safe", func() bool { return leaver.store.Keeping().Drain.Safe })
+		if fewer, _ := c.short(2); fewer > 0 || leaver.store.Extents() > 0 {
+			t.Errorf("%d extents have fewer than two replicas; %d left", fewer, leaver.store.Extents())
+		}
+		// All leave: nobody drops anything.
+		c.all[2].say(func(m *blobfs.Member) { m.Leaving = true })
+		c.all[3].say(func(m *blobfs.Member) { m.Leaving = true })
+		time.Sleep(15 * time.Minute)
+		if fewer, _ := c.short(2); fewer > 0 || c.all[2].store.Keeping().Drain.Safe {
+			t.Errorf("when all leave, %d extents have fewer than two replicas", fewer)
+		}
+		c.readable(c.all[3])
+	})
+}
+
+// A node that is to leave counts what logs it is needed for.
+func TestDrainOfLogs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lists := newLists()
+		c := newKept(t, 3, blobfs.Cluster{Lists: lists})
+		n := c.all[1]
+		id := blobfs.NewID()
+		for seq := uint64(1); seq <= 3; seq++ {
+			_, err := n.store.OpenLogReplica(t.Context(), local.LogOpen{Log: id, Server: "n1", Seq: seq, Epoch: 1, Salt: 1})
+			noError(t, err)
+		}
+		list := logproto.List{Epoch: 1, Owner: 1, Extents: []logproto.Extent{
+			{Seq: 1, Length: 4096, Replicas: []string{"n1", "n2"}}, {Seq: 2, Length: logproto.Open, Replicas: []string{"n2", "n3"}},
+		}}
+		path := "/logs/n1/" + id.String()
+		gen, err := lists.Save(t.Context(), path, blobfs.EncodeLogList(&list), 0)
+		noError(t, err)
+		n.say(func(m *blobfs.Member) { m.Leaving = true })
+		time.Sleep(time.Minute)
+		if st := n.store.Keeping().Drain; st.Safe || st.LogExtentsSealed != 1 || st.LogExtentsOpen != 1 {
+			t.Errorf("%+v", st)
+		}
+		noError(t, lists.Delete(t.Context(), path, gen))
+		c.until(time.Minute, "safe", func() bool { return n.store.Keeping().Drain.Safe })
+	})
+}
+
+// A new node fills up until no node is much fuller, and then nothing moves any more.
+func TestRebalance(t *testing.T) {
+	seed := runSeed(t)
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		c := newKept(t, 3, blobfs.Cluster{Keep: blobfs.KeepConfig{BalanceBytes: 50_000}})
+		for _, n := range c.all {
+			n.member.CapacityBytes = 20 << 20 // 12 MB of 20 MiB: 57 %
+		}
+		for range 400 {
+			c.put(rng, 30_000, c.all...)
+		}
+		time.Sleep(20 * time.Minute)
+		if c.made() > 0 {
+			t.Errorf("%d copies when all are as full", c.made())
+		}
+		n := c.add(20 << 20)
+		c.until(3*time.Hour, "balanced", func() bool {
+			if fewer, _ := c.short(3); fewer > 0 {
+				t.Fatalf("%d extents have too few replicas", fewer)
+			}
+			least, most := c.fullness()
+			return most-least < 5.5
+		})
+		if least, most := c.fullness(); most-least < 2 {
+			t.Errorf("more was moved than had to be: %.1f to %.1f %%", least, most)
+		}
+		time.Sleep(10 * time.Minute)
+		made := c.made()
+		if want := n.store.Extents(); made != want {
+			t.Errorf("%d copies for %d extents", made, want)
+		}
+		time.Sleep(2 * time.Hour)
+		if c.made() != made {
+			t.Errorf("%d more copies later", c.made()-made)
+		}
+		if fewer, more := c.short(3); fewer+more > 0 {
+			t.Errorf("%d extents have too few replicas, %d too many", fewer, more)
+		}
+		noError(t, c.agreed())
+		c.readable(n)
+	})
+}
+
+// fullness returns that of the emptiest and of the fullest node, in percent.
+func (c *kept) fullness() (least, most float64) {
+	least = 100
+	for _, n := range c.all {
+		var used int64
+		for _, f := range n.store.Stats().Folders {
+			used += f.BlobBytes
+		}
+		full := 100 * float64(used) / float64(n.member.CapacityBytes)
+		least, most = min(least, full), max(most, full)
+	}
+	return least, most
+}

@@ -1,0 +1,194 @@
+package blobfs_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/internal/vfs"
+)
+
+// I7, I14: rot is found by reads and by the scrub, and healed where it is.
+func TestRotIsHealed(t *testing.T) {
+	for _, by := range []string{"read", "scrub"} {
+		t.Run(by, func(t *testing.T) {
+			seed := runSeed(t)
+			synctest.Test(t, func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(seed, 1))
+				c := newKept(t, 4, blobfs.Cluster{})
+				for range 40 {
+					c.put(rng, 20_000+rng.IntN(20_000), c.some(rng, 3)...)
+				}
+				for _, id := range c.ids()[19:] {
+					n := c.get(c.good(id)[rng.IntN(3)])
+					n.flip(id, rng.Int64N(20_000))
+					if by == "read" {
+						get(t, n.store, c.blobs[id].h, c.blobs[id].data)
+					}
+				}
+				c.until(time.Hour, "healed", func() bool { return c.leastGood() == 3 })
+				time.Sleep(time.Minute)
+				if c.made() > 0 {
+					t.Errorf("%d copies to other nodes", c.made())
+				}
+				noError(t, c.agreed())
+				var healed int64
+				for _, n := range c.all {
+					st := n.store.Keeping()
+					if healed += st.Healed; st.Rotten != 0 {
+						t.Errorf("%s: %+v", n.member.ID, st)
+					}
+				}
+				if healed != 21 {
+					t.Errorf("%d healed", healed)
+				}
+			})
+		})
+	}
+}
+
+func (c *kept) get(id string) *keptNode {
+	return c.all[slices.IndexFunc(c.all, func(n *keptNode) bool { return n.member.ID == id })]
+}
+
+// leastGood is how many good replicas the blob has that has the fewest.
+func (c *kept) leastGood() int {
+	least := len(c.all)
+	for id := range c.blobs {
+		least = min(least, len(c.good(id)))
+	}
+	return least
+}
+
+// Rotten replicas of which no one is wholly good are put together from their chunks. If one chunk is
+// lost they are kept.
+func TestRotEverywhere(t *testing.T) {
+	seed := runSeed(t)
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		c := newKept(t, 3, blobfs.Cluster{})
+		c.extent = 1 << 20
+		for _, n := range c.all {
+			n.stop()
+			n.start()
+		}
+		mixed, lost := c.put(rng, 1_000_000, c.all...), c.put(rng, 1_000_000, c.all...)
+		for i, n := range c.all {
+			n.flip(mixed, int64(i)*300_000)
+			n.flip(lost, 500_000)
+		}
+		c.until(time.Hour, "healed", func() bool { return len(c.good(mixed)) == 3 })
+		time.Sleep(2 * time.Hour)
+		if n := c.having(lost); n != 3 || len(c.good(lost)) != 0 {
+			t.Errorf("%d replicas are kept, %d good", n, len(c.good(lost)))
+		}
+		for _, n := range c.all {
+			if st := n.store.Keeping(); st.Rotten != 1 || st.Unhealed == 0 || st.Scrub.Found != 2 {
+				t.Errorf("%s: %+v", n.member.ID, st)
+			}
+		}
+		delete(c.blobs, lost)
+		c.readable(c.all[0])
+	})
+}
+
+// What lies in a folder that fails a write is moved to another folder, or if there is none to other nodes, at once.
+func TestRetiredFolder(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		t.Run(fmt.Sprintf("other-full-%t", full), func(t *testing.T) {
+			seed := runSeed(t)
+			synctest.Test(t, func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(seed, 1))
+				c := newKept(t, 4, blobfs.Cluster{})
+				for range 40 {
+					c.put(rng, 10_000, c.some(rng, 3)...)
+				}
+				time.Sleep(time.Minute)
+				n := c.all[1]
+				if full {
+					n.fs.SetCapacity("/b", 1)
+				}
+				n.fs.SetHook(func(op vfs.Op) error {
+					if len(op.Name) > 2 && op.Name[:3] == "/a/" {
+						return errors.New("broken")
+					}
+					return nil
+				})
+				for range 4 { // until one goes to /a
+					w, err := n.store.CreateExtent(t.Context(), blobfs.ExtentID{Blob: blobfs.NewID()}, 0)
+					if err == nil {
+						w.Abort()
+					}
+				}
+				if n.store.RetiredFolders() != 1 {
+					t.Fatal("the folder is not retired")
+				}
+				took := c.until(time.Minute, "repaired", func() bool {
+					for id := range c.blobs {
+						count := 0
+						for _, n := range c.all {
+							if x, err := n.store.ExtentInfo(blobfs.ExtentID{Blob: id}); err == nil && !x.Retired {
+								count++
+							}
+						}
+						if count < 3 {
+							return false
+						}
+					}
+					return true
+				})
+				if !full && (took > 20*time.Second || c.made() > 0) {
+					t.Errorf("took %v, with %d copies", took, c.made())
+				}
+				c.until(time.Hour, "out of the folder", func() bool {
+					_, more := c.short(3)
+					return more == 0
+				})
+				noError(t, c.agreed())
+				c.readable(c.all[0])
+			})
+		})
+	}
+}
+
+// The scrub goes on where it was, and rests between passes.
+func TestScrubPasses(t *testing.T) {
+	seed := runSeed(t)
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		c := newKept(t, 1, blobfs.Cluster{Keep: blobfs.KeepConfig{ScrubBytes: 10_000}})
+		for range 100 {
+			c.put(rng, 45_904, c.all[0]) // with what a file counts as, 5 s each
+		}
+		n := c.all[0]
+		time.Sleep(250 * time.Second)
+		before := n.store.Keeping().Scrub
+		if before.Position < 0.3 || before.Position > 0.7 || before.Read < 2_300_000 || before.Read > 2_700_000 {
+			t.Errorf("after half of the time: %+v", before)
+		}
+		n.stop()
+		n.start()
+		time.Sleep(10 * time.Second)
+		if after := n.store.Keeping().Scrub; after.Position < before.Position-0.2 {
+			t.Errorf("before a restart %+v, after it %+v", before, after)
+		}
+		time.Sleep(10 * time.Minute)
+		end := n.store.Keeping().Scrub
+		if end.LastPass.IsZero() || end.Read > 3_500_000 {
+			t.Errorf("after a pass: %+v", end)
+		}
+		time.Sleep(12 * time.Hour)
+		if st := n.store.Keeping().Scrub; st.Read != end.Read {
+			t.Errorf("it does not rest: %+v", st)
+		}
+		time.Sleep(13 * time.Hour)
+		if st := n.store.Keeping().Scrub; st.Read < end.Read+5_000_000 || !st.LastPass.After(end.LastPass) {
+			t.Errorf("no second pass: %+v", st)
+		}
+	})
+}

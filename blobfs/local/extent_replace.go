@@ -1,0 +1,61 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// ReplaceExtent begins an extent in place of the one that is here, which is rotten or in a folder
+// that was retired: Seal puts the new file in the place of the old. Until then the old one is read, and listed. If it is
+// dropped meanwhile, Seal returns ErrNoExtent and the new one is gone too. A newer list of holders that comes
+// meanwhile is kept. The errors are those of CreateExtent, and ErrNoExtent.
+func (s *Store) ReplaceExtent(ctx context.Context, id ExtentID, offset int64) (*ExtentWriter, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, fmt.Errorf("replace extent %s: %w", id, err)
+	}
+	defer s.end()
+	w, err := s.newExtentWriter(id, offset, true)
+	if err != nil {
+		return nil, fmt.Errorf("replace extent %s: %w", id, err)
+	}
+	return w, nil
+}
+
+// replacePart makes p the extent's file, in place of those that are there. The list of holders never
+// goes back.
+func (s *Store) replacePart(id ID, p part) error {
+	x := ExtentID{Blob: id, Index: p.index}
+	var old []part
+	for {
+		s.mu.Lock()
+		old = slices.Clone(s.partsLocked(x))
+		if len(old) == 0 || old[0].holders.epoch <= p.holders.epoch {
+			break
+		}
+		list := old[0].holders
+		s.mu.Unlock()
+		if err := p.folder.holders.append(x, list.list()); err != nil {
+			p.folder.failed(err)
+			return err
+		}
+		p.holders = list
+	}
+	if len(old) == 0 {
+		s.mu.Unlock()
+		return ErrNoExtent
+	}
+	p.born, p.created = old[0].born, old[0].created
+	s.setPartsLocked(x, p)
+	delete(s.mu.writing, x)
+	s.mu.Unlock()
+	for i := range old {
+		o := &old[i]
+		o.folder.holders.forget(x, o.holders)
+		if o.path(id) != p.path(id) {
+			// In a folder that was retired it stays; of two files the good one is read.
+			_ = o.folder.remove(o.path(id))
+		}
+	}
+	return nil
+}
