@@ -24,7 +24,8 @@ func (n *Node) handleAdmin() {
 	n.handleNames(api.MethodDropTable, 1, n.dropTable)
 	n.handleNames(api.MethodDropFamily, 2, n.dropFamily)
 	n.handleNames(api.MethodCompactTable, 1, n.compactTable)
-	n.handleNames(api.MethodSampleRowKeys, 1, n.sampleRowKeys)
+	n.handle(api.MethodSampleRowKeys, rpc.Spawned, n.sampleRowKeys)
+	n.handleNames(api.MethodRoot, 1, n.root)
 }
 
 // answer writes a result.
@@ -270,21 +271,4 @@ func (n *Node) drop(ctx context.Context, name string) error {
 
 func (n *Node) compactTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
 	return nil, n.tablets.Compact(ctx, r.Names[0], r.Major)
-}
-
-// sampleRowKeys returns the ends of the tablets and how many bytes lie before them.
-func (n *Node) sampleRowKeys(_ context.Context, r *api.NamesRequest) (answer, error) {
-	tablets, err := n.tablets.TabletStats(r.Names[0])
-	if err != nil {
-		return nil, err
-	}
-	samples := make([]api.RowSample, len(tablets))
-	offset := int64(0)
-	for i, t := range tablets {
-		for _, f := range t.Files {
-			offset += f.Bytes
-		}
-		samples[i] = api.RowSample{Key: t.End, Offset: offset}
-	}
-	return func(e *wire.Encoder) { api.AppendSamples(e, samples) }, nil
 }

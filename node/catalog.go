@@ -98,7 +98,16 @@ func (c *catalog) nextIDs(ctx context.Context, n uint64) (uint64, error) {
 // schema returns a table's schema and its generation. The error is api.ErrNoTable
 // or the group's.
 func (c *catalog) schema(ctx context.Context, name string) (*table.Schema, uint64, error) {
-	f, err := c.meta.Get(ctx, tablePath(name))
+	return readSchema(ctx, c.meta, name)
+}
+
+// files is what readSchema needs of the lock service.
+type files interface {
+	Get(ctx context.Context, path string) (metaapi.File, error)
+}
+
+func readSchema(ctx context.Context, from files, name string) (*table.Schema, uint64, error) {
+	f, err := from.Get(ctx, tablePath(name))
 	if errors.Is(err, metaapi.ErrNotFound) || errors.Is(err, metaapi.ErrBadPath) {
 		return nil, 0, fmt.Errorf("table %q: %w", name, api.ErrNoTable)
 	}

@@ -88,7 +88,14 @@ func (n *Node) mutate(c *rpc.Call) {
 		mutateRequests.Put(r)
 		return
 	}
-	done := func(timestamp int64, err error) { answerMutate(c, timestamp, err) }
+	name, row := r.Table, r.Row.Row // r is another call's before the answer, the message is not
+	done := func(timestamp int64, err error) {
+		if err != nil {
+			fail(c, n.astray(err, name, row))
+			return
+		}
+		c.Reply(func(e *wire.Encoder) { api.AppendTimestamp(e, timestamp) })
+	}
 	if n.tablets.ApplyNow(r.Table, &r.Row, done) {
 		mutateRequests.Put(r)
 		return
@@ -98,14 +105,6 @@ func (n *Node) mutate(c *rpc.Call) {
 		n.tablets.Apply(r.Table, &r.Row, done)
 		mutateRequests.Put(r)
 	}()
-}
-
-func answerMutate(c *rpc.Call, timestamp int64, err error) {
-	if err != nil {
-		fail(c, err)
-		return
-	}
-	c.Reply(func(e *wire.Encoder) { api.AppendTimestamp(e, timestamp) })
 }
 
 func (n *Node) mutateRows(c *rpc.Call) {
@@ -133,7 +132,7 @@ func (n *Node) mutateRows(c *rpc.Call) {
 			for i := range outcomes {
 				var err error
 				if outcomes[i].err != nil {
-					err = toAPI(outcomes[i].err)
+					err = toAPI(n.astray(outcomes[i].err, r.Table, r.Rows[i].Row))
 				}
 				api.AppendMutateResult(e, outcomes[i].timestamp, err)
 			}
@@ -193,7 +192,7 @@ func (n *Node) read(c *rpc.Call) {
 	switch {
 	case answered:
 	case err != nil:
-		fail(c, err)
+		fail(c, n.astray(err, r.Table, r.Row))
 	default:
 		c.Reply(nil)
 	}
@@ -251,7 +250,7 @@ func (n *Node) readRows(c *rpc.Call) {
 			return nil
 		})
 		if err != nil {
-			fail(c, err)
+			fail(c, n.astray(err, r.Table, row))
 			return
 		}
 		if !found {
@@ -277,7 +276,7 @@ func (n *Node) checkAndMutate(c *rpc.Call) {
 	}
 	matched, err := n.tablets.CheckAndMutate(c.Context(), r.Table, r.Row, f, r.True, r.False)
 	if err != nil {
-		fail(c, err)
+		fail(c, n.astray(err, r.Table, r.Row))
 		return
 	}
 	c.Reply(func(e *wire.Encoder) { e.Bool(matched) })
@@ -294,7 +293,7 @@ func (n *Node) readModifyWrite(c *rpc.Call) {
 	}
 	row, err := n.tablets.ReadModifyWrite(c.Context(), r.Table, r.Row, r.Rules)
 	if err != nil {
-		fail(c, err)
+		fail(c, n.astray(err, r.Table, r.Row))
 		return
 	}
 	c.Reply(func(e *wire.Encoder) { api.AppendRow(e, row.Key, row.Cells) })

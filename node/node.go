@@ -59,7 +59,9 @@ type Node struct {
 	fleetOf *blobFleet
 	store   atomic.Pointer[blobfs.Store] // nil until it is open
 	tablets *tablet.Server
-	master  *master.Master
+	// elsewhere knows where rows are that are not here; nil if nothing does.
+	elsewhere whereabouts
+	master    *master.Master
 
 	limits  table.Limits
 	filters filterCache

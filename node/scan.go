@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"errors"
 	"math"
 
 	"github.com/steledb/stele/client/api"
@@ -20,6 +21,7 @@ type scan struct {
 	left       int64 // rows; math.MaxInt64 is no limit
 	batchRows  int
 	batchBytes int
+	parts      bool // who asks goes on elsewhere when it comes to what is not here
 }
 
 func (n *Node) scanOpen(c *rpc.Call) {
@@ -38,7 +40,7 @@ func (n *Node) scanOpen(c *rpc.Call) {
 	}
 	start, end, empty := r.Range()
 	s := &scan{
-		table: r.Table, filter: f, left: math.MaxInt64, batchRows: r.BatchRows, batchBytes: r.BatchBytes,
+		table: r.Table, filter: f, left: math.MaxInt64, batchRows: r.BatchRows, batchBytes: r.BatchBytes, parts: r.Parts,
 		rg: tablet.Range{Start: bytes.Clone(start)},
 	}
 	if len(end) > 0 {
@@ -106,19 +108,34 @@ func (n *Node) scanBatch(c *rpc.Call, s *scan, id uint64) {
 		}
 		return nil
 	})
+	switch {
+	case errors.Is(err, api.ErrNotServing) && next != nil && !bytes.Equal(next, s.rg.Start):
+		// There is something before what is not here. Without Parts it is the next call
+		// that is told.
+		err = n.endScan(&w, s, id, next, s.parts)
+	case err != nil:
+		err = n.astray(err, s.table, s.rg.Start)
+	case next == nil || s.left == 0:
+		w.End(0, nil)
+	default:
+		err = n.endScan(&w, s, id, next, false)
+	}
 	if err != nil {
 		fail(c, err)
 		return
 	}
-	if next == nil || s.left == 0 {
-		w.End(0, nil)
-	} else {
-		s.rg.Start = next
-		if id, err = n.cursors.put(s, id); err != nil {
-			fail(c, err)
-			return
-		}
-		w.End(id, next)
-	}
 	c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
+}
+
+// endScan ends a batch of a scan that goes on at next: by its cursor, unless it is
+// elsewhere.
+func (n *Node) endScan(w *api.ScanWriter, s *scan, id uint64, next []byte, elsewhere bool) (err error) {
+	s.rg.Start = next
+	if elsewhere {
+		id = 0
+	} else if id, err = n.cursors.put(s, id); err != nil {
+		return err
+	}
+	w.End(id, next)
+	return nil
 }

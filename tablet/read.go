@@ -6,6 +6,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/sstable"
@@ -119,10 +120,16 @@ func (r *rows) init(ctx context.Context, t *Tablet, snap uint64, f *table.Progra
 // Range is the rows of a scan: Start <= row < End, where nil is no bound.
 type Range struct{ Start, End []byte }
 
+// passed says whether no row at or after key is in the range.
+func (rg *Range) passed(key []byte) bool { return rg.End != nil && string(key) >= string(rg.End) }
+
 // Scan reads rows in order through f, where nil passes every cell, and calls emit
 // for each row of which anything is left. It returns nil when the range is
 // finished, or the key at which the scan goes on when emit ends it. Rows are
 // whole and consistent each by itself, not with each other. Errors: as ReadRow.
+//
+// A scan that comes to a row which is not served here ends with api.ErrNotServing and
+// that row as next: what was emitted before is all that there is before it.
 func (s *Server) Scan(ctx context.Context, tableName string, rg Range, f *table.Program, emit Emit) (next []byte, err error) {
 	tablets, err := s.tablets(tableName)
 	if err != nil {
@@ -131,15 +138,31 @@ func (s *Server) Scan(ctx context.Context, tableName string, rg Range, f *table.
 	s.stats.scans.Add(1)
 	r := readerPool.Get().(*reader)
 	defer r.release()
+	at := append([]byte{}, rg.Start...)
 	for _, t := range tablets {
-		if len(t.end) > 0 && string(t.end) < string(rg.Start) || rg.End != nil && len(t.start) > 0 && string(t.start) >= string(rg.End) {
+		if rg.passed(at) {
+			return nil, nil
+		}
+		if len(t.end) > 0 && string(t.end) < string(at) {
 			continue
 		}
-		if next, err = r.scan(ctx, t, rg, f, emit); err != nil || next != nil {
-			return next, err
+		if len(t.start) > 0 && string(t.start) >= string(at) {
+			break // a gap
 		}
+		switch next, err = r.scan(ctx, t, rg, f, emit); {
+		case err == api.ErrNotServing:
+			return at, err // the tablet has just gone, and nothing of it was emitted
+		case err != nil || next != nil:
+			return next, err
+		case len(t.end) == 0:
+			return nil, nil
+		}
+		at = append(append(at[:0], t.end...), 0)
 	}
-	return nil, nil
+	if rg.passed(at) {
+		return nil, nil
+	}
+	return at, api.ErrNotServing
 }
 
 // scan reads the part of a range that is in t.

@@ -43,6 +43,10 @@ func decodeWith(d *wire.Decoder, r any) error {
 		err = r.Decode(d, n, nil)
 	case *ReadModifyWriteRequest:
 		err = r.Decode(d, n, nil)
+	case *SampleRowKeysRequest:
+		err = r.Decode(d, n, nil)
+	case *NamesRequest:
+		err = r.Decode(d, n, MethodRoot, 1)
 	case *CreateTableRequest:
 		err = r.Decode(d, n)
 	case *SetFamilyRequest:
@@ -98,6 +102,9 @@ func goldenRequests() []struct {
 		{"scan_open", &ScanOpenRequest{Table: "t"}, "91 a174"},
 		{"scan_open with options", &ScanOpenRequest{Table: "t", Start: []byte("a"), End: []byte("m"), Prefix: []byte("b"), Limit: 10, BatchRows: 5, BatchBytes: 70000},
 			"92 a174 86 a57374617274c40161 a3656e64c4016d a6707265666978c40162 a56c696d69740a aa62617463685f726f777305 ab62617463685f6279746573ce00011170"},
+		{"scan_open by parts", &ScanOpenRequest{Table: "t", BatchRows: 5, Parts: true}, "92 a174 82 aa62617463685f726f777305 a57061727473c3"},
+		{"sample_row_keys", &SampleRowKeysRequest{Table: "t", Start: []byte("m\x00")}, "92 a174 81 a57374617274c4026d00"},
+		{"root", &NamesRequest{Names: []string{"web"}}, "91 a3776562"},
 		{"scan_next", &ScanNextRequest{Cursor: 1 << 40}, "91 cf0000010000000000"},
 		{"check_and_mutate", &CheckAndMutateRequest{Table: "t", Row: []byte("r"), True: []table.Mutation{table.DeleteRow()}},
 			"95 a174 c40172 c0 91 91a764656c5f726f77 90"},
@@ -327,6 +334,11 @@ func TestResults(t *testing.T) {
 	if err := r.Decode(&d); err != nil || r.Count != 0 || r.Cursor != 0 || r.Next != nil {
 		t.Errorf("last scan result %+v, %v", r, err)
 	}
+	part := wiretest.Encode(func(e *wire.Encoder) { w := BeginScan(e); w.End(0, []byte("m")) })
+	d = wire.NewDecoder(part)
+	if err := r.Decode(&d); err != nil || r.Cursor != 0 || string(r.Next) != "m" {
+		t.Errorf("the result at the end of a part %+v, %v", r, err)
+	}
 	if got := wiretest.Encode(func(e *wire.Encoder) { AppendRow(e, []byte("a"), nil) }); !bytes.Equal(got, []byte{0xc0}) {
 		t.Errorf("no row is %x", got)
 	}
@@ -381,10 +393,14 @@ func TestAdministrationRoundTrips(t *testing.T) {
 	}
 	info := TableInfo{schema, []TabletInfo{{ID: 1 << 63, Node: "n", Start: []byte("a"), End: []byte("b"), MemtableBytes: 5,
 		Groups: []GroupInfo{{"default", 1, 2, 3, 4}}}, {ID: 2}}}
+	root := RootInfo{Metadata: true, Table: 17, Server: "n1.301", Addr: "h:1"}
+	if got, want := wiretest.Encode(root.Append), wiretest.Unhex(t, "84 a86d65746164617461c3 a57461626c6511 a6736572766572a66e312e333031 a461646472a3683a31"); !bytes.Equal(got, want) {
+		t.Errorf("root\n got %x\nwant %x", got, want)
+	}
 	for _, test := range []struct {
 		in  interface{ Append(*wire.Encoder) }
 		out interface{ Decode(*wire.Decoder) error }
-	}{{&pong, &Pong{}}, {&status, &Status{}}, {&info, &TableInfo{}}, {&raft, &RaftStatus{}}} {
+	}{{&root, &RootInfo{}}, {&pong, &Pong{}}, {&status, &Status{}}, {&info, &TableInfo{}}, {&raft, &RaftStatus{}}} {
 		b := wiretest.Encode(test.in.Append)
 		d := wire.NewDecoder(b)
 		if err := test.out.Decode(&d); err != nil || d.More() {

@@ -43,7 +43,7 @@ var kinds = errkind.Table{
 		{Code: rpc.CodeUnavailable, Retryable: true, Target: ErrUnavailable},
 		{Code: CodeTableNotFound, Name: "table_not_found", Target: ErrNoTable},
 		{Code: CodeTableExists, Name: "table_exists", Target: ErrTableExists},
-		{Code: CodeNotServing, Name: "not_serving", Retryable: true, Target: ErrNotServing},
+		{Code: CodeNotServing, Name: "not_serving", Retryable: true, Target: ErrNotServing, Form: notServingForm},
 		{Code: CodeCorrupt, Name: "corrupt", Target: ErrCorrupt, Form: corruptForm},
 		{Code: CodeDiskFull, Name: "disk_full", Target: ErrDiskFull},
 		{Code: CodeCursorExpired, Name: "cursor_expired", Target: ErrCursorExpired},
@@ -98,6 +98,9 @@ var (
 	corruptForm = errkind.FormOf(
 		func(e *CorruptError, d errkind.Details) { d["file"], d["offset"] = e.File, e.Offset },
 		func(a errkind.Answer) error { return &CorruptError{File: a.Text("file"), Offset: a.Int("offset")} })
+	notServingForm = errkind.FormOf(
+		func(e *NotServingError, d errkind.Details) { d["addr"], d["node"] = e.Addr, e.Node },
+		func(a errkind.Answer) error { return &NotServingError{Addr: a.Text("addr"), Node: a.Text("node")} })
 	rowTooLargeForm = errkind.FormOf(
 		func(e *RowTooLargeError, d errkind.Details) { d["limit"] = e.Limit },
 		func(a errkind.Answer) error { return &RowTooLargeError{a.Int("limit")} })

@@ -50,6 +50,7 @@ func TestErrorsCrossTheWire(t *testing.T) {
 		&OverloadedError{"memory is short", 1500 * time.Millisecond},
 		&CorruptError{File: "/d/x", Offset: 1 << 40},
 		&RowTooLargeError{5},
+		&NotServingError{Addr: "h:1", Node: "n7f3a"},
 		&NodeInUseError{Node: "n7f3a", Reason: "it is alive"},
 		&table.LimitError{What: "value bytes", Limit: 5, Got: 6},
 		&table.NoFamilyError{Table: "t", Family: "f"},

@@ -15,8 +15,8 @@ var (
 	ErrNoTable = errors.New("no such table")
 	// ErrTableExists means that a table of that name is there already.
 	ErrTableExists = errors.New("table exists")
-	// ErrNotServing means that the node does not serve the row's tablet now.
-	// Nothing was executed.
+	// ErrNotServing means that the node does not serve the row's tablet now: a
+	// *NotServingError if it knows who does. Nothing was executed.
 	ErrNotServing = errors.New("tablet not serving")
 	// ErrOverloaded means that the node refused the call for want of memory or
 	// workers: an *OverloadedError. Nothing was executed.
@@ -73,6 +73,20 @@ func (e *OverloadedError) Error() string {
 
 // Is makes the error match ErrOverloaded.
 func (e *OverloadedError) Is(target error) bool { return target == ErrOverloaded }
+
+// NotServingError means that a node does not serve the tablet that it was asked for, and
+// tells where it believes it to be.
+type NotServingError struct {
+	Addr string // host:port
+	Node string // its id
+}
+
+func (e *NotServingError) Error() string {
+	return fmt.Sprintf("tablet not serving: node %s at %s is said to have it", e.Node, e.Addr)
+}
+
+// Is makes the error match ErrNotServing.
+func (e *NotServingError) Is(target error) bool { return target == ErrNotServing }
 
 // CorruptError locates stored bytes that are not what was written. They were not
 // served.

@@ -48,6 +48,7 @@ func FuzzMutateRows(f *testing.F)      { fuzzRequest[MutateRowsRequest](f) }
 func FuzzRead(f *testing.F)            { fuzzRequest[ReadRequest](f) }
 func FuzzReadRows(f *testing.F)        { fuzzRequest[ReadRowsRequest](f) }
 func FuzzScanOpen(f *testing.F)        { fuzzRequest[ScanOpenRequest](f) }
+func FuzzSampleRowKeys(f *testing.F)   { fuzzRequest[SampleRowKeysRequest](f) }
 func FuzzScanNext(f *testing.F)        { fuzzRequest[ScanNextRequest](f) }
 func FuzzCheckAndMutate(f *testing.F)  { fuzzRequest[CheckAndMutateRequest](f) }
 func FuzzReadModifyWrite(f *testing.F) { fuzzRequest[ReadModifyWriteRequest](f) }
@@ -92,6 +93,7 @@ func FuzzResults(f *testing.F) {
 	f.Add(wiretest.Encode((&Status{Disks: []DiskStatus{{}}}).Append))
 	f.Add(wiretest.Encode((&TableInfo{table.NewSchema("t", 1), []TabletInfo{{Groups: []GroupInfo{{}}}}}).Append))
 	f.Add(wiretest.Encode((&Pong{}).Append))
+	f.Add(wiretest.Encode((&RootInfo{Metadata: true, Addr: "h:1"}).Append))
 	f.Add(wiretest.Encode((&RaftStatus{Servers: []RaftServer{{LastContactMS: -1}}}).Append))
 	f.Add(wiretest.Encode(func(e *wire.Encoder) { AppendNodes(e, []NodeInfo{{ID: "n1", State: NodeAlive}}) }))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -112,7 +114,7 @@ func FuzzResults(f *testing.F) {
 				_ = FromRPC(err).Error()
 			}
 		})
-		for _, r := range []interface{ Decode(*wire.Decoder) error }{&Status{}, &TableInfo{}, &Pong{}, &RaftStatus{}} {
+		for _, r := range []interface{ Decode(*wire.Decoder) error }{&Status{}, &TableInfo{}, &Pong{}, &RaftStatus{}, &RootInfo{}} {
 			d = wire.NewDecoder(b)
 			if r.Decode(&d) != nil {
 				continue

@@ -19,6 +19,7 @@ const (
 	MethodCheckAndMutate  = "check_and_mutate"
 	MethodReadModifyWrite = "read_modify_write"
 	MethodSampleRowKeys   = "sample_row_keys"
+	MethodRoot            = "root"
 
 	MethodCreateTable   = "create_table"
 	MethodListTables    = "list_tables"
@@ -40,7 +41,7 @@ func Methods() []string {
 	return []string{
 		MethodPing, MethodMutate, MethodMutateRows, MethodRead, MethodReadRows,
 		MethodScanOpen, MethodScanNext, MethodScanClose,
-		MethodCheckAndMutate, MethodReadModifyWrite, MethodSampleRowKeys,
+		MethodCheckAndMutate, MethodReadModifyWrite, MethodSampleRowKeys, MethodRoot,
 		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodDropTable,
 		MethodSetFamily, MethodDropFamily, MethodCompactTable, MethodStatus,
 		MethodListNodes, MethodDrainNode, MethodRemoveNode, MethodRaftStatus,

@@ -9,7 +9,7 @@ import (
 
 // ScanOpenRequest is the parameters of scan_open:
 //
-//	[table, options?]    options: start, end, prefix, filter, limit, batch_rows, batch_bytes
+//	[table, options?]    options: start, end, prefix, filter, limit, batch_rows, batch_bytes, parts
 type ScanOpenRequest struct {
 	Options
 	Table string
@@ -20,6 +20,9 @@ type ScanOpenRequest struct {
 	Limit              int64  // rows; 0 is none
 	BatchRows          int    // 0 is ScanBatchRows
 	BatchBytes         int    // 0 is ScanBatchBytes
+	// Parts says that the caller goes on elsewhere when the scan has come to the end of
+	// what the node serves: see ScanResult.
+	Parts bool
 
 	names names
 }
@@ -32,6 +35,9 @@ func (r *ScanOpenRequest) Append(e *wire.Encoder) {
 			n++
 		}
 	}
+	if r.Parts {
+		n++
+	}
 	e.Array(1 + min(n, 1))
 	e.Str(r.Table)
 	r.Options.append(e, n)
@@ -42,6 +48,10 @@ func (r *ScanOpenRequest) Append(e *wire.Encoder) {
 	appendCount(e, "limit", r.Limit)
 	appendCount(e, "batch_rows", int64(r.BatchRows))
 	appendCount(e, "batch_bytes", int64(r.BatchBytes))
+	if r.Parts {
+		e.Str("parts")
+		e.Bool(true)
+	}
 }
 
 // Decode reads the n parameters in d, and brings BatchRows and BatchBytes between
@@ -90,6 +100,8 @@ func (r *ScanOpenRequest) option(key []byte, d *wire.Decoder) bool {
 		r.BatchRows = int(min(optionalInt(d), ScanBatchRowsMax))
 	case "batch_bytes":
 		r.BatchBytes = int(min(optionalInt(d), ScanBatchBytesMax))
+	case "parts":
+		r.Parts = d.Bool()
 	default:
 		return false
 	}
@@ -176,8 +188,8 @@ func (w *ScanWriter) Rows() int { return w.rows }
 // Bytes returns the size of the result so far.
 func (w *ScanWriter) Bytes() int { return w.e.Len() - w.mark }
 
-// End completes the result. A cursor of 0 says that the scan is finished; next is
-// the row key at which it goes on otherwise.
+// End completes the result. Next is the row key at which the scan goes on, by the
+// cursor or, if that is 0, elsewhere; without both it is finished.
 func (w *ScanWriter) End(cursor uint64, next []byte) {
 	w.e.SetArray32(w.mark, w.rows)
 	w.e.Str("cursor")
@@ -187,7 +199,7 @@ func (w *ScanWriter) End(cursor uint64, next []byte) {
 		w.e.Uint(cursor)
 	}
 	w.e.Str("next")
-	if cursor == 0 {
+	if cursor == 0 && len(next) == 0 {
 		w.e.Nil()
 	} else {
 		w.e.Bin(next)
@@ -196,10 +208,14 @@ func (w *ScanWriter) End(cursor uint64, next []byte) {
 
 // ScanResult is what scan_open and scan_next return.
 type ScanResult struct {
-	Rows   wire.Decoder // at the first of Count rows
-	Count  int
-	Cursor uint64 // 0: the scan is finished
-	Next   []byte // where it goes on
+	Rows  wire.Decoder // at the first of Count rows
+	Count int
+	// Cursor is 0 when the scan has nothing more to get from the node: it is finished
+	// if there is no Next either.
+	Cursor uint64
+	// Next is the row key at which it goes on. Without a Cursor, which happens in scans by
+	// Parts, that is at the server of that row, with another scan_open.
+	Next []byte
 }
 
 // Decode reads what a ScanWriter wrote. All of it aliases the input; the rows are

@@ -1,0 +1,72 @@
+package api
+
+import (
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/table"
+)
+
+// RootInfo is the result of root: the first step to find the tablets of a table (paper
+// §5.1).
+type RootInfo struct {
+	// Metadata is false as long as the cluster has no METADATA: then the node that
+	// answers serves what there is, and nothing else here is set.
+	Metadata bool
+	// Table is the id of the table that was asked for, by which METADATA has its
+	// tablets.
+	Table uint64
+	// Server is the tablet server of the root tablet, METADATA's first, and Addr its
+	// host:port. Both are empty while none has it.
+	Server, Addr string
+}
+
+func (r *RootInfo) fields() fields {
+	return fields{{"metadata", &r.Metadata}, {"table", &r.Table}, {"server", &r.Server}, {"addr", &r.Addr}}
+}
+
+// Append writes the result of root.
+func (r *RootInfo) Append(e *wire.Encoder) { r.fields().append(e) }
+
+// Decode reads the result of root.
+func (r *RootInfo) Decode(d *wire.Decoder) error {
+	*r = RootInfo{}
+	return r.fields().decode(d)
+}
+
+// SampleRowKeysRequest is the parameters of sample_row_keys:
+//
+//	[table, options?]    options: start
+type SampleRowKeysRequest struct {
+	Options
+	Table string
+	// Start is the row from which on keys are wanted. Empty is the table's beginning.
+	Start []byte
+}
+
+// Append writes the parameters.
+func (r *SampleRowKeysRequest) Append(e *wire.Encoder) {
+	n := r.Options.count() + present(r.Start)
+	e.Array(1 + min(n, 1))
+	e.Str(r.Table)
+	r.Options.append(e, n)
+	appendBytes(e, "start", r.Start)
+}
+
+// Decode reads the n parameters in d. A nil lim is the defaults.
+func (r *SampleRowKeysRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
+	if err := params(MethodSampleRowKeys, n, 1, 2); err != nil {
+		return err
+	}
+	*r = SampleRowKeysRequest{Table: d.Str()}
+	if err := r.Options.decode(d, n > 1, r); err != nil {
+		return err
+	}
+	return within("row key bytes", len(r.Start), limitsOf(lim).RowKeyBytes+1)
+}
+
+func (r *SampleRowKeysRequest) option(key []byte, d *wire.Decoder) bool {
+	if string(key) != "start" {
+		return false
+	}
+	r.Start = optionalBytes(d)
+	return true
+}

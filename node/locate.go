@@ -1,0 +1,109 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/wire"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/tablet"
+)
+
+// whereabouts knows where tablets are, without asking anybody. It may be wrong.
+type whereabouts interface {
+	// Whereabouts returns the address and the node id of the server that has the row; ok is
+	// false if it does not know.
+	Whereabouts(table string, row []byte) (addr, node string, ok bool)
+}
+
+// astray adds to an error that says that the row is not served here where it may be.
+func (n *Node) astray(err error, table string, row []byte) error {
+	if n.elsewhere == nil || !errors.Is(err, api.ErrNotServing) {
+		return err
+	}
+	addr, node, ok := n.elsewhere.Whereabouts(table, row)
+	if !ok || node == n.id() {
+		return err
+	}
+	return &api.NotServingError{Addr: addr, Node: node}
+}
+
+// root tells where the first of the three levels leads (paper §5.1). What it needs of
+// the lock service is mostly in the session's cache, which is never stale.
+func (n *Node) root(ctx context.Context, r *api.NamesRequest) (answer, error) {
+	s := n.meta.current()
+	f, err := s.Get(ctx, metadata.RootPath)
+	if errors.Is(err, metaapi.ErrNotFound) {
+		return (&api.RootInfo{}).Append, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	row, err := metadata.DecodeRoot(f.Data, f.Generation)
+	if err != nil {
+		return nil, err
+	}
+	info := api.RootInfo{Metadata: true, Table: metadata.TableID, Server: row.Server, Addr: row.Addr}
+	if name := r.Names[0]; name != metadata.Name {
+		schema, _, err := readSchema(ctx, s, name)
+		if err != nil {
+			return nil, err
+		}
+		info.Table = schema.ID
+	}
+	return info.Append, nil
+}
+
+// sampleRowKeys answers with the ends of the tablets from a row on, as far as they are
+// here without a gap, and how many bytes lie before them.
+func (n *Node) sampleRowKeys(c *rpc.Call) {
+	var r api.SampleRowKeysRequest
+	if err := r.Decode(&c.Params, c.NumParams, &n.limits); err != nil {
+		fail(c, err)
+		return
+	}
+	if !begin(c, &r.Options) {
+		return
+	}
+	tablets, err := n.tablets.TabletStats(r.Table)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	samples := samplesOf(tablets, r.Start)
+	if len(samples) == 0 {
+		fail(c, n.astray(fmt.Errorf("table %q, row %.64q: %w", r.Table, r.Start, api.ErrNotServing), r.Table, r.Start))
+		return
+	}
+	c.Reply(func(e *wire.Encoder) { api.AppendSamples(e, samples) })
+}
+
+// samplesOf returns a sample for each tablet, beginning with the one that has the row
+// start and ending where the next is missing.
+func samplesOf(tablets []tablet.TabletStats, start []byte) (samples []api.RowSample) {
+	offset := int64(0)
+	var from []byte // the end of the tablet before
+	for _, t := range tablets {
+		if len(samples) == 0 {
+			if len(t.End) > 0 && bytes.Compare(t.End, start) < 0 {
+				continue
+			}
+			if len(t.Start) > 0 && bytes.Compare(start, t.Start) <= 0 {
+				return nil
+			}
+		} else if !bytes.Equal(t.Start, from) {
+			break
+		}
+		for _, f := range t.Files {
+			offset += f.Bytes
+		}
+		samples = append(samples, api.RowSample{Key: t.End, Offset: offset})
+		from = t.End
+	}
+	return samples
+}
