@@ -173,6 +173,7 @@ func (g *Group) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	close(g.closing)
+	defer g.lead.set(false) // who waits for a change looks for another group
 	// Raft forgets to answer some of what it has been asked when it stops, so
 	// whoever asks stops first.
 	if !waitFor(ctx, g.workers.Wait) {

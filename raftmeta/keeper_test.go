@@ -509,6 +509,39 @@ func TestAcquireWaits(t *testing.T) {
 	})
 }
 
+// TestAcquireAskedTwice has a session wait for a lock over a connection that is dead,
+// which the server does not know, and again over another.
+func TestAcquireAskedTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, v := newSolo(t)
+		s, other := openFor(t, v, time.Minute), openFor(t, v, time.Minute)
+		g, err := v.Acquire(t.Context(), s, "/l", api.Exclusive, 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var grants [2]api.Grant
+		var wg sync.WaitGroup
+		for i := range grants {
+			wg.Go(func() {
+				var err error
+				if grants[i], err = v.Acquire(t.Context(), other, "/l", api.Exclusive, 30*time.Second, 0); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		start := time.Now()
+		if err := v.Release(t.Context(), s, "/l", g.Hold); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		if d := time.Since(start); grants[0] != grants[1] || d > time.Second {
+			t.Errorf("%+v after %v", grants, d)
+		}
+	})
+}
+
 // TestLockDelay has a session expire that held a lock, with a failover in the
 // middle of the delay: the new leader measures it in full.
 func TestLockDelay(t *testing.T) {

@@ -196,3 +196,30 @@ func TestReadChecksTheTerm(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Who waits for a group to lead is told when it is closed: another may take its place.
+func TestCloseTellsThatNobodyLeads(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	waits, err := Open(Config{Dir: t.TempDir(), ID: "n9", Join: true, Streams: c.mesh.streams("n9")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leads := openGroup(t, Config{Dir: t.TempDir()})
+	for _, g := range []*Group{waits, leads} {
+		led, changed := g.Leads()
+		if led != (g == leads) {
+			t.Errorf("leads: %v", led)
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+		select {
+		case <-changed:
+		default:
+			t.Error("no change was told")
+		}
+		if led, _ := g.Leads(); led {
+			t.Error("a closed group leads")
+		}
+	}
+}

@@ -78,3 +78,9 @@ func voters(servers []raft.Server) int {
 	}
 	return n
 }
+
+// Sessions returns how many sessions are open, as this server knows.
+func (g *Group) Sessions() (open int) {
+	g.machine.view(func(ns *namespace, _ uint64) { open = ns.sessions.Len() })
+	return open
+}

@@ -11,8 +11,9 @@ import (
 // lockWait is an Acquire that waits for a lock. Those of one lock stand in line;
 // who asks for a free lock need not.
 type lockWait struct {
-	path string
-	mode api.Mode
+	path    string
+	mode    api.Mode
+	session api.SessionID
 	// ready asks it to try again. It holds one request.
 	ready chan struct{}
 	// woken is set once it has been asked. If it leaves without the lock it asks
@@ -34,11 +35,11 @@ func (k *keeper) freedLocked(path string) {
 }
 
 // standInLine is called before the first try, so that no freeing is missed.
-func (k *keeper) standInLine(path string, mode api.Mode) *lockWait {
-	w := &lockWait{path: path, mode: mode, ready: make(chan struct{}, 1)}
+func (k *keeper) standInLine(c *command) *lockWait {
+	w := &lockWait{path: c.path, mode: c.mode, session: c.session, ready: make(chan struct{}, 1)}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.mu.waits[path] = append(k.mu.waits[path], w)
+	k.mu.waits[c.path] = append(k.mu.waits[c.path], w)
 	return w
 }
 
@@ -54,6 +55,15 @@ func (k *keeper) leaveLine(w *lockWait, acquired bool) {
 		return
 	}
 	k.mu.waits[w.path] = line
+	if acquired {
+		// It may have stood here for a connection that is dead, without knowing: the
+		// session asked again, over another, and has the lock now.
+		for _, other := range line {
+			if other.session == w.session {
+				kick(other.ready)
+			}
+		}
+	}
 	if w.woken && !acquired {
 		k.freedLocked(w.path)
 	}
@@ -67,7 +77,7 @@ func (k *keeper) acquire(ctx context.Context, c command, wait time.Duration) (re
 	timer := k.clock.NewTimer(wait)
 	defer timer.Stop()
 	gone := k.gone(c.session)
-	w := k.standInLine(c.path, c.mode)
+	w := k.standInLine(&c)
 	for {
 		r, err := k.propose(ctx, c)
 		if err != nil || r.code != codeLocked {
