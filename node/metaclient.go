@@ -185,20 +185,11 @@ func (d metaDialer) Dial(ctx context.Context, addr string) (session.Peer, error)
 	if err != nil {
 		return session.Peer{}, err
 	}
-	return session.Peer{Service: metaapi.Remote(conn), Close: conn.Close}, nil
+	return session.Peer{Service: metaapi.RemoteForNode(conn), Close: conn.Close}, nil
 }
 
 // metaMessageTimeout ends a connection whose server stops in the middle of an answer.
 const metaMessageTimeout = 10 * time.Second
-
-// lockServiceForOthers is lockService, but not before it is sure that the node's group
-// is the cluster's: see settleEpoch. A group with others in it needs no such proof.
-func (n *Node) lockServiceForOthers() (metaapi.Service, error) {
-	if group, _ := n.voter.group(); group != nil && !n.confirmed.Load() && len(group.Members()) == 1 {
-		return nil, &metaapi.NotLeaderError{}
-	}
-	return n.lockService()
-}
 
 // lockService is the lock service as this node can offer it. The error is a
 // *NotLeaderError when the node is no voter.

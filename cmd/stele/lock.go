@@ -89,6 +89,8 @@ func faultOfLock(err error) *fault {
 		return &fault{code: exitNotFound, hint: `"stele lock ls" and "stele lock stat" show what is there`}
 	case errors.Is(err, api.ErrStale):
 		return &fault{code: exitNotFound, hint: "its bearer has lost the lock: do nothing in its name"}
+	case errors.Is(err, api.ErrSystemFile):
+		return &fault{code: exitUsage, hint: `"stele table", "stele node" and "stele raft" change what is the cluster's own`}
 	case errors.Is(err, api.ErrBadPath), errors.Is(err, api.ErrTooLarge):
 		return &fault{code: exitUsage}
 	case errors.Is(err, api.ErrIsDirectory):
@@ -98,7 +100,7 @@ func faultOfLock(err error) *fault {
 	case errors.Is(err, api.ErrDiskFull):
 		return &fault{code: exitDiskFull, hint: "free or add disk space on the voters"}
 	case errors.Is(err, session.ErrExpired):
-		return &fault{code: exitUnhealthy, hint: `no leader of the lock service was heard of: see "stele status"`}
+		return &fault{code: exitUnhealthy, hint: `no leader of the lock service was heard of in time, or this process stood still: see "stele status"`}
 	case errors.Is(err, api.ErrNotReady):
 		return &fault{code: exitUnhealthy, hint: `a majority of the voters must be up: see "stele status"`}
 	}

@@ -27,6 +27,7 @@ const (
 	CodeEphemeral      rpc.Code = 214
 	CodeLeaderDiskFull rpc.Code = 215
 	CodeSuperseded     rpc.Code = 216
+	CodeSystemFile     rpc.Code = 217
 )
 
 // kinds is in the order in which ToRPC tries them: what wraps comes before what
@@ -52,6 +53,7 @@ var kinds = errkind.Table{
 		{Code: CodeEphemeral, Name: "file_is_ephemeral", Target: ErrEphemeral},
 		{Code: CodeLeaderDiskFull, Name: "leader_disk_full", Target: ErrDiskFull},
 		{Code: CodeSuperseded, Name: "keep_alive_superseded", Target: ErrSuperseded},
+		{Code: CodeSystemFile, Name: "system_file", Target: ErrSystemFile, Form: systemFileForm},
 		{Code: rpc.CodeDeadlineExceeded, Retryable: true, Target: context.DeadlineExceeded, NotExecuted: true},
 		{Code: rpc.CodeDeadlineExceeded, Retryable: true, Target: context.Canceled, NotExecuted: true},
 	},
@@ -76,6 +78,9 @@ var (
 	pathForm = errkind.FormOf(
 		func(e *PathError, d errkind.Details) { d["path"], d["reason"] = e.Path, e.Reason },
 		func(a errkind.Answer) error { return &PathError{Path: a.Text("path"), Reason: a.Text("reason")} })
+	systemFileForm = errkind.FormOf(
+		func(e *SystemFileError, d errkind.Details) { d["path"] = e.Path },
+		func(a errkind.Answer) error { return &SystemFileError{Path: a.Text("path")} })
 	generationForm = errkind.FormOf(
 		func(e *GenerationError, d errkind.Details) {
 			d["path"], d["got"] = e.Path, e.Got

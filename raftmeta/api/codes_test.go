@@ -40,6 +40,7 @@ func TestErrorsSurvive(t *testing.T) {
 	}
 	for _, want := range []error{
 		&PathError{Path: "a", Reason: "is odd"},
+		&SystemFileError{Path: "/master"},
 		&GenerationError{Path: "/a", Want: 3, Got: 4},
 		&GenerationError{Path: "/a", Want: math.MaxInt64 - 1},
 		&GenerationError{Path: "/a", Want: AnyGeneration, Got: 4},

@@ -74,6 +74,10 @@ var (
 	// longer held as it says. Nothing was changed.
 	ErrStale = errors.New("sequencer is stale")
 
+	// ErrSystemFile means that a client would change what belongs to the cluster.
+	// Nothing was changed. The error is a *SystemFileError.
+	ErrSystemFile = errors.New("file of the cluster's own")
+
 	// ErrEphemeral means that a file exists that is another session's
 	// ephemeral one, or is ephemeral where one that stays was wanted, or the
 	// other way round.
@@ -96,6 +100,19 @@ func (e *PathError) Error() string {
 
 // Is makes the error an ErrBadPath.
 func (e *PathError) Is(target error) bool { return target == ErrBadPath }
+
+// SystemFileError means that a client would write, delete or lock a file that the nodes
+// keep for themselves, such as who is master. It is an ErrSystemFile. Nodes say with
+// their calls that they are nodes, and nobody checks it: this protects from mistakes,
+// not from malice.
+type SystemFileError struct{ Path string }
+
+func (e *SystemFileError) Error() string {
+	return e.Path + " is the cluster's own: clients may read and watch it, only nodes change or lock it"
+}
+
+// Is makes the error an ErrSystemFile.
+func (e *SystemFileError) Is(target error) bool { return target == ErrSystemFile }
 
 // GenerationError tells the two content generations that differ. It is an
 // ErrGeneration, and when Got is zero an ErrNotFound as well.

@@ -55,13 +55,14 @@ const (
 	fieldDelay
 	fieldHold
 	fieldSeen // the generation that a watcher has seen
+	fieldNode // a node asks, not a client
 )
 
 // optionNames are the keys of options.
 var optionNames = map[field]string{
 	fieldOptSession: "session", fieldLease: "lease_ms", fieldHang: "hang_ms", fieldStale: "stale",
 	fieldEphemeral: "ephemeral", fieldGuard: "guard", fieldWait: "wait_ms", fieldDelay: "delay_ms",
-	fieldHold: "hold", fieldSeen: "generation",
+	fieldHold: "hold", fieldSeen: "generation", fieldNode: "node",
 }
 
 // A shape is what a method takes: parameters in their order, and options. An
@@ -75,16 +76,16 @@ type shape struct {
 }
 
 var shapes = []shape{
-	{MethodOpenSession, []field{fieldName}, []field{fieldLease}, true},
+	{MethodOpenSession, []field{fieldName}, []field{fieldLease, fieldNode}, true},
 	{MethodKeepAlive, []field{fieldSession, fieldTerm, fieldAcked}, []field{fieldHang}, false},
 	{MethodCloseSession, []field{fieldSession}, nil, true},
 	{MethodGet, []field{fieldPath}, []field{fieldOptSession, fieldStale}, false},
 	{MethodStat, []field{fieldPath}, nil, false},
 	{MethodList, []field{fieldPath}, nil, false},
-	{MethodSet, []field{fieldPath, fieldData, fieldGeneration}, []field{fieldOptSession, fieldEphemeral, fieldGuard}, true},
-	{MethodDelete, []field{fieldPath, fieldGeneration}, []field{fieldOptSession, fieldGuard}, true},
-	{MethodSetACL, []field{fieldPath, fieldACL}, []field{fieldOptSession, fieldGuard}, true},
-	{MethodAcquire, []field{fieldSession, fieldPath, fieldMode}, []field{fieldWait, fieldDelay}, true},
+	{MethodSet, []field{fieldPath, fieldData, fieldGeneration}, []field{fieldOptSession, fieldEphemeral, fieldGuard, fieldNode}, true},
+	{MethodDelete, []field{fieldPath, fieldGeneration}, []field{fieldOptSession, fieldGuard, fieldNode}, true},
+	{MethodSetACL, []field{fieldPath, fieldACL}, []field{fieldOptSession, fieldGuard, fieldNode}, true},
+	{MethodAcquire, []field{fieldSession, fieldPath, fieldMode}, []field{fieldWait, fieldDelay, fieldNode}, true},
 	{MethodRelease, []field{fieldSession, fieldPath}, []field{fieldHold}, true},
 	{MethodCheckSequencer, []field{fieldSequencer}, nil, false},
 	{MethodWatch, []field{fieldSession, fieldPath, fieldKinds}, []field{fieldSeen}, true},

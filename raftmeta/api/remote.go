@@ -20,13 +20,20 @@ import (
 //
 // KeepAlive's done runs on the connection's reader, or on the goroutine that closes
 // it.
-func Remote(conn *rpc.Conn) Service { return &remote{conn} }
+func Remote(conn *rpc.Conn) Service { return &remote{conn: conn} }
 
-type remote struct{ conn *rpc.Conn }
+// RemoteForNode is Remote for a node of the cluster, which says so with each change:
+// see SystemFileError.
+func RemoteForNode(conn *rpc.Conn) Service { return &remote{conn: conn, node: true} }
+
+type remote struct {
+	conn *rpc.Conn
+	node bool
+}
 
 // call makes the call that r describes.
 func (m *remote) call(ctx context.Context, method string, r request, decode func(*wire.Decoder)) error {
-	r.shape = shapeOf[method]
+	r.shape, r.node = shapeOf[method], m.node
 	err := m.conn.Call(ctx, method, r.append, func(d *wire.Decoder) error {
 		if decode != nil {
 			decode(d)

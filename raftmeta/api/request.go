@@ -25,7 +25,7 @@ type request struct {
 	kinds                    EventKind
 	sequencer, guard         Sequencer
 	lease, hang, wait, delay time.Duration
-	stale, ephemeral         bool
+	stale, ephemeral, node   bool
 }
 
 const (
@@ -89,6 +89,8 @@ func (r *request) isSet(f field) bool {
 		return r.hold != 0
 	case fieldSeen:
 		return r.seen != 0
+	case fieldNode:
+		return r.node
 	}
 	return false
 }
@@ -137,6 +139,8 @@ func (r *request) appendField(e *wire.Encoder, f field) {
 		e.Uint(r.hold)
 	case fieldSeen:
 		e.Uint(r.seen)
+	case fieldNode:
+		e.Bool(r.node)
 	}
 }
 
@@ -246,6 +250,8 @@ func (r *request) decodeField(d *wire.Decoder, f field) (err error) {
 		r.hold = d.Uint()
 	case fieldSeen:
 		r.seen = d.Uint()
+	case fieldNode:
+		r.node = d.Bool()
 	}
 	if d.Err() != nil { // the first cause
 		return d.Err()

@@ -15,12 +15,13 @@ import (
 // All others run in rpc.Waiting mode, for they may wait for other sessions' locks
 // and caches, or for a majority that does not answer.
 func Serve(srv *rpc.Server, s Service) {
-	ServeCurrent(srv, func() (Service, error) { return s, nil })
+	ServeCurrent(srv, func(bool) (Service, error) { return s, nil })
 }
 
 // ServeCurrent is Serve for a Service that comes and goes: each call is for the one
-// that current returns then, or is answered with its error.
-func ServeCurrent(srv *rpc.Server, current func() (Service, error)) {
+// that current returns then, or is answered with its error. Current is told whether the
+// caller says that it is a node.
+func ServeCurrent(srv *rpc.Server, current func(node bool) (Service, error)) {
 	srv.Handle(MethodKeepAlive, rpc.Inline, func(c *rpc.Call) { serveKeepAlive(c, current) })
 	for i := range shapes {
 		sh := &shapes[i]
@@ -32,7 +33,7 @@ func ServeCurrent(srv *rpc.Server, current func() (Service, error)) {
 			if !begin(c, &r) {
 				return
 			}
-			s, err := current()
+			s, err := current(r.node)
 			if err != nil {
 				c.Fail(ToRPC(err))
 				return
@@ -63,12 +64,12 @@ func begin(c *rpc.Call, r *request) bool {
 	return true
 }
 
-func serveKeepAlive(c *rpc.Call, current func() (Service, error)) {
+func serveKeepAlive(c *rpc.Call, current func(node bool) (Service, error)) {
 	r := request{shape: shapeOf[MethodKeepAlive]}
 	if !begin(c, &r) {
 		return
 	}
-	s, err := current()
+	s, err := current(r.node)
 	if err != nil {
 		c.Fail(ToRPC(err))
 		return

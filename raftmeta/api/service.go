@@ -41,8 +41,10 @@ const (
 	LeaseMin, LeaseMax, LeaseDefault = 500 * time.Millisecond, time.Minute, 2 * time.Second
 	// LockDelayMax bounds a lock-delay. Chubby's bound is the same.
 	LockDelayMax = time.Minute
-	// SessionsMax bounds the open sessions.
-	SessionsMax = 100_000
+	// SessionsMax bounds the open sessions. The last SessionsForNodes are for nodes,
+	// so that clients cannot keep nodes out.
+	SessionsMax      = 100_000
+	SessionsForNodes = 1000
 	// HoldsMax bounds the locks and ephemeral files of one session, so that its end
 	// is one quick change.
 	HoldsMax = 10_000

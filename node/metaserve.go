@@ -1,0 +1,96 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/steledb/stele/master"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+)
+
+// lockServiceForOthers is lockService as others have it by RPC, nodes and clients. It
+// is not offered before it is sure that the node's group is the cluster's: see
+// settleEpoch. A group with others in it needs no such proof.
+func (n *Node) lockServiceForOthers(node bool) (metaapi.Service, error) {
+	group, _ := n.voter.group()
+	if group == nil {
+		return n.lockService()
+	}
+	if !n.confirmed.Load() && len(group.Members()) == 1 {
+		return nil, &metaapi.NotLeaderError{}
+	}
+	if node {
+		return group.Service(), nil
+	}
+	return clientService{group.Service(), group}, nil
+}
+
+// systemPaths are what nodes keep in the lock service for themselves.
+var systemPaths = []string{
+	clusterPath, idsPath, master.LockPath, nodesDir, serversDir, removedDir, "/root", tablesDir, tabletsDir, "/logs",
+}
+
+// checkSystemPath refuses a system path, or one below it.
+func checkSystemPath(path string) error {
+	top := path
+	if i := strings.IndexByte(strings.TrimPrefix(path, "/"), '/'); i >= 0 {
+		top = path[:i+1]
+	}
+	if slices.Contains(systemPaths, top) {
+		return &metaapi.SystemFileError{Path: path}
+	}
+	return nil
+}
+
+// clientService is the lock service for those who do not say that they are nodes. It
+// protects what the nodes keep there from mistakes: a slip of the hand in "stele lock
+// set" is no reason to lose a table. It does not protect from malice, since anybody can
+// say that he is a node; that is for transport security to prevent.
+type clientService struct {
+	metaapi.Service
+	group interface{ Sessions() int }
+}
+
+// OpenSession implements metaapi.Service. It leaves some sessions to nodes.
+func (s clientService) OpenSession(ctx context.Context, name string, lease time.Duration) (metaapi.SessionID, time.Duration, error) {
+	const most = metaapi.SessionsMax - metaapi.SessionsForNodes
+	if open := s.group.Sessions(); open >= most {
+		return 0, 0, &metaapi.TooLargeError{What: metaapi.LimitSessions, Limit: most, Got: int64(open) + 1}
+	}
+	return s.Service.OpenSession(ctx, name, lease)
+}
+
+// Set implements metaapi.Service.
+func (s clientService) Set(ctx context.Context, path string, data []byte, gen uint64, o metaapi.SetOptions) (uint64, error) {
+	if err := checkSystemPath(path); err != nil {
+		return 0, err
+	}
+	return s.Service.Set(ctx, path, data, gen, o)
+}
+
+// Delete implements metaapi.Service.
+func (s clientService) Delete(ctx context.Context, path string, gen uint64, o metaapi.SetOptions) error {
+	if err := checkSystemPath(path); err != nil {
+		return err
+	}
+	return s.Service.Delete(ctx, path, gen, o)
+}
+
+// SetACL implements metaapi.Service.
+func (s clientService) SetACL(ctx context.Context, path, acl string, o metaapi.SetOptions) (uint64, error) {
+	if err := checkSystemPath(path); err != nil {
+		return 0, err
+	}
+	return s.Service.SetACL(ctx, path, acl, o)
+}
+
+// Acquire implements metaapi.Service. Who holds the lock of a node's file keeps that
+// node from serving.
+func (s clientService) Acquire(ctx context.Context, id metaapi.SessionID, path string, mode metaapi.Mode, wait, delay time.Duration) (metaapi.Grant, error) {
+	if err := checkSystemPath(path); err != nil {
+		return metaapi.Grant{}, err
+	}
+	return s.Service.Acquire(ctx, id, path, mode, wait, delay)
+}

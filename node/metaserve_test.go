@@ -1,0 +1,98 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/rpc"
+)
+
+// What nodes keep in the lock service is not for clients to change; what says that it
+// is a node may.
+func TestSystemFiles(t *testing.T) {
+	n, err := Start(context.Background(), Config{
+		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 256 << 20,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	defer func() {
+		if err := n.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	conn, err := rpc.Dial(ctx, n.RPCAddr(), rpc.ConnConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	client, node := metaapi.Remote(conn), metaapi.RemoteForNode(conn)
+	id, _, err := client.OpenSession(ctx, "client", 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := func(s metaapi.Service, path string) map[string]error {
+		_, set := s.Set(ctx, path, []byte("x"), metaapi.AnyGeneration, metaapi.SetOptions{})
+		_, acquire := s.Acquire(ctx, id, path, metaapi.Exclusive, 0, 0)
+		_, acl := s.SetACL(ctx, path, "nobody", metaapi.SetOptions{})
+		return map[string]error{"set": set, "acquire": acquire, "set ACL": acl, "delete": s.Delete(ctx, path, metaapi.AnyGeneration, metaapi.SetOptions{Session: id})}
+	}
+	for _, path := range []string{
+		"/cluster", "/ids", "/master", "/servers", "/servers/" + n.id(), "/nodes/" + n.id(), "/removed/x", "/tables/t",
+		"/tablets/x/y", "/logs/x", "/root", "/nodes/a/b/c",
+	} {
+		for what, err := range changes(client, path) {
+			var refused *metaapi.SystemFileError
+			if !errors.As(err, &refused) || refused.Path != path {
+				t.Errorf("%s of %s by a client: %v", what, path, err)
+			}
+		}
+	}
+	if f, err := client.GetStale(ctx, clusterPath); err != nil || len(f.Data) == 0 {
+		t.Errorf("a client reads %q (%v)", f.Data, err)
+	}
+	for _, path := range []string{"/app", "/clusters", "/dir/master", "/n"} {
+		for what, err := range changes(client, path) {
+			if err != nil {
+				t.Errorf("%s of %s by a client: %v", what, path, err)
+			}
+		}
+	}
+	for what, err := range changes(node, "/removed/nobody") {
+		if err != nil {
+			t.Errorf("%s by a node: %v", what, err)
+		}
+	}
+	if err := client.CloseSession(ctx, id); err != nil {
+		t.Error(err)
+	}
+}
+
+// manySessions is a group that has that many.
+type manySessions int
+
+func (n manySessions) Sessions() int { return int(n) }
+
+// opener is a Service that opens sessions only.
+type opener struct{ metaapi.Service }
+
+func (opener) OpenSession(context.Context, string, time.Duration) (metaapi.SessionID, time.Duration, error) {
+	return 1, time.Second, nil
+}
+
+// Clients cannot take the last sessions: nodes need them to come back.
+func TestSessionsForNodes(t *testing.T) {
+	const most = metaapi.SessionsMax - metaapi.SessionsForNodes
+	for open, want := range map[manySessions]bool{0: true, most - 1: true, most: false, metaapi.SessionsMax: false} {
+		_, _, err := clientService{opener{}, open}.OpenSession(t.Context(), "client", 0)
+		var full *metaapi.TooLargeError
+		if want && err != nil || !want && (!errors.As(err, &full) || full.What != metaapi.LimitSessions || full.Limit != most) {
+			t.Errorf("with %d sessions open: %v", open, err)
+		}
+	}
+}
