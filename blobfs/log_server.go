@@ -88,3 +88,8 @@ func (v server) DropLog(ctx context.Context, log ID, seq uint64) error {
 func (v server) ListLogs(_ context.Context, log ID, seq uint64, max int) ([]local.LogReplicaInfo, error) {
 	return v.s.disks.ListLogReplicas(log, seq, max), nil
 }
+
+// VerifyLog implements api.Logs.
+func (v server) VerifyLog(ctx context.Context, log ID, seq uint64) error {
+	return v.s.disks.VerifyLogReplica(ctx, log, seq)
+}

@@ -161,6 +161,20 @@ func (v server) SetHolders(ctx context.Context, x ExtentID, h Holders) error {
 	return v.s.disks.SetHolders(ctx, x, h)
 }
 
+// Verify implements api.Extents.
+func (v server) Verify(ctx context.Context, r api.Ref) error {
+	err := v.s.disks.VerifyExtent(ctx, r.Extent)
+	v.s.judgeRead(r.Extent, err)
+	if err != nil {
+		return err
+	}
+	x, err := v.s.disks.OpenExtent(ctx, r.Extent, r.CRC) // it is whole, but is it the right one?
+	if err != nil {
+		return err
+	}
+	return x.Close()
+}
+
 // extentsOf returns the extents of a blob that are here.
 func (s *Store) extentsOf(blob ID) []local.ExtentInfo {
 	var all []local.ExtentInfo

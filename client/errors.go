@@ -23,6 +23,9 @@ var (
 	ErrNodeInUse    = api.ErrNodeInUse  // a *NodeInUseError
 	ErrStaleEpoch   = api.ErrStaleEpoch // a master commands whose time is over
 
+	ErrNoBlob        = api.ErrNoBlob
+	ErrUploadExpired = api.ErrUploadExpired // what was sent of a blob is gone
+
 	ErrNoFamily      = table.ErrNoFamily     // a *table.NoFamilyError
 	ErrLimit         = table.ErrLimit        // a *table.LimitError
 	ErrNotNumber     = api.ErrNotNumber      // an increment of what is not 8 bytes

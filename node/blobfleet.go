@@ -118,6 +118,18 @@ func (f *blobFleet) member(x fleetNode) blobfs.Member {
 	return m
 }
 
+// name returns what people call a node; empty if it is not known.
+func (f *blobFleet) name(id string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.mu.registry {
+		if f.mu.registry[i].id == id {
+			return f.mu.registry[i].record.Name
+		}
+	}
+	return ""
+}
+
 // Members implements blobfs.Fleet.
 func (f *blobFleet) Members() []blobfs.Member {
 	f.mu.Lock()

@@ -38,7 +38,10 @@ func toAPI(err error) error {
 	var file *sstable.CorruptError
 	var failed *commitlog.FailedError
 	var changed *metaapi.GenerationError
+	var large *metaapi.TooLargeError
 	switch {
+	case errors.As(err, &large):
+		err = &table.LimitError{What: "lock service: " + large.What, Limit: large.Limit, Got: large.Got}
 	case errors.As(err, &extent):
 		err = &api.CorruptError{File: extent.File, Offset: extent.Offset, Err: err}
 	case errors.As(err, &file):

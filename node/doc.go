@@ -4,6 +4,7 @@
 //
 //	rpc ──▶ data.go, scan.go, admin.go ──▶ tablet.Server ──▶ blobfs.Store
 //	    │                  └─▶ catalog.go ──▶ session ──▶ the lock service's leader
+//	    ├─▶ blobmethods.go, uploads.go        files that people store ──▶ blobfs.Store
 //	    ├─▶ formation, gossip                 who belongs to the cluster, and where
 //	    ├─▶ streams.go ──▶ raftmeta.Group     if the node votes
 //	    └─▶ command.go                        what the master tells nodes to do
@@ -24,6 +25,7 @@
 //	/removed/<node>        a node that the operator has taken out for good
 //	/ids                   the next id of a table or tablet
 //	/tables/<name>         a table's schema; there is a table if and only if this file is
+//	/blobs/<id>            a blob that somebody stored: its name and handle
 //	/logs/<node>/<log>     which nodes have what of a commit log: package blobfs
 //	/tablets/<node>/<id>   metadata row of a tablet that the node serves, until METADATA
 //	                       tablets hold those
@@ -52,6 +54,7 @@
 //	rpc serve        Start            rpc's Shutdown      accepts connections
 //	http serve       Start            Close               the same for HTTP
 //	cursor sweep     Start            Close               drops idle cursors
+//	upload sweep     Start            Close               ends idle uploads of blobs
 //	accept           Start            rpc's Shutdown      hands Raft's connections to the group
 //	followMembers    joinCluster      Close               remembers where nodes are
 //	tellLoad         joinCluster      Close               tells the others how full the disks are

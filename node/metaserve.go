@@ -29,7 +29,7 @@ func (n *Node) lockServiceForOthers(node bool) (metaapi.Service, error) {
 
 // systemPaths are what nodes keep in the lock service for themselves.
 var systemPaths = []string{
-	clusterPath, idsPath, master.LockPath, nodesDir, serversDir, removedDir, "/root", tablesDir, tabletsDir, "/logs",
+	clusterPath, idsPath, master.LockPath, nodesDir, serversDir, removedDir, "/root", tablesDir, tabletsDir, blobsDir, "/logs",
 }
 
 // checkSystemPath refuses a system path, or one below it.

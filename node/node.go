@@ -66,6 +66,7 @@ type Node struct {
 	limits  table.Limits
 	filters filterCache
 	cursors cursors
+	uploads uploads
 	results resultMemory
 
 	// changing holds a value while the catalog is changed. Changes run under ctx,
@@ -242,6 +243,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 	}
 	n.endChanges(ctx)
 	n.cursors.close()
+	n.uploads.close()
 	if n.tablets != nil {
 		errs = append(errs, n.tablets.Close())
 	}

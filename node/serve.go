@@ -43,8 +43,11 @@ func (n *Node) serve(listener net.Listener) error {
 	n.handleData()
 	n.handleAdmin()
 	n.handleNodes()
+	n.handleBlobs()
 	stop := n.cursors.start()
 	n.background.Go(func() { n.cursors.sweep(stop) })
+	stopUploads := n.uploads.start()
+	n.background.Go(func() { n.uploads.sweep(stopUploads) })
 	if err := n.serveHTTP(); err != nil {
 		return err
 	}

@@ -56,6 +56,7 @@ var goldens = []struct {
 	{request{shape: shapeOf[MethodSetHolders], extent: testExtent, holders: testHolders}, "94c41003000000000000000000000000000004050692a26e31a26e32"},
 	{request{shape: shapeOf[MethodCheck], extents: []local.ExtentID{testExtent, {Index: 1}}},
 		"919292c410030000000000000000000000000000040592c4100000000000000000000000000000000001"},
+	{request{shape: shapeOf[MethodVerify], extent: testExtent, crc: 8}, "93c41003000000000000000000000000000004" + "0508"},
 }
 
 func TestGoldenRequests(t *testing.T) {

@@ -49,4 +49,7 @@ type Logs interface {
 	// ListLogs returns up to max of the replicas that the node has, in order of log and extent, from the
 	// first after the one given.
 	ListLogs(ctx context.Context, log local.ID, seq uint64, max int) ([]local.LogReplicaInfo, error)
+	// VerifyLog reads all frames of a replica and checks them where they lie: *CorruptError of
+	// the first that is wrong.
+	VerifyLog(ctx context.Context, log local.ID, seq uint64) error
 }

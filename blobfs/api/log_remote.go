@@ -100,3 +100,8 @@ func (m *Remote) ListLogs(ctx context.Context, log local.ID, seq uint64, max int
 	err = m.callLog(ctx, laneCalls, MethodLogList, r, func(d *wire.Decoder) { infos = decodeLogInfos(d) })
 	return infos, err
 }
+
+// VerifyLog implements Logs.
+func (m *Remote) VerifyLog(ctx context.Context, log local.ID, seq uint64) error {
+	return m.callLog(ctx, laneCalls, MethodLogVerify, logRequest{log: log, seq: seq}, nil)
+}

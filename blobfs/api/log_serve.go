@@ -83,6 +83,8 @@ func (r *logRequest) serve(ctx context.Context, p Peer) (reply func(*wire.Encode
 		reply = func(e *wire.Encoder) { e.Bin(b[:n]) }
 	case MethodLogDrop:
 		err = p.DropLog(ctx, r.log, r.seq)
+	case MethodLogVerify:
+		err = p.VerifyLog(ctx, r.log, r.seq)
 	case MethodLogList:
 		var infos []local.LogReplicaInfo
 		infos, err = p.ListLogs(ctx, r.log, r.seq, min(r.count, ListMax))

@@ -21,6 +21,7 @@ var logExamples = []logRequest{
 	{logShape: logShapeOf(MethodLogRead), log: local.ID{1}, seq: 2, start: 4096, length: 8192, offset: 4096, count: 100},
 	{logShape: logShapeOf(MethodLogDrop), log: local.ID{1}, seq: 2},
 	{logShape: logShapeOf(MethodLogList), log: local.ID{1}, seq: 2, count: 100},
+	{logShape: logShapeOf(MethodLogVerify), log: local.ID{1}, seq: 2},
 }
 
 // What travels is fixed: nodes of two versions talk to each other.
@@ -36,6 +37,7 @@ func TestLogGolden(t *testing.T) {
 		"96" + id + "02cd1000cd2000cd100064",
 		"92" + id + "02",
 		"93" + id + "0264",
+		"92" + id + "02",
 	}
 	for i := range logExamples {
 		if got := hex.EncodeToString(wiretest.Encode(logExamples[i].append)); got != golden[i] {

@@ -21,6 +21,7 @@ const (
 	MethodLogRead   = "log.read"
 	MethodLogDrop   = "log.drop"
 	MethodLogList   = "log.list"
+	MethodLogVerify = "log.verify"
 )
 
 // logField is a parameter of a method of logs.
@@ -58,6 +59,7 @@ var logShapes = []logShape{
 	{MethodLogRead, []logField{logFieldLog, logFieldSeq, logFieldStart, logFieldLength, logFieldOffset, logFieldCount}},
 	{MethodLogDrop, []logField{logFieldLog, logFieldSeq}},
 	{MethodLogList, []logField{logFieldLog, logFieldSeq, logFieldCount}},
+	{MethodLogVerify, []logField{logFieldLog, logFieldSeq}},
 }
 
 func logShapeOf(method string) *logShape {

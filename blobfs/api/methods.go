@@ -16,6 +16,7 @@ const (
 	MethodCopy       = "blob.copy"
 	MethodSetHolders = "blob.set_holders"
 	MethodCheck      = "blob.check"
+	MethodVerify     = "blob.verify"
 )
 
 // A field is a parameter.
@@ -75,6 +76,7 @@ var shapes = []shape{
 	{MethodCopy, []field{fieldBlob, fieldIndex, fieldCRC, fieldNodes, fieldHolders}},
 	{MethodSetHolders, []field{fieldBlob, fieldIndex, fieldHolders}},
 	{MethodCheck, []field{fieldExtents}},
+	{MethodVerify, []field{fieldBlob, fieldIndex, fieldCRC}},
 }
 
 var shapeOf = func() map[string]*shape {

@@ -101,6 +101,9 @@ type Extents interface {
 	// SetHolders replaces the list kept with an extent if the epoch is higher than the
 	// present one. ErrNoExtent; ErrStaleHolders if it is lower, or equal with other nodes.
 	SetHolders(ctx context.Context, x local.ExtentID, h local.Holders) error
+	// Verify reads all of a sealed extent and checks it where it lies. ErrNoExtent;
+	// *CorruptError when its bytes are rotten or it is not the one that is meant.
+	Verify(ctx context.Context, r Ref) error
 }
 
 // Reason says why an extent is dropped.

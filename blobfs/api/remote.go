@@ -244,3 +244,8 @@ func (m *Remote) Copy(ctx context.Context, c Copy) error {
 func (m *Remote) SetHolders(ctx context.Context, x local.ExtentID, h local.Holders) error {
 	return m.call(ctx, laneCalls, MethodSetHolders, request{extent: x, holders: h}, nil)
 }
+
+// Verify implements Extents.
+func (m *Remote) Verify(ctx context.Context, ref Ref) error {
+	return m.call(ctx, laneCalls, MethodVerify, request{extent: ref.Extent, crc: ref.CRC}, nil)
+}

@@ -117,6 +117,8 @@ func (r *request) serve(c *rpc.Call, p Peer) {
 		reply = func(e *wire.Encoder) { appendHeld(e, all) }
 	case MethodSetHolders:
 		err = p.SetHolders(ctx, r.extent, r.holders)
+	case MethodVerify:
+		err = p.Verify(ctx, Ref{r.extent, r.crc})
 	default:
 		panic("BUG: method without a handler: " + r.method)
 	}

@@ -33,6 +33,8 @@ const (
 	CodeNodeNotFound   rpc.Code = 119
 	CodeNodeInUse      rpc.Code = 120
 	CodeStaleEpoch     rpc.Code = 121
+	CodeBlobNotFound   rpc.Code = 122
+	CodeUploadExpired  rpc.Code = 123
 )
 
 // kinds is in the order in which ToRPC tries them: what wraps comes before what
@@ -69,6 +71,8 @@ var kinds = errkind.Table{
 		{Code: CodeNodeNotFound, Name: "node_not_found", Target: ErrNodeNotFound},
 		{Code: CodeNodeInUse, Name: "node_in_use", Target: ErrNodeInUse, Form: nodeInUseForm},
 		{Code: CodeStaleEpoch, Name: "stale_epoch", Target: ErrStaleEpoch},
+		{Code: CodeBlobNotFound, Name: "blob_not_found", Target: ErrNoBlob},
+		{Code: CodeUploadExpired, Name: "upload_expired", Target: ErrUploadExpired},
 		{Code: rpc.CodeBadRequest, Target: table.ErrBadEncoding},
 		{Code: rpc.CodeDeadlineExceeded, Target: context.DeadlineExceeded},
 	},

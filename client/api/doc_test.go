@@ -55,7 +55,7 @@ func TestDocExamples(t *testing.T) {
 	for _, x := range examples {
 		method, got := x[1], wiretest.Unhex(t, strings.Join(strings.Fields(x[2]), ""))
 		found := false
-		for _, g := range goldenRequests() {
+		for _, g := range append(goldenRequests(), blobGoldens()...) {
 			want := wiretest.Encode(func(e *wire.Encoder) {
 				e.Array(4)
 				e.Int(0)
@@ -101,6 +101,10 @@ func TestDocLimits(t *testing.T) {
 		fmt.Sprintf("| %d MiB |", ResultBytesMax>>20),
 		"| rules in a `read_modify_write` | " + fmt.Sprint(RulesMax),
 		"| cursors open on one node | " + thousands(CursorsMax),
+		fmt.Sprintf("| blob | %d GiB, in %d extents |", BlobBytesMax>>30, BlobExtentsMax),
+		fmt.Sprintf("| name of a blob | %d bytes |", BlobNameBytesMax),
+		fmt.Sprintf("`blob_read` | %d MiB |", BlobPieceBytesMax>>20),
+		fmt.Sprintf("| uploads to one node at a time | %d |", UploadsMax),
 		fmt.Sprintf("| value | %d MiB", lim.ValueBytes>>20),
 		fmt.Sprintf("| qualifier | %d KiB", lim.QualifierBytes>>10),
 		"| mutations of one row | " + thousands(int(lim.Mutations)),

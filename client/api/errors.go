@@ -51,6 +51,11 @@ var (
 	// ErrStaleEpoch means that a master commands whose time is over: another has been
 	// elected since.
 	ErrStaleEpoch = errors.New("stale master epoch")
+	// ErrNoBlob means that there is no blob of that id.
+	ErrNoBlob = errors.New("no such blob")
+	// ErrUploadExpired means that an upload was ended, has not been used for
+	// UploadIdle, or is of another node or an earlier run of this one. What was sent is gone.
+	ErrUploadExpired = errors.New("upload expired")
 )
 
 type notNumber struct{}

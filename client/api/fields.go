@@ -21,6 +21,11 @@ type fields []field
 
 func (fs fields) append(e *wire.Encoder) {
 	e.Map(len(fs))
+	fs.appendValues(e)
+}
+
+// appendValues writes keys and values of a map that is begun already.
+func (fs fields) appendValues(e *wire.Encoder) {
 	for _, f := range fs {
 		e.Str(f.key)
 		switch v := f.value.(type) {

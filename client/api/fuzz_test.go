@@ -94,6 +94,8 @@ func FuzzResults(f *testing.F) {
 	f.Add(wiretest.Encode((&TableInfo{table.NewSchema("t", 1), []TabletInfo{{Groups: []GroupInfo{{}}}}}).Append))
 	f.Add(wiretest.Encode((&Pong{}).Append))
 	f.Add(wiretest.Encode((&RootInfo{Metadata: true, Addr: "h:1"}).Append))
+	f.Add(wiretest.Encode(blobStatusExample().Append))
+	f.Add(wiretest.Encode((&BlobPage{Blobs: []BlobInfo{{}}, Silent: []string{"n"}}).Append))
 	f.Add(wiretest.Encode((&RaftStatus{Servers: []RaftServer{{LastContactMS: -1}}}).Append))
 	f.Add(wiretest.Encode(func(e *wire.Encoder) { AppendNodes(e, []NodeInfo{{ID: "n1", State: NodeAlive}}) }))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -114,7 +116,7 @@ func FuzzResults(f *testing.F) {
 				_ = FromRPC(err).Error()
 			}
 		})
-		for _, r := range []interface{ Decode(*wire.Decoder) error }{&Status{}, &TableInfo{}, &Pong{}, &RaftStatus{}, &RootInfo{}} {
+		for _, r := range []interface{ Decode(*wire.Decoder) error }{&Status{}, &TableInfo{}, &Pong{}, &RaftStatus{}, &BlobUpload{}, &BlobStatus{}, &BlobPage{}, &RootInfo{}} {
 			d = wire.NewDecoder(b)
 			if r.Decode(&d) != nil {
 				continue

@@ -45,6 +45,8 @@ func Methods() []string {
 		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodDropTable,
 		MethodSetFamily, MethodDropFamily, MethodCompactTable, MethodStatus,
 		MethodListNodes, MethodDrainNode, MethodRemoveNode, MethodRaftStatus,
+		MethodBlobOpen, MethodBlobWrite, MethodBlobSeal, MethodBlobAbort, MethodBlobRead,
+		MethodBlobStat, MethodBlobList, MethodBlobDelete,
 	}
 }
 

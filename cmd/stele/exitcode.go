@@ -159,6 +159,8 @@ func faultOfName(err error) *fault {
 		return &fault{code: exitError, hint: `"stele table describe" shows the locality groups; a family stays in the group that it was made in`}
 	case errors.Is(err, table.ErrGroupInUse):
 		return &fault{code: exitError}
+	case errors.Is(err, client.ErrNoBlob):
+		return &fault{code: exitNotFound, hint: `"stele blob ls" shows the blobs with their ids`}
 	case errors.Is(err, client.ErrNodeNotFound):
 		return &fault{code: exitNotFound, hint: `"stele node list" shows the nodes with their ids`}
 	case errors.Is(err, client.ErrNodeInUse):

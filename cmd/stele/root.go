@@ -21,6 +21,7 @@ const (
 	groupData   = "data"
 	groupLocks  = "locks"
 	groupTools  = "tools"
+	groupBlobs  = "blobs"
 )
 
 // commands lists the verbs. A new one is a line here.
@@ -43,6 +44,8 @@ func (a *app) commands() []*cobra.Command {
 		inGroup(groupData, a.incrCommand()),
 		inGroup(groupData, a.casCommand()),
 		inGroup(groupData, a.loadCommand()),
+
+		inGroup(groupBlobs, a.blobCommand()),
 
 		inGroup(groupLocks, a.lockCommand()),
 
@@ -88,6 +91,7 @@ Exit codes: 0 done, 1 error, 3 node unreachable, 4 wrong usage, 5 unhealthy,
 		&cobra.Group{ID: groupNode, Title: "Nodes:"},
 		&cobra.Group{ID: groupSchema, Title: "Tables:"},
 		&cobra.Group{ID: groupData, Title: "Rows:"},
+		&cobra.Group{ID: groupBlobs, Title: "Blobs:"},
 		&cobra.Group{ID: groupLocks, Title: "Locks:"},
 		&cobra.Group{ID: groupTools, Title: "Tools:"},
 	)

@@ -1,0 +1,280 @@
+package blobfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/blobfs/logproto"
+)
+
+// ReplicaState is how a node has an extent that it should have.
+type ReplicaState uint8
+
+// The states of a replica.
+const (
+	ReplicaGood        ReplicaState = iota + 1 // it is there, and is the right one
+	ReplicaMissing                             // the node has none
+	ReplicaRotten                              // it is not what was written
+	ReplicaUnreachable                         // the node did not say
+)
+
+// ReplicaReport is what was found of one replica.
+type ReplicaReport struct {
+	Node  string
+	State ReplicaState
+	Err   error // of one that is not good: why
+}
+
+// ExtentReport is what was found of an extent.
+type ExtentReport struct {
+	Index    int   // in its blob or log
+	Length   int64 // -1 if it is a log's that is still open
+	Wanted   int   // how many replicas there should be
+	Replicas []ReplicaReport
+}
+
+// Count returns how many replicas are in a state.
+func (r *ExtentReport) Count(state ReplicaState) int {
+	n := 0
+	for _, x := range r.Replicas {
+		if x.State == state {
+			n++
+		}
+	}
+	return n
+}
+
+// Bounds of an inspection.
+const (
+	inspectExtents = 8               // at a time
+	verifyTimeout  = 2 * time.Minute // of one replica: 64 MiB from a disk that is busy
+)
+
+// Wanted is how many replicas an extent should have: fewer than configured if the fleet has not that
+// many nodes that stay.
+func (s *Store) Wanted() int {
+	if s.cluster.Fleet == nil {
+		return 1
+	}
+	n := 0
+	for _, m := range s.cluster.Fleet.Members() {
+		if !m.Leaving {
+			n++
+		}
+	}
+	return max(1, min(s.cluster.Replicas, n))
+}
+
+// Inspect asks all nodes that have, or should have, an extent how they have it. With deep each
+// reads its replica whole and checks it. The result is in the order of refs.
+func (s *Store) Inspect(ctx context.Context, blob ID, refs []ExtentRef, deep bool) []ExtentReport {
+	reports := make([]ExtentReport, len(refs))
+	s.inspect(ctx, len(refs), func(ctx context.Context, i int) {
+		ref := &refs[i]
+		q := &inquiry{s: s, look: func(ctx context.Context, p api.Peer) (Holders, error) {
+			return lookAtExtent(ctx, p, api.Ref{Extent: ExtentID{Blob: blob, Index: ref.Index}, CRC: ref.CRC}, deep)
+		}, deep: deep}
+		reports[i] = ExtentReport{Index: ref.Index, Length: ref.Length, Wanted: s.Wanted(), Replicas: q.run(ctx, ref.Replicas)}
+	})
+	return reports
+}
+
+// lookAtExtent returns the list of holders that a node has with a replica, and what is wrong with that.
+func lookAtExtent(ctx context.Context, p api.Peer, ref api.Ref, deep bool) (Holders, error) {
+	st, err := p.Stat(ctx, ref.Extent)
+	switch {
+	case err != nil:
+		return Holders{}, err
+	case st.CRC != ref.CRC:
+		return st.Holders, &CorruptError{File: ref.Extent.String(), Got: st.CRC, Want: ref.CRC}
+	case deep:
+		return st.Holders, p.Verify(ctx, ref)
+	}
+	return st.Holders, nil
+}
+
+// InspectLog does the same for the extents of a log, of which a list says where they are.
+func (s *Store) InspectLog(ctx context.Context, log ID, l *logproto.List, deep bool) []ExtentReport {
+	reports := make([]ExtentReport, len(l.Extents))
+	s.inspect(ctx, len(l.Extents), func(ctx context.Context, i int) {
+		x := &l.Extents[i]
+		q := &inquiry{s: s, look: func(ctx context.Context, p api.Peer) (Holders, error) {
+			return Holders{}, lookAtLog(ctx, p, log, x, deep)
+		}, deep: deep, only: true}
+		reports[i] = ExtentReport{Index: int(x.Seq), Length: x.Length, Wanted: s.Wanted(), Replicas: q.run(ctx, x.Replicas)}
+	})
+	return reports
+}
+
+func lookAtLog(ctx context.Context, p api.Peer, log ID, x *logproto.Extent, deep bool) error {
+	info, err := p.StatLog(ctx, log, x.Seq)
+	switch {
+	case err != nil:
+		return err
+	case info.Damage != nil:
+		return &CorruptError{File: fmt.Sprintf("%s.%d", log, x.Seq), Reason: info.Damage.Error()}
+	case x.Length != logproto.Open && info.Sealed && info.Length != x.Length:
+		return &CorruptError{File: fmt.Sprintf("%s.%d", log, x.Seq), Reason: fmt.Sprintf("%d bytes instead of %d", info.Length, x.Length)}
+	case deep:
+		return p.VerifyLog(ctx, log, x.Seq)
+	}
+	return nil
+}
+
+// inspect calls look for each of n extents, some at a time.
+func (s *Store) inspect(ctx context.Context, n int, look func(ctx context.Context, i int)) {
+	var group sync.WaitGroup
+	places := make(chan struct{}, inspectExtents)
+	for i := range n {
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			look(ctx, i)
+		})
+	}
+	group.Wait()
+}
+
+// inquiry asks nodes after one extent.
+type inquiry struct {
+	s    *Store
+	look func(ctx context.Context, p api.Peer) (Holders, error)
+	deep bool
+	only bool // who was named at first has it, or nobody
+
+	found []ReplicaReport // of whom was asked
+
+	mu   sync.Mutex // guards list
+	list Holders    // the newest
+}
+
+// run asks the nodes that are named; those that the lists of these name; and if there are too few good
+// replicas, everybody. It reports who should have one, and who has.
+func (q *inquiry) run(ctx context.Context, named []string) []ReplicaReport {
+	s := q.s
+	should := named
+	if s.cluster.Fleet == nil {
+		should = []string{s.self}
+	}
+	q.ask(ctx, should)
+	if !q.only {
+		q.ask(ctx, []string{s.self})
+		q.ask(ctx, q.list.Nodes)
+		if x := (ExtentReport{Replicas: q.found}); x.Count(ReplicaGood) < s.Wanted() && s.cluster.Fleet != nil {
+			q.ask(ctx, s.others())
+			q.ask(ctx, q.list.Nodes)
+		}
+	}
+	if q.list.Epoch > 0 {
+		should = q.list.Nodes
+	}
+	var found []ReplicaReport
+	for _, node := range should {
+		if i := q.index(node); i >= 0 {
+			found = append(found, q.found[i])
+		}
+	}
+	for _, r := range q.found {
+		if !slices.Contains(should, r.Node) && (r.State == ReplicaGood || r.State == ReplicaRotten) {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+func (q *inquiry) index(node string) int {
+	return slices.IndexFunc(q.found, func(r ReplicaReport) bool { return r.Node == node })
+}
+
+// ask asks those of the nodes that were not yet.
+func (q *inquiry) ask(ctx context.Context, nodes []string) {
+	first := len(q.found)
+	for _, node := range nodes {
+		if q.index(node) < 0 {
+			q.found = append(q.found, ReplicaReport{Node: node})
+		}
+	}
+	var group sync.WaitGroup
+	for i := first; i < len(q.found); i++ {
+		group.Go(func() {
+			r := &q.found[i]
+			var holders Holders
+			holders, r.Err = q.askOne(ctx, r.Node)
+			r.State = stateOf(r.Err)
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			if holders.Epoch > q.list.Epoch {
+				q.list = holders
+			}
+		})
+	}
+	group.Wait()
+}
+
+func (q *inquiry) askOne(ctx context.Context, node string) (Holders, error) {
+	s := q.s
+	if node == s.self || s.cluster.Fleet == nil {
+		return q.look(ctx, s.Peer())
+	}
+	if !slices.Contains(s.others(), node) {
+		return Holders{}, fmt.Errorf("%w: %s is no node of the cluster any more", local.ErrNoExtent, node)
+	}
+	if s.peers.suspected(node) { // it was asked just now
+		return Holders{}, fmt.Errorf("%w: it did not answer just now", api.ErrUnreachable)
+	}
+	timeout := s.cluster.ReplyTimeout
+	if q.deep {
+		timeout = verifyTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	p, err := s.peer(ctx, node)
+	var holders Holders
+	if err == nil {
+		holders, err = q.look(ctx, p)
+	}
+	if errors.Is(err, api.ErrUnreachable) && !q.deep {
+		s.peers.suspect(node)
+	}
+	return holders, err
+}
+
+func stateOf(err error) ReplicaState {
+	var corrupt *CorruptError
+	switch {
+	case err == nil:
+		return ReplicaGood
+	case errors.As(err, &corrupt):
+		return ReplicaRotten
+	case errors.Is(err, local.ErrNoExtent), errors.Is(err, logproto.ErrNoExtent):
+		return ReplicaMissing
+	}
+	return ReplicaUnreachable
+}
+
+// Identify completes what a list tells of an extent by the checksum that its first good replica has.
+func (s *Store) Identify(ctx context.Context, blob ID, ref *ExtentRef) error {
+	var errs []error
+	for _, node := range ref.Replicas {
+		p, err := s.Peer(), error(nil)
+		if node != s.self {
+			p, err = s.peer(ctx, node)
+		}
+		var st local.ExtentStat
+		if err == nil {
+			st, err = p.Stat(ctx, ExtentID{Blob: blob, Index: ref.Index})
+		}
+		if err == nil {
+			ref.CRC = st.CRC
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

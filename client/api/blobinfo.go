@@ -1,0 +1,187 @@
+package api
+
+import (
+	"time"
+
+	"github.com/steledb/stele/internal/wire"
+)
+
+// BlobUpload is the result of blob_open.
+type BlobUpload struct {
+	Upload uint64
+	ID     string // of the blob that it will be
+}
+
+func (u *BlobUpload) fields() fields { return fields{{"upload", &u.Upload}, {"id", &u.ID}} }
+
+// Append writes the result.
+func (u *BlobUpload) Append(e *wire.Encoder) { u.fields().append(e) }
+
+// Decode reads the result.
+func (u *BlobUpload) Decode(d *wire.Decoder) error {
+	*u = BlobUpload{}
+	return u.fields().decode(d)
+}
+
+// The kinds of what a blob is for.
+const (
+	BlobOfPerson = "blob"    // somebody stored it
+	BlobOfTable  = "sstable" // it is a file of a table
+	BlobUnnamed  = "unnamed" // nothing names it: it is being written, or garbage
+)
+
+// BlobInfo is the result of blob_seal, and an element of that of blob_list.
+type BlobInfo struct {
+	ID      string
+	Kind    string // BlobOfPerson and its siblings
+	Name    string // of a person's; the table of an SSTable
+	Bytes   int64
+	Extents int64
+	// Replicas is how many nodes have the extent that the fewest have, if that was asked.
+	Replicas int64
+	Created  time.Time // milliseconds on the wire
+}
+
+func (b *BlobInfo) fields() fields {
+	return fields{
+		{"id", &b.ID}, {"kind", &b.Kind}, {"name", &b.Name}, {"bytes", &b.Bytes}, {"extents", &b.Extents},
+		{"replicas", &b.Replicas}, {"created_ms", (*millis)(&b.Created)},
+	}
+}
+
+// Append writes the result.
+func (b *BlobInfo) Append(e *wire.Encoder) { b.fields().append(e) }
+
+// Decode reads the result.
+func (b *BlobInfo) Decode(d *wire.Decoder) error {
+	*b = BlobInfo{}
+	return b.fields().decode(d)
+}
+
+// BlobPage is the result of blob_list.
+type BlobPage struct {
+	Blobs []BlobInfo
+	Next  string // where to go on; empty at the end
+	// Silent are the names of nodes that did not answer: what only they hold is not listed.
+	Silent []string
+}
+
+func (p *BlobPage) fields() fields {
+	return fields{
+		{"blobs", &list[BlobInfo]{all: &p.Blobs, fields: (*BlobInfo).fields, what: "blobs", max: BlobListMax}},
+		{"next", &p.Next}, {"silent", &texts{&p.Silent, "silent", nodesMax}},
+	}
+}
+
+// Append writes the result.
+func (p *BlobPage) Append(e *wire.Encoder) { p.fields().append(e) }
+
+// Decode reads the result.
+func (p *BlobPage) Decode(d *wire.Decoder) error {
+	*p = BlobPage{}
+	return p.fields().decode(d)
+}
+
+// The states of a replica.
+const (
+	ReplicaGood        = "good"
+	ReplicaMissing     = "missing"     // the node should have it and has not
+	ReplicaRotten      = "rotten"      // it is not what was written
+	ReplicaUnreachable = "unreachable" // the node did not say
+)
+
+// ReplicaInfo is one node's replica of an extent.
+type ReplicaInfo struct {
+	Node   string // its id
+	Name   string // for people
+	State  string // ReplicaGood and its siblings
+	File   string // of a rotten one: where
+	Offset int64  // in the file
+	Reason string // why it is not good
+}
+
+func (r *ReplicaInfo) fields() fields {
+	return fields{
+		{"node", &r.Node}, {"name", &r.Name}, {"state", &r.State}, {"file", &r.File}, {"offset", &r.Offset}, {"reason", &r.Reason},
+	}
+}
+
+// ExtentInfo is an extent and its replicas.
+type ExtentInfo struct {
+	Index    int64
+	Bytes    int64 // -1 if it is a log's that is still open
+	Wanted   int64 // how many replicas there should be
+	Replicas []ReplicaInfo
+}
+
+func (x *ExtentInfo) fields() fields {
+	return fields{
+		{"index", &x.Index}, {"bytes", &x.Bytes}, {"wanted", &x.Wanted},
+		{"replicas", &list[ReplicaInfo]{all: &x.Replicas, fields: (*ReplicaInfo).fields, what: "replicas", max: nodesMax}},
+	}
+}
+
+// Count returns how many replicas are in a state.
+func (x *ExtentInfo) Count(state string) int {
+	n := 0
+	for i := range x.Replicas {
+		if x.Replicas[i].State == state {
+			n++
+		}
+	}
+	return n
+}
+
+// BlobStatus is the result of blob_stat: a blob, and some of its extents.
+type BlobStatus struct {
+	BlobInfo
+	Parts []ExtentInfo
+}
+
+func (s *BlobStatus) fields() fields {
+	return append(s.BlobInfo.fields(), field{"parts", extentList(&s.Parts)})
+}
+
+func extentList(all *[]ExtentInfo) *list[ExtentInfo] {
+	return &list[ExtentInfo]{all: all, fields: (*ExtentInfo).fields, what: "extents", max: BlobListMax}
+}
+
+// Append writes the result.
+func (s *BlobStatus) Append(e *wire.Encoder) { s.fields().append(e) }
+
+// Decode reads the result.
+func (s *BlobStatus) Decode(d *wire.Decoder) error {
+	*s = BlobStatus{}
+	return s.fields().decode(d)
+}
+
+// millis is a time, as milliseconds since 1970.
+type millis time.Time
+
+func (m *millis) append(e *wire.Encoder) { e.Int(time.Time(*m).UnixMilli()) }
+
+func (m *millis) decode(d *wire.Decoder) error {
+	*m = millis(time.UnixMilli(d.Int()))
+	return d.Err()
+}
+
+// texts is an array of strings.
+type texts struct {
+	all  *[]string
+	what string
+	max  int64
+}
+
+func (t *texts) append(e *wire.Encoder) {
+	e.Array(len(*t.all))
+	for _, s := range *t.all {
+		e.Str(s)
+	}
+}
+
+func (t *texts) decode(d *wire.Decoder) error {
+	return decodeList(d, t.what, t.max, func() error {
+		*t.all = append(*t.all, d.Str())
+		return d.Err()
+	})
+}

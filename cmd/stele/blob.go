@@ -1,0 +1,304 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+)
+
+func (a *app) blobCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "blob",
+		Short: "Store files, and look after what the block store holds",
+		Long: `Store files as blobs, and look after what the block store holds: blobs, the
+SSTables of tables and the commit logs of nodes. All are cut into extents of up to
+64 MiB, each of which is on three nodes if there are as many. Any node can be asked.
+
+A blob never changes. It is named by an id, of 32 hexadecimal digits.`,
+		Example: `  stele blob put backup.tar
+  stele blob get 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 backup.tar
+  stele blob fsck`,
+		Args: unknownVerb,
+		RunE: needVerb,
+	}
+	cmd.AddCommand(a.blobPutCommand(), a.blobGetCommand(), a.blobListCommand(), a.blobStatCommand(), a.blobVerifyCommand(), a.blobRemoveCommand())
+	return cmd
+}
+
+// blobJSON is a blob as --json prints it, with the names of the data API.
+type blobJSON struct {
+	ID       string `json:"id"`
+	Kind     string `json:"kind"`
+	Name     string `json:"name"`
+	Bytes    int64  `json:"bytes"`
+	Extents  int64  `json:"extents"`
+	Replicas *int64 `json:"replicas,omitempty"`
+	Created  string `json:"created,omitempty"`
+}
+
+func blobOf(b *client.BlobInfo) blobJSON {
+	j := blobJSON{ID: b.ID, Kind: b.Kind, Name: b.Name, Bytes: b.Bytes, Extents: b.Extents}
+	if b.Created.UnixMilli() > 0 {
+		j.Created = b.Created.UTC().Format(time.RFC3339Nano)
+	}
+	return j
+}
+
+func (a *app) blobPutCommand() *cobra.Command {
+	name := ""
+	cmd := &cobra.Command{
+		Use:   "put FILE",
+		Short: "Store a file and print its id",
+		Long: `Store a file, or with "-" what comes on standard input, and print the id of the
+blob that it is then. When the id is there, the blob is on the disks of all its
+nodes. At most 100 GiB.
+
+The name is for people, and need not be unique: the file's unless --name says
+otherwise. If the command is interrupted nothing is stored.`,
+		Example: `  stele blob put backup.tar
+  tar -c /etc | stele blob put - --name etc.tar
+  id=$(stele blob put backup.tar)`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file, size, err := a.openInput(args[0])
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			if args[0] != "-" && !cmd.Flags().Changed("name") {
+				name = filepath.Base(args[0])
+			}
+			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+				return a.putBlob(ctx, c, name, file, size)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "", "what people call it (default the file's `NAME`)")
+	return cmd
+}
+
+// openInput opens a file, or standard input, whose size is -1.
+func (a *app) openInput(name string) (io.ReadCloser, int64, error) {
+	if name == "-" {
+		return io.NopCloser(a.in), -1, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = usagef(fmt.Sprintf("to store a whole folder: tar -c %s | stele blob put - --name NAME", name), "%s is a folder", name)
+	}
+	if err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return f, -1, nil
+	}
+	return f, info.Size(), nil
+}
+
+func (a *app) putBlob(ctx context.Context, c *client.Client, name string, file io.Reader, size int64) error {
+	start, counted := time.Now(), &countingReader{r: file}
+	stop := a.showBytes("storing "+orElse(name, "a blob"), size, &counted.n)
+	b, err := c.PutBlob(ctx, name, counted)
+	stop()
+	if err != nil {
+		return putFault(err)
+	}
+	if a.json {
+		return a.printJSON(blobOf(&b))
+	}
+	a.talk("stored %s in %s%s", formatSize(b.Bytes), plural(b.Extents, "extent"), formatRate(b.Bytes, time.Since(start)))
+	_, err = fmt.Fprintln(a.out, b.ID)
+	return err
+}
+
+// putFault says what to do about a blob that was not stored.
+func putFault(err error) error {
+	switch {
+	case errors.Is(err, client.ErrUploadExpired):
+		return &fault{code: exitError, hint: "the node was restarted, or another one took over: store it again", err: errors.New("nothing was stored: the node knows no more of the upload")}
+	case errors.Is(err, client.ErrAmbiguous):
+		return withHint(err, `"stele blob ls" shows whether it was stored`)
+	case errors.Is(err, client.ErrLimit):
+		return &fault{code: exitUsage, hint: "cut it into parts, for example with split(1), and store each", err: err}
+	}
+	return err
+}
+
+// showBytes shows how many bytes of a total are done, if it takes long; the total is -1 if it is not known.
+func (a *app) showBytes(title string, total int64, done *atomic.Int64) (stop func()) {
+	start := time.Now()
+	said := func() string {
+		n := done.Load()
+		if total >= 0 {
+			return formatSize(n) + " of " + formatSize(total) + formatRate(n, time.Since(start))
+		}
+		return formatSize(n) + formatRate(n, time.Since(start))
+	}
+	if total < 0 && a.errTTY {
+		return a.startTicker(func() string { return title + ": " + said() })
+	}
+	p := a.newProgress(title)
+	p.start(max(total, 1), func() (int64, string) { return done.Load(), said() })
+	return p.stop
+}
+
+// formatRate says how fast so many bytes were moved, if that can be said.
+func formatRate(n int64, took time.Duration) string {
+	if took < 100*time.Millisecond || n == 0 {
+		return ""
+	}
+	return ", " + formatSize(int64(float64(n)/took.Seconds())) + "/s"
+}
+
+func (a *app) blobGetCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "get ID FILE",
+		Short: "Write a blob to a file",
+		Long: `Write a blob to a file, or with "-" to standard output. Every byte is checked where
+it is read; a replica that is damaged or away is passed over for one that is good.
+
+The file is there when it is whole: until then the bytes go to a hidden file
+beside it, which is removed if something goes wrong. A file that is there already
+is replaced.`,
+		Example: `  stele blob get 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 backup.tar
+  stele blob get 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 - | tar -t`,
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: a.completeBlob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+				s, err := c.StatBlob(ctx, args[0], 0, 1, false)
+				if err != nil {
+					return err
+				}
+				err = a.getBlob(ctx, c, &s.BlobInfo, args[1])
+				if errors.Is(err, client.ErrCorrupt) || errors.Is(err, client.ErrUnavailable) {
+					err = withHint(err, fmt.Sprintf(`"stele blob stat %s" shows which replicas there are, and on which nodes`, s.ID))
+				}
+				return err
+			})
+		},
+	}
+	return cmd
+}
+
+func (a *app) getBlob(ctx context.Context, c *client.Client, b *client.BlobInfo, name string) (err error) {
+	if name == "-" {
+		return c.CopyBlob(ctx, b, a.out)
+	}
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		return usagef("such as "+filepath.Join(name, orElse(filepath.Base(b.Name), b.ID)), "%s is a folder: give the name of a file", name)
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+		path.Path = name // and not that of the hidden file
+	}
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	start, counted := time.Now(), &countingWriter{w: bufio.NewWriterSize(f, 1<<20)}
+	stop := a.showBytes("getting "+orElse(b.Name, b.ID), b.Bytes, &counted.n)
+	err = c.CopyBlob(ctx, b, counted)
+	stop()
+	if err == nil {
+		err = errors.Join(counted.w.Flush(), f.Chmod(0o666&^umask()), f.Sync())
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(blobOf(b))
+	}
+	a.talk("wrote %s to %s%s", formatSize(b.Bytes), name, formatRate(b.Bytes, time.Since(start)))
+	return nil
+}
+
+// countingWriter counts what is written.
+type countingWriter struct {
+	w *bufio.Writer
+	n atomic.Int64
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+func (a *app) blobRemoveCommand() *cobra.Command {
+	var yes, dryRun bool
+	cmd := &cobra.Command{
+		Use:     "rm ID",
+		Aliases: []string{"remove", "delete"},
+		Short:   "Delete a blob",
+		Long: `Delete a blob that was stored by "stele blob put". What belongs to tables cannot be
+deleted this way. Nodes that are away delete their replicas when they are back.`,
+		Example: `  stele blob rm 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65
+  stele blob rm 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 --yes`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeBlob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+				s, err := c.StatBlob(ctx, args[0], 0, 1, false)
+				if err != nil {
+					return err
+				}
+				if err := removable(&s.BlobInfo); err != nil {
+					return err
+				}
+				what := fmt.Sprintf("blob %s (%s, %s)", s.ID, orElse(s.Name, "without a name"), formatSize(s.Bytes))
+				if dryRun {
+					return a.removedBlob(&s.BlobInfo, false, "would delete "+what)
+				}
+				if err := a.confirm(yes, "Delete "+what+"? It cannot be undone."); err != nil {
+					return err
+				}
+				if err := c.DeleteBlob(ctx, s.ID); err != nil {
+					return err
+				}
+				return a.removedBlob(&s.BlobInfo, true, "deleted "+what)
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only tell what would be deleted")
+	return cmd
+}
+
+func (a *app) removedBlob(b *client.BlobInfo, done bool, what string) error {
+	if a.json {
+		return a.printJSON(struct {
+			blobJSON
+			Done bool `json:"done"`
+		}{blobOf(b), done})
+	}
+	a.talk("%s", what)
+	return nil
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+)
+
+// tally counts extents by how they are.
+type tally struct {
+	extents, bytes int64
+	wanted         int64 // replicas there should be of an extent; the most that was said
+	good           int64 // replicas
+	rotten         int64 // replicas
+	under          int64 // extents with too few good replicas, but at least one
+	lost           int64 // extents without a good replica on any node
+	unreadable     int64 // extents of which no good one can be reached now
+}
+
+func (t *tally) add(x *client.ExtentInfo) {
+	good, unreachable := x.Count(api.ReplicaGood), x.Count(api.ReplicaUnreachable)
+	t.extents++
+	t.bytes += max(x.Bytes, 0)
+	t.wanted = max(t.wanted, x.Wanted)
+	t.good += int64(good)
+	t.rotten += int64(x.Count(api.ReplicaRotten))
+	switch {
+	case good == 0 && unreachable > 0:
+		t.unreadable++
+	case good == 0:
+		t.lost++
+	case int64(good) < x.Wanted:
+		t.under++
+	}
+}
+
+// tallyJSON is a tally as --json prints it.
+type tallyJSON struct {
+	OK              bool  `json:"ok"`
+	Extents         int64 `json:"extents"`
+	Bytes           int64 `json:"bytes"`
+	Replicas        int64 `json:"replicas"` // good ones
+	Rotten          int64 `json:"rotten_replicas"`
+	UnderReplicated int64 `json:"under_replicated"`
+	Unreachable     int64 `json:"unreachable"`
+	Lost            int64 `json:"lost"`
+}
+
+func (t *tally) json() tallyJSON {
+	return tallyJSON{t.fault() == nil && t.under == 0, t.extents, t.bytes, t.good, t.rotten, t.under, t.unreadable, t.lost}
+}
+
+// fault ends the command with the code of what is not healthy: something is lost, or damaged, or
+// cannot be reached. What has too few replicas gets more by itself.
+func (t *tally) fault() error {
+	if t.lost+t.unreadable+t.rotten > 0 {
+		return quietly(exitUnhealthy)
+	}
+	return nil
+}
+
+// sentence says in a sentence how something is.
+func (t *tally) sentence(a *app, tty bool, what string) string {
+	var parts []string
+	say := func(n int64, thing, is string) {
+		if n > 0 {
+			parts = append(parts, plural(n, thing)+" "+is)
+		}
+	}
+	say(t.lost, "extent", "lost")
+	say(t.unreadable, "extent", "unreachable")
+	say(t.rotten, "replica", "rotten")
+	say(t.under, "extent", "under-replicated")
+	word := a.paint(tty, styleGood, "healthy")
+	switch {
+	case t.lost+t.unreadable > 0:
+		word = a.paint(tty, styleError, "unhealthy")
+	case t.rotten > 0:
+		word = a.paint(tty, styleError, "damaged")
+	case t.under > 0:
+		word = a.paint(tty, styleHint, "degraded")
+	}
+	of := fmt.Sprintf("%s, %s", plural(t.extents, "extent"), formatSize(t.bytes))
+	if len(parts) > 0 {
+		return fmt.Sprintf("%s: %s: %s; %s of %s", word, what, strings.Join(parts, ", "), plural(t.good, "good replica"), of)
+	}
+	return fmt.Sprintf("%s: %s: %s, each with %s", word, what, of, plural(t.wanted, "good replica"))
+}

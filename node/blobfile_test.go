@@ -1,0 +1,74 @@
+package node
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	blobapi "github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/client/api"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+)
+
+// The largest blob that may be stored, on the most nodes that there may be, has a file that the lock
+// service takes.
+func TestBlobFileFits(t *testing.T) {
+	f := blobFile{name: strings.Repeat("n", api.BlobNameBytesMax), created: time.UnixMilli(1 << 41), handle: blobfs.Handle{ID: blobfs.NewID()}}
+	var nodes []string
+	for i := range blobapi.ChainMax {
+		nodes = append(nodes, fmt.Sprintf("n%016x", ^uint64(i)))
+	}
+	for i := range api.BlobExtentsMax {
+		f.handle.Extents = append(f.handle.Extents, blobfs.ExtentRef{Index: i, Length: 64 << 20, CRC: 1<<32 - 1, Replicas: nodes})
+		f.handle.Length += 64 << 20
+	}
+	b := f.encode()
+	if len(b) > metaapi.FileBytesMax || f.handle.Length != api.BlobBytesMax {
+		t.Errorf("the file has %d bytes of %d, the blob %d", len(b), metaapi.FileBytesMax, f.handle.Length)
+	}
+	back, err := decodeBlobFile(b)
+	if err != nil || !reflect.DeepEqual(back, f) {
+		t.Errorf("it reads as %.200v, %v", back, err)
+	}
+	for n := range 64 {
+		if _, err := decodeBlobFile(b[:len(b)-1-n*n*n]); err == nil && n*n*n < len(b) {
+			t.Fatalf("cut by %d bytes it is taken", n*n*n+1)
+		}
+	}
+}
+
+// Uploads that nobody goes on with end, and only those.
+func TestIdleUploads(t *testing.T) {
+	store, err := blobfs.Open(blobfs.Config{Folders: []string{t.TempDir()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	var us uploads
+	us.start()
+	defer us.close()
+	a, err := us.open(t.Context(), store, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := us.open(t.Context(), store, "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, release, err := us.use(t.Context(), b.Upload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	us.endThose(func(*upload) bool { return true })
+	release()
+	if _, _, err := us.use(t.Context(), a.Upload); err != api.ErrUploadExpired {
+		t.Errorf("an idle upload: %v", err)
+	}
+	if _, release, err = us.use(t.Context(), b.Upload); err != nil {
+		t.Fatalf("one that is worked on: %v", err)
+	}
+	release()
+}

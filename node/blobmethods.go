@@ -1,0 +1,377 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/steledb/stele/blobfs"
+	blobapi "github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
+)
+
+// handleBlobs registers the methods about blobs.
+func (n *Node) handleBlobs() {
+	n.handleBlob(api.MethodBlobOpen, n.blobOpen)
+	n.handleBlob(api.MethodBlobWrite, n.blobWrite)
+	n.handleBlob(api.MethodBlobSeal, n.blobSeal)
+	n.handleBlob(api.MethodBlobAbort, n.blobAbort)
+	n.handleBlob(api.MethodBlobStat, n.blobStat)
+	n.handleBlob(api.MethodBlobList, n.blobList)
+	n.handleBlob(api.MethodBlobDelete, n.blobDelete)
+	n.handle(api.MethodBlobRead, rpc.Spawned, n.blobRead)
+}
+
+func (n *Node) handleBlob(method string, h func(ctx context.Context, r *api.BlobRequest) (answer, error)) {
+	n.handle(method, rpc.Spawned, func(c *rpc.Call) {
+		r, ok := beginBlob(c, method)
+		if !ok {
+			return
+		}
+		result, err := h(c.Context(), r)
+		if err != nil {
+			fail(c, blobError(err))
+			return
+		}
+		c.Reply(result)
+	})
+}
+
+func beginBlob(c *rpc.Call, method string) (*api.BlobRequest, bool) {
+	r := &api.BlobRequest{Method: method}
+	if err := r.Decode(&c.Params, c.NumParams); err != nil {
+		fail(c, err)
+		return nil, false
+	}
+	return r, begin(c, &r.Options)
+}
+
+// blobError gives the errors of the block store the form in which clients are told them. That
+// the store has no bytes of a blob that has a name is damage.
+func blobError(err error) error {
+	var corrupt *blobfs.CorruptError
+	switch {
+	case errors.As(err, &corrupt):
+	case errors.Is(err, blobfs.ErrNoBlob):
+		return &api.CorruptError{Err: err}
+	case errors.Is(err, blobapi.ErrUnreachable), errors.Is(err, blobfs.ErrClosed):
+		return errors.Join(api.ErrUnavailable, err)
+	}
+	return err
+}
+
+func (n *Node) blobOpen(ctx context.Context, r *api.BlobRequest) (answer, error) {
+	u, err := n.uploads.open(ctx, n.store.Load(), strings.ToValidUTF8(r.Name, "�"))
+	if err != nil {
+		return nil, err
+	}
+	return u.Append, nil
+}
+
+func (n *Node) blobWrite(ctx context.Context, r *api.BlobRequest) (answer, error) {
+	u, release, err := n.uploads.use(ctx, r.Upload)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	length, err := u.write(r.Offset, r.Data)
+	if err != nil {
+		return nil, err
+	}
+	return func(e *wire.Encoder) { e.Int(length) }, nil
+}
+
+func (n *Node) blobSeal(ctx context.Context, r *api.BlobRequest) (answer, error) {
+	u, release, err := n.uploads.use(ctx, r.Upload)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	info, err := n.sealUpload(ctx, u, r.Length)
+	if err != nil {
+		return nil, err
+	}
+	return info.Append, nil
+}
+
+func (n *Node) blobAbort(ctx context.Context, r *api.BlobRequest) (answer, error) {
+	_, release, err := n.uploads.use(ctx, r.Upload)
+	if errors.Is(err, api.ErrUploadExpired) {
+		return nil, nil // ending it twice is no error
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	n.uploads.end(r.Upload)
+	return nil, nil
+}
+
+// blobRead opens only the extents that it reads: a blob may have many.
+func (n *Node) blobRead(c *rpc.Call) {
+	r, ok := beginBlob(c, api.MethodBlobRead)
+	if !ok {
+		return
+	}
+	release, err := n.results.take(c.Context(), int(r.Length))
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	defer release()
+	p, err := n.readBlob(c.Context(), r)
+	if err != nil {
+		fail(c, blobError(err))
+		return
+	}
+	c.Reply(func(e *wire.Encoder) { e.Bin(p) })
+}
+
+func (n *Node) readBlob(ctx context.Context, r *api.BlobRequest) ([]byte, error) {
+	id, err := parseBlobID(r.ID)
+	if err != nil {
+		return nil, err
+	}
+	_, h, err := n.findBlob(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if r.Offset >= h.Length {
+		return nil, nil
+	}
+	p := make([]byte, min(r.Length, h.Length-r.Offset))
+	part, start := slice(h, r.Offset, int64(len(p)))
+	blob, err := n.store.Load().OpenBlob(ctx, part)
+	if err != nil {
+		return nil, err
+	}
+	defer blob.Close()
+	_, err = blob.ReadAt(p, r.Offset-start)
+	return p, err
+}
+
+// slice returns the handle of only the extents that hold length bytes at off, and where in the blob they
+// start.
+func slice(h blobfs.Handle, off, length int64) (part blobfs.Handle, start int64) {
+	part.ID = h.ID
+	at := int64(0)
+	for _, x := range h.Extents {
+		if at+x.Length > off && at < off+length {
+			if len(part.Extents) == 0 {
+				start = at
+			}
+			part.Extents = append(part.Extents, x)
+			part.Length += x.Length
+		}
+		at += x.Length
+	}
+	return part, start
+}
+
+// findBlob finds a blob by what names it: somebody's, or a file of a table.
+func (n *Node) findBlob(ctx context.Context, id blobfs.ID) (api.BlobInfo, blobfs.Handle, error) {
+	f, _, err := n.blobFile(ctx, id)
+	if err == nil {
+		return f.info(), f.handle, nil
+	}
+	if !errors.Is(err, api.ErrNoBlob) {
+		return api.BlobInfo{}, blobfs.Handle{}, err
+	}
+	var info api.BlobInfo
+	var h blobfs.Handle
+	errRoots := n.tableFiles(ctx, func(x *tableFile) error {
+		if x.handle.ID == id {
+			info, h = x.info(), x.handle
+			return errFound
+		}
+		return nil
+	})
+	if errors.Is(errRoots, errFound) {
+		return info, h, nil
+	}
+	return info, h, errors.Join(errRoots, err)
+}
+
+var errFound = errors.New("found")
+
+func (n *Node) blobStat(ctx context.Context, r *api.BlobRequest) (answer, error) {
+	id, err := parseBlobID(r.ID)
+	if err != nil {
+		return nil, err
+	}
+	info, h, err := n.findBlob(ctx, id)
+	if errors.Is(err, api.ErrNoBlob) {
+		info, h, err = n.findUnnamed(ctx, id, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := api.BlobStatus{BlobInfo: info}
+	count := min(r.Count, api.BlobStatMax)
+	if count == 0 {
+		count = api.BlobStatCount
+	}
+	from := min(r.From, int64(len(h.Extents)))
+	refs := h.Extents[from:min(from+count, int64(len(h.Extents)))]
+	s.Parts = n.extentInfos(n.store.Load().Inspect(ctx, id, refs, r.Deep))
+	for i := range s.Parts {
+		if good := int64(s.Parts[i].Count(api.ReplicaGood)); i == 0 || good < s.Replicas {
+			s.Replicas = good
+		}
+	}
+	return s.Append, ctx.Err()
+}
+
+// findUnnamed finds a blob that nothing names, by what nodes have of it.
+func (n *Node) findUnnamed(ctx context.Context, id blobfs.ID, none error) (api.BlobInfo, blobfs.Handle, error) {
+	store := n.store.Load()
+	before := id // the ID before it
+	for i := len(before) - 1; i >= 0; i-- {
+		before[i]--
+		if before[i] != 0xff {
+			break
+		}
+	}
+	found, _, err := store.Holdings(ctx, before, 1)
+	if err != nil {
+		return api.BlobInfo{}, blobfs.Handle{}, err
+	}
+	if len(found) == 0 || found[0].ID != id {
+		return api.BlobInfo{}, blobfs.Handle{}, none
+	}
+	h := blobfs.Handle{ID: id, Length: found[0].Bytes, Extents: found[0].Refs}
+	for i := range h.Extents {
+		if err := store.Identify(ctx, id, &h.Extents[i]); err != nil {
+			n.log.Debug("no replica tells its checksum", "blob", id.String(), "extent", i, "error", err)
+		}
+	}
+	return holdingInfo(&found[0]), h, nil
+}
+
+func holdingInfo(x *blobfs.Holding) api.BlobInfo {
+	return api.BlobInfo{
+		ID: x.ID.String(), Kind: api.BlobUnnamed, Bytes: x.Bytes, Extents: int64(x.Extents), Replicas: int64(x.Replicas), Created: x.Created,
+	}
+}
+
+var replicaStates = map[blobfs.ReplicaState]string{
+	blobfs.ReplicaGood: api.ReplicaGood, blobfs.ReplicaMissing: api.ReplicaMissing,
+	blobfs.ReplicaRotten: api.ReplicaRotten, blobfs.ReplicaUnreachable: api.ReplicaUnreachable,
+}
+
+func (n *Node) extentInfos(reports []blobfs.ExtentReport) []api.ExtentInfo {
+	infos := make([]api.ExtentInfo, len(reports))
+	for i, x := range reports {
+		infos[i] = api.ExtentInfo{Index: int64(x.Index), Bytes: x.Length, Wanted: int64(x.Wanted)}
+		for _, r := range x.Replicas {
+			info := api.ReplicaInfo{Node: r.Node, Name: n.nameOf(r.Node), State: replicaStates[r.State]}
+			var corrupt *blobfs.CorruptError
+			if errors.As(r.Err, &corrupt) {
+				info.File, info.Offset = corrupt.File, corrupt.Offset
+			}
+			if r.Err != nil {
+				info.Reason = r.Err.Error()
+			}
+			infos[i].Replicas = append(infos[i].Replicas, info)
+		}
+	}
+	return infos
+}
+
+// nameOf returns what people call a node, or its id.
+func (n *Node) nameOf(id string) string {
+	if name := n.fleetOf.name(id); name != "" {
+		return name
+	}
+	return id
+}
+
+func (n *Node) blobDelete(ctx context.Context, r *api.BlobRequest) (answer, error) {
+	id, err := parseBlobID(r.ID)
+	if err != nil {
+		return nil, err
+	}
+	return nil, n.deleteBlob(ctx, id)
+}
+
+func (n *Node) blobList(ctx context.Context, r *api.BlobRequest) (answer, error) {
+	count := int(min(r.Count, api.BlobListMax))
+	if count == 0 {
+		count = api.BlobListCount
+	}
+	var after blobfs.ID
+	if r.After != "" {
+		var err error
+		if after, err = blobfs.ParseID(r.After); err != nil {
+			return nil, rpc.Errorf(rpc.CodeBadRequest, "after: %v", err)
+		}
+	}
+	list := n.listStored
+	if r.All {
+		list = n.listHeld
+	}
+	p, err := list(ctx, after, count)
+	if err != nil {
+		return nil, err
+	}
+	if len(p.Blobs) == count {
+		p.Next = p.Blobs[count-1].ID
+	}
+	return p.Append, nil
+}
+
+// listStored lists the blobs that people have stored.
+func (n *Node) listStored(ctx context.Context, after blobfs.ID, count int) (p api.BlobPage, err error) {
+	names, err := n.catalog.list(ctx, blobsDir)
+	if err != nil {
+		return p, err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		id, err := blobfs.ParseID(name)
+		if err != nil {
+			return p, fmt.Errorf("%s/%s: %w", blobsDir, name, err)
+		}
+		if name <= after.String() && !after.IsZero() {
+			continue
+		}
+		f, _, err := n.blobFile(ctx, id)
+		if errors.Is(err, api.ErrNoBlob) { // deleted meanwhile
+			continue
+		}
+		if err != nil {
+			return p, err
+		}
+		if p.Blobs = append(p.Blobs, f.info()); len(p.Blobs) == count {
+			break
+		}
+	}
+	return p, nil
+}
+
+// listHeld lists the blobs that nodes have parts of, whatever they are for.
+func (n *Node) listHeld(ctx context.Context, after blobfs.ID, count int) (p api.BlobPage, err error) {
+	held, silent, err := n.store.Load().Holdings(ctx, after, count)
+	if err != nil {
+		return p, err
+	}
+	for _, id := range silent {
+		p.Silent = append(p.Silent, n.nameOf(id))
+	}
+	named, err := n.namedBlobs(ctx)
+	if err != nil {
+		return p, err
+	}
+	for i := range held {
+		info := holdingInfo(&held[i])
+		if is, ok := named[held[i].ID]; ok {
+			info.Kind, info.Name = is.kind, is.name
+		}
+		p.Blobs = append(p.Blobs, info)
+	}
+	return p, nil
+}

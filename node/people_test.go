@@ -1,0 +1,273 @@
+package node_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
+)
+
+// someBytes are bytes that no compression makes small.
+func someBytes(seed uint64, n int) []byte {
+	p := make([]byte, n)
+	rng := rand.NewChaCha8([32]byte{byte(seed)})
+	rng.Read(p)
+	return p
+}
+
+func putBlob(t *testing.T, c *client.Client, name string, p []byte) string {
+	t.Helper()
+	b, err := c.PutBlob(context.Background(), name, bytes.NewReader(p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.Bytes != int64(len(p)) || b.Name != name || b.Kind != api.BlobOfPerson {
+		t.Fatalf("stored %+v", b)
+	}
+	return b.ID
+}
+
+func checkBlob(t *testing.T, c *client.Client, id string, want []byte) {
+	t.Helper()
+	var got bytes.Buffer
+	if _, err := c.GetBlob(context.Background(), id, &got); err != nil || !bytes.Equal(got.Bytes(), want) {
+		t.Fatalf("blob %s: %d bytes of %d, %v", id, got.Len(), len(want), err)
+	}
+}
+
+// replicas tells how many replicas of all extents are in each state.
+func replicas(s *client.BlobStatus) map[string]int {
+	n := map[string]int{}
+	for _, x := range s.Parts {
+		for _, r := range x.Replicas {
+			n[r.State]++
+		}
+	}
+	return n
+}
+
+func statBlob(t *testing.T, c *client.Client, id string, deep bool) *client.BlobStatus {
+	t.Helper()
+	s, err := c.StatBlob(context.Background(), id, 0, 0, deep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestPeoplesBlobs: files are stored on three nodes, and come back from any of them, with one node
+// away and with a byte flipped on another.
+func TestPeoplesBlobs(t *testing.T) {
+	f := form(t, 3)
+	ctx := context.Background()
+	c := f.client(0)
+	long := someBytes(1, 5<<20+12345)
+	contents := map[string][]byte{}
+	for name, p := range map[string][]byte{"empty": nil, "small": []byte("x"), "one piece": someBytes(2, 1<<20), "long": long} {
+		contents[putBlob(t, c, name, p)] = p
+	}
+	for i := range f.nodes {
+		for id, p := range contents {
+			checkBlob(t, f.client(i), id, p)
+		}
+	}
+	page, err := f.client(2).Blobs(ctx, "", false)
+	if err != nil || len(page.Blobs) != len(contents) {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	var id string
+	for _, b := range page.Blobs {
+		if b.Bytes != int64(len(contents[b.ID])) {
+			t.Errorf("listed %+v", b)
+		}
+		if b.Name == "long" {
+			id = b.ID
+		}
+	}
+	if s := statBlob(t, c, id, true); replicas(s)[api.ReplicaGood] != 3 || s.Parts[0].Wanted != 3 || s.Replicas != 3 {
+		t.Fatalf("after the put: %+v", s)
+	}
+
+	// A byte is flipped on n2, and n3 goes.
+	found, err := filepath.Glob(filepath.Join(f.cfgs[1].DataDirs[0], "blobs", "blobs", id+".0of1"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("files of the replica: %v, %v", found, err)
+	}
+	flipByte(t, found[0], 4096+70_000)
+	f.stop(2)
+	s := statBlob(t, c, id, true)
+	n := replicas(s)
+	if n[api.ReplicaGood] != 1 || n[api.ReplicaRotten] != 1 || n[api.ReplicaUnreachable] != 1 {
+		t.Fatalf("with a flipped byte and a node away: %+v", s)
+	}
+	for _, r := range s.Parts[0].Replicas {
+		switch {
+		case r.Name == "n2" && (r.State != api.ReplicaRotten || r.File != found[0] || r.Offset != 4096+65536):
+			t.Errorf("the flipped byte: %+v", r)
+		case r.Name == "n3" && r.State != api.ReplicaUnreachable:
+			t.Errorf("the node that is away: %+v", r)
+		}
+	}
+	for i := range 2 {
+		checkBlob(t, f.client(i), id, long)
+	}
+	other := putBlob(t, c, "with two", someBytes(3, 100_000))
+	checkBlob(t, f.client(1), other, someBytes(3, 100_000))
+	if s := statBlob(t, c, other, true); replicas(s)[api.ReplicaGood] != 2 {
+		t.Errorf("stored on two nodes: %+v", s)
+	}
+
+	if err := c.DeleteBlob(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		if _, err := f.client(i).GetBlob(ctx, id, io.Discard); !errors.Is(err, client.ErrNoBlob) {
+			t.Errorf("a deleted blob: %v", err)
+		}
+	}
+	if err := c.DeleteBlob(ctx, id); !errors.Is(err, client.ErrNoBlob) {
+		t.Errorf("deleted twice: %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(f.cfgs[0].DataDirs[0], "blobs", "blobs", id+"*")); len(left) > 0 {
+		t.Errorf("left of a deleted blob: %v", left)
+	}
+}
+
+func flipByte(t *testing.T, path string, at int64) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	b := make([]byte, 1)
+	if _, err := file.ReadAt(b, at); err != nil {
+		t.Fatal(err)
+	}
+	b[0] ^= 0x20
+	if _, err := file.WriteAt(b, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestBlobOddities: what is not in order, from one who means no good.
+func TestBlobOddities(t *testing.T) {
+	f := newFleet(t, 1)
+	f.start(0)
+	c := f.client(0)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, id := range []string{"", "x", strings.Repeat("0", 32), strings.Repeat("f", 32), strings.Repeat("g", 32), strings.Repeat("é", 16), "../../cluster", strings.Repeat("a", 1000)} {
+		_, errStat := c.StatBlob(ctx, id, 0, 0, false)
+		_, errRead := c.ReadBlob(ctx, id, make([]byte, 10), 0)
+		for _, err := range []error{errStat, errRead, c.DeleteBlob(ctx, id)} {
+			if !errors.Is(err, client.ErrNoBlob) {
+				t.Errorf("id %q: %v", id, err)
+			}
+		}
+	}
+	id := putBlob(t, c, strings.Repeat("n", api.BlobNameBytesMax), []byte("hello"))
+	if _, err := c.PutBlob(ctx, strings.Repeat("n", api.BlobNameBytesMax+1), strings.NewReader("hello")); !errors.Is(err, table.ErrLimit) {
+		t.Errorf("a name that is too long: %v", err)
+	}
+	p := make([]byte, 10)
+	if n, err := c.ReadBlob(ctx, id, p, 3); err != nil || string(p[:n]) != "lo" {
+		t.Errorf("read across the end: %q, %v", p[:n], err)
+	}
+	if n, err := c.ReadBlob(ctx, id, p, 5); err != nil || n != 0 {
+		t.Errorf("read behind the end: %d, %v", n, err)
+	}
+	bad := errors.New("reader is odd")
+	if _, err := c.PutBlob(ctx, "", io.MultiReader(bytes.NewReader(make([]byte, 3<<20)), &failing{bad})); !errors.Is(err, bad) {
+		t.Errorf("a reader that fails: %v", err)
+	}
+	if page, err := c.Blobs(ctx, "", true); err != nil || len(page.Blobs) != 1 || page.Blobs[0].ID != id {
+		t.Errorf("left: %+v, %v", page, err)
+	}
+	testUploads(t, f)
+}
+
+type failing struct{ err error }
+
+func (r *failing) Read([]byte) (int, error) { return 0, r.err }
+
+// testUploads calls the methods one by one, out of order.
+func testUploads(t *testing.T, f *fleet) {
+	ctx := context.Background()
+	conn, err := rpc.Dial(ctx, f.nodes[0].RPCAddr(), rpc.ConnConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	open := func() api.BlobUpload {
+		t.Helper()
+		var u api.BlobUpload
+		r := api.BlobRequest{Method: api.MethodBlobOpen}
+		if err := conn.Call(ctx, r.Method, r.Append, u.Decode); err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	do := func(r api.BlobRequest) error {
+		return api.FromRPC(conn.Call(ctx, r.Method, r.Append, nil))
+	}
+	write := func(u uint64, off int64, s string) error {
+		return do(api.BlobRequest{Method: api.MethodBlobWrite, Upload: u, Offset: off, Data: []byte(s)})
+	}
+	seal := func(u uint64, length int64) error {
+		return do(api.BlobRequest{Method: api.MethodBlobSeal, Upload: u, Length: length})
+	}
+	u := open()
+	for i, want := range []struct {
+		err  error
+		want error
+	}{
+		{write(u.Upload, 0, "hello"), nil},
+		{write(u.Upload, 0, "hello"), nil},             // again
+		{write(u.Upload, 3, "lo, you"), nil},           // overlaps
+		{write(u.Upload, 11, "?"), rpc.CodeBadRequest}, // leaves a gap
+		{seal(u.Upload, 11), rpc.CodeBadRequest},
+		{seal(u.Upload, 10), nil},
+		{seal(u.Upload, 10), nil}, // again
+		{write(u.Upload, 10, "!"), rpc.CodeBadRequest},
+		{write(u.Upload+1, 0, "x"), client.ErrUploadExpired},
+		{seal(u.Upload+1, 0), client.ErrUploadExpired},
+		{do(api.BlobRequest{Method: api.MethodBlobAbort, Upload: u.Upload}), nil},
+		{do(api.BlobRequest{Method: api.MethodBlobAbort, Upload: u.Upload}), nil},
+		{seal(u.Upload, 10), client.ErrUploadExpired},
+	} {
+		if !errors.Is(want.err, want.want) {
+			t.Errorf("call %d: %v, want %v", i, want.err, want.want)
+		}
+	}
+	checkBlob(t, f.client(0), u.ID, []byte("hello, you"))
+
+	var ups []api.BlobUpload
+	for range api.UploadsMax {
+		ups = append(ups, open())
+	}
+	if err := do(api.BlobRequest{Method: api.MethodBlobOpen}); !errors.Is(err, client.ErrOverloaded) {
+		t.Errorf("one upload too many: %v", err)
+	}
+	for _, u := range ups {
+		if err := do(api.BlobRequest{Method: api.MethodBlobAbort, Upload: u.Upload}); err != nil {
+			t.Error(err)
+		}
+	}
+	open()
+	if files, _ := filepath.Glob(filepath.Join(f.cfgs[0].DataDirs[0], "blobs", "blobs", fmt.Sprintf("%s*", ups[0].ID))); len(files) > 0 {
+		t.Errorf("left of an aborted upload: %v", files)
+	}
+}

@@ -1,0 +1,262 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/api"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
+)
+
+// uploads are the blobs that clients are storing. One that is sealed stays for as long as an
+// idle one, so that a client whose answer was lost may ask again.
+type uploads struct {
+	// mu guards the fields in it. Never held across I/O.
+	mu struct {
+		sync.Mutex
+		open   map[uint64]*upload
+		stop   chan struct{}
+		closed bool
+	}
+}
+
+// upload is one blob on its way in.
+type upload struct {
+	// busy holds a value while a call works on it: calls come one after the other.
+	busy chan struct{}
+	used time.Time // guarded by the mu of uploads
+
+	// What follows belongs to who is busy.
+	file   blobFile // the handle is empty until it is sealed
+	w      *blobfs.Writer
+	length int64
+	err    error // what it failed with: it takes no more
+	sealed bool
+}
+
+// open begins an upload. *api.OverloadedError; the store's errors.
+func (us *uploads) open(ctx context.Context, store *blobfs.Store, name string) (api.BlobUpload, error) {
+	u := &upload{busy: make(chan struct{}, 1), file: blobFile{name: name}}
+	u.busy <- struct{}{}
+	id, err := us.add(u)
+	if err != nil {
+		return api.BlobUpload{}, err
+	}
+	// The writer outlives the call.
+	if u.w, err = store.Create(context.WithoutCancel(ctx)); err != nil {
+		u.err = err
+		us.end(id)
+		return api.BlobUpload{}, err
+	}
+	<-u.busy
+	return api.BlobUpload{Upload: id, ID: u.w.ID().String()}, nil
+}
+
+func (us *uploads) add(u *upload) (id uint64, err error) {
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	open := 0
+	for _, o := range us.mu.open {
+		if !o.done() {
+			open++
+		}
+	}
+	if us.mu.closed {
+		return 0, api.ErrUnavailable
+	}
+	if open >= api.UploadsMax || len(us.mu.open) >= 64*api.UploadsMax {
+		return 0, &api.OverloadedError{Reason: fmt.Sprintf("%d uploads are under way", open), RetryAfter: time.Second}
+	}
+	for id == 0 || us.mu.open[id] != nil {
+		id = rand.Uint64() >> 1 // random, so that a client cannot meet another's by counting
+	}
+	if us.mu.open == nil {
+		us.mu.open = map[uint64]*upload{}
+	}
+	u.used = time.Now()
+	us.mu.open[id] = u
+	return id, nil
+}
+
+// done tells whether an upload was sealed, if nobody works on it.
+func (u *upload) done() bool {
+	select {
+	case u.busy <- struct{}{}:
+		defer func() { <-u.busy }()
+		return u.sealed
+	default:
+		return false
+	}
+}
+
+// use has an upload for itself until release. ErrUploadExpired.
+func (us *uploads) use(ctx context.Context, id uint64) (u *upload, release func(), err error) {
+	us.mu.Lock()
+	u = us.mu.open[id]
+	us.mu.Unlock()
+	if u == nil {
+		return nil, nil, api.ErrUploadExpired
+	}
+	select {
+	case u.busy <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	us.mu.Lock()
+	u.used = time.Now()
+	gone := us.mu.open[id] != u
+	us.mu.Unlock()
+	if gone {
+		<-u.busy
+		return nil, nil, api.ErrUploadExpired
+	}
+	return u, func() {
+		us.mu.Lock()
+		u.used = time.Now()
+		us.mu.Unlock()
+		<-u.busy
+	}, nil
+}
+
+// write adds bytes at an offset; those that are there already are passed over. It returns how
+// many there are now.
+func (u *upload) write(offset int64, p []byte) (int64, error) {
+	switch end := offset + int64(len(p)); {
+	case u.err != nil:
+		return 0, u.err
+	case u.sealed:
+		return 0, rpc.Errorf(rpc.CodeBadRequest, "the blob is sealed")
+	case offset > u.length:
+		return 0, rpc.Errorf(rpc.CodeBadRequest, "a piece at %d does not join on to the %d bytes that are there", offset, u.length)
+	case end > api.BlobBytesMax:
+		return 0, &table.LimitError{What: api.BlobBytes, Limit: api.BlobBytesMax, Got: end}
+	case end <= u.length:
+		return u.length, nil
+	}
+	p = p[u.length-offset:]
+	n, err := u.w.Write(p)
+	u.length += int64(n)
+	u.err = err
+	return u.length, err
+}
+
+// end takes an upload away. The caller is the one who works on it.
+func (us *uploads) end(id uint64) {
+	us.mu.Lock()
+	u := us.mu.open[id]
+	delete(us.mu.open, id)
+	us.mu.Unlock()
+	if u != nil && u.w != nil && !u.sealed {
+		u.w.Abort()
+	}
+}
+
+// uploadSweep is how often idle uploads are ended.
+const uploadSweep = api.UploadIdle / 6
+
+// sweep ends idle uploads until close.
+func (us *uploads) sweep(stop <-chan struct{}) {
+	tick := time.NewTicker(uploadSweep)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case now := <-tick.C:
+			us.endThose(func(u *upload) bool { return now.Sub(u.used) > api.UploadIdle })
+		}
+	}
+}
+
+// endThose ends the uploads that nobody works on and that idle is said of.
+func (us *uploads) endThose(idle func(*upload) bool) {
+	us.mu.Lock()
+	var ended []*upload
+	for id, u := range us.mu.open {
+		if !idle(u) {
+			continue
+		}
+		select {
+		case u.busy <- struct{}{}:
+			delete(us.mu.open, id)
+			ended = append(ended, u)
+		default:
+		}
+	}
+	us.mu.Unlock()
+	for _, u := range ended {
+		if u.w != nil && !u.sealed {
+			u.w.Abort()
+		}
+		<-u.busy
+	}
+}
+
+// start returns the channel that close closes.
+func (us *uploads) start() <-chan struct{} {
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	us.mu.stop = make(chan struct{})
+	return us.mu.stop
+}
+
+// close ends all uploads. Calls are over by then.
+func (us *uploads) close() {
+	us.mu.Lock()
+	if us.mu.closed || us.mu.stop == nil {
+		us.mu.Unlock()
+		return
+	}
+	us.mu.closed = true
+	close(us.mu.stop)
+	us.mu.Unlock()
+	us.endThose(func(*upload) bool { return true })
+}
+
+// sealUpload makes what was uploaded a blob.
+func (n *Node) sealUpload(ctx context.Context, u *upload, length int64) (info api.BlobInfo, err error) {
+	switch {
+	case u.sealed:
+	case u.err != nil:
+		return info, u.err
+	case length != u.length:
+		return info, rpc.Errorf(rpc.CodeBadRequest, "%d bytes were sent, and not %d", u.length, length)
+	default:
+		if u.err = n.sealWriter(ctx, u); u.err != nil {
+			return info, u.err
+		}
+		u.sealed = true
+	}
+	return u.file.info(), nil
+}
+
+// sealTimeout is how long a seal may take. It goes on when the caller has left, who may ask again.
+const sealTimeout = 2 * time.Minute
+
+// sealWriter makes an upload durable and names it.
+func (n *Node) sealWriter(ctx context.Context, u *upload) (err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sealTimeout)
+	defer cancel()
+	f := &u.file
+	if f.handle, err = u.w.Seal(ctx); err != nil {
+		return err
+	}
+	f.created = time.Now().Truncate(time.Millisecond)
+	if len(f.handle.Extents) > api.BlobExtentsMax {
+		err = &table.LimitError{What: "blob extents", Limit: api.BlobExtentsMax, Got: int64(len(f.handle.Extents))}
+	} else {
+		err = n.nameBlob(ctx, f)
+	}
+	// Of a name that may come to be the bytes stay.
+	if err != nil && !errors.Is(err, metaapi.ErrOutcomeUnknown) {
+		_ = n.store.Load().Delete(n.ctx, f.handle.ID)
+	}
+	return err
+}
