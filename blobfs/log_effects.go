@@ -185,7 +185,7 @@ func (w *SpreadLogWriter) open(e logproto.Effect, salt uint64) {
 	p, err := w.s.logPeer(ctx, e.Node)
 	var room int64
 	if err == nil {
-		room, err = p.OpenLog(ctx, local.LogOpen{Log: w.id, Server: w.s.self, Seq: e.Seq, Epoch: e.Epoch, Salt: salt})
+		room, err = p.OpenLog(ctx, local.LogOpen{Log: w.id, Server: w.server, Seq: e.Seq, Epoch: e.Epoch, Salt: salt})
 	}
 	if err == nil && room < w.frameMax() {
 		err = fmt.Errorf("extents of %d bytes are too small", room)

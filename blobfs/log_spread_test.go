@@ -148,9 +148,9 @@ func TestSpreadLogRoundTrip(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			c, l := newLogNodes(t, n, blobfs.LogConfig{})
 			id := blobfs.NewID()
-			w, err := c.all[0].CreateSpreadLog(t.Context(), id)
+			w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
 			noError(t, err)
-			if _, err := c.all[0].CreateSpreadLog(t.Context(), id); !errors.Is(err, blobfs.ErrLogExists) {
+			if _, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id); !errors.Is(err, blobfs.ErrLogExists) {
 				t.Errorf("create again: %v", err)
 			}
 			var want []spreadRecord
@@ -213,7 +213,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 func TestSpreadLogSealRelease(t *testing.T) {
 	c, l := newLogNodes(t, 3, blobfs.LogConfig{})
 	id := blobfs.NewID()
-	w, err := c.all[0].CreateSpreadLog(t.Context(), id)
+	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
 	noError(t, err)
 	var all []spreadRecord
 	for i := range 30 {
@@ -257,7 +257,7 @@ func TestSpreadLogSealRelease(t *testing.T) {
 func TestSpreadLogTurns(t *testing.T) {
 	c, l := newLogNodes(t, 5, blobfs.LogConfig{Avoid: 300 * time.Millisecond, Retry: 50 * time.Millisecond})
 	id := blobfs.NewID()
-	w, err := c.all[0].CreateSpreadLog(t.Context(), id)
+	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
 	noError(t, err)
 	_, err = w.Append(t.Context(), []byte("one"))
 	noError(t, err)
@@ -299,7 +299,7 @@ func TestSpreadLogDiskFull(t *testing.T) {
 	c, _ := newLogNodes(t, 1, blobfs.LogConfig{Retry: 20 * time.Millisecond})
 	n := c.all[0]
 	id := blobfs.NewID()
-	w, err := n.CreateSpreadLog(t.Context(), id)
+	w, err := n.CreateSpreadLog(t.Context(), "n1", id)
 	noError(t, err)
 	full := func(room int64) {
 		for _, dir := range []string{"/a", "/b"} {
@@ -335,7 +335,7 @@ func TestSpreadLogDiskFull(t *testing.T) {
 func TestSpreadLogLateReplica(t *testing.T) {
 	c, l := newLogNodes(t, 3, blobfs.LogConfig{DeadlineMin: time.Second, Retry: 50 * time.Millisecond})
 	id := blobfs.NewID()
-	w, err := c.all[0].CreateSpreadLog(t.Context(), id)
+	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
 	noError(t, err)
 	var want []spreadRecord
 	for i := range 5 {
@@ -440,7 +440,7 @@ func faultRun(t *testing.T, rng *rand.Rand) {
 	})
 	l.lossy = rng.IntN(30)
 	id := blobfs.NewID()
-	w, err := c.all[0].CreateSpreadLog(t.Context(), id)
+	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
 	noError(t, err)
 	b := &book{acked: map[uint64]int64{}, asked: map[uint64]bool{}}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -19,9 +19,10 @@ import (
 // several goroutines; payloads are in the log in the order in which their Appends began. What is
 // to be done it is told by a logproto.Writer.
 type SpreadLogWriter struct {
-	s    *Store
-	id   ID
-	path string
+	s  *Store
+	id ID
+	// server is whose log it is, and path where its list is.
+	server, path string
 
 	ctx    context.Context // ends with Close and with the store
 	cancel context.CancelFunc
@@ -76,14 +77,14 @@ type logWaiter struct {
 	done chan error // room for one
 }
 
-// CreateSpreadLog begins a log of this server, durably, and opens it for appending. ErrLogExists;
+// CreateSpreadLog begins a log of a server, durably, and opens it for appending. ErrLogExists;
 // ErrDiskFull if no node has room; what the lists return.
-func (s *Store) CreateSpreadLog(ctx context.Context, id ID) (*SpreadLogWriter, error) {
+func (s *Store) CreateSpreadLog(ctx context.Context, server string, id ID) (*SpreadLogWriter, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, fmt.Errorf("create log %s: %w", id, err)
 	}
 	w := &SpreadLogWriter{
-		s: s, id: id, path: logPath(s.self, id),
+		s: s, id: id, server: server, path: logPath(server, id),
 		turn: make(chan struct{}, 1), began: make(chan struct{}), sealed: make(chan struct{}),
 		salts: map[uint64]uint64{}, links: map[linkKey]*logLink{}, avoid: map[string]time.Duration{}, slow: map[string]time.Duration{},
 	}

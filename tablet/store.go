@@ -75,7 +75,7 @@ func (s onSpreadStore) Logs(ctx context.Context) ([]blobfs.ID, error) {
 }
 
 func (s onSpreadStore) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error) {
-	w, err := s.CreateSpreadLog(ctx, id)
+	w, err := s.CreateSpreadLog(ctx, s.server, id)
 	if err != nil {
 		return nil, err
 	}
