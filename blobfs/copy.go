@@ -81,9 +81,12 @@ func (s *Store) pull(ctx context.Context, from api.Peer, ref api.Ref, w *local.E
 		err error
 	}
 	pieces, spare := make(chan piece), make(chan []byte, 2)
-	spare <- make([]byte, copyBytes)
-	spare <- make([]byte, copyBytes)
 	start := w.Length()
+	size := min(copyBytes, length-start)
+	spare <- make([]byte, size)
+	if start+size < length {
+		spare <- make([]byte, size)
+	}
 	go func() {
 		defer close(pieces)
 		for at := start; at < length; {
@@ -93,7 +96,7 @@ func (s *Store) pull(ctx context.Context, from api.Peer, ref api.Ref, w *local.E
 			case <-ctx.Done():
 				return
 			}
-			p = p[:min(copyBytes, length-at)]
+			p = p[:min(size, length-at)]
 			readCtx, done := context.WithTimeout(ctx, s.cluster.ReplyTimeout)
 			err := from.Read(readCtx, ref, p, at)
 			done()
@@ -123,7 +126,7 @@ func (s *Store) pull(ctx context.Context, from api.Peer, ref api.Ref, w *local.E
 		if err := w.Write(got.p); err != nil {
 			return err
 		}
-		spare <- got.p[:copyBytes]
+		spare <- got.p[:size]
 	}
 	if err := ctx.Err(); err != nil {
 		return err

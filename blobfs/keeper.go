@@ -239,14 +239,16 @@ func (k *keeper) auditing() {
 	}
 }
 
-// audit asks nodes for all extents here of which lists say that they have them.
-func (k *keeper) audit(nodes []string) {
+// audit asks nodes for the extents here that they may have: those on an extent's list, and those
+// that placement would choose first, for a list that was not told to all may have lost sight of a replica. Those with a
+// true value are asked for all.
+func (k *keeper) audit(nodes map[string]bool) {
 	v := k.watch.view()
 	batches := map[string][]local.ExtentInfo{}
 	flush := func(node string) {
-		if b := batches[node]; len(b) > 0 && !k.auditBatch(v, node, b) {
+		if b := batches[node]; len(b) > 0 && !k.auditBatch(node, b) {
 			k.watch.undone(node)
-			nodes = slices.DeleteFunc(nodes, func(n string) bool { return n == node })
+			delete(nodes, node)
 		}
 		delete(batches, node)
 	}
@@ -254,8 +256,9 @@ func (k *keeper) audit(nodes []string) {
 	for k.s.ctx.Err() == nil && len(nodes) > 0 {
 		infos := k.s.disks.ListExtents(after, scanPage)
 		for _, x := range infos {
-			for _, node := range x.Holders.Nodes {
-				if !slices.Contains(nodes, node) {
+			likely := v.likely(x.ID, k.s.cluster.Replicas)
+			for node, whole := range nodes {
+				if !whole && !slices.Contains(x.Holders.Nodes, node) && !slices.Contains(likely, node) {
 					continue
 				}
 				if batches[node] = append(batches[node], x); len(batches[node]) == checkMax {
@@ -268,7 +271,7 @@ func (k *keeper) audit(nodes []string) {
 		}
 		after = infos[len(infos)-1].ID
 	}
-	for _, node := range slices.Clone(nodes) {
+	for node := range nodes {
 		flush(node)
 	}
 }

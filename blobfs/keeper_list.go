@@ -33,7 +33,7 @@ type survey struct {
 
 // ask asks the nodes that may have an extent, and takes over the newest list. More nodes are asked as lists
 // name them.
-func (k *keeper) ask(ctx context.Context, v *view, x ExtentID) (*survey, error) {
+func (k *keeper) ask(ctx context.Context, v *view, x ExtentID, also ...string) (*survey, error) {
 	var sv survey
 	answers := map[string]api.Held{}
 	asked := map[string]bool{k.s.self: true}
@@ -54,7 +54,7 @@ func (k *keeper) ask(ctx context.Context, v *view, x ExtentID) (*survey, error) 
 				}
 			}
 		}
-		nodes := slices.Clone(sv.list.Nodes)
+		nodes := slices.Concat(sv.list.Nodes, also)
 		for _, a := range answers {
 			if a.Holders.Epoch == sv.list.Epoch {
 				nodes = append(nodes, a.Holders.Nodes...)
@@ -63,7 +63,7 @@ func (k *keeper) ask(ctx context.Context, v *view, x ExtentID) (*survey, error) 
 		nodes = slices.DeleteFunc(nodes, func(n string) bool {
 			old := asked[n]
 			asked[n] = true
-			return old || k.of(v, n) >= away || k.s.peers.suspected(n)
+			return n == "" || old || k.of(v, n) >= away || k.s.peers.suspected(n)
 		})
 		if len(nodes) == 0 {
 			break
@@ -126,6 +126,9 @@ func (k *keeper) weigh(v *view, sv *survey, answers map[string]api.Held) {
 	sv.epoch = sv.list.Epoch
 	names := slices.Clone(sv.list.Nodes)
 	for node, a := range answers {
+		if a.State == api.Good && a.Holders.Epoch < sv.list.Epoch {
+			sv.behind = append(sv.behind, node)
+		}
 		if a.State != api.Missing && a.Holders.Epoch == sv.list.Epoch && !slices.Equal(a.Holders.Nodes, sv.list.Nodes) {
 			sv.torn = true
 			if !slices.Contains(names, node) {
@@ -142,9 +145,6 @@ func (k *keeper) weigh(v *view, sv *survey, answers map[string]api.Held) {
 		}
 		if a.Repairs {
 			sv.repairs = append(sv.repairs, node)
-		}
-		if answered && a.State == api.Good && a.Holders.Epoch < sv.list.Epoch {
-			sv.behind = append(sv.behind, node)
 		}
 		if answered && a.State == api.Bad && node != k.s.self {
 			sv.rotten = append(sv.rotten, node)
@@ -205,8 +205,8 @@ func (k *keeper) tell(ctx context.Context, x ExtentID, h Holders, nodes []string
 	return stale
 }
 
-// auditBatch asks a node for extents here that it should have; false if it did not answer.
-func (k *keeper) auditBatch(v *view, node string, infos []local.ExtentInfo) bool {
+// auditBatch asks a node for extents here that it may have; false if it did not answer.
+func (k *keeper) auditBatch(node string, infos []local.ExtentInfo) bool {
 	xs := make([]ExtentID, len(infos))
 	for i := range infos {
 		xs[i] = infos[i].ID
@@ -219,14 +219,14 @@ func (k *keeper) auditBatch(v *view, node string, infos []local.ExtentInfo) bool
 		x := &infos[i]
 		t := task{id: x.ID, created: x.Created, rank: max(len(x.Holders.Nodes)-1, 1), bytes: x.Length}
 		switch {
-		case a.State != api.Good:
-			k.queue.push(t)
-		case a.Holders.Epoch > x.Holders.Epoch:
-			if err := k.s.disks.SetHolders(k.s.ctx, x.ID, a.Holders); err != nil || !slices.Contains(a.Holders.Nodes, k.s.self) {
-				t.rank = taskSurplus
+		case !slices.Contains(k.listed(x).Nodes, node):
+			if a.State != api.Missing && a.State != api.Unwanted {
+				t.rank, t.also = taskSurplus, node
 				k.queue.push(t)
 			}
-		case a.Holders.Epoch < x.Holders.Epoch || !slices.Equal(a.Holders.Nodes, x.Holders.Nodes):
+		case a.State != api.Good:
+			k.queue.push(t)
+		case a.Holders.Epoch != x.Holders.Epoch || !slices.Equal(a.Holders.Nodes, x.Holders.Nodes):
 			t.rank = taskSurplus
 			k.queue.push(t)
 		}

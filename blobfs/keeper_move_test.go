@@ -114,7 +114,7 @@ func TestRebalance(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newKept(t, 3, blobfs.Cluster{Keep: blobfs.KeepConfig{BalanceBytes: 50_000}})
 		for _, n := range c.all {
-			n.member.CapacityBytes = 20 << 20 // 12 MB of 20 MiB: 57 %
+			n.say(func(m *blobfs.Member) { m.CapacityBytes = 20 << 20 }) // 12 MB of it: 57 %
 		}
 		for range 400 {
 			c.put(rng, 30_000, c.all...)

@@ -16,6 +16,7 @@ type task struct {
 	bytes   int64
 	// behind means that another node should do it, which may not know or not be able to.
 	behind bool
+	also   string // a node that is not on the list and has a replica
 }
 
 // The ranks of tasks that no extent's life depends on.

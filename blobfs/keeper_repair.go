@@ -25,7 +25,7 @@ const tendMax = 8
 func (k *keeper) tend(ctx context.Context, t task) error {
 	for range tendMax {
 		v := k.watch.view()
-		sv, err := k.ask(ctx, v, t.id)
+		sv, err := k.ask(ctx, v, t.id, t.also)
 		if errors.Is(err, local.ErrNoExtent) {
 			return nil
 		}
@@ -81,7 +81,8 @@ func (k *keeper) step(ctx context.Context, v *view, t task, sv *survey) (again b
 		return true, k.publish(ctx, sv, append(slices.Clone(sv.held), self))
 	case short > 0 && (mine || bad && len(among) == 0 || t.behind && len(sv.repairs) == 0):
 		return true, k.replicate(ctx, v, sv, short)
-	case short <= 0 && mine && (sv.torn || k.listHasLost(sv)):
+	case short <= 0 && (sv.torn || mine && k.listHasLost(sv)):
+		// Of lists of one epoch that differ, only nodes that are on one of them may know.
 		return true, k.publish(ctx, sv, sv.held)
 	}
 	return k.trim(ctx, v, sv, mine, listed)

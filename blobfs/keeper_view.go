@@ -38,8 +38,9 @@ type sighting struct {
 	was     standing
 	alive   time.Time // since when, as the fleet says
 	// audit is when to ask it next whether it has what it should.
-	audit time.Duration
-	seen  bool // by the present refresh
+	audit  time.Duration
+	audits int
+	seen   bool // by the present refresh
 }
 
 // flapTime is how long a return from the dead counts against a node, flapMax how many returns do.
@@ -184,16 +185,21 @@ func (w *watch) stranger(id string) standing {
 	return away
 }
 
-// due returns the nodes to ask whether they have what they should, and notes that they are asked.
-func (w *watch) due() []string {
+// wholeAudit is how many times as rare as other audits those are that ask a node for all extents here.
+const wholeAudit = 8
+
+// due returns the nodes to ask whether they have what they should, and notes that they are asked. Those with a true value
+// are asked for all extents.
+func (w *watch) due() map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.clock.Now()
-	var ids []string
+	ids := map[string]bool{}
 	for id, n := range w.nodes {
 		if n.was <= leaving && id != w.fleet.Self() && now >= n.audit {
 			n.audit = now + w.cfg.AuditEvery
-			ids = append(ids, id)
+			n.audits++
+			ids[id] = n.audits%wholeAudit == 0
 		}
 	}
 	return ids
@@ -230,4 +236,17 @@ func (v *view) first(x ExtentID, among []string) string {
 		return ""
 	}
 	return place.Rank(placeKey(x), nodes)[0].ID
+}
+
+// likely returns the n members that come first for an extent.
+func (v *view) likely(x ExtentID, n int) []string {
+	nodes := make([]place.Node, len(v.members))
+	for i, m := range v.members {
+		nodes[i] = place.Node{ID: m.ID, CapacityBytes: m.CapacityBytes}
+	}
+	var ids []string
+	for _, n := range place.Rank(placeKey(x), nodes)[:min(n, len(nodes))] {
+		ids = append(ids, n.ID)
+	}
+	return ids
 }
