@@ -16,18 +16,24 @@ import (
 // acknowledged nothing more, and whoever opens it later reads the same. It waits, until ctx ends, for a replica
 // of each extent. ErrNoLog; ErrNoReplica with what the nodes said if ctx ended; what the lists return.
 func (s *Store) OpenSpreadLog(ctx context.Context, server string, id ID) (*SpreadLogReader, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, fmt.Errorf("open log %s: %w", id, err)
-	}
-	l, err := s.recoverLog(ctx, logPath(server, id), id)
+	l, err := s.endLog(ctx, server, id)
 	if err != nil {
 		return nil, fmt.Errorf("open log %s: %w", id, err)
 	}
-	r := &SpreadLogReader{s: s, id: id, list: *l, ctx: s.ctx}
-	if err := s.cutLog(ctx, id, l); err != nil {
-		return nil, fmt.Errorf("open log %s: %w", id, err)
+	_, end := l.Sealed()
+	return s.newLogReader(id, l, 0, LogPiece{l.Start, end}), nil
+}
+
+// endLog fences and cuts a log, and returns its list, which is closed.
+func (s *Store) endLog(ctx context.Context, server string, id ID) (*logproto.List, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
 	}
-	return r, nil
+	l, err := s.recoverLog(ctx, logPath(server, id), id)
+	if err != nil {
+		return nil, err
+	}
+	return l, s.cutLog(ctx, id, l)
 }
 
 // ErrNoReplica means that of some extent no replica could be reached that has what was

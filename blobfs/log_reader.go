@@ -12,14 +12,14 @@ import (
 	"github.com/steledb/stele/blobfs/logproto"
 )
 
-// SpreadLogReader reads a log that has ended, from its first extent on, from whichever replicas are
-// good. It is not safe for concurrent use. Its memory is a window of 2 MiB and the longest
+// SpreadLogReader reads a log that has ended, or a piece of it, from whichever replicas are good. It is not safe for concurrent use. Its memory is a window of 2 MiB and the longest
 // payload that is over a frame's.
 type SpreadLogReader struct {
 	s    *Store
 	ctx  context.Context // the store's
 	id   ID
 	list logproto.List
+	end  int64 // payloads that begin here or later are not for this reader
 
 	i     int   // extent being read
 	start int64 // its position
@@ -32,26 +32,29 @@ type SpreadLogReader struct {
 	err   error // sticky, with io.EOF
 }
 
-// Start returns the position of the first byte that the log still has.
-func (r *SpreadLogReader) Start() int64 { return r.list.Start }
-
-// End returns the position after the last byte of the log.
-func (r *SpreadLogReader) End() int64 {
-	_, end := r.list.Sealed()
-	return end
+// newLogReader reads what of the log begins in a piece, whose start is that of extent i.
+func (s *Store) newLogReader(id ID, list *logproto.List, i int, p LogPiece) *SpreadLogReader {
+	return &SpreadLogReader{s: s, ctx: s.ctx, id: id, list: *list, i: i, start: p.Start, end: p.End}
 }
 
-// Next returns the next payload, valid until the call after, and the position after it. At the end of the log
+// Next returns the next payload, valid until the call after, and the position after it. At the end
 // the error is io.EOF. A *CorruptError names a frame of which no replica is good; ErrNoReplica
 // means that no replica of an extent answers. Errors are sticky.
 func (r *SpreadLogReader) Next() (payload []byte, pos int64, err error) {
 	for r.err == nil {
+		// A payload that begins before the end may go on behind it. If the writer gave it up
+		// half way, another begins there.
+		from, unfinished := r.dec.Began()
+		if r.start+r.off >= r.end && (!unfinished || from >= r.end) {
+			r.err = io.EOF
+			break
+		}
 		if !r.begun && !r.beginExtent() {
 			break
 		}
 		if r.off == r.list.Extents[r.i].Length {
 			r.start += r.off
-			r.i, r.begun = r.i+1, false
+			r.i, r.off, r.begun = r.i+1, 0, false
 			continue
 		}
 		size, payload, whole, err := r.dec.Next(r.buf[r.at:])
@@ -63,7 +66,7 @@ func (r *SpreadLogReader) Next() (payload []byte, pos int64, err error) {
 		default:
 			r.at += int(size)
 			r.off += size
-			if whole {
+			if from, _ := r.dec.Began(); whole && from < r.end {
 				return payload, r.dec.Position(), nil
 			}
 		}
@@ -73,9 +76,6 @@ func (r *SpreadLogReader) Next() (payload []byte, pos int64, err error) {
 
 // beginExtent finds a replica of the next extent; false at the end and on an error.
 func (r *SpreadLogReader) beginExtent() bool {
-	if r.i == 0 && r.start == 0 {
-		r.start = r.list.Start
-	}
 	if r.i == len(r.list.Extents) {
 		r.err = io.EOF
 		return false
@@ -100,7 +100,7 @@ func (r *SpreadLogReader) useReplica(why error) bool {
 	for len(r.nodes) > 0 {
 		salt, err := r.salt(r.nodes[0], x)
 		if err == nil {
-			r.dec.Start(fmt.Sprintf("extent %d of log %s on %s", x.Seq, r.id, r.nodes[0]), salt, r.start+r.off)
+			r.dec.Start(fmt.Sprintf("extent %d of log %s on %s", x.Seq, r.id, r.nodes[0]), salt, r.start+r.off, r.off)
 			r.buf, r.at = r.buf[:0], 0
 			return true
 		}

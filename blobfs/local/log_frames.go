@@ -88,12 +88,13 @@ type LogDecoder struct {
 	salt uint64
 	pos  int64
 	at   int64 // in the extent
+	from int64 // where the first frame of the payload under way is
 	a    assembler
 }
 
-// Start begins an extent, at a position.
-func (d *LogDecoder) Start(name string, salt uint64, pos int64) {
-	d.Name, d.salt, d.pos, d.at = name, salt, pos, 0
+// Start goes on at a position, with the frame that is at that offset of an extent.
+func (d *LogDecoder) Start(name string, salt uint64, pos, offset int64) {
+	d.Name, d.salt, d.pos, d.at = name, salt, pos, offset
 }
 
 // Next takes a frame off b. It returns the frame's size, and a payload if it is whole with
@@ -118,6 +119,9 @@ func (d *LogDecoder) Next(b []byte) (size int64, payload []byte, whole bool, err
 	if !ok {
 		return 0, nil, false, &CorruptError{File: d.Name, Offset: d.at, Reason: partMissing}
 	}
+	if f.kind == frameFull || f.kind == frameFirst {
+		d.from = d.pos
+	}
 	d.pos += size
 	d.at += size
 	return size, payload, whole, nil
@@ -125,3 +129,7 @@ func (d *LogDecoder) Next(b []byte) (size int64, payload []byte, whole bool, err
 
 // Position returns the position after the frames so far.
 func (d *LogDecoder) Position() int64 { return d.pos }
+
+// Began returns the position of the first frame of the payload that came last, and whether its
+// last frame is still to come.
+func (d *LogDecoder) Began() (pos int64, unfinished bool) { return d.from, d.a.running }

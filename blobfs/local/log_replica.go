@@ -430,6 +430,8 @@ func (s *Store) lockReplica(log ID, seq uint64) (*replicaLog, *replicaExtent, er
 }
 
 func (e *replicaExtent) checkCut(c LogCut) error {
+	e.log.mu.Lock()
+	defer e.log.mu.Unlock()
 	if c.Start < 0 || c.Length < 0 || c.Length > e.f.header.bytes-pageBytes || c.Length%pageBytes != 0 {
 		return fmt.Errorf("cut extent %d of log %s to %d bytes from %d on: %w", c.Seq, c.Log, c.Length, c.Start, logproto.ErrMismatch)
 	}

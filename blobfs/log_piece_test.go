@@ -1,0 +1,221 @@
+package blobfs_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/blobtest"
+)
+
+// Every payload of a log is in exactly one of its pieces, whatever the sizes of payloads, extents and
+// pieces, with a replica lost and another rotten. Whoever opens a piece takes nothing over.
+func TestLogPieces(t *testing.T) {
+	seed, runs := runSeed(t), 8
+	if os.Getenv("STELE_SOAK") != "" {
+		runs = 200
+	}
+	for i := range runs {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			pieceRun(t, rand.New(rand.NewPCG(seed, uint64(i))))
+		})
+	}
+}
+
+func pieceRun(t *testing.T, rng *rand.Rand) {
+	l := newLists()
+	cfg := quick
+	cfg.Lists = l
+	cfg.Logs = blobfs.LogConfig{
+		DeadlineMin: 100 * time.Millisecond, OpenTimeout: 500 * time.Millisecond, Retry: 20 * time.Millisecond, Avoid: 50 * time.Millisecond,
+		// Less than a long payload: who appends one may give it up half way.
+		WindowBytes: 160 << 10,
+	}
+	extent := int64(128<<10) << rng.IntN(3)
+	c := newNodes(t, nodesConfig{n: 4, cluster: cfg, extent: extent})
+	id := blobfs.NewID()
+	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+	noError(t, err)
+	fillLog(t, c, w, extent, rng)
+	if _, err := c.all[1].OpenLogPiece(t.Context(), "n1", id, blobfs.LogPiece{End: 1}); !errors.Is(err, blobfs.ErrLogOpen) {
+		t.Errorf("a piece of a log that goes on: %v", err)
+	}
+	whole := readSpread(t, c.all[1].Store, "n1", id)
+	size := rng.Int64N(4 * extent)
+	pieces, err := c.all[2].EndSpreadLog(t.Context(), "n1", id, size)
+	noError(t, err)
+	checkPieces(t, pieces, size, extent)
+	// A node dies, and of one extent another's replica is rotten.
+	list := l.list(t, "n1", id)
+	lost := c.all[1+rng.IntN(3)]
+	lost.kill()
+	var sound []*node
+	for _, n := range c.all {
+		if n != lost {
+			sound = append(sound, n)
+		}
+	}
+	x := list.Extents[rng.IntN(len(list.Extents))]
+	for _, name := range x.Replicas {
+		if n := c.get(name); n != lost && x.Length > 0 && len(x.Replicas) > 2 {
+			n.rottenLog(t, id, x.Seq, rng.Int64N(x.Length))
+			break
+		}
+	}
+	var got []spreadRecord
+	for _, p := range pieces {
+		r, err := sound[rng.IntN(len(sound))].OpenLogPiece(t.Context(), "n1", id, p)
+		noError(t, err)
+		got = append(got, readAll(t, r)...)
+	}
+	equalRecords(t, got, whole)
+	if after := l.list(t, "n1", id); !after.Equal(&list) {
+		t.Errorf("reading pieces made the list %+v, it was %+v", after, list)
+	}
+	t.Logf("extents of %d: %d payloads, %d extents, %d pieces of %d", extent, len(whole), len(list.Extents), len(pieces), size)
+}
+
+// fillLog appends payloads of up to three extents, while replicas fail to answer and disks are full now and then.
+func fillLog(t *testing.T, c *nodes, w *blobfs.SpreadLogWriter, extent int64, rng *rand.Rand) {
+	var group sync.WaitGroup
+	for range 3 {
+		r := rand.New(rand.NewPCG(rng.Uint64(), 1))
+		group.Go(func() {
+			for i := range 16 {
+				size := r.IntN(5000)
+				if r.IntN(4) == 0 {
+					size = r.IntN(int(3 * extent))
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(10+r.IntN(200))*time.Millisecond)
+				// What was not acknowledged may be in the log or not: the log tells.
+				_, err := w.Append(ctx, append(binary.LittleEndian.AppendUint64(nil, uint64(i)), blobtest.Bytes(r.Uint64(), size)...))
+				cancel()
+				if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, blobfs.ErrDiskFull) {
+					t.Errorf("append of %d bytes: %v", size, err)
+				}
+			}
+		})
+	}
+	for range 8 {
+		time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
+		n := c.all[1+rng.IntN(3)]
+		if rng.IntN(2) == 0 {
+			cut := c.cut[[2]string{"n1", n.id}]
+			cut.Store(!cut.Load())
+			continue
+		}
+		room := int64(1 << 20)
+		if rng.IntN(2) == 0 {
+			room = 1 << 40
+		}
+		for _, n := range c.all {
+			n.fs.SetCapacity("/a", room)
+			n.fs.SetCapacity("/b", room)
+		}
+	}
+	for _, n := range c.all {
+		n.fs.SetCapacity("/a", 1<<40)
+		n.fs.SetCapacity("/b", 1<<40)
+	}
+	for _, cut := range c.cut {
+		cut.Store(false)
+	}
+	group.Wait()
+}
+
+func checkPieces(t *testing.T, pieces []blobfs.LogPiece, size, extent int64) {
+	t.Helper()
+	for i, p := range pieces {
+		if p.End <= p.Start || p.End-p.Start > max(size, extent) {
+			t.Errorf("piece %d is %+v; pieces are of %d bytes, extents of %d", i, p, size, extent)
+		}
+		if i > 0 && p.Start != pieces[i-1].End {
+			t.Errorf("piece %d begins at %d, the one before ends at %d", i, p.Start, pieces[i-1].End)
+		}
+	}
+}
+
+func readAll(t *testing.T, r *blobfs.SpreadLogReader) []spreadRecord {
+	t.Helper()
+	defer r.Close()
+	var all []spreadRecord
+	for {
+		p, pos, err := r.Next()
+		if err == io.EOF {
+			return all
+		}
+		noError(t, err)
+		all = append(all, spreadRecord{bytes.Clone(p), pos})
+	}
+}
+
+// rottenLog flips a byte in a node's replica of an extent of a log.
+func (n *node) rottenLog(t *testing.T, id blobfs.ID, seq uint64, off int64) {
+	t.Helper()
+	for _, dir := range []string{"/a/logs", "/b/logs"} {
+		names, err := n.fs.ReadDir(dir)
+		noError(t, err)
+		for _, name := range names {
+			f, err := n.fs.Open(filepath.Join(dir, name))
+			noError(t, err)
+			defer f.Close()
+			var head [4096]byte
+			if _, err = f.ReadAt(head[:], 0); err != nil || !bytes.Equal(head[32:48], id[:]) || binary.LittleEndian.Uint64(head[48:]) != seq {
+				continue
+			}
+			var b [1]byte
+			_, err = f.ReadAt(b[:], 4096+off)
+			noError(t, err)
+			b[0] ^= 1
+			_, err = f.WriteAt(b[:], 4096+off)
+			noError(t, err)
+			return
+		}
+	}
+	t.Fatalf("%s has no extent %d of log %s", n.id, seq, id)
+}
+
+// A piece that is not there, or is none, is refused.
+func TestLogPieceUnknown(t *testing.T) {
+	c, l := newLogNodes(t, 1, blobfs.LogConfig{})
+	id := blobfs.NewID()
+	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+	noError(t, err)
+	pos, err := w.Append(t.Context(), []byte("one"))
+	noError(t, err)
+	pieces, err := c.all[0].EndSpreadLog(t.Context(), "n1", id, 1<<20)
+	noError(t, err)
+	if want := (blobfs.LogPiece{Start: 0, End: pos}); len(pieces) != 1 || pieces[0] != want {
+		t.Fatalf("pieces %v, want %v", pieces, want)
+	}
+	saves := l.saves
+	for _, p := range []blobfs.LogPiece{{}, {1, pos}, {pos, pos}, {pos, pos + 1}, {0, 0}, {-1, pos}} {
+		if r, err := c.all[0].OpenLogPiece(t.Context(), "n1", id, p); err == nil {
+			t.Errorf("piece %v is opened, and has %d payloads", p, len(readAll(t, r)))
+		}
+	}
+	if _, err := c.all[0].OpenLogPiece(t.Context(), "n1", blobfs.NewID(), pieces[0]); !errors.Is(err, blobfs.ErrNoLog) {
+		t.Errorf("piece of an unknown log: %v", err)
+	}
+	// A log that nothing was appended to has no pieces.
+	empty := blobfs.NewID()
+	_, err = c.all[0].CreateSpreadLog(t.Context(), "n1", empty)
+	noError(t, err)
+	if pieces, err := c.all[0].EndSpreadLog(t.Context(), "n1", empty, 1<<20); err != nil || len(pieces) != 0 {
+		t.Errorf("pieces %v of an empty log, %v", pieces, err)
+	}
+	if l.saves == saves {
+		t.Error("the list of the empty log was not closed")
+	}
+}
