@@ -229,6 +229,9 @@ func (a *app) report(err error) int {
 		return f.code
 	}
 	text := strings.TrimRight(escapeLines(f.err.Error()), " ")
+	if f.code == exitTimeout && errors.Is(err, context.DeadlineExceeded) {
+		text += " (asked " + a.addr + ")"
+	}
 	fmt.Fprintf(a.err, "%s %s\n", a.paint(a.errTTY, styleError, "error:"), text)
 	if f.hint != "" {
 		fmt.Fprintf(a.err, "%s %s\n", a.paint(a.errTTY, styleHint, "hint:"), f.hint)

@@ -105,6 +105,10 @@ func (c *configuration) invitation(addr string) string {
 // called once the node serves.
 func (a *app) serve(ctx context.Context, cfg node.Config, drain time.Duration, ready func(context.Context, *node.Node) error) error {
 	n, err := node.Start(ctx, cfg)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) { // it was told to
+		cfg.Logger.Info("stopped before it served")
+		return nil
+	}
 	if err != nil {
 		return startError(err, cfg)
 	}
@@ -147,9 +151,6 @@ func (a *app) stop(n *node.Node, drain time.Duration, log *slog.Logger) error {
 
 // startError tells what can be done about a node that did not come up.
 func startError(err error, cfg node.Config) error {
-	if errors.Is(err, context.Canceled) {
-		return errors.New("stopped before the node was up")
-	}
 	if errors.Is(err, os.ErrPermission) {
 		return withHint(err, fmt.Sprintf(`give a folder of your own with --data-dir (now %s), or try "stele serve --dev"`, cfg.DataDirs[0]))
 	}

@@ -34,7 +34,7 @@ var settings = []setting{
 	{"listen", "`host:port` for clients and nodes", "127.0.0.1:7106", checkAddr},
 	{"gossip", "`host:port` for membership, or off for a node that stays alone", "127.0.0.1:7107", checkAddrOrOff},
 	{"http", "`host:port` for metrics and health, or off", "127.0.0.1:7108", checkAddrOrOff},
-	{"join", "`host:port` of nodes whose cluster to join, several between commas; only a node without data looks at it", []string{}, checkJoin},
+	{"join", "`host:port` of nodes whose cluster to join, that of their --listen, several between commas; a node with data finds the others there if they have moved", []string{}, checkJoin},
 	{"expect", "`number` of nodes without data that found a cluster together, each given the same number and the same nodes to join", "", checkExpect},
 	{"advertise", "`host` or host:port that other nodes reach this one by (default: that of listen, or an address of the machine)", "", checkAdvertise},
 	{"zone", "`name` of the zone that the node is in: voters are spread across zones", "", checkZone},

@@ -3,6 +3,7 @@ package formation
 import (
 	"context"
 	"errors"
+	"syscall"
 
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/rpc"
@@ -65,6 +66,11 @@ func (f *Former) judge(addr string, err error) {
 	case refused:
 		if f.refusals.first(addr, err) {
 			f.log.Error("node refused", "rpc", addr, "reason", err.Error())
+		}
+	case errors.Is(err, rpc.ErrPreamble) || errors.Is(err, syscall.ECONNRESET):
+		if f.refusals.first(addr, err) {
+			f.log.Warn("what answers there does not speak as nodes do; --join takes the address of --listen, not that of --gossip or --http",
+				"rpc", addr, "error", err)
 		}
 	case err != nil:
 		f.log.Debug("no answer", "rpc", addr, "error", err)

@@ -3,6 +3,7 @@ package formation
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -110,7 +111,12 @@ func (f *Former) keepGreeting() {
 		for _, addr := range addrs[:min(len(addrs), greetMax)] {
 			f.greetLocked(addr)
 		}
+		lost := every == greetEvery && len(addrs) > 0 && len(f.mu.members) == 0 && len(f.mu.heard) == 0
 		f.mu.Unlock()
+		if lost && f.refusals.first("", errNobody) {
+			f.log.Warn("no other node of the cluster answers where it was last; if they have new addresses, start this node with --join and one of them",
+				"addresses", strings.Join(addrs[:min(len(addrs), greetMax)], ", "))
+		}
 		wait := time.NewTimer(every*3/4 + rand.N(every/2))
 		select {
 		case <-wait.C:
@@ -120,6 +126,9 @@ func (f *Former) keepGreeting() {
 		}
 	}
 }
+
+// errNobody stands for the line that says that no member was heard of.
+var errNobody = errors.New("nobody answers")
 
 // targets returns the addresses that a restarted member looks for others at.
 func (f *Former) targets() []string {
@@ -180,7 +189,8 @@ func (m *machine) waiting(at string) string {
 			asked = append(asked, text)
 		}
 	}
-	text := fmt.Sprintf("%d nodes to form a cluster; there are %d: this one %s", m.expect, len(with)+1, strings.Join(with, ", "))
+	with = append([]string{"this one"}, with...)
+	text := fmt.Sprintf("%d nodes to form a cluster; there are %d: %s", m.expect, len(with), strings.Join(with, ", "))
 	if m.state.Active {
 		text = fmt.Sprintf("promises to let it found a cluster of %d nodes, from %s", m.expect, strings.Join(asked, ", "))
 	}

@@ -2,6 +2,7 @@ package formation
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ func (f *Former) onHello(c *rpc.Call) (func(*wire.Encoder), error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.takeHelloLocked(h.RPC, h, false); err != nil {
+	if err := f.takeHelloLocked(cmp.Or(h.RPC, "an address that it does not tell"), h, false); err != nil {
 		f.refuse(h.Peer, err)
 		return nil, err
 	}
@@ -178,10 +179,7 @@ func badRequest(err error) error { return rpc.Errorf(rpc.CodeBadRequest, "%v", e
 
 // nodeText names a node for people.
 func nodeText(p Peer) string {
-	if p.Name != "" {
-		return p.Name
-	}
-	return p.ID
+	return cmp.Or(p.Name, p.ID, "without a name")
 }
 
 const (

@@ -135,6 +135,13 @@ func TestMembersComeAndGo(t *testing.T) {
 			t.Errorf("the log says %d times %q:\n%s", got, what, log)
 		}
 	}
+	if err := a.Leave(5 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	a.Close()
+	if got := log.count("node=name-a"); got != 0 {
+		t.Errorf("a says %d times of itself that it goes:\n%s", got, log)
+	}
 }
 
 // TestMoves: a node that is started anew at another address is there at once, though

@@ -86,9 +86,11 @@ func (t *table) dead(name string) {
 			delete(t.mu.runs, name) // it was started anew
 		}
 	}
-	if run.State == Left {
+	switch {
+	case run.Self: // it goes, or the others are told otherwise at once
+	case run.State == Left:
 		t.say(line{slog.LevelInfo, "member has left", memberArgs(run)})
-	} else {
+	default:
 		t.say(line{slog.LevelWarn, "member does not answer", memberArgs(run)})
 	}
 	t.changeLocked()

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -92,8 +93,8 @@ func (c *Client) CheckSequencer(ctx context.Context, q api.Sequencer) error {
 //
 // When it is not known whether the first attempt was made, one with a generation of
 // its own is made again: no generation comes twice, so at most one of the two can
-// succeed. If the second is then refused, only an ephemeral file tells by its
-// session whose it is; else the error is api.ErrOutcomeUnknown.
+// succeed. If the second is then refused, only an ephemeral file tells, by its session
+// and its content, whose it is; else the error is api.ErrOutcomeUnknown.
 func (c *Client) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (made uint64, err error) {
 	again := gen != 0 && gen != api.AnyGeneration
 	unknown, err := c.do(ctx, again, func(s api.Service) error {
@@ -105,9 +106,9 @@ func (c *Client) Set(ctx context.Context, path string, data []byte, gen uint64, 
 	}
 	if o.Ephemeral && gen == 0 {
 		// Nobody else makes ephemeral files of this session, and once made this one
-		// stands until the session deletes it.
-		if st, lookErr := c.Stat(ctx, path); lookErr == nil && st.Ephemeral == o.Session && o.Session != 0 {
-			return st.Generation, nil
+		// stands until the session deletes it. One with other content was there before.
+		if f, lookErr := c.Get(ctx, path); lookErr == nil && f.Ephemeral == o.Session && o.Session != 0 && bytes.Equal(f.Data, data) {
+			return f.Generation, nil
 		}
 	}
 	return 0, unknownOutcome(err)

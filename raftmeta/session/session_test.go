@@ -301,6 +301,53 @@ func TestAcquireOfUnknownOutcome(t *testing.T) {
 	})
 }
 
+// doubtful is a Service whose answers to Set are lost: made tells whether the requests
+// arrive.
+type doubtful struct {
+	api.Service
+	made bool
+}
+
+func (d *doubtful) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
+	if d.made {
+		_, _ = d.Service.Set(ctx, path, data, gen, o)
+	}
+	return 0, api.ErrOutcomeUnknown
+}
+
+type dialTo struct{ api.Service }
+
+func (d dialTo) Dial(context.Context, string) (Peer, error) { return Peer{Service: d.Service}, nil }
+
+// An ephemeral file tells who made it, and what it says whether that was now.
+func TestEphemeralOfUnknownOutcome(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		d := &doubtful{Service: w.memory}
+		c, err := NewClient(Config{Locator: Addresses{"here"}, Dialer: dialTo{d}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := c.Open(t.Context(), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := api.SetOptions{Ephemeral: true}
+		set := func(data string) (uint64, error) { return s.Set(t.Context(), "/e", []byte(data), 0, o) }
+		if _, err := set("new"); !errors.Is(err, api.ErrOutcomeUnknown) {
+			t.Errorf("a file that was not made: %v", err)
+		}
+		d.made = true
+		made, err := set("new")
+		if err != nil || made == 0 {
+			t.Errorf("a file that was made: %d, %v", made, err)
+		}
+		if _, err := set("other"); !errors.Is(err, api.ErrOutcomeUnknown) {
+			t.Errorf("a file that was there before: %v", err)
+		}
+		shut(t, s)
+	})
+}
+
 func TestTwoLocksOfOnePath(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		s, _ := w.session(1, Options{Name: "me"})

@@ -251,6 +251,12 @@ func (r *faultRun) judgeAll() {
 		r.t.Error(b)
 	}
 	r.t.Logf("%+v; the judge accepted %d and refused %d", h.tally, accepts, refusals)
+	if h.tally.Answers < 100*r.faults || h.tally.Holds < 5*r.faults || accepts < 5*r.faults {
+		r.t.Errorf("too little happened to show anything: %+v", h.tally)
+	}
+	if porcupine.CheckOperationsTimeout(registers, withoutUnseen(h.ops), 30*time.Second) == porcupine.Ok {
+		return // what had no effect is as good as made in the end
+	}
 	result, info := porcupine.CheckOperationsVerbose(registers, h.ops, 2*time.Minute)
 	if result != porcupine.Ok {
 		path := filepath.Join(r.dir, "registers.html")
@@ -263,8 +269,5 @@ func (r *faultRun) judgeAll() {
 				r.t.Logf("the shortest that shows it:\n%s", shortest(part))
 			}
 		}
-	}
-	if h.tally.Answers < 100*r.faults || h.tally.Holds < 5*r.faults || accepts < 5*r.faults {
-		r.t.Errorf("too little happened to show anything: %+v", h.tally)
 	}
 }
