@@ -58,8 +58,46 @@ func (c *catalog) Save(ctx context.Context, m *tablet.Meta, gen uint64) (uint64,
 	return next, err
 }
 
-// Load implements tablet.Metadata.
-func (c *catalog) Load(ctx context.Context, id uint64) (*tablet.Meta, uint64, error) {
+// Load implements tablet.Metadata. It reads all tablets of the node, which a change of
+// unknown outcome is worth.
+func (c *catalog) Load(ctx context.Context, table uint64, end []byte) (*tablet.Meta, uint64, error) {
+	all, err := c.metas(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, l := range all {
+		if l.Meta.Table == table && string(l.Meta.End) == string(end) {
+			return l.Meta, l.Gen, nil
+		}
+	}
+	return nil, 0, fmt.Errorf("tablet of table %d that ends at %.64q: %w", table, end, tablet.ErrNoMeta)
+}
+
+// metas returns the metadata of all tablets of the node.
+func (c *catalog) metas(ctx context.Context) ([]tablet.Load, error) {
+	ids, err := c.list(ctx, c.tabletsDir())
+	if err != nil {
+		return nil, err
+	}
+	var all []tablet.Load
+	for _, text := range ids {
+		id, err := strconv.ParseUint(text, 16, 64)
+		if err != nil {
+			return nil, fmt.Errorf("tablet id %q in the namespace: %w", text, err)
+		}
+		m, gen, err := c.load(ctx, id)
+		if errors.Is(err, metaapi.ErrNotFound) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, tablet.Load{Meta: m, Gen: gen})
+	}
+	return all, nil
+}
+
+func (c *catalog) load(ctx context.Context, id uint64) (*tablet.Meta, uint64, error) {
 	f, err := c.meta.Get(ctx, c.tabletPath(id))
 	if err != nil {
 		return nil, 0, err
@@ -170,28 +208,19 @@ func (c *catalog) tablets(ctx context.Context) ([]tablet.Load, error) {
 		}
 		schemas[s.ID] = s
 	}
-	ids, err := c.list(ctx, c.tabletsDir())
+	all, err := c.metas(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var loads []tablet.Load
-	for _, text := range ids {
-		id, err := strconv.ParseUint(text, 16, 64)
-		if err != nil {
-			return nil, fmt.Errorf("tablet id %q in the namespace: %w", text, err)
-		}
-		m, gen, err := c.Load(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		s := schemas[m.Table]
-		if s == nil {
-			if err := c.meta.Delete(ctx, c.tabletPath(id), gen); err != nil {
+	for _, l := range all {
+		if l.Schema = schemas[l.Meta.Table]; l.Schema == nil {
+			if err := c.meta.Delete(ctx, c.tabletPath(l.Meta.ID), l.Gen); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		loads = append(loads, tablet.Load{Meta: m, Gen: gen, Schema: s})
+		loads = append(loads, l)
 	}
 	return loads, nil
 }

@@ -12,6 +12,7 @@ import (
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet"
 	"github.com/steledb/stele/tablet/commitlog"
 	"github.com/steledb/stele/tablet/sstable"
 )
@@ -37,6 +38,7 @@ func toAPI(err error) error {
 	var extent *blobfs.CorruptError
 	var file *sstable.CorruptError
 	var failed *commitlog.FailedError
+	var unsure *tablet.UnsureError
 	var changed *metaapi.GenerationError
 	var large *metaapi.TooLargeError
 	switch {
@@ -52,7 +54,7 @@ func toAPI(err error) error {
 		err = errors.Join(api.ErrUnavailable, err)
 	case errors.As(err, &changed):
 		err = errors.Join(api.ErrConflict, err)
-	case errors.As(err, &failed):
+	case errors.As(err, &failed), errors.As(err, &unsure):
 		return rpc.Errorf(rpc.CodeInternal, "%v; the write may or may not survive", err)
 	}
 	return api.ToRPC(err)

@@ -30,7 +30,8 @@ func rowMutationBytes(rm *table.RowMutation) int64 {
 func escapedLen(b []byte) int64 { return int64(len(b) + bytes.Count(b, []byte{0})) }
 
 // admit lets a valid mutation in when there is memory for it, and charges it.
-// Whatever is admitted must be uncharged.
+// Whatever is admitted must be uncharged. It does not wait while the tablet takes no
+// writes: the error is errHalted then.
 func (s *Server) admit(t *Tablet, rm *table.RowMutation) error {
 	if err := rm.Validate(t.schema.Load().table, s.limits); err != nil {
 		return err
@@ -51,6 +52,9 @@ func (s *Server) admit(t *Tablet, rm *table.RowMutation) error {
 		room := s.roomSignal()
 		if s.tryCharge(t, n) {
 			return nil
+		}
+		if t.halted.Load() != nil {
+			return errHalted
 		}
 		select {
 		case <-room:

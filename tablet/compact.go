@@ -21,6 +21,7 @@ import (
 //
 // Entries of dropped families are left out always.
 type compaction struct {
+	ctx       context.Context // given up when it ends; nil: never
 	merge     merge
 	judge     judge
 	schema    *schema
@@ -45,13 +46,19 @@ type heldEntry struct{ key, value []byte }
 // no second seek in each file.
 const holdBytes = 1 << 20
 
+// checkRows is after how many rows a compaction looks whether it is given up.
+const checkRows = 64
+
 // errColumnChanged means that a source did not give the same entries twice. Files
 // do not change, so it is a bug, or memory that fails.
 var errColumnChanged = errors.New("a column changed between two readings of a compaction")
 
 func (c *compaction) run() error {
 	c.merge.first()
-	for c.merge.valid() {
+	for rows := 0; c.merge.valid(); rows++ {
+		if rows%checkRows == 0 && c.ctx != nil && c.ctx.Err() != nil {
+			return context.Cause(c.ctx)
+		}
 		key := c.merge.key()
 		n := ikey.RowLen(key)
 		if n < 0 {

@@ -37,6 +37,13 @@ type Blobs interface {
 // change was based on, or is gone.
 var ErrMetaChanged = errors.New("tablet metadata was changed by another")
 
+// ErrNoMeta means that there is no metadata of a tablet.
+var ErrNoMeta = errors.New("no metadata of such a tablet")
+
+// ErrMetaLost means that a tablet has been given to another server. This one stops
+// serving it.
+var ErrMetaLost = errors.New("tablet was given to another server")
+
 // ErrMetaTooLarge means that a tablet's metadata does not fit where it is kept.
 var ErrMetaTooLarge = errors.New("tablet metadata too large")
 
@@ -73,13 +80,14 @@ type LogReader interface {
 
 // Metadata keeps the metadata rows of tablets.
 type Metadata interface {
-	// Save replaces the row of tablet m.ID if it is still at generation gen,
+	// Save replaces the row of tablet m, which is that of m.Table and m.End, if it is still at generation gen,
 	// and returns its new generation. The row is durable then. An error that is
-	// ErrMetaChanged or ErrMetaTooLarge says that it was not replaced; any other
-	// leaves that open, and Load tells.
+	// ErrMetaChanged, ErrMetaLost or ErrMetaTooLarge says that it was not replaced;
+	// any other leaves that open, and Load tells.
 	Save(ctx context.Context, m *Meta, gen uint64) (uint64, error)
-	// Load returns the row of a tablet and its generation.
-	Load(ctx context.Context, id uint64) (*Meta, uint64, error)
+	// Load returns the row of the table's tablet with that end, and its
+	// generation. The error is ErrNoMeta if there is none.
+	Load(ctx context.Context, table uint64, end []byte) (*Meta, uint64, error)
 }
 
 // Config says how a tablet server works. Zero values mean the defaults.
@@ -91,6 +99,13 @@ type Config struct {
 	Now func() time.Time
 
 	Logger *slog.Logger // nil discards
+
+	// Serving returns nil while the server is provably the one that serves its
+	// tablets, as the holder of an unexpired lease is, and otherwise what an
+	// operation is answered then: an error that is api.ErrNotServing or
+	// api.ErrUnavailable. It is asked twice for each operation and must not
+	// wait. Nil means always.
+	Serving func() error
 
 	// MemtableBytes is the size at which a tablet's memtable is frozen and
 	// written out. Zero means 64 MiB, or a quarter of MemtablesBytesMax if that is less.

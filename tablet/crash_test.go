@@ -184,7 +184,7 @@ func checkOffline(t *testing.T, e *env) {
 	e.meta.mu.Lock()
 	meta, disk := e.meta.cloneLocked(), e.fs.Crash(nil)
 	e.meta.mu.Unlock()
-	m, _, err := meta.Load(context.Background(), 1)
+	m, _, err := meta.Load(context.Background(), 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,18 @@
 // For that, a policy of versions=n must be sticky: see judge. The time by which
 // ages are judged never goes back while a server runs.
 //
-// Server timestamps are given under the commit log's lock, in sequence order.
+// Server timestamps are given under the commit log's lock, in sequence order. They go
+// on above the tablet's last when another server loads it.
+//
+// # Coming and going
+//
+// Load takes a tablet in: its files, and of a dead server's log what is in sorted
+// runs. Unload gives it away after two minor compactions. While writes are stopped
+// (a halt) writers wait; then they look for the row's tablet anew. Reads go on.
+//
+// Config.Serving is asked when an operation begins and before its answer is given. A
+// write that finds the server's lease gone when it is durable is answered with an
+// UnsureError.
 //
 // # Compactions
 //
@@ -65,7 +76,8 @@
 // # Locks
 //
 // Order: Tablet.minorMu or mergeMu, metaMu, mu. Only mu is never held across I/O.
-// Latches come before all of them, and a latch holder waits only for the log.
+// Latches come before all of them, and a latch holder waits only for the log and, for
+// OverloadWait at most, for memory. Tablet.claimed, which Unload holds, comes first of all.
 //
 // # Invariants
 //
@@ -80,4 +92,6 @@
 //	    it (I6).
 //	T7. Memtables and mutations on their way to them stay within
 //	    MemtablesBytesMax, or one mutation that alone is larger (I13).
+//	T8. When a halt of a tablet has begun, none of its commits is under way and
+//	    none begins; what was acknowledged is in its memtables (I1, I2).
 package tablet

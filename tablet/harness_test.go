@@ -2,6 +2,7 @@ package tablet
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -17,24 +18,34 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// memMetadata is a Metadata that outlives the server, as the lock service does.
-// fail, if set, is asked before each save.
+// memMetadata is a Metadata that outlives the servers, as METADATA does. fail, if
+// set, is asked before each change.
 type memMetadata struct {
 	mu   sync.Mutex
-	rows map[uint64][]byte
-	gens map[uint64]uint64
+	rows map[string]metaRow // by metaKey
 	fail func() (before, after error)
 	// loadErr is what Load returns, if set.
 	loadErr error
 }
 
-func newMemMetadata() *memMetadata {
-	return &memMetadata{rows: map[uint64][]byte{}, gens: map[uint64]uint64{}}
+type metaRow struct {
+	meta  []byte
+	gen   uint64
+	owner string // the server that it is assigned to
 }
 
-func (m *memMetadata) cloneLocked() *memMetadata {
-	return &memMetadata{rows: maps.Clone(m.rows), gens: maps.Clone(m.gens)}
+// metaKey is like a row key of METADATA: in byte order of the ends, no end last.
+func metaKey(table uint64, end []byte) string {
+	key := binary.BigEndian.AppendUint64(nil, table)
+	if len(end) == 0 {
+		return string(append(key, 1))
+	}
+	return string(append(append(key, 0), end...))
 }
+
+func newMemMetadata() *memMetadata { return &memMetadata{rows: map[string]metaRow{}} }
+
+func (m *memMetadata) cloneLocked() *memMetadata { return &memMetadata{rows: maps.Clone(m.rows)} }
 
 // setFaults sets fail and loadErr.
 func (m *memMetadata) setFaults(fail func() (before, after error), loadErr error) {
@@ -43,7 +54,47 @@ func (m *memMetadata) setFaults(fail func() (before, after error), loadErr error
 	m.fail, m.loadErr = fail, loadErr
 }
 
-func (m *memMetadata) Save(_ context.Context, meta *Meta, gen uint64) (uint64, error) {
+func (m *memMetadata) Save(ctx context.Context, meta *Meta, gen uint64) (uint64, error) {
+	return ownMetadata{memMetadata: m}.Save(ctx, meta, gen)
+}
+
+func (m *memMetadata) Load(_ context.Context, table uint64, end []byte) (*Meta, uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.loadErr != nil {
+		return nil, 0, m.loadErr
+	}
+	row, ok := m.rows[metaKey(table, end)]
+	if !ok {
+		return nil, 0, ErrNoMeta
+	}
+	meta, err := DecodeMeta(row.meta)
+	return meta, row.gen, err
+}
+
+// ownMetadata is the rows of the tablets that are assigned to owner.
+type ownMetadata struct {
+	*memMetadata
+	owner string
+}
+
+func (m ownMetadata) Save(_ context.Context, meta *Meta, gen uint64) (uint64, error) {
+	return m.change(func() (uint64, error) {
+		key := metaKey(meta.Table, meta.End)
+		row := m.rows[key]
+		if row.owner != m.owner {
+			return 0, ErrMetaLost
+		}
+		if row.gen != gen {
+			return 0, ErrMetaChanged
+		}
+		m.rows[key] = metaRow{EncodeMeta(meta), gen + 1, m.owner}
+		return gen + 1, nil
+	})
+}
+
+// change makes a change between the faults before and after it.
+func (m ownMetadata) change(do func() (uint64, error)) (uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var after error
@@ -53,22 +104,11 @@ func (m *memMetadata) Save(_ context.Context, meta *Meta, gen uint64) (uint64, e
 			return 0, before
 		}
 	}
-	if m.gens[meta.ID] != gen {
-		return 0, ErrMetaChanged
+	gen, err := do()
+	if err == nil {
+		err = after
 	}
-	m.rows[meta.ID] = EncodeMeta(meta)
-	m.gens[meta.ID]++
-	return m.gens[meta.ID], after
-}
-
-func (m *memMetadata) Load(_ context.Context, id uint64) (*Meta, uint64, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.loadErr != nil {
-		return nil, 0, m.loadErr
-	}
-	meta, err := DecodeMeta(m.rows[id])
-	return meta, m.gens[id], err
+	return gen, err
 }
 
 // clock is a clock that the test sets.
@@ -134,7 +174,7 @@ func (e *env) tryOpen() error {
 	}
 	cfg := e.cfg
 	cfg.Blobs, cfg.Metadata, cfg.Now = OnStore(store), e.meta, e.clock.now
-	meta, gen, err := e.meta.Load(context.Background(), 1)
+	meta, gen, err := e.meta.Load(context.Background(), 1, nil)
 	if err != nil {
 		return err
 	}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/steledb/stele/blobfs"
-	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/tablet/sstable"
 )
 
@@ -52,6 +52,8 @@ func (t *Tablet) mergeDue(ctx context.Context) error {
 	}
 	t.mergeMu.Lock()
 	defer t.mergeMu.Unlock()
+	ctx, done := t.interruptible(ctx)
+	defer done()
 	for {
 		merged := false
 		v, _, err := t.acquire()
@@ -85,6 +87,8 @@ func (t *Tablet) mergeDue(ctx context.Context) error {
 func (t *Tablet) major(ctx context.Context) error {
 	t.mergeMu.Lock()
 	defer t.mergeMu.Unlock()
+	ctx, done := t.interruptible(ctx)
+	defer done()
 	began := t.server.cfg.Now()
 	v, _, err := t.acquire()
 	if err != nil {
@@ -116,7 +120,7 @@ func (t *Tablet) mergeFiles(ctx context.Context, g *group, from, to int) (err er
 		budget = nil // reads suffer more from so many files than from the disk's load
 	}
 	var w *fileWriter
-	c := compaction{schema: schema, wholePast: from == 0, emit: func(f *family, key, value []byte) error {
+	c := compaction{ctx: ctx, schema: schema, wholePast: from == 0, emit: func(f *family, key, value []byte) error {
 		if w == nil {
 			if w, err = s.newFileWriter(ctx, groupOf(schema, g.name), budget); err != nil {
 				return err
@@ -181,23 +185,31 @@ func (t *Tablet) flush(ctx context.Context) error {
 // returns when that is done, and may be given up half-way at no harm. Errors:
 // api.ErrNoTable, api.ErrNotServing, ErrClosed, blobfs.ErrDiskFull.
 func (s *Server) Compact(ctx context.Context, tableName string, major bool) error {
-	tablets, err := s.tablets(tableName)
-	if err != nil {
-		return err
-	}
-	for _, t := range tablets {
-		err := t.flush(ctx)
+	for end, last := []byte(nil), false; !last; {
+		tablets, err := s.tablets(tableName)
+		if err != nil {
+			return err
+		}
+		if end != nil { // those up to here are done
+			tablets = slices.DeleteFunc(slices.Clone(tablets), func(t *Tablet) bool { return len(t.end) > 0 && string(t.end) <= string(end) })
+		}
+		if len(tablets) == 0 {
+			return nil
+		}
+		t := tablets[0]
+		err = t.flush(ctx)
 		if err == nil && major {
 			err = t.major(ctx)
 		} else if err == nil {
 			err = t.mergeDue(ctx)
 		}
-		if errors.Is(err, errUnloaded) {
-			return api.ErrNotServing
+		if (errors.Is(err, errUnloaded) || errors.Is(err, errInterrupted)) && ctx.Err() == nil {
+			continue // it was split, merged, unloaded or dropped, or will be
 		}
 		if err != nil {
 			return err
 		}
+		end, last = t.end, len(t.end) == 0
 	}
 	return nil
 }
@@ -212,6 +224,10 @@ func (s *Server) mergeLoop() {
 		for t := s.mergeQueue.take(); t != nil; t = s.mergeQueue.take() {
 			err := t.mergeDue(s.ctx)
 			if err == nil || errors.Is(err, errUnloaded) {
+				continue
+			}
+			if errors.Is(err, errInterrupted) {
+				s.mergeQueue.add(t) // it may be served on; what interrupts holds mergeMu
 				continue
 			}
 			if s.ctx.Err() != nil {

@@ -25,37 +25,53 @@ func (t *Tablet) minor(ctx context.Context) error {
 	if len(v.frozen) == 0 {
 		return nil
 	}
-	files, err := t.writeFrozen(ctx, v)
+	var sources []source
+	for _, m := range v.frozen {
+		sources = append(sources, &memSource{m.Iter()})
+	}
+	files, err := t.writeSources(ctx, v, sources)
 	if err != nil {
 		return err
 	}
 	last := v.frozen[len(v.frozen)-1]
-	unclear, err := t.changeMeta(func(m *Meta) {
-		m.Redo = max(m.Redo, last.maxSeq.Load())
-		m.Stamped = max(m.Stamped, last.stamped)
-		for _, name := range slices.Sorted(maps.Keys(files)) {
-			m.replaceFiles(name, nil, &files[name].meta)
-		}
-	}, func(n *view) {
-		n.frozen = n.frozen[len(v.frozen):]
-		for name, f := range files {
-			n.replace(name, nil, f)
-		}
-	})
+	err = t.addFiles(files, last.maxSeq.Load(), last.stamped, func(n *view) { n.frozen = n.frozen[len(v.frozen):] })
 	if err != nil {
-		discard(files, unclear)
 		return err
 	}
 	for _, m := range v.frozen {
-		t.server.memtables.Add(-m.counted.Load())
+		m.release(t.server)
+		if m.onWritten != nil {
+			m.onWritten()
+		}
 	}
 	t.server.stats.minors.Add(1)
 	t.server.signalRoom()
 	return nil
 }
 
-// writeFrozen writes the SSTables of v's frozen memtables, by group.
-func (t *Tablet) writeFrozen(ctx context.Context, v *view) (files map[string]*file, err error) {
+// addFiles makes files, by group, the newest of the tablet, and redo its redo point.
+// If it fails, the files are given up.
+func (t *Tablet) addFiles(files map[string]*file, redo uint64, stamped int64, install func(n *view)) error {
+	unclear, err := t.changeMeta(func(m *Meta) {
+		m.Redo = max(m.Redo, redo)
+		m.Stamped = max(m.Stamped, stamped)
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			m.replaceFiles(name, nil, &files[name].meta)
+		}
+	}, func(n *view) {
+		install(n)
+		for name, f := range files {
+			n.replace(name, nil, f)
+		}
+	})
+	if err != nil {
+		discard(files, unclear)
+	}
+	return err
+}
+
+// writeSources writes entries that are newer than v's files as SSTables, by group.
+func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source) (files map[string]*file, err error) {
 	s, schema := t.server, t.schema.Load()
 	writers := map[string]*fileWriter{}
 	defer func() {
@@ -80,7 +96,7 @@ func (t *Tablet) writeFrozen(ctx context.Context, v *view) (files map[string]*fi
 		if f != nil {
 			return add(f.Group, f, key, value)
 		}
-		// What the deletion of a row covers among these memtables is left out
+		// What the deletion of a row covers among these entries is left out
 		// here; it is still needed where older files are.
 		for i := range v.groups {
 			if len(v.groups[i].files) > 0 {
@@ -92,10 +108,6 @@ func (t *Tablet) writeFrozen(ctx context.Context, v *view) (files map[string]*fi
 		return nil
 	}}
 	c.judge.init(s.gcNow(), math.MaxUint64)
-	var sources []source
-	for _, m := range v.frozen {
-		sources = append(sources, &memSource{m.Iter()})
-	}
 	c.merge.reset(sources)
 	if err := c.run(); err != nil {
 		return nil, err

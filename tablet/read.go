@@ -19,6 +19,9 @@ type reader struct {
 	row  []byte // row part of a point read
 	end  []byte
 	col  []byte
+
+	// answers is whether what is emitted is an answer, and not for our own use.
+	answers bool
 }
 
 // ErrStop and ErrLast are what an Emit returns to end a scan: ErrStop without
@@ -41,14 +44,21 @@ func (s *Server) ReadRow(ctx context.Context, tableName string, row []byte, f *t
 	if err := s.limits.CheckRowKey(row); err != nil {
 		return err
 	}
-	t, err := s.tabletOf(tableName, row)
-	if err != nil {
-		return err
-	}
 	r := readerPool.Get().(*reader)
 	defer r.release()
 	s.stats.reads.Add(1)
-	return r.readRow(ctx, t, row, f, emit)
+	r.answers = true
+	for {
+		t, err := s.tabletOf(tableName, row)
+		if err != nil {
+			return err
+		}
+		err = r.readRow(ctx, t, row, f, emit)
+		if err == errGone && ctx.Err() == nil {
+			continue // what is served in its place is in the tables
+		}
+		return err
+	}
 }
 
 // release puts r back into the pool, with no hold on what it has read.
@@ -62,7 +72,7 @@ func (r *reader) release() {
 		r.rows.versions = nil
 	}
 	r.eval.Reset()
-	r.rows.ctx = nil
+	r.rows.ctx, r.answers = nil, false
 	readerPool.Put(r)
 }
 
@@ -87,23 +97,34 @@ func (r *reader) readRow(ctx context.Context, t *Tablet, row []byte, f *table.Pr
 	rs.merge.reset(rs.sources)
 	rs.merge.seekGE(r.row)
 	key, ok := rs.next()
-	if !ok {
-		return rs.err
+	var cells []table.Cell
+	if ok {
+		cells, err = r.filtered(f, key)
+	} else {
+		err = rs.err
 	}
-	return r.emit(f, key, emit)
+	if err == nil && r.answers {
+		err = t.server.provable()
+	}
+	if err != nil || len(cells) == 0 {
+		return err
+	}
+	return emit(key, cells)
+}
+
+// filtered returns what the filter leaves of the row at hand.
+func (r *reader) filtered(f *table.Program, key []byte) ([]table.Cell, error) {
+	if f == nil {
+		return r.rows.cells, nil
+	}
+	return r.eval.Eval(f, key, r.rows.cells)
 }
 
 // emit passes the row at hand through the filter and on.
 func (r *reader) emit(f *table.Program, key []byte, emit Emit) error {
-	cells := r.rows.cells
-	if f != nil {
-		var err error
-		if cells, err = r.eval.Eval(f, key, cells); err != nil {
-			return err
-		}
-	}
-	if len(cells) == 0 {
-		return nil
+	cells, err := r.filtered(f, key)
+	if err != nil || len(cells) == 0 {
+		return err
 	}
 	return emit(key, cells)
 }
@@ -126,43 +147,42 @@ func (rg *Range) passed(key []byte) bool { return rg.End != nil && string(key) >
 // Scan reads rows in order through f, where nil passes every cell, and calls emit
 // for each row of which anything is left. It returns nil when the range is
 // finished, or the key at which the scan goes on when emit ends it. Rows are
-// whole and consistent each by itself, not with each other. Errors: as ReadRow.
+// whole and consistent each by itself, not with each other. Rows that were emitted
+// count for nothing if there is an error but the one below. Errors: as ReadRow.
 //
 // A scan that comes to a row which is not served here ends with api.ErrNotServing and
 // that row as next: what was emitted before is all that there is before it.
 func (s *Server) Scan(ctx context.Context, tableName string, rg Range, f *table.Program, emit Emit) (next []byte, err error) {
-	tablets, err := s.tablets(tableName)
-	if err != nil {
-		return nil, err
-	}
 	s.stats.scans.Add(1)
 	r := readerPool.Get().(*reader)
 	defer r.release()
-	at := append([]byte{}, rg.Start...)
-	for _, t := range tablets {
-		if rg.passed(at) {
-			return nil, nil
+	for !rg.passed(rg.Start) {
+		if err := s.provable(); err != nil {
+			return nil, err
 		}
-		if len(t.end) > 0 && string(t.end) < string(at) {
-			continue
+		t, err := s.tabletOf(tableName, rg.Start)
+		if errors.Is(err, api.ErrNotServing) {
+			return append([]byte{}, rg.Start...), err
 		}
-		if len(t.start) > 0 && string(t.start) >= string(at) {
-			break // a gap
+		if err != nil {
+			return nil, err
 		}
-		switch next, err = r.scan(ctx, t, rg, f, emit); {
-		case err == api.ErrNotServing:
-			return at, err // the tablet has just gone, and nothing of it was emitted
-		case err != nil || next != nil:
-			return next, err
-		case len(t.end) == 0:
-			return nil, nil
+		next, err := r.scan(ctx, t, rg, f, emit)
+		if err == errGone && ctx.Err() == nil {
+			continue // nothing was read, and what is served in its place is in the tables
 		}
-		at = append(append(at[:0], t.end...), 0)
+		if err == nil {
+			err = s.provable()
+		}
+		if err != nil {
+			return nil, err
+		}
+		if next != nil || len(t.end) == 0 {
+			return next, nil
+		}
+		rg.Start = append(bytes.Clone(t.end), 0)
 	}
-	if rg.passed(at) {
-		return nil, nil
-	}
-	return at, api.ErrNotServing
+	return nil, nil
 }
 
 // scan reads the part of a range that is in t.

@@ -22,7 +22,10 @@ func (s *Server) recover(ctx context.Context, tablets []Load) error {
 		if err != nil {
 			return err
 		}
-		s.register(l.Schema.Name, t)
+		if err := s.register(l.Schema.Name, t); err != nil {
+			t.unload(false)
+			return err
+		}
 		byTable[t.table] = (*s.tables.Load())[l.Schema.Name]
 		next = max(next, l.Meta.Redo+1)
 	}
@@ -37,6 +40,19 @@ func (s *Server) recover(ctx context.Context, tablets []Load) error {
 		s.oldLogs.list = append(s.oldLogs.list, l)
 		next = max(next, l.maxSeq+1)
 	}
+	if err := s.beginLog(ctx, next); err != nil {
+		return err
+	}
+	for _, t := range s.allTablets() {
+		// Nothing is applied yet, so this goroutine may play the applier.
+		t.freeze()
+	}
+	s.releaseLogs()
+	return nil
+}
+
+// beginLog begins the server's commit log, with the sequence number next.
+func (s *Server) beginLog(ctx context.Context, next uint64) error {
 	w := &logBlob{blobs: s.cfg.Blobs, id: blobfs.NewID()}
 	if err := w.open(ctx); err != nil && !errors.Is(err, blobfs.ErrDiskFull) {
 		return fmt.Errorf("begin a commit log: %w", err)
@@ -46,11 +62,6 @@ func (s *Server) recover(ctx context.Context, tablets []Load) error {
 	s.commits = commitlog.New(&reportingAppender{LogWriter: w, server: s}, next, commitlog.Config{
 		Retryable: func(err error) bool { return errors.Is(err, blobfs.ErrDiskFull) },
 	})
-	for _, t := range s.allTablets() {
-		// Nothing is applied yet, so this goroutine may play the applier.
-		t.freeze()
-	}
-	s.releaseLogs()
 	return nil
 }
 

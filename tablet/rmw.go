@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"slices"
+	"time"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
@@ -17,6 +18,7 @@ import (
 // Errors: as Apply and ReadRow. If ctx ends first, the mutation may still be made.
 func (s *Server) CheckAndMutate(ctx context.Context, tableName string, row []byte, predicate *table.Program, yes, no []table.Mutation) (matched bool, err error) {
 	err = s.modify(ctx, tableName, row, func(r *reader, t *Tablet) (*table.RowMutation, error) {
+		matched = false
 		err := r.readRow(ctx, t, row, predicate, func([]byte, []table.Cell) error {
 			matched = true
 			return nil
@@ -41,6 +43,7 @@ func (s *Server) ReadModifyWrite(ctx context.Context, tableName string, row []by
 	result := table.Row{Key: slices.Clone(row)}
 	stamp, err := s.modifyStamped(ctx, tableName, row, func(r *reader, t *Tablet) (*table.RowMutation, error) {
 		rm := &table.RowMutation{Row: row}
+		result.Cells = nil
 		for i := range rules {
 			if err := rules[i].Validate(t.schema.Load().table, s.limits); err != nil {
 				return nil, &table.ElementError{What: "rule", Index: i, Err: err}
@@ -128,17 +131,36 @@ func (s *Server) modify(ctx context.Context, tableName string, row []byte, decid
 }
 
 // modifyStamped runs decide and commits the mutation that it returns, with the
-// row's latch held alone from before decide until the commit is visible.
+// row's latch held alone from before decide until the commit is visible. decide runs
+// again if the row's tablet was split, merged or unloaded before the commit.
 func (s *Server) modifyStamped(ctx context.Context, tableName string, row []byte, decide func(*reader, *Tablet) (*table.RowMutation, error)) (int64, error) {
 	if err := s.limits.CheckRowKey(row); err != nil {
 		return 0, err
 	}
-	t, err := s.tabletOf(tableName, row)
-	if err != nil {
-		return 0, err
+	for since := (time.Time{}); ; {
+		t, err := s.tabletOf(tableName, row)
+		if err != nil {
+			return 0, err
+		}
+		stamp, err := s.modifyIn(ctx, t, row, decide)
+		if err != errHalted {
+			return stamp, err
+		}
+		if err := s.waitOut(ctx, t, &since); err != nil {
+			return 0, err
+		}
 	}
+}
+
+// modifyIn is modifyStamped in the row's tablet. It does nothing if that takes no
+// writes; the error is errHalted then.
+func (s *Server) modifyIn(ctx context.Context, t *Tablet, row []byte, decide func(*reader, *Tablet) (*table.RowMutation, error)) (int64, error) {
 	l := t.latches.of(row)
 	l.lockAlone()
+	if t.halted.Load() != nil {
+		l.unlockAlone()
+		return 0, errHalted
+	}
 	floor := t.stampFloor() // the commit's timestamp is no lower, even if the clock goes back
 	r := readerPool.Get().(*reader)
 	rm, err := decide(r, t)
@@ -148,6 +170,9 @@ func (s *Server) modifyStamped(ctx context.Context, tableName string, row []byte
 	}
 	if err != nil || len(rm.Mutations) == 0 {
 		l.unlockAlone()
+		if err == nil {
+			err = s.provable()
+		}
 		return 0, err
 	}
 	type outcome struct {

@@ -25,10 +25,11 @@ var ErrClosed = fmt.Errorf("tablet server closed: %w", api.ErrUnavailable)
 
 // Server serves tablets. Its methods are safe for concurrent use.
 type Server struct {
-	cfg    Config
-	log    *slog.Logger
-	limits *table.Limits
-	cache  *sstable.Cache
+	cfg     Config
+	partial bool // begun by Start: other servers may have tablets of any table
+	log     *slog.Logger
+	limits  *table.Limits
+	cache   *sstable.Cache
 
 	commits   *commitlog.Log
 	logWriter LogWriter
@@ -88,17 +89,23 @@ type served struct {
 	tablets []*Tablet
 }
 
-// Load is a tablet to be served.
-type Load struct {
-	Meta   *Meta
-	Gen    uint64 // generation of Meta in Metadata
-	Schema *table.Schema
-}
-
 // Open recovers the tablets from their files and the commit logs that it finds,
 // and serves them. The error names what is wrong: a *blobfs.CorruptError or a
 // *sstable.CorruptError when data is damaged.
 func Open(ctx context.Context, cfg Config, tablets []Load) (*Server, error) {
+	return newServer(cfg, func(s *Server) error { return s.recover(ctx, tablets) })
+}
+
+// Start begins a server that serves nothing yet and knows of no commit log but its
+// own: see Server.Load. A table of which it serves nothing may be there all the same.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	return newServer(cfg, func(s *Server) error {
+		s.partial = true
+		return s.beginLog(ctx, 1)
+	})
+}
+
+func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -117,7 +124,7 @@ func Open(ctx context.Context, cfg Config, tablets []Load) (*Server, error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.room.c = make(chan struct{})
 	s.tables.Store(&map[string]*served{})
-	if err := s.recover(ctx, tablets); err != nil {
+	if err := prepare(s); err != nil {
 		s.cancel()
 		s.releaseAll()
 		return nil, err
@@ -163,13 +170,17 @@ func (s *Server) AddTablet(ctx context.Context, l Load) error {
 	if err != nil {
 		return err
 	}
-	s.register(l.Schema.Name, t)
+	if err := s.register(l.Schema.Name, t); err != nil {
+		t.unload(false)
+		return err
+	}
 	return nil
 }
 
 // newTablet opens the files of a tablet.
 func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 	t := &Tablet{id: l.Meta.ID, table: l.Meta.Table, server: s, start: l.Meta.Start, end: l.Meta.End, mem: newMem()}
+	t.claimed = make(chan struct{}, 1)
 	t.latches.init()
 	t.schema.Store(newSchema(l.Schema))
 	t.metaMu.meta, t.metaMu.gen = l.Meta, l.Gen
@@ -195,20 +206,39 @@ func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 	return t, nil
 }
 
-// register makes a tablet reachable under its table's name.
-func (s *Server) register(name string, t *Tablet) {
+// register makes a tablet reachable under its table's name. The error is ErrServed.
+func (s *Server) register(name string, t *Tablet) (err error) {
 	s.changeTables(func(m map[string]*served) {
 		n := &served{id: t.table}
 		if old := m[name]; old != nil {
 			n.tablets = slices.Clone(old.tablets)
 		}
-		at, _ := slices.BinarySearchFunc(n.tablets, t, func(a, b *Tablet) int {
+		at, same := slices.BinarySearchFunc(n.tablets, t, func(a, b *Tablet) int {
 			return compareEnds(a.end, b.end)
 		})
+		if same || at > 0 && string(n.tablets[at-1].end) > string(t.start) ||
+			at < len(n.tablets) && (len(t.end) == 0 || string(n.tablets[at].start) < string(t.end)) {
+			err = fmt.Errorf("tablet %d: %w", t.id, ErrServed)
+			return
+		}
 		n.tablets = slices.Insert(n.tablets, at, t)
 		m[name] = n
 	})
-	s.mergeQueue.add(t)
+	if err == nil {
+		s.mergeQueue.add(t)
+	}
+	return err
+}
+
+// unregister makes a tablet unreachable for operations that begin later.
+func (s *Server) unregister(t *Tablet) {
+	s.changeTables(func(m map[string]*served) {
+		for name, sv := range m {
+			if at := slices.Index(sv.tablets, t); at >= 0 {
+				m[name] = &served{id: sv.id, tablets: slices.Delete(slices.Clone(sv.tablets), at, at+1)}
+			}
+		}
+	})
 }
 
 // compareEnds orders the ends of ranges: no end is above all.
@@ -250,11 +280,15 @@ func (s *Server) changeTables(change func(m map[string]*served)) {
 	s.tables.Store(&m)
 }
 
-// tabletOf returns the tablet of a row. The error is api.ErrNoTable or api.ErrNotServing.
+// tabletOf returns the tablet of a row for an operation that begins. The error is
+// api.ErrNoTable, api.ErrNotServing or Config.Serving's.
 func (s *Server) tabletOf(tableName string, row []byte) (*Tablet, error) {
-	sv := (*s.tables.Load())[tableName]
-	if sv == nil {
-		return nil, fmt.Errorf("table %q: %w", tableName, api.ErrNoTable)
+	if err := s.provable(); err != nil {
+		return nil, err
+	}
+	sv, err := s.servedOf(tableName)
+	if err != nil {
+		return nil, err
 	}
 	if t := sv.at(row); t != nil {
 		return t, nil
@@ -279,14 +313,37 @@ func (sv *served) at(row []byte) *Tablet {
 	return sv.tablets[lo]
 }
 
-// tablets returns the tablets of a table, in the order of their ranges. The error
-// is api.ErrNoTable.
-func (s *Server) tablets(tableName string) ([]*Tablet, error) {
+// servedOf returns what is served of a table. The error is api.ErrNoTable, or
+// api.ErrNotServing if other servers may have tablets of it.
+func (s *Server) servedOf(tableName string) (*served, error) {
 	sv := (*s.tables.Load())[tableName]
-	if sv == nil {
-		return nil, fmt.Errorf("table %q: %w", tableName, api.ErrNoTable)
+	switch {
+	case sv != nil:
+		return sv, nil
+	case s.partial:
+		return nil, fmt.Errorf("table %q: %w", tableName, api.ErrNotServing)
+	}
+	return nil, fmt.Errorf("table %q: %w", tableName, api.ErrNoTable)
+}
+
+// tablets returns the tablets of a table, in the order of their ranges. Errors: as
+// servedOf.
+func (s *Server) tablets(tableName string) ([]*Tablet, error) {
+	sv, err := s.servedOf(tableName)
+	if err != nil {
+		return nil, err
 	}
 	return sv.tablets, nil
+}
+
+// tablet returns the tablet of that id. The error is api.ErrNotServing.
+func (s *Server) tablet(id uint64) (*Tablet, error) {
+	for _, t := range s.allTablets() {
+		if t.id == id {
+			return t, nil
+		}
+	}
+	return nil, fmt.Errorf("tablet %d: %w", id, api.ErrNotServing)
 }
 
 func (s *Server) allTablets() []*Tablet {
@@ -324,6 +381,7 @@ func (s *Server) DropTable(tableName string) error {
 	}
 	for _, t := range dropped.tablets {
 		t.closeMeta()
+		t.retire()
 		if err := s.commits.Barrier(func() { t.unload(true) }); err != nil {
 			return closedError(err)
 		}
@@ -344,8 +402,13 @@ func (t *Tablet) saveMeta(next *Meta) (unclear bool, err error) {
 		t.metaMu.meta, t.metaMu.gen = next, gen
 		return false, nil
 	}
+	if errors.Is(err, ErrMetaLost) {
+		t.metaMu.closed = true
+		t.server.lost(t, err)
+		return false, err
+	}
 	unclear = !errors.Is(err, ErrMetaChanged) && !errors.Is(err, ErrMetaTooLarge)
-	saved, gen, loadErr := t.server.cfg.Metadata.Load(ctx, t.id)
+	saved, gen, loadErr := t.server.cfg.Metadata.Load(ctx, t.table, t.end)
 	if loadErr != nil {
 		return unclear, err
 	}

@@ -1,6 +1,8 @@
 package tablet
 
 import (
+	"bytes"
+
 	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/memtable"
 	"github.com/steledb/stele/tablet/sstable"
@@ -49,6 +51,59 @@ func FilterPrefixes(name string) func(key []byte, dst []int) []int {
 type memSource struct{ memtable.Iter }
 
 func (memSource) Err() error { return nil }
+
+// newer is those entries of a source that have sequence numbers above than.
+type newer struct {
+	source
+	than uint64
+	err  error
+}
+
+func (n *newer) First() bool            { return n.settle(n.source.First()) }
+func (n *newer) SeekGE(key []byte) bool { return n.settle(n.source.SeekGE(key)) }
+func (n *newer) Next() bool             { return n.settle(n.source.Next()) }
+
+func (n *newer) settle(ok bool) bool {
+	for ; ok; ok = n.source.Next() {
+		key := n.source.Key()
+		if len(key) < ikey.MinLen {
+			n.err = ikey.ErrBadKey
+			return false
+		}
+		if ikey.Seq(key) > n.than {
+			return true
+		}
+	}
+	return false
+}
+
+func (n *newer) Err() error {
+	if n.err != nil {
+		return n.err
+	}
+	return n.source.Err()
+}
+
+// distinct is the entries of several sources, those that several have but once.
+type distinct struct {
+	merge merge
+	last  []byte
+}
+
+func (d *distinct) First() bool { d.merge.first(); return d.merge.valid() }
+
+func (d *distinct) SeekGE(key []byte) bool { d.merge.seekGE(key); return d.merge.valid() }
+
+func (d *distinct) Next() bool {
+	d.last = append(d.last[:0], d.merge.key()...)
+	for d.merge.next(); d.merge.valid() && bytes.Equal(d.merge.key(), d.last); d.merge.next() {
+	}
+	return d.merge.valid()
+}
+
+func (d *distinct) Key() []byte   { return d.merge.key() }
+func (d *distinct) Value() []byte { return d.merge.value() }
+func (d *distinct) Err() error    { return d.merge.err }
 
 // point is the place that a read is about when it is about one row, or one
 // column of one row: key parts for the Bloom filters.

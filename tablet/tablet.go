@@ -1,6 +1,7 @@
 package tablet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -8,7 +9,6 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs"
-	"github.com/steledb/stele/client/api"
 )
 
 // Tablet is one range of rows of one table, loaded on this server.
@@ -28,6 +28,12 @@ type Tablet struct {
 	// stamped is the last server timestamp given. Written under the commit
 	// log's lock only.
 	stamped atomic.Int64
+
+	// halted is not nil while the tablet takes no writes.
+	halted atomic.Pointer[halt]
+
+	// claimed has one place, held while the tablet is unloaded, split or merged.
+	claimed chan struct{}
 
 	// stalled says that reads have too many files to merge; writers wait.
 	stalled atomic.Bool
@@ -54,6 +60,10 @@ type Tablet struct {
 	mu struct {
 		sync.Mutex
 		current *view // nil when unloaded
+		gone    bool  // out of service for good; see retire
+
+		interrupt  context.CancelCauseFunc // of the merging or major compaction that runs
+		interrupts int                     // callers of stopMerging that wait
 	}
 }
 
@@ -64,7 +74,7 @@ func (t *Tablet) holds(row []byte) bool {
 }
 
 // acquire returns the current view and a sequence number to read it at. The view
-// must be released. The error is api.ErrNotServing.
+// must be released. The error is errGone.
 //
 // The number is taken after the view: a compaction may have dropped from the
 // view's files what newer entries replaced, and those are then visible too.
@@ -73,7 +83,7 @@ func (t *Tablet) acquire() (*view, uint64, error) {
 	v := t.mu.current
 	if v == nil {
 		t.mu.Unlock()
-		return nil, 0, api.ErrNotServing
+		return nil, 0, errGone
 	}
 	v.refs.Add(1)
 	t.mu.Unlock()
@@ -203,11 +213,12 @@ func (m *Meta) replaceFiles(name string, removed []blobfs.ID, added *FileMeta) {
 	m.Groups[at].Files = files
 }
 
-// closeMeta lets the metadata change no more.
-func (t *Tablet) closeMeta() {
+// closeMeta lets the metadata change no more, and returns it.
+func (t *Tablet) closeMeta() (*Meta, uint64) {
 	t.metaMu.Lock()
+	defer t.metaMu.Unlock()
 	t.metaMu.closed = true
-	t.metaMu.Unlock()
+	return t.metaMu.meta, t.metaMu.gen
 }
 
 // unload takes the tablet out of service: reads that start later get
@@ -230,8 +241,7 @@ func (t *Tablet) unload(drop bool) {
 		}
 	}
 	for _, m := range append(v.frozen, v.active) {
-		t.server.memtables.Add(-m.counted.Load())
-		m.counted.Store(0)
+		m.release(t.server)
 	}
 	v.release()
 	t.server.signalRoom()

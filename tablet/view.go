@@ -18,11 +18,25 @@ type mem struct {
 	maxSeq atomic.Uint64
 	// stamped is the last server timestamp given when the memtable was frozen.
 	stamped int64
+	// onWritten, if not nil, is called when the memtable is in files that the
+	// metadata names. Set before the memtable is frozen.
+	onWritten func()
 	// counted is what the memtable adds to Server.memtables, in bytes.
 	counted atomic.Int64
 }
 
 func newMem() *mem { return &mem{Table: memtable.New()} }
+
+// count adds to the server's memory what the memtable has grown.
+func (m *mem) count(s *Server) {
+	if grown := m.Bytes() - m.counted.Load(); grown > 0 {
+		m.counted.Add(grown)
+		s.memtablesGrew(grown)
+	}
+}
+
+// release gives the memory back that the memtable was counted with.
+func (m *mem) release(s *Server) { s.memtables.Add(-m.counted.Swap(0)) }
 
 // file is an open SSTable. It is counted by the views that hold it; when the
 // last one goes and the file is out of the tablet's metadata, its blob goes too.

@@ -1,9 +1,11 @@
 package tablet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/commitlog"
@@ -36,23 +38,36 @@ var writePool = sync.Pool{New: func() any { return new(write) }}
 // may be used again then. done must not block: later commits wait behind it.
 //
 // Apply itself blocks, for OverloadWait at most, while the server is out of
-// memory for writes. Errors given to done: api.ErrNoTable,
+// memory for writes, and as long while the tablet is split, merged or unloaded. Errors given to done: api.ErrNoTable,
 // api.ErrNotServing, those of table.RowMutation.Validate, *api.OverloadedError,
 // blobfs.ErrDiskFull, ErrClosed. Nothing
-// is written then. A *commitlog.FailedError means that the mutation may or may not survive.
+// is written then. A *commitlog.FailedError or *UnsureError means that the mutation may
+// or may not survive.
 func (s *Server) Apply(tableName string, rm *table.RowMutation, done func(timestamp int64, err error)) {
-	t, err := s.tabletOf(tableName, rm.Row)
-	if err != nil {
-		done(0, err)
-		return
+	for since := (time.Time{}); ; {
+		t, err := s.tabletOf(tableName, rm.Row)
+		if err == nil {
+			err = s.admit(t, rm)
+		}
+		if err == nil {
+			l := t.latches.of(rm.Row)
+			l.lockShared()
+			if t.halted.Load() == nil {
+				s.commitLatched(t, rm, l, nil, done)
+				return
+			}
+			l.unlockShared()
+			s.uncharge(rowMutationBytes(rm))
+			err = errHalted
+		}
+		if err == errHalted {
+			err = s.waitOut(context.Background(), t, &since)
+		}
+		if err != nil {
+			done(0, err)
+			return
+		}
 	}
-	if err := s.admit(t, rm); err != nil {
-		done(0, err)
-		return
-	}
-	l := t.latches.of(rm.Row)
-	l.lockShared()
-	s.commitLatched(t, rm, l, nil, done)
 }
 
 // ApplyNow is Apply if that needs no waiting: for memory, for the row's latch or
@@ -75,6 +90,11 @@ func (s *Server) ApplyNow(tableName string, rm *table.RowMutation, done func(tim
 	}
 	l := t.latches.of(rm.Row)
 	if !l.tryLockShared() {
+		s.uncharge(n)
+		return false
+	}
+	if t.halted.Load() != nil {
+		l.unlockShared()
 		s.uncharge(n)
 		return false
 	}
@@ -110,6 +130,9 @@ func (s *Server) commitLatched(t *Tablet, rm *table.RowMutation, l *latch, alone
 func (w *write) finish(c *commitlog.Commit, err error) {
 	if err == nil {
 		w.tablet.applyCommit(c)
+		if cause := w.server.provable(); cause != nil {
+			err = &UnsureError{Cause: cause}
+		}
 	}
 	w.answer(err)
 }
@@ -162,10 +185,7 @@ func (t *Tablet) add(body []byte, first uint64, ops uint32, time int64) error {
 		return err
 	})
 	t.scratch = scratch
-	if grown := m.Bytes() - m.counted.Load(); grown > 0 {
-		m.counted.Add(grown)
-		t.server.memtablesGrew(grown)
-	}
+	m.count(t.server)
 	if m.minSeq.Load() == 0 || first < m.minSeq.Load() {
 		m.minSeq.Store(first)
 	}

@@ -26,6 +26,9 @@ const (
 	idLen  = 4
 )
 
+// MinLen is the length of the shortest key: the deletion of a row of one byte.
+const MinLen = 3 + 1 + seqLen
+
 // ErrBadKey means that bytes are not an internal key. It is a corruption or a
 // bug of ours, since every stored key was made by this package.
 var ErrBadKey = errors.New("malformed internal key")

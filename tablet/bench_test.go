@@ -1,0 +1,64 @@
+package tablet
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/steledb/stele/table"
+)
+
+// benchEnv is a server on a disk in memory, with n rows.
+func benchEnv(b *testing.B, cfg Config, n int) *env {
+	e := newEnv(b, cfg, "f:")
+	e.close()
+	e.extent = 64 << 20
+	e.open()
+	value := make([]byte, 100)
+	for i := range n {
+		e.mustApply(fmt.Sprintf("row%06d", i), table.Set("f", []byte("q"), 1, value))
+	}
+	return e
+}
+
+// BenchmarkApply writes rows from 16 goroutines.
+func BenchmarkApply(b *testing.B) {
+	e := benchEnv(b, Config{MemtablesBytesMax: 1 << 30}, 0)
+	value := make([]byte, 100)
+	var count atomic.Int64
+	b.SetParallelism(8)
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		row := make([]byte, 0, 16)
+		ms := []table.Mutation{table.Set("f", []byte("q"), table.ServerTimestamp, value)}
+		done := make(chan error, 1)
+		answer := func(_ int64, err error) { done <- err }
+		for pb.Next() {
+			row = fmt.Appendf(row[:0], "row%06d", count.Add(1)%100_000)
+			e.Apply(testTable, &table.RowMutation{Row: row, Mutations: ms}, answer)
+			if err := <-done; err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkReadRow reads rows of a memtable.
+func BenchmarkReadRow(b *testing.B) {
+	const rows = 10_000
+	e := benchEnv(b, Config{MemtablesBytesMax: 1 << 30}, rows)
+	row := make([]byte, 0, 16)
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		i += 7919
+		row = fmt.Appendf(row[:0], "row%06d", i%rows)
+		found := false
+		err := e.ReadRow(context.Background(), testTable, row, nil, func([]byte, []table.Cell) error { found = true; return nil })
+		if err != nil || !found {
+			b.Fatal(found, err)
+		}
+	}
+}

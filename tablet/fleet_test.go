@@ -1,0 +1,335 @@
+package tablet
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/commitlog"
+	"github.com/steledb/stele/tablet/ikey"
+)
+
+// fleet is several tablet servers on one block store and one METADATA, and who serves
+// what, as a master has it.
+type fleet struct {
+	t      testing.TB
+	fs     *vfs.Mem
+	store  *blobfs.Store
+	meta   *memMetadata
+	schema *table.Schema
+	clock  clock
+	cfg    Config
+
+	servers []*fleetServer
+	nextID  atomic.Uint64
+	names   atomic.Int64
+}
+
+// fleetServer is one instance of a server.
+type fleetServer struct {
+	*Server
+	name  string
+	blobs *ownLogs
+	lease atomic.Bool
+	clock clock // its own; zero: the fleet's
+}
+
+// ownLogs takes note of the logs that a server has begun.
+type ownLogs struct {
+	Blobs
+	mu   sync.Mutex
+	logs []blobfs.ID
+}
+
+func (b *ownLogs) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error) {
+	b.mu.Lock()
+	b.logs = append(b.logs, id)
+	b.mu.Unlock()
+	return b.Blobs.CreateLog(ctx, id)
+}
+
+// newFleet starts n servers. The table has one tablet, which the first serves.
+func newFleet(t testing.TB, cfg Config, n int, specs ...string) *fleet {
+	f := &fleet{t: t, fs: vfs.NewMem(vfs.MemOptions{}), meta: newMemMetadata(), schema: testSchema(t, specs...), cfg: cfg}
+	f.clock.micros.Store(1_000_000_000_000)
+	var err error
+	if f.store, err = openStore(f.fs, 256<<10); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, s := range f.servers {
+			s.Close()
+		}
+		f.store.Close()
+	})
+	f.nextID.Store(16)
+	for range n {
+		f.servers = append(f.servers, f.start())
+	}
+	m := &Meta{ID: 1, Table: 1, LastMajor: f.clock.now()}
+	f.meta.rows[metaKey(1, nil)] = metaRow{EncodeMeta(m), 1, f.servers[0].name}
+	if err := f.load(f.servers[0], nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fleet) start() *fleetServer {
+	f.t.Helper()
+	s := &fleetServer{name: fmt.Sprintf("server%d", f.names.Add(1)), blobs: &ownLogs{Blobs: OnStore(f.store)}}
+	s.lease.Store(true)
+	cfg := f.cfg
+	cfg.Blobs, cfg.Metadata = s.blobs, ownMetadata{f.meta, s.name}
+	cfg.Now = func() time.Time {
+		if s.clock.micros.Load() != 0 {
+			return s.clock.now()
+		}
+		return f.clock.now()
+	}
+	cfg.Serving = func() error {
+		if !s.lease.Load() {
+			return api.ErrUnavailable
+		}
+		return nil
+	}
+	var err error
+	if s.Server, err = Start(context.Background(), cfg); err != nil {
+		f.t.Fatal(err)
+	}
+	return s
+}
+
+// assign makes s the owner of a tablet that is served nowhere, and loads it there.
+func (f *fleet) load(s *fleetServer, end []byte, runs []Run) error {
+	key := metaKey(1, end)
+	f.meta.mu.Lock()
+	row := f.meta.rows[key]
+	row.owner = s.name
+	row.gen++
+	f.meta.rows[key] = row
+	f.meta.mu.Unlock()
+	meta, err := DecodeMeta(row.meta)
+	if err != nil {
+		return err
+	}
+	return s.Load(context.Background(), Load{Meta: meta, Gen: row.gen, Schema: f.schema, Runs: runs})
+}
+
+// kill ends a server without writing its memtables out, and returns what its logs
+// hold as sorted runs, one for each half of the records.
+func (f *fleet) kill(s *fleetServer) []Run {
+	f.t.Helper()
+	s.lease.Store(false)
+	s.Close()
+	f.servers = slices.DeleteFunc(f.servers, func(x *fleetServer) bool { return x == s })
+	var records []commitlog.Record
+	for _, id := range s.blobs.logs {
+		r, err := s.blobs.OpenLog(context.Background(), id)
+		if errors.Is(err, blobfs.ErrNoBlob) {
+			continue
+		}
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		for {
+			batch, _, err := r.Next()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			for len(batch) > 0 {
+				var rec commitlog.Record
+				if rec, batch, err = commitlog.ReadRecord(batch); err != nil {
+					f.t.Fatal(err)
+				}
+				rec.Body = bytes.Clone(rec.Body)
+				records = append(records, rec)
+			}
+		}
+		r.Close()
+	}
+	half := len(records) / 2
+	// Some records are in both runs, as they may be after a log was switched.
+	return []Run{sortRun(f.t, records[:min(half+3, len(records))]), sortRun(f.t, records[half:])}
+}
+
+// memRun is a sorted run in memory.
+type memRun struct {
+	table   uint64
+	entries []heldEntry
+	maxSeq  uint64
+	maxTime int64
+	opened  atomic.Int32
+}
+
+func sortRun(t testing.TB, records []commitlog.Record) *memRun {
+	r := &memRun{table: 1}
+	for _, rec := range records {
+		if rec.Table != 1 {
+			t.Fatalf("record of table %d", rec.Table)
+		}
+		r.maxSeq, r.maxTime = max(r.maxSeq, rec.First+uint64(rec.Ops)-1), max(r.maxTime, rec.Time)
+		_, err := eachEntry(rec.Body, rec.First, rec.Time, nil, func(key, value []byte) error {
+			r.entries = append(r.entries, heldEntry{bytes.Clone(key), value})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.SortFunc(r.entries, func(a, b heldEntry) int { return bytes.Compare(a.key, b.key) })
+	return r
+}
+
+func (r *memRun) MaxSeq() uint64 { return r.maxSeq }
+func (r *memRun) MaxTime() int64 { return r.maxTime }
+
+func (r *memRun) Entries(_ context.Context, table uint64, start, end []byte) (RunEntries, error) {
+	if table != r.table {
+		return nil, fmt.Errorf("no table %d in the run", table)
+	}
+	it := &memRunEntries{run: r}
+	for _, e := range r.entries {
+		row := ikey.RowKey(e.key[:ikey.RowLen(e.key)])
+		if (len(start) == 0 || string(row) > string(start)) && (len(end) == 0 || string(row) <= string(end)) {
+			it.in = append(it.in, e)
+		}
+	}
+	r.opened.Add(1)
+	return it, nil
+}
+
+type memRunEntries struct {
+	run *memRun
+	in  []heldEntry
+	at  int
+}
+
+func (it *memRunEntries) First() bool { it.at = 0; return it.at < len(it.in) }
+func (it *memRunEntries) Next() bool  { it.at++; return it.at < len(it.in) }
+func (it *memRunEntries) SeekGE(key []byte) bool {
+	it.at, _ = slices.BinarySearchFunc(it.in, key, func(e heldEntry, k []byte) int { return bytes.Compare(e.key, k) })
+	return it.at < len(it.in)
+}
+func (it *memRunEntries) Key() []byte   { return it.in[it.at].key }
+func (it *memRunEntries) Value() []byte { return it.in[it.at].value }
+func (it *memRunEntries) Err() error    { return nil }
+func (it *memRunEntries) Close() error  { it.run.opened.Add(-1); return nil }
+
+// ranges returns the ends of the table's tablets in METADATA, in order, and who owns
+// each.
+func (f *fleet) ranges() (ends [][]byte, owners []string) {
+	f.meta.mu.Lock()
+	defer f.meta.mu.Unlock()
+	type tablet struct {
+		end   []byte
+		owner string
+	}
+	var all []tablet
+	for _, row := range f.meta.rows {
+		m, err := DecodeMeta(row.meta)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		all = append(all, tablet{m.End, row.owner})
+	}
+	slices.SortFunc(all, func(a, b tablet) int { return cmp.Compare(metaKey(1, a.end), metaKey(1, b.end)) })
+	for _, x := range all {
+		ends, owners = append(ends, x.end), append(owners, x.owner)
+	}
+	return ends, owners
+}
+
+func (f *fleet) server(name string) *fleetServer {
+	for _, s := range f.servers {
+		if s.name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// serverOf returns the server that METADATA gives a row's tablet to.
+func (f *fleet) serverOf(row string) *fleetServer {
+	ends, owners := f.ranges()
+	for i, end := range ends {
+		if len(end) == 0 || row <= string(end) {
+			if s := f.server(owners[i]); s != nil {
+				return s
+			}
+			break
+		}
+	}
+	f.t.Fatalf("row %q: nobody serves it", row)
+	return nil
+}
+
+func (f *fleet) read(row string) []string {
+	f.t.Helper()
+	var out []string
+	err := f.serverOf(row).ReadRow(context.Background(), testTable, []byte(row), nil, func(_ []byte, cells []table.Cell) error {
+		out = cellStrings(cells)
+		return nil
+	})
+	if err != nil {
+		f.t.Fatalf("read row %q: %v", row, err)
+	}
+	return out
+}
+
+// scan reads the whole table, tablet by tablet, wherever they are.
+func (f *fleet) scan() map[string][]string {
+	f.t.Helper()
+	got, last := map[string][]string{}, ""
+	for start := []byte(nil); ; {
+		next, err := f.serverOf(string(start)).Scan(context.Background(), testTable, Range{Start: start}, nil, func(key []byte, cells []table.Cell) error {
+			if string(key) <= last {
+				f.t.Fatalf("scan: row %q after %q", key, last)
+			}
+			last = string(key)
+			got[last] = cellStrings(cells)
+			return nil
+		})
+		if errors.Is(err, api.ErrNotServing) && string(next) > string(start) {
+			err = nil // the rest is elsewhere
+		}
+		if err != nil {
+			f.t.Fatalf("scan from %q: %v", start, err)
+		}
+		if start = next; next == nil {
+			return got
+		}
+	}
+}
+
+// idOf returns the id of the tablet with that end, which s serves.
+func (s *fleetServer) idOf(end []byte) uint64 {
+	for _, t := range s.allTablets() {
+		if string(t.end) == string(end) {
+			return t.id
+		}
+	}
+	return 0
+}
+
+// move moves a tablet as a master would.
+func (f *fleet) move(from, to *fleetServer, end []byte) error {
+	if _, _, err := from.Unload(context.Background(), from.idOf(end)); err != nil {
+		return err
+	}
+	return f.load(to, end, nil)
+}
