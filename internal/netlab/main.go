@@ -108,6 +108,9 @@ func prepare() error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keep mounts to this namespace: %w", err)
 	}
+	// Processes are seen by the ids that they have here, as strace -p wants. Some
+	// containers forbid it; who needs it finds out.
+	_ = syscall.Mount("proc", "/proc", "proc", 0, "")
 	if err := ip(nil, "link set lo up"); err != nil {
 		return fmt.Errorf("this machine lets the tests have no network of their own: %w", err)
 	}
