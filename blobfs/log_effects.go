@@ -231,10 +231,11 @@ func (w *SpreadLogWriter) failed(seq uint64, node string, err error) {
 	w.m.Failed(seq, node, epoch)
 }
 
-// withdraw fails what waits for an extent that cannot be had, for want of room, and was sent to
-// nobody.
+// withdraw fails what waits for an extent that cannot be had, or a list that cannot be saved, for
+// want of room, and was sent to nobody.
 func (w *SpreadLogWriter) withdraw() {
-	if w.placeErr == nil || !errors.Is(w.placeErr, ErrDiskFull) || !w.m.Stuck() {
+	full := w.full()
+	if full == nil {
 		return
 	}
 	end := w.m.Withdraw()
@@ -243,7 +244,7 @@ func (w *SpreadLogWriter) withdraw() {
 		w.frames = w.frames[:n-1]
 	}
 	for n := len(w.waiters); n > 0 && w.waiters[n-1].end > end; n-- {
-		w.waiters[n-1].done <- w.placeErr
+		w.waiters[n-1].done <- full
 		w.waiters = w.waiters[:n-1]
 	}
 	w.wakeRoom()
@@ -288,9 +289,12 @@ func (w *SpreadLogWriter) save(e logproto.Effect) {
 	w.later(func() {
 		if err != nil {
 			w.s.log.Warn("list of a log was not saved, or it is not known", "log", w.id, "err", err)
+			w.listErr = err
 			w.m.Unsaved()
+			w.withdraw()
 			return
 		}
+		w.listErr = nil
 		w.m.Saved(gen)
 		w.begin()
 	})

@@ -34,6 +34,7 @@ type lists struct {
 	rng   *rand.Rand
 	lossy int // of 100 saves so many have no outcome
 	down  bool
+	full  bool
 	saves int
 }
 
@@ -65,6 +66,9 @@ func (l *lists) Save(_ context.Context, p string, data []byte, gen uint64) (uint
 	fate := l.rng.IntN(100)
 	if l.down || fate < l.lossy/2 {
 		return 0, errNoOutcome
+	}
+	if l.full {
+		return 0, blobfs.ErrDiskFull
 	}
 	if l.files[p].gen != gen {
 		return 0, errGeneration
@@ -294,40 +298,55 @@ func TestSpreadLogTurns(t *testing.T) {
 	}
 }
 
-// A full cluster refuses appends with a typed error, loses nothing, and goes on when there is room.
+// A full cluster refuses appends with a typed error, loses nothing, and goes on when there is room: if
+// it is extents that have none, and if it is the lists.
 func TestSpreadLogDiskFull(t *testing.T) {
-	c, _ := newLogNodes(t, 1, blobfs.LogConfig{Retry: 20 * time.Millisecond})
-	n := c.all[0]
-	id := blobfs.NewID()
-	w, err := n.CreateSpreadLog(t.Context(), "n1", id)
-	noError(t, err)
-	full := func(room int64) {
-		for _, dir := range []string{"/a", "/b"} {
-			n.fs.SetCapacity(dir, room)
-		}
+	for name, full := range map[string]func(*nodes, *lists, bool){
+		"extents": func(c *nodes, _ *lists, full bool) {
+			room := int64(1 << 30)
+			if full {
+				room = 1 << 20
+			}
+			for _, dir := range []string{"/a", "/b"} {
+				c.all[0].fs.SetCapacity(dir, room)
+			}
+		},
+		"lists": func(_ *nodes, l *lists, full bool) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.full = full
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, l := newLogNodes(t, 1, blobfs.LogConfig{Retry: 20 * time.Millisecond})
+			n := c.all[0]
+			id := blobfs.NewID()
+			w, err := n.CreateSpreadLog(t.Context(), "n1", id)
+			noError(t, err)
+			full(c, l, true)
+			var want []spreadRecord
+			append1 := func() error {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				p := blobtest.Bytes(uint64(len(want)), 50_000)
+				pos, err := w.Append(ctx, p)
+				if err == nil {
+					want = append(want, spreadRecord{p, pos})
+				}
+				return err
+			}
+			for err == nil {
+				err = append1()
+			}
+			if !errors.Is(err, blobfs.ErrDiskFull) {
+				t.Fatalf("after %d appends: %v", len(want), err)
+			}
+			full(c, l, false)
+			eventually(t, "appends go on", func() bool { return append1() == nil })
+			equalRecords(t, readSpread(t, n.Store, "n1", id), want)
+			noError(t, w.Close())
+		})
 	}
-	full(1 << 20)
-	var want []spreadRecord
-	append1 := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		p := blobtest.Bytes(uint64(len(want)), 50_000)
-		pos, err := w.Append(ctx, p)
-		if err == nil {
-			want = append(want, spreadRecord{p, pos})
-		}
-		return err
-	}
-	for err == nil {
-		err = append1()
-	}
-	if !errors.Is(err, blobfs.ErrDiskFull) {
-		t.Fatalf("after %d appends: %v", len(want), err)
-	}
-	full(1 << 30)
-	eventually(t, "appends go on", func() bool { return append1() == nil })
-	equalRecords(t, readSpread(t, n.Store, "n1", id), want)
-	noError(t, w.Close())
 }
 
 // A replica that was not reached by recovery serves nothing before it was cut, and then the same as

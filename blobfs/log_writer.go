@@ -44,6 +44,7 @@ type SpreadLogWriter struct {
 	avoid    map[string]time.Duration // nodes that failed and get no replicas, until when
 	slow     map[string]time.Duration // nodes that get none if there are others
 	placeErr error                    // why there are no nodes, if there are none
+	listErr  error                    // why the list was not saved when it was last tried
 	began    chan struct{}            // closed when the first list was saved, or failed
 	begun    bool
 	sealed   chan struct{} // closed when the log is closed
@@ -139,7 +140,7 @@ func (w *SpreadLogWriter) Stats() LogWriterStats {
 // durable on every replica of its extent. Replicas that fail or are slow are replaced; Append then
 // only takes longer.
 //
-// ErrDiskFull means that no node has room for the next extent, and *TooLargeError that p is over
+// ErrDiskFull means that no node has room for the next extent, or the lists none for a change, and *TooLargeError that p is over
 // LogPayloadMax: nothing is lost and the writer can be used on. ErrFenced, ErrSealed, ErrLogFailed and ErrClosed
 // are sticky. After an error p may or may not be in the log when it is recovered, whole or not at all.
 // When ctx ends Append returns, and p may still be appended.
@@ -226,8 +227,17 @@ func (w *SpreadLogWriter) refusal() error {
 	if w.err != nil {
 		return w.err
 	}
-	if w.m.Stuck() && errors.Is(w.placeErr, ErrDiskFull) {
+	return w.full()
+}
+
+// full returns that there is no room for what would have to be written first, if that is so: an
+// extent, or the list. Called with mu held.
+func (w *SpreadLogWriter) full() error {
+	switch {
+	case w.m.Stuck() && errors.Is(w.placeErr, ErrDiskFull):
 		return w.placeErr
+	case w.m.Halted() && errors.Is(w.listErr, ErrDiskFull):
+		return w.listErr
 	}
 	return nil
 }

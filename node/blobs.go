@@ -17,7 +17,7 @@ func (n *Node) openStore(ctx context.Context) error {
 		return err
 	}
 	store, err := blobfs.OpenIn(blobfs.Cluster{Fleet: n.fleetOf, Lists: serverLists{n}}, blobfs.Config{
-		Folders: blobFolders(n.cfg.DataDirs), Logger: n.log.With("part", "blobfs"), ReserveBytes: n.reserve(),
+		Folders: blobFolders(n.cfg.DataDirs), Logger: n.log.With("part", "blobfs"), ReserveBytes: n.reserve(), ExtentBytes: n.cfg.ExtentBytes,
 	})
 	if err != nil {
 		return err
@@ -85,7 +85,11 @@ func (l serverLists) Load(ctx context.Context, path string) ([]byte, uint64, err
 func (l serverLists) Save(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	return l.n.meta.client.Set(ctx, path, data, gen, l.options())
+	gen, err := l.n.meta.client.Set(ctx, path, data, gen, l.options())
+	if errors.Is(err, metaapi.ErrDiskFull) {
+		err = errors.Join(blobfs.ErrDiskFull, err)
+	}
+	return gen, err
 }
 
 // Delete implements blobfs.Lists.

@@ -57,6 +57,11 @@ type Config struct {
 	// twentieth of the disk, at most 1 GiB.
 	ReserveBytes int64
 
+	// ExtentBytes is the size of the block store's extents, the same on all nodes: a node
+	// takes none from others that are larger than its own. A multiple of 64 KiB. Zero means
+	// 64 MiB.
+	ExtentBytes int64
+
 	Logger *slog.Logger // nil discards
 }
 

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -45,20 +46,24 @@ func toAPI(err error) error {
 	case errors.As(err, &large):
 		err = &table.LimitError{What: "lock service: " + large.What, Limit: large.Limit, Got: large.Got}
 	case errors.As(err, &extent):
-		err = &api.CorruptError{File: extent.File, Offset: extent.Offset, Err: err}
+		err = &api.CorruptError{File: extent.File, Offset: extent.Offset, Err: errors.New(err.Error())}
 	case errors.As(err, &file):
-		err = &api.CorruptError{File: file.File, Offset: file.Offset, Err: err}
+		err = &api.CorruptError{File: file.File, Offset: file.Offset, Err: errors.New(err.Error())}
 	case errors.Is(err, blobfs.ErrDiskFull), errors.Is(err, metaapi.ErrDiskFull):
-		err = errors.Join(api.ErrDiskFull, err)
+		err = told(api.ErrDiskFull, err)
 	case errors.Is(err, metaapi.ErrNotReady), errors.Is(err, metaapi.ErrClosed):
-		err = errors.Join(api.ErrUnavailable, err)
+		err = told(api.ErrUnavailable, err)
 	case errors.As(err, &changed):
-		err = errors.Join(api.ErrConflict, err)
+		err = told(api.ErrConflict, err)
 	case errors.As(err, &failed), errors.As(err, &unsure):
 		return rpc.Errorf(rpc.CodeInternal, "%v; the write may or may not survive", err)
 	}
 	return api.ToRPC(err)
 }
+
+// told returns an error that is one of the data API's and says what err does. Of err's own
+// chain nothing is left: if another node answered it, it has a code of that node's API.
+func told(as, err error) error { return fmt.Errorf("%w: %s", as, err.Error()) }
 
 // begin takes over the options that all methods have, and says whether there is
 // still time to answer.

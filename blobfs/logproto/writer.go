@@ -128,6 +128,9 @@ func (w *Writer) Stuck() bool {
 	return w.idle && (w.cur == nil || w.mustTurn()) && (w.next == nil || w.next.failed)
 }
 
+// Halted tells whether what is submitted now waits until the list is saved.
+func (w *Writer) Halted() bool { return w.pending != nil && (w.cur == nil || w.mustTurn()) }
+
 // Current returns the extent that is appended to, and its nodes; 0 if there is none.
 func (w *Writer) Current() (seq uint64, nodes []string) {
 	if w.cur == nil {

@@ -43,6 +43,7 @@ var settings = []setting{
 	{"insecure", "listen on other addresses than loopback, though anyone who reaches them may read and write everything", false, nil},
 	{"memory", "`size` of the memory to use, such as 4GiB (default: a quarter of the machine's)", "", checkSize},
 	{"reserve", "`size` of the disk space to keep free in each data folder (default: a twentieth of the disk, at most 1GiB)", "", checkSize},
+	{"extent_size", "`size` of the pieces in which blobs and commit logs are kept, from 64KiB to 1GiB, the same on all nodes (default: 64MiB; a node prepares about ten of them for logs)", "", checkExtentSize},
 	{"name", "`name` of the node (default: the host's)", "", nil},
 	{"drain_timeout", "`time` that requests under way get to finish when the node stops", "30s", checkDuration},
 	{"log_format", "`form` of the log: auto (colour on a terminal, else text), text or json", "auto", oneOf("auto", "text", "json")},
@@ -83,6 +84,18 @@ func checkSize(s string) error {
 		return nil
 	}
 	_, err := parseSize(s)
+	return err
+}
+
+// checkExtentSize leaves the rest to the block store.
+func checkExtentSize(s string) error {
+	if s == "" {
+		return nil
+	}
+	n, err := parseSize(s)
+	if err == nil && (n < 64<<10 || n > 1<<30 || n%(64<<10) != 0) {
+		return usagef("", "%q is not a multiple of 64KiB from that to 1GiB", s)
+	}
 	return err
 }
 
@@ -192,7 +205,7 @@ func (c *configuration) node() (node.Config, error) {
 	if cfg.GossipKey, err = c.gossipKey(); err != nil {
 		return cfg, err
 	}
-	for key, field := range map[string]*int64{"memory": &cfg.MemoryBytes, "reserve": &cfg.ReserveBytes} {
+	for key, field := range map[string]*int64{"memory": &cfg.MemoryBytes, "reserve": &cfg.ReserveBytes, "extent_size": &cfg.ExtentBytes} {
 		if s := c.text(key); s != "" {
 			n, err := parseSize(s)
 			if err != nil {

@@ -1,0 +1,38 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/steledb/stele/blobfs"
+	blobapi "github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/client/api"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/rpc"
+)
+
+// TestErrorsOfOtherNodes: what another node answered reaches clients as an error of the data
+// API, as if it had happened here.
+func TestErrorsOfOtherNodes(t *testing.T) {
+	for _, test := range []struct {
+		here, there error // there: as it came from another node
+		want        error
+	}{
+		{metaapi.ErrDiskFull, metaapi.FromRPC(metaapi.ToRPC(metaapi.ErrDiskFull)), api.ErrDiskFull},
+		{metaapi.ErrNotReady, metaapi.FromRPC(metaapi.ToRPC(metaapi.ErrNotReady)), api.ErrUnavailable},
+		{&metaapi.GenerationError{Got: 7}, metaapi.FromRPC(metaapi.ToRPC(&metaapi.GenerationError{Got: 7})), api.ErrConflict},
+		{blobfs.ErrDiskFull, blobapi.FromRPC(blobapi.ToRPC(blobfs.ErrDiskFull)), api.ErrDiskFull},
+		{&blobfs.CorruptError{File: "x", Offset: 5}, blobapi.FromRPC(blobapi.ToRPC(&blobfs.CorruptError{File: "x", Offset: 5})), api.ErrCorrupt},
+	} {
+		for _, err := range []error{test.here, test.there} {
+			var answer *rpc.Error
+			if !errors.As(toAPI(fmt.Errorf("read a file: %w", err)), &answer) {
+				t.Fatalf("%v is not told as an answer", err)
+			}
+			if got := api.FromRPC(answer); !errors.Is(got, test.want) {
+				t.Errorf("%v (%T) is told as %v, code %d, want %v", err, err, got, answer.Code, test.want)
+			}
+		}
+	}
+}
