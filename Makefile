@@ -46,9 +46,10 @@ bench: build
 soak: build network
 	scripts/soak.sh $(T)
 
-# what the tests of internal/netlab make networks with
+# what test/faults makes networks with, and disks that fail
 network:
 	@scripts/need.sh 'ip -V' iproute2
+	@scripts/need.sh 'strace -V' strace
 
 fuzz:
 	scripts/fuzz.sh $(T)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,6 +37,8 @@ type cluster struct {
 	lab   *netlab.Lab
 	dir   string // of data folders, logs and histories
 	nodes []*node
+	// settings are flags of all nodes, beside those that every node has.
+	settings []string
 }
 
 // node is a process of the program, or the place of one.
@@ -43,13 +46,16 @@ type node struct {
 	c      *cluster
 	number int
 	host   *netlab.Host
-	args   []string // beside those that every node has
+	args   []string // of this one's own
+	disks  []*disk  // with its data folders, unless it has just one, on the machine's
 	id     string   // once it was known
 	proc   *netlab.Process
 	starts int
 	// wanted tells that the process shall run; what ends while it is set has failed.
 	wanted bool
 	paused bool
+	// frail tells that the process may end by itself, for what is done to it.
+	frail bool
 
 	mu   sync.Mutex
 	conn *client.Client // kept across calls
@@ -94,12 +100,18 @@ func newCluster(t *testing.T, nodes int) *cluster {
 func formed(t *testing.T, nodes int) *cluster {
 	t.Helper()
 	c := newCluster(t, nodes)
+	c.form()
+	return c
+}
+
+// form has all nodes come up and form one cluster.
+func (c *cluster) form() {
+	c.t.Helper()
 	c.expectAll()
 	for _, n := range c.nodes {
 		n.start()
 	}
-	c.settled(90*time.Second, min(nodes, 5))
-	return c
+	c.settled(90*time.Second, min(len(c.nodes), 5))
 }
 
 // expectAll gives all nodes the same flags, by which they form one cluster.
@@ -132,11 +144,15 @@ func (n *node) start() {
 	defer out.Close()
 	n.starts++
 	fmt.Fprintf(out, "--- start %d at %s\n", n.starts, n.address())
-	cmd := exec.Command(os.Getenv(programEnv), append([]string{
-		"serve", "--insecure", "--name", n.String(), "--data-dir", n.data(), "--memory", "256MiB", "--reserve", "64MiB",
+	args := []string{
+		"serve", "--insecure", "--name", n.String(), "--memory", "256MiB", "--reserve", "64MiB",
 		"--listen", n.address(), "--gossip", n.host.Port(gossipPort), "--http", "off",
 		"--voter-stable", "1s", "--drain-timeout", "10s", "--log-format", "text", "--log-level", "debug",
-	}, n.args...)...)
+	}
+	for _, f := range n.folders() {
+		args = append(args, "--data-dir", f)
+	}
+	cmd := exec.Command(os.Getenv(programEnv), slices.Concat(args, n.c.settings, n.args)...)
 	// STELE_… variables are settings to it.
 	cmd.Env = []string{"HOME=" + n.c.dir, "TMPDIR=" + n.c.dir, "PATH=" + os.Getenv("PATH"), "GORACE=halt_on_error=1"}
 	cmd.Stdout, cmd.Stderr = out, out
@@ -144,6 +160,18 @@ func (n *node) start() {
 		n.c.t.Fatal(err)
 	}
 	n.wanted = true
+}
+
+// folders returns the data folders.
+func (n *node) folders() []string {
+	if len(n.disks) == 0 {
+		return []string{n.data()}
+	}
+	var all []string
+	for _, d := range n.disks {
+		all = append(all, d.folder())
+	}
+	return all
 }
 
 // kill ends the process as a power cut would, but for the disk's cache.
@@ -199,7 +227,7 @@ func (n *node) resume() {
 // ended returns an error if a node has ended that nobody told to.
 func (c *cluster) ended() error {
 	for _, n := range c.nodes {
-		if !n.wanted {
+		if !n.wanted || n.frail {
 			continue
 		}
 		select {

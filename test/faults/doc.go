@@ -2,6 +2,8 @@
 // real processes of the program, each on a host of its own (internal/netlab), that are
 // killed, paused and cut off from each other while clients, also processes, use the
 // lock service. Chubby's paper (§4.1, §4.2) is where most outages were of this kind.
+// And the same with disks that fill up, fail, rot and get lost, while clients write
+// and read rows of tables: what the block store under them is for.
 //
 // # Nouns
 //
@@ -17,6 +19,13 @@
 //   - The judge is a third party, with no part in the lock service, that is shown
 //     sequencers.
 //   - A fault is something done to the cluster for a while.
+//   - A writer writes rows, each once, to a table of one node, and remembers what came of
+//     it: the row's fate. What stands in a row follows from its key.
+//   - A disk is a small file system in memory, with a data folder of one node. Its extents
+//     are so small that commit logs go on to the next every few seconds.
+//   - Damage is what makes a replica useless for good: a flipped bit, a lost disk. It
+//     is only done to what has another replica that is good, as this test itself
+//     finds by reading the files: two copies out of three may be lost, not the third.
 //
 // # Invariants
 //
@@ -38,4 +47,17 @@
 //	    not killed do not end.
 //	F7. In the end there is one leader, all voters are back and hold the same files, the
 //	    clients' locks and ephemeral files are gone, and all nodes stop in order.
+//
+// And of the block store:
+//
+//	S1. Each row that was acknowledged, and whose deletion was not asked for, is there,
+//	    while faults last and after all nodes have lost power.
+//	S2. No row is there that was refused, deleted or never written; a counter is between
+//	    the increments that were acknowledged and those that were asked for.
+//	S3. What is read is what was written, byte for byte.
+//	S4. One bad replica makes no read fail: nobody is told of damage.
+//	S5. After each fault all tables are written and read within recoverTime, without
+//	    anybody doing anything but to start processes that were killed or whose disks
+//	    fail syncs. Full disks are told as such, and writing goes on when there is room.
+//	S6. Each extent that is needed has a good replica in the end.
 package faults

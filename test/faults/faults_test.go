@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -33,7 +34,7 @@ const (
 type faultRun struct {
 	*cluster
 	seed    uint64
-	faults  int             // how many
+	faults  int             // done
 	lib     *session.Client // in the test's own network, which no fault meets
 	judge   *judge
 	clients []*clientProcess
@@ -61,14 +62,15 @@ func TestFaults(t *testing.T) {
 	case testing.Short():
 		faults = faultsShort
 	}
-	for i := range runs {
+	until := soakShare(1)
+	for i := 0; i < runs && time.Now().Before(until); i++ {
 		if runs == 1 {
-			runFaults(t, seed, faults, longest)
+			runFaults(t, seed, faults, longest, until)
 			break
 		}
 		ok := t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Logf("this run alone: STELE_SOAK=2 STELE_SEED=%d go test ./test/faults -count=1 -timeout 0 -v -run '^TestFaults$/^0$'", seed+uint64(i))
-			runFaults(t, seed+uint64(i), faults, longest)
+			runFaults(t, seed+uint64(i), faults, longest, until)
 		})
 		if !ok {
 			break
@@ -76,8 +78,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func runFaults(t *testing.T, seed uint64, faults int, longest time.Duration) {
-	r := &faultRun{cluster: formed(t, 5), seed: seed, faults: faults}
+func runFaults(t *testing.T, seed uint64, faults int, longest time.Duration, until time.Time) {
+	r := &faultRun{cluster: formed(t, 5), seed: seed}
 	r.lib = r.service()
 	r.judge = startJudge(t, r.lab.Here, judgePort)
 	for _, n := range r.nodes {
@@ -86,7 +88,11 @@ func runFaults(t *testing.T, seed uint64, faults int, longest time.Duration) {
 		r.startClient(p)
 	}
 	start := time.Now()
-	for i, f := range plan(rand.New(rand.NewPCG(seed, 1)), faults, len(r.nodes), longest) {
+	for i, f := range plan(rand.New(rand.NewPCG(seed, 1)), slices.Collect(maps.Keys(kinds)), faults, len(r.nodes), longest) {
+		if time.Now().After(until) {
+			break
+		}
+		r.faults++
 		t.Logf("%6.1f s: fault %d: %s for %v", time.Since(start).Seconds(), i+1, f.kind, f.length)
 		kinds[f.kind].do(r, f)
 		if f.kind != "flap" && f.kind != "stutter leader" {
@@ -96,7 +102,7 @@ func runFaults(t *testing.T, seed uint64, faults int, longest time.Duration) {
 		r.recovers()
 		time.Sleep(f.rest)
 	}
-	t.Logf("%d faults in %v; slowest recovery %v", faults, time.Since(start).Round(time.Second), r.slowest.Round(time.Millisecond))
+	t.Logf("%d faults in %v; slowest recovery %v", r.faults, time.Since(start).Round(time.Second), r.slowest.Round(time.Millisecond))
 	r.converges()
 	r.judgeAll()
 }

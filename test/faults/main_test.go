@@ -96,6 +96,17 @@ func soakRuns() int {
 	return 1
 }
 
+// soakShare returns when a random test is to end so that the other tests of the package
+// have time as well, each of so many the same: STELE_SOAK_END, in seconds since 1970, is when
+// the package is to be done.
+func soakShare(tests int64) time.Time {
+	left := 365 * 24 * time.Hour
+	if end, err := strconv.ParseInt(os.Getenv("STELE_SOAK_END"), 10, 64); err == nil {
+		left = time.Until(time.Unix(end, 0))
+	}
+	return time.Now().Add(left / time.Duration(tests))
+}
+
 // now reads the clock that all processes of the machine share, in nanoseconds.
 func now() int64 {
 	var ts unix.Timespec

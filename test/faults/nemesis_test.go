@@ -54,15 +54,12 @@ var kinds = map[string]struct{ do, undo func(*faultRun, fault) }{
 	"pause client": {(*faultRun).pauseClient, (*faultRun).resumeClients},
 }
 
-// plan draws faults: each kind comes before any comes again.
-func plan(r *rand.Rand, faults, nodes int, longest time.Duration) (all []fault) {
+// plan draws faults of the kinds given: each comes before any comes again.
+func plan(r *rand.Rand, kinds []string, faults, nodes int, longest time.Duration) (all []fault) {
 	var deck []string
 	for len(all) < faults {
 		if len(deck) == 0 {
-			for kind := range kinds {
-				deck = append(deck, kind)
-			}
-			slices.Sort(deck)
+			deck = slices.Sorted(slices.Values(kinds))
 			r.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 		}
 		f := fault{kind: deck[0], pick: r.Perm(nodes)}
@@ -78,13 +75,13 @@ func plan(r *rand.Rand, faults, nodes int, longest time.Duration) (all []fault) 
 
 // victims returns nodes in the order of the fault, the leader first if it is wanted
 // and there is one.
-func (r *faultRun) victims(f fault, leaderFirst bool) []*node {
+func (c *cluster) victims(f fault, leaderFirst bool) []*node {
 	var all []*node
 	for _, i := range f.pick {
-		all = append(all, r.nodes[i])
+		all = append(all, c.nodes[i])
 	}
 	if leaderFirst {
-		if l := r.leader(); l != nil {
+		if l := c.leader(); l != nil {
 			all = slices.DeleteFunc(all, func(n *node) bool { return n == l })
 			all = append([]*node{l}, all...)
 		}
@@ -99,19 +96,19 @@ func hosts(nodes []*node) (all []*netlab.Host) {
 	return all
 }
 
-func (r *faultRun) killLeader(f fault) { r.victims(f, true)[0].kill() }
+func (c *cluster) killLeader(f fault) { c.victims(f, true)[0].kill() }
 
-func (r *faultRun) kill(f fault, many int) {
-	for _, n := range r.victims(f, false)[:many] {
+func (c *cluster) kill(f fault, many int) {
+	for _, n := range c.victims(f, false)[:many] {
 		n.kill()
 	}
 }
 
-func (r *faultRun) stopLeader(f fault) { r.victims(f, true)[0].stop() }
+func (c *cluster) stopLeader(f fault) { c.victims(f, true)[0].stop() }
 
 // startAll starts who was killed, now and then late.
-func (r *faultRun) startAll(f fault) {
-	for i, n := range r.victims(f, false) {
+func (c *cluster) startAll(f fault) {
+	for i, n := range c.victims(f, false) {
 		if !n.wanted {
 			if i > 0 {
 				time.Sleep(min(f.rest/8, 200*time.Millisecond))
@@ -121,7 +118,7 @@ func (r *faultRun) startAll(f fault) {
 	}
 }
 
-func (r *faultRun) pauseLeader(f fault) { r.victims(f, true)[0].pause() }
+func (c *cluster) pauseLeader(f fault) { c.victims(f, true)[0].pause() }
 
 // stutter pauses who leads for about as long as it takes to elect another, again and
 // again: when it goes on it finds questions of those who have not heard.
@@ -134,54 +131,54 @@ func (r *faultRun) stutter(f fault) {
 	}
 }
 
-func (r *faultRun) pause(f fault, many int) {
-	for _, n := range r.victims(f, false)[:many] {
+func (c *cluster) pause(f fault, many int) {
+	for _, n := range c.victims(f, false)[:many] {
 		n.pause()
 	}
 }
 
-func (r *faultRun) resumeAll(fault) {
-	for _, n := range r.nodes {
+func (c *cluster) resumeAll(fault) {
+	for _, n := range c.nodes {
 		if n.paused {
 			n.resume()
 		}
 	}
 }
 
-func (r *faultRun) split(f fault, many int, leaderFirst bool) {
-	v := hosts(r.victims(f, leaderFirst))
-	r.lab.Partition(v[:many], v[many:])
+func (c *cluster) split(f fault, many int, leaderFirst bool) {
+	v := hosts(c.victims(f, leaderFirst))
+	c.lab.Partition(v[:many], v[many:])
 }
 
 // bridge leaves one node that hears both halves.
-func (r *faultRun) bridge(f fault) {
-	v := hosts(r.victims(f, f.rest%2 == 0))
+func (c *cluster) bridge(f fault) {
+	v := hosts(c.victims(f, f.rest%2 == 0))
 	half := len(v) / 2
-	r.lab.Partition(v[:half+1], slices.Concat(v[:1], v[half+1:]))
+	c.lab.Partition(v[:half+1], slices.Concat(v[:1], v[half+1:]))
 }
 
 // shatter leaves no majority: two, two and one.
-func (r *faultRun) shatter(f fault) {
-	v := hosts(r.victims(f, false))
-	r.lab.Partition(v[:2], v[2:4], v[4:])
+func (c *cluster) shatter(f fault) {
+	v := hosts(c.victims(f, false))
+	c.lab.Partition(v[:2], v[2:4], v[4:])
 }
 
-func (r *faultRun) deafLeader(f fault) {
-	v := hosts(r.victims(f, true))
-	r.lab.Cut(v[1:], v[:1])
+func (c *cluster) deafLeader(f fault) {
+	v := hosts(c.victims(f, true))
+	c.lab.Cut(v[1:], v[:1])
 }
 
-func (r *faultRun) muteLeader(f fault) {
-	v := hosts(r.victims(f, true))
-	r.lab.Cut(v[:1], v[1:])
+func (c *cluster) muteLeader(f fault) {
+	v := hosts(c.victims(f, true))
+	c.lab.Cut(v[:1], v[1:])
 }
 
 // oneWay loses packets between some nodes, each in one direction.
-func (r *faultRun) oneWay(f fault) {
-	v := hosts(r.victims(f, false))
+func (c *cluster) oneWay(f fault) {
+	v := hosts(c.victims(f, false))
 	for i := range v {
 		next := (i + 1) % len(v)
-		r.lab.Cut(v[i:i+1], v[next:next+1])
+		c.lab.Cut(v[i:i+1], v[next:next+1])
 	}
 }
 
@@ -195,7 +192,7 @@ func (r *faultRun) flap(f fault) {
 	}
 }
 
-func (r *faultRun) heal(fault) { r.lab.Heal() }
+func (c *cluster) heal(fault) { c.lab.Heal() }
 
 func (r *faultRun) killClient(f fault) { r.clients[f.pick[0]].proc.Kill() }
 

@@ -1,0 +1,217 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/internal/crc"
+	"github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/session"
+	"github.com/steledb/stele/tablet"
+)
+
+// The forms of files are read here as the documentation of package blobfs/local has them, with
+// nothing of the code that writes them.
+const (
+	pageBytes   = 4096
+	chunkBytes  = 64 << 10
+	footerBytes = 64
+	frameBytes  = 40
+)
+
+// An extent that is needed, of a blob or of a log.
+type extent struct {
+	of     string // id of the blob or log
+	number uint64 // index in the blob, or number in the log
+	log    bool
+	length int64  // of a log's extent: bytes of frames that must be there
+	crc    uint32 // of a blob's extent: of its table of checksums
+}
+
+func (x extent) String() string {
+	if x.log {
+		return fmt.Sprintf("extent %d of log %s", x.number, x.of)
+	}
+	return fmt.Sprintf("extent %d of blob %s", x.number, x.of)
+}
+
+// needed returns the extents that SSTables of tablets and commit logs are made of.
+func needed(ctx context.Context, lib *session.Client) (all []extent, err error) {
+	tablets, err := listAll(ctx, lib, "/tablets")
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range tablets {
+		m, err := tablet.DecodeMeta(f.Data)
+		if err != nil {
+			return nil, err
+		}
+		for _, g := range m.Groups {
+			for _, file := range g.Files {
+				for _, x := range file.Handle.Extents {
+					all = append(all, extent{of: file.Handle.ID.String(), number: uint64(x.Index), crc: x.CRC})
+				}
+			}
+		}
+	}
+	logs, err := listAll(ctx, lib, "/logs")
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range logs {
+		l, err := blobfs.DecodeLogList(f.Data)
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range l.Extents {
+			all = append(all, extent{of: path.Base(f.Path), number: x.Seq, log: true, length: max(0, x.Length)})
+		}
+	}
+	return all, nil
+}
+
+// listAll returns the files in the directories in a directory.
+func listAll(ctx context.Context, lib *session.Client, dir string) (all []api.File, err error) {
+	var walk func(string, int) error
+	walk = func(dir string, depth int) error {
+		stats, err := lib.List(ctx, dir)
+		if errors.Is(err, api.ErrNotFound) {
+			return nil
+		}
+		for _, st := range stats {
+			if err != nil {
+				break
+			}
+			if depth > 0 {
+				err = walk(st.Path, depth-1)
+				continue
+			}
+			f, gerr := lib.Get(ctx, st.Path)
+			if errors.Is(gerr, api.ErrNotFound) {
+				continue // it went meanwhile
+			}
+			all, err = append(all, f), gerr
+		}
+		return err
+	}
+	return all, walk(dir, 1)
+}
+
+// copies returns the good replicas of an extent on a node: their files.
+func (n *node) copies(x extent) (good []string, err error) {
+	for _, d := range n.disks {
+		blobs, logs, err := d.files()
+		if err != nil {
+			return nil, err
+		}
+		names, is := blobs, goodExtent
+		if x.log {
+			names, is = logs, goodReplica
+		}
+		for _, name := range names {
+			if !x.log && !strings.HasPrefix(filepath.Base(name), fmt.Sprintf("%s.%d", x.of, x.number)) {
+				continue
+			}
+			ok, err := is(name, x)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+			if ok {
+				good = append(good, name)
+			}
+		}
+	}
+	return good, nil
+}
+
+// goodExtent tells whether a file is this extent of a blob, whole.
+func goodExtent(name string, x extent) (bool, error) {
+	base, _, _ := strings.Cut(filepath.Base(name), "of")
+	if base != fmt.Sprintf("%s.%d", x.of, x.number) {
+		return false, nil
+	}
+	b, err := os.ReadFile(name)
+	if err != nil || len(b) < pageBytes+footerBytes {
+		return false, err
+	}
+	le := binary.LittleEndian
+	header, footer := b[:pageBytes], b[len(b)-footerBytes:]
+	length := int64(le.Uint64(footer[32:]))
+	chunks := (length + chunkBytes - 1) / chunkBytes
+	if crc.Sum(header[:pageBytes-4]) != le.Uint32(header[pageBytes-4:]) || crc.Sum(footer[:60]) != le.Uint32(footer[60:]) ||
+		int64(len(b)) != pageBytes+length+4*chunks+footerBytes || le.Uint32(footer[40:]) != x.crc {
+		return false, nil
+	}
+	payload, table := b[pageBytes:pageBytes+length], b[pageBytes+length:len(b)-footerBytes]
+	if crc.Sum(table) != x.crc {
+		return false, nil
+	}
+	for i, chunk := range slices.Collect(slices.Chunk(payload, chunkBytes)) {
+		if crc.Sum(chunk) != le.Uint32(table[4*i:]) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// goodReplica tells whether a file is a replica of this extent of a log, with all frames
+// that it must have.
+func goodReplica(name string, x extent) (bool, error) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return false, err
+	}
+	h := replicaHeader(b)
+	if h == nil || fmt.Sprintf("%x", h[32:48]) != x.of || binary.LittleEndian.Uint64(h[48:]) != x.number {
+		return false, nil
+	}
+	at := replicaFrames(b, h)
+	return at[len(at)-1]-pageBytes >= x.length, nil
+}
+
+// replicaHeader returns the header of a replica of a log's extent that counts, or nil.
+func replicaHeader(b []byte) (best []byte) {
+	le := binary.LittleEndian
+	for _, at := range []int{0, 2048} {
+		if len(b) < pageBytes {
+			return nil
+		}
+		h := b[at : at+512]
+		if !bytes.HasPrefix(h, []byte("STELELOG")) || crc.Sum(h[:508]) != le.Uint32(h[508:]) || le.Uint32(h[12:]) != 3 {
+			continue
+		}
+		if best == nil || le.Uint64(h[16:]) > le.Uint64(best[16:]) {
+			best = h
+		}
+	}
+	return best
+}
+
+// replicaFrames returns where the good frames of a replica begin, and where the last
+// one ends.
+func replicaFrames(b, header []byte) (at []int64) {
+	le := binary.LittleEndian
+	next := int64(pageBytes)
+	for {
+		at = append(at, next)
+		if next+frameBytes > int64(len(b)) {
+			return at
+		}
+		f := b[next:]
+		size := (int64(le.Uint32(f[8:])) + frameBytes + pageBytes - 1) / pageBytes * pageBytes
+		if !bytes.Equal(f[24:32], header[80:88]) || size > int64(len(f)) || crc.Sum(f[4:size]) != le.Uint32(f) {
+			return at
+		}
+		next += size
+	}
+}
