@@ -60,14 +60,15 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// untilLed calls f until the lock service has answered it, or ctx ends.
+// untilLed calls f until the lock service has answered it, and not that its leader's disk is
+// full, which is no fault of this node, or ctx ends.
 func (n *Node) untilLed(ctx context.Context, f func(context.Context) error) error {
 	for {
 		err := f(ctx)
-		if !errors.Is(err, metaapi.ErrNotReady) || ctx.Err() != nil {
+		if !errors.Is(err, metaapi.ErrNotReady) && !errors.Is(err, metaapi.ErrDiskFull) || ctx.Err() != nil {
 			return err
 		}
-		n.log.Warn("the lock service does not answer; trying goes on", "error", err)
+		n.log.Warn("the lock service cannot be used; trying goes on", "error", err)
 		pause(ctx, sessionRetry)
 	}
 }

@@ -104,6 +104,9 @@ func newStoreRun(t *testing.T, seed uint64) *storeRun {
 	r.end = sync.OnceFunc(func() {
 		cancel()
 		clients.Wait()
+		for _, w := range slices.Concat(r.writers, r.probes) {
+			_ = w.file.Close()
+		}
 	})
 	t.Cleanup(r.end)
 	spec, err := table.ParseFamilySpec(family)
@@ -119,9 +122,8 @@ func newStoreRun(t *testing.T, seed uint64) *storeRun {
 		r.served, r.conns = append(r.served, n), append(r.conns, conn)
 		r.probes = append(r.probes, r.writer(name, 100+i))
 		for j := range writersEach {
-			w := r.writer(name, 10*i+j)
+			w, conn := r.writer(name, 10*i+j), r.client(n)
 			r.writers = append(r.writers, w)
-			conn := r.client(n)
 			clients.Go(func() { w.work(ctx, conn, rand.New(rand.NewPCG(seed, uint64(w.number)))) })
 		}
 	}
@@ -146,7 +148,6 @@ func (r *storeRun) writer(table string, number int) *rowWriter {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(func() { _ = f.Close() })
 	return &rowWriter{table: table, number: number, ledger: &r.ledger, file: f, fates: map[string]fate{}}
 }
 
