@@ -33,8 +33,8 @@ type Group interface {
 	Stage(ctx context.Context, id string) error
 	Promote(ctx context.Context, id string) error
 	Remove(ctx context.Context, id string) error
-	// StepDown hands leadership to another voter.
-	StepDown(ctx context.Context) error
+	// StepDown hands leadership to another voter, or to any if none is named.
+	StepDown(ctx context.Context, to string) error
 }
 
 // Nodes takes the master's commands to the nodes. Each carries the sequencer of the

@@ -40,12 +40,12 @@ func (l *worldLock) Held() bool {
 		return true
 	}
 }
-func (l *worldLock) Done() <-chan struct{}         { return l.done }
-func (l *worldLock) Sequencer() api.Sequencer      { return l.seq }
-func (l *worldLock) Release(context.Context) error { l.lose(); return nil }
-func (l *worldLock) lose()                         { l.once.Do(func() { close(l.done) }) }
-func (w *world) setLeads(leads bool)               { w.change(func() { w.leads = leads }) }
-func (w *world) StepDown(context.Context) error    { return nil }
+func (l *worldLock) Done() <-chan struct{}              { return l.done }
+func (l *worldLock) Sequencer() api.Sequencer           { return l.seq }
+func (l *worldLock) Release(context.Context) error      { l.lose(); return nil }
+func (l *worldLock) lose()                              { l.once.Do(func() { close(l.done) }) }
+func (w *world) setLeads(leads bool)                    { w.change(func() { w.leads = leads }) }
+func (w *world) StepDown(context.Context, string) error { return nil }
 func (w *world) Servers(context.Context) ([]Server, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

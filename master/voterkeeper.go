@@ -107,7 +107,7 @@ func (v *voterKeeper) do(ctx context.Context, c Change) error {
 		// alone can prove it.
 		return g.Remove(ctx, c.ID)
 	case StepDown:
-		return g.StepDown(ctx)
+		return g.StepDown(ctx, c.To)
 	}
 	return nil
 }

@@ -20,6 +20,9 @@ type Server struct {
 	Since time.Duration
 	// Leaving tells that the operator drains or removes it: it shall not vote.
 	Leaving bool
+	// Full tells that its disk has no room: it shall not lead, since a leader whose log cannot grow
+	// refuses every change, though others have room.
+	Full bool
 }
 
 // Voter is a member of the Raft group as the plan sees it.
@@ -59,6 +62,8 @@ type Change struct {
 	Kind ChangeKind
 	ID   string
 	Why  string
+	// To is who shall lead after a StepDown; empty: any voter.
+	To string
 }
 
 // Plan says which servers vote: up to VotersMax, an odd number, in as many zones as
@@ -76,7 +81,7 @@ type Change struct {
 // leaves fewer live voters than a majority of what it makes.
 func Plan(servers []Server, group []Voter, stable time.Duration) Change {
 	p := newPlan(servers, group, stable)
-	for _, rule := range []func() Change{p.dropStaged, p.shrink, p.promote, p.grow, p.spread} {
+	for _, rule := range []func() Change{p.relieve, p.dropStaged, p.shrink, p.promote, p.grow, p.spread} {
 		if c := rule(); c.Kind != NoChange {
 			return c
 		}
@@ -185,15 +190,33 @@ func (p *plan) votersIn(zone string) int {
 	return n
 }
 
+// relieve has a voter with room lead in the place of one whose disk is full.
+func (p *plan) relieve() Change {
+	var leader, heir *Voter
+	for i := range p.voters {
+		v := &p.voters[i]
+		if v.Leader {
+			leader = v
+		}
+		if !v.Leader && v.CaughtUp && p.alive(v.ID) && !p.servers[v.ID].Full && !p.servers[v.ID].Leaving {
+			heir = v
+		}
+	}
+	if leader == nil || heir == nil || !p.servers[leader.ID].Full {
+		return Change{}
+	}
+	return Change{Kind: StepDown, ID: leader.ID, To: heir.ID, Why: "its disk is full, and another voter's is not"}
+}
+
 // dropStaged removes staged servers that are gone, not wanted or too many.
 func (p *plan) dropStaged() Change {
 	for _, v := range p.staged {
 		if s := p.servers[v.ID]; p.lost(v.ID) {
-			return Change{Remove, v.ID, fmt.Sprintf("it has no vote yet and has been gone for %v", s.Since.Round(time.Second))}
+			return Change{Kind: Remove, ID: v.ID, Why: fmt.Sprintf("it has no vote yet and has been gone for %v", s.Since.Round(time.Second))}
 		}
 	}
 	if n := len(p.staged); n > 0 && p.kept()+n > p.target+1 {
-		return Change{Remove, p.staged[n-1].ID, "it is not needed any more"}
+		return Change{Kind: Remove, ID: p.staged[n-1].ID, Why: "it is not needed any more"}
 	}
 	return Change{}
 }
@@ -227,7 +250,7 @@ func (p *plan) promote() Change {
 	if p.live("")+1 < quorum(len(p.voters)+1) {
 		return Change{}
 	}
-	return Change{Promote, p.staged[0].ID, "it has caught up"}
+	return Change{Kind: Promote, ID: p.staged[0].ID, Why: "it has caught up"}
 }
 
 // shrink removes voters that are lost and whose place is taken, or that are too
@@ -272,9 +295,9 @@ func (p *plan) remove(v Voter, why string) Change {
 		return Change{}
 	}
 	if v.Leader {
-		return Change{StepDown, v.ID, why}
+		return Change{Kind: StepDown, ID: v.ID, Why: why}
 	}
-	return Change{Remove, v.ID, why}
+	return Change{Kind: Remove, ID: v.ID, Why: why}
 }
 
 // leastWanted is the voter in the most crowded zone, a dead one before others, the
@@ -316,7 +339,7 @@ func (p *plan) stage(why string) Change {
 	s := slices.MinFunc(p.spare, func(a, b Server) int {
 		return cmp.Or(cmp.Compare(p.votersIn(a.Zone), p.votersIn(b.Zone)), cmp.Compare(a.ID, b.ID))
 	})
-	return Change{Stage, s.ID, why}
+	return Change{Kind: Stage, ID: s.ID, Why: why}
 }
 
 // spread moves a vote from a zone that has two more than another could have with
@@ -332,6 +355,6 @@ func (p *plan) spread() Change {
 	if p.votersIn(p.servers[most.ID].Zone) < p.votersIn(s.Zone)+2 {
 		return Change{}
 	}
-	return Change{Stage, s.ID, fmt.Sprintf("zone %q has %d voters and zone %q has %d",
+	return Change{Kind: Stage, ID: s.ID, Why: fmt.Sprintf("zone %q has %d voters and zone %q has %d",
 		p.servers[most.ID].Zone, p.votersIn(p.servers[most.ID].Zone), s.Zone, p.votersIn(s.Zone))}
 }

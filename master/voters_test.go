@@ -329,11 +329,15 @@ func TestPlanByHand(t *testing.T) {
 		{"a node that has just come waits", []Server{live("a", ""), {ID: "b", Alive: true, Since: time.Second}}, voter("a"), Change{}},
 		{"a leader that leaves hands over", []Server{{ID: "a", Alive: true, Leaving: true}, live("b", ""), live("c", ""), live("d", "")},
 			voter("a", "b", "c", "d"), Change{Kind: StepDown, ID: "a"}},
+		{"a leader whose disk is full hands over to one with room", []Server{{ID: "a", Alive: true, Full: true}, {ID: "b", Alive: true, Full: true}, live("c", "")},
+			voter("a", "b", "c"), Change{Kind: StepDown, ID: "a", To: "c"}},
+		{"and leads on if nobody has room", []Server{{ID: "a", Alive: true, Full: true}, {ID: "b", Alive: true, Full: true}, dead("c", "")},
+			voter("a", "b", "c"), Change{}},
 		{"nothing is done without a majority", []Server{live("a", ""), dead("b", ""), dead("c", ""), live("d", "")}, voter("a", "b", "c"), Change{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := Plan(c.servers, c.group, stable)
-			if got.Kind != c.want.Kind || got.ID != c.want.ID {
+			if got.Kind != c.want.Kind || got.ID != c.want.ID || got.To != c.want.To {
 				t.Errorf("got %v of %q (%s), want %v of %q", got.Kind, got.ID, got.Why, c.want.Kind, c.want.ID)
 			}
 		})

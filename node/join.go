@@ -179,16 +179,26 @@ func (n *Node) tellOthers() {
 	}
 }
 
-// tellPeriod is how often the others hear how full the node is.
-const tellPeriod = 30 * time.Second
+const (
+	// tellPeriod is how often the others hear how full the node is.
+	tellPeriod = 30 * time.Second
+	// fullPeriod is how often the node looks whether it has become full, or is no more: that
+	// the others hear at once.
+	fullPeriod = 2 * time.Second
+)
 
 func (n *Node) tellLoad() {
-	tick := time.NewTicker(tellPeriod)
+	tick := time.NewTicker(fullPeriod)
 	defer tick.Stop()
+	told, full := time.Now(), false
 	for {
 		select {
 		case <-tick.C:
-			n.tellOthers()
+			_, free := n.diskSpace()
+			if now := time.Now(); (free == 0) != full || now.Sub(told) >= tellPeriod {
+				told, full = now, free == 0
+				n.tellOthers()
+			}
 		case <-n.ctx.Done():
 			return
 		}

@@ -224,6 +224,6 @@ func (m masterGroup) Remove(ctx context.Context, id string) error {
 }
 
 // StepDown implements master.Group.
-func (m masterGroup) StepDown(ctx context.Context) error {
-	return m.do(func(g *raftmeta.Group) error { return g.TransferLeadership(ctx, "") })
+func (m masterGroup) StepDown(ctx context.Context, to string) error {
+	return m.do(func(g *raftmeta.Group) error { return g.TransferLeadership(ctx, to) })
 }

@@ -121,9 +121,20 @@ func (n *Node) servers(ctx context.Context) ([]master.Server, error) {
 		}
 		servers = append(servers, master.Server{
 			ID: x.id, Zone: x.record.Zone, Alive: x.State == gossip.Alive, Since: time.Since(since), Leaving: x.Draining,
+			Full: n.full(x),
 		})
 	}
 	return servers, nil
+}
+
+// full says whether a node's disk has no room.
+func (n *Node) full(x fleetNode) bool {
+	if x.id == n.id() {
+		if group, _ := n.voter.group(); group != nil {
+			return group.DiskFull()
+		}
+	}
+	return x.State == gossip.Alive && x.FreeBytes == 0 && x.CapacityBytes > 0
 }
 
 // find returns the node of that id or name. The error is api.ErrNodeNotFound, also

@@ -84,3 +84,6 @@ func (g *Group) Sessions() (open int) {
 	g.machine.view(func(ns *namespace, _ uint64) { open = ns.sessions.Len() })
 	return open
 }
+
+// DiskFull tells whether the disk has so little room that changes are refused.
+func (g *Group) DiskFull() bool { return g.disk.check() != nil }
