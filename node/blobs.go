@@ -63,8 +63,22 @@ func (n *Node) retiredFolders() map[string]bool {
 // implements blobfs.Lists.
 type serverLists struct{ n *Node }
 
-// listTimeout bounds one question or change: the store asks again.
+// listTimeout bounds one question or change. Changes the store makes again itself.
 const listTimeout = 5 * time.Second
+
+// untilAnswered asks again and again until ctx ends: a node that starts in the middle of
+// an outage reads its lists when that is over.
+func untilAnswered(ctx context.Context, ask func(context.Context) error) error {
+	for {
+		limited, cancel := context.WithTimeout(ctx, listTimeout)
+		err := ask(limited)
+		cancel()
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, metaapi.ErrNotReady) {
+			return err
+		}
+		pause(ctx, sessionRetry)
+	}
+}
 
 func (l serverLists) options() metaapi.SetOptions {
 	return metaapi.SetOptions{Guard: l.n.lock.Load().Sequencer()}
@@ -72,9 +86,11 @@ func (l serverLists) options() metaapi.SetOptions {
 
 // Load implements blobfs.Lists.
 func (l serverLists) Load(ctx context.Context, path string) ([]byte, uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	f, err := l.n.meta.client.Get(ctx, path)
+	var f metaapi.File
+	err := untilAnswered(ctx, func(ctx context.Context) (err error) {
+		f, err = l.n.meta.client.Get(ctx, path)
+		return err
+	})
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return nil, 0, nil
 	}
@@ -101,7 +117,10 @@ func (l serverLists) Delete(ctx context.Context, path string, gen uint64) error 
 
 // List implements blobfs.Lists.
 func (l serverLists) List(ctx context.Context, dir string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	return l.n.catalog.list(ctx, dir)
+	var names []string
+	err := untilAnswered(ctx, func(ctx context.Context) (err error) {
+		names, err = l.n.catalog.list(ctx, dir)
+		return err
+	})
+	return names, err
 }
