@@ -1,0 +1,48 @@
+package node
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/steledb/stele/internal/rpcdoc"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/formation"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+)
+
+// docs/rpc.md tells of each method between nodes, with the parameters that it takes.
+func TestDocHasMethodsBetweenNodes(t *testing.T) {
+	told := map[string]string{}
+	for _, m := range regexp.MustCompile("`(cluster\\.[a-z_]+)\\((.*?)\\)`").FindAllStringSubmatch(rpcdoc.Part(t, "## Between nodes", "## The lock service"), -1) {
+		told[m[1]] = m[2]
+	}
+	const ofMaster = "master, sequencer, raft epoch"
+	want := map[string]string{
+		formation.MethodHello: "map", formation.MethodPromise: "map", formation.MethodJoin: "map", methodWho: "",
+		methodHail: ofMaster, methodStartVoting: ofMaster,
+	}
+	if !maps.Equal(told, want) {
+		t.Errorf("docs/rpc.md has %v, the code %v", slices.Sorted(maps.Keys(told)), slices.Sorted(maps.Keys(want)))
+	}
+}
+
+// A command is what the page says: an array of three.
+func TestCommandOnTheWire(t *testing.T) {
+	q := metaapi.Sequencer{Path: "/master", Mode: metaapi.Exclusive, Instance: 3, LockGeneration: 7}
+	sent := command{master: "n1", sequencer: q, raftEpoch: 5}
+	var e wire.Encoder
+	sent.append(&e)
+	d := wire.NewDecoder(e.Bytes())
+	n := d.Array()
+	var got command
+	if err := got.decode(&d, n); err != nil || n != 3 || got != sent {
+		t.Errorf("%+v of %d parameters: %v", got, n, err)
+	}
+	d = wire.NewDecoder(e.Bytes())
+	d.Array()
+	if d.Str() != "n1" || d.Str() != q.String() || d.Uint() != 5 || d.Err() != nil {
+		t.Error("the parameters are not master, sequencer and raft epoch")
+	}
+}
