@@ -10,12 +10,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/logproto"
 )
 
 // Every payload of a log is in exactly one of its pieces, whatever the sizes of payloads, extents and
@@ -56,23 +58,8 @@ func pieceRun(t *testing.T, rng *rand.Rand) {
 	pieces, err := c.all[2].EndSpreadLog(t.Context(), "n1", id, size)
 	noError(t, err)
 	checkPieces(t, pieces, size, extent)
-	// A node dies, and of one extent another's replica is rotten.
 	list := l.list(t, "n1", id)
-	lost := c.all[1+rng.IntN(3)]
-	lost.kill()
-	var sound []*node
-	for _, n := range c.all {
-		if n != lost {
-			sound = append(sound, n)
-		}
-	}
-	x := list.Extents[rng.IntN(len(list.Extents))]
-	for _, name := range x.Replicas {
-		if n := c.get(name); n != lost && x.Length > 0 && len(x.Replicas) > 2 {
-			n.rottenLog(t, id, x.Seq, rng.Int64N(x.Length))
-			break
-		}
-	}
+	sound := c.damageLog(t, id, list.Extents, rng)
 	var got []spreadRecord
 	for _, p := range pieces {
 		r, err := sound[rng.IntN(len(sound))].OpenLogPiece(t.Context(), "n1", id, p)
@@ -84,6 +71,34 @@ func pieceRun(t *testing.T, rng *rand.Rand) {
 		t.Errorf("reading pieces made the list %+v, it was %+v", after, list)
 	}
 	t.Logf("extents of %d: %d payloads, %d extents, %d pieces of %d", extent, len(whole), len(list.Extents), len(pieces), size)
+}
+
+// damageLog has a node die and a replica rot, such that of each extent a sound replica is left. It returns
+// the nodes that live.
+func (c *nodes) damageLog(t *testing.T, id blobfs.ID, extents []logproto.Extent, rng *rand.Rand) []*node {
+	t.Helper()
+	// sealed are those that an extent can be read from, but for one node.
+	sealed := func(x *logproto.Extent, but *node) (on []*node) {
+		for _, name := range x.Replicas {
+			n := c.get(name)
+			if info, err := n.StatLogReplica(id, x.Seq); err == nil && info.Sealed && n != but {
+				on = append(on, n)
+			}
+		}
+		return on
+	}
+	lost := c.all[1+rng.IntN(3)]
+	if slices.ContainsFunc(extents, func(x logproto.Extent) bool { return x.Length > 0 && len(sealed(&x, lost)) == 0 }) {
+		lost = nil
+	}
+	x := &extents[rng.IntN(len(extents))]
+	if on := sealed(x, lost); len(on) > 1 && x.Length > 0 {
+		on[0].rottenLog(t, id, x.Seq, rng.Int64N(x.Length))
+	}
+	if lost != nil {
+		lost.kill()
+	}
+	return slices.DeleteFunc(slices.Clone(c.all), func(n *node) bool { return n == lost })
 }
 
 // fillLog appends payloads of up to three extents, while replicas fail to answer and disks are full now and then.
@@ -217,5 +232,58 @@ func TestLogPieceUnknown(t *testing.T) {
 	}
 	if l.saves == saves {
 		t.Error("the list of the empty log was not closed")
+	}
+}
+
+// A payload whose first frames were taken back, since no node had room, does not go on when there is room
+// again: a log with half a payload in it could not be read.
+func TestSpreadLogWithdrawnHalf(t *testing.T) {
+	l := newLists()
+	cfg := quick
+	cfg.Lists, cfg.Logs = l, blobfs.LogConfig{Retry: time.Millisecond, WindowBytes: 100 << 10}
+	c := newNodes(t, nodesConfig{n: 1, cluster: cfg, extent: 128 << 10})
+	n, id := c.all[0], blobfs.NewID()
+	w, err := n.CreateSpreadLog(t.Context(), "n1", id)
+	noError(t, err)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for room := int64(1 << 20); ; room = 1<<40 - room {
+			for _, dir := range []string{"/a", "/b"} {
+				n.fs.SetCapacity(dir, room)
+			}
+			select {
+			case <-stop:
+				return
+			case <-time.After(15 * time.Millisecond):
+			}
+		}
+	}()
+	var acked []int64
+	full := 0
+	for i := range 150 {
+		pos, err := w.Append(t.Context(), blobtest.Bytes(uint64(i), 300_000))
+		switch {
+		case err == nil:
+			acked = append(acked, pos)
+		case errors.Is(err, blobfs.ErrDiskFull):
+			full++
+			time.Sleep(time.Millisecond)
+		default:
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	<-stopped
+	for _, dir := range []string{"/a", "/b"} {
+		n.fs.SetCapacity(dir, 1<<40)
+	}
+	t.Logf("%d appended, %d refused", len(acked), full)
+	var got []int64
+	for _, r := range readSpread(t, n.Store, "n1", id) {
+		got = append(got, r.pos)
+	}
+	if !slices.Equal(got, acked) {
+		t.Errorf("payloads end at %v, acknowledged were %v", got, acked)
 	}
 }

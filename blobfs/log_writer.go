@@ -1,6 +1,7 @@
 package blobfs
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -44,15 +45,18 @@ type SpreadLogWriter struct {
 	avoid    map[string]time.Duration // nodes that failed and get no replicas, until when
 	slow     map[string]time.Duration // nodes that get none if there are others
 	placeErr error                    // why there are no nodes, if there are none
-	listErr  error                    // why the list was not saved when it was last tried
-	began    chan struct{}            // closed when the first list was saved, or failed
-	begun    bool
-	sealed   chan struct{} // closed when the log is closed
-	after    []func()      // what to do once mu is free
-	pace     logPace
-	retried  time.Duration // when nodes were last asked for again
-	widened  time.Duration // when the writer last turned for more replicas
-	stats    LogWriterStats
+	// withdrawn is why frames were taken back since the payload under way began, if any were: it cannot
+	// go on then, even if there is room again.
+	withdrawn error
+	listErr   error         // why the list was not saved when it was last tried
+	began     chan struct{} // closed when the first list was saved, or failed
+	begun     bool
+	sealed    chan struct{} // closed when the log is closed
+	after     []func()      // what to do once mu is free
+	pace      logPace
+	retried   time.Duration // when nodes were last asked for again
+	widened   time.Duration // when the writer last turned for more replicas
+	stats     LogWriterStats
 }
 
 // LogWriterStats counts what a writer did.
@@ -204,7 +208,10 @@ func (w *SpreadLogWriter) submit(ctx context.Context, p []byte) (*logWaiter, err
 		}
 		var refused error
 		w.event(func() {
-			if refused = w.refusal(); refused != nil {
+			if i == 0 {
+				w.withdrawn = nil
+			}
+			if refused = cmp.Or(w.withdrawn, w.refusal()); refused != nil {
 				return
 			}
 			w.addFrame(p, i, parts, each, size)
