@@ -35,7 +35,7 @@ func (s *Store) Holdings(ctx context.Context, after ID, max int) ([]Holding, []s
 	if s.cluster.Fleet != nil {
 		for _, node := range s.others() {
 			p, err := s.peer(ctx, node)
-			if err != nil || s.peers.suspected(node) {
+			if err != nil || s.peers.suspected(node) && !s.believedAlive(node) {
 				silent = append(silent, node)
 				continue
 			}

@@ -75,9 +75,10 @@ func (s *Store) Wanted() int {
 // reads its replica whole and checks it. The result is in the order of refs.
 func (s *Store) Inspect(ctx context.Context, blob ID, refs []ExtentRef, deep bool) []ExtentReport {
 	reports := make([]ExtentReport, len(refs))
+	var silent sync.Map
 	s.inspect(ctx, len(refs), func(ctx context.Context, i int) {
 		ref := &refs[i]
-		q := &inquiry{s: s, look: func(ctx context.Context, p api.Peer) (Holders, error) {
+		q := &inquiry{s: s, silent: &silent, look: func(ctx context.Context, p api.Peer) (Holders, error) {
 			return lookAtExtent(ctx, p, api.Ref{Extent: ExtentID{Blob: blob, Index: ref.Index}, CRC: ref.CRC}, deep)
 		}, deep: deep}
 		reports[i] = ExtentReport{Index: ref.Index, Length: ref.Length, Wanted: s.Wanted(), Replicas: q.run(ctx, ref.Replicas)}
@@ -102,9 +103,10 @@ func lookAtExtent(ctx context.Context, p api.Peer, ref api.Ref, deep bool) (Hold
 // InspectLog does the same for the extents of a log, of which a list says where they are.
 func (s *Store) InspectLog(ctx context.Context, log ID, l *logproto.List, deep bool) []ExtentReport {
 	reports := make([]ExtentReport, len(l.Extents))
+	var silent sync.Map
 	s.inspect(ctx, len(l.Extents), func(ctx context.Context, i int) {
 		x := &l.Extents[i]
-		q := &inquiry{s: s, look: func(ctx context.Context, p api.Peer) (Holders, error) {
+		q := &inquiry{s: s, silent: &silent, look: func(ctx context.Context, p api.Peer) (Holders, error) {
 			return Holders{}, lookAtLog(ctx, p, log, x, deep)
 		}, deep: deep, only: true}
 		reports[i] = ExtentReport{Index: int(x.Seq), Length: x.Length, Wanted: s.Wanted(), Replicas: q.run(ctx, x.Replicas)}
@@ -146,7 +148,9 @@ type inquiry struct {
 	s    *Store
 	look func(ctx context.Context, p api.Peer) (Holders, error)
 	deep bool
-	only bool // who was named at first has it, or nobody
+	// silent are the nodes that did not answer to this inspection: they are asked no more.
+	silent *sync.Map
+	only   bool // who was named at first has it, or nobody
 
 	found []ReplicaReport // of whom was asked
 
@@ -225,7 +229,7 @@ func (q *inquiry) askOne(ctx context.Context, node string) (Holders, error) {
 	if !slices.Contains(s.others(), node) {
 		return Holders{}, fmt.Errorf("%w: %s is no node of the cluster any more", local.ErrNoExtent, node)
 	}
-	if s.peers.suspected(node) { // it was asked just now
+	if _, before := q.silent.Load(node); before || s.peers.suspected(node) && !s.believedAlive(node) {
 		return Holders{}, fmt.Errorf("%w: it did not answer just now", api.ErrUnreachable)
 	}
 	timeout := s.cluster.ReplyTimeout
@@ -241,8 +245,14 @@ func (q *inquiry) askOne(ctx context.Context, node string) (Holders, error) {
 	}
 	if errors.Is(err, api.ErrUnreachable) && !q.deep {
 		s.peers.suspect(node)
+		q.silent.Store(node, true)
 	}
 	return holders, err
+}
+
+// believedAlive tells whether the fleet calls a node alive.
+func (s *Store) believedAlive(node string) bool {
+	return slices.ContainsFunc(s.cluster.Fleet.Members(), func(m Member) bool { return m.ID == node && m.Alive })
 }
 
 func stateOf(err error) ReplicaState {

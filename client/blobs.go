@@ -21,6 +21,8 @@ type (
 	BlobPage = api.BlobPage
 	// ExtentInfo is an extent of a blob and its replicas.
 	ExtentInfo = api.ExtentInfo
+	// FsckStep is what one step of a check of the whole store has found.
+	FsckStep = api.FsckStep
 	// ReplicaInfo is one node's replica of an extent.
 	ReplicaInfo = api.ReplicaInfo
 )
@@ -218,4 +220,13 @@ func (c *Client) CopyBlob(ctx context.Context, b *BlobInfo, w io.Writer) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// FsckBlobs makes one step of a check of all that tables, people's blobs and commit logs need of the block
+// store, and of what nodes hold beside. Go on with the Next of the last step, which is empty at first and
+// at the end. With deep all bytes of all replicas are read where they lie. Errors: those of a node
+// that cannot be reached; ctx's.
+func (c *Client) FsckBlobs(ctx context.Context, after string, deep bool) (*FsckStep, error) {
+	s := &api.FsckStep{}
+	return s, c.blob(ctx, api.BlobRequest{Method: api.MethodBlobFsck, After: after, Deep: deep}, false, s.Decode)
 }

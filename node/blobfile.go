@@ -106,6 +106,8 @@ func (n *Node) nameBlob(ctx context.Context, f *blobFile) error {
 // deleteBlob takes a blob's name, and then its bytes: those that are left behind on nodes that do not
 // answer are garbage for the sweep. ErrNoBlob.
 func (n *Node) deleteBlob(ctx context.Context, id blobfs.ID) error {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
 	if _, _, err := n.blobFile(ctx, id); err != nil && errors.Is(err, api.ErrNoBlob) {
 		return err
 	}

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/steledb/stele/blobfs"
 	blobapi "github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
+	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )
 
@@ -23,6 +25,7 @@ func (n *Node) handleBlobs() {
 	n.handleBlob(api.MethodBlobStat, n.blobStat)
 	n.handleBlob(api.MethodBlobList, n.blobList)
 	n.handleBlob(api.MethodBlobDelete, n.blobDelete)
+	n.handleBlob(api.MethodBlobFsck, n.blobFsck)
 	n.handle(api.MethodBlobRead, rpc.Spawned, n.blobRead)
 }
 
@@ -34,7 +37,7 @@ func (n *Node) handleBlob(method string, h func(ctx context.Context, r *api.Blob
 		}
 		result, err := h(c.Context(), r)
 		if err != nil {
-			fail(c, blobError(err))
+			fail(c, blobError(c, err))
 			return
 		}
 		c.Reply(result)
@@ -52,9 +55,11 @@ func beginBlob(c *rpc.Call, method string) (*api.BlobRequest, bool) {
 
 // blobError gives the errors of the block store the form in which clients are told them. That
 // the store has no bytes of a blob that has a name is damage.
-func blobError(err error) error {
+func blobError(c *rpc.Call, err error) error {
 	var corrupt *blobfs.CorruptError
 	switch {
+	case errors.Is(err, metaapi.ErrNoSession), errors.Is(err, metaapi.ErrNotReady), errors.Is(err, context.DeadlineExceeded) && !c.Expired():
+		return fmt.Errorf("%w: the lock service does not answer, which knows what there is: %v", api.ErrUnavailable, err)
 	case errors.As(err, &corrupt):
 	case errors.Is(err, blobfs.ErrNoBlob):
 		return &api.CorruptError{Err: err}
@@ -63,6 +68,9 @@ func blobError(err error) error {
 	}
 	return err
 }
+
+// lookupTimeout bounds what is asked of the lock service before the work begins.
+const lookupTimeout = 10 * time.Second
 
 func (n *Node) blobOpen(ctx context.Context, r *api.BlobRequest) (answer, error) {
 	u, err := n.uploads.open(ctx, n.store.Load(), strings.ToValidUTF8(r.Name, "�"))
@@ -125,7 +133,7 @@ func (n *Node) blobRead(c *rpc.Call) {
 	defer release()
 	p, err := n.readBlob(c.Context(), r)
 	if err != nil {
-		fail(c, blobError(err))
+		fail(c, blobError(c, err))
 		return
 	}
 	c.Reply(func(e *wire.Encoder) { e.Bin(p) })
@@ -174,6 +182,8 @@ func slice(h blobfs.Handle, off, length int64) (part blobfs.Handle, start int64)
 
 // findBlob finds a blob by what names it: somebody's, or a file of a table.
 func (n *Node) findBlob(ctx context.Context, id blobfs.ID) (api.BlobInfo, blobfs.Handle, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
 	f, _, err := n.blobFile(ctx, id)
 	if err == nil {
 		return f.info(), f.handle, nil
@@ -326,6 +336,8 @@ func (n *Node) blobList(ctx context.Context, r *api.BlobRequest) (answer, error)
 
 // listStored lists the blobs that people have stored.
 func (n *Node) listStored(ctx context.Context, after blobfs.ID, count int) (p api.BlobPage, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
 	names, err := n.catalog.list(ctx, blobsDir)
 	if err != nil {
 		return p, err

@@ -15,6 +15,8 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 )
@@ -100,13 +102,18 @@ func TestPeoplesBlobs(t *testing.T) {
 		t.Fatalf("after the put: %+v", s)
 	}
 
+	awaitLogReplicas(t, f, 0, 3)
+	if sum, found := fsck(t, c, true); found[api.BlobOfPerson] != 0 || sum.Extents < int64(len(contents)) || len(sum.Unnamed) != 0 {
+		t.Errorf("check of a sound store: %+v, %v", sum, found)
+	}
+
 	// A byte is flipped on n2, and n3 goes.
 	found, err := filepath.Glob(filepath.Join(f.cfgs[1].DataDirs[0], "blobs", "blobs", id+".0of1"))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("files of the replica: %v, %v", found, err)
 	}
-	flipByte(t, found[0], 4096+70_000)
 	f.stop(2)
+	flipByte(t, found[0], 4096+70_000)
 	s := statBlob(t, c, id, true)
 	n := replicas(s)
 	if n[api.ReplicaGood] != 1 || n[api.ReplicaRotten] != 1 || n[api.ReplicaUnreachable] != 1 {
@@ -119,6 +126,9 @@ func TestPeoplesBlobs(t *testing.T) {
 		case r.Name == "n3" && r.State != api.ReplicaUnreachable:
 			t.Errorf("the node that is away: %+v", r)
 		}
+	}
+	if sum, found := fsck(t, c, false); found[api.BlobOfPerson] != len(contents) || sum.Silent[0] != "n3" {
+		t.Errorf("check with a node away: %+v, %v", sum, found)
 	}
 	for i := range 2 {
 		checkBlob(t, f.client(i), id, long)
@@ -142,6 +152,28 @@ func TestPeoplesBlobs(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(f.cfgs[0].DataDirs[0], "blobs", "blobs", id+"*")); len(left) > 0 {
 		t.Errorf("left of a deleted blob: %v", left)
+	}
+}
+
+// fsck checks the whole store, and counts the findings by kind.
+func fsck(t *testing.T, c *client.Client, deep bool) (sum client.FsckStep, found map[string]int) {
+	t.Helper()
+	found = map[string]int{}
+	for after := ""; ; {
+		s, err := c.FsckBlobs(context.Background(), after, deep)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum.Extents += s.Extents
+		sum.Findings = append(sum.Findings, s.Findings...)
+		sum.Unnamed = append(sum.Unnamed, s.Unnamed...)
+		sum.Silent = append(sum.Silent, s.Silent...)
+		for _, x := range s.Findings {
+			found[x.Kind]++
+		}
+		if after = s.Next; after == "" {
+			return sum, found
+		}
 	}
 }
 
@@ -196,7 +228,46 @@ func TestBlobOddities(t *testing.T) {
 	if page, err := c.Blobs(ctx, "", true); err != nil || len(page.Blobs) != 1 || page.Blobs[0].ID != id {
 		t.Errorf("left: %+v, %v", page, err)
 	}
+	for _, after := range []string{"x", "/blobs/x", "#", "unnamed#x", "/tablets#99999999999999999999", "/tablets/x/y#-1"} {
+		if s, err := c.FsckBlobs(ctx, after, false); err == nil && len(s.Findings) > 0 || err != nil && !errors.Is(err, rpc.CodeBadRequest) {
+			t.Errorf("a step from %q: %+v, %v", after, s, err)
+		}
+	}
+	testUnnamed(t, f, c, id)
 	testUploads(t, f)
+}
+
+// asNode says to the lock service that it is a node.
+type asNode struct{}
+
+func (asNode) Dial(ctx context.Context, addr string) (session.Peer, error) {
+	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{})
+	if err != nil {
+		return session.Peer{}, err
+	}
+	return session.Peer{Service: metaapi.RemoteForNode(conn), Close: conn.Close}, nil
+}
+
+// testUnnamed has a name taken from under a blob: it is found as what nothing needs.
+func testUnnamed(t *testing.T, f *fleet, c *client.Client, id string) {
+	ctx := context.Background()
+	locks, err := session.NewClient(session.Config{Locator: session.Addresses{f.addrs[0]}, Dialer: asNode{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	if err := locks.Delete(ctx, "/blobs/"+id, metaapi.AnyGeneration, metaapi.SetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if sum, _ := fsck(t, c, false); len(sum.Unnamed) != 1 || sum.Unnamed[0].ID != id || sum.Unnamed[0].Bytes != 5 {
+		t.Errorf("a blob without a name: %+v", sum)
+	}
+	if s := statBlob(t, c, id, true); s.Kind != api.BlobUnnamed || replicas(s)[api.ReplicaGood] != 1 {
+		t.Errorf("a blob without a name: %+v", s)
+	}
+	if err := c.DeleteBlob(ctx, id); !errors.Is(err, client.ErrNoBlob) {
+		t.Errorf("delete a blob that has no name: %v", err)
+	}
 }
 
 type failing struct{ err error }

@@ -132,6 +132,8 @@ type blobName struct{ kind, name string }
 
 // namedBlobs returns all blobs that the namespace names.
 func (n *Node) namedBlobs(ctx context.Context) (map[blobfs.ID]blobName, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
 	named := map[blobfs.ID]blobName{}
 	if err := n.tableFiles(ctx, func(x *tableFile) error {
 		named[x.handle.ID] = blobName{api.BlobOfTable, x.table}

@@ -27,6 +27,7 @@ func (u *BlobUpload) Decode(d *wire.Decoder) error {
 const (
 	BlobOfPerson = "blob"    // somebody stored it
 	BlobOfTable  = "sstable" // it is a file of a table
+	BlobOfLog    = "log"     // part of the commit log of the node called so
 	BlobUnnamed  = "unnamed" // nothing names it: it is being written, or garbage
 )
 

@@ -20,6 +20,7 @@ const (
 	MethodBlobStat   = "blob_stat"
 	MethodBlobList   = "blob_list"
 	MethodBlobDelete = "blob_delete"
+	MethodBlobFsck   = "blob_fsck"
 )
 
 // Bounds of the methods about blobs.
@@ -44,6 +45,9 @@ const (
 	BlobListCount, BlobListMax = 1000, 10_000
 	BlobStatCount, BlobStatMax = 64, 1024
 )
+
+// afterBytesMax is the longest place to go on from: a path of the lock service, and more.
+const afterBytesMax = 2 << 10
 
 // blobField is a positional parameter of a method about blobs.
 type blobField uint8
@@ -72,6 +76,7 @@ var blobShapes = map[string]blobShape{
 	MethodBlobStat:   {[]blobField{blobID}, []string{"from", "count", "deep"}},
 	MethodBlobList:   {nil, []string{"after", "count", "all"}},
 	MethodBlobDelete: {[]blobField{blobID}, nil},
+	MethodBlobFsck:   {nil, []string{"after", "deep"}},
 }
 
 // BlobRequest is the parameters of any method about blobs.
@@ -88,8 +93,8 @@ type BlobRequest struct {
 	Name  string // blob_open: what people call it
 	From  int64  // blob_stat: the first extent
 	Count int64  // blob_stat, blob_list: how many; 0 is the default
-	After string // blob_list: where to go on: the last answer's next
-	Deep  bool   // blob_stat: read all bytes of each replica
+	After string // blob_list, blob_fsck: where to go on: the last answer's next
+	Deep  bool   // blob_stat, blob_fsck: read all bytes of each replica
 	All   bool   // blob_list: what nodes hold, whatever it is for
 }
 
@@ -195,6 +200,9 @@ func (r *BlobRequest) check() error {
 		return &table.LimitError{What: "blob bytes in one read", Limit: BlobPieceBytesMax, Got: r.Length}
 	case strings.ContainsRune(r.Name, 0):
 		return rpc.Errorf(rpc.CodeBadRequest, "%s: the name has a zero byte", r.Method)
+	}
+	if err := within("bytes of the option after", len(r.After), afterBytesMax); err != nil {
+		return err
 	}
 	if err := within("blob bytes in one piece", len(r.Data), BlobPieceBytesMax); err != nil {
 		return err

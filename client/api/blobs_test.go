@@ -42,6 +42,7 @@ func blobGoldens() []struct {
 		{"blob_list", &BlobRequest{Method: MethodBlobList}, "90"},
 		{"blob_list with options", &BlobRequest{Method: MethodBlobList, All: true, After: "aa", Count: 5},
 			"91 83 a56166746572 a26161 a5636f756e74 05 a3616c6c c3"},
+		{"blob_fsck", &BlobRequest{Method: MethodBlobFsck, After: "a#1", Deep: true}, "91 82 a56166746572 a3612331 a464656570 c3"},
 		{"blob_delete", &BlobRequest{Method: MethodBlobDelete, ID: blobTestID}, "91" + blobTestIDHex},
 	}
 }
@@ -130,11 +131,13 @@ func blobStatusExample() *BlobStatus {
 
 func TestBlobResults(t *testing.T) {
 	page := &BlobPage{Blobs: []BlobInfo{blobStatusExample().BlobInfo}, Next: "x", Silent: []string{"n3"}}
+	step := &FsckStep{Next: "x", Done: 1, Total: 2, Extents: 3, Bytes: 4, Replicas: 5, Unnamed: page.Blobs, Silent: []string{"n3"},
+		Findings: []BlobFinding{{Kind: BlobOfLog, Name: "n1", ID: blobTestID, Extent: blobStatusExample().Parts[0]}}}
 	for _, want := range []interface {
 		Append(*wire.Encoder)
 		Decode(*wire.Decoder) error
 	}{
-		&BlobUpload{Upload: 1 << 63, ID: blobTestID}, &blobStatusExample().BlobInfo, blobStatusExample(), page,
+		&BlobUpload{Upload: 1 << 63, ID: blobTestID}, &blobStatusExample().BlobInfo, blobStatusExample(), page, step,
 	} {
 		d := wire.NewDecoder(wiretest.Encode(want.Append))
 		got := reflect.New(reflect.TypeOf(want).Elem()).Interface().(interface{ Decode(*wire.Decoder) error })

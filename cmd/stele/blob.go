@@ -32,7 +32,8 @@ A blob never changes. It is named by an id, of 32 hexadecimal digits.`,
 		Args: unknownVerb,
 		RunE: needVerb,
 	}
-	cmd.AddCommand(a.blobPutCommand(), a.blobGetCommand(), a.blobListCommand(), a.blobStatCommand(), a.blobVerifyCommand(), a.blobRemoveCommand())
+	cmd.AddCommand(a.blobPutCommand(), a.blobGetCommand(), a.blobListCommand(), a.blobStatCommand(), a.blobVerifyCommand(), a.blobRemoveCommand(),
+		a.blobFsckCommand())
 	return cmd
 }
 

@@ -19,21 +19,44 @@ type tally struct {
 	unreadable     int64 // extents of which no good one can be reached now
 }
 
+// The states of an extent.
+const (
+	extentGood        = "good"
+	extentUnder       = "under_replicated"
+	extentDamaged     = "damaged" // on some node, and good on others
+	extentUnreachable = "unreachable"
+	extentLost        = "lost"
+)
+
+// add counts an extent.
 func (t *tally) add(x *client.ExtentInfo) {
-	good, unreachable := x.Count(api.ReplicaGood), x.Count(api.ReplicaUnreachable)
 	t.extents++
 	t.bytes += max(x.Bytes, 0)
+	t.good += int64(x.Count(api.ReplicaGood))
+	t.judge(x)
+}
+
+// judge counts what is wrong with an extent, and returns its state.
+func (t *tally) judge(x *client.ExtentInfo) (state string) {
+	good, rotten, unreachable := x.Count(api.ReplicaGood), x.Count(api.ReplicaRotten), x.Count(api.ReplicaUnreachable)
 	t.wanted = max(t.wanted, x.Wanted)
-	t.good += int64(good)
-	t.rotten += int64(x.Count(api.ReplicaRotten))
+	t.rotten += int64(rotten)
+	state = extentGood
 	switch {
 	case good == 0 && unreachable > 0:
 		t.unreadable++
+		return extentUnreachable
 	case good == 0:
 		t.lost++
+		return extentLost
 	case int64(good) < x.Wanted:
 		t.under++
+		state = extentUnder
 	}
+	if rotten > 0 {
+		state = extentDamaged
+	}
+	return state
 }
 
 // tallyJSON is a tally as --json prints it.
@@ -85,6 +108,9 @@ func (t *tally) sentence(a *app, tty bool, what string) string {
 	of := fmt.Sprintf("%s, %s", plural(t.extents, "extent"), formatSize(t.bytes))
 	if len(parts) > 0 {
 		return fmt.Sprintf("%s: %s: %s; %s of %s", word, what, strings.Join(parts, ", "), plural(t.good, "good replica"), of)
+	}
+	if t.wanted == 0 { // nothing was found that has too few
+		return fmt.Sprintf("%s: %s: %s, each with the replicas that it should have", word, what, of)
 	}
 	return fmt.Sprintf("%s: %s: %s, each with %s", word, what, of, plural(t.wanted, "good replica"))
 }

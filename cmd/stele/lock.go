@@ -23,7 +23,7 @@ cluster's voters. Each file is a lock as well. Paths begin with a slash; the
 directories above a file are made with it.
 
 The cluster keeps its own files there, under /cluster, /master, /servers, /root,
-/tables, /tablets, /acl and /logs: look, and do not touch.
+/tables, /tablets, /blobs, /acl and /logs: look, and do not touch.
 
 Exit codes, beside those of "stele --help": 6, there is no such path, or another
 generation or sequencer than was given; 7, the lock was not got in time.`,

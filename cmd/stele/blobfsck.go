@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+)
+
+func (a *app) blobFsckCommand() *cobra.Command {
+	var deep, verbose bool
+	cmd := &cobra.Command{
+		Use:   "fsck",
+		Short: "Check that all that is needed has the replicas that it should",
+		Long: `Check the whole block store: that every extent of tables, of blobs and of commit logs
+has as many good replicas as it should. The nodes are asked what they have; with
+--deep each reads and checks all its bytes, which takes as long as that takes. It
+also tells what nodes hold that nothing needs. Nothing is changed, and the cluster
+may be used meanwhile. What it finds wrong the nodes repair by themselves, if they can.
+
+The first lines list what is lost, out of reach or damaged, and with --verbose also
+what has too few replicas; the last one is a sentence. Exit codes: 0 all is there,
+though some of it may have too few replicas; 5 something is lost, cannot be reached,
+or is damaged on some node.`,
+		Example: `  stele blob fsck
+  stele blob fsck --deep
+  stele blob fsck --json | jq 'select(.state == "lost")'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+				return a.fsck(ctx, c, deep, verbose)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&deep, "deep", false, "have all bytes of all replicas read and checked")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "list also what has too few replicas")
+	return cmd
+}
+
+// fsckRun is one check of the whole store.
+type fsckRun struct {
+	a       *app
+	verbose bool
+	tally   tally
+	// away counts by node the replicas that it did not tell of, or has not.
+	away, missing map[string]int64
+	unnamed       []client.BlobInfo
+	silent        []string
+}
+
+func (a *app) fsck(ctx context.Context, c *client.Client, deep, verbose bool) error {
+	start := time.Now()
+	r := &fsckRun{a: a, verbose: verbose, away: map[string]int64{}, missing: map[string]int64{}}
+	var files, total, extents, bytes atomic.Int64
+	p := a.newProgress("checking")
+	p.start(1000, func() (int64, string) {
+		if total.Load() == 0 {
+			return 0, "asking what there is"
+		}
+		return files.Load() * 1000 / max(1, total.Load()),
+			fmt.Sprintf("%s of %s files of the lock service, %s extents, %s", formatCount(files.Load()), formatCount(total.Load()), formatCount(extents.Load()), formatSize(bytes.Load()))
+	})
+	stopped := false
+	stop := func() {
+		if !stopped {
+			stopped = true
+			p.stop()
+		}
+	}
+	defer stop()
+	for after := ""; ; {
+		s, err := c.FsckBlobs(ctx, after, deep)
+		if err != nil {
+			return err
+		}
+		files.Store(s.Done)
+		total.Store(s.Total)
+		extents.Add(s.Extents)
+		bytes.Add(s.Bytes)
+		r.take(s, p)
+		if after = s.Next; after == "" {
+			break
+		}
+	}
+	stop()
+	return r.report(time.Since(start))
+}
+
+func (r *fsckRun) take(s *client.FsckStep, p *progress) {
+	t := &r.tally
+	t.extents += s.Extents
+	t.bytes += s.Bytes
+	t.good += s.Replicas
+	for i := range s.Findings {
+		f := &s.Findings[i]
+		state := t.judge(&f.Extent)
+		for _, x := range f.Extent.Replicas {
+			switch x.State {
+			case api.ReplicaUnreachable:
+				r.away[x.Name]++
+			case api.ReplicaMissing:
+				r.missing[x.Name]++
+			}
+		}
+		r.print(state, f, p)
+	}
+	r.unnamed = append(r.unnamed, s.Unnamed...)
+	for _, node := range s.Silent {
+		if !slices.Contains(r.silent, node) {
+			r.silent = append(r.silent, node)
+		}
+	}
+}
+
+// findingJSON is an extent that is not as it should be, as --json prints it.
+type findingJSON struct {
+	State string `json:"state"` // under_replicated, damaged, unreachable or lost
+	Kind  string `json:"kind"`
+	Name  string `json:"name"`
+	ID    string `json:"id"`
+	extentJSON
+}
+
+func (r *fsckRun) print(state string, f *api.BlobFinding, p *progress) {
+	a := r.a
+	x := extentOf(&f.Extent)
+	if a.json {
+		_ = a.printJSON(findingJSON{state, f.Kind, f.Name, f.ID, x})
+		return
+	}
+	if state == extentUnder && !r.verbose {
+		return
+	}
+	var replicas []string
+	for _, n := range x.Replicas {
+		said := n.Name + " " + n.State
+		if n.File != "" {
+			said += fmt.Sprintf(" (%s at offset %d)", n.File, n.Offset)
+		}
+		replicas = append(replicas, said)
+	}
+	line := fmt.Sprintf("%s: extent %d of %s: %s", strings.ReplaceAll(state, "_", "-"), x.Index, findingWhat(f), orElse(strings.Join(replicas, ", "), "no node has it"))
+	if a.outTTY {
+		p.talk("%s", line)
+		return
+	}
+	fmt.Fprintln(a.out, escapeLines(line))
+}
+
+// findingWhat says what an extent is part of.
+func findingWhat(f *api.BlobFinding) string {
+	switch f.Kind {
+	case api.BlobOfTable:
+		return "SSTable " + f.ID + " of table " + orElse(f.Name, "that was dropped")
+	case api.BlobOfLog:
+		return "commit log " + f.ID + " of " + f.Name
+	}
+	if f.Name == "" {
+		return "blob " + f.ID
+	}
+	return "blob " + f.ID + " (" + f.Name + ")"
+}
+
+// freshBlob is how young a blob is that nothing names and that may be on its way to be named.
+const freshBlob = time.Hour
+
+func (r *fsckRun) report(took time.Duration) error {
+	a, t := r.a, &r.tally
+	var fresh, garbage, garbageBytes int64
+	for i := range r.unnamed {
+		if time.Since(r.unnamed[i].Created) < freshBlob {
+			fresh++
+		} else {
+			garbage++
+			garbageBytes += r.unnamed[i].Bytes
+		}
+	}
+	if a.json {
+		err := a.printJSON(struct {
+			tallyJSON
+			Unnamed      int64    `json:"unnamed_blobs"`
+			UnnamedBytes int64    `json:"unnamed_bytes"`
+			Fresh        int64    `json:"fresh_blobs"`
+			Silent       []string `json:"silent_nodes"`
+			Seconds      float64  `json:"seconds"`
+		}{t.json(), garbage, garbageBytes, fresh, append([]string{}, r.silent...), took.Seconds()})
+		return errors.Join(err, t.fault())
+	}
+	for _, node := range slices.Sorted(maps.Keys(r.away)) {
+		a.talk("%s does not answer: of %s it is not known whether they are there", node, plural(r.away[node], "replica"))
+	}
+	for _, node := range slices.Sorted(maps.Keys(r.missing)) {
+		a.talk("%s has not %s that it should have", node, plural(r.missing[node], "replica"))
+	}
+	if garbage > 0 {
+		a.talk(`nothing needs %s with %s: garbage that the nodes remove by themselves; "stele blob ls --all" lists it`, plural(garbage, "blob"), formatSize(garbageBytes))
+	}
+	if fresh > 0 {
+		a.talk("nothing names %s written in the last hour: being stored, or garbage", plural(fresh, "blob"))
+	}
+	if t.lost > 0 {
+		a.talk("what is lost comes back only with the disks of a node that had it: bring back every node that is away, and every disk that was taken out")
+	}
+	if t.unreadable > 0 {
+		a.talk(`start the nodes that do not answer: "stele node list" shows them`)
+	}
+	_, err := fmt.Fprintf(a.out, "%s, checked in %v\n", t.sentence(a, a.outTTY, "block store"), took.Round(time.Millisecond))
+	return errors.Join(err, t.fault())
+}

@@ -1,0 +1,293 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/client/api"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/rpc"
+)
+
+// A check of the whole store goes, step by step, through all files of the lock service that name
+// extents, in order of their paths, and then through all that nodes hold. Where a step ends is
+//
+//	/path/of/file#extent    extents of the file before that are done, those of all its blobs counted together
+//	unnamed#id              blobs up to that are done
+//
+// Nothing is kept in between.
+const (
+	fsckUnnamed = "unnamed"
+	// fsckTime is how long a step takes, about: progress is seen, and no deadline passed.
+	fsckTime = time.Second
+	// fsckExtents and fsckDeepExtents are how many extents are looked at together.
+	fsckExtents, fsckDeepExtents = 64, 4
+	fsckPage                     = 2000 // blobs that are held
+)
+
+const logsDir = "/logs"
+
+// need is extents that a file of the lock service names.
+type need struct {
+	kind, name string
+	id         blobfs.ID
+	refs       []blobfs.ExtentRef // of a blob
+	log        *logproto.List     // of a log
+}
+
+func (d *need) extents() int {
+	if d.log != nil {
+		return len(d.log.Extents)
+	}
+	return len(d.refs)
+}
+
+// inspect looks at extents from to to.
+func (d *need) inspect(ctx context.Context, s *blobfs.Store, from, to int, deep bool) []blobfs.ExtentReport {
+	if d.log != nil {
+		part := *d.log
+		part.Extents = d.log.Extents[from:to]
+		return s.InspectLog(ctx, d.id, &part, deep)
+	}
+	return s.Inspect(ctx, d.id, d.refs[from:to], deep)
+}
+
+// index returns which extent has that index, or -1.
+func (d *need) index(index int) int {
+	if d.log != nil {
+		return slices.IndexFunc(d.log.Extents, func(x logproto.Extent) bool { return int(x.Seq) == index })
+	}
+	return slices.IndexFunc(d.refs, func(x blobfs.ExtentRef) bool { return x.Index == index })
+}
+
+// fsck is one step.
+type fsck struct {
+	n      *Node
+	deep   bool
+	step   api.FsckStep
+	tables map[uint64]string
+}
+
+func (n *Node) blobFsck(ctx context.Context, r *api.BlobRequest) (answer, error) {
+	at, rest, _ := strings.Cut(r.After, "#")
+	f := &fsck{n: n, deep: r.Deep}
+	paths, err := f.paths(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f.step.Total = int64(len(paths)) + 1
+	if at == fsckUnnamed {
+		f.step.Done = int64(len(paths))
+		err = f.unnamed(ctx, rest)
+		return f.step.Append, err
+	}
+	from, err := strconv.Atoi("0" + rest)
+	if err != nil {
+		return nil, rpc.Errorf(rpc.CodeBadRequest, "after: %q is no place to go on from", r.After)
+	}
+	if f.tables, err = n.tableNames(ctx); err != nil {
+		return nil, err
+	}
+	i, _ := slices.BinarySearch(paths, at)
+	for end := time.Now().Add(fsckTime); i < len(paths) && time.Now().Before(end); i++ {
+		if paths[i] != at {
+			from = 0
+		}
+		next, err := f.file(ctx, paths[i], from, end)
+		if err != nil {
+			return nil, err
+		}
+		if next > 0 {
+			f.step.Done, f.step.Next = int64(i), fmt.Sprintf("%s#%d", paths[i], next)
+			return f.step.Append, nil
+		}
+	}
+	f.step.Done, f.step.Next = int64(i), fsckUnnamed+"#"
+	if i < len(paths) {
+		f.step.Next = paths[i] + "#"
+	}
+	return f.step.Append, nil
+}
+
+// paths returns the paths of all files that name extents, sorted.
+func (f *fsck) paths(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	tablets, err := f.n.tabletPaths(ctx)
+	if err != nil {
+		return nil, err
+	}
+	logs, err := f.n.twoLevels(ctx, logsDir)
+	if err != nil {
+		return nil, err
+	}
+	blobs, err := f.n.catalog.list(ctx, blobsDir)
+	for _, name := range blobs {
+		tablets = append(tablets, path.Join(blobsDir, name))
+	}
+	all := append(tablets, logs...)
+	slices.Sort(all)
+	return all, err
+}
+
+// file checks the extents that a file names, from one on, until it is time. It returns where to go on, or 0
+// at the end.
+func (f *fsck) file(ctx context.Context, p string, from int, end time.Time) (next int, err error) {
+	needs, err := f.needs(ctx, p)
+	if err != nil {
+		return 0, err
+	}
+	batch := fsckExtents
+	if f.deep {
+		batch = fsckDeepExtents
+	}
+	start := 0
+	for i := range needs {
+		d := &needs[i]
+		for x := max(0, from-start); x < d.extents(); x += batch {
+			if ctx.Err() != nil {
+				return 0, ctx.Err()
+			}
+			if start+x > from && time.Now().After(end) {
+				return start + x, nil
+			}
+			if err := f.check(ctx, p, d, x, min(x+batch, d.extents())); err != nil {
+				return 0, err
+			}
+		}
+		start += d.extents()
+	}
+	return 0, nil
+}
+
+// check looks at some extents. What is not as it should be is looked at again if it is still needed:
+// files come and go meanwhile.
+func (f *fsck) check(ctx context.Context, p string, d *need, from, to int) error {
+	store := f.n.store.Load()
+	var now []need
+	for _, x := range d.inspect(ctx, store, from, to, f.deep) {
+		if x.Count(blobfs.ReplicaGood) < x.Wanted || x.Count(blobfs.ReplicaRotten) > 0 {
+			if now == nil {
+				var err error
+				if now, err = f.needs(ctx, p); err != nil {
+					return err
+				}
+			}
+			at := slices.IndexFunc(now, func(n need) bool { return n.id == d.id })
+			if at < 0 {
+				continue
+			}
+			again := now[at].index(x.Index)
+			if again < 0 {
+				continue
+			}
+			if x.Count(blobfs.ReplicaRotten) == 0 {
+				x = now[at].inspect(ctx, store, again, again+1, f.deep)[0]
+			}
+		}
+		f.add(d, x)
+	}
+	return ctx.Err()
+}
+
+func (f *fsck) add(d *need, x blobfs.ExtentReport) {
+	good := x.Count(blobfs.ReplicaGood)
+	f.step.Extents++
+	f.step.Bytes += max(x.Length, 0)
+	f.step.Replicas += int64(good)
+	if good < x.Wanted || x.Count(blobfs.ReplicaRotten) > 0 {
+		f.step.Findings = append(f.step.Findings, api.BlobFinding{
+			Kind: d.kind, Name: d.name, ID: d.id.String(), Extent: f.n.extentInfos([]blobfs.ExtentReport{x})[0],
+		})
+	}
+}
+
+// needs returns what a file names; nothing if it is gone.
+func (f *fsck) needs(ctx context.Context, p string) (needs []need, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	switch top, _, _ := strings.Cut(p[1:], "/"); "/" + top {
+	case tabletsDir:
+		files, err := f.n.filesOf(ctx, p, f.tables)
+		if err != nil {
+			return nil, err
+		}
+		for i := range files {
+			x := &files[i]
+			needs = append(needs, need{kind: api.BlobOfTable, name: x.table, id: x.handle.ID, refs: x.handle.Extents})
+		}
+	case blobsDir:
+		id, err := blobfs.ParseID(path.Base(p))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p, err)
+		}
+		file, _, err := f.n.blobFile(ctx, id)
+		if errors.Is(err, api.ErrNoBlob) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		needs = append(needs, need{kind: api.BlobOfPerson, name: file.name, id: id, refs: file.handle.Extents})
+	case logsDir:
+		file, err := f.n.catalog.meta.Get(ctx, p)
+		if errors.Is(err, metaapi.ErrNotFound) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		l, err := blobfs.DecodeLogList(file.Data)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p, err)
+		}
+		id, err := blobfs.ParseID(path.Base(p))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p, err)
+		}
+		needs = append(needs, need{kind: api.BlobOfLog, name: f.n.nameOf(path.Base(path.Dir(p))), id: id, log: &l})
+	}
+	return needs, nil
+}
+
+// unnamed looks for blobs that nodes hold and nothing names: what they hold comes first, so that what is
+// named meanwhile is seen.
+func (f *fsck) unnamed(ctx context.Context, after string) error {
+	var id blobfs.ID
+	if after != "" {
+		var err error
+		if id, err = blobfs.ParseID(after); err != nil {
+			return rpc.Errorf(rpc.CodeBadRequest, "after: %v", err)
+		}
+	}
+	held, silent, err := f.n.store.Load().Holdings(ctx, id, fsckPage)
+	if err != nil {
+		return err
+	}
+	for _, id := range silent {
+		f.step.Silent = append(f.step.Silent, f.n.nameOf(id))
+	}
+	named, err := f.n.namedBlobs(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range held {
+		if _, ok := named[held[i].ID]; !ok {
+			f.step.Unnamed = append(f.step.Unnamed, holdingInfo(&held[i]))
+		}
+	}
+	if len(held) == fsckPage {
+		f.step.Next = fsckUnnamed + "#" + held[fsckPage-1].ID.String()
+	} else {
+		f.step.Done++
+	}
+	return nil
+}
