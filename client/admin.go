@@ -120,11 +120,27 @@ func (c *Client) Compact(ctx context.Context, name string, major bool) error {
 // size, for work in parallel. The last has an empty key, for the end of the table.
 // Errors: ErrNoTable, and those of Tables.
 func (t *Table) SampleRowKeys(ctx context.Context) (samples []RowSample, err error) {
-	err = t.client.ask(ctx, api.MethodSampleRowKeys, []string{t.name}, func(d *wire.Decoder) (err error) {
-		samples, err = api.DecodeSamples(d)
-		return err
-	})
-	return samples, err
+	req := api.SampleRowKeysRequest{Table: t.name}
+	before := int64(0) // bytes before start
+	for {
+		k := call{method: api.MethodSampleRowKeys, table: t.name, row: req.Start, safe: true, encode: req.Append}
+		var part []RowSample
+		k.decode = func(d *wire.Decoder) (err error) {
+			part, err = api.DecodeSamples(d)
+			return err
+		}
+		if err := t.client.do(ctx, &k); err != nil {
+			return nil, err
+		}
+		for _, s := range part {
+			samples = append(samples, RowSample{Key: s.Key, Offset: before + s.Offset})
+		}
+		if len(part) == 0 || len(part[len(part)-1].Key) == 0 || k.went.loc == nil {
+			return samples, nil
+		}
+		last := samples[len(samples)-1]
+		req.Start, before = successor(last.Key), last.Offset
+	}
 }
 
 // ask makes a call that only reads and takes nothing but names.

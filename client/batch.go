@@ -14,8 +14,8 @@ import (
 )
 
 // ApplyAll applies many mutations, each by itself as Apply does, in batches of
-// Config.BatchRows and BatchBytes, of which BatchesInFlight are under way at once.
-// Mutations of one row in different batches may be applied in any order.
+// Config.BatchRows and BatchBytes to each server, of which BatchesInFlight are under way
+// at once. Mutations of one row in different batches may be applied in any order.
 //
 // It returns nil when all are durable, and else a *BatchError that has the error
 // of each mutation, as Apply would have returned it.
@@ -23,22 +23,27 @@ func (t *Table) ApplyAll(ctx context.Context, ms []*RowMutation, opts ...ApplyOp
 	o := t.client.applyOptions(opts)
 	errs := make([]error, len(ms))
 	senders := newSenders(t.client.cfg.BatchesInFlight)
-	b := batch{table: t, ms: ms, errs: errs, opts: &o}
-	bytes := int64(0)
+	r := router{table: t}
+	open := map[*node]*batch{} // under nil what is to be located later
 	for i, m := range ms {
 		if errs[i] = m.check(); errs[i] != nil {
 			continue
 		}
-		n := m.Size()
-		if len(b.todo) > 0 && (len(b.todo) == t.client.cfg.BatchRows || bytes+n > t.client.cfg.BatchBytes) {
+		to, _ := r.route(ctx, m.rm.Row)
+		b, n := open[to.node], m.Size()
+		if b != nil && (len(b.todo) == t.client.cfg.BatchRows || b.bytes+n > t.client.cfg.BatchBytes) {
 			full := b
 			senders.start(func() { full.apply(ctx) })
-			b.todo, bytes = nil, 0
+			b = nil
+		}
+		if b == nil {
+			b = &batch{table: t, ms: ms, errs: errs, opts: &o}
+			open[to.node] = b
 		}
 		b.todo = append(b.todo, i)
-		bytes += n
+		b.bytes += n
 	}
-	if len(b.todo) > 0 {
+	for _, b := range open {
 		senders.start(func() { b.apply(ctx) })
 	}
 	senders.wait()
@@ -64,6 +69,7 @@ type batch struct {
 	ms    []*RowMutation // those of the whole ApplyAll
 	errs  []error        // theirs
 	todo  []int          // the places of those that are not applied yet
+	bytes int64          // their size at first
 	opts  *applyOptions
 	// unknown holds those that an earlier attempt may have applied.
 	unknown map[int]bool
@@ -74,53 +80,86 @@ type batch struct {
 func (b *batch) apply(ctx context.Context) {
 	r := retrier{client: b.table.client, started: time.Now()}
 	for len(b.todo) > 0 {
-		v := b.send(ctx)
+		v := b.round(ctx)
 		if len(b.todo) == 0 || !r.wait(ctx, &v) {
 			return
 		}
 	}
 }
 
-// send makes one call with what is to do. It leaves in todo what may be sent
-// again, with the error that stands if it is not. The verdict is for the retrier.
-func (b *batch) send(ctx context.Context) verdict {
-	c := b.table.client
-	req := api.MutateRowsRequest{Table: b.table.name}
-	k := call{method: api.MethodMutateRows, table: b.table.name, row: b.ms[b.todo[0]].rm.Row, change: true}
-	k.encode = func(e *wire.Encoder) {
-		req.AppendEach(e, len(b.todo), func(at int) *table.RowMutation { return &b.ms[b.todo[at]].rm })
-	}
-	again := verdict{costs: true}
+// round sends what is to do to where it is, which is several servers when tablets have
+// moved. It leaves in todo what may be sent again, with the error that stands if it is
+// not. The verdict is for the retrier.
+func (b *batch) round(ctx context.Context) verdict {
+	row := func(i int) []byte { return b.ms[i].rm.Row }
+	again := verdict{elsewhere: true}
 	var left []int
-	k.decode = func(d *wire.Decoder) error {
-		return api.DecodeMutateResults(d, len(b.todo), func(at int, _ int64, failed *rpc.Error) {
-			i := b.todo[at]
-			if failed == nil {
-				b.errs[i] = nil
-				return
-			}
-			v := c.judge(&k, attempt{err: failed, sent: true})
-			b.failed(i, v.err, v.unknown)
-			if v.again {
-				left = append(left, i)
-				again.pause = max(again.pause, v.pause)
-			}
-		})
-	}
-	if err := c.do(ctx, &k); err != nil {
-		// The call as a whole failed, after retries of its own: only what was lost on
-		// the way may be sent again.
-		left = left[:0]
-		unknown := errors.Is(err, ErrAmbiguous)
-		for _, i := range b.todo {
-			b.failed(i, err, unknown)
-			if unknown && errors.Is(err, rpc.ErrConnLost) && b.opts.replayable(b.ms[i]) {
-				left = append(left, i)
-			}
+	r := router{table: b.table}
+	for _, g := range r.split(ctx, b.todo, row) {
+		if g.err == nil {
+			left = append(left, b.send(ctx, &r, &g, &again)...)
+			continue
+		}
+		v := b.table.client.judge(&call{}, attempt{err: g.err})
+		for _, i := range g.items {
+			b.failed(i, v.err, false)
+		}
+		if v.again {
+			left = append(left, g.items...)
+			again.join(v)
 		}
 	}
 	b.todo = left
 	return again
+}
+
+// send makes one call with a group of what is to do, and returns what may be sent again.
+func (b *batch) send(ctx context.Context, r *router, g *group, again *verdict) (left []int) {
+	c := b.table.client
+	row := func(i int) []byte { return b.ms[i].rm.Row }
+	req := api.MutateRowsRequest{Table: b.table.name}
+	k := call{method: api.MethodMutateRows, table: b.table.name, row: row(g.items[0]), at: g.to, change: true}
+	k.encode = func(e *wire.Encoder) {
+		req.AppendEach(e, len(g.items), func(at int) *table.RowMutation { return &b.ms[g.items[at]].rm })
+	}
+	k.decode = func(d *wire.Decoder) error {
+		return api.DecodeMutateResults(d, len(g.items), func(at int, _ int64, failed *rpc.Error) {
+			i := g.items[at]
+			if failed == nil {
+				b.errs[i] = nil
+				return
+			}
+			v := c.judge(&k, attempt{err: failed, to: r.went(g, row(i)), sent: true})
+			b.failed(i, v.err, v.unknown)
+			if v.again {
+				left = append(left, i)
+				again.join(v)
+			}
+		})
+	}
+	err := c.do(ctx, &k)
+	if err == nil {
+		return left
+	}
+	// The call as a whole failed, after retries of its own: only what was not where it
+	// went, or was lost on the way, may be sent again.
+	left = nil
+	if k.moved.moved {
+		r.wrong(g, broken, row)
+		again.join(k.moved)
+	}
+	unknown := errors.Is(err, ErrAmbiguous)
+	for _, i := range g.items {
+		b.failed(i, err, unknown)
+		if k.moved.again || unknown && errors.Is(err, rpc.ErrConnLost) && b.opts.replayable(b.ms[i]) {
+			left = append(left, i)
+		}
+	}
+	if unknown && len(left) > 0 {
+		r.wrong(g, broken, row)
+		again.join(verdict{err: err, costs: true})
+	}
+	return left
 }
 
 // failed notes the error of mutation i, which stays ambiguous once it was.

@@ -43,7 +43,8 @@ func TestBudget(t *testing.T) {
 
 func TestRetrierPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &Client{cfg: Config{}.withDefaults(), locator: &fixed{addrs: []string{"a", "b"}}, budget: newBudget(10), ctx: t.Context()}
+		c := &Client{cfg: Config{}.withDefaults(), budget: newBudget(10), ctx: t.Context()}
+		c.locator = newLocator(c, []string{"a", "b"})
 		r := retrier{client: c, started: time.Now()}
 		for i, most := range []time.Duration{0, 0, 38, 75, 150, 300, 600, 1200, 2400, 3000, 3000} {
 			begin := time.Now()

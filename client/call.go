@@ -18,6 +18,11 @@ type call struct {
 	method string
 	table  string // where it goes, with row
 	row    []byte
+	at     place // or else there, and nowhere else
+	went   place // where the last attempt went
+	// moved is set when the call failed because what it is for is not where it went,
+	// and at says that it goes there only. It may be made elsewhere.
+	moved verdict
 	// safe calls may be sent again though an earlier attempt may have been executed.
 	safe bool
 	// change is true for calls whose unknown outcome matters: not for reads.
@@ -41,19 +46,26 @@ func (c *Client) do(ctx context.Context, k *call) error {
 // attempt is the outcome of one attempt.
 type attempt struct {
 	err  error
-	addr string
+	to   place
 	sent bool // the node may have seen it
 }
 
 func (c *Client) attempt(ctx context.Context, k *call) attempt {
-	addr := c.locator.locate(k.table, k.row)
-	s := c.node(addr).slot()
+	to := k.at
+	if to.node == nil {
+		var err error
+		if to, err = c.locator.locate(ctx, k.table, k.row); err != nil {
+			return attempt{err: err}
+		}
+	}
+	k.went = to
+	s := to.node.slot()
 	conn, err := s.get(ctx)
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return attempt{err, addr, false}
+		return attempt{err, to, false}
 	}
 	if k.keep {
 		err = conn.CallKeep(ctx, k.method, k.encode, k.decode)
@@ -61,19 +73,19 @@ func (c *Client) attempt(ctx context.Context, k *call) attempt {
 		err = conn.Call(ctx, k.method, k.encode, k.decode)
 	}
 	if err == nil {
-		return attempt{nil, addr, true}
+		return attempt{nil, to, true}
 	}
 	var lost *rpc.ConnLostError
 	if errors.As(err, &lost) {
 		s.drop(conn, lost.Err)
-		return attempt{err, addr, lost.Sent}
+		return attempt{err, to, lost.Sent}
 	}
-	return attempt{err, addr, !errors.Is(err, rpc.ErrRequestTooLarge)}
+	return attempt{err, to, !errors.Is(err, rpc.ErrRequestTooLarge)}
 }
 
 // notify sends a notification if there is a connection for it.
-func (c *Client) notify(method, table string, row []byte, encode func(*wire.Encoder)) {
-	if conn := c.node(c.locator.locate(table, row)).slot().conn.Load(); conn != nil {
+func (c *Client) notify(n *node, method string, encode func(*wire.Encoder)) {
+	if conn := n.slot().conn.Load(); conn != nil {
 		_ = conn.Notify(c.ctx, method, encode)
 	}
 }
@@ -86,6 +98,10 @@ func (c *Client) retry(ctx context.Context, k *call, a attempt) error {
 		v := c.judge(k, a)
 		if unknown = unknown || v.unknown; unknown {
 			v.err = ambiguous(k.method, v.err)
+		}
+		if v.moved && k.at.node != nil && !unknown {
+			k.moved = v
+			return v.err
 		}
 		if !v.again || !r.wait(ctx, &v) {
 			return v.err
@@ -103,37 +119,52 @@ type verdict struct {
 	unknown   bool          // a change may have been made: no later attempt undoes that
 	again     bool          // another attempt is allowed, and may help
 	elsewhere bool          // and needs no pause as long as there are other nodes to try
+	moved     bool          // the tablet is to be found anew for it
 	costs     bool          // another attempt is work for the node: it is taken from the budget
 	pause     time.Duration // at least, before it
+	pauseMax  time.Duration // at most, before it; 0 is no other bound
 }
+
+// The longest pauses of calls that wait for a tablet to be served. They cost its servers
+// little, unlike other retries: what is refused is not begun, and lookups are shared.
+const (
+	unassignedPauseMax = 250 * time.Millisecond
+	movedPauseMax      = 500 * time.Millisecond
+)
 
 // judge is where invariants C1 and C2 are kept.
 func (c *Client) judge(k *call, a attempt) verdict {
 	var answer *rpc.Error
 	var lost *rpc.ConnLostError
 	var unreachable *UnreachableError
+	var missing *lookupError
 	switch {
+	case errors.As(a.err, &missing):
+		return c.judgeLookup(missing)
 	case errors.As(a.err, &answer):
 		return c.judgeAnswer(k, a, answer)
 	case a.sent && errors.As(a.err, &lost):
-		err := error(&UnreachableError{a.addr, a.err})
+		c.locator.wrong(a.to, broken, nil)
+		err := error(&UnreachableError{a.to.node.addr, a.err})
 		switch {
 		case k.change:
 			err = a.err
 		case c.closed():
 			err = ErrClosed
 		}
-		return verdict{err: err, unknown: k.change, again: k.safe && !c.closed(), costs: true}
+		again := k.safe && !c.closed()
+		return verdict{err: err, unknown: k.change, again: again, moved: again, costs: true}
 	case a.sent:
 		// The context ended, or the answer makes no sense.
 		return verdict{err: a.err, unknown: k.change}
 	case c.closed():
 		return verdict{err: ErrClosed}
 	case errors.As(a.err, &lost):
-		return verdict{err: &UnreachableError{a.addr, a.err}, again: true, elsewhere: true}
+		c.locator.wrong(a.to, broken, nil)
+		return verdict{err: &UnreachableError{a.to.node.addr, a.err}, again: true, elsewhere: true, moved: true}
 	case errors.As(a.err, &unreachable):
-		c.locator.wrong(k.table, k.row, a.addr)
-		return verdict{err: unreachable, again: true, elsewhere: true}
+		c.locator.wrong(a.to, unreached, nil)
+		return verdict{err: unreachable, again: true, elsewhere: true, moved: true}
 	}
 	return verdict{err: a.err}
 }
@@ -152,12 +183,56 @@ func (c *Client) judgeAnswer(k *call, a attempt, answer *rpc.Error) verdict {
 	if k.change && unknownOutcome(answer) {
 		v.unknown, v.again = true, false
 	}
-	if answer.Code == api.CodeNotServing {
-		c.locator.wrong(k.table, k.row, a.addr)
-	}
 	var over *api.OverloadedError
 	if errors.As(v.err, &over) {
 		v.pause = over.RetryAfter
+	}
+	why, missing := missingBecause(answer)
+	if !missing || a.to.loc == nil && why == noTable {
+		return v
+	}
+	var hint *api.NotServingError
+	errors.As(v.err, &hint)
+	c.locator.wrong(a.to, why, hint)
+	v.moved = true
+	if a.to.loc != nil {
+		v.again, v.elsewhere, v.costs, v.pauseMax = true, why != stopped, false, movedPauseMax
+	}
+	return v
+}
+
+// missingBecause tells why a node says that what it is asked for is not there.
+func missingBecause(answer *rpc.Error) (why reason, missing bool) {
+	switch answer.Code {
+	case api.CodeNotServing:
+		return notServing, true
+	case api.CodeTableNotFound:
+		return noTable, true
+	case rpc.CodeUnavailable:
+		return stopped, true
+	}
+	return 0, false
+}
+
+// judgeLookup judges why the tablet of a call's row was not found. Nothing was sent.
+func (c *Client) judgeLookup(e *lookupError) verdict {
+	v := verdict{err: e}
+	if e.bare {
+		v.err = e.err
+	}
+	var answer *rpc.Error
+	var over *api.OverloadedError
+	switch {
+	case c.closed():
+		return verdict{err: ErrClosed}
+	case errors.As(e.err, &over):
+		v.again, v.costs, v.pause = true, true, over.RetryAfter
+	case errors.Is(e.err, api.ErrNotServing):
+		v.again, v.pauseMax = true, unassignedPauseMax
+	case errors.As(e.err, &answer):
+		v.again, v.costs = answer.Retryable, true
+	default:
+		v.again = errors.Is(e.err, ErrUnreachable) || errors.Is(e.err, rpc.ErrConnLost) || errors.Is(e.err, context.DeadlineExceeded)
 	}
 	return v
 }
@@ -204,6 +279,8 @@ func (r *retrier) wait(ctx context.Context, v *verdict) bool {
 	if v.pause > 0 {
 		// All that were refused together were told the same time.
 		pause = max(pause, v.pause+jitter(v.pause/4))
+	} else if v.pauseMax > 0 && pause > v.pauseMax {
+		pause = v.pauseMax/2 + jitter(v.pauseMax/2)
 	}
 	until := time.Now().Add(pause)
 	if until.Sub(r.started) > cfg.RetryTimeMax {

@@ -18,7 +18,7 @@ const DefaultAddr = "127.0.0.1:7106"
 // Client is a set of connections to a cluster, safe for concurrent use.
 type Client struct {
 	cfg     Config
-	locator locator
+	locator *locator
 	budget  *budget
 
 	// nodes maps addresses to connections. Replaced, never changed.
@@ -48,15 +48,16 @@ func Open(ctx context.Context, addr string, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open client: %w", err)
 	}
-	c := &Client{cfg: cfg, locator: &fixed{addrs: addrs}, budget: newBudget(cfg.RetriesPerSecond)}
+	c := &Client{cfg: cfg, budget: newBudget(cfg.RetriesPerSecond)}
+	c.locator = newLocator(c, addrs)
 	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	c.nodes.Store(&map[string]*node{})
 	for range addrs {
-		addr := c.locator.locate("", nil)
-		if _, err = c.node(addr).slot().get(ctx); err == nil {
+		p := c.locator.any()
+		if _, err = p.node.slot().get(ctx); err == nil {
 			return c, nil
 		}
-		c.locator.wrong("", nil, addr)
+		c.locator.seeds.wrong(p.node.addr)
 	}
 	_ = c.Close()
 	return nil, err

@@ -52,6 +52,9 @@ type Config struct {
 	// BatchesInFlight is how many batches of one ApplyAll or GetAll are under way at
 	// once: 4.
 	BatchesInFlight int
+	// LocationsMax is how many tablets the Client remembers the servers of, some 300
+	// bytes each: 20,000, at least 1000.
+	LocationsMax int
 	// Dial connects to a node: TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// Logger gets lost and regained connections: none.
@@ -67,6 +70,7 @@ func (c Config) withDefaults() Config {
 	set(&c.BatchRows, 1000)
 	set(&c.BatchBytes, 256<<10)
 	set(&c.BatchesInFlight, 4)
+	set(&c.LocationsMax, 20_000)
 	if c.Dial == nil {
 		d := &net.Dialer{}
 		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) }
@@ -101,6 +105,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("batch bytes: %d, want 1 to 256 MiB", c.BatchBytes)
 	case c.BatchesInFlight < 1 || c.BatchesInFlight > 256:
 		return fmt.Errorf("batches in flight: %d, want 1 to 256", c.BatchesInFlight)
+	case c.LocationsMax < 1000 || c.LocationsMax > 10_000_000:
+		return fmt.Errorf("locations: %d, want 1000 to 10,000,000", c.LocationsMax)
 	}
 	return nil
 }

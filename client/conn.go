@@ -16,12 +16,13 @@ import (
 
 // node is the connections to one address.
 type node struct {
+	addr  string
 	slots []*slot
 	next  atomic.Uint32
 }
 
 func (c *Client) newNode(addr string) *node {
-	n := &node{slots: make([]*slot, c.cfg.Conns)}
+	n := &node{addr: addr, slots: make([]*slot, c.cfg.Conns)}
 	for i := range n.slots {
 		n.slots[i] = &slot{client: c, addr: addr}
 		n.slots[i].mu.pause = newBackOff()

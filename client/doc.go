@@ -17,10 +17,30 @@
 //		fmt.Printf("%s %s %d %s\n", row.Key, client.ColumnName(&cell), cell.Timestamp, cell.Value)
 //	}
 //
+// # Finding tablets
+//
+// A call for a row goes to the server that has the row's tablet. The client knows it from
+// METADATA (paper §5.1), in three steps: any node tells where the root tablet is, that one
+// where the METADATA tablet is, and that one where the tablet is, and the 63 after it. What
+// is known is kept, until a server refuses a call or does not answer: then that tablet alone is
+// looked up, from below, and the steps above it only if those prove wrong, too. So a lookup
+// takes one round trip mostly, three with nothing known and six with all wrong. Calls that
+// want the same share it. A server that refuses may say who has the tablet, which saves it.
+//
+// A tablet that no server has, because it moves or is recovered, is waited for, until
+// RetryTimeMax.
+//
+// Batches are divided by servers. What has moved meanwhile is sent again, and nothing else.
+// A scan reads each server's part there, and is a batch ahead also from one server to the next.
+//
+// In a cluster without METADATA the node that is asked serves what there is; the client goes
+// to the addresses it was given, until a node does not serve what it should.
+//
 // # Where we depart from the paper
 //
 // Its Scanner looks one row up or walks many. Here Get does the first and Scan the
-// second; both return rows, since a row is what is read atomically.
+// second; both return rows, since a row is what is read atomically. Its clients read the
+// root's place in Chubby; here a node does that for them, from its session's cache.
 //
 // # Calls that fail
 //
@@ -43,8 +63,9 @@
 //   - A Table is a name with methods: making one costs nothing.
 //   - A RowMutation is changes to one row, applied together.
 //   - A Scanner is one pass over a range of rows.
-//   - The locator says which node a row is at. Today that is the configured one;
-//     it is the seam for the location cache of §5.1.
+//   - The locator says which node a row is at. It keeps a location of each tablet that it
+//     was told of, in an order that a call can search without a lock.
+//   - A flight is a lookup under way.
 //
 // # Goroutines
 //
@@ -57,6 +78,8 @@
 //	scan fetcher     Scanner.Next, first   the range ends, Close or the  the scan's cursor and
 //	                                       context; Close joins it       the batch read ahead
 //	batch sender     ApplyAll, GetAll      its batch is answered; joined one batch
+//	flight           a call whose tablet   the tablet is found or not;   one lookup; at most
+//	                 is not known          Close cancels and joins it    four for each table
 //
 // # Invariants
 //
@@ -68,4 +91,7 @@
 //	    order, whatever happens to connections and cursors.
 //	C4. A Scanner holds at most two batches: the one being read and the next.
 //	C5. After Close no goroutine and no connection of the Client is left.
+//	C6. Locations of a table do not overlap, and tell what METADATA, or else a hint, last
+//	    said of the row; none is used again after a call went there in vain.
+//	C7. Limit and the order of rows are the whole scan's, however many servers it reads.
 package client

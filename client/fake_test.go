@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"net"
 	"slices"
 	"sort"
@@ -50,6 +49,11 @@ type fake struct {
 
 	down atomic.Bool // dials of its clients are refused
 	bare bool        // for benchmarks: see handleBare
+
+	// cluster is set when the tablets are on several servers, of which at is the one that
+	// executes a request.
+	cluster *fakeCluster
+	at      int
 }
 
 type moment int
@@ -64,6 +68,7 @@ type fakeScan struct {
 	req  api.ScanOpenRequest
 	next []byte
 	end  []byte
+	at   int // the server
 }
 
 func newFake(t testing.TB) *fake {
@@ -80,6 +85,12 @@ func newFake(t testing.TB) *fake {
 
 func (f *fake) start(addr string) {
 	f.t.Helper()
+	f.addr, f.srv = f.serve(addr, 0)
+}
+
+// serve starts a server with that number.
+func (f *fake) serve(addr string, at int) (string, *rpc.Server) {
+	f.t.Helper()
 	srv, err := rpc.NewServer(rpc.ServerConfig{Workers: 2})
 	if err != nil {
 		f.t.Fatal(err)
@@ -88,15 +99,15 @@ func (f *fake) start(addr string) {
 		f.handleBare(srv)
 	} else {
 		for _, method := range api.Methods() {
-			srv.Handle(method, rpc.Pooled, f.handle)
+			srv.Handle(method, rpc.Pooled, func(c *rpc.Call) { f.handle(c, at) })
 		}
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.addr, f.srv = l.Addr().String(), srv
 	go func() { _ = srv.Serve(l) }()
+	return l.Addr().String(), srv
 }
 
 func (f *fake) stop() { f.srv.Close() }
@@ -164,8 +175,12 @@ func (f *fake) count(m map[string]int, method string) int {
 	return m[method]
 }
 
-func (f *fake) handle(c *rpc.Call) {
+func (f *fake) handle(c *rpc.Call, at int) {
 	method := c.Method()
+	if method == api.MethodRoot {
+		f.root(c, at)
+		return
+	}
 	f.mu.Lock()
 	f.requests[method]++
 	f.deadline = c.Deadline()
@@ -179,7 +194,7 @@ func (f *fake) handle(c *rpc.Call) {
 	}
 	e := wire.GetEncoder()
 	defer e.Release()
-	err := f.execute(method, c, e)
+	err := f.execute(method, c, e, at)
 	if err == nil && hook != nil {
 		err = (*hook)(after, method)
 	}
@@ -190,10 +205,12 @@ func (f *fake) handle(c *rpc.Call) {
 	c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
 }
 
-func (f *fake) execute(method string, c *rpc.Call, e *wire.Encoder) error {
+func (f *fake) execute(method string, c *rpc.Call, e *wire.Encoder, at int) (err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.executed[method]++
+	f.at = at
+	defer func() { f.traceLocked(method, err) }()
 	d, n := &c.Params, c.NumParams
 	switch method {
 	case api.MethodMutate:
@@ -218,6 +235,8 @@ func (f *fake) execute(method string, c *rpc.Call, e *wire.Encoder) error {
 		return f.checkAndMutate(d, n, e)
 	case api.MethodReadModifyWrite:
 		return f.readModifyWrite(d, n, e)
+	case api.MethodSampleRowKeys:
+		return f.sampleRowKeys(d, n, e)
 	}
 	return f.admin(method, d, n, e)
 }
@@ -277,6 +296,9 @@ func (f *fake) mutate(d *wire.Decoder, n int, e *wire.Encoder) error {
 	if err := r.Decode(d, n, nil); err != nil {
 		return err
 	}
+	if err := f.here(r.Table, r.Row.Row); err != nil {
+		return err
+	}
 	ts, err := f.apply(r.Table, &r.Row)
 	api.AppendTimestamp(e, ts)
 	return err
@@ -291,6 +313,9 @@ func (f *fake) mutateRows(d *wire.Decoder, n int, e *wire.Encoder) error {
 	for i := range r.Rows {
 		err := f.refusal(r.Rows[i].Row)
 		ts := int64(0)
+		if err == nil {
+			err = f.here(r.Table, r.Rows[i].Row)
+		}
 		if err == nil {
 			ts, err = f.apply(r.Table, &r.Rows[i])
 		}
@@ -332,6 +357,9 @@ func (f *fake) read(d *wire.Decoder, n int, e *wire.Encoder) error {
 	if err := r.Decode(d, n, nil); err != nil {
 		return err
 	}
+	if err := f.here(r.Table, r.Row); err != nil {
+		return err
+	}
 	cells, err := f.filtered(r.Table, r.Row, r.Filter)
 	api.AppendRow(e, r.Row, cells)
 	return err
@@ -347,6 +375,9 @@ func (f *fake) readRows(d *wire.Decoder, n int, e *wire.Encoder) error {
 	}
 	e.Array(len(r.Rows))
 	for _, row := range r.Rows {
+		if err := f.here(r.Table, row); err != nil {
+			return err
+		}
 		cells, err := f.filtered(r.Table, row, r.Filter)
 		if err != nil {
 			return err
@@ -357,7 +388,7 @@ func (f *fake) readRows(d *wire.Decoder, n int, e *wire.Encoder) error {
 }
 
 func (f *fake) scanOpen(d *wire.Decoder, n int, e *wire.Encoder) error {
-	s := &fakeScan{}
+	s := &fakeScan{at: f.at}
 	if err := s.req.Decode(d, n, nil); err != nil {
 		return err
 	}
@@ -379,11 +410,16 @@ func (f *fake) scanNext(d *wire.Decoder, n int, e *wire.Encoder) error {
 
 func (f *fake) scanBatch(cursor uint64, e *wire.Encoder) error {
 	s := f.cursors[cursor]
-	if s == nil {
+	if s == nil || s.at != f.at {
 		return api.ErrCursorExpired
 	}
 	rows, err := f.table(s.req.Table)
 	if err != nil {
+		return err
+	}
+	stop, err := f.upTo(s.req.Table, s.next)
+	if err != nil {
+		delete(f.cursors, cursor)
 		return err
 	}
 	keys := make([]string, 0, len(rows))
@@ -395,6 +431,9 @@ func (f *fake) scanBatch(cursor uint64, e *wire.Encoder) error {
 	sort.Strings(keys)
 	w := api.BeginScan(e)
 	for _, key := range keys {
+		if stop != nil && key >= string(stop) {
+			break
+		}
 		cells, err := f.filtered(s.req.Table, []byte(key), s.req.Filter)
 		if err != nil {
 			return err
@@ -413,18 +452,32 @@ func (f *fake) scanBatch(cursor uint64, e *wire.Encoder) error {
 		w.Row([]byte(key), cells)
 		if s.req.Limit > 0 {
 			if s.req.Limit--; s.req.Limit == 0 {
+				stop = nil
 				break
 			}
 		}
 	}
 	delete(f.cursors, cursor)
-	w.End(0, nil)
+	if stop == nil || len(s.end) > 0 && string(stop) >= string(s.end) {
+		w.End(0, nil)
+		return nil
+	}
+	s.next = stop
+	if !s.req.Parts {
+		f.cursors[cursor] = s
+		w.End(cursor, stop)
+		return nil
+	}
+	w.End(0, stop)
 	return nil
 }
 
 func (f *fake) checkAndMutate(d *wire.Decoder, n int, e *wire.Encoder) error {
 	var r api.CheckAndMutateRequest
 	if err := r.Decode(d, n, nil); err != nil {
+		return err
+	}
+	if err := f.here(r.Table, r.Row); err != nil {
 		return err
 	}
 	cells, err := f.filtered(r.Table, r.Row, r.Predicate)
@@ -445,6 +498,9 @@ func (f *fake) checkAndMutate(d *wire.Decoder, n int, e *wire.Encoder) error {
 func (f *fake) readModifyWrite(d *wire.Decoder, n int, e *wire.Encoder) error {
 	var r api.ReadModifyWriteRequest
 	if err := r.Decode(d, n, nil); err != nil {
+		return err
+	}
+	if err := f.here(r.Table, r.Row); err != nil {
 		return err
 	}
 	rows, err := f.table(r.Table)
@@ -474,108 +530,5 @@ func (f *fake) readModifyWrite(d *wire.Decoder, n int, e *wire.Encoder) error {
 		written = append(written, table.Cell{Family: rule.Family, Qualifier: bytes.Clone(rule.Qualifier), Timestamp: ts, Value: value})
 	}
 	api.AppendRow(e, r.Row, written)
-	return nil
-}
-
-func (f *fake) admin(method string, d *wire.Decoder, n int, e *wire.Encoder) error {
-	names := map[string]int{
-		api.MethodDescribeTable: 1, api.MethodDropTable: 1, api.MethodCompactTable: 1, api.MethodSampleRowKeys: 1,
-		api.MethodDropFamily: 2, api.MethodDrainNode: 1, api.MethodRemoveNode: 1,
-	}[method]
-	var r api.NamesRequest
-	if method != api.MethodCreateTable && method != api.MethodSetFamily {
-		if err := r.Decode(d, n, method, names); err != nil {
-			return err
-		}
-		if method == api.MethodDrainNode || method == api.MethodRemoveNode {
-			return f.changeNode(method, &r, e)
-		}
-		if names > 0 && f.schemas[r.Names[0]] == nil {
-			return api.ErrNoTable
-		}
-	}
-	switch method {
-	case api.MethodListNodes:
-		api.AppendNodes(e, f.nodes)
-	case api.MethodRaftStatus:
-		(&api.RaftStatus{Leader: "n1", Servers: []api.RaftServer{{ID: "n1", Voter: true, Leader: true}}}).Append(e)
-	case api.MethodPing:
-		(&api.Pong{Server: "stele", Version: "test", Protocol: api.ProtocolVersion, Node: "fake"}).Append(e)
-	case api.MethodStatus:
-		(&api.Status{Node: "fake", Ready: true, Tables: int64(len(f.schemas)), Uptime: time.Second}).Append(e)
-	case api.MethodListTables:
-		var schemas []*table.Schema
-		for _, s := range f.schemas {
-			schemas = append(schemas, s)
-		}
-		api.AppendSchemas(e, schemas)
-	case api.MethodDescribeTable:
-		(&api.TableInfo{Schema: f.schemas[r.Names[0]], Tablets: []api.TabletInfo{{ID: 7, End: []byte("m")}}}).Append(e)
-	case api.MethodDropTable:
-		delete(f.schemas, r.Names[0])
-		delete(f.rows, r.Names[0])
-		e.Nil()
-	case api.MethodCompactTable:
-		e.Nil()
-	case api.MethodSampleRowKeys:
-		api.AppendSamples(e, []api.RowSample{{Key: []byte("m"), Offset: 10}, {Offset: 20}})
-	default:
-		return f.alter(method, r, d, n, e)
-	}
-	return nil
-}
-
-func (f *fake) changeNode(method string, r *api.NamesRequest, e *wire.Encoder) error {
-	n, err := api.FindNode(f.nodes, r.Names[0])
-	if err != nil {
-		return err
-	}
-	e.Nil()
-	if method == api.MethodDrainNode {
-		n.Draining = !r.Undrain
-		return nil
-	}
-	if n.State == api.NodeAlive && !r.Force {
-		return &api.NodeInUseError{Node: n.ID, Reason: "it is alive"}
-	}
-	id := n.ID
-	f.nodes = slices.DeleteFunc(f.nodes, func(n api.NodeInfo) bool { return n.ID == id })
-	return nil
-}
-
-func (f *fake) alter(method string, r api.NamesRequest, d *wire.Decoder, n int, e *wire.Encoder) (err error) {
-	var s *table.Schema
-	switch method {
-	case api.MethodCreateTable:
-		var r api.CreateTableRequest
-		if err := r.Decode(d, n); err != nil {
-			return err
-		}
-		if f.schemas[r.Name] != nil {
-			return api.ErrTableExists
-		}
-		if s, err = r.Schema(2); err != nil {
-			return err
-		}
-		f.rows[r.Name] = map[string][]table.Cell{}
-	case api.MethodSetFamily:
-		var r api.SetFamilyRequest
-		if err := r.Decode(d, n); err != nil {
-			return err
-		}
-		if f.schemas[r.Table] == nil {
-			return api.ErrNoTable
-		}
-		s, err = f.schemas[r.Table].Apply(r.Family)
-	case api.MethodDropFamily:
-		s, err = f.schemas[r.Names[0]].DropFamily(r.Names[1])
-	default:
-		err = errors.New("no such method in the fake")
-	}
-	if err != nil {
-		return err
-	}
-	f.schemas[s.Name] = s
-	table.AppendSchema(e, s)
 	return nil
 }

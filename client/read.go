@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
@@ -84,67 +85,130 @@ func decodeRow(d *wire.Decoder, names *table.Interner) (*table.Row, error) {
 const getRows = 100
 
 // GetAll reads many rows: the result has one, or nil, for each key, in the order
-// of the keys. It asks for 100 or Config.BatchRows at a time, whichever is less,
-// some batches side by side, so the rows are not all of one moment. Rows of one
+// of the keys. It asks each server for 100 or Config.BatchRows at a time, whichever is
+// less, some batches side by side, so the rows are not all of one moment. Rows of one
 // batch share memory. Errors: those of Get; the first one ends it.
 func (t *Table) GetAll(ctx context.Context, rows []string, opts ...ReadOption) ([]*table.Row, error) {
 	o := readOptionsOf(opts)
 	if o.err != nil {
 		return nil, o.err
 	}
-	filter := encodeFilter(o.filter())
-	found := make([]*table.Row, len(rows))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	b := reads{table: t, rows: rows, found: make([]*table.Row, len(rows)), filter: encodeFilter(o.filter())}
 	size := min(t.client.cfg.BatchRows, getRows)
 	senders := newSenders(t.client.cfg.BatchesInFlight)
-	for at := 0; at < len(rows); at += size {
-		end := min(at+size, len(rows))
+	start := func(todo []int) {
 		senders.start(func() {
-			if err := t.getBatch(ctx, rows[at:end], found[at:end], filter); err != nil {
+			if err := b.read(ctx, todo); err != nil {
 				cancel(err)
 			}
 		})
+	}
+	r := router{table: t}
+	open := map[*node][]int{} // under nil what is to be located later
+	for i := range rows {
+		to, _ := r.route(ctx, b.row(i))
+		open[to.node] = append(open[to.node], i)
+		if todo := open[to.node]; len(todo) == size {
+			delete(open, to.node)
+			start(todo)
+		}
+	}
+	for _, todo := range open {
+		start(todo)
 	}
 	senders.wait()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	return found, nil
+	return b.found, nil
 }
 
-// getBatch reads rows into found. When they do not fit into one answer it halves
-// them.
-func (t *Table) getBatch(ctx context.Context, rows []string, found []*table.Row, filter []byte) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	req := api.ReadRowsRequest{Table: t.name, Rows: make([][]byte, len(rows)), Filter: filter}
-	for i, row := range rows {
-		req.Rows[i] = []byte(row)
-	}
-	k := call{method: api.MethodReadRows, table: t.name, row: req.Rows[0], safe: true, keep: true, encode: req.Append}
-	k.decode = func(d *wire.Decoder) error { return decodeRows(d, found) }
-	err := t.client.do(ctx, &k)
-	var limit *table.LimitError
-	if errors.As(err, &limit) && limit.What == api.ResultBytes && len(rows) > 1 {
-		half := len(rows) / 2
-		if err = t.getBatch(ctx, rows[:half], found[:half], filter); err == nil {
-			err = t.getBatch(ctx, rows[half:], found[half:], filter)
+// reads is the rows of a GetAll.
+type reads struct {
+	table  *Table
+	rows   []string
+	found  []*table.Row
+	filter []byte
+}
+
+func (b *reads) row(i int) []byte { return []byte(b.rows[i]) }
+
+// read reads the rows of these numbers, and those again that were not where they were
+// thought to be.
+func (b *reads) read(ctx context.Context, todo []int) error {
+	c := b.table.client
+	again := retrier{client: c, started: time.Now()}
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
+		v := verdict{elsewhere: true}
+		var left []int
+		r := router{table: b.table}
+		for _, g := range r.split(ctx, todo, b.row) {
+			w := verdict{err: g.err}
+			if g.err == nil {
+				w = b.send(ctx, &r, &g)
+			} else {
+				w = c.judge(&call{}, attempt{err: g.err})
+			}
+			if w.err != nil && !w.again {
+				return w.err
+			}
+			if w.err != nil {
+				left = append(left, g.items...)
+				v.join(w)
+			}
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		if !again.wait(ctx, &v) {
+			return v.err
+		}
+		todo = left
 	}
-	return err
 }
 
-// decodeRows reads an array of len(into) rows or nils.
-func decodeRows(d *wire.Decoder, into []*table.Row) error {
-	if n := d.Array(); n != len(into) && d.Err() == nil {
-		return errAnswer("%d rows, want %d", n, len(into))
+// send reads a group. When the rows do not fit into one answer it halves it. The verdict
+// has no error when all were read.
+func (b *reads) send(ctx context.Context, r *router, g *group) verdict {
+	req := api.ReadRowsRequest{Table: b.table.name, Rows: make([][]byte, len(g.items)), Filter: b.filter}
+	for at, i := range g.items {
+		req.Rows[at] = b.row(i)
+	}
+	k := call{method: api.MethodReadRows, table: b.table.name, row: req.Rows[0], at: g.to, safe: true, keep: true, encode: req.Append}
+	k.decode = func(d *wire.Decoder) error { return b.decode(d, g.items) }
+	err := b.table.client.do(ctx, &k)
+	var limit *table.LimitError
+	switch {
+	case err == nil:
+	case k.moved.moved:
+		r.wrong(g, broken, b.row)
+		return k.moved
+	case errors.As(err, &limit) && limit.What == api.ResultBytes && len(g.items) > 1:
+		half := len(g.items) / 2
+		for _, items := range [][]int{g.items[:half], g.items[half:]} {
+			if v := b.send(ctx, r, &group{to: g.to, items: items}); v.err != nil {
+				return v
+			}
+		}
+		return verdict{}
+	}
+	return verdict{err: err}
+}
+
+// decode reads an array of as many rows or nils as there are items.
+func (b *reads) decode(d *wire.Decoder, items []int) error {
+	if n := d.Array(); n != len(items) && d.Err() == nil {
+		return errAnswer("%d rows, want %d", n, len(items))
 	}
 	names := table.NewInterner(namesKept)
 	var err error
-	for i := range into {
-		if into[i], err = decodeRow(d, names); err != nil {
+	for _, i := range items {
+		if b.found[i], err = decodeRow(d, names); err != nil {
 			return err
 		}
 	}

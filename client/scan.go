@@ -208,12 +208,13 @@ type fetcher struct {
 	start  []byte // the first row that has not been delivered is at or after this
 	left   int64  // of the limit; 0 is none
 	cursor uint64 // 0: to be opened
+	at     place  // where the cursor is
 	done   bool
 }
 
 // next returns the next batch. A cursor that is gone, or whose answer was lost, so
-// that nobody knows where it stands, is replaced by a new one at start: that is how
-// invariant C3 is kept.
+// that nobody knows where it stands, is replaced by a new one at start, and so is one that
+// has come to the end of what its server has: that is how invariant C3 is kept.
 func (f *fetcher) next(ctx context.Context) *scanBatch {
 	r := retrier{client: f.table.client, started: time.Now()}
 	for {
@@ -253,18 +254,24 @@ func (f *fetcher) open(ctx context.Context, b *scanBatch) error {
 		Table: f.table.name, Start: f.start, End: []byte(f.opts.end), Filter: f.filter,
 		Limit: f.left, BatchRows: f.opts.batchRows, BatchBytes: f.opts.batchBytes,
 	}
-	k := call{method: api.MethodScanOpen, safe: true, encode: req.Append}
-	return f.do(ctx, &k, b)
+	k := call{method: api.MethodScanOpen, table: f.table.name, row: f.start, safe: true}
+	k.encode = func(e *wire.Encoder) {
+		req.Parts = k.went.loc != nil // or it is a node that may not know what that is
+		req.Append(e)
+	}
+	err := f.do(ctx, &k, b)
+	f.at = k.went
+	return err
 }
 
 func (f *fetcher) advance(ctx context.Context, b *scanBatch) error {
 	req := api.ScanNextRequest{Cursor: f.cursor}
-	k := call{method: api.MethodScanNext, encode: req.Append}
+	k := call{method: api.MethodScanNext, at: f.at, encode: req.Append}
 	return f.do(ctx, &k, b)
 }
 
 func (f *fetcher) do(ctx context.Context, k *call, b *scanBatch) error {
-	k.table, k.row, k.keep, k.decode = f.table.name, f.start, true, b.result.Decode
+	k.keep, k.decode = true, b.result.Decode
 	return f.table.client.do(ctx, k)
 }
 
@@ -287,7 +294,7 @@ func (f *fetcher) passed(r *api.ScanResult) error {
 			f.done = true
 		}
 	}
-	if f.cursor == 0 {
+	if f.cursor == 0 && (r.Next == nil || f.opts.end != "" && string(f.start) >= f.opts.end) {
 		f.done = true
 	}
 	return nil
@@ -313,5 +320,5 @@ func (f *fetcher) close() {
 		return
 	}
 	req := api.ScanNextRequest{Cursor: f.cursor}
-	f.table.client.notify(api.MethodScanClose, f.table.name, f.start, req.Append)
+	f.table.client.notify(f.at.node, api.MethodScanClose, req.Append)
 }

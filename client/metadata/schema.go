@@ -26,3 +26,6 @@ func Schema() *table.Schema {
 
 // Places passes what tells where tablets are and what they wait for, and not what they consist of.
 func Places() table.Filter { return table.FamilyRegex(familyLoc + "|" + familyLog) }
+
+// Locations passes what tells where tablets are, and nothing that is not in memory.
+func Locations() table.Filter { return table.FamilyRegex(familyLoc) }

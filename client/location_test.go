@@ -1,0 +1,285 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+)
+
+func put(row string) *RowMutation { return NewRowMutation(row).SetAt("f:a", 1, []byte(row)) }
+
+// wantTrace checks which requests a call took.
+func wantTrace(t *testing.T, f *fake, name string, want ...string) {
+	t.Helper()
+	if got := f.traced(); !slices.Equal(got, want) {
+		t.Errorf("%s took\n\t%s\nwant\n\t%s", name, strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+}
+
+const scanMetadata = api.MethodScanOpen + " " + metadata.Name
+
+// Paper §5.1: three round trips with nothing known, none with all, six at most when all
+// that is known is wrong.
+func TestRoundTripsOfLookups(t *testing.T) {
+	f := newFakeCluster(newFake(t), 6)
+	f.layout("t", []string{"g", "p"}, 2, 3, 2)
+	tb := f.open(Config{}).Table("t")
+	apply := func(row string) {
+		t.Helper()
+		check(t, tb.Apply(t.Context(), put(row)))
+	}
+	apply("b")
+	wantTrace(t, f, "a call with nothing known", "root t@0", scanMetadata+"@0", scanMetadata+"@1", "mutate t@2")
+	for i, row := range []string{"a", "g", "g\x00", "p", "q"} {
+		apply(row)
+		if row != "a" { // what is below b was not asked about
+			wantTrace(t, f, "a call of a known tablet", fmt.Sprintf("mutate t@%d", []int{0, 2, 3, 3, 2}[i]))
+		} else {
+			wantTrace(t, f, "a call below what is known", scanMetadata+"@1", "mutate t@2")
+		}
+	}
+	f.move("t", "b", 4)
+	apply("b")
+	wantTrace(t, f, "a stale tablet", "mutate t@2!", scanMetadata+"@1", "mutate t@4")
+	apply("c")
+	wantTrace(t, f, "a call after it", "mutate t@4")
+
+	f.move("t", "b", 5)
+	f.move(metadata.Name, "\xff", 3)
+	apply("b")
+	wantTrace(t, f, "a stale METADATA tablet", "mutate t@4!", scanMetadata+"@1!", scanMetadata+"@0", scanMetadata+"@3", "mutate t@5")
+
+	f.move("t", "b", 2)
+	f.move(metadata.Name, "\xff", 4)
+	f.move(metadata.Name, "\x00", 5)
+	apply("b")
+	wantTrace(t, f, "all stale", "mutate t@5!", scanMetadata+"@3!", scanMetadata+"@0!", "root METADATA@0", scanMetadata+"@5", scanMetadata+"@4", "mutate t@2")
+
+	f.mu.Lock()
+	f.ids("u")
+	f.mu.Unlock()
+	f.layout("u", nil, 3)
+	check(t, tb.client.Table("u").Apply(t.Context(), put("b")))
+	wantTrace(t, f, "another table", "root u@0", scanMetadata+"@4", "mutate u@3")
+
+	// The servers that all of it was on are gone.
+	for _, at := range []int{4, 5, 2} {
+		f.kill(at)
+	}
+	f.move("t", "b", 3)
+	f.move(metadata.Name, "\xff", 1)
+	f.move(metadata.Name, "\x00", 0)
+	_, err := tb.Get(t.Context(), "b") // a change is not sent twice over a connection that broke
+	check(t, err)
+	wantTrace(t, f, "all dead", "root METADATA@0", scanMetadata+"@0", scanMetadata+"@1", "read t@3")
+	if addr, node, ok := tb.client.Whereabouts("t", []byte("b")); addr != f.cluster.addrs[3] || node != "n3" || !ok {
+		t.Errorf("row b is at %s, %s, %v", addr, node, ok)
+	}
+	if _, _, ok := tb.client.Whereabouts("nosuch", []byte("b")); ok {
+		t.Error("a row of no table is somewhere")
+	}
+	s := tb.client.Stats()
+	if s.RoundTrips != 3+1+1+3+5+2+5 || s.Stale != 1+2+3+3 {
+		t.Errorf("counted %+v", s)
+	}
+}
+
+// ids gives a new table an id.
+func (f *fake) ids(name string) {
+	f.cluster.ids[name] = uint64(100 + len(f.cluster.ids))
+	f.schemas[name], f.rows[name] = f.schemas["t"], f.rows["t"]
+}
+
+func TestLookupsAreShared(t *testing.T) {
+	f := newFakeCluster(newFake(t), 4)
+	var ends []string
+	servers := []int{2}
+	for i := range 40 {
+		ends, servers = append(ends, key(i*10)), append(servers, 2+i%2)
+	}
+	f.layout("t", ends, servers...)
+	tb := f.open(Config{}).Table("t")
+	var wg sync.WaitGroup
+	for i := range 400 {
+		wg.Go(func() {
+			if _, err := tb.Get(t.Context(), key(i)); err != nil {
+				t.Errorf("get: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := tb.client.Stats().RoundTrips; n > 4*flightsMax+2 {
+		t.Errorf("400 calls at once made %d requests to find 40 tablets", n)
+	}
+}
+
+func TestTabletsWithoutAServerAreWaitedFor(t *testing.T) {
+	f := newFakeCluster(newFake(t), 4)
+	tb := f.open(Config{RetriesPerSecond: 1}).Table("t")
+	check(t, tb.Apply(t.Context(), put("a")))
+	for _, unassigned := range []func(){
+		func() { f.move("t", "a", nobody) },
+		func() { f.untold("t", "a", nobody) }, // METADATA says it is there: it is loading
+		func() { f.move("t", "a", nobody); f.move(metadata.Name, "\xff", nobody) },
+		func() { f.move("t", "a", nobody); f.move(metadata.Name, "\x00", nobody) },
+	} {
+		unassigned()
+		var wg sync.WaitGroup
+		for i := range 200 { // more than the retry budget
+			wg.Go(func() {
+				if err := tb.Apply(t.Context(), put(fmt.Sprint("a", i))); err != nil {
+					t.Errorf("apply: %v", err)
+				}
+			})
+		}
+		time.Sleep(200 * time.Millisecond)
+		f.move(metadata.Name, "\x00", 1)
+		f.move(metadata.Name, "\xff", 0)
+		f.move("t", "a", 3)
+		wg.Wait()
+		f.mu.Lock()
+		lookups := 0
+		for _, line := range f.cluster.trace {
+			if strings.HasPrefix(line, scanMetadata) {
+				lookups++
+			}
+		}
+		f.cluster.trace = nil
+		f.mu.Unlock()
+		if lookups > 150 {
+			t.Errorf("%d lookups by 200 calls", lookups)
+		}
+	}
+	f.move("t", "a", nobody)
+	tb.client.cfg.RetryTimeMax = 100 * time.Millisecond
+	err := tb.Apply(t.Context(), put("a"))
+	if !errors.Is(err, ErrNotServing) || errors.Is(err, ErrAmbiguous) || !strings.Contains(err.Error(), `row "a" of table "t"`) {
+		t.Errorf("a tablet that stays away: %v", err)
+	}
+}
+
+func TestTablesThatAreNotThere(t *testing.T) {
+	f := newFakeCluster(newFake(t), 4)
+	c := f.open(Config{})
+	if _, err := c.Table("nosuch").Get(t.Context(), "r"); !errors.Is(err, ErrNoTable) {
+		t.Errorf("get: %v", err)
+	}
+	wantTrace(t, f, "a table that is not there", "root nosuch@0")
+	var ms []*RowMutation
+	for i := range 50 {
+		ms = append(ms, put(key(i)))
+	}
+	if err := c.Table("nosuch").ApplyAll(t.Context(), ms); !errors.Is(err, ErrNoTable) {
+		t.Errorf("apply all: %v", err)
+	}
+	if n := len(f.traced()); n > 3 {
+		t.Errorf("50 mutations of no table took %d requests", n)
+	}
+	tb := c.Table("t")
+	check(t, tb.Apply(t.Context(), put("a")))
+	f.mu.Lock()
+	delete(f.cluster.ids, "t")
+	delete(f.cluster.tablets, "t")
+	schema := f.schemas["t"]
+	delete(f.schemas, "t")
+	f.publishLocked()
+	f.mu.Unlock()
+	if err := tb.Apply(t.Context(), put("a")); !errors.Is(err, ErrNoTable) || errors.Is(err, ErrAmbiguous) {
+		t.Errorf("apply to a table that was dropped: %v", err)
+	}
+	// It is made anew, with another id, while the client remembers the old.
+	f.mu.Lock()
+	f.cluster.ids["t"], f.schemas["t"] = 77, schema
+	f.mu.Unlock()
+	f.layout("t", []string{"m"}, 2, 3)
+	check(t, tb.Apply(t.Context(), put("a")))
+	f.mu.Lock()
+	f.cluster.ids["t"] = 78
+	f.mu.Unlock()
+	f.layout("t", []string{"m"}, 3, 2)
+	check(t, tb.Apply(t.Context(), put("a")))
+	check(t, tb.Apply(t.Context(), put("z")))
+}
+
+func TestHints(t *testing.T) {
+	f := newFakeCluster(newFake(t), 5)
+	tb := f.open(Config{}).Table("t")
+	check(t, tb.Apply(t.Context(), put("a")))
+	f.traced()
+	hint := func(at int) *api.NotServingError {
+		return &api.NotServingError{Addr: f.cluster.addrs[at], Node: fmt.Sprint("n", at)}
+	}
+	f.cluster.hints = func(name string, row []byte) *api.NotServingError {
+		if name != "t" {
+			return nil
+		}
+		tablet, _ := f.cluster.tablet(name, row)
+		return hint(tablet.serves)
+	}
+	f.move("t", "a", 2)
+	check(t, tb.Apply(t.Context(), put("a")))
+	wantTrace(t, f, "a right hint", "mutate t@4!", "mutate t@2")
+	// Two servers that say it is at the other.
+	f.cluster.hints = func(name string, row []byte) *api.NotServingError { return hint(5 - f.at) }
+	f.move("t", "a", 3)
+	check(t, tb.Apply(t.Context(), put("a")))
+	wantTrace(t, f, "the hint of a server that was hinted at", "mutate t@2!", scanMetadata+"@1", "mutate t@3")
+	f.move("t", "a", 4)
+	check(t, tb.Apply(t.Context(), put("a")))
+	wantTrace(t, f, "a wrong hint", "mutate t@3!", "mutate t@2!", scanMetadata+"@1", "mutate t@4")
+	if s := tb.client.Stats(); s.Hints != 2 {
+		t.Errorf("counted %+v", s)
+	}
+}
+
+// METADATA is a table like any other, and may be split.
+func TestMetadataIsRead(t *testing.T) {
+	f := newFakeCluster(newFake(t), 5)
+	var ends []string
+	var servers []int
+	for i := range 300 {
+		ends, servers = append(ends, key(i)), append(servers, i%5)
+	}
+	f.layout("t", ends[:299], servers...)
+	f.layout(metadata.Name, []string{string(metadata.RootEnd()), f.metadataKey("t", key(50)), f.metadataKey("t", key(200))}, 0, 1, 2, 3)
+	c := f.open(Config{})
+	var ms []*RowMutation
+	for i := range 300 {
+		ms = append(ms, put(key(i)))
+	}
+	check(t, c.Table("t").ApplyAll(t.Context(), ms))
+	if s := c.Stats(); s.Tablets < 300 || s.RoundTrips > 20 {
+		t.Errorf("300 tablets in sequence: %+v", s)
+	}
+	keys, err := keysOf(c.Table(metadata.Name).Scan(t.Context()))
+	if err != nil || len(keys) != 300+3 || !slices.IsSorted(keys) {
+		t.Errorf("METADATA has %d rows, %v, want 303", len(keys), err)
+	}
+	row, err := c.Table(metadata.Name).Get(t.Context(), f.metadataKey("t", key(250)))
+	if err != nil || row == nil {
+		t.Errorf("a row of METADATA: %v, %v", row, err)
+	}
+	// The row that a METADATA tablet ends with goes: the next is in the tablet after it.
+	f.layout("t", slices.Concat(ends[:50], ends[51:299]), servers[:299]...)
+	c2 := f.open(Config{})
+	if _, err := c2.Table("t").Get(t.Context(), key(50)); err != nil {
+		t.Errorf("get: %v", err)
+	}
+}
+
+func TestTheClientIsToldOfMetadata(t *testing.T) {
+	f := newFake(t)
+	tb := f.open(Config{}).Table("t")
+	check(t, tb.Apply(t.Context(), put("a")))
+	tb.client.locator.asked.Store(time.Now().Add(-time.Hour).UnixNano())
+	newFakeCluster(f, 3)
+	check(t, tb.Apply(t.Context(), put("a"))) // refused by the node it knows
+	wantTrace(t, f, "the first call", "mutate t@0!", "root t@0", scanMetadata+"@0", scanMetadata+"@1", "mutate t@2")
+}

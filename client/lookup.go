@@ -1,0 +1,392 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
+)
+
+const (
+	// lookupRows is how many rows of METADATA a lookup reads: the tablet that is looked
+	// for and those behind it. With some 200 bytes each they fit into one answer.
+	lookupRows = 64
+	// flightsMax bounds the lookups that are under way for one table.
+	flightsMax = 4
+	// lookupTimeout bounds one request of a lookup. What it asks for is in memory.
+	lookupTimeout = 5 * time.Second
+	// unassignedTime is how long a tablet that no server had is not asked about again,
+	// however many calls wait for it.
+	unassignedTime = 50 * time.Millisecond
+	// lookupParts bounds the METADATA tablets that one lookup goes through.
+	lookupParts = 8
+)
+
+// errUnassigned means that no server has the tablet: it is being moved or recovered.
+var errUnassigned = fmt.Errorf("%w: no server has it at the moment", api.ErrNotServing)
+
+// errNoRows means that METADATA has no row of the table's tablet.
+var errNoRows = fmt.Errorf("%w: METADATA does not have it", api.ErrNotServing)
+
+// lookupError is why a tablet could not be found. Nothing was sent to it.
+type lookupError struct {
+	table string
+	row   []byte
+	err   error
+	bare  bool // err says it all
+}
+
+func (e *lookupError) Error() string {
+	return fmt.Sprintf("find the tablet of row %.64q of table %q: %v", e.row, e.table, e.err)
+}
+
+func (e *lookupError) Unwrap() error { return e.err }
+
+// others says whether lookups of other rows of the table must be expected to fail, too.
+func (e *lookupError) others() bool { return e.err != errUnassigned }
+
+// flight is a lookup that is under way, for all who want the same.
+type flight struct {
+	row  []byte
+	done chan struct{} // closed when the rest is set
+	loc  *location     // nil if any node will do
+	err  *lookupError
+}
+
+// find looks row up in the cluster. Lookups of rows that another may bring along wait
+// for that first.
+func (l *locator) find(ctx context.Context, name string, row []byte) (place, error) {
+	t := l.tablets(name)
+	for waited := 0; ; waited++ {
+		p, f, err := l.board(t, row, waited > 0)
+		if f == nil {
+			return p, err
+		}
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return place{}, ctx.Err()
+		case <-l.client.ctx.Done():
+			return place{}, ErrClosed
+		}
+		own := bytes.Equal(f.row, row)
+		switch {
+		case f.err != nil && (own || f.err.others()):
+			return place{}, f.err
+		case f.err == nil && f.loc == nil:
+			return l.any(), nil
+		case f.err == nil && own:
+			return place{f.loc.node, f.loc}, nil
+		}
+	}
+}
+
+// board returns where row is, or why that is not known, or a flight to wait for. With
+// alone it joins no other flight than one for row, unless there are too many.
+func (l *locator) board(t *tablets, row []byte, alone bool) (place, *flight, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p, ok := l.cached(t.name, row); ok {
+		return p, nil, nil
+	}
+	if loc := l.lookUp(t.name, row); loc != nil && loc.node == nil && time.Now().Before(loc.until) {
+		return place{}, nil, &lookupError{table: t.name, row: bytes.Clone(row), err: errUnassigned}
+	}
+	var best *flight
+	for _, f := range t.mu.flights {
+		c := bytes.Compare(f.row, row)
+		if c == 0 || c < 0 && !alone && (best == nil || bytes.Compare(best.row, f.row) < 0) {
+			best = f
+		}
+	}
+	if best == nil && len(t.mu.flights) >= flightsMax {
+		best = t.mu.flights[0]
+	}
+	if best != nil {
+		l.stats.shared.Add(1)
+		return place{}, best, nil
+	}
+	f := &flight{row: bytes.Clone(row), done: make(chan struct{})}
+	if !l.client.spawn(func() { l.fly(t, f) }) {
+		return place{}, nil, ErrClosed
+	}
+	t.mu.flights = append(t.mu.flights, f)
+	return place{}, f, nil
+}
+
+// fly makes a lookup, under the Client's context: whoever began it may leave.
+func (l *locator) fly(t *tablets, f *flight) {
+	l.stats.lookups.Add(1)
+	f.loc, f.err = l.lookup(l.client.ctx, t, f.row)
+	t.mu.Lock()
+	t.mu.flights = slices.DeleteFunc(t.mu.flights, func(o *flight) bool { return o == f })
+	t.mu.Unlock()
+	close(f.done)
+}
+
+// lookup finds the tablet of a row, and those behind it: nil if any node will do.
+func (l *locator) lookup(ctx context.Context, t *tablets, row []byte) (*location, *lookupError) {
+	failed := &lookupError{table: t.name, row: row}
+	if t.name == metadata.Name && inRoot(row) {
+		var loc *location
+		if loc, failed.err = l.rootTablet(ctx); failed.err != nil {
+			return nil, failed
+		}
+		return loc, nil
+	}
+	for {
+		id, asked, err := l.tableID(ctx, t)
+		if err != nil {
+			failed.err, failed.bare = err, true
+			return nil, failed
+		}
+		if id == 0 {
+			return nil, nil
+		}
+		run, err := l.readMetadata(ctx, t, id, row)
+		if errors.Is(err, errNoRows) && !asked && id != metadata.TableID {
+			l.setID(t, 0) // it was dropped, and may be there again with another id
+			continue
+		}
+		if err != nil {
+			failed.err = err
+			return nil, failed
+		}
+		l.insert(t, id, run)
+		loc := run[slices.IndexFunc(run, func(loc *location) bool { return loc.has(row) })]
+		if loc.node == nil {
+			failed.err = errUnassigned
+			return nil, failed
+		}
+		loc.used.Store(true)
+		return loc, nil
+	}
+}
+
+// tableID returns a table's id, asking if need be: 0 if the cluster has no METADATA.
+func (l *locator) tableID(ctx context.Context, t *tablets) (id uint64, asked bool, err error) {
+	if l.mode.Load() == modeMetadata {
+		if t.name == metadata.Name {
+			l.setID(t, metadata.TableID)
+		}
+		if id := t.known.Load().id; id != 0 {
+			return id, false, nil
+		}
+	}
+	info, err := l.askRoot(ctx, t.name)
+	if errors.Is(err, api.ErrNoTable) {
+		l.forget(t)
+	}
+	if err != nil || !info.Metadata {
+		return 0, true, err
+	}
+	l.setID(t, info.Table)
+	return info.Table, true, nil
+}
+
+// rootTablet returns where the root tablet is, asking if need be; nil if the cluster has
+// no METADATA.
+func (l *locator) rootTablet(ctx context.Context) (*location, error) {
+	if loc := l.root.Load(); loc != nil {
+		return loc, nil
+	}
+	info, err := l.askRoot(ctx, metadata.Name)
+	if err != nil || !info.Metadata {
+		return nil, err
+	}
+	if loc := l.root.Load(); loc != nil {
+		return loc, nil
+	}
+	return nil, errUnassigned
+}
+
+// askRoot asks nodes, one after the other, until one answers.
+func (l *locator) askRoot(ctx context.Context, name string) (info api.RootInfo, err error) {
+	req := api.NamesRequest{Names: []string{name}}
+	k := call{method: api.MethodRoot, safe: true, encode: req.Append, decode: info.Decode}
+	for i := 0; ; i++ {
+		k.at = l.any()
+		a := l.request(ctx, &k)
+		switch {
+		case a.err == nil:
+			l.learn(&info)
+			return info, nil
+		case errors.Is(a.err, rpc.CodeUnknownMethod): // a node of before METADATA
+			info = api.RootInfo{}
+			l.learn(&info)
+			return info, nil
+		case i >= l.seeds.count() || !l.astray(a):
+			return info, api.FromRPC(a.err)
+		}
+		l.seeds.wrong(k.at.node.addr)
+	}
+}
+
+// learn takes over what root answered.
+func (l *locator) learn(info *api.RootInfo) {
+	l.asked.Store(time.Now().UnixNano())
+	if !info.Metadata {
+		if l.mode.Swap(modeAlone) == modeMetadata {
+			l.forgetAll()
+		}
+		return
+	}
+	var loc *location
+	if info.Addr != "" {
+		loc = &location{end: []byte(rootEnd), server: info.Server, addr: info.Addr, node: l.client.node(info.Addr)}
+		l.seeds.learn(info.Addr)
+	}
+	if old := l.root.Load(); old == nil || loc == nil || old.server != loc.server || old.addr != loc.addr {
+		l.root.Store(loc)
+	}
+	l.mode.Store(modeMetadata)
+}
+
+// request makes one attempt of a lookup's call.
+func (l *locator) request(ctx context.Context, k *call) attempt {
+	l.stats.roundTrips.Add(1)
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	return l.client.attempt(ctx, k)
+}
+
+// astray says whether a lookup's request failed in a way that another server, or the
+// same one found anew, may do better.
+func (l *locator) astray(a attempt) bool {
+	return a.err != nil && !l.client.closed() && (errors.Is(a.err, rpc.ErrConnLost) || errors.Is(a.err, ErrUnreachable) ||
+		errors.Is(a.err, context.DeadlineExceeded) || errors.Is(a.err, api.CodeNotServing) || errors.Is(a.err, rpc.CodeUnavailable))
+}
+
+// readMetadata reads tablets of a table that follow each other, that of row among them. The
+// error errNoRows means that there is none.
+func (l *locator) readMetadata(ctx context.Context, t *tablets, id uint64, row []byte) (run []*location, err error) {
+	from := bytes.Clone(row)
+	_, end := metadata.TableRange(id)
+	if id == metadata.TableID {
+		// All METADATA tablets of a table of users at once: they are few.
+		from, end = from[:min(len(from), tableIDBytes)], successor([]byte(rootEnd))
+	}
+	key := metadata.SeekKey(nil, id, from)
+	for range lookupParts {
+		rows, next, err := l.scanMetadata(ctx, id, key, end)
+		if err != nil {
+			return nil, err
+		}
+		run = append(run, l.locations(t, from, rows)...)
+		if n := len(run); n > 0 && (run[n-1].end == nil || string(run[n-1].end) >= string(row)) {
+			return run, nil
+		}
+		if len(rows) > 0 {
+			from = successor(run[len(run)-1].end)
+			key = metadata.SeekKey(nil, id, from)
+		} else if key = next; key == nil {
+			break
+		}
+	}
+	return nil, errNoRows
+}
+
+// tableIDBytes is how many bytes of a key of METADATA are a table's id.
+const tableIDBytes = 8
+
+// scanMetadata reads rows of METADATA from key on, at the server that has them. When it
+// is not the one it was, that is found out once.
+func (l *locator) scanMetadata(ctx context.Context, id uint64, key, end []byte) (rows []*metadata.Row, next []byte, err error) {
+	for stale := false; ; stale = true {
+		p, err := l.metadataTablet(ctx, id, key)
+		if err != nil {
+			return nil, nil, err
+		}
+		var a attempt
+		if rows, next, a = l.scanAt(ctx, p, key, end); a.err == nil {
+			return rows, next, nil
+		}
+		again := l.astray(a) || errors.Is(a.err, api.CodeTableNotFound) // no tablet of METADATA is there
+		if again {
+			l.wrong(p, broken, nil)
+		}
+		if !again || stale {
+			return nil, nil, api.FromRPC(a.err)
+		}
+	}
+}
+
+// metadataTablet returns where the tablet of METADATA is that has a key: for tablets of
+// METADATA itself it is the root tablet.
+func (l *locator) metadataTablet(ctx context.Context, id uint64, key []byte) (place, error) {
+	if id != metadata.TableID {
+		return l.locate(ctx, metadata.Name, key)
+	}
+	loc, err := l.rootTablet(ctx)
+	if err != nil {
+		return place{}, err
+	}
+	if loc == nil {
+		return place{}, errUnassigned // METADATA has gone meanwhile
+	}
+	return place{loc.node, loc}, nil
+}
+
+var locationsFilter = encodeFilter(metadata.Locations())
+
+func (l *locator) scanAt(ctx context.Context, p place, key, end []byte) (rows []*metadata.Row, next []byte, a attempt) {
+	if p.loc == nil {
+		return nil, nil, attempt{err: errUnassigned} // METADATA has gone meanwhile
+	}
+	req := api.ScanOpenRequest{Table: metadata.Name, Start: key, End: end, Filter: locationsFilter, Limit: lookupRows, BatchRows: lookupRows, Parts: true}
+	k := call{method: api.MethodScanOpen, safe: true, at: p, encode: req.Append}
+	cursor := uint64(0)
+	k.decode = func(d *wire.Decoder) error {
+		var r api.ScanResult
+		if err := r.Decode(d); err != nil {
+			return err
+		}
+		cursor, next = r.Cursor, bytes.Clone(r.Next)
+		names := table.NewInterner(namesKept)
+		for range r.Count {
+			var row table.Row
+			if err := table.DecodeRow(&r.Rows, &row, names); err != nil {
+				return err
+			}
+			m, err := metadata.Decode(&row)
+			if err != nil {
+				return err
+			}
+			rows = append(rows, m)
+		}
+		return nil
+	}
+	if a = l.request(ctx, &k); a.err == nil && cursor != 0 {
+		req := api.ScanNextRequest{Cursor: cursor}
+		l.client.notify(p.node, api.MethodScanClose, req.Append)
+	}
+	return rows, next, a
+}
+
+// locations makes locations of rows of METADATA that follow each other, the first of
+// which is of the tablet that has the row from.
+func (l *locator) locations(t *tablets, from []byte, rows []*metadata.Row) []*location {
+	run := make([]*location, len(rows))
+	now := time.Now()
+	var addrs []string
+	for i, m := range rows {
+		loc := &location{of: t, start: from, end: m.End, server: m.Server, addr: m.Addr, read: now}
+		if m.Unassigned() {
+			loc.until = now.Add(unassignedTime)
+		} else {
+			loc.node = l.client.node(m.Addr)
+			addrs = append(addrs, m.Addr)
+		}
+		run[i], from = loc, successor(m.End)
+	}
+	l.seeds.learn(addrs...)
+	return run
+}

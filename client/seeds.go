@@ -1,0 +1,50 @@
+package client
+
+import (
+	"slices"
+	"sync/atomic"
+)
+
+// seeds are addresses of nodes for calls that any node answers. They are stayed with
+// until one fails.
+type seeds struct {
+	addrs   atomic.Pointer[[]string] // replaced, never changed
+	current atomic.Uint32
+}
+
+// seedsMax bounds the addresses that are learned beside those given.
+const seedsMax = 64
+
+func (s *seeds) any() string {
+	addrs := *s.addrs.Load()
+	return addrs[int(s.current.Load())%len(addrs)]
+}
+
+// wrong reports that the node at addr could not be reached, or does not serve.
+func (s *seeds) wrong(addr string) {
+	i := s.current.Load()
+	if addrs := *s.addrs.Load(); addrs[int(i)%len(addrs)] == addr {
+		s.current.CompareAndSwap(i, (i+1)%uint32(len(addrs)))
+	}
+}
+
+func (s *seeds) count() int { return len(*s.addrs.Load()) }
+
+// learn adds addresses of the cluster, so that those given may go.
+func (s *seeds) learn(addrs ...string) {
+	for {
+		old := s.addrs.Load()
+		if len(*old) >= seedsMax {
+			return
+		}
+		next := (*old)[:len(*old):len(*old)]
+		for _, a := range addrs {
+			if a != "" && len(next) < seedsMax && !slices.Contains(next, a) {
+				next = append(next, a)
+			}
+		}
+		if len(next) == len(*old) || s.addrs.CompareAndSwap(old, &next) {
+			return
+		}
+	}
+}
