@@ -42,7 +42,7 @@ type node struct {
 	of      *nodes
 	fs      *vfs.Mem // nil on real folders
 	srv     *rpc.Server
-	addr    string
+	dial    func(ctx context.Context) (net.Conn, error)
 	remotes map[string]*api.Remote // guarded by nodes.mu
 	served  chan error
 	dead    bool
@@ -55,6 +55,7 @@ type nodesConfig struct {
 	cluster blobfs.Cluster
 	zones   int
 	keep    bool // the keepers run
+	virtual bool // within a synctest bubble: no real network
 }
 
 func newNodes(t testing.TB, cfg nodesConfig) *nodes {
@@ -91,7 +92,9 @@ func (n *node) open(cfg nodesConfig) {
 	t := n.of.t
 	local := blobfs.Config{ExtentBytes: cfg.extent, ReserveBytes: -1, Logger: slog.New(slog.DiscardHandler)}
 	if cfg.dir == "" {
-		n.fs = vfs.NewMem(vfs.MemOptions{})
+		if n.fs == nil {
+			n.fs = vfs.NewMem(vfs.MemOptions{})
+		}
 		local.FS, local.Folders = n.fs, []string{"/a", "/b"}
 	} else {
 		local.Folders = []string{filepath.Join(cfg.dir, n.id)}
@@ -108,12 +111,29 @@ func (n *node) open(cfg nodesConfig) {
 	}
 	peer := n.Peer()
 	api.Serve(n.srv, func() (api.Peer, error) { return peer, nil })
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var l net.Listener
+	if cfg.virtual {
+		p := newPipeListener()
+		l, n.dial = p, func(context.Context) (net.Conn, error) { return p.dial() }
+	} else {
+		if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		addr := l.Addr().String()
+		n.dial = func(ctx context.Context) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "tcp", addr)
+		}
 	}
-	n.addr = l.Addr().String()
 	go func() { n.served <- n.srv.Serve(l) }()
+}
+
+// again starts a node that was killed.
+func (n *node) again(cfg nodesConfig) {
+	n.of.mu.Lock()
+	n.dead, n.remotes = false, map[string]*api.Remote{}
+	n.of.mu.Unlock()
+	n.open(cfg)
 }
 
 // kill ends a node without a word. The others still take it for alive.
@@ -184,9 +204,8 @@ func (f fleet) Peer(_ context.Context, id string) (api.Peer, error) {
 		to := c.all[i]
 		out, in := c.cut[[2]string{f.n.id, id}], c.cut[[2]string{id, f.n.id}]
 		r = api.NewRemote(func(ctx context.Context) (*rpc.Conn, error) {
-			return rpc.Dial(ctx, to.addr, rpc.ConnConfig{Dialer: func(ctx context.Context, addr string) (net.Conn, error) {
-				var d net.Dialer
-				conn, err := d.DialContext(ctx, "tcp", addr)
+			return rpc.Dial(ctx, to.id, rpc.ConnConfig{Dialer: func(ctx context.Context, _ string) (net.Conn, error) {
+				conn, err := to.dial(ctx)
 				if err != nil {
 					return nil, err
 				}

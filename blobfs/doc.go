@@ -21,6 +21,9 @@
 //     no more. It scans their lists, audits other nodes, by asking whether they hold what they should, and makes
 //     tasks of what is not right.
 //   - A node is gone when it was dead for the grace period, or has left.
+//   - A sweep finds garbage: a [Sweeper] makes rounds, in which it asks all nodes what they use and the
+//     [Roots] what they name, and tells each node what of its extents that leaves. A blob is
+//     pinned on a node that uses it.
 //   - A node is suspected for ten seconds after it did not answer: it gets nothing new then,
 //     and is asked after the others.
 //
@@ -65,4 +68,10 @@
 //	    many afterwards, whoever else drops at the same time.
 //	R10. A rotten replica is there until a good one takes its place, or until there are enough others.
 //	R11. A node is said to be safe to unplug only when it holds no extent and no list of a log names it.
+//	R12. No extent is taken for garbage of a blob that a root names, that is open, that is pinned, or that
+//	    was written by a process that lives and has not released it; nor a replica of a log that its list names. If the
+//	    roots miss one, it is served nevertheless for the time of grace, and once it was asked for nothing is removed
+//	    any more until a person says so.
+//	R13. What is garbage is removed by the round that comes after two rounds and the time of grace; rounds in which a
+//	    root fails, or a node does not answer that is not away for long, do not count.
 package blobfs

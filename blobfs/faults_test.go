@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/steledb/stele/blobfs"
@@ -159,7 +160,7 @@ func TestReplicaDiesWithoutWriters(t *testing.T) {
 func (c *nodes) victim(writer *node, place int) *node {
 	var open []*node
 	deadline := time.Now().Add(time.Second)
-	for len(open) < 2 && time.Now().Before(deadline) {
+	for ; len(open) < 2 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		open = nil
 		for _, n := range c.all {
 			if n != writer && n.hasTemporary() {
@@ -212,28 +213,29 @@ func TestOneWayPartitions(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		for _, at := range []int{0, 400_000, len(data)} {
 			t.Run(fmt.Sprintf("silent-%v-at-%d", silent, at), func(t *testing.T) {
-				t.Parallel() // it is all waiting
-				c := newNodes(t, nodesConfig{n: 4, cluster: quick})
-				var victim *node
-				h, err := cutWrite(t, c.all[0].Store, data, at, func() {
-					victim = c.victim(c.all[0], 1)
+				synctest.Test(t, func(t *testing.T) {
+					c := newNodes(t, nodesConfig{n: 4, cluster: quick, virtual: true})
+					var victim *node
+					h, err := cutWrite(t, c.all[0].Store, data, at, func() {
+						victim = c.victim(c.all[0], 1)
+						for _, n := range c.all {
+							if silent {
+								c.cut[[2]string{victim.id, n.id}].Store(true)
+							} else {
+								c.cut[[2]string{n.id, victim.id}].Store(true)
+							}
+						}
+					})
+					noError(t, err)
+					if c.aliveHolders(h) != 3 {
+						t.Errorf("without %s: %+v", victim.id, h.Extents)
+					}
 					for _, n := range c.all {
-						if silent {
-							c.cut[[2]string{victim.id, n.id}].Store(true)
-						} else {
-							c.cut[[2]string{n.id, victim.id}].Store(true)
+						if n != victim {
+							get(t, n.Store, h, data)
 						}
 					}
 				})
-				noError(t, err)
-				if c.aliveHolders(h) != 3 {
-					t.Errorf("without %s: %+v", victim.id, h.Extents)
-				}
-				for _, n := range c.all {
-					if n != victim {
-						get(t, n.Store, h, data)
-					}
-				}
 			})
 		}
 	}

@@ -337,10 +337,7 @@ func (s *Store) pause(ctx context.Context, d time.Duration) bool {
 
 // logPeer returns a node's part in logs, this one's own as well.
 func (s *Store) logPeer(ctx context.Context, node string) (api.Logs, error) {
-	if node == s.self {
-		return server{s}, nil
-	}
-	return s.peer(ctx, node)
+	return s.anyPeer(ctx, node)
 }
 
 // cutReplica cuts a replica, or refills it from one of the nodes. One that is not there is not made anew:

@@ -3,6 +3,7 @@ package blobfs
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -104,6 +105,24 @@ func (s *Store) peer(ctx context.Context, node string) (api.Peer, error) {
 		return nil, fmt.Errorf("%w: %w", api.ErrUnreachable, err)
 	}
 	return p, nil
+}
+
+// anyPeer is peer for this node as well.
+func (s *Store) anyPeer(ctx context.Context, node string) (api.Peer, error) {
+	if node == s.self {
+		return server{s}, nil
+	}
+	return s.peer(ctx, node)
+}
+
+// allNodes returns the IDs of all members, this node among them, sorted.
+func (s *Store) allNodes() []string {
+	if s.cluster.Fleet == nil {
+		return []string{s.self}
+	}
+	ids := append(s.others(), s.self)
+	slices.Sort(ids)
+	return ids
 }
 
 // eachMax is how many nodes are asked at a time.

@@ -41,6 +41,9 @@ type Cluster struct {
 	HedgeAfter time.Duration
 	// StreamIdle is how long a node keeps what was begun and not continued. Default 2 min.
 	StreamIdle time.Duration
+
+	// Sweep says how garbage is found and removed.
+	Sweep SweepConfig
 }
 
 func (c Cluster) withDefaults() Cluster {
@@ -50,6 +53,7 @@ func (c Cluster) withDefaults() Cluster {
 	orDefault(&c.Replicas, 3)
 	c.Logs = c.Logs.withDefaults()
 	c.Keep = c.Keep.withDefaults()
+	c.Sweep = c.Sweep.withDefaults()
 	orDefault(&c.ReplyTimeout, 3*time.Second)
 	orDefault(&c.SealTimeout, 30*time.Second)
 	orDefault(&c.HedgeAfter, 250*time.Millisecond)
@@ -72,6 +76,8 @@ func (c Cluster) Validate() error {
 		return c.Logs.validate()
 	case c.Keep.validate() != nil:
 		return c.Keep.validate()
+	case c.Sweep.validate() != nil:
+		return c.Sweep.validate()
 	case c.ReplyTimeout < 0 || c.SealTimeout < 0 || c.HedgeAfter < 0 || c.StreamIdle < 0:
 		return errors.New("a duration is negative")
 	}
@@ -93,6 +99,8 @@ type Store struct {
 	streams streams
 	cache   extentCache
 	rot     rot
+	pins    pins
+	sweep   sweepNode
 	frames  frameBuffers
 	keeper  *keeper // nil without a fleet
 
@@ -131,6 +139,8 @@ func OpenIn(cluster Cluster, cfg Config) (*Store, error) {
 	s.peers.init(s)
 	s.streams.init(s)
 	s.cache.init(s.disks)
+	s.pins.init()
+	s.sweep.init()
 	if s.cluster.Fleet != nil && !s.cluster.Keep.Off && !cfg.ReadOnly {
 		s.startKeeper()
 	}
@@ -161,18 +171,30 @@ func (s *Store) spawn(f func()) bool {
 	return true
 }
 
-// Create begins a blob whose extents will be on this node and others. ErrDiskFull when no
+// Create begins a blob whose extents will be on this node and others. No sweep touches it before Release. ErrDiskFull when no
 // node has room, ErrFolderRetired when there is no disk to write to, ErrReadOnly, ErrClosed.
 func (s *Store) Create(ctx context.Context) (*Writer, error) {
+	id := NewID()
+	s.pins.change(id, func(p *pin) { p.written = true })
+	w, err := s.create(ctx, id)
+	if err != nil {
+		s.Release(id)
+	}
+	return w, err
+}
+
+func (s *Store) create(ctx context.Context, id ID) (*Writer, error) {
+	dropped := func() { s.Release(id) }
 	if s.alone() {
-		return s.disks.Create(ctx)
+		return s.disks.CreateAs(ctx, id, dropped)
 	}
 	if err := s.usable(ctx); err != nil {
 		return nil, fmt.Errorf("create blob: %w", err)
 	}
-	return local.NewWriter(NewID(), local.WriterConfig{
+	return local.NewWriter(id, local.WriterConfig{
 		ExtentBytes: s.ExtentBytes(),
 		Beside:      true,
+		Dropped:     dropped,
 		Begin: func(id ExtentID, offset int64) (local.ExtentSink, error) {
 			x, err := s.newSpread(id, offset)
 			if err != nil {
@@ -195,8 +217,19 @@ func (s *Store) usable(ctx context.Context) error {
 
 // OpenBlob opens a sealed blob, wherever its extents are. ErrNoBlob if an extent is on no
 // node, a *CorruptError if there is none that is good, and api.ErrUnreachable
-// if nodes that may have it did not answer.
+// if nodes that may have it did not answer. Until the reader is closed no sweep touches the blob.
 func (s *Store) OpenBlob(ctx context.Context, h Handle) (*Reader, error) {
+	s.Pin(h.ID)
+	r, err := s.openBlob(ctx, h)
+	if err != nil {
+		s.Unpin(h.ID)
+		return nil, err
+	}
+	r.OnClose(func() { s.Unpin(h.ID) })
+	return r, nil
+}
+
+func (s *Store) openBlob(ctx context.Context, h Handle) (*Reader, error) {
 	if s.alone() {
 		return s.disks.OpenBlob(ctx, h)
 	}
@@ -217,7 +250,11 @@ func (s *Store) OpenBlob(ctx context.Context, h Handle) (*Reader, error) {
 // node had any.
 func (s *Store) Delete(ctx context.Context, id ID) error {
 	if s.alone() {
-		return s.disks.Delete(ctx, id)
+		err := s.disks.Delete(ctx, id)
+		if err == nil {
+			s.Release(id)
+		}
+		return err
 	}
 	if err := s.usable(ctx); err != nil {
 		return fmt.Errorf("delete blob %s: %w", id, err)
@@ -227,6 +264,7 @@ func (s *Store) Delete(ctx context.Context, id ID) error {
 	if err != nil && !errors.Is(err, ErrNoBlob) {
 		return err
 	}
+	s.Release(id)
 	s.cache.forget(id)
 	gone := err == nil
 	var mu sync.Mutex

@@ -37,6 +37,9 @@ const (
 	CodeLogShort        rpc.Code = 327
 )
 
+// CodeStaleRound is the code of the sweep's errors, 340 to 349. They travel on the wire: append only.
+const CodeStaleRound rpc.Code = 340
+
 // kinds is in the order in which ToRPC tries them: what wraps comes before what it may
 // wrap. It is filled by init, for a failed replica's cause is of one of them.
 var kinds errkind.Table
@@ -59,6 +62,7 @@ func init() {
 			{Code: CodeNoExtent, Name: "no_extent", Target: ErrNoExtent},
 			{Code: CodeExtentExists, Name: "extent_exists", Target: ErrExtentExists},
 			{Code: CodeStaleHolders, Name: "stale_holders", Target: ErrStaleHolders},
+			{Code: CodeStaleRound, Name: "sweep_stale_round", Target: ErrStaleRound},
 			{Code: CodeNoStream, Name: "no_stream", Target: ErrNoStream},
 			{Code: CodeBadStream, Name: "bad_stream", Target: ErrBadStream},
 			{Code: CodeReplicaBusy, Name: "replica_busy", Retryable: true, Target: ErrBusy},

@@ -13,6 +13,7 @@
 //     it sends is done in order, and any number of calls may be under way, up to the window.
 //   - A shape says which parameters a method takes. One request struct serves all methods of
 //     extents; its shape tells which of its fields count.
+//   - A round of the sweep for garbage has a number. A node takes part in one at a time.
 //   - ToRPC and FromRPC turn Go errors into errors of the wire and back.
 //
 // # Invariants

@@ -10,6 +10,7 @@ import (
 type Peer interface {
 	Extents
 	Logs
+	Sweep
 }
 
 // PieceBytesMax is the most that a Piece, Read or Reread carries, in bytes.

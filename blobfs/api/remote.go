@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/steledb/stele/blobfs/local"
@@ -36,14 +35,20 @@ type Remote struct {
 
 // laneConn is a lane's connection.
 type laneConn struct {
-	mu     sync.Mutex // held while dialing: who comes next needs the same connection
+	// turn has room for one: who dials, or looks whether there is a connection. Who comes while another dials needs
+	// the same connection, and waits no longer than its context.
+	turn   chan struct{}
 	conn   *rpc.Conn
 	closed bool
 }
 
 // NewRemote returns the Peer that dial connects to. The connections are the Remote's.
 func NewRemote(dial func(ctx context.Context) (*rpc.Conn, error)) *Remote {
-	return &Remote{dial: dial}
+	m := &Remote{dial: dial}
+	for i := range m.lane {
+		m.lane[i].turn = make(chan struct{}, 1)
+	}
+	return m
 }
 
 // Close ends the connections, and all calls.
@@ -51,12 +56,12 @@ func (m *Remote) Close() error {
 	var errs []error
 	for i := range m.lane {
 		l := &m.lane[i]
-		l.mu.Lock()
+		l.turn <- struct{}{}
 		l.closed = true
 		if l.conn != nil {
 			errs = append(errs, l.conn.Close())
 		}
-		l.mu.Unlock()
+		<-l.turn
 	}
 	return errors.Join(errs...)
 }
@@ -64,8 +69,12 @@ func (m *Remote) Close() error {
 // conn returns the lane's connection.
 func (m *Remote) conn(ctx context.Context, lane lane) (*rpc.Conn, error) {
 	l := &m.lane[lane]
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	select {
+	case l.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, ctx.Err())
+	}
+	defer func() { <-l.turn }()
 	if l.closed {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, local.ErrClosed)
 	}

@@ -18,6 +18,7 @@ import (
 // Copy waits for other nodes; all else has a goroutine while it reads from disk.
 func Serve(srv *rpc.Server, current func() (Peer, error)) {
 	serveLogs(srv, current)
+	serveSweep(srv, current)
 	for i := range shapes {
 		sh := &shapes[i]
 		mode := rpc.Spawned

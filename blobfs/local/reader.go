@@ -15,6 +15,7 @@ import (
 type Reader struct {
 	size    int64
 	extents []readerExtent
+	closed  func() // called by Close, once; may be nil
 }
 
 // readerExtent is an extent and its place in the blob.
@@ -84,6 +85,9 @@ func OpenExtents(h Handle, open func(ExtentRef) (ExtentSource, error)) (*Reader,
 	}
 	return r, nil
 }
+
+// OnClose has the first Close call f.
+func (r *Reader) OnClose(f func()) { r.closed = f }
 
 // Size returns the blob's length in bytes.
 func (r *Reader) Size() int64 { return r.size }
@@ -163,6 +167,10 @@ func (r *Reader) Close() error {
 	var errs []error
 	for i := range r.extents {
 		errs = append(errs, r.extents[i].Close())
+	}
+	if r.closed != nil {
+		r.closed()
+		r.closed = nil
 	}
 	return errors.Join(errs...)
 }

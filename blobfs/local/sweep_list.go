@@ -1,6 +1,8 @@
 package local
 
 import (
+	"bytes"
+	"cmp"
 	"time"
 
 	"github.com/google/btree"
@@ -23,6 +25,14 @@ type SweepReplica struct {
 	Round       uint64
 	Since       time.Time
 }
+
+// CompareReplicas orders replicas by log and extent.
+func CompareReplicas(logA ID, a uint64, logB ID, b uint64) int {
+	return cmp.Or(bytes.Compare(logA[:], logB[:]), cmp.Compare(a, b))
+}
+
+// CompareExtents orders extents by blob and index.
+func CompareExtents(a, b ExtentID) int { return compareExtents(a, b) }
 
 // SetRound says which round of the sweep begins. What comes to be here from now on is not listed for
 // it.

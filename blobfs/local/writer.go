@@ -46,6 +46,8 @@ type WriterConfig struct {
 	// Beside seals an extent beside the writing of the next one: where that waits for
 	// others, who would have nothing to do meanwhile.
 	Beside bool
+	// Dropped is called when the blob was given up, if it is not nil.
+	Dropped func()
 }
 
 // writeBuffer collects small writes: a multiple of the chunk, and large enough
@@ -62,12 +64,22 @@ func (s *Store) Create(ctx context.Context) (*Writer, error) {
 		return nil, fmt.Errorf("create blob: %w", err)
 	}
 	defer s.end()
-	return s.newWriter(NewID())
+	return s.newWriter(NewID(), nil)
 }
 
-func (s *Store) newWriter(id ID) (*Writer, error) {
+// CreateAs is Create of a blob with that ID, and with WriterConfig.Dropped.
+func (s *Store) CreateAs(ctx context.Context, id ID, dropped func()) (*Writer, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, fmt.Errorf("create blob: %w", err)
+	}
+	defer s.end()
+	return s.newWriter(id, dropped)
+}
+
+func (s *Store) newWriter(id ID, dropped func()) (*Writer, error) {
 	return NewWriter(id, WriterConfig{
 		ExtentBytes: s.cfg.ExtentBytes,
+		Dropped:     dropped,
 		Begin: func(id ExtentID, offset int64) (ExtentSink, error) {
 			w, err := s.newExtentWriter(id, offset, false)
 			if err != nil {
@@ -183,6 +195,9 @@ func (w *Writer) drop() {
 	_ = w.sealedBeside()
 	for _, x := range w.extents {
 		x.Drop()
+	}
+	if w.cfg.Dropped != nil {
+		w.cfg.Dropped()
 	}
 }
 

@@ -1,0 +1,244 @@
+package api
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/internal/wire"
+)
+
+// The methods of the sweep for garbage.
+const (
+	MethodSweepBegin         = "sweep.begin"
+	MethodSweepPins          = "sweep.pins"
+	MethodSweepExtents       = "sweep.extents"
+	MethodSweepJudge         = "sweep.judge"
+	MethodSweepReplicas      = "sweep.replicas"
+	MethodSweepJudgeReplicas = "sweep.judge_replicas"
+	MethodSweepEnd           = "sweep.end"
+	MethodSweepRevive        = "sweep.revive"
+	MethodSweepClear         = "sweep.clear"
+)
+
+// sweepField is a parameter of a method of the sweep.
+type sweepField uint8
+
+const (
+	sweepFieldRound sweepField = iota
+	sweepFieldBlob
+	sweepFieldCount
+	sweepFieldExtent   // [blob, index]
+	sweepFieldExtents  // [[blob, index]...]
+	sweepFieldReplica  // [log, extent]
+	sweepFieldReplicas // [[log, extent]...]
+)
+
+// sweepShape is what a method takes, see shape.
+type sweepShape struct {
+	method string
+	params []sweepField
+}
+
+var sweepShapes = []sweepShape{
+	{MethodSweepBegin, []sweepField{sweepFieldRound}},
+	{MethodSweepPins, []sweepField{sweepFieldRound, sweepFieldBlob, sweepFieldCount}},
+	{MethodSweepExtents, []sweepField{sweepFieldRound, sweepFieldCount}},
+	{MethodSweepJudge, []sweepField{sweepFieldRound, sweepFieldExtent, sweepFieldExtents}},
+	{MethodSweepReplicas, []sweepField{sweepFieldRound, sweepFieldCount}},
+	{MethodSweepJudgeReplicas, []sweepField{sweepFieldRound, sweepFieldReplica, sweepFieldReplicas}},
+	{MethodSweepEnd, []sweepField{sweepFieldRound}},
+	{MethodSweepRevive, []sweepField{sweepFieldBlob}},
+	{MethodSweepClear, nil},
+}
+
+func sweepShapeOf(method string) *sweepShape {
+	for i := range sweepShapes {
+		if sweepShapes[i].method == method {
+			return &sweepShapes[i]
+		}
+	}
+	panic("BUG: no method " + method)
+}
+
+// sweepRequest is the parameters of any method of the sweep.
+type sweepRequest struct {
+	*sweepShape
+	round    uint64
+	blob     local.ID
+	count    int
+	extent   local.ExtentID
+	extents  []local.ExtentID
+	replica  ReplicaKey
+	replicas []ReplicaKey
+}
+
+func (r *sweepRequest) append(e *wire.Encoder) {
+	e.Array(len(r.params))
+	for _, f := range r.params {
+		switch f {
+		case sweepFieldRound:
+			e.Uint(r.round)
+		case sweepFieldBlob:
+			e.Bin(r.blob[:])
+		case sweepFieldCount:
+			e.Int(int64(r.count))
+		case sweepFieldExtent:
+			appendExtentID(e, r.extent)
+		case sweepFieldExtents:
+			appendExtentIDs(e, r.extents)
+		case sweepFieldReplica:
+			appendReplicaKey(e, r.replica)
+		case sweepFieldReplicas:
+			e.Array(len(r.replicas))
+			for _, k := range r.replicas {
+				appendReplicaKey(e, k)
+			}
+		}
+	}
+}
+
+// decode reads n parameters. What is out of bounds is an ErrBadRequest.
+func (r *sweepRequest) decode(d *wire.Decoder, n int) error {
+	if n < len(r.params) {
+		return fmt.Errorf("%w: %d parameters of %s, want %d", ErrBadRequest, n, r.method, len(r.params))
+	}
+	for _, f := range r.params {
+		switch f {
+		case sweepFieldRound:
+			r.round = d.Uint()
+		case sweepFieldBlob:
+			decode16(d, (*[16]byte)(&r.blob))
+		case sweepFieldCount:
+			r.count = int(decodeInt(d, 0, SweepMax))
+		case sweepFieldExtent:
+			r.extent = decodeExtentID(d)
+		case sweepFieldExtents:
+			r.extents = decodeExtentIDs(d)
+		case sweepFieldReplica:
+			r.replica = decodeReplicaKey(d)
+		case sweepFieldReplicas:
+			for range d.ArrayMax(SweepMax) {
+				r.replicas = append(r.replicas, decodeReplicaKey(d))
+			}
+		}
+	}
+	for range n - len(r.params) {
+		d.Skip()
+	}
+	return d.Err()
+}
+
+func appendExtentID(e *wire.Encoder, x local.ExtentID) {
+	e.Array(2)
+	e.Bin(x.Blob[:])
+	e.Int(int64(x.Index))
+}
+
+func decodeExtentID(d *wire.Decoder) (x local.ExtentID) {
+	more := d.Array() - 2
+	decode16(d, (*[16]byte)(&x.Blob))
+	x.Index = int(decodeInt(d, 0, local.ExtentsMax-1))
+	skip(d, more)
+	return x
+}
+
+func appendExtentIDs(e *wire.Encoder, all []local.ExtentID) {
+	e.Array(len(all))
+	for _, x := range all {
+		appendExtentID(e, x)
+	}
+}
+
+func decodeExtentIDs(d *wire.Decoder) (all []local.ExtentID) {
+	for range d.ArrayMax(SweepMax) {
+		all = append(all, decodeExtentID(d))
+	}
+	return all
+}
+
+func appendReplicaKey(e *wire.Encoder, k ReplicaKey) {
+	e.Array(2)
+	e.Bin(k.Log[:])
+	e.Uint(k.Seq)
+}
+
+func decodeReplicaKey(d *wire.Decoder) (k ReplicaKey) {
+	more := d.Array() - 2
+	decode16(d, (*[16]byte)(&k.Log))
+	k.Seq = d.Uint()
+	skip(d, more)
+	return k
+}
+
+// skip passes over values of later versions.
+func skip(d *wire.Decoder, n int) {
+	for range n {
+		d.Skip()
+	}
+}
+
+// A replica to judge is the array [log, extent, server].
+func appendSweepReplicas(e *wire.Encoder, all []SweepReplica) {
+	e.Array(len(all))
+	for _, x := range all {
+		e.Array(3)
+		e.Bin(x.Log[:])
+		e.Uint(x.Seq)
+		e.Str(x.Server)
+	}
+}
+
+func decodeSweepReplicas(d *wire.Decoder) (all []SweepReplica) {
+	for range d.ArrayMax(SweepMax) {
+		more := d.Array() - 3
+		var x SweepReplica
+		decode16(d, (*[16]byte)(&x.Log))
+		x.Seq, x.Server = d.Uint(), decodeServer(d)
+		skip(d, more)
+		all = append(all, x)
+	}
+	return all
+}
+
+func appendBlobIDs(e *wire.Encoder, all []local.ID) {
+	e.Array(len(all))
+	for _, id := range all {
+		e.Bin(id[:])
+	}
+}
+
+func decodeBlobIDs(d *wire.Decoder) (all []local.ID) {
+	for range d.ArrayMax(SweepMax) {
+		var id local.ID
+		decode16(d, (*[16]byte)(&id))
+		all = append(all, id)
+	}
+	return all
+}
+
+// What the end of a round did is the array
+//
+//	[warned, quarantined, removed, bytes, revived, more, alarm]
+const sweptValues = 7
+
+func appendSwept(e *wire.Encoder, s *Swept) {
+	e.Array(sweptValues)
+	e.Int(int64(s.Warned))
+	e.Int(int64(s.Quarantined))
+	e.Int(int64(s.Removed))
+	e.Int(s.Bytes)
+	e.Int(int64(s.Revived))
+	e.Bool(s.More)
+	e.Str(s.Alarm)
+}
+
+func decodeSwept(d *wire.Decoder) (s Swept) {
+	more := d.Array() - sweptValues
+	count := func() int { return int(decodeInt(d, 0, math.MaxInt32)) }
+	s.Warned, s.Quarantined, s.Removed = count(), count(), count()
+	s.Bytes = decodeInt(d, 0, math.MaxInt64)
+	s.Revived, s.More, s.Alarm = count(), d.Bool(), d.Str()
+	skip(d, more)
+	return s
+}

@@ -1,0 +1,345 @@
+package blobfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/local"
+)
+
+// sweepNode is what this node knows of the sweep's rounds. It has nothing from before the process began: an
+// extent is put into quarantine only if two rounds found it to be garbage since.
+type sweepNode struct {
+	// mu guards what follows. Held across the listing and moving of local files by one call at a time.
+	mu       sync.Mutex
+	round    uint64 // the one under way, or the last
+	begun    bool   // it was begun since the process began, and has not ended
+	extents  sweepSet[ExtentID]
+	replicas sweepSet[api.ReplicaKey]
+	// planned tells that back and due are what is left to do at the end of the round: to take out of quarantine, which
+	// is done first and even if that raises the alarm, and to put there or remove.
+	planned   bool
+	back, due []sweepStep
+}
+
+type sweepStep func(ctx context.Context, out *api.Swept) error
+
+// sweepSet is what the sweep has found out about extents, or about replicas.
+type sweepSet[K comparable] struct {
+	first   K
+	compare func(a, b K) int
+	judged  K    // all up to this one
+	page    []K  // the last one that was listed
+	all     bool // are judged
+	garbage map[K]bool
+	warned  map[K]time.Duration // garbage of earlier rounds, and when that was known first
+}
+
+func (x *sweepSet[K]) init(first K, compare func(a, b K) int) {
+	x.first, x.compare = first, compare
+	x.warned = map[K]time.Duration{}
+}
+
+func (x *sweepSet[K]) begin() {
+	x.judged, x.page, x.all = x.first, nil, false
+	x.garbage = map[K]bool{}
+}
+
+// list notes the page that was listed.
+func (x *sweepSet[K]) list(page []K) { x.page, x.all = page, len(page) == 0 }
+
+// judge notes which of the last page are garbage. Only what was listed counts.
+func (x *sweepSet[K]) judge(upTo K, garbage []K) error {
+	i := slices.Index(x.page, upTo)
+	if i < 0 || slices.ContainsFunc(garbage, func(k K) bool { return !slices.Contains(x.page[:i+1], k) }) {
+		return fmt.Errorf("what is judged was not listed: %w", api.ErrStaleRound)
+	}
+	for _, k := range garbage {
+		x.garbage[k] = true
+	}
+	x.judged, x.page = upTo, nil
+	return nil
+}
+
+// warn makes the garbage of this round that of an earlier one, and returns what was known before for long
+// enough, and how much is new. What is in quarantine already is not told of.
+func (x *sweepSet[K]) warn(now, age time.Duration, quarantined func(K) bool) (old []K, fresh int) {
+	warned := make(map[K]time.Duration)
+	for k := range x.garbage {
+		if quarantined(k) {
+			continue
+		}
+		at, known := x.warned[k]
+		if !known {
+			at = now
+			fresh++
+		} else if now-at >= age {
+			old = append(old, k)
+		}
+		warned[k] = at
+	}
+	x.warned = warned
+	slices.SortFunc(old, x.compare)
+	return old, fresh
+}
+
+func (n *sweepNode) init() {
+	n.extents.init(ExtentID{Index: -1}, local.CompareExtents)
+	n.replicas.init(api.ReplicaKey{}, api.ReplicaKey.Compare)
+}
+
+// in calls do if the round is the one under way.
+func (n *sweepNode) in(round uint64, do func() error) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.begun || n.round != round {
+		return fmt.Errorf("round %d, with %d known here: %w", round, n.round, api.ErrStaleRound)
+	}
+	return do()
+}
+
+// BeginSweep implements api.Sweep.
+func (v server) BeginSweep(_ context.Context, round uint64) (string, error) {
+	n := &v.s.sweep
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if round <= n.round {
+		return "", fmt.Errorf("round %d after %d: %w", round, n.round, api.ErrStaleRound)
+	}
+	n.round, n.begun, n.planned, n.back, n.due = round, true, false, nil, nil
+	v.s.disks.SetRound(round)
+	n.extents.begin()
+	n.replicas.begin()
+	return v.s.Alarm(), nil
+}
+
+// SweepPins implements api.Sweep.
+func (v server) SweepPins(_ context.Context, round uint64, after ID, max int) (ids []ID, err error) {
+	err = v.s.sweep.in(round, func() error {
+		ids = v.s.pins.list(after, min(max, api.SweepMax))
+		return nil
+	})
+	return ids, err
+}
+
+// SweepExtents implements api.Sweep.
+func (v server) SweepExtents(_ context.Context, round uint64, max int) (page []ExtentID, err error) {
+	n := &v.s.sweep
+	err = n.in(round, func() error {
+		for _, x := range v.s.disks.SweepExtents(round, n.extents.judged, min(max, api.SweepMax)) {
+			page = append(page, x.ID)
+		}
+		n.extents.list(page)
+		return nil
+	})
+	return page, err
+}
+
+// JudgeExtents implements api.Sweep.
+func (v server) JudgeExtents(_ context.Context, round uint64, upTo ExtentID, garbage []ExtentID) (string, error) {
+	n := &v.s.sweep
+	err := n.in(round, func() error { return n.extents.judge(upTo, garbage) })
+	return v.s.Alarm(), err
+}
+
+// SweepReplicas implements api.Sweep.
+func (v server) SweepReplicas(_ context.Context, round uint64, max int) (page []api.SweepReplica, err error) {
+	n := &v.s.sweep
+	err = n.in(round, func() error {
+		var keys []api.ReplicaKey
+		for _, x := range v.s.disks.SweepReplicas(round, n.replicas.judged.Log, n.replicas.judged.Seq, min(max, api.SweepMax)) {
+			k := api.ReplicaKey{Log: x.Log, Seq: x.Seq}
+			keys = append(keys, k)
+			page = append(page, api.SweepReplica{ReplicaKey: k, Server: x.Server})
+		}
+		n.replicas.list(keys)
+		return nil
+	})
+	return page, err
+}
+
+// JudgeReplicas implements api.Sweep.
+func (v server) JudgeReplicas(_ context.Context, round uint64, upTo api.ReplicaKey, garbage []api.ReplicaKey) (string, error) {
+	n := &v.s.sweep
+	err := n.in(round, func() error { return n.replicas.judge(upTo, garbage) })
+	return v.s.Alarm(), err
+}
+
+// sweepBatch is how many extents one EndSweep handles: a second of renames and removals on a slow disk.
+const sweepBatch = 256
+
+// EndSweep implements api.Sweep.
+func (v server) EndSweep(ctx context.Context, round uint64) (out api.Swept, err error) {
+	n := &v.s.sweep
+	err = n.in(round, func() error {
+		if !n.extents.all || !n.replicas.all {
+			return fmt.Errorf("not all was judged: %w", api.ErrStaleRound)
+		}
+		if !n.planned {
+			n.planned = true
+			v.planExtents(round, &out)
+			v.planReplicas(round, &out)
+		}
+		for range sweepBatch {
+			step := n.next(v.s.Alarm() != "")
+			if step == nil {
+				break
+			}
+			if err := step(ctx, &out); err != nil {
+				v.s.log.Warn("sweep", "round", round, "err", err)
+			}
+		}
+		out.More = len(n.back)+len(n.due) > 0
+		n.begun = out.More
+		out.Alarm = v.s.Alarm()
+		return nil
+	})
+	return out, err
+}
+
+// next returns what to do next, nil if there is nothing. After an alarm extents are only taken out of
+// quarantine, in any round, until it is cleared.
+func (n *sweepNode) next(alarm bool) (step sweepStep) {
+	if alarm {
+		n.due = nil
+	}
+	steps := &n.back
+	if len(n.back) == 0 {
+		steps = &n.due
+	}
+	if len(*steps) > 0 {
+		step = (*steps)[0]
+		*steps = (*steps)[1:]
+	}
+	return step
+}
+
+// planExtents finds out what is due at the end of a round.
+func (v server) planExtents(round uint64, out *api.Swept) {
+	n, d := &v.s.sweep, v.s.disks
+	kept := map[ExtentID]bool{}
+	for after := n.extents.first; ; {
+		page := d.Quarantined(after, api.SweepMax)
+		if len(page) == 0 {
+			break
+		}
+		for _, q := range page {
+			kept[q.ID] = true
+			v.planKept(n.extents.garbage[q.ID], q.Since, keptOps{
+				name:    "extent " + q.ID.String(),
+				revive:  func(ctx context.Context) error { return d.ReviveExtent(ctx, q.ID) },
+				drop:    func(ctx context.Context) error { return d.DropQuarantined(ctx, q.ID) },
+				confirm: func() { d.ConfirmQuarantined(q.ID, round) },
+				bytes:   q.FileBytes,
+			})
+		}
+		after = page[len(page)-1].ID
+	}
+	old, fresh := n.extents.warn(v.s.cluster.Clock.Now(), v.s.cluster.Sweep.Warn, func(x ExtentID) bool { return kept[x] })
+	out.Warned += fresh
+	for _, x := range old {
+		n.due = append(n.due, func(ctx context.Context, out *api.Swept) error {
+			if v.s.pins.has(x.Blob) {
+				return nil // since the sweeper asked
+			}
+			err := d.QuarantineExtent(ctx, x, round)
+			if errors.Is(err, local.ErrNoExtent) {
+				return nil
+			}
+			v.s.cache.forgetExtent(x)
+			if err == nil {
+				delete(n.extents.warned, x)
+				out.Quarantined++
+			}
+			return err
+		})
+	}
+}
+
+// planReplicas is planExtents for replicas of logs.
+func (v server) planReplicas(round uint64, out *api.Swept) {
+	n, d := &v.s.sweep, v.s.disks
+	kept := map[api.ReplicaKey]bool{}
+	for _, x := range d.LogReplicas() {
+		if x.QuarantinedSince.IsZero() {
+			continue
+		}
+		k := api.ReplicaKey{Log: x.Log, Seq: x.Seq}
+		kept[k] = true
+		v.planKept(n.replicas.garbage[k], x.QuarantinedSince, keptOps{
+			name:    fmt.Sprintf("extent %d of log %s", x.Seq, x.Log),
+			revive:  func(ctx context.Context) error { return d.ReviveLogReplica(ctx, x.Log, x.Seq) },
+			drop:    func(ctx context.Context) error { return d.DropQuarantinedLog(ctx, x.Log, x.Seq) },
+			confirm: func() {},
+			bytes:   x.Bytes,
+		})
+	}
+	old, fresh := n.replicas.warn(v.s.cluster.Clock.Now(), v.s.cluster.Sweep.Warn, func(k api.ReplicaKey) bool { return kept[k] })
+	out.Warned += fresh
+	for _, k := range old {
+		n.due = append(n.due, func(ctx context.Context, out *api.Swept) error {
+			err := d.QuarantineLogReplica(ctx, k.Log, k.Seq, round)
+			if err == nil {
+				delete(n.replicas.warned, k)
+				out.Quarantined++
+			}
+			return err
+		})
+	}
+}
+
+// keptOps is what can be done with something that is in quarantine.
+type keptOps struct {
+	name         string
+	revive, drop func(ctx context.Context) error
+	confirm      func()
+	bytes        int64
+}
+
+// planKept decides about something that is in quarantine. It was there when the round began: only
+// the end of a round puts anything there.
+func (v server) planKept(garbage bool, since time.Time, ops keptOps) {
+	n := &v.s.sweep
+	switch {
+	case !garbage:
+		n.back = append(n.back, func(ctx context.Context, out *api.Swept) error {
+			v.s.disks.RaiseAlarm(ops.name + " is needed, and was in quarantine")
+			out.Revived++
+			return ops.revive(ctx)
+		})
+	case time.Since(since) < v.s.cluster.Sweep.Grace:
+		ops.confirm()
+	default:
+		n.due = append(n.due, func(ctx context.Context, out *api.Swept) error {
+			err := ops.drop(ctx)
+			if err == nil {
+				out.Removed++
+				out.Bytes += ops.bytes
+			}
+			return err
+		})
+	}
+}
+
+// ReviveBlob implements api.Sweep.
+func (v server) ReviveBlob(ctx context.Context, blob ID) (int, error) {
+	revived := 0
+	for {
+		page := v.s.disks.Quarantined(ExtentID{Blob: blob, Index: -1}, 1)
+		if len(page) == 0 || page[0].ID.Blob != blob {
+			return revived, nil
+		}
+		if err := v.s.disks.ReviveExtent(ctx, page[0].ID); err != nil {
+			return revived, err
+		}
+		revived++
+	}
+}
+
+// ClearAlarm implements api.Sweep.
+func (v server) ClearAlarm(context.Context) error { return v.s.disks.ClearAlarm() }

@@ -1,0 +1,150 @@
+package blobfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/steledb/stele/internal/wire"
+)
+
+// sweepPath is the file in the lock service that counts rounds. It is the MessagePack array
+//
+//	[1, round, why there are to be no more rounds, or ""]
+//
+// to which later versions append.
+const sweepPath = "/sweep"
+
+const (
+	sweepStateVersion = 1
+	sweepStateValues  = 3
+)
+
+// sweepState is what all sweepers know.
+type sweepState struct {
+	round  uint64
+	halted string
+}
+
+// encodeSweepState returns the state as it is kept in the lock service.
+func encodeSweepState(st sweepState) []byte {
+	e := wire.GetEncoder()
+	defer e.Release()
+	e.Array(sweepStateValues)
+	e.Uint(sweepStateVersion)
+	e.Uint(st.round)
+	e.Str(st.halted)
+	return append([]byte(nil), e.Bytes()...)
+}
+
+func decodeSweepState(b []byte) (st sweepState, err error) {
+	if _, err := wire.Check(b, wire.Limits{}); err != nil {
+		return st, fmt.Errorf("state of the sweep: %w", err)
+	}
+	d := wire.NewDecoder(b)
+	more := d.Array() - sweepStateValues
+	if v := d.Uint(); d.Err() == nil && v != sweepStateVersion {
+		return st, fmt.Errorf("state of the sweep: version %d is unknown", v)
+	}
+	st.round, st.halted = d.Uint(), d.Str()
+	for range more {
+		d.Skip()
+	}
+	if err := d.Err(); err != nil {
+		return sweepState{}, fmt.Errorf("state of the sweep: %w", err)
+	}
+	return st, nil
+}
+
+func (s *Store) loadSweepState(ctx context.Context) (st sweepState, gen uint64, err error) {
+	if s.cluster.Lists == nil {
+		return st, 0, errors.New("state of the sweep: there is no lock service to keep it")
+	}
+	b, gen, err := s.cluster.Lists.Load(ctx, sweepPath)
+	if err == nil && gen != 0 {
+		st, err = decodeSweepState(b)
+	}
+	return st, gen, err
+}
+
+// nextRound counts a round. ErrSweepHalted.
+func (s *Store) nextRound(ctx context.Context) (uint64, error) {
+	st, gen, err := s.loadSweepState(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if st.halted != "" {
+		return st.round, fmt.Errorf("%w: %s", ErrSweepHalted, st.halted)
+	}
+	st.round++
+	_, err = s.cluster.Lists.Save(ctx, sweepPath, encodeSweepState(st), gen)
+	return st.round, err
+}
+
+// halt notes that there must be no more rounds, and returns why.
+func (r *sweepRound) halt(ctx context.Context, node, alarm string) error {
+	why := fmt.Errorf("%w: %s: %s", ErrSweepHalted, node, alarm)
+	st, gen, err := r.s.loadSweepState(ctx)
+	if err == nil && st.halted == "" {
+		st.halted = node + ": " + alarm
+		_, err = r.s.cluster.Lists.Save(ctx, sweepPath, encodeSweepState(st), gen)
+	}
+	return errors.Join(why, err)
+}
+
+// SweepHalted returns why there are no rounds of the sweep, empty if there is no reason.
+func (s *Store) SweepHalted(ctx context.Context) (string, error) {
+	st, _, err := s.loadSweepState(ctx)
+	if err == nil && st.halted == "" {
+		st.halted = s.Alarm()
+	}
+	return st.halted, err
+}
+
+// ResumeSweep lets rounds go on after an alarm, once a person has seen to it that the roots miss nothing. An error
+// names a node that could not be told: its alarm halts the next round.
+func (s *Store) ResumeSweep(ctx context.Context) error {
+	st, gen, err := s.loadSweepState(ctx)
+	if err == nil && st.halted != "" {
+		st.halted = ""
+		_, err = s.cluster.Lists.Save(ctx, sweepPath, encodeSweepState(st), gen)
+	}
+	errs := []error{err}
+	for _, id := range s.allNodes() {
+		p, err := s.anyPeer(ctx, id)
+		if err == nil {
+			err = p.ClearAlarm(ctx)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", id, err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("resume the sweep: %w", err)
+	}
+	return nil
+}
+
+// Revive takes the extents of a blob out of quarantine, on all nodes that answer, and returns how many there
+// were. Unless a root names the blob then, or it is pinned, later rounds find it again.
+func (s *Store) Revive(ctx context.Context, id ID) (n int, err error) {
+	var errs []error
+	for _, node := range s.allNodes() {
+		p, err := s.anyPeer(ctx, node)
+		if err == nil {
+			var more int
+			more, err = p.ReviveBlob(ctx, id)
+			n += more
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", node, err))
+		}
+	}
+	if n == 0 {
+		errs = append(errs, ErrNoBlob)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return n, fmt.Errorf("revive blob %s: %w", id, err)
+	}
+	return n, nil
+}

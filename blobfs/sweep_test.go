@@ -1,0 +1,339 @@
+package blobfs_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/blobtest"
+)
+
+// inSweepWorld runs a test in a world in virtual time, with blobs that are all named but the last, which is garbage.
+func inSweepWorld(t *testing.T, test func(t *testing.T, w *sweepWorld, blobs []*sweptBlob)) {
+	inSweepWorldOf(t, sweepTimes, test)
+}
+
+func inSweepWorldOf(t *testing.T, times blobfs.SweepConfig, test func(t *testing.T, w *sweepWorld, blobs []*sweptBlob)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSweepWorld(t, 1, times)
+		for i := range 9 {
+			n := w.c.all[i%5]
+			b := &sweptBlob{data: blobtest.Bytes(uint64(i), 100_000), named: i < 8}
+			b.h = put(t, n.Store, b.data)
+			w.catalog.name(b.h.ID, b.named)
+			n.Release(b.h.ID)
+			w.blobs = append(w.blobs, b)
+		}
+		test(t, w, w.blobs)
+	})
+}
+
+func (w *sweepWorld) round(s *blobfs.Sweeper) blobfs.SweepReport {
+	w.t.Helper()
+	r, err := s.Round(w.t.Context())
+	noError(w.t, err)
+	time.Sleep(sweepTimes.Every)
+	return r
+}
+
+func (w *sweepWorld) quarantined() (ids []blobfs.ID) {
+	for _, n := range w.c.all {
+		for _, x := range n.Quarantined(blobfs.ExtentID{Index: -1}, 1000) {
+			ids = append(ids, x.ID.Blob)
+		}
+	}
+	return ids
+}
+
+// R13: garbage is warned of, put into quarantine by the next round, and removed when it was there for the time of
+// grace. The replicas that the blob has go one as the other.
+func TestSweepStages(t *testing.T) {
+	inSweepWorld(t, func(t *testing.T, w *sweepWorld, blobs []*sweptBlob) {
+		s := w.c.all[2].NewSweeper(w.catalog)
+		if r := w.round(s); r.Round != 1 || r.Listed != 9*2*3 || r.Garbage != 6 || r.Warned != 6 || r.Quarantined != 0 || r.Nodes != 5 || r.Passes < 2 {
+			t.Errorf("first round: %+v", r)
+		}
+		if r := w.round(s); r.Quarantined != 6 || r.Warned != 0 || r.Removed != 0 {
+			t.Errorf("second round: %+v", r)
+		}
+		for i := range 24 {
+			if r := w.round(s); r.Garbage != 6 || r.Quarantined+r.Warned+r.Revived != 0 || r.Removed != 6*(i/23) {
+				t.Errorf("round %d: %+v", r.Round, r)
+			}
+		}
+		if r := w.round(s); r.Listed != 8*2*3 || r.Garbage != 0 {
+			t.Errorf("in the end: %+v", r)
+		}
+		w.check()
+		if _, err := w.c.all[0].OpenBlob(t.Context(), blobs[8].h); !errors.Is(err, blobfs.ErrNoBlob) {
+			t.Errorf("open garbage: %v", err)
+		}
+	})
+}
+
+// Roots that miss a blob which is needed do no harm within the time of grace: it is served by each node, and
+// nothing more is removed before a person has looked, on any node, restarted or not.
+func TestSweepLyingRoots(t *testing.T) {
+	inSweepWorld(t, func(t *testing.T, w *sweepWorld, blobs []*sweptBlob) {
+		s := w.c.all[2].NewSweeper(w.catalog)
+		missed := blobs[3]
+		w.catalog.omits[missed.h.ID] = true
+		w.round(s)
+		w.round(s)
+		if ids := w.quarantined(); len(ids) != 12 || !slices.Contains(ids, missed.h.ID) {
+			t.Fatalf("in quarantine: %v", ids)
+		}
+		for range 20 {
+			w.round(s)
+		}
+		for _, n := range w.c.all {
+			get(t, n.Store, missed.h, missed.data)
+		}
+		alarms := 0
+		for _, n := range w.c.all {
+			if alarm := n.Alarm(); alarm != "" && strings.Contains(alarm, missed.h.ID.String()) {
+				alarms++
+			}
+		}
+		if alarms == 0 {
+			t.Error("no node has raised the alarm")
+		}
+		for i := range 3 {
+			if _, err := s.Round(t.Context()); !errors.Is(err, blobfs.ErrSweepHalted) {
+				t.Errorf("round after the alarm: %v", err)
+			}
+			time.Sleep(48 * time.Hour)
+			if i == 1 {
+				for _, n := range w.c.all[1:] {
+					w.restart(n)
+				}
+				s = w.c.all[1].NewSweeper(w.catalog)
+			}
+		}
+		why, err := w.c.all[4].SweepHalted(t.Context())
+		if err != nil || !strings.Contains(why, missed.h.ID.String()) {
+			t.Errorf("halted: %q, %v", why, err)
+		}
+		// What is left of it in quarantine is named again, which is an alarm as well.
+		delete(w.catalog.omits, missed.h.ID)
+		left := slices.Contains(w.quarantined(), missed.h.ID)
+		noError(t, w.c.all[4].ResumeSweep(t.Context()))
+		if _, err := s.Round(t.Context()); left != errors.Is(err, blobfs.ErrSweepHalted) {
+			t.Errorf("round with some left in quarantine (%v): %v", left, err)
+		}
+		if slices.Contains(w.quarantined(), missed.h.ID) {
+			t.Error("it is still in quarantine")
+		}
+		noError(t, w.c.all[4].ResumeSweep(t.Context()))
+		for range 3 {
+			w.round(s)
+		}
+		if len(w.quarantined()) != 0 {
+			t.Errorf("garbage is not removed: %v", w.quarantined())
+		}
+		w.check()
+	})
+}
+
+// An operator takes a blob out of quarantine.
+func TestSweepRevive(t *testing.T) {
+	inSweepWorld(t, func(t *testing.T, w *sweepWorld, blobs []*sweptBlob) {
+		s := w.c.all[0].NewSweeper(w.catalog)
+		w.round(s)
+		w.round(s)
+		b := blobs[8]
+		if n, err := w.c.all[3].Revive(t.Context(), b.h.ID); err != nil || n != 6 {
+			t.Errorf("revived %d: %v", n, err)
+		}
+		if _, err := w.c.all[3].Revive(t.Context(), b.h.ID); !errors.Is(err, blobfs.ErrNoBlob) {
+			t.Errorf("revived twice: %v", err)
+		}
+		w.c.all[3].Pin(b.h.ID)
+		for range 50 {
+			w.round(s)
+		}
+		get(t, w.c.all[1].Store, b.h, b.data)
+		w.c.all[3].Unpin(b.h.ID)
+		for range 50 {
+			w.round(s)
+		}
+		if _, err := w.c.all[0].OpenBlob(t.Context(), b.h); !errors.Is(err, blobfs.ErrNoBlob) {
+			t.Errorf("open garbage: %v", err)
+		}
+		w.check()
+	})
+}
+
+// Without all nodes there is no round, until one is away for so long that it uses nothing any more. What it
+// brings back is found then.
+func TestSweepNodeAway(t *testing.T) {
+	inSweepWorld(t, func(t *testing.T, w *sweepWorld, blobs []*sweptBlob) {
+		away := w.c.get(blobs[8].h.Extents[0].Replicas[2])
+		s := w.c.get(blobs[8].h.Extents[0].Replicas[0]).NewSweeper(w.catalog)
+		w.cut(away, true)
+		start := time.Now()
+		for time.Since(start) < sweepTimes.Away {
+			if r, err := s.Round(t.Context()); !errors.Is(err, api.ErrUnreachable) || !slices.Equal(r.Without, []string{away.id}) {
+				t.Fatalf("round without %s: %+v, %v", away.id, r, err)
+			}
+			time.Sleep(time.Hour)
+		}
+		for range 30 {
+			if r := w.round(s); r.Nodes != 4 {
+				t.Fatalf("round without %s: %+v", away.id, r)
+			}
+		}
+		if len(w.quarantined()) != 0 {
+			t.Errorf("in quarantine: %v", w.quarantined())
+		}
+		w.cut(away, false)
+		for range 30 {
+			w.round(s)
+		}
+		if x := away.ListExtents(blobfs.ExtentID{Blob: blobs[8].h.ID, Index: -1}, 1); len(x) > 0 && x[0].ID.Blob == blobs[8].h.ID {
+			t.Error("what came back is not removed")
+		}
+		w.check()
+	})
+}
+
+// A node refuses what is not of the round under way, or about what it did not list, and does nothing of a round
+// that was not judged to its end.
+func TestSweepRefuses(t *testing.T) {
+	inSweepWorld(t, func(t *testing.T, w *sweepWorld, blobs []*sweptBlob) {
+		ctx := t.Context()
+		p, err := fleet{w.c.all[0]}.Peer(ctx, "n2")
+		noError(t, err)
+		stale := func(what string, err error) {
+			t.Helper()
+			if !errors.Is(err, api.ErrStaleRound) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		_, err = p.SweepExtents(ctx, 3, 10)
+		stale("a round that was not begun", err)
+		_, err = p.BeginSweep(ctx, 3)
+		noError(t, err)
+		_, err = p.BeginSweep(ctx, 3)
+		stale("a round begun twice", err)
+		page, err := p.SweepExtents(ctx, 3, 4)
+		if err != nil || len(page) != 4 {
+			t.Fatalf("page %v, %v", page, err)
+		}
+		_, err = p.JudgeExtents(ctx, 3, page[1], page[:3])
+		stale("garbage beyond what is judged", err)
+		_, err = p.JudgeExtents(ctx, 3, blobfs.ExtentID{Blob: blobfs.NewID()}, nil)
+		stale("what was not listed", err)
+		_, err = p.JudgeExtents(ctx, 3, page[1], page[:2])
+		noError(t, err)
+		_, err = p.JudgeExtents(ctx, 3, page[3], nil)
+		stale("what is to be listed again", err)
+		_, err = p.EndSweep(ctx, 3)
+		stale("the end before all was judged", err)
+		_, err = p.BeginSweep(ctx, 4)
+		noError(t, err)
+		_, err = p.SweepPins(ctx, 3, blobfs.ID{}, 10)
+		stale("an earlier round", err)
+		again, err := p.SweepExtents(ctx, 4, 4)
+		if err != nil || !slices.Equal(again, page) {
+			t.Errorf("page %v, %v", again, err)
+		}
+		w.c.get("n2").Pin(blobs[0].h.ID)
+		if pins, err := p.SweepPins(ctx, 4, blobfs.ID{}, 10); err != nil || !slices.Equal(pins, []blobfs.ID{blobs[0].h.ID}) {
+			t.Errorf("pins %v, %v", pins, err)
+		}
+		// Two sweepers at once: one of them goes on.
+		a, b := w.c.all[0].NewSweeper(w.catalog), w.c.all[1].NewSweeper(w.catalog)
+		w.catalog.pause = time.Minute
+		failed := make(chan error)
+		go func() {
+			_, err := a.Round(ctx)
+			failed <- err
+		}()
+		time.Sleep(30 * time.Second)
+		for {
+			if _, err := b.Round(ctx); err == nil {
+				break // the first are lower than what n2 has seen
+			}
+		}
+		stale("the first of two sweepers", <-failed)
+	})
+}
+
+// What is named while the roots are read, and released then, was in use when the nodes were asked, before
+// that.
+func TestSweepAsksBeforeItReads(t *testing.T) {
+	onePass := sweepTimes
+	onePass.Marks = 1000
+	inSweepWorldOf(t, onePass, func(t *testing.T, w *sweepWorld, _ []*sweptBlob) {
+		n := w.c.all[1]
+		h := put(t, n.Store, blobtest.Bytes(1, 1000))
+		s := w.c.all[0].NewSweeper(w.catalog)
+		w.catalog.midst = func() {
+			w.catalog.name(h.ID, true)
+			n.Release(h.ID)
+		}
+		if r := w.round(s); r.Garbage != 6 {
+			t.Errorf("round: %+v", r)
+		}
+		// What comes to be after the round has begun is not judged, though nobody needs it.
+		w.catalog.midst = func() { n.Release(put(t, n.Store, blobtest.Bytes(2, 1000)).ID) }
+		if r := w.round(s); r.Garbage != 6 {
+			t.Errorf("round: %+v", r)
+		}
+		if r := w.round(s); r.Garbage != 9 {
+			t.Errorf("round: %+v", r)
+		}
+	})
+}
+
+// A node with an alarm puts nothing into quarantine and removes nothing, whatever a sweeper says that does not
+// know of it.
+func TestSweepAlarmOnNode(t *testing.T) {
+	inSweepWorld(t, func(t *testing.T, w *sweepWorld, _ []*sweptBlob) {
+		ctx := t.Context()
+		n := w.c.get("n2")
+		p, err := fleet{w.c.all[0]}.Peer(ctx, "n2")
+		noError(t, err)
+		all := n.Extents()
+		for round := uint64(1); round <= 4; round++ {
+			_, err = p.BeginSweep(ctx, round)
+			noError(t, err)
+			for {
+				page, err := p.SweepExtents(ctx, round, 100)
+				noError(t, err)
+				if len(page) == 0 {
+					break
+				}
+				_, err = p.JudgeExtents(ctx, round, page[len(page)-1], page)
+				noError(t, err)
+			}
+			_, err = p.SweepReplicas(ctx, round, 100)
+			noError(t, err)
+			if round == 2 || round == 4 {
+				n.RaiseAlarm("something is wrong")
+			}
+			time.Sleep(time.Hour)
+			swept, err := p.EndSweep(ctx, round)
+			noError(t, err)
+			want := map[uint64]int{3: all}[round]
+			if swept.Quarantined != want || swept.Removed != 0 || (swept.Alarm != "") != (round%2 == 0) || swept.More {
+				t.Errorf("round %d: %+v", round, swept)
+			}
+			if round == 3 {
+				time.Sleep(2 * sweepTimes.Grace)
+			}
+			if round == 2 {
+				noError(t, p.ClearAlarm(ctx))
+			}
+		}
+		if got := len(n.Quarantined(blobfs.ExtentID{Index: -1}, 1000)); got != all {
+			t.Errorf("%d extents in quarantine, want %d", got, all)
+		}
+	})
+}
