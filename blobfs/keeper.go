@@ -61,6 +61,7 @@ func (s *Store) startKeeper() {
 // run scans when something has changed, and now and then.
 func (k *keeper) run() {
 	var next time.Duration
+	failing := 0
 	for {
 		changed := k.s.cluster.Fleet.Changed()
 		v, news := k.watch.refresh()
@@ -68,8 +69,9 @@ func (k *keeper) run() {
 			news = true
 		}
 		if news {
-			k.queue.clear()
+			k.queue.forgive()
 		}
+		failing = k.complain(failing)
 		if now := k.s.cluster.Clock.Now(); news || now >= next || k.queue.drained() {
 			k.scan(v)
 			took := k.s.cluster.Clock.Now() - now
@@ -92,6 +94,15 @@ func (k *keeper) run() {
 	}
 }
 
+// complain tries again what failed, and says once that something does. There may be millions of them.
+func (k *keeper) complain(before int) (failing int) {
+	n, example := k.queue.retry()
+	if n > 0 && before == 0 {
+		k.s.log.Warn("extents have not the replicas that they should", "extents", n, "err", example)
+	}
+	return n
+}
+
 // newlyRetired tells whether a data folder was retired since it was last asked.
 func (k *keeper) newlyRetired() bool {
 	n := k.s.disks.RetiredFolders()
@@ -111,7 +122,7 @@ func (k *keeper) work() {
 		}
 		err = k.tend(k.s.ctx, t)
 		if err != nil && k.s.ctx.Err() == nil {
-			k.s.log.Warn("extent has not the replicas that it should", "extent", t.id.String(), "err", err)
+			k.s.log.Debug("extent has not the replicas that it should", "extent", t.id.String(), "err", err)
 		}
 		k.queue.done(t, err)
 	}

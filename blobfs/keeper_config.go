@@ -16,7 +16,7 @@ type KeepConfig struct {
 	// RepairBytes is how many bytes a second this node has copied for repair, and how many it takes
 	// from others. Default 64 MiB: half of a 1 Gbit/s link.
 	RepairBytes int64
-	// Workers is how many extents are seen to at a time. Default 16: small ones cost round trips
+	// Workers is how many extents are seen to at a time. Default 32: small ones cost round trips
 	// and syncs, which overlap.
 	Workers int
 	// ScanEvery is how often the lists of all extents here are looked through, beside whenever a node comes
@@ -43,7 +43,7 @@ type KeepConfig struct {
 func (c KeepConfig) withDefaults() KeepConfig {
 	orDefault(&c.Grace, 30*time.Second)
 	orDefault(&c.RepairBytes, 64<<20)
-	orDefault(&c.Workers, 16)
+	orDefault(&c.Workers, 32)
 	orDefault(&c.ScanEvery, time.Minute)
 	orDefault(&c.AuditEvery, time.Hour)
 	orDefault(&c.TrimAfter, 10*time.Minute)

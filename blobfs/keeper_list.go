@@ -29,6 +29,7 @@ type survey struct {
 	torn     bool
 	unwanted bool
 	repairs  []string // those who say that they see to it
+	made     []string // those that have a replica since
 }
 
 // ask asks the nodes that may have an extent, and takes over the newest list. More nodes are asked as lists
@@ -169,6 +170,10 @@ func (k *keeper) weigh(v *view, sv *survey, answers map[string]api.Held) {
 // publish gives a new list to those on it, and to those that were on the old one and may hear it: who is not on it any more
 // may then drop its replica. This node comes last. ErrStaleHolders if somebody has a newer one.
 func (k *keeper) publish(ctx context.Context, sv *survey, nodes []string) error {
+	if len(nodes) == 0 {
+		return errNoGood // a list of nobody would take the last replica off
+	}
+	nodes = nodes[:min(len(nodes), local.HoldersMax)]
 	x := sv.info.ID
 	h := Holders{Epoch: sv.epoch + 1, Nodes: slices.Clone(nodes)}
 	slices.Sort(h.Nodes)

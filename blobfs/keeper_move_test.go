@@ -2,6 +2,7 @@ package blobfs_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,8 +41,10 @@ func TestDrain(t *testing.T) {
 			t.Errorf("%d extents have too few replicas", fewer)
 		}
 		leaver.stop()
-		noError(t, c.agreed())
 		c.readable(c.all[1])
+		// Some had one copy too many made, by a survivor that saw the same as this node.
+		c.until(3*time.Hour, "trimmed", func() bool { _, more := c.short(3); return more == 0 })
+		noError(t, c.agreed())
 		t.Logf("took %v, %d copies", took, c.made())
 	})
 }
@@ -112,29 +115,29 @@ func TestRebalance(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := newKept(t, 3, blobfs.Cluster{Keep: blobfs.KeepConfig{BalanceBytes: 50_000}})
+		c := newKept(t, 4, blobfs.Cluster{Keep: blobfs.KeepConfig{BalanceBytes: 50_000}})
 		for _, n := range c.all {
-			n.say(func(m *blobfs.Member) { m.CapacityBytes = 20 << 20 }) // 12 MB of it: 57 %
+			n.say(func(m *blobfs.Member) { m.CapacityBytes = 15 << 20 }) // 9 MB of it: 57 %
 		}
-		for range 400 {
-			c.put(rng, 30_000, c.all...)
+		for i := range 400 {
+			c.put(rng, 30_000, slices.Concat(c.all[:i%4], c.all[i%4+1:])...)
 		}
 		time.Sleep(20 * time.Minute)
 		if c.made() > 0 {
 			t.Errorf("%d copies when all are as full", c.made())
 		}
-		n := c.add(20 << 20)
+		n := c.add(15 << 20)
 		c.until(3*time.Hour, "balanced", func() bool {
 			if fewer, _ := c.short(3); fewer > 0 {
 				t.Fatalf("%d extents have too few replicas", fewer)
 			}
 			least, most := c.fullness()
-			return most-least < 5.5
+			return most-least < 6
 		})
-		if least, most := c.fullness(); most-least < 2 {
-			t.Errorf("more was moved than had to be: %.1f to %.1f %%", least, most)
+		time.Sleep(time.Hour)
+		if least, most := c.fullness(); most-least < 1 || most-least > 6 {
+			t.Errorf("too much was moved, or too little: %.1f to %.1f %%", least, most)
 		}
-		time.Sleep(10 * time.Minute)
 		made := c.made()
 		if want := n.store.Extents(); made != want {
 			t.Errorf("%d copies for %d extents", made, want)

@@ -43,6 +43,7 @@ const (
 
 // failure is why an extent could not be helped, and when to try again.
 type failure struct {
+	task  task
 	err   error
 	until time.Duration
 	tries int
@@ -166,7 +167,7 @@ func (q *taskQueue) done(t task, err error) {
 			}
 		}
 		f := q.failures[t.id]
-		f.err, f.tries = err, f.tries+1
+		f.task, f.err, f.tries = t, err, f.tries+1
 		f.until = q.clock.Now() + min(retryMin<<min(f.tries-1, 10), retryMax)
 		q.failures[t.id] = f
 	}
@@ -210,13 +211,34 @@ func (q *taskQueue) drained() bool {
 	return true
 }
 
-// clear forgets what waits, and failures: the fleet has changed.
-func (q *taskQueue) clear() {
+// forgive has all failures tried again: the fleet has changed.
+func (q *taskQueue) forgive() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.heap, q.left = nil, false
-	clear(q.queued)
-	clear(q.failures)
+	for x, f := range q.failures {
+		f.until, f.tries = 0, 0
+		q.failures[x] = f
+	}
+}
+
+// retry queues what failed and is due again: no scan finds what only an audit knew. It returns how many extents
+// could not be helped lately, and why one of them could not.
+func (q *taskQueue) retry() (n int, example error) {
+	q.mu.Lock()
+	now := q.clock.Now()
+	var due []task
+	for _, f := range q.failures {
+		n++
+		example = f.err
+		if now >= f.until {
+			due = append(due, f.task)
+		}
+	}
+	q.mu.Unlock()
+	for _, t := range due {
+		q.push(t)
+	}
+	return n, example
 }
 
 // load returns how many tasks wait or are under way, and how many of them are for extents in danger.

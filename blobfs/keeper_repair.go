@@ -23,9 +23,10 @@ const tendMax = 8
 
 // tend does what an extent here needs, step by step.
 func (k *keeper) tend(ctx context.Context, t task) error {
+	also := []string{t.also}
 	for range tendMax {
 		v := k.watch.view()
-		sv, err := k.ask(ctx, v, t.id, t.also)
+		sv, err := k.ask(ctx, v, t.id, also...)
 		if errors.Is(err, local.ErrNoExtent) {
 			return nil
 		}
@@ -33,6 +34,7 @@ func (k *keeper) tend(ctx context.Context, t task) error {
 			return err
 		}
 		again, err := k.step(ctx, v, t, sv)
+		also = append(also, sv.made...) // if the list that names them was not taken
 		switch {
 		case errors.Is(err, api.ErrStaleHolders):
 		case err != nil || !again:
@@ -56,7 +58,7 @@ func (k *keeper) step(ctx context.Context, v *view, t task, sv *survey) (again b
 			k.count(func(c *KeepCounts) { c.Unhealed++ })
 			return false, err
 		}
-		if len(sv.good)+len(sv.goodLeaving) > 0 {
+		if len(sv.held) > 0 && len(sv.good)+len(sv.goodLeaving) > 0 {
 			// There is no room here. Those that have a good one see from the list that it is one less.
 			return true, k.publish(ctx, sv, sv.held)
 		}
@@ -137,6 +139,7 @@ func (k *keeper) replicate(ctx context.Context, v *view, sv *survey, n int) erro
 		}
 		sv.epoch++
 		made = append(made, target)
+		sv.made = made
 		k.count(func(c *KeepCounts) { c.Copied++; c.CopiedBytes += st.Length })
 	}
 	if len(made) == 0 {
@@ -239,6 +242,16 @@ func (k *keeper) take(ctx context.Context) (done func(), err error) {
 		return func() { <-k.taking }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	}
+}
+
+// yieldAfter is how long a read of 512 KiB takes on a disk that is busy with what somebody waits for.
+const yieldAfter = 50 * time.Millisecond
+
+// yield rests as long as a read took, if the disk it came from is busy.
+func (k *keeper) yield(ctx context.Context, took time.Duration) {
+	if k != nil && took > yieldAfter {
+		_ = sleep(ctx, k.s.cluster.Clock, took)
 	}
 }
 
