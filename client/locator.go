@@ -224,8 +224,9 @@ func (l *locator) wrong(p place, why reason, hint *api.NotServingError) {
 		return // somebody was here before
 	}
 	l.stats.stale.Add(1)
-	if why == noTable {
-		t.doubtful.Store(true)
+	if why == noTable { // perhaps another has its name by now
+		l.replaceLocked(t, &known{})
+		return
 	}
 	l.replaceLocked(t, k.without(p.loc, l.instead(p.loc, why, hint)))
 }
@@ -243,7 +244,7 @@ func (l *locator) instead(loc *location, why reason, hint *api.NotServingError) 
 	}
 	// METADATA has just said so: the tablet is being loaded or unloaded. All the calls
 	// that wait for it shall not ask again and again.
-	if now := time.Now(); (why == notServing || why == noTable) && now.Sub(loc.read) < unassignedTime {
+	if now := time.Now(); why == notServing && now.Sub(loc.read) < unassignedTime {
 		next.until = now.Add(unassignedTime)
 		return next
 	}

@@ -23,6 +23,8 @@
 //     entry. A read looks at one number, so it sees whole mutations only.
 //   - The redo point of a tablet is the sequence number up to which its entries
 //     are in files. Recovery replays what the log has beyond it.
+//   - A run is what a piece of a dead server's log holds, sorted by table and
+//     internal key: SortLog writes it, Load reads a tablet's part of it.
 //
 // # Semantics
 //
@@ -38,7 +40,8 @@
 // # Coming and going
 //
 // Load takes a tablet in: its files, and of a dead server's log what is in sorted
-// runs. Unload gives it away after two minor compactions. While writes are stopped
+// runs. Those are sorted by table and row, never by tablet: a tablet may have been split
+// or merged since. Unload gives it away after two minor compactions. While writes are stopped
 // (a halt) writers wait; then they look for the row's tablet anew. Reads go on.
 //
 // Config.Serving is asked when an operation begins and before its answer is given. A

@@ -1,0 +1,159 @@
+package tablet
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/tablet/ikey"
+	"github.com/steledb/stele/tablet/sstable"
+)
+
+// RunMeta is what must be known of a sorted run to read it. The entries are in an SSTable. Its keys are
+//
+//	table id (8 bytes, big-endian) | internal key (see ikey)
+//
+// and its values the entries' as in the log.
+type RunMeta struct {
+	Handle   blobfs.Handle // of the SSTable; zero if there are no entries
+	Entries  int64
+	RawBytes int64 // of keys and values, before compression
+	// MaxSeq and MaxTime are the highest sequence number and server timestamp (µs).
+	MaxSeq  uint64
+	MaxTime int64
+}
+
+const (
+	runVersion = 1
+	runValues  = 6
+)
+
+var errBadRun = errors.New("malformed description of a sorted run")
+
+// EncodeRun codes m as the MessagePack array
+//
+//	[1, entries, raw bytes, max seq, max time, handle or nil]
+//
+// Later versions append values; readers pass over those that they do not know.
+func EncodeRun(m *RunMeta) []byte {
+	e := wire.GetEncoder()
+	defer e.Release()
+	e.Array(runValues)
+	e.Uint(runVersion)
+	e.Int(m.Entries)
+	e.Int(m.RawBytes)
+	e.Uint(m.MaxSeq)
+	e.Int(m.MaxTime)
+	if m.Entries == 0 {
+		e.Nil()
+	} else {
+		blobfs.AppendHandle(e, m.Handle)
+	}
+	return append([]byte(nil), e.Bytes()...)
+}
+
+// DecodeRun reads what EncodeRun wrote.
+func DecodeRun(b []byte) (RunMeta, error) {
+	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
+		return RunMeta{}, fmt.Errorf("%w: %d of %d bytes are a message: %w", errBadRun, n, len(b), err)
+	}
+	d := wire.NewDecoder(b)
+	n := d.Array()
+	if version := d.Uint(); d.Err() == nil && (n < runValues || version != runVersion) {
+		return RunMeta{}, fmt.Errorf("%w: version %d with %d values", errBadRun, version, n)
+	}
+	m := RunMeta{Entries: d.Int(), RawBytes: d.Int(), MaxSeq: d.Uint(), MaxTime: d.Int()}
+	if m.Entries == 0 {
+		d.Skip()
+	} else {
+		m.Handle = blobfs.DecodeHandle(&d)
+	}
+	if err := d.Err(); err != nil {
+		return RunMeta{}, fmt.Errorf("%w: %w", errBadRun, err)
+	}
+	if m.Entries < 0 || m.RawBytes < 0 {
+		return RunMeta{}, fmt.Errorf("%w: %d entries, %d bytes", errBadRun, m.Entries, m.RawBytes)
+	}
+	return m, nil
+}
+
+// OpenRun returns the run that m describes, for Load. Nothing is read before Entries is called.
+func OpenRun(blobs Blobs, m RunMeta) Run { return &sortedRun{blobs: blobs, meta: m} }
+
+// sortedRun is a Run that SortLog wrote.
+type sortedRun struct {
+	blobs Blobs
+	meta  RunMeta
+}
+
+func (r *sortedRun) MaxSeq() uint64 { return r.meta.MaxSeq }
+func (r *sortedRun) MaxTime() int64 { return r.meta.MaxTime }
+
+// runReadAhead is how much of a run is read at once, in bytes. 256 KiB: a tablet's part of a run may be less,
+// and a tablet has one iterator in each of dozens of runs.
+const runReadAhead = 256 << 10
+
+// Entries implements Run. Besides those of the blob, an error is a *sstable.CorruptError.
+func (r *sortedRun) Entries(ctx context.Context, table uint64, start, end []byte) (RunEntries, error) {
+	if r.meta.Entries == 0 {
+		return noEntries{}, nil
+	}
+	blob, err := r.blobs.OpenBlob(ctx, r.meta.Handle)
+	if err != nil {
+		return nil, fmt.Errorf("open sorted run %s: %w", r.meta.Handle.ID, err)
+	}
+	t, err := sstable.Open(ctx, blob, sstable.OpenOptions{Name: r.meta.Handle.ID.String()})
+	if err != nil {
+		_ = blob.Close() // read only: nothing to lose
+		return nil, err
+	}
+	e := &runEntries{blob: blob, key: binary.BigEndian.AppendUint64(nil, table)}
+	opts := sstable.IterOptions{NoCacheFill: true, ReadAheadBytes: runReadAhead}
+	opts.Lower = binary.BigEndian.AppendUint64(nil, table)
+	if len(start) > 0 {
+		opts.Lower = ikey.AppendRowEnd(opts.Lower, start)
+	}
+	switch {
+	case len(end) > 0:
+		opts.Upper = ikey.AppendRowEnd(binary.BigEndian.AppendUint64(nil, table), end)
+	case table < math.MaxUint64:
+		opts.Upper = binary.BigEndian.AppendUint64(nil, table+1)
+	}
+	e.it = t.NewIter(opts)
+	return e, nil
+}
+
+// runEntries are a table's entries of a run, without the table in their keys.
+type runEntries struct {
+	blob BlobReader
+	it   *sstable.Iter
+	key  []byte // the table's id, and room for what is looked for
+}
+
+const tableIDLen = 8
+
+func (e *runEntries) First() bool { return e.it.First() }
+func (e *runEntries) SeekGE(key []byte) bool {
+	e.key = append(e.key[:tableIDLen], key...)
+	return e.it.SeekGE(e.key)
+}
+func (e *runEntries) Next() bool    { return e.it.Next() }
+func (e *runEntries) Key() []byte   { return e.it.Key()[tableIDLen:] }
+func (e *runEntries) Value() []byte { return e.it.Value() }
+func (e *runEntries) Err() error    { return e.it.Err() }
+func (e *runEntries) Close() error  { return errors.Join(e.it.Close(), e.blob.Close()) }
+
+// noEntries are none.
+type noEntries struct{}
+
+func (noEntries) First() bool        { return false }
+func (noEntries) SeekGE([]byte) bool { return false }
+func (noEntries) Next() bool         { return false }
+func (noEntries) Key() []byte        { return nil }
+func (noEntries) Value() []byte      { return nil }
+func (noEntries) Err() error         { return nil }
+func (noEntries) Close() error       { return nil }

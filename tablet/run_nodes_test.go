@@ -1,0 +1,113 @@
+package tablet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/internal/vfs"
+)
+
+// runNodes are block stores that see each other, and the lists of their logs.
+type runNodes struct {
+	stores []*blobfs.Store
+	disks  []*vfs.Mem
+
+	mu    sync.Mutex
+	lists map[string][]byte
+	gens  map[string]uint64
+}
+
+func newRunNodes(t testing.TB, n int, extent int64) *runNodes {
+	c := &runNodes{lists: map[string][]byte{}, gens: map[string]uint64{}}
+	for i := range n {
+		fs := vfs.NewMem(vfs.MemOptions{})
+		store, err := blobfs.OpenIn(blobfs.Cluster{
+			Fleet: runFleet{c, i, n}, Lists: c, Keep: blobfs.KeepConfig{Off: true},
+			Logs: blobfs.LogConfig{DeadlineMin: time.Second, Retry: 20 * time.Millisecond},
+		}, blobfs.Config{FS: fs, Folders: []string{"/a"}, ExtentBytes: extent, ReserveBytes: -1, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.stores, c.disks = append(c.stores, store), append(c.disks, fs)
+	}
+	t.Cleanup(func() {
+		for _, s := range c.stores {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return c
+}
+
+// runFleet is what one of them sees.
+type runFleet struct {
+	*runNodes
+	self, n int
+}
+
+func (f runFleet) Self() string             { return fmt.Sprint("n", f.self) }
+func (f runFleet) Changed() <-chan struct{} { return nil }
+func (f runFleet) Members() (all []blobfs.Member) {
+	for i := range f.n {
+		all = append(all, blobfs.Member{ID: fmt.Sprint("n", i), CapacityBytes: 1 << 40, FreeBytes: 1 << 40, Alive: true})
+	}
+	return all
+}
+
+func (f runFleet) Peer(_ context.Context, id string) (api.Peer, error) {
+	for i, s := range f.stores {
+		if id == fmt.Sprint("n", i) {
+			return s.Peer(), nil
+		}
+	}
+	return nil, errors.New("no such node")
+}
+
+func (c *runNodes) Load(_ context.Context, p string) ([]byte, uint64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.lists[p]), c.gens[p], nil
+}
+
+func (c *runNodes) Save(_ context.Context, p string, data []byte, gen uint64) (uint64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gens[p] != gen {
+		return 0, errors.New("generation differs")
+	}
+	c.lists[p], c.gens[p] = slices.Clone(data), gen+1
+	return gen + 1, nil
+}
+
+func (c *runNodes) Delete(_ context.Context, p string, gen uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gens[p] != gen {
+		return errors.New("generation differs")
+	}
+	delete(c.lists, p)
+	delete(c.gens, p)
+	return nil
+}
+
+func (c *runNodes) List(_ context.Context, dir string) (names []string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for p := range c.lists {
+		if path.Dir(p) == dir {
+			names = append(names, path.Base(p))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}

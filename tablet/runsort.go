@@ -1,0 +1,230 @@
+package tablet
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/steledb/stele/tablet/commitlog"
+	"github.com/steledb/stele/tablet/ikey"
+	"github.com/steledb/stele/tablet/sstable"
+)
+
+// Payloads are what is sorted into a run: batches of a commit log, or of a piece of one.
+type Payloads interface {
+	// Next returns the next batch, valid until the call after, and the position after it; io.EOF after
+	// the last.
+	Next() (payload []byte, pos int64, err error)
+}
+
+// SortLog sorts what p returns into a run, which is on disk when it returns (paper §6, "Commit-log
+// implementation"). bytes is about how long p is. It takes memory for that, and for 48 bytes of each
+// record and 16 of each entry. If it does not come to its end, it leaves an unfinished blob at most.
+// Errors: those of p and of blobs, commitlog.ErrBadRecord, ctx's.
+func SortLog(ctx context.Context, blobs Blobs, p Payloads, bytes int64) (RunMeta, error) {
+	s := runSorter{arena: make([]byte, 0, min(max(bytes, 0), arenaBytesMax))}
+	for {
+		batch, pos, err := p.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return RunMeta{}, err
+		}
+		if err := s.add(batch); err != nil {
+			return RunMeta{}, fmt.Errorf("batch before position %d: %w", pos, err)
+		}
+	}
+	if len(s.entries) == 0 {
+		return s.meta, nil
+	}
+	s.sort()
+	return s.write(ctx, blobs)
+}
+
+// arenaBytesMax is what is allocated at once at most, in bytes. 256 MiB: four pieces of the usual size.
+const arenaBytesMax = 256 << 20
+
+// runSorter takes records apart into entries and orders these. What is to be compared lies in
+// one arena: of each record the row part, of each entry what follows it in the key, then the value.
+type runSorter struct {
+	arena   []byte
+	rows    []runRow   // of each record
+	entries []runEntry // of all records
+	scratch []byte
+	meta    RunMeta
+}
+
+// runRow is the row of a record.
+type runRow struct {
+	table    uint64
+	prefix   uint64 // the row's first bytes that are not the same in all rows
+	off, len uint32
+}
+
+// runEntry is an entry: suffix bytes of key at off, then value bytes.
+type runEntry struct {
+	row                uint32 // of its record; once rows are ordered, its row's place among them
+	off, suffix, value uint32
+}
+
+var errRunTooLarge = errors.New("a piece of a commit log comes to more than 4 GiB")
+
+// add takes a batch of records in.
+func (s *runSorter) add(batch []byte) error {
+	for len(batch) > 0 {
+		var r commitlog.Record
+		var err error
+		if r, batch, err = commitlog.ReadRecord(batch); err != nil {
+			return err
+		}
+		if err := s.addRecord(&r); err != nil {
+			return fmt.Errorf("record %d of table %d: %w", r.First, r.Table, err)
+		}
+	}
+	return nil
+}
+
+func (s *runSorter) addRecord(r *commitlog.Record) error {
+	part, _, err := takeBytes(r.Body)
+	if err == nil && ikey.RowLen(part) != len(part) {
+		err = fmt.Errorf("%w: the row part %.64x is none", errBadBody, part)
+	}
+	if err != nil {
+		return err
+	}
+	row := runRow{table: r.Table, off: uint32(len(s.arena)), len: uint32(len(part))}
+	s.arena = append(s.arena, part...)
+	first := len(s.entries)
+	s.scratch, err = eachEntry(r.Body, r.First, r.Time, s.scratch, func(key, value []byte) error {
+		suffix := key[len(part):]
+		e := runEntry{row: uint32(len(s.rows)), off: uint32(len(s.arena)), suffix: uint32(len(suffix)), value: uint32(len(value))}
+		s.arena = append(append(s.arena, suffix...), value...)
+		if len(s.arena) > math.MaxUint32 {
+			return errRunTooLarge
+		}
+		s.entries = append(s.entries, e)
+		return nil
+	})
+	if err == nil && len(s.entries)-first != int(r.Ops) {
+		err = fmt.Errorf("%w: it has %d entries and says %d", errBadBody, len(s.entries)-first, r.Ops)
+	}
+	if err != nil || r.Ops == 0 {
+		return err
+	}
+	s.rows = append(s.rows, row)
+	s.meta.MaxSeq = max(s.meta.MaxSeq, r.First+uint64(r.Ops)-1)
+	s.meta.MaxTime = max(s.meta.MaxTime, r.Time)
+	return nil
+}
+
+func (s *runSorter) rowPart(r *runRow) []byte { return s.arena[r.off:][:r.len] }
+
+func (s *runSorter) compareRows(a, b *runRow) int {
+	if c := cmp.Or(cmp.Compare(a.table, b.table), cmp.Compare(a.prefix, b.prefix)); c != 0 {
+		return c
+	}
+	return bytes.Compare(s.rowPart(a), s.rowPart(b))
+}
+
+// sort orders the entries: first the rows, then what is of one row.
+func (s *runSorter) sort() {
+	s.prefixes()
+	order := make([]uint32, len(s.rows))
+	for i := range order {
+		order[i] = uint32(i)
+	}
+	slices.SortFunc(order, func(a, b uint32) int { return s.compareRows(&s.rows[a], &s.rows[b]) })
+	place := make([]uint32, len(order))
+	sorted := make([]runRow, 0, len(order))
+	for _, i := range order {
+		if n := len(sorted); n == 0 || s.compareRows(&sorted[n-1], &s.rows[i]) != 0 {
+			sorted = append(sorted, s.rows[i])
+		}
+		place[i] = uint32(len(sorted) - 1)
+	}
+	s.rows = sorted
+	for i := range s.entries {
+		s.entries[i].row = place[s.entries[i].row]
+	}
+	slices.SortFunc(s.entries, func(a, b runEntry) int {
+		if a.row != b.row {
+			return cmp.Compare(a.row, b.row)
+		}
+		return bytes.Compare(s.arena[a.off:][:a.suffix], s.arena[b.off:][:b.suffix])
+	})
+}
+
+// prefixes sets the rows' prefixes: most comparisons then stay away from the arena, which no cache holds.
+func (s *runSorter) prefixes() {
+	same := s.rowPart(&s.rows[0])
+	for i := range s.rows {
+		row := s.rowPart(&s.rows[i])
+		n := 0
+		for n < min(len(row), len(same)) && row[n] == same[n] {
+			n++
+		}
+		same = same[:n]
+	}
+	for i := range s.rows {
+		var b [8]byte
+		copy(b[:], s.rowPart(&s.rows[i])[len(same):])
+		s.rows[i].prefix = binary.BigEndian.Uint64(b[:])
+	}
+}
+
+// write writes the entries as an SSTable.
+func (s *runSorter) write(ctx context.Context, blobs Blobs) (m RunMeta, err error) {
+	blob, err := blobs.Create(ctx)
+	if err != nil {
+		return m, fmt.Errorf("create a run: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			blob.Abort()
+		}
+	}()
+	w := sstable.NewWriter(blob, sstable.Options{})
+	for i := range s.entries {
+		if i%checkEntries == 0 && ctx.Err() != nil {
+			return m, ctx.Err()
+		}
+		e := &s.entries[i]
+		row := &s.rows[e.row]
+		key := binary.BigEndian.AppendUint64(s.scratch[:0], row.table)
+		key = append(append(key, s.rowPart(row)...), s.arena[e.off:][:e.suffix]...)
+		s.scratch = key
+		if i > 0 && s.repeats(&s.entries[i-1], e) {
+			continue
+		}
+		if err := w.Add(key, s.arena[e.off+e.suffix:][:e.value]); err != nil {
+			return m, fmt.Errorf("write a run: %w", err)
+		}
+	}
+	file, err := w.Finish(nil)
+	if err != nil {
+		return m, fmt.Errorf("write a run: %w", err)
+	}
+	m = s.meta
+	m.Entries, m.RawBytes = int64(file.Entries), int64(file.RawBytes)
+	if m.Handle, err = blob.Seal(ctx); err != nil {
+		return RunMeta{}, fmt.Errorf("write a run: %w", err)
+	}
+	return m, nil
+}
+
+// repeats says whether an entry is the one before once more: a batch may have been appended again, since
+// it was not known whether it was there.
+func (s *runSorter) repeats(a, b *runEntry) bool {
+	return a.row == b.row && a.suffix == b.suffix && a.value == b.value &&
+		bytes.Equal(s.arena[a.off:][:a.suffix+a.value], s.arena[b.off:][:b.suffix+b.value])
+}
