@@ -157,6 +157,22 @@ func (n *node) kill() {
 	}
 }
 
+// restart kills a node, does something to its disks, and opens it again.
+func (n *node) restart(cfg nodesConfig, meanwhile func()) {
+	n.kill()
+	meanwhile()
+	n.of.mu.Lock()
+	n.dead, n.remotes = false, map[string]*api.Remote{}
+	for _, other := range n.of.all {
+		if r := other.remotes[n.id]; r != nil {
+			delete(other.remotes, n.id)
+			defer r.Close()
+		}
+	}
+	n.of.mu.Unlock()
+	n.open(cfg)
+}
+
 func (c *nodes) get(id string) *node {
 	return c.all[slices.IndexFunc(c.all, func(n *node) bool { return n.id == id })]
 }

@@ -83,6 +83,7 @@ func (r *logRecovery) run(ctx context.Context) (*logproto.List, error) {
 		close(r.replies)
 	}()
 	var grace <-chan time.Time
+	long := false // it is for what is not sure
 	for {
 		if err := r.act(ctx); err != nil {
 			return nil, err
@@ -98,10 +99,15 @@ func (r *logRecovery) run(ctx context.Context) (*logproto.List, error) {
 		case r.m.Ready() && !r.m.Waiting():
 			r.m.Decide()
 			continue
-		case r.m.Ready() && grace == nil:
-			// One replica is enough. The more are fenced, the less is to be refilled.
+		case r.m.Ready() && (grace == nil || long && r.m.Sure()):
+			// One replica is enough. The more are fenced, the less is to be refilled; and one that was
+			// restarted may have lost its end to rot, which another would know.
+			patience := r.s.cluster.Logs.Retry / 2
+			if long = !r.m.Sure(); long {
+				patience = r.s.cluster.ReplyTimeout
+			}
 			var stopGrace func()
-			grace, stopGrace = r.s.cluster.Clock.Timer(r.s.cluster.Logs.Retry / 2)
+			grace, stopGrace = r.s.cluster.Clock.Timer(patience)
 			defer stopGrace()
 		}
 		select {

@@ -388,6 +388,45 @@ func TestSpreadLogLateReplica(t *testing.T) {
 	equalRecords(t, readSpread(t, late.Store, "n1", id), want)
 }
 
+// A replica whose last frame has rotted looks after a restart as if a crash had torn it: nothing that was
+// acknowledged is lost for that, as long as there is a good one.
+func TestSpreadLogRottenEnd(t *testing.T) {
+	for name, restarted := range map[string]int{"one was restarted": 1, "all were": 3} {
+		t.Run(name, func(t *testing.T) {
+			c, l := newLogNodes(t, 3, blobfs.LogConfig{})
+			cfg := nodesConfig{cluster: quick, extent: 256 << 10}
+			cfg.cluster.Lists = l
+			id := blobfs.NewID()
+			w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+			noError(t, err)
+			var want []spreadRecord
+			for i := range 5 {
+				p := blobtest.Bytes(uint64(i), 5000)
+				pos, err := w.Append(t.Context(), p)
+				noError(t, err)
+				want = append(want, spreadRecord{p, pos})
+			}
+			noError(t, w.Close())
+			x := l.list(t, "n1", id).Extents[0]
+			if len(x.Replicas) != 3 {
+				t.Fatalf("replicas on %v", x.Replicas)
+			}
+			for i, n := range c.all[:restarted] {
+				n.restart(cfg, func() {
+					if i == 0 {
+						n.rottenLog(t, id, x.Seq, want[4].pos-4096)
+					}
+				})
+			}
+			equalRecords(t, readSpread(t, c.all[0].Store, "n1", id), want)
+			for _, n := range c.all[1:] { // what has rotted was made anew
+				n.kill()
+			}
+			equalRecords(t, readSpread(t, c.all[0].Store, "n1", id), want)
+		})
+	}
+}
+
 // runSeed is random unless STELE_SEED says otherwise.
 func runSeed(t *testing.T) uint64 {
 	s, err := strconv.ParseUint(os.Getenv("STELE_SEED"), 0, 64)

@@ -173,8 +173,9 @@ func (r *logRequest) cut() local.LogCut {
 	return local.LogCut{Log: r.log, CutRequest: logproto.CutRequest{Seq: r.seq, Epoch: r.epoch, Start: r.start, Length: r.length}}
 }
 
-// The states of a fenced log are arrays [extent, started, start, length].
-const logStateValues = 4
+// The states of a fenced log are arrays [extent, started, start, length, scanned]; the first
+// version had no scanned.
+const logStateValues = 5
 
 func appendLogStates(e *wire.Encoder, states []logproto.State) {
 	e.Array(len(states))
@@ -184,6 +185,7 @@ func appendLogStates(e *wire.Encoder, states []logproto.State) {
 		e.Bool(s.Started)
 		e.Int(s.Start)
 		e.Int(s.Length)
+		e.Bool(s.Scanned)
 	}
 }
 
@@ -191,9 +193,12 @@ func decodeLogStates(d *wire.Decoder) []logproto.State {
 	n := d.ArrayMax(logproto.ExtentsMax)
 	var states []logproto.State
 	for i := 0; i < n && d.Err() == nil; i++ {
-		more := d.Array() - logStateValues
+		values := d.Array()
 		s := logproto.State{Seq: d.Uint(), Started: d.Bool(), Start: decodeInt(d, 0, math.MaxInt64), Length: decodeInt(d, 0, logExtentBytesMax)}
-		for range more {
+		if values >= logStateValues {
+			s.Scanned = d.Bool()
+		}
+		for range values - logStateValues {
 			d.Skip()
 		}
 		states = append(states, s)

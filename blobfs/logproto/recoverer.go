@@ -183,7 +183,7 @@ func (r *Recoverer) Ready() bool {
 		if planted(flawIgnoreStandby) && i > n {
 			break
 		}
-		if _, ok := r.least(i); !ok {
+		if _, ok := r.found(i); !ok {
 			return false
 		}
 	}
@@ -203,8 +203,21 @@ func (r *Recoverer) Waiting() bool {
 	return false
 }
 
-// least returns the least that a fenced replica has of an extent; false if none was heard of.
-func (r *Recoverer) least(i int) (least State, ok bool) {
+// Sure tells whether of each open extent a replica was heard of that knows how long it is.
+func (r *Recoverer) Sure() bool {
+	n, _ := r.list.Sealed()
+	for i := n; i < len(r.list.Extents); i++ {
+		if s, ok := r.found(i); !ok || s.Scanned {
+			return false
+		}
+	}
+	return true
+}
+
+// found returns how long an extent is; false if no replica was heard of. Of those that know what
+// they have the least counts: it is on all of them. All others have what is acknowledged as well,
+// but what they have lost since to rot they do not know: without any that does, the most counts.
+func (r *Recoverer) found(i int) (best State, ok bool) {
 	x := &r.list.Extents[i]
 	for _, h := range r.heard {
 		if !slices.Contains(x.Replicas, h.node) {
@@ -214,12 +227,19 @@ func (r *Recoverer) least(i int) (least State, ok bool) {
 			if s.Seq != x.Seq {
 				continue
 			}
-			if !ok || s.less(least) {
-				least, ok = s, true
+			better := s.less(best)
+			switch {
+			case best.Scanned != s.Scanned:
+				better = best.Scanned
+			case s.Scanned:
+				better = best.less(s)
+			}
+			if !ok || better {
+				best, ok = s, true
 			}
 		}
 	}
-	return least, ok
+	return best, ok
 }
 
 func (s State) less(t State) bool {
@@ -233,7 +253,7 @@ func (s State) less(t State) bool {
 //
 // The length of an extent is the least that a fenced replica has, unless the next extent was
 // started on all replicas of it that were heard of: then something in that one may have been acknowledged,
-// and it says where it starts.
+// and it says where it starts. If all have been restarted, it is the most, and one that was started will do.
 func (r *Recoverer) Decide() {
 	if !r.Ready() {
 		return
@@ -243,14 +263,14 @@ func (r *Recoverer) Decide() {
 	over := false // the log ends before the extent
 	for i := n; i < len(l.Extents); i++ {
 		x := &l.Extents[i]
-		s, _ := r.least(i)
+		s, _ := r.found(i)
 		x.Length = s.Length
 		if over || !s.Started {
 			x.Length = 0
 		}
 		over = true
 		if i+1 < len(l.Extents) {
-			if next, ok := r.least(i + 1); ok && next.Started && !planted(flawIgnoreStandby) {
+			if next, ok := r.found(i + 1); ok && next.Started && !planted(flawIgnoreStandby) {
 				x.Length, over = next.Start-start, false
 			}
 		}

@@ -40,6 +40,9 @@ type State struct {
 	Started bool
 	Start   int64
 	Length  int64 // bytes of frames that are durable
+	// Scanned tells that this is what a look at the file has found after a restart. Rot at
+	// the end looks like what a crash has torn: there may have been more.
+	Scanned bool
 }
 
 // Replica is one node's part of a log. What the methods that begin with Next return is to
@@ -252,7 +255,7 @@ func (r *Replica) Commit(x *ReplicaExtent, meta Meta) {
 
 // State returns what the replica has.
 func (x *ReplicaExtent) State() State {
-	return State{Seq: x.Seq, Started: x.Started, Start: x.Start, Length: x.Durable}
+	return State{Seq: x.Seq, Started: x.Started, Start: x.Start, Length: x.Durable, Scanned: x.Closed && !x.Sealed}
 }
 
 // Read refuses to serve what is not known to be the log's.

@@ -276,7 +276,7 @@ func (a *actor) key(b []byte) []byte {
 
 func appendStates(b []byte, states []State) []byte {
 	for _, s := range states {
-		b = append(b, byte(s.Seq), flag(s.Started), byte(s.Start), byte(s.Length))
+		b = append(b, byte(s.Seq), flag(s.Started), byte(s.Start), byte(s.Length), flag(s.Scanned))
 	}
 	return append(b, 0xfb)
 }
