@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/crc"
+	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/tablet"
@@ -45,9 +47,9 @@ func (x extent) String() string {
 	return fmt.Sprintf("extent %d of blob %s", x.number, x.of)
 }
 
-// needed returns the extents that SSTables of tablets and commit logs are made of.
+// needed returns the extents that SSTables of tablets, blobs and commit logs are made of.
 func needed(ctx context.Context, lib *session.Client) (all []extent, err error) {
-	tablets, err := listAll(ctx, lib, "/tablets")
+	tablets, err := list(ctx, lib, "/tablets", 1)
 	if err != nil {
 		return nil, err
 	}
@@ -58,13 +60,27 @@ func needed(ctx context.Context, lib *session.Client) (all []extent, err error) 
 		}
 		for _, g := range m.Groups {
 			for _, file := range g.Files {
-				for _, x := range file.Handle.Extents {
-					all = append(all, extent{of: file.Handle.ID.String(), number: uint64(x.Index), crc: x.CRC})
-				}
+				all = append(all, extentsOf(file.Handle)...)
 			}
 		}
 	}
-	logs, err := listAll(ctx, lib, "/logs")
+	blobs, err := list(ctx, lib, "/blobs", 0)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range blobs {
+		d := wire.NewDecoder(f.Data)
+		d.Array()
+		for range 3 { // version, name and time
+			d.Skip()
+		}
+		h := blobfs.DecodeHandle(&d)
+		if d.Err() != nil {
+			return nil, d.Err()
+		}
+		all = append(all, extentsOf(h)...)
+	}
+	logs, err := list(ctx, lib, "/logs", 1)
 	if err != nil {
 		return nil, err
 	}
@@ -80,8 +96,15 @@ func needed(ctx context.Context, lib *session.Client) (all []extent, err error) 
 	return all, nil
 }
 
-// listAll returns the files in the directories in a directory.
-func listAll(ctx context.Context, lib *session.Client, dir string) (all []api.File, err error) {
+func extentsOf(h blobfs.Handle) (all []extent) {
+	for _, x := range h.Extents {
+		all = append(all, extent{of: h.ID.String(), number: uint64(x.Index), crc: x.CRC})
+	}
+	return all
+}
+
+// list returns the files so many directories below a directory.
+func list(ctx context.Context, lib *session.Client, dir string, below int) (all []api.File, err error) {
 	var walk func(string, int) error
 	walk = func(dir string, depth int) error {
 		stats, err := lib.List(ctx, dir)
@@ -104,7 +127,7 @@ func listAll(ctx context.Context, lib *session.Client, dir string) (all []api.Fi
 		}
 		return err
 	}
-	return all, walk(dir, 1)
+	return all, walk(dir, below)
 }
 
 // copies returns the good replicas of an extent on a node: their files.
@@ -167,13 +190,22 @@ func goodExtent(name string, x extent) (bool, error) {
 // goodReplica tells whether a file is a replica of this extent of a log, with all frames
 // that it must have.
 func goodReplica(name string, x extent) (bool, error) {
-	b, err := os.ReadFile(name)
+	f, err := os.Open(name)
 	if err != nil {
 		return false, err
 	}
-	h := replicaHeader(b)
+	defer f.Close()
+	page := make([]byte, pageBytes)
+	if _, err := io.ReadFull(f, page); err != nil {
+		return false, err
+	}
+	h := replicaHeader(page)
 	if h == nil || fmt.Sprintf("%x", h[32:48]) != x.of || binary.LittleEndian.Uint64(h[48:]) != x.number {
 		return false, nil
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return false, err
 	}
 	at := replicaFrames(b, h)
 	return at[len(at)-1]-pageBytes >= x.length, nil

@@ -171,10 +171,17 @@ func (r *storeRun) injure(f fault) {
 	n.frail = true
 	r.injured = &injury{n, p}
 	select {
+	case <-n.proc.Done(): // it noticed at once
+		return
 	case <-p.Done():
+	case <-time.After(200 * time.Millisecond):
+		return
+	}
+	select {
+	case <-n.proc.Done(): // so the tracer has ended, too
+	case <-time.After(200 * time.Millisecond):
 		said, _ := os.ReadFile(out.Name())
 		r.t.Fatalf("strace, which makes syncs fail, may not trace a process here (%v): %s", p.Err(), tail(string(said), 3))
-	case <-time.After(200 * time.Millisecond):
 	}
 }
 
@@ -246,13 +253,15 @@ func (r *storeRun) lose(f fault, disks int) {
 	for {
 		r.renew()
 		n.kill()
-		err := r.spare(ctx, n, gone)
+		// Logs may be about to give up what had a replica there.
+		err := await(3*time.Second, func() error { return r.spare(ctx, n, gone) })
 		if err == nil {
 			break
 		}
 		r.t.Logf("          not yet: %v", err)
 		n.start()
 		r.recovers()
+		_ = r.verifyAll(ctx) // rot that is found is healed
 		if ctx.Err() != nil {
 			r.t.Fatalf("what %v has is not on other nodes: %v", n, err)
 		}
@@ -334,7 +343,11 @@ func (r *storeRun) flipOne(ctx context.Context, n *node, what string) (string, e
 			return r.flipIn(mine[0], at, at+512)
 		}
 		if at := replicaFrames(b, replicaHeader(b)); len(at) > 1 {
-			return r.flipIn(mine[0], at[0], at[len(at)-1])
+			from := at[0]
+			if r.rand.IntN(2) == 0 {
+				from = at[len(at)-2] // the last one looks torn by a crash, not rotten
+			}
+			return r.flipIn(mine[0], from, at[len(at)-1])
 		}
 	}
 	return "", nil

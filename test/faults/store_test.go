@@ -39,8 +39,10 @@ type storeRun struct {
 	ledger  ledger
 	writers []*rowWriter
 	probes  []*rowWriter // one for each table, used by the test
-	served  []*node      // whose tables they are
-	conns   []*client.Client
+	blobs   *blobWriter
+	served  []*node          // whose tables they are
+	conns   []*client.Client // to those
+	all     []*client.Client // to all nodes
 	probed  int
 	slowest time.Duration
 	rand    *rand.Rand // for what depends on what is found, and is not planned
@@ -107,7 +109,9 @@ func newStoreRun(t *testing.T, seed uint64) *storeRun {
 		for _, w := range slices.Concat(r.writers, r.probes) {
 			_ = w.file.Close()
 		}
+		_ = r.blobs.file.Close()
 	})
+	r.blobs = &blobWriter{number: 1, ledger: &r.ledger, file: r.history("blobs"), fates: map[string]fate{}, ids: map[string]string{}}
 	t.Cleanup(r.end)
 	spec, err := table.ParseFamilySpec(family)
 	if err != nil {
@@ -128,6 +132,10 @@ func newStoreRun(t *testing.T, seed uint64) *storeRun {
 		}
 	}
 	clients.Go(func() { r.compactNowAndThen(ctx) })
+	for _, n := range c.nodes {
+		r.all = append(r.all, r.client(n))
+	}
+	clients.Go(func() { r.blobs.work(ctx, r.all, rand.New(rand.NewPCG(seed, 4))) })
 	return r
 }
 
@@ -144,11 +152,16 @@ func (r *storeRun) client(n *node) *client.Client {
 
 func (r *storeRun) writer(table string, number int) *rowWriter {
 	r.t.Helper()
-	f, err := os.OpenFile(filepath.Join(r.dir, fmt.Sprintf("rows-%d.jsonl", number)), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	return &rowWriter{table: table, number: number, ledger: &r.ledger, file: r.history(fmt.Sprintf("rows-%d", number)), fates: map[string]fate{}}
+}
+
+func (r *storeRun) history(name string) *os.File {
+	r.t.Helper()
+	f, err := os.OpenFile(filepath.Join(r.dir, name+".jsonl"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return &rowWriter{table: table, number: number, ledger: &r.ledger, file: f, fates: map[string]fate{}}
+	return f
 }
 
 // compactNowAndThen has SSTables made and merged.
@@ -287,13 +300,17 @@ func (r *storeRun) checkRows(when string) {
 			r.ledger.violation("%s: row %s was never written", name, key)
 		}
 	}
+	blobs, err := r.blobs.check(ctx, r.all[r.rand.IntN(len(r.all))])
+	if err != nil {
+		r.t.Errorf("%s: %v", when, err)
+	}
 	for _, bad := range r.ledger.violations() {
 		r.t.Errorf("%s: %s", when, bad)
 	}
 	if r.t.Failed() {
 		r.t.FailNow()
 	}
-	r.t.Logf("%s: %d rows, all as they must be", when, rows)
+	r.t.Logf("%s: %d rows and %d blobs, all as they must be", when, rows, blobs)
 }
 
 func (r *storeRun) tables() (all []string) {
@@ -303,27 +320,75 @@ func (r *storeRun) tables() (all []string) {
 	return all
 }
 
-// checkReplicas looks on the disks for what the tables need (S6).
+// restoreTime bounds the time until what was damaged is whole again: nodes ask each other
+// what they hold when they come back, and rot is looked for.
+const restoreTime = 2 * time.Minute
+
+// checkReplicas waits until all that is needed has its replicas again (S6). Rot is found by
+// whoever reads, or by the scrub within days: here by who asks for a check.
 func (r *storeRun) checkReplicas() {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(r.t.Context(), restoreTime)
 	defer cancel()
-	counts := map[int]int{}
+	start, last := time.Now(), ""
+	err := await(restoreTime, func() error {
+		err := r.verifyAll(ctx)
+		if err == nil {
+			err = r.short(ctx)
+		}
+		if err != nil && err.Error() != last {
+			last = err.Error()
+			r.t.Logf("          %5.1f s: %v", time.Since(start).Seconds(), err)
+		}
+		return err
+	})
+	if err != nil {
+		r.t.Errorf("not whole after %v: %v", restoreTime, err)
+		r.diagnose()
+		return
+	}
+	r.t.Logf("all that is needed has all its replicas after %v", time.Since(start).Round(100*time.Millisecond))
+}
+
+// verifyAll has nodes read all replicas of all blobs.
+func (r *storeRun) verifyAll(ctx context.Context) error {
+	for after := ""; ; {
+		page, err := r.all[0].Blobs(ctx, after, true)
+		if err != nil {
+			return err
+		}
+		for _, b := range page.Blobs {
+			if _, err := r.all[0].StatBlob(ctx, b.ID, 0, 0, true); err != nil && !errors.Is(err, client.ErrNoBlob) {
+				return err
+			}
+		}
+		if after = page.Next; after == "" {
+			return nil
+		}
+	}
+}
+
+// short returns an error if something that is needed has too few good replicas. Those of logs
+// are not made anew: their extents soon go.
+func (r *storeRun) short(ctx context.Context) error {
 	all, err := needed(ctx, r.lib)
 	if err != nil {
-		r.t.Fatal(err)
+		return err
 	}
 	for _, x := range all {
 		holders, err := r.holders(x)
 		if err != nil {
-			r.t.Fatal(err)
+			return err
 		}
-		counts[len(holders)]++
-		if len(holders) == 0 {
-			r.t.Errorf("%v is needed and on no disk", x)
+		want := 3
+		if x.log {
+			want = 1
+		}
+		if len(holders) < want {
+			return fmt.Errorf("%v has good replicas on %v, want %d", x, holders, want)
 		}
 	}
-	r.t.Logf("extents that are needed, by how many nodes have good ones: %v", counts)
+	return nil
 }
 
 // holders returns the nodes that have a good replica of an extent.
