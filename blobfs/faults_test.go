@@ -110,21 +110,23 @@ func TestReplicaDiesInMidStream(t *testing.T) {
 	for _, at := range []int{0, 100_000, 500_000, 700_000, len(data)} {
 		for place := 1; place <= 2; place++ {
 			t.Run(fmt.Sprintf("%d-of-chain-at-%d", place, at), func(t *testing.T) {
-				c := newNodes(t, nodesConfig{n: 5, cluster: quick})
-				var victim *node
-				h, err := cutWrite(t, c.all[0].Store, data, at, func() {
-					victim = c.victim(c.all[0], place)
-					victim.kill()
-				})
-				noError(t, err)
-				if c.aliveHolders(h) != 3 {
-					t.Errorf("after %s died: %+v", victim.id, h.Extents)
-				}
-				for _, n := range c.all {
-					if n != victim {
-						get(t, n.Store, h, data)
+				synctest.Test(t, func(t *testing.T) {
+					c := newNodes(t, nodesConfig{n: 5, cluster: quick, virtual: true})
+					var victim *node
+					h, err := cutWrite(t, c.all[0].Store, data, at, func() {
+						victim = c.victim(c.all[0], place)
+						victim.kill()
+					})
+					noError(t, err)
+					if c.aliveHolders(h) != 3 {
+						t.Errorf("after %s died: %+v", victim.id, h.Extents)
 					}
-				}
+					for _, n := range c.all {
+						if n != victim {
+							get(t, n.Store, h, data)
+						}
+					}
+				})
 			})
 		}
 	}
@@ -243,85 +245,91 @@ func TestOneWayPartitions(t *testing.T) {
 
 // A writer that is cut off from all others goes on alone.
 func TestWriterCutOff(t *testing.T) {
-	c := newNodes(t, nodesConfig{n: 3, cluster: quick})
-	data := blobtest.Bytes(1, 600_000)
-	h, err := cutWrite(t, c.all[0].Store, data, 300_000, func() {
-		for _, n := range c.all[1:] {
-			c.cut[[2]string{"n1", n.id}].Store(true)
+	synctest.Test(t, func(t *testing.T) {
+		c := newNodes(t, nodesConfig{virtual: true, n: 3, cluster: quick})
+		data := blobtest.Bytes(1, 600_000)
+		h, err := cutWrite(t, c.all[0].Store, data, 300_000, func() {
+			for _, n := range c.all[1:] {
+				c.cut[[2]string{"n1", n.id}].Store(true)
+			}
+		})
+		noError(t, err)
+		if last := h.Extents[len(h.Extents)-1]; !slices.Equal(last.Replicas, []string{"n1"}) {
+			t.Errorf("last extent on %v", last.Replicas)
+		}
+		get(t, c.all[0].Store, h, data)
+		start := time.Now()
+		put(t, c.all[0].Store, data)
+		if d := time.Since(start); d > 4*quick.ReplyTimeout {
+			t.Errorf("a second blob took %v: who was silent is asked again", d)
 		}
 	})
-	noError(t, err)
-	if last := h.Extents[len(h.Extents)-1]; !slices.Equal(last.Replicas, []string{"n1"}) {
-		t.Errorf("last extent on %v", last.Replicas)
-	}
-	get(t, c.all[0].Store, h, data)
-	start := time.Now()
-	put(t, c.all[0].Store, data)
-	if d := time.Since(start); d > 4*quick.ReplyTimeout {
-		t.Errorf("a second blob took %v: who was silent is asked again", d)
-	}
 }
 
 func TestStaleHints(t *testing.T) {
-	c := newNodes(t, nodesConfig{n: 7, cluster: quick})
-	data := blobtest.Bytes(1, 600_000)
-	h := put(t, c.all[0].Store, data)
-	held := h.Extents[0].Replicas
-	for i := range h.Extents {
-		h.Extents[i].Replicas = []string{"gone", "n7", "n6"}
-	}
-	for _, n := range c.all {
-		get(t, n.Store, h, data)
-	}
-	// One good replica is enough, even if the fleet believes that its node is dead.
-	for _, id := range held[:2] {
-		c.get(id).kill()
-	}
-	c.change(held[2], func(m *blobfs.Member) { m.Alive = false })
-	for _, n := range c.all {
-		if !n.dead {
-			r, err := n.OpenBlob(t.Context(), blobfs.Handle{ID: h.ID, Length: h.Extents[0].Length, Extents: h.Extents[:1]})
-			noError(t, err)
-			p := make([]byte, 1000)
-			if _, err := r.ReadAt(p, 4000); err != nil || !bytes.Equal(p, data[4000:5000]) {
-				t.Errorf("%s: %v", n.id, err)
-			}
-			r.Close()
+	synctest.Test(t, func(t *testing.T) {
+		c := newNodes(t, nodesConfig{virtual: true, n: 7, cluster: quick})
+		data := blobtest.Bytes(1, 600_000)
+		h := put(t, c.all[0].Store, data)
+		held := h.Extents[0].Replicas
+		for i := range h.Extents {
+			h.Extents[i].Replicas = []string{"gone", "n7", "n6"}
 		}
-	}
-	// With the last one gone, it is not said that there is no such blob.
-	c.get(held[2]).kill()
-	for _, n := range c.all {
-		if !n.dead {
-			if _, err := n.OpenBlob(t.Context(), h); !errors.Is(err, api.ErrUnreachable) || errors.Is(err, blobfs.ErrNoBlob) {
-				t.Errorf("%s: %v", n.id, err)
+		for _, n := range c.all {
+			get(t, n.Store, h, data)
+		}
+		// One good replica is enough, even if the fleet believes that its node is dead.
+		for _, id := range held[:2] {
+			c.get(id).kill()
+		}
+		c.change(held[2], func(m *blobfs.Member) { m.Alive = false })
+		for _, n := range c.all {
+			if !n.dead {
+				r, err := n.OpenBlob(t.Context(), blobfs.Handle{ID: h.ID, Length: h.Extents[0].Length, Extents: h.Extents[:1]})
+				noError(t, err)
+				p := make([]byte, 1000)
+				if _, err := r.ReadAt(p, 4000); err != nil || !bytes.Equal(p, data[4000:5000]) {
+					t.Errorf("%s: %v", n.id, err)
+				}
+				r.Close()
 			}
 		}
-	}
+		// With the last one gone, it is not said that there is no such blob.
+		c.get(held[2]).kill()
+		for _, n := range c.all {
+			if !n.dead {
+				if _, err := n.OpenBlob(t.Context(), h); !errors.Is(err, api.ErrUnreachable) || errors.Is(err, blobfs.ErrNoBlob) {
+					t.Errorf("%s: %v", n.id, err)
+				}
+			}
+		}
+	})
 }
 
 // A reader goes on when the node that it reads from dies under it.
 func TestReaderOutlivesReplicas(t *testing.T) {
-	c := newNodes(t, nodesConfig{n: 5, cluster: quick})
-	data := blobtest.Bytes(1, 250_000)
-	h := put(t, c.all[0].Store, data)
-	held := h.Extents[0].Replicas
-	reader := c.all[slices.IndexFunc(c.all, func(n *node) bool { return !slices.Contains(held, n.id) })]
-	r, err := reader.OpenBlob(t.Context(), h)
-	noError(t, err)
-	defer r.Close()
-	p := make([]byte, 90_000)
-	for _, id := range append([]string{""}, held[:2]...) {
-		if id != "" {
-			c.get(id).kill()
-		}
-		noError(t, r.ReadChecked(p, 100_000, func(p []byte) error {
-			if !bytes.Equal(p, data[100_000:190_000]) {
-				return errors.New("wrong bytes")
+	synctest.Test(t, func(t *testing.T) {
+		c := newNodes(t, nodesConfig{virtual: true, n: 5, cluster: quick})
+		data := blobtest.Bytes(1, 250_000)
+		h := put(t, c.all[0].Store, data)
+		held := h.Extents[0].Replicas
+		reader := c.all[slices.IndexFunc(c.all, func(n *node) bool { return !slices.Contains(held, n.id) })]
+		r, err := reader.OpenBlob(t.Context(), h)
+		noError(t, err)
+		defer r.Close()
+		p := make([]byte, 90_000)
+		for _, id := range append([]string{""}, held[:2]...) {
+			if id != "" {
+				c.get(id).kill()
 			}
-			return nil
-		}))
-	}
+			noError(t, r.ReadChecked(p, 100_000, func(p []byte) error {
+				if !bytes.Equal(p, data[100_000:190_000]) {
+					return errors.New("wrong bytes")
+				}
+				return nil
+			}))
+		}
+	})
 }
 
 // rotten flips a byte in a node's replica.
@@ -412,47 +420,49 @@ func (n *node) full(full bool) {
 }
 
 func TestFullDisks(t *testing.T) {
-	c := newNodes(t, nodesConfig{n: 5})
-	data := blobtest.Bytes(1, 600_000)
-	// The fleet does not know yet.
-	c.all[1].full(true)
-	c.all[2].full(true)
-	h := put(t, c.all[0].Store, data)
-	if c.holders(h) != 3 {
-		t.Errorf("two of five full: %+v", h.Extents)
-	}
-	// The writer's own disk is full, from the start and then in mid-stream.
-	c.all[2].full(false)
-	c.all[0].full(true)
-	h = put(t, c.all[0].Store, data)
-	if c.holders(h) != 3 {
-		t.Errorf("writer and another full: %+v", h.Extents)
-	}
-	get(t, c.all[0].Store, h, data)
-	c.all[0].full(false)
-	h, err := cutWrite(t, c.all[0].Store, data, 300_000, func() { c.all[0].full(true) })
-	noError(t, err)
-	if c.holders(h) != 3 {
-		t.Errorf("writer full in mid-stream: %+v", h.Extents)
-	}
-	get(t, c.all[0].Store, h, data)
+	synctest.Test(t, func(t *testing.T) {
+		c := newNodes(t, nodesConfig{virtual: true, n: 5})
+		data := blobtest.Bytes(1, 600_000)
+		// The fleet does not know yet.
+		c.all[1].full(true)
+		c.all[2].full(true)
+		h := put(t, c.all[0].Store, data)
+		if c.holders(h) != 3 {
+			t.Errorf("two of five full: %+v", h.Extents)
+		}
+		// The writer's own disk is full, from the start and then in mid-stream.
+		c.all[2].full(false)
+		c.all[0].full(true)
+		h = put(t, c.all[0].Store, data)
+		if c.holders(h) != 3 {
+			t.Errorf("writer and another full: %+v", h.Extents)
+		}
+		get(t, c.all[0].Store, h, data)
+		c.all[0].full(false)
+		h, err := cutWrite(t, c.all[0].Store, data, 300_000, func() { c.all[0].full(true) })
+		noError(t, err)
+		if c.holders(h) != 3 {
+			t.Errorf("writer full in mid-stream: %+v", h.Extents)
+		}
+		get(t, c.all[0].Store, h, data)
 
-	before := c.files()
-	for _, n := range c.all {
-		n.full(true)
-	}
-	if _, err := c.all[0].Create(t.Context()); !errors.Is(err, blobfs.ErrDiskFull) {
-		t.Errorf("all full: %v", err)
-	}
-	if after := c.files(); after != before {
-		t.Errorf("%d files became %d", before, after)
-	}
-	for _, n := range c.all {
-		n.full(false)
-	}
-	if h := put(t, c.all[0].Store, data); c.holders(h) != 3 {
-		t.Errorf("with room again: %+v", h.Extents)
-	}
+		before := c.files()
+		for _, n := range c.all {
+			n.full(true)
+		}
+		if _, err := c.all[0].Create(t.Context()); !errors.Is(err, blobfs.ErrDiskFull) {
+			t.Errorf("all full: %v", err)
+		}
+		if after := c.files(); after != before {
+			t.Errorf("%d files became %d", before, after)
+		}
+		for _, n := range c.all {
+			n.full(false)
+		}
+		if h := put(t, c.all[0].Store, data); c.holders(h) != 3 {
+			t.Errorf("with room again: %+v", h.Extents)
+		}
+	})
 }
 
 func (c *nodes) files() (n int) {
@@ -496,15 +506,17 @@ func (c *nodes) eventually(what string, ok func() bool) {
 
 // What is begun and never continued goes away by itself.
 func TestIdleStreams(t *testing.T) {
-	cluster := quick
-	cluster.StreamIdle = 50 * time.Millisecond
-	c := newNodes(t, nodesConfig{n: 3, cluster: cluster})
-	data := blobtest.Bytes(1, 500_000)
-	h, err := cutWrite(t, c.all[0].Store, data, 250_000, func() {
-		c.eventually("streams are given up", func() bool { return !c.all[1].hasTemporary() && !c.all[2].hasTemporary() })
+	synctest.Test(t, func(t *testing.T) {
+		cluster := quick
+		cluster.StreamIdle = 50 * time.Millisecond
+		c := newNodes(t, nodesConfig{virtual: true, n: 3, cluster: cluster})
+		data := blobtest.Bytes(1, 500_000)
+		h, err := cutWrite(t, c.all[0].Store, data, 250_000, func() {
+			c.eventually("streams are given up", func() bool { return !c.all[1].hasTemporary() && !c.all[2].hasTemporary() })
+		})
+		noError(t, err) // the writer begins them anew
+		get(t, c.all[2].Store, h, data)
 	})
-	noError(t, err) // the writer begins them anew
-	get(t, c.all[2].Store, h, data)
 }
 
 // The rest of what a peer offers, over the wire.
