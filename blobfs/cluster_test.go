@@ -16,7 +16,6 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/api"
-	"github.com/steledb/stele/blobfs/blobtest"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/rpc"
 	"go.uber.org/goleak"
@@ -314,37 +313,4 @@ func (c *nodes) holders(h blobfs.Handle) int {
 		}
 	}
 	return least
-}
-
-// suiteStore is one node of several, as the conformance suite takes it: it verifies and closes all.
-type suiteStore struct {
-	*node
-	c *nodes
-}
-
-func (s suiteStore) Verify(ctx context.Context, report func(blobfs.Problem)) error {
-	for _, n := range s.c.all {
-		if err := n.Store.Verify(ctx, report); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func TestConformance(t *testing.T) {
-	t.Run("alone", func(t *testing.T) {
-		blobtest.Run(t, func(t *testing.T) blobtest.Store {
-			s, err := blobfs.Open(blobfs.Config{FS: vfs.NewMem(vfs.MemOptions{}), Folders: []string{"/a"}, ExtentBytes: 256 << 10, ReserveBytes: -1, Node: "n1"})
-			noError(t, err)
-			return s
-		})
-	})
-	for _, n := range []int{1, 3, 5} {
-		t.Run(fmt.Sprintf("nodes-%d", n), func(t *testing.T) {
-			blobtest.Run(t, func(t *testing.T) blobtest.Store {
-				c := newNodes(t, nodesConfig{n: n})
-				return suiteStore{c.all[0], c}
-			})
-		})
-	}
 }

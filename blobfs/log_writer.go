@@ -160,6 +160,9 @@ func (w *SpreadLogWriter) append(ctx context.Context, p []byte) (int64, error) {
 	if len(p) > LogPayloadMax {
 		return 0, &TooLargeError{Limit: LogPayloadMax, Got: int64(len(p))}
 	}
+	if err := ctx.Err(); err != nil {
+		return 0, err // and nothing is appended
+	}
 	select {
 	case w.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -293,6 +296,9 @@ func (w *SpreadLogWriter) Release(pos int64) {
 
 // Seal ends the log: it takes no more, and its list says so. Errors are those of Append.
 func (w *SpreadLogWriter) Seal(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("seal log %s: %w", w.id, err)
+	}
 	w.event(func() {
 		if w.err == nil {
 			w.m.Close()

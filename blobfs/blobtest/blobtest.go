@@ -19,15 +19,11 @@ type Store interface {
 	OpenBlob(ctx context.Context, h blobfs.Handle) (*blobfs.Reader, error)
 	Delete(ctx context.Context, id blobfs.ID) error
 	Blobs() []blobfs.BlobInfo
-	CreateLog(ctx context.Context, id blobfs.ID) (*blobfs.LogWriter, error)
-	OpenLog(ctx context.Context, id blobfs.ID) (*blobfs.LogReader, error)
-	RemoveLog(ctx context.Context, id blobfs.ID) error
-	Logs() []blobfs.LogInfo
 	Verify(ctx context.Context, report func(blobfs.Problem)) error
 	Close() error
 }
 
-// Run runs the suite. open returns an empty store with extents of 256 KiB or so,
+// Run runs the part of the suite that is about blobs. open returns an empty store with extents of 256 KiB or so,
 // so that blobs of a megabyte have several; the suite verifies and closes it.
 func Run(t *testing.T, open func(t *testing.T) Store) {
 	tests := []struct {
@@ -43,28 +39,28 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"BlobWrongHandle", testWrongHandle},
 		{"BlobsInParallel", testParallelBlobs},
 		{"Cancelled", testCancelled},
-		{"LogRoundTrip", testLogRoundTrip},
-		{"LogLargePayload", testLogLarge},
-		{"LogUnsealed", testLogUnsealed},
-		{"LogFencing", testLogFencing},
-		{"LogFencingUnderLoad", testLogFencingUnderLoad},
-		{"LogRelease", testLogRelease},
-		{"LogRemove", testLogRemove},
-		{"LogsInParallel", testParallelLogs},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			s := open(t)
 			test.run(t, s)
-			err := s.Verify(t.Context(), func(p blobfs.Problem) { t.Errorf("verify: %v", p) })
-			noError(t, err)
-			noError(t, s.Close())
-			noError(t, s.Close())
+			finish(t, s)
 			if _, err := s.Create(t.Context()); !errors.Is(err, blobfs.ErrClosed) {
 				t.Errorf("create in a closed store: %v", err)
 			}
 		})
 	}
+}
+
+// finish verifies and closes a store.
+func finish(t *testing.T, s interface {
+	Verify(ctx context.Context, report func(blobfs.Problem)) error
+	Close() error
+}) {
+	t.Helper()
+	noError(t, s.Verify(t.Context(), func(p blobfs.Problem) { t.Errorf("verify: %v", p) }))
+	noError(t, s.Close())
+	noError(t, s.Close())
 }
 
 func noError(t *testing.T, err error) {
@@ -344,23 +340,15 @@ func testCancelled(t *testing.T, s Store) {
 	h := put(t, s, []byte("x"))
 	w, err := s.Create(t.Context())
 	noError(t, err)
-	log, err := s.CreateLog(t.Context(), blobfs.NewID())
-	noError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, errSeal := w.Seal(ctx)
-	_, errAppend := log.Append(ctx, []byte("x"))
 	for i, err := range []error{
-		errSeal, errAppend, log.Seal(ctx), s.Delete(ctx, h.ID), s.RemoveLog(ctx, log.ID()),
-		errOf(s.Create(ctx)), errOf(s.OpenBlob(ctx, h)), errOf(s.CreateLog(ctx, blobfs.NewID())),
-		errOf(s.OpenLog(ctx, log.ID())), s.Verify(ctx, func(blobfs.Problem) {}),
+		errSeal, s.Delete(ctx, h.ID), errOf(s.Create(ctx)), errOf(s.OpenBlob(ctx, h)), s.Verify(ctx, func(blobfs.Problem) {}),
 	} {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("call %d: %v", i, err)
 		}
-	}
-	if _, err := log.Append(t.Context(), []byte("y")); err != nil {
-		t.Errorf("append after a cancelled one: %v", err)
 	}
 }
 

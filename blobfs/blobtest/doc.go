@@ -1,3 +1,3 @@
-// Package blobtest says by test what a block store is: one suite that the store in
-// memory, on local folders and, later, on several nodes all pass.
+// Package blobtest says by test what a block store is: a suite for blobs and one for logs, which the stores in
+// memory, on local folders and on several nodes all pass.
 package blobtest

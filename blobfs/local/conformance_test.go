@@ -17,10 +17,16 @@ func TestConformance(t *testing.T) {
 			blobtest.Run(t, func(t *testing.T) blobtest.Store {
 				return open(t, vfs.NewMem(vfs.MemOptions{}), "/data", folders)
 			})
+			blobtest.RunLogs(t, func(t *testing.T) blobtest.LogStore {
+				return blobtest.LocalLogs{Store: open(t, vfs.NewMem(vfs.MemOptions{}), "/data", folders)}
+			})
 		})
 		t.Run("local/"+name, func(t *testing.T) {
 			blobtest.Run(t, func(t *testing.T) blobtest.Store {
 				return open(t, vfs.OS(), t.TempDir(), folders)
+			})
+			blobtest.RunLogs(t, func(t *testing.T) blobtest.LogStore {
+				return blobtest.LocalLogs{Store: open(t, vfs.OS(), t.TempDir(), folders)}
 			})
 		})
 	}
