@@ -119,6 +119,7 @@ func (s *Store) CreateSpreadLog(ctx context.Context, server string, id ID) (*Spr
 		w.Close()
 		return nil, fmt.Errorf("create log %s: %w", id, err)
 	}
+	s.openLogs.add(w)
 	return w, nil
 }
 

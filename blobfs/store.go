@@ -102,7 +102,9 @@ type Store struct {
 	pins    pins
 	sweep   sweepNode
 	frames  frameBuffers
-	keeper  *keeper // nil without a fleet
+	// openLogs are those that this node appends to.
+	openLogs openLogs
+	keeper   *keeper // nil without a fleet
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc

@@ -23,6 +23,10 @@ type (
 	ExtentInfo = api.ExtentInfo
 	// FsckStep is what one step of a check of the whole store has found.
 	FsckStep = api.FsckStep
+	// StoreStatus is the block store as its nodes tell of it.
+	StoreStatus = api.StoreStatus
+	// NodeStore is a node's part of the block store.
+	NodeStore = api.NodeStore
 	// ReplicaInfo is one node's replica of an extent.
 	ReplicaInfo = api.ReplicaInfo
 )
@@ -229,4 +233,11 @@ func (c *Client) CopyBlob(ctx context.Context, b *BlobInfo, w io.Writer) error {
 func (c *Client) FsckBlobs(ctx context.Context, after string, deep bool) (*FsckStep, error) {
 	s := &api.FsckStep{}
 	return s, c.blob(ctx, api.BlobRequest{Method: api.MethodBlobFsck, After: after, Deep: deep}, false, s.Decode)
+}
+
+// StoreStatus asks all nodes how their parts of the block store are. Errors: those of a node that cannot be
+// reached; ctx's.
+func (c *Client) StoreStatus(ctx context.Context) (*StoreStatus, error) {
+	s := &api.StoreStatus{}
+	return s, c.blob(ctx, api.BlobRequest{Method: api.MethodBlobStatus}, false, s.Decode)
 }

@@ -26,6 +26,7 @@ func (n *Node) handleBlobs() {
 	n.handleBlob(api.MethodBlobList, n.blobList)
 	n.handleBlob(api.MethodBlobDelete, n.blobDelete)
 	n.handleBlob(api.MethodBlobFsck, n.blobFsck)
+	n.handleBlob(api.MethodBlobStatus, n.blobStatus)
 	n.handle(api.MethodBlobRead, rpc.Spawned, n.blobRead)
 }
 

@@ -40,6 +40,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	if n.serving.Load() { // the parts are there
 		c.collectTablets(m)
 		c.collectStore(m)
+		c.collectReplicas(m)
 		c.collectMeta(m)
 	}
 }
@@ -78,7 +79,44 @@ func (c *collector) collectStore(m sender) {
 		m.gauge("disk_free_bytes", "Free space of the folder's file system.", float64(f.FreeBytes), "folder", f.Path)
 		m.gauge("disk_blob_bytes", "Sealed extents in the folder.", float64(f.BlobBytes), "folder", f.Path)
 		m.gauge("disk_log_bytes", "Log extents in the folder.", float64(f.LogBytes), "folder", f.Path)
+		m.gauge("disk_quarantine_bytes", "Garbage in the folder that waits to be removed.", float64(f.QuarantineBytes), "folder", f.Path)
 		m.gauge("disk_retired", "1 if the folder failed and takes no writes.", boolFloat(f.Retired != nil), "folder", f.Path)
+	}
+}
+
+// collectReplicas tells how the replicas are that this node sees to.
+func (c *collector) collectReplicas(m sender) {
+	store := c.node.store.Load()
+	k := store.Keeping()
+	short, oneLeft := under(&k)
+	logs, logReplicas := openLogs(store)
+	m.gauge("blob_replicas_wanted", "Replicas that an extent should have.", float64(store.Wanted()))
+	m.gauge("blob_extents", "Sealed extents on this node.", float64(k.Extents))
+	m.gauge("blob_under_replicated_extents", "Extents with too few replicas that this node sees to.", float64(short))
+	m.gauge("blob_one_replica_extents", "Those of them that have one replica or none.", float64(oneLeft))
+	m.gauge("blob_under_replicated_bytes", "What has to be copied for them.", float64(k.ToCopyBytes))
+	m.gauge("blob_surplus_replicas", "Replicas on this node that are too many.", float64(k.Surplus))
+	m.gauge("blob_rotten_replicas", "Replicas on this node that are damaged and not made anew yet.", float64(k.Rotten))
+	m.gauge("blob_sweep_alarm", "1 while garbage is not removed because some of it was needed.", boolFloat(store.Alarm() != ""))
+	m.gauge("blob_drained", "1 while the node drains and holds nothing that is needed.", boolFloat(k.Drain.Safe))
+	m.gauge("blob_scrub_position_ratio", "How much the scrub's present pass has read.", k.Scrub.Position)
+	m.gauge("commit_logs", "Commit logs that this node appends to.", float64(logs))
+	m.gauge("commit_log_replicas", "Replicas of that of them which has the fewest.", float64(logReplicas))
+	for _, x := range []struct {
+		name, help string
+		n          int64
+	}{
+		{"blob_copied_replicas_total", "Replicas made because this node saw that there were too few.", k.Copied},
+		{"blob_copied_bytes_total", "Bytes of them.", k.CopiedBytes},
+		{"blob_trimmed_replicas_total", "Replicas dropped here because there were too many.", k.Trimmed},
+		{"blob_healed_replicas_total", "Damaged replicas here that were made anew.", k.Healed},
+		{"blob_unhealed_replicas_total", "Attempts at that for which there was no good replica.", k.Unhealed},
+		{"blob_moved_replicas_total", "Replicas given to emptier nodes.", k.Moved},
+		{"blob_moved_bytes_total", "Bytes of them.", k.MovedBytes},
+		{"blob_scrubbed_bytes_total", "Bytes read by the scrub.", k.Scrub.Read},
+		{"blob_scrub_found_total", "Replicas that the scrub found damaged.", k.ScrubFound},
+	} {
+		m.counter(x.name, x.help, float64(x.n))
 	}
 }
 

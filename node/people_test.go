@@ -107,6 +107,16 @@ func TestPeoplesBlobs(t *testing.T) {
 		t.Errorf("check of a sound store: %+v, %v", sum, found)
 	}
 
+	store, err := c.StoreStatus(ctx)
+	if err != nil || store.Wanted != 3 || len(store.Nodes) != 3 {
+		t.Fatalf("status of the store: %+v, %v", store, err)
+	}
+	for _, n := range store.Nodes {
+		if n.Error != "" || n.Logs != 1 || n.LogReplicas < 1 || n.Leaving || n.Alarm != "" {
+			t.Errorf("status of a node's part: %+v", n)
+		}
+	}
+
 	// A byte is flipped on n2, and n3 goes.
 	found, err := filepath.Glob(filepath.Join(f.cfgs[1].DataDirs[0], "blobs", "blobs", id+".0of1"))
 	if err != nil || len(found) != 1 {
@@ -129,6 +139,15 @@ func TestPeoplesBlobs(t *testing.T) {
 	}
 	if sum, found := fsck(t, c, false); found[api.BlobOfPerson] != len(contents) || sum.Silent[0] != "n3" {
 		t.Errorf("check with a node away: %+v, %v", sum, found)
+	}
+	store, err = c.StoreStatus(ctx)
+	if err != nil || len(store.Nodes) != 3 {
+		t.Fatalf("status of the store: %+v, %v", store, err)
+	}
+	for _, n := range store.Nodes {
+		if (n.Name == "n3") != (n.Error != "") {
+			t.Errorf("status with n3 away: %+v", n)
+		}
 	}
 	for i := range 2 {
 		checkBlob(t, f.client(i), id, long)

@@ -43,6 +43,11 @@ func (n *Node) status(context.Context, *api.NamesRequest) (answer, error) {
 		MinorCompactions: t.MinorCompactions, MergingCompactions: t.MergingCompactions, MajorCompactions: t.MajorCompactions,
 	}
 	s.NodeID = n.id()
+	store := n.store.Load()
+	k := store.Keeping()
+	s.Replicas = int64(store.Wanted())
+	s.UnderReplicated, _ = under(&k)
+	_, s.LogReplicas = openLogs(store)
 	s.Nodes, s.NodesAlive = 1, 1
 	if n.ring != nil {
 		s.Nodes, s.NodesAlive = 0, 0
@@ -56,7 +61,7 @@ func (n *Node) status(context.Context, *api.NamesRequest) (answer, error) {
 	s.Voter = group != nil
 	s.Leader = n.leader() == n.id()
 	s.Master = n.master.Epoch() != 0
-	for _, f := range n.store.Load().Stats().Folders {
+	for _, f := range store.Stats().Folders {
 		d := api.DiskStatus{Path: f.Path, FreeBytes: f.FreeBytes, UsedBytes: f.BlobBytes + f.LogBytes, Retired: f.Retired != nil}
 		var st unix.Statfs_t
 		if unix.Statfs(f.Path, &st) == nil {

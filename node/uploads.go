@@ -37,6 +37,7 @@ type upload struct {
 	file   blobFile // the handle is empty until it is sealed
 	w      *blobfs.Writer
 	length int64
+	most   int64 // that length may be
 	err    error // what it failed with: it takes no more
 	sealed bool
 }
@@ -44,6 +45,7 @@ type upload struct {
 // open begins an upload. *api.OverloadedError; the store's errors.
 func (us *uploads) open(ctx context.Context, store *blobfs.Store, name string) (api.BlobUpload, error) {
 	u := &upload{busy: make(chan struct{}, 1), file: blobFile{name: name}}
+	u.most = min(api.BlobBytesMax, api.BlobExtentsMax*store.ExtentBytes())
 	u.busy <- struct{}{}
 	id, err := us.add(u)
 	if err != nil {
@@ -135,8 +137,8 @@ func (u *upload) write(offset int64, p []byte) (int64, error) {
 		return 0, rpc.Errorf(rpc.CodeBadRequest, "the blob is sealed")
 	case offset > u.length:
 		return 0, rpc.Errorf(rpc.CodeBadRequest, "a piece at %d does not join on to the %d bytes that are there", offset, u.length)
-	case end > api.BlobBytesMax:
-		return 0, &table.LimitError{What: api.BlobBytes, Limit: api.BlobBytesMax, Got: end}
+	case end > u.most:
+		return 0, &table.LimitError{What: api.BlobBytes, Limit: u.most, Got: end}
 	case end <= u.length:
 		return u.length, nil
 	}

@@ -21,6 +21,7 @@ const (
 	MethodBlobList   = "blob_list"
 	MethodBlobDelete = "blob_delete"
 	MethodBlobFsck   = "blob_fsck"
+	MethodBlobStatus = "blob_status"
 )
 
 // Bounds of the methods about blobs.
@@ -77,6 +78,7 @@ var blobShapes = map[string]blobShape{
 	MethodBlobList:   {nil, []string{"after", "count", "all"}},
 	MethodBlobDelete: {[]blobField{blobID}, nil},
 	MethodBlobFsck:   {nil, []string{"after", "deep"}},
+	MethodBlobStatus: {nil, []string{"here"}},
 }
 
 // BlobRequest is the parameters of any method about blobs.
@@ -96,11 +98,12 @@ type BlobRequest struct {
 	After string // blob_list, blob_fsck: where to go on: the last answer's next
 	Deep  bool   // blob_stat, blob_fsck: read all bytes of each replica
 	All   bool   // blob_list: what nodes hold, whatever it is for
+	Here  bool   // blob_status: only of the node that is asked
 }
 
 func (r *BlobRequest) fields() fields {
 	return fields{
-		{"name", &r.Name}, {"after", &r.After}, {"from", &r.From}, {"count", &r.Count}, {"deep", &r.Deep}, {"all", &r.All},
+		{"name", &r.Name}, {"after", &r.After}, {"from", &r.From}, {"count", &r.Count}, {"deep", &r.Deep}, {"all", &r.All}, {"here", &r.Here},
 	}
 }
 

@@ -43,6 +43,7 @@ func blobGoldens() []struct {
 		{"blob_list with options", &BlobRequest{Method: MethodBlobList, All: true, After: "aa", Count: 5},
 			"91 83 a56166746572 a26161 a5636f756e74 05 a3616c6c c3"},
 		{"blob_fsck", &BlobRequest{Method: MethodBlobFsck, After: "a#1", Deep: true}, "91 82 a56166746572 a3612331 a464656570 c3"},
+		{"blob_status", &BlobRequest{Method: MethodBlobStatus, Here: true}, "91 81 a468657265 c3"},
 		{"blob_delete", &BlobRequest{Method: MethodBlobDelete, ID: blobTestID}, "91" + blobTestIDHex},
 	}
 }
@@ -137,7 +138,7 @@ func TestBlobResults(t *testing.T) {
 		Append(*wire.Encoder)
 		Decode(*wire.Decoder) error
 	}{
-		&BlobUpload{Upload: 1 << 63, ID: blobTestID}, &blobStatusExample().BlobInfo, blobStatusExample(), page, step,
+		&BlobUpload{Upload: 1 << 63, ID: blobTestID}, &blobStatusExample().BlobInfo, blobStatusExample(), page, step, &StoreStatus{Wanted: 3, Nodes: []NodeStore{{Node: "n1", Known: true, Under: 4, ScrubPosition: 0.5, ScrubbedAt: time.UnixMilli(0)}}},
 	} {
 		d := wire.NewDecoder(wiretest.Encode(want.Append))
 		got := reflect.New(reflect.TypeOf(want).Elem()).Interface().(interface{ Decode(*wire.Decoder) error })

@@ -46,7 +46,7 @@ func Methods() []string {
 		MethodSetFamily, MethodDropFamily, MethodCompactTable, MethodStatus,
 		MethodListNodes, MethodDrainNode, MethodRemoveNode, MethodRaftStatus,
 		MethodBlobOpen, MethodBlobWrite, MethodBlobSeal, MethodBlobAbort, MethodBlobRead,
-		MethodBlobStat, MethodBlobList, MethodBlobDelete, MethodBlobFsck,
+		MethodBlobStat, MethodBlobList, MethodBlobDelete, MethodBlobFsck, MethodBlobStatus,
 	}
 }
 

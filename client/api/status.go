@@ -49,16 +49,19 @@ type Status struct {
 	// of them gossip hears of.
 	Nodes, NodesAlive int64
 
-	Tables, Tablets   int64
-	MemtableBytes     int64
-	MemtableBytesMax  int64
-	CacheBytes        int64
-	CacheHits         int64
-	CacheMisses       int64
-	LogBytes          int64 // of commit log that recovery would read
-	Reads, Scans      int64
-	Commits           int64 // row mutations made durable
-	Stalls, Overloads int64 // writes that waited for memory; those refused for it
+	Tables, Tablets  int64
+	MemtableBytes    int64
+	MemtableBytesMax int64
+	CacheBytes       int64
+	CacheHits        int64
+	CacheMisses      int64
+	LogBytes         int64 // of commit log that recovery would read
+	// Replicas is how many replicas an extent should have, LogReplicas how many that of the commit log has that is
+	// written now, and UnderReplicated how many extents have too few that this node is to see to.
+	Replicas, LogReplicas, UnderReplicated int64
+	Reads, Scans                           int64
+	Commits                                int64 // row mutations made durable
+	Stalls, Overloads                      int64 // writes that waited for memory; those refused for it
 
 	MinorCompactions, MergingCompactions, MajorCompactions int64
 
@@ -85,7 +88,8 @@ func (s *Status) fields() fields {
 		{"tables", &s.Tables}, {"tablets", &s.Tablets},
 		{"memtable_bytes", &s.MemtableBytes}, {"memtable_bytes_max", &s.MemtableBytesMax},
 		{"cache_bytes", &s.CacheBytes}, {"cache_hits", &s.CacheHits}, {"cache_misses", &s.CacheMisses},
-		{"log_bytes", &s.LogBytes}, {"reads", &s.Reads}, {"scans", &s.Scans}, {"commits", &s.Commits},
+		{"log_bytes", &s.LogBytes}, {"replicas", &s.Replicas}, {"log_replicas", &s.LogReplicas},
+		{"under_replicated", &s.UnderReplicated}, {"reads", &s.Reads}, {"scans", &s.Scans}, {"commits", &s.Commits},
 		{"stalls", &s.Stalls}, {"overloads", &s.Overloads},
 		{"minor_compactions", &s.MinorCompactions}, {"merging_compactions", &s.MergingCompactions},
 		{"major_compactions", &s.MajorCompactions},

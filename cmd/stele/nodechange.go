@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,10 @@ type nodeNote struct {
 	Done    bool   `json:"done"` // false after a dry run, and for a drain that goes on
 	Voter   bool   `json:"voter"`
 	Removed bool   `json:"removed,omitempty"`
+	// Of a drain: what the node still has of the block store, and whether it can be unplugged for good.
+	Extents    int64 `json:"extents,omitempty"`
+	LogExtents int64 `json:"log_extents,omitempty"`
+	Safe       *bool `json:"safe,omitempty"`
 }
 
 func (a *app) nodeDrainCommand() *cobra.Command {
@@ -29,8 +34,13 @@ func (a *app) nodeDrainCommand() *cobra.Command {
 		Use:   "drain NODE",
 		Short: "Have a node hold nothing that is needed, so that it can be stopped",
 		Long: `Have a node hold nothing that the cluster needs, and wait until that is so: its
-vote in the lock service goes to another node, if there is one that can take it.
-Then it is safe to stop it. The tablets on it are not served until it is back.
+vote in the lock service goes to another node, if there is one that can take it,
+and what it holds of the block store is copied to others. Then it is safe to stop it.
+The tablets on it are not served until it is back.
+
+Parts of commit logs stay until the tablets that need them have written out what they
+have in memory. When none is left the node can be unplugged for good: the command says
+which it is, and "stele blob status" tells later.
 
 The wish outlives restarts of the node; "stele node undrain" takes it back. It may
 be interrupted: the drain goes on, and the same command waits again.`,
@@ -48,10 +58,11 @@ be interrupted: the drain goes on, and the same command waits again.`,
 				if noWait {
 					return a.drained(n, false, fmt.Sprintf(`node %s drains; "stele node show %s" tells whether it still votes`, nodeName(n), args[0]))
 				}
-				if n, err = a.awaitDrain(ctx, c, n); err != nil {
+				n, store, err := a.awaitDrain(ctx, c, n)
+				if err != nil {
 					return err
 				}
-				return a.drained(n, true, fmt.Sprintf("node %s has no vote: it is safe to stop it; tablets on it are served again when it is back", nodeName(n)))
+				return a.reportDrain(n, store)
 			})
 		},
 	}
@@ -86,8 +97,9 @@ func (a *app) drain(ctx context.Context, c *client.Client, name string) (*client
 // drainPoll is how often a drain is looked at.
 const drainPoll = 500 * time.Millisecond
 
-// awaitDrain waits until the node has no vote and is not master.
-func (a *app) awaitDrain(ctx context.Context, c *client.Client, n *client.NodeInfo) (*client.NodeInfo, error) {
+// awaitDrain waits until the node has no vote, is not master, and has no extents of blobs. It returns the node, and its
+// part of the block store; none if it does not run.
+func (a *app) awaitDrain(ctx context.Context, c *client.Client, n *client.NodeInfo) (*client.NodeInfo, *client.NodeStore, error) {
 	start := time.Now()
 	var told atomic.Pointer[string]
 	told.Store(new(string))
@@ -96,20 +108,12 @@ func (a *app) awaitDrain(ctx context.Context, c *client.Client, n *client.NodeIn
 	})
 	defer stop()
 	for {
-		nodes, err := c.Nodes(ctx)
+		now, store, needed, err := drainState(ctx, c, n.ID)
 		if err != nil {
-			return nil, interruptedDrain(err, n)
+			return nil, nil, interruptedDrain(err, n)
 		}
-		now, err := api.FindNode(nodes, n.ID)
-		if err != nil {
-			return nil, err
-		}
-		needed := neededFor(now)
-		switch {
-		case needed == "" && now.Draining:
-			return now, nil
-		case needed == "": // the wish has not come round yet, or was taken back
-			needed = "it votes no more, but is not seen as draining"
+		if needed == "" {
+			return now, store, nil
 		}
 		if needed != *told.Load() {
 			told.Store(&needed)
@@ -122,9 +126,67 @@ func (a *app) awaitDrain(ctx context.Context, c *client.Client, n *client.NodeIn
 		case <-t.C:
 		case <-ctx.Done():
 			t.Stop()
-			return nil, interruptedDrain(ctx.Err(), n)
+			return nil, nil, interruptedDrain(ctx.Err(), n)
 		}
 	}
+}
+
+// drainState returns a node that drains, its part of the block store, and what it is still needed for.
+func drainState(ctx context.Context, c *client.Client, id string) (*client.NodeInfo, *client.NodeStore, string, error) {
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	n, err := api.FindNode(nodes, id)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	if needed := neededFor(n); needed != "" {
+		return n, nil, needed, nil
+	}
+	if !n.Draining { // the wish has not come round yet, or was taken back
+		return n, nil, "it votes no more, but is not seen as draining", nil
+	}
+	if n.State != api.NodeAlive {
+		return n, nil, "", nil
+	}
+	s, err := c.StoreStatus(ctx)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	i := slices.IndexFunc(s.Nodes, func(x client.NodeStore) bool { return x.Node == id })
+	switch {
+	case i < 0:
+		return n, nil, "", nil
+	case s.Nodes[i].Error != "":
+		return n, nil, "it does not tell what it still has: " + s.Nodes[i].Error, nil
+	case !s.Nodes[i].Leaving:
+		return n, nil, "it votes no more, and has yet to look at what it has", nil
+	case s.Nodes[i].DrainExtents > 0:
+		return n, nil, "it still has " + plural(s.Nodes[i].DrainExtents, "extent"), nil
+	}
+	return n, &s.Nodes[i], "", nil
+}
+
+// reportDrain says what may be done with a node that has drained.
+func (a *app) reportDrain(n *client.NodeInfo, store *client.NodeStore) error {
+	if a.json {
+		note := nodeNote{ID: n.ID, Name: n.Name, Done: true, Voter: n.Voter}
+		if store != nil {
+			note.Extents, note.LogExtents, note.Safe = store.DrainExtents, store.DrainLogs, &store.Safe
+		}
+		return a.printJSON(note)
+	}
+	switch {
+	case store == nil:
+		a.talk(`node %s has no vote, and does not run; "stele blob fsck" tells whether all that is needed is on other nodes`, nodeName(n))
+	case store.Safe:
+		a.talk("node %s has no vote and holds nothing that is needed: it is safe to unplug it for good", nodeName(n))
+	default:
+		a.talk("node %s has no vote and no extents: it is safe to stop it; tablets on it are served again when it is back", nodeName(n))
+		a.talk(`keep its disks: %s on it may still be needed, until "stele blob status" calls it safe to unplug`, plural(store.DrainLogs, "commit log extent"))
+	}
+	return nil
 }
 
 // interruptedDrain tells that the drain goes on though nobody waits for it.

@@ -14,7 +14,18 @@ import (
 // talk says something to the person at the terminal, not to the program that reads
 // the output.
 func (a *app) talk(format string, args ...any) {
-	fmt.Fprintln(a.err, escapeLines(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(a.err, a.repaint(escapeLines(fmt.Sprintf(format, args...))))
+}
+
+// repaint gives escaped text the colours back that paint had put into it for the terminal that a talks to.
+func (a *app) repaint(s string) string {
+	if !a.errTTY || !a.color {
+		return s
+	}
+	for _, code := range []string{styleError.EscapeSeq(), styleHint.EscapeSeq(), styleGood.EscapeSeq(), text.Colors{text.Reset}.EscapeSeq()} {
+		s = strings.ReplaceAll(s, escapeLines(code), code)
+	}
+	return s
 }
 
 // printJSON prints one object on one line.

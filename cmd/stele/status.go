@@ -60,6 +60,9 @@ type statusJSON struct {
 	CacheHits          int64      `json:"cache_hits"`
 	CacheMisses        int64      `json:"cache_misses"`
 	LogBytes           int64      `json:"log_bytes"`
+	Replicas           int64      `json:"replicas"`
+	LogReplicas        int64      `json:"log_replicas"`
+	UnderReplicated    int64      `json:"under_replicated"`
 	Reads              int64      `json:"reads"`
 	Scans              int64      `json:"scans"`
 	Commits            int64      `json:"commits"`
@@ -85,6 +88,7 @@ func statusOf(s *client.Status) statusJSON {
 		Voter: s.Voter, Leader: s.Leader, Master: s.Master, Nodes: s.Nodes, NodesAlive: s.NodesAlive,
 		Tables: s.Tables, Tablets: s.Tablets, MemtableBytes: s.MemtableBytes, MemtableBytesMax: s.MemtableBytesMax,
 		CacheBytes: s.CacheBytes, CacheHits: s.CacheHits, CacheMisses: s.CacheMisses, LogBytes: s.LogBytes,
+		Replicas: s.Replicas, LogReplicas: s.LogReplicas, UnderReplicated: s.UnderReplicated,
 		Reads: s.Reads, Scans: s.Scans, Commits: s.Commits, Stalls: s.Stalls, Overloads: s.Overloads,
 		MinorCompactions: s.MinorCompactions, MergingCompactions: s.MergingCompactions, MajorCompactions: s.MajorCompactions,
 		Disks: []diskJSON{},
@@ -109,6 +113,8 @@ func (a *app) printStatus(s *client.Status) error {
 	figures.add("memtables", formatSize(s.MemtableBytes)+" of "+formatSize(s.MemtableBytesMax))
 	figures.add("block cache", formatSize(s.CacheBytes)+hitRate(s))
 	figures.add("commit log to replay", formatSize(s.LogBytes))
+	figures.add("commit log replicas", fmt.Sprintf("%d of %d", s.LogReplicas, s.Replicas))
+	figures.add("under-replicated extents", formatCount(s.UnderReplicated))
 	figures.add("reads", fmt.Sprintf("%s rows, %s batches of scans", formatCount(s.Reads), formatCount(s.Scans)))
 	figures.add("writes", fmt.Sprintf("%s commits, %s stalled, %s refused", formatCount(s.Commits), formatCount(s.Stalls), formatCount(s.Overloads)))
 	figures.add("compactions", fmt.Sprintf("%s minor, %s merging, %s major", formatCount(s.MinorCompactions), formatCount(s.MergingCompactions), formatCount(s.MajorCompactions)))
@@ -123,6 +129,10 @@ func (a *app) printStatus(s *client.Status) error {
 	return a.printAll(figures, disks)
 }
 
+// logSettles is how long after its start a node's commit log may be on fewer nodes than it should: nodes that
+// were away when it was begun get a part of it some ten seconds later.
+const logSettles = 30 * time.Second
+
 // statusSentence says in a sentence what there is to know.
 func (a *app) statusSentence(s *client.Status) string {
 	retired := 0
@@ -135,13 +145,20 @@ func (a *app) statusSentence(s *client.Status) string {
 	if s.Nodes > 1 {
 		serves += fmt.Sprintf("; %d of %s alive", s.NodesAlive, plural(s.Nodes, "node"))
 	}
+	few := ""
+	if s.UnderReplicated > 0 {
+		few = fmt.Sprintf("; %s under-replicated", plural(s.UnderReplicated, "extent"))
+	}
+	if s.LogReplicas < s.Replicas && s.Uptime > logSettles {
+		few += fmt.Sprintf("; its commit log is on %d of %s", s.LogReplicas, plural(s.Replicas, "node"))
+	}
 	switch {
 	case !s.Ready:
 		return a.paint(a.outTTY, styleError, "unhealthy") + ": node " + escapeText(s.Node) + " does not serve: " + escapeText(orElse(s.Reason, "it does not say why"))
 	case retired > 0:
 		return a.paint(a.outTTY, styleHint, "degraded") + serves + fmt.Sprintf("; %d of %s failed", retired, plural(int64(len(s.Disks)), "data folder"))
-	case s.NodesAlive < s.Nodes:
-		return a.paint(a.outTTY, styleHint, "degraded") + serves
+	case s.NodesAlive < s.Nodes, few != "":
+		return a.paint(a.outTTY, styleHint, "degraded") + serves + few
 	}
 	return a.paint(a.outTTY, styleGood, "healthy") + serves
 }

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+)
+
+func (a *app) blobStatusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show how nodes keep replicas: repair, scrub, garbage, drain",
+		Long: `Show how the block store is, as each node tells of its part.
+
+UNDER are extents that have too few replicas, counted by the node that sees to them; a
+node that does not answer for a while is done without, and what it had is copied.
+ROTTEN are damaged replicas that are not made anew yet. LOG ON is on how many nodes that
+is which the node appends to its commit log. GARBAGE waits in quarantine to be removed.
+SCRUB is how far the node is with reading all its replicas, again and again.
+
+STATE is "starts" until a node has looked through what it has, "balances" while it gives
+extents to emptier nodes, "drains" and "drained" after "stele node drain".
+
+These are the nodes' own figures; "stele blob fsck" looks at everything anew.`,
+		Example: `  stele blob status
+  watch stele blob status
+  stele blob status --json | jq '[.nodes[].under_replicated] | add'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+				s, err := c.StoreStatus(ctx)
+				if err != nil {
+					return err
+				}
+				return a.printStoreStatus(s)
+			})
+		},
+	}
+}
+
+// nodeStoreJSON is a node's part of the block store as --json prints it, with the names of the data API.
+type nodeStoreJSON struct {
+	Node             string    `json:"node"`
+	Name             string    `json:"name"`
+	Error            string    `json:"error,omitempty"`
+	Known            bool      `json:"known"`
+	Extents          int64     `json:"extents"`
+	Bytes            int64     `json:"bytes"`
+	Under            int64     `json:"under_replicated"`
+	OneLeft          int64     `json:"one_left"`
+	UnderBytes       int64     `json:"under_replicated_bytes"`
+	CopyRate         int64     `json:"copy_bytes_per_s"`
+	Copied           int64     `json:"copied"`
+	CopiedBytes      int64     `json:"copied_bytes"`
+	Surplus          int64     `json:"surplus"`
+	Trimmed          int64     `json:"trimmed"`
+	Rotten           int64     `json:"rotten"`
+	Healed           int64     `json:"healed"`
+	Unhealed         int64     `json:"unhealed"`
+	Logs             int64     `json:"logs"`
+	LogReplicas      int64     `json:"log_replicas"`
+	Quarantined      int64     `json:"quarantined"`
+	QuarantinedBytes int64     `json:"quarantined_bytes"`
+	Alarm            string    `json:"alarm,omitempty"`
+	ScrubPosition    float64   `json:"scrub_position"`
+	ScrubbedAt       time.Time `json:"scrubbed"`
+	ScrubRate        int64     `json:"scrub_bytes_per_s"`
+	ScrubBytes       int64     `json:"scrub_bytes"`
+	ScrubFound       int64     `json:"scrub_found"`
+	Balancing        bool      `json:"balancing"`
+	Moved            int64     `json:"moved"`
+	MovedBytes       int64     `json:"moved_bytes"`
+	BalanceRate      int64     `json:"balance_bytes_per_s"`
+	Leaving          bool      `json:"leaving"`
+	DrainExtents     int64     `json:"drain_extents"`
+	DrainLogs        int64     `json:"drain_logs"`
+	Safe             bool      `json:"safe"`
+}
+
+func (a *app) printStoreStatus(s *client.StoreStatus) error {
+	slices.SortStableFunc(s.Nodes, func(x, y client.NodeStore) int { return strings.Compare(x.Name, y.Name) })
+	if a.json {
+		nodes := []nodeStoreJSON{}
+		for i := range s.Nodes {
+			nodes = append(nodes, nodeStoreJSON(s.Nodes[i]))
+		}
+		return a.printJSON(struct {
+			Wanted int64           `json:"wanted"`
+			Nodes  []nodeStoreJSON `json:"nodes"`
+		}{s.Wanted, nodes})
+	}
+	a.talk("%s", a.storeSentence(s))
+	for i := range s.Nodes {
+		switch n := &s.Nodes[i]; {
+		case n.Leaving && n.Safe:
+			a.talk("%s is drained: it is safe to unplug it for good", n.Name)
+		case n.Leaving:
+			a.talk("%s drains: %s left", n.Name, orElse(drainLeft(n), "it has yet to look what is"))
+		}
+	}
+	g := newGrid("NODE", "STATE", "EXTENTS", "BYTES", "UNDER", "TO COPY", "ROTTEN", "LOG ON", "GARBAGE", "SCRUB")
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Error != "" {
+			g.add(n.Name, "does not answer", number(""), number(""), number(""), number(""), number(""), "", number(""), number(""))
+			continue
+		}
+		toCopy := formatSize(n.UnderBytes)
+		if n.CopyRate > 0 {
+			toCopy += " at " + formatSize(n.CopyRate) + "/s"
+		}
+		g.add(n.Name, nodeStoreState(n), count(n.Extents), size(n.Bytes), count(n.Under), number(toCopy), count(n.Rotten),
+			fmt.Sprintf("%d of %d", n.LogReplicas, max(s.Wanted, n.LogReplicas)), size(n.QuarantinedBytes), formatLoad(n.ScrubPosition))
+	}
+	return a.print(g)
+}
+
+func nodeStoreState(n *client.NodeStore) string {
+	switch {
+	case n.Leaving && n.Safe:
+		return "drained"
+	case n.Leaving:
+		return "drains"
+	case !n.Known:
+		return "starts"
+	case n.Balancing:
+		return "balances"
+	}
+	return "ok"
+}
+
+// drainLeft says what a node that drains still has; empty for nothing.
+func drainLeft(n *client.NodeStore) string {
+	var parts []string
+	if n.DrainExtents > 0 {
+		parts = append(parts, plural(n.DrainExtents, "extent"))
+	}
+	if n.DrainLogs > 0 {
+		parts = append(parts, plural(n.DrainLogs, "commit log extent"))
+	}
+	return strings.Join(parts, " and ")
+}
+
+// storeSentence says in a sentence how the block store is. It goes to standard error.
+func (a *app) storeSentence(s *client.StoreStatus) string {
+	var under, oneLeft, bytes, rate, rotten, told int64
+	var why []string
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Error != "" {
+			why = append(why, n.Name+" does not answer")
+			continue
+		}
+		told++
+		under, oneLeft, bytes, rate, rotten = under+n.Under, oneLeft+n.OneLeft, bytes+n.UnderBytes, rate+n.CopyRate, rotten+n.Rotten
+		if n.Alarm != "" {
+			why = append(why, "garbage is not removed any more, as "+n.Name+" says: "+n.Alarm)
+		}
+	}
+	if rotten > 0 {
+		why = append([]string{plural(rotten, "replica") + " rotten"}, why...)
+	}
+	if under > 0 {
+		said := fmt.Sprintf("%s under-replicated, %s to copy", plural(under, "extent"), formatSize(bytes))
+		if oneLeft > 0 {
+			said = fmt.Sprintf("%s under-replicated, %s of them with one replica or none, %s to copy", plural(under, "extent"), formatCount(oneLeft), formatSize(bytes))
+		}
+		if rate > 0 {
+			said += fmt.Sprintf(", about %v left", time.Duration(float64(bytes)/float64(rate)*float64(time.Second)).Round(time.Second))
+		}
+		why = append([]string{said}, why...)
+	}
+	nodes := fmt.Sprintf("%d of %s answer", told, plural(int64(len(s.Nodes)), "node"))
+	if len(why) > 0 {
+		return a.paint(a.errTTY, styleHint, "degraded") + ": " + nodes + "; " + strings.Join(why, "; ")
+	}
+	return a.paint(a.errTTY, styleGood, "healthy") + ": " + nodes + ", no extent is under-replicated"
+}

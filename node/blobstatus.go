@@ -1,0 +1,96 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/api"
+)
+
+// nodeStoreTimeout is how long another node may take to tell of its part of the block store.
+const nodeStoreTimeout = 3 * time.Second
+
+// blobStatus tells of this node's part of the block store, and unless that is all that is wanted asks the others.
+func (n *Node) blobStatus(ctx context.Context, r *api.BlobRequest) (answer, error) {
+	store := n.store.Load()
+	s := &api.StoreStatus{Wanted: int64(store.Wanted())}
+	if r.Here {
+		s.Nodes = []api.NodeStore{n.nodeStore(store)}
+		return s.Append, nil
+	}
+	members := n.fleetOf.Members()
+	s.Nodes = make([]api.NodeStore, len(members))
+	var group sync.WaitGroup
+	for i := range members {
+		group.Go(func() { s.Nodes[i] = n.askNodeStore(ctx, members[i].ID) })
+	}
+	group.Wait()
+	return s.Append, ctx.Err()
+}
+
+func (n *Node) askNodeStore(ctx context.Context, id string) api.NodeStore {
+	if id == n.id() {
+		return n.nodeStore(n.store.Load())
+	}
+	ctx, cancel := context.WithTimeout(ctx, nodeStoreTimeout)
+	defer cancel()
+	var s api.StoreStatus
+	r := api.BlobRequest{Method: api.MethodBlobStatus, Here: true}
+	err := n.peers.call(ctx, id, r.Method, r.Append, s.Decode)
+	if err == nil && len(s.Nodes) != 1 {
+		err = errors.New("it tells of another number of nodes than itself")
+	}
+	if err != nil {
+		return api.NodeStore{Node: id, Name: n.nameOf(id), Error: err.Error()}
+	}
+	return s.Nodes[0]
+}
+
+// nodeStore is this node's part.
+func (n *Node) nodeStore(store *blobfs.Store) api.NodeStore {
+	k := store.Keeping()
+	x := api.NodeStore{
+		Node: n.id(), Name: n.cfg.Name, Known: k.Known, Extents: k.Extents, Bytes: k.Bytes,
+		UnderBytes: k.ToCopyBytes, CopyRate: k.BytesPerSec, Copied: k.Copied, CopiedBytes: k.CopiedBytes,
+		Surplus: k.Surplus, Trimmed: k.Trimmed, Rotten: k.Rotten, Healed: k.Healed, Unhealed: k.Unhealed,
+		ScrubPosition: k.Scrub.Position, ScrubRate: k.Scrub.BytesPerSec, ScrubBytes: k.Scrub.Read, ScrubFound: k.Scrub.Found,
+		Balancing: k.Balance.Active, Moved: k.Moved, MovedBytes: k.MovedBytes, BalanceRate: k.Balance.BytesPerSec,
+		Leaving: k.Drain.Leaving, DrainExtents: k.Drain.Extents, Safe: k.Drain.Safe,
+		DrainLogs: k.Drain.LogExtentsOpen + k.Drain.LogExtentsSealed + k.Drain.LogsUnknown, Alarm: store.Alarm(),
+	}
+	x.Under, x.OneLeft = under(&k)
+	x.ScrubbedAt = time.UnixMilli(0)
+	if !k.Scrub.LastPass.IsZero() {
+		x.ScrubbedAt = k.Scrub.LastPass
+	}
+	for _, f := range store.Stats().Folders {
+		x.Quarantined += int64(f.QuarantineFiles)
+		x.QuarantinedBytes += f.QuarantineBytes
+	}
+	x.Logs, x.LogReplicas = openLogs(store)
+	return x
+}
+
+// under returns how many extents that this node sees to have too few replicas, and how many of them have one or none.
+func under(k *blobfs.KeepStatus) (all, oneLeft int64) {
+	for live, count := range k.Short {
+		all += count
+		if live <= 1 {
+			oneLeft += count
+		}
+	}
+	return all, oneLeft
+}
+
+// openLogs returns how many logs this node appends to, and on how many nodes that is which is on the fewest.
+func openLogs(store *blobfs.Store) (logs, replicas int64) {
+	for i, l := range store.OpenLogs() {
+		if logs++; i == 0 || int64(l.Replicas) < replicas {
+			replicas = int64(l.Replicas)
+		}
+	}
+	return logs, replicas
+}
