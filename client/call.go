@@ -188,7 +188,13 @@ func (c *Client) judgeAnswer(k *call, a attempt, answer *rpc.Error) verdict {
 		v.pause = over.RetryAfter
 	}
 	why, missing := missingBecause(answer)
-	if !missing || a.to.loc == nil && why == noTable {
+	if !missing {
+		return v
+	}
+	if a.to.loc == nil && why == noTable {
+		// Or the cluster got METADATA since the client asked, and the table is elsewhere.
+		v.again = k.table != "" && c.locator.recheck()
+		v.elsewhere, v.costs = true, false
 		return v
 	}
 	var hint *api.NotServingError

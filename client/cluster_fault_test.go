@@ -164,6 +164,7 @@ func TestStorms(t *testing.T) {
 	seed := testSeed(t)
 	for run := range soakRuns(2) {
 		f := newFakeCluster(newFake(t), 4)
+		f.cluster.ignorant = run%2 == 1
 		s := &storm{fake: f, rng: rand.New(rand.NewPCG(seed, uint64(run))), servers: 4, stop: make(chan struct{})}
 		c := f.open(Config{RetriesPerSecond: 10_000, BatchRows: 20, Conns: 1 + run%2})
 		tb := c.Table("t")
@@ -175,7 +176,7 @@ func TestStorms(t *testing.T) {
 		var storm, users sync.WaitGroup
 		storm.Go(s.run)
 		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-		until := time.Now().Add(1200 * time.Millisecond)
+		until := time.Now().Add(900 * time.Millisecond)
 		var done atomic.Int64
 		for i, use := range []use{useScan, useScan, useIncrement, useIncrement, useBatches, useBatches, useSamples, useCheck} {
 			users.Go(func() {

@@ -21,7 +21,9 @@ type fakeCluster struct {
 	// tablets are by table, in order; METADATA's first is the root tablet.
 	tablets    map[string][]*fakeTablet
 	generation uint64
-	hints      func(name string, row []byte) *api.NotServingError // nil: none are given
+	// ignorant servers that have no tablet of a table do not know that there is one.
+	ignorant bool
+	hints    func(name string, row []byte) *api.NotServingError // nil: none are given
 	// trace has all requests: "method table@server", and "!" behind those refused.
 	trace   []string
 	subject string // the table of the request that is executed
@@ -126,7 +128,7 @@ func (f *fake) here(name string, row []byte) error {
 	if t != nil && t.serves == f.at {
 		return nil
 	}
-	if f.schemas[name] == nil {
+	if f.schemas[name] == nil || fc.ignorant && !slices.ContainsFunc(fc.tablets[name], func(t *fakeTablet) bool { return t.serves == f.at }) {
 		return api.ErrNoTable
 	}
 	if fc.hints != nil {

@@ -98,6 +98,9 @@ func (k *known) without(l, other *location) *known {
 type tablets struct {
 	name  string
 	known atomic.Pointer[known] // replaced under locator.mu
+	// doubtful is set when a server knew of no such table: it may have been dropped, and
+	// another have its name.
+	doubtful atomic.Bool
 
 	// mu guards the field in it. Never held across I/O. Order: before locator.mu.
 	mu struct {

@@ -183,7 +183,17 @@ func TestTablesThatAreNotThere(t *testing.T) {
 		t.Errorf("50 mutations of no table took %d requests", n)
 	}
 	tb := c.Table("t")
+	f.layout("t", []string{"m"}, 2, 3)
 	check(t, tb.Apply(t.Context(), put("a")))
+	f.cluster.ignorant = true
+	f.traced()
+	f.move("t", "a", 3) // server 2 has no other, and does not know the table any more
+	time.Sleep(2 * unassignedTime)
+	check(t, tb.Apply(t.Context(), put("a")))
+	wantTrace(t, f, "a server that knows no such table", "mutate t@2!", "root t@0", scanMetadata+"@1", "mutate t@3")
+	f.cluster.ignorant = false
+	check(t, tb.Apply(t.Context(), put("z")))
+	wantTrace(t, f, "a call of its other tablet", "mutate t@3")
 	f.mu.Lock()
 	delete(f.cluster.ids, "t")
 	delete(f.cluster.tablets, "t")
@@ -275,11 +285,24 @@ func TestMetadataIsRead(t *testing.T) {
 }
 
 func TestTheClientIsToldOfMetadata(t *testing.T) {
+	for _, ignorant := range []bool{false, true} {
+		f := newFake(t)
+		tb := f.open(Config{}).Table("t")
+		check(t, tb.Apply(t.Context(), put("a")))
+		tb.client.locator.asked.Store(time.Now().Add(-time.Hour).UnixNano())
+		newFakeCluster(f, 3).cluster.ignorant = ignorant
+		check(t, tb.Apply(t.Context(), put("a"))) // refused by the node it knows
+		wantTrace(t, f, "the first call", "mutate t@0!", "root t@0", scanMetadata+"@0", scanMetadata+"@1", "mutate t@2")
+	}
 	f := newFake(t)
-	tb := f.open(Config{}).Table("t")
-	check(t, tb.Apply(t.Context(), put("a")))
-	tb.client.locator.asked.Store(time.Now().Add(-time.Hour).UnixNano())
-	newFakeCluster(f, 3)
-	check(t, tb.Apply(t.Context(), put("a"))) // refused by the node it knows
-	wantTrace(t, f, "the first call", "mutate t@0!", "root t@0", scanMetadata+"@0", scanMetadata+"@1", "mutate t@2")
+	tb := f.open(Config{}).Table("nosuch")
+	for _, want := range []int{1, 2, 1} { // requests: the second time it asks again
+		before := f.count(f.requests, "read")
+		if _, err := tb.Get(t.Context(), "r"); !errors.Is(err, ErrNoTable) || f.count(f.requests, "read") != before+want {
+			t.Errorf("no such table: %v after %d requests, want %d", err, f.count(f.requests, "read")-before, want)
+		}
+		if want == 1 {
+			tb.client.locator.asked.Store(time.Now().Add(-time.Hour).UnixNano())
+		}
+	}
 }

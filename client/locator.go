@@ -224,9 +224,8 @@ func (l *locator) wrong(p place, why reason, hint *api.NotServingError) {
 		return // somebody was here before
 	}
 	l.stats.stale.Add(1)
-	if why == noTable { // perhaps another has its name by now
-		l.replaceLocked(t, &known{})
-		return
+	if why == noTable {
+		t.doubtful.Store(true)
 	}
 	l.replaceLocked(t, k.without(p.loc, l.instead(p.loc, why, hint)))
 }
@@ -244,7 +243,7 @@ func (l *locator) instead(loc *location, why reason, hint *api.NotServingError) 
 	}
 	// METADATA has just said so: the tablet is being loaded or unloaded. All the calls
 	// that wait for it shall not ask again and again.
-	if now := time.Now(); why == notServing && now.Sub(loc.read) < unassignedTime {
+	if now := time.Now(); (why == notServing || why == noTable) && now.Sub(loc.read) < unassignedTime {
 		next.until = now.Add(unassignedTime)
 		return next
 	}
@@ -267,7 +266,13 @@ func (l *locator) wrongSeed(p place, why reason) {
 		return
 	}
 	l.seeds.wrong(p.node.addr)
-	if why == notServing && time.Since(time.Unix(0, l.asked.Load())) > alonePeriod {
-		l.mode.CompareAndSwap(modeAlone, modeUnknown)
+	if why == notServing {
+		l.recheck()
 	}
+}
+
+// recheck has the next call find out whether the cluster has METADATA by now, unless that
+// was done lately. It says whether it does.
+func (l *locator) recheck() bool {
+	return time.Since(time.Unix(0, l.asked.Load())) > alonePeriod && l.mode.CompareAndSwap(modeAlone, modeUnknown)
 }

@@ -21,7 +21,7 @@ func testLocator(max int) *locator {
 	return c.locator
 }
 
-// What is known is what was last said of each row, unless it was forgotten since.
+// Invariant C6: what is known is what was last said of each row, unless it was forgotten since.
 func TestKnownAgainstModel(t *testing.T) {
 	const rows = 64
 	row := func(i int) []byte { return []byte{byte(i)} }

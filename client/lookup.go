@@ -177,7 +177,7 @@ func (l *locator) tableID(ctx context.Context, t *tablets) (id uint64, asked boo
 		if t.name == metadata.Name {
 			l.setID(t, metadata.TableID)
 		}
-		if id := t.known.Load().id; id != 0 {
+		if id := t.known.Load().id; id != 0 && (!t.doubtful.Swap(false) || id == metadata.TableID) {
 			return id, false, nil
 		}
 	}
@@ -309,12 +309,17 @@ func (l *locator) scanMetadata(ctx context.Context, id uint64, key, end []byte) 
 		if rows, next, a = l.scanAt(ctx, p, key, end); a.err == nil {
 			return rows, next, nil
 		}
-		again := l.astray(a) || errors.Is(a.err, api.CodeTableNotFound) // no tablet of METADATA is there
+		err = api.FromRPC(a.err)
+		if errors.Is(err, api.ErrNoTable) { // no tablet of METADATA is there
+			a.err = api.CodeNotServing
+			err = fmt.Errorf("%w: %s has none of METADATA", api.ErrNotServing, p.node.addr)
+		}
+		again := l.astray(a)
 		if again {
 			l.wrong(p, broken, nil)
 		}
 		if !again || stale {
-			return nil, nil, api.FromRPC(a.err)
+			return nil, nil, err
 		}
 	}
 }

@@ -209,6 +209,7 @@ type fetcher struct {
 	left   int64  // of the limit; 0 is none
 	cursor uint64 // 0: to be opened
 	at     place  // where the cursor is
+	moved  bool   // the last call's rows were not there
 	done   bool
 }
 
@@ -229,7 +230,7 @@ func (f *fetcher) next(ctx context.Context) *scanBatch {
 			b.err = f.passed(&b.result)
 			return b
 		}
-		if opened || !resumable(b.err) {
+		if opened || !f.moved && !resumable(b.err) {
 			return b
 		}
 		f.cursor = 0
@@ -267,7 +268,9 @@ func (f *fetcher) open(ctx context.Context, b *scanBatch) error {
 func (f *fetcher) advance(ctx context.Context, b *scanBatch) error {
 	req := api.ScanNextRequest{Cursor: f.cursor}
 	k := call{method: api.MethodScanNext, at: f.at, encode: req.Append}
-	return f.do(ctx, &k, b)
+	err := f.do(ctx, &k, b)
+	f.moved = k.moved.moved
+	return err
 }
 
 func (f *fetcher) do(ctx context.Context, k *call, b *scanBatch) error {
