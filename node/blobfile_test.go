@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	blobapi "github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/client/api"
 	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/table"
 )
 
 // The largest blob that may be stored, on the most nodes that there may be, has a file that the lock
@@ -71,4 +73,13 @@ func TestIdleUploads(t *testing.T) {
 		t.Fatalf("one that is worked on: %v", err)
 	}
 	release()
+}
+
+// A namespace that is full refuses the name of a blob as a limit, with its name: nothing is stored then.
+func TestFullNamespaceIsALimit(t *testing.T) {
+	err := api.FromRPC(toAPI(fmt.Errorf("set /blobs/x: %w", &metaapi.TooLargeError{What: metaapi.LimitBytes, Limit: 5, Got: 6})))
+	var limit *table.LimitError
+	if !errors.As(err, &limit) || limit.What != "lock service: namespace" || limit.Limit != 5 || limit.Got != 6 {
+		t.Errorf("a full namespace: %v", err)
+	}
 }
