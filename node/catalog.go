@@ -1,11 +1,14 @@
 package node
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 
 	"github.com/steledb/stele/client/api"
@@ -49,13 +52,29 @@ func (c *catalog) tabletPath(id uint64) string { return fmt.Sprintf("%s/%016x", 
 // Save implements tablet.Metadata.
 func (c *catalog) Save(ctx context.Context, m *tablet.Meta, gen uint64) (uint64, error) {
 	next, err := c.meta.Set(ctx, c.tabletPath(m.ID), tablet.EncodeMeta(m), gen)
+	return next, metaError(err)
+}
+
+// metaError gives the namespace's errors the form in which a tablet server knows them.
+func metaError(err error) error {
 	switch {
-	case errors.Is(err, metaapi.ErrGeneration):
-		err = errors.Join(tablet.ErrMetaChanged, err)
+	case errors.Is(err, metaapi.ErrGeneration), errors.Is(err, metaapi.ErrNotFound):
+		return errors.Join(tablet.ErrMetaChanged, err)
 	case errors.Is(err, metaapi.ErrTooLarge):
-		err = errors.Join(tablet.ErrMetaTooLarge, err)
+		return errors.Join(tablet.ErrMetaTooLarge, err)
 	}
-	return next, err
+	return err
+}
+
+// Split implements tablet.Metadata. The ranges of tablets follow from their ends (see
+// tablets), so the lower one's file is all that there is to write.
+func (c *catalog) Split(ctx context.Context, lower, _ *tablet.Meta, _ uint64) (uint64, error) {
+	return c.Save(ctx, lower, 0)
+}
+
+// Remove implements tablet.Metadata.
+func (c *catalog) Remove(ctx context.Context, m *tablet.Meta, gen uint64) error {
+	return metaError(c.meta.Delete(ctx, c.tabletPath(m.ID), gen))
 }
 
 // Load implements tablet.Metadata. It reads all tablets of the node, which a change of
@@ -222,5 +241,31 @@ func (c *catalog) tablets(ctx context.Context) ([]tablet.Load, error) {
 		}
 		loads = append(loads, l)
 	}
-	return loads, nil
+	return loads, narrow(loads)
+}
+
+// narrow gives each tablet the rows from the end of the one before in its table.
+func narrow(loads []tablet.Load) error {
+	slices.SortFunc(loads, func(a, b tablet.Load) int {
+		if c := cmp.Compare(a.Meta.Table, b.Meta.Table); c != 0 {
+			return c
+		}
+		switch last := len(a.Meta.End) == 0; {
+		case last != (len(b.Meta.End) == 0) && last:
+			return 1
+		case last != (len(b.Meta.End) == 0):
+			return -1
+		}
+		return bytes.Compare(a.Meta.End, b.Meta.End)
+	})
+	for i, l := range loads {
+		var start []byte
+		if i > 0 && loads[i-1].Meta.Table == l.Meta.Table {
+			start = loads[i-1].Meta.End
+		}
+		if err := l.Meta.Narrow(start); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -174,6 +174,7 @@ func (n *Node) openData(ctx context.Context) (err error) {
 	n.tablets, err = tablet.Open(ctx, tablet.Config{
 		Blobs: tablet.OnSpreadStore(n.store.Load(), n.id()), Metadata: &n.catalog, Logger: n.log.With("part", "tablet"),
 		MemtablesBytesMax: b.memtables, CacheBytes: b.cache, RowReadBytesMax: b.message, OnFailure: n.fail,
+		NewTabletID: func(ctx context.Context) (uint64, error) { return n.catalog.nextIDs(ctx, 1) },
 	}, loads)
 	if err != nil {
 		return fmt.Errorf("open tablets: %w", err)

@@ -78,7 +78,9 @@ type LogReader interface {
 	Close() error
 }
 
-// Metadata keeps the metadata rows of tablets.
+// Metadata keeps the metadata rows of tablets. Each change is made only while this
+// server is alive and the tablet its own. A change whose outcome was not known may take effect
+// later, but not after another change of the same row has returned.
 type Metadata interface {
 	// Save replaces the row of tablet m, which is that of m.Table and m.End, if it is still at generation gen,
 	// and returns its new generation. The row is durable then. An error that is
@@ -88,12 +90,22 @@ type Metadata interface {
 	// Load returns the row of the table's tablet with that end, and its
 	// generation. The error is ErrNoMeta if there is none.
 	Load(ctx context.Context, table uint64, end []byte) (*Meta, uint64, error)
+	// Split makes the row of lower, in one change, if there is none of its table
+	// and end. It is split off upper, whose row is at generation gen and stays as
+	// it is. What is assigned or noted beside upper is so beside lower. It returns
+	// the new row's generation. Errors: as Save.
+	Split(ctx context.Context, lower, upper *Meta, gen uint64) (uint64, error)
+	// Remove removes the row of tablet m if it is at generation gen. Errors: as Save.
+	Remove(ctx context.Context, m *Meta, gen uint64) error
 }
 
 // Config says how a tablet server works. Zero values mean the defaults.
 type Config struct {
 	Blobs    Blobs
 	Metadata Metadata
+
+	// NewTabletID returns an id that no tablet has had. Only splits need it.
+	NewTabletID func(ctx context.Context) (uint64, error)
 
 	// Now is the wall clock. Nil means time.Now.
 	Now func() time.Time

@@ -184,16 +184,20 @@ func checkOffline(t *testing.T, e *env) {
 	e.meta.mu.Lock()
 	meta, disk := e.meta.cloneLocked(), e.fs.Crash(nil)
 	e.meta.mu.Unlock()
-	m, _, err := meta.Load(context.Background(), 1, nil)
+	loads, err := meta.loads()
 	if err != nil {
 		t.Fatal(err)
+	}
+	var metas []*Meta
+	for _, l := range loads {
+		metas = append(metas, l.Meta)
 	}
 	store, err := openStore(disk, e.extent)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	_, err = Check(context.Background(), OnStore(store), []*Meta{m}, func(file string, offset int64, err error) {
+	_, err = Check(context.Background(), OnStore(store), metas, func(file string, offset int64, err error) {
 		t.Errorf("check: %s at %d: %v", file, offset, err)
 	})
 	if err != nil {

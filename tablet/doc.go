@@ -44,6 +44,12 @@
 // or merged since. Unload gives it away after two minor compactions. While writes are stopped
 // (a halt) writers wait; then they look for the row's tablet anew. Reads go on.
 //
+// Split makes two tablets of one, which share files and memtables, each within its
+// bounds; Merge makes one of two. Bounds are part of a file's metadata: what a child has
+// deleted and compacted away cannot come back from the file that its sibling still has.
+// A split writes one row of Metadata, the lower child's, so the row of the upper one tells
+// of the undivided tablet until it is next written; Meta.Narrow puts that right.
+//
 // Config.Serving is asked when an operation begins and before its answer is given. A
 // write that finds the server's lease gone when it is durable is answered with an
 // UnsureError.
@@ -80,7 +86,8 @@
 //
 // Order: Tablet.minorMu or mergeMu, metaMu, mu. Only mu is never held across I/O.
 // Latches come before all of them, and a latch holder waits only for the log and, for
-// OverloadWait at most, for memory. Tablet.claimed, which Unload holds, comes first of all.
+// OverloadWait at most, for memory. Tablet.claimed, which Unload, Split and Merge
+// hold, comes first of all; of two tablets that of the lower one.
 //
 // # Invariants
 //
@@ -90,11 +97,14 @@
 //	    names, unless it can decide no read any more.
 //	T4. A log extent is released only when all its records are below the redo
 //	    points of their tablets (I1).
-//	T5. Files of a group are in order of their sequence numbers, without overlap.
+//	T5. What the files of a group have of a row is in order of its sequence
+//	    numbers, without overlap; the first n files have the oldest of any row.
 //	T6. A file's blob is deleted only when no metadata names it and no view holds
-//	    it (I6).
+//	    it (I6). One that two tablets may name is deleted by neither.
 //	T7. Memtables and mutations on their way to them stay within
 //	    MemtablesBytesMax, or one mutation that alone is larger (I13).
 //	T8. When a halt of a tablet has begun, none of its commits is under way and
 //	    none begins; what was acknowledged is in its memtables (I1, I2).
+//	T9. While a tablet's change of metadata has no known outcome there is no other,
+//	    so the redo point by which its log is read again is the one in use.
 package tablet

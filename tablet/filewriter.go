@@ -6,7 +6,6 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/sstable"
@@ -81,7 +80,7 @@ func (w *fileWriter) finish(ctx context.Context, s *Server) (*file, error) {
 		w.blob.Abort()
 		return nil, err
 	}
-	return s.openFile(ctx, w.meta)
+	return s.openFile(ctx, w.meta, nil, nil)
 }
 
 // discard gives up files that were finished but not registered. Their blobs stay
@@ -92,15 +91,6 @@ func discard(files map[string]*file, named bool) {
 		f.refs.Store(1)
 		f.release()
 	}
-}
-
-// files of a view's group, as blob ids.
-func blobIDs(files []*file) []blobfs.ID {
-	ids := make([]blobfs.ID, len(files))
-	for i, f := range files {
-		ids[i] = f.meta.Handle.ID
-	}
-	return ids
 }
 
 func groupOf(s *schema, name string) *table.LocalityGroup {

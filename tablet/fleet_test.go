@@ -92,6 +92,7 @@ func (f *fleet) start() *fleetServer {
 	s.lease.Store(true)
 	cfg := f.cfg
 	cfg.Blobs, cfg.Metadata = s.blobs, ownMetadata{f.meta, s.name}
+	cfg.NewTabletID = func(context.Context) (uint64, error) { return f.nextID.Add(1), nil }
 	cfg.Now = func() time.Time {
 		if s.clock.micros.Load() != 0 {
 			return s.clock.now()
@@ -120,11 +121,17 @@ func (f *fleet) load(s *fleetServer, end []byte, runs []Run) error {
 	row.gen++
 	f.meta.rows[key] = row
 	f.meta.mu.Unlock()
-	meta, err := DecodeMeta(row.meta)
+	all, err := f.meta.loads()
 	if err != nil {
 		return err
 	}
-	return s.Load(context.Background(), Load{Meta: meta, Gen: row.gen, Schema: f.schema, Runs: runs})
+	for _, l := range all {
+		if string(l.Meta.End) == string(end) {
+			l.Schema, l.Runs = f.schema, runs
+			return s.Load(context.Background(), l)
+		}
+	}
+	return ErrNoMeta
 }
 
 // kill ends a server without writing its memtables out, and returns what its logs
@@ -134,6 +141,12 @@ func (f *fleet) kill(s *fleetServer) []Run {
 	s.lease.Store(false)
 	s.Close()
 	f.servers = slices.DeleteFunc(f.servers, func(x *fleetServer) bool { return x == s })
+	return f.readLogs(s)
+}
+
+// readLogs returns what the logs of a server that is no more hold.
+func (f *fleet) readLogs(s *fleetServer) []Run {
+	f.t.Helper()
 	var records []commitlog.Record
 	for _, id := range s.blobs.logs {
 		r, err := s.blobs.OpenLog(context.Background(), id)

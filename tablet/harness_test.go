@@ -3,10 +3,12 @@ package tablet
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -26,6 +28,21 @@ type memMetadata struct {
 	fail func() (before, after error)
 	// loadErr is what Load returns, if set.
 	loadErr error
+	// cuts are the changes that servers can still make; then they hear nothing more,
+	// also of the change that is the last.
+	cuts map[string]int
+}
+
+var errCut = errors.New("cut off: outcome unknown")
+
+// cut lets a server make n more changes, of whose last it does not hear.
+func (m *memMetadata) cut(owner string, n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cuts == nil {
+		m.cuts = map[string]int{}
+	}
+	m.cuts[owner] = n
 }
 
 type metaRow struct {
@@ -72,6 +89,34 @@ func (m *memMetadata) Load(_ context.Context, table uint64, end []byte) (*Meta, 
 	return meta, row.gen, err
 }
 
+func (m *memMetadata) Split(ctx context.Context, lower, upper *Meta, gen uint64) (uint64, error) {
+	return ownMetadata{memMetadata: m}.Split(ctx, lower, upper, gen)
+}
+
+func (m *memMetadata) Remove(ctx context.Context, meta *Meta, gen uint64) error {
+	return ownMetadata{memMetadata: m}.Remove(ctx, meta, gen)
+}
+
+// loads returns all tablets of table 1, each narrowed to what the row before leaves it.
+func (m *memMetadata) loads() ([]Load, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []Load
+	var start []byte
+	for _, key := range slices.Sorted(maps.Keys(m.rows)) {
+		meta, err := DecodeMeta(m.rows[key].meta)
+		if err == nil {
+			err = meta.Narrow(start)
+		}
+		if err != nil {
+			return nil, err
+		}
+		start = meta.End
+		all = append(all, Load{Meta: meta, Gen: m.rows[key].gen})
+	}
+	return all, nil
+}
+
 // ownMetadata is the rows of the tablets that are assigned to owner.
 type ownMetadata struct {
 	*memMetadata
@@ -93,12 +138,61 @@ func (m ownMetadata) Save(_ context.Context, meta *Meta, gen uint64) (uint64, er
 	})
 }
 
+func (m ownMetadata) Split(_ context.Context, lower, upper *Meta, gen uint64) (uint64, error) {
+	return m.change(func() (uint64, error) {
+		key := metaKey(lower.Table, lower.End)
+		if row := m.rows[metaKey(upper.Table, upper.End)]; row.owner != m.owner {
+			return 0, ErrMetaLost
+		}
+		if _, there := m.rows[key]; there {
+			return 0, ErrMetaChanged
+		}
+		m.rows[key] = metaRow{EncodeMeta(lower), 1, m.owner}
+		return 1, nil
+	})
+}
+
+func (m ownMetadata) Remove(_ context.Context, meta *Meta, gen uint64) error {
+	_, err := m.change(func() (uint64, error) {
+		key := metaKey(meta.Table, meta.End)
+		row, there := m.rows[key]
+		if there && row.owner != m.owner {
+			return 0, ErrMetaLost
+		}
+		if !there || row.gen != gen {
+			return 0, ErrMetaChanged
+		}
+		delete(m.rows, key)
+		return 0, nil
+	})
+	return err
+}
+
+func (m ownMetadata) Load(ctx context.Context, table uint64, end []byte) (*Meta, uint64, error) {
+	m.mu.Lock()
+	left, is := m.cuts[m.owner]
+	m.mu.Unlock()
+	if is && left <= 0 {
+		return nil, 0, errCut
+	}
+	return m.memMetadata.Load(ctx, table, end)
+}
+
 // change makes a change between the faults before and after it.
 func (m ownMetadata) change(do func() (uint64, error)) (uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var after error
-	if m.fail != nil {
+	if left, is := m.cuts[m.owner]; is {
+		m.cuts[m.owner] = left - 1
+		if left <= 0 {
+			return 0, errCut
+		}
+		if left == 1 {
+			after = errCut
+		}
+	}
+	if m.fail != nil && after == nil {
 		var before error
 		if before, after = m.fail(); before != nil {
 			return 0, before
@@ -125,6 +219,7 @@ type env struct {
 	clock  clock
 	cfg    Config
 	extent int64
+	nextID atomic.Uint64
 
 	store *blobfs.Store
 	*Server
@@ -153,6 +248,7 @@ func newEnv(t testing.TB, cfg Config, specs ...string) *env {
 	e := &env{t: t, fs: vfs.NewMem(vfs.MemOptions{}), meta: newMemMetadata(), cfg: cfg, extent: 256 << 10}
 	e.schema = testSchema(t, specs...)
 	e.clock.micros.Store(1_000_000_000_000)
+	e.nextID.Store(16)
 	if _, err := e.meta.Save(context.Background(), &Meta{ID: 1, Table: 1, LastMajor: e.clock.now()}, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -174,11 +270,15 @@ func (e *env) tryOpen() error {
 	}
 	cfg := e.cfg
 	cfg.Blobs, cfg.Metadata, cfg.Now = OnStore(store), e.meta, e.clock.now
-	meta, gen, err := e.meta.Load(context.Background(), 1, nil)
+	cfg.NewTabletID = func(context.Context) (uint64, error) { return e.nextID.Add(1), nil }
+	loads, err := e.meta.loads()
 	if err != nil {
 		return err
 	}
-	s, err := Open(context.Background(), cfg, []Load{{Meta: meta, Gen: gen, Schema: e.schema}})
+	for i := range loads {
+		loads[i].Schema = e.schema
+	}
+	s, err := Open(context.Background(), cfg, loads)
 	if err != nil {
 		store.Close()
 		return err

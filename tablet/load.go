@@ -10,6 +10,7 @@ import (
 
 // Load is a tablet to be served.
 type Load struct {
+	// Meta is narrowed to the rows that METADATA gives the tablet: see Meta.Narrow.
 	Meta   *Meta
 	Gen    uint64 // generation of Meta in Metadata
 	Schema *table.Schema

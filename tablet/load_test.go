@@ -311,3 +311,46 @@ func TestMoveUnderLoad(t *testing.T) {
 	}
 	t.Logf("%d increments, slowest of 20 moves %v", total, worst)
 }
+
+// T8: a halt begins when nobody is left who did not see it before the commit, and a
+// writer that comes later commits nothing until it is over.
+func TestHaltWaits(t *testing.T) {
+	f := newFleet(t, Config{}, 1, "f:")
+	s := f.servers[0]
+	x, err := s.tablet(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := x.latches.of([]byte("row")) // as a writer holds it that is about to commit
+	l.lockShared()
+	halted := make(chan struct{})
+	go func() {
+		x.halt()
+		close(halted)
+	}()
+	select {
+	case <-halted:
+		t.Fatal("halted with a writer before its commit")
+	case <-time.After(20 * time.Millisecond):
+	}
+	l.unlockShared()
+	<-halted
+	next := s.commits.Next()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := applySync(s.Server, "row", setCell("x"))
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		t.Fatalf("a write during a halt was answered: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	if got := s.commits.Next(); got != next {
+		t.Fatalf("a write during a halt was logged as number %d", next)
+	}
+	x.resume()
+	if err := <-answered; err != nil {
+		t.Fatal(err)
+	}
+}

@@ -64,7 +64,7 @@ func (t *Tablet) mergeDue(ctx context.Context) error {
 			g := &v.groups[i]
 			sizes := make([]int64, len(g.files))
 			for i, f := range g.files {
-				sizes[i] = f.meta.Handle.Length
+				sizes[i] = f.bytes
 			}
 			from, to := pickMerge(sizes, t.server.cfg.FilesMerge)
 			if from == to {
@@ -133,7 +133,7 @@ func (t *Tablet) mergeFiles(ctx context.Context, g *group, from, to int) (err er
 	for _, f := range old {
 		it := f.table.NewIter(sstable.IterOptions{NoCacheFill: true, ReadAheadBytes: readAheadBytes})
 		defer it.Close()
-		sources = append(sources, it)
+		sources = append(sources, boundedSource(it, f.meta.Start, f.meta.End))
 	}
 	c.merge.reset(sources)
 	if err := c.run(); err != nil {
@@ -149,10 +149,14 @@ func (t *Tablet) mergeFiles(ctx context.Context, g *group, from, to int) (err er
 		if added, err = w.finish(ctx, s); err != nil {
 			return err
 		}
+		// What is left of the old files stands for all of them: files stay in order,
+		// whatever was dropped.
+		for _, f := range old {
+			added.meta.MinSeq, added.meta.MaxSeq = min(added.meta.MinSeq, f.meta.MinSeq), max(added.meta.MaxSeq, f.meta.MaxSeq)
+		}
 		files[g.name], addedMeta = added, &added.meta
 	}
-	ids := blobIDs(old)
-	unclear, err := t.changeMeta(func(m *Meta) { m.replaceFiles(g.name, ids, addedMeta) },
+	unclear, err := t.changeMeta(func(m *Meta) { m.replaceFiles(g.name, old, addedMeta) },
 		func(v *view) { v.replace(g.name, old, added) })
 	if err != nil {
 		discard(files, unclear)

@@ -33,8 +33,8 @@ type Meta struct {
 	Groups []GroupMeta
 }
 
-// GroupMeta is the files of one locality group, oldest first. The sequence
-// numbers in one file are all above those in the file before it.
+// GroupMeta is the files of one locality group. What they have of any one row is in
+// the order of their sequence numbers, oldest first; MinSeq does not go down.
 type GroupMeta struct {
 	Name  string
 	Files []FileMeta
@@ -48,6 +48,68 @@ type FileMeta struct {
 	Entries      int64
 	RawBytes     int64 // of keys and values, before compression
 	RowDeletions int64 // delete row and delete family entries
+
+	// Start and End bound what counts of the file: its entries of rows with
+	// Start < row <= End, an empty one being no bound. They are set when a tablet
+	// is split, and stay when it is merged with another.
+	Start, End []byte
+	// Shared says that the metadata of another tablet may name the blob too, so
+	// that it is not for this one's server to delete it.
+	Shared bool
+}
+
+// same says whether f and g are the same part of the same SSTable.
+func (f *FileMeta) same(g *FileMeta) bool {
+	return f.Handle.ID == g.Handle.ID && string(f.Start) == string(g.Start) && string(f.End) == string(g.End)
+}
+
+// bounded says whether not all that is in the file's blob counts.
+func (f *FileMeta) bounded() bool { return len(f.Start) > 0 || len(f.End) > 0 }
+
+// holds says whether what the file has of a row counts.
+func (f *FileMeta) holds(row []byte) bool { return inRange(f.Start, f.End, row) }
+
+// within narrows the bounds to start < row <= end. It returns false if nothing is left.
+func (f *FileMeta) within(start, end []byte) bool {
+	if string(start) > string(f.Start) {
+		f.Start = start
+	}
+	if len(end) > 0 && compareEnds(end, f.End) < 0 {
+		f.End = end
+	}
+	return len(f.End) == 0 || string(f.Start) < string(f.End)
+}
+
+// inRange says whether start < row <= end, where empty is no bound.
+func inRange(start, end, row []byte) bool {
+	return (len(start) == 0 || string(row) > string(start)) && (len(end) == 0 || string(row) <= string(end))
+}
+
+// Narrow makes start, the end of the row before in METADATA, the tablet's. A split
+// writes the lower tablet's row alone, so the upper's, which m may be, still tells of
+// the undivided tablet: from start on its files count, and they are the lower's too.
+//
+// The error says that m begins above start: rows would be nobody's.
+func (m *Meta) Narrow(start []byte) error {
+	if string(start) == string(m.Start) {
+		return nil
+	}
+	if string(start) < string(m.Start) || len(m.End) > 0 && string(start) >= string(m.End) {
+		return fmt.Errorf("%w: tablet %d has the rows from %.64q to %.64q, the one before it ends at %.64q", errBadMeta, m.ID, m.Start, m.End, start)
+	}
+	m.Start = append([]byte(nil), start...)
+	for i := range m.Groups {
+		g := &m.Groups[i]
+		var files []FileMeta
+		for _, f := range g.Files {
+			if f.within(m.Start, nil) {
+				f.Shared = true
+				files = append(files, f)
+			}
+		}
+		g.Files = files
+	}
+	return nil
 }
 
 // metaVersion is the first element of a coded Meta. Later versions append
@@ -65,7 +127,8 @@ var errBadMeta = errors.New("malformed tablet metadata")
 // EncodeMeta codes m as one MessagePack value:
 //
 //	[version, id, table, start, end, redo, stamped, last major µs,
-//	 [[group, [[handle, min seq, max seq, entries, raw bytes, row deletions]…]]…]]
+//	 [[group, [[handle, min seq, max seq, entries, raw bytes, row deletions,
+//	            start, end, shared]…]]…]]
 func EncodeMeta(m *Meta) []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
@@ -85,13 +148,16 @@ func EncodeMeta(m *Meta) []byte {
 		e.Array(len(g.Files))
 		for i := range g.Files {
 			f := &g.Files[i]
-			e.Array(6)
+			e.Array(9)
 			blobfs.AppendHandle(e, f.Handle)
 			e.Uint(f.MinSeq)
 			e.Uint(f.MaxSeq)
 			e.Int(f.Entries)
 			e.Int(f.RawBytes)
 			e.Int(f.RowDeletions)
+			e.Bin(f.Start)
+			e.Bin(f.End)
+			e.Bool(f.Shared)
 		}
 	}
 	return append([]byte(nil), e.Bytes()...)
@@ -132,11 +198,18 @@ func decodeGroup(d *wire.Decoder) GroupMeta {
 			break
 		}
 		n := d.Array()
-		g.Files = append(g.Files, FileMeta{
+		f := FileMeta{
 			Handle: blobfs.DecodeHandle(d),
 			MinSeq: d.Uint(), MaxSeq: d.Uint(),
 			Entries: d.Int(), RawBytes: d.Int(), RowDeletions: d.Int(),
-		})
+		}
+		if n >= 9 { // else of a time when tablets were not split
+			f.Start = append(f.Start, d.Bytes()...)
+			f.End = append(f.End, d.Bytes()...)
+			f.Shared = d.Bool()
+			n -= 3
+		}
+		g.Files = append(g.Files, f)
 		for range n - 6 {
 			d.Skip()
 		}

@@ -17,6 +17,20 @@ import (
 func (t *Tablet) minor(ctx context.Context) error {
 	t.minorMu.Lock()
 	defer t.minorMu.Unlock()
+	return t.minorLocked(ctx)
+}
+
+// minorIfFree is minor if minorMu is free, and else does nothing and returns false: who
+// holds it may wait for the metadata of one tablet, and the others shall not.
+func (t *Tablet) minorIfFree(ctx context.Context) (bool, error) {
+	if !t.minorMu.TryLock() {
+		return false, nil
+	}
+	defer t.minorMu.Unlock()
+	return true, t.minorLocked(ctx)
+}
+
+func (t *Tablet) minorLocked(ctx context.Context) error {
 	v, _, err := t.acquire()
 	if err != nil {
 		return errUnloaded
@@ -27,7 +41,7 @@ func (t *Tablet) minor(ctx context.Context) error {
 	}
 	var sources []source
 	for _, m := range v.frozen {
-		sources = append(sources, &memSource{m.Iter()})
+		sources = append(sources, boundedSource(&memSource{m.Iter()}, m.start, m.end))
 	}
 	files, err := t.writeSources(ctx, v, sources)
 	if err != nil {
@@ -143,7 +157,12 @@ func (s *Server) minorLoop() {
 				}
 				continue
 			}
-			err := t.minor(s.ctx)
+			free, err := t.minorIfFree(s.ctx)
+			if !free {
+				s.minorQueue.add(t)
+				s.sleep(busyPause)
+				continue
+			}
 			if err == nil || errors.Is(err, errUnloaded) {
 				s.blocked.Store(nil)
 				pause = retryPauseMin
@@ -168,6 +187,7 @@ func (s *Server) minorLoop() {
 const (
 	retryPauseMin = 100 * time.Millisecond
 	retryPauseMax = 10 * time.Second
+	busyPause     = 5 * time.Millisecond // while a tablet is being split or written out by another
 )
 
 // sleep waits for d or until the server closes.

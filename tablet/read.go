@@ -87,7 +87,7 @@ func (r *reader) readRow(ctx context.Context, t *Tablet, row []byte, f *table.Pr
 	r.row = ikey.AppendRow(r.row[:0], row)
 	r.end = ikey.AppendRowEnd(r.end[:0], row)
 	rs.end = r.end
-	p := point{row: r.row}
+	p := point{key: row, row: r.row}
 	if fam, qualifier, ok := rs.want.oneColumn(rs.schema); ok {
 		r.col = ikey.AppendColumn(ikey.AppendFamily(append(r.col[:0], r.row...), fam.Name, fam.ID), qualifier)
 		p.column = r.col

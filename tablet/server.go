@@ -36,7 +36,8 @@ type Server struct {
 
 	// tables maps table names to what is served of them. Replaced, never changed.
 	tables   atomic.Pointer[map[string]*served]
-	tablesMu sync.Mutex // guards replacing tables
+	tablesMu sync.Mutex // guards replacing tables, and settling
+	settling map[uint64]bool
 
 	// oldLogs are the logs of earlier runs that some tablet may still need.
 	oldLogs struct {
@@ -115,8 +116,8 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 		cfg: cfg, log: cfg.Logger, limits: &limits,
 		cache:      sstable.NewCache(cfg.CacheBytes),
 		minorQueue: newQueue(), mergeQueue: newQueue(),
-		closing: make(chan struct{}),
-		budget:  rate.NewLimiter(rate.Inf, 0),
+		closing: make(chan struct{}), settling: map[uint64]bool{},
+		budget: rate.NewLimiter(rate.Inf, 0),
 	}
 	if n := cfg.CompactionBytesPerSecond; n > 0 {
 		s.budget = rate.NewLimiter(rate.Limit(n), int(max(n/4, budgetBurst)))
@@ -179,19 +180,14 @@ func (s *Server) AddTablet(ctx context.Context, l Load) error {
 
 // newTablet opens the files of a tablet.
 func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
-	t := &Tablet{id: l.Meta.ID, table: l.Meta.Table, server: s, start: l.Meta.Start, end: l.Meta.End, mem: newMem()}
-	t.claimed = make(chan struct{}, 1)
-	t.latches.init()
+	t := s.newChild(l.Meta, l.Gen)
 	t.schema.Store(newSchema(l.Schema))
-	t.metaMu.meta, t.metaMu.gen = l.Meta, l.Gen
-	t.applied.Store(l.Meta.Redo)
-	t.stamped.Store(l.Meta.Stamped)
 	v := &view{active: t.mem}
 	v.refs.Store(1)
 	for _, gm := range l.Meta.Groups {
 		g := group{name: gm.Name}
 		for _, fm := range gm.Files {
-			f, err := s.openFile(ctx, fm)
+			f, err := s.openFile(ctx, fm, t.start, t.end)
 			if err != nil {
 				v.groups = append(v.groups, g)
 				v.release()
@@ -204,6 +200,17 @@ func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 	}
 	t.mu.current = v
 	return t, nil
+}
+
+// newChild returns a tablet without schema and files.
+func (s *Server) newChild(m *Meta, gen uint64) *Tablet {
+	t := &Tablet{id: m.ID, table: m.Table, server: s, start: m.Start, end: m.End, mem: newMem(), claimed: make(chan struct{}, 1)}
+	t.latches.init()
+	t.metaMu.meta, t.metaMu.gen = m, gen
+	t.lastMajor.Store(m.LastMajor.UnixMicro())
+	t.applied.Store(m.Redo)
+	t.stamped.Store(m.Stamped)
+	return t
 }
 
 // register makes a tablet reachable under its table's name. The error is ErrServed.
@@ -228,6 +235,23 @@ func (s *Server) register(name string, t *Tablet) (err error) {
 		s.mergeQueue.add(t)
 	}
 	return err
+}
+
+// exchange puts tablets that have the same rows in the place of others, for operations
+// that begin later.
+func (s *Server) exchange(old, fresh []*Tablet) {
+	s.changeTables(func(m map[string]*served) {
+		for name, sv := range m {
+			at := slices.Index(sv.tablets, old[0])
+			if at < 0 {
+				continue
+			}
+			for _, t := range fresh { // under the lock, so that no change of schema is missed
+				t.schema.Store(old[0].schema.Load())
+			}
+			m[name] = &served{id: sv.id, tablets: slices.Replace(slices.Clone(sv.tablets), at, at+len(old), fresh...)}
+		}
+	})
 }
 
 // unregister makes a tablet unreachable for operations that begin later.
@@ -336,12 +360,17 @@ func (s *Server) tablets(tableName string) ([]*Tablet, error) {
 	return sv.tablets, nil
 }
 
-// tablet returns the tablet of that id. The error is api.ErrNotServing.
+// tablet returns the tablet of that id. The error is api.ErrNotServing or ErrSettling.
 func (s *Server) tablet(id uint64) (*Tablet, error) {
 	for _, t := range s.allTablets() {
 		if t.id == id {
 			return t, nil
 		}
+	}
+	s.tablesMu.Lock()
+	defer s.tablesMu.Unlock()
+	if s.settling[id] {
+		return nil, fmt.Errorf("tablet %d: %w", id, ErrSettling)
 	}
 	return nil, fmt.Errorf("tablet %d: %w", id, api.ErrNotServing)
 }
@@ -357,6 +386,8 @@ func (s *Server) allTablets() []*Tablet {
 // SetSchema changes the schema by which a table's tablets are served. Operations
 // that began before may end by the old one. The error is api.ErrNoTable.
 func (s *Server) SetSchema(sc *table.Schema) error {
+	s.tablesMu.Lock()
+	defer s.tablesMu.Unlock()
 	tablets, err := s.tablets(sc.Name)
 	if err != nil {
 		return err
@@ -400,6 +431,7 @@ func (t *Tablet) saveMeta(next *Meta) (unclear bool, err error) {
 	gen, err := t.server.cfg.Metadata.Save(ctx, next, t.metaMu.gen)
 	if err == nil {
 		t.metaMu.meta, t.metaMu.gen = next, gen
+		t.lastMajor.Store(next.LastMajor.UnixMicro())
 		return false, nil
 	}
 	if errors.Is(err, ErrMetaLost) {
@@ -420,6 +452,7 @@ func (t *Tablet) saveMeta(next *Meta) (unclear bool, err error) {
 		return unclear, err
 	}
 	t.metaMu.meta = next
+	t.lastMajor.Store(next.LastMajor.UnixMicro())
 	return false, nil
 }
 

@@ -52,6 +52,43 @@ type memSource struct{ memtable.Iter }
 
 func (memSource) Err() error { return nil }
 
+// bounded is the entries of a source with keys from lo on and below hi; nil is no
+// bound.
+type bounded struct {
+	source
+	lo, hi []byte
+}
+
+// boundedSource returns the entries of src with rows start < row <= end.
+func boundedSource(src source, start, end []byte) source {
+	if len(start) == 0 && len(end) == 0 {
+		return src
+	}
+	b := &bounded{source: src}
+	b.lo, b.hi = rowBounds(start, end)
+	return b
+}
+
+func (b *bounded) First() bool {
+	if b.lo == nil {
+		return b.in(b.source.First())
+	}
+	return b.in(b.source.SeekGE(b.lo))
+}
+
+func (b *bounded) SeekGE(key []byte) bool {
+	if bytes.Compare(key, b.lo) < 0 {
+		key = b.lo
+	}
+	return b.in(b.source.SeekGE(key))
+}
+
+func (b *bounded) Next() bool { return b.in(b.source.Next()) }
+
+func (b *bounded) in(ok bool) bool {
+	return ok && (b.hi == nil || bytes.Compare(b.source.Key(), b.hi) < 0)
+}
+
 // newer is those entries of a source that have sequence numbers above than.
 type newer struct {
 	source
@@ -108,12 +145,16 @@ func (d *distinct) Err() error    { return d.merge.err }
 // point is the place that a read is about when it is about one row, or one
 // column of one row: key parts for the Bloom filters.
 type point struct {
+	key    []byte // of the row
 	row    []byte // row part
 	column []byte // row, family and column part; nil for the whole row
 }
 
 // mayHold says whether f can hold anything that a read of p must see.
 func (p *point) mayHold(f *file) bool {
+	if f.inner && !f.meta.holds(p.key) {
+		return false
+	}
 	if !f.table.MayContain(p.row) {
 		return false
 	}
@@ -142,6 +183,10 @@ func (r *rows) sourcesOf(v *view, p *point, opts sstable.IterOptions) {
 			}
 			it := f.table.NewIter(opts)
 			r.iters = append(r.iters, it)
+			if p == nil && f.inner {
+				r.sources = append(r.sources, boundedSource(it, f.meta.Start, f.meta.End))
+				continue
+			}
 			r.sources = append(r.sources, it)
 		}
 	}

@@ -2,6 +2,7 @@ package tablet
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/steledb/stele/tablet/commitlog"
 	"github.com/steledb/stele/tablet/sstable"
@@ -10,6 +11,8 @@ import (
 type counters struct {
 	reads, scans, stalls, overloads atomic.Int64
 	minors, merges, majors          atomic.Int64
+	splits, joins                   atomic.Int64
+	splitPause                      atomic.Int64 // of the last split, in ns
 }
 
 // Stats are figures of a server, since it was opened or of the moment.
@@ -20,6 +23,9 @@ type Stats struct {
 	Stalls, Overloads int64 // writers that waited for memory; those refused
 
 	MinorCompactions, MergingCompactions, MajorCompactions int64
+
+	Splits, Merges int64         // of tablets
+	SplitPause     time.Duration // for which the last split stopped writes
 
 	MemtableBytes, MemtableBytesMax int64
 	Cache                           sstable.CacheStats
@@ -35,6 +41,7 @@ func (s *Server) Stats() Stats {
 		Reads: s.stats.reads.Load(), Scans: s.stats.scans.Load(),
 		Stalls: s.stats.stalls.Load(), Overloads: s.stats.overloads.Load(),
 		MinorCompactions: s.stats.minors.Load(), MergingCompactions: s.stats.merges.Load(), MajorCompactions: s.stats.majors.Load(),
+		Splits: s.stats.splits.Load(), Merges: s.stats.joins.Load(), SplitPause: time.Duration(s.stats.splitPause.Load()),
 		MemtableBytes: s.memtables.Load(), MemtableBytesMax: s.cfg.MemtablesBytesMax,
 		Cache: s.cache.Stats(), Log: s.commits.Stats(), LogPendingBytes: s.commits.Pending(s.redo()),
 	}

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/steledb/stele/blobfs"
 )
 
 // Tablet is one range of rows of one table, loaded on this server.
@@ -34,6 +32,10 @@ type Tablet struct {
 
 	// claimed has one place, held while the tablet is unloaded, split or merged.
 	claimed chan struct{}
+
+	// lastMajor is that of the metadata, in µs, for those who do not wait for a
+	// change of it.
+	lastMajor atomic.Int64
 
 	// stalled says that reads have too many files to merge; writers wait.
 	stalled atomic.Bool
@@ -69,8 +71,7 @@ type Tablet struct {
 
 // holds says whether row is in the tablet's range.
 func (t *Tablet) holds(row []byte) bool {
-	return (len(t.start) == 0 || string(row) > string(t.start)) &&
-		(len(t.end) == 0 || string(row) <= string(t.end))
+	return inRange(t.start, t.end, row)
 }
 
 // acquire returns the current view and a sequence number to read it at. The view
@@ -181,7 +182,7 @@ func cloneMeta(m *Meta) *Meta {
 }
 
 // replaceFiles is view.replace for metadata.
-func (m *Meta) replaceFiles(name string, removed []blobfs.ID, added *FileMeta) {
+func (m *Meta) replaceFiles(name string, removed []*file, added *FileMeta) {
 	at := 0
 	for at < len(m.Groups) && m.Groups[at].Name < name {
 		at++
@@ -195,8 +196,8 @@ func (m *Meta) replaceFiles(name string, removed []blobfs.ID, added *FileMeta) {
 	placed := false
 	for _, f := range m.Groups[at].Files {
 		gone := false
-		for i, id := range removed {
-			if f.Handle.ID == id {
+		for i, r := range removed {
+			if f.same(&r.meta) {
 				gone = true
 				if i == 0 && added != nil {
 					files, placed = append(files, *added), true
@@ -249,7 +250,5 @@ func (t *Tablet) unload(drop bool) {
 
 // majorDue says when the tablet must have its next major compaction.
 func (t *Tablet) majorDue() time.Time {
-	t.metaMu.Lock()
-	defer t.metaMu.Unlock()
-	return t.metaMu.meta.LastMajor.Add(t.server.cfg.MajorPeriod)
+	return time.UnixMicro(t.lastMajor.Load()).Add(t.server.cfg.MajorPeriod)
 }

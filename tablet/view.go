@@ -1,12 +1,9 @@
 package tablet
 
 import (
-	"context"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/steledb/stele/tablet/memtable"
-	"github.com/steledb/stele/tablet/sstable"
 )
 
 // mem is a memtable with the sequence numbers in it.
@@ -21,43 +18,50 @@ type mem struct {
 	// onWritten, if not nil, is called when the memtable is in files that the
 	// metadata names. Set before the memtable is frozen.
 	onWritten func()
-	// counted is what the memtable adds to Server.memtables, in bytes.
-	counted atomic.Int64
+
+	// start and end bound what counts of it: start < row <= end, empty being no
+	// bound. Set where a split gave it to two tablets.
+	start, end []byte
+
+	held     *held
+	released atomic.Bool
 }
 
-func newMem() *mem { return &mem{Table: memtable.New()} }
+// held is the memory of a memtable that one tablet has, or two after a split.
+type held struct {
+	bytes  atomic.Int64 // what it adds to Server.memtables
+	owners atomic.Int32
+}
+
+func newMem() *mem {
+	m := &mem{Table: memtable.New(), held: &held{}}
+	m.held.owners.Store(1)
+	return m
+}
+
+// part returns what a frozen memtable has of the rows start < row <= end, for
+// another tablet.
+func (m *mem) part(start, end []byte) *mem {
+	p := &mem{Table: m.Table, held: m.held, stamped: m.stamped, start: start, end: end}
+	p.minSeq.Store(m.minSeq.Load())
+	p.maxSeq.Store(m.maxSeq.Load())
+	m.held.owners.Add(1)
+	return p
+}
 
 // count adds to the server's memory what the memtable has grown.
 func (m *mem) count(s *Server) {
-	if grown := m.Bytes() - m.counted.Load(); grown > 0 {
-		m.counted.Add(grown)
+	if grown := m.Bytes() - m.held.bytes.Load(); grown > 0 {
+		m.held.bytes.Add(grown)
 		s.memtablesGrew(grown)
 	}
 }
 
-// release gives the memory back that the memtable was counted with.
-func (m *mem) release(s *Server) { s.memtables.Add(-m.counted.Swap(0)) }
-
-// file is an open SSTable. It is counted by the views that hold it; when the
-// last one goes and the file is out of the tablet's metadata, its blob goes too.
-type file struct {
-	meta   FileMeta
-	table  *sstable.Table
-	blob   BlobReader
-	refs   atomic.Int32
-	unlink atomic.Bool // delete the blob with the last reference
-	delete func(f *file)
-
-	columnFilter bool // the Bloom filter knows columns, not only rows
-}
-
-func (f *file) release() {
-	if f.refs.Add(-1) > 0 {
-		return
-	}
-	_ = f.blob.Close() // read only: nothing to lose
-	if f.unlink.Load() {
-		f.delete(f)
+// release gives the memory back that the memtable was counted with, when nobody else
+// has it.
+func (m *mem) release(s *Server) {
+	if !m.released.Swap(true) && m.held.owners.Add(-1) == 0 {
+		s.memtables.Add(-m.held.bytes.Swap(0))
 	}
 }
 
@@ -82,6 +86,18 @@ func (v *view) group(name string) *group {
 	for i := range v.groups {
 		if v.groups[i].name == name {
 			return &v.groups[i]
+		}
+	}
+	return nil
+}
+
+// fileOf returns the file of the view that is of the same SSTable as m, or nil.
+func (v *view) fileOf(m *FileMeta) *file {
+	for _, g := range v.groups {
+		for _, f := range g.files {
+			if f.meta.Handle.ID == m.Handle.ID {
+				return f
+			}
 		}
 	}
 	return nil
@@ -144,29 +160,4 @@ func containsFile(files []*file, f *file) bool {
 		}
 	}
 	return false
-}
-
-// openFile opens the SSTable that m describes.
-func (s *Server) openFile(ctx context.Context, m FileMeta) (*file, error) {
-	blob, err := s.cfg.Blobs.OpenBlob(ctx, m.Handle)
-	if err != nil {
-		return nil, fmt.Errorf("open sstable %s: %w", m.Handle.ID, err)
-	}
-	t, err := sstable.Open(ctx, blob, sstable.OpenOptions{Cache: s.cache, Name: m.Handle.ID.String()})
-	if err != nil {
-		blob.Close()
-		return nil, err
-	}
-	return &file{meta: m, table: t, blob: blob, delete: s.deleteFile,
-		columnFilter: t.Meta().FilterName == filterNameRowColumn}, nil
-}
-
-// deleteFile removes the blob of a file that no view and no metadata holds, and its blocks
-// from the cache, where they would push out those that are read.
-func (s *Server) deleteFile(f *file) {
-	f.table.DropCached()
-	if err := s.cfg.Blobs.Delete(context.Background(), f.meta.Handle.ID); err != nil {
-		// The next start finds it again among blobs that no metadata names.
-		s.log.Warn("delete sstable", "blob", f.meta.Handle.ID.String(), "error", err)
-	}
 }

@@ -223,6 +223,27 @@ func unescape(part []byte) []byte {
 	return append(out, b...)
 }
 
+// RowPrefix returns the row key of a key, or of a key that is cut anywhere what is there of
+// the row key, as separators in an index are cut. It aliases key unless that holds a
+// zero byte before the row part's end.
+func RowPrefix(key []byte) []byte {
+	if n := escapedEnd(key); n >= 0 {
+		return unescape(key[:n])
+	}
+	for i := bytes.IndexByte(key, 0); i >= 0; {
+		if i+1 == len(key) || key[i+1] != 0xFF { // cut inside of an escape, or above the row part's end
+			key = key[:i:i]
+			break
+		}
+		z := bytes.IndexByte(key[i+2:], 0)
+		if z < 0 {
+			break
+		}
+		i += 2 + z
+	}
+	return unescape(append(key[:len(key):len(key)], 0, 1))
+}
+
 // RowLen returns where the row part of a key ends, or -1 if it has none.
 func RowLen(key []byte) int { return escapedEnd(key) }
 

@@ -185,3 +185,25 @@ func FuzzSplit(f *testing.F) {
 		}
 	})
 }
+
+// A key cut anywhere gives the row key, or what is there of it: so it is a row that
+// lies between those before the cut and those after it.
+func TestRowPrefix(t *testing.T) {
+	for _, row := range []string{"a", "row", "r\x00", "\x00", "\x00\xff\x00\x01", "r\x00\x00w"} {
+		key := AppendDeleteRow(AppendRow(nil, []byte(row)), 7)
+		last := ""
+		for n := range len(key) + 1 {
+			got := string(RowPrefix(key[:n]))
+			if got < last || len(got) > len(row) || row[:len(got)] != got {
+				t.Fatalf("row %q cut to %d bytes: %q after %q", row, n, got, last)
+			}
+			last = got
+		}
+		if last != row {
+			t.Fatalf("got %q, want %q", last, row)
+		}
+		if got := string(RowPrefix(AppendRowEnd(nil, []byte(row)))); got != row {
+			t.Fatalf("end of row %q: %q", row, got)
+		}
+	}
+}

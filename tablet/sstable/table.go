@@ -102,6 +102,36 @@ func (t *Table) ApproxBytes(lower, upper []byte) (int64, error) {
 	return end - start, nil
 }
 
+// Samples calls f with a key for about each so many bytes of the file that lie in
+// lower <= key < upper, nil being no bound, in the order of keys: some key above all
+// of the data block before it and at or below all of the next, which need not be in the
+// table, and the bytes since the last. It reads nothing but the index. It returns the
+// errors of Iter.Err.
+func (t *Table) Samples(lower, upper []byte, every int64, f func(key []byte, bytes int64)) error {
+	if !t.Overlaps(lower, upper) {
+		return nil
+	}
+	c := indexCursor{t: t}
+	if err := c.seek(lower); err != nil {
+		return err
+	}
+	for n := int64(0); ; {
+		if n += int64(c.h.stored); n >= every {
+			if err := c.bounds(); err != nil {
+				return err
+			}
+			if c.hi == nil || upper != nil && bytes.Compare(c.hi, upper) >= 0 {
+				return nil
+			}
+			f(bytes.Clone(c.hi), n)
+			n = 0
+		}
+		if more, err := c.step(); !more || err != nil {
+			return err
+		}
+	}
+}
+
 // offsetOf returns where the data block that key belongs to begins.
 func (t *Table) offsetOf(key []byte) (int64, error) {
 	c := indexCursor{t: t}

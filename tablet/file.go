@@ -1,0 +1,108 @@
+package tablet
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/steledb/stele/tablet/ikey"
+	"github.com/steledb/stele/tablet/sstable"
+)
+
+// file is what a tablet has of an open SSTable: all of it, or the rows within bounds.
+// It is counted by the views that hold it; when the last one goes and the file is out
+// of the tablet's metadata, its blob goes too, unless other tablets may have it.
+type file struct {
+	meta   FileMeta
+	table  *sstable.Table
+	opened *opened
+	refs   atomic.Int32
+	unlink atomic.Bool // delete the blob with the last reference
+	delete func(f *file)
+
+	bytes        int64 // on disk, of what counts, about
+	inner        bool  // the bounds leave out some of the tablet's rows
+	columnFilter bool  // the Bloom filter knows columns, not only rows
+}
+
+// opened is a blob that is open for the files of one or several tablets.
+type opened struct {
+	blob BlobReader
+	refs atomic.Int32
+}
+
+func (o *opened) release() {
+	if o.refs.Add(-1) == 0 {
+		_ = o.blob.Close() // read only: nothing to lose
+	}
+}
+
+func (f *file) release() {
+	if f.refs.Add(-1) > 0 {
+		return
+	}
+	f.opened.release()
+	if f.unlink.Load() && !f.meta.Shared {
+		f.delete(f)
+	}
+}
+
+// openFile opens the SSTable that m describes for a tablet with the rows
+// start < row <= end.
+func (s *Server) openFile(ctx context.Context, m FileMeta, start, end []byte) (*file, error) {
+	blob, err := s.cfg.Blobs.OpenBlob(ctx, m.Handle)
+	if err != nil {
+		return nil, fmt.Errorf("open sstable %s: %w", m.Handle.ID, err)
+	}
+	t, err := sstable.Open(ctx, blob, sstable.OpenOptions{Cache: s.cache, Name: m.Handle.ID.String()})
+	if err != nil {
+		blob.Close()
+		return nil, err
+	}
+	f := &file{table: t, opened: &opened{blob: blob}, delete: s.deleteFile,
+		columnFilter: t.Meta().FilterName == filterNameRowColumn}
+	g, err := f.as(m, start, end)
+	if err != nil {
+		blob.Close()
+	}
+	return g, err
+}
+
+// as returns the file with other metadata, for a tablet with the rows
+// start < row <= end. The errors are those of reading the file's index.
+func (f *file) as(m FileMeta, start, end []byte) (*file, error) {
+	g := &file{meta: m, table: f.table, opened: f.opened, delete: f.delete, columnFilter: f.columnFilter}
+	g.bytes = m.Handle.Length
+	if m.bounded() {
+		g.inner = string(m.Start) > string(start) || compareEnds(m.End, end) < 0
+		var err error
+		lo, hi := rowBounds(m.Start, m.End)
+		if g.bytes, err = f.table.ApproxBytes(lo, hi); err != nil {
+			return nil, err
+		}
+	}
+	f.opened.refs.Add(1)
+	return g, nil
+}
+
+// rowBounds returns the internal keys from which on, and below which, the rows
+// start < row <= end are; nil is no bound.
+func rowBounds(start, end []byte) (lo, hi []byte) {
+	if len(start) > 0 {
+		lo = ikey.AppendRowEnd(nil, start)
+	}
+	if len(end) > 0 {
+		hi = ikey.AppendRowEnd(nil, end)
+	}
+	return lo, hi
+}
+
+// deleteFile removes the blob of a file that no view and no metadata holds, and its blocks
+// from the cache, where they would push out those that are read.
+func (s *Server) deleteFile(f *file) {
+	f.table.DropCached()
+	if err := s.cfg.Blobs.Delete(context.Background(), f.meta.Handle.ID); err != nil {
+		// The next start finds it again among blobs that no metadata names.
+		s.log.Warn("delete sstable", "blob", f.meta.Handle.ID.String(), "error", err)
+	}
+}

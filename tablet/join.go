@@ -1,0 +1,227 @@
+package tablet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// ErrNotNeighbours means that two tablets cannot be merged, for they are not next to
+// each other in one table.
+var ErrNotNeighbours = errors.New("tablets are not neighbours")
+
+// Merge makes one tablet of two neighbours that are both served here; it has the id of
+// the upper one. First the upper one's row takes the files of both, each within its
+// bounds, then the lower one's row goes: until then METADATA has both, and the upper
+// one's files below its range count for nothing.
+//
+// Writers of both wait for that time, readers do not. Once begun, a merge does not end
+// with ctx. Errors: api.ErrNotServing, ErrNotNeighbours, those of Metadata, ErrClosed, ctx's.
+func (s *Server) Merge(ctx context.Context, lowerID, upperID uint64) error {
+	lower, err := s.tablet(lowerID)
+	if err != nil {
+		return err
+	}
+	upper, err := s.tablet(upperID)
+	if err != nil {
+		return err
+	}
+	if lower.table != upper.table || len(lower.end) == 0 || string(lower.end) != string(upper.start) {
+		return fmt.Errorf("merge tablets %d and %d: %w", lowerID, upperID, ErrNotNeighbours)
+	}
+	both := []*Tablet{lower, upper} // always in this order: no two merges wait for each other
+	for _, t := range both {
+		if err := t.claim(ctx); err != nil {
+			return err
+		}
+		defer t.unclaim()
+	}
+	if err := s.readyToMerge(ctx, both); err != nil {
+		return notServing(err)
+	}
+	for _, t := range both {
+		t.stopMerging()
+		defer t.mergeMu.Unlock()
+	}
+	began := time.Now()
+	for _, t := range both {
+		t.halt()
+		defer t.resume() // if it is served on
+	}
+	for _, t := range both {
+		if err := t.flush(ctx); err != nil {
+			return notServing(err)
+		}
+	}
+	for _, t := range both {
+		t.metaMu.Lock()
+		defer t.metaMu.Unlock()
+		if t.metaMu.closed {
+			return errGone
+		}
+	}
+	if err := s.merge(lower, upper); err != nil {
+		return fmt.Errorf("merge tablets %d and %d: %w", lowerID, upperID, err)
+	}
+	s.log.Info("tablets merged", "lower", lowerID, "upper", upperID, "writes stopped for", time.Since(began))
+	return nil
+}
+
+// readyToMerge brings down what there is to write and to read while writers wait, and
+// afterwards.
+func (s *Server) readyToMerge(ctx context.Context, both []*Tablet) error {
+	for _, t := range both {
+		if err := t.flushMost(ctx); err != nil {
+			return err
+		}
+	}
+	files := map[string]int{}
+	for _, t := range both {
+		v, _, err := t.acquire()
+		if err != nil {
+			return err
+		}
+		for i := range v.groups {
+			files[v.groups[i].name] += len(v.groups[i].files)
+		}
+		v.release()
+	}
+	for _, n := range files {
+		if n < s.cfg.FilesMax/2 {
+			continue
+		}
+		for _, t := range both {
+			if err := t.major(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return nil
+}
+
+// merge does what is to be done when both tablets are halted, have all in files, and
+// nothing else can change their files or metadata: mergeMu and metaMu are held.
+func (s *Server) merge(lower, upper *Tablet) error {
+	before := upper.metaMu.meta
+	m := unite(lower.metaMu.meta, before)
+	one := s.newChild(m, 0)
+	lv, _, err := lower.acquire()
+	if err != nil {
+		return err
+	}
+	defer lv.release()
+	uv, _, err := upper.acquire()
+	if err != nil {
+		return err
+	}
+	defer uv.release()
+	if err := one.takeFiles(lv, uv); err != nil {
+		return err
+	}
+	if err := s.settleMerge(lower, upper, m); err != nil {
+		one.unload(false)
+		if errors.Is(err, ErrClosed) { // and not known whether it happened
+			lower.metaMu.closed, upper.metaMu.closed = true, true
+			return err
+		}
+		s.undoMerge(lower, upper, before, err)
+		return err
+	}
+	one.metaMu.gen = upper.metaMu.gen
+	lower.metaMu.closed, upper.metaMu.closed = true, true
+	if err := s.commits.Barrier(func() { s.replaceBoth(lower, upper, one) }); err != nil {
+		one.unload(false)
+		return closedError(err)
+	}
+	lower.retire()
+	upper.retire()
+	s.stats.joins.Add(1)
+	s.mergeQueue.add(one)
+	return nil
+}
+
+// unite returns the metadata of both tablets as those of one.
+func unite(lower, upper *Meta) *Meta {
+	m := cloneMeta(upper)
+	m.Start = lower.Start
+	m.Redo, m.Stamped = max(lower.Redo, upper.Redo), max(lower.Stamped, upper.Stamped)
+	if lower.LastMajor.Before(m.LastMajor) {
+		m.LastMajor = lower.LastMajor
+	}
+	groups := map[string][]FileMeta{}
+	for _, half := range []*Meta{lower, upper} {
+		for _, g := range half.Groups {
+			for _, f := range g.Files {
+				// Bounds for all: if the lower row stays after all, a server that
+				// loads the upper one must see that these files are not its own.
+				f.within(half.Start, half.End)
+				groups[g.Name] = append(groups[g.Name], f)
+			}
+		}
+	}
+	m.Groups = nil
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		// The files of either keep their order, and a compaction that takes the
+		// first n of all takes the oldest of each: the whole past of any row.
+		slices.SortStableFunc(groups[name], func(a, b FileMeta) int { return cmp.Compare(a.MinSeq, b.MinSeq) })
+		m.Groups = append(m.Groups, GroupMeta{Name: name, Files: groups[name]})
+	}
+	return m
+}
+
+// settleMerge makes the merge durable. The error says that it did not happen, or is
+// ErrClosed: then it is not known.
+func (s *Server) settleMerge(lower, upper *Tablet, m *Meta) error {
+	err := s.settle(func(context.Context, bool) error {
+		_, err := upper.saveMeta(m)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	old, gen := lower.metaMu.meta, lower.metaMu.gen
+	return s.settle(func(ctx context.Context, again bool) error {
+		err := s.cfg.Metadata.Remove(ctx, old, gen)
+		if !again || !errors.Is(err, ErrMetaChanged) {
+			return err
+		}
+		_, _, loadErr := s.cfg.Metadata.Load(ctx, old.Table, old.End)
+		if errors.Is(loadErr, ErrNoMeta) { // an earlier try came through
+			return nil
+		}
+		if loadErr != nil {
+			return loadErr
+		}
+		return err
+	})
+}
+
+// undoMerge has the upper tablet's row say again what is served. If that does not
+// succeed, the next change of it does so.
+func (s *Server) undoMerge(lower, upper *Tablet, before *Meta, why error) {
+	upper.metaMu.meta = before
+	if !upper.metaMu.closed {
+		if _, err := upper.saveMeta(before); err != nil {
+			s.log.Warn("metadata of a tablet that was not merged", "tablet", upper.id, "error", err)
+		}
+	}
+	if errors.Is(why, ErrMetaLost) && !upper.metaMu.closed {
+		lower.metaMu.closed = true
+		s.lost(lower, why)
+	}
+}
+
+// replaceBoth puts one in the place of two. It runs on the applier, with the writes
+// of both halted and their memtables empty.
+func (s *Server) replaceBoth(lower, upper, one *Tablet) {
+	one.applied.Store(max(lower.applied.Load(), upper.applied.Load()))
+	one.stamped.Store(max(lower.stamped.Load(), upper.stamped.Load()))
+	s.exchange([]*Tablet{lower, upper}, []*Tablet{one})
+	lower.unload(false)
+	upper.unload(false)
+}

@@ -1,0 +1,278 @@
+package tablet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Split splits a tablet at row at: the lower child has the rows up to and with at and
+// a new id, the upper one the rest and the tablet's id. A nil at is a row that parts
+// the bytes about evenly. It returns the lower child's id.
+//
+// The children share the tablet's files and memtables, each within its bounds, so
+// nothing is written but the lower child's row of Metadata; that is the split. Reads
+// and writes go on until it is durable. Then writers wait until the commits under way
+// are done and the children are in the tablet's place.
+//
+// Once begun, a split does not end with ctx: its outcome must be known before the
+// tablet's metadata may change again. While it is not known the tablet is served on as
+// a whole: its log is found by row, and the redo point that both rows have is one.
+//
+// Errors: api.ErrNotServing, ErrNoSplitRow, ErrBadSplitRow, those of Metadata, ErrClosed, ctx's.
+func (s *Server) Split(ctx context.Context, id uint64, at []byte) (lower uint64, err error) {
+	if s.cfg.NewTabletID == nil {
+		return 0, errors.New("split a tablet: the server has no source of tablet ids")
+	}
+	t, err := s.tablet(id)
+	if err != nil {
+		return 0, err
+	}
+	if err := t.claim(ctx); err != nil {
+		return 0, err
+	}
+	defer t.unclaim()
+	// What the children share of memtables each of them writes out, so let it be
+	// little. Nothing that came from runs is left in memtables.
+	if err := t.flushMost(ctx); err != nil {
+		return 0, notServing(err)
+	}
+	if at, err = t.checkSplitRow(ctx, at); err != nil {
+		return 0, err
+	}
+	if lower, err = s.cfg.NewTabletID(ctx); err != nil {
+		return 0, fmt.Errorf("split tablet %d: %w", id, err)
+	}
+	t.minorMu.Lock()
+	defer t.minorMu.Unlock()
+	t.stopMerging()
+	defer t.mergeMu.Unlock()
+	t.metaMu.Lock()
+	defer t.metaMu.Unlock()
+	if t.metaMu.closed {
+		return 0, errGone
+	}
+	if err := s.split(t, lower, at); err != nil {
+		return 0, fmt.Errorf("split tablet %d at %.64q: %w", id, at, err)
+	}
+	return lower, nil
+}
+
+// ErrBadSplitRow means that a tablet cannot be split at a row, since one half would
+// have no place.
+var ErrBadSplitRow = errors.New("row to split at is not inside the tablet's range")
+
+// checkSplitRow returns the row to split at.
+func (t *Tablet) checkSplitRow(ctx context.Context, at []byte) ([]byte, error) {
+	if at == nil {
+		return t.splitRow(ctx)
+	}
+	if err := t.server.limits.CheckRowKey(at); err != nil {
+		return nil, err
+	}
+	if !t.holds(at) || string(at) == string(t.end) {
+		return nil, fmt.Errorf("%w: %.64q, rows from %.64q to %.64q", ErrBadSplitRow, at, t.start, t.end)
+	}
+	return bytes.Clone(at), nil
+}
+
+// halves are the children of a tablet that is being split.
+type halves struct{ lower, upper *Tablet }
+
+// split does what is to be done when nothing else can change t's files or metadata:
+// minorMu, mergeMu and metaMu are held.
+func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
+	m := t.metaMu.meta
+	low, up := cloneMeta(m), cloneMeta(m)
+	low.ID, low.End, up.Start = lowerID, at, at
+	v, _, err := t.acquire()
+	if err != nil {
+		return err
+	}
+	defer v.release()
+	low.bound(v, nil, at)
+	up.bound(v, at, nil)
+	h := halves{s.newChild(low, 0), s.newChild(up, t.metaMu.gen)}
+	for _, c := range []*Tablet{h.lower, h.upper} {
+		if err := c.takeFiles(v); err != nil {
+			h.discard()
+			return err
+		}
+	}
+	s.setSettling(lowerID, true)
+	defer s.setSettling(lowerID, false)
+	gen, err := s.settleSplit(low, up, t.metaMu.gen)
+	if err != nil {
+		h.discard()
+		if errors.Is(err, ErrMetaLost) {
+			t.metaMu.closed = true
+			s.lost(t, err)
+		} else if errors.Is(err, ErrClosed) { // and not known whether it happened
+			t.metaMu.closed = true
+		}
+		return err
+	}
+	h.lower.metaMu.gen = gen
+	t.metaMu.closed = true // whatever comes, METADATA has two tablets
+	began := time.Now()
+	t.halt()
+	if err := s.commits.Barrier(func() { s.replace(t, h) }); err != nil {
+		h.discard()
+		t.resume() // to reads; the log takes no writes any more
+		return closedError(err)
+	}
+	t.retire()
+	pause := time.Since(began)
+	s.stats.splits.Add(1)
+	s.stats.splitPause.Store(int64(pause))
+	s.log.Info("tablet split", "tablet", t.id, "at", at, "lower", lowerID, "writes stopped for", pause)
+	for _, c := range []*Tablet{h.lower, h.upper} {
+		s.minorQueue.add(c)
+		s.mergeQueue.add(c)
+	}
+	return nil
+}
+
+// bound narrows the files, which v has open, to start < row <= end, leaves out those
+// that have nothing there, and marks the others as shared. Those too that the other
+// child leaves out: the row of the upper one names them until it is written anew.
+func (m *Meta) bound(v *view, start, end []byte) {
+	for i := range m.Groups {
+		var files []FileMeta
+		for _, f := range m.Groups[i].Files {
+			if !f.within(start, end) {
+				continue
+			}
+			lo, hi := rowBounds(f.Start, f.End)
+			if v.fileOf(&f).table.Overlaps(lo, hi) {
+				f.Shared = true
+				files = append(files, f)
+			}
+		}
+		m.Groups[i].Files = files
+	}
+}
+
+// takeFiles opens the files that t's metadata names, all of which are open in views.
+func (t *Tablet) takeFiles(views ...*view) error {
+	n := &view{active: t.mem}
+	n.refs.Store(1)
+	for _, gm := range t.metaMu.meta.Groups {
+		g := group{name: gm.Name}
+		for _, fm := range gm.Files {
+			var old *file
+			for _, v := range views {
+				if old == nil {
+					old = v.fileOf(&fm)
+				}
+			}
+			f, err := old.as(fm, t.start, t.end)
+			if err != nil {
+				n.groups = append(n.groups, g)
+				n.release()
+				return err
+			}
+			f.refs.Store(1)
+			g.files = append(g.files, f)
+		}
+		n.groups = append(n.groups, g)
+	}
+	t.mu.current = n
+	return nil
+}
+
+// discard gives up children that are not served.
+func (h *halves) discard() {
+	for _, c := range []*Tablet{h.lower, h.upper} {
+		c.unload(false)
+	}
+}
+
+// replace puts the children in the place of t. It runs on the applier, with writes
+// halted.
+func (s *Server) replace(t *Tablet, h halves) {
+	t.mu.Lock()
+	mems := slices.Clone(t.mu.current.frozen)
+	t.mu.Unlock()
+	if t.mem.Len() > 0 {
+		t.mem.stamped = t.stamped.Load()
+		mems = append(mems, t.mem)
+	}
+	for _, c := range []*Tablet{h.lower, h.upper} {
+		c.applied.Store(t.applied.Load())
+		c.stamped.Store(t.stamped.Load())
+		for _, m := range mems {
+			c.mu.current.frozen = append(c.mu.current.frozen, m.part(c.start, c.end))
+		}
+	}
+	s.exchange([]*Tablet{t}, []*Tablet{h.lower, h.upper})
+	t.unload(false)
+}
+
+// settleSplit makes the split durable. The error says that it did not happen, or is
+// ErrClosed: then it is not known.
+func (s *Server) settleSplit(low, up *Meta, gen uint64) (lowerGen uint64, err error) {
+	err = s.settle(func(ctx context.Context, again bool) error {
+		lowerGen, err = s.cfg.Metadata.Split(ctx, low, up, gen)
+		if !again || !errors.Is(err, ErrMetaChanged) {
+			return err
+		}
+		saved, savedGen, loadErr := s.cfg.Metadata.Load(ctx, low.Table, low.End)
+		if loadErr != nil {
+			if errors.Is(loadErr, ErrNoMeta) {
+				return err
+			}
+			return loadErr
+		}
+		if saved.ID == low.ID { // an earlier try came through
+			lowerGen = savedGen
+			return nil
+		}
+		return err
+	})
+	return lowerGen, err
+}
+
+// settle does try, and again while its outcome is not known: nobody could tell what to
+// serve. The error is one of Metadata's that say that it did not happen, or ErrClosed.
+func (s *Server) settle(try func(ctx context.Context, again bool) error) error {
+	for n, pause := 0, settlePauseMin; ; n, pause = n+1, min(2*pause, settlePauseMax) {
+		ctx, cancel := context.WithTimeout(context.Background(), metaTimeout)
+		err := try(ctx, n > 0)
+		cancel()
+		if err == nil || errors.Is(err, ErrMetaChanged) || errors.Is(err, ErrMetaLost) || errors.Is(err, ErrMetaTooLarge) {
+			return err
+		}
+		s.log.Warn("a change of metadata has no known outcome", "error", err, "tried again in", pause)
+		s.sleep(pause)
+		select {
+		case <-s.closing:
+			return ErrClosed
+		default:
+		}
+	}
+}
+
+// The pauses between attempts of a change of metadata whose outcome is not known.
+const (
+	settlePauseMin = 5 * time.Millisecond
+	settlePauseMax = time.Second
+)
+
+// ErrSettling means that a tablet is being split off or merged, and that it is not
+// known yet whether it is one. Its rows are served.
+var ErrSettling = errors.New("tablet is being split off or merged")
+
+// setSettling takes note of a tablet that METADATA may have and the tables do not.
+func (s *Server) setSettling(id uint64, is bool) {
+	s.tablesMu.Lock()
+	defer s.tablesMu.Unlock()
+	if is {
+		s.settling[id] = true
+	} else {
+		delete(s.settling, id)
+	}
+}
