@@ -23,7 +23,7 @@ const (
 	// storeFaultsShort, storeFaultsLong and storeFaultsSoak are the faults of one run.
 	storeFaultsShort, storeFaultsLong, storeFaultsSoak = 4, 20, 25
 	// storeLengthMax and storeLengthMaxSoak bound the length of a fault.
-	storeLengthMax, storeLengthMaxSoak = 4 * time.Second, 20 * time.Second
+	storeLengthMax, storeLengthMaxSoak = 2500 * time.Millisecond, 20 * time.Second
 	// What each node has: extents are so small that logs go on to the next all the time.
 	diskBytes, moreDiskBytes = 192 << 20, 96 << 20
 	storeReserve             = 8 << 20
