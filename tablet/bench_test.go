@@ -3,9 +3,12 @@ package tablet
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/table"
 )
 
@@ -61,4 +64,49 @@ func BenchmarkReadRow(b *testing.B) {
 			b.Fatal(found, err)
 		}
 	}
+}
+
+// BenchmarkSplit splits a tablet of 10,000 rows and merges the halves, while 4 writers
+// wait 1 ms for the disk with each commit. It tells for how long a split and a merge
+// stop writes at most, and the slowest write.
+func BenchmarkSplit(b *testing.B) {
+	e := benchEnv(b, Config{}, 10_000)
+	e.fs.SetHook(func(op vfs.Op) error {
+		if op.Kind == vfs.OpSync {
+			time.Sleep(time.Millisecond)
+		}
+		return nil
+	})
+	var stop atomic.Bool
+	var slowest atomic.Int64
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop.Store(true)
+	for w := range 4 {
+		wg.Go(func() {
+			for i := w; !stop.Load(); i += 4 {
+				began := time.Now()
+				if _, err := e.apply(fmt.Sprintf("row%06d", i*7919%10_000), table.Set("f", []byte("q"), 1, make([]byte, 100))); err != nil {
+					b.Error(err)
+					return
+				}
+				slowest.Store(max(slowest.Load(), int64(time.Since(began))))
+			}
+		})
+	}
+	worst := time.Duration(0)
+	b.ResetTimer()
+	for range b.N {
+		lower, err := e.Split(context.Background(), 1, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		worst = max(worst, e.Stats().SplitPause)
+		if err := e.Merge(context.Background(), lower, 1); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.StopTimer()
+	b.ReportMetric(float64(worst.Microseconds())/1000, "ms-split-pause-max")
+	b.ReportMetric(float64(slowest.Load())/1e6, "ms-write-max")
 }

@@ -157,6 +157,17 @@ type Config struct {
 	// Zero means 512 MiB.
 	RowReadBytesMax int64
 
+	// OnSplitWanted is told, every 10 s, of each tablet with SplitBytes or more, and of
+	// one that for half a minute had more than SplitOps operations a second and more than twice
+	// the server's mean. It must not wait. Nil means that nobody wants to know.
+	OnSplitWanted func(SplitWanted)
+	// SplitBytes is the size of a tablet that should be split. Zero means 1 GiB;
+	// negative means that size does not matter.
+	SplitBytes int64
+	// SplitOps is the operations per second of a tablet that should be split. Zero
+	// means 5000; negative means that load does not matter.
+	SplitOps int64
+
 	// OnFailure is called once, when the commit log has failed and the server
 	// takes no more writes. Nil means nothing more than the log entry.
 	OnFailure func(error)
@@ -177,6 +188,8 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.FilesMerge, 6)
 	setDefault(&c.MajorPeriod, 24*time.Hour)
 	setDefault(&c.CompactionBytesPerSecond, 128<<20)
+	setDefault(&c.SplitBytes, 1<<30)
+	setDefault(&c.SplitOps, 5000)
 	setDefault(&c.OverloadWait, 2*time.Second)
 	setDefault(&c.RowReadBytesMax, 512<<20)
 	return c

@@ -50,6 +50,9 @@
 // A split writes one row of Metadata, the lower child's, so the row of the upper one tells
 // of the undivided tablet until it is next written; Meta.Narrow puts that right.
 //
+// A tablet that has grown large, or that for half a minute has had more to do than its
+// share, is told of through Config.OnSplitWanted; who hears of it decides.
+//
 // Config.Serving is asked when an operation begins and before its answer is given. A
 // write that finds the server's lease gone when it is durable is answered with an
 // UnsureError.

@@ -247,13 +247,14 @@ func (s *Server) mergeLoop() {
 	}
 }
 
-// timerPeriod is how often the server looks for major compactions that are due
-// and for a commit log that grew too long.
+// timerPeriod is how often the server looks for major compactions that are due, for
+// a commit log that grew too long and for tablets that should be split.
 const timerPeriod = 10 * time.Second
 
 func (s *Server) timerLoop() {
 	tick := time.NewTicker(timerPeriod)
 	defer tick.Stop()
+	last := time.Now()
 	for {
 		select {
 		case <-s.closing:
@@ -261,6 +262,8 @@ func (s *Server) timerLoop() {
 		case <-tick.C:
 		}
 		s.minorQueue.wakeUp()
+		s.lookForSplits(max(time.Since(last), time.Millisecond))
+		last = time.Now()
 		now := s.cfg.Now()
 		for _, t := range s.allTablets() {
 			if !now.Before(t.majorDue()) || t.stalled.Load() {

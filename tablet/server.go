@@ -315,6 +315,7 @@ func (s *Server) tabletOf(tableName string, row []byte) (*Tablet, error) {
 		return nil, err
 	}
 	if t := sv.at(row); t != nil {
+		t.load.note(row)
 		return t, nil
 	}
 	return nil, fmt.Errorf("table %q, row %.64q: %w", tableName, row, api.ErrNotServing)

@@ -56,6 +56,8 @@ type TabletStats struct {
 	ID            uint64
 	Start, End    []byte
 	MemtableBytes int64
+	Bytes         int64 // in files and memtables, about; of files that are shared its own rows
+	OpsPerSecond  int64 // of late
 	Files         []FileStats
 }
 
@@ -94,6 +96,7 @@ func (s *Server) TabletStats(tableName string) ([]TabletStats, error) {
 			}
 		}
 		v.release()
+		st.Bytes, st.OpsPerSecond = t.bytes(), t.load.rate.Load()
 		all = append(all, st)
 	}
 	return all, nil

@@ -33,6 +33,8 @@ type Tablet struct {
 	// claimed has one place, held while the tablet is unloaded, split or merged.
 	claimed chan struct{}
 
+	load load
+
 	// lastMajor is that of the metadata, in µs, for those who do not wait for a
 	// change of it.
 	lastMajor atomic.Int64

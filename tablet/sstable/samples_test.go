@@ -1,0 +1,42 @@
+package sstable
+
+import (
+	"bytes"
+	"testing"
+)
+
+// Samples come in order, within the bounds, each with about as many bytes as are asked
+// for, and part the file as ApproxBytes measures it.
+func TestSamples(t *testing.T) {
+	var entries []kv
+	for i := range 4000 {
+		entries = append(entries, kv{key: []byte{'k', byte(i >> 8), byte(i)}, value: bytes.Repeat([]byte{byte(i * 7)}, 50)})
+	}
+	for _, blockBytes := range []int{1024, 4096} { // one with an index of two levels
+		file, m := build(t, Options{BlockBytes: blockBytes}, nil, entries)
+		tab := open(t, bytesSource(file), OpenOptions{})
+		for _, c := range [][2][]byte{{nil, nil}, {entries[1000].key, entries[3000].key}, {nil, entries[10].key}, {[]byte("z"), nil}} {
+			const every = 10_000
+			last, below, lower := c[0], int64(0), c[0]
+			err := tab.Samples(c[0], c[1], every, func(key []byte, n int64) {
+				if bytes.Compare(key, last) <= 0 || c[1] != nil && bytes.Compare(key, c[1]) >= 0 {
+					t.Fatalf("sample %x after %x, bounds %x", key, last, c)
+				}
+				last = key
+				if n < every || n > every+2*int64(blockBytes) {
+					t.Fatalf("sample of %d bytes", n)
+				}
+				below += n
+				if want, err := tab.ApproxBytes(lower, key); err != nil || below > want+int64(blockBytes) || below < want*9/10-2*int64(blockBytes) {
+					t.Fatalf("%d bytes below %x, ApproxBytes says %d, error %v", below, key, want, err)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c[0] == nil && c[1] == nil && below < int64(m.DataBytes)-every-2*int64(blockBytes) {
+				t.Fatalf("samples of %d of %d bytes", below, m.DataBytes)
+			}
+		}
+	}
+}
