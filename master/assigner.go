@@ -67,11 +67,21 @@ type assigner struct {
 		sync.Mutex
 		busy  []Order
 		stale bool // an order has ended since the rows were read
+		// ends are those of the servers that are alive.
+		ends map[string]serverEnd
 	}
 }
 
+// serverEnd is a context that ends when a server is known to be gone: nobody waits for it then.
+type serverEnd struct {
+	ctx context.Context
+	end context.CancelCauseFunc
+}
+
 func newAssigner(cfg Config, lock Lock) *assigner {
-	return &assigner{cfg: cfg, lock: lock, nudged: make(chan struct{}, 1)}
+	a := &assigner{cfg: cfg, lock: lock, nudged: make(chan struct{}, 1)}
+	a.mu.ends = map[string]serverEnd{}
+	return a
 }
 
 // nudge has run look soon.
@@ -85,6 +95,7 @@ func (a *assigner) nudge() {
 // run assigns tablets until ctx ends, and returns when all its orders have ended.
 func (a *assigner) run(ctx context.Context) {
 	defer a.work.Wait()
+	defer a.noteAlive(nil)
 	for ctx.Err() == nil {
 		if err := a.look(ctx); err != nil && ctx.Err() == nil {
 			a.tell(err)
@@ -138,8 +149,9 @@ func (a *assigner) state(ctx context.Context) (*TabletState, error) {
 	// An order that ends while this is read is still busy: what it did may not be seen.
 	a.mu.Lock()
 	s.Busy = slices.Clone(a.mu.busy)
-	stale := a.mu.stale
-	a.mu.stale = false
+	if a.mu.stale {
+		a.mu.stale, a.whole = false, false
+	}
 	a.mu.Unlock()
 	var err error
 	if s.Logs, s.Recovered, err = a.cfg.Tablets.Logs(ctx); err != nil {
@@ -153,7 +165,8 @@ func (a *assigner) state(ctx context.Context) (*TabletState, error) {
 		alive = append(alive, v.Name)
 	}
 	slices.Sort(alive)
-	if stale || !a.whole || !slices.Equal(alive, a.servers) || time.Since(a.read) >= rowsPeriod {
+	a.noteAlive(alive)
+	if !a.whole || !slices.Equal(alive, a.servers) || time.Since(a.read) >= rowsPeriod {
 		if a.rows, a.whole, err = a.cfg.Tablets.Rows(ctx); err != nil {
 			a.whole = false
 			return nil, fmt.Errorf("read METADATA: %w", err)
@@ -163,6 +176,36 @@ func (a *assigner) state(ctx context.Context) (*TabletState, error) {
 	}
 	s.Tablets = a.rows
 	return s, nil
+}
+
+// noteAlive ends the orders of servers that are not among those that are alive.
+func (a *assigner) noteAlive(alive []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name, e := range a.mu.ends {
+		if !slices.Contains(alive, name) {
+			e.end(errServerGone)
+			delete(a.mu.ends, name)
+		}
+	}
+	for _, name := range alive {
+		if _, ok := a.mu.ends[name]; !ok {
+			ctx, end := context.WithCancelCause(context.Background())
+			a.mu.ends[name] = serverEnd{ctx, end}
+		}
+	}
+}
+
+// whileAlive returns a context that ends when a server is known to be gone.
+func (a *assigner) whileAlive(server string) context.Context {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if e, ok := a.mu.ends[server]; ok {
+		return e.ctx
+	}
+	ctx, end := context.WithCancelCause(context.Background())
+	end(errServerGone)
+	return ctx
 }
 
 // start carries an order out in the background.
@@ -195,6 +238,9 @@ func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 var errServerGone = errors.New("the server is gone")
 
 func (a *assigner) do(ctx context.Context, o *Order, s *TabletState) error {
+	if !a.lock.Held() {
+		return errNotMaster
+	}
 	limit := orderTimeout
 	if o.Kind == Recover {
 		limit = recoverTimeout
@@ -202,27 +248,25 @@ func (a *assigner) do(ctx context.Context, o *Order, s *TabletState) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	t := a.cfg.Tablets
-	server := func() *TabletServer {
-		i := slices.IndexFunc(s.Servers, func(v TabletServer) bool { return v.Name == o.Server })
-		if i < 0 {
-			return nil
-		}
-		return &s.Servers[i]
-	}
 	switch o.Kind {
-	case Load, Unload:
-		v := server()
-		if v == nil {
-			return errServerGone
-		}
-		if o.Kind == Load {
-			return t.Load(ctx, v, &o.Tablet, a.lock.Sequencer())
-		}
-		return t.Unload(ctx, v, &o.Tablet, a.lock.Sequencer())
 	case Recover:
-		return recoverLogs(ctx, t, o.Server, s.Servers)
+		r := sorter{rs: t, log: a.cfg.Logger, server: o.Server, alive: a.whileAlive, held: a.lock.Held}
+		return r.run(ctx, slices.DeleteFunc(slices.Clone(s.Servers), func(v TabletServer) bool { return v.Silent }))
 	case Forget:
 		return t.Forget(ctx, o.Server)
+	}
+	i := slices.IndexFunc(s.Servers, func(v TabletServer) bool { return v.Name == o.Server })
+	if i < 0 {
+		return errServerGone
+	}
+	ends := a.whileAlive(o.Server)
+	defer context.AfterFunc(ends, cancel)()
+	order := t.Load
+	if o.Kind == Unload {
+		order = t.Unload
+	}
+	if err := order(ctx, &s.Servers[i], &o.Tablet, a.lock.Sequencer()); err != nil {
+		return errors.Join(err, context.Cause(ends))
 	}
 	return nil
 }

@@ -23,7 +23,7 @@
 //	Run         the node     its ctx                holds the lock, keeps the voters
 //	assigner    work         the mastership         looks each Pause, or when an order has ended
 //	order       the assigner itself, or the reign   one order; at most one for each tablet and server
-//	help        an order     the order              has one server sort pieces
+//	help        an order     the order              has one server sort pieces; ends with that server, too
 //
 // # Invariants
 //
@@ -31,4 +31,6 @@
 //	    and sorted (I1, I4).
 //	A2. A dead server's logs are removed only when all of METADATA was read after it was known to be
 //	    dead and no row names it (I1, I6). A tablet that waits for a recovery must not split.
+//	A3. A piece of a log is sorted again only if its sorter failed, or under another master.
+//	A4. Nobody waits for a server that is known to be gone: what it was told to do is told to another.
 package master

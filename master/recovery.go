@@ -2,10 +2,8 @@ package master
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/wire"
@@ -18,7 +16,7 @@ type Recovery struct {
 	Pieces []Piece
 }
 
-// Piece is a part of a log that one server sorts: an extent.
+// Piece is a part of a log that one server sorts: whole extents, about 64 MiB.
 type Piece struct {
 	Log        blobfs.ID
 	Start, End int64 // positions in the log: payloads that begin there are the piece's
@@ -107,112 +105,12 @@ func DecodeRecovery(b []byte) (*Recovery, error) {
 type Recoveries interface {
 	// Recovery returns the recovery of a server and its generation; nil and zero if there is none.
 	Recovery(ctx context.Context, server string) (*Recovery, uint64, error)
-	// SaveRecovery replaces it if it is at that generation, and returns the next.
+	// SaveRecovery replaces it if it is at that generation, and returns the next. After an error it
+	// may have been replaced or not.
 	SaveRecovery(ctx context.Context, r *Recovery, gen uint64) (uint64, error)
 	// EndLogs ends a server's logs, so that it is acknowledged nothing more, and returns the pieces
 	// that they consist of.
 	EndLogs(ctx context.Context, server string) ([]Piece, error)
 	// Sort has a server sort a piece of another's log, and returns the run. That is on disk then.
 	Sort(ctx context.Context, by *TabletServer, server string, p *Piece) ([]byte, error)
-}
-
-// sortsMax bounds the pieces that one server sorts at a time: each takes memory for the piece twice.
-const sortsMax = 2
-
-// recoverLogs ends and sorts the logs of a dead server, with the help of those that live. What was
-// sorted before, perhaps by another master, is not sorted again. The error is ctx's, or what kept
-// some piece from being sorted.
-func recoverLogs(ctx context.Context, rs Recoveries, server string, helpers []TabletServer) error {
-	r, gen, err := rs.Recovery(ctx, server)
-	if err != nil {
-		return fmt.Errorf("read how far it has come: %w", err)
-	}
-	if r == nil {
-		r = &Recovery{Server: server}
-		if r.Pieces, err = rs.EndLogs(ctx, server); err != nil {
-			return fmt.Errorf("end its logs: %w", err)
-		}
-		if gen, err = rs.SaveRecovery(ctx, r, gen); err != nil {
-			return fmt.Errorf("begin to sort: %w", err)
-		}
-	}
-	if len(helpers) == 0 {
-		if r.Done() {
-			return nil
-		}
-		return errors.New("there is no server to sort its logs")
-	}
-	s := sorter{rs: rs, r: r, gen: gen}
-	return s.run(ctx, helpers)
-}
-
-// sorter hands the pieces of a recovery out.
-type sorter struct {
-	rs Recoveries
-	// mu guards what follows, and is held while the recovery is saved.
-	mu   sync.Mutex
-	r    *Recovery
-	gen  uint64
-	next int
-	errs []error
-}
-
-func (s *sorter) run(ctx context.Context, helpers []TabletServer) error {
-	var work sync.WaitGroup
-	for i := range helpers {
-		for range sortsMax {
-			work.Go(func() { s.help(ctx, &helpers[i]) })
-		}
-	}
-	work.Wait()
-	return errors.Join(append(s.errs, ctx.Err())...)
-}
-
-// help has one server sort pieces until there are none, or it fails.
-func (s *sorter) help(ctx context.Context, by *TabletServer) {
-	for ctx.Err() == nil {
-		i := s.take()
-		if i < 0 {
-			return
-		}
-		piece := s.r.Pieces[i]
-		run, err := s.rs.Sort(ctx, by, s.r.Server, &piece)
-		if err == nil {
-			err = s.sorted(ctx, i, run)
-		}
-		if err != nil {
-			s.mu.Lock()
-			s.errs = append(s.errs, fmt.Errorf("server %s: sort %d to %d of log %s: %w", by.Name, piece.Start, piece.End, piece.Log, err))
-			s.mu.Unlock()
-			return // the next try finds the piece again
-		}
-	}
-}
-
-// take returns a piece that is to be sorted, or -1.
-func (s *sorter) take() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for ; s.next < len(s.r.Pieces); s.next++ {
-		if s.r.Pieces[s.next].Run == nil {
-			s.next++
-			return s.next - 1
-		}
-	}
-	return -1
-}
-
-// sorted notes that a piece is.
-func (s *sorter) sorted(ctx context.Context, i int, run []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	next := *s.r
-	next.Pieces = slices.Clone(s.r.Pieces)
-	next.Pieces[i].Run = run
-	gen, err := s.rs.SaveRecovery(ctx, &next, s.gen)
-	if err != nil {
-		return fmt.Errorf("note it: %w", err)
-	}
-	s.r.Pieces[i].Run, s.gen = run, gen
-	return nil
 }

@@ -1,0 +1,180 @@
+package master
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/steledb/stele/raftmeta/api"
+)
+
+// reignOf runs an assigner until the returned function is called, or the test ends.
+func reignOf(t *testing.T, view *masterView, epoch uint64) (lock *worldLock, end func()) {
+	lock = &worldLock{seq: api.Sequencer{LockGeneration: epoch}, done: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	a := newAssigner(Config{Tablets: view, Pause: time.Second, Logger: slog.New(slog.DiscardHandler)}, lock)
+	var work sync.WaitGroup
+	work.Go(func() { a.run(ctx) })
+	end = func() { lock.lose(); cancel(); work.Wait(); view.flushes.Wait() }
+	t.Cleanup(end)
+	return lock, end
+}
+
+func masterSeed(t *testing.T) uint64 {
+	seed, err := strconv.ParseUint(os.Getenv("STELE_SEED"), 10, 64)
+	if err != nil {
+		seed = rand.Uint64()
+	}
+	t.Logf("replay with STELE_SEED=%d go test -run '^%s$' ./master/", seed, t.Name())
+	return seed
+}
+
+func masterRuns(n int) uint64 {
+	if times, err := strconv.Atoi(os.Getenv("STELE_SOAK")); err == nil && times > 0 {
+		return uint64(n * times)
+	}
+	return uint64(n)
+}
+
+// wait waits until nothing is missing, for up to limit.
+func (f *tabletFleet) wait(t *testing.T, limit time.Duration) {
+	t.Helper()
+	begun := time.Now()
+	for f.settled() != "" {
+		if time.Since(begun) > limit {
+			t.Fatalf("after %v: %s", limit, f.settled())
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func (f *tabletFleet) check(t *testing.T) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, w := range f.wrong {
+		t.Error(w)
+	}
+}
+
+// A1, A2, A3: servers die at any time, also while they sort and load, METADATA cannot be read for a while, and what
+// is saved has no known outcome. In the end all tablets are served with all that was written, no logs are left, and each
+// piece was sorted once, and once more each time that its sorter failed.
+func TestAssignerFaults(t *testing.T) {
+	seed := masterSeed(t)
+	for i := range masterRuns(30) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newTabletFleet(rand.New(rand.NewPCG(seed, i)), 20)
+			rng := rand.New(rand.NewPCG(seed, i+1<<32))
+			f.lossy, f.flaky, f.ms = rng.IntN(40), rng.IntN(20), 20+rng.IntN(2000)
+			for range 4 {
+				f.start()
+			}
+			_, end := reignOf(t, &masterView{tabletFleet: f}, 1)
+			faults(f, rng, func() {})
+			f.wait(t, 5*time.Minute)
+			end()
+			f.check(t)
+			for piece, n := range f.sorts {
+				if n > 1 {
+					t.Errorf("run %d: piece %s was sorted %d times, and failed %d times", i, piece, n, f.broken[piece])
+				}
+			}
+		})
+	}
+}
+
+// faults writes, and has servers come and go, for a while.
+func faults(f *tabletFleet, rng *rand.Rand, more func()) {
+	for n := range 300 {
+		time.Sleep(time.Duration(rng.IntN(200)) * time.Millisecond)
+		f.write(n)
+		switch rng.IntN(40) {
+		case 0:
+			f.kill()
+		case 1:
+			f.start()
+		case 2:
+			f.locked(func() { f.down = !f.down })
+		case 3:
+			more()
+		}
+	}
+	f.start()
+	f.start()
+	f.locked(func() { f.down = false })
+}
+
+// A1, A2: masters follow each other, and one that was stopped goes on as if it still were one: at most two at a time.
+func TestAssignersInTurn(t *testing.T) {
+	seed := masterSeed(t)
+	for i := range masterRuns(30) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newTabletFleet(rand.New(rand.NewPCG(seed, i)), 20)
+			rng := rand.New(rand.NewPCG(seed, i+1<<32))
+			f.lossy, f.ms = rng.IntN(30), 20+rng.IntN(3000)
+			for range 4 {
+				f.start()
+			}
+			epoch := uint64(1)
+			view := &masterView{tabletFleet: f}
+			lock, end := reignOf(t, view, epoch)
+			var old sync.WaitGroup
+			faults(f, rng, func() {
+				view.pause()
+				stopped, ended, after := view, end, time.Duration(rng.IntN(20_000))*time.Millisecond
+				time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond)
+				lock.lose()
+				epoch++
+				view = &masterView{tabletFleet: f}
+				lock, end = reignOf(t, view, epoch)
+				old.Go(func() {
+					time.Sleep(after)
+					stopped.resume()
+					time.Sleep(time.Second) // until it learns of it
+					ended()
+				})
+			})
+			old.Wait()
+			f.wait(t, 5*time.Minute)
+			end()
+			f.check(t)
+		})
+	}
+}
+
+// A4: nobody waits for a server that died with an order: its tablets are elsewhere within seconds.
+func TestAssignerServerDiesLoading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 5)
+		f.start()
+		view := &masterView{tabletFleet: f}
+		_, end := reignOf(t, view, 1)
+		f.wait(t, time.Minute)
+		f.locked(func() { f.ms = 60_000 }) // whoever loads now takes long
+		f.start()
+		f.start()
+		f.locked(func() {
+			for name, s := range f.servers {
+				if len(s.has) > 0 {
+					close(s.gone)
+					delete(f.servers, name)
+				}
+			}
+		})
+		f.start()
+		time.Sleep(20 * time.Second)
+		f.kill()
+		f.kill()
+		f.locked(func() { f.ms = 20 })
+		f.wait(t, 40*time.Second)
+		end()
+		f.check(t)
+	})
+}
