@@ -31,7 +31,6 @@ type tabletFleet struct {
 	sorts   map[string]int // of each piece, that were answered or came to an end
 	broken  map[string]int // that failed
 	wrong   []string       // what must not be
-	flushes sync.WaitGroup
 
 	down  bool // METADATA cannot be read
 	lossy int  // of 100 saves so many have no known outcome
@@ -159,8 +158,9 @@ func (f *tabletFleet) wrongf(format string, args ...any) {
 // masterView is what one master sees of the fleet. While it is paused it does nothing.
 type masterView struct {
 	*tabletFleet
-	mu     sync.Mutex
-	paused chan struct{}
+	flushes sync.WaitGroup
+	mu      sync.Mutex
+	paused  chan struct{}
 }
 
 func (m *masterView) pause() {

@@ -198,6 +198,8 @@ func TestMasterMakesVoters(t *testing.T) {
 		if len(w.Voters()) != 3 || len(w.started) != 2 {
 			t.Errorf("voters %+v, started %v", w.Voters(), w.started)
 		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		for _, s := range w.servers {
 			if w.hailed[s.ID] != m.Epoch() {
 				t.Errorf("node %s knows of epoch %d, not %d", s.ID, w.hailed[s.ID], m.Epoch())
