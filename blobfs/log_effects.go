@@ -140,18 +140,35 @@ func (w *SpreadLogWriter) choose(seq uint64) []string {
 // slow, as long as there are nodes: what a single disk has, a single disk can lose.
 const logReplicasMin = 2
 
+// avoidBare is how long a node that has failed gets no replicas when there are fewer than logReplicasMin
+// without it.
+const avoidBare = time.Second
+
 // usable returns the nodes that may get a replica now. Called with mu held.
 func (w *SpreadLogWriter) usable(now time.Duration) []place.Node {
 	within := func(m map[string]time.Duration, n string) bool {
 		until, ok := m[n]
 		return ok && now < until
 	}
-	able := slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool { return n.Leaving || n.Full || within(w.avoid, n.ID) })
+	there := slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool { return n.Leaving || n.Full })
+	able := slices.DeleteFunc(slices.Clone(there), func(n place.Node) bool { return within(w.avoid, n.ID) })
 	quick := slices.DeleteFunc(slices.Clone(able), func(n place.Node) bool { return within(w.slow, n.ID) })
-	if len(quick) >= min(logReplicasMin, w.s.cluster.Replicas) {
+	least := min(logReplicasMin, w.s.cluster.Replicas)
+	switch {
+	case len(quick) >= least:
 		return quick
+	case len(able) >= least:
+		return able
 	}
-	return able
+	// One that has failed may be back: better to try it soon than to go on with a single disk.
+	patience := w.s.cluster.Logs.Avoid - min(avoidBare, w.s.cluster.Logs.Avoid)
+	return slices.DeleteFunc(w.s.logNodesIf(func(string) bool { return true }), func(n place.Node) bool {
+		until, ok := w.avoid[n.ID]
+		if n.ID != w.s.self {
+			until -= patience
+		}
+		return n.Leaving || n.Full || ok && now < until
+	})
 }
 
 func nodesOf(nodes []place.Node, ids []string) []place.Node {
@@ -166,10 +183,15 @@ func nodesOf(nodes []place.Node, ids []string) []place.Node {
 
 // logNodes returns the members as placement sees them. A store without a fleet is alone.
 func (s *Store) logNodes() []place.Node {
+	return s.logNodesIf(func(node string) bool { return !s.peers.suspected(node) })
+}
+
+// logNodesIf is logNodes, with another judge of who answers.
+func (s *Store) logNodesIf(answers func(node string) bool) []place.Node {
 	if s.cluster.Fleet == nil {
 		return []place.Node{{ID: s.self, CapacityBytes: 1}}
 	}
-	nodes := s.nodes()
+	nodes := s.nodesIf(answers)
 	for i := range nodes {
 		if nodes[i].ID == s.self {
 			nodes[i].Full = false // the disks here know better

@@ -264,6 +264,7 @@ func (w *SpreadLogWriter) look() {
 		w.retried = now
 		w.m.Retry()
 	}
+	w.weigh(now)
 	w.widen(now)
 	if len(w.frames) == 0 {
 		return
@@ -297,25 +298,28 @@ func (w *SpreadLogWriter) look() {
 	}
 }
 
-// widen goes on in an extent with more replicas, when there are nodes for it again: first with
+// widen goes on in an extent with more replicas on nodes that stay, when there are nodes for it: first with
 // a new standby, then by turning to that. Called with mu held.
 func (w *SpreadLogWriter) widen(now time.Duration) {
+	usable := w.usable(now)
+	count := func(nodes []string) int { return len(nodesOf(usable, nodes)) }
 	current, nodes := w.m.Current()
-	have := len(nodes)
+	have := count(nodes)
 	patience := w.s.cluster.Logs.Avoid
 	if have < logReplicasMin {
 		patience = w.s.cluster.Logs.Retry
 	}
-	if have == 0 || have >= w.s.cluster.Replicas || now-w.widened < patience {
+	want := min(w.s.cluster.Replicas, len(usable))
+	if len(nodes) == 0 || have >= want || now-w.widened < patience {
 		return
 	}
-	seq, node, standby := w.m.Standby()
+	seq, standby := w.m.Standby()
 	switch {
 	case seq == 0:
-	case standby > have:
+	case count(standby) > have:
 		w.widened = now
 		w.m.Failed(current, nodes[0], 0)
-	case len(w.usable(now)) > standby:
-		w.m.Failed(seq, node, 0)
+	case want > count(standby):
+		w.m.Failed(seq, standby[0], 0)
 	}
 }

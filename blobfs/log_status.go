@@ -56,7 +56,8 @@ func (w *SpreadLogWriter) status() LogStatus {
 	if seq, nodes := w.m.Current(); seq != 0 {
 		st.Replicas = len(nodes)
 	} else {
-		_, _, st.Replicas = w.m.Standby()
+		_, nodes = w.m.Standby()
+		st.Replicas = len(nodes)
 	}
 	return st
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	crand "crypto/rand"
@@ -57,6 +58,10 @@ type SpreadLogWriter struct {
 	retried   time.Duration // when nodes were last asked for again
 	widened   time.Duration // when the writer last turned for more replicas
 	stats     LogWriterStats
+
+	weighed, shortSince time.Duration // when weigh last looked, and since when extents lack replicas; 0: none does
+
+	weak atomic.Int64
 }
 
 // LogWriterStats counts what a writer did.

@@ -81,13 +81,18 @@ func (s *Store) others() []string {
 // nodes returns the members as placement sees them. Who does not answer, or is said to be
 // dead, counts as leaving.
 func (s *Store) nodes() []place.Node {
+	return s.nodesIf(func(node string) bool { return !s.peers.suspected(node) })
+}
+
+// nodesIf is nodes, with another judge of who answers.
+func (s *Store) nodesIf(answers func(node string) bool) []place.Node {
 	members := s.cluster.Fleet.Members()
 	nodes := make([]place.Node, len(members))
 	for i, m := range members {
 		nodes[i] = place.Node{
 			ID: m.ID, Zone: m.Zone, CapacityBytes: m.CapacityBytes,
 			Full:    m.FreeBytes < s.ExtentBytes(),
-			Leaving: m.Leaving || !m.Alive || s.peers.suspected(m.ID),
+			Leaving: m.Leaving || !m.Alive || !answers(m.ID),
 		}
 	}
 	return nodes

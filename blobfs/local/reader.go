@@ -174,3 +174,18 @@ func (r *Reader) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// HandleOf returns the handle of a blob that is here whole. ErrNoExtent if it is not.
+func (s *Store) HandleOf(ctx context.Context, id ID) (Handle, error) {
+	h := Handle{ID: id}
+	for i := 0; ; i++ {
+		st, err := s.StatExtent(ctx, ExtentID{Blob: id, Index: i})
+		if err != nil {
+			return h, err
+		}
+		h.Extents = append(h.Extents, ExtentRef{Index: i, Length: st.Length, CRC: st.CRC})
+		if h.Length += st.Length; st.Last {
+			return h, nil
+		}
+	}
+}

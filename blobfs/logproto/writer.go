@@ -136,18 +136,22 @@ func (w *Writer) Current() (seq uint64, nodes []string) {
 	if w.cur == nil {
 		return 0, nil
 	}
-	for _, s := range w.cur.slots {
-		nodes = append(nodes, s.node)
-	}
-	return w.cur.seq, nodes
+	return w.cur.seq, w.cur.nodes()
 }
 
-// Standby returns the standby and how many replicas it has; 0 if there is none that is usable.
-func (w *Writer) Standby() (seq uint64, node string, replicas int) {
+// Standby returns the standby and its nodes; 0 if there is none that is usable.
+func (w *Writer) Standby() (seq uint64, nodes []string) {
 	if w.next == nil || w.next.failed {
-		return 0, "", 0
+		return 0, nil
 	}
-	return w.next.seq, w.next.slots[0].node, len(w.next.slots)
+	return w.next.seq, w.next.nodes()
+}
+
+func (x *openExtent) nodes() (nodes []string) {
+	for _, s := range x.slots {
+		nodes = append(nodes, s.node)
+	}
+	return nodes
 }
 
 // Opening tells whether the extent is being opened still.
