@@ -79,6 +79,10 @@ func (s *Server) mutationMax() int64 {
 // tryCharge takes n bytes of the write memory if they are to be had. A mutation
 // larger than all of it is let in when nothing else is there.
 func (s *Server) tryCharge(t *Tablet, n int64) bool {
+	if t.vital {
+		s.charged.Add(n)
+		return true
+	}
 	if t.stalled.Load() {
 		return false
 	}

@@ -165,3 +165,22 @@ func placeOf(err error, file string) (string, int64) {
 	}
 	return file, 0
 }
+
+// CheckSSTable verifies a blob if it is an SSTable, and returns how many entries it has; -1 if it is none.
+// The error is the blob's, or ctx's.
+func CheckSSTable(ctx context.Context, blobs Blobs, h blobfs.Handle, report Problem) (entries int64, err error) {
+	blob, err := blobs.OpenBlob(ctx, h)
+	if err != nil {
+		return -1, err
+	}
+	defer blob.Close()
+	if is, err := sstable.Is(blob); !is || err != nil {
+		return -1, err
+	}
+	name := h.ID.String()
+	stats, err := sstable.Verify(ctx, blob, sstable.VerifyOptions{Name: name, FilterPrefixes: FilterPrefixes}, func(err error) {
+		file, offset := placeOf(err, name)
+		report(file, offset, err)
+	})
+	return int64(stats.Entries), err
+}

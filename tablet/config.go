@@ -67,6 +67,9 @@ type LogWriter interface {
 	commitlog.Appender
 	// Release tells that nothing below pos will be read again.
 	Release(pos int64)
+	// Weak returns the position up to which the log is not as safe as it should be: what
+	// lies before is to be written out. Zero if it is.
+	Weak() int64
 	// Close ends writing. What was appended stays.
 	Close() error
 }

@@ -15,6 +15,10 @@ type Load struct {
 	Gen    uint64 // generation of Meta in Metadata
 	Schema *table.Schema
 
+	// Vital tells that writes are never held back for want of memory: those of METADATA are
+	// small, and what makes memory free waits for them.
+	Vital bool
+
 	// Runs are what is left in the commit logs of servers that are no more.
 	Runs []Run
 	// OnRecovered, if not nil, is called once when the tablet's Metadata says that

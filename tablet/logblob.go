@@ -42,6 +42,14 @@ func (l *logBlob) Release(pos int64) {
 	}
 }
 
+// Weak implements LogWriter.
+func (l *logBlob) Weak() int64 {
+	if w := l.w.Load(); w != nil {
+		return (*w).Weak()
+	}
+	return 0
+}
+
 // Close implements LogWriter.
 func (l *logBlob) Close() error {
 	if w := l.w.Load(); w != nil {

@@ -247,18 +247,29 @@ func (s *Server) mergeLoop() {
 	}
 }
 
-// timerPeriod is how often the server looks for major compactions that are due, for
-// a commit log that grew too long and for tablets that should be split.
-const timerPeriod = 10 * time.Second
+const (
+	// timerPeriod is how often the server looks for major compactions that are due, for
+	// a commit log that grew too long and for tablets that should be split.
+	timerPeriod = 10 * time.Second
+	// weakPeriod is how often it looks whether its log is as safe as it should be.
+	weakPeriod = time.Second
+)
 
 func (s *Server) timerLoop() {
 	tick := time.NewTicker(timerPeriod)
 	defer tick.Stop()
+	weak := time.NewTicker(weakPeriod)
+	defer weak.Stop()
 	last := time.Now()
 	for {
 		select {
 		case <-s.closing:
 			return
+		case <-weak.C:
+			if s.logIsWeak() {
+				s.minorQueue.wakeUp()
+			}
+			continue
 		case <-tick.C:
 		}
 		s.minorQueue.wakeUp()

@@ -208,6 +208,13 @@ func (s *Server) writesBlocked() error {
 	return nil
 }
 
+// logIsWeak says whether what memtables hold is in a part of the log that is not as safe as it
+// should be.
+func (s *Server) logIsWeak() bool {
+	weak := s.logWriter.Weak()
+	return weak > 0 && s.commits.Covered(s.redo()) < weak
+}
+
 // relieve freezes a memtable if the budget of memory or of log calls for it, and
 // says whether it did.
 func (s *Server) relieve() bool {
@@ -220,7 +227,7 @@ func (s *Server) relieve() bool {
 				victim, most = t, n
 			}
 		}
-	case s.commits.Pending(s.redo()) > s.cfg.LogBytesMax:
+	case s.commits.Pending(s.redo()) > s.cfg.LogBytesMax, s.logIsWeak():
 		oldest := uint64(math.MaxUint64)
 		for _, t := range s.allTablets() {
 			if seq := t.unflushed(); seq != 0 && seq < oldest {

@@ -181,6 +181,7 @@ func (s *Server) AddTablet(ctx context.Context, l Load) error {
 // newTablet opens the files of a tablet.
 func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 	t := s.newChild(l.Meta, l.Gen)
+	t.vital = l.Vital
 	t.schema.Store(newSchema(l.Schema))
 	v := &view{active: t.mem}
 	v.refs.Store(1)

@@ -96,6 +96,7 @@ func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
 	low.bound(v, nil, at)
 	up.bound(v, at, nil)
 	h := halves{s.newChild(low, 0), s.newChild(up, t.metaMu.gen)}
+	h.lower.vital, h.upper.vital = t.vital, t.vital
 	for _, c := range []*Tablet{h.lower, h.upper} {
 		if err := c.takeFiles(v); err != nil {
 			h.discard()

@@ -48,7 +48,7 @@ func (s onStore) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error)
 	if err != nil {
 		return nil, err
 	}
-	return w, nil
+	return localLog{w}, nil
 }
 
 func (s onStore) OpenLog(ctx context.Context, id blobfs.ID) (LogReader, error) {
@@ -58,6 +58,11 @@ func (s onStore) OpenLog(ctx context.Context, id blobfs.ID) (LogReader, error) {
 	}
 	return r, nil
 }
+
+// localLog is a log on this node's disks, which are as safe as they are.
+type localLog struct{ *blobfs.LogWriter }
+
+func (localLog) Weak() int64 { return 0 }
 
 // OnSpreadStore returns store as the Blobs of a tablet server whose logs are on several
 // nodes, and listed under the server's name.

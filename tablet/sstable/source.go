@@ -12,3 +12,13 @@ type Source interface {
 	// Size returns the length in bytes. It never changes.
 	Size() int64
 }
+
+// Is says whether a source begins as an SSTable does.
+func Is(src Source) (bool, error) {
+	if src.Size() < int64(len(magic)) {
+		return false, nil
+	}
+	p := make([]byte, len(magic))
+	err := src.ReadChecked(p, 0, func([]byte) error { return nil })
+	return string(p) == magic, err
+}

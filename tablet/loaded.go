@@ -1,0 +1,29 @@
+package tablet
+
+// Loaded is a tablet that a server has, in short.
+type Loaded struct {
+	ID, Table uint64
+	End       []byte
+	Bytes     int64   // of its files
+	Load      float64 // operations a second
+}
+
+// Loaded returns the tablets that the server has.
+func (s *Server) Loaded() []Loaded {
+	var all []Loaded
+	for _, sv := range *s.tables.Load() {
+		for _, t := range sv.tablets {
+			all = append(all, Loaded{ID: t.id, Table: sv.id, End: t.end, Bytes: t.bytes(), Load: float64(t.load.rate.Load())})
+		}
+	}
+	return all
+}
+
+// Tables returns the tables of which the server has tablets, with their ids.
+func (s *Server) Tables() map[string]uint64 {
+	tables := map[string]uint64{}
+	for name, sv := range *s.tables.Load() {
+		tables[name] = sv.id
+	}
+	return tables
+}
