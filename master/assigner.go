@@ -92,6 +92,14 @@ func (a *assigner) nudge() {
 	}
 }
 
+// changed has the rows read again, soon.
+func (a *assigner) changed() {
+	a.mu.Lock()
+	a.mu.stale = true
+	a.mu.Unlock()
+	a.nudge()
+}
+
 // run assigns tablets until ctx ends, and returns when all its orders have ended.
 func (a *assigner) run(ctx context.Context) {
 	defer a.work.Wait()

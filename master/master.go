@@ -69,8 +69,10 @@ type Config struct {
 // Master is this node's candidacy: while the node leads the lock service it is the
 // cluster's master.
 type Master struct {
-	cfg   Config
-	epoch atomic.Uint64
+	cfg      Config
+	epoch    atomic.Uint64
+	lock     atomic.Pointer[Lock]     // of the present mastership, or the last
+	assigner atomic.Pointer[assigner] // the same
 }
 
 // New returns a candidate. Run makes it one.
@@ -78,6 +80,21 @@ func New(cfg Config) *Master { return &Master{cfg: cfg} }
 
 // Epoch returns the epoch of this node's mastership, zero while it is not master.
 func (m *Master) Epoch() uint64 { return m.epoch.Load() }
+
+// Sequencer returns that of the master lock, which is valid while this node is master.
+func (m *Master) Sequencer() (q api.Sequencer) {
+	if l := m.lock.Load(); l != nil {
+		q = (*l).Sequencer()
+	}
+	return q
+}
+
+// Nudge has the master look at the tablets soon: something has changed.
+func (m *Master) Nudge() {
+	if a := m.assigner.Load(); a != nil {
+		a.changed()
+	}
+}
 
 // Run takes the master lock whenever this node leads the lock service, and does the
 // master's work while it holds it. It returns when ctx ends, the lock released.
@@ -123,6 +140,7 @@ func (m *Master) reign(ctx context.Context, changed <-chan struct{}) {
 func (m *Master) work(ctx context.Context, lock Lock) {
 	epoch := lock.Sequencer().LockGeneration
 	m.epoch.Store(epoch)
+	m.lock.Store(&lock)
 	m.cfg.Logger.Info("this node is the master", "epoch", epoch)
 	defer func() {
 		m.epoch.Store(0)
@@ -146,7 +164,9 @@ func (m *Master) work(ctx context.Context, lock Lock) {
 	var tablets sync.WaitGroup
 	defer tablets.Wait()
 	if m.cfg.Tablets != nil {
-		tablets.Go(func() { newAssigner(m.cfg, lock).run(ctx) })
+		a := newAssigner(m.cfg, lock)
+		m.assigner.Store(a)
+		tablets.Go(func() { a.run(ctx) })
 	}
 	v := voterKeeper{cfg: m.cfg, lock: lock}
 	for ctx.Err() == nil {

@@ -1,17 +1,18 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
-	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
-	"github.com/steledb/stele/tablet"
 )
 
 func (n *Node) handleAdmin() {
@@ -89,11 +90,14 @@ func (n *Node) createTable(c *rpc.Call) {
 	c.Reply(schemaAnswer(s))
 }
 
-// create makes a table of one tablet, as a change. The table is there when its schema is, so
-// that comes last; a tablet without a table is removed at the next start.
+// create makes a table, as a change. The table is there when its schema is; the master then makes
+// the rows of its tablets, and has them served.
 func (n *Node) create(ctx context.Context, r *api.CreateTableRequest) (*table.Schema, error) {
 	if err := n.limits.CheckTableName(r.Name); err != nil {
 		return nil, err
+	}
+	if r.Name == metadata.Name {
+		return nil, fmt.Errorf("table %q: %w: the name is the system's", r.Name, api.ErrTableExists)
 	}
 	switch _, _, err := n.catalog.schema(ctx, r.Name); {
 	case err == nil:
@@ -101,15 +105,10 @@ func (n *Node) create(ctx context.Context, r *api.CreateTableRequest) (*table.Sc
 	case !errors.Is(err, api.ErrNoTable):
 		return nil, err
 	}
-	// The tablet server may still have the one of before, whose removal failed half
-	// way: two tablets of one range would take each other's rows.
-	if err := n.tablets.DropTable(r.Name); err != nil && !errors.Is(err, api.ErrNoTable) {
+	if _, err := r.Schema(metadata.FirstID); err != nil {
 		return nil, err
 	}
-	if _, err := r.Schema(1); err != nil {
-		return nil, err
-	}
-	id, err := n.catalog.nextIDs(ctx, 2)
+	id, err := n.catalog.nextIDs(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -117,16 +116,40 @@ func (n *Node) create(ctx context.Context, r *api.CreateTableRequest) (*table.Sc
 	if err != nil {
 		return nil, err
 	}
-	m := &tablet.Meta{ID: id + 1, Table: id, LastMajor: time.Now()}
-	gen, err := n.catalog.set(ctx, n.catalog.tabletPath(m.ID), tablet.EncodeMeta(m), 0)
-	if err != nil {
-		return nil, err
-	}
 	if err := n.catalog.saveSchema(ctx, s, 0); err != nil {
 		return nil, err
 	}
 	n.log.Info("table created", "table", s.Name, "families", len(s.Families))
-	return s, n.tablets.AddTablet(ctx, tablet.Load{Meta: m, Gen: gen, Schema: s})
+	return s, n.awaitTable(ctx, s)
+}
+
+// servedTimeout is how long the maker of a table waits until it is served. It is there in any case.
+const servedTimeout = 10 * time.Second
+
+// awaitTable waits until all of a new table is served.
+func (n *Node) awaitTable(ctx context.Context, s *table.Schema) error {
+	ctx, cancel := context.WithTimeout(ctx, servedTimeout)
+	defer cancel()
+	for wait := 5 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, 200*time.Millisecond) {
+		n.nudgeMaster(ctx)
+		if n.servedWhole(ctx, s.ID) {
+			return nil
+		}
+		pause(ctx, wait)
+	}
+	n.log.Warn("a new table is not served yet", "table", s.Name)
+	return nil
+}
+
+// servedWhole says whether METADATA has all of a table's tablets on servers.
+func (n *Node) servedWhole(ctx context.Context, tableID uint64) bool {
+	from, to := metadata.TableRange(tableID)
+	whole, served := false, true
+	err := n.rows.scan(ctx, string(from), string(to), metadata.Places(), func(r *metadata.Row) {
+		whole = whole || len(r.End) == 0
+		served = served && r.Server != ""
+	})
+	return err == nil && whole && served
 }
 
 // alter changes a table's schema.
@@ -157,7 +180,17 @@ func (n *Node) alterNow(ctx context.Context, name string, edit func(*table.Schem
 	if err := n.catalog.saveSchema(ctx, s, gen); err != nil {
 		return nil, err
 	}
-	return s, n.tablets.SetSchema(s)
+	return s, n.tellServers(ctx, s)
+}
+
+// tellServers has the servers of a table's tablets take over its schema. One that does not answer
+// takes it over before it serves the tablet again, or when it hears of it from the lock service.
+func (n *Node) tellServers(ctx context.Context, s *table.Schema) error {
+	err := n.askServers(ctx, s, methodRefresh, func(e *wire.Encoder) { e.Uint(s.ID) }, nil)
+	if err != nil {
+		n.log.Warn("not all servers of a table have answered that they know of its change", "table", s.Name, "error", err)
+	}
+	return nil
 }
 
 func (n *Node) setFamily(c *rpc.Call) {
@@ -218,25 +251,19 @@ func (n *Node) describeTable(ctx context.Context, r *api.NamesRequest) (answer, 
 	if err != nil {
 		return nil, err
 	}
-	tablets, err := n.tablets.TabletStats(s.Name)
-	if errors.Is(err, api.ErrNoTable) {
-		return nil, fmt.Errorf("table %q is on another node: ask the one that it was made on: %w", s.Name, api.ErrNotServing)
-	}
+	info := api.TableInfo{Schema: s}
+	err = n.askServers(ctx, s, methodTablets, func(e *wire.Encoder) { e.Nil() }, func(d *wire.Decoder) error {
+		var part api.TableInfo
+		if err := part.Decode(d); err != nil {
+			return err
+		}
+		info.Tablets = append(info.Tablets, part.Tablets...)
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	info := api.TableInfo{Schema: s}
-	for _, t := range tablets {
-		ti := api.TabletInfo{ID: t.ID, Node: n.cfg.Name, Start: t.Start, End: t.End, MemtableBytes: t.MemtableBytes}
-		for _, f := range t.Files {
-			if len(ti.Groups) == 0 || ti.Groups[len(ti.Groups)-1].Name != f.Group {
-				ti.Groups = append(ti.Groups, api.GroupInfo{Name: f.Group})
-			}
-			g := &ti.Groups[len(ti.Groups)-1]
-			g.Files, g.Bytes, g.RawBytes, g.Entries = g.Files+1, g.Bytes+f.Bytes, g.RawBytes+f.RawBytes, g.Entries+f.Entries
-		}
-		info.Tablets = append(info.Tablets, ti)
-	}
+	slices.SortFunc(info.Tablets, func(a, b api.TabletInfo) int { return bytes.Compare(a.Start, b.Start) })
 	return info.Append, nil
 }
 
@@ -244,31 +271,25 @@ func (n *Node) dropTable(ctx context.Context, r *api.NamesRequest) (answer, erro
 	return nil, n.change(ctx, func(ctx context.Context) error { return n.drop(ctx, r.Names[0]) })
 }
 
-// drop removes a table, as a change: it is gone when its schema is.
+// drop removes a table, as a change: it is gone when its schema is. The master removes the rows of
+// its tablets.
 func (n *Node) drop(ctx context.Context, name string) error {
-	_, gen, err := n.catalog.schema(ctx, name)
+	s, gen, err := n.catalog.schema(ctx, name)
 	if err != nil {
-		return err
-	}
-	tablets, err := n.tablets.TabletStats(name)
-	if err != nil && !errors.Is(err, api.ErrNoTable) { // not served: a drop is the way out
 		return err
 	}
 	if err := n.catalog.remove(ctx, tablePath(name), gen); err != nil {
 		return err
 	}
-	for _, t := range tablets {
-		if err := n.catalog.remove(ctx, n.catalog.tabletPath(t.ID), metaapi.AnyGeneration); err != nil {
-			n.log.Warn("metadata of a dropped tablet stays until the next start", "tablet", t.ID, "error", err)
-		}
-	}
 	n.log.Info("table dropped", "table", name)
-	if err := n.tablets.DropTable(name); !errors.Is(err, api.ErrNoTable) {
-		return err
-	}
-	return nil
+	defer n.nudgeMaster(ctx)
+	return n.tellServers(ctx, s)
 }
 
 func (n *Node) compactTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
-	return nil, n.tablets.Compact(ctx, r.Names[0], r.Major)
+	s, _, err := n.catalog.schema(ctx, r.Names[0])
+	if err != nil {
+		return nil, err
+	}
+	return nil, n.askServers(ctx, s, methodCompact, func(e *wire.Encoder) { e.Bool(r.Major) }, nil)
 }

@@ -80,8 +80,9 @@ func untilAnswered(ctx context.Context, ask func(context.Context) error) error {
 	}
 }
 
-func (l serverLists) options() metaapi.SetOptions {
-	return metaapi.SetOptions{Guard: l.n.lock.Load().Sequencer()}
+// guard has a change made only while this process is the node.
+func (n *Node) guard() metaapi.SetOptions {
+	return metaapi.SetOptions{Guard: n.lock.Load().Sequencer()}
 }
 
 // Load implements blobfs.Lists.
@@ -101,7 +102,7 @@ func (l serverLists) Load(ctx context.Context, path string) ([]byte, uint64, err
 func (l serverLists) Save(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	gen, err := l.n.meta.client.Set(ctx, path, data, gen, l.options())
+	gen, err := l.n.meta.client.Set(ctx, path, data, gen, l.n.guard())
 	if errors.Is(err, metaapi.ErrDiskFull) {
 		err = errors.Join(blobfs.ErrDiskFull, err)
 	}
@@ -112,7 +113,7 @@ func (l serverLists) Save(ctx context.Context, path string, data []byte, gen uin
 func (l serverLists) Delete(ctx context.Context, path string, gen uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	return l.n.meta.client.Delete(ctx, path, gen, l.options())
+	return l.n.meta.client.Delete(ctx, path, gen, l.n.guard())
 }
 
 // List implements blobfs.Lists.

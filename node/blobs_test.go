@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client"
+	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/table"
 )
@@ -72,9 +74,14 @@ func awaitLogReplicas(t *testing.T, f *fleet, i, n int) {
 		t.Fatal(err)
 	}
 	defer locks.Close()
-	dir := "/logs/" + f.nodes[i].ID()
 	for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
-		logs, err := locks.List(ctx, dir)
+		var logs []metaapi.Stat
+		servers, err := locks.List(ctx, "/logs")
+		for _, v := range servers {
+			if strings.HasPrefix(v.Path, "/logs/"+f.nodes[i].ID()+".") {
+				logs, err = locks.List(ctx, v.Path)
+			}
+		}
 		if err != nil || len(logs) != 1 {
 			continue
 		}

@@ -91,10 +91,15 @@ func TestImpatientChanges(t *testing.T) {
 		if err := n.change(ctx, func(context.Context) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
-		_, _, inCatalog := n.catalog.schema(ctx, name)
-		_, served := n.tablets.TabletStats(name)
-		if errors.Is(inCatalog, api.ErrNoTable) != errors.Is(served, api.ErrNoTable) {
-			t.Errorf("%s: catalog says %v, tablet server %v", name, inCatalog, served)
+		agree := func() bool {
+			_, _, inCatalog := n.catalog.schema(ctx, name)
+			_, served := n.tablets().TabletStats(name)
+			return errors.Is(inCatalog, api.ErrNoTable) == (served != nil)
+		}
+		for end := time.Now().Add(10 * time.Second); !agree(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: catalog and tablet server do not agree on whether there is such a table", name)
+			}
 		}
 	}
 }

@@ -30,6 +30,10 @@ type command struct {
 
 func (m command) append(e *wire.Encoder) {
 	e.Array(3)
+	m.appendValues(e)
+}
+
+func (m command) appendValues(e *wire.Encoder) {
 	e.Str(m.master)
 	e.Str(m.sequencer.String())
 	e.Uint(m.raftEpoch)
@@ -53,6 +57,12 @@ func (m *command) decode(d *wire.Decoder, n int) error {
 // handleCommands registers what a master may command. The commands are answered as
 // soon as the node is of a cluster.
 func (n *Node) handleCommands() {
+	n.rpc.Handle(methodNudge, rpc.Inline, func(c *rpc.Call) {
+		if n.serving.Load() {
+			n.master.Nudge()
+		}
+		c.Reply(nil)
+	})
 	for method, do := range map[string]func(context.Context, command) error{
 		methodHail:        func(context.Context, command) error { return nil },
 		methodStartVoting: n.startVoting,
@@ -97,4 +107,22 @@ func (c commander) Hail(ctx context.Context, id string, q metaapi.Sequencer) err
 // StartVoting implements master.Nodes.
 func (c commander) StartVoting(ctx context.Context, id string, q metaapi.Sequencer) error {
 	return c.send(ctx, id, methodStartVoting, q)
+}
+
+// methodNudge asks the master to look at the tablets: something has changed.
+const methodNudge = "cluster.nudge"
+
+// nudgeMaster tells the master, if it is known who that is, that something has changed.
+func (n *Node) nudgeMaster(ctx context.Context) {
+	if n.master.Epoch() != 0 {
+		n.master.Nudge()
+		return
+	}
+	boss, _ := n.epochs.last()
+	if boss == "" || boss == n.id() {
+		return
+	}
+	if err := n.peers.call(ctx, boss, methodNudge, func(e *wire.Encoder) { e.Array(0) }, nil); err != nil {
+		n.log.Debug("nudge the master", "node", boss, "error", err)
+	}
 }

@@ -106,13 +106,13 @@ func (n *Node) mutate(c *rpc.Call) {
 		}
 		c.Reply(func(e *wire.Encoder) { api.AppendTimestamp(e, timestamp) })
 	}
-	if n.tablets.ApplyNow(r.Table, &r.Row, done) {
+	if n.tablets().ApplyNow(r.Table, &r.Row, done) {
 		mutateRequests.Put(r)
 		return
 	}
 	// As many of these as requests in flight, which rpc bounds.
 	go func() {
-		n.tablets.Apply(r.Table, &r.Row, done)
+		n.tablets().Apply(r.Table, &r.Row, done)
 		mutateRequests.Put(r)
 	}()
 }
@@ -161,7 +161,7 @@ func (n *Node) mutateRows(c *rpc.Call) {
 			finish()
 			continue
 		}
-		n.tablets.Apply(r.Table, &r.Rows[i], func(timestamp int64, err error) {
+		n.tablets().Apply(r.Table, &r.Rows[i], func(timestamp int64, err error) {
 			outcomes[i] = outcome{timestamp, err}
 			if err != nil && refusesWrites(err) {
 				refused.Store(&err)
@@ -191,7 +191,7 @@ func (n *Node) read(c *rpc.Call) {
 	}
 	answered := false
 	ctx := callContext{context.Background(), c.Deadline()}
-	err = n.tablets.ReadRow(ctx, r.Table, r.Row, f, func(key []byte, cells []table.Cell) error {
+	err = n.tablets().ReadRow(ctx, r.Table, r.Row, f, func(key []byte, cells []table.Cell) error {
 		if tooLarge(cells, api.ResultBytesMax) {
 			return &api.RowTooLargeError{Limit: api.ResultBytesMax}
 		}
@@ -251,7 +251,7 @@ func (n *Node) readRows(c *rpc.Call) {
 			return
 		}
 		found := false
-		err := n.tablets.ReadRow(c.Context(), r.Table, row, f, func(key []byte, cells []table.Cell) error {
+		err := n.tablets().ReadRow(c.Context(), r.Table, row, f, func(key []byte, cells []table.Cell) error {
 			if tooLarge(cells, api.ResultBytesMax-e.Len()) {
 				return &table.LimitError{What: api.ResultBytes, Limit: api.ResultBytesMax, Got: api.ResultBytesMax + 1}
 			}
@@ -284,7 +284,7 @@ func (n *Node) checkAndMutate(c *rpc.Call) {
 		fail(c, err)
 		return
 	}
-	matched, err := n.tablets.CheckAndMutate(c.Context(), r.Table, r.Row, f, r.True, r.False)
+	matched, err := n.tablets().CheckAndMutate(c.Context(), r.Table, r.Row, f, r.True, r.False)
 	if err != nil {
 		fail(c, n.astray(err, r.Table, r.Row))
 		return
@@ -301,7 +301,7 @@ func (n *Node) readModifyWrite(c *rpc.Call) {
 	if !begin(c, &r.Options) {
 		return
 	}
-	row, err := n.tablets.ReadModifyWrite(c.Context(), r.Table, r.Row, r.Rules)
+	row, err := n.tablets().ReadModifyWrite(c.Context(), r.Table, r.Row, r.Rules)
 	if err != nil {
 		fail(c, n.astray(err, r.Table, r.Row))
 		return

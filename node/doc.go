@@ -25,20 +25,30 @@
 //	/removed/<node>        a node that the operator has taken out for good
 //	/ids                   the next id of a table or tablet
 //	/tables/<name>         a table's schema; there is a table if and only if this file is
-//	/blobs/<id>            a blob that somebody stored: its name and handle
-//	/logs/<node>/<log>     which nodes have what of a commit log: package blobfs
-//	/tablets/<node>/<id>   metadata row of a tablet that the node serves, until METADATA
-//	                       tablets hold those
+//	/presplit/<table>      where a table that is being made is to be split
+//	/root                  the root tablet: package client/metadata
+//	/logs/<server>/<log>   which nodes have what of a commit log: package blobfs
+//	/recovery/<server>     how far the sorting of a dead server's logs has come: package master
+//	/blobs/<id>            a file that somebody stored
+//	/sweep                 the round of the sweep of the block store: package blobfs
 //
 // # Start
 //
 // The port opens first, but data is served last: methods about data answer
 // "unavailable" with what the start waits for. In between: formation (a fresh node founds
 // or joins a cluster, others say hello), gossip, the node's part in the Raft group if it
-// has one, a session with the group's leader, wherever that is, then the block store and
-// the tablets, which recover from their files and the commit log, wherever their replicas are.
-// Its block store serves the other nodes as soon as it is open: they may need it for the
-// same. A crash between writing a file and naming it leaves a blob that is garbage.
+// has one, a session with the group's leader, wherever that is, the lock of its server file, then
+// the block store and the tablet server. A crash between writing a file and naming it leaves a blob that is
+// garbage.
+//
+// # The tablet server
+//
+// Who has the lock of /servers/<node> is a tablet server, named by the node and the lock's generation
+// (tabletserver.go). It begins with no tablets; the master's commands have it load some (clustertablets.go,
+// tabletcommand.go). Taking a tablet is a compare-and-set on its row of METADATA (metarows.go), which a node
+// reaches as any client does. When the lock is lost, the server is closed, and under the next lock there
+// is another one, with nothing. It asks before each operation, and again before it answers, whether the lock is
+// surely held.
 //
 // # The lock service
 //
@@ -59,6 +69,8 @@
 //	followMembers    joinCluster      Close               remembers where nodes are
 //	tellLoad         joinCluster      Close               tells the others how full the disks are
 //	blobFleet        openStore        Close               tells the block store who the nodes are
+//	followSchemas    the tablet server with its lock      has tablets served by the schemas that there are
+//	sweepStore       Start            Close               sweeps the block store while this node is master
 //	keepSession      Start            Close               opens a session after one that expired
 //	watchRemoval     Start            Close, removal      ends the node when it is removed
 //	master           startMaster      Close               holds /master where the leader is

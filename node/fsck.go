@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"path"
@@ -13,8 +14,10 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/logproto"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/tablet"
 )
 
 // A check of the whole store goes, step by step, through all files of the lock service that name
@@ -33,7 +36,9 @@ const (
 	fsckPage                     = 2000 // blobs that are held
 )
 
-const logsDir = "/logs"
+// rowsDir stands for METADATA among the paths of files: a tablet's row is below it, by its key in
+// hexadecimal.
+const rowsDir = "/" + metadata.Name
 
 // need is extents that a file of the lock service names.
 type need struct {
@@ -93,7 +98,7 @@ func (n *Node) blobFsck(ctx context.Context, r *api.BlobRequest) (answer, error)
 	if err != nil {
 		return nil, rpc.Errorf(rpc.CodeBadRequest, "after: %q is no place to go on from", r.After)
 	}
-	if f.tables, err = n.tableNames(ctx); err != nil {
+	if f.tables, err = n.tables(ctx); err != nil {
 		return nil, err
 	}
 	i, _ := slices.BinarySearch(paths, at)
@@ -121,21 +126,32 @@ func (n *Node) blobFsck(ctx context.Context, r *api.BlobRequest) (answer, error)
 func (f *fsck) paths(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	tablets, err := f.n.tabletPaths(ctx)
+	all := []string{metadata.RootPath}
+	err := f.n.rows.scan(ctx, "", "", metadata.Places(), func(r *metadata.Row) {
+		all = append(all, path.Join(rowsDir, hex.EncodeToString(r.Key())))
+	})
 	if err != nil {
 		return nil, err
 	}
-	logs, err := f.n.twoLevels(ctx, logsDir)
+	servers, err := f.n.catalog.list(ctx, logsDir)
 	if err != nil {
 		return nil, err
 	}
-	blobs, err := f.n.catalog.list(ctx, blobsDir)
-	for _, name := range blobs {
-		tablets = append(tablets, path.Join(blobsDir, name))
+	dirs := []string{blobsDir, recoveryDir}
+	for _, name := range servers {
+		dirs = append(dirs, path.Join(logsDir, name))
 	}
-	all := append(tablets, logs...)
+	for _, dir := range dirs {
+		names, err := f.n.catalog.list(ctx, dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			all = append(all, path.Join(dir, name))
+		}
+	}
 	slices.Sort(all)
-	return all, err
+	return all, nil
 }
 
 // file checks the extents that a file names, from one on, until it is time. It returns where to go on, or 0
@@ -215,15 +231,25 @@ func (f *fsck) needs(ctx context.Context, p string) (needs []need, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	switch top, _, _ := strings.Cut(p[1:], "/"); "/" + top {
-	case tabletsDir:
-		files, err := f.n.filesOf(ctx, p, f.tables)
+	case metadata.RootPath, rowsDir:
+		row, err := f.n.rowAt(ctx, p)
+		if errors.Is(err, errNoRow) {
+			return nil, nil
+		}
 		if err != nil {
 			return nil, err
 		}
-		for i := range files {
-			x := &files[i]
+		err = filesOf(row, f.tables, func(x *tableFile) error {
 			needs = append(needs, need{kind: api.BlobOfTable, name: x.table, id: x.handle.ID, refs: x.handle.Extents})
-		}
+			return nil
+		})
+		return needs, err
+	case recoveryDir:
+		err = f.n.runsOf(ctx, path.Base(p), func(m *tablet.RunMeta) error {
+			needs = append(needs, need{kind: api.BlobOfLog, name: path.Base(p), id: m.Handle.ID, refs: m.Handle.Extents})
+			return nil
+		})
+		return needs, err
 	case blobsDir:
 		id, err := blobfs.ParseID(path.Base(p))
 		if err != nil {
@@ -253,9 +279,25 @@ func (f *fsck) needs(ctx context.Context, p string) (needs []need, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p, err)
 		}
-		needs = append(needs, need{kind: api.BlobOfLog, name: f.n.nameOf(path.Base(path.Dir(p))), id: id, log: &l})
+		needs = append(needs, need{kind: api.BlobOfLog, name: f.n.nameOf(nodeOf(path.Base(path.Dir(p)))), id: id, log: &l})
 	}
 	return needs, nil
+}
+
+// rowAt returns the tablet's row that a path stands for.
+func (n *Node) rowAt(ctx context.Context, p string) (*metadata.Row, error) {
+	if p == metadata.RootPath {
+		return n.rows.root(ctx)
+	}
+	key, err := hex.DecodeString(path.Base(p))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p, err)
+	}
+	tableID, end, err := metadata.ParseKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return n.rows.get(ctx, tableID, end)
 }
 
 // unnamed looks for blobs that nodes hold and nothing names: what they hold comes first, so that what is

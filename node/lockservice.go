@@ -25,7 +25,7 @@ func (n *Node) openLockService(ctx context.Context) error {
 	if err := n.openSession(ctx); err != nil {
 		return fmt.Errorf("wait for the lock service: %w", err)
 	}
-	n.catalog = catalog{meta: &n.meta, node: n.id()}
+	n.catalog = catalog{meta: &n.meta}
 	if founding {
 		if err := n.catalog.found(ctx, n.cluster()); err != nil {
 			return fmt.Errorf("found the cluster: %w", err)
@@ -128,7 +128,8 @@ func (n *Node) startMaster() {
 	n.reign = cancel
 	n.master = master.New(master.Config{
 		ID: n.id(), Group: masterGroup{n.voter}, Nodes: commander{n}, Servers: n.servers, Acquire: n.acquireMaster,
-		Stable: n.cfg.VoterStable, Pause: masterPause, Logger: n.log.With("part", "master"),
+		Tablets: &clusterTablets{n: n, rows: n.rows, to: commander{n}},
+		Stable:  n.cfg.VoterStable, Pause: masterPause, Logger: n.log.With("part", "master"),
 	})
 	n.background.Go(func() { n.master.Run(ctx) })
 }

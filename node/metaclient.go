@@ -33,15 +33,25 @@ func (n *Node) sessionName() string { return n.cfg.Name + " " + n.id() }
 const sessionRetry = 500 * time.Millisecond
 
 // keepSession opens another session when the node's has expired, until the node
-// closes.
+// closes. The tablet server has ended with the lock, and what it had is given to others; under the
+// new lock the node is another one, with nothing.
 func (n *Node) keepSession() {
 	for {
 		select {
 		case <-n.meta.current().Done():
+		case <-n.lock.Load().Done():
 		case <-n.ctx.Done():
 			return
 		}
-		if err := n.hold(n.ctx); err != nil {
+		n.log.Warn("the lock that makes this node a tablet server is lost: it serves nothing until it has it anew")
+		err := n.tablets().Close()
+		if err == nil || n.ctx.Err() == nil {
+			err = n.hold(n.ctx)
+		}
+		if err == nil {
+			err = n.openTabletServer(n.ctx)
+		}
+		if err != nil {
 			if n.ctx.Err() == nil {
 				n.fail(err)
 			}
@@ -109,6 +119,11 @@ func (m *metaAccess) Get(ctx context.Context, path string) (metaapi.File, error)
 // Set implements namespace.
 func (m *metaAccess) Set(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
 	return m.client.Set(ctx, path, data, gen, metaapi.SetOptions{})
+}
+
+// SetGuarded implements namespace.
+func (m *metaAccess) SetGuarded(ctx context.Context, path string, data []byte, gen uint64, o metaapi.SetOptions) (uint64, error) {
+	return m.client.Set(ctx, path, data, gen, o)
 }
 
 // Delete implements namespace.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/master"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 )
@@ -29,7 +30,7 @@ func (n *Node) lockServiceForOthers(node bool) (metaapi.Service, error) {
 
 // systemPaths are what nodes keep in the lock service for themselves.
 var systemPaths = []string{
-	clusterPath, idsPath, master.LockPath, nodesDir, serversDir, removedDir, "/root", tablesDir, tabletsDir, blobsDir, "/logs",
+	clusterPath, idsPath, master.LockPath, nodesDir, serversDir, removedDir, metadata.RootPath, tablesDir, presplitDir, recoveryDir, blobsDir, logsDir,
 }
 
 // checkSystemPath refuses a system path, or one below it.

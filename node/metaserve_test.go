@@ -44,7 +44,7 @@ func TestSystemFiles(t *testing.T) {
 	}
 	for _, path := range []string{
 		"/cluster", "/ids", "/master", "/servers", "/servers/" + n.id(), "/nodes/" + n.id(), "/removed/x", "/tables/t",
-		"/tablets/x/y", "/logs/x", "/root", "/nodes/a/b/c",
+		"/recovery/x", "/logs/x", "/root", "/nodes/a/b/c",
 	} {
 		for what, err := range changes(client, path) {
 			var refused *metaapi.SystemFileError

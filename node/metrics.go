@@ -46,7 +46,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 }
 
 func (c *collector) collectTablets(m sender) {
-	t := c.node.tablets.Stats()
+	t := c.node.tablets().Stats()
 	m.gauge("tables", "Tables served.", float64(t.Tables))
 	m.gauge("tablets", "Tablets served.", float64(t.Tablets))
 	m.counter("reads_total", "Rows asked for by key.", float64(t.Reads))

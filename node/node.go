@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossip"
@@ -58,7 +60,10 @@ type Node struct {
 	catalog catalog
 	fleetOf *blobFleet
 	store   atomic.Pointer[blobfs.Store] // nil until it is open
-	tablets *tablet.Server
+	// client finds tablets wherever they are, as any client does; rows are METADATA's.
+	client *client.Client
+	rows   *metaRows
+	server atomic.Pointer[tabletServer] // the last one; nil until there is one
 	// elsewhere knows where rows are that are not here; nil if nothing does.
 	elsewhere whereabouts
 	master    *master.Master
@@ -111,7 +116,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	n.serving.Store(true)
 	n.log.Info("node serves", "name", cfg.Name, "id", n.id(), "cluster", n.cluster(), "rpc", n.RPCAddr(), "http", n.HTTPAddr(),
-		"tablets", n.tablets.Stats().Tablets, "started in", time.Since(n.started).Round(time.Millisecond))
+		"server", n.server.Load().name, "started in", time.Since(n.started).Round(time.Millisecond))
 	return n, nil
 }
 
@@ -155,32 +160,27 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	n.startMaster()
 	n.background.Go(n.keepSession)
 	n.background.Go(n.watchRemoval)
+	n.background.Go(n.sweepStore)
 	return nil
 }
 
-// openData opens the block store and the tablets.
+// openData opens the block store, and makes the node a tablet server.
 func (n *Node) openData(ctx context.Context) (err error) {
 	n.enter("the block store")
 	if err := n.openStore(ctx); err != nil {
 		return fmt.Errorf("open the block store: %w", err)
 	}
-	n.enter("the tablets")
-	var loads []tablet.Load
-	err = n.untilLed(ctx, func(ctx context.Context) (err error) { loads, err = n.catalog.tablets(ctx); return err })
-	if err != nil {
-		return fmt.Errorf("load tablets' metadata: %w", err)
+	n.enter("its tablet server")
+	if n.client, err = client.Open(ctx, n.RPCAddr(), client.Config{Logger: n.log.With("part", "client")}); err != nil {
+		return fmt.Errorf("connect to this node itself: %w", err)
 	}
-	b := n.cfg.budget()
-	n.tablets, err = tablet.Open(ctx, tablet.Config{
-		Blobs: tablet.OnSpreadStore(n.store.Load(), n.id()), Metadata: &n.catalog, Logger: n.log.With("part", "tablet"),
-		MemtablesBytesMax: b.memtables, CacheBytes: b.cache, RowReadBytesMax: b.message, OnFailure: n.fail,
-		NewTabletID: func(ctx context.Context) (uint64, error) { return n.catalog.nextIDs(ctx, 1) },
-	}, loads)
-	if err != nil {
-		return fmt.Errorf("open tablets: %w", err)
-	}
-	return nil
+	n.elsewhere = n.client
+	n.rows = &metaRows{meta: &n.meta, guard: n.guard, rows: n.client.Table(metadata.Name)}
+	return n.openTabletServer(ctx)
 }
+
+// tablets returns the tablet server of this node; it may be closed, and then serves nothing.
+func (n *Node) tablets() *tablet.Server { return n.server.Load().tablets }
 
 // fail ends the node: it can acknowledge nothing any more.
 func (n *Node) fail(err error) {
@@ -245,8 +245,11 @@ func (n *Node) stopParts(ctx context.Context) error {
 	n.endChanges(ctx)
 	n.cursors.close()
 	n.uploads.close()
-	if n.tablets != nil {
-		errs = append(errs, n.tablets.Close())
+	if s := n.server.Load(); s != nil {
+		errs = append(errs, s.tablets.Close())
+	}
+	if n.client != nil {
+		errs = append(errs, n.client.Close())
 	}
 	errs = append(errs, n.closeStore())
 	errs = append(errs, n.closeLockService(ctx), n.leaveCluster())

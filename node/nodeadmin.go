@@ -113,11 +113,6 @@ func (n *Node) removeNode(ctx context.Context, r *api.NamesRequest) (answer, err
 	if x.id == n.id() {
 		return nil, &api.NodeInUseError{Node: x.id, Reason: "it is the node that was asked: ask another one"}
 	}
-	if tablets, err := n.catalog.list(ctx, tabletsDir+"/"+x.id); err != nil {
-		return nil, err
-	} else if len(tablets) > 0 && !r.Force {
-		return nil, &api.NodeInUseError{Node: x.id, Reason: fmt.Sprintf("%d tablets are on it and would be lost", len(tablets))}
-	}
 	if err := n.checkQuorumWithout(ctx, x.id); err != nil {
 		return nil, err
 	}

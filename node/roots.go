@@ -4,21 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
-	"slices"
-	"strconv"
+	"time"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
-	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/master"
 	metaapi "github.com/steledb/stele/raftmeta/api"
-	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
 )
 
-// tableFile is an SSTable of a tablet, wherever the tablet is served.
+// tableFile is an SSTable of a tablet, or of sorted commit logs, wherever those are.
 type tableFile struct {
-	path   string // of the tablet's metadata
 	table  string // its name; empty for one that was dropped
 	tablet uint64
 	handle blobfs.Handle
@@ -28,103 +25,87 @@ func (x *tableFile) info() api.BlobInfo {
 	return api.BlobInfo{ID: x.handle.ID.String(), Kind: api.BlobOfTable, Name: x.table, Bytes: x.handle.Length, Extents: int64(len(x.handle.Extents))}
 }
 
-// tableFiles calls each for the files of all tablets that the namespace names, and ends with its
-// error. A tablet or file that comes or goes meanwhile may be left out.
+// tableFiles calls each for the files of all tablets, and ends with its error. A tablet or file that
+// comes or goes meanwhile may be left out, or come twice.
 func (n *Node) tableFiles(ctx context.Context, each func(*tableFile) error) error {
-	paths, err := n.tabletPaths(ctx)
+	tables, err := n.tables(ctx)
 	if err != nil {
 		return err
 	}
-	tables, err := n.tableNames(ctx)
+	tables[metadata.TableID] = metadata.Name
+	root, err := n.rows.root(ctx)
 	if err != nil {
 		return err
 	}
-	for _, p := range paths {
-		files, err := n.filesOf(ctx, p, tables)
-		if err != nil {
-			return err
+	if err := filesOf(root, tables, each); err != nil {
+		return err
+	}
+	var failed error
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err = n.rows.scan(ctx, "", "", nil, func(r *metadata.Row) {
+		if failed == nil {
+			if failed = filesOf(r, tables, each); failed != nil {
+				cancel()
+			}
 		}
-		for i := range files {
-			if err := each(&files[i]); err != nil {
-				return err
+	})
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+// filesOf calls each for the files of the tablet of a row.
+func filesOf(r *metadata.Row, tables map[uint64]string, each func(*tableFile) error) error {
+	for _, b := range [][]byte{r.Meta, r.Split} {
+		if b == nil {
+			continue
+		}
+		m, err := tablet.DecodeMeta(b)
+		if err != nil {
+			return fmt.Errorf("tablet of table %d that ends at %.64q: %w", r.Table, r.End, err)
+		}
+		for _, g := range m.Groups {
+			for i := range g.Files {
+				if err := each(&tableFile{table: tables[m.Table], tablet: m.ID, handle: g.Files[i].Handle}); err != nil {
+					return err
+				}
 			}
 		}
 	}
 	return nil
 }
 
-// tabletPaths returns the paths of the metadata of all tablets, sorted.
-func (n *Node) tabletPaths(ctx context.Context) ([]string, error) {
-	return n.twoLevels(ctx, tabletsDir)
-}
-
-// twoLevels returns the paths of the files in the directories in dir, sorted.
-func (n *Node) twoLevels(ctx context.Context, dir string) (paths []string, err error) {
-	nodes, err := n.catalog.list(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
-	for _, node := range nodes {
-		names, err := n.catalog.list(ctx, path.Join(dir, node))
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range names {
-			paths = append(paths, path.Join(dir, node, name))
-		}
-	}
-	slices.Sort(paths)
-	return paths, nil
-}
-
-// filesOf returns the files of the tablet whose metadata is at a path; none if it is gone.
-func (n *Node) filesOf(ctx context.Context, p string, tables map[uint64]string) (files []tableFile, err error) {
-	f, err := n.catalog.meta.Get(ctx, p)
+// runsOf calls each for the sorted runs of a dead server's logs, and ends with its error.
+func (n *Node) runsOf(ctx context.Context, server string, each func(*tablet.RunMeta) error) error {
+	f, err := n.catalog.meta.Get(ctx, recoveryPath(server))
 	if errors.Is(err, metaapi.ErrNotFound) {
-		return nil, nil
+		return nil
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	m, err := tablet.DecodeMeta(f.Data)
+	r, err := master.DecodeRecovery(f.Data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p, err)
+		return fmt.Errorf("%s: %w", f.Path, err)
 	}
-	id, err := strconv.ParseUint(path.Base(p), 16, 64)
-	if err != nil {
-		return nil, fmt.Errorf("tablet id in %s: %w", p, err)
-	}
-	for _, g := range m.Groups {
-		for i := range g.Files {
-			files = append(files, tableFile{path: p, table: tables[m.Table], tablet: id, handle: g.Files[i].Handle})
-		}
-	}
-	return files, nil
-}
-
-// tableNames returns the names of the tables by their ids.
-func (n *Node) tableNames(ctx context.Context) (map[uint64]string, error) {
-	names, err := n.catalog.names(ctx)
-	if err != nil {
-		return nil, err
-	}
-	byID := map[uint64]string{}
-	for _, name := range names {
-		f, err := n.catalog.meta.Get(ctx, tablePath(name))
-		if errors.Is(err, metaapi.ErrNotFound) {
+	for i := range r.Pieces {
+		if r.Pieces[i].Run == nil {
 			continue
 		}
+		m, err := tablet.DecodeRun(r.Pieces[i].Run)
 		if err != nil {
-			return nil, err
+			return fmt.Errorf("%s: %w", f.Path, err)
 		}
-		d := wire.NewDecoder(f.Data)
-		s, err := table.DecodeSchema(&d, nil)
-		if err != nil {
-			return nil, fmt.Errorf("schema of table %q: %w", name, err)
+		if m.Entries == 0 {
+			continue // there is no blob
 		}
-		byID[s.ID] = s.Name
+		if err := each(&m); err != nil {
+			return err
+		}
 	}
-	return byID, nil
+	return nil
 }
 
 // blobName says what a blob is for.
@@ -140,6 +121,18 @@ func (n *Node) namedBlobs(ctx context.Context) (map[blobfs.ID]blobName, error) {
 		return nil
 	}); err != nil {
 		return nil, err
+	}
+	servers, err := n.catalog.list(ctx, recoveryDir)
+	if err != nil {
+		return nil, err
+	}
+	for _, server := range servers {
+		if err := n.runsOf(ctx, server, func(m *tablet.RunMeta) error {
+			named[m.Handle.ID] = blobName{api.BlobOfLog, server}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
 	}
 	names, err := n.catalog.list(ctx, blobsDir)
 	if err != nil {
@@ -159,4 +152,60 @@ func (n *Node) namedBlobs(ctx context.Context) (map[blobfs.ID]blobName, error) {
 		named[id] = b
 	}
 	return named, nil
+}
+
+// sweepRoots are what the sweep of the block store must keep. It implements blobfs.Roots.
+type sweepRoots struct{ n *Node }
+
+// Mark implements blobfs.Roots.
+func (r sweepRoots) Mark(ctx context.Context, mark func(blobfs.ID)) error {
+	named, err := r.n.namedBlobs(ctx)
+	if err != nil {
+		return err
+	}
+	for id := range named {
+		mark(id)
+	}
+	return nil
+}
+
+const (
+	// mastershipPoll is how often the node looks whether it is to sweep.
+	mastershipPoll = 5 * time.Second
+	// sweepDelay is the time from when a node becomes master to the first sweep: there is more urgent work.
+	sweepDelay = 10 * time.Minute
+)
+
+// sweepStore sweeps the block store while this node is the master, until it closes.
+func (n *Node) sweepStore() {
+	tick := time.NewTicker(mastershipPoll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-n.ctx.Done():
+			return
+		}
+		if n.master.Epoch() != 0 {
+			n.sweepWhileMaster()
+		}
+	}
+}
+
+// sweepWhileMaster sweeps until this mastership is over.
+func (n *Node) sweepWhileMaster() {
+	ctx, cancel := context.WithCancel(n.ctx)
+	defer cancel()
+	epoch := n.master.Epoch()
+	n.background.Go(func() {
+		for ctx.Err() == nil {
+			pause(ctx, mastershipPoll)
+			if n.master.Epoch() != epoch {
+				cancel()
+			}
+		}
+	})
+	if pause(ctx, sweepDelay); ctx.Err() == nil {
+		n.store.Load().NewSweeper(sweepRoots{n}).Run(ctx)
+	}
 }

@@ -40,6 +40,8 @@ func (n *Node) serve(listener net.Listener) error {
 	blobapi.Serve(server, n.servePeer)
 	n.handleWho()
 	n.handleCommands()
+	n.handleOrders()
+	n.handleTables()
 	n.handleData()
 	n.handleAdmin()
 	n.handleNodes()
@@ -124,10 +126,10 @@ func (n *Node) unready() string {
 		}
 		return "it starts, and waits for " + *n.stage.Load()
 	}
-	if !n.meta.current().Valid() {
-		return "its session with the lock service is in jeopardy: no leader answers"
+	if err := n.server.Load().serving(); err != nil {
+		return "its lease of its server lock is not sure: no leader of the lock service answers"
 	}
-	if err := n.tablets.Stats().Blocked; err != nil {
+	if err := n.tablets().Stats().Blocked; err != nil {
 		return fmt.Sprintf("writes wait: memtables cannot be written out: %v", err)
 	}
 	return ""

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/node/gossip"
 )
 
@@ -31,11 +32,10 @@ func (n *Node) status(context.Context, *api.NamesRequest) (answer, error) {
 		s := api.Status{Node: n.cfg.Name, NodeID: n.id(), Cluster: n.cluster(), Version: Version(), Uptime: time.Since(n.started), Reason: n.unready()}
 		return s.Append, nil
 	}
-	t, reason := n.tablets.Stats(), n.unready()
+	t, reason := n.tablets().Stats(), n.unready()
 	s := api.Status{
 		Node: n.cfg.Name, Cluster: n.cluster(), Version: Version(), Uptime: time.Since(n.started),
 		Ready: reason == "", Reason: reason,
-		Tables: int64(t.Tables), Tablets: int64(t.Tablets),
 		MemtableBytes: t.MemtableBytes, MemtableBytesMax: t.MemtableBytesMax,
 		CacheBytes: t.Cache.Bytes, CacheHits: int64(t.Cache.Hits), CacheMisses: int64(t.Cache.Misses),
 		LogBytes: t.LogPendingBytes, Reads: t.Reads, Scans: t.Scans, Commits: t.Log.Commits,
@@ -70,4 +70,17 @@ func (n *Node) status(context.Context, *api.NamesRequest) (answer, error) {
 		s.Disks = append(s.Disks, d)
 	}
 	return s.Append, nil
+}
+
+// servedTables counts the tables, and their tablets, that are served here, without METADATA.
+func (n *Node) servedTables() (tables, tablets int64) {
+	seen := map[uint64]bool{}
+	for _, t := range n.tablets().Loaded() {
+		if t.Table == metadata.TableID {
+			continue
+		}
+		seen[t.Table] = true
+		tablets++
+	}
+	return int64(len(seen)), tablets
 }

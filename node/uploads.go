@@ -256,6 +256,9 @@ func (n *Node) sealWriter(ctx context.Context, u *upload) (err error) {
 	} else {
 		err = n.nameBlob(ctx, f)
 	}
+	if err == nil {
+		n.store.Load().Release(f.handle.ID) // the sweep finds it by its name
+	}
 	// Of a name that may come to be the bytes stay.
 	if err != nil && !errors.Is(err, metaapi.ErrOutcomeUnknown) {
 		_ = n.store.Load().Delete(n.ctx, f.handle.ID)

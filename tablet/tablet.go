@@ -14,7 +14,7 @@ type Tablet struct {
 	id      uint64
 	table   uint64 // id of the table
 	server  *Server
-	vital   bool // see Load
+	vital   bool   // see Load
 	start   []byte // start < row <= end; empty is no bound
 	end     []byte
 	schema  atomic.Pointer[schema]

@@ -73,6 +73,11 @@ func (r *Row) columns(generation uint64, event string) []table.Mutation {
 	} else {
 		ms = append(ms, set(familyLoc, columnServer, encode(func(e *wire.Encoder) { e.Array(2); e.Str(r.Server); e.Str(r.Addr) })))
 	}
+	if r.Split == nil {
+		ms = append(ms, table.DeleteColumn(familyFiles, columnSplit))
+	} else {
+		ms = append(ms, set(familyFiles, columnSplit, r.Split))
+	}
 	if len(r.Recoveries) == 0 {
 		ms = append(ms, table.DeleteColumn(familyLog, columnRecoveries))
 	} else {

@@ -25,9 +25,15 @@
 //	loc:server        MessagePack [server, address]: the instance of a tablet server that has the tablet;
 //	                  no cell: none has
 //	files:meta        what the tablet consists of, in the form of package tablet
+//	files:split       what the lower part is to consist of, while the tablet is being split
 //	log:recoveries    MessagePack array of the servers from whose commit logs the tablet has yet to get
 //	                  what is in no file of it
 //	event:            what happened to the tablet: text, the last 64
+//
+// A split has three steps: files:split in the tablet's row, the row of the lower part, which is when it takes
+// effect, and the tablet's row again. A server that has lost the tablet cannot make the first; and when
+// it has made that and not the second, whoever gets the tablet does, so that the row cannot appear
+// later and take rows away from a server that does not know of it.
 //
 // Every change checks the generation, so whoever has lost a tablet can change its row no more. A row's
 // first generation is the tablet's id times 2^24: the generations of a row that went and came again

@@ -8,11 +8,14 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TableID is the id of METADATA, and Name its name. Ids of users' tables are from FirstID on.
+// TableID is the id of METADATA, and Name its name. RootTabletID and FirstTabletID are the tablets that it
+// begins with. Ids of users' tables, and of all other tablets, are from FirstID on.
 const (
-	TableID uint64 = 1
-	Name           = "METADATA"
-	FirstID uint64 = 16
+	TableID       uint64 = 1
+	Name                 = "METADATA"
+	RootTabletID  uint64 = 2
+	FirstTabletID uint64 = 3
+	FirstID       uint64 = 16
 )
 
 // keyBytes is what a key has beside the end row.

@@ -151,6 +151,7 @@ func TestChanges(t *testing.T) {
 	}
 	mine, zombie := *first, *first
 	mine.Server, mine.Addr, mine.Meta, mine.Recoveries = "n1.7", "10.0.0.1:7106", []byte("meta 2"), []string{"n0.3", "n2.5"}
+	mine.Split = []byte("lower")
 	if !r.do(metadata.Replace(&mine, "loaded")) {
 		t.Fatal("a row was not changed")
 	}
@@ -161,7 +162,7 @@ func TestChanges(t *testing.T) {
 	if r.do(metadata.Replace(&zombie, "")) || r.do(metadata.Remove(first)) {
 		t.Fatal("a change of an old generation was made")
 	}
-	mine.Server, mine.Addr, mine.Recoveries = "", "", nil
+	mine.Server, mine.Addr, mine.Recoveries, mine.Split = "", "", nil, nil
 	if !r.do(metadata.Replace(&mine, "unloaded")) {
 		t.Fatal("a row was not changed")
 	}

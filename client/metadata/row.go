@@ -23,6 +23,7 @@ var (
 	columnServer     = []byte("server")
 	columnMeta       = []byte("meta")
 	columnRecoveries = []byte("recoveries")
+	columnSplit      = []byte("split")
 )
 
 // recoveriesMax bounds the recoveries that one tablet may wait for: one for each server that died
@@ -43,6 +44,9 @@ type Row struct {
 	// Recoveries are the servers whose commit logs have something of the tablet that is
 	// in none of its files.
 	Recoveries []string
+	// Split is what the lower part is to consist of while the tablet is being split, in the form of
+	// package tablet: whoever gets the tablet makes the row of that, if it is not there.
+	Split []byte
 }
 
 // FirstGeneration is the generation of the row that a tablet with that id gets when it is made.
@@ -104,6 +108,8 @@ func (r *Row) take(column string, value []byte) error {
 		})
 	case familyFiles + ":" + string(columnMeta):
 		r.Meta = bytes.Clone(value)
+	case familyFiles + ":" + string(columnSplit):
+		r.Split = bytes.Clone(value)
 	case familyLog + ":" + string(columnRecoveries):
 		return decode(value, func(d *wire.Decoder) { r.Recoveries = decodeStrings(d) })
 	}

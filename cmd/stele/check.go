@@ -24,8 +24,9 @@ func (a *app) checkCommand() *cobra.Command {
 		Use:   "check DATA-DIR...",
 		Short: "Check everything in the data folders of a node that is stopped",
 		Long: `Check everything that a node keeps, while it is stopped: every checksum, the order
-of keys in every SSTable, every record of the commit log, and that they fit
-together. Give all the node's data folders. Nothing is changed.
+of keys in every SSTable that is there whole, every frame of the commit logs. What
+should be there and is not, the cluster knows: see "stele blob fsck". Give all the
+node's data folders. Nothing is changed.
 
 The first lines list the problems, each with file and offset; the last one is a
 sentence. Exit codes: 0 all is sound, 5 there are problems, any other: it could
@@ -110,20 +111,19 @@ func (a *app) check(ctx context.Context, dirs []string) error {
 	}
 	if a.json {
 		err = a.printJSON(struct {
-			OK         bool    `json:"ok"`
-			Problems   int     `json:"problems"`
-			Blobs      int64   `json:"blobs"`
-			Bytes      int64   `json:"bytes"` // of blobs
-			SSTables   int64   `json:"sstables"`
-			Entries    int64   `json:"entries"` // of SSTables
-			Logs       int64   `json:"logs"`
-			LogRecords int64   `json:"log_records"`
-			Seconds    float64 `json:"seconds"`
-		}{problems == 0, problems, sum.Blobs, sum.Bytes, sum.SSTables, sum.Entries, sum.Logs, sum.LogRecords, time.Since(start).Seconds()})
+			OK       bool    `json:"ok"`
+			Problems int     `json:"problems"`
+			Blobs    int64   `json:"blobs"`
+			Bytes    int64   `json:"bytes"` // of blobs
+			SSTables int64   `json:"sstables"`
+			Entries  int64   `json:"entries"` // of SSTables
+			Logs     int64   `json:"logs"`
+			Seconds  float64 `json:"seconds"`
+		}{problems == 0, problems, sum.Blobs, sum.Bytes, sum.SSTables, sum.Entries, sum.Logs, time.Since(start).Seconds()})
 	} else {
-		_, err = fmt.Fprintf(a.out, "%s: %s of %s, %s with %s, %s with %s, checked in %v\n", a.verdict(problems),
+		_, err = fmt.Fprintf(a.out, "%s: %s of %s, %s with %s, %s, checked in %v\n", a.verdict(problems),
 			plural(sum.Blobs, "blob"), formatSize(sum.Bytes), plural(sum.SSTables, "SSTable"), plural(sum.Entries, "entry"),
-			plural(sum.Logs, "log"), plural(sum.LogRecords, "record"), time.Since(start).Round(time.Millisecond))
+			plural(sum.Logs, "log extent"), time.Since(start).Round(time.Millisecond))
 	}
 	if err == nil && problems > 0 {
 		err = quietly(exitUnhealthy)

@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/crc"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/raftmeta/api"
@@ -48,13 +50,13 @@ func (x extent) String() string {
 }
 
 // needed returns the extents that SSTables of tablets, blobs and commit logs are made of.
-func needed(ctx context.Context, lib *session.Client) (all []extent, err error) {
-	tablets, err := list(ctx, lib, "/tablets", 1)
+func needed(ctx context.Context, lib *session.Client, rows *client.Client) (all []extent, err error) {
+	metas, err := tabletMetas(ctx, lib, rows)
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range tablets {
-		m, err := tablet.DecodeMeta(f.Data)
+	for _, b := range metas {
+		m, err := tablet.DecodeMeta(b)
 		if err != nil {
 			return nil, err
 		}
@@ -94,6 +96,29 @@ func needed(ctx context.Context, lib *session.Client) (all []extent, err error) 
 		}
 	}
 	return all, nil
+}
+
+// tabletMetas returns what METADATA and the root's file say that tablets consist of.
+func tabletMetas(ctx context.Context, lib *session.Client, rows *client.Client) (metas [][]byte, err error) {
+	f, err := lib.Get(ctx, metadata.RootPath)
+	if err != nil {
+		return nil, err
+	}
+	root, err := metadata.DecodeRoot(f.Data, f.Generation)
+	if err != nil {
+		return nil, err
+	}
+	metas = append(metas, root.Meta)
+	scan := rows.Table(metadata.Name).Scan(ctx)
+	defer scan.Close()
+	for scan.Next() {
+		r, err := metadata.Decode(scan.Row())
+		if err != nil {
+			return nil, err
+		}
+		metas = append(metas, r.Meta)
+	}
+	return metas, scan.Err()
 }
 
 func extentsOf(h blobfs.Handle) (all []extent) {

@@ -205,7 +205,7 @@ func (r *storeRun) mend(fault) {
 
 // spare returns an error if what is on these disks is on no others.
 func (r *storeRun) spare(ctx context.Context, n *node, disks []*disk) error {
-	all, err := needed(ctx, r.lib)
+	all, err := needed(ctx, r.lib, r.patient)
 	if err != nil {
 		return err
 	}
@@ -311,7 +311,7 @@ func (r *storeRun) flipOne(ctx context.Context, n *node, what string) (string, e
 		}
 		return r.flipIn(name, 0, st.Size())
 	}
-	all, err := needed(ctx, r.lib)
+	all, err := needed(ctx, r.lib, r.patient)
 	if err != nil {
 		return "", err
 	}

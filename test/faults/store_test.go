@@ -43,6 +43,7 @@ type storeRun struct {
 	served  []*node          // whose tables they are
 	conns   []*client.Client // to those
 	all     []*client.Client // to all nodes
+	patient *client.Client   // of the whole cluster, for what is read in the middle of a fault
 	probed  int
 	slowest time.Duration
 	rand    *rand.Rand // for what depends on what is found, and is not planned
@@ -135,6 +136,11 @@ func newStoreRun(t *testing.T, seed uint64) *storeRun {
 	for _, n := range c.nodes {
 		r.all = append(r.all, r.client(n))
 	}
+	r.patient, err = client.Open(ctx, strings.Join(c.addresses(), ","), client.Config{DialTimeout: time.Second, RetryTimeMax: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.patient.Close() }) // always nil
 	clients.Go(func() { r.blobs.work(ctx, r.all, rand.New(rand.NewPCG(seed, 4))) })
 	return r
 }
@@ -371,7 +377,7 @@ func (r *storeRun) verifyAll(ctx context.Context) error {
 // short returns an error if something that is needed has too few good replicas. Those of logs
 // are not made anew: their extents soon go.
 func (r *storeRun) short(ctx context.Context) error {
-	all, err := needed(ctx, r.lib)
+	all, err := needed(ctx, r.lib, r.patient)
 	if err != nil {
 		return err
 	}

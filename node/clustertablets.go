@@ -1,0 +1,379 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/master"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/tablet"
+)
+
+// recoveryDir has a file for each dead server whose logs are being sorted, or are sorted and
+// needed.
+const recoveryDir = "/recovery"
+
+func recoveryPath(server string) string { return path.Join(recoveryDir, server) }
+
+// serverName is the name of a tablet server: the node, and the generation of the lock that
+// makes this instance it.
+func serverName(node string, lockGeneration uint64) string {
+	return node + "." + strconv.FormatUint(lockGeneration, 10)
+}
+
+// nodeOf returns the node that a tablet server is, or was, on.
+func nodeOf(server string) string {
+	node, _, _ := strings.Cut(server, ".")
+	return node
+}
+
+// clusterTablets is the master's way to METADATA and to the tablet servers. It implements
+// master.Tablets.
+type clusterTablets struct {
+	n    *Node
+	rows *metaRows
+	to   commander
+	// done remembers which recoveries are: that does not change.
+	done map[string]bool
+	// alive are the servers that Servers has found: what others have cannot be read.
+	alive map[string]bool
+}
+
+// Begin implements master.Tablets.
+func (c *clusterTablets) Begin(ctx context.Context) error {
+	_, err := c.rows.root(ctx)
+	if !errors.Is(err, errNoRow) {
+		return err
+	}
+	m := tablet.Meta{ID: metadata.RootTabletID, Table: metadata.TableID, End: metadata.RootEnd(), LastMajor: time.Now()}
+	data := metadata.EncodeRoot(&metadata.Row{Meta: tablet.EncodeMeta(&m)})
+	if _, err = c.rows.setRoot(ctx, data, 0); errors.Is(err, errRowChanged) {
+		return nil // another master was faster
+	}
+	return err
+}
+
+// Logs implements master.Tablets.
+func (c *clusterTablets) Logs(ctx context.Context) (servers []string, recovered map[string]bool, err error) {
+	if servers, err = c.n.catalog.list(ctx, logsDir); err != nil {
+		return nil, nil, err
+	}
+	names, err := c.n.catalog.list(ctx, recoveryDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	recovered = map[string]bool{}
+	for _, name := range names {
+		if !c.done[name] {
+			r, _, err := c.Recovery(ctx, name)
+			if err != nil {
+				return nil, nil, err
+			}
+			if r == nil || !r.Done() {
+				continue
+			}
+		}
+		recovered[name] = true
+	}
+	c.done = recovered
+	return servers, recovered, nil
+}
+
+// heldTimeout bounds the question what a server has.
+const heldTimeout = 2 * time.Second
+
+// Servers implements master.Tablets.
+func (c *clusterTablets) Servers(ctx context.Context) ([]master.TabletServer, error) {
+	files, err := c.n.catalog.meta.List(ctx, serversDir)
+	if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
+		return nil, err
+	}
+	leaving := map[string]bool{}
+	for _, m := range c.n.fleetOf.Members() {
+		leaving[m.ID] = m.Leaving
+	}
+	var servers []master.TabletServer
+	for _, f := range files {
+		if f.Lock != metaapi.Exclusive {
+			continue
+		}
+		id := path.Base(f.Path)
+		addr, _ := c.n.addressOf(id)
+		servers = append(servers, master.TabletServer{Name: serverName(id, f.LockGeneration), Node: id, Addr: addr, Leaving: leaving[id]})
+	}
+	c.alive = map[string]bool{}
+	for _, v := range servers {
+		c.alive[v.Name] = true
+	}
+	ctx, cancel := context.WithTimeout(ctx, heldTimeout)
+	defer cancel()
+	var asked sync.WaitGroup
+	for i := range servers {
+		v := &servers[i]
+		asked.Go(func() {
+			var held []master.Held
+			err := c.to.order(ctx, v, methodHeld, c.n.master.Sequencer(), order{}, func(d *wire.Decoder) error {
+				held = decodeHeld(d)
+				return d.Err()
+			})
+			if err != nil {
+				c.n.log.Debug("ask a tablet server what it has", "server", v.Name, "error", err)
+				v.Silent = true
+				return
+			}
+			v.Has = held
+		})
+	}
+	asked.Wait()
+	return servers, nil
+}
+
+// rowsTimeout bounds the reading of one level: of what is not served nothing comes.
+const rowsTimeout = 3 * time.Second
+
+// Rows implements master.Tablets.
+func (c *clusterTablets) Rows(ctx context.Context) (tablets []master.Tablet, whole bool, err error) {
+	root, err := c.rows.root(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	tablets = []master.Tablet{{Key: master.RootKey, Generation: root.Generation, Server: root.Server, Recoveries: root.Recoveries}}
+	if !c.alive[root.Server] {
+		return tablets, false, nil
+	}
+	start, _ := metadata.TableRange(metadata.TableID)
+	end := string(metadata.RootEnd()) + "\x00" // the root tablet has the key itself
+	level, ok := c.level(ctx, string(start), end)
+	if !ok {
+		return tablets, false, nil
+	}
+	if len(level) == 0 {
+		if err := c.firstTablet(ctx); err != nil {
+			return tablets, false, err
+		}
+		level, ok = c.level(ctx, string(start), end)
+		return append(tablets, level...), false, nil
+	}
+	tablets = append(tablets, level...)
+	for _, t := range level {
+		if !c.alive[t.Server] {
+			return tablets, false, nil
+		}
+	}
+	level, ok = c.level(ctx, end, "")
+	if !ok {
+		return tablets, false, nil
+	}
+	tables, err := c.tables(ctx)
+	if err != nil {
+		return tablets, false, err
+	}
+	return append(tablets, level...), true, c.reconcile(ctx, level, tables)
+}
+
+// level reads rows of METADATA; false if not all of them can be read now.
+func (c *clusterTablets) level(ctx context.Context, from, to string) (tablets []master.Tablet, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, rowsTimeout)
+	defer cancel()
+	err := c.rows.scan(ctx, from, to, metadata.Places(), func(r *metadata.Row) {
+		tablets = append(tablets, master.Tablet{Key: string(r.Key()), Generation: r.Generation, Server: r.Server, Recoveries: r.Recoveries})
+	})
+	if err != nil {
+		c.n.log.Debug("read METADATA", "error", err)
+	}
+	return tablets, err == nil
+}
+
+// firstTablet makes the row of the first tablet of METADATA that is not the root tablet.
+func (c *clusterTablets) firstTablet(ctx context.Context) error {
+	return c.writeTablet(ctx, metadata.FirstTabletID, metadata.TableID, metadata.RootEnd(), nil)
+}
+
+// makeTablet makes the row of a new, empty tablet. One that is there stays.
+func (c *clusterTablets) makeTablet(ctx context.Context, tableID uint64, start, end []byte) error {
+	id, err := c.n.catalog.nextIDs(ctx, 1)
+	if err != nil {
+		return err
+	}
+	return c.writeTablet(ctx, id, tableID, start, end)
+}
+
+func (c *clusterTablets) writeTablet(ctx context.Context, id, tableID uint64, start, end []byte) error {
+	m := tablet.Meta{ID: id, Table: tableID, Start: start, End: end, LastMajor: time.Now()}
+	row := &metadata.Row{Table: tableID, End: end, Generation: metadata.FirstGeneration(id), Meta: tablet.EncodeMeta(&m)}
+	if err := c.rows.create(ctx, row, "created"); !errors.Is(err, errRowChanged) {
+		return err
+	}
+	return nil
+}
+
+// Load implements master.Tablets.
+func (c *clusterTablets) Load(ctx context.Context, v *master.TabletServer, t *master.Tablet, q metaapi.Sequencer) error {
+	return c.to.order(ctx, v, methodLoad, q, order{key: []byte(t.Key), generation: t.Generation}, nil)
+}
+
+// Unload implements master.Tablets.
+func (c *clusterTablets) Unload(ctx context.Context, v *master.TabletServer, t *master.Tablet, q metaapi.Sequencer) error {
+	return c.to.order(ctx, v, methodUnload, q, order{key: []byte(t.Key)}, nil)
+}
+
+// Recovery implements master.Tablets.
+func (c *clusterTablets) Recovery(ctx context.Context, server string) (*master.Recovery, uint64, error) {
+	f, err := c.n.catalog.meta.Get(ctx, recoveryPath(server))
+	if errors.Is(err, metaapi.ErrNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	r, err := master.DecodeRecovery(f.Data)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", recoveryPath(server), err)
+	}
+	return r, f.Generation, nil
+}
+
+// SaveRecovery implements master.Tablets.
+func (c *clusterTablets) SaveRecovery(ctx context.Context, r *master.Recovery, gen uint64) (uint64, error) {
+	return c.n.catalog.set(ctx, recoveryPath(r.Server), master.EncodeRecovery(r), gen)
+}
+
+// pieceBytes is how much of a log one server sorts at a time (paper §6).
+const pieceBytes = 64 << 20
+
+// EndLogs implements master.Tablets.
+func (c *clusterTablets) EndLogs(ctx context.Context, server string) (pieces []master.Piece, err error) {
+	store := c.n.store.Load()
+	ids, err := store.SpreadLogs(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		parts, err := store.EndSpreadLog(ctx, server, id, pieceBytes)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range parts {
+			pieces = append(pieces, master.Piece{Log: id, Start: p.Start, End: p.End})
+		}
+	}
+	return pieces, nil
+}
+
+// Sort implements master.Tablets.
+func (c *clusterTablets) Sort(ctx context.Context, by *master.TabletServer, server string, p *master.Piece) (run []byte, err error) {
+	o := order{dead: server, log: p.Log, start: p.Start, end: p.End}
+	err = c.to.order(ctx, by, methodSort, c.n.master.Sequencer(), o, func(d *wire.Decoder) error {
+		run = append([]byte{}, d.Bytes()...)
+		return d.Err()
+	})
+	return run, err
+}
+
+// Forget implements master.Tablets. The runs of a recovery that is forgotten are garbage.
+func (c *clusterTablets) Forget(ctx context.Context, server string) error {
+	store := c.n.store.Load()
+	ids, err := store.SpreadLogs(ctx, server)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := store.RemoveSpreadLog(ctx, server, id); err != nil && !errors.Is(err, blobfs.ErrNoLog) {
+			return err
+		}
+	}
+	_, gen, err := c.Recovery(ctx, server)
+	if err != nil {
+		return err
+	}
+	if gen != 0 {
+		if err := c.n.catalog.remove(ctx, recoveryPath(server), gen); err != nil {
+			return err
+		}
+	}
+	return c.removeDir(ctx, path.Join(logsDir, server))
+}
+
+// removeDir removes a directory that is empty.
+func (c *clusterTablets) removeDir(ctx context.Context, dir string) error {
+	err := c.n.catalog.meta.Delete(ctx, dir, metaapi.AnyGeneration)
+	if errors.Is(err, metaapi.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// tables returns the tables that there are, by id.
+func (c *clusterTablets) tables(ctx context.Context) (map[uint64]string, error) {
+	return c.n.tables(ctx)
+}
+
+// reconcile makes the rows of tables that have none yet, and removes those of tables that are no
+// more. Level is what was read of METADATA before the tables were listed: a row is made after its
+// table, so one without a table is of a table that was dropped.
+func (c *clusterTablets) reconcile(ctx context.Context, level []master.Tablet, tables map[uint64]string) error {
+	complete := map[uint64]bool{}
+	for i := range level {
+		t := &level[i]
+		id, end, err := metadata.ParseKey([]byte(t.Key))
+		if err != nil {
+			return err
+		}
+		if tables[id] == "" {
+			if err := c.dropTablet(ctx, id, end); err != nil {
+				return fmt.Errorf("remove a tablet of a dropped table: %w", err)
+			}
+		}
+		complete[id] = complete[id] || len(end) == 0
+	}
+	for id, name := range tables {
+		if !complete[id] {
+			if err := c.makeTablets(ctx, id); err != nil {
+				return fmt.Errorf("make the tablets of table %q: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// makeTablets makes the rows of a new table's tablets, in the order of their ranges: the one without
+// end comes last, and says that all are there.
+func (c *clusterTablets) makeTablets(ctx context.Context, tableID uint64) error {
+	ends, err := c.n.presplit(ctx, tableID)
+	if err != nil {
+		return err
+	}
+	var start []byte
+	for _, end := range append(ends, nil) {
+		if err := c.makeTablet(ctx, tableID, start, end); err != nil {
+			return err
+		}
+		start = end
+	}
+	if ends != nil {
+		return c.n.catalog.remove(ctx, presplitPath(tableID), metaapi.AnyGeneration)
+	}
+	return nil
+}
+
+// dropTablet removes the row of a dropped table's tablet. Who serves it is told by whoever
+// dropped the table, and can change nothing of the row any more.
+func (c *clusterTablets) dropTablet(ctx context.Context, tableID uint64, end []byte) error {
+	row, err := c.rows.get(ctx, tableID, end)
+	if err == nil {
+		err = c.rows.remove(ctx, row)
+	}
+	if errors.Is(err, errNoRow) || errors.Is(err, errRowChanged) {
+		return nil // looked at again
+	}
+	return err
+}

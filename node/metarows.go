@@ -1,0 +1,173 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/metadata"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/table"
+)
+
+// metaRows reads and changes the rows of METADATA, and that of the root tablet, which is a
+// file of the lock service.
+type metaRows struct {
+	meta  namespace
+	guard func() metaapi.SetOptions
+	// rows is METADATA, wherever its tablets are.
+	rows *client.Table
+}
+
+// errRowChanged means that a row is not at the generation that a change was made for, or
+// that it is gone.
+var errRowChanged = errors.New("row of METADATA was changed by another")
+
+// errNoRow means that there is no such row.
+var errNoRow = errors.New("no such row of METADATA")
+
+// root reads the root tablet's row. The error is errNoRow while there is none.
+func (m *metaRows) root(ctx context.Context) (*metadata.Row, error) {
+	f, err := m.meta.Get(ctx, metadata.RootPath)
+	if errors.Is(err, metaapi.ErrNotFound) {
+		return nil, errNoRow
+	}
+	if err != nil {
+		return nil, err
+	}
+	return metadata.DecodeRoot(f.Data, f.Generation)
+}
+
+// get reads the row of a table's tablet by its end. The error is errNoRow, or the client's.
+func (m *metaRows) get(ctx context.Context, tableID uint64, end []byte) (*metadata.Row, error) {
+	if isRoot(tableID, end) {
+		return m.root(ctx)
+	}
+	row, err := m.rows.Get(ctx, string(metadata.Key(nil, tableID, end)))
+	if err != nil {
+		return nil, err
+	}
+	if row == nil {
+		return nil, errNoRow
+	}
+	return metadata.Decode(row)
+}
+
+func isRoot(tableID uint64, end []byte) bool {
+	return tableID == metadata.TableID && string(end) == string(metadata.RootEnd())
+}
+
+// between returns the rows of a table's tablets that end above start and below end, in
+// order; an empty end is no end.
+func (m *metaRows) between(ctx context.Context, tableID uint64, start, end []byte) (rows []*metadata.Row, err error) {
+	from, _ := metadata.TableRange(tableID)
+	if len(start) > 0 {
+		from = append(metadata.SeekKey(nil, tableID, start), 0)
+	}
+	err = m.scan(ctx, string(from), string(metadata.Key(nil, tableID, end)), nil, func(r *metadata.Row) { rows = append(rows, r) })
+	return rows, err
+}
+
+// scan reads the rows from a key on, up to another exclusively.
+func (m *metaRows) scan(ctx context.Context, from, to string, filter table.Filter, each func(*metadata.Row)) error {
+	s := m.rows.Scan(ctx, client.Start(from), client.End(to), client.Filter(filter))
+	defer s.Close()
+	for s.Next() {
+		r, err := metadata.Decode(s.Row())
+		if err != nil {
+			return err
+		}
+		each(r)
+	}
+	return s.Err()
+}
+
+// create makes a row that is not there yet. The error is errRowChanged if it is.
+func (m *metaRows) create(ctx context.Context, r *metadata.Row, event string) error {
+	return m.settle(ctx, r, metadata.Create(r, event), r.Generation)
+}
+
+// replace makes the row what r says if it is at r's generation, which then is the next.
+// The error is errRowChanged, or leaves open what became of it.
+func (m *metaRows) replace(ctx context.Context, r *metadata.Row, event string) error {
+	if isRoot(r.Table, r.End) {
+		return m.replaceRoot(ctx, r)
+	}
+	next := *r
+	c := metadata.Replace(&next, event)
+	if err := m.settle(ctx, &next, c, next.Generation); err != nil {
+		return err
+	}
+	r.Generation = next.Generation
+	return nil
+}
+
+// remove removes a row.
+func (m *metaRows) remove(ctx context.Context, r *metadata.Row) error {
+	return m.settle(ctx, r, metadata.Remove(r), 0)
+}
+
+// settle makes a change, and if its outcome is unknown looks at the row: generations never
+// come twice. want is the generation that the change gives the row, 0 if it removes it.
+func (m *metaRows) settle(ctx context.Context, r *metadata.Row, c *metadata.Change, want uint64) error {
+	matched, err := m.rows.CheckAndMutate(ctx, string(c.Key), c.Predicate, mutation(c.Key, c.Then), mutation(c.Key, c.Else))
+	if err == nil {
+		if c.Matched(matched) {
+			return nil
+		}
+		return fmt.Errorf("%.80q: %w", c.Key, errRowChanged)
+	}
+	if !errors.Is(err, client.ErrAmbiguous) {
+		return err
+	}
+	now, readErr := m.get(ctx, r.Table, r.End)
+	switch {
+	case readErr == nil && now.Generation == want, errors.Is(readErr, errNoRow) && want == 0:
+		return nil
+	case readErr == nil && now.Generation > want && want != 0:
+		return fmt.Errorf("%.80q: %w", c.Key, errRowChanged)
+	}
+	return err // it may still be on its way
+}
+
+func mutation(key []byte, ms []table.Mutation) *client.RowMutation {
+	if len(ms) == 0 {
+		return nil
+	}
+	m := client.NewRowMutation(string(key))
+	for _, x := range ms {
+		m.Add(x)
+	}
+	return m
+}
+
+// replaceRoot is replace for the root tablet.
+func (m *metaRows) replaceRoot(ctx context.Context, r *metadata.Row) error {
+	data := metadata.EncodeRoot(r)
+	gen, err := m.setRoot(ctx, data, r.Generation)
+	if err == nil {
+		r.Generation = gen
+	}
+	return err
+}
+
+// setRoot writes the root tablet's file if it is at generation gen, 0 being none.
+func (m *metaRows) setRoot(ctx context.Context, data []byte, gen uint64) (made uint64, err error) {
+	err = settle(ctx, func(ctx context.Context, again bool) error {
+		made, err = m.meta.SetGuarded(ctx, metadata.RootPath, data, gen, m.guard())
+		if !again || !errors.Is(err, metaapi.ErrGeneration) {
+			return err
+		}
+		f, getErr := m.meta.Get(ctx, metadata.RootPath)
+		if getErr == nil && string(f.Data) == string(data) { // an earlier try came through
+			made = f.Generation
+			return nil
+		}
+		return errors.Join(err, getErr)
+	})
+	if errors.Is(err, metaapi.ErrGeneration) {
+		return 0, fmt.Errorf("%s: %w: %w", metadata.RootPath, errRowChanged, err)
+	}
+	return made, err
+}

@@ -1,0 +1,253 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/wire"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet"
+)
+
+// What any node asks the servers of a table's tablets. Behind the table's name comes what is
+// named here.
+const (
+	// methodRefresh has a server take over the table's schema, or drop its tablets if there is no such
+	// table: the table's id.
+	methodRefresh = "tablet.refresh"
+	// methodCompact has it compact the table's tablets: whether all files.
+	methodCompact = "tablet.compact"
+	// methodTablets asks for what the table's tablets consist of, in the form of describe_table's.
+	methodTablets = "tablet.describe"
+)
+
+// presplitDir has a file for each table that is being made with more than one tablet: the ends of
+// the tablets, as a MessagePack array. The master makes their rows, and removes it.
+const presplitDir = "/presplit"
+
+func presplitPath(tableID uint64) string { return fmt.Sprintf("%s/%d", presplitDir, tableID) }
+
+func (n *Node) handleTables() {
+	n.handleTable(methodRefresh, n.refreshTable)
+	n.handleTable(methodCompact, n.compactHere)
+	n.handleTable(methodTablets, n.describeHere)
+}
+
+func (n *Node) handleTable(method string, do func(ctx context.Context, name string, d *wire.Decoder) (answer, error)) {
+	n.handle(method, rpc.Waiting, func(c *rpc.Call) {
+		name := c.Params.Str()
+		a, err := do(c.Context(), name, &c.Params)
+		if err == nil {
+			err = c.Params.Err()
+		}
+		if err != nil {
+			fail(c, err)
+			return
+		}
+		c.Reply(a)
+	})
+}
+
+// askServers asks each server that has tablets of a table; result is called for one answer at a
+// time. It returns the first failure.
+func (n *Node) askServers(ctx context.Context, s *table.Schema, method string, more func(e *wire.Encoder), result func(d *wire.Decoder) error) error {
+	nodes, err := n.nodesOf(ctx, s.ID)
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	var errs []error
+	var asked sync.WaitGroup
+	for _, id := range nodes {
+		asked.Go(func() {
+			err := n.peers.call(ctx, id, method, func(e *wire.Encoder) {
+				e.Array(2)
+				e.Str(s.Name)
+				more(e)
+			}, func(d *wire.Decoder) error {
+				if result == nil {
+					return nil
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				return result(d)
+			})
+			if err != nil {
+				mu.Lock()
+				errs = append(errs, fmt.Errorf("node %s: %w", id, err))
+				mu.Unlock()
+			}
+		})
+	}
+	asked.Wait()
+	return errors.Join(errs...)
+}
+
+// nodesOf returns the nodes whose servers have tablets of a table.
+func (n *Node) nodesOf(ctx context.Context, tableID uint64) (nodes []string, err error) {
+	from, to := metadata.TableRange(tableID)
+	err = n.rows.scan(ctx, string(from), string(to), metadata.Places(), func(r *metadata.Row) {
+		if id := nodeOf(r.Server); id != "" && !slices.Contains(nodes, id) {
+			nodes = append(nodes, id)
+		}
+	})
+	return nodes, err
+}
+
+// refreshTable takes over what the lock service says of a table.
+func (n *Node) refreshTable(ctx context.Context, name string, d *wire.Decoder) (answer, error) {
+	id := d.Uint()
+	return nil, n.refresh(ctx, name, id)
+}
+
+func (n *Node) refresh(ctx context.Context, name string, id uint64) error {
+	s, _, err := n.catalog.schema(ctx, name)
+	tablets := n.tablets()
+	switch {
+	case errors.Is(err, api.ErrNoTable), err == nil && s.ID != id:
+		if served, ok := tablets.Tables()[name]; !ok || served != id {
+			return nil
+		}
+		err = tablets.DropTable(name)
+	case err == nil:
+		err = tablets.SetSchema(s)
+	}
+	if errors.Is(err, api.ErrNoTable) {
+		return nil
+	}
+	return err
+}
+
+func (n *Node) compactHere(ctx context.Context, name string, d *wire.Decoder) (answer, error) {
+	major := d.Bool()
+	if err := n.tablets().Compact(ctx, name, major); err != nil && !errors.Is(err, api.ErrNoTable) {
+		return nil, err
+	}
+	return nil, nil
+}
+
+// describeHere answers with the tablets of a table that are here.
+func (n *Node) describeHere(_ context.Context, name string, d *wire.Decoder) (answer, error) {
+	d.Skip()
+	info := api.TableInfo{Schema: table.NewSchema(name, 0)}
+	tablets, err := n.tablets().TabletStats(name)
+	if err != nil && !errors.Is(err, api.ErrNoTable) {
+		return nil, err
+	}
+	for i := range tablets {
+		info.Tablets = append(info.Tablets, n.tabletInfo(&tablets[i]))
+	}
+	return info.Append, nil
+}
+
+func (n *Node) tabletInfo(t *tablet.TabletStats) api.TabletInfo {
+	ti := api.TabletInfo{ID: t.ID, Node: n.cfg.Name, Start: t.Start, End: t.End, MemtableBytes: t.MemtableBytes}
+	for _, f := range t.Files {
+		if len(ti.Groups) == 0 || ti.Groups[len(ti.Groups)-1].Name != f.Group {
+			ti.Groups = append(ti.Groups, api.GroupInfo{Name: f.Group})
+		}
+		g := &ti.Groups[len(ti.Groups)-1]
+		g.Files, g.Bytes, g.RawBytes, g.Entries = g.Files+1, g.Bytes+f.Bytes, g.RawBytes+f.RawBytes, g.Entries+f.Entries
+	}
+	return ti
+}
+
+// savePresplit writes down where a table that is about to be made is to be split.
+func (n *Node) savePresplit(ctx context.Context, tableID uint64, ends [][]byte) error {
+	e := wire.GetEncoder()
+	defer e.Release()
+	e.Array(len(ends))
+	for _, end := range ends {
+		e.Bin(end)
+	}
+	_, err := n.catalog.set(ctx, presplitPath(tableID), append([]byte(nil), e.Bytes()...), 0)
+	return err
+}
+
+// presplit reads where a table is to be split; nil if it is not.
+func (n *Node) presplit(ctx context.Context, tableID uint64) (ends [][]byte, err error) {
+	f, err := n.catalog.meta.Get(ctx, presplitPath(tableID))
+	if errors.Is(err, metaapi.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := wire.Check(f.Data, wire.Limits{}); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
+	}
+	d := wire.NewDecoder(f.Data)
+	for k := d.Array(); k > 0 && d.Err() == nil; k-- {
+		ends = append(ends, slices.Clone(d.Bytes()))
+	}
+	return ends, d.Err()
+}
+
+// tables returns the tables by id.
+func (n *Node) tables(ctx context.Context) (map[uint64]string, error) {
+	files, err := n.catalog.meta.List(ctx, tablesDir)
+	tables := map[uint64]string{}
+	if errors.Is(err, metaapi.ErrNotFound) {
+		return tables, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		name := path.Base(f.Path)
+		s, _, err := readSchema(ctx, n.meta.current(), name)
+		if errors.Is(err, api.ErrNoTable) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		tables[s.ID] = name
+	}
+	return tables, nil
+}
+
+// schemasPeriod is how often the served tables' schemas are compared with the lock service's: the
+// files are in the session's cache, so that costs nothing.
+const schemasPeriod = time.Second
+
+// followSchemas keeps the schemas of the tables that are served true, also when whoever changed one
+// could not tell. It returns when the server's lock is lost or the node closes.
+func (s *tabletServer) followSchemas() {
+	tick := time.NewTicker(schemasPeriod)
+	defer tick.Stop()
+	seen := map[string]uint64{}
+	for {
+		select {
+		case <-tick.C:
+		case <-s.lock.Done():
+			return
+		case <-s.n.ctx.Done():
+			return
+		}
+		for name, id := range s.tablets.Tables() {
+			if id == metadata.TableID {
+				continue
+			}
+			ctx, cancel := context.WithTimeout(s.n.ctx, schemasPeriod)
+			_, gen, err := readSchema(ctx, s.n.meta.current(), name)
+			if gen != seen[name] || errors.Is(err, api.ErrNoTable) {
+				if err := s.n.refresh(ctx, name, id); err != nil {
+					s.log.Warn("take over a table's schema; will try again", "table", name, "error", err)
+				} else {
+					seen[name] = gen
+				}
+			}
+			cancel()
+		}
+	}
+}

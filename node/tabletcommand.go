@@ -1,0 +1,125 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/master"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/rpc"
+)
+
+// The master's commands to tablet servers. Behind the parameters of every command comes the
+// instance of the server that is meant, then what is named here.
+const (
+	// methodHeld asks what the server has: [[key, bytes, operations a second]…].
+	methodHeld = "tablet.held"
+	// methodLoad has it load a tablet whose row is at a generation: key, generation.
+	methodLoad = "tablet.load"
+	// methodUnload has it let go of a tablet: key.
+	methodUnload = "tablet.unload"
+	// methodSort has it sort a piece of a dead server's log: server, log, start, end. The
+	// answer is the run, bytes in the form of package tablet.
+	methodSort = "tablet.sort_piece"
+)
+
+// order is a command to a tablet server: the master's, and what it is about.
+type order struct {
+	command
+	server     string // the instance that is meant
+	key        []byte
+	generation uint64
+	dead       string
+	log        blobfs.ID
+	start, end int64
+}
+
+const orderValues = 3 + 1
+
+func (o *order) append(e *wire.Encoder, method string) {
+	n := map[string]int{methodHeld: 0, methodLoad: 2, methodUnload: 1, methodSort: 4}[method]
+	e.Array(orderValues + n)
+	o.command.appendValues(e)
+	e.Str(o.server)
+	switch method {
+	case methodLoad:
+		e.Bin(o.key)
+		e.Uint(o.generation)
+	case methodUnload:
+		e.Bin(o.key)
+	case methodSort:
+		e.Str(o.dead)
+		e.Bin(o.log[:])
+		e.Int(o.start)
+		e.Int(o.end)
+	}
+}
+
+func (o *order) decode(d *wire.Decoder, n int, method string) error {
+	if err := o.command.decode(d, n); err != nil {
+		return err
+	}
+	o.server = d.Str()
+	switch method {
+	case methodLoad:
+		o.key, o.generation = append([]byte(nil), d.Bytes()...), d.Uint()
+	case methodUnload:
+		o.key = append([]byte(nil), d.Bytes()...)
+	case methodSort:
+		o.dead = d.Str()
+		if id := d.Bytes(); len(id) == len(o.log) {
+			copy(o.log[:], id)
+		} else if d.Err() == nil {
+			return fmt.Errorf("a log's id has %d bytes", len(id))
+		}
+		o.start, o.end = d.Int(), d.Int()
+	}
+	return d.Err()
+}
+
+// handleOrders registers the commands to this node's tablet server.
+func (n *Node) handleOrders() {
+	for method, do := range map[string]func(context.Context, *tabletServer, *order) (answer, error){
+		methodHeld: func(_ context.Context, s *tabletServer, _ *order) (answer, error) { return s.held(), nil },
+		methodLoad: func(ctx context.Context, s *tabletServer, o *order) (answer, error) {
+			return nil, s.load(ctx, o.key, o.generation)
+		},
+		methodUnload: func(ctx context.Context, s *tabletServer, o *order) (answer, error) { return nil, s.unload(ctx, o.key) },
+		methodSort:   func(ctx context.Context, s *tabletServer, o *order) (answer, error) { return s.sort(ctx, o) },
+	} {
+		n.rpc.Handle(method, rpc.Waiting, func(c *rpc.Call) {
+			var o order
+			if err := o.decode(&c.Params, c.NumParams, method); err != nil {
+				c.Fail(&rpc.Error{Code: rpc.CodeBadRequest, Message: fmt.Sprintf("%s: %v", method, err)})
+				return
+			}
+			a, err := n.obey(c.Context(), &o, do)
+			if err != nil {
+				c.Fail(toAPI(err))
+				return
+			}
+			c.Reply(a)
+		})
+	}
+}
+
+// obey carries a command out, if it is the master's and means the tablet server that there is.
+func (n *Node) obey(ctx context.Context, o *order, do func(context.Context, *tabletServer, *order) (answer, error)) (answer, error) {
+	s := n.server.Load()
+	if s == nil || s.name != o.server {
+		return nil, &rpc.Error{Code: rpc.CodeUnavailable, Message: fmt.Sprintf("tablet server %s is not here any more, or not yet", o.server)}
+	}
+	if err := n.epochs.admit(ctx, o.command, n.meta.client); err != nil {
+		return nil, err
+	}
+	return do(ctx, s, o)
+}
+
+// send sends a command to a tablet server.
+func (c commander) order(ctx context.Context, v *master.TabletServer, method string, q metaapi.Sequencer, o order, result func(*wire.Decoder) error) error {
+	o.command = command{master: c.n.id(), sequencer: q, raftEpoch: c.n.raftEpoch()}
+	o.server = v.Name
+	return c.n.peers.call(ctx, v.Node, method, func(e *wire.Encoder) { o.append(e, method) }, result)
+}

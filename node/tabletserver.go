@@ -1,0 +1,535 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/raftmeta/session"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet"
+)
+
+// tabletServer is this node as a server of tablets, from when it got the lock of its server
+// file until it loses it. It implements tablet.Metadata.
+type tabletServer struct {
+	n    *Node
+	name string
+	lock *session.Lock
+	rows *metaRows
+	log  interface {
+		Info(msg string, args ...any)
+		Warn(msg string, args ...any)
+	}
+	blobs   tablet.Blobs
+	tablets *tablet.Server
+
+	splitting atomic.Bool
+
+	// mu guards the fields in it. Never held across I/O.
+	mu struct {
+		sync.Mutex
+		loading map[string]bool // by key
+		states  map[uint64]*rowState
+	}
+}
+
+// rowState is a tablet's row of METADATA, as this server has last written or read it.
+type rowState struct {
+	// mu guards what follows, and is held while the row is changed.
+	mu  sync.Mutex
+	row *metadata.Row
+	// gen is what the tablet server takes the row's generation to be: that of the last
+	// change that it made itself.
+	gen uint64
+}
+
+// openTabletServer makes the node a tablet server, under the lock that it has. It has no
+// tablets yet.
+func (n *Node) openTabletServer(ctx context.Context) error {
+	lock := n.lock.Load()
+	s := &tabletServer{n: n, name: serverName(n.id(), lock.Generation()), lock: lock, rows: n.rows}
+	s.log = n.log.With("part", "tablet", "server", s.name)
+	s.mu.loading, s.mu.states = map[string]bool{}, map[uint64]*rowState{}
+	b := n.cfg.budget()
+	s.blobs = tablet.OnSpreadStore(n.store.Load(), s.name)
+	var err error
+	s.tablets, err = tablet.Start(ctx, tablet.Config{
+		Blobs: s.blobs, Metadata: s, Logger: n.log.With("part", "tablet"),
+		MemtablesBytesMax: b.memtables, CacheBytes: b.cache, RowReadBytesMax: b.message,
+		OnFailure: n.fail, Serving: s.serving,
+		NewTabletID:   func(ctx context.Context) (uint64, error) { return n.catalog.nextIDs(ctx, 1) },
+		OnSplitWanted: s.splitWanted,
+	})
+	if err != nil {
+		return fmt.Errorf("open the tablet server: %w", err)
+	}
+	n.server.Store(s)
+	n.background.Go(s.followSchemas)
+	return nil
+}
+
+var errLeaseEnded = &rpc.Error{Code: rpc.CodeUnavailable, Retryable: true,
+	Message: "this node's lease of its server lock is not sure: it serves nothing until it is"}
+
+// serving returns nil while this server surely holds its lock (I4).
+func (s *tabletServer) serving() error {
+	if s.lock.Held() {
+		return nil
+	}
+	return errLeaseEnded
+}
+
+// held answers what the server has.
+func (s *tabletServer) held() answer {
+	all := s.tablets.Loaded()
+	return func(e *wire.Encoder) {
+		e.Array(len(all))
+		for i := range all {
+			t := &all[i]
+			e.Array(3)
+			e.Bin([]byte(tabletKey(t.Table, t.End)))
+			e.Int(t.Bytes)
+			e.Float(t.Load)
+		}
+	}
+}
+
+// tabletKey is how the master names a tablet.
+func tabletKey(tableID uint64, end []byte) string {
+	if isRoot(tableID, end) {
+		return master.RootKey
+	}
+	return string(metadata.Key(nil, tableID, end))
+}
+
+func decodeHeld(d *wire.Decoder) []master.Held {
+	var all []master.Held
+	for n := d.Array(); n > 0 && d.Err() == nil; n-- {
+		more := d.Array() - 3
+		all = append(all, master.Held{Key: string(d.Bytes()), Bytes: d.Int(), Load: d.Float()})
+		for ; more > 0 && d.Err() == nil; more-- {
+			d.Skip()
+		}
+	}
+	return all
+}
+
+// rowOf reads the row of a tablet by the name that the master has for it.
+func (s *tabletServer) rowOf(ctx context.Context, key []byte) (*metadata.Row, error) {
+	if string(key) == master.RootKey {
+		return s.rows.root(ctx)
+	}
+	tableID, end, err := metadata.ParseKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return s.rows.get(ctx, tableID, end)
+}
+
+// load takes the tablet whose row is at that generation and serves it. One that it has is no
+// error.
+func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) error {
+	if !s.begin(key) {
+		return &rpc.Error{Code: rpc.CodeUnavailable, Message: "the tablet is being loaded", Retryable: true}
+	}
+	defer s.end(key)
+	row, err := s.rowOf(ctx, key)
+	if err != nil {
+		return err
+	}
+	if s.has(row) {
+		return nil
+	}
+	if row.Generation != generation {
+		return fmt.Errorf("%w: it is at generation %d, and %d was meant", errRowChanged, row.Generation, generation)
+	}
+	if err := s.serving(); err != nil {
+		return err
+	}
+	if err := s.take(ctx, row); err != nil {
+		return err
+	}
+	l, err := s.prepare(ctx, row)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := s.tablets.Load(ctx, *l); err != nil && !errors.Is(err, tablet.ErrServed) {
+		s.forget(l.Meta.ID)
+		return err
+	}
+	s.log.Info("tablet loaded", "tablet", l.Meta.ID, "table", l.Schema.Name, "runs", len(l.Runs), "took", time.Since(start).Round(time.Millisecond))
+	return nil
+}
+
+func (s *tabletServer) begin(key []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.loading[string(key)] {
+		return false
+	}
+	s.mu.loading[string(key)] = true
+	return true
+}
+
+func (s *tabletServer) end(key []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.loading, string(key))
+}
+
+// has says whether the server has the tablet of a row.
+func (s *tabletServer) has(row *metadata.Row) bool {
+	return slices.ContainsFunc(s.tablets.Loaded(), func(t tablet.Loaded) bool {
+		return t.Table == row.Table && string(t.End) == string(row.End)
+	})
+}
+
+// take makes the tablet this server's. From then on no other changes its row.
+func (s *tabletServer) take(ctx context.Context, row *metadata.Row) error {
+	event := "loaded on " + s.name
+	if row.Server != "" && row.Server != s.name {
+		event += ", recovered from " + row.Server
+		if !slices.Contains(row.Recoveries, row.Server) {
+			row.Recoveries = append(row.Recoveries, row.Server)
+		}
+	}
+	row.Server, row.Addr = s.name, s.n.RPCAddr()
+	return s.rows.replace(ctx, row, event)
+}
+
+// prepare finds what a tablet that was taken consists of.
+func (s *tabletServer) prepare(ctx context.Context, row *metadata.Row) (*tablet.Load, error) {
+	if err := s.finishSplit(ctx, row); err != nil {
+		return nil, fmt.Errorf("finish its split: %w", err)
+	}
+	m, err := tablet.DecodeMeta(row.Meta)
+	if err != nil {
+		return nil, fmt.Errorf("metadata of the tablet: %w", err)
+	}
+	// The end of the row before it, wherever splits have brought that.
+	if !isRoot(row.Table, row.End) {
+		before, err := s.rows.between(ctx, row.Table, m.Start, row.End)
+		if err != nil {
+			return nil, fmt.Errorf("find the tablet before it: %w", err)
+		}
+		if n := len(before); n > 0 {
+			if err := m.Narrow(before[n-1].End); err != nil {
+				return nil, err
+			}
+		}
+	}
+	schema, err := s.n.schemaByID(ctx, row.Table)
+	if err != nil {
+		return nil, err
+	}
+	l := &tablet.Load{Meta: m, Gen: row.Generation, Schema: schema, Vital: row.Table == metadata.TableID}
+	for _, server := range row.Recoveries {
+		err := s.n.runsOf(ctx, server, func(m *tablet.RunMeta) error {
+			l.Runs = append(l.Runs, tablet.OpenRun(s.blobs, *m))
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("find the sorted logs of %s: %w", server, err)
+		}
+	}
+	s.mu.Lock()
+	st := &rowState{row: row, gen: row.Generation}
+	s.mu.states[m.ID] = st
+	s.mu.Unlock()
+	if len(row.Recoveries) > 0 {
+		l.OnRecovered = func() { s.recovered(st) }
+	}
+	return l, nil
+}
+
+// finishSplit makes the row of the lower part if the server that split the tablet did not come
+// to it, and notes that the split is over.
+func (s *tabletServer) finishSplit(ctx context.Context, row *metadata.Row) error {
+	if row.Split == nil {
+		return nil
+	}
+	lower, err := tablet.DecodeMeta(row.Split)
+	if err != nil {
+		return err
+	}
+	_, err = s.rows.get(ctx, lower.Table, lower.End)
+	if errors.Is(err, errNoRow) {
+		err = s.rows.create(ctx, &metadata.Row{
+			Table: lower.Table, End: lower.End, Generation: metadata.FirstGeneration(lower.ID),
+			Meta: row.Split, Recoveries: row.Recoveries,
+		}, "split off; its row was made by "+s.name)
+		if errors.Is(err, errRowChanged) {
+			err = nil // it came after all
+		}
+	}
+	if err != nil {
+		return err
+	}
+	row.Split = nil
+	return s.rows.replace(ctx, row, "")
+}
+
+// recovered notes that a tablet does not need the logs of dead servers any more.
+func (s *tabletServer) recovered(st *rowState) {
+	ctx, cancel := context.WithTimeout(s.n.ctx, changeAttempt)
+	defer cancel()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	row := *st.row
+	row.Recoveries = nil
+	if err := s.rows.replace(ctx, &row, "written out; needs no logs of others"); err != nil {
+		s.log.Warn("note that a tablet is recovered; its next change does", "table", row.Table, "end", row.End, "error", err)
+		st.row.Recoveries = nil // with the next change
+		return
+	}
+	st.row = &row
+}
+
+// sort sorts a piece of a dead server's log (paper §6).
+func (s *tabletServer) sort(ctx context.Context, o *order) (answer, error) {
+	piece := blobfs.LogPiece{Start: o.start, End: o.end}
+	r, err := s.n.store.Load().OpenLogPiece(ctx, o.dead, o.log, piece)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	m, err := tablet.SortLog(ctx, s.blobs, r, piece.End-piece.Start)
+	if err != nil {
+		return nil, err
+	}
+	b := tablet.EncodeRun(&m)
+	// The master names it in a moment; the sweep takes nothing that it has not found unnamed twice.
+	s.n.store.Load().Release(m.Handle.ID)
+	return func(e *wire.Encoder) { e.Bin(b) }, nil
+}
+
+// forget lets go of what is known of a tablet's row.
+func (s *tabletServer) forget(id uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.states, id)
+}
+
+// unload lets go of a tablet.
+func (s *tabletServer) unload(ctx context.Context, key []byte) error {
+	row, err := s.rowOf(ctx, key)
+	if err != nil {
+		return err
+	}
+	m, err := tablet.DecodeMeta(row.Meta)
+	if err != nil {
+		return err
+	}
+	if s.has(row) {
+		if _, _, err := s.tablets.Unload(ctx, m.ID); err != nil {
+			return err
+		}
+	}
+	if row, err = s.rowOf(ctx, key); err != nil {
+		return err
+	}
+	if row.Server != s.name {
+		return nil
+	}
+	row.Server, row.Addr = "", ""
+	if err := s.rows.replace(ctx, row, "unloaded by "+s.name); err != nil {
+		return err
+	}
+	s.forget(m.ID)
+	return nil
+}
+
+// state returns what is known of a tablet's row, nil if the tablet is not this server's.
+func (s *tabletServer) state(id uint64) *rowState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.states[id]
+}
+
+// change makes a change of a tablet's row that the tablet server wants made.
+func (s *tabletServer) change(ctx context.Context, id, gen uint64, event string, do func(r *metadata.Row)) (uint64, error) {
+	st := s.state(id)
+	if st == nil {
+		return 0, fmt.Errorf("tablet %d is not this server's: %w", id, tablet.ErrMetaChanged)
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.gen != gen {
+		return 0, tablet.ErrMetaChanged
+	}
+	if err := s.serving(); err != nil {
+		return 0, errors.Join(tablet.ErrMetaChanged, err) // nothing was sent
+	}
+	row := *st.row
+	do(&row)
+	if err := s.rows.replace(ctx, &row, event); err != nil {
+		if errors.Is(err, errRowChanged) {
+			err = errors.Join(tablet.ErrMetaChanged, err)
+		}
+		return 0, err
+	}
+	st.row, st.gen = &row, row.Generation
+	return st.gen, nil
+}
+
+// Save implements tablet.Metadata.
+func (s *tabletServer) Save(ctx context.Context, m *tablet.Meta, gen uint64) (uint64, error) {
+	made, err := s.change(ctx, m.ID, gen, "", func(r *metadata.Row) { r.Meta = tablet.EncodeMeta(m) })
+	if err == nil {
+		s.release(m)
+	}
+	return made, err
+}
+
+// release tells the block store that METADATA names a tablet's files: the sweep finds them there.
+func (s *tabletServer) release(m *tablet.Meta) {
+	store := s.n.store.Load()
+	for _, g := range m.Groups {
+		for i := range g.Files {
+			store.Release(g.Files[i].Handle.ID)
+		}
+	}
+}
+
+// splitTimeout bounds a split: a memtable may have to be written out first.
+const splitTimeout = time.Minute
+
+// splitWanted splits a tablet that has grown large or hot, one at a time. METADATA stays in two tablets.
+func (s *tabletServer) splitWanted(w tablet.SplitWanted) {
+	if w.Table == metadata.TableID || !s.splitting.CompareAndSwap(false, true) {
+		return
+	}
+	s.n.background.Go(func() {
+		defer s.splitting.Store(false)
+		ctx, cancel := context.WithTimeout(s.n.ctx, splitTimeout)
+		defer cancel()
+		start := time.Now()
+		lower, err := s.tablets.Split(ctx, w.Tablet, w.At)
+		if err != nil {
+			s.log.Warn("split a tablet; will try again", "tablet", w.Tablet, "error", err)
+			return
+		}
+		s.log.Info("tablet split", "tablet", w.Tablet, "lower", lower, "took", time.Since(start).Round(time.Millisecond))
+	})
+}
+
+// Split implements tablet.Metadata. First the upper row says what is being split off, which only
+// who has the tablet can make it say; then the lower row is made. If that does not come about, who gets the
+// tablet next makes it, so it cannot appear when nobody reckons with it any more.
+func (s *tabletServer) Split(ctx context.Context, lower, upper *tablet.Meta, gen uint64) (uint64, error) {
+	st := s.state(upper.ID)
+	if st == nil {
+		return 0, fmt.Errorf("tablet %d is not this server's: %w", upper.ID, tablet.ErrMetaChanged)
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.gen != gen {
+		return 0, tablet.ErrMetaChanged
+	}
+	if err := s.serving(); err != nil {
+		return 0, errors.Join(tablet.ErrMetaChanged, err)
+	}
+	row := *st.row
+	row.Split = tablet.EncodeMeta(lower)
+	if err := s.rows.replace(ctx, &row, ""); err != nil {
+		if errors.Is(err, errRowChanged) {
+			err = errors.Join(tablet.ErrMetaChanged, err)
+		}
+		return 0, err
+	}
+	st.row = &row
+	below := &metadata.Row{
+		Table: lower.Table, End: lower.End, Generation: metadata.FirstGeneration(lower.ID), Server: s.name, Addr: s.n.RPCAddr(),
+		Meta: row.Split, Recoveries: row.Recoveries,
+	}
+	if err := s.rows.create(ctx, below, fmt.Sprintf("split off tablet %d on %s", upper.ID, s.name)); err != nil {
+		if errors.Is(err, errRowChanged) {
+			err = errors.Join(tablet.ErrMetaChanged, err)
+		}
+		return 0, err
+	}
+	done := row
+	done.Split = nil // with the next change
+	st.row = &done
+	s.mu.Lock()
+	s.mu.states[lower.ID] = &rowState{row: below, gen: below.Generation}
+	s.mu.Unlock()
+	s.n.nudgeMaster(ctx)
+	return below.Generation, nil
+}
+
+// Remove implements tablet.Metadata.
+func (s *tabletServer) Remove(ctx context.Context, m *tablet.Meta, gen uint64) error {
+	st := s.state(m.ID)
+	if st == nil {
+		return fmt.Errorf("tablet %d is not this server's: %w", m.ID, tablet.ErrMetaChanged)
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.gen != gen {
+		return tablet.ErrMetaChanged
+	}
+	err := s.rows.remove(ctx, st.row)
+	if errors.Is(err, errRowChanged) {
+		err = errors.Join(tablet.ErrMetaChanged, err)
+	}
+	return err
+}
+
+// Load implements tablet.Metadata: it reads the row anew, after a change of unknown fate.
+func (s *tabletServer) Load(ctx context.Context, tableID uint64, end []byte) (*tablet.Meta, uint64, error) {
+	row, err := s.rows.get(ctx, tableID, end)
+	if errors.Is(err, errNoRow) {
+		return nil, 0, errors.Join(tablet.ErrNoMeta, err)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	m, err := tablet.DecodeMeta(row.Meta)
+	if err != nil {
+		return nil, 0, err
+	}
+	if row.Server != s.name {
+		return nil, 0, fmt.Errorf("%w: tablet server %q has the tablet now", tablet.ErrMetaLost, row.Server)
+	}
+	s.mu.Lock()
+	st := s.mu.states[m.ID]
+	if st == nil { // made by a split of unknown fate
+		st = &rowState{}
+		s.mu.states[m.ID] = st
+	}
+	s.mu.Unlock()
+	st.mu.Lock()
+	st.row, st.gen = row, row.Generation
+	st.mu.Unlock()
+	return m, row.Generation, nil
+}
+
+// schemaByID returns the schema of a table. The error says that there is no such table.
+func (n *Node) schemaByID(ctx context.Context, id uint64) (*table.Schema, error) {
+	if id == metadata.TableID {
+		return metadata.Schema(), nil
+	}
+	names, err := n.catalog.names(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		s, _, err := n.catalog.schema(ctx, name)
+		if err == nil && s.ID == id {
+			return s, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no table with id %d", id)
+}
