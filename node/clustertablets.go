@@ -160,7 +160,7 @@ func (c *clusterTablets) Rows(ctx context.Context) (tablets []master.Tablet, who
 		if err := c.firstTablet(ctx); err != nil {
 			return tablets, false, err
 		}
-		level, ok = c.level(ctx, string(start), end)
+		level, _ = c.level(ctx, string(start), end)
 		return append(tablets, level...), false, nil
 	}
 	tablets = append(tablets, level...)
@@ -337,30 +337,10 @@ func (c *clusterTablets) reconcile(ctx context.Context, level []master.Tablet, t
 	}
 	for id, name := range tables {
 		if !complete[id] {
-			if err := c.makeTablets(ctx, id); err != nil {
-				return fmt.Errorf("make the tablets of table %q: %w", name, err)
+			if err := c.makeTablet(ctx, id, nil, nil); err != nil {
+				return fmt.Errorf("make the tablet of table %q: %w", name, err)
 			}
 		}
-	}
-	return nil
-}
-
-// makeTablets makes the rows of a new table's tablets, in the order of their ranges: the one without
-// end comes last, and says that all are there.
-func (c *clusterTablets) makeTablets(ctx context.Context, tableID uint64) error {
-	ends, err := c.n.presplit(ctx, tableID)
-	if err != nil {
-		return err
-	}
-	var start []byte
-	for _, end := range append(ends, nil) {
-		if err := c.makeTablet(ctx, tableID, start, end); err != nil {
-			return err
-		}
-		start = end
-	}
-	if ends != nil {
-		return c.n.catalog.remove(ctx, presplitPath(tableID), metaapi.AnyGeneration)
 	}
 	return nil
 }

@@ -25,7 +25,6 @@
 //	/removed/<node>        a node that the operator has taken out for good
 //	/ids                   the next id of a table or tablet
 //	/tables/<name>         a table's schema; there is a table if and only if this file is
-//	/presplit/<table>      where a table that is being made is to be split
 //	/root                  the root tablet: package client/metadata
 //	/logs/<server>/<log>   which nodes have what of a commit log: package blobfs
 //	/recovery/<server>     how far the sorting of a dead server's logs has come: package master

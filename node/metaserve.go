@@ -30,7 +30,7 @@ func (n *Node) lockServiceForOthers(node bool) (metaapi.Service, error) {
 
 // systemPaths are what nodes keep in the lock service for themselves.
 var systemPaths = []string{
-	clusterPath, idsPath, master.LockPath, nodesDir, serversDir, removedDir, metadata.RootPath, tablesDir, presplitDir, recoveryDir, blobsDir, logsDir,
+	clusterPath, idsPath, master.LockPath, nodesDir, serversDir, removedDir, metadata.RootPath, tablesDir, recoveryDir, blobsDir, logsDir,
 }
 
 // checkSystemPath refuses a system path, or one below it.

@@ -43,6 +43,7 @@ func (n *Node) status(context.Context, *api.NamesRequest) (answer, error) {
 		MinorCompactions: t.MinorCompactions, MergingCompactions: t.MergingCompactions, MajorCompactions: t.MajorCompactions,
 	}
 	s.NodeID = n.id()
+	s.Tables, s.Tablets = n.servedTables()
 	store := n.store.Load()
 	k := store.Keeping()
 	s.Replicas = int64(store.Wanted())

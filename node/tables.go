@@ -30,12 +30,6 @@ const (
 	methodTablets = "tablet.describe"
 )
 
-// presplitDir has a file for each table that is being made with more than one tablet: the ends of
-// the tablets, as a MessagePack array. The master makes their rows, and removes it.
-const presplitDir = "/presplit"
-
-func presplitPath(tableID uint64) string { return fmt.Sprintf("%s/%d", presplitDir, tableID) }
-
 func (n *Node) handleTables() {
 	n.handleTable(methodRefresh, n.refreshTable)
 	n.handleTable(methodCompact, n.compactHere)
@@ -159,37 +153,6 @@ func (n *Node) tabletInfo(t *tablet.TabletStats) api.TabletInfo {
 		g.Files, g.Bytes, g.RawBytes, g.Entries = g.Files+1, g.Bytes+f.Bytes, g.RawBytes+f.RawBytes, g.Entries+f.Entries
 	}
 	return ti
-}
-
-// savePresplit writes down where a table that is about to be made is to be split.
-func (n *Node) savePresplit(ctx context.Context, tableID uint64, ends [][]byte) error {
-	e := wire.GetEncoder()
-	defer e.Release()
-	e.Array(len(ends))
-	for _, end := range ends {
-		e.Bin(end)
-	}
-	_, err := n.catalog.set(ctx, presplitPath(tableID), append([]byte(nil), e.Bytes()...), 0)
-	return err
-}
-
-// presplit reads where a table is to be split; nil if it is not.
-func (n *Node) presplit(ctx context.Context, tableID uint64) (ends [][]byte, err error) {
-	f, err := n.catalog.meta.Get(ctx, presplitPath(tableID))
-	if errors.Is(err, metaapi.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if _, err := wire.Check(f.Data, wire.Limits{}); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Path, err)
-	}
-	d := wire.NewDecoder(f.Data)
-	for k := d.Array(); k > 0 && d.Err() == nil; k-- {
-		ends = append(ends, slices.Clone(d.Bytes()))
-	}
-	return ends, d.Err()
 }
 
 // tables returns the tables by id.
