@@ -15,13 +15,16 @@ import (
 // docs/rpc.md tells of each method between nodes, with the parameters that it takes.
 func TestDocHasMethodsBetweenNodes(t *testing.T) {
 	told := map[string]string{}
-	for _, m := range regexp.MustCompile("`(cluster\\.[a-z_]+)\\((.*?)\\)`").FindAllStringSubmatch(rpcdoc.Part(t, "## Between nodes", "## The lock service"), -1) {
+	for _, m := range regexp.MustCompile("`((?:cluster|tablet)\\.[a-z_]+)\\((.*?)\\)`").FindAllStringSubmatch(rpcdoc.Part(t, "## Between nodes", "## The lock service"), -1) {
 		told[m[1]] = m[2]
 	}
 	const ofMaster = "master, sequencer, raft epoch"
 	want := map[string]string{
 		formation.MethodHello: "map", formation.MethodPromise: "map", formation.MethodJoin: "map", methodWho: "",
-		methodHail: ofMaster, methodStartVoting: ofMaster,
+		methodHail: ofMaster, methodStartVoting: ofMaster, methodNudge: "",
+		methodHeld: "…, instance", methodLoad: "…, instance, key, generation", methodUnload: "…, instance, key",
+		methodSort: "…, instance, dead, log, start, end", methodRefresh: "table, id", methodCompact: "table, all",
+		methodTablets: "table, nil",
 	}
 	if !maps.Equal(told, want) {
 		t.Errorf("docs/rpc.md has %v, the code %v", slices.Sorted(maps.Keys(told)), slices.Sorted(maps.Keys(want)))

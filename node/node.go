@@ -236,6 +236,10 @@ func (n *Node) Close(ctx context.Context) error {
 func (n *Node) stopParts(ctx context.Context) error {
 	var errs []error
 	n.stopMaster(ctx)
+	// What is under way here and waits for METADATA ends: it may be this node that no longer serves it.
+	if n.client != nil {
+		errs = append(errs, n.client.Close())
+	}
 	if n.rpc != nil {
 		errs = append(errs, n.rpc.Shutdown(ctx))
 	}
@@ -247,9 +251,6 @@ func (n *Node) stopParts(ctx context.Context) error {
 	n.uploads.close()
 	if s := n.server.Load(); s != nil {
 		errs = append(errs, s.tablets.Close())
-	}
-	if n.client != nil {
-		errs = append(errs, n.client.Close())
 	}
 	errs = append(errs, n.closeStore())
 	errs = append(errs, n.closeLockService(ctx), n.leaveCluster())
