@@ -2,6 +2,7 @@ package blobfs
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -310,16 +311,26 @@ func (w *SpreadLogWriter) widen(now time.Duration) {
 		patience = w.s.cluster.Logs.Retry
 	}
 	want := min(w.s.cluster.Replicas, len(usable))
-	if len(nodes) == 0 || have >= want || now-w.widened < patience {
+	drains := w.s.anyDrains(nodes)
+	if len(nodes) == 0 || have >= want && !drains || now-w.widened < patience {
 		return
 	}
 	seq, standby := w.m.Standby()
-	switch {
+	better := count(standby)
+	switch stays := !w.s.anyDrains(standby); {
 	case seq == 0:
-	case count(standby) > have:
+	case better > have, drains && stays && better >= have:
 		w.widened = now
 		w.m.Failed(current, nodes[0], 0)
-	case want > count(standby):
+	case better < want || !stays:
 		w.m.Failed(seq, standby[0], 0)
 	}
+}
+
+// anyDrains says whether one of the nodes is to leave, by the operator's wish.
+func (s *Store) anyDrains(nodes []string) bool {
+	if s.cluster.Fleet == nil {
+		return false
+	}
+	return slices.ContainsFunc(s.cluster.Fleet.Members(), func(m Member) bool { return m.Leaving && slices.Contains(nodes, m.ID) })
 }

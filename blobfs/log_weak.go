@@ -11,7 +11,7 @@ import (
 // weak: a node that is back soon need not have all written out. Fewer than logReplicasMin is weak at once.
 const weakPatience = 10 * time.Second
 
-// Weak returns the position up to which the log is on fewer nodes than it could be: sealed extents get no new
+// Weak returns the position up to which the log is on fewer nodes than it could be, or on one that is to leave: sealed extents get no new
 // replicas, so what lies before should be written elsewhere, and released. Zero if it is as it should be.
 func (w *SpreadLogWriter) Weak() int64 { return w.weak.Load() }
 
@@ -34,7 +34,7 @@ func (w *SpreadLogWriter) weigh(now time.Duration) {
 		}
 		pos += x.Length
 		live := len(nodesOf(able, x.Replicas))
-		if x.Length > 0 && live < want {
+		if x.Length > 0 && (live < want || w.s.anyDrains(x.Replicas)) {
 			short = pos
 		}
 		if x.Length > 0 && live < min(logReplicasMin, want) {

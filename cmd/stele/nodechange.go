@@ -183,7 +183,7 @@ func (a *app) reportDrain(n *client.NodeInfo, store *client.NodeStore) error {
 	case store.Safe:
 		a.talk("node %s has no vote and holds nothing that is needed: it is safe to unplug it for good", nodeName(n))
 	default:
-		a.talk("node %s has no vote and no extents: it is safe to stop it; tablets on it are served again when it is back", nodeName(n))
+		a.talk("node %s has no vote and no extents: it is safe to stop it", nodeName(n))
 		a.talk(`keep its disks: %s on it may still be needed, until "stele blob status" calls it safe to unplug`, plural(store.DrainLogs, "commit log extent"))
 	}
 	return nil
