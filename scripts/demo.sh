@@ -129,12 +129,12 @@ endNode() {
 	unset "node[$1]"
 }
 
-# await runs a command until what it prints matches, for a minute at most, and prints it:
-# await PATTERN COMMAND...
+# await runs a command until what it prints matches, for so many seconds at most, and prints it:
+# await SECONDS PATTERN COMMAND...
 await() {
-	local pattern=$1 printed
-	shift
-	for _ in $(seq 120); do
+	local end=$((SECONDS + $1)) pattern=$2 printed
+	shift 2
+	while [ "$SECONDS" -lt "$end" ]; do
 		printed=$("$stele" "$@" 2>&1) || true
 		if grep -q "$pattern" <<<"$printed"; then
 			printf '$ stele %s\n%s\n' "$*" "$printed"
@@ -143,7 +143,7 @@ await() {
 		sleep 0.5
 	done
 	printf '$ stele %s\n%s\n' "$*" "$printed"
-	fail "it is not like '$pattern' after a minute"
+	fail "it did not come to '$pattern'"
 }
 
 # startLoad starts the second load, or goes on with it.
@@ -202,11 +202,13 @@ done
 for name in "${names[@]}"; do
 	awaitNode "$name"
 done
-await '^healthy: 3 of 3 voters alive' raft status
+await 60 '^healthy: 3 of 3 voters alive' raft status
 
 title "A Webtable of real pages"
-show "${load[@]}" --table webtable --json | tee "$tmp/first.json"
-cells=$(($(number anchors <"$tmp/first.json") + 2 * $(number pages <"$tmp/first.json")))
+for try in 1 2 3; do # a node that is starved of processor time may give up its lock, and the load says: again
+	! show "${load[@]}" --table webtable --json || break
+	[ "$try" -lt 3 ] || fail "the pages could not be loaded"
+done
 
 title "Figure 3: the anchors of one page, with the text of each link"
 page=$host/3/library/zipapp.html
@@ -220,6 +222,7 @@ printf '...\nrows of the host: %s; rows of the table: %s\n' "$("$stele" count we
 title "Sizes before and after compression"
 show table compact webtable --major
 show table describe webtable
+cells=$(($("$stele" table describe webtable --json | grep -o '"entries":[0-9]*' | cut -d: -f2 | tr '\n' '+') 0))
 
 title "A second load, and kill -9 of the leader in the middle of it"
 "$stele" table create webtable2 --family contents:versions=3,group=pages,compression=zstd --family anchor --family language:versions=1 2>/dev/null
@@ -264,8 +267,9 @@ title "The node again, on the same data"
 startNode "$victim"
 awaitNode "$victim"
 export STELE_ADDR=$all
-await '^healthy: 3 of 3 nodes alive' node list
-await '^healthy: .*, each with ' blob fsck
+await 60 '^healthy: 3 of 3 nodes alive' node list
+# What could not be copied to the node while it started is tried again, ever more rarely.
+await 150 '^healthy: .*, each with ' blob fsck
 
 title "Every checksum of the files of a stopped node"
 endNode "$victim" TERM

@@ -35,6 +35,7 @@ func (a *app) commands() []*cobra.Command {
 
 		inGroup(groupSchema, a.tableCommand()),
 		inGroup(groupSchema, a.familyCommand()),
+		inGroup(groupSchema, a.tabletCommand()),
 
 		inGroup(groupData, a.putCommand()),
 		inGroup(groupData, a.getCommand()),

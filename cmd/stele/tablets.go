@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+)
+
+func (a *app) tabletCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "tablet",
+		Short:   "List the tablets that tables are cut into, and who serves them",
+		Example: `  stele tablet list webtable`,
+		Args:    unknownVerb,
+		RunE:    needVerb,
+	}
+	cmd.AddCommand(a.tabletListCommand())
+	return cmd
+}
+
+func (a *app) tabletListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list [TABLE]",
+		Aliases: []string{"ls"},
+		Short:   "List the tablets of a table, or of all tables",
+		Long: `List the tablets of a table, or of all, as METADATA has them: METADATA's own are listed
+too, except for the root tablet, of which the lock service tells.
+
+A tablet has the rows after one row and up to another. NODE is the one that serves it,
+or (none) while the master looks for one. GENERATION grows with each change of its row of
+METADATA. ON DISK and MEMTABLE are what the node tells, or - if it does not answer.`,
+		Example: `  stele tablet list
+  stele tablet list webtable
+  stele tablet list --json | jq -r 'select(.node == "") | .table'`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.completeTable,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+				l := &tabletList{a: a, c: c, tables: map[uint64]string{metadata.TableID: metadata.Name}, nodes: map[string]string{}}
+				if err := l.read(ctx, args); err != nil {
+					return err
+				}
+				return l.print()
+			})
+		},
+	}
+}
+
+// placedTabletJSON is a tablet and where it is, as --json prints it.
+type placedTabletJSON struct {
+	Table      string    `json:"table"`
+	TableID    uint64    `json:"table_id"`
+	Start      jsonBytes `json:"start"`
+	End        jsonBytes `json:"end"`
+	Node       string    `json:"node"`
+	Server     string    `json:"server"`
+	Addr       string    `json:"addr"`
+	Generation uint64    `json:"generation"`
+	Recoveries []string  `json:"recoveries"` // servers whose commit logs it waits for
+	// Nil if the node that serves it has not told.
+	Bytes         *int64 `json:"bytes"`
+	MemtableBytes *int64 `json:"memtable_bytes"`
+}
+
+// tabletList is one listing of tablets.
+type tabletList struct {
+	a       *app
+	c       *client.Client
+	tables  map[uint64]string // names by id
+	nodes   map[string]string // the same
+	tablets []placedTabletJSON
+}
+
+// read reads what there is of one table, or of all if none is named.
+func (l *tabletList) read(ctx context.Context, names []string) error {
+	schemas, err := l.c.Tables(ctx)
+	if err != nil {
+		return err
+	}
+	only := uint64(0)
+	for _, s := range schemas {
+		l.tables[s.ID] = s.Name
+	}
+	if len(names) > 0 {
+		for id, name := range l.tables {
+			if name == names[0] {
+				only = id
+			}
+		}
+		if only == 0 {
+			return fmt.Errorf("table %q: %w", names[0], api.ErrNoTable)
+		}
+	}
+	nodes, err := l.c.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range nodes {
+		l.nodes[nodes[i].ID] = nodeName(&nodes[i])
+	}
+	if err := l.scan(ctx, only); err != nil {
+		return err
+	}
+	l.weigh(ctx)
+	return nil
+}
+
+// scan reads METADATA, of one table unless it is 0.
+func (l *tabletList) scan(ctx context.Context, only uint64) error {
+	options := []client.ScanOption{client.Filter(metadata.Places())}
+	if only != 0 {
+		start, end := metadata.TableRange(only)
+		options = append(options, client.Start(string(start)), client.End(string(end)))
+	}
+	s := l.c.Table(metadata.Name).Scan(ctx, options...)
+	defer s.Close()
+	before, start := uint64(0), []byte(nil)
+	for s.Next() {
+		r, err := metadata.Decode(s.Row())
+		if err != nil {
+			return err
+		}
+		if r.Table != before {
+			before, start = r.Table, nil
+			if r.IsRoot() { // METADATA's first tablet is the root tablet, which is not in it
+				start = metadata.RootEnd()
+			}
+		}
+		node, _, _ := strings.Cut(r.Server, ".")
+		l.tablets = append(l.tablets, placedTabletJSON{
+			Table: l.tables[r.Table], TableID: r.Table, Start: start, End: r.End,
+			Node: orElse(l.nodes[node], node), Server: r.Server, Addr: r.Addr,
+			Generation: r.Generation, Recoveries: append([]string{}, r.Recoveries...),
+		})
+		start = r.End
+	}
+	return s.Err()
+}
+
+// weighPatience is how long a list of tablets waits for the nodes of one table to tell what they
+// have. It goes without if they do not.
+const weighPatience = 3 * time.Second
+
+// weigh asks how much there is of each tablet.
+func (l *tabletList) weigh(ctx context.Context) {
+	asked := map[string][]client.TabletInfo{}
+	for i := range l.tablets {
+		t := &l.tablets[i]
+		if t.Table == "" || t.TableID == metadata.TableID || t.Node == "" {
+			continue
+		}
+		if _, ok := asked[t.Table]; !ok {
+			asked[t.Table] = l.describe(ctx, t.Table)
+		}
+		infos := asked[t.Table]
+		at := slices.IndexFunc(infos, func(info client.TabletInfo) bool {
+			return string(info.Start) == string(t.Start) && string(info.End) == string(t.End)
+		})
+		if at < 0 {
+			continue
+		}
+		bytes := int64(0)
+		for _, g := range infos[at].Groups {
+			bytes += g.Bytes
+		}
+		t.Bytes, t.MemtableBytes = &bytes, &infos[at].MemtableBytes
+	}
+}
+
+func (l *tabletList) describe(ctx context.Context, name string) []client.TabletInfo {
+	ctx, cancel := context.WithTimeout(ctx, weighPatience)
+	defer cancel()
+	info, err := l.c.Describe(ctx, name)
+	if err != nil {
+		return nil
+	}
+	return info.Tablets
+}
+
+func (l *tabletList) print() error {
+	g := newGrid("TABLE", "NODE", "ON DISK", "MEMTABLE", "GENERATION", "AFTER ROW", "TO ROW")
+	unserved := int64(0)
+	for i := range l.tablets {
+		t := &l.tablets[i]
+		if l.a.json {
+			if err := l.a.printJSON(t); err != nil {
+				return err
+			}
+			continue
+		}
+		if t.Node == "" {
+			unserved++
+		}
+		disk, memory := number("-"), number("-")
+		if t.Bytes != nil {
+			disk, memory = size(*t.Bytes), size(*t.MemtableBytes)
+		}
+		g.add(t.Table, orElse(t.Node, "(none)"), disk, memory, number(strconv.FormatUint(t.Generation, 10)),
+			orElse(string(t.Start), "(first)"), orElse(string(t.End), "(last)"))
+	}
+	if l.a.json {
+		return nil
+	}
+	if unserved > 0 {
+		l.a.talk("%s: %s of %s on no node; the master looks for one", l.a.paint(l.a.errTTY, styleHint, "degraded"),
+			formatCount(unserved), plural(int64(len(l.tablets)), "tablet"))
+	}
+	return l.a.print(g)
+}
