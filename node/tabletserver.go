@@ -66,7 +66,7 @@ func (n *Node) openTabletServer(ctx context.Context) error {
 	s.tablets, err = tablet.Start(ctx, tablet.Config{
 		Blobs: s.blobs, Metadata: s, Logger: n.log.With("part", "tablet"),
 		MemtablesBytesMax: b.memtables, CacheBytes: b.cache, RowReadBytesMax: b.message,
-		OnFailure: n.fail, Serving: s.serving,
+		OnFailure: s.logFailed, Serving: s.serving,
 		NewTabletID:   func(ctx context.Context) (uint64, error) { return n.catalog.nextIDs(ctx, 1) },
 		OnSplitWanted: s.splitWanted,
 	})
@@ -76,6 +76,28 @@ func (n *Node) openTabletServer(ctx context.Context) error {
 	n.server.Store(s)
 	n.background.Go(s.followSchemas)
 	return nil
+}
+
+// fencedWait is how long the loss of the lock may take to be heard of once the log is fenced: more
+// than a session may be in jeopardy.
+const fencedWait = time.Minute
+
+// logFailed ends the node, unless the log is another's by now: the master has taken this server for dead,
+// because it was silent, and its lock is gone, which the session hears in a moment. Then keepSession starts
+// afresh, and the node goes on.
+func (s *tabletServer) logFailed(err error) {
+	if errors.Is(err, blobfs.ErrFenced) {
+		t := time.NewTimer(fencedWait)
+		defer t.Stop()
+		select {
+		case <-s.lock.Done():
+			return
+		case <-s.n.ctx.Done():
+			return
+		case <-t.C:
+		}
+	}
+	s.n.fail(err)
 }
 
 var errLeaseEnded = &rpc.Error{Code: rpc.CodeUnavailable, Retryable: true,
