@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client"
-	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/table"
 )
@@ -75,13 +75,19 @@ func awaitLogReplicas(t *testing.T, f *fleet, i, n int) {
 	}
 	defer locks.Close()
 	for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
-		var logs []metaapi.Stat
 		servers, err := locks.List(ctx, "/logs")
+		newest, last := "", uint64(0)
 		for _, v := range servers {
-			if strings.HasPrefix(v.Path, "/logs/"+f.nodes[i].ID()+".") {
-				logs, err = locks.List(ctx, v.Path)
+			if of, found := strings.CutPrefix(v.Path, "/logs/"+f.nodes[i].ID()+"."); found {
+				if generation, _ := strconv.ParseUint(of, 10, 64); generation > last {
+					newest, last = v.Path, generation
+				}
 			}
 		}
+		if err != nil || newest == "" {
+			continue
+		}
+		logs, err := locks.List(ctx, newest)
 		if err != nil || len(logs) != 1 {
 			continue
 		}
@@ -93,7 +99,8 @@ func awaitLogReplicas(t *testing.T, f *fleet, i, n int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if x := l.Extents; len(x) == 2 && len(x[0].Replicas) == n && len(x[1].Replicas) == n {
+		// The two that are open, or were last.
+		if k := len(l.Extents); k >= 2 && len(l.Extents[k-2].Replicas) == n && len(l.Extents[k-1].Replicas) == n {
 			return
 		}
 	}

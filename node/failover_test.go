@@ -14,10 +14,8 @@ import (
 // and all that was acknowledged is there, through one client that knows only what it has learnt.
 func TestTabletsGoOn(t *testing.T) {
 	f := form(t, 3)
-	for i := range f.nodes {
-		awaitLogReplicas(t, f, i, 3)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	awaitAllLogReplicas(t, f)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	c, err := client.Open(ctx, f.addrs[0]+","+f.addrs[1]+","+f.addrs[2], client.Config{RetryTimeMax: 30 * time.Second})
 	if err != nil {
@@ -72,6 +70,15 @@ func TestTabletsGoOn(t *testing.T) {
 		t.Logf("without %s: written and read after %v", f.cfgs[i].Name, time.Since(start).Round(time.Millisecond))
 		f.start(i)
 		f.await(i, "three voters again", votersAlive(3))
+		awaitAllLogReplicas(t, f) // of one that is on a single node, that node must stay
 	}
 	check()
+}
+
+// awaitAllLogReplicas waits until what any node appends goes to three.
+func awaitAllLogReplicas(t *testing.T, f *fleet) {
+	t.Helper()
+	for i := range f.nodes {
+		awaitLogReplicas(t, f, i, 3)
+	}
 }
