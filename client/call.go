@@ -155,7 +155,11 @@ func (c *Client) judge(k *call, a attempt) verdict {
 		again := k.safe && !c.closed()
 		return verdict{err: err, unknown: k.change, again: again, moved: again, costs: true}
 	case a.sent:
-		// The context ended, or the answer makes no sense.
+		// The context ended, or the answer makes no sense. A server that kept the call until its time was
+		// up may be frozen: the next call asks where the tablet is by then.
+		if a.to.loc != nil && errors.Is(a.err, context.DeadlineExceeded) {
+			c.locator.wrong(a.to, broken, nil)
+		}
 		return verdict{err: a.err, unknown: k.change}
 	case c.closed():
 		return verdict{err: ErrClosed}
