@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
@@ -26,11 +27,30 @@ func (n *Node) astray(err error, table string, row []byte) error {
 	if n.elsewhere == nil || !errors.Is(err, api.ErrNotServing) {
 		return err
 	}
+	if gone := n.noTable(table); gone != nil {
+		return gone
+	}
 	addr, node, ok := n.elsewhere.Whereabouts(table, row)
 	if !ok || node == n.id() {
 		return err
 	}
 	return &api.NotServingError{Addr: addr, Node: node}
+}
+
+// noTableTimeout bounds the question whether there is a table.
+const noTableTimeout = time.Second
+
+// noTable returns api.ErrNoTable if there is surely no such table.
+func (n *Node) noTable(table string) error {
+	if table == metadata.Name {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(n.ctx, noTableTimeout)
+	defer cancel()
+	if _, _, err := readSchema(ctx, n.meta.current(), table); errors.Is(err, api.ErrNoTable) {
+		return err
+	}
+	return nil
 }
 
 // root tells where the first of the three levels leads (paper §5.1). What it needs of

@@ -84,6 +84,9 @@ func TestWhatIsNotServedIsToldFrom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := n.catalog.saveSchema(context.Background(), s, 0); err != nil {
+		t.Fatal(err)
+	}
 	for i, rg := range [][2]string{{"", "d"}, {"d", "h"}, {"p", ""}} {
 		m := &tablet.Meta{ID: uint64(900 + i), Table: 99, Start: []byte(rg[0]), End: []byte(rg[1]), LastMajor: time.Now()}
 		if err := n.tablets().AddTablet(context.Background(), tablet.Load{Meta: m, Schema: s}); err != nil {
