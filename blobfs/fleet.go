@@ -37,7 +37,8 @@ type Lists interface {
 	// Load returns a file and its generation; nil and 0 if there is none.
 	Load(ctx context.Context, path string) (data []byte, gen uint64, err error)
 	// Save replaces the file if it is still at generation gen, and returns its new one.
-	// ErrDiskFull if there is no room for that.
+	// ErrDiskFull if there is no room for that; ErrFenced if this store's node has lost what
+	// lets it change lists, for good.
 	Save(ctx context.Context, path string, data []byte, gen uint64) (uint64, error)
 	// Delete removes the file if it is still at generation gen.
 	Delete(ctx context.Context, path string, gen uint64) error

@@ -312,6 +312,10 @@ func (w *SpreadLogWriter) save(e logproto.Effect) {
 	w.later(func() {
 		if err != nil {
 			w.s.log.Warn("list of a log was not saved, or it is not known", "log", w.id, "err", err)
+			if errors.Is(err, ErrFenced) {
+				w.stop(err)
+				return
+			}
 			w.listErr = err
 			w.m.Unsaved()
 			w.withdraw()

@@ -145,7 +145,7 @@ func (r *logRecovery) act(ctx context.Context) error {
 				gen, err := r.s.cluster.Lists.Save(ctx, r.path, EncodeLogList(&e.List), e.Gen)
 				if err == nil {
 					r.m.Saved(gen)
-				} else if ctx.Err() != nil || !r.s.pause(ctx, r.s.cluster.Logs.Retry/4) {
+				} else if ctx.Err() != nil || errors.Is(err, ErrFenced) || !r.s.pause(ctx, r.s.cluster.Logs.Retry/4) {
 					return errors.Join(err, ctx.Err())
 				} else {
 					r.m.Unsaved()

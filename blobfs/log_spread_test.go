@@ -35,8 +35,10 @@ type lists struct {
 	lossy int // of 100 saves so many have no outcome
 	down  bool
 	full  bool
-	deaf  bool // lists of logs cannot be loaded
-	saves int
+	// fenced is that this store's node may change no lists any more.
+	fenced bool
+	deaf   bool // lists of logs cannot be loaded
+	saves  int
 }
 
 type listFile struct {
@@ -70,6 +72,9 @@ func (l *lists) Save(_ context.Context, p string, data []byte, gen uint64) (uint
 	}
 	if l.full {
 		return 0, blobfs.ErrDiskFull
+	}
+	if l.fenced {
+		return 0, fmt.Errorf("save %s: %w", p, blobfs.ErrFenced)
 	}
 	if l.files[p].gen != gen {
 		return 0, errGeneration

@@ -88,7 +88,7 @@ type logWaiter struct {
 }
 
 // CreateSpreadLog begins a log of a server, durably, and opens it for appending. ErrLogExists;
-// ErrDiskFull if no node has room; what the lists return.
+// ErrDiskFull if no node has room; ErrFenced; what the lists return.
 func (s *Store) CreateSpreadLog(ctx context.Context, server string, id ID) (*SpreadLogWriter, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, fmt.Errorf("create log %s: %w", id, err)
@@ -118,7 +118,7 @@ func (s *Store) CreateSpreadLog(ctx context.Context, server string, id ID) (*Spr
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-w.ctx.Done():
-		err = ErrClosed
+		err = w.closedError()
 	}
 	if err != nil {
 		w.Close()

@@ -103,8 +103,11 @@ func (l serverLists) Save(ctx context.Context, path string, data []byte, gen uin
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	gen, err := l.n.meta.client.Set(ctx, path, data, gen, l.n.guard())
-	if errors.Is(err, metaapi.ErrDiskFull) {
+	switch {
+	case errors.Is(err, metaapi.ErrDiskFull):
 		err = errors.Join(blobfs.ErrDiskFull, err)
+	case errors.Is(err, metaapi.ErrStale): // the lock is another's, or will be
+		err = errors.Join(blobfs.ErrFenced, err)
 	}
 	return gen, err
 }

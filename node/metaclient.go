@@ -49,7 +49,7 @@ func (n *Node) keepSession() {
 			err = n.hold(n.ctx)
 		}
 		if err == nil {
-			err = n.openTabletServer(n.ctx)
+			err = n.becomeTabletServer(n.ctx)
 		}
 		if err != nil {
 			if n.ctx.Err() == nil {

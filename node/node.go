@@ -176,7 +176,7 @@ func (n *Node) openData(ctx context.Context) (err error) {
 	}
 	n.elsewhere = n.client
 	n.rows = &metaRows{meta: &n.meta, guard: n.guard, rows: n.client.Table(metadata.Name)}
-	return n.openTabletServer(ctx)
+	return n.becomeTabletServer(ctx)
 }
 
 // tablets returns the tablet server of this node; it may be closed, and then serves nothing.

@@ -53,10 +53,55 @@ type rowState struct {
 	gen uint64
 }
 
-// openTabletServer makes the node a tablet server, under the lock that it has. It has no
-// tablets yet.
-func (n *Node) openTabletServer(ctx context.Context) error {
-	lock := n.lock.Load()
+// becomeTabletServer makes the node a tablet server, under another lock if the one that it has is
+// lost meanwhile: the log can be begun only under a lock.
+func (n *Node) becomeTabletServer(ctx context.Context) error {
+	for {
+		lock := n.lock.Load()
+		err := n.openTabletServer(ctx, lock)
+		if err == nil || ctx.Err() != nil || !lostSoon(ctx, lock, err) {
+			return err
+		}
+		n.log.Warn("the lock that makes this node a tablet server was lost before it was one; it is taken anew", "error", err)
+		if err := n.hold(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// lostSoon says whether the lock is lost. If the log is fenced it is, which the session hears in a moment.
+func lostSoon(ctx context.Context, lock *session.Lock, err error) bool {
+	if errors.Is(err, blobfs.ErrFenced) {
+		t := time.NewTimer(fencedWait)
+		defer t.Stop()
+		select {
+		case <-lock.Done():
+		case <-ctx.Done():
+		case <-t.C:
+		}
+	}
+	select {
+	case <-lock.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// openTabletServer makes the node a tablet server under a lock. It has no tablets yet.
+func (n *Node) openTabletServer(ctx context.Context, lock *session.Lock) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(n.ctx, cancel)()
+	opened := make(chan struct{})
+	defer close(opened)
+	n.background.Go(func() {
+		select {
+		case <-lock.Done():
+			cancel()
+		case <-opened:
+		}
+	})
 	s := &tabletServer{n: n, name: serverName(n.id(), lock.Generation()), lock: lock, rows: n.rows}
 	s.log = n.log.With("part", "tablet", "server", s.name)
 	s.mu.loading, s.mu.states = map[string]bool{}, map[uint64]*rowState{}
@@ -86,16 +131,8 @@ const fencedWait = time.Minute
 // because it was silent, and its lock is gone, which the session hears in a moment. Then keepSession starts
 // afresh, and the node goes on.
 func (s *tabletServer) logFailed(err error) {
-	if errors.Is(err, blobfs.ErrFenced) {
-		t := time.NewTimer(fencedWait)
-		defer t.Stop()
-		select {
-		case <-s.lock.Done():
-			return
-		case <-s.n.ctx.Done():
-			return
-		case <-t.C:
-		}
+	if errors.Is(err, blobfs.ErrFenced) && (lostSoon(s.n.ctx, s.lock, err) || s.n.ctx.Err() != nil) {
+		return
 	}
 	s.n.fail(err)
 }

@@ -9,6 +9,21 @@ import (
 	"github.com/steledb/stele/blobfs"
 )
 
+// TestLockLostBeforeTheServerOpens: a node does not wait to become a tablet server under a lock that it has lost.
+func TestLockLostBeforeTheServerOpens(t *testing.T) {
+	n, _ := startInternal(t)
+	first := n.server.Load()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := n.meta.current().Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	err := n.openTabletServer(ctx, first.lock)
+	if err == nil || ctx.Err() != nil || !lostSoon(ctx, first.lock, err) {
+		t.Fatalf("under a lost lock: %v; %v", err, ctx.Err())
+	}
+}
+
 // TestLogFailed: a tablet server that was taken for dead starts afresh, and its node goes on; a log that
 // failed while the server has its lock ends the node.
 func TestLogFailed(t *testing.T) {
