@@ -65,8 +65,8 @@ type Config struct {
 	Logger *slog.Logger // nil discards
 }
 
-// memoryMin is the least memory that a node works in.
-const memoryMin = 256 << 20
+// MemoryMin is the least memory that a node works in.
+const MemoryMin = 256 << 20
 
 func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Listen, "127.0.0.1:7106")
@@ -83,13 +83,21 @@ func (c Config) withDefaults() (Config, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.MemoryBytes == 0 {
-		total, err := machineMemory()
-		if err != nil {
-			return c, fmt.Errorf("find the machine's memory: %w; set the memory to use", err)
+		var err error
+		if c.MemoryBytes, err = DefaultMemory(); err != nil {
+			return c, err
 		}
-		c.MemoryBytes = max(total/4, memoryMin)
 	}
 	return c, c.validate()
+}
+
+// DefaultMemory returns the memory that a node uses unless it is told: a quarter of the machine's.
+func DefaultMemory() (int64, error) {
+	total, err := machineMemory()
+	if err != nil {
+		return 0, fmt.Errorf("find the machine's memory: %w; set the memory to use", err)
+	}
+	return max(total/4, MemoryMin), nil
 }
 
 func setDefault(field *string, value string) {
@@ -105,8 +113,8 @@ func (c Config) validate() error {
 	if c.Gossip == "off" && (len(c.Join) > 0 || c.Expect > 1) {
 		return errors.New("gossip is off, so the node can neither join others nor expect any")
 	}
-	if c.MemoryBytes < memoryMin {
-		return fmt.Errorf("memory is %d bytes, must be at least %d (256 MiB)", c.MemoryBytes, memoryMin)
+	if c.MemoryBytes < MemoryMin {
+		return fmt.Errorf("memory is %d bytes, must be at least %d (256 MiB)", c.MemoryBytes, MemoryMin)
 	}
 	return nil
 }

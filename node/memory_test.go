@@ -43,7 +43,7 @@ func TestResultMemory(t *testing.T) {
 
 // TestBudgetAdmitsMessages: the read buffer of the largest message can grow.
 func TestBudgetAdmitsMessages(t *testing.T) {
-	for _, memory := range []int64{memoryMin, 1 << 30, 64 << 30} {
+	for _, memory := range []int64{MemoryMin, 1 << 30, 64 << 30} {
 		b := Config{MemoryBytes: memory}.budget()
 		if b.rpc < 2*b.message || b.message > 320<<20 {
 			t.Errorf("memory %d: %+v", memory, b)

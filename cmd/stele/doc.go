@@ -19,6 +19,8 @@
 //     faultOf finds them for errors of other packages.
 //   - A setting is a key of the configuration: a flag of serve, a STELE_ variable
 //     and a line of the file at once.
+//   - A devCluster is the nodes of "serve --dev --nodes": processes of this program, each
+//     a devNode.
 //   - A rowWriter prints rows: as JSON, as plain lines, or for a terminal.
 //
 // # Goroutines
@@ -29,6 +31,10 @@
 //	node close   app.stop     the node is closed; a second      the node's Close
 //	                          signal leaves it to the process,
 //	                          which then ends
+//	dev node     devNode      the node's process ends            the process's end
+//	dev form     devCluster   the nodes serve, or form ends     what it finds; form joins it
+//	dev input    devCluster   input ends, or the process does   the lines of standard input
+//	dev again    devCluster   the node serves, or time is up    a client of a node that was started again
 //
 // # Invariants
 //

@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) serveCommand() *cobra.Command {
-	dev := false
+	dev, nodes := false, 1
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a node",
@@ -30,11 +30,15 @@ same --join, found one together. Nodes with data remember the others: they need
 neither. A node that waits for others logs for whom.
 
 With --dev it is for trying out: its data is in a temporary folder that goes when
-it stops (unless --data-dir names one), and a sample table is there.
+it stops (unless --data-dir names one), and a sample table is there. With --nodes 3 as
+well, three nodes run as a cluster: processes of their own that end with this one, with
+ports ten apart and folders and logs n1, n2 and n3 below the data folder. To see what a
+cluster is for, kill one of them.
 
 Settings also come from the environment (STELE_DATA_DIR, ...) and from
 ` + defaultConfigFile + `: see "stele help config".`,
 		Example: `  stele serve --dev
+  stele serve --dev --nodes 3
   stele serve --data-dir /data1 --data-dir /data2 --memory 8GiB
   stele serve --data-dir /data1 --join host1,host2,host3 --expect 3 --zone rack-1
   stele serve --config ./stele.yaml --log-format json`,
@@ -53,6 +57,14 @@ Settings also come from the environment (STELE_DATA_DIR, ...) and from
 			if c.values.Bool("insecure") {
 				a.warnExposed(c, cfg.Logger)
 			}
+			if cmd.Flags().Changed("nodes") {
+				if !dev {
+					return usagef("on each host: stele serve --join HOSTS --expect 3", "--nodes goes with --dev: several nodes on one machine are for trying out")
+				}
+				if nodes != 1 {
+					return a.serveDevCluster(cmd.Context(), c, nodes)
+				}
+			}
 			if dev {
 				return a.serveDev(cmd.Context(), c, cfg)
 			}
@@ -63,6 +75,7 @@ Settings also come from the environment (STELE_DATA_DIR, ...) and from
 		},
 	}
 	cmd.Flags().BoolVar(&dev, "dev", false, "run for development: temporary data, a sample table")
+	cmd.Flags().IntVar(&nodes, "nodes", 1, "with --dev: run a cluster of this `number` of nodes on this machine")
 	registerSettings(cmd)
 	return cmd
 }

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client"
+)
+
+// devRun is a process of serve --dev --nodes, and what it has said.
+type devRun struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	input io.WriteCloser
+	done  chan error
+
+	mu   sync.Mutex
+	said strings.Builder
+}
+
+func startDevCluster(t *testing.T, dir string) *devRun {
+	t.Helper()
+	// The command that TestMain makes is the first in the path.
+	r := &devRun{t: t, done: make(chan error, 1), cmd: exec.Command("stele", "serve", "--dev", "--nodes", "3", "--data-dir", dir,
+		"--listen", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--http", "off", "--memory", "256MiB", "--extent-size", "1MiB")}
+	var err error
+	if r.input, err = r.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for s := bufio.NewScanner(out); s.Scan(); {
+			r.mu.Lock()
+			r.said.WriteString(s.Text() + "\n")
+			r.mu.Unlock()
+		}
+		r.done <- r.cmd.Wait()
+	}()
+	t.Cleanup(func() { _ = r.cmd.Process.Kill() })
+	return r
+}
+
+// await waits until it has said what matches, and returns the submatches of all.
+func (r *devRun) await(pattern string) [][]string {
+	r.t.Helper()
+	re := regexp.MustCompile(pattern)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		r.mu.Lock()
+		said := r.said.String()
+		r.mu.Unlock()
+		if m := re.FindAllStringSubmatch(said, -1); m != nil {
+			return m
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("it never said %q:\n%s", pattern, said)
+		}
+	}
+}
+
+// nodes returns the addresses and processes that the banner names.
+func (r *devRun) nodes() (addrs []string, pids []int) {
+	r.t.Helper()
+	r.await("Ctrl-C stops all")
+	for _, m := range r.await(`clients (\S+).*  process (\d+)`) {
+		pid, err := strconv.Atoi(m[2])
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		addrs, pids = append(addrs, m[1]), append(pids, pid)
+	}
+	if len(addrs) != 3 {
+		r.t.Fatalf("the banner names %d nodes, want 3", len(addrs))
+	}
+	return addrs, pids
+}
+
+// gone fails unless the processes end soon.
+func (r *devRun) gone(pids []int) {
+	r.t.Helper()
+	for _, pid := range pids {
+		for deadline := time.Now().Add(10 * time.Second); syscall.Kill(pid, 0) == nil; time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				r.t.Fatalf("process %d is there still", pid)
+			}
+		}
+	}
+}
+
+// rowsOf counts the rows of the sample table, whatever node it asks first.
+func rowsOf(t *testing.T, addrs []string, put string) int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := client.Open(ctx, strings.Join(addrs, ","), client.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	sample := c.Table(sampleTable)
+	if put != "" {
+		if err := sample.Apply(ctx, client.NewRowMutation(put).Set("language:", []byte("EN"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, s := 0, sample.Scan(ctx)
+	defer s.Close()
+	for s.Next() {
+		rows++
+	}
+	if err := s.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// TestDevCluster has a cluster on one machine lose a node and get it back, stop, start again with its
+// data, and end when the process that runs it is killed.
+func TestDevCluster(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := startDevCluster(t, dir)
+	addrs, pids := r.nodes()
+	if got := rowsOf(t, addrs, "com.example.www"); got != len(samplePages)+1 {
+		t.Fatalf("%d rows, want %d", got, len(samplePages)+1)
+	}
+	if err := syscall.Kill(pids[1], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r.await(`lost: n2 \(process \d+\) has ended: signal: killed`)
+	if got := rowsOf(t, []string{addrs[0], addrs[2]}, ""); got != len(samplePages)+1 {
+		t.Fatalf("%d rows after a node died, want %d", got, len(samplePages)+1)
+	}
+	fmt.Fprintln(r.input)
+	again := r.await(`n2 starts again, as process (\d+)`)
+	pids[1], _ = strconv.Atoi(again[0][1])
+	r.await("n2 serves again")
+	if err := r.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-r.done; err != nil {
+		t.Fatalf("it did not stop in good order: %v\n%s", err, r.said.String())
+	}
+	r.gone(pids)
+
+	r = startDevCluster(t, dir)
+	addrs, pids = r.nodes()
+	if got := rowsOf(t, addrs, ""); got != len(samplePages)+1 {
+		t.Fatalf("%d rows after a restart, want %d", got, len(samplePages)+1)
+	}
+	if err := r.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r.gone(pids) // on Linux, nodes end with the process that runs them, whatever ends it
+	if logs, _ := filepath.Glob(filepath.Join(dir, "n?.log")); len(logs) != 3 {
+		t.Fatalf("%d logs of nodes, want 3", len(logs))
+	}
+}
