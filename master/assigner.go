@@ -61,6 +61,8 @@ type assigner struct {
 	read    time.Time // when the rows were read
 	servers []string  // that were alive then
 	told    string    // the last failure to look that was told
+	// unneeded are the dead servers that no tablet needed when all rows were last read.
+	unneeded []string
 
 	// mu guards what follows.
 	mu struct {
@@ -182,7 +184,10 @@ func (a *assigner) state(ctx context.Context) (*TabletState, error) {
 		a.read, a.servers = time.Now(), alive
 		s.Whole = a.whole
 	}
-	s.Tablets = a.rows
+	s.Tablets, s.Unneeded = a.rows, a.unneeded
+	if s.Whole {
+		a.unneeded = Unneeded(s)
+	}
 	return s, nil
 }
 

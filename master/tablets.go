@@ -58,6 +58,8 @@ type TabletState struct {
 	// Recovered are the dead servers whose logs are sorted; Logs are servers that have logs.
 	Recovered map[string]bool
 	Logs      []string
+	// Unneeded are the dead servers that no tablet needed when all were read the last time before this.
+	Unneeded []string
 	// Busy are the orders that are being carried out.
 	Busy []Order
 }
@@ -306,18 +308,30 @@ func (p *planner) heaviest() (heavy *TabletServer) {
 }
 
 // forget finds dead servers that nobody needs any more. The caller knows that all tablets are served.
+//
+// Rows are not read at one moment. A row that a split made after its place was passed may need what the row it
+// came from, read later, needs no more. But such a row is neither split nor merged before it is written out, so
+// who reads twice finds it.
 func (p *planner) forget() {
+	for _, name := range Unneeded(p.state) {
+		if slices.Contains(p.state.Unneeded, name) {
+			p.add(Order{Kind: Forget, Server: name, Why: "no tablet needs its logs"})
+		}
+	}
+}
+
+// Unneeded returns the dead servers that no tablet needs.
+func Unneeded(s *TabletState) []string {
 	needed := map[string]bool{}
-	for _, t := range p.state.Tablets {
+	for _, v := range s.Servers {
+		needed[v.Name] = true
+	}
+	for _, t := range s.Tablets {
 		needed[t.Server] = true
 		for _, r := range t.Recoveries {
 			needed[r] = true
 		}
 	}
-	dead := slices.Concat(p.state.Logs, slices.Sorted(maps.Keys(p.state.Recovered)))
-	for _, name := range dead {
-		if p.alive[name] == nil && !needed[name] {
-			p.add(Order{Kind: Forget, Server: name, Why: "no tablet needs its logs"})
-		}
-	}
+	dead := slices.Concat(s.Logs, slices.Sorted(maps.Keys(s.Recovered)))
+	return slices.DeleteFunc(dead, func(name string) bool { return needed[name] })
 }

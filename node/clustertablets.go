@@ -46,6 +46,8 @@ type clusterTablets struct {
 	done map[string]bool
 	// alive are the servers that Servers has found: what others have cannot be read.
 	alive map[string]bool
+	// told and unread are the failures that were told.
+	told, unread once
 }
 
 // Begin implements master.Tablets.
@@ -174,10 +176,12 @@ func (c *clusterTablets) Rows(ctx context.Context) (tablets []master.Tablet, who
 		return tablets, false, nil
 	}
 	tables, err := c.tables(ctx)
-	if err != nil {
-		return tablets, false, err
+	if err == nil {
+		err = c.reconcile(ctx, level, tables)
 	}
-	return append(tablets, level...), true, c.reconcile(ctx, level, tables)
+	// What was read is true all the same, and what is not served must not wait for this.
+	c.told.warn(c.n.log, "make METADATA agree with the tables; will try again", err)
+	return append(tablets, level...), true, nil
 }
 
 // level reads rows of METADATA; false if not all of them can be read now.
@@ -187,9 +191,7 @@ func (c *clusterTablets) level(ctx context.Context, from, to string) (tablets []
 	err := c.rows.scan(ctx, from, to, metadata.Places(), func(r *metadata.Row) {
 		tablets = append(tablets, master.Tablet{Key: string(r.Key()), Generation: r.Generation, Server: r.Server, Recoveries: r.Recoveries})
 	})
-	if err != nil {
-		c.n.log.Debug("read METADATA", "error", err)
-	}
+	c.unread.warn(c.n.log, "METADATA cannot be read; will try again", err)
 	return tablets, err == nil
 }
 

@@ -249,6 +249,9 @@ func (f *fsck) needs(ctx context.Context, p string) (needs []need, err error) {
 			needs = append(needs, need{kind: api.BlobOfLog, name: path.Base(p), id: m.Handle.ID, refs: m.Handle.Extents})
 			return nil
 		})
+		if errors.Is(err, errNotSorted) {
+			err = nil
+		}
 		return needs, err
 	case blobsDir:
 		id, err := blobfs.ParseID(path.Base(p))

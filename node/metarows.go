@@ -108,27 +108,33 @@ func (m *metaRows) remove(ctx context.Context, r *metadata.Row) error {
 	return m.settle(ctx, r, metadata.Remove(r), 0)
 }
 
-// settle makes a change, and if its outcome is unknown looks at the row: generations never
-// come twice. want is the generation that the change gives the row, 0 if it removes it.
+// settle makes a change, and if its outcome is unknown, or the row is not as it was, looks at it: an earlier
+// try may have come through. want is the generation that
+// the change gives the row, 0 if it removes it; another's change may have given it the same.
 func (m *metaRows) settle(ctx context.Context, r *metadata.Row, c *metadata.Change, want uint64) error {
 	matched, err := m.rows.CheckAndMutate(ctx, string(c.Key), c.Predicate, mutation(c.Key, c.Then), mutation(c.Key, c.Else))
 	if err == nil {
 		if c.Matched(matched) {
 			return nil
 		}
-		return fmt.Errorf("%.80q: %w", c.Key, errRowChanged)
-	}
-	if !errors.Is(err, client.ErrAmbiguous) {
+		err = fmt.Errorf("%.80q: %w", c.Key, errRowChanged) // unless by an earlier try
+	} else if !errors.Is(err, client.ErrAmbiguous) {
 		return err
 	}
 	now, readErr := m.get(ctx, r.Table, r.End)
 	switch {
-	case readErr == nil && now.Generation == want, errors.Is(readErr, errNoRow) && want == 0:
+	case errors.Is(readErr, errNoRow) && want == 0:
 		return nil
-	case readErr == nil && now.Generation > want && want != 0:
-		return fmt.Errorf("%.80q: %w", c.Key, errRowChanged)
+	case errors.Is(readErr, errNoRow):
+		return err
+	case readErr != nil:
+		return fmt.Errorf("find out whether %.80q was changed: %w", c.Key, readErr)
+	case want == 0 || now.Generation < want:
+		return err // it may still be on its way
+	case now.Generation == want && r.Says(now):
+		return nil
 	}
-	return err // it may still be on its way
+	return fmt.Errorf("%.80q: %w", c.Key, errRowChanged)
 }
 
 func mutation(key []byte, ms []table.Mutation) *client.RowMutation {

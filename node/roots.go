@@ -77,11 +77,16 @@ func filesOf(r *metadata.Row, tables map[uint64]string, each func(*tableFile) er
 	return nil
 }
 
-// runsOf calls each for the sorted runs of a dead server's logs, and ends with its error.
+// errNotSorted means that the logs of a dead server are not sorted, so that what a tablet has in them cannot
+// be had.
+var errNotSorted = errors.New("the server's logs are not sorted")
+
+// runsOf calls each for the sorted runs of a dead server's logs, and ends with its error. That is
+// errNotSorted if there are pieces of logs which are not sorted, or if nobody has begun to.
 func (n *Node) runsOf(ctx context.Context, server string, each func(*tablet.RunMeta) error) error {
 	f, err := n.catalog.meta.Get(ctx, recoveryPath(server))
 	if errors.Is(err, metaapi.ErrNotFound) {
-		return nil
+		return errNotSorted
 	}
 	if err != nil {
 		return err
@@ -90,13 +95,24 @@ func (n *Node) runsOf(ctx context.Context, server string, each func(*tablet.RunM
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.Path, err)
 	}
+	if err := eachRun(r, each); err != nil {
+		return fmt.Errorf("%s: %w", f.Path, err)
+	}
+	if !r.Done() {
+		return errNotSorted
+	}
+	return nil
+}
+
+// eachRun calls each for the runs that a recovery has so far, and ends with its error.
+func eachRun(r *master.Recovery, each func(*tablet.RunMeta) error) error {
 	for i := range r.Pieces {
 		if r.Pieces[i].Run == nil {
 			continue
 		}
 		m, err := tablet.DecodeRun(r.Pieces[i].Run)
 		if err != nil {
-			return fmt.Errorf("%s: %w", f.Path, err)
+			return err
 		}
 		if m.Entries == 0 {
 			continue // there is no blob
@@ -130,7 +146,7 @@ func (n *Node) namedBlobs(ctx context.Context) (map[blobfs.ID]blobName, error) {
 		if err := n.runsOf(ctx, server, func(m *tablet.RunMeta) error {
 			named[m.Handle.ID] = blobName{api.BlobOfLog, server}
 			return nil
-		}); err != nil {
+		}); err != nil && !errors.Is(err, errNotSorted) {
 			return nil, err
 		}
 	}

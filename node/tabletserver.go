@@ -499,6 +499,11 @@ func (s *tabletServer) Split(ctx context.Context, lower, upper *tablet.Meta, gen
 	if err := s.serving(); err != nil {
 		return 0, errors.Join(tablet.ErrMetaChanged, err)
 	}
+	// Else it could seem that nobody needs those logs, to who reads the one row before it is there and
+	// the other after it is written out.
+	if len(st.row.Recoveries) > 0 {
+		return 0, errors.Join(tablet.ErrMetaChanged, errors.New("tablet is being recovered; split it later"))
+	}
 	row := *st.row
 	row.Split = tablet.EncodeMeta(lower)
 	if err := s.rows.replace(ctx, &row, ""); err != nil {

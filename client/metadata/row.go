@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/table"
@@ -155,6 +156,13 @@ func appendStrings(e *wire.Encoder, all []string) {
 
 // Key returns the row's key.
 func (r *Row) Key() []byte { return Key(nil, r.Table, r.End) }
+
+// Says tells whether the row says the same of its tablet as another. Who changed it last, and how often
+// it was changed, is no part of that, but which server has it is.
+func (r *Row) Says(other *Row) bool {
+	return r.Server == other.Server && r.Addr == other.Addr && bytes.Equal(r.Meta, other.Meta) &&
+		bytes.Equal(r.Split, other.Split) && slices.Equal(r.Recoveries, other.Recoveries)
+}
 
 // IsRoot says whether the row is of METADATA itself.
 func (r *Row) IsRoot() bool { return r.Table == TableID }
