@@ -36,6 +36,9 @@ type Config struct {
 	Conns int
 	// DialTimeout bounds one attempt to connect: 5 s.
 	DialTimeout time.Duration
+	// SilenceMax is how long calls wait for a node that says nothing at all, not even that
+	// it is still at work, until its connection is given up: 10 s.
+	SilenceMax time.Duration
 	// RetryTimeMax is how long a call goes on trying to reach a node that is down,
 	// overloaded or starting: 15 s. Negative is no retry. A context's deadline that
 	// is earlier counts.
@@ -64,6 +67,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	set(&c.Conns, 1)
 	set(&c.DialTimeout, 5*time.Second)
+	set(&c.SilenceMax, 10*time.Second)
 	set(&c.RetryTimeMax, 15*time.Second)
 	set(&c.RetriesPerSecond, 10)
 	set(&c.Replay, ReplayNever)
@@ -95,6 +99,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("connections: %d, want 1 to 64", c.Conns)
 	case c.DialTimeout < 0:
 		return errors.New("dial timeout is negative")
+	case c.SilenceMax < 0:
+		return errors.New("silence max is negative")
 	case c.RetriesPerSecond < 0:
 		return errors.New("retries per second are negative")
 	case c.Replay < ReplayNever || c.Replay > ReplayAll:

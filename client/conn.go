@@ -124,7 +124,7 @@ func (s *slot) connect(done chan struct{}) {
 	c := s.client
 	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.DialTimeout)
 	defer cancel()
-	conn, err := rpc.Dial(ctx, s.addr, rpc.ConnConfig{Dialer: c.cfg.Dial})
+	conn, err := rpc.Dial(ctx, s.addr, rpc.ConnConfig{Dialer: c.cfg.Dial, SilenceMax: c.cfg.SilenceMax})
 	s.dialed(conn, err)
 	if conn != nil && c.closed() { // Close may have looked before it was there
 		s.drop(conn, ErrClosed)

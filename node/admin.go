@@ -18,7 +18,9 @@ import (
 func (n *Node) handleAdmin() {
 	n.handle(api.MethodCreateTable, rpc.Spawned, n.createTable)
 	n.handle(api.MethodSetFamily, rpc.Spawned, n.setFamily)
-	n.answerNames(n.rpc.Handle, api.MethodPing, 0, n.ping)
+	// On the connection's reader: a client asks it whether the node lives, however busy it is.
+	inline := func(method string, _ rpc.Mode, h func(*rpc.Call)) { n.rpc.Handle(method, rpc.Inline, h) }
+	n.answerNames(inline, api.MethodPing, 0, n.ping)
 	n.answerNames(n.rpc.Handle, api.MethodStatus, 0, n.status)
 	n.handleNames(api.MethodListTables, 0, n.listTables)
 	n.handleNames(api.MethodDescribeTable, 1, n.describeTable)
@@ -64,7 +66,7 @@ func schemaAnswer(s *table.Schema) answer {
 }
 
 func (n *Node) ping(context.Context, *api.NamesRequest) (answer, error) {
-	p := api.Pong{Server: "stele", Version: Version(), Protocol: api.ProtocolVersion, Node: n.cfg.Name, Cluster: n.cluster()}
+	p := api.Pong{Server: "stele", Version: Version(), Protocol: api.ProtocolVersion, Node: n.cfg.Name, Cluster: *n.self.clusterID.Load()}
 	return p.Append, nil
 }
 

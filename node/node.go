@@ -144,7 +144,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	if err := dirs.Begin(); err != nil {
 		return err
 	}
-	n.self.folders = dirs
+	n.self.open(dirs)
 	if err := n.serve(listener); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/identity"
@@ -14,6 +15,19 @@ type selfIdentity struct {
 	// mu guards folders, and their files.
 	mu      sync.Mutex
 	folders *identity.Folders
+	// clusterID is folders' as it was last durable, for who must not wait for a disk.
+	clusterID atomic.Pointer[string]
+}
+
+// open takes over the folders.
+func (s *selfIdentity) open(folders *identity.Folders) {
+	s.folders = folders
+	s.published()
+}
+
+func (s *selfIdentity) published() {
+	id := s.folders.Cluster
+	s.clusterID.Store(&id)
 }
 
 // view reads what the folders say.
@@ -27,7 +41,11 @@ func (s *selfIdentity) view(f func(*identity.Folders)) {
 func (s *selfIdentity) change(f func(*identity.Folders) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return f(s.folders)
+	err := f(s.folders)
+	if err == nil {
+		s.published()
+	}
+	return err
 }
 
 // id returns the node's id, which never changes.

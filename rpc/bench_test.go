@@ -80,7 +80,7 @@ func cpuTime(pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-func startBenchServer(b *testing.B) (addr string, pid int) {
+func startBenchServer(b testing.TB) (addr string, pid int) {
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
 	cmd.Env = append(os.Environ(), serverEnv+"=1")
 	in, err := cmd.StdinPipe()

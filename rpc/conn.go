@@ -28,7 +28,7 @@ type ConnLostError struct {
 	// Sent tells whether the request may have reached the server and been executed.
 	// If false it certainly was not: sending it again is safe.
 	Sent bool
-	// Err is why the connection ended: ErrDraining, *CorruptFrameError, an error of
+	// Err is why the connection ended: ErrDraining, ErrSilent, *CorruptFrameError, an error of
 	// the network...
 	Err error
 }
@@ -60,6 +60,10 @@ type ConnConfig struct {
 	// response: 30 s. WriteTimeout ends one whose server does not take requests: 30 s
 	// for up to 1 MiB.
 	MessageTimeout, WriteTimeout time.Duration
+	// SilenceMax ends a connection with calls in flight whose server has sent nothing for
+	// so long: 10 s. At half of it the server is asked for a sign of life, so calls may
+	// take as long as they need. A second more for each MiB that may be on its way.
+	SilenceMax time.Duration
 	// Dialer makes the connection: TCP by default.
 	Dialer func(ctx context.Context, addr string) (net.Conn, error)
 }
@@ -70,6 +74,7 @@ func (c ConnConfig) withDefaults() ConnConfig {
 	orDefault(&c.UnsentBytesMax, 64<<20)
 	orDefault(&c.MessageTimeout, 30*time.Second)
 	orDefault(&c.WriteTimeout, 30*time.Second)
+	orDefault(&c.SilenceMax, 10*time.Second)
 	if c.Dialer == nil {
 		c.Dialer = func(ctx context.Context, addr string) (net.Conn, error) {
 			var d net.Dialer
@@ -86,7 +91,7 @@ func (c ConnConfig) Validate() error {
 		return fmt.Errorf("message bytes max is %d, want 64 KiB to 1 GiB", c.MessageBytesMax)
 	case c.InFlightMax < 1 || c.UnsentBytesMax < 1:
 		return errors.New("a limit is below 1")
-	case c.MessageTimeout < 0 || c.WriteTimeout < 0:
+	case c.MessageTimeout < 0 || c.WriteTimeout < 0 || c.SilenceMax < 0:
 		return errors.New("a duration is negative")
 	}
 	return nil
@@ -101,7 +106,7 @@ type Conn struct {
 	r    *reader
 	out  *writer
 	stop chan struct{}  // closed when the connection has ended
-	wg   sync.WaitGroup // reader and flusher
+	wg   sync.WaitGroup // reader, flusher and watch
 	// places counts calls in flight, room the bytes that wait to be written.
 	places, room      *gate
 	id                atomic.Uint32
@@ -154,6 +159,7 @@ func NewConn(ctx context.Context, nc net.Conn, cfg ConnConfig) (*Conn, error) {
 	c.out.crowded = func() bool { return c.places.used.Load() > 1 }
 	c.wg.Go(c.out.flusher)
 	c.wg.Go(c.read)
+	c.wg.Go(c.watch)
 	return c, nil
 }
 
@@ -301,7 +307,8 @@ func (c *Conn) Close() error {
 func (c *Conn) Done() <-chan struct{} { return c.stop }
 
 // Err returns why the connection takes no more calls, or nil while it does:
-// ErrDraining, *CorruptFrameError, an error of the network, or that Close was called.
+// ErrDraining, ErrSilent, *CorruptFrameError, an error of the network, or that Close was
+// called.
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -103,6 +103,7 @@ func (sp *spawner) stays() bool {
 
 // waitSend sends v within AdmitWait. Answers flow meanwhile.
 func waitSend[T any](c *serverConn, ch chan<- T, v T) bool {
+	c.stayAlive()
 	c.out.uncork()
 	defer c.out.cork()
 	t := time.NewTimer(c.srv.cfg.AdmitWait)

@@ -74,6 +74,11 @@
 // client then sends no new request and closes the connection once its answers are
 // in; the server goes on serving until then, or for one second.
 //
+// A client whose calls wait, and that has received nothing for a while, sends the
+// request [0, msgid, "ping", []]; any answer will do. A server sends the notification
+// [2, "rpc.alive", []] while it reads no requests and so cannot answer that one. Where
+// neither comes, the client ends the connection. In plain mode nothing of this is sent.
+//
 // # Nouns
 //
 //   - A Server has methods, each with a Mode that says where its handler runs.
@@ -119,6 +124,7 @@
 //	  WaitingMax                       call when many
 //	client reader      NewConn       fail, Close           read buffer, delivery
 //	client flusher     NewConn       fail, Close           all writes
+//	client watch       NewConn       fail, Close           pings
 //
 // Goroutines outlive the call that they were started for, and nobody sleeps to let writes gather: while
 // one write is on its way the next one's messages gather behind it, and what a
@@ -134,4 +140,6 @@
 //	    deadline has passed or after it was refused.
 //	P5. A ConnLostError with Sent false was not executed.
 //	P6. After Close no goroutine of the server or connection is left.
+//	P7. No call outlives its server's silence, and none is ended by a server that
+//	    lives, however long it takes.
 package rpc

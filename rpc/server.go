@@ -51,6 +51,9 @@ type ServerConfig struct {
 	// WriteTimeout closes a connection whose client does not take what is written:
 	// 30 s for up to 1 MiB.
 	WriteTimeout time.Duration
+	// AlivePeriod is how often a framed client hears that the server lives, while the
+	// requests on its connection are not read: 2 s.
+	AlivePeriod time.Duration
 	// Logger gets warnings about connections and handlers: slog.Default().
 	Logger *slog.Logger
 }
@@ -75,6 +78,7 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	orDefault(&c.RetryAfter, 100*time.Millisecond)
 	orDefault(&c.MessageTimeout, 30*time.Second)
 	orDefault(&c.WriteTimeout, 30*time.Second)
+	orDefault(&c.AlivePeriod, 2*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -90,7 +94,7 @@ func (c ServerConfig) Validate() error {
 		return fmt.Errorf("memory bytes max %d is below message bytes max %d", c.MemoryBytesMax, c.MessageBytesMax)
 	case c.InFlightMax < 1 || c.UnsentBytesMax < 1 || c.ConnsMax < 1 || c.Workers < 1 || c.WorkQueue < 1 || c.SpawnedMax < 1 || c.WaitingMax < 1:
 		return errors.New("a limit is below 1")
-	case c.AdmitWait < 0 || c.RetryAfter < 0 || c.MessageTimeout < 0 || c.WriteTimeout < 0:
+	case c.AdmitWait < 0 || c.RetryAfter < 0 || c.MessageTimeout < 0 || c.WriteTimeout < 0 || c.AlivePeriod < 0:
 		return errors.New("a duration is negative")
 	}
 	return nil

@@ -49,7 +49,9 @@ type serverConn struct {
 	peer Peer
 	r    *reader // nil until the mode is known
 	out  *writer
-	done chan struct{} // closed when the flusher has ended
+	// aliveTick is nil until the reader first has to wait.
+	aliveTick *time.Ticker
+	done      chan struct{} // closed when the flusher has ended
 
 	inFlight atomic.Int64
 	// waiting is set while the reader waits for inFlight to fall; whoever lowers it
@@ -196,6 +198,8 @@ func (c *serverConn) waitInFlight(max int64, timeout <-chan time.Time) error {
 	for c.inFlight.Load() > max {
 		select {
 		case <-c.signal:
+		case <-c.unread():
+			c.sayAlive()
 		case <-timeout:
 			return context.DeadlineExceeded
 		case <-c.peer.ctx.Done():
@@ -222,6 +226,7 @@ func (c *serverConn) takeMemory(n int) error {
 	if c.srv.memory.tryTake(int64(n)) {
 		return nil
 	}
+	c.stayAlive()
 	c.out.uncork()
 	defer c.out.cork()
 	if c.srv.memory.take(int64(n), c.srv.cfg.AdmitWait, c.peer.ctx.Done()) {
@@ -381,6 +386,9 @@ func isTimeout(err error) bool {
 // is answered first, unless the connection is broken.
 func (c *serverConn) finish(err error) {
 	defer func() {
+		if c.aliveTick != nil {
+			c.aliveTick.Stop()
+		}
 		c.kill(err)
 		c.out.stop()
 		<-c.done

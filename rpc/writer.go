@@ -212,7 +212,6 @@ func (w *writer) writeOut() (more bool) {
 	for i := range w.taken {
 		w.taken[i].recycle()
 	}
-	w.bytes.Add(uint64(n))
 	w.unsent.Add(-int64(n))
 	w.onWrote(n)
 	if err != nil {
@@ -274,11 +273,15 @@ func (w *writer) writeOnce() (err error) {
 	}
 	w.writes.Add(1)
 	bufs := w.bufs
+	var n int64
 	if len(bufs) == 1 {
-		_, err = w.conn.Write(bufs[0])
+		var m int
+		m, err = w.conn.Write(bufs[0])
+		n = int64(m)
 	} else {
-		_, err = w.bufs.WriteTo(w.conn)
+		n, err = w.bufs.WriteTo(w.conn)
 	}
+	w.bytes.Add(uint64(n))
 	clear(bufs)
 	w.bufs = bufs[:0]
 	return err

@@ -1,0 +1,169 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/steledb/stele/internal/wire"
+)
+
+// peerOf returns the client's side of an in-memory connection whose other side answers the
+// preamble and is then left to serve.
+func peerOf(t *testing.T, cfg ConnConfig, serve func(net.Conn)) *Conn {
+	t.Helper()
+	client, server := net.Pipe()
+	go func() {
+		var b [preambleBytes]byte
+		_, _ = io.ReadFull(server, b[:])
+		_, _ = server.Write(opening())
+		serve(server)
+	}()
+	c, err := NewConn(context.Background(), client, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A call without a deadline ends when its server is silent, however it is.
+func TestSilentServer(t *testing.T) {
+	large := func(e *wire.Encoder) {
+		e.Array(1)
+		e.Bin(make([]byte, 4<<20))
+	}
+	for _, s := range []struct {
+		name     string
+		encode   func(*wire.Encoder)
+		serve    func(net.Conn)
+		from, to time.Duration
+	}{
+		{"takes requests and says nothing", nil, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, 10 * time.Second, 13 * time.Second},
+		{"takes nothing", nil, func(net.Conn) {}, 10 * time.Second, 13 * time.Second},
+		{"stops in the middle of an answer", nil, func(c net.Conn) {
+			_, _ = io.CopyN(io.Discard, c, headerBytes)
+			go func() { _, _ = io.Copy(io.Discard, c) }()
+			_, _ = c.Write(frame(plain(1, 1, nil, "the result"))[:headerBytes+3])
+		}, 10 * time.Second, 13 * time.Second},
+		{"stops after a pong", nil, func(c net.Conn) {
+			_, _ = io.CopyN(io.Discard, c, headerBytes)
+			go func() { _, _ = io.Copy(io.Discard, c) }()
+			time.Sleep(7 * time.Second)
+			_, _ = c.Write(frame(plain(1, 2, nil, nil)))
+		}, 17 * time.Second, 19 * time.Second},
+		// 4 MiB in 16 s, and 4 s for what may be on its way.
+		{"takes a large request slowly and says nothing", large, func(c net.Conn) {
+			for {
+				if _, err := io.CopyN(io.Discard, c, 256<<10); err != nil {
+					return
+				}
+				time.Sleep(time.Second)
+			}
+		}, 20 * time.Second, 28 * time.Second},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := peerOf(t, ConnConfig{}, s.serve)
+				defer c.Close()
+				time.Sleep(time.Hour) // an idle connection stays
+				started := time.Now()
+				err := c.Call(context.Background(), "hang", s.encode, nil)
+				took := time.Since(started)
+				var lost *ConnLostError
+				if !errors.As(err, &lost) || !lost.Sent || !errors.Is(err, ErrSilent) {
+					t.Errorf("got %v, want that the connection was lost and the request sent", err)
+				}
+				if took < s.from || took > s.to {
+					t.Errorf("took %v, want %v to %v", took, s.from, s.to)
+				}
+			})
+		})
+	}
+}
+
+// A server that lives is heard of however long a call takes, also while it reads no
+// requests since as many as may be are in flight, and in its last second.
+func TestLongCallsStay(t *testing.T) {
+	for _, s := range []struct {
+		name string
+		cfg  ServerConfig
+		stop bool
+	}{
+		{"pings are answered", ServerConfig{}, false},
+		{"no requests are read", ServerConfig{InFlightMax: 3}, false},
+		{"the server stops", ServerConfig{}, true},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := newBareServer(t, s.cfg)
+				defer srv.Close()
+				c, err := NewConn(context.Background(), pipe(srv), ConnConfig{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				errs := make(chan error, 4)
+				for range 4 {
+					go func() { errs <- c.Call(context.Background(), "hold", nil, nil) }()
+				}
+				held := 4
+				if s.cfg.InFlightMax > 0 {
+					held = s.cfg.InFlightMax
+				}
+				srv.wait(held)
+				if s.stop {
+					go func() { _ = srv.Shutdown(context.Background()) }()
+				}
+				time.Sleep(time.Hour)
+				srv.release()
+				srv.wait(4 - held)
+				srv.release()
+				for range 4 {
+					if err := <-errs; err != nil {
+						t.Errorf("a call of an hour: %v", err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A process that is stopped keeps its connections, and its kernel takes what comes.
+func TestStoppedProcess(t *testing.T) {
+	addr, pid := startBenchServer(t)
+	c, err := Dial(context.Background(), addr, ConnConfig{SilenceMax: 400 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	get := func(e *wire.Encoder) {
+		e.Array(1)
+		e.Bin([]byte("k"))
+	}
+	if err := c.Call(context.Background(), "get", get, nil); err != nil {
+		t.Fatal(err)
+	}
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	started := time.Now()
+	for err == nil && time.Since(started) < 10*time.Second { // the signal takes its time
+		err = c.Call(context.Background(), "get", get, nil)
+	}
+	if took := time.Since(started); !errors.Is(err, ErrSilent) {
+		t.Errorf("a call to a stopped process ended after %v with: %v", took, err)
+	}
+	if err := p.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+}
