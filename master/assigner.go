@@ -71,6 +71,8 @@ type assigner struct {
 		stale bool // an order has ended since the rows were read
 		// ends are those of the servers that are alive.
 		ends map[string]serverEnd
+		// moved ends the present reading of METADATA; nil if there is none.
+		moved context.CancelCauseFunc
 	}
 }
 
@@ -139,6 +141,9 @@ func (a *assigner) look(ctx context.Context) error {
 		a.begun = true
 	}
 	s, err := a.state(short)
+	if errors.Is(err, errMoved) {
+		return nil // looked at again at once
+	}
 	if err != nil {
 		return err
 	}
@@ -177,8 +182,7 @@ func (a *assigner) state(ctx context.Context) (*TabletState, error) {
 	slices.Sort(alive)
 	a.noteAlive(alive)
 	if !a.whole || !slices.Equal(alive, a.servers) || time.Since(a.read) >= rowsPeriod {
-		if a.rows, a.whole, err = a.cfg.Tablets.Rows(ctx); err != nil {
-			a.whole = false
+		if err := a.readRows(ctx); err != nil {
 			return nil, fmt.Errorf("read METADATA: %w", err)
 		}
 		a.read, a.servers = time.Now(), alive
@@ -189,6 +193,31 @@ func (a *assigner) state(ctx context.Context) (*TabletState, error) {
 		a.unneeded = Unneeded(s)
 	}
 	return s, nil
+}
+
+// errMoved means that a tablet of METADATA was moved while it was read.
+var errMoved = errors.New("a tablet of METADATA has moved")
+
+// readRows reads the rows, and makes those that are missing. While one of METADATA's own tablets is on its way
+// from a server to another, that waits for the tablet, which waits for this look to give it out: so the end of an order
+// that moves one ends the reading.
+func (a *assigner) readRows(ctx context.Context) (err error) {
+	ctx, moved := context.WithCancelCause(ctx)
+	defer moved(nil)
+	a.mu.Lock()
+	a.mu.moved = moved
+	a.mu.Unlock()
+	a.rows, a.whole, err = a.cfg.Tablets.Rows(ctx)
+	a.mu.Lock()
+	a.mu.moved = nil
+	a.mu.Unlock()
+	if err != nil {
+		a.whole = false
+		if context.Cause(ctx) == errMoved {
+			err = errMoved
+		}
+	}
+	return err
 }
 
 // noteAlive ends the orders of servers that are not among those that are alive.
@@ -243,6 +272,9 @@ func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 		a.mu.Lock()
 		a.mu.busy = slices.DeleteFunc(a.mu.busy, func(b Order) bool { return b.Kind == o.Kind && b.same(&o) })
 		a.mu.stale = true
+		if a.mu.moved != nil && o.Kind == Unload && o.Tablet.Level() < 2 {
+			a.mu.moved(errMoved)
+		}
 		a.mu.Unlock()
 		a.nudge()
 	})

@@ -178,3 +178,89 @@ func TestAssignerServerDiesLoading(t *testing.T) {
 		f.check(t)
 	})
 }
+
+// leavingView has the servers leave that have METADATA's tablets at the start, and reads METADATA slowly: who reads it while
+// its tablet goes waits until the tablet is served again.
+type leavingView struct {
+	*masterView
+	leaving map[string]bool
+}
+
+func (m *leavingView) Servers(ctx context.Context) ([]TabletServer, error) {
+	all, err := m.masterView.Servers(ctx)
+	for i := range all {
+		all[i].Has, all[i].Silent = nil, false
+		m.locked(func() {
+			all[i].Leaving = m.leaving[all[i].Name]
+			for key := range m.servers[all[i].Name].has {
+				all[i].Has = append(all[i].Has, Held{Key: key})
+			}
+		})
+	}
+	return all, err
+}
+
+func (m *leavingView) Rows(ctx context.Context) (all []Tablet, whole bool, err error) {
+	if all, whole, err = m.masterView.Rows(ctx); whole {
+		time.Sleep(500 * time.Millisecond)
+		if !m.metadataServed() {
+			<-ctx.Done()
+			return nil, false, ctx.Err()
+		}
+	}
+	return all, whole, err
+}
+
+func (m *leavingView) metadataServed() bool {
+	served := true
+	m.locked(func() {
+		for key, row := range m.rows {
+			if s := m.servers[row.Server]; row.Level() < 2 && (s == nil || s.has[key] == nil) {
+				served = false
+			}
+		}
+	})
+	return served
+}
+
+// METADATA is not away for as long as the master would wait for it when it moves while the master reads it.
+func TestMetadataMovesWhileItIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 5)
+		for range 4 {
+			f.start()
+		}
+		view := &leavingView{masterView: &masterView{tabletFleet: f}, leaving: map[string]bool{}}
+		f.ms = 1000
+		lock := &worldLock{seq: api.Sequencer{LockGeneration: 1}, done: make(chan struct{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		a := newAssigner(Config{Tablets: view, Pause: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}, lock)
+		var work sync.WaitGroup
+		work.Go(func() { a.run(ctx) })
+		f.wait(t, time.Minute)
+		for range 20 {
+			f.locked(func() {
+				clear(view.leaving)
+				for _, row := range f.rows {
+					if row.Level() < 2 {
+						view.leaving[row.Server] = true
+					}
+				}
+			})
+			away := time.Duration(0)
+			for range 600 {
+				time.Sleep(50 * time.Millisecond)
+				if away += 50 * time.Millisecond; view.metadataServed() {
+					away = 0
+				}
+				if away > readTimeout/2 {
+					t.Fatalf("METADATA is not served for %v", away)
+				}
+			}
+		}
+		cancel()
+		work.Wait()
+		view.flushes.Wait()
+		f.check(t)
+	})
+}
