@@ -59,28 +59,43 @@ func (v *voterKeeper) hail(ctx context.Context, servers []Server) {
 	}
 }
 
-// look does the next step of the plan, if there is one.
+// stepsMax bounds how many steps follow each other without a pause: adding four voters
+// takes eight.
+const stepsMax = 8
+
+// look does the next steps of the plan, as long as there is one.
 func (v *voterKeeper) look(ctx context.Context) {
+	for range stepsMax {
+		if !v.step(ctx) {
+			return
+		}
+	}
+}
+
+// step does the next step of the plan. It tells whether there may be another one.
+func (v *voterKeeper) step(ctx context.Context) (more bool) {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	servers, err := v.cfg.Servers(ctx)
 	if err != nil {
 		v.failed(ctx, "read the list of nodes", err)
-		return
+		return false
 	}
 	v.hail(ctx, servers)
 	c := Plan(servers, v.cfg.Group.Voters(), v.cfg.Stable)
 	if c.Kind == NoChange || !v.lock.Held() {
-		return
+		return false
 	}
 	start := time.Now()
 	if err := v.do(ctx, c); err != nil {
 		v.failed(ctx, fmt.Sprintf("%v %s", c.Kind, c.ID), err)
-		return
+		return false
 	}
 	v.waits = ""
 	v.cfg.Logger.Info("changed the voters of the lock service", "change", c.Kind.String(), "node", c.ID, "because", c.Why,
 		"took", time.Since(start).Round(time.Millisecond))
+	// Who is removed, or hands over, may have to find out first.
+	return c.Kind == Stage || c.Kind == Promote
 }
 
 // failed tells of a step that did not succeed, once while it stays the same.

@@ -73,7 +73,8 @@ type Change struct {
 // the only one with the schema and the root of everything.
 //
 // Stable is how long a voter must be gone before it is replaced, and a node be there
-// before it may vote.
+// before it may vote. To a lone voter two others are added sooner: its disk is the only
+// one with the schema and the root of everything, and of three one may fail.
 //
 // A dead voter is removed only once its place is taken, or when the cluster has
 // shrunk by the operator's word: with nobody to replace it, removing it would
@@ -123,12 +124,12 @@ func newPlan(servers []Server, group []Voter, stable time.Duration) *plan {
 			p.voters = append(p.voters, v)
 		}
 	}
-	able := 0
+	able, least := 0, p.newcomer(servers, in)
 	for _, s := range servers {
 		if s.Leaving || !s.Alive {
 			continue
 		}
-		if !in[s.ID] && s.Since >= stable {
+		if !in[s.ID] && s.Since >= least {
 			p.spare = append(p.spare, s)
 			able++
 		}
@@ -152,6 +153,26 @@ func newPlan(servers []Server, group []Voter, stable time.Duration) *plan {
 	slices.SortFunc(p.voters, func(a, b Voter) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(p.staged, func(a, b Voter) int { return cmp.Compare(a.ID, b.ID) })
 	return p
+}
+
+// newcomerMin is how long a node must be there before it may vote beside a lone voter: long
+// enough for those that are started together to be all there.
+const newcomerMin = time.Second
+
+// newcomer returns how long a node must be there before it may vote. A second voter alone
+// would make things worse, since then neither may fail: it has to last.
+func (p *plan) newcomer(servers []Server, in map[string]bool) time.Duration {
+	least := min(newcomerMin, p.stable)
+	fresh := 0
+	for _, s := range servers {
+		if s.Alive && !s.Leaving && (in[s.ID] || s.Since >= least) {
+			fresh++
+		}
+	}
+	if len(p.voters) == 1 && fresh >= 3 {
+		return least
+	}
+	return p.stable
 }
 
 // alive tells whether the server is there now.

@@ -43,7 +43,7 @@ type Config struct {
 	// Zone is where the node is. Voters are spread across zones.
 	Zone string
 	// VoterStable is how long a voter must be gone before another node gets its vote,
-	// and a node be there before it gets one. Zero means 10 s.
+	// and a node be there before it gets one, unless two are there that vote beside one. Zero means 10 s.
 	VoterStable time.Duration
 
 	// Name is the node's name for people. Empty means the host's name.
