@@ -25,6 +25,7 @@ var (
 
 	ErrNoBlob        = api.ErrNoBlob
 	ErrUploadExpired = api.ErrUploadExpired // what was sent of a blob is gone
+	ErrSystemTable   = api.ErrSystemTable   // METADATA is only read
 
 	ErrNoFamily      = table.ErrNoFamily     // a *table.NoFamilyError
 	ErrLimit         = table.ErrLimit        // a *table.LimitError

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/table"
 )
@@ -136,6 +137,10 @@ func (t *Table) CheckAndMutate(ctx context.Context, row string, predicate table.
 		}
 		*branch.to = branch.m.rm.Mutations
 	}
+	return t.checkAndMutate(ctx, &req)
+}
+
+func (t *Table) checkAndMutate(ctx context.Context, req *api.CheckAndMutateRequest) (matched bool, err error) {
 	k := call{method: api.MethodCheckAndMutate, table: t.name, row: req.Row, change: true, encode: req.Append}
 	k.decode = func(d *wire.Decoder) error {
 		matched = d.Bool()
@@ -143,6 +148,16 @@ func (t *Table) CheckAndMutate(ctx context.Context, row string, predicate table.
 	}
 	err = t.client.do(ctx, &k)
 	return matched, err
+}
+
+// ChangeMetadata makes a change of a row of METADATA, and says whether the row was as the change has it. It
+// is for nodes: a change that does not come from the server of the tablet, or from the master, loses data.
+// Errors: those of CheckAndMutate.
+func (t *Table) ChangeMetadata(ctx context.Context, c *metadata.Change) (made bool, err error) {
+	matched, err := t.checkAndMutate(ctx, &api.CheckAndMutateRequest{
+		Table: t.name, Row: c.Key, Predicate: encodeFilter(c.Predicate), True: c.Then, False: c.Else, System: true,
+	})
+	return err == nil && c.Matched(matched), err
 }
 
 // AppendRule returns a rule that puts value behind the newest value of a column.

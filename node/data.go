@@ -9,6 +9,7 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -85,6 +86,10 @@ func expired(message string) error {
 
 var mutateRequests = sync.Pool{New: func() any { return new(api.MutateRequest) }}
 
+// isSystem says whether a table is the cluster's own. That protects it from mistakes, not from malice:
+// anybody can say that he is a node.
+func isSystem(table string) bool { return table == metadata.Name }
+
 // mutate runs on the connection's reader: it only puts the mutation into the
 // commit log's batch. When it would have to wait, it goes on elsewhere.
 func (n *Node) mutate(c *rpc.Call) {
@@ -96,6 +101,11 @@ func (n *Node) mutate(c *rpc.Call) {
 	}
 	if !begin(c, &r.Options) {
 		mutateRequests.Put(r)
+		return
+	}
+	if isSystem(r.Table) {
+		mutateRequests.Put(r)
+		fail(c, api.ErrSystemTable)
 		return
 	}
 	name, row := r.Table, r.Row.Row // r is another call's before the answer, the message is not
@@ -124,6 +134,10 @@ func (n *Node) mutateRows(c *rpc.Call) {
 		return
 	}
 	if !begin(c, &r.Options) {
+		return
+	}
+	if isSystem(r.Table) {
+		fail(c, api.ErrSystemTable)
 		return
 	}
 	type outcome struct {
@@ -279,6 +293,10 @@ func (n *Node) checkAndMutate(c *rpc.Call) {
 	if !begin(c, &r.Options) {
 		return
 	}
+	if isSystem(r.Table) && !r.System {
+		fail(c, api.ErrSystemTable)
+		return
+	}
 	f, err := n.filters.program(r.Predicate, &n.limits)
 	if err != nil {
 		fail(c, err)
@@ -299,6 +317,10 @@ func (n *Node) readModifyWrite(c *rpc.Call) {
 		return
 	}
 	if !begin(c, &r.Options) {
+		return
+	}
+	if isSystem(r.Table) {
+		fail(c, api.ErrSystemTable)
 		return
 	}
 	row, err := n.tablets().ReadModifyWrite(c.Context(), r.Table, r.Row, r.Rules)

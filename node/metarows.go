@@ -112,9 +112,9 @@ func (m *metaRows) remove(ctx context.Context, r *metadata.Row) error {
 // try may have come through. want is the generation that
 // the change gives the row, 0 if it removes it; another's change may have given it the same.
 func (m *metaRows) settle(ctx context.Context, r *metadata.Row, c *metadata.Change, want uint64) error {
-	matched, err := m.rows.CheckAndMutate(ctx, string(c.Key), c.Predicate, mutation(c.Key, c.Then), mutation(c.Key, c.Else))
+	made, err := m.rows.ChangeMetadata(ctx, c)
 	if err == nil {
-		if c.Matched(matched) {
+		if made {
 			return nil
 		}
 		err = fmt.Errorf("%.80q: %w", c.Key, errRowChanged) // unless by an earlier try
@@ -135,17 +135,6 @@ func (m *metaRows) settle(ctx context.Context, r *metadata.Row, c *metadata.Chan
 		return nil
 	}
 	return fmt.Errorf("%.80q: %w", c.Key, errRowChanged)
-}
-
-func mutation(key []byte, ms []table.Mutation) *client.RowMutation {
-	if len(ms) == 0 {
-		return nil
-	}
-	m := client.NewRowMutation(string(key))
-	for _, x := range ms {
-		m.Add(x)
-	}
-	return m
 }
 
 // replaceRoot is replace for the root tablet.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/tablet"
 )
@@ -84,5 +85,62 @@ func TestNoLoadWithoutLogs(t *testing.T) {
 	s := n.server.Load()
 	if _, err := s.prepare(ctx, row); !errors.Is(err, errNotSorted) {
 		t.Fatalf("without them: %v", err)
+	}
+}
+
+// TestMetadataIsNotForClients: no client changes METADATA, by whichever method; all may read it.
+func TestMetadataIsNotForClients(t *testing.T) {
+	n, c := startInternal(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := c.CreateTable(ctx, "t"); err != nil {
+		t.Fatal(err)
+	}
+	meta := c.Table(metadata.Name)
+	rows := func() (keys []string) {
+		s := meta.Scan(ctx)
+		defer s.Close()
+		for s.Next() {
+			keys = append(keys, string(s.Row().Key))
+		}
+		if s.Err() != nil {
+			t.Fatal(s.Err())
+		}
+		return keys
+	}
+	for len(rows()) < 2 { // METADATA's own tablet, and the table's
+		if ctx.Err() != nil {
+			t.Fatal("the table has no row")
+		}
+		pause(ctx, 10*time.Millisecond)
+	}
+	n.stopMaster(ctx)
+	before := rows()
+	for _, row := range before {
+		m := client.NewRowMutation(row).DeleteRow()
+		_, checkErr := meta.CheckAndMutate(ctx, row, nil, m, nil)
+		_, modifyErr := meta.Increment(ctx, row, "loc:x", 1)
+		var batch *client.BatchError
+		if err := meta.ApplyAll(ctx, []*client.RowMutation{m}); !errors.As(err, &batch) {
+			t.Fatalf("a batch: %v", err)
+		}
+		for _, err := range []error{meta.Apply(ctx, m), checkErr, modifyErr, batch.Errs[0]} {
+			if !errors.Is(err, client.ErrSystemTable) {
+				t.Errorf("row %q: %v", row, err)
+			}
+		}
+	}
+	errs := []error{c.DropTable(ctx, metadata.Name)}
+	_, err := c.CreateTable(ctx, metadata.Name)
+	errs = append(errs, err)
+	for _, err := range errs {
+		if err == nil {
+			t.Error("METADATA was made or dropped")
+		} else {
+			t.Log(err)
+		}
+	}
+	if after := rows(); !slices.Equal(before, after) {
+		t.Errorf("METADATA has rows %q, had %q", after, before)
 	}
 }

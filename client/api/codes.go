@@ -35,6 +35,7 @@ const (
 	CodeStaleEpoch     rpc.Code = 121
 	CodeBlobNotFound   rpc.Code = 122
 	CodeUploadExpired  rpc.Code = 123
+	CodeSystemTable    rpc.Code = 124
 )
 
 // kinds is in the order in which ToRPC tries them: what wraps comes before what
@@ -73,6 +74,7 @@ var kinds = errkind.Table{
 		{Code: CodeStaleEpoch, Name: "stale_epoch", Target: ErrStaleEpoch},
 		{Code: CodeBlobNotFound, Name: "blob_not_found", Target: ErrNoBlob},
 		{Code: CodeUploadExpired, Name: "upload_expired", Target: ErrUploadExpired},
+		{Code: CodeSystemTable, Name: "system_table", Target: ErrSystemTable},
 		{Code: rpc.CodeBadRequest, Target: table.ErrBadEncoding},
 		{Code: rpc.CodeDeadlineExceeded, Target: context.DeadlineExceeded},
 	},

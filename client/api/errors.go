@@ -56,6 +56,9 @@ var (
 	// ErrUploadExpired means that an upload was ended, has not been used for
 	// UploadIdle, or is of another node or an earlier run of this one. What was sent is gone.
 	ErrUploadExpired = errors.New("upload expired")
+	// ErrSystemTable means that a client would change a table that is the cluster's own: METADATA says
+	// where all others are. It can be read.
+	ErrSystemTable = errors.New("table METADATA is the cluster's own: clients only read it")
 )
 
 type notNumber struct{}

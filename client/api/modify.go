@@ -18,6 +18,8 @@ type CheckAndMutateRequest struct {
 	Predicate []byte // as ReadRequest.Filter
 	True      []table.Mutation
 	False     []table.Mutation
+	// System says that a node asks, which may change the cluster's own tables.
+	System bool
 
 	names names
 }
@@ -25,6 +27,9 @@ type CheckAndMutateRequest struct {
 // Append writes the parameters.
 func (r *CheckAndMutateRequest) Append(e *wire.Encoder) {
 	n := r.Options.count()
+	if r.System {
+		n++
+	}
 	e.Array(5 + min(n, 1))
 	e.Str(r.Table)
 	e.Bin(r.Row)
@@ -36,6 +41,18 @@ func (r *CheckAndMutateRequest) Append(e *wire.Encoder) {
 	table.AppendMutations(e, r.True)
 	table.AppendMutations(e, r.False)
 	r.Options.append(e, n)
+	if r.System {
+		e.Str("system")
+		e.Bool(true)
+	}
+}
+
+func (r *CheckAndMutateRequest) option(key []byte, d *wire.Decoder) bool {
+	if string(key) != "system" {
+		return false
+	}
+	r.System = d.Bool()
+	return true
 }
 
 // Decode reads the n parameters in d. A nil lim is the defaults. The result of the
@@ -51,6 +68,7 @@ func (r *CheckAndMutateRequest) Decode(d *wire.Decoder, n int, lim *table.Limits
 	if err := checkFilter(r.Predicate, lim); err != nil {
 		return err
 	}
+	r.System = false
 	var err error
 	if r.True, err = decodeBranch(d, r.True, &r.names, lim); err != nil {
 		return &table.ElementError{What: "mutations", Index: 0, Err: err}
@@ -58,7 +76,7 @@ func (r *CheckAndMutateRequest) Decode(d *wire.Decoder, n int, lim *table.Limits
 	if r.False, err = decodeBranch(d, r.False, &r.names, lim); err != nil {
 		return &table.ElementError{What: "mutations", Index: 1, Err: err}
 	}
-	return r.Options.decode(d, n > 5, nil)
+	return r.Options.decode(d, n > 5, r)
 }
 
 // decodeBranch reads mutations, or nil for none.

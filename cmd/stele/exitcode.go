@@ -165,6 +165,8 @@ func faultOfName(err error) *fault {
 		return &fault{code: exitNotFound, hint: `"stele node list" shows the nodes with their ids`}
 	case errors.Is(err, client.ErrNodeInUse):
 		return &fault{code: exitError, hint: `"stele node drain" it and stop it first; --force removes it all the same, with all that only it holds`}
+	case errors.Is(err, client.ErrSystemTable):
+		return &fault{code: exitError, hint: `"stele tablet list" shows what METADATA says`}
 	case errors.Is(err, client.ErrStaleEpoch):
 		return &fault{code: exitError, hint: `there is another master now: see "stele node list"`}
 	}
