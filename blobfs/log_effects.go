@@ -262,7 +262,7 @@ func (w *SpreadLogWriter) withdraw() {
 	}
 	end := w.m.Withdraw()
 	for n := len(w.frames); n > 0 && w.frames[n-1].end > end; n-- {
-		w.withdrawn = w.placeErr
+		w.withdrawn = full
 		w.bytes -= len(w.frames[n-1].b)
 		w.frames = w.frames[:n-1]
 	}

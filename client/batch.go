@@ -131,7 +131,7 @@ func (b *batch) send(ctx context.Context, r *router, g *group, again *verdict) (
 			}
 			v := c.judge(&k, attempt{err: failed, to: r.went(g, row(i)), sent: true})
 			b.failed(i, v.err, v.unknown)
-			if v.again {
+			if v.again || errors.Is(v.err, api.ErrUnsure) && b.opts.replayable(b.ms[i]) {
 				left = append(left, i)
 				again.join(v)
 			}

@@ -186,6 +186,12 @@ func (c *Client) judgeAnswer(k *call, a attempt, answer *rpc.Error) verdict {
 	v := verdict{err: api.FromRPC(a.err), again: answer.Retryable, costs: true}
 	if k.change && unknownOutcome(answer) {
 		v.unknown, v.again = true, false
+		if answer.Code == api.CodeUnsure {
+			// The tablet is, or soon will be, another server's: what is replayable goes there.
+			c.locator.wrong(a.to, stopped, nil)
+			v.again, v.moved, v.pauseMax = k.safe, k.safe, movedPauseMax
+			return v
+		}
 	}
 	var over *api.OverloadedError
 	if errors.As(v.err, &over) {
@@ -251,6 +257,8 @@ func (c *Client) judgeLookup(e *lookupError) verdict {
 // open whether the change was made. All but a few codes say that it was not.
 func unknownOutcome(e *rpc.Error) bool {
 	switch e.Code {
+	case api.CodeUnsure:
+		return true
 	case rpc.CodeInternal, rpc.CodeTooLarge:
 		return !e.Retryable
 	case rpc.CodeDeadlineExceeded:

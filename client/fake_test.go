@@ -326,10 +326,14 @@ func (f *fake) mutateRows(d *wire.Decoder, n int, e *wire.Encoder) error {
 
 // refusal refuses a row of a batch once, if its key says so.
 func (f *fake) refusal(row []byte) error {
-	if !bytes.HasPrefix(row, []byte("once-")) || f.executed[string(row)] > 0 {
+	unsure := bytes.HasPrefix(row, []byte("unsure-"))
+	if !unsure && !bytes.HasPrefix(row, []byte("once-")) || f.executed[string(row)] > 0 {
 		return nil
 	}
 	f.executed[string(row)]++
+	if unsure {
+		return api.ErrUnsure
+	}
 	return &api.OverloadedError{Reason: "test", RetryAfter: time.Millisecond}
 }
 

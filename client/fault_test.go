@@ -268,6 +268,29 @@ func TestAnswersThatLeaveTheOutcomeOpen(t *testing.T) {
 	}
 }
 
+// A write that its server could not acknowledge any more is of unknown outcome, alone or in
+// a batch, and sent again only where that is harmless.
+func TestUnsureAnswers(t *testing.T) {
+	for _, replay := range []Replay{ReplayNever, ReplayIdempotent} {
+		f := newFake(t)
+		tb := f.open(Config{Replay: replay}).Table("t")
+		f.on(times(1, after, api.MethodMutate, func() error { return api.ErrUnsure }))
+		err := tb.Apply(t.Context(), NewRowMutation("r").SetAt("f:a", 1, nil))
+		if again := replay == ReplayIdempotent; errors.Is(err, ErrAmbiguous) == again || errors.Is(err, api.ErrUnsure) == again ||
+			f.count(f.requests, api.MethodMutate) != map[bool]int{false: 1, true: 2}[again] {
+			t.Errorf("replay %d: %v", replay, err)
+		}
+		err = tb.ApplyAll(t.Context(), []*RowMutation{
+			NewRowMutation("s").SetAt("f:a", 1, nil), NewRowMutation("unsure-1").SetAt("f:a", 1, nil), NewRowMutation("unsure-2").Set("f:a", nil),
+		})
+		var batch *BatchError
+		if !errors.As(err, &batch) || batch.Errs[0] != nil || (batch.Errs[1] == nil) != (replay == ReplayIdempotent) ||
+			!errors.Is(batch.Errs[2], ErrAmbiguous) || !errors.Is(batch.Errs[2], api.ErrUnsure) {
+			t.Errorf("replay %d: batch: %v", replay, err)
+		}
+	}
+}
+
 func TestReadsSurviveLostConnections(t *testing.T) {
 	f := newFake(t)
 	tb := f.open(Config{Conns: 3}).Table("t")

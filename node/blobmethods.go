@@ -59,6 +59,7 @@ func beginBlob(c *rpc.Call, method string) (*api.BlobRequest, bool) {
 func blobError(c *rpc.Call, err error) error {
 	var corrupt *blobfs.CorruptError
 	switch {
+	case errors.Is(err, metaapi.ErrOutcomeUnknown):
 	case errors.Is(err, metaapi.ErrNoSession), errors.Is(err, metaapi.ErrNotReady), errors.Is(err, context.DeadlineExceeded) && !c.Expired():
 		return fmt.Errorf("%w: the lock service does not answer, which knows what there is: %v", api.ErrUnavailable, err)
 	case errors.As(err, &corrupt):

@@ -44,6 +44,9 @@ func toAPI(err error) error {
 	var changed *metaapi.GenerationError
 	var large *metaapi.TooLargeError
 	switch {
+	// First: what such an error wraps would say that nothing was executed.
+	case errors.As(err, &failed), errors.As(err, &unsure), errors.Is(err, metaapi.ErrOutcomeUnknown):
+		err = told(api.ErrUnsure, err)
 	case errors.As(err, &large):
 		err = &table.LimitError{What: "lock service: " + large.What, Limit: large.Limit, Got: large.Got}
 	case errors.As(err, &extent):
@@ -56,8 +59,6 @@ func toAPI(err error) error {
 		err = told(api.ErrUnavailable, err)
 	case errors.As(err, &changed):
 		err = told(api.ErrConflict, err)
-	case errors.As(err, &failed), errors.As(err, &unsure):
-		return rpc.Errorf(rpc.CodeInternal, "%v; the write may or may not survive", err)
 	}
 	return api.ToRPC(err)
 }

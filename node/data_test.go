@@ -10,10 +10,30 @@ import (
 	"github.com/steledb/stele/client/api"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/tablet"
+	"github.com/steledb/stele/tablet/commitlog"
 )
 
 // TestErrorsOfOtherNodes: what another node answered reaches clients as an error of the data
 // API, as if it had happened here.
+// TestUnknownOutcomes: what leaves open whether a change was made is told as that, whatever
+// it is made of: no cause that says that nothing was executed comes through.
+func TestUnknownOutcomes(t *testing.T) {
+	for _, cause := range []error{
+		metaapi.ErrNotReady, metaapi.FromRPC(metaapi.ToRPC(metaapi.ErrNotReady)), metaapi.ErrClosed, metaapi.ErrDiskFull, blobfs.ErrDiskFull,
+		blobfs.ErrFenced, &metaapi.GenerationError{Got: 7}, errLeaseEnded, api.ErrNotServing,
+	} {
+		for _, err := range []error{
+			&commitlog.FailedError{Cause: cause}, &tablet.UnsureError{Cause: cause}, fmt.Errorf("%w; tried again: %w", metaapi.ErrOutcomeUnknown, cause),
+		} {
+			var answer *rpc.Error
+			if !errors.As(toAPI(fmt.Errorf("write: %w", err)), &answer) || answer.Code != api.CodeUnsure || answer.Retryable || len(answer.Details) > 0 {
+				t.Errorf("%v (%T of %v) is told as %+v", err, err, cause, answer)
+			}
+		}
+	}
+}
+
 func TestErrorsOfOtherNodes(t *testing.T) {
 	for _, test := range []struct {
 		here, there error // there: as it came from another node

@@ -134,7 +134,7 @@ func (w *write) finish(c *commitlog.Commit, err error) {
 			err = &UnsureError{Cause: cause}
 		}
 	}
-	w.answer(err)
+	w.answer(closedError(err))
 }
 
 func (w *write) answer(err error) {
@@ -153,9 +153,11 @@ func (w *write) answer(err error) {
 	done(time, err)
 }
 
+// closedError gives what a commit log that takes no more says the form of a server that
+// is closed: nothing was written.
 func closedError(err error) error {
 	if errors.Is(err, commitlog.ErrClosed) {
-		return ErrClosed
+		return fmt.Errorf("%w: %s", ErrClosed, err.Error())
 	}
 	return err
 }

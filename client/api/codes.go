@@ -36,12 +36,14 @@ const (
 	CodeBlobNotFound   rpc.Code = 122
 	CodeUploadExpired  rpc.Code = 123
 	CodeSystemTable    rpc.Code = 124
+	CodeUnsure         rpc.Code = 125
 )
 
 // kinds is in the order in which ToRPC tries them: what wraps comes before what
-// it may wrap.
+// it may wrap, and an unknown outcome before everything.
 var kinds = errkind.Table{
 	Kinds: []errkind.Kind{
+		{Code: CodeUnsure, Name: "unsure", Target: ErrUnsure},
 		{Code: rpc.CodeOverloaded, Retryable: true, Target: ErrOverloaded, Form: overloadedForm},
 		{Code: rpc.CodeUnavailable, Retryable: true, Target: ErrUnavailable},
 		{Code: CodeTableNotFound, Name: "table_not_found", Target: ErrNoTable},

@@ -53,6 +53,10 @@ var (
 	ErrStaleEpoch = errors.New("stale master epoch")
 	// ErrNoBlob means that there is no blob of that id.
 	ErrNoBlob = errors.New("no such blob")
+	// ErrUnsure means that a change may have been made or not, or may still be: the node
+	// lost the right to acknowledge it, or its log failed, while it was on its way. A read
+	// tells.
+	ErrUnsure = errors.New("the change may or may not survive")
 	// ErrUploadExpired means that an upload was ended, has not been used for
 	// UploadIdle, or is of another node or an earlier run of this one. What was sent is gone.
 	ErrUploadExpired = errors.New("upload expired")

@@ -65,6 +65,6 @@
 //
 //	C1. Done(nil) is called only after the commit's record is durable (I1).
 //	C2. Done is called exactly once for each accepted commit, in sequence order.
-//	C3. After a failed append no commit succeeds any more; those in flight are
-//	    told that they may or may not survive.
+//	C3. After a failed append no commit succeeds any more; those that it carried are
+//	    told that they may or may not survive, those behind it that they were not written.
 package commitlog

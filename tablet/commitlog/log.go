@@ -16,11 +16,12 @@ type Appender interface {
 	Append(ctx context.Context, p []byte) (pos int64, err error)
 }
 
-// ErrClosed means that the log was closed before the commit was accepted.
+// ErrClosed means that the log was closed, or had failed, before the commit was written.
+// It is in no log, and never will be.
 var ErrClosed = errors.New("commit log closed")
 
-// FailedError means that an append failed. A commit that was in flight may or
-// may not survive; none is accepted any more.
+// FailedError means that the append that carried the commit failed: it may or may not
+// survive. None is accepted any more.
 type FailedError struct{ Cause error }
 
 func (e *FailedError) Error() string { return fmt.Sprintf("commit log failed: %v", e.Cause) }
@@ -44,7 +45,8 @@ type Commit struct {
 	Stamp  Stamper // gives Time when not nil
 
 	// Done is called once, on the applier, after the record is durable or the
-	// log has failed. It must not block: every later commit waits behind it.
+	// log has failed: with a *FailedError if the record may be in it, with ErrClosed or
+	// a Retryable error if it is not. It must not block: every later commit waits behind it.
 	Done func(c *Commit, err error)
 
 	First uint64 // given by the log: the first sequence number
@@ -60,7 +62,7 @@ type Config struct {
 	BatchBytesMax int
 
 	// Retryable says whether a failed append left the log as it was, as a full
-	// disk does. Such a batch fails alone. Nil means never.
+	// disk does. Such a batch fails alone, with the append's error. Nil means never.
 	Retryable func(error) bool
 }
 
@@ -75,7 +77,8 @@ type Log struct {
 		sync.Mutex
 		filling *batch
 		next    uint64 // next sequence number
-		err     error  // ErrClosed or *FailedError: no commit is accepted
+		err     error  // an ErrClosed: no commit is accepted
+		failed  bool   // and what is left in batches is not written
 		closed  bool
 	}
 	notEmpty chan struct{} // capacity 1, sent to under mu: filling has something
@@ -125,8 +128,8 @@ func New(a Appender, next uint64, cfg Config) *Log {
 }
 
 // Commit gives c its place in the log and returns; c.Done is called later. It
-// blocks while the filling batch is full. The error is ErrClosed or a
-// *FailedError, and Done is not called then.
+// blocks while the filling batch is full. The error is ErrClosed, and Done is not
+// called then.
 func (l *Log) Commit(c *Commit) error {
 	l.mu.Lock()
 	for l.mu.err == nil && len(l.mu.filling.buf) > 0 &&
@@ -247,9 +250,9 @@ func (l *Log) take() *batch {
 
 func (l *Log) append(b *batch) error {
 	l.mu.Lock()
-	err := l.mu.err
+	err, failed := l.mu.err, l.mu.failed
 	l.mu.Unlock()
-	if failed := (*FailedError)(nil); errors.As(err, &failed) {
+	if failed {
 		return err
 	}
 	if len(b.buf) == 0 { // barriers only
@@ -259,14 +262,14 @@ func (l *Log) append(b *batch) error {
 	pos, err := l.appender.Append(context.Background(), b.buf)
 	l.stats.appendNanos.Add(int64(time.Since(start)))
 	if err != nil {
-		failed := &FailedError{Cause: err}
-		if !l.cfg.Retryable(err) {
-			l.mu.Lock()
-			l.mu.err = failed
-			l.room.Broadcast()
-			l.mu.Unlock()
+		if l.cfg.Retryable(err) {
+			return err
 		}
-		return failed
+		l.mu.Lock()
+		l.mu.err, l.mu.failed = fmt.Errorf("%w, since it failed: %w", ErrClosed, err), true
+		l.room.Broadcast()
+		l.mu.Unlock()
+		return &FailedError{Cause: err}
 	}
 	l.stats.batches.Add(1)
 	l.stats.commits.Add(int64(len(b.commits)))

@@ -149,8 +149,8 @@ func TestFailureIsFinal(t *testing.T) {
 		if got, want := err == nil, i < 2; got != want {
 			t.Fatalf("commit %d: %v", i, err)
 		}
-		if err != nil && !errors.As(err, &failed) {
-			t.Fatalf("commit %d: %v", i, err)
+		if err != nil && (errors.As(err, &failed) != (i == 2) || errors.Is(err, ErrClosed) != (i > 2)) {
+			t.Fatalf("commit %d, the third was appended: %v", i, err)
 		}
 	}
 	if d.appends != 3 {
@@ -164,7 +164,8 @@ func TestRetryableFailureHitsOneBatch(t *testing.T) {
 	l := New(d, 1, Config{Retryable: func(err error) bool { return errors.Is(err, full) }})
 	defer l.Close()
 	for i := range 4 {
-		if err := commit(l, "x"); (err != nil) != (i == 1) {
+		err := commit(l, "x")
+		if unsure := (*FailedError)(nil); errors.Is(err, full) != (i == 1) || errors.As(err, &unsure) {
 			t.Fatalf("commit %d: %v", i, err)
 		}
 	}
