@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -9,22 +10,31 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// precedence says where settings come from, in the words of help and documents.
+const precedence = `A setting is taken from the flag of "stele serve", else from the environment, else
+from the configuration file, else it is the default. The file is the one of --config,
+else that of STELE_CONFIG, else ` + defaultConfigFile + ` if it is there. A variable
+that is set to nothing counts as not set. A list is taken whole from one place:
+lists are not put together.`
+
 func (a *app) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Show or check the configuration of the node",
-		Long: `Show or check the configuration of the node.
+		Long: `Show or check the configuration of the node, or print a file with all settings.
 
-A setting is taken from the flag of "stele serve", else from the environment,
-else from ` + defaultConfigFile + `, else it is the default. The file is YAML with a
-line for each setting: "data_dir: [/data1, /data2]". The variable of data_dir is
-STELE_DATA_DIR, and so on.`,
-		Example: `  stele config show
-  stele config check stele.yaml`,
+` + precedence + `
+
+The file is YAML with a line for each setting: "data_dir: [/data1, /data2]". The
+variable of data_dir is STELE_DATA_DIR with commas between folders, and its flag is
+--data-dir, once for each. "stele config example" explains every setting.`,
+		Example: `  stele config example > stele.yaml
+  stele config check stele.yaml
+  stele config show`,
 		Args: unknownVerb,
 		RunE: needVerb,
 	}
-	cmd.AddCommand(a.configShowCommand(), a.configCheckCommand())
+	cmd.AddCommand(a.configShowCommand(), a.configCheckCommand(), a.configExampleCommand())
 	return cmd
 }
 
@@ -32,8 +42,10 @@ func (a *app) configShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show the settings that a node would have, and where each is from",
+		Long: `Show the settings that "stele serve" with the same flags, environment and files would
+have, and where each is from. Nothing is asked of any node.`,
 		Example: `  stele config show
-  stele config show --config stele.yaml --json`,
+  stele config show --config stele.yaml --memory 4GiB --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := loadConfig(cmd, false)
@@ -43,7 +55,7 @@ func (a *app) configShowCommand() *cobra.Command {
 			return a.showConfig(c)
 		},
 	}
-	registerConfigFile(cmd)
+	registerSettings(cmd)
 	return cmd
 }
 
@@ -51,22 +63,29 @@ func (a *app) showConfig(c *configuration) error {
 	type shown struct {
 		Key   string `json:"key"`
 		Value any    `json:"value"`
-		From  string `json:"from"`
+		// Meaning is what an empty value comes to.
+		Meaning string `json:"meaning,omitempty"`
+		From    string `json:"from"`
 	}
 	g := newGrid("KEY", "VALUE", "FROM")
-	for _, key := range settingKeys() {
-		value := c.values.Get(key)
+	for i := range settings {
+		s := &settings[i]
+		value, meaning := c.values.Get(s.key), ""
+		text := fmt.Sprint(value)
+		if s.isList() {
+			text = strings.Join(c.values.Strings(s.key), " ")
+		}
+		if text == "" {
+			meaning = s.unset
+			text = orElse(meaning, "-")
+		}
 		if a.json {
-			if err := a.printJSON(shown{key, value, c.origin[key]}); err != nil {
+			if err := a.printJSON(shown{s.key, value, meaning, c.origin[s.key]}); err != nil {
 				return err
 			}
 			continue
 		}
-		text := fmt.Sprint(value)
-		if isList(key) {
-			text = strings.Join(c.values.Strings(key), " ")
-		}
-		g.add(key, text, c.origin[key])
+		g.add(s.key, text, c.origin[s.key])
 	}
 	return a.print(g)
 }
@@ -75,6 +94,9 @@ func (a *app) configCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Check a configuration file, and the environment",
+		Long: `Check a configuration file, and the environment, as "stele serve" would: all that is
+wrong is named with its place. Exit code 4 if anything is. A variable that begins with
+STELE_ and is no setting is told of, and is no error. Nothing is asked of any node.`,
 		Example: `  stele config check
   stele config check stele.yaml`,
 		Args: cobra.MaximumNArgs(1),
@@ -85,24 +107,36 @@ func (a *app) configCheckCommand() *cobra.Command {
 				}
 			}
 			c, err := loadConfig(cmd, false)
-			if err != nil {
-				return err
-			}
-			if _, err := c.gossipKey(); err != nil {
-				return err
+			if err == nil {
+				if _, bad := c.gossipKey(); bad != nil {
+					c.illTogether("gossip_key_file", bad)
+				}
+				err = c.err()
 			}
 			for _, name := range strangeVariables(os.Environ()) {
-				a.talk("warning: %s is set and means nothing%s", name, didYouMean(name))
+				a.talk("warning: %s", strangeVariable(name))
 			}
-			if a.json {
-				return a.printJSON(map[string]any{"ok": true, "file": c.file})
-			}
-			_, err = fmt.Fprintf(a.out, "ok: %s\n", orElse(c.file, "no file, defaults hold"))
-			return err
+			return a.printVerdict(c, err)
 		},
 	}
-	registerConfigFile(cmd)
+	registerSettings(cmd)
 	return cmd
+}
+
+// printVerdict says whether a configuration is good.
+func (a *app) printVerdict(c *configuration, err error) error {
+	ps := problemsOf(err)
+	switch {
+	case a.json && ps != nil:
+		code := faultOf(err).code
+		return errors.Join(a.printJSON(map[string]any{"ok": false, "problems": ps.forJSON()}), quietly(code))
+	case err != nil:
+		return err
+	case a.json:
+		return a.printJSON(map[string]any{"ok": true, "file": c.file})
+	}
+	_, err = fmt.Fprintf(a.out, "ok: %s\n", orElse(c.file, "no file, defaults hold"))
+	return err
 }
 
 // otherVariables are those that are not about the node.
@@ -129,9 +163,11 @@ func knownVariables() []string {
 	return all
 }
 
-func didYouMean(name string) string {
+// strangeVariable tells of a variable that is no setting.
+func strangeVariable(name string) string {
+	text := name + " is set and means nothing"
 	if near := nearest(name, knownVariables()); near != "" {
-		return ": did you mean " + near + "?"
+		text += ": did you mean " + near + "?"
 	}
-	return ""
+	return text
 }

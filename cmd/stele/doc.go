@@ -44,4 +44,6 @@
 //	    table, except after --raw.
 //	C3. An exit code means the same for every verb: see exitcode.go.
 //	C4. Every command has a line of help, an example, and takes --json.
+//	C5. A setting is a line of the table in settings.go, and nowhere else: its flag, its
+//	    variable, the example file, stele.yaml(5) and docs/config.md are made of it.
 package main

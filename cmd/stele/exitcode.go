@@ -226,6 +226,13 @@ func (a *app) report(err error) int {
 	if err == nil {
 		return exitOK
 	}
+	if ps := problemsOf(err); ps != nil {
+		return a.reportProblems(ps)
+	}
+	return a.reportOne(err)
+}
+
+func (a *app) reportOne(err error) int {
 	f := faultOf(err)
 	if f.quiet {
 		return f.code

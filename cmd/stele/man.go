@@ -19,10 +19,10 @@ func (a *app) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man [FOLDER]",
 		Short: "Write the manual pages",
-		Long: `Write the manual pages of all commands into a folder, which is made if need be;
-without one, print stele(1).`,
+		Long: `Write the manual pages into a folder, which is made if need be: those of all commands
+into its folder man1, and stele.yaml(5) into man5. Without a folder, print stele(1).`,
 		Example: `  stele man | man -l -
-  stele man /usr/local/share/man/man1`,
+  stele man /usr/local/share/man`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -34,31 +34,33 @@ without one, print stele(1).`,
 }
 
 func (a *app) writeManPages(root *cobra.Command, dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
 	pages := 0
+	write := func(name string, page []byte) error {
+		pages++
+		name = filepath.Join(dir, "man"+name[len(name)-1:], name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		return renameio.WriteFile(name, page, 0o644)
+	}
 	var each func(cmd *cobra.Command) error
 	each = func(cmd *cobra.Command) error {
 		var page bytes.Buffer
-		if err := writeManPage(&page, cmd); err != nil {
-			return err
+		err := writeManPage(&page, cmd)
+		if err == nil {
+			err = write(manName(cmd)+".1", page.Bytes())
 		}
-		if err := renameio.WriteFile(filepath.Join(dir, manName(cmd)+".1"), page.Bytes(), 0o644); err != nil {
-			return err
-		}
-		pages++
 		for _, c := range cmd.Commands() {
-			if !c.IsAvailableCommand() {
-				continue
-			}
-			if err := each(c); err != nil {
-				return err
+			if err == nil && c.IsAvailableCommand() {
+				err = each(c)
 			}
 		}
-		return nil
+		return err
 	}
 	if err := each(root); err != nil {
+		return err
+	}
+	if err := write("stele.yaml.5", []byte(configManPage())); err != nil {
 		return err
 	}
 	if a.json {
@@ -66,6 +68,22 @@ func (a *app) writeManPages(root *cobra.Command, dir string) error {
 	}
 	a.talk("wrote %d pages to %s", pages, dir)
 	return nil
+}
+
+// configManPage is stele.yaml(5).
+func configManPage() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, ".TH STELE.YAML 5 \"\" \"Stele %s\" \"Stele\"\n", manText(node.Version()))
+	b.WriteString(".SH NAME\nstele.yaml \\- the configuration of a Stele node\n")
+	fmt.Fprintf(&b, ".SH SYNOPSIS\n%s\n", manText(defaultConfigFile))
+	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s\n.SH SETTINGS\n", manText(precedence))
+	for i := range settings {
+		s := &settings[i]
+		fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s.\nDefault: %s. Flag \\fB%s\\fR, variable \\fB%s\\fR.\n",
+			manText(s.key), manText(capitalized(s.plainUsage())), manText(s.whatDefault()), manText("--"+s.flag()), manText(s.variable()))
+	}
+	b.WriteString(".SH SEE ALSO\n.BR stele\\-serve (1),\n.BR stele\\-config\\-check (1)\n")
+	return b.String()
 }
 
 func manName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }

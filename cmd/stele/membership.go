@@ -92,15 +92,22 @@ func checkStable(s string) error {
 }
 
 // checkMembership checks the settings about the cluster against each other.
-func (c *configuration) checkMembership() error {
+func (c *configuration) checkMembership() {
 	switch {
 	case c.text("gossip") == "off" && (len(c.join()) > 0 || c.expect() > 1):
-		return usagef("leave out one or the other", "gossip is off (%s), so the node can neither join others nor expect any", c.origin["gossip"])
+		c.illTogether("gossip", usagef("leave out one or the other", "gossip is off (%s), so the node can neither join others nor expect any", c.origin["gossip"]))
 	case c.expect() > 1 && len(c.join()) == 0:
-		return usagef("give all of them the same --join with the addresses of some of them",
-			"expect (%s): %d nodes cannot find each other without an address to join", c.origin["expect"], c.expect())
+		c.illTogether("expect", usagef("give all of them the same --join with the addresses of some of them",
+			"expect (%s): %d nodes cannot find each other without an address to join", c.origin["expect"], c.expect()))
 	}
-	return nil
+	ports := []string{"listen", "gossip", "http"}
+	for i, key := range ports {
+		for _, other := range ports[i+1:] {
+			if _, port, _ := net.SplitHostPort(c.text(key)); c.text(key) == c.text(other) && port != "" && port != "0" {
+				c.illTogether(other, usagef("each needs a port of its own", "%s (%s) and %s (%s) are both %s", key, c.origin[key], other, c.origin[other], c.text(key)))
+			}
+		}
+	}
 }
 
 // join returns the addresses of the nodes to join.

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // units of sizes in bytes. Those without an i are of ten, as on the label of a disk.
@@ -30,12 +33,42 @@ func parseSize(s string) (int64, error) {
 	}
 	v, err := strconv.ParseFloat(number, 64)
 	if err != nil || v < 0 || math.IsNaN(v) || v*float64(scale) >= math.MaxInt64 {
-		return 0, usagef("", "%q is not a size such as 4GiB, 512MiB or 1048576", s)
+		return 0, usagef(unitHint(s, sizeUnits()), "%q is not a size such as 4GiB, 512MiB or 1048576", s)
 	}
 	if whole, err := strconv.ParseInt(number, 10, 64); err == nil { // exact beyond 2^53
 		return whole * scale, nil
 	}
 	return int64(v * float64(scale)), nil
+}
+
+func sizeUnits() (names []string) {
+	for _, u := range units {
+		names = append(names, u.name)
+	}
+	return names
+}
+
+// unitHint says which unit was probably meant by a number with one that there is not.
+func unitHint(s string, names []string) string {
+	number := strings.TrimRightFunc(s, unicode.IsLetter)
+	unit := s[len(number):]
+	if _, err := strconv.ParseFloat(strings.TrimSpace(number), 64); err != nil || slices.Contains(names, unit) {
+		return ""
+	}
+	if unit == "" {
+		return "it has no unit: want one of " + strings.Join(names, ", ")
+	}
+	for _, name := range names {
+		if strings.EqualFold(name, unit) {
+			return "did you mean " + number + name + "?"
+		}
+	}
+	for _, name := range names { // sec, minutes, Gigabytes
+		if strings.EqualFold(name[:1], unit[:1]) && len(unit) > 2 {
+			return "did you mean " + number + name + "?"
+		}
+	}
+	return fmt.Sprintf("there is no unit %q: want one of %s", unit, strings.Join(names, ", "))
 }
 
 // formatSize returns n bytes for a person.
@@ -89,7 +122,7 @@ func parseDuration(s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		return 0, usagef("", "%q is not a duration such as 90s, 15m, 36h or 30d", s)
+		return 0, usagef(unitHint(s, []string{"s", "m", "h", "d", "ms"}), "%q is not a duration such as 90s, 15m, 36h or 30d", s)
 	}
 	return d, nil
 }

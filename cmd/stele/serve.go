@@ -36,7 +36,7 @@ ports ten apart and folders and logs n1, n2 and n3 below the data folder. To see
 cluster is for, kill one of them.
 
 Settings also come from the environment (STELE_DATA_DIR, ...) and from
-` + defaultConfigFile + `: see "stele help config".`,
+` + defaultConfigFile + `: see "stele help config", and "stele config example" for all.`,
 		Example: `  stele serve --dev
   stele serve --dev --nodes 3
   stele serve --data-dir /data1 --data-dir /data2 --memory 8GiB
@@ -54,6 +54,9 @@ Settings also come from the environment (STELE_DATA_DIR, ...) and from
 			}
 			cfg.Dev = dev
 			cfg.Logger = a.newLogger(a.err, c.text("log_format"), c.text("log_level"))
+			for _, name := range strangeVariables(os.Environ()) {
+				cfg.Logger.Warn(strangeVariable(name))
+			}
 			if c.values.Bool("insecure") {
 				a.warnExposed(c, cfg.Logger)
 			}

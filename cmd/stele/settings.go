@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,13 +14,17 @@ import (
 )
 
 // A setting is a key of the configuration: a flag of serve, a line of the file, and
-// an environment variable.
+// an environment variable. What people read of it anywhere is made of this.
 type setting struct {
 	key   string // as in the file; in flags with - for _
 	usage string // `what` it takes, in backquotes
 	// initial is the default: a string, a bool, or a []string, which is what the
 	// setting then is.
 	initial any
+	// unset says what an empty default comes to, if it comes to something.
+	unset string
+	// example is a value for the example file, of settings whose default is empty.
+	example string
 	// check says what is wrong with a value, or with an element of a list; nil accepts
 	// all.
 	check func(string) error
@@ -30,24 +35,61 @@ func (s *setting) variable() string { return "STELE_" + strings.ToUpper(s.key) }
 
 // settings lists the keys in the order in which people should meet them.
 var settings = []setting{
-	{"data_dir", "`folder` to keep data in, one for each disk; may be given several times", []string{"/var/lib/stele"}, nil},
-	{"listen", "`host:port` for clients and nodes", "127.0.0.1:7106", checkAddr},
-	{"gossip", "`host:port` for membership, or off for a node that stays alone", "127.0.0.1:7107", checkAddrOrOff},
-	{"http", "`host:port` for metrics and health, or off", "127.0.0.1:7108", checkAddrOrOff},
-	{"join", "`host:port` of nodes whose cluster to join, that of their --listen, several between commas; a node with data finds the others there if they have moved", []string{}, checkJoin},
-	{"expect", "`number` of nodes without data that found a cluster together, each given the same number and the same nodes to join", "", checkExpect},
-	{"advertise", "`host` or host:port that other nodes reach this one by (default: that of listen, or an address of the machine)", "", checkAdvertise},
-	{"zone", "`name` of the zone that the node is in: voters are spread across zones", "", checkZone},
-	{"voter_stable", "`time` that a voter must be gone before another node gets its vote", "10s", checkStable},
-	{"gossip_key_file", "`file` with the key that gossip is encrypted with, the same on all nodes: 64 hexadecimal digits, or 32 bytes in base64", "", nil},
-	{"insecure", "listen on other addresses than loopback, though anyone who reaches them may read and write everything", false, nil},
-	{"memory", "`size` of the memory to use, such as 4GiB (default: a quarter of the machine's)", "", checkSize},
-	{"reserve", "`size` of the disk space to keep free in each data folder (default: a twentieth of the disk, at most 1GiB)", "", checkSize},
-	{"extent_size", "`size` of the pieces in which blobs and commit logs are kept, from 64KiB to 1GiB, the same on all nodes (default: 64MiB; a node prepares about ten of them for logs)", "", checkExtentSize},
-	{"name", "`name` of the node (default: the host's)", "", nil},
-	{"drain_timeout", "`time` that requests under way get to finish when the node stops", "30s", checkDuration},
-	{"log_format", "`form` of the log: auto (colour on a terminal, else text), text or json", "auto", oneOf("auto", "text", "json")},
-	{"log_level", "least `level` that is logged: debug, info, warn or error", "info", oneOf("debug", "info", "warn", "error")},
+	{key: "data_dir", usage: "`folder` to keep data in, one for each disk", initial: []string{"/var/lib/stele"}},
+	{key: "listen", usage: "`host:port` for clients and nodes", initial: "127.0.0.1:7106", check: checkAddr},
+	{key: "gossip", usage: "`host:port` for membership, or off for a node that stays alone", initial: "127.0.0.1:7107", check: checkAddrOrOff},
+	{key: "http", usage: "`host:port` for metrics and health, or off", initial: "127.0.0.1:7108", check: checkAddrOrOff},
+	{key: "join", usage: "`host:port` of nodes whose cluster to join, that of their --listen, several between commas; a node with data finds the others there if they have moved", initial: []string{}, example: "[host1, host2, host3]", check: checkJoin},
+	{key: "expect", usage: "`number` of nodes without data that found a cluster together, each given the same number and the same nodes to join", initial: "", example: "3", check: checkExpect},
+	{key: "advertise", usage: "`host` or host:port that other nodes reach this one by", initial: "", unset: "that of listen, or an address of the machine", example: "10.0.0.5", check: checkAdvertise},
+	{key: "zone", usage: "`name` of the zone that the node is in: voters are spread across zones", initial: "", example: "rack-1", check: checkZone},
+	{key: "voter_stable", usage: "`time` that a voter must be gone before another node gets its vote", initial: "10s", check: checkStable},
+	{key: "gossip_key_file", usage: "`file` with the key that gossip is encrypted with, the same on all nodes: 64 hexadecimal digits, or 32 bytes in base64", initial: "", example: "/etc/stele/gossip.key"},
+	{key: "insecure", usage: "listen on other addresses than loopback, though anyone who reaches them may read and write everything", initial: false},
+	{key: "memory", usage: "`size` of the memory to use, such as 4GiB", initial: "", unset: "a quarter of the machine's", example: "4GiB", check: checkSize},
+	{key: "reserve", usage: "`size` of the disk space to keep free in each data folder", initial: "", unset: "a twentieth of the disk, at most 1GiB", example: "1GiB", check: checkSize},
+	{key: "extent_size", usage: "`size` of the pieces in which blobs and commit logs are kept, from 64KiB to 1GiB, the same on all nodes", initial: "", unset: "64MiB; a node prepares about ten of them for logs", example: "64MiB", check: checkExtentSize},
+	{key: "name", usage: "`name` of the node", initial: "", unset: "the host's", example: "host1"},
+	{key: "drain_timeout", usage: "`time` that requests under way get to finish when the node stops", initial: "30s", check: checkDuration},
+	{key: "log_format", usage: "`form` of the log: auto (colour on a terminal, else text), text or json", initial: "auto", check: oneOf("auto", "text", "json")},
+	{key: "log_level", usage: "least `level` that is logged: debug, info, warn or error", initial: "info", check: oneOf("debug", "info", "warn", "error")},
+}
+
+// flagUsage is the usage of the setting's flag.
+func (s *setting) flagUsage() string {
+	usage := s.usage
+	if s.isList() {
+		usage += "; may be given several times"
+	}
+	if s.unset != "" {
+		usage += " (default: " + s.unset + ")"
+	}
+	return usage
+}
+
+// plainUsage is the usage without the marks of what it takes.
+func (s *setting) plainUsage() string { return strings.ReplaceAll(s.usage, "`", "") }
+
+// whatDefault says for people what holds if nothing is set.
+func (s *setting) whatDefault() string {
+	switch {
+	case s.unset != "":
+		return s.unset
+	case s.isList():
+		return orElse(strings.Join(s.initial.([]string), " "), "none")
+	}
+	return orElse(fmt.Sprint(s.initial), "none")
+}
+
+// sample is a value as a line of the file has it: the default, or an example.
+func (s *setting) sample() string {
+	switch {
+	case s.example != "":
+		return s.example
+	case s.isList():
+		return "[" + strings.Join(s.initial.([]string), ", ") + "]"
+	}
+	return fmt.Sprint(s.initial)
 }
 
 func settingKeys() (keys []string) {
@@ -66,8 +108,12 @@ func findSetting(key string) *setting {
 }
 
 func checkAddr(s string) error {
-	if _, port, err := net.SplitHostPort(s); err != nil || port == "" {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil || port == "" {
 		return usagef("", "%q is not of the form host:port", s)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return usagef("", "%q has no port from 0 to 65535", s)
 	}
 	return nil
 }
@@ -112,7 +158,11 @@ func oneOf(words ...string) func(string) error {
 		if slices.Contains(words, s) {
 			return nil
 		}
-		return usagef("", "%q is none of %s", s, strings.Join(words, ", "))
+		hint := ""
+		if near := nearest(s, words); near != "" {
+			hint = "did you mean " + near + "?"
+		}
+		return usagef(hint, "%q is none of %s", s, strings.Join(words, ", "))
 	}
 }
 
@@ -121,52 +171,59 @@ type configuration struct {
 	values *koanf.Koanf
 	// origin tells of each key where its value came from, for people.
 	origin map[string]string
+	// place tells of each key of the file in which line it is.
+	place map[string]string
 	// file is the one that was read; empty if there is none.
-	file string
+	file     string
+	problems problems
 }
 
 func (c *configuration) text(key string) string { return c.values.String(key) }
 
-// validate checks each value and says where a wrong one came from.
-func (c *configuration) validate() error {
+// validate notes what is wrong with each value, and with some together. The values of
+// the file have been checked where they stood.
+func (c *configuration) validate() {
 	for i := range settings {
 		s := &settings[i]
-		if s.check == nil {
+		if s.check == nil || c.fromFile(s.key) {
 			continue
 		}
 		texts := []string{c.text(s.key)}
-		if isList(s.key) {
+		if s.isList() {
 			texts = c.values.Strings(s.key)
 		}
 		for _, text := range texts {
 			if err := s.check(text); err != nil {
-				return fmt.Errorf("%s (%s): %w", s.key, c.origin[s.key], err)
+				c.ill(s.key, err)
+				break
 			}
 		}
 	}
 	if slices.Contains(c.values.Strings("data_dir"), "") || len(c.values.Strings("data_dir")) == 0 {
-		return usagef("", "data_dir (%s): a folder without a name", c.origin["data_dir"])
+		c.ill("data_dir", usagef("", "a folder without a name"))
 	}
-	if err := c.checkMembership(); err != nil {
-		return err
+	if len(c.problems) == 0 { // else it may be these that are wrong
+		c.checkMembership()
+		c.checkExposure()
 	}
-	return c.checkExposure()
 }
+
+// fromFile tells whether the value that holds is one of the file.
+func (c *configuration) fromFile(key string) bool { return c.origin[key] == c.place[key] }
 
 // checkExposure refuses addresses that others can reach: there is no authentication
 // yet, so the port is all that stands between them and the data.
-func (c *configuration) checkExposure() error {
+func (c *configuration) checkExposure() {
 	if c.values.Bool("insecure") {
-		return nil
+		return
 	}
 	for _, key := range c.unguarded() {
 		if addr := c.text(key); addr != "off" && !isLoopback(addr) {
-			return usagef(
+			c.illTogether(key, usagef(
 				"listen on 127.0.0.1, or add --insecure if only people whom you trust can reach this machine",
-				"refusing to listen on %s (%s, %s): Stele does not ask for a password yet, so anyone who reaches it could read and write everything", addr, key, c.origin[key])
+				"refusing to listen on %s (%s, %s): Stele does not ask for a password yet, so anyone who reaches it could read and write everything", addr, key, c.origin[key]))
 		}
 	}
-	return nil
 }
 
 // unguarded returns the keys of the addresses that take anybody's word. Gossip does

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/knadh/koanf/v2"
+)
+
+var update = flag.Bool("update", false, "write docs/config.md")
+
+// C5: flags, variables, the example file, stele.yaml(5) and docs/config.md are of the
+// same settings.
+func TestSettingsAreOneTable(t *testing.T) {
+	a, _, _ := testApp()
+	serve, _, err := a.rootCommand().Find([]string{"serve"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reference := filepath.Join("..", "..", "docs", "config.md")
+	if *update {
+		if err := os.WriteFile(reference, []byte(configReference()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b, err := os.ReadFile(reference); err != nil || string(b) != configReference() {
+		t.Errorf("docs/config.md is not of these settings: go test ./cmd/stele -run TestSettingsAreOneTable -update (%v)", err)
+	}
+	example, page := exampleConfig(), configManPage()
+	for i := range settings {
+		s := &settings[i]
+		f := serve.Flags().Lookup(s.flag())
+		if f == nil || !strings.Contains(f.Usage, s.usage) {
+			t.Errorf("%s: serve has no such flag", s.key)
+		}
+		if n := strings.Count(example, "\n#"+s.key+": "); n != 1 {
+			t.Errorf("%s: %d lines of the example", s.key, n)
+		}
+		if !strings.Contains(page, manText(s.variable())) {
+			t.Errorf("%s: not in stele.yaml(5)", s.key)
+		}
+	}
+	for line := range strings.Lines(example) {
+		if len(line) > exampleColumns+1 || line != "\n" && !strings.HasPrefix(line, "#") {
+			t.Errorf("line of the example: %q", line)
+		}
+	}
+}
+
+func parsed(text string) *configuration {
+	c := &configuration{values: koanf.New("."), origin: map[string]string{}, place: map[string]string{}, file: "f"}
+	c.layer(defaults(), func(string) string { return "default" })
+	c.parseFile([]byte(text))
+	c.validate()
+	return c
+}
+
+// The example sets nothing as it is, and everything without its marks.
+func TestExampleConfig(t *testing.T) {
+	c := parsed(exampleConfig())
+	if err := c.err(); err != nil || !reflect.DeepEqual(c.values.All(), parsed("").values.All()) {
+		t.Errorf("the example is not the defaults: %v", err)
+	}
+	all := regexp.MustCompile(`(?m)^#([a-z_]+: )`).ReplaceAllString(exampleConfig(), "$1")
+	c = parsed(all)
+	if err := c.err(); err != nil {
+		t.Errorf("the example's values are refused: %v", err)
+	}
+	for _, key := range settingKeys() {
+		if !c.fromFile(key) {
+			t.Errorf("%s is not set by its line", key)
+		}
+	}
+}
+
+// Every setting that node.Config has a field for arrives there.
+func TestSettingsReachTheNode(t *testing.T) {
+	dir := t.TempDir()
+	key := filepath.Join(dir, "key")
+	if err := os.WriteFile(key, []byte(strings.Repeat("a1", keyBytes)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all := regexp.MustCompile(`(?m)^#([a-z_]+: )`).ReplaceAllString(exampleConfig(), "$1")
+	cfg, err := parsed(strings.Replace(all, "/etc/stele/gossip.key", key, 1)).node()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := reflect.ValueOf(cfg)
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Name
+		if v.Field(i).IsZero() && !slices.Contains([]string{"Dev", "Logger"}, name) {
+			t.Errorf("no setting is for node.Config.%s", name)
+		}
+	}
+}
+
+// Whatever is in a file, reading it ends, and each problem names its line.
+func FuzzConfigFile(f *testing.F) {
+	for _, text := range []string{exampleConfig(), "listen: [", "a: &a [*a]", "data_dir: [a, {b: c}]", "join: {<<: x}", "? [a]\n: b", "memory: 1e999\nmemory: 2", "\x00", "--- a\n--- b", "listen: !!binary aGk="} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, p := range parsed(text).problems {
+			if !strings.HasPrefix(p.Error(), "f:") && !strings.Contains(p.Error(), "f:") {
+				t.Errorf("%q: %v names no place", text, p)
+			}
+		}
+	})
+}
+
+func TestUnitHints(t *testing.T) {
+	for text, want := range map[string]string{
+		"4Gib": "did you mean 4GiB?", "4gib": "did you mean 4GiB?", "4gigabytes": "did you mean 4GiB?", "4 parsec": `there is no unit "parsec": want one of `,
+		"a lot": "", "": "", "-1GiB": "", "4kb": "did you mean 4kB?",
+	} {
+		_, err := parseSize(text)
+		if err == nil {
+			t.Errorf("%q is taken", text)
+		} else if hint := faultOf(err).hint; !strings.HasPrefix(hint, want) || want == "" && hint != "" {
+			t.Errorf("%q: hint %q, want %q", text, hint, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"30sec": "did you mean 30s?", "2minutes": "did you mean 2m?", "10": "it has no unit: want one of s, m, h, d, ms",
+		"3D": "did you mean 3d?", "1w": `there is no unit "w": `, "soon": "",
+	} {
+		_, err := parseDuration(text)
+		if err == nil {
+			t.Errorf("%q is taken", text)
+		} else if hint := faultOf(err).hint; !strings.HasPrefix(hint, want) || want == "" && hint != "" {
+			t.Errorf("%q: hint %q, want %q", text, hint, want)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// defaultConfigFile is read if it is there; any other must be.
+const defaultConfigFile = "/etc/stele/stele.yaml"
+
+// configFileMax bounds a configuration file: 1 MiB.
+const configFileMax = 1 << 20
+
+// loadFile puts the file's values over the defaults. An empty name is the default
+// file, which need not be there. The error is about the file; what is wrong in it is
+// noted.
+func (c *configuration) loadFile(name string, dev bool) error {
+	optional := name == ""
+	if optional {
+		if dev {
+			return nil
+		}
+		name = defaultConfigFile
+	}
+	text, err := readConfigFile(name)
+	if optional && errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	c.file = name
+	c.parseFile(text)
+	return nil
+}
+
+func readConfigFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, configFileMax+1))
+	if err == nil && len(text) > configFileMax {
+		err = fmt.Errorf("%s is over %s", name, formatSize(configFileMax))
+	}
+	return text, err
+}
+
+// at names a line of the file.
+func (c *configuration) at(line int) string { return fmt.Sprintf("%s:%d", c.file, line) }
+
+// yamlLine finds the line in an error of the YAML reader.
+var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:unmarshal errors:\s+)?line (\d+): `)
+
+// parseFile takes the values of a file, and notes each that cannot be.
+func (c *configuration) parseFile(text []byte) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		from, what := c.file, strings.TrimPrefix(err.Error(), "yaml: ")
+		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
+			from, what = c.file+":"+m[1], strings.TrimPrefix(err.Error(), m[0])
+		}
+		c.illPlace("", from, usagef("the file is YAML, a line for each setting: listen: 127.0.0.1:7106", "%s", what))
+		return
+	}
+	if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
+		return // nothing but comments
+	}
+	top := doc.Content[0]
+	if top.Kind != yaml.MappingNode {
+		c.illPlace("", c.at(top.Line), usagef(`such as "listen: 127.0.0.1:7106"`, "want lines of key: value"))
+		return
+	}
+	values, seen := map[string]any{}, map[string]int{}
+	for i := 0; i+1 < len(top.Content); i += 2 {
+		key, value := top.Content[i], top.Content[i+1]
+		s := findSetting(key.Value)
+		switch {
+		case s == nil:
+			c.illPlace(key.Value, c.at(key.Line), unknownKey(key.Value))
+			continue
+		case seen[s.key] > 0:
+			c.illPlace(s.key, c.at(key.Line), usagef("", "%s is given twice, first in line %d", s.key, seen[s.key]))
+			continue
+		}
+		seen[s.key] = key.Line
+		v, line, err := s.read(value)
+		if err != nil {
+			c.illPlace(s.key, c.at(max(line, key.Line)), err)
+			continue
+		}
+		values[s.key] = v
+		c.place[s.key] = c.at(key.Line)
+	}
+	c.layer(values, func(key string) string { return c.place[key] })
+}
+
+func unknownKey(key string) error {
+	hint := "known keys: " + strings.Join(settingKeys(), ", ")
+	if near := nearest(strings.ReplaceAll(strings.ToLower(key), "-", "_"), settingKeys()); near != "" {
+		hint = "did you mean " + near + "?"
+	}
+	return usagef(hint, "unknown key %q", key)
+}
+
+// read returns the value of a setting from the file, of the kind that it is of, if it
+// can be. line is where an error is, if not on the line of the key.
+func (s *setting) read(value *yaml.Node) (v any, line int, err error) {
+	scalar := value.Kind == yaml.ScalarNode && value.Tag != "!!null"
+	switch s.initial.(type) {
+	case bool:
+		on := false
+		if value.Tag != "!!bool" || value.Decode(&on) != nil {
+			return nil, 0, usagef("", "%s is neither true nor false", s.key)
+		}
+		return on, 0, nil
+	case []string:
+		elements := []*yaml.Node{value}
+		if value.Kind == yaml.SequenceNode {
+			elements = value.Content
+		} else if !scalar {
+			return nil, 0, usagef("", "%s is neither a text nor a list of texts", s.key)
+		}
+		list := []string{}
+		for _, e := range elements {
+			if e.Kind != yaml.ScalarNode || e.Tag == "!!null" {
+				return nil, e.Line, usagef("", "%s has an element that is no text", s.key)
+			}
+			if err := s.accept(e.Value); err != nil {
+				return nil, e.Line, err
+			}
+			list = append(list, e.Value)
+		}
+		return list, 0, nil
+	}
+	if !scalar {
+		return nil, 0, usagef("such as "+s.key+": "+s.sample(), "%s has no value", s.key)
+	}
+	return value.Value, value.Line, s.accept(value.Value)
+}
+
+// accept checks a value, or an element of a list.
+func (s *setting) accept(text string) error {
+	if s.check == nil {
+		return nil
+	}
+	if err := s.check(text); err != nil {
+		return fmt.Errorf("%s: %w", s.key, err)
+	}
+	return nil
+}
