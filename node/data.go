@@ -12,6 +12,7 @@ import (
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
 	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
@@ -55,7 +56,7 @@ func toAPI(err error) error {
 		err = &api.CorruptError{File: file.File, Offset: file.Offset, Err: errors.New(err.Error())}
 	case errors.Is(err, blobfs.ErrDiskFull), errors.Is(err, metaapi.ErrDiskFull):
 		err = told(api.ErrDiskFull, err)
-	case errors.Is(err, metaapi.ErrNotReady), errors.Is(err, metaapi.ErrClosed):
+	case errors.Is(err, metaapi.ErrNotReady), errors.Is(err, metaapi.ErrClosed), errors.Is(err, session.ErrExpired):
 		err = told(api.ErrUnavailable, err)
 	case errors.As(err, &changed):
 		err = told(api.ErrConflict, err)

@@ -9,13 +9,12 @@ import (
 	blobapi "github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/client/api"
 	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/tablet"
 	"github.com/steledb/stele/tablet/commitlog"
 )
 
-// TestErrorsOfOtherNodes: what another node answered reaches clients as an error of the data
-// API, as if it had happened here.
 // TestUnknownOutcomes: what leaves open whether a change was made is told as that, whatever
 // it is made of: no cause that says that nothing was executed comes through.
 func TestUnknownOutcomes(t *testing.T) {
@@ -34,6 +33,8 @@ func TestUnknownOutcomes(t *testing.T) {
 	}
 }
 
+// TestErrorsOfOtherNodes: what another node answered reaches clients as an error of the data
+// API, as if it had happened here.
 func TestErrorsOfOtherNodes(t *testing.T) {
 	for _, test := range []struct {
 		here, there error // there: as it came from another node
@@ -41,6 +42,7 @@ func TestErrorsOfOtherNodes(t *testing.T) {
 	}{
 		{metaapi.ErrDiskFull, metaapi.FromRPC(metaapi.ToRPC(metaapi.ErrDiskFull)), api.ErrDiskFull},
 		{metaapi.ErrNotReady, metaapi.FromRPC(metaapi.ToRPC(metaapi.ErrNotReady)), api.ErrUnavailable},
+		{session.ErrExpired, session.ErrExpired, api.ErrUnavailable}, // it opens another
 		{&metaapi.GenerationError{Got: 7}, metaapi.FromRPC(metaapi.ToRPC(&metaapi.GenerationError{Got: 7})), api.ErrConflict},
 		{blobfs.ErrDiskFull, blobapi.FromRPC(blobapi.ToRPC(blobfs.ErrDiskFull)), api.ErrDiskFull},
 		{&blobfs.CorruptError{File: "x", Offset: 5}, blobapi.FromRPC(blobapi.ToRPC(&blobfs.CorruptError{File: "x", Offset: 5})), api.ErrCorrupt},
