@@ -23,9 +23,14 @@ var (
 	ErrNodeInUse    = api.ErrNodeInUse  // a *NodeInUseError
 	ErrStaleEpoch   = api.ErrStaleEpoch // a master commands whose time is over
 
+	ErrNoTablet     = api.ErrNoTablet     // no tablet of that id, or no neighbour to merge with
+	ErrBadSplit     = api.ErrBadSplit     // a tablet ends there, or has nothing to part
+	ErrTabletBusy   = api.ErrTabletBusy   // it is being moved or merged on another's word
+	ErrNodeNotAlive = api.ErrNodeNotAlive // a node can be given no tablet
+
 	ErrNoBlob        = api.ErrNoBlob
 	ErrUploadExpired = api.ErrUploadExpired // what was sent of a blob is gone
-	ErrSystemTable   = api.ErrSystemTable   // METADATA is only read
+	ErrSystemTable   = api.ErrSystemTable   // METADATA is only read, and split and merged by itself
 
 	ErrNoFamily      = table.ErrNoFamily     // a *table.NoFamilyError
 	ErrLimit         = table.ErrLimit        // a *table.LimitError

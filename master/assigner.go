@@ -29,6 +29,8 @@ type Tablets interface {
 	Load(ctx context.Context, server *TabletServer, t *Tablet, q api.Sequencer) error
 	// Unload has a server let go of a tablet.
 	Unload(ctx context.Context, server *TabletServer, t *Tablet, q api.Sequencer) error
+	// Merge has a server make one tablet of two neighbours that it has.
+	Merge(ctx context.Context, server *TabletServer, lower, upper *Tablet, q api.Sequencer) error
 	// Forget removes a dead server's logs and its recovery.
 	Forget(ctx context.Context, server string) error
 }
@@ -69,6 +71,9 @@ type assigner struct {
 		sync.Mutex
 		busy  []Order
 		stale bool // an order has ended since the rows were read
+		// wishes are taken until the mastership is over: then it is closed.
+		wishes []*wish
+		closed bool
 		// ends are those of the servers that are alive.
 		ends map[string]serverEnd
 		// moved ends the present reading of METADATA; nil if there is none.
@@ -108,6 +113,7 @@ func (a *assigner) changed() {
 func (a *assigner) run(ctx context.Context) {
 	defer a.work.Wait()
 	defer a.noteAlive(nil)
+	defer a.endWishes()
 	for ctx.Err() == nil {
 		if err := a.look(ctx); err != nil && ctx.Err() == nil {
 			a.tell(err)
@@ -164,6 +170,7 @@ func (a *assigner) state(ctx context.Context) (*TabletState, error) {
 	// An order that ends while this is read is still busy: what it did may not be seen.
 	a.mu.Lock()
 	s.Busy = slices.Clone(a.mu.busy)
+	wishes := slices.Clone(a.mu.wishes)
 	if a.mu.stale {
 		a.mu.stale, a.whole = false, false
 	}
@@ -192,6 +199,7 @@ func (a *assigner) state(ctx context.Context) (*TabletState, error) {
 	if s.Whole {
 		a.unneeded = Unneeded(s)
 	}
+	a.settleWishes(s, wishes)
 	return s, nil
 }
 
@@ -259,7 +267,7 @@ func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 		began := time.Now()
 		err := a.do(ctx, &o, s)
 		log := a.cfg.Logger.With("order", o.Kind.String(), "server", o.Server, "because", o.Why, "took", time.Since(began).Round(time.Millisecond))
-		if o.Kind == Load || o.Kind == Unload {
+		if o.ofTablets() {
 			log = log.With("tablet", fmt.Sprintf("%q", o.Tablet.Key))
 		}
 		switch {
@@ -269,6 +277,7 @@ func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 			log.Warn("tablets: failed; will try again", "error", err)
 			pause(ctx, retryPause)
 		}
+		a.ordered(&o, err)
 		a.mu.Lock()
 		a.mu.busy = slices.DeleteFunc(a.mu.busy, func(b Order) bool { return b.Kind == o.Kind && b.same(&o) })
 		a.mu.stale = true
@@ -284,7 +293,7 @@ var errServerGone = errors.New("the server is gone")
 
 func (a *assigner) do(ctx context.Context, o *Order, s *TabletState) error {
 	if !a.lock.Held() {
-		return errNotMaster
+		return ErrNotMaster
 	}
 	limit := orderTimeout
 	if o.Kind == Recover {
@@ -306,11 +315,16 @@ func (a *assigner) do(ctx context.Context, o *Order, s *TabletState) error {
 	}
 	ends := a.whileAlive(o.Server)
 	defer context.AfterFunc(ends, cancel)()
-	order := t.Load
-	if o.Kind == Unload {
-		order = t.Unload
+	var err error
+	switch o.Kind {
+	case Load:
+		err = t.Load(ctx, &s.Servers[i], &o.Tablet, a.lock.Sequencer())
+	case Unload:
+		err = t.Unload(ctx, &s.Servers[i], &o.Tablet, a.lock.Sequencer())
+	case Merge:
+		err = t.Merge(ctx, &s.Servers[i], &o.Tablet, &o.Upper, a.lock.Sequencer())
 	}
-	if err := order(ctx, &s.Servers[i], &o.Tablet, a.lock.Sequencer()); err != nil {
+	if err != nil {
 		return errors.Join(err, context.Cause(ends))
 	}
 	return nil

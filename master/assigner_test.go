@@ -19,6 +19,7 @@ func reignOf(t *testing.T, view *masterView, epoch uint64) (lock *worldLock, end
 	lock = &worldLock{seq: api.Sequencer{LockGeneration: epoch}, done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	a := newAssigner(Config{Tablets: view, Pause: time.Second, Logger: slog.New(slog.DiscardHandler)}, lock)
+	view.a = a
 	var work sync.WaitGroup
 	work.Go(func() { a.run(ctx) })
 	end = func() { lock.lose(); cancel(); work.Wait(); view.flushes.Wait() }

@@ -27,6 +27,7 @@ type tabletFleet struct {
 	ended   map[string]bool
 	files   map[string]recoveryFile
 	acked   []write
+	merged  map[string]string // the keys of tablets that are no more, and of those that have their rows
 	started int
 	sorts   map[string]int // of each piece, that were answered or came to an end
 	broken  map[string]int // that failed
@@ -64,6 +65,7 @@ func newTabletFleet(rng *rand.Rand, users int) *tabletFleet {
 	f := &tabletFleet{
 		rng: rng, servers: map[string]*tabletServer{}, rows: map[string]*tabletRow{}, logs: map[string][]write{}, ended: map[string]bool{},
 		files: map[string]recoveryFile{}, sorts: map[string]int{}, broken: map[string]int{}, ms: 50,
+		merged: map[string]string{},
 	}
 	keys := []string{RootKey, string(metadata.Key(nil, metadata.TableID, nil))}
 	for i := range users {
@@ -133,7 +135,8 @@ func (f *tabletFleet) settled() (missing string) {
 		}
 	}
 	for _, w := range f.acked {
-		if !f.servers[f.rows[w.Key].Server].has[w.Key][w.N] {
+		key := f.nowIn(w.Key)
+		if !f.servers[f.rows[key].Server].has[key][w.N] {
 			return fmt.Sprintf("write %d to tablet %q is lost", w.N, w.Key)
 		}
 	}
@@ -143,6 +146,14 @@ func (f *tabletFleet) settled() (missing string) {
 		}
 	}
 	return ""
+}
+
+// nowIn returns the key of the tablet that has the rows of one.
+func (f *tabletFleet) nowIn(key string) string {
+	for f.merged[key] != "" {
+		key = f.merged[key]
+	}
+	return key
 }
 
 func (f *tabletFleet) delay() time.Duration {
@@ -158,6 +169,7 @@ func (f *tabletFleet) wrongf(format string, args ...any) {
 // masterView is what one master sees of the fleet. While it is paused it does nothing.
 type masterView struct {
 	*tabletFleet
+	a       *assigner
 	flushes sync.WaitGroup
 	mu      sync.Mutex
 	paused  chan struct{}
@@ -244,7 +256,7 @@ func (m *masterView) Servers(context.Context) (all []TabletServer, err error) {
 	m.enter()
 	m.locked(func() {
 		for _, name := range slices.Sorted(maps.Keys(m.servers)) {
-			v := TabletServer{Name: name, Silent: m.rng.IntN(20) == 0}
+			v := TabletServer{Name: name, Node: name[:2], Silent: m.rng.IntN(20) == 0}
 			for key := range m.servers[name].has {
 				if !v.Silent {
 					v.Has = append(v.Has, Held{Key: key})
@@ -301,7 +313,7 @@ func (m *masterView) Load(ctx context.Context, v *TabletServer, t *Tablet, q api
 	data := map[int]bool{}
 	m.locked(func() {
 		row := m.rows[t.Key]
-		if row.Generation != t.Generation || s.has[t.Key] != nil {
+		if row == nil || row.Generation != t.Generation || s.has[t.Key] != nil {
 			err = errTestChanged
 			return
 		}
@@ -349,7 +361,7 @@ func (m *masterView) flush(s *tabletServer, key string) {
 		return
 	}
 	m.locked(func() {
-		if row := m.rows[key]; row.Server == s.name && m.servers[s.name] == s && s.has[key] != nil {
+		if row := m.rows[key]; row != nil && row.Server == s.name && m.servers[s.name] == s && s.has[key] != nil {
 			row.files, row.Recoveries = maps.Clone(s.has[key]), nil
 			row.Generation++
 		}
@@ -363,13 +375,35 @@ func (m *masterView) Unload(ctx context.Context, v *TabletServer, t *Tablet, q a
 	}
 	m.locked(func() {
 		row := m.rows[t.Key]
-		if row.Server != s.name || s.has[t.Key] == nil {
+		if row == nil || row.Server != s.name || s.has[t.Key] == nil {
 			err = errTestChanged
 			return
 		}
 		row.files, row.Recoveries, row.Server = s.has[t.Key], nil, ""
 		row.Generation++
 		delete(s.has, t.Key)
+	})
+	return err
+}
+
+// Merge has all of both written out, as a server does.
+func (m *masterView) Merge(ctx context.Context, v *TabletServer, lower, upper *Tablet, q api.Sequencer) error {
+	s, err := m.at(ctx, v.Name, q)
+	if err != nil {
+		return err
+	}
+	m.locked(func() {
+		low, up := m.rows[lower.Key], m.rows[upper.Key]
+		if low == nil || up == nil || low.Server != s.name || up.Server != s.name || s.has[lower.Key] == nil || s.has[upper.Key] == nil {
+			err = errTestChanged
+			return
+		}
+		maps.Copy(s.has[upper.Key], s.has[lower.Key])
+		up.files, up.Recoveries = maps.Clone(s.has[upper.Key]), nil
+		up.Generation++
+		delete(m.rows, lower.Key)
+		delete(s.has, lower.Key)
+		m.merged[lower.Key] = upper.Key
 	})
 	return err
 }

@@ -43,8 +43,6 @@ type sorter struct {
 	last  error       // why one was not
 }
 
-var errNotMaster = errors.New("this is no longer the master")
-
 // run ends the logs, if nobody has, and has what is not sorted yet sorted by helpers. What was sorted before,
 // perhaps by another master's order, is not sorted again. The error is what kept some piece from
 // being sorted.
@@ -131,7 +129,7 @@ func (s *sorter) help(ctx context.Context, by *TabletServer) {
 // sortOne has a piece sorted while its server is alive, and notes that it is.
 func (s *sorter) sortOne(ctx, alive context.Context, by *TabletServer, i int) error {
 	if !s.held() {
-		return errNotMaster
+		return ErrNotMaster
 	}
 	s.mu.Lock()
 	piece := s.r.Pieces[i]
@@ -171,7 +169,7 @@ func (s *sorter) sorted(ctx context.Context, i int, run []byte) error {
 		// It may be saved, or another master may have saved something else.
 		for err != nil {
 			if !s.held() {
-				return errors.Join(errNotMaster, err)
+				return errors.Join(ErrNotMaster, err)
 			}
 			if pause(ctx, savePause); ctx.Err() != nil {
 				return errors.Join(ctx.Err(), err)

@@ -62,6 +62,10 @@ type TabletState struct {
 	Unneeded []string
 	// Busy are the orders that are being carried out.
 	Busy []Order
+	// Pins are the nodes where somebody wants tablets to be, by their keys, and Unions the neighbours
+	// that are to be merged.
+	Pins   map[string]string
+	Unions []Union
 }
 
 // OrderKind says what is to be done.
@@ -77,26 +81,38 @@ const (
 	Recover
 	// Forget removes what is left of a dead server: its logs, sorted and not.
 	Forget
+	// Merge has a server make one tablet of two neighbours that it has.
+	Merge
 )
 
 func (k OrderKind) String() string {
-	return [...]string{"?", "load", "unload", "recover", "forget"}[min(k, 4)]
+	names := [...]string{"?", "load", "unload", "recover", "forget", "merge"}
+	return names[min(int(k), len(names)-1)]
 }
 
 // Order is one thing that the master has done.
 type Order struct {
 	Kind   OrderKind
-	Tablet Tablet // of Load and Unload
-	Server string // who loads or unloads, or the dead
+	Tablet Tablet // of Load and Unload; the lower one of Merge
+	Upper  Tablet // of Merge
+	Server string // who loads, unloads or merges, or the dead
 	Why    string
+}
+
+// ofTablets says whether an order is about tablets and not about a dead server.
+func (o *Order) ofTablets() bool { return o.Kind == Load || o.Kind == Unload || o.Kind == Merge }
+
+// about says whether an order is about a tablet.
+func (o *Order) about(key string) bool {
+	return o.ofTablets() && (o.Tablet.Key == key || o.Kind == Merge && o.Upper.Key == key)
 }
 
 // same says whether two orders are about the same thing.
 func (o *Order) same(p *Order) bool {
-	if o.Kind == Load || o.Kind == Unload {
-		return (p.Kind == Load || p.Kind == Unload) && o.Tablet.Key == p.Tablet.Key
+	if o.ofTablets() {
+		return p.about(o.Tablet.Key) || o.Kind == Merge && p.about(o.Upper.Key)
 	}
-	return p.Kind > Unload && o.Server == p.Server
+	return !p.ofTablets() && o.Server == p.Server
 }
 
 const (
@@ -104,6 +120,8 @@ const (
 	loadsMax = 8
 	// movesMax bounds the moves under way: each has its tablet stand still for a moment.
 	movesMax = 2
+	// wantedMovesMax bounds them together with those that somebody wants.
+	wantedMovesMax = 8
 	// recoveriesMax bounds the dead servers whose logs are sorted at a time.
 	recoveriesMax = 4
 )
@@ -114,7 +132,10 @@ const (
 // Tablets come level by level: the root tablet, then METADATA's, then users', since each level is
 // found and changed through the one above.
 func PlanTablets(s *TabletState) []Order {
-	p := planner{state: s, alive: map[string]*TabletServer{}, weight: map[string]float64{}, loads: map[string]int{}}
+	p := planner{state: s, alive: map[string]*TabletServer{}, weight: map[string]float64{}, loads: map[string]int{}, rows: map[string]*Tablet{}}
+	for i := range s.Tablets {
+		p.rows[s.Tablets[i].Key] = &s.Tablets[i]
+	}
 	for i := range s.Servers {
 		v := &s.Servers[i]
 		p.alive[v.Name] = v
@@ -134,6 +155,10 @@ func PlanTablets(s *TabletState) []Order {
 		}
 	}
 	level := p.assign()
+	if s.Whole && level > 1 { // METADATA is served
+		p.unite()
+		p.move()
+	}
 	if s.Whole && level > 2 {
 		p.balance()
 		p.forget()
@@ -144,6 +169,7 @@ func PlanTablets(s *TabletState) []Order {
 type planner struct {
 	state      *TabletState
 	alive      map[string]*TabletServer
+	rows       map[string]*Tablet // by key
 	weight     map[string]float64 // of what each server has and is about to get
 	loads      map[string]int     // under way
 	moves      int
@@ -188,7 +214,7 @@ func (p *planner) assign() int {
 // assignOne gives the order that a tablet needs, and says whether it needs none.
 func (p *planner) assignOne(t *Tablet) bool {
 	if v := p.alive[t.Server]; v != nil {
-		if v.Silent || slices.ContainsFunc(v.Has, func(h Held) bool { return h.Key == t.Key }) {
+		if v.Silent || v.has(t.Key) {
 			return true
 		}
 		// It took the tablet and did not come to serve it, or lost it since.
@@ -203,7 +229,11 @@ func (p *planner) assignOne(t *Tablet) bool {
 	if t.Server != "" {
 		why = "its server " + t.Server + " is gone"
 	}
-	p.load(t, p.lightest(), why)
+	to := p.destination(t)
+	if to == "" {
+		to = p.lightest()
+	}
+	p.load(t, to, why)
 	return false
 }
 
@@ -246,16 +276,12 @@ func (p *planner) anyStays() bool {
 // balance moves a tablet from a server that leaves, or from the one that has most to the one that has least,
 // if that makes them more alike.
 func (p *planner) balance() {
-	rows := map[string]*Tablet{}
-	for i := range p.state.Tablets {
-		rows[p.state.Tablets[i].Key] = &p.state.Tablets[i]
-	}
 	for p.moves < movesMax && len(p.state.Servers) > 1 {
 		from, held, why := p.surplus()
 		if from == nil {
 			return
 		}
-		t := rows[held.Key]
+		t := p.row(held.Key)
 		if t == nil || t.Server != from.Name || !p.add(Order{Kind: Unload, Tablet: *t, Server: from.Name, Why: why}) {
 			return
 		}
@@ -271,9 +297,8 @@ func (p *planner) surplus() (from *TabletServer, held Held, why string) {
 		return nil, held, ""
 	}
 	moving := func(h Held) bool {
-		o := Order{Kind: Unload, Tablet: Tablet{Key: h.Key}}
-		same := func(x Order) bool { return o.same(&x) }
-		return slices.ContainsFunc(p.state.Busy, same) || slices.ContainsFunc(p.orders, same)
+		about := func(x Order) bool { return x.about(h.Key) }
+		return slices.ContainsFunc(p.state.Busy, about) || slices.ContainsFunc(p.orders, about)
 	}
 	for i := range p.state.Servers {
 		v := &p.state.Servers[i]
@@ -290,7 +315,7 @@ func (p *planner) surplus() (from *TabletServer, held Held, why string) {
 	gap := p.weight[heavy.Name] - p.weight[light]
 	for _, h := range slices.SortedFunc(slices.Values(heavy.Has), func(a, b Held) int { return cmp.Compare(weightOf(b), weightOf(a)) }) {
 		// A move must leave them clearly more alike, or tablets would go to and fro.
-		if w := weightOf(h); w < gap*3/4 && gap > 2 && !moving(h) && h.Key != RootKey {
+		if w := weightOf(h); w < gap*3/4 && gap > 2 && !moving(h) && !p.wanted(h.Key) && h.Key != RootKey {
 			return heavy, h, "its server has more than others"
 		}
 	}

@@ -254,19 +254,24 @@ func (n *Node) describeTable(ctx context.Context, r *api.NamesRequest) (answer, 
 		return nil, err
 	}
 	info := api.TableInfo{Schema: s}
+	if info.Tablets, err = n.tabletInfos(ctx, s); err != nil {
+		return nil, err
+	}
+	return info.Append, nil
+}
+
+// tabletInfos asks the servers of a table's tablets what these consist of.
+func (n *Node) tabletInfos(ctx context.Context, s *table.Schema) (tablets []api.TabletInfo, err error) {
 	err = n.askServers(ctx, s, methodTablets, func(e *wire.Encoder) { e.Nil() }, func(d *wire.Decoder) error {
 		var part api.TableInfo
 		if err := part.Decode(d); err != nil {
 			return err
 		}
-		info.Tablets = append(info.Tablets, part.Tablets...)
+		tablets = append(tablets, part.Tablets...)
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	slices.SortFunc(info.Tablets, func(a, b api.TabletInfo) int { return bytes.Compare(a.Start, b.Start) })
-	return info.Append, nil
+	slices.SortFunc(tablets, func(a, b api.TabletInfo) int { return bytes.Compare(a.Start, b.Start) })
+	return tablets, err
 }
 
 func (n *Node) dropTable(ctx context.Context, r *api.NamesRequest) (answer, error) {

@@ -228,6 +228,11 @@ func (c *clusterTablets) Unload(ctx context.Context, v *master.TabletServer, t *
 	return c.to.order(ctx, v, methodUnload, q, order{key: []byte(t.Key)}, nil)
 }
 
+// Merge implements master.Tablets.
+func (c *clusterTablets) Merge(ctx context.Context, v *master.TabletServer, lower, upper *master.Tablet, q metaapi.Sequencer) error {
+	return c.to.order(ctx, v, methodMerge, q, order{key: []byte(lower.Key), upper: []byte(upper.Key)}, nil)
+}
+
 // Recovery implements master.Tablets.
 func (c *clusterTablets) Recovery(ctx context.Context, server string) (*master.Recovery, uint64, error) {
 	f, err := c.n.catalog.meta.Get(ctx, recoveryPath(server))

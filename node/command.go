@@ -109,8 +109,16 @@ func (c commander) StartVoting(ctx context.Context, id string, q metaapi.Sequenc
 	return c.send(ctx, id, methodStartVoting, q)
 }
 
-// methodNudge asks the master to look at the tablets: something has changed.
-const methodNudge = "cluster.nudge"
+// What any node may ask the master for.
+const (
+	// methodNudge asks it to look at the tablets: something has changed.
+	methodNudge = "cluster.nudge"
+	// methodMove asks it to bring a tablet to a node, and waits for that: the tablet's key, the
+	// node's id.
+	methodMove = "cluster.move_tablet"
+	// methodUnite asks it to merge two neighbours, and waits for that: their keys.
+	methodUnite = "cluster.merge_tablets"
+)
 
 // nudgeMaster tells the master, if it is known who that is, that something has changed.
 func (n *Node) nudgeMaster(ctx context.Context) {

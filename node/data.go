@@ -60,6 +60,8 @@ func toAPI(err error) error {
 		err = told(api.ErrUnavailable, err)
 	case errors.As(err, &changed):
 		err = told(api.ErrConflict, err)
+	default:
+		err = toldOfTablets(err)
 	}
 	return api.ToRPC(err)
 }

@@ -42,6 +42,8 @@ func (n *Node) serve(listener net.Listener) error {
 	n.handleCommands()
 	n.handleOrders()
 	n.handleTables()
+	n.handleTabletChanges()
+	n.handleWishes()
 	n.handleData()
 	n.handleAdmin()
 	n.handleNodes()

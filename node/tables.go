@@ -28,12 +28,19 @@ const (
 	methodCompact = "tablet.compact"
 	// methodTablets asks for what the table's tablets consist of, in the form of describe_table's.
 	methodTablets = "tablet.describe"
+	// methodSplit has it split one of them: the tablet's id, the row to split at or nil. The answer is
+	// the id of the lower part, and its last row.
+	methodSplit = "tablet.split"
+	// methodCompactOne has it compact one of them: the tablet's id, whether all files.
+	methodCompactOne = "tablet.compact_one"
 )
 
 func (n *Node) handleTables() {
 	n.handleTable(methodRefresh, n.refreshTable)
 	n.handleTable(methodCompact, n.compactHere)
 	n.handleTable(methodTablets, n.describeHere)
+	n.handleTable(methodSplit, n.splitHere)
+	n.handleTable(methodCompactOne, n.compactOneHere)
 }
 
 func (n *Node) handleTable(method string, do func(ctx context.Context, name string, d *wire.Decoder) (answer, error)) {
@@ -129,6 +136,37 @@ func (n *Node) compactHere(ctx context.Context, name string, d *wire.Decoder) (a
 	return nil, nil
 }
 
+func (n *Node) compactOneHere(ctx context.Context, _ string, d *wire.Decoder) (answer, error) {
+	id, major := d.Uint(), d.Bool()
+	return nil, n.tablets().CompactTablet(ctx, id, major)
+}
+
+// splitHere splits a tablet that is here.
+func (n *Node) splitHere(ctx context.Context, _ string, d *wire.Decoder) (answer, error) {
+	id := d.Uint()
+	var at []byte
+	if !d.IsNil() {
+		at = slices.Clone(d.Bytes())
+	}
+	if err := d.Err(); err != nil {
+		return nil, err
+	}
+	lower, err := n.tablets().Split(ctx, id, at)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range n.tablets().Loaded() {
+		if t.ID == lower {
+			at = t.End
+		}
+	}
+	return func(e *wire.Encoder) {
+		e.Array(2)
+		e.Uint(lower)
+		e.Bin(at)
+	}, nil
+}
+
 // describeHere answers with the tablets of a table that are here.
 func (n *Node) describeHere(_ context.Context, name string, d *wire.Decoder) (answer, error) {
 	d.Skip()
@@ -177,6 +215,24 @@ func (n *Node) tables(ctx context.Context) (map[uint64]string, error) {
 		tables[s.ID] = name
 	}
 	return tables, nil
+}
+
+// schemaByID returns the schema of a table. The error says that there is no such table.
+func (n *Node) schemaByID(ctx context.Context, id uint64) (*table.Schema, error) {
+	if id == metadata.TableID {
+		return metadata.Schema(), nil
+	}
+	names, err := n.catalog.names(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		s, _, err := n.catalog.schema(ctx, name)
+		if err == nil && s.ID == id {
+			return s, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no table with id %d", id)
 }
 
 // schemasPeriod is how often the served tables' schemas are compared with the lock service's: the

@@ -20,6 +20,8 @@ const (
 	methodLoad = "tablet.load"
 	// methodUnload has it let go of a tablet: key.
 	methodUnload = "tablet.unload"
+	// methodMerge has it make one of two neighbours that it has: key, the upper one's key.
+	methodMerge = "tablet.merge"
 	// methodSort has it sort a piece of a dead server's log: server, log, start, end. The
 	// answer is the run, bytes in the form of package tablet.
 	methodSort = "tablet.sort_piece"
@@ -29,7 +31,7 @@ const (
 type order struct {
 	command
 	server     string // the instance that is meant
-	key        []byte
+	key, upper []byte
 	generation uint64
 	dead       string
 	log        blobfs.ID
@@ -39,7 +41,7 @@ type order struct {
 const orderValues = 3 + 1
 
 func (o *order) append(e *wire.Encoder, method string) {
-	n := map[string]int{methodHeld: 0, methodLoad: 2, methodUnload: 1, methodSort: 4}[method]
+	n := map[string]int{methodHeld: 0, methodLoad: 2, methodUnload: 1, methodMerge: 2, methodSort: 4}[method]
 	e.Array(orderValues + n)
 	o.command.appendValues(e)
 	e.Str(o.server)
@@ -49,6 +51,9 @@ func (o *order) append(e *wire.Encoder, method string) {
 		e.Uint(o.generation)
 	case methodUnload:
 		e.Bin(o.key)
+	case methodMerge:
+		e.Bin(o.key)
+		e.Bin(o.upper)
 	case methodSort:
 		e.Str(o.dead)
 		e.Bin(o.log[:])
@@ -67,6 +72,8 @@ func (o *order) decode(d *wire.Decoder, n int, method string) error {
 		o.key, o.generation = append([]byte(nil), d.Bytes()...), d.Uint()
 	case methodUnload:
 		o.key = append([]byte(nil), d.Bytes()...)
+	case methodMerge:
+		o.key, o.upper = append([]byte(nil), d.Bytes()...), append([]byte(nil), d.Bytes()...)
 	case methodSort:
 		o.dead = d.Str()
 		if id := d.Bytes(); len(id) == len(o.log) {
@@ -87,7 +94,10 @@ func (n *Node) handleOrders() {
 			return nil, s.load(ctx, o.key, o.generation)
 		},
 		methodUnload: func(ctx context.Context, s *tabletServer, o *order) (answer, error) { return nil, s.unload(ctx, o.key) },
-		methodSort:   func(ctx context.Context, s *tabletServer, o *order) (answer, error) { return s.sort(ctx, o) },
+		methodMerge: func(ctx context.Context, s *tabletServer, o *order) (answer, error) {
+			return nil, s.merge(ctx, o.key, o.upper)
+		},
+		methodSort: func(ctx context.Context, s *tabletServer, o *order) (answer, error) { return s.sort(ctx, o) },
 	} {
 		n.rpc.Handle(method, rpc.Waiting, func(c *rpc.Call) {
 			var o order

@@ -15,7 +15,6 @@ import (
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
-	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
 )
 
@@ -417,7 +416,7 @@ func (s *tabletServer) state(id uint64) *rowState {
 }
 
 // change makes a change of a tablet's row that the tablet server wants made.
-func (s *tabletServer) change(ctx context.Context, id, gen uint64, event string, do func(r *metadata.Row)) (uint64, error) {
+func (s *tabletServer) change(ctx context.Context, id, gen uint64, do func(r *metadata.Row) (event string)) (uint64, error) {
 	st := s.state(id)
 	if st == nil {
 		return 0, fmt.Errorf("tablet %d is not this server's: %w", id, tablet.ErrMetaChanged)
@@ -431,7 +430,7 @@ func (s *tabletServer) change(ctx context.Context, id, gen uint64, event string,
 		return 0, errors.Join(tablet.ErrMetaChanged, err) // nothing was sent
 	}
 	row := *st.row
-	do(&row)
+	event := do(&row)
 	if err := s.rows.replace(ctx, &row, event); err != nil {
 		if errors.Is(err, errRowChanged) {
 			err = errors.Join(tablet.ErrMetaChanged, err)
@@ -444,7 +443,11 @@ func (s *tabletServer) change(ctx context.Context, id, gen uint64, event string,
 
 // Save implements tablet.Metadata.
 func (s *tabletServer) Save(ctx context.Context, m *tablet.Meta, gen uint64) (uint64, error) {
-	made, err := s.change(ctx, m.ID, gen, "", func(r *metadata.Row) { r.Meta = tablet.EncodeMeta(m) })
+	made, err := s.change(ctx, m.ID, gen, func(r *metadata.Row) (event string) {
+		event = s.merging(r, m)
+		r.Meta = tablet.EncodeMeta(m)
+		return event
+	})
 	if err == nil {
 		s.release(m)
 	}
@@ -548,6 +551,9 @@ func (s *tabletServer) Remove(ctx context.Context, m *tablet.Meta, gen uint64) e
 	if errors.Is(err, errRowChanged) {
 		err = errors.Join(tablet.ErrMetaChanged, err)
 	}
+	if err == nil {
+		s.forget(m.ID)
+	}
 	return err
 }
 
@@ -578,22 +584,4 @@ func (s *tabletServer) Load(ctx context.Context, tableID uint64, end []byte) (*t
 	st.row, st.gen = row, row.Generation
 	st.mu.Unlock()
 	return m, row.Generation, nil
-}
-
-// schemaByID returns the schema of a table. The error says that there is no such table.
-func (n *Node) schemaByID(ctx context.Context, id uint64) (*table.Schema, error) {
-	if id == metadata.TableID {
-		return metadata.Schema(), nil
-	}
-	names, err := n.catalog.names(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		s, _, err := n.catalog.schema(ctx, name)
-		if err == nil && s.ID == id {
-			return s, nil
-		}
-	}
-	return nil, fmt.Errorf("there is no table with id %d", id)
 }

@@ -218,6 +218,26 @@ func (s *Server) Compact(ctx context.Context, tableName string, major bool) erro
 	return nil
 }
 
+// CompactTablet is Compact for one tablet. Errors: api.ErrNotServing, ErrClosed,
+// blobfs.ErrDiskFull, ctx's.
+func (s *Server) CompactTablet(ctx context.Context, id uint64, major bool) error {
+	for {
+		t, err := s.tablet(id)
+		if err != nil {
+			return err
+		}
+		if err = t.flush(ctx); err == nil && major {
+			err = t.major(ctx)
+		} else if err == nil {
+			err = t.mergeDue(ctx)
+		}
+		if !errors.Is(err, errUnloaded) && !errors.Is(err, errInterrupted) || ctx.Err() != nil {
+			return err
+		}
+		// It was split, merged or unloaded, or will be.
+	}
+}
+
 func (s *Server) mergeLoop() {
 	for {
 		select {

@@ -37,6 +37,10 @@ const (
 	CodeUploadExpired  rpc.Code = 123
 	CodeSystemTable    rpc.Code = 124
 	CodeUnsure         rpc.Code = 125
+	CodeTabletNotFound rpc.Code = 126
+	CodeBadSplit       rpc.Code = 127
+	CodeTabletBusy     rpc.Code = 128
+	CodeNodeNotAlive   rpc.Code = 129
 )
 
 // kinds is in the order in which ToRPC tries them: what wraps comes before what
@@ -77,6 +81,10 @@ var kinds = errkind.Table{
 		{Code: CodeBlobNotFound, Name: "blob_not_found", Target: ErrNoBlob},
 		{Code: CodeUploadExpired, Name: "upload_expired", Target: ErrUploadExpired},
 		{Code: CodeSystemTable, Name: "system_table", Target: ErrSystemTable},
+		{Code: CodeTabletNotFound, Name: "tablet_not_found", Target: ErrNoTablet},
+		{Code: CodeBadSplit, Name: "bad_split", Target: ErrBadSplit},
+		{Code: CodeTabletBusy, Name: "tablet_busy", Retryable: true, Target: ErrTabletBusy},
+		{Code: CodeNodeNotAlive, Name: "node_not_alive", Target: ErrNodeNotAlive},
 		{Code: rpc.CodeBadRequest, Target: table.ErrBadEncoding},
 		{Code: rpc.CodeDeadlineExceeded, Target: context.DeadlineExceeded},
 	},

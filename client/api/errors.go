@@ -63,6 +63,17 @@ var (
 	// ErrSystemTable means that a client would change a table that is the cluster's own: METADATA says
 	// where all others are. It can be read.
 	ErrSystemTable = errors.New("table METADATA is the cluster's own: clients only read it")
+	// ErrNoTablet means that the table has no tablet of that id, or no neighbour for it
+	// to be merged with.
+	ErrNoTablet = errors.New("no such tablet")
+	// ErrBadSplit means that a tablet cannot be split where it was asked for: it ends
+	// there already, or there is nothing to part.
+	ErrBadSplit = errors.New("tablet cannot be split there")
+	// ErrTabletBusy means that the tablet is being moved or merged on another's word.
+	// Nothing was executed.
+	ErrTabletBusy = errors.New("tablet is being moved or merged")
+	// ErrNodeNotAlive means that a node can be given no tablet: it is dead, or drains.
+	ErrNodeNotAlive = errors.New("node takes no tablets")
 )
 
 type notNumber struct{}

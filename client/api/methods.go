@@ -28,6 +28,10 @@ const (
 	MethodSetFamily     = "set_family"
 	MethodDropFamily    = "drop_family"
 	MethodCompactTable  = "compact_table"
+	MethodSplitTablet   = "split_tablet"
+	MethodMoveTablet    = "move_tablet"
+	MethodMergeTablets  = "merge_tablets"
+	MethodCompactTablet = "compact_tablet"
 	MethodStatus        = "status"
 
 	MethodListNodes  = "list_nodes"
@@ -43,7 +47,8 @@ func Methods() []string {
 		MethodScanOpen, MethodScanNext, MethodScanClose,
 		MethodCheckAndMutate, MethodReadModifyWrite, MethodSampleRowKeys, MethodRoot,
 		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodDropTable,
-		MethodSetFamily, MethodDropFamily, MethodCompactTable, MethodStatus,
+		MethodSetFamily, MethodDropFamily, MethodCompactTable,
+		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus,
 		MethodListNodes, MethodDrainNode, MethodRemoveNode, MethodRaftStatus,
 		MethodBlobOpen, MethodBlobWrite, MethodBlobSeal, MethodBlobAbort, MethodBlobRead,
 		MethodBlobStat, MethodBlobList, MethodBlobDelete, MethodBlobFsck, MethodBlobStatus,

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -123,6 +124,9 @@ func ambiguousHint(err error) string {
 	if errors.As(err, &unknown) && (unknown.Method == api.MethodDrainNode || unknown.Method == api.MethodRemoveNode) {
 		return `look with "stele node list" whether it took effect`
 	}
+	if errors.As(err, &unknown) && slices.Contains([]string{api.MethodSplitTablet, api.MethodMoveTablet, api.MethodMergeTablets}, unknown.Method) {
+		return `look with "stele tablet list" whether it took effect`
+	}
 	return `look with "stele get" or "stele table describe" whether it took effect`
 }
 
@@ -167,6 +171,14 @@ func faultOfName(err error) *fault {
 		return &fault{code: exitError, hint: `"stele node drain" it and stop it first; --force removes it all the same, with all that only it holds`}
 	case errors.Is(err, client.ErrSystemTable):
 		return &fault{code: exitError, hint: `"stele tablet list" shows what METADATA says`}
+	case errors.Is(err, client.ErrNoTablet):
+		return &fault{code: exitNotFound, hint: `"stele tablet list" shows the tablets with their ids`}
+	case errors.Is(err, client.ErrBadSplit):
+		return &fault{code: exitError, hint: `"stele tablet list" shows where tablets end; a tablet of one row cannot be split`}
+	case errors.Is(err, client.ErrTabletBusy):
+		return &fault{code: exitError, hint: "wait until that is over, and try again"}
+	case errors.Is(err, client.ErrNodeNotAlive):
+		return &fault{code: exitError, hint: `"stele node list" shows which nodes are alive and do not drain`}
 	case errors.Is(err, client.ErrStaleEpoch):
 		return &fault{code: exitError, hint: `there is another master now: see "stele node list"`}
 	}

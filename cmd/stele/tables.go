@@ -15,14 +15,15 @@ import (
 func (a *app) tableCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "table",
-		Short: "Create, list, describe, drop and compact tables",
+		Short: "Create, list, describe, drop and compact tables; split, move and merge their tablets",
 		Example: `  stele table create webtable --family contents:versions=3 --family anchor
   stele table list
   stele table describe webtable`,
 		Args: unknownVerb,
 		RunE: needVerb,
 	}
-	cmd.AddCommand(a.tableCreateCommand(), a.tableListCommand(), a.tableDescribeCommand(), a.tableDropCommand(), a.tableCompactCommand())
+	cmd.AddCommand(a.tableCreateCommand(), a.tableListCommand(), a.tableDescribeCommand(), a.tableDropCommand(), a.tableCompactCommand(),
+		a.tableSplitCommand(), a.tableMoveCommand(), a.tableMergeCommand())
 	return cmd
 }
 
@@ -236,35 +237,60 @@ func (a *app) dropped(tableName, family, what string) error {
 }
 
 func (a *app) tableCompactCommand() *cobra.Command {
-	major := false
+	var f tabletFlags
+	major, row := false, ""
 	cmd := &cobra.Command{
 		Use:   "compact TABLE [--major]",
 		Short: "Write a table's memtables out to SSTables",
-		Long: `Write a table's memtables out to SSTables, and wait until that is done.
+		Long: `Write a table's memtables out to SSTables, and wait until that is done; only those of one
+tablet if --row or --id names one.
 
 With --major rewrite the SSTables too, so that nothing is left on disk of what was
 deleted, replaced or has expired. Nodes do both by themselves in time.`,
 		Example: `  stele table compact webtable
-  stele table compact webtable --major --timeout 10m`,
+  stele table compact webtable --major --timeout 10m
+  stele table compact webtable --row com.cnn.www --major`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			var one *client.TabletRef
+			if cmd.Flags().Changed("row") || f.id != 0 {
+				var rows []string
+				if cmd.Flags().Changed("row") {
+					rows = []string{row}
+				}
+				t, err := f.ref(a, rows)
+				if err != nil {
+					return err
+				}
+				one = &t
+			}
 			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
-				return a.compact(ctx, c, args[0], major)
+				return a.compact(ctx, c, args[0], one, major)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&major, "major", false, "rewrite the SSTables without what is deleted or expired")
+	cmd.Flags().StringVar(&row, "row", "", "only the tablet that has this `row`")
+	f.register(cmd)
+	a.escapesFlag(cmd)
 	return cmd
 }
 
-func (a *app) compact(ctx context.Context, c *client.Client, name string, major bool) error {
+// compact compacts a table, or one tablet of it.
+func (a *app) compact(ctx context.Context, c *client.Client, name string, one *client.TabletRef, major bool) error {
 	start := time.Now()
 	stop := a.startTicker(func() string {
 		return fmt.Sprintf("compacting %s, %v", name, time.Since(start).Round(time.Second))
 	})
 	defer stop()
-	if err := c.Compact(ctx, name, major); err != nil {
+	var err error
+	if one == nil {
+		err = c.Compact(ctx, name, major)
+	} else {
+		err = c.CompactTablet(ctx, name, *one, major)
+	}
+	if err != nil {
 		return err
 	}
 	stop()

@@ -37,7 +37,7 @@ too, except for the root tablet, of which the lock service tells.
 
 A tablet has the rows after one row and up to another. NODE is the one that serves it,
 or (none) while the master looks for one. GENERATION grows with each change of its row of
-METADATA. ON DISK and MEMTABLE are what the node tells, or - if it does not answer.`,
+METADATA. ID, ON DISK and MEMTABLE are what the node tells, or - if it does not answer.`,
 		Example: `  stele tablet list
   stele tablet list webtable
   stele tablet list --json | jq -r 'select(.node == "") | .table'`,
@@ -67,8 +67,9 @@ type placedTabletJSON struct {
 	Generation uint64    `json:"generation"`
 	Recoveries []string  `json:"recoveries"` // servers whose commit logs it waits for
 	// Nil if the node that serves it has not told.
-	Bytes         *int64 `json:"bytes"`
-	MemtableBytes *int64 `json:"memtable_bytes"`
+	ID            *uint64 `json:"id"`
+	Bytes         *int64  `json:"bytes"`
+	MemtableBytes *int64  `json:"memtable_bytes"`
 }
 
 // tabletList is one listing of tablets.
@@ -172,7 +173,7 @@ func (l *tabletList) weigh(ctx context.Context) {
 		for _, g := range infos[at].Groups {
 			bytes += g.Bytes
 		}
-		t.Bytes, t.MemtableBytes = &bytes, &infos[at].MemtableBytes
+		t.ID, t.Bytes, t.MemtableBytes = &infos[at].ID, &bytes, &infos[at].MemtableBytes
 	}
 }
 
@@ -187,7 +188,7 @@ func (l *tabletList) describe(ctx context.Context, name string) []client.TabletI
 }
 
 func (l *tabletList) print() error {
-	g := newGrid("TABLE", "NODE", "ON DISK", "MEMTABLE", "GENERATION", "AFTER ROW", "TO ROW")
+	g := newGrid("TABLE", "ID", "NODE", "ON DISK", "MEMTABLE", "GENERATION", "AFTER ROW", "TO ROW")
 	unserved := int64(0)
 	for i := range l.tablets {
 		t := &l.tablets[i]
@@ -200,11 +201,11 @@ func (l *tabletList) print() error {
 		if t.Node == "" {
 			unserved++
 		}
-		disk, memory := number("-"), number("-")
+		id, disk, memory := number("-"), number("-"), number("-")
 		if t.Bytes != nil {
-			disk, memory = size(*t.Bytes), size(*t.MemtableBytes)
+			id, disk, memory = number(strconv.FormatUint(*t.ID, 10)), size(*t.Bytes), size(*t.MemtableBytes)
 		}
-		g.add(t.Table, orElse(t.Node, "(none)"), disk, memory, number(strconv.FormatUint(t.Generation, 10)),
+		g.add(t.Table, id, orElse(t.Node, "(none)"), disk, memory, number(strconv.FormatUint(t.Generation, 10)),
 			orElse(string(t.Start), "(first)"), orElse(string(t.End), "(last)"))
 	}
 	if l.a.json {

@@ -1,0 +1,386 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet"
+)
+
+// handleTabletChanges registers what people may do with tablets.
+func (n *Node) handleTabletChanges() {
+	for method, do := range map[string]func(context.Context, *api.TabletRequest) (answer, error){
+		api.MethodSplitTablet: n.splitTablet, api.MethodMoveTablet: n.moveTablet,
+		api.MethodMergeTablets: n.mergeTablets, api.MethodCompactTablet: n.compactTablet,
+	} {
+		n.handle(method, rpc.Spawned, func(c *rpc.Call) {
+			c.Keep() // what is begun may outlive the call
+			var r api.TabletRequest
+			if err := r.Decode(&c.Params, c.NumParams, method, &n.limits); err != nil {
+				fail(c, err)
+				return
+			}
+			if !begin(c, &r.Options) {
+				return
+			}
+			ctx, cancel := context.WithTimeout(c.Context(), tabletChangeTimeout)
+			defer cancel()
+			a, err := do(ctx, &r)
+			if err != nil {
+				fail(c, err)
+				return
+			}
+			c.Reply(a)
+		})
+	}
+}
+
+const (
+	// tabletChangeTimeout bounds a change of a tablet: two servers may have a gigabyte each to write out.
+	tabletChangeTimeout = 5 * time.Minute
+	// homelessTimeout is how long a change waits for a tablet to be served.
+	homelessTimeout = 20 * time.Second
+)
+
+// placed is a tablet and where METADATA says that it is.
+type placed struct {
+	schema *table.Schema
+	row    *metadata.Row
+	meta   *tablet.Meta
+}
+
+func (p *placed) key() string { return tabletKey(p.row.Table, p.row.End) }
+
+// change is what is told of it.
+func (p *placed) change() *api.TabletChange {
+	return &api.TabletChange{ID: p.meta.ID, Node: nodeOf(p.row.Server), Server: p.row.Server}
+}
+
+// schemaOf returns the schema of a table, METADATA's too.
+func (n *Node) schemaOf(ctx context.Context, name string) (*table.Schema, error) {
+	if name == metadata.Name {
+		return metadata.Schema(), nil
+	}
+	s, _, err := n.catalog.schema(ctx, name)
+	return s, err
+}
+
+// place finds a tablet by a row of it, or by its id. Errors: api.ErrNoTable, ErrNoTablet, ErrNotServing
+// for a table whose tablets are not made yet.
+func (n *Node) place(ctx context.Context, name string, row []byte, id uint64) (*placed, error) {
+	s, err := n.schemaOf(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if id == 0 {
+		r, err := n.rows.holder(ctx, s.ID, row)
+		if errors.Is(err, errNoRow) {
+			return nil, fmt.Errorf("table %q, row %.64q: %w", name, row, api.ErrNotServing)
+		}
+		if err != nil {
+			return nil, err
+		}
+		m, err := tablet.DecodeMeta(r.Meta)
+		return &placed{s, r, m}, err
+	}
+	var found *placed
+	if err := n.rows.tablets(ctx, s.ID, func(r *metadata.Row) error {
+		m, err := tablet.DecodeMeta(r.Meta)
+		if err == nil && m.ID == id {
+			found = &placed{s, r, m}
+		}
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	if found == nil {
+		return nil, fmt.Errorf("tablet %d of table %q: %w", id, name, api.ErrNoTablet)
+	}
+	return found, nil
+}
+
+// untilServed does what needs a tablet to be served, and again while that is said to be not so.
+func untilServed(ctx context.Context, do func() error) error {
+	start := time.Now()
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
+		err := api.FromRPC(do())
+		if err == nil || !errors.Is(err, api.ErrNotServing) && !errors.Is(err, api.ErrUnavailable) || time.Since(start) > homelessTimeout {
+			return err
+		}
+		if pause(ctx, wait); ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// askServer asks the server of a tablet.
+func (n *Node) askServer(ctx context.Context, p *placed, method string, more func(*wire.Encoder), values int, result func(*wire.Decoder) error) error {
+	if p.row.Unassigned() {
+		return fmt.Errorf("tablet %d of table %q has no server: %w", p.meta.ID, p.schema.Name, api.ErrNotServing)
+	}
+	return n.peers.call(ctx, nodeOf(p.row.Server), method, func(e *wire.Encoder) {
+		e.Array(2 + values)
+		e.Str(p.schema.Name)
+		e.Uint(p.meta.ID)
+		if more != nil {
+			more(e)
+		}
+	}, result)
+}
+
+// splitTablet has a tablet split by its server.
+func (n *Node) splitTablet(ctx context.Context, r *api.TabletRequest) (answer, error) {
+	if r.Table == metadata.Name {
+		return nil, api.ErrSystemTable
+	}
+	middle := r.Middle || r.ID != 0
+	if len(r.Row) == 0 && r.ID == 0 {
+		middle = true
+		var err error
+		if r.ID, err = n.largestTablet(ctx, r.Table); err != nil {
+			return nil, err
+		}
+	}
+	tried := false
+	var done api.TabletChange
+	err := untilServed(ctx, func() error {
+		p, err := n.place(ctx, r.Table, r.Row, r.ID)
+		if err != nil {
+			return err
+		}
+		if !middle && string(p.row.End) == string(r.Row) {
+			if !tried {
+				return fmt.Errorf("a tablet of table %q ends at row %.64q already: %w", r.Table, r.Row, api.ErrBadSplit)
+			}
+			// What was tried before came about.
+			done.Lower, done.At = p.meta.ID, p.row.End
+			return nil
+		}
+		tried = true
+		done = *p.change()
+		return n.askServer(ctx, p, methodSplit, func(e *wire.Encoder) {
+			if middle {
+				e.Nil()
+			} else {
+				e.Bin(r.Row)
+			}
+		}, 1, func(d *wire.Decoder) error {
+			d.Array()
+			done.Lower, done.At = d.Uint(), append([]byte(nil), d.Bytes()...)
+			return d.Err()
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.log.Info("tablet split on somebody's word", "table", r.Table, "tablet", done.ID, "lower", done.Lower)
+	return done.Append, nil
+}
+
+// largestTablet returns the id of the table's tablet with the most bytes.
+func (n *Node) largestTablet(ctx context.Context, name string) (id uint64, err error) {
+	s, _, err := n.catalog.schema(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	err = untilServed(ctx, func() error {
+		infos, err := n.tabletInfos(ctx, s)
+		if err != nil {
+			return err
+		}
+		most := int64(-1)
+		for i := range infos {
+			bytes := infos[i].MemtableBytes
+			for _, g := range infos[i].Groups {
+				bytes += g.Bytes
+			}
+			if bytes > most {
+				id, most = infos[i].ID, bytes
+			}
+		}
+		if id == 0 {
+			return fmt.Errorf("table %q: %w", name, api.ErrNotServing)
+		}
+		return nil
+	})
+	return id, err
+}
+
+// moveTablet has the master bring a tablet to a node.
+func (n *Node) moveTablet(ctx context.Context, r *api.TabletRequest) (answer, error) {
+	to, err := n.find(ctx, r.Node)
+	if err != nil {
+		return nil, err
+	}
+	// The tablet is named once: if it is split meanwhile it is the upper part that moves.
+	p, err := n.placeServed(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.askMaster(ctx, &request{method: methodMove, a: p.key(), b: to.id, here: n.master.MoveTablet}); err != nil {
+		return nil, fmt.Errorf("move tablet %d of table %q to node %s: %w", p.meta.ID, r.Table, r.Node, err)
+	}
+	p, err = n.place(ctx, r.Table, nil, p.meta.ID)
+	if err != nil {
+		return nil, err
+	}
+	n.log.Info("tablet moved on somebody's word", "table", r.Table, "tablet", p.meta.ID, "server", p.row.Server)
+	return p.change().Append, nil
+}
+
+// placeServed is place, and waits while the table has no tablets.
+func (n *Node) placeServed(ctx context.Context, r *api.TabletRequest) (p *placed, err error) {
+	err = untilServed(ctx, func() error {
+		p, err = n.place(ctx, r.Table, r.Row, r.ID)
+		return err
+	})
+	return p, err
+}
+
+// mergeTablets has the master merge a tablet with its upper neighbour; the last one of a table
+// with its lower one.
+func (n *Node) mergeTablets(ctx context.Context, r *api.TabletRequest) (answer, error) {
+	if r.Table == metadata.Name {
+		return nil, api.ErrSystemTable
+	}
+	lower, err := n.placeServed(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	var upper *placed
+	if len(lower.row.End) > 0 {
+		upper, err = n.place(ctx, r.Table, append(append([]byte{}, lower.row.End...), 0), 0)
+	} else {
+		upper = lower
+		lower, err = n.below(ctx, upper)
+	}
+	if err != nil {
+		return nil, err
+	}
+	merged := func(ctx context.Context) (bool, error) {
+		// The keys may be others' by the time that a new master is asked.
+		now, err := n.rows.get(ctx, lower.row.Table, lower.row.End)
+		if errors.Is(err, errNoRow) {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		m, err := tablet.DecodeMeta(now.Meta)
+		return err == nil && m.ID != lower.meta.ID, err
+	}
+	err = n.askMaster(ctx, &request{method: methodUnite, a: lower.key(), b: upper.key(), here: n.master.MergeTablets, done: merged})
+	if err != nil {
+		return nil, fmt.Errorf("merge tablets %d and %d of table %q: %w", lower.meta.ID, upper.meta.ID, r.Table, err)
+	}
+	done := upper.change()
+	if p, err := n.place(ctx, r.Table, nil, upper.meta.ID); err == nil {
+		done = p.change()
+	}
+	n.log.Info("tablets merged on somebody's word", "table", r.Table, "lower", lower.meta.ID, "upper", upper.meta.ID)
+	return done.Append, nil
+}
+
+// below returns the tablet before one.
+func (n *Node) below(ctx context.Context, p *placed) (*placed, error) {
+	before, err := n.rows.between(ctx, p.row.Table, p.meta.Start, p.row.End)
+	if err != nil {
+		return nil, err
+	}
+	var r *metadata.Row
+	switch {
+	case len(before) > 0:
+		r = before[len(before)-1]
+	case len(p.meta.Start) > 0:
+		if r, err = n.rows.get(ctx, p.row.Table, p.meta.Start); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, fmt.Errorf("table %q has one tablet, and that has no neighbour: %w", p.schema.Name, api.ErrNoTablet)
+	}
+	m, err := tablet.DecodeMeta(r.Meta)
+	return &placed{p.schema, r, m}, err
+}
+
+// compactTablet has a tablet compacted by its server.
+func (n *Node) compactTablet(ctx context.Context, r *api.TabletRequest) (answer, error) {
+	return nil, untilServed(ctx, func() error {
+		p, err := n.place(ctx, r.Table, r.Row, r.ID)
+		if err != nil {
+			return err
+		}
+		return n.askServer(ctx, p, methodCompactOne, func(e *wire.Encoder) { e.Bool(r.Major) }, 1, nil)
+	})
+}
+
+// request is something that the master may be asked for twice, whoever is the master by then.
+type request struct {
+	method string
+	a, b   string // names of what it is about
+	here   func(ctx context.Context, a, b string) error
+	done   func(ctx context.Context) (bool, error) // says whether it has come about; nil if asking tells
+}
+
+// askMaster asks the master, here or elsewhere, until it answers.
+func (n *Node) askMaster(ctx context.Context, r *request) error {
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		again, err := n.askMasterOnce(ctx, r)
+		if !again {
+			return err
+		}
+		if pause(ctx, wait); ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+func (n *Node) askMasterOnce(ctx context.Context, r *request) (again bool, err error) {
+	if r.done != nil {
+		if done, err := r.done(ctx); done || err != nil {
+			return errors.Is(err, api.ErrNotServing), err
+		}
+	}
+	if n.master.Epoch() != 0 {
+		err := r.here(ctx, r.a, r.b)
+		return errors.Is(err, master.ErrNotMaster), err
+	}
+	boss, _ := n.epochs.last()
+	if boss == "" || boss == n.id() {
+		return true, fmt.Errorf("no master is known: %w", api.ErrUnavailable)
+	}
+	err = api.FromRPC(n.peers.call(ctx, boss, r.method, func(e *wire.Encoder) {
+		e.Array(2)
+		e.Bin([]byte(r.a))
+		e.Bin([]byte(r.b))
+	}, nil))
+	var answer *rpc.Error
+	return err != nil && (!errors.As(err, &answer) || errors.Is(err, api.ErrUnavailable)), err
+}
+
+// handleWishes registers what any node may ask the master for.
+func (n *Node) handleWishes() {
+	for method, do := range map[string]func(m *master.Master, ctx context.Context, a, b string) error{
+		methodMove: (*master.Master).MoveTablet, methodUnite: (*master.Master).MergeTablets,
+	} {
+		n.handle(method, rpc.Waiting, func(c *rpc.Call) {
+			a, b := string(c.Params.Bytes()), string(c.Params.Bytes())
+			err := c.Params.Err()
+			if err == nil {
+				err = do(n.master, c.Context(), a, b)
+			}
+			if err != nil {
+				fail(c, err)
+				return
+			}
+			c.Reply(nil)
+		})
+	}
+}
