@@ -231,6 +231,17 @@ func (n *Node) Close(ctx context.Context) error {
 	return err
 }
 
+// lastCommits is how long commits that were accepted get to become durable once ctx of Close has ended. They
+// never do if too few nodes are left for the log to go on.
+const lastCommits = 2 * time.Second
+
+func (n *Node) closeTablets(ctx context.Context, s *tabletServer) error {
+	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastCommits, cancel) })()
+	return s.tablets.CloseWithin(within)
+}
+
 // stopParts ends the parts in an order in which each still finds what it needs: the
 // tablets write to the namespace as they close, so session and group come later.
 func (n *Node) stopParts(ctx context.Context) error {
@@ -250,7 +261,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 	n.cursors.close()
 	n.uploads.close()
 	if s := n.server.Load(); s != nil {
-		errs = append(errs, s.tablets.Close())
+		errs = append(errs, n.closeTablets(ctx, s))
 	}
 	errs = append(errs, n.closeStore())
 	errs = append(errs, n.closeLockService(ctx), n.leaveCluster())

@@ -183,7 +183,7 @@ type reportingAppender struct {
 
 func (a *reportingAppender) Append(ctx context.Context, p []byte) (int64, error) {
 	pos, err := a.LogWriter.Append(ctx, p)
-	if err != nil && !errors.Is(err, blobfs.ErrDiskFull) {
+	if err != nil && !errors.Is(err, blobfs.ErrDiskFull) && ctx.Err() == nil {
 		a.server.failure.Do(func() {
 			a.server.log.Error("commit log failed: no more writes are taken", "error", err)
 			if f := a.server.cfg.OnFailure; f != nil {

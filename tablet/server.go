@@ -153,9 +153,14 @@ func (s *Server) releaseAll() {
 
 // Close finishes the commits that were accepted, ends compactions and stops
 // serving. What memtables hold stays in the commit log; see Flush.
-func (s *Server) Close() error {
+func (s *Server) Close() error { return s.CloseWithin(context.Background()) }
+
+// CloseWithin is Close that waits until ctx ends for commits that were accepted: their log may have
+// lost the nodes that it is on. Those that are left end with a *commitlog.FailedError.
+func (s *Server) CloseWithin(ctx context.Context) error {
 	s.closeOnce.Do(func() { close(s.closing) })
 	s.cancel()
+	defer context.AfterFunc(ctx, s.commits.Abandon)()
 	s.commits.Close()
 	s.minorQueue.close()
 	s.mergeQueue.close()

@@ -71,6 +71,8 @@ type Config struct {
 type Log struct {
 	cfg      Config
 	appender Appender
+	ctx      context.Context // of appends; ends with Abandon
+	abandon  context.CancelFunc
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
@@ -119,6 +121,7 @@ func New(a Appender, next uint64, cfg Config) *Log {
 		done:     make(chan struct{}),
 		free:     make(chan *batch, 3),
 	}
+	l.ctx, l.abandon = context.WithCancel(context.Background())
 	l.room.L = &l.mu
 	l.mu.filling = &batch{}
 	l.mu.next = next
@@ -211,7 +214,12 @@ func (l *Log) Close() {
 	l.room.Broadcast()
 	l.mu.Unlock()
 	<-l.done
+	l.abandon()
 }
+
+// Abandon ends the append under way, which may wait for replicas that do not come back: its
+// commits fail, and so do all after them, though they may be in the log when it is recovered.
+func (l *Log) Abandon() { l.abandon() }
 
 func (l *Log) write() {
 	defer close(l.written)
@@ -259,7 +267,7 @@ func (l *Log) append(b *batch) error {
 		return nil
 	}
 	start := time.Now()
-	pos, err := l.appender.Append(context.Background(), b.buf)
+	pos, err := l.appender.Append(l.ctx, b.buf)
 	l.stats.appendNanos.Add(int64(time.Since(start)))
 	if err != nil {
 		if l.cfg.Retryable(err) {

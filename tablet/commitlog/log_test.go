@@ -258,6 +258,29 @@ func TestRaise(t *testing.T) {
 	}
 }
 
+// stuck takes nothing until its context ends.
+type stuck struct{}
+
+func (stuck) Append(ctx context.Context, _ []byte) (int64, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+// A log whose replicas do not answer can be closed all the same.
+func TestAbandonedAppendEnds(t *testing.T) {
+	l := New(stuck{}, 1, Config{})
+	done := make(chan error, 1)
+	if err := l.Commit(&Commit{Ops: 1, Body: []byte("x"), Done: func(_ *Commit, err error) { done <- err }}); err != nil {
+		t.Fatal(err)
+	}
+	l.Abandon()
+	l.Close()
+	var failed *FailedError
+	if err := <-done; !errors.As(err, &failed) {
+		t.Errorf("a commit that may be in the log ends with %v", err)
+	}
+}
+
 func TestClosedLogRefuses(t *testing.T) {
 	l := New(&disk{}, 1, Config{})
 	l.Close()

@@ -144,6 +144,9 @@ func (n *node) start() {
 	defer out.Close()
 	n.starts++
 	fmt.Fprintf(out, "--- start %d at %s\n", n.starts, n.address())
+	if _, err := os.Stat(n.clockFile()); err != nil {
+		n.setClock(0)
+	}
 	args := []string{
 		"serve", "--insecure", "--name", n.String(), "--memory", "256MiB", "--reserve", "64MiB",
 		"--listen", n.address(), "--gossip", n.host.Port(gossipPort), "--http", "off",
@@ -152,9 +155,9 @@ func (n *node) start() {
 	for _, f := range n.folders() {
 		args = append(args, "--data-dir", f)
 	}
-	cmd := exec.Command(os.Getenv(programEnv), slices.Concat(args, n.c.settings, n.args)...)
+	cmd := exec.Command(program(), slices.Concat(args, n.c.settings, n.args)...)
 	// STELE_… variables are settings to it.
-	cmd.Env = []string{"HOME=" + n.c.dir, "TMPDIR=" + n.c.dir, "PATH=" + os.Getenv("PATH"), "GORACE=halt_on_error=1"}
+	cmd.Env = []string{"HOME=" + n.c.dir, "TMPDIR=" + n.c.dir, "PATH=" + os.Getenv("PATH"), "GORACE=halt_on_error=1", clockEnv + "=" + n.clockFile()}
 	cmd.Stdout, cmd.Stderr = out, out
 	if n.proc, err = n.host.Start(cmd); err != nil {
 		n.c.t.Fatal(err)

@@ -23,6 +23,10 @@
 //     it: the row's fate. What stands in a row follows from its key.
 //   - A disk is a small file system in memory, with a data folder of one node. Its extents
 //     are so small that commit logs go on to the next every few seconds.
+//   - A user is a process that reads and changes rows of tables that all users share. Its history is
+//     like a client's. Rows of an era are for the model of a row, which reads, scans, writes,
+//     deletions, increments and compare-and-sets must fit; counters and accounts live as long as the
+//     run; the list is what HBase's ITBLL writes: rows that name rows, so that one that is lost is missed.
 //   - Damage is what makes a replica useless for good: a flipped bit, a lost disk. It
 //     is only done to what has another replica that is good, as this test itself
 //     finds by reading the files: two copies out of three may be lost, not the third.
@@ -60,4 +64,22 @@
 //	    anybody doing anything but to start processes that were killed or whose disks
 //	    fail syncs. Full disks are told as such, and writing goes on when there is room.
 //	S6. Each extent that is needed has a good replica in the end.
+//
+// And of the whole, machines, networks, disks and clocks being faulted while tablets move:
+//
+//	W1. Operations on a row are linearizable (Porcupine), those of unknown outcome and what scans find, or
+//	    leave out, included. An error that does not say that the outcome is unknown means that nothing
+//	    was changed.
+//	W2. An increment that was acknowledged counts once, one of unknown outcome once or not at all.
+//	W3. What one mutation changes in a row is seen together: two families of a row hold the same value,
+//	    with the same timestamp, and the sums of an account come to the same total. No transfer by
+//	    compare-and-set is made twice from the same state.
+//	W4. Timestamps that servers give go up in each row, whatever the clocks say.
+//	W5. The list is whole in the end: each of its rows is named once. A scan has every row of it that was
+//	    acknowledged before, once, in order.
+//	W6. After each fault all tables are read and written within recoverTime; nodes that were not killed do
+//	    not end.
+//	W7. In the end, after all nodes have lost power once more: the tablets of each table join, in METADATA and as
+//	    servers have them, and wait for no log; blob fsck, and check of each node's folders, find nothing
+//	    wrong; each extent of a blob has three good replicas.
 package faults

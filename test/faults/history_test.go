@@ -67,7 +67,7 @@ type recorder struct {
 	file *os.File
 }
 
-func (r *recorder) put(e entry) {
+func (r *recorder) put(e any) {
 	b, err := json.Marshal(e)
 	if err == nil {
 		r.mu.Lock()

@@ -24,8 +24,11 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(roleEnv) == "client" {
+	switch os.Getenv(roleEnv) {
+	case "client":
 		os.Exit(runClient())
+	case "user":
+		os.Exit(runUser())
 	}
 	os.Exit(run(m))
 }
@@ -42,8 +45,13 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	program := filepath.Join(dir, "stele")
-	args := []string{"build", "-buildvcs=false", "-o", program}
+	path := filepath.Join(dir, "stele")
+	clock, err := overlay(dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	args := []string{"build", "-buildvcs=false", "-overlay", clock, "-o", path}
 	if os.Getenv("STELE_RACE") != "" { // nodes with the race detector are slow
 		args = append(args, "-race")
 	}
@@ -53,12 +61,15 @@ func run(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "build the program: %v\n", err)
 		return 1
 	}
-	if err := os.Setenv(programEnv, program); err != nil {
+	if err := os.Setenv(programEnv, path); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return netlab.Main(m)
 }
+
+// program is the path of the program under test.
+func program() string { return os.Getenv(programEnv) }
 
 // TestProgramSources looks at what the program is built of, so that "go test" takes
 // no result of an older one from its cache.

@@ -182,6 +182,61 @@ func (n *node) copies(x extent) (good []string, err error) {
 	return good, nil
 }
 
+// verifyAll has nodes read all replicas of all blobs.
+func verifyAll(ctx context.Context, db *client.Client) error {
+	for after := ""; ; {
+		page, err := db.Blobs(ctx, after, true)
+		if err != nil {
+			return err
+		}
+		for _, b := range page.Blobs {
+			if _, err := db.StatBlob(ctx, b.ID, 0, 0, true); err != nil && !errors.Is(err, client.ErrNoBlob) {
+				return err
+			}
+		}
+		if after = page.Next; after == "" {
+			return nil
+		}
+	}
+}
+
+// short returns an error if something that is needed has too few good replicas. Those of logs
+// are not made anew: their extents soon go.
+func (c *cluster) short(ctx context.Context, lib *session.Client, rows *client.Client) error {
+	all, err := needed(ctx, lib, rows)
+	if err != nil {
+		return err
+	}
+	for _, x := range all {
+		holders, err := c.holders(x)
+		if err != nil {
+			return err
+		}
+		want := 3
+		if x.log {
+			want = 1
+		}
+		if len(holders) < want {
+			return fmt.Errorf("%v has good replicas on %v, want %d", x, holders, want)
+		}
+	}
+	return nil
+}
+
+// holders returns the nodes that have a good replica of an extent.
+func (c *cluster) holders(x extent) (all []*node, err error) {
+	for _, n := range c.nodes {
+		good, err := n.copies(x)
+		if err != nil {
+			return nil, err
+		}
+		if len(good) > 0 {
+			all = append(all, n)
+		}
+	}
+	return all, nil
+}
+
 // goodExtent tells whether a file is this extent of a blob, whole.
 func goodExtent(name string, x extent) (bool, error) {
 	base, _, _ := strings.Cut(filepath.Base(name), "of")

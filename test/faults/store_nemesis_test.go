@@ -157,32 +157,39 @@ func (r *storeRun) injure(f fault) {
 	if !n.wanted || n.paused {
 		return
 	}
-	out, err := os.OpenFile(filepath.Join(r.dir, "strace.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	n.frail = true
+	r.injured = &injury{n, n.trace("error=EIO")}
+}
+
+// trace has something done to the syncs of the node's process, until the tracer that it returns ends.
+func (n *node) trace(inject string) *netlab.Process {
+	t := n.c.t
+	t.Helper()
+	out, err := os.OpenFile(filepath.Join(n.c.dir, "strace.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
 	defer out.Close()
-	cmd := exec.Command("strace", "-f", "-p", fmt.Sprint(n.proc.Pid()), "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:error=EIO")
+	cmd := exec.Command("strace", "-f", "-p", fmt.Sprint(n.proc.Pid()), "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:"+inject)
 	cmd.Stdout, cmd.Stderr = out, out
-	p, err := r.lab.Here.Start(cmd)
+	p, err := n.c.lab.Here.Start(cmd)
 	if err != nil {
-		r.t.Fatalf("make syncs fail: %v: install strace", err)
+		t.Fatalf("do something to syncs: %v: install strace", err)
 	}
-	n.frail = true
-	r.injured = &injury{n, p}
 	select {
 	case <-n.proc.Done(): // it noticed at once
-		return
+		return p
 	case <-p.Done():
 	case <-time.After(200 * time.Millisecond):
-		return
+		return p
 	}
 	select {
 	case <-n.proc.Done(): // so the tracer has ended, too
 	case <-time.After(200 * time.Millisecond):
 		said, _ := os.ReadFile(out.Name())
-		r.t.Fatalf("strace, which makes syncs fail, may not trace a process here (%v): %s", p.Err(), tail(string(said), 3))
+		t.Fatalf("strace, which does something to syncs, may not trace a process here (%v): %s", p.Err(), tail(string(said), 3))
 	}
+	return p
 }
 
 // mend ends that, and has a new disk, or a new start, make good what it has done.
@@ -261,7 +268,7 @@ func (r *storeRun) lose(f fault, disks int) {
 		r.t.Logf("          not yet: %v", err)
 		n.start()
 		r.recovers()
-		_ = r.verifyAll(ctx) // rot that is found is healed
+		_ = verifyAll(ctx, r.all[0]) // rot that is found is healed
 		if ctx.Err() != nil {
 			r.t.Fatalf("what %v has is not on other nodes: %v", n, err)
 		}

@@ -338,9 +338,9 @@ func (r *storeRun) checkReplicas() {
 	defer cancel()
 	start, last := time.Now(), ""
 	err := await(restoreTime, func() error {
-		err := r.verifyAll(ctx)
+		err := verifyAll(ctx, r.all[0])
 		if err == nil {
-			err = r.short(ctx)
+			err = r.short(ctx, r.lib, r.patient)
 		}
 		if err != nil && err.Error() != last {
 			last = err.Error()
@@ -354,59 +354,4 @@ func (r *storeRun) checkReplicas() {
 		return
 	}
 	r.t.Logf("all that is needed has all its replicas after %v", time.Since(start).Round(100*time.Millisecond))
-}
-
-// verifyAll has nodes read all replicas of all blobs.
-func (r *storeRun) verifyAll(ctx context.Context) error {
-	for after := ""; ; {
-		page, err := r.all[0].Blobs(ctx, after, true)
-		if err != nil {
-			return err
-		}
-		for _, b := range page.Blobs {
-			if _, err := r.all[0].StatBlob(ctx, b.ID, 0, 0, true); err != nil && !errors.Is(err, client.ErrNoBlob) {
-				return err
-			}
-		}
-		if after = page.Next; after == "" {
-			return nil
-		}
-	}
-}
-
-// short returns an error if something that is needed has too few good replicas. Those of logs
-// are not made anew: their extents soon go.
-func (r *storeRun) short(ctx context.Context) error {
-	all, err := needed(ctx, r.lib, r.patient)
-	if err != nil {
-		return err
-	}
-	for _, x := range all {
-		holders, err := r.holders(x)
-		if err != nil {
-			return err
-		}
-		want := 3
-		if x.log {
-			want = 1
-		}
-		if len(holders) < want {
-			return fmt.Errorf("%v has good replicas on %v, want %d", x, holders, want)
-		}
-	}
-	return nil
-}
-
-// holders returns the nodes that have a good replica of an extent.
-func (r *storeRun) holders(x extent) (all []*node, err error) {
-	for _, n := range r.nodes {
-		good, err := n.copies(x)
-		if err != nil {
-			return nil, err
-		}
-		if len(good) > 0 {
-			all = append(all, n)
-		}
-	}
-	return all, nil
 }

@@ -1,0 +1,192 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/client"
+)
+
+// wholeKinds are the faults of TestCluster.
+var wholeKinds = map[string]struct{ do, undo func(*wholeRun, fault) }{
+	"kill one":    {func(r *wholeRun, f fault) { r.kill(f, 1) }, (*wholeRun).startAll},
+	"kill two":    {func(r *wholeRun, f fault) { r.kill(f, 2) }, (*wholeRun).startAll},
+	"kill all":    {func(r *wholeRun, f fault) { r.kill(f, len(r.nodes)) }, (*wholeRun).startAll},
+	"kill master": {(*wholeRun).killLeader, (*wholeRun).startAll},
+	"stop one":    {(*wholeRun).stopOne, (*wholeRun).startAll},
+
+	"pause one":    {func(r *wholeRun, f fault) { r.pause(f, 1) }, (*wholeRun).resumeAll},
+	"pause two":    {func(r *wholeRun, f fault) { r.pause(f, 2) }, (*wholeRun).resumeAll},
+	"pause master": {(*wholeRun).pauseLeader, (*wholeRun).resumeAll},
+
+	"isolate one":    {func(r *wholeRun, f fault) { r.split(f, 1, false) }, (*wholeRun).heal},
+	"isolate master": {func(r *wholeRun, f fault) { r.split(f, 1, true) }, (*wholeRun).heal},
+	"split":          {func(r *wholeRun, f fault) { r.split(f, 2, false) }, (*wholeRun).heal},
+	"bridge":         {(*wholeRun).bridge, (*wholeRun).heal},
+	"one way":        {(*wholeRun).oneWay, (*wholeRun).heal},
+	"deaf one":       {(*wholeRun).deafOne, (*wholeRun).heal},
+	"mute one":       {(*wholeRun).muteOne, (*wholeRun).heal},
+
+	"full disk":  {func(r *wholeRun, f fault) { r.fillDisks(f, 1) }, (*wholeRun).emptyDisks},
+	"full node":  {func(r *wholeRun, f fault) { r.fillDisks(f, 2) }, (*wholeRun).emptyDisks},
+	"slow disks": {(*wholeRun).slowDown, (*wholeRun).speedUp},
+
+	"clock forward": {func(r *wholeRun, f fault) { r.setClocks(f, time.Hour, 1) }, (*wholeRun).nothing},
+	"clock back":    {func(r *wholeRun, f fault) { r.setClocks(f, -time.Hour, 1) }, (*wholeRun).nothing},
+	"clocks apart":  {(*wholeRun).clocksApart, (*wholeRun).rightClocks},
+}
+
+// wholePlan draws the steps: one fault, or two at a time.
+func wholePlan(r *rand.Rand, faults, nodes int, longest time.Duration) (steps [][]fault) {
+	all := plan(r, slices.Collect(maps.Keys(wholeKinds)), faults, nodes, longest)
+	for len(all) > 0 {
+		n := min(len(all), 1+r.IntN(2))
+		steps = append(steps, all[:n])
+		all = all[n:]
+	}
+	return steps
+}
+
+// step does one or two faults, the second one while the first lasts.
+func (r *wholeRun) step(start time.Time, faults []fault) {
+	r.t.Helper()
+	for _, f := range faults {
+		r.t.Logf("%6.1f s: %s for %v", time.Since(start).Seconds(), f.kind, f.length)
+		wholeKinds[f.kind].do(r, f)
+		time.Sleep(f.length / time.Duration(len(faults)))
+	}
+	for _, f := range faults {
+		wholeKinds[f.kind].undo(r, f)
+		time.Sleep(f.rest / 4)
+	}
+	r.recovers()
+	time.Sleep(faults[0].rest / 2)
+}
+
+func (r *wholeRun) nothing(fault) {}
+
+// up returns victims that run.
+func (r *wholeRun) up(f fault) []*node {
+	return slices.DeleteFunc(r.victims(f, false), func(n *node) bool { return !n.wanted || n.paused })
+}
+
+func (r *wholeRun) stopOne(f fault) {
+	if v := r.up(f); len(v) == len(r.nodes) { // or it may wait for what is not there
+		v[0].stop()
+	}
+}
+
+func (r *wholeRun) deafOne(f fault) {
+	v := hosts(r.victims(f, false))
+	r.lab.Cut(v[1:], v[:1])
+}
+
+func (r *wholeRun) muteOne(f fault) {
+	v := hosts(r.victims(f, false))
+	r.lab.Cut(v[:1], v[1:])
+}
+
+func (r *wholeRun) fillDisks(f fault, disks int) {
+	r.t.Helper()
+	for _, d := range r.victims(f, false)[0].disks[:disks] {
+		if err := d.fill(storeReserve / 2); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+func (r *wholeRun) emptyDisks(fault) {
+	r.t.Helper()
+	for _, n := range r.nodes {
+		for _, d := range n.disks {
+			if err := d.empty(); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// slowDown makes every sync of a node take a quarter of a second.
+func (r *wholeRun) slowDown(f fault) {
+	r.t.Helper()
+	if v := r.up(f); len(v) > 0 {
+		r.slow = append(r.slow, v[0].trace("delay_enter=250000"))
+	}
+}
+
+func (r *wholeRun) speedUp(fault) {
+	for _, p := range r.slow {
+		p.Kill()
+	}
+	r.slow = nil
+}
+
+// setClocks sets the clocks of nodes wrong, which stay so until another fault sets them right.
+func (r *wholeRun) setClocks(f fault, off time.Duration, nodes int) {
+	for _, n := range r.victims(f, false)[:nodes] {
+		n.setClock(off)
+	}
+}
+
+func (r *wholeRun) clocksApart(f fault) {
+	for i, n := range r.victims(f, false) {
+		n.setClock(time.Duration(i-len(r.nodes)/2) * time.Hour / 2)
+	}
+}
+
+func (r *wholeRun) rightClocks(fault) {
+	for _, n := range r.nodes {
+		n.setClock(0)
+	}
+}
+
+// shaker forces on tablets what happens to them by themselves now and then.
+type shaker struct {
+	db   *client.Client
+	rand *rand.Rand
+
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (s *shaker) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return "forced on tablets:" + summary(s.counts)
+}
+
+func (s *shaker) run(ctx context.Context) {
+	for pause(ctx, time.Second); ctx.Err() == nil; pause(ctx, time.Duration(s.rand.Int64N(int64(1500*time.Millisecond)))) {
+		name := userTables[s.rand.IntN(len(userTables))]
+		call, cancel := context.WithTimeout(ctx, 20*time.Second)
+		what, err := s.shake(call, name)
+		cancel()
+		if errors.Is(err, errNoVictim) || ctx.Err() != nil {
+			continue
+		}
+		if err != nil {
+			_, kind := outcomeOf(err)
+			what = what + " " + kind
+			if kind == "failed" {
+				what = fmt.Sprintf("%s %.150q", what, err)
+			}
+		}
+		s.mu.Lock()
+		s.counts[what]++
+		s.mu.Unlock()
+	}
+}
+
+// shake does one thing to a table.
+func (s *shaker) shake(ctx context.Context, name string) (what string, err error) {
+	if s.rand.IntN(2) == 0 {
+		return "major compactions", s.db.Compact(ctx, name, true)
+	}
+	return "minor compactions", s.db.Compact(ctx, name, false)
+}
