@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/metadata"
 )
 
 // wholeKinds are the faults of TestCluster.
@@ -148,8 +149,9 @@ func (r *wholeRun) rightClocks(fault) {
 
 // shaker forces on tablets what happens to them by themselves now and then.
 type shaker struct {
-	db   *client.Client
-	rand *rand.Rand
+	db    *client.Client
+	nodes []string
+	rand  *rand.Rand
 
 	mu     sync.Mutex
 	counts map[string]int
@@ -162,18 +164,18 @@ func (s *shaker) String() string {
 }
 
 func (s *shaker) run(ctx context.Context) {
-	for pause(ctx, time.Second); ctx.Err() == nil; pause(ctx, time.Duration(s.rand.Int64N(int64(1500*time.Millisecond)))) {
-		name := userTables[s.rand.IntN(len(userTables))]
-		call, cancel := context.WithTimeout(ctx, 20*time.Second)
-		what, err := s.shake(call, name)
+	for pause(ctx, 500*time.Millisecond); ctx.Err() == nil; pause(ctx, time.Duration(s.rand.Int64N(int64(600*time.Millisecond)))) {
+		call, cancel := context.WithTimeout(ctx, 5*time.Second+time.Duration(s.rand.Int64N(int64(15*time.Second))))
+		what, err := s.shake(call, userTables[s.rand.IntN(len(userTables))])
 		cancel()
-		if errors.Is(err, errNoVictim) || ctx.Err() != nil {
-			continue
+		if ctx.Err() != nil {
+			return
 		}
 		if err != nil {
-			_, kind := outcomeOf(err)
-			what = what + " " + kind
-			if kind == "failed" {
+			what += " not done"
+		}
+		for _, unforeseen := range []error{client.ErrCorrupt, client.ErrNoTable} {
+			if errors.Is(err, unforeseen) {
 				what = fmt.Sprintf("%s %.150q", what, err)
 			}
 		}
@@ -183,10 +185,43 @@ func (s *shaker) run(ctx context.Context) {
 	}
 }
 
+// tabletsMost is how many tablets of a table are split on.
+const tabletsMost = 6
+
 // shake does one thing to a table.
 func (s *shaker) shake(ctx context.Context, name string) (what string, err error) {
-	if s.rand.IntN(2) == 0 {
+	at := client.TabletRef{Row: fmt.Sprintf("%x", s.rand.Uint32())}
+	switch n := s.rand.IntN(20); {
+	case n < 6:
+		info, err := s.db.Describe(ctx, name)
+		if err == nil && len(info.Tablets) < tabletsMost {
+			_, err = s.db.SplitTablet(ctx, name, s.place(name))
+		}
+		return "splits", err
+	case n < 8:
+		_, err = s.db.HalveTablet(ctx, name, at)
+		return "halvings", err
+	case n < 12:
+		_, err = s.db.MergeTablets(ctx, name, at)
+		return "merges", err
+	case n < 17:
+		_, err = s.db.MoveTablet(ctx, name, at, s.node())
+		return "moves", err
+	case n < 18:
+		_, err = s.db.MoveTablet(ctx, metadata.Name, client.TabletRef{}, s.node())
+		return "moves of METADATA", err
+	case n < 19:
 		return "major compactions", s.db.Compact(ctx, name, true)
 	}
 	return "minor compactions", s.db.Compact(ctx, name, false)
+}
+
+func (s *shaker) node() string { return s.nodes[s.rand.IntN(len(s.nodes))] }
+
+// place returns a row to split at, most often where rows are written just now.
+func (s *shaker) place(name string) string {
+	if name == rowsTable {
+		return rowKey(s.rand.IntN(rowGroups), now()/int64(eraLength)-s.rand.Int64N(8))
+	}
+	return fmt.Sprintf("%08x", s.rand.Uint32())
 }

@@ -140,6 +140,9 @@ func newWholeRun(t *testing.T, seed uint64, nodes int, cfg userConfig, soak bool
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.shaker = &shaker{db: r.db, rand: rand.New(rand.NewPCG(seed, 3)), counts: map[string]int{}}
+	for _, n := range c.nodes {
+		r.shaker.nodes = append(r.shaker.nodes, n.String())
+	}
 	var shaking sync.WaitGroup
 	shaking.Go(func() { r.shaker.run(ctx) })
 	r.end = sync.OnceFunc(func() {

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -139,5 +138,3 @@ func (r *wholeRun) served(ctx context.Context) error {
 	}
 	return nil
 }
-
-var errNoVictim = errors.New("no tablet to do that to")
