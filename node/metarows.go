@@ -44,7 +44,7 @@ func (m *metaRows) get(ctx context.Context, tableID uint64, end []byte) (*metada
 	if isRoot(tableID, end) {
 		return m.root(ctx)
 	}
-	row, err := m.rows.Get(ctx, string(metadata.Key(nil, tableID, end)))
+	row, err := m.rows.Get(ctx, string(metadata.Key(nil, tableID, end)), client.Filter(metadata.Rows()))
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +71,9 @@ func (m *metaRows) between(ctx context.Context, tableID uint64, start, end []byt
 
 // scan reads the rows from a key on, up to another exclusively.
 func (m *metaRows) scan(ctx context.Context, from, to string, filter table.Filter, each func(*metadata.Row)) error {
+	if filter == nil {
+		filter = metadata.Rows()
+	}
 	s := m.rows.Scan(ctx, client.Start(from), client.End(to), client.Filter(filter))
 	defer s.Close()
 	for s.Next() {

@@ -133,10 +133,9 @@ func TestTabletsAreChangedUnderTraffic(t *testing.T) {
 		}
 		n++
 	}
-	if err := s.Err(); err != nil || n != 100 {
-		t.Fatalf("%d rows of 100, %v", n, err)
+	if err := s.Err(); err != nil || n != min(written, 100) {
+		t.Fatalf("%d rows after %d writes, %v", n, written, err)
 	}
-	t.Logf("%d writes", written)
 	refusals(t, ctx, c)
 }
 

@@ -62,7 +62,7 @@ func (m *metaRows) holder(ctx context.Context, tableID uint64, row []byte) (*met
 		return m.root(ctx)
 	}
 	_, to := metadata.TableRange(tableID)
-	s := m.rows.Scan(ctx, client.Start(string(metadata.SeekKey(nil, tableID, row))), client.End(string(to)), client.Limit(1))
+	s := m.rows.Scan(ctx, client.Start(string(metadata.SeekKey(nil, tableID, row))), client.End(string(to)), client.Filter(metadata.Rows()), client.Limit(1))
 	defer s.Close()
 	if !s.Next() {
 		if err := s.Err(); err != nil {
@@ -85,7 +85,7 @@ func (m *metaRows) tablets(ctx context.Context, tableID uint64, each func(*metad
 		}
 	}
 	from, to := metadata.TableRange(tableID)
-	s := m.rows.Scan(ctx, client.Start(string(from)), client.End(string(to)))
+	s := m.rows.Scan(ctx, client.Start(string(from)), client.End(string(to)), client.Filter(metadata.Rows()))
 	defer s.Close()
 	for s.Next() {
 		r, err := metadata.Decode(s.Row())

@@ -21,10 +21,15 @@ type Change struct {
 // Matched says whether what check_and_mutate answered means that the change was made.
 func (c *Change) Matched(matched bool) bool { return matched == (len(c.Then) > 0) }
 
-// Create makes a row that must not be there yet, with what r says. Event is added to its events.
+// Create makes a row that must not be there yet, with what r says. Event is added to its events. It does not
+// make one that was there and is gone: its generation must be above that of the row that was removed.
 func Create(r *Row, event string) *Change {
+	above := table.Bound{Value: generationBytes(r.Generation), Kind: table.BoundClosed}
 	return &Change{
-		Key: r.Key(), Predicate: table.CellsPerRowLimit(1),
+		Key: r.Key(), Predicate: table.Interleave{
+			table.Chain{Rows(), table.CellsPerRowLimit(1)},
+			table.Chain{table.FamilyRegex(familyGone), table.CellsPerColumnLimit(1), table.ValueRange(table.ByteRange{Start: above})},
+		},
 		Else: r.columns(r.Generation, event),
 	}
 }
@@ -37,9 +42,12 @@ func Replace(r *Row, event string) *Change {
 	return c
 }
 
-// Remove removes the row if it is at that generation.
+// Remove removes the row if it is at that generation, and leaves a note that it is gone.
 func Remove(r *Row) *Change {
-	return &Change{Key: r.Key(), Predicate: at(r.Generation), Then: []table.Mutation{table.DeleteRow()}}
+	return &Change{Key: r.Key(), Predicate: at(r.Generation), Then: []table.Mutation{
+		table.DeleteRow(),
+		table.Set(familyGone, columnGeneration, table.ServerTimestamp, generationBytes(r.Generation)),
+	}}
 }
 
 // at passes the generation's cell if it is that one.

@@ -29,11 +29,16 @@
 //	log:recoveries    MessagePack array of the servers from whose commit logs the tablet has yet to get
 //	                  what is in no file of it
 //	event:            what happened to the tablet: text, the last 64
+//	gone:generation   of a row that was removed, for a week: the generation that it had
 //
 // A split has three steps: files:split in the tablet's row, the row of the lower part, which is when it takes
 // effect, and the tablet's row again. A server that has lost the tablet cannot make the first; and when
 // it has made that and not the second, whoever gets the tablet does, so that the row cannot appear
 // later and take rows away from a server that does not know of it.
+//
+// A row that is removed, by a merge, must not come back: a server that was stopped before the second step of a
+// split may take that step long after another has taken it and the halves were merged again. So a row is made
+// only with a generation above the one that was removed.
 //
 // Every change checks the generation, so whoever has lost a tablet can change its row no more. A row's
 // first generation is the tablet's id times 2^24: the generations of a row that went and came again

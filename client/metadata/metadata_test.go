@@ -169,12 +169,37 @@ func TestChanges(t *testing.T) {
 	if got := r.read(); !got.Unassigned() || !reflect.DeepEqual(got, &mine) {
 		t.Fatalf("changed to %+v, read %+v", mine, got)
 	}
-	if !r.do(metadata.Remove(&mine)) || len(r.cells) > 0 {
+	if !r.do(metadata.Remove(&mine)) || !r.gone() {
 		t.Fatal("a row was not removed")
 	}
 	if r.do(metadata.Replace(&mine, "")) {
 		t.Fatal("a row that is gone was changed")
 	}
+	// What was to make it before does not make it again; another tablet that ends there gets its row.
+	if r.do(metadata.Create(first, "split off")) || !r.gone() {
+		t.Fatal("a row that is gone was made again")
+	}
+	next := &metadata.Row{Table: 20, End: []byte("m"), Generation: metadata.FirstGeneration(8), Meta: []byte("meta 3")}
+	if !r.do(metadata.Create(next, "split off")) {
+		t.Fatal("the row of another tablet was not made")
+	}
+	if got := r.read(); !reflect.DeepEqual(got, next) {
+		t.Fatalf("made %+v, read %+v", next, got)
+	}
+	if !r.do(metadata.Remove(next)) || r.do(metadata.Create(next, "")) || r.do(metadata.Create(first, "")) {
+		t.Fatal("a row that is gone was made again")
+	}
+}
+
+// gone says whether nothing is read of the row.
+func (r *row) gone() bool {
+	program, err := table.Compile(metadata.Rows())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var eval table.Evaluator
+	passed, err := eval.Eval(program, r.key, slices.Clone(r.cells))
+	return err == nil && len(passed) == 0
 }
 
 func TestDecodeRefuses(t *testing.T) {

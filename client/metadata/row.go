@@ -17,6 +17,7 @@ const (
 	familyFiles = "files"
 	familyLog   = "log"
 	familyEvent = "event"
+	familyGone  = "gone"
 )
 
 var (

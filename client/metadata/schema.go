@@ -1,9 +1,17 @@
 package metadata
 
-import "github.com/steledb/stele/table"
+import (
+	"time"
+
+	"github.com/steledb/stele/table"
+)
 
 // eventsKept is how many events each row keeps.
 const eventsKept = 64
+
+// goneKept is how long a row that was removed cannot be made by a change from before: longer than any server may
+// be stopped and then go on with one.
+const goneKept = 7 * 24 * time.Hour
 
 // Schema returns METADATA's schema: where tablets are is a locality group of its own, in memory, since
 // that is what clients ask for (paper §5.1 and §6).
@@ -21,8 +29,12 @@ func Schema() *table.Schema {
 	must(s.AddFamily(table.Family{Name: familyFiles, GC: table.MaxVersions(1), Group: "files"}))
 	must(s.AddFamily(table.Family{Name: familyLog, GC: table.MaxVersions(1), Group: "files"}))
 	must(s.AddFamily(table.Family{Name: familyEvent, GC: table.MaxVersions(eventsKept), Group: "files"}))
+	must(s.AddFamily(table.Family{Name: familyGone, GC: table.Union(table.MaxVersions(1), table.MaxAge(goneKept)), Group: "files"}))
 	return s
 }
+
+// Rows passes all that a Row has: of rows that are gone it passes nothing.
+func Rows() table.Filter { return table.FamilyRegex(familyLoc + "|" + familyFiles + "|" + familyLog) }
 
 // Places passes what tells where tablets are and what they wait for, and not what they consist of.
 func Places() table.Filter { return table.FamilyRegex(familyLoc + "|" + familyLog) }
