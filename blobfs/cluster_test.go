@@ -57,6 +57,10 @@ type nodesConfig struct {
 	virtual bool // within a synctest bubble: no real network
 }
 
+// silenceMax is how long calls between nodes wait for a sign of life. They have deadlines of their own; to look at each
+// connection every second takes long where weeks pass.
+const silenceMax = 10 * time.Hour
+
 func newNodes(t testing.TB, cfg nodesConfig) *nodes {
 	c := &nodes{t: t, changed: make(chan struct{}), cut: map[[2]string]*atomic.Bool{}}
 	if cfg.extent == 0 {
@@ -219,7 +223,7 @@ func (f fleet) Peer(_ context.Context, id string) (api.Peer, error) {
 		to := c.all[i]
 		out, in := c.cut[[2]string{f.n.id, id}], c.cut[[2]string{id, f.n.id}]
 		r = api.NewRemote(func(ctx context.Context) (*rpc.Conn, error) {
-			return rpc.Dial(ctx, to.id, rpc.ConnConfig{Dialer: func(ctx context.Context, _ string) (net.Conn, error) {
+			return rpc.Dial(ctx, to.id, rpc.ConnConfig{SilenceMax: silenceMax, Dialer: func(ctx context.Context, _ string) (net.Conn, error) {
 				conn, err := to.dial(ctx)
 				if err != nil {
 					return nil, err
