@@ -305,7 +305,8 @@ func (a *assigner) do(ctx context.Context, o *Order, s *TabletState) error {
 	switch o.Kind {
 	case Recover:
 		r := sorter{rs: t, log: a.cfg.Logger, server: o.Server, alive: a.whileAlive, held: a.lock.Held}
-		return r.run(ctx, slices.DeleteFunc(slices.Clone(s.Servers), func(v TabletServer) bool { return v.Silent }))
+		// Of a node's two servers one will do.
+		return r.run(ctx, slices.DeleteFunc(slices.Clone(s.Servers), func(v TabletServer) bool { return v.Silent || v.Metadata }))
 	case Forget:
 		return t.Forget(ctx, o.Server)
 	}

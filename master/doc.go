@@ -11,7 +11,9 @@
 //
 // PlanTablets is what the paper's §5.2 says a master does, as a function of what the master knows:
 // who lives (who holds the lock of a server file), what METADATA says, and what the servers say
-// that they have. Tablets are given out level by level: the root tablet, METADATA's others, users'. The
+// that they have. Tablets are given out level by level: the root tablet, METADATA's others, users'.
+// METADATA's have servers of their own, one on each node, with commit logs of their own: so those are sorted
+// first, and loaded before the logs of users' tablets are, which are sorted meanwhile. The
 // assigner reads that state in an order in which it is safe to act on, and has the orders carried out.
 // A server takes a tablet itself, by compare-and-set on its row; so a master whose time is over can do
 // no harm. What a dead server had in its commit logs is sorted first, by those that live, in pieces;

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -86,19 +87,26 @@ func (f *tabletFleet) locked(do func()) {
 func (f *tabletFleet) start() {
 	f.locked(func() {
 		f.started++
-		s := &tabletServer{name: fmt.Sprintf("n%d.%d", f.started%5, f.started), gone: make(chan struct{}), has: map[string]map[int]bool{}}
-		f.servers[s.name] = s
-		f.logs[s.name] = nil
+		node := fmt.Sprintf("n%d.%d", f.started%5, f.started)
+		for _, name := range []string{node, node + testMetadata} {
+			f.servers[name] = &tabletServer{name: name, gone: make(chan struct{}), has: map[string]map[int]bool{}}
+			f.logs[name] = nil
+		}
 	})
 }
 
-// kill ends some server, if more than one is alive. It answers nobody any more.
+// testMetadata is what the name of a node's server of METADATA's tablets ends with.
+const testMetadata = ".metadata"
+
+// kill ends both servers of some node, if more than one is alive. They answer nobody any more.
 func (f *tabletFleet) kill() {
 	f.locked(func() {
-		if names := slices.Sorted(maps.Keys(f.servers)); len(names) > 1 {
-			name := names[f.rng.IntN(len(names))]
-			close(f.servers[name].gone)
-			delete(f.servers, name)
+		if names := slices.Sorted(maps.Keys(f.servers)); len(names) > 2 {
+			node := strings.TrimSuffix(names[f.rng.IntN(len(names))], testMetadata)
+			for _, name := range []string{node, node + testMetadata} {
+				close(f.servers[name].gone)
+				delete(f.servers, name)
+			}
 		}
 	})
 }
@@ -256,7 +264,8 @@ func (m *masterView) Servers(context.Context) (all []TabletServer, err error) {
 	m.enter()
 	m.locked(func() {
 		for _, name := range slices.Sorted(maps.Keys(m.servers)) {
-			v := TabletServer{Name: name, Node: name[:2], Silent: m.rng.IntN(20) == 0}
+			node, metadata := strings.CutSuffix(name, testMetadata)
+			v := TabletServer{Name: name, Node: node[:2], Metadata: metadata, Silent: m.rng.IntN(20) == 0}
 			for key := range m.servers[name].has {
 				if !v.Silent {
 					v.Has = append(v.Has, Held{Key: key})
@@ -316,6 +325,9 @@ func (m *masterView) Load(ctx context.Context, v *TabletServer, t *Tablet, q api
 		if row == nil || row.Generation != t.Generation || s.has[t.Key] != nil {
 			err = errTestChanged
 			return
+		}
+		if row.OfMetadata() != strings.HasSuffix(s.name, testMetadata) {
+			m.wrongf("tablet %q is loaded on %s", row.Key, s.name)
 		}
 		need := m.needs(row, s.name)
 		maps.Copy(data, row.files)

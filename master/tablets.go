@@ -9,12 +9,14 @@ import (
 	"github.com/steledb/stele/client/metadata"
 )
 
-// TabletServer is one instance of a tablet server that is alive: it holds the lock of its file.
+// TabletServer is one instance of a tablet server that is alive: it holds the lock of its file. Each node
+// has two, one of them for METADATA's tablets alone.
 type TabletServer struct {
-	Name    string // of the instance
-	Node    string
-	Addr    string
-	Leaving bool // its node drains: it gets nothing, and what it has moves
+	Name     string // of the instance
+	Node     string
+	Addr     string
+	Metadata bool // it has METADATA's tablets, and no others
+	Leaving  bool // its node drains: it gets nothing, and what it has moves
 	// Silent means that it did not say what it has. It may have anything.
 	Silent bool
 	Has    []Held
@@ -48,6 +50,9 @@ func (t *Tablet) Level() int {
 	}
 	return 2
 }
+
+// OfMetadata says whether it is one of METADATA's.
+func (t *Tablet) OfMetadata() bool { return t.Level() < 2 }
 
 // TabletState is what the master knows of tablets and servers.
 type TabletState struct {
@@ -132,7 +137,10 @@ const (
 // Tablets come level by level: the root tablet, then METADATA's, then users', since each level is
 // found and changed through the one above.
 func PlanTablets(s *TabletState) []Order {
-	p := planner{state: s, alive: map[string]*TabletServer{}, weight: map[string]float64{}, loads: map[string]int{}, rows: map[string]*Tablet{}}
+	p := planner{
+		state: s, alive: map[string]*TabletServer{}, loads: map[string]int{}, rows: map[string]*Tablet{},
+		weight: map[string]float64{}, nodeWeight: map[string]float64{},
+	}
 	for i := range s.Tablets {
 		p.rows[s.Tablets[i].Key] = &s.Tablets[i]
 	}
@@ -140,14 +148,16 @@ func PlanTablets(s *TabletState) []Order {
 		v := &s.Servers[i]
 		p.alive[v.Name] = v
 		for _, h := range v.Has {
-			p.weight[v.Name] += weightOf(h)
+			p.weigh(v, weightOf(h))
 		}
 	}
 	for _, o := range s.Busy {
 		switch o.Kind {
 		case Load:
 			p.loads[o.Server]++
-			p.weight[o.Server]++
+			if v := p.alive[o.Server]; v != nil {
+				p.weigh(v, 1)
+			}
 		case Unload:
 			p.moves++
 		case Recover:
@@ -155,15 +165,24 @@ func PlanTablets(s *TabletState) []Order {
 		}
 	}
 	level := p.assign()
-	if s.Whole && level > 1 { // METADATA is served
+	if level < 2 {
+		p.recoverUnread()
+	} else if s.Whole { // METADATA is served
 		p.unite()
 		p.move()
 	}
 	if s.Whole && level > 2 {
-		p.balance()
+		p.balance(true)
+		p.balance(false)
 		p.forget()
 	}
 	return p.orders
+}
+
+// weigh adds to what a server has.
+func (p *planner) weigh(v *TabletServer, w float64) {
+	p.weight[v.Name] += w
+	p.nodeWeight[v.Node] += w
 }
 
 type planner struct {
@@ -171,6 +190,7 @@ type planner struct {
 	alive      map[string]*TabletServer
 	rows       map[string]*Tablet // by key
 	weight     map[string]float64 // of what each server has and is about to get
+	nodeWeight map[string]float64 // of what both of a node's have
 	loads      map[string]int     // under way
 	moves      int
 	recoveries int
@@ -231,10 +251,21 @@ func (p *planner) assignOne(t *Tablet) bool {
 	}
 	to := p.destination(t)
 	if to == "" {
-		to = p.lightest()
+		to = p.lightest(t.OfMetadata())
 	}
 	p.load(t, to, why)
 	return false
+}
+
+// recoverUnread has the logs of dead servers sorted while METADATA, which says who needs them, cannot be
+// read whole: that takes longest, and it is rare that nobody does. What METADATA's tablets wait for was
+// asked for before.
+func (p *planner) recoverUnread() {
+	for _, name := range p.state.Logs {
+		if p.alive[name] == nil && !p.state.Recovered[name] {
+			p.recover(name)
+		}
+	}
 }
 
 func (p *planner) recover(server string) {
@@ -249,35 +280,51 @@ func (p *planner) load(t *Tablet, server, why string) {
 	}
 	if p.add(Order{Kind: Load, Tablet: *t, Server: server, Why: why}) {
 		p.loads[server]++
-		p.weight[server]++
+		p.weigh(p.alive[server], 1)
 	}
 }
 
-// lightest returns the server that has the least and can take more, or none.
-func (p *planner) lightest() string {
-	best, least := "", math.Inf(1)
+// metadataTogether is the weight of METADATA's tablets up to which one server gets them: the root tablet
+// and the next, each of which would else have a commit log begun for it.
+const metadataTogether = 2
+
+// lightest returns the server that has the least and can take more, or none, of those for METADATA's
+// tablets or of the others. Of two that have as much it is the one whose node has less; but METADATA's first
+// tablets go to the first node that there is, which expects them.
+func (p *planner) lightest(metadata bool) string {
+	best, least, leastNode := "", math.Inf(1), 0.0
 	for _, leaving := range []bool{false, true} {
 		for _, v := range p.state.Servers {
-			if v.Leaving == leaving && !v.Silent && p.loads[v.Name] < loadsMax && p.weight[v.Name] < least {
-				best, least = v.Name, p.weight[v.Name]
+			if v.Metadata != metadata || v.Leaving != leaving || v.Silent || p.loads[v.Name] >= loadsMax {
+				continue
+			}
+			w, node := p.weight[v.Name], p.nodeWeight[v.Node]
+			if metadata {
+				node = 0
+				if w > 0 && w < metadataTogether {
+					w = -w
+				}
+			}
+			if w < least || w == least && (node < leastNode || node == leastNode && v.Name < best) {
+				best, least, leastNode = v.Name, w, node
 			}
 		}
-		if best != "" || p.anyStays() {
+		if best != "" || p.anyStays(metadata) {
 			break // better to wait than to give it to one that leaves
 		}
 	}
 	return best
 }
 
-func (p *planner) anyStays() bool {
-	return slices.ContainsFunc(p.state.Servers, func(v TabletServer) bool { return !v.Leaving && !v.Silent })
+func (p *planner) anyStays(metadata bool) bool {
+	return slices.ContainsFunc(p.state.Servers, func(v TabletServer) bool { return v.Metadata == metadata && !v.Leaving && !v.Silent })
 }
 
 // balance moves a tablet from a server that leaves, or from the one that has most to the one that has least,
-// if that makes them more alike.
-func (p *planner) balance() {
-	for p.moves < movesMax && len(p.state.Servers) > 1 {
-		from, held, why := p.surplus()
+// if that makes them more alike: of METADATA's, or of the others.
+func (p *planner) balance(metadata bool) {
+	for p.moves < movesMax {
+		from, held, why := p.surplus(metadata)
 		if from == nil {
 			return
 		}
@@ -286,13 +333,13 @@ func (p *planner) balance() {
 			return
 		}
 		p.moves++
-		p.weight[from.Name] -= weightOf(held)
+		p.weigh(from, -weightOf(held))
 	}
 }
 
 // surplus returns a tablet that should be elsewhere, and who has it.
-func (p *planner) surplus() (from *TabletServer, held Held, why string) {
-	light := p.lightest()
+func (p *planner) surplus(metadata bool) (from *TabletServer, held Held, why string) {
+	light := p.lightest(metadata)
 	if light == "" || p.alive[light].Leaving {
 		return nil, held, ""
 	}
@@ -303,12 +350,12 @@ func (p *planner) surplus() (from *TabletServer, held Held, why string) {
 	for i := range p.state.Servers {
 		v := &p.state.Servers[i]
 		for _, h := range v.Has {
-			if v.Leaving && !moving(h) {
+			if v.Metadata == metadata && v.Leaving && !moving(h) {
 				return v, h, "its node drains"
 			}
 		}
 	}
-	heavy := p.heaviest()
+	heavy := p.heaviest(metadata)
 	if heavy == nil {
 		return nil, held, ""
 	}
@@ -322,10 +369,10 @@ func (p *planner) surplus() (from *TabletServer, held Held, why string) {
 	return nil, held, ""
 }
 
-func (p *planner) heaviest() (heavy *TabletServer) {
+func (p *planner) heaviest(metadata bool) (heavy *TabletServer) {
 	for i := range p.state.Servers {
 		v := &p.state.Servers[i]
-		if !v.Silent && (heavy == nil || p.weight[v.Name] > p.weight[heavy.Name]) {
+		if v.Metadata == metadata && !v.Silent && (heavy == nil || p.weight[v.Name] > p.weight[heavy.Name]) {
 			heavy = v
 		}
 	}

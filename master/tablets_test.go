@@ -56,9 +56,11 @@ func newWorld(t *testing.T, rng *rand.Rand, tablets int) *world {
 
 func (w *world) start() {
 	w.started++
-	name := fmt.Sprintf("s%d", w.started)
-	w.servers = append(w.servers, &master.TabletServer{Name: name, Node: name})
-	w.logs[name] = true
+	node := fmt.Sprintf("s%d", w.started)
+	for _, name := range []string{node, node + ".metadata"} {
+		w.servers = append(w.servers, &master.TabletServer{Name: name, Node: node, Metadata: name != node})
+		w.logs[name] = true
+	}
 }
 
 func (w *world) server(name string) *master.TabletServer {
@@ -181,6 +183,9 @@ func (w *world) load(o master.Order) {
 	if v == nil || t.Generation != o.Tablet.Generation {
 		return
 	}
+	if v.Metadata != t.OfMetadata() {
+		w.t.Fatalf("tablet %q is loaded on %s", t.Key, v.Name)
+	}
 	if owner := w.server(t.Server); owner != nil && owner != v && has(owner, t.Key) {
 		w.t.Fatalf("tablet %q is loaded on %s while %s has it (I4)", t.Key, v.Name, t.Server)
 	}
@@ -206,11 +211,11 @@ func (w *world) flush(t *master.Tablet) {
 }
 
 func (w *world) kill() {
-	if len(w.servers) < 2 {
+	if len(w.servers) < 4 {
 		return
 	}
-	i := w.rng.IntN(len(w.servers))
-	w.servers = slices.Delete(w.servers, i, i+1)
+	node := w.servers[w.rng.IntN(len(w.servers))].Node
+	w.servers = slices.DeleteFunc(w.servers, func(v *master.TabletServer) bool { return v.Node == node })
 }
 
 func (w *world) settle() {
@@ -263,8 +268,12 @@ func TestTabletPlan(t *testing.T) {
 			case 3:
 				w.servers[rng.IntN(len(w.servers))].Silent = rng.IntN(3) == 0
 			case 4:
-				v := w.servers[rng.IntN(len(w.servers))]
-				v.Leaving = rng.IntN(2) == 0
+				node, leaving := w.servers[rng.IntN(len(w.servers))].Node, rng.IntN(2) == 0
+				for _, v := range w.servers {
+					if v.Node == node {
+						v.Leaving = leaving
+					}
+				}
 			case 5, 6, 7:
 				w.finish(true)
 			default:
@@ -326,12 +335,12 @@ func TestTabletBalance(t *testing.T) {
 	w.start()
 	w.settle()
 	for _, v := range w.servers {
-		if n := len(v.Has); n < 20 || n > 42 {
-			t.Errorf("%s has %d of 93 tablets", v.Name, n)
+		if n := len(v.Has); !v.Metadata && (n < 20 || n > 42) {
+			t.Errorf("%s has %d of 90 tablets", v.Name, n)
 		}
 	}
 	if w.moves > 45 {
-		t.Errorf("%d moves for a third of 93 tablets", w.moves)
+		t.Errorf("%d moves for a third of 90 tablets", w.moves)
 	}
 	w.moves = 0
 	for range 10 {
@@ -340,4 +349,42 @@ func TestTabletBalance(t *testing.T) {
 	if w.moves > 0 {
 		t.Errorf("%d moves when all is balanced", w.moves)
 	}
+}
+
+// TestMetadataFirst: when all servers have died, METADATA's logs are the first to be sorted and its tablets
+// wait for those alone, while the others are sorted, too.
+func TestMetadataFirst(t *testing.T) {
+	key := func(table uint64) string { return string(metadata.Key(nil, table, nil)) }
+	s := &master.TabletState{
+		Servers: []master.TabletServer{{Name: "b", Node: "b"}, {Name: "b.metadata", Node: "b", Metadata: true}},
+		Logs:    []string{"a", "a.metadata", "b"},
+		Tablets: []master.Tablet{{Key: master.RootKey, Server: "a.metadata"}},
+	}
+	expect := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, o := range master.PlanTablets(s) {
+			got = append(got, fmt.Sprintf("%v %q %s", o.Kind, o.Tablet.Key, o.Server))
+			s.Busy = append(s.Busy, o)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("orders %q, want %q", got, want)
+		}
+	}
+	expect(`recover "" a.metadata`, `recover "" a`)
+	s.Busy = s.Busy[1:]
+	s.Recovered = map[string]bool{"a.metadata": true}
+	expect(`load "" b.metadata`)
+	s.Busy = s.Busy[:1]
+	s.Servers[1].Has = []master.Held{{Key: master.RootKey}}
+	s.Tablets = []master.Tablet{{Key: master.RootKey, Server: "b.metadata"}, {Key: key(metadata.TableID), Server: "a.metadata"}}
+	expect(fmt.Sprintf("load %q b.metadata", key(metadata.TableID)))
+	s.Busy = s.Busy[:1]
+	s.Servers[1].Has = append(s.Servers[1].Has, master.Held{Key: key(metadata.TableID)})
+	s.Tablets[1].Server = "b.metadata"
+	s.Tablets = append(s.Tablets, master.Tablet{Key: key(metadata.FirstID), Server: "a"})
+	s.Whole = true
+	expect()
+	s.Busy, s.Recovered["a"] = nil, true
+	expect(fmt.Sprintf("load %q b", key(metadata.FirstID)))
 }

@@ -13,6 +13,12 @@ func (v *TabletServer) has(key string) bool {
 	return slices.ContainsFunc(v.Has, func(h Held) bool { return h.Key == key })
 }
 
+// serves says whether a server may be given a tablet at all.
+func (v *TabletServer) serves(key string) bool {
+	t := Tablet{Key: key}
+	return v.Metadata == t.OfMetadata()
+}
+
 // takes says whether a server can be given tablets.
 func (v *TabletServer) takes() bool { return v != nil && !v.Silent && !v.Leaving }
 
@@ -43,7 +49,7 @@ func (p *planner) pinned(key string) *TabletServer {
 		return nil
 	}
 	for i := range p.state.Servers {
-		if v := &p.state.Servers[i]; v.Node == node && v.takes() {
+		if v := &p.state.Servers[i]; v.Node == node && v.serves(key) && v.takes() {
 			return v
 		}
 	}

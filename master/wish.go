@@ -162,7 +162,7 @@ func (a *assigner) settle(s *TabletState, w *wish) {
 			w.end(nil)
 		}
 	default:
-		i := slices.IndexFunc(s.Servers, func(v TabletServer) bool { return v.Node == w.node && !v.Leaving })
+		i := slices.IndexFunc(s.Servers, func(v TabletServer) bool { return v.Node == w.node && v.serves(w.key) && !v.Leaving })
 		if i < 0 {
 			w.end(ErrNotAlive)
 			w.until = time.Time{}

@@ -112,10 +112,6 @@ func (c *clusterTablets) Servers(ctx context.Context) ([]master.TabletServer, er
 		addr, _ := c.n.addressOf(id)
 		servers = append(servers, master.TabletServer{Name: serverName(id, f.LockGeneration), Node: id, Addr: addr, Leaving: leaving[id]})
 	}
-	c.alive = map[string]bool{}
-	for _, v := range servers {
-		c.alive[v.Name] = true
-	}
 	ctx, cancel := context.WithTimeout(ctx, heldTimeout)
 	defer cancel()
 	var asked sync.WaitGroup
@@ -136,7 +132,15 @@ func (c *clusterTablets) Servers(ctx context.Context) ([]master.TabletServer, er
 		})
 	}
 	asked.Wait()
-	return servers, nil
+	var all []master.TabletServer
+	for i := range servers {
+		all = append(all, both(servers[i])...)
+	}
+	c.alive = map[string]bool{}
+	for i := range all {
+		c.alive[all[i].Name] = true
+	}
+	return all, nil
 }
 
 // rowsTimeout bounds the reading of one level: of what is not served nothing comes.

@@ -63,6 +63,8 @@ type Config struct {
 	ExtentBytes int64
 
 	Logger *slog.Logger // nil discards
+
+	metadataSplitBytes int64 // if not zero, for tests
 }
 
 // MemoryMin is the least memory that a node works in.
@@ -124,11 +126,14 @@ func (c Config) validate() error {
 // collector's slack.
 type budget struct {
 	memtables, cache, rpc, message, results int64
+	metadataMemtables, metadataCache        int64
 }
 
 func (c Config) budget() budget {
 	m := c.MemoryBytes
 	b := budget{memtables: m / 5, cache: m * 3 / 10, message: min(320<<20, m/8), results: m / 8}
+	b.metadataMemtables, b.metadataCache = min(m/80, 64<<20), min(m/40, 256<<20)
+	b.memtables, b.cache = b.memtables-b.metadataMemtables, b.cache-b.metadataCache
 	b.rpc = max(m/10, 2*b.message) // a read buffer doubles until the message fits
 	return b
 }

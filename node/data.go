@@ -120,13 +120,13 @@ func (n *Node) mutate(c *rpc.Call) {
 		}
 		c.Reply(func(e *wire.Encoder) { api.AppendTimestamp(e, timestamp) })
 	}
-	if n.tablets().ApplyNow(r.Table, &r.Row, done) {
+	if n.tabletsOf(r.Table).ApplyNow(r.Table, &r.Row, done) {
 		mutateRequests.Put(r)
 		return
 	}
 	// As many of these as requests in flight, which rpc bounds.
 	go func() {
-		n.tablets().Apply(r.Table, &r.Row, done)
+		n.tabletsOf(r.Table).Apply(r.Table, &r.Row, done)
 		mutateRequests.Put(r)
 	}()
 }
@@ -179,7 +179,7 @@ func (n *Node) mutateRows(c *rpc.Call) {
 			finish()
 			continue
 		}
-		n.tablets().Apply(r.Table, &r.Rows[i], func(timestamp int64, err error) {
+		n.tabletsOf(r.Table).Apply(r.Table, &r.Rows[i], func(timestamp int64, err error) {
 			outcomes[i] = outcome{timestamp, err}
 			if err != nil && refusesWrites(err) {
 				refused.Store(&err)
@@ -209,7 +209,7 @@ func (n *Node) read(c *rpc.Call) {
 	}
 	answered := false
 	ctx := callContext{context.Background(), c.Deadline()}
-	err = n.tablets().ReadRow(ctx, r.Table, r.Row, f, func(key []byte, cells []table.Cell) error {
+	err = n.tabletsOf(r.Table).ReadRow(ctx, r.Table, r.Row, f, func(key []byte, cells []table.Cell) error {
 		if tooLarge(cells, api.ResultBytesMax) {
 			return &api.RowTooLargeError{Limit: api.ResultBytesMax}
 		}
@@ -269,7 +269,7 @@ func (n *Node) readRows(c *rpc.Call) {
 			return
 		}
 		found := false
-		err := n.tablets().ReadRow(c.Context(), r.Table, row, f, func(key []byte, cells []table.Cell) error {
+		err := n.tabletsOf(r.Table).ReadRow(c.Context(), r.Table, row, f, func(key []byte, cells []table.Cell) error {
 			if tooLarge(cells, api.ResultBytesMax-e.Len()) {
 				return &table.LimitError{What: api.ResultBytes, Limit: api.ResultBytesMax, Got: api.ResultBytesMax + 1}
 			}
@@ -306,7 +306,7 @@ func (n *Node) checkAndMutate(c *rpc.Call) {
 		fail(c, err)
 		return
 	}
-	matched, err := n.tablets().CheckAndMutate(c.Context(), r.Table, r.Row, f, r.True, r.False)
+	matched, err := n.tabletsOf(r.Table).CheckAndMutate(c.Context(), r.Table, r.Row, f, r.True, r.False)
 	if err != nil {
 		fail(c, n.astray(err, r.Table, r.Row))
 		return
@@ -327,7 +327,7 @@ func (n *Node) readModifyWrite(c *rpc.Call) {
 		fail(c, api.ErrSystemTable)
 		return
 	}
-	row, err := n.tablets().ReadModifyWrite(c.Context(), r.Table, r.Row, r.Rules)
+	row, err := n.tabletsOf(r.Table).ReadModifyWrite(c.Context(), r.Table, r.Row, r.Rules)
 	if err != nil {
 		fail(c, n.astray(err, r.Table, r.Row))
 		return

@@ -43,7 +43,9 @@
 // # The tablet server
 //
 // Who has the lock of /servers/<node> is a tablet server, named by the node and the lock's generation
-// (tabletserver.go). It begins with no tablets; the master's commands have it load some (clustertablets.go,
+// (tabletserver.go): two of them, in fact (bothservers.go). The one for METADATA's tablets has commit logs
+// of its own, from when it is, or may be, given the first: so METADATA is there soon after a node has died,
+// and users' writes do not hold up its changes. Both begin with no tablets; the master's commands have it load some (clustertablets.go,
 // tabletcommand.go). Taking a tablet is a compare-and-set on its row of METADATA (metarows.go), which a node
 // reaches as any client does. When the lock is lost, the server is closed, and under the next lock there
 // is another one, with nothing. It asks before each operation, and again before it answers, whether the lock is
@@ -69,6 +71,7 @@
 //	tellLoad         joinCluster      Close               tells the others how full the disks are
 //	blobFleet        openStore        Close               tells the block store who the nodes are
 //	followSchemas    the tablet server with its lock      has tablets served by the schemas that there are
+//	expectMetadata   the same                             begins METADATA's commit log when a node that has some is gone
 //	sweepStore       Start            Close               sweeps the block store while this node is master
 //	keepSession      Start            Close               opens a session after one that expired
 //	watchRemoval     Start            Close, removal      ends the node when it is removed

@@ -90,7 +90,7 @@ func (n *Node) sampleRowKeys(c *rpc.Call) {
 	if !begin(c, &r.Options) {
 		return
 	}
-	tablets, err := n.tablets().TabletStats(r.Table)
+	tablets, err := n.tabletsOf(r.Table).TabletStats(r.Table)
 	if err != nil {
 		fail(c, err)
 		return

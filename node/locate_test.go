@@ -60,7 +60,7 @@ func TestRootTellsWhereMetadataIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, id := range map[string]uint64{"web": s.ID, metadata.Name: metadata.TableID} {
-		want := api.RootInfo{Metadata: true, Table: id, Server: n.server.Load().name, Addr: n.RPCAddr()}
+		want := api.RootInfo{Metadata: true, Table: id, Server: metadataServerName(n.server.Load().name), Addr: n.RPCAddr()}
 		if err := root(name); err != nil || info != want {
 			t.Errorf("root of %s: %+v, %v, want %+v", name, info, err, want)
 		}

@@ -44,7 +44,7 @@ func (n *Node) keepSession() {
 			return
 		}
 		n.log.Warn("the lock that makes this node a tablet server is lost: it serves nothing until it has it anew")
-		err := n.tablets().Close()
+		err := n.server.Load().close()
 		if err == nil || n.ctx.Err() == nil {
 			err = n.hold(n.ctx)
 		}

@@ -46,7 +46,10 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 }
 
 func (c *collector) collectTablets(m sender) {
-	t := c.node.tablets().Stats()
+	t, own := c.node.tabletStats(), c.node.server.Load().metadata.Stats()
+	m.gauge("metadata_tablets", "Tablets of METADATA served.", float64(own.Tablets))
+	m.gauge("metadata_memtable_bytes", "Memory of their memtables.", float64(own.MemtableBytes))
+	m.gauge("metadata_commit_log_pending_bytes", "Their commit log that recovery would read.", float64(own.LogPendingBytes))
 	m.gauge("tables", "Tables served.", float64(t.Tables))
 	m.gauge("tablets", "Tablets served.", float64(t.Tablets))
 	m.counter("reads_total", "Rows asked for by key.", float64(t.Reads))

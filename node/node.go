@@ -22,7 +22,6 @@ import (
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
-	"github.com/steledb/stele/tablet"
 )
 
 // Node is a running node.
@@ -179,9 +178,6 @@ func (n *Node) openData(ctx context.Context) (err error) {
 	return n.becomeTabletServer(ctx)
 }
 
-// tablets returns the tablet server of this node; it may be closed, and then serves nothing.
-func (n *Node) tablets() *tablet.Server { return n.server.Load().tablets }
-
 // fail ends the node: it can acknowledge nothing any more.
 func (n *Node) fail(err error) {
 	n.failure.Do(func() {
@@ -239,7 +235,7 @@ func (n *Node) closeTablets(ctx context.Context, s *tabletServer) error {
 	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastCommits, cancel) })()
-	return s.tablets.CloseWithin(within)
+	return s.closeWithin(within)
 }
 
 // stopParts ends the parts in an order in which each still finds what it needs: the

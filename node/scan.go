@@ -98,7 +98,7 @@ func (n *Node) scanBatch(c *rpc.Call, s *scan, id uint64) {
 	e := wire.GetEncoder()
 	defer e.Release()
 	w := api.BeginScan(e)
-	next, err := n.tablets().Scan(c.Context(), s.table, s.rg, s.filter, func(key []byte, cells []table.Cell) error {
+	next, err := n.tabletsOf(s.table).Scan(c.Context(), s.table, s.rg, s.filter, func(key []byte, cells []table.Cell) error {
 		if tooLarge(cells, api.ResultBytesMax) {
 			return &api.RowTooLargeError{Limit: api.ResultBytesMax}
 		}

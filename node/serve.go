@@ -131,7 +131,7 @@ func (n *Node) unready() string {
 	if err := n.server.Load().serving(); err != nil {
 		return "its lease of its server lock is not sure: no leader of the lock service answers"
 	}
-	if err := n.tablets().Stats().Blocked; err != nil {
+	if err := n.tabletStats().Blocked; err != nil {
 		return fmt.Sprintf("writes wait: memtables cannot be written out: %v", err)
 	}
 	return ""

@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/steledb/stele/client/api"
-	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/node/gossip"
 )
 
@@ -32,7 +31,7 @@ func (n *Node) status(context.Context, *api.NamesRequest) (answer, error) {
 		s := api.Status{Node: n.cfg.Name, NodeID: n.id(), Cluster: n.cluster(), Version: Version(), Uptime: time.Since(n.started), Reason: n.unready()}
 		return s.Append, nil
 	}
-	t, reason := n.tablets().Stats(), n.unready()
+	t, reason := n.tabletStats(), n.unready()
 	s := api.Status{
 		Node: n.cfg.Name, Cluster: n.cluster(), Version: Version(), Uptime: time.Since(n.started),
 		Ready: reason == "", Reason: reason,
@@ -73,13 +72,10 @@ func (n *Node) status(context.Context, *api.NamesRequest) (answer, error) {
 	return s.Append, nil
 }
 
-// servedTables counts the tables, and their tablets, that are served here, without METADATA.
+// servedTables counts the users' tables, and their tablets, that are served here.
 func (n *Node) servedTables() (tables, tablets int64) {
 	seen := map[uint64]bool{}
 	for _, t := range n.tablets().Loaded() {
-		if t.Table == metadata.TableID {
-			continue
-		}
 		seen[t.Table] = true
 		tablets++
 	}

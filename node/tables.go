@@ -130,19 +130,19 @@ func (n *Node) refresh(ctx context.Context, name string, id uint64) error {
 
 func (n *Node) compactHere(ctx context.Context, name string, d *wire.Decoder) (answer, error) {
 	major := d.Bool()
-	if err := n.tablets().Compact(ctx, name, major); err != nil && !errors.Is(err, api.ErrNoTable) {
+	if err := n.tabletsOf(name).Compact(ctx, name, major); err != nil && !errors.Is(err, api.ErrNoTable) {
 		return nil, err
 	}
 	return nil, nil
 }
 
-func (n *Node) compactOneHere(ctx context.Context, _ string, d *wire.Decoder) (answer, error) {
+func (n *Node) compactOneHere(ctx context.Context, name string, d *wire.Decoder) (answer, error) {
 	id, major := d.Uint(), d.Bool()
-	return nil, n.tablets().CompactTablet(ctx, id, major)
+	return nil, n.tabletsOf(name).CompactTablet(ctx, id, major)
 }
 
 // splitHere splits a tablet that is here.
-func (n *Node) splitHere(ctx context.Context, _ string, d *wire.Decoder) (answer, error) {
+func (n *Node) splitHere(ctx context.Context, name string, d *wire.Decoder) (answer, error) {
 	id := d.Uint()
 	var at []byte
 	if !d.IsNil() {
@@ -151,11 +151,11 @@ func (n *Node) splitHere(ctx context.Context, _ string, d *wire.Decoder) (answer
 	if err := d.Err(); err != nil {
 		return nil, err
 	}
-	lower, err := n.tablets().Split(ctx, id, at)
+	lower, err := n.tabletsOf(name).Split(ctx, id, at)
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range n.tablets().Loaded() {
+	for _, t := range n.tabletsOf(name).Loaded() {
 		if t.ID == lower {
 			at = t.End
 		}
@@ -171,7 +171,7 @@ func (n *Node) splitHere(ctx context.Context, _ string, d *wire.Decoder) (answer
 func (n *Node) describeHere(_ context.Context, name string, d *wire.Decoder) (answer, error) {
 	d.Skip()
 	info := api.TableInfo{Schema: table.NewSchema(name, 0)}
-	tablets, err := n.tablets().TabletStats(name)
+	tablets, err := n.tabletsOf(name).TabletStats(name)
 	if err != nil && !errors.Is(err, api.ErrNoTable) {
 		return nil, err
 	}
@@ -254,9 +254,6 @@ func (s *tabletServer) followSchemas() {
 			return
 		}
 		for name, id := range s.tablets.Tables() {
-			if id == metadata.TableID {
-				continue
-			}
 			ctx, cancel := context.WithTimeout(s.n.ctx, schemasPeriod)
 			_, gen, err := readSchema(ctx, s.n.meta.current(), name)
 			if gen != seen[name] || errors.Is(err, api.ErrNoTable) {

@@ -118,7 +118,7 @@ func (n *Node) handleOrders() {
 // obey carries a command out, if it is the master's and means the tablet server that there is.
 func (n *Node) obey(ctx context.Context, o *order, do func(context.Context, *tabletServer, *order) (answer, error)) (answer, error) {
 	s := n.server.Load()
-	if s == nil || s.name != o.server {
+	if s == nil || !s.is(o.server) {
 		return nil, &rpc.Error{Code: rpc.CodeUnavailable, Message: fmt.Sprintf("tablet server %s is not here any more, or not yet", o.server)}
 	}
 	if err := n.epochs.admit(ctx, o.command, n.meta.client); err != nil {

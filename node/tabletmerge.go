@@ -34,7 +34,7 @@ func (s *tabletServer) idOf(ctx context.Context, key []byte) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if row.Server != s.name {
+	if row.Server != s.nameFor(row.Table) {
 		return 0, fmt.Errorf("tablet server %q has the tablet: %w", row.Server, api.ErrNotServing)
 	}
 	m, err := tablet.DecodeMeta(row.Meta)

@@ -19,7 +19,7 @@ import (
 )
 
 // tabletServer is this node as a server of tablets, from when it got the lock of its server
-// file until it loses it. It implements tablet.Metadata.
+// file until it loses it. It implements tablet.Metadata, for both that it has.
 type tabletServer struct {
 	n    *Node
 	name string
@@ -29,10 +29,12 @@ type tabletServer struct {
 		Info(msg string, args ...any)
 		Warn(msg string, args ...any)
 	}
-	blobs   tablet.Blobs
-	tablets *tablet.Server
+	blobs    tablet.Blobs
+	tablets  *tablet.Server // of users' tables
+	metadata *tablet.Server
 
-	splitting atomic.Bool
+	// splitting is whether a tablet is being split, of METADATA and of others.
+	splitting [2]atomic.Bool
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
@@ -104,21 +106,13 @@ func (n *Node) openTabletServer(ctx context.Context, lock *session.Lock) error {
 	s := &tabletServer{n: n, name: serverName(n.id(), lock.Generation()), lock: lock, rows: n.rows}
 	s.log = n.log.With("part", "tablet", "server", s.name)
 	s.mu.loading, s.mu.states = map[string]bool{}, map[uint64]*rowState{}
-	b := n.cfg.budget()
 	s.blobs = tablet.OnSpreadStore(n.store.Load(), s.name)
-	var err error
-	s.tablets, err = tablet.Start(ctx, tablet.Config{
-		Blobs: s.blobs, Metadata: s, Logger: n.log.With("part", "tablet"),
-		MemtablesBytesMax: b.memtables, CacheBytes: b.cache, RowReadBytesMax: b.message,
-		OnFailure: s.logFailed, Serving: s.serving,
-		NewTabletID:   func(ctx context.Context) (uint64, error) { return n.catalog.nextIDs(ctx, 1) },
-		OnSplitWanted: s.splitWanted,
-	})
-	if err != nil {
-		return fmt.Errorf("open the tablet server: %w", err)
+	if err := s.openBoth(ctx); err != nil {
+		return err
 	}
 	n.server.Store(s)
 	n.background.Go(s.followSchemas)
+	n.background.Go(s.expectMetadata)
 	return nil
 }
 
@@ -149,7 +143,7 @@ func (s *tabletServer) serving() error {
 
 // held answers what the server has.
 func (s *tabletServer) held() answer {
-	all := s.tablets.Loaded()
+	all := append(s.metadata.Loaded(), s.tablets.Loaded()...)
 	return func(e *wire.Encoder) {
 		e.Array(len(all))
 		for i := range all {
@@ -222,7 +216,7 @@ func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) 
 		return err
 	}
 	start := time.Now()
-	if err := s.tablets.Load(ctx, *l); err != nil && !errors.Is(err, tablet.ErrServed) {
+	if err := s.of(row.Table).Load(ctx, *l); err != nil && !errors.Is(err, tablet.ErrServed) {
 		s.forget(l.Meta.ID)
 		return err
 	}
@@ -248,21 +242,22 @@ func (s *tabletServer) end(key []byte) {
 
 // has says whether the server has the tablet of a row.
 func (s *tabletServer) has(row *metadata.Row) bool {
-	return slices.ContainsFunc(s.tablets.Loaded(), func(t tablet.Loaded) bool {
+	return slices.ContainsFunc(s.of(row.Table).Loaded(), func(t tablet.Loaded) bool {
 		return t.Table == row.Table && string(t.End) == string(row.End)
 	})
 }
 
 // take makes the tablet this server's. From then on no other changes its row.
 func (s *tabletServer) take(ctx context.Context, row *metadata.Row) error {
-	event := "loaded on " + s.name
-	if row.Server != "" && row.Server != s.name {
+	name := s.nameFor(row.Table)
+	event := "loaded on " + name
+	if row.Server != "" && row.Server != name {
 		event += ", recovered from " + row.Server
 		if !slices.Contains(row.Recoveries, row.Server) {
 			row.Recoveries = append(row.Recoveries, row.Server)
 		}
 	}
-	row.Server, row.Addr = s.name, s.n.RPCAddr()
+	row.Server, row.Addr = name, s.n.RPCAddr()
 	return s.rows.replace(ctx, row, event)
 }
 
@@ -354,24 +349,6 @@ func (s *tabletServer) recovered(st *rowState) {
 	st.row = &row
 }
 
-// sort sorts a piece of a dead server's log (paper §6).
-func (s *tabletServer) sort(ctx context.Context, o *order) (answer, error) {
-	piece := blobfs.LogPiece{Start: o.start, End: o.end}
-	r, err := s.n.store.Load().OpenLogPiece(ctx, o.dead, o.log, piece)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	m, err := tablet.SortLog(ctx, s.blobs, r, piece.End-piece.Start)
-	if err != nil {
-		return nil, err
-	}
-	b := tablet.EncodeRun(&m)
-	// The master names it in a moment; the sweep takes nothing that it has not found unnamed twice.
-	s.n.store.Load().Release(m.Handle.ID)
-	return func(e *wire.Encoder) { e.Bin(b) }, nil
-}
-
 // forget lets go of what is known of a tablet's row.
 func (s *tabletServer) forget(id uint64) {
 	s.mu.Lock()
@@ -390,18 +367,19 @@ func (s *tabletServer) unload(ctx context.Context, key []byte) error {
 		return err
 	}
 	if s.has(row) {
-		if _, _, err := s.tablets.Unload(ctx, m.ID); err != nil {
+		if _, _, err := s.of(row.Table).Unload(ctx, m.ID); err != nil {
 			return err
 		}
 	}
 	if row, err = s.rowOf(ctx, key); err != nil {
 		return err
 	}
-	if row.Server != s.name {
+	if row.Server != s.nameFor(row.Table) {
 		return nil
 	}
+	event := "unloaded by " + row.Server
 	row.Server, row.Addr = "", ""
-	if err := s.rows.replace(ctx, row, "unloaded by "+s.name); err != nil {
+	if err := s.rows.replace(ctx, row, event); err != nil {
 		return err
 	}
 	s.forget(m.ID)
@@ -464,20 +442,27 @@ func (s *tabletServer) release(m *tablet.Meta) {
 	}
 }
 
+var errRootSplit = errors.New("the root tablet is never split")
+
 // splitTimeout bounds a split: a memtable may have to be written out first.
 const splitTimeout = time.Minute
 
-// splitWanted splits a tablet that has grown large or hot, one at a time. METADATA stays in two tablets.
+// splitWanted splits a tablet that has grown large or hot, one at a time, and one of METADATA's. The root
+// tablet stays as it is.
 func (s *tabletServer) splitWanted(w tablet.SplitWanted) {
-	if w.Table == metadata.TableID || !s.splitting.CompareAndSwap(false, true) {
+	splitting := &s.splitting[0]
+	if w.Table == metadata.TableID {
+		splitting = &s.splitting[1]
+	}
+	if w.Tablet == metadata.RootTabletID || !splitting.CompareAndSwap(false, true) {
 		return
 	}
 	s.n.background.Go(func() {
-		defer s.splitting.Store(false)
+		defer splitting.Store(false)
 		ctx, cancel := context.WithTimeout(s.n.ctx, splitTimeout)
 		defer cancel()
 		start := time.Now()
-		lower, err := s.tablets.Split(ctx, w.Tablet, w.At)
+		lower, err := s.of(w.Table).Split(ctx, w.Tablet, w.At)
 		if err != nil {
 			s.log.Warn("split a tablet; will try again", "tablet", w.Tablet, "error", err)
 			return
@@ -490,6 +475,9 @@ func (s *tabletServer) splitWanted(w tablet.SplitWanted) {
 // who has the tablet can make it say; then the lower row is made. If that does not come about, who gets the
 // tablet next makes it, so it cannot appear when nobody reckons with it any more.
 func (s *tabletServer) Split(ctx context.Context, lower, upper *tablet.Meta, gen uint64) (uint64, error) {
+	if isRoot(upper.Table, upper.End) {
+		return 0, errors.Join(tablet.ErrMetaChanged, errRootSplit)
+	}
 	st := s.state(upper.ID)
 	if st == nil {
 		return 0, fmt.Errorf("tablet %d is not this server's: %w", upper.ID, tablet.ErrMetaChanged)
@@ -517,7 +505,7 @@ func (s *tabletServer) Split(ctx context.Context, lower, upper *tablet.Meta, gen
 	}
 	st.row = &row
 	below := &metadata.Row{
-		Table: lower.Table, End: lower.End, Generation: metadata.FirstGeneration(lower.ID), Server: s.name, Addr: s.n.RPCAddr(),
+		Table: lower.Table, End: lower.End, Generation: metadata.FirstGeneration(lower.ID), Server: s.nameFor(lower.Table), Addr: s.n.RPCAddr(),
 		Meta: row.Split, Recoveries: row.Recoveries,
 	}
 	if err := s.rows.create(ctx, below, fmt.Sprintf("split off tablet %d on %s", upper.ID, s.name)); err != nil {
@@ -570,7 +558,7 @@ func (s *tabletServer) Load(ctx context.Context, tableID uint64, end []byte) (*t
 	if err != nil {
 		return nil, 0, err
 	}
-	if row.Server != s.name {
+	if row.Server != s.nameFor(row.Table) {
 		return nil, 0, fmt.Errorf("%w: tablet server %q has the tablet now", tablet.ErrMetaLost, row.Server)
 	}
 	s.mu.Lock()

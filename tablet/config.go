@@ -137,6 +137,10 @@ type Config struct {
 	// before the tablets that hold it are written out. Zero means 1 GiB.
 	LogBytesMax int64
 
+	// LogLater tells that the commit log is begun with the first tablet that is loaded: one that
+	// is open costs room on several nodes.
+	LogLater bool
+
 	// FilesMax is how many files of a locality group a read may have to merge.
 	// Merging compactions start at FilesMerge; writers wait at FilesMax. Zero
 	// means 40 and 6.

@@ -59,6 +59,9 @@ var ErrServed = errors.New("tablet is served already")
 // runs is written out at once, which OnRecovered tells of. Errors: ErrServed, ErrClosed, those of
 // the runs, a *sstable.CorruptError or *blobfs.CorruptError.
 func (s *Server) Load(ctx context.Context, l Load) error {
+	if err := s.BeginLog(ctx); err != nil {
+		return err
+	}
 	t, err := s.newTablet(ctx, l)
 	if err != nil {
 		return err

@@ -354,3 +354,37 @@ func TestHaltWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestLogLater: with LogLater a server has no commit log before it has a tablet, and what it acknowledges then
+// is in one (I1); one that was closed meanwhile begins none.
+func TestLogLater(t *testing.T) {
+	f := newFleet(t, Config{LogLater: true}, 3, "f:")
+	a, b, c := f.servers[0], f.servers[1], f.servers[2]
+	begun := func(s *fleetServer) int {
+		s.blobs.mu.Lock()
+		defer s.blobs.mu.Unlock()
+		return len(s.blobs.logs)
+	}
+	if begun(a) != 1 || begun(b) != 0 {
+		t.Fatalf("%d logs with a tablet and %d without", begun(a), begun(b))
+	}
+	if err := f.move(a, b, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := applySync(b.Server, "row", setCell("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.load(c, nil, f.kill(b)); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.read("row"); len(got) != 1 || begun(b) != 1 || begun(c) != 1 {
+		t.Fatalf("the tablet has %q; %d and %d logs were begun", got, begun(b), begun(c))
+	}
+	d := f.start()
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.BeginLog(context.Background()); !errors.Is(err, ErrClosed) || begun(d) != 0 {
+		t.Fatalf("a closed server begins %d logs, %v", begun(d), err)
+	}
+}

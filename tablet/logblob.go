@@ -2,6 +2,7 @@ package tablet
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 
 	"github.com/steledb/stele/blobfs"
@@ -14,10 +15,22 @@ type logBlob struct {
 	blobs Blobs
 	id    blobfs.ID
 	w     atomic.Pointer[LogWriter]
+
+	opening sync.Mutex // held while it is created or closed
+	closed  bool
 }
 
-// open creates the blob. The error is blobfs.ErrDiskFull, or of a broken disk.
+// open creates the blob, if that is not done. The error is blobfs.ErrDiskFull, ErrClosed, or of a broken
+// disk.
 func (l *logBlob) open(ctx context.Context) error {
+	l.opening.Lock()
+	defer l.opening.Unlock()
+	switch {
+	case l.w.Load() != nil:
+		return nil
+	case l.closed: // nothing is to be written to it any more, so nobody needs to find it
+		return ErrClosed
+	}
 	w, err := l.blobs.CreateLog(ctx, l.id)
 	if err == nil {
 		l.w.Store(&w)
@@ -52,6 +65,9 @@ func (l *logBlob) Weak() int64 {
 
 // Close implements LogWriter.
 func (l *logBlob) Close() error {
+	l.opening.Lock()
+	defer l.opening.Unlock()
+	l.closed = true
 	if w := l.w.Load(); w != nil {
 		return (*w).Close()
 	}

@@ -54,14 +54,29 @@ func (s *Server) recover(ctx context.Context, tablets []Load) error {
 // beginLog begins the server's commit log, with the sequence number next.
 func (s *Server) beginLog(ctx context.Context, next uint64) error {
 	w := &logBlob{blobs: s.cfg.Blobs, id: blobfs.NewID()}
-	if err := w.open(ctx); err != nil && !errors.Is(err, blobfs.ErrDiskFull) {
-		return fmt.Errorf("begin a commit log: %w", err)
-	}
 	s.logWriter = w
+	if !s.cfg.LogLater {
+		if err := s.BeginLog(ctx); err != nil {
+			return err
+		}
+	}
 	s.appliedNext.Store(next)
 	s.commits = commitlog.New(&reportingAppender{LogWriter: w, server: s}, next, commitlog.Config{
 		Retryable: func(err error) bool { return errors.Is(err, blobfs.ErrDiskFull) },
 	})
+	return nil
+}
+
+// BeginLog begins the commit log, on the disks, if that has not been done and there is room for it. Load does
+// so, too. Errors: ErrClosed, those of Blobs.
+func (s *Server) BeginLog(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	err := s.logWriter.open(ctx)
+	if err != nil && !errors.Is(err, blobfs.ErrDiskFull) {
+		return fmt.Errorf("begin a commit log: %w", err)
+	}
 	return nil
 }
 

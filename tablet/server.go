@@ -32,7 +32,7 @@ type Server struct {
 	cache   *sstable.Cache
 
 	commits   *commitlog.Log
-	logWriter LogWriter
+	logWriter *logBlob
 
 	// tables maps table names to what is served of them. Replaced, never changed.
 	tables   atomic.Pointer[map[string]*served]

@@ -51,6 +51,25 @@ func (s *Server) Stats() Stats {
 	return st
 }
 
+// Add adds the figures of another server.
+func (s *Stats) Add(o *Stats) {
+	s.Tables, s.Tablets = s.Tables+o.Tables, s.Tablets+o.Tablets
+	s.Reads, s.Scans = s.Reads+o.Reads, s.Scans+o.Scans
+	s.Stalls, s.Overloads = s.Stalls+o.Stalls, s.Overloads+o.Overloads
+	s.MinorCompactions += o.MinorCompactions
+	s.MergingCompactions += o.MergingCompactions
+	s.MajorCompactions += o.MajorCompactions
+	s.Splits, s.Merges, s.SplitPause = s.Splits+o.Splits, s.Merges+o.Merges, max(s.SplitPause, o.SplitPause)
+	s.MemtableBytes, s.MemtableBytesMax = s.MemtableBytes+o.MemtableBytes, s.MemtableBytesMax+o.MemtableBytesMax
+	s.Cache.Add(&o.Cache)
+	s.Log.Batches, s.Log.Commits, s.Log.Bytes = s.Log.Batches+o.Log.Batches, s.Log.Commits+o.Log.Commits, s.Log.Bytes+o.Log.Bytes
+	s.Log.AppendTime += o.Log.AppendTime
+	s.LogPendingBytes += o.LogPendingBytes
+	if s.Blocked == nil {
+		s.Blocked = o.Blocked
+	}
+}
+
 // TabletStats are figures of one tablet.
 type TabletStats struct {
 	ID            uint64

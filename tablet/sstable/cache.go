@@ -69,6 +69,12 @@ type CacheStats struct {
 	Budget       int64
 }
 
+// Add adds the figures of another cache.
+func (s *CacheStats) Add(o *CacheStats) {
+	s.Hits, s.Misses, s.Evictions = s.Hits+o.Hits, s.Misses+o.Misses, s.Evictions+o.Evictions
+	s.Blocks, s.Bytes, s.Budget = s.Blocks+o.Blocks, s.Bytes+o.Bytes, s.Budget+o.Budget
+}
+
 // Stats returns the counters since the cache was made.
 func (c *Cache) Stats() CacheStats {
 	s := c.counter.Snapshot()

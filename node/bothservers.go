@@ -1,0 +1,168 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/tablet"
+)
+
+// A node has two tablet servers under one lock: one has METADATA's tablets, the other all else. So
+// METADATA has a commit log of its own, which is short and sorted first when the node dies (paper §6,
+// "Commit-log implementation"), and memory and minor compactions that no writes of users stand in
+// the way of.
+
+// metadataSuffix is what the name of the server of METADATA's tablets has behind that of the other.
+const metadataSuffix = ".metadata"
+
+// metadataServerName is the name of a server's companion that has METADATA's tablets.
+func metadataServerName(server string) string { return server + metadataSuffix }
+
+const (
+	// metadataSplitBytes is the size at which METADATA's tablets split (paper §5.1).
+	metadataSplitBytes = 128 << 20
+	// metadataLogBytes is how much of METADATA's commit log a recovery may have to read: a small
+	// part of a piece.
+	metadataLogBytes = 16 << 20
+)
+
+// openBoth opens the two servers. They have no tablets yet, and METADATA's no commit log.
+func (s *tabletServer) openBoth(ctx context.Context) (err error) {
+	n, b := s.n, s.n.cfg.budget()
+	cfg := tablet.Config{
+		Blobs: s.blobs, Metadata: s, Logger: n.log.With("part", "tablet"),
+		MemtablesBytesMax: b.memtables, CacheBytes: b.cache, RowReadBytesMax: b.message,
+		OnFailure: s.logFailed, Serving: s.serving,
+		NewTabletID:   func(ctx context.Context) (uint64, error) { return n.catalog.nextIDs(ctx, 1) },
+		OnSplitWanted: s.splitWanted,
+	}
+	if s.tablets, err = tablet.Start(ctx, cfg); err != nil {
+		return fmt.Errorf("open the tablet server: %w", err)
+	}
+	cfg.Blobs = tablet.OnSpreadStore(n.store.Load(), s.nameFor(metadata.TableID))
+	cfg.Logger = cfg.Logger.With("of", metadata.Name)
+	cfg.MemtablesBytesMax, cfg.CacheBytes, cfg.LogBytesMax, cfg.LogLater = b.metadataMemtables, b.metadataCache, metadataLogBytes, true
+	// Not by load: clients ask for what they do not know only, and ranges that begin at a row
+	// are looked up in one step.
+	cfg.SplitOps, cfg.SplitBytes = -1, metadataSplitBytes
+	if n.cfg.metadataSplitBytes != 0 {
+		cfg.SplitBytes = n.cfg.metadataSplitBytes
+	}
+	if s.metadata, err = tablet.Start(ctx, cfg); err != nil {
+		return errors.Join(fmt.Errorf("open METADATA's tablet server: %w", err), s.tablets.Close())
+	}
+	return nil
+}
+
+// expectMetadata begins the commit log of METADATA's tablets when a node that has some is not heard of any more
+// and this one is to get them, which the master does as soon as that is sure: a log would be waited for then.
+func (s *tabletServer) expectMetadata() {
+	for {
+		changed := s.n.fleetOf.Changed()
+		if s.n.getsMetadata(s.n.fleetOf.Members()) {
+			ctx, cancel := context.WithTimeout(s.n.ctx, changeAttempt)
+			err := s.metadata.BeginLog(ctx)
+			cancel()
+			if err == nil {
+				return
+			}
+			s.n.log.Debug("begin METADATA's commit log; will be tried again when it is needed", "error", err)
+		}
+		select {
+		case <-changed:
+		case <-s.lock.Done():
+			return
+		case <-s.n.ctx.Done():
+			return
+		}
+	}
+}
+
+// getsMetadata says whether METADATA's tablets are on a node that seems dead, and this one is the first of those
+// that may get them.
+func (n *Node) getsMetadata(members []blobfs.Member) bool {
+	had := n.client.MetadataNodes()
+	lost := false
+	for _, m := range members {
+		switch {
+		case m.ID == n.id():
+			if m.Leaving {
+				return false
+			}
+		case m.Alive && !m.Leaving && m.ID < n.id():
+			return false
+		case !m.Alive && slices.Contains(had, m.ID):
+			lost = true
+		}
+	}
+	return lost
+}
+
+// close ends both.
+func (s *tabletServer) close() error { return errors.Join(s.tablets.Close(), s.metadata.Close()) }
+
+// closeWithin does so, and waits for commits that were accepted until ctx ends.
+func (s *tabletServer) closeWithin(ctx context.Context) error {
+	return errors.Join(s.tablets.CloseWithin(ctx), s.metadata.CloseWithin(ctx))
+}
+
+// of returns the server of a table's tablets.
+func (s *tabletServer) of(tableID uint64) *tablet.Server {
+	if tableID == metadata.TableID {
+		return s.metadata
+	}
+	return s.tablets
+}
+
+// nameFor is the name of the server of a table's tablets.
+func (s *tabletServer) nameFor(tableID uint64) string {
+	if tableID == metadata.TableID {
+		return metadataServerName(s.name)
+	}
+	return s.name
+}
+
+// is says whether one of the two has that name.
+func (s *tabletServer) is(server string) bool {
+	return server == s.name || server == metadataServerName(s.name)
+}
+
+// tablets returns the tablet server of this node for users' tables; it may be closed, and then serves nothing.
+func (n *Node) tablets() *tablet.Server { return n.server.Load().tablets }
+
+// tabletsOf returns the tablet server of this node for a table.
+func (n *Node) tabletsOf(table string) *tablet.Server {
+	s := n.server.Load()
+	if table == metadata.Name {
+		return s.metadata
+	}
+	return s.tablets
+}
+
+// tabletStats returns the figures of both servers together.
+func (n *Node) tabletStats() tablet.Stats {
+	s := n.server.Load()
+	t, m := s.tablets.Stats(), s.metadata.Stats()
+	t.Add(&m)
+	return t
+}
+
+// both divides what a node says it has between its two servers.
+func both(v master.TabletServer) []master.TabletServer {
+	users, own := v, v
+	own.Name, own.Metadata = metadataServerName(v.Name), true
+	users.Has, own.Has = nil, nil
+	for _, h := range v.Has {
+		if t := (master.Tablet{Key: h.Key}); t.OfMetadata() {
+			own.Has = append(own.Has, h)
+		} else {
+			users.Has = append(users.Has, h)
+		}
+	}
+	return []master.TabletServer{own, users}
+}
