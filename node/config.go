@@ -62,6 +62,9 @@ type Config struct {
 	// 64 MiB.
 	ExtentBytes int64
 
+	// Waiting, unless nil, is told what a start waits for, each time that this changes.
+	Waiting func(what string)
+
 	Logger *slog.Logger // nil discards
 
 	metadataSplitBytes int64 // if not zero, for tests

@@ -76,6 +76,7 @@
 //	keepSession      Start            Close               opens a session after one that expired
 //	watchRemoval     Start            Close, removal      ends the node when it is removed
 //	master           startMaster      Close               holds /master where the leader is
+//	signs of life    Alive            their part answers  one for each part, at most one at once
 //	change           a change         itself, one at once a change of the catalog whose caller may leave
 //
 // # Invariants

@@ -38,6 +38,7 @@ type Node struct {
 	confirmed atomic.Bool
 	// stage says what a start waits for.
 	stage atomic.Pointer[string]
+	signs lifeSigns
 
 	rpc     *rpc.Server
 	rpcAddr net.Addr
@@ -120,7 +121,12 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 }
 
 // enter says what the start waits for now.
-func (n *Node) enter(stage string) { n.stage.Store(&stage) }
+func (n *Node) enter(stage string) {
+	n.stage.Store(&stage)
+	if n.cfg.Waiting != nil {
+		n.cfg.Waiting(stage)
+	}
+}
 
 // listen takes the port of the node first: a second node on the same port must
 // not touch any data.

@@ -19,6 +19,7 @@
 //     faultOf finds them for errors of other packages.
 //   - A setting is a key of the configuration: a flag of serve, a STELE_ variable
 //     and a line of the file at once.
+//   - A supervisor is systemd, which is told how the node is.
 //   - A devCluster is the nodes of "serve --dev --nodes": processes of this program, each
 //     a devNode.
 //   - A rowWriter prints rows: as JSON, as plain lines, or for a terminal.
@@ -31,6 +32,10 @@
 //	node close   app.stop     the node is closed; a second      the node's Close
 //	                          signal leaves it to the process,
 //	                          which then ends
+//	node start   startWithin  the node is up; one that hangs     the start; startWithin waits for it, in
+//	                          after a signal ends with the      bounded time after a signal
+//	                          process
+//	supervisor   supervisor   its close, which joins it          signs of life for systemd
 //	dev node     devNode      the node's process ends            the process's end
 //	dev form     devCluster   the nodes serve, or form ends     what it finds; form joins it
 //	dev input    devCluster   input ends, or the process does   the lines of standard input

@@ -8,8 +8,8 @@ import (
 	"github.com/lmittmann/tint"
 )
 
-// newLogger returns the log of a node: on a terminal for people, elsewhere for
-// programs.
+// newLogger returns the log of a node: on a terminal for people, under systemd in its
+// journal, elsewhere for programs.
 func (a *app) newLogger(w io.Writer, format, level string) *slog.Logger {
 	var least slog.Level
 	_ = least.UnmarshalText([]byte(level)) // checked with the settings
@@ -20,6 +20,8 @@ func (a *app) newLogger(w io.Writer, format, level string) *slog.Logger {
 	switch {
 	case format == "json":
 		return slog.New(slog.NewJSONHandler(w, opts))
+	case format == "journal" || format == "auto" && inJournal():
+		return slog.New(newJournalHandler(least, slog.NewTextHandler(w, opts)))
 	case format == "auto" && a.errTTY:
 		return slog.New(tint.NewTextHandler(w, &tint.Options{Level: least, TimeFormat: time.TimeOnly, NoColor: !a.color}))
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -120,7 +121,12 @@ func (c *configuration) invitation(addr string) string {
 // serve runs a node until ctx ends or the node fails. ready, if there is one, is
 // called once the node serves.
 func (a *app) serve(ctx context.Context, cfg node.Config, drain time.Duration, ready func(context.Context, *node.Node) error) error {
-	n, err := node.Start(ctx, cfg)
+	sup := newSupervisor(cfg.Logger)
+	defer sup.close()
+	cfg.Waiting = sup.waiting
+	// Also while it starts.
+	defer context.AfterFunc(ctx, func() { sup.stopping(drain + closeTime) })()
+	n, err := startWithin(ctx, cfg, drain)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) { // it was told to
 		cfg.Logger.Info("stopped before it served")
 		return nil
@@ -132,15 +138,47 @@ func (a *app) serve(ctx context.Context, cfg node.Config, drain time.Duration, r
 		err = ready(ctx, n)
 	}
 	if err == nil {
+		sup.ready(n, fmt.Sprintf("serves clients and nodes at %s", n.RPCAddr()))
 		select {
 		case <-ctx.Done():
 		case <-n.Done():
 		}
 	}
+	sup.stopping(drain + closeTime)
 	return errors.Join(err, n.Err(), a.stop(n, drain, cfg.Logger))
 }
 
-// stop drains the node, for so long, or until a second signal.
+// closeTime is what a node gets to end its parts, beside the time that requests get to
+// finish: 30 s. What it has not ended by then, it has in the commit log.
+const closeTime = 30 * time.Second
+
+// startWithin starts a node; when ctx ends it gives up in bounded time, whatever the start
+// hangs in.
+func startWithin(ctx context.Context, cfg node.Config, drain time.Duration) (*node.Node, error) {
+	type outcome struct {
+		n   *node.Node
+		err error
+	}
+	started := make(chan outcome, 1)
+	go func() {
+		n, err := node.Start(ctx, cfg)
+		started <- outcome{n, err}
+	}()
+	select {
+	case o := <-started:
+		return o.n, o.err
+	case <-ctx.Done():
+	}
+	select {
+	case o := <-started:
+		return o.n, o.err
+	case <-time.After(drain + closeTime):
+		return nil, fmt.Errorf("stopped at once: the start did not end within %v of being told to", drain+closeTime)
+	}
+}
+
+// stop drains the node, for so long, and stops it in bounded time, or at once after a
+// second signal.
 func (a *app) stop(n *node.Node, drain time.Duration, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), drain)
 	defer cancel()
@@ -150,6 +188,7 @@ func (a *app) stop(n *node.Node, drain time.Duration, log *slog.Logger) error {
 	log.Info("stopping: requests under way may finish; a second signal stops at once", "within", drain)
 	closed := make(chan error, 1)
 	go func() { closed <- n.Close(ctx) }()
+	const recovers = "the next start recovers from the commit log"
 	select {
 	case err := <-closed:
 		if errors.Is(err, context.DeadlineExceeded) {
@@ -161,12 +200,19 @@ func (a *app) stop(n *node.Node, drain time.Duration, log *slog.Logger) error {
 		}
 		return err
 	case s := <-again:
-		return fmt.Errorf("stopped at once by a second signal (%v); the next start recovers from the commit log", s)
+		return fmt.Errorf("stopped at once by a second signal (%v); %s", s, recovers)
+	case <-time.After(drain + closeTime):
+		return fmt.Errorf("stopped at once: the node was not closed within %v; %s", drain+closeTime, recovers)
 	}
 }
 
 // startError tells what can be done about a node that did not come up.
 func startError(err error, cfg node.Config) error {
+	underSystemd := os.Getenv("NOTIFY_SOCKET") != ""
+	if underSystemd && (errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS)) {
+		return withHint(err, "the unit may write below /var/lib/stele alone: mount disks there, or \"systemctl edit stele\" and add "+
+			"\"[Service]\" and \"ReadWritePaths=FOLDER\"; the folder must belong to the unit's user, stele")
+	}
 	if errors.Is(err, os.ErrPermission) {
 		return withHint(err, fmt.Sprintf(`give a folder of your own with --data-dir (now %s), or try "stele serve --dev"`, cfg.DataDirs[0]))
 	}

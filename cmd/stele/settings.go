@@ -51,7 +51,7 @@ var settings = []setting{
 	{key: "extent_size", usage: "`size` of the pieces in which blobs and commit logs are kept, from 64KiB to 1GiB, the same on all nodes", initial: "", unset: "64MiB; a node prepares about ten of them for logs", example: "64MiB", check: checkExtentSize},
 	{key: "name", usage: "`name` of the node", initial: "", unset: "the host's", example: "host1"},
 	{key: "drain_timeout", usage: "`time` that requests under way get to finish when the node stops", initial: "30s", check: checkDuration},
-	{key: "log_format", usage: "`form` of the log: auto (colour on a terminal, else text), text or json", initial: "auto", check: oneOf("auto", "text", "json")},
+	{key: "log_format", usage: "`form` of the log: text, json, journal (systemd's, with a field for each attribute), or auto: journal if standard error goes there, colour on a terminal, else text", initial: "auto", check: oneOf("auto", "text", "json", "journal")},
 	{key: "log_level", usage: "least `level` that is logged: debug, info, warn or error", initial: "info", check: oneOf("debug", "info", "warn", "error")},
 }
 

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/coreos/go-systemd/v22/journal"
+)
+
+// A journalHandler logs to systemd's journal, each attribute as a field of its own beside
+// the text: "journalctl -u stele STELE_PART=rpc -p warning". The text has the attributes,
+// too, as people read it.
+type journalHandler struct {
+	least slog.Level
+	send  func(text string, p journal.Priority, fields map[string]string) error
+	// otherwise takes what the journal does not.
+	otherwise slog.Handler
+	attrs     []slog.Attr // with the names of their groups
+	group     string      // of those to come, with a dot behind
+}
+
+func newJournalHandler(least slog.Level, otherwise slog.Handler) *journalHandler {
+	return &journalHandler{least: least, send: journal.Send, otherwise: otherwise}
+}
+
+// inJournal tells whether what the process says to standard error goes to the journal.
+func inJournal() bool {
+	is, err := journal.StderrIsJournalStream()
+	return is && err == nil
+}
+
+func (h *journalHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.least }
+
+func (h *journalHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	c := *h
+	c.otherwise = h.otherwise.WithAttrs(attrs)
+	c.attrs = h.attrs[:len(h.attrs):len(h.attrs)]
+	for _, a := range attrs {
+		c.attrs = flatten(c.attrs, h.group, a)
+	}
+	return &c
+}
+
+func (h *journalHandler) WithGroup(name string) slog.Handler {
+	if name == "" {
+		return h
+	}
+	c := *h
+	c.otherwise = h.otherwise.WithGroup(name)
+	c.group = h.group + name + "."
+	return &c
+}
+
+// flatten adds an attribute, or those of a group, to attrs.
+func flatten(attrs []slog.Attr, group string, a slog.Attr) []slog.Attr {
+	v := a.Value.Resolve()
+	if v.Kind() != slog.KindGroup {
+		if a.Key == "" {
+			return attrs
+		}
+		return append(attrs, slog.Attr{Key: group + a.Key, Value: v})
+	}
+	if a.Key != "" {
+		group += a.Key + "."
+	}
+	for _, inner := range v.Group() {
+		attrs = flatten(attrs, group, inner)
+	}
+	return attrs
+}
+
+func (h *journalHandler) Handle(ctx context.Context, r slog.Record) error {
+	attrs := h.attrs[:len(h.attrs):len(h.attrs)]
+	r.Attrs(func(a slog.Attr) bool {
+		attrs = flatten(attrs, h.group, a)
+		return true
+	})
+	text, fields := strings.Builder{}, map[string]string{"SYSLOG_IDENTIFIER": "stele"}
+	text.WriteString(r.Message)
+	for _, a := range attrs {
+		v := fmt.Sprint(a.Value.Any())
+		fields[journalField(a.Key)] = v
+		if v == "" || strings.ContainsFunc(v, func(r rune) bool { return r == '"' || r == '=' || unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
+			v = strconv.Quote(v)
+		}
+		fmt.Fprintf(&text, " %s=%s", a.Key, v)
+	}
+	if err := h.send(text.String(), priorityOf(r.Level), fields); err != nil {
+		return h.otherwise.Handle(ctx, r)
+	}
+	return nil
+}
+
+// journalField is the field of an attribute: STELE_ and the name in capitals, since the
+// journal gives meanings of its own to names such as MESSAGE and PRIORITY.
+func journalField(key string) string {
+	const longest = 64 // bytes; the journal drops fields with longer names
+	field := "STELE_" + strings.Map(func(r rune) rune {
+		switch r = unicode.ToUpper(r); {
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, key)
+	return field[:min(len(field), longest)]
+}
+
+func priorityOf(l slog.Level) journal.Priority {
+	switch {
+	case l >= slog.LevelError:
+		return journal.PriErr
+	case l >= slog.LevelWarn:
+		return journal.PriWarning
+	case l >= slog.LevelInfo:
+		return journal.PriInfo
+	}
+	return journal.PriDebug
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// notified is a supervisor's socket.
+func notified(t *testing.T) *net.UnixConn {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "notify")
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	t.Setenv("NOTIFY_SOCKET", name)
+	return c
+}
+
+func nextState(t *testing.T, c *net.UnixConn, within time.Duration) string {
+	t.Helper()
+	b := make([]byte, 4096)
+	if err := c.SetReadDeadline(time.Now().Add(within)); err != nil {
+		t.Fatal(err)
+	}
+	n, err := c.Read(b)
+	if err != nil {
+		return ""
+	}
+	return string(b[:n])
+}
+
+// An invalid is a node whose life can be taken.
+type invalid struct{ ill atomic.Pointer[error] }
+
+func (p *invalid) Alive(context.Context) error {
+	if err := p.ill.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (p *invalid) Health() string { return "" }
+
+func TestSupervisor(t *testing.T) {
+	c := notified(t)
+	t.Setenv("WATCHDOG_USEC", strconv.Itoa(150_000))
+	t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
+	s := newSupervisor(slog.New(slog.DiscardHandler))
+	defer s.close()
+	s.waiting("a leader")
+	s.waiting("a leader") // told once
+	if got := nextState(t, c, time.Minute); got != "STATUS=starts, and waits for a leader" {
+		t.Errorf("start: %q", got)
+	}
+	p := &invalid{}
+	s.ready(p, "serves")
+	if got := nextState(t, c, time.Minute); got != "READY=1\nSTATUS=serves" {
+		t.Errorf("ready: %q", got)
+	}
+	for range 2 {
+		if got := nextState(t, c, time.Minute); got != "WATCHDOG=1" {
+			t.Errorf("alive: %q", got)
+		}
+	}
+	// A node that does not live gives no sign of life, and says why once.
+	ill := errors.New("no sign of life\nfrom it")
+	p.ill.Store(&ill)
+	got := nextState(t, c, time.Minute)
+	for got == "WATCHDOG=1" { // one may have been on its way
+		got = nextState(t, c, time.Minute)
+	}
+	if got != "STATUS=does not live as it should: no sign of life; from it" {
+		t.Errorf("ill: %q", got)
+	}
+	if got := nextState(t, c, 300*time.Millisecond); got != "" {
+		t.Errorf("ill, later: %q", got)
+	}
+	s.stopping(10 * time.Second)
+	s.stopping(time.Second)
+	if got := nextState(t, c, time.Minute); got != "STOPPING=1\nSTATUS=stops: requests under way may finish\nEXTEND_TIMEOUT_USEC=15000000" {
+		t.Errorf("stop: %q", got)
+	}
+	if got := nextState(t, c, time.Minute); got != "WATCHDOG=1" {
+		t.Errorf("while it stops: %q", got)
+	}
+	s.status("more")
+	if got := nextState(t, c, time.Minute); got != "WATCHDOG=1" {
+		t.Errorf("while it stops, later: %q", got)
+	}
+}
+
+// A node that runs under systemd says when it serves, that it lives, and that it stops.
+func TestServeIsSupervised(t *testing.T) {
+	c := notified(t)
+	t.Setenv("WATCHDOG_USEC", strconv.Itoa(600_000))
+	t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	a, _, errs := testApp()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- a.run(ctx, strings.Fields("serve --config "+os.DevNull+" --listen 127.0.0.1:0 --gossip off --http off --memory 256MiB --drain-timeout 5s --data-dir "+t.TempDir()))
+	}()
+	var states []string
+	await := func(part string) {
+		t.Helper()
+		for {
+			state := nextState(t, c, time.Minute)
+			if state == "" {
+				t.Fatalf("no %q among %q", part, states)
+			}
+			if states = append(states, state); strings.Contains(state, part) {
+				return
+			}
+		}
+	}
+	await("STATUS=starts, and waits for the block store")
+	await("READY=1\nSTATUS=serves clients and nodes at 127.0.0.1:")
+	await("WATCHDOG=1")
+	cancel()
+	await("STOPPING=1\n")
+	if last := states[len(states)-1]; !strings.Contains(last, "EXTEND_TIMEOUT_USEC=40000000") { // 5 s, closeTime, stopMargin
+		t.Errorf("it stops with %q", last)
+	}
+	if code := <-ended; code != exitOK {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+}

@@ -1,0 +1,57 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A node whose parts answer lives. One that is stuck is named, in time, however often it is
+// asked; and a node lives again whose part goes on.
+func TestAlive(t *testing.T) {
+	var stages []string
+	n, err := Start(context.Background(), Config{
+		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20,
+		Waiting: func(what string) { stages = append(stages, what) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close(context.Background())
+	if !slices.Contains(stages, "the block store") {
+		t.Errorf("a start was told to wait for %q", stages)
+	}
+	ask := func(d time.Duration) error {
+		ctx, cancel := context.WithTimeout(context.Background(), d)
+		defer cancel()
+		return n.Alive(ctx)
+	}
+	if err := ask(time.Minute); err != nil {
+		t.Fatalf("a node that serves: %v", err)
+	}
+	n.voter.mu.Lock()
+	for range 3 {
+		err := ask(50 * time.Millisecond)
+		if err == nil || !strings.Contains(err.Error(), "no sign of life from the lock service") {
+			t.Errorf("a stuck lock service: %v", err)
+		}
+	}
+	n.voter.mu.Unlock()
+	deadline := time.Now().Add(time.Minute)
+	for err = ask(time.Second); err != nil && time.Now().Before(deadline); err = ask(time.Second) {
+	}
+	if err != nil {
+		t.Fatalf("it goes on: %v", err)
+	}
+	if n.Health() != "" {
+		t.Errorf("health %q", n.Health())
+	}
+	if err := n.rpc.Shutdown(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(time.Second); err == nil || !strings.Contains(err.Error(), "port") {
+		t.Errorf("a node that does not answer at its port: %v", err)
+	}
+}
