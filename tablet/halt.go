@@ -35,7 +35,8 @@ var errGone = fmt.Errorf("tablet was taken out of service: %w", api.ErrNotServin
 //
 // A writer holds a latch from before it looks whether the tablet is halted until its
 // commit is done. So when each latch was held once, nobody is left who did not look
-// or whose commit is under way.
+// or whose commit is under way. While the tablet has no latches nobody holds one, and who has them made
+// looks later.
 func (t *Tablet) halt() {
 	t.mu.Lock()
 	if !t.mu.gone {
@@ -43,11 +44,7 @@ func (t *Tablet) halt() {
 	}
 	t.mu.Unlock()
 	t.server.signalRoom() // a writer that waits for memory with a latch in hand lets go of it
-	for i := range t.latches {
-		l := &t.latches[i]
-		l.lockAlone()
-		l.unlockAlone()
-	}
+	t.latches.passAll()
 }
 
 // resume lets writes in again, unless the tablet was taken out of service.

@@ -2,6 +2,7 @@ package tablet
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -13,74 +14,46 @@ const latchStripes = 256
 // latch orders the commits of a row. A plain write holds it shared from before
 // its sequence number is given until it is applied; a read-modify-write holds it
 // alone from before its read until it is applied, so nothing comes between.
+// New shared holders queue behind those who wait to be alone.
 //
 // A holder never waits for a second latch while its commit is not yet in the
 // log's hands, so latches cannot deadlock.
-type latch struct {
-	mu struct {
-		sync.Mutex
-		shared  int
-		alone   bool
-		waiting int // for alone: new shared holders queue behind
-	}
-	free sync.Cond
-}
+type latch struct{ mu sync.RWMutex }
 
-type latches [latchStripes]latch
-
-func (ls *latches) init() {
-	for i := range ls {
-		ls[i].free.L = &ls[i].mu
-	}
+// latches are those of one tablet. They are made with the first write: a server may hold
+// thousands of tablets that have none.
+type latches struct {
+	stripes atomic.Pointer[[latchStripes]latch]
 }
 
 func (ls *latches) of(row []byte) *latch {
-	return &ls[xxhash.Sum64(row)%latchStripes]
+	all := ls.stripes.Load()
+	if all == nil {
+		ls.stripes.CompareAndSwap(nil, new([latchStripes]latch))
+		all = ls.stripes.Load()
+	}
+	return &all[xxhash.Sum64(row)%latchStripes]
 }
 
-func (l *latch) lockShared() {
-	l.mu.Lock()
-	for l.mu.alone || l.mu.waiting > 0 {
-		l.free.Wait()
+// passAll returns when each latch was free once.
+func (ls *latches) passAll() {
+	all := ls.stripes.Load()
+	if all == nil {
+		return // nobody has held any
 	}
-	l.mu.shared++
-	l.mu.Unlock()
+	for i := range all {
+		all[i].lockAlone()
+		all[i].unlockAlone()
+	}
 }
+
+func (l *latch) lockShared() { l.mu.RLock() }
 
 // tryLockShared takes the latch shared if that needs no waiting.
-func (l *latch) tryLockShared() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.mu.alone || l.mu.waiting > 0 {
-		return false
-	}
-	l.mu.shared++
-	return true
-}
+func (l *latch) tryLockShared() bool { return l.mu.TryRLock() }
 
-func (l *latch) unlockShared() {
-	l.mu.Lock()
-	l.mu.shared--
-	if l.mu.shared == 0 && l.mu.waiting > 0 {
-		l.free.Broadcast()
-	}
-	l.mu.Unlock()
-}
+func (l *latch) unlockShared() { l.mu.RUnlock() }
 
-func (l *latch) lockAlone() {
-	l.mu.Lock()
-	l.mu.waiting++
-	for l.mu.alone || l.mu.shared > 0 {
-		l.free.Wait()
-	}
-	l.mu.waiting--
-	l.mu.alone = true
-	l.mu.Unlock()
-}
+func (l *latch) lockAlone() { l.mu.Lock() }
 
-func (l *latch) unlockAlone() {
-	l.mu.Lock()
-	l.mu.alone = false
-	l.free.Broadcast()
-	l.mu.Unlock()
-}
+func (l *latch) unlockAlone() { l.mu.Unlock() }

@@ -8,7 +8,6 @@ import (
 
 func TestLatchExcludes(t *testing.T) {
 	var ls latches
-	ls.init()
 	l := ls.of([]byte("row"))
 	var shared, alone atomic.Int32
 	var wg sync.WaitGroup

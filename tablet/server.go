@@ -211,7 +211,6 @@ func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 // newChild returns a tablet without schema and files.
 func (s *Server) newChild(m *Meta, gen uint64) *Tablet {
 	t := &Tablet{id: m.ID, table: m.Table, server: s, start: m.Start, end: m.End, mem: newMem(), claimed: make(chan struct{}, 1)}
-	t.latches.init()
 	t.metaMu.meta, t.metaMu.gen = m, gen
 	t.lastMajor.Store(m.LastMajor.UnixMicro())
 	t.applied.Store(m.Redo)

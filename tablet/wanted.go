@@ -22,10 +22,13 @@ type SplitWanted struct {
 type load struct {
 	ops    atomic.Int64
 	rate   atomic.Int64 // operations per second, of the last period
-	rows   [loadRows]atomic.Pointer[[]byte]
+	rows   atomic.Pointer[lateRows]
 	before int64 // ops at the end of the last period; timerLoop's own
 	busy   int   // periods in a row with more than its share; timerLoop's own
 }
+
+// lateRows are rows of late operations.
+type lateRows [loadRows]atomic.Pointer[[]byte]
 
 const (
 	// loadRows is how many rows of late operations are kept, one in loadSample: at
@@ -41,7 +44,10 @@ const (
 func (l *load) note(row []byte) {
 	if n := l.ops.Add(1); n%loadSample == 0 && len(row) > 0 {
 		kept := bytes.Clone(row) // not row itself: its address would cost every call an allocation
-		l.rows[n/loadSample%loadRows].Store(&kept)
+		if l.rows.Load() == nil {
+			l.rows.CompareAndSwap(nil, new(lateRows))
+		}
+		l.rows.Load()[n/loadSample%loadRows].Store(&kept)
 	}
 }
 
@@ -49,8 +55,12 @@ func (l *load) note(row []byte) {
 // them at least, or nil: if there were too few to tell, or most were about one row.
 func (l *load) middle() []byte {
 	var rows [][]byte
-	for i := range l.rows {
-		if row := l.rows[i].Load(); row != nil {
+	late := l.rows.Load()
+	if late == nil {
+		return nil
+	}
+	for i := range late {
+		if row := late[i].Load(); row != nil {
 			rows = append(rows, *row)
 		}
 	}

@@ -15,8 +15,9 @@ const (
 
 	// Chunks start small, since a server may hold thousands of idle tablets,
 	// and double up to 1 MiB: 256 Ki words.
-	chunkWordsMin = 1 << 10
+	chunkWordsMin = 1 << 7
 	chunkWordsMax = 1 << 18
+	chunkDoubles  = 11 // from the least to the most
 
 	wordBytes = 4
 )
@@ -46,7 +47,7 @@ func (a *arena) alloc(n int) (ref, bool) {
 		if len(chunks) == chunksMax {
 			return 0, false
 		}
-		size := min(chunkWordsMin<<min(len(chunks), 8), chunkWordsMax)
+		size := min(chunkWordsMin<<min(len(chunks), chunkDoubles), chunkWordsMax)
 		words := make([]uint32, max(size, n))
 		grown := append(chunks[:len(chunks):len(chunks)], chunk{
 			words: words,

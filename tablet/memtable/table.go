@@ -44,7 +44,7 @@ type Table struct {
 	splice [heightMax]struct{ prev, next ref }
 }
 
-// New returns an empty table. It takes 4 KiB.
+// New returns an empty table. It takes half a KiB.
 func New() *Table {
 	t := &Table{}
 	t.head, _ = t.arena.alloc(nodeLinks + heightMax)

@@ -110,7 +110,7 @@ func TestReadersBesideWriter(t *testing.T) {
 }
 
 func TestSmallWhenEmpty(t *testing.T) {
-	if got := New().Bytes(); got > 8<<10 {
+	if got := New().Bytes(); got > 1<<10 {
 		t.Fatalf("an empty table takes %d bytes", got)
 	}
 }

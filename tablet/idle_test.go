@@ -1,0 +1,41 @@
+package tablet
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+)
+
+// TestIdleTabletIsSmall holds a tablet that has nothing and does nothing to 4 KiB: a server may have
+// thousands of them.
+func TestIdleTabletIsSmall(t *testing.T) {
+	const tablets, most = 1000, 4 << 10
+	f := newFleet(t, Config{}, 1)
+	s := f.servers[0]
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	start := []byte(nil)
+	for i := range tablets {
+		end := fmt.Appendf(nil, "row%06d", i)
+		m := &Meta{ID: 100 + uint64(i), Table: 2, Start: start, End: end, LastMajor: f.clock.now()}
+		schema := *f.schema
+		schema.ID, schema.Name = 2, "many"
+		if err := s.Load(t.Context(), Load{Meta: m, Gen: 1, Schema: &schema}); err != nil {
+			t.Fatal(err)
+		}
+		start = end
+	}
+	if got := (heap() - before) / tablets; got > most {
+		t.Fatalf("an idle tablet takes %d bytes, more than %d", got, most)
+	} else {
+		t.Logf("an idle tablet takes %d bytes", got)
+	}
+	if n := len(s.Loaded()); n != tablets+1 {
+		t.Fatalf("%d tablets are served, want %d", n, tablets+1)
+	}
+}
