@@ -12,8 +12,27 @@ import (
 	"github.com/steledb/stele/blobfs/place"
 )
 
-// errNoRoom means that there are too few replicas and no node that takes one.
-var errNoRoom = errors.New("no node has room for a replica")
+// noTakerError means that there are too few replicas and no node that takes one.
+type noTakerError struct {
+	full, away int   // other nodes that have no room, and that do not answer or leave
+	last       error // what the last that was asked said; nil if none was
+}
+
+func (e *noTakerError) Error() string {
+	switch {
+	case e.last != nil:
+		return fmt.Sprintf("no node took a replica: %v", e.last)
+	case e.full+e.away == 0:
+		return "there is no other node for a replica"
+	case e.away == 0:
+		return "no node has room for a replica"
+	case e.full == 0:
+		return fmt.Sprintf("no node is there for a replica: %d more do not answer, or leave", e.away)
+	}
+	return fmt.Sprintf("no node is there for a replica: %d more do not answer, or leave, and %d have no room", e.away, e.full)
+}
+
+func (e *noTakerError) Unwrap() error { return e.last }
 
 // errNoGood means that no replica is good.
 var errNoGood = errors.New("no good replica is reachable")
@@ -143,7 +162,7 @@ func (k *keeper) replicate(ctx context.Context, v *view, sv *survey, n int) erro
 		k.count(func(c *KeepCounts) { c.Copied++; c.CopiedBytes += st.Length })
 	}
 	if len(made) == 0 {
-		return errors.Join(errNoRoom, last)
+		return k.noTaker(sv.held, last)
 	}
 	nodes := slices.Concat(sv.held, made)
 	if len(made) < n {
@@ -161,6 +180,21 @@ func (k *keeper) replicate(ctx context.Context, v *view, sv *survey, n int) erro
 func (k *keeper) returned(v *view, sv *survey) bool {
 	now := k.watch.view()
 	return slices.ContainsFunc(sv.lost, func(n string) bool { return k.of(v, n) == gone && k.of(now, n) < gone })
+}
+
+// noTaker says why no node takes a replica, beside those that hold one.
+func (k *keeper) noTaker(held []string, last error) error {
+	e := &noTakerError{last: last}
+	for _, n := range k.s.nodes() {
+		switch {
+		case n.ID == k.s.self || slices.Contains(held, n.ID):
+		case n.Leaving:
+			e.away++
+		case n.Full:
+			e.full++
+		}
+	}
+	return e
 }
 
 // target chooses the node for one more replica.

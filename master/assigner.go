@@ -25,15 +25,20 @@ type Tablets interface {
 	Servers(ctx context.Context) ([]TabletServer, error)
 	// Rows returns what METADATA says, level by level as far as it is served, and whether that is all.
 	Rows(ctx context.Context) (tablets []Tablet, whole bool, err error)
-	// Load has a server load a tablet that is at that generation.
+	// Load has a server load a tablet that is at that generation. ErrOvertaken.
 	Load(ctx context.Context, server *TabletServer, t *Tablet, q api.Sequencer) error
 	// Unload has a server let go of a tablet.
+	// ErrOvertaken.
 	Unload(ctx context.Context, server *TabletServer, t *Tablet, q api.Sequencer) error
 	// Merge has a server make one tablet of two neighbours that it has.
 	Merge(ctx context.Context, server *TabletServer, lower, upper *Tablet, q api.Sequencer) error
 	// Forget removes a dead server's logs and its recovery.
 	Forget(ctx context.Context, server string) error
 }
+
+// ErrOvertaken means that a tablet was changed, or its table dropped, after its row was read: what
+// the order was for is looked at anew.
+var ErrOvertaken = errors.New("the tablet was changed meanwhile")
 
 const (
 	// orderTimeout bounds a load or unload: a server may have a gigabyte to write out.
@@ -268,11 +273,14 @@ func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 		err := a.do(ctx, &o, s)
 		log := a.cfg.Logger.With("order", o.Kind.String(), "server", o.Server, "because", o.Why, "took", time.Since(began).Round(time.Millisecond))
 		if o.ofTablets() {
-			log = log.With("tablet", fmt.Sprintf("%q", o.Tablet.Key))
+			log = log.With("tablet", o.Tablet.String())
 		}
 		switch {
 		case err == nil:
 			log.Info("tablets: done")
+		case ctx.Err() == nil && errors.Is(err, ErrOvertaken):
+			log.Info("tablets: overtaken", "error", err)
+			pause(ctx, retryPause)
 		case ctx.Err() == nil:
 			log.Warn("tablets: failed; will try again", "error", err)
 			pause(ctx, retryPause)

@@ -32,6 +32,7 @@ type Held struct {
 // Tablet is what METADATA says of a tablet.
 type Tablet struct {
 	Key        string // of the row; RootKey for the root tablet
+	Table      string // the name of its table, for people; empty if that is not known
 	Generation uint64
 	Server     string // the instance that has it; none if it is to be given to one
 	Recoveries []string
@@ -39,6 +40,14 @@ type Tablet struct {
 
 // RootKey stands for the root tablet, which has no row.
 const RootKey = ""
+
+// String says for people which tablet it is.
+func (t *Tablet) String() string {
+	if t.Key == RootKey {
+		return "root tablet"
+	}
+	return metadata.Describe([]byte(t.Key), t.Table)
+}
 
 // Level is the tablet's in the hierarchy: 0 is the root tablet, 1 are METADATA's others, 2 all else.
 func (t *Tablet) Level() int {

@@ -75,7 +75,7 @@ func (f *blobFile) info() api.BlobInfo {
 func parseBlobID(s string) (blobfs.ID, error) {
 	id, err := blobfs.ParseID(s)
 	if err != nil || id.IsZero() {
-		return id, fmt.Errorf("blob %.80q: an id is 32 hexadecimal digits: %w", s, api.ErrNoBlob)
+		return id, fmt.Errorf("%w: an id is 32 hexadecimal digits, not all 0, and not %.80q", api.ErrNoBlob, s)
 	}
 	return id, nil
 }

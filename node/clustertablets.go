@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
@@ -180,6 +181,11 @@ func (c *clusterTablets) Rows(ctx context.Context) (tablets []master.Tablet, who
 		return tablets, false, nil
 	}
 	tables, err := c.tables(ctx)
+	for i := range level {
+		if id, _, err := metadata.ParseKey([]byte(level[i].Key)); err == nil {
+			level[i].Table = tables[id]
+		}
+	}
 	if err == nil {
 		err = c.reconcile(ctx, level, tables)
 	}
@@ -224,12 +230,20 @@ func (c *clusterTablets) writeTablet(ctx context.Context, id, tableID uint64, st
 
 // Load implements master.Tablets.
 func (c *clusterTablets) Load(ctx context.Context, v *master.TabletServer, t *master.Tablet, q metaapi.Sequencer) error {
-	return c.to.order(ctx, v, methodLoad, q, order{key: []byte(t.Key), generation: t.Generation}, nil)
+	return overtaken(c.to.order(ctx, v, methodLoad, q, order{key: []byte(t.Key), generation: t.Generation}, nil))
 }
 
 // Unload implements master.Tablets.
 func (c *clusterTablets) Unload(ctx context.Context, v *master.TabletServer, t *master.Tablet, q metaapi.Sequencer) error {
-	return c.to.order(ctx, v, methodUnload, q, order{key: []byte(t.Key)}, nil)
+	return overtaken(c.to.order(ctx, v, methodUnload, q, order{key: []byte(t.Key)}, nil))
+}
+
+// overtaken tells the master of an answer that says that the tablet's row is another by now, or gone.
+func overtaken(err error) error {
+	if errors.Is(err, api.CodeConflict) {
+		return fmt.Errorf("%w: %w", master.ErrOvertaken, err)
+	}
+	return err
 }
 
 // Merge implements master.Tablets.

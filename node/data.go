@@ -12,7 +12,6 @@ import (
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
 	metaapi "github.com/steledb/stele/raftmeta/api"
-	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
@@ -56,7 +55,9 @@ func toAPI(err error) error {
 		err = &api.CorruptError{File: file.File, Offset: file.Offset, Err: errors.New(err.Error())}
 	case errors.Is(err, blobfs.ErrDiskFull), errors.Is(err, metaapi.ErrDiskFull):
 		err = told(api.ErrDiskFull, err)
-	case errors.Is(err, metaapi.ErrNotReady), errors.Is(err, metaapi.ErrClosed), errors.Is(err, session.ErrExpired):
+	case lockServiceAway(err):
+		err = fmt.Errorf("%w: the lock service does not answer: %s", api.ErrUnavailable, err.Error())
+	case errors.Is(err, metaapi.ErrClosed):
 		err = told(api.ErrUnavailable, err)
 	case errors.As(err, &changed):
 		err = told(api.ErrConflict, err)
@@ -64,6 +65,12 @@ func toAPI(err error) error {
 		err = toldOfTablets(err)
 	}
 	return api.ToRPC(err)
+}
+
+// lockServiceAway says whether err is that no leader of the lock service answers, or that the
+// session with it was lost over that: nothing was changed.
+func lockServiceAway(err error) bool {
+	return errors.Is(err, metaapi.ErrNotReady) || errors.Is(err, metaapi.ErrNoSession)
 }
 
 // told returns an error that is one of the data API's and says what err does. Of err's own

@@ -42,7 +42,7 @@ func TestErrorsOfOtherNodes(t *testing.T) {
 	}{
 		{metaapi.ErrDiskFull, metaapi.FromRPC(metaapi.ToRPC(metaapi.ErrDiskFull)), api.ErrDiskFull},
 		{metaapi.ErrNotReady, metaapi.FromRPC(metaapi.ToRPC(metaapi.ErrNotReady)), api.ErrUnavailable},
-		{session.ErrExpired, session.ErrExpired, api.ErrUnavailable}, // it opens another
+		{session.ErrExpired, metaapi.FromRPC(metaapi.ToRPC(session.ErrExpired)), api.ErrUnavailable},
 		{&metaapi.GenerationError{Got: 7}, metaapi.FromRPC(metaapi.ToRPC(&metaapi.GenerationError{Got: 7})), api.ErrConflict},
 		{blobfs.ErrDiskFull, blobapi.FromRPC(blobapi.ToRPC(blobfs.ErrDiskFull)), api.ErrDiskFull},
 		{&blobfs.CorruptError{File: "x", Offset: 5}, blobapi.FromRPC(blobapi.ToRPC(&blobfs.CorruptError{File: "x", Offset: 5})), api.ErrCorrupt},

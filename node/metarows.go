@@ -120,7 +120,7 @@ func (m *metaRows) settle(ctx context.Context, r *metadata.Row, c *metadata.Chan
 		if made {
 			return nil
 		}
-		err = fmt.Errorf("%.80q: %w", c.Key, errRowChanged) // unless by an earlier try
+		err = fmt.Errorf("%s: %w", metadata.Describe(c.Key, ""), errRowChanged) // unless by an earlier try
 	} else if !errors.Is(err, client.ErrAmbiguous) {
 		return err
 	}
@@ -131,13 +131,13 @@ func (m *metaRows) settle(ctx context.Context, r *metadata.Row, c *metadata.Chan
 	case errors.Is(readErr, errNoRow):
 		return err
 	case readErr != nil:
-		return fmt.Errorf("find out whether %.80q was changed: %w", c.Key, readErr)
+		return fmt.Errorf("find out whether the row of %s was changed: %w", metadata.Describe(c.Key, ""), readErr)
 	case want == 0 || now.Generation < want:
 		return err // it may still be on its way
 	case now.Generation == want && r.Says(now):
 		return nil
 	}
-	return fmt.Errorf("%.80q: %w", c.Key, errRowChanged)
+	return fmt.Errorf("%s: %w", metadata.Describe(c.Key, ""), errRowChanged)
 }
 
 // replaceRoot is replace for the root tablet.

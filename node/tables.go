@@ -244,7 +244,7 @@ const schemasPeriod = time.Second
 func (s *tabletServer) followSchemas() {
 	tick := time.NewTicker(schemasPeriod)
 	defer tick.Stop()
-	seen := map[string]uint64{}
+	seen, told := map[string]uint64{}, map[string]*once{}
 	for {
 		select {
 		case <-tick.C:
@@ -257,10 +257,16 @@ func (s *tabletServer) followSchemas() {
 			ctx, cancel := context.WithTimeout(s.n.ctx, schemasPeriod)
 			_, gen, err := readSchema(ctx, s.n.meta.current(), name)
 			if gen != seen[name] || errors.Is(err, api.ErrNoTable) {
-				if err := s.n.refresh(ctx, name, id); err != nil {
-					s.log.Warn("take over a table's schema; will try again", "table", name, "error", err)
-				} else {
+				if told[name] == nil {
+					told[name] = &once{}
+				}
+				err := s.n.refresh(ctx, name, id)
+				if lockServiceAway(err) || errors.Is(err, context.DeadlineExceeded) {
+					err = errors.New("the lock service does not answer") // told once, not in each form
+				}
+				if told[name].warn(s.n.log.With("table", name), "take over a table's schema; will try again", err); err == nil {
 					seen[name] = gen
+					delete(told, name)
 				}
 			}
 			cancel()

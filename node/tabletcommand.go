@@ -2,9 +2,11 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -91,7 +93,11 @@ func (n *Node) handleOrders() {
 	for method, do := range map[string]func(context.Context, *tabletServer, *order) (answer, error){
 		methodHeld: func(_ context.Context, s *tabletServer, _ *order) (answer, error) { return s.held(), nil },
 		methodLoad: func(ctx context.Context, s *tabletServer, o *order) (answer, error) {
-			return nil, s.load(ctx, o.key, o.generation)
+			err := s.load(ctx, o.key, o.generation)
+			if errors.Is(err, errNoRow) || errors.Is(err, errRowChanged) {
+				err = told(api.ErrConflict, err)
+			}
+			return nil, err
 		},
 		methodUnload: func(ctx context.Context, s *tabletServer, o *order) (answer, error) { return nil, s.unload(ctx, o.key) },
 		methodMerge: func(ctx context.Context, s *tabletServer, o *order) (answer, error) {

@@ -131,7 +131,7 @@ func (s *tabletServer) logFailed(err error) {
 }
 
 var errLeaseEnded = &rpc.Error{Code: rpc.CodeUnavailable, Retryable: true,
-	Message: "this node's lease of its server lock is not sure: it serves nothing until it is"}
+	Message: "this node does not hold its server lock for sure, which takes an answer of the lock service: it serves nothing until it does"}
 
 // serving returns nil while this server surely holds its lock (I4).
 func (s *tabletServer) serving() error {

@@ -69,3 +69,29 @@ func ParseKey(key []byte) (table uint64, end []byte, err error) {
 	}
 	return 0, nil, &FormatError{What: "key", Err: fmt.Errorf("mark %d before %d bytes of an end row", key[8], len(rest))}
 }
+
+// endTextMax is how much of an end row is shown, in bytes.
+const endTextMax = 80
+
+// Describe says for people which tablet a key is that of. name is its table's, and may be
+// empty if that is not known.
+func Describe(key []byte, name string) string {
+	id, end, err := ParseKey(key)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("bad key %.80q", key)
+	case id == TableID && len(end) >= keyBytes:
+		return Name + " to the row of " + Describe(end, "")
+	case id == TableID:
+		name = Name
+	case name == "":
+		name = fmt.Sprintf("table %d", id)
+	}
+	switch {
+	case end == nil:
+		return name + " to its last row"
+	case len(end) > endTextMax:
+		return fmt.Sprintf("%s to row %q…", name, end[:endTextMax])
+	}
+	return fmt.Sprintf("%s to row %q", name, end)
+}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/steledb/stele/client/metadata"
@@ -239,5 +240,24 @@ func TestRoot(t *testing.T) {
 func TestSchema(t *testing.T) {
 	if err := metadata.Schema().Validate(nil); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	for _, c := range []struct {
+		key        []byte
+		name, want string
+	}{
+		{metadata.Key(nil, 1, nil), "", "METADATA to its last row"},
+		{metadata.Key(nil, 1, metadata.Key(nil, 16, []byte("m"))), "", `METADATA to the row of table 16 to row "m"`},
+		{metadata.Key(nil, 16, nil), "web", "web to its last row"},
+		{metadata.Key(nil, 16, []byte("com.cnn\x00")), "web", `web to row "com.cnn\x00"`},
+		{metadata.Key(nil, 17, []byte("m")), "", `table 17 to row "m"`},
+		{metadata.Key(nil, 17, bytes.Repeat([]byte("m"), 100)), "", `table 17 to row "` + strings.Repeat("m", 80) + `"…`},
+		{[]byte("?"), "web", `bad key "?"`},
+	} {
+		if got := metadata.Describe(c.key, c.name); got != c.want {
+			t.Errorf("%q is described as %s, want %s", c.key, got, c.want)
+		}
 	}
 }

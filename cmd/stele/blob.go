@@ -168,6 +168,7 @@ func formatRate(n int64, took time.Duration) string {
 }
 
 func (a *app) blobGetCommand() *cobra.Command {
+	force := false
 	cmd := &cobra.Command{
 		Use:   "get ID FILE",
 		Short: "Write a blob to a file",
@@ -176,7 +177,7 @@ it is read; a replica that is damaged or away is passed over for one that is goo
 
 The file is there when it is whole: until then the bytes go to a hidden file
 beside it, which is removed if something goes wrong. A file that is there already
-is replaced.`,
+is left alone, unless --force has it replaced.`,
 		Example: `  stele blob get 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 backup.tar
   stele blob get 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 - | tar -t`,
 		Args:              cobra.ExactArgs(2),
@@ -187,7 +188,7 @@ is replaced.`,
 				if err != nil {
 					return err
 				}
-				err = a.getBlob(ctx, c, &s.BlobInfo, args[1])
+				err = a.getBlob(ctx, c, &s.BlobInfo, args[1], force)
 				if errors.Is(err, client.ErrCorrupt) || errors.Is(err, client.ErrUnavailable) {
 					err = withHint(err, fmt.Sprintf(`"stele blob stat %s" shows which replicas there are, and on which nodes`, s.ID))
 				}
@@ -195,15 +196,31 @@ is replaced.`,
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&force, "force", false, "replace a file that is there already")
 	return cmd
 }
 
-func (a *app) getBlob(ctx context.Context, c *client.Client, b *client.BlobInfo, name string) (err error) {
+// mayWrite refuses the names of folders, and of files that are there unless they may be replaced.
+func mayWrite(name string, b *client.BlobInfo, force bool) error {
+	info, err := os.Lstat(name)
+	if err != nil {
+		return nil
+	}
+	if to, err := os.Stat(name); err == nil && to.IsDir() {
+		return usagef("such as "+filepath.Join(name, orElse(filepath.Base(b.Name), b.ID)), "%s is a folder: give the name of a file", name)
+	}
+	if !force {
+		return &fault{code: exitError, hint: "--force replaces it", err: fmt.Errorf("%s is there already, of %s", name, formatSize(info.Size()))}
+	}
+	return nil
+}
+
+func (a *app) getBlob(ctx context.Context, c *client.Client, b *client.BlobInfo, name string, force bool) (err error) {
 	if name == "-" {
 		return c.CopyBlob(ctx, b, a.out)
 	}
-	if info, err := os.Stat(name); err == nil && info.IsDir() {
-		return usagef("such as "+filepath.Join(name, orElse(filepath.Base(b.Name), b.ID)), "%s is a folder: give the name of a file", name)
+	if err := mayWrite(name, b, force); err != nil {
+		return err
 	}
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {
@@ -227,6 +244,9 @@ func (a *app) getBlob(ctx context.Context, c *client.Client, b *client.BlobInfo,
 	}
 	if err == nil {
 		err = f.Close()
+	}
+	if err == nil {
+		err = mayWrite(name, b, force) // it may have come meanwhile
 	}
 	if err == nil {
 		err = os.Rename(f.Name(), name)

@@ -278,7 +278,12 @@ alive it is to be stopped at once.`,
 				return err
 			}
 			if n.State == api.NodeAlive && !force {
-				return &client.NodeInUseError{Node: nodeName(n), Reason: "it is alive"}
+				err := &client.NodeInUseError{Node: nodeName(n), Reason: "it is alive"}
+				if n.Draining {
+					err.Reason = "it drains, and is alive"
+					return withHint(err, fmt.Sprintf(`stop it, such as with "systemctl stop stele" on its host, once "stele node show %s" says that it holds nothing that is needed; then remove it`, nodeName(n)))
+				}
+				return err
 			}
 			what := describeNode(n)
 			if dryRun {

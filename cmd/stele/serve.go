@@ -178,14 +178,20 @@ func startWithin(ctx context.Context, cfg node.Config, drain time.Duration) (*no
 }
 
 // stop drains the node, for so long, and stops it in bounded time, or at once after a
-// second signal.
+// second signal, the first if it stops since it failed.
 func (a *app) stop(n *node.Node, drain time.Duration, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), drain)
 	defer cancel()
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, signals()...)
 	defer signal.Stop(again)
-	log.Info("stopping: requests under way may finish; a second signal stops at once", "within", drain)
+	which := "a second signal"
+	if err := n.Err(); err != nil {
+		which = "a signal"
+		log.Error("stopping, since the node failed: requests under way may finish; a signal stops at once", "within", drain, "error", err)
+	} else {
+		log.Info("stopping: requests under way may finish; a second signal stops at once", "within", drain)
+	}
 	closed := make(chan error, 1)
 	go func() { closed <- n.Close(ctx) }()
 	const recovers = "the next start recovers from the commit log"
@@ -200,7 +206,7 @@ func (a *app) stop(n *node.Node, drain time.Duration, log *slog.Logger) error {
 		}
 		return err
 	case s := <-again:
-		return fmt.Errorf("stopped at once by a second signal (%v); %s", s, recovers)
+		return fmt.Errorf("stopped at once by %s (%v); %s", which, s, recovers)
 	case <-time.After(drain + closeTime):
 		return fmt.Errorf("stopped at once: the node was not closed within %v; %s", drain+closeTime, recovers)
 	}
