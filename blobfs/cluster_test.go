@@ -115,19 +115,23 @@ func (n *node) open(cfg nodesConfig) {
 	peer := n.Peer()
 	api.Serve(n.srv, func() (api.Peer, error) { return peer, nil })
 	var l net.Listener
+	var dial func(context.Context) (net.Conn, error)
 	if cfg.virtual {
 		p := newPipeListener()
-		l, n.dial = p, func(context.Context) (net.Conn, error) { return p.dial() }
+		l, dial = p, func(context.Context) (net.Conn, error) { return p.dial() }
 	} else {
 		if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 			t.Fatal(err)
 		}
 		addr := l.Addr().String()
-		n.dial = func(ctx context.Context) (net.Conn, error) {
+		dial = func(ctx context.Context) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "tcp", addr)
 		}
 	}
+	n.of.mu.Lock()
+	n.dial = dial // others may be dialling, if it was there before
+	n.of.mu.Unlock()
 	go func() { n.served <- n.srv.Serve(l) }()
 }
 
@@ -224,7 +228,10 @@ func (f fleet) Peer(_ context.Context, id string) (api.Peer, error) {
 		out, in := c.cut[[2]string{f.n.id, id}], c.cut[[2]string{id, f.n.id}]
 		r = api.NewRemote(func(ctx context.Context) (*rpc.Conn, error) {
 			return rpc.Dial(ctx, to.id, rpc.ConnConfig{SilenceMax: silenceMax, Dialer: func(ctx context.Context, _ string) (net.Conn, error) {
-				conn, err := to.dial(ctx)
+				to.of.mu.Lock()
+				dial := to.dial
+				to.of.mu.Unlock()
+				conn, err := dial(ctx)
 				if err != nil {
 					return nil, err
 				}

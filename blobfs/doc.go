@@ -24,8 +24,8 @@
 //   - A sweep finds garbage: a [Sweeper] makes rounds, in which it asks all nodes what they use and the
 //     [Roots] what they name, and tells each node what of its extents that leaves. A blob is
 //     pinned on a node that uses it.
-//   - A node is suspected for ten seconds after it did not answer: it gets nothing new then,
-//     and is asked after the others.
+//   - A node is suspected for ten seconds after it did not answer, or until it answers: it gets nothing new then,
+//     and is asked after the others. It is asked meanwhile whether it is there again; when it is, what failed is tried.
 //
 // # Goroutines
 //
@@ -39,6 +39,7 @@
 //	later    who gives up nodes,  ReplyTimeout      aborting streams, dropping extents
 //	         Writer.Abort
 //	pull     Copy                 its end           reading ahead of what is written
+//	ask      who suspects a node  an answer, Close  asking it again; one for a node
 //	run      OpenIn, with a fleet Close             scanning the lists of extents here
 //	auditing OpenIn, with a fleet Close             asking nodes whether they hold what they should
 //	work     OpenIn, with a fleet Close             the task in hand; Workers of them
@@ -48,7 +49,7 @@
 // sender is refused. A node has at most 256 streams.
 //
 // Of tasks the 16,384 most urgent wait; the others are found by the next scan. What cannot be done is tried
-// again after 5 s, and then ever more seldom, up to 5 min.
+// again after 5 s, and then ever more seldom, up to 5 min; at once when a node comes, goes or answers again.
 //
 // # Invariants
 //

@@ -21,6 +21,7 @@ type keeper struct {
 	scrubs   *rate // bytes read by the scrub
 	balances *rate // bytes given to emptier nodes
 	taking   chan struct{}
+	back     chan struct{} // of capacity 1: a node that had not answered does
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
@@ -48,6 +49,7 @@ func (s *Store) startKeeper() {
 	k.scrubs = newRate(s.cluster.Clock, cfg.ScrubBytes)
 	k.balances = newRate(s.cluster.Clock, cfg.BalanceBytes)
 	k.taking = make(chan struct{}, cfg.Workers)
+	k.back = make(chan struct{}, 1)
 	s.keeper = k
 	s.spawn(k.run)
 	s.spawn(k.auditing)
@@ -86,11 +88,24 @@ func (k *keeper) run() {
 		select {
 		case <-changed:
 		case <-fired:
+		case <-k.back:
+			k.queue.hurry()
 		case <-k.s.ctx.Done():
 			stop()
 			return
 		}
 		stop()
+	}
+}
+
+// heard has what failed tried again: a node answers that did not.
+func (k *keeper) heard() {
+	if k == nil {
+		return
+	}
+	select {
+	case k.back <- struct{}{}:
+	default:
 	}
 }
 

@@ -37,8 +37,11 @@ const (
 	tasksMax = 16 << 10
 	// failuresMax is how many extents are remembered that could not be helped.
 	failuresMax = 16 << 10
-	retryMin    = 5 * time.Second
-	retryMax    = 5 * time.Minute
+	// hurriesMax is how often what failed is tried again ahead of its time because a node answers again: it may do
+	// that and still fail.
+	hurriesMax = 3
+	retryMin   = 5 * time.Second
+	retryMax   = 5 * time.Minute
 )
 
 // failure is why an extent could not be helped, and when to try again.
@@ -47,6 +50,8 @@ type failure struct {
 	err   error
 	until time.Duration
 	tries int
+	// hurries counts the times that it was tried ahead of its time.
+	hurries int
 }
 
 // taskQueue has the most urgent task first.
@@ -216,8 +221,22 @@ func (q *taskQueue) forgive() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for x, f := range q.failures {
-		f.until, f.tries = 0, 0
+		f.until, f.tries, f.hurries = 0, 0, 0
 		q.failures[x] = f
+	}
+}
+
+// hurry has failures tried again at once: a node answers again.
+func (q *taskQueue) hurry() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.clock.Now()
+	for x, f := range q.failures {
+		if f.until > now && f.hurries < hurriesMax {
+			f.until = 0
+			f.hurries++
+			q.failures[x] = f
+		}
 	}
 }
 

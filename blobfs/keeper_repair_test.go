@@ -194,3 +194,26 @@ func TestRepairOverConnections(t *testing.T) {
 		t.Errorf("status: %+v", st)
 	}
 }
+
+// A node that is said to live, and takes its time until it answers, gets its replicas as soon as it does: nobody waits for as
+// long as it took to fail.
+func TestRepairWhenANodeAnswers(t *testing.T) {
+	seed := runSeed(t)
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		c := newKept(t, 3, blobfs.Cluster{})
+		late := c.all[2]
+		late.stop()
+		for range 30 {
+			c.put(rng, 1000, c.all[0], c.all[1])
+		}
+		time.Sleep(time.Minute)
+		late.say(func(m *blobfs.Member) { m.Alive = true })
+		time.Sleep(77 * time.Second) // it has been tried after 5 s, 10 s, 20 s and 40 s, and would be after 80 s more
+		late.start()
+		took := c.until(time.Hour, "three replicas", func() bool { fewer, _ := c.short(3); return fewer == 0 })
+		if took > 25*time.Second {
+			t.Errorf("three replicas only after %v", took)
+		}
+	})
+}

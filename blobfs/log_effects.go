@@ -146,13 +146,9 @@ const avoidBare = time.Second
 
 // usable returns the nodes that may get a replica now. Called with mu held.
 func (w *SpreadLogWriter) usable(now time.Duration) []place.Node {
-	within := func(m map[string]time.Duration, n string) bool {
-		until, ok := m[n]
-		return ok && now < until
-	}
 	there := slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool { return n.Leaving || n.Full })
-	able := slices.DeleteFunc(slices.Clone(there), func(n place.Node) bool { return within(w.avoid, n.ID) })
-	quick := slices.DeleteFunc(slices.Clone(able), func(n place.Node) bool { return within(w.slow, n.ID) })
+	able := slices.DeleteFunc(slices.Clone(there), func(n place.Node) bool { return w.avoided(n.ID, now) })
+	quick := slices.DeleteFunc(slices.Clone(able), func(n place.Node) bool { return now < w.slow[n.ID] })
 	least := min(logReplicasMin, w.s.cluster.Replicas)
 	switch {
 	case len(quick) >= least:
@@ -163,12 +159,25 @@ func (w *SpreadLogWriter) usable(now time.Duration) []place.Node {
 	// One that has failed may be back: better to try it soon than to go on with a single disk.
 	patience := w.s.cluster.Logs.Avoid - min(avoidBare, w.s.cluster.Logs.Avoid)
 	return slices.DeleteFunc(w.s.logNodesIf(func(string) bool { return true }), func(n place.Node) bool {
-		until, ok := w.avoid[n.ID]
+		at := now
 		if n.ID != w.s.self {
-			until -= patience
+			at += patience
 		}
-		return n.Leaving || n.Full || ok && now < until
+		return n.Leaving || n.Full || w.avoided(n.ID, at)
 	})
+}
+
+// avoidance is of a node that failed.
+type avoidance struct {
+	until time.Duration
+	// unreached means that it did not answer. Once it answers anything it is as good as before.
+	unreached bool
+}
+
+// avoided tells whether a node gets no replicas at some time. Called with mu held.
+func (w *SpreadLogWriter) avoided(node string, at time.Duration) bool {
+	a := w.avoid[node]
+	return at < a.until && (!a.unreached || w.s.peers.suspected(node))
 }
 
 func nodesOf(nodes []place.Node, ids []string) []place.Node {
@@ -219,7 +228,7 @@ func (w *SpreadLogWriter) open(e logproto.Effect, salt uint64) {
 		}
 		if err != nil {
 			if w.placeErr = err; e.Node == w.s.self {
-				w.avoid[e.Node] = w.s.cluster.Clock.Now() + w.s.cluster.Logs.Retry
+				w.avoid[e.Node] = avoidance{until: w.s.cluster.Clock.Now() + w.s.cluster.Logs.Retry}
 			}
 			w.failed(e.Seq, e.Node, err)
 			return
@@ -245,8 +254,9 @@ func (w *SpreadLogWriter) failed(seq uint64, node string, err error) {
 	w.s.log.Warn("replica of a log extent failed", "log", w.id, "extent", seq, "node", node, "err", err)
 	w.stats.Failed++
 	if node != w.s.self { // here there may be other folders
-		w.avoid[node] = w.s.cluster.Clock.Now() + w.s.cluster.Logs.Avoid
-		if errors.Is(err, api.ErrUnreachable) {
+		unreached := errors.Is(err, api.ErrUnreachable)
+		w.avoid[node] = avoidance{w.s.cluster.Clock.Now() + w.s.cluster.Logs.Avoid, unreached}
+		if unreached {
 			w.s.peers.suspect(node)
 		}
 	}

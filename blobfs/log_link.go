@@ -292,11 +292,29 @@ func (w *SpreadLogWriter) look() {
 	for _, l := range late {
 		w.s.log.Warn("replica of a log extent is slow", "log", w.id, "extent", l.key.seq, "node", l.key.node, "after", now-first.sent)
 		l.givenUp = true
-		w.slow[l.key.node] = now + w.s.cluster.Logs.Avoid
+		if until := now + w.s.cluster.Logs.Avoid; w.s.peers.suspected(l.key.node) {
+			w.avoid[l.key.node] = avoidance{until, true} // it is not there, which is another thing
+		} else {
+			w.slow[l.key.node] = until
+		}
 		w.stats.Slow++
 		w.pace.slow()
 		w.m.Failed(l.key.seq, l.key.node, 0)
 	}
+}
+
+// restMin is how long after it was turned to for more replicas an extent stays, even if there could be still more.
+const restMin = time.Second
+
+// wide notes that the writer turns to an extent for more replicas. Each prepares an extent on each node, so it rests twice as
+// long each time, up to LogConfig.Avoid: nodes may come and go, or come one after the other.
+func (w *SpreadLogWriter) wide(now time.Duration) {
+	longest := w.s.cluster.Logs.Avoid
+	if now-w.widened > 2*longest {
+		w.rest = 0
+	}
+	w.rest = min(max(2*w.rest, restMin), longest)
+	w.widened = now
 }
 
 // widen goes on in an extent with more replicas on nodes that stay, when there are nodes for it: first with
@@ -306,7 +324,7 @@ func (w *SpreadLogWriter) widen(now time.Duration) {
 	count := func(nodes []string) int { return len(nodesOf(usable, nodes)) }
 	current, nodes := w.m.Current()
 	have := count(nodes)
-	patience := w.s.cluster.Logs.Avoid
+	patience := max(w.rest, min(restMin, w.s.cluster.Logs.Avoid))
 	if have < logReplicasMin {
 		patience = w.s.cluster.Logs.Retry
 	}
@@ -320,7 +338,7 @@ func (w *SpreadLogWriter) widen(now time.Duration) {
 	switch stays := !w.s.anyDrains(standby); {
 	case seq == 0:
 	case better > have, drains && stays && better >= have:
-		w.widened = now
+		w.wide(now)
 		w.m.Failed(current, nodes[0], 0)
 	case better < want || !stays:
 		w.m.Failed(seq, standby[0], 0)

@@ -643,3 +643,33 @@ func FuzzLogList(f *testing.F) {
 		}
 	})
 }
+
+// A node that did not answer for a moment is on the log again soon after it does, and not when the time is over for which a node
+// that fails gets no replicas.
+func TestSpreadLogNodeAnswersAgain(t *testing.T) {
+	c, l := newLogNodes(t, 3, blobfs.LogConfig{Avoid: time.Hour})
+	cfg := nodesConfig{cluster: quick, extent: 256 << 10}
+	cfg.cluster.Lists = l
+	id := blobfs.NewID()
+	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+	noError(t, err)
+	replicas := func() int {
+		x := l.list(t, "n1", id).Extents
+		return len(x[len(x)-1].Replicas)
+	}
+	_, err = w.Append(t.Context(), []byte("one"))
+	noError(t, err)
+	eventually(t, "two extents of three replicas", func() bool { return replicas() == 3 })
+	c.all[2].restart(cfg, func() {
+		eventually(t, "the log goes on without the node", func() bool {
+			_, err := w.Append(t.Context(), []byte("more"))
+			noError(t, err)
+			return replicas() == 2
+		})
+	})
+	eventually(t, "the node is back on the log", func() bool {
+		_, err := w.Append(t.Context(), []byte("again"))
+		noError(t, err)
+		return replicas() == 3
+	})
+}

@@ -43,7 +43,7 @@ type SpreadLogWriter struct {
 	salts    map[uint64]uint64
 	seq      uint64 // of the extent that frames are encoded for
 	links    map[linkKey]*logLink
-	avoid    map[string]time.Duration // nodes that failed and get no replicas, until when
+	avoid    map[string]avoidance     // nodes that failed and get no replicas
 	slow     map[string]time.Duration // nodes that get none if there are others
 	placeErr error                    // why there are no nodes, if there are none
 	// withdrawn is why frames were taken back since the payload under way began, if any were: it cannot
@@ -57,6 +57,7 @@ type SpreadLogWriter struct {
 	pace      logPace
 	retried   time.Duration // when nodes were last asked for again
 	widened   time.Duration // when the writer last turned for more replicas
+	rest      time.Duration // how long it then does not again
 	stats     LogWriterStats
 
 	weighed, shortSince time.Duration // when weigh last looked, and since when extents lack replicas; 0: none does
@@ -96,7 +97,7 @@ func (s *Store) CreateSpreadLog(ctx context.Context, server string, id ID) (*Spr
 	w := &SpreadLogWriter{
 		s: s, id: id, server: server, path: logPath(server, id),
 		turn: make(chan struct{}, 1), began: make(chan struct{}), sealed: make(chan struct{}),
-		salts: map[uint64]uint64{}, links: map[linkKey]*logLink{}, avoid: map[string]time.Duration{}, slow: map[string]time.Duration{},
+		salts: map[uint64]uint64{}, links: map[linkKey]*logLink{}, avoid: map[string]avoidance{}, slow: map[string]time.Duration{},
 	}
 	_, gen, err := s.loadLogList(ctx, w.path)
 	if err == nil && gen != 0 {

@@ -15,43 +15,110 @@ import (
 // gets nothing new.
 const suspectTime = 10 * time.Second
 
+const (
+	// askAgain is how long after it did not answer a suspected node is asked whether it does now; and then as long as
+	// a quarter of the time that it has been silent, up to askSeldom.
+	askAgain  = 500 * time.Millisecond
+	askSeldom = 30 * time.Second
+	// flickersMax is how often that is doubled for a node that keeps answering and being lost within suspectTime.
+	flickersMax = 5
+)
+
 // peers is what the store has found out by itself about other nodes.
 type peers struct {
+	s     *Store
 	clock Clock
 
 	// mu guards suspects. Never held across I/O.
 	mu       sync.Mutex
-	suspects map[string]time.Duration // until when
+	suspects map[string]*suspicion
+}
+
+// suspicion is of a node that did not answer. It stays for a while after the node did again.
+type suspicion struct {
+	until    time.Duration // when it is over, whether the node was heard of or not; 0: it answered
+	since    time.Duration // when the node first did not answer
+	answered time.Duration // when it last did
+	flickers int           // how many times it was lost again soon after it had answered
+	asking   bool
 }
 
 func (p *peers) init(s *Store) {
-	p.clock = s.cluster.Clock
-	p.suspects = make(map[string]time.Duration)
+	p.s, p.clock = s, s.cluster.Clock
+	p.suspects = make(map[string]*suspicion)
 }
 
-// suspect notes that a node did not answer.
+// suspect notes that a node did not answer, and has it asked again.
 func (p *peers) suspect(node string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.suspects[node] = p.clock.Now() + suspectTime
+	now := p.clock.Now()
+	x := p.suspects[node]
+	switch {
+	case x == nil || x.until == 0 && now-x.answered > suspectTime:
+		x = &suspicion{since: now, asking: x != nil && x.asking}
+		p.suspects[node] = x
+	case x.until == 0:
+		x.since, x.flickers = now, min(x.flickers+1, flickersMax)
+	}
+	x.until = now + suspectTime
+	if !x.asking {
+		x.asking = p.s.spawn(func() { p.ask(node) })
+	}
 }
 
-// trust notes that it did.
+// ask asks a node until it answers, or it is said to be dead: when it is said to live again, somebody will want
+// something of it.
+func (p *peers) ask(node string) {
+	for {
+		p.mu.Lock()
+		x, now := p.suspects[node], p.clock.Now()
+		if x.until == 0 || now >= x.until && !p.s.believedAlive(node) {
+			x.asking = false
+			p.mu.Unlock()
+			return
+		}
+		pause := max(askAgain<<x.flickers, min((now-x.since)/4, askSeldom))
+		p.mu.Unlock()
+		if sleep(p.s.ctx, p.clock, pause) != nil {
+			return
+		}
+		if p.s.believedAlive(node) && p.s.answers(node) {
+			p.trust(node)
+		}
+	}
+}
+
+// answers asks a node for nothing.
+func (s *Store) answers(node string) bool {
+	ctx, cancel := context.WithTimeout(s.ctx, s.cluster.ReplyTimeout)
+	defer cancel()
+	peer, err := s.peer(ctx, node)
+	if err == nil {
+		_, err = peer.Check(ctx, nil)
+	}
+	return err == nil
+}
+
+// trust notes that a node answered. What could not be done without it is tried again.
 func (p *peers) trust(node string) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.suspects, node)
+	x := p.suspects[node]
+	back := x != nil && x.until != 0
+	if back {
+		x.until, x.answered = 0, p.clock.Now()
+	}
+	p.mu.Unlock()
+	if back {
+		p.s.keeper.heard()
+	}
 }
 
 func (p *peers) suspected(node string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	until, ok := p.suspects[node]
-	if ok && p.clock.Now() >= until {
-		delete(p.suspects, node)
-		ok = false
-	}
-	return ok
+	x := p.suspects[node]
+	return x != nil && p.clock.Now() < x.until
 }
 
 // alone tells whether there is no other node.

@@ -37,31 +37,53 @@ func newBlobFleet(n *Node) *blobFleet {
 
 // registryPeriod is how often the registry is read: its files come from the session's
 // cache, and only the directory's list from the leader.
-const registryPeriod = 3 * time.Second
+const (
+	registryPeriod = 3 * time.Second
+	// strangerPause is how soon it is read again when gossip tells of a node that is not in it, which
+	// will be as soon as it has started: twice as long each time.
+	strangerPause = 200 * time.Millisecond
+)
 
 // follow keeps the fleet true until the node closes.
 func (f *blobFleet) follow() {
 	n := f.n
-	tick := time.NewTicker(registryPeriod)
-	defer tick.Stop()
+	pause := strangerPause
 	for {
 		var changed <-chan struct{} // by gossip
 		if n.ring != nil {
 			changed = n.ring.Changed()
 		}
 		f.update()
+		if !f.strangers() {
+			pause = registryPeriod
+		}
+		tick := time.NewTimer(pause)
 		select {
 		case <-changed:
+			pause = strangerPause
 		case <-tick.C:
+			pause = min(2*pause, registryPeriod)
 			ctx, cancel := context.WithTimeout(n.ctx, fleetTimeout)
 			if err := f.read(ctx); err != nil {
 				n.log.Debug("read the registry of nodes; what was known stays", "error", err)
 			}
 			cancel()
 		case <-n.ctx.Done():
+			tick.Stop()
 			return
 		}
+		tick.Stop()
 	}
+}
+
+// strangers tells whether gossip hears of a node that is not in the registry.
+func (f *blobFleet) strangers() bool {
+	if f.n.ring == nil {
+		return false
+	}
+	return slices.ContainsFunc(f.n.ring.Members(), func(m gossip.Member) bool {
+		return m.State == gossip.Alive && !slices.ContainsFunc(f.Members(), func(x blobfs.Member) bool { return x.ID == m.ID })
+	})
 }
 
 // read reads the registry.
