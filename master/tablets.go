@@ -157,7 +157,7 @@ func PlanTablets(s *TabletState) []Order {
 		v := &s.Servers[i]
 		p.alive[v.Name] = v
 		for _, h := range v.Has {
-			p.weigh(v, weightOf(h))
+			p.weigh(v, v.weightOf(h))
 		}
 	}
 	for _, o := range s.Busy {
@@ -207,8 +207,14 @@ type planner struct {
 }
 
 // weightOf is what a tablet counts in the balance: itself, its bytes and its load. A tablet of the
-// usual size that splits at 1 GiB, and of 1000 operations a second, counts three.
-func weightOf(h Held) float64 { return 1 + float64(h.Bytes)/(1<<30) + h.Load/1000 }
+// usual size that splits at 1 GiB, and of 1000 operations a second, counts three. METADATA's count one each:
+// they are small, and what is asked of them is over when clients know where tablets are.
+func (v *TabletServer) weightOf(h Held) float64 {
+	if v.Metadata {
+		return 1
+	}
+	return 1 + float64(h.Bytes)/(1<<30) + h.Load/1000
+}
 
 // add gives an order, unless it is being carried out or was given.
 func (p *planner) add(o Order) bool {
@@ -342,7 +348,7 @@ func (p *planner) balance(metadata bool) {
 			return
 		}
 		p.moves++
-		p.weigh(from, -weightOf(held))
+		p.weigh(from, -from.weightOf(held))
 	}
 }
 
@@ -369,9 +375,9 @@ func (p *planner) surplus(metadata bool) (from *TabletServer, held Held, why str
 		return nil, held, ""
 	}
 	gap := p.weight[heavy.Name] - p.weight[light]
-	for _, h := range slices.SortedFunc(slices.Values(heavy.Has), func(a, b Held) int { return cmp.Compare(weightOf(b), weightOf(a)) }) {
+	for _, h := range slices.SortedFunc(slices.Values(heavy.Has), func(a, b Held) int { return cmp.Compare(heavy.weightOf(b), heavy.weightOf(a)) }) {
 		// A move must leave them clearly more alike, or tablets would go to and fro.
-		if w := weightOf(h); w < gap*3/4 && gap > 2 && !moving(h) && !p.wanted(h.Key) && h.Key != RootKey {
+		if w := heavy.weightOf(h); w < gap*3/4 && gap > 2 && !moving(h) && !p.wanted(h.Key) && h.Key != RootKey {
 			return heavy, h, "its server has more than others"
 		}
 	}

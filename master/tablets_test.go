@@ -388,3 +388,42 @@ func TestMetadataFirst(t *testing.T) {
 	s.Busy, s.Recovered["a"] = nil, true
 	expect(fmt.Sprintf("load %q b", key(metadata.FirstID)))
 }
+
+// TestMetadataStays: METADATA's first two tablets are together and stay, however much is asked of them; when there are
+// more, they spread, and then all is quiet.
+func TestMetadataStays(t *testing.T) {
+	w := newWorld(t, rand.New(rand.NewPCG(testSeed(t), 1)), 0)
+	w.tablets = []*master.Tablet{w.tablets[0], w.tablets[2]}
+	for range 3 {
+		w.start()
+	}
+	busy := func() {
+		w.settle()
+		for _, v := range w.servers {
+			for i := range v.Has {
+				v.Has[i].Load, v.Has[i].Bytes = 1e5, 1<<30
+			}
+		}
+		w.settle()
+	}
+	busy()
+	if n := len(w.server("s1.metadata").Has); n != 2 || w.moves > 0 {
+		t.Fatalf("the first server has %d of METADATA's tablets after %d moves", n, w.moves)
+	}
+	first := w.server("s1.metadata")
+	for i := range 10 { // they split
+		k := string(metadata.Key(nil, metadata.TableID, fmt.Appendf(metadata.Key(nil, metadata.FirstID, nil), "%d", i)))
+		w.tablets = append(w.tablets, &master.Tablet{Key: k, Server: first.Name})
+		w.unflushed[k] = map[string]bool{}
+		first.Has = append(first.Has, master.Held{Key: k})
+	}
+	busy()
+	for _, v := range w.servers {
+		if n := len(v.Has); v.Metadata && (n < 3 || n > 5) {
+			t.Errorf("%s has %d of 12 tablets of METADATA", v.Name, n)
+		}
+	}
+	if w.moves > 8 {
+		t.Errorf("%d moves", w.moves)
+	}
+}

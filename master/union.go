@@ -111,7 +111,7 @@ func (p *planner) unite() {
 func (p *planner) heavier(a *TabletServer, key string, b *TabletServer, other string) bool {
 	weigh := func(v *TabletServer, key string) float64 {
 		i := slices.IndexFunc(v.Has, func(h Held) bool { return h.Key == key })
-		return weightOf(v.Has[i])
+		return v.weightOf(v.Has[i])
 	}
 	return weigh(a, key) > weigh(b, other)
 }
