@@ -50,6 +50,10 @@ const (
 	// rowsPeriod is how often METADATA is read when nothing seems to have changed: what servers do by
 	// themselves, such as splits, shows there.
 	rowsPeriod = 10 * time.Second
+	// loadsAtOnce bounds the loads that one server does at a time: each opens files and replays entries.
+	loadsAtOnce = 8
+	// loadsFew is how many loads a server has to do yet when more are planned.
+	loadsFew = loadsMax / 4
 	// retryPause is the pause before an order that failed is given again.
 	retryPause = time.Second
 )
@@ -75,7 +79,9 @@ type assigner struct {
 	mu struct {
 		sync.Mutex
 		busy  []Order
-		stale bool // an order has ended since the rows were read
+		stale bool // an order has ended since the rows were read, and they do not show it
+		// loaded are the tablets that were loaded since, with their servers, which is all that became of them.
+		loaded map[string]string
 		// wishes are taken until the mastership is over: then it is closed.
 		wishes []*wish
 		closed bool
@@ -90,11 +96,13 @@ type assigner struct {
 type serverEnd struct {
 	ctx context.Context
 	end context.CancelCauseFunc
+	// loads has a value for each load that the server does.
+	loads chan struct{}
 }
 
 func newAssigner(cfg Config, lock Lock) *assigner {
 	a := &assigner{cfg: cfg, lock: lock, nudged: make(chan struct{}, 1)}
-	a.mu.ends = map[string]serverEnd{}
+	a.mu.ends, a.mu.loaded = map[string]serverEnd{}, map[string]string{}
 	return a
 }
 
@@ -179,6 +187,12 @@ func (a *assigner) state(ctx context.Context) (*TabletState, error) {
 	if a.mu.stale {
 		a.mu.stale, a.whole = false, false
 	}
+	for i := range a.rows {
+		if server, ok := a.mu.loaded[a.rows[i].Key]; ok {
+			a.rows[i].Server = server
+		}
+	}
+	clear(a.mu.loaded)
 	a.mu.Unlock()
 	var err error
 	if s.Logs, s.Recovered, err = a.cfg.Tablets.Logs(ctx); err != nil {
@@ -246,7 +260,7 @@ func (a *assigner) noteAlive(alive []string) {
 	for _, name := range alive {
 		if _, ok := a.mu.ends[name]; !ok {
 			ctx, end := context.WithCancelCause(context.Background())
-			a.mu.ends[name] = serverEnd{ctx, end}
+			a.mu.ends[name] = serverEnd{ctx, end, make(chan struct{}, loadsAtOnce)}
 		}
 	}
 }
@@ -263,14 +277,39 @@ func (a *assigner) whileAlive(server string) context.Context {
 	return ctx
 }
 
+// turn waits until the server of a load can begin with it. Done is to be called when it has ended.
+func (a *assigner) turn(ctx context.Context, o *Order) (done func(), err error) {
+	a.mu.Lock()
+	e, ok := a.mu.ends[o.Server]
+	a.mu.Unlock()
+	if !ok {
+		return nil, errServerGone
+	}
+	select {
+	case e.loads <- struct{}{}:
+		return func() { <-e.loads }, nil
+	case <-e.ctx.Done():
+		return nil, context.Cause(e.ctx)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 // start carries an order out in the background.
 func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 	a.mu.Lock()
 	a.mu.busy = append(a.mu.busy, o)
 	a.mu.Unlock()
 	a.work.Go(func() {
+		done, err := func() {}, error(nil)
+		if o.Kind == Load {
+			done, err = a.turn(ctx, &o)
+		}
 		began := time.Now()
-		err := a.do(ctx, &o, s)
+		if err == nil {
+			err = a.do(ctx, &o, s)
+			done()
+		}
 		log := a.cfg.Logger.With("order", o.Kind.String(), "server", o.Server, "because", o.Why, "took", time.Since(began).Round(time.Millisecond))
 		if o.ofTablets() {
 			log = log.With("tablet", o.Tablet.String())
@@ -287,14 +326,33 @@ func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 		}
 		a.ordered(&o, err)
 		a.mu.Lock()
-		a.mu.busy = slices.DeleteFunc(a.mu.busy, func(b Order) bool { return b.Kind == o.Kind && b.same(&o) })
-		a.mu.stale = true
+		look := a.endedLocked(&o, err)
 		if a.mu.moved != nil && o.Kind == Unload && o.Tablet.Level() < 2 {
 			a.mu.moved(errMoved)
 		}
 		a.mu.Unlock()
-		a.nudge()
+		if look {
+			a.nudge()
+		}
 	})
+}
+
+// endedLocked notes that an order has ended, and says whether that is reason to look again. What a load does
+// is known, so the rows need not be read again for each; they are after the last.
+func (a *assigner) endedLocked(o *Order, err error) (look bool) {
+	a.mu.busy = slices.DeleteFunc(a.mu.busy, func(b Order) bool { return b.Kind == o.Kind && b.same(o) })
+	loads := 0
+	for i := range a.mu.busy {
+		if b := &a.mu.busy[i]; b.Kind == Load && b.Server == o.Server {
+			loads++
+		}
+	}
+	if o.Kind == Load && err == nil && loads > 0 && o.Tablet.Level() == 2 && !slices.ContainsFunc(a.mu.wishes, func(w *wish) bool { return !w.over }) {
+		a.mu.loaded[o.Tablet.Key] = o.Server
+		return loads == loadsFew
+	}
+	a.mu.stale = true
+	return true
 }
 
 var errServerGone = errors.New("the server is gone")

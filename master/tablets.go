@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/steledb/stele/client/metadata"
 )
@@ -20,6 +21,8 @@ type TabletServer struct {
 	// Silent means that it did not say what it has. It may have anything.
 	Silent bool
 	Has    []Held
+	// index has the keys of Has while a plan is made.
+	index map[string]struct{}
 }
 
 // Held is a tablet that a server says it has.
@@ -54,11 +57,17 @@ func (t *Tablet) Level() int {
 	if t.Key == RootKey {
 		return 0
 	}
-	if table, _, err := metadata.ParseKey([]byte(t.Key)); err == nil && table == metadata.TableID {
+	if strings.HasPrefix(t.Key, metadataPrefix) {
 		return 1
 	}
 	return 2
 }
+
+// metadataPrefix begins the keys of METADATA's tablets, and no others.
+var metadataPrefix = func() string {
+	from, _ := metadata.TableRange(metadata.TableID)
+	return string(from)
+}()
 
 // OfMetadata says whether it is one of METADATA's.
 func (t *Tablet) OfMetadata() bool { return t.Level() < 2 }
@@ -129,9 +138,23 @@ func (o *Order) same(p *Order) bool {
 	return !p.ofTablets() && o.Server == p.Server
 }
 
+// subjects are what an order is about: there is one order for each.
+func (o *Order) subjects() []string {
+	switch {
+	case !o.ofTablets():
+		return []string{subjectServer + o.Server}
+	case o.Kind == Merge:
+		return []string{subjectTablet + o.Tablet.Key, subjectTablet + o.Upper.Key}
+	}
+	return []string{subjectTablet + o.Tablet.Key}
+}
+
+const subjectTablet, subjectServer = "tablet ", "server "
+
 const (
-	// loadsMax bounds the loads that one server is given at a time: each opens files and replays entries.
-	loadsMax = 8
+	// loadsMax bounds the loads that are planned for one server: they begin one after another, so that
+	// not each needs another look at all tablets, and those that wait can be planned anew if the server dies.
+	loadsMax = 256
 	// movesMax bounds the moves under way: each has its tablet stand still for a moment.
 	movesMax = 2
 	// wantedMovesMax bounds them together with those that somebody wants.
@@ -149,6 +172,7 @@ func PlanTablets(s *TabletState) []Order {
 	p := planner{
 		state: s, alive: map[string]*TabletServer{}, loads: map[string]int{}, rows: map[string]*Tablet{},
 		weight: map[string]float64{}, nodeWeight: map[string]float64{},
+		taken: map[string]bool{}, byWeight: map[string][]Held{},
 	}
 	for i := range s.Tablets {
 		p.rows[s.Tablets[i].Key] = &s.Tablets[i]
@@ -156,11 +180,16 @@ func PlanTablets(s *TabletState) []Order {
 	for i := range s.Servers {
 		v := &s.Servers[i]
 		p.alive[v.Name] = v
+		v.index = make(map[string]struct{}, len(v.Has))
 		for _, h := range v.Has {
 			p.weigh(v, v.weightOf(h))
+			v.index[h.Key] = struct{}{}
 		}
 	}
 	for _, o := range s.Busy {
+		for _, subject := range o.subjects() {
+			p.taken[subject] = true
+		}
 		switch o.Kind {
 		case Load:
 			p.loads[o.Server]++
@@ -204,6 +233,8 @@ type planner struct {
 	moves      int
 	recoveries int
 	orders     []Order
+	taken      map[string]bool   // subjects of orders
+	byWeight   map[string][]Held // what servers have, the heaviest first
 }
 
 // weightOf is what a tablet counts in the balance: itself, its bytes and its load. A tablet of the
@@ -218,12 +249,27 @@ func (v *TabletServer) weightOf(h Held) float64 {
 
 // add gives an order, unless it is being carried out or was given.
 func (p *planner) add(o Order) bool {
-	same := func(x Order) bool { return o.same(&x) }
-	if slices.ContainsFunc(p.state.Busy, same) || slices.ContainsFunc(p.orders, same) {
-		return false
+	subjects := o.subjects()
+	for _, subject := range subjects {
+		if p.taken[subject] {
+			return false
+		}
+	}
+	for _, subject := range subjects {
+		p.taken[subject] = true
 	}
 	p.orders = append(p.orders, o)
 	return true
+}
+
+// heaviestFirst returns what a server has.
+func (p *planner) heaviestFirst(v *TabletServer) []Held {
+	all, ok := p.byWeight[v.Name]
+	if !ok {
+		all = slices.SortedStableFunc(slices.Values(v.Has), func(a, b Held) int { return cmp.Compare(v.weightOf(b), v.weightOf(a)) })
+		p.byWeight[v.Name] = all
+	}
+	return all
 }
 
 // assign finds servers for tablets that have none, and returns the first level that is not wholly
@@ -358,10 +404,7 @@ func (p *planner) surplus(metadata bool) (from *TabletServer, held Held, why str
 	if light == "" || p.alive[light].Leaving {
 		return nil, held, ""
 	}
-	moving := func(h Held) bool {
-		about := func(x Order) bool { return x.about(h.Key) }
-		return slices.ContainsFunc(p.state.Busy, about) || slices.ContainsFunc(p.orders, about)
-	}
+	moving := func(h Held) bool { return p.taken[subjectTablet+h.Key] }
 	for i := range p.state.Servers {
 		v := &p.state.Servers[i]
 		for _, h := range v.Has {
@@ -375,9 +418,12 @@ func (p *planner) surplus(metadata bool) (from *TabletServer, held Held, why str
 		return nil, held, ""
 	}
 	gap := p.weight[heavy.Name] - p.weight[light]
-	for _, h := range slices.SortedFunc(slices.Values(heavy.Has), func(a, b Held) int { return cmp.Compare(heavy.weightOf(b), heavy.weightOf(a)) }) {
+	if gap <= 2 {
+		return nil, held, ""
+	}
+	for _, h := range p.heaviestFirst(heavy) {
 		// A move must leave them clearly more alike, or tablets would go to and fro.
-		if w := heavy.weightOf(h); w < gap*3/4 && gap > 2 && !moving(h) && !p.wanted(h.Key) && h.Key != RootKey {
+		if w := heavy.weightOf(h); w < gap*3/4 && !moving(h) && !p.wanted(h.Key) && h.Key != RootKey {
 			return heavy, h, "its server has more than others"
 		}
 	}

@@ -10,6 +10,10 @@ type Union struct {
 
 // has says whether a server says that it has a tablet.
 func (v *TabletServer) has(key string) bool {
+	if v.index != nil {
+		_, ok := v.index[key]
+		return ok
+	}
 	return slices.ContainsFunc(v.Has, func(h Held) bool { return h.Key == key })
 }
 

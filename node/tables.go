@@ -222,6 +222,15 @@ func (n *Node) schemaByID(ctx context.Context, id uint64) (*table.Schema, error)
 	if id == metadata.TableID {
 		return metadata.Schema(), nil
 	}
+	// One that is served here is mostly in the session's cache; a server may be given thousands of its tablets.
+	for name, served := range n.tablets().Tables() {
+		if served != id {
+			continue
+		}
+		if s, _, err := readSchema(ctx, n.meta.current(), name); err == nil && s.ID == id {
+			return s, nil
+		}
+	}
 	names, err := n.catalog.names(ctx)
 	if err != nil {
 		return nil, err

@@ -242,9 +242,7 @@ func (s *tabletServer) end(key []byte) {
 
 // has says whether the server has the tablet of a row.
 func (s *tabletServer) has(row *metadata.Row) bool {
-	return slices.ContainsFunc(s.of(row.Table).Loaded(), func(t tablet.Loaded) bool {
-		return t.Table == row.Table && string(t.End) == string(row.End)
-	})
+	return s.of(row.Table).Has(row.Table, row.End)
 }
 
 // take makes the tablet this server's. From then on no other changes its row.

@@ -35,6 +35,9 @@ func TestIdleTabletIsSmall(t *testing.T) {
 	} else {
 		t.Logf("an idle tablet takes %d bytes", got)
 	}
+	if !s.Has(2, start) || !s.Has(1, nil) || s.Has(2, nil) || s.Has(3, nil) {
+		t.Fatal("the server does not know what it has")
+	}
 	if n := len(s.Loaded()); n != tablets+1 {
 		t.Fatalf("%d tablets are served, want %d", n, tablets+1)
 	}
