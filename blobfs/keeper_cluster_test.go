@@ -30,6 +30,7 @@ type kept struct {
 	blobs   map[blobfs.ID]keptBlob
 	copies  int // made by Copy
 	extent  int64
+	log     slog.Handler // of all nodes
 }
 
 type keptBlob struct {
@@ -50,7 +51,7 @@ type keptNode struct {
 const keptExtent = 64 << 10
 
 func newKept(t *testing.T, n int, cfg blobfs.Cluster) *kept {
-	c := &kept{t: t, extent: keptExtent, cfg: cfg, changed: make(chan struct{}), cut: map[[2]string]bool{}, blobs: map[blobfs.ID]keptBlob{}}
+	c := &kept{t: t, extent: keptExtent, cfg: cfg, changed: make(chan struct{}), cut: map[[2]string]bool{}, blobs: map[blobfs.ID]keptBlob{}, log: slog.DiscardHandler}
 	for range n {
 		c.add(1 << 30)
 	}
@@ -78,7 +79,7 @@ func (n *keptNode) start() {
 	cluster := n.of.cfg
 	cluster.Fleet = keptFleet{n}
 	n.say(func(m *blobfs.Member) { m.Alive, m.Since = true, time.Now() })
-	s, err := blobfs.OpenIn(cluster, blobfs.Config{FS: n.fs, Folders: []string{"/a", "/b"}, ExtentBytes: n.of.extent, ReserveBytes: -1, Logger: slog.New(slog.DiscardHandler)})
+	s, err := blobfs.OpenIn(cluster, blobfs.Config{FS: n.fs, Folders: []string{"/a", "/b"}, ExtentBytes: n.of.extent, ReserveBytes: -1, Logger: slog.New(n.of.log)})
 	noError(n.of.t, err)
 	n.of.mu.Lock()
 	n.store, n.up = s, true

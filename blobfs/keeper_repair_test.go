@@ -1,9 +1,14 @@
 package blobfs_test
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"regexp"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -216,4 +221,64 @@ func TestRepairWhenANodeAnswers(t *testing.T) {
 			t.Errorf("three replicas only after %v", took)
 		}
 	})
+}
+
+// A repair that nobody takes part in says whether there is no room, or nobody who answers.
+func TestRepairSaysWhyNot(t *testing.T) {
+	for _, why := range []struct {
+		name, want string
+		capacity   int64 // of the fourth node
+		cut        bool
+	}{
+		{"full", "no node is there for a replica: 1 more do not answer, or leave, and 1 have no room", 1, false},
+		{"unreachable", "no node took a replica: copy to n4: node is unreachable: context deadline exceeded", 1 << 30, true},
+	} {
+		t.Run(why.name, func(t *testing.T) {
+			seed := runSeed(t)
+			synctest.Test(t, func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(seed, 1))
+				var log lockedBuffer
+				c := newKept(t, 0, blobfs.Cluster{})
+				c.log = slog.NewTextHandler(&log, nil)
+				for range 3 {
+					c.add(1 << 30)
+				}
+				for range 10 {
+					c.put(rng, 1000, c.all...)
+				}
+				c.add(why.capacity)
+				if why.cut {
+					c.mu.Lock()
+					for _, n := range c.all[:3] {
+						c.cut[[2]string{n.member.ID, "n4"}] = true
+					}
+					c.mu.Unlock()
+				}
+				c.all[0].stop()
+				time.Sleep(2 * time.Minute)
+				told := regexp.MustCompile(`"extents have not the replicas that they should" extents=\d+ err="([^"]*)"`).FindAllStringSubmatch(log.String(), -1)
+				if len(told) == 0 || !slices.ContainsFunc(told, func(m []string) bool { return strings.HasSuffix(m[1], why.want) }) {
+					t.Errorf("told: %q, want %q in it", told, why.want)
+				}
+			})
+		})
+	}
+}
+
+// lockedBuffer is a buffer for several goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
