@@ -102,6 +102,10 @@ type tablets struct {
 	// another have its name.
 	doubtful atomic.Bool
 
+	// wide is set when one of users' tables was found to have more METADATA tablets than one answer tells
+	// of. It is METADATA's alone.
+	wide atomic.Bool
+
 	// mu guards the field in it. Never held across I/O. Order: before locator.mu.
 	mu struct {
 		sync.Mutex

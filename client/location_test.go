@@ -91,6 +91,79 @@ func TestRoundTripsOfLookups(t *testing.T) {
 	}
 }
 
+// The counts are the same with many METADATA tablets, and when those have split, merged and moved since they were
+// looked up.
+func TestRoundTripsOfLookupsInManyMetadataTablets(t *testing.T) {
+	f := newFakeCluster(newFake(t), 6)
+	f.layout("t", []string{"c", "g", "k", "p", "t"}, 2, 3, 2, 3, 2, 3)
+	root := string(metadata.RootEnd())
+	metadataEnds := func(ends ...string) []string {
+		all := []string{root}
+		for _, e := range ends {
+			all = append(all, f.metadataKey("t", e))
+		}
+		return all
+	}
+	f.layout(metadata.Name, metadataEnds("g", "p"), 0, 1, 4, 5)
+	tb := f.open(Config{}).Table("t")
+	apply := func(row string) {
+		t.Helper()
+		check(t, tb.Apply(t.Context(), put(row)))
+	}
+	apply("h")
+	wantTrace(t, f, "a call with nothing known", "root t@0", scanMetadata+"@0", scanMetadata+"@4", "mutate t@2")
+	apply("a")
+	wantTrace(t, f, "a call of a tablet in another METADATA tablet", scanMetadata+"@1", "mutate t@2")
+	for i, row := range []string{"d", "g", "k", "p"} { // each METADATA tablet told of all that it has
+		apply(row)
+		wantTrace(t, f, "a call of a known tablet", fmt.Sprintf("mutate t@%d", []int{3, 3, 2, 3}[i]))
+	}
+	apply("z")
+	wantTrace(t, f, "a call above what is known", scanMetadata+"@5", "mutate t@3")
+
+	// METADATA splits, and its lower half moves: what it says is looked for where it was.
+	f.layout(metadata.Name, metadataEnds("c", "g", "p"), 0, 5, 1, 4, 5)
+	f.move("t", "e", 4)
+	apply("e")
+	wantTrace(t, f, "a stale tablet in the half that stayed", "mutate t@3!", scanMetadata+"@1", "mutate t@4")
+	f.move("t", "b", 4)
+	apply("b")
+	wantTrace(t, f, "a stale tablet in the half that moved", "mutate t@2!", scanMetadata+"@1!", scanMetadata+"@0", scanMetadata+"@5", "mutate t@4")
+
+	// All METADATA tablets become one, which moves, and the root tablet does.
+	f.layout(metadata.Name, metadataEnds(), 2, 3)
+	f.move("t", "b", 5)
+	apply("b")
+	wantTrace(t, f, "all stale", "mutate t@4!", scanMetadata+"@5!", scanMetadata+"@0!", "root METADATA@0", scanMetadata+"@2", scanMetadata+"@3", "mutate t@5")
+
+	// A split of METADATA at a row that is no tablet's end: the tablet across it takes one round trip more.
+	f.layout(metadata.Name, metadataEnds("e"), 2, 3, 4)
+	f.move("t", "d", 0)
+	apply("d")
+	wantTrace(t, f, "a tablet whose row is behind the end of the METADATA tablet",
+		"mutate t@4!", scanMetadata+"@3", scanMetadata+"@3!", scanMetadata+"@2", scanMetadata+"@4", "mutate t@0")
+
+	// More METADATA tablets of one table than one answer tells of.
+	var ends, tablets []string
+	servers, of := []int{2}, []int{1}
+	for i := range 3 * lookupRows {
+		ends, tablets = append(ends, key(i)), append(tablets, key(i))
+		servers, of = append(servers, 1+i%5), append(of, 1+i%5)
+	}
+	f.layout("t", tablets, of...)
+	f.layout(metadata.Name, metadataEnds(ends...), append([]int{2}, servers...)...)
+	tb = f.open(Config{}).Table("t")
+	f.traced()
+	n := 0
+	for _, i := range []int{170, 20, 100, 171, 5} {
+		apply(key(i))
+		n += len(f.traced())
+	}
+	if s := tb.client.Stats(); s.RoundTrips != 4+2+2+1+2 || n != int(s.RoundTrips)+5 {
+		t.Errorf("five calls in as many of %d METADATA tablets took %d requests, %+v", len(ends), n, s)
+	}
+}
+
 // ids gives a new table an id.
 func (f *fake) ids(name string) {
 	f.cluster.ids[name] = uint64(100 + len(f.cluster.ids))

@@ -270,9 +270,13 @@ func (l *locator) astray(a attempt) bool {
 func (l *locator) readMetadata(ctx context.Context, t *tablets, id uint64, row []byte) (run []*location, err error) {
 	from := bytes.Clone(row)
 	_, end := metadata.TableRange(id)
+	whole := id == metadata.TableID && !t.wide.Load()
 	if id == metadata.TableID {
+		end = successor([]byte(rootEnd))
+	}
+	if whole {
 		// All METADATA tablets of a table of users at once: they are few.
-		from, end = from[:min(len(from), tableIDBytes)], successor([]byte(rootEnd))
+		from = from[:min(len(from), tableIDBytes)]
 	}
 	key := metadata.SeekKey(nil, id, from)
 	for range lookupParts {
@@ -284,10 +288,18 @@ func (l *locator) readMetadata(ctx context.Context, t *tablets, id uint64, row [
 		if n := len(run); n > 0 && (run[n-1].end == nil || string(run[n-1].end) >= string(row)) {
 			return run, nil
 		}
-		if len(rows) > 0 {
+		switch {
+		case len(rows) == lookupRows && whole: // they are not: from now on only the one looked for, and those behind it
+			t.wide.Store(true)
+			whole, run, from = false, nil, bytes.Clone(row)
+			key = metadata.SeekKey(nil, id, from)
+			continue
+		case len(rows) > 0:
 			from = successor(run[len(run)-1].end)
 			key = metadata.SeekKey(nil, id, from)
-		} else if key = next; key == nil {
+			continue
+		}
+		if key = next; key == nil {
 			break
 		}
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -9,7 +10,135 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet"
 )
+
+// TestRootIsNotSplit: METADATA's other tablets split when they are large, the root tablet never does.
+func TestRootIsNotSplit(t *testing.T) {
+	n, c := startInternal(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	spec, err := table.ParseFamilySpec("f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"t", "u", "v"} {
+		if _, err := c.CreateTable(ctx, name, spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := n.server.Load()
+	split := func(id uint64) {
+		t.Helper()
+		s.splitWanted(tablet.SplitWanted{Tablet: id, Table: metadata.TableID})
+	}
+	own := func() (ends []string) {
+		stats, err := s.metadata.TabletStats(metadata.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range stats {
+			ends = append(ends, string(x.End))
+		}
+		return ends
+	}
+	split(metadata.FirstTabletID)
+	for want := 3; ; {
+		if got := len(own()); got > want {
+			t.Fatalf("METADATA has %d tablets", got)
+		} else if got == want {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatal("METADATA does not split")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	// It has two rows now: those of METADATA's other two.
+	if _, err := s.metadata.Split(ctx, metadata.RootTabletID, nil); !errors.Is(err, errRootSplit) {
+		t.Errorf("the root tablet is split: %v", err)
+	}
+	split(metadata.RootTabletID)
+	ends := own()
+	if len(ends) != 3 || ends[0] != string(metadata.RootEnd()) {
+		t.Errorf("METADATA's tablets end at %q", ends)
+	}
+	if _, _, err := metadata.ParseKey([]byte(ends[1])); err != nil {
+		t.Errorf("METADATA was split at %x, where no tablet has its row: %v", ends[1], err)
+	}
+	for _, name := range []string{"t", "u", "v"} {
+		if err := c.Table(name).Apply(ctx, client.NewRowMutation("row").Set("f:q", []byte("x"))); err != nil {
+			t.Errorf("write to %s: %v", name, err)
+		}
+	}
+}
+
+// TestMetadataSplitsWithoutRoot: a split of METADATA that is begun while the root tablet is not served comes about
+// when it is, and what is split is read and changed meanwhile.
+func TestMetadataSplitsWithoutRoot(t *testing.T) {
+	n, c := startInternal(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	spec, err := table.ParseFamilySpec("f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []uint64
+	for _, name := range []string{"t", "u"} {
+		schema, err := c.CreateTable(ctx, name, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, schema.ID)
+	}
+	s := n.server.Load()
+	n.stopMaster(ctx) // or it would have the root tablet loaded again at once
+	for n.master.Epoch() != 0 && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	if _, _, err := s.metadata.Unload(ctx, metadata.RootTabletID); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.metadata.Split(ctx, metadata.FirstTabletID, nil)
+		done <- err
+	}()
+	for i := range 20 {
+		for _, id := range ids {
+			row, err := n.rows.get(ctx, id, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := n.rows.replace(ctx, row, "looked at"); err != nil {
+				t.Fatalf("change %d: %v", i, err)
+			}
+		}
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("METADATA was split without its root: %v", err)
+	default:
+	}
+	root, err := n.rows.root(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.load(ctx, nil, root.Generation); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if own := n.MetadataTablets(); len(own) != 3 {
+		t.Errorf("METADATA has %d tablets", len(own))
+	}
+	for _, id := range ids {
+		if _, err := n.rows.get(ctx, id, nil); err != nil {
+			t.Error(err)
+		}
+	}
+}
 
 // TestOwnServerOfMetadata: METADATA's tablets are served, and logged, apart from users', and figures
 // are of both.

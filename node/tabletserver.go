@@ -208,6 +208,9 @@ func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) 
 	if err := s.serving(); err != nil {
 		return err
 	}
+	if m, err := tablet.DecodeMeta(row.Meta); err == nil && s.of(row.Table).Settling(m.ID) {
+		return &rpc.Error{Code: rpc.CodeUnavailable, Message: "the tablet is being split off here", Retryable: true}
+	}
 	if err := s.take(ctx, row); err != nil {
 		return err
 	}

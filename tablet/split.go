@@ -267,6 +267,13 @@ const (
 // known yet whether it is one. Its rows are served.
 var ErrSettling = errors.New("tablet is being split off or merged")
 
+// Settling says whether a tablet is being split off: Metadata may tell of it, and it is not served by its id yet.
+func (s *Server) Settling(id uint64) bool {
+	s.tablesMu.Lock()
+	defer s.tablesMu.Unlock()
+	return s.settling[id]
+}
+
 // setSettling takes note of a tablet that METADATA may have and the tables do not.
 func (s *Server) setSettling(id uint64, is bool) {
 	s.tablesMu.Lock()

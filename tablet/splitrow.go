@@ -67,7 +67,13 @@ func (t *Tablet) splitRow(ctx context.Context) ([]byte, error) {
 		candidates = nil
 	}
 	for i := range candidates[:min(len(candidates), splitTries)] {
-		for _, row := range [][]byte{candidates[i].row, rowBelow(candidates[i].row)} {
+		// Of the rows from there on the first that there is: an index has less than whole rows, and METADATA's
+		// tablets should end where one of its rows is, for whoever looks for the first row behind a key.
+		row := candidates[i].row
+		if there := rows.from(ikey.AppendRow(nil, row)); there != nil {
+			row = there
+		}
+		for _, row := range [][]byte{row, rowBelow(row)} {
 			if string(row) >= string(first) && t.server.limits.CheckRowKey(row) == nil && t.holds(row) && rows.parts(row) {
 				return bytes.Clone(row), nil
 			}
