@@ -71,7 +71,8 @@ func (a *app) tableSplitCommand() *cobra.Command {
 		Use:   "split TABLE [AT-ROW]",
 		Short: "Split a tablet of a table in two",
 		Long: `Split a tablet of a table in two: the lower part ends with AT-ROW. Without it the table's
-largest tablet, or the one that --in or --id names, is parted where its bytes are about even.
+largest tablet, or the one that --in or --id names, is parted where its bytes are about
+even.
 
 Nothing is copied: the parts share the tablet's files until compactions part them. Reads
 and writes go on. Tablet servers split by themselves what has grown large or busy.`,
@@ -120,8 +121,9 @@ func (a *app) tableMoveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "move TABLE [ROW] --to NODE",
 		Short: "Move the tablet that has a row to another node",
-		Long: `Move the tablet that has a row, or the one of an --id, to another node, and wait until it is
-served there. Its rows cannot be read or written for some milliseconds, in which clients wait.
+		Long: `Move the tablet that has a row, or the one of an --id, to another node, and wait until
+it is served there. Its rows cannot be read or written for some milliseconds, in which
+clients wait.
 
 The master leaves it there for ten minutes, unless the node drains or fails; later it may
 move it again to balance the nodes. METADATA's tablets can be moved as well.`,
@@ -156,8 +158,9 @@ func (a *app) tableMergeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "merge TABLE [ROW]",
 		Short: "Merge the tablet that has a row with its neighbour",
-		Long: `Merge the tablet that has a row, or the one of an --id, with the one after it; the last tablet of
-a table with the one before it. If they are on two nodes the smaller one moves first.
+		Long: `Merge the tablet that has a row, or the one of an --id, with the one after it; the last
+tablet of a table with the one before it. If they are on two nodes the smaller one moves
+first.
 Writers of both wait while what is in memory is written out. The upper one's id stays.`,
 		Example: `  stele table merge webtable com.cnn.www
   stele table merge webtable --id 17`,
