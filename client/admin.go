@@ -75,6 +75,17 @@ func (c *Client) CreateTable(ctx context.Context, name string, families ...table
 	return c.alter(ctx, api.MethodCreateTable, req.Append)
 }
 
+// CreateSplitTable is CreateTable of a table that begins with several tablets: each ends with one of the
+// rows, the last has no end. The nodes then share the first writes. There is the table with all its tablets, or none.
+// Errors: those of CreateTable; ErrBadSplit, if a row is given twice.
+func (c *Client) CreateSplitTable(ctx context.Context, name string, splitAt []string, families ...table.FamilySpec) (*table.Schema, error) {
+	req := api.CreateTableRequest{Name: name, Families: families}
+	for _, row := range splitAt {
+		req.SplitAt = append(req.SplitAt, []byte(row))
+	}
+	return c.alter(ctx, api.MethodCreateTable, req.Append)
+}
+
 // SetFamily adds a family to a table, or alters it: what spec does not give stays as
 // it is. Errors: ErrNoTable, ErrGroupConflict, and those of CreateTable.
 func (c *Client) SetFamily(ctx context.Context, tableName string, spec table.FamilySpec) (*table.Schema, error) {

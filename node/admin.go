@@ -110,7 +110,11 @@ func (n *Node) create(ctx context.Context, r *api.CreateTableRequest) (*table.Sc
 	if _, err := r.Schema(metadata.FirstID); err != nil {
 		return nil, err
 	}
-	id, err := n.catalog.nextIDs(ctx, 1)
+	ends, err := checkCuts(r.SplitAt, &n.limits)
+	if err != nil {
+		return nil, err
+	}
+	id, err := n.catalog.nextIDs(ctx, uint64(len(ends))+2) // the table's, its tablets'
 	if err != nil {
 		return nil, err
 	}
@@ -118,23 +122,30 @@ func (n *Node) create(ctx context.Context, r *api.CreateTableRequest) (*table.Sc
 	if err != nil {
 		return nil, err
 	}
-	if err := n.catalog.saveSchema(ctx, s, 0); err != nil {
+	var cut *cuts
+	if len(ends) > 0 {
+		cut = &cuts{first: id + 1, ends: ends}
+	}
+	if err := n.catalog.saveTable(ctx, s, cut, 0); err != nil {
 		return nil, err
 	}
-	n.log.Info("table created", "table", s.Name, "families", len(s.Families))
-	return s, n.awaitTable(ctx, s)
+	n.log.Info("table created", "table", s.Name, "families", len(s.Families), "tablets", cut.tablets())
+	return s, n.awaitTable(ctx, s, cut.tablets())
 }
 
 // servedTimeout is how long the maker of a table waits until it is served. It is there in any case.
-const servedTimeout = 10 * time.Second
+const (
+	servedTimeout       = 10 * time.Second
+	servedTimeoutTablet = 20 * time.Millisecond // and for each of its tablets
+)
 
 // awaitTable waits until all of a new table is served.
-func (n *Node) awaitTable(ctx context.Context, s *table.Schema) error {
-	ctx, cancel := context.WithTimeout(ctx, servedTimeout)
+func (n *Node) awaitTable(ctx context.Context, s *table.Schema, tablets int) error {
+	ctx, cancel := context.WithTimeout(ctx, servedTimeout+time.Duration(tablets)*servedTimeoutTablet)
 	defer cancel()
 	for wait := 5 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, 200*time.Millisecond) {
 		n.nudgeMaster(ctx)
-		if n.servedWhole(ctx, s.ID) {
+		if n.servedWhole(ctx, s.ID, tablets) {
 			return nil
 		}
 		pause(ctx, wait)
@@ -143,15 +154,16 @@ func (n *Node) awaitTable(ctx context.Context, s *table.Schema) error {
 	return nil
 }
 
-// servedWhole says whether METADATA has all of a table's tablets on servers.
-func (n *Node) servedWhole(ctx context.Context, tableID uint64) bool {
+// servedWhole says whether METADATA has all of a new table's tablets on servers.
+func (n *Node) servedWhole(ctx context.Context, tableID uint64, tablets int) bool {
 	from, to := metadata.TableRange(tableID)
 	whole, served := false, true
 	err := n.rows.scan(ctx, string(from), string(to), metadata.Places(), func(r *metadata.Row) {
+		tablets--
 		whole = whole || len(r.End) == 0
 		served = served && r.Server != ""
 	})
-	return err == nil && whole && served
+	return err == nil && whole && served && tablets <= 0
 }
 
 // alter changes a table's schema.
@@ -168,7 +180,7 @@ func (n *Node) alter(ctx context.Context, name string, edit func(*table.Schema) 
 }
 
 func (n *Node) alterNow(ctx context.Context, name string, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
-	old, gen, err := n.catalog.schema(ctx, name)
+	old, cut, gen, err := readTable(ctx, n.catalog.meta, name)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +191,7 @@ func (n *Node) alterNow(ctx context.Context, name string, edit func(*table.Schem
 	if err := s.Validate(&n.limits); err != nil {
 		return nil, err
 	}
-	if err := n.catalog.saveSchema(ctx, s, gen); err != nil {
+	if err := n.catalog.saveTable(ctx, s, cut, gen); err != nil {
 		return nil, err
 	}
 	return s, n.tellServers(ctx, s)

@@ -75,32 +75,45 @@ type files interface {
 }
 
 func readSchema(ctx context.Context, from files, name string) (*table.Schema, uint64, error) {
+	s, _, gen, err := readTable(ctx, from, name)
+	return s, gen, err
+}
+
+// readTable returns the cuts of a table, too, if its tablets have not all been made yet.
+func readTable(ctx context.Context, from files, name string) (*table.Schema, *cuts, uint64, error) {
 	f, err := from.Get(ctx, tablePath(name))
 	if errors.Is(err, metaapi.ErrNotFound) || errors.Is(err, metaapi.ErrBadPath) {
-		return nil, 0, fmt.Errorf("table %q: %w", name, api.ErrNoTable)
+		return nil, nil, 0, fmt.Errorf("table %q: %w", name, api.ErrNoTable)
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
-	s, err := decodeSchema(name, f.Data)
-	return s, f.Generation, err
-}
-
-func decodeSchema(name string, b []byte) (*table.Schema, error) {
-	d := wire.NewDecoder(b)
+	d := wire.NewDecoder(f.Data)
 	s, err := table.DecodeSchema(&d, nil)
 	if err != nil {
-		return nil, fmt.Errorf("schema of table %q: %w", name, err)
+		return nil, nil, 0, fmt.Errorf("schema of table %q: %w", name, err)
 	}
-	return s, nil
+	c, err := decodeCuts(&d)
+	if err != nil {
+		return nil, nil, 0, fmt.Errorf("first tablets of table %q: %w", name, err)
+	}
+	return s, c, f.Generation, nil
 }
 
-// saveSchema stores a schema if the table's is at generation gen, 0 being none.
-// The error is api.ErrTableExists, api.ErrConflict or the group's.
+// saveSchema stores a schema if the table's is at generation gen, 0 being none, of a table that is not to be
+// cut. The error is api.ErrTableExists, api.ErrConflict or the group's.
 func (c *catalog) saveSchema(ctx context.Context, s *table.Schema, gen uint64) error {
+	return c.saveTable(ctx, s, nil, gen)
+}
+
+// saveTable stores a schema with the table's cuts in the same way.
+func (c *catalog) saveTable(ctx context.Context, s *table.Schema, cut *cuts, gen uint64) error {
 	e := wire.GetEncoder()
 	defer e.Release()
 	table.AppendSchema(e, s)
+	if cut != nil {
+		cut.append(e)
+	}
 	_, err := c.set(ctx, tablePath(s.Name), append([]byte(nil), e.Bytes()...), gen)
 	if changed := (*metaapi.GenerationError)(nil); errors.As(err, &changed) {
 		if gen == 0 {

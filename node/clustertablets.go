@@ -45,6 +45,8 @@ type clusterTablets struct {
 	to   commander
 	// done remembers which recoveries are: that does not change.
 	done map[string]bool
+	// uncut remembers which tables are known to have no cuts any more.
+	uncut map[uint64]bool
 	// alive are the servers that Servers has found: what others have cannot be read.
 	alive map[string]bool
 	// told and unread are the failures that were told.
@@ -346,9 +348,10 @@ func (c *clusterTablets) tables(ctx context.Context) (map[uint64]string, error) 
 // more. Level is what was read of METADATA before the tables were listed: a row is made after its
 // table, so one without a table is of a table that was dropped.
 func (c *clusterTablets) reconcile(ctx context.Context, level []master.Tablet, tables map[uint64]string) error {
-	complete := map[uint64]bool{}
+	complete, there := map[uint64]bool{}, map[string]bool{}
 	for i := range level {
 		t := &level[i]
+		there[t.Key] = true
 		id, end, err := metadata.ParseKey([]byte(t.Key))
 		if err != nil {
 			return err
@@ -361,10 +364,12 @@ func (c *clusterTablets) reconcile(ctx context.Context, level []master.Tablet, t
 		complete[id] = complete[id] || len(end) == 0
 	}
 	for id, name := range tables {
-		if !complete[id] {
-			if err := c.makeTablet(ctx, id, nil, nil); err != nil {
-				return fmt.Errorf("make the tablet of table %q: %w", name, err)
+		if complete[id] {
+			if err := c.forgetCuts(ctx, name, id); err != nil {
+				return fmt.Errorf("note that table %q has all its tablets: %w", name, err)
 			}
+		} else if err := c.makeTablets(ctx, name, id, there); err != nil {
+			return fmt.Errorf("make the tablets of table %q: %w", name, err)
 		}
 	}
 	return nil

@@ -128,7 +128,7 @@ func (n *Node) startMaster() {
 	n.reign = cancel
 	n.master = master.New(master.Config{
 		ID: n.id(), Group: masterGroup{n.voter}, Nodes: commander{n}, Servers: n.servers, Acquire: n.acquireMaster,
-		Tablets: &clusterTablets{n: n, rows: n.rows, to: commander{n}},
+		Tablets: &clusterTablets{n: n, rows: n.rows, to: commander{n}, uncut: map[uint64]bool{}},
 		Stable:  n.cfg.VoterStable, Pause: masterPause, Logger: n.log.With("part", "master"),
 	})
 	n.background.Go(func() { n.master.Run(ctx) })

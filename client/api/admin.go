@@ -1,6 +1,8 @@
 package api
 
 import (
+	"bytes"
+
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/table"
 )
@@ -125,7 +127,7 @@ func named[T interface{ String() string }](d *wire.Decoder, values ...T) (zero T
 
 // CreateTableRequest is the parameters of create_table:
 //
-//	[name, {"families": [family…], "groups": [group…]}, options?]
+//	[name, {"families": [family…], "groups": [group…], "split_at": [row…]}, options?]
 //
 // The result is the table's schema.
 type CreateTableRequest struct {
@@ -133,6 +135,8 @@ type CreateTableRequest struct {
 	Name     string
 	Families []table.FamilySpec
 	Groups   []table.LocalityGroup
+	// SplitAt are the rows that the table's tablets end with at first, but for the last one.
+	SplitAt [][]byte
 }
 
 // Append writes the parameters.
@@ -140,7 +144,8 @@ func (r *CreateTableRequest) Append(e *wire.Encoder) {
 	n := r.Options.count()
 	e.Array(2 + min(n, 1))
 	e.Str(r.Name)
-	e.Map(2)
+	keys := 2 + min(len(r.SplitAt), 1)
+	e.Map(keys)
 	e.Str("families")
 	e.Array(len(r.Families))
 	for i := range r.Families {
@@ -150,6 +155,13 @@ func (r *CreateTableRequest) Append(e *wire.Encoder) {
 	e.Array(len(r.Groups))
 	for i := range r.Groups {
 		table.AppendGroup(e, &r.Groups[i])
+	}
+	if len(r.SplitAt) > 0 {
+		e.Str("split_at")
+		e.Array(len(r.SplitAt))
+		for _, row := range r.SplitAt {
+			e.Bin(row)
+		}
 	}
 	r.Options.append(e, n)
 }
@@ -175,6 +187,11 @@ func (r *CreateTableRequest) Decode(d *wire.Decoder, n int) error {
 				g, err := table.DecodeGroup(d)
 				r.Groups = append(r.Groups, g)
 				return err
+			})
+		case "split_at":
+			err = decodeList(d, "split rows", SplitAtMax, func() error {
+				r.SplitAt = append(r.SplitAt, bytes.Clone(d.Bytes()))
+				return d.Err()
 			})
 		default:
 			err = &table.SpecError{Text: r.Name, Option: string(key[:min(len(key), nameBytesMax)]), Reason: "no such key"}

@@ -112,6 +112,8 @@ func goldenRequests() []struct {
 			{Op: table.RuleIncrement, Family: "f", Qualifier: []byte("n"), Amount: -1}, {Op: table.RuleAppend, Family: "f", Qualifier: []byte("s"), Value: []byte("x")},
 		}},
 			"93 a174 c40172 92 94a9696e6372656d656e74a166c4016eff 94a6617070656e64a166c40173c40178"},
+		{"create_table with splits", &CreateTableRequest{Name: "t", SplitAt: [][]byte{[]byte("g"), []byte("n")}},
+			"92 a174 83 a866616d696c69657390 a667726f75707390 a873706c69745f6174 92c40167c4016e"},
 		{"create_table", &CreateTableRequest{Name: "t", Families: []table.FamilySpec{{Name: "f", GC: &gc, BlockBytes: 8192}}},
 			"92 a174 82 a866616d696c696573 91 83 a46e616d65a166 a26763aa76657273696f6e733d33 ab626c6f636b5f6279746573cd2000 a667726f75707390"},
 	}

@@ -69,6 +69,11 @@ const (
 	// RulesMax is the number of rules in one read_modify_write.
 	RulesMax = 1000
 
+	// SplitAtMax is the number of rows that a create_table may give to split the new table at,
+	// SplitAtBytesMax bounds them together: they are a part of a file of the lock service.
+	SplitAtMax      = 10_000
+	SplitAtBytesMax = 192 << 10
+
 	// ScanBatchRows and ScanBatchBytes are the defaults of batch_rows and
 	// batch_bytes, ScanBatchRowsMax and ScanBatchBytesMax the largest. 256 KiB: buffers
 	// of up to 1 MiB are used again; with batches of 1 MiB, which just exceed that, a

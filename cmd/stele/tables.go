@@ -46,13 +46,16 @@ With both versions= and age=, a version goes as soon as either says so.`
 
 func (a *app) tableCreateCommand() *cobra.Command {
 	var families []string
+	var f splitFlags
 	dryRun := false
 	cmd := &cobra.Command{
 		Use:   "create TABLE --family NAME[:OPTION=VALUE,...]...",
 		Short: "Make a table",
-		Long:  "Make a table with column families.\n\n" + familyHelp,
+		Long:  "Make a table with column families.\n\n" + familyHelp + "\n\n" + splitHelp,
 		Example: `  stele table create webtable --family contents:versions=3,group=pages,compression=zstd --family anchor --family language:versions=1
-  stele table create metrics --family 'cpu:age=30d,block=8KiB' --dry-run`,
+  stele table create metrics --family 'cpu:age=30d,block=8KiB' --dry-run
+  stele table create users --family profile --split-at g,n,t
+  stele table create events --family e --split-hex 16`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			specs, err := parseFamilies(families)
@@ -63,24 +66,30 @@ func (a *app) tableCreateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			splitAt, err := f.rows(a)
+			if err != nil {
+				return err
+			}
 			if dryRun {
-				a.talk("would create this table:")
+				a.talk("would create this table%s:", inTablets(len(splitAt)))
 				return a.printSchema(s)
 			}
 			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
-				s, err := c.CreateTable(ctx, args[0], specs...)
+				s, err := c.CreateSplitTable(ctx, args[0], splitAt, specs...)
 				if err != nil {
 					return err
 				}
 				if len(s.Families) == 0 {
 					a.talk("table %s has no families yet: add them with \"stele family set %s NAME\"", s.Name, s.Name)
 				}
-				return a.changedSchema(s, "created table "+s.Name)
+				return a.changedSchema(s, "created table "+s.Name+inTablets(len(splitAt)))
 			})
 		},
 	}
 	cmd.Flags().StringArrayVar(&families, "family", nil, "a column family, as `NAME[:OPTIONS]`; may be given several times")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would be made")
+	f.register(cmd)
+	a.escapesFlag(cmd)
 	return cmd
 }
 

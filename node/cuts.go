@@ -1,0 +1,174 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/wire"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet"
+)
+
+// cuts are the tablets that a table is to begin with. They stand behind its schema in the lock service, as
+//
+//	[id of the first tablet, [end row of each but the last, in order]]
+//
+// so that table and cuts come to be in one write. The master makes the rows of METADATA, the last tablet's last: with
+// it all are there, and the cuts go. Ids are given beforehand: two masters make the same rows.
+type cuts struct {
+	first uint64
+	ends  [][]byte
+}
+
+// checkCuts returns the rows where a new table is to be cut, in order.
+func checkCuts(rows [][]byte, limits *table.Limits) ([][]byte, error) {
+	if len(rows) > api.SplitAtMax {
+		return nil, &table.LimitError{What: "split rows", Limit: api.SplitAtMax, Got: int64(len(rows))}
+	}
+	rows = slices.Clone(rows)
+	slices.SortFunc(rows, bytes.Compare)
+	size := int64(0)
+	for i, row := range rows {
+		if err := limits.CheckRowKey(row); err != nil {
+			return nil, err
+		}
+		if int64(len(row)) > metadata.EndMax {
+			return nil, &table.LimitError{What: "split row bytes", Limit: metadata.EndMax, Got: int64(len(row))}
+		}
+		if i > 0 && bytes.Equal(row, rows[i-1]) {
+			return nil, fmt.Errorf("row %.64q is given twice: %w", row, api.ErrBadSplit)
+		}
+		size += int64(len(row))
+	}
+	if size > api.SplitAtBytesMax {
+		return nil, &table.LimitError{What: "split rows bytes", Limit: api.SplitAtBytesMax, Got: size}
+	}
+	return rows, nil
+}
+
+func (c *cuts) append(e *wire.Encoder) {
+	e.Array(2)
+	e.Uint(c.first)
+	e.Array(len(c.ends))
+	for _, end := range c.ends {
+		e.Bin(end)
+	}
+}
+
+// decodeCuts reads what append wrote, nil if there is nothing.
+func decodeCuts(d *wire.Decoder) (*cuts, error) {
+	if len(d.Rest()) == 0 {
+		return nil, nil
+	}
+	n := d.Array()
+	c := &cuts{first: d.Uint()}
+	for range d.ArrayMax(api.SplitAtMax) {
+		c.ends = append(c.ends, bytes.Clone(d.Bytes()))
+	}
+	for ; n > 2 && d.Err() == nil; n-- {
+		d.Skip()
+	}
+	return c, d.Err()
+}
+
+// tablets returns how many tablets a table begins with.
+func (c *cuts) tablets() int {
+	if c == nil {
+		return 1
+	}
+	return len(c.ends) + 1
+}
+
+const (
+	// cutters is how many rows of METADATA are made at a time.
+	cutters = 32
+	// cutTimeout bounds how long the master does nothing but that; it goes on at the next look.
+	cutTimeout = 2 * time.Second
+)
+
+// makeTablets makes the rows of a new table's tablets, as many as it can in a while. Those that there are,
+// by their keys, stay.
+func (c *clusterTablets) makeTablets(ctx context.Context, name string, tableID uint64, there map[string]bool) error {
+	s, cut, _, err := readTable(ctx, c.n.catalog.meta, name)
+	if errors.Is(err, api.ErrNoTable) || err == nil && s.ID != tableID {
+		return nil // dropped meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	if cut == nil {
+		return c.makeTablet(ctx, tableID, nil, nil)
+	}
+	short, cancel := context.WithTimeout(ctx, cutTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	var failed error
+	var made sync.WaitGroup
+	next := make(chan int)
+	for range cutters {
+		made.Go(func() {
+			for i := range next {
+				if err := c.makeCut(short, cut, tableID, i); err != nil {
+					mu.Lock()
+					failed = errors.Join(failed, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for i, end := range cut.ends {
+		if !there[tabletKey(tableID, end)] && short.Err() == nil {
+			next <- i
+		}
+	}
+	close(next)
+	made.Wait()
+	if short.Err() != nil {
+		return ctx.Err()
+	}
+	if failed != nil {
+		return failed
+	}
+	return c.makeCut(ctx, cut, tableID, len(cut.ends))
+}
+
+// makeCut makes one of them.
+func (c *clusterTablets) makeCut(ctx context.Context, cut *cuts, tableID uint64, i int) error {
+	m := tablet.Meta{ID: cut.first + uint64(i), Table: tableID, LastMajor: time.Now()}
+	if i > 0 {
+		m.Start = cut.ends[i-1]
+	}
+	if i < len(cut.ends) {
+		m.End = cut.ends[i]
+	}
+	return c.writeTablet(ctx, m.ID, tableID, m.Start, m.End)
+}
+
+// forgetCuts removes the cuts of a table whose tablets have all been made.
+func (c *clusterTablets) forgetCuts(ctx context.Context, name string, tableID uint64) error {
+	if c.uncut[tableID] {
+		return nil
+	}
+	s, cut, gen, err := readTable(ctx, c.n.catalog.meta, name)
+	if errors.Is(err, api.ErrNoTable) {
+		return nil
+	}
+	if err == nil && cut != nil && s.ID == tableID {
+		err = c.n.catalog.saveTable(ctx, s, nil, gen)
+	}
+	if errors.Is(err, api.ErrConflict) || errors.Is(err, metaapi.ErrGeneration) {
+		return nil // looked at again
+	}
+	if err == nil {
+		c.uncut[tableID] = true
+	}
+	return err
+}

@@ -1,0 +1,136 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/table"
+)
+
+// A table that is cut beforehand has all its tablets at once; what makes them may be done twice, and makes none again
+// that was merged since (I5).
+func TestCutTable(t *testing.T) {
+	ctx := context.Background()
+	n, err := Start(ctx, Config{DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		short, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		if err := n.Close(short); err != nil {
+			t.Error(err)
+		}
+	}()
+	c, err := client.Open(ctx, n.RPCAddr(), client.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	spec, err := table.ParseFamilySpec("f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.CreateSplitTable(ctx, "t", []string{"t", "g", "n"}, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := func() string {
+		var all [][]byte
+		stats, err := n.tablets().TabletStats("t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range stats {
+			all = append(all, append(append(bytes.Clone(stats[i].Start), '-'), stats[i].End...))
+		}
+		return string(bytes.Join(all, []byte(" ")))
+	}
+	if got := ends(); got != "-g g-n n-t t-" {
+		t.Fatalf("the table begins with %s", got)
+	}
+	for _, row := range []string{"a", "g", "h", "z"} {
+		if err := c.Table("t").Apply(ctx, client.NewRowMutation(row).Set("f:q", []byte(row))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.MergeTablets(ctx, "t", client.TabletRef{Row: "h"}); err != nil {
+		t.Fatal(err)
+	}
+	// A master that knows nothing of all this.
+	stale := &clusterTablets{n: n, rows: n.rows, to: commander{n}, uncut: map[uint64]bool{}}
+	late := &cuts{first: s.ID + 1, ends: [][]byte{[]byte("g"), []byte("n"), []byte("t")}}
+	for i := range late.tablets() {
+		if err := stale.makeCut(ctx, late, s.ID, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := rowsOf(t, n, s.ID); got != "g t (end)" {
+		t.Errorf("METADATA has tablets to %s", got)
+	}
+	if got := ends(); got != "-g g-t t-" {
+		t.Errorf("the table has %s", got)
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		n.nudgeMaster(ctx)
+		_, cut, _, err := readTable(ctx, n.catalog.meta, "t")
+		if err == nil && cut == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the cuts are still there: %v, %v", cut, err)
+		}
+	}
+	if _, err := c.SetFamily(ctx, "t", table.FamilySpec{Name: "h"}); err != nil {
+		t.Error(err)
+	}
+}
+
+func rowsOf(t *testing.T, n *Node, tableID uint64) string {
+	var text bytes.Buffer
+	if err := n.rows.tablets(context.Background(), tableID, func(r *metadata.Row) error {
+		if len(r.End) == 0 {
+			text.WriteString("(end)")
+			return nil
+		}
+		_, err := fmt.Fprintf(&text, "%s ", r.End)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
+}
+
+func TestBadCuts(t *testing.T) {
+	limits := table.DefaultLimits()
+	many := make([][]byte, api.SplitAtMax+1)
+	for i := range many {
+		many[i] = fmt.Appendf(nil, "%06d", i)
+	}
+	long := bytes.Repeat([]byte("x"), int(metadata.EndMax)+1)
+	for _, x := range []struct {
+		what string
+		rows [][]byte
+		want error
+	}{
+		{"twice", [][]byte{[]byte("b"), []byte("a"), []byte("b")}, api.ErrBadSplit},
+		{"empty", [][]byte{[]byte("b"), {}}, table.ErrBadRowKey},
+		{"too many", many, table.ErrLimit},
+		{"too long", [][]byte{long}, table.ErrLimit},
+		{"too long together", [][]byte{long[1:], append(long[2:], 'y'), append(long[3:], 'z', 'z'), append(long[4:], 'z', 'z')}, table.ErrLimit},
+	} {
+		if _, err := checkCuts(x.rows, &limits); !errors.Is(err, x.want) {
+			t.Errorf("%s: %v, want %v", x.what, err, x.want)
+		}
+	}
+	if got, err := checkCuts(many[:api.SplitAtMax], &limits); err != nil || len(got) != api.SplitAtMax {
+		t.Errorf("%d rows: %v", len(got), err)
+	}
+}
