@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
@@ -234,6 +235,9 @@ func (f *fetcher) next(ctx context.Context) *scanBatch {
 			return b
 		}
 		f.cursor = 0
+		if planted.On(planted.ScanRepeats) {
+			f.start = []byte(f.opts.start)
+		}
 		v := verdict{err: b.err, elsewhere: true}
 		if !r.wait(ctx, &v) {
 			b.err = v.err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/table"
 )
@@ -187,6 +188,7 @@ func (t *Table) ReadModifyWrite(ctx context.Context, row string, rules ...table.
 	}
 	var result *table.Row
 	k := call{method: api.MethodReadModifyWrite, table: t.name, row: req.Row, change: true, keep: true, encode: req.Append}
+	k.safe = planted.On(planted.IncrementAgain)
 	k.decode = func(d *wire.Decoder) (err error) {
 		result, err = decodeRow(d, nil)
 		return err

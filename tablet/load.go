@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/table"
 )
 
@@ -72,6 +73,9 @@ func (s *Server) Load(ctx context.Context, l Load) error {
 	}
 	s.commits.Raise(seq + 1)
 	t.applied.Store(seq)
+	if planted.On(planted.ClockAlone) {
+		stamped = 0
+	}
 	t.stamped.Store(stamped)
 	rec := recovery{server: s, tablet: t, load: &l, maxSeq: seq}
 	if err = rec.run(ctx); err == nil {

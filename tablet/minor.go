@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/internal/planted"
 )
 
 // minor writes the tablet's frozen memtables out, as one SSTable for each
@@ -48,7 +49,11 @@ func (t *Tablet) minorLocked(ctx context.Context) error {
 		return err
 	}
 	last := v.frozen[len(v.frozen)-1]
-	err = t.addFiles(files, last.maxSeq.Load(), last.stamped, func(n *view) { n.frozen = n.frozen[len(v.frozen):] })
+	redo := last.maxSeq.Load()
+	if planted.On(planted.RedoTooFar) {
+		redo = t.applied.Load()
+	}
+	err = t.addFiles(files, redo, last.stamped, func(n *view) { n.frozen = n.frozen[len(v.frozen):] })
 	if err != nil {
 		return err
 	}

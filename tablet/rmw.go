@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/table"
 )
 
@@ -156,6 +157,9 @@ func (s *Server) modifyStamped(ctx context.Context, tableName string, row []byte
 // writes; the error is errHalted then.
 func (s *Server) modifyIn(ctx context.Context, t *Tablet, row []byte, decide func(*reader, *Tablet) (*table.RowMutation, error)) (int64, error) {
 	l := t.latches.of(row)
+	if planted.On(planted.CheckWithoutLatch) {
+		l = new(latch)
+	}
 	l.lockAlone()
 	if t.halted.Load() != nil {
 		l.unlockAlone()

@@ -3,6 +3,8 @@ package tablet
 import (
 	"context"
 	"errors"
+
+	"github.com/steledb/stele/internal/planted"
 )
 
 // unloadBytes is how much of a tablet's memtable may be left when writes are stopped to
@@ -30,7 +32,9 @@ func (s *Server) Unload(ctx context.Context, id uint64) (*Meta, uint64, error) {
 	if err := t.flushMost(ctx); err != nil {
 		return nil, 0, notServing(err)
 	}
-	t.halt()
+	if !planted.On(planted.UnloadWhileWritten) {
+		t.halt()
+	}
 	if err := t.flush(ctx); err != nil {
 		t.resume()
 		return nil, 0, notServing(err)

@@ -2,9 +2,11 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/internal/planted"
 )
 
 // QueueLog accepts frames for a replica, and keeps nothing of a.Frames. done is called once, with
@@ -26,6 +28,9 @@ func (s *Store) QueueLog(a LogAppend, done func(length int64, err error)) (flush
 		return false
 	}
 	length, wait, err := e.queueLocked(a, done)
+	if planted.On(planted.NotFenced) && (errors.As(err, new(*logproto.FencedError)) || errors.Is(err, logproto.ErrExtentClosed)) {
+		length, err = a.Pos+int64(len(a.Frames))-a.Start, nil
+	}
 	if wait && !e.flushing {
 		e.flushing, flush = true, true
 	}
@@ -53,6 +58,10 @@ func (e *replicaExtent) queueLocked(a LogAppend, done func(int64, error)) (lengt
 			e.queue = append(e.queue, make([]byte, pageBytes)...)
 		}
 		e.queue = append(e.queue, a.Frames...)
+	}
+	if planted.On(planted.AckBeforeSync) {
+		go done(m.End-m.Start, nil)
+		done = func(int64, error) {}
 	}
 	e.waiters = append(e.waiters, queueWaiter{m.End - m.Start, done})
 	return 0, true, nil

@@ -3,6 +3,7 @@ package metadata
 import (
 	"encoding/binary"
 
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/table"
 )
@@ -38,6 +39,9 @@ func Create(r *Row, event string) *Change {
 // has. An empty event is none.
 func Replace(r *Row, event string) *Change {
 	c := &Change{Key: r.Key(), Predicate: at(r.Generation), Then: r.columns(r.Generation+1, event)}
+	if planted.On(planted.MetadataUnchecked) {
+		c.Predicate = table.CellsPerRowLimit(1)
+	}
 	r.Generation++
 	return c
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -153,6 +154,9 @@ func (k *keeper) take(a answer) (news bool) {
 		}
 		k.event(&a.resp.Events[i], number)
 		k.acked, news = number, true
+	}
+	if planted.On(planted.LeaseFromAnswer) {
+		a.sent = k.clock.Now()
 	}
 	if a.resp.Lease > 0 && !k.renew(a.sent+api.LocalLease(a.resp.Lease)) {
 		return false

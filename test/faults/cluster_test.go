@@ -39,6 +39,8 @@ type cluster struct {
 	nodes []*node
 	// settings are flags of all nodes, beside those that every node has.
 	settings []string
+	program  string
+	bugs     string // that are planted into the program
 }
 
 // node is a process of the program, or the place of one.
@@ -70,7 +72,7 @@ func newCluster(t *testing.T, nodes int) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, dir: dir}
+	c := &cluster{t: t, dir: dir, program: program()}
 	t.Cleanup(func() { // runs last: after the lab's
 		if !t.Failed() {
 			if err := os.RemoveAll(dir); err != nil {
@@ -155,9 +157,9 @@ func (n *node) start() {
 	for _, f := range n.folders() {
 		args = append(args, "--data-dir", f)
 	}
-	cmd := exec.Command(program(), slices.Concat(args, n.c.settings, n.args)...)
+	cmd := exec.Command(n.c.program, slices.Concat(args, n.c.settings, n.args)...)
 	// STELE_… variables are settings to it.
-	cmd.Env = []string{"HOME=" + n.c.dir, "TMPDIR=" + n.c.dir, "PATH=" + os.Getenv("PATH"), "GORACE=halt_on_error=1", clockEnv + "=" + n.clockFile()}
+	cmd.Env = []string{"HOME=" + n.c.dir, "TMPDIR=" + n.c.dir, "PATH=" + os.Getenv("PATH"), "GORACE=halt_on_error=1", clockEnv + "=" + n.clockFile(), bugEnv + "=" + n.c.bugs}
 	cmd.Stdout, cmd.Stderr = out, out
 	if n.proc, err = n.host.Start(cmd); err != nil {
 		n.c.t.Fatal(err)

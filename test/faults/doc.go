@@ -27,6 +27,7 @@
 //     like a client's. Rows of an era are for the model of a row, which reads, scans, writes,
 //     deletions, increments and compare-and-sets must fit; counters and accounts live as long as the
 //     run; the list is what HBase's ITBLL writes: rows that name rows, so that one that is lost is missed.
+//   - A plant is a mistake in the program (internal/planted), and the faults that bring it to light.
 //   - Damage is what makes a replica useless for good: a flipped bit, a lost disk. It
 //     is only done to what has another replica that is good, as this test itself
 //     finds by reading the files: two copies out of three may be lost, not the third.

@@ -62,7 +62,7 @@ func TestFaults(t *testing.T) {
 	case testing.Short():
 		faults = faultsShort
 	}
-	until := soakShare(1)
+	until := soakShare(5)
 	for i := 0; i < runs && time.Now().Before(until); i++ {
 		if runs == 1 {
 			runFaults(t, seed, faults, longest, until)

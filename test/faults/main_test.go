@@ -107,8 +107,8 @@ func soakRuns() int {
 	return 1
 }
 
-// soakShare returns when a random test is to end so that the other tests of the package
-// have time as well, each of so many the same: STELE_SOAK_END, in seconds since 1970, is when
+// soakShare returns when a random test is to end so that those that come after it, in the order of
+// their files, have time as well: it gets one of so many parts of what is left. STELE_SOAK_END, in seconds since 1970, is when
 // the package is to be done.
 func soakShare(tests int64) time.Time {
 	left := 365 * 24 * time.Hour

@@ -109,7 +109,7 @@ func tabletMetas(ctx context.Context, lib *session.Client, rows *client.Client) 
 		return nil, err
 	}
 	metas = append(metas, root.Meta)
-	scan := rows.Table(metadata.Name).Scan(ctx)
+	scan := rows.Table(metadata.Name).Scan(ctx, client.Filter(metadata.Rows()))
 	defer scan.Close()
 	for scan.Next() {
 		r, err := metadata.Decode(scan.Row())

@@ -158,11 +158,14 @@ func (r *storeRun) injure(f fault) {
 		return
 	}
 	n.frail = true
-	r.injured = &injury{n, n.trace("error=EIO")}
+	r.injured = &injury{n, n.trace(syncs, "error=EIO")}
 }
 
-// trace has something done to the syncs of the node's process, until the tracer that it returns ends.
-func (n *node) trace(inject string) *netlab.Process {
+// syncs are the system calls by which data becomes durable.
+const syncs = "fsync,fdatasync"
+
+// trace has something done to system calls of the node's process, until the tracer that it returns ends.
+func (n *node) trace(calls, inject string) *netlab.Process {
 	t := n.c.t
 	t.Helper()
 	out, err := os.OpenFile(filepath.Join(n.c.dir, "strace.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -170,11 +173,11 @@ func (n *node) trace(inject string) *netlab.Process {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	cmd := exec.Command("strace", "-f", "-p", fmt.Sprint(n.proc.Pid()), "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:"+inject)
+	cmd := exec.Command("strace", "-f", "-p", fmt.Sprint(n.proc.Pid()), "-e", "trace="+calls, "-e", "inject="+calls+":"+inject)
 	cmd.Stdout, cmd.Stderr = out, out
 	p, err := n.c.lab.Here.Start(cmd)
 	if err != nil {
-		t.Fatalf("do something to syncs: %v: install strace", err)
+		t.Fatalf("do something to system calls: %v: install strace", err)
 	}
 	select {
 	case <-n.proc.Done(): // it noticed at once
@@ -187,7 +190,7 @@ func (n *node) trace(inject string) *netlab.Process {
 	case <-n.proc.Done(): // so the tracer has ended, too
 	case <-time.After(200 * time.Millisecond):
 		said, _ := os.ReadFile(out.Name())
-		t.Fatalf("strace, which does something to syncs, may not trace a process here (%v): %s", p.Err(), tail(string(said), 3))
+		t.Fatalf("strace, which does something to system calls, may not trace a process here (%v): %s", p.Err(), tail(string(said), 3))
 	}
 	return p
 }

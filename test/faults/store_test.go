@@ -54,7 +54,7 @@ type storeRun struct {
 // TestBlockStore runs five nodes through random faults of machines and disks (S1 to S6).
 func TestBlockStore(t *testing.T) {
 	seed := testSeed(t)
-	until := soakShare(2)
+	until := soakShare(4)
 	faults, longest := storeFaultsLong, storeLengthMax
 	runs := soakRuns()
 	switch {

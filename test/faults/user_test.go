@@ -63,6 +63,8 @@ type userConfig struct {
 	Farewell time.Duration
 	// Tables are those that are used: all if none is named.
 	Tables []string
+	// Watch is how many workers do nothing but read counters.
+	Watch int
 }
 
 // user is a process that reads and changes rows.
@@ -125,6 +127,9 @@ func (u *user) work() {
 		if len(u.Tables) == 0 || slices.Contains(u.Tables, w.table) {
 			workers.Go(func() { w.work(rand.New(rand.NewPCG(u.Seed, uint64(u.Number)<<32|uint64(i)))) })
 		}
+	}
+	for i := range u.Watch {
+		workers.Go(func() { u.watch(rand.New(rand.NewPCG(u.Seed, uint64(u.Number)<<32|uint64(1000+i)))) })
 	}
 	workers.Wait()
 }
@@ -351,6 +356,20 @@ func (u *user) count(r *rand.Rand) {
 	for ; u.ctx.Err() == nil; u.pause(r) {
 		ctx, cancel := u.timeout(r)
 		u.increment(ctx, countTable, counterKey(r.IntN(counters)), "count")
+		cancel()
+	}
+}
+
+// watch reads counters. Who never writes does not hear that a server takes no writes any more.
+func (u *user) watch(r *rand.Rand) {
+	for ; u.ctx.Err() == nil; u.pause(r) {
+		ctx, cancel := context.WithTimeout(u.ctx, 20*time.Second)
+		key := counterKey(r.IntN(counters))
+		op := u.begin(rowCall{Kind: "watch", Row: key})
+		row, err := u.db.Table(countTable).Get(ctx, key)
+		got := u.result("watch", err)
+		got.N = number(row, "b:n")
+		u.end(op, got)
 		cancel()
 	}
 }

@@ -30,7 +30,8 @@ type userEntry struct {
 // rowCall is an operation.
 type rowCall struct {
 	// Kind is, on a row that the model knows, "put", "delete", "cas", "incr", "get" or "scan" (from
-	// Row, N of them); elsewhere "count", an increment by one, or "transfer", the one with number N.
+	// Row, N of them); elsewhere "count", an increment by one, "watch", a read of a counter, or "transfer", the
+	// one with number N.
 	Kind string
 	Row  string
 	// Value is what is written: no two write the same. Old is compared.
@@ -113,7 +114,7 @@ func (h *userHistories) read(client int, path string) error {
 
 // add adds an operation, unless it neither changed nor showed anything.
 func (h *userHistories) add(client int, c userEntry, got rowAnswer, at int64) {
-	reads := c.Call.Kind == "get" || c.Call.Kind == "scan"
+	reads := c.Call.Kind == "get" || c.Call.Kind == "scan" || c.Call.Kind == "watch"
 	if got.Void || got.Unknown && reads {
 		return
 	}
@@ -129,8 +130,12 @@ func (h *userHistories) judge(final map[string]int64) (bad []string) {
 	bad = append(bad, h.bad...)
 	byRow := map[string][]rowOp{}
 	for _, op := range h.ops {
-		if op.Kind == "count" || op.Kind == "transfer" {
-			byRow[op.Kind+" "+op.Row] = append(byRow[op.Kind+" "+op.Row], op)
+		kind := op.Kind
+		if kind == "watch" {
+			kind = "count"
+		}
+		if kind == "count" || kind == "transfer" {
+			byRow[kind+" "+op.Row] = append(byRow[kind+" "+op.Row], op)
 		}
 	}
 	for _, row := range slices.Sorted(maps.Keys(byRow)) {
@@ -144,26 +149,29 @@ func (h *userHistories) judge(final map[string]int64) (bad []string) {
 	return append(bad, h.backward()...)
 }
 
-// miscounted tells what is wrong with a counter: its sums are different, grow with time, and in
-// the end it is between the increments that were acknowledged and those that may have been made.
+// miscounted tells what is wrong with a counter: its sums are different, grow with time, also for those
+// who only read it, and in the end it is between the increments that were acknowledged and those that may
+// have been made.
 func miscounted(row string, ops []rowOp, final int64) (bad []string) {
 	acked, unknown, most := int64(0), int64(0), int64(0)
 	var known []rowOp
+	sums := map[int64]rowOp{}
 	for _, op := range ops {
 		if op.Unknown {
 			unknown++
 			continue
 		}
-		acked++
 		known = append(known, op)
-	}
-	slices.SortFunc(known, func(a, b rowOp) int { return cmp.Compare(a.rowAnswer.N, b.rowAnswer.N) })
-	for i := range known {
-		op := &known[i]
-		most = op.rowAnswer.N
-		if i > 0 && known[i-1].rowAnswer.N == op.rowAnswer.N {
-			bad = append(bad, fmt.Sprintf("counter %s: two increments came to %d: %+v and %+v", row, most, known[i-1], *op))
+		n := op.rowAnswer.N
+		most = max(most, n)
+		if op.Kind == "watch" {
+			continue
 		}
+		acked++
+		if other, ok := sums[n]; ok {
+			bad = append(bad, fmt.Sprintf("counter %s: two increments came to %d: %+v and %+v", row, n, other, op))
+		}
+		sums[n] = op
 	}
 	slices.SortFunc(known, func(a, b rowOp) int { return cmp.Compare(a.to, b.to) })
 	last := int64(0) // the largest sum that was answered before an operation began
@@ -172,12 +180,12 @@ func miscounted(row string, ops []rowOp, final int64) (bad []string) {
 		for ; known[j].to < began[i].from; j++ {
 			last = max(last, known[j].rowAnswer.N)
 		}
-		if began[i].rowAnswer.N <= last {
-			bad = append(bad, fmt.Sprintf("counter %s: an increment came to %d after another had come to %d: %+v", row, began[i].rowAnswer.N, last, began[i]))
+		if n := began[i].rowAnswer.N; n < last || n == last && began[i].Kind != "watch" {
+			bad = append(bad, fmt.Sprintf("counter %s: it is %d after it was %d: %+v", row, n, last, began[i]))
 		}
 	}
 	if final < max(acked, most) || final > acked+unknown {
-		bad = append(bad, fmt.Sprintf("counter %s is %d after %d acknowledged increments and %d of unknown outcome; one came to %d", row, final, acked, unknown, most))
+		bad = append(bad, fmt.Sprintf("counter %s is %d in the end after %d acknowledged increments and %d of unknown outcome; it was %d", row, final, acked, unknown, most))
 	}
 	return bad
 }

@@ -64,11 +64,18 @@ func TestUserChecks(t *testing.T) {
 	count := func(from, to, n int64) rowOp {
 		return rowOp{rowCall{Kind: "count", Row: "c"}, rowAnswer{N: n, Unknown: n == 0}, 1, from, to}
 	}
+	watch := func(from, to, n int64) rowOp {
+		op := count(from, to, n)
+		op.Kind = "watch"
+		return op
+	}
 	for name, test := range map[string]struct {
 		ops   []rowOp
 		final int64
 		bad   int
 	}{
+		"watched":         {[]rowOp{count(1, 2, 1), watch(3, 4, 1), count(3, 9, 2), watch(5, 6, 2)}, 2, 0},
+		"a stale read":    {[]rowOp{count(1, 2, 1), count(3, 4, 2), watch(5, 6, 1)}, 2, 1},
 		"right":           {[]rowOp{count(1, 2, 1), count(3, 4, 2), count(3, 9, 0), count(5, 6, 4)}, 4, 0},
 		"lost":            {[]rowOp{count(1, 2, 1), count(3, 4, 2)}, 1, 1},
 		"made twice":      {[]rowOp{count(1, 2, 1), count(3, 4, 2)}, 3, 1},

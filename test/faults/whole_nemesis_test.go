@@ -117,7 +117,7 @@ func (r *wholeRun) emptyDisks(fault) {
 func (r *wholeRun) slowDown(f fault) {
 	r.t.Helper()
 	if v := r.up(f); len(v) > 0 {
-		r.slow = append(r.slow, v[0].trace("delay_enter=250000"))
+		r.slow = append(r.slow, v[0].trace(syncs, "delay_enter=250000"))
 	}
 }
 

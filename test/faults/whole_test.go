@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,7 +32,6 @@ const (
 	wholeLengthMax, wholeLengthMaxSoak = 6 * time.Second, 60 * time.Second
 	// listRowsSoak is how many rows the linked list has at least in the end of a soak's run.
 	listRowsSoak = 1_000_000
-	users        = 4
 	// probeTable has rows that only the test writes.
 	probeTable = "probe"
 )
@@ -39,18 +39,17 @@ const (
 // wholeRun is one life of a cluster whose tablets meet faults.
 type wholeRun struct {
 	*cluster
-	seed     uint64
-	soak     bool
-	lib      *session.Client
-	db       *client.Client // of the whole cluster, patient
-	users    []*userProcess
-	probed   int
-	slowest  time.Duration
-	slow     []*netlab.Process // that slow syncs down
-	shaker   *shaker
-	farewell time.Duration // of users
-	end      func()        // of what the test itself does to tablets
-	h        userHistories
+	seed    uint64
+	cfg     wholeConfig
+	lib     *session.Client
+	db      *client.Client // of the whole cluster, patient
+	users   []*userProcess
+	probed  int
+	slowest time.Duration
+	slow    []*netlab.Process // that slow syncs down
+	shaker  *shaker
+	end     func() // of what the test itself does to tablets
+	h       userHistories
 }
 
 // userProcess is a user on a host.
@@ -65,7 +64,7 @@ type userProcess struct {
 // tablets are split, merged and moved (W1 to W7).
 func TestCluster(t *testing.T) {
 	seed := testSeed(t)
-	until := soakShare(3)
+	until := soakShare(1)
 	faults, longest := wholeFaultsLong, wholeLengthMax
 	runs := soakRuns()
 	switch {
@@ -93,7 +92,16 @@ func TestCluster(t *testing.T) {
 }
 
 func runWhole(t *testing.T, seed uint64, faults int, longest time.Duration, until time.Time) {
-	r := newWholeRun(t, seed, 5, userConfig{ListWidth: 20, Pace: 60 * time.Millisecond, ListPause: 100 * time.Millisecond}, longest > wholeLengthMax)
+	cfg := wholeConfig{
+		nodes: 5, users: []int{0, 0, 1, 2}, shake: true, // two users hear everybody, two are on hosts of nodes
+		user: userConfig{ListWidth: 20, Pace: 60 * time.Millisecond, ListPause: 100 * time.Millisecond, Farewell: time.Minute},
+	}
+	if longest > wholeLengthMax { // a soak
+		cfg.roomy = true
+		cfg.user.ListWidth, cfg.user.ListPause, cfg.user.ListRows = 500, 50*time.Millisecond, listRowsSoak/len(cfg.users)
+		cfg.user.Farewell = 10 * time.Minute
+	}
+	r := newWholeRun(t, seed, cfg)
 	start, done := time.Now(), 0
 	for _, step := range wholePlan(rand.New(rand.NewPCG(seed, 1)), faults, len(r.nodes), longest) {
 		if time.Now().After(until) {
@@ -103,17 +111,32 @@ func runWhole(t *testing.T, seed uint64, faults int, longest time.Duration, unti
 		r.step(start, step)
 	}
 	t.Logf("%d faults in %v; slowest recovery %v; %v", done, time.Since(start).Round(time.Second), r.slowest.Round(time.Millisecond), r.shaker)
-	r.finish(true)
+	r.finish()
+}
+
+// wholeConfig says what a run begins with.
+type wholeConfig struct {
+	nodes int
+	users []int // the host of each: 0 is that of the test, which no fault meets
+	user  userConfig
+	roomy bool // disks
+	shake bool
+	// bugs are planted into the program, and the users' program is another.
+	bugs                 string
+	soundNodes           bool // and not into those of nodes
+	program, userProgram string
 }
 
 // newWholeRun brings up a cluster, tables and users.
-func newWholeRun(t *testing.T, seed uint64, nodes int, cfg userConfig, soak bool) *wholeRun {
+func newWholeRun(t *testing.T, seed uint64, cfg wholeConfig) *wholeRun {
 	t.Helper()
-	c := newCluster(t, nodes)
+	c := newCluster(t, cfg.nodes)
+	if cfg.bugs != "" && !cfg.soundNodes {
+		c.bugs, c.program = cfg.bugs, cfg.program
+	}
 	disk, more := int64(diskBytes), int64(moreDiskBytes)
-	if soak {
+	if cfg.roomy {
 		disk, more = 4*disk, 4*more
-		cfg.ListWidth, cfg.ListPause, cfg.ListRows = 500, 50*time.Millisecond, listRowsSoak/users
 	}
 	c.settings = []string{"--extent-size", "4MiB", "--reserve", fmt.Sprint(storeReserve)}
 	for _, n := range c.nodes {
@@ -121,7 +144,7 @@ func newWholeRun(t *testing.T, seed uint64, nodes int, cfg userConfig, soak bool
 		n.addDisk("more", more)
 	}
 	c.form()
-	r := &wholeRun{cluster: c, seed: seed, soak: soak, lib: c.service(), h: userHistories{counts: map[string]int{}}}
+	r := &wholeRun{cluster: c, cfg: cfg, seed: seed, lib: c.service(), h: userHistories{counts: map[string]int{}}}
 	var err error
 	r.db, err = client.Open(t.Context(), strings.Join(c.addresses(), ","), client.Config{DialTimeout: time.Second, RetryTimeMax: time.Minute})
 	if err != nil {
@@ -130,21 +153,20 @@ func newWholeRun(t *testing.T, seed uint64, nodes int, cfg userConfig, soak bool
 	t.Cleanup(func() { _ = r.db.Close() }) // always nil
 	r.makeTables()
 	hosts := append([]*netlab.Host{c.lab.Here}, c.lab.Hosts()...)
-	cfg.Seed, cfg.Servers, cfg.Farewell = seed, c.addresses(), time.Minute
-	if soak {
-		cfg.Farewell = 10 * time.Minute
+	user := cfg.user
+	user.Seed, user.Servers = seed, c.addresses()
+	for i, host := range cfg.users {
+		r.startUser(hosts[host], i+1, user)
 	}
-	r.farewell = cfg.Farewell
-	for i := range users { // two hear everybody, two are on hosts of nodes
-		r.startUser(hosts[max(0, i-1)], i+1, cfg)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
 	r.shaker = &shaker{db: r.db, rand: rand.New(rand.NewPCG(seed, 3)), counts: map[string]int{}}
 	for _, n := range c.nodes {
 		r.shaker.nodes = append(r.shaker.nodes, n.String())
 	}
+	ctx, cancel := context.WithCancel(context.Background())
 	var shaking sync.WaitGroup
-	shaking.Go(func() { r.shaker.run(ctx) })
+	if cfg.shake {
+		shaking.Go(func() { r.shaker.run(ctx) })
+	}
 	r.end = sync.OnceFunc(func() {
 		cancel()
 		shaking.Wait()
@@ -194,8 +216,8 @@ func (r *wholeRun) startUser(host *netlab.Host, number int, cfg userConfig) {
 	}
 	defer out.Close()
 	u := &userProcess{host: host, history: cfg.History}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), roleEnv+"=user", userEnv+"="+string(b))
+	cmd := exec.Command(cmp.Or(r.cfg.userProgram, os.Args[0]))
+	cmd.Env = append(os.Environ(), roleEnv+"=user", userEnv+"="+string(b), bugEnv+"="+r.cfg.bugs)
 	cmd.Stdout, cmd.Stderr = out, out
 	if u.stdin, err = cmd.StdinPipe(); err != nil {
 		r.t.Fatal(err)
@@ -256,30 +278,29 @@ func (r *wholeRun) diagnose() {
 }
 
 // finish ends the users and looks at everything (W1 to W5, W7).
-func (r *wholeRun) finish(whole bool) {
+func (r *wholeRun) finish() {
 	r.t.Helper()
 	r.end()
 	r.dismiss()
-	if whole {
-		for _, n := range r.nodes {
-			n.kill()
-		}
-		for _, n := range r.nodes {
-			n.start()
-		}
-		r.settled(90*time.Second, len(r.nodes))
-		r.recovers()
+	for _, n := range r.nodes {
+		n.kill()
 	}
-	r.judge()
-	if whole {
-		r.checkWhole()
+	for _, n := range r.nodes {
+		n.start()
 	}
+	r.settled(90*time.Second, len(r.nodes))
+	r.recovers()
+	for _, bad := range r.verdict() {
+		r.t.Error(bad)
+	}
+	if r.t.Failed() {
+		r.t.FailNow()
+	}
+	r.checkWhole()
 	r.stopAll()
-	if whole {
-		r.checkFolders()
-	}
+	r.checkFolders()
 	r.t.Logf("%d operations on rows, a list of %d rows;%s", len(r.h.ops), r.h.listed, summary(r.h.counts))
-	if n := r.h.counts["put"] + r.h.counts["cas"]; whole && n < 100 {
+	if n := r.h.counts["put"] + r.h.counts["cas"]; n < 100 {
 		r.t.Errorf("only %d rows were written, which shows little", n)
 	}
 }
@@ -299,7 +320,7 @@ func (r *wholeRun) dismiss() {
 				said, _ := os.ReadFile(strings.TrimSuffix(u.history, "jsonl") + "log")
 				r.t.Errorf("user %d: %v: %s", i+1, err, tail(string(said), 20))
 			}
-		case <-time.After(r.farewell + 30*time.Second):
+		case <-time.After(r.cfg.user.Farewell + 30*time.Second):
 			r.t.Errorf("user %d does not end", i+1)
 			_ = u.proc.Signal(15)
 		}
@@ -312,18 +333,7 @@ func (r *wholeRun) dismiss() {
 	}
 }
 
-// judge checks what the users have seen, and what is there in the end.
-func (r *wholeRun) judge() {
-	r.t.Helper()
-	for _, bad := range r.verdict() {
-		r.t.Error(bad)
-	}
-	if r.t.Failed() {
-		r.t.FailNow()
-	}
-}
-
-// verdict tells what is wrong.
+// verdict tells what is wrong with what the users have seen, and with what is there in the end.
 func (r *wholeRun) verdict() (bad []string) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Minute)
 	defer cancel()

@@ -48,7 +48,7 @@ func (r *wholeRun) checkWhole() {
 
 // stele runs a command of the program.
 func (c *cluster) stele(args ...string) (string, error) {
-	cmd := exec.Command(program(), args...)
+	cmd := exec.Command(c.program, args...)
 	cmd.Env = []string{"HOME=" + c.dir}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -68,7 +68,7 @@ func (r *wholeRun) checkFolders() {
 // and none waits for a log or a server.
 func (r *wholeRun) joined(ctx context.Context) error {
 	rows := map[uint64][]metadata.Row{}
-	s := r.db.Table(metadata.Name).Scan(ctx)
+	s := r.db.Table(metadata.Name).Scan(ctx, client.Filter(metadata.Rows()))
 	defer s.Close()
 	for s.Next() {
 		row, err := metadata.Decode(s.Row())

@@ -1,0 +1,393 @@
+package faults
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/internal/planted"
+)
+
+// bugEnv tells programs that are built with the tag plantedbugs which mistakes to make.
+const bugEnv = "STELE_BUG"
+
+// plant is a mistake, and what brings it to light: faults that are made several times while users
+// are at work, until what they have seen is judged as in TestCluster.
+type plant struct {
+	bugs   planted.Bug
+	with   planted.Bug // another, without which the first does not show
+	nodes  int
+	rounds int
+	do     func(r *wholeRun, round int)
+	change func(*userConfig)
+	finds  string // a pattern of what is found
+	client bool   // it is made by the users' programs alone
+	long   bool   // it is left to soaks
+}
+
+const (
+	lostRows = `is not there|is named by none|in the end after|is missing|rows are missing|rows, want|not linearizable`
+	lostAcks = `rows, want|in the end after`
+	anything = ``
+)
+
+var plants = []plant{
+	{bugs: planted.CheckWithoutLatch, rounds: 1, do: (*wholeRun).wait, finds: `two increments came to|made twice|not linearizable`},
+	{bugs: planted.LoadWithoutRuns, rounds: 2, do: (*wholeRun).crashOne, finds: lostRows},
+	{bugs: planted.UnloadWhileWritten, rounds: 3, do: (*wholeRun).moveAll, finds: lostRows + `|it is \d+ after it was`},
+	{bugs: planted.ClockAlone, rounds: 3, do: (*wholeRun).moveBetweenClocks, finds: `timestamp \d+ is given after|not linearizable`},
+	{bugs: planted.ScanRepeats, rounds: 6, do: crashServer(rowsTable), finds: `comes after`, client: true},
+	{bugs: planted.CacheForEver, rounds: 2, do: (*wholeRun).moveAll, finds: `could not be written`, client: true,
+		change: func(u *userConfig) { u.Farewell = 5 * time.Second }},
+	{bugs: planted.SplitWithoutBounds, rounds: 5, do: (*wholeRun).splitAndMerge, finds: `not linearizable`, long: true},
+	{bugs: planted.RedoTooFar, rounds: 3, do: (*wholeRun).crashInCompaction, finds: lostRows, long: true},
+	{bugs: planted.AckBeforeSync, rounds: 3, do: (*wholeRun).crashSlowDisks, finds: lostRows, long: true},
+	{bugs: planted.AckOneReplica, rounds: 5, do: (*wholeRun).crashBehind, finds: lostRows, long: true},
+	{bugs: planted.IncrementAgain, rounds: 8, do: crashServer(countTable), finds: `in the end after|two increments|not linearizable`, client: true, long: true,
+		change: func(u *userConfig) { u.Pace = 2 * time.Millisecond }},
+	{bugs: planted.LeaseNotChecked, rounds: 3, do: (*wholeRun).isolateServer, finds: `it is \d+ after it was|not linearizable`, long: true},
+	{bugs: planted.LeaseFromAnswer, rounds: 4, do: (*wholeRun).sleepingServer, finds: `it is \d+ after it was|not linearizable`, long: true},
+	{bugs: planted.NotFenced, with: planted.LeaseNotChecked, nodes: 5, rounds: 5, do: (*wholeRun).cutFromMaster, finds: lostAcks, long: true},
+	{bugs: planted.MetadataUnchecked, nodes: 5, rounds: 6, do: (*wholeRun).cutWhileWriting, finds: anything, long: true},
+}
+
+// TestPlantedBugs plants one mistake after the other into the program, and expects that the users, and
+// the checks of TestCluster, find each.
+func TestPlantedBugs(t *testing.T) {
+	seed := testSeed(t)
+	soak := soakRuns() > 1
+	if testing.Short() {
+		t.Logf("only in longer runs")
+		return
+	}
+	if !soak {
+		t.Parallel()
+	}
+	until := soakShare(3)
+	nodes, users := plantedPrograms(t)
+	if soak {
+		t.Run("none", func(t *testing.T) { runUnplanted(t, seed) })
+	}
+	for i := range plants {
+		p := &plants[i]
+		if p.long && (!soak || time.Now().After(until)) {
+			continue
+		}
+		t.Run(string(p.bugs), func(t *testing.T) {
+			for try := range uint64(3) {
+				found := p.run(t, seed+try, nodes, users)
+				if found != "" {
+					t.Logf("found: %.300s", found)
+					return
+				}
+				t.Logf("not found in try %d", try+1)
+			}
+			t.Errorf("nobody noticed")
+		})
+	}
+}
+
+// plantedPrograms builds the program, and that of users, with mistakes to choose from.
+func plantedPrograms(t *testing.T) (nodes, users string) {
+	t.Helper()
+	dir := t.TempDir()
+	clock, err := overlay(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, users = filepath.Join(dir, "stele"), filepath.Join(dir, "users")
+	for _, args := range [][]string{
+		{"build", "-buildvcs=false", "-tags", "plantedbugs", "-overlay", clock, "-o", nodes, programDir},
+		{"test", "-c", "-tags", "plantedbugs", "-o", users, "."},
+	} {
+		if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+			t.Fatalf("go %s: %v: %s", strings.Join(args, " "), err, out)
+		}
+	}
+	return nodes, users
+}
+
+// run returns what was found.
+func (p *plant) run(t *testing.T, seed uint64, program, users string) string {
+	cfg := wholeConfig{
+		nodes: max(3, p.nodes), users: []int{0, 0, 0}, bugs: string(p.bugs), program: program, userProgram: users,
+		user: userConfig{ListWidth: 10, Pace: 10 * time.Millisecond, ListPause: 20 * time.Millisecond, Farewell: 30 * time.Second, Watch: 2},
+	}
+	if p.with != "" {
+		cfg.bugs += "," + string(p.with)
+	}
+	cfg.soundNodes = p.client
+	if p.change != nil {
+		p.change(&cfg.user)
+	}
+	r := newWholeRun(t, seed, cfg)
+	r.shaker.rand = rand.New(rand.NewPCG(seed, 5))
+	time.Sleep(time.Second)
+	for round := range p.rounds {
+		p.do(r, round)
+		if r.noticed() {
+			break
+		}
+	}
+	time.Sleep(time.Second)
+	r.dismiss()
+	bad := r.verdict()
+	r.abandon()
+	for _, b := range bad {
+		if regexp.MustCompile(p.finds).MatchString(b) {
+			return b
+		}
+	}
+	for i, b := range bad {
+		if i < 3 {
+			t.Logf("not what was looked for: %.300s", b)
+		}
+	}
+	return ""
+}
+
+// runUnplanted makes all those faults with the program as it is: nobody notices anything.
+func runUnplanted(t *testing.T, seed uint64) {
+	r := newWholeRun(t, seed, wholeConfig{
+		nodes: 5, users: []int{0, 0, 0},
+		user: userConfig{ListWidth: 10, Pace: 20 * time.Millisecond, ListPause: 50 * time.Millisecond, Farewell: time.Minute, Watch: 2},
+	})
+	for i := range plants {
+		for round := range 2 {
+			plants[i].do(r, round)
+			r.awaitServed()
+		}
+		if r.noticed() {
+			t.Errorf("a user noticed something by what is to show %q", plants[i].bugs)
+			break
+		}
+	}
+	r.finish()
+}
+
+// noticed tells whether a user has told of a violation.
+func (r *wholeRun) noticed() bool {
+	for _, u := range r.users {
+		if b, err := os.ReadFile(u.history); err == nil && strings.Contains(string(b), `,"Bad":"`) {
+			return true
+		}
+	}
+	return false
+}
+
+// abandon ends a cluster that has done its work.
+func (r *wholeRun) abandon() {
+	for _, n := range r.nodes {
+		n.kill()
+	}
+}
+
+// awaitServed waits until all tables are served.
+func (r *wholeRun) awaitServed() {
+	_ = await(30*time.Second, func() error { // what is wrong is told in the end
+		ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
+		defer cancel()
+		return r.probe(ctx)
+	})
+}
+
+func (r *wholeRun) wait(int) { time.Sleep(4 * time.Second) }
+
+// crashOne kills a node, and starts it again.
+func (r *wholeRun) crashOne(round int) {
+	n := r.nodes[round%len(r.nodes)]
+	n.kill()
+	r.awaitServed()
+	n.start()
+	r.settled(30*time.Second, len(r.nodes))
+	r.awaitServed()
+}
+
+// serverOf returns the node that has a table's first tablet.
+func (r *wholeRun) serverOf(name string) *node {
+	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
+	defer cancel()
+	info, err := r.db.Describe(ctx, name)
+	if err == nil && len(info.Tablets) > 0 {
+		for _, n := range r.nodes {
+			if info.Tablets[0].Node == n.String() || info.Tablets[0].Node == n.id {
+				return n
+			}
+		}
+	}
+	return r.nodes[0]
+}
+
+// crashServer kills the node that has a table.
+func crashServer(name string) func(*wholeRun, int) {
+	return func(r *wholeRun, _ int) {
+		n := r.serverOf(name)
+		n.kill()
+		n.start()
+		r.awaitServed()
+		time.Sleep(500 * time.Millisecond)
+	}
+}
+
+// moveAll moves the first tablet of each table to the next node.
+func (r *wholeRun) moveAll(round int) {
+	var moves sync.WaitGroup
+	for i, name := range userTables {
+		moves.Go(func() {
+			ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+			defer cancel()
+			_, _ = r.db.MoveTablet(ctx, name, client.TabletRef{}, r.nodes[(round+i)%len(r.nodes)].String())
+		})
+	}
+	moves.Wait()
+	time.Sleep(500 * time.Millisecond)
+}
+
+func (r *wholeRun) moveBetweenClocks(round int) {
+	for i, n := range r.nodes {
+		n.setClock(time.Duration(i-1) * time.Hour)
+	}
+	r.moveAll(round)
+}
+
+// splitAndMerge has rows deleted in one part of a tablet whose files the other shares.
+func (r *wholeRun) splitAndMerge(int) {
+	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	defer cancel()
+	at := rowKey(rowGroups/2, 0)
+	_ = r.db.Compact(ctx, rowsTable, false)
+	_, _ = r.db.SplitTablet(ctx, rowsTable, at)
+	time.Sleep(1500 * time.Millisecond)
+	_ = r.db.CompactTablet(ctx, rowsTable, client.TabletRef{}, true)
+	_, _ = r.db.MergeTablets(ctx, rowsTable, client.TabletRef{})
+}
+
+// crashInCompaction kills all nodes while memtables are written out all the time.
+func (r *wholeRun) crashInCompaction(int) {
+	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Second)
+	var busy sync.WaitGroup
+	for _, name := range userTables {
+		busy.Go(func() {
+			for ctx.Err() == nil {
+				_ = r.db.Compact(ctx, name, false)
+			}
+		})
+	}
+	time.Sleep(1900 * time.Millisecond)
+	r.crashAll()
+	cancel()
+	busy.Wait()
+	r.awaitServed()
+}
+
+func (r *wholeRun) crashAll() {
+	for _, n := range r.nodes {
+		n.kill()
+	}
+	for _, n := range r.nodes {
+		n.start()
+	}
+}
+
+// crashSlowDisks kills all nodes while none of them has yet written what it was given. What was written is
+// there after a kill, whether it was synced or not.
+func (r *wholeRun) crashSlowDisks(int) {
+	for _, n := range r.nodes {
+		r.slow = append(r.slow, n.trace("pwrite64,"+syncs, "delay_enter=50000"))
+	}
+	time.Sleep(1500 * time.Millisecond)
+	r.crashAll()
+	r.speedUp(fault{})
+	r.awaitServed()
+	time.Sleep(500 * time.Millisecond)
+}
+
+// crashBehind kills a node just when one of the others has fallen behind with its log.
+func (r *wholeRun) crashBehind(round int) {
+	n := r.serverOf(listTable)
+	behind := r.nodes[(n.number)%len(r.nodes)] // the next
+	behind.pause()
+	time.Sleep(time.Duration(40+20*round) * time.Millisecond)
+	n.kill()
+	behind.resume()
+	n.start()
+	r.awaitServed()
+	time.Sleep(500 * time.Millisecond)
+}
+
+// cutOff cuts a node off from the other nodes, not from users.
+func (r *wholeRun) cutOff(n *node) {
+	for _, o := range r.nodes {
+		if o != n {
+			r.lab.Partition(hosts([]*node{n}), hosts([]*node{o}))
+		}
+	}
+}
+
+// isolateServer cuts the node that has the counters off from the other nodes, not from users.
+func (r *wholeRun) isolateServer(int) {
+	r.cutOff(r.serverOf(countTable))
+	time.Sleep(6 * time.Second)
+	r.lab.Heal()
+	r.awaitServed()
+}
+
+// sleepingServer has the node that has the counters sleep for longer than its lease, with an answer to its
+// last question of it on the way, and wake up where nobody tells it better.
+func (r *wholeRun) sleepingServer(int) {
+	n := r.serverOf(countTable)
+	n.pause()
+	time.Sleep(2500 * time.Millisecond)
+	r.cutOff(n)
+	time.Sleep(1500 * time.Millisecond)
+	n.resume()
+	time.Sleep(1500 * time.Millisecond)
+	r.lab.Heal()
+	r.awaitServed()
+}
+
+// cutFromMaster cuts the connection between a node and the one that leads: it loses its lease, and can
+// still write to its log on the others.
+func (r *wholeRun) cutFromMaster(round int) {
+	l := r.leader()
+	n := r.serverOf(userTables[round%len(userTables)])
+	if l == nil || l == n {
+		r.moveAll(round)
+		return
+	}
+	r.lab.Cut(hosts([]*node{l}), hosts([]*node{n}))
+	r.lab.Cut(hosts([]*node{n}), hosts([]*node{l}))
+	time.Sleep(6 * time.Second)
+	r.lab.Heal()
+	r.awaitServed()
+}
+
+// cutWhileWriting isolates a node while it changes rows of METADATA all the time.
+func (r *wholeRun) cutWhileWriting(round int) {
+	ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
+	var busy sync.WaitGroup
+	for _, name := range userTables {
+		busy.Go(func() {
+			for ctx.Err() == nil {
+				_ = r.db.Compact(ctx, name, false)
+			}
+		})
+	}
+	time.Sleep(500 * time.Millisecond)
+	n := r.serverOf(userTables[round%len(userTables)])
+	r.cutOff(n)
+	time.Sleep(4 * time.Second)
+	r.lab.Heal()
+	time.Sleep(time.Second)
+	cancel()
+	busy.Wait()
+	r.awaitServed()
+}
