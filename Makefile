@@ -4,6 +4,8 @@
 # make check       format, vet, staticcheck, arrows and docs, race detector
 # make demo        the main job on real input: see scripts/demo.sh
 # make bench       the paper's six workloads against a node of its own
+# make package     the Debian package, at dist/
+# make test-package tries it on a throw-away host with systemd (needs root)
 # make soak T=1h   long random fault runs
 # make fuzz T=10m  every fuzz target, T each
 
@@ -14,7 +16,7 @@ VERSION    := $(shell git describe --tags --always --dirty 2>/dev/null || echo d
 LDFLAGS    := -X github.com/steledb/stele/node.version=$(VERSION)
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 
-.PHONY: build test test-short check demo bench soak fuzz clean network
+.PHONY: build test test-short check demo bench package test-package soak fuzz clean network
 
 build:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/stele ./cmd/stele
@@ -24,6 +26,7 @@ test: build network
 	$(GO) test -timeout 14m ./...
 	scripts/need.sh 'python3 -c "import venv, ensurepip"' python3 python3-venv
 	test/specclient/run.sh
+	$(MAKE) test-package
 
 test-short: network
 	$(GO) test -short -timeout 2m ./...
@@ -43,6 +46,13 @@ demo: build
 bench: build
 	bin/stele bench --local --rows 1000000
 
+package:
+	GO=$(GO) scripts/package.sh dist
+
+test-package:
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	GO=$(GO) scripts/package.sh "$$dir" && scripts/package-test.sh "$$dir"/*.deb
+
 soak: build network
 	scripts/soak.sh $(T)
 
@@ -55,4 +65,4 @@ fuzz:
 	scripts/fuzz.sh $(T)
 
 clean:
-	rm -rf bin
+	rm -rf bin dist

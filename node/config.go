@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -98,7 +96,7 @@ func (c Config) withDefaults() (Config, error) {
 
 // DefaultMemory returns the memory that a node uses unless it is told: a quarter of the machine's.
 func DefaultMemory() (int64, error) {
-	total, err := machineMemory()
+	total, err := machineMemory("/")
 	if err != nil {
 		return 0, fmt.Errorf("find the machine's memory: %w; set the memory to use", err)
 	}
@@ -139,32 +137,4 @@ func (c Config) budget() budget {
 	b.memtables, b.cache = b.memtables-b.metadataMemtables, b.cache-b.metadataCache
 	b.rpc = max(m/10, 2*b.message) // a read buffer doubles until the message fits
 	return b
-}
-
-// machineMemory returns the memory of the machine, or of the control group that
-// the process runs in if that is less, in bytes.
-func machineMemory() (int64, error) {
-	info, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0, err
-	}
-	total := int64(0)
-	for line := range strings.Lines(string(info)) {
-		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
-			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			if err != nil {
-				return 0, err
-			}
-			total = kib << 10
-		}
-	}
-	if total == 0 {
-		return 0, errors.New("no MemTotal in /proc/meminfo")
-	}
-	if limit, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
-		if n, err := strconv.ParseInt(strings.TrimSpace(string(limit)), 10, 64); err == nil {
-			total = min(total, n)
-		}
-	}
-	return total, nil
 }

@@ -253,7 +253,11 @@ func (a *app) reportOne(err error) int {
 	if f.code == exitTimeout && errors.Is(err, context.DeadlineExceeded) {
 		text += " (asked " + a.addr + ")"
 	}
-	fmt.Fprintf(a.err, "%s %s\n", a.paint(a.errTTY, styleError, "error:"), text)
+	priority := ""
+	if inJournal() {
+		priority = "<3>" // the journal takes it for the line's, and away
+	}
+	fmt.Fprintf(a.err, "%s%s %s\n", priority, a.paint(a.errTTY, styleError, "error:"), text)
 	if f.hint != "" {
 		fmt.Fprintf(a.err, "%s %s\n", a.paint(a.errTTY, styleHint, "hint:"), f.hint)
 	}

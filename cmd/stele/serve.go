@@ -126,7 +126,7 @@ func (a *app) serve(ctx context.Context, cfg node.Config, drain time.Duration, r
 	cfg.Waiting = sup.waiting
 	// Also while it starts.
 	defer context.AfterFunc(ctx, func() { sup.stopping(drain + closeTime) })()
-	n, err := startWithin(ctx, cfg, drain)
+	n, err := startWithin(ctx, drain+closeTime, func() (*node.Node, error) { return node.Start(ctx, cfg) })
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) { // it was told to
 		cfg.Logger.Info("stopped before it served")
 		return nil
@@ -145,7 +145,7 @@ func (a *app) serve(ctx context.Context, cfg node.Config, drain time.Duration, r
 		}
 	}
 	sup.stopping(drain + closeTime)
-	return errors.Join(err, n.Err(), a.stop(n, drain, cfg.Logger))
+	return errors.Join(err, n.Err(), a.stop(n, drain, drain+closeTime, cfg.Logger))
 }
 
 // closeTime is what a node gets to end its parts, beside the time that requests get to
@@ -154,14 +154,14 @@ const closeTime = 30 * time.Second
 
 // startWithin starts a node; when ctx ends it gives up in bounded time, whatever the start
 // hangs in.
-func startWithin(ctx context.Context, cfg node.Config, drain time.Duration) (*node.Node, error) {
+func startWithin(ctx context.Context, bound time.Duration, start func() (*node.Node, error)) (*node.Node, error) {
 	type outcome struct {
 		n   *node.Node
 		err error
 	}
 	started := make(chan outcome, 1)
 	go func() {
-		n, err := node.Start(ctx, cfg)
+		n, err := start()
 		started <- outcome{n, err}
 	}()
 	select {
@@ -172,14 +172,20 @@ func startWithin(ctx context.Context, cfg node.Config, drain time.Duration) (*no
 	select {
 	case o := <-started:
 		return o.n, o.err
-	case <-time.After(drain + closeTime):
-		return nil, fmt.Errorf("stopped at once: the start did not end within %v of being told to", drain+closeTime)
+	case <-time.After(bound):
+		return nil, fmt.Errorf("stopped at once: the start did not end within %v of being told to", bound)
 	}
+}
+
+// A stoppable is a node that ends.
+type stoppable interface {
+	Close(context.Context) error
+	Err() error
 }
 
 // stop drains the node, for so long, and stops it in bounded time, or at once after a
 // second signal, the first if it stops since it failed.
-func (a *app) stop(n *node.Node, drain time.Duration, log *slog.Logger) error {
+func (a *app) stop(n stoppable, drain, bound time.Duration, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), drain)
 	defer cancel()
 	again := make(chan os.Signal, 1)
@@ -207,8 +213,8 @@ func (a *app) stop(n *node.Node, drain time.Duration, log *slog.Logger) error {
 		return err
 	case s := <-again:
 		return fmt.Errorf("stopped at once by %s (%v); %s", which, s, recovers)
-	case <-time.After(drain + closeTime):
-		return fmt.Errorf("stopped at once: the node was not closed within %v; %s", drain+closeTime, recovers)
+	case <-time.After(bound):
+		return fmt.Errorf("stopped at once: the node was not closed within %v; %s", bound, recovers)
 	}
 }
 

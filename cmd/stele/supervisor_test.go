@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/node"
 )
 
 // notified is a supervisor's socket.
@@ -135,5 +137,33 @@ func TestServeIsSupervised(t *testing.T) {
 	}
 	if code := <-ended; code != exitOK {
 		t.Errorf("exit code %d: %s", code, errs)
+	}
+}
+
+// stuck is a node that does not close.
+type stuck struct{ told chan context.Context }
+
+func (s stuck) Close(ctx context.Context) error {
+	s.told <- ctx
+	select {}
+}
+
+func (s stuck) Err() error { return nil }
+
+// A start and a stop that hang end all the same.
+func TestStopIsBounded(t *testing.T) {
+	a, _, _ := testApp()
+	n := stuck{make(chan context.Context, 1)}
+	err := a.stop(n, 10*time.Millisecond, 50*time.Millisecond, slog.New(slog.DiscardHandler))
+	if err == nil || !strings.Contains(err.Error(), "not closed within 50ms; the next start recovers") {
+		t.Errorf("a node that does not close: %v", err)
+	}
+	if ctx := <-n.told; !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		t.Errorf("requests under way had until %v", context.Cause(ctx))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := startWithin(ctx, 50*time.Millisecond, func() (*node.Node, error) { select {} }); err == nil || !strings.Contains(err.Error(), "did not end within 50ms") {
+		t.Errorf("a start that hangs: %v", err)
 	}
 }
