@@ -178,3 +178,23 @@ func move(t *testing.T, from, to string) {
 		t.Fatal(err)
 	}
 }
+
+// TestFoldersOfARunningNode: a second process on a node's folders is refused before it changes anything, or
+// tells anybody that it is the node.
+func TestFoldersOfARunningNode(t *testing.T) {
+	dir := t.TempDir()
+	n, err := startOn(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop(t, n)
+	before, err := os.ReadFile(filepath.Join(dir, "identity"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(t, []string{dir}, dir, "in use by another process")
+	after, err := os.ReadFile(filepath.Join(dir, "identity"))
+	if err != nil || string(after) != string(before) {
+		t.Errorf("identity is %q, %v; was %q", after, err, before)
+	}
+}

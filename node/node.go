@@ -32,6 +32,8 @@ type Node struct {
 
 	// self is what the data folders say of the node.
 	self selfIdentity
+	// unlock lets another process have the folders; nil while this one has them not.
+	unlock func()
 	// serving is set while the node serves data.
 	serving atomic.Bool
 	// confirmed is set once the node's part in the lock service may serve others.
@@ -142,7 +144,7 @@ func (n *Node) listen() (net.Listener, error) {
 // start opens the parts, each when those are there that it needs. The port is open
 // from early on: nodes find each other, and voters elect, before any data is served.
 func (n *Node) start(ctx context.Context, listener net.Listener) error {
-	dirs, err := identity.Inspect(n.cfg.DataDirs)
+	dirs, err := n.takeFolders()
 	if err != nil {
 		return err
 	}
@@ -167,6 +169,19 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	n.background.Go(n.watchRemoval)
 	n.background.Go(n.sweepStore)
 	return nil
+}
+
+// takeFolders looks at the data folders and locks them: before anybody hears of the node, since
+// another process may be it. What is wrong with them is told before any is made.
+func (n *Node) takeFolders() (*identity.Folders, error) {
+	if _, err := identity.Inspect(n.cfg.DataDirs); err != nil {
+		return nil, err
+	}
+	var err error
+	if n.unlock, err = identity.Lock(n.cfg.DataDirs); err != nil {
+		return nil, err
+	}
+	return identity.Inspect(n.cfg.DataDirs) // another process may have ended meanwhile
 }
 
 // openData opens the block store, and makes the node a tablet server.
@@ -269,5 +284,8 @@ func (n *Node) stopParts(ctx context.Context) error {
 	errs = append(errs, n.closeLockService(ctx), n.leaveCluster())
 	n.peers.close()
 	n.background.Wait()
+	if n.unlock != nil {
+		n.unlock()
+	}
 	return errors.Join(errs...)
 }
