@@ -104,10 +104,11 @@ func (n *Node) getsMetadata(members []blobfs.Member) bool {
 }
 
 // close ends both.
-func (s *tabletServer) close() error { return errors.Join(s.tablets.Close(), s.metadata.Close()) }
+func (s *tabletServer) close() error { return s.closeWithin(context.Background()) }
 
 // closeWithin does so, and waits for commits that were accepted until ctx ends.
 func (s *tabletServer) closeWithin(ctx context.Context) error {
+	defer s.runs.Close()
 	return errors.Join(s.tablets.CloseWithin(ctx), s.metadata.CloseWithin(ctx))
 }
 

@@ -31,7 +31,8 @@ type tabletServer struct {
 		Warn(msg string, args ...any)
 	}
 	blobs    tablet.Blobs
-	tablets  *tablet.Server // of users' tables
+	runs     *tablet.OpenRuns // of dead servers' logs
+	tablets  *tablet.Server   // of users' tables
 	metadata *tablet.Server
 
 	// splitting is whether a tablet is being split, of METADATA and of others.
@@ -108,6 +109,7 @@ func (n *Node) openTabletServer(ctx context.Context, lock *session.Lock) error {
 	s.log = n.log.With("part", "tablet", "server", s.name)
 	s.mu.loading, s.mu.states = map[string]bool{}, map[uint64]*rowState{}
 	s.blobs = tablet.OnSpreadStore(n.store.Load(), s.name)
+	s.runs = tablet.NewOpenRuns(s.blobs)
 	if err := s.openBoth(ctx); err != nil {
 		return err
 	}
@@ -294,7 +296,7 @@ func (s *tabletServer) prepare(ctx context.Context, row *metadata.Row) (*tablet.
 			break
 		}
 		err := s.n.runsOf(ctx, server, func(m *tablet.RunMeta) error {
-			l.Runs = append(l.Runs, tablet.OpenRun(s.blobs, *m))
+			l.Runs = append(l.Runs, s.runs.Run(*m))
 			return nil
 		})
 		if err != nil {

@@ -24,7 +24,8 @@
 //   - The redo point of a tablet is the sequence number up to which its entries
 //     are in files. Recovery replays what the log has beyond it.
 //   - A run is what a piece of a dead server's log holds, sorted by table and
-//     internal key: SortLog writes it, Load reads a tablet's part of it.
+//     internal key: SortLog writes it, Load reads a tablet's part of it. OpenRuns are
+//     those that are open, for many loads: each is opened once.
 //
 // # Semantics
 //

@@ -81,13 +81,10 @@ func DecodeRun(b []byte) (RunMeta, error) {
 	return m, nil
 }
 
-// OpenRun returns the run that m describes, for Load. Nothing is read before Entries is called.
-func OpenRun(blobs Blobs, m RunMeta) Run { return &sortedRun{blobs: blobs, meta: m} }
-
 // sortedRun is a Run that SortLog wrote.
 type sortedRun struct {
-	blobs Blobs
-	meta  RunMeta
+	open *OpenRuns
+	meta RunMeta
 }
 
 func (r *sortedRun) MaxSeq() uint64 { return r.meta.MaxSeq }
@@ -102,16 +99,11 @@ func (r *sortedRun) Entries(ctx context.Context, table uint64, start, end []byte
 	if r.meta.Entries == 0 {
 		return noEntries{}, nil
 	}
-	blob, err := r.blobs.OpenBlob(ctx, r.meta.Handle)
+	run, err := r.open.acquire(ctx, r.meta.Handle)
 	if err != nil {
-		return nil, fmt.Errorf("open sorted run %s: %w", r.meta.Handle.ID, err)
-	}
-	t, err := sstable.Open(ctx, blob, sstable.OpenOptions{Name: r.meta.Handle.ID.String()})
-	if err != nil {
-		_ = blob.Close() // read only: nothing to lose
 		return nil, err
 	}
-	e := &runEntries{blob: blob, key: binary.BigEndian.AppendUint64(nil, table)}
+	e := &runEntries{of: r, run: run, key: binary.BigEndian.AppendUint64(nil, table)}
 	opts := sstable.IterOptions{NoCacheFill: true, ReadAheadBytes: runReadAhead}
 	opts.Lower = binary.BigEndian.AppendUint64(nil, table)
 	if len(start) > 0 {
@@ -123,15 +115,16 @@ func (r *sortedRun) Entries(ctx context.Context, table uint64, start, end []byte
 	case table < math.MaxUint64:
 		opts.Upper = binary.BigEndian.AppendUint64(nil, table+1)
 	}
-	e.it = t.NewIter(opts)
+	e.it = run.table.NewIter(opts)
 	return e, nil
 }
 
 // runEntries are a table's entries of a run, without the table in their keys.
 type runEntries struct {
-	blob BlobReader
-	it   *sstable.Iter
-	key  []byte // the table's id, and room for what is looked for
+	of  *sortedRun
+	run *openRun // until it is closed
+	it  *sstable.Iter
+	key []byte // the table's id, and room for what is looked for
 }
 
 const tableIDLen = 8
@@ -145,7 +138,17 @@ func (e *runEntries) Next() bool    { return e.it.Next() }
 func (e *runEntries) Key() []byte   { return e.it.Key()[tableIDLen:] }
 func (e *runEntries) Value() []byte { return e.it.Value() }
 func (e *runEntries) Err() error    { return e.it.Err() }
-func (e *runEntries) Close() error  { return errors.Join(e.it.Close(), e.blob.Close()) }
+
+func (e *runEntries) Close() error {
+	if e.run == nil {
+		return nil
+	}
+	failed := e.it.Err() != nil
+	err := e.it.Close()
+	e.of.open.release(e.of.meta.Handle.ID, e.run, failed || err != nil)
+	e.run = nil
+	return err
+}
 
 // noEntries are none.
 type noEntries struct{}

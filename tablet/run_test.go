@@ -199,7 +199,7 @@ func TestSortLog(t *testing.T) {
 				t.Fatal(err)
 			}
 			maxSeq, maxTime, entries = max(maxSeq, m.MaxSeq), max(maxTime, m.MaxTime), entries+m.Entries
-			runs = append(runs, OpenRun(OnStore(c.stores[rng.IntN(3)]), m))
+			runs = append(runs, NewOpenRuns(OnStore(c.stores[rng.IntN(3)])).Run(m))
 		}
 		all := int64(0)
 		for id, want := range log.byTable {
@@ -306,13 +306,13 @@ func TestSortLogTwice(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
 	for id, want := range log.byTable {
-		checkRuns(t, []Run{OpenRun(OnStore(c.stores[0]), m)}, id, want, rng)
+		checkRuns(t, []Run{NewOpenRuns(OnStore(c.stores[0])).Run(m)}, id, want, rng)
 	}
 	none, err := SortLog(t.Context(), nil, &payloads{}, 1<<20)
 	if err != nil || !reflect.DeepEqual(none, RunMeta{}) {
 		t.Errorf("an empty piece is %+v, %v", none, err)
 	}
-	checkRuns(t, []Run{OpenRun(nil, none)}, 1, nil, rng)
+	checkRuns(t, []Run{NewOpenRuns(nil).Run(none)}, 1, nil, rng)
 	bad := payloads{batches[0], batches[1][:len(batches[1])-1]}
 	if _, err := SortLog(t.Context(), nil, &bad, 0); !errors.Is(err, commitlog.ErrBadRecord) || !strings.Contains(err.Error(), "position 2") {
 		t.Errorf("half a record: %v", err)
@@ -352,7 +352,7 @@ func TestRunCorrupt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := OpenRun(damagedBlobs{OnStore(store), 100}, m).Entries(t.Context(), 16, nil, nil)
+	e, err := NewOpenRuns(damagedBlobs{OnStore(store), 100}).Run(m).Entries(t.Context(), 16, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -464,7 +464,7 @@ func TestLoadSorted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		runs = append(runs, OpenRun(b.blobs, m))
+		runs = append(runs, NewOpenRuns(b.blobs).Run(m))
 	}
 	if err := f.load(b, nil, runs); err != nil {
 		t.Fatal(err)

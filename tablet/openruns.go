@@ -1,0 +1,173 @@
+package tablet
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/tablet/sstable"
+)
+
+const (
+	// openRunsMax bounds the runs that are kept open while nobody reads them: the logs of a server have
+	// some dozens of pieces, and an open run takes some 100 KiB.
+	openRunsMax = 128
+	// openRunIdle is how long: loads of a recovery follow each other closely, and the blob of a run that is
+	// open takes room after it was removed.
+	openRunIdle = time.Minute
+)
+
+// OpenRuns are sorted runs that are open, for all loads of a server: when it dies, each run has
+// something of many tablets. It is safe for concurrent use.
+type OpenRuns struct {
+	blobs Blobs
+
+	// mu guards the fields in it. Never held across I/O.
+	mu struct {
+		sync.Mutex
+		runs   map[blobfs.ID]*openRun
+		timer  *time.Timer // of the next look for what is idle; nil if none is to come
+		closed bool
+	}
+}
+
+// openRun is a run that is open, or being opened.
+type openRun struct {
+	readers int       // who reads it, or waits for it; guarded by OpenRuns.mu
+	used    time.Time // when the last one ended; the same
+	// turn holds a value while the run is being opened, which one reader does.
+	turn  chan struct{}
+	table *sstable.Table // nil before; set in one's turn
+	blob  BlobReader
+}
+
+// NewOpenRuns returns a set of runs, none of which is open.
+func NewOpenRuns(blobs Blobs) *OpenRuns {
+	o := &OpenRuns{blobs: blobs}
+	o.mu.runs = map[blobfs.ID]*openRun{}
+	return o
+}
+
+// Run returns the run that m describes, for Load. Nothing is read before Entries is called.
+func (o *OpenRuns) Run(m RunMeta) Run { return &sortedRun{open: o, meta: m} }
+
+// acquire returns a run, open. It must be released. Errors: those of Blobs, a *sstable.CorruptError, ctx's.
+func (o *OpenRuns) acquire(ctx context.Context, h blobfs.Handle) (*openRun, error) {
+	o.mu.Lock()
+	r := o.mu.runs[h.ID]
+	if r == nil {
+		r = &openRun{turn: make(chan struct{}, 1)}
+		o.mu.runs[h.ID] = r
+	}
+	r.readers++
+	o.mu.Unlock()
+	if err := r.ready(ctx, o.blobs, h); err != nil {
+		o.release(h.ID, r, false)
+		return nil, err
+	}
+	return r, nil
+}
+
+// ready opens the run if nobody has. If one fails, the next tries it.
+func (r *openRun) ready(ctx context.Context, blobs Blobs, h blobfs.Handle) error {
+	select {
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if r.table != nil {
+		return nil
+	}
+	blob, err := blobs.OpenBlob(ctx, h)
+	if err != nil {
+		return fmt.Errorf("open sorted run %s: %w", h.ID, err)
+	}
+	t, err := sstable.Open(ctx, blob, sstable.OpenOptions{Name: h.ID.String()})
+	if err != nil {
+		_ = blob.Close() // read only: nothing to lose
+		return err
+	}
+	r.table, r.blob = t, blob
+	return nil
+}
+
+// release ends a reader's use of a run. One that could not be read is opened anew for the next.
+func (o *OpenRuns) release(id blobfs.ID, r *openRun, failed bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r.used = time.Now()
+	r.readers--
+	if (failed || r.readers == 0 && (r.table == nil || o.mu.closed)) && o.mu.runs[id] == r {
+		delete(o.mu.runs, id)
+	}
+	if r.readers > 0 {
+		return
+	}
+	if o.mu.runs[id] != r {
+		r.close()
+		return
+	}
+	if len(o.mu.runs) > openRunsMax {
+		o.closeOldestLocked()
+	}
+	if o.mu.timer == nil {
+		o.mu.timer = time.AfterFunc(openRunIdle, o.closeIdle)
+	}
+}
+
+func (o *OpenRuns) closeOldestLocked() {
+	var oldest blobfs.ID
+	var r *openRun
+	for id, x := range o.mu.runs {
+		if x.readers == 0 && (r == nil || x.used.Before(r.used)) {
+			oldest, r = id, x
+		}
+	}
+	if r != nil {
+		delete(o.mu.runs, oldest)
+		r.close()
+	}
+}
+
+// close closes a run that nobody reads or will.
+func (r *openRun) close() {
+	if r.blob != nil {
+		_ = r.blob.Close() // read only: nothing to lose
+	}
+}
+
+// closeIdle closes the runs that nobody has read for openRunIdle, and comes again while there are others.
+func (o *OpenRuns) closeIdle() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.mu.timer = nil
+	now := time.Now()
+	for id, r := range o.mu.runs {
+		if r.readers == 0 && now.Sub(r.used) >= openRunIdle {
+			delete(o.mu.runs, id)
+			r.close()
+		}
+	}
+	if len(o.mu.runs) > 0 && !o.mu.closed {
+		o.mu.timer = time.AfterFunc(openRunIdle, o.closeIdle)
+	}
+}
+
+// Close closes the runs that nobody reads. Those that are read are closed when that is over.
+func (o *OpenRuns) Close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.mu.closed = true
+	if o.mu.timer != nil {
+		o.mu.timer.Stop()
+	}
+	for id, r := range o.mu.runs {
+		if r.readers == 0 {
+			delete(o.mu.runs, id)
+			r.close()
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package tablet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/tablet/commitlog"
+)
+
+// openings counts the blobs that are opened and closed, and fails when it is told to.
+type openings struct {
+	Blobs
+	opened, closed atomic.Int64
+	fail           atomic.Pointer[error]
+}
+
+func (o *openings) OpenBlob(ctx context.Context, h blobfs.Handle) (BlobReader, error) {
+	if err := o.fail.Load(); err != nil {
+		return nil, *err
+	}
+	o.opened.Add(1)
+	r, err := o.Blobs.OpenBlob(ctx, h)
+	return closing{r, o}, err
+}
+
+type closing struct {
+	BlobReader
+	o *openings
+}
+
+func (c closing) Close() error {
+	c.o.closed.Add(1)
+	return c.BlobReader.Close()
+}
+
+func (c closing) ReadChecked(p []byte, off int64, ok func(p []byte) error) error {
+	if err := c.o.fail.Load(); err != nil {
+		return *err
+	}
+	return c.BlobReader.ReadChecked(p, off, ok)
+}
+
+// sortedRuns makes n runs of table 16, of a row each.
+func sortedRuns(t *testing.T, blobs Blobs, n int) (runs []RunMeta) {
+	t.Helper()
+	for i := range n {
+		var p payloads
+		log := commitlog.New(&p, uint64(1+i), commitlog.Config{})
+		body := appendRunBody(t, fmt.Sprintf("row%04d", i), []byte("x"))
+		if err := log.Commit(&commitlog.Commit{Table: 16, Ops: 1, Body: body, Done: func(*commitlog.Commit, error) {}}); err != nil {
+			t.Fatal(err)
+		}
+		log.Close()
+		m, err := SortLog(t.Context(), blobs, &p, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs = append(runs, m)
+	}
+	return runs
+}
+
+// readRun reads the one entry that a run of sortedRuns has.
+func readRun(ctx context.Context, r Run) error {
+	e, err := r.Entries(ctx, 16, nil, nil)
+	if err != nil {
+		return err
+	}
+	if !e.First() || e.Next() {
+		return errors.Join(errors.New("the run has not one entry"), e.Err(), e.Close())
+	}
+	return e.Close()
+}
+
+// TestOpenRuns: each run is opened once for all who read it, again after it could not be read, and closed when nobody
+// has for a while, when there are too many, or with all.
+func TestOpenRuns(t *testing.T) {
+	store, err := openStore(vfs.NewMem(vfs.MemOptions{}), 256<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	runs := sortedRuns(t, OnStore(store), openRunsMax+20)
+	synctest.Test(t, func(t *testing.T) {
+		blobs := &openings{Blobs: OnStore(store)}
+		open := NewOpenRuns(blobs)
+		expect := func(what string, opened, closed int64) {
+			t.Helper()
+			if o, c := blobs.opened.Load(), blobs.closed.Load(); o != opened || c != closed {
+				t.Fatalf("%s: %d runs were opened and %d closed, want %d and %d", what, o, c, opened, closed)
+			}
+		}
+		var wg sync.WaitGroup
+		for range 20 {
+			for i := range 3 {
+				wg.Go(func() {
+					if err := readRun(t.Context(), open.Run(runs[i])); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		expect("60 readers of 3 runs", 3, 0)
+
+		other, broken := open.Run(runs[3]), errors.New("disk broken")
+		blobs.fail.Store(&broken)
+		if err := readRun(t.Context(), open.Run(runs[0])); !errors.Is(err, broken) {
+			t.Fatalf("read from a broken disk: %v", err)
+		}
+		if err := readRun(t.Context(), other); !errors.Is(err, broken) {
+			t.Fatalf("open on a broken disk: %v", err)
+		}
+		expect("a run that cannot be read", 3, 1)
+		blobs.fail.Store(nil)
+		for _, r := range []Run{open.Run(runs[0]), other} {
+			if err := readRun(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expect("runs that can be read again", 5, 1)
+
+		time.Sleep(openRunIdle/2 + time.Second)
+		if err := readRun(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(openRunIdle/2 + time.Second)
+		synctest.Wait()
+		expect("runs that nobody read", 5, 4)
+		time.Sleep(2 * openRunIdle)
+		expect("the last", 5, 5)
+
+		held, err := open.Run(runs[0]).Entries(t.Context(), 16, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range runs {
+			if err := readRun(t.Context(), open.Run(m)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n := int64(len(runs))
+		expect("more than are kept", 5+n, 5+n-openRunsMax)
+		open.Close()
+		expect("all but the one in use", 5+n, 5+n-1)
+		if !held.First() {
+			t.Fatal(held.Err())
+		}
+		if err := errors.Join(held.Close(), held.Close()); err != nil {
+			t.Fatal(err)
+		}
+		expect("that too", 5+n, 5+n)
+		if err := readRun(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+		expect("a late one", 5+n+1, 5+n+1)
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := readRun(gone, other); !errors.Is(err, context.Canceled) {
+			t.Fatalf("a reader that has left: %v", err)
+		}
+	})
+}
