@@ -153,7 +153,7 @@ func (c *Client) judge(k *call, a attempt) verdict {
 			err = ErrClosed
 		}
 		again := k.safe && !c.closed()
-		return verdict{err: err, unknown: k.change, again: again, moved: again, costs: true}
+		return verdict{err: err, unknown: k.change, again: again, moved: again, costs: true, pauseMax: goneBy(a.to)}
 	case a.sent:
 		// The context ended, or the answer makes no sense. A server that kept the call until its time was
 		// up may be frozen: the next call asks where the tablet is by then.
@@ -165,12 +165,21 @@ func (c *Client) judge(k *call, a attempt) verdict {
 		return verdict{err: ErrClosed}
 	case errors.As(a.err, &lost):
 		c.locator.wrong(a.to, broken, nil)
-		return verdict{err: &UnreachableError{a.to.node.addr, a.err}, again: true, elsewhere: true, moved: true}
+		return verdict{err: &UnreachableError{a.to.node.addr, a.err}, again: true, elsewhere: true, moved: true, pauseMax: goneBy(a.to)}
 	case errors.As(a.err, &unreachable):
 		c.locator.wrong(a.to, unreached, nil)
-		return verdict{err: unreachable, again: true, elsewhere: true, moved: true}
+		return verdict{err: unreachable, again: true, elsewhere: true, moved: true, pauseMax: goneBy(a.to)}
 	}
 	return verdict{err: a.err}
+}
+
+// goneBy returns the longest pause before a node that cannot be reached is asked again. If it had the tablet
+// that a call is about, the tablet is soon another's, and what is asked is METADATA.
+func goneBy(to place) time.Duration {
+	if to.loc != nil {
+		return unassignedPauseMax
+	}
+	return 0
 }
 
 // ambiguous makes err say that the outcome is unknown.
@@ -248,6 +257,7 @@ func (c *Client) judgeLookup(e *lookupError) verdict {
 	case errors.As(e.err, &answer):
 		v.again, v.costs = answer.Retryable, true
 	default:
+		v.pauseMax = unassignedPauseMax // METADATA's tablet is soon another's
 		v.again = errors.Is(e.err, ErrUnreachable) || errors.Is(e.err, rpc.ErrConnLost) || errors.Is(e.err, context.DeadlineExceeded)
 	}
 	return v
