@@ -54,6 +54,9 @@ const (
 	loadsAtOnce = 8
 	// loadsFew is how many loads a server has to do yet when more are planned.
 	loadsFew = loadsMax / 4
+	// silentPause is the time between two looks while a server is silent: it may be dead, and its lock
+	// is about to be free.
+	silentPause = 100 * time.Millisecond
 	// retryPause is the pause before an order that failed is given again.
 	retryPause = time.Second
 )
@@ -72,6 +75,7 @@ type assigner struct {
 	read    time.Time // when the rows were read
 	servers []string  // that were alive then
 	told    string    // the last failure to look that was told
+	silent  bool      // a server that has its lock still did not answer
 	// unneeded are the dead servers that no tablet needed when all rows were last read.
 	unneeded []string
 
@@ -131,7 +135,11 @@ func (a *assigner) run(ctx context.Context) {
 		if err := a.look(ctx); err != nil && ctx.Err() == nil {
 			a.tell(err)
 		}
-		t := time.NewTimer(a.cfg.Pause)
+		wait := a.cfg.Pause
+		if a.silent {
+			wait = min(wait, silentPause)
+		}
+		t := time.NewTimer(wait)
 		select {
 		case <-t.C:
 		case <-a.nudged:
@@ -207,6 +215,7 @@ func (a *assigner) state(ctx context.Context) (*TabletState, error) {
 	}
 	slices.Sort(alive)
 	a.noteAlive(alive)
+	a.silent = slices.ContainsFunc(s.Servers, func(v TabletServer) bool { return v.Silent })
 	if !a.whole || !slices.Equal(alive, a.servers) || time.Since(a.read) >= rowsPeriod {
 		if err := a.readRows(ctx); err != nil {
 			return nil, fmt.Errorf("read METADATA: %w", err)
