@@ -6,6 +6,7 @@
 # make bench       the paper's six workloads against a node of its own
 # make package     the Debian package, at dist/
 # make test-package tries it on a throw-away host with systemd (needs root)
+# make availability  how long tablets are not served: see test/availability
 # make soak T=1h   long random fault runs
 # make fuzz T=10m  every fuzz target, T each
 
@@ -16,7 +17,7 @@ VERSION    := $(shell git describe --tags --always --dirty 2>/dev/null || echo d
 LDFLAGS    := -X github.com/steledb/stele/node.version=$(VERSION)
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 
-.PHONY: build test test-short check demo bench package test-package soak fuzz clean network
+.PHONY: build test test-short check demo bench availability package test-package soak fuzz clean network
 
 build:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/stele ./cmd/stele
@@ -52,6 +53,9 @@ package:
 test-package:
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	GO=$(GO) scripts/package.sh "$$dir" && scripts/package-test.sh "$$dir"/*.deb
+
+availability: build
+	$(GO) run ./test/availability
 
 soak: build network
 	scripts/soak.sh $(T)

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/metadata"
+)
+
+// fleet is the nodes.
+type fleet struct {
+	program string
+	dir     string
+	memory  string
+	nodes   []*process
+	c       *client.Client
+}
+
+// process is a node, and the addresses that it keeps.
+type process struct {
+	name, rpc, gossip string
+	cmd               *exec.Cmd
+	done              chan error
+}
+
+const nodes = 3
+
+// patience is how long a cluster may take to come to rest before a run is given up.
+const patience = 3 * time.Minute
+
+// newFleet starts the nodes in a folder, and returns when they are one cluster.
+func newFleet(ctx context.Context, program, dir, memory string) (*fleet, error) {
+	f := &fleet{program: program, dir: dir, memory: memory}
+	for i := range nodes {
+		p := &process{name: fmt.Sprintf("n%d", i+1)}
+		for _, addr := range []*string{&p.rpc, &p.gossip} {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return nil, err
+			}
+			*addr = l.Addr().String()
+			l.Close()
+		}
+		f.nodes = append(f.nodes, p)
+	}
+	for _, p := range f.nodes {
+		if err := f.start(p); err != nil {
+			return f, err
+		}
+	}
+	for _, p := range f.nodes {
+		if err := f.await(ctx, p); err != nil {
+			return f, err
+		}
+	}
+	var err error
+	f.c, err = client.Open(ctx, f.addrs(), client.Config{Replay: client.ReplayAll, RetryTimeMax: time.Minute})
+	if err != nil {
+		return f, err
+	}
+	return f, until(ctx, "three voters", func() error {
+		raft, err := f.c.RaftStatus(ctx)
+		if err == nil && len(raft.Servers) < nodes {
+			err = fmt.Errorf("%d of %d nodes vote", len(raft.Servers), nodes)
+		}
+		return err
+	})
+}
+
+func (f *fleet) addrs() string {
+	var all []string
+	for _, p := range f.nodes {
+		all = append(all, p.rpc)
+	}
+	return strings.Join(all, ",")
+}
+
+// start starts a node and does not wait for it. Nodes end with this process.
+func (f *fleet) start(p *process) error {
+	log, err := os.OpenFile(filepath.Join(f.dir, p.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	p.cmd = exec.Command(f.program, "serve", "--config", os.DevNull, "--name", p.name, "--data-dir", filepath.Join(f.dir, p.name),
+		"--listen", p.rpc, "--gossip", p.gossip, "--http", "off", "--join", f.addrs(), "--expect", fmt.Sprint(nodes),
+		"--voter-stable", "1s", "--memory", f.memory, "--reserve", "64MiB", "--log-format", "text")
+	p.cmd.Stderr = log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	p.done = make(chan error, 1)
+	go func() { p.done <- p.cmd.Wait() }()
+	return nil
+}
+
+// await returns when a node serves.
+func (f *fleet) await(ctx context.Context, p *process) error {
+	return until(ctx, p.name+" serves", func() error {
+		c, err := client.Open(ctx, p.rpc, client.Config{RetryTimeMax: -1})
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		s, err := c.Status(ctx)
+		if err == nil && !s.Ready {
+			err = errors.New(s.Reason)
+		}
+		return err
+	})
+}
+
+// end ends a node by a signal.
+func (f *fleet) end(p *process, s os.Signal) {
+	_ = p.cmd.Process.Signal(s)
+	<-p.done
+}
+
+func (f *fleet) stop() {
+	if f.c != nil {
+		f.c.Close()
+	}
+	for _, p := range f.nodes {
+		if p.cmd != nil {
+			f.end(p, syscall.SIGKILL)
+		}
+	}
+}
+
+// run runs a command of the program.
+func (f *fleet) run(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, f.program, append(args, "--addr", f.addrs())...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("stele %s: %w: %s", strings.Join(args, " "), err, errs.String())
+	}
+	return out, err
+}
+
+// leader returns the node that leads the lock service, and is the master.
+func (f *fleet) leader(ctx context.Context) (*process, error) {
+	raft, err := f.c.RaftStatus(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(f.nodes, func(p *process) bool { return p.name == raft.LeaderName })
+	if i < 0 || raft.Leader != raft.Master {
+		return nil, fmt.Errorf("leader is %q, master %q", raft.LeaderName, raft.MasterName)
+	}
+	return f.nodes[i], nil
+}
+
+// place is where METADATA says that a tablet is.
+type place struct {
+	end  string
+	addr string // of the node; none if it is nowhere
+}
+
+// places returns where the tablets of a table are, in order.
+func (f *fleet) places(ctx context.Context, id uint64) (all []place, err error) {
+	from, to := metadata.TableRange(id)
+	s := f.c.Table(metadata.Name).Scan(ctx, client.Start(string(from)), client.End(string(to)), client.Filter(metadata.Places()))
+	defer s.Close()
+	for s.Next() {
+		r, err := metadata.Decode(s.Row())
+		if err != nil {
+			return nil, err
+		}
+		p := place{end: string(r.End)}
+		if r.Server != "" {
+			p.addr = r.Addr
+		}
+		all = append(all, p)
+	}
+	return all, s.Err()
+}
+
+// settled returns when all nodes serve, all tablets are on nodes, as evenly as the balance has them, nothing has moved
+// for a while and blobs and logs have all their replicas.
+func (f *fleet) settled(ctx context.Context, id uint64) error {
+	for _, p := range f.nodes {
+		if err := f.await(ctx, p); err != nil {
+			return err
+		}
+	}
+	var last []place
+	since := time.Now()
+	return until(ctx, "the cluster comes to rest", func() error {
+		now, err := f.places(ctx, id)
+		if err != nil {
+			return err
+		}
+		count := map[string]int{}
+		for _, p := range now {
+			count[p.addr]++
+		}
+		if count[""] > 0 || len(count) < nodes || !slices.Equal(now, last) {
+			last, since = now, time.Now()
+			return fmt.Errorf("tablets by node: %v", count)
+		}
+		if time.Since(since) < restTime {
+			return errors.New("tablets have moved a moment ago")
+		}
+		for _, p := range f.nodes {
+			s, err := f.status(ctx, p)
+			if err != nil {
+				return err
+			}
+			if s.UnderReplicated > 0 || s.LogReplicas < s.Replicas || s.NodesAlive < nodes {
+				return fmt.Errorf("%s has %d extents with too few replicas, logs on %d of %d nodes", p.name, s.UnderReplicated, s.LogReplicas, s.Replicas)
+			}
+		}
+		_, err = f.leader(ctx)
+		return err
+	})
+}
+
+// restTime is how long nothing must have moved.
+const restTime = 1500 * time.Millisecond
+
+// nodeStatus is what a node says of itself.
+type nodeStatus struct {
+	NodesAlive      int   `json:"nodes_alive"`
+	LogBytes        int64 `json:"log_bytes"`
+	MemtableBytes   int64 `json:"memtable_bytes"`
+	UnderReplicated int64 `json:"under_replicated"`
+	LogReplicas     int64 `json:"log_replicas"`
+	Replicas        int64 `json:"replicas"`
+}
+
+func (f *fleet) status(ctx context.Context, p *process) (s nodeStatus, err error) {
+	out, err := exec.CommandContext(ctx, f.program, "status", "--json", "--addr", p.rpc).Output()
+	if err == nil {
+		err = json.Unmarshal(out, &s)
+	}
+	return s, err
+}
+
+// until tries until there is no error, for as long as patience lasts.
+func until(ctx context.Context, what string, try func() error) error {
+	deadline := time.Now().Add(patience)
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil || time.Now().After(deadline) {
+			return fmt.Errorf("wait until %s: %w", what, err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func init() { runtime.LockOSThread() } // nodes end with the thread that starts them

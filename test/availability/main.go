@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+)
+
+// options are what a run is told.
+type options struct {
+	program, dir, memory string
+	tries, tablets       int
+	mib                  int
+	only                 string
+	json, keep           bool
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.program, "stele", "bin/stele", "the program")
+	flag.StringVar(&o.dir, "dir", "", "folder for the nodes' data (default: a temporary one)")
+	flag.StringVar(&o.memory, "memory", "2GiB", "memory of each node; a fifth is for memtables")
+	flag.IntVar(&o.tries, "tries", 10, "tries of each figure; of restarts a tenth")
+	flag.IntVar(&o.tablets, "tablets", 24, "tablets that are probed")
+	flag.IntVar(&o.mib, "log-mib", 64, "MiB that a node has in memtables when it is killed")
+	flag.StringVar(&o.only, "only", "kill,master,split,move,restart", "figures to measure")
+	flag.BoolVar(&o.json, "json", false, "print JSON, an object a figure")
+	flag.BoolVar(&o.keep, "keep", false, "keep the nodes' data and logs")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := measure(ctx, &o); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func measure(ctx context.Context, o *options) (err error) {
+	if o.dir == "" {
+		if o.dir, err = os.MkdirTemp("", "stele-availability-"); err != nil {
+			return err
+		}
+	}
+	if !o.keep {
+		defer func() {
+			if err == nil {
+				err = os.RemoveAll(o.dir)
+			}
+		}()
+	}
+	f, err := newFleet(ctx, o.program, o.dir, o.memory)
+	if f != nil {
+		defer f.stop()
+	}
+	if err != nil {
+		return err
+	}
+	r := &run{f: f, o: o}
+	if err := r.prepare(ctx); err != nil {
+		return err
+	}
+	defer r.end()
+	for _, what := range strings.Split(o.only, ",") {
+		figures, err := r.figure(ctx, what)
+		if err != nil {
+			return fmt.Errorf("%s (the nodes' logs are in %s): %w", what, o.dir, err)
+		}
+		if err := report(o, figures); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// figure is what was measured of one thing, in ms, or as a number if it counts.
+type figure struct {
+	what   string
+	counts bool
+	goal   float64 // negative if there is none
+	all    []float64
+}
+
+func (f *figure) add(d time.Duration) { f.all = append(f.all, float64(d.Microseconds())/1000) }
+
+// at returns the value that a share of all is not above.
+func (f *figure) at(share float64) float64 {
+	if len(f.all) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(f.all))
+	return sorted[min(len(sorted)-1, int(share*float64(len(sorted))))]
+}
+
+// report prints figures.
+func report(o *options, figures []*figure) error {
+	load := machineLoad()
+	if o.json {
+		e := json.NewEncoder(os.Stdout)
+		for _, f := range figures {
+			unit := "ms"
+			if f.counts {
+				unit = "count"
+			}
+			object := map[string]any{"figure": f.what, "unit": unit, "tries": len(f.all), "p50": f.at(0.5), "p99": f.at(0.99), "max": f.at(1), "all": f.all, "load_average": load}
+			if f.goal >= 0 {
+				object["goal"] = f.goal
+			}
+			if err := e.Encode(object); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "FIGURE\tTRIES\tP50\tP99\tMAX\tGOAL (load average %s)\n", load)
+	for _, f := range figures {
+		unit, goal := " ms", "-"
+		if f.counts {
+			unit = ""
+		}
+		if f.goal >= 0 {
+			goal = fmt.Sprintf("%g%s", f.goal, unit)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%.0f%s\t%.0f%s\t%.0f%s\t%s\n", f.what, len(f.all), f.at(0.5), unit, f.at(0.99), unit, f.at(1), unit, goal)
+	}
+	return w.Flush()
+}
+
+// machineLoad returns the load averages.
+func machineLoad() string {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.Join(strings.Fields(string(b))[:3], " ")
+}
