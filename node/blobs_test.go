@@ -19,6 +19,7 @@ import (
 // TestLostDisks (I1): a node whose block store is gone, logs and SSTables, has every
 // acknowledged row back from the other nodes.
 func TestLostDisks(t *testing.T) {
+	t.Parallel()
 	f := form(t, 3)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -34,6 +34,7 @@ func startInternal(t *testing.T) (*Node, *client.Client) {
 // TestChangeOutlivesCaller: a change that was begun goes on when its caller's time
 // is up, the next one waits for it, and so does Close.
 func TestChangeOutlivesCaller(t *testing.T) {
+	t.Parallel()
 	n, _ := startInternal(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	release, ended := make(chan struct{}), make(chan error, 1)
@@ -68,6 +69,7 @@ func TestChangeOutlivesCaller(t *testing.T) {
 // TestImpatientChanges: whenever callers of create and drop leave, the catalog and
 // the tablet server know the same tables.
 func TestImpatientChanges(t *testing.T) {
+	t.Parallel()
 	n, c := startInternal(t)
 	ctx := context.Background()
 	spec, err := table.ParseFamilySpec("f")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"sync"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/testport"
 	"github.com/steledb/stele/node"
 )
 
@@ -27,12 +27,11 @@ type fleet struct {
 func newFleet(t *testing.T, n int) *fleet {
 	f := &fleet{t: t, nodes: make([]*node.Node, n)}
 	for i := range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		addr, err := testport.New()
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.addrs = append(f.addrs, l.Addr().String())
-		l.Close()
+		f.addrs = append(f.addrs, addr)
 		f.cfgs = append(f.cfgs, node.Config{
 			DataDirs: []string{t.TempDir()}, Listen: f.addrs[i], Gossip: "127.0.0.1:0", HTTP: "off", MemoryBytes: 256 << 20,
 			Name: fmt.Sprintf("n%d", i+1), VoterStable: 2 * time.Second,
@@ -142,6 +141,7 @@ func votersAlive(n int) func(*client.RaftStatus) bool {
 // TestThreeNodesFormOne: three fresh nodes that expect three form one cluster of three
 // voters; it lives on without any one of them, and comes back whole.
 func TestThreeNodesFormOne(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3)
 	for i := range f.cfgs {
 		f.cfgs[i].Expect, f.cfgs[i].Join = 3, f.addrs[:2]

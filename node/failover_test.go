@@ -13,6 +13,7 @@ import (
 // TestTabletsGoOn (I1, I4): whichever node goes, the others serve what it had, from its commit logs;
 // and all that was acknowledged is there, through one client that knows only what it has learnt.
 func TestTabletsGoOn(t *testing.T) {
+	t.Parallel()
 	f := form(t, 3)
 	awaitAllLogReplicas(t, f)
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)

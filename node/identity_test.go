@@ -92,6 +92,7 @@ func refused(t *testing.T, dirs []string, texts ...string) {
 }
 
 func TestFoldersInAnyOrder(t *testing.T) {
+	t.Parallel()
 	a, b, c := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "new")
 	filled(t, a, b)
 	holds(t, b, a)
@@ -106,6 +107,7 @@ func TestFoldersInAnyOrder(t *testing.T) {
 
 // TestFoldersRefused: whatever is wrong with the folders, no blob is deleted.
 func TestFoldersRefused(t *testing.T) {
+	t.Parallel()
 	a, b, other, empty := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
 	filled(t, a, b)
 	filled(t, other)
@@ -146,6 +148,7 @@ func TestFoldersRefused(t *testing.T) {
 // TestFoundingTakenUp: a first start that was broken off at any place does not keep
 // the next one from founding the cluster.
 func TestFoundingTakenUp(t *testing.T) {
+	t.Parallel()
 	a, b := t.TempDir(), t.TempDir()
 	filled(t, a, b)
 	for _, d := range []string{a, b} {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -20,6 +19,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/internal/testport"
 	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/table"
 )
@@ -67,12 +67,11 @@ type process struct {
 }
 
 func newProcess(t testing.TB) *process {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := testport.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	p := &process{t: t, dir: t.TempDir(), addr: l.Addr().String()}
+	p := &process{t: t, dir: t.TempDir(), addr: addr}
 	t.Cleanup(func() { p.kill() })
 	return p
 }
@@ -218,6 +217,7 @@ func runRegisterOp(ctx context.Context, tab *client.Table, in registerOp) (out r
 
 // I1, I2: 64 clients, one node that is killed again and again.
 func TestLinearizableThroughKills(t *testing.T) {
+	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	duration := 6 * time.Second
 	if testing.Short() {

@@ -12,6 +12,7 @@ import (
 // TestResultMemory: results take no more than their share, and who waits in vain is
 // told to come again.
 func TestResultMemory(t *testing.T) {
+	t.Parallel()
 	m := newResultMemory(32 << 20)
 	if got := m.batch(api.ScanBatchBytesMax); got != 4<<20 {
 		t.Errorf("a batch may have %d bytes", got)

@@ -31,6 +31,7 @@ func stop(t testing.TB, n *node.Node) {
 }
 
 func TestWriteRestartRead(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	dir := t.TempDir()
 	n := start(t, dir)

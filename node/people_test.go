@@ -72,6 +72,7 @@ func statBlob(t *testing.T, c *client.Client, id string, deep bool) *client.Blob
 // TestPeoplesBlobs: files are stored on three nodes, and come back from any of them, with one node
 // away and with a byte flipped on another.
 func TestPeoplesBlobs(t *testing.T) {
+	t.Parallel()
 	f := form(t, 3)
 	ctx := context.Background()
 	c := f.client(0)
@@ -215,6 +216,7 @@ func flipByte(t *testing.T, path string, at int64) {
 
 // TestBlobOddities: what is not in order, from one who means no good.
 func TestBlobOddities(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 1)
 	f.start(0)
 	c := f.client(0)

@@ -32,6 +32,7 @@ func form(t *testing.T, n int) *fleet {
 // TestRecoveryOfALivingGroup: an operator recovers a voter though the others live on.
 // They keep what they have acknowledged, and the voter becomes one of them again (R3).
 func TestRecoveryOfALivingGroup(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	f := form(t, 3)
 	s := f.await(0, "three voters", votersAlive(3))
@@ -74,6 +75,7 @@ func TestRecoveryOfALivingGroup(t *testing.T) {
 // TestForgedCommands: commands of one who is not master change nothing, and the master
 // is obeyed after them (I9, I11).
 func TestForgedCommands(t *testing.T) {
+	t.Parallel()
 	f := form(t, 3)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -117,6 +119,7 @@ func TestForgedCommands(t *testing.T) {
 // TestCopiedFolders: a copy of a node's folders, started beside it, is refused: two
 // processes with one vote would undo Raft's promises.
 func TestCopiedFolders(t *testing.T) {
+	t.Parallel()
 	f := form(t, 3)
 	f.stop(2)
 	folder := t.TempDir()

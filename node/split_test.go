@@ -13,6 +13,7 @@ import (
 // A split is found in METADATA by who loads the tablets next, also the row of the upper half that
 // tells of the undivided tablet still; so is a merge.
 func TestMetadataKeepsSplits(t *testing.T) {
+	t.Parallel()
 	ctx, dir := context.Background(), t.TempDir()
 	open := func() (*Node, *client.Client, func()) {
 		n, err := Start(ctx, Config{DataDirs: []string{dir}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20})

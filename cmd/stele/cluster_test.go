@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/steledb/stele/internal/testport"
 )
 
 type fleetKey struct{}
@@ -50,13 +51,11 @@ func (f scriptFleet) add(ts *testscript.TestScript, name string) *fleetNode {
 	return n
 }
 
-// freePort returns an address that nobody listens on. Others may take it before the
-// node does, which has not been seen.
+// freePort returns an address that nobody listens on.
 func freePort(ts *testscript.TestScript) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := testport.New()
 	ts.Check(err)
-	defer l.Close()
-	return l.Addr().String()
+	return addr
 }
 
 func (n *fleetNode) start(ts *testscript.TestScript, name string, args ...string) {

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/steledb/stele/internal/testport"
 	"github.com/steledb/stele/rpc"
 )
 
@@ -65,12 +66,11 @@ func (l *lines) count(what string) int {
 
 func newHost(t *testing.T, id string) *host {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := testport.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return &host{id: id, addr: l.Addr().String(), store: &memStore{}, peers: filepath.Join(t.TempDir(), "peers"), log: &lines{}}
+	return &host{id: id, addr: addr, store: &memStore{}, peers: filepath.Join(t.TempDir(), "peers"), log: &lines{}}
 }
 
 // move gives the host another address.

@@ -62,6 +62,9 @@ func TestFaults(t *testing.T) {
 	case testing.Short():
 		faults = faultsShort
 	}
+	if runs == 1 {
+		t.Parallel() // it waits much
+	}
 	until := soakShare(5)
 	for i := 0; i < runs && time.Now().Before(until); i++ {
 		if runs == 1 {

@@ -63,6 +63,9 @@ func TestBlockStore(t *testing.T) {
 	case testing.Short():
 		faults = storeFaultsShort
 	}
+	if runs == 1 {
+		t.Parallel() // it waits much
+	}
 	for i := 0; i < runs && time.Now().Before(until); i++ {
 		if runs == 1 {
 			runStore(t, seed, faults, longest, until)
