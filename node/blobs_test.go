@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -65,10 +66,11 @@ func TestLostDisks(t *testing.T) {
 	}
 }
 
-// awaitLogReplicas waits until what node i appends to its commit log goes to n nodes.
+// awaitLogReplicas waits until what node i appends to its commit logs goes to n nodes: that of METADATA's tablets, too, if
+// it has some.
 func awaitLogReplicas(t *testing.T, f *fleet, i, n int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	locks, err := session.NewClient(session.Config{Locator: session.Addresses(f.addrs)})
 	if err != nil {
@@ -76,34 +78,57 @@ func awaitLogReplicas(t *testing.T, f *fleet, i, n int) {
 	}
 	defer locks.Close()
 	for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
-		servers, err := locks.List(ctx, "/logs")
-		newest, last := "", uint64(0)
-		for _, v := range servers {
-			if of, found := strings.CutPrefix(v.Path, "/logs/"+f.nodes[i].ID()+"."); found {
-				if generation, _ := strconv.ParseUint(of, 10, 64); generation > last {
-					newest, last = v.Path, generation
-				}
-			}
-		}
-		if err != nil || newest == "" {
-			continue
-		}
-		logs, err := locks.List(ctx, newest)
-		if err != nil || len(logs) != 1 {
-			continue
-		}
-		file, err := locks.Get(ctx, logs[0].Path)
-		if err != nil {
-			continue
-		}
-		l, err := blobfs.DecodeLogList(file.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// The two that are open, or were last.
-		if k := len(l.Extents); k >= 2 && len(l.Extents[k-2].Replicas) == n && len(l.Extents[k-1].Replicas) == n {
+		if err = logReplicas(ctx, locks, f.nodes[i].ID(), n); err == nil {
 			return
 		}
 	}
-	t.Fatalf("the commit log of %s is not on %d nodes: %v", f.cfgs[i].Name, n, ctx.Err())
+	t.Fatalf("the commit logs of %s are not on %d nodes: %v", f.cfgs[i].Name, n, err)
+}
+
+// logReplicas returns an error if a log of a node's last servers goes to fewer nodes than n.
+func logReplicas(ctx context.Context, locks *session.Client, node string, n int) error {
+	servers, err := locks.List(ctx, "/logs")
+	if err != nil {
+		return err
+	}
+	var newest []string
+	last := uint64(0)
+	for _, v := range servers {
+		of, found := strings.CutPrefix(v.Path, "/logs/"+node+".")
+		if !found {
+			continue
+		}
+		of, _, _ = strings.Cut(of, ".")
+		if generation, _ := strconv.ParseUint(of, 10, 64); generation > last {
+			newest, last = nil, generation
+		} else if generation < last {
+			continue
+		}
+		newest = append(newest, v.Path)
+	}
+	if len(newest) == 0 {
+		return errors.New("it has none")
+	}
+	for _, server := range newest {
+		logs, err := locks.List(ctx, server)
+		if err != nil {
+			return err
+		}
+		if len(logs) != 1 {
+			return fmt.Errorf("%s has %d logs", server, len(logs))
+		}
+		file, err := locks.Get(ctx, logs[0].Path)
+		if err != nil {
+			return err
+		}
+		l, err := blobfs.DecodeLogList(file.Data)
+		if err != nil {
+			return err
+		}
+		// The two that are open, or were last.
+		if k := len(l.Extents); k < 2 || len(l.Extents[k-2].Replicas) != n || len(l.Extents[k-1].Replicas) != n {
+			return fmt.Errorf("%s has extents %+v", logs[0].Path, l.Extents)
+		}
+	}
+	return nil
 }

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 func runNode(dir, addr string) int {
 	n, err := node.Start(context.Background(), node.Config{
-		DataDirs: []string{dir}, Listen: addr, Gossip: "off", HTTP: "off", MemoryBytes: 256 << 20,
+		DataDirs: []string{dir}, Listen: addr, Gossip: "off", HTTP: "off", MemoryBytes: 256 << 20, ExtentBytes: 4 << 20,
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func startNode(t testing.TB, cfg Config) *client.Client {
 	t.Helper()
 	n, err := node.Start(context.Background(), node.Config{
-		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20,
+		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20, ExtentBytes: 4 << 20,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -150,7 +150,7 @@ func (n *node) start() {
 		n.setClock(0)
 	}
 	args := []string{
-		"serve", "--insecure", "--name", n.String(), "--memory", "256MiB", "--reserve", "64MiB",
+		"serve", "--insecure", "--name", n.String(), "--memory", "256MiB", "--reserve", "64MiB", "--extent-size", "4MiB",
 		"--listen", n.address(), "--gossip", n.host.Port(gossipPort), "--http", "off",
 		"--voter-stable", "1s", "--drain-timeout", "10s", "--log-format", "text", "--log-level", "debug",
 	}
