@@ -103,7 +103,7 @@ func TestPeoplesBlobs(t *testing.T) {
 		t.Fatalf("after the put: %+v", s)
 	}
 
-	awaitLogReplicas(t, f, 0, 3)
+	awaitAllLogReplicas(t, f)
 	if sum, found := fsck(t, c, true); found[api.BlobOfPerson] != 0 || sum.Extents < int64(len(contents)) || len(sum.Unnamed) != 0 {
 		t.Errorf("check of a sound store: %+v, %v", sum, found)
 	}
