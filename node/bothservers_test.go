@@ -96,6 +96,11 @@ func TestMetadataSplitsWithoutRoot(t *testing.T) {
 	for n.master.Epoch() != 0 && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
+	for _, id := range ids { // whose place is known from then on
+		if _, err := n.rows.get(ctx, id, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if _, _, err := s.metadata.Unload(ctx, metadata.RootTabletID); err != nil {
 		t.Fatal(err)
 	}
