@@ -72,10 +72,12 @@ type assigner struct {
 	begun   bool
 	rows    []Tablet
 	whole   bool
-	read    time.Time // when the rows were read
-	servers []string  // that were alive then
-	told    string    // the last failure to look that was told
-	silent  bool      // a server that has its lock still did not answer
+	read    time.Time            // when the rows were read
+	servers []string             // that were alive then
+	told    string               // the last failure to look that was told
+	silent  bool                 // a server that has its lock still did not answer
+	small   map[string]time.Time // since when tablets are small, by their keys
+	merged  time.Time            // when two of them were last to be merged
 	// unneeded are the dead servers that no tablet needed when all rows were last read.
 	unneeded []string
 
@@ -228,6 +230,7 @@ func (a *assigner) state(ctx context.Context) (*TabletState, error) {
 		a.unneeded = Unneeded(s)
 	}
 	a.settleWishes(s, wishes)
+	a.noteSmall(s)
 	return s, nil
 }
 

@@ -19,6 +19,18 @@
 // no harm. What a dead server had in its commit logs is sorted first, by those that live, in pieces;
 // whoever loads a tablet reads its part. Logs are removed when no tablet needs them.
 //
+// # Wishes and merges
+//
+// People move tablets to nodes and merge neighbours: MoveTablet, MergeTablets. Such a wish is kept in memory, and
+// ends with the mastership; who waits for it asks the next master, who may find it fulfilled. Neighbours on two
+// servers are brought together first. A tablet that was moved stays where it is wanted for ten minutes, whatever the
+// balance says, unless that server goes.
+//
+// Tablets are split by their servers, and merged by the master alone: SmallNeighbours finds two that have together
+// less than a sixteenth of what a tablet is split at, and that have been small and idle for six hours, as this master has
+// seen. One pair at a time, one a minute at most, and none while a server leaves or is silent. So a table that is cut
+// for a load to come keeps its tablets for that long, and one that was emptied loses them by and by.
+//
 // # Goroutines
 //
 //	goroutine   started by   ends with              does

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/steledb/stele/client/metadata"
 )
@@ -89,6 +90,8 @@ type TabletState struct {
 	// that are to be merged.
 	Pins   map[string]string
 	Unions []Union
+	// Cool is for how long tablets have been small and had little to do, by their keys.
+	Cool map[string]time.Duration
 }
 
 // OrderKind says what is to be done.
