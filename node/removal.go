@@ -47,8 +47,14 @@ func (n *Node) awaitRemoval(s *session.Session) error {
 	}
 }
 
-// removedError means that the operator has taken a node out of the cluster.
+// ErrRemoved means that the operator has taken the node out of the cluster. Starting it again
+// does not help.
+var ErrRemoved = errors.New("node was removed from the cluster")
+
+// removedError is an ErrRemoved that says which node.
 type removedError struct{ id string }
+
+func (e *removedError) Is(target error) bool { return target == ErrRemoved }
 
 func (e *removedError) Error() string {
 	return "node " + e.id + " was removed from the cluster: empty its data folders to have it join as a new one"

@@ -147,8 +147,23 @@ dpkg -i /mnt/share/2.deb >/dev/null 2>&1
 printf 'memory: 256MiB\nextent_size: 1MiB\n' >/etc/stele/stele.yaml
 systemctl start stele || die "it does not start after a purge"
 [ "$(stele get t r1 | cut -f4)" = v1 ] || die "after a purge"
+ok "installed anew: the data is there"
+
+# Data elsewhere takes a word to systemd, and the node says which.
+systemctl stop stele
+install -d -o stele -g stele /data1
+sed -i '1i data_dir: /data1/stele' /etc/stele/stele.yaml
+! systemctl start stele 2>/dev/null || die "it writes to /data1 without leave"
+until_ 10 journalctl -u stele -q -g '^hint: .*ReadWritePaths=FOLDER'
+printf '[Service]\nReadWritePaths=/data1\n' >/run/systemd/system/stele.service.d/test.conf
+systemctl daemon-reload
+systemctl restart stele || die "it does not start with leave to write to /data1"
+stele status --timeout 10s >/dev/null || die "it does not serve from /data1"
+ok "data elsewhere: refused with a hint, and served with leave"
+
+# What is empty goes.
 systemctl stop stele
 rm -r /var/lib/stele/* /etc/stele/gossip.key
 dpkg -P stele >/dev/null 2>&1
 [ ! -e /var/lib/stele ] && [ ! -e /etc/stele ] || die "an empty folder stays: $(ls -d /var/lib/stele /etc/stele)"
-ok "installed anew: the data is there"
+ok "purged without data: nothing stays"

@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/table"
 )
@@ -167,6 +168,8 @@ func faultOfName(err error) *fault {
 		return &fault{code: exitNotFound, hint: `"stele blob ls" shows the blobs with their ids`}
 	case errors.Is(err, client.ErrNodeNotFound):
 		return &fault{code: exitNotFound, hint: `"stele node list" shows the nodes with their ids`}
+	case errors.Is(err, node.ErrRemoved):
+		return &fault{code: exitNotFound}
 	case errors.Is(err, client.ErrNodeInUse):
 		return &fault{code: exitError, hint: `"stele node drain" it and stop it first; --force removes it all the same, with all that only it holds`}
 	case errors.Is(err, client.ErrSystemTable):

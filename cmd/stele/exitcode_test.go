@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/table"
 )
 
@@ -47,6 +48,10 @@ func TestExitCodes(t *testing.T) {
 		{api.FromRPC(api.ToRPC(api.ErrConflict)), exitError, "try again"},
 		{&client.AmbiguousError{Method: "remove_node", Err: errors.New("connection lost")}, exitError, "stele node list"},
 		{api.FromRPC(api.ToRPC(api.ErrNodeNotFound)), exitNotFound, "stele node list"},
+		{fmt.Errorf("serve: %w", node.ErrRemoved), exitNotFound, "removed from the cluster"},
+		{nodeFailure(fmt.Errorf("serve: %w", node.ErrRemoved)), exitNotFound, "removed from the cluster"},
+		{nodeFailure(&fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}), exitError, "open x"},
+		{nodeFailure(syscall.ENOSPC), exitDiskFull, "disk space"},
 		{api.FromRPC(api.ToRPC(&api.NodeInUseError{Node: "n1", Reason: "it is alive"})), exitError, "--force"},
 		{api.FromRPC(api.ToRPC(api.ErrStaleEpoch)), exitError, "another master"},
 		{api.FromRPC(api.ToRPC(api.ErrNotNumber)), exitError, "counter"},

@@ -132,7 +132,7 @@ func (a *app) serve(ctx context.Context, cfg node.Config, drain time.Duration, r
 		return nil
 	}
 	if err != nil {
-		return startError(err, cfg)
+		return nodeFailure(startError(err, cfg))
 	}
 	if ready != nil {
 		err = ready(ctx, n)
@@ -145,7 +145,7 @@ func (a *app) serve(ctx context.Context, cfg node.Config, drain time.Duration, r
 		}
 	}
 	sup.stopping(drain + closeTime)
-	return errors.Join(err, n.Err(), a.stop(n, drain, drain+closeTime, cfg.Logger))
+	return errors.Join(err, nodeFailure(n.Err()), a.stop(n, drain, drain+closeTime, cfg.Logger))
 }
 
 // closeTime is what a node gets to end its parts, beside the time that requests get to
@@ -216,6 +216,20 @@ func (a *app) stop(n stoppable, drain, bound time.Duration, log *slog.Logger) er
 	case <-time.After(bound):
 		return fmt.Errorf("stopped at once: the node was not closed within %v; %s", bound, recovers)
 	}
+}
+
+// nodeFailure returns why a node has failed. What it has not found, such as a file on a disk
+// that broke, may be there when it is started again, unlike the node that was removed: its
+// exit code is none that keeps the unit from that.
+func nodeFailure(err error) error {
+	if err == nil || errors.Is(err, node.ErrRemoved) {
+		return err
+	}
+	f := faultOf(err)
+	if f.code == exitNotFound {
+		f.code = exitError
+	}
+	return f
 }
 
 // startError tells what can be done about a node that did not come up.
