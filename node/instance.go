@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/raftmeta"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
 )
@@ -104,7 +105,7 @@ func (n *Node) acquireServer(ctx context.Context, s *session.Session) (*session.
 // there is no need to wait for its lease.
 func (n *Node) endLastRun(ctx context.Context) error {
 	group, _ := n.voter.group()
-	if group == nil || len(group.Members()) > 1 {
+	if group == nil || !isAlone(group.Members(), n.id()) {
 		return nil
 	}
 	last := n.instanceOf(n.id())
@@ -112,6 +113,12 @@ func (n *Node) endLastRun(ctx context.Context) error {
 		return nil
 	}
 	return group.Service().CloseSession(ctx, last.Session)
+}
+
+// isAlone says whether a group is this node alone. One without members is another's: it has not added the
+// node yet, or has added and removed it just before the node's last run ended, and leads nowhere here.
+func isAlone(members []raftmeta.Member, id string) bool {
+	return len(members) == 1 && members[0].ID == id
 }
 
 // instanceOf reads what a node's file says, nothing if it says nothing.

@@ -159,7 +159,10 @@ func (n *node) start() {
 	}
 	cmd := exec.Command(n.c.program, slices.Concat(args, n.c.settings, n.args)...)
 	// STELE_… variables are settings to it.
-	cmd.Env = []string{"HOME=" + n.c.dir, "TMPDIR=" + n.c.dir, "PATH=" + os.Getenv("PATH"), "GORACE=halt_on_error=1", clockEnv + "=" + n.clockFile(), bugEnv + "=" + n.c.bugs}
+	cmd.Env = []string{"HOME=" + n.c.dir, "TMPDIR=" + n.c.dir, "PATH=" + os.Getenv("PATH"), "GORACE=halt_on_error=1", clockEnv + "=" + n.clockFile()}
+	if n.c.bugs != "" {
+		cmd.Env = append(cmd.Env, bugEnv+"="+n.c.bugs)
+	}
 	cmd.Stdout, cmd.Stderr = out, out
 	if n.proc, err = n.host.Start(cmd); err != nil {
 		n.c.t.Fatal(err)
