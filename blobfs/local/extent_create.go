@@ -154,6 +154,7 @@ func (w *ExtentWriter) Seal(ctx context.Context, last bool, h Holders) (ExtentRe
 	p := part{index: x.index, of: x.of(), length: x.length, folder: x.folder, created: time.Now(), holders: newHolderList(h)}
 	if w.replaces && !w.sealed {
 		if err := w.s.replacePart(x.blob, p); err != nil {
+			x.tookPlace = x.tookPlace && !errors.Is(err, ErrNoExtent) // dropped meanwhile
 			return ExtentRef{}, w.fail(err)
 		}
 	} else {

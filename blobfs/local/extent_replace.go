@@ -59,3 +59,10 @@ func (s *Store) replacePart(id ID, p part) error {
 	}
 	return nil
 }
+
+// listsFile tells whether a file is the one of an extent that is here.
+func (s *Store) listsFile(x ExtentID, path string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.partsLocked(x), func(p part) bool { return p.path(x.Blob) == path })
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -119,6 +120,46 @@ func TestReplaceFromRetiredFolder(t *testing.T) {
 	}
 	if x, err := s.ExtentInfo(id); err != nil || x.Retired || s.partsLocked(id)[0].folder == f {
 		t.Errorf("%+v, %v", x, err)
+	}
+}
+
+// An extent whose new file has the old one's place, and whose folder then has no room to make that durable, is there
+// all the same: the old file is no more.
+func TestReplaceExtentHalfWay(t *testing.T) {
+	ctx := t.Context()
+	mem := vfs.NewMem(vfs.MemOptions{})
+	s, err := Open(Config{FS: mem, Folders: []string{"/a"}, ReserveBytes: -1, ExtentBytes: 256 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	id, h := ExtentID{Blob: ID{1}}, Holders{Epoch: 3, Nodes: []string{"a", "b"}}
+	w, err := s.CreateExtent(ctx, id, 0)
+	if err := sealExtent(t, w, err, []byte("data"), h); err != nil {
+		t.Fatal(err)
+	}
+	renamed := false
+	mem.SetHook(func(op vfs.Op) error {
+		renamed = renamed || op.Kind == vfs.OpRename
+		if renamed && op.Kind == vfs.OpSyncDir {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	w, err = s.ReplaceExtent(ctx, id, 0)
+	if err := sealExtent(t, w, err, []byte("data"), h); !errors.Is(err, ErrDiskFull) {
+		t.Errorf("replaced on a full disk: %v", err)
+	}
+	mem.SetHook(nil)
+	if !renamed {
+		t.Error("it did not come so far")
+	}
+	if err := s.VerifyExtent(ctx, id); err != nil {
+		t.Errorf("after a replacement that failed half way: %v", err)
+	}
+	w, err = s.ReplaceExtent(ctx, id, 0)
+	if err := sealExtent(t, w, err, []byte("data"), h); err != nil {
+		t.Errorf("replaced once more: %v", err)
 	}
 }
 

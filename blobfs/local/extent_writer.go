@@ -25,7 +25,9 @@ type extentWriter struct {
 	promised int64 // bytes of the folder's promise not yet used
 	finished bool  // table and footer are there, and all is synced
 	renamed  bool
-	noted    bool // the folder has the list of holders
+	// tookPlace means that it is where the extent's file was, which is no more: it stays, whatever comes.
+	tookPlace bool
+	noted     bool // the folder has the list of holders
 	// full are the folders that had no room for this extent after all.
 	full []*folder
 }
@@ -122,10 +124,11 @@ func (x *extentWriter) rename() error {
 		return x.folder.retiredError()
 	}
 	name := x.folder.blobPath(extentName(x.id(), x.of()))
+	tookPlace := x.s.listsFile(x.id(), name)
 	if err := x.folder.fs.Rename(x.name, name); err != nil {
 		return err
 	}
-	x.name, x.renamed = name, true
+	x.name, x.renamed, x.tookPlace = name, true, tookPlace
 	return nil
 }
 
@@ -204,7 +207,7 @@ func (x *extentWriter) drop() {
 		x.file.Close()
 		x.file = nil
 	}
-	if x.name != "" {
+	if x.name != "" && !x.tookPlace {
 		// What cannot be removed now goes when the store is next opened.
 		_ = x.folder.remove(x.name)
 	}
