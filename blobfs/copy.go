@@ -20,8 +20,9 @@ func (v server) Copy(ctx context.Context, c api.Copy) error {
 // copyExtent gets a sealed extent from other nodes, unless it is here and is whole at its ends.
 // Where one node stops, the next goes on.
 func (s *Store) copyExtent(ctx context.Context, c api.Copy) error {
-	if err := s.disks.ReviveExtent(ctx, c.Extent); err != nil && !errors.Is(err, local.ErrNoExtent) {
-		return err
+	if s.disks.InQuarantine(c.Extent) {
+		// Nobody who reads it asks for it. If it is needed, others have it, and the sweep is told of that.
+		return fmt.Errorf("%w: it is in quarantine here, and the sweep decides", local.ErrExtentExists)
 	}
 	if st, err := s.disks.StatExtent(ctx, c.Extent); err == nil {
 		if st.CRC != c.CRC || st.Retired || s.rot.has(c.Extent) {

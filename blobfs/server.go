@@ -153,6 +153,13 @@ func (v server) DropBlob(ctx context.Context, blob ID, _ api.Reason) (int, error
 			return n, err
 		}
 	}
+	// And what is in quarantine, which no list of extents has.
+	switch err := v.s.disks.Delete(ctx, blob); {
+	case err == nil:
+		n++
+	case !errors.Is(err, ErrNoBlob):
+		return n, err
+	}
 	return n, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/local"
 )
 
 // inSweepWorld runs a test in a world in virtual time, with blobs that are all named but the last, which is garbage.
@@ -336,4 +337,27 @@ func TestSweepAlarmOnNode(t *testing.T) {
 			t.Errorf("%d extents in quarantine, want %d", got, all)
 		}
 	})
+}
+
+// A copy does not take an extent out of quarantine, where only who reads it, or a person, does; and a blob that is
+// deleted goes from there, too.
+func TestQuarantineIsNotCopiedTo(t *testing.T) {
+	c := newNodes(t, nodesConfig{n: 3, cluster: quick})
+	h := put(t, c.all[0].Store, []byte("something"))
+	from, to := c.all[0], c.all[1]
+	x := blobfs.ExtentID{Blob: h.ID}
+	st, err := from.StatExtent(t.Context(), x)
+	noError(t, err)
+	noError(t, to.QuarantineExtent(t.Context(), x, 1))
+	ask := api.Copy{Ref: api.Ref{Extent: x, CRC: st.CRC}, From: []string{from.id}, Holders: st.Holders}
+	if err := to.Peer().Copy(t.Context(), ask); !errors.Is(err, local.ErrExtentExists) {
+		t.Errorf("copy to where it is in quarantine: %v", err)
+	}
+	if !to.InQuarantine(x) {
+		t.Error("the copy took it out of quarantine")
+	}
+	noError(t, from.Delete(t.Context(), h.ID))
+	if to.InQuarantine(x) {
+		t.Error("it is in quarantine after the blob was deleted")
+	}
 }
