@@ -127,62 +127,68 @@ func eachRun(r *master.Recovery, each func(*tablet.RunMeta) error) error {
 // blobName says what a blob is for.
 type blobName struct{ kind, name string }
 
-// namedBlobs returns all blobs that the namespace names.
+// namedBlobs returns all blobs that METADATA and the namespace name.
 func (n *Node) namedBlobs(ctx context.Context) (map[blobfs.ID]blobName, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	named := map[blobfs.ID]blobName{}
+	if err := n.eachNamed(ctx, func(id blobfs.ID, b blobName) { named[id] = b }); err != nil {
+		return nil, err
+	}
+	for id, b := range named {
+		if b.kind != api.BlobOfPerson {
+			continue
+		}
+		if f, _, err := n.blobFile(ctx, id); err == nil {
+			named[id] = blobName{b.kind, f.name}
+		} else if !errors.Is(err, api.ErrNoBlob) {
+			return nil, err
+		}
+	}
+	return named, nil
+}
+
+// eachNamed calls each for all blobs that METADATA and the namespace name, as they are read: there may be more
+// than fit in memory. What people call theirs is not told.
+func (n *Node) eachNamed(ctx context.Context, each func(blobfs.ID, blobName)) error {
 	if err := n.tableFiles(ctx, func(x *tableFile) error {
-		named[x.handle.ID] = blobName{api.BlobOfTable, x.table}
+		each(x.handle.ID, blobName{api.BlobOfTable, x.table})
 		return nil
 	}); err != nil {
-		return nil, err
+		return err
 	}
 	servers, err := n.catalog.list(ctx, recoveryDir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, server := range servers {
 		if err := n.runsOf(ctx, server, func(m *tablet.RunMeta) error {
-			named[m.Handle.ID] = blobName{api.BlobOfLog, server}
+			each(m.Handle.ID, blobName{api.BlobOfLog, server})
 			return nil
 		}); err != nil && !errors.Is(err, errNotSorted) {
-			return nil, err
+			return err
 		}
 	}
 	names, err := n.catalog.list(ctx, blobsDir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, name := range names {
 		id, err := blobfs.ParseID(name)
 		if err != nil {
-			return nil, fmt.Errorf("%s/%s: %w", blobsDir, name, err)
+			return fmt.Errorf("%s/%s: %w", blobsDir, name, err)
 		}
-		b := blobName{kind: api.BlobOfPerson}
-		if f, _, err := n.blobFile(ctx, id); err == nil {
-			b.name = f.name
-		} else if !errors.Is(err, api.ErrNoBlob) {
-			return nil, err
-		}
-		named[id] = b
+		each(id, blobName{kind: api.BlobOfPerson})
 	}
-	return named, nil
+	return nil
 }
 
 // sweepRoots are what the sweep of the block store must keep. It implements blobfs.Roots.
 type sweepRoots struct{ n *Node }
 
-// Mark implements blobfs.Roots.
+// Mark implements blobfs.Roots. It takes as long as METADATA does to read.
 func (r sweepRoots) Mark(ctx context.Context, mark func(blobfs.ID)) error {
-	named, err := r.n.namedBlobs(ctx)
-	if err != nil {
-		return err
-	}
-	for id := range named {
-		mark(id)
-	}
-	return nil
+	return r.n.eachNamed(ctx, func(id blobfs.ID, _ blobName) { mark(id) })
 }
 
 const (
