@@ -24,7 +24,7 @@ build:
 
 test: build network
 	$(GO) vet ./...
-	$(GO) test -timeout 14m ./...
+	$(GO) test -timeout 14m ./test/faults ./node ./... # what waits longest begins first
 	scripts/need.sh 'python3 -c "import venv, ensurepip"' python3 python3-venv
 	test/specclient/run.sh
 	$(MAKE) test-package
