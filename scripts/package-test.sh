@@ -107,12 +107,14 @@ until_ 60 is ActiveState active
 until_ 10 journalctl -u stele -q -g 'watchdog timeout'
 ok "a node that hangs was started again by the watchdog, and has its data"
 
-# One that crashes, too.
-kill -KILL "$(property MainPID)"
+# One that crashes, too. What the watchdog sends is told with what each goroutine did.
+kill -ABRT "$(property MainPID)"
 until_ 60 is NRestarts 2
 until_ 60 is ActiveState active
 [ "$(stele get t r1 | cut -f4)" = v1 ] || die "after a crash"
-ok "a node that was killed was started again"
+until_ 10 journalctl -u stele -q -g '^SIGABRT: abort'
+until_ 10 journalctl -u stele -q -g 'rpc.*Serve'
+ok "a node that was ended was started again, and the journal has what it did"
 
 # An upgrade leaves the node running and people's changes alone.
 echo 'STELE_LOG_LEVEL=debug' >>/etc/default/stele
@@ -161,8 +163,19 @@ systemctl restart stele || die "it does not start with leave to write to /data1"
 stele status --timeout 10s >/dev/null || die "it does not serve from /data1"
 ok "data elsewhere: refused with a hint, and served with leave"
 
-# What is empty goes.
+# One that waits for others says so, as long as it takes, and stops at a word.
 systemctl stop stele
+printf '%s\n' 'data_dir: /data1/fresh' 'memory: 256MiB' 'extent_size: 1MiB' 'join: 127.0.0.2' 'expect: 3' >/etc/stele/stele.yaml
+systemctl start --no-block stele
+until_ 30 sh -c 'systemctl show -P StatusText stele | grep -q "^starts, and waits for other nodes"'
+sleep 3
+is ActiveState activating || die "a node without the others is $(property ActiveState)"
+began=$SECONDS
+systemctl stop stele
+[ $((SECONDS - began)) -lt 20 ] && is Result success || die "it did not stop: $(property Result) after $((SECONDS - began)) s"
+ok "a node that waits for others says so, and stops"
+
+# What is empty goes.
 rm -r /var/lib/stele/* /etc/stele/gossip.key
 dpkg -P stele >/dev/null 2>&1
 [ ! -e /var/lib/stele ] && [ ! -e /etc/stele ] || die "an empty folder stays: $(ls -d /var/lib/stele /etc/stele)"
