@@ -25,6 +25,12 @@ func (s *tabletServer) merge(ctx context.Context, lower, upper []byte) error {
 	if err != nil {
 		return err
 	}
+	_, end, err := metadata.ParseKey(lower)
+	if err != nil {
+		return err
+	}
+	s.merges.Store(up, string(end))
+	defer s.merges.Delete(up)
 	return s.tablets.Merge(ctx, low, up)
 }
 
@@ -44,16 +50,15 @@ func (s *tabletServer) idOf(ctx context.Context, key []byte) (uint64, error) {
 	return m.ID, nil
 }
 
-// merging returns the event of a change of a row after which the tablet has rows of the one below it, if it is that.
+// merging returns the event of a change of a tablet's row after which it has the rows of the one below it, if it is that.
 //
 // The change also says that no split of the tablet is under way, as every change does: else whoever loads it next would
 // make the row of the lower part anew, which is what the merge takes away.
-func (s *tabletServer) merging(r *metadata.Row, m *tablet.Meta) string {
-	old, err := tablet.DecodeMeta(r.Meta)
-	if err != nil || string(m.Start) >= string(old.Start) {
-		return ""
+func (s *tabletServer) merging(m *tablet.Meta) string {
+	if at, ok := s.merges.Load(m.ID); ok && string(m.Start) < at.(string) {
+		return fmt.Sprintf("merged with the tablet that ended at row %.64q on %s", at, s.name)
 	}
-	return fmt.Sprintf("merged with the tablet that ended at %.64q, on %s", old.Start, s.name)
+	return ""
 }
 
 // holder returns the row of the table's tablet that has a row. The error is errNoRow, or the client's.

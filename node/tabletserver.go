@@ -34,6 +34,8 @@ type tabletServer struct {
 	runs     *tablet.OpenRuns // of dead servers' logs
 	tablets  *tablet.Server   // of users' tables
 	metadata *tablet.Server
+	// merges are the tablets that are about to be merged with the one below them: where that ends, by id.
+	merges sync.Map
 
 	// splitting is whether a tablet is being split, of METADATA and of others.
 	splitting [2]atomic.Bool
@@ -429,7 +431,7 @@ func (s *tabletServer) change(ctx context.Context, id, gen uint64, do func(r *me
 // Save implements tablet.Metadata.
 func (s *tabletServer) Save(ctx context.Context, m *tablet.Meta, gen uint64) (uint64, error) {
 	made, err := s.change(ctx, m.ID, gen, func(r *metadata.Row) (event string) {
-		event = s.merging(r, m)
+		event = s.merging(m)
 		r.Meta = tablet.EncodeMeta(m)
 		return event
 	})
@@ -504,7 +506,7 @@ func (s *tabletServer) Split(ctx context.Context, lower, upper *tablet.Meta, gen
 	}
 	row := *st.row
 	row.Split = tablet.EncodeMeta(lower)
-	if err := s.rows.replace(ctx, &row, ""); err != nil {
+	if err := s.rows.replace(ctx, &row, fmt.Sprintf("split after row %.64q, tablet %d has what is below", lower.End, lower.ID)); err != nil {
 		if errors.Is(err, errRowChanged) {
 			err = errors.Join(tablet.ErrMetaChanged, err)
 		}

@@ -118,6 +118,22 @@ func (r *Row) take(column string, value []byte) error {
 	return nil
 }
 
+// Event is something that happened to a tablet.
+type Event struct {
+	Time int64 // µs since 1970
+	Text string
+}
+
+// Events returns what happened to the tablet of a row that was read with RowsWithEvents, newest first.
+func Events(r *table.Row) (all []Event) {
+	for i := range r.Cells {
+		if c := &r.Cells[i]; c.Family == familyEvent {
+			all = append(all, Event{c.Timestamp, string(c.Value)})
+		}
+	}
+	return all
+}
+
 // decode reads one MessagePack value.
 func decode(b []byte, f func(d *wire.Decoder)) error {
 	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {

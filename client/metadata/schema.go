@@ -36,6 +36,11 @@ func Schema() *table.Schema {
 // Rows passes all that a Row has: of rows that are gone it passes nothing.
 func Rows() table.Filter { return table.FamilyRegex(familyLoc + "|" + familyFiles + "|" + familyLog) }
 
+// RowsWithEvents passes that and what happened to the tablets.
+func RowsWithEvents() table.Filter {
+	return table.FamilyRegex(familyLoc + "|" + familyFiles + "|" + familyLog + "|" + familyEvent)
+}
+
 // Places passes what tells where tablets are and what they wait for, and not what they consist of.
 func Places() table.Filter { return table.FamilyRegex(familyLoc + "|" + familyLog) }
 

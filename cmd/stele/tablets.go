@@ -17,13 +17,14 @@ import (
 
 func (a *app) tabletCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "tablet",
-		Short:   "List the tablets that tables are cut into, and who serves them",
-		Example: `  stele tablet list webtable`,
-		Args:    unknownVerb,
-		RunE:    needVerb,
+		Use:   "tablet",
+		Short: "List the tablets that tables are cut into, and tell of one",
+		Example: `  stele tablet list webtable
+  stele tablet describe webtable com.cnn.www`,
+		Args: unknownVerb,
+		RunE: needVerb,
 	}
-	cmd.AddCommand(a.tabletListCommand())
+	cmd.AddCommand(a.tabletListCommand(), a.tabletDescribeCommand())
 	return cmd
 }
 

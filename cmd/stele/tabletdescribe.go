@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet"
+)
+
+func (a *app) tabletDescribeCommand() *cobra.Command {
+	var f tabletFlags
+	cmd := &cobra.Command{
+		Use:     "describe TABLE [ROW]",
+		Aliases: []string{"show"},
+		Short:   "Show where the tablet that has a row is, its files and what happened to it",
+		Long: `Show where the tablet that has a row is, or the one of an --id, what it consists of in each
+locality group, and what happened to it of late, as METADATA has it. What is in memory only
+is not counted.
+
+Of the root tablet, METADATA's first, the lock service tells: "stele lock get /root".`,
+		Example: `  stele tablet describe webtable com.cnn.www
+  stele tablet describe webtable --id 17 --json | jq .events`,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: a.completeTable,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := f.ref(a, args[1:])
+			if err != nil {
+				return err
+			}
+			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+				d, err := findTablet(ctx, c, args[0], t)
+				if err != nil {
+					return err
+				}
+				return a.printTablet(d)
+			})
+		},
+	}
+	f.register(cmd)
+	a.escapesFlag(cmd)
+	return cmd
+}
+
+// tabletRowJSON is a tablet as METADATA has it, as --json prints it.
+type tabletRowJSON struct {
+	Table      string            `json:"table"`
+	TableID    uint64            `json:"table_id"`
+	ID         uint64            `json:"id"`
+	Start      jsonBytes         `json:"start"`
+	End        jsonBytes         `json:"end"`
+	Node       string            `json:"node"`
+	Server     string            `json:"server"`
+	Addr       string            `json:"addr"`
+	Generation uint64            `json:"generation"`
+	Recoveries []string          `json:"recoveries"`
+	Splitting  bool              `json:"splitting"`
+	LastMajor  time.Time         `json:"last_major_compaction"`
+	Groups     []tabletGroupJSON `json:"groups"`
+	Events     []tabletEventJSON `json:"events"` // newest first
+}
+
+type tabletGroupJSON struct {
+	Name    string           `json:"name"`
+	Bytes   int64            `json:"bytes"`
+	Entries int64            `json:"entries"`
+	Files   []tabletFileJSON `json:"files"`
+}
+
+type tabletFileJSON struct {
+	Blob     string    `json:"blob"`
+	Bytes    int64     `json:"bytes"` // of the whole file, also if a part of it counts
+	RawBytes int64     `json:"raw_bytes"`
+	Entries  int64     `json:"entries"`
+	Start    jsonBytes `json:"start"` // bounds of what counts
+	End      jsonBytes `json:"end"`
+	Shared   bool      `json:"shared"`
+}
+
+type tabletEventJSON struct {
+	Time time.Time `json:"time"`
+	Text string    `json:"text"`
+}
+
+// findTablet reads a tablet's row of METADATA.
+func findTablet(ctx context.Context, c *client.Client, name string, t client.TabletRef) (*tabletRowJSON, error) {
+	id := metadata.TableID
+	if name != metadata.Name {
+		info, err := tableNamed(ctx, c, name)
+		if err != nil {
+			return nil, err
+		}
+		id = info.ID
+	}
+	start, end := metadata.TableRange(id)
+	options := []client.ScanOption{client.End(string(end)), client.Filter(metadata.RowsWithEvents())}
+	if t.ID == 0 {
+		options = append(options, client.Start(string(metadata.SeekKey(nil, id, []byte(t.Row)))), client.Limit(1))
+	} else {
+		options = append(options, client.Start(string(start)))
+	}
+	s := c.Table(metadata.Name).Scan(ctx, options...)
+	defer s.Close()
+	for s.Next() {
+		d, err := tabletOf(name, s.Row())
+		if err != nil {
+			return nil, err
+		}
+		if t.ID == 0 || d.ID == t.ID {
+			if err := findStart(ctx, c, d); err != nil {
+				return nil, err
+			}
+			nodes, err := c.Nodes(ctx)
+			for i := range nodes {
+				if nodes[i].ID == d.Node {
+					d.Node = nodeName(&nodes[i])
+				}
+			}
+			return d, err
+		}
+	}
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("table %q: %w", name, client.ErrNoTablet)
+}
+
+// findStart finds where a tablet begins: after the end of the one before it, wherever splits have brought that.
+func findStart(ctx context.Context, c *client.Client, d *tabletRowJSON) error {
+	from, _ := metadata.TableRange(d.TableID)
+	if len(d.Start) > 0 {
+		from = append(metadata.SeekKey(nil, d.TableID, d.Start), 0)
+	}
+	s := c.Table(metadata.Name).Scan(ctx, client.Start(string(from)), client.End(string(metadata.Key(nil, d.TableID, d.End))), client.Filter(metadata.Locations()))
+	defer s.Close()
+	for s.Next() {
+		r, err := metadata.Decode(s.Row())
+		if err != nil {
+			return err
+		}
+		d.Start = r.End
+	}
+	return s.Err()
+}
+
+// tableNamed returns a table's schema.
+func tableNamed(ctx context.Context, c *client.Client, name string) (*table.Schema, error) {
+	schemas, err := c.Tables(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range schemas {
+		if s.Name == name {
+			return s, nil
+		}
+	}
+	return nil, fmt.Errorf("table %q: %w", name, client.ErrNoTable)
+}
+
+// tabletOf reads a row of METADATA.
+func tabletOf(name string, row *table.Row) (*tabletRowJSON, error) {
+	r, err := metadata.Decode(row)
+	if err != nil {
+		return nil, err
+	}
+	m, err := tablet.DecodeMeta(r.Meta)
+	if err != nil {
+		return nil, err
+	}
+	node, _, _ := strings.Cut(r.Server, ".")
+	d := &tabletRowJSON{
+		Table: name, TableID: r.Table, ID: m.ID, Start: m.Start, End: r.End, Node: node, Server: r.Server, Addr: r.Addr,
+		Generation: r.Generation, Recoveries: append([]string{}, r.Recoveries...), Splitting: r.Split != nil, LastMajor: m.LastMajor,
+		Groups: []tabletGroupJSON{}, Events: []tabletEventJSON{},
+	}
+	for _, g := range m.Groups {
+		j := tabletGroupJSON{Name: g.Name, Files: []tabletFileJSON{}}
+		for i := range g.Files {
+			x := &g.Files[i]
+			j.Bytes, j.Entries = j.Bytes+x.Handle.Length, j.Entries+x.Entries
+			j.Files = append(j.Files, tabletFileJSON{x.Handle.ID.String(), x.Handle.Length, x.RawBytes, x.Entries, x.Start, x.End, x.Shared})
+		}
+		d.Groups = append(d.Groups, j)
+	}
+	for _, e := range metadata.Events(row) {
+		d.Events = append(d.Events, tabletEventJSON{time.UnixMicro(e.Time).UTC(), e.Text})
+	}
+	return d, nil
+}
+
+func (a *app) printTablet(d *tabletRowJSON) error {
+	if a.json {
+		return a.printJSON(d)
+	}
+	facts := newGrid("FACT", "VALUE")
+	facts.add("tablet", fmt.Sprintf("%d of table %s", d.ID, d.Table))
+	facts.add("after row", orElse(string(d.Start), "(first)"))
+	facts.add("to row", orElse(string(d.End), "(last)"))
+	where := "(none): the master looks for one"
+	if d.Server != "" {
+		where = fmt.Sprintf("%s at %s, as server %s", d.Node, d.Addr, d.Server)
+	}
+	facts.add("node", where)
+	facts.add("generation", strconv.FormatUint(d.Generation, 10))
+	if len(d.Recoveries) > 0 {
+		facts.add("waits for logs of", strings.Join(d.Recoveries, " "))
+	}
+	if d.Splitting {
+		facts.add("split", "under way, or its end is not noted yet")
+	}
+	facts.add("major compaction", d.LastMajor.UTC().Format(time.RFC3339))
+	files := newGrid("LOCALITY GROUP", "FILES", "SHARED", "BYTES", "ENTRIES")
+	for _, g := range d.Groups {
+		shared := 0
+		for _, x := range g.Files {
+			if x.Shared {
+				shared++
+			}
+		}
+		files.add(g.Name, count(len(g.Files)), count(shared), size(g.Bytes), count(g.Entries))
+	}
+	events := newGrid("TIME", "EVENT")
+	for _, e := range d.Events {
+		events.add(e.Time.Format("2006-01-02T15:04:05.000Z"), e.Text)
+	}
+	return a.printAll(facts, files, events)
+}
