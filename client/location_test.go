@@ -112,6 +112,9 @@ func TestRoundTripsOfLookupsInManyMetadataTablets(t *testing.T) {
 	}
 	apply("h")
 	wantTrace(t, f, "a call with nothing known", "root t@0", scanMetadata+"@0", scanMetadata+"@4", "mutate t@2")
+	if got := tb.client.MetadataNodes(); !slices.Equal(got, []string{"n0", "n1", "n4", "n5"}) {
+		t.Errorf("METADATA is known to be on %q", got)
+	}
 	apply("a")
 	wantTrace(t, f, "a call of a tablet in another METADATA tablet", scanMetadata+"@1", "mutate t@2")
 	for i, row := range []string{"d", "g", "k", "p"} { // each METADATA tablet told of all that it has

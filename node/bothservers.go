@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"maps"
+	"time"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/metadata"
@@ -59,12 +60,26 @@ func (s *tabletServer) openBoth(ctx context.Context) (err error) {
 	return nil
 }
 
+const (
+	// metadataNodesPeriod is how often a node looks where its client believes METADATA's tablets to be, and
+	// metadataNodesKept how long it remembers: the client forgets a server as soon as a call breaks.
+	metadataNodesPeriod = time.Second
+	metadataNodesKept   = 15 * time.Second
+)
+
 // expectMetadata begins the commit log of METADATA's tablets when a node that has some is not heard of any more
 // and this one is to get them, which the master does as soon as that is sure: a log would be waited for then.
 func (s *tabletServer) expectMetadata() {
+	tick := time.NewTicker(metadataNodesPeriod)
+	defer tick.Stop()
+	seen := map[string]time.Time{} // nodes that had METADATA's tablets, by when that was last known
 	for {
 		changed := s.n.fleetOf.Changed()
-		if s.n.getsMetadata(s.n.fleetOf.Members()) {
+		for _, id := range s.n.client.MetadataNodes() {
+			seen[id] = time.Now()
+		}
+		maps.DeleteFunc(seen, func(_ string, at time.Time) bool { return time.Since(at) > metadataNodesKept })
+		if s.n.getsMetadata(s.n.fleetOf.Members(), seen) {
 			ctx, cancel := context.WithTimeout(s.n.ctx, changeAttempt)
 			err := s.metadata.BeginLog(ctx)
 			cancel()
@@ -75,6 +90,7 @@ func (s *tabletServer) expectMetadata() {
 		}
 		select {
 		case <-changed:
+		case <-tick.C:
 		case <-s.lock.Done():
 			return
 		case <-s.n.ctx.Done():
@@ -85,8 +101,7 @@ func (s *tabletServer) expectMetadata() {
 
 // getsMetadata says whether METADATA's tablets are on a node that seems dead, and this one is the first of those
 // that may get them.
-func (n *Node) getsMetadata(members []blobfs.Member) bool {
-	had := n.client.MetadataNodes()
+func (n *Node) getsMetadata(members []blobfs.Member, had map[string]time.Time) bool {
 	lost := false
 	for _, m := range members {
 		switch {
@@ -96,7 +111,7 @@ func (n *Node) getsMetadata(members []blobfs.Member) bool {
 			}
 		case m.Alive && !m.Leaving && m.ID < n.id():
 			return false
-		case !m.Alive && slices.Contains(had, m.ID):
+		case !m.Alive && !had[m.ID].IsZero():
 			lost = true
 		}
 	}

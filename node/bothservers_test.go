@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/table"
@@ -193,7 +194,29 @@ func TestOwnServerOfMetadata(t *testing.T) {
 	if sum := n.tabletStats(); sum.Tablets != 3 || sum.Log.Commits < 100+before.Log.Commits {
 		t.Errorf("figures are %+v", sum)
 	}
-	if got := n.client.MetadataNodes(); !slices.Equal(got, []string{n.id()}) {
-		t.Errorf("METADATA is known to be on %q", got)
+}
+
+// TestWhoGetsMetadata: the first node that is alive and stays expects METADATA's tablets when a node that had some is
+// not heard of.
+func TestWhoGetsMetadata(t *testing.T) {
+	n, _ := startInternal(t)
+	before, after := "0", "z"
+	had := map[string]time.Time{after: time.Now()}
+	me := blobfs.Member{ID: n.id(), Alive: true}
+	for i, x := range []struct {
+		members []blobfs.Member
+		want    bool
+	}{
+		{[]blobfs.Member{me, {ID: after, Alive: true}}, false},
+		{[]blobfs.Member{me, {ID: after}}, true},
+		{[]blobfs.Member{{ID: before, Alive: true}, me, {ID: after}}, false},
+		{[]blobfs.Member{{ID: before, Alive: true, Leaving: true}, me, {ID: after}}, true},
+		{[]blobfs.Member{{ID: before}, me, {ID: after}}, true},
+		{[]blobfs.Member{{ID: before}, me, {ID: after, Alive: true}}, false}, // who is gone had none
+		{[]blobfs.Member{{ID: n.id(), Alive: true, Leaving: true}, {ID: after}}, false},
+	} {
+		if got := n.getsMetadata(x.members, had); got != x.want {
+			t.Errorf("case %d: %v", i, got)
+		}
 	}
 }
