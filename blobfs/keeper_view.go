@@ -205,12 +205,16 @@ func (w *watch) due() map[string]bool {
 	return ids
 }
 
+// auditRetry is when a node is asked again that could not be: gossip hears of a node that starts some seconds
+// before it answers.
+const auditRetry = 5 * time.Second
+
 // undone notes that a node could not be asked.
 func (w *watch) undone(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := w.nodes[id]; n != nil {
-		n.audit = w.clock.Now() + w.cfg.ScanEvery
+		n.audit = w.clock.Now() + min(auditRetry, w.cfg.ScanEvery)
 	}
 }
 
