@@ -128,6 +128,7 @@ type verdict struct {
 // The longest pauses of calls that wait for a tablet to be served. They cost its servers
 // little, unlike other retries: what is refused is not begun, and lookups are shared.
 const (
+	movedPauseMin      = 4 * time.Millisecond // the first: a move takes some tens of ms
 	unassignedPauseMax = 250 * time.Millisecond
 	movedPauseMax      = 500 * time.Millisecond
 )
@@ -302,6 +303,9 @@ func (r *retrier) wait(ctx context.Context, v *verdict) bool {
 	}
 	if r.pauses == nil {
 		r.pauses = newBackOff()
+		if v.pauseMax > 0 {
+			r.pauses.InitialInterval = movedPauseMin
+		}
 	}
 	pause := r.pauses.NextBackOff()
 	if v.pause > 0 {

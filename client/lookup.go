@@ -25,7 +25,7 @@ const (
 	lookupTimeout = 5 * time.Second
 	// unassignedTime is how long a tablet that no server had is not asked about again,
 	// however many calls wait for it.
-	unassignedTime = 50 * time.Millisecond
+	unassignedTime = 10 * time.Millisecond
 	// lookupParts bounds the METADATA tablets that one lookup goes through.
 	lookupParts = 8
 )

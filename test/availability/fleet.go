@@ -192,7 +192,7 @@ func (f *fleet) places(ctx context.Context, id uint64) (all []place, err error) 
 }
 
 // settled returns when all nodes serve, all tablets are on nodes, as evenly as the balance has them, nothing has moved
-// for a while and blobs and logs have all their replicas.
+// for a while and logs have all their replicas.
 func (f *fleet) settled(ctx context.Context, id uint64) error {
 	for _, p := range f.nodes {
 		if err := f.await(ctx, p); err != nil {
@@ -222,8 +222,8 @@ func (f *fleet) settled(ctx context.Context, id uint64) error {
 			if err != nil {
 				return err
 			}
-			if s.UnderReplicated > 0 || s.LogReplicas < s.Replicas || s.NodesAlive < nodes {
-				return fmt.Errorf("%s has %d extents with too few replicas, logs on %d of %d nodes", p.name, s.UnderReplicated, s.LogReplicas, s.Replicas)
+			if s.LogReplicas < s.Replicas || s.NodesAlive < nodes {
+				return fmt.Errorf("%s has logs on %d of %d nodes, and sees %d nodes", p.name, s.LogReplicas, s.Replicas, s.NodesAlive)
 			}
 		}
 		_, err = f.leader(ctx)
@@ -236,12 +236,10 @@ const restTime = 1500 * time.Millisecond
 
 // nodeStatus is what a node says of itself.
 type nodeStatus struct {
-	NodesAlive      int   `json:"nodes_alive"`
-	LogBytes        int64 `json:"log_bytes"`
-	MemtableBytes   int64 `json:"memtable_bytes"`
-	UnderReplicated int64 `json:"under_replicated"`
-	LogReplicas     int64 `json:"log_replicas"`
-	Replicas        int64 `json:"replicas"`
+	NodesAlive    int   `json:"nodes_alive"`
+	MemtableBytes int64 `json:"memtable_bytes"`
+	LogReplicas   int64 `json:"log_replicas"`
+	Replicas      int64 `json:"replicas"`
 }
 
 func (f *fleet) status(ctx context.Context, p *process) (s nodeStatus, err error) {
