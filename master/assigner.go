@@ -27,9 +27,9 @@ type Tablets interface {
 	Rows(ctx context.Context) (tablets []Tablet, whole bool, err error)
 	// Load has a server load a tablet that is at that generation. ErrOvertaken.
 	Load(ctx context.Context, server *TabletServer, t *Tablet, q api.Sequencer) error
-	// Unload has a server let go of a tablet.
-	// ErrOvertaken.
-	Unload(ctx context.Context, server *TabletServer, t *Tablet, q api.Sequencer) error
+	// Unload has a server let go of a tablet, and returns the generation at which its row is then; 0 if
+	// another has it. ErrOvertaken.
+	Unload(ctx context.Context, server *TabletServer, t *Tablet, q api.Sequencer) (generation uint64, err error)
 	// Merge has a server make one tablet of two neighbours that it has.
 	Merge(ctx context.Context, server *TabletServer, lower, upper *Tablet, q api.Sequencer) error
 	// Forget removes a dead server's logs and its recovery.
@@ -289,10 +289,10 @@ func (a *assigner) whileAlive(server string) context.Context {
 	return ctx
 }
 
-// turn waits until the server of a load can begin with it. Done is to be called when it has ended.
-func (a *assigner) turn(ctx context.Context, o *Order) (done func(), err error) {
+// turn waits until the server that is to load a tablet can begin with it. Done is to be called when it has ended.
+func (a *assigner) turn(ctx context.Context, server string) (done func(), err error) {
 	a.mu.Lock()
-	e, ok := a.mu.ends[o.Server]
+	e, ok := a.mu.ends[server]
 	a.mu.Unlock()
 	if !ok {
 		return nil, errServerGone
@@ -314,12 +314,18 @@ func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 	a.mu.Unlock()
 	a.work.Go(func() {
 		done, err := func() {}, error(nil)
-		if o.Kind == Load {
-			done, err = a.turn(ctx, &o)
+		switch {
+		case o.Kind == Load:
+			done, err = a.turn(ctx, o.Server)
+		case o.Kind == Unload && o.To != "":
+			done, err = a.turn(ctx, o.To)
 		}
 		began := time.Now()
 		if err == nil {
 			err = a.do(ctx, &o, s)
+			if err == nil && a.next(&o) {
+				err = a.do(ctx, &o, s)
+			}
 			done()
 		}
 		log := a.cfg.Logger.With("order", o.Kind.String(), "server", o.Server, "because", o.Why, "took", time.Since(began).Round(time.Millisecond))
@@ -347,6 +353,23 @@ func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 			a.nudge()
 		}
 	})
+}
+
+// next makes an order that has unloaded a tablet the one that loads it where it is to be, so that it is
+// nowhere for no longer than that takes; false if it is not known where, or another has it.
+func (a *assigner) next(o *Order) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, alive := a.mu.ends[o.To]; o.Kind != Unload || !alive || o.Tablet.Generation == 0 {
+		return false
+	}
+	i := slices.IndexFunc(a.mu.busy, func(b Order) bool { return b.Kind == Unload && b.same(o) })
+	if i < 0 {
+		return false
+	}
+	o.Kind, o.Server, o.To = Load, o.To, ""
+	a.mu.busy[i] = *o
+	return true
 }
 
 // endedLocked notes that an order has ended, and says whether that is reason to look again. What a load does
@@ -399,7 +422,10 @@ func (a *assigner) do(ctx context.Context, o *Order, s *TabletState) error {
 	case Load:
 		err = t.Load(ctx, &s.Servers[i], &o.Tablet, a.lock.Sequencer())
 	case Unload:
-		err = t.Unload(ctx, &s.Servers[i], &o.Tablet, a.lock.Sequencer())
+		var generation uint64
+		if generation, err = t.Unload(ctx, &s.Servers[i], &o.Tablet, a.lock.Sequencer()); err == nil {
+			o.Tablet.Generation, o.Tablet.Server = generation, ""
+		}
 	case Merge:
 		err = t.Merge(ctx, &s.Servers[i], &o.Tablet, &o.Upper, a.lock.Sequencer())
 	}

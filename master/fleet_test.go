@@ -380,10 +380,10 @@ func (m *masterView) flush(s *tabletServer, key string) {
 	})
 }
 
-func (m *masterView) Unload(ctx context.Context, v *TabletServer, t *Tablet, q api.Sequencer) error {
+func (m *masterView) Unload(ctx context.Context, v *TabletServer, t *Tablet, q api.Sequencer) (gen uint64, err error) {
 	s, err := m.at(ctx, v.Name, q)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	m.locked(func() {
 		row := m.rows[t.Key]
@@ -393,9 +393,10 @@ func (m *masterView) Unload(ctx context.Context, v *TabletServer, t *Tablet, q a
 		}
 		row.files, row.Recoveries, row.Server = s.has[t.Key], nil, ""
 		row.Generation++
+		gen = row.Generation
 		delete(s.has, t.Key)
 	})
-	return err
+	return gen, err
 }
 
 // Merge has all of both written out, as a server does.

@@ -122,7 +122,11 @@ type Order struct {
 	Tablet Tablet // of Load and Unload; the lower one of Merge
 	Upper  Tablet // of Merge
 	Server string // who loads, unloads or merges, or the dead
-	Why    string
+	// To is who then loads a tablet that is unloaded, if it is known.
+	To string
+	// Light tells of an Unload that the tablet has next to nothing and nothing to do.
+	Light bool
+	Why   string
 }
 
 // ofTablets says whether an order is about tablets and not about a dead server.
@@ -139,6 +143,14 @@ func (o *Order) same(p *Order) bool {
 		return p.about(o.Tablet.Key) || o.Kind == Merge && p.about(o.Upper.Key)
 	}
 	return !p.ofTablets() && o.Server == p.Server
+}
+
+// share is how much of a move an Unload is.
+func (o *Order) share() float64 {
+	if o.Light {
+		return 1.0 / lightMoves
+	}
+	return 1
 }
 
 // subjects are what an order is about: there is one order for each.
@@ -158,8 +170,11 @@ const (
 	// loadsMax bounds the loads that are planned for one server: they begin one after another, so that
 	// not each needs another look at all tablets, and those that wait can be planned anew if the server dies.
 	loadsMax = 256
-	// movesMax bounds the moves under way: each has its tablet stand still for a moment.
-	movesMax = 2
+	// movesMax bounds the moves under way: each has its tablet stand still for a moment. Of tablets that
+	// have next to nothing as many are one move as lightMoves, or thousands would take hours.
+	movesMax, lightMoves = 2, 64
+	// lightWeight is the most that such a tablet weighs beyond one.
+	lightWeight = 0.01
 	// wantedMovesMax bounds them together with those that somebody wants.
 	wantedMovesMax = 8
 	// recoveriesMax bounds the dead servers whose logs are sorted at a time.
@@ -200,7 +215,13 @@ func PlanTablets(s *TabletState) []Order {
 				p.weigh(v, 1)
 			}
 		case Unload:
-			p.moves++
+			p.moves += o.share()
+			if to := p.alive[o.To]; to != nil {
+				p.weigh(to, 1)
+				if from := p.alive[o.Server]; from != nil {
+					p.weigh(from, -1)
+				}
+			}
 		case Recover:
 			p.recoveries++
 		}
@@ -233,7 +254,7 @@ type planner struct {
 	weight     map[string]float64 // of what each server has and is about to get
 	nodeWeight map[string]float64 // of what both of a node's have
 	loads      map[string]int     // under way
-	moves      int
+	moves      float64
 	recoveries int
 	orders     []Order
 	taken      map[string]bool   // subjects of orders
@@ -392,12 +413,17 @@ func (p *planner) balance(metadata bool) {
 		if from == nil {
 			return
 		}
-		t := p.row(held.Key)
-		if t == nil || t.Server != from.Name || !p.add(Order{Kind: Unload, Tablet: *t, Server: from.Name, Why: why}) {
+		t, to, w := p.row(held.Key), p.lightest(metadata), from.weightOf(held)
+		if t == nil || t.Server != from.Name {
 			return
 		}
-		p.moves++
-		p.weigh(from, -from.weightOf(held))
+		o := Order{Kind: Unload, Tablet: *t, Server: from.Name, To: to, Light: w <= 1+lightWeight && t.Level() == 2, Why: why}
+		if !p.add(o) {
+			return
+		}
+		p.moves += o.share()
+		p.weigh(from, -w)
+		p.weigh(p.alive[to], w)
 	}
 }
 

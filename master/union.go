@@ -79,7 +79,7 @@ func (p *planner) move() {
 		if to == nil || from == nil || from == to || p.inUnion(t.Key) || !from.has(t.Key) || p.moves >= wantedMovesMax {
 			continue
 		}
-		if p.add(Order{Kind: Unload, Tablet: *t, Server: from.Name, Why: "it is wanted on node " + to.Node}) {
+		if p.add(Order{Kind: Unload, Tablet: *t, Server: from.Name, To: to.Name, Why: "it is wanted on node " + to.Node}) {
 			p.moves++
 		}
 	}
@@ -105,7 +105,7 @@ func (p *planner) unite() {
 		if to.Leaving || !from.Leaving && p.heavier(a, lower.Key, b, upper.Key) {
 			t, from, to = upper, b, a
 		}
-		if to.takes() && p.moves < wantedMovesMax && p.add(Order{Kind: Unload, Tablet: *t, Server: from.Name, Why: "its neighbour on " + to.Name + " is to have its rows"}) {
+		if to.takes() && p.moves < wantedMovesMax && p.add(Order{Kind: Unload, Tablet: *t, Server: from.Name, To: to.Name, Why: "its neighbour on " + to.Name + " is to have its rows"}) {
 			p.moves++
 		}
 	}

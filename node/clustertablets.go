@@ -236,8 +236,12 @@ func (c *clusterTablets) Load(ctx context.Context, v *master.TabletServer, t *ma
 }
 
 // Unload implements master.Tablets.
-func (c *clusterTablets) Unload(ctx context.Context, v *master.TabletServer, t *master.Tablet, q metaapi.Sequencer) error {
-	return overtaken(c.to.order(ctx, v, methodUnload, q, order{key: []byte(t.Key)}, nil))
+func (c *clusterTablets) Unload(ctx context.Context, v *master.TabletServer, t *master.Tablet, q metaapi.Sequencer) (generation uint64, err error) {
+	err = c.to.order(ctx, v, methodUnload, q, order{key: []byte(t.Key)}, func(d *wire.Decoder) error {
+		generation = d.Uint()
+		return d.Err()
+	})
+	return generation, overtaken(err)
 }
 
 // overtaken tells the master of an answer that says that the tablet's row is another by now, or gone.

@@ -20,7 +20,8 @@ const (
 	methodHeld = "tablet.held"
 	// methodLoad has it load a tablet whose row is at a generation: key, generation.
 	methodLoad = "tablet.load"
-	// methodUnload has it let go of a tablet: key.
+	// methodUnload has it let go of a tablet: key. The answer is the generation of the row then, 0 if
+	// another has the tablet.
 	methodUnload = "tablet.unload"
 	// methodMerge has it make one of two neighbours that it has: key, the upper one's key.
 	methodMerge = "tablet.merge"
@@ -99,7 +100,10 @@ func (n *Node) handleOrders() {
 			}
 			return nil, err
 		},
-		methodUnload: func(ctx context.Context, s *tabletServer, o *order) (answer, error) { return nil, s.unload(ctx, o.key) },
+		methodUnload: func(ctx context.Context, s *tabletServer, o *order) (answer, error) {
+			generation, err := s.unload(ctx, o.key)
+			return func(e *wire.Encoder) { e.Uint(generation) }, err
+		},
 		methodMerge: func(ctx context.Context, s *tabletServer, o *order) (answer, error) {
 			return nil, s.merge(ctx, o.key, o.upper)
 		},

@@ -365,34 +365,34 @@ func (s *tabletServer) forget(id uint64) {
 	delete(s.mu.states, id)
 }
 
-// unload lets go of a tablet.
-func (s *tabletServer) unload(ctx context.Context, key []byte) error {
+// unload lets go of a tablet, and returns its row's generation then; 0 if another has it.
+func (s *tabletServer) unload(ctx context.Context, key []byte) (generation uint64, err error) {
 	row, err := s.rowOf(ctx, key)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	m, err := tablet.DecodeMeta(row.Meta)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if s.has(row) {
 		if _, _, err := s.of(row.Table).Unload(ctx, m.ID); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	if row, err = s.rowOf(ctx, key); err != nil {
-		return err
+		return 0, err
 	}
 	if row.Server != s.nameFor(row.Table) {
-		return nil
+		return 0, nil
 	}
 	event := "unloaded by " + row.Server
 	row.Server, row.Addr = "", ""
 	if err := s.rows.replace(ctx, row, event); err != nil {
-		return err
+		return 0, err
 	}
 	s.forget(m.ID)
-	return nil
+	return row.Generation, nil
 }
 
 // state returns what is known of a tablet's row, nil if the tablet is not this server's.
