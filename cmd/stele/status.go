@@ -14,8 +14,13 @@ import (
 func (a *app) statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Tell whether the node serves, and show its figures",
-		Long: `Tell whether the node serves, and show its figures.
+		Short: "Show the cluster's nodes and tablets, and a node's figures",
+		Long: `Tell whether the node serves, show the nodes of its cluster, and its own figures.
+
+TABLETS are those that METADATA has on a node, REPLICAS what it holds of the block store, UNDER the
+extents with too few replicas that it sees to. What nobody tells within 5 seconds is shown as ?,
+and said to be unknown: the rest is shown all the same. Before the table stands what is not as it
+should be: tablets on no node, tablets that are being recovered.
 
 Exit codes: 0 it serves, 5 it answers but does not serve, 3 it cannot be reached,
 7 it did not answer in time.`,
@@ -29,7 +34,7 @@ Exit codes: 0 it serves, 5 it answers but does not serve, 3 it cannot be reached
 				if err != nil {
 					return err
 				}
-				if err := a.printStatus(s); err != nil || s.Ready {
+				if err := a.printStatus(s, clusterOf(ctx, c)); err != nil || s.Ready {
 					return err
 				}
 				return quietly(exitUnhealthy)
@@ -72,6 +77,8 @@ type statusJSON struct {
 	MergingCompactions int64      `json:"merging_compactions"`
 	MajorCompactions   int64      `json:"major_compactions"`
 	Disks              []diskJSON `json:"disks"`
+
+	Whole *clusterJSON `json:"whole"`
 }
 
 type diskJSON struct {
@@ -99,11 +106,17 @@ func statusOf(s *client.Status) statusJSON {
 	return j
 }
 
-func (a *app) printStatus(s *client.Status) error {
+func (a *app) printStatus(s *client.Status, whole *clusterJSON) error {
 	if a.json {
-		return a.printJSON(statusOf(s))
+		j := statusOf(s)
+		j.Whole = whole
+		return a.printJSON(j)
 	}
-	fmt.Fprintf(a.out, "%s\n\n", a.statusSentence(s))
+	fmt.Fprintf(a.out, "%s\n", a.statusSentence(s))
+	for _, t := range whole.troubles() {
+		fmt.Fprintf(a.out, "%s\n", escapeLines(t))
+	}
+	fmt.Fprintln(a.out)
 	figures := newGrid("FIGURE", "VALUE")
 	figures.add("node", named(s.Node, s.NodeID))
 	figures.add("role", strings.ReplaceAll(nodeRole(&client.NodeInfo{Voter: s.Voter, Leader: s.Leader, Master: s.Master}), ",", ", "))
@@ -126,7 +139,7 @@ func (a *app) printStatus(s *client.Status) error {
 		}
 		disks.add(state, size(d.UsedBytes), size(d.FreeBytes), size(d.TotalBytes), d.Path)
 	}
-	return a.printAll(figures, disks)
+	return a.printAll(whole.grid(), figures, disks)
 }
 
 // logSettles is how long after its start a node's commit log may be on fewer nodes than it should: nodes that

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+)
+
+// clusterPatience is how long a status waits for what others tell, and goes without then. A node gives up on another's
+// part of the block store after 3 seconds.
+const clusterPatience = 5 * time.Second
+
+// clusterJSON is what is known of the whole cluster, as --json prints it.
+type clusterJSON struct {
+	Nodes []clusterNodeJSON `json:"nodes"`
+	// What METADATA says of tablets, its own included. Nil if it does not answer.
+	Tablets    *int64   `json:"tablets"`
+	Unassigned *int64   `json:"unassigned"`
+	Recovering *int64   `json:"recovering"` // that wait for commit logs of dead servers
+	Recoveries []string `json:"recoveries"` // those servers
+	Under      *int64   `json:"under_replicated"`
+	Unknown    []string `json:"unknown"` // what could not be found out, and why
+}
+
+type clusterNodeJSON struct {
+	ID       string  `json:"id"`
+	Name     string  `json:"name"`
+	State    string  `json:"state"`
+	Voter    bool    `json:"voter"`
+	Leader   bool    `json:"leader"`
+	Master   bool    `json:"master"`
+	Draining bool    `json:"draining"`
+	Load     float64 `json:"load"`
+	Tablets  *int64  `json:"tablets"`
+	Bytes    *int64  `json:"bytes"` // of replicas that it holds
+	Under    *int64  `json:"under_replicated"`
+}
+
+// clusterOf finds out how the cluster is, as far as it answers.
+func clusterOf(ctx context.Context, c *client.Client) *clusterJSON {
+	ctx, cancel := context.WithTimeout(ctx, clusterPatience)
+	defer cancel()
+	var nodes []client.NodeInfo
+	var store *client.StoreStatus
+	x := &clusterJSON{Nodes: []clusterNodeJSON{}, Recoveries: []string{}, Unknown: []string{}}
+	held := map[string]int64{}
+	var nodesErr, storeErr, tabletsErr error
+	var asked sync.WaitGroup
+	asked.Go(func() { nodes, nodesErr = c.Nodes(ctx) })
+	asked.Go(func() { store, storeErr = c.StoreStatus(ctx) })
+	asked.Go(func() { tabletsErr = x.countTablets(ctx, c, held) })
+	asked.Wait()
+	x.unknown("which nodes there are", nodesErr)
+	x.unknown("where tablets are: METADATA does not answer", tabletsErr)
+	x.unknown("how the block store is", storeErr)
+	for i := range nodes {
+		n := &nodes[i]
+		j := clusterNodeJSON{ID: n.ID, Name: nodeName(n), State: n.State, Voter: n.Voter, Leader: n.Leader, Master: n.Master, Draining: n.Draining, Load: n.Load}
+		if tabletsErr == nil {
+			count := held[n.ID]
+			j.Tablets = &count
+		}
+		x.Nodes = append(x.Nodes, j)
+	}
+	if storeErr == nil {
+		x.addStore(store)
+	}
+	return x
+}
+
+func (x *clusterJSON) unknown(what string, err error) {
+	if err != nil {
+		x.Unknown = append(x.Unknown, what+": "+err.Error())
+	}
+}
+
+// countTablets reads METADATA, and counts the tablets of each node.
+func (x *clusterJSON) countTablets(ctx context.Context, c *client.Client, held map[string]int64) error {
+	all, unassigned, recovering := int64(0), int64(0), int64(0)
+	s := c.Table(metadata.Name).Scan(ctx, client.Filter(metadata.Places()))
+	defer s.Close()
+	for s.Next() {
+		r, err := metadata.Decode(s.Row())
+		if err != nil {
+			return err
+		}
+		all++
+		if r.Unassigned() {
+			unassigned++
+		}
+		if len(r.Recoveries) > 0 {
+			recovering++
+		}
+		for _, dead := range r.Recoveries {
+			if !slices.Contains(x.Recoveries, dead) {
+				x.Recoveries = append(x.Recoveries, dead)
+			}
+		}
+		node, _, _ := strings.Cut(r.Server, ".")
+		held[node]++
+	}
+	if err := s.Err(); err != nil {
+		return err
+	}
+	x.Tablets, x.Unassigned, x.Recovering = &all, &unassigned, &recovering
+	return nil
+}
+
+// addStore adds what nodes tell of their part of the block store.
+func (x *clusterJSON) addStore(s *client.StoreStatus) {
+	under := int64(0)
+	for i := range s.Nodes {
+		p := &s.Nodes[i]
+		at := slices.IndexFunc(x.Nodes, func(n clusterNodeJSON) bool { return n.ID == p.Node })
+		if p.Error != "" {
+			if at >= 0 && x.Nodes[at].State == api.NodeAlive {
+				x.Unknown = append(x.Unknown, fmt.Sprintf("how the block store on node %s is: %s", p.Name, p.Error))
+			}
+			continue
+		}
+		under += p.Under
+		if at >= 0 {
+			x.Nodes[at].Bytes, x.Nodes[at].Under = &p.Bytes, &p.Under
+		}
+	}
+	x.Under = &under
+}
+
+// grid shows the nodes.
+func (x *clusterJSON) grid() *grid {
+	counted := func(n int64) number { return count(n) }
+	g := newGrid("NODE", "STATE", "ROLE", "TABLETS", "REPLICAS", "UNDER", "LOAD")
+	known := func(n *int64, format func(int64) number) number {
+		if n == nil {
+			return "?"
+		}
+		return format(*n)
+	}
+	for i := range x.Nodes {
+		n := &x.Nodes[i]
+		state := n.State
+		if n.Draining {
+			state += ", drains"
+		}
+		role := nodeRole(&client.NodeInfo{Voter: n.Voter, Leader: n.Leader, Master: n.Master})
+		g.add(n.Name, state, role, known(n.Tablets, counted), known(n.Bytes, size), known(n.Under, counted), formatLoad(n.Load))
+	}
+	return g
+}
+
+// troubles says what is not as it should be with tablets, and what is not known.
+func (x *clusterJSON) troubles() (all []string) {
+	if x.Unassigned != nil && *x.Unassigned > 0 {
+		all = append(all, fmt.Sprintf("%s of %s on no node: the master looks for one", formatCount(*x.Unassigned), plural(*x.Tablets, "tablet")))
+	}
+	for i := range x.Nodes {
+		if n := &x.Nodes[i]; n.State != api.NodeAlive && n.Tablets != nil && *n.Tablets > 0 {
+			all = append(all, fmt.Sprintf("%s on node %s, which is %s: the master gives them to others when it is sure of that", plural(*n.Tablets, "tablet"), n.Name, n.State))
+		}
+	}
+	if x.Recovering != nil && *x.Recovering > 0 {
+		all = append(all, fmt.Sprintf("%s with what the commit logs of %s have of them, which is not written out yet", plural(*x.Recovering, "tablet"), strings.Join(x.Recoveries, ", ")))
+	}
+	for _, u := range x.Unknown {
+		all = append(all, "it is not known "+u)
+	}
+	return all
+}
