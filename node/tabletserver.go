@@ -197,7 +197,7 @@ func (s *tabletServer) rowOf(ctx context.Context, key []byte) (*metadata.Row, er
 // error.
 func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) error {
 	if !s.begin(key) {
-		return &rpc.Error{Code: rpc.CodeUnavailable, Message: "the tablet is being loaded", Retryable: true}
+		return errBusyTablet
 	}
 	defer s.end(key)
 	row, err := s.rowOf(ctx, key)
@@ -214,7 +214,7 @@ func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) 
 		return err
 	}
 	if m, err := tablet.DecodeMeta(row.Meta); err == nil && s.of(row.Table).Settling(m.ID) {
-		return &rpc.Error{Code: rpc.CodeUnavailable, Message: "the tablet is being split off here", Retryable: true}
+		return errSplittingOff
 	}
 	if err := s.take(ctx, row); err != nil {
 		return err
@@ -232,6 +232,12 @@ func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) 
 	return nil
 }
 
+var (
+	errBusyTablet   = &rpc.Error{Code: rpc.CodeUnavailable, Message: "the tablet is being loaded or unloaded", Retryable: true}
+	errSplittingOff = &rpc.Error{Code: rpc.CodeUnavailable, Message: "the tablet is being split off here", Retryable: true}
+)
+
+// begin has nobody else load or unload a tablet until end.
 func (s *tabletServer) begin(key []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -276,17 +282,8 @@ func (s *tabletServer) prepare(ctx context.Context, row *metadata.Row) (*tablet.
 	if err != nil {
 		return nil, fmt.Errorf("metadata of the tablet: %w", err)
 	}
-	// The end of the row before it, wherever splits have brought that.
-	if !isRoot(row.Table, row.End) {
-		before, err := s.rows.between(ctx, row.Table, m.Start, row.End)
-		if err != nil {
-			return nil, fmt.Errorf("find the tablet before it: %w", err)
-		}
-		if n := len(before); n > 0 {
-			if err := m.Narrow(before[n-1].End); err != nil {
-				return nil, err
-			}
-		}
+	if err := s.narrow(ctx, row, m); err != nil {
+		return nil, err
 	}
 	schema, err := s.n.schemaByID(ctx, row.Table)
 	if err != nil {
@@ -315,33 +312,6 @@ func (s *tabletServer) prepare(ctx context.Context, row *metadata.Row) (*tablet.
 	return l, nil
 }
 
-// finishSplit makes the row of the lower part if the server that split the tablet did not come
-// to it, and notes that the split is over.
-func (s *tabletServer) finishSplit(ctx context.Context, row *metadata.Row) error {
-	if row.Split == nil {
-		return nil
-	}
-	lower, err := tablet.DecodeMeta(row.Split)
-	if err != nil {
-		return err
-	}
-	_, err = s.rows.get(ctx, lower.Table, lower.End)
-	if errors.Is(err, errNoRow) {
-		err = s.rows.create(ctx, &metadata.Row{
-			Table: lower.Table, End: lower.End, Generation: metadata.FirstGeneration(lower.ID),
-			Meta: row.Split, Recoveries: row.Recoveries,
-		}, "split off; its row was made by "+s.name)
-		if errors.Is(err, errRowChanged) {
-			err = nil // it came after all
-		}
-	}
-	if err != nil {
-		return err
-	}
-	row.Split = nil
-	return s.rows.replace(ctx, row, "")
-}
-
 // recovered notes that a tablet does not need the logs of dead servers any more.
 func (s *tabletServer) recovered(st *rowState) {
 	ctx, cancel := context.WithTimeout(s.n.ctx, changeAttempt)
@@ -367,6 +337,10 @@ func (s *tabletServer) forget(id uint64) {
 
 // unload lets go of a tablet, and returns its row's generation then; 0 if another has it.
 func (s *tabletServer) unload(ctx context.Context, key []byte) (generation uint64, err error) {
+	if !s.begin(key) {
+		return 0, errBusyTablet
+	}
+	defer s.end(key)
 	row, err := s.rowOf(ctx, key)
 	if err != nil {
 		return 0, err
@@ -375,10 +349,17 @@ func (s *tabletServer) unload(ctx context.Context, key []byte) (generation uint6
 	if err != nil {
 		return 0, err
 	}
+	if s.of(row.Table).Settling(m.ID) { // asked first: what has settled is there
+		return 0, errSplittingOff
+	}
 	if s.has(row) {
 		if _, _, err := s.of(row.Table).Unload(ctx, m.ID); err != nil {
 			return 0, err
 		}
+	}
+	// A server that has ended has no tablets either, and its log is needed.
+	if err := s.serving(); err != nil {
+		return 0, err
 	}
 	if row, err = s.rowOf(ctx, key); err != nil {
 		return 0, err
@@ -453,86 +434,6 @@ func (s *tabletServer) release(m *tablet.Meta) {
 
 var errRootSplit = errors.New("the root tablet is never split")
 
-// splitTimeout bounds a split: a memtable may have to be written out first.
-const splitTimeout = time.Minute
-
-// splitWanted splits a tablet that has grown large or hot, one at a time, and one of METADATA's. The root
-// tablet stays as it is.
-func (s *tabletServer) splitWanted(w tablet.SplitWanted) {
-	splitting := &s.splitting[0]
-	if w.Table == metadata.TableID {
-		splitting = &s.splitting[1]
-	}
-	if w.Tablet == metadata.RootTabletID || !splitting.CompareAndSwap(false, true) {
-		return
-	}
-	s.n.background.Go(func() {
-		defer splitting.Store(false)
-		ctx, cancel := context.WithTimeout(s.n.ctx, splitTimeout)
-		defer cancel()
-		start := time.Now()
-		lower, err := s.of(w.Table).Split(ctx, w.Tablet, w.At)
-		if err != nil {
-			s.log.Warn("split a tablet; will try again", "tablet", w.Tablet, "error", err)
-			return
-		}
-		s.log.Info("tablet split", "tablet", w.Tablet, "lower", lower, "took", time.Since(start).Round(time.Millisecond))
-	})
-}
-
-// Split implements tablet.Metadata. First the upper row says what is being split off, which only
-// who has the tablet can make it say; then the lower row is made. If that does not come about, who gets the
-// tablet next makes it, so it cannot appear when nobody reckons with it any more.
-func (s *tabletServer) Split(ctx context.Context, lower, upper *tablet.Meta, gen uint64) (uint64, error) {
-	if isRoot(upper.Table, upper.End) {
-		return 0, errors.Join(tablet.ErrMetaChanged, errRootSplit)
-	}
-	st := s.state(upper.ID)
-	if st == nil {
-		return 0, fmt.Errorf("tablet %d is not this server's: %w", upper.ID, tablet.ErrMetaChanged)
-	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.gen != gen {
-		return 0, tablet.ErrMetaChanged
-	}
-	if err := s.serving(); err != nil {
-		return 0, errors.Join(tablet.ErrMetaChanged, err)
-	}
-	// Else it could seem that nobody needs those logs, to who reads the one row before it is there and
-	// the other after it is written out.
-	if len(st.row.Recoveries) > 0 {
-		return 0, errors.Join(tablet.ErrMetaChanged, errors.New("tablet is being recovered; split it later"))
-	}
-	row := *st.row
-	row.Split = tablet.EncodeMeta(lower)
-	if err := s.rows.replace(ctx, &row, fmt.Sprintf("split after row %.64q, tablet %d has what is below", lower.End, lower.ID)); err != nil {
-		if errors.Is(err, errRowChanged) {
-			err = errors.Join(tablet.ErrMetaChanged, err)
-		}
-		return 0, err
-	}
-	st.row = &row
-	below := &metadata.Row{
-		Table: lower.Table, End: lower.End, Generation: metadata.FirstGeneration(lower.ID), Server: s.nameFor(lower.Table), Addr: s.n.RPCAddr(),
-		Meta: row.Split, Recoveries: row.Recoveries,
-	}
-	if err := s.rows.create(ctx, below, fmt.Sprintf("split off tablet %d on %s", upper.ID, s.name)); err != nil {
-		if errors.Is(err, errRowChanged) {
-			err = errors.Join(tablet.ErrMetaChanged, err)
-		}
-		return 0, err
-	}
-	done := row
-	done.Split = nil // with the next change
-	st.row = &done
-	s.mu.Lock()
-	s.mu.states[lower.ID] = &rowState{row: below, gen: below.Generation}
-	s.mu.Unlock()
-	s.n.nudgeMaster(ctx)
-	return below.Generation, nil
-}
-
 // Remove implements tablet.Metadata.
 func (s *tabletServer) Remove(ctx context.Context, m *tablet.Meta, gen uint64) error {
 	st := s.state(m.ID)
@@ -543,6 +444,9 @@ func (s *tabletServer) Remove(ctx context.Context, m *tablet.Meta, gen uint64) e
 	defer st.mu.Unlock()
 	if st.gen != gen {
 		return tablet.ErrMetaChanged
+	}
+	if err := s.serving(); err != nil {
+		return err // to be tried again: an earlier try may have been made
 	}
 	err := s.rows.remove(ctx, st.row)
 	if errors.Is(err, errRowChanged) {
