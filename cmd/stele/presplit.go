@@ -10,9 +10,10 @@ import (
 )
 
 // splitHelp explains how a table is cut when it is made.
-const splitHelp = `A table begins as one tablet, on one node, and is split as it grows. To have all nodes take
-part in a first load, cut it beforehand: with --split-at at rows, each the last of a tablet, or
-with --split-hex into N tablets for keys that begin with hexadecimal digits, such as hashes.`
+const splitHelp = `A table begins as one tablet, on one node, and is split as it grows. To have all nodes
+take part in a first load, cut it beforehand: with --split-at at rows, each the last of a
+tablet, or with --split-hex into N tablets for keys that begin with hexadecimal digits,
+such as hashes.`
 
 // splitFlags say where a new table is cut.
 type splitFlags struct {

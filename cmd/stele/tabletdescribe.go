@@ -21,9 +21,9 @@ func (a *app) tabletDescribeCommand() *cobra.Command {
 		Use:     "describe TABLE [ROW]",
 		Aliases: []string{"show"},
 		Short:   "Show where the tablet that has a row is, its files and what happened to it",
-		Long: `Show where the tablet that has a row is, or the one of an --id, what it consists of in each
-locality group, and what happened to it of late, as METADATA has it. What is in memory only
-is not counted.
+		Long: `Show where the tablet that has a row is, or the one of an --id, what it consists of in
+each locality group, and what happened to it of late, as METADATA has it. What is in
+memory only is not counted.
 
 Of the root tablet, METADATA's first, the lock service tells: "stele lock get /root".`,
 		Example: `  stele tablet describe webtable com.cnn.www
