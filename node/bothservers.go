@@ -40,7 +40,7 @@ func (s *tabletServer) openBoth(ctx context.Context) (err error) {
 		MemtablesBytesMax: b.memtables, CacheBytes: b.cache, RowReadBytesMax: b.message,
 		OnFailure: s.logFailed, Serving: s.serving,
 		NewTabletID:   func(ctx context.Context) (uint64, error) { return n.catalog.nextIDs(ctx, 1) },
-		OnSplitWanted: s.splitWanted,
+		OnSplitWanted: s.splitWanted, SplitRowBytes: metadata.EndMax,
 	}
 	if s.tablets, err = tablet.Start(ctx, cfg); err != nil {
 		return fmt.Errorf("open the tablet server: %w", err)

@@ -65,7 +65,9 @@ type Node struct {
 	// client finds tablets wherever they are, as any client does; rows are METADATA's.
 	client *client.Client
 	rows   *metaRows
-	server atomic.Pointer[tabletServer] // the last one; nil until there is one
+	// refreshing has a value while a schema is taken over.
+	refreshing chan struct{}
+	server     atomic.Pointer[tabletServer] // the last one; nil until there is one
 	// elsewhere knows where rows are that are not here; nil if nothing does.
 	elsewhere whereabouts
 	master    *master.Master
@@ -100,7 +102,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, log: cfg.Logger, started: time.Now(), done: make(chan struct{}), limits: table.DefaultLimits()}
+	n := &Node{cfg: cfg, log: cfg.Logger, started: time.Now(), done: make(chan struct{}), limits: table.DefaultLimits(), refreshing: make(chan struct{}, 1)}
 	n.results = newResultMemory(cfg.budget().results)
 	n.changing = make(chan struct{}, 1)
 	n.ctx, n.cancel = context.WithCancel(context.Background())

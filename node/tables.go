@@ -110,7 +110,14 @@ func (n *Node) refreshTable(ctx context.Context, name string, d *wire.Decoder) (
 	return nil, n.refresh(ctx, name, id)
 }
 
+// refresh is called by many, and none of them brings back what was read before another's change.
 func (n *Node) refresh(ctx context.Context, name string, id uint64) error {
+	select {
+	case n.refreshing <- struct{}{}:
+		defer func() { <-n.refreshing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	s, _, err := n.catalog.schema(ctx, name)
 	tablets := n.tablets()
 	switch {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/wire"
@@ -224,7 +226,7 @@ func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) 
 		return err
 	}
 	start := time.Now()
-	if err := s.of(row.Table).Load(ctx, *l); err != nil && !errors.Is(err, tablet.ErrServed) {
+	if err := s.loadAs(ctx, l); err != nil && !(errors.Is(err, tablet.ErrServed) && s.has(row)) {
 		s.forget(l.Meta.ID)
 		return err
 	}
@@ -236,6 +238,33 @@ var (
 	errBusyTablet   = &rpc.Error{Code: rpc.CodeUnavailable, Message: "the tablet is being loaded or unloaded", Retryable: true}
 	errSplittingOff = &rpc.Error{Code: rpc.CodeUnavailable, Message: "the tablet is being split off here", Retryable: true}
 )
+
+// loadAs loads a tablet and has it served by its table's schema, though that was changed meanwhile. What is served still of
+// a dropped table by that name goes first.
+func (s *tabletServer) loadAs(ctx context.Context, l *tablet.Load) error {
+	err := s.of(l.Meta.Table).Load(ctx, *l)
+	if l.Meta.Table == metadata.TableID {
+		return err
+	}
+	if errors.Is(err, tablet.ErrOtherTable) {
+		if id, ok := s.tablets.Tables()[l.Schema.Name]; ok && id != l.Meta.Table {
+			err = errors.Join(err, s.n.refresh(ctx, l.Schema.Name, id))
+		}
+		return err // the next order finds its place free
+	}
+	if err != nil {
+		return err
+	}
+	// Whoever changes the schema from now on finds the tablet.
+	now, _, err := readSchema(ctx, s.n.meta.current(), l.Schema.Name)
+	if err == nil && !reflect.DeepEqual(now, l.Schema) {
+		err = s.n.refresh(ctx, l.Schema.Name, l.Meta.Table)
+	}
+	if err != nil && !errors.Is(err, api.ErrNoTable) { // followSchemas sees that it was dropped
+		s.log.Warn("see whether the schema of a tablet that was loaded has changed", "table", l.Schema.Name, "error", err)
+	}
+	return nil
+}
 
 // begin has nobody else load or unload a tablet until end.
 func (s *tabletServer) begin(key []byte) bool {

@@ -171,6 +171,9 @@ type Config struct {
 	// SplitBytes is the size of a tablet that should be split. Zero means 1 GiB;
 	// negative means that size does not matter.
 	SplitBytes int64
+	// SplitRowBytes bounds the rows that tablets are split at: Metadata must be able to keep the end of a tablet. Zero
+	// means no other bound than that of rows.
+	SplitRowBytes int64
 	// SplitOps is the operations per second of a tablet that should be split. Zero
 	// means 5000; negative means that load does not matter.
 	SplitOps int64

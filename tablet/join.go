@@ -221,7 +221,9 @@ func (s *Server) undoMerge(lower, upper *Tablet, before *Meta, why error) {
 func (s *Server) replaceBoth(lower, upper, one *Tablet) {
 	one.applied.Store(max(lower.applied.Load(), upper.applied.Load()))
 	one.stamped.Store(max(lower.stamped.Load(), upper.stamped.Load()))
-	s.exchange([]*Tablet{lower, upper}, []*Tablet{one})
+	if !s.exchange([]*Tablet{lower, upper}, []*Tablet{one}) {
+		one.unload(false)
+	}
 	lower.unload(false)
 	upper.unload(false)
 }

@@ -57,7 +57,7 @@ var ErrServed = errors.New("tablet is served already")
 // Load opens a tablet's files, takes in what the runs have of it and begins to serve
 // it. Its entries get sequence numbers above all that it has, and its server
 // timestamps go on above the last, whatever the clock says (I8). What came from the
-// runs is written out at once, which OnRecovered tells of. Errors: ErrServed, ErrClosed, those of
+// runs is written out at once, which OnRecovered tells of. Errors: ErrServed, ErrOtherTable, ErrClosed, those of
 // the runs, a *sstable.CorruptError or *blobfs.CorruptError.
 func (s *Server) Load(ctx context.Context, l Load) error {
 	if err := s.BeginLog(ctx); err != nil {

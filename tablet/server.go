@@ -218,11 +218,18 @@ func (s *Server) newChild(m *Meta, gen uint64) *Tablet {
 	return t
 }
 
-// register makes a tablet reachable under its table's name. The error is ErrServed.
+// ErrOtherTable means that tablets of another table by that name, which was dropped, are served still: see DropTable.
+var ErrOtherTable = errors.New("tablets of a dropped table by that name are served still, of the table with id")
+
+// register makes a tablet reachable under its table's name. The error is ErrServed or ErrOtherTable.
 func (s *Server) register(name string, t *Tablet) (err error) {
 	s.changeTables(func(m map[string]*served) {
 		n := &served{id: t.table}
-		if old := m[name]; old != nil {
+		if old := m[name]; old != nil && len(old.tablets) > 0 {
+			if old.id != t.table {
+				err = fmt.Errorf("tablet %d of table %d: %w: %d", t.id, t.table, ErrOtherTable, old.id)
+				return
+			}
 			n.tablets = slices.Clone(old.tablets)
 		}
 		at, same := slices.BinarySearchFunc(n.tablets, t, func(a, b *Tablet) int {
@@ -243,8 +250,8 @@ func (s *Server) register(name string, t *Tablet) (err error) {
 }
 
 // exchange puts tablets that have the same rows in the place of others, for operations
-// that begin later.
-func (s *Server) exchange(old, fresh []*Tablet) {
+// that begin later. False means that they are not served any more: their table was dropped.
+func (s *Server) exchange(old, fresh []*Tablet) (done bool) {
 	s.changeTables(func(m map[string]*served) {
 		for name, sv := range m {
 			at := slices.Index(sv.tablets, old[0])
@@ -255,8 +262,10 @@ func (s *Server) exchange(old, fresh []*Tablet) {
 				t.schema.Store(old[0].schema.Load())
 			}
 			m[name] = &served{id: sv.id, tablets: slices.Replace(slices.Clone(sv.tablets), at, at+len(old), fresh...)}
+			done = true
 		}
 	})
+	return done
 }
 
 // unregister makes a tablet unreachable for operations that begin later.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/steledb/stele/table"
 )
 
 // Split splits a tablet at row at: the lower child has the rows up to and with at and
@@ -70,13 +72,21 @@ func (t *Tablet) checkSplitRow(ctx context.Context, at []byte) ([]byte, error) {
 	if at == nil {
 		return t.splitRow(ctx)
 	}
-	if err := t.server.limits.CheckRowKey(at); err != nil {
+	if err := t.server.checkEnd(at); err != nil {
 		return nil, err
 	}
 	if !t.holds(at) || string(at) == string(t.end) {
 		return nil, fmt.Errorf("%w: %.64q, rows from %.64q to %.64q", ErrBadSplitRow, at, t.start, t.end)
 	}
 	return bytes.Clone(at), nil
+}
+
+// checkEnd checks that a tablet can end at a row.
+func (s *Server) checkEnd(row []byte) error {
+	if limit := s.cfg.SplitRowBytes; limit > 0 && int64(len(row)) > limit {
+		return &table.LimitError{What: "split row bytes", Limit: limit, Got: int64(len(row))}
+	}
+	return s.limits.CheckRowKey(row)
 }
 
 // halves are the children of a tablet that is being split.
@@ -209,7 +219,9 @@ func (s *Server) replace(t *Tablet, h halves) {
 			c.mu.current.frozen = append(c.mu.current.frozen, m.part(c.start, c.end))
 		}
 	}
-	s.exchange([]*Tablet{t}, []*Tablet{h.lower, h.upper})
+	if !s.exchange([]*Tablet{t}, []*Tablet{h.lower, h.upper}) {
+		h.discard()
+	}
 	t.unload(false)
 }
 

@@ -74,7 +74,7 @@ func (t *Tablet) splitRow(ctx context.Context) ([]byte, error) {
 			row = there
 		}
 		for _, row := range [][]byte{row, rowBelow(row)} {
-			if string(row) >= string(first) && t.server.limits.CheckRowKey(row) == nil && t.holds(row) && rows.parts(row) {
+			if string(row) >= string(first) && t.server.checkEnd(row) == nil && t.holds(row) && rows.parts(row) {
 				return bytes.Clone(row), nil
 			}
 		}
@@ -82,7 +82,7 @@ func (t *Tablet) splitRow(ctx context.Context) ([]byte, error) {
 	switch {
 	case rows.merge.err != nil:
 		return nil, rows.merge.err
-	case first != nil && rows.parts(first): // as uneven as can be, but parted
+	case first != nil && t.server.checkEnd(first) == nil && rows.parts(first): // as uneven as can be, but parted
 		return first, nil
 	}
 	return nil, ErrNoSplitRow

@@ -119,7 +119,7 @@ func (s *Server) lookForSplits(elapsed time.Duration) {
 		if t.load.busy++; t.load.busy < busyPeriods {
 			continue
 		}
-		if w.At = t.load.middle(); w.At != nil && t.holds(w.At) && !bytes.Equal(w.At, t.end) {
+		if w.At = t.load.middle(); w.At != nil && s.checkEnd(w.At) == nil && t.holds(w.At) && !bytes.Equal(w.At, t.end) {
 			t.load.busy = 0
 			s.cfg.OnSplitWanted(w)
 		}

@@ -40,8 +40,12 @@ func Key(buf []byte, table uint64, end []byte) []byte {
 }
 
 // SeekKey returns the key at or after which the first row is that of the tablet which has row.
-// It is appended to buf.
+// It is appended to buf. No tablet ends between a row that is longer than any end and what it begins with, so
+// that will do for it.
 func SeekKey(buf []byte, table uint64, row []byte) []byte {
+	if int64(len(row)) > EndMax {
+		row = append(row[:EndMax:EndMax], 0)
+	}
 	return append(append(binary.BigEndian.AppendUint64(buf, table), endsAt), row...)
 }
 

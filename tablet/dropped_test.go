@@ -1,0 +1,116 @@
+package tablet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/table"
+)
+
+// TestDropWhileSplitOrMerged: a table that is dropped while one of its tablets is split, or two are merged, leaves
+// nothing that would be served, or kept in memory and written out in vain.
+func TestDropWhileSplitOrMerged(t *testing.T) {
+	ctx := context.Background()
+	for name, change := range map[string]func(s *Server) error{
+		"split": func(s *Server) error { _, err := s.Split(ctx, 1, []byte("row012")); return err },
+		"merge": func(s *Server) error {
+			lower := s.allTablets()[0].id
+			return s.Merge(ctx, lower, 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, Config{}, 1, "f:")
+			s := f.servers[0]
+			fillRows(t, s.Server, 20)
+			if name == "merge" {
+				if _, err := s.Split(ctx, 1, []byte("row012")); err != nil {
+					t.Fatal(err)
+				}
+				fillRows(t, s.Server, 20)
+			}
+			if err := s.Compact(ctx, testTable, false); err != nil {
+				t.Fatal(err)
+			}
+			dropped := make(chan error, 1)
+			left := 0 // changes before the one in which the table is dropped
+			if name == "merge" {
+				left = 1
+			}
+			f.meta.setFaults(func() (error, error) {
+				if left--; left == -1 {
+					go func() { dropped <- s.DropTable(testTable) }()
+					for (*s.tables.Load())[testTable] != nil {
+						time.Sleep(time.Millisecond)
+					}
+				}
+				return nil, nil
+			}, nil)
+			if err := change(s.Server); err != nil {
+				t.Log(err)
+			}
+			if left >= 0 {
+				t.Fatalf("%d changes of METADATA were not made", left+1)
+			}
+			if err := <-dropped; err != nil {
+				t.Fatal(err)
+			}
+			if n := len(s.allTablets()); n != 0 {
+				t.Errorf("%d tablets are served", n)
+			}
+			for end := time.Now().Add(5 * time.Second); s.memtables.Load() != 0; time.Sleep(5 * time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("%d bytes of memtables are left behind", s.memtables.Load())
+				}
+			}
+		})
+	}
+}
+
+// TestTableOfSameName: a tablet is not served beside those of a dropped table by the same name: their rows would be the
+// new table's.
+func TestTableOfSameName(t *testing.T) {
+	ctx := context.Background()
+	f := newFleet(t, Config{}, 1, "f:")
+	s := f.servers[0]
+	fillRows(t, s.Server, 3)
+	again := *f.schema
+	again.ID = 77
+	load := Load{Meta: &Meta{ID: 900, Table: 77, LastMajor: time.Now()}, Gen: 1, Schema: &again}
+	if err := s.Load(ctx, load); !errors.Is(err, ErrOtherTable) {
+		t.Errorf("load beside the dropped table's: %v", err)
+	}
+	if s.Has(77, nil) {
+		t.Error("the server says that it has the tablet")
+	}
+	if err := s.DropTable(testTable); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Load(ctx, load); err != nil || !s.Has(77, nil) {
+		t.Errorf("load when the dropped table's is gone: %v", err)
+	}
+}
+
+// TestSplitRowBytes: no tablet ends at a row that Metadata cannot keep as an end, whoever chooses it.
+func TestSplitRowBytes(t *testing.T) {
+	ctx := context.Background()
+	f := newFleet(t, Config{SplitRowBytes: 10}, 1, "f:")
+	s := f.servers[0]
+	long := string(bytes.Repeat([]byte("x"), 11))
+	for _, row := range []string{long + "1", long + "2", long + "3"} {
+		if _, err := applySync(s.Server, row, setCell("v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Split(ctx, 1, []byte(long)); !errors.Is(err, table.ErrLimit) {
+		t.Errorf("split at %d bytes: %v", len(long), err)
+	}
+	if _, err := s.Split(ctx, 1, nil); !errors.Is(err, ErrNoSplitRow) {
+		t.Errorf("split where all rows are long: %v", err)
+	}
+	if _, err := s.Split(ctx, 1, []byte(long[:10])); err != nil {
+		t.Errorf("split at 10 bytes: %v", err)
+	}
+}
