@@ -57,8 +57,11 @@ const (
 	// silentPause is the time between two looks while a server is silent: it may be dead, and its lock
 	// is about to be free.
 	silentPause = 100 * time.Millisecond
-	// retryPause is the pause before an order that failed is given again.
-	retryPause = time.Second
+	// retryPause is the pause before an order that failed is given again. After retriesQuick of them in a row it
+	// doubles, up to retryPauseMax: it may be that it can never be done, and each try is written down in METADATA.
+	retryPause    = time.Second
+	retriesQuick  = 5
+	retryPauseMax = 30 * time.Second
 )
 
 // assigner has the plan of tablets carried out.
@@ -91,6 +94,8 @@ type assigner struct {
 		// wishes are taken until the mastership is over: then it is closed.
 		wishes []*wish
 		closed bool
+		// failures are how often orders have failed since they last were done, by their subjects.
+		failures map[string]int
 		// ends are those of the servers that are alive.
 		ends map[string]serverEnd
 		// moved ends the present reading of METADATA; nil if there is none.
@@ -339,8 +344,14 @@ func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 			log.Info("tablets: overtaken", "error", err)
 			pause(ctx, retryPause)
 		case ctx.Err() == nil:
-			log.Warn("tablets: failed; will try again", "error", err)
-			pause(ctx, retryPause)
+			wait := a.failed(&o)
+			log.Warn("tablets: failed; will try again", "error", err, "in", wait)
+			pause(ctx, wait)
+		}
+		if err == nil || errors.Is(err, ErrOvertaken) {
+			a.mu.Lock()
+			delete(a.mu.failures, o.subject())
+			a.mu.Unlock()
 		}
 		a.ordered(&o, err)
 		a.mu.Lock()
@@ -353,6 +364,22 @@ func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 			a.nudge()
 		}
 	})
+}
+
+// failed counts a failure of an order, and returns when it is to be given again.
+func (a *assigner) failed(o *Order) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.mu.failures == nil {
+		a.mu.failures = map[string]int{}
+	}
+	a.mu.failures[o.subject()]++
+	return retryAfter(a.mu.failures[o.subject()])
+}
+
+// retryAfter is the pause after so many failures in a row.
+func retryAfter(failures int) time.Duration {
+	return min(retryPause<<min(max(failures-retriesQuick, 0), 10), retryPauseMax)
 }
 
 // next makes an order that has unloaded a tablet the one that loads it where it is to be, so that it is

@@ -137,6 +137,14 @@ func (o *Order) about(key string) bool {
 	return o.ofTablets() && (o.Tablet.Key == key || o.Kind == Merge && o.Upper.Key == key)
 }
 
+// subject names what an order is about.
+func (o *Order) subject() string {
+	if o.ofTablets() {
+		return o.Kind.String() + " " + o.Tablet.Key
+	}
+	return o.Kind.String() + " " + o.Server
+}
+
 // same says whether two orders are about the same thing.
 func (o *Order) same(p *Order) bool {
 	if o.ofTablets() {

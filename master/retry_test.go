@@ -1,0 +1,65 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/steledb/stele/raftmeta/api"
+)
+
+// refusing is a fleet of which no server can load one tablet.
+type refusing struct {
+	*masterView
+	key   string
+	tries []time.Time
+}
+
+func (r *refusing) Load(ctx context.Context, v *TabletServer, t *Tablet, q api.Sequencer) error {
+	if t.Key != r.key {
+		return r.masterView.Load(ctx, v, t, q)
+	}
+	r.locked(func() { r.tries = append(r.tries, time.Now()) })
+	return errors.New("a file of it is damaged")
+}
+
+// TestOrderThatCannotBeDone: a tablet that nobody can load is tried again, and less and less often: each try is an
+// event in its row of METADATA, and would push out what told why.
+func TestOrderThatCannotBeDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 5)
+		f.start()
+		f.start()
+		view := &refusing{masterView: &masterView{tabletFleet: f}}
+		f.locked(func() {
+			for key, row := range f.rows {
+				if row.Level() == 2 {
+					view.key = key
+				}
+			}
+		})
+		ctx, cancel := context.WithCancel(context.Background())
+		lock := &worldLock{seq: api.Sequencer{LockGeneration: 1}, done: make(chan struct{})}
+		a := newAssigner(Config{Tablets: view, Pause: time.Second, Logger: slog.New(slog.DiscardHandler)}, lock)
+		view.a = a
+		var work sync.WaitGroup
+		work.Go(func() { a.run(ctx) })
+		time.Sleep(10 * time.Minute)
+		lock.lose()
+		cancel()
+		work.Wait()
+		view.flushes.Wait()
+		if n := len(view.tries); n < 20 || n > 40 {
+			t.Fatalf("tried %d times in 10 minutes", n)
+		}
+		last := view.tries[len(view.tries)-1].Sub(view.tries[len(view.tries)-2])
+		if first := view.tries[1].Sub(view.tries[0]); first > 2*retryPause+time.Second || last < retryPauseMax {
+			t.Errorf("the first pause is %v, the last one %v", first, last)
+		}
+	})
+}
