@@ -23,7 +23,7 @@ type splitFlags struct {
 
 func (f *splitFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.at, "split-at", nil, "cut the table at these `rows`, between commas; may be given several times")
-	cmd.Flags().IntVar(&f.hex, "split-hex", 0, "cut it into `N` tablets of as many hexadecimal keys each")
+	cmd.Flags().IntVar(&f.hex, "split-hex", 1, "cut it into `N` tablets of as many hexadecimal keys each")
 }
 
 // rows returns the rows to cut at, in no order.
@@ -40,9 +40,9 @@ func (f *splitFlags) rows(a *app) (rows []string, err error) {
 		}
 	}
 	switch {
-	case f.hex < 0 || f.hex > api.SplitAtMax:
+	case f.hex < 1 || f.hex > api.SplitAtMax:
 		return nil, usagef("", "--split-hex: %d is not a number of tablets from 1 to %d", f.hex, api.SplitAtMax)
-	case f.hex > 0 && len(rows) > 0:
+	case f.hex > 1 && len(rows) > 0:
 		return nil, usagef("", "a table is cut by --split-at or by --split-hex, not by both")
 	}
 	return append(rows, hexCuts(f.hex)...), nil
