@@ -442,6 +442,7 @@ func (s *tabletServer) change(ctx context.Context, id, gen uint64, do func(r *me
 func (s *tabletServer) Save(ctx context.Context, m *tablet.Meta, gen uint64) (uint64, error) {
 	made, err := s.change(ctx, m.ID, gen, func(r *metadata.Row) (event string) {
 		event = s.merging(m)
+		r.Split = nil // one that was given up: what it says of the lower part is not true any more
 		r.Meta = tablet.EncodeMeta(m)
 		return event
 	})

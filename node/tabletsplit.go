@@ -55,7 +55,7 @@ func (s *tabletServer) Split(ctx context.Context, lower, upper *tablet.Meta, gen
 		return 0, tablet.ErrMetaChanged
 	}
 	if err := s.serving(); err != nil {
-		return 0, errors.Join(tablet.ErrMetaChanged, err)
+		return 0, err // to be tried again: an earlier try may have been made
 	}
 	// Else it could seem that nobody needs those logs, to who reads the one row before it is there and
 	// the other after it is written out.
