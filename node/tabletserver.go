@@ -320,7 +320,7 @@ func (s *tabletServer) prepare(ctx context.Context, row *metadata.Row) (*tablet.
 	}
 	l := &tablet.Load{Meta: m, Gen: row.Generation, Schema: schema, Vital: row.Table == metadata.TableID}
 	for _, server := range row.Recoveries {
-		if planted.On(planted.LoadWithoutRuns) {
+		if row.Table != metadata.TableID && planted.On(planted.LoadWithoutRuns) {
 			break
 		}
 		err := s.n.runsOf(ctx, server, func(m *tablet.RunMeta) error {

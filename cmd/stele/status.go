@@ -17,10 +17,10 @@ func (a *app) statusCommand() *cobra.Command {
 		Short: "Show the cluster's nodes and tablets, and a node's figures",
 		Long: `Tell whether the node serves, show the nodes of its cluster, and its own figures.
 
-TABLETS are those that METADATA has on a node, REPLICAS what it holds of the block store, UNDER the
-extents with too few replicas that it sees to. What nobody tells within 5 seconds is shown as ?,
-and said to be unknown: the rest is shown all the same. Before the table stands what is not as it
-should be: tablets on no node, tablets that are being recovered.
+TABLETS are those that METADATA has on a node, REPLICAS what it holds of the block store,
+UNDER the extents with too few replicas that it sees to. What nobody tells within 5
+seconds is shown as ?, and said to be unknown: the rest is shown all the same. Before the
+table stands what is not as it should be: tablets on no node, or being recovered.
 
 Exit codes: 0 it serves, 5 it answers but does not serve, 3 it cannot be reached,
 7 it did not answer in time.`,
