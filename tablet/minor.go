@@ -147,7 +147,7 @@ func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source) (f
 // pressure the largest memtable, and when the commit log grows too long the one
 // that holds its oldest record.
 func (s *Server) minorLoop() {
-	pause := retryPauseMin
+	var stuck *Tablet // whose failure is told as what blocks
 	for {
 		select {
 		case <-s.closing:
@@ -169,8 +169,10 @@ func (s *Server) minorLoop() {
 				continue
 			}
 			if err == nil || errors.Is(err, errUnloaded) {
-				s.blocked.Store(nil)
-				pause = retryPauseMin
+				t.minorFailures = 0
+				if stuck == t || s.writesBlocked() != nil { // a full disk has room again
+					s.blocked.Store(nil)
+				}
 				s.mergeQueue.add(t)
 				s.releaseLogs()
 				continue
@@ -178,16 +180,18 @@ func (s *Server) minorLoop() {
 			if s.ctx.Err() != nil {
 				return
 			}
+			pause := min(retryPauseMin<<min(t.minorFailures, 10), retryPauseMax)
+			t.minorFailures++
 			s.log.Error("minor compaction", "tablet", t.id, "error", err, "retry in", pause)
+			stuck = t
 			s.blocked.Store(&err)
-			s.minorQueue.add(t)
-			s.sleep(pause)
-			pause = min(2*pause, retryPauseMax)
+			// The other tablets do not wait for this one.
+			time.AfterFunc(pause, func() { s.minorQueue.add(t) })
 		}
 	}
 }
 
-// The pauses between attempts of a compaction that failed, for want of disk
+// The pauses between attempts of a compaction of one tablet that failed, for want of disk
 // space as a rule.
 const (
 	retryPauseMin = 100 * time.Millisecond
@@ -228,7 +232,7 @@ func (s *Server) relieve() bool {
 	case s.pressed.Swap(false) || s.memtables.Load() > s.cfg.MemtablesBytesMax*5/8:
 		most := int64(0)
 		for _, t := range s.allTablets() {
-			if n := t.activeBytes(); n > most {
+			if n := t.activeBytes(); n > most && t.minorFailures == 0 {
 				victim, most = t, n
 			}
 		}
@@ -240,7 +244,8 @@ func (s *Server) relieve() bool {
 			}
 		}
 	}
-	if victim == nil {
+	// One that cannot be written out is tried again in its time; freezing more of it is of no use.
+	if victim == nil || victim.minorFailures > 0 {
 		return false
 	}
 	return s.commits.Barrier(victim.freeze) == nil

@@ -36,6 +36,9 @@ type Tablet struct {
 
 	load load
 
+	// minorFailures is how often in a row its minor compaction has failed; minorLoop's alone.
+	minorFailures int
+
 	// lastMajor is that of the metadata, in µs, for those who do not wait for a
 	// change of it.
 	lastMajor atomic.Int64
