@@ -133,8 +133,8 @@ until_ 10 journalctl -u stele -q -g '^stopped$' "_PID=$pid"
 ok "upgraded: the node ran on, /etc is as it was, and a restart took $((SECONDS - began)) s"
 
 # Removed and purged: the node is gone, its data is not.
-dpkg -r stele >/dev/null 2>&1 || die "remove"
-[ ! -e "/proc/$(property MainPID)/exe" ] || is MainPID 0 || die "the node of the removed package runs"
+dpkg -r stele >/tmp/out 2>&1 || die "remove: $(cat /tmp/out)"
+[ ! -e "/proc/$(property MainPID)/exe" ] || is MainPID 0 || die "the node of the removed package runs: $(cat /tmp/out)"
 [ ! -e /usr/bin/stele ] && [ ! -e /etc/systemd/system/multi-user.target.wants/stele.service ] || die "not all is removed"
 [ -e /etc/default/stele ] && [ -e /etc/stele/stele.yaml ] || die "a removal took the configuration"
 printf 'key\n' >/etc/stele/gossip.key
