@@ -27,7 +27,6 @@ test: build network
 	$(GO) test -timeout 14m ./test/faults ./node ./... # what waits longest begins first
 	scripts/need.sh 'python3 -c "import venv, ensurepip"' python3 python3-venv
 	test/specclient/run.sh
-	$(MAKE) test-package
 
 test-short: network
 	$(GO) test -short -timeout 2m ./...
