@@ -31,6 +31,7 @@ if [ "${1:-}" = --init ]; then
 	mount -t tmpfs -o mode=1777 tmp tmp
 	# What is about hardware, the clock or this machine's disks is not this host's.
 	: >etc/fstab
+	rm -f usr/sbin/policy-rc.d # by which a container keeps packages from starting and stopping anything
 	mkdir -p run/systemd/system
 	for unit in systemd-udevd systemd-sysctl systemd-modules-load systemd-remount-fs systemd-random-seed \
 		systemd-timesyncd systemd-update-utmp systemd-binfmt systemd-journal-flush; do
