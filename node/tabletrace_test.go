@@ -60,18 +60,33 @@ func TestUnloadByADeadServer(t *testing.T) {
 	n, c := startInternal(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	row := servedTable(ctx, t, n, c)
-	n.stopMaster(ctx)
+	whole := servedTable(ctx, t, n, c)
 	dead := n.server.Load()
 	if err := n.meta.current().Close(ctx); err != nil {
 		t.Fatal(err)
 	}
 	<-dead.lock.Done()
-	for n.server.Load() == dead && ctx.Err() == nil {
+	for { // until METADATA is served by the next one
+		if row, err := n.rows.get(ctx, whole.Table, whole.End); err == nil && row.Server == n.server.Load().name {
+			break
+		} else if ctx.Err() != nil {
+			t.Fatalf("the table is not served again: %v", err)
+		}
 		pause(ctx, 10*time.Millisecond)
 	}
-	if _, err := dead.unload(ctx, row.Key()); err == nil {
-		t.Error("it has unloaded a tablet")
+	n.stopMaster(ctx)
+	m := tablet.Meta{ID: 1000, Table: whole.Table, End: []byte("g"), LastMajor: time.Now()}
+	row := &metadata.Row{
+		Table: m.Table, End: m.End, Generation: metadata.FirstGeneration(m.ID), Server: dead.name, Addr: n.RPCAddr(), Meta: tablet.EncodeMeta(&m),
+	}
+	if err := n.rows.create(ctx, row, "made"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dead.unload(ctx, row.Key()); !errors.Is(err, errLeaseEnded) {
+		t.Errorf("it unloads a tablet: %v", err)
+	}
+	if now, err := n.rows.get(ctx, row.Table, row.End); err != nil || now.Server != dead.name {
+		t.Errorf("the tablet's row is %+v, %v", now, err)
 	}
 }
 
