@@ -253,7 +253,8 @@ func (c *Client) judgeLookup(e *lookupError) verdict {
 		return verdict{err: ErrClosed}
 	case errors.As(e.err, &over):
 		v.again, v.costs, v.pause = true, true, over.RetryAfter
-	case errors.Is(e.err, api.ErrNotServing):
+	case errors.Is(e.err, api.ErrNotServing), errors.Is(e.err, api.ErrUnavailable):
+		// METADATA's server waits for the lock service, or its tablet is soon another's. Lookups are shared.
 		v.again, v.pauseMax = true, unassignedPauseMax
 	case errors.As(e.err, &answer):
 		v.again, v.costs = answer.Retryable, true

@@ -14,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/rpc"
 )
 
 // testSeed returns the seed of a random test, which it prints with how to replay it.
@@ -310,4 +312,41 @@ func useCheck(ctx context.Context, tb *Table, rng *rand.Rand, id int) error {
 		return fmt.Errorf("get: %v, %w", got, err)
 	}
 	return tb.retract(ctx, row)
+}
+
+// METADATA's server waits for the lock service for a moment, on a busy machine say. Many calls of a client that
+// knows no tablet yet wait with it, and none fails for want of retries.
+func TestLookupsWaitForMetadata(t *testing.T) {
+	f := newFakeCluster(newFake(t), 4)
+	var ends []string
+	servers := []int{2}
+	for i := range 60 {
+		ends, servers = append(ends, key(i*5+4)), append(servers, 2+i%2)
+	}
+	f.layout("t", ends, servers...)
+	c := f.open(Config{RetriesPerSecond: 1})
+	resumed := time.Now().Add(2 * time.Second)
+	f.on(func(when moment, method string) error {
+		if when == before && method == api.MethodScanOpen && time.Now().Before(resumed) {
+			return &rpc.Error{Code: rpc.CodeUnavailable, Retryable: true, Message: "the lock service does not answer"}
+		}
+		return nil
+	})
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			if err := c.Table("t").Apply(t.Context(), put(key(i*6))); err != nil {
+				t.Errorf("apply %d: %v", i, err)
+			}
+		})
+	}
+	var all []*RowMutation
+	for i := range 300 {
+		all = append(all, put(key(i)))
+	}
+	check(t, c.Table("t").ApplyAll(t.Context(), all))
+	wg.Wait()
+	if n := f.count(f.requests, api.MethodScanOpen); n > 500 {
+		t.Errorf("%d lookups reached METADATA's server in two seconds", n)
+	}
 }

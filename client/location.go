@@ -106,10 +106,12 @@ type tablets struct {
 	// of. It is METADATA's alone.
 	wide atomic.Bool
 
-	// mu guards the field in it. Never held across I/O. Order: before locator.mu.
+	// mu guards the fields in it. Never held across I/O. Order: before locator.mu.
 	mu struct {
 		sync.Mutex
 		flights []*flight
+		failed  *lookupError // the last lookup, for METADATA's server was unavailable: none is begun
+		until   time.Time    // before this
 	}
 }
 

@@ -23,8 +23,8 @@ const (
 	flightsMax = 4
 	// lookupTimeout bounds one request of a lookup. What it asks for is in memory.
 	lookupTimeout = 5 * time.Second
-	// unassignedTime is how long a tablet that no server had is not asked about again,
-	// however many calls wait for it.
+	// unassignedTime is how long a tablet that no server had, or a METADATA server that is
+	// unavailable, is not asked about again, however many calls wait for it.
 	unassignedTime = 10 * time.Millisecond
 	// lookupParts bounds the METADATA tablets that one lookup goes through.
 	lookupParts = 8
@@ -100,6 +100,9 @@ func (l *locator) board(t *tablets, row []byte, alone bool) (place, *flight, err
 	if loc := l.lookUp(t.name, row); loc != nil && loc.node == nil && time.Now().Before(loc.until) {
 		return place{}, nil, &lookupError{table: t.name, row: bytes.Clone(row), err: errUnassigned}
 	}
+	if t.mu.failed != nil && time.Now().Before(t.mu.until) {
+		return place{}, nil, t.mu.failed
+	}
 	var best *flight
 	for _, f := range t.mu.flights {
 		c := bytes.Compare(f.row, row)
@@ -128,6 +131,9 @@ func (l *locator) fly(t *tablets, f *flight) {
 	f.loc, f.err = l.lookup(l.client.ctx, t, f.row)
 	t.mu.Lock()
 	t.mu.flights = slices.DeleteFunc(t.mu.flights, func(o *flight) bool { return o == f })
+	if t.mu.failed = nil; f.err != nil && errors.Is(f.err, api.ErrUnavailable) {
+		t.mu.failed, t.mu.until = f.err, time.Now().Add(unassignedTime)
+	}
 	t.mu.Unlock()
 	close(f.done)
 }
