@@ -23,11 +23,14 @@ type options struct {
 	json, keep           bool
 }
 
+// tabletMiB is what a tablet's memtable surely keeps before it is written out at 64 MiB.
+const tabletMiB = 48
+
 func main() {
 	var o options
 	flag.StringVar(&o.program, "stele", "bin/stele", "the program")
 	flag.StringVar(&o.dir, "dir", "", "folder for the nodes' data (default: a temporary one)")
-	flag.StringVar(&o.memory, "memory", "2GiB", "memory of each node; a fifth is for memtables")
+	flag.StringVar(&o.memory, "memory", "2GiB", "memory of each node; a fifth is for memtables, of which a tablet has 64 MiB at most")
 	flag.IntVar(&o.tries, "tries", 10, "tries of each figure; of restarts a tenth")
 	flag.IntVar(&o.tablets, "tablets", 24, "tablets that are probed")
 	flag.IntVar(&o.mib, "log-mib", 64, "MiB that a node has in memtables when it is killed")
@@ -44,10 +47,17 @@ func main() {
 }
 
 func measure(ctx context.Context, o *options) (err error) {
+	if most := o.tablets / nodes * tabletMiB; o.mib > most {
+		return fmt.Errorf("%d tablets on %d nodes keep at most %d MiB each in memtables, not %d: say --tablets %d and --memory %dGiB or more",
+			o.tablets, nodes, most, o.mib, (o.mib+tabletMiB-1)/tabletMiB*nodes, o.mib*6>>10+1)
+	}
 	if o.dir == "" {
 		if o.dir, err = os.MkdirTemp("", "stele-availability-"); err != nil {
 			return err
 		}
+	}
+	if err := os.MkdirAll(o.dir, 0o777); err != nil {
+		return err
 	}
 	if !o.keep {
 		defer func() {
