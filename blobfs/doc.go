@@ -49,7 +49,8 @@
 // sender is refused. A node has at most 256 streams.
 //
 // Of tasks the 16,384 most urgent wait; the others are found by the next scan. What cannot be done is tried
-// again after 5 s, and then ever more seldom, up to 5 min; at once when a node comes, goes or answers again.
+// again after 1 s, and then ever more seldom, up to 5 min; at once when a node comes, goes or answers again. So is a node
+// that could not be audited. An extent whose list gets too short is seen to at once, wherever that list is.
 //
 // # Invariants
 //

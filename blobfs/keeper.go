@@ -62,7 +62,8 @@ func (s *Store) startKeeper() {
 
 // run scans when something has changed, and now and then.
 func (k *keeper) run() {
-	var next time.Duration
+	var next, again time.Duration
+	pause := tickEvery
 	failing := 0
 	for {
 		changed := k.s.cluster.Fleet.Changed()
@@ -74,9 +75,19 @@ func (k *keeper) run() {
 			k.queue.forgive()
 		}
 		failing = k.complain(failing)
-		if now := k.s.cluster.Clock.Now(); news || now >= next || k.queue.drained() {
+		if news {
+			pause = tickEvery
+		}
+		now := k.s.cluster.Clock.Now()
+		// What a scan found to be too few is looked at again when all was done: that is what is told of, too.
+		over := now >= again && k.found() && k.queue.rested()
+		if news || over || now >= next || k.queue.drained() {
 			k.scan(v)
 			took := k.s.cluster.Clock.Now() - now
+			if over {
+				pause = min(2*pause, k.cfg.ScanEvery)
+			}
+			again = now + max(pause, 50*took)
 			// Looking through millions of lists shall not take more than a fiftieth of a processor.
 			next = now + max(k.cfg.ScanEvery, 50*took)
 			if k.of(v, k.s.self) == leaving {
@@ -90,6 +101,7 @@ func (k *keeper) run() {
 		case <-fired:
 		case <-k.back:
 			k.queue.hurry()
+			k.watch.hurry()
 		case <-k.s.ctx.Done():
 			stop()
 			return
@@ -183,6 +195,29 @@ func (k *keeper) scan(v *view) {
 	k.mu.Lock()
 	k.mu.scan, k.mu.scanned = sum, true
 	k.mu.Unlock()
+}
+
+// found tells whether the last scan found extents that this node has to repair.
+func (k *keeper) found() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.mu.scan.short != [local.HoldersMax + 1]int64{}
+}
+
+// noticed has an extent seen to whose list here has become one with too few nodes on it: its writer found no more, or somebody
+// has left. A scan may be far off.
+func (k *keeper) noticed(x ExtentID, h Holders) {
+	if k == nil || len(h.Nodes) >= k.s.cluster.Replicas {
+		return
+	}
+	info, err := k.s.disks.ExtentInfo(x)
+	if err != nil {
+		return
+	}
+	if t, _ := k.triage(k.watch.view(), &info); t.rank < taskSurplus {
+		t.behind = false // whoever is to repair it may not have this list
+		k.queue.push(t)
+	}
 }
 
 // scanPage is how many lists are looked at while the store's index is locked.
@@ -299,5 +334,8 @@ func (k *keeper) audit(nodes map[string]bool) {
 	}
 	for node := range nodes {
 		flush(node)
+	}
+	for node := range nodes {
+		k.watch.audited(node)
 	}
 }

@@ -30,7 +30,8 @@ type kept struct {
 	blobs   map[blobfs.ID]keptBlob
 	copies  int // made by Copy
 	extent  int64
-	log     slog.Handler // of all nodes
+	log     slog.Handler                          // of all nodes
+	checked func(from, to string, all []api.Held) // what Check answered
 }
 
 type keptBlob struct {
@@ -226,7 +227,11 @@ func reached[R any](ctx context.Context, p keptPeer, f func(api.Peer) (R, error)
 type nothing struct{}
 
 func (p keptPeer) Check(ctx context.Context, xs []blobfs.ExtentID) ([]api.Held, error) {
-	return reached(ctx, p, func(to api.Peer) ([]api.Held, error) { return to.Check(ctx, xs) })
+	all, err := reached(ctx, p, func(to api.Peer) ([]api.Held, error) { return to.Check(ctx, xs) })
+	if f := p.to.of.checked; f != nil && err == nil {
+		f(p.from.member.ID, p.to.member.ID, all)
+	}
+	return all, err
 }
 
 func (p keptPeer) Stat(ctx context.Context, x blobfs.ExtentID) (local.ExtentStat, error) {

@@ -30,6 +30,7 @@ type survey struct {
 	unwanted bool
 	repairs  []string // those who say that they see to it
 	made     []string // those that have a replica since
+	heard    []string // those that answered
 }
 
 // ask asks the nodes that may have an extent, and takes over the newest list. More nodes are asked as lists
@@ -141,6 +142,9 @@ func (k *keeper) weigh(v *view, sv *survey, answers map[string]api.Held) {
 	for _, node := range names {
 		a, answered := answers[node]
 		st := k.of(v, node)
+		if answered {
+			sv.heard = append(sv.heard, node)
+		}
 		if a.State == api.Unwanted {
 			sv.unwanted = true
 		}
@@ -230,6 +234,7 @@ func (k *keeper) auditBatch(node string, infos []local.ExtentInfo) bool {
 				k.queue.push(t)
 			}
 		case a.State != api.Good:
+			t.doubted = node
 			k.queue.push(t)
 		case a.Holders.Epoch != x.Holders.Epoch || !slices.Equal(a.Holders.Nodes, x.Holders.Nodes):
 			t.rank = taskSurplus

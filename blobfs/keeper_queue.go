@@ -17,6 +17,8 @@ type task struct {
 	// behind means that another node should do it, which may not know or not be able to.
 	behind bool
 	also   string // a node that is not on the list and has a replica
+	// doubted is a node on the list that said that it has no good replica.
+	doubted string
 }
 
 // The ranks of tasks that no extent's life depends on.
@@ -40,7 +42,7 @@ const (
 	// hurriesMax is how often what failed is tried again ahead of its time because a node answers again: it may do
 	// that and still fail.
 	hurriesMax = 3
-	retryMin   = 5 * time.Second
+	retryMin   = time.Second
 	retryMax   = 5 * time.Minute
 )
 
@@ -63,8 +65,10 @@ type taskQueue struct {
 	heap     taskHeap
 	queued   map[ExtentID]*queuedTask
 	busy     map[ExtentID]bool
+	again    map[ExtentID]task // what was to be done for one that is busy: what it is busy with may be older
 	failures map[ExtentID]failure
 	left     bool          // some were left out
+	did      bool          // some were done since rested was asked
 	wake     chan struct{} // closed when something changes
 }
 
@@ -95,7 +99,7 @@ func (h *taskHeap) Pop() any {
 }
 
 func newTaskQueue(clock Clock) *taskQueue {
-	return &taskQueue{clock: clock, queued: map[ExtentID]*queuedTask{}, busy: map[ExtentID]bool{}, failures: map[ExtentID]failure{}, wake: make(chan struct{})}
+	return &taskQueue{clock: clock, queued: map[ExtentID]*queuedTask{}, busy: map[ExtentID]bool{}, again: map[ExtentID]task{}, failures: map[ExtentID]failure{}, wake: make(chan struct{})}
 }
 
 func (q *taskQueue) signalLocked() {
@@ -103,10 +107,15 @@ func (q *taskQueue) signalLocked() {
 	q.wake = make(chan struct{})
 }
 
-// push adds a task, unless it is known, or failed lately.
+// push adds a task, unless it is known, or failed lately. What is to be done for an extent that somebody is busy with
+// waits until that has ended.
 func (q *taskQueue) push(t task) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.pushLocked(t)
+}
+
+func (q *taskQueue) pushLocked(t task) {
 	if f, ok := q.failures[t.id]; ok && q.clock.Now() < f.until {
 		return
 	}
@@ -116,6 +125,7 @@ func (q *taskQueue) push(t task) {
 		return
 	}
 	if q.busy[t.id] {
+		q.again[t.id] = t
 		return
 	}
 	if len(q.heap) >= tasksMax {
@@ -140,8 +150,9 @@ func (q *taskQueue) pop(ctx context.Context) (task, error) {
 		for len(q.heap) > 0 && ctx.Err() == nil {
 			e := heap.Pop(&q.heap).(*queuedTask)
 			delete(q.queued, e.id)
-			if q.busy[e.id] {
-				continue // claimed since; the next scan finds what is left to do
+			if q.busy[e.id] { // claimed since
+				q.again[e.id] = e.task
+				continue
 			}
 			q.busy[e.id] = true
 			q.mu.Unlock()
@@ -161,7 +172,7 @@ func (q *taskQueue) pop(ctx context.Context) (task, error) {
 func (q *taskQueue) done(t task, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	delete(q.busy, t.id)
+	q.did = true
 	if err == nil {
 		delete(q.failures, t.id)
 	} else {
@@ -175,6 +186,16 @@ func (q *taskQueue) done(t task, err error) {
 		f.task, f.err, f.tries = t, err, f.tries+1
 		f.until = q.clock.Now() + min(retryMin<<min(f.tries-1, 10), retryMax)
 		q.failures[t.id] = f
+	}
+	q.freeLocked(t.id)
+}
+
+// freeLocked has nobody busy with an extent any more.
+func (q *taskQueue) freeLocked(x ExtentID) {
+	delete(q.busy, x)
+	if t, ok := q.again[x]; ok {
+		delete(q.again, x)
+		q.pushLocked(t)
 	}
 	q.signalLocked()
 }
@@ -193,8 +214,7 @@ func (q *taskQueue) claim(x ExtentID) bool {
 func (q *taskQueue) unclaim(x ExtentID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	delete(q.busy, x)
-	q.signalLocked()
+	q.freeLocked(x)
 }
 
 // failed returns why an extent could not be helped lately.
@@ -213,6 +233,17 @@ func (q *taskQueue) drained() bool {
 		return false
 	}
 	q.left = false
+	return true
+}
+
+// rested tells whether all that waited was done, and something was since it last told so.
+func (q *taskQueue) rested() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.did || len(q.heap)+len(q.busy) > 0 {
+		return false
+	}
+	q.did = false
 	return true
 }
 

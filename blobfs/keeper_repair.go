@@ -37,6 +37,12 @@ func (e *noTakerError) Unwrap() error { return e.last }
 // errNoGood means that no replica is good.
 var errNoGood = errors.New("no good replica is reachable")
 
+// errUnsettled means that others kept changing the list of an extent.
+var errUnsettled = errors.New("its list of holders changes all the time")
+
+// errDoubted means that a node that said it has no good replica does not answer now.
+var errDoubted = errors.New("a node that had no good replica does not answer")
+
 // tendMax bounds how often a task begins anew because somebody else did something.
 const tendMax = 8
 
@@ -60,7 +66,7 @@ func (k *keeper) tend(ctx context.Context, t task) error {
 			return err
 		}
 	}
-	return nil // the next scan goes on
+	return errUnsettled
 }
 
 // step does the most urgent thing for an extent, and tells whether there may be more.
@@ -105,6 +111,10 @@ func (k *keeper) step(ctx context.Context, v *view, t task, sv *survey) (again b
 	case short <= 0 && (sv.torn || mine && k.listHasLost(sv)):
 		// Of lists of one epoch that differ, only nodes that are on one of them may know.
 		return true, k.publish(ctx, sv, sv.held)
+	}
+	if t.doubted != "" && short <= 0 && slices.Contains(sv.held, t.doubted) && !slices.Contains(sv.heard, t.doubted) {
+		// It counts as one that has a replica, since it is silent: no list tells that it is not.
+		return false, fmt.Errorf("%w: %s", errDoubted, t.doubted)
 	}
 	return k.trim(ctx, v, sv, mine, listed)
 }

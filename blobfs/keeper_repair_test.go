@@ -33,6 +33,12 @@ func TestRepairAfterDeath(t *testing.T) {
 			t.Errorf("%d copies within the grace period", c.made())
 		}
 		took := c.until(time.Minute, "repaired", func() bool { fewer, _ := c.short(3); return fewer == 0 })
+		time.Sleep(5 * time.Second)
+		for _, n := range c.all {
+			if st := n.store.Keeping(); n.up && slices.Max(st.Short) > 0 {
+				t.Errorf("%s tells of extents that have too few replicas 5 s after all had three: %v", n.member.ID, st.Short)
+			}
+		}
 		time.Sleep(5 * time.Minute)
 		if c.made() != held {
 			t.Errorf("%d copies for %d extents that the node held", c.made(), held)
@@ -213,7 +219,7 @@ func TestRepairWhenANodeAnswers(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		late.say(func(m *blobfs.Member) { m.Alive = true })
-		time.Sleep(77 * time.Second) // it has been tried after 5 s, 10 s, 20 s and 40 s, and would be after 80 s more
+		time.Sleep(77 * time.Second) // it has been tried until a minute after, and would be after a minute more
 		late.start()
 		took := c.until(time.Hour, "three replicas", func() bool { fewer, _ := c.short(3); return fewer == 0 })
 		if took > 25*time.Second {

@@ -1,6 +1,9 @@
 package blobfs
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // KeepCounts counts what a keeper did since it started.
 type KeepCounts struct {
@@ -60,7 +63,7 @@ func (s *Store) Keeping() KeepStatus {
 	defer k.mu.Unlock()
 	scan := &k.mu.scan
 	st := KeepStatus{
-		Known: k.mu.scanned, Extents: scan.extents, Bytes: scan.bytes, Short: scan.short[:s.cluster.Replicas],
+		Known: k.mu.scanned, Extents: scan.extents, Bytes: scan.bytes, Short: slices.Clone(scan.short[:s.cluster.Replicas]),
 		ToCopy: int64(endangered), ToCopyBytes: scan.shortBytes, Surplus: scan.surplus, BytesPerSec: perSec, KeepCounts: k.mu.counts,
 	}
 	st.Rotten, st.Drain, st.Scrub = int64(rotten), k.mu.drain, k.scrubStatusLocked()

@@ -40,6 +40,7 @@ type sighting struct {
 	// audit is when to ask it next whether it has what it should.
 	audit  time.Duration
 	audits int
+	undone int  // how many times in a row it could not be asked
 	seen   bool // by the present refresh
 }
 
@@ -205,16 +206,37 @@ func (w *watch) due() map[string]bool {
 	return ids
 }
 
-// auditRetry is when a node is asked again that could not be: gossip hears of a node that starts some seconds
-// before it answers.
-const auditRetry = 5 * time.Second
+// auditRetry is when a node is asked again that could not be, twice as long each time, up to ScanEvery: gossip hears
+// of a node that starts some seconds before it answers. When it is heard of again that is done at once.
+const auditRetry = time.Second
 
 // undone notes that a node could not be asked.
 func (w *watch) undone(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := w.nodes[id]; n != nil {
-		n.audit = w.clock.Now() + min(auditRetry, w.cfg.ScanEvery)
+		n.audit = w.clock.Now() + min(auditRetry<<min(n.undone, 10), w.cfg.ScanEvery)
+		n.undone++
+	}
+}
+
+// audited notes that a node was asked.
+func (w *watch) audited(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := w.nodes[id]; n != nil {
+		n.undone = 0
+	}
+}
+
+// hurry has those asked now that could not be: one of them answers.
+func (w *watch) hurry() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range w.nodes {
+		if n.undone > 0 {
+			n.audit = w.clock.Now()
+		}
 	}
 }
 

@@ -41,7 +41,23 @@ func TestAuditIsTriedAgainSoon(t *testing.T) {
 	if due := w.due(); len(due) != 1 {
 		t.Errorf("not asked again after %v", auditRetry)
 	}
+	w.undone("n2")
 	clock.at += auditRetry
+	if due := w.due(); len(due) != 0 {
+		t.Errorf("asked as soon after the second failure: %v", due)
+	}
+	clock.at += auditRetry
+	if due := w.due(); len(due) != 1 {
+		t.Errorf("not asked again after %v", 2*auditRetry)
+	}
+	w.undone("n2")
+	w.hurry()
+	if due := w.due(); len(due) != 1 {
+		t.Errorf("not asked though a node answers again")
+	}
+	w.audited("n2")
+	w.hurry()
+	clock.at += time.Minute
 	if due := w.due(); len(due) != 0 {
 		t.Errorf("asked again though it has answered: %v", due)
 	}

@@ -165,7 +165,11 @@ func (v server) DropBlob(ctx context.Context, blob ID, _ api.Reason) (int, error
 
 // SetHolders implements api.Extents.
 func (v server) SetHolders(ctx context.Context, x ExtentID, h Holders) error {
-	return v.s.disks.SetHolders(ctx, x, h)
+	err := v.s.disks.SetHolders(ctx, x, h)
+	if err == nil {
+		v.s.keeper.noticed(x, h)
+	}
+	return err
 }
 
 // Verify implements api.Extents.

@@ -45,6 +45,7 @@ func (x *spread) Seal(ctx context.Context, last bool) (ExtentRef, error) {
 		x.tellHolders()
 	}
 	x.ref.Replicas = slices.Clone(x.sealed)
+	x.s.keeper.noticed(x.id, Holders{Nodes: x.sealed})
 	return x.ref, nil
 }
 

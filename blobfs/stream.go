@@ -353,5 +353,8 @@ func (x *stream) sealHere(s api.Seal) error {
 		return fmt.Errorf("%w: %d bytes with table checksum %08x, not %d with %08x", api.ErrBadStream, x.w.Length(), x.w.CRC(), s.Length, s.CRC)
 	}
 	_, err := x.w.Seal(context.Background(), s.Last, s.Holders)
+	if err == nil {
+		x.s.keeper.noticed(x.begin.Extent, s.Holders)
+	}
 	return err
 }
