@@ -26,6 +26,10 @@ type (
 	RowSample = api.RowSample
 	// NodeInfo is a node of the cluster.
 	NodeInfo = api.NodeInfo
+	// UnservedTablets are the tablets that no server has.
+	UnservedTablets = api.UnservedTablets
+	// UnservedTablet is one of them.
+	UnservedTablet = api.UnservedTablet
 	// RaftStatus is the state of the lock service.
 	RaftStatus = api.RaftStatus
 	// RaftServer is a member of the lock service's Raft group.

@@ -43,6 +43,13 @@ func (c *Client) RemoveNode(ctx context.Context, node string, force bool) error 
 	return c.do(ctx, &call{method: api.MethodRemoveNode, change: true, encode: req.Append})
 }
 
+// UnservedTablets returns the tablets that no server has had for some seconds, as the master knows. Errors: those
+// of Nodes; ErrUnavailable while no master is known.
+func (c *Client) UnservedTablets(ctx context.Context) (*UnservedTablets, error) {
+	u := &api.UnservedTablets{}
+	return u, c.ask(ctx, api.MethodUnservedTablets, nil, u.Decode)
+}
+
 // RaftStatus returns the state of the lock service. Errors: those of Nodes.
 func (c *Client) RaftStatus(ctx context.Context) (*RaftStatus, error) {
 	s := &api.RaftStatus{}

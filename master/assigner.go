@@ -94,13 +94,21 @@ type assigner struct {
 		// wishes are taken until the mastership is over: then it is closed.
 		wishes []*wish
 		closed bool
-		// failures are how often orders have failed since they last were done, by their subjects.
-		failures map[string]int
+		// failures are those of orders since they last were done, by their subjects.
+		failures map[string]failure
+		// unserved are the tablets that are not served, by their keys.
+		unserved map[string]*Unserved
 		// ends are those of the servers that are alive.
 		ends map[string]serverEnd
 		// moved ends the present reading of METADATA; nil if there is none.
 		moved context.CancelCauseFunc
 	}
+}
+
+// failure is how often an order has failed in a row, and how it did the last time.
+type failure struct {
+	tries int
+	err   error
 }
 
 // serverEnd is a context that ends when a server is known to be gone: nobody waits for it then.
@@ -182,7 +190,9 @@ func (a *assigner) look(ctx context.Context) error {
 		return err
 	}
 	a.told = ""
-	for _, o := range PlanTablets(s) {
+	orders := PlanTablets(s)
+	a.noteUnserved(s)
+	for _, o := range orders {
 		if !a.lock.Held() {
 			return nil
 		}
@@ -344,7 +354,7 @@ func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 			log.Info("tablets: overtaken", "error", err)
 			pause(ctx, retryPause)
 		case ctx.Err() == nil:
-			wait := a.failed(&o)
+			wait := a.failed(&o, err)
 			log.Warn("tablets: failed; will try again", "error", err, "in", wait)
 			pause(ctx, wait)
 		}
@@ -367,14 +377,15 @@ func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 }
 
 // failed counts a failure of an order, and returns when it is to be given again.
-func (a *assigner) failed(o *Order) time.Duration {
+func (a *assigner) failed(o *Order, err error) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.mu.failures == nil {
-		a.mu.failures = map[string]int{}
+		a.mu.failures = map[string]failure{}
 	}
-	a.mu.failures[o.subject()]++
-	return retryAfter(a.mu.failures[o.subject()])
+	f := failure{a.mu.failures[o.subject()].tries + 1, err}
+	a.mu.failures[o.subject()] = f
+	return retryAfter(f.tries)
 }
 
 // retryAfter is the pause after so many failures in a row.

@@ -46,7 +46,7 @@ func (f *blobFile) encode() []byte {
 
 func decodeBlobFile(b []byte) (f blobFile, err error) {
 	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
-		return f, fmt.Errorf("file of a blob: %d of %d bytes are a message: %w", n, len(b), err)
+		return f, fmt.Errorf("file of a blob: %d of %d bytes are a message: %v", n, len(b), err)
 	}
 	d := wire.NewDecoder(b)
 	n := d.Array()

@@ -118,6 +118,8 @@ const (
 	methodMove = "cluster.move_tablet"
 	// methodUnite asks it to merge two neighbours, and waits for that: their keys.
 	methodUnite = "cluster.merge_tablets"
+	// methodUnserved asks it which tablets are not served: what unserved_tablets answers.
+	methodUnserved = "cluster.unserved_tablets"
 )
 
 // nudgeMaster tells the master, if it is known who that is, that something has changed.

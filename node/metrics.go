@@ -137,6 +137,9 @@ func (c *collector) collectMeta(m sender) {
 		m.gauge("gossip_members_alive", "Nodes that gossip hears of.", float64(alive))
 	}
 	m.gauge("master_epoch", "Epoch of this node's mastership; 0 while it is not master.", float64(c.node.master.Epoch()))
+	if unserved, err := c.node.master.Unserved(); err == nil {
+		m.gauge("master_unserved_tablets", "Tablets of the cluster that nobody has served for 5 seconds; told by the master alone.", float64(len(unserved)))
+	}
 	if group == nil {
 		return
 	}

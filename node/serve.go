@@ -44,6 +44,7 @@ func (n *Node) serve(listener net.Listener) error {
 	n.handleTables()
 	n.handleTabletChanges()
 	n.handleWishes()
+	n.handleUnserved()
 	n.handleData()
 	n.handleAdmin()
 	n.handleNodes()

@@ -116,7 +116,7 @@ func TestMergeCutInTwo(t *testing.T) {
 	}
 	s := n.server.Load()
 	upper := *rows[1]
-	if err := s.take(ctx, &upper); err != nil {
+	if err := s.take(ctx, &upper, false); err != nil {
 		t.Fatal(err)
 	}
 	l, err := s.prepare(ctx, &upper)

@@ -46,6 +46,7 @@ type tabletServer struct {
 	mu struct {
 		sync.Mutex
 		loading map[string]bool // by key
+		failed  map[string]bool // that could not be loaded the last time, by key
 		states  map[uint64]*rowState
 	}
 }
@@ -218,9 +219,18 @@ func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) 
 	if m, err := tablet.DecodeMeta(row.Meta); err == nil && s.of(row.Table).Settling(m.ID) {
 		return errSplittingOff
 	}
-	if err := s.take(ctx, row); err != nil {
+	if err := s.take(ctx, row, s.retried(key)); err != nil {
 		return err
 	}
+	if err := s.loadTaken(ctx, key, row); err != nil {
+		s.giveBack(key, row, err)
+		return err
+	}
+	return nil
+}
+
+// loadTaken loads a tablet that is this server's.
+func (s *tabletServer) loadTaken(ctx context.Context, key []byte, row *metadata.Row) error {
 	l, err := s.prepare(ctx, row)
 	if err != nil {
 		return err
@@ -230,6 +240,7 @@ func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) 
 		s.forget(l.Meta.ID)
 		return err
 	}
+	s.loadedAfterAll(ctx, key, l.Meta.ID)
 	s.log.Info("tablet loaded", "tablet", l.Meta.ID, "table", l.Schema.Name, "runs", len(l.Runs), "took", time.Since(start).Round(time.Millisecond))
 	return nil
 }
@@ -288,8 +299,9 @@ func (s *tabletServer) has(row *metadata.Row) bool {
 	return s.of(row.Table).Has(row.Table, row.End)
 }
 
-// take makes the tablet this server's. From then on no other changes its row.
-func (s *tabletServer) take(ctx context.Context, row *metadata.Row) error {
+// take makes the tablet this server's. From then on no other changes its row. METADATA keeps that as an event
+// unless it is another try at the same.
+func (s *tabletServer) take(ctx context.Context, row *metadata.Row, again bool) error {
 	name := s.nameFor(row.Table)
 	event := "loaded on " + name
 	if row.Server != "" && row.Server != name {
@@ -297,6 +309,9 @@ func (s *tabletServer) take(ctx context.Context, row *metadata.Row) error {
 		if !slices.Contains(row.Recoveries, row.Server) {
 			row.Recoveries = append(row.Recoveries, row.Server)
 		}
+	}
+	if again {
+		event = ""
 	}
 	row.Server, row.Addr = name, s.n.RPCAddr()
 	return s.rows.replace(ctx, row, event)

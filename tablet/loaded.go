@@ -41,3 +41,15 @@ func (s *Server) Tables() map[string]uint64 {
 	}
 	return tables
 }
+
+// Overlaps says whether the server has rows of a table above start and up to end; an empty end is no end.
+func (s *Server) Overlaps(tableID uint64, start, end []byte) bool {
+	for _, sv := range *s.tables.Load() {
+		if sv.id == tableID && slices.ContainsFunc(sv.tablets, func(t *Tablet) bool {
+			return (len(t.end) == 0 || string(t.end) > string(start)) && (len(end) == 0 || string(t.start) < string(end))
+		}) {
+			return true
+		}
+	}
+	return false
+}

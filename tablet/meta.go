@@ -170,7 +170,7 @@ func EncodeMeta(m *Meta) []byte {
 // DecodeMeta reads what EncodeMeta wrote.
 func DecodeMeta(b []byte) (*Meta, error) {
 	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
-		return nil, fmt.Errorf("%w: %d of %d bytes are a message: %w", errBadMeta, n, len(b), err)
+		return nil, fmt.Errorf("%w: %d of %d bytes are a message: %v", errBadMeta, n, len(b), err)
 	}
 	d := wire.NewDecoder(b)
 	n := d.Array()

@@ -59,7 +59,7 @@ func EncodeRun(m *RunMeta) []byte {
 // DecodeRun reads what EncodeRun wrote.
 func DecodeRun(b []byte) (RunMeta, error) {
 	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
-		return RunMeta{}, fmt.Errorf("%w: %d of %d bytes are a message: %w", errBadRun, n, len(b), err)
+		return RunMeta{}, fmt.Errorf("%w: %d of %d bytes are a message: %v", errBadRun, n, len(b), err)
 	}
 	d := wire.NewDecoder(b)
 	n := d.Array()

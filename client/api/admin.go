@@ -252,7 +252,7 @@ func (r *SetFamilyRequest) Decode(d *wire.Decoder, n int) error {
 }
 
 // NamesRequest is the parameters of methods that take only names: none for ping,
-// list_tables, status, list_nodes and raft_status, a table for describe_table,
+// list_tables, status, list_nodes, raft_status and unserved_tablets, a table for describe_table,
 // drop_table, compact_table and root, a table and a family for drop_family, a node's
 // id or name for drain_node and remove_node:
 //

@@ -395,6 +395,9 @@ func TestAdministrationRoundTrips(t *testing.T) {
 	}
 	info := TableInfo{schema, []TabletInfo{{ID: 1 << 63, Node: "n", Start: []byte("a"), End: []byte("b"), MemtableBytes: 5,
 		Groups: []GroupInfo{{"default", 1, 2, 3, 4}}}, {ID: 2}}}
+	unserved := UnservedTablets{Total: 7, Tablets: []UnservedTablet{
+		{"t", []byte("a"), []byte("m"), "n1", "n1.301", 90 * time.Second, 12, "a file of it is damaged"}, {},
+	}}
 	root := RootInfo{Metadata: true, Table: 17, Server: "n1.301", Addr: "h:1"}
 	if got, want := wiretest.Encode(root.Append), wiretest.Unhex(t, "84 a86d65746164617461c3 a57461626c6511 a6736572766572a66e312e333031 a461646472a3683a31"); !bytes.Equal(got, want) {
 		t.Errorf("root\n got %x\nwant %x", got, want)
@@ -402,7 +405,7 @@ func TestAdministrationRoundTrips(t *testing.T) {
 	for _, test := range []struct {
 		in  interface{ Append(*wire.Encoder) }
 		out interface{ Decode(*wire.Decoder) error }
-	}{{&root, &RootInfo{}}, {&pong, &Pong{}}, {&status, &Status{}}, {&info, &TableInfo{}}, {&raft, &RaftStatus{}}} {
+	}{{&root, &RootInfo{}}, {&pong, &Pong{}}, {&status, &Status{}}, {&info, &TableInfo{}}, {&raft, &RaftStatus{}}, {&unserved, &UnservedTablets{}}} {
 		b := wiretest.Encode(test.in.Append)
 		d := wire.NewDecoder(b)
 		if err := test.out.Decode(&d); err != nil || d.More() {

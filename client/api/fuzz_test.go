@@ -116,7 +116,7 @@ func FuzzResults(f *testing.F) {
 				_ = FromRPC(err).Error()
 			}
 		})
-		for _, r := range []interface{ Decode(*wire.Decoder) error }{&Status{}, &TableInfo{}, &Pong{}, &RaftStatus{}, &BlobUpload{}, &BlobStatus{}, &BlobPage{}, &FsckStep{}, &StoreStatus{}, &RootInfo{}} {
+		for _, r := range []interface{ Decode(*wire.Decoder) error }{&Status{}, &TableInfo{}, &Pong{}, &RaftStatus{}, &UnservedTablets{}, &BlobUpload{}, &BlobStatus{}, &BlobPage{}, &FsckStep{}, &StoreStatus{}, &RootInfo{}} {
 			d = wire.NewDecoder(b)
 			if r.Decode(&d) != nil {
 				continue

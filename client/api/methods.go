@@ -38,6 +38,8 @@ const (
 	MethodDrainNode  = "drain_node"
 	MethodRemoveNode = "remove_node"
 	MethodRaftStatus = "raft_status"
+
+	MethodUnservedTablets = "unserved_tablets"
 )
 
 // Methods lists every method of the data API.
@@ -49,7 +51,7 @@ func Methods() []string {
 		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodDropTable,
 		MethodSetFamily, MethodDropFamily, MethodCompactTable,
 		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus,
-		MethodListNodes, MethodDrainNode, MethodRemoveNode, MethodRaftStatus,
+		MethodListNodes, MethodDrainNode, MethodRemoveNode, MethodRaftStatus, MethodUnservedTablets,
 		MethodBlobOpen, MethodBlobWrite, MethodBlobSeal, MethodBlobAbort, MethodBlobRead,
 		MethodBlobStat, MethodBlobList, MethodBlobDelete, MethodBlobFsck, MethodBlobStatus,
 	}

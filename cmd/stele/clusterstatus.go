@@ -25,8 +25,11 @@ type clusterJSON struct {
 	Unassigned *int64   `json:"unassigned"`
 	Recovering *int64   `json:"recovering"` // that wait for commit logs of dead servers
 	Recoveries []string `json:"recoveries"` // those servers
-	Under      *int64   `json:"under_replicated"`
-	Unknown    []string `json:"unknown"` // what could not be found out, and why
+	// Unserved are the tablets that nobody has had for some seconds, as the master knows.
+	Unserved        *int64         `json:"unserved"`
+	UnservedTablets []unservedJSON `json:"unserved_tablets"`
+	Under           *int64         `json:"under_replicated"`
+	Unknown         []string       `json:"unknown"` // what could not be found out, and why
 }
 
 type clusterNodeJSON struct {
@@ -49,17 +52,23 @@ func clusterOf(ctx context.Context, c *client.Client) *clusterJSON {
 	defer cancel()
 	var nodes []client.NodeInfo
 	var store *client.StoreStatus
-	x := &clusterJSON{Nodes: []clusterNodeJSON{}, Recoveries: []string{}, Unknown: []string{}}
+	x := &clusterJSON{Nodes: []clusterNodeJSON{}, Recoveries: []string{}, UnservedTablets: []unservedJSON{}, Unknown: []string{}}
 	held := map[string]int64{}
-	var nodesErr, storeErr, tabletsErr error
+	var unserved *client.UnservedTablets
+	var nodesErr, storeErr, tabletsErr, unservedErr error
 	var asked sync.WaitGroup
 	asked.Go(func() { nodes, nodesErr = c.Nodes(ctx) })
 	asked.Go(func() { store, storeErr = c.StoreStatus(ctx) })
+	asked.Go(func() { unserved, unservedErr = c.UnservedTablets(ctx) })
 	asked.Go(func() { tabletsErr = x.countTablets(ctx, c, held) })
 	asked.Wait()
 	x.unknown("which nodes there are", nodesErr)
 	x.unknown("where tablets are: METADATA does not answer", tabletsErr)
+	x.unknown("which tablets are not served", unservedErr)
 	x.unknown("how the block store is", storeErr)
+	if unservedErr == nil {
+		x.addUnserved(unserved)
+	}
 	for i := range nodes {
 		n := &nodes[i]
 		j := clusterNodeJSON{ID: n.ID, Name: nodeName(n), State: n.State, Voter: n.Voter, Leader: n.Leader, Master: n.Master, Draining: n.Draining, Load: n.Load}
@@ -157,7 +166,8 @@ func (x *clusterJSON) grid() *grid {
 
 // troubles says what is not as it should be with tablets, and what is not known.
 func (x *clusterJSON) troubles() (all []string) {
-	if x.Unassigned != nil && *x.Unassigned > 0 {
+	all = x.unservedLines()
+	if x.Unassigned != nil && *x.Unassigned > x.unserved() {
 		all = append(all, fmt.Sprintf("%s of %s on no node: the master looks for one", formatCount(*x.Unassigned), plural(*x.Tablets, "tablet")))
 	}
 	for i := range x.Nodes {

@@ -247,6 +247,11 @@ func (a *app) report(err error) int {
 	return a.reportOne(err)
 }
 
+// hint says what to do.
+func (a *app) hint(text string) {
+	fmt.Fprintf(a.err, "%s %s\n", a.paint(a.errTTY, styleHint, "hint:"), text)
+}
+
 func (a *app) reportOne(err error) int {
 	f := faultOf(err)
 	if f.quiet {
@@ -262,7 +267,7 @@ func (a *app) reportOne(err error) int {
 	}
 	fmt.Fprintf(a.err, "%s%s %s\n", priority, a.paint(a.errTTY, styleError, "error:"), text)
 	if f.hint != "" {
-		fmt.Fprintf(a.err, "%s %s\n", a.paint(a.errTTY, styleHint, "hint:"), f.hint)
+		a.hint(f.hint)
 	}
 	return f.code
 }

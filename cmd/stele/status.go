@@ -20,10 +20,12 @@ func (a *app) statusCommand() *cobra.Command {
 TABLETS are those that METADATA has on a node, REPLICAS what it holds of the block store,
 UNDER the extents with too few replicas that it sees to. What nobody tells within 5
 seconds is shown as ?, and said to be unknown: the rest is shown all the same. Before the
-table stands what is not as it should be: tablets on no node, or being recovered.
+table stands what is not as it should be: tablets on no node, or being recovered. Tablets
+that nobody has served for 5 seconds are counted, and the first of them named, with what
+the last try to load them came to.
 
-Exit codes: 0 it serves, 5 it answers but does not serve, 3 it cannot be reached,
-7 it did not answer in time.`,
+Exit codes: 0 it serves, 5 it answers but does not serve or tablets of the cluster are not
+served, 3 it cannot be reached, 7 it did not answer in time.`,
 		Example: `  stele status
   stele status --addr 10.0.0.5:7106 --timeout 3s
   stele status --json | jq .ready`,
@@ -34,8 +36,15 @@ Exit codes: 0 it serves, 5 it answers but does not serve, 3 it cannot be reached
 				if err != nil {
 					return err
 				}
-				if err := a.printStatus(s, clusterOf(ctx, c)); err != nil || s.Ready {
+				whole := clusterOf(ctx, c)
+				if err := a.printStatus(s, whole); err != nil {
 					return err
+				}
+				if whole.unserved() > 0 {
+					a.hint(unservedHint)
+				}
+				if s.Ready && whole.unserved() == 0 {
+					return nil
 				}
 				return quietly(exitUnhealthy)
 			})
@@ -112,7 +121,7 @@ func (a *app) printStatus(s *client.Status, whole *clusterJSON) error {
 		j.Whole = whole
 		return a.printJSON(j)
 	}
-	fmt.Fprintf(a.out, "%s\n", a.statusSentence(s))
+	fmt.Fprintf(a.out, "%s\n", a.statusSentence(s, whole.unserved()))
 	for _, t := range whole.troubles() {
 		fmt.Fprintf(a.out, "%s\n", escapeLines(t))
 	}
@@ -147,7 +156,7 @@ func (a *app) printStatus(s *client.Status, whole *clusterJSON) error {
 const logSettles = 30 * time.Second
 
 // statusSentence says in a sentence what there is to know.
-func (a *app) statusSentence(s *client.Status) string {
+func (a *app) statusSentence(s *client.Status, unserved int64) string {
 	retired := 0
 	for _, d := range s.Disks {
 		if d.Retired {
@@ -159,8 +168,11 @@ func (a *app) statusSentence(s *client.Status) string {
 		serves += fmt.Sprintf("; %d of %s alive", s.NodesAlive, plural(s.Nodes, "node"))
 	}
 	few := ""
+	if unserved > 0 {
+		few = fmt.Sprintf("; %s of the cluster not served", plural(unserved, "tablet"))
+	}
 	if s.UnderReplicated > 0 {
-		few = fmt.Sprintf("; %s under-replicated", plural(s.UnderReplicated, "extent"))
+		few += fmt.Sprintf("; %s under-replicated", plural(s.UnderReplicated, "extent"))
 	}
 	if s.LogReplicas < s.Replicas && s.Uptime > logSettles {
 		few += fmt.Sprintf("; its commit log is on %d of %s", s.LogReplicas, plural(s.Replicas, "node"))
@@ -169,7 +181,7 @@ func (a *app) statusSentence(s *client.Status) string {
 	case !s.Ready:
 		return a.paint(a.outTTY, styleError, "unhealthy") + ": node " + escapeText(s.Node) + " does not serve: " + escapeText(orElse(s.Reason, "it does not say why"))
 	case retired > 0:
-		return a.paint(a.outTTY, styleHint, "degraded") + serves + fmt.Sprintf("; %d of %s failed", retired, plural(int64(len(s.Disks)), "data folder"))
+		return a.paint(a.outTTY, styleHint, "degraded") + serves + few + fmt.Sprintf("; %d of %s failed", retired, plural(int64(len(s.Disks)), "data folder"))
 	case s.NodesAlive < s.Nodes, few != "":
 		return a.paint(a.outTTY, styleHint, "degraded") + serves + few
 	}

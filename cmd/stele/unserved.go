@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/steledb/stele/client"
+)
+
+// unservedShown is how many tablets that are not served a status names. --json has up to 100.
+const unservedShown = 5
+
+// unservedHint says what to do about tablets that are not served.
+const unservedHint = `start nodes that are away ("stele node list"); see files that are lost or damaged with "stele blob fsck"; ` +
+	`the log of the master says which node tried, and that node's why it could not`
+
+// unservedJSON is a tablet that is not served, as --json prints it.
+type unservedJSON struct {
+	Table  string    `json:"table"`
+	Start  jsonBytes `json:"start"`
+	End    jsonBytes `json:"end"`
+	NodeID string    `json:"node_id"` // of the node that METADATA names; empty: none
+	Server string    `json:"server"`
+	SinceS float64   `json:"since_s"`
+	Tries  int64     `json:"tries"`
+	Error  string    `json:"error"`
+}
+
+// addUnserved adds what the master knows of tablets that are not served.
+func (x *clusterJSON) addUnserved(u *client.UnservedTablets) {
+	x.Unserved, x.UnservedTablets = &u.Total, []unservedJSON{}
+	for _, t := range u.Tablets {
+		x.UnservedTablets = append(x.UnservedTablets, unservedJSON{
+			Table: t.Table, Start: t.Start, End: t.End, NodeID: t.Node, Server: t.Server, SinceS: t.Since.Seconds(), Tries: t.Tries, Error: t.Error,
+		})
+	}
+}
+
+// unserved is how many tablets are known not to be served.
+func (x *clusterJSON) unserved() int64 {
+	if x.Unserved == nil {
+		return 0
+	}
+	return *x.Unserved
+}
+
+// unservedLines name tablets that are not served, each with what keeps it from that.
+func (x *clusterJSON) unservedLines() (all []string) {
+	for i := range x.UnservedTablets[:min(len(x.UnservedTablets), unservedShown)] {
+		t := &x.UnservedTablets[i]
+		line := fmt.Sprintf("not served: table %s, rows from %s to %s, for %v; ", orElse(t.Table, "(unknown)"),
+			rowText(t.Start, "(first)"), rowText(t.End, "(last)"), time.Duration(t.SinceS*float64(time.Second)).Round(time.Second))
+		if t.Server == "" {
+			line += "METADATA gives it to no server"
+		} else {
+			line += fmt.Sprintf("METADATA gives it to node %s (server %s)", x.nameOf(t.NodeID), t.Server)
+		}
+		if t.Tries > 0 {
+			line += "; " + plural(t.Tries, "try") + " failed, the last"
+		}
+		all = append(all, line+": "+t.Error)
+	}
+	if more := x.unserved() - int64(len(all)); more > 0 {
+		all = append(all, fmt.Sprintf("not served: %s more", plural(more, "tablet")))
+	}
+	return all
+}
+
+// rowShown bounds what is shown of a row's key, in bytes.
+const rowShown = 80
+
+func rowText(row []byte, none string) string {
+	switch {
+	case len(row) == 0:
+		return none
+	case len(row) > rowShown:
+		return fmt.Sprintf("%q…", row[:rowShown])
+	}
+	return fmt.Sprintf("%q", row)
+}
+
+// nameOf is what people call a node.
+func (x *clusterJSON) nameOf(id string) string {
+	for i := range x.Nodes {
+		if x.Nodes[i].ID == id {
+			return x.Nodes[i].Name
+		}
+	}
+	return id
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+)
+
+// A status counts the tablets that are not served, names some with the reason, and is not healthy.
+func TestStatusTellsUnserved(t *testing.T) {
+	u := &client.UnservedTablets{Total: 9, Tablets: []client.UnservedTablet{
+		{Table: "t", End: []byte("m"), Node: "a", Server: "a.7", Since: 90 * time.Second, Tries: 12, Error: "a file is damaged"},
+		{Table: "t", Start: []byte("m"), Since: 7 * time.Second, Error: "no server"},
+	}}
+	for range 5 {
+		u.Tablets = append(u.Tablets, client.UnservedTablet{Table: strings.Repeat("x", 3), Error: "e"})
+	}
+	one := int64(1)
+	x := &clusterJSON{Nodes: []clusterNodeJSON{{ID: "a", Name: "n1", State: api.NodeAlive}}, Tablets: &one, Unassigned: &one}
+	x.addUnserved(u)
+	got := x.troubles()
+	want := []string{
+		`not served: table t, rows from (first) to "m", for 1m30s; METADATA gives it to node n1 (server a.7); 12 tries failed, the last: a file is damaged`,
+		`not served: table t, rows from "m" to (last), for 7s; METADATA gives it to no server: no server`,
+	}
+	if len(got) != unservedShown+1 || got[0] != want[0] || got[1] != want[1] || got[5] != "not served: 4 tablets more" {
+		t.Errorf("%s", strings.Join(got, "\n"))
+	}
+	s := &client.Status{Ready: true, Node: "n1", Nodes: 3, NodesAlive: 3}
+	if got := (&app{}).statusSentence(s, x.unserved()); got != "degraded: node n1 serves 0 tables in 0 tablets; 3 of 3 nodes alive; 9 tablets of the cluster not served" {
+		t.Errorf("%s", got)
+	}
+	if got := (&app{}).statusSentence(s, 0); !strings.HasPrefix(got, "healthy: ") {
+		t.Errorf("%s", got)
+	}
+}

@@ -1,0 +1,121 @@
+package master
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/steledb/stele/client/metadata"
+)
+
+// Unserved is a tablet that METADATA gives to no server, or to one that does not have it.
+type Unserved struct {
+	Tablet
+	Start []byte    // the row before its first; nil is none
+	Since time.Time // as far as this master knows
+	Tries int       // orders for it that have failed, in a row
+	// Err is why it is not served: what the last of these orders came to, or what it waits for.
+	Err error
+
+	first string // of the tablet before it, by its key
+}
+
+// unservedAfter is how long a tablet is not served before that is told: moves and splits take less.
+const unservedAfter = 5 * time.Second
+
+var (
+	errNoServer  = errors.New("no tablet server that is alive can be given it")
+	errNotSorted = errors.New("the commit logs of its server, which is gone, are not sorted yet")
+	errNotTaken  = errors.New("the order to load it has not been answered yet")
+)
+
+// Unserved returns the tablets that have not been served for some seconds, in the order of their keys.
+// The error is ErrNotMaster.
+func (m *Master) Unserved() ([]Unserved, error) {
+	a := m.assigner.Load()
+	if a == nil || m.Epoch() == 0 {
+		return nil, ErrNotMaster
+	}
+	return a.unserved(time.Now()), nil
+}
+
+// noteUnserved notes which tablets are not served. One whose server does not say what it has is as it was; so are
+// tablets that cannot be read of.
+func (a *assigner) noteUnserved(s *TabletState) {
+	alive := map[string]*TabletServer{}
+	for i := range s.Servers {
+		alive[s.Servers[i].Name] = &s.Servers[i]
+	}
+	now, found := time.Now(), map[string]*Unserved{}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range s.Tablets {
+		t := &s.Tablets[i]
+		v, known := alive[t.Server], a.mu.unserved[t.Key]
+		if v != nil && (v.has(t.Key) || v.Silent && known == nil) {
+			continue
+		}
+		u := &Unserved{Tablet: *t, Since: now}
+		if known != nil {
+			u.Since = known.Since
+		}
+		if i > 0 {
+			u.first = s.Tablets[i-1].Key
+		}
+		switch {
+		case v == nil && t.Server != "" && !s.Recovered[t.Server]:
+			u.Err = errNotSorted
+		case v == nil && !slices.ContainsFunc(s.Servers, func(v TabletServer) bool { return v.serves(t.Key) && !v.Silent }):
+			u.Err = errNoServer
+		default:
+			u.Err = errNotTaken
+		}
+		found[t.Key] = u
+	}
+	if !a.whole {
+		for key, u := range a.mu.unserved {
+			if !slices.ContainsFunc(s.Tablets, func(t Tablet) bool { return t.Key == key }) {
+				found[key] = u
+			}
+		}
+	}
+	a.mu.unserved = found
+}
+
+// unserved returns what has been noted for long enough by then.
+func (a *assigner) unserved(now time.Time) (all []Unserved) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, u := range a.mu.unserved {
+		if now.Sub(u.Since) < unservedAfter {
+			continue
+		}
+		x := *u
+		x.Start = startAfter(x.first, x.Key)
+		for _, o := range []Order{{Kind: Load, Tablet: u.Tablet}, {Kind: Recover, Server: u.Server}} {
+			if f := a.mu.failures[o.subject()]; f.err != nil {
+				x.Tries, x.Err = f.tries, f.err
+				break
+			}
+		}
+		all = append(all, x)
+	}
+	slices.SortFunc(all, func(x, y Unserved) int { return cmp.Compare(x.Key, y.Key) })
+	return all
+}
+
+// startAfter returns where the tablet of a key begins if it comes after that of another.
+func startAfter(before, key string) []byte {
+	table, _, err := metadata.ParseKey([]byte(key))
+	if err != nil {
+		return nil
+	}
+	if before == RootKey && table == metadata.TableID {
+		return metadata.RootEnd()
+	}
+	if of, end, err := metadata.ParseKey([]byte(before)); err == nil && of == table {
+		return end
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package master
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client/metadata"
+)
+
+// TestNoteUnserved: of each tablet it is known for how long nobody has had it, where it begins and what it waits for;
+// one whose server is silent is as it was, and one that is served is told of no more.
+func TestNoteUnserved(t *testing.T) {
+	key := func(end string) string { return string(metadata.Key(nil, 20, []byte(end))) }
+	first := string(metadata.Key(nil, metadata.TableID, nil))
+	s := &TabletState{
+		Servers: []TabletServer{
+			{Name: "m", Metadata: true, Has: []Held{{Key: RootKey}}},
+			{Name: "a", Has: []Held{{Key: key("b")}}}, {Name: "s", Silent: true},
+		},
+		Tablets: []Tablet{
+			{Key: RootKey, Server: "m"}, {Key: first, Server: "m"}, {Key: key("b"), Server: "a"}, {Key: key("c"), Server: "a"},
+			{Key: key("d"), Server: "gone"}, {Key: key("e")}, {Key: key("f"), Server: "s"},
+		},
+	}
+	a := newAssigner(Config{}, nil)
+	a.whole = true
+	a.noteUnserved(s)
+	if told := a.unserved(time.Now().Add(unservedAfter / 2)); len(told) > 0 {
+		t.Errorf("told of at once: %+v", told)
+	}
+	later := time.Now().Add(unservedAfter + time.Second)
+	want := []struct {
+		key, start string
+		err        error
+	}{{first, string(metadata.RootEnd()), errNotTaken}, {key("c"), "b", errNotTaken}, {key("d"), "c", errNotSorted}, {key("e"), "d", errNotTaken}}
+	check := func() {
+		t.Helper()
+		told := a.unserved(later)
+		if len(told) != len(want) {
+			t.Fatalf("told of %d: %+v", len(told), told)
+		}
+		for i, w := range want {
+			if u := told[i]; u.Key != w.key || string(u.Start) != w.start || !errors.Is(u.Err, w.err) {
+				t.Errorf("%d: %s from %q: %v", i, &u, u.Start, u.Err)
+			}
+		}
+	}
+	check()
+	// METADATA cannot be read any more: what is known of others stays.
+	all := s.Tablets
+	a.whole, s.Tablets = false, all[:2]
+	a.noteUnserved(s)
+	check()
+	// The only server that could have them says nothing, then it has one, and the other stays as it was.
+	a.whole, s.Tablets = true, all
+	s.Servers[1].Silent, s.Servers[1].Has = true, nil
+	a.noteUnserved(s)
+	want[3].err = errNoServer
+	check()
+	s.Servers[1].Silent, s.Servers[1].Has = false, []Held{{Key: key("b")}, {Key: key("c")}}
+	a.noteUnserved(s)
+	want = append(want[:1], want[2:]...)
+	want[2].err = errNotTaken
+	check()
+}

@@ -1,0 +1,81 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/tablet"
+)
+
+// eventErrorMax bounds what is written into METADATA of why a tablet could not be loaded, in bytes.
+const eventErrorMax = 200
+
+// giveBack makes a tablet nobody's that this server took and could not load, so that the master may try another
+// one, and so that the tablet will need nothing of this server's commit log: nobody has written to it here. If it was not loaded
+// before either, METADATA is not told again, since that would push out what told why.
+//
+// METADATA's own tablets stay this server's, and one of which the server has rows by another tablet.
+func (s *tabletServer) giveBack(key []byte, taken *metadata.Row, cause error) {
+	told := s.notLoaded(key)
+	if taken.Table == metadata.TableID || s.serving() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.n.ctx, changeAttempt)
+	defer cancel()
+	row, err := s.rowOf(ctx, key)
+	if err != nil || row.Server != s.nameFor(row.Table) || s.serving() != nil {
+		return // it is tried again here, or another has it
+	}
+	m, err := tablet.DecodeMeta(row.Meta)
+	if err != nil || s.tablets.Settling(m.ID) || s.tablets.Overlaps(row.Table, m.Start, row.End) {
+		return
+	}
+	event := ""
+	if !told {
+		event = fmt.Sprintf("not loaded by %s: %.*s", row.Server, eventErrorMax, cause)
+	}
+	row.Server, row.Addr = "", ""
+	if err := s.rows.replace(ctx, row, event); err != nil {
+		s.log.Warn("give a tablet back that could not be loaded", "tablet", metadata.Describe(key, ""), "error", err)
+	}
+}
+
+// notLoaded notes that a tablet could not be loaded, and says whether that was so the last time.
+func (s *tabletServer) notLoaded(key []byte) (before bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.failed == nil {
+		s.mu.failed = map[string]bool{}
+	}
+	before = s.mu.failed[string(key)]
+	s.mu.failed[string(key)] = true
+	return before
+}
+
+// retried says whether a tablet could not be loaded the last time.
+func (s *tabletServer) retried(key []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.failed[string(key)]
+}
+
+// loadedAfterAll notes that a tablet is loaded which could not be before: METADATA was told only of the first try.
+func (s *tabletServer) loadedAfterAll(ctx context.Context, key []byte, id uint64) {
+	s.mu.Lock()
+	failed := s.mu.failed[string(key)]
+	delete(s.mu.failed, string(key))
+	s.mu.Unlock()
+	st := s.state(id)
+	if !failed || st == nil {
+		return
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	row := *st.row
+	if err := s.rows.replace(ctx, &row, "loaded on "+row.Server+" after all"); err != nil {
+		s.log.Warn("note that a tablet is loaded after all", "tablet", id, "error", err)
+		return
+	}
+	st.row = &row
+}

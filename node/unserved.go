@@ -1,0 +1,69 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/rpc"
+)
+
+// handleUnserved registers what tells which tablets are not served.
+func (n *Node) handleUnserved() {
+	n.handleNames(api.MethodUnservedTablets, 0, n.unservedTablets)
+	n.handle(methodUnserved, rpc.Spawned, func(c *rpc.Call) {
+		u, err := n.unservedHere()
+		if err != nil {
+			fail(c, err)
+			return
+		}
+		c.Reply(u.Append)
+	})
+}
+
+// unservedTablets asks the master which tablets are not served.
+func (n *Node) unservedTablets(ctx context.Context, _ *api.NamesRequest) (answer, error) {
+	u, err := n.unservedHere()
+	if err == nil {
+		return u.Append, nil
+	}
+	boss, _ := n.epochs.last()
+	if boss == "" || boss == n.id() {
+		return nil, fmt.Errorf("%w: no master is known", api.ErrUnavailable)
+	}
+	u = &api.UnservedTablets{}
+	err = n.peers.call(ctx, boss, methodUnserved, func(e *wire.Encoder) { e.Array(0) }, u.Decode)
+	return u.Append, err
+}
+
+// unservedHere is what this node knows if it is the master.
+func (n *Node) unservedHere() (*api.UnservedTablets, error) {
+	all, err := n.master.Unserved()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", api.ErrUnavailable, err)
+	}
+	u := &api.UnservedTablets{Total: int64(len(all))}
+	for i := range all[:min(len(all), api.UnservedTold)] {
+		u.Tablets = append(u.Tablets, toldUnserved(&all[i]))
+	}
+	return u, nil
+}
+
+// errorTold bounds what is told of an error, in bytes.
+const errorTold = 1000
+
+func toldUnserved(u *master.Unserved) api.UnservedTablet {
+	x := api.UnservedTablet{Table: u.Table, Start: u.Start, Server: u.Server, Node: nodeOf(u.Server), Since: time.Since(u.Since), Tries: int64(u.Tries)}
+	if u.OfMetadata() {
+		x.Table, x.End = metadata.Name, metadata.RootEnd()
+	}
+	if u.Key != master.RootKey {
+		_, x.End, _ = metadata.ParseKey([]byte(u.Key))
+	}
+	x.Error = fmt.Sprintf("%.*s", errorTold, u.Err.Error())
+	return x
+}
