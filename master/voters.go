@@ -20,6 +20,9 @@ type Server struct {
 	Since time.Duration
 	// Leaving tells that the operator drains or removes it: it shall not vote.
 	Leaving bool
+	// HasLog tells whether the node says that it has a log of the group. One that has just started says so before
+	// that log is open.
+	HasLog bool
 	// Full tells that its disk has no room: it shall not lead, since a leader whose log cannot grow
 	// refuses every change, though others have room.
 	Full bool
@@ -290,7 +293,7 @@ func (p *plan) shrink() Change {
 	}
 	// One that is there, but whose part in the group is not, may take its own place.
 	for _, v := range p.voters {
-		if s := p.servers[v.ID]; s.Alive && !s.Leaving && p.silent[v.ID] >= p.stable {
+		if s := p.servers[v.ID]; s.Alive && !s.HasLog && !s.Leaving && p.silent[v.ID] >= p.stable {
 			if c := p.remove(v, "it is there, but has no log of the group any more"); c.Kind != NoChange {
 				return c
 			}

@@ -307,6 +307,15 @@ func TestPlanByHand(t *testing.T) {
 		}
 		return g
 	}
+	silent := func(id string) []Voter {
+		g := voter("a", "b", "c")
+		for i := range g {
+			if g[i].ID == id {
+				g[i].Silent = time.Minute
+			}
+		}
+		return g
+	}
 	for _, c := range []struct {
 		name    string
 		servers []Server
@@ -326,6 +335,12 @@ func TestPlanByHand(t *testing.T) {
 			Change{Kind: Remove, ID: "c"}},
 		{"one gone for a moment is waited for",
 			[]Server{live("a", ""), live("b", ""), {ID: "c", Since: time.Second}, live("d", "")}, voter("a", "b", "c"), Change{}},
+		{"one that has started and has not opened its log yet is waited for",
+			[]Server{live("a", ""), live("b", ""), {ID: "c", Alive: true, HasLog: true, Since: time.Second}}, silent("c"), Change{}},
+		{"one that has lost its log may take its own place", []Server{live("a", ""), live("b", ""), {ID: "c", Alive: true, Since: time.Second}}, silent("c"),
+			Change{Kind: Remove, ID: "c"}},
+		{"one whose log does not answer is replaced", []Server{live("a", ""), live("b", ""), {ID: "c", Alive: true, HasLog: true, Since: time.Hour}, live("d", "")}, silent("c"),
+			Change{Kind: Stage, ID: "d"}},
 		{"a node that has just come waits", []Server{live("a", ""), {ID: "b", Alive: true, Since: time.Second}}, voter("a"), Change{}},
 		{"two that have just come vote beside a lone voter", []Server{live("a", ""), {ID: "b", Alive: true, Since: time.Second}, {ID: "c", Alive: true, Since: time.Second}},
 			voter("a"), Change{Kind: Stage, ID: "b"}},

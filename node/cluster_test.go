@@ -154,6 +154,12 @@ func TestThreeNodesFormOne(t *testing.T) {
 		}
 	}
 	s := f.await(0, "three voters", votersAlive(3))
+	for holders, end := 0, time.Now().Add(10*time.Second); holders != 3; time.Sleep(20 * time.Millisecond) {
+		var err error
+		if holders, err = f.nodes[0].LogHolders(t.Context()); err != nil || time.Now().After(end) {
+			t.Fatalf("%d nodes say that they have a log of the group: %v", holders, err)
+		}
+	}
 	leader := -1
 	for i := range f.cfgs {
 		if f.cfgs[i].Name == s.LeaderName {

@@ -9,6 +9,17 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
+// LogHolders counts the nodes that say that they have a log of the lock service's group, as the master hears it.
+func (n *Node) LogHolders(ctx context.Context) (count int, err error) {
+	all, err := n.servers(ctx)
+	for _, s := range all {
+		if s.Alive && s.HasLog {
+			count++
+		}
+	}
+	return count, err
+}
+
 // MetadataTablets returns METADATA's tablets that the node serves.
 func (n *Node) MetadataTablets() []tablet.TabletStats {
 	all, err := n.tabletsOf(metadata.Name).TabletStats(metadata.Name)

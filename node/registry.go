@@ -121,7 +121,7 @@ func (n *Node) servers(ctx context.Context) ([]master.Server, error) {
 		}
 		servers = append(servers, master.Server{
 			ID: x.id, Zone: x.record.Zone, Alive: x.State == gossip.Alive, Since: time.Since(since), Leaving: x.Draining,
-			Full: n.full(x),
+			HasLog: x.Voter && x.RaftEpoch == n.raftEpoch(), Full: n.full(x),
 		})
 	}
 	return servers, nil
