@@ -280,12 +280,21 @@ func (k *keeper) triage(v *view, x *local.ExtentInfo) (task, bool) {
 		t.bytes = max(int64(short), 1) * x.Length
 	case short > 0:
 		t.rank, t.behind = taskBehind+len(survivors), true
-		return t, v.at-v.changed > 2*k.cfg.Grace
+		return t, v.at-v.changed > k.patience(v)
 	default:
 		t.rank = taskSurplus
 		return t, k.surplus(v, h, listed, mine, len(survivors))
 	}
 	return t, true
+}
+
+// patience is how long others are left to do what is theirs to do, once nobody comes or goes. A node that leaves is
+// waited for, and may be the only one that knows of an extent: of a blob whose writer went away before all were done.
+func (k *keeper) patience(v *view) time.Duration {
+	if k.of(v, k.s.self) == leaving {
+		return min(2*k.cfg.Grace, 2*drainEvery)
+	}
+	return 2 * k.cfg.Grace
 }
 
 // auditing asks the holders of extents here whether they are that.

@@ -270,6 +270,12 @@ func (p keptPeer) Copy(ctx context.Context, c api.Copy) error {
 // put writes a blob of one extent on given nodes, as a writer does.
 func (c *kept) put(rng *rand.Rand, bytes int, nodes ...*keptNode) blobfs.ID {
 	c.t.Helper()
+	return c.putOn(rng, bytes, nodes, nodes)
+}
+
+// putOn writes a blob of one extent on given nodes, with a list of nodes that need not be those.
+func (c *kept) putOn(rng *rand.Rand, bytes int, on, nodes []*keptNode) blobfs.ID {
+	c.t.Helper()
 	data := blobtest.Bytes(rng.Uint64(), bytes)
 	id := blobfs.ID{}
 	for i := range id {
@@ -280,7 +286,7 @@ func (c *kept) put(rng *rand.Rand, bytes int, nodes ...*keptNode) blobfs.ID {
 		names = append(names, n.member.ID)
 	}
 	h := blobfs.Handle{ID: id, Length: int64(bytes)}
-	for _, n := range nodes {
+	for _, n := range on {
 		w, err := n.store.CreateExtent(c.t.Context(), blobfs.ExtentID{Blob: id}, 0)
 		noError(c.t, err)
 		noError(c.t, w.Write(data))

@@ -169,6 +169,11 @@ func (k *keeper) weigh(v *view, sv *survey, answers map[string]api.Held) {
 			}
 		}
 	}
+	// A node that leaves and is off the list may have the last replica there is: those on it had theirs dropped, or lost.
+	self := k.s.self
+	if answers[self].State == api.Good && k.of(v, self) == leaving && !slices.Contains(names, self) {
+		sv.goodLeaving = append(sv.goodLeaving, self)
+	}
 }
 
 // publish gives a new list to those on it, and to those that were on the old one and may hear it: who is not on it any more

@@ -49,6 +49,34 @@ func TestDrain(t *testing.T) {
 	})
 }
 
+// A node that leaves sees itself to extents that only it has: of a blob whose writer went away before the others on the
+// list had sealed theirs, and of one that the others dropped, or lost, once it was off their list.
+func TestDrainOfLoneReplicas(t *testing.T) {
+	for name, listed := range map[string]int{"on the list": 0, "off the list": 1} {
+		t.Run(name, func(t *testing.T) {
+			seed := runSeed(t)
+			synctest.Test(t, func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(seed, 1))
+				c := newKept(t, 5, blobfs.Cluster{})
+				leaver := c.all[0]
+				time.Sleep(time.Minute) // the first audit would find them
+				for range 20 {
+					c.putOn(rng, 3000, c.all[:1], c.all[listed:listed+3])
+				}
+				leaver.say(func(m *blobfs.Member) { m.Leaving = true })
+				took := c.until(40*time.Second, "safe", func() bool { return leaver.store.Keeping().Drain.Safe })
+				if fewer, _ := c.short(3); fewer > 0 {
+					t.Errorf("%d extents have too few replicas", fewer)
+				}
+				noError(t, c.agreed())
+				leaver.stop()
+				c.readable(c.all[4])
+				t.Logf("took %v", took)
+			})
+		})
+	}
+}
+
 // With too few nodes left, or one of them dead, it is not safe.
 func TestDrainThatIsNotSafe(t *testing.T) {
 	seed := runSeed(t)
