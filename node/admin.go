@@ -52,7 +52,17 @@ func (n *Node) answerNames(register func(string, rpc.Mode, func(*rpc.Call)), met
 		if !begin(c, &r.Options) {
 			return
 		}
-		result, err := h(c.Context(), &r)
+		var result answer
+		do := func(ctx context.Context) (err error) {
+			result, err = h(ctx, &r)
+			return err
+		}
+		var err error
+		if givenUpUnled[method] {
+			err = n.whileLed(c.Context(), do)
+		} else {
+			err = do(c.Context())
+		}
 		if err != nil {
 			fail(c, err)
 			return
