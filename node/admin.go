@@ -153,10 +153,14 @@ const (
 func (n *Node) awaitTable(ctx context.Context, s *table.Schema, tablets int) error {
 	ctx, cancel := context.WithTimeout(ctx, servedTimeout+time.Duration(tablets)*servedTimeoutTablet)
 	defer cancel()
+	assigned := false
 	for wait := 5 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, 200*time.Millisecond) {
 		n.nudgeMaster(ctx)
-		if n.servedWhole(ctx, s.ID, tablets) {
-			return nil
+		if assigned = assigned || n.assignedWhole(ctx, s.ID, tablets); assigned {
+			infos, err := n.tabletInfos(ctx, s)
+			if err == nil && whole(infos, s.ID) {
+				return nil
+			}
 		}
 		pause(ctx, wait)
 	}
@@ -164,8 +168,21 @@ func (n *Node) awaitTable(ctx context.Context, s *table.Schema, tablets int) err
 	return nil
 }
 
-// servedWhole says whether METADATA has all of a new table's tablets on servers.
-func (n *Node) servedWhole(ctx context.Context, tableID uint64, tablets int) bool {
+// whole says whether tablets, in the order of their rows, have all rows. A server is noted in METADATA before it
+// has loaded what it takes: so who has them is asked. Tablets of a table that had the name before have lesser ids.
+func whole(tablets []api.TabletInfo, tableID uint64) bool {
+	end := []byte(nil)
+	for i := range tablets {
+		if tablets[i].ID <= tableID || !bytes.Equal(tablets[i].Start, end) || i > 0 && len(end) == 0 {
+			return false
+		}
+		end = tablets[i].End
+	}
+	return len(tablets) > 0 && len(end) == 0
+}
+
+// assignedWhole says whether METADATA has all of a new table's tablets on servers.
+func (n *Node) assignedWhole(ctx context.Context, tableID uint64, tablets int) bool {
 	from, to := metadata.TableRange(tableID)
 	whole, served := false, true
 	err := n.rows.scan(ctx, string(from), string(to), metadata.Places(), func(r *metadata.Row) {
