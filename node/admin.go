@@ -207,6 +207,9 @@ func (n *Node) alter(ctx context.Context, name string, edit func(*table.Schema) 
 }
 
 func (n *Node) alterNow(ctx context.Context, name string, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
+	if isSystem(name) {
+		return nil, api.ErrSystemTable
+	}
 	old, cut, gen, err := readTable(ctx, n.catalog.meta, name)
 	if err != nil {
 		return nil, err
@@ -320,6 +323,9 @@ func (n *Node) dropTable(ctx context.Context, r *api.NamesRequest) (answer, erro
 // drop removes a table, as a change: it is gone when its schema is. The master removes the rows of
 // its tablets.
 func (n *Node) drop(ctx context.Context, name string) error {
+	if isSystem(name) {
+		return api.ErrSystemTable
+	}
 	s, gen, err := n.catalog.schema(ctx, name)
 	if err != nil {
 		return err
@@ -333,7 +339,7 @@ func (n *Node) drop(ctx context.Context, name string) error {
 }
 
 func (n *Node) compactTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
-	s, _, err := n.catalog.schema(ctx, r.Names[0])
+	s, err := n.schemaOf(ctx, r.Names[0])
 	if err != nil {
 		return nil, err
 	}
