@@ -7,7 +7,7 @@
 # make package     the Debian package, at dist/
 # make test-package tries it on a throw-away host with systemd (needs root)
 # make availability  how long tablets are not served: see test/availability
-# make soak T=1h   long random fault runs
+# make soak T=1h   long random fault runs, FAULTS=500 of them in one go
 # make fuzz T=10m  every fuzz target, T each
 
 SHELL      := bash
@@ -57,7 +57,7 @@ availability: build
 	$(GO) run ./test/availability
 
 soak: build network
-	scripts/soak.sh $(T)
+	FAULTS=$(FAULTS) scripts/soak.sh $(T)
 
 # what test/faults makes networks with, and disks that fail
 network:

@@ -72,12 +72,6 @@ func (n *Node) handle(method string, mode rpc.Mode, h func(*rpc.Call)) {
 			c.Fail(&rpc.Error{Code: rpc.CodeUnavailable, Message: "the node does not serve: " + n.unready(), Retryable: true})
 			return
 		}
-		if asksLockService[method] {
-			if err := n.unled(); err != nil {
-				c.Fail(err)
-				return
-			}
-		}
 		h(c)
 	})
 }
@@ -136,14 +130,7 @@ func (n *Node) unready() string {
 		return "it starts, and waits for " + *n.stage.Load()
 	}
 	if err := n.server.Load().serving(); err != nil {
-		if unled := n.unled(); unled != nil {
-			err = unled
-		}
-		var why *rpc.Error
-		if errors.As(err, &why) {
-			return why.Message
-		}
-		return err.Error()
+		return "its lease of its server lock is not sure: no leader of the lock service answers"
 	}
 	if err := n.tabletStats().Blocked; err != nil {
 		return fmt.Sprintf("writes wait: memtables cannot be written out: %v", err)

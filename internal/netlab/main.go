@@ -41,10 +41,11 @@ func runInside() int {
 	runtime.LockOSThread()
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
-	cmd, err := startInside(true)
+	// Root stays root, and may use disks that nobody else may.
+	cmd, err := startInside(os.Getuid() != 0)
 	if err != nil && os.Getuid() == 0 {
 		var again error
-		if cmd, again = startInside(false); again != nil {
+		if cmd, again = startInside(true); again != nil {
 			err = errors.Join(err, again)
 		} else {
 			err = nil

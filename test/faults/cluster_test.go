@@ -182,7 +182,7 @@ func (n *node) folders() []string {
 	return all
 }
 
-// kill ends the process as a power cut would, but for the disk's cache.
+// kill ends the process. What it wrote and did not sync stays: see losePower.
 func (n *node) kill() {
 	n.wanted, n.paused = false, false
 	n.proc.Kill()
@@ -191,19 +191,26 @@ func (n *node) kill() {
 // stop has the process end in order.
 func (n *node) stop() {
 	n.c.t.Helper()
+	if err := n.stopWithin(faultStop); err != nil {
+		n.c.t.Errorf("%v was told to stop and ended with %v", n, err)
+	}
+}
+
+// stopWithin has the process end in a bounded time, and returns what it ended with.
+func (n *node) stopWithin(most time.Duration) error {
+	n.c.t.Helper()
 	n.wanted = false
 	if err := n.proc.Signal(syscall.SIGTERM); err != nil {
 		n.c.t.Fatal(err)
 	}
 	select {
 	case <-n.proc.Done():
-		if err := n.proc.Err(); err != nil {
-			n.c.t.Errorf("%v was told to stop and ended with %v", n, err)
-		}
-	case <-time.After(30 * time.Second):
-		n.c.t.Errorf("%v did not stop in 30 s", n)
+		return n.proc.Err()
+	case <-time.After(most):
+		n.c.t.Errorf("%v did not stop in %v", n, most)
 		n.stacks()
 	}
+	return nil
 }
 
 // stacks has the process write all its goroutines to its log, and ends it.

@@ -12,25 +12,35 @@ import (
 )
 
 // disk is a small file system of a node's own, in memory, with one data folder.
-type disk struct{ path string }
+type disk struct {
+	path string
+	// image is the file that the file system is in, if it can lose power.
+	image string
+}
 
 // addDisk gives a node that was never started a disk of so many bytes.
-func (n *node) addDisk(name string, bytes int64) {
-	t := n.c.t
-	t.Helper()
-	d := &disk{filepath.Join(n.c.dir, n.String(), name)}
-	if err := os.MkdirAll(d.path, 0o700); err != nil {
-		t.Fatal(err)
+func (n *node) addDisk(name string, bytes int64) *disk {
+	n.c.t.Helper()
+	d := &disk{path: filepath.Join(n.c.dir, n.String(), name)}
+	n.c.inMemory(d.path, bytes)
+	n.disks = append(n.disks, d)
+	return d
+}
+
+// inMemory makes a folder of so many bytes that goes with the test.
+func (c *cluster) inMemory(path string, bytes int64) {
+	c.t.Helper()
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		c.t.Fatal(err)
 	}
-	if err := unix.Mount("tmpfs", d.path, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", bytes)); err != nil {
-		t.Fatalf("mount a disk in memory: %v", err)
+	if err := unix.Mount("tmpfs", path, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", bytes)); err != nil {
+		c.t.Fatalf("mount a disk in memory: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(d.path, unix.MNT_DETACH); err != nil {
-			t.Errorf("unmount %s: %v", d.path, err)
+	c.t.Cleanup(func() {
+		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
+			c.t.Errorf("unmount %s: %v", path, err)
 		}
 	})
-	n.disks = append(n.disks, d)
 }
 
 func (d *disk) folder() string  { return filepath.Join(d.path, "data") }

@@ -22,11 +22,15 @@
 //   - A writer writes rows, each once, to a table of one node, and remembers what came of
 //     it: the row's fate. What stands in a row follows from its key.
 //   - A disk is a small file system in memory, with a data folder of one node. Its extents
-//     are so small that commit logs go on to the next every few seconds.
+//     are so small that commit logs go on to the next every few seconds. It loses power if root runs the
+//     test, who may use loop devices: then it has what was synced. For others a power cut is a kill.
 //   - A user is a process that reads and changes rows of tables that all users share. Its history is
 //     like a client's. Rows of an era are for the model of a row, which reads, scans, writes,
 //     deletions, increments and compare-and-sets must fit; counters and accounts live as long as the
 //     run; the list is what HBase's ITBLL writes: rows that name rows, so that one that is lost is missed.
+//     A mortal is a user that does not write the list: it is killed in the middle of what it does, and what it had
+//     under way is of unknown outcome.
+//   - A drain is what operators do before they stop a node: "stele node drain", and the undrain later.
 //   - A plant is a mistake in the program (internal/planted), and the faults that bring it to light.
 //   - Damage is what makes a replica useless for good: a flipped bit, a lost disk. It
 //     is only done to what has another replica that is good, as this test itself
@@ -66,7 +70,7 @@
 //	    fail syncs. Full disks are told as such, and writing goes on when there is room.
 //	S6. Each extent that is needed has a good replica in the end.
 //
-// And of the whole, machines, networks, disks and clocks being faulted while tablets move:
+// And of the whole, machines, networks, disks, clocks and users being faulted while tablets move, and power being cut:
 //
 //	W1. Operations on a row are linearizable (Porcupine), those of unknown outcome and what scans find, or
 //	    leave out, included. An error that does not say that the outcome is unknown means that nothing
@@ -83,4 +87,12 @@
 //	W7. In the end, after all nodes have lost power once more: the tablets of each table join, in METADATA and as
 //	    servers have them, and wait for no log; blob fsck, and check of each node's folders, find nothing
 //	    wrong; each extent of a blob has three good replicas.
+//	W8. While a node is drained, stopped, started and undrained and nothing else is wrong, the drain ends within
+//	    drainTime, the process within drainStop, and no operation fails, or waits for longer than drainPatience.
+//
+// # How long
+//
+// "go test" makes 14 faults of the whole, with -short 3. STELE_SOAK=2 makes two runs of more and longer ones,
+// STELE_FAULTS=500 one run of that many. STELE_FAULT_KINDS names those to choose from, keys of wholeKinds
+// separated by commas. "make soak" is scripts/soak.sh.
 package faults

@@ -107,6 +107,20 @@ func soakRuns() int {
 	return 1
 }
 
+// faultsAsked returns how many faults STELE_FAULTS asks for in one run; 0 if it does not.
+func faultsAsked(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("STELE_FAULTS")
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("STELE_FAULTS: %q is no number of faults", text)
+	}
+	return n
+}
+
 // soakShare returns when a random test is to end so that those that come after it, in the order of
 // their files, have time as well: it gets one of so many parts of what is left. STELE_SOAK_END, in seconds since 1970, is when
 // the package is to be done.

@@ -297,14 +297,17 @@ func (r *wholeRun) crashAll() {
 	}
 }
 
-// crashSlowDisks kills all nodes while none of them has yet written what it was given. What was written is
-// there after a kill, whether it was synced or not.
+// crashSlowDisks cuts the power of all nodes while none of them has yet written and synced what it was given. Where
+// disks cannot lose power, what was written is there after it, whether it was synced or not.
 func (r *wholeRun) crashSlowDisks(int) {
 	for _, n := range r.nodes {
 		r.slow = append(r.slow, n.trace("pwrite64,"+syncs, "delay_enter=50000"))
 	}
 	time.Sleep(1500 * time.Millisecond)
-	r.crashAll()
+	r.losePower(r.nodes...)
+	for _, n := range r.nodes {
+		n.start()
+	}
 	r.speedUp(fault{})
 	r.awaitServed()
 	time.Sleep(500 * time.Millisecond)

@@ -71,12 +71,14 @@ type rowOp struct {
 // userHistories is what all users wrote.
 type userHistories struct {
 	ops    []rowOp
+	failed []rowOp // those that had an error, with when it came
 	bad    []string
 	counts map[string]int
 	listed int
 }
 
-func (h *userHistories) read(client int, path string) error {
+// read reads a user's history. One that was killed may have left half a line in the end.
+func (h *userHistories) read(client int, path string, killed bool) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -85,10 +87,15 @@ func (h *userHistories) read(client int, path string) error {
 	calls := make(map[int64]userEntry)
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
+	var torn error
 	for lines.Scan() {
+		if torn != nil {
+			return torn
+		}
 		var e userEntry
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			return fmt.Errorf("%s: %q: %w", path, lines.Bytes(), err)
+			torn = fmt.Errorf("%s: %q: %w", path, lines.Bytes(), err)
+			continue
 		}
 		switch {
 		case e.Call != nil:
@@ -109,11 +116,17 @@ func (h *userHistories) read(client int, path string) error {
 	for _, e := range calls { // it was killed meanwhile
 		h.add(client, e, rowAnswer{Unknown: true}, math.MaxInt64)
 	}
+	if torn != nil && !killed {
+		return torn
+	}
 	return lines.Err()
 }
 
 // add adds an operation, unless it neither changed nor showed anything.
 func (h *userHistories) add(client int, c userEntry, got rowAnswer, at int64) {
+	if got.Error != "" {
+		h.failed = append(h.failed, rowOp{*c.Call, got, client, c.At, at})
+	}
 	reads := c.Call.Kind == "get" || c.Call.Kind == "scan" || c.Call.Kind == "watch"
 	if got.Void || got.Unknown && reads {
 		return

@@ -1,7 +1,12 @@
 package faults
 
 import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/anishathalye/porcupine"
 )
@@ -130,5 +135,57 @@ func TestUserChecks(t *testing.T) {
 	h = &userHistories{ops: []rowOp{{rowCall{Kind: "put", Row: "b", Value: "y"}, rowAnswer{}, 1, 1, 2}, {rowCall{Kind: "put", Row: "c", Value: "x"}, rowAnswer{}, 1, 1, 2}, scan}}
 	if porcupine.CheckOperations(rowModel, h.rowOps()) {
 		t.Error("a scan that leaves out a row is taken for right")
+	}
+}
+
+// TestRefused shows which failures are held against a drain and restart that meet no fault.
+func TestRefused(t *testing.T) {
+	second := int64(time.Second)
+	failed := func(from, to int64, err string) rowOp {
+		return rowOp{rowCall{Kind: "put", Row: "r"}, rowAnswer{Error: err}, 1, from * second, to * second}
+	}
+	late := "call mutate_row: " + context.DeadlineExceeded.Error()
+	for name, test := range map[string]struct {
+		op  rowOp
+		bad int
+	}{
+		"refused":             {failed(11, 12, "not serving"), 1},
+		"given up soon":       {failed(11, 14, late), 0},
+		"waited for too long": {failed(11, 17, late), 1},
+		"user ends":           {failed(11, 12, context.Canceled.Error()), 0},
+		"before":              {failed(9, 12, "not serving"), 0},
+		"after":               {failed(19, 21, "not serving"), 0},
+	} {
+		h := &userHistories{failed: []rowOp{test.op}}
+		if bad := h.refused([]period{{10 * second, 20 * second}}); len(bad) != test.bad {
+			t.Errorf("%s: %q, want %d", name, bad, test.bad)
+		}
+	}
+}
+
+// TestTornHistory shows that what a user had under way when it was killed is of unknown outcome, and that
+// half a line is only forgiven to one who was killed, at the end.
+func TestTornHistory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "user.jsonl")
+	write := func(lines string) {
+		if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	call := `{"At":1,"Op":1,"Call":{"Kind":"put","Row":"r","Value":"1.1"}}` + "\n"
+	write(call + `{"At":2,"Op":1,"Go`)
+	h := &userHistories{}
+	if err := h.read(1, path, true); err != nil {
+		t.Error(err)
+	}
+	if len(h.ops) != 1 || !h.ops[0].Unknown || h.ops[0].to != math.MaxInt64 {
+		t.Errorf("a write that was under way is %+v, want one of unknown outcome", h.ops)
+	}
+	if err := (&userHistories{}).read(1, path, false); err == nil {
+		t.Error("half a line of a user that was not killed is taken for whole")
+	}
+	write(`{"At":2,"Op` + "\n" + call)
+	if err := (&userHistories{}).read(1, path, true); err == nil {
+		t.Error("half a line in the middle is taken for whole")
 	}
 }

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/steledb/stele/client"
@@ -38,14 +41,38 @@ var wholeKinds = map[string]struct{ do, undo func(*wholeRun, fault) }{
 	"full node":  {func(r *wholeRun, f fault) { r.fillDisks(f, 2) }, (*wholeRun).emptyDisks},
 	"slow disks": {(*wholeRun).slowDown, (*wholeRun).speedUp},
 
+	"power cut of one":  {func(r *wholeRun, f fault) { r.cutPower(f, 1) }, (*wholeRun).startAll},
+	"power cut of two":  {func(r *wholeRun, f fault) { r.cutPower(f, 2) }, (*wholeRun).startAll},
+	"power cut of all":  {func(r *wholeRun, f fault) { r.cutPower(f, len(r.nodes)) }, (*wholeRun).startAll},
+	"drain and restart": {(*wholeRun).drain, (*wholeRun).restartDrained},
+
+	"kill users":  {(*wholeRun).killUsers, (*wholeRun).startUsers},
+	"pause users": {(*wholeRun).pauseUsers, (*wholeRun).resumeUsers},
+
 	"clock forward": {func(r *wholeRun, f fault) { r.setClocks(f, time.Hour, 1) }, (*wholeRun).nothing},
 	"clock back":    {func(r *wholeRun, f fault) { r.setClocks(f, -time.Hour, 1) }, (*wholeRun).nothing},
 	"clocks apart":  {(*wholeRun).clocksApart, (*wholeRun).rightClocks},
 }
 
+// wholeChoice returns the kinds of faults to make: all, or those that STELE_FAULT_KINDS names, separated by commas.
+func wholeChoice(t *testing.T) (kinds []string) {
+	t.Helper()
+	chosen := os.Getenv("STELE_FAULT_KINDS")
+	if chosen == "" {
+		return slices.Collect(maps.Keys(wholeKinds))
+	}
+	for kind := range strings.SplitSeq(chosen, ",") {
+		if _, ok := wholeKinds[kind]; !ok {
+			t.Fatalf("STELE_FAULT_KINDS: no fault %q; there are %q", kind, slices.Sorted(maps.Keys(wholeKinds)))
+		}
+		kinds = append(kinds, kind)
+	}
+	return kinds
+}
+
 // wholePlan draws the steps: one fault, or two at a time.
-func wholePlan(r *rand.Rand, faults, nodes int, longest time.Duration) (steps [][]fault) {
-	all := plan(r, slices.Collect(maps.Keys(wholeKinds)), faults, nodes, longest)
+func wholePlan(r *rand.Rand, kinds []string, faults, nodes int, longest time.Duration) (steps [][]fault) {
+	all := plan(r, kinds, faults, nodes, longest)
 	for len(all) > 0 {
 		n := min(len(all), 1+r.IntN(2))
 		steps = append(steps, all[:n])
@@ -57,8 +84,11 @@ func wholePlan(r *rand.Rand, faults, nodes int, longest time.Duration) (steps []
 // step does one or two faults, the second one while the first lasts.
 func (r *wholeRun) step(start time.Time, faults []fault) {
 	r.t.Helper()
+	r.alone = len(faults) == 1
+	from := now()
 	for _, f := range faults {
 		r.t.Logf("%6.1f s: %s for %v", time.Since(start).Seconds(), f.kind, f.length)
+		r.kinds[f.kind]++
 		wholeKinds[f.kind].do(r, f)
 		time.Sleep(f.length / time.Duration(len(faults)))
 	}
@@ -66,11 +96,17 @@ func (r *wholeRun) step(start time.Time, faults []fault) {
 		wholeKinds[f.kind].undo(r, f)
 		time.Sleep(f.rest / 4)
 	}
+	r.undrain()
 	r.recovers()
+	if r.alone && faults[0].kind == "drain and restart" {
+		r.quiet = append(r.quiet, period{from, now()})
+	}
 	time.Sleep(faults[0].rest / 2)
 }
 
 func (r *wholeRun) nothing(fault) {}
+
+func (r *wholeRun) cutPower(f fault, many int) { r.losePower(r.victims(f, false)[:many]...) }
 
 // up returns victims that run.
 func (r *wholeRun) up(f fault) []*node {

@@ -1,15 +1,11 @@
 package faults
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,6 +28,14 @@ const (
 	wholeLengthMax, wholeLengthMaxSoak = 6 * time.Second, 60 * time.Second
 	// listRowsSoak is how many rows the linked list has at least in the end of a soak's run.
 	listRowsSoak = 1_000_000
+	// listRowsSecond is how many of them it is given a second for, in a run that has less time.
+	listRowsSecond = 1000
+	// wholeManyFaults is from where on a run is long: disks are larger, and users slower, or their histories
+	// could not be judged in time.
+	wholeManyFaults = 100
+	// wholeRunMin is the least time that a further run of a soak is begun for; wholeChecksMax is for what comes after
+	// the faults.
+	wholeRunMin, wholeChecksMax = 4 * time.Minute, 4 * time.Minute
 	// probeTable has rows that only the test writes.
 	probeTable = "probe"
 )
@@ -50,6 +54,10 @@ type wholeRun struct {
 	shaker  *shaker
 	end     func() // of what the test itself does to tablets
 	h       userHistories
+	kinds   map[string]int // of faults that were done
+	drained *drained       // a node that drains, or has
+	alone   bool           // the fault under way
+	quiet   []period       // when users may have met no fault
 }
 
 // userProcess is a user on a host.
@@ -58,6 +66,8 @@ type userProcess struct {
 	proc    *netlab.Process
 	stdin   io.WriteCloser
 	history string
+	// mortal tells that it may be killed: it is no writer of the list, for a chain that ends is a lost row.
+	mortal, killed, paused bool
 }
 
 // TestCluster runs five nodes through random faults of machines, networks, disks and clocks, while
@@ -67,7 +77,9 @@ func TestCluster(t *testing.T) {
 	until := soakShare(1)
 	faults, longest := wholeFaultsLong, wholeLengthMax
 	runs := soakRuns()
-	switch {
+	switch asked := faultsAsked(t); {
+	case asked > 0:
+		faults, runs = asked, 1
 	case runs > 1:
 		faults, longest = wholeFaultsSoak, wholeLengthMaxSoak
 	case testing.Short():
@@ -76,7 +88,7 @@ func TestCluster(t *testing.T) {
 	if runs == 1 {
 		t.Parallel() // it waits much
 	}
-	for i := 0; i < runs && time.Now().Before(until); i++ {
+	for i := 0; i < runs && (i == 0 || time.Until(until) > wholeRunMin); i++ {
 		if runs == 1 {
 			runWhole(t, seed, faults, longest, until)
 			break
@@ -93,23 +105,30 @@ func TestCluster(t *testing.T) {
 
 func runWhole(t *testing.T, seed uint64, faults int, longest time.Duration, until time.Time) {
 	cfg := wholeConfig{
-		nodes: 5, users: []int{0, 0, 1, 2}, shake: true, // two users hear everybody, two are on hosts of nodes
+		nodes: 5, users: []int{0, 1, 2}, mortals: []int{0, 3}, shake: true, // two of them hear everybody, three are on hosts of nodes
 		user: userConfig{ListWidth: 20, Pace: 60 * time.Millisecond, ListPause: 100 * time.Millisecond, Farewell: time.Minute},
 	}
-	if longest > wholeLengthMax { // a soak
+	left := time.Until(until)
+	until = until.Add(-min(wholeChecksMax, left/4))
+	switch {
+	case longest > wholeLengthMax: // a soak
 		cfg.roomy = true
-		cfg.user.ListWidth, cfg.user.ListPause, cfg.user.ListRows = 500, 50*time.Millisecond, listRowsSoak/len(cfg.users)
+		cfg.user.ListWidth, cfg.user.ListPause = 500, 50*time.Millisecond
+		cfg.user.ListRows = int(min(listRowsSoak, listRowsSecond*left.Seconds())) / len(cfg.users)
 		cfg.user.Farewell = 10 * time.Minute
+	case faults >= wholeManyFaults:
+		cfg.roomy, cfg.user.Pace, cfg.user.Farewell = true, 200*time.Millisecond, 5*time.Minute
 	}
 	r := newWholeRun(t, seed, cfg)
 	start, done := time.Now(), 0
-	for _, step := range wholePlan(rand.New(rand.NewPCG(seed, 1)), faults, len(r.nodes), longest) {
+	for _, step := range wholePlan(rand.New(rand.NewPCG(seed, 1)), wholeChoice(t), faults, len(r.nodes), longest) {
 		if time.Now().After(until) {
 			break
 		}
 		done += len(step)
 		r.step(start, step)
 	}
+	t.Logf("faults:%s", summary(r.kinds))
 	t.Logf("%d faults in %v; slowest recovery %v; %v", done, time.Since(start).Round(time.Second), r.slowest.Round(time.Millisecond), r.shaker)
 	r.finish()
 }
@@ -117,10 +136,11 @@ func runWhole(t *testing.T, seed uint64, faults int, longest time.Duration, unti
 // wholeConfig says what a run begins with.
 type wholeConfig struct {
 	nodes int
-	users []int // the host of each: 0 is that of the test, which no fault meets
-	user  userConfig
-	roomy bool // disks
-	shake bool
+	// users and mortals, who do not write the list, are on these hosts: 0 is that of the test, which no fault meets.
+	users, mortals []int
+	user           userConfig
+	roomy          bool // disks
+	shake          bool
 	// bugs are planted into the program, and the users' program is another.
 	bugs                 string
 	soundNodes           bool // and not into those of nodes
@@ -140,11 +160,14 @@ func newWholeRun(t *testing.T, seed uint64, cfg wholeConfig) *wholeRun {
 	}
 	c.settings = []string{"--extent-size", "4MiB", "--reserve", fmt.Sprint(storeReserve)}
 	for _, n := range c.nodes {
-		n.addDisk("disk", disk)
-		n.addDisk("more", more)
+		n.addPoweredDisk("disk", disk)
+		n.addPoweredDisk("more", more)
+	}
+	if err := canLosePower(); err != nil {
+		t.Logf("a power cut loses nothing here, as no disk can lose power: %v", err)
 	}
 	c.form()
-	r := &wholeRun{cluster: c, cfg: cfg, seed: seed, lib: c.service(), h: userHistories{counts: map[string]int{}}}
+	r := &wholeRun{cluster: c, cfg: cfg, seed: seed, lib: c.service(), h: userHistories{counts: map[string]int{}}, kinds: map[string]int{}}
 	var err error
 	r.db, err = client.Open(t.Context(), strings.Join(c.addresses(), ","), client.Config{DialTimeout: time.Second, RetryTimeMax: time.Minute})
 	if err != nil {
@@ -153,10 +176,11 @@ func newWholeRun(t *testing.T, seed uint64, cfg wholeConfig) *wholeRun {
 	t.Cleanup(func() { _ = r.db.Close() }) // always nil
 	r.makeTables()
 	hosts := append([]*netlab.Host{c.lab.Here}, c.lab.Hosts()...)
-	user := cfg.user
-	user.Seed, user.Servers = seed, c.addresses()
-	for i, host := range cfg.users {
-		r.startUser(hosts[host], i+1, user)
+	for _, host := range cfg.users {
+		r.startUser(hosts[host], false)
+	}
+	for _, host := range cfg.mortals {
+		r.startUser(hosts[host], true)
 	}
 	r.shaker = &shaker{db: r.db, rand: rand.New(rand.NewPCG(seed, 3)), counts: map[string]int{}}
 	for _, n := range c.nodes {
@@ -198,34 +222,6 @@ func (r *wholeRun) makeTables() {
 			r.t.Fatal(err)
 		}
 	}
-}
-
-func (r *wholeRun) startUser(host *netlab.Host, number int, cfg userConfig) {
-	r.t.Helper()
-	cfg.Number, cfg.History = number, filepath.Join(r.dir, fmt.Sprintf("user-%d.jsonl", number))
-	b, err := json.Marshal(cfg)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := os.WriteFile(cfg.History, nil, 0o600); err != nil {
-		r.t.Fatal(err)
-	}
-	out, err := os.Create(filepath.Join(r.dir, fmt.Sprintf("user-%d.log", number)))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer out.Close()
-	u := &userProcess{host: host, history: cfg.History}
-	cmd := exec.Command(cmp.Or(r.cfg.userProgram, os.Args[0]))
-	cmd.Env = append(os.Environ(), roleEnv+"=user", userEnv+"="+string(b), bugEnv+"="+r.cfg.bugs)
-	cmd.Stdout, cmd.Stderr = out, out
-	if u.stdin, err = cmd.StdinPipe(); err != nil {
-		r.t.Fatal(err)
-	}
-	if u.proc, err = host.Start(cmd); err != nil {
-		r.t.Fatal(err)
-	}
-	r.users = append(r.users, u)
 }
 
 // probe reads every part of every table, and writes to one.
@@ -282,9 +278,7 @@ func (r *wholeRun) finish() {
 	r.t.Helper()
 	r.end()
 	r.dismiss()
-	for _, n := range r.nodes {
-		n.kill()
-	}
+	r.losePower(r.nodes...)
 	for _, n := range r.nodes {
 		n.start()
 	}
@@ -302,34 +296,6 @@ func (r *wholeRun) finish() {
 	r.t.Logf("%d operations on rows, a list of %d rows;%s", len(r.h.ops), r.h.listed, summary(r.h.counts))
 	if n := r.h.counts["put"] + r.h.counts["cas"]; n < 100 {
 		r.t.Errorf("only %d rows were written, which shows little", n)
-	}
-}
-
-// dismiss has the users end, and waits until they have.
-func (r *wholeRun) dismiss() {
-	r.t.Helper()
-	for _, u := range r.users {
-		if err := u.stdin.Close(); err != nil {
-			r.t.Errorf("user: %v", err)
-		}
-	}
-	for i, u := range r.users {
-		select {
-		case <-u.proc.Done():
-			if err := u.proc.Err(); err != nil {
-				said, _ := os.ReadFile(strings.TrimSuffix(u.history, "jsonl") + "log")
-				r.t.Errorf("user %d: %v: %s", i+1, err, tail(string(said), 20))
-			}
-		case <-time.After(r.cfg.user.Farewell + 30*time.Second):
-			r.t.Errorf("user %d does not end", i+1)
-			_ = u.proc.Signal(15)
-		}
-		if err := r.h.read(i+1, u.history); err != nil {
-			r.t.Error(err)
-		}
-	}
-	if r.t.Failed() {
-		r.t.FailNow()
 	}
 }
 
@@ -362,16 +328,18 @@ func (r *wholeRun) verdict() (bad []string) {
 	r.h.ops = append(r.h.ops, last)
 	bad = append(bad, l.check(r.h.listed)...)
 	bad = append(bad, r.h.judge(final)...)
+	bad = append(bad, r.h.refused(r.quiet)...)
 	return append(bad, r.linear()...)
 }
 
 // linear tells of rows that no order explains (W1).
 func (r *wholeRun) linear() (bad []string) {
 	ops := r.h.rowOps()
-	if porcupine.CheckOperationsTimeout(rowModel, withoutUnseenRows(ops), time.Minute) == porcupine.Ok {
+	patience := time.Minute + time.Duration(len(ops))*100*time.Microsecond
+	if porcupine.CheckOperationsTimeout(rowModel, withoutUnseenRows(ops), patience) == porcupine.Ok {
 		return nil
 	}
-	result, info := porcupine.CheckOperationsVerbose(rowModel, ops, 3*time.Minute)
+	result, info := porcupine.CheckOperationsVerbose(rowModel, ops, 3*patience)
 	if result == porcupine.Ok {
 		return nil
 	}
