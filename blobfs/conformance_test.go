@@ -26,6 +26,7 @@ func (s suiteStore) Verify(ctx context.Context, report func(blobfs.Problem)) err
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel() // with others: on disk it waits for syncs
 	t.Run("alone", func(t *testing.T) {
 		blobtest.Run(t, func(t *testing.T) blobtest.Store {
 			s, err := blobfs.Open(blobfs.Config{FS: vfs.NewMem(vfs.MemOptions{}), Folders: []string{"/a"}, ExtentBytes: 256 << 10, ReserveBytes: -1, Node: "n1"})

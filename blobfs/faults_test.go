@@ -137,22 +137,24 @@ func TestReplicaDiesWithoutWriters(t *testing.T) {
 	data := blobtest.Bytes(1, 900_000)
 	for _, at := range []int{0, 100_000, 500_000, 700_000, len(data)} {
 		for place := 1; place <= 3; place++ {
-			c := newNodes(t, nodesConfig{n: 6, cluster: quick, extent: 512 << 10})
-			c.change("n1", func(m *blobfs.Member) { m.Leaving = true })
-			var victim *node
-			h, err := cutWrite(t, c.all[0].Store, data, at, func() {
-				victim = c.victim(c.all[0], place)
-				victim.kill()
-			})
-			noError(t, err)
-			if c.aliveHolders(h) != 3 {
-				t.Errorf("after %s died at %d: %+v", victim.id, at, h.Extents)
-			}
-			for _, n := range c.all {
-				if n != victim {
-					get(t, n.Store, h, data)
+			synctest.Test(t, func(t *testing.T) {
+				c := newNodes(t, nodesConfig{n: 6, cluster: quick, extent: 512 << 10, virtual: true})
+				c.change("n1", func(m *blobfs.Member) { m.Leaving = true })
+				var victim *node
+				h, err := cutWrite(t, c.all[0].Store, data, at, func() {
+					victim = c.victim(c.all[0], place)
+					victim.kill()
+				})
+				noError(t, err)
+				if c.aliveHolders(h) != 3 {
+					t.Errorf("after %s died at %d: %+v", victim.id, at, h.Extents)
 				}
-			}
+				for _, n := range c.all {
+					if n != victim {
+						get(t, n.Store, h, data)
+					}
+				}
+			})
 		}
 	}
 }
@@ -580,6 +582,7 @@ var faultSeed = flag.Uint64("fault.seed", 0, "run only this seed of the random f
 // TestRandomFaults writes blobs while nodes die, fall silent, fill up and rot, and reads all of
 // them afterwards. Every extent that was sealed while nodes lived is readable.
 func TestRandomFaults(t *testing.T) {
+	t.Parallel()
 	seeds := uint64(4)
 	if soak, err := strconv.ParseUint(os.Getenv("STELE_SOAK"), 10, 32); err == nil {
 		seeds *= soak
@@ -590,13 +593,13 @@ func TestRandomFaults(t *testing.T) {
 		}
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Logf("replay: go test ./blobfs -run TestRandomFaults -fault.seed %d", seed)
-			randomFaults(t, rand.New(rand.NewPCG(seed, 9)))
+			synctest.Test(t, func(t *testing.T) { randomFaults(t, rand.New(rand.NewPCG(seed, 9))) })
 		})
 	}
 }
 
 func randomFaults(t *testing.T, rng *rand.Rand) {
-	c := newNodes(t, nodesConfig{n: 6, cluster: quick})
+	c := newNodes(t, nodesConfig{n: 6, cluster: quick, virtual: true})
 	type blob struct {
 		h    blobfs.Handle
 		data []byte

@@ -140,6 +140,7 @@ func TestDrainOfLogs(t *testing.T) {
 
 // A new node fills up until no node is much fuller, and then nothing moves any more.
 func TestRebalance(t *testing.T) {
+	t.Parallel()
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))

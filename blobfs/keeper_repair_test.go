@@ -97,6 +97,7 @@ func TestRepairAfterTwoDeaths(t *testing.T) {
 
 // A node that comes and goes makes no storm of copies.
 func TestFlappingNode(t *testing.T) {
+	t.Parallel()
 	for _, down := range []time.Duration{20 * time.Second, 40 * time.Second} {
 		t.Run(fmt.Sprint(down), func(t *testing.T) {
 			seed := runSeed(t)
@@ -172,6 +173,7 @@ func TestReplacedDisk(t *testing.T) {
 
 // The same over connections, in real time.
 func TestRepairOverConnections(t *testing.T) {
+	t.Parallel()
 	c := newNodes(t, nodesConfig{n: 4, keep: true, cluster: blobfs.Cluster{ReplyTimeout: time.Second, Keep: blobfs.KeepConfig{Grace: 300 * time.Millisecond}}})
 	data := blobtest.Bytes(1, 900_000)
 	var handles []blobfs.Handle

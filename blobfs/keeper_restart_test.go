@@ -127,6 +127,7 @@ func TestWholeAfterASilentLoss(t *testing.T) {
 // I14: all nodes are killed while they write, some of them one after the other, and start at different times; then all that
 // was written has its replicas soon.
 func TestWholeSoonAfterAllRestart(t *testing.T) {
+	t.Parallel()
 	seed := runSeed(t)
 	for round := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) {

@@ -101,6 +101,7 @@ type Store struct {
 	rot     rot
 	pins    pins
 	sweep   sweepNode
+	swept   sweepNotes
 	frames  frameBuffers
 	// openLogs are those that this node appends to.
 	openLogs openLogs

@@ -92,15 +92,6 @@ func (r *sweepRound) halt(ctx context.Context, node, alarm string) error {
 	return errors.Join(why, err)
 }
 
-// SweepHalted returns why there are no rounds of the sweep, empty if there is no reason.
-func (s *Store) SweepHalted(ctx context.Context) (string, error) {
-	st, _, err := s.loadSweepState(ctx)
-	if err == nil && st.halted == "" {
-		st.halted = s.Alarm()
-	}
-	return st.halted, err
-}
-
 // ResumeSweep lets rounds go on after an alarm, once a person has seen to it that the roots miss nothing. An error
 // names a node that could not be told: its alarm halts the next round.
 func (s *Store) ResumeSweep(ctx context.Context) error {

@@ -69,6 +69,8 @@ func TestSweepStages(t *testing.T) {
 		}
 		if r := w.round(s); r.Listed != 8*2*3 || r.Garbage != 0 {
 			t.Errorf("in the end: %+v", r)
+		} else if st := w.c.all[2].Sweeping(); st.Rounds != 27 || st.Failed != 0 || st.Last.Round != r.Round || st.Quarantined != 6 || st.Removed != 6 || st.Err+st.Halted != "" || st.At.IsZero() {
+			t.Errorf("status in the end: %+v", st)
 		}
 		w.check()
 		if _, err := w.c.all[0].OpenBlob(t.Context(), blobs[8].h); !errors.Is(err, blobfs.ErrNoBlob) {
@@ -115,6 +117,9 @@ func TestSweepLyingRoots(t *testing.T) {
 				}
 				s = w.c.all[1].NewSweeper(w.catalog)
 			}
+		}
+		if st := w.c.all[1].Sweeping(); st.Halted == "" || st.Failed == 0 || st.Err == "" {
+			t.Errorf("status after the alarm: %+v", st)
 		}
 		why, err := w.c.all[4].SweepHalted(t.Context())
 		if err != nil || !strings.Contains(why, missed.h.ID.String()) {

@@ -389,6 +389,7 @@ func (w *sweepWorld) settle() {
 // R12 and R13, over many schedules of writers, readers, deletions, nodes that restart or are away, roots that fail, and two
 // sweepers that pause.
 func TestSweepRandom(t *testing.T) {
+	t.Parallel()
 	seeds := uint64(10)
 	if soak, err := strconv.ParseUint(os.Getenv("STELE_SOAK"), 10, 32); err == nil {
 		seeds *= soak

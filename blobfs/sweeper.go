@@ -94,6 +94,9 @@ func (w *Sweeper) Round(ctx context.Context) (SweepReport, error) {
 	if err != nil {
 		err = fmt.Errorf("sweep round %d: %w", r.Round, err)
 	}
+	if ctx.Err() == nil {
+		w.s.swept.note(r.SweepReport, err)
+	}
 	return r.SweepReport, err
 }
 

@@ -94,8 +94,14 @@ func (c *Client) notify(n *node, method string, encode func(*wire.Encoder)) {
 func (c *Client) retry(ctx context.Context, k *call, a attempt) error {
 	r := retrier{client: c, started: time.Now()}
 	unknown := false
+	var away error // what a node has said it waits for itself
 	for {
 		v := c.judge(k, a)
+		if errors.Is(v.err, ErrUnavailable) {
+			away = v.err
+		} else if away != nil && !v.unknown && errors.Is(v.err, context.DeadlineExceeded) {
+			v.err = away // that the time is up says less
+		}
 		if unknown = unknown || v.unknown; unknown {
 			v.err = ambiguous(k.method, v.err)
 		}

@@ -159,6 +159,12 @@ func (f *fake) upTo(name string, row []byte) ([]byte, error) {
 
 // root answers without the hook: it comes before the first call of every test.
 func (f *fake) root(c *rpc.Call, at int) {
+	if on := f.onRoot.Load(); on != nil {
+		if err := (*on)(); err != nil {
+			c.Fail(api.ToRPC(err))
+			return
+		}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var r api.NamesRequest

@@ -33,6 +33,8 @@ type fake struct {
 	// hook sees each request before it is executed, and after it, before the
 	// answer. When it returns an error, that is the answer.
 	hook atomic.Pointer[func(when moment, method string) error]
+	// onRoot sees each root, which the hook does not.
+	onRoot atomic.Pointer[func() error]
 
 	mu       sync.Mutex
 	requests map[string]int // by method, as they came

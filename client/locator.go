@@ -20,7 +20,9 @@ type locator struct {
 	mode   atomic.Uint32
 	// asked is when mode was last found out, in nanoseconds.
 	asked atomic.Int64
-	root  atomic.Pointer[location] // where the root tablet is; nil: not known
+	// away is what the last node that was asked for the root said to be missing; nil: one has told it since.
+	away atomic.Pointer[absence]
+	root atomic.Pointer[location] // where the root tablet is; nil: not known
 	// tables is by name. Replaced under mu, never changed.
 	tables atomic.Pointer[map[string]*tablets]
 
@@ -30,6 +32,23 @@ type locator struct {
 		count int // locations of all tables
 	}
 	stats counters
+}
+
+// absence is why a node cannot tell where the root tablet is, and when it said so.
+type absence struct {
+	err error
+	at  time.Time
+}
+
+// awayTime is how long that is worth more than that the time is up.
+const awayTime = 3 * lookupTimeout
+
+// whyAway returns what a node has said lately to be missing, nil if none has.
+func (l *locator) whyAway() error {
+	if a := l.away.Load(); a != nil && time.Since(a.at) < awayTime {
+		return a.err
+	}
+	return nil
 }
 
 // The modes of a locator.

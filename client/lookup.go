@@ -73,6 +73,9 @@ func (l *locator) find(ctx context.Context, name string, row []byte) (place, err
 		select {
 		case <-f.done:
 		case <-ctx.Done():
+			if away := l.whyAway(); away != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return place{}, &lookupError{table: name, row: bytes.Clone(row), err: away}
+			}
 			return place{}, ctx.Err()
 		case <-l.client.ctx.Done():
 			return place{}, ErrClosed
@@ -223,14 +226,23 @@ func (l *locator) askRoot(ctx context.Context, name string) (info api.RootInfo, 
 		a := l.request(ctx, &k)
 		switch {
 		case a.err == nil:
+			l.away.Store(nil)
 			l.learn(&info)
 			return info, nil
 		case errors.Is(a.err, rpc.CodeUnknownMethod): // a node of before METADATA
 			info = api.RootInfo{}
 			l.learn(&info)
 			return info, nil
-		case i >= l.seeds.count() || !l.astray(a):
-			return info, api.FromRPC(a.err)
+		}
+		err = api.FromRPC(a.err)
+		switch away := l.whyAway(); {
+		case errors.Is(err, ErrUnavailable):
+			l.away.Store(&absence{err, time.Now()})
+		case away != nil && errors.Is(err, context.DeadlineExceeded):
+			err = away // one that does not answer at all says less
+		}
+		if i >= l.seeds.count() || !l.astray(a) {
+			return info, err
 		}
 		l.seeds.wrong(k.at.node.addr)
 	}

@@ -52,7 +52,17 @@ func (n *Node) answerNames(register func(string, rpc.Mode, func(*rpc.Call)), met
 		if !begin(c, &r.Options) {
 			return
 		}
-		result, err := h(c.Context(), &r)
+		var result answer
+		do := func(ctx context.Context) (err error) {
+			result, err = h(ctx, &r)
+			return err
+		}
+		var err error
+		if givenUpUnled[method] {
+			err = n.whileLed(c.Context(), do)
+		} else {
+			err = do(c.Context())
+		}
 		if err != nil {
 			fail(c, err)
 			return
@@ -143,10 +153,14 @@ const (
 func (n *Node) awaitTable(ctx context.Context, s *table.Schema, tablets int) error {
 	ctx, cancel := context.WithTimeout(ctx, servedTimeout+time.Duration(tablets)*servedTimeoutTablet)
 	defer cancel()
+	assigned := false
 	for wait := 5 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, 200*time.Millisecond) {
 		n.nudgeMaster(ctx)
-		if n.servedWhole(ctx, s.ID, tablets) {
-			return nil
+		if assigned = assigned || n.assignedWhole(ctx, s.ID, tablets); assigned {
+			infos, err := n.tabletInfos(ctx, s)
+			if err == nil && whole(infos, s.ID) {
+				return nil
+			}
 		}
 		pause(ctx, wait)
 	}
@@ -154,8 +168,21 @@ func (n *Node) awaitTable(ctx context.Context, s *table.Schema, tablets int) err
 	return nil
 }
 
-// servedWhole says whether METADATA has all of a new table's tablets on servers.
-func (n *Node) servedWhole(ctx context.Context, tableID uint64, tablets int) bool {
+// whole says whether tablets, in the order of their rows, have all rows. A server is noted in METADATA before it
+// has loaded what it takes: so who has them is asked. Tablets of a table that had the name before have lesser ids.
+func whole(tablets []api.TabletInfo, tableID uint64) bool {
+	end := []byte(nil)
+	for i := range tablets {
+		if tablets[i].ID <= tableID || !bytes.Equal(tablets[i].Start, end) || i > 0 && len(end) == 0 {
+			return false
+		}
+		end = tablets[i].End
+	}
+	return len(tablets) > 0 && len(end) == 0
+}
+
+// assignedWhole says whether METADATA has all of a new table's tablets on servers.
+func (n *Node) assignedWhole(ctx context.Context, tableID uint64, tablets int) bool {
 	from, to := metadata.TableRange(tableID)
 	whole, served := false, true
 	err := n.rows.scan(ctx, string(from), string(to), metadata.Places(), func(r *metadata.Row) {
@@ -180,6 +207,9 @@ func (n *Node) alter(ctx context.Context, name string, edit func(*table.Schema) 
 }
 
 func (n *Node) alterNow(ctx context.Context, name string, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
+	if isSystem(name) {
+		return nil, api.ErrSystemTable
+	}
 	old, cut, gen, err := readTable(ctx, n.catalog.meta, name)
 	if err != nil {
 		return nil, err
@@ -293,6 +323,9 @@ func (n *Node) dropTable(ctx context.Context, r *api.NamesRequest) (answer, erro
 // drop removes a table, as a change: it is gone when its schema is. The master removes the rows of
 // its tablets.
 func (n *Node) drop(ctx context.Context, name string) error {
+	if isSystem(name) {
+		return api.ErrSystemTable
+	}
 	s, gen, err := n.catalog.schema(ctx, name)
 	if err != nil {
 		return err
@@ -306,7 +339,7 @@ func (n *Node) drop(ctx context.Context, name string) error {
 }
 
 func (n *Node) compactTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
-	s, _, err := n.catalog.schema(ctx, r.Names[0])
+	s, err := n.schemaOf(ctx, r.Names[0])
 	if err != nil {
 		return nil, err
 	}

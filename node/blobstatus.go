@@ -18,7 +18,7 @@ func (n *Node) blobStatus(ctx context.Context, r *api.BlobRequest) (answer, erro
 	store := n.store.Load()
 	s := &api.StoreStatus{Wanted: int64(store.Wanted())}
 	if r.Here {
-		s.Nodes = []api.NodeStore{n.nodeStore(store)}
+		s.Nodes = []api.NodeStore{n.nodeStore(ctx, store)}
 		return s.Append, nil
 	}
 	members := n.fleetOf.Members()
@@ -33,7 +33,7 @@ func (n *Node) blobStatus(ctx context.Context, r *api.BlobRequest) (answer, erro
 
 func (n *Node) askNodeStore(ctx context.Context, id string) api.NodeStore {
 	if id == n.id() {
-		return n.nodeStore(n.store.Load())
+		return n.nodeStore(ctx, n.store.Load())
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeStoreTimeout)
 	defer cancel()
@@ -50,7 +50,7 @@ func (n *Node) askNodeStore(ctx context.Context, id string) api.NodeStore {
 }
 
 // nodeStore is this node's part.
-func (n *Node) nodeStore(store *blobfs.Store) api.NodeStore {
+func (n *Node) nodeStore(ctx context.Context, store *blobfs.Store) api.NodeStore {
 	k := store.Keeping()
 	x := api.NodeStore{
 		Node: n.id(), Name: n.cfg.Name, Known: k.Known, Extents: k.Extents, Bytes: k.Bytes,
@@ -71,7 +71,30 @@ func (n *Node) nodeStore(store *blobfs.Store) api.NodeStore {
 		x.QuarantinedBytes += f.QuarantineBytes
 	}
 	x.Logs, x.LogReplicas = openLogs(store)
+	n.addSweep(ctx, store, &x)
 	return x
+}
+
+// haltTimeout is how long the master waits for the lock service to tell whether the sweep is halted.
+const haltTimeout = time.Second
+
+// addSweep adds what the sweeps of this node did, and if it is the master whether there are no more.
+func (n *Node) addSweep(ctx context.Context, store *blobfs.Store, x *api.NodeStore) {
+	if n.master.Epoch() != 0 {
+		ctx, cancel := context.WithTimeout(ctx, haltTimeout)
+		defer cancel()
+		if halted, err := store.SweepHalted(ctx); err == nil {
+			x.SweepHalted = halted
+		} else {
+			x.SweepHalted = store.Sweeping().Halted
+		}
+	}
+	s := store.Sweeping()
+	x.Sweeps, x.SweepsFailed, x.SweepRound, x.SweptAt = s.Rounds, s.Failed, int64(s.Last.Round), time.UnixMilli(0)
+	x.SweptFound, x.SweptAside, x.SweptRemoved, x.SweptRemovedBytes = int64(s.Last.Garbage), int64(s.Last.Quarantined), int64(s.Last.Removed), s.Last.Bytes
+	if x.SweepError = s.Err; !s.At.IsZero() {
+		x.SweptAt = s.At
+	}
 }
 
 // under returns how many extents that this node sees to have too few replicas, and how many of them have one or none.

@@ -53,12 +53,8 @@ func TestCutTable(t *testing.T) {
 		}
 		return string(bytes.Join(all, []byte(" ")))
 	}
-	// METADATA says where tablets are before they are loaded.
-	for got, end := ends(), time.Now().Add(20*time.Second); got != "-g g-n n-t t-"; got = ends() {
-		if time.Now().After(end) {
-			t.Fatalf("the table begins with %s", got)
-		}
-		time.Sleep(10 * time.Millisecond)
+	if got := ends(); got != "-g g-n n-t t-" {
+		t.Fatalf("the table begins with %s", got)
 	}
 	for _, row := range []string{"a", "g", "h", "z"} {
 		if err := c.Table("t").Apply(ctx, client.NewRowMutation(row).Set("f:q", []byte(row))); err != nil {
@@ -136,5 +132,61 @@ func TestBadCuts(t *testing.T) {
 	}
 	if got, err := checkCuts(many[:api.SplitAtMax], &limits); err != nil || len(got) != api.SplitAtMax {
 		t.Errorf("%d rows: %v", len(got), err)
+	}
+}
+
+// Who has made a table finds all its tablets served: METADATA names a server before that has loaded a tablet.
+func TestMadeTableIsServed(t *testing.T) {
+	t.Parallel()
+	n, c := startInternal(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	spec, err := table.ParseFamilySpec("f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.CreateTable(ctx, "t", spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stats, err := n.tablets().TabletStats("t"); err != nil || len(stats) != 1 {
+		t.Fatalf("%d tablets are served, %v", len(stats), err)
+	}
+	n.stopMaster(ctx)
+	server, key := n.server.Load(), metadata.Key(nil, s.ID, nil)
+	stats, _ := n.tablets().TabletStats("t")
+	if _, _, err := server.tablets.Unload(ctx, stats[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- n.awaitTable(ctx, s, 1) }()
+	select {
+	case err := <-done:
+		t.Fatalf("waited for no longer than METADATA told of a server: %v", err)
+	case <-time.After(500 * time.Millisecond):
+	}
+	row, err := n.rows.get(ctx, s.ID, nil)
+	if err != nil || row.Server == "" {
+		t.Fatal(row, err)
+	}
+	if err := server.load(ctx, key, row.Generation); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-done:
+	case <-time.After(servedTimeout / 2):
+		t.Error("the table is served, and is waited for")
+	}
+	first := api.TabletInfo{ID: 8, End: []byte("m")}
+	last := api.TabletInfo{ID: 9, Start: []byte("m")}
+	for what, tablets := range map[string][]api.TabletInfo{
+		"none": nil, "the first": {first}, "the last": {last}, "one and all": {{ID: 8}, last}, "an earlier table's": {{ID: 7, End: first.End}, last},
+	} {
+		if whole(tablets, 7) {
+			t.Errorf("%s is taken for all", what)
+		}
+	}
+	if !whole([]api.TabletInfo{first, last}, 7) {
+		t.Error("two tablets with all rows are not taken for all")
 	}
 }

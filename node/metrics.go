@@ -101,6 +101,14 @@ func (c *collector) collectReplicas(m sender) {
 	m.gauge("blob_surplus_replicas", "Replicas on this node that are too many.", float64(k.Surplus))
 	m.gauge("blob_rotten_replicas", "Replicas on this node that are damaged and not made anew yet.", float64(k.Rotten))
 	m.gauge("blob_sweep_alarm", "1 while garbage is not removed because some of it was needed.", boolFloat(store.Alarm() != ""))
+	sweep := store.Sweeping()
+	m.gauge("blob_sweep_halted", "1 on the master while there are no rounds of the sweep for garbage until a person says so.",
+		boolFloat(c.node.master.Epoch() != 0 && sweep.Halted != ""))
+	m.gauge("blob_sweep_last_round", "Number of the last round of the sweep that this node made as master.", float64(sweep.Last.Round))
+	m.gauge("blob_sweep_last_found", "Extents that it found to be garbage.", float64(sweep.Last.Garbage))
+	if !sweep.At.IsZero() {
+		m.gauge("blob_sweep_last_time_seconds", "When it ended, in seconds since 1970.", float64(sweep.At.Unix()))
+	}
 	m.gauge("blob_drained", "1 while the node drains and holds nothing that is needed.", boolFloat(k.Drain.Safe))
 	m.gauge("blob_scrub_position_ratio", "How much the scrub's present pass has read.", k.Scrub.Position)
 	m.gauge("commit_logs", "Commit logs that this node appends to.", float64(logs))
@@ -116,6 +124,11 @@ func (c *collector) collectReplicas(m sender) {
 		{"blob_unhealed_replicas_total", "Attempts at that for which there was no good replica.", k.Unhealed},
 		{"blob_moved_replicas_total", "Replicas given to emptier nodes.", k.Moved},
 		{"blob_moved_bytes_total", "Bytes of them.", k.MovedBytes},
+		{"blob_sweep_rounds_total", "Rounds of the sweep for garbage that this node made as master.", sweep.Rounds},
+		{"blob_sweep_failures_total", "Rounds that failed.", sweep.Failed},
+		{"blob_sweep_quarantined_total", "Extents that its rounds put into quarantine.", sweep.Quarantined},
+		{"blob_sweep_removed_total", "Extents that its rounds removed from there.", sweep.Removed},
+		{"blob_sweep_removed_bytes_total", "Bytes of them.", sweep.RemovedBytes},
 		{"blob_scrubbed_bytes_total", "Bytes read by the scrub.", k.Scrub.Read},
 		{"blob_scrub_found_total", "Replicas that the scrub found damaged.", k.ScrubFound},
 	} {

@@ -52,10 +52,12 @@ func (n *Node) listNodes(ctx context.Context, _ *api.NamesRequest) (answer, erro
 const fleetTimeout = 3 * time.Second
 
 // fleetOrMembers is fleet, or what gossip knows when there is no leader to ask.
-func (n *Node) fleetOrMembers(ctx context.Context) ([]fleetNode, error) {
+func (n *Node) fleetOrMembers(ctx context.Context) (all []fleetNode, err error) {
 	short, cancel := context.WithTimeout(ctx, fleetTimeout)
 	defer cancel()
-	all, err := n.fleet(short)
+	if err = n.unled(); err == nil {
+		all, err = n.fleet(short)
+	}
 	if err == nil || n.ring == nil || ctx.Err() != nil {
 		return all, err
 	}

@@ -227,6 +227,10 @@ func (n *Node) sweepWhileMaster() {
 			}
 		}
 	})
+	// The metrics tell from now on whether it is halted.
+	if _, err := n.store.Load().SweepHalted(ctx); err != nil && ctx.Err() == nil {
+		n.log.Info("it is not known yet whether the sweep for garbage is halted", "error", err)
+	}
 	if pause(ctx, sweepDelay); ctx.Err() == nil {
 		n.store.Load().NewSweeper(sweepRoots{n}).Run(ctx)
 	}

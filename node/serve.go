@@ -72,6 +72,12 @@ func (n *Node) handle(method string, mode rpc.Mode, h func(*rpc.Call)) {
 			c.Fail(&rpc.Error{Code: rpc.CodeUnavailable, Message: "the node does not serve: " + n.unready(), Retryable: true})
 			return
 		}
+		if asksLockService[method] {
+			if err := n.unled(); err != nil {
+				c.Fail(err)
+				return
+			}
+		}
 		h(c)
 	})
 }
@@ -130,7 +136,14 @@ func (n *Node) unready() string {
 		return "it starts, and waits for " + *n.stage.Load()
 	}
 	if err := n.server.Load().serving(); err != nil {
-		return "its lease of its server lock is not sure: no leader of the lock service answers"
+		if unled := n.unled(); unled != nil {
+			err = unled
+		}
+		var why *rpc.Error
+		if errors.As(err, &why) {
+			return why.Message
+		}
+		return err.Error()
 	}
 	if err := n.tabletStats().Blocked; err != nil {
 		return fmt.Sprintf("writes wait: memtables cannot be written out: %v", err)

@@ -95,6 +95,15 @@ func (n *Node) askServers(ctx context.Context, s *table.Schema, method string, m
 
 // nodesOf returns the nodes whose servers have tablets of a table.
 func (n *Node) nodesOf(ctx context.Context, tableID uint64) (nodes []string, err error) {
+	if tableID == metadata.TableID { // the root tablet is not in METADATA
+		root, err := n.rows.root(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if id := nodeOf(root.Server); id != "" {
+			nodes = append(nodes, id)
+		}
+	}
 	from, to := metadata.TableRange(tableID)
 	err = n.rows.scan(ctx, string(from), string(to), metadata.Places(), func(r *metadata.Row) {
 		if id := nodeOf(r.Server); id != "" && !slices.Contains(nodes, id) {

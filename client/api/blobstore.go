@@ -31,6 +31,14 @@ type NodeStore struct {
 	// Quarantined is garbage that waits to be removed, Alarm why none is looked for any more, if so.
 	Quarantined, QuarantinedBytes int64
 	Alarm                         string
+	// Sweeps and SweepsFailed count the rounds of the sweep for garbage that this node made as master. SweptAt is when the
+	// last one ended, in milliseconds on the wire; SweepRound its number, SweptFound what it found to be garbage, SweptAside and
+	// SweptRemoved what was put into quarantine and removed from there, and SweepError why it failed. SweepHalted is why there
+	// are no more rounds until a person says so; only the master tells.
+	Sweeps, SweepsFailed, SweepRound                        int64
+	SweptAt                                                 time.Time
+	SweptFound, SweptAside, SweptRemoved, SweptRemovedBytes int64
+	SweepError, SweepHalted                                 string
 	// ScrubPosition is how much of its replicas the present pass of the scrub has read, from 0 to 1; ScrubbedAt when
 	// the last pass ended, in milliseconds on the wire.
 	ScrubPosition                     float64
@@ -54,6 +62,9 @@ func (n *NodeStore) fields() fields {
 		{"copied", &n.Copied}, {"copied_bytes", &n.CopiedBytes}, {"surplus", &n.Surplus}, {"trimmed", &n.Trimmed},
 		{"rotten", &n.Rotten}, {"healed", &n.Healed}, {"unhealed", &n.Unhealed}, {"logs", &n.Logs}, {"log_replicas", &n.LogReplicas},
 		{"quarantined", &n.Quarantined}, {"quarantined_bytes", &n.QuarantinedBytes}, {"alarm", &n.Alarm},
+		{"sweeps", &n.Sweeps}, {"sweeps_failed", &n.SweepsFailed}, {"sweep_round", &n.SweepRound}, {"swept_ms", (*millis)(&n.SweptAt)},
+		{"swept_found", &n.SweptFound}, {"swept_aside", &n.SweptAside}, {"swept_removed", &n.SweptRemoved},
+		{"swept_removed_bytes", &n.SweptRemovedBytes}, {"sweep_error", &n.SweepError}, {"sweep_halted", &n.SweepHalted},
 		{"scrub_position", &n.ScrubPosition}, {"scrubbed_ms", (*millis)(&n.ScrubbedAt)}, {"scrub_bytes_per_s", &n.ScrubRate},
 		{"scrub_bytes", &n.ScrubBytes}, {"scrub_found", &n.ScrubFound}, {"balancing", &n.Balancing}, {"moved", &n.Moved},
 		{"moved_bytes", &n.MovedBytes}, {"balance_bytes_per_s", &n.BalanceRate}, {"leaving", &n.Leaving},

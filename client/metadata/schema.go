@@ -11,6 +11,12 @@ const eventsKept = 64
 
 // goneKept is how long a row that was removed cannot be made by a change from before: longer than any server may
 // be stopped and then go on with one.
+//
+// The clock that judges it is that of METADATA's server, now and when the row was removed. What the note keeps out is a
+// change that was sent before: its sender found its lease good then, and gives a change of unknown fate up, or looks at
+// METADATA again, when its time is up by the monotonic clock: minutes. So a clock that jumps by hours takes hours off a
+// week, and only one that jumps forward by all of it, while a server stands still between that check and sending, leaves
+// a row unprotected. For that the note would have to be kept for ever, for each place where tablets were ever merged.
 const goneKept = 7 * 24 * time.Hour
 
 // Schema returns METADATA's schema: where tablets are is a locality group of its own, in memory, since

@@ -21,7 +21,8 @@ func (a *app) blobStatusCommand() *cobra.Command {
 UNDER are extents that have too few replicas, counted by the node that sees to them; a
 node that does not answer for a while is done without, and what it had is copied.
 ROTTEN are damaged replicas that are not made anew yet. LOG ON is on how many nodes that
-is which the node appends to its commit log. GARBAGE waits in quarantine to be removed.
+is which the node appends to its commit log. GARBAGE waits in quarantine to be removed; the
+master looks for more every few hours, which is told in a sentence once it has.
 SCRUB is how far the node is with reading all its replicas, again and again.
 
 STATE is "starts" until a node has looked through what it has, "balances" while it gives
@@ -46,41 +47,51 @@ These are the nodes' own figures; "stele blob fsck" looks at everything anew.`,
 
 // nodeStoreJSON is a node's part of the block store as --json prints it, with the names of the data API.
 type nodeStoreJSON struct {
-	Node             string    `json:"node"`
-	Name             string    `json:"name"`
-	Error            string    `json:"error,omitempty"`
-	Known            bool      `json:"known"`
-	Extents          int64     `json:"extents"`
-	Bytes            int64     `json:"bytes"`
-	Under            int64     `json:"under_replicated"`
-	OneLeft          int64     `json:"one_left"`
-	UnderBytes       int64     `json:"under_replicated_bytes"`
-	CopyRate         int64     `json:"copy_bytes_per_s"`
-	Copied           int64     `json:"copied"`
-	CopiedBytes      int64     `json:"copied_bytes"`
-	Surplus          int64     `json:"surplus"`
-	Trimmed          int64     `json:"trimmed"`
-	Rotten           int64     `json:"rotten"`
-	Healed           int64     `json:"healed"`
-	Unhealed         int64     `json:"unhealed"`
-	Logs             int64     `json:"logs"`
-	LogReplicas      int64     `json:"log_replicas"`
-	Quarantined      int64     `json:"quarantined"`
-	QuarantinedBytes int64     `json:"quarantined_bytes"`
-	Alarm            string    `json:"alarm,omitempty"`
-	ScrubPosition    float64   `json:"scrub_position"`
-	ScrubbedAt       time.Time `json:"scrubbed"`
-	ScrubRate        int64     `json:"scrub_bytes_per_s"`
-	ScrubBytes       int64     `json:"scrub_bytes"`
-	ScrubFound       int64     `json:"scrub_found"`
-	Balancing        bool      `json:"balancing"`
-	Moved            int64     `json:"moved"`
-	MovedBytes       int64     `json:"moved_bytes"`
-	BalanceRate      int64     `json:"balance_bytes_per_s"`
-	Leaving          bool      `json:"leaving"`
-	DrainExtents     int64     `json:"drain_extents"`
-	DrainLogs        int64     `json:"drain_logs"`
-	Safe             bool      `json:"safe"`
+	Node              string    `json:"node"`
+	Name              string    `json:"name"`
+	Error             string    `json:"error,omitempty"`
+	Known             bool      `json:"known"`
+	Extents           int64     `json:"extents"`
+	Bytes             int64     `json:"bytes"`
+	Under             int64     `json:"under_replicated"`
+	OneLeft           int64     `json:"one_left"`
+	UnderBytes        int64     `json:"under_replicated_bytes"`
+	CopyRate          int64     `json:"copy_bytes_per_s"`
+	Copied            int64     `json:"copied"`
+	CopiedBytes       int64     `json:"copied_bytes"`
+	Surplus           int64     `json:"surplus"`
+	Trimmed           int64     `json:"trimmed"`
+	Rotten            int64     `json:"rotten"`
+	Healed            int64     `json:"healed"`
+	Unhealed          int64     `json:"unhealed"`
+	Logs              int64     `json:"logs"`
+	LogReplicas       int64     `json:"log_replicas"`
+	Quarantined       int64     `json:"quarantined"`
+	QuarantinedBytes  int64     `json:"quarantined_bytes"`
+	Alarm             string    `json:"alarm,omitempty"`
+	Sweeps            int64     `json:"sweeps"`
+	SweepsFailed      int64     `json:"sweeps_failed"`
+	SweepRound        int64     `json:"sweep_round"`
+	SweptAt           time.Time `json:"swept"`
+	SweptFound        int64     `json:"swept_found"`
+	SweptAside        int64     `json:"swept_aside"`
+	SweptRemoved      int64     `json:"swept_removed"`
+	SweptRemovedBytes int64     `json:"swept_removed_bytes"`
+	SweepError        string    `json:"sweep_error,omitempty"`
+	SweepHalted       string    `json:"sweep_halted,omitempty"`
+	ScrubPosition     float64   `json:"scrub_position"`
+	ScrubbedAt        time.Time `json:"scrubbed"`
+	ScrubRate         int64     `json:"scrub_bytes_per_s"`
+	ScrubBytes        int64     `json:"scrub_bytes"`
+	ScrubFound        int64     `json:"scrub_found"`
+	Balancing         bool      `json:"balancing"`
+	Moved             int64     `json:"moved"`
+	MovedBytes        int64     `json:"moved_bytes"`
+	BalanceRate       int64     `json:"balance_bytes_per_s"`
+	Leaving           bool      `json:"leaving"`
+	DrainExtents      int64     `json:"drain_extents"`
+	DrainLogs         int64     `json:"drain_logs"`
+	Safe              bool      `json:"safe"`
 }
 
 func (a *app) printStoreStatus(s *client.StoreStatus) error {
@@ -96,6 +107,9 @@ func (a *app) printStoreStatus(s *client.StoreStatus) error {
 		}{s.Wanted, nodes})
 	}
 	a.talk("%s", a.storeSentence(s))
+	if said := sweepSentence(s, time.Now()); said != "" {
+		a.talk("%s", said)
+	}
 	for i := range s.Nodes {
 		switch n := &s.Nodes[i]; {
 		case n.Leaving && n.Safe:
@@ -147,6 +161,25 @@ func drainLeft(n *client.NodeStore) string {
 	return strings.Join(parts, " and ")
 }
 
+// sweepSentence says what the last round of the sweep for garbage did that a node tells of; empty if none does.
+func sweepSentence(s *client.StoreStatus, now time.Time) string {
+	var last *client.NodeStore
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.Error == "" && n.Sweeps+n.SweepsFailed > 0 && (last == nil || n.SweptAt.After(last.SweptAt)) {
+			last = n
+		}
+	}
+	if last == nil {
+		return ""
+	}
+	ago := max(now.Sub(last.SweptAt), 0).Round(time.Second)
+	if last.SweepError != "" {
+		return fmt.Sprintf("the last sweep for garbage failed, %v ago: %s", ago, last.SweepError)
+	}
+	return fmt.Sprintf("the last sweep for garbage, round %d, ended %v ago: %s found, %d put aside, %d removed, %s",
+		last.SweepRound, ago, plural(last.SweptFound, "extent"), last.SweptAside, last.SweptRemoved, formatSize(last.SweptRemovedBytes))
+}
+
 // storeSentence says in a sentence how the block store is. It goes to standard error.
 func (a *app) storeSentence(s *client.StoreStatus) string {
 	var under, oneLeft, bytes, rate, rotten, told int64
@@ -159,6 +192,9 @@ func (a *app) storeSentence(s *client.StoreStatus) string {
 		}
 		told++
 		under, oneLeft, bytes, rate, rotten = under+n.Under, oneLeft+n.OneLeft, bytes+n.UnderBytes, rate+n.CopyRate, rotten+n.Rotten
+		if n.SweepHalted != "" && !slices.ContainsFunc(s.Nodes, func(x client.NodeStore) bool { return x.Alarm != "" }) {
+			why = append(why, "garbage is not looked for any more: "+n.SweepHalted)
+		}
 		if n.Alarm != "" {
 			why = append(why, "garbage is not removed any more, as "+n.Name+" says: "+n.Alarm)
 		}

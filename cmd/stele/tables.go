@@ -75,9 +75,13 @@ func (a *app) tableCreateCommand() *cobra.Command {
 				return a.printSchema(s)
 			}
 			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+				began := time.Now()
 				s, err := c.CreateSplitTable(ctx, args[0], splitAt, specs...)
 				if err != nil {
 					return err
+				}
+				if time.Since(began) > servedSoon {
+					a.tellUnserved(ctx, c, s.Name)
 				}
 				if len(s.Families) == 0 {
 					a.talk("table %s has no families yet: add them with \"stele family set %s NAME\"", s.Name, s.Name)

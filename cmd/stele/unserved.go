@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -77,6 +78,24 @@ func rowText(row []byte, none string) string {
 		return fmt.Sprintf("%q…", row[:rowShown])
 	}
 	return fmt.Sprintf("%q", row)
+}
+
+// servedSoon is how long a table may take to be made before it is asked whether all of it is served.
+const servedSoon = 5 * time.Second
+
+// tellUnserved says if not all of a table that was just made is served: the table is there all the same.
+func (a *app) tellUnserved(ctx context.Context, c *client.Client, name string) {
+	u, err := c.UnservedTablets(ctx)
+	if err != nil {
+		a.talk("table %s exists; whether all of it is served yet is not known: %v", name, err)
+		return
+	}
+	for i := range u.Tablets {
+		if u.Tablets[i].Table == name {
+			a.talk("table %s exists, and not all of it is served yet (%s of the cluster not served): \"stele status\" shows why", name, plural(u.Total, "tablet"))
+			return
+		}
+	}
 }
 
 // nameOf is what people call a node.

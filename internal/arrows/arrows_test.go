@@ -17,15 +17,16 @@ const module = "github.com/steledb/stele/"
 // allowed says which parts of the tree each part may import, beside itself,
 // table and internal packages.
 var allowed = map[string][]string{
-	"cmd":      {"node", "client", "tablet", "blobfs", "raftmeta"},
-	"node":     {"master", "tablet", "gateway", "client", "blobfs", "raftmeta", "rpc"},
+	"cmd":      {"node", "client", "tablet", "blobfs", "raftmeta", "security"},
+	"node":     {"master", "tablet", "gateway", "client", "blobfs", "raftmeta", "rpc", "security"},
 	"master":   {"client", "blobfs", "raftmeta", "rpc"},
-	"gateway":  {"client"},
+	"gateway":  {"client", "security"},
 	"tablet":   {"client", "blobfs", "raftmeta", "rpc"},
-	"client":   {"rpc"},
+	"client":   {"rpc", "security"},
 	"blobfs":   {"rpc"},
 	"raftmeta": {"rpc"},
 	"rpc":      {},
+	"security": {}, // who is who, and who may what: those who serve and call decide by it
 	"table":    {},
 	"internal": {"client", "rpc"}, // internal/bench and internal/webtable are clients
 	"test":     {"node", "client", "raftmeta", "rpc"},

@@ -15,8 +15,9 @@
 //   - kill: from SIGKILL of a node, with so many MiB in its memtables that only commit logs keep, until the
 //     first write that was answered after it in the last tablet. The victims take turns, so that
 //     some are the master and have METADATA's tablets too.
-//   - master: the slowest write while the lock service's leader, which is the master, is killed, none of the
-//     probed tablets being there; and how many failed.
+//   - master: the slowest write to tablets on other nodes while the lock service's leader, which is the master, is
+//     killed; and how many failed. Tablets are moved away from it before, and what the balance gives it again does
+//     not count.
 //   - split, move: the slowest write to the tablet while it is split, or moved to another node.
 //   - restart: how many writes failed while each node was drained, stopped, started and undrained, and the
 //     slowest.

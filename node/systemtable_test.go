@@ -1,0 +1,57 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/table"
+)
+
+// TestMetadataByHand: what people ask of METADATA by name is done, or refused as what only the cluster does.
+func TestMetadataByHand(t *testing.T) {
+	t.Parallel()
+	n, c := startInternal(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	spec, err := table.ParseFamilySpec("f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.CreateTable(ctx, "t", spec); err != nil {
+		t.Fatal(err)
+	}
+	const name = "METADATA"
+	for what, do := range map[string]func() error{
+		"split":       func() error { _, err := c.SplitTablet(ctx, name, "a"); return err },
+		"halve":       func() error { _, err := c.HalveTablet(ctx, name, client.TabletRef{Row: "a"}); return err },
+		"merge":       func() error { _, err := c.MergeTablets(ctx, name, client.TabletRef{Row: "a"}); return err },
+		"drop":        func() error { return c.DropTable(ctx, name) },
+		"set family":  func() error { _, err := c.SetFamily(ctx, name, spec); return err },
+		"drop family": func() error { _, err := c.DropFamily(ctx, name, "loc"); return err },
+		"write":       func() error { return c.Table(name).Apply(ctx, client.NewRowMutation("a").Set("loc:x", nil)) },
+	} {
+		if err := do(); !errors.Is(err, client.ErrSystemTable) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := c.CreateTable(ctx, name, spec); !errors.Is(err, client.ErrTableExists) {
+		t.Errorf("create: %v", err)
+	}
+	minor := func() int64 { return n.server.Load().metadata.Stats().MinorCompactions }
+	before := minor()
+	if err := c.Compact(ctx, name, false); err != nil || minor() < before+2 { // the root tablet and the other
+		t.Errorf("compact: %d minor compactions, %v", minor()-before, err)
+	}
+	if err := c.CompactTablet(ctx, name, client.TabletRef{Row: "z"}, true); err != nil {
+		t.Errorf("compact a tablet: %v", err)
+	}
+	if got, err := c.MoveTablet(ctx, name, client.TabletRef{Row: "z"}, n.cfg.Name); err != nil || got.Node != n.id() {
+		t.Errorf("move to where it is: %+v, %v", got, err)
+	}
+	if _, err := c.Table("t").Get(ctx, "r"); err != nil {
+		t.Errorf("read a table then: %v", err)
+	}
+}

@@ -1,0 +1,160 @@
+package pki
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	// rotateEvery is how often the rotator looks at the clock: often enough that a
+	// clock that was set, or a host that slept, is noticed in good time.
+	rotateEvery = time.Hour
+	// retryMin is the pause after a renewal that failed; it doubles up to rotateEvery.
+	retryMin = time.Minute
+	// rotateBefore is how much of a certificate's life is left when it is renewed.
+	rotateBefore = NodeLife / 3
+	// renewTimeout bounds one attempt.
+	renewTimeout = time.Minute
+	// alarmBefore is the time left at which a renewal that fails is an error and no
+	// longer a warning.
+	alarmBefore = 5 * 24 * time.Hour
+)
+
+// RotatorConfig says how a node's certificate is renewed.
+type RotatorConfig struct {
+	// Endpoint gets the new credentials. Its own is that of the node.
+	Endpoint *Endpoint
+	// File is where the credential is kept.
+	File string
+	// Renew has a certificate made of a request. It returns the authorities, too,
+	// since they may be others by now.
+	Renew func(ctx context.Context, request []byte) (*x509.Certificate, *Trust, error)
+	// Logger gets what was renewed and what failed. Nil discards.
+	Logger *slog.Logger
+}
+
+// Rotator renews a node's certificate before it expires.
+type Rotator struct {
+	cfg RotatorConfig
+	// made is when the credential in use was made or read, on the monotonic clock: a
+	// wall clock that was set back must not keep a node from renewing in time.
+	made time.Time
+	// madeWall is what the wall clock said then.
+	madeWall time.Time
+	pause    time.Duration
+}
+
+// NewRotator returns a rotator that does nothing before Run.
+func NewRotator(cfg RotatorConfig) *Rotator {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Rotator{cfg: cfg, made: time.Now(), madeWall: cfg.Endpoint.opts.Now()}
+}
+
+// Run renews the certificate whenever it is time, until ctx ends.
+func (r *Rotator) Run(ctx context.Context) {
+	for {
+		timer := time.NewTimer(r.look(ctx))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// look renews the certificate if it is time, and returns when to look again.
+func (r *Rotator) look(ctx context.Context) time.Duration {
+	if !r.due() {
+		return rotateEvery
+	}
+	err := r.Renew(ctx)
+	if err == nil {
+		r.pause = 0
+		return rotateEvery
+	}
+	if ctx.Err() != nil {
+		return rotateEvery
+	}
+	r.pause = min(max(retryMin, 2*r.pause), rotateEvery)
+	ends := r.cfg.Endpoint.Credential().Ends()
+	level := slog.LevelWarn
+	if ends.Sub(r.cfg.Endpoint.opts.Now()) < alarmBefore {
+		level = slog.LevelError
+	}
+	r.cfg.Logger.Log(ctx, level, "certificate cannot be renewed", "error", err, "expires", ends, "again_in", r.pause)
+	return r.pause - rand.N(r.pause/4) // so that nodes that failed together do not ask together
+}
+
+// due tells whether the certificate is to be renewed: when two thirds of its life are
+// over by the wall clock, or by the monotonic one since this process has it.
+func (r *Rotator) due() bool {
+	left := r.cfg.Endpoint.Credential().Ends().Sub(r.cfg.Endpoint.opts.Now())
+	return left <= rotateBefore || time.Since(r.made) >= NodeLife-rotateBefore
+}
+
+// Renew renews the certificate now, with a new key. When it returns nil the new
+// credential is in the file, durably, and in use.
+func (r *Rotator) Renew(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	defer cancel()
+	key, err := NewKey()
+	if err != nil {
+		return err
+	}
+	request, err := NewRequest(key)
+	if err != nil {
+		return err
+	}
+	leaf, trust, err := r.cfg.Renew(ctx, request)
+	if err != nil {
+		return err
+	}
+	c, err := NewCredential(key, leaf, trust)
+	if err != nil {
+		return fmt.Errorf("renewed certificate: %w", err)
+	}
+	if err := r.check(c); err != nil {
+		return err
+	}
+	if err := WriteCredential(r.cfg.File, c); err != nil {
+		return fmt.Errorf("keep the renewed certificate: %w", err)
+	}
+	if err := r.cfg.Endpoint.Swap(c); err != nil {
+		return err
+	}
+	r.made, r.madeWall = time.Now(), r.cfg.Endpoint.opts.Now()
+	r.cfg.Logger.Info("certificate renewed", "expires", c.Ends(), "serial", c.peer.Serial)
+	return nil
+}
+
+// check refuses a credential that is worse than the one in use.
+func (r *Rotator) check(c *Credential) error {
+	old, now := r.cfg.Endpoint.Credential(), r.cfg.Endpoint.opts.Now()
+	if c.peer.Kind != old.peer.Kind || c.peer.Name != old.peer.Name || c.trust.cluster != old.trust.cluster {
+		return fmt.Errorf("renewed certificate is that of %s of cluster %s", c.peer, c.trust.cluster)
+	}
+	for _, as := range []side{asServer, asClient} {
+		_, err := c.trust.verify([]*x509.Certificate{c.leaf}, as, now)
+		_, oldErr := old.trust.verify([]*x509.Certificate{old.leaf}, as, now)
+		clock := errors.Is(err, ErrExpired) || errors.Is(err, ErrNotYetValid)
+		if err != nil && !(clock && (oldErr != nil || r.setBack())) {
+			return fmt.Errorf("renewed certificate is no good here: %w", err)
+		}
+	}
+	return nil
+}
+
+// setBack tells whether the wall clock was set back since the credential in use was
+// made. Then it is this clock that is wrong about a certificate, and not the signer's.
+func (r *Rotator) setBack() bool {
+	wall := r.cfg.Endpoint.opts.Now().Round(0).Sub(r.madeWall.Round(0))
+	return time.Since(r.made)-wall > Backdate/2
+}

@@ -1,0 +1,190 @@
+package pki
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// Endpoint makes the TLS configurations of one node or client. Its credential can be
+// replaced at any time: connections that are made afterwards use the new one, also by
+// configurations that were made before. It is safe for concurrent use.
+type Endpoint struct {
+	credential atomic.Pointer[Credential]
+	opts       Options
+}
+
+// Options tune an Endpoint.
+type Options struct {
+	// Now is the wall clock, by which certificates expire. Nil means time.Now.
+	Now func() time.Time
+	// Refuse may turn away a peer whose certificate is good, such as a node that was
+	// removed. It is called in each handshake and must not block. Nil refuses nobody.
+	Refuse func(Peer) error
+}
+
+// NewEndpoint returns an endpoint with that credential.
+func NewEndpoint(c *Credential, o Options) *Endpoint {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	e := &Endpoint{opts: o}
+	e.credential.Store(c)
+	return e
+}
+
+// Credential returns the one in use.
+func (e *Endpoint) Credential() *Credential { return e.credential.Load() }
+
+// Swap puts another credential in use. It must be of the same cluster and peer.
+func (e *Endpoint) Swap(c *Credential) error {
+	old := e.credential.Load()
+	if c.peer.Kind != old.peer.Kind || c.peer.Name != old.peer.Name || c.trust.cluster != old.trust.cluster {
+		return fmt.Errorf("credential of %s of cluster %s cannot replace that of %s of cluster %s",
+			c.peer, c.trust.cluster, old.peer, old.trust.cluster)
+	}
+	e.credential.Store(c)
+	return nil
+}
+
+// base is what all configurations share.
+func (e *Endpoint) base() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		Time:       e.opts.Now,
+		// A resumed session would bring a certificate that was looked at long ago.
+		SessionTicketsDisabled: true,
+	}
+}
+
+// Server returns the configuration of a listener of a node. Clients may come without a
+// certificate, and are anonymous then: Identify tells who they are. One that they bring
+// must be good.
+func (e *Endpoint) Server() *tls.Config {
+	c := e.base()
+	c.ClientAuth = tls.RequestClientCert // VerifyConnection verifies it
+	c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return e.own() }
+	c.VerifyConnection = func(s tls.ConnectionState) error {
+		_, err := e.Identify(s)
+		return err
+	}
+	return c
+}
+
+// Identify returns who is at the other end of a connection that a configuration of
+// Server has accepted. Errors: *PeerError.
+func (e *Endpoint) Identify(s tls.ConnectionState) (Peer, error) {
+	if len(s.PeerCertificates) == 0 {
+		return Peer{}, nil
+	}
+	return e.verify(s, asClient)
+}
+
+// DialNode returns the configuration of a connection to the node of that id, or to any
+// node of the cluster if it is empty. What the node's host is called does not count.
+func (e *Endpoint) DialNode(id string) *tls.Config {
+	c := e.base()
+	c.InsecureSkipVerify = true // VerifyConnection does it: by who the node is, not where
+	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		if e.Credential().leaf == nil {
+			return &tls.Certificate{}, nil
+		}
+		return e.own()
+	}
+	c.VerifyConnection = func(s tls.ConnectionState) error {
+		p, err := e.verify(s, asServer)
+		if err != nil {
+			return err
+		}
+		return wantNode(p, id)
+	}
+	return c
+}
+
+// wantNode returns an error unless p is the node of that id, or any node if it is empty.
+func wantNode(p Peer, id string) error {
+	switch {
+	case p.Kind != Node:
+		return &PeerError{Claims: p, Why: ErrNotNode}
+	case id != "" && p.Name != id:
+		return &PeerError{Claims: p, Why: ErrOtherNode, Detail: fmt.Errorf("want node %s", id)}
+	}
+	return nil
+}
+
+// RequireNode returns a *PeerError unless p is the node of that id, or any node if it is
+// empty: for what only nodes may do.
+func RequireNode(p Peer, id string) error {
+	if p.Kind == Anonymous {
+		return &PeerError{Why: ErrNoCertificate}
+	}
+	return wantNode(p, id)
+}
+
+func (e *Endpoint) own() (*tls.Certificate, error) {
+	c := e.Credential()
+	if c.leaf == nil {
+		return nil, errors.New("there is no certificate to show")
+	}
+	return &c.chain, nil
+}
+
+func (e *Endpoint) verify(s tls.ConnectionState, as side) (Peer, error) {
+	if s.Version < tls.VersionTLS13 {
+		return Peer{}, &PeerError{Why: ErrUntrusted, Detail: fmt.Errorf("connection is of %s", tls.VersionName(s.Version))}
+	}
+	p, err := e.Credential().trust.verify(s.PeerCertificates, as, e.opts.Now())
+	if err != nil {
+		return Peer{}, err
+	}
+	if e.opts.Refuse != nil {
+		if err := e.opts.Refuse(p); err != nil {
+			return Peer{}, &PeerError{Claims: p, Why: ErrRefused, Detail: err}
+		}
+	}
+	return p, nil
+}
+
+// DialPinned returns the configuration of a host that knows no more of the cluster than
+// the fingerprint of its authority. The server must be a node that this authority has
+// signed; then learnt, unless nil, is called with the trust that a credential needs.
+// A nil now means time.Now.
+func DialPinned(f Fingerprint, now func() time.Time, learnt func(*Trust)) *tls.Config {
+	if now == nil {
+		now = time.Now
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, Time: now, SessionTicketsDisabled: true,
+		InsecureSkipVerify: true, // VerifyConnection does it
+		VerifyConnection: func(s tls.ConnectionState) error {
+			authority := pinned(s.PeerCertificates, f)
+			if authority == nil {
+				return &PeerError{Why: ErrUntrusted, Detail: fmt.Errorf("no authority with the fingerprint %s", f)}
+			}
+			trust, err := NewTrust(authority)
+			if err != nil {
+				return &PeerError{Why: ErrUntrusted, Detail: err}
+			}
+			p, err := trust.verify(s.PeerCertificates, asServer, now())
+			if err == nil {
+				err = wantNode(p, "")
+			}
+			if err == nil && learnt != nil {
+				learnt(trust)
+			}
+			return err
+		},
+	}
+}
+
+func pinned(chain []*x509.Certificate, f Fingerprint) *x509.Certificate {
+	for _, c := range chain {
+		if FingerprintOf(c) == f {
+			return c
+		}
+	}
+	return nil
+}
