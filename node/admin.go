@@ -291,7 +291,7 @@ func (n *Node) listTables(ctx context.Context, _ *api.NamesRequest) (answer, err
 }
 
 func (n *Node) describeTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
-	s, _, err := n.catalog.schema(ctx, r.Names[0])
+	s, err := n.schemaOf(ctx, r.Names[0])
 	if err != nil {
 		return nil, err
 	}

@@ -40,6 +40,9 @@ func TestMetadataByHand(t *testing.T) {
 	if _, err := c.CreateTable(ctx, name, spec); !errors.Is(err, client.ErrTableExists) {
 		t.Errorf("create: %v", err)
 	}
+	if info, err := c.Describe(ctx, name); err != nil || len(info.Tablets) != 2 || info.Schema.Name != name {
+		t.Errorf("describe: %+v, %v", info, err)
+	}
 	minor := func() int64 { return n.server.Load().metadata.Stats().MinorCompactions }
 	before := minor()
 	if err := c.Compact(ctx, name, false); err != nil || minor() < before+2 { // the root tablet and the other
