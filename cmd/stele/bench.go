@@ -4,32 +4,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/internal/bench"
+	"github.com/steledb/stele/internal/bench/report"
 )
 
-// benchFlags are the flags of one run that are no settings of the workloads.
+// benchFlags are the flags of bench that are no settings of the workloads, or several
+// of one.
 type benchFlags struct {
-	only        string
-	connections int
-	local       bool
-	dir, memory string
-	profile     string
-	http        string
+	workloads     string
+	rows          countsFlag
+	clients       countsFlag
+	tablets       countsFlag
+	connections   int
+	local         bool
+	dir, memory   string
+	profile, http string
+	report        string
 }
 
-func (a *app) benchCommand() *cobra.Command {
-	f, cfg := &benchFlags{}, &bench.Config{}
-	cmd := &cobra.Command{
-		Use:   "bench [--local] [--only WORKLOAD,...]",
-		Short: "Measure a node with the paper's six workloads",
-		Long: `Measure a node with the six workloads of the paper's section 7, and show what comes
-out beside the paper's figures for one tablet server.
+// benchHelp explains the workloads.
+const benchHelp = `Measure a node or a cluster: with the six workloads of the paper's section 7, shown
+beside the paper's figures for one tablet server, and with those of YCSB.
 
   sequential-write  writes rows, in ten ranges for each client
   random-write      the same, in another order
@@ -37,87 +40,172 @@ out beside the paper's figures for one tablet server.
   random-read       reads what random-write wrote, in yet another order
   random-read-mem   the same on a tenth of the rows, in an in-memory locality group
   scan              reads what sequential-write wrote, with scans
+  paper             all of these (if nothing else is said)
 
-Rows count as operations, writes are on disk before they count, and every value that
-is read is compared with what was written. Tables are made for it and dropped.
-Workloads that read go on for 3 s at least; what they read is compacted before. The
-latency of a scan is that of a thousand rows.
+  ycsb-a            50% reads, 50% updates
+  ycsb-b            95% reads, 5% updates
+  ycsb-c            reads
+  ycsb-d            95% reads of what was inserted last, 5% inserts
+  ycsb-e            95% scans of 1 to 100 records, 5% inserts
+  ycsb-f            50% reads, 50% a read and then an update of the record
+  ycsb              all of these: on records of ten fields of 100 bytes, drawn with a
+                    scrambled Zipfian distribution of constant 0.99
 
-With --local a node of its own runs for as long as the measurement takes.`,
+In the paper's workloads rows count as operations; those that read go on for 3 s at
+least, and the latency of a scan is that of a thousand rows. Writes are on disk before
+they count. Every value that is read is checked; BAD counts what was missing or not
+what was written, and in YCSB's also updates that were lost. Tables are made for it
+and dropped. What is read is compacted before.
+
+With several --rows, --tablets or --clients all combinations are measured one after
+another. With --local a node of its own runs for each, as long as it takes; without,
+--addr names one node of a cluster or more, and --tablets has all nodes take part.
+
+--report keeps the figures with the machine and the settings, as JSON.`
+
+func (a *app) benchCommand() *cobra.Command {
+	f, cfg := &benchFlags{rows: countsFlag{1_000_000}, clients: countsFlag{64}, tablets: countsFlag{1}}, &bench.Config{}
+	cmd := &cobra.Command{
+		Use:   "bench [--local] [--workloads WORKLOAD,...]",
+		Short: "Measure a node or a cluster with the paper's workloads and YCSB's",
+		Long:  benchHelp,
 		Example: `  stele bench --local
-  stele bench --rows 200000 --only random-read,scan
-  stele bench --batch 100 --json
-  stele bench --only random-write --rate 20000`,
+  stele bench --local --workloads ycsb --rows 200k --operations 500000
+  stele bench --workloads random-read,scan,ycsb-a --rows 200k --report today.json
+  stele bench --local --workloads random-write --rows 50k --clients 1,16,256
+  stele bench --addr 10.0.0.5,10.0.0.6,10.0.0.7 --tablets 12
+  stele bench --workloads random-write --rate 20000`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
-			if cfg.Workloads, err = bench.ParseWorkloads(f.only); err != nil {
+			if cfg.Workloads, err = bench.ParseWorkloads(f.workloads); err != nil {
 				return usagef("", "%w", err)
 			}
-			if _, err := bench.New(nil, *cfg); err != nil {
-				return usagef("", "%w", err)
+			for _, run := range f.runs(cfg) {
+				if _, err := bench.New(nil, run); err != nil {
+					return usagef("", "%w", err)
+				}
 			}
 			if !f.local && (f.dir != "" || f.memory != "") {
 				return usagef(`add --local, or set them for the node: "stele serve --help"`, "--dir and --memory are for a node of the measurement's own")
 			}
-			return a.benchWith(cmd, f, cfg)
+			return a.benchAll(cmd, f, cfg)
 		},
 	}
-	flags := cmd.Flags()
-	flags.Int64Var(&cfg.Rows, "rows", 1_000_000, "`N` rows")
-	flags.IntVar(&cfg.Clients, "clients", 64, "`N` calls in flight")
-	flags.IntVar(&cfg.Batch, "batch", 1, "`N` rows a call, but in scans")
-	flags.IntVar(&cfg.ValueBytes, "value-bytes", 1000, "`N` bytes a value; they do not compress")
-	flags.StringVar(&f.only, "only", "", "only these `WORKLOADS`, between commas")
-	flags.Float64Var(&cfg.Rate, "rate", 0, "`N` rows a second of all clients together, but in scans (default as many as they can)")
+	f.register(cmd.Flags(), cfg)
+	return cmd
+}
+
+func (f *benchFlags) register(flags *pflag.FlagSet, cfg *bench.Config) {
+	flags.StringVar(&f.workloads, "workloads", "", "only these `WORKLOADS`, between commas; paper, ycsb and all are several")
+	flags.StringVar(&f.workloads, "only", "", "the same as --workloads")
+	_ = flags.MarkHidden("only")
+	flags.Var(&f.rows, "rows", "`N` rows, or records of YCSB, such as 200k; or several numbers between commas")
+	flags.Int64Var(&cfg.Operations, "operations", 0, "`N` operations of each workload of YCSB (default as many as rows)")
+	flags.Var(&f.clients, "clients", "`N` calls in flight, or several numbers")
+	flags.Var(&f.tablets, "tablets", "`N` tablets that tables are cut into beforehand, or several numbers")
+	flags.IntVar(&cfg.Batch, "batch", 1, "`N` rows a call, but in scans and YCSB's workloads")
+	flags.IntVar(&cfg.ValueBytes, "value-bytes", 1000, "`N` bytes a value, but in YCSB's workloads; they do not compress")
+	flags.Float64Var(&cfg.Rate, "rate", 0, "`N` rows or operations a second of all clients together, but in scan (default as many as they can)")
 	flags.StringVar(&cfg.Options, "family", "", "`OPTIONS` of the family of the values, such as block=8KiB,compression=none")
 	flags.BoolVar(&cfg.Major, "major", false, "make a major compaction before workloads that read")
 	flags.BoolVar(&cfg.Keep, "keep", false, "leave the tables there")
-	flags.IntVar(&f.connections, "connections", 1, "`N` connections that the calls share")
+	flags.IntVar(&f.connections, "connections", 1, "`N` connections to each node that the calls share")
+	flags.StringVar(&f.report, "report", "", "also write the figures to `FILE`, as JSON")
 	flags.BoolVar(&f.local, "local", false, "start a node for the measurement, and stop it after")
 	flags.StringVar(&f.dir, "dir", "", "with --local: the `FOLDER` in which the node's data is while it runs (default that for temporary files)")
 	flags.StringVar(&f.memory, "memory", "", "with --local: the `SIZE` of the node's memory, such as 1GiB")
 	flags.StringVar(&f.profile, "profile", "", "write processor profiles of client and node to `FOLDER`, two a workload")
 	flags.StringVar(&f.http, "http", "127.0.0.1:7108", "with --profile and without --local: the `host:port` of the node's HTTP")
-	return cmd
 }
 
-// benchWith runs the workloads against the node at --addr, or one of its own.
-func (a *app) benchWith(cmd *cobra.Command, f *benchFlags, cfg *bench.Config) (err error) {
-	if f.local {
-		n, err := a.startLocalNode(cmd.Context(), f.dir, f.memory)
-		if err != nil {
-			return err
+// runs returns the configuration of each run.
+func (f *benchFlags) runs(cfg *bench.Config) (runs []bench.Config) {
+	for _, rows := range f.rows {
+		for _, tablets := range f.tablets {
+			for _, clients := range f.clients {
+				run := *cfg
+				run.Rows, run.Tablets, run.Clients = rows, int(tablets), int(clients)
+				runs = append(runs, run)
+			}
 		}
-		defer func() { err = errors.Join(err, n.stop()) }()
-		a.addr, f.http, cfg.NodeCPU = n.addr, n.http, n.cpu
-		return a.benchAndStop(cmd, f, cfg, n)
 	}
-	return a.bench(cmd, f, cfg)
+	return runs
 }
 
-// benchAndStop also ends when the node does.
-func (a *app) benchAndStop(cmd *cobra.Command, f *benchFlags, cfg *bench.Config, n *localNode) error {
+// benchAll measures all runs, and prints and keeps what came out, also when one fails.
+func (a *app) benchAll(cmd *cobra.Command, f *benchFlags, cfg *bench.Config) (err error) {
+	r := f.newReport(cfg)
+	runs := f.runs(cfg)
+	for i := range runs {
+		run, at := &runs[i], *f
+		if len(runs) > 1 {
+			a.talk("run %d of %d: rows %s, tablets %s, clients %s", i+1, len(runs), formatCount(run.Rows), formatCount(int64(run.Tablets)), formatCount(int64(run.Clients)))
+			if f.profile != "" {
+				at.profile = filepath.Join(f.profile, fmt.Sprintf("run-%d", i+1))
+			}
+		}
+		if err = a.benchWith(cmd, &at, run, r); err != nil {
+			break
+		}
+	}
+	if len(r.Runs) > 0 {
+		err = errors.Join(a.printBench(r), err)
+		if f.report != "" {
+			err = errors.Join(err, writeReport(r, f.report))
+		}
+	}
+	return errors.Join(err, badRows(r))
+}
+
+// benchWith runs the workloads against --addr, or a node of its own.
+func (a *app) benchWith(cmd *cobra.Command, f *benchFlags, cfg *bench.Config, r *report.Report) (err error) {
+	if !f.local {
+		return a.bench(cmd.Context(), f, cfg, r)
+	}
+	n, err := a.startLocalNode(cmd.Context(), f.dir, f.memory)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.stop()) }()
+	addr := a.addr
+	defer func() { a.addr = addr }()
+	a.addr, f.http = n.addr, n.http
+	// It also ends when the node does.
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
 	stop := context.AfterFunc(n.ended, func() { cancel(context.Cause(n.ended)) })
 	defer stop()
-	cmd.SetContext(ctx)
-	err := a.bench(cmd, f, cfg)
+	err = a.bench(ctx, f, cfg, r)
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return err
 }
 
-func (a *app) bench(cmd *cobra.Command, f *benchFlags, cfg *bench.Config) (err error) {
-	ctx, cancel := a.within(cmd, patient)
-	defer cancel()
-	c, err := client.Open(ctx, a.addr, cfg.ClientConfig(f.connections))
+// bench runs the workloads, and adds to r what came out.
+func (a *app) bench(ctx context.Context, f *benchFlags, cfg *bench.Config, r *report.Report) (err error) {
+	if d := a.timeout; d > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d)
+		defer cancel()
+	}
+	addrs, err := withPorts(a.addr)
+	if err != nil {
+		return err
+	}
+	c, err := client.Open(ctx, addrs, cfg.ClientConfig(f.connections))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	meters := a.meterNodes(nodes)
+	cfg.NodeUsage = meters.usage
+	r.Cluster = measuredCluster(nodes, f.local)
 	t := &benchTalk{a: a}
 	cfg.Phase = t.phase
 	if f.profile != "" {
@@ -135,22 +223,28 @@ func (a *app) bench(cmd *cobra.Command, f *benchFlags, cfg *bench.Config) (err e
 	t.bench = b
 	stop := a.startTicker(t.line)
 	defer stop()
-	var results []bench.Result
-	err = b.Run(ctx, func(r bench.Result) {
-		results = append(results, r)
-		t.result(r)
+	run := report.Run{Rows: cfg.Rows, Operations: b.Operations(), Tablets: cfg.Tablets, Clients: cfg.Clients}
+	err = b.Run(ctx, func(v bench.Result) {
+		run.Results = append(run.Results, report.ResultOf(&v))
+		t.result(v)
 	})
 	stop()
+	run.Sort()
+	if len(run.Results) > 0 {
+		r.Runs = append(r.Runs, run)
+	}
 	for _, name := range b.Tables() {
 		a.talk("kept table %s", name)
 	}
-	return errors.Join(a.printBench(cfg, results), err, badRows(results))
+	return err
 }
 
-func badRows(results []bench.Result) error {
+func badRows(r *report.Report) error {
 	bad := int64(0)
-	for _, r := range results {
-		bad += r.Bad
+	for i := range r.Runs {
+		for _, v := range r.Runs[i].Results {
+			bad += v.Bad
+		}
 	}
 	if bad == 0 {
 		return nil
@@ -182,7 +276,7 @@ func (t *benchTalk) phase(text string) {
 
 func (t *benchTalk) result(r bench.Result) {
 	if !t.a.errTTY {
-		t.a.talk("%s: %s rows/s", r.Workload, formatCount(int64(r.PerSecond)))
+		t.a.talk("%s: %s a second", r.Workload, formatCount(int64(r.PerSecond)))
 	}
 }
 
@@ -195,5 +289,5 @@ func (t *benchTalk) line() string {
 	if of == 0 || done == 0 {
 		return fmt.Sprintf("%s, %v", text, took.Round(time.Second))
 	}
-	return fmt.Sprintf("%s, %d%%, %s rows/s", text, min(100, 100*done/of), formatCount(int64(float64(done)/took.Seconds())))
+	return fmt.Sprintf("%s, %d%%, %s a second", text, min(100, 100*done/of), formatCount(int64(float64(done)/took.Seconds())))
 }

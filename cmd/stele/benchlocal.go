@@ -4,24 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"runtime/pprof"
-	"strconv"
-	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/steledb/stele/client"
-	"github.com/steledb/stele/internal/bench"
 )
 
 // A localNode is a node in a process of its own, with a temporary folder.
@@ -131,23 +124,6 @@ func (n *localNode) stop() error {
 	return errors.Join(err, os.RemoveAll(n.dir))
 }
 
-// cpu returns the processor time that the node has used.
-func (n *localNode) cpu() time.Duration {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(n.process.Process.Pid) + "/stat")
-	if err != nil {
-		return 0
-	}
-	// The name of the program, in parentheses, may hold anything.
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0
-	}
-	user, _ := strconv.ParseInt(fields[11], 10, 64)
-	system, _ := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100 on Linux
-}
-
 // warnNoDisk tells of a folder whose files are in memory, where writes cost nothing.
 func (a *app) warnNoDisk(dir string) {
 	var s unix.Statfs_t
@@ -168,58 +144,3 @@ func freePorts(n int) (addrs []string, err error) {
 	}
 	return addrs, nil
 }
-
-// A profiler writes processor profiles of the measured parts.
-type profiler struct {
-	dir  string
-	node string // host:port of the node's HTTP
-	errs []error
-}
-
-// profileTime is how much of a workload a node's profile covers.
-const profileTime = 5 * time.Second
-
-func newProfiler(dir, node string) (*profiler, error) {
-	return &profiler{dir: dir, node: node}, os.MkdirAll(dir, 0o777)
-}
-
-// measuring starts the profiles of a workload.
-func (p *profiler) measuring(w bench.Workload) (done func()) {
-	file, err := os.Create(filepath.Join(p.dir, string(w)+".client.pprof"))
-	if err == nil {
-		err = pprof.StartCPUProfile(file)
-	}
-	if err != nil {
-		p.errs = append(p.errs, err)
-		return func() {}
-	}
-	var fetch sync.WaitGroup
-	var failed error
-	fetch.Go(func() { failed = p.fetch(w) })
-	return func() {
-		pprof.StopCPUProfile()
-		fetch.Wait()
-		p.errs = append(p.errs, file.Close(), failed)
-	}
-}
-
-// fetch gets the node's profile.
-func (p *profiler) fetch(w bench.Workload) error {
-	client := http.Client{Timeout: 2*profileTime + 10*time.Second}
-	resp, err := client.Get(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", p.node, int(profileTime.Seconds())))
-	if err != nil {
-		return fmt.Errorf("profile the node: %w", err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("profile the node: %s", resp.Status)
-	}
-	file, err := os.Create(filepath.Join(p.dir, string(w)+".node.pprof"))
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(file, resp.Body)
-	return errors.Join(err, file.Close())
-}
-
-func (p *profiler) err() error { return errors.Join(p.errs...) }

@@ -6,88 +6,190 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/bench"
+	"github.com/steledb/stele/internal/bench/report"
 )
 
-// benchJSON is a result as --json prints it, in an array.
-type benchJSON struct {
-	Workload   bench.Workload `json:"workload"`
-	OpsPerS    float64        `json:"ops_per_s"`
-	P50        float64        `json:"p50_us"`
-	P99        float64        `json:"p99_us"`
-	P999       float64        `json:"p999_us"`
-	Max        float64        `json:"max_us"`
-	Ops        int64          `json:"ops"`
-	Bad        int64          `json:"bad"`
-	Seconds    float64        `json:"seconds"`
-	Rows       int64          `json:"rows"`
-	Clients    int            `json:"clients"`
-	Batch      int            `json:"batch"`
-	ValueBytes int            `json:"value_bytes"`
-	Paper      float64        `json:"paper_ops_per_s"`
-	Ratio      float64        `json:"paper_ratio"`
-	ClientCPU  float64        `json:"client_cpu_us_per_op"`
-	NodeCPU    float64        `json:"node_cpu_us_per_op,omitempty"`
+// printBench prints results: the paper's workloads beside the paper, then YCSB's by
+// kind of operation.
+func (a *app) printBench(r *report.Report) error {
+	if a.json {
+		return a.printJSON(r)
+	}
+	paper, ycsb := benchGrid(r), ycsbGrid(r)
+	if err := a.print(paper); err != nil {
+		return err
+	}
+	if len(paper.rows) > 0 && len(ycsb.rows) > 0 {
+		fmt.Fprintln(a.out)
+	}
+	return a.print(ycsb)
 }
 
-func inMicros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+// A benchColumn is one whose cells come from a run and a result.
+type benchColumn struct {
+	header string
+	cell   func(run *report.Run, v *report.Result) any
+}
 
-// perOp is processor time in microseconds an operation.
-func perOp(d time.Duration, r *bench.Result) float64 { return inMicros(d) / float64(max(r.Ops, 1)) }
+// runColumns tell apart the runs of a report that has several.
+func runColumns(r *report.Report) (columns []benchColumn) {
+	for _, c := range []struct {
+		header string
+		of     func(*report.Run) int64
+	}{
+		{"ROWS", func(r *report.Run) int64 { return r.Rows }},
+		{"TABLETS", func(r *report.Run) int64 { return int64(r.Tablets) }},
+		{"CLIENTS", func(r *report.Run) int64 { return int64(r.Clients) }},
+	} {
+		if slices.ContainsFunc(r.Runs, func(run report.Run) bool { return c.of(&run) != c.of(&r.Runs[0]) }) {
+			columns = append(columns, benchColumn{c.header, func(run *report.Run, _ *report.Result) any { return count(c.of(run)) }})
+		}
+	}
+	return columns
+}
 
-// printBench prints results in the order of the paper's table.
-func (a *app) printBench(cfg *bench.Config, results []bench.Result) error {
-	order := bench.Workloads()
-	slices.SortFunc(results, func(x, y bench.Result) int {
-		return slices.Index(order, x.Workload) - slices.Index(order, y.Workload)
-	})
-	if a.json {
-		all := []benchJSON{}
-		for i := range results {
-			r := &results[i]
-			batch := cfg.Batch
-			if r.Workload == bench.Scan {
-				batch = 0
+// usageColumns have what client and nodes used for an operation. With several numbers
+// of clients, there is also how the nodes' commit logs did.
+func usageColumns(r *report.Report, of string) []benchColumn {
+	columns := []benchColumn{{"CLIENT CPU/" + of, func(_ *report.Run, v *report.Result) any { return processorTime(&v.Client) }}}
+	known, logs := false, false
+	for i := range r.Runs {
+		for _, v := range r.Runs[i].Results {
+			known = known || v.Nodes != nil
+			logs = logs || v.Nodes != nil && v.Nodes.LogCommits > 0 && r.Runs[i].Clients != r.Runs[0].Clients
+		}
+	}
+	if known {
+		columns = append(columns, benchColumn{"NODE CPU/" + of, func(_ *report.Run, v *report.Result) any { return processorTime(v.Nodes) }})
+	}
+	if logs {
+		columns = append(columns,
+			benchColumn{"COMMITS/APPEND", func(_ *report.Run, v *report.Result) any {
+				if v.Nodes == nil || v.Nodes.LogCommits == 0 {
+					return number("")
+				}
+				return number(fmt.Sprintf("%.1f", v.Nodes.LogCommits))
+			}},
+			benchColumn{"LOG APPEND", func(_ *report.Run, v *report.Result) any {
+				if v.Nodes == nil || v.Nodes.LogCommits == 0 {
+					return number("")
+				}
+				return number(formatMicros(v.Nodes.LogAppend))
+			}})
+	}
+	return columns
+}
+
+func processorTime(u *report.Usage) any {
+	if u == nil {
+		return number("")
+	}
+	return number(fmt.Sprintf("%.1f µs", u.CPU))
+}
+
+// columnsGrid begins a grid.
+func columnsGrid(columns []benchColumn) *grid {
+	header := make([]string, len(columns))
+	for i, c := range columns {
+		header[i] = c.header
+	}
+	return newGrid(header...)
+}
+
+func (g *grid) addResult(columns []benchColumn, run *report.Run, v *report.Result) {
+	cells := make([]any, len(columns))
+	for i, c := range columns {
+		cells[i] = c.cell(run, v)
+	}
+	g.add(cells...)
+}
+
+// benchGrid has the paper's workloads.
+func benchGrid(r *report.Report) *grid {
+	columns := []benchColumn{{"WORKLOAD", func(_ *report.Run, v *report.Result) any { return string(v.Workload) }}}
+	columns = append(columns, runColumns(r)...)
+	columns = append(columns, []benchColumn{
+		{"ROWS/S", func(_ *report.Run, v *report.Result) any { return count(int64(v.OpsPerS)) }},
+		{"P50", func(_ *report.Run, v *report.Result) any { return number(formatMicros(v.P50)) }},
+		{"P99", func(_ *report.Run, v *report.Result) any { return number(formatMicros(v.P99)) }},
+		{"PAPER", func(_ *report.Run, v *report.Result) any { return count(int64(v.Paper)) }},
+		{"RATIO", func(_ *report.Run, v *report.Result) any { return number(fmt.Sprintf("%.1f×", v.Ratio)) }},
+		{"BAD", func(_ *report.Run, v *report.Result) any { return count(v.Bad) }},
+	}...)
+	columns = append(columns, usageColumns(r, "ROW")...)
+	g := columnsGrid(columns)
+	for _, w := range bench.PaperWorkloads() {
+		for i := range r.Runs {
+			for j := range r.Runs[i].Results {
+				if v := &r.Runs[i].Results[j]; v.Workload == w {
+					g.addResult(columns, &r.Runs[i], v)
+				}
 			}
-			all = append(all, benchJSON{
-				Workload: r.Workload, OpsPerS: r.PerSecond, P50: inMicros(r.P50), P99: inMicros(r.P99), P999: inMicros(r.P999), Max: inMicros(r.Max),
-				Ops: r.Ops, Bad: r.Bad, Seconds: r.Took.Seconds(), Rows: r.Rows, Clients: cfg.Clients, Batch: batch, ValueBytes: cfg.ValueBytes,
-				Paper: r.Workload.Paper(), Ratio: r.PaperRatio, ClientCPU: perOp(r.ClientCPU, r), NodeCPU: perOp(r.NodeCPU, r),
-			})
 		}
-		return a.printJSON(all)
 	}
-	if len(results) == 0 {
-		return nil
+	return g
+}
+
+// ycsbGrid has YCSB's workloads: each, and below it its kinds of operations.
+func ycsbGrid(r *report.Report) *grid {
+	kind := "" // that is printed next; empty for all of them
+	columns := []benchColumn{
+		{"WORKLOAD", func(_ *report.Run, v *report.Result) any { return string(v.Workload) }},
+		{"OPERATION", func(*report.Run, *report.Result) any { return orElse(kind, "all") }},
 	}
-	header := []string{"WORKLOAD", "ROWS/S", "P50", "P99", "PAPER", "RATIO", "BAD", "CLIENT CPU/ROW"}
-	local := slices.ContainsFunc(results, func(r bench.Result) bool { return r.NodeCPU > 0 })
-	if local {
-		header = append(header, "NODE CPU/ROW")
-	}
-	g := newGrid(header...)
-	for i := range results {
-		r := &results[i]
-		cells := []any{
-			string(r.Workload), count(int64(r.PerSecond)), number(formatLatency(r.P50)), number(formatLatency(r.P99)), count(int64(r.Workload.Paper())),
-			number(fmt.Sprintf("%.1f×", r.PaperRatio)), count(r.Bad), number(fmt.Sprintf("%.1f µs", perOp(r.ClientCPU, r))),
+	columns = append(columns, runColumns(r)...)
+	columns = append(columns, []benchColumn{
+		{"OPS/S", func(_ *report.Run, v *report.Result) any { return count(int64(float64(v.Ops) / v.Seconds)) }},
+		{"P50", func(_ *report.Run, v *report.Result) any { return number(formatMicros(v.P50)) }},
+		{"P99", func(_ *report.Run, v *report.Result) any { return number(formatMicros(v.P99)) }},
+		{"BAD", func(_ *report.Run, v *report.Result) any { return count(v.Bad) }},
+	}...)
+	for _, c := range usageColumns(r, "OP") {
+		of := c.cell
+		c.cell = func(run *report.Run, v *report.Result) any {
+			if kind != "" { // it is not known by kind
+				return number("")
+			}
+			return of(run, v)
 		}
-		if local {
-			cells = append(cells, number(fmt.Sprintf("%.1f µs", perOp(r.NodeCPU, r))))
-		}
-		g.add(cells...)
+		columns = append(columns, c)
 	}
-	return a.print(g)
+	g := columnsGrid(columns)
+	for _, w := range bench.YCSBWorkloads() {
+		for i := range r.Runs {
+			for j := range r.Runs[i].Results {
+				v := &r.Runs[i].Results[j]
+				if v.Workload != w {
+					continue
+				}
+				kind = ""
+				g.addResult(columns, &r.Runs[i], v)
+				for _, k := range v.Kinds {
+					if len(v.Kinds) > 1 {
+						kind = k.Name
+						g.addResult(columns, &r.Runs[i], &report.Result{Workload: w, Ops: k.Ops, Bad: k.Bad, Seconds: v.Seconds, Latency: k.Latency})
+					}
+				}
+			}
+		}
+	}
+	return g
+}
+
+func formatMicros(us float64) string {
+	return formatLatency(time.Duration(us * float64(time.Microsecond)))
 }
 
 // formatLatency returns d at about three digits.
 func formatLatency(d time.Duration) string {
+	us := float64(d) / float64(time.Microsecond)
 	switch {
 	case d < 10*time.Microsecond:
-		return fmt.Sprintf("%.2f µs", inMicros(d))
+		return fmt.Sprintf("%.2f µs", us)
 	case d < time.Millisecond:
-		return fmt.Sprintf("%.0f µs", inMicros(d))
+		return fmt.Sprintf("%.0f µs", us)
 	case d < 100*time.Millisecond:
-		return fmt.Sprintf("%.2f ms", inMicros(d)/1000)
+		return fmt.Sprintf("%.2f ms", us/1000)
 	}
-	return fmt.Sprintf("%.0f ms", inMicros(d)/1000)
+	return fmt.Sprintf("%.0f ms", us/1000)
 }

@@ -7,25 +7,44 @@ import (
 	"slices"
 	"strconv"
 	"sync/atomic"
-	"syscall"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/table"
 )
 
-// A Result is what came out of one workload. Rows count as operations.
+// A Result is what came out of one workload. In the paper's, rows count as operations.
 type Result struct {
 	Workload   Workload
 	Ops        int64
-	Bad        int64 // rows that were missing or had another value
+	Bad        int64 // rows that were missing or had a value that they should not have
 	Took       time.Duration
-	P50, P99   time.Duration
-	P999, Max  time.Duration
-	Rows       int64         // in the table
-	ClientCPU  time.Duration // of this process
-	NodeCPU    time.Duration // 0 if that is not known
+	Latency    Latency
+	Kinds      []Kind // of operations, of a workload that mixes them
+	Rows       int64  // in the table, before inserts
+	Tablets    int    // that the table was cut into
+	Clients    int
+	Client     Usage // of this process
+	Nodes      Usage // of all nodes together; zero if that is not known
 	PerSecond  float64
-	PaperRatio float64 // PerSecond over that of the paper's tablet server
+	PaperRatio float64 // PerSecond over that of the paper's tablet server; 0 if it did not do this
+}
+
+// Latency is how long calls took.
+type Latency struct{ P50, P99, P999, Max time.Duration }
+
+func latencyOf(h *hdrhistogram.Histogram) Latency {
+	at := func(percent float64) time.Duration { return time.Duration(h.ValueAtPercentile(percent)) }
+	return Latency{P50: at(50), P99: at(99), P999: at(99.9), Max: time.Duration(h.Max())}
+}
+
+// A Kind is what came out of one kind of operation.
+type Kind struct {
+	Name     string
+	Ops, Bad int64
+	Latency  Latency
 }
 
 // A Bench measures one node.
@@ -35,9 +54,23 @@ type Bench struct {
 	name   string // what the tables' names begin with
 
 	random, sequential, memory *dataset
+	mixed, scanned             *records // of the YCSB workloads, and of the one that scans
 	tables                     []string // that were made
 
-	progress atomic.Pointer[lap]
+	progress atomic.Pointer[progress]
+}
+
+// progress is how far a phase is.
+type progress struct {
+	done *atomic.Int64
+	of   int64
+}
+
+// A stage is what is measured of one workload.
+type stage struct {
+	run      func(ctx context.Context) (measure, error)
+	progress *progress
+	rows     int64
 }
 
 // New returns a Bench. Errors: those that say what is wrong with cfg.
@@ -49,14 +82,17 @@ func New(c *client.Client, cfg Config) (*Bench, error) {
 	return &Bench{cfg: cfg, client: c, name: "bench-" + strconv.FormatInt(time.Now().UnixMilli(), 36)}, nil
 }
 
+// Operations returns how many each of YCSB's workloads does.
+func (b *Bench) Operations() int64 { return b.cfg.Operations }
+
 // Tables returns the names of the tables that were made and are still there.
 func (b *Bench) Tables() []string { return b.tables }
 
 // Progress tells how many rows the current phase has done, of how many. It may be
 // called at any time.
 func (b *Bench) Progress() (done, of int64) {
-	if l := b.progress.Load(); l != nil {
-		return l.ops.Load(), int64(l.data.rows)
+	if p := b.progress.Load(); p != nil {
+		return p.done.Load(), p.of
 	}
 	return 0, 0
 }
@@ -100,44 +136,37 @@ func (b *Bench) dropTables(ctx context.Context) error {
 
 // measure runs one workload.
 func (b *Bench) measure(ctx context.Context, w Workload) (Result, error) {
-	l, err := b.prepare(ctx, w)
+	prepare := b.prepare
+	if w.ycsb() != nil {
+		prepare = b.prepareYCSB
+	}
+	s, err := prepare(ctx, w)
 	if err != nil {
 		return Result{}, err
 	}
-	b.phase(string(w), l)
+	b.phase(string(w), s.progress)
 	done := b.cfg.Measuring(w)
-	node, own := b.cfg.NodeCPU(), processCPU()
-	m, err := l.run(ctx)
-	own, node = processCPU()-own, b.cfg.NodeCPU()-node
+	nodes, own := b.cfg.NodeUsage(), ownUsage()
+	m, err := s.run(ctx)
+	own, nodes = ownUsage().minus(own), b.cfg.NodeUsage().minus(nodes)
 	done()
 	if err != nil {
 		return Result{}, err
 	}
-	if l.do == write {
-		l.data.written = true
-	}
-	at := func(percent float64) time.Duration { return time.Duration(m.latency.ValueAtPercentile(percent)) }
 	r := Result{
-		Workload: w, Ops: m.ops, Bad: m.bad, Took: m.took, Rows: int64(l.data.rows), ClientCPU: own, NodeCPU: node,
-		P50: at(50), P99: at(99), P999: at(99.9), Max: time.Duration(m.latency.Max()),
+		Workload: w, Ops: m.ops, Bad: m.bad, Took: m.took, Latency: latencyOf(m.latency), Kinds: m.kinds,
+		Rows: s.rows, Tablets: b.tabletsOf(s.rows), Clients: b.cfg.Clients, Client: own, Nodes: nodes,
 		PerSecond: float64(m.ops) / m.took.Seconds(),
 	}
-	r.PaperRatio = r.PerSecond / w.Paper()
+	if paper := w.Paper(); paper > 0 {
+		r.PaperRatio = r.PerSecond / paper
+	}
 	return r, nil
 }
 
-func (b *Bench) phase(text string, l *lap) {
-	b.progress.Store(l)
+func (b *Bench) phase(text string, p *progress) {
+	b.progress.Store(p)
 	b.cfg.Phase(text)
-}
-
-// processCPU returns the processor time that this process has used.
-func processCPU() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // The seeds of the orders: reads must not come in the order of the writes, in which
@@ -147,10 +176,10 @@ const (
 	readSeed  = 1000 // and the number of the pass
 )
 
-// prepare makes what a workload needs, and returns the lap that is to be measured.
-func (b *Bench) prepare(ctx context.Context, w Workload) (*lap, error) {
+// prepare makes what one of the paper's workloads needs, and returns the lap that is to be measured.
+func (b *Bench) prepare(ctx context.Context, w Workload) (*stage, error) {
 	n := uint64(b.cfg.Rows)
-	l := &lap{clients: b.cfg.Clients, batch: b.cfg.Batch, rate: b.cfg.Rate, atLeast: b.cfg.ReadTimeMin, do: read}
+	l := &lap{pace: b.cfg.pace(b.cfg.Batch), atLeast: b.cfg.ReadTimeMin, do: read}
 	l.order = func(uint64) order { return sequential(n) }
 	slot := &b.sequential
 	switch w {
@@ -177,10 +206,16 @@ func (b *Bench) prepare(ctx context.Context, w Workload) (*lap, error) {
 		}
 	}
 	l.data = *slot
+	s := &stage{run: l.run, progress: l.progress(), rows: int64(l.data.rows)}
 	if l.do == write {
-		return l, nil
+		s.run = func(ctx context.Context) (measure, error) {
+			m, err := l.run(ctx)
+			l.data.written = err == nil
+			return m, err
+		}
+		return s, nil
 	}
-	return l, b.settle(ctx, w, l.data)
+	return s, b.settle(ctx, w, l.data)
 }
 
 // create makes a table.
@@ -196,14 +231,30 @@ func (b *Bench) create(ctx context.Context, w Workload, rows uint64) (*dataset, 
 	if err != nil {
 		return nil, err
 	}
+	tablets := uint64(b.tabletsOf(int64(rows)))
+	var cuts []string
+	for i := uint64(1); i < tablets; i++ {
+		cuts = append(cuts, string(appendKey(nil, i*rows/tablets-1))) // a tablet ends with the row that it is cut at
+	}
+	t, err := b.createTable(ctx, suffix, cuts, spec)
+	if err != nil {
+		return nil, err
+	}
+	d := &dataset{table: t, rows: rows, inMemory: w == RandomReadMem}
+	d.values = values{seed: mix(uint64(len(b.tables))), size: b.cfg.ValueBytes}
+	return d, nil
+}
+
+// tabletsOf returns how many tablets a table of so many rows is cut into.
+func (b *Bench) tabletsOf(rows int64) int { return int(min(int64(b.cfg.Tablets), rows)) }
+
+func (b *Bench) createTable(ctx context.Context, suffix string, cuts []string, spec table.FamilySpec) (*client.Table, error) {
 	name := b.name + suffix
-	if _, err := b.client.CreateTable(ctx, name, spec); err != nil {
+	if _, err := b.client.CreateSplitTable(ctx, name, cuts, spec); err != nil {
 		return nil, err
 	}
 	b.tables = append(b.tables, name)
-	d := &dataset{table: b.client.Table(name), rows: rows, inMemory: w == RandomReadMem}
-	d.values = values{seed: mix(uint64(len(b.tables))), size: b.cfg.ValueBytes}
-	return d, nil
+	return b.client.Table(name), nil
 }
 
 // fillBatch is the batch in which rows are written that are only there to be read.
@@ -213,24 +264,20 @@ const fillBatch = 500
 // its place.
 func (b *Bench) settle(ctx context.Context, w Workload, d *dataset) error {
 	if !d.written {
-		fill := &lap{data: d, do: write, clients: 4, batch: fillBatch}
+		fill := &lap{data: d, do: write, pace: pace{clients: 4, batch: fillBatch}}
 		fill.order = func(uint64) order { return sequential(d.rows) }
 		if w == RandomRead {
 			// Files written in the order of their rows would not overlap.
 			fill.order = func(uint64) order { return permuted(d.rows, writeSeed) }
 		}
-		b.phase(fmt.Sprintf("%s: writing the rows to read", w), fill)
+		b.phase(fmt.Sprintf("%s: writing the rows to read", w), fill.progress())
 		if _, err := fill.run(ctx); err != nil {
 			return fmt.Errorf("write the rows to read: %w", err)
 		}
 		d.written = true
 	}
 	if !d.settled {
-		b.phase(fmt.Sprintf("%s: compacting", w), nil)
-		if err := b.client.Compact(ctx, d.table.Name(), b.cfg.Major); err != nil {
-			return fmt.Errorf("compact the rows to read: %w", err)
-		}
-		if err := b.quiet(ctx, d.table.Name()); err != nil {
+		if err := b.compact(ctx, w, d.table.Name()); err != nil {
 			return err
 		}
 		d.settled = true
@@ -238,11 +285,21 @@ func (b *Bench) settle(ctx context.Context, w Workload, d *dataset) error {
 	if !d.inMemory {
 		return nil
 	}
-	warm := &lap{data: d, do: read, clients: b.cfg.Clients, batch: b.cfg.Batch}
+	warm := &lap{data: d, do: read, pace: b.cfg.pace(b.cfg.Batch)}
+	warm.rate = 0
 	warm.order = func(uint64) order { return sequential(d.rows) }
-	b.phase(fmt.Sprintf("%s: warming up", w), warm)
+	b.phase(fmt.Sprintf("%s: warming up", w), warm.progress())
 	_, err := warm.run(ctx)
 	return err
+}
+
+// compact has a table's rows in SSTables, and merged as far as they will be.
+func (b *Bench) compact(ctx context.Context, w Workload, name string) error {
+	b.phase(fmt.Sprintf("%s: compacting", w), nil)
+	if err := b.client.Compact(ctx, name, b.cfg.Major); err != nil {
+		return fmt.Errorf("compact the rows to read: %w", err)
+	}
+	return b.quiet(ctx, name)
 }
 
 // A node is taken to be quiet when its files have not changed for Config.quiet. It is

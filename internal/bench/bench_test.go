@@ -59,15 +59,15 @@ func run(t *testing.T, c *client.Client, cfg Config) map[Workload]Result {
 // one row a call and many.
 func TestAllWorkloads(t *testing.T) {
 	for _, batch := range []int{1, 7} {
-		cfg := Config{Rows: 3000, Clients: 8, Batch: batch, ReadTimeMin: time.Millisecond, ValueBytes: 100}
+		cfg := Config{Rows: 3000, Clients: 8, Batch: batch, ReadTimeMin: time.Millisecond, ValueBytes: 100, Tablets: batch}
 		c := startNode(t, cfg)
 		got := run(t, c, cfg)
-		for _, w := range Workloads() {
+		for _, w := range PaperWorkloads() {
 			r, want := got[w], int64(3000)
 			if w == RandomReadMem {
 				want = 300
 			}
-			if r.Ops < want || r.Bad != 0 || r.Rows != want || r.PerSecond <= 0 || r.PaperRatio <= 0 || r.P50 <= 0 || r.P99 < r.P50 || r.Max < r.P999 {
+			if r.Ops < want || r.Bad != 0 || r.Rows != want || r.PerSecond <= 0 || r.PaperRatio <= 0 || r.Latency.P50 <= 0 || r.Latency.P99 < r.Latency.P50 || r.Latency.Max < r.Latency.P999 || r.Tablets != batch || r.Client.CPU <= 0 || r.Client.Allocs <= 0 {
 				t.Errorf("batch %d, %s: %+v", batch, w, r)
 			}
 		}
@@ -154,7 +154,8 @@ func TestInterrupted(t *testing.T) {
 func TestConfigRefuses(t *testing.T) {
 	for _, cfg := range []Config{
 		{Rows: 3}, {Rows: -1}, {Clients: -1}, {Clients: ClientsMax + 1}, {Batch: BatchMax + 1}, {ValueBytes: 7},
-		{ValueBytes: ValueBytesMax + 1}, {Rate: -1}, {Options: "block=no"}, {Options: "versions=2"},
+		{ValueBytes: ValueBytesMax + 1}, {Rate: -1}, {Tablets: TabletsMax + 1}, {Operations: -1},
+		{Rows: RecordsMax + 1, Workloads: []Workload{YCSBC}}, {Options: "block=no"}, {Options: "versions=2"},
 	} {
 		if _, err := New(nil, cfg); err == nil {
 			t.Errorf("%+v was taken", cfg)
@@ -163,7 +164,15 @@ func TestConfigRefuses(t *testing.T) {
 	if _, err := ParseWorkloads("random-read,randm-write"); err == nil {
 		t.Error("a workload that there is not was taken")
 	}
-	if ws, err := ParseWorkloads("scan, random-read,scan"); err != nil || !slices.Equal(ws, []Workload{Scan, RandomRead}) {
-		t.Errorf("%v, %v", ws, err)
+	if b, err := New(nil, Config{Rows: 77}); err != nil || b.Operations() != 77 {
+		t.Errorf("%v operations, %v", b.Operations(), err)
+	}
+	for text, want := range map[string][]Workload{
+		"scan, random-read,scan": {Scan, RandomRead}, "": PaperWorkloads(), "paper": PaperWorkloads(), "all": Workloads(),
+		"ycsb-f,ycsb": {YCSBF, YCSBA, YCSBB, YCSBC, YCSBD, YCSBE},
+	} {
+		if ws, err := ParseWorkloads(text); err != nil || !slices.Equal(ws, want) {
+			t.Errorf("%q: %v, %v", text, ws, err)
+		}
 	}
 }

@@ -42,12 +42,10 @@ const (
 // A lap is clients that pass over the rows of a dataset: once, or again and again until
 // some time is over.
 type lap struct {
+	pace
 	data    *dataset
 	do      action
 	order   func(pass uint64) order
-	clients int
-	batch   int
-	rate    float64
 	atLeast time.Duration
 
 	ranges *ranges
@@ -56,11 +54,14 @@ type lap struct {
 	bad    atomic.Int64
 }
 
+func (l *lap) progress() *progress { return &progress{&l.ops, int64(l.data.rows)} }
+
 // A measure is what came of a lap.
 type measure struct {
 	ops, bad int64
 	took     time.Duration
 	latency  *hdrhistogram.Histogram // in ns
+	kinds    []Kind
 }
 
 // newHistogram makes room for latencies of 1 ns to 10 minutes, right to one in a
@@ -155,7 +156,8 @@ func (w *worker) visit(ctx context.Context, o order, from, to uint64) error {
 			w.place[i] = o.at(from + i)
 			w.prepare(int(i))
 		}
-		begin := w.due(ctx)
+		begin := w.lap.due(ctx, w.lap.began, w.id, w.calls)
+		w.calls++
 		if err := w.call(ctx, int(n)); err != nil {
 			return err
 		}
@@ -177,27 +179,10 @@ func (w *worker) prepare(i int) {
 	}
 }
 
-// due waits until the next call is due, and returns since when it was.
-func (w *worker) due(ctx context.Context) time.Time {
-	if w.lap.rate == 0 {
-		return time.Now()
-	}
-	turn := w.calls*int64(w.lap.clients) + int64(w.id)
-	w.calls++
-	at := w.lap.began.Add(time.Duration(float64(turn) * float64(w.lap.batch) / w.lap.rate * float64(time.Second)))
-	if wait := time.Until(at); wait > 0 {
-		t := time.NewTimer(wait)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-		}
-	}
-	return at
-}
+func (w *worker) record(d time.Duration) { record(w.latency, d) }
 
-func (w *worker) record(d time.Duration) {
-	_ = w.latency.RecordValue(min(int64(d), w.latency.HighestTrackableValue()))
+func record(h *hdrhistogram.Histogram, d time.Duration) {
+	_ = h.RecordValue(min(int64(d), h.HighestTrackableValue()))
 }
 
 // call makes a call with the first n rows.

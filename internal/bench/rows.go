@@ -27,6 +27,13 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
+// unmix undoes mix.
+func unmix(x uint64) uint64 {
+	x = (x ^ x>>31 ^ x>>62) * 0x319642b2d24d8ec3
+	x = (x ^ x>>27 ^ x>>54) * 0x96de1b173f119089
+	return x ^ x>>30 ^ x>>60
+}
+
 // golden is 2^64 divided by the golden ratio: its multiples are far apart.
 const golden = 0x9e3779b97f4a7c15
 
