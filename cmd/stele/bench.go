@@ -61,7 +61,8 @@ With several --rows, --tablets or --clients all combinations are measured one af
 another. With --local a node of its own runs for each, as long as it takes; without,
 --addr names one node of a cluster or more, and --tablets has all nodes take part.
 
---report keeps the figures with the machine and the settings, as JSON.`
+--report keeps the figures with the machine and the settings, in a file that
+"stele bench plot" and "stele bench table" read.`
 
 func (a *app) benchCommand() *cobra.Command {
 	f, cfg := &benchFlags{rows: countsFlag{1_000_000}, clients: countsFlag{64}, tablets: countsFlag{1}}, &bench.Config{}
@@ -74,8 +75,9 @@ func (a *app) benchCommand() *cobra.Command {
   stele bench --workloads random-read,scan,ycsb-a --rows 200k --report today.json
   stele bench --local --workloads random-write --rows 50k --clients 1,16,256
   stele bench --addr 10.0.0.5,10.0.0.6,10.0.0.7 --tablets 12
-  stele bench --workloads random-write --rate 20000`,
-		Args: cobra.NoArgs,
+  stele bench --workloads random-write --rate 20000
+  stele bench plot yesterday.json today.json --out bench.svg`,
+		Args: unknownVerb,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
 			if cfg.Workloads, err = bench.ParseWorkloads(f.workloads); err != nil {
@@ -93,6 +95,7 @@ func (a *app) benchCommand() *cobra.Command {
 		},
 	}
 	f.register(cmd.Flags(), cfg)
+	cmd.AddCommand(a.benchPlotCommand(), a.benchTableCommand())
 	return cmd
 }
 

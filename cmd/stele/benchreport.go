@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/bench"
@@ -48,4 +50,37 @@ func writeReport(r *report.Report, path string) error {
 		return err
 	}
 	return errors.Join(r.Write(file), file.Close())
+}
+
+func (a *app) benchTableCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "table REPORT...",
+		Short: "Print reports as a table in Markdown",
+		Long: `Print reports of "stele bench --report" as one table in Markdown: a line for each
+workload, a column for each run, with rows or operations a second, p50 and p99.`,
+		Example: `  stele bench --local --workloads random-write --rows 200k,1M --report rows.json
+  stele bench table rows.json`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			reports, err := openReports(args)
+			if err != nil {
+				return err
+			}
+			return report.WriteMarkdown(a.out, reports...)
+		},
+	}
+}
+
+func openReports(paths []string) (reports []*report.Report, err error) {
+	for _, path := range paths {
+		r, err := report.Open(path)
+		if errors.Is(err, report.ErrNoReport) {
+			return nil, usagef("", "%w", err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		reports = append(reports, r)
+	}
+	return reports, nil
 }

@@ -1,5 +1,5 @@
-// Package report keeps what measurements came to, in a file that programs and later
-// versions can read.
+// Package report keeps what measurements came to: a file that programs and later
+// versions can read, tables in Markdown, and a picture of runs side by side.
 //
 // # The file
 //
@@ -30,6 +30,8 @@
 // # Nouns
 //
 //   - A Report is the file. A Run is a combination of settings, a Result a workload.
+//   - A label tells results of a report apart: the workload, and of the run's settings
+//     those that are not the same in all runs.
 //
 // # Goroutines
 //

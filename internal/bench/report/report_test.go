@@ -119,3 +119,39 @@ func TestThisMachine(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 }
+
+func TestTexts(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 1: "1", 999: "999", 1000: "1k", 1500: "1.5k", 1234: "1234", 200_000: "200k", 1_000_000: "1M", 2_500_000: "2.5M"} {
+		if got := short(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
+	for v, want := range map[float64]string{0: "0", 12.4: "12", 999.6: "1,000", 123456: "123,456", 1234567: "1,234,567"} {
+		if got := grouped(v); got != want {
+			t.Errorf("%f is %q, want %q", v, got, want)
+		}
+	}
+	for v, want := range map[float64]string{1: "1.00 µs", 9.999: "10 µs", 512.3: "512 µs", 999.9: "1.00 ms", 12_345: "12.35 ms", 123_456: "123 ms", 2_000_000: "2.00 s"} {
+		if got := latency(v); got != want {
+			t.Errorf("%f µs is %q, want %q", v, got, want)
+		}
+	}
+}
+
+// TestMarkdown: runs stand beside each other, also those of several reports, and bad
+// rows are shouted.
+func TestMarkdown(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteMarkdown(&b, example()); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/one.md", b.Bytes())
+	b.Reset()
+	later := example()
+	later.Program.Version, later.Runs = "v1.3", later.Runs[1:]
+	later.Runs[0].Results = later.Runs[0].Results[:1]
+	if err := WriteMarkdown(&b, example(), later); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/two.md", b.Bytes())
+}
