@@ -4,6 +4,8 @@
 # make check       format, vet, staticcheck, arrows and docs, race detector
 # make demo        the main job on real input: see scripts/demo.sh
 # make bench       the paper's six workloads against a node of its own
+# make bench-growth how cost grows with rows and tablets: see scripts/bench-growth.sh
+# make bench-nodes the six workloads on one node and on three: see scripts/bench-nodes.sh
 # make package     the Debian package, at dist/
 # make test-package tries it on a throw-away host with systemd (needs root)
 # make availability  how long tablets are not served: see test/availability
@@ -17,7 +19,7 @@ VERSION    := $(shell git describe --tags --always --dirty 2>/dev/null || echo d
 LDFLAGS    := -X github.com/steledb/stele/node.version=$(VERSION)
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 
-.PHONY: build test test-short check demo bench availability package test-package soak fuzz clean network
+.PHONY: build test test-short check demo bench bench-growth bench-nodes availability package test-package soak fuzz clean network
 
 build:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/stele ./cmd/stele
@@ -45,6 +47,12 @@ demo: build
 
 bench: build
 	bin/stele bench --local --rows 1000000
+
+bench-growth: build
+	scripts/bench-growth.sh
+
+bench-nodes: build
+	scripts/bench-nodes.sh
 
 package:
 	GO=$(GO) scripts/package.sh dist

@@ -16,7 +16,7 @@ func WriteMarkdown(w io.Writer, reports ...*Report) error {
 	t := markdown{cells: map[string]map[int]string{}}
 	for _, r := range reports {
 		for i := range r.Runs {
-			t.add(r, &r.Runs[i], len(reports) > 1)
+			t.add(r, &r.Runs[i], nameAmong(r, reports))
 		}
 	}
 	var b strings.Builder
@@ -48,11 +48,28 @@ type line struct {
 	order int // of the workload
 }
 
-func (t *markdown) add(r *Report, run *Run, several bool) {
-	name := run.label(r.varying())
-	if several {
-		name = strings.TrimSuffix(r.Name()+": "+name, ": ")
+// nameAmong returns what tells r apart from the other reports: how many nodes it is of,
+// if no two are of as many; nothing, if there is no other.
+func nameAmong(r *Report, reports []*Report) string {
+	if len(reports) == 1 {
+		return ""
 	}
+	nodes := map[int]bool{}
+	for _, other := range reports {
+		nodes[other.Cluster.Nodes] = true
+	}
+	if len(nodes) < len(reports) {
+		return r.Name()
+	}
+	if r.Cluster.Nodes == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", r.Cluster.Nodes)
+}
+
+// add adds the column of a run, of the report of a name.
+func (t *markdown) add(r *Report, run *Run, report string) {
+	name := strings.TrimSuffix(strings.TrimPrefix(report+": "+run.label(r.varying()), ": "), ": ")
 	if name == "" {
 		name = "figures"
 	}

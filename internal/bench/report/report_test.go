@@ -154,4 +154,10 @@ func TestMarkdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "testdata/two.md", b.Bytes())
+
+	b.Reset()
+	later.Cluster.Nodes = 3
+	if err := WriteMarkdown(&b, example(), later); err != nil || !strings.HasPrefix(b.String(), "| per second, p50 / p99 | 1 node: 200k rows | 1 node: 1M rows | 3 nodes |\n") {
+		t.Errorf("of one and three nodes: %v\n%s", err, b.String())
+	}
 }
