@@ -241,3 +241,21 @@ func (c *Client) StoreStatus(ctx context.Context) (*StoreStatus, error) {
 	s := &api.StoreStatus{}
 	return s, c.blob(ctx, api.BlobRequest{Method: api.MethodBlobStatus}, false, s.Decode)
 }
+
+// ReviveBlob takes the extents of a blob, whoever it belongs to, out of the quarantine that the sweep for garbage has put them
+// into, and returns how many replicas there were. If nothing names the blob, a later sweep finds it again. Errors: ErrNoBlob if
+// nothing of it is there; ErrUnavailable if a node does not answer, the others having done their part; those of a node
+// that cannot be reached; ctx's.
+func (c *Client) ReviveBlob(ctx context.Context, id string) (replicas int64, err error) {
+	err = c.blob(ctx, api.BlobRequest{Method: api.MethodBlobRevive, ID: id}, false, func(d *wire.Decoder) error {
+		replicas = d.Int()
+		return d.Err()
+	})
+	return replicas, err
+}
+
+// ResumeSweep lets the sweep for garbage go on, which is halted when something in quarantine turns out to be needed. Errors:
+// ErrUnavailable if a node cannot be told, whose alarm halts the next round; those of a node that cannot be reached; ctx's.
+func (c *Client) ResumeSweep(ctx context.Context) error {
+	return c.blob(ctx, api.BlobRequest{Method: api.MethodBlobResumeSweep}, false, nil)
+}

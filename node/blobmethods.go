@@ -27,6 +27,8 @@ func (n *Node) handleBlobs() {
 	n.handleBlob(api.MethodBlobDelete, n.blobDelete)
 	n.handleBlob(api.MethodBlobFsck, n.blobFsck)
 	n.handleBlob(api.MethodBlobStatus, n.blobStatus)
+	n.handleBlob(api.MethodBlobRevive, n.blobRevive)
+	n.handleBlob(api.MethodBlobResumeSweep, n.blobResumeSweep)
 	n.handle(api.MethodBlobRead, rpc.Spawned, n.blobRead)
 }
 
@@ -308,6 +310,27 @@ func (n *Node) blobDelete(ctx context.Context, r *api.BlobRequest) (answer, erro
 		return nil, err
 	}
 	return nil, n.deleteBlob(ctx, id)
+}
+
+// blobRevive takes a blob out of quarantine.
+func (n *Node) blobRevive(ctx context.Context, r *api.BlobRequest) (answer, error) {
+	id, err := parseBlobID(r.ID)
+	if err != nil {
+		return nil, err
+	}
+	revived, err := n.store.Load().Revive(ctx, id)
+	switch {
+	case err == nil:
+		return func(e *wire.Encoder) { e.Int(int64(revived)) }, nil
+	case revived == 0 && errors.Is(err, blobfs.ErrNoBlob) && !errors.Is(err, blobapi.ErrUnreachable):
+		return nil, fmt.Errorf("%w: nothing of %s is in quarantine", api.ErrNoBlob, id)
+	}
+	return nil, err
+}
+
+// blobResumeSweep lets the sweep for garbage go on after an alarm.
+func (n *Node) blobResumeSweep(ctx context.Context, _ *api.BlobRequest) (answer, error) {
+	return nil, n.store.Load().ResumeSweep(ctx)
 }
 
 func (n *Node) blobList(ctx context.Context, r *api.BlobRequest) (answer, error) {

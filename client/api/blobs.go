@@ -22,6 +22,9 @@ const (
 	MethodBlobDelete = "blob_delete"
 	MethodBlobFsck   = "blob_fsck"
 	MethodBlobStatus = "blob_status"
+	// The sweep for garbage undone, for a person who has found it wrong.
+	MethodBlobRevive      = "blob_revive"
+	MethodBlobResumeSweep = "blob_resume_sweep"
 )
 
 // Bounds of the methods about blobs.
@@ -79,6 +82,9 @@ var blobShapes = map[string]blobShape{
 	MethodBlobDelete: {[]blobField{blobID}, nil},
 	MethodBlobFsck:   {nil, []string{"after", "deep"}},
 	MethodBlobStatus: {nil, []string{"here"}},
+	MethodBlobRevive: {[]blobField{blobID}, nil},
+
+	MethodBlobResumeSweep: {nil, nil},
 }
 
 // BlobRequest is the parameters of any method about blobs.

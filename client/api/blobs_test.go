@@ -45,6 +45,8 @@ func blobGoldens() []struct {
 		{"blob_fsck", &BlobRequest{Method: MethodBlobFsck, After: "a#1", Deep: true}, "91 82 a56166746572 a3612331 a464656570 c3"},
 		{"blob_status", &BlobRequest{Method: MethodBlobStatus, Here: true}, "91 81 a468657265 c3"},
 		{"blob_delete", &BlobRequest{Method: MethodBlobDelete, ID: blobTestID}, "91" + blobTestIDHex},
+		{"blob_revive", &BlobRequest{Method: MethodBlobRevive, ID: blobTestID}, "91" + blobTestIDHex},
+		{"blob_resume_sweep", &BlobRequest{Method: MethodBlobResumeSweep}, "90"},
 	}
 }
 

@@ -53,7 +53,8 @@ func Methods() []string {
 		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus,
 		MethodListNodes, MethodDrainNode, MethodRemoveNode, MethodRaftStatus, MethodUnservedTablets,
 		MethodBlobOpen, MethodBlobWrite, MethodBlobSeal, MethodBlobAbort, MethodBlobRead,
-		MethodBlobStat, MethodBlobList, MethodBlobDelete, MethodBlobFsck, MethodBlobStatus,
+		MethodBlobStat, MethodBlobList, MethodBlobDelete,
+		MethodBlobRevive, MethodBlobResumeSweep, MethodBlobFsck, MethodBlobStatus,
 	}
 }
 

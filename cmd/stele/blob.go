@@ -33,7 +33,7 @@ A blob never changes. It is named by an id, of 32 hexadecimal digits.`,
 		RunE: needVerb,
 	}
 	cmd.AddCommand(a.blobPutCommand(), a.blobGetCommand(), a.blobListCommand(), a.blobStatCommand(), a.blobVerifyCommand(), a.blobRemoveCommand(),
-		a.blobFsckCommand(), a.blobStatusCommand())
+		a.blobFsckCommand(), a.blobStatusCommand(), a.blobReviveCommand(), a.blobResumeSweepCommand())
 	return cmd
 }
 

@@ -21,8 +21,8 @@ func (a *app) blobStatusCommand() *cobra.Command {
 UNDER are extents that have too few replicas, counted by the node that sees to them; a
 node that does not answer for a while is done without, and what it had is copied.
 ROTTEN are damaged replicas that are not made anew yet. LOG ON is on how many nodes that
-is which the node appends to its commit log. GARBAGE waits in quarantine to be removed; the
-master looks for more every few hours, which is told in a sentence once it has.
+is which the node appends to its commit log. GARBAGE waits in quarantine to be removed;
+the master looks for more every few hours, which is told in a sentence once it has.
 SCRUB is how far the node is with reading all its replicas, again and again.
 
 STATE is "starts" until a node has looked through what it has, "balances" while it gives
@@ -109,6 +109,9 @@ func (a *app) printStoreStatus(s *client.StoreStatus) error {
 	a.talk("%s", a.storeSentence(s))
 	if said := sweepSentence(s, time.Now()); said != "" {
 		a.talk("%s", said)
+	}
+	if slices.ContainsFunc(s.Nodes, func(n client.NodeStore) bool { return n.SweepHalted != "" || n.Alarm != "" }) {
+		a.hint(`"stele blob resume-sweep --help" tells what to do then`)
 	}
 	for i := range s.Nodes {
 		switch n := &s.Nodes[i]; {

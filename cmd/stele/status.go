@@ -24,8 +24,8 @@ table stands what is not as it should be: tablets on no node, or being recovered
 that nobody has served for 5 seconds are counted, and the first of them named, with what
 the last try to load them came to.
 
-Exit codes: 0 it serves, 5 it answers but does not serve or tablets of the cluster are not
-served, 3 it cannot be reached, 7 it did not answer in time.`,
+Exit codes: 0 it serves, 5 it answers but does not serve, or tablets of the cluster are
+not served, 3 it cannot be reached, 7 it did not answer in time.`,
 		Example: `  stele status
   stele status --addr 10.0.0.5:7106 --timeout 3s
   stele status --json | jq .ready`,
