@@ -1,0 +1,222 @@
+package acl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/steledb/stele/table"
+)
+
+// Where rights are kept in the namespace of the lock service.
+const (
+	// EpochFile is written last by each change of what is below /acl. Its generation is
+	// the epoch.
+	EpochFile = "/acl/epoch"
+	// ClusterFile has the grants on the cluster.
+	ClusterFile = "/acl/cluster"
+)
+
+// TableFile returns where the grants on a table are.
+func TableFile(id uint64) string { return "/acl/tables/" + strconv.FormatUint(id, 10) }
+
+// PrincipalFile returns where a principal's record is.
+func PrincipalFile(name string) string { return "/acl/principals/" + name }
+
+// Files is what a Cache needs of the node's session with the lock service.
+type Files interface {
+	// Epoch returns the epoch, and has the file cached from then on. Errors: those of a
+	// read, such as when there is no leader.
+	Epoch(ctx context.Context) (uint64, error)
+	// Holds tells, asking nobody, whether the session's lease is sure and the epoch file
+	// is cached at that generation: it has not changed then.
+	Holds(epoch uint64) bool
+	// Get returns what a file holds, at some moment between call and return; nil if
+	// there is none. Errors: those of a read.
+	Get(ctx context.Context, path string) ([]byte, error)
+}
+
+const (
+	// viewsMax bounds the views and principals that a Cache keeps, some hundred bytes
+	// each for tables with few families.
+	viewsMax = 20_000
+	// triesMax is how often rights are read anew when they change while they are read.
+	triesMax = 5
+)
+
+// Cache knows the rights of principals as of now. It is safe for concurrent use.
+type Cache struct {
+	files Files
+
+	// mu guards the fields in it. Never held across a read.
+	mu struct {
+		sync.RWMutex
+		epoch uint64 // of what is kept
+		views map[viewKey]*View
+		known map[string]*Principal
+	}
+}
+
+type viewKey struct {
+	principal string
+	table     uint64
+}
+
+// NewCache returns a cache that is empty.
+func NewCache(f Files) *Cache {
+	c := &Cache{files: f}
+	c.resetLocked(0)
+	return c
+}
+
+func (c *Cache) resetLocked(epoch uint64) {
+	c.mu.epoch = epoch
+	c.mu.views, c.mu.known = map[viewKey]*View{}, map[string]*Principal{}
+}
+
+// Ticket is when rights were seen to hold. They are looked at when a request comes, and
+// the ticket again before its answer goes out.
+type Ticket struct{ epoch uint64 }
+
+// Holds tells whether no right has changed since the ticket was given out. It asks
+// nobody. False also when that is not sure.
+func (c *Cache) Holds(t Ticket) bool { return c.files.Holds(t.epoch) }
+
+// View returns the view of a table by a principal with a certificate or token of that
+// generation. Errors: ErrUnknownPrincipal, ErrDisabled, ErrRevoked, ErrUncertain,
+// *RecordError, those of Files.
+func (c *Cache) View(ctx context.Context, principal string, generation uint64, s *table.Schema) (*View, Ticket, error) {
+	key := viewKey{principal, s.ID}
+	c.mu.RLock()
+	epoch, v, p := c.mu.epoch, c.mu.views[key], c.mu.known[principal]
+	c.mu.RUnlock()
+	if v != nil && v.schema == s && p != nil && c.files.Holds(epoch) {
+		if err := p.Check(generation); err != nil {
+			return nil, Ticket{epoch}, err
+		}
+		return v, Ticket{epoch}, nil
+	}
+	t, err := c.steady(ctx, func(epoch uint64) error {
+		p, err := c.principal(ctx, principal, epoch)
+		if err != nil {
+			return err
+		}
+		if err := p.Check(generation); err != nil {
+			return err
+		}
+		cluster, err := c.policy(ctx, ClusterFile, Cluster)
+		if err != nil {
+			return err
+		}
+		grants, err := c.policy(ctx, TableFile(s.ID), s.ID)
+		if err != nil {
+			return err
+		}
+		v = NewView(principal, cluster, grants, s)
+		c.keep(epoch, func() { c.mu.views[key] = v })
+		return nil
+	})
+	if err != nil {
+		return nil, t, err
+	}
+	return v, t, nil
+}
+
+// CheckCluster returns nil if the principal has the right on the cluster. Errors: those of
+// View, and *DeniedError.
+func (c *Cache) CheckCluster(ctx context.Context, principal string, generation uint64, right Rights) (Ticket, error) {
+	return c.steady(ctx, func(epoch uint64) error {
+		p, err := c.principal(ctx, principal, epoch)
+		if err != nil {
+			return err
+		}
+		if err := p.Check(generation); err != nil {
+			return err
+		}
+		cluster, err := c.policy(ctx, ClusterFile, Cluster)
+		if err != nil {
+			return err
+		}
+		return cluster.Check(principal, right)
+	})
+}
+
+// steady calls read until nothing has changed meanwhile: what it has found then, an
+// error about rights as well, holds at that moment.
+func (c *Cache) steady(ctx context.Context, read func(epoch uint64) error) (Ticket, error) {
+	for range triesMax {
+		epoch, err := c.files.Epoch(ctx)
+		if err != nil {
+			return Ticket{}, fmt.Errorf("find the epoch of rights: %w", err)
+		}
+		err = read(epoch)
+		if ctx.Err() != nil {
+			return Ticket{}, ctx.Err()
+		}
+		if c.files.Holds(epoch) {
+			return Ticket{epoch}, err
+		}
+	}
+	return Ticket{}, ErrUncertain
+}
+
+// keep runs store under the lock if what it stores is of the epoch that is kept, or of a
+// later one.
+func (c *Cache) keep(epoch uint64, store func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if epoch < c.mu.epoch {
+		return
+	}
+	if epoch > c.mu.epoch || len(c.mu.views)+len(c.mu.known) >= viewsMax {
+		c.resetLocked(epoch)
+	}
+	store()
+}
+
+// principal returns the record of a principal.
+func (c *Cache) principal(ctx context.Context, name string, epoch uint64) (*Principal, error) {
+	c.mu.RLock()
+	p := c.mu.known[name]
+	current := c.mu.epoch == epoch
+	c.mu.RUnlock()
+	if p != nil && current {
+		return p, nil
+	}
+	b, err := c.files.Get(ctx, PrincipalFile(name))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the record of principal %s: %w", name, err)
+	case b == nil:
+		return nil, ErrUnknownPrincipal
+	}
+	if p, err = DecodePrincipal(b); err != nil {
+		return nil, err
+	}
+	if p.Name != name {
+		return nil, &RecordError{"principal", fmt.Errorf("record of %s is that of %s", name, p.Name)}
+	}
+	c.keep(epoch, func() { c.mu.known[name] = p })
+	return p, nil
+}
+
+// policy reads the grants of a file. One that is not there grants nothing.
+func (c *Cache) policy(ctx context.Context, path string, table uint64) (*Policy, error) {
+	b, err := c.files.Get(ctx, path)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the grants %s: %w", path, err)
+	case b == nil:
+		return &Policy{Table: table}, nil
+	}
+	p, err := DecodePolicy(b)
+	if err == nil && p.Table != table {
+		err = &RecordError{"grants", errors.New("they are of another table")}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}

@@ -1,0 +1,230 @@
+package acl
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/table"
+)
+
+// Everyone stands in a grant for every principal that the cluster knows.
+const Everyone = "*"
+
+// Cluster is the Policy.Table of grants on the cluster: they hold for all tables.
+const Cluster uint64 = 0
+
+// GrantsMax bounds the grants of one policy, so that its record fits in a file of the
+// lock service: 3000 of 80 bytes in 256 KiB.
+const GrantsMax = 3000
+
+// Grant gives a principal rights.
+type Grant struct {
+	// Principal is a name, or Everyone.
+	Principal string
+	// Family is the id of a column family, or 0 for all there are and will be.
+	Family uint32
+	Rights Rights
+}
+
+// Policy is the grants on the cluster or on one table. It does not change: what alters
+// one returns another. The zero Policy grants nothing on the cluster.
+type Policy struct {
+	// Table is the table's id, or Cluster.
+	Table uint64
+	// Grants are sorted by principal, then family, one for each.
+	Grants []Grant
+}
+
+func compareGrants(a, b Grant) int {
+	return cmp.Or(cmp.Compare(a.Principal, b.Principal), cmp.Compare(a.Family, b.Family))
+}
+
+// find returns where the grant of a principal on a family is, or belongs.
+func (p *Policy) find(principal string, family uint32) (int, bool) {
+	return slices.BinarySearchFunc(p.Grants, Grant{Principal: principal, Family: family}, compareGrants)
+}
+
+// Grant returns the policy with rights given beside those that are there. Errors:
+// *pki.NameError, ErrTooMany.
+func (p *Policy) Grant(g Grant) (*Policy, error) {
+	if err := p.check(g); err != nil {
+		return nil, err
+	}
+	next := &Policy{Table: p.Table, Grants: slices.Clone(p.Grants)}
+	if i, ok := p.find(g.Principal, g.Family); ok {
+		next.Grants[i].Rights |= g.Rights
+	} else if len(p.Grants) >= GrantsMax {
+		return nil, fmt.Errorf("%w: %d, which is the most", ErrTooMany, GrantsMax)
+	} else {
+		next.Grants = slices.Insert(next.Grants, i, g)
+	}
+	return next, nil
+}
+
+// check refuses grants that mean nothing.
+func (p *Policy) check(g Grant) error {
+	switch {
+	case g.Rights == 0 || g.Rights&^all != 0:
+		return fmt.Errorf("grant of the rights %#x", uint8(g.Rights))
+	case p.Table == Cluster && g.Family != 0:
+		return errors.New("grant of a family on the cluster")
+	case g.Principal == Everyone:
+		return nil
+	}
+	return pki.CheckName("name of a principal", g.Principal)
+}
+
+// Revoke returns the policy with rights taken away that this very grant gives. Grants of
+// the same principal on more or on less are left as they are. Errors: ErrNoGrant when
+// none of the rights is there, ErrImplied when one would stay in effect, since Admin
+// stays.
+func (p *Policy) Revoke(g Grant) (*Policy, error) {
+	i, ok := p.find(g.Principal, g.Family)
+	if !ok || p.Grants[i].Rights.implied()&g.Rights == 0 {
+		return nil, ErrNoGrant
+	}
+	left := p.Grants[i].Rights &^ g.Rights
+	if still := left.implied() & g.Rights; still != 0 {
+		return nil, fmt.Errorf("%w: %s by %s, which has to be revoked, too", ErrImplied, still, left)
+	}
+	next := &Policy{Table: p.Table, Grants: slices.Clone(p.Grants)}
+	if left == 0 {
+		next.Grants = slices.Delete(next.Grants, i, i+1)
+	} else {
+		next.Grants[i].Rights = left
+	}
+	return next, nil
+}
+
+// Forget returns the policy without any grant of a principal.
+func (p *Policy) Forget(principal string) *Policy {
+	return p.keep(func(g Grant) bool { return g.Principal != principal })
+}
+
+// Prune returns the policy without the grants of families that the table has no longer.
+func (p *Policy) Prune(s *table.Schema) *Policy {
+	return p.keep(func(g Grant) bool {
+		return g.Family == 0 || slices.ContainsFunc(s.Families, func(f table.Family) bool { return f.ID == g.Family })
+	})
+}
+
+func (p *Policy) keep(which func(Grant) bool) *Policy {
+	next := &Policy{Table: p.Table}
+	for _, g := range p.Grants {
+		if which(g) {
+			next.Grants = append(next.Grants, g)
+		}
+	}
+	return next
+}
+
+// of calls f with the grants of a principal, those of everyone included.
+func (p *Policy) of(principal string, f func(Grant)) {
+	for _, name := range [...]string{Everyone, principal} {
+		for i, _ := p.find(name, 0); i < len(p.Grants) && p.Grants[i].Principal == name; i++ {
+			f(p.Grants[i])
+		}
+		if name == principal {
+			return // who is called as everyone is, counts once
+		}
+	}
+}
+
+// Rights returns what a principal may on all that the policy is about.
+func (p *Policy) Rights(principal string) Rights {
+	var r Rights
+	p.of(principal, func(g Grant) {
+		if g.Family == 0 {
+			r |= g.Rights
+		}
+	})
+	return r.implied()
+}
+
+// Check returns nil if the principal has the right on the cluster, whose policy this
+// is, and else a *DeniedError.
+func (p *Policy) Check(principal string, right Rights) error {
+	if p.Table == Cluster && p.Rights(principal).Has(right) {
+		return nil
+	}
+	return &DeniedError{Principal: principal, Right: right}
+}
+
+const recordVersion = 1
+
+// Encode returns the record's bytes.
+func (p *Policy) Encode() []byte {
+	e := wire.GetEncoder()
+	defer e.Release()
+	e.Array(3)
+	e.Uint(recordVersion)
+	e.Uint(p.Table)
+	e.Array(len(p.Grants))
+	for _, g := range p.Grants {
+		e.Array(3)
+		e.Str(g.Principal)
+		e.Uint(uint64(g.Family))
+		e.Uint(uint64(g.Rights))
+	}
+	return slices.Clone(e.Bytes())
+}
+
+// DecodePolicy reads what Encode writes. A right that this program does not know is an
+// error: it might be one that takes something away. Errors: *RecordError.
+func DecodePolicy(b []byte) (*Policy, error) {
+	d := wire.NewDecoder(b)
+	p := &Policy{}
+	header(&d, 3)
+	p.Table = d.Uint()
+	n := d.ArrayMax(GrantsMax)
+	p.Grants = make([]Grant, 0, n)
+	for range n {
+		if d.Array() != 3 {
+			d.Fail(errors.New("a grant has not three values"))
+		}
+		g := Grant{Principal: d.Str(), Family: readUint32(&d), Rights: Rights(min(d.Uint(), 255))}
+		if d.Err() != nil {
+			break
+		}
+		if err := p.check(g); err != nil {
+			d.Fail(err)
+		} else if k := len(p.Grants); k > 0 && compareGrants(p.Grants[k-1], g) >= 0 {
+			d.Fail(errors.New("grants are not sorted, or one is there twice"))
+		}
+		p.Grants = append(p.Grants, g)
+	}
+	if err := atEnd(&d); err != nil {
+		return nil, &RecordError{"grants", err}
+	}
+	return p, nil
+}
+
+func header(d *wire.Decoder, values int) {
+	n, v := d.Array(), d.Uint()
+	switch {
+	case d.Err() != nil:
+	case v != recordVersion:
+		d.Fail(fmt.Errorf("it is of version %d, this program knows %d", v, recordVersion))
+	case n != values:
+		d.Fail(fmt.Errorf("it has %d values, not %d", n, values))
+	}
+}
+
+func atEnd(d *wire.Decoder) error {
+	if d.More() {
+		d.Fail(errors.New("bytes follow it"))
+	}
+	return d.Err()
+}
+
+func readUint32(d *wire.Decoder) uint32 {
+	n := d.Uint()
+	if n > 1<<32-1 {
+		d.Fail(errors.New("a number is over 32 bits"))
+	}
+	return uint32(n)
+}

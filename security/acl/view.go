@@ -1,0 +1,275 @@
+package acl
+
+import (
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/steledb/stele/table"
+)
+
+// Mask is a set of families of a schema, by their places in Schema.Families.
+type Mask []uint64
+
+// Has tells whether the family at a place is in the set.
+func (m Mask) Has(place int) bool {
+	return uint(place)/64 < uint(len(m)) && m[place/64]&(1<<(place%64)) != 0
+}
+
+func (m Mask) set(place int) { m[place/64] |= 1 << (place % 64) }
+
+// Len returns how many families are in the set.
+func (m Mask) Len() int {
+	n := 0
+	for _, w := range m {
+		n += bits.OnesCount64(w)
+	}
+	return n
+}
+
+// View is a table as one principal may see it: the rights of all grants together, ready
+// to be asked for each cell. It does not change. It is of one version of the schema.
+//
+// A family on which the principal has no right is absent: not in the Visible schema, its
+// cells in no read, filter or predicate, named in no other error than one that does not
+// exist. A table on which he has none, nor on any of its families, is ErrHidden.
+type View struct {
+	principal string
+	schema    *table.Schema
+	visible   *table.Schema
+	// whole is what he may on the table: on families that there are and will be.
+	whole Rights
+	// seen, read and write are the families on which he has any right, and these.
+	seen, read, write Mask
+	// readsAll and seesAll tell that these hold all families.
+	readsAll, seesAll bool
+	// locked is a family that he sees and may not write; empty if there is none.
+	locked string
+}
+
+// NewView makes the view of a table from the grants on the cluster and on the table, of
+// which either may be nil: none. The policy of another table grants nothing.
+func NewView(principal string, cluster, grants *Policy, s *table.Schema) *View {
+	v := &View{principal: principal, schema: s, visible: s}
+	if cluster != nil && cluster.Table == Cluster {
+		v.whole = cluster.Rights(principal)
+	}
+	byFamily := map[uint32]Rights{}
+	if grants != nil && grants.Table == s.ID && s.ID != Cluster {
+		v.whole |= grants.Rights(principal)
+		grants.of(principal, func(g Grant) {
+			if g.Family != 0 {
+				byFamily[g.Family] |= g.Rights
+			}
+		})
+	}
+	words := (len(s.Families) + 63) / 64
+	v.seen, v.read, v.write = make(Mask, words), make(Mask, words), make(Mask, words)
+	for i := range s.Families {
+		r := v.whole | byFamily[s.Families[i].ID]
+		if r == 0 {
+			continue
+		}
+		v.seen.set(i)
+		if r.Has(Read) {
+			v.read.set(i)
+		}
+		if r.Has(Write) {
+			v.write.set(i)
+		} else if v.locked == "" {
+			v.locked = s.Families[i].Name
+		}
+	}
+	v.readsAll, v.seesAll = v.read.Len() == len(s.Families), v.seen.Len() == len(s.Families)
+	if !v.seesAll {
+		v.visible = s.Clone()
+		v.visible.Families = v.seen.of(s)
+		v.visible.Groups = usedGroups(s, v.visible.Families)
+	}
+	return v
+}
+
+// of returns the families in the set.
+func (m Mask) of(s *table.Schema) []table.Family {
+	var fs []table.Family
+	for i := range s.Families {
+		if m.Has(i) {
+			fs = append(fs, s.Families[i])
+		}
+	}
+	return fs
+}
+
+// hidden tells whether the principal sees nothing of the table.
+func (v *View) hidden() bool { return v.whole == 0 && len(v.visible.Families) == 0 }
+
+// place returns where a family is in the schema, and -1 for one that the principal does
+// not see.
+func (v *View) place(family string) int {
+	fs := v.schema.Families
+	if len(fs) > 16 { // else a walk over short names is faster
+		i, ok := slices.BinarySearchFunc(fs, family, func(f table.Family, n string) int { return strings.Compare(f.Name, n) })
+		if ok && v.seen.Has(i) {
+			return i
+		}
+		return -1
+	}
+	for i := range fs {
+		if fs[i].Name == family && v.seen.Has(i) {
+			return i
+		}
+	}
+	return -1
+}
+
+// usedGroups returns the locality groups that families are in, and the default one.
+func usedGroups(s *table.Schema, families []table.Family) []table.LocalityGroup {
+	return slices.DeleteFunc(slices.Clone(s.Groups), func(g table.LocalityGroup) bool {
+		return g.Name != table.DefaultGroup && !slices.ContainsFunc(families, func(f table.Family) bool { return f.Group == g.Name })
+	})
+}
+
+// Principal returns whose view it is.
+func (v *View) Principal() string { return v.principal }
+
+// Schema returns the schema of which it is.
+func (v *View) Schema() *table.Schema { return v.schema }
+
+// Visible returns the schema as the principal sees it: what requests are validated
+// against, and what is shown to him. It is Schema itself if nothing is hidden.
+func (v *View) Visible() *table.Schema { return v.visible }
+
+// ReadMask returns the families of Schema whose cells the principal gets. It is not to
+// be changed.
+func (v *View) ReadMask() Mask { return v.read }
+
+// ReadsAll tells whether no cell has to be left out.
+func (v *View) ReadsAll() bool { return v.readsAll }
+
+// CanRead tells whether the principal gets the cells of a family.
+func (v *View) CanRead(family string) bool { return v.read.Has(v.place(family)) }
+
+// Readable returns the cells that the principal gets, in the memory of cells. They come
+// sorted by family, as table.CompareCells sorts.
+func (v *View) Readable(cells []table.Cell) []table.Cell {
+	if v.readsAll {
+		return cells
+	}
+	kept, place := cells[:0], 0
+	for i := range cells {
+		for place < len(v.schema.Families) && v.schema.Families[place].Name < cells[i].Family {
+			place++
+		}
+		if place < len(v.schema.Families) && v.schema.Families[place].Name == cells[i].Family && v.read.Has(place) {
+			kept = append(kept, cells[i])
+		}
+	}
+	clear(cells[len(kept):])
+	return kept
+}
+
+// CheckTable returns nil if the principal has the right on the table as a whole. Errors:
+// ErrHidden, *DeniedError.
+func (v *View) CheckTable(right Rights) error {
+	switch {
+	case v.hidden():
+		return ErrHidden
+	case v.whole.Has(right):
+		return nil
+	}
+	return v.denied(right, "")
+}
+
+// CheckSeen returns nil if the principal has any right on the table or a family of it,
+// and else ErrHidden.
+func (v *View) CheckSeen() error {
+	if v.hidden() {
+		return ErrHidden
+	}
+	return nil
+}
+
+// CheckRead returns nil if the principal may read the table, or a part of it: what a
+// read, a scan and a predicate need. Errors: ErrHidden, *DeniedError.
+func (v *View) CheckRead() error {
+	switch {
+	case v.hidden():
+		return ErrHidden
+	case v.read.Len() > 0 || v.whole.Has(Read): // a table may have no families
+		return nil
+	}
+	return v.denied(Read, "")
+}
+
+// CheckModify returns nil if the principal may read and write a family, as a
+// read-modify-write does. Errors: ErrHidden, ErrNoFamily, *DeniedError.
+func (v *View) CheckModify(family string) error {
+	if v.hidden() {
+		return ErrHidden
+	}
+	if err := v.checkWrite(family); err != nil {
+		return err
+	}
+	if !v.CanRead(family) {
+		return v.denied(Read, family)
+	}
+	return nil
+}
+
+// checkWrite checks a change of one family.
+func (v *View) checkWrite(family string) error {
+	i := v.place(family)
+	switch {
+	case i < 0:
+		return &table.NoFamilyError{Table: v.schema.Name, Family: family}
+	case v.write.Has(i):
+		return nil
+	}
+	return v.denied(Write, family)
+}
+
+func (v *View) denied(right Rights, family string) error {
+	return &DeniedError{Principal: v.principal, Right: right, Table: v.schema.Name, Family: family}
+}
+
+// Restrict returns a row mutation as the principal may do it, which is m itself unless it
+// deletes a row of which he does not see all: then it deletes each family that he sees.
+// What stands before such a deletion is left out, since that covers it. The mutation has
+// been validated against Visible, and is not to be validated again: a deletion of the
+// row may have become as many as there are families. Errors: ErrHidden, and in a
+// *table.ElementError that tells which mutation: ErrNoFamily, *DeniedError.
+func (v *View) Restrict(m *table.RowMutation) (*table.RowMutation, error) {
+	if v.hidden() {
+		return nil, ErrHidden
+	}
+	last := -1
+	for i := range m.Mutations {
+		var err error
+		if o := &m.Mutations[i]; o.Op == table.OpDeleteRow {
+			last = i
+			err = v.checkDeleteRow()
+		} else {
+			err = v.checkWrite(o.Family)
+		}
+		if err != nil {
+			return nil, &table.ElementError{What: "mutation", Index: i, Err: err}
+		}
+	}
+	if last < 0 || v.seesAll {
+		return m, nil
+	}
+	next := &table.RowMutation{Row: m.Row}
+	for i := range v.visible.Families {
+		next.Mutations = append(next.Mutations, table.DeleteFamily(v.visible.Families[i].Name))
+	}
+	next.Mutations = append(next.Mutations, m.Mutations[last+1:]...)
+	return next, nil
+}
+
+// checkDeleteRow checks the deletion of all of a row that the principal sees.
+func (v *View) checkDeleteRow() error {
+	if v.locked != "" || len(v.visible.Families) == 0 && !v.whole.Has(Write) {
+		return v.denied(Write, v.locked)
+	}
+	return nil
+}
