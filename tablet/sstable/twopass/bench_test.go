@@ -1,0 +1,293 @@
+package twopass
+
+import (
+	"bytes"
+	"compress/gzip"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/s2"
+	"github.com/klauspost/compress/zstd"
+)
+
+var (
+	corpus      = flag.String("corpus", "", "folder of HTML pages that BenchmarkCorpus compresses")
+	benchRounds = flag.Int("corpus-rounds", 3, "rounds of which BenchmarkCorpus takes the best")
+)
+
+const benchBlock = 64 << 10
+
+// codec is a way to compress blocks, each to be decoded alone.
+type codec struct {
+	name string
+	// encode calls put with each block's stored form, in order, and returns
+	// what all share.
+	encode func(blocks [][]byte, put func(p []byte)) []byte
+	// decoder returns what decodes one block into dst, which has its length.
+	decoder func(shared []byte) func(dst, src []byte) error
+}
+
+// BenchmarkCorpus reports, for the pages of -corpus in the order of their
+// paths, what blocks of 64 KiB shrink to and how fast. Times are the
+// processor's, not the clock's, of one thread: what else runs on the machine
+// takes part of its caches but not of its time.
+func BenchmarkCorpus(b *testing.B) {
+	if *corpus == "" {
+		b.Log("no -corpus=FOLDER of HTML pages was given: a made one is taken")
+	}
+	for _, versions := range []int{1, 3} {
+		text := pages(b, *corpus, versions)
+		var blocks [][]byte
+		for p := text; len(p) > 0; {
+			n := min(benchBlock, len(p))
+			blocks = append(blocks, p[:n:n])
+			p = p[n:]
+		}
+		for _, c := range codecs() {
+			b.Run(fmt.Sprintf("versions=%d/%s", versions, c.name), func(b *testing.B) {
+				for b.Loop() {
+					measure(b, c, blocks, len(text))
+				}
+			})
+		}
+	}
+}
+
+// cpuTime is what this thread has used.
+func cpuTime() time.Duration {
+	const thread = 1 // RUSAGE_THREAD
+	var r syscall.Rusage
+	if err := syscall.Getrusage(thread, &r); err != nil {
+		panic(err)
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+func measure(b *testing.B, c codec, blocks [][]byte, total int) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var enc, dec time.Duration
+	stored := make([]byte, 0, total/2)
+	lens := make([]int, 0, len(blocks))
+	var shared []byte
+	for r := range *benchRounds {
+		stored, lens = stored[:0], lens[:0]
+		start := cpuTime()
+		shared = c.encode(blocks, func(p []byte) {
+			stored = append(stored, p...)
+			lens = append(lens, len(p))
+		})
+		if d := cpuTime() - start; r == 0 || d < enc {
+			enc = d
+		}
+	}
+	decode := c.decoder(shared)
+	dst := make([]byte, benchBlock)
+	for r := range *benchRounds {
+		at := 0
+		start := cpuTime()
+		for i, n := range lens {
+			if err := decode(dst[:len(blocks[i])], stored[at:at+n]); err != nil {
+				b.Fatal(err)
+			}
+			at += n
+		}
+		if d := cpuTime() - start; r == 0 || d < dec {
+			dec = d
+		}
+	}
+	at := 0
+	for i, n := range lens {
+		if err := decode(dst[:len(blocks[i])], stored[at:at+n]); err != nil || !bytes.Equal(dst[:len(blocks[i])], blocks[i]) {
+			b.Fatalf("block %d is another after a round trip: %v", i, err)
+		}
+		at += n
+	}
+	mb := float64(total) / 1e6
+	b.ReportMetric(float64(total)/float64(len(stored)+len(shared)), "ratio")
+	b.ReportMetric(mb/enc.Seconds(), "encode-MB/s")
+	b.ReportMetric(mb/dec.Seconds(), "decode-MB/s")
+	b.ReportMetric(float64(len(shared))/1e3, "shared-KB")
+	b.ReportMetric(0, "ns/op")
+}
+
+func codecs() []codec {
+	return []codec{
+		{"gzip-6", func(blocks [][]byte, put func([]byte)) []byte {
+			var out bytes.Buffer
+			w := gzip.NewWriter(&out)
+			for _, p := range blocks {
+				out.Reset()
+				w.Reset(&out)
+				w.Write(p)
+				w.Close()
+				put(out.Bytes())
+			}
+			return nil
+		}, func([]byte) func(dst, src []byte) error {
+			r := new(gzip.Reader)
+			return func(dst, src []byte) error {
+				if err := r.Reset(bytes.NewReader(src)); err != nil {
+					return err
+				}
+				_, err := io.ReadFull(r, dst)
+				return err
+			}
+		}},
+		{"s2", func(blocks [][]byte, put func([]byte)) []byte {
+			out := make([]byte, s2.MaxEncodedLen(benchBlock))
+			for _, p := range blocks {
+				put(s2.Encode(out, p))
+			}
+			return nil
+		}, func([]byte) func(dst, src []byte) error {
+			return func(dst, src []byte) error {
+				_, err := s2.Decode(dst, src)
+				return err
+			}
+		}},
+		zstdCodec("zstd-fastest", zstd.SpeedFastest),
+		zstdCodec("zstd", zstd.SpeedDefault),
+		zstdCodec("zstd-better", zstd.SpeedBetterCompression),
+		twoPass("two-pass", true),
+		twoPass("two-pass-alone", false),
+	}
+}
+
+func zstdCodec(name string, level zstd.EncoderLevel) codec {
+	return codec{name, func(blocks [][]byte, put func([]byte)) []byte {
+		w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
+		if err != nil {
+			panic(err)
+		}
+		var out []byte
+		for _, p := range blocks {
+			out = w.EncodeAll(p, out[:0])
+			put(out)
+		}
+		return nil
+	}, func([]byte) func(dst, src []byte) error {
+		r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			panic(err)
+		}
+		return func(dst, src []byte) error {
+			_, err := r.DecodeAll(src, dst[:0])
+			return err
+		}
+	}}
+}
+
+// twoPass learns as a writer of SSTables does: from 16 MiB at a time, before
+// they are encoded. What all share is counted as zstd makes it.
+func twoPass(name string, learn bool) codec {
+	return codec{name, func(blocks [][]byte, put func([]byte)) []byte {
+		const window = 16 << 20 / benchBlock
+		var e Encoder
+		var out []byte
+		for at := 0; at < len(blocks); at += window {
+			some := blocks[at:min(at+window, len(blocks))]
+			n := len(some) * benchBlock / LearnShare
+			if at == 0 && len(some) == len(blocks) {
+				e.TextMax = n
+			}
+			if learn && e.Wants() {
+				e.Learn(some, e.TextBytes()+n)
+			}
+			for _, p := range some {
+				out = e.Encode(out[:0], p)
+				put(out)
+			}
+		}
+		if !learn {
+			return nil
+		}
+		w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithEncoderConcurrency(1))
+		if err != nil {
+			panic(err)
+		}
+		return w.EncodeAll(e.AppendDict(nil), nil)
+	}, func(shared []byte) func(dst, src []byte) error {
+		var d *Dict
+		if len(shared) > 0 {
+			r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+			if err != nil {
+				panic(err)
+			}
+			p, err := r.DecodeAll(shared, nil)
+			if err != nil {
+				panic(err)
+			}
+			if d, err = OpenDict(p); err != nil {
+				panic(err)
+			}
+		}
+		return d.Decode
+	}}
+}
+
+// pages returns the pages below folder one after the other, each in so many
+// versions.
+func pages(b *testing.B, folder string, versions int) []byte {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var text []byte
+	if folder == "" {
+		for range 200 {
+			p := madePage(rng)
+			for range versions {
+				text = append(text, p...)
+				p = edited(rng, p)
+			}
+		}
+		return text
+	}
+	err := filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() || !strings.HasSuffix(path, ".html") {
+			return err
+		}
+		p, err := os.ReadFile(path)
+		for range versions {
+			text = append(text, p...)
+			p = edited(rng, p)
+		}
+		return err
+	})
+	if err != nil || len(text) == 0 {
+		b.Fatalf("no pages in %s: %v", folder, err)
+	}
+	return text
+}
+
+// edited returns a page as it may be crawled again: in some places, one each
+// 4 KiB or so, words were added, dropped or changed.
+func edited(rng *rand.Rand, p []byte) []byte {
+	var out []byte
+	for len(p) > 0 {
+		n := min(len(p), 1+rng.IntN(8<<10))
+		out = append(out, p[:n]...)
+		p = p[n:]
+		switch rng.IntN(3) {
+		case 0:
+			out = fmt.Appendf(out, " as of %d", rng.Uint32())
+		case 1:
+			p = p[min(len(p), rng.IntN(40)):]
+		case 2:
+			k := min(len(p), 12)
+			for range k {
+				out = append(out, byte('a'+rng.IntN(26)))
+			}
+			p = p[k:]
+		}
+	}
+	return out
+}

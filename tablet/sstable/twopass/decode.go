@@ -1,0 +1,184 @@
+package twopass
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/klauspost/compress/huff0"
+)
+
+// decoder holds what decoding a segment needs beside its input and its output.
+type decoder struct {
+	bufs [streams][]byte
+	own  *huff0.Scratch // for a stream's own table
+	bits bitReader
+}
+
+var decoders = sync.Pool{New: func() any {
+	d := &decoder{own: new(huff0.Scratch)}
+	for i := range d.bufs {
+		d.bufs[i] = make([]byte, segmentBytes+wide)
+	}
+	return d
+}}
+
+// segmentLeast is the length of the shortest coded segment: its mode, the
+// headers of its streams and of the bits.
+const segmentLeast = 2 + 2*streams
+
+// DecodedMax bounds the length of a block that has so many bytes encoded. Who
+// is told a length by somebody else asks before taking memory for it.
+func DecodedMax(encoded int) int {
+	return min(max(encoded-1, 0)/segmentLeast*segmentBytes+segmentBytes, BlockBytesMax)
+}
+
+// Decode fills dst with the block that src holds. The block must have exactly
+// that length: the caller knows it, and has bounded it. d is the dictionary of
+// the encoder, or nil if it had none. src and dst must not overlap.
+//
+// The error wraps ErrCorrupt, ErrNoDict or ErrTooLarge; then dst holds anything.
+func (d *Dict) Decode(dst, src []byte) error {
+	if len(dst) > BlockBytesMax {
+		return ErrTooLarge
+	}
+	if len(src) == 0 {
+		return fmt.Errorf("%w: no header", ErrCorrupt)
+	}
+	var g *generation
+	if n := int(src[0]); n > 0 {
+		if d == nil || n > len(d.gens) {
+			return fmt.Errorf("%w: generation %d", ErrNoDict, n)
+		}
+		g = &d.gens[n-1]
+	} else {
+		d = &noDict
+		g = &noTables
+	}
+	dec := decoders.Get().(*decoder)
+	defer decoders.Put(dec)
+	r := reader{p: src[1:]}
+	for at := 0; at < len(dst); {
+		end := min(at+segmentBytes, len(dst))
+		if err := dec.segment(d, g, &r, dst, at, end); err != nil {
+			return fmt.Errorf("%w: segment at %d of %d: %s", ErrCorrupt, at, len(dst), err)
+		}
+		at = end
+	}
+	if len(r.p) != 0 {
+		return fmt.Errorf("%w: %d bytes behind the last segment", ErrCorrupt, len(r.p))
+	}
+	return nil
+}
+
+var (
+	noDict   Dict
+	noTables generation
+)
+
+// reason says what is wrong with a segment. They are made once.
+type reason string
+
+func (r reason) Error() string { return string(r) }
+
+const (
+	badHeader  reason = "header out of range"
+	badStream  reason = "stream of another length than it says"
+	badTable   reason = "no such table"
+	badLength  reason = "copy beyond the end of the segment"
+	badLits    reason = "more literals than there are"
+	badReach   reason = "copy from before the block"
+	badDict    reason = "copy from outside of the dictionary"
+	badPhrase  reason = "no such phrase"
+	badLeft    reason = "something is left over"
+	badStored  reason = "stored segment cut short"
+	badMode    reason = "unknown mode"
+	badMissing reason = "stream runs out"
+)
+
+// segment fills dst[at:end].
+func (dec *decoder) segment(d *Dict, g *generation, r *reader, dst []byte, at, end int) error {
+	mode := r.bytes(1)
+	if mode == nil {
+		return badHeader
+	}
+	size := end - at
+	if mode[0] == modeStored {
+		p := r.bytes(size)
+		if p == nil {
+			return badStored
+		}
+		copy(dst[at:end], p)
+		return nil
+	}
+	if mode[0] != modeCoded {
+		return badMode
+	}
+	var count, form [streams]int
+	limits := [streams]int{size, size / matchMin, size / matchMin, size / matchMin}
+	for i := range count {
+		count[i] = r.uvarint(limits[i])
+		form[i] = r.uvarint(segmentBytes<<2 | 3)
+	}
+	bits := r.uvarint(segmentBytes)
+	if r.bad {
+		return badHeader
+	}
+	var s [streams][]byte
+	for i := range s {
+		var err error
+		if s[i], err = dec.stream(i, g, r, count[i], form[i]); err != nil {
+			return err
+		}
+	}
+	dec.bits = bitReader{p: r.bytes(bits)}
+	if r.bad {
+		return badHeader
+	}
+	return dec.run(d, &s, dst[:end], at)
+}
+
+// stream returns the bytes of stream i, which are count.
+func (dec *decoder) stream(i int, g *generation, r *reader, count, form int) ([]byte, error) {
+	p := r.bytes(form >> 2)
+	if r.bad {
+		return nil, badHeader
+	}
+	var table *huff0.Decoder
+	switch form & 3 {
+	case streamRaw:
+		if len(p) != count {
+			return nil, badStream
+		}
+		return append(dec.bufs[i][:0], p...), nil
+	case streamRun:
+		if len(p) != 1 {
+			return nil, badStream
+		}
+		b := dec.bufs[i][:count]
+		for k := range b {
+			b[k] = p[0]
+		}
+		return b, nil
+	case streamShared:
+		if table = g.decoders[i]; table == nil {
+			return nil, badTable
+		}
+	case streamOwn:
+		var err error
+		if dec.own, p, err = huff0.ReadTable(p, dec.own); err != nil {
+			return nil, badTable
+		}
+		table = dec.own.Decoder()
+	}
+	var out []byte
+	var err error
+	if count >= fourWayBytes {
+		out, err = table.Decompress4X(dec.bufs[i][:0:count], p)
+	} else {
+		out, err = table.Decompress1X(dec.bufs[i][:0:count], p)
+	}
+	if err != nil || len(out) != count {
+		return nil, badStream
+	}
+	return out, nil
+}

@@ -1,0 +1,164 @@
+package twopass
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/klauspost/compress/huff0"
+)
+
+const dictVersion = 1
+
+// phrase is where in the dictionary's text a phrase is.
+type phrase struct {
+	pos uint32
+	n   uint32
+}
+
+// generation holds the tables that many blocks share.
+type generation struct {
+	raw      [streams][]byte // tables as stored; empty: none
+	tables   [streams]*huff0.Scratch
+	decoders [streams]*huff0.Decoder
+}
+
+// read makes the tables of what is stored.
+func (g *generation) read() error {
+	for i, p := range g.raw {
+		if len(p) == 0 {
+			continue
+		}
+		s, rest, err := huff0.ReadTable(p, nil)
+		if err != nil || len(rest) != 0 {
+			return fmt.Errorf("%w: table %d of a dictionary", ErrCorrupt, i)
+		}
+		g.tables[i], g.decoders[i] = s, s.Decoder()
+	}
+	return nil
+}
+
+// Dict is what the blocks of a file share: text, phrases in it, and tables. It
+// never changes and may be used by many goroutines.
+type Dict struct {
+	text    []byte
+	shift   uint // a position's bits beside its high byte
+	phrases []phrase
+	gens    []generation
+	memory  int64
+}
+
+// OpenDict reads what Encoder.AppendDict wrote. It keeps nothing of p. The
+// error wraps ErrCorrupt.
+func OpenDict(p []byte) (*Dict, error) {
+	d := &Dict{}
+	bad := func(what string) (*Dict, error) {
+		return nil, fmt.Errorf("%w: dictionary of %d bytes: %s", ErrCorrupt, len(p), what)
+	}
+	if len(p) < 3 || p[0] != dictVersion {
+		return bad("unknown version")
+	}
+	gens := int(p[2])
+	d.shift = uint(p[1])
+	if d.shift > 24 || gens > GenerationsMax {
+		return bad("numbers out of range")
+	}
+	r := reader{p: p[3:]}
+	for range gens {
+		var g generation
+		for i := range g.raw {
+			g.raw[i] = append([]byte(nil), r.bytes(r.uvarint(255))...)
+		}
+		if r.bad {
+			return bad("tables cut short")
+		}
+		if err := g.read(); err != nil {
+			return nil, err
+		}
+		d.gens = append(d.gens, g)
+	}
+	n := r.uvarint(PhrasesMax)
+	if n > len(r.p)/2 {
+		return bad("phrases cut short")
+	}
+	d.phrases = make([]phrase, n)
+	at := 0
+	for i := range d.phrases {
+		if i%phraseGroup == 0 {
+			at = 0
+		}
+		at += r.uvarint(DictBytesMax)
+		d.phrases[i] = phrase{uint32(at), uint32(r.uvarint(phraseMax))}
+	}
+	textLen := r.uvarint(DictBytesMax)
+	text := r.bytes(textLen)
+	if r.bad || len(r.p) != 0 {
+		return bad("text cut short, or followed by more")
+	}
+	for _, ph := range d.phrases {
+		if ph.n < matchMin || int(ph.pos+ph.n) > textLen {
+			return bad("phrase outside of the text")
+		}
+	}
+	d.text = append(make([]byte, 0, textLen), text...)
+	d.memory = int64(cap(d.text)) + 8*int64(n) + int64(gens)*streams*8<<10
+	return d, nil
+}
+
+// MemoryBytes returns about what the dictionary keeps in memory.
+func (d *Dict) MemoryBytes() int64 { return d.memory }
+
+// TextBytes returns the length of the text.
+func (d *Dict) TextBytes() int { return len(d.text) }
+
+// phraseGroup is how many phrases lie together in order of their positions,
+// which are stored as differences.
+const phraseGroup = 256
+
+func (d *Dict) appendTo(p []byte) []byte {
+	p = append(p, dictVersion, byte(d.shift), byte(len(d.gens)))
+	for i := range d.gens {
+		for _, t := range d.gens[i].raw {
+			p = binary.AppendUvarint(p, uint64(len(t)))
+			p = append(p, t...)
+		}
+	}
+	p = binary.AppendUvarint(p, uint64(len(d.phrases)))
+	at := uint32(0)
+	for i, ph := range d.phrases {
+		if i%phraseGroup == 0 {
+			at = 0
+		}
+		p = binary.AppendUvarint(p, uint64(ph.pos-at))
+		p = binary.AppendUvarint(p, uint64(ph.n))
+		at = ph.pos
+	}
+	p = binary.AppendUvarint(p, uint64(len(d.text)))
+	return append(p, d.text...)
+}
+
+// reader takes things off p. After one that is not there, or is above its
+// limit, it is bad and returns zeros.
+type reader struct {
+	p   []byte
+	bad bool
+}
+
+func (r *reader) uvarint(limit int) int {
+	v, n := binary.Uvarint(r.p)
+	if n <= 0 || v > uint64(limit) {
+		r.bad, r.p = true, nil
+		return 0
+	}
+	r.p = r.p[n:]
+	return int(v)
+}
+
+func (r *reader) bytes(n int) []byte {
+	if n < 0 || n > len(r.p) {
+		r.bad, r.p = true, nil
+		return nil
+	}
+	p := r.p[:n]
+	r.p = r.p[n:]
+	return p
+}

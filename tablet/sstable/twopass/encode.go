@@ -1,0 +1,193 @@
+package twopass
+
+import (
+	"encoding/binary"
+
+	"github.com/klauspost/compress/huff0"
+)
+
+// Encoder makes blocks, and the dictionary that they share if it was told to
+// learn one. It is not safe for concurrent use. The zero value is ready.
+type Encoder struct {
+	// TextMax is the longest that the dictionary's text can grow to, in
+	// bytes. Zero means 1 MiB; at most DictBytesMax. The first call of Learn
+	// settles it.
+	TextMax int
+
+	m matcher
+
+	text    []byte // of the dictionary; grows only
+	textMax int
+	shift   uint
+	phrases []phrase
+	gens    []generation
+	usual   [streams]float64 // bytes a stream's byte takes with the tables
+
+	s    [streams][]byte
+	bits bitWriter
+	own  huff0.Scratch
+	body []byte
+}
+
+// Encode appends the block that holds src to dst. It is above src by a few
+// bytes at most. What was learnt until now is in its dictionary. It panics if
+// src is above BlockBytesMax, which is a bug of the caller's.
+func (e *Encoder) Encode(dst, src []byte) []byte {
+	if len(src) > BlockBytesMax {
+		panic("BUG: two-pass block above 512 MiB")
+	}
+	dst = append(dst, byte(len(e.gens)))
+	e.m.begin(len(src))
+	for at := 0; at < len(src); at += segmentBytes {
+		dst = e.segment(dst, src, at, min(at+segmentBytes, len(src)))
+	}
+	e.m.end(len(src))
+	return dst
+}
+
+// segment appends the segment src[at:end].
+func (e *Encoder) segment(dst, src []byte, at, end int) []byte {
+	e.m.parse(src, at, end)
+	return e.code(dst, src[at:end])
+}
+
+// code appends the segment raw, which the matcher has parsed.
+func (e *Encoder) code(dst, raw []byte) []byte {
+	e.split()
+	start := len(dst)
+	dst = append(dst, modeCoded)
+	e.body = e.body[:0]
+	for i := range e.s {
+		dst = e.stream(dst, i)
+	}
+	rest := e.bits.finish()
+	dst = binary.AppendUvarint(dst, uint64(len(rest)))
+	dst = append(dst, e.body...)
+	dst = append(dst, rest...)
+	if len(rest) > segmentBytes || len(dst)-start > len(raw) {
+		dst = append(dst[:start], modeStored)
+		dst = append(dst, raw...)
+	}
+	return dst
+}
+
+// split makes the streams of what the matcher found.
+func (e *Encoder) split() {
+	for i := range e.s {
+		e.s[i] = e.s[i][:0]
+	}
+	e.bits.reset()
+	e.s[streamLiterals] = append(e.s[streamLiterals], e.m.lits...)
+	tokens := e.s[streamTokens]
+	for i := range e.m.seqs {
+		q := &e.m.seqs[i]
+		n := min(int(q.lits), literalsLong)
+		t := q.kind | uint8(n)<<2
+		if n == literalsLong {
+			e.bits.putLong(int(q.lits) - literalsLong + 1)
+		}
+		if q.kind == fromPhrase {
+			if far := q.at - phrasesNear; far >= 0 {
+				tokens = append(tokens, t|uint8(phrasesNear>>8+far>>12)<<4)
+				e.bits.put(uint64(far&4095), 12)
+			} else {
+				tokens = append(tokens, t|uint8(q.at>>8)<<4)
+				e.bits.put(uint64(q.at&255), 8)
+			}
+			continue
+		}
+		c := lengthClass(int(q.n))
+		tokens = append(tokens, t|uint8(c)<<4)
+		more := int(q.n) - lengthBase[c]
+		if c == lengthLong {
+			e.bits.putLong(more + 1)
+		} else {
+			e.bits.put(uint64(more), uint(lengthBits[c]))
+		}
+		switch q.kind {
+		case fromBlock:
+			k := log2(int(q.at))
+			e.s[streamReaches] = append(e.s[streamReaches], uint8(k))
+			e.bits.put(uint64(q.at)&(1<<k-1), uint(k))
+		case fromDict:
+			e.s[streamHighs] = append(e.s[streamHighs], uint8(q.at>>e.shift))
+			e.bits.put(uint64(q.at)&(1<<e.shift-1), e.shift)
+		}
+	}
+	e.s[streamTokens] = tokens
+}
+
+// stream appends the header of stream i to dst and its bytes to the body.
+func (e *Encoder) stream(dst []byte, i int) []byte {
+	p := e.s[i]
+	out, form := p, streamRaw
+	if isRun(p) {
+		out, form = p[:1], streamRun
+	} else if len(p) >= 16 {
+		out, form = e.squeeze(p, i)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(p)))
+	dst = binary.AppendUvarint(dst, uint64(len(out)<<2|form))
+	e.body = append(e.body, out...)
+	return dst
+}
+
+// isRun tells whether p is one byte over and over, and more than one.
+func isRun(p []byte) bool {
+	if len(p) < 2 {
+		return false
+	}
+	for _, c := range p {
+		if c != p[0] {
+			return false
+		}
+	}
+	return true
+}
+
+// squeeze returns p in the shortest form that it finds. The tables of the
+// generation are taken unless they do much worse than they did when they were
+// made: to make one costs more time than it mostly saves bytes.
+func (e *Encoder) squeeze(p []byte, i int) ([]byte, int) {
+	best, form := p, streamRaw
+	if n := len(e.gens); n > 0 && e.gens[n-1].tables[i] != nil {
+		t := e.gens[n-1].tables[i]
+		t.Reuse = huff0.ReusePolicyMust
+		if out, ok := huffman(p, t); ok {
+			best, form = out, streamShared
+			if float64(len(out)) <= e.usual[i]*float64(len(p))*9/8+32 {
+				return best, form
+			}
+		}
+	}
+	e.own.Reuse = huff0.ReusePolicyNone
+	if out, ok := huffman(p, &e.own); ok && len(out) < len(best) {
+		return out, streamOwn
+	}
+	return best, form
+}
+
+// huffman returns p as one Huffman stream or as four, if that is shorter.
+func huffman(p []byte, s *huff0.Scratch) ([]byte, bool) {
+	var out []byte
+	var err error
+	if len(p) >= fourWayBytes {
+		out, _, err = huff0.Compress4X(p, s)
+	} else {
+		out, _, err = huff0.Compress1X(p, s)
+	}
+	return out, err == nil && len(out) < len(p)
+}
+
+// HasDict tells whether something was learnt, so that blocks need the dictionary.
+func (e *Encoder) HasDict() bool { return len(e.gens) > 0 }
+
+// TextBytes returns the length of the dictionary's text.
+func (e *Encoder) TextBytes() int { return len(e.text) }
+
+// AppendDict appends the dictionary, for OpenDict. It serves all blocks made
+// until now.
+func (e *Encoder) AppendDict(p []byte) []byte {
+	d := Dict{text: e.text, shift: e.shift, phrases: e.phrases, gens: e.gens}
+	return d.appendTo(p)
+}

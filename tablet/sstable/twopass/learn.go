@@ -1,0 +1,186 @@
+package twopass
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"github.com/klauspost/compress/huff0"
+)
+
+// What is learnt, and at what cost.
+const (
+	// LearnShare is a good share of what is learnt from to make text of: one
+	// byte of so many. More text costs more, stored, than it saves.
+	LearnShare = 32
+
+	textMaxDefault = 1 << 20
+
+	trialBytes  = 2 << 20 // parsed to learn phrases, and again for tables
+	phraseTimes = 3       // at least, in the trial
+	phraseShare = 8       // one of so many bytes of the first text is left to phrases
+)
+
+// Learn adds to the dictionary what blocks repeat that was not in it yet, up
+// to textMax bytes of text altogether, and makes tables for the blocks that
+// are encoded from now on. It keeps nothing of blocks. The text never grows
+// above TextMax, and after GenerationsMax calls nothing is learnt any more.
+func (e *Encoder) Learn(blocks [][]byte, textMax int) {
+	if len(e.gens) == GenerationsMax {
+		return
+	}
+	first := len(e.gens) == 0
+	if first {
+		e.settle()
+	}
+	textMax = min(textMax, e.textMax)
+	if n := textMax - len(e.text); n > 0 {
+		if first {
+			n -= n / phraseShare
+		}
+		e.text = choose(e.text, blocks, n)
+		e.m.index.grow(e.text)
+	}
+	trial := pick(blocks)
+	if first {
+		e.learnPhrases(trial, textMax)
+	}
+	e.learnTables(trial)
+}
+
+// Wants tells whether Learn would still learn something worth its while.
+func (e *Encoder) Wants() bool {
+	return len(e.gens) == 0 || len(e.gens) < GenerationsMax && len(e.text) < e.textMax-e.textMax/16
+}
+
+// settle fixes how long the text may grow to, and with it the form of
+// positions.
+func (e *Encoder) settle() {
+	e.textMax = e.TextMax
+	if e.textMax <= 0 {
+		e.textMax = textMaxDefault
+	}
+	e.textMax = min(e.textMax, DictBytesMax)
+	e.shift = uint(max(0, bits.Len(uint(e.textMax-1))-8))
+	e.text = make([]byte, 0, e.textMax)
+	e.m.index.init(e.textMax)
+}
+
+// pick returns blocks spread evenly over all, trialBytes together.
+func pick(blocks [][]byte) [][]byte {
+	total := 0
+	for _, b := range blocks {
+		total += len(b)
+	}
+	every := max(1, total/trialBytes)
+	var out [][]byte
+	for i := every / 2; i < len(blocks); i += every {
+		out = append(out, blocks[i])
+	}
+	return out
+}
+
+// trial parses blocks and calls f after each segment of them, which begins at at.
+func (e *Encoder) trial(blocks [][]byte, f func(src []byte, at int)) {
+	left := 2 * trialBytes
+	for _, b := range blocks {
+		e.m.begin(len(b))
+		for at := 0; at < len(b) && left > 0; at += segmentBytes {
+			end := min(at+segmentBytes, len(b))
+			e.m.parse(b, at, end)
+			f(b, at)
+			left -= end - at
+		}
+		e.m.end(len(b))
+	}
+}
+
+// learnPhrases finds the texts that are copied most often, whole.
+func (e *Encoder) learnPhrases(blocks [][]byte, textMax int) {
+	type found struct {
+		times int
+		p     []byte
+		at    int // in the text, or -1
+	}
+	seen := map[uint64]*found{}
+	e.trial(blocks, func(src []byte, at int) {
+		for _, q := range e.m.seqs {
+			at += int(q.lits)
+			if n := int(q.n); n >= phraseHead && n <= phraseMax {
+				h := hashAll(src[at : at+n])
+				if f := seen[h]; f != nil {
+					f.times++
+				} else {
+					seen[h] = &found{times: 1, p: src[at : at+n], at: -1}
+				}
+				if q.kind == fromDict {
+					seen[h].at = int(q.at)
+				}
+			}
+			at += int(q.n)
+		}
+	})
+	var best []*found
+	for _, f := range seen {
+		if f.times >= phraseTimes {
+			best = append(best, f)
+		}
+	}
+	slices.SortFunc(best, func(a, b *found) int {
+		return cmp.Or(b.times-a.times, slices.Compare(a.p, b.p))
+	})
+	best = best[:min(len(best), PhrasesMax)]
+	var ph []phrase
+	for _, f := range best {
+		if f.at < 0 || slices.Compare(e.text[f.at:min(f.at+len(f.p), len(e.text))], f.p) != 0 {
+			if len(e.text)+len(f.p) > textMax {
+				continue
+			}
+			f.at = len(e.text)
+			e.text = append(e.text, f.p...)
+		}
+		ph = append(ph, phrase{uint32(f.at), uint32(len(f.p))})
+	}
+	for g := range slices.Chunk(ph, phraseGroup) {
+		slices.SortFunc(g, func(a, b phrase) int {
+			return cmp.Or(cmp.Compare(a.pos, b.pos), cmp.Compare(a.n, b.n))
+		})
+	}
+	e.phrases = ph
+	e.m.index.grow(e.text)
+	e.m.index.setPhrases(ph)
+}
+
+// learnTables makes a generation of tables from blocks.
+func (e *Encoder) learnTables(blocks [][]byte) {
+	var all [streams][]byte
+	e.trial(blocks, func([]byte, int) {
+		e.split()
+		for i, s := range e.s {
+			all[i] = append(all[i], s...)
+		}
+	})
+	var g generation
+	for i, s := range all {
+		s = s[:min(len(s), huff0.BlockSizeMax-256)]
+		n := len(s)
+		if n < 64 {
+			continue
+		}
+		// Each byte once, so that no block has one without a code.
+		for c := range 256 {
+			s = append(s, byte(c))
+		}
+		var made huff0.Scratch
+		out, _, err := huff0.Compress4X(s, &made)
+		if err != nil {
+			continue
+		}
+		g.raw[i] = append([]byte(nil), made.OutTable...)
+		e.usual[i] = float64(len(out)) / float64(n)
+	}
+	if err := g.read(); err != nil {
+		panic("BUG: " + err.Error())
+	}
+	e.gens = append(e.gens, g)
+}

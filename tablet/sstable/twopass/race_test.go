@@ -1,0 +1,5 @@
+//go:build race
+
+package twopass
+
+const raceEnabled = true

@@ -1,0 +1,117 @@
+package twopass
+
+// wide is how much is copied at once where there is room for it; the bytes
+// beyond what was meant are written over later.
+const wide = 16
+
+// run copies literals, text of the dictionary and bytes before, as the tokens
+// say, to dst[at:], which ends with the segment.
+func (dec *decoder) run(d *Dict, s *[streams][]byte, dst []byte, at int) error {
+	reaches, highs := s[streamReaches], s[streamHighs]
+	litsLeft := len(s[streamLiterals])
+	lits := dec.bufs[streamLiterals][:litsLeft+wide] // where they are
+	b := &dec.bits
+	last, lastDict := 0, false // how far copies lie: before, or on in the text
+	for _, t := range s[streamTokens] {
+		n := int(t >> 2 & 3)
+		if n == literalsLong {
+			n += b.long() - 1
+		}
+		if n > litsLeft || n > len(dst)-at {
+			return badLits
+		}
+		copyLiterals(dst, at, lits, n)
+		at, lits, litsLeft = at+n, lits[n:], litsLeft-n
+
+		class, kind := t>>4, t&3
+		if kind == fromPhrase {
+			id := b.phrase(int(class))
+			if id >= len(d.phrases) {
+				return badPhrase
+			}
+			n = int(d.phrases[id].n)
+			last, lastDict = int(d.phrases[id].pos)-at, true
+		} else {
+			n = b.length(class)
+		}
+		if n > len(dst)-at {
+			return badLength
+		}
+		switch kind {
+		case fromBlock:
+			if len(reaches) == 0 {
+				return badMissing
+			}
+			r := uint(reaches[0])
+			reaches = reaches[1:]
+			if r >= windowLog {
+				return badReach
+			}
+			last, lastDict = 1<<r|b.take(r), false
+		case fromDict:
+			if len(highs) == 0 {
+				return badMissing
+			}
+			pos := int(highs[0])<<d.shift | b.take(d.shift)
+			highs = highs[1:]
+			last, lastDict = pos-at, true
+		}
+		if lastDict {
+			if pos := at + last; pos < 0 || pos > len(d.text)-n {
+				return badDict
+			}
+			copyText(dst, at, d.text, at+last, n)
+		} else {
+			if last <= 0 || last > at {
+				return badReach
+			}
+			copyBefore(dst, at, last, n)
+		}
+		at += n
+	}
+	if len(dst)-at != litsLeft || len(reaches) != 0 || len(highs) != 0 || (b.pos+7)>>3 != len(b.p) {
+		return badLeft
+	}
+	copy(dst[at:], lits)
+	return nil
+}
+
+// copyLiterals copies n bytes to dst[at:], where there is room; lits has wide
+// bytes more.
+func copyLiterals(dst []byte, at int, lits []byte, n int) {
+	if n <= wide && at+wide <= len(dst) {
+		*(*[wide]byte)(dst[at:]) = *(*[wide]byte)(lits)
+	} else {
+		copy(dst[at:], lits[:n])
+	}
+}
+
+// copyText copies n bytes of the text at pos to dst[at:], where there is room.
+func copyText(dst []byte, at int, text []byte, pos, n int) {
+	if n <= 2*wide && at+2*wide <= len(dst) && pos+2*wide <= len(text) {
+		to, from := dst[at:at+2*wide], text[pos:pos+2*wide]
+		*(*[wide]byte)(to) = *(*[wide]byte)(from)
+		*(*[wide]byte)(to[wide:]) = *(*[wide]byte)(from[wide:])
+		return
+	}
+	copy(dst[at:at+n], text[pos:pos+n])
+}
+
+// copyBefore copies n bytes that lie reach before dst[at] to there, where
+// there is room. They may overlap: then they repeat.
+func copyBefore(dst []byte, at, reach, n int) {
+	from := at - reach
+	switch {
+	case reach >= wide && n <= 2*wide && at+2*wide <= len(dst):
+		*(*[wide]byte)(dst[at:]) = *(*[wide]byte)(dst[from:])
+		*(*[wide]byte)(dst[at+wide:]) = *(*[wide]byte)(dst[from+wide:])
+	case reach >= n:
+		copy(dst[at:at+n], dst[from:from+n])
+	default:
+		for n > 0 {
+			k := copy(dst[at:at+n], dst[from:at])
+			at += k
+			n -= k
+		}
+	}
+}
