@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/planted"
@@ -444,13 +445,21 @@ func (s *tabletServer) change(ctx context.Context, id, gen uint64, do func(r *me
 	row := *st.row
 	event := do(&row)
 	if err := s.rows.replace(ctx, &row, event); err != nil {
-		if errors.Is(err, errRowChanged) {
-			err = errors.Join(tablet.ErrMetaChanged, err)
-		}
-		return 0, err
+		return 0, metaError(err)
 	}
 	st.row, st.gen = &row, row.Generation
 	return st.gen, nil
+}
+
+// metaError returns an error about a row as tablet.Metadata's.
+func metaError(err error) error {
+	switch {
+	case errors.Is(err, errRowChanged):
+		return errors.Join(tablet.ErrMetaChanged, err)
+	case errors.Is(err, client.ErrClosed): // the node closes
+		return errors.Join(tablet.ErrClosed, err)
+	}
+	return err
 }
 
 // Save implements tablet.Metadata.
@@ -494,13 +503,10 @@ func (s *tabletServer) Remove(ctx context.Context, m *tablet.Meta, gen uint64) e
 		return err // to be tried again: an earlier try may have been made
 	}
 	err := s.rows.remove(ctx, st.row)
-	if errors.Is(err, errRowChanged) {
-		err = errors.Join(tablet.ErrMetaChanged, err)
-	}
 	if err == nil {
 		s.forget(m.ID)
 	}
-	return err
+	return metaError(err)
 }
 
 // Load implements tablet.Metadata: it reads the row anew, after a change of unknown fate.
@@ -510,7 +516,7 @@ func (s *tabletServer) Load(ctx context.Context, tableID uint64, end []byte) (*t
 		return nil, 0, errors.Join(tablet.ErrNoMeta, err)
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, metaError(err)
 	}
 	m, err := tablet.DecodeMeta(row.Meta)
 	if err != nil {

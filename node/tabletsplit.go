@@ -65,10 +65,7 @@ func (s *tabletServer) Split(ctx context.Context, lower, upper *tablet.Meta, gen
 	row := *st.row
 	row.Split = tablet.EncodeMeta(lower)
 	if err := s.rows.replace(ctx, &row, fmt.Sprintf("split after row %.64q, tablet %d has what is below", lower.End, lower.ID)); err != nil {
-		if errors.Is(err, errRowChanged) {
-			err = errors.Join(tablet.ErrMetaChanged, err)
-		}
-		return 0, err
+		return 0, metaError(err)
 	}
 	st.row = &row
 	below := &metadata.Row{
@@ -76,10 +73,7 @@ func (s *tabletServer) Split(ctx context.Context, lower, upper *tablet.Meta, gen
 		Meta: row.Split, Recoveries: row.Recoveries,
 	}
 	if err := s.rows.create(ctx, below, fmt.Sprintf("split off tablet %d on %s", upper.ID, s.name)); err != nil {
-		if errors.Is(err, errRowChanged) {
-			err = errors.Join(tablet.ErrMetaChanged, err)
-		}
-		return 0, err
+		return 0, metaError(err)
 	}
 	done := row
 	done.Split = nil // with the next change

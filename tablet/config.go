@@ -88,7 +88,7 @@ type Metadata interface {
 	// Save replaces the row of tablet m, which is that of m.Table and m.End, if it is still at generation gen,
 	// and returns its new generation. The row is durable then. An error that is
 	// ErrMetaChanged, ErrMetaLost or ErrMetaTooLarge says that it was not replaced;
-	// any other leaves that open, and Load tells.
+	// any other leaves that open, and Load tells. ErrClosed leaves it open for good: there will be no answers any more.
 	Save(ctx context.Context, m *Meta, gen uint64) (uint64, error)
 	// Load returns the row of the table's tablet with that end, and its
 	// generation. The error is ErrNoMeta if there is none.

@@ -441,7 +441,7 @@ func (s *Server) DropTable(tableName string) error {
 // tablet could never change its metadata again. unclear is true if the error
 // leaves open whether it happened.
 func (t *Tablet) saveMeta(next *Meta) (unclear bool, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), metaTimeout)
+	ctx, cancel := t.server.metaContext()
 	defer cancel()
 	gen, err := t.server.cfg.Metadata.Save(ctx, next, t.metaMu.gen)
 	if err == nil {
@@ -473,3 +473,14 @@ func (t *Tablet) saveMeta(next *Meta) (unclear bool, err error) {
 
 // metaTimeout bounds a change of metadata: several elections of a lock service.
 const metaTimeout = 30 * time.Second
+
+// metaClosing is what a change of metadata gets still once the server closes: whoever has the tablets next finds out
+// what came of it, as after a crash.
+const metaClosing = 2 * time.Second
+
+// metaContext bounds a change of metadata.
+func (s *Server) metaContext() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.Background(), metaTimeout)
+	stop := context.AfterFunc(s.ctx, func() { time.AfterFunc(metaClosing, cancel) })
+	return ctx, func() { stop(); cancel() }
+}

@@ -250,12 +250,15 @@ func (s *Server) settleSplit(low, up *Meta, gen uint64) (lowerGen uint64, err er
 }
 
 // settle does try, and again while its outcome is not known: nobody could tell what to
-// serve. The error is one of Metadata's that say that it did not happen, or ErrClosed.
+// serve. The error is one of Metadata's that say that it did not happen, or ErrClosed, of this server or of Metadata.
 func (s *Server) settle(try func(ctx context.Context, again bool) error) error {
 	for n, pause := 0, settlePauseMin; ; n, pause = n+1, min(2*pause, settlePauseMax) {
-		ctx, cancel := context.WithTimeout(context.Background(), metaTimeout)
+		ctx, cancel := s.metaContext()
 		err := try(ctx, n > 0)
 		cancel()
+		if errors.Is(err, ErrClosed) {
+			return ErrClosed
+		}
 		if err == nil || errors.Is(err, ErrMetaChanged) || errors.Is(err, ErrMetaLost) || errors.Is(err, ErrMetaTooLarge) {
 			return err
 		}

@@ -1,0 +1,41 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/tablet"
+)
+
+// When the node has closed its client, no change of METADATA has an outcome any more, and nobody waits for one: a split
+// under way ends.
+func TestMetadataClosesWithTheNode(t *testing.T) {
+	n, c := startInternal(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	row := servedTable(ctx, t, n, c)
+	n.stopMaster(ctx)
+	s := n.server.Load()
+	m, err := tablet.DecodeMeta(row.Meta)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, gen, err := s.Load(ctx, row.Table, row.End)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lower := &tablet.Meta{ID: 1000, Table: row.Table, End: []byte("g")}
+	_, _, loadErr := s.Load(ctx, row.Table, row.End)
+	_, saveErr := s.Save(ctx, m, gen)
+	_, splitErr := s.Split(ctx, lower, m, gen)
+	for what, err := range map[string]error{"load": loadErr, "save": saveErr, "split": splitErr, "remove": s.Remove(ctx, m, gen)} {
+		if !errors.Is(err, tablet.ErrClosed) || errors.Is(err, tablet.ErrMetaChanged) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

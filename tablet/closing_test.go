@@ -1,0 +1,113 @@
+package tablet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// awayMetadata answers nothing: until the caller has had enough, or with ErrClosed.
+type awayMetadata struct {
+	Metadata
+	asked  chan struct{} // closed by the first call
+	once   sync.Once
+	closed atomic.Bool
+}
+
+func (m *awayMetadata) wait(ctx context.Context) error {
+	m.once.Do(func() { close(m.asked) })
+	if m.closed.Load() {
+		return fmt.Errorf("read METADATA: %w", ErrClosed)
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (m *awayMetadata) Save(ctx context.Context, _ *Meta, _ uint64) (uint64, error) {
+	return 0, m.wait(ctx)
+}
+
+func (m *awayMetadata) Load(ctx context.Context, _ uint64, _ []byte) (*Meta, uint64, error) {
+	return nil, 0, m.wait(ctx)
+}
+
+func (m *awayMetadata) Split(ctx context.Context, _, _ *Meta, _ uint64) (uint64, error) {
+	return 0, m.wait(ctx)
+}
+
+func awayFrom(s *fleetServer) *awayMetadata {
+	m := &awayMetadata{Metadata: s.cfg.Metadata, asked: make(chan struct{})}
+	s.cfg.Metadata = m
+	return m
+}
+
+// A server whose memtable is being written out, and that splits a tablet, while nobody answers about metadata, does
+// not wait for that when it closes.
+func TestCloseWithoutMetadata(t *testing.T) {
+	for _, what := range []string{"minor compaction", "split"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := newFleet(t, Config{}, 1, "f:").servers[0]
+			for _, row := range []string{"row001", "row019"} {
+				if _, err := applySync(s.Server, row, setCell(row)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if what == "split" { // which else is a minor compaction first
+				if err := s.Compact(context.Background(), "t", false); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m := awayFrom(s)
+			result := make(chan error, 1)
+			if what == "split" {
+				go func() {
+					_, err := s.Split(context.Background(), 1, []byte("row012"))
+					result <- err
+				}()
+			} else {
+				if err := s.commits.Barrier(s.allTablets()[0].freeze); err != nil {
+					t.Fatal(err)
+				}
+				result <- ErrClosed
+			}
+			<-m.asked
+			began := time.Now()
+			s.Close()
+			if took := time.Since(began); took > metaClosing+5*time.Second {
+				t.Errorf("closed after %v", took)
+			}
+			if err := <-result; !errors.Is(err, ErrClosed) {
+				t.Errorf("the split ended with %v", err)
+			}
+		})
+	}
+}
+
+// When metadata is closed for good, a split whose outcome is not known ends, and neither half may change its metadata.
+func TestMetadataIsClosed(t *testing.T) {
+	s := newFleet(t, Config{}, 1, "f:").servers[0]
+	m := awayFrom(s)
+	m.closed.Store(true)
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Split(context.Background(), 1, []byte("row012"))
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("split: %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the split goes on")
+	}
+	all := s.allTablets()
+	if len(all) != 1 || !all[0].metaMu.closed {
+		t.Errorf("%d tablets; its metadata may be changed still", len(all))
+	}
+}
