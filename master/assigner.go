@@ -107,8 +107,9 @@ type assigner struct {
 
 // failure is how often an order has failed in a row, and how it did the last time.
 type failure struct {
-	tries int
-	err   error
+	tries  int
+	err    error
+	server string // whose order it was
 }
 
 // serverEnd is a context that ends when a server is known to be gone: nobody waits for it then.
@@ -240,13 +241,27 @@ func (a *assigner) state(ctx context.Context) (*TabletState, error) {
 		a.read, a.servers = time.Now(), alive
 		s.Whole = a.whole
 	}
-	s.Tablets, s.Unneeded = a.rows, a.unneeded
+	s.Tablets, s.Unneeded, s.Failed = a.rows, a.unneeded, a.failedLoads()
 	if s.Whole {
 		a.unneeded = Unneeded(s)
 	}
 	a.settleWishes(s, wishes)
 	a.noteSmall(s)
 	return s, nil
+}
+
+// failedLoads returns the loads that failed the last time they were tried.
+func (a *assigner) failedLoads() map[string]FailedLoad {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	failed := map[string]FailedLoad{}
+	for i := range a.rows {
+		o := Order{Kind: Load, Tablet: a.rows[i]}
+		if f, ok := a.mu.failures[o.subject()]; ok {
+			failed[o.Tablet.Key] = FailedLoad{f.server, f.tries > retriesQuick}
+		}
+	}
+	return failed
 }
 
 // errMoved means that a tablet of METADATA was moved while it was read.
@@ -383,7 +398,7 @@ func (a *assigner) failed(o *Order, err error) time.Duration {
 	if a.mu.failures == nil {
 		a.mu.failures = map[string]failure{}
 	}
-	f := failure{a.mu.failures[o.subject()].tries + 1, err}
+	f := failure{a.mu.failures[o.subject()].tries + 1, err, o.Server}
 	a.mu.failures[o.subject()] = f
 	return retryAfter(f.tries)
 }

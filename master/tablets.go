@@ -90,8 +90,17 @@ type TabletState struct {
 	// that are to be merged.
 	Pins   map[string]string
 	Unions []Union
+	// Failed are the loads that failed the last time they were tried, by their keys.
+	Failed map[string]FailedLoad
 	// Cool is for how long tablets have been small and had little to do, by their keys.
 	Cool map[string]time.Duration
+}
+
+// FailedLoad is a load that failed.
+type FailedLoad struct {
+	Server string // that could not
+	// Lasting means that many have failed in a row: nothing else waits for the tablet.
+	Lasting bool
 }
 
 // OrderKind says what is to be done.
@@ -305,7 +314,8 @@ func (p *planner) heaviestFirst(v *TabletServer) []Held {
 }
 
 // assign finds servers for tablets that have none, and returns the first level that is not wholly
-// served, or 3.
+// served, or 3. A user's tablet that nobody can load is tried again, but keeps nobody from draining a node, nor from
+// forgetting logs that no tablet needs.
 func (p *planner) assign() int {
 	byLevel := [3][]*Tablet{}
 	for i := range p.state.Tablets {
@@ -315,7 +325,8 @@ func (p *planner) assign() int {
 	for level, tablets := range byLevel {
 		served := true
 		for _, t := range tablets {
-			served = p.assignOne(t) && served
+			lasting := level == 2 && p.state.Failed[t.Key].Lasting
+			served = (p.assignOne(t) || lasting) && served
 		}
 		if !served {
 			return level
@@ -344,7 +355,7 @@ func (p *planner) assignOne(t *Tablet) bool {
 	}
 	to := p.destination(t)
 	if to == "" {
-		to = p.lightest(t.OfMetadata())
+		to = p.lightest(t.OfMetadata(), p.state.Failed[t.Key].Server)
 	}
 	p.load(t, to, why)
 	return false
@@ -383,8 +394,9 @@ const metadataTogether = 2
 
 // lightest returns the server that has the least and can take more, or none, of those for METADATA's
 // tablets or of the others. Of two that have as much it is the one whose node has less; but METADATA's first
-// tablets go to the first node that there is, which expects them.
-func (p *planner) lightest(metadata bool) string {
+// tablets go to the first node that there is, which expects them. The one named last is taken only if there is no other:
+// it could not load the tablet, and has the least because it could not.
+func (p *planner) lightest(metadata bool, last string) string {
 	best, least, leastNode := "", math.Inf(1), 0.0
 	for _, leaving := range []bool{false, true} {
 		for _, v := range p.state.Servers {
@@ -397,6 +409,9 @@ func (p *planner) lightest(metadata bool) string {
 				if w > 0 && w < metadataTogether {
 					w = -w
 				}
+			}
+			if v.Name == last {
+				w = math.MaxFloat64
 			}
 			if w < least || w == least && (node < leastNode || node == leastNode && v.Name < best) {
 				best, least, leastNode = v.Name, w, node
@@ -421,7 +436,7 @@ func (p *planner) balance(metadata bool) {
 		if from == nil {
 			return
 		}
-		t, to, w := p.row(held.Key), p.lightest(metadata), from.weightOf(held)
+		t, to, w := p.row(held.Key), p.lightest(metadata, ""), from.weightOf(held)
 		if t == nil || t.Server != from.Name {
 			return
 		}
@@ -437,7 +452,7 @@ func (p *planner) balance(metadata bool) {
 
 // surplus returns a tablet that should be elsewhere, and who has it.
 func (p *planner) surplus(metadata bool) (from *TabletServer, held Held, why string) {
-	light := p.lightest(metadata)
+	light := p.lightest(metadata, "")
 	if light == "" || p.alive[light].Leaving {
 		return nil, held, ""
 	}
@@ -477,7 +492,7 @@ func (p *planner) heaviest(metadata bool) (heavy *TabletServer) {
 	return heavy
 }
 
-// forget finds dead servers that nobody needs any more. The caller knows that all tablets are served.
+// forget finds dead servers that nobody needs any more. The caller knows that METADATA was read whole.
 //
 // Rows are not read at one moment. A row that a split made after its place was passed may need what the row it
 // came from, read later, needs no more. But such a row is neither split nor merged before it is written out, so

@@ -91,81 +91,90 @@ func (n *Node) createTable(c *rpc.Call) {
 		return
 	}
 	var s *table.Schema
+	tablets := 0
 	err := n.change(c.Context(), func(ctx context.Context) (err error) {
-		s, err = n.create(ctx, &r)
+		s, tablets, err = n.create(ctx, &r)
 		return err
 	})
 	if err != nil {
 		fail(c, err)
 		return
 	}
+	n.awaitTable(c.Context(), s, tablets) // other changes of schemas need not wait for that
 	c.Reply(schemaAnswer(s))
 }
 
-// create makes a table, as a change. The table is there when its schema is; the master then makes
+// create makes a table, as a change, of so many tablets. The table is there when its schema is; the master then makes
 // the rows of its tablets, and has them served.
-func (n *Node) create(ctx context.Context, r *api.CreateTableRequest) (*table.Schema, error) {
+func (n *Node) create(ctx context.Context, r *api.CreateTableRequest) (s *table.Schema, tablets int, err error) {
 	if err := n.limits.CheckTableName(r.Name); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if r.Name == metadata.Name {
-		return nil, fmt.Errorf("table %q: %w: the name is the system's", r.Name, api.ErrTableExists)
+		return nil, 0, fmt.Errorf("table %q: %w: the name is the system's", r.Name, api.ErrTableExists)
 	}
 	switch _, _, err := n.catalog.schema(ctx, r.Name); {
 	case err == nil:
-		return nil, fmt.Errorf("table %q: %w", r.Name, api.ErrTableExists)
+		return nil, 0, fmt.Errorf("table %q: %w", r.Name, api.ErrTableExists)
 	case !errors.Is(err, api.ErrNoTable):
-		return nil, err
+		return nil, 0, err
 	}
 	if _, err := r.Schema(metadata.FirstID); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	ends, err := checkCuts(r.SplitAt, &n.limits)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	id, err := n.catalog.nextIDs(ctx, uint64(len(ends))+2) // the table's, its tablets'
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	s, err := r.Schema(id)
+	s, err = r.Schema(id)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	var cut *cuts
 	if len(ends) > 0 {
 		cut = &cuts{first: id + 1, ends: ends}
 	}
 	if err := n.catalog.saveTable(ctx, s, cut, 0); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	n.log.Info("table created", "table", s.Name, "families", len(s.Families), "tablets", cut.tablets())
-	return s, n.awaitTable(ctx, s, cut.tablets())
+	return s, cut.tablets(), nil
 }
 
 // servedTimeout is how long the maker of a table waits until it is served. It is there in any case.
 const (
 	servedTimeout       = 10 * time.Second
 	servedTimeoutTablet = 20 * time.Millisecond // and for each of its tablets
+	// servedAnswer is what is left of the caller's time then, to tell him that the table is made.
+	servedAnswer = time.Second
 )
 
-// awaitTable waits until all of a new table is served.
-func (n *Node) awaitTable(ctx context.Context, s *table.Schema, tablets int) error {
-	ctx, cancel := context.WithTimeout(ctx, servedTimeout+time.Duration(tablets)*servedTimeoutTablet)
+// awaitTable waits until all of a new table is served, which its maker need not wait for.
+func (n *Node) awaitTable(ctx context.Context, s *table.Schema, tablets int) {
+	patience := servedTimeout + time.Duration(tablets)*servedTimeoutTablet
+	if at, ok := ctx.Deadline(); ok {
+		left := time.Until(at)
+		patience = min(patience, left-min(servedAnswer, left/4))
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	defer context.AfterFunc(n.ctx, cancel)()
 	assigned := false
 	for wait := 5 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, 200*time.Millisecond) {
 		n.nudgeMaster(ctx)
 		if assigned = assigned || n.assignedWhole(ctx, s.ID, tablets); assigned {
 			infos, err := n.tabletInfos(ctx, s)
 			if err == nil && whole(infos, s.ID) {
-				return nil
+				return
 			}
 		}
 		pause(ctx, wait)
 	}
 	n.log.Warn("a new table is not served yet", "table", s.Name)
-	return nil
 }
 
 // whole says whether tablets, in the order of their rows, have all rows. A server is noted in METADATA before it

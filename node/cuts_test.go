@@ -158,11 +158,11 @@ func TestMadeTableIsServed(t *testing.T) {
 	if _, _, err := server.tablets.Unload(ctx, stats[0].ID); err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan error, 1)
-	go func() { done <- n.awaitTable(ctx, s, 1) }()
+	done := make(chan bool)
+	go func() { n.awaitTable(ctx, s, 1); close(done) }()
 	select {
-	case err := <-done:
-		t.Fatalf("waited for no longer than METADATA told of a server: %v", err)
+	case <-done:
+		t.Fatal("waited for no longer than METADATA told of a server")
 	case <-time.After(500 * time.Millisecond):
 	}
 	row, err := n.rows.get(ctx, s.ID, nil)
@@ -176,6 +176,28 @@ func TestMadeTableIsServed(t *testing.T) {
 	case <-done:
 	case <-time.After(servedTimeout / 2):
 		t.Error("the table is served, and is waited for")
+	}
+	// One whose tablets nobody loads keeps no other change waiting, and its maker is told in time that it is there.
+	short, left := context.WithTimeout(ctx, 4*time.Second)
+	defer left()
+	made := make(chan error, 1)
+	go func() {
+		_, err := c.CreateTable(short, "u", spec)
+		made <- err
+	}()
+	for {
+		if _, err := c.Describe(ctx, "u"); err == nil {
+			break
+		} else if !errors.Is(err, client.ErrNoTable) {
+			t.Fatal(err)
+		}
+	}
+	began := time.Now()
+	if err := c.DropTable(ctx, "t"); err != nil || time.Since(began) > 2*time.Second {
+		t.Errorf("another table was dropped after %v: %v", time.Since(began), err)
+	}
+	if err := <-made; err != nil {
+		t.Errorf("a table that is there, and not served: %v", err)
 	}
 	first := api.TabletInfo{ID: 8, End: []byte("m")}
 	last := api.TabletInfo{ID: 9, Start: []byte("m")}

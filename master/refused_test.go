@@ -1,0 +1,96 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/steledb/stele/raftmeta/api"
+)
+
+// picky is a fleet of which some servers cannot load one tablet: those that refuses names, or all.
+type picky struct {
+	*masterView
+	key     string
+	all     bool
+	refuses string // the first that is asked
+}
+
+func (p *picky) Load(ctx context.Context, v *TabletServer, t *Tablet, q api.Sequencer) error {
+	if t.Key != p.key {
+		return p.masterView.Load(ctx, v, t, q)
+	}
+	refused := false
+	p.locked(func() {
+		if p.refuses == "" {
+			p.refuses = v.Name
+		}
+		refused = p.all || p.refuses == v.Name
+	})
+	if refused {
+		return errors.New("it cannot be loaded here")
+	}
+	return p.masterView.Load(ctx, v, t, q)
+}
+
+// begin has a master look after a fleet of so many nodes and tablets of users, of which one is refused.
+func (p *picky) begin(nodes, tablets int) (end func()) {
+	f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), tablets)
+	for range nodes {
+		f.start()
+	}
+	p.masterView = &masterView{tabletFleet: f}
+	for key, row := range f.rows {
+		if row.Level() == 2 {
+			p.key = key
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	lock := &worldLock{seq: api.Sequencer{LockGeneration: 1}, done: make(chan struct{})}
+	p.a = newAssigner(Config{Tablets: p, Pause: time.Second, Logger: slog.New(slog.DiscardHandler)}, lock)
+	var work sync.WaitGroup
+	work.Go(func() { p.a.run(ctx) })
+	return func() {
+		lock.lose()
+		cancel()
+		work.Wait()
+		p.flushes.Wait()
+	}
+}
+
+// TestServerThatCannotLoad: a tablet that one server cannot load goes to another, though that one has more.
+func TestServerThatCannotLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &picky{}
+		defer p.begin(2, 4)()
+		time.Sleep(20 * time.Second)
+		p.locked(func() {
+			if s := p.servers[p.rows[p.key].Server]; s == nil || s.has[p.key] == nil || s.name == p.refuses {
+				t.Errorf("after 20s the tablet that %s cannot load is given to %q", p.refuses, p.rows[p.key].Server)
+			}
+		})
+	})
+}
+
+// TestTabletThatNobodyLoads: while a tablet cannot be loaded, logs of dead servers that none needs are forgotten all the same.
+func TestTabletThatNobodyLoads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &picky{all: true}
+		defer p.begin(3, 5)()
+		time.Sleep(time.Minute)
+		p.kill()
+		time.Sleep(3 * time.Minute)
+		p.locked(func() {
+			for name := range p.logs {
+				if p.servers[name] == nil {
+					t.Errorf("the logs of %s are still there", name)
+				}
+			}
+		})
+	})
+}
