@@ -16,6 +16,9 @@ const (
 	drainStop, faultStop = 15 * time.Second, 45 * time.Second
 	// drainPatience is how long an operation may wait, at most, in a drain and restart that meet no fault.
 	drainPatience = 5 * time.Second
+	// waitMin is how long an operation has waited at least that was given up in its own time, of 500 ms or more: a client
+	// does not begin a pause that would outlast it. What fails sooner was refused.
+	waitMin = 200 * time.Millisecond
 )
 
 // drained is a node that an operator takes out of the cluster for a while.
@@ -114,7 +117,8 @@ func (r *wholeRun) undrain() {
 // refused tells of operations that failed while nothing but a drain and restart went on.
 func (h *userHistories) refused(quiet []period) (bad []string) {
 	for _, op := range h.failed {
-		late := strings.Contains(op.Error, context.DeadlineExceeded.Error()) && op.to-op.from < int64(drainPatience)
+		took := op.to - op.from
+		late := took < int64(drainPatience) && (took > int64(waitMin) || strings.Contains(op.Error, context.DeadlineExceeded.Error()))
 		if late || op.to == math.MaxInt64 || strings.Contains(op.Error, context.Canceled.Error()) {
 			continue
 		}

@@ -149,7 +149,9 @@ func TestRefused(t *testing.T) {
 		op  rowOp
 		bad int
 	}{
-		"refused":             {failed(11, 12, "not serving"), 1},
+		"refused":             {failed(11, 11, "not serving"), 1},
+		"waited, given up":    {failed(11, 12, "not serving"), 0},
+		"waited in vain":      {failed(11, 17, "not serving"), 1},
 		"given up soon":       {failed(11, 14, late), 0},
 		"waited for too long": {failed(11, 17, late), 1},
 		"user ends":           {failed(11, 12, context.Canceled.Error()), 0},
