@@ -59,7 +59,8 @@
 //	R3. A reader gets the right bytes or an error; no error while one good replica is
 //	    reachable, whatever hints and fleet say.
 //	R4. That there is no such blob is said only when all nodes said so.
-//	R5. A replica found rotten is not used by the reader that found it, and its node knows.
+//	R5. A replica found rotten is not used by the reader that found it, and its node knows. One whose file
+//	    is gone is rotten.
 //	R6. Each node that has sealed an extent has kept, before that, a list of holders in which all
 //	    others are that were to seal it.
 //	R7. When no node has room, it is told before anything is written.

@@ -420,6 +420,14 @@ func (n *keptNode) flip(id blobfs.ID, at int64) {
 	n.of.t.Fatalf("%s has no file of %s", n.member.ID, id)
 }
 
+// removeFile removes the file of a blob's only extent, behind the node's back.
+func (n *keptNode) removeFile(id blobfs.ID) {
+	n.of.t.Helper()
+	if n.fs.Remove("/a/blobs/"+id.String()+".0of1") != nil {
+		noError(n.of.t, n.fs.Remove("/b/blobs/"+id.String()+".0of1"))
+	}
+}
+
 // ids returns the blobs, sorted.
 func (c *kept) ids() []blobfs.ID {
 	var ids []blobfs.ID

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,8 +16,9 @@ import (
 
 // I7, I14: rot is found by reads and by the scrub, and healed where it is.
 func TestRotIsHealed(t *testing.T) {
-	for _, by := range []string{"read", "scrub"} {
+	for _, by := range []string{"read", "scrub", "read of what is gone", "scrub of what is gone"} {
 		t.Run(by, func(t *testing.T) {
+			by, gone := strings.CutSuffix(by, " of what is gone")
 			seed := runSeed(t)
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
@@ -26,7 +28,11 @@ func TestRotIsHealed(t *testing.T) {
 				}
 				for _, id := range c.ids()[19:] {
 					n := c.get(c.good(id)[rng.IntN(3)])
-					n.flip(id, rng.Int64N(20_000))
+					if gone {
+						n.removeFile(id)
+					} else {
+						n.flip(id, rng.Int64N(20_000))
+					}
 					if by == "read" {
 						get(t, n.store, c.blobs[id].h, c.blobs[id].data)
 					}

@@ -44,7 +44,7 @@ var (
 	ErrReadOnly = errors.New("store is read-only")
 )
 
-// CorruptError locates bytes that are not what was written.
+// CorruptError locates bytes that are not what was written, or a file that is gone.
 type CorruptError struct {
 	File      string // path, or the name of an extent when it is elsewhere
 	Offset    int64  // in the file, of the first byte that the checksum covers

@@ -51,7 +51,7 @@ func (s *Store) StatExtent(ctx context.Context, id ExtentID) (ExtentStat, error)
 		}
 	}
 	if errors.Is(err, ErrNoExtent) {
-		err = s.whyMissing(ErrNoExtent)
+		err = s.whyNone(id)
 	}
 	return ExtentStat{}, fmt.Errorf("stat extent %s: %w", id, err)
 }
@@ -70,7 +70,7 @@ func (s *Store) openExtent(ctx context.Context, id ExtentID, right func(*extentM
 		}
 	}
 	if errors.Is(err, ErrNoExtent) {
-		err = s.whyMissing(err)
+		err = s.whyNone(id)
 	}
 	return x, err
 }
@@ -96,6 +96,29 @@ func (s *Store) openListed(id ExtentID, right func(*extentMeta) bool, want uint3
 		}
 	}
 	return nil, err
+}
+
+// whyNone says why an extent was found in no file: that it is not here, or a *CorruptError if the store lists it and somebody
+// has removed its files. Then the replica is one less, which nobody would see to who takes it for one that was dropped.
+func (s *Store) whyNone(id ExtentID) error {
+	s.quarantine.op.Lock() // nothing is renamed meanwhile
+	defer s.quarantine.op.Unlock()
+	var name string
+	for range 2 { // what is dropped is listed no more before its file goes
+		s.mu.Lock()
+		parts := slices.Clone(s.partsLocked(id))
+		s.mu.Unlock()
+		if len(parts) == 0 {
+			return s.whyMissing(ErrNoExtent)
+		}
+		for _, p := range parts {
+			name = p.path(id.Blob)
+			if _, _, err := p.folder.fs.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+				return s.whyMissing(ErrNoExtent) // it is there by now, or its folder does not say
+			}
+		}
+	}
+	return &CorruptError{File: name, Reason: "the file is gone"}
 }
 
 // whyMissing adds to an ErrNoExtent the folders that could not be read and may have it.

@@ -206,7 +206,7 @@ func (s *Store) ScrubExtent(ctx context.Context, id ExtentID, pace func(bytes in
 		v := &verifier{pace: pace, buf: make([]byte, 0, chunkBytes), report: func(p Problem) { first = cmp.Or(first, p.Err) }}
 		err = v.extent(ctx, p.folder.fs, p.path(id.Blob), id, p.of)
 		if errors.Is(err, fs.ErrNotExist) {
-			err = ErrNoExtent
+			err = s.whyNone(id)
 		}
 		if err = cmp.Or(err, first, ctx.Err()); err == nil {
 			return nil
