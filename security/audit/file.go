@@ -1,0 +1,174 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+
+	"github.com/steledb/stele/internal/vfs"
+)
+
+// file is a log of lines that begins anew when it is full. It is not safe for
+// concurrent use.
+type file struct {
+	fs       vfs.FS
+	dir      string
+	name     string
+	bytesMax int64
+	files    int
+
+	f    vfs.File
+	size int64
+	// torn tells that bytes behind size may have been written.
+	torn bool
+	// failed is why nothing more is written: after a failed fsync nobody knows what
+	// the file holds.
+	failed error
+}
+
+func openFile(fsys vfs.FS, dir, name string, bytesMax int64, files int) (*file, error) {
+	l := &file{fs: fsys, dir: dir, name: name, bytesMax: bytesMax, files: files}
+	f, err := fsys.Open(l.path(0))
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, l.begin()
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.f = f
+	if l.size, err = f.Size(); err == nil {
+		err = l.repair()
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("open %s: %w", l.path(0), err)
+	}
+	return l, nil
+}
+
+// path returns the name of the n-th file, the newest being 0.
+func (l *file) path(n int) string {
+	if n == 0 {
+		return filepath.Join(l.dir, l.name)
+	}
+	return filepath.Join(l.dir, l.name+"."+strconv.Itoa(n))
+}
+
+// begin makes a new file, whose name is durable.
+func (l *file) begin() (err error) {
+	if l.f, err = l.fs.Create(l.path(0)); err != nil {
+		return err
+	}
+	l.size, l.torn = 0, false
+	return l.syncDir()
+}
+
+// syncDir makes the names of files durable.
+func (l *file) syncDir() error {
+	if err := l.fs.SyncDir(l.dir); err != nil {
+		l.failed = fmt.Errorf("sync %s: %w; %s is written no more until the node is started again", l.dir, err, l.name)
+		return l.failed
+	}
+	return nil
+}
+
+// batchBytesMax bounds what is written before an fsync, and so what a power loss can
+// leave in pieces.
+const batchBytesMax = 64 << 10
+
+// repair cuts off what a power loss has left of the last batch: from the first line on,
+// in the last bytes of the file, that is none.
+func (l *file) repair() error {
+	from := max(0, l.size-2*batchBytesMax)
+	b := make([]byte, l.size-from)
+	if _, err := l.f.ReadAt(b, from); err != nil && len(b) > 0 {
+		return err
+	}
+	good := 0
+	if from > 0 { // it begins in the midst of a line
+		good = bytes.IndexByte(b, '\n') + 1
+	}
+	for {
+		n := bytes.IndexByte(b[good:], '\n')
+		if n < 0 || !json.Valid(b[good:good+n]) {
+			break
+		}
+		good += n + 1
+	}
+	if int64(good) == l.size-from {
+		return nil
+	}
+	l.size = from + int64(good)
+	return l.f.Truncate(l.size)
+}
+
+// append writes lines, of at most batchBytesMax, durably. After an error none of them
+// counts as written.
+func (l *file) append(lines []byte) error {
+	if l.failed != nil {
+		return l.failed
+	}
+	if l.f == nil || l.size > 0 && l.size+int64(len(lines)) > l.bytesMax {
+		if err := l.rotate(); err != nil {
+			return fmt.Errorf("begin a new %s: %w", l.path(0), err)
+		}
+	}
+	if l.torn {
+		if err := l.f.Truncate(l.size); err != nil {
+			return fmt.Errorf("cut off a line of %s that was not written: %w", l.path(0), err)
+		}
+		l.torn = false
+	}
+	if _, err := l.f.WriteAt(lines, l.size); err != nil {
+		l.torn = true // a full disk may have room again
+		return fmt.Errorf("write %s: %w", l.path(0), err)
+	}
+	if err := l.f.Sync(); err != nil {
+		l.failed = fmt.Errorf("sync %s: %w; it is written no more until the node is started again", l.path(0), err)
+		return l.failed
+	}
+	l.size += int64(len(lines))
+	return nil
+}
+
+// rotate gives each file the next number and begins a new one. What was broken off is
+// taken up again: a number that is free ends the row.
+func (l *file) rotate() error {
+	if l.f != nil {
+		if err := l.f.Close(); err != nil {
+			return err
+		}
+		l.f = nil
+	}
+	last := 0
+	for last < l.files-1 {
+		if _, _, err := l.fs.Stat(l.path(last)); errors.Is(err, fs.ErrNotExist) {
+			break
+		} else if err != nil {
+			return err
+		}
+		last++
+	}
+	for n := last; n > 0; n-- { // replaces the oldest one
+		if err := l.fs.Rename(l.path(n-1), l.path(n)); err != nil {
+			return err
+		}
+	}
+	if l.files == 1 {
+		if err := l.fs.Remove(l.path(0)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return l.begin()
+}
+
+func (l *file) close() error {
+	if l.f == nil {
+		return nil
+	}
+	return l.f.Close()
+}
