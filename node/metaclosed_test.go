@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/tablet"
 )
 
@@ -28,6 +30,14 @@ func TestMetadataClosesWithTheNode(t *testing.T) {
 	}
 	if err := n.client.Close(); err != nil {
 		t.Fatal(err)
+	}
+	// Who wanted a split is not told that it was refused: it may have been made.
+	var e wire.Encoder
+	e.Uint(m.ID)
+	e.Bin([]byte("g"))
+	d := wire.NewDecoder(e.Bytes())
+	if _, err := n.splitHere(ctx, "t", &d); api.ToRPC(err).Code != api.CodeUnsure || api.ToRPC(err).Retryable {
+		t.Errorf("a split: %v", err)
 	}
 	lower := &tablet.Meta{ID: 1000, Table: row.Table, End: []byte("g")}
 	_, _, loadErr := s.Load(ctx, row.Table, row.End)

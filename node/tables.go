@@ -168,6 +168,9 @@ func (n *Node) splitHere(ctx context.Context, name string, d *wire.Decoder) (ans
 		return nil, err
 	}
 	lower, err := n.tabletsOf(name).Split(ctx, id, at)
+	if errors.Is(err, tablet.ErrClosed) {
+		return nil, told(api.ErrUnsure, err) // it may have been made
+	}
 	if err != nil {
 		return nil, err
 	}
