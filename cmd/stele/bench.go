@@ -71,7 +71,7 @@ func (a *app) benchCommand() *cobra.Command {
 		Short: "Measure a node or a cluster with the paper's workloads and YCSB's",
 		Long:  benchHelp,
 		Example: `  stele bench --local
-  stele bench --local --workloads ycsb --rows 200k --operations 500000
+  stele bench --local --workloads ycsb --rows 200k --operations 500k
   stele bench --workloads random-read,scan,ycsb-a --rows 200k --report today.json
   stele bench --local --workloads random-write --rows 50k --clients 1,16,256
   stele bench --addr 10.0.0.5,10.0.0.6,10.0.0.7 --tablets 12
@@ -104,7 +104,7 @@ func (f *benchFlags) register(flags *pflag.FlagSet, cfg *bench.Config) {
 	flags.StringVar(&f.workloads, "only", "", "the same as --workloads")
 	_ = flags.MarkHidden("only")
 	flags.Var(&f.rows, "rows", "`N` rows, or records of YCSB, such as 200k; or several numbers between commas")
-	flags.Int64Var(&cfg.Operations, "operations", 0, "`N` operations of each workload of YCSB (default as many as rows)")
+	flags.Var((*countFlag)(&cfg.Operations), "operations", "`N` operations of each workload of YCSB (default as many as rows)")
 	flags.Var(&f.clients, "clients", "`N` calls in flight, or several numbers")
 	flags.Var(&f.tablets, "tablets", "`N` tablets that tables are cut into beforehand, or several numbers")
 	flags.IntVar(&cfg.Batch, "batch", 1, "`N` rows a call, but in scans and YCSB's workloads")

@@ -20,24 +20,33 @@ var countUnits = []struct {
 func (c *countsFlag) Set(s string) error {
 	var counts []int64
 	for text := range strings.SplitSeq(s, ",") {
-		number, of := strings.TrimSpace(text), 1.0
-		for _, u := range countUnits {
-			if n, ok := strings.CutSuffix(number, u.name); ok {
-				number, of = n, u.of
-				break
-			}
+		n, err := parseCount(text)
+		if err != nil {
+			return err
 		}
-		v, err := strconv.ParseFloat(number, 64)
-		v *= of
-		if err != nil || v < 1 || v > 1e15 || v != math.Trunc(v) {
-			return usagef("", "%q is not a whole number such as 200000, 200k or 1M", text)
-		}
-		if !slices.Contains(counts, int64(v)) {
-			counts = append(counts, int64(v))
+		if !slices.Contains(counts, n) {
+			counts = append(counts, n)
 		}
 	}
 	*c = counts
 	return nil
+}
+
+// parseCount reads a whole number such as 200000, 200k or 1M.
+func parseCount(s string) (int64, error) {
+	number, of := strings.TrimSpace(s), 1.0
+	for _, u := range countUnits {
+		if n, ok := strings.CutSuffix(number, u.name); ok {
+			number, of = n, u.of
+			break
+		}
+	}
+	v, err := strconv.ParseFloat(number, 64)
+	v *= of
+	if err != nil || v < 1 || v > 1e15 || v != math.Trunc(v) {
+		return 0, usagef("", "%q is not a whole number such as 200000, 200k or 1M", s)
+	}
+	return int64(v), nil
 }
 
 func (c *countsFlag) Type() string { return "counts" }
@@ -48,4 +57,22 @@ func (c *countsFlag) String() string {
 		texts[i] = strconv.FormatInt(n, 10)
 	}
 	return strings.Join(texts, ",")
+}
+
+// countFlag is one whole number of those.
+type countFlag int64
+
+func (c *countFlag) Set(s string) error {
+	n, err := parseCount(s)
+	*c = countFlag(n)
+	return err
+}
+
+func (c *countFlag) Type() string { return "count" }
+
+func (c *countFlag) String() string {
+	if *c == 0 {
+		return ""
+	}
+	return strconv.FormatInt(int64(*c), 10)
 }
