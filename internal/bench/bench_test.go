@@ -3,7 +3,9 @@ package bench
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,13 +19,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func startNode(t testing.TB, cfg Config) *client.Client {
 	t.Helper()
+	return startNodeBehind(t, cfg, nil)
+}
+
+// startNodeBehind starts a node, and a client whose connections dial makes.
+func startNodeBehind(t testing.TB, cfg Config, dial func(context.Context, string) (net.Conn, error)) *client.Client {
+	t.Helper()
 	n, err := node.Start(context.Background(), node.Config{
 		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20, ExtentBytes: 4 << 20,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.Open(context.Background(), n.RPCAddr(), cfg.ClientConfig(1))
+	clientCfg := cfg.ClientConfig(1)
+	clientCfg.Dial = dial
+	c, err := client.Open(context.Background(), n.RPCAddr(), clientCfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,6 +136,56 @@ func TestRate(t *testing.T) {
 	got := run(t, startNode(t, cfg), cfg)
 	if r := got[SequentialWrite]; r.Took < 190*time.Millisecond {
 		t.Errorf("200 rows at 1000 a second took %v", r.Took)
+	}
+}
+
+// TestConnectionsBreak: rows whose fate is unknown are written again, and all is there.
+func TestConnectionsBreak(t *testing.T) {
+	var mu sync.Mutex
+	var open []net.Conn
+	broken := 0
+	dial := func(ctx context.Context, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil {
+			open = append(open, conn)
+		}
+		return conn, err
+	}
+	cfg := Config{Rows: 2000, Clients: 8, Rate: 4000, Workloads: []Workload{RandomWrite, RandomRead}, ReadTimeMin: time.Millisecond, ValueBytes: 100}
+	cfg.Measuring = func(w Workload) func() {
+		if w != RandomWrite {
+			return func() {}
+		}
+		end := make(chan struct{})
+		var breaking sync.WaitGroup
+		breaking.Go(func() {
+			tick := time.NewTicker(80 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-tick.C:
+					mu.Lock()
+					for _, conn := range open {
+						conn.Close()
+						broken++
+					}
+					open = nil
+					mu.Unlock()
+				case <-end:
+					return
+				}
+			}
+		})
+		return func() {
+			close(end)
+			breaking.Wait()
+		}
+	}
+	got := run(t, startNodeBehind(t, cfg, dial), cfg)
+	if r := got[RandomRead]; r.Ops < 2000 || r.Bad != 0 || broken < 3 {
+		t.Errorf("after %d broken connections: %+v", broken, r)
 	}
 }
 

@@ -213,11 +213,14 @@ func (c Config) family(inMemory bool) (table.FamilySpec, error) {
 }
 
 // ClientConfig returns the configuration of a client that sends the batches of c
-// whole, over so many connections.
+// whole, over so many connections, and goes on when a node dies.
 func (c Config) ClientConfig(connections int) client.Config {
 	batch, value := max(c.Batch, 1), max(c.ValueBytes, 1000)
 	return client.Config{
-		Conns:     connections,
+		Conns: connections,
+		// Rows have one value, which may be written twice. Updates of YCSB are another
+		// matter, see user.update.
+		Replay:    client.ReplayAll,
 		BatchRows: max(batch, fillBatch),
 		// A mutation has a few names beside its value.
 		BatchBytes: max(1<<20, int64(batch)*int64(value+100)),

@@ -206,6 +206,10 @@ func (u *user) read(ctx context.Context, record uint64) (good bool, err error) {
 	return row != nil && string(row.Key) == string(u.key) && u.records.good(row, record, &least), nil
 }
 
+// once is how an update is sent. Of one that is sent again, the first might come late, and
+// take back what others wrote since: that would look like updates which are lost.
+var once = []client.ApplyOption{client.WithReplay(client.ReplayNever)}
+
 // update writes one field of a loaded record.
 func (u *user) update(ctx context.Context, record uint64) error {
 	r, field := u.records, u.rand.IntN(recordFields)
@@ -215,7 +219,7 @@ func (u *user) update(ctx context.Context, record uint64) error {
 	u.key = appendRecordKey(u.key[:0], record)
 	u.change.Reset(string(u.key))
 	u.change.Add(table.Set(family, fieldNames[field], table.ServerTimestamp, u.value[:]))
-	if err := r.table.Apply(ctx, &u.change); err != nil {
+	if err := r.table.Apply(ctx, &u.change, once...); err != nil {
 		return err
 	}
 	r.raise(record, field, floor)
