@@ -404,8 +404,8 @@ func TestFlood(t *testing.T) {
 			return nil
 		})
 		long, total := strings.Repeat("y", 10_000), int64(0)
-		for i := range 50 {
-			for j := range 400 {
+		for i := range 20 {
+			for j := range 200 {
 				l.Refusal(refuse("h"+strconv.Itoa(j%7), fmt.Sprintf("table %d %d %s", i, j, long)))
 				total++
 			}

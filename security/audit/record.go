@@ -110,8 +110,10 @@ func clean(s string) string {
 			s = s[:i]
 		}
 	}
-	if i := keyText.FindStringIndex(s); i != nil {
-		s = s[:i[0]] + "(a private key)"
+	if strings.Contains(s, "PRIVATE KEY") {
+		if i := keyText.FindStringIndex(s); i != nil {
+			s = s[:i[0]] + "(a private key)"
+		}
 	}
 	// Before it is cut: the rest of a token might not look like one.
 	s = strings.ToValidUTF8(token.Scrub(s), "�")

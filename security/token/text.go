@@ -125,4 +125,9 @@ var loose = regexp.MustCompile(`(?i)(stele-(?:join|access)-)[0-9a-z]{8,}(?:\s+[0
 
 // Scrub returns s with the secrets of all tokens in it cut out: for texts of others
 // that go to a log.
-func Scrub(s string) string { return loose.ReplaceAllString(s, "${1}…") }
+func Scrub(s string) string {
+	if !strings.Contains(strings.ToLower(s), "stele-") { // most texts: the search below takes 40 times as long
+		return s
+	}
+	return loose.ReplaceAllString(s, "${1}…")
+}
