@@ -81,7 +81,7 @@ func Write(name string, content []byte) error {
 	if err := f.CloseAtomicallyReplace(); err != nil { // fsync, rename
 		return err
 	}
-	return syncDir(dir)
+	return SyncDir(dir)
 }
 
 // Remove deletes the file for good. One that is not there is no error.
@@ -92,7 +92,7 @@ func Remove(name string) error {
 	if _, err := os.Stat(filepath.Dir(name)); os.IsNotExist(err) {
 		return nil
 	}
-	return syncDir(filepath.Dir(name))
+	return SyncDir(filepath.Dir(name))
 }
 
 // makeDir makes a folder, and those above it, all with durable names.
@@ -109,11 +109,11 @@ func makeDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
 		return err
 	}
-	return syncDir(up)
+	return SyncDir(up)
 }
 
-// syncDir makes the names in a folder durable.
-func syncDir(dir string) error {
+// SyncDir makes the names in a folder durable.
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
