@@ -152,13 +152,7 @@ func TestOwnServerOfMetadata(t *testing.T) {
 	n, c := startInternal(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	spec, err := table.ParseFamilySpec("f")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.CreateTable(ctx, "t", spec); err != nil {
-		t.Fatal(err)
-	}
+	makeTable(ctx, t, c)
 	s := n.server.Load()
 	before, users := s.metadata.Stats(), s.tablets.Stats()
 	for range 100 {

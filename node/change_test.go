@@ -31,6 +31,25 @@ func startInternal(t *testing.T) (*Node, *client.Client) {
 	return n, c
 }
 
+// makeTable makes the table t of one family, f, split at these rows, and returns its schema.
+func makeTable(ctx context.Context, t *testing.T, c *client.Client, at ...string) *table.Schema {
+	t.Helper()
+	schema, err := c.CreateSplitTable(ctx, "t", at, familyF(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schema
+}
+
+func familyF(t *testing.T) table.FamilySpec {
+	t.Helper()
+	spec, err := table.ParseFamilySpec("f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
 // TestChangeOutlivesCaller: a change that was begun goes on when its caller's time
 // is up, the next one waits for it, and so does Close.
 func TestChangeOutlivesCaller(t *testing.T) {

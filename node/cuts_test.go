@@ -141,14 +141,7 @@ func TestMadeTableIsServed(t *testing.T) {
 	n, c := startInternal(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
-	spec, err := table.ParseFamilySpec("f")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := c.CreateTable(ctx, "t", spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := makeTable(ctx, t, c)
 	if stats, err := n.tablets().TabletStats("t"); err != nil || len(stats) != 1 {
 		t.Fatalf("%d tablets are served, %v", len(stats), err)
 	}
@@ -182,7 +175,7 @@ func TestMadeTableIsServed(t *testing.T) {
 	defer left()
 	made := make(chan error, 1)
 	go func() {
-		_, err := c.CreateTable(short, "u", spec)
+		_, err := c.CreateTable(short, "u", familyF(t))
 		made <- err
 	}()
 	for {

@@ -21,13 +21,7 @@ func TestLongestRows(t *testing.T) {
 	n, c := startInternal(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
-	spec, err := table.ParseFamilySpec("f")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.CreateTable(ctx, "t", spec); err != nil {
-		t.Fatal(err)
-	}
+	makeTable(ctx, t, c)
 	tb := c.Table("t")
 	most := int(n.limits.RowKeyBytes)
 	end := int(metadata.EndMax)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client"
-	"github.com/steledb/stele/table"
 )
 
 // TestMetadataByHand: what people ask of METADATA by name is done, or refused as what only the cluster does.
@@ -16,13 +15,8 @@ func TestMetadataByHand(t *testing.T) {
 	n, c := startInternal(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
-	spec, err := table.ParseFamilySpec("f")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.CreateTable(ctx, "t", spec); err != nil {
-		t.Fatal(err)
-	}
+	makeTable(ctx, t, c)
+	spec := familyF(t)
 	const name = "METADATA"
 	for what, do := range map[string]func() error{
 		"split":       func() error { _, err := c.SplitTablet(ctx, name, "a"); return err },

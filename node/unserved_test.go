@@ -10,7 +10,6 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
-	"github.com/steledb/stele/table"
 )
 
 // TestUnservedTablet: a tablet that no server can load is told by the master with what keeps it from that; the tries
@@ -20,14 +19,7 @@ func TestUnservedTablet(t *testing.T) {
 	n, c := startInternal(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
-	spec, err := table.ParseFamilySpec("f")
-	if err != nil {
-		t.Fatal(err)
-	}
-	schema, err := c.CreateSplitTable(ctx, "t", []string{"m"}, spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	schema := makeTable(ctx, t, c, "m")
 	if err := c.Table("t").Apply(ctx, client.NewRowMutation("z").Set("f:q", []byte("v"))); err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +56,7 @@ func TestUnservedTablet(t *testing.T) {
 		s.end(key)
 	}
 	var told *client.UnservedTablets
+	var err error
 	for ; ; pause(ctx, 50*time.Millisecond) {
 		if told, err = c.UnservedTablets(ctx); err != nil {
 			t.Fatal(err)
