@@ -6,6 +6,7 @@
 # make bench       the paper's six workloads against a node of its own
 # make bench-growth how cost grows with rows and tablets: see scripts/bench-growth.sh
 # make bench-nodes the six workloads on one node and on three: see scripts/bench-nodes.sh
+# make bench-compression what pages shrink to: see scripts/bench-compression.sh
 # make package     the Debian package, at dist/
 # make test-package tries it on a throw-away host with systemd (needs root)
 # make availability  how long tablets are not served: see test/availability
@@ -19,7 +20,7 @@ VERSION    := $(shell git describe --tags --always --dirty 2>/dev/null || echo d
 LDFLAGS    := -X github.com/steledb/stele/node.version=$(VERSION)
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 
-.PHONY: build test test-short check demo bench bench-growth bench-nodes availability package test-package soak fuzz clean network
+.PHONY: build test test-short check demo bench bench-growth bench-nodes bench-compression availability package test-package soak fuzz clean network
 
 build:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/stele ./cmd/stele
@@ -53,6 +54,9 @@ bench-growth: build
 
 bench-nodes: build
 	scripts/bench-nodes.sh
+
+bench-compression:
+	GO=$(GO) scripts/bench-compression.sh $(CORPUS)
 
 package:
 	GO=$(GO) scripts/package.sh dist

@@ -4,11 +4,11 @@ import "slices"
 
 // How text is chosen.
 const (
-	countLog   = 20  // log of the counters
-	sampleLog  = 5   // log: of so many places one counts
-	pieceBytes = 768 // of text that are taken together
-	countMax   = 64  // more blocks with the same text make it no better
-	worthMin   = 6   // of a piece: what one place is worth may be chance
+	countLog   = 20   // log of the counters
+	sampleLog  = 5    // log: of so many places one counts
+	pieceBytes = 1536 // of text that are taken together
+	countMax   = 64   // more blocks with the same text make it no better
+	worthMin   = 6    // of a piece: what one place is worth may be chance
 	rounds     = 4
 )
 

@@ -16,6 +16,7 @@ const (
 
 	textMaxDefault = 1 << 20
 
+	chooseBytes = 8 << 20 // looked at to choose text
 	trialBytes  = 2 << 20 // parsed to learn phrases, and again for tables
 	phraseTimes = 3       // at least, in the trial
 	phraseShare = 8       // one of so many bytes of the first text is left to phrases
@@ -38,10 +39,10 @@ func (e *Encoder) Learn(blocks [][]byte, textMax int) {
 		if first {
 			n -= n / phraseShare
 		}
-		e.text = choose(e.text, blocks, n)
+		e.text = choose(e.text, pick(blocks, chooseBytes), n)
 		e.m.index.grow(e.text)
 	}
-	trial := pick(blocks)
+	trial := pick(blocks, trialBytes)
 	if first {
 		e.learnPhrases(trial, textMax)
 	}
@@ -66,13 +67,13 @@ func (e *Encoder) settle() {
 	e.m.index.init(e.textMax)
 }
 
-// pick returns blocks spread evenly over all, trialBytes together.
-func pick(blocks [][]byte) [][]byte {
+// pick returns blocks spread evenly over all, about n bytes together.
+func pick(blocks [][]byte, n int) [][]byte {
 	total := 0
 	for _, b := range blocks {
 		total += len(b)
 	}
-	every := max(1, total/trialBytes)
+	every := max(1, total/n)
 	var out [][]byte
 	for i := every / 2; i < len(blocks); i += every {
 		out = append(out, blocks[i])

@@ -86,7 +86,7 @@ func (m *matcher) parse(src []byte, at, end int) {
 			i += 1 + (i-anchor)>>7
 			continue
 		}
-		for best.n < lazyBytes && i+1 < stop {
+		for best.n < lazyBytes && !(best.kind >= fromLast && best.n >= 12) && i+1 < stop {
 			next := m.find(src, i+1, best.gain+lazyGain)
 			if next.gain <= best.gain+lazyGain {
 				break

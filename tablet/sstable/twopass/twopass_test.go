@@ -167,9 +167,9 @@ func TestChoose(t *testing.T) {
 	if !bytes.HasPrefix(text, []byte("before")) {
 		t.Error("the text that was there is gone")
 	}
-	// At either end of what is shared, and at the seams between pieces, what
-	// is taken is a little more or less.
-	if n := len(text); n < 1500 || n > 2600 {
+	// Pieces are cut where something counts, which may be by chance, and so
+	// have some noise at their ends.
+	if n := len(text); n < 1500 || n > 4500 {
 		t.Errorf("%d bytes of text for %d that are shared", n, len(shared))
 	}
 	found := 0
@@ -181,7 +181,7 @@ func TestChoose(t *testing.T) {
 	if found < len(shared)*3/4 {
 		t.Errorf("%d of %d bytes that are shared were found", found, len(shared))
 	}
-	if more := choose(text, blocks, 8000); len(more) > len(text)+300 {
+	if more := choose(text, blocks, 8000); len(more) > len(text)+2*pieceBytes {
 		t.Errorf("chosen again, %d bytes more", len(more)-len(text))
 	}
 }
