@@ -21,6 +21,8 @@
 //     that proves itself otherwise. It is kept as one file.
 //   - An endpoint makes TLS configurations, and can change its credential at any time.
 //   - The rotator renews a node's certificate.
+//   - A listener takes connections whose handshake is done, from any number of hosts that
+//     may be slow, silent or hostile.
 //
 // # Certificates
 //
@@ -55,7 +57,12 @@
 //
 // # Goroutines
 //
-// The package starts none. Rotator.Run runs on its caller's.
+//	goroutine   started by  ends with            does
+//	accept      Listen      Listener.Close       takes connections from the inner listener
+//	handshakes  accept      10 s, Close          at most 256 at once; then the oldest gives way
+//	ends        a Conn      its Close            a runtime timer: closes it with its certificate
+//
+// Rotator.Run runs on its caller's.
 //
 // # Invariants
 //
@@ -69,4 +76,6 @@
 //	K5. No error, log line or String holds anything of a private key.
 //	K6. A joining host gives nothing away to a server that does not have the
 //	    authority of the fingerprint that it was given.
+//	K7. A connection ends when its peer's certificate does.
+//	K8. Who does not finish a handshake keeps nobody out, and holds one of so many places.
 package pki

@@ -1,0 +1,336 @@
+package pki
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipes is a network in memory, in virtual time.
+type pipes struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), done: make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { p.once.Do(func() { close(p.done) }); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p *pipes) dial() net.Conn {
+	here, there := net.Pipe()
+	p.conns <- there
+	return here
+}
+
+// refusals counts what a listener refuses.
+type refusals struct {
+	mu   sync.Mutex
+	errs []error
+}
+
+func (r *refusals) add(_ net.Addr, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.errs = append(r.errs, err)
+}
+
+func (r *refusals) all() []error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]error(nil), r.errs...)
+}
+
+// stage is a listener, whose connections echo, and a node that dials.
+type stage struct {
+	net     *pipes
+	refused refusals
+	l       *Listener
+	client  *Endpoint
+	a       *Authority
+	peers   chan Peer
+}
+
+func newStage(t *testing.T, max int) *stage {
+	t.Helper()
+	s := &stage{net: newPipes(), peers: make(chan Peer, 100)}
+	var err error
+	if s.a, err = NewAuthority("c1", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	s.client = NewEndpoint(nodeCredential(t, s.a, "n2", time.Now()), Options{})
+	s.l = Listen(s.net, ListenerConfig{Endpoint: NewEndpoint(nodeCredential(t, s.a, "n1", time.Now()), Options{}), HandshakesMax: max, Refused: s.refused.add})
+	return s
+}
+
+// serve accepts until the listener is closed.
+func (s *stage) serve(wg *sync.WaitGroup) {
+	for {
+		c, err := s.l.Accept()
+		if err != nil {
+			return
+		}
+		s.peers <- c.(*Conn).Peer
+		wg.Go(func() {
+			_, _ = io.Copy(c, c)
+			_ = c.Close()
+		})
+	}
+}
+
+// call connects, and has a byte come back.
+func (s *stage) call(e *Endpoint) (*tls.Conn, error) {
+	c := tls.Client(s.net.dial(), e.DialNode("n1"))
+	if err := c.Handshake(); err != nil {
+		return c, err
+	}
+	return c, swapByte(c)
+}
+
+// TestListener: slow, silent and hostile ones do not keep a good one out.
+func TestListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 8)
+		var wg sync.WaitGroup
+		wg.Go(func() { s.serve(&wg) })
+
+		var silent []net.Conn
+		for i := range 50 {
+			c := s.net.dial()
+			silent = append(silent, c)
+			if i%2 == 0 {
+				go func() { _, _ = c.Write([]byte{0x16, 0x03}) }()
+			}
+		}
+		synctest.Wait()
+		if n := len(s.refused.all()); n != 42 {
+			t.Errorf("%d of 50 gave way, want 42", n)
+		}
+		start := time.Now()
+		good, err := s.call(s.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := <-s.peers; p.Kind != Node || p.Name != "n2" {
+			t.Errorf("the peer is %v", p)
+		}
+		if waited := time.Since(start); waited > 0 {
+			t.Errorf("a good one waited for %v", waited)
+		}
+		for _, bytes := range []string{"STELE\x01\x00\n", "\x94\x00\x01\xa4ping\x90", strings.Repeat("\x00", 100)} {
+			c := s.net.dial()
+			over := make(chan struct{})
+			go func() {
+				_, _ = io.Copy(io.Discard, c)
+				close(over)
+			}()
+			_, _ = c.Write([]byte(bytes))
+			select {
+			case <-over:
+			case <-time.After(time.Second):
+				t.Errorf("%q: the connection is still open", bytes)
+			}
+			silent = append(silent, c)
+		}
+		time.Sleep(11 * time.Second)
+		if n := len(s.refused.all()); n != 53 {
+			t.Errorf("after 11 s %d are refused, want 53: %v", n, s.refused.all())
+		}
+		if err := swapByte(good); err != nil {
+			t.Errorf("the good connection: %v", err)
+		}
+		stranger := *nodeCredential(t, newAuthorityT(t, "c2"), "n2", time.Now())
+		stranger.trust = trustIn(t, s.a)
+		bad := tls.Client(s.net.dial(), NewEndpoint(&stranger, Options{}).DialNode("n1"))
+		if _, err := bad.Read(make([]byte, 1)); err == nil { // a write would wait for who writes the alert
+			t.Error("a node of another cluster was let in")
+		}
+		synctest.Wait()
+		if all := s.refused.all(); !errors.Is(all[len(all)-1], ErrOtherCluster) {
+			t.Errorf("why: %v", all[len(all)-1])
+		}
+		who, err := s.call(NewEndpoint(AnonymousCredential(trustIn(t, s.a)), Options{}))
+		if err != nil {
+			t.Error(err)
+		}
+		if p := <-s.peers; p.Kind != Anonymous {
+			t.Errorf("the peer is %v", p)
+		}
+		for _, c := range append(silent, good, bad, who) {
+			_ = c.Close()
+		}
+		if err := s.l.Close(); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		if _, err := s.l.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("accept after close: %v", err)
+		}
+	})
+}
+
+// TestListenerNobodyAccepts: connections that wait to be accepted are bounded, and not
+// ended for those that come after them.
+func TestListenerNobodyAccepts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 4)
+		var conns []*tls.Conn
+		for range 4 {
+			c := tls.Client(s.net.dial(), s.client.DialNode("n1"))
+			if err := c.Handshake(); err != nil {
+				t.Fatal(err)
+			}
+			conns = append(conns, c)
+		}
+		synctest.Wait()
+		late := tls.Client(s.net.dial(), s.client.DialNode("n1"))
+		if err := late.Handshake(); err == nil {
+			t.Error("one more was taken")
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { s.serve(&wg) })
+		for i, c := range conns {
+			if err := swapByte(c); err != nil {
+				t.Errorf("connection %d: %v", i, err)
+			}
+			_ = c.Close()
+		}
+		if c, err := s.call(s.client); err != nil {
+			t.Errorf("afterwards: %v", err)
+		} else {
+			_ = c.Close()
+		}
+		if err := s.l.Close(); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+	})
+}
+
+// TestListenerCloses: Close ends handshakes, and connections nobody has accepted.
+func TestListenerCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 4)
+		silent := s.net.dial()
+		done := tls.Client(s.net.dial(), s.client.DialNode("n1"))
+		if err := done.Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if err := s.l.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, c := range []net.Conn{silent, done} {
+			if _, err := c.Read(make([]byte, 1)); err == nil {
+				t.Error("a connection lives on")
+			}
+			_ = c.Close()
+		}
+		if all := s.refused.all(); len(all) > 0 {
+			t.Errorf("refused: %v", all)
+		}
+	})
+}
+
+// TestConnectionEndsWithCertificate: both sides end a connection when the other's
+// certificate is over, and no sooner.
+func TestConnectionEndsWithCertificate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 4)
+		var wg sync.WaitGroup
+		wg.Go(func() { s.serve(&wg) })
+		c, err := s.call(s.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		anonymous, err := s.call(NewEndpoint(AnonymousCredential(trustIn(t, s.a)), Options{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(NodeLife - time.Hour)
+		if err := swapByte(c); err != nil {
+			t.Errorf("an hour before: %v", err)
+		}
+		time.Sleep(2 * time.Hour)
+		if err := swapByte(c); err == nil {
+			t.Error("the connection outlives its peer's certificate")
+		}
+		if err := swapByte(anonymous); err != nil { // by the server's side
+			t.Errorf("of a client without a certificate: %v", err)
+		}
+		_ = c.Close()
+		_ = anonymous.Close()
+		_ = s.l.Close()
+		wg.Wait()
+	})
+}
+
+// TestDial is over a real network.
+func TestDial(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAuthorityT(t, "c1")
+	clock := at(epoch)
+	s := &stage{peers: make(chan Peer, 10)}
+	s.l = Listen(inner, ListenerConfig{Endpoint: NewEndpoint(nodeCredential(t, a, "n1", epoch), clock), Refused: s.refused.add})
+	var wg sync.WaitGroup
+	wg.Go(func() { s.serve(&wg) })
+	defer wg.Wait()
+	defer s.l.Close()
+	addr := s.l.Addr().String()
+	e := NewEndpoint(nodeCredential(t, a, "n2", epoch), clock)
+	for _, id := range []string{"", "n1"} {
+		c, err := e.Dial(t.Context(), id, addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := swapByte(c); err != nil || c.(*Conn).Peer.Name != "n1" {
+			t.Errorf("node %q: %v, %v", id, c.(*Conn).Peer, err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if p := <-s.peers; p.Name != "n2" {
+			t.Errorf("the node sees %v", p)
+		}
+		if c.(*Conn).end.Stop() {
+			t.Error("the certificate's end is waited for, though the connection is closed")
+		}
+	}
+	if _, err := e.Dial(t.Context(), "n3", addr); !errors.Is(err, ErrOtherNode) {
+		t.Errorf("node n3: %v", err)
+	}
+	other := NewEndpoint(nodeCredential(t, newAuthorityT(t, "c2"), "n2", epoch), clock)
+	if _, err := other.Dial(t.Context(), "", addr); !errors.Is(err, ErrOtherCluster) {
+		t.Errorf("from another cluster: %v", err)
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := e.Dial(ctx, "", silent.Addr().String()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("of a server that is silent: %v", err)
+	}
+}
