@@ -55,7 +55,9 @@ type Cache struct {
 		sync.RWMutex
 		epoch uint64 // of what is kept
 		views map[viewKey]*View
-		known map[string]*Principal
+		known map[string]*Principal // nil: there is none of that name
+		// cluster is the grants on the cluster; nil: not read yet.
+		cluster *Policy
 	}
 }
 
@@ -73,7 +75,7 @@ func NewCache(f Files) *Cache {
 
 func (c *Cache) resetLocked(epoch uint64) {
 	c.mu.epoch = epoch
-	c.mu.views, c.mu.known = map[viewKey]*View{}, map[string]*Principal{}
+	c.mu.views, c.mu.known, c.mu.cluster = map[viewKey]*View{}, map[string]*Principal{}, nil
 }
 
 // Ticket is when rights were seen to hold. They are looked at when a request comes, and
@@ -106,7 +108,7 @@ func (c *Cache) View(ctx context.Context, principal string, generation uint64, s
 		if err := p.Check(generation); err != nil {
 			return err
 		}
-		cluster, err := c.policy(ctx, ClusterFile, Cluster)
+		cluster, err := c.cluster(ctx, epoch)
 		if err != nil {
 			return err
 		}
@@ -135,7 +137,7 @@ func (c *Cache) CheckCluster(ctx context.Context, principal string, generation u
 		if err := p.Check(generation); err != nil {
 			return err
 		}
-		cluster, err := c.policy(ctx, ClusterFile, Cluster)
+		cluster, err := c.cluster(ctx, epoch)
 		if err != nil {
 			return err
 		}
@@ -176,29 +178,57 @@ func (c *Cache) keep(epoch uint64, store func()) {
 	store()
 }
 
-// principal returns the record of a principal.
+// principal returns the record of a principal. That there is none is kept, too: who was
+// removed may go on asking.
 func (c *Cache) principal(ctx context.Context, name string, epoch uint64) (*Principal, error) {
 	c.mu.RLock()
-	p := c.mu.known[name]
-	current := c.mu.epoch == epoch
+	p, known := c.mu.known[name]
+	known = known && c.mu.epoch == epoch
 	c.mu.RUnlock()
-	if p != nil && current {
-		return p, nil
+	if !known {
+		b, err := c.files.Get(ctx, PrincipalFile(name))
+		if err != nil {
+			return nil, fmt.Errorf("read the record of principal %s: %w", name, err)
+		}
+		if p, err = decodeNamed(name, b); err != nil {
+			return nil, err
+		}
+		c.keep(epoch, func() { c.mu.known[name] = p })
 	}
-	b, err := c.files.Get(ctx, PrincipalFile(name))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("read the record of principal %s: %w", name, err)
-	case b == nil:
+	if p == nil {
 		return nil, ErrUnknownPrincipal
 	}
-	if p, err = DecodePrincipal(b); err != nil {
+	return p, nil
+}
+
+// decodeNamed reads the record of the principal of that name; nil if there are no bytes.
+func decodeNamed(name string, b []byte) (*Principal, error) {
+	if b == nil {
+		return nil, nil
+	}
+	p, err := DecodePrincipal(b)
+	if err != nil {
 		return nil, err
 	}
 	if p.Name != name {
 		return nil, &RecordError{"principal", fmt.Errorf("record of %s is that of %s", name, p.Name)}
 	}
-	c.keep(epoch, func() { c.mu.known[name] = p })
+	return p, nil
+}
+
+// cluster returns the grants on the cluster.
+func (c *Cache) cluster(ctx context.Context, epoch uint64) (*Policy, error) {
+	c.mu.RLock()
+	p, current := c.mu.cluster, c.mu.epoch == epoch
+	c.mu.RUnlock()
+	if p != nil && current {
+		return p, nil
+	}
+	p, err := c.policy(ctx, ClusterFile, Cluster)
+	if err != nil {
+		return nil, err
+	}
+	c.keep(epoch, func() { c.mu.cluster = p })
 	return p, nil
 }
 

@@ -138,8 +138,16 @@ func TestRevocations(t *testing.T) {
 				wg.Go(func() {
 					for !stop.Load() {
 						ck := span{from: clock.Add(1)}
-						v, ticket, err := c.View(context.Background(), "ann", 5, s)
-						ck.allowed = err == nil && v.CheckRead() == nil
+						var ticket Ticket
+						var err error
+						if path == ClusterFile && j == 0 {
+							ticket, err = c.CheckCluster(context.Background(), "ann", 5, Read)
+							ck.allowed = err == nil
+						} else {
+							var v *View
+							v, ticket, err = c.View(context.Background(), "ann", 5, s)
+							ck.allowed = err == nil && v.CheckRead() == nil
+						}
 						if holds := c.Holds(ticket); errors.Is(err, ErrUncertain) || ck.allowed && !holds {
 							continue // refused, since it is not sure
 						}
@@ -237,6 +245,10 @@ func TestSlowReader(t *testing.T) {
 	c.keep(1, func() { c.mu.views[viewKey{"ann", 16}] = old })
 	if v, _, err := c.View(ctx, "ann", 0, s); err != nil || v.CheckRead() == nil {
 		t.Error("a view of before was kept", err)
+	}
+	service.put(ClusterFile, encoded(&Policy{}, Grant{"ann", 0, Read}))
+	if p, err := c.cluster(ctx, 99); err != nil || len(p.Grants) != 1 {
+		t.Error("grants of before were taken for a later epoch", err)
 	}
 }
 
@@ -351,9 +363,21 @@ func TestCacheAsksSeldom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	view(altered, 2) // the principal is known
+	view(altered, 1) // the principal and the cluster's grants are known
 	service.change(ClusterFile, nil)
 	view(altered, 3)
+	before := files.reads.Load()
+	for range 10 {
+		if _, _, err := c.View(ctx, "nobody", 0, s); !errors.Is(err, ErrUnknownPrincipal) {
+			t.Fatal(err)
+		}
+		if _, err := c.CheckCluster(ctx, "ann", 0, Read); !errors.Is(err, ErrDenied) {
+			t.Fatal(err)
+		}
+	}
+	if n := files.reads.Load() - before; n != 1 {
+		t.Errorf("%d files were read for somebody who is not known, and for what is", n)
+	}
 	for i := range 2 * viewsMax {
 		if _, _, err := c.View(ctx, "ann", 0, &table.Schema{Name: "x", ID: uint64(100 + i)}); err != nil {
 			t.Fatal(err)
