@@ -35,7 +35,7 @@
 // "stele ", the kind, " token 1", a zero byte, id and secret: the secret has 128 random
 // bits, which need no slow hash.
 //
-//	join    [1, id, hash, created, ends, uses left, [[node, hash of its key]...]]
+//	join    [1, id, hash, created, ends, uses left, node or "", [[node, hash of its key]...]]
 //	access  [1, id, hash, created, ends, principal, generation, comment]
 //
 // # Invariants

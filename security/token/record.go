@@ -21,6 +21,8 @@ var (
 	ErrExpired = errors.New("token has expired")
 	// ErrSpent means that the token was used as often as it may be.
 	ErrSpent = errors.New("token is spent")
+	// ErrOtherNode means that the token is for one node, and not for the one that uses it.
+	ErrOtherNode = errors.New("token is for another node")
 )
 
 // RefusedError says which token is refused, and why.
@@ -34,6 +36,8 @@ func (e *RefusedError) Error() string {
 	switch e.Why {
 	case ErrExpired:
 		hint = "have a new one made"
+	case ErrOtherNode:
+		hint = "use it on the node that it was made for"
 	case ErrSpent:
 		hint = "another host has used it: have a new one made, and find out who did if nobody should have"
 	}
@@ -56,6 +60,10 @@ type JoinRecord struct {
 	Created, Ends time.Time // in milliseconds
 	// Uses is how often the token may still be used.
 	Uses int
+	// Node, unless empty, is the id of the only node that may use it: one that the cluster
+	// has and whose certificate has expired. Others are for nodes that are new: whoever
+	// signs must refuse the ids of those that there are, or a host could become any node.
+	Node string
 	// Spent is who has used it.
 	Spent []Use
 }
@@ -66,8 +74,9 @@ type Use struct {
 	Key  [sha256.Size]byte // pki.KeyHash of the node's request
 }
 
-// NewJoinRecord returns the record of a join token that was just made.
-func NewJoinRecord(t Token, now time.Time, uses int) (*JoinRecord, error) {
+// NewJoinRecord returns the record of a join token that was just made. Node is as in the
+// record: empty for new nodes.
+func NewJoinRecord(t Token, now time.Time, uses int, node string) (*JoinRecord, error) {
 	switch {
 	case t.kind != Join || t.secret == nil:
 		return nil, errors.New("not a join token")
@@ -75,8 +84,15 @@ func NewJoinRecord(t Token, now time.Time, uses int) (*JoinRecord, error) {
 		return nil, fmt.Errorf("join token for %d hosts: want 1 to %d", uses, UsesMax)
 	case t.ends.IsZero():
 		return nil, errors.New("join token without an end: give it a time to live")
+	case node != "" && uses != 1:
+		return nil, fmt.Errorf("join token for node %s that is used %d times", node, uses)
 	}
-	return &JoinRecord{ID: t.id, Hash: t.hash(), Created: millis(now), Ends: t.ends, Uses: uses}, nil
+	if node != "" {
+		if err := pki.CheckName("id of a node", node); err != nil {
+			return nil, err
+		}
+	}
+	return &JoinRecord{ID: t.id, Hash: t.hash(), Created: millis(now), Ends: t.ends, Uses: uses, Node: node}, nil
 }
 
 // Spend uses the token for a node with a key. It returns the record as it must be kept
@@ -96,6 +112,8 @@ func (r *JoinRecord) Spend(t Token, node string, key [sha256.Size]byte, now time
 		return nil, &RefusedError{t.id, ErrUnknown}
 	case !now.Before(r.Ends):
 		return nil, &RefusedError{t.id, ErrExpired}
+	case r.Node != "" && r.Node != node:
+		return nil, &RefusedError{t.id, ErrOtherNode}
 	case slices.Contains(r.Spent, Use{node, key}):
 		return r, nil
 	case r.Uses <= 0:
@@ -181,13 +199,14 @@ func (e *RecordError) Unwrap() error { return e.Err }
 func (r *JoinRecord) Encode() []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
-	e.Array(7)
+	e.Array(8)
 	e.Uint(recordVersion)
 	e.Bin(r.ID[:])
 	e.Bin(r.Hash[:])
 	appendTime(e, r.Created)
 	appendTime(e, r.Ends)
 	e.Uint(uint64(r.Uses))
+	e.Str(r.Node)
 	e.Array(len(r.Spent))
 	for _, u := range r.Spent {
 		e.Array(2)
@@ -201,7 +220,7 @@ func (r *JoinRecord) Encode() []byte {
 func DecodeJoin(b []byte) (*JoinRecord, error) {
 	d := wire.NewDecoder(b)
 	r := &JoinRecord{}
-	header(&d, 7)
+	header(&d, 8)
 	readFixed(&d, r.ID[:])
 	readFixed(&d, r.Hash[:])
 	r.Created, r.Ends = readTime(&d), readTime(&d)
@@ -209,6 +228,11 @@ func DecodeJoin(b []byte) (*JoinRecord, error) {
 		d.Fail(fmt.Errorf("%d uses are left", n))
 	} else {
 		r.Uses = int(n)
+	}
+	if r.Node = d.Str(); r.Node != "" && d.Err() == nil {
+		if err := pki.CheckName("id of a node", r.Node); err != nil {
+			d.Fail(err)
+		}
 	}
 	for range d.ArrayMax(UsesMax) {
 		var u Use

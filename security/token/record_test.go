@@ -17,7 +17,7 @@ import (
 func newJoin(t *testing.T, uses int) (Token, *JoinRecord) {
 	t.Helper()
 	tok := New(Join, pki.Fingerprint{1}, epoch, time.Hour)
-	r, err := NewJoinRecord(tok, epoch, uses)
+	r, err := NewJoinRecord(tok, epoch, uses, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,6 +86,23 @@ func TestSpend(t *testing.T) {
 	}
 }
 
+// TestSpendForOneNode: a token that renews one node does not make another.
+func TestSpendForOneNode(t *testing.T) {
+	tok := New(Join, pki.Fingerprint{1}, epoch, time.Hour)
+	r, err := NewJoinRecord(tok, epoch, 1, "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.Spend(tok, "n2", key(1), epoch)
+	refused(t, err, ErrOtherNode)
+	next, err := r.Spend(tok, "n1", key(1), epoch)
+	if err != nil || next.Node != "n1" {
+		t.Fatal(next, err)
+	}
+	_, err = next.Spend(tok, "n1", key(2), epoch)
+	refused(t, err, ErrSpent)
+}
+
 // TestSpendTogether: T3, with a file that is changed by compare-and-set.
 func TestSpendTogether(t *testing.T) {
 	const uses, hosts = 3, 20
@@ -142,10 +159,11 @@ func TestSpendTogether(t *testing.T) {
 func TestNewRecordRefuses(t *testing.T) {
 	join, access := New(Join, pki.Fingerprint{}, epoch, time.Hour), New(Access, pki.Fingerprint{}, epoch, 0)
 	for what, err := range map[string]error{
-		"access as join": second(NewJoinRecord(access, epoch, 1)), "no uses": second(NewJoinRecord(join, epoch, 0)),
-		"many uses": second(NewJoinRecord(join, epoch, UsesMax+1)), "no end": second(NewJoinRecord(New(Join, pki.Fingerprint{}, epoch, 0), epoch, 1)),
-		"none": second(NewJoinRecord(Token{}, epoch, 1)), "join as access": second(NewAccessRecord(join, epoch, "ann", 1, "")),
-		"bad name": second(NewAccessRecord(access, epoch, "a/b", 1, "")), "comment": second(NewAccessRecord(access, epoch, "ann", 1, strings.Repeat("x", 257))),
+		"access as join": second(NewJoinRecord(access, epoch, 1, "")), "no uses": second(NewJoinRecord(join, epoch, 0, "")),
+		"many uses": second(NewJoinRecord(join, epoch, UsesMax+1, "")), "no end": second(NewJoinRecord(New(Join, pki.Fingerprint{}, epoch, 0), epoch, 1, "")),
+		"none": second(NewJoinRecord(Token{}, epoch, 1, "")), "many uses of one node": second(NewJoinRecord(join, epoch, 2, "n1")), "bad node": second(NewJoinRecord(join, epoch, 1, "a/b")),
+		"join as access": second(NewAccessRecord(join, epoch, "ann", 1, "")),
+		"bad name":       second(NewAccessRecord(access, epoch, "a/b", 1, "")), "comment": second(NewAccessRecord(access, epoch, "ann", 1, strings.Repeat("x", 257))),
 	} {
 		if err == nil {
 			t.Errorf("%s: a record was made", what)
@@ -214,7 +232,7 @@ func TestRecordsTellNothing(t *testing.T) {
 }
 
 func exampleRecords() (*JoinRecord, *AccessRecord) {
-	join := &JoinRecord{ID: example(Join).id, Hash: example(Join).hash(), Created: epoch, Ends: epoch.Add(time.Hour), Uses: 2, Spent: []Use{{"n1", key(0xee)}}}
+	join := &JoinRecord{ID: example(Join).id, Hash: example(Join).hash(), Created: epoch, Ends: epoch.Add(time.Hour), Uses: 2, Node: "n1", Spent: []Use{{"n1", key(0xee)}}}
 	access := &AccessRecord{ID: example(Access).id, Hash: example(Access).hash(), Created: epoch, Principal: "ann", Generation: 300, Comment: "laptop"}
 	return join, access
 }
@@ -255,9 +273,9 @@ func TestGoldenRecords(t *testing.T) {
 }
 
 const (
-	goldenJoinRecord = `97 01 c4 08 01 02 03 04 05 06 07 08
+	goldenJoinRecord = `98 01 c4 08 01 02 03 04 05 06 07 08
 		c4 20 e5 04 2a c6 7b 27 d6 0a 7d eb da 9d d6 ef be eb 29 bb 53 92 f4 d4 50 a3 64 52 0b c9 63 e6 5b 2e
-		cf 00 00 01 a2 31 79 de 00 cf 00 00 01 a2 31 b0 cc 80 02
+		cf 00 00 01 a2 31 79 de 00 cf 00 00 01 a2 31 b0 cc 80 02 a2 6e 31
 		91 92 a2 6e 31 c4 20 ee 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00`
 	goldenAccessRecord = `98 01 c4 08 01 02 03 04 05 06 07 08
 		c4 20 07 96 53 32 67 45 87 94 59 d1 7d 13 4f 58 1d 34 61 e0 2a b7 3d 0c 94 6d d8 90 db 21 5b 31 d3 8c
