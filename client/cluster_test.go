@@ -24,6 +24,7 @@ type fakeCluster struct {
 	// ignorant servers that have no tablet of a table do not know that there is one.
 	ignorant bool
 	hints    func(name string, row []byte) *api.NotServingError // nil: none are given
+	silent   map[int]bool                                       // servers that have no lease
 	// trace has all requests: "method table@server", and "!" behind those refused.
 	trace   []string
 	subject string // the table of the request that is executed
@@ -124,6 +125,9 @@ func (f *fake) here(name string, row []byte) error {
 		return nil
 	}
 	fc.subject = name
+	if fc.silent[f.at] {
+		return &rpc.Error{Code: rpc.CodeUnavailable, Retryable: true, Message: "the server has no lease"}
+	}
 	t, _ := fc.tablet(name, row)
 	if t != nil && t.serves == f.at {
 		return nil

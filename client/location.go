@@ -110,8 +110,7 @@ type tablets struct {
 	mu struct {
 		sync.Mutex
 		flights []*flight
-		failed  *lookupError // the last lookup, for METADATA's server was unavailable: none is begun
-		until   time.Time    // before this
+		failed  map[*node]failure // by the server of METADATA that is silent; nil: no node could tell where the root tablet is
 	}
 }
 

@@ -382,3 +382,80 @@ func TestTheClientIsToldOfMetadata(t *testing.T) {
 		}
 	}
 }
+
+// Of two servers of METADATA one has no lease for a while. The rows whose tablets the other tells of are found
+// at once, by calls that come right after one that failed and by those that waited for its lookup, and the one
+// without a lease is not asked by every call.
+func TestLookupsPassASilentMetadataServer(t *testing.T) {
+	f := newFakeCluster(newFake(t), 6)
+	f.layout("t", []string{"c", "g", "k", "p", "t"}, 2, 3, 2, 3, 2, 3)
+	f.layout(metadata.Name, []string{string(metadata.RootEnd()), f.metadataKey("t", "g")}, 0, 4, 5)
+	tb := f.open(Config{}).Table("t")
+	check(t, tb.Apply(t.Context(), put("z"))) // where METADATA's tablets are is known by now
+	f.mu.Lock()
+	f.cluster.silent = map[int]bool{4: true}
+	f.mu.Unlock()
+	l := tb.client.locator
+	find := func(row string) error {
+		_, err := l.find(t.Context(), "t", []byte(row))
+		return err
+	}
+	silent := func(row string) {
+		t.Helper()
+		if err := find(row); !errors.Is(err, api.ErrUnavailable) {
+			t.Fatalf("a row of the server without a lease: %v", err)
+		}
+	}
+	silent("a")
+	check(t, find("h"))
+	forget := func(rows ...string) {
+		for _, row := range rows {
+			if loc := l.lookUp("t", []byte(row)); loc != nil {
+				l.wrong(place{loc.node, loc}, broken, nil)
+			}
+		}
+	}
+
+	// One that is looked for from the end on waits for the lookup of a row before it, if METADATA's tablet is not known.
+	silent("b")
+	for i := range 20 {
+		time.Sleep(unassignedTime)
+		forget("h", "z")
+		l.forgetMetadata()
+		var wg sync.WaitGroup
+		for _, row := range []string{"a", "h", "z"} {
+			wg.Go(func() {
+				if err := find(row); (err == nil) != (row != "a") {
+					t.Errorf("round %d, row %q: %v", i, row, err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+
+	time.Sleep(unassignedTime)
+	f.traced()
+	began := time.Now()
+	for time.Since(began) < 10*unassignedTime {
+		silent("a")
+		silent("d")
+	}
+	took := time.Since(began)
+	asked := slices.DeleteFunc(f.traced(), func(s string) bool { return s != scanMetadata+"@4!" })
+	if n := len(asked); n == 0 || n > 2+int(took/unassignedTime) {
+		t.Errorf("a server without a lease was asked %d times in %v", n, took)
+	}
+
+	f.mu.Lock()
+	f.cluster.silent = nil
+	f.mu.Unlock()
+	check(t, tb.Apply(t.Context(), put("a")))
+}
+
+// forgetMetadata forgets where METADATA's tablets are, but for the root tablet.
+func (l *locator) forgetMetadata() {
+	t := l.tablets(metadata.Name)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.replaceLocked(t, &known{id: t.known.Load().id})
+}

@@ -41,7 +41,8 @@ type lookupError struct {
 	table string
 	row   []byte
 	err   error
-	bare  bool // err says it all
+	bare  bool     // err says it all
+	at    *silence // why, if it was that; nil: it was not
 }
 
 func (e *lookupError) Error() string {
@@ -51,7 +52,14 @@ func (e *lookupError) Error() string {
 func (e *lookupError) Unwrap() error { return e.err }
 
 // others says whether lookups of other rows of the table must be expected to fail, too.
-func (e *lookupError) others() bool { return e.err != errUnassigned }
+func (e *lookupError) others() bool { return e.err != errUnassigned && e.at == nil }
+
+// because sets why.
+func (e *lookupError) because(err error) *lookupError {
+	e.err = err
+	errors.As(err, &e.at)
+	return e
+}
 
 // flight is a lookup that is under way, for all who want the same.
 type flight struct {
@@ -103,13 +111,14 @@ func (l *locator) board(t *tablets, row []byte, alone bool) (place, *flight, err
 	if loc := l.lookUp(t.name, row); loc != nil && loc.node == nil && time.Now().Before(loc.until) {
 		return place{}, nil, &lookupError{table: t.name, row: bytes.Clone(row), err: errUnassigned}
 	}
-	if t.mu.failed != nil && time.Now().Before(t.mu.until) {
-		return place{}, nil, t.mu.failed
+	meta := l.metadataOf(t, row)
+	if err := t.failedLocked(l.asks(meta)); err != nil {
+		return place{}, nil, err
 	}
 	var best *flight
 	for _, f := range t.mu.flights {
 		c := bytes.Compare(f.row, row)
-		if c == 0 || c < 0 && !alone && (best == nil || bytes.Compare(best.row, f.row) < 0) {
+		if c == 0 || c < 0 && !alone && (best == nil || bytes.Compare(best.row, f.row) < 0) && meta.hasMetadata(t, f.row) {
 			best = f
 		}
 	}
@@ -134,9 +143,7 @@ func (l *locator) fly(t *tablets, f *flight) {
 	f.loc, f.err = l.lookup(l.client.ctx, t, f.row)
 	t.mu.Lock()
 	t.mu.flights = slices.DeleteFunc(t.mu.flights, func(o *flight) bool { return o == f })
-	if t.mu.failed = nil; f.err != nil && errors.Is(f.err, api.ErrUnavailable) {
-		t.mu.failed, t.mu.until = f.err, time.Now().Add(unassignedTime)
-	}
+	t.endedLocked(f.err)
 	t.mu.Unlock()
 	close(f.done)
 }
@@ -145,9 +152,9 @@ func (l *locator) fly(t *tablets, f *flight) {
 func (l *locator) lookup(ctx context.Context, t *tablets, row []byte) (*location, *lookupError) {
 	failed := &lookupError{table: t.name, row: row}
 	if t.name == metadata.Name && inRoot(row) {
-		var loc *location
-		if loc, failed.err = l.rootTablet(ctx); failed.err != nil {
-			return nil, failed
+		loc, err := l.rootTablet(ctx)
+		if err != nil {
+			return nil, failed.because(err)
 		}
 		return loc, nil
 	}
@@ -166,8 +173,7 @@ func (l *locator) lookup(ctx context.Context, t *tablets, row []byte) (*location
 			continue
 		}
 		if err != nil {
-			failed.err = err
-			return nil, failed
+			return nil, failed.because(err)
 		}
 		l.insert(t, id, run)
 		loc := run[slices.IndexFunc(run, func(loc *location) bool { return loc.has(row) })]
@@ -298,7 +304,7 @@ func (l *locator) readMetadata(ctx context.Context, t *tablets, id uint64, row [
 	}
 	key := metadata.SeekKey(nil, id, from)
 	for range lookupParts {
-		rows, next, err := l.scanMetadata(ctx, id, key, end)
+		rows, next, err := l.scanMetadata(ctx, t, id, key, end)
 		if err != nil {
 			return nil, err
 		}
@@ -328,21 +334,32 @@ func (l *locator) readMetadata(ctx context.Context, t *tablets, id uint64, row [
 const tableIDBytes = 8
 
 // scanMetadata reads rows of METADATA from key on, at the server that has them. When it
-// is not the one it was, that is found out once.
-func (l *locator) scanMetadata(ctx context.Context, id uint64, key, end []byte) (rows []*metadata.Row, next []byte, err error) {
+// is not the one it was, that is found out once. One that is silent is not asked again.
+func (l *locator) scanMetadata(ctx context.Context, t *tablets, id uint64, key, end []byte) (rows []*metadata.Row, next []byte, err error) {
+	var silent *silence
 	for stale := false; ; stale = true {
 		p, err := l.metadataTablet(ctx, id, key)
 		if err != nil {
 			return nil, nil, err
+		}
+		if silent != nil && silent.node == p.node {
+			return nil, nil, silent
+		}
+		if e := t.failed(p.node); e != nil {
+			return nil, nil, e.err
 		}
 		var a attempt
 		if rows, next, a = l.scanAt(ctx, p, key, end); a.err == nil {
 			return rows, next, nil
 		}
 		err = api.FromRPC(a.err)
-		if errors.Is(err, api.ErrNoTable) { // no tablet of METADATA is there
+		switch {
+		case errors.Is(err, api.ErrNoTable): // no tablet of METADATA is there
 			a.err = api.CodeNotServing
 			err = fmt.Errorf("%w: %s has none of METADATA", api.ErrNotServing, p.node.addr)
+		case errors.Is(err, api.ErrUnavailable):
+			silent = &silence{err, p.node, time.Now().Add(unassignedTime)}
+			err = silent
 		}
 		again := l.astray(a)
 		if again {
