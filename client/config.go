@@ -7,6 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"time"
+
+	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/security/token"
 )
 
 // Replay says which changes are sent again after their outcome became unknown,
@@ -58,7 +61,14 @@ type Config struct {
 	// LocationsMax is how many tablets the Client remembers the servers of, some 300
 	// bytes each: 20,000, at least 1000.
 	LocationsMax int
-	// Dial connects to a node: TCP.
+	// Credential proves to nodes who the client is, and by it the client knows nodes of
+	// its cluster from others: all connections are encrypted then. Nodes do not take
+	// such connections yet. None: connections are plain.
+	Credential *pki.Credential
+	// Token is instead of a Credential, for clients that have no certificate: its access
+	// token is shown to nodes of the cluster that has made it, and to no others.
+	Token token.Token
+	// Dial connects to a node, below what Credential and Token add: TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// Logger gets lost and regained connections: none.
 	Logger *slog.Logger
@@ -79,6 +89,7 @@ func (c Config) withDefaults() Config {
 		d := &net.Dialer{}
 		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) }
 	}
+	c.Dial = c.secured(c.Dial)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -114,5 +125,5 @@ func (c Config) Validate() error {
 	case c.LocationsMax < 1000 || c.LocationsMax > 10_000_000:
 		return fmt.Errorf("locations: %d, want 1000 to 10,000,000", c.LocationsMax)
 	}
-	return nil
+	return c.checkIdentity()
 }

@@ -85,7 +85,8 @@
 //   - A Call is one request in the hands of its handler, to be answered once, from
 //     any goroutine.
 //   - A Conn is a client's framed connection, shared by any number of callers.
-//   - A Peer is the other end of a server's connection.
+//   - A Peer is the other end of a server's connection. Who it is, the server's owner
+//     knows (ServerConfig.Identify): package rpc only passes it on to handlers.
 //
 // # Bounds
 //
@@ -105,6 +106,8 @@
 //	spawned handlers             SpawnedMax            wait AdmitWait, then overloaded
 //	waiting handlers             WaitingMax            wait AdmitWait, then overloaded
 //	connections                  ConnsMax              closed at once
+//	those that say nothing       FirstByteTimeout,     closed
+//	                               if there is one
 //	claimed, not yet accepted    64                    closed at once
 //	client: calls in flight      ConnConfig.           the caller waits
 //	client: unsent bytes           InFlightMax,

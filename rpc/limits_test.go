@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/internal/wire/wiretest"
 )
 
@@ -74,6 +75,73 @@ func TestHalfSentMessageTimesOut(t *testing.T) {
 				got()
 			})
 		})
+	}
+}
+
+// Who says nothing at all is kept for as long as FirstByteTimeout, and who has spoken for
+// as long as he likes, also one whose connection somebody else has claimed.
+func TestFirstByteTimeout(t *testing.T) {
+	for name, first := range map[string][]byte{
+		"plain": plain(0, 1, "echo", []any{}), "framed": append(opening(), frame(plain(0, 1, "echo", []any{}))...), "claimed": {'R'},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newBareServer(t, ServerConfig{FirstByteTimeout: 20 * time.Second})
+				defer s.Close()
+				claimed := s.Claim('R')
+				silent, speaks := pipe(s), pipe(s)
+				endSilent, endSpeaks := collect(silent), collect(speaks)
+				time.Sleep(19 * time.Second)
+				if st := s.Stats(); st.Conns != 2 {
+					t.Errorf("after 19 s: %d connections", st.Conns)
+				}
+				_, _ = speaks.Write(first)
+				var taken net.Conn
+				if name == "claimed" {
+					taken, _ = claimed.Accept()
+				}
+				time.Sleep(time.Hour)
+				if got := endSilent(); len(got) != 0 {
+					t.Errorf("the silent one got % x", got)
+				}
+				if taken == nil {
+					if st := s.Stats(); st.Conns != 1 {
+						t.Errorf("after an hour: %d connections", st.Conns)
+					}
+				} else {
+					go speaks.Write([]byte{7})
+					var b [1]byte
+					if _, err := taken.Read(b[:]); err != nil {
+						t.Errorf("read from the claimed one after an hour: %v", err)
+					}
+					taken.Close()
+				}
+				speaks.Close()
+				endSpeaks()
+			})
+		})
+	}
+}
+
+// What Identify says of a connection is its peer's Identity, and nobody else's.
+func TestIdentity(t *testing.T) {
+	who := make(chan any, 2)
+	s := newBareServer(t, ServerConfig{Identify: func(c net.Conn) any { return "it comes from " + c.RemoteAddr().String() }})
+	s.Handle("who", Inline, func(c *Call) {
+		who <- c.Peer().Identity
+		c.Reply(func(e *wire.Encoder) { e.Nil() })
+	})
+	listen(t, s)
+	for range 2 {
+		conn, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = conn.Write(plain(0, 1, "who", []any{}))
+		if got, want := <-who, "it comes from "+conn.LocalAddr().String(); got != want {
+			t.Errorf("identity is %v, want %s", got, want)
+		}
+		conn.Close()
 	}
 }
 

@@ -48,12 +48,18 @@ type ServerConfig struct {
 	// MessageTimeout closes a connection on which a message was begun and less than
 	// 64 KiB more of it came in this time: 30 s. Idle connections are kept.
 	MessageTimeout time.Duration
+	// FirstByteTimeout closes a connection whose client has said nothing at all in this
+	// time: 0, which is never.
+	FirstByteTimeout time.Duration
 	// WriteTimeout closes a connection whose client does not take what is written:
 	// 30 s for up to 1 MiB.
 	WriteTimeout time.Duration
 	// AlivePeriod is how often a framed client hears that the server lives, while the
 	// requests on its connection are not read: 2 s.
 	AlivePeriod time.Duration
+	// Identify tells who is at the other end of a connection that was accepted, for
+	// Peer.Identity. It must not block. Nil knows nobody.
+	Identify func(net.Conn) any
 	// Logger gets warnings about connections and handlers: slog.Default().
 	Logger *slog.Logger
 }
@@ -94,7 +100,7 @@ func (c ServerConfig) Validate() error {
 		return fmt.Errorf("memory bytes max %d is below message bytes max %d", c.MemoryBytesMax, c.MessageBytesMax)
 	case c.InFlightMax < 1 || c.UnsentBytesMax < 1 || c.ConnsMax < 1 || c.Workers < 1 || c.WorkQueue < 1 || c.SpawnedMax < 1 || c.WaitingMax < 1:
 		return errors.New("a limit is below 1")
-	case c.AdmitWait < 0 || c.RetryAfter < 0 || c.MessageTimeout < 0 || c.WriteTimeout < 0 || c.AlivePeriod < 0:
+	case c.AdmitWait < 0 || c.RetryAfter < 0 || c.MessageTimeout < 0 || c.FirstByteTimeout < 0 || c.WriteTimeout < 0 || c.AlivePeriod < 0:
 		return errors.New("a duration is negative")
 	}
 	return nil

@@ -34,6 +34,8 @@ type Peer struct {
 	ID     uint64 // of the connection; never used again by the same server
 	Addr   net.Addr
 	Framed bool // framed mode, and not plain MessagePack-RPC
+	// Identity is what ServerConfig.Identify has said of it; nil if nothing.
+	Identity any
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -67,6 +69,12 @@ type serverConn struct {
 func newServerConn(s *Server, nc net.Conn, id uint64) *serverConn {
 	c := &serverConn{srv: s, nc: nc, done: make(chan struct{}), signal: make(chan struct{}, 1)}
 	c.peer = Peer{ID: id, Addr: nc.RemoteAddr()}
+	if s.cfg.Identify != nil {
+		c.peer.Identity = s.cfg.Identify(nc)
+	}
+	if s.cfg.FirstByteTimeout > 0 { // before anybody who drains can set another
+		_ = nc.SetReadDeadline(time.Now().Add(s.cfg.FirstByteTimeout))
+	}
 	c.peer.ctx, c.peer.cancel = context.WithCancel(s.ctx)
 	c.out = newWriter(nc, s.cfg.WriteTimeout, &s.count.bytesOut, &s.count.writes)
 	c.out.onWrote = func(n int) { s.memory.give(int64(n)) }
@@ -83,6 +91,9 @@ func (c *serverConn) serve() {
 	if _, err := io.ReadFull(c.nc, first[:]); err != nil {
 		_ = c.nc.Close() // an idle connection that never spoke
 		return
+	}
+	if c.srv.cfg.FirstByteTimeout > 0 {
+		_ = c.nc.SetReadDeadline(time.Time{}) // one who drains is seen by the reader
 	}
 	if l := c.srv.claims[first[0]]; l != nil {
 		if c.srv.handOver(c) && l.offer(c.nc) {

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime/pprof"
 	"strings"
 	"syscall"
 	"time"
@@ -215,7 +214,6 @@ func (a *app) stop(n stoppable, drain, bound time.Duration, log *slog.Logger) er
 	case s := <-again:
 		return fmt.Errorf("stopped at once by %s (%v); %s", which, s, recovers)
 	case <-time.After(bound):
-		_ = pprof.Lookup("goroutine").WriteTo(a.err, 1) // what it waits for
 		return fmt.Errorf("stopped at once: the node was not closed within %v; %s", bound, recovers)
 	}
 }

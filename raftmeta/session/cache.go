@@ -58,6 +58,14 @@ func (c *cache) get(path string) (api.File, bool) {
 	return f, true
 }
 
+// generation returns that of a file that is cached, as get does.
+func (c *cache) generation(path string) (uint64, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	f, ok := c.mu.files[path]
+	return f.Generation, ok && c.valid()
+}
+
 // begin notes that a Get is made; the same fetch goes to finish.
 func (c *cache) begin(path string) *fetch {
 	t := &fetch{path: path}

@@ -46,6 +46,13 @@ func (s *Session) Get(ctx context.Context, path string) (api.File, error) {
 	return f, nil
 }
 
+// Cached returns the generation of the file at path if the session has it in its cache
+// and its lease holds: until then, no Set of it has returned since that generation was
+// made. It asks nobody, blocks for nothing and copies nothing.
+func (s *Session) Cached(path string) (generation uint64, ok bool) {
+	return s.cache.generation(path)
+}
+
 // Set is Client.Set for this session: o.Session is filled in.
 func (s *Session) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
 	if err := s.Err(); err != nil {

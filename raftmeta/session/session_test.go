@@ -258,6 +258,12 @@ func TestWriteWaitsForCaches(t *testing.T) {
 		if f, err := b.Get(ctx, "/f"); err != nil || string(f.Data) != "2" {
 			t.Errorf("%q %v", f.Data, err)
 		}
+		if cached, ok := b.Cached("/f"); !ok || cached != gen {
+			t.Errorf("generation %d is cached, %v; want %d", cached, ok, gen)
+		}
+		if _, ok := b.Cached("/other"); ok {
+			t.Error("what was never read is cached")
+		}
 		link.setCut(true)
 		if f, err := b.Get(ctx, "/f"); err != nil || string(f.Data) != "2" {
 			t.Errorf("from the cache: %q %v", f.Data, err)
@@ -268,6 +274,9 @@ func TestWriteWaitsForCaches(t *testing.T) {
 		}
 		if _, ok := b.cache.get("/f"); ok {
 			t.Error("still cached")
+		}
+		if _, ok := b.Cached("/f"); ok {
+			t.Error("the generation of what is no more believed in")
 		}
 		link.setCut(false)
 		shut(t, a, b)

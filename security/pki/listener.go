@@ -224,10 +224,16 @@ func (e *Endpoint) Dial(ctx context.Context, node, addr string) (net.Conn, error
 	if err != nil {
 		return nil, err
 	}
+	return e.Over(ctx, node, nc)
+}
+
+// Over is Dial by a connection that is there, which it then owns.
+func (e *Endpoint) Over(ctx context.Context, node string, nc net.Conn) (net.Conn, error) {
 	c := &Conn{Conn: tls.Client(nc, e.DialNode(node))}
-	if err := c.HandshakeContext(ctx); err != nil {
+	err := c.HandshakeContext(ctx)
+	if err != nil {
 		_ = nc.Close()
-		return nil, fmt.Errorf("handshake with %s: %w", addr, err)
+		return nil, fmt.Errorf("handshake with %s: %w", nc.RemoteAddr(), err)
 	}
 	if c.Peer, err = e.verify(c.ConnectionState(), asServer); err != nil {
 		_ = nc.Close()

@@ -1,0 +1,76 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/security/token"
+)
+
+// methodAuth makes its caller, which has shown no certificate, the principal of a token.
+const methodAuth = "auth"
+
+func (c Config) hasToken() bool { return c.Token.Kind() != 0 }
+
+// checkIdentity says what is wrong with how the client proves who it is.
+func (c Config) checkIdentity() error {
+	switch {
+	case c.Credential != nil && c.hasToken():
+		return errors.New("both a credential and a token: want one")
+	case c.hasToken() && c.Token.Kind() != token.Access:
+		return fmt.Errorf("token is for a %s, want one for access", c.Token.Kind())
+	}
+	return nil
+}
+
+// secured returns a dialer that, by one of plain, connects to nodes of the cluster alone
+// and shows who the client is, if it is to.
+func (c Config) secured(plain func(context.Context, string) (net.Conn, error)) func(context.Context, string) (net.Conn, error) {
+	var shake func(context.Context, net.Conn) (net.Conn, error)
+	switch {
+	case c.Credential != nil:
+		e := pki.NewEndpoint(c.Credential, pki.Options{})
+		shake = func(ctx context.Context, nc net.Conn) (net.Conn, error) { return e.Over(ctx, "", nc) }
+	case c.hasToken():
+		pinned := pki.DialPinned(c.Token.Authority(), nil, nil)
+		shake = func(ctx context.Context, nc net.Conn) (net.Conn, error) {
+			t := tls.Client(nc, pinned)
+			if err := t.HandshakeContext(ctx); err != nil {
+				_ = nc.Close()
+				return nil, fmt.Errorf("handshake with %s: %w", nc.RemoteAddr(), err)
+			}
+			return t, nil
+		}
+	default:
+		return plain
+	}
+	return func(ctx context.Context, addr string) (net.Conn, error) {
+		nc, err := plain(ctx, addr)
+		if err != nil {
+			return nil, err
+		}
+		return shake(ctx, nc)
+	}
+}
+
+// authenticate shows the client's token, if it has one, on a new connection: which is to
+// a node of the cluster that made the token, and so may have it.
+func (c Config) authenticate(ctx context.Context, conn *rpc.Conn) error {
+	if !c.hasToken() {
+		return nil
+	}
+	err := conn.Call(ctx, methodAuth, func(e *wire.Encoder) {
+		e.Array(1)
+		e.Str(c.Token.Reveal())
+	}, nil)
+	if err != nil {
+		return fmt.Errorf("show the token: %w", err)
+	}
+	return nil
+}
