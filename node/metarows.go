@@ -54,6 +54,19 @@ func (m *metaRows) get(ctx context.Context, tableID uint64, end []byte) (*metada
 	return metadata.Decode(row)
 }
 
+// last returns what happened last to the tablet with that key, empty if nothing is known to have. Of the root tablet
+// nothing is.
+func (m *metaRows) last(ctx context.Context, key []byte) (event string, err error) {
+	row, err := m.rows.Get(ctx, string(key), client.Filter(metadata.RowsWithEvents()))
+	if err != nil || row == nil {
+		return "", err
+	}
+	if all := metadata.Events(row); len(all) > 0 {
+		return all[0].Text, nil
+	}
+	return "", nil
+}
+
 func isRoot(tableID uint64, end []byte) bool {
 	return tableID == metadata.TableID && string(end) == string(metadata.RootEnd())
 }

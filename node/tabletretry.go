@@ -2,7 +2,11 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"strings"
+	"time"
 
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/tablet"
@@ -10,6 +14,13 @@ import (
 
 // eventErrorMax bounds what is written into METADATA of why a tablet could not be loaded, in bytes.
 const eventErrorMax = 200
+
+// eventNotLoaded is what the event begins with.
+const eventNotLoaded = "not loaded by "
+
+// failedKept is for how long a server remembers that a tablet could not be loaded: longer than the master needs to try
+// all others in between. It may have been dropped since, or be another's for good.
+const failedKept = time.Hour
 
 // giveBack makes a tablet nobody's that this server took and could not load, so that the master may try another
 // one, and so that the tablet will need nothing of this server's commit log: nobody has written to it here. If it was not loaded
@@ -24,6 +35,11 @@ func (s *tabletServer) giveBack(key []byte, taken *metadata.Row, cause error) {
 	ctx, cancel := context.WithTimeout(s.n.ctx, changeAttempt)
 	defer cancel()
 	row, err := s.rowOf(ctx, key)
+	if errors.Is(err, errNoRow) {
+		s.mu.Lock()
+		delete(s.mu.failed, string(key))
+		s.mu.Unlock()
+	}
 	if err != nil || row.Server != s.nameFor(row.Table) || s.serving() != nil {
 		return // it is tried again here, or another has it
 	}
@@ -33,7 +49,7 @@ func (s *tabletServer) giveBack(key []byte, taken *metadata.Row, cause error) {
 	}
 	event := ""
 	if !told {
-		event = fmt.Sprintf("not loaded by %s: %.*s", row.Server, eventErrorMax, cause)
+		event = fmt.Sprintf(eventNotLoaded+"%s: %.*s", row.Server, eventErrorMax, cause)
 	}
 	row.Server, row.Addr = "", ""
 	if err := s.rows.replace(ctx, row, event); err != nil {
@@ -46,24 +62,40 @@ func (s *tabletServer) notLoaded(key []byte) (before bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.failed == nil {
-		s.mu.failed = map[string]bool{}
+		s.mu.failed = map[string]time.Time{}
 	}
-	before = s.mu.failed[string(key)]
-	s.mu.failed[string(key)] = true
+	now := time.Now()
+	maps.DeleteFunc(s.mu.failed, func(_ string, at time.Time) bool { return now.Sub(at) > failedKept })
+	_, before = s.mu.failed[string(key)]
+	s.mu.failed[string(key)] = now
 	return before
 }
 
-// retried says whether a tablet could not be loaded the last time.
-func (s *tabletServer) retried(key []byte) bool {
+// retried says whether a tablet could not be loaded the last time, and no server has had it since.
+func (s *tabletServer) retried(ctx context.Context, key []byte, row *metadata.Row) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.failed[string(key)]
+	_, failed := s.mu.failed[string(key)]
+	s.mu.Unlock()
+	if !failed || row.Server == s.nameFor(row.Table) {
+		return failed
+	}
+	if row.Server == "" {
+		// Others that could not load it either told so last, or told nothing.
+		event, err := s.rows.last(ctx, key)
+		if err != nil || strings.HasPrefix(event, eventNotLoaded) {
+			return true
+		}
+	}
+	s.mu.Lock()
+	delete(s.mu.failed, string(key))
+	s.mu.Unlock()
+	return false
 }
 
 // loadedAfterAll notes that a tablet is loaded which could not be before: METADATA was told only of the first try.
 func (s *tabletServer) loadedAfterAll(ctx context.Context, key []byte, id uint64) {
 	s.mu.Lock()
-	failed := s.mu.failed[string(key)]
+	_, failed := s.mu.failed[string(key)]
 	delete(s.mu.failed, string(key))
 	s.mu.Unlock()
 	st := s.state(id)

@@ -46,8 +46,8 @@ type tabletServer struct {
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
-		loading map[string]bool // by key
-		failed  map[string]bool // that could not be loaded the last time, by key
+		loading map[string]bool      // by key
+		failed  map[string]time.Time // when a tablet could not be loaded, the last time that it was tried, by key
 		states  map[uint64]*rowState
 	}
 }
@@ -220,7 +220,7 @@ func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) 
 	if m, err := tablet.DecodeMeta(row.Meta); err == nil && s.of(row.Table).Settling(m.ID) {
 		return errSplittingOff
 	}
-	if err := s.take(ctx, row, s.retried(key)); err != nil {
+	if err := s.take(ctx, row, s.retried(ctx, key, row)); err != nil {
 		return err
 	}
 	if err := s.loadTaken(ctx, key, row); err != nil {

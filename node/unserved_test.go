@@ -10,6 +10,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/tablet"
 )
 
 // TestUnservedTablet: a tablet that no server can load is told by the master with what keeps it from that; the tries
@@ -98,6 +99,98 @@ func TestUnservedTablet(t *testing.T) {
 		if told, err = c.UnservedTablets(ctx); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestNotLoadedIsForgotten: that a tablet could not be loaded here is of no account once another server has had it, and
+// is not remembered of tablets that are gone.
+func TestNotLoadedIsForgotten(t *testing.T) {
+	t.Parallel()
+	n, c := startInternal(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	schema := makeTable(ctx, t, c)
+	s, key := n.server.Load(), metadata.Key(nil, schema.ID, nil)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func() *metadata.Row {
+		t.Helper()
+		row, err := n.rows.get(ctx, schema.ID, nil)
+		must(err)
+		return row
+	}
+	for !s.begin(key) { // from now on nobody loads it
+		pause(ctx, time.Millisecond)
+	}
+	row := read()
+	m, err := tablet.DecodeMeta(row.Meta)
+	must(err)
+	_, _, err = s.tablets.Unload(ctx, m.ID)
+	must(err)
+	fails := func() {
+		t.Helper()
+		row := read()
+		must(s.take(ctx, row, s.retried(ctx, key, row)))
+		s.giveBack(key, row, errors.New("a file is damaged"))
+	}
+	history := func() (all []string) {
+		t.Helper()
+		row, err := n.rows.rows.Get(ctx, string(key), client.Filter(metadata.RowsWithEvents()))
+		must(err)
+		for _, e := range metadata.Events(row) {
+			all = append(all, e.Text)
+		}
+		return all
+	}
+	remembered := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.mu.failed)
+	}
+	fails()
+	before := history()
+	fails()
+	if after := history(); !slices.Equal(before, after) {
+		t.Errorf("another try in vain added to the history: %q, then %q", before, after)
+	}
+	const other = "n9.900"
+	row = read()
+	if died := (&metadata.Row{Table: row.Table, Server: other}); s.retried(ctx, key, died) || remembered() != 0 {
+		t.Error("a tablet that a server had which died is tried again here, says the history")
+	}
+	fails()
+	row = read()
+	row.Server = other
+	must(n.rows.replace(ctx, row, "loaded on "+other))
+	row.Server = ""
+	must(n.rows.replace(ctx, row, "unloaded by "+other))
+	s.end(key)
+	if _, err := c.Table("t").Get(ctx, "z"); err != nil { // the master has it loaded
+		t.Fatal(err)
+	}
+	if now := history(); now[0] != "loaded on "+s.name || now[1] != "unloaded by "+other {
+		t.Errorf("loaded where it could not be before another server had it: %q", now)
+	}
+	must(c.DropTable(ctx, "t"))
+	for err = nil; !errors.Is(err, errNoRow); pause(ctx, 10*time.Millisecond) {
+		if _, err = n.rows.get(ctx, schema.ID, nil); err != nil && !errors.Is(err, errNoRow) {
+			t.Fatal(err)
+		}
+	}
+	s.giveBack(key, row, errors.New("a file is gone"))
+	if n := remembered(); n != 0 {
+		t.Errorf("%d tablets are remembered, and there are none", n)
+	}
+	s.notLoaded([]byte("of a table that was dropped"))
+	s.mu.Lock()
+	s.mu.failed["of a table that was dropped"] = time.Now().Add(-2 * failedKept)
+	s.mu.Unlock()
+	if s.notLoaded(key); remembered() != 1 {
+		t.Error("a tablet is remembered after a long time")
 	}
 }
 
