@@ -57,7 +57,11 @@ func clusterOf(ctx context.Context, c *client.Client) *clusterJSON {
 	var unserved *client.UnservedTablets
 	var nodesErr, storeErr, tabletsErr, unservedErr error
 	var asked sync.WaitGroup
-	asked.Go(func() { nodes, nodesErr = c.Nodes(ctx) })
+	asked.Go(func() {
+		if nodes, nodesErr = c.Nodes(ctx); nodesErr == nil {
+			askLeader(ctx, c, nodes)
+		}
+	})
 	asked.Go(func() { store, storeErr = c.StoreStatus(ctx) })
 	asked.Go(func() { unserved, unservedErr = c.UnservedTablets(ctx) })
 	asked.Go(func() { tabletsErr = x.countTablets(ctx, c, held) })

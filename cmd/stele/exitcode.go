@@ -111,7 +111,9 @@ func faultOfCall(err error) *fault {
 		return &fault{code: exitDiskFull, hint: "free or add disk space on the node; reads go on, and writes come back by themselves"}
 	case errors.Is(err, client.ErrOverloaded):
 		return &fault{code: exitUnhealthy, hint: `try again in a moment; "stele status" shows what the node is busy with`}
-	case errors.Is(err, client.ErrNotServing), errors.Is(err, client.ErrUnavailable):
+	case errors.Is(err, client.ErrNotServing):
+		return &fault{code: exitUnhealthy, hint: `"stele status" tells which tablets nobody serves, and why; a node that is starting or stopping serves none`}
+	case errors.Is(err, client.ErrUnavailable):
 		return &fault{code: exitUnhealthy, hint: `the node is starting or stopping, or most voters of the lock service are down: see "stele status" and "stele node list"`}
 	case errors.Is(err, client.ErrCorrupt):
 		return &fault{code: exitUnhealthy, hint: `damaged data is never served; stop the node and run "stele check" on its data folders`}

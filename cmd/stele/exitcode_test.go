@@ -38,7 +38,7 @@ func TestExitCodes(t *testing.T) {
 		{api.FromRPC(api.ToRPC(api.ErrDiskFull)), exitDiskFull, "disk space"},
 		{syscall.ENOSPC, exitDiskFull, "disk space"},
 		{api.FromRPC(api.ToRPC(&api.OverloadedError{Reason: "memory"})), exitUnhealthy, "stele status"},
-		{api.FromRPC(api.ToRPC(api.ErrNotServing)), exitUnhealthy, "starting or stopping"},
+		{api.FromRPC(api.ToRPC(api.ErrNotServing)), exitUnhealthy, "which tablets nobody serves, and why"},
 		{api.FromRPC(api.ToRPC(api.ErrUnavailable)), exitUnhealthy, "starting or stopping"},
 		{api.FromRPC(api.ToRPC(&api.CorruptError{File: "x", Offset: 5})), exitUnhealthy, "stele check"},
 		{api.FromRPC(api.ToRPC(api.ErrNoTable)), exitNotFound, "stele table list"},

@@ -49,11 +49,16 @@ long the node has been in its state.`,
   stele node list --json | jq -r 'select(.state == "dead") | .name'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			nodes, err := a.nodes(cmd)
+			var nodes []client.NodeInfo
+			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+				if nodes, err = c.Nodes(ctx); err == nil {
+					askLeader(ctx, c, nodes)
+				}
+				return err
+			})
 			if err != nil {
 				return err
 			}
-			a.findLeader(cmd, nodes)
 			return a.listNodes(nodes)
 		},
 	}
@@ -71,23 +76,28 @@ func (a *app) nodes(cmd *cobra.Command) (nodes []client.NodeInfo, err error) {
 // leaderPatience is how long a list of nodes waits for word of who leads.
 const leaderPatience = 3 * time.Second
 
-// findLeader asks the voters who leads, if the node that was asked did not know. It
-// may stay open: then no leader is known.
-func (a *app) findLeader(cmd *cobra.Command, nodes []client.NodeInfo) {
+// askLeader asks the voters who leads, if the node that was asked did not know. It
+// may stay open: then no leader is known, and no master.
+func askLeader(ctx context.Context, c *client.Client, nodes []client.NodeInfo) {
 	if slices.ContainsFunc(nodes, func(n client.NodeInfo) bool { return n.Leader }) {
 		return
 	}
-	_ = a.call(cmd, leaderPatience, func(ctx context.Context, c *client.Client) error {
-		s, err := c.RaftStatus(ctx)
-		if err != nil {
-			return err
-		}
-		for i := range nodes {
-			nodes[i].Leader = nodes[i].ID == s.Leader
-			nodes[i].Master = nodes[i].Master || s.Master == nodes[i].ID
-		}
-		return nil
-	})
+	ctx, cancel := context.WithTimeout(ctx, leaderPatience)
+	defer cancel()
+	s, err := c.RaftStatus(ctx)
+	if err != nil {
+		s = &client.RaftStatus{}
+	}
+	takeLeader(nodes, s)
+}
+
+// takeLeader takes over what voters say. Without a leader nobody is master, whoever was it last.
+func takeLeader(nodes []client.NodeInfo, s *client.RaftStatus) {
+	led := s.Leader != ""
+	for i := range nodes {
+		nodes[i].Leader = nodes[i].ID == s.Leader
+		nodes[i].Master = led && (nodes[i].Master || s.Master == nodes[i].ID)
+	}
 }
 
 // nodeJSON is a node as --json prints it, with the names of the data API.

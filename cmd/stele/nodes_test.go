@@ -42,6 +42,36 @@ func TestNodesSentence(t *testing.T) {
 	}
 }
 
+// Nobody is shown as master who was it before the voters lost their leader.
+func TestNoMasterWithoutALeader(t *testing.T) {
+	for _, test := range []struct {
+		s              client.RaftStatus
+		leader, master string // nodes' names
+	}{
+		{client.RaftStatus{Leader: "n03", Master: "n02"}, "b", "a"},
+		{client.RaftStatus{Leader: "n03"}, "b", "a"},
+		{client.RaftStatus{Leader: "n09", Master: "n02"}, "", "a"}, // it has just come
+		{client.RaftStatus{Master: "n02"}, "", ""},
+		{client.RaftStatus{}, "", ""},
+	} {
+		nodes := threeNodes()
+		nodes[1].Leader = false
+		takeLeader(nodes, &test.s)
+		leader, master := "", ""
+		for _, n := range nodes {
+			if n.Leader {
+				leader += n.Name
+			}
+			if n.Master {
+				master += n.Name
+			}
+		}
+		if leader != test.leader || master != test.master {
+			t.Errorf("%+v: leader %q, master %q", test.s, leader, master)
+		}
+	}
+}
+
 func TestNodeList(t *testing.T) {
 	a, out, errs := testApp()
 	nodes := threeNodes()

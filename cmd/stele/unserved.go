@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/steledb/stele/client"
@@ -90,12 +91,21 @@ func (a *app) tellUnserved(ctx context.Context, c *client.Client, name string) {
 		a.talk("table %s exists; whether all of it is served yet is not known: %v", name, err)
 		return
 	}
-	for i := range u.Tablets {
-		if u.Tablets[i].Table == name {
-			a.talk("table %s exists, and not all of it is served yet (%s of the cluster not served): \"stele status\" shows why", name, plural(u.Total, "tablet"))
-			return
-		}
+	if text := ofItUnserved(u, name); text != "" {
+		a.talk("table %s exists, and %s: \"stele status\" shows why", name, text)
 	}
+}
+
+// ofItUnserved says if not all of a table is served, as far as that is told: the master tells of the first tablets only.
+func ofItUnserved(u *client.UnservedTablets, name string) string {
+	cluster := plural(u.Total, "tablet") + " of the cluster not served"
+	if slices.ContainsFunc(u.Tablets, func(t client.UnservedTablet) bool { return t.Table == name }) {
+		return "not all of it is served yet (" + cluster + ")"
+	}
+	if u.Total > int64(len(u.Tablets)) {
+		return "whether all of it is served yet is not known (" + cluster + ")"
+	}
+	return ""
 }
 
 // nameOf is what people call a node.

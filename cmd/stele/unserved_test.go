@@ -37,3 +37,22 @@ func TestStatusTellsUnserved(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// Who made a table is told if some of it is not served, and if nobody can say: only the first tablets are told of.
+func TestNewTableUnserved(t *testing.T) {
+	other, own := client.UnservedTablet{Table: "other"}, client.UnservedTablet{Table: "t"}
+	for _, test := range []struct {
+		u    client.UnservedTablets
+		want string
+	}{
+		{client.UnservedTablets{}, ""},
+		{client.UnservedTablets{Total: 1, Tablets: []client.UnservedTablet{other}}, ""},
+		{client.UnservedTablets{Total: 2, Tablets: []client.UnservedTablet{other, own}}, "not all of it is served yet (2 tablets of the cluster not served)"},
+		{client.UnservedTablets{Total: 300, Tablets: []client.UnservedTablet{own}}, "not all of it is served yet (300 tablets of the cluster not served)"},
+		{client.UnservedTablets{Total: 300, Tablets: []client.UnservedTablet{other}}, "whether all of it is served yet is not known (300 tablets of the cluster not served)"},
+	} {
+		if got := ofItUnserved(&test.u, "t"); got != test.want {
+			t.Errorf("%q, want %q", got, test.want)
+		}
+	}
+}
