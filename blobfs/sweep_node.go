@@ -341,5 +341,19 @@ func (v server) ReviveBlob(ctx context.Context, blob ID) (int, error) {
 	}
 }
 
+// resumedTimeout is how long a node that is told to go on waits for the lock service to say whether the sweep may.
+const resumedTimeout = time.Second
+
 // ClearAlarm implements api.Sweep.
-func (v server) ClearAlarm(context.Context) error { return v.s.disks.ClearAlarm() }
+func (v server) ClearAlarm(ctx context.Context) error {
+	if err := v.s.disks.ClearAlarm(); err != nil {
+		return err
+	}
+	// The status of a node that sweeps would have it halted until its next round.
+	ctx, cancel := context.WithTimeout(ctx, resumedTimeout)
+	defer cancel()
+	if _, err := v.s.SweepHalted(ctx); err != nil {
+		v.s.log.Info("it is not known yet whether the sweep for garbage is halted", "err", err)
+	}
+	return nil
+}

@@ -129,6 +129,9 @@ func TestSweepLyingRoots(t *testing.T) {
 		delete(w.catalog.omits, missed.h.ID)
 		left := slices.Contains(w.quarantined(), missed.h.ID)
 		noError(t, w.c.all[4].ResumeSweep(t.Context()))
+		if st := w.c.all[1].Sweeping(); st.Halted != "" {
+			t.Errorf("the node that sweeps believes after the sweep was resumed at another that it is halted: %s", st.Halted)
+		}
 		if _, err := s.Round(t.Context()); left != errors.Is(err, blobfs.ErrSweepHalted) {
 			t.Errorf("round with some left in quarantine (%v): %v", left, err)
 		}
