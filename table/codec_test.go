@@ -135,7 +135,7 @@ func TestSchemaRoundTrip(t *testing.T) {
 		for range pick(t, "groups", 3) {
 			g := LocalityGroup{
 				Name: sample(t, "group", genFamilies), BlockBytes: sample(t, "block", []int{0, 1024, 8192}),
-				Compression: Compression(pick(t, "compression", 4)), Bloom: BloomMode(pick(t, "bloom", 4)),
+				Compression: Compression(pick(t, "compression", 5)), Bloom: BloomMode(pick(t, "bloom", 4)),
 				InMemory: rapid.Bool().Draw(t, "in memory"),
 			}
 			want, _ = want.SetGroup(g)

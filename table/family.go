@@ -30,9 +30,12 @@ const (
 	CompressionNone    Compression = 1
 	CompressionS2      Compression = 2
 	CompressionZstd    Compression = 3
+	// CompressionTwoPass is the paper's: long common strings of the whole file
+	// first, then a fast pass.
+	CompressionTwoPass Compression = 4
 )
 
-var compressionNames = [...]string{"default", "none", "s2", "zstd"}
+var compressionNames = [...]string{"default", "none", "s2", "zstd", "two-pass"}
 
 // String returns the name that specifications use.
 func (c Compression) String() string {

@@ -24,7 +24,7 @@ type FamilySpec struct {
 	Group string
 	// The rest are options of the family's group. Zero is not given.
 	BlockBytes  int         // block=8KiB
-	Compression Compression // compression=none, s2 or zstd
+	Compression Compression // compression=none, s2, zstd or two-pass
 	Bloom       BloomMode   // bloom=none, row or rowcol
 	InMemory    *bool       // in-memory, or in-memory=false
 }

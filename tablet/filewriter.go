@@ -38,8 +38,9 @@ func (l *limitedBlob) Write(p []byte) (int, error) {
 	return l.BlobWriter.Write(p)
 }
 
-// newFileWriter begins a file of group g. A nil budget is no bound.
-func (s *Server) newFileWriter(ctx context.Context, g *table.LocalityGroup, budget *rate.Limiter) (*fileWriter, error) {
+// newFileWriter begins a file of group g by a compaction that is minor or not. A nil
+// budget is no bound.
+func (s *Server) newFileWriter(ctx context.Context, g *table.LocalityGroup, minor bool, budget *rate.Limiter) (*fileWriter, error) {
 	blob, err := s.cfg.Blobs.Create(ctx)
 	if err != nil {
 		return nil, err
@@ -48,6 +49,11 @@ func (s *Server) newFileWriter(ctx context.Context, g *table.LocalityGroup, budg
 		blob = &limitedBlob{BlobWriter: blob, ctx: ctx, budget: budget}
 	}
 	opts := sstable.Options{BlockBytes: g.BlockBytes, Compression: g.Compression}
+	if minor && g.Compression == table.CompressionTwoPass {
+		// The memtable waits, and the file is soon merged into another, which is
+		// large enough to learn from.
+		opts.Compression = table.CompressionZstd
+	}
 	switch g.Bloom {
 	case table.BloomRow:
 		opts.FilterPrefixes, opts.FilterName = rowPrefixes, filterNameRow

@@ -122,7 +122,7 @@ func (t *Tablet) mergeFiles(ctx context.Context, g *group, from, to int) (err er
 	var w *fileWriter
 	c := compaction{ctx: ctx, schema: schema, wholePast: from == 0, emit: func(f *family, key, value []byte) error {
 		if w == nil {
-			if w, err = s.newFileWriter(ctx, groupOf(schema, g.name), budget); err != nil {
+			if w, err = s.newFileWriter(ctx, groupOf(schema, g.name), false, budget); err != nil {
 				return err
 			}
 		}

@@ -104,7 +104,7 @@ func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source) (f
 	add := func(group string, f *family, key, value []byte) error {
 		w := writers[group]
 		if w == nil {
-			if w, err = s.newFileWriter(ctx, groupOf(schema, group), nil); err != nil {
+			if w, err = s.newFileWriter(ctx, groupOf(schema, group), true, nil); err != nil {
 				return err
 			}
 			writers[group] = w

@@ -93,7 +93,7 @@ func DecodeFamilySpec(d *wire.Decoder) (f table.FamilySpec, err error) {
 		case "block_bytes":
 			f.BlockBytes = int(min(max(d.Int(), -1), table.MaxBlockBytes+1)) // refused later
 		case "compression":
-			f.Compression, err = named(d, table.CompressionNone, table.CompressionS2, table.CompressionZstd)
+			f.Compression, err = named(d, table.CompressionNone, table.CompressionS2, table.CompressionZstd, table.CompressionTwoPass)
 		case "bloom":
 			f.Bloom, err = named(d, table.BloomNone, table.BloomRow, table.BloomRowCol)
 		case "in_memory":

@@ -129,6 +129,7 @@ func (a *app) sstableSummary(ctx context.Context, src *extents) error {
 		RawBytes       uint64    `json:"raw_bytes"`
 		DataBlocks     uint64    `json:"data_blocks"`
 		DataBytes      uint64    `json:"data_bytes"`
+		DictBytes      uint64    `json:"dictionary_bytes"`
 		IndexBytes     uint64    `json:"index_bytes"`
 		FilterBytes    uint64    `json:"filter_bytes"`
 		FilterPrefixes uint64    `json:"filter_prefixes"`
@@ -136,7 +137,7 @@ func (a *app) sstableSummary(ctx context.Context, src *extents) error {
 		BlockBytes     int       `json:"block_bytes"`
 		Compression    string    `json:"compression"`
 	}{
-		src.name, m.Size, m.Entries, m.FirstKey, m.LastKey, m.RawBytes, m.DataBlocks, m.DataBytes,
+		src.name, m.Size, m.Entries, m.FirstKey, m.LastKey, m.RawBytes, m.DataBlocks, m.DataBytes, m.DictBytes,
 		m.IndexBytes, m.FilterBytes, m.FilterPrefixes, m.FilterName, m.BlockBytes, m.Compression.String(),
 	})
 }

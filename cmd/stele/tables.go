@@ -37,7 +37,8 @@ const familyHelp = `A family is written NAME, or NAME: and options between comma
 
 and options of that group, which hold for all its families:
 
-  compression=zstd    none, s2 (default) or zstd
+  compression=zstd    none, s2 (default), zstd, or two-pass: for pages and
+                      the like, of which many share much
   block=8KiB          size of a block: 1KiB to 1MiB (default 64KiB, for scans)
   bloom=row           none, row or rowcol (default)
   in-memory           loaded into memory and read from there

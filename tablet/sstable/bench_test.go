@@ -74,7 +74,7 @@ var benchSizes = []struct {
 var benchCompressions = []struct {
 	name string
 	c    table.Compression
-}{{"none", table.CompressionNone}, {"s2", table.CompressionS2}, {"zstd", table.CompressionZstd}}
+}{{"none", table.CompressionNone}, {"s2", table.CompressionS2}, {"zstd", table.CompressionZstd}, {"two-pass", table.CompressionTwoPass}}
 
 // BenchmarkSeek looks up random keys of which every block is cached, with a
 // new iterator each, and reads the value.

@@ -8,6 +8,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/sstable/twopass"
 )
 
 // zstdEncoder and zstdDecoder are shared: both are safe for concurrent use
@@ -44,14 +45,19 @@ var zstdDecoder = sync.OnceValue(func() *zstd.Decoder {
 // compressor makes the stored form of blocks.
 type compressor struct {
 	want  table.Compression
+	two   *twopass.Encoder // if want is two-pass
 	spare []byte
 }
 
 // stored returns raw, or a compressed form of it if that is smaller by an
 // eighth or more. The result is good until the next call.
-func (c *compressor) stored(raw []byte) ([]byte, table.Compression) {
+func (c *compressor) stored(raw []byte, k kind) ([]byte, table.Compression) {
 	c.spare = reuse(c.spare)
-	switch c.want {
+	want := c.want
+	if want == table.CompressionTwoPass && k != kindData {
+		want = table.CompressionZstd
+	}
+	switch want {
 	case table.CompressionS2:
 		if n := s2.MaxEncodedLen(len(raw)); cap(c.spare) < n {
 			c.spare = make([]byte, n)
@@ -59,11 +65,13 @@ func (c *compressor) stored(raw []byte) ([]byte, table.Compression) {
 		c.spare = s2.Encode(c.spare[:cap(c.spare)], raw)
 	case table.CompressionZstd:
 		c.spare = zstdEncoder().EncodeAll(raw, c.spare[:0])
+	case table.CompressionTwoPass:
+		c.spare = c.two.Encode(c.spare[:0], raw)
 	default:
 		return raw, table.CompressionNone
 	}
 	if len(c.spare) >= len(raw) || len(c.spare) > len(raw)-len(raw)/8 {
 		return raw, table.CompressionNone
 	}
-	return c.spare, c.want
+	return c.spare, want
 }

@@ -85,7 +85,7 @@ func checkPlace(t *testing.T, err error, at int64) {
 func TestEveryBitFlip(t *testing.T) {
 	for _, c := range benchCompressions {
 		entries := compatEntries(20)
-		file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: c.c, FilterPrefixes: someLens},
+		file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: c.c, FilterPrefixes: someLens, learnBytes: 2 << 10, learnLeast: 1},
 			map[string][]byte{"who": []byte("flip")}, entries)
 		want, err := look(bytesSource(file), OpenOptions{}, entries)
 		if err != nil {
@@ -259,18 +259,18 @@ func TestVerifyFindsAllRot(t *testing.T) {
 func TestVersion(t *testing.T) {
 	file, _ := build(t, Options{}, nil, compatEntries(3))
 	foot := file[len(file)-footerBytes:]
-	foot[24] = 2
+	foot[24] = 3
 	fixChecksums(file)
 	var v *VersionError
 	if _, err := Open(context.Background(), bytesSource(file), OpenOptions{Name: "new"}); !errors.As(err, &v) ||
-		!errors.Is(err, ErrVersion) || v.Version != 2 || v.File != "new" {
+		!errors.Is(err, ErrVersion) || v.Version != 3 || v.File != "new" {
 		t.Fatal(err)
 	}
 	if p := verify(t, bytesSource(file), VerifyOptions{}); len(p) != 1 || !errors.Is(p[0], ErrVersion) {
 		t.Fatal(p)
 	}
 	foot[24] = 1
-	file[8] = 2
+	file[8] = 3
 	fixChecksums(file)
 	if p := verify(t, bytesSource(file), VerifyOptions{}); len(p) != 1 || !errors.Is(p[0], ErrVersion) {
 		t.Fatal(p)

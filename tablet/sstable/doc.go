@@ -32,6 +32,7 @@
 //	handle     where a block is
 //	part       of the filter: one filter block
 //	properties facts about the file: the table's own, and the caller's
+//	dictionary what the data blocks share if they are compressed in two passes
 //
 // # Goroutines
 //
@@ -54,18 +55,23 @@
 //	S7. Memory that was handed out as a value is never written again.
 //	S8. Blocks in the cache are at most its budget together.
 //
-// # Format, version 1
+// # Format, versions 1 and 2
+//
+// A file has version 2 if its compression is two-pass, else version 1. Nothing
+// else differs than what is said of two-pass below.
 //
 // All integers of fixed width are little-endian; u8, u32, u64 are unsigned.
 // A uvarint is one of encoding/binary: seven bits a byte, the lowest first, the
 // top bit set on all but the last. Checksums are CRC-32C.
 //
-//	+--------+-------------+---------------+--------------+
-//	| header | data blocks | filter blocks | filter index |
-//	+--------+-------------+---------------+--------------+---+
+//	+--------+-------------+------------+---------------+--------------+
+//	| header | data blocks | dictionary | filter blocks | filter index |
+//	+--------+-------------+------------+---------------+--------------+
 //	| index blocks | index root | properties | directory | footer |
 //	+--------------+------------+------------+-----------+--------+
 //
+// There is no dictionary but with two-pass compression, and not always then: the
+// writer learns it from what the data blocks repeat, if they are many enough.
 // There are no filter blocks and no filter index if the writer was given no
 // FilterPrefixes, and no index root if there is one index block only. A table
 // without entries has no data block, and an index block without entries.
@@ -90,9 +96,10 @@
 // header, block by block.
 //
 //	kind  1 data  2 index  3 index root  4 filter  5 filter index
-//	      6 properties  7 directory
+//	      6 properties  7 directory  8 dictionary
 //	compression  1 none  2 s2 (block format)  3 zstd (one frame,
 //	      which states its content size from 256 bytes on; no checksum)
+//	      4 two-pass (a block of package twopass; data blocks only)
 //
 // Numbers of kinds and compressions are never used again for anything else. A
 // block that would not shrink by an eighth is stored as none. A raw length is
@@ -130,7 +137,8 @@
 // at 16 KiB. The blocks that a map block points to lie one after the other.
 //
 // The keys of the directory are "filter" (the filter index), "index" or
-// "index-root", and "properties". Readers ignore names that they do not know.
+// "index-root", "properties", and "dictionary" (the block that twopass.OpenDict
+// reads) if there is one. Readers ignore names that they do not know.
 //
 // Properties: those whose names begin with "sstable." are the table's own.
 // Numbers are written in decimal. Readers ignore names that they do not know.

@@ -6,8 +6,13 @@ import (
 	"github.com/steledb/stele/internal/crc"
 )
 
-// formatVersion is the version that is written, and the only one read.
-const formatVersion = 1
+// Versions of the format. A file has the lowest that its reader must know.
+const (
+	formatVersion = 1
+	// dictVersion has data blocks compressed in two passes, and may have
+	// the dictionary that they share.
+	dictVersion = 2
+)
 
 // magic opens the file and closes it.
 const magic = "SteleSST"
@@ -27,12 +32,15 @@ const (
 	dirIndex      = "index"      // the index block, if there is only one
 	dirIndexRoot  = "index-root" // else the block above them
 	dirProperties = "properties"
+	dirDictionary = "dictionary" // if data blocks share one
 )
 
-func appendHeader(p []byte) []byte {
+func readable(version uint32) bool { return version == formatVersion || version == dictVersion }
+
+func appendHeader(p []byte, version uint32) []byte {
 	start := len(p)
 	p = append(p, magic...)
-	p = binary.LittleEndian.AppendUint32(p, formatVersion)
+	p = binary.LittleEndian.AppendUint32(p, version)
 	return binary.LittleEndian.AppendUint32(p, crc.Sum(p[start:]))
 }
 
@@ -46,19 +54,19 @@ func checkHeader(p []byte) error {
 	if string(p[:8]) != magic {
 		return &CorruptError{Length: headerBytes, Reason: "header has another magic"}
 	}
-	if v := binary.LittleEndian.Uint32(p[8:]); v != formatVersion {
+	if v := binary.LittleEndian.Uint32(p[8:]); !readable(v) {
 		return &VersionError{Version: v}
 	}
 	return nil
 }
 
-func appendFooter(p []byte, directory handle, size int64) []byte {
+func appendFooter(p []byte, directory handle, size int64, version uint32) []byte {
 	start := len(p)
 	p = binary.LittleEndian.AppendUint64(p, uint64(directory.off))
 	p = binary.LittleEndian.AppendUint64(p, uint64(size))
 	p = binary.LittleEndian.AppendUint32(p, uint32(directory.stored))
 	p = binary.LittleEndian.AppendUint32(p, 0)
-	p = binary.LittleEndian.AppendUint32(p, formatVersion)
+	p = binary.LittleEndian.AppendUint32(p, version)
 	p = binary.LittleEndian.AppendUint32(p, crc.Sum(p[start:]))
 	return append(p, magic...)
 }
@@ -77,7 +85,7 @@ func decodeFooter(p []byte, size int64) (directory handle, err error) {
 		return handle{}, &CorruptError{Offset: size - footerBytes, Length: footerBytes,
 			Reason: "footer checksum differs", Got: got, Want: want}
 	}
-	if v := binary.LittleEndian.Uint32(p[24:]); v != formatVersion {
+	if v := binary.LittleEndian.Uint32(p[24:]); !readable(v) {
 		return handle{}, &VersionError{Version: v}
 	}
 	if n := binary.LittleEndian.Uint64(p[8:]); n != uint64(size) {

@@ -2,6 +2,7 @@ package sstable
 
 import (
 	"encoding/binary"
+	"errors"
 	"sync"
 
 	"github.com/klauspost/compress/s2"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/steledb/stele/internal/crc"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/sstable/twopass"
 )
 
 // kind says what a block is for. The numbers are in files: append only.
@@ -22,6 +24,7 @@ const (
 	kindFilterIndex kind = 5
 	kindProperties  kind = 6
 	kindDirectory   kind = 7
+	kindDictionary  kind = 8 // of two-pass compression
 )
 
 func (k kind) String() string {
@@ -40,6 +43,8 @@ func (k kind) String() string {
 		return "properties block"
 	case kindDirectory:
 		return "directory block"
+	case kindDictionary:
+		return "dictionary block"
 	}
 	return "block of unknown kind"
 }
@@ -118,8 +123,8 @@ func checkFrame(frame []byte, off int64) *CorruptError {
 
 // openFrame returns the raw bytes of a block whose checksum was verified.
 // The result is the stored bytes themselves if they are not compressed,
-// else new memory.
-func openFrame(frame []byte, h handle, k kind) ([]byte, *CorruptError) {
+// else new memory. dict is the file's, which data blocks may need.
+func openFrame(frame []byte, h handle, k kind, dict *twopass.Dict) ([]byte, *CorruptError) {
 	stored, trailer := frame[:h.stored:h.stored], frame[h.stored:]
 	raw := int64(binary.LittleEndian.Uint32(trailer[2:]))
 	bad := func(reason string) ([]byte, *CorruptError) {
@@ -143,7 +148,10 @@ func openFrame(frame []byte, h handle, k kind) ([]byte, *CorruptError) {
 		}
 		return stored, nil
 	}
-	p, reason := decompress(c, stored, int(raw))
+	if c == table.CompressionTwoPass && k != kindData {
+		return bad(k.String() + " compressed as data blocks only are")
+	}
+	p, reason := decompress(c, stored, int(raw), dict)
 	if reason != "" {
 		return bad(k.String() + ": " + reason)
 	}
@@ -152,7 +160,7 @@ func openFrame(frame []byte, h handle, k kind) ([]byte, *CorruptError) {
 
 // decompress returns the raw bytes in new memory of exactly that length,
 // which is bounded by the caller, or the reason why it cannot.
-func decompress(c table.Compression, stored []byte, raw int) ([]byte, string) {
+func decompress(c table.Compression, stored []byte, raw int, dict *twopass.Dict) ([]byte, string) {
 	switch c {
 	case table.CompressionS2:
 		if n, err := s2.DecodedLen(stored); err != nil || n != raw {
@@ -173,6 +181,17 @@ func decompress(c table.Compression, stored []byte, raw int) ([]byte, string) {
 		p, err := zstdDecoder().DecodeAll(stored, make([]byte, 0, raw))
 		if err != nil || len(p) != raw {
 			return nil, "malformed zstd"
+		}
+		return p, ""
+	case table.CompressionTwoPass:
+		if raw > twopass.DecodedMax(len(stored)) {
+			return nil, "two-pass length is above what its bytes can make"
+		}
+		p := make([]byte, raw)
+		if err := dict.Decode(p, stored); errors.Is(err, twopass.ErrNoDict) {
+			return nil, "two-pass block of another dictionary"
+		} else if err != nil {
+			return nil, "malformed two-pass block"
 		}
 		return p, ""
 	}

@@ -109,7 +109,7 @@ func TestLies(t *testing.T) {
 // right again, and wants a typed error from whoever comes across it.
 func TestLyingFrames(t *testing.T) {
 	put := binary.LittleEndian.PutUint32
-	for _, comp := range []table.Compression{table.CompressionNone, table.CompressionS2, table.CompressionZstd} {
+	for _, comp := range []table.Compression{table.CompressionNone, table.CompressionS2, table.CompressionZstd, table.CompressionTwoPass} {
 		for _, c := range []struct {
 			name string
 			edit func(frame []byte)
@@ -117,7 +117,7 @@ func TestLyingFrames(t *testing.T) {
 			{"kind", func(f []byte) { f[len(f)-trailerBytes] = byte(kindIndex) }},
 			{"kind that is none", func(f []byte) { f[len(f)-trailerBytes] = 99 }},
 			{"compression that is none", func(f []byte) { f[len(f)-trailerBytes+1] = 99 }},
-			{"another compression", func(f []byte) { f[len(f)-trailerBytes+1] = f[len(f)-trailerBytes+1]%3 + 1 }},
+			{"another compression", func(f []byte) { f[len(f)-trailerBytes+1] = f[len(f)-trailerBytes+1]%4 + 1 }},
 			{"raw length", func(f []byte) { put(f[len(f)-12:], binary.LittleEndian.Uint32(f[len(f)-12:])+1) }},
 			{"huge raw length", func(f []byte) { put(f[len(f)-12:], 1<<31) }},
 			{"largest raw length", func(f []byte) { put(f[len(f)-12:], blockRawMax) }},

@@ -16,6 +16,7 @@ type Meta struct {
 	RawBytes       uint64 // keys and values as they were added
 	DataBlocks     uint64
 	DataBytes      uint64 // data blocks as stored, with trailers
+	DictBytes      uint64 // dictionary, as stored, with trailer
 	IndexBytes     uint64 // index, as stored, with trailers
 	FilterBytes    uint64 // filter, as stored, with trailers
 	FilterPrefixes uint64 // prefixes in the filter
@@ -32,6 +33,7 @@ const (
 	propCompression    = ownPrefix + "compression"
 	propDataBlocks     = ownPrefix + "data-blocks"
 	propDataBytes      = ownPrefix + "data-bytes"
+	propDictBytes      = ownPrefix + "dictionary-bytes"
 	propEntries        = ownPrefix + "entries"
 	propFilterBytes    = ownPrefix + "filter-bytes"
 	propFilterName     = ownPrefix + "filter-name"
@@ -57,6 +59,9 @@ func (m *Meta) properties() map[string][]byte {
 		propIndexBytes:     num(m.IndexBytes),
 		propRawBytes:       num(m.RawBytes),
 	}
+	if m.DictBytes > 0 {
+		p[propDictBytes] = num(m.DictBytes)
+	}
 	if m.FilterName != "" {
 		p[propFilterName] = []byte(m.FilterName)
 	}
@@ -80,6 +85,8 @@ func (m *Meta) setOwn(name string, value []byte) bool {
 		to = &m.DataBlocks
 	case propDataBytes:
 		to = &m.DataBytes
+	case propDictBytes:
+		to = &m.DictBytes
 	case propEntries:
 		to = &m.Entries
 	case propFilterBytes:
@@ -120,7 +127,7 @@ func (m *Meta) setOwn(name string, value []byte) bool {
 // sane tells whether the numbers agree with each other as far as readers
 // rely on it.
 func (m *Meta) sane() bool {
-	if m.DataBytes > uint64(m.Size) || m.IndexBytes > uint64(m.Size) || m.FilterBytes > uint64(m.Size) ||
+	if m.DataBytes > uint64(m.Size) || m.IndexBytes > uint64(m.Size) || m.FilterBytes > uint64(m.Size) || m.DictBytes > uint64(m.Size) ||
 		m.DataBlocks > m.Entries || (m.DataBlocks == 0) != (m.Entries == 0) {
 		return false
 	}

@@ -3,6 +3,8 @@ package sstable
 import (
 	"context"
 	"errors"
+
+	"github.com/steledb/stele/tablet/sstable/twopass"
 )
 
 // openTailBytes is how much Open reads at first from the end of the file.
@@ -22,7 +24,7 @@ type opener struct {
 }
 
 func (o *opener) open() error {
-	for _, step := range []func() error{o.openTail, o.openProperties, o.openIndex, o.openFilter} {
+	for _, step := range []func() error{o.openTail, o.openProperties, o.openDictionary, o.openIndex, o.openFilter} {
 		if err := o.ctx.Err(); err != nil {
 			return err
 		}
@@ -122,6 +124,23 @@ func (o *opener) openProperties() error {
 	t.meta.Size = t.file.size
 	if !t.setProps(&b) || !t.meta.sane() {
 		return t.file.corrupt(h, kindProperties)
+	}
+	return nil
+}
+
+// openDictionary reads what the data blocks share, if they share anything.
+func (o *opener) openDictionary() error {
+	f := &o.t.file
+	h := o.t.blocks[dirDictionary]
+	if h.off == 0 {
+		return nil
+	}
+	p, err := o.raw(h, kindDictionary)
+	if err != nil {
+		return err
+	}
+	if f.dict, err = twopass.OpenDict(p); err != nil {
+		return f.corrupt(h, kindDictionary)
 	}
 	return nil
 }
@@ -235,6 +254,9 @@ func (t *Table) account() {
 	}
 	if t.filter != nil {
 		n += t.filter.memory + t.filter.seps.memory() + 56*int64(len(t.filter.parts))
+	}
+	if t.file.dict != nil {
+		n += t.file.dict.MemoryBytes()
 	}
 	for name, value := range t.props {
 		n += int64(len(name)+len(value)) + 64

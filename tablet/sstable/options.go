@@ -31,7 +31,8 @@ type Options struct {
 	// larger has a block of its own.
 	BlockBytes int
 	// Compression of the blocks. Zero means s2. A block that does not
-	// shrink by an eighth is stored as it is.
+	// shrink by an eighth is stored as it is. With two-pass all but the
+	// data blocks are compressed by zstd.
 	Compression table.Compression
 	// RestartInterval is the number of entries from one whole key to the
 	// next. Zero means 16; 1 to 1024.
@@ -44,6 +45,9 @@ type Options struct {
 	// that a reader knows what it may ask Table.MayContain. At most 255
 	// bytes.
 	FilterName string
+
+	// Zero means the constants of the same names. Tests learn from less.
+	learnBytes, learnLeast int
 }
 
 const (
@@ -57,7 +61,7 @@ func (o Options) Validate() error {
 	switch {
 	case o.BlockBytes != 0 && (o.BlockBytes < 1<<10 || o.BlockBytes > 1<<20):
 		return fmt.Errorf("%w: block size of %d bytes, must be 1024 to 1048576", ErrBadOption, o.BlockBytes)
-	case o.Compression > table.CompressionZstd:
+	case o.Compression > table.CompressionTwoPass:
 		return fmt.Errorf("%w: compression %d", ErrBadOption, o.Compression)
 	case o.RestartInterval < 0 || o.RestartInterval > 1024:
 		return fmt.Errorf("%w: restart interval %d, must be 1 to 1024", ErrBadOption, o.RestartInterval)
@@ -73,6 +77,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Compression == 0 {
 		o.Compression = table.CompressionS2
+	}
+	if o.learnBytes == 0 {
+		o.learnBytes, o.learnLeast = learnBytes, learnLeast
 	}
 	if o.RestartInterval == 0 {
 		o.RestartInterval = defaultRestartInterval

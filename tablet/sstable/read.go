@@ -3,6 +3,8 @@ package sstable
 import (
 	"errors"
 	"fmt"
+
+	"github.com/steledb/stele/tablet/sstable/twopass"
 )
 
 // file reads blocks of one source.
@@ -10,6 +12,7 @@ type file struct {
 	src  Source
 	name string
 	size int64
+	dict *twopass.Dict // of two-pass compression; may be nil
 }
 
 // fill reads p from off and returns nil if ok, which may run more than once,
@@ -62,7 +65,7 @@ func (f *file) read(h handle, k kind) ([]byte, error) {
 
 // open returns the raw bytes of a frame whose checksum is right.
 func (f *file) open(frame []byte, h handle, k kind) ([]byte, error) {
-	raw, bad := openFrame(frame, h, k)
+	raw, bad := openFrame(frame, h, k, f.dict)
 	if bad != nil {
 		bad.File = f.name
 		return nil, bad

@@ -104,6 +104,8 @@ func (s *script) build(t *testing.T, d *datadriven.TestData) string {
 		opts.Compression = table.CompressionS2
 	case "zstd":
 		opts.Compression = table.CompressionZstd
+	case "two-pass":
+		opts.Compression = table.CompressionTwoPass
 	}
 	props := map[string][]byte{}
 	for _, a := range d.CmdArgs {

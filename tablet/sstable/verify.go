@@ -105,6 +105,11 @@ func (v *verifier) all() error {
 			return err
 		}
 	}
+	if err := o.openDictionary(); err != nil {
+		if err := v.skip(err); err != nil {
+			return err
+		}
+	}
 	if err := o.openFilter(); err != nil {
 		if err := v.skip(err); err != nil {
 			return err
@@ -299,6 +304,9 @@ func (v *verifier) rest() error {
 		k kind
 	}
 	var parts []part
+	if h, ok := t.blocks[dirDictionary]; ok {
+		parts = append(parts, part{h, kindDictionary})
+	}
 	if h, ok := t.blocks[dirFilter]; ok {
 		if t.filter == nil {
 			v.end = -1

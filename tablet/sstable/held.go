@@ -1,0 +1,65 @@
+package sstable
+
+import "github.com/steledb/stele/tablet/sstable/twopass"
+
+const (
+	// learnBytes is how much of data blocks is held back at once for two-pass
+	// compression to learn from. 16 MiB: of one site's pages half of what
+	// the whole file would teach; a file's dictionary is full after two.
+	learnBytes = 16 << 20
+	// learnLeast is what is worth learning from: with less there is hardly
+	// a dictionary that saves what it takes.
+	learnLeast = 256 << 10
+	// heldRatio is what held blocks are guessed to shrink to.
+	heldRatio = 4
+)
+
+// heldBlocks are data blocks that are not written yet. The memory of the
+// blocks is used again.
+type heldBlocks struct {
+	raws, seps [][]byte
+	bytes      int
+	spare      [][]byte
+}
+
+func (h *heldBlocks) add(raw, sep []byte) {
+	h.raws = append(h.raws, h.clone(raw))
+	h.seps = append(h.seps, append([]byte(nil), sep...))
+	h.bytes += len(raw)
+}
+
+func (h *heldBlocks) clone(p []byte) []byte {
+	var to []byte
+	if n := len(h.spare); n > 0 {
+		to, h.spare = h.spare[n-1], h.spare[:n-1]
+	}
+	return append(to[:0], p...)
+}
+
+// release learns from the blocks that are held and writes them. all tells that
+// the file has no others.
+func (w *Writer) release(all bool) error {
+	h := &w.held
+	if len(h.raws) == 0 {
+		return nil
+	}
+	if two := w.comp.two; h.bytes >= w.opts.learnLeast {
+		text := h.bytes / twopass.LearnShare
+		if all && !two.HasDict() {
+			two.TextMax = text
+		}
+		two.Learn(h.raws, two.TextBytes()+text)
+	}
+	for i, raw := range h.raws {
+		if err := w.writeData(raw, h.seps[i]); err != nil {
+			return err
+		}
+	}
+	if all || !w.comp.two.Wants() {
+		w.held = heldBlocks{} // no more are held, and the memory is free
+		return nil
+	}
+	h.spare = append(h.spare, h.raws...)
+	h.raws, h.seps, h.bytes = h.raws[:0], h.seps[:0], 0
+	return nil
+}
