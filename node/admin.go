@@ -91,58 +91,58 @@ func (n *Node) createTable(c *rpc.Call) {
 		return
 	}
 	var s *table.Schema
-	tablets := 0
+	var served <-chan struct{}
 	err := n.change(c.Context(), func(ctx context.Context) (err error) {
-		s, tablets, err = n.create(ctx, &r)
+		s, served, err = n.create(ctx, &r)
 		return err
 	})
 	if err != nil {
 		fail(c, err)
 		return
 	}
-	n.awaitTable(c.Context(), s, tablets) // other changes of schemas need not wait for that
+	awaitTable(c.Context(), served) // other changes of schemas need not wait for that
 	c.Reply(schemaAnswer(s))
 }
 
-// create makes a table, as a change, of so many tablets. The table is there when its schema is; the master then makes
-// the rows of its tablets, and has them served.
-func (n *Node) create(ctx context.Context, r *api.CreateTableRequest) (s *table.Schema, tablets int, err error) {
+// create makes a table, as a change. The table is there when its schema is; the master then makes
+// the rows of its tablets, and has them served: the channel is closed then, or when that takes too long.
+func (n *Node) create(ctx context.Context, r *api.CreateTableRequest) (s *table.Schema, served <-chan struct{}, err error) {
 	if err := n.limits.CheckTableName(r.Name); err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	if r.Name == metadata.Name {
-		return nil, 0, fmt.Errorf("table %q: %w: the name is the system's", r.Name, api.ErrTableExists)
+		return nil, nil, fmt.Errorf("table %q: %w: the name is the system's", r.Name, api.ErrTableExists)
 	}
 	switch _, _, err := n.catalog.schema(ctx, r.Name); {
 	case err == nil:
-		return nil, 0, fmt.Errorf("table %q: %w", r.Name, api.ErrTableExists)
+		return nil, nil, fmt.Errorf("table %q: %w", r.Name, api.ErrTableExists)
 	case !errors.Is(err, api.ErrNoTable):
-		return nil, 0, err
+		return nil, nil, err
 	}
 	if _, err := r.Schema(metadata.FirstID); err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	ends, err := checkCuts(r.SplitAt, &n.limits)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	id, err := n.catalog.nextIDs(ctx, uint64(len(ends))+2) // the table's, its tablets'
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	s, err = r.Schema(id)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	var cut *cuts
 	if len(ends) > 0 {
 		cut = &cuts{first: id + 1, ends: ends}
 	}
 	if err := n.catalog.saveTable(ctx, s, cut, 0); err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	n.log.Info("table created", "table", s.Name, "families", len(s.Families), "tablets", cut.tablets())
-	return s, cut.tablets(), nil
+	return s, n.press(s, cut.tablets()), nil
 }
 
 // servedTimeout is how long the maker of a table waits until it is served. It is there in any case.
@@ -153,16 +153,34 @@ const (
 	servedAnswer = time.Second
 )
 
-// awaitTable waits until all of a new table is served, which its maker need not wait for.
-func (n *Node) awaitTable(ctx context.Context, s *table.Schema, tablets int) {
-	patience := servedTimeout + time.Duration(tablets)*servedTimeoutTablet
+// awaitTable waits until a new table is served, as long as its maker has time.
+func awaitTable(ctx context.Context, served <-chan struct{}) {
 	if at, ok := ctx.Deadline(); ok {
 		left := time.Until(at)
-		patience = min(patience, left-min(servedAnswer, left/4))
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, left-min(servedAnswer, left/4))
+		defer cancel()
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	select {
+	case <-served:
+	case <-ctx.Done():
+	}
+}
+
+// press tells the master of a new table until all of it is served, or it is gone: its maker may leave, and the master
+// looks for tables by itself only now and then.
+func (n *Node) press(s *table.Schema, tablets int) <-chan struct{} {
+	served := make(chan struct{})
+	n.background.Go(func() {
+		defer close(served)
+		n.pressTable(s, tablets)
+	})
+	return served
+}
+
+func (n *Node) pressTable(s *table.Schema, tablets int) {
+	ctx, cancel := context.WithTimeout(n.ctx, servedTimeout+time.Duration(tablets)*servedTimeoutTablet)
 	defer cancel()
-	defer context.AfterFunc(n.ctx, cancel)()
 	assigned := false
 	for wait := 5 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, 200*time.Millisecond) {
 		n.nudgeMaster(ctx)
@@ -171,6 +189,9 @@ func (n *Node) awaitTable(ctx context.Context, s *table.Schema, tablets int) {
 			if err == nil && whole(infos, s.ID) {
 				return
 			}
+		}
+		if now, _, err := n.catalog.schema(ctx, s.Name); errors.Is(err, api.ErrNoTable) || err == nil && now.ID != s.ID {
+			return
 		}
 		pause(ctx, wait)
 	}
