@@ -51,9 +51,14 @@ func devNodes(c *configuration, dir string, count int) (nodes []*devNode, err er
 			key   string
 			field *string
 		}{{"listen", &n.listen}, {"gossip", &n.gossip}, {"http", &n.http}} {
-			if *port.field, err = devAddr(c.text(port.key), i); err != nil {
+			l, addr, err := devAddr(c.text(port.key), i)
+			if err != nil {
 				return nil, fmt.Errorf("%s (%s): %w", port.key, c.origin[port.key], err)
 			}
+			if l != nil {
+				defer l.Close() // when all are chosen: no two get the same
+			}
+			*port.field = addr
 		}
 		nodes = append(nodes, n)
 	}
@@ -99,29 +104,28 @@ func devSettings(c *configuration, count int) (flags []string, err error) {
 }
 
 // devAddr returns the address of the i-th node, of which the first has addr. One whose port is
-// 0 is free now; one that is not free is an error.
-func devAddr(addr string, i int) (string, error) {
+// 0 is free now, and kept so until the listener is closed; one that is not free is an error.
+func devAddr(addr string, i int) (net.Listener, string, error) {
 	if addr == "off" {
-		return addr, nil
+		return nil, addr, nil
 	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
 	number, err := net.LookupPort("tcp", port)
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
 	if number > 0 {
 		number += i * devPortStep
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(number)))
 	if err != nil {
-		return "", withHint(err, "does another cluster run? --listen, --gossip and --http choose other ports, 127.0.0.1:0 any that are free")
+		return nil, "", withHint(err, "does another cluster run? --listen, --gossip and --http choose other ports, 127.0.0.1:0 any that are free")
 	}
-	defer l.Close()
-	_, port, err = net.SplitHostPort(l.Addr().String())
-	return net.JoinHostPort(host, port), err
+	_, port, _ = net.SplitHostPort(l.Addr().String()) // which is one of TCP
+	return l, net.JoinHostPort(host, port), nil
 }
 
 // start starts the node's process, and does not wait for it to serve. When it has ended the node is sent to
