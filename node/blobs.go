@@ -13,8 +13,18 @@ import (
 // openStore opens the node's part of the block store.
 func (n *Node) openStore(ctx context.Context) error {
 	n.fleetOf = newBlobFleet(n)
-	if err := n.untilLed(ctx, n.fleetOf.read); err != nil {
-		return err
+	for {
+		err := n.untilLed(ctx, n.fleetOf.read)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil || n.meta.current().Err() == nil {
+			return err
+		}
+		n.log.Warn("the session of the lock service was lost before the block store was open; another is begun", "error", err)
+		if err := n.hold(ctx); err != nil {
+			return err
+		}
 	}
 	store, err := blobfs.OpenIn(blobfs.Cluster{Fleet: n.fleetOf, Lists: serverLists{n}}, blobfs.Config{
 		Folders: blobFolders(n.cfg.DataDirs), Logger: n.log.With("part", "blobfs"), ReserveBytes: n.reserve(), ExtentBytes: n.cfg.ExtentBytes,

@@ -114,6 +114,11 @@ func (t *Tablet) major(ctx context.Context) error {
 // only newer files can have joined the group since g was read.
 func (t *Tablet) mergeFiles(ctx context.Context, g *group, from, to int) (err error) {
 	s, schema := t.server, t.schema.Load()
+	defer func() { // the block store tells only that ctx has ended
+		if errors.Is(err, context.Canceled) && context.Cause(ctx) == errInterrupted {
+			err = errInterrupted
+		}
+	}()
 	old := g.files[from:to]
 	budget := s.budget
 	if len(g.files) >= s.cfg.FilesMax/2 {
