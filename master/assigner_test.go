@@ -174,7 +174,7 @@ func TestAssignerServerDiesLoading(t *testing.T) {
 		f.kill()
 		f.kill()
 		f.locked(func() { f.ms = 20 })
-		f.wait(t, 40*time.Second)
+		f.wait(t, 90*time.Second) // orders that failed are given again after up to 30 s, and logs forgotten after two whole looks
 		end()
 		f.check(t)
 	})
