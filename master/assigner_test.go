@@ -171,10 +171,15 @@ func TestAssignerServerDiesLoading(t *testing.T) {
 		})
 		f.start()
 		time.Sleep(20 * time.Second)
-		f.kill()
-		f.kill()
-		f.locked(func() { f.ms = 20 })
-		f.wait(t, 90*time.Second) // orders that failed are given again after up to 30 s, and logs forgotten after two whole looks
+		f.locked(func() { // all of them, for who is left would take up to a minute
+			f.ms = 20
+			for name, s := range f.servers {
+				close(s.gone)
+				delete(f.servers, name)
+			}
+		})
+		f.start()
+		f.wait(t, 40*time.Second)
 		end()
 		f.check(t)
 	})
