@@ -12,8 +12,8 @@ const (
 	// drainTime bounds a drain that meets no other fault.
 	drainTime = 60 * time.Second
 	// drainStop and faultStop bound the end of a process after SIGTERM: of one that was drained, and of any: what it
-	// waits for may not be there (drain_timeout, and 30 s for its parts).
-	drainStop, faultStop = 15 * time.Second, 45 * time.Second
+	// waits for may not be there.
+	drainStop, faultStop = 15 * time.Second, 30 * time.Second
 	// drainPatience is how long an operation may wait, at most, in a drain and restart that meet no fault.
 	drainPatience = 5 * time.Second
 	// waitMin is how long an operation has waited at least that was given up in its own time, of 500 ms or more: a client
