@@ -127,6 +127,12 @@ func (s *tabletServer) closeWithin(ctx context.Context) error {
 	return errors.Join(s.tablets.CloseWithin(ctx), s.metadata.CloseWithin(ctx))
 }
 
+// abandon ends what waits for their logs, before they are closed.
+func (s *tabletServer) abandon() {
+	s.tablets.Abandon()
+	s.metadata.Abandon()
+}
+
 // of returns the server of a table's tablets.
 func (s *tabletServer) of(tableID uint64) *tablet.Server {
 	if tableID == metadata.TableID {

@@ -254,17 +254,25 @@ func (n *Node) Close(ctx context.Context) error {
 // never do if too few nodes are left for the log to go on.
 const lastCommits = 2 * time.Second
 
-func (n *Node) closeTablets(ctx context.Context, s *tabletServer) error {
+// abandonment is a context that ends so long after ctx. Then the tablet servers give up what still waits for their
+// logs, so that the requests which wait for that end too: their rows' latches and the port's end wait for them.
+func (n *Node) abandonment(ctx context.Context) (context.Context, context.CancelFunc) {
 	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastCommits, cancel) })()
-	return s.closeWithin(within)
+	context.AfterFunc(ctx, func() { time.AfterFunc(lastCommits, cancel) })
+	stop := context.AfterFunc(within, func() {
+		if s := n.server.Load(); s != nil {
+			s.abandon()
+		}
+	})
+	return within, func() { stop(); cancel() }
 }
 
 // stopParts ends the parts in an order in which each still finds what it needs: the
 // tablets write to the namespace as they close, so session and group come later.
 func (n *Node) stopParts(ctx context.Context) error {
 	var errs []error
+	within, cancel := n.abandonment(ctx)
+	defer cancel()
 	n.stopMaster(ctx)
 	// What is under way here and waits for METADATA ends: it may be this node that no longer serves it.
 	if n.client != nil {
@@ -280,7 +288,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 	n.cursors.close()
 	n.uploads.close()
 	if s := n.server.Load(); s != nil {
-		errs = append(errs, n.closeTablets(ctx, s))
+		errs = append(errs, s.closeWithin(within))
 	}
 	errs = append(errs, n.closeStore())
 	errs = append(errs, n.closeLockService(ctx), n.leaveCluster())

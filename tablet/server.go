@@ -158,8 +158,7 @@ func (s *Server) Close() error { return s.CloseWithin(context.Background()) }
 // CloseWithin is Close that waits until ctx ends for commits that were accepted: their log may have
 // lost the nodes that it is on. Those that are left end with a *commitlog.FailedError.
 func (s *Server) CloseWithin(ctx context.Context) error {
-	s.closeOnce.Do(func() { close(s.closing) })
-	s.cancel()
+	s.end()
 	defer context.AfterFunc(ctx, s.commits.Abandon)()
 	s.commits.Close()
 	s.minorQueue.close()
@@ -168,6 +167,19 @@ func (s *Server) CloseWithin(ctx context.Context) error {
 	err := s.logWriter.Close()
 	s.releaseAll()
 	return err
+}
+
+// Abandon ends what waits for the commit log, or for anything else that the server has, as CloseWithin does when its
+// ctx is over; that is to be called still. It is for callers who wait for requests before they close the server.
+func (s *Server) Abandon() {
+	s.end()
+	s.commits.Abandon()
+}
+
+// end has all that is under way hear that the server closes.
+func (s *Server) end() {
+	s.closeOnce.Do(func() { close(s.closing) })
+	s.cancel()
 }
 
 // AddTablet begins to serve a tablet that has no entries in any log.
