@@ -1,0 +1,66 @@
+package tablet
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+)
+
+// heldBlobs begins no blob once it is armed, as a store that waits for its nodes: Create says only that
+// its caller's context has ended.
+type heldBlobs struct {
+	Blobs
+	armed chan struct{} // closed when Create is to wait
+	asked chan struct{} // closed by the first that waits
+	once  sync.Once
+}
+
+func (b *heldBlobs) Create(ctx context.Context) (BlobWriter, error) {
+	select {
+	case <-b.armed:
+	default:
+		return b.Blobs.Create(ctx)
+	}
+	waits := false
+	b.once.Do(func() { waits = true })
+	if !waits {
+		return b.Blobs.Create(ctx)
+	}
+	close(b.asked)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A compaction that has to make way for a split goes on in what came of the tablet, also if the store tells of it only
+// that a context ended: whoever asked for the compaction has not canceled it.
+func TestInterruptedCompactionGoesOn(t *testing.T) {
+	s := newFleet(t, Config{}, 1, "f:").servers[0]
+	for _, row := range []string{"row001", "row019"} {
+		if _, err := applySync(s.Server, row, setCell(row)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := s.Compact(ctx, "t", false); err != nil {
+		t.Fatal(err)
+	}
+	b := &heldBlobs{Blobs: s.cfg.Blobs, armed: make(chan struct{}), asked: make(chan struct{})}
+	s.cfg.Blobs = b
+	close(b.armed)
+	compacted := make(chan error, 1)
+	go func() { compacted <- s.Compact(ctx, "t", true) }()
+	<-b.asked
+	if _, err := s.Split(ctx, 1, []byte("row012")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-compacted; err != nil {
+		t.Errorf("the major compaction: %v", err)
+	}
+	for _, tablet := range s.allTablets() {
+		if tablet.lastMajor.Load() == 0 {
+			t.Errorf("tablet %d is not compacted", tablet.id)
+		}
+	}
+}
