@@ -76,6 +76,7 @@ try() {
 	0) ;;
 	124 | 137)
 		if [ -z "${late:-}" ]; then finish "$name hung" 1; fi
+		if grep -q -e '--- FAIL' "$logs/$name.log"; then finish "$name failed" 1; fi # before its time was over
 		;;
 	*) finish "$name failed" 1 ;;
 	esac
