@@ -93,7 +93,7 @@ if [ "$(left 65)" -gt 240 ]; then
 fi
 # Their runs are long: one that begins late would take the time of what follows.
 late=1 STELE_SOAK=20 STELE_SOAK_END=$((began + seconds * 80 / 100)) \
-	try faults ./test/faults "$(left 85)" -test.skip '^TestCluster$'
+	try faults ./test/faults "$(left 85)" -test.v -test.skip '^TestCluster$'
 
 packages=$(grep -rl --include='*_test.go' 'STELE_SOAK\|soakRuns' . | xargs -n1 dirname | sort -u | grep -v '^./test/faults$')
 late=1 round=0
