@@ -9,6 +9,7 @@
 # make bench-compression what pages shrink to: see scripts/bench-compression.sh
 # make package     the Debian package, at dist/
 # make test-package tries it on a throw-away host with systemd (needs root)
+# make test-ansible  tries the playbooks of ansible/ on hosts of their own, under load (needs root; 12 minutes at most)
 # make availability  how long tablets are not served: see test/availability
 # make soak T=1h   long random fault runs, FAULTS=500 of them in one go
 # make fuzz T=10m  every fuzz target, T each
@@ -20,7 +21,7 @@ VERSION    := $(shell git describe --tags --always --dirty 2>/dev/null || echo d
 LDFLAGS    := -X github.com/steledb/stele/node.version=$(VERSION)
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 
-.PHONY: build test test-short check demo bench bench-growth bench-nodes bench-compression availability package test-package soak fuzz clean network
+.PHONY: build test test-short check demo bench bench-growth bench-nodes bench-compression availability package test-package test-ansible soak fuzz clean network
 
 build:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/stele ./cmd/stele
@@ -64,6 +65,9 @@ package:
 test-package:
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	GO=$(GO) scripts/package.sh "$$dir" && scripts/package-test.sh "$$dir"/*.deb
+
+test-ansible:
+	GO=$(GO) test/rollout/run.sh
 
 availability: build
 	$(GO) run ./test/availability

@@ -4,7 +4,8 @@
 # The host is this machine's systemd, as process 1 of namespaces of its own: it has its own
 # processes, network (a loopback), name and cgroups, and this machine's files as they are;
 # what it writes is in memory and goes with it. FOLDER is seen there as /mnt/share, to be
-# read. It needs root, and overlay mounts.
+# read. It needs root, and overlay mounts. Who has made the namespaces already calls it with
+# --init ROOT NAME, as test/rollout does.
 set -euo pipefail
 
 # init runs as process 1 of the new host, with the host's files at $1.
@@ -12,7 +13,7 @@ if [ "${1:-}" = --init ]; then
 	root=$2
 	ip link set lo up
 	cd "$root"
-	echo stele-host >etc/hostname
+	echo "${3:-stele-host}" >etc/hostname
 	mount -t proc proc proc
 	mount -t sysfs -o ro sysfs sys
 	mount -t cgroup2 cgroup2 sys/fs/cgroup

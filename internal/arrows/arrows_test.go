@@ -29,7 +29,7 @@ var allowed = map[string][]string{
 	"security": {}, // who is who, and who may what: those who serve and call decide by it
 	"table":    {},
 	"internal": {"client", "rpc"}, // internal/bench and internal/webtable are clients
-	"test":     {"node", "client", "raftmeta", "rpc"},
+	"test":     {"node", "client", "raftmeta", "rpc", "security"},
 }
 
 // only says which part alone may import a library directly, and why.
