@@ -461,12 +461,14 @@ func (t *Tablet) saveMeta(next *Meta) (unclear bool, err error) {
 		t.lastMajor.Store(next.LastMajor.UnixMicro())
 		return false, nil
 	}
+	// That another has changed the row does not say that this change was not made before: then the other's row names
+	// the files, too.
+	unclear = !errors.Is(err, ErrMetaTooLarge)
 	if errors.Is(err, ErrMetaLost) {
 		t.metaMu.closed = true
 		t.server.lost(t, err)
-		return false, err
+		return unclear, err
 	}
-	unclear = !errors.Is(err, ErrMetaChanged) && !errors.Is(err, ErrMetaTooLarge)
 	saved, gen, loadErr := t.server.cfg.Metadata.Load(ctx, t.table, t.end)
 	if loadErr != nil {
 		return unclear, err
