@@ -49,3 +49,30 @@ func TestMetadataClosesWithTheNode(t *testing.T) {
 		}
 	}
 }
+
+// A server that has lost its lock tries no change of METADATA, and says so: what was written for it can go.
+func TestChangeWithoutLockIsUnsent(t *testing.T) {
+	n, c := startInternal(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	row := servedTable(ctx, t, n, c)
+	n.stopMaster(ctx)
+	s := n.server.Load()
+	m, err := tablet.DecodeMeta(row.Meta)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, gen, err := s.Load(ctx, row.Table, row.End)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Save(ctx, m, gen+1); !errors.Is(err, tablet.ErrMetaChanged) || !errors.Is(err, tablet.ErrMetaUnsent) {
+		t.Errorf("save at another generation: %v", err)
+	}
+	if err := n.LoseLock(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Save(ctx, m, gen); !errors.Is(err, tablet.ErrMetaChanged) || !errors.Is(err, tablet.ErrMetaUnsent) {
+		t.Errorf("save without the lock: %v", err)
+	}
+}

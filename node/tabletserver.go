@@ -432,15 +432,15 @@ func (s *tabletServer) state(id uint64) *rowState {
 func (s *tabletServer) change(ctx context.Context, id, gen uint64, do func(r *metadata.Row) (event string)) (uint64, error) {
 	st := s.state(id)
 	if st == nil {
-		return 0, fmt.Errorf("tablet %d is not this server's: %w", id, tablet.ErrMetaChanged)
+		return 0, fmt.Errorf("tablet %d is not this server's: %w: %w", id, tablet.ErrMetaChanged, tablet.ErrMetaUnsent)
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.gen != gen {
-		return 0, tablet.ErrMetaChanged
+		return 0, errors.Join(tablet.ErrMetaChanged, tablet.ErrMetaUnsent)
 	}
 	if err := s.serving(); err != nil {
-		return 0, errors.Join(tablet.ErrMetaChanged, err) // nothing was sent
+		return 0, errors.Join(tablet.ErrMetaChanged, tablet.ErrMetaUnsent, err)
 	}
 	row := *st.row
 	event := do(&row)

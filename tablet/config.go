@@ -37,6 +37,9 @@ type Blobs interface {
 // change was based on, or is gone.
 var ErrMetaChanged = errors.New("tablet metadata was changed by another")
 
+// ErrMetaUnsent stands beside ErrMetaChanged if the change was not even tried: nobody can ever see what it names.
+var ErrMetaUnsent = errors.New("the change was not tried")
+
 // ErrNoMeta means that there is no metadata of a tablet.
 var ErrNoMeta = errors.New("no metadata of such a tablet")
 
@@ -87,7 +90,8 @@ type LogReader interface {
 type Metadata interface {
 	// Save replaces the row of tablet m, which is that of m.Table and m.End, if it is still at generation gen,
 	// and returns its new generation. The row is durable then. An error that is
-	// ErrMetaChanged, ErrMetaLost or ErrMetaTooLarge says that it was not replaced;
+	// ErrMetaUnsent or ErrMetaTooLarge says that it was not replaced, ErrMetaChanged or ErrMetaLost alone that another has replaced it:
+	// perhaps what this call had made of it;
 	// any other leaves that open, and Load tells. ErrClosed leaves it open for good: there will be no answers any more.
 	Save(ctx context.Context, m *Meta, gen uint64) (uint64, error)
 	// Load returns the row of the table's tablet with that end, and its

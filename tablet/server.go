@@ -463,7 +463,7 @@ func (t *Tablet) saveMeta(next *Meta) (unclear bool, err error) {
 	}
 	// That another has changed the row does not say that this change was not made before: then the other's row names
 	// the files, too.
-	unclear = !errors.Is(err, ErrMetaTooLarge)
+	unclear = !errors.Is(err, ErrMetaTooLarge) && !errors.Is(err, ErrMetaUnsent)
 	if errors.Is(err, ErrMetaLost) {
 		t.metaMu.closed = true
 		t.server.lost(t, err)

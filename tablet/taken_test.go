@@ -2,6 +2,7 @@ package tablet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -10,11 +11,15 @@ import (
 // takenMetadata makes a change, has another server take the tablet then, and tells of that alone.
 type takenMetadata struct {
 	Metadata
-	on   atomic.Bool
-	says error
+	on     atomic.Bool
+	unsent bool
+	says   error
 }
 
 func (m *takenMetadata) Save(ctx context.Context, meta *Meta, gen uint64) (uint64, error) {
+	if m.unsent && m.on.Swap(false) {
+		return 0, fmt.Errorf("row of METADATA: %w: %w", m.says, ErrMetaUnsent)
+	}
 	made, err := m.Metadata.Save(ctx, meta, gen)
 	if err != nil || !m.on.Swap(false) {
 		return made, err
@@ -76,5 +81,40 @@ func TestFilesOfTakenTabletStay(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A change of metadata that was not tried, as while the server has no lease, leaves no file behind: such tries go on for
+// as long as that lasts.
+func TestFilesOfUnsentChangeGo(t *testing.T) {
+	f := newFleet(t, Config{}, 1, "f:")
+	s := f.servers[0]
+	m := &takenMetadata{Metadata: s.cfg.Metadata, says: ErrMetaChanged, unsent: true}
+	s.cfg.Metadata = m
+	blobs := func() (n int) {
+		for _, dir := range []string{"/d0/blobs", "/d1/blobs"} {
+			names, err := f.fs.ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += len(names)
+		}
+		return n
+	}
+	if _, err := applySync(s.Server, "row", setCell("v")); err != nil {
+		t.Fatal(err)
+	}
+	before := blobs()
+	for range 3 {
+		m.on.Store(true)
+		if err := s.allTablets()[0].flush(t.Context()); !errors.Is(err, ErrMetaUnsent) {
+			t.Fatalf("the minor compaction heard of %v", err)
+		}
+	}
+	if n := blobs(); n != before {
+		t.Errorf("%d blobs before three tries, %d after them", before, n)
+	}
+	if err := s.allTablets()[0].flush(t.Context()); err != nil || blobs() != before+1 {
+		t.Errorf("when it is tried: %v, %d blobs more", err, blobs()-before)
 	}
 }
