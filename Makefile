@@ -1,11 +1,12 @@
 # make build       the binary, at bin/stele
 # make test        everything a change must pass (under 15 minutes on 2 cores)
 # make test-short  the quick part of it (under 2)
-# make check       format, vet, staticcheck, arrows and docs, race detector
+# make check       format, vet, staticcheck, arrows and docs, race detector, known vulnerabilities (VULNDB=URL: a mirror)
 # make demo        the main job on real input: see scripts/demo.sh
 # make bench       the paper's six workloads against a node of its own
 # make bench-growth how cost grows with rows and tablets: see scripts/bench-growth.sh
 # make bench-nodes the six workloads on one node and on three: see scripts/bench-nodes.sh
+# make bench-tls   the six workloads with and without certificates: see scripts/bench-tls.sh
 # make bench-compression what pages shrink to: see scripts/bench-compression.sh
 # make package     the Debian package, at dist/
 # make test-package tries it on a throw-away host with systemd (needs root)
@@ -20,8 +21,10 @@ T          ?= 10m
 VERSION    := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS    := -X github.com/steledb/stele/node.version=$(VERSION)
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
+GOVULNCHECK = $(GO) tool -modfile=tools/vuln/go.mod govulncheck
+VULNDB     ?= https://vuln.go.dev
 
-.PHONY: build test test-short check demo bench bench-growth bench-nodes bench-compression availability package test-package test-ansible soak fuzz clean network
+.PHONY: build test test-short check demo bench bench-growth bench-nodes bench-tls bench-compression availability package test-package test-ansible soak fuzz clean network
 
 build:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/stele ./cmd/stele
@@ -43,6 +46,7 @@ check: network
 	$(GO) test -race -short ./...
 	$(GO) mod verify >/dev/null
 	$(GO) mod tidy -diff
+	$(GOVULNCHECK) -db $(VULNDB) ./...
 
 demo: build
 	scripts/demo.sh
@@ -55,6 +59,10 @@ bench-growth: build
 
 bench-nodes: build
 	scripts/bench-nodes.sh
+
+bench-tls: build
+	scripts/need.sh 'python3 -c "import json"' python3
+	scripts/bench-tls.sh
 
 bench-compression:
 	GO=$(GO) scripts/bench-compression.sh $(CORPUS)

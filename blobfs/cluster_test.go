@@ -53,8 +53,10 @@ type nodesConfig struct {
 	dir     string // real folders; in memory if empty
 	cluster blobfs.Cluster
 	zones   int
-	keep    bool // the keepers run
-	virtual bool // within a synctest bubble: no real network
+	reserve int64         // of each folder; none if 0
+	keep    bool          // the keepers run
+	spare   time.Duration // blobfs.Config.UsedSpareMax
+	virtual bool          // within a synctest bubble: no real network
 }
 
 // silenceMax is how long calls between nodes wait for a sign of life. They have deadlines of their own; to look at each
@@ -93,7 +95,10 @@ func newNodes(t testing.TB, cfg nodesConfig) *nodes {
 
 func (n *node) open(cfg nodesConfig) {
 	t := n.of.t
-	local := blobfs.Config{ExtentBytes: cfg.extent, ReserveBytes: -1, Logger: slog.New(slog.DiscardHandler)}
+	local := blobfs.Config{ExtentBytes: cfg.extent, ReserveBytes: -1, UsedSpareMax: cfg.spare, Logger: slog.New(slog.DiscardHandler)}
+	if cfg.reserve > 0 {
+		local.ReserveBytes = cfg.reserve
+	}
 	if cfg.dir == "" {
 		if n.fs == nil {
 			n.fs = vfs.NewMem(vfs.MemOptions{})

@@ -51,7 +51,11 @@ func (s *Store) copyExtent(ctx context.Context, c api.Copy) error {
 			continue
 		}
 		if w == nil {
-			if w, err = s.disks.CreateExtent(ctx, c.Extent, st.Offset); err != nil {
+			w, err = s.disks.CreateExtent(ctx, c.Extent, st.Offset)
+			if errors.Is(err, local.ErrExtentExists) && s.streams.endOrphan(ctx, c.Extent) {
+				w, err = s.disks.CreateExtent(ctx, c.Extent, st.Offset)
+			}
+			if err != nil {
 				return err
 			}
 			defer w.Abort()

@@ -63,7 +63,8 @@
 //	    is gone is rotten.
 //	R6. Each node that has sealed an extent has kept, before that, a list of holders in which all
 //	    others are that were to seal it.
-//	R7. When no node has room, it is told before anything is written.
+//	R7. When no node has room, it is told before anything is written. What is vital is written also
+//	    on nodes that are full for all else, if no others are left.
 //	R8. An extent with one good replica on a node that lives gets as many as it should have, within
 //	    a time that what there is to copy and the rate bound.
 //	R9. A keeper drops a replica only if its node is not on the extent's newest list that it knows, and

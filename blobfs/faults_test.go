@@ -521,6 +521,42 @@ func TestIdleStreams(t *testing.T) {
 	})
 }
 
+// A stream whose writer could not say that it gave this node up does not keep a copy out for longer than writers wait.
+func TestCopyOverOrphan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := quick
+		cluster.ReplyTimeout = 5 * time.Second
+		c := newNodes(t, nodesConfig{virtual: true, n: 4, cluster: cluster})
+		data := blobtest.Bytes(1, 200_000)
+		h := put(t, c.all[0].Store, data)
+		out := c.all[slices.IndexFunc(c.all, func(n *node) bool { return !slices.Contains(h.Extents[0].Replicas, n.id) })]
+		peer := out.Peer()
+		x := blobfs.ExtentID{Blob: h.ID}
+		stream, begun := api.StreamID{1}, make(chan error, 2)
+		peer.Begin(t.Context(), api.Begin{Stream: stream, Extent: x}, func(err error) { begun <- err })
+		noError(t, <-begun)
+		copied := func() error {
+			return peer.Copy(t.Context(), api.Copy{Ref: api.Ref{Extent: x, CRC: h.Extents[0].CRC}, From: h.Extents[0].Replicas})
+		}
+		time.Sleep(4 * time.Second)
+		if err := copied(); !errors.Is(err, api.ErrExtentExists) {
+			t.Errorf("over a stream that may go on: %v", err)
+		}
+		peer.Piece(t.Context(), stream, 0, data[:64<<10], func(err error) { begun <- err })
+		noError(t, <-begun)
+		time.Sleep(4 * time.Second)
+		if err := copied(); !errors.Is(err, api.ErrExtentExists) {
+			t.Errorf("over a stream that goes on: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		noError(t, copied())
+		if _, err := peer.Resume(t.Context(), stream); !errors.Is(err, api.ErrNoStream) {
+			t.Errorf("the stream goes on: %v", err)
+		}
+		noError(t, out.VerifyExtent(t.Context(), x))
+	})
+}
+
 // The rest of what a peer offers, over the wire.
 func TestPeer(t *testing.T) {
 	c := newNodes(t, nodesConfig{n: 4})

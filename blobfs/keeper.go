@@ -27,7 +27,7 @@ type keeper struct {
 	mu struct {
 		sync.Mutex
 		scan      scanTotals // of the last scan that ended
-		scanned   bool
+		scanned   uint64     // the number of the view that it looked at, 0 for none
 		retired   int
 		counts    KeepCounts
 		mark      local.ScrubMark
@@ -41,6 +41,18 @@ const tickEvery = time.Second
 
 // startKeeper starts the keeper. It ends with the store.
 func (s *Store) startKeeper() {
+	k := newKeeper(s)
+	s.keeper = k
+	s.spawn(k.run)
+	s.spawn(k.auditing)
+	s.spawn(k.scrubbing)
+	s.spawn(k.balancing)
+	for range k.cfg.Workers {
+		s.spawn(k.work)
+	}
+}
+
+func newKeeper(s *Store) *keeper {
 	cfg := s.cluster.Keep
 	k := &keeper{s: s, cfg: cfg, queue: newTaskQueue(s.cluster.Clock)}
 	k.watch = newWatch(s, cfg)
@@ -50,14 +62,7 @@ func (s *Store) startKeeper() {
 	k.balances = newRate(s.cluster.Clock, cfg.BalanceBytes)
 	k.taking = make(chan struct{}, cfg.Workers)
 	k.back = make(chan struct{}, 1)
-	s.keeper = k
-	s.spawn(k.run)
-	s.spawn(k.auditing)
-	s.spawn(k.scrubbing)
-	s.spawn(k.balancing)
-	for range cfg.Workers {
-		s.spawn(k.work)
-	}
+	return k
 }
 
 // run scans when something has changed, and now and then.
@@ -193,7 +198,7 @@ func (k *keeper) scan(v *view) {
 		after = infos[len(infos)-1].ID
 	}
 	k.mu.Lock()
-	k.mu.scan, k.mu.scanned = sum, true
+	k.mu.scan, k.mu.scanned = sum, v.number
 	k.mu.Unlock()
 }
 

@@ -44,6 +44,7 @@ type keptNode struct {
 	member  blobfs.Member
 	fs      *vfs.Mem
 	up      bool
+	removed bool // from the fleet, for good
 	used    int64
 	counted time.Time
 	store   *blobfs.Store
@@ -110,6 +111,9 @@ func (n *keptNode) say(f func(m *blobfs.Member)) {
 	n.of.changed = make(chan struct{})
 }
 
+// remove takes a node out of the fleet.
+func (n *keptNode) remove() { n.say(func(*blobfs.Member) { n.removed = true }) }
+
 // usedLocked is what a node's extents take, as of some seconds ago.
 func (n *keptNode) usedLocked() int64 {
 	if now := time.Now(); now.Sub(n.counted) > 3*time.Second {
@@ -131,6 +135,9 @@ func (f keptFleet) Members() []blobfs.Member {
 	defer c.mu.Unlock()
 	var all []blobfs.Member
 	for _, n := range c.all {
+		if n.removed {
+			continue
+		}
 		m := n.member
 		m.FreeBytes = m.CapacityBytes
 		if n.up {

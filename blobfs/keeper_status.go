@@ -23,7 +23,8 @@ type KeepCounts struct {
 // KeepStatus is what the keeper of one node has done and has yet to do. Each extent that has too few replicas is
 // counted by the one node that repairs it, so the figures of all nodes may be added up.
 type KeepStatus struct {
-	// Known is false until the first scan has ended, and of a node that is alone.
+	// Known is false until a scan has ended since the fleet last changed, while a node is waited for that some list names and
+	// the fleet does not know, and of a node that is alone. The figures of extents are those of an earlier scan then.
 	Known          bool
 	Extents, Bytes int64 // that this node holds
 	// Short counts extents that have too few replicas and that this node repairs, by live
@@ -59,11 +60,12 @@ func (s *Store) Keeping() KeepStatus {
 	_, endangered := k.queue.load()
 	rotten := s.rot.count()
 	balancePerSec, _ := k.balances.now()
+	view, settled := k.watch.settled()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	scan := &k.mu.scan
 	st := KeepStatus{
-		Known: k.mu.scanned, Extents: scan.extents, Bytes: scan.bytes, Short: slices.Clone(scan.short[:s.cluster.Replicas]),
+		Known: settled && k.mu.scanned == view, Extents: scan.extents, Bytes: scan.bytes, Short: slices.Clone(scan.short[:s.cluster.Replicas]),
 		ToCopy: int64(endangered), ToCopyBytes: scan.shortBytes, Surplus: scan.surplus, BytesPerSec: perSec, KeepCounts: k.mu.counts,
 	}
 	st.Rotten, st.Drain, st.Scrub = int64(rotten), k.mu.drain, k.scrubStatusLocked()

@@ -28,6 +28,8 @@ type view struct {
 	// changed is when a node's standing last changed.
 	changed time.Duration
 	at      time.Duration
+	// number counts the changes of the fleet that there were: what was found in an earlier view may not be so any more.
+	number uint64
 }
 
 // sighting is what the keeper remembers of a node.
@@ -42,6 +44,7 @@ type sighting struct {
 	audits int
 	undone int  // how many times in a row it could not be asked
 	seen   bool // by the present refresh
+	member bool // seen by any: if it is not any more, it was removed
 }
 
 // flapTime is how long a return from the dead counts against a node, flapMax how many returns do.
@@ -71,7 +74,7 @@ func newWatch(s *Store, cfg KeepConfig) *watch {
 	return w
 }
 
-// refresh looks at the fleet. It tells whether some standing changed.
+// refresh looks at the fleet. It tells whether that has changed: who is in it, or some standing.
 func (w *watch) refresh() (*view, bool) {
 	members := w.fleet.Members()
 	w.mu.Lock()
@@ -83,7 +86,7 @@ func (w *watch) refresh() (*view, bool) {
 	}
 	for _, m := range members {
 		n := w.nodeLocked(m.ID)
-		n.seen = true
+		n.seen, n.member = true, true
 		w.observe(n, m.Alive, now)
 		if m.Alive && !m.Since.Equal(n.alive) {
 			// It may have lost something, though its death was too short to be seen.
@@ -126,8 +129,34 @@ func (w *watch) refresh() (*view, bool) {
 	if !changed {
 		v.changed = w.last.changed
 	}
+	news := changed || !sameMembers(members, w.last.members)
+	if w.last != nil {
+		v.number = w.last.number
+	}
+	if news {
+		v.number++
+	}
 	w.last = v
-	return v, changed
+	return v, news
+}
+
+// sameMembers tells whether lists have the same nodes, which live and stay as before. How full they are does not count.
+func sameMembers(a, b []Member) bool {
+	return slices.EqualFunc(a, b, func(x, y Member) bool { return x.ID == y.ID && x.Alive == y.Alive && x.Leaving == y.Leaving })
+}
+
+// settled returns the number of the present view, and whether what was found in it counts: not if the fleet has changed
+// since, nor while somebody is waited for that it does not know.
+func (w *watch) settled() (number uint64, ok bool) {
+	members := w.fleet.Members()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range w.nodes {
+		if !n.seen && n.was == away {
+			return w.last.number, false
+		}
+	}
+	return w.last.number, sameMembers(members, w.last.members)
 }
 
 func (w *watch) nodeLocked(id string) *sighting {
@@ -155,11 +184,14 @@ func (w *watch) observe(n *sighting, alive bool, now time.Duration) {
 	}
 }
 
-// judge says what a node is that does not leave. One that comes and goes is waited for longer.
+// judge says what a node is that does not leave. One that comes and goes is waited for longer, one that was removed is not:
+// it never comes back.
 func (w *watch) judge(n *sighting, now time.Duration) standing {
 	switch {
 	case !n.dead:
 		return present
+	case n.member && !n.seen:
+		return gone
 	case now-n.since < w.cfg.Grace<<len(n.returns):
 		return away
 	}

@@ -6,9 +6,18 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/internal/vfs"
 )
 
 type pairFleet struct{}
+
+// listFleet is a fleet that a test changes.
+type listFleet struct {
+	pairFleet
+	members []Member
+}
+
+func (f *listFleet) Members() []Member { return f.members }
 
 func (pairFleet) Members() []Member {
 	return []Member{{ID: "n1", Alive: true}, {ID: "n2", Alive: true}}
@@ -61,4 +70,64 @@ func TestAuditIsTriedAgainSoon(t *testing.T) {
 	if due := w.due(); len(due) != 0 {
 		t.Errorf("asked again though it has answered: %v", due)
 	}
+}
+
+// What a keeper tells of extents counts once it has looked at all of them since the fleet changed: not when it was changed, and
+// not when that was seen.
+func TestKnownOnceLookedAt(t *testing.T) {
+	fleet, clock := &listFleet{members: []Member{{ID: "n1", Alive: true}}}, &handClock{at: time.Minute}
+	s, err := OpenIn(Cluster{Fleet: fleet, Clock: clock, Keep: KeepConfig{Off: true}}, Config{FS: vfs.NewMem(vfs.MemOptions{}), Folders: []string{"/a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	k := newKeeper(s)
+	s.keeper = k
+	known := func(what string, want bool) {
+		t.Helper()
+		if got := s.Keeping().Known; got != want {
+			t.Errorf("%s: known %v, want %v", what, got, want)
+		}
+	}
+	known("before the first look", false)
+	k.scan(k.watch.view())
+	known("after it", true)
+	for _, x := range []struct {
+		what  string
+		after []Member
+	}{
+		{"a node has come", []Member{{ID: "n1", Alive: true}, {ID: "n2", Alive: true}}},
+		{"one drains", []Member{{ID: "n1", Alive: true}, {ID: "n2", Alive: true, Leaving: true}}},
+		{"it is dead", []Member{{ID: "n1", Alive: true}, {ID: "n2", Leaving: true}}},
+		{"it was removed", []Member{{ID: "n1", Alive: true}}},
+		{"one has come that is not heard of", []Member{{ID: "n1", Alive: true}, {ID: "n3"}}},
+		{"it is heard of", []Member{{ID: "n1", Alive: true}, {ID: "n3", Alive: true}}},
+	} {
+		fleet.members = x.after
+		known(x.what, false)
+		before := k.watch.view()
+		v, news := k.watch.refresh()
+		if !news {
+			t.Errorf("%s: that is no news", x.what)
+		}
+		known(x.what+", and was seen", false)
+		k.scan(before)
+		known(x.what+", and one looked as it was before", false)
+		k.scan(v)
+		known(x.what+", and one has looked", true)
+	}
+	fleet.members = []Member{{ID: "n1", Alive: true, FreeBytes: 5}, {ID: "n3", Alive: true}}
+	known("one is fuller", true)
+	if _, news := k.watch.refresh(); news {
+		t.Error("that one is fuller is news")
+	}
+	k.watch.stranger("n4")
+	known("a list names a node that nobody knows", false)
+	clock.at += 2 * k.cfg.Grace
+	v, news := k.watch.refresh()
+	if !news {
+		t.Error("that it is waited for no more is no news")
+	}
+	k.scan(v)
+	known("it is waited for no more", true)
 }

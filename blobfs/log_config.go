@@ -22,6 +22,9 @@ type LogConfig struct {
 	Retry time.Duration
 	// Avoid is how long a node that failed or was slow gets no replicas. Default 10 s.
 	Avoid time.Duration
+	// ExtentAge is how long a log goes on in an extent in which there is something: then in the next, so
+	// that what is released goes, also from a log to which little is appended. Default 6 h.
+	ExtentAge time.Duration
 }
 
 func (c LogConfig) withDefaults() LogConfig {
@@ -31,12 +34,13 @@ func (c LogConfig) withDefaults() LogConfig {
 	orDefault(&c.OpenTimeout, 10*time.Second)
 	orDefault(&c.Retry, 200*time.Millisecond)
 	orDefault(&c.Avoid, 10*time.Second)
+	orDefault(&c.ExtentAge, 6*time.Hour)
 	return c
 }
 
 func (c LogConfig) validate() error {
 	c = c.withDefaults()
-	if c.DeadlineMin < 0 || c.DeadlineMax < c.DeadlineMin || c.WindowBytes < 0 || c.WindowBytes > 12<<20 || c.OpenTimeout < 0 || c.Retry < 0 || c.Avoid < 0 {
+	if c.DeadlineMin < 0 || c.DeadlineMax < c.DeadlineMin || c.WindowBytes < 0 || c.WindowBytes > 12<<20 || c.OpenTimeout < 0 || c.Retry < 0 || c.Avoid < 0 || c.ExtentAge < 0 {
 		return errors.New("configuration of logs: a value is negative, a maximum is below its minimum, or the window is over 12 MiB")
 	}
 	return nil

@@ -110,7 +110,7 @@ func replicasOf(l *logproto.List, seq uint64) []string {
 
 // choose returns the nodes for an extent: this one first. The others are, if there are enough, not
 // those of the extent that is appended to, so that one that fails does not fail both; with twice as many
-// nodes as it takes this one is not among them either. Called with mu held.
+// nodes as it takes this one is not among them either. Full ones come last. Called with mu held.
 func (w *SpreadLogWriter) choose(seq uint64) []string {
 	nodes := w.s.logNodes()
 	usable := w.usable(w.s.cluster.Clock.Now())
@@ -133,8 +133,16 @@ func (w *SpreadLogWriter) choose(seq uint64) []string {
 			}
 		}
 	}
+	if len(ids) < want {
+		for _, n := range chooseFull(key, usable, ids, nil, want-len(ids)) {
+			ids = append(ids, n.ID)
+		}
+	}
 	return ids
 }
+
+// gets tells whether a node gets replicas as far as its disks go.
+func (w *SpreadLogWriter) gets(n place.Node) bool { return !n.Leaving && (!n.Full || w.vital) }
 
 // logReplicasMin is how many replicas an extent of a log has even if some of them are
 // slow, as long as there are nodes: what a single disk has, a single disk can lose.
@@ -146,7 +154,7 @@ const avoidBare = time.Second
 
 // usable returns the nodes that may get a replica now. Called with mu held.
 func (w *SpreadLogWriter) usable(now time.Duration) []place.Node {
-	there := slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool { return n.Leaving || n.Full })
+	there := slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool { return !w.gets(n) })
 	able := slices.DeleteFunc(slices.Clone(there), func(n place.Node) bool { return w.avoided(n.ID, now) })
 	quick := slices.DeleteFunc(slices.Clone(able), func(n place.Node) bool { return now < w.slow[n.ID] })
 	least := min(logReplicasMin, w.s.cluster.Replicas)
@@ -163,7 +171,7 @@ func (w *SpreadLogWriter) usable(now time.Duration) []place.Node {
 		if n.ID != w.s.self {
 			at += patience
 		}
-		return n.Leaving || n.Full || w.avoided(n.ID, at)
+		return !w.gets(n) || w.avoided(n.ID, at)
 	})
 }
 
@@ -216,7 +224,7 @@ func (w *SpreadLogWriter) open(e logproto.Effect, salt uint64) {
 	p, err := w.s.logPeer(ctx, e.Node)
 	var room int64
 	if err == nil {
-		room, err = p.OpenLog(ctx, local.LogOpen{Log: w.id, Server: w.server, Seq: e.Seq, Epoch: e.Epoch, Salt: salt})
+		room, err = p.OpenLog(ctx, local.LogOpen{Log: w.id, Server: w.server, Seq: e.Seq, Epoch: e.Epoch, Salt: salt, Vital: w.vital})
 	}
 	if err == nil && room < w.frameMax() {
 		err = fmt.Errorf("extents of %d bytes are too small", room)

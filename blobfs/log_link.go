@@ -122,12 +122,29 @@ func (w *SpreadLogWriter) queueHere(l *logLink, frames []queuedFrame) {
 		inside = false
 	}
 	if flush {
+		alone := w.alone(l.key.seq)
 		w.after = append(w.after, func() {
-			if w.s.disks.FlushLogOnce(w.id, l.key.seq) && !w.s.spawn(func() { w.s.disks.FlushLog(w.id, l.key.seq) }) {
+			more := true
+			if alone { // the appender waits for this disk and no other: it may as well do the work
+				more = w.s.disks.FlushLogOnce(w.id, l.key.seq)
+			}
+			// Otherwise a disk that stalls must not hold up who would go on without it.
+			if more && !w.s.spawn(func() { w.s.disks.FlushLog(w.id, l.key.seq) }) {
 				w.s.disks.FlushLog(w.id, l.key.seq)
 			}
 		})
 	}
+}
+
+// alone tells whether an extent has one replica. Called with mu held.
+func (w *SpreadLogWriter) alone(seq uint64) bool {
+	n := 0
+	for k := range w.links {
+		if k.seq == seq {
+			n++
+		}
+	}
+	return n == 1
 }
 
 // answer hears of a replica.
@@ -254,7 +271,7 @@ func (w *SpreadLogWriter) watch() {
 			return
 		}
 		stop()
-		w.event(w.look)
+		w.later(w.look) // it must look again though a disk stalls
 	}
 }
 
@@ -267,6 +284,7 @@ func (w *SpreadLogWriter) look() {
 	}
 	w.weigh(now)
 	w.widen(now)
+	w.renew(now)
 	if len(w.frames) == 0 {
 		return
 	}
@@ -342,6 +360,17 @@ func (w *SpreadLogWriter) widen(now time.Duration) {
 		w.m.Failed(current, nodes[0], 0)
 	case better < want || !stays:
 		w.m.Failed(seq, standby[0], 0)
+	}
+}
+
+// renew goes on in the standby when the present extent has held something for long enough. Called with mu held.
+func (w *SpreadLogWriter) renew(now time.Duration) {
+	if seq, _ := w.m.Current(); seq != w.present || w.m.Held() == 0 {
+		w.present, w.presentSince = seq, now
+		return
+	}
+	if now-w.presentSince >= w.s.cluster.Logs.ExtentAge {
+		w.m.Renew()
 	}
 }
 

@@ -25,6 +25,8 @@ type SpreadLogWriter struct {
 	id ID
 	// server is whose log it is, and path where its list is.
 	server, path string
+	// vital means that it may take disks down to half of their reserve.
+	vital bool
 
 	ctx    context.Context // ends with Close and with the store
 	cancel context.CancelFunc
@@ -62,6 +64,9 @@ type SpreadLogWriter struct {
 
 	weighed, shortSince time.Duration // when weigh last looked, and since when extents lack replicas; 0: none does
 
+	present      uint64        // extent that is appended to
+	presentSince time.Duration // when it was first seen to hold something
+
 	weak atomic.Int64
 }
 
@@ -91,11 +96,21 @@ type logWaiter struct {
 // CreateSpreadLog begins a log of a server, durably, and opens it for appending. ErrLogExists;
 // ErrDiskFull if no node has room; ErrFenced; what the lists return.
 func (s *Store) CreateSpreadLog(ctx context.Context, server string, id ID) (*SpreadLogWriter, error) {
+	return s.createSpreadLog(ctx, server, id, false)
+}
+
+// CreateVitalSpreadLog is CreateSpreadLog of one that may take disks down to half of their reserve, when there is no
+// other room.
+func (s *Store) CreateVitalSpreadLog(ctx context.Context, server string, id ID) (*SpreadLogWriter, error) {
+	return s.createSpreadLog(ctx, server, id, true)
+}
+
+func (s *Store) createSpreadLog(ctx context.Context, server string, id ID, vital bool) (*SpreadLogWriter, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, fmt.Errorf("create log %s: %w", id, err)
 	}
 	w := &SpreadLogWriter{
-		s: s, id: id, server: server, path: logPath(server, id),
+		s: s, id: id, server: server, path: logPath(server, id), vital: vital,
 		turn: make(chan struct{}, 1), began: make(chan struct{}), sealed: make(chan struct{}),
 		salts: map[uint64]uint64{}, links: map[linkKey]*logLink{}, avoid: map[string]avoidance{}, slow: map[string]time.Duration{},
 	}

@@ -27,6 +27,7 @@ type spread struct {
 	s      *Store
 	id     ExtentID
 	offset int64
+	vital  int64 // see api.Begin
 	stream api.StreamID
 
 	here     *local.ExtentWriter // nil if this node keeps no replica
@@ -48,13 +49,21 @@ type spread struct {
 	last    bool
 }
 
-func (s *Store) newSpread(id ExtentID, offset int64) (*spread, error) {
-	x := &spread{s: s, id: id, offset: offset, tried: map[string]bool{}}
+// createExtent begins an extent here, a vital one if it is expected to have that many bytes.
+func (s *Store) createExtent(id ExtentID, offset, vital int64) (*local.ExtentWriter, error) {
+	if vital > 0 {
+		return s.disks.CreateVitalExtent(context.Background(), id, offset, vital)
+	}
+	return s.disks.CreateExtent(context.Background(), id, offset)
+}
+
+func (s *Store) newSpread(id ExtentID, offset, vital int64) (*spread, error) {
+	x := &spread{s: s, id: id, offset: offset, vital: vital, tried: map[string]bool{}}
 	rand.Read(x.stream[:]) // never fails
 	nodes := s.nodes()
 	errHere := errLeaving
 	if !slices.ContainsFunc(nodes, func(n place.Node) bool { return n.ID == s.self && n.Leaving }) {
-		x.here, errHere = s.disks.CreateExtent(context.Background(), id, offset)
+		x.here, errHere = s.createExtent(id, offset, vital)
 	}
 	if errHere != nil && !goesElsewhere(errHere) {
 		return nil, errHere
@@ -78,7 +87,7 @@ func (s *Store) newSpread(id ExtentID, offset int64) (*spread, error) {
 	}
 	if errors.Is(errHere, errLeaving) {
 		// Better here, to be moved, than nowhere.
-		if x.here, errHere = s.disks.CreateExtent(context.Background(), id, offset); errHere == nil {
+		if x.here, errHere = s.createExtent(id, offset, vital); errHere == nil {
 			return x, nil
 		}
 	}
@@ -94,22 +103,39 @@ func goesElsewhere(err error) bool {
 }
 
 func (x *spread) begin() api.Begin {
-	return api.Begin{Stream: x.stream, Extent: x.id, Offset: x.offset}
+	return api.Begin{Stream: x.stream, Extent: x.id, Offset: x.offset, Vital: x.vital}
 }
 
-// choose returns n more nodes for the extent.
+// choose returns n more nodes for the extent. Full ones get it if it is vital and there are no others.
 func (x *spread) choose(n int) []string {
 	nodes := x.s.nodes()
 	taken := x.replicas()
 	nodes = slices.DeleteFunc(nodes, func(n place.Node) bool {
 		return !slices.Contains(taken, n.ID) && (n.ID == x.s.self || x.tried[n.ID])
 	})
+	chosen := place.Choose(placeKey(x.id), nodes, taken, n)
+	if x.vital > 0 && len(chosen) < n {
+		chosen = chooseFull(placeKey(x.id), nodes, taken, chosen, n)
+	}
 	var ids []string
-	for _, n := range place.Choose(placeKey(x.id), nodes, taken, n) {
+	for _, n := range chosen {
 		ids = append(ids, n.ID)
 		x.tried[n.ID] = true
 	}
 	return ids
+}
+
+// chooseFull returns nodes that were chosen and more, full ones, up to n.
+func chooseFull(key place.Key, nodes []place.Node, taken []string, chosen []place.Node, n int) []place.Node {
+	taken = slices.Clone(taken)
+	for _, x := range chosen {
+		taken = append(taken, x.ID)
+	}
+	all := slices.Clone(nodes)
+	for i := range all {
+		all[i].Full = false
+	}
+	return append(chosen, place.Choose(key, all, taken, n-len(chosen))...)
 }
 
 // replicas returns the nodes that have a part of the extent, or all of it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -176,19 +177,35 @@ func (s *Store) spawn(f func()) bool {
 
 // Create begins a blob whose extents will be on this node and others. No sweep touches it before Release. ErrDiskFull when no
 // node has room, ErrFolderRetired when there is no disk to write to, ErrReadOnly, ErrClosed.
-func (s *Store) Create(ctx context.Context) (*Writer, error) {
+func (s *Store) Create(ctx context.Context) (*Writer, error) { return s.createPinned(ctx, 0) }
+
+// CreateVital is Create of a blob that may take disks down to half of their reserve, when there is no other room: one
+// whose writing lets the store give back space, or without which nobody could delete anything. bytes is about how long it
+// will be, rather too much: so much room each extent needs to begin. Zero means that nobody knows.
+func (s *Store) CreateVital(ctx context.Context, bytes int64) (*Writer, error) {
+	if bytes <= 0 {
+		bytes = math.MaxInt64
+	}
+	return s.createPinned(ctx, bytes)
+}
+
+func (s *Store) createPinned(ctx context.Context, vital int64) (*Writer, error) {
 	id := NewID()
 	s.pins.change(id, func(p *pin) { p.written = true })
-	w, err := s.create(ctx, id)
+	w, err := s.create(ctx, id, vital)
 	if err != nil {
 		s.Release(id)
 	}
 	return w, err
 }
 
-func (s *Store) create(ctx context.Context, id ID) (*Writer, error) {
+// create begins a blob. vital is about how long it will be if it is vital, and else 0.
+func (s *Store) create(ctx context.Context, id ID, vital int64) (*Writer, error) {
 	dropped := func() { s.Release(id) }
 	if s.alone() {
+		if vital > 0 {
+			return s.disks.CreateVitalAs(ctx, id, vital, dropped)
+		}
 		return s.disks.CreateAs(ctx, id, dropped)
 	}
 	if err := s.usable(ctx); err != nil {
@@ -199,7 +216,7 @@ func (s *Store) create(ctx context.Context, id ID) (*Writer, error) {
 		Beside:      true,
 		Dropped:     dropped,
 		Begin: func(id ExtentID, offset int64) (local.ExtentSink, error) {
-			x, err := s.newSpread(id, offset)
+			x, err := s.newSpread(id, offset, local.VitalBytes(vital, offset, s.ExtentBytes()))
 			if err != nil {
 				return nil, err
 			}

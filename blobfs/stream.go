@@ -47,6 +47,8 @@ type stream struct {
 	mu     sync.Mutex
 	queue  []streamOp
 	bytes  int // of pieces in the queue
+	busy   bool
+	used   time.Duration // when something was put into the queue last
 	ended  bool
 	wake   chan struct{} // of capacity 1: there is something in the queue, or it has ended
 	before *stream       // of the same extent, which has to end first
@@ -68,7 +70,7 @@ type streamOp struct {
 
 // begin starts a stream, in place of an older one of the same extent.
 func (t *streams) begin(b api.Begin) (*stream, error) {
-	x := &stream{s: t.s, begin: b, wake: make(chan struct{}, 1), gone: make(chan struct{})}
+	x := &stream{s: t.s, begin: b, used: t.s.cluster.Clock.Now(), wake: make(chan struct{}, 1), gone: make(chan struct{})}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -94,6 +96,24 @@ func (t *streams) find(id api.StreamID) (*stream, error) {
 		return x, nil
 	}
 	return nil, api.ErrNoStream
+}
+
+// endOrphan ends the stream of an extent that was sealed elsewhere, if its writer has forgotten it, and waits until it is
+// gone. One of which nothing was heard while a writer waits for an answer is such: a writer that lost this node could not
+// tell it, and seals all that it knows of at once.
+func (t *streams) endOrphan(ctx context.Context, id ExtentID) bool {
+	t.mu.Lock()
+	x := t.byExtent[id]
+	t.mu.Unlock()
+	if x == nil || !x.endIdle(t.s.cluster.Clock.Now()-t.s.cluster.ReplyTimeout) {
+		return false
+	}
+	select {
+	case <-x.gone:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func (t *streams) forget(x *stream) {
@@ -129,6 +149,7 @@ func (x *stream) put(op streamOp) {
 	default:
 		x.queue = append(x.queue, op)
 		x.bytes += op.bytes
+		x.used = x.s.cluster.Clock.Now()
 	}
 	x.mu.Unlock()
 	if err != nil {
@@ -153,10 +174,23 @@ func (x *stream) end() {
 	x.signal()
 }
 
+// endIdle has the goroutine end if it has nothing to do, and had nothing since then.
+func (x *stream) endIdle(since time.Duration) bool {
+	x.mu.Lock()
+	idle := !x.busy && len(x.queue) == 0 && x.used < since
+	x.ended = x.ended || idle
+	x.mu.Unlock()
+	if idle {
+		x.signal()
+	}
+	return idle
+}
+
 // take returns what to do next. nil means that the stream has ended.
 func (x *stream) take() func(*stream) {
 	for {
 		x.mu.Lock()
+		x.busy = false
 		if x.ended {
 			x.mu.Unlock()
 			return nil
@@ -166,6 +200,7 @@ func (x *stream) take() func(*stream) {
 			x.queue[0] = streamOp{}
 			x.queue = x.queue[1:]
 			x.bytes -= op.bytes
+			x.busy = true
 			x.mu.Unlock()
 			return op.do
 		}
@@ -227,7 +262,7 @@ func (x *stream) run() {
 
 // start is the first thing that a stream does.
 func (x *stream) start() error {
-	x.w, x.err = x.s.disks.CreateExtent(context.Background(), x.begin.Extent, x.begin.Offset)
+	x.w, x.err = x.s.createExtent(x.begin.Extent, x.begin.Offset, x.begin.Vital)
 	if x.err != nil {
 		return x.err // the writer turns to those behind itself
 	}

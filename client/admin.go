@@ -30,6 +30,10 @@ type (
 	UnservedTablets = api.UnservedTablets
 	// UnservedTablet is one of them.
 	UnservedTablet = api.UnservedTablet
+	// Usage is what tables take, TableUsage one of them, and FamilyUsage a family's part of that.
+	Usage       = api.Usage
+	TableUsage  = api.TableUsage
+	FamilyUsage = api.FamilyUsage
 	// RaftStatus is the state of the lock service.
 	RaftStatus = api.RaftStatus
 	// RaftServer is a member of the lock service's Raft group.
@@ -70,6 +74,13 @@ func (c *Client) Describe(ctx context.Context, name string) (*TableInfo, error) 
 	return t, nil
 }
 
+// Usage returns what a table takes on disk and in memory, by family, or each table if the name is empty. It takes the
+// right to administer the table, or to read the cluster. Errors: ErrNoTable, ErrPermission, and those of Tables.
+func (c *Client) Usage(ctx context.Context, tableName string) (*Usage, error) {
+	u := &api.Usage{}
+	return u, c.ask(ctx, api.MethodUsage, []string{tableName}, u.Decode)
+}
+
 // CreateTable makes a table with these families, and the locality groups that they
 // name; see table.ParseFamilySpec for families as text. Errors: ErrTableExists,
 // ErrBadName, ErrBadSchema, table.ErrBadSpec, *table.LimitError, *AmbiguousError,
@@ -91,7 +102,8 @@ func (c *Client) CreateSplitTable(ctx context.Context, name string, splitAt []st
 }
 
 // SetFamily adds a family to a table, or alters it: what spec does not give stays as
-// it is. Errors: ErrNoTable, ErrGroupConflict, and those of CreateTable.
+// it is. A family that is given another locality group moves there, with the next major
+// compactions. Errors: ErrNoTable, and those of CreateTable.
 func (c *Client) SetFamily(ctx context.Context, tableName string, spec table.FamilySpec) (*table.Schema, error) {
 	req := api.SetFamilyRequest{Table: tableName, Family: spec}
 	return c.alter(ctx, api.MethodSetFamily, req.Append)

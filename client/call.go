@@ -173,6 +173,8 @@ func (c *Client) judge(k *call, a attempt) verdict {
 	case errors.As(a.err, &lost):
 		c.locator.wrong(a.to, broken, nil)
 		return verdict{err: &UnreachableError{a.to.node.addr, a.err}, again: true, elsewhere: true, moved: true, pauseMax: goneBy(a.to)}
+	case errors.As(a.err, &unreachable) && unknownHere(unreachable.Err):
+		return verdict{err: unreachable}
 	case errors.As(a.err, &unreachable):
 		c.locator.wrong(a.to, unreached, nil)
 		return verdict{err: unreachable, again: true, elsewhere: true, moved: true, pauseMax: goneBy(a.to)}
@@ -212,6 +214,10 @@ func (c *Client) judgeAnswer(k *call, a attempt, answer *rpc.Error) verdict {
 	var over *api.OverloadedError
 	if errors.As(v.err, &over) {
 		v.pause = over.RetryAfter
+	}
+	var used *api.QuotaError
+	if errors.As(v.err, &used) {
+		v.pause, v.costs = used.RetryAfter, false // the node has said when to come
 	}
 	why, missing := missingBecause(answer)
 	if !missing {
@@ -264,6 +270,7 @@ func (c *Client) judgeLookup(e *lookupError) verdict {
 		v.again, v.pauseMax = true, unassignedPauseMax
 	case errors.As(e.err, &answer):
 		v.again, v.costs = answer.Retryable, true
+	case unknownHere(e.err):
 	default:
 		v.pauseMax = unassignedPauseMax // METADATA's tablet is soon another's
 		v.again = errors.Is(e.err, ErrUnreachable) || errors.Is(e.err, rpc.ErrConnLost) || errors.Is(e.err, context.DeadlineExceeded)

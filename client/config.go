@@ -62,8 +62,8 @@ type Config struct {
 	// bytes each: 20,000, at least 1000.
 	LocationsMax int
 	// Credential proves to nodes who the client is, and by it the client knows nodes of
-	// its cluster from others: all connections are encrypted then. Nodes do not take
-	// such connections yet. None: connections are plain.
+	// its cluster from others: all connections are TLS then. Nodes with certificates take
+	// no others. None: connections are plain, for nodes that are open.
 	Credential *pki.Credential
 	// Token is instead of a Credential, for clients that have no certificate: its access
 	// token is shown to nodes of the cluster that has made it, and to no others.

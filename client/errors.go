@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 )
 
@@ -28,6 +29,17 @@ var (
 	ErrTabletBusy   = api.ErrTabletBusy   // it is being moved or merged on another's word
 	ErrNodeNotAlive = api.ErrNodeNotAlive // a node can be given no tablet
 
+	ErrTokenRefused = api.ErrTokenRefused // a *TokenRefusedError
+	ErrNoUser       = api.ErrNoUser
+	ErrNoGrant      = api.ErrNoGrant
+	ErrLastAdmin    = api.ErrLastAdmin // nobody else may administer the cluster
+	ErrNoIssuer     = api.ErrNoIssuer  // the master's node has not the authority's key
+
+	ErrQuota      = api.ErrQuota      // a *QuotaError: a quota is used up
+	ErrQuotaRate  = api.ErrQuotaRate  // and it is one of a rate
+	ErrQuotaBytes = api.ErrQuotaBytes // or of bytes: deletions are taken
+	ErrNoQuota    = api.ErrNoQuota
+
 	ErrNoBlob        = api.ErrNoBlob
 	ErrUploadExpired = api.ErrUploadExpired // what was sent of a blob is gone
 	ErrSystemTable   = api.ErrSystemTable   // METADATA is only read, and split and merged by itself
@@ -37,7 +49,7 @@ var (
 	ErrNotNumber     = api.ErrNotNumber      // an increment of what is not 8 bytes
 	ErrCorrupt       = api.ErrCorrupt        // a *CorruptError: stored data is damaged
 	ErrRowTooLarge   = api.ErrRowTooLarge    // a *RowTooLargeError
-	ErrGroupConflict = api.ErrGroupConflict  // a family cannot have that locality group
+	ErrGroupConflict = api.ErrGroupConflict  // a locality group that families are in cannot go
 	ErrBadFilter     = table.ErrBadFilter    // a *table.FilterError
 	ErrBadName       = table.ErrBadName      // a *table.NameError
 	ErrBadTimestamp  = table.ErrBadTimestamp // a *table.TimestampError
@@ -50,6 +62,33 @@ type (
 	CorruptError     = api.CorruptError
 	RowTooLargeError = api.RowTooLargeError
 	NodeInUseError   = api.NodeInUseError
+
+	TokenRefusedError = api.TokenRefusedError
+	IdentityError     = api.IdentityError
+	PermissionError   = api.PermissionError
+	QuotaError        = api.QuotaError
+)
+
+// Why a token is refused: TokenRefusedError.Reason.
+const (
+	TokenMalformed = api.TokenMalformed
+	TokenUnknown   = api.TokenUnknown
+	TokenExpired   = api.TokenExpired
+	TokenSpent     = api.TokenSpent
+	TokenOtherNode = api.TokenOtherNode
+	TokenTaken     = api.TokenTaken
+	TokenRemoved   = api.TokenRemoved
+)
+
+// Errors about who the client is.
+var (
+	// ErrUnauthenticated means that the node does not know who asks: an *IdentityError.
+	ErrUnauthenticated error = rpc.CodeUnauthenticated
+	// ErrPermission means that who asks may not do that: a *PermissionError.
+	ErrPermission error = rpc.CodePermissionDenied
+	// ErrNoCredential means that the node takes nobody who has not proved who he is, and the
+	// client has neither Config.Credential nor Config.Token.
+	ErrNoCredential = rpc.ErrWantsTLS
 )
 
 var (

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
@@ -27,6 +28,14 @@ func (c Config) checkIdentity() error {
 		return fmt.Errorf("token is for a %s, want one for access", c.Token.Kind())
 	}
 	return nil
+}
+
+// unknownHere tells whether a dial failed since the client does not take the node for one of
+// its cluster, or the node not the client for one of its own: trying again does not help.
+func unknownHere(err error) bool {
+	var plain tls.RecordHeaderError
+	return errors.Is(err, rpc.ErrWantsTLS) || errors.Is(err, ErrUnauthenticated) || pki.IsAlert(err) || errors.As(err, &plain) ||
+		errors.Is(err, pki.ErrOtherCluster) || errors.Is(err, pki.ErrUntrusted) || errors.Is(err, pki.ErrNotNode)
 }
 
 // secured returns a dialer that, by one of plain, connects to nodes of the cluster alone
@@ -70,7 +79,7 @@ func (c Config) authenticate(ctx context.Context, conn *rpc.Conn) error {
 		e.Str(c.Token.Reveal())
 	}, nil)
 	if err != nil {
-		return fmt.Errorf("show the token: %w", err)
+		return fmt.Errorf("show the token: %w", api.FromRPC(err))
 	}
 	return nil
 }

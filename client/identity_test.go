@@ -59,6 +59,7 @@ type guarded struct {
 	mu   sync.Mutex
 	who  []pki.Peer
 	auth []string
+	no   error // what auth is answered with
 }
 
 func newGuarded(t testing.TB, node *pki.Credential) *guarded {
@@ -79,7 +80,12 @@ func newGuarded(t testing.TB, node *pki.Credential) *guarded {
 	srv.Handle(methodAuth, rpc.Pooled, func(c *rpc.Call) {
 		g.mu.Lock()
 		g.auth = append(g.auth, c.Params.Str())
+		no := g.no
 		g.mu.Unlock()
+		if no != nil {
+			c.Fail(api.ToRPC(no))
+			return
+		}
 		c.Reply(func(e *wire.Encoder) { e.Nil() })
 	})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -188,5 +194,20 @@ func TestToken(t *testing.T) {
 		if err := get(t, g.addr, bad); err == nil || errors.Is(err, ErrUnreachable) {
 			t.Errorf("a config that contradicts itself: %v", err)
 		}
+	}
+}
+
+// A token that a node refuses is not shown again, and the error says why.
+func TestTokenIsRefused(t *testing.T) {
+	ours := newAuthority(t, "c1")
+	g := newGuarded(t, ours.node("n1"))
+	g.no = &IdentityError{Reason: api.IdentityBadToken, Text: "there is no such token"}
+	_, err := Open(t.Context(), g.addr, Config{Token: token.New(token.Access, ours.Fingerprint(), time.Now(), time.Hour), RetryTimeMax: time.Minute})
+	var told *IdentityError
+	if !errors.As(err, &told) || *told != *g.no.(*IdentityError) || !errors.Is(err, ErrUnauthenticated) {
+		t.Errorf("error %v, want what the node said", err)
+	}
+	if who, auth := g.heard(); len(auth) != 1 || len(who) != 0 {
+		t.Errorf("%d requests, and the token was shown %d times", len(who), len(auth))
 	}
 }

@@ -15,9 +15,10 @@
 // METADATA's have servers of their own, one on each node, with commit logs of their own: so those are sorted
 // first, and loaded before the logs of users' tablets are, which are sorted meanwhile. The
 // assigner reads that state in an order in which it is safe to act on, and has the orders carried out.
-// A server takes a tablet itself, by compare-and-set on its row; so a master whose time is over can do
-// no harm. What a dead server had in its commit logs is sorted first, by those that live, in pieces;
-// whoever loads a tablet reads its part. Logs are removed when no tablet needs them.
+// A server takes a tablet itself, by compare-and-set on its row, and carries out one order for a tablet at a
+// time: who gives another meanwhile is refused. So a master whose time is over can do no harm. What a dead server
+// had in its commit logs is sorted first, by those that live, in pieces; whoever loads a tablet reads its part.
+// Logs are removed when no tablet needs them.
 //
 // # Wishes and merges
 //

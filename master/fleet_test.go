@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -21,7 +22,8 @@ import (
 // what clients wrote: so it shows what a master lost, and to what it gave two owners.
 type tabletFleet struct {
 	mu      sync.Mutex
-	rng     *rand.Rand
+	seed    uint64
+	dice    map[string]*rand.Rand // by what is diced for
 	servers map[string]*tabletServer
 	rows    map[string]*tabletRow
 	logs    map[string][]write
@@ -33,6 +35,7 @@ type tabletFleet struct {
 	sorts   map[string]int // of each piece, that were answered or came to an end
 	broken  map[string]int // that failed
 	wrong   []string       // what must not be
+	history []happening
 
 	down  bool // METADATA cannot be read
 	lossy int  // of 100 saves so many have no known outcome
@@ -60,11 +63,13 @@ type tabletServer struct {
 	gone  chan struct{}
 	epoch uint64
 	has   map[string]map[int]bool
+	busy  map[string]bool // tablets that are being loaded or unloaded
 }
 
 func newTabletFleet(rng *rand.Rand, users int) *tabletFleet {
 	f := &tabletFleet{
-		rng: rng, servers: map[string]*tabletServer{}, rows: map[string]*tabletRow{}, logs: map[string][]write{}, ended: map[string]bool{},
+		seed: rng.Uint64(), dice: map[string]*rand.Rand{}, servers: map[string]*tabletServer{},
+		rows: map[string]*tabletRow{}, logs: map[string][]write{}, ended: map[string]bool{},
 		files: map[string]recoveryFile{}, sorts: map[string]int{}, broken: map[string]int{}, ms: 50,
 		merged: map[string]string{},
 	}
@@ -89,8 +94,9 @@ func (f *tabletFleet) start() {
 		f.started++
 		node := fmt.Sprintf("n%d.%d", f.started%5, f.started)
 		for _, name := range []string{node, node + testMetadata} {
-			f.servers[name] = &tabletServer{name: name, gone: make(chan struct{}), has: map[string]map[int]bool{}}
+			f.servers[name] = &tabletServer{name: name, gone: make(chan struct{}), has: map[string]map[int]bool{}, busy: map[string]bool{}}
 			f.logs[name] = nil
+			f.notef(noTablet, name, "begins")
 		}
 	})
 }
@@ -102,10 +108,11 @@ const testMetadata = ".metadata"
 func (f *tabletFleet) kill() {
 	f.locked(func() {
 		if names := slices.Sorted(maps.Keys(f.servers)); len(names) > 2 {
-			node := strings.TrimSuffix(names[f.rng.IntN(len(names))], testMetadata)
+			node := strings.TrimSuffix(names[f.diceFor("kill").IntN(len(names))], testMetadata)
 			for _, name := range []string{node, node + testMetadata} {
 				close(f.servers[name].gone)
 				delete(f.servers, name)
+				f.notef(noTablet, name, "dies")
 			}
 		}
 	})
@@ -117,43 +124,44 @@ func (f *tabletFleet) write(n int) {
 		for _, name := range slices.Sorted(maps.Keys(f.servers)) {
 			s := f.servers[name]
 			keys := slices.Sorted(maps.Keys(s.has))
-			if len(keys) == 0 || f.ended[name] || f.rng.IntN(3) == 0 {
+			if len(keys) == 0 || f.ended[name] || f.diceFor("write").IntN(3) == 0 {
 				continue
 			}
-			w := write{keys[f.rng.IntN(len(keys))], n}
+			w := write{keys[f.diceFor("write").IntN(len(keys))], n}
 			f.logs[name] = append(f.logs[name], w)
 			s.has[w.Key][n] = true
 			f.acked = append(f.acked, w)
+			f.notef(w.Key, name, "acknowledges write %d", n)
 			return
 		}
 	})
 }
 
-// settled says what is not as it should be in the end, or nothing.
-func (f *tabletFleet) settled() (missing string) {
+// settled says what is not as it should be in the end, or nothing, and of which tablet.
+func (f *tabletFleet) settled() (missing, key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for key, row := range f.rows {
 		s := f.servers[row.Server]
 		if s == nil || s.has[key] == nil {
-			return fmt.Sprintf("tablet %q is not served, METADATA says by %q", key, row.Server)
+			return fmt.Sprintf("tablet %q is not served, METADATA says by %q", key, row.Server), key
 		}
 		if len(row.Recoveries) > 0 {
-			return fmt.Sprintf("tablet %q needs recoveries of %v", key, row.Recoveries)
+			return fmt.Sprintf("tablet %q needs recoveries of %v", key, row.Recoveries), key
 		}
 	}
 	for _, w := range f.acked {
 		key := f.nowIn(w.Key)
 		if !f.servers[f.rows[key].Server].has[key][w.N] {
-			return fmt.Sprintf("write %d to tablet %q is lost", w.N, w.Key)
+			return fmt.Sprintf("write %d to tablet %q is lost", w.N, w.Key), key
 		}
 	}
 	for name := range f.logs {
 		if f.servers[name] == nil {
-			return "the logs of " + name + " are still there"
+			return "the logs of " + name + " are still there", noTablet
 		}
 	}
-	return ""
+	return "", noTablet
 }
 
 // nowIn returns the key of the tablet that has the rows of one.
@@ -164,14 +172,28 @@ func (f *tabletFleet) nowIn(key string) string {
 	return key
 }
 
-func (f *tabletFleet) delay() time.Duration {
+// delay is how long something takes. No two things end at the same instant, whose order would be chance.
+func (f *tabletFleet) delay(what string) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return time.Duration(f.rng.IntN(f.ms)+1) * time.Millisecond
+	return 1 + f.upTo("delay "+what, time.Duration(f.ms)*time.Millisecond)
 }
 
-func (f *tabletFleet) wrongf(format string, args ...any) {
-	f.wrong = append(f.wrong, fmt.Sprintf(format, args...))
+func (f *tabletFleet) upTo(what string, limit time.Duration) time.Duration {
+	return time.Duration(f.diceFor(what).Int64N(int64(limit)))
+}
+
+// diceFor returns the dice for something. Each thing has its own, so that what happens at the same instant gets the same
+// numbers in whatever order it does: or no seed would play the same again. The caller holds mu.
+func (f *tabletFleet) diceFor(what string) *rand.Rand {
+	d := f.dice[what]
+	if d == nil {
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(what)) // never fails
+		d = rand.New(rand.NewPCG(f.seed, h.Sum64()))
+		f.dice[what] = d
+	}
+	return d
 }
 
 // masterView is what one master sees of the fleet. While it is paused it does nothing.
@@ -196,13 +218,17 @@ func (m *masterView) resume() {
 	m.paused = nil
 }
 
-func (m *masterView) enter() {
+// enter is the way to somebody who is asked for something, which takes up to a millisecond.
+func (m *masterView) enter(what string) {
 	m.mu.Lock()
 	p := m.paused
 	m.mu.Unlock()
 	if p != nil {
 		<-p
 	}
+	var way time.Duration
+	m.locked(func() { way = 1 + m.upTo("way "+what, time.Millisecond) })
+	time.Sleep(way)
 }
 
 var (
@@ -212,8 +238,8 @@ var (
 )
 
 // at waits as long as a server takes. Who is dead never answers.
-func (m *masterView) at(ctx context.Context, name string, q api.Sequencer) (*tabletServer, error) {
-	m.enter()
+func (m *masterView) at(ctx context.Context, name, what string, q api.Sequencer) (*tabletServer, error) {
+	m.enter(name + " " + what)
 	m.tabletFleet.mu.Lock()
 	s := m.servers[name]
 	if s != nil && q.LockGeneration != 0 {
@@ -228,13 +254,13 @@ func (m *masterView) at(ctx context.Context, name string, q api.Sequencer) (*tab
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return s, m.work(ctx, s)
+	return s, m.work(ctx, s, what)
 }
 
 // work is something that a server does, if it lives to do it.
-func (m *masterView) work(ctx context.Context, s *tabletServer) error {
+func (m *masterView) work(ctx context.Context, s *tabletServer, what string) error {
 	select {
-	case <-time.After(m.delay()):
+	case <-time.After(m.delay(s.name + " " + what)):
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.gone:
@@ -244,10 +270,10 @@ func (m *masterView) work(ctx context.Context, s *tabletServer) error {
 	return nil
 }
 
-func (m *masterView) Begin(context.Context) error { m.enter(); return nil }
+func (m *masterView) Begin(context.Context) error { m.enter("begin"); return nil }
 
 func (m *masterView) Logs(context.Context) (servers []string, recovered map[string]bool, err error) {
-	m.enter()
+	m.enter("logs")
 	recovered = map[string]bool{}
 	m.locked(func() {
 		servers = slices.Sorted(maps.Keys(m.logs))
@@ -261,12 +287,12 @@ func (m *masterView) Logs(context.Context) (servers []string, recovered map[stri
 }
 
 func (m *masterView) Servers(context.Context) (all []TabletServer, err error) {
-	m.enter()
+	m.enter("servers")
 	m.locked(func() {
 		for _, name := range slices.Sorted(maps.Keys(m.servers)) {
 			node, metadata := strings.CutSuffix(name, testMetadata)
-			v := TabletServer{Name: name, Node: node[:2], Metadata: metadata, Silent: m.rng.IntN(20) == 0}
-			for key := range m.servers[name].has {
+			v := TabletServer{Name: name, Node: node[:2], Metadata: metadata, Silent: m.diceFor("silent "+name).IntN(20) == 0}
+			for _, key := range slices.Sorted(maps.Keys(m.servers[name].has)) {
 				if !v.Silent {
 					v.Has = append(v.Has, Held{Key: key})
 				}
@@ -278,7 +304,7 @@ func (m *masterView) Servers(context.Context) (all []TabletServer, err error) {
 }
 
 func (m *masterView) Rows(context.Context) (all []Tablet, whole bool, err error) {
-	m.enter()
+	m.enter("rows")
 	m.locked(func() {
 		if m.down {
 			err = errors.New("METADATA cannot be read")
@@ -302,141 +328,26 @@ func (m *masterView) Rows(context.Context) (all []Tablet, whole bool, err error)
 	return all, whole, err
 }
 
-// needs returns the dead servers that a tablet needs the logs of, and says what is wrong with giving it to a server.
-func (m *masterView) needs(row *tabletRow, to string) []string {
-	need := slices.Clone(row.Recoveries)
-	if row.Server != "" && row.Server != to && !slices.Contains(need, row.Server) {
-		if m.servers[row.Server] != nil {
-			m.wrongf("tablet %q goes to %s, %s is alive and has it", row.Key, to, row.Server)
-		}
-		need = append(need, row.Server)
-	}
-	return need
-}
-
-func (m *masterView) Load(ctx context.Context, v *TabletServer, t *Tablet, q api.Sequencer) error {
-	s, err := m.at(ctx, v.Name, q)
-	if err != nil {
-		return err
-	}
-	data := map[int]bool{}
-	m.locked(func() {
-		row := m.rows[t.Key]
-		if row == nil || row.Generation != t.Generation || s.has[t.Key] != nil {
-			err = errTestChanged
-			return
-		}
-		if row.OfMetadata() != strings.HasSuffix(s.name, testMetadata) {
-			m.wrongf("tablet %q is loaded on %s", row.Key, s.name)
-		}
-		need := m.needs(row, s.name)
-		maps.Copy(data, row.files)
-		for _, dead := range need {
-			r, e := DecodeRecovery(m.files[dead].b)
-			if e != nil || !r.Done() {
-				m.wrongf("tablet %q is loaded, the logs of %s are not sorted: %v", t.Key, dead, e)
-				continue
-			}
-			for _, p := range r.Pieces {
-				var ws []write
-				err = errors.Join(err, json.Unmarshal(p.Run, &ws))
-				for _, w := range ws {
-					if w.Key == t.Key {
-						data[w.N] = true
-					}
-				}
-			}
-		}
-		row.Server, row.Recoveries = s.name, need
-		row.Generation++
-	})
-	if err == nil {
-		err = m.work(ctx, s)
-	}
-	if err != nil {
-		return err
-	}
-	m.locked(func() {
-		if s.has[t.Key] == nil { // another master's order may have been quicker
-			s.has[t.Key] = data
-		}
-	})
-	m.flushes.Go(func() { m.flush(s, t.Key) })
-	return nil
-}
-
-// flush writes out what came from the runs, some time later.
-func (m *masterView) flush(s *tabletServer, key string) {
-	select {
-	case <-time.After(m.delay()):
-	case <-s.gone:
-		return
-	}
-	m.locked(func() {
-		if row := m.rows[key]; row != nil && row.Server == s.name && m.servers[s.name] == s && s.has[key] != nil {
-			row.files, row.Recoveries = maps.Clone(s.has[key]), nil
-			row.Generation++
-		}
-	})
-}
-
-func (m *masterView) Unload(ctx context.Context, v *TabletServer, t *Tablet, q api.Sequencer) (gen uint64, err error) {
-	s, err := m.at(ctx, v.Name, q)
-	if err != nil {
-		return 0, err
-	}
-	m.locked(func() {
-		row := m.rows[t.Key]
-		if row == nil || row.Server != s.name || s.has[t.Key] == nil {
-			err = errTestChanged
-			return
-		}
-		row.files, row.Recoveries, row.Server = s.has[t.Key], nil, ""
-		row.Generation++
-		gen = row.Generation
-		delete(s.has, t.Key)
-	})
-	return gen, err
-}
-
-// Merge has all of both written out, as a server does.
-func (m *masterView) Merge(ctx context.Context, v *TabletServer, lower, upper *Tablet, q api.Sequencer) error {
-	s, err := m.at(ctx, v.Name, q)
-	if err != nil {
-		return err
-	}
-	m.locked(func() {
-		low, up := m.rows[lower.Key], m.rows[upper.Key]
-		if low == nil || up == nil || low.Server != s.name || up.Server != s.name || s.has[lower.Key] == nil || s.has[upper.Key] == nil {
-			err = errTestChanged
-			return
-		}
-		maps.Copy(s.has[upper.Key], s.has[lower.Key])
-		up.files, up.Recoveries = maps.Clone(s.has[upper.Key]), nil
-		up.Generation++
-		delete(m.rows, lower.Key)
-		delete(s.has, lower.Key)
-		m.merged[lower.Key] = upper.Key
-	})
-	return err
-}
-
 func (m *masterView) Forget(_ context.Context, server string) error {
-	m.enter()
+	m.enter("forget " + server)
 	m.locked(func() {
+		if m.servers[server] != nil {
+			m.wrongf(noTablet, "the logs of %s are removed, it is alive", server)
+		}
 		for key, row := range m.rows {
 			if row.Server == server || slices.Contains(row.Recoveries, server) {
-				m.wrongf("the logs of %s are removed, tablet %q needs them", server, key)
+				m.wrongf(key, "the logs of %s are removed, which are needed", server)
 			}
 		}
 		delete(m.logs, server)
 		delete(m.files, server)
+		m.notef(noTablet, server, "its logs are removed")
 	})
 	return nil
 }
 
 func (m *masterView) Recovery(_ context.Context, server string) (*Recovery, uint64, error) {
-	m.enter()
+	m.enter("recovery " + server)
 	m.tabletFleet.mu.Lock()
 	defer m.tabletFleet.mu.Unlock()
 	file, ok := m.files[server]
@@ -448,10 +359,10 @@ func (m *masterView) Recovery(_ context.Context, server string) (*Recovery, uint
 }
 
 func (m *masterView) SaveRecovery(_ context.Context, r *Recovery, gen uint64) (uint64, error) {
-	m.enter()
+	m.enter("save " + r.Server)
 	m.tabletFleet.mu.Lock()
 	defer m.tabletFleet.mu.Unlock()
-	fate := m.rng.IntN(100)
+	fate := m.diceFor("save " + r.Server).IntN(100)
 	switch {
 	case fate < m.lossy/2:
 		return 0, errTestUnknown
@@ -466,12 +377,13 @@ func (m *masterView) SaveRecovery(_ context.Context, r *Recovery, gen uint64) (u
 }
 
 func (m *masterView) EndLogs(_ context.Context, server string) (pieces []Piece, err error) {
-	m.enter()
+	m.enter("end " + server)
 	m.locked(func() {
 		if m.servers[server] != nil {
-			m.wrongf("the logs of %s are ended, it is alive", server)
+			m.wrongf(noTablet, "the logs of %s are ended, it is alive", server)
 		}
 		m.ended[server] = true
+		m.notef(noTablet, server, "its logs are ended, they have %d writes", len(m.logs[server]))
 		var id blobfs.ID
 		copy(id[:], server)
 		for i := 0; i < len(m.logs[server]); i += 3 {
@@ -482,10 +394,10 @@ func (m *masterView) EndLogs(_ context.Context, server string) (pieces []Piece, 
 }
 
 func (m *masterView) Sort(ctx context.Context, by *TabletServer, server string, p *Piece) (run []byte, err error) {
-	_, err = m.at(ctx, by.Name, api.Sequencer{})
+	piece := fmt.Sprint(server, " ", p.Start)
+	_, err = m.at(ctx, by.Name, "sorts "+piece, api.Sequencer{})
 	m.locked(func() {
-		piece := fmt.Sprint(server, " ", p.Start)
-		if err == nil && m.rng.IntN(100) < m.flaky {
+		if err == nil && m.diceFor("sort "+piece).IntN(100) < m.flaky {
 			err = errors.New("disk failed")
 		}
 		if err != nil {

@@ -11,7 +11,9 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
+	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/table"
 )
 
@@ -53,15 +55,20 @@ func (n *Node) answerNames(register func(string, rpc.Mode, func(*rpc.Call)), met
 			return
 		}
 		var result answer
+		by := asked{who: subjectOf(c), method: method}
+		if names > 0 {
+			by.name = r.Names[0]
+		}
+		ctx := withAsked(withSubject(c.Context(), by.who), by)
 		do := func(ctx context.Context) (err error) {
 			result, err = h(ctx, &r)
 			return err
 		}
 		var err error
 		if givenUpUnled[method] {
-			err = n.whileLed(c.Context(), do)
+			err = n.whileLed(ctx, do)
 		} else {
-			err = do(c.Context())
+			err = do(ctx)
 		}
 		if err != nil {
 			fail(c, err)
@@ -92,8 +99,9 @@ func (n *Node) createTable(c *rpc.Call) {
 	}
 	var s *table.Schema
 	var served <-chan struct{}
-	err := n.change(c.Context(), func(ctx context.Context) (err error) {
-		s, served, err = n.create(ctx, &r)
+	creator := subjectOf(c).owner()
+	err := n.change(c.Context(), asked{subjectOf(c), api.MethodCreateTable, r.Name}, func(ctx context.Context) (err error) {
+		s, served, err = n.create(ctx, &r, creator)
 		return err
 	})
 	if err != nil {
@@ -106,7 +114,8 @@ func (n *Node) createTable(c *rpc.Call) {
 
 // create makes a table, as a change. The table is there when its schema is; the master then makes
 // the rows of its tablets, and has them served: the channel is closed then, or when that takes too long.
-func (n *Node) create(ctx context.Context, r *api.CreateTableRequest) (s *table.Schema, served <-chan struct{}, err error) {
+// The creator, if there is one, may administer it.
+func (n *Node) create(ctx context.Context, r *api.CreateTableRequest, creator string) (s *table.Schema, served <-chan struct{}, err error) {
 	if err := n.limits.CheckTableName(r.Name); err != nil {
 		return nil, nil, err
 	}
@@ -138,7 +147,19 @@ func (n *Node) create(ctx context.Context, r *api.CreateTableRequest) (s *table.
 	if len(ends) > 0 {
 		cut = &cuts{first: id + 1, ends: ends}
 	}
+	if creator != "" { // before there is a table of which he sees nothing
+		if err := n.grantCreator(ctx, creator, id); err != nil {
+			return nil, nil, err
+		}
+		if err := n.ownCreator(ctx, creator, id); err != nil {
+			return nil, nil, err
+		}
+	}
 	if err := n.catalog.saveTable(ctx, s, cut, 0); err != nil {
+		if !errors.Is(err, metaapi.ErrOutcomeUnknown) {
+			n.forgetGrants(ctx, id)
+			n.forgetQuota(ctx, id)
+		}
 		return nil, nil, err
 	}
 	n.log.Info("table created", "table", s.Name, "families", len(s.Families), "tablets", cut.tablets())
@@ -223,11 +244,11 @@ func (n *Node) assignedWhole(ctx context.Context, tableID uint64, tablets int) b
 	return err == nil && whole && served && tablets <= 0
 }
 
-// alter changes a table's schema.
-func (n *Node) alter(ctx context.Context, name string, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
+// alter changes the schema of the table that it is asked to.
+func (n *Node) alter(ctx context.Context, a asked, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
 	var s *table.Schema
-	err := n.change(ctx, func(ctx context.Context) (err error) {
-		s, err = n.alterNow(ctx, name, edit)
+	err := n.change(ctx, a, func(ctx context.Context) (err error) {
+		s, err = n.alterNow(ctx, a.name, edit)
 		return err
 	})
 	if err != nil {
@@ -277,16 +298,8 @@ func (n *Node) setFamily(c *rpc.Call) {
 	if !begin(c, &r.Options) {
 		return
 	}
-	s, err := n.alter(c.Context(), r.Table, func(old *table.Schema) (*table.Schema, error) {
-		s, err := old.Apply(r.Family)
-		if err != nil {
-			return nil, err
-		}
-		before, after := old.Family(r.Family.Name), s.Family(r.Family.Name)
-		if before != nil && after != nil && before.Group != after.Group {
-			return nil, fmt.Errorf("family %q is in locality group %q and stays there: %w", before.Name, before.Group, api.ErrGroupConflict)
-		}
-		return s, nil
+	s, err := n.alter(c.Context(), asked{subjectOf(c), api.MethodSetFamily, r.Table}, func(old *table.Schema) (*table.Schema, error) {
+		return old.Apply(r.Family)
 	})
 	if err != nil {
 		fail(c, err)
@@ -296,12 +309,13 @@ func (n *Node) setFamily(c *rpc.Call) {
 }
 
 func (n *Node) dropFamily(ctx context.Context, r *api.NamesRequest) (answer, error) {
-	s, err := n.alter(ctx, r.Names[0], func(old *table.Schema) (*table.Schema, error) {
+	s, err := n.alter(ctx, askedIn(ctx), func(old *table.Schema) (*table.Schema, error) {
 		return old.DropFamily(r.Names[1])
 	})
 	if err != nil {
 		return nil, err
 	}
+	n.pruneGrants(ctx, s)
 	n.log.Info("family dropped", "table", r.Names[0], "family", r.Names[1])
 	return schemaAnswer(s), nil
 }
@@ -313,7 +327,14 @@ func (n *Node) listTables(ctx context.Context, _ *api.NamesRequest) (answer, err
 	}
 	var schemas []*table.Schema
 	for _, name := range names {
-		if s, _, err := n.catalog.schema(ctx, name); err == nil { // dropped meanwhile
+		s, _, err := n.catalog.schema(ctx, name)
+		if err != nil { // dropped meanwhile
+			continue
+		}
+		if s, err = n.visible(ctx, s); err != nil {
+			return nil, err
+		}
+		if s != nil {
 			schemas = append(schemas, s)
 		}
 	}
@@ -329,7 +350,54 @@ func (n *Node) describeTable(ctx context.Context, r *api.NamesRequest) (answer, 
 	if info.Tablets, err = n.tabletInfos(ctx, s); err != nil {
 		return nil, err
 	}
+	if err := n.hideSizes(ctx, &info); err != nil {
+		return nil, err
+	}
 	return info.Append, nil
+}
+
+// visible returns a table as the caller whom ctx has sees it; nil if he does not.
+func (n *Node) visible(ctx context.Context, s *table.Schema) (*table.Schema, error) {
+	who := subjectIn(ctx)
+	if who == nil {
+		return s, nil
+	}
+	v, _, err := n.rights.view(ctx, who, s)
+	if err != nil || v.CheckSeen() != nil {
+		return nil, err
+	}
+	return v.Visible(), nil
+}
+
+// hideSizes leaves of a table what the caller whom ctx has may see: the families that he sees, and how large its
+// tablets are only if he administers the table.
+func (n *Node) hideSizes(ctx context.Context, info *api.TableInfo) error {
+	who := subjectIn(ctx)
+	if who == nil {
+		return nil
+	}
+	var err error
+	if info.Schema.ID == metadata.TableID {
+		_, err = n.rights.check(ctx, who, acl.Read)
+	} else {
+		var v *acl.View
+		if v, _, err = n.rights.view(ctx, who, info.Schema); err != nil {
+			return err
+		}
+		if v.CheckSeen() != nil { // by now
+			return noSuchTable(info.Schema.Name)
+		}
+		info.Schema, err = v.Visible(), toldElement(v.CheckTable(acl.Admin))
+	}
+	if errors.Is(err, api.ErrPermission) {
+		info.SizesHidden = true
+		for i := range info.Tablets {
+			t := &info.Tablets[i]
+			*t = api.TabletInfo{ID: t.ID, Node: t.Node, Start: t.Start, End: t.End}
+		}
+		return nil
+	}
+	return err
 }
 
 // tabletInfos asks the servers of a table's tablets what these consist of.
@@ -347,7 +415,7 @@ func (n *Node) tabletInfos(ctx context.Context, s *table.Schema) (tablets []api.
 }
 
 func (n *Node) dropTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
-	return nil, n.change(ctx, func(ctx context.Context) error { return n.drop(ctx, r.Names[0]) })
+	return nil, n.change(ctx, askedIn(ctx), func(ctx context.Context) error { return n.drop(ctx, r.Names[0]) })
 }
 
 // drop removes a table, as a change: it is gone when its schema is. The master removes the rows of
@@ -363,6 +431,8 @@ func (n *Node) drop(ctx context.Context, name string) error {
 	if err := n.catalog.remove(ctx, tablePath(name), gen); err != nil {
 		return err
 	}
+	n.forgetGrants(ctx, s.ID)
+	n.forgetQuota(ctx, s.ID)
 	n.log.Info("table dropped", "table", name)
 	defer n.nudgeMaster(ctx)
 	return n.tellServers(ctx, s)

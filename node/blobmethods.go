@@ -134,7 +134,7 @@ func (n *Node) blobRead(c *rpc.Call) {
 		fail(c, err)
 		return
 	}
-	defer release()
+	c.OnSent(release)
 	p, err := n.readBlob(c.Context(), r)
 	if err != nil {
 		fail(c, blobError(c, err))

@@ -34,6 +34,9 @@ const (
 	tablesDir   = "/tables"
 	removedDir  = "/removed"
 	logsDir     = "/logs"
+	// aclDir has who may what (package security/acl), securityDir the join tokens.
+	aclDir      = "/acl"
+	securityDir = "/security"
 )
 
 func tablePath(name string) string { return tablesDir + "/" + name }

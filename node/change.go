@@ -18,8 +18,9 @@ const changeAttempt = 30 * time.Second
 // whatever becomes of the caller: namespace and tablet server would tell different
 // tables otherwise, and what was written to a table that only one of them knows is
 // lost. A caller whose ctx ends first is told that its time is up; the change goes
-// on, under the node's context.
-func (n *Node) change(ctx context.Context, do func(ctx context.Context) error) error {
+// on, under the node's context. In a cluster with certificates the master's node makes
+// it, and only if who asks still may when it is its turn: asMaster.
+func (n *Node) change(ctx context.Context, a asked, do func(ctx context.Context) error) error {
 	select {
 	case n.changing <- struct{}{}:
 	case <-ctx.Done():
@@ -35,7 +36,7 @@ func (n *Node) change(ctx context.Context, do func(ctx context.Context) error) e
 	done := make(chan error, 1)
 	go func() { // at most one: it holds n.changing
 		defer func() { <-n.changing }()
-		err := do(n.ctx)
+		err := n.asMaster(n.ctx, a, do)
 		if err != nil && ctx.Err() != nil {
 			n.log.Warn("a change of the schema whose caller has left failed", "error", err)
 		}

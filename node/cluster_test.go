@@ -13,18 +13,20 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/testport"
 	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/security/pki"
 )
 
 // fleet is nodes in one process, on loopback.
 type fleet struct {
-	t     *testing.T
+	t     testing.TB
 	addrs []string
 	nodes []*node.Node
 	cfgs  []node.Config
+	as    *pki.Credential // of the clients; nil for plain ones
 }
 
 // newFleet prepares n nodes that expect each other.
-func newFleet(t *testing.T, n int) *fleet {
+func newFleet(t testing.TB, n int) *fleet {
 	f := &fleet{t: t, nodes: make([]*node.Node, n)}
 	for i := range n {
 		addr, err := testport.New()
@@ -95,7 +97,7 @@ func (f *fleet) stop(i int) {
 
 func (f *fleet) client(i int) *client.Client {
 	f.t.Helper()
-	c, err := client.Open(context.Background(), f.nodes[i].RPCAddr(), client.Config{})
+	c, err := client.Open(context.Background(), f.nodes[i].RPCAddr(), client.Config{Credential: f.as})
 	if err != nil {
 		f.t.Fatal(err)
 	}

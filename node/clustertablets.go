@@ -310,7 +310,8 @@ func (c *clusterTablets) Sort(ctx context.Context, by *master.TabletServer, serv
 	return run, err
 }
 
-// Forget implements master.Tablets. The runs of a recovery that is forgotten are garbage.
+// Forget implements master.Tablets. The runs of a recovery that is forgotten are as little needed as the logs, and go with
+// them: a sweep would find them hours later, which a full disk cannot wait for.
 func (c *clusterTablets) Forget(ctx context.Context, server string) error {
 	store := c.n.store.Load()
 	ids, err := store.SpreadLogs(ctx, server)
@@ -322,7 +323,7 @@ func (c *clusterTablets) Forget(ctx context.Context, server string) error {
 			return err
 		}
 	}
-	_, gen, err := c.Recovery(ctx, server)
+	r, gen, err := c.Recovery(ctx, server)
 	if err != nil {
 		return err
 	}
@@ -330,8 +331,28 @@ func (c *clusterTablets) Forget(ctx context.Context, server string) error {
 		if err := c.n.catalog.remove(ctx, recoveryPath(server), gen); err != nil {
 			return err
 		}
+		c.n.background.Go(func() { c.dropRuns(r) })
 	}
 	return c.removeDir(ctx, path.Join(logsDir, server))
+}
+
+// dropRunsTimeout bounds that. Nodes that do not answer are asked for three seconds, of each run.
+const dropRunsTimeout = time.Minute
+
+// dropRuns removes the runs of a recovery that is forgotten. What is left of them is garbage that a sweep finds.
+func (c *clusterTablets) dropRuns(r *master.Recovery) {
+	ctx, cancel := context.WithTimeout(c.n.ctx, dropRunsTimeout)
+	defer cancel()
+	err := eachRun(r, func(m *tablet.RunMeta) error {
+		err := c.n.store.Load().Delete(ctx, m.Handle.ID)
+		if errors.Is(err, blobfs.ErrNoBlob) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		c.n.log.Warn("remove the sorted logs of a server that is no more; the sweep does what is left", "server", r.Server, "error", err)
+	}
 }
 
 // removeDir removes a directory that is empty.

@@ -106,6 +106,9 @@ func (c commander) Hail(ctx context.Context, id string, q metaapi.Sequencer) err
 
 // StartVoting implements master.Nodes.
 func (c commander) StartVoting(ctx context.Context, id string, q metaapi.Sequencer) error {
+	if s := c.n.security; s != nil { // it asks for the authority's key meanwhile
+		defer s.promoting.begin(id)()
+	}
 	return c.send(ctx, id, methodStartVoting, q)
 }
 

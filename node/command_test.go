@@ -25,7 +25,7 @@ func TestDocHasMethodsBetweenNodes(t *testing.T) {
 		methodHeld: "…, instance", methodLoad: "…, instance, key, generation", methodUnload: "…, instance, key",
 		methodSort: "…, instance, dead, log, start, end", methodRefresh: "table, id", methodCompact: "table, all",
 		methodTablets: "table, nil", methodSplit: "table, id, row", methodCompactOne: "table, id, all",
-		methodMerge: "…, instance, key, upper", methodMove: "key, node", methodUnite: "lower, upper", methodUnserved: "",
+		methodMerge: "…, instance, key, upper", methodMove: "key, node", methodUnite: "lower, upper", methodUnserved: "", methodOnBehalf: "method, user, generation, token, whence, params",
 	}
 	if !maps.Equal(told, want) {
 		t.Errorf("docs/rpc.md has %v, the code %v", slices.Sorted(maps.Keys(told)), slices.Sorted(maps.Keys(want)))

@@ -1,9 +1,11 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"time"
 )
@@ -38,6 +40,15 @@ type Config struct {
 	// GossipKey encrypts gossip, 32 bytes, the same on all nodes. Empty: it is in the
 	// clear.
 	GossipKey []byte
+	// Security is the folder with the node's keys and certificate, as Initialise makes
+	// it: all ports but loopback's HTTP then take peers with a certificate of the cluster
+	// alone, and gossip is encrypted with a key of the folder. Empty: the node is open to
+	// all who reach it.
+	Security string
+	// TokenFile has a token by which a host without keys becomes a node, or one whose
+	// certificate has ended one again: it asks the nodes of Join, which must be of the cluster
+	// that has made the token, and keeps what it gets in Security. It is not read otherwise.
+	TokenFile string
 	// Zone is where the node is. Voters are spread across zones.
 	Zone string
 	// VoterStable is how long a voter must be gone before another node gets its vote,
@@ -66,6 +77,8 @@ type Config struct {
 	Logger *slog.Logger // nil discards
 
 	metadataSplitBytes int64 // if not zero, for tests
+	// dial connects to other nodes below TLS, if not nil, for tests.
+	dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
 // MemoryMin is the least memory that a node works in.
@@ -113,6 +126,9 @@ func (c Config) validate() error {
 	if len(c.DataDirs) == 0 {
 		return errors.New("no data folder given")
 	}
+	if c.TokenFile != "" && c.Security == "" {
+		return errors.New("there is a token to join by, and no folder to keep keys in")
+	}
 	if c.Gossip == "off" && (len(c.Join) > 0 || c.Expect > 1) {
 		return errors.New("gossip is off, so the node can neither join others nor expect any")
 	}
@@ -122,19 +138,31 @@ func (c Config) validate() error {
 	return nil
 }
 
-// budget is how a node divides its memory. The shares add up to less than the
-// whole: the rest is for what a read or a compaction holds, and for the garbage
-// collector's slack.
+// budget is how a node divides its memory (I13). The shares and programBytes are no more than the whole. What the garbage
+// collector needs is what of them is not used: hardly ever all are full at once.
 type budget struct {
-	memtables, cache, rpc, message, results int64
-	metadataMemtables, metadataCache        int64
+	memtables, cache, rpc, message, results, large int64
+	metadataMemtables, metadataCache               int64
+	compaction, metadataCompaction                 int64
 }
 
+// runtimeBytes is what the Go runtime may take.
+func (c Config) runtimeBytes() int64 { return c.MemoryBytes - max(c.MemoryBytes/10, programBytes) }
+
+// programBytes is what a process takes beside what the Go runtime counts: the pages of the program that it has used, and the
+// kernel's for its connections.
+const programBytes = 48 << 20
+
 func (c Config) budget() budget {
-	m := c.MemoryBytes
-	b := budget{memtables: m / 5, cache: m * 3 / 10, message: min(320<<20, m/8), results: m / 8}
+	m, all := c.MemoryBytes, c.runtimeBytes()
+	b := budget{message: min(320<<20, m/10), compaction: min(256<<20, all/10)}
+	b.rpc = max(m/10, 2*b.message) // a read buffer doubles until the message fits
+	rest := all - b.rpc - b.compaction
+	b.memtables, b.results, b.large = rest*5/16, rest*2/16, rest/16
+	b.cache = rest - b.memtables - b.results - b.large
 	b.metadataMemtables, b.metadataCache = min(m/80, 64<<20), min(m/40, 256<<20)
 	b.memtables, b.cache = b.memtables-b.metadataMemtables, b.cache-b.metadataCache
-	b.rpc = max(m/10, 2*b.message) // a read buffer doubles until the message fits
+	b.metadataCompaction = b.compaction / 4
+	b.compaction -= b.metadataCompaction
 	return b
 }

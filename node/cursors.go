@@ -24,12 +24,12 @@ type openCursor struct {
 	used time.Time
 }
 
-// take removes and returns the scan of a cursor, or nil if there is none.
-func (cs *cursors) take(id uint64) *scan {
+// take removes and returns the scan of a cursor, or nil if its owner has none.
+func (cs *cursors) take(id uint64, owner string) *scan {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	c, ok := cs.mu.open[id]
-	if !ok {
+	if !ok || c.scan.owner != owner {
 		return nil
 	}
 	delete(cs.mu.open, id)

@@ -11,8 +11,10 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/quota"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
 	"github.com/steledb/stele/tablet/commitlog"
@@ -97,7 +99,7 @@ func expired(message string) error {
 
 var mutateRequests = sync.Pool{New: func() any { return new(api.MutateRequest) }}
 
-// isSystem says whether a table is the cluster's own. That protects it from mistakes, not from malice:
+// isSystem says whether a table is the cluster's own. In an open cluster that protects it from mistakes, not from malice:
 // anybody can say that he is a node.
 func isSystem(table string) bool { return table == metadata.Name }
 
@@ -119,23 +121,62 @@ func (n *Node) mutate(c *rpc.Call) {
 		fail(c, api.ErrSystemTable)
 		return
 	}
-	name, row := r.Table, r.Row.Row // r is another call's before the answer, the message is not
-	done := func(timestamp int64, err error) {
+	m, known := n.meterNow(c, r.Table, true)
+	if known {
+		n.mutateMetered(c, r, m, true)
+		return
+	}
+	go func() { n.mutateMetered(c, r, n.meter(c, r.Table, true), false) }()
+}
+
+// mutateMetered makes a mutation that counts for some quotas. Now has it not wait where it is called. R is given back.
+func (n *Node) mutateMetered(c *rpc.Call, r *api.MutateRequest, m metered, now bool) {
+	name, row, bytes := r.Table, r.Row.Row, int64(0) // r is another call's before the answer, the message is not
+	if !m.none() {
+		bytes = r.Row.Size()
+		err := m.mayAdd(r.Row.Mutations)
+		if err == nil {
+			err = m.take(quota.WriteOps, 1, bytes)
+		}
 		if err != nil {
-			fail(c, n.astray(err, name, row))
+			mutateRequests.Put(r)
+			fail(c, err)
 			return
 		}
-		c.Reply(func(e *wire.Encoder) { api.AppendTimestamp(e, timestamp) })
 	}
-	if n.tabletsOf(r.Table).ApplyNow(r.Table, &r.Row, done) {
+	a := n.access(c, name)
+	done := func(timestamp int64, err error) {
+		if a != nil && err == nil && !a.Holds() {
+			go n.settleMutate(c, a, timestamp) // who calls must not be held up
+			return
+		}
+		if err != nil {
+			m.refund(err, quota.WriteOps, 1, bytes)
+			fail(c, n.astrayFor(a, err, name, row))
+		} else {
+			c.Reply(func(e *wire.Encoder) { api.AppendTimestamp(e, timestamp) })
+		}
+		a.release()
+	}
+	if now && n.tabletsOf(name).For(a.of(false)).ApplyNow(name, &r.Row, done) {
 		mutateRequests.Put(r)
 		return
 	}
 	// As many of these as requests in flight, which rpc bounds.
 	go func() {
-		n.tabletsOf(r.Table).Apply(r.Table, &r.Row, done)
+		n.tabletsOf(name).For(a.of(true)).Apply(name, &r.Row, done)
 		mutateRequests.Put(r)
 	}()
+}
+
+// settleMutate answers a mutation that was made while rights changed.
+func (n *Node) settleMutate(c *rpc.Call, a *access, timestamp int64) {
+	if err := a.settle(n.ctx); err != nil {
+		fail(c, err)
+	} else {
+		c.Reply(func(e *wire.Encoder) { api.AppendTimestamp(e, timestamp) })
+	}
+	a.release()
 }
 
 func (n *Node) mutateRows(c *rpc.Call) {
@@ -151,50 +192,91 @@ func (n *Node) mutateRows(c *rpc.Call) {
 		fail(c, api.ErrSystemTable)
 		return
 	}
-	type outcome struct {
-		timestamp int64
-		err       error
+	k := &rowsCall{n: n, c: c, table: r.Table, rows: r.Rows, m: n.meter(c, r.Table, true), outcomes: make([]rowOutcome, len(r.Rows))}
+	k.left.Store(int64(len(r.Rows)) + 1)
+	if err := k.m.takeRows(r.Rows, func(i int, err error) { k.outcomes[i].err = err }); err != nil {
+		k.refused.Store(&err)
 	}
-	outcomes := make([]outcome, len(r.Rows))
-	var left atomic.Int64
-	left.Store(int64(len(r.Rows)) + 1)
-	finish := func() {
-		if left.Add(-1) > 0 {
-			return
-		}
-		c.Reply(func(e *wire.Encoder) {
-			e.Array(len(outcomes))
-			for i := range outcomes {
-				var err error
-				if outcomes[i].err != nil {
-					err = toAPI(n.astray(outcomes[i].err, r.Table, r.Rows[i].Row))
-				}
-				api.AppendMutateResult(e, outcomes[i].timestamp, err)
-			}
-		})
-	}
-	// A row that is refused after it has waited tells what the rest would wait for.
-	var refused atomic.Pointer[error]
 	for i := range r.Rows {
-		if c.Expired() {
-			outcomes[i].err = expired("the deadline passed before the row's turn came")
-			finish()
-			continue
-		}
-		if err := refused.Load(); err != nil {
-			outcomes[i].err = *err
-			finish()
-			continue
-		}
-		n.tabletsOf(r.Table).Apply(r.Table, &r.Rows[i], func(timestamp int64, err error) {
-			outcomes[i] = outcome{timestamp, err}
-			if err != nil && refusesWrites(err) {
-				refused.Store(&err)
-			}
-			finish()
-		})
+		k.begin(i)
 	}
-	finish()
+	k.finish()
+}
+
+// rowsCall is a call that mutates rows, while it is carried out.
+type rowsCall struct {
+	n        *Node
+	c        *rpc.Call
+	table    string
+	rows     []table.RowMutation
+	m        metered
+	outcomes []rowOutcome
+	left     atomic.Int64 // rows without an outcome, and one more until all are begun
+	// refused is set by a row that is refused after it has waited: it tells what the rest would wait for.
+	refused atomic.Pointer[error]
+}
+
+// rowOutcome is what has become of one row.
+type rowOutcome struct {
+	timestamp int64
+	err       error
+	access    *access
+}
+
+// begin begins the mutation of a row, unless it has an outcome already.
+func (k *rowsCall) begin(i int) {
+	o := &k.outcomes[i]
+	o.access = k.n.access(k.c, k.table)
+	switch refused := k.refused.Load(); {
+	case o.err != nil: // for a quota
+	case k.c.Expired():
+		o.err = expired("the deadline passed before the row's turn came")
+	case refused != nil:
+		o.err = *refused
+	default:
+		k.n.tabletsOf(k.table).For(o.access.of(true)).Apply(k.table, &k.rows[i], func(timestamp int64, err error) {
+			o.timestamp, o.err = timestamp, err
+			if err != nil && refusesWrites(err) {
+				k.refused.Store(&err)
+			}
+			if err != nil && !k.m.none() {
+				k.m.refund(err, quota.WriteOps, 1, k.rows[i].Size())
+			}
+			k.finish()
+		})
+		return
+	}
+	k.finish()
+}
+
+// finish notes that a row has an outcome, or that all are begun. The last answers.
+func (k *rowsCall) finish() {
+	switch {
+	case k.left.Add(-1) > 0:
+	case len(k.outcomes) > 0 && k.outcomes[0].access != nil:
+		go k.answer() // it may have to wait, and who calls must not
+	default:
+		k.answer()
+	}
+}
+
+func (k *rowsCall) answer() {
+	for i := range k.outcomes {
+		o := &k.outcomes[i]
+		if o.err == nil {
+			o.err = o.access.settle(k.n.ctx)
+		}
+		if o.err != nil {
+			o.err = toAPI(k.n.astrayFor(o.access, o.err, k.table, k.rows[i].Row))
+		}
+		o.access.release()
+	}
+	k.c.Reply(func(e *wire.Encoder) {
+		e.Array(len(k.outcomes))
+		for i := range k.outcomes {
+			api.AppendMutateResult(e, k.outcomes[i].timestamp, k.outcomes[i].err)
+		}
+	})
 }
 
 var readRequests = sync.Pool{New: func() any { return new(api.ReadRequest) }}
@@ -214,34 +296,60 @@ func (n *Node) read(c *rpc.Call) {
 		fail(c, err)
 		return
 	}
+	m := n.meter(c, r.Table, false)
+	if err := m.take(quota.ReadOps, 1, 0); err != nil {
+		fail(c, err)
+		return
+	}
+	a := n.access(c, r.Table)
+	defer a.release()
 	answered := false
 	ctx := callContext{context.Background(), c.Deadline()}
-	err = n.tabletsOf(r.Table).ReadRow(ctx, r.Table, r.Row, f, func(key []byte, cells []table.Cell) error {
-		if tooLarge(cells, api.ResultBytesMax) {
+	err = n.tabletsOf(r.Table).For(a.of(true)).ReadRow(ctx, r.Table, r.Row, f, func(key []byte, cells []table.Cell) error {
+		size := cellsBytes(cells)
+		if size > api.ResultBytesMax {
 			return &api.RowTooLargeError{Limit: api.ResultBytesMax}
 		}
+		waited, err := n.results.takeAnswer(ctx, c, size)
+		if err != nil {
+			return err
+		}
+		if waited && a != nil && !a.Holds() {
+			return errRightsMoved
+		}
 		answered = true
-		c.Reply(func(e *wire.Encoder) { api.AppendRow(e, key, cells) })
+		m.charge(quota.ReadOps, 0, int64(size+len(key)))
+		c.Reply(func(e *wire.Encoder) {
+			if size > smallAnswerBytes {
+				e.Grow(size + len(key) + rowHeadBytes)
+			}
+			api.AppendRow(e, key, cells)
+		})
 		return nil
 	})
 	switch {
 	case answered:
 	case err != nil:
-		fail(c, n.astray(err, r.Table, r.Row))
+		m.refund(err, quota.ReadOps, 1, 0)
+		fail(c, n.astrayFor(a, err, r.Table, r.Row))
 	default:
 		c.Reply(nil)
 	}
 }
 
-// tooLarge says whether a row's cells are more than limit bytes.
-func tooLarge(cells []table.Cell, limit int) bool {
+// rowHeadBytes is what a row takes at most beside its key and cells.
+const rowHeadBytes = 32
+
+// cellsBytes is about what cells take in an answer.
+func cellsBytes(cells []table.Cell) (n int) {
 	for i := range cells {
-		if limit -= len(cells[i].Family) + len(cells[i].Qualifier) + len(cells[i].Value) + 16; limit < 0 {
-			return true
-		}
+		n += len(cells[i].Family) + len(cells[i].Qualifier) + len(cells[i].Value) + 16
 	}
-	return false
+	return n
 }
+
+// tooLarge says whether a row's cells are more than limit bytes.
+func tooLarge(cells []table.Cell, limit int) bool { return cellsBytes(cells) > limit }
 
 // readRowsBytes is what the result of so many rows is taken to be. How large rows
 // are is not known before they are read.
@@ -261,22 +369,51 @@ func (n *Node) readRows(c *rpc.Call) {
 		fail(c, err)
 		return
 	}
+	m := n.meter(c, r.Table, false)
+	if err := m.take(quota.ReadOps, int64(len(r.Rows)), 0); err != nil {
+		fail(c, err)
+		return
+	}
 	release, err := n.results.take(c.Context(), readRowsBytes(len(r.Rows)))
 	if err != nil {
 		fail(c, err)
 		return
 	}
-	defer release()
+	c.OnSent(release)
 	e := wire.GetEncoder()
 	defer e.Release()
+	for begun := 1; ; begun++ {
+		e.Reset()
+		a := n.access(c, r.Table)
+		err := n.readRowsOnce(c, a, &r, f, e)
+		moved := err == nil && a.lost()
+		a.release()
+		switch {
+		case moved && begun < begunMax: // since the first rows were read
+			continue
+		case moved:
+			err = n.rights.told(acl.ErrUncertain)
+		}
+		if err != nil {
+			m.refund(err, quota.ReadOps, int64(len(r.Rows)), 0)
+			fail(c, err)
+			return
+		}
+		m.charge(quota.ReadOps, 0, int64(e.Len()))
+		c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
+		return
+	}
+}
+
+// readRowsOnce reads the rows of a request into e.
+func (n *Node) readRowsOnce(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, e *wire.Encoder) error {
 	e.Array(len(r.Rows))
 	for _, row := range r.Rows {
 		if c.Expired() {
-			c.Fail(rpc.Errorf(rpc.CodeDeadlineExceeded, "the deadline passed while rows were read"))
-			return
+			return rpc.Errorf(rpc.CodeDeadlineExceeded, "the deadline passed while rows were read")
 		}
 		found := false
-		err := n.tabletsOf(r.Table).ReadRow(c.Context(), r.Table, row, f, func(key []byte, cells []table.Cell) error {
+		err := n.tabletsOf(r.Table).For(a.of(true)).ReadRow(c.Context(), r.Table, row, f, func(key []byte, cells []table.Cell) error {
 			if tooLarge(cells, api.ResultBytesMax-e.Len()) {
 				return &table.LimitError{What: api.ResultBytes, Limit: api.ResultBytesMax, Got: api.ResultBytesMax + 1}
 			}
@@ -285,14 +422,14 @@ func (n *Node) readRows(c *rpc.Call) {
 			return nil
 		})
 		if err != nil {
-			fail(c, n.astray(err, r.Table, row))
-			return
+			return n.astrayFor(a, err, r.Table, row)
 		}
+		a.keep()
 		if !found {
 			e.Nil()
 		}
 	}
-	c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
+	return nil
 }
 
 func (n *Node) checkAndMutate(c *rpc.Call) {
@@ -304,7 +441,9 @@ func (n *Node) checkAndMutate(c *rpc.Call) {
 	if !begin(c, &r.Options) {
 		return
 	}
-	if isSystem(r.Table) && !r.System {
+	a := n.access(c, r.Table)
+	defer a.release()
+	if isSystem(r.Table) && (!r.System || a != nil) {
 		fail(c, api.ErrSystemTable)
 		return
 	}
@@ -313,9 +452,23 @@ func (n *Node) checkAndMutate(c *rpc.Call) {
 		fail(c, err)
 		return
 	}
-	matched, err := n.tabletsOf(r.Table).CheckAndMutate(c.Context(), r.Table, r.Row, f, r.True, r.False)
+	m := n.meter(c, r.Table, true)
+	if err := m.takeBoth(r.True, r.False); err != nil {
+		fail(c, err)
+		return
+	}
+	matched, err := n.tabletsOf(r.Table).For(a.of(true)).CheckAndMutate(c.Context(), r.Table, r.Row, f, r.True, r.False)
+	if err == nil {
+		rm := table.RowMutation{Row: r.Row, Mutations: r.False}
+		if matched {
+			rm.Mutations = r.True
+		}
+		m.charge(quota.WriteOps, 0, rm.Size())
+		err = a.settle(n.ctx)
+	}
 	if err != nil {
-		fail(c, n.astray(err, r.Table, r.Row))
+		m.refundBoth(err)
+		fail(c, n.astrayFor(a, err, r.Table, r.Row))
 		return
 	}
 	c.Reply(func(e *wire.Encoder) { e.Bool(matched) })
@@ -334,9 +487,23 @@ func (n *Node) readModifyWrite(c *rpc.Call) {
 		fail(c, api.ErrSystemTable)
 		return
 	}
-	row, err := n.tabletsOf(r.Table).ReadModifyWrite(c.Context(), r.Table, r.Row, r.Rules)
+	a := n.access(c, r.Table)
+	defer a.release()
+	m := n.meter(c, r.Table, true)
+	if err := m.takeBoth([]table.Mutation{{Op: table.OpSet}}); err != nil { // rules add
+		fail(c, err)
+		return
+	}
+	row, err := n.tabletsOf(r.Table).For(a.of(true)).ReadModifyWrite(c.Context(), r.Table, r.Row, r.Rules)
+	if err == nil {
+		bytes := int64(len(r.Row) + cellsBytes(row.Cells))
+		m.charge(quota.WriteOps, 0, bytes)
+		m.charge(quota.ReadOps, 0, bytes)
+		err = a.settle(n.ctx)
+	}
 	if err != nil {
-		fail(c, n.astray(err, r.Table, r.Row))
+		m.refundBoth(err)
+		fail(c, n.astrayFor(a, err, r.Table, r.Row))
 		return
 	}
 	c.Reply(func(e *wire.Encoder) { api.AppendRow(e, row.Key, row.Cells) })

@@ -14,6 +14,7 @@
 //	<each data folder>/identity   whose the folder is: package node/identity
 //	<first data folder>/peers     where the other nodes were last
 //	<one data folder>/raft        the Raft log and snapshots, if the node votes
+//	<first data folder>/security  keys and certificate, if it has any: package security/folder
 //	<each data folder>/blobs      extents of SSTables and commit logs
 //
 // In the namespace of the lock service:
@@ -29,6 +30,9 @@
 //	/logs/<server>/<log>   which nodes have what of a commit log: package blobfs
 //	/recovery/<server>     how far the sorting of a dead server's logs has come: package master
 //	/blobs/<id>            a file that somebody stored
+//	/acl/...               who may what: package security/acl; made with the cluster
+//	/acl/tokens/<id>       a token that makes its bearer a principal: package security/token
+//	/security/join/<id>    a token by which hosts join: package security/token
 //	/sweep                 the round of the sweep of the block store: package blobfs
 //
 // # Start
@@ -59,6 +63,35 @@
 // caught up. The session finds the leader by itself; when it is this node, it asks
 // without the network. A session that expires is followed by another one.
 //
+// # Certificates
+//
+// A node with a folder of keys (security.go) speaks TLS alone. The one that Initialise was run on founds
+// the cluster, alone. A host without keys asks, by a token (enrol.go), any node, which passes that on to the
+// master's (joinhost.go): there the token is used up, durably, before anything is signed. The authority's key is
+// with the voters, of which the master is one (authority.go): a node gets it before it gets a vote, and
+// deletes it, once it has none, when the master has it. Members have voters renew their certificates. A stranger,
+// who has shown no certificate, may ask little (securityguard.go), for a minute, unless he shows a token (auth.go).
+//
+// # Rights
+//
+// Each method has a guard (guard.go), without which it cannot be registered: it is for nodes, for all principals, for those
+// with a right on the cluster or on a table, or looks itself at what its caller may. What somebody may is known as of
+// an epoch (rightscache.go), by the session with the lock service, and looked at again before an answer: a node whose session
+// is not sure knows nothing, and answers unavailable. For each request about data the tablet server asks an access (access.go)
+// with the schema by which it goes about it. Changes of rights (users.go, grants.go, rightschange.go) are made by the
+// master's node, to which others pass requests on in the principal's name (behalf.go); both look at his rights. Such a change,
+// and each other one that waits for its turn (change.go), is made for somebody (asked.go), whose right to it is looked at
+// again when it is its turn, and is written only in the reign of the master that looked (reign.go): so nothing of what a
+// user has asked for is made after a revocation that has returned. What administrators do, and who was refused, is in the
+// audit log (auditing.go).
+//
+// # Quotas
+//
+// Quotas (package quota) are kept in the lock service, and read by each node when their epoch changes (quotas.go): so soon
+// after a change, not before it has returned. A request is let in by the meters of its table and its principal (metered.go) where
+// it comes to the tablet server, without asking anybody; where there is no quota it looks at one pointer. Each node reports to the
+// master what it was asked for and gets its shares, and which of its tables may not grow (quotashare.go).
+//
 // # Goroutines
 //
 //	goroutine        started by       ends with           does
@@ -74,6 +107,10 @@
 //	expectMetadata   the same                             begins METADATA's commit log when a node that has some is gone
 //	sweepStore       Start            Close               sweeps the block store while this node is master
 //	keepSession      Start            Close               opens a session after one that expired
+//	keepCertificate  Start            Close               renews the node's certificate, if it has one
+//	followQuotas     Start            Close               reads the quotas, and reports what was asked for
+//	keepAuthority    Start            Close               has the authority's key if the node votes, and else not
+//	followRemoved    Start            Close               turns away nodes that were removed
 //	watchRemoval     Start            Close, removal      ends the node when it is removed
 //	master           startMaster      Close               holds /master where the leader is
 //	signs of life    Alive            their part answers  one for each part, at most one at once
@@ -88,4 +125,10 @@
 //	N3. A command of a master is refused once one with a higher epoch was seen (I9).
 //	N4. A Raft connection is taken only from a node of the same cluster and raft epoch
 //	    that means this node.
+//	N5. A join token is used as often as it may be and not once more, and gives no host the
+//	    certificate of a node that there is, or was, unless it was made for that one.
+//	N6. A host gives its token to no other than a node of the cluster that has made it.
+//	N7. The authority's key is on no node that does not vote for longer than the master needs to
+//	    say that it has it, and never on none.
+//	N8. A node that was removed has no connection some seconds later, and gets no certificate.
 package node

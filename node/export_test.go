@@ -3,11 +3,23 @@ package node
 import (
 	"context"
 	"errors"
+	"maps"
+	"net"
+	"slices"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
 )
+
+// File returns what a file of the lock service holds.
+func (n *Node) File(ctx context.Context, path string) ([]byte, error) {
+	f, err := n.meta.Get(ctx, path)
+	return f.Data, err
+}
 
 // LogHolders counts the nodes that say that they have a log of the lock service's group, as the master hears it.
 func (n *Node) LogHolders(ctx context.Context) (count int, err error) {
@@ -54,3 +66,99 @@ func (n *Node) LoseLock(ctx context.Context) error { return n.meta.current().Clo
 
 // ServerName is what the node's tablet server for users' tables is called.
 func (n *Node) ServerName() string { return n.server.Load().name }
+
+// DialWith has a node connect to others with dial.
+func (c *Config) DialWith(dial func(ctx context.Context, addr string) (net.Conn, error)) {
+	c.dial = dial
+}
+
+// Methods are those that the node answers.
+func (n *Node) Methods() []string { return n.rpc.Methods() }
+
+// Guarded are the methods for which it is said who may call them.
+func Guarded() []string { return slices.Sorted(maps.Keys(guards)) }
+
+// GuardsOf asks who may call a method, as the registration of one does.
+func (n *Node) GuardsOf(method string) { n.admitter(method) }
+
+// Looker returns what the rights of a principal on a table cost for one read: a look, and another before the answer.
+func (n *Node) Looker(principal string, generation uint64, s *table.Schema) func() error {
+	who := &subject{peer: pki.Peer{Kind: pki.Principal, Name: principal, Generation: generation}}
+	return func() error {
+		a := accesses.Get().(*access)
+		a.n, a.who, a.table = n, who, s.Name
+		as := a.of(true)
+		as.Begin()
+		_, err := as.Read(context.Background(), s)
+		if err == nil && !as.Holds() {
+			err = errors.New("rights have changed")
+		}
+		a.release()
+		return err
+	}
+}
+
+// Lock reads a file of the lock service.
+func (n *Node) Lock(ctx context.Context, path string) ([]byte, error) {
+	f, err := n.meta.Get(ctx, path)
+	return f.Data, err
+}
+
+// HoldResults takes all memory for results until release.
+func (n *Node) HoldResults(ctx context.Context) (release func(), err error) {
+	all := 4 * n.results.max
+	return func() { n.results.free.Release(all) }, n.results.free.Acquire(ctx, all)
+}
+
+// ResultsAreFree tells whether there is memory for one more result.
+func (n *Node) ResultsAreFree() bool {
+	free := n.results.free.TryAcquire(1)
+	if free {
+		n.results.free.Release(1)
+	}
+	return free
+}
+
+// HoldChanges has changes of the catalog wait until release.
+func (n *Node) HoldChanges() (release func()) {
+	n.changing <- struct{}{}
+	return func() { <-n.changing }
+}
+
+// PutFile writes a file of the lock service, or takes it away.
+func (n *Node) PutFile(ctx context.Context, path string, data []byte) error {
+	if data == nil {
+		return n.meta.Delete(ctx, path, metaapi.AnyGeneration)
+	}
+	_, err := n.meta.Set(ctx, path, data, metaapi.AnyGeneration)
+	return err
+}
+
+// ChangeAsNode makes a change that a node asks for: it writes a file by way of the catalog and one as
+// rights are written, each after lost, and takes both away again. Whether its reign is over it does not
+// look at by itself. It returns how each has ended.
+func (n *Node) ChangeAsNode(ctx context.Context, lost func()) (all []error, err error) {
+	err = n.change(ctx, asked{who: &subject{peer: pki.Peer{Kind: pki.Node}}}, func(ctx context.Context) error {
+		ctx = context.WithoutCancel(ctx)
+		lost()
+		_, set := n.meta.Set(ctx, "/x", []byte("x"), metaapi.AnyGeneration)
+		_, asMaster := n.setAsMaster(ctx, "/y", []byte("y"), metaapi.AnyGeneration)
+		all = []error{set, asMaster, n.meta.Delete(ctx, "/x", metaapi.AnyGeneration), n.deleteAsMaster(ctx, "/y")}
+		return nil
+	})
+	return all, err
+}
+
+// ChangeForNobody makes a change of which it is not said who asks for it.
+func (n *Node) ChangeForNobody(ctx context.Context) error {
+	return n.change(ctx, asked{}, func(context.Context) error { return nil })
+}
+
+// IsMaster tells whether the node is the master.
+func (n *Node) IsMaster() bool { return n.isMaster() }
+
+// HasQuota tells whether the node goes by a quota of a table.
+func (n *Node) HasQuota(table string) bool {
+	set := n.quotas.meters.Load()
+	return set != nil && set.tables[table] != nil
+}

@@ -82,13 +82,19 @@ func (n *Node) nodeAt(addr string) string {
 func (n *Node) newFormer() error {
 	cfg := formation.Config{
 		Self: formation.Peer{Name: n.cfg.Name, RPC: n.RPCAddr()}, Version: Version(),
-		Join: n.cfg.Join, Expect: n.cfg.Expect, Key: n.cfg.GossipKey,
+		Join: n.cfg.Join, Expect: n.cfg.Expect, Keys: n.gossipKeys(),
 		Store: identityStore{&n.self}, PeersFile: filepath.Join(n.cfg.DataDirs[0], peersFile),
+		Found: n.security.clusterToFound(), Dialer: n.security.dialer(""),
 		Admit: n.admit, Logger: n.log.With("part", "formation"),
 	}
 	n.self.view(func(f *identity.Folders) {
 		cfg.Self.ID, cfg.Cluster, cfg.Voter, cfg.RaftEpoch = f.Node, f.Cluster, f.Voter(), f.RaftEpoch
 	})
+	if n.security != nil && cfg.Cluster == "" {
+		if err := n.security.found(&cfg); err != nil {
+			return err
+		}
+	}
 	former, err := formation.New(cfg)
 	n.former = former
 	return err
@@ -109,6 +115,9 @@ func (n *Node) joinCluster(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("become part of a cluster: %w", err)
 	}
+	if want := n.security.clusterToFound(); want != "" && out.Cluster != want {
+		return fmt.Errorf("become part of a cluster: it is %s, and the node's certificate is of %s", out.Cluster, want)
+	}
 	var gossips []string
 	for _, p := range out.Members {
 		n.known.set(p.ID, p.RPC)
@@ -120,7 +129,7 @@ func (n *Node) joinCluster(ctx context.Context) error {
 		return nil
 	}
 	n.ring, err = gossip.Start(gossip.Config{
-		Self: n.selfMeta(), Cluster: n.cluster(), Key: n.cfg.GossipKey, Bind: n.cfg.Gossip, Advertise: hostOf(n.cfg.Advertise),
+		Self: n.selfMeta(), Cluster: n.cluster(), Keys: n.gossipKeys(), Bind: n.cfg.Gossip, Advertise: hostOf(n.cfg.Advertise),
 		Seeds: n.former.Seeds, Logger: n.log.With("part", "gossip"),
 	})
 	if err != nil {

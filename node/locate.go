@@ -12,6 +12,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/tablet"
 )
 
@@ -90,17 +91,45 @@ func (n *Node) sampleRowKeys(c *rpc.Call) {
 	if !begin(c, &r.Options) {
 		return
 	}
-	tablets, err := n.tabletsOf(r.Table).TabletStats(r.Table)
+	sizes, err := n.seesSizes(c, r.Table)
 	if err != nil {
 		fail(c, err)
 		return
 	}
+	tablets, err := n.tabletsOf(r.Table).TabletStats(r.Table)
+	if err != nil {
+		fail(c, n.astray(err, r.Table, r.Start))
+		return
+	}
 	samples := samplesOf(tablets, r.Start)
+	for i := range samples {
+		if !sizes {
+			samples[i].Offset = 0
+		}
+	}
 	if len(samples) == 0 {
 		fail(c, n.astray(fmt.Errorf("table %q, row %.64q: %w", r.Table, r.Start, api.ErrNotServing), r.Table, r.Start))
 		return
 	}
 	c.Reply(func(e *wire.Encoder) { api.AppendSamples(e, samples) })
+}
+
+// seesSizes tells whether the sizes of a table's parts are told to a caller, who must be allowed
+// to read it: who does not read all of it would learn how much there is of the rest.
+func (n *Node) seesSizes(c *rpc.Call, name string) (bool, error) {
+	who := subjectOf(c)
+	switch {
+	case !who.restricted():
+		return true, nil
+	case name == metadata.Name:
+		_, err := n.rights.check(c.Context(), who, acl.Read)
+		return true, err
+	}
+	v, _, err := n.seeTable(c.Context(), who, name)
+	if err != nil {
+		return false, err
+	}
+	return v.ReadsAll(), toldElement(v.CheckRead())
 }
 
 // samplesOf returns a sample for each tablet, beginning with the one that has the row

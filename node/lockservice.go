@@ -27,6 +27,11 @@ func (n *Node) openLockService(ctx context.Context) error {
 	}
 	n.catalog = catalog{meta: &n.meta}
 	if founding {
+		if n.security != nil { // first: the others wait for the cluster's file
+			if err := n.catalog.foundRights(ctx, time.Now()); err != nil {
+				return fmt.Errorf("found the cluster: %w", err)
+			}
+		}
 		if err := n.catalog.found(ctx, n.cluster()); err != nil {
 			return fmt.Errorf("found the cluster: %w", err)
 		}

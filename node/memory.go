@@ -9,6 +9,7 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/rpc"
 )
 
 // resultWait is how long a call waits for memory before it is told that the node is
@@ -20,10 +21,13 @@ const resultWait = 2 * time.Second
 type resultMemory struct {
 	free *semaphore.Weighted
 	max  int64 // that one call may take
+	// crowded has those give way who hardly take their answers, until over is called.
+	crowded func() (over func())
 }
 
 func newResultMemory(bytes int64) resultMemory {
-	return resultMemory{free: semaphore.NewWeighted(bytes), max: bytes / 4}
+	most := bytes / 4
+	return resultMemory{free: semaphore.NewWeighted(4 * most), max: most} // so that four of the largest are all of it
 }
 
 // batch returns how many bytes a batch of want may have. One counts twice: as it is
@@ -37,6 +41,7 @@ func (m *resultMemory) take(ctx context.Context, bytes int) (release func(), err
 	if !m.free.TryAcquire(weight) {
 		wait, cancel := context.WithTimeout(ctx, resultWait)
 		defer cancel()
+		defer m.crowded()()
 		if err := m.free.Acquire(wait, weight); err != nil {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
@@ -46,6 +51,22 @@ func (m *resultMemory) take(ctx context.Context, bytes int) (release func(), err
 	}
 	return func() { m.free.Release(weight) }, nil
 }
+
+// takeAnswer takes the memory of an answer of which the encoded size is known, until it has been sent. The answer to c must
+// follow, whatever is returned. Small answers take nothing, and so never wait: the connections' buffers are bounded.
+func (m *resultMemory) takeAnswer(ctx context.Context, c *rpc.Call, bytes int) (mayWait bool, err error) {
+	if bytes <= smallAnswerBytes {
+		return false, nil
+	}
+	release, err := m.take(ctx, (bytes+1)/2) // it is built as it is sent
+	if err == nil {
+		c.OnSent(release)
+	}
+	return true, err
+}
+
+// smallAnswerBytes is what a call answers without asking for memory.
+const smallAnswerBytes = 64 << 10
 
 // refusesWrites tells whether err, with which a write was refused after it had
 // waited, is what the next write would get.

@@ -14,6 +14,8 @@ import (
 func TestResultMemory(t *testing.T) {
 	t.Parallel()
 	m := newResultMemory(32 << 20)
+	crowded := 0
+	m.crowded = func() func() { crowded++; return func() { crowded-- } }
 	if got := m.batch(api.ScanBatchBytesMax); got != 4<<20 {
 		t.Errorf("a batch may have %d bytes", got)
 	}
@@ -40,6 +42,9 @@ func TestResultMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	release()
+	if crowded != 0 {
+		t.Errorf("%d still say that they wait", crowded)
+	}
 }
 
 // TestBudgetAdmitsMessages: the read buffer of the largest message can grow.
@@ -49,7 +54,8 @@ func TestBudgetAdmitsMessages(t *testing.T) {
 		if b.rpc < 2*b.message || b.message > 320<<20 {
 			t.Errorf("memory %d: %+v", memory, b)
 		}
-		if sum := b.memtables + b.cache + b.rpc + b.results; sum > memory*9/10 {
+		sum := b.memtables + b.metadataMemtables + b.cache + b.metadataCache + b.rpc + b.results + b.large + b.compaction + b.metadataCompaction
+		if sum > memory-max(memory/10, programBytes) {
 			t.Errorf("memory %d: %d are given away", memory, sum)
 		}
 	}

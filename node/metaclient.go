@@ -5,7 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/steledb/stele/node/gossip"
@@ -85,12 +85,8 @@ func (n *Node) untilLed(ctx context.Context, f func(context.Context) error) erro
 
 // metaAccess is the node's way to the lock service. It implements namespace.
 type metaAccess struct {
-	client *session.Client
-	// mu guards the field in it. Never held across I/O.
-	mu struct {
-		sync.Mutex
-		session *session.Session
-	}
+	client  *session.Client
+	session atomic.Pointer[session.Session] // nil before the first
 }
 
 func (m *metaAccess) open(ctx context.Context, name string) error {
@@ -98,37 +94,40 @@ func (m *metaAccess) open(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.mu.session = s
+	m.session.Store(s)
 	return nil
 }
 
 // current returns the node's session, nil before the first; it may be over.
-func (m *metaAccess) current() *session.Session {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.mu.session
-}
+func (m *metaAccess) current() *session.Session { return m.session.Load() }
 
 // Get implements namespace.
 func (m *metaAccess) Get(ctx context.Context, path string) (metaapi.File, error) {
 	return m.client.Get(ctx, path)
 }
 
-// Set implements namespace.
+// Set implements namespace. In a change it is guarded by the reign in which that is made.
 func (m *metaAccess) Set(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
-	return m.client.Set(ctx, path, data, gen, metaapi.SetOptions{})
+	return m.SetGuarded(ctx, path, data, gen, reignIn(ctx).options())
 }
 
 // SetGuarded implements namespace.
 func (m *metaAccess) SetGuarded(ctx context.Context, path string, data []byte, gen uint64, o metaapi.SetOptions) (uint64, error) {
-	return m.client.Set(ctx, path, data, gen, o)
+	made, err := m.client.Set(ctx, path, data, gen, o)
+	reignIn(ctx).note(path, err)
+	return made, err
 }
 
-// Delete implements namespace.
+// Delete implements namespace. In a change it is guarded as Set is.
 func (m *metaAccess) Delete(ctx context.Context, path string, gen uint64) error {
-	return m.client.Delete(ctx, path, gen, metaapi.SetOptions{})
+	return m.deleteGuarded(ctx, path, gen, reignIn(ctx).options())
+}
+
+// deleteGuarded is Delete if a guard holds.
+func (m *metaAccess) deleteGuarded(ctx context.Context, path string, gen uint64, o metaapi.SetOptions) error {
+	err := m.client.Delete(ctx, path, gen, o)
+	reignIn(ctx).note(path, err)
+	return err
 }
 
 // List implements namespace.
@@ -197,7 +196,7 @@ func (d metaDialer) Dial(ctx context.Context, addr string) (session.Peer, error)
 		service, err := d.n.lockService()
 		return session.Peer{Service: service}, err
 	}
-	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{MessageTimeout: metaMessageTimeout})
+	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{MessageTimeout: metaMessageTimeout, Dialer: d.n.security.dialer("")})
 	if err != nil {
 		return session.Peer{}, err
 	}

@@ -8,13 +8,16 @@ import (
 
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/quota"
 	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/rpc"
 )
 
 // lockServiceForOthers is lockService as others have it by RPC, nodes and clients. It
 // is not offered before it is sure that the node's group is the cluster's: see
 // settleEpoch. A group with others in it needs no such proof.
-func (n *Node) lockServiceForOthers(node bool) (metaapi.Service, error) {
+func (n *Node) lockServiceForOthers(c *rpc.Call, node bool) (metaapi.Service, error) {
+	who := subjectOf(c)
 	group, _ := n.voter.group()
 	if group == nil {
 		return n.lockService()
@@ -22,8 +25,16 @@ func (n *Node) lockServiceForOthers(node bool) (metaapi.Service, error) {
 	if !n.confirmed.Load() && len(group.Members()) == 1 {
 		return nil, &metaapi.NotLeaderError{}
 	}
-	if node {
+	switch {
+	case who == nil && node:
 		return group.Service(), nil
+	case who.restricted():
+		return n.lockServiceFor(who, c.Method(), group)
+	case who != nil:
+		if boss, _ := n.epochs.last(); who.peer.Name == boss {
+			return group.Service(), nil
+		}
+		return memberService{group.Service()}, nil
 	}
 	return clientService{group.Service(), group}, nil
 }
@@ -31,6 +42,7 @@ func (n *Node) lockServiceForOthers(node bool) (metaapi.Service, error) {
 // systemPaths are what nodes keep in the lock service for themselves.
 var systemPaths = []string{
 	clusterPath, idsPath, master.LockPath, nodesDir, serversDir, removedDir, metadata.RootPath, tablesDir, recoveryDir, blobsDir, logsDir,
+	aclDir, securityDir, quota.Dir,
 }
 
 // checkSystemPath refuses a system path, or one below it.

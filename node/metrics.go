@@ -39,6 +39,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	c.collectRPC(m)
 	if n.serving.Load() { // the parts are there
 		c.collectTablets(m)
+		c.collectUsage(m)
+		c.collectQuotas(m)
 		c.collectStore(m)
 		c.collectReplicas(m)
 		c.collectMeta(m)
@@ -58,7 +60,12 @@ func (c *collector) collectTablets(m sender) {
 	m.counter("write_overloads_total", "Writes refused for want of memory.", float64(t.Overloads))
 	m.gauge("memtable_bytes", "Memory of all memtables.", float64(t.MemtableBytes))
 	m.gauge("memtable_limit_bytes", "Memory that memtables may take.", float64(t.MemtableBytesMax))
-	m.gauge("cache_bytes", "Memory of the block cache.", float64(t.Cache.Bytes))
+	m.gauge("cache_bytes", "Memory of the block cache and the scan cache.", float64(t.Cache.Bytes))
+	m.counter("scan_cache_hits_total", "Rows of files found in the scan cache.", float64(t.Cache.RowHits))
+	m.counter("scan_cache_misses_total", "Rows of files that were not.", float64(t.Cache.RowMisses))
+	m.gauge("open_file_bytes", "Memory of the indexes and filters of open files.", float64(t.Memory.Open))
+	m.gauge("pinned_bytes", "Memory of in-memory locality groups.", float64(t.Memory.Pinned))
+	m.gauge("unpinned_bytes", "Data of in-memory locality groups that there is no room for.", float64(t.Memory.Lacking))
 	m.counter("cache_hits_total", "Blocks found in the cache.", float64(t.Cache.Hits))
 	m.counter("cache_misses_total", "Blocks read from files.", float64(t.Cache.Misses))
 	m.counter("commit_log_commits_total", "Row mutations made durable.", float64(t.Log.Commits))
@@ -79,6 +86,9 @@ func (c *collector) collectStore(m sender) {
 	s := c.node.store.Load().Stats()
 	m.gauge("blobs", "Sealed blobs.", float64(s.Blobs))
 	for _, f := range s.Folders {
+		if total, ok := totalBytes(f.Path); ok {
+			m.gauge("disk_total_bytes", "Size of the folder's file system.", float64(total), "folder", f.Path)
+		}
 		m.gauge("disk_free_bytes", "Free space of the folder's file system.", float64(f.FreeBytes), "folder", f.Path)
 		m.gauge("disk_blob_bytes", "Sealed extents in the folder.", float64(f.BlobBytes), "folder", f.Path)
 		m.gauge("disk_log_bytes", "Log extents in the folder.", float64(f.LogBytes), "folder", f.Path)
@@ -172,6 +182,7 @@ func (c *collector) collectRPC(m sender) {
 	m.gauge("rpc_memory_bytes", "Requests in flight and answers not yet sent.", float64(s.MemoryBytes))
 	m.counter("rpc_received_bytes_total", "Bytes received.", float64(s.BytesIn))
 	m.counter("rpc_sent_bytes_total", "Bytes sent.", float64(s.BytesOut))
+	m.counter("rpc_forbidden_total", "Requests refused for who made them, before they were looked at.", float64(s.Guarded))
 	m.counter("rpc_malformed_total", "Connections closed for bytes that are no message.", float64(s.Malformed))
 	m.counter("rpc_corrupt_total", "Connections closed for a wrong checksum.", float64(s.Corrupt))
 	m.counter("rpc_overloaded_total", "Requests refused for want of memory or workers.", float64(s.Overloaded))

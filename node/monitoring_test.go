@@ -35,6 +35,42 @@ func TestMonitoringNamesMetrics(t *testing.T) {
 	}
 }
 
+// TestDiskSizesAreTold: of each folder there is the size of its file system beside what is free of it, under the same name as in
+// a status.
+func TestDiskSizesAreTold(t *testing.T) {
+	n, c := startInternal(t)
+	s, err := c.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	families, err := n.registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "folder" && m.GetGauge() != nil {
+					if told[l.GetValue()] == nil {
+						told[l.GetValue()] = map[string]float64{}
+					}
+					told[l.GetValue()][f.GetName()] = m.GetGauge().GetValue()
+				}
+			}
+		}
+	}
+	if len(s.Disks) == 0 || len(told) != len(s.Disks) {
+		t.Errorf("a status has %d folders, metrics %d", len(s.Disks), len(told))
+	}
+	for _, d := range s.Disks {
+		total, free := told[d.Path]["stele_disk_total_bytes"], told[d.Path]["stele_disk_free_bytes"]
+		if total != float64(d.TotalBytes) || total <= 0 || free <= 0 || free > total {
+			t.Errorf("%s: %.0f of %.0f bytes are free, by a status of %d", d.Path, free, total, d.TotalBytes)
+		}
+	}
+}
+
 // notExported returns those of the names that are no metrics of a node.
 func notExported(t *testing.T, n *Node, names []string) (missing []string) {
 	t.Helper()

@@ -47,6 +47,12 @@ type Node struct {
 	http    *http.Server
 	webAddr net.Addr
 
+	security *security // nil for a node that is open
+	rights   *rights   // the same
+	audit    *auditLog // the same
+	// passable are the handlers of methods that other nodes may pass on.
+	passable map[string]func(*rpc.Call)
+
 	former  *formation.Former
 	ring    *gossip.Ring // nil if gossip is off
 	known   addresses
@@ -77,6 +83,7 @@ type Node struct {
 	cursors cursors
 	uploads uploads
 	results resultMemory
+	quotas  quotas
 
 	// changing holds a value while the catalog is changed. Changes run under ctx,
 	// which cancel ends in Close; see change.
@@ -98,30 +105,48 @@ type Node struct {
 // waits for others may be long after. The error says which part did not come up and
 // why; nothing runs then.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
+	n, err := prepare(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.run(ctx); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// prepare makes a node of which nothing runs.
+func prepare(cfg Config) (*Node, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	n := &Node{cfg: cfg, log: cfg.Logger, started: time.Now(), done: make(chan struct{}), limits: table.DefaultLimits(), refreshing: make(chan struct{}, 1)}
 	n.results = newResultMemory(cfg.budget().results)
+	n.quotas.began = n.started
 	n.changing = make(chan struct{}, 1)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.peers.resolve, n.peers.dial = n.addressOf, n.dialNode
+	return n, nil
+}
+
+// run brings all of it up; after an error nothing runs.
+func (n *Node) run(ctx context.Context) error {
 	n.enter("the data folders")
-	debug.SetMemoryLimit(cfg.MemoryBytes * 9 / 10)
+	debug.SetMemoryLimit(n.cfg.runtimeBytes())
 	listener, err := n.listen()
 	if err != nil {
 		n.cancel()
-		return nil, err
+		return err
 	}
 	if err := n.start(ctx, listener); err != nil {
 		listener.Close()
-		return nil, errors.Join(err, n.stopParts(context.Background()))
+		return errors.Join(err, n.stopParts(context.Background()))
 	}
 	n.serving.Store(true)
-	n.log.Info("node serves", "name", cfg.Name, "id", n.id(), "cluster", n.cluster(), "rpc", n.RPCAddr(), "http", n.HTTPAddr(),
+	n.log.Info("node serves", "name", n.cfg.Name, "id", n.id(), "cluster", n.cluster(), "rpc", n.RPCAddr(), "http", n.HTTPAddr(),
 		"server", n.server.Load().name, "started in", time.Since(n.started).Round(time.Millisecond))
-	return n, nil
+	return nil
 }
 
 // enter says what the start waits for now.
@@ -150,6 +175,19 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	if err != nil {
 		return err
 	}
+	if err := n.enrol(ctx, dirs); err != nil {
+		return err
+	}
+	if err := n.openSecurity(dirs); err != nil {
+		return err
+	}
+	if err := n.openAudit(dirs.Node); err != nil {
+		return err
+	}
+	early := n.security != nil && n.security.issuer.Load() != nil
+	if early { // nobody may know the node before it has renewed its certificate
+		n.background.Go(n.keepCertificate)
+	}
 	if err := dirs.Begin(); err != nil {
 		return err
 	}
@@ -169,6 +207,12 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	n.startMaster()
 	n.background.Go(n.keepSession)
 	n.background.Go(n.watchRemoval)
+	n.background.Go(n.followRemoved)
+	n.background.Go(n.keepAuthority)
+	n.background.Go(n.followQuotas)
+	if !early { // others renew it
+		n.background.Go(n.keepCertificate)
+	}
 	n.background.Go(n.sweepStore)
 	return nil
 }
@@ -193,7 +237,7 @@ func (n *Node) openData(ctx context.Context) (err error) {
 		return fmt.Errorf("open the block store: %w", err)
 	}
 	n.enter("its tablet server")
-	if n.client, err = client.Open(ctx, n.RPCAddr(), client.Config{Logger: n.log.With("part", "client")}); err != nil {
+	if n.client, err = client.Open(ctx, n.RPCAddr(), n.security.client(client.Config{Logger: n.log.With("part", "client")})); err != nil {
 		return fmt.Errorf("connect to this node itself: %w", err)
 	}
 	n.elsewhere = n.client
@@ -294,6 +338,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 	errs = append(errs, n.closeLockService(ctx), n.leaveCluster())
 	n.peers.close()
 	n.background.Wait()
+	errs = append(errs, n.audit.close())
 	if n.unlock != nil {
 		n.unlock()
 	}

@@ -47,7 +47,7 @@ func (n *Node) dialNode(ctx context.Context, id string) (*rpc.Conn, error) {
 	if !known {
 		return nil, fmt.Errorf("it is not known where node %s is", id)
 	}
-	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{})
+	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{Dialer: n.security.dialer(id)})
 	if err != nil {
 		return nil, fmt.Errorf("connect to node %s at %s: %w", id, addr, err)
 	}

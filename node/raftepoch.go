@@ -75,7 +75,7 @@ func (n *Node) askGroups(ctx context.Context, timeout time.Duration, wanted func
 	answers := make(chan told, len(addrs))
 	for _, addr := range addrs {
 		go func() {
-			s, err := askRaftStatus(ctx, addr)
+			s, err := n.askRaftStatus(ctx, addr)
 			if err != nil || s.Leader == "" || !wanted(s) {
 				s = nil
 			}
@@ -112,8 +112,8 @@ func (n *Node) checkReturn(ctx context.Context) error {
 	return n.setLogAside(c.epoch)
 }
 
-func askRaftStatus(ctx context.Context, addr string) (*api.RaftStatus, error) {
-	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{})
+func (n *Node) askRaftStatus(ctx context.Context, addr string) (*api.RaftStatus, error) {
+	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{Dialer: n.security.dialer("")})
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func (w *epochWatch) look(members []gossip.Member) {
 func (n *Node) readCluster(addrs session.Addresses) (clusterFile, error) {
 	ctx, cancel := context.WithTimeout(n.ctx, epochTimeout)
 	defer cancel()
-	client, err := session.NewClient(session.Config{Locator: addrs, Logger: n.log.With("part", "session")})
+	client, err := session.NewClient(session.Config{Locator: addrs, Dial: n.security.dialer(""), Logger: n.log.With("part", "session")})
 	if err != nil {
 		return clusterFile{}, err
 	}

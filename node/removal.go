@@ -7,6 +7,7 @@ import (
 
 	"github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
+	"github.com/steledb/stele/security/pki"
 )
 
 // removalRetry is the pause before the mark is watched for anew.
@@ -41,6 +42,60 @@ func (n *Node) awaitRemoval(s *session.Session) error {
 		if err := n.checkNotRemoved(n.ctx, n.id()); err != nil {
 			return err
 		}
+		if _, err := w.Next(n.ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// severAfter is how long a node that was removed keeps its connections, to hear of it and end
+// by itself.
+const severAfter = 3 * time.Second
+
+// refuse turns away nodes that were removed.
+func (s *security) refuse(p pki.Peer) error {
+	if gone := s.removed.Load(); gone != nil && p.Kind == pki.Node && (*gone)[p.Name] {
+		return &removedError{p.Name}
+	}
+	return nil
+}
+
+// followRemoved turns away nodes that were removed, and soon ends the connections that they
+// have, until the node closes.
+func (n *Node) followRemoved() {
+	if n.security == nil {
+		return
+	}
+	for n.ctx.Err() == nil {
+		if err := n.hearOfRemoved(n.meta.current()); err != nil {
+			n.log.Debug("follow which nodes are removed", "error", err)
+		}
+		pause(n.ctx, removalRetry)
+	}
+}
+
+// hearOfRemoved does so until the session is over.
+func (n *Node) hearOfRemoved(s *session.Session) error {
+	w, err := s.Watch(n.ctx, removedDir, api.ChildAdded|api.ChildRemoved)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	for {
+		ids, err := n.catalog.list(n.ctx, removedDir)
+		if err != nil {
+			return err
+		}
+		gone := make(map[string]bool, len(ids))
+		for _, id := range ids {
+			gone[id] = true
+		}
+		n.security.removed.Store(&gone)
+		n.background.Go(func() {
+			if pause(n.ctx, severAfter); n.ctx.Err() == nil {
+				n.security.endpoint.Sever(func(p pki.Peer) bool { return p.Kind == pki.Node && gone[p.Name] })
+			}
+		})
 		if _, err := w.Next(n.ctx); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
@@ -22,6 +23,7 @@ type scan struct {
 	batchRows  int
 	batchBytes int
 	parts      bool // who asks goes on elsewhere when it comes to what is not here
+	owner      string
 }
 
 func (n *Node) scanOpen(c *rpc.Call) {
@@ -41,7 +43,7 @@ func (n *Node) scanOpen(c *rpc.Call) {
 	start, end, empty := r.Range()
 	s := &scan{
 		table: r.Table, filter: f, left: math.MaxInt64, batchRows: r.BatchRows, batchBytes: r.BatchBytes, parts: r.Parts,
-		rg: tablet.Range{Start: bytes.Clone(start)},
+		rg: tablet.Range{Start: bytes.Clone(start)}, owner: subjectOf(c).owner(),
 	}
 	if len(end) > 0 {
 		s.rg.End = bytes.Clone(end)
@@ -64,7 +66,7 @@ func (n *Node) scanNext(c *rpc.Call) {
 	if !begin(c, &r.Options) {
 		return
 	}
-	s := n.cursors.take(r.Cursor)
+	s := n.cursors.take(r.Cursor, subjectOf(c).owner())
 	if s == nil {
 		fail(c, api.ErrCursorExpired)
 		return
@@ -78,7 +80,7 @@ func (n *Node) scanClose(c *rpc.Call) {
 		fail(c, err)
 		return
 	}
-	n.cursors.take(r.Cursor) // closing twice is no error
+	n.cursors.take(r.Cursor, subjectOf(c).owner()) // closing twice is no error
 	c.Reply(nil)
 }
 
@@ -86,7 +88,12 @@ func (n *Node) scanClose(c *rpc.Call) {
 // none yet.
 func (n *Node) scanBatch(c *rpc.Call, s *scan, id uint64) {
 	size := n.results.batch(s.batchBytes)
-	release, err := n.results.take(c.Context(), size)
+	m := n.meter(c, s.table, false)
+	err := m.take(quota.ReadOps, 0, 0) // what it comes to is known afterwards
+	var release func()
+	if err == nil {
+		release, err = n.results.take(c.Context(), size)
+	}
 	if err != nil {
 		if id != 0 {
 			_, _ = n.cursors.put(s, id) // the scan can go on later
@@ -94,27 +101,20 @@ func (n *Node) scanBatch(c *rpc.Call, s *scan, id uint64) {
 		fail(c, err)
 		return
 	}
-	defer release()
+	c.OnSent(release)
 	e := wire.GetEncoder()
 	defer e.Release()
-	w := api.BeginScan(e)
-	next, err := n.tabletsOf(s.table).Scan(c.Context(), s.table, s.rg, s.filter, func(key []byte, cells []table.Cell) error {
-		if tooLarge(cells, api.ResultBytesMax) {
-			return &api.RowTooLargeError{Limit: api.ResultBytesMax}
-		}
-		w.Row(key, cells)
-		if s.left--; s.left == 0 || w.Rows() >= s.batchRows || w.Bytes() >= size {
-			return tablet.ErrLast
-		}
-		return nil
-	})
+	a := n.access(c, s.table)
+	defer a.release()
+	w, next, err := n.readBatch(c, a, s, e, size)
+	m.charge(quota.ReadOps, int64(max(w.Rows(), 1)), int64(e.Len()))
 	switch {
 	case errors.Is(err, api.ErrNotServing) && next != nil && !bytes.Equal(next, s.rg.Start):
 		// There is something before what is not here. Without Parts it is the next call
 		// that is told.
 		err = n.endScan(&w, s, id, next, s.parts)
 	case err != nil:
-		err = n.astray(err, s.table, s.rg.Start)
+		err = n.astrayFor(a, err, s.table, s.rg.Start)
 	case next == nil || s.left == 0:
 		w.End(0, nil)
 	default:
@@ -125,6 +125,29 @@ func (n *Node) scanBatch(c *rpc.Call, s *scan, id uint64) {
 		return
 	}
 	c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
+}
+
+// readBatch reads the next rows of s into e. They are read again if rights have changed
+// meanwhile.
+func (n *Node) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder, size int) (w api.ScanWriter, next []byte, err error) {
+	left, as := s.left, n.tabletsOf(s.table).For(a.of(true))
+	for {
+		e.Reset()
+		s.left, w = left, api.BeginScan(e)
+		next, err = as.Scan(c.Context(), s.table, s.rg, s.filter, func(key []byte, cells []table.Cell) error {
+			if tooLarge(cells, api.ResultBytesMax) {
+				return &api.RowTooLargeError{Limit: api.ResultBytesMax}
+			}
+			w.Row(key, cells)
+			if s.left--; s.left == 0 || w.Rows() >= s.batchRows || w.Bytes() >= size {
+				return tablet.ErrLast
+			}
+			return nil
+		})
+		if err != tablet.ErrAccessChanged {
+			return w, next, err
+		}
+	}
 }
 
 // endScan ends a batch of a scan that goes on at next: by its cursor, unless it is

@@ -20,14 +20,19 @@ import (
 // ready until it is.
 func (n *Node) serve(listener net.Listener) error {
 	b := n.cfg.budget()
-	server, err := rpc.NewServer(rpc.ServerConfig{
+	cfg := n.security.limit(rpc.ServerConfig{
 		MessageBytesMax: int(b.message), MemoryBytesMax: b.rpc, SpawnedMax: spawnedMax,
 		Logger: n.log.With("part", "rpc"),
 	})
+	n.passable = map[string]func(*rpc.Call){}
+	if cfg.Admit = n.admitter; n.security != nil {
+		n.rights = newRights(n)
+	}
+	server, err := rpc.NewServer(cfg)
 	if err != nil {
 		return err
 	}
-	n.rpc = server
+	n.rpc, n.results.crowded = server, server.Crowded
 	if n.self.address, err = reach.Address(n.rpcAddr.String(), n.cfg.Advertise); err != nil {
 		return err
 	}
@@ -39,16 +44,29 @@ func (n *Node) serve(listener net.Listener) error {
 	metaapi.ServeCurrent(server, n.lockServiceForOthers)
 	blobapi.Serve(server, n.servePeer)
 	n.handleWho()
+	n.handleAuth()
+	n.handleOnBehalf()
+	n.handleGrants()
+	n.handleUsers()
 	n.handleCommands()
 	n.handleOrders()
 	n.handleTables()
 	n.handleTabletChanges()
 	n.handleWishes()
 	n.handleUnserved()
+	n.handleUsage()
+	n.handleQuotas()
+	n.handleOwners()
+	n.handleQuotaReports()
 	n.handleData()
 	n.handleAdmin()
 	n.handleNodes()
 	n.handleBlobs()
+	n.handleJoinHost()
+	n.handleTokens()
+	n.handleRenew()
+	n.handleAuthority()
+	n.handleWhoAmI()
 	stop := n.cursors.start()
 	n.background.Go(func() { n.cursors.sweep(stop) })
 	stopUploads := n.uploads.start()
@@ -57,6 +75,7 @@ func (n *Node) serve(listener net.Listener) error {
 		return err
 	}
 	n.background.Go(n.voter.accept)
+	listener = n.security.guard(listener, n.refuseConn)
 	n.background.Go(func() {
 		if err := server.Serve(listener); !errors.Is(err, rpc.ErrServerClosed) {
 			n.fail(fmt.Errorf("serve clients: %w", err))
@@ -67,9 +86,10 @@ func (n *Node) serve(listener net.Listener) error {
 
 // handle registers a method of the data API, which is answered once the node serves.
 func (n *Node) handle(method string, mode rpc.Mode, h func(*rpc.Call)) {
-	n.rpc.Handle(method, mode, func(c *rpc.Call) {
+	master := guards[method].master && n.security != nil
+	serve := func(c *rpc.Call) {
 		if !n.serving.Load() {
-			c.Fail(&rpc.Error{Code: rpc.CodeUnavailable, Message: "the node does not serve: " + n.unready(), Retryable: true})
+			c.Fail(n.notServing())
 			return
 		}
 		if asksLockService[method] {
@@ -78,8 +98,18 @@ func (n *Node) handle(method string, mode rpc.Mode, h func(*rpc.Call)) {
 				return
 			}
 		}
+		if master && !n.isMaster() {
+			if who := subjectOf(c); who.restricted() {
+				n.passOn(c, who)
+			} else {
+				fail(c, errNotMaster)
+			}
+			return
+		}
 		h(c)
-	})
+	}
+	n.passable[method] = serve
+	n.rpc.Handle(method, mode, serve)
 }
 
 // spawnedMax is how many calls may run that wait for the disk or for each other:
@@ -105,6 +135,7 @@ func (n *Node) serveHTTP() error {
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	n.http = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	l = n.security.guardHTTP(l, n.http, n.refuseConn, n.mayLook, "/healthz", "/readyz")
 	n.background.Go(func() {
 		if err := n.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			n.log.Error("serve HTTP", "error", err)

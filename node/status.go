@@ -5,8 +5,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/gossip"
 )
@@ -37,6 +35,8 @@ func (n *Node) status(context.Context, *api.NamesRequest) (answer, error) {
 		Ready: reason == "", Reason: reason,
 		MemtableBytes: t.MemtableBytes, MemtableBytesMax: t.MemtableBytesMax,
 		CacheBytes: t.Cache.Bytes, CacheHits: int64(t.Cache.Hits), CacheMisses: int64(t.Cache.Misses),
+		ScanCacheHits: int64(t.Cache.RowHits), ScanCacheMisses: int64(t.Cache.RowMisses),
+		OpenFileBytes: t.Memory.Open, PinnedBytes: t.Memory.Pinned, UnpinnedBytes: t.Memory.Lacking,
 		LogBytes: t.LogPendingBytes, Reads: t.Reads, Scans: t.Scans, Commits: t.Log.Commits,
 		Stalls: t.Stalls, Overloads: t.Overloads,
 		MinorCompactions: t.MinorCompactions, MergingCompactions: t.MergingCompactions, MajorCompactions: t.MajorCompactions,
@@ -47,6 +47,7 @@ func (n *Node) status(context.Context, *api.NamesRequest) (answer, error) {
 	k := store.Keeping()
 	s.Replicas = int64(store.Wanted())
 	s.UnderReplicated, _ = under(&k)
+	s.Counting = !k.Known
 	_, s.LogReplicas = openLogs(store)
 	s.Nodes, s.NodesAlive = 1, 1
 	if n.ring != nil {
@@ -63,10 +64,7 @@ func (n *Node) status(context.Context, *api.NamesRequest) (answer, error) {
 	s.Master = n.master.Epoch() != 0
 	for _, f := range store.Stats().Folders {
 		d := api.DiskStatus{Path: f.Path, FreeBytes: f.FreeBytes, UsedBytes: f.BlobBytes + f.LogBytes, Retired: f.Retired != nil}
-		var st unix.Statfs_t
-		if unix.Statfs(f.Path, &st) == nil {
-			d.TotalBytes = int64(st.Blocks) * st.Bsize
-		}
+		d.TotalBytes, _ = totalBytes(f.Path)
 		s.Disks = append(s.Disks, d)
 	}
 	return s.Append, nil

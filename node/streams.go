@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/internal/seldom"
 	"github.com/steledb/stele/internal/wire"
 )
 
@@ -99,6 +100,8 @@ type streams struct {
 	resolve func(id string) (string, bool)
 	log     *slog.Logger
 	refused refusals
+	// security connects to voters, and knows those who connect; nil if all is plain.
+	security *security
 
 	once     sync.Once
 	welcomed chan net.Conn
@@ -163,7 +166,11 @@ func (s *streams) welcome(c net.Conn) error {
 	if err != nil {
 		return err
 	}
-	if err := s.check(g); err != nil {
+	err = s.security.requireNode(c, g.from)
+	if err == nil {
+		err = s.check(g)
+	}
+	if err != nil {
 		_ = writeShort(c, []byte(err.Error()))
 		return err
 	}
@@ -195,8 +202,7 @@ func (s *streams) Dial(id string, timeout time.Duration) (net.Conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", addr)
+	c, err := s.security.dial(ctx, id, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -233,8 +239,9 @@ func (s *streams) greet(c net.Conn, id string, timeout time.Duration) error {
 
 // refusals tells of connections that were refused, each reason once in a while.
 type refusals struct {
-	mu   sync.Mutex
-	last map[string]time.Time
+	warner seldom.Warner
+	mu     sync.Mutex
+	last   map[string]time.Time
 }
 
 const (
@@ -257,6 +264,6 @@ func (r *refusals) warn(log *slog.Logger, peer string, err error) {
 	}
 	r.mu.Unlock()
 	if !again {
-		log.Warn("refused", "what", peer, "because", err)
+		r.warner.Warn(log, "refused", "what", peer, "because", err)
 	}
 }

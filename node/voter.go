@@ -86,8 +86,10 @@ func (v *voter) open(dir string, join bool) error {
 	n := v.n
 	feed := newHandedOver(v.claims.Addr())
 	log := n.log.With("part", "raftmeta")
+	// Blobs and logs that are vital take half of the reserve, and need the lock service for what becomes of them: a
+	// log that goes is a change of its list.
 	group, err := raftmeta.Open(raftmeta.Config{
-		Dir: dir, ID: n.id(), Join: join, Logger: log, OnFatal: n.fail, ReserveBytes: n.reserve(),
+		Dir: dir, ID: n.id(), Join: join, Logger: log, OnFatal: n.fail, ReserveBytes: max(n.reserve()/4, 1),
 		OnRemoved: func() {
 			if err := n.stopVoting(); err != nil {
 				log.Error("give up the vote", "error", err)
@@ -95,7 +97,7 @@ func (v *voter) open(dir string, join bool) error {
 		},
 		AddressOf: func(id string) string { addr, _ := n.addressOf(id); return addr },
 		Streams: &streams{
-			Listener: feed, self: greeting{cluster: n.cluster(), epoch: n.raftEpoch(), from: n.id()}, resolve: n.addressOf, log: log,
+			Listener: feed, self: greeting{cluster: n.cluster(), epoch: n.raftEpoch(), from: n.id()}, resolve: n.addressOf, log: log, security: n.security,
 		},
 	})
 	if err != nil {
@@ -126,9 +128,13 @@ func (v *voter) close() error {
 
 // startVoting makes the node a server of the group: its log is there, empty, when it
 // returns, and the leader may add it.
-func (n *Node) startVoting(_ context.Context, m command) error {
+func (n *Node) startVoting(ctx context.Context, m command) error {
 	n.voter.changing.Lock()
 	defer n.voter.changing.Unlock()
+	// Without more voters things are worse than without the key.
+	if err := n.takeAuthority(ctx, []string{m.master}); err != nil && !errors.Is(err, errNoAuthority) {
+		return err
+	}
 	if group, _ := n.voter.group(); group != nil {
 		return nil
 	}

@@ -36,10 +36,13 @@ type Call struct {
 	id       uint32
 	notify   bool
 	keep     bool
+	as       any // who the call is for, if that is not the peer
+	onAnswer func(error) error
 	arrived  time.Time
 	deadline time.Time
 	buf      []byte // holds the params; the Call's own
 	charge   int64  // taken from the memory gate
+	onSent   func() // of the answer
 	ctx      context.Context
 	cancel   context.CancelFunc
 	state    atomic.Uint64 // odd while the call is live; the rest is a generation
@@ -52,6 +55,22 @@ func (c *Call) Method() string { return c.method.name }
 
 // Peer returns the connection that the request came on.
 func (c *Call) Peer() *Peer { return &c.conn.peer }
+
+// Identity is who the call is for: Peer().Identity, unless SetIdentity has said otherwise.
+func (c *Call) Identity() any {
+	if c.as != nil {
+		return c.as
+	}
+	return c.conn.peer.Identity
+}
+
+// SetIdentity makes the call one for somebody else than its peer, who passes it on.
+func (c *Call) SetIdentity(who any) { c.as = who }
+
+// OnAnswer has f see the answer before it is given: the error of Fail, or nil for Reply.
+// What f returns is the answer in its place. It runs where the handler answers, and may
+// wait if that may. Nil takes it back.
+func (c *Call) OnAnswer(f func(err error) error) { c.onAnswer = f }
 
 // Deadline returns when the caller stops waiting; the zero Time means never.
 func (c *Call) Deadline() time.Time { return c.deadline }
@@ -87,11 +106,22 @@ func (c *Call) Context() context.Context {
 // they stay valid after the answer. Call it before Reply or Fail.
 func (c *Call) Keep() { c.keep = true }
 
+// OnSent has f called when the answer has left memory: it was written to the connection, or given up. f must not wait. Call
+// it before Reply or Fail, of which there must be one then.
+func (c *Call) OnSent(f func()) { c.onSent = f }
+
 // Reply answers with the one value that write appends; nil, or a write that
 // appends nothing, answers nil. A result over the message size limit becomes
 // CodeTooLarge. It never blocks on the network. If the connection is gone, the
 // answer is dropped.
 func (c *Call) Reply(write func(*wire.Encoder)) {
+	if f := c.onAnswer; f != nil {
+		c.onAnswer = nil
+		if err := f(nil); err != nil {
+			c.Fail(err)
+			return
+		}
+	}
 	if c.notify {
 		c.mustFinish(nil, false)
 		return
@@ -118,6 +148,12 @@ func (c *Call) Reply(write func(*wire.Encoder)) {
 
 // Fail answers with err, see AsError.
 func (c *Call) Fail(err error) {
+	if f := c.onAnswer; f != nil {
+		c.onAnswer = nil
+		if other := f(err); other != nil {
+			err = other
+		}
+	}
 	if c.notify {
 		c.mustFinish(nil, true)
 		return
@@ -149,14 +185,17 @@ func (c *Call) finish(state uint64, enc *wire.Encoder, failed bool) bool {
 	if state&1 == 0 || !c.state.CompareAndSwap(state, state+1) {
 		return false
 	}
-	conn, charge := c.conn, c.charge
+	conn, charge, sent := c.conn, c.charge, c.onSent
 	c.method.stats.done(time.Since(c.arrived), failed)
 	if c.cancel != nil {
 		c.cancel()
 	}
 	c.recycle()
-	if enc != nil {
-		conn.send(enc)
+	switch {
+	case enc != nil:
+		conn.sendThen(enc, sent)
+	case sent != nil:
+		sent()
 	}
 	conn.srv.memory.give(charge)
 	conn.doneOne()
@@ -171,7 +210,8 @@ func (c *Call) recycle() {
 		c.buf = nil
 	}
 	c.Params, c.conn, c.method = wire.Decoder{}, nil, nil
-	c.deadline, c.ctx, c.cancel = time.Time{}, nil, nil
+	c.deadline, c.ctx, c.cancel, c.onSent = time.Time{}, nil, nil, nil
+	c.as, c.onAnswer = nil, nil
 	calls.Put(c)
 }
 
@@ -208,6 +248,12 @@ func (c *Call) run() {
 			c.panicked(state)
 		}
 	}()
+	if m.admit != nil {
+		if err := m.admit(c); err != nil {
+			c.Fail(err)
+			return
+		}
+	}
 	m.handler(c)
 }
 

@@ -20,6 +20,12 @@ var ErrConnLost = errors.New("connection lost")
 // ErrDraining is why a Conn takes no more calls: its server shuts down.
 var ErrDraining = errors.New("server is shutting down")
 
+// ErrWantsTLS means that the server speaks TLS alone, and the connection is plain.
+var ErrWantsTLS = errors.New("server speaks TLS alone")
+
+// tlsAlert is the first byte of what a server of TLS answers to bytes that are none.
+const tlsAlert = 0x15
+
 // errClosed is why calls end after Close.
 var errClosed = errors.New("closed by this side")
 
@@ -124,7 +130,8 @@ type Conn struct {
 }
 
 // Dial connects to a server and agrees on the framed mode. It fails with the
-// dialer's error, with ErrPreamble when the peer does not speak it, or with ctx's.
+// dialer's error, with ErrPreamble when the peer does not speak it, with ErrWantsTLS, or
+// with ctx's.
 func Dial(ctx context.Context, addr string, cfg ConnConfig) (*Conn, error) {
 	cfg = cfg.withDefaults()
 	nc, err := cfg.Dialer(ctx, addr)
@@ -171,7 +178,9 @@ func handshake(ctx context.Context, nc net.Conn) error {
 	if _, err := nc.Write(b[:]); err != nil {
 		return handshakeError(ctx, err)
 	}
-	if _, err := io.ReadFull(nc, b[:]); err != nil {
+	if n, err := io.ReadFull(nc, b[:]); n > 0 && b[0] == tlsAlert {
+		return ErrWantsTLS
+	} else if err != nil {
 		return handshakeError(ctx, err)
 	}
 	if _, err := parsePreamble(b); err != nil {

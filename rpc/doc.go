@@ -86,7 +86,9 @@
 //     any goroutine.
 //   - A Conn is a client's framed connection, shared by any number of callers.
 //   - A Peer is the other end of a server's connection. Who it is, the server's owner
-//     knows (ServerConfig.Identify): package rpc only passes it on to handlers.
+//     knows (ServerConfig.Identify): package rpc only passes it on to handlers, and asks
+//     ServerConfig.Guard whether a request of it is to be handled at all, and
+//     ServerConfig.Admit, where the handler runs, whether the call is let in.
 //
 // # Bounds
 //
@@ -125,6 +127,7 @@
 //	  SpawnedMax                                           after another
 //	waiting, up to     reader        Close, or after the   Waiting handlers
 //	  WaitingMax                       call when many
+//	slow clients       Crowded       its end               looking for them
 //	client reader      NewConn       fail, Close           read buffer, delivery
 //	client flusher     NewConn       fail, Close           all writes
 //	client watch       NewConn       fail, Close           pings

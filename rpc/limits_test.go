@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -142,6 +143,71 @@ func TestIdentity(t *testing.T) {
 			t.Errorf("identity is %v, want %s", got, want)
 		}
 		conn.Close()
+	}
+}
+
+// What the guard refuses reaches no handler: it is answered with the guard's error, and a
+// notification with nothing. A connection whose messages are to be short gets no long one
+// through.
+func TestGuard(t *testing.T) {
+	s := newBareServer(t, ServerConfig{
+		Guard: func(p *Peer, method string) error {
+			if p.ID == 0 || method == "secret" {
+				return Errorf(CodeUnauthenticated, "who are you")
+			}
+			return nil
+		},
+		MessageBytesOf: func(*Peer) int { return 1000 },
+	})
+	ran := make(chan struct{}, 9)
+	for _, method := range []string{"secret", "open"} {
+		s.Handle(method, Inline, func(c *Call) {
+			ran <- struct{}{}
+			c.Reply(nil)
+		})
+	}
+	listen(t, s)
+	conn, err := Dial(t.Context(), s.addr, ConnConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	text := func(n int) func(e *wire.Encoder) {
+		return func(e *wire.Encoder) { e.Array(1); e.Str(strings.Repeat("x", n)) }
+	}
+	if err := conn.Call(t.Context(), "secret", text(1), nil); !errors.Is(err, CodeUnauthenticated) {
+		t.Errorf("call: %v", err)
+	}
+	_ = conn.Notify(t.Context(), "secret", text(1))
+	if err := conn.Call(t.Context(), "open", text(900), nil); err != nil {
+		t.Errorf("what is open: %v", err)
+	}
+	if st := s.Stats(); len(ran) != 1 || st.Guarded != 2 {
+		t.Errorf("%d handlers ran, %d requests were refused", len(ran), st.Guarded)
+	}
+	if err := conn.Call(t.Context(), "open", text(1001), nil); err == nil || len(ran) != 1 {
+		t.Errorf("a long message: %v, %d handlers ran", err, len(ran))
+	}
+}
+
+// A server of TLS is told from one that speaks something unknown.
+func TestDialToTLS(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		_, _ = io.ReadFull(c, make([]byte, preambleBytes))
+		_, _ = c.Write([]byte{0x15, 3, 3, 0, 2, 2, 40})
+	}()
+	if _, err := Dial(t.Context(), l.Addr().String(), ConnConfig{}); !errors.Is(err, ErrWantsTLS) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -239,7 +239,7 @@ func (c *Conn) register(id uint32, p *pending, enc *wire.Encoder) (uint32, error
 // push queues a sealed frame, for which room has been taken.
 func (c *Conn) push(enc *wire.Encoder, p *pending) error {
 	n := int64(enc.Len())
-	if err := c.out.append(enc, p); err != nil {
+	if err := c.out.append(enc, p, nil); err != nil {
 		c.room.give(n)
 		return &ConnLostError{Err: err}
 	}

@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/steledb/stele/internal/seldom"
 )
 
 // ErrServerClosed is what Serve returns after Shutdown or Close.
@@ -54,12 +58,28 @@ type ServerConfig struct {
 	// WriteTimeout closes a connection whose client does not take what is written:
 	// 30 s for up to 1 MiB.
 	WriteTimeout time.Duration
+	// CrowdedWriteTimeout takes the place of WriteTimeout while somebody waits for memory
+	// that answers may hold: 1.5 s. See Server.Crowded.
+	CrowdedWriteTimeout time.Duration
+	// Patient tells whether that is not for a peer. Nil is for none.
+	Patient func(*Peer) bool
 	// AlivePeriod is how often a framed client hears that the server lives, while the
 	// requests on its connection are not read: 2 s.
 	AlivePeriod time.Duration
 	// Identify tells who is at the other end of a connection that was accepted, for
 	// Peer.Identity. It must not block. Nil knows nobody.
 	Identify func(net.Conn) any
+	// Guard may refuse a request by who asks and the method's name, before anything else
+	// of it is looked at. It runs on the connection's reader and must not block. The error
+	// is the answer. Nil refuses nothing.
+	Guard func(p *Peer, method string) error
+	// MessageBytesOf may lower MessageBytesMax for the requests of a connection, such as
+	// one of who is not known. It is asked before each. Nil lowers nothing.
+	MessageBytesOf func(p *Peer) int
+	// Admit returns what decides, where a method's handler is to run, whether a call is let
+	// in; its error is the answer. It is asked once for each method that is registered, and
+	// may panic for one that it does not know. Nil, or a nil function, lets all calls in.
+	Admit func(method string) func(*Call) error
 	// Logger gets warnings about connections and handlers: slog.Default().
 	Logger *slog.Logger
 }
@@ -84,6 +104,7 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	orDefault(&c.RetryAfter, 100*time.Millisecond)
 	orDefault(&c.MessageTimeout, 30*time.Second)
 	orDefault(&c.WriteTimeout, 30*time.Second)
+	orDefault(&c.CrowdedWriteTimeout, 1500*time.Millisecond)
 	orDefault(&c.AlivePeriod, 2*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -100,7 +121,7 @@ func (c ServerConfig) Validate() error {
 		return fmt.Errorf("memory bytes max %d is below message bytes max %d", c.MemoryBytesMax, c.MessageBytesMax)
 	case c.InFlightMax < 1 || c.UnsentBytesMax < 1 || c.ConnsMax < 1 || c.Workers < 1 || c.WorkQueue < 1 || c.SpawnedMax < 1 || c.WaitingMax < 1:
 		return errors.New("a limit is below 1")
-	case c.AdmitWait < 0 || c.RetryAfter < 0 || c.MessageTimeout < 0 || c.FirstByteTimeout < 0 || c.WriteTimeout < 0 || c.AlivePeriod < 0:
+	case c.AdmitWait < 0 || c.RetryAfter < 0 || c.MessageTimeout < 0 || c.FirstByteTimeout < 0 || c.WriteTimeout < 0 || c.CrowdedWriteTimeout < 0 || c.AlivePeriod < 0:
 		return errors.New("a duration is negative")
 	}
 	return nil
@@ -130,6 +151,7 @@ type method struct {
 	name    string
 	mode    Mode
 	handler func(*Call)
+	admit   func(*Call) error // nil lets all in
 	stats   methodStats
 }
 
@@ -145,6 +167,8 @@ type Server struct {
 	short   spawner // Spawned methods
 	long    spawner // Waiting methods
 	count   counters
+	crowd   crowd
+	warner  seldom.Warner // of connections
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -190,8 +214,15 @@ func (s *Server) Handle(name string, mode Mode, h func(*Call)) {
 	if s.methods[name] != nil || name == "" || len(name) > methodBytesMax {
 		panic(fmt.Sprintf("BUG: method %q registered twice, or bad name", name))
 	}
-	s.methods[name] = &method{name: name, mode: mode, handler: h}
+	m := &method{name: name, mode: mode, handler: h}
+	if s.cfg.Admit != nil {
+		m.admit = s.cfg.Admit(name)
+	}
+	s.methods[name] = m
 }
+
+// Methods returns the names of all methods that have a handler, sorted.
+func (s *Server) Methods() []string { return slices.Sorted(maps.Keys(s.methods)) }
 
 // Serve accepts connections until the listener fails or the server is closed. It
 // closes the listener. After Shutdown or Close it returns ErrServerClosed.

@@ -27,6 +27,7 @@ const (
 var (
 	errUnknownProtocol = errors.New("unknown protocol")
 	errNotReading      = errors.New("client does not read its answers")
+	errReadsSlowly     = errors.New("client reads its answers too slowly while others wait for memory")
 )
 
 // Peer is the other end of a connection.
@@ -106,7 +107,7 @@ func (c *serverConn) serve() {
 	}
 	if err := c.choose(first[0]); err != nil {
 		c.srv.count.refusedConns.Add(1)
-		c.srv.log.Warn("connection refused", "peer", c.peer.Addr, "err", err)
+		c.srv.warner.Warn(c.srv.log, "connection refused", "peer", c.peer.Addr, "err", err)
 		_ = c.nc.Close()
 		return
 	}
@@ -172,6 +173,9 @@ func (c *serverConn) loop() error {
 		if err := c.admit(); err != nil {
 			return err
 		}
+		if of := c.srv.cfg.MessageBytesOf; of != nil {
+			c.r.max = min(c.srv.cfg.MessageBytesMax, of(&c.peer))
+		}
 		m, err := c.r.next()
 		if err != nil {
 			if !c.peer.Framed {
@@ -232,7 +236,7 @@ func (c *serverConn) doneOne() {
 }
 
 // takeMemory takes n bytes from the server's memory gate, waiting for AdmitWait.
-// Answers flow meanwhile.
+// Answers flow meanwhile; who does not take his is no longer waited for.
 func (c *serverConn) takeMemory(n int) error {
 	if c.srv.memory.tryTake(int64(n)) {
 		return nil
@@ -240,6 +244,7 @@ func (c *serverConn) takeMemory(n int) error {
 	c.stayAlive()
 	c.out.uncork()
 	defer c.out.cork()
+	defer c.srv.Crowded()()
 	if c.srv.memory.take(int64(n), c.srv.cfg.AdmitWait, c.peer.ctx.Done()) {
 		return nil
 	}
@@ -267,6 +272,10 @@ func (c *serverConn) handle(m message) error {
 		c.unknown(q)
 		return nil
 	}
+	if !c.guarded(q, meth.name) {
+		c.srv.memory.give(int64(m.charged))
+		return nil
+	}
 	charge := int64(m.charged)
 	if charge == 0 {
 		charge = int64(len(q.params) + callBytes)
@@ -289,6 +298,22 @@ func (c *serverConn) handle(m message) error {
 	c.inFlight.Add(1)
 	c.dispatch(call)
 	return nil
+}
+
+// guarded tells whether the guard lets a request pass. One that it refuses is answered.
+func (c *serverConn) guarded(q request, method string) bool {
+	if c.srv.cfg.Guard == nil {
+		return true
+	}
+	err := c.srv.cfg.Guard(&c.peer, method)
+	if err == nil {
+		return true
+	}
+	c.srv.count.guarded.Add(1)
+	if !q.notify {
+		c.answer(q.id, AsError(err))
+	}
+	return false
 }
 
 // parse checks the whole message and reads its envelope. The plain reader has
@@ -340,13 +365,16 @@ func (c *serverConn) answer(id uint32, e *Error) {
 }
 
 // send queues a message and takes the encoder.
-func (c *serverConn) send(enc *wire.Encoder) {
+func (c *serverConn) send(enc *wire.Encoder) { c.sendThen(enc, nil) }
+
+// sendThen is send, and sent, which may be nil, is called when the bytes have left memory.
+func (c *serverConn) sendThen(enc *wire.Encoder, sent func()) {
 	if c.peer.Framed {
 		sealFrame(enc.Bytes(), 0)
 	}
 	n := int64(enc.Len())
 	c.srv.memory.force(n)
-	if err := c.out.append(enc, nil); err != nil {
+	if err := c.out.append(enc, nil, sent); err != nil {
 		c.srv.memory.give(n)
 		return
 	}
@@ -379,9 +407,12 @@ func (c *serverConn) kill(err error) {
 	if c.dead.Swap(true) {
 		return
 	}
-	if err == errNotReading || isTimeout(err) {
+	if isTimeout(err) {
+		err = errNotReading
+	}
+	if err == errNotReading || err == errReadsSlowly {
 		c.srv.count.stalled.Add(1)
-		c.srv.log.Warn("connection closed", "peer", c.peer.Addr, "err", errNotReading)
+		c.srv.warner.Warn(c.srv.log, "connection closed", "peer", c.peer.Addr, "err", err)
 	}
 	c.out.fail(err)
 	_ = c.nc.Close()
@@ -439,7 +470,7 @@ func (c *serverConn) finish(err error) {
 }
 
 func (c *serverConn) warn(err error) {
-	c.srv.log.Warn("connection closed", "peer", c.peer.Addr, "err", err)
+	c.srv.warner.Warn(c.srv.log, "connection closed", "peer", c.peer.Addr, "err", err)
 }
 
 // linger tells the peer that no more comes and drops what it still sends.

@@ -41,7 +41,7 @@ type counters struct {
 	framed, plain, claimed, refusedConns atomic.Uint64
 	conns                                atomic.Int64
 	bytesIn, bytesOut, writes            atomic.Uint64
-	notifications, unknown               atomic.Uint64
+	notifications, unknown, guarded      atomic.Uint64
 	malformed, corrupt, stalled          atomic.Uint64
 	overloaded, late, panics             atomic.Uint64
 }
@@ -63,6 +63,7 @@ type Stats struct {
 	BufferBytes   int64 // bytes that read buffers have grown by
 	Notifications uint64
 	Unknown       uint64 // requests for methods that do not exist
+	Guarded       uint64 // requests that the guard refused
 	Malformed     uint64 // connections closed for bytes that are no message
 	Corrupt       uint64 // connections closed for a wrong checksum
 	Stalled       uint64 // connections closed for a message that did not come, or was not taken
@@ -92,7 +93,7 @@ func (s *Server) Stats() Stats {
 		Claimed: c.claimed.Load(), Refused: c.refusedConns.Load(),
 		BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(), Writes: c.writes.Load(),
 		MemoryBytes:   s.memory.used.Load(),
-		Notifications: c.notifications.Load(), Unknown: c.unknown.Load(),
+		Notifications: c.notifications.Load(), Unknown: c.unknown.Load(), Guarded: c.guarded.Load(),
 		Malformed: c.malformed.Load(), Corrupt: c.corrupt.Load(), Stalled: c.stalled.Load(),
 		Overloaded: c.overloaded.Load(), Late: c.late.Load(), Panics: c.panics.Load(),
 	}

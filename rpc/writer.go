@@ -26,6 +26,7 @@ const (
 type segment struct {
 	enc   *wire.Encoder
 	chunk *[]byte
+	sent  func() // of enc; may be nil
 }
 
 func (s *segment) bytes() []byte {
@@ -41,6 +42,9 @@ func (s *segment) recycle() {
 	} else if cap(*s.chunk) <= 2*chunkBytes {
 		*s.chunk = (*s.chunk)[:0]
 		chunks.Put(s.chunk)
+	}
+	if s.sent != nil {
+		s.sent()
 	}
 	*s = segment{}
 }
@@ -78,6 +82,9 @@ type writer struct {
 	}
 	room sync.Cond // unsent fell, or err was set
 
+	// since is when the write call under way began, on clock; 0 if there is none.
+	since atomic.Int64
+
 	// Only for whoever turned busy on.
 	deadline time.Time // armed write deadline
 	taken    []segment // scratch
@@ -91,13 +98,17 @@ func newWriter(conn net.Conn, timeout time.Duration, bytes, writes *atomic.Uint6
 }
 
 // append queues the encoder's bytes and takes the encoder. If p is not nil, it is
-// told the position of their first byte in the connection's outgoing stream.
-func (w *writer) append(enc *wire.Encoder, p *pending) error {
+// told the position of their first byte in the connection's outgoing stream. If sent is not nil, it is called once these
+// bytes have left memory, by writing or by an error; small ones leave it at once, as the connection's buffers are bounded.
+func (w *writer) append(enc *wire.Encoder, p *pending, sent func()) error {
 	b := enc.Bytes()
 	w.mu.Lock()
 	if err := w.mu.err; err != nil {
 		w.mu.Unlock()
 		enc.Release()
+		if sent != nil {
+			sent()
+		}
 		return err
 	}
 	if p != nil {
@@ -110,7 +121,7 @@ func (w *writer) append(enc *wire.Encoder, p *pending) error {
 		w.appendSmallLocked(b)
 	} else {
 		w.cutLocked()
-		w.mu.list = append(w.mu.list, segment{enc: enc})
+		w.mu.list = append(w.mu.list, segment{enc: enc, sent: sent})
 	}
 	kick := !w.mu.busy && !w.mu.corked
 	if kick {
@@ -119,6 +130,9 @@ func (w *writer) append(enc *wire.Encoder, p *pending) error {
 	w.mu.Unlock()
 	if small {
 		enc.Release()
+		if sent != nil {
+			sent()
+		}
 	}
 	if kick {
 		w.wake <- struct{}{}
@@ -263,9 +277,12 @@ func (w *writer) write(segs []segment) (total int, err error) {
 }
 
 func (w *writer) writeOnce() (err error) {
+	now := time.Now()
+	w.since.Store(int64(now.Sub(clock)))
+	defer w.since.Store(0)
 	// Setting a deadline costs as much as a small write does in the kernel: one that
 	// still leaves half the timeout stays.
-	if now := time.Now(); w.deadline.Sub(now) < w.timeout/2 {
+	if w.deadline.Sub(now) < w.timeout/2 {
 		w.deadline = now.Add(w.timeout)
 		if err := w.conn.SetWriteDeadline(w.deadline); err != nil {
 			return err
@@ -286,6 +303,16 @@ func (w *writer) writeOnce() (err error) {
 	w.bufs = bufs[:0]
 	return err
 }
+
+// slow tells whether more is unsent than the connection's small buffers hold, and the peer
+// has not taken in that time what one write call hands it.
+func (w *writer) slow(in time.Duration) bool {
+	since := w.since.Load()
+	return since != 0 && w.unsent.Load() > copyBytesMax && time.Since(clock)-time.Duration(since) > in
+}
+
+// clock is a moment before all writes, so that one takes 8 bytes.
+var clock = time.Now().Add(-1)
 
 // fail makes err sticky and drops what has not been taken. Later calls do nothing.
 func (w *writer) fail(err error) {

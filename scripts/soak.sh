@@ -31,7 +31,7 @@ GO=${GO:-go}
 # finish NOTE CODE: says what was done, and ends.
 finish() {
 	echo "== soak: $1 after $(($(date +%s) - began)) s"
-	cat "$logs"/*.log 2>/dev/null | awk '
+	cat "$logs"/cluster-*.log 2>/dev/null | awk '
 		/ faults: / {
 			sub(/.* faults: /, "")
 			n = split($0, kinds, /, */)

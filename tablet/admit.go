@@ -27,19 +27,35 @@ func rowMutationBytes(rm *table.RowMutation) int64 {
 	return n
 }
 
+// chargeBytes is what rm is charged until it is in the memtable: a large one is there three times meanwhile, coded, in the
+// log's batch and on its way to the disks. What that adds is at most what leaves half of the memory to others: it would wait for ever
+// otherwise while they write.
+func (s *Server) chargeBytes(rm *table.RowMutation) int64 {
+	n := rowMutationBytes(rm)
+	return n + max(0, min(2*(n-largeMutation), s.cfg.MemtablesBytesMax/2-n))
+}
+
+const largeMutation = 1 << 20
+
 func escapedLen(b []byte) int64 { return int64(len(b) + bytes.Count(b, []byte{0})) }
 
-// admit lets a valid mutation in when there is memory for it, and charges it.
+// checked returns a mutation as it may be made by one who has that access.
+func (s *Server) checked(sc *schema, rm *table.RowMutation, a Access) (*table.RowMutation, error) {
+	if a != nil {
+		return a.Write(sc.table, rm)
+	}
+	return rm, rm.Validate(sc.table, s.limits)
+}
+
+// admit lets a mutation that was checked in when there is memory for it, and charges it.
 // Whatever is admitted must be uncharged. It does not wait while the tablet takes no
 // writes: the error is errHalted then.
 func (s *Server) admit(t *Tablet, rm *table.RowMutation) error {
-	if err := rm.Validate(t.schema.Load().table, s.limits); err != nil {
-		return err
-	}
 	n := rowMutationBytes(rm)
 	if n > s.mutationMax() {
 		return &table.LimitError{What: "row mutation bytes in memory (each mutation counts the row key)", Limit: s.mutationMax(), Got: n}
 	}
+	n = s.chargeBytes(rm)
 	if s.tryCharge(t, n) {
 		return nil
 	}

@@ -3,6 +3,7 @@ package tablet
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -63,6 +64,51 @@ func BenchmarkReadRow(b *testing.B) {
 		if err != nil || !found {
 			b.Fatal(found, err)
 		}
+	}
+}
+
+// BenchmarkReadRowOfFile reads rows of 1000 bytes of an SSTable of 20 MB, uniformly with a cache that has all of it and with one
+// that has a tenth, and by a Zipfian distribution with that.
+func BenchmarkReadRowOfFile(b *testing.B) {
+	const rows = 20_000
+	for _, c := range []struct {
+		name  string
+		cache int64
+		zipf  bool
+	}{{"all cached", 64 << 20, false}, {"tenth", 2 << 20, false}, {"zipf tenth", 2 << 20, true}} {
+		b.Run(c.name, func(b *testing.B) {
+			e := newEnv(b, Config{MemtablesBytesMax: 1 << 30, CacheBytes: c.cache}, "f:compression=none")
+			for i := range rows {
+				e.mustApply(fmt.Sprintf("row%06d", i), table.Set("f", []byte("q"), 1, randomValue(1000)))
+			}
+			if err := e.Compact(context.Background(), testTable, true); err != nil {
+				b.Fatal(err)
+			}
+			rng := rand.New(rand.NewPCG(1, 2))
+			zipf := rand.NewZipf(rng, 1.1, 1, rows-1)
+			row := make([]byte, 0, 16)
+			next := func() uint64 {
+				if c.zipf {
+					return zipf.Uint64() * 7919 % rows
+				}
+				return rng.Uint64N(rows)
+			}
+			read := func() {
+				row = fmt.Appendf(row[:0], "row%06d", next())
+				found := false
+				err := e.ReadRow(context.Background(), testTable, row, nil, func([]byte, []table.Cell) error { found = true; return nil })
+				if err != nil || !found {
+					b.Fatal(found, err)
+				}
+			}
+			for range 3 * rows {
+				read()
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				read()
+			}
+		})
 	}
 }
 

@@ -17,6 +17,9 @@ import (
 type Blobs interface {
 	// Create begins a blob. Its Seal returns only when the blob is durable.
 	Create(ctx context.Context) (BlobWriter, error)
+	// CreateVital is Create of a blob of about so many bytes, 0 if that is not known, whose writing lets logs go, or
+	// without which nothing can be deleted: it gets room also where disks are full for others.
+	CreateVital(ctx context.Context, bytes int64) (BlobWriter, error)
 	// OpenBlob opens a sealed blob; the error is blobfs.ErrNoBlob if no
 	// replica holds it whole.
 	OpenBlob(ctx context.Context, h blobfs.Handle) (BlobReader, error)
@@ -134,7 +137,8 @@ type Config struct {
 	// wait when it is reached. Zero means 256 MiB; at least 1 MiB.
 	MemtablesBytesMax int64
 
-	// CacheBytes is the size of the block cache. Zero means 256 MiB.
+	// CacheBytes is the memory for all that serves reads: what open files keep, files of in-memory groups, and the
+	// block cache. Zero means 256 MiB.
 	CacheBytes int64
 
 	// LogBytesMax is how much commit log may have to be read at recovery
@@ -160,6 +164,10 @@ type Config struct {
 	// negative means no bound.
 	CompactionBytesPerSecond int64
 
+	// CompactionMemory bounds what the merging and major compactions have of their files in memory: with huge values they take
+	// fewer files at once, but two at least, or one of each group if families move. Others wait meanwhile. Zero means 64 MiB.
+	CompactionMemory int64
+
 	// OverloadWait is how long a writer waits for memory before it is told
 	// that the server is overloaded. Zero means 2 s.
 	OverloadWait time.Duration
@@ -167,6 +175,9 @@ type Config struct {
 	// RowReadBytesMax bounds the cells of one row that a read holds in memory.
 	// Zero means 512 MiB.
 	RowReadBytesMax int64
+
+	// LargeReadBytes bounds the blocks of large cells that reads hold at the same time. Zero means RowReadBytesMax.
+	LargeReadBytes int64
 
 	// OnSplitWanted is told, every 10 s, of each tablet with SplitBytes or more, and of
 	// one that for half a minute had more than SplitOps operations a second and more than twice
@@ -202,10 +213,12 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.FilesMerge, 6)
 	setDefault(&c.MajorPeriod, 24*time.Hour)
 	setDefault(&c.CompactionBytesPerSecond, 128<<20)
+	setDefault(&c.CompactionMemory, 64<<20)
 	setDefault(&c.SplitBytes, 1<<30)
 	setDefault(&c.SplitOps, 5000)
 	setDefault(&c.OverloadWait, 2*time.Second)
 	setDefault(&c.RowReadBytesMax, 512<<20)
+	setDefault(&c.LargeReadBytes, c.RowReadBytesMax)
 	return c
 }
 

@@ -60,12 +60,32 @@
 //
 // # Compactions
 //
-// A minor compaction writes frozen memtables as one file per locality group. A
+// A minor compaction writes frozen memtables as one file per locality group. It lets
+// the log go, and has room on full disks, as have runs and all files of METADATA: Blobs.CreateVital. A
 // merging compaction takes neighbouring files, so files of a group stay ordered
 // by sequence number; pickMerge has the policy. A compaction that takes in the
 // oldest file has the whole past in hand and drops deletions with what they
 // cover; one that takes all files is a major compaction. Each tablet has one
 // within MajorPeriod (I10).
+//
+// A family that the schema puts into another locality group is written there from then on. Each file lists
+// the families that it has, so reads look for a family where it was, too. While a tablet has such
+// files no group has the whole past of anything; the next major compaction takes the files of
+// all groups as one input, and each family goes where it is to be.
+//
+// # In-memory groups
+//
+// A file of an in-memory group is read into memory when it is first read, whole,
+// and stays there, decompressed, as long as it is open. What compactions write of
+// a group that is read is there before it takes the place of what was
+// (paper §6, "Locality groups").
+//
+// # Caches
+//
+// The block cache has blocks of files, the scan cache the entries of rows that are
+// asked for again and again and whose blocks had no room; a quarter of the caches'
+// memory is for these (paper §6, "Caching for read performance"). Both are of
+// files, which never change: nothing in them is ever out of date.
 //
 // # Departures from the paper
 //
@@ -82,6 +102,7 @@
 //	minorLoop                  started by Open, ends with Close; writes memtables out
 //	mergeLoop                  the same; merging and major compactions
 //	timerLoop                  the same; looks for what is due
+//	pinLoop                    the same; reads files of in-memory groups into memory
 //
 // Every queue holds each tablet once. Writers that find no memory wait
 // OverloadWait, then get an error.
@@ -107,8 +128,14 @@
 //	    it (I6). One that two tablets may name is deleted by neither.
 //	T7. Memtables and mutations on their way to them stay within
 //	    MemtablesBytesMax, or one mutation that alone is larger (I13).
+//	    What serves reads stays within CacheBytes: open files, in-memory groups, of
+//	    which what does not fit is read from disk, and the block cache (I13).
+//	    What compactions read stays within CompactionMemory, or one that reads two files,
+//	    or one of each group if families move, takes more (I13).
 //	T8. When a halt of a tablet has begun, none of its commits is under way and
 //	    none begins; what was acknowledged is in its memtables (I1, I2).
 //	T9. While a tablet's change of metadata has no known outcome there is no other,
 //	    so the redo point by which its log is read again is the one in use.
+//	T10. Deletions are dropped only by a compaction that has all older entries of what they
+//	    cover: while a family has entries in two groups, only by one of both.
 package tablet

@@ -21,20 +21,35 @@ type file struct {
 	delete func(f *file)
 
 	bytes        int64 // on disk, of what counts, about
+	largest      int64 // bytes of the largest value, 0 if that is not known
 	inner        bool  // the bounds leave out some of the tablet's rows
 	columnFilter bool  // the Bloom filter knows columns, not only rows
+
+	families      []uint32 // ids of those that it has entries of, ascending
+	familiesKnown bool     // if not, it may have any
+	stray         strayFamilies
+
+	weights      []familyWeight // what it has of each, by id
+	weightsKnown bool           // if not, it does not say
 }
 
 // opened is a blob that is open for the files of one or several tablets.
 type opened struct {
-	blob BlobReader
-	refs atomic.Int32
+	blob   BlobReader
+	table  *sstable.Table
+	server *Server
+	lo, hi []byte // keys of the tablet that opened it; nil is no bound
+	refs   atomic.Int32
+	pin    pinning
 }
 
 func (o *opened) release() {
-	if o.refs.Add(-1) == 0 {
-		_ = o.blob.Close() // read only: nothing to lose
+	if o.refs.Add(-1) > 0 {
+		return
 	}
+	o.server.pins.drop(o)
+	o.server.memory.take(-o.table.MemoryBytes())
+	_ = o.blob.Close() // read only: nothing to lose
 }
 
 func (f *file) release() {
@@ -54,24 +69,40 @@ func (s *Server) openFile(ctx context.Context, m FileMeta, start, end []byte) (*
 	if err != nil {
 		return nil, fmt.Errorf("open sstable %s: %w", m.Handle.ID, err)
 	}
-	t, err := sstable.Open(ctx, blob, sstable.OpenOptions{Cache: s.cache, Name: m.Handle.ID.String()})
+	t, err := sstable.Open(ctx, blob, sstable.OpenOptions{Cache: s.memory.cache, Name: m.Handle.ID.String()})
 	if err != nil {
 		blob.Close()
 		return nil, err
 	}
-	f := &file{table: t, opened: &opened{blob: blob}, delete: s.deleteFile,
+	f := &file{table: t, opened: &opened{blob: blob, table: t, server: s}, delete: s.deleteFile,
 		columnFilter: t.Meta().FilterName == filterNameRowColumn}
+	f.opened.lo, f.opened.hi = rowBounds(m.Start, m.End)
+	if f.families, f.familiesKnown, err = familyIDs(t); err != nil {
+		blob.Close()
+		return nil, err
+	}
+	if f.largest, err = largestValue(t); err != nil {
+		blob.Close()
+		return nil, err
+	}
+	if f.weights, f.weightsKnown, err = familyWeights(t); err != nil {
+		blob.Close()
+		return nil, err
+	}
 	g, err := f.as(m, start, end)
 	if err != nil {
 		blob.Close()
+		return nil, err
 	}
-	return g, err
+	s.memory.take(t.MemoryBytes())
+	return g, nil
 }
 
 // as returns the file with other metadata, for a tablet with the rows
 // start < row <= end. The errors are those of reading the file's index.
 func (f *file) as(m FileMeta, start, end []byte) (*file, error) {
-	g := &file{meta: m, table: f.table, opened: f.opened, delete: f.delete, columnFilter: f.columnFilter}
+	g := &file{meta: m, table: f.table, opened: f.opened, delete: f.delete, columnFilter: f.columnFilter,
+		families: f.families, familiesKnown: f.familiesKnown, weights: f.weights, weightsKnown: f.weightsKnown, largest: f.largest}
 	g.bytes = m.Handle.Length
 	if m.bounded() {
 		g.inner = string(m.Start) > string(start) || compareEnds(m.End, end) < 0

@@ -2,6 +2,7 @@ package tablet
 
 import (
 	"context"
+	"encoding/binary"
 	"math"
 
 	"golang.org/x/time/rate"
@@ -13,9 +14,13 @@ import (
 
 // fileWriter writes one SSTable of a locality group.
 type fileWriter struct {
-	blob BlobWriter
-	w    *sstable.Writer
-	meta FileMeta
+	blob     BlobWriter
+	w        *sstable.Writer
+	meta     FileMeta
+	sums     familySums
+	families map[uint32]bool // ids of those that were added
+	last     *family         // that was added
+	largest  int             // value, in bytes
 }
 
 // budgetBurst is the largest write of an SSTable, in bytes: a write larger than
@@ -38,10 +43,17 @@ func (l *limitedBlob) Write(p []byte) (int, error) {
 	return l.BlobWriter.Write(p)
 }
 
-// newFileWriter begins a file of group g by a compaction that is minor or not. A nil
-// budget is no bound.
-func (s *Server) newFileWriter(ctx context.Context, g *table.LocalityGroup, minor bool, budget *rate.Limiter) (*fileWriter, error) {
-	blob, err := s.cfg.Blobs.Create(ctx)
+// newFileWriter begins a file of group g, of about so many bytes, by a compaction that is minor or not. A nil
+// budget is no bound. A minor compaction is vital: without it no commit log goes, and with full disks there would never
+// be room again. Others need room for what they replace as well, so they may wait.
+func (t *Tablet) newFileWriter(ctx context.Context, g *table.LocalityGroup, minor bool, bytes int64, budget *rate.Limiter) (*fileWriter, error) {
+	var blob BlobWriter
+	var err error
+	if minor || t.vital {
+		blob, err = t.server.cfg.Blobs.CreateVital(ctx, bytes)
+	} else {
+		blob, err = t.server.cfg.Blobs.Create(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -60,15 +72,22 @@ func (s *Server) newFileWriter(ctx context.Context, g *table.LocalityGroup, mino
 	case table.BloomRowCol, table.BloomDefault:
 		opts.FilterPrefixes, opts.FilterName = rowColumnPrefixes, filterNameRowColumn
 	}
-	return &fileWriter{blob: blob, w: sstable.NewWriter(blob, opts), meta: FileMeta{MinSeq: math.MaxUint64}}, nil
+	return &fileWriter{blob: blob, w: sstable.NewWriter(blob, opts), meta: FileMeta{MinSeq: math.MaxUint64}, families: map[uint32]bool{}}, nil
 }
 
 func (w *fileWriter) add(f *family, key, value []byte) error {
 	seq := ikey.Seq(key)
 	w.meta.MinSeq, w.meta.MaxSeq = min(w.meta.MinSeq, seq), max(w.meta.MaxSeq, seq)
+	w.largest = max(w.largest, len(value))
 	if f == nil {
 		w.meta.RowDeletions++
-	} else if p, err := ikey.Split(key); err == nil && p.Kind == ikey.KindDeleteFamily {
+		return w.w.Add(key, value)
+	}
+	if f != w.last {
+		w.families[f.ID], w.last = true, f
+	}
+	w.sums.of(f.ID).add(len(key) + len(value))
+	if p, err := ikey.Split(key); err == nil && p.Kind == ikey.KindDeleteFamily {
 		w.meta.RowDeletions++
 	}
 	return w.w.Add(key, value)
@@ -76,7 +95,10 @@ func (w *fileWriter) add(f *family, key, value []byte) error {
 
 // finish makes the file durable and opens it.
 func (w *fileWriter) finish(ctx context.Context, s *Server) (*file, error) {
-	m, err := w.w.Finish(nil)
+	m, err := w.w.Finish(map[string][]byte{
+		propFamilies: appendFamilies(nil, w.families), propLargest: binary.AppendUvarint(nil, uint64(w.largest)),
+		propFamilyBytes: appendFamilySums(nil, &w.sums),
+	})
 	if err != nil {
 		w.blob.Abort()
 		return nil, err

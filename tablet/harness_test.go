@@ -206,9 +206,17 @@ func (m ownMetadata) change(do func() (uint64, error)) (uint64, error) {
 }
 
 // clock is a clock that the test sets.
-type clock struct{ micros atomic.Int64 }
+type clock struct {
+	micros atomic.Int64
+	looked atomic.Pointer[func()] // if not nil, called by whoever asks for the time
+}
 
-func (c *clock) now() time.Time { return time.UnixMicro(c.micros.Load()) }
+func (c *clock) now() time.Time {
+	if f := c.looked.Load(); f != nil {
+		(*f)()
+	}
+	return time.UnixMicro(c.micros.Load())
+}
 
 // env is a server on a disk in memory, that can be closed, crashed and opened.
 type env struct {
@@ -220,6 +228,8 @@ type env struct {
 	cfg    Config
 	extent int64
 	nextID atomic.Uint64
+
+	reads blobReads // of SSTables, by all servers
 
 	store *blobfs.Store
 	*Server
@@ -269,7 +279,7 @@ func (e *env) tryOpen() error {
 		return err
 	}
 	cfg := e.cfg
-	cfg.Blobs, cfg.Metadata, cfg.Now = OnStore(store), e.meta, e.clock.now
+	cfg.Blobs, cfg.Metadata, cfg.Now = watchedBlobs{OnStore(store), &e.reads}, e.meta, e.clock.now
 	cfg.NewTabletID = func(context.Context) (uint64, error) { return e.nextID.Add(1), nil }
 	loads, err := e.meta.loads()
 	if err != nil {

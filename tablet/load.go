@@ -17,7 +17,8 @@ type Load struct {
 	Schema *table.Schema
 
 	// Vital tells that writes are never held back for want of memory: those of METADATA are
-	// small, and what makes memory free waits for them.
+	// small, and what makes memory free waits for them. And all files of the tablet are vital to the block store, not
+	// only those of minor compactions.
 	Vital bool
 
 	// Runs are what is left in the commit logs of servers that are no more.
@@ -199,9 +200,9 @@ func (r *recovery) toFiles(ctx context.Context, sources []source) error {
 	defer v.release()
 	all := &distinct{}
 	all.merge.reset(sources)
-	files, err := t.writeSources(ctx, v, []source{all})
+	files, err := t.writeSources(ctx, v, []source{all}, 0)
 	if err != nil {
 		return err
 	}
-	return t.addFiles(files, r.maxSeq, t.stamped.Load(), func(*view) {})
+	return t.addFiles(v, files, r.maxSeq, t.stamped.Load(), func(*view) {})
 }

@@ -1,6 +1,10 @@
 package tablet
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/steledb/stele/table"
+)
 
 // Loaded is a tablet that a server has, in short.
 type Loaded struct {
@@ -40,6 +44,16 @@ func (s *Server) Tables() map[string]uint64 {
 		tables[name] = sv.id
 	}
 	return tables
+}
+
+// Schema returns the schema by which a table is served here; nil if it is not. It is the one that an Access is asked
+// with, unless it is changed meanwhile.
+func (s *Server) Schema(tableName string) *table.Schema {
+	sv := (*s.tables.Load())[tableName]
+	if sv == nil || len(sv.tablets) == 0 {
+		return nil
+	}
+	return sv.tablets[0].schema.Load().table
 }
 
 // Overlaps says whether the server has rows of a table above start and up to end; an empty end is no end.

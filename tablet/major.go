@@ -3,9 +3,12 @@ package tablet
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/tablet/sstable"
@@ -70,7 +73,9 @@ func (t *Tablet) mergeDue(ctx context.Context) error {
 			if from == to {
 				continue
 			}
-			if err = t.mergeFiles(ctx, g, from, to); err != nil {
+			less, end := t.server.together(g.files[from:to])
+			from, to = from+less, from+end
+			if err = t.mergeFiles(ctx, v, g, from, to); err != nil {
 				break
 			}
 			merged = true
@@ -90,18 +95,26 @@ func (t *Tablet) major(ctx context.Context) error {
 	ctx, done := t.interruptible(ctx)
 	defer done()
 	began := t.server.cfg.Now()
-	v, _, err := t.acquire()
+	v, err := t.acquireFew(ctx)
 	if err != nil {
-		return errUnloaded
+		return err
 	}
 	defer v.release()
 	stamp := func(m *Meta) { m.LastMajor = began }
+	if v.hasStrays(t.schema.Load()) {
+		if err := t.regroup(ctx, v); err != nil {
+			return err
+		}
+		t.server.stats.majors.Add(1)
+		_, err = t.changeMeta(stamp, func(*view) {})
+		return err
+	}
 	for i := range v.groups {
 		g := &v.groups[i]
 		if len(g.files) == 0 {
 			continue
 		}
-		if err := t.mergeFiles(ctx, g, 0, len(g.files)); err != nil {
+		if err := t.mergeFiles(ctx, v, g, 0, len(g.files)); err != nil {
 			return err
 		}
 	}
@@ -110,29 +123,95 @@ func (t *Tablet) major(ctx context.Context) error {
 	return err
 }
 
-// mergeFiles rewrites the files [from, to) of a group as one. mergeMu is held, so
-// only newer files can have joined the group since g was read.
-func (t *Tablet) mergeFiles(ctx context.Context, g *group, from, to int) (err error) {
+// mergeFiles rewrites the files [from, to) of a group of v as one. mergeMu is held, so
+// only newer files can have joined since v was read.
+func (t *Tablet) mergeFiles(ctx context.Context, v *view, g *group, from, to int) error {
 	s, schema := t.server, t.schema.Load()
-	defer func() { // the block store tells only that ctx has ended
-		if errors.Is(err, context.Canceled) && context.Cause(ctx) == errInterrupted {
-			err = errInterrupted
-		}
-	}()
 	old := g.files[from:to]
 	budget := s.budget
 	if len(g.files) >= s.cfg.FilesMax/2 {
 		budget = nil // reads suffer more from so many files than from the disk's load
 	}
-	var w *fileWriter
-	c := compaction{ctx: ctx, schema: schema, wholePast: from == 0, emit: func(f *family, key, value []byte) error {
+	wholePast := from == 0 && !v.hasStrays(schema)
+	files, err := t.rewrite(ctx, schema, old, wholePast, budget, func(*family) string { return g.name })
+	if err != nil {
+		return err
+	}
+	added := files[g.name]
+	var addedMeta *FileMeta
+	if added != nil {
+		addedMeta = &added.meta
+	}
+	err = t.replaceFiles(func(*Meta) error { return nil }, files, old, func(m *Meta) { m.replaceFiles(g.name, old, addedMeta) },
+		func(v *view) { v.replace(g.name, old, added) })
+	if err == nil {
+		s.stats.merges.Add(1)
+	}
+	return err
+}
+
+// regroup is a major compaction of a tablet of which families were moved to other locality groups:
+// all files are one input, and each family goes where it is now. mergeMu is held.
+func (t *Tablet) regroup(ctx context.Context, v *view) error {
+	var old []*file
+	for _, g := range v.groups {
+		old = append(old, g.files...)
+	}
+	files, err := t.rewrite(ctx, t.schema.Load(), old, true, t.server.budget, func(f *family) string { return f.Group })
+	if err != nil {
+		return err
+	}
+	may := func(m *Meta) error {
+		if m.newDeletions(old) {
+			return errInterrupted // and begun anew
+		}
+		return nil
+	}
+	err = t.replaceFiles(may, files, old, func(m *Meta) { m.regroup(old, files) }, func(v *view) { v.regroup(old, files) })
+	if err == nil {
+		t.server.stats.merges.Add(1)
+	}
+	return err
+}
+
+// rewrite writes what lives on of some files, by the group that each family is to be in. A nil
+// budget is no bound. It waits for others that have the memory; nobody who has it waits for a lock.
+func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, wholePast bool, budget *rate.Limiter,
+	groupFor func(*family) string) (files map[string]*file, err error) {
+	s := t.server
+	writers := map[string]*fileWriter{}
+	defer func() {
+		if err != nil {
+			for _, w := range writers {
+				w.blob.Abort()
+			}
+			discard(files, false)
+		}
+		if errors.Is(err, context.Canceled) && context.Cause(ctx) == errInterrupted {
+			err = errInterrupted // the block store tells only that ctx has ended
+		}
+	}()
+	bytes := int64(0)
+	for _, f := range old {
+		bytes += f.bytes
+	}
+	c := compaction{ctx: ctx, schema: schema, wholePast: wholePast, emit: func(f *family, key, value []byte) error {
+		name := groupFor(f)
+		w := writers[name]
 		if w == nil {
-			if w, err = s.newFileWriter(ctx, groupOf(schema, g.name), false, budget); err != nil {
+			var err error
+			if w, err = t.newFileWriter(ctx, groupOf(schema, name), false, bytes, budget); err != nil {
 				return err
 			}
+			writers[name] = w
 		}
 		return w.add(f, key, value)
 	}}
+	memory := min(mergeBytes(old), s.cfg.CompactionMemory)
+	if err := s.merging.Acquire(ctx, memory); err != nil {
+		return nil, err
+	}
+	defer s.merging.Release(memory)
 	c.judge.init(s.gcNow(), math.MaxUint64)
 	var sources []source
 	for _, f := range old {
@@ -142,27 +221,32 @@ func (t *Tablet) mergeFiles(ctx context.Context, g *group, from, to int) (err er
 	}
 	c.merge.reset(sources)
 	if err := c.run(); err != nil {
-		if w != nil {
-			w.blob.Abort()
-		}
-		return err
+		return nil, err
 	}
-	files := map[string]*file{}
-	var added *file
-	var addedMeta *FileMeta
-	if w != nil {
-		if added, err = w.finish(ctx, s); err != nil {
-			return err
+	files = map[string]*file{}
+	for _, name := range slices.Sorted(maps.Keys(writers)) {
+		f, err := writers[name].finish(ctx, s)
+		if err != nil {
+			return files, err
 		}
+		delete(writers, name)
 		// What is left of the old files stands for all of them: files stay in order,
 		// whatever was dropped.
-		for _, f := range old {
-			added.meta.MinSeq, added.meta.MaxSeq = min(added.meta.MinSeq, f.meta.MinSeq), max(added.meta.MaxSeq, f.meta.MaxSeq)
+		for _, o := range old {
+			f.meta.MinSeq, f.meta.MaxSeq = min(f.meta.MinSeq, o.meta.MinSeq), max(f.meta.MaxSeq, o.meta.MaxSeq)
 		}
-		files[g.name], addedMeta = added, &added.meta
+		files[name] = f
+		if schema.keepsInMemory(name) {
+			s.pins.now(ctx, f, old)
+		}
 	}
-	unclear, err := t.changeMeta(func(m *Meta) { m.replaceFiles(g.name, old, addedMeta) },
-		func(v *view) { v.replace(g.name, old, added) })
+	return files, nil
+}
+
+// replaceFiles makes the change by which files, by group, stand for the old ones, if it may. If it fails,
+// files are given up.
+func (t *Tablet) replaceFiles(may func(*Meta) error, files map[string]*file, old []*file, change func(*Meta), install func(*view)) error {
+	unclear, err := t.changeMetaIf(may, change, install)
 	if err != nil {
 		discard(files, unclear)
 		return err
@@ -170,7 +254,6 @@ func (t *Tablet) mergeFiles(ctx context.Context, g *group, from, to int) (err er
 	for _, f := range old {
 		f.unlink.Store(true)
 	}
-	s.stats.merges.Add(1)
 	return nil
 }
 
@@ -300,11 +383,16 @@ func (s *Server) timerLoop() {
 		s.minorQueue.wakeUp()
 		s.lookForSplits(max(time.Since(last), time.Millisecond))
 		last = time.Now()
-		now := s.cfg.Now()
-		for _, t := range s.allTablets() {
-			if !now.Before(t.majorDue()) || t.stalled.Load() {
-				s.mergeQueue.add(t)
-			}
+		s.lookForMajors()
+	}
+}
+
+// lookForMajors has the tablets compacted whose time has come.
+func (s *Server) lookForMajors() {
+	now := s.cfg.Now()
+	for _, t := range s.allTablets() {
+		if !now.Before(t.majorDue()) || t.stalled.Load() {
+			s.mergeQueue.add(t)
 		}
 	}
 }

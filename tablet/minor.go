@@ -31,7 +31,16 @@ func (t *Tablet) minorIfFree(ctx context.Context) (bool, error) {
 	return true, t.minorLocked(ctx)
 }
 
+// minorLocked is minor with minorMu held.
 func (t *Tablet) minorLocked(ctx context.Context) error {
+	for {
+		if err := t.minorOnce(ctx); !errors.Is(err, errRegrouped) {
+			return err
+		}
+	}
+}
+
+func (t *Tablet) minorOnce(ctx context.Context) error {
 	v, _, err := t.acquire()
 	if err != nil {
 		return errUnloaded
@@ -41,10 +50,12 @@ func (t *Tablet) minorLocked(ctx context.Context) error {
 		return nil
 	}
 	var sources []source
+	var bytes int64
 	for _, m := range v.frozen {
+		bytes += m.Bytes()
 		sources = append(sources, boundedSource(&memSource{m.Iter()}, m.start, m.end))
 	}
-	files, err := t.writeSources(ctx, v, sources)
+	files, err := t.writeSources(ctx, v, sources, bytes)
 	if err != nil {
 		return err
 	}
@@ -53,7 +64,7 @@ func (t *Tablet) minorLocked(ctx context.Context) error {
 	if planted.On(planted.RedoTooFar) {
 		redo = t.applied.Load()
 	}
-	err = t.addFiles(files, redo, last.stamped, func(n *view) { n.frozen = n.frozen[len(v.frozen):] })
+	err = t.addFiles(v, files, redo, last.stamped, func(n *view) { n.frozen = n.frozen[len(v.frozen):] })
 	if err != nil {
 		return err
 	}
@@ -69,9 +80,17 @@ func (t *Tablet) minorLocked(ctx context.Context) error {
 }
 
 // addFiles makes files, by group, the newest of the tablet, and redo its redo point.
-// If it fails, the files are given up.
-func (t *Tablet) addFiles(files map[string]*file, redo uint64, stamped int64, install func(n *view)) error {
-	unclear, err := t.changeMeta(func(m *Meta) {
+// They were written by view v. If it fails, the files are given up; errRegrouped means that they are to be written anew.
+func (t *Tablet) addFiles(v *view, files map[string]*file, redo uint64, stamped int64, install func(n *view)) error {
+	may := func(m *Meta) error {
+		for _, f := range files {
+			if f.meta.RowDeletions > 0 && m.newGroups(v) {
+				return errRegrouped
+			}
+		}
+		return nil
+	}
+	unclear, err := t.changeMetaIf(may, func(m *Meta) {
 		m.Redo = max(m.Redo, redo)
 		m.Stamped = max(m.Stamped, stamped)
 		for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -89,8 +108,9 @@ func (t *Tablet) addFiles(files map[string]*file, redo uint64, stamped int64, in
 	return err
 }
 
-// writeSources writes entries that are newer than v's files as SSTables, by group.
-func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source) (files map[string]*file, err error) {
+// writeSources writes entries that are newer than v's files as SSTables, by group. bytes is the most that they come
+// to, about, 0 if that is not known.
+func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, bytes int64) (files map[string]*file, err error) {
 	s, schema := t.server, t.schema.Load()
 	writers := map[string]*fileWriter{}
 	defer func() {
@@ -104,7 +124,7 @@ func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source) (f
 	add := func(group string, f *family, key, value []byte) error {
 		w := writers[group]
 		if w == nil {
-			if w, err = s.newFileWriter(ctx, groupOf(schema, group), true, nil); err != nil {
+			if w, err = t.newFileWriter(ctx, groupOf(schema, group), true, bytes, nil); err != nil {
 				return err
 			}
 			writers[group] = w
@@ -139,6 +159,9 @@ func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source) (f
 		}
 		delete(writers, name)
 		files[name] = f
+		if schema.keepsInMemory(name) {
+			s.pins.now(ctx, f, v.filesOf(name))
+		}
 	}
 	return files, nil
 }

@@ -159,7 +159,9 @@ func (rr *randomRun) step() {
 		if err := rr.Compact(ctx, testTable, true); err != nil {
 			rr.t.Fatal(err)
 		}
-	case k < 992:
+	case k < 989:
+		rr.moveFamily()
+	case k < 994:
 		rr.close()
 		rr.reopen()
 	default:
@@ -167,6 +169,19 @@ func (rr *randomRun) step() {
 		rr.crash()
 		rr.reopen()
 	}
+}
+
+// moveFamily puts a family into another locality group.
+func (rr *randomRun) moveFamily() {
+	group := []string{table.DefaultGroup, "g2", "g3"}[rr.r.IntN(3)]
+	s, err := rr.schema.Apply(table.FamilySpec{Name: rr.family(), Group: group})
+	if err != nil {
+		rr.t.Fatal(err)
+	}
+	if err := rr.SetSchema(s); err != nil {
+		rr.t.Fatal(err)
+	}
+	rr.schema = s
 }
 
 // reopen opens the server with the clock no earlier than any time that it was: what

@@ -22,6 +22,7 @@ type reader struct {
 
 	// answers is whether what is emitted is an answer, and not for our own use.
 	answers bool
+	access  Access // of who reads; nil gets all
 }
 
 // ErrStop and ErrLast are what an Emit returns to end a scan: ErrStop without
@@ -40,21 +41,25 @@ type Emit func(key []byte, cells []table.Cell) error
 // ReadRow reads one row through f, where nil passes every cell, and calls emit if
 // anything is left of it. Errors: api.ErrNoTable, api.ErrNotServing, table.ErrLimit
 // when the row or the filter's work on it is too large, a *sstable.CorruptError, and emit's.
-func (s *Server) ReadRow(ctx context.Context, tableName string, row []byte, f *table.Program, emit Emit) error {
+func (as For) ReadRow(ctx context.Context, tableName string, row []byte, f *table.Program, emit Emit) error {
+	s := as.s
 	if err := s.limits.CheckRowKey(row); err != nil {
 		return err
 	}
 	r := readerPool.Get().(*reader)
 	defer r.release()
 	s.stats.reads.Add(1)
-	r.answers = true
+	r.answers, r.access = true, as.a
 	for {
 		t, err := s.tabletOf(tableName, row)
 		if err != nil {
 			return err
 		}
+		if as.a != nil {
+			as.a.Begin()
+		}
 		err = r.readRow(ctx, t, row, f, emit)
-		if err == errGone && ctx.Err() == nil {
+		if (err == errGone || err == errChanged) && ctx.Err() == nil {
 			continue // what is served in its place is in the tables
 		}
 		return err
@@ -72,7 +77,8 @@ func (r *reader) release() {
 		r.rows.versions = nil
 	}
 	r.eval.Reset()
-	r.rows.ctx, r.answers = nil, false
+	r.rows.ctx, r.answers, r.access = nil, false, nil
+	r.rows.want.sight = Sight{}
 	readerPool.Put(r)
 }
 
@@ -83,7 +89,9 @@ func (r *reader) readRow(ctx context.Context, t *Tablet, row []byte, f *table.Pr
 	}
 	defer v.release()
 	rs := &r.rows
-	rs.init(ctx, t, snap, f)
+	if err := rs.init(ctx, t, snap, f, r.access); err != nil {
+		return err
+	}
 	r.row = ikey.AppendRow(r.row[:0], row)
 	r.end = ikey.AppendRowEnd(r.end[:0], row)
 	rs.end = r.end
@@ -92,7 +100,7 @@ func (r *reader) readRow(ctx context.Context, t *Tablet, row []byte, f *table.Pr
 		r.col = ikey.AppendColumn(ikey.AppendFamily(append(r.col[:0], r.row...), fam.Name, fam.ID), qualifier)
 		p.column = r.col
 	}
-	rs.sourcesOf(v, &p, sstable.IterOptions{})
+	rs.sourcesOf(v, &p, sstable.IterOptions{Gate: rs})
 	defer rs.closeSources()
 	rs.merge.reset(rs.sources)
 	rs.merge.seekGE(r.row)
@@ -103,8 +111,13 @@ func (r *reader) readRow(ctx context.Context, t *Tablet, row []byte, f *table.Pr
 	} else {
 		err = rs.err
 	}
+	if err == nil {
+		rs.keepEntries(r.row)
+	}
 	if err == nil && r.answers {
-		err = t.server.provable()
+		if err = t.server.provable(); err == nil && changed(r.access) {
+			err = errChanged
+		}
 	}
 	if err != nil || len(cells) == 0 {
 		return err
@@ -129,13 +142,22 @@ func (r *reader) emit(f *table.Program, key []byte, emit Emit) error {
 	return emit(key, cells)
 }
 
-// init readies r for a read of t at snap.
-func (r *rows) init(ctx context.Context, t *Tablet, snap uint64, f *table.Program) {
+// init readies r for a read of t at snap, by one who has that access. Errors: those of the
+// access.
+func (r *rows) init(ctx context.Context, t *Tablet, snap uint64, f *table.Program, a Access) (err error) {
 	r.schema = t.schema.Load()
-	r.want.init(f, r.schema)
+	var sight Sight
+	if a != nil {
+		if sight, err = a.Read(ctx, r.schema.table); err != nil {
+			return err
+		}
+	}
+	r.want.init(f, r.schema, sight)
 	r.judge.init(t.server.gcNow(), snap)
 	r.limit = t.server.cfg.RowReadBytesMax
 	r.end, r.err, r.ctx, r.read = nil, nil, ctx, 0
+	r.gate = t.server.large
+	return nil
 }
 
 // Range is the rows of a scan: Start <= row < End, where nil is no bound.
@@ -152,10 +174,20 @@ func (rg *Range) passed(key []byte) bool { return rg.End != nil && string(key) >
 //
 // A scan that comes to a row which is not served here ends with api.ErrNotServing and
 // that row as next: what was emitted before is all that there is before it.
-func (s *Server) Scan(ctx context.Context, tableName string, rg Range, f *table.Program, emit Emit) (next []byte, err error) {
+func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Program, emit Emit) (next []byte, err error) {
+	if as.a != nil {
+		as.a.Begin()
+		defer func() {
+			if (err == nil || errors.Is(err, api.ErrNotServing)) && !as.a.Holds() {
+				next, err = nil, ErrAccessChanged
+			}
+		}()
+	}
+	s := as.s
 	s.stats.scans.Add(1)
 	r := readerPool.Get().(*reader)
 	defer r.release()
+	r.access = as.a
 	for !rg.passed(rg.Start) {
 		if err := s.provable(); err != nil {
 			return nil, err
@@ -193,7 +225,9 @@ func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program
 	}
 	defer v.release()
 	rs := &r.rows
-	rs.init(ctx, t, snap, f)
+	if err := rs.init(ctx, t, snap, f, r.access); err != nil {
+		return nil, err
+	}
 	r.row = r.row[:0]
 	if string(t.start) >= string(rg.Start) && len(t.start) > 0 {
 		r.row = ikey.AppendRowEnd(r.row, t.start)
@@ -208,7 +242,7 @@ func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program
 		r.end = ikey.AppendRow(r.end[:0], rg.End)
 		rs.end = r.end
 	}
-	rs.sourcesOf(v, nil, sstable.IterOptions{})
+	rs.sourcesOf(v, nil, sstable.IterOptions{Gate: rs})
 	defer rs.closeSources()
 	rs.merge.reset(rs.sources)
 	rs.merge.seekGE(r.row)

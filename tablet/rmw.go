@@ -17,9 +17,9 @@ import (
 // between the check and the mutation (I2).
 //
 // Errors: as Apply and ReadRow. If ctx ends first, the mutation may still be made.
-func (s *Server) CheckAndMutate(ctx context.Context, tableName string, row []byte, predicate *table.Program, yes, no []table.Mutation) (matched bool, err error) {
-	err = s.modify(ctx, tableName, row, func(r *reader, t *Tablet) (*table.RowMutation, error) {
-		matched = false
+func (as For) CheckAndMutate(ctx context.Context, tableName string, row []byte, predicate *table.Program, yes, no []table.Mutation) (matched bool, err error) {
+	err = as.modify(ctx, tableName, row, func(r *reader, t *Tablet) (*table.RowMutation, error) {
+		matched, r.access = false, as.a
 		err := r.readRow(ctx, t, row, predicate, func([]byte, []table.Cell) error {
 			matched = true
 			return nil
@@ -40,15 +40,16 @@ func (s *Server) CheckAndMutate(ctx context.Context, tableName string, row []byt
 // from if that is in the future: it is then the newest all the same. Errors: as
 // Apply and ReadRow, api.ErrNotNumber, table.ErrBadOp. If ctx ends first, the
 // rules may still be applied.
-func (s *Server) ReadModifyWrite(ctx context.Context, tableName string, row []byte, rules []table.Rule) (table.Row, error) {
-	result := table.Row{Key: slices.Clone(row)}
-	stamp, err := s.modifyStamped(ctx, tableName, row, func(r *reader, t *Tablet) (*table.RowMutation, error) {
+func (as For) ReadModifyWrite(ctx context.Context, tableName string, row []byte, rules []table.Rule) (table.Row, error) {
+	s, result := as.s, table.Row{Key: slices.Clone(row)}
+	stamp, err := as.modifyStamped(ctx, tableName, row, func(r *reader, t *Tablet) (*table.RowMutation, error) {
 		rm := &table.RowMutation{Row: row}
 		result.Cells = nil
+		// Who may read what the rules are about sees all of it.
+		if err := s.checkRules(t.schema.Load().table, rules, as.a); err != nil {
+			return nil, err
+		}
 		for i := range rules {
-			if err := rules[i].Validate(t.schema.Load().table, s.limits); err != nil {
-				return nil, &table.ElementError{What: "rule", Index: i, Err: err}
-			}
 			if err := r.applyRule(ctx, t, rm, &rules[i]); err != nil {
 				return nil, &table.ElementError{What: "rule", Index: i, Err: err}
 			}
@@ -72,6 +73,19 @@ func (s *Server) ReadModifyWrite(ctx context.Context, tableName string, row []by
 	}
 	slices.SortFunc(result.Cells, func(a, b table.Cell) int { return table.CompareCells(&a, &b) })
 	return result, nil
+}
+
+// checkRules checks rules against a schema, as one who has that access may see it.
+func (s *Server) checkRules(sc *table.Schema, rules []table.Rule, a Access) error {
+	if a != nil {
+		return a.Modify(sc, rules)
+	}
+	for i := range rules {
+		if err := rules[i].Validate(sc, s.limits); err != nil {
+			return &table.ElementError{What: "rule", Index: i, Err: err}
+		}
+	}
+	return nil
 }
 
 // applyRule adds to rm the mutation that a rule comes to, or changes the one of an
@@ -126,15 +140,16 @@ func (r *reader) newest(ctx context.Context, t *Tablet, row []byte, rule *table.
 	})
 }
 
-func (s *Server) modify(ctx context.Context, tableName string, row []byte, decide func(*reader, *Tablet) (*table.RowMutation, error)) error {
-	_, err := s.modifyStamped(ctx, tableName, row, decide)
+func (as For) modify(ctx context.Context, tableName string, row []byte, decide func(*reader, *Tablet) (*table.RowMutation, error)) error {
+	_, err := as.modifyStamped(ctx, tableName, row, decide)
 	return err
 }
 
 // modifyStamped runs decide and commits the mutation that it returns, with the
 // row's latch held alone from before decide until the commit is visible. decide runs
-// again if the row's tablet was split, merged or unloaded before the commit.
-func (s *Server) modifyStamped(ctx context.Context, tableName string, row []byte, decide func(*reader, *Tablet) (*table.RowMutation, error)) (int64, error) {
+// again if the row's tablet was split, merged or unloaded before the commit, or if rights have changed.
+func (as For) modifyStamped(ctx context.Context, tableName string, row []byte, decide func(*reader, *Tablet) (*table.RowMutation, error)) (int64, error) {
+	s := as.s
 	if err := s.limits.CheckRowKey(row); err != nil {
 		return 0, err
 	}
@@ -143,7 +158,10 @@ func (s *Server) modifyStamped(ctx context.Context, tableName string, row []byte
 		if err != nil {
 			return 0, err
 		}
-		stamp, err := s.modifyIn(ctx, t, row, decide)
+		stamp, err := as.modifyIn(ctx, t, row, decide)
+		if err == errChanged && ctx.Err() == nil {
+			continue
+		}
 		if err != errHalted {
 			return stamp, err
 		}
@@ -154,8 +172,9 @@ func (s *Server) modifyStamped(ctx context.Context, tableName string, row []byte
 }
 
 // modifyIn is modifyStamped in the row's tablet. It does nothing if that takes no
-// writes; the error is errHalted then.
-func (s *Server) modifyIn(ctx context.Context, t *Tablet, row []byte, decide func(*reader, *Tablet) (*table.RowMutation, error)) (int64, error) {
+// writes, or if rights change meanwhile; the error is errHalted or errChanged then.
+func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, decide func(*reader, *Tablet) (*table.RowMutation, error)) (int64, error) {
+	s := as.s
 	l := t.latches.of(row)
 	if planted.On(planted.CheckWithoutLatch) {
 		l = new(latch)
@@ -166,13 +185,27 @@ func (s *Server) modifyIn(ctx context.Context, t *Tablet, row []byte, decide fun
 		return 0, errHalted
 	}
 	floor := t.stampFloor() // the commit's timestamp is no lower, even if the clock goes back
+	if as.a != nil {
+		as.a.Begin()
+	}
 	r := readerPool.Get().(*reader)
 	rm, err := decide(r, t)
 	r.release()
-	if err == nil && len(rm.Mutations) > 0 {
-		err = s.admit(t, rm)
+	sc := t.schema.Load()
+	admitted := err == nil && len(rm.Mutations) > 0
+	if admitted {
+		if rm, err = s.checked(sc, rm, as.a); err == nil {
+			err = s.admit(t, rm)
+		}
+		admitted = err == nil
 	}
-	if err != nil || len(rm.Mutations) == 0 {
+	if err == nil && changed(as.a) {
+		err = errChanged
+	}
+	if err != nil || !admitted {
+		if admitted {
+			s.uncharge(s.chargeBytes(rm))
+		}
 		l.unlockAlone()
 		if err == nil {
 			err = s.provable()
@@ -184,7 +217,7 @@ func (s *Server) modifyIn(ctx context.Context, t *Tablet, row []byte, decide fun
 		err   error
 	}
 	done := make(chan outcome, 1)
-	s.commitLatched(t, rm, l, &alone{floor: floor}, func(stamp int64, err error) { done <- outcome{stamp, err} })
+	s.commitLatched(t, sc, rm, l, &alone{floor: floor}, func(stamp int64, err error) { done <- outcome{stamp, err} })
 	select {
 	case o := <-done:
 		return o.stamp, o.err

@@ -17,6 +17,7 @@ type rows struct {
 	sources []source
 	mems    []*memSource    // those of sources, used again
 	iters   []*sstable.Iter // those of sources, to be closed
+	cached  []*sstable.EntriesIter
 	judge   judge
 	schema  *schema
 	want    want
@@ -39,6 +40,9 @@ type rows struct {
 	values   [][]byte // those of versions
 	target   []byte
 	err      error
+
+	gate    *largeGate
+	entered int64 // bytes of it
 
 	ctx  context.Context // of the read at hand, which lasts no longer
 	read int             // work since the last look whether the time is up, in entries
@@ -78,7 +82,12 @@ func (r *rows) next() ([]byte, bool) {
 			break
 		}
 		row := ikey.RowKey(r.key)
-		if !r.want.row(row) {
+		wanted, err := r.want.row(row)
+		if err != nil {
+			r.err = err
+			break
+		}
+		if !wanted {
 			r.skip(r.key)
 			continue
 		}

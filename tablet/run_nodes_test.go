@@ -1,6 +1,7 @@
 package tablet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 type runNodes struct {
 	stores []*blobfs.Store
 	disks  []*vfs.Mem
+	full   atomic.Bool // so all say
 
 	mu    sync.Mutex
 	lists map[string][]byte
@@ -27,13 +30,18 @@ type runNodes struct {
 }
 
 func newRunNodes(t testing.TB, n int, extent int64) *runNodes {
+	return newReservedNodes(t, n, extent, -1)
+}
+
+// newReservedNodes is newRunNodes of nodes that keep so much of their disks free.
+func newReservedNodes(t testing.TB, n int, extent, reserve int64) *runNodes {
 	c := &runNodes{lists: map[string][]byte{}, gens: map[string]uint64{}}
 	for i := range n {
 		fs := vfs.NewMem(vfs.MemOptions{})
 		store, err := blobfs.OpenIn(blobfs.Cluster{
 			Fleet: runFleet{c, i, n}, Lists: c, Keep: blobfs.KeepConfig{Off: true},
 			Logs: blobfs.LogConfig{DeadlineMin: time.Second, Retry: 20 * time.Millisecond},
-		}, blobfs.Config{FS: fs, Folders: []string{"/a"}, ExtentBytes: extent, ReserveBytes: -1, Logger: slog.New(slog.DiscardHandler)})
+		}, blobfs.Config{FS: fs, Folders: []string{"/a"}, ExtentBytes: extent, ReserveBytes: reserve, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,8 +66,12 @@ type runFleet struct {
 func (f runFleet) Self() string             { return fmt.Sprint("n", f.self) }
 func (f runFleet) Changed() <-chan struct{} { return nil }
 func (f runFleet) Members() (all []blobfs.Member) {
+	free := int64(1 << 40)
+	if f.full.Load() {
+		free = 0
+	}
 	for i := range f.n {
-		all = append(all, blobfs.Member{ID: fmt.Sprint("n", i), CapacityBytes: 1 << 40, FreeBytes: 1 << 40, Alive: true})
+		all = append(all, blobfs.Member{ID: fmt.Sprint("n", i), CapacityBytes: 1 << 40, FreeBytes: free, Alive: true})
 	}
 	return all
 }
@@ -67,10 +79,17 @@ func (f runFleet) Members() (all []blobfs.Member) {
 func (f runFleet) Peer(_ context.Context, id string) (api.Peer, error) {
 	for i, s := range f.stores {
 		if id == fmt.Sprint("n", i) {
-			return s.Peer(), nil
+			return wirePeer{s.Peer()}, nil
 		}
 	}
 	return nil, errors.New("no such node")
+}
+
+// wirePeer copies the bytes that are sent, as a connection does: who sends them uses the buffer again.
+type wirePeer struct{ api.Peer }
+
+func (p wirePeer) Piece(ctx context.Context, s api.StreamID, off int64, b []byte, done func(error)) {
+	p.Peer.Piece(ctx, s, off, bytes.Clone(b), done)
 }
 
 func (c *runNodes) Load(_ context.Context, p string) ([]byte, uint64, error) {

@@ -163,8 +163,8 @@ type dyingBlobs struct {
 	die func()
 }
 
-func (b dyingBlobs) Create(ctx context.Context) (BlobWriter, error) {
-	w, err := b.Blobs.Create(ctx)
+func (b dyingBlobs) CreateVital(ctx context.Context, bytes int64) (BlobWriter, error) {
+	w, err := b.Blobs.CreateVital(ctx, bytes)
 	if err != nil || b.die == nil {
 		return w, err
 	}

@@ -182,9 +182,18 @@ func (s *runSorter) prefixes() {
 	}
 }
 
-// write writes the entries as an SSTable.
+// bytes is how many bytes the entries have with their keys.
+func (s *runSorter) bytes() (n int64) {
+	for i := range s.entries {
+		e := &s.entries[i]
+		n += tableIDLen + int64(s.rows[e.row].len) + int64(e.suffix) + int64(e.value)
+	}
+	return n
+}
+
+// write writes the entries as an SSTable, which is vital: the log goes when the tablets have read it.
 func (s *runSorter) write(ctx context.Context, blobs Blobs) (m RunMeta, err error) {
-	blob, err := blobs.Create(ctx)
+	blob, err := blobs.CreateVital(ctx, s.bytes())
 	if err != nil {
 		return m, fmt.Errorf("create a run: %w", err)
 	}

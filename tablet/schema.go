@@ -1,6 +1,8 @@
 package tablet
 
 import (
+	"slices"
+
 	"github.com/steledb/stele/table"
 )
 
@@ -8,6 +10,7 @@ import (
 type schema struct {
 	table    *table.Schema
 	families []family // in the order of names, as in table
+	inMemory []string // names of groups
 }
 
 type family struct {
@@ -21,7 +24,17 @@ func newSchema(t *table.Schema) *schema {
 	for i := range t.Families {
 		s.families[i] = family{Family: t.Families[i], index: i, policy: newPolicy(&t.Families[i].GC)}
 	}
+	for i := range t.Groups {
+		if t.Groups[i].InMemory {
+			s.inMemory = append(s.inMemory, t.Groups[i].Name)
+		}
+	}
 	return s
+}
+
+// keepsInMemory says whether a locality group is an in-memory one.
+func (s *schema) keepsInMemory(group string) bool {
+	return len(s.inMemory) > 0 && slices.Contains(s.inMemory, group)
 }
 
 // family returns the family of that name, or nil.

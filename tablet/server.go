@@ -5,18 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/commitlog"
-	"github.com/steledb/stele/tablet/sstable"
 )
 
 // ErrClosed means that the server is closed or closing. It matches
@@ -29,7 +30,9 @@ type Server struct {
 	partial bool // begun by Start: other servers may have tablets of any table
 	log     *slog.Logger
 	limits  *table.Limits
-	cache   *sstable.Cache
+	memory  *readMemory
+	pins    *pins
+	large   *largeGate
 
 	commits   *commitlog.Log
 	logWriter *logBlob
@@ -63,7 +66,8 @@ type Server struct {
 
 	minorQueue *queue
 	mergeQueue *queue
-	budget     *rate.Limiter // bytes that merging and major compactions write
+	budget     *rate.Limiter       // bytes that merging and major compactions write
+	merging    *semaphore.Weighted // CompactionMemory
 	blocked    atomic.Pointer[error]
 
 	pressed atomic.Bool // a writer found no room
@@ -114,7 +118,7 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 	limits := table.DefaultLimits()
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, limits: &limits,
-		cache:      sstable.NewCache(cfg.CacheBytes),
+		memory:     newReadMemory(cfg.CacheBytes),
 		minorQueue: newQueue(), mergeQueue: newQueue(),
 		closing: make(chan struct{}), settling: map[uint64]bool{},
 		budget: rate.NewLimiter(rate.Inf, 0),
@@ -122,6 +126,9 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 	if n := cfg.CompactionBytesPerSecond; n > 0 {
 		s.budget = rate.NewLimiter(rate.Limit(n), int(max(n/4, budgetBurst)))
 	}
+	s.pins = newPins(s.memory, s.log)
+	s.merging = semaphore.NewWeighted(cfg.CompactionMemory)
+	s.large = newLargeGate(cfg.LargeReadBytes, cfg.OverloadWait)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.room.c = make(chan struct{})
 	s.tables.Store(&map[string]*served{})
@@ -133,11 +140,13 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 	s.background.Go(s.minorLoop)
 	s.background.Go(s.mergeLoop)
 	s.background.Go(s.timerLoop)
+	s.background.Go(s.pinLoop)
 	return s, nil
 }
 
-// releaseAll closes the files of a server that does not come up.
+// releaseAll closes the files of a server that ends, or does not come up.
 func (s *Server) releaseAll() {
+	s.pins.drain()
 	for _, sv := range *s.tables.Load() {
 		for _, t := range sv.tablets {
 			t.mu.Lock()
@@ -251,6 +260,11 @@ func (s *Server) register(name string, t *Tablet) (err error) {
 			at < len(n.tablets) && (len(t.end) == 0 || string(n.tablets[at].start) < string(t.end)) {
 			err = fmt.Errorf("tablet %d: %w", t.id, ErrServed)
 			return
+		}
+		if len(n.tablets) > 0 { // one schema for all of a table, if it is one: what is made of it is kept by it
+			if other := n.tablets[0].schema.Load(); reflect.DeepEqual(other.table, t.schema.Load().table) {
+				t.schema.Store(other)
+			}
 		}
 		n.tablets = slices.Insert(n.tablets, at, t)
 		m[name] = n
@@ -421,7 +435,7 @@ func (s *Server) SetSchema(sc *table.Schema) error {
 	}
 	compiled := newSchema(sc)
 	for _, t := range tablets {
-		t.schema.Store(compiled)
+		t.unpinOthers(t.schema.Swap(compiled))
 	}
 	return nil
 }

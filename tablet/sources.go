@@ -174,12 +174,22 @@ func (r *rows) sourcesOf(v *view, p *point, opts sstable.IterOptions) {
 	}
 	for i := range v.groups {
 		g := &v.groups[i]
-		if !r.want.group(r.schema, g.name) {
+		if !g.holds(&r.want, r.schema) {
 			continue
 		}
+		inMemory := r.schema.keepsInMemory(g.name)
 		for _, f := range g.files {
 			if p != nil && !p.mayHold(f) {
 				continue
+			}
+			switch {
+			case inMemory:
+				f.opened.server.pins.want(f)
+			case p != nil:
+				if e, ok := f.table.Entries(p.row); ok {
+					r.addEntries(e)
+					continue
+				}
 			}
 			it := f.table.NewIter(opts)
 			r.iters = append(r.iters, it)
@@ -206,6 +216,28 @@ func (r *rows) addMem(m *mem) {
 	r.sources = append(r.sources, src)
 }
 
+// addEntries adds what the scan cache has of a row in a file.
+func (r *rows) addEntries(e sstable.Entries) {
+	if e.Empty() {
+		return
+	}
+	if len(r.cached) == cap(r.cached) {
+		r.cached = append(r.cached, &sstable.EntriesIter{})
+	} else if r.cached = r.cached[:len(r.cached)+1]; r.cached[len(r.cached)-1] == nil {
+		r.cached[len(r.cached)-1] = &sstable.EntriesIter{}
+	}
+	it := r.cached[len(r.cached)-1]
+	it.Reset(e)
+	r.sources = append(r.sources, it)
+}
+
+// keepEntries has the scan cache keep what was read of the row, where that is worth it. The sources move.
+func (r *rows) keepEntries(row []byte) {
+	for _, it := range r.iters {
+		it.Keep(row)
+	}
+}
+
 // closeSources gives the iterators back.
 func (r *rows) closeSources() {
 	for i, it := range r.iters {
@@ -215,8 +247,12 @@ func (r *rows) closeSources() {
 	for _, m := range r.mems {
 		m.Iter = memtable.Iter{}
 	}
+	r.leave()
+	for _, c := range r.cached {
+		c.Reset(sstable.Entries{})
+	}
 	clear(r.sources)
 	clear(r.merge.heap[:cap(r.merge.heap)])
-	r.iters, r.mems, r.sources = r.iters[:0], r.mems[:0], r.sources[:0]
+	r.iters, r.mems, r.cached, r.sources = r.iters[:0], r.mems[:0], r.cached[:0], r.sources[:0]
 	r.merge.reset(nil)
 }

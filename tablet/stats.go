@@ -29,6 +29,7 @@ type Stats struct {
 
 	MemtableBytes, MemtableBytesMax int64
 	Cache                           sstable.CacheStats
+	Memory                          ReadMemory
 	Log                             commitlog.Stats
 	LogPendingBytes                 int64 // that recovery would read
 	Blocked                         error // why memtables cannot be written out; nil if they can
@@ -43,7 +44,7 @@ func (s *Server) Stats() Stats {
 		MinorCompactions: s.stats.minors.Load(), MergingCompactions: s.stats.merges.Load(), MajorCompactions: s.stats.majors.Load(),
 		Splits: s.stats.splits.Load(), Merges: s.stats.joins.Load(), SplitPause: time.Duration(s.stats.splitPause.Load()),
 		MemtableBytes: s.memtables.Load(), MemtableBytesMax: s.cfg.MemtablesBytesMax,
-		Cache: s.cache.Stats(), Log: s.commits.Stats(), LogPendingBytes: s.commits.Pending(s.redo()),
+		Cache: s.memory.cache.Stats(), Memory: s.readMemory(), Log: s.commits.Stats(), LogPendingBytes: s.commits.Pending(s.redo()),
 	}
 	if err := s.blocked.Load(); err != nil {
 		st.Blocked = *err
@@ -62,6 +63,7 @@ func (s *Stats) Add(o *Stats) {
 	s.Splits, s.Merges, s.SplitPause = s.Splits+o.Splits, s.Merges+o.Merges, max(s.SplitPause, o.SplitPause)
 	s.MemtableBytes, s.MemtableBytesMax = s.MemtableBytes+o.MemtableBytes, s.MemtableBytesMax+o.MemtableBytesMax
 	s.Cache.Add(&o.Cache)
+	s.Memory.add(&o.Memory)
 	s.Log.Batches, s.Log.Commits, s.Log.Bytes = s.Log.Batches+o.Log.Batches, s.Log.Commits+o.Log.Commits, s.Log.Bytes+o.Log.Bytes
 	s.Log.AppendTime += o.Log.AppendTime
 	s.LogPendingBytes += o.LogPendingBytes

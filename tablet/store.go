@@ -20,6 +20,14 @@ func (s onStore) Create(ctx context.Context) (BlobWriter, error) {
 	return w, nil
 }
 
+func (s onStore) CreateVital(ctx context.Context, bytes int64) (BlobWriter, error) {
+	w, err := s.Store.CreateVital(ctx, bytes)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
 func (s onStore) OpenBlob(ctx context.Context, h blobfs.Handle) (BlobReader, error) {
 	r, err := s.Store.OpenBlob(ctx, h)
 	if err != nil {
@@ -97,4 +105,19 @@ func (s onSpreadStore) OpenLog(ctx context.Context, id blobfs.ID) (LogReader, er
 
 func (s onSpreadStore) RemoveLog(ctx context.Context, id blobfs.ID) error {
 	return s.RemoveSpreadLog(ctx, s.server, id)
+}
+
+// OnVitalSpreadStore is OnSpreadStore for a server of tablets that are vital, see Load.Vital: so are its logs.
+func OnVitalSpreadStore(store *blobfs.Store, server string) Blobs {
+	return onVitalSpreadStore{onSpreadStore{onStore{store}, server}}
+}
+
+type onVitalSpreadStore struct{ onSpreadStore }
+
+func (s onVitalSpreadStore) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error) {
+	w, err := s.CreateVitalSpreadLog(ctx, s.server, id)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
 }

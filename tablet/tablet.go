@@ -164,10 +164,18 @@ var errUnloaded = errors.New("tablet was unloaded")
 // the view that goes with it. If it fails, the view was not installed; unclear is
 // true if the metadata may be changed all the same.
 func (t *Tablet) changeMeta(change func(m *Meta), install func(v *view)) (unclear bool, err error) {
+	return t.changeMetaIf(func(*Meta) error { return nil }, change, install)
+}
+
+// changeMetaIf is changeMeta unless may, which looks at the metadata as it is, returns an error, which is then its own.
+func (t *Tablet) changeMetaIf(may func(m *Meta) error, change func(m *Meta), install func(v *view)) (unclear bool, err error) {
 	t.metaMu.Lock()
 	defer t.metaMu.Unlock()
 	if t.metaMu.closed {
 		return false, errUnloaded
+	}
+	if err := may(t.metaMu.meta); err != nil {
+		return false, err
 	}
 	next := cloneMeta(t.metaMu.meta)
 	change(next)
@@ -254,7 +262,8 @@ func (t *Tablet) unload(drop bool) {
 	t.server.signalRoom()
 }
 
-// majorDue says when the tablet must have its next major compaction.
+// majorDue says when the tablet is to have its next major compaction: an eighth of the period
+// before it is over, since others may be due then, and each takes its time.
 func (t *Tablet) majorDue() time.Time {
-	return time.UnixMicro(t.lastMajor.Load()).Add(t.server.cfg.MajorPeriod)
+	return time.UnixMicro(t.lastMajor.Load()).Add(t.server.cfg.MajorPeriod / 8 * 7)
 }

@@ -24,6 +24,7 @@ type mem struct {
 	start, end []byte
 
 	held     *held
+	sums     *familySums
 	released atomic.Bool
 }
 
@@ -34,7 +35,7 @@ type held struct {
 }
 
 func newMem() *mem {
-	m := &mem{Table: memtable.New(), held: &held{}}
+	m := &mem{Table: memtable.New(), held: &held{}, sums: &familySums{}}
 	m.held.owners.Store(1)
 	return m
 }
@@ -42,7 +43,7 @@ func newMem() *mem {
 // part returns what a frozen memtable has of the rows start < row <= end, for
 // another tablet.
 func (m *mem) part(start, end []byte) *mem {
-	p := &mem{Table: m.Table, held: m.held, stamped: m.stamped, start: start, end: end}
+	p := &mem{Table: m.Table, held: m.held, sums: m.sums, stamped: m.stamped, start: start, end: end}
 	p.minSeq.Store(m.minSeq.Load())
 	p.maxSeq.Store(m.maxSeq.Load())
 	m.held.owners.Add(1)
@@ -87,6 +88,14 @@ func (v *view) group(name string) *group {
 		if v.groups[i].name == name {
 			return &v.groups[i]
 		}
+	}
+	return nil
+}
+
+// filesOf returns the files of a group, oldest first.
+func (v *view) filesOf(name string) []*file {
+	if g := v.group(name); g != nil {
+		return g.files
 	}
 	return nil
 }

@@ -10,29 +10,37 @@ import (
 type want struct {
 	program  *table.Program // nil wants all
 	hints    table.Hints
+	sight    Sight  // what the reader may have
 	families []bool // by the index in the schema
 	fewer    bool   // not all families
 }
 
-func (w *want) init(f *table.Program, s *schema) {
-	w.program, w.fewer = f, false
-	if f == nil {
-		w.hints = table.Hints{}
-		return
+func (w *want) init(f *table.Program, s *schema, sight Sight) {
+	w.program, w.sight, w.fewer = f, sight, false
+	w.hints = table.Hints{}
+	if f != nil {
+		w.hints = f.Hints()
 	}
-	w.hints = f.Hints()
-	if w.hints.Families == nil {
+	if w.hints.Families == nil && sight.Families == nil {
 		return
 	}
 	w.fewer = true
 	w.families = w.families[:0]
 	for i := range s.families {
-		w.families = append(w.families, w.hints.Families(s.families[i].Name))
+		wanted := w.hints.Families == nil || w.hints.Families(s.families[i].Name)
+		w.families = append(w.families, wanted && sight.family(i))
 	}
 }
 
-func (w *want) row(key []byte) bool {
-	return w.program == nil || !w.hints.None && w.program.MatchRow(key)
+// row tells whether the row can have cells that are wanted.
+func (w *want) row(key []byte) (bool, error) {
+	if w.program != nil && (w.hints.None || !w.program.MatchRow(key)) {
+		return false, nil
+	}
+	if w.sight.Row != nil {
+		return w.sight.Row(key)
+	}
+	return true, nil
 }
 
 func (w *want) family(f *family) bool { return !w.fewer || w.families[f.index] }

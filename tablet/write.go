@@ -43,25 +43,20 @@ var writePool = sync.Pool{New: func() any { return new(write) }}
 // blobfs.ErrDiskFull, ErrClosed. Nothing
 // is written then. A *commitlog.FailedError or *UnsureError means that the mutation may
 // or may not survive.
-func (s *Server) Apply(tableName string, rm *table.RowMutation, done func(timestamp int64, err error)) {
+func (as For) Apply(tableName string, rm *table.RowMutation, done func(timestamp int64, err error)) {
+	s := as.s
 	for since := (time.Time{}); ; {
 		t, err := s.tabletOf(tableName, rm.Row)
 		if err == nil {
-			err = s.admit(t, rm)
+			err = as.applyTo(t, rm, done)
 		}
-		if err == nil {
-			l := t.latches.of(rm.Row)
-			l.lockShared()
-			if t.halted.Load() == nil {
-				s.commitLatched(t, rm, l, nil, done)
-				return
-			}
-			l.unlockShared()
-			s.uncharge(rowMutationBytes(rm))
-			err = errHalted
-		}
-		if err == errHalted {
+		switch err {
+		case nil:
+			return
+		case errHalted:
 			err = s.waitOut(context.Background(), t, &since)
+		case errChanged:
+			err = nil
 		}
 		if err != nil {
 			done(0, err)
@@ -70,12 +65,51 @@ func (s *Server) Apply(tableName string, rm *table.RowMutation, done func(timest
 	}
 }
 
-// ApplyNow is Apply if that needs no waiting: for memory, for the row's latch or
-// for the commit log. Otherwise it does nothing and returns false.
-func (s *Server) ApplyNow(tableName string, rm *table.RowMutation, done func(timestamp int64, err error)) bool {
-	t, err := s.tabletOf(tableName, rm.Row)
+// applyTo is one try of Apply in the row's tablet. With an error nothing was begun: errHalted,
+// errChanged, or what is to be told.
+func (as For) applyTo(t *Tablet, rm *table.RowMutation, done func(timestamp int64, err error)) error {
+	s, sc := as.s, t.schema.Load()
+	if as.a != nil {
+		as.a.Begin()
+	}
+	rm, err := s.checked(sc, rm, as.a)
 	if err == nil {
-		err = rm.Validate(t.schema.Load().table, s.limits)
+		err = s.admit(t, rm)
+	}
+	if err != nil {
+		return err
+	}
+	l := t.latches.of(rm.Row)
+	l.lockShared()
+	switch {
+	case t.halted.Load() != nil:
+		err = errHalted
+	case changed(as.a):
+		err = errChanged
+	default:
+		s.commitLatched(t, sc, rm, l, nil, done)
+		return nil
+	}
+	l.unlockShared()
+	s.uncharge(s.chargeBytes(rm))
+	return err
+}
+
+// ApplyNow is Apply if that needs no waiting: for memory, for the row's latch, for
+// the commit log or for rights. Otherwise it does nothing and returns false.
+func (as For) ApplyNow(tableName string, rm *table.RowMutation, done func(timestamp int64, err error)) bool {
+	s := as.s
+	t, err := s.tabletOf(tableName, rm.Row)
+	var sc *schema
+	if err == nil {
+		sc = t.schema.Load()
+		if as.a != nil {
+			as.a.Begin()
+		}
+		rm, err = s.checked(sc, rm, as.a)
+	}
+	if err == ErrWouldWait {
+		return false
 	}
 	if err != nil {
 		done(0, err)
@@ -85,33 +119,36 @@ func (s *Server) ApplyNow(tableName string, rm *table.RowMutation, done func(tim
 		return false
 	}
 	n := rowMutationBytes(rm)
-	if n > s.mutationMax() || !s.tryCharge(t, n) {
+	if n > s.mutationMax() {
 		return false // Apply tells which
+	}
+	if n = s.chargeBytes(rm); !s.tryCharge(t, n) {
+		return false
 	}
 	l := t.latches.of(rm.Row)
 	if !l.tryLockShared() {
 		s.uncharge(n)
 		return false
 	}
-	if t.halted.Load() != nil {
+	if t.halted.Load() != nil || changed(as.a) {
 		l.unlockShared()
 		s.uncharge(n)
 		return false
 	}
-	s.commitLatched(t, rm, l, nil, done)
+	s.commitLatched(t, sc, rm, l, nil, done)
 	return true
 }
 
-// commitLatched hands rm, which was admitted, to the commit log. The latch is
-// released when the commit is done.
-func (s *Server) commitLatched(t *Tablet, rm *table.RowMutation, l *latch, alone *alone, done func(int64, error)) {
+// commitLatched hands rm, which was checked against sc and admitted, to the commit log.
+// The latch is released when the commit is done.
+func (s *Server) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *latch, alone *alone, done func(int64, error)) {
 	w := writePool.Get().(*write)
 	if w.commit.Done == nil {
 		w.commit.Done = w.finish // once: a method value costs an allocation
 	}
 	w.server, w.tablet, w.latch, w.alone, w.done = s, t, l, alone, done
-	w.charged = rowMutationBytes(rm)
-	body, ops, needTime, err := appendBody(w.commit.Body[:0], t.schema.Load(), rm)
+	w.charged = s.chargeBytes(rm)
+	body, ops, needTime, err := appendBody(w.commit.Body[:0], sc, rm)
 	w.commit.Body, w.commit.Ops = body, ops
 	w.commit.Table, w.commit.Tablet = t.table, t.id
 	w.commit.Stamp, w.commit.Time = nil, 0

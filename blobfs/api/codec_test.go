@@ -39,6 +39,8 @@ var goldens = []struct {
 }{
 	{request{shape: shapeOf[MethodBegin], stream: testStream, extent: testExtent, offset: 7, nodes: []string{"n3"}},
 		"95c41001000000000000000000000000000002c410030000000000000000000000000000040507" + "91a26e33"},
+	{request{shape: shapeOf[MethodBegin], stream: testStream, extent: testExtent, offset: 7, nodes: []string{"n3"}, vital: 65536},
+		"96c41001000000000000000000000000000002c410030000000000000000000000000000040507" + "91a26e33" + "ce00010000"},
 	{request{shape: shapeOf[MethodPiece], stream: testStream, offset: 65536, data: []byte("abc")},
 		"93c41001000000000000000000000000000002ce00010000c403616263"},
 	{request{shape: shapeOf[MethodSeal], stream: testStream, length: 300, crc: 0xdeadbeef, last: true, holders: testHolders},
@@ -59,6 +61,13 @@ var goldens = []struct {
 	{request{shape: shapeOf[MethodVerify], extent: testExtent, crc: 8}, "93c41003000000000000000000000000000004" + "0508"},
 }
 
+func allValues(s *shape) (n int) {
+	for _, f := range s.params {
+		n += f.values()
+	}
+	return n
+}
+
 func TestGoldenRequests(t *testing.T) {
 	seen := map[string]bool{}
 	for _, g := range goldens {
@@ -70,6 +79,9 @@ func TestGoldenRequests(t *testing.T) {
 		r, err := decodeRequest(g.method, b)
 		if err != nil || !reflect.DeepEqual(r, g.request) {
 			t.Errorf("%s reads as %+v, %v", g.method, r, err)
+		}
+		if n := int(b[0] & 15); n < allValues(g.shape) {
+			continue // without what was appended
 		}
 		// A later version appends.
 		longer := append([]byte{b[0] + 1}, b[1:]...)
@@ -98,6 +110,7 @@ func TestBounds(t *testing.T) {
 		"read":          {shape: shapeOf[MethodRead], count: PieceBytesMax + 1},
 		"reason":        {shape: shapeOf[MethodDrop], reason: reasonsN},
 		"no reason":     {shape: shapeOf[MethodDrop]},
+		"vital":         {shape: shapeOf[MethodBegin], vital: blobBytesMax + 1},
 		"chain":         {shape: shapeOf[MethodBegin], nodes: many},
 		"name":          {shape: shapeOf[MethodBegin], nodes: []string{strings.Repeat("x", 256)}},
 		"no name":       {shape: shapeOf[MethodBegin], nodes: []string{""}},

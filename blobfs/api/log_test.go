@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/hex"
 	"errors"
+	"reflect"
 	"testing"
 
 	"github.com/steledb/stele/blobfs/local"
@@ -22,6 +23,7 @@ var logExamples = []logRequest{
 	{logShape: logShapeOf(MethodLogDrop), log: local.ID{1}, seq: 2},
 	{logShape: logShapeOf(MethodLogList), log: local.ID{1}, seq: 2, count: 100},
 	{logShape: logShapeOf(MethodLogVerify), log: local.ID{1}, seq: 2},
+	{logShape: logShapeOf(MethodLogOpen), log: local.ID{1}, server: "n1", seq: 2, epoch: 3, salt: 1 << 63, vital: true},
 }
 
 // What travels is fixed: nodes of two versions talk to each other.
@@ -38,11 +40,23 @@ func TestLogGolden(t *testing.T) {
 		"92" + id + "02",
 		"93" + id + "0264",
 		"92" + id + "02",
+		"96" + id + "a26e310203cf8000000000000000c3",
 	}
 	for i := range logExamples {
-		if got := hex.EncodeToString(wiretest.Encode(logExamples[i].append)); got != golden[i] {
+		b := wiretest.Encode(logExamples[i].append)
+		if got := hex.EncodeToString(b); got != golden[i] {
 			t.Errorf("%s is now %s", logExamples[i].method, got)
 		}
+		if r, err := decodeLog(logExamples[i].method, b); err != nil || !reflect.DeepEqual(*r, logExamples[i]) {
+			t.Errorf("%s reads as %+v, %v", logExamples[i].method, r, err)
+		}
+	}
+	// A later version appends.
+	last := logExamples[len(logExamples)-1]
+	b := append(wiretest.Encode(last.append), 0x91, 0x05)
+	b[0]++
+	if r, err := decodeLog(last.method, b); err != nil || !reflect.DeepEqual(*r, last) {
+		t.Errorf("%s with more behind reads as %+v, %v", last.method, r, err)
 	}
 }
 

@@ -40,6 +40,7 @@ const (
 	logFieldCount
 	logFieldFrames
 	logFieldNodes
+	logFieldVital
 )
 
 // logShape is what a method takes: parameters in their order. More may be appended in later
@@ -49,8 +50,22 @@ type logShape struct {
 	params []logField
 }
 
+// appended tells whether the field came in a later version. Whoever has no use for it leaves it out.
+func (f logField) appended() bool { return f == logFieldVital }
+
+// least is how many values the first version sent.
+func (s *logShape) least() int {
+	n := len(s.params)
+	for _, f := range s.params {
+		if f.appended() {
+			n--
+		}
+	}
+	return n
+}
+
 var logShapes = []logShape{
-	{MethodLogOpen, []logField{logFieldLog, logFieldServer, logFieldSeq, logFieldEpoch, logFieldSalt}},
+	{MethodLogOpen, []logField{logFieldLog, logFieldServer, logFieldSeq, logFieldEpoch, logFieldSalt, logFieldVital}},
 	{MethodLogAppend, []logField{logFieldLog, logFieldSeq, logFieldEpoch, logFieldStart, logFieldPos, logFieldFrames}},
 	{MethodLogFence, []logField{logFieldLog, logFieldEpoch}},
 	{MethodLogCut, []logField{logFieldLog, logFieldSeq, logFieldEpoch, logFieldStart, logFieldLength}},
@@ -82,79 +97,96 @@ type logRequest struct {
 	count            int
 	frames           []byte // aliases the message
 	nodes            []string
+	vital            bool
 }
 
 func (r *logRequest) append(e *wire.Encoder) {
-	e.Array(len(r.params))
-	for _, f := range r.params {
-		switch f {
-		case logFieldLog:
-			e.Bin(r.log[:])
-		case logFieldServer:
-			e.Str(r.server)
-		case logFieldSeq:
-			e.Uint(r.seq)
-		case logFieldEpoch:
-			e.Uint(r.epoch)
-		case logFieldSalt:
-			e.Uint(r.salt)
-		case logFieldStart:
-			e.Int(r.start)
-		case logFieldPos:
-			e.Int(r.pos)
-		case logFieldLength:
-			e.Int(r.length)
-		case logFieldOffset:
-			e.Int(r.offset)
-		case logFieldCount:
-			e.Int(int64(r.count))
-		case logFieldFrames:
-			e.Bin(r.frames)
-		case logFieldNodes:
-			appendNodes(e, r.nodes)
-		}
+	n := r.least()
+	if r.vital {
+		n++
+	}
+	e.Array(n)
+	for _, f := range r.params[:n] {
+		r.appendField(e, f)
+	}
+}
+
+func (r *logRequest) appendField(e *wire.Encoder, f logField) {
+	switch f {
+	case logFieldLog:
+		e.Bin(r.log[:])
+	case logFieldServer:
+		e.Str(r.server)
+	case logFieldSeq:
+		e.Uint(r.seq)
+	case logFieldEpoch:
+		e.Uint(r.epoch)
+	case logFieldSalt:
+		e.Uint(r.salt)
+	case logFieldStart:
+		e.Int(r.start)
+	case logFieldPos:
+		e.Int(r.pos)
+	case logFieldLength:
+		e.Int(r.length)
+	case logFieldOffset:
+		e.Int(r.offset)
+	case logFieldCount:
+		e.Int(int64(r.count))
+	case logFieldFrames:
+		e.Bin(r.frames)
+	case logFieldNodes:
+		appendNodes(e, r.nodes)
+	case logFieldVital:
+		e.Bool(r.vital)
 	}
 }
 
 // decode reads n parameters. What is out of bounds is an ErrBadRequest.
 func (r *logRequest) decode(d *wire.Decoder, n int) error {
-	if n < len(r.params) {
-		return fmt.Errorf("%w: %d parameters of %s, want %d", ErrBadRequest, n, r.method, len(r.params))
+	if n < r.least() {
+		return fmt.Errorf("%w: %d parameters of %s, want %d", ErrBadRequest, n, r.method, r.least())
 	}
-	for _, f := range r.params {
-		switch f {
-		case logFieldLog:
-			decode16(d, (*[16]byte)(&r.log))
-		case logFieldServer:
-			r.server = decodeServer(d)
-		case logFieldSeq:
-			r.seq = d.Uint()
-		case logFieldEpoch:
-			r.epoch = d.Uint()
-		case logFieldSalt:
-			r.salt = d.Uint()
-		case logFieldStart:
-			r.start = decodeInt(d, 0, math.MaxInt64)
-		case logFieldPos:
-			r.pos = decodeInt(d, 0, math.MaxInt64-LogBytesMax)
-		case logFieldLength:
-			r.length = decodeInt(d, 0, logExtentBytesMax)
-		case logFieldOffset:
-			r.offset = decodeInt(d, 0, logExtentBytesMax)
-		case logFieldCount:
-			r.count = int(decodeInt(d, 0, LogBytesMax))
-		case logFieldFrames:
-			if r.frames = d.Bytes(); len(r.frames) > LogBytesMax {
-				d.Fail(badBytes(len(r.frames)))
-			}
-		case logFieldNodes:
-			r.nodes = decodeNodes(d)
-		}
+	for _, f := range r.params[:min(n, len(r.params))] {
+		r.decodeField(d, f)
 	}
 	for range n - len(r.params) {
 		d.Skip()
 	}
 	return d.Err()
+}
+
+func (r *logRequest) decodeField(d *wire.Decoder, f logField) {
+	switch f {
+	case logFieldLog:
+		decode16(d, (*[16]byte)(&r.log))
+	case logFieldServer:
+		r.server = decodeServer(d)
+	case logFieldSeq:
+		r.seq = d.Uint()
+	case logFieldEpoch:
+		r.epoch = d.Uint()
+	case logFieldSalt:
+		r.salt = d.Uint()
+	case logFieldStart:
+		r.start = decodeInt(d, 0, math.MaxInt64)
+	case logFieldPos:
+		r.pos = decodeInt(d, 0, math.MaxInt64-LogBytesMax)
+	case logFieldLength:
+		r.length = decodeInt(d, 0, logExtentBytesMax)
+	case logFieldOffset:
+		r.offset = decodeInt(d, 0, logExtentBytesMax)
+	case logFieldCount:
+		r.count = int(decodeInt(d, 0, LogBytesMax))
+	case logFieldFrames:
+		if r.frames = d.Bytes(); len(r.frames) > LogBytesMax {
+			d.Fail(badBytes(len(r.frames)))
+		}
+	case logFieldNodes:
+		r.nodes = decodeNodes(d)
+	case logFieldVital:
+		r.vital = d.Bool()
+	}
 }
 
 // logExtentBytesMax is the longest extent of a log: that of package local.

@@ -36,6 +36,7 @@ const (
 	fieldCount
 	fieldReason
 	fieldExtents // array of [blob, index]
+	fieldVital   // bytes that are expected, 0: not vital
 )
 
 // values is how many values the field has on the wire.
@@ -46,6 +47,9 @@ func (f field) values() int {
 	return 1
 }
 
+// appended tells whether the field came in a later version. Whoever has no use for it leaves it out.
+func (f field) appended() bool { return f == fieldVital }
+
 // A shape is what a method takes: parameters in their order. More may be appended in
 // later versions; nothing else may change, and readers pass over what they do not know.
 type shape struct {
@@ -53,16 +57,19 @@ type shape struct {
 	params []field
 }
 
-func (s *shape) values() int {
+// least is how many values the first version sent.
+func (s *shape) least() int {
 	n := 0
 	for _, f := range s.params {
-		n += f.values()
+		if !f.appended() {
+			n += f.values()
+		}
 	}
 	return n
 }
 
 var shapes = []shape{
-	{MethodBegin, []field{fieldStream, fieldBlob, fieldIndex, fieldOffset, fieldNodes}},
+	{MethodBegin, []field{fieldStream, fieldBlob, fieldIndex, fieldOffset, fieldNodes, fieldVital}},
 	{MethodPiece, []field{fieldStream, fieldOffset, fieldData}},
 	{MethodSeal, []field{fieldStream, fieldLength, fieldCRC, fieldLast, fieldHolders}},
 	{MethodResume, []field{fieldStream}},
@@ -86,3 +93,17 @@ var shapeOf = func() map[string]*shape {
 	}
 	return m
 }()
+
+// Methods lists every method of a node's store: of replicas, of logs and of the sweep.
+func Methods() (names []string) {
+	for i := range shapes {
+		names = append(names, shapes[i].method)
+	}
+	for i := range logShapes {
+		names = append(names, logShapes[i].method)
+	}
+	for i := range sweepShapes {
+		names = append(names, sweepShapes[i].method)
+	}
+	return names
+}

@@ -29,6 +29,9 @@ type Begin struct {
 	Extent local.ExtentID
 	Offset int64    // of the extent within the blob
 	Chain  []string // the nodes that get the bytes after this one, in order
+	// Vital is, of an extent that may take folders down to half of their reserve, how many bytes it is
+	// expected to have; 0 of any other.
+	Vital int64
 }
 
 // Seal ends a stream.

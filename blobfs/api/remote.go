@@ -149,7 +149,7 @@ func (m *Remote) send(ctx context.Context, method string, r request, done func(*
 // Begin implements Extents. Like Piece and Seal it may dial, and waits while the
 // connection has too much unsent; ctx bounds that.
 func (m *Remote) Begin(ctx context.Context, b Begin, done func(error)) {
-	r := request{stream: b.Stream, extent: b.Extent, offset: b.Offset, nodes: b.Chain}
+	r := request{stream: b.Stream, extent: b.Extent, offset: b.Offset, nodes: b.Chain, vital: b.Vital}
 	m.send(ctx, MethodBegin, r, func(_ *wire.Decoder, err error) { done(err) })
 }
 

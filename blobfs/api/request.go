@@ -33,13 +33,20 @@ type request struct {
 	count   int
 	reason  Reason
 	extents []local.ExtentID
+	vital   int64
 }
 
 // append writes the parameters.
 func (r *request) append(e *wire.Encoder) {
-	e.Array(r.values())
+	n := r.least()
+	if r.vital > 0 {
+		n++
+	}
+	e.Array(n)
 	for _, f := range r.params {
-		r.appendField(e, f)
+		if f != fieldVital || r.vital > 0 {
+			r.appendField(e, f)
+		}
 	}
 }
 
@@ -77,6 +84,8 @@ func (r *request) appendField(e *wire.Encoder, f field) {
 			e.Bin(x.Blob[:])
 			e.Int(int64(x.Index))
 		}
+	case fieldVital:
+		e.Int(r.vital)
 	}
 }
 
@@ -89,13 +98,17 @@ func appendNodes(e *wire.Encoder, nodes []string) {
 
 // decode reads n parameters. What is out of bounds is an ErrBadRequest.
 func (r *request) decode(d *wire.Decoder, n int) error {
-	if n < r.values() {
-		return fmt.Errorf("%w: %d parameters of %s, want %d", ErrBadRequest, n, r.method, r.values())
+	if n < r.least() {
+		return fmt.Errorf("%w: %d parameters of %s, want %d", ErrBadRequest, n, r.method, r.least())
 	}
 	for _, f := range r.params {
+		if n < f.values() {
+			break // it was appended, and not sent
+		}
 		r.decodeField(d, f)
+		n -= f.values()
 	}
-	for range n - r.values() {
+	for range n {
 		d.Skip()
 	}
 	return d.Err()
@@ -136,6 +149,8 @@ func (r *request) decodeField(d *wire.Decoder, f field) {
 		r.reason = Reason(decodeInt(d, 1, int64(reasonsN)-1))
 	case fieldExtents:
 		r.extents = decodeExtents(d)
+	case fieldVital:
+		r.vital = decodeInt(d, 0, blobBytesMax)
 	}
 }
 

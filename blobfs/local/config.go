@@ -20,9 +20,10 @@ type Config struct {
 	// Node is the name by which handles call this node. May be empty.
 	Node string
 	// ReserveBytes is what is left free in each folder: a folder with less
-	// takes no new extent. Default 1 GiB, so that a full disk still has room
-	// for what must be written to make room; on file systems smaller than
-	// 20 GiB a twentieth of them would be wiser. Negative means none.
+	// takes no new extent, unless that is vital, because what is written lets
+	// the store give back space: then half of this is left. Default 1 GiB; on
+	// file systems smaller than 20 GiB a twentieth of them would be wiser.
+	// Negative means none.
 	ReserveBytes int64
 	// ExtentBytes is how long an extent may get: the bytes of a blob in one
 	// file, and the size of a log's files. A multiple of 64 KiB, at least
@@ -34,6 +35,9 @@ type Config struct {
 	// the first log on. Default 2. Negative means none: each is then made
 	// when a log needs it, and Append waits for it.
 	LogExtentsReady int
+	// UsedSpareMax is how long a log file waits to be used again with what it had in it before. Then it is removed:
+	// what was deleted is to be in no file a day later. Default 6 h.
+	UsedSpareMax time.Duration
 	// ReadOnly opens the store to look at it: nothing is changed, not even
 	// leftovers removed, and what would write returns ErrReadOnly.
 	ReadOnly bool
@@ -54,6 +58,7 @@ const (
 	defaultReserveBytes    = 1 << 30
 	defaultLogExtentsReady = 2
 	defaultQuarantineMin   = 10 * time.Minute
+	defaultUsedSpareMax    = 6 * time.Hour
 )
 
 func (cfg Config) withDefaults() Config {
@@ -71,6 +76,9 @@ func (cfg Config) withDefaults() Config {
 	}
 	if cfg.QuarantineMin == 0 {
 		cfg.QuarantineMin = defaultQuarantineMin
+	}
+	if cfg.UsedSpareMax == 0 {
+		cfg.UsedSpareMax = defaultUsedSpareMax
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -98,6 +106,9 @@ func (cfg Config) Validate() error {
 	x := cfg.withDefaults().ExtentBytes
 	if cfg.QuarantineMin < 0 {
 		return errors.New("the least time in quarantine is negative")
+	}
+	if cfg.UsedSpareMax < 0 {
+		return errors.New("the longest time of a used spare is negative")
 	}
 	if x < chunkBytes || x > maxExtentBytes || x%chunkBytes != 0 {
 		return fmt.Errorf("extent size of %d bytes is not a multiple of %d between that and %d", x, chunkBytes, maxExtentBytes)

@@ -20,6 +20,8 @@
 //   - A frame is what one disk write adds to a log: whole pages of 4 KiB.
 //   - A replica is one node's copy of an extent of a log that is on several nodes. What it does is
 //     decided by package logproto.
+//   - An extent is vital if the store gives back space only once it is written, or without it nobody could
+//     delete anything.
 //   - A spare is a log extent that no log uses: zeroed or used before, ready to be overwritten.
 //   - A folder is a data folder, one per disk. It is retired for good, as long
 //     as the process lives, by its first failed write, sync, rename or removal.
@@ -48,7 +50,8 @@
 //	B6. Once OpenLog has returned, the log's writer is acknowledged nothing,
 //	    and every later OpenLog finds the same payloads.
 //	B7. No bytes left from a file's earlier use are ever taken for a frame.
-//	B8. A full disk is told before anything is written of what does not fit.
+//	B8. A full disk is told before anything is written of what does not fit. Only what is vital
+//	    takes a folder's reserve, and at most half of it.
 //	B9. Of an extent's lists of holders that were acknowledged the one of the highest
 //	    epoch is found again, as long as the extent is there.
 //	B10. A replica's fence, cut and bytes are on disk before they are answered; after a restart it

@@ -23,7 +23,7 @@ var (
 	// ErrLogExists means that the ID is that of a log that the store holds.
 	ErrLogExists = errors.New("log exists")
 	// ErrDiskFull means that every folder still in use has less than its
-	// reserve left. Nothing was written; the call may be made again once there
+	// reserve left, or for what is vital half of it. Nothing was written; the call may be made again once there
 	// is room.
 	ErrDiskFull = errors.New("disk full")
 	// ErrFolderRetired means that a folder failed a write or an fsync and is not

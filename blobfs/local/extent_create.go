@@ -26,21 +26,36 @@ func (s *Store) CreateExtent(ctx context.Context, id ExtentID, offset int64) (*E
 		return nil, fmt.Errorf("create extent %s: %w", id, err)
 	}
 	defer s.end()
-	w, err := s.newExtentWriter(id, offset, false)
+	w, err := s.newExtentWriter(id, offset, 0, false)
 	if err != nil {
 		return nil, fmt.Errorf("create extent %s: %w", id, err)
 	}
 	return w, nil
 }
 
-func (s *Store) newExtentWriter(id ExtentID, offset int64, replaces bool) (*ExtentWriter, error) {
+// CreateVitalExtent is CreateExtent of one that may take a folder down to half of its reserve, as it lets the
+// store give back space, or the store's users depend on it. bytes, which is not 0, is how long it is expected to be: it
+// needs no more room than that to begin.
+func (s *Store) CreateVitalExtent(ctx context.Context, id ExtentID, offset, bytes int64) (*ExtentWriter, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, fmt.Errorf("create extent %s: %w", id, err)
+	}
+	defer s.end()
+	w, err := s.newExtentWriter(id, offset, bytes, false)
+	if err != nil {
+		return nil, fmt.Errorf("create extent %s: %w", id, err)
+	}
+	return w, nil
+}
+
+func (s *Store) newExtentWriter(id ExtentID, offset, vital int64, replaces bool) (*ExtentWriter, error) {
 	if id.Index < 0 || id.Index >= ExtentsMax || offset < 0 {
 		return nil, fmt.Errorf("extent %s at offset %d cannot be", id, offset)
 	}
 	if err := s.reserve(id, replaces); err != nil {
 		return nil, err
 	}
-	x := &extentWriter{s: s, extentMeta: extentMeta{blob: id.Blob, index: id.Index, offset: offset}}
+	x := &extentWriter{s: s, vital: vital, extentMeta: extentMeta{blob: id.Blob, index: id.Index, offset: offset}}
 	if err := x.start(); err != nil {
 		x.drop()
 		s.unreserve(id)

@@ -15,7 +15,7 @@ func (s *Store) ReplaceExtent(ctx context.Context, id ExtentID, offset int64) (*
 		return nil, fmt.Errorf("replace extent %s: %w", id, err)
 	}
 	defer s.end()
-	w, err := s.newExtentWriter(id, offset, true)
+	w, err := s.newExtentWriter(id, offset, 0, true)
 	if err != nil {
 		return nil, fmt.Errorf("replace extent %s: %w", id, err)
 	}

@@ -28,6 +28,8 @@ type extentWriter struct {
 	// tookPlace means that it is where the extent's file was, which is no more: it stays, whatever comes.
 	tookPlace bool
 	noted     bool // the folder has the list of holders
+	// vital is, if the extent is vital, how many bytes it is expected to have; else 0.
+	vital int64
 	// full are the folders that had no room for this extent after all.
 	full []*folder
 }
@@ -39,8 +41,11 @@ var errSource = errors.New("written data cannot be read back")
 // fails at it is retired, and another tried.
 func (x *extentWriter) start() error {
 	need := extentFileBytes(x.s.cfg.ExtentBytes)
+	if x.vital > 0 {
+		need = extentFileBytes(min(x.vital, x.s.cfg.ExtentBytes))
+	}
 	for {
-		f, err := x.s.pick(need, func(f *folder) bool { return slices.Contains(x.full, f) })
+		f, err := x.s.pick(need, x.vital > 0, func(f *folder) bool { return slices.Contains(x.full, f) })
 		if err != nil {
 			return err
 		}
@@ -144,7 +149,7 @@ func (x *extentWriter) move(cause error) error {
 	old := *x
 	defer old.drop()
 	for {
-		*x = extentWriter{s: old.s, extentMeta: old.extentMeta, full: x.full}
+		*x = extentWriter{s: old.s, extentMeta: old.extentMeta, vital: old.vital, full: x.full}
 		x.length = 0
 		if err := x.start(); err != nil {
 			return err

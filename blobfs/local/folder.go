@@ -191,10 +191,38 @@ func mkdirDurable(fsys vfs.FS, dir string) error {
 }
 
 // pick chooses the folder for a new extent of up to need bytes and promises it that much; the
-// caller gives the promise back as it writes. Folders get extents in
-// proportion to their room above the reserve. One without room is relieved of what is in quarantine. It returns ErrDiskFull when no
+// caller gives the promise back as it writes. What is vital gets a folder's last room only if none has
+// other room, and then that of spare log files before the caller is refused. It returns ErrDiskFull when no
 // folder has room, ErrFolderRetired when all are retired.
-func (s *Store) pick(need int64, avoid func(*folder) bool) (*folder, error) {
+func (s *Store) pick(need int64, vital bool, avoid func(*folder) bool) (*folder, error) {
+	f, err := s.pickAbove(s.cfg.ReserveBytes, need, avoid)
+	if !vital || !errors.Is(err, ErrDiskFull) {
+		return f, err
+	}
+	for {
+		f, err = s.pickAbove(s.vitalReserve(), need, avoid)
+		if !errors.Is(err, ErrDiskFull) || !s.spares.sacrifice(avoid) {
+			return f, err
+		}
+	}
+}
+
+// vitalReserve is what is left free in each folder whatever is written.
+func (s *Store) vitalReserve() int64 { return s.cfg.ReserveBytes / 2 }
+
+// roomFor tells whether a folder has room for need bytes above the reserve.
+func (s *Store) roomFor(f *folder, need int64) bool {
+	n, err := f.fs.FreeBytes(f.path)
+	if err != nil {
+		f.failed(err)
+		return false
+	}
+	return n >= need+f.promised.Load()+s.cfg.ReserveBytes
+}
+
+// pickAbove is pick with what is to be left free. Folders get extents in proportion to their room above
+// that. One without room is relieved of what is in quarantine.
+func (s *Store) pickAbove(reserve, need int64, avoid func(*folder) bool) (*folder, error) {
 	free := make([]int64, len(s.folders))
 	for i, f := range s.folders {
 		free[i] = -1
@@ -206,7 +234,7 @@ func (s *Store) pick(need int64, avoid func(*folder) bool) (*folder, error) {
 			f.failed(err)
 			continue
 		}
-		if wanted := need + f.promised.Load() + s.cfg.ReserveBytes; n < wanted && (avoid == nil || !avoid(f)) {
+		if wanted := need + f.promised.Load() + reserve; n < wanted && (avoid == nil || !avoid(f)) {
 			s.relieve(f, func() bool {
 				if now, err := f.fs.FreeBytes(f.path); err == nil {
 					n = now
@@ -227,7 +255,7 @@ func (s *Store) pick(need int64, avoid func(*folder) bool) (*folder, error) {
 			continue
 		}
 		alive = true
-		free[i] -= f.promised.Load() + s.cfg.ReserveBytes
+		free[i] -= f.promised.Load() + reserve
 		if free[i] < need || (avoid != nil && avoid(f)) {
 			free[i] = -1
 			continue

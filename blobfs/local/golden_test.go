@@ -99,7 +99,7 @@ func readFile(t *testing.T, fs vfs.FS, name string) []byte {
 
 func TestGoldenExtent(t *testing.T) {
 	fs, s := memStore(t)
-	w, err := s.newWriter(exampleID, nil)
+	w, err := s.newWriter(exampleID, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // logFile is one file of a log, or a spare one.
@@ -20,6 +21,9 @@ type logFile struct {
 	// readers counts the open readers of the file: while there are any it must
 	// not be overwritten. Guarded by logState.mu of the log it belongs to.
 	readers int
+	// usedUntil is when a spare was given back that was used before, or was found; zero if it has only zeros.
+	// Guarded by sparePool.mu once it is there.
+	usedUntil time.Time
 }
 
 func (f *logFile) path() string { return f.folder.logPath(f.name) }

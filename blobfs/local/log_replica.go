@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +21,8 @@ type LogOpen struct {
 	Seq    uint64
 	Epoch  uint64
 	Salt   uint64 // of the extent, random; the same on all replicas
+	// Vital means that the extent may take a folder down to half of its reserve.
+	Vital bool
 }
 
 // LogAppend is frames for a replica.
@@ -122,6 +125,13 @@ func (rs *logReplicas) log(id ID, add bool) *replicaLog {
 	return l
 }
 
+// all returns what is known of all logs.
+func (rs *logReplicas) all() []*replicaLog {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return slices.Collect(maps.Values(rs.logs))
+}
+
 // adopt takes a replica that was found when the store is opened. It takes no appends.
 func (rs *logReplicas) adopt(s *Store, f *logFile) {
 	h := f.header
@@ -181,12 +191,7 @@ func (e *replicaExtent) closeFile() {
 
 // LogReplicas lists the replicas, by log and extent.
 func (s *Store) LogReplicas() []LogReplicaInfo {
-	s.replicas.mu.Lock()
-	var logs []*replicaLog
-	for _, l := range s.replicas.logs {
-		logs = append(logs, l)
-	}
-	s.replicas.mu.Unlock()
+	logs := s.replicas.all()
 	slices.SortFunc(logs, func(a, b *replicaLog) int { return cmp.Compare(string(a.id[:]), string(b.id[:])) })
 	var infos []LogReplicaInfo
 	for _, l := range logs {
@@ -261,7 +266,7 @@ func (s *Store) makeReplica(l *replicaLog, o LogOpen, meta logproto.Meta) (*repl
 	var f *logFile
 	for tries := 0; ; tries++ {
 		var err error
-		if f, err = s.spares.take(); err != nil {
+		if f, err = s.spares.take(o.Vital); err != nil {
 			return nil, err
 		}
 		h := logHeader{

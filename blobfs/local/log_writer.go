@@ -221,7 +221,7 @@ func (w *LogWriter) append(p []byte) error {
 	for left := len(p); left > 0; left -= part {
 		need := frameBytes(min(part, left))
 		if need > room {
-			f, err := w.s.spares.take()
+			f, err := w.s.spares.take(false)
 			if err != nil {
 				return err
 			}
@@ -394,7 +394,7 @@ func (w *LogWriter) nextSpare() (*logFile, error) {
 			return f, nil
 		}
 	}
-	return w.s.spares.take()
+	return w.s.spares.take(false)
 }
 
 // dropCurrent closes the extent, and removes it if it never became part of the log.

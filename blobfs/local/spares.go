@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/steledb/stele/internal/vfs"
 )
@@ -80,11 +81,15 @@ func (p *sparePool) later(job func()) {
 
 // keep is the keeper. Jobs come first: each may save making a spare.
 func (p *sparePool) keep() {
+	tick := time.NewTicker(max(p.s.cfg.UsedSpareMax/8, time.Millisecond))
+	defer tick.Stop()
 	for {
 		select {
 		case <-p.stop:
 			return
 		case <-p.wake:
+		case <-tick.C:
+			p.removeOld()
 		}
 		for p.work() {
 			select {
@@ -115,7 +120,7 @@ func (p *sparePool) work() bool {
 	if !p.wanted() {
 		return false
 	}
-	f, err := p.s.makeSpare()
+	f, err := p.s.makeSpare(false)
 	if err != nil {
 		// No room or no folder. The log that needs a spare will try for itself
 		// and tell; the keeper tries again when one is taken.
@@ -123,6 +128,23 @@ func (p *sparePool) work() bool {
 	}
 	p.adopt(f)
 	return true
+}
+
+// removeOld removes the spares that have waited for too long with what they had in them.
+func (p *sparePool) removeOld() {
+	p.mu.Lock()
+	var old []*logFile
+	p.ready = slices.DeleteFunc(p.ready, func(f *logFile) bool {
+		if f.usedUntil.IsZero() || time.Since(f.usedUntil) < p.s.cfg.UsedSpareMax {
+			return false
+		}
+		old = append(old, f)
+		return true
+	})
+	p.mu.Unlock()
+	for _, f := range old {
+		_ = f.remove() // has been judged
+	}
 }
 
 func (p *sparePool) wanted() bool {
@@ -140,36 +162,52 @@ func (p *sparePool) adopt(f *logFile) {
 		}
 		return
 	}
+	if f.header.generation > 1 {
+		f.usedUntil = time.Now()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ready = append(p.ready, f)
 }
 
-// take returns a spare, made on the spot if none is ready. Errors are those of pick.
-func (p *sparePool) take() (*logFile, error) {
+// take returns a spare, made on the spot if none is ready. Errors are those of pick. In a folder that
+// has less than its reserve left only vital logs get one: what is logged must be written out there as well.
+func (p *sparePool) take(vital bool) (*logFile, error) {
 	defer p.nudge()
-	if f := p.pop(); f != nil {
+	usable := func(f *folder) bool { return vital || p.s.roomFor(f, 0) }
+	if f := p.pop(usable); f != nil {
 		return f, nil
 	}
 	p.making.Lock()
 	defer p.making.Unlock()
-	if f := p.pop(); f != nil {
+	if f := p.pop(usable); f != nil {
 		return f, nil
 	}
-	return p.s.makeSpare()
+	return p.s.makeSpare(vital)
 }
 
-func (p *sparePool) pop() *logFile {
+// pop takes the first of the spares in a folder that will do.
+func (p *sparePool) pop(usable func(*folder) bool) *logFile {
+	judged := map[*folder]bool{}
+	for _, f := range p.s.folders {
+		judged[f] = !f.isRetired() && usable(f)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.ready) > 0 {
-		f := p.ready[0]
-		p.ready = p.ready[1:]
-		if !f.folder.isRetired() {
-			return f
-		}
+	p.ready = slices.DeleteFunc(p.ready, func(f *logFile) bool { return f.folder.isRetired() })
+	i := slices.IndexFunc(p.ready, func(f *logFile) bool { return judged[f.folder] })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	f := p.ready[i]
+	p.ready = slices.Delete(p.ready, i, i+1)
+	return f
+}
+
+// sacrifice removes a spare, for what is vital needs the room, and tells whether there was one.
+func (p *sparePool) sacrifice(avoid func(*folder) bool) bool {
+	f := p.pop(func(f *folder) bool { return !avoid(f) })
+	return f != nil && f.remove() == nil
 }
 
 // sparesMax bounds the released extents that are kept for reuse: 1 GiB at the default
@@ -178,7 +216,7 @@ func (p *sparePool) pop() *logFile {
 const sparesMax = 16
 
 // recycle makes a file that its log needs no more a spare, or removes it if
-// there are enough or someone reads it. An error has been judged; the file is
+// there are enough, the folder is full, or someone reads it. An error has been judged; the file is
 // then left as it is.
 func (p *sparePool) recycle(st *logState, f *logFile) error {
 	if f.folder.isRetired() {
@@ -202,7 +240,7 @@ func (p *sparePool) recycleFile(f *logFile) error {
 	p.mu.Lock()
 	enough := len(p.ready) >= sparesMax
 	p.mu.Unlock()
-	if enough {
+	if enough || !p.s.roomFor(f.folder, p.s.cfg.ExtentBytes) { // others wait for the room
 		return f.remove()
 	}
 	h := logHeader{state: logFileSpare, generation: f.header.generation + 1, bytes: f.header.bytes}
@@ -215,10 +253,10 @@ func (p *sparePool) recycleFile(f *logFile) error {
 
 // makeSpare makes a log file, writes zeros all over it, and makes it durable, file
 // and name. A folder that fails at it is retired, one that is full passed over.
-func (s *Store) makeSpare() (*logFile, error) {
+func (s *Store) makeSpare(vital bool) (*logFile, error) {
 	var full []*folder
 	for {
-		folder, err := s.pick(s.cfg.ExtentBytes, func(f *folder) bool { return slices.Contains(full, f) })
+		folder, err := s.pick(s.cfg.ExtentBytes, vital, func(f *folder) bool { return slices.Contains(full, f) })
 		if err != nil {
 			return nil, err
 		}

@@ -20,7 +20,7 @@ type FolderStats struct {
 	// QuarantineFiles and QuarantineBytes are the extents in quarantine; they are not counted above.
 	QuarantineFiles int
 	QuarantineBytes int64
-	// LogFiles and LogBytes are the log files, spare ones too.
+	// LogFiles and LogBytes are the log files: of logs here, replicas, and spare ones.
 	LogFiles int
 	LogBytes int64
 	// Retired is why the folder takes no writes until the store is opened
@@ -73,6 +73,13 @@ func (s *Store) Stats() Stats {
 			addLog(f)
 		}
 		log.mu.Unlock()
+	}
+	for _, l := range s.replicas.all() {
+		l.mu.Lock()
+		for _, e := range l.extents {
+			addLog(e.f)
+		}
+		l.mu.Unlock()
 	}
 	s.spares.mu.Lock()
 	st.LogExtentsReady = len(s.spares.ready)

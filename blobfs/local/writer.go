@@ -64,7 +64,7 @@ func (s *Store) Create(ctx context.Context) (*Writer, error) {
 		return nil, fmt.Errorf("create blob: %w", err)
 	}
 	defer s.end()
-	return s.newWriter(NewID(), nil)
+	return s.newWriter(NewID(), 0, nil)
 }
 
 // CreateAs is Create of a blob with that ID, and with WriterConfig.Dropped.
@@ -73,15 +73,37 @@ func (s *Store) CreateAs(ctx context.Context, id ID, dropped func()) (*Writer, e
 		return nil, fmt.Errorf("create blob: %w", err)
 	}
 	defer s.end()
-	return s.newWriter(id, dropped)
+	return s.newWriter(id, 0, dropped)
 }
 
-func (s *Store) newWriter(id ID, dropped func()) (*Writer, error) {
+// CreateVitalAs is CreateAs of a blob of vital extents, see CreateVitalExtent. bytes, which is not 0, is about how long
+// the blob will be.
+func (s *Store) CreateVitalAs(ctx context.Context, id ID, bytes int64, dropped func()) (*Writer, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, fmt.Errorf("create blob: %w", err)
+	}
+	defer s.end()
+	return s.newWriter(id, bytes, dropped)
+}
+
+// VitalBytes is how much the extent at an offset of a vital blob is expected to have, of what is expected
+// of the blob; 0 if that is not vital.
+func VitalBytes(blob, offset, extentBytes int64) int64 {
+	switch {
+	case blob == 0:
+		return 0
+	case offset >= blob: // more than was expected
+		return min(chunkBytes, extentBytes)
+	}
+	return min(blob-offset, extentBytes)
+}
+
+func (s *Store) newWriter(id ID, vital int64, dropped func()) (*Writer, error) {
 	return NewWriter(id, WriterConfig{
 		ExtentBytes: s.cfg.ExtentBytes,
 		Dropped:     dropped,
 		Begin: func(id ExtentID, offset int64) (ExtentSink, error) {
-			w, err := s.newExtentWriter(id, offset, false)
+			w, err := s.newExtentWriter(id, offset, VitalBytes(vital, offset, s.cfg.ExtentBytes), false)
 			if err != nil {
 				return nil, err
 			}

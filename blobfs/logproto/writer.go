@@ -154,6 +154,14 @@ func (x *openExtent) nodes() (nodes []string) {
 	return nodes
 }
 
+// Held returns the bytes of frames that are acknowledged in the extent that is appended to.
+func (w *Writer) Held() int64 {
+	if w.cur == nil {
+		return 0
+	}
+	return w.acked - w.cur.start
+}
+
 // Opening tells whether the extent is being opened still.
 func (w *Writer) Opening(seq uint64) bool {
 	return w.err == nil && !w.closed && w.made != nil && w.made.seq == seq && !w.made.failed
@@ -245,6 +253,14 @@ func (w *Writer) Failed(seq uint64, node string, fenced uint64) {
 		}
 	}
 	w.advance()
+}
+
+// Renew has the writer go on in its standby, if there is one. What it appended to is as good as it was.
+func (w *Writer) Renew() {
+	if w.cur != nil && w.next != nil && !w.next.failed {
+		w.cur.failed = true
+		w.advance()
+	}
 }
 
 // Saved notes that the list was replaced and is at generation gen.

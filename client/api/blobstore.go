@@ -17,7 +17,8 @@ type StoreStatus struct {
 type NodeStore struct {
 	Node, Name string
 	Error      string // why the node did not tell; then there is nothing else
-	// Known is false before the node has looked through all that it has.
+	// Known is false before the node has looked through all that it has, since it started and since the fleet last changed:
+	// Under, OneLeft and UnderBytes are not true then.
 	Known          bool
 	Extents, Bytes int64 // it holds
 	// Under and UnderBytes are extents that have too few replicas, and what has to be copied for them;

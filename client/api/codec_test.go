@@ -51,6 +51,18 @@ func decodeWith(d *wire.Decoder, r any) error {
 		err = r.Decode(d, n)
 	case *SetFamilyRequest:
 		err = r.Decode(d, n)
+	case *CreateTokenRequest:
+		err = r.Decode(d, n)
+	case *AddUserRequest:
+		err = r.Decode(d, n)
+	case *RevokeUserRequest:
+		err = r.Decode(d, n)
+	case *GrantRequest:
+		err = r.Decode(d, n)
+	case *ListGrantsRequest:
+		err = r.Decode(d, n)
+	case *SetQuotaRequest:
+		err = r.Decode(d, n)
 	case *namesOf:
 		err = r.Decode(d, n, r.method, 1)
 	default:
@@ -112,6 +124,18 @@ func goldenRequests() []struct {
 			{Op: table.RuleIncrement, Family: "f", Qualifier: []byte("n"), Amount: -1}, {Op: table.RuleAppend, Family: "f", Qualifier: []byte("s"), Value: []byte("x")},
 		}},
 			"93 a174 c40172 92 94a9696e6372656d656e74a166c4016eff 94a6617070656e64a166c40173c40178"},
+		{"create_token", &CreateTokenRequest{Kind: TokenJoin, TTL: time.Hour, Uses: 3},
+			"92 a4 6a6f696e 82 a6 74746c5f6d73 ce0036ee80 a4 7573657303"},
+		{"create_token for a node", &CreateTokenRequest{Kind: TokenJoin, Node: "n1"}, "92 a4 6a6f696e 81 a4 6e6f6465 a26e31"},
+		{"grant", &GrantRequest{Principal: "ann", Rights: "read", Table: "web", Family: "anchor"},
+			"93 a3 616e6e a4 72656164 82 a5 7461626c65 a3 776562 a6 66616d696c79 a6 616e63686f72"},
+		{"grant on the cluster", &GrantRequest{Principal: "*", Rights: "read,write"}, "92 a1 2a aa 726561642c7772697465"},
+		{"list_grants", &ListGrantsRequest{Table: "web"}, "92 a0 81 a5 7461626c65 a3 776562"},
+		{"add_user", &AddUserRequest{Name: "ann", TTL: time.Second, Comment: "x"}, "92 a3 616e6e 82 a6 74746c5f6d73 cd03e8 a7 636f6d6d656e74 a1 78"},
+		{"add_user with a request", &AddUserRequest{Name: "ann", Request: []byte{0x30}}, "92 a3 616e6e 81 a7 72657175657374 c40130"},
+		{"revoke_user", &RevokeUserRequest{Name: "ann", Token: "0102"}, "92 a3 616e6e 81 a5 746f6b656e a4 30313032"},
+		{"set_quota", &SetQuotaRequest{Of: QuotaOfTable, Name: "web", Bounds: map[string]int64{QuotaWriteOps: 1000, QuotaReadBytes: 0}, Burst: 2 * time.Second},
+			"93 a5 7461626c65 a3 776562 83 aa 726561645f6279746573 00 a9 77726974655f6f7073 cd03e8 a8 62757273745f6d73 cd07d0"},
 		{"create_table with splits", &CreateTableRequest{Name: "t", SplitAt: [][]byte{[]byte("g"), []byte("n")}},
 			"92 a174 83 a866616d696c69657390 a667726f75707390 a873706c69745f6174 92c40167c4016e"},
 		{"create_table", &CreateTableRequest{Name: "t", Families: []table.FamilySpec{{Name: "f", GC: &gc, BlockBytes: 8192}}},
@@ -383,7 +407,7 @@ func TestMutateResults(t *testing.T) {
 func TestAdministrationRoundTrips(t *testing.T) {
 	pong := Pong{"stele", "1.2.3", 1, "n1", "c1"}
 	status := Status{Node: "n", Cluster: "c", Version: "v", Uptime: 90 * time.Second, Ready: true, Reason: "", Tables: 1,
-		NodeID: "n7f3a", Leader: true, Nodes: 5, NodesAlive: 4, MemtableBytes: 1 << 40,
+		NodeID: "n7f3a", Leader: true, Nodes: 5, NodesAlive: 4, UnderReplicated: 3, Counting: true, MemtableBytes: 1 << 40,
 		Disks: []DiskStatus{{"/d", 3, 2, 1, true}, {Path: "/e"}}}
 	raft := RaftStatus{Cluster: "c", Leader: "n1", LeaderName: "one", Term: 1 << 63, Applied: 2, LastIndex: 3, RaftEpoch: 4, Master: "n2", MasterName: "two", MasterEpoch: 5,
 		Sessions: 6, Files: 7, Directories: 8, Bytes: 1 << 40, Servers: []RaftServer{
@@ -394,10 +418,16 @@ func TestAdministrationRoundTrips(t *testing.T) {
 		t.Fatal(err)
 	}
 	info := TableInfo{schema, []TabletInfo{{ID: 1 << 63, Node: "n", Start: []byte("a"), End: []byte("b"), MemtableBytes: 5,
-		Groups: []GroupInfo{{"default", 1, 2, 3, 4}}}, {ID: 2}}}
+		Groups: []GroupInfo{{"default", 1, 2, 3, 4}}}, {ID: 2}}, true}
 	unserved := UnservedTablets{Total: 7, Tablets: []UnservedTablet{
 		{"t", []byte("a"), []byte("m"), "n1", "n1.301", 90 * time.Second, 12, "a file of it is damaged"}, {},
 	}}
+	made := CreatedToken{"stele-join-x", TokenInfo{"0102030405060708", TokenJoin, 1, 1 << 41, 2, []string{"n1", "n2"}, "n3"}}
+	tokens := Tokens{[]TokenInfo{made.Info, {ID: "x"}}}
+	grants := Grants{[]GrantInfo{{"ann", "web", "anchor", "read"}, {Principal: "*"}}}
+	added := AddedUser{true, []byte{1}, []byte{2}, "stele-access-x", "0102", 1 << 41}
+	users := Users{[]UserInfo{{"ann", true, 5, 6, []UserToken{{"01", 2, 3, "x"}}}, {Name: "bob"}}}
+	me := Whoami{KindPrincipal, "ann", "c1", ShownToken, "0102", 1 << 41, grants.Grants}
 	root := RootInfo{Metadata: true, Table: 17, Server: "n1.301", Addr: "h:1"}
 	if got, want := wiretest.Encode(root.Append), wiretest.Unhex(t, "84 a86d65746164617461c3 a57461626c6511 a6736572766572a66e312e333031 a461646472a3683a31"); !bytes.Equal(got, want) {
 		t.Errorf("root\n got %x\nwant %x", got, want)
@@ -405,7 +435,7 @@ func TestAdministrationRoundTrips(t *testing.T) {
 	for _, test := range []struct {
 		in  interface{ Append(*wire.Encoder) }
 		out interface{ Decode(*wire.Decoder) error }
-	}{{&root, &RootInfo{}}, {&pong, &Pong{}}, {&status, &Status{}}, {&info, &TableInfo{}}, {&raft, &RaftStatus{}}, {&unserved, &UnservedTablets{}}} {
+	}{{&root, &RootInfo{}}, {&pong, &Pong{}}, {&status, &Status{}}, {&info, &TableInfo{}}, {&raft, &RaftStatus{}}, {&unserved, &UnservedTablets{}}, {&made, &CreatedToken{}}, {&tokens, &Tokens{}}, {&grants, &Grants{}}, {&added, &AddedUser{}}, {&users, &Users{}}, {&me, &Whoami{}}} {
 		b := wiretest.Encode(test.in.Append)
 		d := wire.NewDecoder(b)
 		if err := test.out.Decode(&d); err != nil || d.More() {

@@ -41,6 +41,14 @@ const (
 	CodeBadSplit       rpc.Code = 127
 	CodeTabletBusy     rpc.Code = 128
 	CodeNodeNotAlive   rpc.Code = 129
+	CodeTokenRefused   rpc.Code = 130
+	CodeUserNotFound   rpc.Code = 131
+	CodeGrantNotFound  rpc.Code = 132
+	CodeLastAdmin      rpc.Code = 133
+	CodeNoIssuer       rpc.Code = 134
+
+	CodeQuotaExceeded rpc.Code = 140
+	CodeQuotaNotFound rpc.Code = 141
 )
 
 // kinds is in the order in which ToRPC tries them: what wraps comes before what
@@ -50,6 +58,8 @@ var kinds = errkind.Table{
 		{Code: CodeUnsure, Name: "unsure", Target: ErrUnsure},
 		{Code: rpc.CodeOverloaded, Retryable: true, Target: ErrOverloaded, Form: overloadedForm},
 		{Code: rpc.CodeUnavailable, Retryable: true, Target: ErrUnavailable},
+		{Code: rpc.CodeUnauthenticated, Target: ErrUnauthenticated, Form: identityForm},
+		{Code: rpc.CodePermissionDenied, Target: ErrPermission, Form: permissionForm},
 		{Code: CodeTableNotFound, Name: "table_not_found", Target: ErrNoTable},
 		{Code: CodeTableExists, Name: "table_exists", Target: ErrTableExists},
 		{Code: CodeNotServing, Name: "not_serving", Retryable: true, Target: ErrNotServing, Form: notServingForm},
@@ -85,6 +95,14 @@ var kinds = errkind.Table{
 		{Code: CodeBadSplit, Name: "bad_split", Target: ErrBadSplit},
 		{Code: CodeTabletBusy, Name: "tablet_busy", Retryable: true, Target: ErrTabletBusy},
 		{Code: CodeNodeNotAlive, Name: "node_not_alive", Target: ErrNodeNotAlive},
+		{Code: CodeTokenRefused, Name: "token_refused", Target: ErrTokenRefused, Form: tokenForm},
+		{Code: CodeUserNotFound, Name: "user_not_found", Target: ErrNoUser},
+		{Code: CodeGrantNotFound, Name: "grant_not_found", Target: ErrNoGrant},
+		{Code: CodeLastAdmin, Name: "last_admin", Target: ErrLastAdmin},
+		{Code: CodeNoIssuer, Name: "no_issuer", Target: ErrNoIssuer},
+		{Code: CodeQuotaExceeded, Name: "quota_exceeded", Retryable: true, Target: ErrQuotaRate, Form: quotaForm(false)},
+		{Code: CodeQuotaExceeded, Name: "quota_exceeded", Target: ErrQuotaBytes, Cause: "bytes", Form: quotaForm(true)},
+		{Code: CodeQuotaNotFound, Name: "quota_not_found", Target: ErrNoQuota},
 		{Code: rpc.CodeBadRequest, Target: table.ErrBadEncoding},
 		{Code: rpc.CodeDeadlineExceeded, Target: context.DeadlineExceeded},
 	},
@@ -123,6 +141,11 @@ var (
 	nodeInUseForm = errkind.FormOf(
 		func(e *NodeInUseError, d errkind.Details) { d["node"], d["reason"] = e.Node, e.Reason },
 		func(a errkind.Answer) error { return &NodeInUseError{Node: a.Text("node"), Reason: a.Text("reason")} })
+	tokenForm = errkind.FormOf(
+		func(e *TokenRefusedError, d errkind.Details) { d["reason"], d["id"] = e.Reason, e.ID },
+		func(a errkind.Answer) error {
+			return &TokenRefusedError{Reason: a.Text("reason"), ID: a.Text("id"), Text: a.Message}
+		})
 	limitForm = errkind.FormOf(
 		func(e *table.LimitError, d errkind.Details) { d["what"], d["limit"], d["got"] = e.What, e.Limit, e.Got },
 		func(a errkind.Answer) error { return limitOf(a) })

@@ -48,6 +48,8 @@ func TestErrorsCrossTheWire(t *testing.T) {
 	}
 	typed := []error{
 		&OverloadedError{"memory is short", 1500 * time.Millisecond},
+		&QuotaError{Quota: `table "t" write_ops`, Limit: 7, RetryAfter: 20 * time.Millisecond},
+		&QuotaError{Quota: `table "t" bytes`, Bytes: true, Limit: 7, Used: 8},
 		&CorruptError{File: "/d/x", Offset: 1 << 40},
 		&RowTooLargeError{5},
 		&NotServingError{Addr: "h:1", Node: "n7f3a"},
@@ -104,5 +106,22 @@ func TestOtherErrors(t *testing.T) {
 	}
 	if got := FromRPC(&rpc.Error{Code: rpc.CodeDeadlineExceeded}); !errors.Is(got, context.DeadlineExceeded) || got.Error() == "" {
 		t.Errorf("deadline: %v", got)
+	}
+}
+
+// What a client is told of who may not do what.
+func TestRightsCrossTheWire(t *testing.T) {
+	var who *IdentityError
+	if got := cross(t, fmt.Errorf("row 1: %w", &IdentityError{Reason: IdentityRevoked, Text: "it was revoked"})); !errors.As(got, &who) || who.Reason != IdentityRevoked || who.Text != "row 1: it was revoked" {
+		t.Errorf("%#v", got)
+	}
+	for _, want := range []PermissionError{
+		{Right: "write", Table: "web", Family: "anchor", Executed: true, Text: "no"},
+		{Method: "blob.read", Text: "for nodes alone"},
+	} {
+		var got *PermissionError
+		if err := cross(t, &want); !errors.As(err, &got) || *got != want {
+			t.Errorf("%+v became %+v, %v", want, got, err)
+		}
 	}
 }

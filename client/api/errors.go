@@ -38,8 +38,7 @@ var (
 	// ErrNotNumber means that an increment met a value that is not 8 bytes long. It
 	// matches table.ErrBadValue.
 	ErrNotNumber error = &notNumber{}
-	// ErrGroupConflict means that a family cannot have the locality group asked
-	// for: it is in another one, or the group exists with other options.
+	// ErrGroupConflict means that a locality group cannot go: families are in it.
 	ErrGroupConflict = errors.New("locality group conflict")
 	// ErrRowTooLarge means that what was asked of one row does not fit into an
 	// answer: a *RowTooLargeError. A filter makes it smaller.
@@ -74,7 +73,34 @@ var (
 	ErrTabletBusy = errors.New("tablet is being moved or merged")
 	// ErrNodeNotAlive means that a node can be given no tablet: it is dead, or drains.
 	ErrNodeNotAlive = errors.New("node takes no tablets")
+	// ErrTokenRefused means that a token does not do what it is used for: a
+	// *TokenRefusedError.
+	ErrTokenRefused = errors.New("token refused")
 )
+
+// Why a token is refused. What is unknown may also have a wrong secret: which of the two is
+// not told.
+const (
+	TokenMalformed = "malformed"
+	TokenUnknown   = "unknown"
+	TokenExpired   = "expired"
+	TokenSpent     = "spent"
+	TokenOtherNode = "other_node" // it is for another node
+	TokenTaken     = "taken"      // the id of the node is another's
+	TokenRemoved   = "removed"    // the node was removed from the cluster
+)
+
+// TokenRefusedError says why a token is refused.
+type TokenRefusedError struct {
+	Reason string // TokenUnknown...
+	ID     string // of the token, if it could be read
+	Text   string // for people
+}
+
+func (e *TokenRefusedError) Error() string { return e.Text }
+
+// Is makes the error match ErrTokenRefused.
+func (e *TokenRefusedError) Is(target error) bool { return target == ErrTokenRefused }
 
 type notNumber struct{}
 

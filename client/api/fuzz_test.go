@@ -54,6 +54,12 @@ func FuzzCheckAndMutate(f *testing.F)  { fuzzRequest[CheckAndMutateRequest](f) }
 func FuzzReadModifyWrite(f *testing.F) { fuzzRequest[ReadModifyWriteRequest](f) }
 func FuzzCreateTable(f *testing.F)     { fuzzRequest[CreateTableRequest](f) }
 
+func FuzzAddUser(f *testing.F)    { fuzzRequest[AddUserRequest](f) }
+func FuzzGrant(f *testing.F)      { fuzzRequest[GrantRequest](f) }
+func FuzzListGrants(f *testing.F) { fuzzRequest[ListGrantsRequest](f) }
+func FuzzSetQuota(f *testing.F)   { fuzzRequest[SetQuotaRequest](f) }
+func FuzzRevokeUser(f *testing.F) { fuzzRequest[RevokeUserRequest](f) }
+
 // namesOf is a NamesRequest of a method that takes one name.
 type namesOf struct {
 	NamesRequest
@@ -91,7 +97,7 @@ func FuzzResults(f *testing.F) {
 		AppendMutateResult(e, 0, &OverloadedError{})
 	}))
 	f.Add(wiretest.Encode((&Status{Disks: []DiskStatus{{}}}).Append))
-	f.Add(wiretest.Encode((&TableInfo{table.NewSchema("t", 1), []TabletInfo{{Groups: []GroupInfo{{}}}}}).Append))
+	f.Add(wiretest.Encode((&TableInfo{table.NewSchema("t", 1), []TabletInfo{{Groups: []GroupInfo{{}}}}, true}).Append))
 	f.Add(wiretest.Encode((&Pong{}).Append))
 	f.Add(wiretest.Encode((&RootInfo{Metadata: true, Addr: "h:1"}).Append))
 	f.Add(wiretest.Encode(blobStatusExample().Append))
@@ -116,7 +122,7 @@ func FuzzResults(f *testing.F) {
 				_ = FromRPC(err).Error()
 			}
 		})
-		for _, r := range []interface{ Decode(*wire.Decoder) error }{&Status{}, &TableInfo{}, &Pong{}, &RaftStatus{}, &UnservedTablets{}, &BlobUpload{}, &BlobStatus{}, &BlobPage{}, &FsckStep{}, &StoreStatus{}, &RootInfo{}} {
+		for _, r := range []interface{ Decode(*wire.Decoder) error }{&Status{}, &TableInfo{}, &Pong{}, &RaftStatus{}, &UnservedTablets{}, &BlobUpload{}, &BlobStatus{}, &BlobPage{}, &FsckStep{}, &StoreStatus{}, &RootInfo{}, &CreatedToken{}, &Tokens{}, &Grants{}, &AddedUser{}, &Users{}, &Whoami{}} {
 			d = wire.NewDecoder(b)
 			if r.Decode(&d) != nil {
 				continue

@@ -40,6 +40,29 @@ const (
 	MethodRaftStatus = "raft_status"
 
 	MethodUnservedTablets = "unserved_tablets"
+
+	MethodCreateToken = "create_token"
+	MethodListTokens  = "list_tokens"
+	MethodRevokeToken = "revoke_token"
+
+	MethodGrant      = "grant"
+	MethodRevoke     = "revoke"
+	MethodListGrants = "list_grants"
+	MethodAddUser    = "add_user"
+	MethodListUsers  = "list_users"
+	MethodRevokeUser = "revoke_user"
+	MethodRemoveUser = "remove_user"
+
+	MethodDisableUser = "disable_user"
+	MethodEnableUser  = "enable_user"
+	MethodWhoAmI      = "whoami"
+
+	MethodUsage = "usage"
+
+	MethodSetQuota    = "set_quota"
+	MethodListQuotas  = "list_quotas"
+	MethodRemoveQuota = "remove_quota"
+	MethodSetOwner    = "set_owner"
 )
 
 // Methods lists every method of the data API.
@@ -52,6 +75,10 @@ func Methods() []string {
 		MethodSetFamily, MethodDropFamily, MethodCompactTable,
 		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus,
 		MethodListNodes, MethodDrainNode, MethodRemoveNode, MethodRaftStatus, MethodUnservedTablets,
+		MethodCreateToken, MethodListTokens, MethodRevokeToken,
+		MethodGrant, MethodRevoke, MethodListGrants, MethodAddUser, MethodListUsers, MethodRevokeUser, MethodRemoveUser,
+		MethodDisableUser, MethodEnableUser, MethodWhoAmI,
+		MethodUsage, MethodSetQuota, MethodListQuotas, MethodRemoveQuota, MethodSetOwner,
 		MethodBlobOpen, MethodBlobWrite, MethodBlobSeal, MethodBlobAbort, MethodBlobRead,
 		MethodBlobStat, MethodBlobList, MethodBlobDelete,
 		MethodBlobRevive, MethodBlobResumeSweep, MethodBlobFsck, MethodBlobStatus,

@@ -55,10 +55,18 @@ type Status struct {
 	CacheBytes       int64
 	CacheHits        int64
 	CacheMisses      int64
-	LogBytes         int64 // of commit log that recovery would read
+	// ScanCacheHits and ScanCacheMisses are look-ups of a row in a file.
+	ScanCacheHits, ScanCacheMisses int64
+	// OpenFileBytes is the memory of open files' indexes and filters, PinnedBytes that of in-memory locality groups;
+	// UnpinnedBytes is what of these there is no room for, which is read through the cache.
+	OpenFileBytes, PinnedBytes, UnpinnedBytes int64
+
+	LogBytes int64 // of commit log that recovery would read
 	// Replicas is how many replicas an extent should have, LogReplicas how many that of the commit log has that is
-	// written now, and UnderReplicated how many extents have too few that this node is to see to.
+	// written now, and UnderReplicated how many extents have too few that this node is to see to. While Counting it has yet
+	// to look: it has started, or the fleet has changed.
 	Replicas, LogReplicas, UnderReplicated int64
+	Counting                               bool
 	Reads, Scans                           int64
 	Commits                                int64 // row mutations made durable
 	Stalls, Overloads                      int64 // writes that waited for memory; those refused for it
@@ -88,8 +96,10 @@ func (s *Status) fields() fields {
 		{"tables", &s.Tables}, {"tablets", &s.Tablets},
 		{"memtable_bytes", &s.MemtableBytes}, {"memtable_bytes_max", &s.MemtableBytesMax},
 		{"cache_bytes", &s.CacheBytes}, {"cache_hits", &s.CacheHits}, {"cache_misses", &s.CacheMisses},
+		{"scan_cache_hits", &s.ScanCacheHits}, {"scan_cache_misses", &s.ScanCacheMisses},
+		{"open_file_bytes", &s.OpenFileBytes}, {"pinned_bytes", &s.PinnedBytes}, {"unpinned_bytes", &s.UnpinnedBytes},
 		{"log_bytes", &s.LogBytes}, {"replicas", &s.Replicas}, {"log_replicas", &s.LogReplicas},
-		{"under_replicated", &s.UnderReplicated}, {"reads", &s.Reads}, {"scans", &s.Scans}, {"commits", &s.Commits},
+		{"under_replicated", &s.UnderReplicated}, {"counting", &s.Counting}, {"reads", &s.Reads}, {"scans", &s.Scans}, {"commits", &s.Commits},
 		{"stalls", &s.Stalls}, {"overloads", &s.Overloads},
 		{"minor_compactions", &s.MinorCompactions}, {"merging_compactions", &s.MergingCompactions},
 		{"major_compactions", &s.MajorCompactions},

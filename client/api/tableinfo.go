@@ -11,6 +11,9 @@ import (
 type TableInfo struct {
 	Schema  *table.Schema
 	Tablets []TabletInfo
+	// SizesHidden tells that the caller does not administer the table, and so is not told how
+	// much is in it: tablets have no groups, and MemtableBytes is 0.
+	SizesHidden bool
 }
 
 // TabletInfo is a tablet of a table.
@@ -43,6 +46,7 @@ func (t *TableInfo) fields() fields {
 	return fields{
 		{"schema", &t.Schema},
 		{"tablets", &list[TabletInfo]{all: &t.Tablets, fields: (*TabletInfo).fields, what: "tablets", max: tabletsMax}},
+		{"sizes_hidden", &t.SizesHidden},
 	}
 }
 

@@ -19,6 +19,9 @@ const eventsKept = 64
 // a row unprotected. For that the note would have to be kept for ever, for each place where tablets were ever merged.
 const goneKept = 7 * 24 * time.Hour
 
+// FamilyOfPlaces is the family that tells where tablets are.
+const FamilyOfPlaces = familyLoc
+
 // Schema returns METADATA's schema: where tablets are is a locality group of its own, in memory, since
 // that is what clients ask for (paper §5.1 and §6).
 func Schema() *table.Schema {

@@ -29,10 +29,12 @@ type app struct {
 	width                 int  // columns of the terminal; 0 if output is none
 
 	// Global flags.
-	addr    string
-	json    bool
-	timeout time.Duration
-	escapes bool // arguments hold escapes: see unescape
+	addr string
+	// credential is a file, empty for none.
+	credential string
+	json       bool
+	timeout    time.Duration
+	escapes    bool // arguments hold escapes: see unescape
 }
 
 func newApp(in io.Reader, out, errs io.Writer) *app {
@@ -93,7 +95,11 @@ func (a *app) connect(ctx context.Context) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.Open(ctx, addrs, client.Config{})
+	var cfg client.Config
+	if err := a.identify(&cfg); err != nil {
+		return nil, err
+	}
+	return client.Open(ctx, addrs, cfg)
 }
 
 // withPorts adds the port to the addresses of a list that have none.

@@ -197,7 +197,11 @@ func (a *app) bench(ctx context.Context, f *benchFlags, cfg *bench.Config, r *re
 	if err != nil {
 		return err
 	}
-	c, err := client.Open(ctx, addrs, cfg.ClientConfig(f.connections))
+	own := cfg.ClientConfig(f.connections)
+	if err := a.identify(&own); err != nil {
+		return err
+	}
+	c, err := client.Open(ctx, addrs, own)
 	if err != nil {
 		return err
 	}

@@ -25,8 +25,9 @@ is which the node appends to its commit log. GARBAGE waits in quarantine to be r
 the master looks for more every few hours, which is told in a sentence once it has.
 SCRUB is how far the node is with reading all its replicas, again and again.
 
-STATE is "starts" until a node has looked through what it has, "balances" while it gives
-extents to emptier nodes, "drains" and "drained" after "stele node drain".
+STATE is "counts" until a node has looked through what it has, after it has started and
+whenever a node has come or gone: UNDER is shown as ? then. "balances" is it while it
+gives extents to emptier nodes, "drains" and "drained" after "stele node drain".
 
 These are the nodes' own figures; "stele blob fsck" looks at everything anew.`,
 		Example: `  stele blob status
@@ -128,11 +129,14 @@ func (a *app) printStoreStatus(s *client.StoreStatus) error {
 			g.add(n.Name, "does not answer", number(""), number(""), number(""), number(""), number(""), "", number(""), number(""))
 			continue
 		}
-		toCopy := formatSize(n.UnderBytes)
+		under, toCopy := count(n.Under), formatSize(n.UnderBytes)
+		if !n.Known {
+			under, toCopy = "?", "?"
+		}
 		if n.CopyRate > 0 {
 			toCopy += " at " + formatSize(n.CopyRate) + "/s"
 		}
-		g.add(n.Name, nodeStoreState(n), count(n.Extents), size(n.Bytes), count(n.Under), number(toCopy), count(n.Rotten),
+		g.add(n.Name, nodeStoreState(n), count(n.Extents), size(n.Bytes), under, number(toCopy), count(n.Rotten),
 			fmt.Sprintf("%d of %d", n.LogReplicas, max(s.Wanted, n.LogReplicas)), size(n.QuarantinedBytes), formatLoad(n.ScrubPosition))
 	}
 	return a.print(g)
@@ -145,7 +149,7 @@ func nodeStoreState(n *client.NodeStore) string {
 	case n.Leaving:
 		return "drains"
 	case !n.Known:
-		return "starts"
+		return "counts"
 	case n.Balancing:
 		return "balances"
 	}
@@ -186,7 +190,7 @@ func sweepSentence(s *client.StoreStatus, now time.Time) string {
 // storeSentence says in a sentence how the block store is. It goes to standard error.
 func (a *app) storeSentence(s *client.StoreStatus) string {
 	var under, oneLeft, bytes, rate, rotten, told int64
-	var why []string
+	var why, counting []string
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if n.Error != "" {
@@ -194,13 +198,21 @@ func (a *app) storeSentence(s *client.StoreStatus) string {
 			continue
 		}
 		told++
-		under, oneLeft, bytes, rate, rotten = under+n.Under, oneLeft+n.OneLeft, bytes+n.UnderBytes, rate+n.CopyRate, rotten+n.Rotten
+		rotten += n.Rotten
+		if n.Known {
+			under, oneLeft, bytes, rate = under+n.Under, oneLeft+n.OneLeft, bytes+n.UnderBytes, rate+n.CopyRate
+		} else {
+			counting = append(counting, n.Name)
+		}
 		if n.SweepHalted != "" && !slices.ContainsFunc(s.Nodes, func(x client.NodeStore) bool { return x.Alarm != "" }) {
 			why = append(why, "garbage is not looked for any more: "+n.SweepHalted)
 		}
 		if n.Alarm != "" {
 			why = append(why, "garbage is not removed any more, as "+n.Name+" says: "+n.Alarm)
 		}
+	}
+	if len(counting) > 0 {
+		why = append([]string{"it is not known how many extents are under-replicated: " + strings.Join(counting, ", ") + " " + yetToCount}, why...)
 	}
 	if rotten > 0 {
 		why = append([]string{plural(rotten, "replica") + " rotten"}, why...)

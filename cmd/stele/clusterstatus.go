@@ -126,9 +126,13 @@ func (x *clusterJSON) countTablets(ctx context.Context, c *client.Client, held m
 	return nil
 }
 
+// yetToCount is what nodes do whose figures of extents are not known.
+const yetToCount = "will tell after a look at all extents, due since a node has come or gone"
+
 // addStore adds what nodes tell of their part of the block store.
 func (x *clusterJSON) addStore(s *client.StoreStatus) {
 	under := int64(0)
+	var counting []string
 	for i := range s.Nodes {
 		p := &s.Nodes[i]
 		at := slices.IndexFunc(x.Nodes, func(n clusterNodeJSON) bool { return n.ID == p.Node })
@@ -138,10 +142,21 @@ func (x *clusterJSON) addStore(s *client.StoreStatus) {
 			}
 			continue
 		}
+		if at >= 0 {
+			x.Nodes[at].Bytes = &p.Bytes
+		}
+		if !p.Known {
+			counting = append(counting, p.Name)
+			continue
+		}
 		under += p.Under
 		if at >= 0 {
-			x.Nodes[at].Bytes, x.Nodes[at].Under = &p.Bytes, &p.Under
+			x.Nodes[at].Under = &p.Under
 		}
+	}
+	if len(counting) > 0 {
+		x.Unknown = append(x.Unknown, "how many extents have too few replicas: "+strings.Join(counting, ", ")+" "+yetToCount)
+		return
 	}
 	x.Under = &under
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -15,7 +17,7 @@ func TestClusterTroubles(t *testing.T) {
 		Nodes:   []clusterNodeJSON{{ID: "a", Name: "n1", State: api.NodeAlive, Tablets: number(3)}, {ID: "b", Name: "n2", State: api.NodeAlive, Tablets: number(0)}},
 		Tablets: number(3), Unassigned: number(0), Recovering: number(0),
 	}
-	x.addStore(&client.StoreStatus{Nodes: []client.NodeStore{{Node: "a", Bytes: 5, Under: 2}, {Node: "b", Under: 1}}})
+	x.addStore(&client.StoreStatus{Nodes: []client.NodeStore{{Node: "a", Known: true, Bytes: 5, Under: 2}, {Node: "b", Known: true, Under: 1}}})
 	if got := x.troubles(); len(got) > 0 || *x.Under != 3 || *x.Nodes[0].Bytes != 5 {
 		t.Errorf("%q, %+v", got, x)
 	}
@@ -30,5 +32,41 @@ func TestClusterTroubles(t *testing.T) {
 	}
 	if strings.Contains(got, "n2 is: dead") {
 		t.Errorf("a dead node is not one of unknown state:\n%s", got)
+	}
+}
+
+// Until nodes have looked at what they have since the fleet changed, nobody says how many extents have too few replicas: not that
+// it is none.
+func TestStatusWhileExtentsAreCounted(t *testing.T) {
+	x := &clusterJSON{Nodes: []clusterNodeJSON{{ID: "a", Name: "n1", State: api.NodeAlive}, {ID: "b", Name: "n2", State: api.NodeAlive}}}
+	store := &client.StoreStatus{Wanted: 3, Nodes: []client.NodeStore{{Node: "a", Name: "n1", Known: true, Bytes: 5, Under: 2}, {Node: "b", Name: "n2", Bytes: 7, Under: 1}}}
+	x.addStore(store)
+	want := "it is not known how many extents have too few replicas: n2 will tell after a look at all extents, due since a node has come or gone"
+	if got := x.troubles(); x.Under != nil || x.Nodes[1].Under != nil || *x.Nodes[0].Under != 2 || *x.Nodes[1].Bytes != 7 || len(got) != 1 || got[0] != want {
+		t.Errorf("%q, %+v", got, x)
+	}
+	s := &client.Status{Ready: true, Node: "n1", Nodes: 2, NodesAlive: 2, Counting: true}
+	if got := (&app{}).statusSentence(s, 0); got != "degraded: node n1 serves 0 tables in 0 tablets; 2 of 2 nodes alive; extents with too few replicas are not counted yet" {
+		t.Errorf("%s", got)
+	}
+	if j := statusOf(s); j.UnderReplicated != nil {
+		t.Errorf("under_replicated is %d while it is counted", *j.UnderReplicated)
+	}
+	if s.Counting = false; *statusOf(s).UnderReplicated != 0 {
+		t.Errorf("under_replicated is %d", *statusOf(s).UnderReplicated)
+	}
+	var out, errs bytes.Buffer
+	a := newApp(strings.NewReader(""), &out, &errs)
+	if err := a.printStoreStatus(store); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.out.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := errs.String(), "degraded: 2 of 2 nodes answer; 2 extents under-replicated, 0 B to copy; it is not known how many extents are under-replicated: n2 will"; !strings.HasPrefix(got, want) {
+		t.Errorf("it says %q", got)
+	}
+	if !regexp.MustCompile(`(?m)^n2 +counts +0 +7 B +\? +\? +0 `).MatchString(out.String()) {
+		t.Errorf("%s", &out)
 	}
 }

@@ -104,7 +104,11 @@ func (a *app) completeName(cmd *cobra.Command, part string, names func(context.C
 	}
 	ctx, cancel := context.WithTimeout(parent, completionPatience)
 	defer cancel()
-	c, err := client.Open(ctx, a.addr, client.Config{RetryTimeMax: -1})
+	cfg := client.Config{RetryTimeMax: -1}
+	if err := a.identify(&cfg); err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	c, err := client.Open(ctx, a.addr, cfg)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

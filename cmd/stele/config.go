@@ -140,7 +140,7 @@ func (a *app) printVerdict(c *configuration, err error) error {
 }
 
 // otherVariables are those that are not about the node.
-var otherVariables = []string{"STELE_ADDR", "STELE_TIMEOUT", "STELE_CONFIG"}
+var otherVariables = []string{"STELE_ADDR", "STELE_CREDENTIAL", "STELE_TIMEOUT", "STELE_CONFIG"}
 
 // strangeVariables returns the names of variables that look like settings and are
 // none.

@@ -32,7 +32,7 @@ func registerSettings(cmd *cobra.Command) {
 // default one is about real data. The error is of type problems if the file could be
 // read.
 func loadConfig(cmd *cobra.Command, dev bool) (*configuration, error) {
-	c := &configuration{values: koanf.New("."), origin: map[string]string{}, place: map[string]string{}}
+	c := &configuration{dev: dev, values: koanf.New("."), origin: map[string]string{}, place: map[string]string{}}
 	c.layer(defaults(), func(string) string { return "default" })
 	if err := c.loadFile(configFile(cmd), dev); err != nil {
 		return nil, err

@@ -52,7 +52,8 @@ type (
 	}
 	tableJSON struct {
 		schemaJSON
-		Tablets []tabletJSON `json:"tablets"`
+		Tablets     []tabletJSON `json:"tablets"`
+		SizesHidden bool         `json:"sizes_hidden,omitempty"`
 	}
 	tabletJSON struct {
 		ID            uint64          `json:"id"`
@@ -85,7 +86,7 @@ func schemaOf(s *table.Schema) schemaJSON {
 }
 
 func tableOf(info *client.TableInfo) tableJSON {
-	j := tableJSON{schemaJSON: schemaOf(info.Schema), Tablets: []tabletJSON{}}
+	j := tableJSON{schemaJSON: schemaOf(info.Schema), Tablets: []tabletJSON{}, SizesHidden: info.SizesHidden}
 	for i := range info.Tablets {
 		t := &info.Tablets[i]
 		tj := tabletJSON{t.ID, t.Node, t.Start, t.End, t.MemtableBytes, []groupSizeJSON{}}
@@ -143,6 +144,9 @@ func (a *app) printTable(info *client.TableInfo) error {
 	if a.json {
 		return a.printJSON(tableOf(info))
 	}
+	if info.SizesHidden {
+		return a.printTableOnly(info)
+	}
 	var entries, bytes, memtables int64
 	tablets := newGrid("TABLET", "GROUP", "FILES", "ON DISK", "RAW", "CELLS", "MEMTABLE", "NODE", "AFTER ROW", "TO ROW")
 	for i := range info.Tablets {
@@ -161,6 +165,21 @@ func (a *app) printTable(info *client.TableInfo) error {
 	}
 	fmt.Fprintf(a.out, "table %s: %s, %s in SSTables, %s in memtables\n\n", info.Schema.Name,
 		plural(int64(len(info.Tablets)), "tablet"), formatSize(bytes), formatSize(memtables))
+	if err := a.printSchema(info.Schema); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.out)
+	return a.print(tablets)
+}
+
+// printTableOnly is printTable for who is not told the sizes.
+func (a *app) printTableOnly(info *client.TableInfo) error {
+	tablets := newGrid("TABLET", "NODE", "AFTER ROW", "TO ROW")
+	for i := range info.Tablets {
+		t := &info.Tablets[i]
+		tablets.add(count(t.ID), t.Node, orElse(string(t.Start), "(first)"), orElse(string(t.End), "(last)"))
+	}
+	fmt.Fprintf(a.out, "table %s: %s, whose sizes are for administrators of the table\n\n", info.Schema.Name, plural(int64(len(info.Tablets)), "tablet"))
 	if err := a.printSchema(info.Schema); err != nil {
 		return err
 	}

@@ -29,6 +29,8 @@ const (
 	exitUnhealthy   = 5
 	exitNotFound    = 6
 	exitTimeout     = 7
+	exitDenied      = 8
+	exitQuota       = 9
 	exitDiskFull    = 10
 )
 
@@ -75,7 +77,7 @@ func faultOf(err error) *fault {
 	if errors.As(err, &f) {
 		return &fault{code: f.code, hint: f.hint, err: err, quiet: f.quiet}
 	}
-	for _, find := range []func(error) *fault{faultOfLock, faultOfCall, faultOfName, faultOfInput, faultOfSystem} {
+	for _, find := range []func(error) *fault{faultOfLock, faultOfIdentity, faultOfQuota, faultOfCall, faultOfName, faultOfInput, faultOfSystem} {
 		if f := find(err); f != nil {
 			if f.err == nil {
 				f.err = err
@@ -130,6 +132,9 @@ func ambiguousHint(err error) string {
 	if errors.As(err, &unknown) && slices.Contains([]string{api.MethodSplitTablet, api.MethodMoveTablet, api.MethodMergeTablets}, unknown.Method) {
 		return `look with "stele tablet list" whether it took effect`
 	}
+	if errors.As(err, &unknown) && slices.Contains([]string{api.MethodGrant, api.MethodRevoke, api.MethodRevokeUser, api.MethodRemoveUser, api.MethodDisableUser, api.MethodEnableUser}, unknown.Method) {
+		return "make it again: only when it is done do all nodes know of it"
+	}
 	return `look with "stele get" or "stele table describe" whether it took effect`
 }
 
@@ -163,11 +168,19 @@ func faultOfName(err error) *fault {
 	case errors.Is(err, client.ErrConflict):
 		return &fault{code: exitError, hint: "somebody else changed the table just now: look at it and try again"}
 	case errors.Is(err, client.ErrGroupConflict):
-		return &fault{code: exitError, hint: `"stele table describe" shows the locality groups; a family stays in the group that it was made in`}
+		return &fault{code: exitError, hint: `"stele table describe" shows the locality groups and which families are in them`}
 	case errors.Is(err, table.ErrGroupInUse):
 		return &fault{code: exitError}
 	case errors.Is(err, client.ErrNoBlob):
 		return &fault{code: exitNotFound, hint: `"stele blob ls" shows the blobs with their ids`}
+	case errors.Is(err, client.ErrNoUser):
+		return &fault{code: exitNotFound, hint: `"stele user list" shows the users and their tokens, "stele user add" makes one`}
+	case errors.Is(err, client.ErrNoGrant):
+		return &fault{code: exitNotFound, hint: `"stele acl list" shows the grants; one on a table says nothing of one on a family, nor the other way round`}
+	case errors.Is(err, client.ErrLastAdmin):
+		return &fault{code: exitError, hint: `make somebody else an administrator first: "stele acl grant USER admin --cluster"`}
+	case errors.Is(err, client.ErrNoIssuer):
+		return &fault{code: exitUnhealthy, hint: "a voter gets the authority's key soon after its vote; if it stays so, put ca.key back from a copy"}
 	case errors.Is(err, client.ErrNodeNotFound):
 		return &fault{code: exitNotFound, hint: `"stele node list" shows the nodes with their ids`}
 	case errors.Is(err, node.ErrRemoved):

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/table"
 )
 
@@ -51,6 +53,17 @@ func TestExitCodes(t *testing.T) {
 		{fmt.Errorf("serve: %w", node.ErrRemoved), exitNotFound, "removed from the cluster"},
 		{nodeFailure(fmt.Errorf("serve: %w", node.ErrRemoved)), exitNotFound, "removed from the cluster"},
 		{nodeFailure(&fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}), exitError, "open x"},
+		{fmt.Errorf("serve: %w: yesterday", node.ErrExpired), exitDenied, "has ended"},
+		{&client.UnreachableError{Addr: "h:1", Err: client.ErrNoCredential}, exitDenied, "h:1: the node takes nobody"},
+		{&client.UnreachableError{Addr: "h:1", Err: &pki.PeerError{Why: pki.ErrOtherCluster}}, exitDenied, "of one cluster"},
+		{&client.UnreachableError{Addr: "h:1", Err: &pki.PeerError{Why: pki.ErrExpired}}, exitDenied, "clocks"},
+		{&client.UnreachableError{Addr: "h:1", Err: &net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}}, exitDenied, "h:1: the node does not take the credential"},
+		{&client.UnreachableError{Addr: "h:1", Err: tls.RecordHeaderError{Msg: "no TLS"}}, exitDenied, "h:1: the node has no certificate"},
+		{fmt.Errorf("show it: %w", client.ErrUnauthenticated), exitDenied, "--credential"},
+		{fmt.Errorf("may not: %w", client.ErrPermission), exitDenied, "give you the right"},
+		{api.FromRPC(api.ToRPC(&api.TokenRefusedError{Reason: api.TokenSpent, Text: "it is spent"})), exitDenied, "who has used this one"},
+		{api.FromRPC(api.ToRPC(&api.TokenRefusedError{Reason: api.TokenTaken, Text: "it is taken"})), exitDenied, "it is taken"},
+		{api.FromRPC(api.ToRPC(&api.TokenRefusedError{Reason: api.TokenUnknown, Text: "it is unknown"})), exitDenied, "stele token list"},
 		{nodeFailure(syscall.ENOSPC), exitDiskFull, "disk space"},
 		{api.FromRPC(api.ToRPC(&api.NodeInUseError{Node: "n1", Reason: "it is alive"})), exitError, "--force"},
 		{api.FromRPC(api.ToRPC(api.ErrStaleEpoch)), exitError, "another master"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
+	"github.com/steledb/stele/security/pki"
 )
 
 func (a *app) lockCommand() *cobra.Command {
@@ -48,7 +50,17 @@ func (a *app) lockClient() (*session.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	credential, err := a.ownCredential()
+	if err != nil {
+		return nil, err
+	}
+	var dial func(context.Context, string) (net.Conn, error)
+	if credential != nil {
+		e := pki.NewEndpoint(credential, pki.Options{})
+		dial = func(ctx context.Context, addr string) (net.Conn, error) { return e.Dial(ctx, "", addr) }
+	}
 	return session.NewClient(session.Config{
+		Dial:    dial,
 		Locator: session.Addresses(strings.Split(addrs, ",")), RetryTimeMax: lockRetry,
 		Logger: slog.New(slog.DiscardHandler), // what matters is said by the verbs
 	})

@@ -79,20 +79,30 @@ func TestMembershipAddresses(t *testing.T) {
 
 // What a node tells of how others join it is a command line that is understood.
 func TestInvitation(t *testing.T) {
+	t.Run("open", func(t *testing.T) {
+		checkInvitation(t, "--data-dir /d1 --data-dir /d2 --listen 10.0.0.5:7206 --insecure --gossip-key-file /k --name a",
+			"stele serve --data-dir /d1 --data-dir /d2 --listen 0.0.0.0:7206 --gossip 0.0.0.0:7107 --insecure --gossip-key-file /k --join 10.0.0.5:7206")
+	})
+	t.Run("with certificates", func(t *testing.T) {
+		checkInvitation(t, "--data-dir /d1 --security-dir /keys --listen 10.0.0.5:7206 --gossip 10.0.0.5:7207 --name a",
+			"stele serve --data-dir /d1 --listen 0.0.0.0:7206 --gossip 0.0.0.0:7207 --join 10.0.0.5:7206 --token-file token")
+	})
+}
+
+func checkInvitation(t *testing.T, flags, want string) {
 	a, _, _ := testApp()
 	root := a.rootCommand()
 	serve, _, err := root.Find([]string{"serve"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := serve.ParseFlags(strings.Fields("--data-dir /d1 --data-dir /d2 --listen 10.0.0.5:7206 --insecure --gossip-key-file /k --name a")); err != nil {
+	if err := serve.ParseFlags(strings.Fields("--config " + os.DevNull + " " + flags)); err != nil {
 		t.Fatal(err)
 	}
-	c, err := loadConfig(serve, true)
+	c, err := loadConfig(serve, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "stele serve --data-dir /d1 --data-dir /d2 --listen 0.0.0.0:7206 --gossip 0.0.0.0:7107 --insecure --gossip-key-file /k --join 10.0.0.5:7206"
 	if got := c.invitation("10.0.0.5:7206"); got != want {
 		t.Errorf("invitation %q, want %q", got, want)
 	}

@@ -96,16 +96,23 @@ func TestNodeList(t *testing.T) {
 }
 
 func TestWhatANodeIsNeededFor(t *testing.T) {
+	boss := client.NodeInfo{Voter: true, Leader: true, Master: true}
 	for _, test := range []struct {
-		n    client.NodeInfo
-		want string
+		x       drainSight
+		unknown error
+		want    string
 	}{
-		{client.NodeInfo{}, ""},
-		{client.NodeInfo{Voter: true}, "it still votes in the lock service"},
-		{client.NodeInfo{Voter: true, Leader: true, Master: true}, "it still is the master and leads the lock service"},
+		{drainSight{node: &client.NodeInfo{}}, nil, ""},
+		{drainSight{node: &client.NodeInfo{}, store: &client.NodeStore{DrainLogs: 4}}, nil, ""},
+		{drainSight{node: &client.NodeInfo{Voter: true}}, nil, "it still votes in the lock service"},
+		{drainSight{node: &boss}, nil, "it still is the master and leads the lock service"},
+		{drainSight{node: &client.NodeInfo{}, tablets: 1}, nil, "it still serves 1 tablet"},
+		{drainSight{node: &boss, tablets: 1200, store: &client.NodeStore{DrainExtents: 3}}, nil,
+			"it still is the master, leads the lock service, serves 1,200 tablets and has 3 extents"},
+		{drainSight{node: &client.NodeInfo{}, tablets: -1}, client.ErrNotServing, "it still may serve tablets (where they are is not known: tablet not serving)"},
 	} {
-		if got := neededFor(&test.n); got != test.want {
-			t.Errorf("%+v: %q, want %q", test.n, got, test.want)
+		if got := neededFor(&test.x, test.unknown); got != test.want {
+			t.Errorf("%+v: %q, want %q", test.x, got, test.want)
 		}
 	}
 }

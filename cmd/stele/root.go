@@ -28,10 +28,17 @@ const (
 func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
 		inGroup(groupNode, a.serveCommand()),
+		inGroup(groupNode, a.initCommand()),
 		inGroup(groupNode, a.statusCommand()),
 		inGroup(groupNode, a.configCommand()),
 		inGroup(groupNode, a.nodeCommand()),
 		inGroup(groupNode, a.raftCommand()),
+		inGroup(groupNode, a.tokenCommand()),
+		inGroup(groupNode, a.userCommand()),
+		inGroup(groupNode, a.whoamiCommand()),
+		inGroup(groupNode, a.aclCommand()),
+		inGroup(groupNode, a.quotaCommand()),
+		inGroup(groupNode, a.usageCommand()),
 
 		inGroup(groupSchema, a.tableCommand()),
 		inGroup(groupSchema, a.familyCommand()),
@@ -74,7 +81,8 @@ func (a *app) rootCommand() *cobra.Command {
 the tools to work with them.
 
 Exit codes: 0 done, 1 error, 3 node unreachable, 4 wrong usage, 5 unhealthy,
-6 not found, 7 timed out, 10 disk full.`,
+6 not found, 7 timed out, 8 not allowed, or nobody knows you, 9 over a quota,
+10 disk full.`,
 		Example: `  stele serve --dev
   stele scan webtable --prefix com.cnn.
   stele status --addr 10.0.0.5:7106`,
@@ -99,6 +107,7 @@ Exit codes: 0 done, 1 error, 3 node unreachable, 4 wrong usage, 5 unhealthy,
 	root.SetHelpCommand(inGroup(groupTools, helpCommand()))
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.addr, "addr", envOr("STELE_ADDR", client.DefaultAddr), "`host:port` of the node, or several between commas; also STELE_ADDR")
+	flags.StringVar(&a.credential, "credential", os.Getenv("STELE_CREDENTIAL"), "`file` that proves who you are to nodes with certificates; also STELE_CREDENTIAL")
 	flags.BoolVar(&a.json, "json", false, "print JSON: one object, or one a line")
 	flags.Var((*durationFlag)(&a.timeout), "timeout", "give up after this `time`, such as 10s (default 30s; none for scans and long work); also STELE_TIMEOUT")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return a.readEnvironment() }

@@ -25,10 +25,16 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: `Run a node until it is told to stop: SIGINT or SIGTERM lets requests under way
 finish; a second one stops at once, which loses nothing that was acknowledged.
 
-A node without data founds a cluster of its own, or joins the one that the nodes
-given with --join are of. With --expect 3 three nodes without data, each given the
-same --join, found one together. Nodes with data remember the others: they need
-neither. A node that waits for others logs for whom.
+On a host where "stele init" was run, the node founds the cluster whose keys that has
+made. Others join it with --join and a token of "stele token create" in --token-file:
+they get keys of their own. All then know each other, and their clients, by certificates.
+
+Without keys the node is open, and listens on this machine alone: see --insecure. It
+founds a cluster of its own, or joins the one that the nodes given with --join are of.
+With --expect 3 three nodes without data, each given the same --join, found one together.
+
+Nodes with data remember the others: they need none of these. A node that waits for
+others logs for whom.
 
 With --dev it is for trying out: its data is in a temporary folder that goes when
 it stops (unless --data-dir names one), and a sample table is there. With --nodes 3 as
@@ -41,6 +47,7 @@ Settings also come from the environment (STELE_DATA_DIR, ...) and from
 		Example: `  stele serve --dev
   stele serve --dev --nodes 3
   stele serve --data-dir /data1 --data-dir /data2 --memory 8GiB
+  stele serve --data-dir /data1 --listen 0.0.0.0:7106 --join host1 --token-file token
   stele serve --data-dir /data1 --join host1,host2,host3 --expect 3 --zone rack-1
   stele serve --config ./stele.yaml --log-format json`,
 		Args: cobra.NoArgs,
@@ -96,9 +103,15 @@ func (a *app) warnExposed(c *configuration, log *slog.Logger) {
 // invite tells a person at the terminal how another host joins, if others can reach
 // this one.
 func (a *app) invite(c *configuration, addr string) {
-	if a.errTTY && c.text("gossip") != "off" && !isLoopback(addr) {
-		a.talk("another host joins this one with:\n\n  %s\n", c.invitation(addr))
+	if !a.errTTY || c.text("gossip") == "off" || isLoopback(addr) {
+		return
 	}
+	if c.securityDir() != "" {
+		a.talk("another host joins this one by a token, which you make with\n\n  stele token create --addr %s --credential admin.pem > token\n\nand copy to it:\n\n  %s\n",
+			addr, c.invitation(addr))
+		return
+	}
+	a.talk("another host joins this one with:\n\n  %s\n", c.invitation(addr))
 }
 
 // invitation is the command that has another host join the node at addr.
@@ -110,6 +123,9 @@ func (c *configuration) invitation(addr string) string {
 	for _, key := range []string{"listen", "gossip"} {
 		_, port, _ := net.SplitHostPort(c.text(key)) // validate has read it
 		words = append(words, "--"+key, net.JoinHostPort("0.0.0.0", port))
+	}
+	if c.securityDir() != "" {
+		return strings.Join(append(words, "--join", addr, "--token-file", "token"), " ")
 	}
 	words = append(words, "--insecure")
 	if file := c.text("gossip_key_file"); file != "" {

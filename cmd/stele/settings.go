@@ -1,11 +1,16 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/knadh/koanf/v2"
@@ -45,9 +50,11 @@ var settings = []setting{
 	{key: "zone", usage: "`name` of the zone that the node is in: voters are spread across zones", initial: "", example: "rack-1", check: checkZone},
 	{key: "voter_stable", usage: "`time` that a voter must be gone before another node gets its vote", initial: "10s", check: checkStable},
 	{key: "gossip_key_file", usage: "`file` with the key that gossip is encrypted with, the same on all nodes: 64 hexadecimal digits, or 32 bytes in base64", initial: "", example: "/etc/stele/gossip.key"},
-	{key: "insecure", usage: "listen on other addresses than loopback, though anyone who reaches them may read and write everything", initial: false},
+	{key: "security_dir", usage: "`folder` with the keys and certificate of the node, as \"stele init\" makes it: only who has a certificate of the cluster is then answered", initial: "", unset: "security in the first data folder, if it is there", example: "/etc/stele/security"},
+	{key: "token_file", usage: "`file` with a token, of \"stele token create\", by which this host joins the cluster of the nodes to join, if it has no keys yet or its certificate has ended", initial: "", example: "/etc/stele/token"},
+	{key: "insecure", usage: "listen on other addresses than loopback without certificates, though anyone who reaches them may read and write everything", initial: false},
 	{key: "memory", usage: "`size` of the memory to use, such as 4GiB", initial: "", unset: "a quarter of the machine's", example: "4GiB", check: checkSize},
-	{key: "reserve", usage: "`size` of the disk space to keep free in each data folder", initial: "", unset: "a twentieth of the disk, at most 1GiB", example: "1GiB", check: checkSize},
+	{key: "reserve", usage: "`size` of the disk space to keep free in each data folder; half of it is for METADATA and for what makes room", initial: "", unset: "a twentieth of the disk, at most 1GiB", example: "1GiB", check: checkSize},
 	{key: "extent_size", usage: "`size` of the pieces in which blobs and commit logs are kept, from 64KiB to 1GiB, the same on all nodes", initial: "", unset: "64MiB; a node prepares about ten of them for logs", example: "64MiB", check: checkExtentSize},
 	{key: "name", usage: "`name` of the node", initial: "", unset: "the host's", example: "host1"},
 	{key: "drain_timeout", usage: "`time` that requests under way get to finish when the node stops", initial: "30s", check: checkDuration},
@@ -173,6 +180,8 @@ type configuration struct {
 	origin map[string]string
 	// place tells of each key of the file in which line it is.
 	place map[string]string
+	// dev tells that it is of a development node, which is open.
+	dev bool
 	// file is the one that was read; empty if there is none.
 	file     string
 	problems problems
@@ -211,28 +220,54 @@ func (c *configuration) validate() {
 // fromFile tells whether the value that holds is one of the file.
 func (c *configuration) fromFile(key string) bool { return c.origin[key] == c.place[key] }
 
-// checkExposure refuses addresses that others can reach: there is no authentication
-// yet, so the port is all that stands between them and the data.
+// checkExposure refuses addresses that others can reach where there are no certificates: the
+// port is all that stands between them and the data.
 func (c *configuration) checkExposure() {
-	if c.values.Bool("insecure") {
+	if c.values.Bool("insecure") && !c.dev {
 		return
 	}
 	for _, key := range c.unguarded() {
-		if addr := c.text(key); addr != "off" && !isLoopback(addr) {
-			c.illTogether(key, usagef(
-				"listen on 127.0.0.1, or add --insecure if only people whom you trust can reach this machine",
-				"refusing to listen on %s (%s, %s): Stele does not ask for a password yet, so anyone who reaches it could read and write everything", addr, key, c.origin[key]))
+		addr := c.text(key)
+		if addr == "off" || isLoopback(addr) {
+			continue
 		}
+		if c.dev {
+			c.illTogether(key, usagef(`leave it out; a node for others is made by "stele init"`,
+				"refusing to listen on %s (%s, %s): a node for development lets everybody do everything, and is for this machine alone", addr, key, c.origin[key]))
+			continue
+		}
+		c.illTogether(key, usagef(
+			"\"stele init\" makes the keys of a new cluster, and --join with --token-file has this host join one; or listen on 127.0.0.1",
+			"refusing to listen on %s (%s, %s): this node has no certificate, so anyone who reaches it could read and write everything", addr, key, c.origin[key]))
 	}
 }
 
 // unguarded returns the keys of the addresses that take anybody's word. Gossip does
 // not, if there is a key.
 func (c *configuration) unguarded() []string {
+	if c.securityDir() != "" {
+		return nil
+	}
 	if c.text("gossip_key_file") != "" {
 		return []string{"listen", "http"}
 	}
 	return []string{"listen", "gossip", "http"}
+}
+
+// securityDir returns the folder of the node's keys, empty for an open node. A folder that is
+// there counts, whatever is in it: the node must not be open because a file is missing.
+func (c *configuration) securityDir() string {
+	if c.dev {
+		return ""
+	}
+	if dir := c.text("security_dir"); dir != "" {
+		return dir
+	}
+	dir := filepath.Join(c.values.Strings("data_dir")[0], node.SecurityFolder)
+	if _, err := os.Lstat(dir); c.text("token_file") == "" && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) {
+		return ""
+	}
+	return dir
 }
 
 // isLoopback tells whether only this machine can reach addr. A name must stand for
@@ -255,7 +290,10 @@ func (c *configuration) node() (node.Config, error) {
 		DataDirs: c.values.Strings("data_dir"),
 		Listen:   c.text("listen"), Gossip: c.text("gossip"), HTTP: c.text("http"),
 		Name: c.text("name"), Zone: c.text("zone"), Advertise: c.text("advertise"),
-		Join: c.join(), Expect: c.expect(),
+		Join: c.join(), Expect: c.expect(), Security: c.securityDir(),
+	}
+	if cfg.Security != "" {
+		cfg.TokenFile = c.text("token_file")
 	}
 	cfg.VoterStable, _ = parseDuration(c.text("voter_stable")) // validate has read it
 	var err error

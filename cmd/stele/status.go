@@ -19,10 +19,11 @@ func (a *app) statusCommand() *cobra.Command {
 
 TABLETS are those that METADATA has on a node, REPLICAS what it holds of the block store,
 UNDER the extents with too few replicas that it sees to. What nobody tells within 5
-seconds is shown as ?, and said to be unknown: the rest is shown all the same. Before the
-table stands what is not as it should be: tablets on no node, or being recovered. Tablets
-that nobody has served for 5 seconds are counted, and the first of them named, with what
-the last try to load them came to.
+seconds, and what is counted anew since a node has come or gone, is shown as ?, and said
+to be unknown: the rest is shown all the same. Before the table stands what is not as it
+should be: tablets on no node, or being recovered. Tablets that nobody has served for 5
+seconds are counted, and the first of them named, with what the last try to load them
+came to.
 
 Exit codes: 0 it serves, 5 it answers but does not serve, or tablets of the cluster are
 not served, 3 it cannot be reached, 7 it did not answer in time.`,
@@ -73,10 +74,15 @@ type statusJSON struct {
 	CacheBytes         int64      `json:"cache_bytes"`
 	CacheHits          int64      `json:"cache_hits"`
 	CacheMisses        int64      `json:"cache_misses"`
+	ScanCacheHits      int64      `json:"scan_cache_hits"`
+	ScanCacheMisses    int64      `json:"scan_cache_misses"`
+	OpenFileBytes      int64      `json:"open_file_bytes"`
+	PinnedBytes        int64      `json:"pinned_bytes"`
+	UnpinnedBytes      int64      `json:"unpinned_bytes"`
 	LogBytes           int64      `json:"log_bytes"`
 	Replicas           int64      `json:"replicas"`
 	LogReplicas        int64      `json:"log_replicas"`
-	UnderReplicated    int64      `json:"under_replicated"`
+	UnderReplicated    *int64     `json:"under_replicated"` // nil while it is counted
 	Reads              int64      `json:"reads"`
 	Scans              int64      `json:"scans"`
 	Commits            int64      `json:"commits"`
@@ -104,10 +110,14 @@ func statusOf(s *client.Status) statusJSON {
 		Voter: s.Voter, Leader: s.Leader, Master: s.Master, Nodes: s.Nodes, NodesAlive: s.NodesAlive,
 		Tables: s.Tables, Tablets: s.Tablets, MemtableBytes: s.MemtableBytes, MemtableBytesMax: s.MemtableBytesMax,
 		CacheBytes: s.CacheBytes, CacheHits: s.CacheHits, CacheMisses: s.CacheMisses, LogBytes: s.LogBytes,
-		Replicas: s.Replicas, LogReplicas: s.LogReplicas, UnderReplicated: s.UnderReplicated,
+		ScanCacheHits: s.ScanCacheHits, ScanCacheMisses: s.ScanCacheMisses, OpenFileBytes: s.OpenFileBytes, PinnedBytes: s.PinnedBytes, UnpinnedBytes: s.UnpinnedBytes,
+		Replicas: s.Replicas, LogReplicas: s.LogReplicas,
 		Reads: s.Reads, Scans: s.Scans, Commits: s.Commits, Stalls: s.Stalls, Overloads: s.Overloads,
 		MinorCompactions: s.MinorCompactions, MergingCompactions: s.MergingCompactions, MajorCompactions: s.MajorCompactions,
 		Disks: []diskJSON{},
+	}
+	if !s.Counting {
+		j.UnderReplicated = &s.UnderReplicated
 	}
 	for _, d := range s.Disks {
 		j.Disks = append(j.Disks, diskJSON(d))
@@ -133,10 +143,18 @@ func (a *app) printStatus(s *client.Status, whole *clusterJSON) error {
 	figures.add("version", s.Version)
 	figures.add("up", formatUptime(s.Uptime))
 	figures.add("memtables", formatSize(s.MemtableBytes)+" of "+formatSize(s.MemtableBytesMax))
-	figures.add("block cache", formatSize(s.CacheBytes)+hitRate(s))
+	figures.add("caches", formatSize(s.CacheBytes))
+	figures.add("block cache", hitRate(s.CacheHits, s.CacheMisses))
+	figures.add("scan cache", hitRate(s.ScanCacheHits, s.ScanCacheMisses))
+	figures.add("in-memory groups", formatSize(s.PinnedBytes)+lackingRoom(s))
+	figures.add("indexes and filters", formatSize(s.OpenFileBytes))
 	figures.add("commit log to replay", formatSize(s.LogBytes))
 	figures.add("commit log replicas", fmt.Sprintf("%d of %d", s.LogReplicas, s.Replicas))
-	figures.add("under-replicated extents", formatCount(s.UnderReplicated))
+	under := "?"
+	if !s.Counting {
+		under = formatCount(s.UnderReplicated)
+	}
+	figures.add("under-replicated extents", under)
 	figures.add("reads", fmt.Sprintf("%s rows, %s batches of scans", formatCount(s.Reads), formatCount(s.Scans)))
 	figures.add("writes", fmt.Sprintf("%s commits, %s stalled, %s refused", formatCount(s.Commits), formatCount(s.Stalls), formatCount(s.Overloads)))
 	figures.add("compactions", fmt.Sprintf("%s minor, %s merging, %s major", formatCount(s.MinorCompactions), formatCount(s.MergingCompactions), formatCount(s.MajorCompactions)))
@@ -171,7 +189,10 @@ func (a *app) statusSentence(s *client.Status, unserved int64) string {
 	if unserved > 0 {
 		few = fmt.Sprintf("; %s of the cluster not served", plural(unserved, "tablet"))
 	}
-	if s.UnderReplicated > 0 {
+	switch {
+	case s.Counting:
+		few += "; extents with too few replicas are not counted yet"
+	case s.UnderReplicated > 0:
 		few += fmt.Sprintf("; %s under-replicated", plural(s.UnderReplicated, "extent"))
 	}
 	if s.LogReplicas < s.Replicas && s.Uptime > logSettles {
@@ -196,11 +217,19 @@ func ofNodes(s *client.Status) string {
 	return ", " + plural(s.Nodes, "node")
 }
 
-func hitRate(s *client.Status) string {
-	if total := s.CacheHits + s.CacheMisses; total > 0 {
-		return fmt.Sprintf(", %.1f%% hits", 100*float64(s.CacheHits)/float64(total))
+// lackingRoom tells of in-memory groups that are not in memory.
+func lackingRoom(s *client.Status) string {
+	if s.UnpinnedBytes == 0 {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("; no room for %s more: give the node more memory", formatSize(s.UnpinnedBytes))
+}
+
+func hitRate(hits, misses int64) string {
+	if hits+misses == 0 {
+		return "not asked yet"
+	}
+	return fmt.Sprintf("%.1f%% hits", 100*float64(hits)/float64(hits+misses))
 }
 
 func formatUptime(d time.Duration) string {

@@ -23,7 +23,7 @@ func (a *app) tableCommand() *cobra.Command {
 		RunE: needVerb,
 	}
 	cmd.AddCommand(a.tableCreateCommand(), a.tableListCommand(), a.tableDescribeCommand(), a.tableDropCommand(), a.tableCompactCommand(),
-		a.tableSplitCommand(), a.tableMoveCommand(), a.tableMergeCommand())
+		a.tableSplitCommand(), a.tableMoveCommand(), a.tableMergeCommand(), a.tableOwnerCommand())
 	return cmd
 }
 

@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -51,6 +52,9 @@ func (e *Encoder) Len() int { return len(e.buf) }
 
 // Reset forgets all that was written and keeps the buffer.
 func (e *Encoder) Reset() { e.buf = e.buf[:0] }
+
+// Grow makes room for n more bytes, n >= 0, so that a large value is not copied as the buffer grows.
+func (e *Encoder) Grow(n int) { e.buf = slices.Grow(e.buf, n) }
 
 // Truncate forgets all but the first n bytes, 0 <= n <= Len().
 func (e *Encoder) Truncate(n int) { e.buf = e.buf[:n] }

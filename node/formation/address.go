@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// withPort adds the default port to an address that names none.
-func withPort(addr string) (string, error) {
+// WithPort adds the default port to an address that names none.
+func WithPort(addr string) (string, error) {
 	if addr == "" {
 		return "", errors.New("empty")
 	}

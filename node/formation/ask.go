@@ -7,6 +7,7 @@ import (
 
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/pki"
 )
 
 // call asks one question over a connection of its own: they are few.
@@ -67,6 +68,15 @@ func (f *Former) judge(addr string, err error) {
 		if f.refusals.first(addr, err) {
 			f.log.Error("node refused", "rpc", addr, "reason", err.Error())
 		}
+	case errors.Is(err, rpc.ErrWantsTLS):
+		if f.refusals.first(addr, err) {
+			f.log.Warn("what answers there is of a cluster with certificates, and this node has none: --token-file has it join by a token", "rpc", addr)
+		}
+	case pki.IsAlert(err):
+		if f.refusals.first(addr, err) {
+			f.log.Warn("what answers there does not take this node's certificate: it may be of another cluster, this node may have been removed, or a clock is wrong",
+				"rpc", addr, "error", err)
+		}
 	case errors.Is(err, rpc.ErrPreamble) || errors.Is(err, syscall.ECONNRESET):
 		if f.refusals.first(addr, err) {
 			f.log.Warn("what answers there does not speak as nodes do; --join takes the address of --listen, not that of --gossip or --http",
@@ -95,7 +105,7 @@ func (f *Former) askPromise(ctx context.Context, a actPromise) {
 
 func (f *Former) askJoin(ctx context.Context, a actAskJoin) {
 	f.mu.Lock()
-	q := joinRequest{Peer: f.mu.self, cluster: a.cluster, key: f.key}
+	q := joinRequest{Peer: f.mu.self, cluster: a.cluster, key: f.keys[0]}
 	f.mu.Unlock()
 	var answer joinAnswer
 	err := f.refusalOf(a.to, f.call(ctx, a.to, MethodJoin, q.append, answer.decode))

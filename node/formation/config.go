@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 )
 
@@ -40,8 +41,12 @@ type Config struct {
 	// does so at once, if Join is empty, and none if it is not.
 	Expect int
 
-	// Key is the cluster's gossip key, of 32 bytes, or empty for none.
-	Key []byte
+	// Found is the id of the cluster that the node may found. Empty means a new one.
+	Found string
+
+	// Keys are the cluster's gossip keys, of 32 bytes each, or none. A node that says that it
+	// encrypts with any of them is one of the cluster's.
+	Keys [][]byte
 
 	// Store keeps what must outlive the process.
 	Store Store
@@ -89,13 +94,13 @@ func (c *Config) validate() error {
 		return errors.New("the node's id or RPC address is missing")
 	case c.Store == nil:
 		return errors.New("no store for what must outlive the process")
-	case len(c.Key) != 0 && len(c.Key) != keyBytes:
-		return fmt.Errorf("gossip key has %d bytes, must have %d", len(c.Key), keyBytes)
+	case slices.ContainsFunc(c.Keys, func(k []byte) bool { return len(k) != keyBytes }):
+		return fmt.Errorf("a gossip key has not %d bytes", keyBytes)
 	case c.Expect < 0 || c.Expect > expectMax:
 		return fmt.Errorf("expected nodes are %d, must be 0 to %d", c.Expect, expectMax)
 	}
 	for _, a := range c.Join {
-		if _, err := withPort(a); err != nil {
+		if _, err := WithPort(a); err != nil {
 			return fmt.Errorf("address to join %q: %w", a, err)
 		}
 	}

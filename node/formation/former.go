@@ -18,7 +18,7 @@ import (
 type Former struct {
 	cfg  Config
 	log  *slog.Logger
-	key  []byte // fingerprint
+	keys [][]byte // fingerprints of the gossip keys; the first is told. One that is nil is of none
 	join []string
 
 	ctx    context.Context // ends with Close
@@ -55,10 +55,16 @@ func New(cfg Config) (*Former, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Former{cfg: cfg, log: cfg.Logger, key: fingerprint(cfg.Key), changed: make(chan struct{}, 1)}
+	f := &Former{cfg: cfg, log: cfg.Logger, changed: make(chan struct{}, 1)}
+	for _, k := range cfg.Keys {
+		f.keys = append(f.keys, fingerprint(k))
+	}
+	if len(f.keys) == 0 {
+		f.keys = [][]byte{nil}
+	}
 	f.file.path = cfg.PeersFile
 	for _, a := range cfg.Join {
-		a, _ = withPort(a) // validated
+		a, _ = WithPort(a) // validated
 		if !slices.Contains(f.join, a) {
 			f.join = append(f.join, a)
 		}
@@ -69,10 +75,23 @@ func New(cfg Config) (*Former, error) {
 	if err != nil { // they are a help, not needed
 		f.log.Warn("remembered peers cannot be read", "error", err)
 	}
-	f.mu.machine = newMachine(cfg.Self, cfg.Expect, f.key, cfg.Store.State(), func() string { return randomHex(8) })
+	f.mu.machine = newMachine(cfg.Self, cfg.Expect, f.keys[0], cfg.Store.State(), cfg.newID)
 	f.mu.machine.cluster = cfg.Cluster
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	return f, nil
+}
+
+// knowsKey tells whether a fingerprint is that of one of the cluster's gossip keys.
+func (f *Former) knowsKey(key []byte) bool {
+	return slices.ContainsFunc(f.keys, func(own []byte) bool { return bytes.Equal(own, key) })
+}
+
+// newID returns the id of a cluster that is founded now.
+func (c *Config) newID() string {
+	if c.Found != "" {
+		return c.Found
+	}
+	return randomHex(8)
 }
 
 func randomHex(n int) string {
@@ -278,8 +297,8 @@ func (f *Former) takeHelloLocked(addr string, h hello, answer bool) error {
 	switch {
 	case h.cluster != "" && f.mu.cluster != "" && h.cluster != f.mu.cluster:
 		return &OtherClusterError{Address: addr, Node: nodeText(h.Peer), Ours: f.mu.cluster, Theirs: h.cluster}
-	case !bytes.Equal(h.key, f.key):
-		return &OtherKeyError{Address: addr, Node: nodeText(h.Peer), Have: len(f.key) > 0, Want: len(h.key) > 0}
+	case !f.knowsKey(h.key):
+		return &OtherKeyError{Address: addr, Node: nodeText(h.Peer), Have: len(f.keys[0]) > 0, Want: len(h.key) > 0}
 	case h.ID == f.mu.self.ID:
 		if answer && f.seedLocked(addr) {
 			f.mu.machine.answered[addr] = h.ID

@@ -299,7 +299,7 @@ func TestLateSeed(t *testing.T) {
 
 func TestOthersAreRefused(t *testing.T) {
 	a, b := newHost(t, "a"), newHost(t, "b")
-	key := func(c *Config) { c.Key = []byte(strings.Repeat("k", 32)) }
+	key := func(c *Config) { c.Keys = [][]byte{[]byte(strings.Repeat("k", 32))} }
 	a.start(t, key)
 	b.start(t, nil)
 	a.wait(t)
@@ -333,6 +333,29 @@ func TestOthersAreRefused(t *testing.T) {
 			t.Errorf("log of %s:\n%s", h.id, h.log.text.String())
 		}
 	}
+	for first, keys := range map[string][]string{"new": {"n", "k"}, "old": {"k", "n"}} {
+		changing := newHost(t, first)
+		changing.start(t, func(c *Config) {
+			for _, k := range keys {
+				c.Keys = append(c.Keys, []byte(strings.Repeat(k, 32)))
+			}
+			c.Join = []string{a.addr}
+		})
+		if first == "old" { // a knows only the key that it tells
+			changing.wait(t)
+		} else if <-changing.done; !errors.As(changing.err, &otherKey) {
+			t.Errorf("one that encrypts with a key that is not known: %v", changing.err)
+		}
+		changing.stop()
+	}
+	a.stop()
+	a.start(t, func(c *Config) { c.Keys = [][]byte{[]byte(strings.Repeat("k", 32)), []byte(strings.Repeat("n", 32))} })
+	a.wait(t)
+	changed := newHost(t, "changed")
+	changed.start(t, func(c *Config) {
+		c.Keys, c.Join = [][]byte{[]byte(strings.Repeat("n", 32)), []byte(strings.Repeat("k", 32))}, []string{a.addr}
+	})
+	changed.wait(t)
 	banned := newHost(t, "banned")
 	a.stop()
 	a.start(t, func(c *Config) {

@@ -98,7 +98,7 @@ func TestAddresses(t *testing.T) {
 		"h": "h:7106", "h:1": "h:1", "10.0.0.1": "10.0.0.1:7106", "::1": "[::1]:7106", "[::1]": "[::1]:7106", "[::1]:5": "[::1]:5", "h:": "h:7106",
 		"": "", ":1": "",
 	} {
-		got, err := withPort(addr)
+		got, err := WithPort(addr)
 		if got != want || (err != nil) != (want == "") {
 			t.Errorf("%q: got %q, %v, want %q", addr, got, err, want)
 		}

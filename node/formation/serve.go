@@ -1,7 +1,6 @@
 package formation
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -113,10 +112,10 @@ func (f *Former) onJoin(c *rpc.Call) (func(*wire.Encoder), error) {
 }
 
 func (f *Former) checkKey(p Peer, key []byte) error {
-	if bytes.Equal(key, f.key) {
+	if f.knowsKey(key) {
 		return nil
 	}
-	return &OtherKeyError{Address: p.RPC, Node: nodeText(p), Have: len(f.key) > 0, Want: len(key) > 0}
+	return &OtherKeyError{Address: p.RPC, Node: nodeText(p), Have: len(f.keys[0]) > 0, Want: len(key) > 0}
 }
 
 // refuse says in the log who was refused and why, now and then.
@@ -168,7 +167,7 @@ func (f *Former) refusalOf(addr string, err error) error {
 		return &OtherClusterError{Address: addr, Node: node, Ours: f.mu.cluster, Theirs: theirs}
 	case reasonKey:
 		has, _ := e.Details["has_key"].(bool)
-		return &OtherKeyError{Address: addr, Node: node, Have: len(f.key) > 0, Want: has}
+		return &OtherKeyError{Address: addr, Node: node, Have: len(f.keys[0]) > 0, Want: has}
 	case reasonRefused:
 		return &RefusedError{Address: addr, Reason: e.Message}
 	}

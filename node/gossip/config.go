@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -16,9 +17,10 @@ type Config struct {
 	Self Meta
 	// Cluster is the cluster's id. What other clusters send is dropped.
 	Cluster string
-	// Key encrypts and authenticates everything, 32 bytes. Empty means that gossip
+	// Keys encrypt and authenticate everything, 32 bytes each: the first what is sent, all what
+	// comes, so that a cluster can go from one to another. None means that gossip
 	// is in the clear and anybody may take part.
-	Key []byte
+	Keys [][]byte
 
 	// Bind is the host:port to listen on, UDP and TCP. A port of 0 takes any.
 	Bind string
@@ -63,8 +65,8 @@ func (c *Config) validate() error {
 		return errors.New("the node's id or RPC address is missing")
 	case c.Cluster == "" || len(c.Cluster) > 255:
 		return fmt.Errorf("cluster id has %d bytes, must have 1 to 255", len(c.Cluster))
-	case len(c.Key) != 0 && len(c.Key) != keyBytes:
-		return fmt.Errorf("gossip key has %d bytes, must have %d", len(c.Key), keyBytes)
+	case slices.ContainsFunc(c.Keys, func(k []byte) bool { return len(k) != keyBytes }):
+		return fmt.Errorf("a gossip key has not %d bytes", keyBytes)
 	case c.Bind == "":
 		return errors.New("no address to listen on")
 	}

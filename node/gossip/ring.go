@@ -57,7 +57,7 @@ func Start(cfg Config) (*Ring, error) {
 	r := &Ring{cfg: cfg, name: instanceName(cfg.Self.ID, cfg.Self.Start), dirty: make(chan struct{}, 1)}
 	r.meta.now = cfg.Self
 	r.meta.encoded, _ = cfg.Self.encode() // validated
-	r.lines = newBridge(cfg.Logger, len(cfg.Key) > 0)
+	r.lines = newBridge(cfg.Logger, len(cfg.Keys) > 0)
 	r.table.init(cfg.Self.ID, cfg.Keep, r.lines.put)
 	r.notes.init(r.table.count)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -86,7 +86,13 @@ func (r *Ring) listen() error {
 	}
 	r.address = net.JoinHostPort(ip.String(), strconv.Itoa(advertisePort))
 	c := timings(time.Duration(r.cfg.slower))
-	c.Name, c.Label, c.SecretKey = r.name, r.cfg.Cluster, r.cfg.Key
+	c.Name, c.Label = r.name, r.cfg.Cluster
+	if len(r.cfg.Keys) > 0 {
+		if c.Keyring, err = memberlist.NewKeyring(r.cfg.Keys, r.cfg.Keys[0]); err != nil {
+			_ = transport.Shutdown()
+			return fmt.Errorf("gossip keys: %w", err)
+		}
+	}
 	c.Transport, c.BindPort = transport, port
 	c.AdvertiseAddr, c.AdvertisePort = ip.String(), advertisePort
 	c.Logger = logger

@@ -15,13 +15,14 @@ import (
 // All others run in rpc.Waiting mode, for they may wait for other sessions' locks
 // and caches, or for a majority that does not answer.
 func Serve(srv *rpc.Server, s Service) {
-	ServeCurrent(srv, func(bool) (Service, error) { return s, nil })
+	ServeCurrent(srv, func(*rpc.Call, bool) (Service, error) { return s, nil })
 }
 
 // ServeCurrent is Serve for a Service that comes and goes: each call is for the one
 // that current returns then, or is answered with its error. Current is told whether the
-// caller says that it is a node.
-func ServeCurrent(srv *rpc.Server, current func(node bool) (Service, error)) {
+// caller says that it is a node. Of the call it may look at who makes it, and of a
+// KeepAlive, which is answered later, it must not keep it.
+func ServeCurrent(srv *rpc.Server, current func(c *rpc.Call, node bool) (Service, error)) {
 	srv.Handle(MethodKeepAlive, rpc.Inline, func(c *rpc.Call) { serveKeepAlive(c, current) })
 	for i := range shapes {
 		sh := &shapes[i]
@@ -33,7 +34,7 @@ func ServeCurrent(srv *rpc.Server, current func(node bool) (Service, error)) {
 			if !begin(c, &r) {
 				return
 			}
-			s, err := current(r.node)
+			s, err := current(c, r.node)
 			if err != nil {
 				c.Fail(ToRPC(err))
 				return
@@ -64,12 +65,12 @@ func begin(c *rpc.Call, r *request) bool {
 	return true
 }
 
-func serveKeepAlive(c *rpc.Call, current func(node bool) (Service, error)) {
+func serveKeepAlive(c *rpc.Call, current func(c *rpc.Call, node bool) (Service, error)) {
 	r := request{shape: shapeOf[MethodKeepAlive]}
 	if !begin(c, &r) {
 		return
 	}
-	s, err := current(r.node)
+	s, err := current(c, r.node)
 	if err != nil {
 		c.Fail(ToRPC(err))
 		return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/steledb/stele/raftmeta/api"
@@ -43,8 +44,10 @@ func (a Addresses) Servers() []string { return a }
 type Config struct {
 	// Locator must be set.
 	Locator Locator
-	// Dialer makes connections: rpc over TCP.
+	// Dialer makes connections: rpc over what Dial makes.
 	Dialer Dialer
+	// Dial connects to a server: TCP. It is for the Dialer of this package alone.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// DialTimeout bounds one attempt to connect: 1 s.
 	DialTimeout time.Duration
 	// RetryTimeMax is how long a call goes on looking for a leader when its context
@@ -61,7 +64,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("session: no locator")
 	}
 	if c.Dialer == nil {
-		c.Dialer = tcp{}
+		c.Dialer = framed{c.Dial}
 	}
 	if c.DialTimeout == 0 {
 		c.DialTimeout = time.Second
@@ -135,11 +138,13 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// tcp dials with package rpc in framed mode.
-type tcp struct{}
+// framed dials with package rpc in framed mode.
+type framed struct {
+	dial func(ctx context.Context, addr string) (net.Conn, error) // nil: TCP
+}
 
-func (tcp) Dial(ctx context.Context, addr string) (Peer, error) {
-	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{MessageTimeout: 10 * time.Second})
+func (f framed) Dial(ctx context.Context, addr string) (Peer, error) {
+	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{MessageTimeout: 10 * time.Second, Dialer: f.dial})
 	if err != nil {
 		return Peer{}, err
 	}

@@ -39,9 +39,11 @@ type Files interface {
 }
 
 const (
-	// viewsMax bounds the views and principals that a Cache keeps, some hundred bytes
-	// each for tables with few families.
+	// viewsMax bounds the views, principals and policies that a Cache keeps, some hundred
+	// bytes each for tables with few families and grants.
 	viewsMax = 20_000
+	// grantsPerView is how many grants take about as much as a view.
+	grantsPerView = 4
 	// triesMax is how often rights are read anew when they change while they are read.
 	triesMax = 5
 )
@@ -56,8 +58,10 @@ type Cache struct {
 		epoch uint64 // of what is kept
 		views map[viewKey]*View
 		known map[string]*Principal // nil: there is none of that name
-		// cluster is the grants on the cluster; nil: not read yet.
-		cluster *Policy
+		// policies are the grants on tables that were read, and on the cluster.
+		policies map[uint64]*Policy
+		// weight is of all that, in views.
+		weight int
 	}
 }
 
@@ -75,7 +79,8 @@ func NewCache(f Files) *Cache {
 
 func (c *Cache) resetLocked(epoch uint64) {
 	c.mu.epoch = epoch
-	c.mu.views, c.mu.known, c.mu.cluster = map[viewKey]*View{}, map[string]*Principal{}, nil
+	c.mu.views, c.mu.known, c.mu.policies = map[viewKey]*View{}, map[string]*Principal{}, map[uint64]*Policy{}
+	c.mu.weight = 0
 }
 
 // Ticket is when rights were seen to hold. They are looked at when a request comes, and
@@ -90,34 +95,25 @@ func (c *Cache) Holds(t Ticket) bool { return c.files.Holds(t.epoch) }
 // generation. Errors: ErrUnknownPrincipal, ErrDisabled, ErrRevoked, ErrUncertain,
 // *RecordError, those of Files.
 func (c *Cache) View(ctx context.Context, principal string, generation uint64, s *table.Schema) (*View, Ticket, error) {
-	key := viewKey{principal, s.ID}
-	c.mu.RLock()
-	epoch, v, p := c.mu.epoch, c.mu.views[key], c.mu.known[principal]
-	c.mu.RUnlock()
-	if v != nil && v.schema == s && p != nil && c.files.Holds(epoch) {
-		if err := p.Check(generation); err != nil {
-			return nil, Ticket{epoch}, err
-		}
-		return v, Ticket{epoch}, nil
+	if v, t, err := c.ViewNow(principal, generation, s); v != nil || err != nil {
+		return v, t, err
 	}
+	key := viewKey{principal, s.ID}
+	var v *View
 	t, err := c.steady(ctx, func(epoch uint64) error {
-		p, err := c.principal(ctx, principal, epoch)
+		if err := c.check(ctx, principal, generation, epoch); err != nil {
+			return err
+		}
+		cluster, err := c.grants(ctx, Cluster, epoch)
 		if err != nil {
 			return err
 		}
-		if err := p.Check(generation); err != nil {
-			return err
-		}
-		cluster, err := c.cluster(ctx, epoch)
-		if err != nil {
-			return err
-		}
-		grants, err := c.policy(ctx, TableFile(s.ID), s.ID)
+		grants, err := c.grants(ctx, s.ID, epoch)
 		if err != nil {
 			return err
 		}
 		v = NewView(principal, cluster, grants, s)
-		c.keep(epoch, func() { c.mu.views[key] = v })
+		c.keep(epoch, 1, func() { c.mu.views[key] = v })
 		return nil
 	})
 	if err != nil {
@@ -126,23 +122,87 @@ func (c *Cache) View(ctx context.Context, principal string, generation uint64, s
 	return v, t, nil
 }
 
+// ViewNow is View for who cannot wait: it returns nil and no error if somebody would have
+// to be asked.
+func (c *Cache) ViewNow(principal string, generation uint64, s *table.Schema) (*View, Ticket, error) {
+	c.mu.RLock()
+	epoch, v, p := c.mu.epoch, c.mu.views[viewKey{principal, s.ID}], c.mu.known[principal]
+	c.mu.RUnlock()
+	if v == nil || v.schema != s || p == nil || !c.files.Holds(epoch) {
+		return nil, Ticket{}, nil
+	}
+	if err := p.Check(generation); err != nil {
+		return nil, Ticket{epoch}, err
+	}
+	return v, Ticket{epoch}, nil
+}
+
+// Sees tells whether a principal has any right on a table or a family of it, without the
+// table's schema: also on a family that was dropped, if its grants were not. Errors: those
+// of View.
+func (c *Cache) Sees(ctx context.Context, principal string, generation, table uint64) (sees bool, t Ticket, err error) {
+	t, err = c.steady(ctx, func(epoch uint64) error {
+		if err := c.check(ctx, principal, generation, epoch); err != nil {
+			return err
+		}
+		cluster, err := c.grants(ctx, Cluster, epoch)
+		if err != nil {
+			return err
+		}
+		if sees = cluster.Rights(principal) != 0; sees {
+			return nil
+		}
+		grants, err := c.grants(ctx, table, epoch)
+		if err == nil {
+			grants.of(principal, func(Grant) { sees = true })
+		}
+		return err
+	})
+	return sees, t, err
+}
+
+// Check returns nil if a certificate or token of that generation lets the principal in.
+// Errors: those of View.
+func (c *Cache) Check(ctx context.Context, principal string, generation uint64) (Ticket, error) {
+	return c.steady(ctx, func(epoch uint64) error { return c.check(ctx, principal, generation, epoch) })
+}
+
+func (c *Cache) check(ctx context.Context, principal string, generation, epoch uint64) error {
+	p, err := c.principal(ctx, principal, epoch)
+	if err != nil {
+		return err
+	}
+	return p.Check(generation)
+}
+
 // CheckCluster returns nil if the principal has the right on the cluster. Errors: those of
 // View, and *DeniedError.
 func (c *Cache) CheckCluster(ctx context.Context, principal string, generation uint64, right Rights) (Ticket, error) {
 	return c.steady(ctx, func(epoch uint64) error {
-		p, err := c.principal(ctx, principal, epoch)
-		if err != nil {
+		if err := c.check(ctx, principal, generation, epoch); err != nil {
 			return err
 		}
-		if err := p.Check(generation); err != nil {
-			return err
-		}
-		cluster, err := c.cluster(ctx, epoch)
+		cluster, err := c.grants(ctx, Cluster, epoch)
 		if err != nil {
 			return err
 		}
 		return cluster.Check(principal, right)
 	})
+}
+
+// CheckClusterNow is CheckCluster for who cannot wait: known is false if somebody would have
+// to be asked.
+func (c *Cache) CheckClusterNow(principal string, generation uint64, right Rights) (err error, known bool) {
+	c.mu.RLock()
+	epoch, p, cluster := c.mu.epoch, c.mu.known[principal], c.mu.policies[Cluster]
+	c.mu.RUnlock()
+	if p == nil || cluster == nil || !c.files.Holds(epoch) {
+		return nil, false
+	}
+	if err := p.Check(generation); err != nil {
+		return err, true
+	}
+	return cluster.Check(principal, right), true
 }
 
 // steady calls read until nothing has changed meanwhile: what it has found then, an
@@ -165,16 +225,17 @@ func (c *Cache) steady(ctx context.Context, read func(epoch uint64) error) (Tick
 }
 
 // keep runs store under the lock if what it stores is of the epoch that is kept, or of a
-// later one.
-func (c *Cache) keep(epoch uint64, store func()) {
+// later one. Weight is how many views that is in memory.
+func (c *Cache) keep(epoch uint64, weight int, store func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if epoch < c.mu.epoch {
 		return
 	}
-	if epoch > c.mu.epoch || len(c.mu.views)+len(c.mu.known) >= viewsMax {
+	if epoch > c.mu.epoch || c.mu.weight+weight > viewsMax {
 		c.resetLocked(epoch)
 	}
+	c.mu.weight += weight
 	store()
 }
 
@@ -193,7 +254,7 @@ func (c *Cache) principal(ctx context.Context, name string, epoch uint64) (*Prin
 		if p, err = decodeNamed(name, b); err != nil {
 			return nil, err
 		}
-		c.keep(epoch, func() { c.mu.known[name] = p })
+		c.keep(epoch, 1, func() { c.mu.known[name] = p })
 	}
 	if p == nil {
 		return nil, ErrUnknownPrincipal
@@ -216,19 +277,23 @@ func decodeNamed(name string, b []byte) (*Principal, error) {
 	return p, nil
 }
 
-// cluster returns the grants on the cluster.
-func (c *Cache) cluster(ctx context.Context, epoch uint64) (*Policy, error) {
+// grants returns the grants on a table, or on the cluster.
+func (c *Cache) grants(ctx context.Context, table, epoch uint64) (*Policy, error) {
 	c.mu.RLock()
-	p, current := c.mu.cluster, c.mu.epoch == epoch
+	p, current := c.mu.policies[table], c.mu.epoch == epoch
 	c.mu.RUnlock()
 	if p != nil && current {
 		return p, nil
 	}
-	p, err := c.policy(ctx, ClusterFile, Cluster)
+	path := ClusterFile
+	if table != Cluster {
+		path = TableFile(table)
+	}
+	p, err := c.policy(ctx, path, table)
 	if err != nil {
 		return nil, err
 	}
-	c.keep(epoch, func() { c.mu.cluster = p })
+	c.keep(epoch, 1+len(p.Grants)/grantsPerView, func() { c.mu.policies[table] = p })
 	return p, nil
 }
 

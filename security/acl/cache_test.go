@@ -242,12 +242,12 @@ func TestSlowReader(t *testing.T) {
 	if v, _, err := c.View(ctx, "ann", 0, s); err != nil || v.CheckRead() == nil {
 		t.Fatal("the change is not seen", err)
 	}
-	c.keep(1, func() { c.mu.views[viewKey{"ann", 16}] = old })
+	c.keep(1, 1, func() { c.mu.views[viewKey{"ann", 16}] = old })
 	if v, _, err := c.View(ctx, "ann", 0, s); err != nil || v.CheckRead() == nil {
 		t.Error("a view of before was kept", err)
 	}
 	service.put(ClusterFile, encoded(&Policy{}, Grant{"ann", 0, Read}))
-	if p, err := c.cluster(ctx, 99); err != nil || len(p.Grants) != 1 {
+	if p, err := c.grants(ctx, Cluster, 99); err != nil || len(p.Grants) != 1 {
 		t.Error("grants of before were taken for a later epoch", err)
 	}
 }
@@ -363,7 +363,7 @@ func TestCacheAsksSeldom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	view(altered, 1) // the principal and the cluster's grants are known
+	view(altered, 0) // the principal and the grants are known
 	service.change(ClusterFile, nil)
 	view(altered, 3)
 	before := files.reads.Load()
@@ -383,7 +383,7 @@ func TestCacheAsksSeldom(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(c.mu.views) + len(c.mu.known); n > viewsMax {
+	if n := len(c.mu.views) + len(c.mu.known) + len(c.mu.policies); n > viewsMax || c.mu.weight < n {
 		t.Errorf("%d views are kept, at most %d may be", n, viewsMax)
 	}
 }

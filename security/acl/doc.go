@@ -1,5 +1,5 @@
 // Package acl says who may do what: read, write and administer the cluster, tables and
-// column families. Nodes do not use this package yet.
+// column families.
 //
 // In the paper access control is per column family (§2: "Access control and both disk
 // and memory accounting are performed at the column-family level"), and Chubby keeps the

@@ -46,7 +46,7 @@ func (e *DeniedError) Error() string {
 	if e.Family != "" {
 		where = fmt.Sprintf("family %q of %s", e.Family, where)
 	}
-	return fmt.Sprintf("principal %q has no right to %s on %s: ask its administrator", e.Principal, e.Right, where)
+	return fmt.Sprintf("principal %q has no %s right on %s: ask its administrator", e.Principal, e.Right, where)
 }
 
 // Is makes the error match ErrDenied.

@@ -149,6 +149,9 @@ func (v *View) ReadsAll() bool { return v.readsAll }
 // CanRead tells whether the principal gets the cells of a family.
 func (v *View) CanRead(family string) bool { return v.read.Has(v.place(family)) }
 
+// CanWrite tells whether the principal may change the cells of a family.
+func (v *View) CanWrite(family string) bool { return v.write.Has(v.place(family)) }
+
 // Readable returns the cells that the principal gets, in the memory of cells. They come
 // sorted by family, as table.CompareCells sorts.
 func (v *View) Readable(cells []table.Cell) []table.Cell {

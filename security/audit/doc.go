@@ -1,5 +1,4 @@
-// Package audit writes down who did what to the cluster, and who was refused. Nodes do
-// not use this package yet.
+// Package audit writes down who did what to the cluster, and who was refused.
 //
 // # What is written
 //

@@ -1,5 +1,5 @@
 // Package folder keeps what a node proves itself with: its keys and certificates, in one
-// folder. Nodes do not use this package yet.
+// folder.
 //
 // # Files
 //
@@ -10,6 +10,7 @@
 //	            node that the cluster was made on, and on nodes that vote
 //	gossip.key  keys of gossip, one to four lines of 64 hexadecimal digits: the first
 //	            encrypts, all decrypt
+//	join.key    the key by which a node asks to be enrolled, until it is
 //
 // All are for their owner alone (package internal/secretfile), and so is the folder.
 //
@@ -24,7 +25,8 @@
 //
 //	E1. A crash in Init leaves no folder, or all of it. One in Enrol leaves a node that
 //	    is not enrolled, or is; and Enrol can be called again.
-//	E2. Neither replaces a credential or an authority that is there.
+//	E2. Neither replaces a credential or an authority that is there. Renew replaces a
+//	    credential by one of the same node.
 //	E3. What Load returns belongs together: one cluster, one node.
 //
 // The package starts no goroutine.

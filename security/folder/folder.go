@@ -1,6 +1,7 @@
 package folder
 
 import (
+	"crypto"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/hex"
@@ -21,6 +22,7 @@ const (
 	trustFile     = "ca.crt"
 	authorityFile = "ca.key"
 	gossipFile    = "gossip.key"
+	joinFile      = "join.key"
 )
 
 // FirstPrincipal is the name of the principal that Init makes: he may do everything.
@@ -142,7 +144,41 @@ func (f Folder) Enrol(c *Contents) error {
 	if err := f.checkFree(authorityFile, nodeFile); err != nil {
 		return err
 	}
-	return f.write(c)
+	if err := f.write(c); err != nil {
+		return err
+	}
+	return secretfile.Remove(f.file(joinFile))
+}
+
+// Renew replaces the credential of a node that is enrolled, and has joined its cluster once
+// more, by another of the same node and cluster. Errors: those of Load, and of the disk.
+func (f Folder) Renew(c *Contents) error {
+	old, err := f.Load()
+	if err != nil {
+		return err
+	}
+	was, is := old.Credential.Peer(), c.Credential.Peer()
+	if was.Name != is.Name || was.Cluster != is.Cluster {
+		return fmt.Errorf("the credential of %s of cluster %s cannot replace that of %s of cluster %s", is, is.Cluster, was, was.Cluster)
+	}
+	if err := f.write(c); err != nil {
+		return err
+	}
+	return secretfile.Remove(f.file(joinFile))
+}
+
+// JoinKey returns the key by which the node asks to be enrolled, and makes it if there is
+// none: until it is enrolled, the node asks with the same one, so that it is known when it
+// asks again.
+func (f Folder) JoinKey() (crypto.Signer, error) {
+	key, err := pki.ReadKey(f.file(joinFile))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return key, err
+	}
+	if key, err = pki.NewKey(); err != nil {
+		return nil, err
+	}
+	return key, pki.WriteKey(f.file(joinFile), key)
 }
 
 // write writes what every node has.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/x509"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -285,4 +286,68 @@ func admin(t *testing.T, a *pki.Authority) *pki.Credential {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// TestJoinKey: a host asks with one key until it is enrolled, however often it starts, and with
+// another when it joins again.
+func TestJoinKey(t *testing.T) {
+	_, c, _ := inited(t)
+	f := At(filepath.Join(t.TempDir(), "security"))
+	hash := func() [32]byte {
+		t.Helper()
+		key, err := f.JoinKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		request, err := pki.NewRequest(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := pki.KeyHash(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	first := hash()
+	if hash() != first {
+		t.Error("asked twice, it has two keys")
+	}
+	if info, err := os.Stat(f.file(joinFile)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the key's file: %v, %v", info, err)
+	}
+	if err := f.Enrol(joining(t, c.Authority, "n2")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(f.file(joinFile)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is enrolled, and the key is still there: %v", err)
+	}
+	if hash() == first {
+		t.Error("it joins again with the old key")
+	}
+	again := joining(t, c.Authority, "n2")
+	if err := f.Renew(again); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := f.Load(); err != nil || got.Credential.Peer().Serial != again.Credential.Peer().Serial {
+		t.Errorf("after it has joined again: %v", err)
+	}
+	if _, err := os.Stat(f.file(joinFile)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it has joined again, and the key is still there: %v", err)
+	}
+	_, other, _ := inited(t)
+	for what, c := range map[string]*Contents{"another node": joining(t, c.Authority, "n3"), "another cluster": joining(t, other.Authority, "n2")} {
+		if err := f.Renew(c); err == nil {
+			t.Errorf("its credential was replaced by one of %s", what)
+		}
+	}
+	if err := At(t.TempDir()).Renew(again); !errors.Is(err, ErrNotEnrolled) {
+		t.Errorf("a node that is not enrolled is renewed: %v", err)
+	}
+	if err := os.WriteFile(f.file(joinFile), []byte("no key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.JoinKey(); err == nil || strings.Contains(err.Error(), "no key") {
+		t.Errorf("a file that is no key: %v", err)
+	}
 }

@@ -198,6 +198,14 @@ func checkAuthority(c *x509.Certificate) (cluster string, err error) {
 	return clusterOf(c)
 }
 
+// CheckHost returns a *HostError for what SignNode takes for no name or address of a host.
+func CheckHost(s string) error {
+	if net.ParseIP(s) == nil && !validHost(s) {
+		return &HostError{s}
+	}
+	return nil
+}
+
 // validHost tells whether s can be a DNS name. A wildcard is none.
 func validHost(s string) bool {
 	for label := range strings.SplitSeq(s, ".") {

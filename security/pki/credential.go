@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/steledb/stele/internal/secretfile"
@@ -61,6 +62,9 @@ func AnonymousCredential(trust *Trust) *Credential { return &Credential{trust: t
 // Peer returns whose credential it is.
 func (c *Credential) Peer() Peer { return c.peer }
 
+// Leaf returns the certificate; nil if there is none.
+func (c *Credential) Leaf() *x509.Certificate { return c.leaf }
+
 // Trust returns whom the credential trusts.
 func (c *Credential) Trust() *Trust { return c.trust }
 
@@ -69,6 +73,18 @@ func (c *Credential) Begins() time.Time { return c.leaf.NotBefore }
 
 // Ends is the end of the certificate's life.
 func (c *Credential) Ends() time.Time { return c.leaf.NotAfter }
+
+// Hosts returns the names and addresses that the certificate is for beside who it names.
+func (c *Credential) Hosts() []string {
+	if c.leaf == nil {
+		return nil
+	}
+	hosts := slices.Clone(c.leaf.DNSNames)
+	for _, ip := range c.leaf.IPAddresses {
+		hosts = append(hosts, ip.String())
+	}
+	return hosts
+}
 
 // String tells whose the credential is, and nothing of the key.
 func (c *Credential) String() string { return "credential of " + c.peer.String() }
@@ -129,13 +145,34 @@ func ReadCredential(file string) (*Credential, error) {
 	return c, nil
 }
 
+// PEM returns the authority's key and certificate as one file. It is a secret.
+func (a *Authority) PEM() ([]byte, error) {
+	b, err := keyPEM(a.key)
+	if err != nil {
+		return nil, err
+	}
+	return append(b, pem.EncodeToMemory(&pem.Block{Type: pemCertificate, Bytes: a.cert.Raw})...), nil
+}
+
+// ParseAuthority reads what PEM returns. No error holds anything of the key.
+func ParseAuthority(b []byte) (*Authority, error) {
+	blocks, err := readPEM(b)
+	if err == nil && (blocks.key == nil || len(blocks.certs) != 1) {
+		err = errors.New("want a private key and one certificate")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newAuthority(blocks.certs[0], blocks.key)
+}
+
 // WriteAuthority keeps the authority's key in a file of its owner's alone.
 func WriteAuthority(file string, a *Authority) error {
-	b, err := keyPEM(a.key)
+	b, err := a.PEM()
 	if err != nil {
 		return err
 	}
-	return secretfile.Write(file, append(b, pem.EncodeToMemory(&pem.Block{Type: pemCertificate, Bytes: a.cert.Raw})...))
+	return secretfile.Write(file, b)
 }
 
 // ReadAuthority reads what WriteAuthority has written. Errors: as ReadCredential.
@@ -144,18 +181,36 @@ func ReadAuthority(file string) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	blocks, err := readPEM(b)
-	if err == nil && (blocks.key == nil || len(blocks.certs) != 1) {
-		err = errors.New("want a private key and one certificate")
-	}
-	if err != nil {
-		return nil, &FileError{file, "it is not an authority's", err}
-	}
-	a, err := newAuthority(blocks.certs[0], blocks.key)
+	a, err := ParseAuthority(b)
 	if err != nil {
 		return nil, &FileError{file, "it is not an authority's", err}
 	}
 	return a, nil
+}
+
+// WriteKey keeps a key that has no certificate yet in a file of its owner's alone.
+func WriteKey(file string, key crypto.Signer) error {
+	b, err := keyPEM(key)
+	if err != nil {
+		return err
+	}
+	return secretfile.Write(file, b)
+}
+
+// ReadKey reads what WriteKey has written. Errors: as ReadCredential.
+func ReadKey(file string) (crypto.Signer, error) {
+	b, err := secretfile.Read(file)
+	if err != nil {
+		return nil, err
+	}
+	blocks, err := readPEM(b)
+	if err == nil && (blocks.key == nil || len(blocks.certs) > 0) {
+		err = errors.New("want a private key, and nothing else")
+	}
+	if err != nil {
+		return nil, &FileError{file, "it is not a key", err}
+	}
+	return blocks.key, nil
 }
 
 // ReadTrust reads a file with the authorities' certificates, which is no secret.

@@ -2,8 +2,7 @@
 // which its nodes and clients know each other.
 //
 // The paper's servers run in one company's machine rooms and say nothing of this; §4
-// leaves access to Chubby's ACLs. Here anyone may reach a port. Nodes do not use this
-// package yet.
+// leaves access to Chubby's ACLs. Here anyone may reach a port.
 //
 // # Nouns
 //
@@ -76,6 +75,9 @@
 //	K5. No error, log line or String holds anything of a private key.
 //	K6. A joining host gives nothing away to a server that does not have the
 //	    authority of the fingerprint that it was given.
-//	K7. A connection ends when its peer's certificate does.
-//	K8. Who does not finish a handshake keeps nobody out, and holds one of so many places.
+//	K7. A connection ends when its peer's certificate does, and that of who has none soon,
+//	    unless he proves otherwise who he is.
+//	K8. Who does not finish a handshake keeps nobody out, and holds one of so many places;
+//	    so do strangers, in places of their own.
+//	K9. Once Refuse turns a peer away and Sever has returned, it has no connection.
 package pki

@@ -3,6 +3,7 @@ package pki
 import (
 	"errors"
 	"fmt"
+	"net"
 )
 
 // Why a peer is not believed. All come in a *PeerError.
@@ -51,6 +52,13 @@ func (e *PeerError) Error() string {
 
 // Unwrap returns why, and the cause.
 func (e *PeerError) Unwrap() []error { return []error{e.Why, e.Detail} }
+
+// IsAlert tells whether a connection ended by an alert of TLS: the other end does not take our
+// certificate, mostly.
+func IsAlert(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error" // package tls does not export the type of what it wraps
+}
 
 // NameError is about a name that no certificate can be made for.
 type NameError struct {

@@ -5,7 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -20,24 +20,32 @@ type ListenerConfig struct {
 	// HandshakesMax is how many are under way at once: 256. One more ends the oldest: a
 	// good one takes milliseconds, so it is those who say nothing that give way.
 	HandshakesMax int
+	// StrangerLife is how long a connection lasts whose peer has shown no certificate, unless
+	// Conn.Stay says otherwise: 1 minute. StrangersMax is how many of them there are at once:
+	// 256. One more ends the oldest.
+	StrangerLife time.Duration
+	StrangersMax int
 	// Refused is told why a connection was not taken. It must not block. Nil is not.
 	Refused func(from net.Addr, err error)
 }
 
-// Conn is a connection whose handshake is done.
-type Conn struct {
-	*tls.Conn
-	// Peer is who is at the other end; anonymous if it has shown no certificate.
-	Peer Peer
-	end  *time.Timer // closes the connection with the certificate's life; nil for anonymous
-}
-
-// Close closes the connection.
-func (c *Conn) Close() error {
-	if c.end != nil {
-		c.end.Stop()
+func (c ListenerConfig) withDefaults() ListenerConfig {
+	if c.HandshakeTimeout == 0 {
+		c.HandshakeTimeout = 10 * time.Second
 	}
-	return c.Conn.Close()
+	if c.HandshakesMax == 0 {
+		c.HandshakesMax = 256
+	}
+	if c.StrangerLife == 0 {
+		c.StrangerLife = time.Minute
+	}
+	if c.StrangersMax == 0 {
+		c.StrangersMax = 256
+	}
+	if c.Refused == nil {
+		c.Refused = func(net.Addr, error) {}
+	}
+	return c
 }
 
 // errCrowded is why an old handshake gives way.
@@ -59,6 +67,7 @@ type Listener struct {
 	mu struct {
 		sync.Mutex
 		handshakes list.List // of *pending, the oldest first
+		strangers  list.List // of *Conn, the oldest first
 	}
 }
 
@@ -72,15 +81,7 @@ type pending struct {
 
 // Listen returns a listener of TLS connections that come by inner, which it then owns.
 func Listen(inner net.Listener, cfg ListenerConfig) *Listener {
-	if cfg.HandshakeTimeout == 0 {
-		cfg.HandshakeTimeout = 10 * time.Second
-	}
-	if cfg.HandshakesMax == 0 {
-		cfg.HandshakesMax = 256
-	}
-	if cfg.Refused == nil {
-		cfg.Refused = func(net.Addr, error) {}
-	}
+	cfg = cfg.withDefaults()
 	l := &Listener{inner: inner, cfg: cfg, tls: cfg.Endpoint.Server(), ready: make(chan net.Conn), errs: make(chan error)}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.tasks.Go(l.acceptLoop)
@@ -170,6 +171,9 @@ func (l *Listener) serve(place *list.Element) {
 	}
 	h.done = err == nil
 	l.mu.Unlock()
+	if c != nil && !h.done {
+		_ = c.Close()
+	}
 	if h.done {
 		select {
 		case l.ready <- c:
@@ -195,50 +199,61 @@ func (l *Listener) serve(place *list.Element) {
 func (l *Listener) shake(nc net.Conn) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, l.cfg.HandshakeTimeout)
 	defer cancel()
-	c := &Conn{Conn: tls.Server(nc, l.tls)}
+	c := &Conn{Conn: tls.Server(nc, l.tls), of: l.cfg.Endpoint}
 	err := c.HandshakeContext(ctx)
 	if err == nil {
 		c.Peer, err = l.cfg.Endpoint.Identify(c.ConnectionState())
 	}
+	plain, peer := tls.RecordHeaderError{}, (*PeerError)(nil)
+	if errors.As(err, &plain) {
+		_ = nc.SetWriteDeadline(time.Now().Add(sayTime))
+		_, _ = nc.Write([]byte{0x15, 3, 3, 0, 2, 2, 40}) // fatal, handshake_failure
+		linger(nc)
+	} else if errors.As(err, &peer) {
+		linger(nc) // package tls has told why
+	}
+	if err == nil {
+		err = c.begin(l.cfg.StrangerLife)
+	}
 	if err != nil {
 		_ = nc.Close()
 		return nil, err
 	}
-	c.endWith(l.cfg.Endpoint.opts.Now())
+	if c.Peer.Kind == Anonymous {
+		l.welcome(c)
+	}
 	return c, nil
 }
 
-// endWith has the connection end when the peer's certificate does.
-func (c *Conn) endWith(now time.Time) {
-	if c.Peer.Kind != Anonymous {
-		c.end = time.AfterFunc(c.Peer.Ends.Sub(now), func() { _ = c.Conn.NetConn().Close() })
+// welcome counts a connection of a stranger, and ends the oldest where there are too many.
+func (l *Listener) welcome(c *Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.in, c.place = l, l.mu.strangers.PushBack(c)
+	for l.mu.strangers.Len() > l.cfg.StrangersMax {
+		oldest := l.mu.strangers.Front()
+		l.mu.strangers.Remove(oldest)
+		_ = oldest.Value.(*Conn).NetConn().Close()
 	}
 }
 
-// Dial connects to the node of that id at an address, or to whichever node of the cluster
-// is there if the id is empty. The context bounds the handshake as well. Errors: those of
-// the network, *PeerError. Only a first read tells whether the node takes our certificate.
-func (e *Endpoint) Dial(ctx context.Context, node, addr string) (net.Conn, error) {
-	var d net.Dialer
-	nc, err := d.DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	return e.Over(ctx, node, nc)
+// known counts a connection no more as a stranger's.
+func (l *Listener) known(c *Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.strangers.Remove(c.place) // nothing if it is not there any more
 }
 
-// Over is Dial by a connection that is there, which it then owns.
-func (e *Endpoint) Over(ctx context.Context, node string, nc net.Conn) (net.Conn, error) {
-	c := &Conn{Conn: tls.Client(nc, e.DialNode(node))}
-	err := c.HandshakeContext(ctx)
-	if err != nil {
-		_ = nc.Close()
-		return nil, fmt.Errorf("handshake with %s: %w", nc.RemoteAddr(), err)
+// linger reads what a peer still sends that was told by an alert why it is not taken: to close
+// with bytes unread would take the alert back. Clients of ours know an alert by its first byte.
+func linger(nc net.Conn) {
+	_ = nc.SetDeadline(time.Now().Add(sayTime))
+	if half, ok := nc.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		_, _ = io.CopyN(io.Discard, nc, sayBytes)
 	}
-	if c.Peer, err = e.verify(c.ConnectionState(), asServer); err != nil {
-		_ = nc.Close()
-		return nil, err
-	}
-	c.endWith(e.opts.Now())
-	return c, nil
 }
+
+const (
+	sayTime  = 500 * time.Millisecond
+	sayBytes = 64 << 10
+)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -260,10 +261,6 @@ func TestConnectionEndsWithCertificate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		anonymous, err := s.call(NewEndpoint(AnonymousCredential(trustIn(t, s.a)), Options{}))
-		if err != nil {
-			t.Fatal(err)
-		}
 		time.Sleep(NodeLife - time.Hour)
 		if err := swapByte(c); err != nil {
 			t.Errorf("an hour before: %v", err)
@@ -272,14 +269,182 @@ func TestConnectionEndsWithCertificate(t *testing.T) {
 		if err := swapByte(c); err == nil {
 			t.Error("the connection outlives its peer's certificate")
 		}
-		if err := swapByte(anonymous); err != nil { // by the server's side
-			t.Errorf("of a client without a certificate: %v", err)
-		}
 		_ = c.Close()
-		_ = anonymous.Close()
 		_ = s.l.Close()
 		wg.Wait()
 	})
+}
+
+// TestStrangers: K7, K8. The connection of who shows no certificate ends after a minute, unless he
+// has proved otherwise who he is, and sooner if there are too many of them.
+func TestStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 0)
+		_ = s.l.Close()
+		s.net = newPipes()
+		s.l = Listen(s.net, ListenerConfig{Endpoint: s.client, StrangersMax: 3, Refused: s.refused.add})
+		anonymous := NewEndpoint(AnonymousCredential(trustIn(t, s.a)), Options{})
+		var wg sync.WaitGroup
+		meet := func() (theirs *tls.Conn, ours *Conn) {
+			theirs = tls.Client(s.net.dial(), anonymous.DialNode("n2"))
+			wg.Go(func() { _ = theirs.Handshake() })
+			c, err := s.l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			return theirs, c.(*Conn)
+		}
+		ended := func(c *Conn) bool {
+			_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
+			_, err := c.Read(make([]byte, 1))
+			return !errors.Is(err, context.DeadlineExceeded) && !isTimeout(err)
+		}
+		_, leaves := meet()
+		_, stays := meet()
+		_, hour := meet()
+		stays.Stay(time.Time{})
+		hour.Stay(time.Now().Add(time.Hour))
+		time.Sleep(59 * time.Second)
+		for name, c := range map[string]*Conn{"a stranger": leaves, "who stays": stays, "who stays an hour": hour} {
+			if ended(c) {
+				t.Errorf("after 59 s the connection of %s has ended", name)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		if !ended(leaves) || ended(stays) || ended(hour) {
+			t.Error("after a minute it is not the stranger's connection that has ended, and no other")
+		}
+		time.Sleep(time.Hour)
+		if ended(stays) || !ended(hour) {
+			t.Error("after an hour it is not the connection that was to last so long that has ended")
+		}
+		_, first := meet()
+		for range 2 {
+			meet()
+		}
+		if ended(first) {
+			t.Error("three are too many already: those who are known count")
+		}
+		_, fourth := meet()
+		if !ended(first) || ended(fourth) {
+			t.Error("it is not the oldest that gives way")
+		}
+		_ = s.l.Close()
+		s.client.Sever(func(Peer) bool { return true })
+		wg.Wait()
+		time.Sleep(time.Minute)
+	})
+}
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}
+
+// listening is a stage of that endpoint, over a real network.
+func listening(t *testing.T, e *Endpoint) *stage {
+	t.Helper()
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stage{peers: make(chan Peer, 10)}
+	s.l = Listen(inner, ListenerConfig{Endpoint: e, Refused: s.refused.add})
+	return s
+}
+
+// TestSever: K9. Who is refused by now loses his connections, in both directions, and gets no
+// new one; others keep theirs.
+func TestSever(t *testing.T) {
+	a := newAuthorityT(t, "c1")
+	clock := at(epoch)
+	var gone atomic.Bool
+	refuse := func(p Peer) error {
+		if gone.Load() && p.Name == "n2" {
+			return errors.New("it was removed")
+		}
+		return nil
+	}
+	ours := NewEndpoint(nodeCredential(t, a, "n1", epoch), Options{Now: clock.Now, Refuse: refuse})
+	theirs := NewEndpoint(nodeCredential(t, a, "n2", epoch), clock)
+	s, s2 := listening(t, ours), listening(t, theirs)
+	var wg sync.WaitGroup
+	wg.Go(func() { s.serve(&wg) })
+	wg.Go(func() { s2.serve(&wg) })
+	defer wg.Wait()
+	defer s.l.Close()
+	defer s2.l.Close()
+	dial := func(e *Endpoint, to *Listener) net.Conn {
+		c, err := e.Dial(t.Context(), "", to.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := swapByte(c); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	other := NewEndpoint(nodeCredential(t, a, "n3", epoch), clock)
+	from, to, third := dial(theirs, s.l), dial(ours, s2.l), dial(other, s.l)
+	defer from.Close()
+	defer to.Close()
+	defer third.Close()
+	gone.Store(true)
+	if n := ours.Sever(func(p Peer) bool { return p.Name == "n2" }); n != 2 {
+		t.Errorf("%d connections were ended, want one from it and one to it", n)
+	}
+	for what, c := range map[string]net.Conn{"from it": from, "to it": to} {
+		if err := swapByte(c); err == nil {
+			t.Errorf("the connection %s goes on", what)
+		}
+	}
+	if err := swapByte(third); err != nil {
+		t.Errorf("that of another node: %v", err)
+	}
+	if c, err := theirs.Dial(t.Context(), "", s.l.Addr().String()); err == nil {
+		if swapByte(c) == nil {
+			t.Error("it gets another connection")
+		}
+		c.Close()
+	}
+	if c, err := theirs.Dial(t.Context(), "", s.l.Addr().String()); err != nil {
+		t.Error(err)
+	} else {
+		if err := swapByte(c); !IsAlert(err) {
+			t.Errorf("it is not told why, but: %v", err)
+		}
+		c.Close()
+	}
+	if _, err := ours.Dial(t.Context(), "", s2.l.Addr().String()); !errors.Is(err, ErrRefused) {
+		t.Errorf("a connection to it: %v", err)
+	}
+}
+
+// TestPlainIsTold: who speaks in the clear is told so by an alert.
+func TestPlainIsTold(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAuthorityT(t, "c1")
+	l := Listen(inner, ListenerConfig{Endpoint: NewEndpoint(nodeCredential(t, a, "n1", time.Now()), Options{})})
+	defer l.Close()
+	for _, said := range []string{"STELE\x01\x00\n", "GET / HTTP/1.1\r\nHost: h\r\n\r\n", strings.Repeat("x", 30_000)} {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+		if _, err := io.WriteString(c, said); err != nil {
+			t.Error(err)
+		}
+		_ = c.(*net.TCPConn).CloseWrite()
+		if got, err := io.ReadAll(c); err != nil || len(got) != 7 || got[0] != 0x15 {
+			t.Errorf("to %.10q: % x, %v", said, got, err)
+		}
+		c.Close()
+	}
 }
 
 // TestDial is over a real network.

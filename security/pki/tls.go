@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -15,6 +16,12 @@ import (
 type Endpoint struct {
 	credential atomic.Pointer[Credential]
 	opts       Options
+
+	// mu guards the fields in it. Never held across I/O.
+	mu struct {
+		sync.Mutex
+		conns map[*Conn]struct{} // that are open, in either direction
+	}
 }
 
 // Options tune an Endpoint.
@@ -22,7 +29,8 @@ type Options struct {
 	// Now is the wall clock, by which certificates expire. Nil means time.Now.
 	Now func() time.Time
 	// Refuse may turn away a peer whose certificate is good, such as a node that was
-	// removed. It is called in each handshake and must not block. Nil refuses nobody.
+	// removed. It is called in each handshake and must not block. Nil refuses nobody. Who is
+	// to be refused from now on may have connections already: see Sever.
 	Refuse func(Peer) error
 }
 
@@ -32,6 +40,7 @@ func NewEndpoint(c *Credential, o Options) *Endpoint {
 		o.Now = time.Now
 	}
 	e := &Endpoint{opts: o}
+	e.mu.conns = map[*Conn]struct{}{}
 	e.credential.Store(c)
 	return e
 }
@@ -140,10 +149,8 @@ func (e *Endpoint) verify(s tls.ConnectionState, as side) (Peer, error) {
 	if err != nil {
 		return Peer{}, err
 	}
-	if e.opts.Refuse != nil {
-		if err := e.opts.Refuse(p); err != nil {
-			return Peer{}, &PeerError{Claims: p, Why: ErrRefused, Detail: err}
-		}
+	if err := e.refusal(p); err != nil {
+		return Peer{}, err
 	}
 	return p, nil
 }

@@ -1,5 +1,5 @@
 // Package token has what hosts and clients show before they have a certificate, and
-// what the cluster keeps of it. Nodes do not use this package yet.
+// what the cluster keeps of it.
 //
 // A join token lets a host become a node; an access token makes who bears it a
 // principal. The paper has neither: its machines are all of one house.

@@ -162,6 +162,15 @@ func FamilyName(part []byte) []byte { return part[:len(part)-1-idLen] }
 // FamilyID returns the id in a family part.
 func FamilyID(part []byte) uint32 { return binary.BigEndian.Uint32(part[len(part)-idLen:]) }
 
+// FamilyOf returns the id of the family that a well-formed key is about; 0 for the deletion of a row.
+func FamilyOf(key []byte) uint32 {
+	rest := key[escapedEnd(key):]
+	if rest[0] == 0 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(rest[bytes.IndexByte(rest, 0)+1:])
+}
+
 // AppendRange appends the value of a delete column.
 func AppendRange(dst []byte, start, end int64) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, uint64(start))

@@ -3,6 +3,7 @@ package sstable
 import (
 	"encoding/binary"
 	"math/bits"
+	"slices"
 )
 
 const (
@@ -58,6 +59,9 @@ func (b *blockBuilder) add(key []byte, shared int, value []byte) {
 	b.keys = binary.AppendUvarint(b.keys, uint64(len(key)-shared))
 	b.keys = binary.AppendUvarint(b.keys, uint64(len(value)))
 	b.keys = append(b.keys, key[shared:]...)
+	if len(value) > bufferKeepBytes/4 { // finish need not copy it to find room for the rest
+		b.values = slices.Grow(b.values, len(value)+len(b.keys)+len(b.restarts)+blockTailBytes)
+	}
 	b.values = append(b.values, value...)
 	b.entries++
 	b.sinceKey++

@@ -10,15 +10,22 @@ import (
 	"github.com/maypok86/otter/v2/stats"
 )
 
-// Cache holds blocks of any number of tables in memory, within one budget of
+// Cache holds blocks of any number of tables in memory, and the entries of
+// rows that are asked for again and again (the scan cache), within one budget of
 // bytes. It keeps what is asked for often and recently (W-TinyLFU), so one
 // long scan does not empty it. It is safe for concurrent use.
 type Cache struct {
-	blocks  *otter.Cache[cacheKey, []byte]
+	blocks, rows level
+	nextNum      atomic.Uint64
+	budget       atomic.Int64
+	door         *doorkeeper // of rows
+	flights      [flightShards]flightShard
+}
+
+// level is one of the two levels of a cache.
+type level struct {
+	*otter.Cache[cacheKey, []byte]
 	counter *stats.Counter
-	nextNum atomic.Uint64
-	budget  atomic.Int64
-	flights [flightShards]flightShard
 }
 
 // cacheKey names a block: its file and its offset there.
@@ -31,6 +38,35 @@ type cacheKey struct {
 // that its users do.
 const ownNumBit = 1 << 63
 
+// The size that a block and a row of a cache are taken to have, and how many a level is made for at least and at most.
+const (
+	blockGuess   = 16 << 10
+	rowGuess     = 1 << 10
+	entriesLeast = 64
+	entriesMost  = 1 << 20
+)
+
+// newLevel returns a level of so many bytes, of entries of about guess bytes.
+func newLevel(bytes, guess int64) level {
+	counter := stats.NewCounter()
+	return level{otter.Must(&otter.Options[cacheKey, []byte]{
+		MaximumWeight: uint64(max(bytes, 1)), // 1 is room for none
+		// It forgets what was asked for often whenever it finds that it counts more entries than this.
+		InitialCapacity: int(min(max(bytes/guess, entriesLeast), entriesMost)),
+		Weigher:         func(_ cacheKey, p []byte) uint32 { return uint32(cost(p)) },
+		StatsRecorder:   counter,
+	}), counter}
+}
+
+func (l *level) resize(bytes int64) {
+	l.SetMaximum(uint64(bytes))
+	l.CleanUp()
+}
+
+// rowShare is the part of the budget that rows have: a quarter. Rows of a kilobyte that are hot need a 64th of
+// what their blocks do, and if all rows are alike, blocks are worth more.
+const rowShare = 4
+
 // blockShareMax is the part of the budget that one block may have. 8: a huge
 // value must not push out everything else.
 const blockShareMax = 8
@@ -39,13 +75,12 @@ const blockShareMax = 8
 // memory and what it takes to keep them. A budget of 0 or less caches
 // nothing.
 func NewCache(budget int64) *Cache {
-	c := &Cache{counter: stats.NewCounter()}
-	c.blocks = otter.Must(&otter.Options[cacheKey, []byte]{
-		MaximumWeight: uint64(max(budget, 0)),
-		Weigher:       func(_ cacheKey, p []byte) uint32 { return uint32(cost(p)) },
-		StatsRecorder: c.counter,
-	})
-	c.Resize(budget)
+	budget = max(budget, 0)
+	c := &Cache{
+		blocks: newLevel(budget-budget/rowShare, blockGuess), rows: newLevel(budget/rowShare, rowGuess),
+		door: newDoorkeeper(budget / rowShare),
+	}
+	c.budget.Store(budget)
 	for i := range c.flights {
 		c.flights[i].calls = map[cacheKey]*flight{}
 	}
@@ -56,32 +91,35 @@ func NewCache(budget int64) *Cache {
 func (c *Cache) Resize(budget int64) {
 	budget = max(budget, 0)
 	c.budget.Store(budget)
-	c.blocks.SetMaximum(uint64(budget))
-	c.blocks.CleanUp()
+	c.blocks.resize(budget - budget/rowShare)
+	c.rows.resize(budget / rowShare)
 }
 
 // CacheStats is what a cache did and what it holds.
 type CacheStats struct {
-	Hits, Misses uint64 // look-ups, but for those with NoCacheFill
-	Evictions    uint64 // blocks that went for lack of room
-	Blocks       int
-	Bytes        int64
-	Budget       int64
+	Hits, Misses uint64 // look-ups of blocks, but for those with NoCacheFill
+	// RowHits and RowMisses are look-ups in the scan cache.
+	RowHits, RowMisses uint64
+	Evictions          uint64 // blocks and rows that went for lack of room
+	Blocks, Rows       int
+	Bytes              int64
+	Budget             int64
 }
 
 // Add adds the figures of another cache.
 func (s *CacheStats) Add(o *CacheStats) {
 	s.Hits, s.Misses, s.Evictions = s.Hits+o.Hits, s.Misses+o.Misses, s.Evictions+o.Evictions
-	s.Blocks, s.Bytes, s.Budget = s.Blocks+o.Blocks, s.Bytes+o.Bytes, s.Budget+o.Budget
+	s.RowHits, s.RowMisses = s.RowHits+o.RowHits, s.RowMisses+o.RowMisses
+	s.Blocks, s.Rows, s.Bytes, s.Budget = s.Blocks+o.Blocks, s.Rows+o.Rows, s.Bytes+o.Bytes, s.Budget+o.Budget
 }
 
 // Stats returns the counters since the cache was made.
 func (c *Cache) Stats() CacheStats {
-	s := c.counter.Snapshot()
+	b, r := c.blocks.counter.Snapshot(), c.rows.counter.Snapshot()
 	return CacheStats{
-		Hits: s.Hits, Misses: s.Misses, Evictions: s.Evictions,
-		Blocks: c.blocks.EstimatedSize(),
-		Bytes:  int64(c.blocks.WeightedSize()),
+		Hits: b.Hits, Misses: b.Misses, RowHits: r.Hits, RowMisses: r.Misses, Evictions: b.Evictions + r.Evictions,
+		Blocks: c.blocks.EstimatedSize(), Rows: c.rows.EstimatedSize(),
+		Bytes:  int64(c.blocks.WeightedSize() + c.rows.WeightedSize()),
 		Budget: c.budget.Load(),
 	}
 }

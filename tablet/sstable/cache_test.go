@@ -3,6 +3,7 @@ package sstable
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -326,4 +327,48 @@ func TestManyReaders(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// One scan of all does not push out of the cache what is asked for again and again, also if that was so before the
+// cache was full.
+func TestCacheOutlastsScan(t *testing.T) {
+	const blocks, hot = 500, 40
+	var entries []kv
+	for i := range blocks {
+		entries = append(entries, kv{fmt.Appendf(nil, "key%06d", i), bytes.Repeat([]byte{byte(i)}, 8<<10)})
+	}
+	file, _ := build(t, Options{BlockBytes: 8 << 10, Compression: table.CompressionNone}, nil, entries)
+	src := &countingSource{Source: bytesSource(file)}
+	cache := NewCache(1 << 20) // of 4 MB
+	tab := open(t, src, OpenOptions{Cache: cache})
+	read := func() int64 {
+		before := src.reads.Load()
+		for i := range hot {
+			it := tab.NewIter(IterOptions{})
+			if key := entries[i*(blocks/hot)].key; !it.SeekGE(key) || !bytes.Equal(it.Key(), key) {
+				t.Fatalf("%s is not there: %v", key, it.Err())
+			}
+			it.Close()
+			cache.blocks.CleanUp() // by itself it hears of hits late, and not of all
+		}
+		return src.reads.Load() - before
+	}
+	for range 10 {
+		read()
+	}
+	if n := read(); n > 0 {
+		t.Fatalf("%d reads of %d hot blocks before the scan", n, hot)
+	}
+	it := tab.NewIter(IterOptions{})
+	n := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		n++
+		cache.blocks.CleanUp()
+	}
+	if err := it.Close(); err != nil || n != blocks {
+		t.Fatalf("%d entries, %v", n, err)
+	}
+	if n := read(); n > hot/4 {
+		t.Errorf("%d reads of %d hot blocks after a scan of all", n, hot)
+	}
 }

@@ -20,6 +20,8 @@ type Iter struct {
 	loaded bool
 	// inside: every key of that block is below opts.Upper.
 	inside bool
+	// missed: some data block was not in memory.
+	missed bool
 	err    error
 	ahead  readAhead
 }
@@ -190,7 +192,14 @@ func (it *Iter) block() ([]byte, error) {
 	if it.opts.ReadAheadBytes > 0 && it.opts.NoCacheFill {
 		return it.ahead.block(it.t, &it.index, it.opts.ReadAheadBytes)
 	}
-	return it.t.block(it.index.h, kindData, !it.opts.NoCacheFill)
+	if h := it.index.h; it.opts.Gate != nil && h.stored > GateBytes {
+		if err := it.opts.Gate.Enter(h.stored); err != nil {
+			return nil, err
+		}
+	}
+	p, missed, err := it.t.look(it.index.h, kindData, !it.opts.NoCacheFill)
+	it.missed = it.missed || missed
+	return p, err
 }
 
 // stop ends the iteration, with an error or at the end of the table.

@@ -119,4 +119,16 @@ type IterOptions struct {
 	// one block. Only used with NoCacheFill. Values that are kept keep all
 	// that was read with them in memory.
 	ReadAheadBytes int
+	// Gate, if not nil, is asked before a data block above GateBytes is taken into memory.
+	Gate Gate
+}
+
+// GateBytes is how large a block is, on disk, of which a Gate is asked. 128 KiB: blocks are of 64 KiB, unless a cell is larger.
+const GateBytes = 128 << 10
+
+// A Gate bounds the memory that large blocks take which are in use at the same time.
+type Gate interface {
+	// Enter returns when a block of so many bytes, as it is stored, may be read. The iterator stops
+	// with its error.
+	Enter(stored int) error
 }

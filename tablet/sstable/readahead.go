@@ -15,6 +15,9 @@ func (a *readAhead) block(t *Table, c *indexCursor, limit int) ([]byte, error) {
 	h := c.h
 	forward := h.off == a.last
 	a.last = h.end()
+	if p, ok := t.pinnedBlock(h.off); ok {
+		return p, nil
+	}
 	if t.cache != nil {
 		if p, ok := t.cache.peek(cacheKey{t.num, h.off}); ok {
 			return p, nil

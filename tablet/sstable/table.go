@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"strings"
+	"sync/atomic"
 )
 
 // Table is an open SSTable. It never changes and is safe for concurrent use.
@@ -18,6 +19,8 @@ type Table struct {
 	index  index
 	filter *filter // nil if the file has none
 	memory int64
+	pinned atomic.Pointer[pinned] // nil: nothing
+	kept   keptEntries
 
 	directory handle
 	blocks    map[string]handle // what the directory leads to
@@ -141,12 +144,15 @@ func (t *Table) offsetOf(key []byte) (int64, error) {
 	return c.h.off, nil
 }
 
-// DropCached removes the table's blocks from the cache, for when the file is
-// deleted. Those that are being read, and those under an index block that is
+// DropCached removes the table's blocks and entries from the cache, for when the
+// file is deleted. Those that are being read, and those under an index block that is
 // neither in memory nor cached, stay until they are evicted.
 func (t *Table) DropCached() {
 	if t.cache == nil {
 		return
+	}
+	for _, off := range t.kept.take() {
+		t.cache.rows.Invalidate(cacheKey{t.num, off})
 	}
 	x := &t.index
 	switch {
@@ -178,23 +184,35 @@ func (t *Table) dropLeaf(leaf *indexBlock) {
 	}
 }
 
-// block returns the raw bytes of the block at h, from the cache if they are
+// block returns the raw bytes of the block at h, from memory if they are
 // there.
 func (t *Table) block(h handle, k kind, fill bool) ([]byte, error) {
+	p, _, err := t.look(h, k, fill)
+	return p, err
+}
+
+// look is block, and tells whether they were not.
+func (t *Table) look(h handle, k kind, fill bool) (p []byte, missed bool, err error) {
+	if p, ok := t.pinnedBlock(h.off); ok {
+		return p, false, nil
+	}
 	if t.cache == nil {
-		return t.file.read(h, k)
+		p, err := t.file.read(h, k)
+		return p, true, err
 	}
 	key := cacheKey{t.num, h.off}
 	if !fill {
 		if p, ok := t.cache.peek(key); ok {
-			return p, nil
+			return p, false, nil
 		}
-		return t.file.read(h, k)
+		p, err := t.file.read(h, k)
+		return p, true, err
 	}
 	if p, ok := t.cache.get(key); ok {
-		return p, nil
+		return p, false, nil
 	}
-	return t.cache.load(key, func() ([]byte, error) { return t.file.read(h, k) })
+	p, err = t.cache.load(key, func() ([]byte, error) { return t.file.read(h, k) })
+	return p, true, err
 }
 
 // setProps sorts the properties block into the caller's and the table's own.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -25,6 +26,7 @@ const (
 type drained struct {
 	*node
 	done chan struct{} // closed once the command has ended
+	back bool          // it was stopped and started again
 	out  string
 	err  error
 	took time.Duration
@@ -45,7 +47,7 @@ func (r *wholeRun) drain(f fault) {
 		ask = r.nodes[f.pick[0]].address()
 	}
 	d := &drained{node: v[0], done: make(chan struct{})}
-	r.drained = d
+	r.drained = append(r.drained, d)
 	most := drainTime
 	if !r.alone {
 		most = drainStop // it may wait for what is not there
@@ -70,10 +72,12 @@ func (r *wholeRun) drain(f fault) {
 // restartDrained stops the node in order and starts it again.
 func (r *wholeRun) restartDrained(f fault) {
 	r.t.Helper()
-	d := r.drained
-	if d == nil {
+	i := slices.IndexFunc(r.drained, func(d *drained) bool { return !d.back })
+	if i < 0 {
 		return
 	}
+	d := r.drained[i]
+	d.back = true
 	if d.wanted && !d.paused { // by what came after
 		within := faultStop
 		if r.alone {
@@ -92,26 +96,24 @@ func (r *wholeRun) restartDrained(f fault) {
 	}
 }
 
-// undrain takes the wish back, once all faults are over.
+// undrain takes the wishes back, once all faults are over.
 func (r *wholeRun) undrain() {
 	r.t.Helper()
-	d := r.drained
-	if d == nil {
-		return
+	for _, d := range r.drained {
+		<-d.done // or it would drain it again
+		r.t.Logf("          %v: drain %v after %v", d.node, d.err, d.took.Round(100*time.Millisecond))
+		var out string
+		err := await(recoverTime, func() (err error) {
+			out, err = r.stele("--addr", strings.Join(r.addresses(), ","), "node", "undrain", d.String(), "--timeout", "10s")
+			return err
+		})
+		if err != nil {
+			r.t.Errorf("undrain %v: %v: %s", d.node, err, tail(out, 5))
+			r.diagnose()
+			r.t.FailNow()
+		}
 	}
-	<-d.done // or it would drain it again
 	r.drained = nil
-	r.t.Logf("          %v: drain %v after %v", d.node, d.err, d.took.Round(100*time.Millisecond))
-	var out string
-	err := await(recoverTime, func() (err error) {
-		out, err = r.stele("--addr", strings.Join(r.addresses(), ","), "node", "undrain", d.String(), "--timeout", "10s")
-		return err
-	})
-	if err != nil {
-		r.t.Errorf("undrain %v: %v: %s", d.node, err, tail(out, 5))
-		r.diagnose()
-		r.t.FailNow()
-	}
 }
 
 // refused tells of operations that failed while nothing but a drain and restart went on.

@@ -55,7 +55,7 @@ type wholeRun struct {
 	end     func() // of what the test itself does to tablets
 	h       userHistories
 	kinds   map[string]int // of faults that were done
-	drained *drained       // a node that drains, or has
+	drained []*drained     // nodes that drain, or have
 	alone   bool           // the fault under way
 	quiet   []period       // when users may have met no fault
 }

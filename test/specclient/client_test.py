@@ -30,11 +30,14 @@ class SteleError(Exception):
 
 
 class Connection:
-    """One connection in plain mode."""
+    """One connection in plain mode, within TLS if there is a context for that."""
 
-    def __init__(self):
-        host, port = os.environ.get("STELE_ADDR", "127.0.0.1:7106").rsplit(":", 1)
+    def __init__(self, address=None, tls=None):
+        address = address or os.environ.get("STELE_ADDR", "127.0.0.1:7106")
+        host, port = address.rsplit(":", 1)
         self.sock = socket.create_connection((host, int(port)), timeout=30)
+        if tls:
+            self.sock = tls.wrap_socket(self.sock, server_hostname=host)
         self.unpacker = msgpack.Unpacker(raw=False, max_buffer_size=1 << 29)
         self.msgid = 0
         self.responses = {}

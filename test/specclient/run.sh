@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the client that knows nothing but docs/rpc.md against a node of its own:
+# Runs the client that knows nothing but docs/rpc.md against nodes of its own:
 # test/specclient/run.sh. It wants bin/stele (make build), or STELE_BIN, and python3.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -22,27 +22,40 @@ if ! python3 -c 'import msgpack; assert msgpack.version >= (1,)' 2>/dev/null; th
 fi
 
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/stele-specclient.XXXXXX")
-pid=
+pids=()
 cleanup() {
-	if [ -n "$pid" ]; then
+	for pid in "${pids[@]}"; do
 		kill "$pid" 2>/dev/null || true
 		wait "$pid" 2>/dev/null || true
-	fi
+	done
 	rm -rf "$tmp"
 }
 trap cleanup EXIT
 
 read -r -a port <<<"$("$python" -c '
 import socket
-held = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+held = [socket.create_server(("127.0.0.1", 0)) for _ in range(4)]
 print(*[s.getsockname()[1] for s in held])')"
-export STELE_ADDR=127.0.0.1:${port[0]}
-"$stele" serve --data-dir "$tmp/data" --listen "$STELE_ADDR" --gossip "127.0.0.1:${port[1]}" --http off --memory 512MiB --log-level warn 2>"$tmp/log" &
-pid=$!
-for _ in $(seq 150); do
-	"$stele" status --timeout 1s >/dev/null 2>&1 && break
-	kill -0 "$pid" 2>/dev/null || { cat "$tmp/log" >&2; echo "specclient: the node did not start" >&2; exit 1; }
-	sleep 0.1
-done
 
-"$python" test/specclient/client_test.py || { cat "$tmp/log" >&2; exit 1; }
+# serve NAME ADDRESS GOSSIP starts a node, and waits until it serves.
+serve() {
+	"$stele" serve --data-dir "$tmp/$1" --listen "$2" --gossip "$3" --http off --memory 512MiB --log-level warn 2>"$tmp/$1.log" &
+	pids+=($!)
+	for _ in $(seq 150); do
+		"$stele" status --addr "$2" --timeout 1s >/dev/null 2>&1 && return
+		kill -0 "${pids[-1]}" 2>/dev/null || break
+		sleep 0.1
+	done
+	cat "$tmp/$1.log" >&2
+	echo "specclient: the node did not start" >&2
+	exit 1
+}
+
+export STELE_ADDR=127.0.0.1:${port[0]}
+serve open "$STELE_ADDR" "127.0.0.1:${port[1]}"
+"$python" test/specclient/client_test.py || { cat "$tmp/open.log" >&2; exit 1; }
+
+export STELE_ADDR=127.0.0.1:${port[2]} STELE_CREDENTIAL=$tmp/admin.pem
+"$stele" init --data-dir "$tmp/secure" --host 127.0.0.1 --out "$STELE_CREDENTIAL" >/dev/null 2>"$tmp/init" || { cat "$tmp/init" >&2; exit 1; }
+serve secure "$STELE_ADDR" "127.0.0.1:${port[3]}"
+"$python" test/specclient/secure_test.py || { cat "$tmp/secure.log" >&2; exit 1; }

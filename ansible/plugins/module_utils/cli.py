@@ -45,6 +45,7 @@ class Stele:
             argv += ["--timeout", CALL]
         rc, out, err = self.module.run_command(argv, environ_update=env)
         if rc not in accept:
+            err = err[max(err.rfind("error: "), 0) :]  # what goes before tells how it went on
             raise Unanswered(f"stele {' '.join(args)}: {(err or out).strip() or 'exit code ' + str(rc)}")
         lines = [json.loads(line) for line in out.splitlines() if line.strip()]
         return lines[0] if len(lines) == 1 else lines

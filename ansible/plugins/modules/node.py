@@ -61,6 +61,8 @@ node:
   returned: always
 """
 
+import time
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.steledb.stele.plugins.module_utils.cli import COMMON, Stele, poll
 
@@ -101,36 +103,22 @@ class Node:
         changed = not self.seen["draining"]
         if self.module.check_mode:
             self.end(changed)
-        if changed:
-            self.must(lambda: self.stele.call("node", "drain", self.seen["id"], "--no-wait") and None, f"node {self.name} is not drained")
-        self.must(lambda: self.held(empty), f"node {self.name} is not drained")
+        end = time.monotonic() + self.wait
+
+        def look():
+            self.stele.call("node", "drain", self.seen["id"], "--timeout", f"{max(1, int(end - time.monotonic()))}s")
+            self.seen = self.stele.node(self.seen["id"]) or self.seen
+            return self.logs() if empty else None
+
+        self.must(look, f"node {self.name} is not drained")
         self.end(changed)
 
-    def held(self, empty):
-        """Says what the node still holds that is needed."""
-        n = self.seen = self.stele.node(self.seen["id"])
-        if n is None:
-            return ["it is gone"]
-        held = [f"it {does}" for does, so in (("is master", n["master"]), ("leads the lock service", n["leader"]), ("votes", n["voter"])) if so]
-        if not n["draining"]:
-            held.append("its cluster does not know yet that it drains")
-        for w in self.stele.status()["whole"]["nodes"]:
-            if w["id"] == n["id"] and w["tablets"] != 0:
-                held.append(f"it has tablets: {'unknown' if w['tablets'] is None else w['tablets']}")
-        if n["state"] != "alive":
-            return held  # a node that is down tells nothing of its disks
-        for s in self.stele.store()["nodes"]:
-            if s["node"] != n["id"]:
-                continue
-            if s.get("error"):
-                held.append(f"it does not tell what it holds: {s['error']}")
-            elif not s["leaving"]:
-                held.append("it has yet to look at what it holds")
-            elif s["drain_extents"]:
-                held.append(f"it has extents: {s['drain_extents']}")
-            elif empty and not s["safe"]:
-                held.append(f"it has extents of commit logs: {s['drain_logs']}")
-        return held
+    def logs(self):
+        """Says what of commit logs the node still holds that is needed."""
+        if self.seen["state"] != "alive":
+            return None  # a node that is down tells nothing of its disks
+        here = [s for s in self.stele.store()["nodes"] if s["node"] == self.seen["id"]]
+        return [s.get("error") or f"it has extents of commit logs: {s['drain_logs']}" for s in here if not s["safe"]]
 
     def undrain(self):
         self.there()

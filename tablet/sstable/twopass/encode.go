@@ -47,7 +47,7 @@ func (e *Encoder) Encode(dst, src []byte) []byte {
 
 // segment appends the segment src[at:end].
 func (e *Encoder) segment(dst, src []byte, at, end int) []byte {
-	e.m.parse(src, at, end)
+	e.m.parse(src, at, end, lazyBytes)
 	return e.code(dst, src[at:end])
 }
 

@@ -1,6 +1,7 @@
 package twopass
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math/bits"
 	"slices"
@@ -31,10 +32,6 @@ func hashAll(p []byte) (h uint64) {
 	return h ^ h>>29
 }
 
-// ways is how many places with the same eight bytes the index of the
-// dictionary keeps.
-const ways = 4
-
 // index finds text of the dictionary. An entry is a position in the upper 24
 // bits and 8 bits of a hash below, so that most of what differs is not looked
 // at; 0 is none, and so the text's first byte is never found.
@@ -43,12 +40,11 @@ type index struct {
 	done int // text up to here is in the tables
 
 	longShift, shortShift uint
-	long                  [][ways]uint32 // by 8 bytes, with a hash of the next 8
-	short                 []uint32       // by 6 bytes, with their hash
+	long                  [][2]uint64 // four by 8 bytes, the last added lowest, with a hash of the next 8
+	short                 []uint32    // by 6 bytes, with their hash
 
-	phrases []phrase
-	byHead  []uint16 // phrases' numbers + 1, by their first bytes, the longest first
-	heads   []head   // by number
+	byHead []uint16 // where those in heads begin that begin alike, by hash
+	heads  []head   // the longest first of those that begin alike
 }
 
 // init makes room for so many bytes of text. The tables hold about half of
@@ -56,7 +52,8 @@ type index struct {
 func (x *index) init(textMax int) {
 	log := uint(max(10, bits.Len(uint(max(textMax, 1)-1))))
 	x.longShift, x.shortShift = 64-(log-4), 64-(log-3)
-	x.long = make([][ways]uint32, 1<<(log-4))
+	x.long = make([][2]uint64, 1<<(log-4))
+	x.byHead = make([]uint16, 1<<headLog+1)
 	x.short = make([]uint32, 1<<(log-3))
 }
 
@@ -68,8 +65,8 @@ func (x *index) grow(text []byte) {
 	for ; i+16 <= len(text); i += 2 {
 		v := load64(text, i)
 		b := &x.long[hash8(v)>>x.longShift]
-		b[3], b[2], b[1] = b[2], b[1], b[0]
-		b[0] = entry(i, hash8(load64(text, i+8)))
+		b[1] = b[1]<<32 | b[0]>>32
+		b[0] = b[0]<<32 | uint64(entry(i, hash8(load64(text, i+8))))
 		h := hash6(v)
 		x.short[h>>x.shortShift] = entry(i, h)
 	}
@@ -84,25 +81,114 @@ func tag(h uint64) uint32 { return uint32(h>>24) & 255 }
 const (
 	phraseHead = 5 // shortest phrase, in bytes
 	headLog    = 14
-	headTries  = 16
 )
 
 // setPhrases makes phrases be found.
 func (x *index) setPhrases(ph []phrase) {
-	x.phrases = ph
-	x.byHead = make([]uint16, 1<<headLog)
+	x.byHead = make([]uint16, 1<<headLog+1)
 	x.heads = make([]head, len(ph))
+	hashes := make([]uint16, len(ph))
 	order := make([]uint16, len(ph))
-	for i := range order {
+	for i, p := range ph {
 		order[i] = uint16(i)
+		hashes[i] = uint16(hash5(headOf(x.text, int(p.pos))) >> (64 - headLog))
 	}
-	// The longest is put in front last.
-	slices.SortStableFunc(order, func(a, b uint16) int { return int(ph[a].n) - int(ph[b].n) })
-	for _, i := range order {
-		h := hash5(headOf(x.text, int(ph[i].pos))) >> (64 - headLog)
-		x.heads[i] = head{pos: ph[i].pos, tail: load32(x.text, int(ph[i].pos+ph[i].n)-4), n: uint16(ph[i].n), next: x.byHead[h]}
-		x.byHead[h] = i + 1
+	slices.SortFunc(order, func(a, b uint16) int {
+		return cmp.Or(cmp.Compare(hashes[a], hashes[b]), cmp.Compare(ph[b].n, ph[a].n), cmp.Compare(a, b))
+	})
+	for k, i := range order {
+		p := ph[i]
+		x.heads[k] = head{pos: p.pos, tail: load32(x.text, int(p.pos+p.n)-4), n: uint8(p.n), id: i}
+		x.byHead[hashes[i]+1] = uint16(k + 1)
 	}
+	for h := range 1 << headLog {
+		x.byHead[h+1] = max(x.byHead[h+1], x.byHead[h])
+	}
+}
+
+// texts is what the index has for a place: entries by eight bytes and one by
+// six, and the phrases that may begin there.
+type texts struct {
+	lo, hi   uint64
+	short    uint32
+	from, to uint16
+}
+
+// at looks up what p[i:] begins with, which is eight bytes or more.
+func (x *index) at(p []byte, i int) (t texts) {
+	if x.text == nil {
+		return t
+	}
+	v := load64(p, i)
+	b := &x.long[hash8(v)>>x.longShift]
+	t.lo, t.hi = b[0], b[1]
+	h6 := hash6(v)
+	if t.short = x.short[h6>>x.shortShift]; t.short&255 != tag(h6) {
+		t.short = 0
+	}
+	h5 := hash5(v) >> (64 - headLog)
+	t.from, t.to = x.byHead[h5], x.byHead[h5+1]
+	return t
+}
+
+// lanes are the lowest bits of two entries.
+const lanes = 1<<32 | 1
+
+// find returns the longest text that it finds of what here begins with, and
+// its place, if it is longer than need and than four bytes.
+func (x *index) find(here []byte, t texts, need int) (at, n int) {
+	if need = max(need, 4); need >= len(here) {
+		return 0, 0
+	}
+	tail := load32(here, need-3)
+	want := uint64(tag(hash8(load64(here, 8)))) * lanes
+	for _, e := range [2]uint64{t.lo, t.hi} {
+		d := (e ^ want) & (255 * lanes)
+		if (d-lanes)&^d&(lanes<<31) == 0 {
+			continue // neither
+		}
+		for ; e != 0; e, d = e>>32, d>>32 {
+			p := int(uint32(e) >> 8)
+			if uint8(d) != 0 || p+need >= len(x.text) || load32(x.text, p+need-3) != tail {
+				continue
+			}
+			if k := same(here, x.text[p:]); k > need {
+				at, n, need = p, k, k
+				if need >= len(here) {
+					return at, n
+				}
+				tail = load32(here, need-3)
+			}
+		}
+	}
+	if n > 0 || t.short == 0 || need >= 16 {
+		return at, n
+	}
+	p := int(t.short >> 8)
+	if p+need >= len(x.text) || load32(x.text, p+need-3) != tail {
+		return 0, 0
+	}
+	if k := same(here, x.text[p:]); k > need {
+		return p, k
+	}
+	return 0, 0
+}
+
+// phrase returns the number in heads of the longest phrase that here begins
+// with, if it is longer than need, or -1.
+func (x *index) phrase(here []byte, t texts, need int) int {
+	for k := int(t.from); k < int(t.to); k++ {
+		ph := &x.heads[k]
+		n := int(ph.n)
+		if n <= need {
+			return -1
+		}
+		// The end tells most of those apart that begin alike.
+		if n <= len(here) && ph.tail == load32(here, n-4) && same(here[:n], x.text[ph.pos:]) == n {
+			return k
+		}
+	}
+	return -1
 }
 
 // headOf loads eight bytes, or those that are there.
@@ -118,6 +204,6 @@ func headOf(p []byte, i int) uint64 {
 // head is what it takes to find a phrase.
 type head struct {
 	pos, tail uint32 // tail: its last four bytes
-	n         uint16
-	next      uint16 // number + 1 of the next shorter with the same hash
+	id        uint16
+	n         uint8
 }

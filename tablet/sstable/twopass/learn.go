@@ -16,10 +16,11 @@ const (
 
 	textMaxDefault = 1 << 20
 
-	chooseBytes = 8 << 20 // looked at to choose text
-	trialBytes  = 2 << 20 // parsed to learn phrases, and again for tables
-	phraseTimes = 3       // at least, in the trial
-	phraseShare = 8       // one of so many bytes of the first text is left to phrases
+	chooseBytes = 4 << 20   // looked at to choose text
+	trialBytes  = 3 << 20   // parsed to learn phrases
+	tableBytes  = 512 << 10 // parsed to make tables
+	phraseTimes = 2         // at least, in the trial
+	phraseShare = 8         // one of so many bytes of the first text is left to phrases
 )
 
 // Learn adds to the dictionary what blocks repeat that was not in it yet, up
@@ -42,11 +43,10 @@ func (e *Encoder) Learn(blocks [][]byte, textMax int) {
 		e.text = choose(e.text, pick(blocks, chooseBytes), n)
 		e.m.index.grow(e.text)
 	}
-	trial := pick(blocks, trialBytes)
 	if first {
-		e.learnPhrases(trial, textMax)
+		e.learnPhrases(pick(blocks, trialBytes), textMax)
 	}
-	e.learnTables(trial)
+	e.learnTables(pick(blocks, tableBytes))
 }
 
 // Wants tells whether Learn would still learn something worth its while.
@@ -82,13 +82,13 @@ func pick(blocks [][]byte, n int) [][]byte {
 }
 
 // trial parses blocks and calls f after each segment of them, which begins at at.
-func (e *Encoder) trial(blocks [][]byte, f func(src []byte, at int)) {
+func (e *Encoder) trial(blocks [][]byte, lazy int, f func(src []byte, at int)) {
 	left := 2 * trialBytes
 	for _, b := range blocks {
 		e.m.begin(len(b))
 		for at := 0; at < len(b) && left > 0; at += segmentBytes {
 			end := min(at+segmentBytes, len(b))
-			e.m.parse(b, at, end)
+			e.m.parse(b, at, end, lazy)
 			f(b, at)
 			left -= end - at
 		}
@@ -103,31 +103,31 @@ func (e *Encoder) learnPhrases(blocks [][]byte, textMax int) {
 		p     []byte
 		at    int // in the text, or -1
 	}
-	seen := map[uint64]*found{}
-	e.trial(blocks, func(src []byte, at int) {
-		for _, q := range e.m.seqs {
+	var all []found
+	seen := map[uint64]int{} // place in all
+	e.trial(blocks, lazyTrial, func(src []byte, at int) {
+		for i := range e.m.seqs {
+			q := &e.m.seqs[i]
 			at += int(q.lits)
 			if n := int(q.n); n >= phraseHead && n <= phraseMax {
-				h := hashAll(src[at : at+n])
-				if f := seen[h]; f != nil {
-					f.times++
-				} else {
-					seen[h] = &found{times: 1, p: src[at : at+n], at: -1}
+				p := src[at : at+n]
+				h := hashAll(p)
+				k, ok := seen[h]
+				if !ok {
+					k = len(all)
+					seen[h] = k
+					all = append(all, found{p: p, at: -1})
 				}
+				all[k].times++
 				if q.kind == fromDict {
-					seen[h].at = int(q.at)
+					all[k].at = int(q.at)
 				}
 			}
 			at += int(q.n)
 		}
 	})
-	var best []*found
-	for _, f := range seen {
-		if f.times >= phraseTimes {
-			best = append(best, f)
-		}
-	}
-	slices.SortFunc(best, func(a, b *found) int {
+	best := slices.DeleteFunc(all, func(f found) bool { return f.times < phraseTimes })
+	slices.SortFunc(best, func(a, b found) int {
 		return cmp.Or(b.times-a.times, slices.Compare(a.p, b.p))
 	})
 	best = best[:min(len(best), PhrasesMax)]
@@ -155,7 +155,7 @@ func (e *Encoder) learnPhrases(blocks [][]byte, textMax int) {
 // learnTables makes a generation of tables from blocks.
 func (e *Encoder) learnTables(blocks [][]byte) {
 	var all [streams][]byte
-	e.trial(blocks, func([]byte, int) {
+	e.trial(blocks, lazyBytes, func([]byte, int) {
 		e.split()
 		for i, s := range e.s {
 			all[i] = append(all[i], s...)

@@ -16,8 +16,10 @@ const (
 
 const (
 	niceBytes = 48 // a copy of as much is taken without looking for a better one
-	lazyBytes = 48 // nor for one that begins a byte later
+	lazyBytes = 12 // nor is one looked for that begins a byte later
+	lazyTrial = 48 // but to learn phrases: they are the better for it
 	lazyGain  = 20 // what a copy must gain more to begin a byte later
+	edgeBytes = 16 // of a copy, at each end: those between are found by fewer of their bytes
 
 	ownLog = 15 // log of the tables of a block's own bytes
 )
@@ -37,6 +39,7 @@ type match struct {
 	at   int // position in the block, or in the text
 	id   int // phrase's number
 	kind uint8
+	dict bool // at is a position in the text
 }
 
 // matcher finds what repeats: the first pass.
@@ -51,8 +54,11 @@ type matcher struct {
 	seqs []seq
 	lits []byte
 
-	last     int // as in run
-	lastDict bool
+	// The last copy: its kind, where it was made from, and how far that is
+	// from where it was made to.
+	lastKind uint8
+	lastFrom []byte
+	lastAway int
 }
 
 // begin makes the tables fit for a block of n bytes.
@@ -68,87 +74,114 @@ func (m *matcher) begin(n int) {
 }
 
 // end forgets the block of n bytes.
-func (m *matcher) end(n int) { m.epoch += uint32(n) }
+func (m *matcher) end(n int) {
+	m.epoch += uint32(n)
+	m.lastFrom = nil
+}
 
-func ownLong(v uint64) uint32  { return uint32(v * prime1 >> (64 - ownLog)) }
+func ownLong(h uint64) uint32  { return uint32(h >> (64 - ownLog)) }
 func ownShort(v uint64) uint32 { return uint32(v << 32 * prime1 >> (64 - ownLog)) }
 
-// parse makes seqs and lits of src[at:end], a segment.
-func (m *matcher) parse(src []byte, at, end int) {
+// parse makes seqs and lits of src[at:end], a segment. A copy of fewer than lazy bytes is weighed
+// against one that begins a byte later.
+func (m *matcher) parse(src []byte, at, end, lazy int) {
 	m.seqs, m.lits = m.seqs[:0], m.lits[:0]
-	m.last, m.lastDict = 0, false
+	m.lastFrom, m.lastAway = nil, 0
 	src = src[:end]
 	anchor, i := at, at
 	stop := end - 16
+	// What the index has is asked for before it is needed, so that memory has time to answer.
+	var here, after texts
+	if i < stop {
+		here = m.index.at(src, i)
+	}
 	for i < stop {
-		best := m.find(src, i, 0)
+		after = m.index.at(src, i+1)
+		best := m.find(src, i, 0, here)
 		if best.gain <= 0 {
-			i += 1 + (i-anchor)>>7
+			here = after
+			if skip := (i - anchor) >> 7; skip > 0 {
+				i += skip
+				here = m.index.at(src, min(i+1, stop))
+			}
+			i++
 			continue
 		}
-		for best.n < lazyBytes && !(best.kind >= fromLast && best.n >= 12) && i+1 < stop {
-			next := m.find(src, i+1, best.gain+lazyGain)
+		for best.n < lazy && !(best.kind >= fromLast && best.n >= 12) && i+1 < stop {
+			here, after = after, m.index.at(src, i+2)
+			next := m.find(src, i+1, best.gain+lazyGain, here)
 			if next.gain <= best.gain+lazyGain {
 				break
 			}
 			best = next
 			i++
 		}
-		if best.kind != fromPhrase {
-			for i > anchor && best.at > 0 && m.before(src, &best) == src[i-1] {
-				i--
-				best.at--
-				best.n++
-			}
-		}
-		m.lits = append(m.lits, src[anchor:i]...)
-		m.add(&best, i, i-anchor)
-		m.putInside(src, i+2, min(i+best.n, stop))
-		i += best.n
+		next := i + best.n
+		here = m.index.at(src, min(next, stop))
+		m.take(src, &best, i, anchor)
+		i = next
 		anchor = i
 	}
 	m.lits = append(m.lits, src[anchor:]...)
 }
 
-// putInside makes own bytes from i to end be found, every other one: the next
-// of them is tried a byte later, and copies are made longer to the front.
-func (m *matcher) putInside(src []byte, i, end int) {
+// take adds the copy x to i, and the literals from anchor on. It may begin earlier than i, if the bytes before are
+// the same.
+func (m *matcher) take(src []byte, x *match, i, anchor int) {
+	next := i + x.n
+	if x.kind != fromPhrase {
+		from := src
+		if x.dict {
+			from = m.index.text
+		}
+		for i > anchor && x.at > 0 && from[x.at-1] == src[i-1] {
+			i--
+			x.at--
+			x.n++
+		}
+	}
+	m.lits = append(m.lits, src[anchor:i]...)
+	m.add(src, x, i, i-anchor)
+	stop := len(src) - 16
+	if x.n <= 2*edgeBytes {
+		m.putInside(src, i+2, min(next, stop), 2)
+	} else {
+		m.putInside(src, i+2, i+edgeBytes, 2)
+		m.putInside(src, i+edgeBytes, min(next-edgeBytes, stop), 4)
+		m.putInside(src, next-edgeBytes, min(next, stop), 2)
+	}
+}
+
+// putInside makes own bytes from i to end be found, one of so many: those between are tried a byte
+// or more later, and copies are made longer to the front.
+func (m *matcher) putInside(src []byte, i, end, every int) {
 	long, short, epoch := m.long, m.short, m.epoch
-	for ; i < end; i += 2 {
+	for ; i < end; i += every {
 		v := load64(src, i)
-		long[ownLong(v)] = epoch + uint32(i)
+		long[ownLong(hash8(v))] = epoch + uint32(i)
 		short[ownShort(v)] = epoch + uint32(i)
 	}
 }
 
-// before returns the byte before the one that x begins with.
-func (m *matcher) before(src []byte, x *match) byte {
-	if x.kind == fromDict || x.kind == fromLast && m.lastDict {
-		return m.index.text[x.at-1]
-	}
-	return src[x.at-1]
-}
-
 // add makes a seq of a copy to i.
-func (m *matcher) add(x *match, i, lits int) {
+func (m *matcher) add(src []byte, x *match, i, lits int) {
+	away := x.at - i
 	s := seq{lits: int32(lits), n: int32(x.n), kind: x.kind}
-	switch x.kind {
-	case fromBlock:
-		reach := i - x.at
-		if !m.lastDict && reach == m.last {
-			s.kind = fromLast
-		}
-		s.at = int32(reach)
-		m.last, m.lastDict = reach, false
-	case fromDict:
-		if m.lastDict && x.at-i == m.last {
-			s.kind = fromLast
-		}
-		s.at = int32(x.at)
-		m.last, m.lastDict = x.at-i, true
-	case fromPhrase:
+	switch {
+	case x.kind == fromPhrase:
 		s.at = int32(x.id)
-		m.last, m.lastDict = x.at-i, true
+	case m.lastFrom != nil && away == m.lastAway && x.dict == (m.lastKind != fromBlock):
+		s.kind = fromLast
+	case x.dict:
+		s.at = int32(x.at)
+	default:
+		s.at = int32(-away)
+	}
+	m.lastAway = away
+	if x.dict {
+		m.lastKind, m.lastFrom = fromDict, m.index.text
+	} else {
+		m.lastKind, m.lastFrom = fromBlock, src
 	}
 	m.seqs = append(m.seqs, s)
 }
@@ -174,137 +207,51 @@ func same(a, b []byte) (n int) {
 }
 
 // find returns the copy that gains most at i, and more than gain; at least 16
-// bytes follow.
-func (m *matcher) find(src []byte, i, gain int) (best match) {
+// bytes follow. known is what the index has there.
+func (m *matcher) find(src []byte, i, gain int, known texts) (best match) {
 	best.gain = gain
-	v := load64(src, i)
-	x := &m.index
 	here := src[i:]
-	if m.lastDict {
-		if p := i + m.last; p >= 0 && p+matchMin <= len(x.text) && load32(x.text, p) == uint32(v) {
-			n := same(here, x.text[p:])
-			if g := n*costLiteral - costLast; g > best.gain {
-				best = match{gain: g, n: n, at: p, kind: fromLast}
-			}
-		}
-	} else if p := i - m.last; m.last > 0 && p >= 0 && load32(src, p) == uint32(v) {
-		n := same(here, src[p:])
+	v := load64(here, 0)
+	h8 := hash8(v)
+	hl, hs := ownLong(h8), ownShort(v)
+	now := m.epoch + uint32(i)
+	// What is of an earlier block is below the epoch, and so far above i here.
+	longAt, shortAt := m.long[hl]-m.epoch, m.short[hs]-m.epoch
+	m.long[hl], m.short[hs] = now, now
+	x := &m.index
+	if p := i + m.lastAway; p >= 0 && p+matchMin <= len(m.lastFrom) && load32(m.lastFrom, p) == uint32(v) {
+		n := 4 + same(here[4:], m.lastFrom[p+4:])
 		if g := n*costLiteral - costLast; g > best.gain {
-			best = match{gain: g, n: n, at: p, kind: fromLast}
+			best = match{gain: g, n: n, at: p, kind: fromLast, dict: m.lastKind != fromBlock}
 		}
 	}
-	hl, hs := ownLong(v), ownShort(v)
-	el, es := m.long[hl], m.short[hs]
-	m.long[hl], m.short[hs] = m.epoch+uint32(i), m.epoch+uint32(i)
-	if best.n >= niceBytes {
-		return best
-	}
-	own := false
-	if p := int(int32(el - m.epoch)); p >= 0 && p < i && el >= m.epoch && load64(src, p) == v && i-p < 1<<windowLog {
-		own = true
-		n := 8 + same(here[8:], src[p+8:])
-		if g := n*costLiteral - costOwn - 4*log2(i-p); g > best.gain {
-			best = match{gain: g, n: n, at: p, kind: fromBlock}
+	own := longAt < uint32(i) && load64(src, int(longAt)) == v
+	if own {
+		long := int(longAt)
+		n := 8 + same(here[8:], src[long+8:])
+		if g := n*costLiteral - costOwn - 4*log2(i-long); g > best.gain && i-long < 1<<windowLog {
+			best = match{gain: g, n: n, at: long, kind: fromBlock}
 		}
 	}
-	if best.n < niceBytes {
-		if len(x.phrases) > 0 {
-			m.findPhrase(here, v, &best)
-		}
-		if best.n < niceBytes && len(x.text) > 0 {
-			m.findText(here, v, &best)
-		}
-	}
-	if !own && best.n < 16 {
-		if p := int(int32(es - m.epoch)); p >= 0 && p < i && es >= m.epoch && load32(src, p) == uint32(v) && i-p < 1<<windowLog {
-			n := 4 + same(here[4:], src[p+4:])
-			if g := n*costLiteral - costOwn - 4*log2(i-p); g > best.gain {
-				best = match{gain: g, n: n, at: p, kind: fromBlock}
+	if best.n < niceBytes && x.text != nil {
+		if known.from != known.to {
+			if k := x.phrase(here, known, (best.gain+costPhrase)/costLiteral); k >= 0 {
+				ph := &x.heads[k]
+				best = match{gain: int(ph.n)*costLiteral - costPhrase, n: int(ph.n), at: int(ph.pos), kind: fromPhrase, id: int(ph.id), dict: true}
 			}
+		}
+		if best.n < niceBytes {
+			if p, n := x.find(here, known, (best.gain+costDict)/costLiteral); n > 0 {
+				best = match{gain: n*costLiteral - costDict, n: n, at: p, kind: fromDict, dict: true}
+			}
+		}
+	}
+	if !own && best.n < 16 && shortAt < uint32(i) && load32(src, int(shortAt)) == uint32(v) {
+		short := int(shortAt)
+		n := 4 + same(here[4:], src[short+4:])
+		if g := n*costLiteral - costOwn - 4*log2(i-short); g > best.gain && i-short < 1<<windowLog {
+			best = match{gain: g, n: n, at: short, kind: fromBlock}
 		}
 	}
 	return best
-}
-
-func (m *matcher) findText(here []byte, v uint64, best *match) {
-	x := &m.index
-	b := &x.long[hash8(v)>>x.longShift]
-	t := tag(hash8(load64(here, 8)))
-	need := (best.gain + costDict) / costLiteral
-	if need > len(here)-4 {
-		return
-	}
-	found := false
-	for _, e := range b {
-		if e == 0 {
-			break
-		}
-		if e&255 != t {
-			continue
-		}
-		p := int(e >> 8)
-		if p+need+4 > len(x.text) {
-			continue
-		}
-		if need >= 4 && load32(here, need-3) != load32(x.text, p+need-3) {
-			continue
-		}
-		n := same(here, x.text[p:])
-		if g := n*costLiteral - costDict; g > best.gain {
-			found = true
-			*best = match{gain: g, n: n, at: p, kind: fromDict}
-			need = n
-			if need > len(here)-4 {
-				return
-			}
-		}
-	}
-	if found || best.n >= 16 || need >= 16 {
-		return
-	}
-	if e := b[0]; e != 0 && e&255 != t {
-		p := int(e >> 8)
-		n := same(here, x.text[p:])
-		if g := n*costLiteral - costDict; n >= 5 && g > best.gain {
-			*best = match{gain: g, n: n, at: p, kind: fromDict}
-			return
-		}
-	}
-	if best.n >= 8 || need >= 8 {
-		return
-	}
-	h := hash6(v)
-	e := x.short[h>>x.shortShift]
-	if e == 0 || e&255 != tag(h) {
-		return
-	}
-	p := int(e >> 8)
-	n := same(here, x.text[p:])
-	if g := n*costLiteral - costDict; n >= 5 && g > best.gain {
-		*best = match{gain: g, n: n, at: p, kind: fromDict}
-	}
-}
-
-func (m *matcher) findPhrase(here []byte, v uint64, best *match) {
-	x := &m.index
-	k := x.byHead[hash5(v)>>(64-headLog)]
-	for range headTries {
-		if k == 0 {
-			return
-		}
-		ph := &x.heads[k-1]
-		n := int(ph.n)
-		// The end tells most of those apart that begin alike.
-		if n <= len(here) && ph.tail == load32(here, n-4) {
-			g := n*costLiteral - costPhrase
-			if g <= best.gain {
-				return
-			}
-			if p := int(ph.pos); same(here[:n], x.text[p:]) == n {
-				*best = match{gain: g, n: n, at: p, kind: fromPhrase, id: int(k - 1)}
-				return
-			}
-		}
-		k = ph.next
-	}
 }

@@ -1,0 +1,116 @@
+package blobfs_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+)
+
+// told returns how many extents the live nodes say to have too few replicas, and whether all of them know.
+func (c *kept) told() (short int64, known bool) {
+	known = true
+	for _, n := range c.all {
+		if !n.up {
+			continue
+		}
+		st := n.store.Keeping()
+		known = known && st.Known
+		for _, count := range st.Short {
+			short += count
+		}
+	}
+	return short, known
+}
+
+// While a lost node is replaced nobody says that no extent has too few replicas before that is so, however long nodes are waited
+// for that come and go; and what a removed node held is copied at once.
+func TestNobodyCallsTooFewReplicasEnough(t *testing.T) {
+	seed := runSeed(t)
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		c := newKept(t, 3, blobfs.Cluster{Keep: blobfs.KeepConfig{RepairBytes: 64 << 10}})
+		for range 200 {
+			c.put(rng, 1+rng.IntN(5000), c.all...)
+		}
+		victim := c.all[rng.IntN(3)]
+		for range 3 { // it is waited for for minutes, then
+			victim.stop()
+			time.Sleep(10 * time.Second)
+			victim.start()
+			time.Sleep(10 * time.Second)
+		}
+		c.until(time.Minute, "known to have all replicas", func() bool { short, known := c.told(); return known && short == 0 })
+		victim.stop()
+		time.Sleep(5 * time.Second)
+		c.add(1 << 30)
+		if _, known := c.told(); known {
+			t.Errorf("known at once when a node has come")
+		}
+		time.Sleep(5 * time.Second)
+		if c.made() > 0 {
+			t.Errorf("%d copies while the dead node is waited for", c.made())
+		}
+		victim.remove()
+		if _, known := c.told(); known {
+			t.Errorf("known at once when a node was removed")
+		}
+		start := time.Now()
+		for {
+			// What nodes say first, lest it comes true meanwhile.
+			short, known := c.told()
+			fewer, _ := c.short(3)
+			if known && short == 0 && fewer > 0 {
+				t.Fatalf("%v after the removal nodes say that all extents have their replicas; %d of 200 have too few", time.Since(start), fewer)
+			}
+			if known && short == 0 && fewer == 0 {
+				break
+			}
+			if time.Since(start) > 30*time.Second {
+				t.Fatalf("%v after the removal %d of 200 extents have too few replicas; told of: %d, known: %v", time.Since(start), fewer, short, known)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		t.Logf("all replicas %v after the removal", time.Since(start))
+		time.Sleep(time.Minute)
+		if short, known := c.told(); !known || short > 0 {
+			t.Errorf("a minute later: short %d, known: %v", short, known)
+		}
+		noError(t, c.agreed())
+	})
+}
+
+// A node that starts when another one was removed does not know it from one that is yet to be heard of: it waits for it, and says
+// so long that it does not know.
+func TestUnknownNodesAreWaitedFor(t *testing.T) {
+	seed := runSeed(t)
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		c := newKept(t, 4, blobfs.Cluster{})
+		for range 50 {
+			c.put(rng, 1+rng.IntN(5000), c.all[0], c.all[1], c.all[2])
+		}
+		for _, n := range c.all {
+			n.stop()
+		}
+		c.all[2].remove()
+		for _, i := range []int{0, 1, 3} {
+			c.all[i].start()
+		}
+		time.Sleep(29 * time.Second)
+		if _, known := c.told(); known || c.made() > 0 {
+			t.Errorf("while a node may be yet to come: known: %v, %d copies", known, c.made())
+		}
+		c.until(time.Minute, "known to have all replicas", func() bool {
+			short, known := c.told()
+			fewer, _ := c.short(3)
+			if known && short == 0 && fewer > 0 {
+				t.Fatalf("nodes say that all extents have their replicas; %d of 50 have too few", fewer)
+			}
+			return known && short == 0
+		})
+		noError(t, c.agreed())
+	})
+}

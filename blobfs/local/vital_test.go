@@ -1,0 +1,220 @@
+package local_test
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/internal/vfs"
+)
+
+// vitalReserve and vitalExtent are the reserve and the extent size in these tests.
+const vitalReserve, vitalExtent = 512 << 10, 64 << 10
+
+// vitalStore is a store in folders that are full for what is not vital.
+func vitalStore(t *testing.T, folders, spares int) (*local.Store, *vfs.Mem, local.Config) {
+	fs := vfs.NewMem(vfs.MemOptions{})
+	cfg := crashConfig(fs, folders)
+	cfg.ReserveBytes, cfg.LogExtentsReady = vitalReserve, spares
+	for _, f := range cfg.Folders {
+		fs.SetCapacity(f, 2<<20)
+	}
+	return mustOpen(t, cfg), fs, cfg
+}
+
+// fillStore writes blobs until they are refused.
+func fillStore(t *testing.T, s *local.Store) (all []local.Handle) {
+	t.Helper()
+	for {
+		h, err := putBlob(s, blobtest.Bytes(1, 60_000))
+		if errors.Is(err, local.ErrDiskFull) {
+			return all
+		}
+		noError(t, err)
+		all = append(all, h)
+	}
+}
+
+func putVital(s *local.Store, bytes int64, data []byte) (local.Handle, error) {
+	w, err := s.CreateVitalAs(ctx, local.NewID(), bytes, nil)
+	if err != nil {
+		return local.Handle{}, err
+	}
+	if _, err := w.Write(data); err != nil {
+		return local.Handle{}, err
+	}
+	return w.Seal(ctx)
+}
+
+// Of a folder's reserve half is there for what is vital, and no more than that.
+func TestVitalTakesHalfOfTheReserve(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		expected, bytes int
+		atMost          int64 // left above half of the reserve, when no more is taken
+	}{
+		{"whole extents", 1 << 30, 60_000, vitalExtent + 5000},
+		{"small ones", 3000, 3000, 3000 + 5000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, fs, cfg := vitalStore(t, 1, -1)
+			handles := fillStore(t, s)
+			if free, _ := fs.FreeBytes(cfg.Folders[0]); free < vitalReserve || free > vitalReserve+vitalExtent+5000 {
+				t.Fatalf("%d bytes are left when the folder is full", free)
+			}
+			data := blobtest.Bytes(2, c.bytes)
+			n := 0
+			for ; ; n++ {
+				h, err := putVital(s, int64(c.expected), data)
+				if errors.Is(err, local.ErrDiskFull) {
+					break
+				}
+				noError(t, err)
+				mustRead(t, s, h, data)
+				handles = append(handles, h)
+			}
+			free, _ := fs.FreeBytes(cfg.Folders[0])
+			if free < vitalReserve/2 || free > vitalReserve/2+c.atMost {
+				t.Errorf("%d bytes are left after %d vital blobs", free, n)
+			}
+			if _, err := putBlob(s, data); !errors.Is(err, local.ErrDiskFull) {
+				t.Errorf("another blob: %v", err)
+			}
+			// What it lets go is room for it again, and for others once the reserve is there.
+			noError(t, s.Delete(ctx, handles[len(handles)-1].ID))
+			_, err := putVital(s, int64(c.expected), data)
+			noError(t, err)
+			if _, err := putBlob(s, data); !errors.Is(err, local.ErrDiskFull) {
+				t.Errorf("another blob in the reserve: %v", err)
+			}
+			for _, h := range handles[:10] {
+				noError(t, s.Delete(ctx, h.ID))
+			}
+			_, err = putBlob(s, data)
+			noError(t, err)
+		})
+	}
+}
+
+// The reserve is touched only where no folder has other room.
+func TestVitalPrefersRoom(t *testing.T) {
+	s, fs, cfg := vitalStore(t, 2, -1)
+	fillStore(t, s)
+	fs.SetCapacity(cfg.Folders[1], 3<<20)
+	before := s.Stats().Folders[0].BlobFiles
+	for range 10 {
+		_, err := putVital(s, 1<<30, blobtest.Bytes(2, 60_000))
+		noError(t, err)
+	}
+	if n := s.Stats().Folders[0].BlobFiles; n != before {
+		t.Errorf("%d extents are in the folder that is full", n-before)
+	}
+}
+
+// A vital extent whose folder fails may be written again in one that is full for others.
+func TestVitalMoves(t *testing.T) {
+	for _, vital := range []bool{true, false} {
+		s, fs, cfg := vitalStore(t, 2, -1)
+		fillStore(t, s)
+		fs.SetCapacity(cfg.Folders[1], 3<<20) // there it begins
+		w, err := s.CreateAs(ctx, local.NewID(), nil)
+		if vital {
+			w, err = s.CreateVitalAs(ctx, local.NewID(), 1<<30, nil)
+		}
+		noError(t, err)
+		fs.SetHook(func(op vfs.Op) error {
+			if op.Kind == vfs.OpWrite && strings.HasPrefix(op.Name, cfg.Folders[1]) {
+				return syscall.EIO
+			}
+			return nil
+		})
+		data := blobtest.Bytes(2, 60_000)
+		_, err = w.Write(data)
+		noError(t, err)
+		h, err := w.Seal(ctx)
+		if vital {
+			noError(t, err)
+			mustRead(t, s, h, data)
+		} else if !errors.Is(err, local.ErrDiskFull) {
+			t.Errorf("one that is not vital: %v", err)
+		}
+	}
+}
+
+func openReplica(s *local.Store, seq uint64, vital bool) error {
+	_, err := s.OpenLogReplica(ctx, local.LogOpen{Log: local.ID{9}, Server: "s1", Seq: seq, Epoch: 1, Salt: 1, Vital: vital})
+	return err
+}
+
+// Extents of vital logs take the reserve as blobs do.
+func TestVitalLogs(t *testing.T) {
+	s, fs, cfg := vitalStore(t, 1, -1)
+	fillStore(t, s)
+	if err := openReplica(s, 1, false); !errors.Is(err, local.ErrDiskFull) {
+		t.Fatalf("a log: %v", err)
+	}
+	seq := uint64(2)
+	var err error
+	for ; err == nil; seq++ {
+		err = openReplica(s, seq, true)
+	}
+	if free, _ := fs.FreeBytes(cfg.Folders[0]); !errors.Is(err, local.ErrDiskFull) || seq < 6 || free < vitalReserve/2 || free > vitalReserve/2+vitalExtent {
+		t.Errorf("%d bytes are left after %d vital extents: %v", free, seq-3, err)
+	}
+	if st := s.Stats().Folders[0]; st.LogFiles != int(seq-3) || st.LogBytes != int64(seq-3)*vitalExtent {
+		t.Errorf("%d replicas count as %d files of %d bytes", seq-3, st.LogFiles, st.LogBytes)
+	}
+}
+
+// Spare log files are no way around: in a folder that has less than its reserve left they are for vital logs, and
+// what is vital gets their room before it is refused. What logs release then is given back.
+func TestSparesOfFullFolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, fs, cfg := vitalStore(t, 1, 3)
+		defer s.Close()
+		noError(t, openReplica(s, 1, false)) // the keeper begins
+		noError(t, openReplica(s, 2, false))
+		synctest.Wait()
+		spares := func() int { return s.Stats().LogExtentsReady }
+		if n := spares(); n != 3 {
+			t.Fatalf("%d spares", n)
+		}
+		fillStore(t, s)
+		noError(t, openReplica(s, 3, false)) // the reserve is there still
+		synctest.Wait()
+		if n := spares(); n != 2 {
+			t.Fatalf("%d spares in a full folder", n)
+		}
+		for err := error(nil); err == nil && spares() == 2; { // until only spares are left
+			_, err = putVital(s, 1<<30, blobtest.Bytes(2, 60_000))
+			noError(t, err)
+			if free, _ := fs.FreeBytes(cfg.Folders[0]); free < vitalReserve/2+vitalExtent+5000 {
+				break
+			}
+		}
+		if n := spares(); n != 2 {
+			t.Fatalf("%d spares, with room in the reserve", n)
+		}
+		if err := openReplica(s, 4, false); !errors.Is(err, local.ErrDiskFull) {
+			t.Errorf("a log in a folder without its reserve, with spares: %v", err)
+		}
+		noError(t, openReplica(s, 5, true))
+		if n := spares(); n != 1 {
+			t.Errorf("%d spares after a vital log took one", n)
+		}
+		_, err := putVital(s, 1<<30, blobtest.Bytes(2, 60_000))
+		noError(t, err)
+		if n := spares(); n != 0 {
+			t.Errorf("%d spares though a vital blob needed room", n)
+		}
+		before, _ := fs.FreeBytes(cfg.Folders[0])
+		noError(t, s.DropLogReplica(ctx, local.ID{9}, 1))
+		if after, _ := fs.FreeBytes(cfg.Folders[0]); after != before+vitalExtent || spares() != 0 {
+			t.Errorf("a log's extent gave back %d bytes and left %d spares", after-before, spares())
+		}
+	})
+}

@@ -1,0 +1,185 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/steledb/stele/internal/errkind"
+	"github.com/steledb/stele/internal/wire"
+)
+
+var (
+	// ErrQuota means that a quota is used up: a *QuotaError. Nothing was executed.
+	ErrQuota = errors.New("quota exceeded")
+	// ErrQuotaRate is ErrQuota of a rate: it may be tried again a little later.
+	ErrQuotaRate = fmt.Errorf("%w: too fast", ErrQuota)
+	// ErrQuotaBytes is ErrQuota of bytes: until something is deleted, or the quota is raised, nothing is
+	// added. Deletions are taken.
+	ErrQuotaBytes = fmt.Errorf("%w: too large", ErrQuota)
+	// ErrNoQuota means that there is no quota to be removed.
+	ErrNoQuota = errors.New("no such quota")
+)
+
+// QuotaError says which quota is used up, and when to come back.
+type QuotaError struct {
+	// Quota names it, such as: table "web" write_ops, or: user "ann" bytes.
+	Quota string
+	// Bytes tells that it is one of bytes, and not of a rate.
+	Bytes bool
+	// Limit is the quota, in units per second or in bytes. Used is the bytes that are used; of rates 0.
+	Limit, Used int64
+	// RetryAfter is how long to wait before asking again; of bytes 0.
+	RetryAfter time.Duration
+}
+
+func (e *QuotaError) Error() string {
+	if e.Bytes {
+		return fmt.Sprintf("quota of %s: %d are used, of %d; delete something, or have it raised", e.Quota, e.Used, e.Limit)
+	}
+	return fmt.Sprintf("quota of %s: %d a second are used up; retry after %v", e.Quota, e.Limit, e.RetryAfter)
+}
+
+// Is makes the error match ErrQuota, and ErrQuotaRate or ErrQuotaBytes.
+func (e *QuotaError) Is(target error) bool {
+	return target == ErrQuota || target == ErrQuotaBytes && e.Bytes || target == ErrQuotaRate && !e.Bytes
+}
+
+// quotaForm is of errors about bytes, or about rates. A time to wait is told in whole milliseconds, and no
+// shorter than it is.
+func quotaForm(bytes bool) *errkind.Form {
+	return errkind.FormOf(
+		func(e *QuotaError, d errkind.Details) {
+			d["quota"], d["limit"], d["used"] = e.Quota, e.Limit, e.Used
+			d["retry_after_ms"] = (e.RetryAfter + time.Millisecond - 1).Milliseconds()
+		},
+		func(a errkind.Answer) error {
+			return &QuotaError{
+				Quota: a.Text("quota"), Bytes: bytes, Limit: a.Int("limit"), Used: a.Int("used"),
+				RetryAfter: time.Duration(a.Int("retry_after_ms")) * time.Millisecond,
+			}
+		})
+}
+
+// Of what quotas are: SetQuotaRequest.Of and QuotaInfo.Of.
+const (
+	QuotaOfTable = "table"
+	QuotaOfUser  = "user"
+)
+
+// The kinds of quotas: QuotaBytes, and those of rates.
+const (
+	QuotaBytes      = "bytes"
+	QuotaReadOps    = "read_ops"
+	QuotaReadBytes  = "read_bytes"
+	QuotaWriteOps   = "write_ops"
+	QuotaWriteBytes = "write_bytes"
+)
+
+// QuotaKinds lists them.
+func QuotaKinds() []string {
+	return []string{QuotaBytes, QuotaReadOps, QuotaReadBytes, QuotaWriteOps, QuotaWriteBytes}
+}
+
+// SetQuotaRequest is the parameters of set_quota:
+//
+//	[of, name, options]    options: bytes, read_ops, read_bytes, write_ops, write_bytes, burst_ms
+type SetQuotaRequest struct {
+	Options
+	Of, Name string
+	// Bounds are by kind: bytes, and units per second. 0 is no bound. What is not given stays as it is.
+	Bounds map[string]int64
+	// Burst is of the rates that are given: how much of a rate may be used at once after a pause. 0 is a second.
+	Burst time.Duration
+}
+
+// Append writes the parameters.
+func (r *SetQuotaRequest) Append(e *wire.Encoder) {
+	n := r.Options.count() + len(r.Bounds)
+	if r.Burst > 0 {
+		n++
+	}
+	e.Array(2 + min(n, 1))
+	e.Str(r.Of)
+	e.Str(r.Name)
+	r.Options.append(e, n)
+	for _, kind := range QuotaKinds() {
+		if v, ok := r.Bounds[kind]; ok {
+			e.Str(kind)
+			e.Int(v)
+		}
+	}
+	appendCount(e, "burst_ms", r.Burst.Milliseconds())
+}
+
+// Decode reads the n parameters in d.
+func (r *SetQuotaRequest) Decode(d *wire.Decoder, n int) error {
+	if err := params(MethodSetQuota, n, 2, 3); err != nil {
+		return err
+	}
+	*r = SetQuotaRequest{Of: d.Str(), Name: d.Str()}
+	return r.Options.decode(d, n > 2, r)
+}
+
+// burstMax bounds what is read.
+const burstMax = 24 * time.Hour
+
+func (r *SetQuotaRequest) option(key []byte, d *wire.Decoder) bool {
+	if string(key) == "burst_ms" {
+		r.Burst = time.Duration(min(max(optionalInt(d), 0), burstMax.Milliseconds())) * time.Millisecond
+		return true
+	}
+	for _, kind := range QuotaKinds() {
+		if string(key) == kind {
+			if r.Bounds == nil {
+				r.Bounds = map[string]int64{}
+			}
+			r.Bounds[kind] = optionalInt(d)
+			return true
+		}
+	}
+	return false
+}
+
+// QuotaInfo is a quota.
+type QuotaInfo struct {
+	Of, Name string
+	Bounds   []QuotaBound
+}
+
+// QuotaBound is one bound of a quota.
+type QuotaBound struct {
+	Kind  string // QuotaBytes...
+	Limit int64  // bytes, or units per second
+	// Burst is of rates; in milliseconds on the wire.
+	BurstMS int64
+	// Used is of bytes, as far as the master knows; -1 if it does not.
+	Used int64
+}
+
+func (q *QuotaInfo) fields() fields {
+	return fields{
+		{"of", &q.Of}, {"name", &q.Name},
+		{"bounds", &list[QuotaBound]{all: &q.Bounds, fields: (*QuotaBound).fields, what: "bounds", max: 100}},
+	}
+}
+
+func (b *QuotaBound) fields() fields {
+	return fields{{"kind", &b.Kind}, {"limit", &b.Limit}, {"burst_ms", &b.BurstMS}, {"used", &b.Used}}
+}
+
+// Quotas is the result of list_quotas: those of tables, then those of users, by name.
+type Quotas struct{ Quotas []QuotaInfo }
+
+func (q *Quotas) fields() fields {
+	return fields{{"quotas", &list[QuotaInfo]{all: &q.Quotas, fields: (*QuotaInfo).fields, what: "quotas", max: grantsMax}}}
+}
+
+// Append writes the result.
+func (q *Quotas) Append(e *wire.Encoder) { q.fields().append(e) }
+
+// Decode reads the result.
+func (q *Quotas) Decode(d *wire.Decoder) error {
+	*q = Quotas{}
+	return q.fields().decode(d)
+}

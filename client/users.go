@@ -1,0 +1,145 @@
+package client
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/security/token"
+)
+
+// Types of the results about users.
+type (
+	// Grant gives a principal rights.
+	Grant = api.GrantInfo
+	// UserInfo is a principal that the cluster knows.
+	UserInfo = api.UserInfo
+	// UserToken is an access token of a principal.
+	UserToken = api.UserToken
+	// Whoami is as whom the cluster knows a client.
+	Whoami = api.Whoami
+)
+
+// Everyone stands in grants for every principal that the cluster knows.
+const Everyone = api.Everyone
+
+// Grant gives a principal rights, beside those that he has. When it returns, all servers know
+// of it. It takes the right to administer the table, or the cluster if the grant names no
+// table. Errors: ErrNoUser, ErrNoTable, ErrNoFamily, ErrPermission, *table.LimitError,
+// *AmbiguousError, and those of Tables.
+func (c *Client) Grant(ctx context.Context, g Grant) error { return c.regrant(ctx, api.MethodGrant, g) }
+
+// Revoke takes rights away that this very grant gives: on the cluster, on the table or on the
+// family. When it returns, no server answers anything by them. Errors: ErrNoGrant,
+// ErrLastAdmin, and those of Grant.
+func (c *Client) Revoke(ctx context.Context, g Grant) error {
+	return c.regrant(ctx, api.MethodRevoke, g)
+}
+
+func (c *Client) regrant(ctx context.Context, method string, g Grant) error {
+	req := api.GrantRequest{Principal: g.Principal, Rights: g.Rights, Table: g.Table, Family: g.Family}
+	return c.do(ctx, &call{method: method, change: true, encode: req.Append})
+}
+
+// Grants returns the grants on a table, or all if it is empty, to a principal, or to all if that
+// is empty. It takes the right to administer the table, or the cluster. Errors: ErrNoTable,
+// ErrPermission, and those of Tables.
+func (c *Client) Grants(ctx context.Context, tableName, principal string) ([]Grant, error) {
+	req := api.ListGrantsRequest{Principal: principal, Table: tableName}
+	var all api.Grants
+	err := c.do(ctx, &call{method: api.MethodListGrants, safe: true, encode: req.Append, decode: all.Decode})
+	return all.Grants, err
+}
+
+// AddUser makes a credential for a principal, which is made if the cluster has none of that
+// name: it has no rights then but those of Everyone. The credential's key is made here and
+// known to nobody else. It can be used for ttl, or for a year if that is zero. New tells whether
+// the principal is. Errors: ErrPermission, *AmbiguousError, those of package pki and of Tables.
+func (c *Client) AddUser(ctx context.Context, name string, ttl time.Duration) (_ *pki.Credential, isNew bool, err error) {
+	key, err := pki.NewKey()
+	if err != nil {
+		return nil, false, err
+	}
+	request, err := pki.NewRequest(key)
+	if err != nil {
+		return nil, false, err
+	}
+	made, err := c.addUser(ctx, api.AddUserRequest{Name: name, TTL: ttl, Request: request})
+	if err != nil {
+		return nil, false, err
+	}
+	leaf, err := x509.ParseCertificate(made.Certificate)
+	if err != nil {
+		return nil, false, fmt.Errorf("read the certificate that was made: %w", err)
+	}
+	trust, err := pki.ParseTrust(made.Authority)
+	if err != nil {
+		return nil, false, err
+	}
+	credential, err := pki.NewCredential(key, leaf, trust)
+	return credential, made.New, err
+}
+
+// AddToken makes an access token for a principal, as AddUser makes a credential. It can be
+// used for ttl, or for ever if that is zero. The comment is kept beside it. Errors: those of
+// AddUser.
+func (c *Client) AddToken(ctx context.Context, name string, ttl time.Duration, comment string) (_ token.Token, isNew bool, err error) {
+	made, err := c.addUser(ctx, api.AddUserRequest{Name: name, TTL: ttl, Comment: comment})
+	if err != nil {
+		return token.Token{}, false, err
+	}
+	t, err := token.Parse(made.Token)
+	return t, made.New, err
+}
+
+func (c *Client) addUser(ctx context.Context, req api.AddUserRequest) (*api.AddedUser, error) {
+	made := &api.AddedUser{}
+	return made, c.do(ctx, &call{method: api.MethodAddUser, change: true, encode: req.Append, decode: made.Decode})
+}
+
+// Users returns the principals that the cluster knows, by name. Errors: ErrPermission, and
+// those of Tables.
+func (c *Client) Users(ctx context.Context) ([]UserInfo, error) {
+	var all api.Users
+	err := c.ask(ctx, api.MethodListUsers, nil, all.Decode)
+	return all.Users, err
+}
+
+// RevokeUser makes credentials of a principal void: the token of that id, or all if it is
+// empty. When it returns, no server answers anything to who shows them. His grants stay.
+// Errors: ErrNoUser, ErrPermission, *AmbiguousError, and those of Tables.
+func (c *Client) RevokeUser(ctx context.Context, name, tokenID string) error {
+	req := api.RevokeUserRequest{Name: name, Token: tokenID}
+	return c.do(ctx, &call{method: api.MethodRevokeUser, change: true, encode: req.Append})
+}
+
+// RemoveUser takes a principal away, with his credentials and grants. Errors: ErrLastAdmin, and
+// those of RevokeUser.
+func (c *Client) RemoveUser(ctx context.Context, name string) error {
+	req := api.NamesRequest{Names: []string{name}}
+	return c.do(ctx, &call{method: api.MethodRemoveUser, change: true, encode: req.Append})
+}
+
+// DisableUser keeps a principal out, whatever he shows, until EnableUser lets him in again with
+// the credentials and grants that he has. When it returns, no server answers anything to him.
+// Errors: ErrLastAdmin, and those of RevokeUser.
+func (c *Client) DisableUser(ctx context.Context, name string) error {
+	req := api.NamesRequest{Names: []string{name}}
+	return c.do(ctx, &call{method: api.MethodDisableUser, change: true, encode: req.Append})
+}
+
+// EnableUser ends DisableUser. Errors: those of RevokeUser.
+func (c *Client) EnableUser(ctx context.Context, name string) error {
+	req := api.NamesRequest{Names: []string{name}}
+	return c.do(ctx, &call{method: api.MethodEnableUser, change: true, encode: req.Append})
+}
+
+// Whoami returns as whom the cluster knows the client, and what that one may do. Errors:
+// *IdentityError if it knows nobody like that, and those of Tables.
+func (c *Client) Whoami(ctx context.Context) (*Whoami, error) {
+	me := &Whoami{}
+	return me, c.ask(ctx, api.MethodWhoAmI, nil, me.Decode)
+}

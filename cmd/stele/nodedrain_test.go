@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/steledb/stele/client"
+)
+
+// drainWorld is a drain as a test has it go: what is seen of it after each time.
+type drainWorld struct {
+	start time.Time
+	seen  func(after time.Duration) drainSight
+	err   error
+}
+
+func (w *drainWorld) look() (*drainSight, error) {
+	x := w.seen(time.Since(w.start))
+	x.node = &client.NodeInfo{ID: "n7f", Name: "n3"}
+	if x.tablets > 0 {
+		x.needed = "it still serves " + plural(x.tablets, "tablet")
+	}
+	return &x, w.err
+}
+
+// A drain is waited for until the node has nothing, and no longer than it makes sense: what is left is told then.
+func TestDrainIsAwaited(t *testing.T) {
+	moving := func(after time.Duration) drainSight {
+		return drainSight{tablets: max(0, 120-int64(after.Seconds())), others: 2}
+	}
+	stuck := func(time.Duration) drainSight { return drainSight{tablets: 12, others: 1} }
+	alone := func(after time.Duration) drainSight {
+		x := drainSight{tablets: 12, others: 1}
+		if after > time.Minute {
+			x.others = 0
+		}
+		return x
+	}
+	restarts := func(after time.Duration) drainSight {
+		x := moving(after)
+		if after%(40*time.Second) > 20*time.Second {
+			x.others = 0
+		}
+		return x
+	}
+	goesOn := `the drain goes on: "stele node drain n3" waits again, "stele node undrain n3" takes it back`
+	for name, test := range map[string]struct {
+		seen    func(time.Duration) drainSight
+		timeout time.Duration
+		took    time.Duration
+		code    int
+		err     string
+		hint    string
+		json    string
+	}{
+		"all tablets move": {seen: moving, took: 2 * time.Minute, json: `"done":true,"voter":false,"tablets":0`},
+		"others restart":   {seen: restarts, took: 2 * time.Minute, json: `"done":true,"voter":false,"tablets":0`},
+		"in its time":      {seen: moving, timeout: 3 * time.Minute, took: 2 * time.Minute, json: `"done":true`},
+		"not in its time": {seen: moving, timeout: time.Minute + 200*time.Millisecond, took: time.Minute, code: exitTimeout,
+			err:  "node n3 is not drained after 1m0s: it still serves 60 tablets",
+			hint: `"stele status" says what keeps tablets from being moved; ` + goesOn, json: `"done":false,"voter":false,"tablets":60`},
+		"nothing moves": {seen: stuck, took: 5 * time.Minute, code: exitTimeout,
+			err:  "node n3 is not drained after 5m0s: it still serves 12 tablets, and nothing has changed for 5m0s",
+			hint: `"stele status" says what keeps tablets from being moved; ` + goesOn, json: `"done":false,"voter":false,"tablets":12`},
+		"nothing moves, and it has time": {seen: stuck, timeout: time.Hour, took: time.Hour, code: exitTimeout,
+			err:  "node n3 is not drained after 1h0m0s: it still serves 12 tablets",
+			hint: `"stele status" says what keeps tablets from being moved; ` + goesOn, json: `"done":false`},
+		"no other node": {seen: alone, timeout: time.Hour, took: 90 * time.Second, code: exitError,
+			err:  "node n3 is not drained after 1m30s: it still serves 12 tablets, and no other node is there that could take it",
+			hint: "start another node, or undrain one; " + goesOn, json: `"done":false,"voter":false,"tablets":12`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &drainWorld{start: time.Now(), seen: test.seen}
+				ctx, cancel := context.WithCancel(t.Context())
+				if test.timeout > 0 {
+					ctx, cancel = context.WithTimeout(t.Context(), test.timeout)
+				}
+				defer cancel()
+				var out, errs bytes.Buffer
+				a := newApp(strings.NewReader(""), &out, &errs)
+				a.json = true
+				err := a.awaitDrain(ctx, &client.NodeInfo{ID: "n7f", Name: "n3"}, w.look)
+				took := time.Since(w.start)
+				if took < test.took-time.Second || took > test.took+time.Second {
+					t.Errorf("it took %v, want %v", took, test.took)
+				}
+				if test.err == "" {
+					if err != nil {
+						t.Error(err)
+					}
+				} else if f := faultOf(err); f.code != test.code || err.Error() != test.err || f.hint != test.hint {
+					t.Errorf("got code %d, %q, %q\nwant %d, %q, %q", f.code, err, f.hint, test.code, test.err, test.hint)
+				}
+				if err := a.out.Flush(); err != nil {
+					t.Error(err)
+				}
+				if !strings.Contains(out.String(), test.json) || strings.Count(out.String(), "\n") != 1 {
+					t.Errorf("it printed %q, and not %q", &out, test.json)
+				}
+				lines := strings.Count(errs.String(), "draining n3: it still serves ")
+				if most := int(took/progressLines) + 1; lines == 0 || lines > most {
+					t.Errorf("%d lines of progress in %v", lines, took)
+				}
+			})
+		})
+	}
+}
+
+// Who ends the command is told that the drain goes on, and a failed look that it was no end of it either.
+func TestDrainGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &drainWorld{start: time.Now(), seen: func(time.Duration) drainSight { return drainSight{tablets: 1, others: 1} }}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Second, cancel)
+		var out, errs bytes.Buffer
+		a := newApp(strings.NewReader(""), &out, &errs)
+		err := a.awaitDrain(ctx, &client.NodeInfo{ID: "n7f", Name: "n3"}, w.look)
+		if f := faultOf(err); !errors.Is(err, context.Canceled) || f.code != exitError || !strings.HasPrefix(f.hint, "the drain goes on") {
+			t.Errorf("%v: %+v", err, f)
+		}
+		w.err = client.ErrUnavailable
+		err = a.awaitDrain(t.Context(), &client.NodeInfo{ID: "n7f", Name: "n3"}, w.look)
+		if f := faultOf(err); !errors.Is(err, client.ErrUnavailable) || f.code != exitUnhealthy || !strings.HasPrefix(f.hint, "the drain goes on") {
+			t.Errorf("%v: %+v", err, f)
+		}
+	})
+}

@@ -1,0 +1,302 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/internal/secretfile"
+	"github.com/steledb/stele/security/pki"
+)
+
+func (a *app) userCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "user",
+		Short: "Add, list, disable and remove users, and revoke their credentials",
+		Long: `Add, list, disable and remove the users of a cluster with certificates. A user shows who
+he is by a certificate, or by an access token: verbs take either with --credential FILE.
+What he may do says "stele acl".`,
+		Example: `  stele user add ann --out ann.pem
+  stele user add loader --token --ttl 30d --out loader.token
+  stele user revoke ann`,
+		Args: unknownVerb,
+		RunE: needVerb,
+	}
+	cmd.AddCommand(a.userAddCommand(), a.userListCommand(), a.userRevokeCommand(), a.userDisableCommand(true), a.userDisableCommand(false), a.userRemoveCommand())
+	return cmd
+}
+
+// absent returns an error if there is a file of that name.
+func absent(out string) error {
+	_, err := os.Lstat(out)
+	switch {
+	case err == nil:
+		return usagef("name another one with --out", "--out: %s is there already", out)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	}
+	return err
+}
+
+// madeJSON is a credential that was made, as --json prints it.
+type madeJSON struct {
+	User  string `json:"user"`
+	New   bool   `json:"new"`
+	File  string `json:"file,omitempty"`
+	Token string `json:"token,omitempty"`
+	ID    string `json:"id,omitempty"`
+	Ends  string `json:"ends,omitempty"`
+}
+
+func (a *app) userAddCommand() *cobra.Command {
+	var ttl time.Duration
+	out, comment, isToken := "", "", false
+	cmd := &cobra.Command{
+		Use:   "add NAME",
+		Short: "Make a credential for a user, who is new or not",
+		Long: `Make a credential for a user. A new one has no rights yet: see "stele acl grant". Without
+--token it is a certificate with its key, which is made here and goes nowhere but to
+the file. A token is for programs that cannot use one: it is printed once, and only its
+hash is kept.`,
+		Example: `  stele user add ann --out ann.pem
+  stele user add loader --token --ttl 30d > loader.token`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if out == "" && !isToken {
+				out = args[0] + ".pem"
+			}
+			if err := pki.CheckName("name of a user", args[0]); err != nil {
+				return usagef("", "%v", err)
+			}
+			if out != "" { // before something is made that nobody gets
+				if err := absent(out); err != nil {
+					return err
+				}
+			}
+			made := madeJSON{User: args[0], File: out}
+			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+				if isToken {
+					return addToken(ctx, c, &made, ttl, comment)
+				}
+				return addCredential(ctx, c, &made, ttl)
+			})
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(made)
+			}
+			if made.Token != "" {
+				if _, err := fmt.Fprintln(a.out, made.Token); err != nil {
+					return err
+				}
+			}
+			a.talk("credential of user %s%s, until %s", made.User, in(made.File), orElse(made.Ends, "it is revoked"))
+			if made.New {
+				a.hint(fmt.Sprintf("no rights yet: \"stele acl grant %s RIGHTS TABLE\"", made.User))
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&isToken, "token", false, "make an access token instead of a certificate")
+	f.Var((*durationFlag)(&ttl), "ttl", "`time` for which it can be used (default a year; for ever for a token)")
+	f.StringVar(&out, "out", "", "`file` to write it to, for you alone (default NAME.pem; a token is printed)")
+	f.StringVar(&comment, "comment", "", "`text` that is kept beside a token")
+	return cmd
+}
+
+func in(file string) string {
+	if file == "" {
+		return ""
+	}
+	return " in " + escapeText(file)
+}
+
+func addCredential(ctx context.Context, c *client.Client, made *madeJSON, ttl time.Duration) error {
+	credential, isNew, err := c.AddUser(ctx, made.User, ttl)
+	if err != nil {
+		return err
+	}
+	made.New, made.Ends = isNew, credential.Ends().UTC().Format(time.RFC3339)
+	return pki.WriteCredential(made.File, credential)
+}
+
+func addToken(ctx context.Context, c *client.Client, made *madeJSON, ttl time.Duration, comment string) error {
+	t, isNew, err := c.AddToken(ctx, made.User, ttl, comment)
+	if err != nil {
+		return err
+	}
+	made.New, made.ID, made.Token = isNew, t.ID().String(), t.Reveal()
+	if !t.Ends().IsZero() {
+		made.Ends = t.Ends().Format(time.RFC3339)
+	}
+	if made.File == "" {
+		return nil
+	}
+	made.Token = ""
+	if err := secretfile.Write(made.File, []byte(t.Reveal()+"\n")); err != nil {
+		return withHint(err, fmt.Sprintf("the token is lost: \"stele user revoke %s --token %s\", and make another one", made.User, made.ID))
+	}
+	return nil
+}
+
+// userJSON is a user as --json prints him.
+type userJSON struct {
+	Name     string      `json:"name"`
+	Created  string      `json:"created"`
+	Disabled bool        `json:"disabled"`
+	Tokens   []userToken `json:"tokens"`
+}
+
+type userToken struct {
+	ID      string `json:"id"`
+	Created string `json:"created"`
+	Ends    string `json:"ends,omitempty"`
+	Comment string `json:"comment,omitempty"`
+}
+
+func (a *app) userListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the users and their access tokens",
+		Long: `List the users whom the cluster knows, and the ids of their access tokens. Certificates
+are kept nowhere, and so not listed.`,
+		Example: `  stele user list
+  stele user list --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var all []client.UserInfo
+			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+				all, err = c.Users(ctx)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			moment := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+			g := newGrid("USER", "STATE", "CREATED", "TOKENS")
+			for i := range all {
+				u := &all[i]
+				j := userJSON{Name: u.Name, Created: moment(u.CreatedMS), Disabled: u.Disabled, Tokens: []userToken{}}
+				var ids []string
+				for _, t := range u.Tokens {
+					x := userToken{ID: t.ID, Created: moment(t.CreatedMS), Comment: t.Comment}
+					if t.EndsMS != 0 {
+						x.Ends = moment(t.EndsMS)
+					}
+					j.Tokens, ids = append(j.Tokens, x), append(ids, t.ID)
+				}
+				if a.json {
+					if err := a.printJSON(j); err != nil {
+						return err
+					}
+					continue
+				}
+				state := "enabled"
+				if u.Disabled {
+					state = "disabled"
+				}
+				g.add(j.Name, state, j.Created, orElse(strings.Join(ids, " "), "-"))
+			}
+			return a.print(g)
+		},
+	}
+}
+
+func (a *app) userRevokeCommand() *cobra.Command {
+	id := ""
+	cmd := &cobra.Command{
+		Use:   "revoke NAME",
+		Short: "Make a user's credentials of no use",
+		Long: `Make all certificates and tokens of a user of no use, or one token. His rights stay: a
+credential that is made for him afterwards has them. When the command returns, no node
+answers anything to who shows them. If it says that the outcome is unknown, make it again.`,
+		Example: `  stele user revoke ann
+  stele user revoke loader --token 0102030405060708`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) error { return c.RevokeUser(ctx, args[0], id) })
+			var refused *client.TokenRefusedError
+			if errors.As(err, &refused) && refused.Reason == client.TokenUnknown {
+				return notFoundf(`"stele user list" shows the users with the ids of their tokens`, "%v", refused)
+			}
+			if err != nil {
+				return err
+			}
+			what := "all credentials"
+			if id != "" {
+				what = "token " + id
+			}
+			a.talk("of no use any more: %s of user %s", what, args[0])
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&id, "token", "", "`id` of the only token that is revoked")
+	return cmd
+}
+
+func (a *app) userDisableCommand(disable bool) *cobra.Command {
+	do := (*client.Client).EnableUser
+	cmd := &cobra.Command{
+		Use:   "enable NAME",
+		Short: "Let a user in again who was disabled",
+		Long: `Let a user in again who was disabled, with the credentials and rights that were there
+before.`,
+		Example: `  stele user enable ann`,
+		Args:    cobra.ExactArgs(1),
+	}
+	if disable {
+		do = (*client.Client).DisableUser
+		cmd.Use, cmd.Short = "disable NAME", "Keep a user out, until enabled"
+		cmd.Long = `Keep a user out until "stele user enable": credentials and rights stay, and do nothing
+meanwhile. When the command returns, no node answers anything to that user. If it says
+that the outcome is unknown, make it again.`
+		cmd.Example = `  stele user disable ann`
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) error { return do(c, ctx, args[0]) }); err != nil {
+			return err
+		}
+		if disable {
+			a.talk("user %s is kept out", args[0])
+		} else {
+			a.talk("user %s is let in", args[0])
+		}
+		return nil
+	}
+	return cmd
+}
+
+func (a *app) userRemoveCommand() *cobra.Command {
+	yes := false
+	cmd := &cobra.Command{
+		Use:     "remove NAME",
+		Aliases: []string{"rm"},
+		Short:   "Remove a user with his credentials and rights",
+		Long: `Remove a user with his credentials and rights. When the command returns, no node answers
+anything to him. One of that name who is added later has nothing of his.`,
+		Example: `  stele user remove ann`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.confirm(yes, "Remove user "+escapeText(args[0])+" with all credentials and rights?"); err != nil {
+				return err
+			}
+			if err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) error { return c.RemoveUser(ctx, args[0]) }); err != nil {
+				return err
+			}
+			a.talk("user %s is removed", args[0])
+			return nil
+		},
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return cmd
+}

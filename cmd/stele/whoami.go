@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+)
+
+// whoamiJSON is as whom the cluster knows the caller, as --json prints it.
+type whoamiJSON struct {
+	Kind    string      `json:"kind"`
+	Name    string      `json:"name,omitempty"`
+	Cluster string      `json:"cluster"`
+	Shown   string      `json:"shown,omitempty"`
+	ID      string      `json:"id,omitempty"`
+	Ends    string      `json:"ends,omitempty"`
+	Grants  []grantJSON `json:"grants"`
+}
+
+func (a *app) whoamiCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "whoami",
+		Short: "Show as whom the cluster knows you, and what you may do",
+		Long: `Show as whom the cluster knows you by --credential, until when, and what you may do: by
+grants to you and to everybody (*).`,
+		Example: `  stele whoami --credential ann.pem
+  stele whoami --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var me *client.Whoami
+			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+				me, err = c.Whoami(ctx)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return a.printWhoami(me)
+		},
+	}
+}
+
+func (a *app) printWhoami(me *client.Whoami) error {
+	j := whoamiJSON{Kind: me.Kind, Name: me.Name, Cluster: me.Cluster, Shown: me.Shown, ID: me.ID, Grants: []grantJSON{}}
+	if me.EndsMS != 0 {
+		j.Ends = time.UnixMilli(me.EndsMS).UTC().Format(time.RFC3339)
+	}
+	g := newGrid("RIGHTS", "TABLE", "FAMILY", "AS")
+	for _, x := range me.Grants {
+		j.Grants = append(j.Grants, grantJSON{x.Principal, strings.Split(x.Rights, ","), x.Table, x.Family})
+		g.add(x.Rights, orElse(x.Table, "(cluster)"), orElse(x.Family, "-"), x.Principal)
+	}
+	if a.json {
+		return a.printJSON(j)
+	}
+	var err error
+	switch {
+	case me.Kind == api.KindAnybody:
+		_, err = fmt.Fprintf(a.out, "anybody: cluster %s has no certificates, so everybody may do everything\n", me.Cluster)
+		return err
+	case me.Kind == api.KindNode:
+		_, err = fmt.Fprintf(a.out, "node %s of cluster %s, until %s\n", me.Name, me.Cluster, j.Ends)
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "user %s of cluster %s, by %s %s, until %s\n", me.Name, me.Cluster, me.Shown, me.ID, orElse(j.Ends, "it is revoked"))
+	if err != nil {
+		return err
+	}
+	if len(me.Grants) == 0 {
+		a.hint("no rights yet: an administrator gives them with \"stele acl grant\"")
+		return nil
+	}
+	fmt.Fprintln(a.out)
+	return a.print(g)
+}

@@ -1,0 +1,329 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet"
+)
+
+// access is what a principal may do with one table, for one request. It implements
+// tablet.Access. A nil one may do all.
+type access struct {
+	n             *Node
+	who           *subject
+	method, table string
+	now           bool // it may not wait
+	begun         int  // how often its operation has begun
+	// kept is set if an earlier operation of the request counts, too, which was done by the
+	// rights of before.
+	kept   bool
+	before acl.Ticket
+
+	// Since Begin: when rights were looked at, by which view, and whether they changed
+	// between two looks.
+	looked, moved bool
+	ticket        acl.Ticket
+	view          *acl.View
+	reads         bool
+	writes        []string // families; of a read-modify-write they are read, too
+	memo          rowMemo
+}
+
+// rowMemo is what is known of the last table whose rows of METADATA were met.
+type rowMemo struct {
+	known bool
+	table uint64
+	sees  bool
+}
+
+// begunMax is how often an operation begins whose rights change while it is carried out.
+const begunMax = 8
+
+var accesses = sync.Pool{New: func() any { return new(access) }}
+
+// access returns what a call may do with a table. It is given back with release, which
+// nothing hangs on.
+func (n *Node) access(c *rpc.Call, name string) *access {
+	who := subjectOf(c)
+	if !who.restricted() {
+		return nil
+	}
+	a := accesses.Get().(*access)
+	a.n, a.who, a.method, a.table = n, who, c.Method(), name
+	return a
+}
+
+func (a *access) release() {
+	if a == nil {
+		return
+	}
+	clear(a.writes)
+	*a = access{writes: a.writes[:0]}
+	accesses.Put(a)
+}
+
+// of returns the access as a tablet server wants it, which may or may not wait for rights.
+func (a *access) of(waits bool) tablet.Access {
+	if a == nil {
+		return nil
+	}
+	a.now, a.begun = !waits, 0
+	return a
+}
+
+// keep has the operation that has ended count for the answer with those that come: all are by
+// the same rights, or lost tells. What does not hold once will never again.
+func (a *access) keep() {
+	if a != nil && a.looked && !a.kept {
+		a.kept, a.before = true, a.ticket
+	}
+}
+
+// lost tells whether what was kept does not hold any more.
+func (a *access) lost() bool {
+	return a != nil && a.kept && !a.n.rights.holds(a.who, a.before)
+}
+
+// Begin implements tablet.Access.
+func (a *access) Begin() {
+	a.begun++
+	a.looked, a.moved, a.reads, a.writes, a.memo = false, false, false, a.writes[:0], rowMemo{}
+}
+
+// Holds implements tablet.Access.
+func (a *access) Holds() bool { return !a.looked || !a.moved && a.n.rights.holds(a.who, a.ticket) }
+
+// note keeps when rights were looked at.
+func (a *access) note(t acl.Ticket) {
+	a.moved = a.moved || a.looked && t != a.ticket
+	a.looked, a.ticket = true, t
+}
+
+// look returns the view of the table by a schema. Errors: api.ErrNoTable if nothing is to be
+// seen, tablet.ErrWouldWait, those of rights.ask.
+func (a *access) look(ctx context.Context, s *table.Schema) (*acl.View, error) {
+	if a.begun > begunMax {
+		return nil, a.n.rights.told(acl.ErrUncertain)
+	}
+	v, t := a.n.rights.viewNow(a.who, s)
+	if v == nil {
+		if a.now {
+			return nil, tablet.ErrWouldWait
+		}
+		var err error
+		if v, t, err = a.n.rights.view(ctx, a.who, s); err != nil {
+			return nil, err
+		}
+	}
+	a.note(t)
+	a.view = v
+	if v.CheckSeen() != nil {
+		return nil, noSuchTable(a.table)
+	}
+	return v, nil
+}
+
+// Read implements tablet.Access.
+func (a *access) Read(ctx context.Context, s *table.Schema) (tablet.Sight, error) {
+	if s.ID == metadata.TableID {
+		return a.readMetadata(ctx, s)
+	}
+	v, err := a.look(ctx, s)
+	if err == nil {
+		err = a.refused(v.CheckRead())
+	}
+	if err != nil {
+		return tablet.Sight{}, err
+	}
+	a.reads = true
+	if v.ReadsAll() {
+		return tablet.Sight{}, nil
+	}
+	return tablet.Sight{Families: v.ReadMask()}, nil
+}
+
+// readMetadata returns what is seen of METADATA: who may not read the cluster sees where the
+// tablets are of tables that he sees, and nothing else of them.
+func (a *access) readMetadata(ctx context.Context, s *table.Schema) (tablet.Sight, error) {
+	if a.begun > begunMax {
+		return tablet.Sight{}, a.n.rights.told(acl.ErrUncertain)
+	}
+	t, err := a.n.rights.check(ctx, a.who, acl.Read)
+	if err == nil {
+		a.note(t)
+		return tablet.Sight{}, nil
+	}
+	if !errors.Is(err, api.ErrPermission) {
+		return tablet.Sight{}, err
+	}
+	a.note(t)
+	places := make([]uint64, (len(s.Families)+63)/64)
+	for i := range s.Families {
+		if s.Families[i].Name == metadata.FamilyOfPlaces {
+			places[i/64] |= 1 << (i % 64)
+		}
+	}
+	return tablet.Sight{Families: places, Row: func(key []byte) (bool, error) { return a.seesRow(ctx, key) }}, nil
+}
+
+// seesRow tells whether a row of METADATA is of a table that the principal sees.
+func (a *access) seesRow(ctx context.Context, key []byte) (bool, error) {
+	id, _, err := metadata.ParseKey(key)
+	if err != nil {
+		return false, nil
+	}
+	if a.memo.known && a.memo.table == id {
+		return a.memo.sees, nil
+	}
+	sees, t, err := a.n.rights.sees(ctx, a.who, id)
+	if err != nil {
+		return false, err
+	}
+	a.note(t)
+	a.memo = rowMemo{true, id, sees}
+	return sees, nil
+}
+
+// Write implements tablet.Access.
+func (a *access) Write(s *table.Schema, rm *table.RowMutation) (*table.RowMutation, error) {
+	v, err := a.look(context.Background(), s)
+	if err != nil {
+		return nil, err
+	}
+	if err := rm.Validate(v.Visible(), &a.n.limits); err != nil {
+		return nil, err
+	}
+	if rm, err = v.Restrict(rm); err != nil {
+		return nil, a.refused(toldElement(err))
+	}
+	for i := range rm.Mutations {
+		m := &rm.Mutations[i]
+		if m.Op == table.OpDeleteRow {
+			for _, f := range s.Families {
+				a.writes = append(a.writes, f.Name)
+			}
+		} else if n := len(a.writes); n == 0 || a.writes[n-1] != m.Family {
+			a.writes = append(a.writes, m.Family)
+		}
+	}
+	return rm, nil
+}
+
+// Modify implements tablet.Access.
+func (a *access) Modify(s *table.Schema, rules []table.Rule) error {
+	v, err := a.look(context.Background(), s)
+	if err != nil {
+		return err
+	}
+	for i := range rules {
+		err := rules[i].Validate(v.Visible(), &a.n.limits)
+		if err == nil {
+			err = toldElement(v.CheckModify(rules[i].Family))
+		}
+		if err != nil {
+			return a.refused(&table.ElementError{What: "rule", Index: i, Err: err})
+		}
+	}
+	a.reads = true
+	return nil
+}
+
+// refused returns err, and has it in the audit log if it is that a right is missing.
+func (a *access) refused(err error) error {
+	if err == nil {
+		return nil
+	}
+	return a.toldRefusal(err) // apart: it allocates
+}
+
+func (a *access) toldRefusal(err error) error {
+	var denied *api.PermissionError
+	var at *acl.DeniedError
+	if errors.As(err, &at) {
+		denied = permission(at)
+		err = denied
+	}
+	if denied != nil || errors.As(err, &denied) {
+		a.n.audit.refused(a.who, a.method, "table "+a.table, err)
+	}
+	return err
+}
+
+// settle tells whether what was done may be answered now, though rights have changed since: it
+// may if it still may be done. Errors: *api.PermissionError, of which a part was executed if
+// something was written; api.ErrUnsure and api.ErrUnavailable, if rights are not known.
+func (a *access) settle(ctx context.Context) error {
+	if a == nil || a.Holds() {
+		return nil
+	}
+	if a.view == nil { // of METADATA, which nobody writes: begun again elsewhere
+		return a.n.rights.told(acl.ErrUncertain)
+	}
+	old, wrote := a.view, len(a.writes) > 0
+	v, _, err := a.n.rights.view(ctx, a.who, old.Schema())
+	switch {
+	case err == nil:
+	case wrote && errors.Is(err, api.ErrUnauthenticated):
+		return &api.PermissionError{Table: a.table, Executed: true, Text: err.Error()}
+	case wrote:
+		return told(api.ErrUnsure, err)
+	default:
+		return err
+	}
+	for i, f := range old.Schema().Families {
+		lostRead := a.reads && old.ReadMask().Has(i) && !v.ReadMask().Has(i)
+		lostWrite := !v.CanWrite(f.Name) && slices.Contains(a.writes, f.Name)
+		if lostRead || lostWrite {
+			right := acl.Write
+			if lostRead {
+				right = acl.Read
+			}
+			name, _, _ := a.who.principal()
+			return a.refused(&api.PermissionError{Right: right.String(), Table: a.table, Executed: wrote,
+				Text: fmt.Sprintf("principal %q has lost the right to %s on table %q while that was done", name, right, a.table)})
+		}
+	}
+	return nil
+}
+
+// astray is Node.astray for who may not see the table that he asks for: it is not there for
+// him.
+func (a *access) astray(err error, row []byte) error {
+	if !errors.Is(err, api.ErrNotServing) || a.table == metadata.Name {
+		return a.n.astray(err, a.table, row)
+	}
+	ctx, cancel := context.WithTimeout(a.n.ctx, noTableTimeout)
+	defer cancel()
+	s, _, gone := readSchema(ctx, a.n.meta.current(), a.table)
+	if gone != nil {
+		if errors.Is(gone, api.ErrNoTable) {
+			return gone
+		}
+		return a.n.rights.told(gone)
+	}
+	v, _, other := a.n.rights.view(ctx, a.who, s)
+	switch {
+	case other != nil:
+		return other
+	case v.CheckSeen() != nil:
+		return noSuchTable(a.table)
+	}
+	return a.n.astray(err, a.table, row)
+}
+
+// astrayFor is Node.astray for a call that may do what a allows, or all.
+func (n *Node) astrayFor(a *access, err error, name string, row []byte) error {
+	if a == nil {
+		return n.astray(err, name, row)
+	}
+	return a.astray(err, row)
+}

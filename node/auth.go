@@ -1,0 +1,93 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/security/token"
+)
+
+// methodAuth makes its caller, who has shown no certificate, the principal of a token, for as
+// long as the connection lasts: [token].
+const methodAuth = "auth"
+
+// authPlaces bounds the tokens that are looked at, at once: that reads a file.
+const authPlaces = 16
+
+func (n *Node) handleAuth() {
+	places := make(chan struct{}, authPlaces)
+	n.rpc.Handle(methodAuth, rpc.Spawned, func(c *rpc.Call) {
+		text, err := c.Params.Str(), c.Params.Err()
+		who := subjectOf(c)
+		switch {
+		case err != nil || c.NumParams < 1:
+			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "auth: want a token"))
+			return
+		case who == nil: // an open node asks nobody
+			c.Reply(nil)
+			return
+		case !n.serving.Load():
+			c.Fail(n.notServing())
+			return
+		}
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+		default:
+			fail(c, &api.OverloadedError{Reason: "too many tokens are looked at", RetryAfter: 100 * time.Millisecond})
+			return
+		}
+		ctx, cancel := context.WithTimeout(c.Context(), rightsTimeout)
+		defer cancel()
+		if err := n.authenticate(ctx, who, text); err != nil {
+			c.Fail(n.refuse(methodAuth, who, err))
+			return
+		}
+		c.Reply(nil)
+	})
+}
+
+// authenticate makes a connection a principal's. Errors: *api.IdentityError, those of
+// rights.ask.
+func (n *Node) authenticate(ctx context.Context, who *subject, text string) error {
+	bad := &api.IdentityError{Reason: api.IdentityBadToken, Text: "there is no such token, or it was revoked"}
+	t, err := token.Parse(text)
+	if err != nil || t.Kind() != token.Access {
+		return &api.IdentityError{Reason: api.IdentityBadToken, Text: "this is no access token"}
+	}
+	if who.peer.Kind != pki.Anonymous {
+		return &api.IdentityError{Reason: api.IdentityBadToken, Text: "the connection has shown a certificate already: show that or a token"}
+	}
+	b, err := n.rights.files.Get(ctx, tokenPath(t.ID()))
+	if err != nil {
+		return n.rights.told(err)
+	}
+	var r *token.AccessRecord // nil, if there is none, takes as long
+	if b != nil {
+		if r, err = token.DecodeAccess(b); err != nil {
+			return err
+		}
+	}
+	if err := r.Check(t, time.Now()); err != nil {
+		if r != nil && r.Valid(time.Now()) != nil && r.ID == t.ID() {
+			return n.rights.told(err)
+		}
+		return bad
+	}
+	trial := &subject{peer: who.peer}
+	trial.shown.Store(&shown{record: r})
+	if _, err := n.rights.known(ctx, trial); err != nil {
+		return err
+	}
+	if !who.shown.CompareAndSwap(nil, trial.shown.Load()) {
+		if old := who.shown.Load().record; old.ID != r.ID {
+			return &api.IdentityError{Reason: api.IdentityBadToken, Text: "the connection has shown another token already: open another one"}
+		}
+	} else if who.conn != nil {
+		who.conn.Stay(r.Ends)
+	}
+	return nil
+}

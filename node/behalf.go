@@ -1,0 +1,147 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/security/token"
+)
+
+// methodOnBehalf is how a node passes a principal's request on to the master's node:
+// [method, name, generation, token's id or "", whence, parameters]. Both look at his rights.
+const methodOnBehalf = "cluster.on_behalf"
+
+var errNotMaster = fmt.Errorf("%w: the node is not the master any more, or not yet", api.ErrUnavailable)
+
+func (n *Node) handleOnBehalf() {
+	n.rpc.Handle(methodOnBehalf, rpc.Spawned, func(c *rpc.Call) {
+		c.Keep() // as those methods do that are passed on
+		d := &c.Params
+		method := d.Str()
+		who := &subject{peer: pki.Peer{Kind: pki.Principal, Name: d.Str(), Generation: d.Uint()}, passed: true}
+		shownID := d.Str()
+		who.from = d.Str()
+		c.NumParams = d.Array()
+		g, h := guards[method], n.passable[method]
+		switch {
+		case d.Err() != nil:
+			c.Fail(api.ToRPC(d.Err()))
+			return
+		case h == nil || !g.master:
+			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "%s: %.128q is not passed on", methodOnBehalf, method))
+			return
+		case !n.serving.Load():
+			c.Fail(n.notServing())
+			return
+		}
+		if shownID != "" {
+			ctx, cancel := context.WithTimeout(c.Context(), rightsTimeout)
+			defer cancel()
+			if err := n.reshow(ctx, who, shownID); err != nil {
+				c.Fail(toAPI(err))
+				return
+			}
+		}
+		c.SetIdentity(who)
+		if err := n.letIn(c, method, &g); err != nil {
+			c.Fail(err)
+			return
+		}
+		h(c)
+	})
+}
+
+// reshow has a subject act by a token that another node says was shown to it.
+func (n *Node) reshow(ctx context.Context, who *subject, text string) error {
+	id, err := token.ParseID(text)
+	if err != nil {
+		return err
+	}
+	gone := &api.IdentityError{Reason: api.IdentityRevoked, Text: "token was revoked: have a new one made"}
+	b, err := n.rights.files.Get(ctx, tokenPath(id))
+	switch {
+	case err != nil:
+		return n.rights.told(err)
+	case b == nil:
+		return gone
+	}
+	r, err := token.DecodeAccess(b)
+	if err != nil {
+		return err
+	}
+	if r.Principal != who.peer.Name || r.Generation != who.peer.Generation {
+		return gone
+	}
+	who.shown.Store(&shown{record: r})
+	return nil
+}
+
+// isMaster tells whether this node is the master.
+func (n *Node) isMaster() bool { return n.master.Epoch() != 0 }
+
+// passOn has the master's node carry out a principal's request, and answers with what it
+// answers.
+func (n *Node) passOn(c *rpc.Call, who *subject) {
+	c.OnAnswer(nil) // the master's node looks again, and writes it down
+	params := slices.Clone(c.Params.Rest())
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		var result []byte
+		again, err := n.passOnce(c, who, params, &result)
+		if err == nil {
+			c.Reply(func(e *wire.Encoder) { e.Raw(result) })
+			return
+		}
+		if again {
+			pause(c.Context(), wait)
+		}
+		if !again || c.Context().Err() != nil {
+			fail(c, err)
+			return
+		}
+	}
+}
+
+// passOnce is one try. It may be made again if nothing was executed, and there is or will be a
+// master to ask.
+func (n *Node) passOnce(c *rpc.Call, who *subject, params []byte, result *[]byte) (again bool, err error) {
+	boss, _ := n.epochs.last()
+	if boss == "" || boss == n.id() || who.passed {
+		return !who.passed, errNotMaster
+	}
+	name, generation, s := who.principal()
+	err = n.peers.call(c.Context(), boss, methodOnBehalf, func(e *wire.Encoder) {
+		e.Array(6)
+		e.Str(c.Method())
+		e.Str(name)
+		e.Uint(generation)
+		if s != nil {
+			e.Str(s.record.ID.String())
+		} else {
+			e.Str("")
+		}
+		e.Str(who.from)
+		e.Array(c.NumParams)
+		e.Raw(params)
+	}, func(d *wire.Decoder) error {
+		*result = slices.Clone(d.Raw())
+		return d.Err()
+	})
+	var answer *rpc.Error
+	var lost *rpc.ConnLostError
+	switch {
+	case err == nil:
+		return false, nil
+	case errors.As(err, &answer):
+		return answer.Code == rpc.CodeUnavailable, err
+	case errors.As(err, &lost) && lost.Sent, c.Context().Err() != nil:
+		return false, told(api.ErrUnsure, fmt.Errorf("node %s was asked, and has not answered: %w", boss, err))
+	}
+	return true, fmt.Errorf("%w: the master's node %s cannot be asked: %s", api.ErrUnavailable, boss, err.Error())
+}

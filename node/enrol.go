@@ -1,0 +1,232 @@
+package node
+
+import (
+	"context"
+	"crypto"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/secretfile"
+	"github.com/steledb/stele/node/formation"
+	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/node/reach"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/folder"
+	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/security/token"
+)
+
+// ErrExpired means that the node's certificate has ended, so no other node knows it any more.
+var ErrExpired = errors.New("the node's certificate has ended")
+
+// enrol makes a host without keys a node, or a node whose certificate has ended one again, by
+// the token in a file, if there is one. What the node has, it keeps: its id and data.
+func (n *Node) enrol(ctx context.Context, dirs *identity.Folders) error {
+	if n.cfg.Security == "" {
+		return nil
+	}
+	keys := folder.At(n.cfg.Security)
+	have, err := keys.Load()
+	switch {
+	case errors.Is(err, folder.ErrNotEnrolled) && n.cfg.TokenFile != "":
+	case err != nil:
+		return fmt.Errorf("read the node's keys: %w", err)
+	case have.Authority != nil || time.Now().Before(have.Credential.Ends()):
+		return nil // an issuer renews its own
+	case n.cfg.TokenFile == "":
+		return fmt.Errorf("%w: it was good until %s, and this host's clock says %s: have a token made for it with \"stele token create --node %s\", and give it with --token-file",
+			ErrExpired, have.Credential.Ends().UTC().Format(time.RFC3339), time.Now().UTC().Format(time.RFC3339), have.Credential.Peer().Name)
+	}
+	e, err := n.newEnroller(dirs, keys, have)
+	if err != nil {
+		return err
+	}
+	n.enter("a node of the cluster, to be let in by a token")
+	got, err := e.ask(ctx)
+	if err != nil {
+		return fmt.Errorf("join by a token: %w", err)
+	}
+	if err := e.keep(got); err != nil {
+		return fmt.Errorf("join by a token: keep what came: %w", err)
+	}
+	n.checkClock(got.now)
+	for _, addr := range got.members {
+		if !slices.Contains(n.cfg.Join, addr) {
+			n.cfg.Join = append(slices.Clip(n.cfg.Join), addr)
+		}
+	}
+	n.log.Info("this host is a node of the cluster now", "node", dirs.Node, "keys", n.cfg.Security)
+	return nil
+}
+
+// enroller is a host that asks to be a node.
+type enroller struct {
+	n       *Node
+	token   token.Token
+	keys    folder.Folder
+	have    *folder.Contents // of a node whose certificate has ended; nil of a new one
+	cluster string           // that the data folders are of; empty if of none
+	key     crypto.Signer
+	request joinRequest
+	addrs   []string
+	told    map[string]bool
+}
+
+// newEnroller reads the token, and makes what else is needed to ask, the same each time.
+func (n *Node) newEnroller(dirs *identity.Folders, keys folder.Folder, have *folder.Contents) (*enroller, error) {
+	text, err := secretfile.Read(n.cfg.TokenFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the token to join by: %w", err)
+	}
+	e := &enroller{n: n, keys: keys, have: have, cluster: dirs.Cluster, told: map[string]bool{}}
+	if e.token, err = token.Parse(string(text)); err != nil {
+		return nil, fmt.Errorf("read the token to join by from %s: %w", n.cfg.TokenFile, err)
+	}
+	if e.token.Kind() != token.Join {
+		return nil, fmt.Errorf("the token in %s is for %s, and not to join by: have one made with \"stele token create\"", n.cfg.TokenFile, e.token.Kind())
+	}
+	if len(n.cfg.Join) == 0 {
+		return nil, errors.New("there is a token to join by, and no node to join: give one with --join")
+	}
+	for _, a := range n.cfg.Join {
+		addr, err := formation.WithPort(a)
+		if err != nil {
+			return nil, fmt.Errorf("address to join %q: %w", a, err)
+		}
+		e.addrs = append(e.addrs, addr)
+	}
+	if dirs.Fresh() { // its id must outlive the process, before anybody else knows it
+		if err := dirs.Write(); err != nil {
+			return nil, err
+		}
+	}
+	if e.key, err = keys.JoinKey(); err != nil {
+		return nil, fmt.Errorf("make a key: %w", err)
+	}
+	own := ""
+	if addr, err := reach.Address(n.rpcAddr.String(), n.cfg.Advertise); err == nil {
+		own = hostOf(addr)
+	}
+	host, _ := os.Hostname()
+	e.request = joinRequest{text: e.token.Reveal(), node: dirs.Node, hosts: hostsOf(own, host)}
+	e.request.request, err = pki.NewRequest(e.key)
+	return e, err
+}
+
+const (
+	enrolPauseMin = 200 * time.Millisecond
+	enrolPauseMax = 5 * time.Second
+	// enrolTimeout bounds one attempt at one address.
+	enrolTimeout = 15 * time.Second
+)
+
+// ask asks the nodes to join in turn, until one has let this host in. It returns early when
+// all that can be reached refuse it for good.
+func (e *enroller) ask(ctx context.Context) (*enrolment, error) {
+	for wait := enrolPauseMin; ; wait = min(2*wait, enrolPauseMax) {
+		var final error
+		hope := false
+		for _, addr := range e.addrs {
+			got, err := e.askOne(ctx, addr)
+			if err == nil {
+				return got, nil
+			}
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("%w; at %s: %w", ctx.Err(), addr, err)
+			}
+			err = fmt.Errorf("at %s: %w", addr, err)
+			if refusedForGood(err) {
+				final = errors.Join(final, err)
+				continue
+			}
+			hope = true
+			if text := token.Scrub(err.Error()); !e.told[text] {
+				e.told[text] = true
+				e.n.log.Warn("this host was not let into the cluster yet; trying goes on", "error", text)
+			}
+		}
+		var refused *api.TokenRefusedError
+		if errors.As(final, &refused) || final != nil && !hope { // by a node of the cluster; or nobody else is left
+			return nil, final
+		}
+		pause(ctx, wait)
+	}
+}
+
+// refusedForGood tells whether asking again does not help.
+func refusedForGood(err error) bool {
+	var peer *pki.PeerError
+	var answer *rpc.Error
+	switch {
+	case errors.As(err, &peer):
+		return !errors.Is(err, pki.ErrExpired) && !errors.Is(err, pki.ErrNotYetValid) // a node that renews its certificate just now
+	case errors.Is(err, api.ErrTokenRefused), errors.Is(err, rpc.CodeBadRequest), errors.Is(err, rpc.CodePermissionDenied), errors.Is(err, rpc.CodeUnknownMethod):
+		return true
+	case errors.As(err, &answer):
+		return false
+	}
+	return errors.Is(err, errOtherCluster)
+}
+
+// errOtherCluster means that a token is of another cluster than what the host has.
+var errOtherCluster = errors.New("the token is of another cluster")
+
+// askOne asks the node at an address, once it is sure that it is of the cluster that has made
+// the token: no other gets to see that.
+func (e *enroller) askOne(ctx context.Context, addr string) (*enrolment, error) {
+	ctx, cancel := context.WithTimeout(ctx, enrolTimeout)
+	defer cancel()
+	var known *pki.Trust
+	pinned := pki.DialPinned(e.token.Authority(), nil, func(t *pki.Trust) { known = t })
+	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{Dialer: func(ctx context.Context, addr string) (net.Conn, error) {
+		d := tls.Dialer{Config: pinned}
+		c, err := d.DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		if id := known.Cluster(); e.cluster != "" && e.cluster != id {
+			_ = c.Close()
+			return nil, fmt.Errorf("%w: it is of %s, and the data folders are of %s", errOtherCluster, id, e.cluster)
+		}
+		return c, nil
+	}})
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	got := &enrolment{}
+	if err := conn.Call(ctx, methodJoinToken, e.request.append, got.decode); err != nil {
+		return nil, api.FromRPC(err)
+	}
+	return got, nil
+}
+
+// keep writes what makes this host a node, the certificate last.
+func (e *enroller) keep(got *enrolment) error {
+	leaf, trust, err := got.certificate()
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(trust.Authorities(), func(a *x509.Certificate) bool { return pki.FingerprintOf(a) == e.token.Authority() }) {
+		return errors.New("the authority that the token names is none of those that were sent")
+	}
+	own, err := pki.NewCredential(e.key, leaf, trust)
+	if err != nil {
+		return err
+	}
+	if p := own.Peer(); p.Kind != pki.Node || p.Name != e.request.node {
+		return fmt.Errorf("the certificate that was made is that of %s, and this is node %s", p, e.request.node)
+	}
+	c := &folder.Contents{Credential: own, GossipKeys: got.gossipKeys}
+	if e.have != nil {
+		return e.keys.Renew(c)
+	}
+	return e.keys.Enrol(c)
+}

@@ -1,0 +1,279 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
+	"github.com/steledb/stele/table"
+)
+
+// handleGrants registers the methods about who may do what.
+func (n *Node) handleGrants() {
+	for _, method := range []string{api.MethodGrant, api.MethodRevoke} {
+		n.handle(method, rpc.Spawned, func(c *rpc.Call) {
+			c.Keep() // the change may outlive the call
+			var r api.GrantRequest
+			if err := r.Decode(&c.Params, c.NumParams); err != nil {
+				fail(c, err)
+				return
+			}
+			if !begin(c, &r.Options) {
+				return
+			}
+			err := n.regrant(c.Context(), subjectOf(c), method, &r)
+			n.audit.action(subjectOf(c), method, grantText(&r), err)
+			if err != nil {
+				fail(c, err)
+				return
+			}
+			c.Reply(nil)
+		})
+	}
+	n.handle(api.MethodListGrants, rpc.Spawned, func(c *rpc.Call) {
+		var r api.ListGrantsRequest
+		if err := r.Decode(&c.Params, c.NumParams); err != nil {
+			fail(c, err)
+			return
+		}
+		if !begin(c, &r.Options) {
+			return
+		}
+		grants, err := n.listGrants(c.Context(), subjectOf(c), &r)
+		if err != nil {
+			fail(c, err)
+			return
+		}
+		c.Reply(grants.Append)
+	})
+}
+
+// grantText names a grant for the audit log.
+func grantText(r *api.GrantRequest) string {
+	s := fmt.Sprintf("%s to %s on ", r.Rights, r.Principal)
+	switch {
+	case r.Table == "":
+		return s + "the cluster"
+	case r.Family == "":
+		return s + "table " + r.Table
+	}
+	return s + "family " + r.Family + " of table " + r.Table
+}
+
+// errOpenCluster is what is said of users and grants where there are none.
+var errOpenCluster = fmt.Errorf("%w: the cluster has no certificates, so everybody may do everything", api.ErrUnavailable)
+
+// administers returns nil if a principal administers the table of that name, or the cluster
+// if there is none; with the table's schema.
+func (n *Node) administers(ctx context.Context, who *subject, tableName string) (s *table.Schema, t acl.Ticket, err error) {
+	if n.security == nil {
+		return nil, t, errOpenCluster
+	}
+	if tableName == metadata.Name {
+		return nil, t, fmt.Errorf("rights on %s are those on the cluster: %w", metadata.Name, api.ErrSystemTable)
+	}
+	if !who.restricted() {
+		if tableName != "" {
+			s, err = n.schemaFor(ctx, tableName)
+		}
+		return s, t, err
+	}
+	if tableName == "" {
+		t, err = n.rights.check(ctx, who, acl.Admin)
+		return nil, t, err
+	}
+	v, t, err := n.seeTable(ctx, who, tableName)
+	if err != nil {
+		return nil, t, err
+	}
+	return v.Schema(), t, toldElement(v.CheckTable(acl.Admin))
+}
+
+// regrant gives or takes rights.
+func (n *Node) regrant(ctx context.Context, who *subject, method string, r *api.GrantRequest) error {
+	if _, _, err := n.administers(ctx, who, r.Table); err != nil { // who may not keeps nobody waiting
+		return err
+	}
+	rights, err := acl.ParseRights(r.Rights)
+	if err != nil {
+		return badRequest(err)
+	}
+	if r.Table == "" && r.Family != "" {
+		return badRequest(errors.New("a family without a table"))
+	}
+	return n.changeRights(ctx, asked{who, method, r.Table}, func(ctx context.Context) error {
+		g, tableID := acl.Grant{Principal: r.Principal, Rights: rights}, acl.Cluster
+		var s *table.Schema // as it is now
+		if r.Table != "" {
+			var err error
+			if s, err = n.schemaFor(ctx, r.Table); err != nil {
+				return err
+			}
+			tableID = s.ID
+		}
+		if r.Family != "" {
+			f := s.Family(r.Family)
+			if f == nil {
+				return &table.NoFamilyError{Table: s.Name, Family: r.Family}
+			}
+			g.Family = f.ID
+		}
+		if method == api.MethodGrant {
+			if err := n.checkUser(ctx, g.Principal); err != nil {
+				return err
+			}
+		}
+		err := n.editPolicy(ctx, tableID, func(p *acl.Policy) (*acl.Policy, error) {
+			if s != nil {
+				p = p.Prune(s)
+			}
+			if method == api.MethodGrant {
+				return p.Grant(g)
+			}
+			next, err := p.Revoke(g)
+			if err == nil && tableID == acl.Cluster {
+				err = n.checkAdminLeft(ctx, next)
+			}
+			return next, err
+		})
+		return grantError(err)
+	})
+}
+
+// grantError gives errors about grants the form in which they are told.
+func grantError(err error) error {
+	switch {
+	case errors.Is(err, acl.ErrNoGrant):
+		return told(api.ErrNoGrant, err)
+	case errors.Is(err, acl.ErrImplied):
+		return badRequest(err)
+	case errors.Is(err, acl.ErrTooMany):
+		return &table.LimitError{What: "grants on a table, or on the cluster", Limit: acl.GrantsMax, Got: acl.GrantsMax + 1}
+	}
+	return err
+}
+
+// checkUser returns api.ErrNoUser if the cluster does not know a principal.
+func (n *Node) checkUser(ctx context.Context, name string) error {
+	if name == acl.Everyone {
+		return nil
+	}
+	p, _, err := n.principal(ctx, name)
+	if err == nil && p == nil {
+		err = fmt.Errorf("user %q: %w", name, api.ErrNoUser)
+	}
+	return err
+}
+
+// checkAdminWithout returns api.ErrLastAdmin if nobody administers the cluster but a principal.
+func (n *Node) checkAdminWithout(ctx context.Context, name string) error {
+	cluster, _, err := n.policy(ctx, acl.Cluster)
+	if err != nil || !cluster.Rights(name).Has(acl.Admin) {
+		return err
+	}
+	return n.checkAdminLeft(ctx, cluster.Forget(name))
+}
+
+// checkAdminLeft returns api.ErrLastAdmin if by these grants nobody who is let in administers the
+// cluster.
+func (n *Node) checkAdminLeft(ctx context.Context, p *acl.Policy) error {
+	for _, g := range p.Grants {
+		if !g.Rights.Has(acl.Admin) {
+			continue
+		}
+		if g.Principal == acl.Everyone {
+			return nil
+		}
+		p, _, err := n.principal(ctx, g.Principal)
+		if err != nil || p != nil && !p.Disabled {
+			return err
+		}
+	}
+	return api.ErrLastAdmin
+}
+
+// listGrants returns the grants on a table, or all.
+func (n *Node) listGrants(ctx context.Context, who *subject, r *api.ListGrantsRequest) (*api.Grants, error) {
+	s, t, err := n.administers(ctx, who, r.Table)
+	if err != nil {
+		return nil, err
+	}
+	all := &api.Grants{}
+	all.Grants, err = n.grantsOn(ctx, s, func(to string) bool { return r.Principal == "" || r.Principal == to })
+	if err != nil {
+		return nil, err
+	}
+	if who.restricted() && !n.rights.holds(who, t) {
+		return nil, errRightsMoved
+	}
+	return all, nil
+}
+
+// grantsOn returns the grants on a table, or on the cluster and all tables if it is nil, to
+// principals that are wanted.
+func (n *Node) grantsOn(ctx context.Context, s *table.Schema, wanted func(principal string) bool) (all []api.GrantInfo, err error) {
+	schemas := []*table.Schema{s}
+	if s == nil {
+		names, err := n.catalog.names(ctx)
+		if err != nil {
+			return nil, err
+		}
+		schemas[0] = &table.Schema{} // the cluster
+		for _, name := range names {
+			if s, err := n.schemaFor(ctx, name); err == nil {
+				schemas = append(schemas, s)
+			} else if !errors.Is(err, api.ErrNoTable) {
+				return nil, err
+			}
+		}
+	}
+	for _, s := range schemas {
+		p, _, err := n.policy(ctx, s.ID)
+		if err != nil {
+			return nil, err
+		}
+		for _, g := range p.Prune(s).Grants {
+			if wanted(g.Principal) {
+				all = append(all, grantInfo(s, g))
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b api.GrantInfo) int {
+		return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Principal, b.Principal), cmp.Compare(a.Family, b.Family))
+	})
+	return all, nil
+}
+
+func grantInfo(s *table.Schema, g acl.Grant) api.GrantInfo {
+	i := api.GrantInfo{Principal: g.Principal, Table: s.Name, Rights: g.Rights.String()}
+	for _, f := range s.Families {
+		if f.ID == g.Family {
+			i.Family = f.Name
+		}
+	}
+	return i
+}
+
+// pruneGrants takes away the grants on families that a table has no longer.
+func (n *Node) pruneGrants(ctx context.Context, s *table.Schema) {
+	if n.security == nil {
+		return
+	}
+	p, _, err := n.policy(ctx, s.ID)
+	if err == nil && len(p.Prune(s).Grants) < len(p.Grants) {
+		err = n.editPolicy(ctx, s.ID, func(p *acl.Policy) (*acl.Policy, error) { return p.Prune(s), nil })
+		if err == nil {
+			_, err = n.nextEpoch(ctx)
+		}
+	}
+	if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
+		n.log.Warn("the grants on a family that was dropped are left over", "table", s.Name, "error", err)
+	}
+}

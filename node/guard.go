@@ -1,0 +1,330 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	blobapi "github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/node/formation"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
+	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/table"
+)
+
+// audience is for whom a method is, beside nodes, for which all are.
+type audience uint8
+
+const (
+	// nodes: nobody else.
+	nodes audience = iota
+	// strangers: also who has not said who he is.
+	strangers
+	// known: every principal.
+	known
+	// own: principals; the method itself looks at what they may, for each row.
+	own
+	// ofTable: principals who see the table in the first parameter.
+	ofTable
+	// right: principals with a right on the cluster.
+	right
+	// rightOfTable: principals with a right on the table in the first parameter.
+	rightOfTable
+)
+
+// guard says for whom a method is.
+type guard struct {
+	to    audience
+	right acl.Rights // of right and rightOfTable
+	// master has the master's node carry it out, since it writes what that node alone may.
+	master bool
+	// about is what the first parameter names, for the audit log. Empty: a table if the right is
+	// one on a table, else nothing.
+	about string
+	// tells has the method write its audit record itself.
+	tells bool
+}
+
+// change tells whether the method changes something of the cluster: that is written down.
+func (g *guard) change() bool { return g.right == acl.Admin }
+
+// guards has all methods. One that is not in it cannot be registered.
+var guards = allGuards(map[string]guard{
+	api.MethodPing: {to: strangers},
+	methodAuth:     {to: strangers},
+
+	api.MethodMutate:          {to: own},
+	api.MethodMutateRows:      {to: own},
+	api.MethodRead:            {to: own},
+	api.MethodReadRows:        {to: own},
+	api.MethodScanOpen:        {to: own},
+	api.MethodScanNext:        {to: own},
+	api.MethodScanClose:       {to: own}, // of one's own scans
+	api.MethodCheckAndMutate:  {to: own},
+	api.MethodReadModifyWrite: {to: own},
+
+	api.MethodListTables:    {to: known},
+	api.MethodRoot:          {to: ofTable},
+	api.MethodDescribeTable: {to: ofTable},
+	api.MethodSampleRowKeys: {to: ofTable},
+
+	api.MethodCreateTable:   {to: right, right: acl.Admin, master: true, about: "table "},
+	api.MethodDropTable:     {to: rightOfTable, right: acl.Admin, master: true},
+	api.MethodSetFamily:     {to: rightOfTable, right: acl.Admin, master: true},
+	api.MethodDropFamily:    {to: rightOfTable, right: acl.Admin, master: true},
+	api.MethodCompactTable:  {to: rightOfTable, right: acl.Admin},
+	api.MethodSplitTablet:   {to: rightOfTable, right: acl.Admin},
+	api.MethodMoveTablet:    {to: rightOfTable, right: acl.Admin},
+	api.MethodMergeTablets:  {to: rightOfTable, right: acl.Admin},
+	api.MethodCompactTablet: {to: rightOfTable, right: acl.Admin},
+
+	api.MethodStatus:          {to: right, right: acl.Read},
+	api.MethodListNodes:       {to: right, right: acl.Read},
+	api.MethodRaftStatus:      {to: right, right: acl.Read},
+	api.MethodUnservedTablets: {to: right, right: acl.Read},
+	api.MethodDrainNode:       {to: right, right: acl.Admin, about: "node "},
+	api.MethodRemoveNode:      {to: right, right: acl.Admin, about: "node "},
+
+	api.MethodBlobOpen:        {to: right, right: acl.Write},
+	api.MethodBlobWrite:       {to: right, right: acl.Write},
+	api.MethodBlobSeal:        {to: right, right: acl.Write},
+	api.MethodBlobAbort:       {to: right, right: acl.Write},
+	api.MethodBlobRead:        {to: right, right: acl.Read},
+	api.MethodBlobStat:        {to: right, right: acl.Read},
+	api.MethodBlobList:        {to: right, right: acl.Read},
+	api.MethodBlobStatus:      {to: right, right: acl.Read},
+	api.MethodBlobDelete:      {to: right, right: acl.Admin},
+	api.MethodBlobFsck:        {to: right, right: acl.Admin},
+	api.MethodBlobRevive:      {to: right, right: acl.Admin},
+	api.MethodBlobResumeSweep: {to: right, right: acl.Admin},
+
+	// Who may be given or taken rights, they look at themselves: an administrator of the
+	// cluster, or of the table.
+	api.MethodGrant:      {to: known, master: true},
+	api.MethodRevoke:     {to: known, master: true},
+	api.MethodListGrants: {to: known},
+	api.MethodAddUser:    {to: right, right: acl.Admin, master: true, about: "user "},
+	api.MethodListUsers:  {to: right, right: acl.Admin},
+	api.MethodRevokeUser: {to: right, right: acl.Admin, master: true, about: "user "},
+	api.MethodRemoveUser: {to: right, right: acl.Admin, master: true, about: "user "},
+
+	api.MethodDisableUser: {to: right, right: acl.Admin, master: true, about: "user "},
+	api.MethodEnableUser:  {to: right, right: acl.Admin, master: true, about: "user "},
+	api.MethodWhoAmI:      {to: known},
+
+	// Whose figures somebody may see, it looks at itself.
+	api.MethodUsage: {to: known},
+
+	api.MethodSetQuota:    {to: right, right: acl.Admin, master: true, tells: true},
+	api.MethodListQuotas:  {to: right, right: acl.Read},
+	api.MethodRemoveQuota: {to: right, right: acl.Admin, master: true, tells: true},
+	api.MethodSetOwner:    {to: right, right: acl.Admin, master: true, tells: true},
+
+	methodJoinToken:       {to: strangers},
+	methodRenew:           {},
+	methodAuthority:       {},
+	methodIssuer:          {},
+	api.MethodCreateToken: {to: right, right: acl.Admin, master: true, tells: true},
+	api.MethodListTokens:  {to: right, right: acl.Admin},
+	api.MethodRevokeToken: {to: right, right: acl.Admin, master: true, about: "token "},
+
+	methodOnBehalf:   {},
+	methodWho:        {},
+	methodHail:       {},
+	methodNudge:      {},
+	methodMove:       {},
+	methodUnite:      {},
+	methodUnserved:   {},
+	methodRefresh:    {},
+	methodCompact:    {},
+	methodTablets:    {},
+	methodUsage:      {},
+	methodQuota:      {},
+	methodSplit:      {},
+	methodHeld:       {},
+	methodLoad:       {},
+	methodUnload:     {},
+	methodMerge:      {},
+	methodSort:       {},
+	methodCompactOne: {},
+
+	methodStartVoting: {}, formation.MethodHello: {}, formation.MethodPromise: {}, formation.MethodJoin: {},
+})
+
+// allGuards adds the methods between nodes of the block store and the lock service.
+func allGuards(own map[string]guard) map[string]guard {
+	all := maps.Clone(own)
+	for _, m := range blobapi.Methods() {
+		all[m] = guard{}
+	}
+	for _, m := range metaapi.Methods() {
+		all[m] = lockGuard(m)
+	}
+	return all
+}
+
+// admitter returns what lets calls of a method in; nil on an open node, which lets in all.
+func (n *Node) admitter(method string) func(*rpc.Call) error {
+	g, ok := guards[method]
+	if !ok {
+		panic(fmt.Sprintf("BUG: method %q has no guard", method))
+	}
+	if n.security == nil || g.to == strangers {
+		return nil
+	}
+	return func(c *rpc.Call) error { return n.letIn(c, method, &g) }
+}
+
+// letIn lets a call in, or says why not. Whom it lets in by rights that others may not know
+// about yet is looked at again before the answer.
+func (n *Node) letIn(c *rpc.Call, method string, g *guard) error {
+	who := subjectOf(c)
+	switch {
+	case who == nil: // by no listener of ours
+		return api.ToRPC(errStranger)
+	case who.peer.Kind == pki.Node:
+		return nil
+	case who.who().Kind != pki.Principal:
+		return n.refuse(method, who, errStranger)
+	}
+	switch g.to {
+	case nodes:
+		return n.refuse(method, who, &api.PermissionError{Method: method, Text: method + " is for nodes of the cluster alone"})
+	case own:
+		return nil
+	}
+	if !n.serving.Load() {
+		return n.notServing()
+	}
+	name := ""
+	if g.to == ofTable || g.to == rightOfTable {
+		d := c.Params
+		if name = d.Str(); d.Err() != nil {
+			return api.ToRPC(d.Err())
+		}
+	}
+	t, err := n.may(who, g, name)
+	if err != nil {
+		return n.refuse(method, who, err)
+	}
+	subject := g.matter(c)
+	c.OnAnswer(func(err error) error {
+		if err == nil && !n.rights.holds(who, t) {
+			if lost := n.stillMay(who, g, method, name); lost != nil {
+				err = toAPI(lost)
+			}
+		}
+		if g.change() && !g.tells {
+			n.audit.action(who, method, subject, err)
+		}
+		return err
+	})
+	return nil
+}
+
+// matter says what a change is about, for the audit log.
+func (g *guard) matter(c *rpc.Call) string {
+	about := g.about
+	if about == "" && g.to == rightOfTable {
+		about = "table "
+	}
+	if about == "" || !g.change() {
+		return ""
+	}
+	d := c.Params
+	if name := d.Str(); d.Err() == nil && name != "" {
+		return about + name
+	}
+	return ""
+}
+
+// may tells whether a principal may call a method with that guard. Errors: those of rights.ask,
+// api.ErrNoTable.
+func (n *Node) may(who *subject, g *guard, name string) (acl.Ticket, error) {
+	if n.unled() != nil { // who waited would learn at his deadline that it has passed, and not why
+		return acl.Ticket{}, n.unled()
+	}
+	switch {
+	case g.to == known, name == metadata.Name && g.to == ofTable:
+		return n.rights.known(n.ctx, who)
+	case g.to == right, name == metadata.Name:
+		return n.rights.check(n.ctx, who, g.right)
+	}
+	v, t, err := n.seeTable(n.ctx, who, name)
+	if err == nil && g.to == rightOfTable {
+		err = toldElement(v.CheckTable(g.right))
+	}
+	return t, err
+}
+
+// seeTable returns a table, other than METADATA, as a principal sees it. Errors: those of
+// rights.ask, api.ErrNoTable.
+func (n *Node) seeTable(ctx context.Context, who *subject, name string) (*acl.View, acl.Ticket, error) {
+	s, err := n.schemaFor(ctx, name)
+	if err != nil {
+		return nil, acl.Ticket{}, err
+	}
+	v, t, err := n.rights.view(ctx, who, s)
+	if err == nil && v.CheckSeen() != nil {
+		err = noSuchTable(name)
+	}
+	return v, t, err
+}
+
+// schemaFor reads a table's schema for one whose rights are to be looked at.
+func (n *Node) schemaFor(ctx context.Context, name string) (*table.Schema, error) {
+	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
+	defer cancel()
+	s, _, err := readSchema(ctx, n.meta.current(), name)
+	if err != nil && !errors.Is(err, api.ErrNoTable) {
+		err = n.rights.told(err)
+	}
+	return s, err
+}
+
+// stillMay tells whether a call that was carried out may be answered, though rights have changed
+// since it was let in.
+func (n *Node) stillMay(who *subject, g *guard, method, name string) error {
+	switch method {
+	case api.MethodDropTable: // its grants went with it
+		return nil
+	case api.MethodGrant, api.MethodRevoke, api.MethodRevokeUser, api.MethodRemoveUser, api.MethodDisableUser: // they may have been his own
+		return nil
+	}
+	_, err := n.may(who, g, name)
+	var denied *api.PermissionError
+	switch {
+	case err == nil && (g.to == known || g.to == ofTable):
+		return errRightsMoved // what was found depends on them
+	case err == nil || !g.change():
+		return err
+	case errors.As(err, &denied):
+		lost := *denied
+		lost.Executed = true
+		return &lost
+	case errors.Is(err, api.ErrUnauthenticated), errors.Is(err, api.ErrNoTable):
+		return &api.PermissionError{Table: name, Right: g.right.String(), Executed: true, Text: err.Error()}
+	}
+	return told(api.ErrUnsure, err)
+}
+
+var errRightsMoved = fmt.Errorf("%w: rights have changed meanwhile, ask again", api.ErrUnavailable)
+
+// refuse returns err in the form in which it is answered, and has it in the audit log if it is
+// that somebody may not do what he wants, or is not known.
+func (n *Node) refuse(method string, who *subject, err error) error {
+	if errors.Is(err, api.ErrPermission) || errors.Is(err, api.ErrUnauthenticated) {
+		n.audit.refused(who, method, "", err)
+	}
+	return toAPI(err)
+}
+
+// notServing is what is answered before the node serves.
+func (n *Node) notServing() error {
+	return &rpc.Error{Code: rpc.CodeUnavailable, Message: "the node does not serve: " + n.unready(), Retryable: true}
+}

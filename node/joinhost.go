@@ -1,0 +1,351 @@
+package node
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/security/token"
+)
+
+const (
+	// methodJoinToken lets a host become a node, or a node whose certificate has ended one
+	// again: a joinRequest, answered with an enrolment. Any node takes it, and passes it on to
+	// the master's.
+	methodJoinToken = "security.join"
+
+	joinHostsMax = 16 // names and addresses in a certificate
+	// joinsMax is how many requests to join a node works on at once; one more is told to wait.
+	joinsMax = 4
+	// joinRefusalsMax is how many a second it refuses: looking at one costs CPU. After that
+	// all are told to wait.
+	joinRefusalsMax = 10
+	joinTimeout     = 10 * time.Second
+)
+
+// joinRequest is what a host that wants to join sends: [token, request for a certificate,
+// node id, its names and addresses, whence].
+type joinRequest struct {
+	text    string // of the token
+	request []byte
+	node    string
+	hosts   []string
+	// from is the address of the host, as the node says that passes the request on.
+	from string
+}
+
+func (r *joinRequest) append(e *wire.Encoder) {
+	e.Array(5)
+	e.Str(r.text)
+	e.Bin(r.request)
+	e.Str(r.node)
+	appendTexts(e, r.hosts)
+	e.Str(r.from)
+}
+
+func (r *joinRequest) decode(d *wire.Decoder, n int) error {
+	if n < 4 {
+		return fmt.Errorf("%d parameters, want token, request, node and names", n)
+	}
+	*r = joinRequest{text: d.Str(), request: slices.Clone(d.Bytes()), node: d.Str(), hosts: decodeTexts(d, joinHostsMax)}
+	if n > 4 {
+		r.from = d.Str()
+	}
+	return d.Err()
+}
+
+func appendTexts(e *wire.Encoder, all []string) {
+	e.Array(len(all))
+	for _, s := range all {
+		e.Str(s)
+	}
+}
+
+func decodeTexts(d *wire.Decoder, most int) (all []string) {
+	for range d.ArrayMax(most) {
+		all = append(all, d.Str())
+	}
+	return all
+}
+
+// enrolment is what makes a host a node: [certificate, authorities, gossip keys, addresses of
+// members, the signer's time in milliseconds]. A renewal has no keys and members.
+type enrolment struct {
+	leaf       []byte // DER
+	trust      []byte // PEM
+	gossipKeys [][]byte
+	members    []string
+	now        time.Time
+}
+
+func (r *enrolment) append(e *wire.Encoder) {
+	e.Array(5)
+	e.Bin(r.leaf)
+	e.Bin(r.trust)
+	e.Array(len(r.gossipKeys))
+	for _, k := range r.gossipKeys {
+		e.Bin(k)
+	}
+	appendTexts(e, r.members)
+	e.Uint(uint64(r.now.UnixMilli()))
+}
+
+// Bounds of an enrolment that is read.
+const (
+	enrolmentKeysMax    = 4
+	enrolmentMembersMax = 16
+)
+
+func (r *enrolment) decode(d *wire.Decoder) error {
+	if n := d.Array(); d.Err() == nil && n < 5 {
+		return fmt.Errorf("enrolment of %d values, want 5", n)
+	}
+	*r = enrolment{leaf: slices.Clone(d.Bytes()), trust: slices.Clone(d.Bytes())}
+	for range d.ArrayMax(enrolmentKeysMax) {
+		r.gossipKeys = append(r.gossipKeys, slices.Clone(d.Bytes()))
+	}
+	r.members = decodeTexts(d, enrolmentMembersMax)
+	r.now = time.UnixMilli(int64(d.Uint()))
+	return d.Err()
+}
+
+// certificate returns what the enrolment says of certificates.
+func (r *enrolment) certificate() (*x509.Certificate, *pki.Trust, error) {
+	leaf, err := x509.ParseCertificate(r.leaf)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the certificate that was made: %w", err)
+	}
+	trust, err := pki.ParseTrust(r.trust)
+	return leaf, trust, err
+}
+
+// joinGate bounds what those who want to join cost a node.
+type joinGate struct {
+	places chan struct{} // has a value for each request that is worked on
+	// mu guards the fields in it. Never held across I/O.
+	mu struct {
+		sync.Mutex
+		second  time.Time
+		refused int // in that second
+	}
+}
+
+// enter takes a place, and tells whether there was one.
+func (g *joinGate) enter() bool {
+	g.mu.Lock()
+	crowded := g.mu.refused >= joinRefusalsMax && time.Since(g.mu.second) < time.Second
+	g.mu.Unlock()
+	if crowded {
+		return false
+	}
+	select {
+	case g.places <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// leave gives the place back, and counts a refusal.
+func (g *joinGate) leave(err error) {
+	<-g.places
+	if err == nil || errors.Is(api.FromRPC(err), api.ErrUnavailable) {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if now := time.Now(); now.Sub(g.mu.second) >= time.Second {
+		g.mu.second, g.mu.refused = now, 0
+	}
+	g.mu.refused++
+}
+
+// handleJoinHost registers the method by which hosts join.
+func (n *Node) handleJoinHost() {
+	n.handleSecurity(methodJoinToken, rpc.Spawned, func(c *rpc.Call) {
+		var r joinRequest
+		if err := r.decode(&c.Params, c.NumParams); err != nil {
+			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "%s: %v", methodJoinToken, err))
+			return
+		}
+		if subjectOf(c).peer.Kind != pki.Node { // else a node says it
+			r.from = c.Peer().Addr.String()
+		}
+		c.SetTimeout(joinTimeout)
+		if !n.security.joins.enter() {
+			fail(c, &api.OverloadedError{Reason: "too many hosts want to join at once", RetryAfter: time.Second})
+			return
+		}
+		got := &enrolment{}
+		var err error
+		if n.isMaster() {
+			got, err = n.joinHost(c.Context(), &r)
+			n.audit.join(subjectOf(c), &r, err)
+		} else {
+			err = n.passJoin(c, &r, got)
+		}
+		n.security.joins.leave(err)
+		if answer := (*rpc.Error)(nil); err != nil && !errors.As(err, &answer) && errors.Is(err, rpc.ErrConnLost) {
+			err = fmt.Errorf("%w: %w", api.ErrUnavailable, err) // it may ask again
+		}
+		if err != nil {
+			n.refused.warn(n.log, hostOf(r.from), fmt.Errorf("join: %s", token.Scrub(err.Error())))
+			fail(c, err)
+			return
+		}
+		c.Reply(got.append)
+	})
+}
+
+// passJoin asks the master's node, which alone writes what security keeps in the lock service.
+// A node that was asked by another one does not pass it on again.
+func (n *Node) passJoin(c *rpc.Call, r *joinRequest, got *enrolment) error {
+	boss, _ := n.epochs.last()
+	if boss == "" || boss == n.id() || subjectOf(c).peer.Kind == pki.Node {
+		return errNotMaster
+	}
+	err := n.peers.call(c.Context(), boss, methodJoinToken, r.append, got.decode)
+	var lost *rpc.ConnLostError
+	var answer *rpc.Error
+	if err == nil || errors.As(err, &answer) || errors.As(err, &lost) && lost.Sent {
+		return err
+	}
+	return fmt.Errorf("%w: ask the master's node: %w", api.ErrUnavailable, err)
+}
+
+// joinHost makes a host a node, as the master's node: it uses up the token, durably, before
+// anything is signed.
+func (n *Node) joinHost(ctx context.Context, r *joinRequest) (*enrolment, error) {
+	issuer := n.security.issuer.Load()
+	if issuer == nil {
+		return nil, fmt.Errorf("%w: the master's node has not the authority's key, ca.key", api.ErrUnavailable)
+	}
+	t, err := token.Parse(r.text)
+	if err != nil {
+		return nil, refusedToken(t.ID(), err)
+	}
+	key, err := pki.KeyHash(r.request)
+	if err == nil {
+		err = pki.CheckName("id of a node", r.node)
+	}
+	for _, h := range r.hosts {
+		err = errors.Join(err, pki.CheckHost(h))
+	}
+	if err != nil {
+		return nil, rpc.Errorf(rpc.CodeBadRequest, "%v", err)
+	}
+	if err := n.spend(ctx, t, token.Use{Node: r.node, Key: key}); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	leaf, err := issuer.SignNode(r.request, r.node, r.hosts, now)
+	if err != nil {
+		return nil, err
+	}
+	n.log.Info("host joins as a node", "node", r.node, "host", r.from, "token", t.ID(), "serial", leaf.SerialNumber.Text(16), "expires", leaf.NotAfter)
+	return &enrolment{leaf: leaf.Raw, trust: n.security.endpoint.Credential().Trust().PEM(), gossipKeys: n.security.gossipKeys, members: n.memberAddresses(), now: now}, nil
+}
+
+// memberAddresses returns where some nodes answer.
+func (n *Node) memberAddresses() []string {
+	all := append([]string{n.RPCAddr()}, n.known.all()...)
+	return all[:min(len(all), enrolmentMembersMax)]
+}
+
+// spend uses a token for a node. One at a time: what is looked at before a token is written
+// must hold when it is. Errors: *api.TokenRefusedError, those of the lock service.
+func (n *Node) spend(ctx context.Context, t token.Token, use token.Use) error {
+	select {
+	case n.security.spending <- struct{}{}:
+		defer func() { <-n.security.spending }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for {
+		kept, err := n.joinToken(ctx, t.ID())
+		if err != nil {
+			return err
+		}
+		next, err := kept.Spend(t, use.Node, use.Key, time.Now())
+		if err != nil {
+			return refusedToken(t.ID(), err)
+		}
+		if err := n.checkMayJoin(ctx, kept.JoinRecord, use); err != nil {
+			return err
+		}
+		if next == kept.JoinRecord {
+			return nil // its answer was lost
+		}
+		o, err := n.masterOption(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = n.meta.SetGuarded(ctx, joinTokenPath(t.ID()), next.Encode(), kept.gen, o)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !errors.Is(err, metaapi.ErrGeneration) && !errors.Is(err, metaapi.ErrOutcomeUnknown):
+			return notMasterNow(err)
+		}
+	}
+}
+
+// checkMayJoin refuses a host the id of another node: it chooses its id, and with any token
+// it could otherwise be any node.
+func (n *Node) checkMayJoin(ctx context.Context, t *token.JoinRecord, use token.Use) error {
+	refused := func(reason, format string, args ...any) error {
+		return &api.TokenRefusedError{Reason: reason, ID: t.ID.String(), Text: fmt.Sprintf(format, args...)}
+	}
+	var gone *removedError
+	if err := n.checkNotRemoved(ctx, use.Node); errors.As(err, &gone) {
+		return refused(api.TokenRemoved, "%v", err)
+	} else if err != nil {
+		return err
+	}
+	if t.Node != "" {
+		return nil // Spend has seen that it is this one
+	}
+	taken := func() error {
+		return refused(api.TokenTaken, "node %s is there already: if this is its host, and its certificate has ended, use a token that was made for it with --node", use.Node)
+	}
+	if _, err := n.meta.Get(ctx, nodePath(use.Node)); err == nil && !slices.Contains(t.Spent, use) {
+		return taken()
+	} else if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
+		return err
+	}
+	all, err := n.joinTokens(ctx)
+	if err != nil {
+		return err
+	}
+	for _, other := range all {
+		if slices.ContainsFunc(other.Spent, func(u token.Use) bool { return u.Node == use.Node && u.Key != use.Key }) {
+			return taken()
+		}
+	}
+	return nil
+}
+
+// hostsOf returns the names and addresses of this host that are worth being in its
+// certificate.
+func hostsOf(names ...string) (hosts []string) {
+	for _, h := range names {
+		ip := net.ParseIP(h)
+		if h == "" || pki.CheckHost(h) != nil || ip != nil && ip.IsUnspecified() || slices.Contains(hosts, h) {
+			continue
+		}
+		hosts = append(hosts, h)
+	}
+	return hosts
+}

@@ -1,0 +1,271 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/security/acl"
+)
+
+// locksDir is what principals have of the lock service, all of those that may write the
+// cluster. The rest is the nodes'.
+const locksDir = "/locks"
+
+// lockGuard says for whom a method of the lock service is.
+func lockGuard(method string) guard {
+	if method == metaapi.MethodKeepAlive {
+		return guard{to: own} // it runs where nothing may wait
+	}
+	return guard{to: right, right: acl.Write}
+}
+
+// lockGroup is what the lock service for principals needs of the Raft group.
+type lockGroup interface {
+	Service() metaapi.Service
+	Sessions() int
+	SessionName(id metaapi.SessionID) (name string, known bool)
+}
+
+// lockServiceFor returns the lock service as a principal has it.
+func (n *Node) lockServiceFor(who *subject, method string, group lockGroup) (metaapi.Service, error) {
+	if method == metaapi.MethodKeepAlive {
+		name, generation, s := who.principal()
+		err, known := n.rights.cache.CheckClusterNow(name, generation, acl.Write)
+		if !known || s != nil && s.seen.Load() != nil && !n.rights.cache.Holds(*s.seen.Load()) {
+			n.background.Go(func() { _, _ = n.rights.check(n.ctx, who, acl.Write) })
+			return nil, fmt.Errorf("%w: it is asked what you may do", metaapi.ErrNotReady)
+		}
+		if err != nil {
+			return nil, n.refuse(method, who, n.rights.told(err))
+		}
+	}
+	inner := clientService{group.Service(), group}
+	return userService{inner, group, "user " + who.owner() + ": "}, nil
+}
+
+// userService is the lock service below locksDir, with the sessions that one principal has
+// opened: they bear its name. It implements metaapi.Service.
+type userService struct {
+	clientService
+	group  lockGroup
+	prefix string
+}
+
+// errNotYours is what is said of what is not below locksDir.
+func errNotYours(p string) error {
+	return &api.PermissionError{Text: fmt.Sprintf("path %.80q is the cluster's own: users have what is below %s", p, locksDir)}
+}
+
+// mine checks that a path is the users'.
+func (s userService) mine(p string) error {
+	if p == locksDir || strings.HasPrefix(p, locksDir+"/") && path.Clean(p) == p {
+		return nil
+	}
+	return toAPI(errNotYours(p))
+}
+
+// own checks that a session, unless it is none, is the principal's.
+func (s userService) own(id metaapi.SessionID) error {
+	if id == 0 {
+		return nil
+	}
+	name, known := s.group.SessionName(id)
+	switch {
+	case !known: // or it is not known yet
+		return fmt.Errorf("%w: session %d is not known", metaapi.ErrNotReady, id)
+	case !strings.HasPrefix(name, s.prefix):
+		return toAPI(&api.PermissionError{Text: fmt.Sprintf("session %d is another's", id)})
+	}
+	return nil
+}
+
+// both is mine and own.
+func (s userService) both(id metaapi.SessionID, p string) error {
+	if err := s.mine(p); err != nil {
+		return err
+	}
+	return s.own(id)
+}
+
+func (s userService) options(p string, o metaapi.SetOptions) error {
+	if o.Guard.Path != "" {
+		if err := s.mine(o.Guard.Path); err != nil {
+			return err
+		}
+	}
+	return s.both(o.Session, p)
+}
+
+// OpenSession implements metaapi.Service.
+func (s userService) OpenSession(ctx context.Context, name string, lease time.Duration) (metaapi.SessionID, time.Duration, error) {
+	name = s.prefix + name
+	return s.clientService.OpenSession(ctx, name[:min(len(name), metaapi.SessionNameBytesMax)], lease)
+}
+
+// KeepAlive implements metaapi.Service.
+func (s userService) KeepAlive(ctx context.Context, req metaapi.KeepAliveRequest, done func(metaapi.KeepAliveResponse, error)) {
+	if err := s.own(req.Session); err != nil {
+		done(metaapi.KeepAliveResponse{}, err)
+		return
+	}
+	s.Service.KeepAlive(ctx, req, done)
+}
+
+// CloseSession implements metaapi.Service.
+func (s userService) CloseSession(ctx context.Context, id metaapi.SessionID) error {
+	if err := s.own(id); err != nil {
+		if errors.Is(err, metaapi.ErrNotReady) {
+			return nil // it is gone, most likely, or ends with its lease
+		}
+		return err
+	}
+	return s.Service.CloseSession(ctx, id)
+}
+
+// Get implements metaapi.Service.
+func (s userService) Get(ctx context.Context, p string, id metaapi.SessionID) (f metaapi.File, leave metaapi.CacheLeave, err error) {
+	if err := s.both(id, p); err != nil {
+		return f, leave, err
+	}
+	return s.Service.Get(ctx, p, id)
+}
+
+// GetStale implements metaapi.Service.
+func (s userService) GetStale(ctx context.Context, p string) (metaapi.File, error) {
+	if err := s.mine(p); err != nil {
+		return metaapi.File{}, err
+	}
+	return s.Service.GetStale(ctx, p)
+}
+
+// Stat implements metaapi.Service.
+func (s userService) Stat(ctx context.Context, p string) (metaapi.Stat, error) {
+	if err := s.mine(p); err != nil {
+		return metaapi.Stat{}, err
+	}
+	return s.Service.Stat(ctx, p)
+}
+
+// List implements metaapi.Service.
+func (s userService) List(ctx context.Context, dir string) ([]metaapi.Stat, error) {
+	if err := s.mine(dir); err != nil {
+		return nil, err
+	}
+	return s.Service.List(ctx, dir)
+}
+
+// Set implements metaapi.Service.
+func (s userService) Set(ctx context.Context, p string, data []byte, gen uint64, o metaapi.SetOptions) (uint64, error) {
+	if err := s.options(p, o); err != nil {
+		return 0, err
+	}
+	return s.clientService.Set(ctx, p, data, gen, o)
+}
+
+// Delete implements metaapi.Service.
+func (s userService) Delete(ctx context.Context, p string, gen uint64, o metaapi.SetOptions) error {
+	if err := s.options(p, o); err != nil {
+		return err
+	}
+	return s.clientService.Delete(ctx, p, gen, o)
+}
+
+// SetACL implements metaapi.Service.
+func (s userService) SetACL(ctx context.Context, p, acl string, o metaapi.SetOptions) (uint64, error) {
+	if err := s.options(p, o); err != nil {
+		return 0, err
+	}
+	return s.clientService.SetACL(ctx, p, acl, o)
+}
+
+// Acquire implements metaapi.Service.
+func (s userService) Acquire(ctx context.Context, id metaapi.SessionID, p string, mode metaapi.Mode, wait, delay time.Duration) (metaapi.Grant, error) {
+	if err := s.both(id, p); err != nil {
+		return metaapi.Grant{}, err
+	}
+	return s.clientService.Acquire(ctx, id, p, mode, wait, delay)
+}
+
+// Release implements metaapi.Service.
+func (s userService) Release(ctx context.Context, id metaapi.SessionID, p string, hold uint64) error {
+	if err := s.both(id, p); err != nil {
+		return err
+	}
+	return s.Service.Release(ctx, id, p, hold)
+}
+
+// CheckSequencer implements metaapi.Service.
+func (s userService) CheckSequencer(ctx context.Context, q metaapi.Sequencer) error {
+	if err := s.mine(q.Path); err != nil {
+		return err
+	}
+	return s.Service.CheckSequencer(ctx, q)
+}
+
+// Watch implements metaapi.Service.
+func (s userService) Watch(ctx context.Context, id metaapi.SessionID, p string, kinds metaapi.EventKind, gen uint64) (uint64, error) {
+	if err := s.both(id, p); err != nil {
+		return 0, err
+	}
+	return s.Service.Watch(ctx, id, p, kinds, gen)
+}
+
+// Unwatch implements metaapi.Service.
+func (s userService) Unwatch(ctx context.Context, id metaapi.SessionID, p string, watch uint64) error {
+	if err := s.both(id, p); err != nil {
+		return err
+	}
+	return s.Service.Unwatch(ctx, id, p, watch)
+}
+
+// memberService is the lock service for a node that is not the master's: who may what is
+// written by the master's node alone.
+type memberService struct{ metaapi.Service }
+
+// checkRightsPath refuses what is below aclDir and securityDir.
+func checkRightsPath(p string) error {
+	for _, dir := range []string{aclDir, securityDir} {
+		if p == dir || strings.HasPrefix(p, dir+"/") {
+			return &metaapi.SystemFileError{Path: p}
+		}
+	}
+	return nil
+}
+
+// Set implements metaapi.Service.
+func (s memberService) Set(ctx context.Context, p string, data []byte, gen uint64, o metaapi.SetOptions) (uint64, error) {
+	if err := checkRightsPath(p); err != nil {
+		return 0, err
+	}
+	return s.Service.Set(ctx, p, data, gen, o)
+}
+
+// Delete implements metaapi.Service.
+func (s memberService) Delete(ctx context.Context, p string, gen uint64, o metaapi.SetOptions) error {
+	if err := checkRightsPath(p); err != nil {
+		return err
+	}
+	return s.Service.Delete(ctx, p, gen, o)
+}
+
+// SetACL implements metaapi.Service.
+func (s memberService) SetACL(ctx context.Context, p, acl string, o metaapi.SetOptions) (uint64, error) {
+	if err := checkRightsPath(p); err != nil {
+		return 0, err
+	}
+	return s.Service.SetACL(ctx, p, acl, o)
+}
+
+// Acquire implements metaapi.Service.
+func (s memberService) Acquire(ctx context.Context, id metaapi.SessionID, p string, mode metaapi.Mode, wait, delay time.Duration) (metaapi.Grant, error) {
+	if err := checkRightsPath(p); err != nil {
+		return metaapi.Grant{}, err
+	}
+	return s.Service.Acquire(ctx, id, p, mode, wait, delay)
+}

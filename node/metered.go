@@ -1,0 +1,229 @@
+package node
+
+import (
+	"errors"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/quota"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
+)
+
+// metered is the quotas that a request counts for: its table's and its principal's. The zero one is none.
+type metered struct {
+	q           *quotas
+	table, user *quota.Meter    // nil for none
+	over        *api.QuotaError // why the table may not grow; nil if it may
+}
+
+// meter returns the quotas that a call counts for which reads or writes a table. Who may not do that counts for none of
+// the table's: he uses up nothing, and hears nothing of it.
+func (n *Node) meter(c *rpc.Call, name string, write bool) metered {
+	m, _ := n.meterAs(c, name, write, true)
+	return m
+}
+
+// meterNow is meter for who cannot wait. It is false if it is not known what the caller may do.
+func (n *Node) meterNow(c *rpc.Call, name string, write bool) (metered, bool) {
+	return n.meterAs(c, name, write, false)
+}
+
+func (n *Node) meterAs(c *rpc.Call, name string, write, waits bool) (m metered, known bool) {
+	set := n.quotas.meters.Load()
+	if set == nil || isSystem(name) {
+		return metered{}, true
+	}
+	m = metered{q: &n.quotas, table: set.tables[name]}
+	if over := n.quotas.over.Load(); over != nil {
+		m.over = (*over)[name]
+	}
+	if who := subjectOf(c); who.restricted() {
+		if m.table != nil || m.over != nil {
+			uses, known := n.mayUse(c, who, name, write, waits)
+			if !known {
+				return metered{}, false
+			}
+			if !uses {
+				m.table, m.over = nil, nil
+			}
+		}
+		user, _, _ := who.principal()
+		m.user = set.users[user]
+	}
+	if m.table == nil && m.user == nil && m.over == nil {
+		return metered{}, true
+	}
+	return m, true
+}
+
+// mayUse tells whether a principal may read a family of a table that is served here, or write one. It is not known if
+// somebody would have to be asked and the call does not wait.
+func (n *Node) mayUse(c *rpc.Call, who *subject, name string, write, waits bool) (may, known bool) {
+	s := n.tablets().Schema(name)
+	if s == nil {
+		return false, true
+	}
+	v, _ := n.rights.viewNow(who, s)
+	if v == nil {
+		if !waits {
+			return false, false
+		}
+		var err error
+		if v, _, err = n.rights.view(c.Context(), who, s); err != nil {
+			return false, true // the operation will hear of that
+		}
+	}
+	if !write {
+		return v.CheckSeen() == nil && v.CheckRead() == nil, true
+	}
+	for i := range s.Families {
+		if v.CanWrite(s.Families[i].Name) {
+			return true, true
+		}
+	}
+	return false, true
+}
+
+func (m metered) none() bool { return m.q == nil }
+
+// mayAdd returns nil if the mutations may be made, though the table may not grow: those that only delete are taken.
+func (m metered) mayAdd(all ...[]table.Mutation) error {
+	if m.over == nil {
+		return nil
+	}
+	for _, ms := range all {
+		for i := range ms {
+			if ms[i].Op == table.OpSet {
+				return m.over
+			}
+		}
+	}
+	return nil
+}
+
+// bytesOf is the kind of the bytes that go with operations.
+func bytesOf(ops quota.Kind) quota.Kind { return ops + 1 }
+
+// take lets operations in, with as many bytes as are known. Otherwise nothing is taken, and the error is an
+// *api.QuotaError.
+func (m metered) take(ops quota.Kind, n, bytes int64) error {
+	if m.none() {
+		return nil
+	}
+	now := m.q.now()
+	if m.table != nil {
+		if err := takeOf(m.table, now, ops, n, bytes); err != nil {
+			return err
+		}
+	}
+	if m.user != nil {
+		if err := takeOf(m.user, now, ops, n, bytes); err != nil {
+			if m.table != nil {
+				m.table.GiveBack(now, ops, n)
+				m.table.GiveBack(now, bytesOf(ops), bytes)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+func takeOf(x *quota.Meter, now int64, ops quota.Kind, n, bytes int64) error {
+	r := x.Take(now, ops, n)
+	if r == nil {
+		if r = x.Take(now, bytesOf(ops), bytes); r == nil {
+			return nil
+		}
+		x.GiveBack(now, ops, n)
+	}
+	return &api.QuotaError{Quota: r.Quota, Limit: r.Limit, RetryAfter: r.Wait}
+}
+
+// charge takes what was used already.
+func (m metered) charge(ops quota.Kind, n, bytes int64) {
+	if m.none() {
+		return
+	}
+	now := m.q.now()
+	for _, x := range [...]*quota.Meter{m.table, m.user} {
+		if x != nil {
+			x.Charge(now, ops, n)
+			x.Charge(now, bytesOf(ops), bytes)
+		}
+	}
+}
+
+// refund gives back what was taken for an operation that has ended with an error, if nothing was executed and it is to be tried
+// again, here or elsewhere.
+func (m metered) refund(err error, ops quota.Kind, n, bytes int64) {
+	if !m.none() && notBegun(err) {
+		m.giveBack(ops, n, bytes)
+	}
+}
+
+// notBegun tells whether an error says that the operation is to be tried again, or that its row is not here.
+func notBegun(err error) bool {
+	for _, x := range []error{api.ErrNotServing, api.ErrNoTable, api.ErrUnavailable, rpc.CodeUnavailable} {
+		if errors.Is(err, x) {
+			return true
+		}
+	}
+	return refusesWrites(err)
+}
+
+func (m metered) giveBack(ops quota.Kind, n, bytes int64) {
+	if m.none() {
+		return
+	}
+	now := m.q.now()
+	for _, x := range [...]*quota.Meter{m.table, m.user} {
+		if x != nil {
+			x.GiveBack(now, ops, n)
+			x.GiveBack(now, bytesOf(ops), bytes)
+		}
+	}
+}
+
+// takeRows lets mutations of rows in, all of them or none: one by one they would be sent again and again. Those that
+// add to a table that may not grow are refused, and do not count.
+func (m metered) takeRows(all []table.RowMutation, refuse func(i int, err error)) error {
+	if m.none() {
+		return nil
+	}
+	rows, bytes := int64(0), int64(0)
+	for i := range all {
+		if err := m.mayAdd(all[i].Mutations); err != nil {
+			refuse(i, err)
+			continue
+		}
+		rows, bytes = rows+1, bytes+all[i].Size()
+	}
+	if rows == 0 {
+		return nil
+	}
+	return m.take(quota.WriteOps, rows, bytes)
+}
+
+// takeBoth lets an operation in that reads a row, and may make one of several lists of mutations.
+func (m metered) takeBoth(perhaps ...[]table.Mutation) error {
+	if m.none() {
+		return nil
+	}
+	if err := m.mayAdd(perhaps...); err != nil {
+		return err
+	}
+	if err := m.take(quota.ReadOps, 1, 0); err != nil {
+		return err
+	}
+	err := m.take(quota.WriteOps, 1, 0)
+	if err != nil {
+		m.giveBack(quota.ReadOps, 1, 0)
+	}
+	return err
+}
+
+// refundBoth is refund for takeBoth.
+func (m metered) refundBoth(err error) {
+	m.refund(err, quota.ReadOps, 1, 0)
+	m.refund(err, quota.WriteOps, 1, 0)
+}

@@ -1,0 +1,128 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/quota"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/rpc"
+)
+
+// A table is of the principal that has made it, until it is given to another: what it takes counts for his quota of
+// bytes. That gives him no right.
+
+func (n *Node) handleOwners() {
+	n.handle(api.MethodSetOwner, rpc.Spawned, func(c *rpc.Call) {
+		c.Keep() // the change may outlive the call
+		var r api.NamesRequest
+		if err := r.Decode(&c.Params, c.NumParams, api.MethodSetOwner, 2); err != nil {
+			fail(c, err)
+			return
+		}
+		if !begin(c, &r.Options) {
+			return
+		}
+		err := n.setOwner(c.Context(), asked{subjectOf(c), api.MethodSetOwner, r.Names[0]}, r.Names[1])
+		n.audit.action(subjectOf(c), api.MethodSetOwner, "table "+r.Names[0]+" to "+r.Names[1], err)
+		if err != nil {
+			fail(c, err)
+			return
+		}
+		c.Reply(nil)
+	})
+}
+
+// setOwner gives the table that is asked for to a principal, or to nobody.
+func (n *Node) setOwner(ctx context.Context, a asked, user string) error {
+	if n.security == nil {
+		return errOpenCluster
+	}
+	if isSystem(a.name) {
+		return api.ErrSystemTable
+	}
+	return n.change(ctx, a, func(ctx context.Context) error {
+		s, _, err := n.catalog.schema(ctx, a.name)
+		if err != nil {
+			return err
+		}
+		if user != "" {
+			if _, _, err := n.knownPrincipal(ctx, user); err != nil {
+				return err
+			}
+		}
+		if err := n.saveOwner(ctx, s.ID, user); err != nil {
+			return err
+		}
+		if _, err := n.nextQuotaEpoch(ctx); err != nil {
+			return told(api.ErrUnsure, fmt.Errorf("it is not sure that all servers know of the change, so make it again: %w", err))
+		}
+		return nil
+	})
+}
+
+func (n *Node) saveOwner(ctx context.Context, tableID uint64, user string) error {
+	if user != "" {
+		_, err := n.catalog.set(ctx, quota.OwnerFile(tableID), quota.EncodeOwner(user), metaapi.AnyGeneration)
+		return err
+	}
+	err := n.catalog.remove(ctx, quota.OwnerFile(tableID), metaapi.AnyGeneration)
+	if errors.Is(err, metaapi.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// ownCreator notes whose a table is that is about to be made. Nodes need to know it only if he has a quota: one that he gets
+// later has them read it.
+func (n *Node) ownCreator(ctx context.Context, creator string, tableID uint64) error {
+	if err := n.saveOwner(ctx, tableID, creator); err != nil {
+		return err
+	}
+	r, _, err := n.quotaAt(ctx, quota.PrincipalFile(creator))
+	if err == nil && r != nil && r.BytesMax > 0 {
+		_, err = n.nextQuotaEpoch(ctx)
+	}
+	return err
+}
+
+// owners returns whose the tables are, by id.
+func (n *Node) owners(ctx context.Context) (map[uint64]string, error) {
+	names, err := n.catalog.list(ctx, quota.OwnersDir)
+	if err != nil {
+		return nil, err
+	}
+	all := map[uint64]string{}
+	for _, name := range names {
+		f, err := n.meta.current().Get(ctx, path.Join(quota.OwnersDir, name))
+		if errors.Is(err, metaapi.ErrNotFound) { // dropped meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		owner, err := quota.DecodeOwner(f.Data)
+		id, bad := strconv.ParseUint(name, 10, 64)
+		if err = errors.Join(err, bad); err != nil {
+			n.refused.warn(n.log, f.Path, err)
+			continue
+		}
+		all[id] = owner
+	}
+	return all, nil
+}
+
+// forgetOwner has the tables of a principal that was removed be nobody's.
+func (n *Node) forgetOwner(ctx context.Context, user string) (found bool, err error) {
+	all, err := n.owners(ctx)
+	for id, owner := range all {
+		if owner == user {
+			found, err = true, errors.Join(err, n.saveOwner(ctx, id, ""))
+		}
+	}
+	return found, err
+}

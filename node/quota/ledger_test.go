@@ -1,0 +1,131 @@
+package quota
+
+import (
+	"maps"
+	"testing"
+	"time"
+)
+
+// ledgerRun is a master's ledger, servers that tell it twice a second what they have, and what comes of that.
+type ledgerRun struct {
+	Ledger
+	now     time.Time
+	epoch   uint64
+	alive   int
+	servers map[string]map[uint64]int64
+	bounds  []Bound
+}
+
+// after returns the verdicts that there are so much later.
+func (r *ledgerRun) after(d time.Duration) (over map[uint64]Over) {
+	const step = 250 * time.Millisecond
+	for end := r.now.Add(d); ; r.now = r.now.Add(step) {
+		if r.now.UnixMilli()%500 == 0 {
+			for name, tables := range r.servers {
+				r.Note(r.now, r.epoch, name, maps.Clone(tables))
+			}
+		}
+		over = r.Over(r.now, r.alive, func() []Bound { return r.bounds })
+		if !r.now.Before(end) {
+			return over
+		}
+	}
+}
+
+func newLedgerRun() *ledgerRun {
+	return &ledgerRun{now: time.Unix(1000, 0), epoch: 1, alive: 3, servers: map[string]map[uint64]int64{}, bounds: []Bound{
+		{Key: "t1", Quota: "one", Limit: 100, Tables: []uint64{1}}, {Key: "uann", Quota: "ann", Limit: 1000, Tables: []uint64{1, 2}},
+	}}
+}
+
+// TestLedger: sums over servers tell what is full; a new master opens nothing that is full, and what has shrunk is open
+// again a little later.
+func TestLedger(t *testing.T) {
+	r := newLedgerRun()
+	if r.after(0) != nil {
+		t.Error("nothing is known before servers have told something")
+	}
+	r.servers["a"] = map[uint64]int64{1: 60, 2: 10, 3: 1e9}
+	r.servers["b"] = map[uint64]int64{1: 39, 2: 10}
+	if r.after(time.Second) != nil {
+		t.Error("a new master knows at once")
+	}
+	if o := r.after(learning); o == nil || len(o) != 0 {
+		t.Errorf("99 of 100: %v", o)
+	}
+	r.servers["b"][1] = 40
+	if o := r.after(time.Second); len(o) != 0 {
+		t.Errorf("100 of 100 just now: %v", o)
+	}
+	if o := r.after(highFor); len(o) != 1 || o[1] != (Over{"one", 100, 100}) {
+		t.Errorf("100 of 100 for a while: %v", o)
+	}
+	r.servers["a"][1] = 10
+	if o := r.after(fullFor / 2); len(o) != 1 || o[1].Used != 50 {
+		t.Errorf("just now shrunk: %v", o)
+	}
+	if o := r.after(fullFor); len(o) != 0 {
+		t.Errorf("shrunk: %v", o)
+	}
+	r.servers["b"][2] = 990
+	if o := r.after(highFor + 500*time.Millisecond); len(o) != 2 || o[1].Quota != "ann" || o[2] != (Over{"ann", 1000, 1050}) {
+		t.Errorf("of two tables: %v", o)
+	}
+	delete(r.servers, "b")
+	r.Forget("b")
+	if o := r.after(2 * fullFor); len(o) != 0 {
+		t.Errorf("after a server is gone: %v", o)
+	}
+	if all := r.Servers(); len(all) != 1 || all[0] != "a" {
+		t.Errorf("servers %v", all)
+	}
+	r.epoch, r.servers["a"][1] = 2, 500
+	if r.after(time.Second) != nil {
+		t.Error("a master that is new again knows at once")
+	}
+	r.alive, r.servers["b"] = 2, map[uint64]int64{1: 0}
+	if o := r.after(500 * time.Millisecond); len(o) != 1 {
+		t.Errorf("by a master whom all have told: %v", o)
+	}
+	r.Reset()
+	if r.Over(r.now, r.alive, func() []Bound { return r.bounds }) != nil {
+		t.Error("verdicts though all was forgotten")
+	}
+	r.epoch, r.alive = 3, 0
+	if o := r.after(learning); len(o) != 1 {
+		t.Errorf("by another master: %v", o)
+	}
+}
+
+// TestLedgerOfMoves: who takes less than he may is refused nothing while a tablet is moved, or its server dies; and what is
+// full stays so.
+func TestLedgerOfMoves(t *testing.T) {
+	const bytes = 60
+	for _, test := range []struct {
+		what  string
+		limit int64
+		full  bool
+		move  func(r *ledgerRun)
+		later func(r *ledgerRun)
+	}{
+		{"told of by both", 100, false, func(r *ledgerRun) { r.servers["b"] = map[uint64]int64{1: bytes} }, func(r *ledgerRun) { r.servers["a"] = nil }},
+		{"told of by nobody", bytes, true, func(r *ledgerRun) { r.servers["a"] = nil }, func(r *ledgerRun) { r.servers["b"] = map[uint64]int64{1: bytes} }},
+		{"of one that died", 100, false, func(r *ledgerRun) { delete(r.servers, "a"); r.servers["b"] = map[uint64]int64{1: bytes} }, func(*ledgerRun) {}},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			r := newLedgerRun()
+			r.bounds = []Bound{{Key: "t1", Quota: "one", Limit: test.limit, Tables: []uint64{1}}}
+			r.servers["a"], r.servers["b"] = map[uint64]int64{1: bytes}, nil
+			r.after(2 * learning)
+			test.move(r)
+			for i := range 40 {
+				if i == 4 {
+					test.later(r)
+				}
+				if o := r.after(250 * time.Millisecond); len(o) > 0 != test.full {
+					t.Errorf("after %d ms: %v", 250*(i+1), o)
+				}
+			}
+		})
+	}
+}

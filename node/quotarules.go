@@ -1,0 +1,285 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/quota"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/rpc"
+)
+
+// handleQuotas registers the methods about quotas.
+func (n *Node) handleQuotas() {
+	n.handle(api.MethodSetQuota, rpc.Spawned, func(c *rpc.Call) {
+		c.Keep() // the change may outlive the call
+		var r api.SetQuotaRequest
+		if err := r.Decode(&c.Params, c.NumParams); err != nil {
+			fail(c, err)
+			return
+		}
+		if !begin(c, &r.Options) {
+			return
+		}
+		err := n.setQuota(c.Context(), asked{subjectOf(c), api.MethodSetQuota, r.Name}, &r)
+		n.toldQuota(c, api.MethodSetQuota, r.Of, r.Name, err)
+		if err != nil {
+			fail(c, err)
+			return
+		}
+		c.Reply(nil)
+	})
+	n.handle(api.MethodRemoveQuota, rpc.Spawned, func(c *rpc.Call) {
+		c.Keep()
+		var r api.NamesRequest
+		if err := r.Decode(&c.Params, c.NumParams, api.MethodRemoveQuota, 2); err != nil {
+			fail(c, err)
+			return
+		}
+		if !begin(c, &r.Options) {
+			return
+		}
+		err := n.removeQuota(c.Context(), asked{subjectOf(c), api.MethodRemoveQuota, r.Names[1]}, r.Names[0])
+		n.toldQuota(c, api.MethodRemoveQuota, r.Names[0], r.Names[1], err)
+		if err != nil {
+			fail(c, err)
+			return
+		}
+		c.Reply(nil)
+	})
+	n.handleNames(api.MethodListQuotas, 0, n.listQuotas)
+}
+
+// toldQuota has a change in the audit log, and in the node's.
+func (n *Node) toldQuota(c *rpc.Call, method, of, name string, err error) {
+	n.audit.action(subjectOf(c), method, "quota of "+of+" "+name, err)
+	if err == nil {
+		n.log.Info("quota changed", "of", of, "name", name, "by", method)
+	}
+}
+
+// quotaFile returns where the quota of a table or a principal is. Errors: api.ErrNoTable, ErrNoUser, ErrSystemTable.
+func (n *Node) quotaFile(ctx context.Context, of, name string) (string, error) {
+	switch of {
+	case api.QuotaOfTable:
+		if isSystem(name) {
+			return "", api.ErrSystemTable
+		}
+		s, _, err := n.catalog.schema(ctx, name)
+		if err != nil {
+			return "", err
+		}
+		return quota.TableFile(s.ID), nil
+	case api.QuotaOfUser:
+		if n.security == nil {
+			return "", errOpenCluster
+		}
+		_, _, err := n.knownPrincipal(ctx, name)
+		return quota.PrincipalFile(name), err
+	}
+	return "", badRequest(fmt.Errorf("a quota is of a %s or a %s, not of a %.40q", api.QuotaOfTable, api.QuotaOfUser, of))
+}
+
+// quotaAt reads a quota, nil if there is none.
+func (n *Node) quotaAt(ctx context.Context, file string) (*quota.Record, uint64, error) {
+	f, err := n.meta.Get(ctx, file)
+	if errors.Is(err, metaapi.ErrNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	r, err := quota.Decode(f.Data)
+	return r, f.Generation, err
+}
+
+// setQuota changes the bounds of a quota that are given. All nodes go by it some moments after.
+func (n *Node) setQuota(ctx context.Context, a asked, r *api.SetQuotaRequest) error {
+	if len(r.Bounds) == 0 {
+		return badRequest(errors.New("a quota without a bound"))
+	}
+	return n.changeQuota(ctx, a, r.Of, func(old *quota.Record) (*quota.Record, error) {
+		next := quota.Record{Name: r.Name}
+		if old != nil {
+			next = *old
+		}
+		burst := r.Burst
+		if burst == 0 {
+			burst = quota.BurstDefault
+		}
+		for kind, limit := range r.Bounds {
+			if kind == api.QuotaBytes {
+				next.BytesMax = limit
+				continue
+			}
+			k := slices.Index(rateKinds[:], kind)
+			next.Rates[k] = quota.Rate{PerSecond: limit, Burst: burst}
+			if limit == 0 {
+				next.Rates[k] = quota.Rate{}
+			}
+		}
+		if err := next.Check(); err != nil {
+			return nil, badRequest(err)
+		}
+		return &next, nil
+	})
+}
+
+// rateKinds are the kinds of rates by their places in records.
+var rateKinds = [quota.Kinds]string{api.QuotaReadOps, api.QuotaReadBytes, api.QuotaWriteOps, api.QuotaWriteBytes}
+
+// removeQuota takes a quota away. The error is api.ErrNoQuota if there is none.
+func (n *Node) removeQuota(ctx context.Context, a asked, of string) error {
+	return n.changeQuota(ctx, a, of, func(old *quota.Record) (*quota.Record, error) {
+		if old == nil {
+			return nil, fmt.Errorf("quota of %s %q: %w", of, a.name, api.ErrNoQuota)
+		}
+		return &quota.Record{}, nil
+	})
+}
+
+// changeQuota makes a change of the quota of a table or user that is asked for; an empty one removes it.
+func (n *Node) changeQuota(ctx context.Context, a asked, of string, edit func(old *quota.Record) (*quota.Record, error)) error {
+	return n.change(ctx, a, func(ctx context.Context) error {
+		file, err := n.quotaFile(ctx, of, a.name)
+		if err != nil {
+			return err
+		}
+		for {
+			old, gen, err := n.quotaAt(ctx, file)
+			if err != nil {
+				return err
+			}
+			next, err := edit(old)
+			if err != nil {
+				return err
+			}
+			switch {
+			case !next.Empty():
+				_, err = n.catalog.set(ctx, file, next.Encode(), gen)
+			case gen != 0:
+				err = n.catalog.remove(ctx, file, gen)
+			}
+			if errors.Is(err, metaapi.ErrGeneration) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if _, err := n.nextQuotaEpoch(ctx); err != nil {
+				return told(api.ErrUnsure, fmt.Errorf("it is not sure that all servers know of the change, so make it again: %w", err))
+			}
+			return nil
+		}
+	})
+}
+
+// forgetQuota takes away the quota of a table that was dropped, and whose it was. They would be of no effect: ids of tables are not used again.
+func (n *Node) forgetQuota(ctx context.Context, tableID uint64) {
+	_, err := n.forgetQuotaAt(ctx, quota.TableFile(tableID))
+	if _, ownerErr := n.forgetQuotaAt(ctx, quota.OwnerFile(tableID)); err != nil || ownerErr != nil {
+		n.log.Warn("the quota of a table that is gone is left over", "table", tableID, "error", errors.Join(err, ownerErr))
+	}
+}
+
+// forgetUsersQuota takes away the quota of a principal that is not there, and what tables are noted as his: one of that name
+// who is added later has none.
+func (n *Node) forgetUsersQuota(ctx context.Context, name string) (found bool, err error) {
+	owned, err := n.forgetOwner(ctx, name)
+	if err != nil {
+		return owned, err
+	}
+	found, err = n.forgetQuotaAt(ctx, quota.PrincipalFile(name))
+	return found || owned, err
+}
+
+func (n *Node) forgetQuotaAt(ctx context.Context, file string) (found bool, err error) {
+	err = n.catalog.remove(ctx, file, metaapi.AnyGeneration)
+	if errors.Is(err, metaapi.ErrNotFound) {
+		return false, nil
+	}
+	if err == nil {
+		_, err = n.nextQuotaEpoch(ctx)
+	}
+	return true, err
+}
+
+func (n *Node) listQuotas(ctx context.Context, _ *api.NamesRequest) (answer, error) {
+	all := &api.Quotas{}
+	tables, err := n.tables(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, of := range []string{api.QuotaOfTable, api.QuotaOfUser} {
+		dir := quota.TablesDir
+		if of == api.QuotaOfUser {
+			dir = quota.PrincipalsDir
+		}
+		first := len(all.Quotas)
+		err := n.eachQuota(ctx, dir, func(name string, r *quota.Record) error {
+			if id, err := strconv.ParseUint(name, 10, 64); of == api.QuotaOfTable && (err != nil || tables[id] != r.Name) {
+				return nil // of one that was dropped
+			}
+			all.Quotas = append(all.Quotas, quotaInfo(of, r))
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		slices.SortFunc(all.Quotas[first:], func(a, b api.QuotaInfo) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	return all.Append, n.addUsed(ctx, all, tables)
+}
+
+// addUsed adds to quotas of bytes what is used of them. Tables are names by id.
+func (n *Node) addUsed(ctx context.Context, all *api.Quotas, tables map[uint64]string) error {
+	if !slices.ContainsFunc(all.Quotas, func(q api.QuotaInfo) bool { return q.Bounds[0].Kind == api.QuotaBytes }) {
+		return nil
+	}
+	owners, err := n.owners(ctx)
+	if err != nil {
+		return err
+	}
+	u, err := n.usageOfAll(ctx, 0)
+	if err != nil || len(u.Silent) > 0 {
+		return err
+	}
+	byTable, byUser := map[string]int64{}, map[string]int64{}
+	for _, t := range u.Tables {
+		byTable[t.Name] = t.DiskBytes + t.MemtableBytes
+	}
+	for id, owner := range owners {
+		byUser[owner] += byTable[tables[id]]
+	}
+	for i := range all.Quotas {
+		q := &all.Quotas[i]
+		if len(q.Bounds) == 0 || q.Bounds[0].Kind != api.QuotaBytes {
+			continue
+		}
+		b := &q.Bounds[0]
+		if b.Used = byTable[q.Name]; q.Of == api.QuotaOfUser {
+			b.Used = byUser[q.Name]
+		}
+	}
+	return nil
+}
+
+// quotaInfo tells of a quota. Its bound of bytes comes first, if it has one.
+func quotaInfo(of string, r *quota.Record) api.QuotaInfo {
+	q := api.QuotaInfo{Of: of, Name: r.Name}
+	if r.BytesMax > 0 {
+		q.Bounds = append(q.Bounds, api.QuotaBound{Kind: api.QuotaBytes, Limit: r.BytesMax, Used: -1})
+	}
+	for k, x := range r.Rates {
+		if x.PerSecond > 0 {
+			q.Bounds = append(q.Bounds, api.QuotaBound{Kind: rateKinds[k], Limit: x.PerSecond, BurstMS: int64(x.Burst / time.Millisecond), Used: -1})
+		}
+	}
+	return q
+}

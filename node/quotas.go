@@ -1,0 +1,246 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/quota"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+)
+
+// quotas is what this node knows of the quotas (package quota): read from the lock service when
+// their epoch changes, with the shares that the master has told.
+type quotas struct {
+	began time.Time // times of meters are counted from it
+	// meters are those that there are; nil if there are none, which is all that a request looks at then.
+	meters atomic.Pointer[meterSet]
+	// over has the tables that may not grow, by name; nil if there are none.
+	over atomic.Pointer[map[string]*api.QuotaError]
+
+	// Used while this node is the master.
+	master quota.Allotter
+	ledger quota.Ledger
+
+	// followQuotas's own.
+	epoch  uint64 // that was read
+	gone   time.Time
+	unread once
+}
+
+// meterSet is the quotas of an epoch. It does not change.
+type meterSet struct {
+	of            map[string]*quota.Meter // by key
+	tables, users map[string]*quota.Meter // by name
+	files         map[string]uint64       // generations of the files of the tables
+	bounds        []quota.Bound           // the quotas of bytes
+}
+
+// now is the time by which meters go: a monotonic clock.
+func (q *quotas) now() int64 { return int64(time.Since(q.began)) }
+
+// quotaOfUser and quotaOfTable name quotas among servers.
+func quotaOfUser(name string) string { return "u" + name }
+func quotaOfTable(id uint64) string  { return "t" + strconv.FormatUint(id, 10) }
+
+const (
+	// quotaPeriod is how often a node reports what it was asked for, and sees whether quotas have changed. Without
+	// quotas nobody is asked for that.
+	quotaPeriod = 500 * time.Millisecond
+	// quotaTimeout bounds the reading of them, and reportTimeout a report.
+	quotaTimeout  = 5 * time.Second
+	reportTimeout = 2 * time.Second
+)
+
+// followQuotas keeps this node's meters true, until the node closes.
+func (n *Node) followQuotas() {
+	q := &n.quotas
+	last := time.Now()
+	for ; n.ctx.Err() == nil; pause(n.ctx, quotaPeriod) {
+		if !n.serving.Load() || n.unled() != nil {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(n.ctx, quotaTimeout)
+		err := n.readQuotas(ctx)
+		cancel()
+		if lockServiceAway(err) || errors.Is(err, context.DeadlineExceeded) {
+			err = errors.New("the lock service does not answer") // told once, not in each form
+		}
+		if n.ctx.Err() == nil {
+			q.unread.warn(n.log, "read the quotas; those that were known stay", err)
+		}
+		now := time.Now()
+		if set := q.meters.Load(); set != nil {
+			n.reportUse(set, now.Sub(last))
+			n.forgetServers(set)
+		} else { // what was told of old quotas holds for none that are set later
+			q.over.Store(nil)
+			q.ledger.Reset()
+		}
+		last = now
+	}
+}
+
+// readQuotas takes over the quotas if they have changed, or a table is there no longer.
+func (n *Node) readQuotas(ctx context.Context) error {
+	q, s := &n.quotas, n.meta.current()
+	epoch, cached := s.Cached(quota.EpochFile)
+	if !cached {
+		f, err := s.Get(ctx, quota.EpochFile)
+		if errors.Is(err, metaapi.ErrNotFound) { // only what is there is cached
+			_, err = n.nextQuotaEpoch(ctx)
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		epoch = f.Generation
+	}
+	old := q.meters.Load()
+	if epoch == q.epoch && !n.tablesChanged(old) {
+		return nil
+	}
+	set, err := n.loadQuotas(ctx, old)
+	if err != nil {
+		return err
+	}
+	q.epoch = epoch
+	if len(set.of) == 0 {
+		set = nil
+	}
+	q.meters.Store(set)
+	return nil
+}
+
+// tablesChanged tells whether a table that has a quota may not be what it was.
+func (n *Node) tablesChanged(set *meterSet) bool {
+	if set == nil {
+		return false
+	}
+	s := n.meta.current()
+	for name, gen := range set.files {
+		if now, ok := s.Cached(tablePath(name)); !ok || now != gen {
+			return true
+		}
+	}
+	return false
+}
+
+// loadQuotas reads all quotas. Meters that there were go on.
+func (n *Node) loadQuotas(ctx context.Context, old *meterSet) (*meterSet, error) {
+	set := &meterSet{of: map[string]*quota.Meter{}, tables: map[string]*quota.Meter{}, users: map[string]*quota.Meter{}, files: map[string]uint64{}}
+	s := n.meta.current()
+	err := n.eachQuota(ctx, quota.TablesDir, func(id string, r *quota.Record) error {
+		schema, gen, err := readSchema(ctx, s, r.Name)
+		if errors.Is(err, api.ErrNoTable) || err == nil && strconv.FormatUint(schema.ID, 10) != id {
+			return nil // of one that was dropped
+		}
+		if err == nil {
+			set.tables[r.Name], set.files[r.Name] = n.meterOf(set, old, quotaOfTable(schema.ID), fmt.Sprintf("table %q", r.Name), r), gen
+			set.bound(set.tables[r.Name], schema.ID)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var owners map[uint64]string // read if there is need
+	err = n.eachQuota(ctx, quota.PrincipalsDir, func(name string, r *quota.Record) (err error) {
+		set.users[name] = n.meterOf(set, old, quotaOfUser(name), fmt.Sprintf("user %q", name), r)
+		if r.BytesMax == 0 {
+			return nil
+		}
+		if owners == nil {
+			if owners, err = n.owners(ctx); err != nil {
+				return err
+			}
+		}
+		set.bound(set.users[name], ownedBy(owners, name)...)
+		return nil
+	})
+	return set, err
+}
+
+func ownedBy(owners map[uint64]string, name string) (tables []uint64) {
+	for id, owner := range owners {
+		if owner == name {
+			tables = append(tables, id)
+		}
+	}
+	return tables
+}
+
+// eachQuota calls each for the quotas in a directory, and ends with its error. One that cannot be read as a quota is left
+// out.
+func (n *Node) eachQuota(ctx context.Context, dir string, each func(name string, r *quota.Record) error) error {
+	names, err := n.catalog.list(ctx, dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		f, err := n.meta.current().Get(ctx, path.Join(dir, name))
+		if errors.Is(err, metaapi.ErrNotFound) { // removed meanwhile
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		r, err := quota.Decode(f.Data)
+		if err != nil {
+			n.refused.warn(n.log, f.Path, err)
+			continue
+		}
+		if err := each(name, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bound notes that a quota is of bytes, if it is, and which tables count.
+func (set *meterSet) bound(m *quota.Meter, tables ...uint64) {
+	if limit := m.Record().BytesMax; limit > 0 {
+		set.bounds = append(set.bounds, quota.Bound{Key: m.Key(), Quota: m.Name() + " " + api.QuotaBytes, Limit: limit, Tables: tables})
+	}
+}
+
+func (n *Node) meterOf(set, old *meterSet, key, what string, r *quota.Record) *quota.Meter {
+	now := n.quotas.now()
+	if old != nil && old.of[key] != nil {
+		set.of[key] = old.of[key]
+		set.of[key].SetRecord(now, r)
+		return set.of[key]
+	}
+	set.of[key] = quota.NewMeter(key, what, r, now, 1/float64(n.aliveServers()))
+	return set.of[key]
+}
+
+// aliveServers is how many servers are thought to live; at least this one does.
+func (n *Node) aliveServers() int {
+	servers := 0
+	for _, m := range n.fleetOf.Members() {
+		if m.Alive {
+			servers++
+		}
+	}
+	return max(servers, 1)
+}
+
+// nextQuotaEpoch has all nodes read the quotas. It makes the file if there is none.
+func (n *Node) nextQuotaEpoch(ctx context.Context) (uint64, error) {
+	for {
+		f, err := n.meta.Get(ctx, quota.EpochFile)
+		if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
+			return 0, err
+		}
+		made, err := n.catalog.set(ctx, quota.EpochFile, epochBytes(f.Generation), f.Generation)
+		if !errors.Is(err, metaapi.ErrGeneration) {
+			return made, err
+		}
+	}
+}

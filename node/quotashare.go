@@ -1,0 +1,335 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/quota"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/rpc"
+)
+
+// methodQuota is how a server tells the master what it was asked for, and what its tables take:
+//
+//	[server, [[key, [share, asked for a second, whether some was refused]…]…], [[table, bytes]…]]
+//
+// with one element for each kind of rate. Tables are told, by id, if there are quotas of bytes. The answer is the
+// shares that it has from then on, and which tables may not grow; nil if the master does not know that yet:
+//
+//	[[[key, share…]…], [[table, quota, limit, used]…]]
+const methodQuota = "cluster.quota_report"
+
+// reportsMax bounds the quotas, and the tables, in a report.
+const reportsMax = 1_000_000
+
+// useReport is a report, and useAnswer the answer.
+type useReport struct {
+	server string
+	rates  []quota.Report
+	tables map[uint64]int64
+}
+
+type useAnswer struct {
+	shares map[string][quota.Kinds]float64
+	over   map[uint64]quota.Over // nil: not known
+}
+
+func (n *Node) handleQuotaReports() {
+	n.handle(methodQuota, rpc.Spawned, func(c *rpc.Call) {
+		var r useReport
+		if err := r.decode(&c.Params); err != nil {
+			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "%s: %v", methodQuota, err))
+			return
+		}
+		if who := subjectOf(c); who != nil && who.peer.Name != nodeOf(r.server) {
+			fail(c, &api.PermissionError{Method: methodQuota, Text: fmt.Sprintf("node %s reports for server %.80q: a node reports for itself alone", who.peer.Name, r.server)})
+			return
+		}
+		a, err := n.answerUse(&r)
+		if err != nil {
+			fail(c, err)
+			return
+		}
+		c.Reply(a.append)
+	})
+}
+
+// reportUse tells the master what this server was asked for and what its tables take, and goes by what it answers. What was
+// taken from this server is given to others when it has told that it knows, which it does at once.
+func (n *Node) reportUse(set *meterSet, since time.Duration) {
+	s := n.server.Load()
+	r := useReport{server: s.name}
+	for _, m := range set.of {
+		if x, ok := m.Report(since); ok {
+			r.rates = append(r.rates, x)
+		}
+	}
+	names := map[uint64]string{}
+	if len(set.bounds) > 0 {
+		r.tables = map[uint64]int64{}
+		for _, x := range s.tablets.Sizes() {
+			r.tables[x.ID], names[x.ID] = x.DiskBytes+x.MemtableBytes, x.Table
+		}
+	} else {
+		n.quotas.over.Store(nil)
+	}
+	ctx, cancel := context.WithTimeout(n.ctx, reportTimeout)
+	defer cancel()
+	for range 2 {
+		a, err := n.askUse(ctx, &r)
+		if err != nil {
+			n.log.Debug("report to the master what there is of quotas; what it has said before stays", "error", err)
+			return
+		}
+		if a.over != nil {
+			n.mayNotGrow(a.over, names)
+		}
+		if !n.takeShares(set, &r, a.shares) {
+			return
+		}
+	}
+}
+
+// takeShares goes by other shares, and tells whether some are less. The report then says so.
+func (n *Node) takeShares(set *meterSet, r *useReport, shares map[string][quota.Kinds]float64) (less bool) {
+	now := n.quotas.now()
+	for i := range r.rates {
+		x := &r.rates[i]
+		s, ok := shares[x.Key]
+		if !ok {
+			continue
+		}
+		for k := range s {
+			less = less || s[k] < x.Shares[k]
+		}
+		set.of[x.Key].SetShares(now, s)
+		x.Shares = s
+	}
+	return less
+}
+
+// mayNotGrow has what is added to some tables refused from now on.
+func (n *Node) mayNotGrow(over map[uint64]quota.Over, names map[uint64]string) {
+	if len(over) == 0 {
+		n.quotas.over.Store(nil)
+		return
+	}
+	all := map[string]*api.QuotaError{}
+	for id, o := range over {
+		if name := names[id]; name != "" {
+			all[name] = &api.QuotaError{Quota: o.Quota, Bytes: true, Limit: o.Limit, Used: o.Used}
+		}
+	}
+	n.quotas.over.Store(&all)
+}
+
+// askUse asks the master, which may be this node.
+func (n *Node) askUse(ctx context.Context, r *useReport) (*useAnswer, error) {
+	if n.isMaster() {
+		return n.answerUse(r)
+	}
+	boss, _ := n.epochs.last()
+	if boss == "" || boss == n.id() {
+		return nil, fmt.Errorf("%w: no master is known", api.ErrUnavailable)
+	}
+	a := &useAnswer{}
+	return a, n.peers.call(ctx, boss, methodQuota, r.append, a.decode)
+}
+
+// answerUse answers a report, as the master.
+func (n *Node) answerUse(r *useReport) (*useAnswer, error) {
+	epoch, now, q := n.master.Epoch(), time.Now(), &n.quotas
+	if epoch == 0 {
+		return nil, errNotMaster
+	}
+	set := q.meters.Load()
+	a := &useAnswer{}
+	a.shares = q.master.Divide(now, epoch, r.server, r.rates, n.aliveServers(), func(key string) *quota.Record {
+		if set == nil || set.of[key] == nil {
+			return nil // not known here yet, or no longer
+		}
+		return set.of[key].Record()
+	})
+	if r.tables == nil || set == nil {
+		return a, nil
+	}
+	q.ledger.Note(now, epoch, r.server, r.tables)
+	all := q.ledger.Over(now, n.aliveServers(), func() []quota.Bound { return set.bounds })
+	if all == nil {
+		return a, nil
+	}
+	a.over = map[uint64]quota.Over{}
+	for id := range r.tables {
+		if o, ok := all[id]; ok {
+			a.over[id] = o
+		}
+	}
+	return a, nil
+}
+
+// goneEvery is how often the master sees which of the servers that are silent are no more.
+const goneEvery = 5 * time.Second
+
+// forgetServers takes back, as the master, what servers have that are no more: those whose lock is gone. One that only cannot
+// reach the master goes on with what it has.
+func (n *Node) forgetServers(set *meterSet) {
+	q := &n.quotas
+	if !n.isMaster() || time.Since(q.gone) < goneEvery {
+		return
+	}
+	q.gone = time.Now()
+	q.master.Keep(func(key string) bool { return set.of[key] != nil })
+	stale := q.master.Stale(q.gone)
+	for _, s := range q.ledger.Servers() {
+		if s != n.server.Load().name && !slices.Contains(stale, s) {
+			stale = append(stale, s)
+		}
+	}
+	if len(stale) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(n.ctx, reportTimeout)
+	defer cancel()
+	files, err := n.catalog.meta.List(ctx, serversDir)
+	if err != nil {
+		return // seen again
+	}
+	alive := map[string]bool{}
+	for _, f := range files {
+		if f.Lock == metaapi.Exclusive {
+			alive[serverName(path.Base(f.Path), f.LockGeneration)] = true
+		}
+	}
+	for _, server := range stale {
+		if !alive[server] {
+			q.master.Forget(server)
+			q.ledger.Forget(server)
+		}
+	}
+}
+
+func (r *useReport) append(e *wire.Encoder) {
+	e.Array(3)
+	e.Str(r.server)
+	e.Array(len(r.rates))
+	for i := range r.rates {
+		x := &r.rates[i]
+		e.Array(1 + quota.Kinds)
+		e.Str(x.Key)
+		for k := range x.Shares {
+			e.Array(3)
+			e.Float(x.Shares[k])
+			e.Float(x.Offered[k])
+			e.Bool(x.Refused[k])
+		}
+	}
+	if r.tables == nil {
+		e.Nil()
+		return
+	}
+	e.Array(len(r.tables))
+	for id, bytes := range r.tables {
+		e.Array(2)
+		e.Uint(id)
+		e.Int(bytes)
+	}
+}
+
+func (r *useReport) decode(d *wire.Decoder) error {
+	r.server = d.Str()
+	for range d.ArrayMax(reportsMax) {
+		more := d.Array() - 1 - quota.Kinds
+		x := quota.Report{Key: d.Str()}
+		for k := range x.Shares {
+			rest := d.Array() - 3
+			x.Shares[k], x.Offered[k], x.Refused[k] = d.Float(), d.Float(), d.Bool()
+			skip(d, rest)
+		}
+		skip(d, more)
+		if d.Err() != nil {
+			return d.Err()
+		}
+		r.rates = append(r.rates, x)
+	}
+	if d.IsNil() {
+		return d.Err()
+	}
+	r.tables = map[uint64]int64{}
+	for range d.ArrayMax(reportsMax) {
+		rest := d.Array() - 2
+		id, bytes := d.Uint(), d.Int()
+		skip(d, rest)
+		if d.Err() != nil {
+			break
+		}
+		r.tables[id] = max(bytes, 0)
+	}
+	return d.Err()
+}
+
+func (a *useAnswer) append(e *wire.Encoder) {
+	e.Array(2)
+	e.Array(len(a.shares))
+	for key, s := range a.shares {
+		e.Array(1 + quota.Kinds)
+		e.Str(key)
+		for _, x := range s {
+			e.Float(x)
+		}
+	}
+	if a.over == nil {
+		e.Nil()
+		return
+	}
+	e.Array(len(a.over))
+	for id, o := range a.over {
+		e.Array(4)
+		e.Uint(id)
+		e.Str(o.Quota)
+		e.Int(o.Limit)
+		e.Int(o.Used)
+	}
+}
+
+func (a *useAnswer) decode(d *wire.Decoder) error {
+	last := d.Array() - 2
+	a.shares = map[string][quota.Kinds]float64{}
+	for range d.ArrayMax(reportsMax) {
+		more := d.Array() - 1 - quota.Kinds
+		key, s := d.Str(), [quota.Kinds]float64{}
+		for k := range s {
+			s[k] = d.Float()
+		}
+		skip(d, more)
+		if d.Err() != nil {
+			return d.Err()
+		}
+		a.shares[key] = s
+	}
+	if !d.IsNil() {
+		a.over = map[uint64]quota.Over{}
+		for range d.ArrayMax(reportsMax) {
+			rest := d.Array() - 4
+			id, o := d.Uint(), quota.Over{Quota: d.Str(), Limit: d.Int(), Used: d.Int()}
+			skip(d, rest)
+			if d.Err() != nil {
+				return d.Err()
+			}
+			a.over[id] = o
+		}
+	}
+	skip(d, last)
+	return d.Err()
+}
+
+// skip skips what a later version has added.
+func skip(d *wire.Decoder, n int) {
+	for ; n > 0 && d.Err() == nil; n-- {
+		d.Skip()
+	}
+}

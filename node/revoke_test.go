@@ -1,0 +1,306 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
+)
+
+// wire cutter: dial connects, until the node is cut off from all others.
+type cutter struct {
+	mu    sync.Mutex
+	cut   bool
+	conns map[net.Conn]bool
+}
+
+var errCut = errors.New("cut off")
+
+func (c *cutter) dial(ctx context.Context, addr string) (net.Conn, error) {
+	var d net.Dialer
+	nc, err := d.DialContext(ctx, "tcp", addr)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil && c.cut {
+		nc.Close()
+		err = errCut
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.conns[nc] = true
+	return nc, nil
+}
+
+func (c *cutter) set(cut bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cut = cut
+	for nc := range c.conns {
+		nc.Close()
+	}
+	clear(c.conns)
+}
+
+// secureThree is a cluster of three nodes, each with a part of the table t, and a client of its
+// administrator.
+func secureThree(t *testing.T) (*fleet, *client.Client, [3]*cutter) {
+	f, _, _ := secureFleet(t, 3)
+	var cutters [3]*cutter
+	for i := range f.cfgs {
+		cutters[i] = &cutter{conns: map[net.Conn]bool{}}
+		f.cfgs[i].DialWith(cutters[i].dial)
+		f.cfgs[i].Expect, f.cfgs[i].Join = 3, f.addrs[:2]
+	}
+	f.startAll()
+	f.await(0, "three voters", votersAlive(3))
+	admin := f.client(0)
+	ctx := within(t, 60*time.Second)
+	var rows []string
+	for i := range 11 {
+		rows = append(rows, fmt.Sprintf("r%02d", i))
+	}
+	if _, err := admin.CreateSplitTable(ctx, "t", rows, table.FamilySpec{Name: "f"}, table.FamilySpec{Name: "g"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows {
+		if err := admin.Table("t").Apply(ctx, client.NewRowMutation(row).SetAt("f:q", 1, []byte("f")).SetAt("g:q", 1, []byte("g"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f, admin, cutters
+}
+
+// spread sees that each node has a tablet, and returns a row of one of each.
+func (f *fleet) spread(admin *client.Client) (own [3]string) {
+	f.t.Helper()
+	ctx := within(f.t, 60*time.Second)
+	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+		info, err := admin.Describe(ctx, "t")
+		if err != nil {
+			continue // one of the servers is not back yet
+		}
+		count := map[string]int{}
+		own = [3]string{}
+		for _, x := range info.Tablets {
+			count[x.Node]++
+			for i := range f.cfgs {
+				if x.Node == f.cfgs[i].Name && len(x.End) > 0 {
+					own[i] = string(x.End)
+				}
+			}
+		}
+		lacks := slices.Index(own[:], "")
+		if lacks < 0 {
+			return own
+		}
+		for _, x := range info.Tablets {
+			if count[x.Node] > 1 && len(x.End) > 0 {
+				_, err := admin.MoveTablet(ctx, "t", client.TabletRef{ID: x.ID}, f.cfgs[lacks].Name)
+				f.t.Logf("tablet %d moved to %s: %v", x.ID, f.cfgs[lacks].Name, err)
+				break
+			}
+		}
+	}
+	f.t.Fatalf("tablets are not on all nodes: %v", own)
+	return own
+}
+
+// leader returns the name of the node that leads the lock service.
+func (f *fleet) leader(c *client.Client) string {
+	f.t.Helper()
+	s, err := c.RaftStatus(within(f.t, 20*time.Second))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return s.LeaderName
+}
+
+// attempt is one request of a principal.
+type attempt struct {
+	begun time.Time
+	what  string
+	err   *rpc.Error // nil: it was answered
+	node  int
+}
+
+// hammered is the requests of a principal to all nodes.
+type hammered struct {
+	wg sync.WaitGroup
+	mu sync.Mutex
+	// all is what came of those that have ended. Guarded by mu.
+	all []attempt
+}
+
+const hammers = 6 // methods
+
+// hammer sends requests to all nodes until stop. Each node is asked for what it has.
+func hammer(t *testing.T, conns [3]*rpc.Conn, own [3]string, stop <-chan struct{}) *hammered {
+	h := &hammered{}
+	for i, conn := range conns {
+		row := []byte(own[i])
+		rules := []table.Rule{{Op: table.RuleIncrement, Family: "f", Qualifier: []byte("n"), Amount: 1}}
+		set := []table.Mutation{table.Set("f", []byte("w"), 1, nil)}
+		for what, params := range map[string]func(*wire.Encoder){
+			api.MethodRead:            (&api.ReadRequest{Table: "t", Row: row}).Append,
+			api.MethodMutate:          (&api.MutateRequest{Table: "t", Row: table.RowMutation{Row: row, Mutations: set}}).Append,
+			api.MethodScanOpen:        (&api.ScanOpenRequest{Table: "t", Start: row, Limit: 1}).Append,
+			api.MethodReadModifyWrite: (&api.ReadModifyWriteRequest{Table: "t", Row: row, Rules: rules}).Append,
+			api.MethodCheckAndMutate:  (&api.CheckAndMutateRequest{Table: "t", Row: row, True: set}).Append,
+			api.MethodDescribeTable:   (&api.NamesRequest{Names: []string{"t"}}).Append,
+		} {
+			h.wg.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						h.one(attempt{begun: time.Now(), what: what, node: i}, conn, params)
+						time.Sleep(2 * time.Millisecond)
+					}
+				}
+			})
+		}
+	}
+	return h
+}
+
+func (h *hammered) one(a attempt, conn *rpc.Conn, params func(*wire.Encoder)) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	err := conn.Call(ctx, a.what, params, func(d *wire.Decoder) error { d.Skip(); return d.Err() })
+	if err != nil && !errors.As(err, &a.err) {
+		a.err = rpc.AsError(err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all, a)
+}
+
+// until waits for so many requests of each method to each node which were begun after a time; of
+// those from the beginning they must have been answered.
+func (h *hammered) until(t *testing.T, n int, begun time.Time) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		count, enough := map[string]int{}, 0
+		h.mu.Lock()
+		for _, a := range h.all {
+			if name := fmt.Sprint(a.what, a.node); a.begun.After(begun) && (a.err == nil || !begun.IsZero()) {
+				if count[name]++; count[name] == n {
+					enough++
+				}
+			}
+		}
+		h.mu.Unlock()
+		if enough == 3*hammers {
+			return
+		}
+		if time.Now().After(end) {
+			t.Errorf("requests that have ended: %v", count)
+			return
+		}
+	}
+}
+
+func (h *hammered) wait() []attempt {
+	h.wg.Wait()
+	return h.all
+}
+
+// TestRevocationIsInForce: I12. When a revocation has returned, no node answers anything by
+// the right that was taken away, though requests were under way: neither when all is well, nor
+// while a node is cut off from the lock service, which then answers that it does not know.
+func TestRevocationIsInForce(t *testing.T) {
+	f, admin, cutters := secureThree(t)
+	ctx := within(t, 120*time.Second)
+	cred := f.user(admin, "ann")
+	g := client.Grant{Principal: "ann", Table: "t", Family: "f", Rights: "read,write"}
+	var conns [3]*rpc.Conn
+	for i := range conns {
+		conns[i] = f.dialAs(i, cred)
+	}
+	cuts := []string{"nobody", "a follower"}
+	if os.Getenv("STELE_SOAK") != "" { // it takes a minute until a master who was cut off gives up
+		cuts = append(cuts, "the leader")
+	}
+	for _, cut := range cuts {
+		f.await(0, "three voters", votersAlive(3))
+		own := f.spread(admin)
+		away := -1 // the node that is cut off
+		for i := range f.cfgs {
+			if leads := f.leader(admin) == f.cfgs[i].Name; cut == "the leader" && leads || cut == "a follower" && !leads {
+				away = i
+			}
+		}
+		if err := admin.Grant(ctx, g); err != nil {
+			t.Fatal(err)
+		}
+		stop := make(chan struct{})
+		h := hammer(t, conns, own, stop)
+		h.until(t, 1, time.Time{})
+		if away >= 0 {
+			cutters[away].set(true)
+		}
+		asked := admin
+		if away == 0 {
+			asked = f.client(1)
+		}
+		err := asked.Revoke(ctx, g)
+		for errors.Is(err, client.ErrAmbiguous) { // the master was cut off, and another one knows
+			t.Log(err)
+			if err = asked.Revoke(ctx, g); errors.Is(err, client.ErrNoGrant) {
+				err = nil
+			}
+		}
+		revoked := time.Now()
+		if err != nil {
+			t.Errorf("revoke while %s is cut off: %v", cut, err)
+		} else {
+			h.until(t, 1, revoked)
+		}
+		close(stop)
+		all := h.wait()
+		if away >= 0 {
+			cutters[away].set(false)
+		}
+		if err != nil {
+			t.FailNow()
+		}
+		check(t, all, revoked, away)
+	}
+}
+
+// check looks whether a revocation that returned then was heeded by all, of which one may have
+// been cut off.
+func check(t *testing.T, all []attempt, revoked time.Time, away int) {
+	t.Helper()
+	for _, a := range all {
+		name := fmt.Sprintf("%s at node %d", a.what, a.node)
+		switch {
+		case a.err == nil && a.begun.After(revoked):
+			t.Errorf("%s was answered %v after the revocation had returned; cut off is %d", name, a.begun.Sub(revoked), away)
+		case a.err == nil:
+		case a.begun.After(revoked):
+			unknown := a.node == away && (a.err.Code == rpc.CodeUnavailable && a.err.Retryable || a.err.Code == rpc.CodeDeadlineExceeded)
+			if a.err.Code != api.CodeTableNotFound && !unknown {
+				t.Errorf("%s after the revocation: %v; cut off is %d", name, a.err, away)
+			}
+		case away >= 0: // nodes fail to ask each other, in many ways
+		case a.err.Code == rpc.CodePermissionDenied && a.err.Details["executed"] == nil:
+			t.Errorf("%s: it is not told whether it was executed: %v", name, a.err)
+		case a.err.Code != rpc.CodePermissionDenied && a.err.Code != api.CodeTableNotFound && a.err.Code != rpc.CodeUnavailable && a.err.Code != api.CodeNotServing:
+			t.Errorf("%s while rights changed: %v", name, a.err)
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package node
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"time"
+
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/security/acl"
+	"github.com/steledb/stele/security/folder"
+)
+
+// foundRights writes who may what in a cluster that is founded now: its first principal may
+// everything. The epoch comes last, as with each change.
+func (c *catalog) foundRights(ctx context.Context, now time.Time) error {
+	first := &acl.Principal{Name: folder.FirstPrincipal, Created: now}
+	all, err := (&acl.Policy{Table: acl.Cluster}).Grant(acl.Grant{Principal: first.Name, Rights: acl.Admin})
+	if err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		path string
+		data []byte
+	}{
+		{acl.PrincipalFile(first.Name), first.Encode()},
+		{acl.ClusterFile, all.Encode()},
+		{acl.EpochFile, binary.BigEndian.AppendUint64(nil, 0)},
+	} {
+		_, err := c.set(ctx, f.path, f.data, 0)
+		if err != nil && !errors.Is(err, metaapi.ErrGeneration) { // which a start that was broken off has written
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,348 @@
+package node_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/session"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
+	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/table"
+)
+
+// secureOne is a cluster of one node with a table t of the family f and ten rows, and a client of its
+// administrator.
+func secureOne(t testing.TB, f *fleet) (admin *client.Client, ctx context.Context) {
+	t.Helper()
+	f.startAll()
+	admin, ctx = f.client(0), within(t, 60*time.Second)
+	if _, err := admin.CreateTable(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		if err := admin.Table("t").Apply(ctx, client.NewRowMutation(fmt.Sprint("r", i)).SetAt("f:q", 1, []byte("v"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return admin, ctx
+}
+
+// TestScanOfOthers: a scan is its principal's alone, and ends with his rights, whether they are
+// taken away or the token that he shows is revoked.
+func TestScanOfOthers(t *testing.T) {
+	t.Parallel()
+	f, _, _ := secureFleet(t, 1)
+	admin, ctx := secureOne(t, f)
+	bob := f.dialAs(0, f.user(admin, "bob"))
+	token, _, err := admin.AddToken(ctx, "ann", 0, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ann", "bob"} {
+		if err := admin.Grant(ctx, client.Grant{Principal: name, Table: "t", Rights: "read"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin := func() (*rpc.Conn, func(*wire.Encoder)) {
+		t.Helper()
+		ann := f.dialAs(0, nil)
+		if e := answerOf(t, ann, "auth", values(token.Reveal())); e != nil {
+			t.Fatal(e)
+		}
+		var r api.ScanResult
+		err := ann.Call(ctx, api.MethodScanOpen, (&api.ScanOpenRequest{Table: "t", BatchRows: 2}).Append, func(d *wire.Decoder) error { return r.Decode(d) })
+		if err != nil || r.Count != 2 || r.Cursor == 0 {
+			t.Fatal(r, err)
+		}
+		return ann, (&api.ScanNextRequest{Cursor: r.Cursor}).Append
+	}
+	ann, next := begin()
+	if e := answerOf(t, bob, api.MethodScanNext, next); e == nil || e.Code != api.CodeCursorExpired {
+		t.Errorf("the scan of another: %v", e)
+	}
+	_ = answerOf(t, bob, api.MethodScanClose, next)
+	if e := answerOf(t, ann, api.MethodScanNext, next); e != nil {
+		t.Errorf("the scan goes on: %v", e)
+	}
+	if err := admin.Revoke(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read"}); err != nil {
+		t.Fatal(err)
+	}
+	if e := answerOf(t, ann, api.MethodScanNext, next); e == nil || e.Code != api.CodeTableNotFound {
+		t.Errorf("the scan goes on without the right: %v", e)
+	}
+	if err := admin.Grant(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read"}); err != nil {
+		t.Fatal(err)
+	}
+	ann, next = begin()
+	if err := admin.RevokeUser(ctx, "ann", token.ID().String()); err != nil {
+		t.Fatal(err)
+	}
+	if e := answerOf(t, ann, api.MethodScanNext, next); e == nil || e.Code != rpc.CodeUnauthenticated || e.Details["reason"] != api.IdentityRevoked {
+		t.Errorf("the scan goes on with a token that was revoked: %v", e)
+	}
+}
+
+// TestRevokedWhileAnswerWaits (I12): a large answer that has waited for memory is not given to one whose rights were taken
+// meanwhile.
+func TestRevokedWhileAnswerWaits(t *testing.T) {
+	f, _, _ := secureFleet(t, 1)
+	admin, ctx := secureOne(t, f)
+	ann := f.dialAs(0, f.user(admin, "ann"))
+	grant := client.Grant{Principal: "ann", Table: "t", Rights: "read"}
+	if err := errors.Join(admin.Grant(ctx, grant), admin.Table("t").Apply(ctx, client.NewRowMutation("large").Set("f:q", make([]byte, 1<<20)))); err != nil {
+		t.Fatal(err)
+	}
+	read := (&api.ReadRequest{Table: "t", Row: []byte("large")}).Append
+	if e := answerOf(t, ann, api.MethodRead, read); e != nil {
+		t.Fatal(e)
+	}
+	for {
+		err := f.revokeWhileWaiting(ctx, ann, read, func() error { return admin.Revoke(ctx, grant) })
+		if errors.Is(err, rpc.CodeUnavailable) {
+			break
+		}
+		if !errors.Is(err, rpc.CodeOverloaded) { // it has waited longer than it may
+			t.Fatalf("the answer that had waited: %v, want that it is asked for again", err)
+		}
+		if err := admin.Grant(ctx, grant); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if e := answerOf(t, ann, api.MethodRead, read); e == nil || e.Code != api.CodeTableNotFound {
+		t.Errorf("the next: %v", e)
+	}
+}
+
+// revokeWhileWaiting reads, revokes while the answer waits for memory, and returns how the read ended.
+func (f *fleet) revokeWhileWaiting(ctx context.Context, conn *rpc.Conn, read func(*wire.Encoder), revoke func() error) error {
+	release := good(f.nodes[0].HoldResults(ctx))
+	answer := make(chan error, 1)
+	go func() { answer <- conn.Call(ctx, api.MethodRead, read, nil) }()
+	eventually(f.t, "the answer waits for memory", func() bool {
+		b := make([]byte, 8<<20)
+		return bytes.Contains(b[:runtime.Stack(b, true)], []byte("takeAnswer")) || len(answer) > 0
+	})
+	err := revoke()
+	release()
+	return errors.Join(err, <-answer)
+}
+
+// TestCreatorAdministers: who makes a table administers it, also when he administers the cluster
+// no more; its grants go with it, and those on a family with that.
+func TestCreatorAdministers(t *testing.T) {
+	t.Parallel()
+	f, _, _ := secureFleet(t, 1)
+	admin, ctx := secureOne(t, f)
+	cred := f.user(admin, "ann")
+	ann := f.clientAs(0, client.Config{Credential: cred})
+	all := client.Grant{Principal: "ann", Rights: "admin"}
+	if err := admin.Grant(ctx, all); err != nil {
+		t.Fatal(err)
+	}
+	s, err := ann.CreateTable(ctx, "own", table.FamilySpec{Name: "f"}, table.FamilySpec{Name: "g"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.Revoke(ctx, all); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ann.CreateTable(ctx, "another", table.FamilySpec{Name: "f"}); !errors.Is(err, client.ErrPermission) {
+		t.Errorf("create without the right: %v", err)
+	}
+	if err := ann.DropTable(ctx, "t"); !errors.Is(err, client.ErrNoTable) {
+		t.Errorf("drop the table of another: %v", err)
+	}
+	if err := ann.Table("own").Apply(ctx, client.NewRowMutation("r").Set("f:q", nil)); err != nil {
+		t.Error(err)
+	}
+	f.user(admin, "bob")
+	if err := errors.Join(ann.Grant(ctx, client.Grant{Principal: "bob", Table: "own", Family: "g", Rights: "read"}),
+		ann.Grant(ctx, client.Grant{Principal: client.Everyone, Table: "own", Rights: "read"})); err != nil {
+		t.Error(err)
+	}
+	if err := ann.Grant(ctx, client.Grant{Principal: "ann", Rights: "read"}); !errors.Is(err, client.ErrPermission) {
+		t.Errorf("grant on the cluster by the administrator of a table: %v", err)
+	}
+	if grants, err := ann.Grants(ctx, "own", ""); err != nil || len(grants) != 3 || grants[1].Principal != "ann" || grants[1].Rights != "admin" || grants[2].Family != "g" {
+		t.Errorf("grants: %+v, %v", grants, err)
+	}
+	if _, err := ann.DropFamily(ctx, "own", "g"); err != nil {
+		t.Error(err)
+	}
+	b, err := f.nodes[0].Lock(ctx, acl.TableFile(s.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := acl.DecodePolicy(b); err != nil || len(p.Grants) != 2 {
+		t.Errorf("grants after a family was dropped: %+v, %v", p, err)
+	}
+	if err := ann.DropTable(ctx, "own"); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.nodes[0].Lock(ctx, acl.TableFile(s.ID)); !errors.Is(err, metaapi.ErrNotFound) {
+		t.Errorf("grants of a table that was dropped: %v", err)
+	}
+	f.stop(0)
+	audit := string(good(os.ReadFile(filepath.Join(f.cfgs[0].Security, "audit", "audit.log"))))
+	refused := string(good(os.ReadFile(filepath.Join(f.cfgs[0].Security, "audit", "refusals.log"))))
+	for log, want := range map[*string][]string{
+		&audit:   {`"name":"ann","from":"127.0.0.1:`, `"action":"create_table","on":"table own"`, `"action":"drop_table","on":"table own","outcome":"done"`, `"action":"drop_family"`, `"on":"read to bob on family g of table own"`},
+		&refused: {`"name":"ann"`, `"action":"create_table"`, `"outcome":"refused","code":"permission_denied"`},
+	} {
+		for _, w := range want {
+			if !strings.Contains(*log, w) {
+				t.Errorf("the audit log has no %s:\n%s", w, *log)
+			}
+		}
+	}
+	if !strings.Contains(audit, `"action":"add_user","on":"user ann","outcome":"done"`) || strings.Contains(audit, "PRIVATE KEY") {
+		t.Errorf("users in the audit log:\n%s", audit)
+	}
+}
+
+// TestSecondLife: a user who is added again has nothing of the one of his name before, neither
+// rights nor credentials.
+func TestSecondLife(t *testing.T) {
+	t.Parallel()
+	f, _, _ := secureFleet(t, 1)
+	admin, ctx := secureOne(t, f)
+	old := f.user(admin, "ann")
+	if err := admin.Grant(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.RemoveUser(ctx, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	fresh := f.user(admin, "ann")
+	read := func(c *pki.Credential) error {
+		_, err := f.clientAs(0, client.Config{Credential: c}).Table("t").Get(ctx, "r0")
+		return err
+	}
+	var who *client.IdentityError
+	if err := read(old); !errors.As(err, &who) || who.Reason != api.IdentityRevoked {
+		t.Errorf("the credential of before: %v", err)
+	}
+	if err := read(fresh); !errors.Is(err, client.ErrNoTable) {
+		t.Errorf("the rights of before: %v", err)
+	}
+	if err := admin.Grant(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(read(fresh)); err != nil {
+		t.Error(err)
+	}
+	if err := admin.RemoveUser(ctx, "admin"); !errors.Is(err, client.ErrLastAdmin) {
+		t.Errorf("the last administrator: %v", err)
+	}
+	if err := admin.Revoke(ctx, client.Grant{Principal: "admin", Rights: "admin"}); !errors.Is(err, client.ErrLastAdmin) {
+		t.Errorf("the last administrator's right: %v", err)
+	}
+}
+
+// TestLocksOfPrincipals: of the lock service a principal who may write the cluster has what is below
+// /locks, with sessions of his own, and nodes that are not the master's write no rights.
+func TestLocksOfPrincipals(t *testing.T) {
+	t.Parallel()
+	f, first, _ := secureFleet(t, 1)
+	admin, ctx := secureOne(t, f)
+	open := func(c *pki.Credential) *session.Session {
+		t.Helper()
+		e := pki.NewEndpoint(c, pki.Options{})
+		sc := good(session.NewClient(session.Config{
+			Locator: session.Addresses{f.addrs[0]}, Dial: func(ctx context.Context, addr string) (net.Conn, error) { return e.Dial(ctx, "", addr) }, RetryTimeMax: 5 * time.Second,
+		}))
+		t.Cleanup(func() { sc.Close() })
+		return good(sc.Open(ctx, session.Options{Name: "test"}))
+	}
+	for _, name := range []string{"ann", "bob"} {
+		f.user(admin, name)
+		if err := admin.Grant(ctx, client.Grant{Principal: name, Rights: "write"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ann, bob := open(f.user(admin, "ann")), f.dialAs(0, f.user(admin, "bob"))
+	if _, err := ann.Set(ctx, "/locks/a", []byte("x"), metaapi.AnyGeneration, metaapi.SetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := ann.Acquire(ctx, "/locks/a", metaapi.Exclusive, session.LockOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{acl.ClusterFile, "/tables/t", "/master", "/cluster", "/locksmith", "/locks/../acl/epoch"} {
+		if _, err := ann.Get(ctx, path); err == nil {
+			t.Errorf("%s was read", path)
+		}
+		if _, err := ann.Set(ctx, path, nil, metaapi.AnyGeneration, metaapi.SetOptions{}); err == nil {
+			t.Errorf("%s was written", path)
+		}
+	}
+	for method, params := range map[string]func(*wire.Encoder){
+		metaapi.MethodCloseSession: values(int64(ann.ID())),
+		metaapi.MethodRelease:      values(int64(ann.ID()), "/locks/a"),
+		metaapi.MethodKeepAlive:    values(int64(ann.ID()), 1, 1),
+	} {
+		if e := answerOf(t, bob, method, params); e == nil {
+			t.Errorf("%s of the session of another was let in", method)
+		}
+	}
+	if !lock.Held() {
+		t.Error("the lock is lost")
+	}
+	node := f.dialAs(0, issue(t, first.Authority, func(r []byte) (*x509.Certificate, error) {
+		return first.Authority.SignNode(r, "n000000000000abcd", nil, time.Now())
+	}))
+	err = node.Call(ctx, metaapi.MethodSet, values(acl.EpochFile, []byte("x"), nil), nil)
+	if !errors.Is(metaapi.FromRPC(err), metaapi.ErrSystemFile) {
+		t.Errorf("a node that is not the master writes the epoch: %v", err)
+	}
+}
+
+// TestRightsCostLittle: what is known is looked at without an allocation: so often that those of the node do not count.
+func TestRightsCostLittle(t *testing.T) {
+	f, _, _ := secureFleet(t, 1)
+	look := lookerOf(t, f)
+	if err := look(); err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(200_000, func() { _ = look() }); n >= 1 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func lookerOf(t testing.TB, f *fleet) func() error {
+	admin, ctx := secureOne(t, f)
+	cred := f.user(admin, "ann")
+	if err := admin.Grant(ctx, client.Grant{Principal: "ann", Table: "t", Family: "f", Rights: "read"}); err != nil {
+		t.Fatal(err)
+	}
+	return f.nodes[0].Looker("ann", cred.Peer().Generation, good(admin.Describe(ctx, "t")).Schema)
+}
+
+// BenchmarkRights is what rights cost a read.
+func BenchmarkRights(b *testing.B) {
+	f, _, _ := secureFleet(b, 1)
+	look := lookerOf(b, f)
+	var once sync.Once
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := look(); err != nil {
+			once.Do(func() { b.Error(err) })
+		}
+	}
+}

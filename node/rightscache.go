@@ -1,0 +1,226 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/security/acl"
+	"github.com/steledb/stele/security/token"
+	"github.com/steledb/stele/table"
+)
+
+// tokensDir holds a file for each access token: package security/token.
+const tokensDir = "/acl/tokens"
+
+func tokenPath(id token.ID) string { return tokensDir + "/" + id.String() }
+
+// rights is what this node knows of who may do what: package acl. It knows nothing while
+// the node's session with the lock service is not sure, and then lets nobody in (I12).
+type rights struct {
+	cache *acl.Cache
+	files rightsFiles
+	unled func() error // why nothing is known, if it is that there is no leader
+}
+
+func newRights(n *Node) *rights {
+	files := rightsFiles{&n.meta}
+	return &rights{cache: acl.NewCache(files), files: files, unled: n.unled}
+}
+
+// rightsFiles reads the files below /acl by the node's session. It implements acl.Files.
+type rightsFiles struct{ meta *metaAccess }
+
+// Epoch implements acl.Files.
+func (f rightsFiles) Epoch(ctx context.Context) (uint64, error) {
+	s := f.meta.current()
+	if s == nil {
+		return 0, acl.ErrUncertain
+	}
+	file, err := s.Get(ctx, acl.EpochFile)
+	return file.Generation, err
+}
+
+// Holds implements acl.Files.
+func (f rightsFiles) Holds(epoch uint64) bool {
+	s := f.meta.current()
+	if s == nil {
+		return false
+	}
+	generation, ok := s.Cached(acl.EpochFile)
+	return ok && generation == epoch
+}
+
+// Get implements acl.Files.
+func (f rightsFiles) Get(ctx context.Context, path string) ([]byte, error) {
+	s := f.meta.current()
+	if s == nil {
+		return nil, acl.ErrUncertain
+	}
+	file, err := s.Get(ctx, path)
+	if errors.Is(err, metaapi.ErrNotFound) {
+		return nil, nil
+	}
+	return file.Data, err
+}
+
+// rightsTimeout bounds how long rights that are not known are asked for.
+const rightsTimeout = 5 * time.Second
+
+// holds tells whether nothing has changed since the ticket. It asks nobody.
+func (r *rights) holds(who *subject, t acl.Ticket) bool {
+	if !r.cache.Holds(t) {
+		return false
+	}
+	s := who.shown.Load()
+	return s == nil || s.record.Ends.IsZero() || s.record.Valid(time.Now()) == nil
+}
+
+// ask asks about a principal's rights with ask, and sees that what he has shown is good at the
+// same time. Errors: *api.IdentityError, *api.PermissionError, acl.ErrHidden, api.ErrUnavailable.
+func (r *rights) ask(ctx context.Context, who *subject, ask func(ctx context.Context, name string, generation uint64) (acl.Ticket, error)) (acl.Ticket, error) {
+	if why := r.unled(); why != nil { // who waited would learn no more
+		return acl.Ticket{}, why
+	}
+	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
+	defer cancel()
+	name, generation, s := who.principal()
+	// While rights are changed nobody can be sure of them: that takes as long as a server is
+	// waited for which may be gone.
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		t, err := ask(ctx, name, generation)
+		if errors.Is(err, acl.ErrUncertain) {
+			if pause(ctx, wait); ctx.Err() == nil {
+				continue
+			}
+		}
+		if err != nil || s == nil {
+			return t, r.told(err)
+		}
+		known := s.seen.Load()
+		if known != nil && *known == t && r.cache.Holds(t) {
+			return t, r.told(s.record.Valid(time.Now()))
+		}
+		if err := r.checkToken(ctx, s); err != nil {
+			return t, r.told(err)
+		}
+		if r.cache.Holds(t) { // the record was read while t held
+			s.seen.Store(&t)
+			return t, nil
+		}
+		if ctx.Err() != nil {
+			return t, r.told(acl.ErrUncertain)
+		}
+	}
+}
+
+// checkToken reads the record of a token that was shown, which may have been revoked.
+func (r *rights) checkToken(ctx context.Context, s *shown) error {
+	b, err := r.files.Get(ctx, tokenPath(s.record.ID))
+	if err != nil {
+		return err
+	}
+	if b == nil {
+		return acl.ErrRevoked
+	}
+	return s.record.Valid(time.Now())
+}
+
+// check returns nil if the principal has a right on the cluster.
+func (r *rights) check(ctx context.Context, who *subject, right acl.Rights) (acl.Ticket, error) {
+	return r.ask(ctx, who, func(ctx context.Context, name string, generation uint64) (acl.Ticket, error) {
+		return r.cache.CheckCluster(ctx, name, generation, right)
+	})
+}
+
+// known returns nil if the principal is one.
+func (r *rights) known(ctx context.Context, who *subject) (acl.Ticket, error) {
+	return r.ask(ctx, who, r.cache.Check)
+}
+
+// sees tells whether the principal has any right on a table.
+func (r *rights) sees(ctx context.Context, who *subject, tableID uint64) (sees bool, t acl.Ticket, err error) {
+	if tableID == metadata.TableID {
+		t, err = r.known(ctx, who)
+		return err == nil, t, err
+	}
+	t, err = r.ask(ctx, who, func(ctx context.Context, name string, generation uint64) (t acl.Ticket, err error) {
+		sees, t, err = r.cache.Sees(ctx, name, generation, tableID)
+		return t, err
+	})
+	return sees, t, err
+}
+
+// view returns a table as the principal may see it.
+func (r *rights) view(ctx context.Context, who *subject, s *table.Schema) (v *acl.View, t acl.Ticket, err error) {
+	if v, t = r.viewNow(who, s); v != nil {
+		return v, t, nil
+	}
+	t, err = r.ask(ctx, who, func(ctx context.Context, name string, generation uint64) (t acl.Ticket, err error) {
+		v, t, err = r.cache.View(ctx, name, generation, s)
+		return t, err
+	})
+	if err != nil {
+		return nil, t, err
+	}
+	who.lately[s.ID%uint64(len(who.lately))].Store(&lately{v, t})
+	return v, t, nil
+}
+
+// viewNow is view for who cannot wait: nil if somebody would have to be asked.
+func (r *rights) viewNow(who *subject, s *table.Schema) (*acl.View, acl.Ticket) {
+	l := who.lately[s.ID%uint64(len(who.lately))].Load()
+	if l == nil || l.view.Schema() != s || !r.holds(who, l.ticket) {
+		return nil, acl.Ticket{}
+	}
+	return l.view, l.ticket
+}
+
+// told gives an error about rights the form in which it is told.
+func (r *rights) told(err error) error {
+	var denied *acl.DeniedError
+	var ended *token.RefusedError
+	switch {
+	case err == nil || errors.Is(err, acl.ErrHidden):
+		return err
+	case errors.As(err, &denied):
+		return permission(denied)
+	case errors.Is(err, acl.ErrUnknownPrincipal):
+		return &api.IdentityError{Reason: api.IdentityUnknown, Text: "the cluster knows nobody of that name, or no longer"}
+	case errors.Is(err, acl.ErrDisabled):
+		return &api.IdentityError{Reason: api.IdentityDisabled, Text: "user is disabled: ask an administrator"}
+	case errors.Is(err, acl.ErrRevoked):
+		return &api.IdentityError{Reason: api.IdentityRevoked, Text: "credential was revoked: have a new one made"}
+	case errors.As(err, &ended):
+		return &api.IdentityError{Reason: api.IdentityExpired, Text: "token has expired: have a new one made"}
+	}
+	if why := r.unled(); why != nil {
+		return why
+	}
+	return fmt.Errorf("%w: it is not known who may do what, until the lock service answers: %s", api.ErrUnavailable, err.Error())
+}
+
+// permission is what an acl.DeniedError tells.
+func permission(e *acl.DeniedError) *api.PermissionError {
+	return &api.PermissionError{Right: e.Right.String(), Table: e.Table, Family: e.Family, Text: e.Error()}
+}
+
+// toldElement is permission for an error that says which element of a request it is about.
+func toldElement(err error) error {
+	var denied *acl.DeniedError
+	if !errors.As(err, &denied) {
+		return err
+	}
+	var at *table.ElementError
+	if errors.As(err, &at) {
+		return &table.ElementError{What: at.What, Index: at.Index, Err: permission(denied)}
+	}
+	return permission(denied)
+}
+
+// noSuchTable is what is told of a table that is not there, or of which one sees nothing.
+func noSuchTable(name string) error { return fmt.Errorf("table %q: %w", name, api.ErrNoTable) }

@@ -1,0 +1,175 @@
+package node
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+
+	"github.com/steledb/stele/client/api"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
+)
+
+// Changes of rights are made by the master's node, one at a time, and each is over when the
+// epoch file is written behind it: no server believes in what it knew before then.
+
+// setAsMaster writes a file while this node is master, and knows the outcome, as catalog.set
+// does.
+func (n *Node) setAsMaster(ctx context.Context, path string, data []byte, gen uint64) (made uint64, err error) {
+	o, err := n.masterOption(ctx)
+	if err != nil {
+		return 0, err
+	}
+	err = settle(ctx, func(ctx context.Context, again bool) error {
+		made, err = n.meta.SetGuarded(ctx, path, data, gen, o)
+		if !again || !errors.Is(err, metaapi.ErrGeneration) {
+			return err
+		}
+		f, getErr := n.meta.Get(ctx, path)
+		if getErr == nil && string(f.Data) == string(data) { // an earlier try came through
+			made = f.Generation
+			return nil
+		}
+		return errors.Join(err, getErr)
+	})
+	return made, notMasterNow(err)
+}
+
+// deleteAsMaster removes a file while this node is master. One that is not there is no error.
+func (n *Node) deleteAsMaster(ctx context.Context, path string) error {
+	o, err := n.masterOption(ctx)
+	if err != nil {
+		return err
+	}
+	err = settle(ctx, func(ctx context.Context, _ bool) error {
+		err := n.meta.deleteGuarded(ctx, path, metaapi.AnyGeneration, o)
+		if errors.Is(err, metaapi.ErrNotFound) {
+			return nil
+		}
+		return err
+	})
+	return notMasterNow(err)
+}
+
+// nextEpoch begins another epoch of rights, and returns it. The file is never made here: it is
+// there, or nobody's rights are known.
+func (n *Node) nextEpoch(ctx context.Context) (uint64, error) {
+	for {
+		f, err := n.meta.Get(ctx, acl.EpochFile)
+		if err != nil {
+			return 0, fmt.Errorf("read the epoch of rights: %w", err)
+		}
+		made, err := n.setAsMaster(ctx, acl.EpochFile, epochBytes(f.Generation), f.Generation)
+		if !errors.Is(err, metaapi.ErrGeneration) {
+			return made, err
+		}
+	}
+}
+
+// epochBytes is what an epoch file holds: the epoch before, so that it is never the same twice.
+func epochBytes(before uint64) []byte { return binary.BigEndian.AppendUint64(nil, before) }
+
+// changeRights makes a change of who may do what. What it has written counts everywhere when
+// it returns, also if it says that there is nothing to be done; if it fails half way that is
+// told as unsure.
+func (n *Node) changeRights(ctx context.Context, a asked, do func(ctx context.Context) error) error {
+	return n.change(ctx, a, func(ctx context.Context) error {
+		err := notMasterNow(do(ctx))
+		part := reignIn(ctx).wrote.Load()
+		if !part && errors.Is(err, errNotMaster) {
+			return err
+		}
+		if _, epochErr := n.nextEpoch(ctx); epochErr != nil { // a part may have been written
+			return told(api.ErrUnsure, fmt.Errorf("it is not sure that all servers know of the change, so make it again: %w", errors.Join(err, epochErr)))
+		}
+		if part && err != nil {
+			return told(api.ErrUnsure, fmt.Errorf("a part of the change was made, so make it again: %w", err))
+		}
+		return err
+	})
+}
+
+// policy reads the grants on a table, or on the cluster.
+func (n *Node) policy(ctx context.Context, tableID uint64) (*acl.Policy, uint64, error) {
+	f, err := n.meta.Get(ctx, policyPath(tableID))
+	if errors.Is(err, metaapi.ErrNotFound) {
+		return &acl.Policy{Table: tableID}, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	p, err := acl.DecodePolicy(f.Data)
+	return p, f.Generation, err
+}
+
+func policyPath(tableID uint64) string {
+	if tableID == acl.Cluster {
+		return acl.ClusterFile
+	}
+	return acl.TableFile(tableID)
+}
+
+// policies lists on what there are grants: the cluster, and tables by their ids, also such as are not there.
+func (n *Node) policies(ctx context.Context) ([]uint64, error) {
+	names, err := n.catalog.list(ctx, path.Dir(acl.TableFile(0)))
+	if err != nil {
+		return nil, err
+	}
+	ids := []uint64{acl.Cluster}
+	for _, name := range names {
+		id, err := strconv.ParseUint(name, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("grants on a table without an id: %w", err)
+		}
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// editPolicy changes the grants on a table, or on the cluster.
+func (n *Node) editPolicy(ctx context.Context, tableID uint64, edit func(*acl.Policy) (*acl.Policy, error)) error {
+	for {
+		old, gen, err := n.policy(ctx, tableID)
+		if err != nil {
+			return err
+		}
+		next, err := edit(old)
+		if err != nil {
+			return err
+		}
+		if _, err = n.setAsMaster(ctx, policyPath(tableID), next.Encode(), gen); !errors.Is(err, metaapi.ErrGeneration) {
+			return err
+		}
+	}
+}
+
+// grantCreator gives who makes a table, which is not there yet, the right to administer it. No
+// epoch has to begin: no server has looked at the rights on it.
+func (n *Node) grantCreator(ctx context.Context, creator string, tableID uint64) error {
+	p, err := (&acl.Policy{Table: tableID}).Grant(acl.Grant{Principal: creator, Rights: acl.Admin})
+	if err != nil {
+		return err
+	}
+	_, err = n.setAsMaster(ctx, acl.TableFile(tableID), p.Encode(), 0)
+	return err
+}
+
+// forgetGrants takes away the grants on a table that is gone, or was never made. They would
+// give nobody anything: ids of tables are not used again.
+func (n *Node) forgetGrants(ctx context.Context, tableID uint64) {
+	if n.security == nil {
+		return
+	}
+	if err := n.deleteAsMaster(ctx, acl.TableFile(tableID)); err != nil {
+		n.log.Warn("the grants on a table that is gone are left over", "table", tableID, "error", err)
+	}
+}
+
+// badRequest is the answer to a request that cannot be meant.
+func badRequest(err error) error { return &rpc.Error{Code: rpc.CodeBadRequest, Message: err.Error()} }

@@ -1,0 +1,330 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/formation"
+	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/folder"
+	"github.com/steledb/stele/security/pki"
+)
+
+// SecurityFolder is where the keys of a node are kept below its first data folder, unless
+// they are kept elsewhere.
+const SecurityFolder = "security"
+
+// firstByteTimeout ends connections that have done their handshake and say nothing. Nodes
+// and clients speak at once.
+const firstByteTimeout = 10 * time.Second
+
+// security is how a node proves who it is, and knows others. An open node has none: all
+// methods work on nil, and leave connections plain.
+type security struct {
+	endpoint *pki.Endpoint
+	cluster  string
+	node     string
+	file     string // of the node's credential
+	// issuer is the authority, nil on a node that has not its key.
+	issuer     atomic.Pointer[pki.Authority]
+	gossipKeys [][]byte
+
+	joins joinGate
+	// spending holds a value while a join token is used, on the master's node.
+	spending  chan struct{}
+	promoting promotions
+	// removed are the nodes that the operator has taken out, as far as this one has heard.
+	removed atomic.Pointer[map[string]bool]
+	// tcp is Config.dial.
+	tcp func(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// Initialise makes a node without data the first one of a new cluster with certificates:
+// its id, and a folder of keys. It returns the credential of the cluster's first principal,
+// which is kept nowhere else. Hosts are the names and addresses of this host, for clients
+// that check those. Errors: folder.ErrExists, those of the data folders and of the disk.
+func Initialise(dataDirs []string, keys string, hosts []string, now time.Time) (*pki.Credential, error) {
+	if len(dataDirs) == 0 {
+		return nil, errors.New("no data folder given")
+	}
+	if _, err := identity.Inspect(dataDirs); err != nil {
+		return nil, err
+	}
+	unlock, err := identity.Lock(dataDirs)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	folders, err := identity.Inspect(dataDirs)
+	if err != nil {
+		return nil, err
+	}
+	if !folders.Fresh() {
+		return nil, fmt.Errorf("data folder %s is of cluster %s: a new cluster begins with empty folders", dataDirs[0], folders.Cluster)
+	}
+	if err := folders.Write(); err != nil { // before the certificate that names the node
+		return nil, err
+	}
+	return folder.At(keys).Init(folders.Node, hosts, now)
+}
+
+// openSecurity reads the node's keys, if it has any. Its data folders must be of the node
+// and cluster that its certificate names.
+func (n *Node) openSecurity(folders *identity.Folders) error {
+	if n.cfg.Security == "" {
+		return nil
+	}
+	keys, err := folder.At(n.cfg.Security).Load()
+	if err != nil {
+		return fmt.Errorf("read the node's keys: %w", err)
+	}
+	own := keys.Credential.Peer()
+	switch {
+	case own.Name != folders.Node:
+		return fmt.Errorf("the certificate in %s is of node %s, and the data folders are of node %s: give the folder of keys that belongs to them",
+			n.cfg.Security, own.Name, folders.Node)
+	case folders.Cluster != "" && own.Cluster != folders.Cluster:
+		return fmt.Errorf("the certificate in %s is of cluster %s, and the data folders are of cluster %s", n.cfg.Security, own.Cluster, folders.Cluster)
+	case len(n.cfg.GossipKey) > 0:
+		return fmt.Errorf("a gossip key is given, and there is one in %s: give none", n.cfg.Security)
+	}
+	s := &security{tcp: n.cfg.dial, cluster: own.Cluster, node: own.Name, file: folder.At(n.cfg.Security).NodeFile(), gossipKeys: keys.GossipKeys, spending: make(chan struct{}, 1)}
+	s.joins.places = make(chan struct{}, joinsMax)
+	s.issuer.Store(keys.Authority)
+	s.endpoint = pki.NewEndpoint(keys.Credential, pki.Options{Refuse: s.refuse})
+	n.security = s
+	return nil
+}
+
+// fingerprint returns that of the cluster's authority.
+func (s *security) fingerprint() pki.Fingerprint {
+	if a := s.issuer.Load(); a != nil {
+		return a.Fingerprint()
+	}
+	return pki.FingerprintOf(s.endpoint.Credential().Trust().Authorities()[0])
+}
+
+// gossipKeys returns the keys of gossip; none if it is in the clear.
+func (n *Node) gossipKeys() [][]byte {
+	switch {
+	case n.security != nil:
+		return n.security.gossipKeys
+	case len(n.cfg.GossipKey) > 0:
+		return [][]byte{n.cfg.GossipKey}
+	}
+	return nil
+}
+
+// keepCertificate renews the node's certificate in time, until ctx ends.
+func (n *Node) keepCertificate() {
+	s := n.security
+	if s == nil {
+		return
+	}
+	pki.NewRotator(pki.RotatorConfig{Endpoint: s.endpoint, File: s.file, Renew: n.renewOwn, Logger: n.log.With("part", "security")}).Run(n.ctx)
+}
+
+// renewOwn gets the node's next certificate: an issuer signs it itself, any other node has
+// the master sign it, or another voter.
+func (n *Node) renewOwn(ctx context.Context, request []byte) (*x509.Certificate, *pki.Trust, error) {
+	s := n.security
+	own := s.endpoint.Credential()
+	if issuer := s.issuer.Load(); issuer != nil {
+		leaf, err := issuer.SignNode(request, s.node, own.Hosts(), time.Now())
+		return leaf, own.Trust(), err
+	}
+	ids := n.issuers()
+	for wait := time.Now(); len(ids) == 0 && time.Since(wait) < issuersWait && ctx.Err() == nil; ids = n.issuers() {
+		pause(ctx, 200*time.Millisecond)
+	}
+	var errs []error
+	for _, id := range ids {
+		got := &enrolment{}
+		err := n.peers.call(ctx, id, methodRenew, func(e *wire.Encoder) {
+			e.Array(2)
+			e.Bin(request)
+			appendTexts(e, own.Hosts())
+		}, got.decode)
+		if err == nil {
+			n.checkClock(got.now)
+			return got.certificate()
+		}
+		errs = append(errs, fmt.Errorf("ask node %s to sign: %w", id, err))
+	}
+	return nil, nil, cmp.Or(errors.Join(errs...), errors.New("it is not known which nodes vote, and sign certificates"))
+}
+
+// issuersWait is how long a renewal waits for the node to hear of others that sign: it may
+// have just started.
+const issuersWait = 20 * time.Second
+
+// issuers returns nodes that should have the authority's key, the master first.
+func (n *Node) issuers() (ids []string) {
+	if boss, _ := n.epochs.last(); boss != "" && boss != n.id() {
+		ids = append(ids, boss)
+	}
+	if n.ring == nil {
+		return ids
+	}
+	for _, m := range n.ring.Members() {
+		if m.Voter && !m.Self && m.State == gossip.Alive && !slices.Contains(ids, m.ID) {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
+// clockOff is how far the clocks of two nodes may differ before one says so.
+const clockOff = 5 * time.Minute
+
+// checkClock says so if this host's clock is far from a signer's: certificates are judged by
+// the clock of who looks at them.
+func (n *Node) checkClock(theirs time.Time) {
+	if off := time.Until(theirs); off.Abs() > clockOff {
+		n.log.Warn("this host's clock differs from that of the node that signs certificates: set it right, else others do not know this node one day",
+			"by", off.Round(time.Second))
+	}
+}
+
+// clusterToFound is the id of the cluster that a fresh node founds, empty for any.
+func (s *security) clusterToFound() string {
+	if s == nil {
+		return ""
+	}
+	return s.cluster
+}
+
+// found has a fresh node found the cluster, alone, if it has the authority's key: it is the
+// one that "stele init" was run on. Others join it, and nothing else: two groups of nodes with
+// certificates of one cluster must not each found it.
+func (s *security) found(cfg *formation.Config) error {
+	cfg.Expect = 0
+	if s.issuer.Load() != nil {
+		cfg.Join = nil
+		return nil
+	}
+	if len(cfg.Join) == 0 {
+		return fmt.Errorf("node %s has a certificate of cluster %s and no data yet: it can only join that cluster, so give nodes of it with --join", s.node, s.cluster)
+	}
+	return nil
+}
+
+// guard returns a listener of TLS. Who shows a certificate, shows one of the cluster.
+func (s *security) guard(l net.Listener, refused func(net.Addr, error)) net.Listener {
+	if s == nil {
+		return l
+	}
+	return pki.Listen(l, pki.ListenerConfig{Endpoint: s.endpoint, Refused: refused})
+}
+
+// limit has the server know its peers, end connections that say nothing, and take from
+// strangers only what they may ask for.
+func (s *security) limit(cfg rpc.ServerConfig) rpc.ServerConfig {
+	if s == nil {
+		return cfg
+	}
+	cfg.FirstByteTimeout = firstByteTimeout
+	cfg.Identify = identify
+	// Nodes do not read slowly to harm others, and one connection has all that two of them have to do with each other.
+	cfg.Patient = func(p *rpc.Peer) bool { return peerOf(p).Kind == pki.Node }
+	cfg.Guard = func(p *rpc.Peer, method string) error { return guardStranger(peerOf(p), method) }
+	cfg.MessageBytesOf = func(p *rpc.Peer) int {
+		if peerOf(p).Kind == pki.Anonymous {
+			return strangerBytesMax
+		}
+		return cfg.MessageBytesMax
+	}
+	return cfg
+}
+
+// dialer returns what connects to that node, or to any node of the cluster if id is empty;
+// nil, which is plain TCP, for an open node.
+func (s *security) dialer(id string) func(context.Context, string) (net.Conn, error) {
+	if s == nil {
+		return nil
+	}
+	return func(ctx context.Context, addr string) (net.Conn, error) { return s.connect(ctx, id, addr) }
+}
+
+// dial connects as dialer says.
+func (s *security) dial(ctx context.Context, id, addr string) (net.Conn, error) {
+	if s == nil {
+		var d net.Dialer
+		return d.DialContext(ctx, "tcp", addr)
+	}
+	return s.connect(ctx, id, addr)
+}
+
+// connect connects to that node, or to any of the cluster.
+func (s *security) connect(ctx context.Context, id, addr string) (net.Conn, error) {
+	if s.tcp == nil {
+		return s.endpoint.Dial(ctx, id, addr)
+	}
+	c, err := s.tcp(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	return s.endpoint.Over(ctx, id, c)
+}
+
+// requireNode refuses a connection that is not from that node.
+func (s *security) requireNode(c net.Conn, id string) error {
+	if s == nil {
+		return nil
+	}
+	secured, ok := c.(*pki.Conn)
+	if !ok {
+		return errors.New("connection is plain")
+	}
+	return pki.RequireNode(secured.Peer, id)
+}
+
+// client has the node's own client prove that it is the node.
+func (s *security) client(cfg client.Config) client.Config {
+	if d := s.dialer(""); d != nil {
+		cfg.Dial = d
+	}
+	return cfg
+}
+
+// refuseConn tells of a connection that was not taken, each reason once in a while.
+func (n *Node) refuseConn(from net.Addr, err error) {
+	n.refused.warn(n.log, hostOf(from.String()), fmt.Errorf("connection: %w", err))
+}
+
+// guardHTTP has a listener that other machines reach speak TLS, and its handler answer
+// nobody whom may does not let in, but for what is open: whether the node is well.
+func (s *security) guardHTTP(l net.Listener, server *http.Server, refused func(net.Addr, error),
+	may func(*http.Request, pki.Peer) (status int, err error), open ...string) net.Listener {
+	if tcp, ok := l.Addr().(*net.TCPAddr); s == nil || ok && tcp.IP.IsLoopback() {
+		return l
+	}
+	type peerKey struct{}
+	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, peerKey{}, c.(*pki.Conn).Peer)
+	}
+	h := server.Handler
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		peer, _ := r.Context().Value(peerKey{}).(pki.Peer)
+		if !slices.Contains(open, r.URL.Path) {
+			if status, err := may(r, peer); err != nil {
+				http.Error(w, err.Error(), status)
+				return
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
+	return s.guard(l, refused)
+}

@@ -1,0 +1,246 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/token"
+	"github.com/steledb/stele/table"
+)
+
+// joinTokensDir holds a file for each join token: package security/token.
+const joinTokensDir = securityDir + "/join"
+
+func joinTokenPath(id token.ID) string { return joinTokensDir + "/" + id.String() }
+
+const (
+	joinTokenTTL    = time.Hour // of those that are made without
+	joinTokenTTLMax = 30 * 24 * time.Hour
+	// joinTokenKept is how long a token's record is there after its end: who asks with it then
+	// is told that it has ended, and not that there is none.
+	joinTokenKept = 7 * 24 * time.Hour
+)
+
+// handleTokens registers the methods about tokens.
+func (n *Node) handleTokens() {
+	n.handleSecurity(api.MethodCreateToken, rpc.Spawned, func(c *rpc.Call) {
+		c.Keep() // the change may outlive the call
+		var r api.CreateTokenRequest
+		if err := r.Decode(&c.Params, c.NumParams); err != nil {
+			fail(c, err)
+			return
+		}
+		if !begin(c, &r.Options) {
+			return
+		}
+		var made *api.CreatedToken
+		matter := ""
+		err := n.change(c.Context(), asked{subjectOf(c), api.MethodCreateToken, r.Node}, func(ctx context.Context) (err error) {
+			made, err = n.createToken(ctx, &r)
+			return err
+		})
+		if err == nil {
+			matter = tokenMatter(made)
+		}
+		n.audit.action(subjectOf(c), api.MethodCreateToken, matter, err)
+		if err != nil {
+			fail(c, err)
+			return
+		}
+		c.Reply(made.Append)
+	})
+	n.answerNames(n.handleSecurity, api.MethodListTokens, 0, n.listTokens)
+	n.handleSecurity(api.MethodRevokeToken, rpc.Spawned, func(c *rpc.Call) {
+		c.Keep()
+		var r api.NamesRequest
+		if err := r.Decode(&c.Params, c.NumParams, api.MethodRevokeToken, 1); err != nil {
+			fail(c, err)
+			return
+		}
+		if !begin(c, &r.Options) {
+			return
+		}
+		err := n.change(c.Context(), asked{subjectOf(c), api.MethodRevokeToken, r.Names[0]}, func(ctx context.Context) error {
+			return n.revokeToken(ctx, r.Names[0])
+		})
+		if err != nil {
+			fail(c, err)
+			return
+		}
+		c.Reply(nil)
+	})
+}
+
+func (n *Node) createToken(ctx context.Context, r *api.CreateTokenRequest) (*api.CreatedToken, error) {
+	ttl, uses := r.TTL, r.Uses
+	if ttl == 0 {
+		ttl = joinTokenTTL
+	}
+	if uses == 0 {
+		uses = 1
+	}
+	switch {
+	case r.Kind != api.TokenJoin:
+		return nil, rpc.Errorf(rpc.CodeBadRequest, "token of kind %.40q, want %q", r.Kind, api.TokenJoin)
+	case ttl > joinTokenTTLMax:
+		return nil, &table.LimitError{What: "seconds that a join token lasts", Limit: int64(joinTokenTTLMax / time.Second), Got: int64(ttl / time.Second)}
+	case uses < 1 || uses > token.UsesMax:
+		return nil, &table.LimitError{What: "uses of a join token", Limit: token.UsesMax, Got: uses}
+	}
+	id := ""
+	if r.Node != "" {
+		x, err := n.find(ctx, r.Node)
+		if err != nil {
+			return nil, err
+		}
+		id = x.id
+	}
+	if err := n.pruneTokens(ctx); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	t := token.New(token.Join, n.security.fingerprint(), now, max(ttl, time.Second))
+	rec, err := token.NewJoinRecord(t, now, int(uses), id)
+	if err != nil {
+		return nil, rpc.Errorf(rpc.CodeBadRequest, "%v", err)
+	}
+	if _, err := n.setAsMaster(ctx, joinTokenPath(t.ID()), rec.Encode(), 0); err != nil {
+		return nil, err
+	}
+	n.log.Info("join token made", "token", t.ID(), "uses", uses, "node", id, "ends", t.Ends())
+	return &api.CreatedToken{Text: t.Reveal(), Info: joinTokenInfo(rec)}, nil
+}
+
+// tokenMatter names a token that was made for the audit log.
+func tokenMatter(made *api.CreatedToken) string {
+	if made.Info.Node != "" {
+		return fmt.Sprintf("token %s for node %s", made.Info.ID, made.Info.Node)
+	}
+	return fmt.Sprintf("token %s for %d hosts", made.Info.ID, made.Info.Uses)
+}
+
+func joinTokenInfo(r *token.JoinRecord) api.TokenInfo {
+	i := api.TokenInfo{ID: r.ID.String(), Kind: api.TokenJoin, CreatedMS: r.Created.UnixMilli(), EndsMS: r.Ends.UnixMilli(), Uses: int64(r.Uses), Node: r.Node}
+	for _, u := range r.Spent {
+		i.UsedBy = append(i.UsedBy, u.Node)
+	}
+	return i
+}
+
+// joinToken is a join token's record, and the generation of its file.
+type joinToken struct {
+	*token.JoinRecord
+	gen uint64
+}
+
+// joinToken reads a token's record, which is nil if there is none.
+func (n *Node) joinToken(ctx context.Context, id token.ID) (joinToken, error) {
+	f, err := n.meta.Get(ctx, joinTokenPath(id))
+	if errors.Is(err, metaapi.ErrNotFound) {
+		return joinToken{}, nil
+	}
+	if err != nil {
+		return joinToken{}, err
+	}
+	r, err := token.DecodeJoin(f.Data)
+	return joinToken{r, f.Generation}, err
+}
+
+// joinTokens reads all.
+func (n *Node) joinTokens(ctx context.Context) (all []joinToken, err error) {
+	names, err := n.catalog.list(ctx, joinTokensDir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		id, err := token.ParseID(name)
+		if err != nil {
+			return nil, err
+		}
+		t, err := n.joinToken(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if t.JoinRecord != nil { // it may have been revoked meanwhile
+			all = append(all, t)
+		}
+	}
+	return all, nil
+}
+
+func (n *Node) listTokens(ctx context.Context, _ *api.NamesRequest) (answer, error) {
+	all, err := n.joinTokens(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var infos api.Tokens
+	for _, t := range all {
+		infos.Tokens = append(infos.Tokens, joinTokenInfo(t.JoinRecord))
+	}
+	return infos.Append, nil
+}
+
+// pruneTokens takes away what is left of tokens that have ended long ago, and makes room for
+// one more: no client can read more than so many.
+func (n *Node) pruneTokens(ctx context.Context) error {
+	all, err := n.joinTokens(ctx)
+	if err != nil {
+		return err
+	}
+	left := int64(0)
+	for _, t := range all {
+		if time.Since(t.Ends) < joinTokenKept {
+			left++
+			continue
+		}
+		if err := n.deleteAsMaster(ctx, joinTokenPath(t.ID)); err != nil {
+			return err
+		}
+	}
+	if left >= api.TokensMax {
+		return &table.LimitError{What: "join tokens", Limit: api.TokensMax, Got: left + 1}
+	}
+	return nil
+}
+
+func (n *Node) revokeToken(ctx context.Context, text string) error {
+	id, err := token.ParseID(text)
+	if err != nil {
+		return rpc.Errorf(rpc.CodeBadRequest, "%v", err)
+	}
+	o, err := n.masterOption(ctx)
+	if err != nil {
+		return err
+	}
+	err = n.meta.client.Delete(ctx, joinTokenPath(id), metaapi.AnyGeneration, o)
+	switch {
+	case errors.Is(err, metaapi.ErrNotFound):
+		return &api.TokenRefusedError{Reason: api.TokenUnknown, ID: id.String(), Text: fmt.Sprintf("there is no token with the id %s", id)}
+	case err != nil:
+		return notMasterNow(err)
+	}
+	n.log.Info("join token revoked", "token", id)
+	return nil
+}
+
+// refusedToken tells a caller that a token does not do what it is used for.
+func refusedToken(id token.ID, err error) error {
+	var bad *token.FormatError
+	reason := api.TokenUnknown
+	switch {
+	case errors.As(err, &bad):
+		return &api.TokenRefusedError{Reason: api.TokenMalformed, Text: err.Error()}
+	case errors.Is(err, token.ErrExpired):
+		reason = api.TokenExpired
+	case errors.Is(err, token.ErrSpent):
+		reason = api.TokenSpent
+	case errors.Is(err, token.ErrOtherNode):
+		reason = api.TokenOtherNode
+	}
+	return &api.TokenRefusedError{Reason: reason, ID: id.String(), Text: err.Error()}
+}

@@ -1,0 +1,371 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
+	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/security/token"
+)
+
+const principalsDir = "/acl/principals"
+
+// principalLife is how long a principal's certificate can be used, unless asked otherwise.
+const principalLife = 365 * 24 * time.Hour
+
+// handleUsers registers the methods about users: principals, and what shows who they are.
+func (n *Node) handleUsers() {
+	n.handle(api.MethodAddUser, rpc.Spawned, func(c *rpc.Call) {
+		c.Keep() // the change may outlive the call
+		var r api.AddUserRequest
+		if err := r.Decode(&c.Params, c.NumParams); err != nil {
+			fail(c, err)
+			return
+		}
+		if !begin(c, &r.Options) {
+			return
+		}
+		var made *api.AddedUser
+		err := n.changeUsers(c.Context(), asked{subjectOf(c), api.MethodAddUser, r.Name}, func(ctx context.Context) (err error) {
+			made, err = n.addUser(ctx, &r)
+			return err
+		})
+		if err != nil {
+			fail(c, err)
+			return
+		}
+		n.log.Info("credential made", "user", r.Name, "new", made.New, "token", made.TokenID)
+		c.Reply(made.Append)
+	})
+	n.handle(api.MethodRevokeUser, rpc.Spawned, func(c *rpc.Call) {
+		c.Keep()
+		var r api.RevokeUserRequest
+		if err := r.Decode(&c.Params, c.NumParams); err != nil {
+			fail(c, err)
+			return
+		}
+		if !begin(c, &r.Options) {
+			return
+		}
+		err := n.changeUsers(c.Context(), asked{subjectOf(c), api.MethodRevokeUser, r.Name}, func(ctx context.Context) error { return n.revokeUser(ctx, &r) })
+		if err != nil {
+			fail(c, err)
+			return
+		}
+		n.log.Info("credentials revoked", "user", r.Name, "token", r.Token)
+		c.Reply(nil)
+	})
+	n.handleNames(api.MethodListUsers, 0, n.listUsers)
+	n.handleNames(api.MethodRemoveUser, 1, func(ctx context.Context, r *api.NamesRequest) (answer, error) {
+		err := n.changeUsers(ctx, askedIn(ctx), func(ctx context.Context) error { return n.removeUser(ctx, r.Names[0]) })
+		if err == nil {
+			n.log.Info("user removed", "user", r.Names[0])
+		}
+		return nil, err
+	})
+	for method, disabled := range map[string]bool{api.MethodDisableUser: true, api.MethodEnableUser: false} {
+		n.handleNames(method, 1, func(ctx context.Context, r *api.NamesRequest) (answer, error) {
+			err := n.changeUsers(ctx, askedIn(ctx), func(ctx context.Context) error { return n.disableUser(ctx, r.Names[0], disabled) })
+			if err == nil {
+				n.log.Info("user is let in or not", "user", r.Names[0], "disabled", disabled)
+			}
+			return nil, err
+		})
+	}
+}
+
+func (n *Node) changeUsers(ctx context.Context, a asked, do func(context.Context) error) error {
+	if n.security == nil {
+		return errOpenCluster
+	}
+	return n.changeRights(ctx, a, do)
+}
+
+// principal reads the record of a principal, nil if there is none.
+func (n *Node) principal(ctx context.Context, name string) (*acl.Principal, uint64, error) {
+	if err := pki.CheckName("name of a user", name); err != nil {
+		return nil, 0, badRequest(err)
+	}
+	f, err := n.meta.Get(ctx, acl.PrincipalFile(name))
+	if errors.Is(err, metaapi.ErrNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	p, err := acl.DecodePrincipal(f.Data)
+	return p, f.Generation, err
+}
+
+// knownPrincipal is principal, with an error if there is none.
+func (n *Node) knownPrincipal(ctx context.Context, name string) (*acl.Principal, uint64, error) {
+	p, gen, err := n.principal(ctx, name)
+	if err == nil && p == nil {
+		err = fmt.Errorf("user %q: %w", name, api.ErrNoUser)
+	}
+	return p, gen, err
+}
+
+// addUser makes a certificate or a token, for a principal that it makes if there is none.
+func (n *Node) addUser(ctx context.Context, r *api.AddUserRequest) (*api.AddedUser, error) {
+	made := &api.AddedUser{}
+	p, _, err := n.principal(ctx, r.Name)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.Request) > 0 { // before anything is changed
+		if _, err := pki.KeyHash(r.Request); err != nil {
+			return nil, badRequest(err)
+		}
+		if n.signer() == nil {
+			return nil, fmt.Errorf("%w: it has not the authority's key", api.ErrNoIssuer)
+		}
+	}
+	if p == nil {
+		p, made.New = &acl.Principal{Name: r.Name, Created: time.Now()}, true
+		// Of one of the name, whose removal may have been broken off, nothing is left when he is there.
+		if _, err := n.forgetUser(ctx, p.Name); err != nil {
+			return nil, err
+		}
+		// Above all that the one before may still have.
+		if p.Generation, err = n.nextEpoch(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var rec *token.AccessRecord
+	if len(r.Request) > 0 {
+		err = n.signUser(r, p, made)
+	} else {
+		rec, err = n.accessToken(r, p, made)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if made.New {
+		if _, err := n.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), 0); err != nil {
+			return nil, err
+		}
+	}
+	if rec != nil {
+		if _, err := n.setAsMaster(ctx, tokenPath(rec.ID), rec.Encode(), 0); err != nil {
+			return nil, err
+		}
+	}
+	return made, nil
+}
+
+// accessToken makes a token, which is good once its record is written.
+func (n *Node) accessToken(r *api.AddUserRequest, p *acl.Principal, made *api.AddedUser) (*token.AccessRecord, error) {
+	now := time.Now()
+	t := token.New(token.Access, n.security.fingerprint(), now, r.TTL)
+	rec, err := token.NewAccessRecord(t, now, p.Name, p.Generation, r.Comment)
+	if err != nil {
+		return nil, badRequest(err)
+	}
+	made.Token, made.TokenID = t.Reveal(), t.ID().String()
+	if !t.Ends().IsZero() {
+		made.EndsMS = t.Ends().UnixMilli()
+	}
+	return rec, nil
+}
+
+// signer returns the authority if this node has its key.
+func (n *Node) signer() *pki.Authority { return n.security.issuer.Load() }
+
+func (n *Node) signUser(r *api.AddUserRequest, p *acl.Principal, made *api.AddedUser) error {
+	life := r.TTL
+	if life == 0 {
+		life = principalLife
+	}
+	leaf, err := n.signer().SignPrincipal(r.Request, p.Name, p.Generation, life, time.Now())
+	if err != nil {
+		return badRequest(err)
+	}
+	made.Certificate, made.Authority, made.EndsMS = leaf.Raw, n.security.endpoint.Credential().Trust().PEM(), leaf.NotAfter.UnixMilli()
+	return nil
+}
+
+// accessTokens reads the tokens that there are, of one principal or of all, by principal.
+func (n *Node) accessTokens(ctx context.Context, of string) (map[string][]*token.AccessRecord, error) {
+	names, err := n.catalog.list(ctx, tokensDir)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string][]*token.AccessRecord{}
+	for _, name := range names {
+		f, err := n.meta.Get(ctx, path.Join(tokensDir, name))
+		if errors.Is(err, metaapi.ErrNotFound) { // revoked meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		r, err := token.DecodeAccess(f.Data)
+		if err != nil {
+			return nil, err
+		}
+		if of == "" || of == r.Principal {
+			all[r.Principal] = append(all[r.Principal], r)
+		}
+	}
+	return all, nil
+}
+
+// revokeUser makes credentials of a principal void: all, or one token.
+func (n *Node) revokeUser(ctx context.Context, r *api.RevokeUserRequest) error {
+	p, gen, err := n.knownPrincipal(ctx, r.Name)
+	if err != nil {
+		return err
+	}
+	tokens, err := n.accessTokens(ctx, p.Name)
+	if err != nil {
+		return err
+	}
+	if r.Token != "" {
+		i := slices.IndexFunc(tokens[p.Name], func(t *token.AccessRecord) bool { return t.ID.String() == r.Token })
+		if i < 0 {
+			return &api.TokenRefusedError{Reason: api.TokenUnknown, Text: fmt.Sprintf("user %q has no token with the id %.40s", p.Name, r.Token)}
+		}
+		return n.deleteAsMaster(ctx, tokenPath(tokens[p.Name][i].ID))
+	}
+	if err := n.checkAdminWithout(ctx, p.Name); err != nil {
+		return err
+	}
+	epoch, err := n.nextEpoch(ctx)
+	if err != nil {
+		return err
+	}
+	p.Generation = max(epoch, p.Generation+1)
+	if _, err := n.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
+		return err
+	}
+	return n.deleteTokens(ctx, tokens[p.Name])
+}
+
+func (n *Node) deleteTokens(ctx context.Context, all []*token.AccessRecord) error {
+	for _, t := range all {
+		if err := n.deleteAsMaster(ctx, tokenPath(t.ID)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeUser takes a principal away, with its tokens and grants. Of one that is not there it takes
+// what a removal that was broken off has left: api.ErrNoUser if that is nothing.
+func (n *Node) removeUser(ctx context.Context, name string) error {
+	p, _, err := n.principal(ctx, name)
+	if err != nil {
+		return err
+	}
+	if p != nil {
+		if err := n.checkAdminWithout(ctx, name); err != nil {
+			return err
+		}
+		if err := n.deleteAsMaster(ctx, acl.PrincipalFile(name)); err != nil { // first: it keeps him out
+			return err
+		}
+		if _, err := n.nextEpoch(ctx); err != nil {
+			return err
+		}
+	}
+	found, err := n.forgetUser(ctx, name)
+	if err == nil && p == nil && !found {
+		err = fmt.Errorf("user %q: %w", name, api.ErrNoUser)
+	}
+	return err
+}
+
+// forgetUser takes away the tokens, quota and grants of a principal that is not there, if it finds any.
+func (n *Node) forgetUser(ctx context.Context, name string) (found bool, err error) {
+	tokens, err := n.accessTokens(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	if err := n.deleteTokens(ctx, tokens[name]); err != nil {
+		return false, err
+	}
+	found, err = n.forgetUsersQuota(ctx, name)
+	if err != nil {
+		return found, err
+	}
+	found = found || len(tokens[name]) > 0
+	ids, err := n.policies(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, id := range ids {
+		old, _, err := n.policy(ctx, id)
+		if err != nil {
+			return false, err
+		}
+		if len(old.Forget(name).Grants) == len(old.Grants) {
+			continue
+		}
+		err = n.editPolicy(ctx, id, func(p *acl.Policy) (*acl.Policy, error) { return p.Forget(name), nil })
+		if err != nil {
+			return false, err
+		}
+		found = true
+	}
+	return found, nil
+}
+
+// disableUser keeps a principal out, or lets it in again.
+func (n *Node) disableUser(ctx context.Context, name string, disabled bool) error {
+	p, gen, err := n.knownPrincipal(ctx, name)
+	if err != nil || p.Disabled == disabled {
+		return err
+	}
+	if disabled {
+		if err := n.checkAdminWithout(ctx, name); err != nil {
+			return err
+		}
+	}
+	p.Disabled = disabled
+	_, err = n.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen)
+	return err
+}
+
+func (n *Node) listUsers(ctx context.Context, _ *api.NamesRequest) (answer, error) {
+	if n.security == nil {
+		return nil, errOpenCluster
+	}
+	names, err := n.catalog.list(ctx, principalsDir)
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := n.accessTokens(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	all := &api.Users{}
+	for _, name := range names {
+		p, _, err := n.principal(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if p == nil { // removed meanwhile
+			continue
+		}
+		u := api.UserInfo{Name: p.Name, Disabled: p.Disabled, CreatedMS: max(0, p.Created.UnixMilli()), Generation: p.Generation}
+		for _, t := range tokens[name] {
+			i := api.UserToken{ID: t.ID.String(), CreatedMS: t.Created.UnixMilli(), Comment: t.Comment}
+			if !t.Ends.IsZero() {
+				i.EndsMS = t.Ends.UnixMilli()
+			}
+			u.Tokens = append(u.Tokens, i)
+		}
+		all.Users = append(all.Users, u)
+	}
+	return all.Append, nil
+}

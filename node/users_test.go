@@ -1,0 +1,132 @@
+package node_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/table"
+)
+
+// TestDisabledUser (I12): who is disabled is answered nothing on any node, whatever he shows, and when he
+// is enabled has what he had. Each learns as whom the cluster knows him.
+func TestDisabledUser(t *testing.T) {
+	t.Parallel()
+	f, admin, _ := secureThree(t)
+	ctx := within(t, 60*time.Second)
+	if _, err := admin.CreateTable(ctx, "u", table.FamilySpec{Name: "f"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.Table("u").Apply(ctx, client.NewRowMutation("r").Set("f:q", []byte("v"))); err != nil {
+		t.Fatal(err)
+	}
+	tok, _, err := admin.AddToken(ctx, "eve", 0, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ways := []client.Config{{Credential: f.user(admin, "eve"), RetryTimeMax: -1}, {Token: tok, RetryTimeMax: -1}}
+	grant := client.Grant{Principal: "eve", Table: "u", Family: "f", Rights: "read"}
+	if err := admin.Grant(ctx, grant); err != nil {
+		t.Fatal(err)
+	}
+	var eves []*client.Client
+	for i := range f.nodes {
+		for _, way := range ways {
+			eves = append(eves, f.clientAs(i, way))
+		}
+	}
+	each := func(what string, look func(c *client.Client) error) {
+		t.Helper()
+		for i, c := range eves {
+			if err := look(c); err != nil {
+				t.Errorf("%s, at node %d by way %d: %v", what, i/2, i%2, err)
+			}
+		}
+	}
+	read := func(c *client.Client) error {
+		row, err := c.Table("u").Get(ctx, "r")
+		if err == nil && len(row.Cells) != 1 {
+			err = errors.New("the row is not there")
+		}
+		return err
+	}
+	out := func(c *client.Client) error {
+		var who *client.IdentityError
+		if err := read(c); !errors.As(err, &who) || who.Reason != api.IdentityDisabled {
+			return errors.Join(errors.New("want that the user is disabled, got"), err)
+		}
+		if _, err := c.Whoami(ctx); !errors.As(err, &who) {
+			return errors.Join(errors.New("she is told who she is:"), err)
+		}
+		return nil
+	}
+	each("before", read)
+	for i, c := range eves {
+		me, err := c.Whoami(ctx)
+		shown, id := api.ShownCertificate, ways[0].Credential.Peer().Serial
+		if i%2 == 1 {
+			shown, id = api.ShownToken, tok.ID().String()
+		}
+		if err != nil || me.Kind != api.KindPrincipal || me.Name != "eve" || me.Cluster != f.nodes[0].ClusterID() || me.Shown != shown || me.ID != id || (me.EndsMS == 0) != (i%2 == 1) ||
+			len(me.Grants) != 1 || me.Grants[0] != grant {
+			t.Errorf("who eve is: %+v, %v", me, err)
+		}
+	}
+	if err := admin.DisableUser(ctx, "eve"); err != nil {
+		t.Fatal(err)
+	}
+	each("disabled", out)
+	if _, err := client.Open(ctx, f.nodes[1].RPCAddr(), ways[1]); !errors.Is(err, client.ErrUnauthenticated) {
+		t.Errorf("a connection of one who is disabled: %v", err)
+	}
+	users, err := admin.Users(ctx)
+	if err != nil || len(users) != 2 || !users[1].Disabled || users[1].Name != "eve" {
+		t.Errorf("users: %+v, %v", users, err)
+	}
+	if err := errors.Join(admin.EnableUser(ctx, "eve"), admin.EnableUser(ctx, "eve")); err != nil {
+		t.Fatal(err)
+	}
+	each("enabled", read)
+	for what, do := range map[string]func() error{
+		"disabled": func() error { return admin.DisableUser(ctx, "admin") },
+		"revoked":  func() error { return admin.RevokeUser(ctx, "admin", "") },
+		"removed":  func() error { return admin.RemoveUser(ctx, "admin") },
+	} {
+		if err := do(); !errors.Is(err, client.ErrLastAdmin) {
+			t.Errorf("the only administrator is %s: %v", what, err)
+		}
+	}
+	// One who is disabled does not count, and one who is not does.
+	root := client.Grant{Principal: "eve", Rights: "admin"}
+	if err := errors.Join(admin.Grant(ctx, root), admin.DisableUser(ctx, "eve")); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.DisableUser(ctx, "admin"); !errors.Is(err, client.ErrLastAdmin) {
+		t.Errorf("the only administrator who is enabled is disabled: %v", err)
+	}
+	if err := errors.Join(admin.EnableUser(ctx, "eve"), admin.DisableUser(ctx, "admin")); err != nil {
+		t.Error(err)
+	}
+	if err := eves[0].DisableUser(ctx, "eve"); !errors.Is(err, client.ErrLastAdmin) {
+		t.Errorf("the last administrator disables herself: %v", err)
+	}
+}
+
+// TestWhoamiOfOpenCluster: there everybody is anybody, and may do everything.
+func TestWhoamiOfOpenCluster(t *testing.T) {
+	t.Parallel()
+	n := start(t, t.TempDir())
+	defer stop(t, n)
+	ctx := within(t, 30*time.Second)
+	c, err := client.Open(ctx, n.RPCAddr(), client.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	me, err := c.Whoami(ctx)
+	if err != nil || me.Kind != api.KindAnybody || me.Cluster != n.ClusterID() || len(me.Grants) != 1 || me.Grants[0].Rights != "admin" {
+		t.Errorf("who one is: %+v, %v", me, err)
+	}
+}

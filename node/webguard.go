@@ -1,0 +1,46 @@
+package node
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/security/acl"
+	"github.com/steledb/stele/security/pki"
+)
+
+// mayLook tells whether who asks for a page of the node may see it: a node, or a principal
+// that may read the cluster and shows a certificate or, as a bearer, an access token. The
+// status is that of the answer if not.
+func (n *Node) mayLook(r *http.Request, peer pki.Peer) (status int, err error) {
+	who := &subject{peer: peer, from: r.RemoteAddr}
+	if peer.Kind == pki.Node {
+		return 0, nil
+	}
+	if !n.serving.Load() {
+		return http.StatusServiceUnavailable, n.notServing()
+	}
+	if peer.Kind == pki.Anonymous {
+		text, shown := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !shown {
+			return http.StatusUnauthorized, errStranger
+		}
+		err = n.authenticate(r.Context(), who, strings.TrimSpace(text))
+	}
+	if err == nil {
+		_, err = n.rights.check(r.Context(), who, acl.Read)
+	}
+	switch {
+	case err == nil:
+		return 0, nil
+	case errors.Is(err, api.ErrUnauthenticated):
+		status = http.StatusUnauthorized
+	case errors.Is(err, api.ErrPermission):
+		status = http.StatusForbidden
+	default:
+		return http.StatusServiceUnavailable, err
+	}
+	n.audit.refused(who, "http", r.URL.Path, err)
+	return status, err
+}

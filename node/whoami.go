@@ -1,0 +1,53 @@
+package node
+
+import (
+	"context"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
+	"github.com/steledb/stele/security/pki"
+)
+
+// handleWhoAmI registers the method that tells a caller as whom it is known.
+func (n *Node) handleWhoAmI() {
+	n.handle(api.MethodWhoAmI, rpc.Spawned, func(c *rpc.Call) {
+		var r api.NamesRequest
+		if err := r.Decode(&c.Params, c.NumParams, api.MethodWhoAmI, 0); err != nil {
+			fail(c, err)
+			return
+		}
+		if !begin(c, &r.Options) {
+			return
+		}
+		me, err := n.whoIs(c.Context(), subjectOf(c))
+		if err != nil {
+			fail(c, err)
+			return
+		}
+		c.Reply(me.Append)
+	})
+}
+
+// whoIs tells a subject who it is, and what it may do: of tables that it does not see, nothing.
+func (n *Node) whoIs(ctx context.Context, who *subject) (*api.Whoami, error) {
+	me := &api.Whoami{Cluster: n.ClusterID(), Kind: api.KindAnybody}
+	if who == nil {
+		me.Grants = []api.GrantInfo{{Principal: acl.Everyone, Rights: acl.Admin.String()}}
+		return me, nil
+	}
+	me.Kind, me.Name, me.Shown, me.ID, me.EndsMS = api.KindPrincipal, who.who().Name, api.ShownCertificate, who.who().Serial, who.peer.Ends.UnixMilli()
+	if who.peer.Kind == pki.Node {
+		me.Kind = api.KindNode
+		return me, nil
+	}
+	if t := who.shown.Load(); t != nil {
+		me.Shown, me.EndsMS = api.ShownToken, 0
+		if !t.record.Ends.IsZero() {
+			me.EndsMS = t.record.Ends.UnixMilli()
+		}
+	}
+	var err error
+	me.Grants, err = n.grantsOn(ctx, nil, func(to string) bool { return to == me.Name || to == acl.Everyone })
+	return me, err
+}

@@ -1,0 +1,132 @@
+package rpc
+
+import (
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/steledb/stele/internal/wire"
+)
+
+// TestCrowded: who hardly takes his answers is waited for, but not while others wait for
+// the memory that they hold.
+func TestCrowded(t *testing.T) {
+	const answer = 4 << 20
+	for _, test := range []struct {
+		what      string
+		perSecond int // bytes that the client reads
+		large     bool
+		patient   bool
+		ends      bool // while the server is crowded
+	}{
+		{what: "reads nothing", large: true, ends: true},
+		{what: "drips", perSecond: 200 << 10, large: true, ends: true},
+		{what: "reads at a fair pace", perSecond: 1 << 20, large: true},
+		{what: "holds little"},
+		{what: "is waited for", large: true, patient: true},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newBareServer(t, ServerConfig{Patient: func(*Peer) bool { return test.patient }})
+				defer s.Close()
+				sent := make(chan struct{}, 1)
+				s.Handle("answer", Inline, func(c *Call) {
+					c.OnSent(func() { sent <- struct{}{} })
+					size := 1000
+					if test.large {
+						size = answer
+					}
+					c.Reply(func(e *wire.Encoder) { e.Bin(make([]byte, size)) })
+				})
+				conn := pipe(s)
+				defer conn.Close()
+				if _, err := conn.Write(plain(0, 1, "answer", []any{})); err != nil {
+					t.Fatal(err)
+				}
+				go readSlowly(conn, test.perSecond)
+				time.Sleep(time.Second)
+				over := s.Crowded()
+				time.Sleep(2 * time.Second)
+				over()
+				over()
+				if ended := s.Stats().Conns == 0; ended != test.ends {
+					t.Errorf("after 2 s in a crowd the connection has ended: %v", ended)
+				}
+				if told := len(sent) == 1; told != (test.ends || !test.large) {
+					t.Errorf("the memory is free: %v", told)
+				}
+				time.Sleep(time.Second)
+				if ended := s.Stats().Conns == 0; ended != test.ends {
+					t.Errorf("after the crowd has gone the connection has ended: %v", ended)
+				}
+				conn.Close()
+				time.Sleep(time.Second) // the reader sees it
+			})
+		})
+	}
+}
+
+// readSlowly reads so much a second, in tenths, until the connection ends.
+func readSlowly(conn io.Reader, perSecond int) {
+	for perSecond > 0 {
+		time.Sleep(100 * time.Millisecond)
+		if _, err := io.CopyN(io.Discard, conn, int64(perSecond/10)); err != nil {
+			return
+		}
+	}
+}
+
+// TestCrowdedPatience: without anybody who waits, a client may be slow.
+func TestCrowdedPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newBareServer(t, ServerConfig{})
+		defer s.Close()
+		s.Handle("answer", Inline, func(c *Call) { c.Reply(func(e *wire.Encoder) { e.Bin(make([]byte, 4<<20)) }) })
+		conn := pipe(s)
+		defer conn.Close()
+		if _, err := conn.Write(plain(0, 1, "answer", []any{})); err != nil {
+			t.Fatal(err)
+		}
+		s.Crowded()() // is over at once
+		time.Sleep(29 * time.Second)
+		if s.Stats().Conns != 1 {
+			t.Error("ended")
+		}
+		time.Sleep(2 * time.Second)
+		if s.Stats().Conns != 0 {
+			t.Error("who takes nothing for 30 s is still there")
+		}
+	})
+}
+
+// TestGateCrowded: requests that wait for memory which an unread answer holds get it.
+func TestGateCrowded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newBareServer(t, ServerConfig{MessageBytesMax: 4 << 20, MemoryBytesMax: 4 << 20, UnsentBytesMax: 4 << 20, AdmitWait: 3 * time.Second})
+		defer s.Close()
+		s.Handle("answer", Inline, func(c *Call) { c.Reply(func(e *wire.Encoder) { e.Bin(make([]byte, 4<<20-100)) }) })
+		slow := pipe(s)
+		defer slow.Close()
+		if _, err := slow.Write(plain(0, 1, "answer", []any{})); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		other := pipe(s)
+		defer other.Close()
+		began := time.Now()
+		if _, err := other.Write(plain(0, 1, "echo", []any{"x"})); err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, 4)
+		if _, err := io.ReadFull(other, b); err != nil {
+			t.Fatal(err)
+		}
+		if b[0] != 0x94 || b[1] != 1 || b[3] != 0xc0 {
+			t.Errorf("answer % x", b)
+		}
+		if d := time.Since(began); d < time.Second || d > 2*time.Second {
+			t.Errorf("after %v", d)
+		}
+	})
+}

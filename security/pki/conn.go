@@ -1,0 +1,131 @@
+package pki
+
+import (
+	"container/list"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"time"
+)
+
+// Conn is a connection whose handshake is done.
+type Conn struct {
+	*tls.Conn
+	// Peer is who is at the other end; anonymous if it has shown no certificate.
+	Peer Peer
+
+	of  *Endpoint
+	end *time.Timer // closes the connection with the certificate's life, or a stranger's
+	// in has counted the connection as a stranger's, at place; nil of a peer that is known.
+	in    *Listener
+	place *list.Element
+}
+
+// Close closes the connection.
+func (c *Conn) Close() error {
+	c.end.Stop()
+	c.of.forget(c)
+	if c.in != nil {
+		c.in.known(c)
+	}
+	return c.Conn.Close()
+}
+
+// Stay has the connection of a peer that has shown no certificate last until then, since
+// it has proved otherwise who it is; the zero Time is for as long as its owner keeps it.
+func (c *Conn) Stay(until time.Time) {
+	if c.in == nil {
+		return
+	}
+	c.in.known(c)
+	if until.IsZero() {
+		c.end.Stop()
+		return
+	}
+	c.end.Reset(until.Sub(c.of.opts.Now()))
+}
+
+// begin has the connection end when the peer's certificate does, or a stranger's time is
+// over, and be found by Sever. Errors: a *PeerError for who is refused by now.
+func (c *Conn) begin(strangerLife time.Duration) error {
+	life := strangerLife
+	if c.Peer.Kind != Anonymous {
+		life = c.Peer.Ends.Sub(c.of.opts.Now())
+	}
+	c.end = time.AfterFunc(life, func() { _ = c.NetConn().Close() })
+	c.of.mu.Lock()
+	c.of.mu.conns[c] = struct{}{}
+	c.of.mu.Unlock()
+	// He may have come to be refused between his handshake and now.
+	if err := c.of.refusal(c.Peer); err != nil {
+		c.end.Stop()
+		c.of.forget(c)
+		return err
+	}
+	return nil
+}
+
+func (e *Endpoint) forget(c *Conn) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.mu.conns, c)
+}
+
+// refusal returns a *PeerError for a peer that Options.Refuse turns away.
+func (e *Endpoint) refusal(p Peer) error {
+	if e.opts.Refuse == nil || p.Kind == Anonymous {
+		return nil
+	}
+	if err := e.opts.Refuse(p); err != nil {
+		return &PeerError{Claims: p, Why: ErrRefused, Detail: err}
+	}
+	return nil
+}
+
+// Sever ends all connections, from and to peers for whom which returns true, and returns
+// how many those were. With Options.Refuse turning them away they get no new ones.
+func (e *Endpoint) Sever(which func(Peer) bool) int {
+	e.mu.Lock()
+	var gone []*Conn
+	for c := range e.mu.conns {
+		if which(c.Peer) {
+			gone = append(gone, c)
+		}
+	}
+	e.mu.Unlock()
+	for _, c := range gone {
+		_ = c.NetConn().Close() // its owner sees that, and closes it
+	}
+	return len(gone)
+}
+
+// Dial connects to the node of that id at an address, or to whichever node of the cluster
+// is there if the id is empty. The context bounds the handshake as well. Errors: those of
+// the network, *PeerError. Only a first read tells whether the node takes our certificate.
+func (e *Endpoint) Dial(ctx context.Context, node, addr string) (net.Conn, error) {
+	var d net.Dialer
+	nc, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return e.Over(ctx, node, nc)
+}
+
+// Over is Dial by a connection that is there, which it then owns.
+func (e *Endpoint) Over(ctx context.Context, node string, nc net.Conn) (net.Conn, error) {
+	c := &Conn{Conn: tls.Client(nc, e.DialNode(node)), of: e}
+	err := c.HandshakeContext(ctx)
+	if err != nil {
+		_ = nc.Close()
+		return nil, fmt.Errorf("handshake with %s: %w", nc.RemoteAddr(), err)
+	}
+	if c.Peer, err = e.verify(c.ConnectionState(), asServer); err == nil {
+		err = c.begin(0)
+	}
+	if err != nil {
+		_ = nc.Close()
+		return nil, err
+	}
+	return c, nil
+}

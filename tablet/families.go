@@ -1,0 +1,168 @@
+package tablet
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	"github.com/steledb/stele/tablet/sstable"
+)
+
+// propFamilies is the property of an SSTable that lists the ids of the families
+// of which it has entries, each as a uvarint, ascending. A file that was written before there was
+// such a list may have any.
+const propFamilies = "tablet.families"
+
+func appendFamilies(p []byte, ids map[uint32]bool) []byte {
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		p = binary.AppendUvarint(p, uint64(id))
+	}
+	return p
+}
+
+// familyIDs returns the families that a file lists, or known false.
+func familyIDs(t *sstable.Table) (ids []uint32, known bool, err error) {
+	p, known := t.Properties()[propFamilies]
+	for len(p) > 0 {
+		id, n := binary.Uvarint(p)
+		if n <= 0 || id > 1<<32-1 || len(ids) > 0 && uint32(id) <= ids[len(ids)-1] {
+			return nil, false, fmt.Errorf("sstable %s: property %s is malformed", t.Name(), propFamilies)
+		}
+		ids, p = append(ids, uint32(id)), p[n:]
+	}
+	return ids, known, nil
+}
+
+// strays are the families of which a group's file may have entries though by the schema they
+// are in another group: they were moved since. They are found by name, since the schema is
+// what reads go by.
+type strays struct {
+	schema *schema
+	all    []int // indexes of families in the schema
+}
+
+// strayFamilies is the strays by the schema that was last asked about.
+type strayFamilies struct{ last atomic.Pointer[strays] }
+
+// strays returns the families that are in the file and, by the schema, not in the group.
+func (f *file) strays(s *schema, group string) []int {
+	if of := f.stray.last.Load(); of != nil && of.schema == s {
+		return of.all
+	}
+	of := &strays{schema: s}
+	for i := range s.families {
+		fam := &s.families[i]
+		if fam.Group == group {
+			continue
+		}
+		if _, has := slices.BinarySearch(f.families, fam.ID); has || !f.familiesKnown {
+			of.all = append(of.all, i)
+		}
+	}
+	f.stray.last.Store(of)
+	return of.all
+}
+
+// hasStrays says whether some file of the view has families that were moved to another group.
+// Then no group has the whole past of its families.
+func (v *view) hasStrays(s *schema) bool {
+	for i := range v.groups {
+		for _, f := range v.groups[i].files {
+			if len(f.strays(s, v.groups[i].name)) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// holds says whether the group may have entries of a wanted family: of one that is in it, or of one
+// that was.
+func (g *group) holds(w *want, s *schema) bool {
+	if w.group(s, g.name) {
+		return true
+	}
+	for _, f := range g.files {
+		for _, i := range f.strays(s, g.name) {
+			if w.family(&s.families[i]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// regroup puts, by group, the added files in the place of the old ones, of any group. Files that
+// joined since stay behind them.
+func (v *view) regroup(old []*file, added map[string]*file) {
+	for i := range v.groups {
+		g := &v.groups[i]
+		files := []*file{}
+		if f := added[g.name]; f != nil {
+			files = append(files, f)
+		}
+		for _, f := range g.files {
+			if !containsFile(old, f) {
+				files = append(files, f)
+			}
+		}
+		g.files = files
+	}
+	for name, f := range added {
+		if v.group(name) == nil {
+			v.replace(name, nil, f)
+		}
+	}
+}
+
+// A deletion of a row is written to the groups that have files, and regroup moves what is older than it to
+// one that may have none: whichever is installed later looks whether the other came between, and is done again.
+
+// newDeletions says whether files that are none of the old ones delete rows.
+func (m *Meta) newDeletions(old []*file) bool {
+	for _, g := range m.Groups {
+		for i := range g.Files {
+			fm := &g.Files[i]
+			if fm.RowDeletions > 0 && !slices.ContainsFunc(old, func(f *file) bool { return f.meta.same(fm) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// newGroups says whether a group that had no files in v has some.
+func (m *Meta) newGroups(v *view) bool {
+	return slices.ContainsFunc(m.Groups, func(g GroupMeta) bool {
+		of := v.group(g.Name)
+		return len(g.Files) > 0 && (of == nil || len(of.files) == 0)
+	})
+}
+
+// errRegrouped ends a minor compaction that wrote deletions of rows by a view of before.
+var errRegrouped = errors.New("families were moved to another locality group meanwhile")
+
+// regroup is view.regroup for metadata.
+func (m *Meta) regroup(old []*file, added map[string]*file) {
+	for i := range m.Groups {
+		g := &m.Groups[i]
+		files := []FileMeta{}
+		if f := added[g.Name]; f != nil {
+			files = append(files, f.meta)
+		}
+		for _, fm := range g.Files {
+			if !slices.ContainsFunc(old, func(f *file) bool { return f.meta.same(&fm) }) {
+				files = append(files, fm)
+			}
+		}
+		g.Files = files
+	}
+	for _, name := range slices.Sorted(maps.Keys(added)) {
+		if !slices.ContainsFunc(m.Groups, func(g GroupMeta) bool { return g.Name == name }) {
+			m.replaceFiles(name, nil, &added[name].meta)
+		}
+	}
+}

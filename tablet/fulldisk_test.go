@@ -1,0 +1,270 @@
+package tablet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/table"
+)
+
+// fullReserve is what the disks of these tests keep free, and fullExtent how long their extents are.
+const fullReserve, fullExtent = 8 << 20, 256 << 10
+
+// fullFleet is tablet servers, each on a node of its own, of a table with two tablets: rows up to "m", and the others.
+type fullFleet struct {
+	*runNodes
+	t      *testing.T
+	meta   *memMetadata
+	schema *table.Schema
+	vital  bool // tablets that are loaded
+}
+
+func newFullFleet(t *testing.T) *fullFleet {
+	f := &fullFleet{runNodes: newReservedNodes(t, 3, fullExtent, fullReserve), t: t, meta: newMemMetadata(), schema: testSchema(t, "f")}
+	for i, m := range []*Meta{{ID: 1, Table: 1, End: []byte("m")}, {ID: 2, Table: 1, Start: []byte("m")}} {
+		m.LastMajor = time.Now()
+		f.meta.rows[metaKey(1, m.End)] = metaRow{EncodeMeta(m), 1, fmt.Sprint("s", i)}
+	}
+	return f
+}
+
+func (f *fullFleet) blobs(i int) Blobs { return OnSpreadStore(f.stores[i], fmt.Sprint("s", i)) }
+
+// start starts server i.
+func (f *fullFleet) start(i int, cfg Config) *Server {
+	f.t.Helper()
+	if cfg.Blobs == nil {
+		cfg.Blobs = f.blobs(i)
+	}
+	cfg.Metadata = ownMetadata{f.meta, fmt.Sprint("s", i)}
+	s, err := Start(f.t.Context(), cfg)
+	noError(f.t, err)
+	f.t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// load gives a tablet to server i.
+func (f *fullFleet) load(s *Server, i int, end string, runs []Run, recovered func()) {
+	f.t.Helper()
+	f.meta.mu.Lock()
+	key := metaKey(1, []byte(end))
+	row := f.meta.rows[key]
+	row.owner = fmt.Sprint("s", i)
+	row.gen++
+	f.meta.rows[key] = row
+	f.meta.mu.Unlock()
+	all, err := f.meta.loads()
+	noError(f.t, err)
+	for _, l := range all {
+		if string(l.Meta.End) == end {
+			l.Schema, l.Vital, l.Runs, l.OnRecovered = f.schema, f.vital, runs, recovered
+			noError(f.t, s.Load(f.t.Context(), l))
+		}
+	}
+}
+
+// fill leaves each disk less than an extent above its reserve.
+func (f *fullFleet) fill() {
+	for i, s := range f.stores {
+		used := int64(0)
+		for _, x := range s.Stats().Folders {
+			used += x.BlobBytes + x.LogBytes
+		}
+		f.disks[i].SetCapacity("/a", used+fullReserve+fullExtent/2)
+	}
+	f.full.Store(true)
+}
+
+// free returns the least that is free on a disk.
+func (f *fullFleet) free() int64 {
+	least := int64(1 << 40)
+	for _, d := range f.disks {
+		n, err := d.FreeBytes("/a")
+		noError(f.t, err)
+		least = min(least, n)
+	}
+	return least
+}
+
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const fullValue = 10_000
+
+// writeRows writes up to n rows, until one is refused.
+func writeRows(s *Server, prefix string, n int) (done int, err error) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	value := make([]byte, fullValue)
+	for ; done < n; done++ {
+		for i := range value {
+			value[i] = byte(rng.Uint32())
+		}
+		_, err = applySync(s, fmt.Sprintf("%s%04d", prefix, done), table.Set("f", nil, 1, value))
+		var busy *api.OverloadedError
+		if errors.As(err, &busy) { // minor compactions are behind
+			time.Sleep(10 * time.Millisecond)
+			done--
+			continue
+		}
+		if err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+func (f *fullFleet) checkRows(s *Server, prefix string, n int) {
+	f.t.Helper()
+	for i := range n {
+		got := 0
+		err := s.ReadRow(f.t.Context(), testTable, fmt.Appendf(nil, "%s%04d", prefix, i), nil, func(_ []byte, cells []table.Cell) error {
+			got += len(cells)
+			return nil
+		})
+		if err != nil || got != 1 {
+			f.t.Fatalf("row %s%04d has %d cells: %v", prefix, i, got, err)
+		}
+	}
+}
+
+// TestRecoveryOnFullDisks: when all disks are full, and a server dies, what its log has is sorted, loaded and written out, and the
+// log goes; and so does that of the server that lives. Then there is room for what removes things, and after that for users.
+func TestRecoveryOnFullDisks(t *testing.T) {
+	f := newFullFleet(t)
+	cfg := Config{MemtablesBytesMax: 16 << 20, MemtableBytes: 8 << 20}
+	dead, lives := f.start(0, cfg), f.start(1, cfg)
+	f.load(dead, 0, "m", nil, nil)
+	f.load(lives, 1, "", nil, nil)
+	const rows = 60
+	for s, prefix := range map[*Server]string{dead: "a", lives: "x"} {
+		_, err := writeRows(s, prefix, rows)
+		noError(t, err)
+	}
+	f.fill()
+	more, err := writeRows(lives, "y", 10_000)
+	if !errors.Is(err, blobfs.ErrDiskFull) {
+		t.Fatalf("after %d rows on full disks: %v", more, err)
+	}
+	if _, err := f.stores[2].Create(t.Context()); !errors.Is(err, blobfs.ErrDiskFull) {
+		t.Fatalf("create a blob: %v", err)
+	}
+	dead.Close()
+
+	ids, err := f.stores[1].SpreadLogs(t.Context(), "s0")
+	noError(t, err)
+	var runs []Run
+	var runBlobs []blobfs.ID
+	open := NewOpenRuns(f.blobs(1))
+	for _, id := range ids {
+		pieces, err := f.stores[1].EndSpreadLog(t.Context(), "s0", id, fullExtent)
+		noError(t, err)
+		for _, p := range pieces {
+			r, err := f.stores[2].OpenLogPiece(t.Context(), "s0", id, p)
+			noError(t, err)
+			m, err := SortLog(t.Context(), f.blobs(2), r, p.End-p.Start)
+			if err != nil {
+				t.Fatalf("sort the dead server's log: %v", err)
+			}
+			noError(t, r.Close())
+			runs, runBlobs = append(runs, open.Run(m)), append(runBlobs, m.Handle.ID)
+		}
+	}
+	recovered := make(chan struct{})
+	f.load(lives, 1, "m", runs, func() { close(recovered) })
+	noError(t, lives.Compact(t.Context(), testTable, false))
+	<-recovered
+	open.Close()
+	for _, id := range ids {
+		noError(t, f.stores[1].RemoveSpreadLog(t.Context(), "s0", id))
+	}
+	for _, id := range runBlobs {
+		noError(t, f.stores[1].Delete(t.Context(), id))
+	}
+	f.checkRows(lives, "a", rows)
+	f.checkRows(lives, "x", rows)
+	f.checkRows(lives, "y", more)
+	if free := f.free(); free < fullReserve/2 {
+		t.Errorf("%d bytes are left, less than half of the reserve", free)
+	}
+
+	noError(t, lives.DropTable(testTable))
+	for _, row := range f.meta.rows {
+		m, err := DecodeMeta(row.meta)
+		noError(t, err)
+		for _, g := range m.Groups {
+			for _, x := range g.Files { // as a sweep does
+				noError(t, f.blobs(2).Delete(context.Background(), x.Handle.ID))
+			}
+		}
+	}
+	f.full.Store(false)
+	for _, s := range f.stores {
+		w, err := s.Create(t.Context())
+		if err != nil {
+			t.Fatalf("with room again: %v", err)
+		}
+		w.Abort()
+	}
+}
+
+// TestWritersLeaveTheReserve: writers do not come by the reserve by way of minor compactions, which let the log's
+// extents be used again and again.
+func TestWritersLeaveTheReserve(t *testing.T) {
+	f := newFullFleet(t)
+	s := f.start(0, Config{MemtablesBytesMax: 1 << 20, MemtableBytes: 64 << 10, LogBytesMax: 1 << 20, OverloadWait: 20 * time.Millisecond})
+	f.load(s, 0, "m", nil, nil)
+	_, err := writeRows(s, "a", 300) // the log has released extents
+	noError(t, err)
+	f.fill()
+	n := 0
+	for try := range 6 { // they do not give up
+		more, err := writeRows(s, fmt.Sprint("b", try), 10_000)
+		if !errors.Is(err, blobfs.ErrDiskFull) {
+			t.Fatalf("after %d rows on full disks: %v", n, err)
+		}
+		f.checkRows(s, fmt.Sprint("b", try), more)
+		n += more
+		for _, x := range s.allTablets() {
+			noError(t, x.flush(t.Context()))
+		}
+	}
+	if free := f.free(); free < fullReserve*5/8 {
+		t.Errorf("%d bytes of %d are left after %d rows", free, fullReserve, n)
+	}
+	// Nor do compactions that only rewrite what there is.
+	if err := s.Compact(t.Context(), testTable, true); !errors.Is(err, blobfs.ErrDiskFull) {
+		t.Errorf("a major compaction: %v", err)
+	}
+}
+
+// TestVitalTabletOnFullDisks: METADATA is written, and compacted, when users' tables are not.
+func TestVitalTabletOnFullDisks(t *testing.T) {
+	f := newFullFleet(t)
+	f.fill()
+	cfg := Config{MemtablesBytesMax: 1 << 20, MemtableBytes: 64 << 10, LogBytesMax: 1 << 20, LogLater: true}
+	cfg.Blobs = OnVitalSpreadStore(f.stores[0], "s0")
+	s := f.start(0, cfg)
+	f.vital = true
+	f.load(s, 0, "m", nil, nil)
+	const rows = 60
+	for _, prefix := range []string{"a", "b"} {
+		_, err := writeRows(s, prefix, rows)
+		noError(t, err)
+		noError(t, s.Compact(t.Context(), testTable, true))
+	}
+	f.checkRows(s, "a", rows)
+	f.checkRows(s, "b", rows)
+	if n := s.Stats().MajorCompactions; n != 2 {
+		t.Errorf("%d major compactions", n)
+	}
+}

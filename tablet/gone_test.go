@@ -1,0 +1,99 @@
+package tablet
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/table"
+)
+
+// filesWith returns the files below dir, but for logs, in which the bytes are.
+func filesWith(t *testing.T, fsys vfs.FS, dir string, secret []byte) (found []string) {
+	t.Helper()
+	names, err := fsys.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if name == "logs" {
+			continue
+		}
+		name = dir + "/" + name
+		f, err := fsys.OpenRead(name)
+		if err != nil {
+			found = append(found, filesWith(t, fsys, name, secret)...)
+			continue
+		}
+		size, err := f.Size()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := make([]byte, size)
+		if _, err := f.ReadAt(p, 0); size > 0 && err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		if bytes.Contains(p, secret) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// TestDeletedDataGoes (I10): what was deleted or has expired is in no SSTable any more when the period of major
+// compactions is over, also of a table that is idle. Logs are the block store's: see its TestReleasedLogGoes.
+func TestDeletedDataGoes(t *testing.T) {
+	const period = 24 * time.Hour
+	e := newEnv(t, Config{MajorPeriod: period}, "f:compression=none,versions=1", "old:compression=none,age=1h,group=g2")
+	secrets := map[string][]byte{}
+	for _, how := range []string{"row", "family", "column", "overwritten", "expired"} {
+		secrets[how] = fmt.Appendf(nil, "secret-that-goes-by-%s", how)
+	}
+	now := e.clock.now().UnixMicro()
+	for how, secret := range secrets {
+		family := "f"
+		if how == "expired" {
+			family = "old"
+		}
+		e.mustApply("row of "+how, table.Set(family, []byte("q"), now, secret))
+	}
+	if err := e.Compact(t.Context(), testTable, false); err != nil {
+		t.Fatal(err)
+	}
+	for how, secret := range secrets {
+		if len(filesWith(t, e.fs, "/d0", secret))+len(filesWith(t, e.fs, "/d1", secret)) == 0 {
+			t.Fatalf("what is to go by %s is nowhere: the test does not look where it is", how)
+		}
+	}
+	e.mustApply("row of row", table.DeleteRow())
+	e.mustApply("row of family", table.DeleteFamily("f"))
+	e.mustApply("row of column", table.DeleteColumn("f", []byte("q")))
+	e.mustApply("row of overwritten", table.Set("f", []byte("q"), now+1, []byte("new")))
+	for _, secret := range secrets {
+		e.lookForMajors()
+		if len(filesWith(t, e.fs, "/d0", secret))+len(filesWith(t, e.fs, "/d1", secret)) == 0 {
+			t.Errorf("%q is gone before its time", secret)
+		}
+	}
+	e.clock.micros.Add((period * 9 / 10).Microseconds())
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		e.lookForMajors()
+		var left []string
+		for how, secret := range secrets {
+			for _, dir := range []string{"/d0", "/d1"} {
+				for _, name := range filesWith(t, e.fs, dir, secret) {
+					left = append(left, fmt.Sprintf("what went by %s is in %s", how, name))
+				}
+			}
+		}
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after the period: %q", left)
+		}
+	}
+}

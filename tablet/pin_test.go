@@ -1,0 +1,313 @@
+package tablet
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/table"
+)
+
+// pinWorld is a table of an in-memory group, m, and another, in a server that counts its reads.
+type pinWorld struct {
+	t     *testing.T
+	s     *fleetServer
+	fleet *fleet
+	blobs *countedBlobs
+	rows  int
+}
+
+func newPinWorld(t *testing.T, cacheBytes int64) *pinWorld {
+	f := newFleet(t, Config{CacheBytes: cacheBytes}, 1, "m:group=small,in-memory", "f:")
+	w := &pinWorld{t: t, fleet: f, s: f.servers[0]}
+	w.blobs = &countedBlobs{Blobs: w.s.cfg.Blobs}
+	w.s.cfg.Blobs = w.blobs
+	return w
+}
+
+// fill writes n more rows, with so many random bytes in f.
+func (w *pinWorld) fill(n, bytes int) {
+	w.t.Helper()
+	big := make([]byte, bytes)
+	for range n {
+		for i := range big {
+			big[i] = byte(rand.Uint32())
+		}
+		row := fmt.Sprintf("row%05d", w.rows)
+		if _, err := applySync(w.s.Server, row, table.Set("m", []byte("q"), 1, w.small(w.rows)), table.Set("f", []byte("q"), 1, big)); err != nil {
+			w.t.Fatal(err)
+		}
+		w.rows++
+	}
+}
+
+func (w *pinWorld) small(i int) []byte {
+	return fmt.Appendf(nil, "%06d%s", i, strings.Repeat("x", 194))
+}
+
+func (w *pinWorld) compact(major bool) {
+	w.t.Helper()
+	if err := w.s.Compact(w.t.Context(), testTable, major); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// read reads family m of all rows, by points and by a scan, and returns how many reads of blobs that took.
+func (w *pinWorld) read() int64 {
+	w.t.Helper()
+	before := w.blobs.reads.Load()
+	only, err := table.Compile(table.FamilyRegex("m"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for i := range w.rows {
+		got := ""
+		err := w.s.ReadRow(w.t.Context(), testTable, fmt.Appendf(nil, "row%05d", i), only, func(_ []byte, cells []table.Cell) error {
+			got = string(cells[0].Value)
+			return nil
+		})
+		if err != nil || got != string(w.small(i)) {
+			w.t.Fatalf("row %d: %.10q, %v", i, got, err)
+		}
+	}
+	n := 0
+	_, err = w.s.Scan(w.t.Context(), testTable, Range{}, only, func(_ []byte, cells []table.Cell) error {
+		if string(cells[0].Value) != string(w.small(n)) {
+			w.t.Errorf("row %d of the scan: %.10q", n, cells[0].Value)
+		}
+		n++
+		return nil
+	})
+	if err != nil || n != w.rows {
+		w.t.Fatalf("a scan of %d rows of %d: %v", n, w.rows, err)
+	}
+	return w.blobs.reads.Load() - before
+}
+
+// flood reads all of f, which the cache cannot hold.
+func (w *pinWorld) flood() {
+	w.t.Helper()
+	only, err := table.Compile(table.FamilyRegex("f"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := w.s.Scan(w.t.Context(), testTable, Range{}, only, func([]byte, []table.Cell) error { return nil }); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// settled waits until no file waits to be pinned, and returns how memory is divided.
+func (w *pinWorld) settled() ReadMemory {
+	w.t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		waits := false
+		for _, t := range w.s.allTablets() {
+			v, _, err := t.acquire()
+			if err != nil {
+				continue
+			}
+			for _, g := range v.groups {
+				for _, f := range g.files {
+					waits = waits || f.opened.pin.state.Load() == pinWaits
+				}
+			}
+			v.release()
+		}
+		if !waits {
+			m := w.s.Stats().Memory
+			if sum := m.Open + m.Pinned + w.s.memory.cache.Stats().Budget; sum > m.Total+m.Total/cacheStep {
+				w.t.Errorf("I13: %+v: %d bytes with the cache's", m, sum)
+			}
+			return m
+		}
+	}
+	w.t.Fatal("a file still waits to be read into memory")
+	return ReadMemory{}
+}
+
+// An in-memory group is read from disk once: not after compactions, splits, and whatever else is read meanwhile.
+func TestInMemoryGroup(t *testing.T) {
+	w := newPinWorld(t, 1<<20)
+	w.fill(400, 4<<10)
+	w.compact(false)
+	if m := w.settled(); m.Pinned != 0 && m.PinnedFiles != 1 {
+		t.Errorf("%+v", m)
+	}
+	w.read()
+	if m := w.settled(); m.PinnedFiles != 1 || m.Pinned < 80<<10 || m.Lacking != 0 || m.Open < 1000 {
+		t.Fatalf("after a read: %+v", m)
+	}
+	still := func(after string) {
+		t.Helper()
+		w.settled()
+		w.flood()
+		if n := w.read(); n != 0 {
+			t.Errorf("after %s: %d reads of the disk", after, n)
+		}
+	}
+	still("a read")
+	w.fill(100, 4<<10)
+	w.compact(false)
+	still("a minor compaction")
+	w.fill(100, 4<<10)
+	w.compact(true)
+	still("a major compaction")
+	if m := w.settled(); m.PinnedFiles != 1 {
+		t.Errorf("after a major compaction: %+v", m)
+	}
+	if _, err := w.s.Split(t.Context(), 1, []byte("row00300")); err != nil {
+		t.Fatal(err)
+	}
+	still("a split")
+	w.compact(true)
+	still("a major compaction of the halves")
+	if m := w.settled(); m.PinnedFiles != 2 {
+		t.Errorf("in the halves: %+v", m)
+	}
+}
+
+// A file of an in-memory group that nobody reads takes no memory, and what is there goes with the option, with
+// the files, and with the server.
+func TestInMemoryGroupGoes(t *testing.T) {
+	w := newPinWorld(t, 1<<20)
+	w.fill(200, 100)
+	w.compact(false)
+	w.read()
+	if m := w.settled(); m.PinnedFiles != 1 {
+		t.Fatalf("%+v", m)
+	}
+	off, err := w.fleet.schema.Apply(mustSpec(t, "m:in-memory=false"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.s.SetSchema(off); err != nil {
+		t.Fatal(err)
+	}
+	if m := w.settled(); m.PinnedFiles != 0 || m.Pinned != 0 {
+		t.Errorf("without the option: %+v", m)
+	}
+	if w.read(); w.settled().Pinned != 0 {
+		t.Error("read without the option, and pinned")
+	}
+	on, err := off.Apply(mustSpec(t, "m:in-memory"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.s.SetSchema(on); err != nil {
+		t.Fatal(err)
+	}
+	w.read()
+	if m := w.settled(); m.PinnedFiles != 1 {
+		t.Errorf("with the option again: %+v", m)
+	}
+	if err := w.s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if m := w.s.Stats().Memory; m.Open != 0 || m.Pinned != 0 || m.PinnedFiles != 0 || w.s.memory.cache.Stats().Budget != m.Total {
+		t.Errorf("a closed server: %+v, cache %d", m, w.s.memory.cache.Stats().Budget)
+	}
+}
+
+func mustSpec(t *testing.T, text string) table.FamilySpec {
+	t.Helper()
+	spec, err := table.ParseFamilySpec(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+// What does not fit is read all the same, and told; when there is room it gets it.
+func TestInMemoryGroupWithoutRoom(t *testing.T) {
+	w := newPinWorld(t, 64<<10) // of which 48 KiB may be pinned
+	w.fill(600, 10)             // 120 KB
+	w.compact(false)
+	w.read()
+	m := w.settled()
+	if m.Pinned != 0 || m.PinnedFiles != 0 || m.Lacking < 120<<10 {
+		t.Errorf("%+v", m)
+	}
+	w.read()
+	// Rows go, and with the next compaction there is room.
+	for i := 100; i < 600; i++ {
+		if _, err := applySync(w.s.Server, fmt.Sprintf("row%05d", i), table.DeleteRow()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.rows = 100
+	w.compact(true)
+	if m := w.settled(); m.PinnedFiles != 1 || m.Lacking != 0 {
+		t.Errorf("when there is room: %+v", m)
+	}
+	if n := w.read(); n != 0 {
+		t.Errorf("when there is room: %d reads of the disk", n)
+	}
+}
+
+// Reads, compactions, splits and changes of the option at once: nothing is read wrongly, and no memory is lost count of.
+func TestInMemoryGroupUnderTraffic(t *testing.T) {
+	w := newPinWorld(t, 256<<10)
+	w.fill(300, 100)
+	w.compact(false)
+	on := w.fleet.schema
+	off, err := on.Apply(mustSpec(t, "m:in-memory=false"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				w.read()
+			}
+		})
+	}
+	wg.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			if err := w.s.Compact(t.Context(), testTable, i%2 == 0); err != nil {
+				t.Errorf("compact: %v", err)
+			}
+		}
+	})
+	wg.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			sc := on
+			if i%2 == 0 {
+				sc = off
+			}
+			if err := w.s.SetSchema(sc); err != nil {
+				t.Errorf("change the schema: %v", err)
+			}
+			time.Sleep(3 * time.Millisecond)
+		}
+	})
+	time.Sleep(300 * time.Millisecond)
+	if _, err := w.s.Split(t.Context(), 1, []byte("row00150")); err != nil {
+		t.Errorf("split: %v", err)
+	}
+	wg.Wait()
+	if err := w.s.SetSchema(on); err != nil {
+		t.Fatal(err)
+	}
+	w.read()
+	m, counted, files := w.settled(), int64(0), int64(0)
+	for _, tab := range w.s.allTablets() {
+		v, _, err := tab.acquire()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range v.group("small").files {
+			counted, files = counted+f.table.PinnedBytes(), files+1
+		}
+		v.release()
+	}
+	if counted != m.Pinned || files != m.PinnedFiles {
+		t.Errorf("%d bytes of %d files are pinned, and %d of %d are counted", counted, files, m.Pinned, m.PinnedFiles)
+	}
+}

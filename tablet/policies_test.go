@@ -1,0 +1,301 @@
+package tablet
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A mergePolicy chooses what to merge, as pickMerge does.
+type mergePolicy struct {
+	name string
+	pick func(sizes []int64) (from, to int)
+}
+
+// ratioPolicy merges, once there are so many files, from the oldest one that is no larger than ratio times all newer ones.
+func ratioPolicy(name string, filesMerge int, ratio float64) mergePolicy {
+	return mergePolicy{name, func(sizes []int64) (from, to int) {
+		n := len(sizes)
+		if n < filesMerge {
+			return 0, 0
+		}
+		newer := int64(0)
+		for _, size := range sizes {
+			newer += size
+		}
+		for i, size := range sizes {
+			newer -= size
+			if float64(size) <= ratio*float64(newer) || n-i <= 2 {
+				return i, n
+			}
+		}
+		return 0, 0
+	}}
+}
+
+// tieredPolicy merges neighbours that are about as large as each other: four that are within half and one and a half times
+// their mean, as Cassandra's size tiers are.
+func tieredPolicy(sizes []int64) (from, to int) {
+	const least, most = 4, 32
+	for to = len(sizes); to >= least; to-- {
+		sum := int64(0)
+		for from = to - 1; from >= 0 && to-from <= most; from-- {
+			sum += sizes[from]
+			mean := float64(sum) / float64(to-from)
+			run := sizes[from:to]
+			if float64(slices.Min(run)) < mean/2 || float64(slices.Max(run)) > mean*3/2 {
+				break
+			}
+		}
+		if from++; to-from >= least {
+			return from, to
+		}
+	}
+	return 0, 0
+}
+
+func mergePolicies() []mergePolicy {
+	return []mergePolicy{
+		{"stele", func(sizes []int64) (from, to int) { return pickMerge(sizes, 6) }},
+		ratioPolicy("3 files", 3, 1),
+		ratioPolicy("12 files", 12, 1),
+		ratioPolicy("levels of 4", 4, 4),
+		ratioPolicy("levels of 10", 4, 10),
+		ratioPolicy("half as large", 6, 0.5),
+		{"size tiers", tieredPolicy},
+		{"one file", func(sizes []int64) (from, to int) { return 0, len(sizes) * min(1, len(sizes)/2) }},
+		{"none", func([]int64) (from, to int) { return 0, 0 }},
+	}
+}
+
+// keyPattern is what a workload writes and reads of a tablet of n rows: keys from 0 to n-1.
+type keyPattern struct {
+	name   string
+	loaded bool // the rows are there, and what writing them took does not count
+	writes func(rng *rand.Rand, n int) []uint32
+	reads  func(rng *rand.Rand, n int) func(written int) uint32
+}
+
+func permutation(rng *rand.Rand, n int) []uint32 {
+	keys := make([]uint32, n)
+	for i := range keys {
+		keys[i] = uint32(i)
+	}
+	rng.Shuffle(n, func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	return keys
+}
+
+func uniformReads(rng *rand.Rand, n int) func(int) uint32 {
+	return func(int) uint32 { return uint32(rng.IntN(n)) }
+}
+
+// zipfKeys returns what draws keys as YCSB does: some are hot, and these are anywhere.
+func zipfKeys(rng *rand.Rand, n int) func() uint32 {
+	sums, sum := make([]float64, n), 0.0
+	for i := range sums {
+		sum += math.Pow(float64(i+1), -0.99)
+		sums[i] = sum
+	}
+	anywhere := permutation(rand.New(rand.NewPCG(1, 1)), n)
+	return func() uint32 {
+		i, _ := slices.BinarySearch(sums, rng.Float64()*sum)
+		return anywhere[min(i, n-1)]
+	}
+}
+
+func keyPatterns() []keyPattern {
+	return []keyPattern{
+		{"sequential write", false, func(_ *rand.Rand, n int) []uint32 {
+			keys := make([]uint32, n)
+			for i := range keys {
+				keys[i] = uint32(i)
+			}
+			return keys
+		}, uniformReads},
+		{"random write, ycsb load, d, e", false, permutation, uniformReads},
+		{"ycsb a, b, f: updates", true, func(rng *rand.Rand, n int) []uint32 {
+			draw, keys := zipfKeys(rng, n), make([]uint32, 2*n)
+			for i := range keys {
+				keys[i] = draw()
+			}
+			return keys
+		}, func(rng *rand.Rand, n int) func(int) uint32 {
+			draw := zipfKeys(rng, n)
+			return func(int) uint32 { return draw() }
+		}},
+		{"uniform updates", true, func(rng *rand.Rand, n int) []uint32 {
+			keys := make([]uint32, 2*n)
+			for i := range keys {
+				keys[i] = uint32(rng.IntN(n))
+			}
+			return keys
+		}, uniformReads},
+	}
+}
+
+// amplification is what a policy costs.
+type amplification struct {
+	write                 float64 // entries written to files for each that was put
+	files, filesMost      float64 // that a scan merges
+	point                 float64 // that a read of a row looks into: those that have it, and one of a hundred others
+	space, spaceMost      float64 // entries in files for each row that there is
+	written, put, samples int
+}
+
+// policyRun is a locality group with its files, oldest first. Each is the rows that it has, ascending.
+type policyRun struct {
+	policy mergePolicy
+	files  [][]uint32
+	there  []bool
+	rows   int
+	amplification
+}
+
+func (r *policyRun) flush(mem map[uint32]bool) {
+	file := make([]uint32, 0, len(mem))
+	for k := range mem {
+		file = append(file, k)
+		if !r.there[k] {
+			r.there[k] = true
+			r.rows++
+		}
+	}
+	slices.Sort(file)
+	r.files = append(r.files, file)
+	r.written += len(file)
+	for {
+		sizes := make([]int64, len(r.files))
+		for i, f := range r.files {
+			sizes[i] = int64(len(f))
+		}
+		from, to := r.policy.pick(sizes)
+		if to-from < 2 {
+			return
+		}
+		merged := mergeKeys(r.files[from:to])
+		r.written += len(merged)
+		r.files = slices.Replace(r.files, from, to, merged)
+	}
+}
+
+// mergeKeys returns the keys that are in any of the files, once each.
+func mergeKeys(files [][]uint32) []uint32 {
+	if len(files) == 1 {
+		return files[0]
+	}
+	a, b := mergeKeys(files[:len(files)/2]), mergeKeys(files[len(files)/2:])
+	all := make([]uint32, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		k := min(a[0], b[0])
+		all = append(all, k)
+		if a[0] == k {
+			a = a[1:]
+		}
+		if len(b) > 0 && b[0] == k {
+			b = b[1:]
+		}
+	}
+	return append(append(all, a...), b...)
+}
+
+func (r *policyRun) sample(key func() uint32) {
+	r.samples++
+	r.amplification.files += float64(len(r.files))
+	r.filesMost = max(r.filesMost, float64(len(r.files)))
+	entries := 0
+	for _, f := range r.files {
+		entries += len(f)
+	}
+	space := float64(entries) / float64(r.rows)
+	r.space += space
+	r.spaceMost = max(r.spaceMost, space)
+	const reads = 100
+	looks := 0.0
+	for range reads {
+		k := key()
+		for _, f := range r.files {
+			if _, has := slices.BinarySearch(f, k); has {
+				looks++
+			} else {
+				looks += 0.01
+			}
+		}
+	}
+	r.point += looks / reads
+}
+
+// runPolicy writes and reads a group of n rows by the pattern, with memtables of memtable entries.
+func runPolicy(p mergePolicy, pattern keyPattern, n, memtable int) amplification {
+	rng := rand.New(rand.NewPCG(7, uint64(n)))
+	r := &policyRun{policy: p, there: make([]bool, n)}
+	put := func(keys []uint32, after func(i int)) {
+		mem, in := map[uint32]bool{}, 0
+		for i, k := range keys {
+			mem[k] = true
+			if in++; in == memtable || i == len(keys)-1 {
+				r.flush(mem)
+				clear(mem)
+				in = 0
+				after(i)
+			}
+		}
+	}
+	if pattern.loaded {
+		put(permutation(rng, n), func(int) {})
+		r.written = 0
+	}
+	keys, read := pattern.writes(rng, n), pattern.reads(rng, n)
+	put(keys, func(i int) { r.sample(func() uint32 { return read(i) }) })
+	a, s := r.amplification, float64(r.samples)
+	a.write, a.files, a.point, a.space = float64(a.written)/float64(len(keys)), a.files/s, a.point/s, a.space/s
+	return a
+}
+
+// betterBy is how much a policy must be better by to be called so: one part of this.
+const betterBy = 50
+
+// beats tells whether a is no worse than b in writing, in scans, in reads of rows and in space, and better in one.
+func (a *amplification) beats(b *amplification) bool {
+	mine, its := [4]float64{a.write, a.files, a.point, a.space}, [4]float64{b.write, b.files, b.point, b.space}
+	better := false
+	for i := range mine {
+		if mine[i] > its[i]*(1+1.0/betterBy) {
+			return false
+		}
+		better = better || mine[i] < its[i]*(1-1.0/betterBy)
+	}
+	return better
+}
+
+// TestMergePolicies measures what pickMerge and others cost, in entries, for what the six workloads and YCSB's write: no other may be
+// better at writing, at reading and in space at once, and pickMerge keeps its promises. -v prints the table. How many rows there are
+// makes no difference, only how many memtables they are.
+func TestMergePolicies(t *testing.T) {
+	t.Parallel()
+	const n = 1 << 16
+	for _, parts := range []int{16, 128} { // memtables of a 16th of the tablet and of a 128th
+		for _, pattern := range keyPatterns() {
+			var table strings.Builder
+			var ours amplification
+			for _, p := range mergePolicies() {
+				a := runPolicy(p, pattern, n, n/parts)
+				fmt.Fprintf(&table, "\n| %-14s | %5.2f | %5.1f | %4.0f | %5.2f | %5.2f | %5.2f |", p.name, a.write, a.files, a.filesMost, a.point, a.space, a.spaceMost)
+				if p.name == "stele" {
+					ours = a
+				} else if a.beats(&ours) {
+					t.Errorf("%s, memtables of 1/%d: %s is better", pattern.name, parts, p.name)
+				}
+			}
+			t.Logf("%s, memtables of 1/%d of %d rows: written, files, most, files of a row, space, most%s", pattern.name, parts, n, table.String())
+			if ours.filesMost >= 6 {
+				t.Errorf("%s: %.0f files, of fewer than 6", pattern.name, ours.filesMost)
+			}
+			if most := 1 + math.Log2(float64(parts)); !pattern.loaded && ours.write > most {
+				t.Errorf("%s: each entry is written %.2f times, of at most %.2f", pattern.name, ours.write, most)
+			}
+		}
+	}
+}

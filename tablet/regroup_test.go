@@ -1,0 +1,50 @@
+package tablet
+
+import (
+	"testing"
+
+	"github.com/steledb/stele/table"
+)
+
+// TestRowDeletedWhileFamilyMoves (I1): a row is deleted, and that is written out, at some moment of the compaction that moves what it had
+// to another group, which has nothing yet. The row does not come back. Moments are looks at the clock: before the
+// compaction reads the view, and after.
+func TestRowDeletedWhileFamilyMoves(t *testing.T) {
+	const moments = 6
+	deleted := 0
+	for moment := range moments {
+		e := newEnv(t, Config{FilesMerge: 20, FilesMax: 40}, "f", "other")
+		e.mustApply("row", set("f", "q", 1, "old"), set("other", "q", 1, "old"))
+		e.compact(false)
+		e.move("f", "new")
+		x := e.allTablets()[0]
+		looks, gone := 0, false
+		look := func() {
+			if looks++; looks != moment+1 {
+				return
+			}
+			e.clock.looked.Store(nil)
+			gone = true
+			e.mustApply("row", table.DeleteRow())
+			if err := x.flush(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		e.clock.looked.Store(&look)
+		e.compact(true)
+		e.clock.looked.Store(nil)
+		if !gone {
+			continue
+		}
+		deleted++
+		for _, when := range []string{"then", "after another major compaction"} {
+			if got := e.read("row", nil); len(got) != 0 {
+				t.Errorf("moment %d, %s: %q", moment, when, got)
+			}
+			e.compact(true)
+		}
+	}
+	if deleted < 2 {
+		t.Errorf("the row was deleted %d times while the compaction ran", deleted)
+	}
+}

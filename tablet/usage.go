@@ -1,0 +1,351 @@
+package tablet
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	"github.com/steledb/stele/tablet/ikey"
+	"github.com/steledb/stele/tablet/sstable"
+)
+
+// propFamilyBytes is the property of an SSTable that says what it has of each family: its id, the
+// bytes of keys and values before compression, and the entries, each as a uvarint, by ascending
+// id. Deletions of rows are of no family. Files that were written before there was such a list
+// have none.
+const propFamilyBytes = "tablet.family-bytes"
+
+// familySum is what there is of one family somewhere.
+type familySum struct {
+	id             uint32 // 0 is none: deletions of rows
+	bytes, entries atomic.Int64
+}
+
+func (f *familySum) add(bytes int) {
+	f.bytes.Add(int64(bytes))
+	f.entries.Add(1)
+}
+
+// familySums counts by family. One goroutine adds, any read.
+type familySums struct {
+	last *familySum // the adding goroutine's own
+	all  atomic.Pointer[[]*familySum]
+}
+
+// of returns the sum of a family, for the goroutine that adds.
+func (s *familySums) of(id uint32) *familySum {
+	if s.last != nil && s.last.id == id {
+		return s.last
+	}
+	old := s.list()
+	for _, f := range old {
+		if f.id == id {
+			s.last = f
+			return f
+		}
+	}
+	s.last = &familySum{id: id}
+	next := append(slices.Clone(old), s.last)
+	s.all.Store(&next)
+	return s.last
+}
+
+func (s *familySums) list() []*familySum {
+	if all := s.all.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// Add adds an entry, and counts it for its family.
+func (m *mem) Add(key, value []byte) (bool, error) {
+	added, err := m.Table.Add(key, value)
+	if added {
+		m.sums.of(ikey.FamilyOf(key)).add(len(key) + len(value))
+	}
+	return added, err
+}
+
+func appendFamilySums(p []byte, sums *familySums) []byte {
+	all := slices.SortedFunc(slices.Values(sums.list()), func(a, b *familySum) int { return int(int64(a.id) - int64(b.id)) })
+	for _, f := range all {
+		if f.id == 0 {
+			continue
+		}
+		p = binary.AppendUvarint(p, uint64(f.id))
+		p = binary.AppendUvarint(p, uint64(f.bytes.Load()))
+		p = binary.AppendUvarint(p, uint64(f.entries.Load()))
+	}
+	return p
+}
+
+// familyWeight is the bytes of keys and values of a family in a file.
+type familyWeight struct {
+	id    uint32
+	bytes int64
+}
+
+// familyWeights returns what a file says that it has of each family; known is false if it does not.
+func familyWeights(t *sstable.Table) (all []familyWeight, known bool, err error) {
+	p, known := t.Properties()[propFamilyBytes]
+	for len(p) > 0 {
+		var n [3]uint64
+		for i := range n {
+			used := 0
+			if n[i], used = binary.Uvarint(p); used <= 0 {
+				return nil, false, fmt.Errorf("sstable %s: property %s is malformed", t.Name(), propFamilyBytes)
+			}
+			p = p[used:]
+		}
+		if n[0] == 0 || n[0] > 1<<32-1 || n[1] > 1<<62 || len(all) > 0 && uint32(n[0]) <= all[len(all)-1].id {
+			return nil, false, fmt.Errorf("sstable %s: property %s is malformed", t.Name(), propFamilyBytes)
+		}
+		all = append(all, familyWeight{uint32(n[0]), int64(n[1])})
+	}
+	return all, known, nil
+}
+
+// Usage is what a table takes on a server.
+type Usage struct {
+	Table   string
+	ID      uint64
+	Tablets int
+	Files   int
+	// DiskBytes are of SSTables, each counted once, whatever its replicas; of one that two tablets
+	// share since a split, each has the part with its rows.
+	DiskBytes int64
+	// UndividedBytes are those of them in files that do not say what they have of each family. They
+	// are divided as the rest of the group is.
+	UndividedBytes int64
+	// MemtableBytes are of memtables, InMemoryBytes of files of in-memory groups that are there.
+	MemtableBytes, InMemoryBytes int64
+	// Families are by name. The last has no name if something is left of families that were dropped.
+	Families []FamilyUsage
+}
+
+// FamilyUsage is a family's part of a Usage. SSTables and memtables are divided by what keys and
+// values of each family come to before compression.
+type FamilyUsage struct {
+	Name, Group                             string
+	DiskBytes, MemtableBytes, InMemoryBytes int64
+	Files                                   int // that have some of it
+}
+
+// Usage returns what a table takes here, by its id, or each if that is 0; by id.
+func (s *Server) Usage(tableID uint64) (all []Usage) {
+	for name, sv := range *s.tables.Load() {
+		if tableID != 0 && sv.id != tableID || len(sv.tablets) == 0 {
+			continue
+		}
+		sum := usageSum{schema: sv.tablets[0].schema.Load(), families: map[uint32]*FamilyUsage{}}
+		sum.Usage = Usage{Table: name, ID: sv.id}
+		for _, t := range sv.tablets {
+			sum.add(t)
+		}
+		all = append(all, sum.result())
+	}
+	slices.SortFunc(all, func(a, b Usage) int { return int(int64(a.ID) - int64(b.ID)) })
+	return all
+}
+
+// TableSize is what a table takes on a server, in short.
+type TableSize struct {
+	Table                    string
+	ID                       uint64
+	DiskBytes, MemtableBytes int64
+}
+
+// Sizes returns what each table takes here. It is for those who ask again and again.
+func (s *Server) Sizes() (all []TableSize) {
+	for name, sv := range *s.tables.Load() {
+		x := TableSize{Table: name, ID: sv.id}
+		for _, t := range sv.tablets {
+			v, _, err := t.acquire()
+			if err != nil {
+				continue
+			}
+			for _, m := range v.frozen {
+				x.MemtableBytes += m.ownBytes()
+			}
+			x.MemtableBytes += v.active.ownBytes()
+			for _, g := range v.groups {
+				for _, f := range g.files {
+					x.DiskBytes += f.bytes
+				}
+			}
+			v.release()
+		}
+		all = append(all, x)
+	}
+	return all
+}
+
+// ownBytes is the memory of a memtable's entries; of one that a split gave to two tablets, half.
+func (m *mem) ownBytes() int64 {
+	if m.Len() == 0 {
+		return 0 // what it takes is its own
+	}
+	return m.Bytes() / int64(max(1, m.held.owners.Load()))
+}
+
+// usageSum adds up the tablets of a table.
+type usageSum struct {
+	Usage
+	schema   *schema
+	families map[uint32]*FamilyUsage
+}
+
+func (u *usageSum) family(id uint32) *FamilyUsage {
+	f := u.families[id]
+	if f == nil {
+		f = &FamilyUsage{}
+		for i := range u.schema.families {
+			if x := &u.schema.families[i]; x.ID == id {
+				f.Name, f.Group = x.Name, x.Group
+			}
+		}
+		u.families[id] = f
+	}
+	return f
+}
+
+func (u *usageSum) add(t *Tablet) {
+	v, _, err := t.acquire()
+	if err != nil {
+		return // moved or dropped meanwhile
+	}
+	defer v.release()
+	u.Tablets++
+	for _, m := range append(slices.Clone(v.frozen), v.active) {
+		u.memtable(m)
+	}
+	for i := range v.groups {
+		u.group(&v.groups[i])
+	}
+}
+
+// memtable divides a memtable.
+func (u *usageSum) memtable(m *mem) {
+	bytes := m.ownBytes()
+	u.MemtableBytes += bytes
+	var weights []familyWeight
+	for _, f := range m.sums.list() {
+		if f.id != 0 {
+			weights = append(weights, familyWeight{f.id, f.bytes.Load()})
+		}
+	}
+	divide(bytes, weights, func(id uint32, n int64) { u.family(id).MemtableBytes += n })
+}
+
+// group divides the files of a group: first those that say what they have, since the others are
+// divided alike.
+func (u *usageSum) group(g *group) {
+	like := map[uint32]int64{}
+	for _, known := range []bool{true, false} {
+		for _, f := range g.files {
+			if f.weightsKnown != known {
+				continue
+			}
+			weights := f.weights
+			if !known {
+				weights = u.likely(f, g.name, like)
+				u.UndividedBytes += f.bytes
+			}
+			inMemory := f.pinnedBytes()
+			u.Files++
+			u.DiskBytes += f.bytes
+			u.InMemoryBytes += inMemory
+			for _, w := range weights {
+				u.family(w.id).Files++
+			}
+			divide(f.bytes, weights, func(id uint32, n int64) {
+				u.family(id).DiskBytes += n
+				if known {
+					like[id] += n
+				}
+			})
+			divide(inMemory, weights, func(id uint32, n int64) { u.family(id).InMemoryBytes += n })
+		}
+	}
+}
+
+// likely guesses what a file has of each family that does not say: of those that it lists, or else
+// of all that are in the group, as much as other files of the group have. A byte is added to each,
+// so that those without any are equal.
+func (u *usageSum) likely(f *file, group string, like map[uint32]int64) (weights []familyWeight) {
+	if f.familiesKnown {
+		for _, id := range f.families {
+			weights = append(weights, familyWeight{id, like[id] + 1})
+		}
+		return weights
+	}
+	for i := range u.schema.families {
+		if x := &u.schema.families[i]; x.Group == group {
+			weights = append(weights, familyWeight{x.ID, like[x.ID] + 1})
+		}
+	}
+	return weights
+}
+
+// divide calls each with the share of each family in bytes; together they are all of it.
+func divide(bytes int64, weights []familyWeight, each func(id uint32, n int64)) {
+	total, seen, given := 0.0, 0.0, int64(0)
+	for _, w := range weights {
+		total += float64(w.bytes)
+	}
+	for i, w := range weights {
+		seen += float64(w.bytes)
+		upTo := bytes
+		if i < len(weights)-1 {
+			upTo = min(bytes, int64(float64(bytes)*seen/max(total, 1)))
+		}
+		each(w.id, upTo-given)
+		given = upTo
+	}
+}
+
+// pinnedBytes is what the file takes in memory, as it is of an in-memory group, about.
+func (f *file) pinnedBytes() int64 {
+	p := &f.opened.pin
+	if p.state.Load() != pinDone {
+		return 0
+	}
+	p.mu.Lock()
+	n := p.bytes
+	p.mu.Unlock()
+	if f.bytes < f.meta.Handle.Length { // it may be several tablets'
+		n = int64(float64(n) * float64(f.bytes) / float64(f.meta.Handle.Length))
+	}
+	return n
+}
+
+// result returns the sum, families by name, with what is left of dropped ones as one.
+func (u *usageSum) result() Usage {
+	dropped := FamilyUsage{}
+	for i := range u.schema.families { // also those that have nothing
+		u.family(u.schema.families[i].ID)
+	}
+	for _, id := range slices.Sorted(maps.Keys(u.families)) {
+		f := u.families[id]
+		if f.Name != "" {
+			u.Families = append(u.Families, *f)
+			continue
+		}
+		dropped.DiskBytes += f.DiskBytes
+		dropped.MemtableBytes += f.MemtableBytes
+		dropped.InMemoryBytes += f.InMemoryBytes
+		dropped.Files += f.Files
+	}
+	slices.SortFunc(u.Families, func(a, b FamilyUsage) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	if dropped.Files > 0 || dropped.MemtableBytes > 0 {
+		u.Families = append(u.Families, dropped)
+	}
+	return u.Usage
+}
