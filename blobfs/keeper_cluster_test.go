@@ -32,6 +32,7 @@ type kept struct {
 	extent  int64
 	log     slog.Handler                          // of all nodes
 	checked func(from, to string, all []api.Held) // what Check answered
+	unheard func()                                // is called when the fleet has changed and before keepers are told
 }
 
 type keptBlob struct {
@@ -105,8 +106,13 @@ func (n *keptNode) stop() {
 // say changes what the fleet says of a node.
 func (n *keptNode) say(f func(m *blobfs.Member)) {
 	n.of.mu.Lock()
-	defer n.of.mu.Unlock()
 	f(&n.member)
+	n.of.mu.Unlock()
+	if n.of.unheard != nil {
+		n.of.unheard()
+	}
+	n.of.mu.Lock()
+	defer n.of.mu.Unlock()
 	close(n.of.changed)
 	n.of.changed = make(chan struct{})
 }
