@@ -110,7 +110,7 @@ func (c *Client) Users(ctx context.Context) ([]UserInfo, error) {
 
 // RevokeUser makes credentials of a principal void: the token of that id, or all if it is
 // empty. When it returns, no server answers anything to who shows them. His grants stay.
-// Errors: ErrNoUser, ErrPermission, *AmbiguousError, and those of Tables.
+// Errors: ErrNoUser, ErrLastAdmin, ErrPermission, *AmbiguousError, and those of Tables.
 func (c *Client) RevokeUser(ctx context.Context, name, tokenID string) error {
 	req := api.RevokeUserRequest{Name: name, Token: tokenID}
 	return c.do(ctx, &call{method: api.MethodRevokeUser, change: true, encode: req.Append})

@@ -139,7 +139,7 @@ func (n *Node) regrant(ctx context.Context, who *subject, method string, r *api.
 			}
 			next, err := p.Revoke(g)
 			if err == nil && tableID == acl.Cluster {
-				err = n.checkAdminLeft(ctx, next)
+				err = n.checkAdminLeft(ctx, next, credentials{})
 			}
 			return next, err
 		})
@@ -170,33 +170,6 @@ func (n *Node) checkUser(ctx context.Context, name string) error {
 		err = fmt.Errorf("user %q: %w", name, api.ErrNoUser)
 	}
 	return err
-}
-
-// checkAdminWithout returns api.ErrLastAdmin if nobody administers the cluster but a principal.
-func (n *Node) checkAdminWithout(ctx context.Context, name string) error {
-	cluster, _, err := n.policy(ctx, acl.Cluster)
-	if err != nil || !cluster.Rights(name).Has(acl.Admin) {
-		return err
-	}
-	return n.checkAdminLeft(ctx, cluster.Forget(name))
-}
-
-// checkAdminLeft returns api.ErrLastAdmin if by these grants nobody who is let in administers the
-// cluster.
-func (n *Node) checkAdminLeft(ctx context.Context, p *acl.Policy) error {
-	for _, g := range p.Grants {
-		if !g.Rights.Has(acl.Admin) {
-			continue
-		}
-		if g.Principal == acl.Everyone {
-			return nil
-		}
-		p, _, err := n.principal(ctx, g.Principal)
-		if err != nil || p != nil && !p.Disabled {
-			return err
-		}
-	}
-	return api.ErrLastAdmin
 }
 
 // listGrants returns the grants on a table, or all.

@@ -9,12 +9,14 @@ import (
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/folder"
+	"github.com/steledb/stele/security/pki"
 )
 
 // foundRights writes who may what in a cluster that is founded now: its first principal may
 // everything. The epoch comes last, as with each change.
 func (c *catalog) foundRights(ctx context.Context, now time.Time) error {
 	first := &acl.Principal{Name: folder.FirstPrincipal, Created: now}
+	first.Covers(now.Add(pki.PrincipalLife)) // the one that "stele init" has made, a little before
 	all, err := (&acl.Policy{Table: acl.Cluster}).Grant(acl.Grant{Principal: first.Name, Rights: acl.Admin})
 	if err != nil {
 		return err

@@ -117,7 +117,7 @@ func (n *Node) knownPrincipal(ctx context.Context, name string) (*acl.Principal,
 // addUser makes a certificate or a token, for a principal that it makes if there is none.
 func (n *Node) addUser(ctx context.Context, r *api.AddUserRequest) (*api.AddedUser, error) {
 	made := &api.AddedUser{}
-	p, _, err := n.principal(ctx, r.Name)
+	p, gen, err := n.principal(ctx, r.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -149,8 +149,8 @@ func (n *Node) addUser(ctx context.Context, r *api.AddUserRequest) (*api.AddedUs
 	if err != nil {
 		return nil, err
 	}
-	if made.New {
-		if _, err := n.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), 0); err != nil {
+	if made.New || rec == nil { // before he has the certificate
+		if _, err := n.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
 			return nil, err
 		}
 	}
@@ -189,6 +189,7 @@ func (n *Node) signUser(r *api.AddUserRequest, p *acl.Principal, made *api.Added
 	if err != nil {
 		return badRequest(err)
 	}
+	p.Covers(leaf.NotAfter)
 	made.Certificate, made.Authority, made.EndsMS = leaf.Raw, n.security.endpoint.Credential().Trust().PEM(), leaf.NotAfter.UnixMilli()
 	return nil
 }
@@ -234,16 +235,20 @@ func (n *Node) revokeUser(ctx context.Context, r *api.RevokeUserRequest) error {
 		if i < 0 {
 			return &api.TokenRefusedError{Reason: api.TokenUnknown, Text: fmt.Sprintf("user %q has no token with the id %.40s", p.Name, r.Token)}
 		}
-		return n.deleteAsMaster(ctx, tokenPath(tokens[p.Name][i].ID))
+		id := tokens[p.Name][i].ID
+		if err := n.checkAdminWithout(ctx, credentials{of: p.Name, token: &id}); err != nil {
+			return err
+		}
+		return n.deleteAsMaster(ctx, tokenPath(id))
 	}
-	if err := n.checkAdminWithout(ctx, p.Name); err != nil {
+	if err := n.checkAdminWithout(ctx, credentials{of: p.Name}); err != nil {
 		return err
 	}
 	epoch, err := n.nextEpoch(ctx)
 	if err != nil {
 		return err
 	}
-	p.Generation = max(epoch, p.Generation+1)
+	p.Generation, p.Until = max(epoch, p.Generation+1), time.Time{}
 	if _, err := n.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
 		return err
 	}
@@ -267,7 +272,7 @@ func (n *Node) removeUser(ctx context.Context, name string) error {
 		return err
 	}
 	if p != nil {
-		if err := n.checkAdminWithout(ctx, name); err != nil {
+		if err := n.checkAdminWithout(ctx, credentials{of: name}); err != nil {
 			return err
 		}
 		if err := n.deleteAsMaster(ctx, acl.PrincipalFile(name)); err != nil { // first: it keeps him out
@@ -326,7 +331,7 @@ func (n *Node) disableUser(ctx context.Context, name string, disabled bool) erro
 		return err
 	}
 	if disabled {
-		if err := n.checkAdminWithout(ctx, name); err != nil {
+		if err := n.checkAdminWithout(ctx, credentials{of: name}); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,8 @@ var (
 	ErrNoUser = errors.New("no such user")
 	// ErrNoGrant means that there is no such grant to be revoked.
 	ErrNoGrant = errors.New("no such grant")
-	// ErrLastAdmin means that nobody would be left who administers the cluster.
+	// ErrLastAdmin means that nobody would be left who administers the cluster, is not disabled and has a
+	// credential that is good.
 	ErrLastAdmin = errors.New("nobody would be left who may administer the cluster")
 	// ErrNoIssuer means that the node that was asked to sign a certificate has not the
 	// authority's key.

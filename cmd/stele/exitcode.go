@@ -178,7 +178,8 @@ func faultOfName(err error) *fault {
 	case errors.Is(err, client.ErrNoGrant):
 		return &fault{code: exitNotFound, hint: `"stele acl list" shows the grants; one on a table says nothing of one on a family, nor the other way round`}
 	case errors.Is(err, client.ErrLastAdmin):
-		return &fault{code: exitError, hint: `make somebody else an administrator first: "stele acl grant USER admin --cluster"`}
+		return &fault{code: exitError, hint: `make somebody else an administrator first, who has a credential: "stele user add USER", "stele acl grant USER admin --cluster". ` +
+			`If all are lost: as root on the master's host "stele user add USER --credential SECURITY_DIR/node.pem"`}
 	case errors.Is(err, client.ErrNoIssuer):
 		return &fault{code: exitUnhealthy, hint: "a voter gets the authority's key soon after its vote; if it stays so, put ca.key back from a copy"}
 	case errors.Is(err, client.ErrNodeNotFound):

@@ -40,7 +40,7 @@
 //
 //	/acl/cluster            [1, 0, [[principal, 0, rights]...]]
 //	/acl/tables/<id>        [1, table's id, [[principal, family's id or 0, rights]...]]
-//	/acl/principals/<name>  [1, name, disabled, generation, created]
+//	/acl/principals/<name>  [1, name, disabled, generation, created, until]
 //	/acl/epoch              anything: only its generation counts
 //
 // Grants are sorted by principal, then family; principal "*" is everyone; rights are the
@@ -48,6 +48,13 @@
 // and bob read the family 2:
 //
 //	93 01 10 92 93 a3 61 6e 6e 00 03 93 a3 62 6f 62 02 01
+//
+// Until is when the last certificate of a principal ends that was not revoked, 0 if there is none. A record without it, of five
+// values, does not tell, and he counts as one who has a certificate. It lets nobody in: by it is judged whether somebody would be
+// left who administers the cluster. Access tokens are not in it, since they have files (package token). Example: ann, disabled,
+// generation 300:
+//
+//	96 01 a3 61 6e 6e c3 cd 01 2c cf 00 00 01 a2 31 79 de 00 cf 00 00 01 a9 89 2b 0a 00
 //
 // # Revocation
 //

@@ -203,15 +203,17 @@ func DecodePolicy(b []byte) (*Policy, error) {
 	return p, nil
 }
 
-func header(d *wire.Decoder, values int) {
+// header reads how many values a record has, one of these numbers, and its version.
+func header(d *wire.Decoder, values ...int) int {
 	n, v := d.Array(), d.Uint()
 	switch {
 	case d.Err() != nil:
 	case v != recordVersion:
 		d.Fail(fmt.Errorf("it is of version %d, this program knows %d", v, recordVersion))
-	case n != values:
-		d.Fail(fmt.Errorf("it has %d values, not %d", n, values))
+	case !slices.Contains(values, n):
+		d.Fail(fmt.Errorf("it has %d values, not %d", n, values[len(values)-1]))
 	}
+	return n
 }
 
 func atEnd(d *wire.Decoder) error {

@@ -172,7 +172,8 @@ func TestGrantRefuses(t *testing.T) {
 func TestGolden(t *testing.T) {
 	policy := &Policy{Table: 16, Grants: []Grant{{"ann", 0, Read | Write}, {"bob", 2, Read}}}
 	const example = "93 01 10 92 93 a3 61 6e 6e 00 03 93 a3 62 6f 62 02 01"
-	principal := &Principal{Name: "ann", Disabled: true, Generation: 300, Created: time.UnixMilli(1_796_126_400_000).UTC()}
+	principal := &Principal{Name: "ann", Disabled: true, Generation: 300, Created: time.UnixMilli(1_796_126_400_000).UTC(), Until: time.UnixMilli(1_827_662_400_000).UTC()}
+	const examplePrincipal = "96 01 a3 61 6e 6e c3 cd 01 2c cf 00 00 01 a2 31 79 de 00 cf 00 00 01 a9 89 2b 0a 00"
 	decodePolicy := func(b []byte) (any, error) { return DecodePolicy(b) }
 	decodePrincipal := func(b []byte) (any, error) { return DecodePrincipal(b) }
 	for _, c := range []struct {
@@ -183,7 +184,7 @@ func TestGolden(t *testing.T) {
 	}{
 		{policy.Encode(), example, decodePolicy, policy},
 		{(&Policy{Grants: []Grant{{"*", 0, Admin}}}).Encode(), "93 01 00 91 93 a1 2a 00 04", decodePolicy, &Policy{Grants: []Grant{{"*", 0, Admin}}}},
-		{principal.Encode(), "95 01 a3 61 6e 6e c3 cd 01 2c cf 00 00 01 a2 31 79 de 00", decodePrincipal, principal},
+		{principal.Encode(), examplePrincipal, decodePrincipal, principal},
 	} {
 		if want := wiretest.Unhex(t, c.want); !slices.Equal(c.got, want) {
 			t.Errorf("encoded\n% x, want\n% x", c.got, want)
@@ -210,7 +211,7 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(doc), example) {
+	if !strings.Contains(string(doc), example) || !strings.Contains(string(doc), examplePrincipal) {
 		t.Error("doc.go shows another example")
 	}
 	for what, hex := range map[string]string{
@@ -240,6 +241,21 @@ func TestPrincipal(t *testing.T) {
 	p.Disabled = true
 	if err := p.Check(6); !errors.Is(err, ErrDisabled) {
 		t.Errorf("disabled: %v", err)
+	}
+	for end, want := range map[int64]int64{7000: 9000, 9000: 9000, 9001: 9001} {
+		p := &Principal{Name: "ann", Until: time.UnixMilli(9000).UTC()}
+		p.Covers(time.UnixMilli(end))
+		if p.Until.UnixMilli() != want {
+			t.Errorf("until 9000, and by another certificate until %d: %d", end, p.Until.UnixMilli())
+		}
+	}
+	// What earlier programs wrote does not tell.
+	five := wiretest.Unhex(t, "95 01 a3 61 6e 6e c3 cd 01 2c cf 00 00 01 a2 31 79 de 00")
+	if p, err := DecodePrincipal(five); err != nil || p.Generation != 300 || !p.Until.Equal(UntilUnknown) {
+		t.Errorf("a record of five values: %+v, %v", p, err)
+	}
+	if p, err := DecodePrincipal((&Principal{Name: "ann"}).Encode()); err != nil || !p.Until.IsZero() {
+		t.Errorf("without a certificate: %+v, %v", p, err)
 	}
 	if _, err := DecodePrincipal((&Principal{Name: "a/b"}).Encode()); err == nil {
 		t.Error("a bad name was read")

@@ -18,6 +18,19 @@ type Principal struct {
 	// when one of his name was there before.
 	Generation uint64
 	Created    time.Time // in milliseconds
+	// Until is when the last of his certificates ends that were not revoked, in milliseconds: zero if there
+	// is none, UntilUnknown if that was not noted. His tokens have records of their own.
+	Until time.Time
+}
+
+// UntilUnknown is the Until of a record that does not tell: as if there was a certificate for ever.
+var UntilUnknown = time.UnixMilli(millisMax).UTC()
+
+// Covers notes a certificate that he is given, which ends then.
+func (p *Principal) Covers(end time.Time) {
+	if end.After(p.Until) {
+		p.Until = time.UnixMilli(end.UnixMilli()).UTC()
+	}
 }
 
 // Check returns nil if a certificate or token of that generation lets the principal in.
@@ -36,12 +49,13 @@ func (p *Principal) Check(generation uint64) error {
 func (p *Principal) Encode() []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
-	e.Array(5)
+	e.Array(6)
 	e.Uint(recordVersion)
 	e.Str(p.Name)
 	e.Bool(p.Disabled)
 	e.Uint(p.Generation)
 	e.Uint(uint64(max(0, p.Created.UnixMilli())))
+	e.Uint(uint64(max(0, p.Until.UnixMilli())))
 	return slices.Clone(e.Bytes())
 }
 
@@ -52,9 +66,17 @@ const millisMax = 253402300800000
 func DecodePrincipal(b []byte) (*Principal, error) {
 	d := wire.NewDecoder(b)
 	p := &Principal{}
-	header(&d, 5)
+	n := header(&d, 5, 6)
 	p.Name, p.Disabled, p.Generation = d.Str(), d.Bool(), d.Uint()
 	p.Created = time.UnixMilli(int64(min(d.Uint(), millisMax))).UTC()
+	p.Until = UntilUnknown
+	if n == 6 {
+		if ms := d.Uint(); ms == 0 {
+			p.Until = time.Time{}
+		} else {
+			p.Until = time.UnixMilli(int64(min(ms, millisMax))).UTC()
+		}
+	}
 	if d.Err() == nil {
 		if err := pki.CheckName("name of a principal", p.Name); err != nil {
 			d.Fail(err)

@@ -1,0 +1,87 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/security/acl"
+	"github.com/steledb/stele/security/token"
+)
+
+// credentials are what a principal shows: all, or one token. The zero ones are none.
+type credentials struct {
+	of    string
+	token *token.ID // nil: all
+}
+
+// checkAdminWithout returns api.ErrLastAdmin if nobody could administer the cluster without these credentials, of one who may.
+func (n *Node) checkAdminWithout(ctx context.Context, lost credentials) error {
+	cluster, _, err := n.policy(ctx, acl.Cluster)
+	if err != nil || !cluster.Rights(lost.of).Has(acl.Admin) {
+		return err
+	}
+	return n.checkAdminLeft(ctx, cluster, lost)
+}
+
+// checkAdminLeft returns api.ErrLastAdmin if by these grants nobody administers the cluster who is let in: who is disabled is
+// not, nor who has nothing to show once some credentials are lost.
+func (n *Node) checkAdminLeft(ctx context.Context, p *acl.Policy, lost credentials) error {
+	all, err := n.administrators(ctx, p)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	var byToken []*acl.Principal
+	for _, x := range all {
+		switch whole := x.Name == lost.of && lost.token == nil; {
+		case x.Disabled || whole:
+		case x.Until.After(now):
+			return nil
+		default:
+			byToken = append(byToken, x)
+		}
+	}
+	if len(byToken) == 0 {
+		return api.ErrLastAdmin
+	}
+	tokens, err := n.accessTokens(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, x := range byToken {
+		for _, t := range tokens[x.Name] {
+			gone := lost.token != nil && t.ID == *lost.token
+			if !gone && t.Valid(now) == nil && x.Check(t.Generation) == nil {
+				return nil
+			}
+		}
+	}
+	return api.ErrLastAdmin
+}
+
+// administrators returns who administers the cluster by these grants.
+func (n *Node) administrators(ctx context.Context, p *acl.Policy) (all []*acl.Principal, err error) {
+	var names []string
+	for _, g := range p.Grants {
+		if g.Rights.Has(acl.Admin) {
+			names = append(names, g.Principal)
+		}
+	}
+	if slices.Contains(names, acl.Everyone) {
+		if names, err = n.catalog.list(ctx, principalsDir); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range names {
+		x, _, err := n.principal(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if x != nil {
+			all = append(all, x)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,78 @@
+package node_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/security/folder"
+	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/security/token"
+	"github.com/steledb/stele/table"
+)
+
+// TestLastAdminsCredentials: an administrator who has nothing to show counts as none, so no order of revocations leaves
+// a cluster that nobody administers. Who has the keys of the master's host can make another one.
+func TestLastAdminsCredentials(t *testing.T) {
+	t.Parallel()
+	f, _, _ := secureFleet(t, 1)
+	f.startAll()
+	admin, ctx := f.client(0), within(t, 60*time.Second)
+	last := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, client.ErrLastAdmin) {
+			t.Errorf("%s: %v, want that nobody would be left", what, err)
+		}
+	}
+	done := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	root := func(name string) client.Grant { return client.Grant{Principal: name, Rights: "admin"} }
+	f.user(admin, "eve")
+	done("eve administers", admin.Grant(ctx, root("eve")))
+	done("her certificate is revoked", admin.RevokeUser(ctx, "eve", ""))
+	for what, do := range map[string]func() error{
+		"revoke":    func() error { return admin.RevokeUser(ctx, "admin", "") },
+		"disable":   func() error { return admin.DisableUser(ctx, "admin") },
+		"remove":    func() error { return admin.RemoveUser(ctx, "admin") },
+		"the right": func() error { return admin.Revoke(ctx, root("admin")) },
+	} {
+		last(what+" of the only one with a credential", do())
+	}
+
+	add := func(c *client.Client, name string, ttl time.Duration) token.Token {
+		t.Helper()
+		tok, _, err := c.AddToken(ctx, name, ttl, "")
+		done("a token of "+name, err)
+		return tok
+	}
+	first := add(admin, "eve", 0)
+	eve := f.clientAs(0, client.Config{Token: first, RetryTimeMax: -1})
+	done("all of admin, as eve has a token", admin.RevokeUser(ctx, "admin", ""))
+	last("the only token", eve.RevokeUser(ctx, "eve", first.ID().String()))
+	second := add(eve, "eve", 0)
+	done("one of two tokens", eve.RevokeUser(ctx, "eve", second.ID().String()))
+	last("the only token again", eve.RevokeUser(ctx, "eve", first.ID().String()))
+
+	short := add(eve, "bob", time.Second)
+	done("bob administers", eve.Grant(ctx, root("bob")))
+	if wait := time.Until(short.Ends()); wait > 0 {
+		time.Sleep(wait + time.Millisecond)
+	}
+	last("the only token that has not ended", eve.RevokeUser(ctx, "eve", first.ID().String()))
+	done("everybody administers", eve.Grant(ctx, root(client.Everyone)))
+	last("the only one of everybody with a credential", eve.RevokeUser(ctx, "eve", ""))
+	cred := f.user(eve, "carl")
+	done("one of everybody", eve.RevokeUser(ctx, "eve", ""))
+	last("the only certificate", f.clientAs(0, client.Config{Credential: cred, RetryTimeMax: -1}).DisableUser(ctx, "carl"))
+
+	host := f.clientAs(0, client.Config{Credential: good(pki.ReadCredential(folder.At(f.cfgs[0].Security).NodeFile()))})
+	back := f.clientAs(0, client.Config{Credential: f.user(host, "admin")})
+	if _, err := back.CreateTable(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
+		t.Errorf("by a credential that was made on the master's host: %v", err)
+	}
+}
