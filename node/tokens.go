@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/steledb/stele/client/api"
@@ -38,16 +39,7 @@ func (n *Node) handleTokens() {
 		if !begin(c, &r.Options) {
 			return
 		}
-		var made *api.CreatedToken
-		matter := ""
-		err := n.change(c.Context(), asked{subjectOf(c), api.MethodCreateToken, r.Node}, func(ctx context.Context) (err error) {
-			made, err = n.createToken(ctx, &r)
-			return err
-		})
-		if err == nil {
-			matter = tokenMatter(made)
-		}
-		n.audit.action(subjectOf(c), api.MethodCreateToken, matter, err)
+		made, err := n.makeToken(c.Context(), subjectOf(c), &r)
 		if err != nil {
 			fail(c, err)
 			return
@@ -74,6 +66,28 @@ func (n *Node) handleTokens() {
 		}
 		c.Reply(nil)
 	})
+}
+
+// makeToken makes a token, and has in the audit log what came of it, also when its maker has left before.
+func (n *Node) makeToken(ctx context.Context, who *subject, r *api.CreateTokenRequest) (*api.CreatedToken, error) {
+	var begun atomic.Bool
+	var made *api.CreatedToken
+	err := n.change(ctx, asked{who, api.MethodCreateToken, r.Node}, func(ctx context.Context) (err error) {
+		begun.Store(true)
+		matter := ""
+		if made, err = n.createToken(ctx, r); err == nil {
+			matter = tokenMatter(made)
+		}
+		n.audit.action(who, api.MethodCreateToken, matter, err)
+		return err
+	})
+	if err == nil {
+		return made, nil
+	}
+	if !begun.Load() { // it was refused, or waits: what comes of it then is noted, too
+		n.audit.action(who, api.MethodCreateToken, "", err)
+	}
+	return nil, err
 }
 
 func (n *Node) createToken(ctx context.Context, r *api.CreateTokenRequest) (*api.CreatedToken, error) {
