@@ -37,7 +37,7 @@ func (n *Node) unservedTablets(ctx context.Context, _ *api.NamesRequest) (answer
 	}
 	u = &api.UnservedTablets{}
 	err = n.peers.call(ctx, boss, methodUnserved, func(e *wire.Encoder) { e.Array(0) }, u.Decode)
-	return u.Append, err
+	return u.Append, orOlder(boss, methodUnserved, err)
 }
 
 // unservedHere is what this node knows if it is the master.
