@@ -147,16 +147,11 @@ func (n *Node) create(ctx context.Context, r *api.CreateTableRequest, creator st
 	if len(ends) > 0 {
 		cut = &cuts{first: id + 1, ends: ends}
 	}
-	if creator != "" { // before there is a table of which he sees nothing
-		if err := n.grantCreator(ctx, creator, id); err != nil {
-			return nil, nil, err
-		}
-		if err := n.ownCreator(ctx, creator, id); err != nil {
-			return nil, nil, err
-		}
+	if err = n.prepareTable(ctx, creator, id); err == nil { // before there is a table of which its creator sees nothing
+		err = n.catalog.saveTable(ctx, s, cut, 0)
 	}
-	if err := n.catalog.saveTable(ctx, s, cut, 0); err != nil {
-		if !errors.Is(err, metaapi.ErrOutcomeUnknown) {
+	if err != nil {
+		if !errors.Is(err, metaapi.ErrOutcomeUnknown) { // else the next master sees whether there is a table: leftovers.go
 			n.forgetGrants(ctx, id)
 			n.forgetQuota(ctx, id)
 		}
@@ -164,6 +159,17 @@ func (n *Node) create(ctx context.Context, r *api.CreateTableRequest, creator st
 	}
 	n.log.Info("table created", "table", s.Name, "families", len(s.Families), "tablets", cut.tablets())
 	return s, n.press(s, cut.tablets()), nil
+}
+
+// prepareTable writes what is to be there before a table: that its creator, if there is one, administers it, and that it is his.
+func (n *Node) prepareTable(ctx context.Context, creator string, tableID uint64) error {
+	if creator == "" {
+		return nil
+	}
+	if err := n.grantCreator(ctx, creator, tableID); err != nil {
+		return err
+	}
+	return n.ownCreator(ctx, creator, tableID)
 }
 
 // servedTimeout is how long the maker of a table waits until it is served. It is there in any case.

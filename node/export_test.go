@@ -154,6 +154,17 @@ func (n *Node) ChangeForNobody(ctx context.Context) error {
 	return n.change(ctx, asked{}, func(context.Context) error { return nil })
 }
 
+// SweepTables takes away what is left over of tables.
+func (n *Node) SweepTables(ctx context.Context) error { return n.sweepTables(ctx) }
+
+// SweptTables tells whether the master has done so since it is.
+func (n *Node) SweptTables() bool { return n.isMaster() && n.swept.Load() == n.master.Epoch() }
+
+// Files lists a folder of the lock service.
+func (n *Node) Files(ctx context.Context, dir string) ([]string, error) {
+	return n.catalog.list(ctx, dir)
+}
+
 // IsMaster tells whether the node is the master.
 func (n *Node) IsMaster() bool { return n.isMaster() }
 

@@ -22,6 +22,7 @@ func TestRemovalBrokenOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "the master has looked for leftovers", f.nodes[0].SweptTables)
 	stray := acl.TableFile(own.ID + 1000) // of a table that was never made
 	left := func(name string) (all []string) {
 		t.Helper()

@@ -88,8 +88,10 @@ type Node struct {
 	// changing holds a value while the catalog is changed. Changes run under ctx,
 	// which cancel ends in Close; see change.
 	changing chan struct{}
-	ctx      context.Context
-	cancel   context.CancelFunc
+	// swept is the epoch of the last reign in which leftovers of tables were taken away.
+	swept  atomic.Uint64
+	ctx    context.Context
+	cancel context.CancelFunc
 	// reign ends the node's candidacy for master.
 	reign context.CancelFunc
 
@@ -210,6 +212,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	n.background.Go(n.followRemoved)
 	n.background.Go(n.keepAuthority)
 	n.background.Go(n.followQuotas)
+	n.background.Go(n.sweepLeftovers)
 	if !early { // others renew it
 		n.background.Go(n.keepCertificate)
 	}

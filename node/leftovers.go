@@ -1,0 +1,110 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/node/quota"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/security/pki"
+)
+
+// Grants on a table and whose it is are written before the table, so that there is never a table without them. A table that does
+// not come to be, since its making failed half way, leaves them over, and so may one that was dropped. They do no harm, as ids
+// are not used again, but they would stay for ever: a master that is new takes them away.
+
+const (
+	// leftoversRetry is how long after a failure a master looks for leftovers again.
+	leftoversRetry = 10 * time.Second
+	// leftoversTimeout bounds one look, in which all tables' schemas are read.
+	leftoversTimeout = time.Minute
+)
+
+// sweepLeftovers takes away what is left over of tables once in each reign of this node, until the node closes.
+func (n *Node) sweepLeftovers() {
+	if n.security == nil { // nothing is written before a table
+		return
+	}
+	var failed once
+	for ; n.ctx.Err() == nil; pause(n.ctx, masterPoll) {
+		epoch := n.master.Epoch()
+		if epoch == 0 || epoch == n.swept.Load() {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(n.ctx, leftoversTimeout)
+		err := n.sweepTables(ctx)
+		cancel()
+		if err == nil {
+			n.swept.Store(epoch)
+		} else if n.ctx.Err() == nil && n.isMaster() {
+			failed.warn(n.log, "take away what is left over of tables that are not there; will try again", err)
+			pause(n.ctx, leftoversRetry)
+		}
+	}
+}
+
+// sweepTables takes away what there is of tables that are not there.
+func (n *Node) sweepTables(ctx context.Context) error {
+	left, err := n.leftovers(ctx, nil)
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	own := &subject{peer: pki.Peer{Kind: pki.Node, Name: n.id()}}
+	return n.change(ctx, asked{who: own}, func(ctx context.Context) error { // nothing is half made meanwhile
+		left, err := n.leftovers(ctx, left)
+		if err != nil {
+			return err
+		}
+		for _, id := range slices.Sorted(maps.Keys(left)) {
+			for _, file := range left[id] {
+				if err := n.catalog.remove(ctx, file, metaapi.AnyGeneration); err != nil && !errors.Is(err, metaapi.ErrNotFound) {
+					return err
+				}
+			}
+			n.log.Info("taken away what was left over of a table that is not there", "table", id, "files", left[id])
+		}
+		return nil
+	})
+}
+
+// leftovers returns files about tables that are not there, by the tables' ids: of some that were found before, unless these are
+// nil. What is about a table that is made at the same time is among them if no change waits for the caller.
+func (n *Node) leftovers(ctx context.Context, found map[uint64][]string) (map[uint64][]string, error) {
+	left := maps.Clone(found)
+	if found == nil {
+		left = map[uint64][]string{}
+		for _, file := range []func(uint64) string{policyPath, quota.OwnerFile, quota.TableFile} {
+			if err := n.addIDs(ctx, left, file); err != nil {
+				return nil, err
+			}
+		}
+	}
+	tables, err := n.tables(ctx) // after the files
+	for id := range tables {
+		delete(left, id)
+	}
+	return left, err
+}
+
+// addIDs adds the files that are so called for a table.
+func (n *Node) addIDs(ctx context.Context, all map[uint64][]string, file func(id uint64) string) error {
+	names, err := n.catalog.list(ctx, path.Dir(file(metadata.FirstID)))
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		id, err := strconv.ParseUint(name, 10, 64)
+		if err != nil || id < metadata.FirstID {
+			return fmt.Errorf("%s is not called as the file of a table is", name)
+		}
+		all[id] = append(all[id], file(id))
+	}
+	return nil
+}
