@@ -247,7 +247,7 @@ func (n *Node) addUsed(ctx context.Context, all *api.Quotas, tables map[uint64]s
 		return err
 	}
 	u, err := n.usageOfAll(ctx, 0)
-	if err != nil || len(u.Silent) > 0 {
+	if err != nil || len(u.Silent) > 0 || slices.ContainsFunc(u.Tables, func(t api.TableUsage) bool { return t.Unserved != 0 }) {
 		return err
 	}
 	byTable, byUser := map[string]int64{}, map[string]int64{}

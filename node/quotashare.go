@@ -3,14 +3,12 @@ package node
 import (
 	"context"
 	"fmt"
-	"path"
 	"slices"
 	"time"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/quota"
-	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )
 
@@ -195,15 +193,9 @@ func (n *Node) forgetServers(set *meterSet) {
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, reportTimeout)
 	defer cancel()
-	files, err := n.catalog.meta.List(ctx, serversDir)
+	alive, err := n.instancesAlive(ctx)
 	if err != nil {
 		return // seen again
-	}
-	alive := map[string]bool{}
-	for _, f := range files {
-		if f.Lock == metaapi.Exclusive {
-			alive[serverName(path.Base(f.Path), f.LockGeneration)] = true
-		}
 	}
 	for _, server := range stale {
 		if !alive[server] {

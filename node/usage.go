@@ -54,7 +54,7 @@ func (n *Node) usage(ctx context.Context, r *api.NamesRequest) (answer, error) {
 		return nil, err
 	}
 	if len(all.Tables) == 0 && name != "" { // nobody serves it now
-		all.Tables = []api.TableUsage{{Name: name}}
+		all.Tables = []api.TableUsage{{Name: name, Unserved: -1}}
 	}
 	if err := n.addOwners(ctx, all); err != nil {
 		return nil, err
@@ -109,10 +109,12 @@ func (n *Node) usageOfAll(ctx context.Context, tableID uint64) (*api.Usage, erro
 	defer cancel()
 	var mu sync.Mutex
 	var asked sync.WaitGroup
-	var sum usageSum
+	sum := usageSum{answered: map[string]bool{}}
+	var where placement
+	asked.Go(func() { where = n.placement(ctx, tableID) })
 	for _, m := range n.fleetOf.Members() {
 		if !m.Alive && m.ID != n.id() {
-			continue // it serves nothing, or not for long
+			continue // if it should serve something, METADATA says so
 		}
 		asked.Go(func() {
 			here := &api.Usage{}
@@ -127,6 +129,7 @@ func (n *Node) usageOfAll(ctx context.Context, tableID uint64) (*api.Usage, erro
 				sum.silent = append(sum.silent, m.ID)
 				return
 			}
+			sum.answered[m.ID] = true
 			sum.add(here)
 		})
 	}
@@ -134,6 +137,7 @@ func (n *Node) usageOfAll(ctx context.Context, tableID uint64) (*api.Usage, erro
 	if errors.Is(context.Cause(ctx), context.Canceled) {
 		return nil, ctx.Err()
 	}
+	sum.addUnserved(&where)
 	return sum.result(), nil
 }
 
@@ -162,8 +166,9 @@ func toldUsage(x *tablet.Usage) api.TableUsage {
 
 // usageSum adds up what nodes have told.
 type usageSum struct {
-	tables map[string]*api.TableUsage
-	silent []string
+	tables   map[string]*api.TableUsage
+	answered map[string]bool // nodes
+	silent   []string        // nodes
 }
 
 func (s *usageSum) add(u *api.Usage) {
@@ -199,8 +204,8 @@ func (s *usageSum) add(u *api.Usage) {
 
 // result returns the sum by name, of families those that were dropped last.
 func (s *usageSum) result() *api.Usage {
-	u := &api.Usage{Silent: s.silent}
-	slices.Sort(u.Silent)
+	slices.Sort(s.silent)
+	u := &api.Usage{Silent: slices.Compact(s.silent)}
 	for _, t := range s.tables {
 		slices.SortFunc(t.Families, func(a, b api.FamilyUsage) int {
 			if (a.Name == "") != (b.Name == "") {

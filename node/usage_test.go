@@ -3,6 +3,7 @@ package node_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -42,9 +43,67 @@ func TestUsageOfCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := good(c.Usage(ctx, "")).Tables
+	for _, x := range all {
+		if x.Unserved != 0 {
+			t.Errorf("all is served, and %d tablets of %s are missing", x.Unserved, x.Name)
+		}
+	}
 	last := all[len(all)-1]
 	if all[0].Name != "METADATA" || last.Name != "t" || last.Files != 3 || last.MemtableBytes != 0 || last.Families[0].Files != 3 || last.DiskBytes != last.Families[0].DiskBytes+last.Families[1].DiskBytes {
 		t.Errorf("compacted: %+v", all)
+	}
+}
+
+// TestUsageWithoutANode: what a node serves that has died is not left out silently, until others serve it.
+func TestUsageWithoutANode(t *testing.T) {
+	t.Parallel()
+	f := form(t, 3)
+	ctx := within(t, 120*time.Second)
+	boss := f.master()
+	c, dies := f.client(boss), (boss+1)%3
+	if _, err := c.CreateSplitTable(ctx, "t", []string{"a", "b"}, table.FamilySpec{Name: "f"}); err != nil {
+		t.Fatal(err)
+	}
+	for i, row := range []string{"a", "b", "c"} {
+		if _, err := c.MoveTablet(ctx, "t", client.TabletRef{Row: row}, f.cfgs[i].Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := f.nodes[dies].ID()
+	stopped := make(chan struct{})
+	go func() { // its tablets have others soon
+		defer close(stopped)
+		_ = f.nodes[dies].Close(ctx)
+	}()
+	whole, missing := func(u *client.Usage) bool {
+		return len(u.Silent) == 0 && len(u.Tables) == 1 && u.Tables[0].Tablets == 3 && u.Tables[0].Unserved == 0
+	}, 0
+	for gone := false; ; {
+		select {
+		case <-stopped:
+			gone = true
+		default:
+		}
+		u, err := c.Usage(ctx, "t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if whole(u) {
+			if gone {
+				break
+			}
+			continue
+		}
+		if len(u.Tables) != 1 || u.Tables[0].Unserved == 0 || u.Tables[0].Tablets > 2 {
+			t.Fatalf("not whole, and it does not say so: %+v", u)
+		}
+		if u.Tables[0].Unserved == 1 && slices.Equal(u.Silent, []string{id}) {
+			missing++
+		}
+	}
+	f.stop(dies)
+	if missing == 0 {
+		t.Errorf("node %s was never told to be missing", id)
 	}
 }
 

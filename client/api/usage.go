@@ -5,7 +5,8 @@ import "github.com/steledb/stele/internal/wire"
 // Usage is the result of usage: what tables take, by name.
 type Usage struct {
 	Tables []TableUsage
-	// Silent are the ids of nodes that were asked and did not answer: what they serve is missing.
+	// Silent are the ids of nodes that did not answer, or are dead and have tablets of these tables still: what they
+	// serve is missing.
 	Silent []string
 }
 
@@ -24,6 +25,9 @@ type TableUsage struct {
 	// MemtableBytes are of memtables; InMemoryBytes of files of in-memory groups that are in memory.
 	MemtableBytes, InMemoryBytes int64
 	Families                     []FamilyUsage
+	// Unserved is how many tablets nobody told of: METADATA gives them to nobody, or to a server that is gone, has not answered
+	// or not loaded them yet. What they take is missing. -1: it is not known.
+	Unserved int64
 }
 
 // FamilyUsage is a family's part of a TableUsage. Files and memtables are divided by what keys and
@@ -50,6 +54,7 @@ func (u *TableUsage) fields() fields {
 		{"name", &u.Name}, {"owner", &u.Owner}, {"tablets", &u.Tablets}, {"files", &u.Files}, {"disk_bytes", &u.DiskBytes}, {"undivided_bytes", &u.UndividedBytes},
 		{"memtable_bytes", &u.MemtableBytes}, {"in_memory_bytes", &u.InMemoryBytes},
 		{"families", &list[FamilyUsage]{all: &u.Families, fields: (*FamilyUsage).fields, what: "families", max: usageTablesMax}},
+		{"unserved_tablets", &u.Unserved},
 	}
 }
 
