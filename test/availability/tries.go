@@ -240,19 +240,25 @@ func (r *run) move(ctx context.Context, tablet int) error {
 	return err
 }
 
-// elsewhere returns a node that does not have a row.
+// elsewhere returns the node with the fewest tablets of those that do not have a row: the balance leaves tablets that were moved
+// where they are, and the cluster is not at rest while a node has too few.
 func (r *run) elsewhere(ctx context.Context, row string) (*process, error) {
 	places, err := r.f.places(ctx, r.table.ID)
 	if err != nil {
 		return nil, err
 	}
 	i := slices.IndexFunc(places, func(p place) bool { return p.end == "" || p.end >= row })
+	tablets := map[string]int{}
+	for _, p := range places {
+		tablets[p.addr]++
+	}
+	var to *process
 	for _, p := range r.f.nodes {
-		if p.rpc != places[i].addr {
-			return p, nil
+		if p.rpc != places[i].addr && (to == nil || tablets[p.rpc] < tablets[to.rpc]) {
+			to = p
 		}
 	}
-	return nil, fmt.Errorf("no node is free of %q", row)
+	return to, nil
 }
 
 // masters measures what writes to others see of the master's death.
