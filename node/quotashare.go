@@ -200,7 +200,7 @@ func (n *Node) forgetServers(set *meterSet) {
 	for _, server := range stale {
 		if !alive[server] {
 			q.master.Forget(server)
-			q.ledger.Forget(server)
+			q.ledger.Forget(q.gone, server)
 		}
 	}
 }

@@ -16,6 +16,7 @@ type Ledger struct {
 		servers map[string]*told
 		whole   bool // all servers have told, or had the time to
 		total   map[uint64]int64
+		kept    map[string]*kept     // of servers that have fallen silent, or are gone
 		high    map[string]time.Time // quotas whose tables take too much, by key, with since when
 		full    map[string]time.Time // quotas that are used up, by key, with when they were last seen to be
 		last    map[uint64]Over
@@ -26,8 +27,15 @@ type Ledger struct {
 // told is what a server has told last.
 type told struct {
 	tables map[uint64]int64 // bytes
+	all    map[uint64]int64 // bytes of the same tables on all servers then
 	at     time.Time
 	silent bool // too long ago: it is not in the totals
+}
+
+// kept is what tables took on all servers when one of them has told last.
+type kept struct {
+	all   map[uint64]int64
+	until time.Time
 }
 
 // Bound is a quota of bytes, and the tables that count for it.
@@ -51,8 +59,11 @@ const (
 	// highFor is how long tables must have taken too much until the quota counts as used up: while a tablet is moved both
 	// servers may have told of it.
 	highFor = 1500 * time.Millisecond
-	// silentAfter is when what a server has told counts no more: others have its tablets, most likely, and tell of them.
+	// silentAfter is when what a server has told is added no more: others have its tablets, most likely, and tell of them.
 	silentAfter = 1500 * time.Millisecond
+	// keptFor is how long tables count as no smaller than they were with the server that has fallen silent, unless it tells again:
+	// longer than its tablets take to be others'. Added to what those tell they would count twice.
+	keptFor = 2 * time.Minute
 	// verdictsFor is how long verdicts are not made anew: each report of a server asks for them.
 	verdictsFor = 250 * time.Millisecond
 )
@@ -63,14 +74,40 @@ func (l *Ledger) Note(now time.Time, epoch uint64, server string, tables map[uin
 	defer l.mu.Unlock()
 	if l.mu.servers == nil || l.mu.epoch != epoch {
 		l.mu.epoch, l.mu.since, l.mu.at, l.mu.whole = epoch, now, time.Time{}, false
-		l.mu.servers, l.mu.total = map[string]*told{}, map[uint64]int64{}
+		l.mu.servers, l.mu.total, l.mu.kept = map[string]*told{}, map[uint64]int64{}, map[string]*kept{}
 		l.mu.high, l.mu.full = map[string]time.Time{}, map[string]time.Time{}
 	}
 	l.leaveOutLocked(l.mu.servers[server])
-	l.mu.servers[server] = &told{tables: tables, at: now}
+	delete(l.mu.kept, server)
+	t := &told{tables: tables, all: make(map[uint64]int64, len(tables)), at: now}
+	l.mu.servers[server] = t
 	for id, n := range tables {
 		l.mu.total[id] += n
+		t.all[id] = l.mu.total[id]
 	}
+}
+
+// keepLocked notes what tables took when a server has told last, which is about to be left out: by now others may tell of
+// its tablets, too.
+func (l *Ledger) keepLocked(now time.Time, server string) {
+	if t := l.mu.servers[server]; t != nil && !t.silent {
+		l.mu.kept[server] = &kept{t.all, now.Add(keptFor)}
+	}
+}
+
+// leastLocked returns what tables count for at least, and forgets what was kept for long.
+func (l *Ledger) leastLocked(now time.Time) map[uint64]int64 {
+	least := map[uint64]int64{}
+	for server, k := range l.mu.kept {
+		if !now.Before(k.until) {
+			delete(l.mu.kept, server)
+			continue
+		}
+		for id, n := range k.all {
+			least[id] = max(least[id], n)
+		}
+	}
+	return least
 }
 
 // leaveOutLocked takes what a server has told out of the totals.
@@ -94,9 +131,10 @@ func (l *Ledger) Reset() {
 }
 
 // Forget leaves out a server that serves nothing any more.
-func (l *Ledger) Forget(server string) {
+func (l *Ledger) Forget(now time.Time, server string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.keepLocked(now, server)
 	l.leaveOutLocked(l.mu.servers[server])
 	delete(l.mu.servers, server)
 }
@@ -127,17 +165,19 @@ func (l *Ledger) Over(now time.Time, alive int, bounds func() []Bound) map[uint6
 	if now.Sub(l.mu.at) < verdictsFor {
 		return l.mu.last
 	}
-	for _, t := range l.mu.servers {
+	for server, t := range l.mu.servers {
 		if now.Sub(t.at) > silentAfter {
+			l.keepLocked(now, server)
 			l.leaveOutLocked(t)
 		}
 	}
+	least := l.leastLocked(now)
 	first := l.mu.at.IsZero()
 	over, high, full := map[uint64]Over{}, map[string]time.Time{}, map[string]time.Time{}
 	for _, b := range bounds() {
 		used := int64(0)
 		for _, id := range b.Tables {
-			used += l.mu.total[id]
+			used += max(l.mu.total[id], least[id])
 		}
 		at, was := l.mu.full[b.Key]
 		since, before := l.mu.high[b.Key]

@@ -72,9 +72,12 @@ func TestLedger(t *testing.T) {
 		t.Errorf("of two tables: %v", o)
 	}
 	delete(r.servers, "b")
-	r.Forget("b")
+	r.Forget(r.now, "b")
+	if o := r.after(keptFor - time.Second); len(o) != 2 {
+		t.Errorf("a server is gone, and nobody tells of its tablets yet: %v", o)
+	}
 	if o := r.after(2 * fullFor); len(o) != 0 {
-		t.Errorf("after a server is gone: %v", o)
+		t.Errorf("long after a server is gone: %v", o)
 	}
 	if all := r.Servers(); len(all) != 1 || all[0] != "a" {
 		t.Errorf("servers %v", all)
@@ -95,6 +98,42 @@ func TestLedger(t *testing.T) {
 	if o := r.after(learning); len(o) != 1 {
 		t.Errorf("by another master: %v", o)
 	}
+}
+
+// TestLedgerOfSilence: a table counts for no less while a server with a part of it does not tell, for a while, however many
+// are silent one after the other; and at once for what it is when they tell again.
+func TestLedgerOfSilence(t *testing.T) {
+	r := newLedgerRun()
+	r.bounds = r.bounds[:1]
+	parts := map[string]map[uint64]int64{"a": {1: 60}, "b": {1: 30}, "c": {1: 10}}
+	tell := func(names ...string) {
+		r.servers = map[string]map[uint64]int64{}
+		for _, name := range names {
+			r.servers[name] = parts[name]
+		}
+	}
+	full := func(what string, after time.Duration, want bool) {
+		t.Helper()
+		if o := r.after(after); (len(o) > 0) != want || want && o[1].Used < 100 {
+			t.Errorf("%s: %v", what, o)
+		}
+	}
+	tell("a", "b", "c")
+	full("all tell", 2*learning, true)
+	tell("b", "c")
+	full("one is silent", keptFor/2, true)
+	tell("c")
+	full("two are", keptFor/2-10*time.Second, true)
+	tell("a", "c")
+	parts["a"][1] = 20
+	full("the first tells again that it has less", 2*fullFor, false)
+	tell("b", "c")
+	parts["b"][1] = 90 // and what the first had
+	full("another has the tablets of one that is silent", 2*fullFor, true)
+	parts["b"][1] = 50
+	full("less than with the one that is silent", keptFor/2, false)
+	tell()
+	full("nobody tells", 2*keptFor, false)
 }
 
 // TestLedgerOfMoves: who takes less than he may is refused nothing while a tablet is moved, or its server dies; and what is
