@@ -318,7 +318,7 @@ var errRightsMoved = fmt.Errorf("%w: rights have changed meanwhile, ask again", 
 // refuse returns err in the form in which it is answered, and has it in the audit log if it is
 // that somebody may not do what he wants, or is not known.
 func (n *Node) refuse(method string, who *subject, err error) error {
-	if errors.Is(err, api.ErrPermission) || errors.Is(err, api.ErrUnauthenticated) {
+	if isRefusal(err) {
 		n.audit.refused(who, method, "", err)
 	}
 	return toAPI(err)

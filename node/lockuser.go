@@ -35,18 +35,46 @@ type lockGroup interface {
 // lockServiceFor returns the lock service as a principal has it.
 func (n *Node) lockServiceFor(who *subject, method string, group lockGroup) (metaapi.Service, error) {
 	if method == metaapi.MethodKeepAlive {
-		name, generation, s := who.principal()
-		err, known := n.rights.cache.CheckClusterNow(name, generation, acl.Write)
-		if !known || s != nil && s.seen.Load() != nil && !n.rights.cache.Holds(*s.seen.Load()) {
-			n.background.Go(func() { _, _ = n.rights.check(n.ctx, who, acl.Write) })
-			return nil, fmt.Errorf("%w: it is asked what you may do", metaapi.ErrNotReady)
-		}
-		if err != nil {
+		err, known := n.lockRightNow(who)
+		switch {
+		case !known:
+			n.askLockRight(who)
+			return nil, errAsking
+		case err != nil:
 			return nil, n.refuse(method, who, n.rights.told(err))
 		}
 	}
 	inner := clientService{group.Service(), group}
-	return userService{inner, group, "user " + who.owner() + ": "}, nil
+	return userService{inner, group, "user " + who.owner() + ": ", n, who}, nil
+}
+
+// errAsking is what a call is told that may not wait.
+var errAsking = fmt.Errorf("%w: it is asked what you may do", metaapi.ErrNotReady)
+
+// lockRightNow tells, asking nobody, whether a principal has the right to the lock service. It
+// is not known if somebody would have to be asked.
+func (n *Node) lockRightNow(who *subject) (err error, known bool) {
+	name, generation, s := who.principal()
+	if s != nil {
+		if seen := s.seen.Load(); seen == nil || !n.rights.cache.Holds(*seen) {
+			return nil, false
+		}
+		if err := s.record.Valid(time.Now()); err != nil {
+			return err, true
+		}
+	}
+	return n.rights.cache.CheckClusterNow(name, generation, acl.Write)
+}
+
+// askLockRight has lockRightNow know, soon. For one principal's connection it is asked once at a time.
+func (n *Node) askLockRight(who *subject) {
+	if !who.asking.CompareAndSwap(false, true) {
+		return
+	}
+	n.background.Go(func() {
+		defer who.asking.Store(false)
+		_, _ = n.rights.check(n.ctx, who, acl.Write)
+	})
 }
 
 // userService is the lock service below locksDir, with the sessions that one principal has
@@ -55,6 +83,8 @@ type userService struct {
 	clientService
 	group  lockGroup
 	prefix string
+	n      *Node
+	who    *subject
 }
 
 // errNotYours is what is said of what is not below locksDir.
@@ -108,13 +138,50 @@ func (s userService) OpenSession(ctx context.Context, name string, lease time.Du
 	return s.clientService.OpenSession(ctx, name[:min(len(name), metaapi.SessionNameBytesMax)], lease)
 }
 
-// KeepAlive implements metaapi.Service.
+// KeepAlive implements metaapi.Service. It may have hung for long: the session of whom the right
+// was taken from meanwhile ends.
 func (s userService) KeepAlive(ctx context.Context, req metaapi.KeepAliveRequest, done func(metaapi.KeepAliveResponse, error)) {
 	if err := s.own(req.Session); err != nil {
 		done(metaapi.KeepAliveResponse{}, err)
 		return
 	}
-	s.Service.KeepAlive(ctx, req, done)
+	s.Service.KeepAlive(ctx, req, func(r metaapi.KeepAliveResponse, err error) {
+		if err == nil {
+			if gone, known := s.n.lockRightNow(s.who); gone != nil || !known {
+				// One at most for each that hung when rights changed: the next are not let in.
+				s.n.background.Go(func() { done(s.still(req.Session, r)) })
+				return
+			}
+		}
+		done(r, err)
+	})
+}
+
+// still asks whether the principal still has the right, and ends the session if not. What he is
+// told else is what he was to be.
+func (s userService) still(id metaapi.SessionID, r metaapi.KeepAliveResponse) (metaapi.KeepAliveResponse, error) {
+	if _, err := s.n.rights.check(s.n.ctx, s.who, acl.Write); err != nil {
+		if isRefusal(err) {
+			s.leave(func(ctx context.Context) error { return s.Service.CloseSession(ctx, id) })
+			return metaapi.KeepAliveResponse{}, s.n.refuse(metaapi.MethodKeepAlive, s.who, err)
+		}
+		return metaapi.KeepAliveResponse{}, errAsking
+	}
+	return r, nil
+}
+
+// isRefusal tells whether an error is that somebody may not, and not that it is not known.
+func isRefusal(err error) bool {
+	return errors.Is(err, api.ErrPermission) || errors.Is(err, api.ErrUnauthenticated)
+}
+
+// leave gives up what a principal may have no longer. What fails here ends with the lease, which is not extended.
+func (s userService) leave(give func(ctx context.Context) error) {
+	ctx, cancel := context.WithTimeout(s.n.ctx, rightsTimeout)
+	defer cancel()
+	if err := give(ctx); err != nil {
+		s.n.log.Info("a session without rights is left to its lease", "user", s.who.owner(), "error", err)
+	}
 }
 
 // CloseSession implements metaapi.Service.
@@ -189,7 +256,15 @@ func (s userService) Acquire(ctx context.Context, id metaapi.SessionID, p string
 	if err := s.both(id, p); err != nil {
 		return metaapi.Grant{}, err
 	}
-	return s.clientService.Acquire(ctx, id, p, mode, wait, delay)
+	g, err := s.clientService.Acquire(ctx, id, p, mode, wait, delay)
+	if err != nil {
+		return g, err
+	}
+	if _, lost := s.n.rights.check(s.n.ctx, s.who, acl.Write); lost != nil { // while he waited for others
+		s.leave(func(ctx context.Context) error { return s.Service.Release(ctx, id, p, g.Hold) })
+		return metaapi.Grant{}, s.n.refuse(metaapi.MethodAcquire, s.who, lost)
+	}
+	return g, nil
 }
 
 // Release implements metaapi.Service.

@@ -22,6 +22,8 @@ type subject struct {
 	passed bool
 	// shown is the token that was shown on a connection without certificate.
 	shown atomic.Pointer[shown]
+	// asking is set while it is asked what he may do, for a call that may not wait for that.
+	asking atomic.Bool
 	// lately are views that were used on the connection, each at the place of its table.
 	lately [4]atomic.Pointer[lately]
 }

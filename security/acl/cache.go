@@ -194,13 +194,20 @@ func (c *Cache) CheckCluster(ctx context.Context, principal string, generation u
 // to be asked.
 func (c *Cache) CheckClusterNow(principal string, generation uint64, right Rights) (err error, known bool) {
 	c.mu.RLock()
-	epoch, p, cluster := c.mu.epoch, c.mu.known[principal], c.mu.policies[Cluster]
+	epoch, cluster := c.mu.epoch, c.mu.policies[Cluster]
+	p, looked := c.mu.known[principal]
 	c.mu.RUnlock()
-	if p == nil || cluster == nil || !c.files.Holds(epoch) {
+	if !looked || !c.files.Holds(epoch) {
 		return nil, false
 	}
-	if err := p.Check(generation); err != nil {
+	if p == nil {
+		return ErrUnknownPrincipal, true
+	}
+	if err := p.Check(generation); err != nil { // the grants were not read for him
 		return err, true
+	}
+	if cluster == nil {
+		return nil, false
 	}
 	return cluster.Check(principal, right), true
 }

@@ -387,3 +387,28 @@ func TestCacheAsksSeldom(t *testing.T) {
 		t.Errorf("%d views are kept, at most %d may be", n, viewsMax)
 	}
 }
+
+// TestClusterRightNow: who is not let in is known not to be, without anybody being asked again,
+// also if nothing but that was read.
+func TestClusterRightNow(t *testing.T) {
+	service := newLockService()
+	service.put(PrincipalFile("ann"), (&Principal{Name: "ann", Generation: 5}).Encode())
+	service.put(PrincipalFile("bob"), (&Principal{Name: "bob", Disabled: true}).Encode())
+	for name, want := range map[string]error{"ann": ErrRevoked, "bob": ErrDisabled, "nobody": ErrUnknownPrincipal} {
+		files := service.open()
+		c := NewCache(files)
+		for range 2 {
+			if err, known := c.CheckClusterNow(name, 4, Write); known {
+				t.Errorf("%s is known without anybody being asked: %v", name, err)
+			}
+			if _, err := c.CheckCluster(t.Context(), name, 4, Write); !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", name, err, want)
+			}
+			reads := files.reads.Load()
+			if err, known := c.CheckClusterNow(name, 4, Write); !known || !errors.Is(err, want) || files.reads.Load() != reads {
+				t.Errorf("%s, once it was asked: known %v, %v, want %v", name, known, err, want)
+			}
+			service.change(PrincipalFile("other"), nil)
+		}
+	}
+}
