@@ -77,7 +77,7 @@ func (n *Node) handleCommands() {
 				c.Fail(&rpc.Error{Code: rpc.CodeUnavailable, Message: "the node does not serve: " + n.unready(), Retryable: true})
 				return
 			}
-			if err := n.epochs.admit(c.Context(), m, n.meta.client); err != nil {
+			if err := n.admitCommand(c, m); err != nil {
 				c.Fail(err)
 				return
 			}

@@ -31,6 +31,16 @@ type checker interface {
 // epochCheckTimeout bounds the question whether a new master is one.
 const epochCheckTimeout = 5 * time.Second
 
+// admitCommand lets a call with a command pass, or refuses it: if it does not come from the node that it names as master,
+// for sequencers are no secret, and as epochGate.admit does.
+func (n *Node) admitCommand(c *rpc.Call, m command) error {
+	if who := subjectOf(c); who != nil && who.peer.Name != m.master {
+		return api.ToRPC(&api.PermissionError{Method: c.Method(),
+			Text: fmt.Sprintf("node %s commands in the name of node %.80q: a master commands in its own", who.peer.Name, m.master)})
+	}
+	return n.epochs.admit(c.Context(), m, n.meta.client)
+}
+
 // admit lets a command pass, or refuses it: for an older epoch than one seen, or for a
 // newer one that the lock service does not confirm.
 func (g *epochGate) admit(ctx context.Context, m command, locks checker) error {

@@ -115,7 +115,7 @@ func (n *Node) handleOrders() {
 				c.Fail(&rpc.Error{Code: rpc.CodeBadRequest, Message: fmt.Sprintf("%s: %v", method, err)})
 				return
 			}
-			a, err := n.obey(c.Context(), &o, do)
+			a, err := n.obey(c, &o, do)
 			if err != nil {
 				c.Fail(toAPI(err))
 				return
@@ -126,15 +126,15 @@ func (n *Node) handleOrders() {
 }
 
 // obey carries a command out, if it is the master's and means the tablet server that there is.
-func (n *Node) obey(ctx context.Context, o *order, do func(context.Context, *tabletServer, *order) (answer, error)) (answer, error) {
+func (n *Node) obey(c *rpc.Call, o *order, do func(context.Context, *tabletServer, *order) (answer, error)) (answer, error) {
 	s := n.server.Load()
 	if s == nil || !s.is(o.server) {
 		return nil, &rpc.Error{Code: rpc.CodeUnavailable, Message: fmt.Sprintf("tablet server %s is not here any more, or not yet", o.server)}
 	}
-	if err := n.epochs.admit(ctx, o.command, n.meta.client); err != nil {
+	if err := n.admitCommand(c, o.command); err != nil {
 		return nil, err
 	}
-	return do(ctx, s, o)
+	return do(c.Context(), s, o)
 }
 
 // send sends a command to a tablet server.
