@@ -88,7 +88,7 @@ var guards = allGuards(map[string]guard{
 	api.MethodRaftStatus:      {to: right, right: acl.Read},
 	api.MethodUnservedTablets: {to: right, right: acl.Read},
 	api.MethodDrainNode:       {to: right, right: acl.Admin, about: "node "},
-	api.MethodRemoveNode:      {to: right, right: acl.Admin, about: "node "},
+	api.MethodRemoveNode:      {to: right, right: acl.Admin, master: true, about: "node "},
 
 	api.MethodBlobOpen:        {to: right, right: acl.Write},
 	api.MethodBlobWrite:       {to: right, right: acl.Write},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/steledb/stele/client/api"
@@ -105,38 +106,62 @@ func (n *Node) drainNode(ctx context.Context, r *api.NamesRequest) (answer, erro
 
 // removeNode takes a node out of the cluster for good.
 func (n *Node) removeNode(ctx context.Context, r *api.NamesRequest) (answer, error) {
-	x, err := n.find(ctx, r.Names[0])
+	by := askedIn(ctx)
+	passed := by.who != nil && by.who.passed // another node was asked, which tells the answer
+	return nil, n.change(ctx, by, func(ctx context.Context) error { return n.remove(ctx, r.Names[0], r.Force, passed) })
+}
+
+// removalLook bounds the look at whether a node may be removed: other changes wait for it.
+const removalLook = 10 * time.Second
+
+// remove removes a node, as a change: the next one sees the mark of this one.
+func (n *Node) remove(ctx context.Context, name string, force, passed bool) error {
+	short, cancel := context.WithTimeout(ctx, removalLook)
+	defer cancel()
+	x, err := n.removable(short, name, force, passed)
 	if err != nil {
-		return nil, err
-	}
-	if x.State == gossip.Alive && !r.Force {
-		return nil, &api.NodeInUseError{Node: x.id, Reason: "it is alive: stop it first"}
-	}
-	if x.id == n.id() {
-		return nil, &api.NodeInUseError{Node: x.id, Reason: "it is the node that was asked: ask another one"}
-	}
-	if err := n.checkQuorumWithout(ctx, x.id); err != nil {
-		return nil, err
+		if short.Err() != nil && ctx.Err() == nil {
+			return told(api.ErrUnavailable, fmt.Errorf("look whether node %q may be removed: %w", name, err))
+		}
+		return err
 	}
 	// The mark comes first: from then on the node cannot come back.
 	if _, err := n.catalog.set(ctx, removedPath(x.id), []byte(x.record.Name), metaapi.AnyGeneration); err != nil {
-		return nil, err
+		return err
 	}
 	if err := n.catalog.remove(ctx, nodePath(x.id), metaapi.AnyGeneration); err != nil && !errors.Is(err, metaapi.ErrNotFound) {
-		return nil, err
+		return err
 	}
 	n.former.Forget(x.id)
 	if n.ring != nil {
 		n.ring.Forget(x.id)
 	}
 	n.log.Info("node removed from the cluster", "node", x.id, "name", x.record.Name)
-	return nil, nil
+	return nil
+}
+
+// removable returns the node of that id or name if it may be removed now, else *api.NodeInUseError.
+func (n *Node) removable(ctx context.Context, name string, force, passed bool) (fleetNode, error) {
+	x, err := n.find(ctx, name)
+	switch {
+	case err != nil:
+		return x, err
+	case x.State == gossip.Alive && !force:
+		return x, &api.NodeInUseError{Node: x.id, Reason: "it is alive: stop it first"}
+	case x.id == n.id() && !passed:
+		return x, &api.NodeInUseError{Node: x.id, Reason: "it is the node that was asked: ask another one"}
+	}
+	return x, n.checkQuorumWithout(ctx, x.id)
 }
 
 // checkQuorumWithout refuses what would leave the lock service without a majority of
 // live voters at once: a node that is marked as removed ends before the group has made
-// do without it.
+// do without it. Nor does one count that was marked before and has not ended yet.
 func (n *Node) checkQuorumWithout(ctx context.Context, id string) error {
+	gone, err := n.catalog.list(ctx, removedDir)
+	if err != nil {
+		return err
+	}
 	s, err := n.groupStatus(ctx)
 	if err != nil {
 		return err
@@ -148,7 +173,7 @@ func (n *Node) checkQuorumWithout(ctx context.Context, id string) error {
 		}
 		voters++
 		votes = votes || r.ID == id
-		if r.ID != id && r.Alive {
+		if r.ID != id && r.Alive && !slices.Contains(gone, r.ID) {
 			live++
 		}
 	}

@@ -54,6 +54,7 @@ func askedLate(f *fleet, c *client.Client, joinToken string) map[string]func() e
 		"drop a family":        func() error { _, err := c.DropFamily(ctx, "t", "g"); return err },
 		"make a family":        func() error { _, err := c.SetFamily(ctx, "t", spec); return err },
 		"make a join token":    func() error { _, err := c.CreateToken(ctx, client.TokenRequest{Kind: api.TokenJoin}); return err },
+		"remove a node":        func() error { return c.RemoveNode(ctx, f.nodes[2].ID(), true) },
 		"revoke a join token":  func() error { return c.RevokeToken(ctx, joinToken) },
 		"change how a family is": func() error {
 			_, err := c.SetFamily(ctx, "t", table.FamilySpec{Name: "f", GC: &seven})

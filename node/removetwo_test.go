@@ -1,0 +1,80 @@
+package node_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/node"
+)
+
+// TestRemoveTwo: of three voters one is removed, and no other right after it nor at the same time: the majority stays.
+func TestRemoveTwo(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 3)
+	for i := range f.cfgs {
+		f.cfgs[i].Expect, f.cfgs[i].Join = 3, f.addrs[:2]
+	}
+	f.startAll()
+	f.await(0, "three voters", votersAlive(3))
+	c, ctx := f.client(0), within(t, 60*time.Second)
+	answers := make(chan error, 2)
+	for _, i := range []int{1, 2} {
+		id := f.nodes[i].ID()
+		go func() { answers <- c.RemoveNode(ctx, id, true) }()
+	}
+	removed := 0
+	for range 2 {
+		var used *client.NodeInUseError
+		switch err := <-answers; {
+		case err == nil:
+			removed++
+		case !errors.As(err, &used):
+			t.Errorf("remove one of two at once: %v", err)
+		}
+	}
+	if removed != 1 {
+		t.Fatalf("of three voters %d were removed at once, want 1", removed)
+	}
+	for _, n := range f.nodes[1:] {
+		if err := c.RemoveNode(ctx, n.ID(), true); err == nil {
+			t.Error("a second voter of three is removed right after the first")
+		}
+	}
+	f.await(0, "two voters", votersAlive(2))
+}
+
+// TestRemoveMaster: the master removes itself when another node was asked.
+func TestRemoveMaster(t *testing.T) {
+	t.Parallel()
+	f, _, _ := secureThree(t)
+	boss := -1
+	eventually(t, "there is a master", func() bool {
+		for i, n := range f.nodes {
+			if n.IsMaster() {
+				boss = i
+			}
+		}
+		return boss >= 0
+	})
+	id, other := f.nodes[boss].ID(), (boss+1)%3
+	ctx := within(t, 60*time.Second)
+	var used *client.NodeInUseError
+	if err := f.client(boss).RemoveNode(ctx, id, true); !errors.As(err, &used) {
+		t.Errorf("the node that is asked is to be removed: %v", err)
+	}
+	if err := f.client(other).RemoveNode(ctx, id, true); err != nil && !errors.Is(err, client.ErrAmbiguous) {
+		t.Errorf("remove the master: %v", err)
+	}
+	select {
+	case <-f.nodes[boss].Done():
+		if err := f.nodes[boss].Err(); !errors.Is(err, node.ErrRemoved) {
+			t.Errorf("the node that was removed ends: %v", err)
+		}
+	case <-ctx.Done():
+		t.Fatal("a node that was removed goes on")
+	}
+	f.stop(boss)
+	f.await(other, "two voters", votersAlive(2))
+}
