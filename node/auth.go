@@ -14,11 +14,7 @@ import (
 // long as the connection lasts: [token].
 const methodAuth = "auth"
 
-// authPlaces bounds the tokens that are looked at, at once: that reads a file.
-const authPlaces = 16
-
 func (n *Node) handleAuth() {
-	places := make(chan struct{}, authPlaces)
 	n.rpc.Handle(methodAuth, rpc.Spawned, func(c *rpc.Call) {
 		text, err := c.Params.Str(), c.Params.Err()
 		who := subjectOf(c)
@@ -33,16 +29,7 @@ func (n *Node) handleAuth() {
 			c.Fail(n.notServing())
 			return
 		}
-		select {
-		case places <- struct{}{}:
-			defer func() { <-places }()
-		default:
-			fail(c, &api.OverloadedError{Reason: "too many tokens are looked at", RetryAfter: 100 * time.Millisecond})
-			return
-		}
-		ctx, cancel := context.WithTimeout(c.Context(), rightsTimeout)
-		defer cancel()
-		if err := n.authenticate(ctx, who, text); err != nil {
+		if err := n.authenticate(c.Context(), who, text); err != nil {
 			c.Fail(n.refuse(methodAuth, who, err))
 			return
 		}
@@ -50,9 +37,22 @@ func (n *Node) handleAuth() {
 	})
 }
 
-// authenticate makes a connection a principal's. Errors: *api.IdentityError, those of
+// authenticate makes a connection a principal's, if there is room to look at its token. Errors:
+// *api.OverloadedError, those of lookAtToken.
+func (n *Node) authenticate(ctx context.Context, who *subject, text string) (err error) {
+	leave, err := n.security.tokens.enter(hostOf(who.from))
+	if err != nil {
+		return err
+	}
+	defer func() { leave(err) }()
+	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
+	defer cancel()
+	return n.lookAtToken(ctx, who, text)
+}
+
+// lookAtToken makes a connection a principal's. Errors: *api.IdentityError, those of
 // rights.ask.
-func (n *Node) authenticate(ctx context.Context, who *subject, text string) error {
+func (n *Node) lookAtToken(ctx context.Context, who *subject, text string) error {
 	bad := &api.IdentityError{Reason: api.IdentityBadToken, Text: "there is no such token, or it was revoked"}
 	t, err := token.Parse(text)
 	if err != nil || t.Kind() != token.Access {

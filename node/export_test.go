@@ -5,6 +5,8 @@ import (
 	"errors"
 	"maps"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 
 	"github.com/steledb/stele/client/api"
@@ -117,6 +119,15 @@ func (n *Node) ResultsAreFree() bool {
 		n.results.free.Release(1)
 	}
 	return free
+}
+
+// Look tells as what the page at a path is answered to who shows a token as a bearer, from an address.
+func (n *Node) Look(ctx context.Context, path, from, bearer string) (status int) {
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil)
+	r.RemoteAddr = from
+	r.Header.Set("Authorization", "Bearer "+bearer)
+	status, _ = n.mayLook(r, pki.Peer{})
+	return status
 }
 
 // HoldChanges has changes of the catalog wait until release.

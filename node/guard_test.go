@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -376,5 +377,49 @@ func TestTokens(t *testing.T) {
 		if strings.Contains(log.String(), secret) || strings.Contains(log.String(), secret[20:60]) {
 			t.Error("the log has a token")
 		}
+	}
+}
+
+// TestTokensAreNotGuessed: who shows tokens that are not there is told to wait, by RPC and by HTTP, before each is a
+// read at the leader, and others are not.
+func TestTokensAreNotGuessed(t *testing.T) {
+	t.Parallel()
+	f, _, _ := secureFleet(t, 1)
+	f.startAll()
+	ctx := within(t, 60*time.Second)
+	admin := f.client(0)
+	tok, _, err := admin.AddToken(ctx, "ann", 0, "")
+	if err := errors.Join(err, admin.Grant(ctx, client.Grant{Principal: "ann", Rights: "read"})); err != nil {
+		t.Fatal(err)
+	}
+	guess := func() string {
+		return token.New(token.Access, pki.FingerprintOf(f.as.Trust().Authorities()[0]), time.Now(), 0).Reveal()
+	}
+	const guesses = 300
+	conn, began, refused := f.dialAs(0, nil), time.Now(), 0
+	for range guesses {
+		if e := answerOf(t, conn, "auth", values(guess())); e == nil {
+			t.Error("a token that is not there is good")
+		} else if e.Code == rpc.CodeUnauthenticated {
+			refused++
+		} else if e.Code != rpc.CodeOverloaded {
+			t.Error(e)
+		}
+	}
+	if most := 20 * (2 + int(time.Since(began)/time.Second)); refused > most {
+		t.Errorf("%d of %d tokens were looked at, want at most %d", refused, guesses, most)
+	}
+	eventually(t, "a good token is taken", func() bool { return answerOf(t, conn, "auth", values(tok.Reveal())) == nil })
+
+	statuses, began := map[int]int{}, time.Now()
+	for range guesses {
+		statuses[f.nodes[0].Look(ctx, "/metrics", "10.0.0.1:1", guess())]++
+	}
+	most := 20 * (2 + int(time.Since(began)/time.Second))
+	if n := statuses[http.StatusUnauthorized]; n == 0 || n > most || n+statuses[http.StatusTooManyRequests] != guesses {
+		t.Errorf("statuses of %d guesses by HTTP: %v, want at most %d that were looked at", guesses, statuses, most)
+	}
+	if status := f.nodes[0].Look(ctx, "/metrics", "10.0.0.2:1", tok.Reveal()); status != 0 {
+		t.Errorf("a good token from another host: %d", status)
 	}
 }

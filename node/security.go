@@ -41,7 +41,8 @@ type security struct {
 	issuer     atomic.Pointer[pki.Authority]
 	gossipKeys [][]byte
 
-	joins joinGate
+	joins  joinGate
+	tokens tokenGate
 	// spending holds a value while a join token is used, on the master's node.
 	spending  chan struct{}
 	promoting promotions

@@ -38,6 +38,8 @@ func (n *Node) mayLook(r *http.Request, peer pki.Peer) (status int, err error) {
 		status = http.StatusUnauthorized
 	case errors.Is(err, api.ErrPermission):
 		status = http.StatusForbidden
+	case errors.Is(err, api.ErrOverloaded):
+		return http.StatusTooManyRequests, err
 	default:
 		return http.StatusServiceUnavailable, err
 	}

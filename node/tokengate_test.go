@@ -1,0 +1,76 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+)
+
+// TestTokenGate: a host whose tokens are bad waits, also one with many addresses, and no other host does;
+// nor has a host all places.
+func TestTokenGate(t *testing.T) {
+	bad := &api.IdentityError{Reason: api.IdentityBadToken}
+	synctest.Test(t, func(t *testing.T) {
+		g := &tokenGate{}
+		expect := func(host string, n int, with error) {
+			t.Helper()
+			got := 0
+			for range n + 1 {
+				leave, err := g.enter(host)
+				if err != nil {
+					var wait *api.OverloadedError
+					if !errors.As(err, &wait) || wait.RetryAfter <= 0 {
+						t.Errorf("%s: %v", host, err)
+					}
+					break
+				}
+				leave(with)
+				got++
+			}
+			if got != n {
+				t.Errorf("%s: %d tokens are looked at, want %d", host, got, n)
+			}
+		}
+		expect("10.0.0.1", tokenRefusalsMax, bad)
+		expect("10.0.0.2", tokenRefusalsMax, bad)
+		expect("10.0.0.1", 0, nil)
+		expect("fd00::1", tokenRefusalsMax, bad)
+		expect("fd00::2", 0, nil)
+		expect("fd00:0:0:1::1", tokenRefusalsMax, bad)
+		time.Sleep(time.Second)
+		expect("10.0.0.1", tokenRefusalsMax, bad)
+		var leaves []func(error)
+		for host := range tokensMax / tokensOfHost {
+			for range tokensOfHost {
+				leave, err := g.enter(fmt.Sprint("10.0.1.", host))
+				if err != nil {
+					t.Fatal(err)
+				}
+				leaves = append(leaves, leave)
+			}
+			expect(fmt.Sprint("10.0.1.", host), 0, nil)
+		}
+		expect("10.0.0.9", 0, nil)
+		time.Sleep(time.Second) // those that are inside stay so
+		expect("10.0.0.9", 0, nil)
+		for _, leave := range leaves {
+			leave(nil)
+		}
+		expect("10.0.0.9", tokenRefusalsMax, bad)
+		time.Sleep(time.Second)
+		for host := range tokenHostsMax {
+			leave, err := g.enter(fmt.Sprint("host", host))
+			if err != nil {
+				t.Fatal(err)
+			}
+			leave(nil)
+		}
+		expect("10.0.0.9", 0, nil)
+		time.Sleep(time.Second)
+		expect("10.0.0.9", tokenRefusalsMax, bad)
+	})
+}
