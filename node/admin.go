@@ -315,13 +315,17 @@ func (n *Node) setFamily(c *rpc.Call) {
 }
 
 func (n *Node) dropFamily(ctx context.Context, r *api.NamesRequest) (answer, error) {
-	s, err := n.alter(ctx, askedIn(ctx), func(old *table.Schema) (*table.Schema, error) {
-		return old.DropFamily(r.Names[1])
+	var s *table.Schema
+	err := n.change(ctx, askedIn(ctx), func(ctx context.Context) (err error) {
+		s, err = n.alterNow(ctx, r.Names[0], func(old *table.Schema) (*table.Schema, error) { return old.DropFamily(r.Names[1]) })
+		if err == nil {
+			n.pruneGrants(ctx, s)
+		}
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	n.pruneGrants(ctx, s)
 	n.log.Info("family dropped", "table", r.Names[0], "family", r.Names[1])
 	return schemaAnswer(s), nil
 }

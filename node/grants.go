@@ -234,7 +234,8 @@ func grantInfo(s *table.Schema, g acl.Grant) api.GrantInfo {
 	return i
 }
 
-// pruneGrants takes away the grants on families that a table has no longer.
+// pruneGrants takes away the grants on families that a table has no longer, in the change that has
+// dropped them: s is the table as it is then.
 func (n *Node) pruneGrants(ctx context.Context, s *table.Schema) {
 	if n.security == nil {
 		return

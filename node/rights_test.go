@@ -216,6 +216,49 @@ func TestCreatorAdministers(t *testing.T) {
 	}
 }
 
+// TestGrantsGoWithFamily: the grants on a family that is dropped are gone when another change is made, which may
+// grant something on a family of the same table that is new.
+func TestGrantsGoWithFamily(t *testing.T) {
+	f, _, _ := secureFleet(t, 1)
+	admin, ctx := secureOne(t, f)
+	f.user(admin, "ann")
+	for i := range 5 {
+		s, err := admin.SetFamily(ctx, "t", table.FamilySpec{Name: "g"})
+		if err := errors.Join(err, admin.Grant(ctx, client.Grant{Principal: "ann", Table: "t", Family: "g", Rights: "read"})); err != nil {
+			t.Fatal(err)
+		}
+		n := f.nodes[0]
+		before := good(n.Lock(ctx, acl.EpochFile))
+		release := n.HoldChanges()
+		dropped := make(chan error, 1)
+		go func() {
+			_, err := admin.DropFamily(ctx, "t", "g")
+			dropped <- err
+		}()
+		if !queued(t, 1, func() bool { return len(dropped) > 0 }) {
+			t.Fatal(<-dropped)
+		}
+		next := make(chan error, 1)
+		go func() {
+			all, err := n.ChangeAsNode(ctx, func() {
+				p, err := acl.DecodePolicy(good(n.Lock(ctx, acl.TableFile(s.ID))))
+				if err != nil || len(p.Grants) != 1 { // who has made the table
+					t.Errorf("try %d: grants when the next change is made: %+v, %v", i, p, err)
+				}
+				if bytes.Equal(before, good(n.Lock(ctx, acl.EpochFile))) {
+					t.Errorf("try %d: no other epoch of rights has begun", i)
+				}
+			})
+			next <- errors.Join(append(all, err)...)
+		}()
+		queued(t, 2, func() bool { return len(dropped)+len(next) > 0 })
+		release()
+		if err := errors.Join(<-dropped, <-next); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestSecondLife: a user who is added again has nothing of the one of his name before, neither
 // rights nor credentials.
 func TestSecondLife(t *testing.T) {
