@@ -2,16 +2,29 @@ package tablet
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/steledb/stele/blobfs"
 )
 
-// blobReads counts what is read of sealed blobs.
+var errReadFails = errors.New("the disk does not answer")
+
+// blobReads counts what is read of sealed blobs, and has reads fail.
 type blobReads struct {
 	mu sync.Mutex
 	of map[blobfs.ID]int64 // bytes
 	n  int                 // reads
+
+	fails bool // all but left more
+	left  int
+}
+
+// failAfter has all reads fail but the next n; none if n is negative.
+func (c *blobReads) failAfter(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fails, c.left = n >= 0, n
 }
 
 // take returns the bytes that were read since the last call, by blob, and the reads.
@@ -23,14 +36,20 @@ func (c *blobReads) take() (map[blobfs.ID]int64, int) {
 	return of, n
 }
 
-func (c *blobReads) add(id blobfs.ID, bytes int) {
+func (c *blobReads) add(id blobfs.ID, bytes int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.fails {
+		if c.left--; c.left < 0 {
+			return errReadFails
+		}
+	}
 	if c.of == nil {
 		c.of = map[blobfs.ID]int64{}
 	}
 	c.of[id] += int64(bytes)
 	c.n++
+	return nil
 }
 
 // watchedBlobs counts the reads of a block store's sealed blobs.
@@ -54,6 +73,8 @@ type watchedBlob struct {
 }
 
 func (b watchedBlob) ReadChecked(p []byte, off int64, ok func(p []byte) error) error {
-	b.reads.add(b.id, len(p))
+	if err := b.reads.add(b.id, len(p)); err != nil {
+		return err
+	}
 	return b.BlobReader.ReadChecked(p, off, ok)
 }

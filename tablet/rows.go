@@ -92,6 +92,9 @@ func (r *rows) next() ([]byte, bool) {
 			continue
 		}
 		r.readRow()
+		if r.err == nil {
+			r.err = r.merge.err // the row may go on where it could not be read
+		}
 		if len(r.cells) > 0 && r.err == nil {
 			return row, true
 		}
