@@ -108,18 +108,11 @@ func (w *SpreadLogWriter) queueHere(l *logLink, frames []queuedFrame) {
 	flush := false
 	for _, f := range frames {
 		a := local.LogAppend{Log: w.id, Seq: l.key.seq, Epoch: l.epoch, Start: f.start, Pos: f.pos, Frames: f.b, Trusted: true}
-		inside := true
-		if w.s.disks.QueueLog(a, func(length int64, err error) {
-			if inside {
-				// The caller holds mu.
-				w.after = append(w.after, func() { w.answer(l, f.start, length, err) })
-				return
-			}
-			w.answer(l, f.start, length, err)
-		}) {
-			flush = true
+		more, known := w.s.disks.EnqueueLog(a, func(length int64, err error) { w.answer(l, f.start, length, err) })
+		if known != nil { // the caller holds mu
+			w.after = append(w.after, func() { w.answer(l, f.start, known.Length, known.Err) })
 		}
-		inside = false
+		flush = flush || more
 	}
 	if flush {
 		alone := w.alone(l.key.seq)

@@ -15,30 +15,43 @@ import (
 // ErrNoExtent, *TooLargeError if the queue is full; ErrFolderRetired. Calls take effect in the order
 // in which they are made. It does not block on disk. If it returns true the caller must call FlushLog.
 func (s *Store) QueueLog(a LogAppend, done func(length int64, err error)) (flush bool) {
+	flush, known := s.EnqueueLog(a, done)
+	if known != nil {
+		done(known.Length, known.Err)
+	}
+	return flush
+}
+
+// LogAnswer is what is told of an append to a replica.
+type LogAnswer struct {
+	Length int64
+	Err    error
+}
+
+// EnqueueLog is QueueLog, but an answer that is known at once is returned, and done not called, which others may call before
+// EnqueueLog returns.
+func (s *Store) EnqueueLog(a LogAppend, done func(length int64, err error)) (flush bool, known *LogAnswer) {
 	l := s.replicas.log(a.Log, false)
 	if l == nil {
-		done(0, logproto.ErrNoExtent)
-		return false
+		return false, &LogAnswer{0, logproto.ErrNoExtent}
 	}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	e := l.extents[a.Seq]
 	if e == nil {
-		l.mu.Unlock()
-		done(0, logproto.ErrNoExtent)
-		return false
+		return false, &LogAnswer{0, logproto.ErrNoExtent}
 	}
 	length, wait, err := e.queueLocked(a, done)
 	if planted.On(planted.NotFenced) && (errors.As(err, new(*logproto.FencedError)) || errors.Is(err, logproto.ErrExtentClosed)) {
 		length, err = a.Pos+int64(len(a.Frames))-a.Start, nil
 	}
-	if wait && !e.flushing {
+	if !wait {
+		return false, &LogAnswer{length, err}
+	}
+	if !e.flushing {
 		e.flushing, flush = true, true
 	}
-	l.mu.Unlock()
-	if !wait {
-		done(length, err)
-	}
-	return flush
+	return flush, nil
 }
 
 // queueLocked tells whether done will be called later, and if not, what with.

@@ -340,6 +340,30 @@ func (m *replicaModel) add(s *local.Store, epoch uint64, n int) (length int64, e
 	return length, err
 }
 
+// An answer that is known at once is returned, and nobody is called: who asks may hold what a call needs.
+func TestEnqueueLogReturnsWhatIsKnown(t *testing.T) {
+	_, s, m := replicaStore(t)
+	f := frames(m.o.Salt, m.start, m.start, blobtest.Bytes(1, 100))
+	a := local.LogAppend{Log: m.o.Log, Seq: m.o.Seq, Epoch: 2, Start: m.start, Pos: m.start, Frames: f}
+	called := 0
+	done := func(int64, error) { called++ }
+	if flush, known := s.EnqueueLog(a, done); !flush || known != nil || called != 0 {
+		t.Fatalf("an append that waits for the disk: flush %v, known %v, called %d times", flush, known, called)
+	}
+	s.FlushLog(m.o.Log, m.o.Seq)
+	if called != 1 {
+		t.Fatalf("called %d times when it is durable", called)
+	}
+	if flush, known := s.EnqueueLog(a, done); flush || known == nil || *known != (local.LogAnswer{Length: 4096}) || called != 1 {
+		t.Errorf("the same again: flush %v, known %v, called %d times", flush, known, called)
+	}
+	a.Epoch = 1
+	var fenced *logproto.FencedError
+	if flush, known := s.EnqueueLog(a, done); flush || known == nil || !errors.As(known.Err, &fenced) || called != 1 {
+		t.Errorf("of a lower epoch: flush %v, known %v, called %d times", flush, known, called)
+	}
+}
+
 // A replica takes what the protocol lets it take, and nothing else.
 func TestReplicaRefuses(t *testing.T) {
 	_, s, m := replicaStore(t)
