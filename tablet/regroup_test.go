@@ -1,6 +1,7 @@
 package tablet
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"github.com/steledb/stele/table"
@@ -18,13 +19,14 @@ func TestRowDeletedWhileFamilyMoves(t *testing.T) {
 		e.compact(false)
 		e.move("f", "new")
 		x := e.allTablets()[0]
-		looks, gone := 0, false
+		var looks atomic.Int64 // others look, too
+		gone := make(chan struct{})
 		look := func() {
-			if looks++; looks != moment+1 {
+			if looks.Add(1) != int64(moment)+1 {
 				return
 			}
+			defer close(gone)
 			e.clock.looked.Store(nil)
-			gone = true
 			e.mustApply("row", table.DeleteRow())
 			if err := x.flush(t.Context()); err != nil {
 				t.Error(err)
@@ -33,9 +35,10 @@ func TestRowDeletedWhileFamilyMoves(t *testing.T) {
 		e.clock.looked.Store(&look)
 		e.compact(true)
 		e.clock.looked.Store(nil)
-		if !gone {
+		if looks.Load() <= int64(moment) {
 			continue
 		}
+		<-gone
 		deleted++
 		for _, when := range []string{"then", "after another major compaction"} {
 			if got := e.read("row", nil); len(got) != 0 {

@@ -52,9 +52,16 @@ func TestFilesOfTakenTabletStay(t *testing.T) {
 					}
 				}
 				tab := s.allTablets()[0]
+				if what == "minor" {
+					tab.minorMu.Lock() // minorLoop is not to be the one that hears
+					defer tab.minorMu.Unlock()
+					if err := s.commits.Barrier(tab.freeze); err != nil {
+						t.Fatal(err)
+					}
+				}
 				m.on.Store(true)
 				if what == "minor" {
-					if err := tab.flush(t.Context()); err == nil {
+					if err := tab.minorLocked(t.Context()); err == nil {
 						t.Fatal("the minor compaction heard of no error")
 					}
 				} else if err := tab.major(t.Context()); err == nil {
@@ -105,16 +112,23 @@ func TestFilesOfUnsentChangeGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := blobs()
+	tab := s.allTablets()[0]
+	tab.minorMu.Lock() // minorLoop is not to be the one that hears
+	if err := s.commits.Barrier(tab.freeze); err != nil {
+		t.Fatal(err)
+	}
 	for range 3 {
 		m.on.Store(true)
-		if err := s.allTablets()[0].flush(t.Context()); !errors.Is(err, ErrMetaUnsent) {
+		if err := tab.minorLocked(t.Context()); !errors.Is(err, ErrMetaUnsent) {
 			t.Fatalf("the minor compaction heard of %v", err)
 		}
 	}
 	if n := blobs(); n != before {
 		t.Errorf("%d blobs before three tries, %d after them", before, n)
 	}
-	if err := s.allTablets()[0].flush(t.Context()); err != nil || blobs() != before+1 {
+	err := tab.minorLocked(t.Context())
+	tab.minorMu.Unlock()
+	if err != nil || blobs() != before+1 {
 		t.Errorf("when it is tried: %v, %d blobs more", err, blobs()-before)
 	}
 }
