@@ -26,7 +26,8 @@ func (n *Node) openStore(ctx context.Context) error {
 			return err
 		}
 	}
-	store, err := blobfs.OpenIn(blobfs.Cluster{Fleet: n.fleetOf, Lists: serverLists{n}}, blobfs.Config{
+	logs := blobfs.LogConfig{WindowBytes: int(n.cfg.budget().logWindow)}
+	store, err := blobfs.OpenIn(blobfs.Cluster{Fleet: n.fleetOf, Lists: serverLists{n}, Logs: logs}, blobfs.Config{
 		Folders: blobFolders(n.cfg.DataDirs), Logger: n.log.With("part", "blobfs"), ReserveBytes: n.reserve(), ExtentBytes: n.cfg.ExtentBytes,
 	})
 	if err != nil {

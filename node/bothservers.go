@@ -38,7 +38,7 @@ func (s *tabletServer) openBoth(ctx context.Context) (err error) {
 	cfg := tablet.Config{
 		Blobs: s.blobs, Metadata: s, Logger: n.log.With("part", "tablet"),
 		MemtablesBytesMax: b.memtables, CacheBytes: b.cache, RowReadBytesMax: b.message,
-		LargeReadBytes: b.large, CompactionMemory: b.compaction,
+		LargeReadBytes: b.large, CompactionMemory: b.compaction, LearnMemory: b.learn, LogBatchBytes: b.logBatch,
 		OnFailure: s.logFailed, Serving: s.serving,
 		NewTabletID:   func(ctx context.Context) (uint64, error) { return n.catalog.nextIDs(ctx, 1) },
 		OnSplitWanted: s.splitWanted, SplitRowBytes: metadata.EndMax,
@@ -49,7 +49,7 @@ func (s *tabletServer) openBoth(ctx context.Context) (err error) {
 	cfg.Blobs = tablet.OnVitalSpreadStore(n.store.Load(), s.nameFor(metadata.TableID))
 	cfg.Logger = cfg.Logger.With("of", metadata.Name)
 	cfg.MemtablesBytesMax, cfg.CacheBytes, cfg.LogBytesMax, cfg.LogLater = b.metadataMemtables, b.metadataCache, metadataLogBytes, true
-	cfg.CompactionMemory = b.metadataCompaction
+	cfg.CompactionMemory, cfg.LogBatchBytes = b.metadataCompaction, b.metadataLogBatch()
 	// Not by load: clients ask for what they do not know only, and ranges that begin at a row
 	// are looked up in one step.
 	cfg.SplitOps, cfg.SplitBytes = -1, metadataSplitBytes

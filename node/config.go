@@ -144,20 +144,30 @@ type budget struct {
 	memtables, cache, rpc, message, results, large int64
 	metadataMemtables, metadataCache               int64
 	compaction, metadataCompaction                 int64
+	learn                                          int64 // of two-pass compression
+	logBatch, logWindow                            int64 // of commit logs
 }
+
+// logBytes is what commit logs have in buffers: batches, of which there are four, and what is on its way to disks: as it is sent,
+// and, as it is written here, twice. METADATA's log has batches of its own, and little on its way.
+func (b *budget) logBytes() int64 { return 4*b.logBatch + 3*b.logWindow + 4*b.metadataLogBatch() }
+
+func (b *budget) metadataLogBatch() int64 { return b.logBatch / 8 }
 
 // runtimeBytes is what the Go runtime may take.
 func (c Config) runtimeBytes() int64 { return c.MemoryBytes - max(c.MemoryBytes/10, programBytes) }
 
 // programBytes is what a process takes beside what the Go runtime counts: the pages of the program that it has used, and the
 // kernel's for its connections.
-const programBytes = 48 << 20
+const programBytes = 56 << 20
 
 func (c Config) budget() budget {
 	m, all := c.MemoryBytes, c.runtimeBytes()
 	b := budget{message: min(320<<20, m/10), compaction: min(256<<20, all/10)}
 	b.rpc = max(m/10, 2*b.message) // a read buffer doubles until the message fits
-	rest := all - b.rpc - b.compaction
+	b.learn = min(24<<20, max(10<<20, all/16))
+	b.logBatch, b.logWindow = min(4<<20, m/256), min(8<<20, m/128)
+	rest := all - b.rpc - b.compaction - b.learn - b.logBytes()
 	b.memtables, b.results, b.large = rest*5/16, rest*2/16, rest/16
 	b.cache = rest - b.memtables - b.results - b.large
 	b.metadataMemtables, b.metadataCache = min(m/80, 64<<20), min(m/40, 256<<20)

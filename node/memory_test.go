@@ -54,7 +54,7 @@ func TestBudgetAdmitsMessages(t *testing.T) {
 		if b.rpc < 2*b.message || b.message > 320<<20 {
 			t.Errorf("memory %d: %+v", memory, b)
 		}
-		sum := b.memtables + b.metadataMemtables + b.cache + b.metadataCache + b.rpc + b.results + b.large + b.compaction + b.metadataCompaction
+		sum := b.memtables + b.metadataMemtables + b.cache + b.metadataCache + b.rpc + b.results + b.large + b.compaction + b.metadataCompaction + b.learn + b.logBytes()
 		if sum > memory-max(memory/10, programBytes) {
 			t.Errorf("memory %d: %d are given away", memory, sum)
 		}

@@ -27,15 +27,13 @@ func rowMutationBytes(rm *table.RowMutation) int64 {
 	return n
 }
 
-// chargeBytes is what rm is charged until it is in the memtable: a large one is there three times meanwhile, coded, in the
-// log's batch and on its way to the disks. What that adds is at most what leaves half of the memory to others: it would wait for ever
-// otherwise while they write.
+// chargeBytes is what rm is charged until it is in the memtable: its place there, its coded form, and, as it has a batch of the log to
+// itself if it is larger than those are (see Config.LogBatchBytes), that too. What this adds is at most what leaves half of
+// the memory to others: it would wait for ever otherwise while they write.
 func (s *Server) chargeBytes(rm *table.RowMutation) int64 {
 	n := rowMutationBytes(rm)
-	return n + max(0, min(2*(n-largeMutation), s.cfg.MemtablesBytesMax/2-n))
+	return n + max(0, min(n+max(0, n-s.cfg.LogBatchBytes), s.cfg.MemtablesBytesMax/2-n))
 }
-
-const largeMutation = 1 << 20
 
 func escapedLen(b []byte) int64 { return int64(len(b) + bytes.Count(b, []byte{0})) }
 
@@ -102,7 +100,9 @@ func (s *Server) tryCharge(t *Tablet, n int64) bool {
 	if t.stalled.Load() {
 		return false
 	}
-	used := s.memtables.Load() + s.charged.Load()
+	// At most half, so that writes go on however long some read takes.
+	lingering := min(s.lingering.Load(), s.cfg.MemtablesBytesMax/2)
+	used := s.memtables.Load() + s.charged.Load() + lingering
 	if used > 0 && used+n > s.cfg.MemtablesBytesMax {
 		s.pressed.Store(true)
 		s.minorQueue.wakeUp()
@@ -123,8 +123,8 @@ func (s *Server) overloadReason(t *Tablet) string {
 	if t.stalled.Load() {
 		return fmt.Sprintf("a locality group of tablet %d has %d files and compaction is behind", t.id, s.cfg.FilesMax)
 	}
-	return fmt.Sprintf("memtables hold %d of %d bytes and are being written out",
-		s.memtables.Load(), s.cfg.MemtablesBytesMax)
+	return fmt.Sprintf("memtables hold %d of %d bytes and are being written out, and reads hold %d of those that were",
+		s.memtables.Load(), s.cfg.MemtablesBytesMax, s.lingering.Load())
 }
 
 // roomSignal returns a channel that is closed when memory may be had again.

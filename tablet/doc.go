@@ -126,8 +126,9 @@
 //	    numbers, without overlap; the first n files have the oldest of any row.
 //	T6. A file's blob is deleted only when no metadata names it and no view holds
 //	    it (I6). One that two tablets may name is deleted by neither.
-//	T7. Memtables and mutations on their way to them stay within
-//	    MemtablesBytesMax, or one mutation that alone is larger (I13).
+//	T7. Memtables, mutations on their way to them, and up to half of it those that are
+//	    written out and that reads hold still, stay within MemtablesBytesMax, or one mutation
+//	    that alone is larger (I13). Merging and major compactions hold no memtables.
 //	    What serves reads stays within CacheBytes: open files, in-memory groups, of
 //	    which what does not fit is read from disk, and the block cache (I13).
 //	    What compactions read stays within CompactionMemory, or one that reads two files,

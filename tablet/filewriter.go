@@ -27,6 +27,16 @@ type fileWriter struct {
 // the burst of the limiter could never go.
 const budgetBurst = 4 << 20
 
+const (
+	// learnBytesMax is what a compaction holds back of a file at once to learn from, if there is memory for it. 16 MiB: of one
+	// site's pages half of what the whole file would teach; a file's dictionary is full after two.
+	learnBytesMax = 16 << 20
+	// learnWorkBytes is what learning takes beside.
+	learnWorkBytes = 8 << 20
+)
+
+func learns(g table.LocalityGroup) bool { return g.Compression == table.CompressionTwoPass }
+
 // limitedBlob makes a blob's writer keep to a budget of bytes per second.
 type limitedBlob struct {
 	BlobWriter
@@ -66,6 +76,7 @@ func (t *Tablet) newFileWriter(ctx context.Context, g *table.LocalityGroup, mino
 		// large enough to learn from.
 		opts.Compression = table.CompressionZstd
 	}
+	opts.LearnBytes = int(min(t.server.cfg.LearnMemory-learnWorkBytes, learnBytesMax))
 	switch g.Bloom {
 	case table.BloomRow:
 		opts.FilterPrefixes, opts.FilterName = rowPrefixes, filterNameRow

@@ -10,8 +10,8 @@ import (
 )
 
 // largeGate bounds the memory of large cells that are read at the same time: of their blocks, which no cache may keep, and
-// of the answers that they go into. A read that has come in takes what it needs; so few are in that the bound is
-// passed by what these meet beside their first large block only.
+// of the answers that they go into. So few reads are in that the bound is passed only by what these meet in one row beside their first
+// large block.
 type largeGate struct {
 	free  *semaphore.Weighted
 	total int64
@@ -54,12 +54,24 @@ func (g *largeGate) enter(ctx context.Context, stored int) (taken int64, err err
 	return 0, &api.OverloadedError{Reason: "no memory for large cells", RetryAfter: g.wait / 2}
 }
 
-// Enter implements sstable.Gate for a read.
+// Enter implements sstable.Gate for a read. Of several files that have a large entry next, as many keep it in memory as is taken for
+// the first; the others keep its key, and read it again when its turn comes.
 func (r *rows) Enter(stored int) (err error) {
 	if r.entered == 0 {
-		r.entered, err = r.gate.enter(r.ctx, stored)
+		if r.entered, err = r.gate.enter(r.ctx, stored); err != nil {
+			return err
+		}
 	}
-	return err
+	held := int64(stored)
+	for _, it := range r.iters {
+		held += int64(it.LargeBytes())
+	}
+	if held > r.entered {
+		for _, it := range r.iters {
+			it.LetGo()
+		}
+	}
+	return nil
 }
 
 // leave gives back what the read has taken.

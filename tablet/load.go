@@ -121,7 +121,7 @@ func (r *recovery) run(ctx context.Context) error {
 		return nil
 	}
 	for _, m := range mems {
-		m.release(r.server)
+		m.release()
 	}
 	if err != nil {
 		return err
@@ -137,13 +137,13 @@ func (r *recovery) fill(ctx context.Context, sources []source) (mems []*mem, fit
 	n := 0
 	for m.first(); m.valid(); m.next() {
 		if len(mems) == 0 || mems[len(mems)-1].Bytes() > s.cfg.MemtableBytes {
-			mems = append(mems, newMem())
+			mems = append(mems, newMem(s))
 		}
 		last := mems[len(mems)-1]
 		if _, err := last.Add(m.key(), m.value()); err != nil {
 			return mems, false, err
 		}
-		last.count(s)
+		last.count()
 		if s.memtables.Load() > s.cfg.MemtablesBytesMax/2 {
 			return mems, false, nil
 		}

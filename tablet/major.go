@@ -59,7 +59,7 @@ func (t *Tablet) mergeDue(ctx context.Context) error {
 	defer done()
 	for {
 		merged := false
-		v, _, err := t.acquire()
+		v, err := t.acquireFiles()
 		if err != nil {
 			return errUnloaded
 		}
@@ -133,7 +133,7 @@ func (t *Tablet) mergeFiles(ctx context.Context, v *view, g *group, from, to int
 		budget = nil // reads suffer more from so many files than from the disk's load
 	}
 	wholePast := from == 0 && !v.hasStrays(schema)
-	files, err := t.rewrite(ctx, schema, old, wholePast, budget, func(*family) string { return g.name })
+	files, err := t.rewrite(ctx, schema, old, wholePast, budget, learns(*groupOf(schema, g.name)), func(*family) string { return g.name })
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,8 @@ func (t *Tablet) regroup(ctx context.Context, v *view) error {
 	for _, g := range v.groups {
 		old = append(old, g.files...)
 	}
-	files, err := t.rewrite(ctx, t.schema.Load(), old, true, t.server.budget, func(f *family) string { return f.Group })
+	schema := t.schema.Load()
+	files, err := t.rewrite(ctx, schema, old, true, t.server.budget, slices.ContainsFunc(schema.table.Groups, learns), func(f *family) string { return f.Group })
 	if err != nil {
 		return err
 	}
@@ -175,8 +176,9 @@ func (t *Tablet) regroup(ctx context.Context, v *view) error {
 }
 
 // rewrite writes what lives on of some files, by the group that each family is to be in. A nil
-// budget is no bound. It waits for others that have the memory; nobody who has it waits for a lock.
-func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, wholePast bool, budget *rate.Limiter,
+// budget is no bound; learn is whether a group is among these that has two-pass compression. It waits for others that have the
+// memory; nobody who has it waits for a lock.
+func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, wholePast bool, budget *rate.Limiter, learn bool,
 	groupFor func(*family) string) (files map[string]*file, err error) {
 	s := t.server
 	writers := map[string]*fileWriter{}
@@ -207,6 +209,12 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, whole
 		}
 		return w.add(f, key, value)
 	}}
+	if learn {
+		if err := s.learning.Acquire(ctx, 1); err != nil {
+			return nil, err
+		}
+		defer s.learning.Release(1)
+	}
 	memory := min(mergeBytes(old), s.cfg.CompactionMemory)
 	if err := s.merging.Acquire(ctx, memory); err != nil {
 		return nil, err

@@ -68,9 +68,18 @@ func (m *merge) advanceTo(key []byte) {
 	m.heapify()
 }
 
-func (m *merge) valid() bool   { return len(m.heap) > 0 && m.err == nil }
-func (m *merge) key() []byte   { return m.heap[0].key }
-func (m *merge) value() []byte { return m.heap[0].src.Value() }
+func (m *merge) valid() bool { return len(m.heap) > 0 && m.err == nil }
+func (m *merge) key() []byte { return m.heap[0].key }
+
+// value returns the value of the current entry. There is an error, and the merge is not valid any more, if it cannot be read.
+func (m *merge) value() []byte {
+	src := m.heap[0].src
+	v := src.Value()
+	if len(v) == 0 {
+		m.ended(src)
+	}
+	return v
+}
 
 func (m *merge) next() {
 	h := &m.heap[0]

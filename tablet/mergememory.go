@@ -85,7 +85,7 @@ func (s *Server) tooMany(v *view, move bool) (most *group, from, to int) {
 // those that were too many. mergeMu is held.
 func (t *Tablet) acquireFew(ctx context.Context) (*view, error) {
 	for {
-		v, _, err := t.acquire()
+		v, err := t.acquireFiles()
 		if err != nil {
 			return nil, errUnloaded
 		}

@@ -69,7 +69,7 @@ func (t *Tablet) minorOnce(ctx context.Context) error {
 		return err
 	}
 	for _, m := range v.frozen {
-		m.release(t.server)
+		m.release()
 		if m.onWritten != nil {
 			m.onWritten()
 		}

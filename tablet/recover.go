@@ -62,7 +62,8 @@ func (s *Server) beginLog(ctx context.Context, next uint64) error {
 	}
 	s.appliedNext.Store(next)
 	s.commits = commitlog.New(&reportingAppender{LogWriter: w, server: s}, next, commitlog.Config{
-		Retryable: func(err error) bool { return errors.Is(err, blobfs.ErrDiskFull) },
+		BatchBytesMax: int(s.cfg.LogBatchBytes),
+		Retryable:     func(err error) bool { return errors.Is(err, blobfs.ErrDiskFull) },
 	})
 	return nil
 }

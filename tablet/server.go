@@ -55,7 +55,8 @@ type Server struct {
 	// appliedNext is above the sequence number of every applied commit and at or
 	// below that of every other.
 	appliedNext atomic.Uint64
-	memtables   atomic.Int64 // bytes of all memtables
+	memtables   atomic.Int64 // bytes of all memtables that are not written out
+	lingering   atomic.Int64 // bytes of those that are, and that reads look at still
 	charged     atomic.Int64 // bytes of mutations that are not in a memtable yet
 	waiters     atomic.Int64 // writers that wait for room
 
@@ -68,6 +69,7 @@ type Server struct {
 	mergeQueue *queue
 	budget     *rate.Limiter       // bytes that merging and major compactions write
 	merging    *semaphore.Weighted // CompactionMemory
+	learning   *semaphore.Weighted // who has LearnMemory: one
 	blocked    atomic.Pointer[error]
 
 	pressed atomic.Bool // a writer found no room
@@ -127,7 +129,7 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 		s.budget = rate.NewLimiter(rate.Limit(n), int(max(n/4, budgetBurst)))
 	}
 	s.pins = newPins(s.memory, s.log)
-	s.merging = semaphore.NewWeighted(cfg.CompactionMemory)
+	s.merging, s.learning = semaphore.NewWeighted(cfg.CompactionMemory), semaphore.NewWeighted(1)
 	s.large = newLargeGate(cfg.LargeReadBytes, cfg.OverloadWait)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.room.c = make(chan struct{})
@@ -210,7 +212,7 @@ func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 	t.vital = l.Vital
 	t.schema.Store(newSchema(l.Schema))
 	v := &view{active: t.mem}
-	v.refs.Store(1)
+	v.hold()
 	for _, gm := range l.Meta.Groups {
 		g := group{name: gm.Name}
 		for _, fm := range gm.Files {
@@ -231,7 +233,7 @@ func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 
 // newChild returns a tablet without schema and files.
 func (s *Server) newChild(m *Meta, gen uint64) *Tablet {
-	t := &Tablet{id: m.ID, table: m.Table, server: s, start: m.Start, end: m.End, mem: newMem(), claimed: make(chan struct{}, 1)}
+	t := &Tablet{id: m.ID, table: m.Table, server: s, start: m.Start, end: m.End, mem: newMem(s), claimed: make(chan struct{}, 1)}
 	t.metaMu.meta, t.metaMu.gen = m, gen
 	t.lastMajor.Store(m.LastMajor.UnixMicro())
 	t.applied.Store(m.Redo)

@@ -170,7 +170,7 @@ func (m *Meta) bound(v *view, start, end []byte) {
 // takeFiles opens the files that t's metadata names, all of which are open in views.
 func (t *Tablet) takeFiles(views ...*view) error {
 	n := &view{active: t.mem}
-	n.refs.Store(1)
+	n.hold()
 	for _, gm := range t.metaMu.meta.Groups {
 		g := group{name: gm.Name}
 		for _, fm := range gm.Files {
@@ -216,7 +216,9 @@ func (s *Server) replace(t *Tablet, h halves) {
 		c.applied.Store(t.applied.Load())
 		c.stamped.Store(t.stamped.Load())
 		for _, m := range mems {
-			c.mu.current.frozen = append(c.mu.current.frozen, m.part(c.start, c.end))
+			p := m.part(c.start, c.end)
+			p.held.refs.Add(1) // of the view
+			c.mu.current.frozen = append(c.mu.current.frozen, p)
 		}
 	}
 	if !s.exchange([]*Tablet{t}, []*Tablet{h.lower, h.upper}) {

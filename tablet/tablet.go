@@ -97,6 +97,19 @@ func (t *Tablet) acquire() (*view, uint64, error) {
 	return v, t.applied.Load(), nil
 }
 
+// acquireFiles is acquire without memtables: who works on files for long would keep those in memory that are written out meanwhile.
+// The error is errGone.
+func (t *Tablet) acquireFiles() (*view, error) {
+	v, _, err := t.acquire()
+	if err != nil {
+		return nil, err
+	}
+	defer v.release()
+	files := &view{groups: v.groups}
+	files.hold()
+	return files, nil
+}
+
 // install makes change's result the current view. It does nothing when the
 // tablet is unloaded.
 func (t *Tablet) install(change func(v *view)) {
@@ -110,12 +123,9 @@ func (t *Tablet) install(change func(v *view)) {
 	change(next)
 	stalled := false
 	for _, g := range next.groups {
-		for _, f := range g.files {
-			f.refs.Add(1)
-		}
 		stalled = stalled || len(g.files) >= t.server.cfg.FilesMax
 	}
-	next.refs.Store(1)
+	next.hold()
 	t.mu.current = next
 	t.mu.Unlock()
 	old.release()
@@ -130,7 +140,7 @@ func (t *Tablet) freeze() {
 	if t.mem.Len() == 0 {
 		return
 	}
-	frozen, fresh := t.mem, newMem()
+	frozen, fresh := t.mem, newMem(t.server)
 	frozen.stamped = t.stamped.Load()
 	t.mem = fresh
 	t.install(func(v *view) {
@@ -256,7 +266,7 @@ func (t *Tablet) unload(drop bool) {
 		}
 	}
 	for _, m := range append(v.frozen, v.active) {
-		m.release(t.server)
+		m.release()
 	}
 	v.release()
 	t.server.signalRoom()

@@ -181,7 +181,7 @@ func TestFamilyOfKeys(t *testing.T) {
 
 // TestSharedMemtable: one that two tablets have is half of each.
 func TestSharedMemtable(t *testing.T) {
-	m := newMem()
+	m := newMem(nil)
 	if n := m.ownBytes(); n != 0 {
 		t.Errorf("an empty one takes %d bytes", n)
 	}

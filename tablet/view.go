@@ -30,14 +30,30 @@ type mem struct {
 
 // held is the memory of a memtable that one tablet has, or two after a split.
 type held struct {
-	bytes  atomic.Int64 // what it adds to Server.memtables
+	server *Server
+	bytes  atomic.Int64 // what it adds to Server.memtables or, when it has no owner any more, to Server.lingering
 	owners atomic.Int32
+	refs   atomic.Int32 // of owners and of views
 }
 
-func newMem() *mem {
-	m := &mem{Table: memtable.New(), held: &held{}, sums: &familySums{}}
+func newMem(s *Server) *mem {
+	m := &mem{Table: memtable.New(), held: &held{server: s}, sums: &familySums{}}
 	m.held.owners.Store(1)
+	m.held.refs.Store(1)
 	return m
+}
+
+// unref takes note that a view or an owner has let go of the memtable. The last gives the memory back.
+func (h *held) unref() {
+	if h.refs.Add(-1) > 0 {
+		return
+	}
+	if n := h.bytes.Swap(0); n > 0 {
+		h.server.lingering.Add(-n)
+		if h.server.waiters.Load() > 0 {
+			h.server.signalRoom()
+		}
+	}
 }
 
 // part returns what a frozen memtable has of the rows start < row <= end, for
@@ -47,23 +63,30 @@ func (m *mem) part(start, end []byte) *mem {
 	p.minSeq.Store(m.minSeq.Load())
 	p.maxSeq.Store(m.maxSeq.Load())
 	m.held.owners.Add(1)
+	m.held.refs.Add(1)
 	return p
 }
 
 // count adds to the server's memory what the memtable has grown.
-func (m *mem) count(s *Server) {
+func (m *mem) count() {
 	if grown := m.Bytes() - m.held.bytes.Load(); grown > 0 {
 		m.held.bytes.Add(grown)
-		s.memtablesGrew(grown)
+		m.held.server.memtablesGrew(grown)
 	}
 }
 
-// release gives the memory back that the memtable was counted with, when nobody else
-// has it.
-func (m *mem) release(s *Server) {
-	if !m.released.Swap(true) && m.held.owners.Add(-1) == 0 {
-		s.memtables.Add(-m.held.bytes.Swap(0))
+// release ends the tablet's part in the memtable, which is written out or is to be no more. Its memory is given back when no
+// read looks at it any more either.
+func (m *mem) release() {
+	if m.released.Swap(true) {
+		return
 	}
+	if h := m.held; h.owners.Add(-1) == 0 {
+		n := h.bytes.Load()
+		h.server.lingering.Add(n)
+		h.server.memtables.Add(-n)
+	}
+	m.held.unref()
 }
 
 // group is the files of one locality group, oldest first.
@@ -112,14 +135,35 @@ func (v *view) fileOf(m *FileMeta) *file {
 	return nil
 }
 
+// hold has a new view hold what is in it, until its last release.
+func (v *view) hold() {
+	v.eachMem(func(m *mem) { m.held.refs.Add(1) })
+	for _, g := range v.groups {
+		for _, f := range g.files {
+			f.refs.Add(1)
+		}
+	}
+	v.refs.Store(1)
+}
+
 func (v *view) release() {
 	if v.refs.Add(-1) > 0 {
 		return
 	}
+	v.eachMem(func(m *mem) { m.held.unref() })
 	for _, g := range v.groups {
 		for _, f := range g.files {
 			f.release()
 		}
+	}
+}
+
+func (v *view) eachMem(f func(m *mem)) {
+	if v.active != nil { // else it is of files alone
+		f(v.active)
+	}
+	for _, m := range v.frozen {
+		f(m)
 	}
 }
 

@@ -224,7 +224,7 @@ func (t *Tablet) add(body []byte, first uint64, ops uint32, time int64) error {
 		return err
 	})
 	t.scratch = scratch
-	m.count(t.server)
+	m.count()
 	if m.minSeq.Load() == 0 || first < m.minSeq.Load() {
 		m.minSeq.Store(first)
 	}

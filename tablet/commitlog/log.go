@@ -103,9 +103,6 @@ type batch struct {
 	err     error
 }
 
-// bufferKeepMax is the largest buffer that is kept for another batch, in bytes.
-const bufferKeepMax = 8 << 20
-
 // New starts a log whose first commit gets sequence number next.
 func New(a Appender, next uint64, cfg Config) *Log {
 	if cfg.BatchBytesMax == 0 {
@@ -299,7 +296,7 @@ func (l *Log) apply() {
 }
 
 func (l *Log) recycle(b *batch) {
-	if cap(b.buf) > bufferKeepMax {
+	if cap(b.buf) > 2*l.cfg.BatchBytesMax { // of a commit that had it to itself
 		b.buf = nil
 	}
 	b.buf, b.commits, b.err = b.buf[:0], b.commits[:0], nil

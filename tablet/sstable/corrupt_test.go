@@ -85,7 +85,7 @@ func checkPlace(t *testing.T, err error, at int64) {
 func TestEveryBitFlip(t *testing.T) {
 	for _, c := range benchCompressions {
 		entries := compatEntries(20)
-		file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: c.c, FilterPrefixes: someLens, learnBytes: 2 << 10, learnLeast: 1},
+		file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: c.c, FilterPrefixes: someLens, LearnBytes: 2 << 10, learnLeast: 1},
 			map[string][]byte{"who": []byte("flip")}, entries)
 		want, err := look(bytesSource(file), OpenOptions{}, entries)
 		if err != nil {

@@ -3,10 +3,6 @@ package sstable
 import "github.com/steledb/stele/tablet/sstable/twopass"
 
 const (
-	// learnBytes is how much of data blocks is held back at once for two-pass
-	// compression to learn from. 16 MiB: of one site's pages half of what
-	// the whole file would teach; a file's dictionary is full after two.
-	learnBytes = 16 << 20
 	// learnLeast is what is worth learning from: with less there is hardly
 	// a dictionary that saves what it takes.
 	learnLeast = 256 << 10

@@ -20,6 +20,10 @@ type Iter struct {
 	loaded bool
 	// inside: every key of that block is below opts.Upper.
 	inside bool
+	// lone: that block is large and has one entry, whose key is a copy.
+	lone bool
+	// gone: the block was let go of. If data is valid its key and index are what is known of it, else index alone.
+	gone bool
 	// missed: some data block was not in memory.
 	missed bool
 	err    error
@@ -59,8 +63,13 @@ func (it *Iter) Valid() bool { return it.data.valid }
 // Key returns the key of the entry; nil if not Valid.
 func (it *Iter) Key() []byte { return it.data.key }
 
-// Value returns the value of the entry; nil if not Valid.
-func (it *Iter) Value() []byte { return it.data.value }
+// Value returns the value of the entry; nil if not Valid, and if it was let go of and cannot be read again, which Err tells.
+func (it *Iter) Value() []byte {
+	if it.gone {
+		it.fetch()
+	}
+	return it.data.value
+}
 
 // Err returns what stopped the iterator: a *CorruptError, or what the Source
 // returned; nil if it is Valid or at the end. Only the next SeekGE or First
@@ -90,6 +99,15 @@ func (it *Iter) SeekGE(key []byte) bool {
 			return it.stop(err)
 		}
 	}
+	if inBlock && it.gone {
+		if it.data.valid { // its one entry is at or above key, or that of the next block is
+			if bytes.Compare(it.data.key, key) < 0 {
+				it.data.valid, it.data.key = false, nil
+			}
+			return it.settle()
+		}
+		inBlock = false
+	}
 	switch {
 	case !inBlock:
 		if !it.seekBlock(key) {
@@ -115,6 +133,10 @@ func (it *Iter) Next() bool {
 	if !it.data.valid {
 		return false
 	}
+	if it.gone {
+		it.data.valid, it.data.key = false, nil // it was the only one
+		return it.settle()
+	}
 	if it.data.next() && it.inside {
 		return true
 	}
@@ -131,6 +153,7 @@ func (it *Iter) settle() bool {
 		if it.err != nil || !it.loaded {
 			return false
 		}
+		it.leave()
 		if !it.inside {
 			// The bound may be below the next block already.
 			if err := it.index.bounds(); err != nil {
@@ -151,9 +174,13 @@ func (it *Iter) settle() bool {
 		it.data.next()
 	}
 	if it.inside || bytes.Compare(it.data.key, it.opts.Upper) < 0 {
+		if it.lone {
+			it.data.setKey(nil, it.data.key)
+		}
 		return true
 	}
 	it.data.valid, it.data.key, it.data.value = false, nil, nil
+	it.leave()
 	return false
 }
 
@@ -177,7 +204,8 @@ func (it *Iter) load() bool {
 	if err := it.data.reset(p); err != nil {
 		return it.stop(it.t.file.corrupt(it.index.h, kindData))
 	}
-	it.loaded, it.inside = true, true
+	it.loaded, it.inside, it.gone = true, true, false
+	it.lone = it.opts.Gate != nil && it.index.h.stored > GateBytes && it.data.b.entries == 1
 	if it.opts.Upper != nil {
 		if err := it.index.bounds(); err != nil {
 			return it.stop(err)
@@ -186,6 +214,46 @@ func (it *Iter) load() bool {
 		it.inside = hi != nil && bytes.Compare(hi, it.opts.Upper) <= 0
 	}
 	return true
+}
+
+// LargeBytes is what the block of a large entry at which the iterator stands takes, as it is stored; 0 if it stands at none or has let go
+// of it.
+func (it *Iter) LargeBytes() int {
+	if it.lone && it.data.valid && !it.gone {
+		return it.index.h.stored
+	}
+	return 0
+}
+
+// LetGo gives up the block of the large entry at which the iterator stands, if it does at one, but for the key. Value reads it again.
+func (it *Iter) LetGo() {
+	if it.data.valid {
+		it.leave()
+	}
+}
+
+// leave gives up the block of a large entry.
+func (it *Iter) leave() {
+	if it.lone {
+		it.data.b, it.data.value, it.gone = block{}, nil, true
+	}
+}
+
+// fetch reads the block again that was let go of, if the iterator still stands at its entry.
+func (it *Iter) fetch() {
+	key := it.data.key
+	if !it.data.valid {
+		return
+	}
+	p, err := it.block()
+	if err == nil && it.data.reset(p) != nil || err == nil && (!it.data.next() || !bytes.Equal(it.data.key, key)) {
+		err = it.t.file.corrupt(it.index.h, kindData)
+	}
+	if err != nil {
+		it.stop(err)
+		return
+	}
+	it.data.key, it.gone = key, false
 }
 
 func (it *Iter) block() ([]byte, error) {
@@ -205,7 +273,7 @@ func (it *Iter) block() ([]byte, error) {
 // stop ends the iteration, with an error or at the end of the table.
 func (it *Iter) stop(err error) bool {
 	it.err = err
-	it.loaded = false
+	it.loaded, it.lone, it.gone = false, false, false
 	it.data.valid, it.data.key, it.data.value = false, nil, nil
 	return false
 }

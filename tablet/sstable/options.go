@@ -46,13 +46,18 @@ type Options struct {
 	// bytes.
 	FilterName string
 
-	// Zero means the constants of the same names. Tests learn from less.
-	learnBytes, learnLeast int
+	// LearnBytes is how much of data blocks is held back at once for two-pass
+	// compression to learn from. Zero means 16 MiB.
+	LearnBytes int
+
+	// Zero means the constant of the same name. Tests learn from less.
+	learnLeast int
 }
 
 const (
 	defaultBlockBytes      = 64 << 10
 	defaultRestartInterval = 16
+	defaultLearnBytes      = 16 << 20
 )
 
 // Validate returns an error that wraps ErrBadOption and names the option
@@ -65,6 +70,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("%w: compression %d", ErrBadOption, o.Compression)
 	case o.RestartInterval < 0 || o.RestartInterval > 1024:
 		return fmt.Errorf("%w: restart interval %d, must be 1 to 1024", ErrBadOption, o.RestartInterval)
+	case o.LearnBytes < 0:
+		return fmt.Errorf("%w: %d bytes to learn from, must not be negative", ErrBadOption, o.LearnBytes)
 	case len(o.FilterName) > 255:
 		return fmt.Errorf("%w: filter name of %d bytes, must be at most 255", ErrBadOption, len(o.FilterName))
 	}
@@ -78,8 +85,11 @@ func (o Options) withDefaults() Options {
 	if o.Compression == 0 {
 		o.Compression = table.CompressionS2
 	}
-	if o.learnBytes == 0 {
-		o.learnBytes, o.learnLeast = learnBytes, learnLeast
+	if o.LearnBytes == 0 {
+		o.LearnBytes = defaultLearnBytes
+	}
+	if o.learnLeast == 0 {
+		o.learnLeast = learnLeast
 	}
 	if o.RestartInterval == 0 {
 		o.RestartInterval = defaultRestartInterval
@@ -129,6 +139,6 @@ const GateBytes = 128 << 10
 // A Gate bounds the memory that large blocks take which are in use at the same time.
 type Gate interface {
 	// Enter returns when a block of so many bytes, as it is stored, may be read. The iterator stops
-	// with its error.
+	// with its error. It may have other iterators let go of blocks.
 	Enter(stored int) error
 }

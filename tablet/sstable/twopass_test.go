@@ -46,7 +46,7 @@ func TestTwoPass(t *testing.T) {
 		t.Errorf("a file without two-pass compression has version %d", v)
 	}
 	file, m := build(t, Options{BlockBytes: 8 << 10, Compression: table.CompressionTwoPass, FilterPrefixes: someLens,
-		learnBytes: 512 << 10, learnLeast: 64 << 10}, nil, es)
+		LearnBytes: 512 << 10, learnLeast: 64 << 10}, nil, es)
 	if v := binary.LittleEndian.Uint32(file[8:]); v != dictVersion {
 		t.Errorf("version %d, want %d", v, dictVersion)
 	}
@@ -106,7 +106,7 @@ func TestTwoPassSmall(t *testing.T) {
 		"empty": nil, "three": compatEntries(3), "one huge": {{[]byte("a"), huge}},
 		"huge among others": append(append(bytesOf("a", big[:100]), kv{[]byte("b"), huge}), bytesOf("c", big[100:])...),
 	} {
-		for _, o := range []Options{{}, {learnBytes: 32 << 10, learnLeast: 16 << 10}} {
+		for _, o := range []Options{{}, {LearnBytes: 32 << 10, learnLeast: 16 << 10}} {
 			o.Compression, o.BlockBytes = table.CompressionTwoPass, 4<<10
 			file, _ := build(t, o, nil, es)
 			got, err := entriesOf(open(t, bytesSource(file), OpenOptions{}), IterOptions{})
@@ -133,7 +133,7 @@ func bytesOf(prefix string, es []kv) (out []kv) {
 func TestTwoPassLies(t *testing.T) {
 	es := sitePages(newRand(t), 100)
 	build := func() ([]byte, *Table) {
-		file, _ := build(t, Options{BlockBytes: 8 << 10, Compression: table.CompressionTwoPass, learnBytes: 1 << 20, learnLeast: 1}, nil, es)
+		file, _ := build(t, Options{BlockBytes: 8 << 10, Compression: table.CompressionTwoPass, LearnBytes: 1 << 20, learnLeast: 1}, nil, es)
 		return file, open(t, bytesSource(file), OpenOptions{})
 	}
 	check := func(name string, file []byte, want string) {

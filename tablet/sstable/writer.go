@@ -150,8 +150,8 @@ func (w *Writer) cutData(next []byte) error {
 
 // addData writes a data block, or holds it back to learn from it.
 func (w *Writer) addData(raw, sep []byte) error {
-	if w.comp.two != nil && w.comp.two.Wants() && len(raw) <= w.opts.learnBytes {
-		if w.held.bytes+len(raw) > w.opts.learnBytes {
+	if w.comp.two != nil && w.comp.two.Wants() && len(raw) <= w.opts.LearnBytes {
+		if w.held.bytes+len(raw) > w.opts.LearnBytes {
 			if err := w.release(false); err != nil {
 				return err
 			}

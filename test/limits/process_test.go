@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	memory     = 512 << 20
+	memory     = 256 << 20
 	programDir = "../../cmd/stele"
 )
 
@@ -49,13 +49,13 @@ func build(t *testing.T) (program string) {
 	return program
 }
 
-func start(t *testing.T) *process {
+func start(t *testing.T, program string) *process {
 	addr, err := testport.New()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &process{t: t, addr: addr}
-	p.cmd = exec.Command(build(t), "serve", "--dev", "--config", os.DevNull, "--data-dir", filepath.Join(t.TempDir(), "data"),
+	p.cmd = exec.Command(program, "serve", "--dev", "--config", os.DevNull, "--data-dir", filepath.Join(t.TempDir(), "data"),
 		"--listen", addr, "--http", "off", "--gossip", "off", "--memory", strconv.Itoa(memory), "--extent-size", "4MiB", "--reserve", "64MiB")
 	p.cmd.Stderr, p.cmd.Stdout = &p.log, &p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
