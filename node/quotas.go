@@ -28,9 +28,10 @@ type quotas struct {
 	ledger quota.Ledger
 
 	// followQuotas's own.
-	epoch  uint64 // that was read
-	gone   time.Time
-	unread once
+	reporter quota.Reporter
+	epoch    uint64 // that was read
+	gone     time.Time
+	unread   once
 }
 
 // meterSet is the quotas of an epoch. It does not change.

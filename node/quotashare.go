@@ -14,12 +14,17 @@ import (
 
 // methodQuota is how a server tells the master what it was asked for, and what its tables take:
 //
-//	[server, [[key, [share, asked for a second, whether some was refused]…]…], [[table, bytes]…]]
+//	[server, [[key, [share, asked for a second, whether some was refused]…]…], [[table, bytes]…], round]
 //
-// with one element for each kind of rate. Tables are told, by id, if there are quotas of bytes. The answer is the
-// shares that it has from then on, and which tables may not grow; nil if the master does not know that yet:
+// with one element for each kind of rate. It tells of quotas that were used since the round before, and of those of which the
+// master may not know what the server goes by, in several messages if they are many (quota.ReportsMax). Tables are told once a
+// round, by id, if there are quotas of bytes. The answer is the shares that it has from then on, also of quotas of which it
+// told nothing, which tables may not grow, nil if the master does not know that yet, and the epoch of the master, who knows
+// nothing of what others were told:
 //
-//	[[[key, share…]…], [[table, quota, limit, used]…]]
+//	[[[key, share…]…], [[table, quota, limit, used]…], epoch]
+//
+// A server of before tells of all quotas each time, and no round; a master of before tells no epoch, and is told all.
 const methodQuota = "cluster.quota_report"
 
 // reportsMax bounds the quotas, and the tables, in a report.
@@ -28,6 +33,7 @@ const reportsMax = 1_000_000
 // useReport is a report, and useAnswer the answer.
 type useReport struct {
 	server string
+	round  uint64
 	rates  []quota.Report
 	tables map[uint64]int64
 }
@@ -35,12 +41,13 @@ type useReport struct {
 type useAnswer struct {
 	shares map[string][quota.Kinds]float64
 	over   map[uint64]quota.Over // nil: not known
+	epoch  uint64
 }
 
 func (n *Node) handleQuotaReports() {
 	n.handle(methodQuota, rpc.Spawned, func(c *rpc.Call) {
 		var r useReport
-		if err := r.decode(&c.Params); err != nil {
+		if err := r.decode(&c.Params, c.NumParams); err != nil {
 			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "%s: %v", methodQuota, err))
 			return
 		}
@@ -57,16 +64,11 @@ func (n *Node) handleQuotaReports() {
 	})
 }
 
-// reportUse tells the master what this server was asked for and what its tables take, and goes by what it answers. What was
-// taken from this server is given to others when it has told that it knows, which it does at once.
+// reportUse tells the master what this server was asked for and what its tables take, and goes by what it answers.
 func (n *Node) reportUse(set *meterSet, since time.Duration) {
 	s := n.server.Load()
-	r := useReport{server: s.name}
-	for _, m := range set.of {
-		if x, ok := m.Report(since); ok {
-			r.rates = append(r.rates, x)
-		}
-	}
+	told := &n.quotas.reporter
+	r := useReport{server: s.name, round: told.Begin(time.Now(), s.name, set.of)}
 	names := map[uint64]string{}
 	if len(set.bounds) > 0 {
 		r.tables = map[uint64]int64{}
@@ -78,7 +80,8 @@ func (n *Node) reportUse(set *meterSet, since time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, reportTimeout)
 	defer cancel()
-	for range 2 {
+	for more := true; more; {
+		r.rates = told.Next(since)
 		a, err := n.askUse(ctx, &r)
 		if err != nil {
 			n.log.Debug("report to the master what there is of quotas; what it has said before stays", "error", err)
@@ -87,28 +90,9 @@ func (n *Node) reportUse(set *meterSet, since time.Duration) {
 		if a.over != nil {
 			n.mayNotGrow(a.over, names)
 		}
-		if !n.takeShares(set, &r, a.shares) {
-			return
-		}
+		r.tables = nil
+		more = told.Answered(n.quotas.now(), a.epoch, set.of, r.rates, a.shares)
 	}
-}
-
-// takeShares goes by other shares, and tells whether some are less. The report then says so.
-func (n *Node) takeShares(set *meterSet, r *useReport, shares map[string][quota.Kinds]float64) (less bool) {
-	now := n.quotas.now()
-	for i := range r.rates {
-		x := &r.rates[i]
-		s, ok := shares[x.Key]
-		if !ok {
-			continue
-		}
-		for k := range s {
-			less = less || s[k] < x.Shares[k]
-		}
-		set.of[x.Key].SetShares(now, s)
-		x.Shares = s
-	}
-	return less
 }
 
 // mayNotGrow has what is added to some tables refused from now on.
@@ -146,8 +130,8 @@ func (n *Node) answerUse(r *useReport) (*useAnswer, error) {
 		return nil, errNotMaster
 	}
 	set := q.meters.Load()
-	a := &useAnswer{}
-	a.shares = q.master.Divide(now, epoch, r.server, r.rates, n.aliveServers(), func(key string) *quota.Record {
+	a := &useAnswer{epoch: epoch}
+	a.shares = q.master.Divide(now, epoch, r.server, r.round, r.rates, n.aliveServers(), func(key string) *quota.Record {
 		if set == nil || set.of[key] == nil {
 			return nil // not known here yet, or no longer
 		}
@@ -199,14 +183,14 @@ func (n *Node) forgetServers(set *meterSet) {
 	}
 	for _, server := range stale {
 		if !alive[server] {
-			q.master.Forget(server)
+			q.master.Forget(q.gone, server)
 			q.ledger.Forget(q.gone, server)
 		}
 	}
 }
 
 func (r *useReport) append(e *wire.Encoder) {
-	e.Array(3)
+	e.Array(4)
 	e.Str(r.server)
 	e.Array(len(r.rates))
 	for i := range r.rates {
@@ -222,17 +206,18 @@ func (r *useReport) append(e *wire.Encoder) {
 	}
 	if r.tables == nil {
 		e.Nil()
-		return
+	} else {
+		e.Array(len(r.tables))
 	}
-	e.Array(len(r.tables))
 	for id, bytes := range r.tables {
 		e.Array(2)
 		e.Uint(id)
 		e.Int(bytes)
 	}
+	e.Uint(r.round)
 }
 
-func (r *useReport) decode(d *wire.Decoder) error {
+func (r *useReport) decode(d *wire.Decoder, values int) error {
 	r.server = d.Str()
 	for range d.ArrayMax(reportsMax) {
 		more := d.Array() - 1 - quota.Kinds
@@ -248,24 +233,26 @@ func (r *useReport) decode(d *wire.Decoder) error {
 		}
 		r.rates = append(r.rates, x)
 	}
-	if d.IsNil() {
-		return d.Err()
-	}
-	r.tables = map[uint64]int64{}
-	for range d.ArrayMax(reportsMax) {
-		rest := d.Array() - 2
-		id, bytes := d.Uint(), d.Int()
-		skip(d, rest)
-		if d.Err() != nil {
-			break
+	if !d.IsNil() {
+		r.tables = map[uint64]int64{}
+		for range d.ArrayMax(reportsMax) {
+			rest := d.Array() - 2
+			id, bytes := d.Uint(), d.Int()
+			skip(d, rest)
+			if d.Err() != nil {
+				return d.Err()
+			}
+			r.tables[id] = max(bytes, 0)
 		}
-		r.tables[id] = max(bytes, 0)
+	}
+	if values > 3 {
+		r.round = d.Uint()
 	}
 	return d.Err()
 }
 
 func (a *useAnswer) append(e *wire.Encoder) {
-	e.Array(2)
+	e.Array(3)
 	e.Array(len(a.shares))
 	for key, s := range a.shares {
 		e.Array(1 + quota.Kinds)
@@ -276,9 +263,9 @@ func (a *useAnswer) append(e *wire.Encoder) {
 	}
 	if a.over == nil {
 		e.Nil()
-		return
+	} else {
+		e.Array(len(a.over))
 	}
-	e.Array(len(a.over))
 	for id, o := range a.over {
 		e.Array(4)
 		e.Uint(id)
@@ -286,10 +273,11 @@ func (a *useAnswer) append(e *wire.Encoder) {
 		e.Int(o.Limit)
 		e.Int(o.Used)
 	}
+	e.Uint(a.epoch)
 }
 
 func (a *useAnswer) decode(d *wire.Decoder) error {
-	last := d.Array() - 2
+	values := d.Array()
 	a.shares = map[string][quota.Kinds]float64{}
 	for range d.ArrayMax(reportsMax) {
 		more := d.Array() - 1 - quota.Kinds
@@ -315,7 +303,10 @@ func (a *useAnswer) decode(d *wire.Decoder) error {
 			a.over[id] = o
 		}
 	}
-	skip(d, last)
+	if values > 2 {
+		a.epoch = d.Uint()
+	}
+	skip(d, values-3)
 	return d.Err()
 }
 

@@ -101,6 +101,9 @@ func (b *bucket) set(now int64, perSecond float64, burst time.Duration) {
 	b.burst.Store(int64(burst))
 }
 
+// used tells whether count has something to tell.
+func (b *bucket) used() bool { return b.offered.Load() > 0 || b.refused.Load() }
+
 // count returns what was asked for since it was last called, and whether some was refused.
 func (b *bucket) count() (offered int64, refused bool) {
 	return max(b.offered.Swap(0), 0), b.refused.Swap(false)

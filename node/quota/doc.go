@@ -10,7 +10,9 @@
 //     that was let in is paid for. What is not known before, such as the bytes of a read, is
 //     charged afterwards; whoever comes next waits until it is paid.
 //   - A share is the part of a cluster's rate that one server may let in, from 0 to 1.
+//   - A Reporter chooses what a server tells the master of its meters; a round is what it tells at once.
 //   - An Allotter is the master's: it divides rates among the servers.
+//   - A Ledger is the master's, too: it adds up the bytes that tables take.
 //
 // # Shares
 //
@@ -20,6 +22,11 @@
 // what is left in equal parts; else in equal parts to those that need more (max-min fairness).
 // A server that refuses has need of all, and one that is idle keeps a small part, so that the first
 // request after a pause is not refused.
+//
+// A server tells of quotas that were used since its last round, and of all when it or the master is new, and once a minute:
+// so what a thousand idle quotas cost is a message without any. The master takes it that what a server does not tell of was
+// not used there and that its share is what it was. It tells a server that tells nothing of a quota to go by another share only
+// if another one needs what it has, or after all have stopped using it, so that they have equal parts again.
 //
 // A share that is taken from one server is given to another only when the first has said that it
 // goes by less. So shares are never more than one together, whatever answers are lost, but for

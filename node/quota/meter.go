@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// Meter is what a server knows of one quota. It is safe for concurrent use, but for Set and Report, which one goroutine calls.
+// Meter is what a server knows of one quota. It is safe for concurrent use, but for Set and Report, which one goroutine calls, the Reporter's.
 type Meter struct {
 	key     string
 	what    string // table "t" or principal "p"
 	record  atomic.Pointer[Record]
 	buckets [Kinds]bucket
 	shares  [Kinds]float64
+	told    bool // the master knows which shares this server goes by: the Reporter's own
 }
 
 // NewMeter returns the meter of a quota of which the master has said nothing yet: this server takes a share of
@@ -52,6 +53,17 @@ const rateMin = 1e-3
 func (m *Meter) SetShares(now int64, shares [Kinds]float64) {
 	m.shares = shares
 	m.apply(now)
+}
+
+// goBy is SetShares, and tells whether a share is less than before.
+func (m *Meter) goBy(now int64, shares [Kinds]float64) (less bool) {
+	for k := range shares {
+		less = less || shares[k] < m.shares[k]
+	}
+	if shares != m.shares {
+		m.SetShares(now, shares)
+	}
+	return less
 }
 
 // Refusals returns how many requests were refused, by kind.
@@ -123,16 +135,31 @@ type Report struct {
 	Refused [Kinds]bool
 }
 
-// Report tells what there was since the last one, so long ago. It is false of a quota without rates.
-func (m *Meter) Report(since time.Duration) (Report, bool) {
+// due tells whether the master is to be told of the quota: it has rates, and was used or is not known to him.
+func (m *Meter) due() bool {
+	if !m.record.Load().hasRates() {
+		return false
+	}
+	due := !m.told
+	for i := range m.buckets {
+		due = due || m.buckets[i].used()
+	}
+	return due
+}
+
+// Report tells what there was since the last one; the last round of reports was so long ago.
+func (m *Meter) Report(since time.Duration) Report {
 	r := Report{Key: m.key, Shares: m.shares}
 	for i := range m.buckets {
 		n, refused := m.buckets[i].count()
 		r.Offered[i] = float64(n) / max(since.Seconds(), 1e-3)
 		r.Refused[i] = refused
 	}
-	return r, m.record.Load().hasRates()
+	return r
 }
+
+// used tells whether there was anything.
+func (r *Report) used() bool { return r.Offered != [Kinds]float64{} || r.Refused != [Kinds]bool{} }
 
 // sane tells whether what a server has told can be reckoned with.
 func (r *Report) sane() bool {

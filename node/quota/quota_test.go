@@ -209,11 +209,15 @@ type cluster struct {
 	server []*simServer
 	lost   int     // of a hundred answers of the master
 	most   float64 // that the shares have been together
+	told   int     // quotas that servers have reported, and been answered
+	much   int     // in one message
 }
 
 type simServer struct {
 	name  string
 	meter *Meter
+	all   map[string]*Meter
+	rep   Reporter
 	next  int64 // when it reports
 	last  int64
 	deaf  bool
@@ -223,25 +227,28 @@ func newCluster(rng *rand.Rand, n int, rate int64, burst time.Duration) *cluster
 	c := &cluster{rng: rng, epoch: 1, alive: n, record: Record{Name: "t", Rates: [Kinds]Rate{{}, {}, {PerSecond: rate, Burst: burst}}}}
 	for i := range n {
 		s := &simServer{name: fmt.Sprint("s", i), meter: NewMeter("t1", `table "t"`, &c.record, 0, 1/float64(n)), next: rng.Int64N(5e8)}
+		s.all = map[string]*Meter{"t1": s.meter}
 		c.server = append(c.server, s)
 	}
 	return c
 }
 
+// report is a round of a server's reports.
 func (c *cluster) report(s *simServer) {
-	r, _ := s.meter.Report(time.Duration(c.now - s.last))
+	since, now := time.Duration(c.now-s.last), time.Unix(0, c.now)
 	s.last, s.next = c.now, c.now+5e8
 	if s.deaf {
 		return
 	}
-	answer := c.master.Divide(time.Unix(0, c.now), c.epoch, s.name, []Report{r}, c.alive, func(string) *Record { return &c.record })
-	if c.rng.IntN(100) < c.lost {
-		return
-	}
-	before := r.Shares
-	s.meter.SetShares(c.now, answer["t1"])
-	if answer["t1"][WriteOps.index()] < before[WriteOps.index()] {
-		s.next = c.now + 1e6 // so that others get it
+	round := s.rep.Begin(now, s.name, s.all)
+	for more := true; more; {
+		r := s.rep.Next(since)
+		answer := c.master.Divide(now, c.epoch, s.name, round, r, c.alive, func(string) *Record { return &c.record })
+		c.told, c.much = c.told+len(r)+len(answer), max(c.much, len(r), len(answer))
+		if c.rng.IntN(100) < c.lost {
+			return
+		}
+		more = s.rep.Answered(c.now, c.epoch, s.all, r, answer)
 	}
 }
 
@@ -357,7 +364,7 @@ func TestAllotterLosesServers(t *testing.T) {
 	if s := c.server[0].meter.shares[k]; s > 0.1 {
 		t.Errorf("%.3f was given away that a silent server has", s)
 	}
-	c.master.Forget("s2")
+	c.master.Forget(time.Unix(0, c.now), "s2")
 	if n := c.run(10*time.Second, clientsOn(12)); n < 500*10*9/10 {
 		t.Errorf("%d let in after a server is gone", n)
 	}
@@ -370,11 +377,11 @@ func TestAllotterHostile(t *testing.T) {
 	nan := 0.0
 	nan /= nan
 	for _, x := range []Report{{Shares: [Kinds]float64{nan}}, {Shares: [Kinds]float64{2}}, {Shares: [Kinds]float64{-1}}, {Offered: [Kinds]float64{nan}}} {
-		if got := a.Divide(time.Now(), 1, "s", []Report{x}, 1, func(string) *Record { return r }); len(got) != 0 {
+		if got := a.Divide(time.Now(), 1, "s", 1, []Report{x}, 1, func(string) *Record { return r }); len(got) != 0 {
 			t.Errorf("%+v was answered with %v", x, got)
 		}
 	}
-	if got := a.Divide(time.Now(), 1, "s", []Report{{Key: "x"}}, 1, func(string) *Record { return nil }); len(got) != 0 {
+	if got := a.Divide(time.Now(), 1, "s", 1, []Report{{Key: "x"}}, 1, func(string) *Record { return nil }); len(got) != 0 {
 		t.Errorf("a quota that is not there: %v", got)
 	}
 }

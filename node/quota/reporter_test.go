@@ -1,0 +1,161 @@
+package quota
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// manyQuotas is a cluster whose servers have so many quotas.
+func manyQuotas(rng *rand.Rand, servers, quotas int) *cluster {
+	c := newCluster(rng, servers, 500, time.Second)
+	for _, s := range c.server {
+		for i := 2; i <= quotas; i++ {
+			key := fmt.Sprint("t", i)
+			s.all[key] = NewMeter(key, "table", &c.record, 0, 1/float64(servers))
+		}
+	}
+	return c
+}
+
+// rounds has time pass, in which each server reports twice a second what use has used; it returns what was told in all.
+func (c *cluster) rounds(d time.Duration, use func(s *simServer)) int {
+	c.told, c.much = 0, 0
+	for end := c.now + int64(d); c.now < end; c.now += 1e7 {
+		for _, s := range c.server {
+			if c.now >= s.next {
+				use(s)
+				c.report(s)
+			}
+		}
+	}
+	return c.told
+}
+
+// sum returns the shares of a quota together, and the largest.
+func (c *cluster) sum(key string) (sum, most float64) {
+	for _, s := range c.server {
+		share := s.all[key].shares[WriteOps.index()]
+		sum, most = sum+share, max(most, share)
+	}
+	return sum, most
+}
+
+// TestIdleQuotasAreNotReported: of 600 quotas on 10 servers those are told of that are used, and the others once a minute;
+// no message is of more than it may be. And still who needs a quota that was idle gets it, and gives it back to all.
+func TestIdleQuotasAreNotReported(t *testing.T) {
+	const servers, quotas, used = 10, 600, 5
+	c := manyQuotas(seeded(t), servers, quotas)
+	nobody := func(*simServer) {}
+	take := func(s *simServer, key string, n int64) {
+		for range n {
+			s.all[key].Take(c.now, WriteOps, 1)
+		}
+	}
+	// All tell of all when they and the master are new, with acknowledgements.
+	if told := c.rounds(10*time.Second, nobody); told < 2*servers*quotas || told > 5*servers*quotas || c.much > ReportsMax {
+		t.Errorf("at first: told of %d quotas, and %d at once, of %d on each of %d servers", told, c.much, quotas, servers)
+	}
+	if told := c.rounds(15*time.Second, nobody); told != 0 {
+		t.Errorf("idle: told of %d", told)
+	}
+	busy := func(s *simServer) {
+		if s.name == "s0" {
+			for i := range used {
+				take(s, fmt.Sprint("t", i+1), 10) // 20 a second of 500
+			}
+		}
+	}
+	// Each round of one server tells of those, and is answered; the others go by no other share but at first.
+	if told, rounds := c.rounds(15*time.Second, busy), 30; told < 2*used*rounds || told > 2*used*(rounds+2*servers) {
+		t.Errorf("with %d quotas used on one server: told of %d in %d rounds", used, told, rounds)
+	}
+	greedy := func(s *simServer) {
+		if s.name == "s1" {
+			take(s, "t7", 1000)
+		}
+	}
+	c.rounds(5*time.Second, greedy)
+	if told := c.rounds(10*time.Second, greedy); told > 10*20 {
+		t.Errorf("with one quota used up on one server: told of %d in 20 rounds", told)
+	}
+	if sum, most := c.sum("t7"); most < 0.9 || sum > 1.000001 {
+		t.Errorf("who needs all of a quota that was idle has %.3f, all together %.3f", most, sum)
+	}
+	c.rounds(15*time.Second, nobody)
+	if sum, most := c.sum("t7"); sum < 0.8 || sum > 1.000001 || most > 2.0/servers {
+		t.Errorf("of a quota that is idle again all have %.3f, one %.3f", sum, most)
+	}
+	// A master that is new is told all at once, and idle ones then nothing.
+	c.epoch++
+	if told := c.rounds(10*time.Second, nobody); told < 2*servers*quotas || told > 5*servers*quotas || c.much > ReportsMax {
+		t.Errorf("by another master: told of %d, and %d at once", told, c.much)
+	}
+	for key := range c.server[0].all {
+		if sum, _ := c.sum(key); sum > 1.000001 || sum < 0.8 {
+			t.Fatalf("the shares of %s are %.3f together", key, sum)
+		}
+	}
+	// All once a minute.
+	if told := c.rounds(60*time.Second, nobody); told < 2*servers*quotas || told > 3*servers*quotas {
+		t.Errorf("in a minute: told of %d", told)
+	}
+}
+
+// TestLostAnswersOfManyQuotas: Q3, also when of many quotas now and then one is used, and a third of the answers is lost.
+func TestLostAnswersOfManyQuotas(t *testing.T) {
+	const servers, quotas = 5, 20
+	rng := seeded(t)
+	c := manyQuotas(rng, servers, quotas)
+	c.rounds(5*time.Second, func(*simServer) {})
+	c.lost = 33
+	hot := 0
+	for range 100 {
+		hot = rng.IntN(quotas)
+		users := rng.Perm(servers)[:1+rng.IntN(servers)]
+		c.rounds(time.Second, func(s *simServer) {
+			for _, u := range users {
+				if c.server[u] == s {
+					for range rng.IntN(400) {
+						s.all[fmt.Sprint("t", hot+1)].Take(c.now, WriteOps, 1)
+					}
+				}
+			}
+		})
+		for key := range c.server[0].all {
+			if sum, _ := c.sum(key); sum > 1.000001 {
+				t.Fatalf("the shares of %s are %.6f together", key, sum)
+			}
+		}
+	}
+	c.lost = 0
+	c.rounds(70*time.Second, func(*simServer) {})
+	c.rounds(10*time.Second, func(s *simServer) {
+		if s.name == "s3" {
+			for range 1000 {
+				s.all["t5"].Take(c.now, WriteOps, 1)
+			}
+		}
+	})
+	if _, most := c.sum("t5"); most < 0.9 {
+		t.Errorf("who needs all has %.3f", most)
+	}
+}
+
+// BenchmarkIdleReports is a round of all reports of 100 servers with 1000 quotas each, of which 10 are used on each server.
+func BenchmarkIdleReports(b *testing.B) {
+	c := manyQuotas(rand.New(rand.NewPCG(1, 1)), 100, 1000)
+	use := func(s *simServer) {
+		for i := range 10 {
+			s.all[fmt.Sprint("t", i+1)].Take(c.now, WriteOps, 1)
+		}
+	}
+	c.rounds(10*time.Second, use)
+	b.ResetTimer()
+	told := 0
+	for b.Loop() {
+		told += c.rounds(500*time.Millisecond, use)
+	}
+	b.ReportMetric(float64(told)/float64(b.N), "quotas/round")
+}
