@@ -129,6 +129,12 @@ func (n *Node) addUser(ctx context.Context, r *api.AddUserRequest) (*api.AddedUs
 			return nil, fmt.Errorf("%w: it has not the authority's key", api.ErrNoIssuer)
 		}
 	}
+	var ended []*token.AccessRecord
+	if len(r.Request) == 0 {
+		if ended, err = n.roomForToken(ctx, r.Name); err != nil {
+			return nil, err
+		}
+	}
 	if p == nil {
 		p, made.New = &acl.Principal{Name: r.Name, Created: time.Now()}, true
 		// Of one of the name, whose removal may have been broken off, nothing is left when he is there.
@@ -159,6 +165,7 @@ func (n *Node) addUser(ctx context.Context, r *api.AddUserRequest) (*api.AddedUs
 			return nil, err
 		}
 	}
+	n.forgetTokens(ctx, ended)
 	return made, nil
 }
 
@@ -194,7 +201,8 @@ func (n *Node) signUser(r *api.AddUserRequest, p *acl.Principal, made *api.Added
 	return nil
 }
 
-// accessTokens reads the tokens that there are, of one principal or of all, by principal.
+// accessTokens reads the tokens that there are, of one principal or of all, by principal. One whose
+// record cannot be read lets nobody in, and keeps no other from being revoked.
 func (n *Node) accessTokens(ctx context.Context, of string) (map[string][]*token.AccessRecord, error) {
 	names, err := n.catalog.list(ctx, tokensDir)
 	if err != nil {
@@ -211,7 +219,8 @@ func (n *Node) accessTokens(ctx context.Context, of string) (map[string][]*token
 		}
 		r, err := token.DecodeAccess(f.Data)
 		if err != nil {
-			return nil, err
+			n.log.Warn("the record of an access token cannot be read", "token", name, "error", err)
+			continue
 		}
 		if of == "" || of == r.Principal {
 			all[r.Principal] = append(all[r.Principal], r)
@@ -226,11 +235,11 @@ func (n *Node) revokeUser(ctx context.Context, r *api.RevokeUserRequest) error {
 	if err != nil {
 		return err
 	}
-	tokens, err := n.accessTokens(ctx, p.Name)
-	if err != nil {
-		return err
-	}
 	if r.Token != "" {
+		tokens, err := n.accessTokens(ctx, p.Name)
+		if err != nil {
+			return err
+		}
 		i := slices.IndexFunc(tokens[p.Name], func(t *token.AccessRecord) bool { return t.ID.String() == r.Token })
 		if i < 0 {
 			return &api.TokenRefusedError{Reason: api.TokenUnknown, Text: fmt.Sprintf("user %q has no token with the id %.40s", p.Name, r.Token)}
@@ -250,6 +259,13 @@ func (n *Node) revokeUser(ctx context.Context, r *api.RevokeUserRequest) error {
 	}
 	p.Generation, p.Until = max(epoch, p.Generation+1), time.Time{}
 	if _, err := n.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
+		return err
+	}
+	if _, err := n.nextEpoch(ctx); err != nil { // they are void from here on, whatever becomes of the rest
+		return err
+	}
+	tokens, err := n.accessTokens(ctx, p.Name)
+	if err != nil {
 		return err
 	}
 	return n.deleteTokens(ctx, tokens[p.Name])

@@ -1,0 +1,126 @@
+package node_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/security/token"
+	"github.com/steledb/stele/table"
+)
+
+const tokensDir = "/acl/tokens/"
+
+// putTokens writes the records of tokens that were made and end then.
+func (f *fleet) putTokens(n int, of string, made time.Time, life time.Duration) {
+	f.t.Helper()
+	var g errgroup.Group
+	g.SetLimit(32)
+	for range n {
+		g.Go(func() error {
+			t := token.New(token.Access, pki.FingerprintOf(f.as.Trust().Authorities()[0]), made, life)
+			rec, err := token.NewAccessRecord(t, made, of, 0, "")
+			if err != nil {
+				return err
+			}
+			return f.nodes[0].PutFile(f.t.Context(), tokensDir+rec.ID.String(), rec.Encode())
+		})
+	}
+	if err := g.Wait(); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// TestTokensOfUser: a user has so many access tokens and no more; those that ended long ago do not count, and go, whosever they
+// are, while those that ended lately are listed.
+func TestTokensOfUser(t *testing.T) {
+	t.Parallel()
+	f, _, _ := secureFleet(t, 1)
+	f.startAll()
+	admin, ctx := f.client(0), within(t, 90*time.Second)
+	count := func() string {
+		all := map[string]int{}
+		for _, u := range good(admin.Users(ctx)) {
+			all[u.Name] = len(u.Tokens)
+		}
+		return fmt.Sprint(all)
+	}
+	for _, name := range []string{"ann", "bob"} {
+		if _, _, err := admin.AddToken(ctx, name, 0, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const day = 24 * time.Hour
+	f.putTokens(998, "ann", time.Now(), 0)
+	f.putTokens(3, "ann", time.Now().Add(-9*day), day)
+	f.putTokens(3, "bob", time.Now().Add(-9*day), day)
+	f.putTokens(3, "bob", time.Now().Add(-9*day), 8*day)
+	if got, want := count(), "map[admin:0 ann:1002 bob:7]"; got != want {
+		t.Fatalf("tokens: %s, want %s", got, want)
+	}
+	if _, _, err := admin.AddToken(ctx, "ann", 0, ""); err != nil {
+		t.Errorf("the thousandth token: %v", err)
+	}
+	if got, want := count(), "map[admin:0 ann:1000 bob:4]"; got != want {
+		t.Errorf("tokens once another was made: %s, want %s", got, want)
+	}
+	var limit *table.LimitError
+	if _, _, err := admin.AddToken(ctx, "ann", 0, ""); !errors.As(err, &limit) || limit.Limit != 1000 || limit.Got != 1001 {
+		t.Errorf("one token more: %v", err)
+	}
+	if _, _, err := admin.AddUser(ctx, "ann", 0); err != nil {
+		t.Errorf("a certificate: %v", err)
+	}
+	if _, _, err := admin.AddToken(ctx, "bob", 0, ""); err != nil {
+		t.Errorf("a token of another: %v", err)
+	}
+}
+
+// TestUnreadableTokens: records that nobody can read keep no other credential from being revoked, nor does it if tokens cannot be
+// listed at all: then it is not sure that their records are gone, and they are void.
+func TestUnreadableTokens(t *testing.T) {
+	t.Parallel()
+	f, _, _ := secureFleet(t, 1)
+	f.startAll()
+	admin, ctx, n := f.client(0), within(t, 60*time.Second), f.nodes[0]
+	if err := n.PutFile(ctx, tokensDir+"0102030405060708", []byte("\x93\x02\x03\x04")); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		what, path string
+		revoke     func() error
+		want       error
+		reason     string
+	}{
+		{"a record", "", func() error { return admin.RevokeUser(ctx, "ann", "") }, nil, api.IdentityRevoked},
+		{"a record, when the user is removed", "", func() error { return admin.RemoveUser(ctx, "ann") }, nil, api.IdentityUnknown},
+		{"the list", tokensDir + "folder/x", func() error { return admin.RevokeUser(ctx, "ann", "") }, client.ErrAmbiguous, api.IdentityRevoked},
+	} {
+		tok, _, err := admin.AddToken(ctx, "ann", 0, "")
+		if err != nil {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+		ann := f.clientAs(0, client.Config{Token: tok, RetryTimeMax: -1})
+		if _, err := ann.Whoami(ctx); err != nil {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+		if step.path != "" {
+			if err := n.PutFile(ctx, step.path, []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := step.revoke(); !errors.Is(err, step.want) {
+			t.Errorf("%s cannot be read: revoke: %v, want %v", step.what, err, step.want)
+		}
+		var who *client.IdentityError
+		if _, err := ann.Whoami(ctx); !errors.As(err, &who) || who.Reason != step.reason {
+			t.Errorf("%s cannot be read: who shows a token that was revoked: %v, want %s", step.what, err, step.reason)
+		}
+	}
+}
