@@ -134,7 +134,8 @@ func (n *Node) keepCertificate() {
 	if s == nil {
 		return
 	}
-	pki.NewRotator(pki.RotatorConfig{Endpoint: s.endpoint, File: s.file, Renew: n.renewOwn, Logger: n.log.With("part", "security")}).Run(n.ctx)
+	pki.NewRotator(pki.RotatorConfig{Endpoint: s.endpoint, File: s.file, Renew: n.renewOwn,
+		OwnClock: func() bool { return s.issuer.Load() != nil }, Logger: n.log.With("part", "security")}).Run(n.ctx)
 }
 
 // renewOwn gets the node's next certificate: an issuer signs it itself, any other node has

@@ -14,6 +14,11 @@ const (
 	// rotateEvery is how often the rotator looks at the clock: often enough that a
 	// clock that was set, or a host that slept, is noticed in good time.
 	rotateEvery = time.Hour
+	// rotateOwnEvery is how often one does that signs by its own clock.
+	rotateOwnEvery = time.Minute
+	// clockRest is how long one that signs by its own clock leaves that alone when it was set, or is at odds with
+	// the certificate at the start: what was set wrong, such as at the start of a host, is mostly put right soon.
+	clockRest = 10 * time.Minute
 	// retryMin is the pause after a renewal that failed; it doubles up to rotateEvery.
 	retryMin = time.Minute
 	// rotateBefore is how much of a certificate's life is left when it is renewed.
@@ -34,6 +39,8 @@ type RotatorConfig struct {
 	// Renew has a certificate made of a request. It returns the authorities, too,
 	// since they may be others by now.
 	Renew func(ctx context.Context, request []byte) (*x509.Certificate, *Trust, error)
+	// OwnClock tells whether Renew goes by this host's clock: the node signs for itself. Nil: it does not.
+	OwnClock func() bool
 	// Logger gets what was renewed and what failed. Nil discards.
 	Logger *slog.Logger
 }
@@ -47,6 +54,11 @@ type Rotator struct {
 	// madeWall is what the wall clock said then.
 	madeWall time.Time
 	pause    time.Duration
+	// ahead is by how much the wall clock has gone faster than the monotonic one since began, at the last look, and
+	// jumped when that was last seen to be quite another, on the monotonic clock.
+	ahead         time.Duration
+	began, jumped time.Time
+	beganWall     time.Time
 }
 
 // NewRotator returns a rotator that does nothing before Run.
@@ -54,7 +66,15 @@ func NewRotator(cfg RotatorConfig) *Rotator {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Rotator{cfg: cfg, made: time.Now(), madeWall: cfg.Endpoint.opts.Now()}
+	if cfg.OwnClock == nil {
+		cfg.OwnClock = func() bool { return false }
+	}
+	now, wall := time.Now(), cfg.Endpoint.opts.Now()
+	r := &Rotator{cfg: cfg, made: now, madeWall: wall, began: now, beganWall: wall}
+	if wall.Before(cfg.Endpoint.Credential().Begins()) {
+		r.jumped = now
+	}
+	return r
 }
 
 // Run renews the certificate whenever it is time, until ctx ends.
@@ -70,15 +90,23 @@ func (r *Rotator) Run(ctx context.Context) {
 	}
 }
 
+// every is how long it is until the next look.
+func (r *Rotator) every() time.Duration {
+	if r.cfg.OwnClock() {
+		return rotateOwnEvery
+	}
+	return rotateEvery
+}
+
 // look renews the certificate if it is time, and returns when to look again.
 func (r *Rotator) look(ctx context.Context) time.Duration {
 	if !r.due() {
-		return rotateEvery
+		return r.every()
 	}
 	err := r.Renew(ctx)
 	if err == nil {
 		r.pause = 0
-		return rotateEvery
+		return r.every()
 	}
 	if ctx.Err() != nil {
 		return rotateEvery
@@ -94,10 +122,27 @@ func (r *Rotator) look(ctx context.Context) time.Duration {
 }
 
 // due tells whether the certificate is to be renewed: when two thirds of its life are
-// over by the wall clock, or by the monotonic one since this process has it.
+// over by the wall clock, or by the monotonic one since this process has it. One who signs by his own clock
+// believes in it when it has not jumped lately, and renews what begins later, too: it was made while the clock
+// was ahead, and nobody takes it.
 func (r *Rotator) due() bool {
-	left := r.cfg.Endpoint.Credential().Ends().Sub(r.cfg.Endpoint.opts.Now())
-	return left <= rotateBefore || time.Since(r.made) >= NodeLife-rotateBefore
+	c, now := r.cfg.Endpoint.Credential(), r.cfg.Endpoint.opts.Now()
+	r.followClock(now)
+	over := c.Ends().Sub(now) <= rotateBefore || time.Since(r.made) >= NodeLife-rotateBefore
+	if !r.cfg.OwnClock() {
+		return over
+	}
+	later := now.Before(c.Begins()) && !r.jumped.Before(r.made) // else signing again is of no use
+	return (over || later) && (r.jumped.IsZero() || time.Since(r.jumped) >= clockRest)
+}
+
+// followClock notes whether the wall clock was set.
+func (r *Rotator) followClock(now time.Time) {
+	ahead := now.Round(0).Sub(r.beganWall.Round(0)) - time.Since(r.began)
+	if (ahead - r.ahead).Abs() > Backdate/2 {
+		r.jumped = time.Now()
+	}
+	r.ahead = ahead
 }
 
 // Renew renews the certificate now, with a new key. When it returns nil the new

@@ -167,6 +167,69 @@ func TestRotatorBesideClocks(t *testing.T) {
 	}
 }
 
+// TestRotatorOfIssuer: one who signs by his own clock does not sign by one that jumps ahead and is put right soon, and what
+// he has signed by one that was put right later he replaces.
+func TestRotatorOfIssuer(t *testing.T) {
+	issuer := func(t *testing.T) *rotation {
+		r := newRotation(t)
+		trust := trustIn(t, r.a)
+		r.sign = func(q []byte) (*x509.Certificate, *Trust, error) {
+			leaf, err := r.a.SignNode(q, "n1", nil, r.endpoint.opts.Now())
+			return leaf, trust, err
+		}
+		cfg := r.rotator.cfg
+		cfg.OwnClock = func() bool { return true }
+		r.rotator = NewRotator(cfg)
+		return r
+	}
+	good := func(t *testing.T, r *rotation) {
+		t.Helper()
+		if c := r.endpoint.Credential(); time.Now().Before(c.Begins()) || time.Until(c.Ends()) < NodeLife/3-time.Hour {
+			t.Errorf("it is %v, and the certificate is good from %v until %v", time.Now(), c.Begins(), c.Ends())
+		}
+	}
+	for name, test := range map[string]struct{ skew, lasts, heals time.Duration }{
+		"ahead for a moment": {25 * day, 5 * time.Minute, 0},
+		"ahead for long":     {25 * day, day, 15 * time.Minute},
+		"far for long":       {400 * day, 50 * day, 15 * time.Minute},
+		"back for a moment":  {-25 * day, 5 * time.Minute, 0},
+		"back for long":      {-400 * day, day, 15 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := issuer(t)
+				r.run(t, func() {
+					pass(time.Hour)
+					r.skew.Store(int64(test.skew))
+					pass(test.lasts)
+					r.skew.Store(0)
+					pass(test.heals)
+					good(t, r)
+					if n := r.asked.Load(); test.heals == 0 && n != 0 {
+						t.Errorf("has signed %d times", n)
+					}
+					pass(100 * day)
+					good(t, r)
+				})
+				if n := r.asked.Load(); n > 10 {
+					t.Errorf("has signed %d times", n)
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // it has started anew since
+		r := issuer(t)
+		if err := r.endpoint.Swap(nodeCredential(t, r.a, "n1", time.Now().Add(25*day))); err != nil {
+			t.Fatal(err)
+		}
+		r.rotator = NewRotator(r.rotator.cfg)
+		r.run(t, func() {
+			pass(15 * time.Minute)
+			good(t, r)
+		})
+	})
+}
+
 func TestRotatorTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRotation(t)
