@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/rpc"
 )
 
 // peersFile is where the members of the cluster are remembered, in the first data
@@ -85,7 +86,7 @@ func (n *Node) newFormer() error {
 		Join: n.cfg.Join, Expect: n.cfg.Expect, Keys: n.gossipKeys(),
 		Store: identityStore{&n.self}, PeersFile: filepath.Join(n.cfg.DataDirs[0], peersFile),
 		Found: n.security.clusterToFound(), Dialer: n.security.dialer(""),
-		Admit: n.admit, Logger: n.log.With("part", "formation"),
+		Admit: n.admit, Caller: callerOf, Logger: n.log.With("part", "formation"),
 	}
 	n.self.view(func(f *identity.Folders) {
 		cfg.Self.ID, cfg.Cluster, cfg.Voter, cfg.RaftEpoch = f.Node, f.Cluster, f.Voter(), f.RaftEpoch
@@ -98,6 +99,14 @@ func (n *Node) newFormer() error {
 	former, err := formation.New(cfg)
 	n.former = former
 	return err
+}
+
+// callerOf returns the node that has made a call, empty on a node that is open.
+func callerOf(c *rpc.Call) string {
+	if who := subjectOf(c); who != nil {
+		return who.peer.Name
+	}
+	return ""
 }
 
 // hostOf returns the host of host or host:port.

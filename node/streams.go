@@ -108,6 +108,15 @@ type streams struct {
 	ended    chan struct{} // closed when the listener is
 }
 
+// voterConn is a connection of the voter that its certificate names. It implements raftmeta.Proven.
+type voterConn struct {
+	net.Conn
+	id string
+}
+
+// Server implements raftmeta.Proven.
+func (c *voterConn) Server() string { return c.id }
+
 // greetingsMax bounds the connections whose greeting is awaited; one more is closed.
 const greetingsMax = 64
 
@@ -144,10 +153,14 @@ func (s *streams) welcomeAll() {
 		}
 		go func() {
 			defer func() { <-places }()
-			if err := s.welcome(c); err != nil {
+			from, err := s.welcome(c)
+			if err != nil {
 				s.refused.warn(s.log, c.RemoteAddr().String(), err)
 				_ = c.Close()
 				return
+			}
+			if s.security != nil {
+				c = &voterConn{c, from}
 			}
 			select {
 			case s.welcomed <- c:
@@ -158,13 +171,14 @@ func (s *streams) welcomeAll() {
 	}
 }
 
-func (s *streams) welcome(c net.Conn) error {
+// welcome exchanges greetings, and returns whom the other one says to be: in a cluster with certificates it is that.
+func (s *streams) welcome(c net.Conn) (from string, err error) {
 	if err := c.SetDeadline(time.Now().Add(greetingTimeout)); err != nil {
-		return err
+		return "", err
 	}
 	g, err := readGreeting(c)
 	if err != nil {
-		return err
+		return "", err
 	}
 	err = s.security.requireNode(c, g.from)
 	if err == nil {
@@ -172,12 +186,12 @@ func (s *streams) welcome(c net.Conn) error {
 	}
 	if err != nil {
 		_ = writeShort(c, []byte(err.Error()))
-		return err
+		return "", err
 	}
 	if err := writeShort(c, nil); err != nil {
-		return err
+		return "", err
 	}
-	return c.SetDeadline(time.Time{})
+	return g.from, c.SetDeadline(time.Time{})
 }
 
 // check says why a caller is not one of this group's voters.

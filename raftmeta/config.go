@@ -13,12 +13,19 @@ import (
 // Streams carries the traffic between the servers of a group: a listener of
 // connections from the others, and a way to reach them. Servers are named by
 // their ids, which stay; where they are now is for Streams to know. Only
-// servers of the cluster must be able to connect.
+// servers of the cluster must be able to connect. A connection that Accept returns
+// may be Proven.
 type Streams interface {
 	net.Listener
 	// Dial connects to the server of that id. It must return in about the
 	// time given. A connection to another server does no harm: it is refused.
 	Dial(id string, timeout time.Duration) (net.Conn, error)
+}
+
+// Proven is a connection whose other end has proved who it is. It speaks for no other server.
+type Proven interface {
+	// Server returns the id of the server.
+	Server() string
 }
 
 // Config says how to open a group.

@@ -72,6 +72,9 @@ func (t *transport) serveConn(c net.Conn) {
 		return
 	}
 	from, err := decodeHello(b, t.self)
+	if p, ok := c.(Proven); ok && err == nil && p.Server() != from {
+		err = fmt.Errorf("server %s says that it is server %.80q", p.Server(), from)
+	}
 	if err != nil {
 		t.log.Warn("raftmeta refused a connection", "from", c.RemoteAddr(), "reason", err)
 		e := wire.GetEncoder()
@@ -136,6 +139,8 @@ func checkMembers(request any) error {
 	return nil
 }
 
+// answer answers a request. Votes are for members alone. Entries and snapshots are taken of whoever leads by his
+// term: a server that lags learns from them that he is a member, and one that waits has no members yet.
 func (t *transport) answer(f *frames, k kind, request any, from string) (any, error) {
 	switch k {
 	case kindTerm:

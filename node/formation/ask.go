@@ -3,6 +3,7 @@ package formation
 import (
 	"context"
 	"errors"
+	"net"
 	"syscall"
 
 	"github.com/steledb/stele/internal/wire"
@@ -10,14 +11,25 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// call asks one question over a connection of its own: they are few.
-func (f *Former) call(ctx context.Context, addr, method string, params func(*wire.Encoder), result func(*wire.Decoder) error) error {
-	c, err := rpc.Dial(ctx, addr, rpc.ConnConfig{MessageBytesMax: messageBytesMax, Dialer: f.cfg.Dialer})
+// call asks one question over a connection of its own: they are few. It returns which node has answered, by its
+// certificate if it has shown one.
+func (f *Former) call(ctx context.Context, addr, method string, params func(*wire.Encoder), result func(*wire.Decoder) error) (who string, err error) {
+	cfg := rpc.ConnConfig{MessageBytesMax: messageBytesMax, Dialer: f.cfg.Dialer}
+	if cfg.Dialer != nil {
+		cfg.Dialer = func(ctx context.Context, addr string) (net.Conn, error) {
+			c, err := f.cfg.Dialer(ctx, addr)
+			if s, ok := c.(*pki.Conn); ok && err == nil {
+				who = s.Peer.Name
+			}
+			return c, err
+		}
+	}
+	c, err := rpc.Dial(ctx, addr, cfg)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer c.Close()
-	return c.Call(ctx, method, func(e *wire.Encoder) {
+	return who, c.Call(ctx, method, func(e *wire.Encoder) {
 		e.Array(1)
 		params(e)
 	}, result)
@@ -39,7 +51,10 @@ func (f *Former) greet(ctx context.Context, addr string) {
 	mine := f.helloLocked()
 	f.mu.Unlock()
 	var theirs hello
-	err := f.call(ctx, addr, MethodHello, mine.append, theirs.decode)
+	who, err := f.call(ctx, addr, MethodHello, mine.append, theirs.decode)
+	if err == nil {
+		err = f.checkSpeaker(who, theirs.Peer)
+	}
 	if err == nil {
 		f.mu.Lock()
 		err = f.takeHelloLocked(addr, theirs, true)
@@ -92,7 +107,11 @@ func (f *Former) askPromise(ctx context.Context, a actPromise) {
 	a.request.founder = f.mu.self // its addresses may have become known since
 	f.mu.Unlock()
 	var answer promiseAnswer
-	if err := f.call(ctx, a.to, MethodPromise, a.request.append, answer.decode); err != nil {
+	who, err := f.call(ctx, a.to, MethodPromise, a.request.append, answer.decode)
+	if err == nil {
+		err = f.checkSpeaker(who, Peer{ID: answer.node, RPC: a.to})
+	}
+	if err != nil {
 		f.judge(a.to, f.refusalOf(a.to, err))
 		return
 	}
@@ -108,7 +127,8 @@ func (f *Former) askJoin(ctx context.Context, a actAskJoin) {
 	q := joinRequest{Peer: f.mu.self, cluster: a.cluster, key: f.keys[0]}
 	f.mu.Unlock()
 	var answer joinAnswer
-	err := f.refusalOf(a.to, f.call(ctx, a.to, MethodJoin, q.append, answer.decode))
+	_, err := f.call(ctx, a.to, MethodJoin, q.append, answer.decode)
+	err = f.refusalOf(a.to, err)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil {

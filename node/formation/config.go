@@ -8,6 +8,8 @@ import (
 	"net"
 	"slices"
 	"time"
+
+	"github.com/steledb/stele/rpc"
 )
 
 // DefaultPort is the port of an address that names none.
@@ -57,6 +59,10 @@ type Config struct {
 	// The text of its error goes to the node. Nil admits all.
 	Admit func(ctx context.Context, p Peer) error
 
+	// Caller returns the id of the node that has made a call, as its certificate says: it speaks for itself alone.
+	// Empty is one of which nothing is known, and Nil returns that.
+	Caller func(c *rpc.Call) string
+
 	// Round is how long a fresh node waits between two rounds of questions. Zero
 	// means 500 ms.
 	Round time.Duration
@@ -81,6 +87,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.CallTimeout == 0 {
 		c.CallTimeout = 2 * time.Second
+	}
+	if c.Caller == nil {
+		c.Caller = func(*rpc.Call) string { return "" }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

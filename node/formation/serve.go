@@ -43,6 +43,9 @@ func (f *Former) onHello(c *rpc.Call) (func(*wire.Encoder), error) {
 	if err := h.decode(&c.Params); err != nil {
 		return nil, badRequest(err)
 	}
+	if err := f.checkSpeaker(f.cfg.Caller(c), h.Peer); err != nil {
+		return nil, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.takeHelloLocked(cmp.Or(h.RPC, "an address that it does not tell"), h, false); err != nil {
@@ -60,6 +63,9 @@ func (f *Former) onPromise(c *rpc.Call) (func(*wire.Encoder), error) {
 	var q promiseRequest
 	if err := q.decode(&c.Params); err != nil {
 		return nil, badRequest(err)
+	}
+	if err := f.checkSpeaker(f.cfg.Caller(c), q.founder); err != nil {
+		return nil, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -83,6 +89,9 @@ func (f *Former) onJoin(c *rpc.Call) (func(*wire.Encoder), error) {
 	var q joinRequest
 	if err := q.decode(&c.Params); err != nil {
 		return nil, badRequest(err)
+	}
+	if err := f.checkSpeaker(f.cfg.Caller(c), q.Peer); err != nil {
+		return nil, err
 	}
 	f.mu.Lock()
 	cluster, err := f.mu.cluster, f.checkKey(q.Peer, q.key)
@@ -109,6 +118,16 @@ func (f *Former) onJoin(c *rpc.Call) (func(*wire.Encoder), error) {
 	f.log.Info("admitted a node", "node", nodeText(q.Peer), "id", q.ID, "rpc", q.RPC)
 	a := joinAnswer{cluster: cluster, raftEpoch: f.mu.raftEpoch, members: append([]Peer{f.mu.self}, some(f.knownLocked(), membersMax-1)...)}
 	return a.append, nil
+}
+
+// checkSpeaker refuses a node that speaks as another than its certificate says, if that is known.
+func (f *Former) checkSpeaker(who string, as Peer) error {
+	if who == "" || who == as.ID {
+		return nil
+	}
+	err := &RefusedError{Address: as.RPC, Reason: fmt.Sprintf("node %s, by its certificate, says that it is node %.80q", who, as.ID)}
+	f.refuse(as, err)
+	return err
 }
 
 func (f *Former) checkKey(p Peer, key []byte) error {

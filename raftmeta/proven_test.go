@@ -1,0 +1,69 @@
+package raftmeta
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/internal/wire"
+)
+
+// provenConn is a connection of which it is proved whose it is.
+type provenConn struct {
+	net.Conn
+	server string
+}
+
+func (c *provenConn) Server() string { return c.server }
+
+// TestHelloIsBound: who has proved that he is one server does not speak as another; who has proved nothing may say who he is.
+func TestHelloIsBound(t *testing.T) {
+	for name, test := range map[string]struct {
+		far   func(net.Conn) net.Conn
+		taken bool
+	}{
+		"proved to be another": {func(c net.Conn) net.Conn { return &provenConn{c, "n3"} }, false},
+		"proved":               {func(c net.Conn) net.Conn { return &provenConn{c, "n2"} }, true},
+		"nothing is proved":    {func(c net.Conn) net.Conn { return c }, true},
+	} {
+		var log strings.Builder
+		tr := newTransport("n1", nil, slog.New(slog.NewTextHandler(&log, nil)), nil)
+		lost := ""
+		tr.connLost = func(from string) { lost = from }
+		near, far := net.Pipe()
+		c := test.far(far)
+		if !tr.keep(c, true) {
+			t.Fatal("not kept")
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			tr.serveConn(c)
+		}()
+		_ = near.SetDeadline(time.Now().Add(5 * time.Second))
+		f := newFrames(near)
+		e := wire.GetEncoder()
+		encodeHello(e, "n2", "n1")
+		if err := f.send(e); err != nil {
+			t.Fatal(err)
+		}
+		e.Release()
+		if !test.taken {
+			if _, err := f.recv(nil); err != nil {
+				t.Errorf("%s: no answer: %v", name, err)
+			}
+			if _, err := f.recv(nil); !errors.Is(err, io.EOF) {
+				t.Errorf("%s: the connection goes on: %v", name, err)
+			}
+		}
+		near.Close()
+		<-done
+		if refused := strings.Contains(log.String(), "server n3 says that it is server"); refused == test.taken || (lost == "n2") != test.taken {
+			t.Errorf("%s: the log says %q, and lost is %q", name, log.String(), lost)
+		}
+	}
+}
