@@ -13,6 +13,7 @@
 //
 //	<each data folder>/identity   whose the folder is: package node/identity
 //	<first data folder>/peers     where the other nodes were last
+//	<first data folder>/removed   which nodes were removed, if it has certificates: removedFile
 //	<one data folder>/raft        the Raft log and snapshots, if the node votes
 //	<first data folder>/security  keys and certificate, if it has any: package security/folder
 //	<each data folder>/blobs      extents of SSTables and commit logs

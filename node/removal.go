@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"errors"
+	"maps"
+	"path/filepath"
 	"time"
 
 	"github.com/steledb/stele/raftmeta/api"
@@ -90,17 +92,24 @@ func (n *Node) hearOfRemoved(s *session.Session) error {
 		for _, id := range ids {
 			gone[id] = true
 		}
-		n.security.removed.Store(&gone)
+		before := n.security.removed.Swap(&gone)
 		n.background.Go(func() {
 			if pause(n.ctx, severAfter); n.ctx.Err() == nil {
 				n.security.endpoint.Sever(func(p pki.Peer) bool { return p.Kind == pki.Node && gone[p.Name] })
 			}
 		})
+		if before == nil && len(gone) > 0 || before != nil && !maps.Equal(*before, gone) {
+			if err := writeRemoved(n.removedList(), n.security.cluster, gone); err != nil {
+				n.log.Warn("a node that was removed may find this one when it starts anew", "error", err)
+			}
+		}
 		if _, err := w.Next(n.ctx); err != nil {
 			return err
 		}
 	}
 }
+
+func (n *Node) removedList() string { return filepath.Join(n.cfg.DataDirs[0], removedFile) }
 
 // ErrRemoved means that the operator has taken the node out of the cluster. Starting it again
 // does not help.

@@ -1,7 +1,11 @@
 package node_test
 
 import (
+	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,4 +81,50 @@ func TestRemoveMaster(t *testing.T) {
 	}
 	f.stop(boss)
 	f.await(other, "two voters", votersAlive(2))
+}
+
+// TestRemovedWhileStarting: a node that starts, and cannot ask the lock service yet, turns a removed node away.
+func TestRemovedWhileStarting(t *testing.T) {
+	t.Parallel()
+	f, _, _ := secureThree(t)
+	ctx := within(t, 90*time.Second)
+	boss := -1
+	eventually(t, "there is a master", func() bool {
+		for i, n := range f.nodes {
+			if n.IsMaster() {
+				boss = i
+			}
+		}
+		return boss >= 0
+	})
+	starts, gone := boss, (boss+1)%3
+	removed, stays := f.credential(gone), f.credential((boss+2)%3)
+	id := f.nodes[gone].ID()
+	f.stop(gone)
+	eventually(t, "the node can be removed", func() bool { return f.client(starts).RemoveNode(ctx, id, true) == nil })
+	file := filepath.Join(f.cfgs[starts].DataDirs[0], "removed")
+	eventually(t, "it is kept which node was removed", func() bool {
+		b, err := os.ReadFile(file)
+		return err == nil && strings.Contains(string(b), id)
+	})
+	f.await(starts, "two voters", votersAlive(2))
+	for i := range f.nodes {
+		f.stop(i)
+	}
+	opening, end := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if _, err := f.open(opening, starts); err == nil {
+			t.Error("one of two voters serves")
+		}
+	}()
+	defer func() { end(); <-ended }()
+	eventually(t, "the port is open to nodes", func() bool {
+		_, err := f.ask(stays, f.addrs[starts], "cluster.who", nil)
+		return err == nil
+	})
+	if _, err := f.ask(removed, f.addrs[starts], "cluster.who", nil); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a node that was removed asks one that starts: %v", err)
+	}
 }

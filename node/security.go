@@ -104,6 +104,12 @@ func (n *Node) openSecurity(folders *identity.Folders) error {
 	s := &security{tcp: n.cfg.dial, cluster: own.Cluster, node: own.Name, file: folder.At(n.cfg.Security).NodeFile(), gossipKeys: keys.GossipKeys, spending: make(chan struct{}, 1)}
 	s.joins.places = make(chan struct{}, joinsMax)
 	s.issuer.Store(keys.Authority)
+	gone, err := readRemoved(n.removedList(), own.Cluster)
+	if err != nil { // the lock service tells it again
+		n.log.Warn("it is not known yet which nodes were removed", "error", err)
+	} else if gone != nil {
+		s.removed.Store(&gone)
+	}
 	s.endpoint = pki.NewEndpoint(keys.Credential, pki.Options{Refuse: s.refuse})
 	n.security = s
 	return nil

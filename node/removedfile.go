@@ -1,0 +1,61 @@
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/google/renameio/v2"
+)
+
+// removedFile is where a node with certificates keeps which nodes were removed, in its first data folder: when it starts it
+// turns them away before the lock service can tell it again. It is JSON: the format, the cluster, the ids in their order.
+// It is a help, and made anew when it is missing.
+const removedFile = "removed"
+
+const removedFormat = 1
+
+type removedText struct {
+	Format  int      `json:"format"`
+	Cluster string   `json:"cluster"`
+	Nodes   []string `json:"nodes"`
+}
+
+// readRemoved returns the nodes that were removed as far as the file tells, nil if there is none.
+func readRemoved(path, cluster string) (map[string]bool, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var t removedText
+	if err := json.Unmarshal(b, &t); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if t.Format != removedFormat || t.Cluster != cluster {
+		return nil, fmt.Errorf("%s is of format %d and cluster %q, want format %d and cluster %q", path, t.Format, t.Cluster, removedFormat, cluster)
+	}
+	gone := make(map[string]bool, len(t.Nodes))
+	for _, id := range t.Nodes {
+		gone[id] = true
+	}
+	return gone, nil
+}
+
+// writeRemoved keeps which nodes were removed. After an error there is what was before.
+func writeRemoved(path, cluster string, gone map[string]bool) error {
+	b, err := json.MarshalIndent(removedText{Format: removedFormat, Cluster: cluster, Nodes: slices.Sorted(maps.Keys(gone))}, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := renameio.WriteFile(path, append(b, '\n'), 0o600); err != nil {
+		return fmt.Errorf("keep which nodes were removed: %w", err)
+	}
+	return nil
+}
