@@ -107,7 +107,7 @@
 //	a message               5 MiB      it takes fewer entries
 //	heartbeats for raft     1          further ones are answered, and forgotten
 //	reads of one round      unbounded  each is a caller's goroutine
-//	KeepAlives that hang    1 a session a further one supersedes it
+//	KeepAlives that hang    1 a session a further one supersedes it, and it is dropped with its connection
 //	events of a session     4096       they give way to one FailedOver, as when all sessions
 //	                                   together have 1 Mi
 //	watches                 1 Mi       Watch fails: *TooLargeError

@@ -166,6 +166,45 @@ func TestKeepAlive(t *testing.T) {
 	})
 }
 
+// TestKeepAliveOfTheGone: a lease is not made longer by a request whose caller is gone, nor any shorter; and a later request counts.
+func TestKeepAliveOfTheGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, v := newSolo(t)
+		const lease = 3 * time.Second
+		for _, returns := range []bool{false, true} {
+			s := openFor(t, v, lease)
+			if _, err := v.Set(t.Context(), "/f", nil, 0, api.SetOptions{Session: s, Ephemeral: true}); err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			caller, leave := context.WithCancel(t.Context())
+			got := make(chan error, 2)
+			v.KeepAlive(t.Context(), api.KeepAliveRequest{Session: s, Term: 1, Hang: time.Hour, Caller: caller},
+				func(_ api.KeepAliveResponse, err error) { got <- err })
+			time.Sleep(time.Second)
+			leave()
+			if err := <-got; !errors.Is(err, api.ErrSuperseded) || len(got) > 0 {
+				t.Errorf("the request of who is gone: %v", err)
+			}
+			want := lease
+			if returns {
+				if a, err := keepAlive(v, api.KeepAliveRequest{Session: s, Term: 1}); err != nil || a.Lease != lease {
+					t.Errorf("who came again: %+v, %v", a, err)
+				}
+				want += time.Second
+			}
+			time.Sleep(want - time.Since(start) - time.Millisecond)
+			if _, err := v.Stat(t.Context(), "/f"); err != nil {
+				t.Errorf("came again %v, before the lease is over: %v", returns, err)
+			}
+			time.Sleep(2 * time.Millisecond)
+			if _, err := v.Stat(t.Context(), "/f"); !errors.Is(err, ErrNotFound) {
+				t.Errorf("came again %v, when the lease is over: %v", returns, err)
+			}
+		}
+	})
+}
+
 // pausedClock is the machine's clock, but the process that has it may be paused: time
 // passes, and timers do not fire.
 type pausedClock struct {

@@ -59,7 +59,15 @@ func (k *keeper) keepAlive(req api.KeepAliveRequest, done keepAliveDone) {
 		answers.add(s.hang.done, api.KeepAliveResponse{}, api.ErrSuperseded)
 	}
 	now := k.clock.Now()
-	s.hang = &hanging{done: done, received: now}
+	h := &hanging{done: done, received: now}
+	s.hang = h
+	if req.Caller != nil {
+		forget := context.AfterFunc(req.Caller, func() { k.abandon(s, h) })
+		h.done = func(resp api.KeepAliveResponse, err error) {
+			forget()
+			done(resp, err)
+		}
+	}
 	if s.over {
 		return // it is answered when the log has ended the session
 	}
@@ -74,6 +82,22 @@ func (k *keeper) keepAlive(req api.KeepAliveRequest, done keepAliveDone) {
 		return
 	}
 	k.scheduleLocked(s)
+}
+
+// abandon forgets a KeepAlive whose caller is gone. An answer would make the lease longer for nobody: what a killed process holds
+// would be free up to two thirds of a lease later.
+func (k *keeper) abandon(s *served, h *hanging) {
+	k.mu.Lock()
+	if s.hang != h {
+		k.mu.Unlock()
+		return
+	}
+	s.hang = nil
+	if !s.over {
+		k.scheduleLocked(s)
+	}
+	k.mu.Unlock()
+	h.done(api.KeepAliveResponse{}, api.ErrSuperseded)
 }
 
 // heardLocked records that a session knows this term, so caches nothing of one

@@ -75,7 +75,7 @@ func serveKeepAlive(c *rpc.Call, current func(c *rpc.Call, node bool) (Service, 
 		c.Fail(ToRPC(err))
 		return
 	}
-	req := KeepAliveRequest{Session: r.session, Term: r.term, Acked: r.acked, Hang: r.hang}
+	req := KeepAliveRequest{Session: r.session, Term: r.term, Acked: r.acked, Hang: r.hang, Caller: c.Context()}
 	s.KeepAlive(context.Background(), req, func(resp KeepAliveResponse, err error) {
 		if err != nil {
 			c.Fail(ToRPC(err))

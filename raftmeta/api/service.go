@@ -252,6 +252,9 @@ type KeepAliveRequest struct {
 	// Hang is how long the client lets the server wait before it answers. The
 	// server may answer sooner: near the lease's end, or when there are events.
 	Hang time.Duration
+	// Caller ends when nobody is there for the answer any more: the lease is not made longer then. Nil: never. It is not sent; the
+	// server of a connection sets it.
+	Caller context.Context
 }
 
 // KeepAliveResponse grants a lease.
@@ -283,7 +286,7 @@ type Service interface {
 	// of 100,000 sessions has a record for each request that hangs, not a goroutine.
 	// done must not block. ctx bounds only what happens before KeepAlive returns. The
 	// error is ErrNoSession when the session has ended, and ErrSuperseded for a
-	// request that hangs when another one of its session comes.
+	// request that hangs when another one of its session comes, or its caller goes.
 	KeepAlive(ctx context.Context, req KeepAliveRequest, done func(KeepAliveResponse, error))
 	// CloseSession ends a session: its ephemeral files go and its locks are free at
 	// once, without lock-delay. Closing one that is gone does nothing. The client

@@ -96,6 +96,47 @@ func groupSchedule(t *testing.T, seed uint64, dir string) {
 	schedule3(t, seed, rng, w)
 }
 
+// callerOf tells of whom a KeepAlive is.
+type callerOf struct {
+	api.Service
+	caller chan context.Context
+}
+
+func (c callerOf) KeepAlive(_ context.Context, req api.KeepAliveRequest, _ func(api.KeepAliveResponse, error)) {
+	c.caller <- req.Caller
+}
+
+// TestCallerEndsWithConnection: the lock service hears when who hangs is gone.
+func TestCallerEndsWithConnection(t *testing.T) {
+	srv, err := rpc.NewServer(rpc.ServerConfig{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := callerOf{caller: make(chan context.Context, 1)}
+	api.Serve(srv, s)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = srv.Serve(l) }()
+	defer srv.Close()
+	conn, err := rpc.Dial(t.Context(), l.Addr().String(), rpc.ConnConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api.Remote(conn).KeepAlive(t.Context(), api.KeepAliveRequest{Session: 1, Hang: time.Hour}, func(api.KeepAliveResponse, error) {})
+	caller := <-s.caller
+	if err := caller.Err(); err != nil {
+		t.Errorf("while the connection is there: %v", err)
+	}
+	conn.Close()
+	select {
+	case <-caller.Done():
+	case <-time.After(10 * time.Second):
+		t.Error("the connection is closed, and the caller is not gone")
+	}
+}
+
 // TestOverTCP is the whole way: rpc, the wire form, and a group, through a restart of
 // both on the same address.
 func TestOverTCP(t *testing.T) {
