@@ -241,7 +241,10 @@ type nothing struct{}
 
 func (p keptPeer) Check(ctx context.Context, xs []blobfs.ExtentID) ([]api.Held, error) {
 	all, err := reached(ctx, p, func(to api.Peer) ([]api.Held, error) { return to.Check(ctx, xs) })
-	if f := p.to.of.checked; f != nil && err == nil {
+	p.to.of.mu.Lock()
+	f := p.to.of.checked
+	p.to.of.mu.Unlock()
+	if f != nil && err == nil {
 		f(p.from.member.ID, p.to.member.ID, all)
 	}
 	return all, err

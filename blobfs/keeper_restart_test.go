@@ -103,6 +103,7 @@ func TestWholeAfterASilentLoss(t *testing.T) {
 			}
 		}
 		told := map[string]bool{}
+		c.mu.Lock()
 		c.checked = func(from, to string, all []api.Held) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -111,6 +112,7 @@ func TestWholeAfterASilentLoss(t *testing.T) {
 				c.cut[[2]string{from, to}] = true
 			}
 		}
+		c.mu.Unlock()
 		loser.start()
 		time.Sleep(20 * time.Second)
 		if c.made() != 0 || len(told) != 2 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -138,10 +139,12 @@ func TestReplaceExtentHalfWay(t *testing.T) {
 	if err := sealExtent(t, w, err, []byte("data"), h); err != nil {
 		t.Fatal(err)
 	}
-	renamed := false
+	var renamed atomic.Bool
 	mem.SetHook(func(op vfs.Op) error {
-		renamed = renamed || op.Kind == vfs.OpRename
-		if renamed && op.Kind == vfs.OpSyncDir {
+		if op.Kind == vfs.OpRename {
+			renamed.Store(true)
+		}
+		if renamed.Load() && op.Kind == vfs.OpSyncDir {
 			return syscall.ENOSPC
 		}
 		return nil
@@ -151,7 +154,7 @@ func TestReplaceExtentHalfWay(t *testing.T) {
 		t.Errorf("replaced on a full disk: %v", err)
 	}
 	mem.SetHook(nil)
-	if !renamed {
+	if !renamed.Load() {
 		t.Error("it did not come so far")
 	}
 	if err := s.VerifyExtent(ctx, id); err != nil {
