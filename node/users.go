@@ -204,6 +204,19 @@ func (n *Node) signUser(r *api.AddUserRequest, p *acl.Principal, made *api.Added
 // accessTokens reads the tokens that there are, of one principal or of all, by principal. One whose
 // record cannot be read lets nobody in, and keeps no other from being revoked.
 func (n *Node) accessTokens(ctx context.Context, of string) (map[string][]*token.AccessRecord, error) {
+	return n.tokensBut(ctx, of, func(name string, err error) error {
+		n.log.Warn("the record of an access token cannot be read", "token", name, "error", err)
+		return nil
+	})
+}
+
+// allAccessTokens is accessTokens, and fails if a record cannot be read.
+func (n *Node) allAccessTokens(ctx context.Context, of string) (map[string][]*token.AccessRecord, error) {
+	return n.tokensBut(ctx, of, func(_ string, err error) error { return err })
+}
+
+// tokensBut reads tokens, but for those that cannot be read and of which bad says nothing.
+func (n *Node) tokensBut(ctx context.Context, of string, bad func(name string, err error) error) (map[string][]*token.AccessRecord, error) {
 	names, err := n.catalog.list(ctx, tokensDir)
 	if err != nil {
 		return nil, err
@@ -219,7 +232,9 @@ func (n *Node) accessTokens(ctx context.Context, of string) (map[string][]*token
 		}
 		r, err := token.DecodeAccess(f.Data)
 		if err != nil {
-			n.log.Warn("the record of an access token cannot be read", "token", name, "error", err)
+			if err := bad(name, err); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		if of == "" || of == r.Principal {
@@ -307,7 +322,7 @@ func (n *Node) removeUser(ctx context.Context, name string) error {
 
 // forgetUser takes away the tokens, quota and grants of a principal that is not there, if it finds any.
 func (n *Node) forgetUser(ctx context.Context, name string) (found bool, err error) {
-	tokens, err := n.accessTokens(ctx, name)
+	tokens, err := n.allAccessTokens(ctx, name)
 	if err != nil {
 		return false, err
 	}

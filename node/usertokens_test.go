@@ -89,18 +89,17 @@ func TestUnreadableTokens(t *testing.T) {
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
 	admin, ctx, n := f.client(0), within(t, 60*time.Second), f.nodes[0]
-	if err := n.PutFile(ctx, tokensDir+"0102030405060708", []byte("\x93\x02\x03\x04")); err != nil {
+	_, _, err := admin.AddToken(ctx, "ann", 0, "") // there is nobody new while it is not known what of him there was
+	if err := errors.Join(err, n.PutFile(ctx, tokensDir+"0102030405060708", []byte("\x93\x02\x03\x04"))); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct {
 		what, path string
 		revoke     func() error
 		want       error
-		reason     string
 	}{
-		{"a record", "", func() error { return admin.RevokeUser(ctx, "ann", "") }, nil, api.IdentityRevoked},
-		{"a record, when the user is removed", "", func() error { return admin.RemoveUser(ctx, "ann") }, nil, api.IdentityUnknown},
-		{"the list", tokensDir + "folder/x", func() error { return admin.RevokeUser(ctx, "ann", "") }, client.ErrAmbiguous, api.IdentityRevoked},
+		{"a record", "", func() error { return admin.RevokeUser(ctx, "ann", "") }, nil},
+		{"the list", tokensDir + "folder/x", func() error { return admin.RevokeUser(ctx, "ann", "") }, client.ErrAmbiguous},
 	} {
 		tok, _, err := admin.AddToken(ctx, "ann", 0, "")
 		if err != nil {
@@ -119,8 +118,8 @@ func TestUnreadableTokens(t *testing.T) {
 			t.Errorf("%s cannot be read: revoke: %v, want %v", step.what, err, step.want)
 		}
 		var who *client.IdentityError
-		if _, err := ann.Whoami(ctx); !errors.As(err, &who) || who.Reason != step.reason {
-			t.Errorf("%s cannot be read: who shows a token that was revoked: %v, want %s", step.what, err, step.reason)
+		if _, err := ann.Whoami(ctx); !errors.As(err, &who) || who.Reason != api.IdentityRevoked {
+			t.Errorf("%s cannot be read: who shows a token that was revoked: %v", step.what, err)
 		}
 	}
 }
