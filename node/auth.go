@@ -87,7 +87,10 @@ func (n *Node) lookAtToken(ctx context.Context, who *subject, text string) error
 			return &api.IdentityError{Reason: api.IdentityBadToken, Text: "the connection has shown another token already: open another one"}
 		}
 	} else if who.conn != nil {
-		who.conn.Stay(r.Ends)
+		if err := who.conn.Stay(who.who(), r.Ends); err != nil {
+			who.shown.Store(nil)
+			return &api.OverloadedError{Reason: err.Error(), RetryAfter: time.Second}
+		}
 	}
 	return nil
 }

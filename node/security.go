@@ -229,6 +229,9 @@ func (s *security) found(cfg *formation.Config) error {
 	return nil
 }
 
+// connsForNodes of the connections that a node takes are for nodes, and for Raft: each of the others needs a few.
+const connsForNodes = 512
+
 // guard returns a listener of TLS. Who shows a certificate, shows one of the cluster.
 func (s *security) guard(l net.Listener, refused func(net.Addr, error)) net.Listener {
 	if s == nil {
@@ -244,6 +247,7 @@ func (s *security) limit(cfg rpc.ServerConfig) rpc.ServerConfig {
 		return cfg
 	}
 	cfg.FirstByteTimeout = firstByteTimeout
+	cfg.ConnsKept, cfg.Preferred = connsForNodes, func(p *rpc.Peer) bool { return peerOf(p).Kind == pki.Node }
 	cfg.Identify = identify
 	// Nodes do not read slowly to harm others, and one connection has all that two of them have to do with each other.
 	cfg.Patient = func(p *rpc.Peer) bool { return peerOf(p).Kind == pki.Node }

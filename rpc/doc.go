@@ -107,7 +107,9 @@
 //	  workers
 //	spawned handlers             SpawnedMax            wait AdmitWait, then overloaded
 //	waiting handlers             WaitingMax            wait AdmitWait, then overloaded
-//	connections                  ConnsMax              closed at once
+//	connections                  ConnsMax, less        closed at once
+//	                             ConnsKept but for
+//	                             Preferred peers
 //	those that say nothing       FirstByteTimeout,     closed
 //	                               if there is one
 //	claimed, not yet accepted    64                    closed at once

@@ -8,6 +8,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -547,10 +548,34 @@ func TestConnsMax(t *testing.T) {
 	b.Close()
 }
 
+// Some connections are kept for those who are preferred: however many others come, these find one.
+func TestConnsKept(t *testing.T) {
+	var preferred atomic.Bool
+	s := newTestServer(t, ServerConfig{
+		ConnsMax: 4, ConnsKept: 2, Identify: func(net.Conn) any { return preferred.Load() },
+		Preferred: func(p *Peer) bool { return p.Identity.(bool) },
+	})
+	open := func(want bool) {
+		t.Helper()
+		c := s.raw(t)
+		_, _ = c.Write(plain(0, 1, "echo", []any{}))
+		if _, err := c.Read(make([]byte, 1)); (err == nil) != want {
+			t.Errorf("a connection that is preferred, %v, to a server with %d: %v", preferred.Load(), s.Stats().Conns, err)
+		}
+	}
+	open(true)
+	open(true)
+	open(false)
+	preferred.Store(true)
+	open(true)
+	open(true)
+	open(false)
+}
+
 func TestConfigValidate(t *testing.T) {
 	for _, c := range []ServerConfig{
 		{MessageBytesMax: 1000}, {MessageBytesMax: 2 << 30}, {MemoryBytesMax: 1 << 20}, {InFlightMax: -1},
-		{UnsentBytesMax: -1}, {ConnsMax: -1}, {Workers: -1}, {WorkQueue: -1}, {SpawnedMax: -1}, {AdmitWait: -1}, {WriteTimeout: -1},
+		{UnsentBytesMax: -1}, {ConnsMax: -1}, {ConnsKept: -1}, {ConnsMax: 5, ConnsKept: 5}, {Workers: -1}, {WorkQueue: -1}, {SpawnedMax: -1}, {AdmitWait: -1}, {WriteTimeout: -1},
 	} {
 		if _, err := NewServer(c); err == nil {
 			t.Errorf("accepted %+v", c)

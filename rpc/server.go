@@ -36,6 +36,10 @@ type ServerConfig struct {
 	UnsentBytesMax int64
 	// ConnsMax is the number of open connections: 4096. One more is closed at once.
 	ConnsMax int
+	// ConnsKept of those are for peers that Preferred tells, so that no others can keep them out:
+	// 0. Nil is for none.
+	ConnsKept int
+	Preferred func(*Peer) bool
 	// Workers is the number of goroutines that run Pooled methods: four for each
 	// CPU. WorkQueue is the number of requests that may wait for them: 1024.
 	Workers, WorkQueue int
@@ -121,6 +125,8 @@ func (c ServerConfig) Validate() error {
 		return fmt.Errorf("memory bytes max %d is below message bytes max %d", c.MemoryBytesMax, c.MessageBytesMax)
 	case c.InFlightMax < 1 || c.UnsentBytesMax < 1 || c.ConnsMax < 1 || c.Workers < 1 || c.WorkQueue < 1 || c.SpawnedMax < 1 || c.WaitingMax < 1:
 		return errors.New("a limit is below 1")
+	case c.ConnsKept < 0 || c.ConnsKept >= c.ConnsMax:
+		return fmt.Errorf("conns kept is %d, want 0 to less than conns max, %d", c.ConnsKept, c.ConnsMax)
 	case c.AdmitWait < 0 || c.RetryAfter < 0 || c.MessageTimeout < 0 || c.FirstByteTimeout < 0 || c.WriteTimeout < 0 || c.CrowdedWriteTimeout < 0 || c.AlivePeriod < 0:
 		return errors.New("a duration is negative")
 	}
@@ -261,14 +267,19 @@ func (s *Server) Serve(l net.Listener) error {
 func (s *Server) ServeConn(nc net.Conn) {
 	s.start.Do(s.startWorkers)
 	s.mu.Lock()
-	if s.mu.closed || s.mu.draining || len(s.mu.conns) >= s.cfg.ConnsMax {
+	s.mu.nextID++
+	c := newServerConn(s, nc, s.mu.nextID)
+	most := s.cfg.ConnsMax
+	if s.cfg.Preferred == nil || !s.cfg.Preferred(&c.peer) {
+		most -= s.cfg.ConnsKept
+	}
+	if s.mu.closed || s.mu.draining || len(s.mu.conns) >= most {
 		s.mu.Unlock()
 		s.count.refusedConns.Add(1)
+		c.peer.cancel()
 		_ = nc.Close()
 		return
 	}
-	s.mu.nextID++
-	c := newServerConn(s, nc, s.mu.nextID)
 	s.mu.conns[c] = struct{}{}
 	s.active.Go(c.serve)
 	s.mu.Unlock()

@@ -15,7 +15,10 @@ type Conn struct {
 	// Peer is who is at the other end; anonymous if it has shown no certificate.
 	Peer Peer
 
-	of  *Endpoint
+	of *Endpoint
+	// as is whom a peer without certificate has proved to be, anonymous until then. Guarded by
+	// Endpoint.mu.
+	as  Peer
 	end *time.Timer // closes the connection with the certificate's life, or a stranger's
 	// in has counted the connection as a stranger's, at place; nil of a peer that is known.
 	in    *Listener
@@ -33,21 +36,60 @@ func (c *Conn) Close() error {
 }
 
 // Stay has the connection of a peer that has shown no certificate last until then, since
-// it has proved otherwise who it is; the zero Time is for as long as its owner keeps it.
-func (c *Conn) Stay(until time.Time) {
+// it has proved otherwise who it is; the zero Time is for as long as its owner keeps it. Errors:
+// *ManyConnsError, and then it is a stranger's still.
+func (c *Conn) Stay(as Peer, until time.Time) error {
 	if c.in == nil {
-		return
+		return nil
+	}
+	if err := c.of.become(c, as); err != nil {
+		return err
 	}
 	c.in.known(c)
 	if until.IsZero() {
 		c.end.Stop()
-		return
+		return nil
 	}
 	c.end.Reset(until.Sub(c.of.opts.Now()))
+	return nil
+}
+
+// become has a connection count as that of a principal.
+func (e *Endpoint) become(c *Conn, as Peer) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, open := e.mu.conns[c]; !open || c.as.Kind != Anonymous {
+		return nil
+	}
+	if err := e.countLocked(as); err != nil {
+		return err
+	}
+	c.as = as
+	return nil
+}
+
+// countLocked counts a connection of a principal.
+func (e *Endpoint) countLocked(p Peer) error {
+	if p.Kind != Principal {
+		return nil
+	}
+	if most := e.opts.PrincipalConnsMax; e.mu.of[p.Name] >= most {
+		return &ManyConnsError{p.Name, most}
+	}
+	e.mu.of[p.Name]++
+	return nil
+}
+
+// whoLocked is who is at the other end, by whatever he has shown.
+func (c *Conn) whoLocked() Peer {
+	if c.Peer.Kind == Anonymous {
+		return c.as
+	}
+	return c.Peer
 }
 
 // begin has the connection end when the peer's certificate does, or a stranger's time is
-// over, and be found by Sever. Errors: a *PeerError for who is refused by now.
+// over, and be found by Sever. Errors: a *PeerError for who is refused by now, *ManyConnsError.
 func (c *Conn) begin(strangerLife time.Duration) error {
 	life := strangerLife
 	if c.Peer.Kind != Anonymous {
@@ -55,8 +97,15 @@ func (c *Conn) begin(strangerLife time.Duration) error {
 	}
 	c.end = time.AfterFunc(life, func() { _ = c.NetConn().Close() })
 	c.of.mu.Lock()
-	c.of.mu.conns[c] = struct{}{}
+	err := c.of.countLocked(c.Peer)
+	if err == nil {
+		c.of.mu.conns[c] = struct{}{}
+	}
 	c.of.mu.Unlock()
+	if err != nil {
+		c.end.Stop()
+		return err
+	}
 	// He may have come to be refused between his handshake and now.
 	if err := c.of.refusal(c.Peer); err != nil {
 		c.end.Stop()
@@ -69,7 +118,15 @@ func (c *Conn) begin(strangerLife time.Duration) error {
 func (e *Endpoint) forget(c *Conn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if _, open := e.mu.conns[c]; !open {
+		return
+	}
 	delete(e.mu.conns, c)
+	if p := c.whoLocked(); p.Kind == Principal {
+		if e.mu.of[p.Name]--; e.mu.of[p.Name] == 0 {
+			delete(e.mu.of, p.Name)
+		}
+	}
 }
 
 // refusal returns a *PeerError for a peer that Options.Refuse turns away.
@@ -89,7 +146,7 @@ func (e *Endpoint) Sever(which func(Peer) bool) int {
 	e.mu.Lock()
 	var gone []*Conn
 	for c := range e.mu.conns {
-		if which(c.Peer) {
+		if which(c.whoLocked()) {
 			gone = append(gone, c)
 		}
 	}

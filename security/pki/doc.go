@@ -80,4 +80,6 @@
 //	K8. Who does not finish a handshake keeps nobody out, and holds one of so many places;
 //	    so do strangers, in places of their own.
 //	K9. Once Refuse turns a peer away and Sever has returned, it has no connection.
+//	K10. Of one principal there are at most PrincipalConnsMax connections, by whatever he
+//	    has shown.
 package pki

@@ -28,6 +28,16 @@ var (
 	ErrRefused = errors.New("refused")
 )
 
+// ManyConnsError means that a principal has as many connections as one may have.
+type ManyConnsError struct {
+	Name string
+	Max  int
+}
+
+func (e *ManyConnsError) Error() string {
+	return fmt.Sprintf("principal %q has %d connections, and no more are taken: share them, or use several principals", e.Name, e.Max)
+}
+
 // PeerError says who was not believed, and why.
 type PeerError struct {
 	// Claims is who the peer says it is, which nobody has confirmed; the zero Peer if

@@ -303,8 +303,9 @@ func TestStrangers(t *testing.T) {
 		_, leaves := meet()
 		_, stays := meet()
 		_, hour := meet()
-		stays.Stay(time.Time{})
-		hour.Stay(time.Now().Add(time.Hour))
+		if err := errors.Join(stays.Stay(Peer{}, time.Time{}), hour.Stay(Peer{}, time.Now().Add(time.Hour))); err != nil {
+			t.Fatal(err)
+		}
 		time.Sleep(59 * time.Second)
 		for name, c := range map[string]*Conn{"a stranger": leaves, "who stays": stays, "who stays an hour": hour} {
 			if ended(c) {
@@ -418,6 +419,87 @@ func TestSever(t *testing.T) {
 	}
 	if _, err := ours.Dial(t.Context(), "", s2.l.Addr().String()); !errors.Is(err, ErrRefused) {
 		t.Errorf("a connection to it: %v", err)
+	}
+}
+
+// TestConnectionsOfPrincipal: K10. A principal has so many connections and no more, whether he shows a certificate or
+// proves otherwise who he is; other principals and nodes have theirs.
+func TestConnectionsOfPrincipal(t *testing.T) {
+	a := newAuthorityT(t, "c1")
+	now, clock := epoch, at(epoch)
+	ours := NewEndpoint(nodeCredential(t, a, "n1", now), Options{Now: clock.Now, PrincipalConnsMax: 2})
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused refusals
+	l := Listen(inner, ListenerConfig{Endpoint: ours, Refused: refused.add})
+	defer l.Close()
+	// meet connects and returns our end; nil if it was refused.
+	meet := func(c *Credential) *Conn {
+		t.Helper()
+		n := len(refused.all())
+		theirs, err := NewEndpoint(c, clock).Dial(t.Context(), "", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { theirs.Close() })
+		got := make(chan *Conn, 1)
+		go func() {
+			if c, err := l.Accept(); err == nil {
+				got <- c.(*Conn)
+			}
+		}()
+		for {
+			select {
+			case c := <-got:
+				t.Cleanup(func() { c.Close() })
+				return c
+			case <-time.After(time.Millisecond):
+				if all := refused.all(); len(all) > n {
+					var many *ManyConnsError
+					if !errors.As(all[n], &many) || many.Name != "ann" || many.Max != 2 {
+						t.Errorf("refused: %v", all[n])
+					}
+					// Whoever waits is given one that is not counted.
+					spare, err := NewEndpoint(nodeCredential(t, a, "n9", now), clock).Dial(t.Context(), "", l.Addr().String())
+					if err != nil {
+						t.Fatal(err)
+					}
+					_ = spare.Close()
+					_ = (<-got).Close()
+					return nil
+				}
+			}
+		}
+	}
+	ann, bob, nobody := principalCredential(t, a, "ann", now), principalCredential(t, a, "bob", now), AnonymousCredential(trustIn(t, a))
+	as := Peer{Kind: Principal, Name: "ann"}
+	first, stranger := meet(ann), meet(nobody)
+	if err := errors.Join(stranger.Stay(as, time.Time{}), stranger.Stay(as, time.Time{})); err != nil {
+		t.Errorf("the second connection: %v", err)
+	}
+	if meet(ann) != nil {
+		t.Error("a third connection was taken")
+	}
+	var many *ManyConnsError
+	third := meet(nobody)
+	if err := third.Stay(as, time.Time{}); !errors.As(err, &many) {
+		t.Errorf("a third connection, by a token: %v", err)
+	}
+	if meet(bob) == nil || meet(nodeCredential(t, a, "n2", now)) == nil || meet(nodeCredential(t, a, "n2", now)) == nil || meet(nodeCredential(t, a, "n2", now)) == nil {
+		t.Error("others are refused")
+	}
+	_ = first.Close()
+	_ = first.Close()
+	if err := third.Stay(as, time.Time{}); err != nil {
+		t.Errorf("once one has gone: %v", err)
+	}
+	if meet(ann) != nil {
+		t.Error("one connection that is closed twice makes room for two")
+	}
+	if n := ours.Sever(func(p Peer) bool { return p.Name == "ann" }); n != 2 {
+		t.Errorf("%d connections of hers were ended, want 2", n)
 	}
 }
 

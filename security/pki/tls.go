@@ -21,6 +21,8 @@ type Endpoint struct {
 	mu struct {
 		sync.Mutex
 		conns map[*Conn]struct{} // that are open, in either direction
+		// of is how many those of each principal are, by name.
+		of map[string]int
 	}
 }
 
@@ -32,6 +34,9 @@ type Options struct {
 	// removed. It is called in each handshake and must not block. Nil refuses nobody. Who is
 	// to be refused from now on may have connections already: see Sever.
 	Refuse func(Peer) error
+	// PrincipalConnsMax is how many connections one principal may have, by whatever he shows:
+	// 1024. One more is refused.
+	PrincipalConnsMax int
 }
 
 // NewEndpoint returns an endpoint with that credential.
@@ -39,8 +44,11 @@ func NewEndpoint(c *Credential, o Options) *Endpoint {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.PrincipalConnsMax == 0 {
+		o.PrincipalConnsMax = 1024
+	}
 	e := &Endpoint{opts: o}
-	e.mu.conns = map[*Conn]struct{}{}
+	e.mu.conns, e.mu.of = map[*Conn]struct{}{}, map[string]int{}
 	e.credential.Store(c)
 	return e
 }
