@@ -240,8 +240,8 @@ func (s *security) guard(l net.Listener, refused func(net.Addr, error)) net.List
 	return pki.Listen(l, pki.ListenerConfig{Endpoint: s.endpoint, Refused: refused})
 }
 
-// limit has the server know its peers, end connections that say nothing, and take from
-// strangers only what they may ask for.
+// limit has the server know its peers, end connections that say nothing, keep some for nodes,
+// and take from strangers only what they may ask for.
 func (s *security) limit(cfg rpc.ServerConfig) rpc.ServerConfig {
 	if s == nil {
 		return cfg
@@ -252,12 +252,6 @@ func (s *security) limit(cfg rpc.ServerConfig) rpc.ServerConfig {
 	// Nodes do not read slowly to harm others, and one connection has all that two of them have to do with each other.
 	cfg.Patient = func(p *rpc.Peer) bool { return peerOf(p).Kind == pki.Node }
 	cfg.Guard = func(p *rpc.Peer, method string) error { return guardStranger(peerOf(p), method) }
-	cfg.MessageBytesOf = func(p *rpc.Peer) int {
-		if peerOf(p).Kind == pki.Anonymous {
-			return strangerBytesMax
-		}
-		return cfg.MessageBytesMax
-	}
 	return cfg
 }
 

@@ -14,8 +14,25 @@ func peerOf(p *rpc.Peer) pki.Peer {
 	return pki.Peer{}
 }
 
-// strangerBytesMax bounds a request of who has shown no certificate.
+// strangerBytesMax bounds a request of who has shown no certificate, or is not let in by what he has shown.
 const strangerBytesMax = 64 << 10
+
+// requestBytes bounds the requests of a peer, of which a node takes so much. Whether a principal is let in
+// may not be known now: then it is looked at when his request is carried out.
+func (r *rights) requestBytes(most int) func(*rpc.Peer) int {
+	return func(p *rpc.Peer) int {
+		who := peerOf(p)
+		switch who.Kind {
+		case pki.Anonymous:
+			return strangerBytesMax
+		case pki.Principal:
+			if err, known := r.cache.CheckNow(who.Name, who.Generation); known && err != nil {
+				return strangerBytesMax
+			}
+		}
+		return most
+	}
+}
 
 // guardStranger refuses what is not for who has shown no certificate.
 func guardStranger(p pki.Peer, method string) error {

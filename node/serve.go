@@ -27,6 +27,7 @@ func (n *Node) serve(listener net.Listener) error {
 	n.passable = map[string]func(*rpc.Call){}
 	if cfg.Admit = n.admitter; n.security != nil {
 		n.rights = newRights(n)
+		cfg.MessageBytesOf = n.rights.requestBytes(cfg.MessageBytesMax)
 	}
 	server, err := rpc.NewServer(cfg)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 )
 
@@ -111,6 +112,52 @@ func TestDisabledUser(t *testing.T) {
 	}
 	if err := eves[0].DisableUser(ctx, "eve"); !errors.Is(err, client.ErrLastAdmin) {
 		t.Errorf("the last administrator disables herself: %v", err)
+	}
+}
+
+// TestRequestsOfTheDisabled: who is not let in is given no room for large requests, also on new connections, until he is
+// let in again.
+func TestRequestsOfTheDisabled(t *testing.T) {
+	t.Parallel()
+	f, _, _ := secureFleet(t, 1)
+	admin, ctx := secureOne(t, f)
+	cred := f.user(admin, "ann")
+	if err := admin.Grant(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "write"}); err != nil {
+		t.Fatal(err)
+	}
+	put := func(conn *rpc.Conn, bytes int) error {
+		set := []table.Mutation{table.Set("f", []byte("q"), 1, make([]byte, bytes))}
+		return conn.Call(ctx, api.MethodMutate, (&api.MutateRequest{Table: "t", Row: table.RowMutation{Row: []byte("r"), Mutations: set}}).Append, nil)
+	}
+	old := f.dialAs(0, cred)
+	if err := errors.Join(put(old, 1<<20), admin.DisableUser(ctx, "ann")); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(old, 1000); !errors.Is(err, rpc.CodeUnauthenticated) {
+		t.Errorf("a small request: %v", err)
+	}
+	time.Sleep(200 * time.Millisecond) // since when it was asked last how large her requests may be
+	for what, conn := range map[string]*rpc.Conn{"that she has": old, "that is new": f.dialAs(0, cred)} {
+		if err := put(conn, 1<<20); !errors.Is(err, rpc.ErrConnLost) && !errors.Is(err, rpc.CodeTooLarge) {
+			t.Errorf("a large request on a connection %s: %v", what, err)
+		}
+	}
+	if err := admin.EnableUser(ctx, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(f.dialAs(0, cred), 1<<20); err != nil {
+		t.Errorf("a large request when she is enabled: %v", err)
+	}
+	tok, _, err := admin.AddToken(ctx, "ann", 0, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := f.dialAs(0, nil)
+	if e := answerOf(t, conn, "auth", values(tok.Reveal())); e != nil {
+		t.Fatal(e)
+	}
+	if err := put(conn, 1<<20); err != nil {
+		t.Errorf("a large request right after a token was shown: %v", err)
 	}
 }
 

@@ -54,6 +54,8 @@ type reader struct {
 
 	// idle is called before each read that may block, and busy after it.
 	idle, busy func()
+	// bound is called when some of a message is there, and may change max.
+	bound func()
 	// grow is called before n more bytes are taken for a large message; an error
 	// from it refuses the message. ungrow gives them back when none comes of it.
 	grow   func(n int) error
@@ -81,7 +83,7 @@ type reader struct {
 func newReader(conn net.Conn, framed bool, max int, timeout time.Duration, bytes *atomic.Uint64) *reader {
 	return &reader{
 		conn: conn, framed: framed, max: max, timeout: timeout, bytes: bytes, fresh: true,
-		idle: func() {}, busy: func() {}, grow: func(int) error { return nil }, ungrow: func(int) {}, spare: func(int) bool { return true },
+		idle: func() {}, busy: func() {}, bound: func() {}, grow: func(int) error { return nil }, ungrow: func(int) {}, spare: func(int) bool { return true },
 		drainBy: func() time.Time { return time.Time{} },
 		buf:     make([]byte, readBytesMin), now: time.Now(),
 	}
@@ -120,6 +122,7 @@ func (r *reader) parse() (m message, need int, err error) {
 		return m, headerBytes, nil
 	}
 	h := parseHeader(b)
+	r.bound()
 	switch {
 	case int64(h.length) > int64(r.max):
 		return m, 0, fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, h.length, r.max)
@@ -149,6 +152,10 @@ func finishFrame(h frameHeader, head, body []byte) (message, error) {
 
 func (r *reader) parsePlain(b []byte) (m message, need int, err error) {
 	if r.fresh {
+		if len(b) == 0 {
+			return m, 1, nil
+		}
+		r.bound()
 		r.walk.Reset(wire.Limits{Bytes: r.max})
 		r.fresh = false
 	}

@@ -78,7 +78,8 @@ type ServerConfig struct {
 	// is the answer. Nil refuses nothing.
 	Guard func(p *Peer, method string) error
 	// MessageBytesOf may lower MessageBytesMax for the requests of a connection, such as
-	// one of who is not known. It is asked before each. Nil lowers nothing.
+	// one of who is not known. It is asked when one begins to come, and while it
+	// lowers nothing only ten times a second. It runs on the connection's reader and must not block. Nil lowers nothing.
 	MessageBytesOf func(p *Peer) int
 	// Admit returns what decides, where a method's handler is to run, whether a call is let
 	// in; its error is the answer. It is asked once for each method that is registered, and

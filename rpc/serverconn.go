@@ -51,7 +51,9 @@ type serverConn struct {
 	nc   net.Conn
 	peer Peer
 	r    *reader // nil until the mode is known
-	out  *writer
+	// bounded is when it was asked how large messages may be. Of the reader.
+	bounded time.Time
+	out     *writer
 	// aliveTick is nil until the reader first has to wait.
 	aliveTick *time.Ticker
 	done      chan struct{} // closed when the flusher has ended
@@ -149,6 +151,7 @@ func (c *serverConn) choose(first byte) error {
 		c.r.preload(first)
 	}
 	c.r.idle, c.r.busy = c.out.uncork, c.out.cork
+	c.r.bound = c.bound
 	c.r.grow = c.takeMemory
 	c.r.ungrow = func(n int) { c.srv.memory.give(int64(n)) }
 	c.r.spare = func(n int) bool {
@@ -173,9 +176,6 @@ func (c *serverConn) loop() error {
 		if err := c.admit(); err != nil {
 			return err
 		}
-		if of := c.srv.cfg.MessageBytesOf; of != nil {
-			c.r.max = min(c.srv.cfg.MessageBytesMax, of(&c.peer))
-		}
 		m, err := c.r.next()
 		if err != nil {
 			if !c.peer.Framed {
@@ -187,6 +187,18 @@ func (c *serverConn) loop() error {
 			return err
 		}
 	}
+}
+
+// boundPeriod is how often it is asked for how large messages may be.
+const boundPeriod = 100 * time.Millisecond
+
+// bound says how large a message may be that begins to come.
+func (c *serverConn) bound() {
+	of, most := c.srv.cfg.MessageBytesOf, c.srv.cfg.MessageBytesMax
+	if of == nil || c.r.max == most && c.r.now.Sub(c.bounded) < boundPeriod {
+		return
+	}
+	c.r.max, c.bounded = min(most, of(&c.peer)), c.r.now
 }
 
 // admit holds the connection's bounds before the next message is looked at.

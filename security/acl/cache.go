@@ -190,23 +190,31 @@ func (c *Cache) CheckCluster(ctx context.Context, principal string, generation u
 	})
 }
 
+// CheckNow is Check for who cannot wait: known is false if somebody would have to be asked.
+func (c *Cache) CheckNow(principal string, generation uint64) (err error, known bool) {
+	c.mu.RLock()
+	epoch := c.mu.epoch
+	p, looked := c.mu.known[principal]
+	c.mu.RUnlock()
+	switch {
+	case !looked || !c.files.Holds(epoch):
+		return nil, false
+	case p == nil:
+		return ErrUnknownPrincipal, true
+	}
+	return p.Check(generation), true
+}
+
 // CheckClusterNow is CheckCluster for who cannot wait: known is false if somebody would have
 // to be asked.
 func (c *Cache) CheckClusterNow(principal string, generation uint64, right Rights) (err error, known bool) {
+	if err, known := c.CheckNow(principal, generation); err != nil || !known { // the grants were not read for him
+		return err, known
+	}
 	c.mu.RLock()
 	epoch, cluster := c.mu.epoch, c.mu.policies[Cluster]
-	p, looked := c.mu.known[principal]
 	c.mu.RUnlock()
-	if !looked || !c.files.Holds(epoch) {
-		return nil, false
-	}
-	if p == nil {
-		return ErrUnknownPrincipal, true
-	}
-	if err := p.Check(generation); err != nil { // the grants were not read for him
-		return err, true
-	}
-	if cluster == nil {
+	if cluster == nil || !c.files.Holds(epoch) {
 		return nil, false
 	}
 	return cluster.Check(principal, right), true
