@@ -53,7 +53,8 @@ func subjectOf(c *rpc.Call) *subject {
 	return who
 }
 
-// who returns the peer as whom the subject acts: that of its token, if it has shown one.
+// who returns the peer as whom the subject acts: that of its token, if it has shown one, which has no
+// end then but that of its record.
 func (s *subject) who() pki.Peer {
 	if t := s.shown.Load(); t != nil {
 		return pki.Peer{Kind: pki.Principal, Name: t.record.Principal, Generation: t.record.Generation, Cluster: s.peer.Cluster, Serial: t.record.ID.String()}

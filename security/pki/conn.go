@@ -157,6 +157,18 @@ func (e *Endpoint) Sever(which func(Peer) bool) int {
 	return len(gone)
 }
 
+// Principals returns who has connections, by what he has shown, once for each connection.
+func (e *Endpoint) Principals() (all []Peer) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for c := range e.mu.conns {
+		if p := c.whoLocked(); p.Kind == Principal {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
 // Dial connects to the node of that id at an address, or to whichever node of the cluster
 // is there if the id is empty. The context bounds the handshake as well. Errors: those of
 // the network, *PeerError. Only a first read tells whether the node takes our certificate.

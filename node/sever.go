@@ -1,0 +1,92 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"path"
+	"time"
+
+	"github.com/steledb/stele/security/acl"
+	"github.com/steledb/stele/security/pki"
+)
+
+// severPeriod is how often it is looked who has connections and is not let in. He is told so by
+// answers in the meantime: it takes two looks in a row.
+const severPeriod = 5 * time.Second
+
+// credential is by what somebody has a connection.
+type credential struct {
+	name       string
+	generation uint64
+	token      string // its id; empty for a certificate
+}
+
+func credentialOf(p pki.Peer) credential {
+	c := credential{name: p.Name, generation: p.Generation}
+	if p.Ends.IsZero() { // as subject.who has it
+		c.token = p.Serial
+	}
+	return c
+}
+
+// severRefused ends the connections of principals who are not let in, or no longer, until the node ends.
+func (n *Node) severRefused() {
+	if n.security == nil {
+		return
+	}
+	var out map[credential]bool
+	for pause(n.ctx, severPeriod); n.ctx.Err() == nil; pause(n.ctx, severPeriod) {
+		before := out
+		var err error
+		if out, err = n.notLetIn(); err != nil {
+			n.log.Debug("look who has connections and is not let in", "error", err)
+			continue
+		}
+		gone := n.security.endpoint.Sever(func(p pki.Peer) bool {
+			c := credentialOf(p)
+			return p.Kind == pki.Principal && before[c] && out[c]
+		})
+		if gone > 0 {
+			n.log.Info("connections ended of users who are not let in", "connections", gone)
+		}
+	}
+}
+
+// notLetIn returns which credentials have connections and let nobody in. Errors: that of a read, when it is
+// not known.
+func (n *Node) notLetIn() (map[credential]bool, error) {
+	if err := n.unled(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(n.ctx, rightsTimeout)
+	defer cancel()
+	out := map[credential]bool{}
+	for _, p := range n.security.endpoint.Principals() {
+		c := credentialOf(p)
+		if _, looked := out[c]; looked {
+			continue
+		}
+		refused, err := n.rights.refuses(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		out[c] = refused
+	}
+	return out, nil
+}
+
+// refuses tells whether a credential lets nobody in.
+func (r *rights) refuses(ctx context.Context, c credential) (bool, error) {
+	_, err := r.cache.Check(ctx, c.name, c.generation)
+	var unreadable *acl.RecordError
+	switch {
+	case errors.As(err, &unreadable): // it must not keep others in
+		return false, nil
+	case errors.Is(err, acl.ErrUnknownPrincipal), errors.Is(err, acl.ErrDisabled), errors.Is(err, acl.ErrRevoked):
+		return true, nil
+	case err != nil || c.token == "":
+		return false, err
+	}
+	b, err := r.files.Get(ctx, path.Join(tokensDir, c.token))
+	return err == nil && b == nil, err
+}
