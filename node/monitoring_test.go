@@ -5,12 +5,22 @@ import (
 	"regexp"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/table"
 )
 
 // TestMonitoringNamesMetrics holds the alerts and the dashboard that people get with ansible/ to metrics that a node exports.
 func TestMonitoringNamesMetrics(t *testing.T) {
 	n, c := startInternal(t)
 	if _, err := c.Status(t.Context()); err != nil { // so that there are figures of a method
+		t.Fatal(err)
+	}
+	if _, err := c.CreateTable(t.Context(), "t", table.FamilySpec{Name: "f"}); err != nil { // and of a table and a quota
+		t.Fatal(err)
+	}
+	if err := c.SetQuota(t.Context(), client.QuotaOfTable, "t", map[string]int64{api.QuotaReadOps: 1000}, 0); err != nil {
 		t.Fatal(err)
 	}
 	metric := regexp.MustCompile(`\b(stele|process)_[a-z0-9_]+`)
