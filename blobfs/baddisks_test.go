@@ -10,7 +10,19 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/internal/vfs"
 )
+
+// flip changes the byte of a file at off.
+func flip(t *testing.T, f vfs.File, off int64) {
+	t.Helper()
+	var b [1]byte
+	_, err := f.ReadAt(b[:], off)
+	noError(t, err)
+	b[0] ^= 1
+	_, err = f.WriteAt(b[:], off)
+	noError(t, err)
+}
 
 // rotten flips a byte in a node's replica.
 func (n *node) rotten(t *testing.T, x blobfs.ExtentID, off int64) {
@@ -25,12 +37,7 @@ func (n *node) rotten(t *testing.T, x blobfs.ExtentID, off int64) {
 			f, err := n.fs.Open(filepath.Join(dir, name))
 			noError(t, err)
 			defer f.Close()
-			var b [1]byte
-			_, err = f.ReadAt(b[:], 4096+off)
-			noError(t, err)
-			b[0] ^= 1
-			_, err = f.WriteAt(b[:], 4096+off)
-			noError(t, err)
+			flip(t, f, 4096+off)
 			return
 		}
 	}

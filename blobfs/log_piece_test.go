@@ -189,12 +189,7 @@ func (n *node) rottenLog(t *testing.T, id blobfs.ID, seq uint64, off int64) {
 			if _, err = f.ReadAt(head[:], 0); err != nil || !bytes.Equal(head[32:48], id[:]) || binary.LittleEndian.Uint64(head[48:]) != seq {
 				continue
 			}
-			var b [1]byte
-			_, err = f.ReadAt(b[:], 4096+off)
-			noError(t, err)
-			b[0] ^= 1
-			_, err = f.WriteAt(b[:], 4096+off)
-			noError(t, err)
+			flip(t, f, 4096+off)
 			return
 		}
 	}

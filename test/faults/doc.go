@@ -87,8 +87,9 @@
 //	W7. In the end, after all nodes have lost power once more: the tablets of each table join, in METADATA and as
 //	    servers have them, and wait for no log; blob fsck, and check of each node's folders, find nothing
 //	    wrong; each extent of a blob has three good replicas.
-//	W8. While a node is drained, stopped, started and undrained and nothing else is wrong, the drain ends within
-//	    drainTime, the process within drainStop, and no operation fails, or waits for longer than drainPatience.
+//	W8. While a node is drained, stopped, started and undrained and nothing else is wrong, nor was in a lease's
+//	    time before, the drain ends within drainTime, the process within drainStop, and no operation fails, or
+//	    waits for longer than drainPatience.
 //
 // # How long
 //
