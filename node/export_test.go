@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"time"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
@@ -178,6 +179,18 @@ func (n *Node) Files(ctx context.Context, dir string) ([]string, error) {
 
 // IsMaster tells whether the node is the master.
 func (n *Node) IsMaster() bool { return n.isMaster() }
+
+// Abdicate has the node be the master no more, until the function that it returns is called.
+func (n *Node) Abdicate(ctx context.Context) (again func()) {
+	n.stopMaster(ctx)
+	for n.isMaster() && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	return func() {
+		ctx, n.reign = context.WithCancel(n.ctx)
+		n.background.Go(func() { n.master.Run(ctx) })
+	}
+}
 
 // HasQuota tells whether the node goes by a quota of a table.
 func (n *Node) HasQuota(table string) bool {

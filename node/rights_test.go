@@ -298,6 +298,38 @@ func TestSecondLife(t *testing.T) {
 	}
 }
 
+// TestAskedBeforeItIsMaster: what is asked for on the node that is about to be the master is made
+// once it is, and written down.
+func TestAskedBeforeItIsMaster(t *testing.T) {
+	t.Parallel()
+	f, _, _ := secureFleet(t, 1)
+	admin, ctx := secureOne(t, f)
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	again := f.nodes[0].Abdicate(ctx)
+	made := make(chan error, 1)
+	go func() {
+		_, err := admin.CreateTable(ctx, "late", table.FamilySpec{Name: "f"})
+		made <- err
+	}()
+	time.Sleep(100 * time.Millisecond) // so that it is asked; it would pass, too, if it were not
+	select {
+	case err := <-made:
+		t.Errorf("answered while nobody was the master: %v", err)
+	default:
+	}
+	again()
+	if err := <-made; err != nil {
+		t.Fatal(err)
+	}
+	if audit := string(good(os.ReadFile(filepath.Join(f.cfgs[0].Security, "audit", "audit.log")))); !strings.Contains(audit, `"action":"create_table","on":"table late","outcome":"done"`) {
+		t.Errorf("the audit log has nothing of it:\n%s", audit)
+	}
+	if err := admin.Table("late").Apply(ctx, client.NewRowMutation("r").Set("f:q", []byte("v"))); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestLocksOfPrincipals: of the lock service a principal who may write the cluster has what is below
 // /locks, with sessions of his own, and nodes that are not the master's write no rights.
 func TestLocksOfPrincipals(t *testing.T) {

@@ -65,6 +65,11 @@ func issue(t testing.TB, a *pki.Authority, sign func(request []byte) (*x509.Cert
 // first principal.
 func secureFleet(t testing.TB, n int) (*fleet, *folder.Contents, *transcript) {
 	f, log := newFleet(t, n), &transcript{}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the nodes' log:\n%s", log.String())
+		}
+	})
 	var first *folder.Contents
 	for i := range f.cfgs {
 		cfg := &f.cfgs[i]
