@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"time"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
@@ -24,6 +25,10 @@ type scan struct {
 	batchBytes int
 	parts      bool // who asks goes on elsewhere when it comes to what is not here
 	owner      string
+
+	// told is the key at which who asks would go on without the cursor: rg.Start, or one before, if he may not see what
+	// is between.
+	told []byte
 }
 
 func (n *Node) scanOpen(c *rpc.Call) {
@@ -43,7 +48,7 @@ func (n *Node) scanOpen(c *rpc.Call) {
 	start, end, empty := r.Range()
 	s := &scan{
 		table: r.Table, filter: f, left: math.MaxInt64, batchRows: r.BatchRows, batchBytes: r.BatchBytes, parts: r.Parts,
-		rg: tablet.Range{Start: bytes.Clone(start)}, owner: subjectOf(c).owner(),
+		rg: tablet.Range{Start: bytes.Clone(start)}, told: bytes.Clone(start), owner: subjectOf(c).owner(),
 	}
 	if len(end) > 0 {
 		s.rg.End = bytes.Clone(end)
@@ -106,19 +111,20 @@ func (n *Node) scanBatch(c *rpc.Call, s *scan, id uint64) {
 	defer e.Release()
 	a := n.access(c, s.table)
 	defer a.release()
-	w, next, err := n.readBatch(c, a, s, e, size)
-	m.charge(quota.ReadOps, int64(max(w.Rows(), 1)), int64(e.Len()))
+	b, err := n.readBatch(c, a, s, e, size)
+	m.charge(quota.ReadOps, int64(b.looked), int64(e.Len()))
 	switch {
-	case errors.Is(err, api.ErrNotServing) && next != nil && !bytes.Equal(next, s.rg.Start):
+	case errors.Is(err, api.ErrNotServing) && b.next != nil && !bytes.Equal(b.next, s.rg.Start):
 		// There is something before what is not here. Without Parts it is the next call
-		// that is told.
-		err = n.endScan(&w, s, id, next, s.parts)
+		// that is told. Where tablets begin is no secret.
+		b.told = b.next
+		err = n.endBatch(&b, s, id, s.parts)
 	case err != nil:
 		err = n.astrayFor(a, err, s.table, s.rg.Start)
-	case next == nil || s.left == 0:
-		w.End(0, nil)
+	case b.next == nil || s.left == 0:
+		b.rows.End(0, nil)
 	default:
-		err = n.endScan(&w, s, id, next, false)
+		err = n.endBatch(&b, s, id, false)
 	}
 	if err != nil {
 		fail(c, err)
@@ -127,38 +133,75 @@ func (n *Node) scanBatch(c *rpc.Call, s *scan, id uint64) {
 	c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
 }
 
+// A batch ends after so many rows that were looked at, if it is not to have more, and after so long: a scan that finds
+// nothing neither keeps its memory, nor counts as one row, nor begins again and again since its calls take too long.
+const (
+	batchLooks = 10_000
+	batchTime  = time.Second
+)
+
+// mostOf returns what a batch of s looks at. Of the time that its caller waits it leaves half.
+func (s *scan) mostOf(c *rpc.Call) tablet.Most {
+	now := time.Now()
+	m := tablet.Most{Rows: max(batchLooks, s.batchRows), Until: now.Add(batchTime)}
+	if d := c.Deadline(); !d.IsZero() {
+		m.Until = now.Add(min(batchTime, d.Sub(now)/2))
+	}
+	return m
+}
+
+// batch is what was read for one answer.
+type batch struct {
+	rows   api.ScanWriter
+	looked int    // rows, also those of which nothing is left
+	next   []byte // where the scan goes on; nil if it is finished
+	told   []byte // the same, as who asks may know it
+}
+
 // readBatch reads the next rows of s into e. They are read again if rights have changed
 // meanwhile.
-func (n *Node) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder, size int) (w api.ScanWriter, next []byte, err error) {
-	left, as := s.left, n.tabletsOf(s.table).For(a.of(true))
+func (n *Node) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder, size int) (b batch, err error) {
+	left, as, looked := s.left, n.tabletsOf(s.table).For(a.of(true)), 0
 	for {
 		e.Reset()
-		s.left, w = left, api.BeginScan(e)
-		next, err = as.Scan(c.Context(), s.table, s.rg, s.filter, func(key []byte, cells []table.Cell) error {
+		s.left, b = left, batch{rows: api.BeginScan(e), told: s.told}
+		var last []byte
+		most := s.mostOf(c)
+		b.next, err = as.Scan(c.Context(), s.table, s.rg, s.filter, &most, func(key []byte, cells []table.Cell) error {
 			if tooLarge(cells, api.ResultBytesMax) {
 				return &api.RowTooLargeError{Limit: api.ResultBytesMax}
 			}
-			w.Row(key, cells)
-			if s.left--; s.left == 0 || w.Rows() >= s.batchRows || w.Bytes() >= size {
+			b.rows.Row(key, cells)
+			if most.Partly {
+				last = append(append(last[:0], key...), 0)
+			}
+			if s.left--; s.left == 0 || b.rows.Rows() >= s.batchRows || b.rows.Bytes() >= size {
 				return tablet.ErrLast
 			}
 			return nil
 		})
+		looked += most.Looked
 		if err != tablet.ErrAccessChanged {
-			return w, next, err
+			if !most.Partly {
+				b.told = b.next
+			} else if last != nil {
+				b.told = last
+			}
+			b.looked = max(looked, b.rows.Rows(), 1)
+			return b, err
 		}
 	}
 }
 
-// endScan ends a batch of a scan that goes on at next: by its cursor, unless it is
-// elsewhere.
-func (n *Node) endScan(w *api.ScanWriter, s *scan, id uint64, next []byte, elsewhere bool) (err error) {
-	s.rg.Start = next
+// endBatch ends a batch of a scan that goes on: by its cursor, unless it is elsewhere.
+func (n *Node) endBatch(b *batch, s *scan, id uint64, elsewhere bool) (err error) {
+	s.rg.Start, s.told = b.next, b.told
 	if elsewhere {
-		id = 0
-	} else if id, err = n.cursors.put(s, id); err != nil {
-		return err
+		b.rows.End(0, b.next)
+		return nil
 	}
-	w.End(id, next)
-	return nil
+	if id, err = n.cursors.put(s, id); err == nil {
+		b.rows.End(id, b.told)
+	}
+	return err
 }

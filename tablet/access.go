@@ -39,6 +39,9 @@ type Sight struct {
 	Row func(key []byte) (bool, error)
 }
 
+// all tells whether the caller gets all of the table.
+func (s *Sight) all() bool { return s.Families == nil && s.Row == nil }
+
 func (s *Sight) family(index int) bool {
 	return s.Families == nil || index/64 < len(s.Families) && s.Families[index/64]&(1<<(index%64)) != 0
 }
@@ -72,7 +75,7 @@ func (s *Server) ReadRow(ctx context.Context, tableName string, row []byte, f *t
 
 // Scan is For.Scan of who may do all.
 func (s *Server) Scan(ctx context.Context, tableName string, rg Range, f *table.Program, emit Emit) (next []byte, err error) {
-	return s.For(nil).Scan(ctx, tableName, rg, f, emit)
+	return s.For(nil).Scan(ctx, tableName, rg, f, nil, emit)
 }
 
 // Apply is For.Apply of who may do all.

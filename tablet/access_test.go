@@ -116,7 +116,7 @@ func TestAccessChanges(t *testing.T) {
 		}
 	}
 	rows := 0
-	_, err := e.For(&script{changes: 1}).Scan(ctx, testTable, Range{}, nil, func([]byte, []table.Cell) error { rows++; return nil })
+	_, err := e.For(&script{changes: 1}).Scan(ctx, testTable, Range{}, nil, nil, func([]byte, []table.Cell) error { rows++; return nil })
 	if err != ErrAccessChanged || rows != 1 {
 		t.Errorf("scan: %d rows, %v", rows, err)
 	}
@@ -133,7 +133,7 @@ func TestSight(t *testing.T) {
 		}
 	}
 	scan := func(s Sight, f *table.Program) (all []string) {
-		_, err := e.For(&script{sight: s}).Scan(context.Background(), testTable, Range{}, f, func(key []byte, cells []table.Cell) error {
+		_, err := e.For(&script{sight: s}).Scan(context.Background(), testTable, Range{}, f, nil, func(key []byte, cells []table.Cell) error {
 			for _, c := range cells {
 				all = append(all, string(key)+c.Family)
 			}
@@ -174,7 +174,7 @@ func TestSight(t *testing.T) {
 		}
 	}
 	no := errors.New("no")
-	_, err = e.For(&script{sight: Sight{Row: func([]byte) (bool, error) { return false, no }}}).Scan(context.Background(), testTable, Range{}, nil, func([]byte, []table.Cell) error { return nil })
+	_, err = e.For(&script{sight: Sight{Row: func([]byte) (bool, error) { return false, no }}}).Scan(context.Background(), testTable, Range{}, nil, nil, func([]byte, []table.Cell) error { return nil })
 	if !errors.Is(err, no) {
 		t.Errorf("a row of which is not known whether it is seen: %v", err)
 	}

@@ -77,7 +77,7 @@ func (r *reader) release() {
 		r.rows.versions = nil
 	}
 	r.eval.Reset()
-	r.rows.ctx, r.answers, r.access = nil, false, nil
+	r.rows.ctx, r.rows.most, r.answers, r.access = nil, nil, false, nil
 	r.rows.want.sight = Sight{}
 	readerPool.Put(r)
 }
@@ -156,6 +156,7 @@ func (r *rows) init(ctx context.Context, t *Tablet, snap uint64, f *table.Progra
 	r.judge.init(t.server.gcNow(), snap)
 	r.limit = t.server.cfg.RowReadBytesMax
 	r.end, r.err, r.ctx, r.read = nil, nil, ctx, 0
+	r.most, r.paused = nil, false
 	r.gate = t.server.large
 	return nil
 }
@@ -168,13 +169,13 @@ func (rg *Range) passed(key []byte) bool { return rg.End != nil && string(key) >
 
 // Scan reads rows in order through f, where nil passes every cell, and calls emit
 // for each row of which anything is left. It returns nil when the range is
-// finished, or the key at which the scan goes on when emit ends it. Rows are
+// finished, or the key at which the scan goes on when emit or most, which may be nil, ends it. Rows are
 // whole and consistent each by itself, not with each other. Rows that were emitted
 // count for nothing if there is an error but the one below. Errors: as ReadRow.
 //
 // A scan that comes to a row which is not served here ends with api.ErrNotServing and
 // that row as next: what was emitted before is all that there is before it.
-func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Program, emit Emit) (next []byte, err error) {
+func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Program, most *Most, emit Emit) (next []byte, err error) {
 	if as.a != nil {
 		as.a.Begin()
 		defer func() {
@@ -199,7 +200,7 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 		if err != nil {
 			return nil, err
 		}
-		next, err := r.scan(ctx, t, rg, f, emit)
+		next, err := r.scan(ctx, t, rg, f, most, emit)
 		if err == errGone && ctx.Err() == nil {
 			continue // nothing was read, and what is served in its place is in the tables
 		}
@@ -218,7 +219,7 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 }
 
 // scan reads the part of a range that is in t.
-func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program, emit Emit) ([]byte, error) {
+func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program, most *Most, emit Emit) ([]byte, error) {
 	v, snap, err := t.acquire()
 	if err != nil {
 		return nil, err
@@ -227,6 +228,9 @@ func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program
 	rs := &r.rows
 	if err := rs.init(ctx, t, snap, f, r.access); err != nil {
 		return nil, err
+	}
+	if rs.most = most; most != nil {
+		most.Partly = most.Partly || !rs.want.sight.all()
 	}
 	r.row = r.row[:0]
 	if string(t.start) >= string(rg.Start) && len(t.start) > 0 {
@@ -248,6 +252,9 @@ func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program
 	rs.merge.seekGE(r.row)
 	for {
 		key, ok := rs.next()
+		if rs.paused {
+			return bytes.Clone(ikey.RowKey(rs.key)), nil
+		}
 		if !ok {
 			return nil, rs.err
 		}

@@ -46,6 +46,9 @@ type rows struct {
 
 	ctx  context.Context // of the read at hand, which lasts no longer
 	read int             // work since the last look whether the time is up, in entries
+
+	most   *Most // that a scan looks at; nil is no bound
+	paused bool  // next has ended at a row, of which key is the part, since that was enough
 }
 
 // checkEntries is after how many entries a reader looks whether its time is up. It
@@ -63,7 +66,7 @@ const (
 const skipNexts = 6
 
 // next goes to the next row that has a cell, and returns its key, or false at the
-// end of the range or on an error. Key and cells are valid until the next call;
+// end of the range, when it has paused, or on an error. Key and cells are valid until the next call;
 // the values of the cells stay valid.
 func (r *rows) next() ([]byte, bool) {
 	for r.err == nil && r.merge.valid() {
@@ -78,6 +81,10 @@ func (r *rows) next() ([]byte, bool) {
 		}
 		r.key, r.rowEnd = append(r.key[:0], key[:n]...), n
 		r.cells, r.quals, r.bytes = r.cells[:0], r.quals[:0], 0
+		if r.most != nil && r.most.enough() {
+			r.paused = true
+			return nil, false
+		}
 		if r.worked(rowEntries); r.err != nil {
 			break
 		}
@@ -329,6 +336,9 @@ func (r *rows) worked(n int) {
 	r.read = 0
 	if r.err == nil && r.ctx.Err() != nil {
 		r.err = fmt.Errorf("read rows: %w", context.Cause(r.ctx))
+	}
+	if r.most != nil {
+		r.most.checkTime()
 	}
 }
 

@@ -3,7 +3,10 @@ package tablet
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
@@ -68,6 +71,75 @@ func TestScanStopsAtWhatIsNotServed(t *testing.T) {
 		}
 		if err != nil || rows != test.rows || got != test.next {
 			t.Errorf("%s: rows %q, next %q, %v; want %q, %q", test.name, rows, got, err, test.rows, test.next)
+		}
+	}
+}
+
+// A scan that is bounded ends though it finds nothing, and goes on to find what one without a bound does.
+func TestBoundedScan(t *testing.T) {
+	const all = 1000
+	e := newEnv(t, Config{}, "f", "hidden")
+	var want []string
+	for i := range all {
+		row := fmt.Sprintf("%04d", i)
+		switch {
+		case i%9 == 8:
+			e.mustApply(row, set("f", "q", 1, "wanted"))
+			e.mustApply(row, table.DeleteRow())
+		case i%10 == 3:
+			e.mustApply(row, set("f", "q", 1, "wanted"))
+			want = append(want, row)
+		case i%2 == 0:
+			e.mustApply(row, set("hidden", "q", 1, "hidden"))
+		default:
+			e.mustApply(row, set("f", "q", 1, "v"))
+		}
+	}
+	only, err := table.Compile(table.ValueRegex("wanted"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name        string
+		most        Most
+		access      Access
+		least, ends int // how often it ends before the last time
+	}{
+		{"none", Most{}, nil, 0, 0},
+		{"rows", Most{Rows: 7}, nil, all / 7, all / 7},
+		{"one row", Most{Rows: 1}, nil, all - 1, all - 1},
+		{"time", Most{Until: time.Unix(1, 0)}, nil, 1, 10},
+		{"rows that he may not see", Most{Rows: 7}, &script{sight: Sight{Families: []uint64{1}}}, 0, 0},
+		{"time where he may not see all", Most{Until: time.Unix(1, 0)}, &script{sight: Sight{Families: []uint64{1}}}, 1, 10},
+	} {
+		var got []string
+		var rg Range
+		ends, looked := 0, 0
+		for {
+			most := test.most
+			next, err := e.For(test.access).Scan(t.Context(), testTable, rg, only, &most, func(key []byte, _ []table.Cell) error {
+				got = append(got, string(key))
+				return nil
+			})
+			if err != nil {
+				t.Fatalf("%s: %v", test.name, err)
+			}
+			if test.most.Rows > 0 && most.Looked > test.most.Rows || most.Partly != (test.access != nil) {
+				t.Errorf("%s: looked at %d rows, partly %v", test.name, most.Looked, most.Partly)
+			}
+			if looked += most.Looked; next == nil {
+				break
+			}
+			if ends++; string(next) <= string(rg.Start) || ends > all {
+				t.Fatalf("%s: goes on at %q after %q", test.name, next, rg.Start)
+			}
+			rg.Start = next
+		}
+		if !slices.Equal(got, want) || ends < test.least || ends > test.ends {
+			t.Errorf("%s: rows %q, ended %d times; want %q, %d to %d", test.name, got, ends, want, test.least, test.ends)
+		}
+		if test.access == nil && looked != all || test.access != nil && looked != 0 {
+			t.Errorf("%s: looked at %d rows of %d", test.name, looked, all)
 		}
 	}
 }
