@@ -151,8 +151,9 @@ func (n *Node) mutateMetered(c *rpc.Call, r *api.MutateRequest, m metered, now b
 			return
 		}
 		if err != nil {
+			err = n.astrayFor(a, err, name, row)
 			m.refund(err, quota.WriteOps, 1, bytes)
-			fail(c, n.astrayFor(a, err, name, row))
+			fail(c, err)
 		} else {
 			c.Reply(func(e *wire.Encoder) { api.AppendTimestamp(e, timestamp) })
 		}
@@ -239,9 +240,6 @@ func (k *rowsCall) begin(i int) {
 			if err != nil && refusesWrites(err) {
 				k.refused.Store(&err)
 			}
-			if err != nil && !k.m.none() {
-				k.m.refund(err, quota.WriteOps, 1, k.rows[i].Size())
-			}
 			k.finish()
 		})
 		return
@@ -267,7 +265,11 @@ func (k *rowsCall) answer() {
 			o.err = o.access.settle(k.n.ctx)
 		}
 		if o.err != nil {
-			o.err = toAPI(k.n.astrayFor(o.access, o.err, k.table, k.rows[i].Row))
+			o.err = k.n.astrayFor(o.access, o.err, k.table, k.rows[i].Row)
+			if !k.m.none() {
+				k.m.refund(o.err, quota.WriteOps, 1, k.rows[i].Size())
+			}
+			o.err = toAPI(o.err)
 		}
 		o.access.release()
 	}
@@ -330,8 +332,9 @@ func (n *Node) read(c *rpc.Call) {
 	switch {
 	case answered:
 	case err != nil:
+		err = n.astrayFor(a, err, r.Table, r.Row)
 		m.refund(err, quota.ReadOps, 1, 0)
-		fail(c, n.astrayFor(a, err, r.Table, r.Row))
+		fail(c, err)
 	default:
 		c.Reply(nil)
 	}
@@ -467,8 +470,9 @@ func (n *Node) checkAndMutate(c *rpc.Call) {
 		err = a.settle(n.ctx)
 	}
 	if err != nil {
+		err = n.astrayFor(a, err, r.Table, r.Row)
 		m.refundBoth(err)
-		fail(c, n.astrayFor(a, err, r.Table, r.Row))
+		fail(c, err)
 		return
 	}
 	c.Reply(func(e *wire.Encoder) { e.Bool(matched) })
@@ -502,8 +506,9 @@ func (n *Node) readModifyWrite(c *rpc.Call) {
 		err = a.settle(n.ctx)
 	}
 	if err != nil {
+		err = n.astrayFor(a, err, r.Table, r.Row)
 		m.refundBoth(err)
-		fail(c, n.astrayFor(a, err, r.Table, r.Row))
+		fail(c, err)
 		return
 	}
 	c.Reply(func(e *wire.Encoder) { api.AppendRow(e, row.Key, row.Cells) })

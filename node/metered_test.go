@@ -64,7 +64,7 @@ func TestMetered(t *testing.T) {
 		err  error
 		back bool
 	}{
-		{fmt.Errorf("x: %w", api.ErrNotServing), true}, {api.ErrNoTable, true}, {api.ErrUnavailable, true}, {errLeaseEnded, true}, {&api.OverloadedError{}, true},
+		{fmt.Errorf("x: %w", api.ErrNotServing), true}, {api.ErrNoTable, false}, {api.ErrUnavailable, true}, {errLeaseEnded, true}, {&api.OverloadedError{}, true},
 		{api.ErrDiskFull, true}, {api.ErrUnsure, false}, {table.ErrBadRowKey, false}, {&api.PermissionError{}, false},
 	} {
 		m := metered{q: q, table: meter(1, 1e6)}
