@@ -232,6 +232,10 @@ func (s *security) found(cfg *formation.Config) error {
 // connsForNodes of the connections that a node takes are for nodes, and for Raft: each of the others needs a few.
 const connsForNodes = 512
 
+// memoryForNodes is which part of the memory for requests nodes have for themselves: what a user sends must not keep logs
+// from being written.
+const memoryForNodes = 8
+
 // guard returns a listener of TLS. Who shows a certificate, shows one of the cluster.
 func (s *security) guard(l net.Listener, refused func(net.Addr, error)) net.Listener {
 	if s == nil {
@@ -249,6 +253,7 @@ func (s *security) limit(cfg rpc.ServerConfig) rpc.ServerConfig {
 	cfg.FirstByteTimeout = firstByteTimeout
 	cfg.ConnsKept, cfg.Preferred = connsForNodes, func(p *rpc.Peer) bool { return peerOf(p).Kind == pki.Node }
 	cfg.Identify = identify
+	cfg.MemoryKept = cfg.MemoryBytesMax / memoryForNodes
 	// Nodes do not read slowly to harm others, and one connection has all that two of them have to do with each other.
 	cfg.Patient = func(p *rpc.Peer) bool { return peerOf(p).Kind == pki.Node }
 	cfg.Guard = func(p *rpc.Peer, method string) error { return guardStranger(peerOf(p), method) }

@@ -156,7 +156,7 @@ func NewConn(ctx context.Context, nc net.Conn, cfg ConnConfig) (*Conn, error) {
 		_ = nc.Close()
 		return nil, err
 	}
-	c := &Conn{cfg: cfg, nc: nc, stop: make(chan struct{}), places: newGate(int64(cfg.InFlightMax)), room: newGate(cfg.UnsentBytesMax)}
+	c := &Conn{cfg: cfg, nc: nc, stop: make(chan struct{}), places: newGate(int64(cfg.InFlightMax), 0), room: newGate(cfg.UnsentBytesMax, 0)}
 	c.pendings.New = newPending
 	c.mu.calls = make(map[uint32]*pending)
 	c.r = newReader(nc, true, cfg.MessageBytesMax, cfg.MessageTimeout, &c.bytesIn)

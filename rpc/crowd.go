@@ -16,8 +16,9 @@ type crowd struct {
 }
 
 // Crowded says that somebody waits for memory which answers may hold, such as OnSent's, until over is called, which may be
-// more than once. Meanwhile a connection ends whose client takes longer than CrowdedWriteTimeout for the 1 MiB that one
-// write call hands it at most: else a few who hardly read would keep all others out.
+// more than once. Meanwhile a connection ends whose client takes longer than CrowdedTimeout for the 1 MiB that one
+// write call hands it at most: else a few who hardly read would keep all others out. While requests wait for memory, so does one
+// whose client does not send in that time a 32nd of what is taken for its large message.
 func (s *Server) Crowded() (over func()) {
 	s.crowd.Lock()
 	defer s.crowd.Unlock()
@@ -47,9 +48,22 @@ func (s *Server) dropSlow(over <-chan struct{}) {
 		case <-tick.C:
 		}
 		for _, c := range s.snapshot() {
-			if c.out.slow(s.cfg.CrowdedWriteTimeout) && (s.cfg.Patient == nil || !s.cfg.Patient(&c.peer)) {
-				c.kill(errReadsSlowly)
+			err := error(nil)
+			switch {
+			case c.out.slow(s.cfg.CrowdedTimeout):
+				err = errReadsSlowly
+			case s.memory.waiting.Load() > 0 && c.sendsSlowly(s.cfg.CrowdedTimeout):
+				err = errSendsSlowly
+			}
+			if err != nil && (s.cfg.Patient == nil || !s.cfg.Patient(&c.peer)) {
+				c.kill(err)
 			}
 		}
 	}
+}
+
+// sendsSlowly tells whether a large message has not come on as fast as it has to.
+func (c *serverConn) sendsSlowly(in time.Duration) bool {
+	since := c.pace.Load()
+	return since != 0 && time.Since(clock)-time.Duration(since) > in
 }

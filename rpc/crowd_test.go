@@ -130,3 +130,61 @@ func TestGateCrowded(t *testing.T) {
 		}
 	})
 }
+
+// TestSlowSenders: a large message may come slowly, but not while requests wait for memory: then only a peer that is waited
+// for may take its time.
+func TestSlowSenders(t *testing.T) {
+	const message, gate = 6 << 20, 8 << 20
+	for _, test := range []struct {
+		what      string
+		perSecond int // bytes of the message
+		patient   bool
+		waits     bool // another needs the memory
+		ends      bool
+	}{
+		{what: "nothing comes", waits: true, ends: true},
+		{what: "it drips", perSecond: 40 << 10, waits: true, ends: true},
+		{what: "it comes at a fair pace", perSecond: 300 << 10, waits: true},
+		{what: "nobody waits", perSecond: 10 << 10},
+		{what: "it is waited for", patient: true, waits: true},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newBareServer(t, ServerConfig{
+					MessageBytesMax: gate, MemoryBytesMax: gate, AdmitWait: 3 * time.Second, Patient: func(*Peer) bool { return test.patient },
+				})
+				defer s.Close()
+				slow := pipe(s)
+				defer slow.Close()
+				body := plain(0, 1, "echo", []any{make([]byte, message)})
+				if _, err := slow.Write(body[:message/2+message/4]); err != nil { // its buffer has doubled
+					t.Fatal(err)
+				}
+				go func() {
+					for rest := body[message/2+message/4:]; test.perSecond > 0 && len(rest) > 0; {
+						time.Sleep(100 * time.Millisecond)
+						n := min(len(rest), test.perSecond/10)
+						if _, err := slow.Write(rest[:n]); err != nil {
+							return
+						}
+						rest = rest[n:]
+					}
+				}()
+				time.Sleep(time.Second)
+				if test.waits {
+					other := pipe(s)
+					defer other.Close()
+					go func() { _, _ = other.Write(plain(0, 1, "echo", []any{make([]byte, message)})) }()
+				}
+				conns := s.Stats().Conns
+				time.Sleep(2500 * time.Millisecond)
+				synctest.Wait()
+				if ended := s.Stats().Conns < conns; ended != test.ends {
+					t.Errorf("after 2.5 s the connection has ended: %v", ended)
+				}
+				slow.Close()
+				time.Sleep(5 * time.Second)
+			})
+		})
+	}
+}

@@ -95,8 +95,9 @@
 //	queue                        bound                 when full
 //	requests in flight, of one   InFlightMax           the connection is not read
 //	  connection
-//	bytes of requests in flight  MemoryBytesMax        wait AdmitWait, then overloaded
-//	  and unsent responses
+//	bytes of requests in flight  MemoryBytesMax, less  wait AdmitWait, then overloaded
+//	  and unsent responses       MemoryKept but for
+//	                             Preferred peers
 //	read buffers, over 8 KiB     MemoryBytesMax / 4    they stay small
 //	  a connection
 //	a message that comes in      grows as bytes come   as above; in plain mode the

@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"time"
+
 	"github.com/steledb/stele/internal/crc"
 	"github.com/steledb/stele/internal/wire"
 )
@@ -9,10 +11,12 @@ import (
 // into a buffer that doubles as bytes arrive: a claimed length costs nothing.
 func (r *reader) large(need int) (message, error) {
 	body, charged := []byte(nil), 0
-	mark := r.w - r.r
+	mark, paced := r.w-r.r, r.w-r.r
+	defer r.pace.Store(0)
 	for {
 		if len(body) == cap(body) {
 			size := largeSize(cap(body), need, r.framed, r.max)
+			r.pace.Store(0)
 			if err := r.grow(size - charged); err != nil {
 				r.ungrow(charged)
 				if body == nil {
@@ -28,6 +32,7 @@ func (r *reader) large(need int) (message, error) {
 				r.r, r.w = 0, 0
 			}
 			body = bigger
+			r.pace.Store(int64(time.Since(clock)))
 		}
 		// In plain mode need is a lower bound: what is read beyond it must fit the
 		// read buffer, where it goes back to.
@@ -40,6 +45,10 @@ func (r *reader) large(need int) (message, error) {
 		body = body[:len(body)+n]
 		if len(body)-mark >= progressBytes {
 			mark, r.since, r.grace = len(body), r.now, false
+		}
+		if len(body)-paced >= max(charged/paceShare, progressBytes) {
+			paced = len(body)
+			r.pace.Store(int64(r.now.Sub(clock)))
 		}
 		m, more, err := r.finishLarge(body)
 		if err != nil {

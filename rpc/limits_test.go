@@ -589,14 +589,14 @@ func TestConfigValidate(t *testing.T) {
 // The gate never lets more be taken than it has, and serves those who wait in order.
 func TestGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(10)
+		g := newGate(10, 0)
 		if !g.tryTake(6) || g.tryTake(5) || !g.tryTake(4) {
 			t.Fatal("first takers")
 		}
 		var order []int
 		for i := range 3 {
 			go func() {
-				if g.take(5, time.Minute, nil) {
+				if g.take(5, false, time.Minute, nil) {
 					order = append(order, i)
 				}
 			}()
@@ -606,7 +606,7 @@ func TestGate(t *testing.T) {
 			t.Error("overtook those who wait")
 		}
 		start := time.Now()
-		if g.take(1, time.Second, nil) || time.Since(start) != time.Second {
+		if g.take(1, false, time.Second, nil) || time.Since(start) != time.Second {
 			t.Error("did not wait for its time")
 		}
 		g.give(4)
@@ -627,6 +627,57 @@ func TestGate(t *testing.T) {
 		}
 		if !g.tryTake(100) || g.tryTake(1) {
 			t.Error("an amount over the maximum must fit alone")
+		}
+	})
+}
+
+// What a gate keeps for the preferred nobody else takes, and they wait for each other alone.
+func TestGatePrefers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(10, 3)
+		if g.tryTake(6); g.tryTake(2) || !g.tryTake(1) {
+			t.Fatal("the others do not have 7 of 10")
+		}
+		var order []string
+		wait := func(who string, n int64, preferred bool) {
+			go func() {
+				if g.take(n, preferred, time.Minute, nil) {
+					order = append(order, who)
+				}
+			}()
+			synctest.Wait()
+		}
+		wait("other", 1, false)
+		if !g.tryTakePreferred(2) {
+			t.Error("a preferred one waits for another")
+		}
+		wait("first", 2, true)
+		wait("second", 1, true)
+		if g.tryTakePreferred(1) || len(order) != 0 {
+			t.Errorf("overtook a preferred one; %v were served", order)
+		}
+		for range 4 {
+			g.give(1)
+			synctest.Wait()
+		}
+		if got := strings.Join(order, " "); got != "first second" {
+			t.Errorf("served: %s", got)
+		}
+		if g.give(1); g.preferred.Load() != 0 || g.waiting.Load() != 1 {
+			t.Errorf("%d wait, %d of them preferred", g.waiting.Load(), g.preferred.Load())
+		}
+		g.give(1)
+		synctest.Wait()
+		if got := strings.Join(order, " "); got != "first second other" {
+			t.Errorf("served: %s", got)
+		}
+		wait("late", 4, true)
+		if len(order) != 4 && g.preferred.Load() != 1 {
+			t.Error("neither served nor counted")
+		}
+		time.Sleep(2 * time.Minute)
+		if g.preferred.Load() != 0 || g.waiting.Load() != 0 {
+			t.Errorf("%d wait, %d of them preferred, after their time", g.waiting.Load(), g.preferred.Load())
 		}
 	})
 }

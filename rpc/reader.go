@@ -23,6 +23,9 @@ const (
 	bodyBytesMin = 256 << 10
 	// progressBytes of a message must come in each message timeout.
 	progressBytes = 64 << 10
+	// paceShare is which part of the memory that a large message has must come in each
+	// CrowdedTimeout while others wait for memory, and progressBytes at least.
+	paceShare = 32
 )
 
 var (
@@ -68,6 +71,11 @@ type reader struct {
 	// time means that it is not.
 	drainBy func() time.Time
 
+	// pace is when the large message that comes in has last made the progress that it has
+	// to make while others wait for memory, since clock; 0 without one, or while we wait
+	// ourselves.
+	pace *atomic.Int64
+
 	buf   []byte
 	r, w  int       // unread bytes
 	calm  int       // reads in a row that a small buffer would have held
@@ -84,8 +92,8 @@ func newReader(conn net.Conn, framed bool, max int, timeout time.Duration, bytes
 	return &reader{
 		conn: conn, framed: framed, max: max, timeout: timeout, bytes: bytes, fresh: true,
 		idle: func() {}, busy: func() {}, bound: func() {}, grow: func(int) error { return nil }, ungrow: func(int) {}, spare: func(int) bool { return true },
-		drainBy: func() time.Time { return time.Time{} },
-		buf:     make([]byte, readBytesMin), now: time.Now(),
+		drainBy: func() time.Time { return time.Time{} }, pace: new(atomic.Int64),
+		buf: make([]byte, readBytesMin), now: time.Now(),
 	}
 }
 

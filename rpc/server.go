@@ -37,9 +37,11 @@ type ServerConfig struct {
 	// ConnsMax is the number of open connections: 4096. One more is closed at once.
 	ConnsMax int
 	// ConnsKept of those are for peers that Preferred tells, so that no others can keep them out:
-	// 0. Nil is for none.
-	ConnsKept int
-	Preferred func(*Peer) bool
+	// 0. Nil is for none. Of MemoryBytesMax they have MemoryKept for themselves, and do not wait
+	// for others: 0.
+	ConnsKept  int
+	MemoryKept int64
+	Preferred  func(*Peer) bool
 	// Workers is the number of goroutines that run Pooled methods: four for each
 	// CPU. WorkQueue is the number of requests that may wait for them: 1024.
 	Workers, WorkQueue int
@@ -62,9 +64,10 @@ type ServerConfig struct {
 	// WriteTimeout closes a connection whose client does not take what is written:
 	// 30 s for up to 1 MiB.
 	WriteTimeout time.Duration
-	// CrowdedWriteTimeout takes the place of WriteTimeout while somebody waits for memory
-	// that answers may hold: 1.5 s. See Server.Crowded.
-	CrowdedWriteTimeout time.Duration
+	// CrowdedTimeout takes the place of WriteTimeout while somebody waits for memory
+	// that answers may hold, and bounds how slowly large messages come in while requests
+	// wait for memory: 1.5 s. See Server.Crowded.
+	CrowdedTimeout time.Duration
 	// Patient tells whether that is not for a peer. Nil is for none.
 	Patient func(*Peer) bool
 	// AlivePeriod is how often a framed client hears that the server lives, while the
@@ -109,7 +112,7 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	orDefault(&c.RetryAfter, 100*time.Millisecond)
 	orDefault(&c.MessageTimeout, 30*time.Second)
 	orDefault(&c.WriteTimeout, 30*time.Second)
-	orDefault(&c.CrowdedWriteTimeout, 1500*time.Millisecond)
+	orDefault(&c.CrowdedTimeout, 1500*time.Millisecond)
 	orDefault(&c.AlivePeriod, 2*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -128,7 +131,9 @@ func (c ServerConfig) Validate() error {
 		return errors.New("a limit is below 1")
 	case c.ConnsKept < 0 || c.ConnsKept >= c.ConnsMax:
 		return fmt.Errorf("conns kept is %d, want 0 to less than conns max, %d", c.ConnsKept, c.ConnsMax)
-	case c.AdmitWait < 0 || c.RetryAfter < 0 || c.MessageTimeout < 0 || c.FirstByteTimeout < 0 || c.WriteTimeout < 0 || c.CrowdedWriteTimeout < 0 || c.AlivePeriod < 0:
+	case c.MemoryKept < 0 || c.MemoryKept >= c.MemoryBytesMax:
+		return fmt.Errorf("memory kept is %d, want 0 to less than memory bytes max, %d", c.MemoryKept, c.MemoryBytesMax)
+	case c.AdmitWait < 0 || c.RetryAfter < 0 || c.MessageTimeout < 0 || c.FirstByteTimeout < 0 || c.WriteTimeout < 0 || c.CrowdedTimeout < 0 || c.AlivePeriod < 0:
 		return errors.New("a duration is negative")
 	}
 	return nil
@@ -203,7 +208,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, methods: make(map[string]*method), memory: newGate(cfg.MemoryBytesMax), buffers: newGate(cfg.MemoryBytesMax / 4),
+		cfg: cfg, log: cfg.Logger, methods: make(map[string]*method), memory: newGate(cfg.MemoryBytesMax, cfg.MemoryKept), buffers: newGate(cfg.MemoryBytesMax/4, 0),
 		work: make(chan *Call, cfg.WorkQueue),
 	}
 	s.short.calls, s.short.max, s.short.keep = make(chan *Call), int64(cfg.SpawnedMax), int64(cfg.SpawnedMax)
@@ -271,7 +276,7 @@ func (s *Server) ServeConn(nc net.Conn) {
 	s.mu.nextID++
 	c := newServerConn(s, nc, s.mu.nextID)
 	most := s.cfg.ConnsMax
-	if s.cfg.Preferred == nil || !s.cfg.Preferred(&c.peer) {
+	if !c.preferred {
 		most -= s.cfg.ConnsKept
 	}
 	if s.mu.closed || s.mu.draining || len(s.mu.conns) >= most {

@@ -28,6 +28,7 @@ var (
 	errUnknownProtocol = errors.New("unknown protocol")
 	errNotReading      = errors.New("client does not read its answers")
 	errReadsSlowly     = errors.New("client reads its answers too slowly while others wait for memory")
+	errSendsSlowly     = errors.New("client sends a large message too slowly while others wait for memory")
 )
 
 // Peer is the other end of a connection.
@@ -50,7 +51,11 @@ type serverConn struct {
 	srv  *Server
 	nc   net.Conn
 	peer Peer
-	r    *reader // nil until the mode is known
+	// preferred is what ServerConfig.Preferred says of peer.
+	preferred bool
+	r         *reader // nil until the mode is known
+	// pace is the reader's, for other goroutines.
+	pace atomic.Int64
 	// bounded is when it was asked how large messages may be. Of the reader.
 	bounded time.Time
 	out     *writer
@@ -75,6 +80,7 @@ func newServerConn(s *Server, nc net.Conn, id uint64) *serverConn {
 	if s.cfg.Identify != nil {
 		c.peer.Identity = s.cfg.Identify(nc)
 	}
+	c.preferred = s.cfg.Preferred != nil && s.cfg.Preferred(&c.peer)
 	if s.cfg.FirstByteTimeout > 0 { // before anybody who drains can set another
 		_ = nc.SetReadDeadline(time.Now().Add(s.cfg.FirstByteTimeout))
 	}
@@ -151,7 +157,7 @@ func (c *serverConn) choose(first byte) error {
 		c.r.preload(first)
 	}
 	c.r.idle, c.r.busy = c.out.uncork, c.out.cork
-	c.r.bound = c.bound
+	c.r.bound, c.r.pace = c.bound, &c.pace
 	c.r.grow = c.takeMemory
 	c.r.ungrow = func(n int) { c.srv.memory.give(int64(n)) }
 	c.r.spare = func(n int) bool {
@@ -250,14 +256,15 @@ func (c *serverConn) doneOne() {
 // takeMemory takes n bytes from the server's memory gate, waiting for AdmitWait.
 // Answers flow meanwhile; who does not take his is no longer waited for.
 func (c *serverConn) takeMemory(n int) error {
-	if c.srv.memory.tryTake(int64(n)) {
+	gate := c.srv.memory
+	if c.preferred && gate.tryTakePreferred(int64(n)) || !c.preferred && gate.tryTake(int64(n)) {
 		return nil
 	}
 	c.stayAlive()
 	c.out.uncork()
 	defer c.out.cork()
 	defer c.srv.Crowded()()
-	if c.srv.memory.take(int64(n), c.srv.cfg.AdmitWait, c.peer.ctx.Done()) {
+	if gate.take(int64(n), c.preferred, c.srv.cfg.AdmitWait, c.peer.ctx.Done()) {
 		return nil
 	}
 	return errNoRoom

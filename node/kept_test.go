@@ -1,0 +1,34 @@
+package node
+
+import (
+	"testing"
+
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/pki"
+)
+
+// TestRoomIsKeptForNodes: of the connections, and of the memory for requests, of a cluster with certificates a part is for
+// nodes, and they alone may take their time.
+func TestRoomIsKeptForNodes(t *testing.T) {
+	const memory = 80 << 20
+	cfg := (&security{}).limit(rpc.ServerConfig{MemoryBytesMax: memory})
+	if cfg.ConnsKept != connsForNodes || cfg.MemoryKept != memory/memoryForNodes {
+		t.Errorf("%d connections and %d bytes are kept", cfg.ConnsKept, cfg.MemoryKept)
+	}
+	for _, x := range []struct {
+		who  any
+		node bool
+	}{
+		{&subject{peer: pki.Peer{Kind: pki.Node, Name: "n1"}}, true},
+		{&subject{peer: pki.Peer{Kind: pki.Principal, Name: "n1"}}, false},
+		{&subject{peer: pki.Peer{Kind: pki.Anonymous}}, false},
+		{nil, false},
+	} {
+		if p := (&rpc.Peer{Identity: x.who}); cfg.Preferred(p) != x.node || cfg.Patient(p) != x.node {
+			t.Errorf("%+v is preferred: %v, may take his time: %v", x.who, cfg.Preferred(p), cfg.Patient(p))
+		}
+	}
+	if cfg := (*security)(nil).limit(rpc.ServerConfig{}); cfg.ConnsKept != 0 || cfg.MemoryKept != 0 || cfg.Preferred != nil {
+		t.Errorf("an open node keeps room: %+v", cfg)
+	}
+}
