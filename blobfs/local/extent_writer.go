@@ -10,6 +10,10 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
+// startBytes of an extent go to disk together while it is written: were all of it left to
+// the last sync, commit logs' syncs would wait behind it.
+const startBytes = 1 << 20
+
 // chunkPool lends buffers of one chunk.
 var chunkPool = sync.Pool{New: func() any { return new([chunkBytes]byte) }}
 
@@ -22,6 +26,7 @@ type extentWriter struct {
 	file     vfs.File // nil once finished
 	name     string   // path of the file; empty if there is none
 	chunks   []uint32
+	begun    int64 // bytes whose way to disk has begun
 	promised int64 // bytes of the folder's promise not yet used
 	finished bool  // table and footer are there, and all is synced
 	renamed  bool
@@ -80,6 +85,12 @@ func (x *extentWriter) create() error {
 func (x *extentWriter) write(p []byte) error {
 	if x.folder.isRetired() {
 		return x.folder.retiredError()
+	}
+	if n := x.length - x.begun; n >= startBytes {
+		if err := x.file.StartSync(pageBytes+x.begun, n); err != nil {
+			return err
+		}
+		x.begun = x.length
 	}
 	if _, err := x.file.WriteAt(p, pageBytes+x.length); err != nil {
 		return err

@@ -285,6 +285,57 @@ func TestFailingSyncRetiresFolder(t *testing.T) {
 	mustRead(t, s, h, data) // reading goes on
 }
 
+// An extent's bytes begin their way to disk while it is written, so that little is left for the sync at its end; where that
+// fails the extent goes on in another folder.
+func TestExtentGoesToDiskAsItIsWritten(t *testing.T) {
+	const extent, piece = 16 << 20, 384 << 10
+	fs := vfs.NewMem(vfs.MemOptions{})
+	cfg := crashConfig(fs, 2)
+	cfg.ExtentBytes = extent
+	s := mustOpen(t, cfg)
+	begun, fail := map[string]int64{}, false
+	fs.SetHook(func(op vfs.Op) error {
+		if op.Kind != vfs.OpStartSync {
+			return nil
+		}
+		const header = 4096
+		if op.Off != header+begun[op.Name] || op.Len < 1<<20 || op.Len > 2<<20 {
+			t.Errorf("begins with %d bytes at %d after %d of %s", op.Len, op.Off, begun[op.Name], op.Name)
+		}
+		begun[op.Name] += op.Len
+		if fail {
+			fail = false
+			return syscall.EIO
+		}
+		return nil
+	})
+	for _, fails := range []bool{false, true} {
+		clear(begun)
+		data := blobtest.Bytes(7, extent-1000)
+		w, err := s.Create(ctx)
+		noError(t, err)
+		for p := range slices.Chunk(data, piece) {
+			_, err = w.Write(p)
+			noError(t, err)
+			fail = fails && len(begun) == 1
+		}
+		h, err := w.Seal(ctx)
+		noError(t, err)
+		mustRead(t, s, h, data)
+		if files := map[bool]int{false: 1, true: 2}[fails]; len(begun) != files {
+			t.Errorf("%d files, want %d", len(begun), files)
+		}
+		most := int64(0)
+		for _, n := range begun {
+			most = max(most, n)
+		}
+		if left := int64(len(data)) - most; left > 2<<20 {
+			t.Errorf("%d bytes are left for the last sync", left)
+		}
+		mustRead(t, mustOpen(t, crashConfig(fs.Crash(nil), 2)), h, data)
+	}
+}
+
 // What a failed sync may have lost is proven by checksum or the blob is given up.
 func TestMovedExtentIsProven(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})

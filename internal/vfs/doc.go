@@ -24,7 +24,7 @@
 // V3. Of name changes not synced, any may survive, but for one name always the
 // first so many of them in order. A rename is atomic.
 //
-// V4. After a Sync that failed, what it should have written is lost, though
+// V4. After a Sync, or a StartSync, that failed, what it should have written is lost, though
 // reads still show it, and a second Sync succeeds. So behaves Linux (Rebello et
 // al., "Can Applications Recover from fsync Failures?", ATC 2020). The exception
 // is ErrPowerCut, after which Crash decides.

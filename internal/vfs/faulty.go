@@ -16,6 +16,7 @@ const (
 	OpCreate OpKind = iota + 1
 	OpWrite
 	OpSync
+	OpStartSync
 	OpTruncate
 	OpPreallocate
 	OpRename
@@ -24,7 +25,7 @@ const (
 	OpSyncDir
 )
 
-var opNames = [...]string{"", "create", "write", "sync", "truncate", "preallocate", "rename", "remove", "mkdir", "syncdir"}
+var opNames = [...]string{"", "create", "write", "sync", "startsync", "truncate", "preallocate", "rename", "remove", "mkdir", "syncdir"}
 
 // String returns the operation's name in lower case.
 func (k OpKind) String() string { return opNames[k] }
@@ -35,8 +36,8 @@ type Op struct {
 	Kind    OpKind
 	Name    string
 	NewName string // OpRename
-	Off     int64  // OpWrite
-	Len     int64  // OpWrite: bytes; OpTruncate and OpPreallocate: size
+	Off     int64  // OpWrite, OpStartSync
+	Len     int64  // OpWrite, OpStartSync: bytes; OpTruncate and OpPreallocate: size
 }
 
 // String names the operation and its file, for test output.
@@ -187,9 +188,17 @@ func (f *faultyFile) WriteAt(p []byte, off int64) (int, error) {
 }
 
 func (f *faultyFile) Sync() error {
-	err := f.fs.ask(Op{Kind: OpSync, Name: f.name})
+	return f.sync(Op{Kind: OpSync, Name: f.name}, f.File.Sync)
+}
+
+func (f *faultyFile) StartSync(off, n int64) error {
+	return f.sync(Op{Kind: OpStartSync, Name: f.name, Off: off, Len: n}, func() error { return f.File.StartSync(off, n) })
+}
+
+func (f *faultyFile) sync(op Op, do func() error) error {
+	err := f.fs.ask(op)
 	if err == nil {
-		return f.File.Sync()
+		return do()
 	}
 	if l, ok := f.File.(unsyncedLoser); ok && !errors.Is(err, ErrPowerCut) {
 		l.loseUnsynced()

@@ -84,6 +84,12 @@ func (f *memFile) Sync() error {
 	return nil
 }
 
+func (f *memFile) StartSync(int64, int64) error {
+	f.core.mu.Lock()
+	defer f.core.mu.Unlock()
+	return f.usableLocked("start sync", true)
+}
+
 func (f *memFile) loseUnsynced() {
 	f.core.mu.Lock()
 	defer f.core.mu.Unlock()

@@ -117,6 +117,14 @@ func (f *osFile) Sync() error {
 	return f.withFD("fdatasync", fdatasync)
 }
 
+func (f *osFile) StartSync(off, n int64) error {
+	err := f.withFD("sync_file_range", func(fd int) error { return startSync(fd, off, n) })
+	if errors.Is(err, errors.ErrUnsupported) { // ENOSYS, too
+		return nil
+	}
+	return err
+}
+
 func (f *osFile) Preallocate(n int64) error {
 	size, err := f.Size()
 	if err != nil {

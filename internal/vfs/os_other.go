@@ -10,4 +10,6 @@ import (
 
 func fdatasync(fd int) error { return unix.Fsync(fd) }
 
+func startSync(int, int64, int64) error { return errors.ErrUnsupported }
+
 func fallocate(int, int64) error { return errors.ErrUnsupported }

@@ -45,6 +45,11 @@ type File interface {
 	// changed (fdatasync). When it fails, nothing is known of any byte
 	// written since the last success, and trying again proves nothing.
 	Sync() error
+	// StartSync has n bytes at off begin their way to disk and does not wait for
+	// them, so that a later Sync has less to do. It makes nothing durable. After an
+	// error the same is known as after a failed Sync: nothing. Where the system
+	// has no such call it does nothing.
+	StartSync(off, n int64) error
 	// Truncate sets the size; a file that grows reads as zeros there.
 	Truncate(size int64) error
 	// Size returns the size in bytes.

@@ -48,9 +48,10 @@ func testFS(t *testing.T, f FS, root string) {
 	if got := readAll(t, file); got != "\x00\x00\x00h\x00\x00" {
 		t.Errorf("content after truncate and preallocate %q", got)
 	}
+	must(t, file.StartSync(2, 100)) // not all of which is there
 	must(t, file.Sync())
 	must(t, file.Close())
-	if file.Sync() == nil || file.Close() == nil {
+	if file.Sync() == nil || file.StartSync(0, 1) == nil || file.Close() == nil {
 		t.Error("a closed file can be used")
 	}
 
@@ -204,30 +205,47 @@ func TestCrashKeepsNamesInOrder(t *testing.T) {
 
 // V4: a failed sync loses the data though reads show it.
 func TestFailedSyncLies(t *testing.T) {
+	for kind, sync := range map[OpKind]func(File) error{
+		OpSync:      File.Sync,
+		OpStartSync: func(f File) error { return f.StartSync(0, 4) },
+	} {
+		m := NewMem(MemOptions{})
+		f := create(t, m, "/f")
+		must(t, m.SyncDir("/"))
+		write(t, f, "gone", 0)
+		eio := errors.New("io")
+		m.SetHook(func(op Op) error {
+			if op.Kind == kind {
+				return eio
+			}
+			return nil
+		})
+		if err := sync(f); err != eio {
+			t.Fatalf("%s: %v", kind, err)
+		}
+		m.SetHook(nil)
+		must(t, f.Sync())
+		if got := readAll(t, f); got != "gone" {
+			t.Errorf("%s: cache reads %q", kind, got)
+		}
+		rng := rand.New(rand.NewPCG(5, 6))
+		for range 20 {
+			if got := contentOf(t, m.Crash(rng), "/f"); got != "" {
+				t.Fatalf("%s: disk has %q", kind, got)
+			}
+		}
+	}
+}
+
+// A sync that was only started makes nothing durable.
+func TestStartSyncPromisesNothing(t *testing.T) {
 	m := NewMem(MemOptions{})
 	f := create(t, m, "/f")
 	must(t, m.SyncDir("/"))
-	write(t, f, "gone", 0)
-	eio := errors.New("io")
-	m.SetHook(func(op Op) error {
-		if op.Kind == OpSync {
-			return eio
-		}
-		return nil
-	})
-	if err := f.Sync(); err != eio {
-		t.Fatalf("sync: %v", err)
-	}
-	m.SetHook(nil)
-	must(t, f.Sync())
-	if got := readAll(t, f); got != "gone" {
-		t.Errorf("cache reads %q", got)
-	}
-	rng := rand.New(rand.NewPCG(5, 6))
-	for range 20 {
-		if got := contentOf(t, m.Crash(rng), "/f"); got != "" {
-			t.Fatalf("disk has %q", got)
-		}
+	write(t, f, "maybe", 0)
+	must(t, f.StartSync(0, 5))
+	if got := contentOf(t, m.Crash(nil), "/f"); got != "" {
+		t.Errorf("disk has %q", got)
 	}
 }
 
@@ -251,11 +269,12 @@ func TestHookCountsAndTears(t *testing.T) {
 	}
 	must(t, f.Truncate(3))
 	must(t, f.Preallocate(8))
+	must(t, f.StartSync(0, 8))
 	must(t, f.Sync())
 	must(t, m.SyncDir("/d"))
 	must(t, m.Rename("/d/f", "/d/g"))
 	must(t, m.Remove("/d/g"))
-	want := []OpKind{OpMkdir, OpCreate, OpWrite, OpTruncate, OpPreallocate, OpSync, OpSyncDir, OpRename, OpRemove}
+	want := []OpKind{OpMkdir, OpCreate, OpWrite, OpTruncate, OpPreallocate, OpStartSync, OpSync, OpSyncDir, OpRename, OpRemove}
 	if !slices.Equal(kinds, want) || m.Ops() != int64(len(want)) {
 		t.Errorf("operations %v", kinds)
 	}
