@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 )
 
@@ -15,7 +16,9 @@ type Conn struct {
 	// Peer is who is at the other end; anonymous if it has shown no certificate.
 	Peer Peer
 
-	of *Endpoint
+	of      *Endpoint
+	wire    *wire
+	writing sync.Mutex // held by who has the wire hold records back
 	// as is whom a peer without certificate has proved to be, anonymous until then. Guarded by
 	// Endpoint.mu.
 	as  Peer
@@ -23,6 +26,21 @@ type Conn struct {
 	// in has counted the connection as a stranger's, at place; nil of a peer that is known.
 	in    *Listener
 	place *list.Element
+}
+
+// Write implements net.Conn: the records of p go out together, as far as there is memory for that.
+func (c *Conn) Write(p []byte) (int, error) {
+	if len(p) <= recordBytes {
+		return c.Conn.Write(p)
+	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	c.wire.hold()
+	n, err := c.Conn.Write(p)
+	if left := c.wire.release(); err == nil && left != nil {
+		return 0, left
+	}
+	return n, err
 }
 
 // Close closes the connection.
@@ -183,7 +201,8 @@ func (e *Endpoint) Dial(ctx context.Context, node, addr string) (net.Conn, error
 
 // Over is Dial by a connection that is there, which it then owns.
 func (e *Endpoint) Over(ctx context.Context, node string, nc net.Conn) (net.Conn, error) {
-	c := &Conn{Conn: tls.Client(nc, e.DialNode(node)), of: e}
+	below := &wire{Conn: nc}
+	c := &Conn{Conn: tls.Client(below, e.DialNode(node)), wire: below, of: e}
 	err := c.HandshakeContext(ctx)
 	if err != nil {
 		_ = nc.Close()

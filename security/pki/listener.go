@@ -199,7 +199,8 @@ func (l *Listener) serve(place *list.Element) {
 func (l *Listener) shake(nc net.Conn) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, l.cfg.HandshakeTimeout)
 	defer cancel()
-	c := &Conn{Conn: tls.Server(nc, l.tls), of: l.cfg.Endpoint}
+	below := &wire{Conn: nc}
+	c := &Conn{Conn: tls.Server(below, l.tls), wire: below, of: l.cfg.Endpoint}
 	err := c.HandshakeContext(ctx)
 	if err == nil {
 		c.Peer, err = l.cfg.Endpoint.Identify(c.ConnectionState())

@@ -74,6 +74,8 @@ func (e *Endpoint) base() *tls.Config {
 		Time:       e.opts.Now,
 		// A resumed session would bring a certificate that was looked at long ago.
 		SessionTicketsDisabled: true,
+		// Small records first are for those who show a page before all of it is there.
+		DynamicRecordSizingDisabled: true,
 	}
 }
 

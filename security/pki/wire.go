@@ -1,0 +1,90 @@
+package pki
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// wire is the connection below TLS. What one Conn.Write comes to goes out in pieces of wireBytes, not in one for
+// each record of 16 KiB.
+type wire struct {
+	net.Conn
+
+	// mu guards the fields in it, and keeps records in order: who reads may have one to send too. It is held while they are
+	// written, for the next must wait for them anyway.
+	mu struct {
+		sync.Mutex
+		held *[]byte // records that are kept back; nil if none are
+		err  error   // of a write that may have come to a part of a record; whatever follows would be no record
+	}
+}
+
+const (
+	recordBytes = 16 << 10 // of plain bytes that a record has at most
+	wireBytes   = 128 << 10
+	// wireBuffersMax bounds the memory: a peer that does not read keeps a buffer. Without one records go out one by one.
+	wireBuffersMax = 32
+)
+
+var (
+	wireBuffers = sync.Pool{New: func() any {
+		b := make([]byte, 0, wireBytes)
+		return &b
+	}}
+	wireBuffersLent atomic.Int32
+)
+
+// Write implements net.Conn.
+func (w *wire) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mu.err != nil {
+		return 0, w.mu.err
+	}
+	if w.mu.held == nil {
+		n, err := w.Conn.Write(p)
+		w.mu.err = err
+		return n, err
+	}
+	if len(*w.mu.held)+len(p) > wireBytes {
+		if err := w.flushLocked(); err != nil {
+			return 0, err
+		}
+	}
+	*w.mu.held = append(*w.mu.held, p...)
+	return len(p), nil
+}
+
+func (w *wire) flushLocked() error {
+	if w.mu.err == nil && len(*w.mu.held) > 0 {
+		_, w.mu.err = w.Conn.Write(*w.mu.held)
+	}
+	*w.mu.held = (*w.mu.held)[:0]
+	return w.mu.err
+}
+
+// hold keeps records back until release, if there is a buffer for them.
+func (w *wire) hold() {
+	if wireBuffersLent.Add(1) > wireBuffersMax {
+		wireBuffersLent.Add(-1)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.held = wireBuffers.Get().(*[]byte)
+}
+
+// release writes what was kept back. Its error is that of any write since hold.
+func (w *wire) release() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mu.held == nil {
+		return nil
+	}
+	err := w.flushLocked()
+	wireBuffers.Put(w.mu.held)
+	w.mu.held = nil
+	wireBuffersLent.Add(-1)
+	return err
+}

@@ -1,0 +1,222 @@
+package pki
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// counting counts the writes of a connection, and can fail them.
+type counting struct {
+	net.Conn
+	mu     sync.Mutex
+	writes int
+	bytes  int
+	fails  int // the write that fails, from 1, after half of it; 0 is none
+}
+
+func (c *counting) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	c.writes++
+	c.bytes += len(p)
+	fails := c.writes == c.fails
+	c.mu.Unlock()
+	if !fails {
+		return c.Conn.Write(p)
+	}
+	n, err := c.Conn.Write(p[:len(p)/2])
+	return n, errors.Join(err, io.ErrShortWrite)
+}
+
+func (c *counting) failNext() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fails = c.writes + 1
+}
+
+func (c *counting) take() (writes, bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	writes, bytes = c.writes, c.bytes
+	c.writes, c.bytes = 0, 0
+	return writes, bytes
+}
+
+// overCounting returns both ends of a connection, and what counts the client's writes.
+func overCounting(t *testing.T) (client, server net.Conn, below *counting) {
+	t.Helper()
+	a := newAuthorityT(t, "c1")
+	now := epoch
+	s := listening(t, NewEndpoint(nodeCredential(t, a, "n1", now), at(now)))
+	t.Cleanup(func() { s.l.Close() })
+	nc, err := net.Dial("tcp", s.l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	below = &counting{Conn: nc}
+	e := NewEndpoint(principalCredential(t, a, "ann", now), at(now))
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		c, err := s.l.Accept()
+		if err != nil {
+			t.Error(err)
+		}
+		accepted <- c
+	}()
+	client, err = e.Over(t.Context(), "n1", below)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server = <-accepted
+	t.Cleanup(func() {
+		client.Close()
+		server.Close()
+	})
+	below.take()
+	return client, server, below
+}
+
+// TestRecordsGoTogether: the records of a large write go out in few pieces, a small one goes alone, and what several
+// write at once comes whole.
+func TestRecordsGoTogether(t *testing.T) {
+	client, server, below := overCounting(t)
+	const large = 1<<20 + 4711
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 1))
+	p := make([]byte, large)
+	for i := range p {
+		p[i] = byte(rng.Uint32())
+	}
+	for _, n := range []int{1, recordBytes, recordBytes + 1, wireBytes, large} {
+		got := make([]byte, n)
+		read := make(chan error, 1)
+		go func() {
+			_, err := io.ReadFull(server, got)
+			read <- err
+		}()
+		if m, err := client.Write(p[:n]); m != n || err != nil {
+			t.Fatalf("%d bytes: %d, %v", n, m, err)
+		}
+		if err := <-read; err != nil || !bytes.Equal(got, p[:n]) {
+			t.Fatalf("%d bytes came otherwise (%v), seed %d", n, err, seed)
+		}
+		if writes, sent := below.take(); writes > 1+sent/(wireBytes-recordBytes-1000) {
+			t.Errorf("%d bytes went out in %d pieces", n, writes)
+		}
+	}
+
+	const writers, rounds = 4, 50
+	var wg sync.WaitGroup
+	for i := range writers {
+		size := []int{100, 20_000, 150_000, 300}[i]
+		wg.Go(func() {
+			for range rounds {
+				if _, err := client.Write(bytes.Repeat([]byte{byte('a' + i)}, size)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	want := rounds * (100 + 20_000 + 150_000 + 300)
+	got := make([]byte, want)
+	if _, err := io.ReadFull(server, got); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	for i, n := range []int{100, 20_000, 150_000, 300} {
+		if came := bytes.Count(got, []byte{byte('a' + i)}); came != rounds*n {
+			t.Errorf("%d bytes of writer %d, want %d", came, i, rounds*n)
+		}
+	}
+	if n := wireBuffersLent.Load(); n != 0 {
+		t.Errorf("%d buffers are lent", n)
+	}
+}
+
+// TestRecordsWithoutBuffers: who finds all buffers lent, by those whose peers do not read, writes without.
+func TestRecordsWithoutBuffers(t *testing.T) {
+	client, server, below := overCounting(t)
+	wireBuffersLent.Add(wireBuffersMax)
+	defer wireBuffersLent.Add(-wireBuffersMax)
+	p := bytes.Repeat([]byte("x"), 10*recordBytes)
+	go func() { _, _ = client.Write(p) }()
+	if _, err := io.ReadFull(server, make([]byte, len(p))); err != nil {
+		t.Fatal(err)
+	}
+	if writes, _ := below.take(); writes < 10 {
+		t.Errorf("10 records went out in %d pieces", writes)
+	}
+	if n := wireBuffersLent.Load(); n != wireBuffersMax {
+		t.Errorf("%d buffers are lent", n)
+	}
+}
+
+// TestCutRecord: what follows a write that came to a part of a record only is not sent, and who writes is told.
+func TestCutRecord(t *testing.T) {
+	for _, n := range []int{100, 3 * recordBytes, 1 << 20} {
+		client, server, below := overCounting(t)
+		read := make(chan error, 1)
+		go func() {
+			_, err := io.Copy(io.Discard, server)
+			read <- err
+		}()
+		below.failNext()
+		if _, err := client.Write(make([]byte, n)); !errors.Is(err, io.ErrShortWrite) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+		below.take()
+		for _, again := range []int{1, 1 << 20} {
+			if _, err := client.Write(make([]byte, again)); err == nil {
+				t.Errorf("%d bytes: %d more went out", n, again)
+			}
+		}
+		if writes, _ := below.take(); writes != 0 {
+			t.Errorf("%d bytes: %d writes after the cut one", n, writes)
+		}
+		below.Close()
+		if err := <-read; err == nil {
+			t.Errorf("%d bytes: the other end takes it for a good end", n)
+		}
+		if n := wireBuffersLent.Load(); n != 0 {
+			t.Errorf("%d buffers are lent", n)
+		}
+	}
+}
+
+// TestCloseWhileWriting: a connection whose peer does not read can be closed, or given up in time.
+func TestCloseWhileWriting(t *testing.T) {
+	for what, end := range map[string]func(net.Conn) error{
+		"close":    net.Conn.Close,
+		"deadline": func(c net.Conn) error { return c.SetWriteDeadline(time.Now()) },
+	} {
+		client, _, below := overCounting(t)
+		wrote := make(chan error, 1)
+		go func() {
+			_, err := client.Write(make([]byte, 64<<20)) // more than sockets hold
+			wrote <- err
+		}()
+		for writes := 0; writes == 0; writes, _ = below.take() {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(50 * time.Millisecond) // it may or may not be blocked by now
+		if err := end(client); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		select {
+		case err := <-wrote:
+			if err == nil {
+				t.Errorf("%s: all was written", what)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%s: the write goes on", what)
+		}
+	}
+	if n := wireBuffersLent.Load(); n != 0 {
+		t.Errorf("%d buffers are lent", n)
+	}
+}
