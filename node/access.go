@@ -23,10 +23,6 @@ type access struct {
 	method, table string
 	now           bool // it may not wait
 	begun         int  // how often its operation has begun
-	// kept is set if an earlier operation of the request counts, too, which was done by the
-	// rights of before.
-	kept   bool
-	before acl.Ticket
 
 	// Since Begin: when rights were looked at, by which view, and whether they changed
 	// between two looks.
@@ -78,19 +74,6 @@ func (a *access) of(waits bool) tablet.Access {
 	}
 	a.now, a.begun = !waits, 0
 	return a
-}
-
-// keep has the operation that has ended count for the answer with those that come: all are by
-// the same rights, or lost tells. What does not hold once will never again.
-func (a *access) keep() {
-	if a != nil && a.looked && !a.kept {
-		a.kept, a.before = true, a.ticket
-	}
-}
-
-// lost tells whether what was kept does not hold any more.
-func (a *access) lost() bool {
-	return a != nil && a.kept && !a.n.rights.holds(a.who, a.before)
 }
 
 // Begin implements tablet.Access.

@@ -14,7 +14,6 @@ import (
 	"github.com/steledb/stele/node/quota"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
-	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
 	"github.com/steledb/stele/tablet/commitlog"
@@ -385,54 +384,47 @@ func (n *Node) readRows(c *rpc.Call) {
 	c.OnSent(release)
 	e := wire.GetEncoder()
 	defer e.Release()
-	for begun := 1; ; begun++ {
-		e.Reset()
-		a := n.access(c, r.Table)
-		err := n.readRowsOnce(c, a, &r, f, e)
-		moved := err == nil && a.lost()
-		a.release()
-		switch {
-		case moved && begun < begunMax: // since the first rows were read
-			continue
-		case moved:
-			err = n.rights.told(acl.ErrUncertain)
-		}
-		if err != nil {
-			m.refund(err, quota.ReadOps, int64(len(r.Rows)), 0)
-			fail(c, err)
-			return
-		}
-		m.charge(quota.ReadOps, 0, int64(e.Len()))
-		c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
+	a := n.access(c, r.Table)
+	defer a.release()
+	if err := n.readRowsInto(c, a, &r, f, e); err != nil {
+		m.refund(err, quota.ReadOps, int64(len(r.Rows)), 0)
+		fail(c, err)
 		return
 	}
+	m.charge(quota.ReadOps, 0, int64(e.Len()))
+	c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
 }
 
-// readRowsOnce reads the rows of a request into e.
-func (n *Node) readRowsOnce(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, e *wire.Encoder) error {
-	e.Array(len(r.Rows))
-	for _, row := range r.Rows {
-		if c.Expired() {
-			return rpc.Errorf(rpc.CodeDeadlineExceeded, "the deadline passed while rows were read")
+// readRowsInto reads the rows of a request into e. They are read again if rights have changed meanwhile.
+func (n *Node) readRowsInto(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, e *wire.Encoder) error {
+	as := n.tabletsOf(r.Table).For(a.of(true))
+	for {
+		e.Reset()
+		e.Array(len(r.Rows))
+		next := 0
+		missUntil := func(i int) {
+			for ; next < i; next++ {
+				e.Nil()
+			}
 		}
-		found := false
-		err := n.tabletsOf(r.Table).For(a.of(true)).ReadRow(c.Context(), r.Table, row, f, func(key []byte, cells []table.Cell) error {
+		at, err := as.ReadRows(c.Context(), r.Table, r.Rows, f, func(i int, key []byte, cells []table.Cell) error {
 			if tooLarge(cells, api.ResultBytesMax-e.Len()) {
 				return &table.LimitError{What: api.ResultBytes, Limit: api.ResultBytesMax, Got: api.ResultBytesMax + 1}
 			}
-			found = true
+			missUntil(i)
+			next++
 			api.AppendRow(e, key, cells)
 			return nil
 		})
-		if err != nil {
-			return n.astrayFor(a, err, r.Table, row)
-		}
-		a.keep()
-		if !found {
-			e.Nil()
+		switch err {
+		case nil:
+			missUntil(len(r.Rows))
+			return nil
+		case tablet.ErrAccessChanged:
+		default:
+			return n.astrayFor(a, err, r.Table, r.Rows[at])
 		}
 	}
-	return nil
 }
 
 func (n *Node) checkAndMutate(c *rpc.Call) {

@@ -49,9 +49,9 @@ func (s *Sight) family(index int) bool {
 // ErrWouldWait means that an Access has to ask somebody. ApplyNow does nothing then.
 var ErrWouldWait = errors.New("rights are to be asked for")
 
-// ErrAccessChanged means that an Access did not hold any more when a scan had ended: what
-// was emitted is not to be given out.
-var ErrAccessChanged = errors.New("rights have changed during the scan")
+// ErrAccessChanged means that an Access did not hold any more when a scan, or a read of
+// several rows, had ended: what was emitted is not to be given out.
+var ErrAccessChanged = errors.New("rights have changed during the read")
 
 // errChanged has an operation begin again, since its Access does not hold any more.
 var errChanged = errors.New("rights have changed")

@@ -92,18 +92,9 @@ func (r *reader) readRow(ctx context.Context, t *Tablet, row []byte, f *table.Pr
 	if err := rs.init(ctx, t, snap, f, r.access); err != nil {
 		return err
 	}
-	r.row = ikey.AppendRow(r.row[:0], row)
-	r.end = ikey.AppendRowEnd(r.end[:0], row)
-	rs.end = r.end
-	p := point{key: row, row: r.row}
-	if fam, qualifier, ok := rs.want.oneColumn(rs.schema); ok {
-		r.col = ikey.AppendColumn(ikey.AppendFamily(append(r.col[:0], r.row...), fam.Name, fam.ID), qualifier)
-		p.column = r.col
-	}
-	rs.sourcesOf(v, &p, sstable.IterOptions{Gate: rs})
 	defer rs.closeSources()
-	rs.merge.reset(rs.sources)
-	rs.merge.seekGE(r.row)
+	r.seekTo(row)
+	r.seekPoint(v, row)
 	key, ok := rs.next()
 	var cells []table.Cell
 	if ok {
