@@ -98,7 +98,7 @@ func (c *Cache) Resize(budget int64) {
 // CacheStats is what a cache did and what it holds.
 type CacheStats struct {
 	Hits, Misses uint64 // look-ups of blocks, but for those with NoCacheFill
-	// RowHits and RowMisses are look-ups in the scan cache.
+	// RowHits and RowMisses are look-ups in the scan cache, of files of which it has had something.
 	RowHits, RowMisses uint64
 	Evictions          uint64 // blocks and rows that went for lack of room
 	Blocks, Rows       int

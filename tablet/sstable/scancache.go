@@ -70,7 +70,7 @@ func (e Entries) Empty() bool { return len(e.p) == 0 }
 // Entries returns the entries whose keys begin with prefix if the scan cache has them; otherwise an iterator finds them, and
 // Iter.Keep may have them kept. (Paper §6, "Caching for read performance".)
 func (t *Table) Entries(prefix []byte) (e Entries, ok bool) {
-	if t.cache == nil {
+	if t.cache == nil || !t.kept.any.Load() { // a look-up costs as much as that of a block
 		return e, false
 	}
 	p, ok := t.cache.rows.GetIfPresent(t.entriesKey(xxhash.Sum64(prefix)))
@@ -96,8 +96,8 @@ func (it *Iter) Keep(prefix []byte) {
 	}
 	if p, ok := it.collect(prefix); ok {
 		key := it.t.entriesKey(hash)
-		c.rows.Set(key, p)
 		it.t.kept.add(key.off)
+		c.rows.Set(key, p)
 	}
 }
 
@@ -106,6 +106,8 @@ const keptMost = 1 << 12
 
 // keptEntries are the places in the cache that a table's entries have, or had lately.
 type keptEntries struct {
+	any atomic.Bool // there were some
+
 	// mu guards what follows. Never held across I/O.
 	mu   sync.Mutex
 	offs []int64
@@ -115,6 +117,7 @@ type keptEntries struct {
 func (k *keptEntries) add(off int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.any.Store(true)
 	if len(k.offs) < keptMost {
 		k.offs = append(k.offs, off)
 		return
