@@ -2,6 +2,7 @@ package tablet
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -26,13 +27,23 @@ func newLargeGate(total int64, wait time.Duration) *largeGate {
 // compressed, and the answer.
 const largeTimes = 3
 
+func (g *largeGate) needs(stored int) int64 { return min(largeTimes*int64(stored), g.total) }
+
+// tryEnter is enter of who does not wait: 0 tells that he would.
+func (g *largeGate) tryEnter(stored int) (taken int64) {
+	if taken = g.needs(stored); !g.free.TryAcquire(taken) {
+		return 0
+	}
+	return taken
+}
+
 // enter waits for the memory of a block. ctx may tell of its end by Err and Deadline alone. Errors: *api.OverloadedError,
 // ctx's.
 func (g *largeGate) enter(ctx context.Context, stored int) (taken int64, err error) {
-	taken = min(largeTimes*int64(stored), g.total)
-	if g.free.TryAcquire(taken) {
+	if taken = g.tryEnter(stored); taken > 0 {
 		return taken, nil
 	}
+	taken = g.needs(stored)
 	until := time.Now().Add(g.wait)
 	d, ok := ctx.Deadline()
 	ends := ok && d.Before(until)
@@ -57,7 +68,14 @@ func (g *largeGate) enter(ctx context.Context, stored int) (taken int64, err err
 // Enter implements sstable.Gate for a read. Of several files that have a large entry next, as many keep it in memory as is taken for
 // the first; the others keep its key, and read it again when its turn comes.
 func (r *rows) Enter(stored int) (err error) {
-	if r.entered == 0 {
+	switch {
+	case r.entered != 0:
+	case r.yields:
+		if r.entered = r.gate.tryEnter(stored); r.entered == 0 {
+			r.lacks = stored
+			return errNoRoom
+		}
+	default:
 		if r.entered, err = r.gate.enter(r.ctx, stored); err != nil {
 			return err
 		}
@@ -72,6 +90,19 @@ func (r *rows) Enter(stored int) (err error) {
 		}
 	}
 	return nil
+}
+
+// errNoRoom ends a try of a read that yields: it is to wait for memory by awaitRoom, and begin again. Meanwhile it has no view,
+// and so none of the memtables that are written out while it waits.
+var errNoRoom = errors.New("no memory for a large cell at the moment")
+
+// lacksRoom tells whether err is errNoRoom.
+func lacksRoom(err error) bool { return err != nil && errors.Is(err, errNoRoom) }
+
+// awaitRoom waits for what the last try lacked, and keeps it for the next. Errors: as enter.
+func (r *rows) awaitRoom(ctx context.Context) (err error) {
+	r.entered, err = r.gate.enter(ctx, r.lacks)
+	return err
 }
 
 // leave gives back what the read has taken.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -76,5 +77,90 @@ func TestLargeReadsTakeTurns(t *testing.T) {
 	}
 	if !e.large.free.TryAcquire(e.large.total) {
 		t.Error("memory is taken, and nobody reads")
+	}
+}
+
+// Who waits for the memory of a large cell keeps no memtable from being let go of once it is written out, and reads what he was to read
+// when there is memory (I13).
+func TestWaitForRoomHoldsNoMemtable(t *testing.T) {
+	const cell, rows = 1 << 20, 6
+	ctx := t.Context()
+	collect := func(all *[]string) Emit {
+		return func(key []byte, cells []table.Cell) error {
+			*all = append(*all, fmt.Sprintf("%s %d", key, len(cells[0].Value)))
+			return nil
+		}
+	}
+	var keys [][]byte
+	for i := range rows {
+		keys = append(keys, fmt.Appendf(nil, "row%d", i))
+	}
+	for what, read := range map[string]func(e *env, emit Emit) error{
+		"rows": func(e *env, emit Emit) error {
+			for _, key := range keys {
+				if err := e.ReadRow(ctx, testTable, key, nil, emit); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"rows together": func(e *env, emit Emit) error {
+			_, err := e.For(nil).ReadRows(ctx, testTable, keys, nil, func(_ int, key []byte, cells []table.Cell) error { return emit(key, cells) })
+			return err
+		},
+		"scan": func(e *env, emit Emit) error {
+			_, err := e.Scan(ctx, testTable, Range{}, nil, emit)
+			return err
+		},
+		"bounded scan": func(e *env, emit Emit) error {
+			var rg Range
+			for looked := 0; ; {
+				most := Most{Rows: 1}
+				next, err := e.For(nil).Scan(ctx, testTable, rg, nil, &most, emit)
+				if looked += most.Looked; err != nil || next == nil {
+					if looked != rows && looked != rows+1 { // zzz, of which nothing is left, may be there by then
+						t.Errorf("looked at %d rows", looked)
+					}
+					return err
+				}
+				rg.Start = next
+			}
+		},
+	} {
+		e := newEnv(t, Config{RowReadBytesMax: 2*largeTimes*cell + cell, MemtablesBytesMax: 64 << 20, OverloadWait: 20 * time.Second}, "f:compression=none")
+		var want []string
+		for i, key := range keys { // small and large ones
+			size := []int{100, cell, 2 * cell}[i%3]
+			e.mustApply(string(key), table.Set("f", []byte("q"), 1, randomValue(size)))
+			want = append(want, fmt.Sprintf("%s %d", key, size))
+		}
+		if err := e.Compact(ctx, testTable, true); err != nil {
+			t.Fatal(err)
+		}
+		gate := e.Server.large
+		if err := gate.free.Acquire(ctx, gate.total); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		ended := make(chan error, 1)
+		go func() { ended <- read(e, collect(&got)) }()
+		for gate.free.TryAcquire(0) { // nobody is in line
+			time.Sleep(time.Millisecond)
+		}
+		e.mustApply("zzz", table.Set("f", []byte("q"), 1, randomValue(cell/4)), table.DeleteRow())
+		if err := e.Compact(ctx, testTable, false); err != nil {
+			t.Fatal(err)
+		}
+		if n := e.lingering.Load(); n != 0 {
+			t.Errorf("%s: %d bytes of memtables are held by who waits", what, n)
+		}
+		gate.free.Release(gate.total)
+		if err := <-ended; err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %q", what, err, got)
+		}
+		if !gate.free.TryAcquire(gate.total) {
+			t.Errorf("%s: not all memory was given back", what)
+		}
+		e.close()
 	}
 }

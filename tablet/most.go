@@ -29,6 +29,17 @@ func (m *Most) enough() bool {
 	return false
 }
 
+// again says that the row at hand will be looked at once more.
+func (m *Most) again() {
+	if m == nil {
+		return
+	}
+	m.begun = false
+	if !m.Partly {
+		m.Looked--
+	}
+}
+
 // checkTime looks at the clock.
 func (m *Most) checkTime() {
 	m.late = m.late || !m.Until.IsZero() && !time.Now().Before(m.Until)

@@ -49,7 +49,7 @@ func (as For) ReadRow(ctx context.Context, tableName string, row []byte, f *tabl
 	r := readerPool.Get().(*reader)
 	defer r.release()
 	s.stats.reads.Add(1)
-	r.answers, r.access = true, as.a
+	r.answers, r.access, r.rows.yields = true, as.a, true
 	for {
 		t, err := s.tabletOf(tableName, row)
 		if err != nil {
@@ -61,6 +61,11 @@ func (as For) ReadRow(ctx context.Context, tableName string, row []byte, f *tabl
 		err = r.readRow(ctx, t, row, f, emit)
 		if (err == errGone || err == errChanged) && ctx.Err() == nil {
 			continue // what is served in its place is in the tables
+		}
+		if lacksRoom(err) {
+			if err = r.rows.awaitRoom(ctx); err == nil {
+				continue
+			}
 		}
 		return err
 	}
@@ -78,6 +83,8 @@ func (r *reader) release() {
 	}
 	r.eval.Reset()
 	r.rows.ctx, r.rows.most, r.answers, r.access = nil, nil, false, nil
+	r.rows.leave() // of who has waited, and then found no large cell
+	r.rows.yields = false
 	r.rows.want.sight = Sight{}
 	readerPool.Put(r)
 }
@@ -146,7 +153,7 @@ func (r *rows) init(ctx context.Context, t *Tablet, snap uint64, f *table.Progra
 	r.want.init(f, r.schema, sight)
 	r.judge.init(t.server.gcNow(), snap)
 	r.limit = t.server.cfg.RowReadBytesMax
-	r.end, r.err, r.ctx, r.read = nil, nil, ctx, 0
+	r.end, r.err, r.ctx, r.read, r.key = nil, nil, ctx, 0, r.key[:0]
 	r.most, r.paused = nil, false
 	r.gate = t.server.large
 	return nil
@@ -179,7 +186,7 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 	s.stats.scans.Add(1)
 	r := readerPool.Get().(*reader)
 	defer r.release()
-	r.access = as.a
+	r.access, r.rows.yields = as.a, true
 	for !rg.passed(rg.Start) {
 		if err := s.provable(); err != nil {
 			return nil, err
@@ -195,6 +202,14 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 		if err == errGone && ctx.Err() == nil {
 			continue // nothing was read, and what is served in its place is in the tables
 		}
+		if lacksRoom(err) {
+			if err = r.rows.awaitRoom(ctx); err == nil {
+				if next != nil {
+					rg.Start = next
+				}
+				continue
+			}
+		}
 		if err == nil {
 			err = s.provable()
 		}
@@ -209,7 +224,8 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 	return nil, nil
 }
 
-// scan reads the part of a range that is in t.
+// scan reads the part of a range that is in t. With errNoRoom it returns the key of the row for which there is none, if it has
+// come to one.
 func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program, most *Most, emit Emit) ([]byte, error) {
 	v, snap, err := t.acquire()
 	if err != nil {
@@ -245,6 +261,10 @@ func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program
 		key, ok := rs.next()
 		if rs.paused {
 			return bytes.Clone(ikey.RowKey(rs.key)), nil
+		}
+		if lacksRoom(rs.err) && len(rs.key) > 0 {
+			most.again()
+			return bytes.Clone(ikey.RowKey(rs.key[:rs.rowEnd])), rs.err
 		}
 		if !ok {
 			return nil, rs.err

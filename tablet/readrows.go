@@ -27,7 +27,7 @@ func (as For) ReadRows(ctx context.Context, tableName string, keys [][]byte, f *
 	}
 	r := readerPool.Get().(*reader)
 	defer r.release()
-	r.access = as.a
+	r.access, r.rows.yields = as.a, true
 	s.stats.reads.Add(int64(len(keys)))
 	for at < len(keys) {
 		if err := s.limits.CheckRowKey(keys[at]); err != nil {
@@ -39,6 +39,9 @@ func (as For) ReadRows(ctx context.Context, tableName string, keys [][]byte, f *
 		}
 		n, err := r.readRowsOf(ctx, t, keys, at, f, emit)
 		at += n
+		if lacksRoom(err) {
+			err = r.rows.awaitRoom(ctx)
+		}
 		if err != nil && (err != errGone || ctx.Err() != nil) { // what is served in its place is in the tables
 			return at, err
 		}

@@ -43,6 +43,8 @@ type rows struct {
 
 	gate    *largeGate
 	entered int64 // bytes of it
+	yields  bool  // who reads would rather begin again than wait for it
+	lacks   int   // stored bytes of the block for which there was no room
 
 	ctx  context.Context // of the read at hand, which lasts no longer
 	read int             // work since the last look whether the time is up, in entries
