@@ -107,13 +107,13 @@ func orOlder(boss, method string, err error) error {
 
 // passOn has the master's node carry out a principal's request, and answers with what it
 // answers. If this node becomes the master meanwhile, it serves the request itself.
-func (n *Node) passOn(c *rpc.Call, who *subject, serve func(*rpc.Call)) {
+func (n *Node) passOn(c *rpc.Call, method string, who *subject, serve func(*rpc.Call)) {
 	c.OnAnswer(nil) // the master's node looks again, and writes it down
 	params := slices.Clone(c.Params.Rest())
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		if n.isMaster() {
-			g := guards[c.Method()]
-			if err := n.letIn(c, c.Method(), &g); err != nil {
+			g := guards[method]
+			if err := n.letIn(c, method, &g); err != nil {
 				c.Fail(err)
 				return
 			}

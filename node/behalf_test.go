@@ -67,7 +67,7 @@ func TestOlderMaster(t *testing.T) {
 		n.peers.dial = func(ctx context.Context, _ string) (*rpc.Conn, error) { return rpc.Dial(ctx, addr, rpc.ConnConfig{}) }
 		defer n.peers.close()
 		own := serving(t, map[string]func(*rpc.Call){"new": func(c *rpc.Call) {
-			n.passOn(c, &subject{peer: pki.Peer{Kind: pki.Principal, Name: "ann"}}, nil)
+			n.passOn(c, "new", &subject{peer: pki.Peer{Kind: pki.Principal, Name: "ann"}}, nil)
 		}})
 		conn, err := rpc.Dial(ctx, own, rpc.ConnConfig{})
 		if err != nil {

@@ -161,8 +161,8 @@ func (c Config) runtimeBytes() int64 { return c.MemoryBytes - max(c.MemoryBytes/
 const programBytes = 56 << 20
 
 // slackBytes at most, or a tenth of the runtime's memory, is for what no share counts: what waits for the garbage collector,
-// which works without end where there is none, and half as much of memtables again as reads may keep of those that are written out.
-const slackBytes = 512 << 20
+// which works without end where there is none, and memtables that are written out while reads look at them.
+const slackBytes = 32 << 20
 
 func (c Config) budget() budget {
 	m, all := c.MemoryBytes, c.runtimeBytes()

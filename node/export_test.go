@@ -192,6 +192,17 @@ func (n *Node) Abdicate(ctx context.Context) (again func()) {
 	}
 }
 
+// UnloadTable has the node serve the tablets of a table no more.
+func (n *Node) UnloadTable(ctx context.Context, name string) error {
+	all, err := n.tablets().TabletStats(name)
+	for i := range all {
+		if _, _, unload := n.server.Load().tablets.Unload(ctx, all[i].ID); unload != nil {
+			err = errors.Join(err, unload)
+		}
+	}
+	return err
+}
+
 // HasQuota tells whether the node goes by a quota of a table.
 func (n *Node) HasQuota(table string) bool {
 	set := n.quotas.meters.Load()

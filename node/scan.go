@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -116,10 +117,12 @@ func (n *Node) scanBatch(c *rpc.Call, s *scan, id uint64) {
 	switch {
 	case errors.Is(err, api.ErrNotServing) && b.next != nil && !bytes.Equal(b.next, s.rg.Start):
 		// There is something before what is not here. Without Parts it is the next call
-		// that is told. Where tablets begin is no secret.
-		b.told = b.next
-		err = n.endBatch(&b, s, id, s.parts)
+		// that is told, and where the row that is not here is no place that may be told.
+		err = n.endBatch(&b, s, id, s.parts && bytes.Equal(b.told, b.next))
 	case err != nil:
+		if errors.Is(err, api.ErrNotServing) && !bytes.Equal(s.told, s.rg.Start) {
+			err = fmt.Errorf("table %q: %w", s.table, api.ErrNotServing) // without the row
+		}
 		err = n.astrayFor(a, err, s.table, s.rg.Start)
 	case b.next == nil || s.left == 0:
 		b.rows.End(0, nil)
@@ -182,9 +185,10 @@ func (n *Node) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder, size 
 		})
 		looked += most.Looked
 		if err != tablet.ErrAccessChanged {
-			if !most.Partly {
+			switch {
+			case !most.Partly, errors.Is(err, api.ErrNotServing) && !most.Inside: // where tablets begin is no secret
 				b.told = b.next
-			} else if last != nil {
+			case last != nil:
 				b.told = last
 			}
 			b.looked = max(looked, b.rows.Rows(), 1)

@@ -101,7 +101,7 @@ func (n *Node) handle(method string, mode rpc.Mode, h func(*rpc.Call)) {
 		}
 		if master && !n.isMaster() {
 			if who := subjectOf(c); who.restricted() {
-				n.passOn(c, who, h)
+				n.passOn(c, method, who, h)
 			} else {
 				fail(c, errNotMaster)
 			}

@@ -164,3 +164,46 @@ func TestWaitForRoomHoldsNoMemtable(t *testing.T) {
 		e.close()
 	}
 }
+
+// Where a scan was when the tablet went is told apart from where tablets begin: it may be a row that its caller may not see.
+func TestTabletGoesWhileScanWaits(t *testing.T) {
+	const cell = 1 << 20
+	ctx := t.Context()
+	e := newEnv(t, Config{RowReadBytesMax: 2*largeTimes*cell + cell, OverloadWait: 20 * time.Second}, "f:compression=none", "hidden:compression=none")
+	e.mustApply("a", table.Set("f", []byte("q"), 1, []byte("seen")))
+	e.mustApply("b", table.Set("hidden", []byte("q"), 1, []byte("small")))
+	e.mustApply("c", table.Set("hidden", []byte("q"), 1, randomValue(cell)))
+	if err := e.Compact(ctx, testTable, true); err != nil {
+		t.Fatal(err)
+	}
+	gate := e.Server.large
+	if err := gate.free.Acquire(ctx, gate.total); err != nil {
+		t.Fatal(err)
+	}
+	type end struct {
+		next []byte
+		err  error
+		most Most
+	}
+	ended := make(chan end, 1)
+	scan := func() {
+		var x end
+		x.next, x.err = e.For(&script{sight: Sight{Families: []uint64{1}}}).Scan(ctx, testTable, Range{}, nil, &x.most, func([]byte, []table.Cell) error { return nil })
+		ended <- x
+	}
+	go scan()
+	for gate.free.TryAcquire(0) { // nobody is in line
+		time.Sleep(time.Millisecond)
+	}
+	if _, _, err := e.Unload(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	gate.free.Release(gate.total)
+	if x := <-ended; !errors.Is(x.err, api.ErrNotServing) || len(x.next) == 0 || !x.most.Inside || !x.most.Partly {
+		t.Errorf("the tablet went while the scan waited: next %q, %+v, %v", x.next, x.most, x.err)
+	}
+	scan()
+	if x := <-ended; !errors.Is(x.err, api.ErrNotServing) || x.most.Inside {
+		t.Errorf("the tablet is not here: next %q, %+v, %v", x.next, x.most, x.err)
+	}
+}

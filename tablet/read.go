@@ -187,12 +187,16 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 	r := readerPool.Get().(*reader)
 	defer r.release()
 	r.access, r.rows.yields = as.a, true
+	inside := false
 	for !rg.passed(rg.Start) {
 		if err := s.provable(); err != nil {
 			return nil, err
 		}
 		t, err := s.tabletOf(tableName, rg.Start)
 		if errors.Is(err, api.ErrNotServing) {
+			if most != nil {
+				most.Inside = inside
+			}
 			return append([]byte{}, rg.Start...), err
 		}
 		if err != nil {
@@ -205,7 +209,7 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 		if lacksRoom(err) {
 			if err = r.rows.awaitRoom(ctx); err == nil {
 				if next != nil {
-					rg.Start = next
+					rg.Start, inside = next, true
 				}
 				continue
 			}
@@ -219,7 +223,7 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 		if next != nil || len(t.end) == 0 {
 			return next, nil
 		}
-		rg.Start = append(bytes.Clone(t.end), 0)
+		rg.Start, inside = append(bytes.Clone(t.end), 0), false
 	}
 	return nil, nil
 }

@@ -43,13 +43,19 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the connection.
+// Close closes the connection. It waits for no peer that does not read.
 func (c *Conn) Close() error {
 	c.end.Stop()
 	c.of.forget(c)
 	if c.in != nil {
 		c.in.known(c)
 	}
+	if !c.writing.TryLock() { // TLS may take for written what the wire still writes, and wait to say goodbye behind it
+		err := c.wire.Close()
+		_ = c.Conn.Close()
+		return err
+	}
+	defer c.writing.Unlock()
 	return c.Conn.Close()
 }
 

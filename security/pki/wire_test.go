@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -218,5 +219,34 @@ func TestCloseWhileWriting(t *testing.T) {
 	}
 	if n := wireBuffersLent.Load(); n != 0 {
 		t.Errorf("%d buffers are lent", n)
+	}
+}
+
+// TestCloseBesideDeafPeer: a connection is closed at once, whatever is on its way to a peer that does not read.
+func TestCloseBesideDeafPeer(t *testing.T) {
+	for _, piece := range []int{1000, 100 << 10, 1 << 20} {
+		client, _, _ := overCounting(t)
+		var wrote atomic.Int64
+		ended := make(chan error, 1)
+		go func() {
+			for {
+				n, err := client.Write(make([]byte, piece))
+				if wrote.Add(int64(n)); err != nil {
+					ended <- err
+					return
+				}
+			}
+		}()
+		for before := int64(-1); wrote.Load() != before; time.Sleep(200 * time.Millisecond) { // until it is blocked
+			before = wrote.Load()
+		}
+		start := time.Now()
+		_ = client.Close() // which has to give up what was written
+		if d := time.Since(start); d > 2*time.Second {
+			t.Errorf("pieces of %d bytes: closed after %v", piece, d)
+		}
+		if err := <-ended; err == nil {
+			t.Errorf("pieces of %d bytes: it goes on", piece)
+		}
 	}
 }
