@@ -41,6 +41,7 @@ type cluster struct {
 	settings []string
 	program  string
 	bugs     string // that are planted into the program
+	keys     *keys  // nil if its nodes let everybody in
 }
 
 // node is a process of the program, or the place of one.
@@ -150,12 +151,15 @@ func (n *node) start() {
 		n.setClock(0)
 	}
 	args := []string{
-		"serve", "--insecure", "--name", n.String(), "--memory", "256MiB", "--reserve", "64MiB", "--extent-size", "4MiB",
+		"serve", "--name", n.String(), "--memory", "256MiB", "--reserve", "64MiB", "--extent-size", "4MiB",
 		"--listen", n.address(), "--gossip", n.host.Port(gossipPort), "--http", "off",
 		"--voter-stable", "1s", "--drain-timeout", "10s", "--log-format", "text", "--log-level", "debug",
 	}
 	for _, f := range n.folders() {
 		args = append(args, "--data-dir", f)
+	}
+	if n.c.keys == nil {
+		args = append(args, "--insecure")
 	}
 	cmd := exec.Command(n.c.program, slices.Concat(args, n.c.settings, n.args)...)
 	// STELE_… variables are settings to it.
@@ -266,7 +270,7 @@ func (n *node) ask(ctx context.Context) (*client.Client, error) {
 	if n.conn != nil && n.at == n.address() {
 		return n.conn, nil
 	}
-	conn, err := client.Open(ctx, n.address(), client.Config{DialTimeout: time.Second, RetryTimeMax: -1})
+	conn, err := client.Open(ctx, n.address(), n.c.keys.as(client.Config{DialTimeout: time.Second, RetryTimeMax: -1}))
 	if err != nil {
 		return nil, err
 	}
@@ -400,7 +404,7 @@ func (c *cluster) unsettled(voters int) error {
 // service returns the lock service as a client in the test's own network has it.
 func (c *cluster) service() *session.Client {
 	c.t.Helper()
-	lib, err := session.NewClient(session.Config{Locator: session.Addresses(c.addresses()), Logger: slog.New(slog.DiscardHandler)})
+	lib, err := session.NewClient(session.Config{Locator: session.Addresses(c.addresses()), Dial: c.keys.dialer(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -414,7 +418,7 @@ func (c *cluster) service() *session.Client {
 
 // direct calls the lock service of this node, whether it leads or not.
 func (n *node) direct(ctx context.Context, f func(api.Service) error) error {
-	conn, err := rpc.Dial(ctx, n.address(), rpc.ConnConfig{})
+	conn, err := rpc.Dial(ctx, n.address(), rpc.ConnConfig{Dialer: n.c.keys.dialer()})
 	if err != nil {
 		return err
 	}

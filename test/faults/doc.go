@@ -91,6 +91,8 @@
 //	    time before, the drain ends within drainTime, the process within drainStop, and no operation fails, or
 //	    waits for longer than drainPatience.
 //
+// Every other run of the whole has certificates, by its seed: nodes and users come with one, and all that they send is encrypted.
+//
 // # How long
 //
 // "go test" makes 14 faults of the whole, with -short 3. STELE_SOAK=2 makes two runs of more and longer ones,

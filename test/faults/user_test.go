@@ -50,7 +50,9 @@ type userConfig struct {
 	Number  int
 	Seed    uint64
 	Servers []string
-	History string // a file that is there
+	// Credential is a file, or empty.
+	Credential string
+	History    string // a file that is there
 	// ListWidth is how many chains the process makes at a time.
 	ListWidth int
 	// ListRows is how many rows of the list it writes at least.
@@ -92,6 +94,11 @@ func runUser() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	credential, err := credentialOf(u.Credential)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	u.ctx, u.counts.of = ctx, map[string]int{}
 	go func() {
@@ -99,7 +106,7 @@ func runUser() int {
 		cancel()
 	}()
 	for u.db == nil && ctx.Err() == nil {
-		cfg := client.Config{DialTimeout: time.Second, RetryTimeMax: 20 * time.Second, BatchRows: 200}
+		cfg := client.Config{Credential: credential, DialTimeout: time.Second, RetryTimeMax: 20 * time.Second, BatchRows: 200}
 		if u.db, err = client.Open(ctx, strings.Join(u.Servers, ","), cfg); err != nil {
 			u.db = nil
 			pause(ctx, 100*time.Millisecond)
