@@ -54,6 +54,11 @@
 // other users can read or replace them; they are written as a whole, durably, under a
 // new name first.
 //
+// # Memory
+//
+// TLS writes a record of 16 KiB at a time. What one Conn.Write comes to is kept back, and
+// goes out 128 KiB at a time, if one of 32 buffers is to be had; else record by record.
+//
 // # Goroutines
 //
 //	goroutine   started by  ends with            does
