@@ -302,11 +302,16 @@ func (n *Node) read(c *rpc.Call) {
 		fail(c, err)
 		return
 	}
-	a := n.access(c, r.Table)
+	n.answerRow(c, r.Table, r.Row, f, m, false)
+}
+
+// answerRow answers with a row, or with an array that has no other.
+func (n *Node) answerRow(c *rpc.Call, name string, row []byte, f *table.Program, m metered, inArray bool) {
+	a := n.access(c, name)
 	defer a.release()
 	answered := false
 	ctx := callContext{context.Background(), c.Deadline()}
-	err = n.tabletsOf(r.Table).For(a.of(true)).ReadRow(ctx, r.Table, r.Row, f, func(key []byte, cells []table.Cell) error {
+	err := n.tabletsOf(name).For(a.of(true)).ReadRow(ctx, name, row, f, func(key []byte, cells []table.Cell) error {
 		size := cellsBytes(cells)
 		if size > api.ResultBytesMax {
 			return &api.RowTooLargeError{Limit: api.ResultBytesMax}
@@ -324,6 +329,9 @@ func (n *Node) read(c *rpc.Call) {
 			if size > smallAnswerBytes {
 				e.Grow(size + len(key) + rowHeadBytes)
 			}
+			if inArray {
+				e.Array(1)
+			}
 			api.AppendRow(e, key, cells)
 		})
 		return nil
@@ -331,9 +339,11 @@ func (n *Node) read(c *rpc.Call) {
 	switch {
 	case answered:
 	case err != nil:
-		err = n.astrayFor(a, err, r.Table, r.Row)
+		err = n.astrayFor(a, err, name, row)
 		m.refund(err, quota.ReadOps, 1, 0)
 		fail(c, err)
+	case inArray:
+		c.Reply(func(e *wire.Encoder) { e.Array(1); e.Nil() })
 	default:
 		c.Reply(nil)
 	}
@@ -376,28 +386,49 @@ func (n *Node) readRows(c *rpc.Call) {
 		fail(c, err)
 		return
 	}
-	release, err := n.results.take(c.Context(), readRowsBytes(len(r.Rows)))
-	if err != nil {
-		fail(c, err)
+	if len(r.Rows) == 1 { // whose size is told before it is encoded
+		n.answerRow(c, r.Table, r.Rows[0], f, m, true)
 		return
 	}
-	c.OnSent(release)
-	e := wire.GetEncoder()
-	defer e.Release()
 	a := n.access(c, r.Table)
 	defer a.release()
-	if err := n.readRowsInto(c, a, &r, f, e); err != nil {
-		m.refund(err, quota.ReadOps, int64(len(r.Rows)), 0)
-		fail(c, err)
+	for room := min(readRowsBytes(len(r.Rows)), n.results.batch(api.ResultBytesMax)); ; room = n.results.batch(api.ResultBytesMax) {
+		err := n.answerRows(c, a, &r, f, m, room)
+		if err == errMoreRoom {
+			continue
+		}
+		if err != nil {
+			m.refund(err, quota.ReadOps, int64(len(r.Rows)), 0)
+			fail(c, err)
+		}
 		return
 	}
-	m.charge(quota.ReadOps, 0, int64(e.Len()))
-	c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
 }
 
-// readRowsInto reads the rows of a request into e. They are read again if rights have changed meanwhile.
-func (n *Node) readRowsInto(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, e *wire.Encoder) error {
-	as := n.tabletsOf(r.Table).For(a.of(true))
+// errMoreRoom has the rows of a request read again, with as much memory as an answer may have: they are larger than was thought.
+var errMoreRoom = errors.New("the answer takes more memory than was taken for it")
+
+// answerRows answers with the rows of a request, if they are no more than room bytes. There is no answer after an error.
+func (n *Node) answerRows(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, m metered, room int) error {
+	release, err := n.results.take(c.Context(), room)
+	if err != nil {
+		return err
+	}
+	e := wire.GetEncoder()
+	defer e.Release()
+	if err := n.readRowsInto(c, a, r, f, e, room); err != nil {
+		release()
+		return err
+	}
+	c.OnSent(release)
+	m.charge(quota.ReadOps, 0, int64(e.Len()))
+	c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
+	return nil
+}
+
+// readRowsInto reads the rows of a request into e, of at most room bytes. They are read again if rights have changed meanwhile.
+func (n *Node) readRowsInto(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, e *wire.Encoder, room int) error {
+	as, most := n.tabletsOf(r.Table).For(a.of(true)), n.results.batch(api.ResultBytesMax)
 	for {
 		e.Reset()
 		e.Array(len(r.Rows))
@@ -408,8 +439,11 @@ func (n *Node) readRowsInto(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *t
 			}
 		}
 		at, err := as.ReadRows(c.Context(), r.Table, r.Rows, f, func(i int, key []byte, cells []table.Cell) error {
-			if tooLarge(cells, api.ResultBytesMax-e.Len()) {
-				return &table.LimitError{What: api.ResultBytes, Limit: api.ResultBytesMax, Got: api.ResultBytesMax + 1}
+			switch size := e.Len() + len(key) + cellsBytes(cells); {
+			case size > most:
+				return &table.LimitError{What: api.ResultBytes, Limit: int64(most), Got: int64(size)}
+			case size > room:
+				return errMoreRoom
 			}
 			missUntil(i)
 			next++
@@ -421,6 +455,8 @@ func (n *Node) readRowsInto(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *t
 			missUntil(len(r.Rows))
 			return nil
 		case tablet.ErrAccessChanged:
+		case errMoreRoom:
+			return err
 		default:
 			return n.astrayFor(a, err, r.Table, r.Rows[at])
 		}

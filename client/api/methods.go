@@ -121,5 +121,5 @@ const (
 )
 
 // ResultBytes is the LimitError.What of a read_rows whose rows are together over
-// ResultBytesMax: ask for fewer at a time.
+// ResultBytesMax, or over what the node has memory for: ask for fewer at a time.
 const ResultBytes = "result bytes"

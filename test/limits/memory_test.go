@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	largeRows, hugeRows            = 400, 16
-	smallCell, largeCell, hugeCell = 1000, 300 << 10, 8 << 20
+	mediumRows, largeRows, hugeRows            = 400, 400, 16
+	smallCell, mediumCell, largeCell, hugeCell = 1000, 100 << 10, 300 << 10, 8 << 20
 
 	loadTime  = 500 * time.Millisecond
 	shortTime = 200 * time.Millisecond
@@ -54,7 +54,7 @@ func value(n int) []byte {
 
 // loads returns all of them.
 func loads(p *process) (writes, others []*load) {
-	tab, small, large, huge := p.c.Table("t"), value(smallCell), value(largeCell), value(hugeCell)
+	tab, small, medium, large, huge := p.c.Table("t"), value(smallCell), value(mediumCell), value(largeCell), value(hugeCell)
 	write := func(ctx context.Context, done func(int), ms ...*client.RowMutation) error {
 		err := tab.ApplyAll(ctx, ms)
 		if err == nil {
@@ -93,6 +93,9 @@ func loads(p *process) (writes, others []*load) {
 			}
 			return write(ctx, done, ms...)
 		}},
+		{what: "medium writes", n: 64, least: 400, do: func(ctx context.Context, i int, done func(int)) error {
+			return write(ctx, done, client.NewRowMutation(row("medium", i%mediumRows)).Set("f:q", medium))
+		}},
 		{what: "large writes", n: 256, least: 60, do: func(ctx context.Context, i int, done func(int)) error {
 			return write(ctx, done, client.NewRowMutation(row("large", i%largeRows)).Set("f:q", large).Set("two:q", large))
 		}},
@@ -103,6 +106,19 @@ func loads(p *process) (writes, others []*load) {
 	others = []*load{
 		{what: "small reads", n: 256, least: 3000, do: func(ctx context.Context, i int, done func(int)) error {
 			return read(ctx, done, row("small", i%10_000), smallCell)
+		}},
+		{what: "reads of many rows", n: 64, least: 400, do: func(ctx context.Context, i int, done func(int)) error {
+			var keys []string
+			for k := range 100 {
+				keys = append(keys, row("medium", (i*17+k)%mediumRows))
+			}
+			all, err := tab.GetAll(ctx, keys)
+			for _, r := range all {
+				if r != nil && len(r.Cells[0].Value) == mediumCell {
+					done(1)
+				}
+			}
+			return err
 		}},
 		{what: "large reads", n: 256, least: 200, do: func(ctx context.Context, i int, done func(int)) error {
 			return read(ctx, done, row("large", i%largeRows), largeCell)
