@@ -43,9 +43,14 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the connection. It waits for no peer that does not read.
+// goodbyeMax is how long a connection that is closed may take to say so, which TLS does behind what it writes, and behind
+// what its reader answers. A tenth of a second: it is for the log of the other end.
+const goodbyeMax = 100 * time.Millisecond
+
+// Close closes the connection. It waits for no peer that does not read, but for goodbyeMax.
 func (c *Conn) Close() error {
-	c.end.Stop()
+	c.end.Reset(goodbyeMax)
+	defer c.end.Stop()
 	c.of.forget(c)
 	if c.in != nil {
 		c.in.known(c)

@@ -19,14 +19,32 @@ type counting struct {
 	writes int
 	bytes  int
 	fails  int // the write that fails, from 1, after half of it; 0 is none
+
+	stuck  bool // writes wait until it is closed, whatever their deadline
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (c *counting) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+func (c *counting) stick() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stuck = true
 }
 
 func (c *counting) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	c.writes++
 	c.bytes += len(p)
-	fails := c.writes == c.fails
+	fails, stuck := c.writes == c.fails, c.stuck
 	c.mu.Unlock()
+	if stuck {
+		<-c.closed
+	}
 	if !fails {
 		return c.Conn.Write(p)
 	}
@@ -59,7 +77,7 @@ func overCounting(t *testing.T) (client, server net.Conn, below *counting) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	below = &counting{Conn: nc}
+	below = &counting{Conn: nc, closed: make(chan struct{})}
 	e := NewEndpoint(principalCredential(t, a, "ann", now), at(now))
 	accepted := make(chan net.Conn, 1)
 	go func() {
@@ -248,5 +266,23 @@ func TestCloseBesideDeafPeer(t *testing.T) {
 		if err := <-ended; err == nil {
 			t.Errorf("pieces of %d bytes: it goes on", piece)
 		}
+	}
+}
+
+// TestCloseSaysGoodbyeForAWhile: what cannot be told that a connection ends is not told.
+func TestCloseSaysGoodbyeForAWhile(t *testing.T) {
+	client, _, below := overCounting(t)
+	below.stick()
+	closed := make(chan struct{})
+	go func() {
+		_ = client.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(4 * time.Second):
+		t.Error("it waits for who does not read")
+		below.Close()
+		<-closed
 	}
 }
