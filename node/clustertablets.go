@@ -198,12 +198,14 @@ func (c *clusterTablets) Rows(ctx context.Context) (tablets []master.Tablet, who
 
 // level reads rows of METADATA; false if not all of them can be read now.
 func (c *clusterTablets) level(ctx context.Context, from, to string) (tablets []master.Tablet, ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, rowsTimeout)
+	short, cancel := context.WithTimeout(ctx, rowsTimeout)
 	defer cancel()
-	err := c.rows.scan(ctx, from, to, metadata.Places(), func(r *metadata.Row) {
+	err := c.rows.scan(short, from, to, metadata.Places(), func(r *metadata.Row) {
 		tablets = append(tablets, master.Tablet{Key: string(r.Key()), Generation: r.Generation, Server: r.Server, Recoveries: r.Recoveries})
 	})
-	c.unread.warn(c.n.log, "METADATA cannot be read; will try again", err)
+	if ctx.Err() == nil { // else nobody will try again
+		c.unread.warn(c.n.log, "METADATA cannot be read; will try again", err)
+	}
 	return tablets, err == nil
 }
 
