@@ -35,7 +35,7 @@ type plant struct {
 }
 
 const (
-	lostRows = `is not there|is named by none|in the end after|is missing|rows are missing|rows, want|not linearizable`
+	lostRows = `is not there|is named by none|in the end after|is missing|rows are missing|rows, want|accounts, want|audit: account \d+ is|not linearizable`
 	lostAcks = `rows, want|in the end after`
 	anything = ``
 )
