@@ -138,7 +138,8 @@ func (c Config) validate() error {
 	return nil
 }
 
-// budget is how a node divides its memory (I13). The shares, programBytes and slackBytes are no more than the whole.
+// budget is how a node divides its memory (I13). The shares and programBytes are no more than the whole. What the garbage
+// collector needs is what of them is not used: hardly ever all are full at once.
 type budget struct {
 	memtables, cache, rpc, message, results, large int64
 	metadataMemtables, metadataCache               int64
@@ -160,10 +161,6 @@ func (c Config) runtimeBytes() int64 { return c.MemoryBytes - max(c.MemoryBytes/
 // kernel's for its connections.
 const programBytes = 56 << 20
 
-// slackBytes at most, or a tenth of the runtime's memory, is for what no share counts: what waits for the garbage collector,
-// which works without end where there is none, and memtables that are written out while reads look at them.
-const slackBytes = 32 << 20
-
 func (c Config) budget() budget {
 	m, all := c.MemoryBytes, c.runtimeBytes()
 	b := budget{message: min(320<<20, m/10), compaction: min(256<<20, all/10)}
@@ -171,9 +168,7 @@ func (c Config) budget() budget {
 	b.learn = min(24<<20, max(10<<20, all/16))
 	b.logBatch, b.logWindow = min(4<<20, m/256), min(8<<20, m/128)
 	rest := all - b.rpc - b.compaction - b.learn - b.logBytes()
-	b.results, b.large = rest*2/16, rest/16
-	rest -= min(all/10, slackBytes)
-	b.memtables = rest * 5 / 16
+	b.memtables, b.results, b.large = rest*5/16, rest*2/16, rest/16
 	b.cache = rest - b.memtables - b.results - b.large
 	b.metadataMemtables, b.metadataCache = min(m/80, 64<<20), min(m/40, 256<<20)
 	b.memtables, b.cache = b.memtables-b.metadataMemtables, b.cache-b.metadataCache

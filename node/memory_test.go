@@ -55,7 +55,7 @@ func TestBudgetAdmitsMessages(t *testing.T) {
 			t.Errorf("memory %d: %+v", memory, b)
 		}
 		sum := b.memtables + b.metadataMemtables + b.cache + b.metadataCache + b.rpc + b.results + b.large + b.compaction + b.metadataCompaction + b.learn + b.logBytes()
-		if all := memory - max(memory/10, programBytes); sum > all-min(all/10, slackBytes) {
+		if sum > memory-max(memory/10, programBytes) {
 			t.Errorf("memory %d: %d are given away", memory, sum)
 		}
 	}
