@@ -27,6 +27,7 @@ type call struct {
 	safe bool
 	// change is true for calls whose unknown outcome matters: not for reads.
 	change bool
+	lookup bool // it does not wait for what others send
 	keep   bool // decode keeps the result's bytes
 	encode func(*wire.Encoder)
 	decode func(*wire.Decoder) error
@@ -60,6 +61,9 @@ func (c *Client) attempt(ctx context.Context, k *call) attempt {
 	}
 	k.went = to
 	s := to.node.slot()
+	if k.lookup {
+		s = to.node.free()
+	}
 	conn, err := s.get(ctx)
 	if err == nil {
 		err = ctx.Err()

@@ -86,11 +86,11 @@ func (c *Client) Close() error {
 	c.mu.Unlock()
 	c.cancel()
 	for _, n := range *c.nodes.Load() {
-		for _, s := range n.slots {
+		n.each(func(s *slot) {
 			if conn := s.conn.Load(); conn != nil {
 				s.drop(conn, ErrClosed)
 			}
-		}
+		})
 	}
 	c.background.Wait()
 	return nil

@@ -35,7 +35,8 @@ const (
 // Config tunes a Client. Zero always means the default given.
 type Config struct {
 	// Conns is the number of connections to each node: 1. Calls share them, as many
-	// at a time as there are; more connections cost batching of their messages.
+	// at a time as there are; more connections cost batching of their messages. One more is made
+	// for lookups, once they would have to wait behind large requests.
 	Conns int
 	// DialTimeout bounds one attempt to connect: 5 s.
 	DialTimeout time.Duration

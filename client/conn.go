@@ -19,13 +19,13 @@ type node struct {
 	addr  string
 	slots []*slot
 	next  atomic.Uint32
+	aside *slot // for lookups while those have much to send
 }
 
 func (c *Client) newNode(addr string) *node {
-	n := &node{addr: addr, slots: make([]*slot, c.cfg.Conns)}
+	n := &node{addr: addr, slots: make([]*slot, c.cfg.Conns), aside: c.newSlot(addr)}
 	for i := range n.slots {
-		n.slots[i] = &slot{client: c, addr: addr}
-		n.slots[i].mu.pause = newBackOff()
+		n.slots[i] = c.newSlot(addr)
 	}
 	return n
 }
@@ -36,6 +36,23 @@ func (n *node) slot() *slot {
 		return n.slots[0]
 	}
 	return n.slots[n.next.Add(1)%uint32(len(n.slots))]
+}
+
+// free returns a slot whose connection has not much to send: a lookup behind large writes would have to wait for all of them.
+func (n *node) free() *slot {
+	s := n.slot()
+	if conn := s.conn.Load(); conn != nil && conn.Behind() {
+		return n.aside
+	}
+	return s
+}
+
+// each calls do for all slots.
+func (n *node) each(do func(*slot)) {
+	for _, s := range n.slots {
+		do(s)
+	}
+	do(n.aside)
 }
 
 // newBackOff makes the pauses between attempts to do one thing: 25 ms at first, so
@@ -62,6 +79,12 @@ type slot struct {
 		next    time.Time     // no dial before, while err is set
 		pause   *backoff.ExponentialBackOff
 	}
+}
+
+func (c *Client) newSlot(addr string) *slot {
+	s := &slot{client: c, addr: addr}
+	s.mu.pause = newBackOff()
+	return s
 }
 
 // get returns the slot's connection, connecting first if there is none. Callers

@@ -25,7 +25,8 @@
 // is known is kept, until a server refuses a call or does not answer: then that tablet alone is
 // looked up, from below, and the steps above it only if those prove wrong, too. So a lookup
 // takes one round trip mostly, three with nothing known and six with all wrong. Calls that
-// want the same share it. A server that refuses may say who has the tablet, which saves it.
+// want the same share it. A server that refuses may say who has the tablet, which saves it. While
+// 1 MiB of requests or more waits to be sent to the node that is asked, it goes by a connection of its own.
 //
 // A tablet that no server has, because it moves or is recovered, is waited for, until
 // RetryTimeMax.

@@ -277,6 +277,7 @@ func (l *locator) learn(info *api.RootInfo) {
 // request makes one attempt of a lookup's call.
 func (l *locator) request(ctx context.Context, k *call) attempt {
 	l.stats.roundTrips.Add(1)
+	k.lookup = true
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	return l.client.attempt(ctx, k)

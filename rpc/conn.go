@@ -334,5 +334,14 @@ func (c *Conn) errLocked() error {
 // InFlight returns the number of calls that wait for their answers.
 func (c *Conn) InFlight() int { return int(c.places.used.Load()) }
 
+// behindBytes is how much is written well within a millisecond on most networks.
+const behindBytes = 1 << 20
+
+// Behind tells whether a call would now wait for others' requests before it is sent: for its turn, or for 1 MiB or more
+// that wait to be written.
+func (c *Conn) Behind() bool {
+	return c.room.used.Load() >= behindBytes || c.room.waiting.Load() > 0 || c.places.waiting.Load() > 0
+}
+
 // RemoteAddr returns the server's address.
 func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }

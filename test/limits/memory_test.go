@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -32,8 +31,6 @@ const (
 type load struct {
 	what string
 	n    int
-	// alone tells that it is not done beside others: the one connection of the test has no room for more.
-	alone bool
 	// least is how much must be done, in rows or the like.
 	least int64
 	// do tells of every row or the like that it has written, read or sent as it should.
@@ -93,7 +90,7 @@ func loads(p *process) (writes, others []*load) {
 			}
 			return write(ctx, done, ms...)
 		}},
-		{what: "medium writes", alone: true, n: 64, least: 400, do: func(ctx context.Context, i int, done func(int)) error {
+		{what: "medium writes", n: 64, least: 400, do: func(ctx context.Context, i int, done func(int)) error {
 			return write(ctx, done, client.NewRowMutation(row("medium", i%mediumRows)).Set("f:q", medium))
 		}},
 		{what: "large writes", n: 256, least: 60, do: func(ctx context.Context, i int, done func(int)) error {
@@ -218,7 +215,6 @@ func TestMemoryUnderLoad(t *testing.T) {
 	t.Run("writes together", func(t *testing.T) {
 		p := startWithTable(t, program)
 		writes, _ := loads(p)
-		writes = slices.DeleteFunc(writes, func(l *load) bool { return l.alone })
 		for _, l := range writes {
 			l.least = max(1, l.least/togetherShare)
 		}
