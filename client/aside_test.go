@@ -2,8 +2,10 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 type jammer struct {
 	sync.Mutex
 	dials map[string]int
+	one   bool          // there is no other to an address
 	jam   chan struct{} // not nil: jammed until it is closed
 }
 
@@ -33,22 +36,34 @@ func (c *jammedConn) Write(p []byte) (int, error) {
 }
 
 func (j *jammer) dial(ctx context.Context, addr string) (net.Conn, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", addr)
 	j.Lock()
 	defer j.Unlock()
-	if j.dials[addr]++; err == nil && j.dials[addr] == 1 {
+	j.dials[addr]++
+	first := j.dials[addr] == 1
+	if !first && j.one {
+		return nil, syscall.ECONNREFUSED
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if first && err == nil {
 		conn = &jammedConn{conn, j}
 	}
 	return conn, err
 }
 
 // Lookups do not wait behind large requests: else the first calls for rows that are not known yet all
-// fail at a client that writes as fast as a node takes it. Without such requests there is one connection.
+// fail at a client that writes as fast as a node takes it. Without such requests there is one connection. A node that takes no
+// other is asked by that.
 func TestLookupsDoNotWaitForLargeWrites(t *testing.T) {
+	for _, one := range []bool{false, true} {
+		t.Run(fmt.Sprint("one connection is ", one), func(t *testing.T) { testLookupBehindWrites(t, one) })
+	}
+}
+
+func testLookupBehindWrites(t *testing.T, one bool) {
 	f := newFakeCluster(newFake(t), 3)
 	f.layout(metadata.Name, []string{string(metadata.RootEnd())}, 0, 2)
-	j := &jammer{dials: map[string]int{}}
+	j := &jammer{dials: map[string]int{}, one: one}
 	c, err := Open(t.Context(), f.addr, Config{Dial: j.dial})
 	check(t, err)
 	defer c.Close()
@@ -77,12 +92,18 @@ func TestLookupsDoNotWaitForLargeWrites(t *testing.T) {
 	for conn := c.node(addr).slots[0].conn.Load(); !conn.Behind() && ctx.Err() == nil; {
 		time.Sleep(time.Millisecond)
 	}
+	over := sync.OnceFunc(func() { close(jam) })
+	if one {
+		time.AfterFunc(100*time.Millisecond, over)
+	}
 	if _, err := c.locator.locate(ctx, "t", []byte("a")); err != nil {
 		t.Errorf("a lookup while large requests wait to be sent: %v", err)
 	}
-	close(jam)
+	over()
 	writes.Wait()
+	j.Lock()
+	defer j.Unlock()
 	if n := j.dials[addr]; n != 2 {
-		t.Errorf("%d connections to the server, want 2", n)
+		t.Errorf("%d connections to the server were tried, want 2", n)
 	}
 }

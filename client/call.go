@@ -60,11 +60,7 @@ func (c *Client) attempt(ctx context.Context, k *call) attempt {
 		}
 	}
 	k.went = to
-	s := to.node.slot()
-	if k.lookup {
-		s = to.node.free()
-	}
-	conn, err := s.get(ctx)
+	s, conn, err := to.node.open(ctx, k.lookup)
 	if err == nil {
 		err = ctx.Err()
 	}

@@ -38,13 +38,17 @@ func (n *node) slot() *slot {
 	return n.slots[n.next.Add(1)%uint32(len(n.slots))]
 }
 
-// free returns a slot whose connection has not much to send: a lookup behind large writes would have to wait for all of them.
-func (n *node) free() *slot {
+// open returns a slot and its connection, making one if there is none. A lookup gets another one than that which has
+// much to send, if the node takes it: behind large writes it would have to wait for all of them. Errors: those of get.
+func (n *node) open(ctx context.Context, lookup bool) (*slot, *rpc.Conn, error) {
 	s := n.slot()
-	if conn := s.conn.Load(); conn != nil && conn.Behind() {
-		return n.aside
+	conn, err := s.get(ctx)
+	if lookup && err == nil && conn.Behind() {
+		if other, err := n.aside.get(ctx); err == nil {
+			return n.aside, other, nil
+		}
 	}
-	return s
+	return s, conn, err
 }
 
 // each calls do for all slots.
