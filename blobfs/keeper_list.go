@@ -30,6 +30,7 @@ type survey struct {
 	unwanted bool
 	repairs  []string // those who say that they see to it
 	made     []string // those that have a replica since
+	newer    []string // those that turned out to have a newer list, and were not asked
 	heard    []string // those that answered
 }
 

@@ -3,6 +3,7 @@ package blobfs_test
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,6 +76,30 @@ func TestDrainOfLoneReplicas(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Nor does one that leaves wait for who does not know what it knows: lists name nodes that have no replica, and leave out some that have.
+func TestDrainWhereListsAreWrong(t *testing.T) {
+	seed := runSeed(t)
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		c := newKept(t, 5, blobfs.Cluster{})
+		leaver := c.all[0]
+		time.Sleep(time.Minute) // the first audit would find them
+		for range 200 {
+			on := append([]*keptNode{leaver}, c.some(rng, rng.IntN(4))...)
+			slices.SortFunc(on, func(a, b *keptNode) int { return strings.Compare(a.member.ID, b.member.ID) })
+			c.putOn(rng, 3000, slices.Compact(on), c.some(rng, 2+rng.IntN(3)))
+		}
+		leaver.say(func(m *blobfs.Member) { m.Leaving = true })
+		took := c.until(40*time.Second, "safe", func() bool { return leaver.store.Keeping().Drain.Safe })
+		if fewer, _ := c.short(3); fewer > 0 {
+			t.Errorf("%d extents have too few replicas", fewer)
+		}
+		leaver.stop()
+		c.readable(c.all[4])
+		t.Logf("took %v", took)
+	})
 }
 
 // With too few nodes left, or one of them dead, it is not safe.

@@ -59,7 +59,7 @@ func (k *keeper) tend(ctx context.Context, t task) error {
 			return err
 		}
 		again, err := k.step(ctx, v, t, sv)
-		also = append(also, sv.made...) // if the list that names them was not taken
+		also = slices.Concat(also, sv.made, sv.newer) // if the list that names them was not taken
 		switch {
 		case errors.Is(err, api.ErrStaleHolders):
 		case err != nil || !again:
@@ -108,6 +108,9 @@ func (k *keeper) step(ctx context.Context, v *view, t task, sv *survey) (again b
 		return true, k.publish(ctx, sv, append(slices.Clone(sv.held), self))
 	case short > 0 && (mine || bad && len(among) == 0 || t.behind && len(sv.repairs) == 0):
 		return true, k.replicate(ctx, v, sv, short)
+	case short > 0 && len(sv.held) > 0 && k.listHasLost(sv) && k.of(v, self) == leaving:
+		// Who is to make one may not know that there are too few, and sees it from the list.
+		return true, k.publish(ctx, sv, sv.held)
 	case short <= 0 && (sv.torn || mine && k.listHasLost(sv)):
 		// Of lists of one epoch that differ, only nodes that are on one of them may know.
 		return true, k.publish(ctx, sv, sv.held)
@@ -161,6 +164,10 @@ func (k *keeper) replicate(ctx context.Context, v *view, sv *survey, n int) erro
 		}
 		if err := k.copyTo(ctx, target, api.Copy{Ref: api.Ref{Extent: x, CRC: st.CRC}, From: spin(x, from), Holders: list}, st.Length); err != nil {
 			last = fmt.Errorf("copy to %s: %w", target, err)
+			if errors.Is(err, api.ErrStaleHolders) {
+				sv.newer = append(sv.newer, target)
+				return last
+			}
 			if ctx.Err() != nil {
 				return last
 			}
