@@ -210,16 +210,20 @@ func (k *keeper) found() bool {
 }
 
 // noticed has an extent seen to whose list here has become one with too few nodes on it: its writer found no more, or somebody
-// has left. A scan may be far off.
+// leaves. A scan may be far off.
 func (k *keeper) noticed(x ExtentID, h Holders) {
-	if k == nil || len(h.Nodes) >= k.s.cluster.Replicas {
+	if k == nil {
+		return
+	}
+	v := k.watch.view()
+	if stay := slices.DeleteFunc(slices.Clone(h.Nodes), func(n string) bool { return k.of(v, n) == leaving }); len(stay) >= k.s.cluster.Replicas {
 		return
 	}
 	info, err := k.s.disks.ExtentInfo(x)
 	if err != nil {
 		return
 	}
-	if t, _ := k.triage(k.watch.view(), &info); t.rank < taskSurplus {
+	if t, _ := k.triage(v, &info); t.rank < taskSurplus {
 		t.behind = false // whoever is to repair it may not have this list
 		k.queue.push(t)
 	}

@@ -102,6 +102,37 @@ func TestDrainWhereListsAreWrong(t *testing.T) {
 	})
 }
 
+// What a writer that had chosen the node before it was to leave writes there meanwhile holds it up no longer than what was there.
+func TestDrainOfWhatIsWrittenMeanwhile(t *testing.T) {
+	seed := runSeed(t)
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		c := newKept(t, 5, blobfs.Cluster{})
+		leaver := c.all[0]
+		time.Sleep(time.Minute)
+		leaver.say(func(m *blobfs.Member) { m.Leaving = true })
+		time.Sleep(5 * time.Second) // all have looked at what they have
+		for i := range 20 {
+			on := []*keptNode{leaver, c.all[1+i%4], c.all[1+(i+1)%4]}
+			x := blobfs.ExtentID{Blob: c.put(rng, 3000, on...)}
+			for _, n := range on { // as sealing a stream does
+				info, err := n.store.ExtentInfo(x)
+				noError(t, err)
+				noError(t, n.store.Peer().SetHolders(t.Context(), x, blobfs.Holders{Epoch: 2, Nodes: info.Holders.Nodes}))
+			}
+		}
+		if st := leaver.store.Keeping().Drain; st.Safe {
+			t.Errorf("it is said to be safe with %d extents: %+v", leaver.store.Extents(), st)
+		}
+		took := c.until(20*time.Second, "safe", func() bool { return leaver.store.Keeping().Drain.Safe })
+		if fewer, _ := c.short(3); fewer > 0 {
+			t.Errorf("%d extents have too few replicas", fewer)
+		}
+		noError(t, c.agreed())
+		t.Logf("took %v", took)
+	})
+}
+
 // With too few nodes left, or one of them dead, it is not safe.
 func TestDrainThatIsNotSafe(t *testing.T) {
 	seed := runSeed(t)

@@ -69,6 +69,9 @@ func (s *Store) Keeping() KeepStatus {
 		ToCopy: int64(endangered), ToCopyBytes: scan.shortBytes, Surplus: scan.surplus, BytesPerSec: perSec, KeepCounts: k.mu.counts,
 	}
 	st.Rotten, st.Drain, st.Scrub = int64(rotten), k.mu.drain, k.scrubStatusLocked()
+	if now := int64(s.disks.Extents()); st.Drain.Safe && now > 0 { // a writer that had chosen this node before has sealed one since
+		st.Drain.Safe, st.Drain.Extents = false, now
+	}
 	st.Balance = BalanceStatus{Active: k.mu.balancing, Moved: st.Moved, Bytes: st.MovedBytes, BytesPerSec: balancePerSec}
 	if perSec > 0 {
 		st.ETA = time.Duration(float64(st.ToCopyBytes) / float64(perSec) * float64(time.Second))
