@@ -311,18 +311,18 @@ func (n *Node) answerRow(c *rpc.Call, name string, row []byte, f *table.Program,
 	defer a.release()
 	answered := false
 	ctx := callContext{context.Background(), c.Deadline()}
-	err := n.tabletsOf(name).For(a.of(true)).ReadRow(ctx, name, row, f, func(key []byte, cells []table.Cell) error {
+	room := answerRoom{of: &n.results, copies: 1} // it is built as it is sent
+	defer room.giveBack()
+	as := n.tabletsOf(name).For(a.of(true))
+	emit := func(key []byte, cells []table.Cell) error {
 		size := cellsBytes(cells)
 		if size > api.ResultBytesMax {
 			return &api.RowTooLargeError{Limit: api.ResultBytesMax}
 		}
-		waited, err := n.results.takeAnswer(ctx, c, size)
-		if err != nil {
-			return err
+		if !room.fits(size) {
+			return errMoreRoom
 		}
-		if waited && a != nil && !a.Holds() {
-			return errRightsMoved
-		}
+		room.untilSent(c)
 		answered = true
 		m.charge(quota.ReadOps, 0, int64(size+len(key)))
 		c.Reply(func(e *wire.Encoder) {
@@ -335,7 +335,13 @@ func (n *Node) answerRow(c *rpc.Call, name string, row []byte, f *table.Program,
 			api.AppendRow(e, key, cells)
 		})
 		return nil
-	})
+	}
+	err := as.ReadRow(ctx, name, row, f, emit)
+	for err == errMoreRoom {
+		if err = room.await(ctx, room.lacks); err == nil {
+			err = as.ReadRow(ctx, name, row, f, emit)
+		}
+	}
 	switch {
 	case answered:
 	case err != nil:
@@ -359,9 +365,6 @@ func cellsBytes(cells []table.Cell) (n int) {
 	}
 	return n
 }
-
-// tooLarge says whether a row's cells are more than limit bytes.
-func tooLarge(cells []table.Cell, limit int) bool { return cellsBytes(cells) > limit }
 
 // readRowsBytes is what the result of so many rows is taken to be. How large rows
 // are is not known before they are read.
@@ -392,42 +395,38 @@ func (n *Node) readRows(c *rpc.Call) {
 	}
 	a := n.access(c, r.Table)
 	defer a.release()
-	for room := min(readRowsBytes(len(r.Rows)), n.results.batch(api.ResultBytesMax)); ; room = n.results.batch(api.ResultBytesMax) {
-		err := n.answerRows(c, a, &r, f, m, room)
+	if err := n.answerRows(c, a, &r, f, m); err != nil {
+		m.refund(err, quota.ReadOps, int64(len(r.Rows)), 0)
+		fail(c, err)
+	}
+}
+
+// answerRows answers with the rows of a request. There is no answer after an error.
+func (n *Node) answerRows(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, m metered) error {
+	room := answerRoom{of: &n.results, copies: 2}
+	defer room.giveBack()
+	e := wire.GetEncoder()
+	defer e.Release()
+	for need := n.results.batch(readRowsBytes(len(r.Rows))); ; need = n.results.batch(room.lacks) {
+		if err := room.await(c.Context(), need); err != nil {
+			return err
+		}
+		err := n.readRowsInto(c, a, r, f, e, &room)
 		if err == errMoreRoom {
 			continue
 		}
 		if err != nil {
-			m.refund(err, quota.ReadOps, int64(len(r.Rows)), 0)
-			fail(c, err)
+			return err
 		}
-		return
+		room.untilSent(c)
+		m.charge(quota.ReadOps, 0, int64(e.Len()))
+		c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
+		return nil
 	}
 }
 
-// errMoreRoom has the rows of a request read again, with as much memory as an answer may have: they are larger than was thought.
-var errMoreRoom = errors.New("the answer takes more memory than was taken for it")
-
-// answerRows answers with the rows of a request, if they are no more than room bytes. There is no answer after an error.
-func (n *Node) answerRows(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, m metered, room int) error {
-	release, err := n.results.take(c.Context(), room)
-	if err != nil {
-		return err
-	}
-	e := wire.GetEncoder()
-	defer e.Release()
-	if err := n.readRowsInto(c, a, r, f, e, room); err != nil {
-		release()
-		return err
-	}
-	c.OnSent(release)
-	m.charge(quota.ReadOps, 0, int64(e.Len()))
-	c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
-	return nil
-}
-
-// readRowsInto reads the rows of a request into e, of at most room bytes. They are read again if rights have changed meanwhile.
-func (n *Node) readRowsInto(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, e *wire.Encoder, room int) error {
+// readRowsInto reads the rows of a request into e, if there is room. They are read again if rights have changed meanwhile.
+func (n *Node) readRowsInto(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, e *wire.Encoder, room *answerRoom) error {
 	as, most := n.tabletsOf(r.Table).For(a.of(true)), n.results.batch(api.ResultBytesMax)
 	for {
 		e.Reset()
@@ -442,7 +441,7 @@ func (n *Node) readRowsInto(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *t
 			switch size := e.Len() + len(key) + cellsBytes(cells); {
 			case size > most:
 				return &table.LimitError{What: api.ResultBytes, Limit: int64(most), Got: int64(size)}
-			case size > room:
+			case !room.fits(size):
 				return errMoreRoom
 			}
 			missUntil(i)

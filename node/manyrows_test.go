@@ -76,7 +76,7 @@ func TestManyRowsKeepToMemory(t *testing.T) {
 			t.Errorf("row %d: %v", i, r)
 		}
 	}
-	for end := time.Now().Add(10 * time.Second); !n.ResultsAreFree(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); !n.ResultsAreFree(1); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("memory for results was not given back")
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
-	"github.com/steledb/stele/rpc"
 )
 
 // resultWait is how long a call waits for memory before it is told that the node is
@@ -20,14 +19,15 @@ const resultWait = 2 * time.Second
 // thousand scans of large batches at a time would take all that the node has.
 type resultMemory struct {
 	free *semaphore.Weighted
-	max  int64 // that one call may take
+	all  int64
+	max  int64 // that a batch may take
 	// crowded has those give way who hardly take their answers, until over is called.
 	crowded func() (over func())
 }
 
 func newResultMemory(bytes int64) resultMemory {
 	most := bytes / 4
-	return resultMemory{free: semaphore.NewWeighted(4 * most), max: most} // so that four of the largest are all of it
+	return resultMemory{free: semaphore.NewWeighted(4 * most), all: 4 * most, max: most} // so that four of the largest are all of it
 }
 
 // batch returns how many bytes a batch of want may have. One counts twice: as it is
@@ -37,36 +37,40 @@ func (m *resultMemory) batch(want int) int { return min(want, int(m.max/2)) }
 // take waits for the memory of a result of that many bytes, and returns what gives
 // it back. The error is *api.OverloadedError, or ctx's.
 func (m *resultMemory) take(ctx context.Context, bytes int) (release func(), err error) {
-	weight := min(2*int64(bytes), m.max)
-	if !m.free.TryAcquire(weight) {
-		wait, cancel := context.WithTimeout(ctx, resultWait)
-		defer cancel()
-		defer m.crowded()()
-		if err := m.free.Acquire(wait, weight); err != nil {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			return nil, &api.OverloadedError{Reason: "no memory for results", RetryAfter: resultWait / 2}
-		}
+	r := answerRoom{of: m, copies: 2}
+	if err := r.await(ctx, bytes); err != nil {
+		return nil, err
 	}
-	return func() { m.free.Release(weight) }, nil
+	return r.giveBack, nil
 }
 
-// takeAnswer takes the memory of an answer of which the encoded size is known, until it has been sent. The answer to c must
-// follow, whatever is returned. Small answers take nothing, and so never wait: the connections' buffers are bounded.
-func (m *resultMemory) takeAnswer(ctx context.Context, c *rpc.Call, bytes int) (mayWait bool, err error) {
-	if bytes <= smallAnswerBytes {
-		return false, nil
+// acquire waits for memory of that weight, as take does.
+func (m *resultMemory) acquire(ctx context.Context, weight int64) error {
+	if m.free.TryAcquire(weight) {
+		return nil
 	}
-	release, err := m.take(ctx, (bytes+1)/2) // it is built as it is sent
-	if err == nil {
-		c.OnSent(release)
+	wait, cancel := within(ctx, resultWait)
+	defer cancel()
+	defer m.crowded()()
+	if m.free.Acquire(wait, weight) == nil {
+		return nil
 	}
-	return true, err
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return &api.OverloadedError{Reason: "no memory for results", RetryAfter: resultWait / 2}
 }
 
-// smallAnswerBytes is what a call answers without asking for memory.
-const smallAnswerBytes = 64 << 10
+// within returns a context that ends after d, or with ctx, which may tell of its end by Err and Deadline alone.
+func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	until := time.Now().Add(d)
+	if at, ok := ctx.Deadline(); ok && at.Before(until) {
+		until = at
+	}
+	inner, cancel := context.WithDeadline(context.WithoutCancel(ctx), until)
+	stop := context.AfterFunc(ctx, cancel)
+	return inner, func() { stop(); cancel() }
+}
 
 // refusesWrites tells whether err, with which a write was refused after it had
 // waited, is what the next write would get.

@@ -86,7 +86,7 @@ func (r *rights) ask(ctx context.Context, who *subject, ask func(ctx context.Con
 	if why := r.unled(); why != nil { // who waited would learn no more
 		return acl.Ticket{}, why
 	}
-	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
+	ctx, cancel := within(ctx, rightsTimeout)
 	defer cancel()
 	name, generation, s := who.principal()
 	// While rights are changed nobody can be sure of them: that takes as long as a server is

@@ -96,23 +96,30 @@ func (n *Node) scanBatch(c *rpc.Call, s *scan, id uint64) {
 	size := n.results.batch(s.batchBytes)
 	m := n.meter(c, s.table, false)
 	err := m.take(quota.ReadOps, 0, 0) // what it comes to is known afterwards
-	var release func()
+	room := answerRoom{of: &n.results, copies: 2}
+	defer room.giveBack()
 	if err == nil {
-		release, err = n.results.take(c.Context(), size)
+		err = room.await(c.Context(), size)
 	}
 	if err != nil {
-		if id != 0 {
-			_, _ = n.cursors.put(s, id) // the scan can go on later
-		}
-		fail(c, err)
+		n.scanFailed(c, s, id, err)
 		return
 	}
-	c.OnSent(release)
 	e := wire.GetEncoder()
 	defer e.Release()
 	a := n.access(c, s.table)
 	defer a.release()
-	b, err := n.readBatch(c, a, s, e, size)
+	b, err := n.readBatch(c, a, s, e, size, &room)
+	for err == errMoreRoom { // for its first row
+		if err = room.await(c.Context(), room.lacks); err != nil {
+			n.scanFailed(c, s, id, err)
+			return
+		}
+		looked := b.looked
+		b, err = n.readBatch(c, a, s, e, size, &room)
+		b.looked += looked
+	}
+	room.untilSent(c)
 	m.charge(quota.ReadOps, int64(b.looked), int64(e.Len()))
 	switch {
 	case errors.Is(err, api.ErrNotServing) && b.next != nil && !bytes.Equal(b.next, s.rg.Start):
@@ -134,6 +141,14 @@ func (n *Node) scanBatch(c *rpc.Call, s *scan, id uint64) {
 		return
 	}
 	c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
+}
+
+// scanFailed answers with an error after which the scan can go on later: nothing was read.
+func (n *Node) scanFailed(c *rpc.Call, s *scan, id uint64, err error) {
+	if id != 0 {
+		_, _ = n.cursors.put(s, id)
+	}
+	fail(c, err)
 }
 
 // A batch ends after so many rows that were looked at, if it is not to have more, and after so long: a scan that finds
@@ -161,9 +176,9 @@ type batch struct {
 	told   []byte // the same, as who asks may know it
 }
 
-// readBatch reads the next rows of s into e. They are read again if rights have changed
+// readBatch reads the next rows of s into e, as many as there is room for. They are read again if rights have changed
 // meanwhile.
-func (n *Node) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder, size int) (b batch, err error) {
+func (n *Node) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder, size int, room *answerRoom) (b batch, err error) {
 	left, as, looked := s.left, n.tabletsOf(s.table).For(a.of(true)), 0
 	for {
 		e.Reset()
@@ -171,8 +186,15 @@ func (n *Node) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder, size 
 		var last []byte
 		most := s.mostOf(c)
 		b.next, err = as.Scan(c.Context(), s.table, s.rg, s.filter, &most, func(key []byte, cells []table.Cell) error {
-			if tooLarge(cells, api.ResultBytesMax) {
+			bytes := cellsBytes(cells)
+			switch {
+			case bytes > api.ResultBytesMax:
 				return &api.RowTooLargeError{Limit: api.ResultBytesMax}
+			case room.fits(e.Len() + len(key) + bytes):
+			case b.rows.Rows() > 0:
+				return tablet.ErrStop // the next batch begins with it
+			default:
+				return errMoreRoom
 			}
 			b.rows.Row(key, cells)
 			if most.Partly {

@@ -129,7 +129,7 @@
 //	T7. Memtables, mutations on their way to them, and up to half of it those that are
 //	    written out and that reads hold still, stay within MemtablesBytesMax, or one mutation
 //	    that alone is larger (I13). Merging and major compactions hold no memtables, and no
-//	    read that waits for the memory of a large cell does, unless it has a row's latch.
+//	    read that waits for the memory of a large cell or row does, unless it has a row's latch.
 //	    What serves reads stays within CacheBytes: open files, in-memory groups, of
 //	    which what does not fit is read from disk, and the block cache (I13).
 //	    What compactions read stays within CompactionMemory, or one that reads two files,

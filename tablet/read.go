@@ -275,6 +275,7 @@ func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program
 		}
 		switch err := r.emit(f, key, emit); err {
 		case nil:
+			rs.emitted()
 		case ErrStop:
 			return bytes.Clone(key), nil
 		case ErrLast:

@@ -119,7 +119,9 @@ func (r *reader) readRowsOf(ctx context.Context, t *Tablet, keys [][]byte, from 
 				return n, err
 			}
 		}
-		if !scans {
+		if scans {
+			rs.emitted()
+		} else {
 			rs.closeSources()
 		}
 	}

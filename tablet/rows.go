@@ -43,8 +43,9 @@ type rows struct {
 
 	gate    *largeGate
 	entered int64 // bytes of it
+	room    int64 // bytes of cells that they are for
 	yields  bool  // who reads would rather begin again than wait for it
-	lacks   int   // stored bytes of the block for which there was no room
+	lacks   int   // bytes of cells for which there was no room
 
 	ctx  context.Context // of the read at hand, which lasts no longer
 	read int             // work since the last look whether the time is up, in entries
@@ -255,6 +256,9 @@ func (r *rows) readHistory() {
 			r.tooLarge(held)
 			return
 		}
+		if r.err = r.holdRow(r.bytes + held); r.err != nil {
+			return
+		}
 		r.versions = append(r.versions, version{ts: ikey.Timestamp(key), seq: ikey.Seq(key)})
 		r.values = append(r.values, value)
 		if r.step(); r.err != nil {
@@ -314,6 +318,10 @@ func (r *rows) keep(qualifier []byte, ts int64, value []byte) {
 	r.bytes += int64(len(qualifier)+len(value)) + cellBytes
 	if r.bytes > r.limit {
 		r.tooLarge(r.bytes)
+		return
+	}
+	if err := r.holdRow(r.bytes); err != nil {
+		r.err = err
 		return
 	}
 	r.cells = append(r.cells, table.Cell{Family: r.family.Name, Qualifier: qualifier, Timestamp: ts, Value: value})

@@ -121,12 +121,15 @@ func checkFrame(frame []byte, off int64) *CorruptError {
 	return nil
 }
 
+// rawBytes is what a frame says of its raw length.
+func rawBytes(frame []byte, h handle) int { return int(binary.LittleEndian.Uint32(frame[h.stored+2:])) }
+
 // openFrame returns the raw bytes of a block whose checksum was verified.
 // The result is the stored bytes themselves if they are not compressed,
 // else new memory. dict is the file's, which data blocks may need.
 func openFrame(frame []byte, h handle, k kind, dict *twopass.Dict) ([]byte, *CorruptError) {
 	stored, trailer := frame[:h.stored:h.stored], frame[h.stored:]
-	raw := int64(binary.LittleEndian.Uint32(trailer[2:]))
+	raw := int64(rawBytes(frame, h))
 	bad := func(reason string) ([]byte, *CorruptError) {
 		return nil, &CorruptError{Offset: h.off, Length: int64(len(frame)), Reason: reason}
 	}

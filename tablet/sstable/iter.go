@@ -22,6 +22,8 @@ type Iter struct {
 	inside bool
 	// lone: that block is large and has one entry, whose key is a copy.
 	lone bool
+	// raw: the length of that block.
+	raw int
 	// gone: the block was let go of. If data is valid its key and index are what is known of it, else index alone.
 	gone bool
 	// missed: some data block was not in memory.
@@ -205,7 +207,8 @@ func (it *Iter) load() bool {
 		return it.stop(it.t.file.corrupt(it.index.h, kindData))
 	}
 	it.loaded, it.inside, it.gone = true, true, false
-	it.lone = it.opts.Gate != nil && it.index.h.stored > GateBytes && it.data.b.entries == 1
+	it.raw = len(p)
+	it.lone = it.opts.Gate != nil && it.raw > GateBytes && it.data.b.entries == 1
 	if it.opts.Upper != nil {
 		if err := it.index.bounds(); err != nil {
 			return it.stop(err)
@@ -216,11 +219,10 @@ func (it *Iter) load() bool {
 	return true
 }
 
-// LargeBytes is what the block of a large entry at which the iterator stands takes, as it is stored; 0 if it stands at none or has let go
-// of it.
+// LargeBytes is what the block of a large entry at which the iterator stands takes; 0 if it stands at none or has let go of it.
 func (it *Iter) LargeBytes() int {
 	if it.lone && it.data.valid && !it.gone {
-		return it.index.h.stored
+		return it.raw
 	}
 	return 0
 }
@@ -260,13 +262,40 @@ func (it *Iter) block() ([]byte, error) {
 	if it.opts.ReadAheadBytes > 0 && it.opts.NoCacheFill {
 		return it.ahead.block(it.t, &it.index, it.opts.ReadAheadBytes)
 	}
-	if h := it.index.h; it.opts.Gate != nil && h.stored > GateBytes {
-		if err := it.opts.Gate.Enter(h.stored); err != nil {
+	if it.opts.Gate != nil {
+		return it.gated()
+	}
+	return it.look(0)
+}
+
+func (it *Iter) look(most int) ([]byte, error) {
+	p, missed, err := it.t.look(it.index.h, kindData, !it.opts.NoCacheFill, most)
+	it.missed = it.missed || missed
+	return p, err
+}
+
+// gated is block with a Gate, which it asks by what is known: of a block that is compressed the raw length only once it was read.
+func (it *Iter) gated() ([]byte, error) {
+	known := GateBytes
+	if h := it.index.h; h.stored > known {
+		known = h.stored
+		if err := it.opts.Gate.Enter(known); err != nil {
 			return nil, err
 		}
 	}
-	p, missed, err := it.t.look(it.index.h, kindData, !it.opts.NoCacheFill)
-	it.missed = it.missed || missed
+	p, err := it.look(known)
+	large, tooLarge := err.(*largeBlock)
+	switch {
+	case tooLarge:
+		if err := it.opts.Gate.Enter(large.raw); err != nil {
+			return nil, err
+		}
+		return it.look(0)
+	case len(p) > known: // the cache had it
+		if err := it.opts.Gate.Enter(len(p)); err != nil {
+			return nil, err
+		}
+	}
 	return p, err
 }
 

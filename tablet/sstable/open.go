@@ -98,7 +98,7 @@ func (o *opener) raw(h handle, k kind) ([]byte, error) {
 			return f.open(frame, h, k)
 		}
 	}
-	return f.read(h, k)
+	return f.read(h, k, 0)
 }
 
 // block reads a map block in which every key is whole. Handles in it lead to

@@ -129,16 +129,17 @@ type IterOptions struct {
 	// one block. Only used with NoCacheFill. Values that are kept keep all
 	// that was read with them in memory.
 	ReadAheadBytes int
-	// Gate, if not nil, is asked before a data block above GateBytes is taken into memory.
+	// Gate, if not nil, is asked before a data block above GateBytes is taken into memory, by what is stored, and before
+	// it is decompressed.
 	Gate Gate
 }
 
-// GateBytes is how large a block is, on disk, of which a Gate is asked. 128 KiB: blocks are of 64 KiB, unless a cell is larger.
+// GateBytes is how large a block is, stored or decompressed, of which a Gate is asked. 128 KiB: blocks are of 64 KiB, unless a cell is larger.
 const GateBytes = 128 << 10
 
 // A Gate bounds the memory that large blocks take which are in use at the same time.
 type Gate interface {
-	// Enter returns when a block of so many bytes, as it is stored, may be read. The iterator stops
-	// with its error. It may have other iterators let go of blocks.
-	Enter(stored int) error
+	// Enter returns when a block of so many bytes may be taken into memory. The iterator stops
+	// with its error. It may have other iterators let go of blocks. It may be asked twice of a block, with more bytes then.
+	Enter(bytes int) error
 }

@@ -44,9 +44,16 @@ func (f *file) corrupt(h handle, k kind) error {
 	return &CorruptError{File: f.name, Offset: h.off, Length: int64(h.stored) + trailerBytes, Reason: "malformed " + k.String()}
 }
 
+// largeBlock refuses a block that is larger than its reader takes.
+type largeBlock struct{ raw int }
+
+func (e *largeBlock) Error() string {
+	return fmt.Sprintf("block of %d bytes, decompressed, is more than its reader takes", e.raw)
+}
+
 // read reads one block and returns its raw bytes, in memory that is not
-// used for anything else.
-func (f *file) read(h handle, k kind) ([]byte, error) {
+// used for anything else. Unless most is 0 it refuses one that would be larger, decompressed, with a *largeBlock.
+func (f *file) read(h handle, k kind, most int) ([]byte, error) {
 	n := h.stored + trailerBytes
 	var frame []byte
 	if h.compressed {
@@ -59,6 +66,9 @@ func (f *file) read(h handle, k kind) ([]byte, error) {
 	err := f.fill(frame, h.off, func(p []byte) *CorruptError { return checkFrame(p, h.off) })
 	if err != nil {
 		return nil, err
+	}
+	if raw := rawBytes(frame, h); most > 0 && h.compressed && raw > most && raw <= blockRawMax {
+		return nil, &largeBlock{raw}
 	}
 	return f.open(frame, h, k)
 }

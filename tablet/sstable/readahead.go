@@ -25,7 +25,7 @@ func (a *readAhead) block(t *Table, c *indexCursor, limit int) ([]byte, error) {
 	}
 	if !a.has(h) {
 		if !forward {
-			return t.file.read(h, kindData)
+			return t.file.read(h, kindData, 0)
 		}
 		a.run = append(a.run[:0], h)
 		for i := c.i + 1; i < c.leaf.entries; i++ {
@@ -39,7 +39,7 @@ func (a *readAhead) block(t *Table, c *indexCursor, limit int) ([]byte, error) {
 		if a.buf, err = t.file.readRun(a.run); err != nil {
 			// Perhaps not this block is the bad one; if it is, it is
 			// named now.
-			return t.file.read(h, kindData)
+			return t.file.read(h, kindData, 0)
 		}
 	}
 	at := h.off - a.run[0].off

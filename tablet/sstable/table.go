@@ -187,17 +187,18 @@ func (t *Table) dropLeaf(leaf *indexBlock) {
 // block returns the raw bytes of the block at h, from memory if they are
 // there.
 func (t *Table) block(h handle, k kind, fill bool) ([]byte, error) {
-	p, _, err := t.look(h, k, fill)
+	p, _, err := t.look(h, k, fill, 0)
 	return p, err
 }
 
-// look is block, and tells whether they were not.
-func (t *Table) look(h handle, k kind, fill bool) (p []byte, missed bool, err error) {
+// look is block, and tells whether they were not. Unless most is 0 it decompresses no block that is larger: the error is a
+// *largeBlock then.
+func (t *Table) look(h handle, k kind, fill bool, most int) (p []byte, missed bool, err error) {
 	if p, ok := t.pinnedBlock(h.off); ok {
 		return p, false, nil
 	}
 	if t.cache == nil {
-		p, err := t.file.read(h, k)
+		p, err := t.file.read(h, k, most)
 		return p, true, err
 	}
 	key := cacheKey{t.num, h.off}
@@ -205,13 +206,16 @@ func (t *Table) look(h handle, k kind, fill bool) (p []byte, missed bool, err er
 		if p, ok := t.cache.peek(key); ok {
 			return p, false, nil
 		}
-		p, err := t.file.read(h, k)
+		p, err := t.file.read(h, k, most)
 		return p, true, err
 	}
 	if p, ok := t.cache.get(key); ok {
 		return p, false, nil
 	}
-	p, err = t.cache.load(key, func() ([]byte, error) { return t.file.read(h, k) })
+	p, err = t.cache.load(key, func() ([]byte, error) { return t.file.read(h, k, most) })
+	if large, ok := err.(*largeBlock); ok && (most == 0 || large.raw <= most) { // it was another's read, who takes less
+		p, err = t.file.read(h, k, most)
+	}
 	return p, true, err
 }
 

@@ -178,7 +178,7 @@ func (v *verifier) index() error {
 	for r := range x.root.entries {
 		sep, h, _ := x.root.entry(r)
 		var leaf indexBlock
-		p, err := v.t.file.read(h, kindIndex)
+		p, err := v.t.file.read(h, kindIndex, 0)
 		if err == nil && (leaf.parse(p, x.root.limit) != nil || leaf.entries == 0 || leaf.prepare() != nil) {
 			err = v.t.file.corrupt(h, kindIndex)
 		}
@@ -211,7 +211,7 @@ func (v *verifier) leaf(leaf *indexBlock) error {
 		if err := v.follows(h, kindData); err != nil {
 			return err
 		}
-		p, err := v.t.file.read(h, kindData)
+		p, err := v.t.file.read(h, kindData, 0)
 		if err != nil {
 			if err := v.skip(err); err != nil {
 				return err

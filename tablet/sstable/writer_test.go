@@ -154,7 +154,7 @@ func TestBlocksAreCut(t *testing.T) {
 				t.Fatal("index")
 			}
 			for i, h := range hs {
-				p, err := tab.file.read(h, kindData)
+				p, err := tab.file.read(h, kindData, 0)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 
 const (
 	mediumRows, largeRows, hugeRows            = 400, 400, 16
+	wideRows, wideCells                        = 8, 150 // of medium cells
 	smallCell, mediumCell, largeCell, hugeCell = 1000, 100 << 10, 300 << 10, 8 << 20
 
 	loadTime  = 500 * time.Millisecond
@@ -31,6 +33,8 @@ const (
 type load struct {
 	what string
 	n    int
+	// alone tells that beside others it is nothing new to the node: another load writes as large cells.
+	alone bool
 	// least is how much must be done, in rows or the like.
 	least int64
 	// do tells of every row or the like that it has written, read or sent as it should.
@@ -51,7 +55,7 @@ func value(n int) []byte {
 
 // loads returns all of them.
 func loads(p *process) (writes, others []*load) {
-	tab, small, medium, large, huge := p.c.Table("t"), value(smallCell), value(mediumCell), value(largeCell), value(hugeCell)
+	tab, small, medium, large, huge, zeros := p.c.Table("t"), value(smallCell), value(mediumCell), value(largeCell), value(hugeCell), make([]byte, hugeCell)
 	write := func(ctx context.Context, done func(int), ms ...*client.RowMutation) error {
 		err := tab.ApplyAll(ctx, ms)
 		if err == nil {
@@ -96,6 +100,13 @@ func loads(p *process) (writes, others []*load) {
 		{what: "large writes", n: 256, least: 60, do: func(ctx context.Context, i int, done func(int)) error {
 			return write(ctx, done, client.NewRowMutation(row("large", i%largeRows)).Set("f:q", large).Set("two:q", large))
 		}},
+		{what: "writes of wide rows", alone: true, n: 8, least: 300, do: func(ctx context.Context, i int, done func(int)) error {
+			m := client.NewRowMutation(row("wide", i/wideCells%wideRows))
+			return write(ctx, done, m.Set(fmt.Sprint("f:q", i%wideCells), medium))
+		}},
+		{what: "writes of zeros", alone: true, n: 64, least: 20, do: func(ctx context.Context, i int, done func(int)) error {
+			return write(ctx, done, client.NewRowMutation(row("zeros", i%hugeRows)).Set("f:q", zeros))
+		}},
 		{what: "huge writes", n: 64, least: 2, do: func(ctx context.Context, i int, done func(int)) error {
 			return write(ctx, done, client.NewRowMutation(row("huge", i%hugeRows)).Set("f:q", huge))
 		}},
@@ -122,6 +133,18 @@ func loads(p *process) (writes, others []*load) {
 		}},
 		{what: "huge reads", n: 128, least: 12, do: func(ctx context.Context, i int, done func(int)) error {
 			return read(ctx, done, row("huge", i%hugeRows), hugeCell)
+		}},
+		{what: "reads of zeros", n: 64, least: 12, do: func(ctx context.Context, i int, done func(int)) error {
+			return read(ctx, done, row("zeros", i%hugeRows), hugeCell)
+		}},
+		{what: "reads of wide rows", n: 32, least: 8, do: func(ctx context.Context, i int, done func(int)) error {
+			return read(ctx, done, row("wide", i%wideRows), mediumCell)
+		}},
+		{what: "scans of wide rows", n: 32, least: 8, do: func(ctx context.Context, _ int, done func(int)) error {
+			return scan(ctx, done, wideRows, 0, client.Prefix("wide"))
+		}},
+		{what: "scans of zeros", n: 32, least: 8, do: func(ctx context.Context, _ int, done func(int)) error {
+			return scan(ctx, done, hugeRows, 0, client.Prefix("zeros"))
 		}},
 		{what: "scans", n: 16, least: 500, do: func(ctx context.Context, _ int, done func(int)) error { return scan(ctx, done, 1000, 0) }},
 		{what: "slow scans", n: 64, least: 64, do: func(ctx context.Context, _ int, done func(int)) error {
@@ -215,6 +238,7 @@ func TestMemoryUnderLoad(t *testing.T) {
 	t.Run("writes together", func(t *testing.T) {
 		p := startWithTable(t, program)
 		writes, _ := loads(p)
+		writes = slices.DeleteFunc(writes, func(l *load) bool { return l.alone })
 		for _, l := range writes {
 			l.least = max(1, l.least/togetherShare)
 		}

@@ -1,0 +1,68 @@
+package node
+
+import (
+	"context"
+	"errors"
+
+	"github.com/steledb/stele/rpc"
+)
+
+// smallAnswerBytes is what a call answers without asking for memory: the connections' buffers are bounded.
+const smallAnswerBytes = 64 << 10
+
+// errMoreRoom ends a read that has come to a row for which there is no memory in its answer. It waits with nothing in its hands, and
+// begins again: what it had read is memory too, and others would wait for that.
+var errMoreRoom = errors.New("the answer takes more memory than there is for it at the moment")
+
+// answerRoom is the memory of one answer while it is read, of rows whose sizes are not known before.
+type answerRoom struct {
+	of     *resultMemory
+	copies int64 // of the answer that there are at a time: as it is built, and as it is sent
+	bytes  int   // that it may have
+	weight int64 // that was taken for them
+	lacks  int   // bytes that it would have had to have, after errMoreRoom
+}
+
+// weigh returns what an answer of so many bytes takes. One above all that there is takes that, and so is alone.
+func (r *answerRoom) weigh(bytes int) int64 { return min(r.copies*int64(bytes), r.of.all) }
+
+// fits tells whether an answer may have so many bytes. It takes what is free for that, and waits for nothing.
+func (r *answerRoom) fits(bytes int) bool {
+	if bytes <= max(r.bytes, smallAnswerBytes) {
+		return true
+	}
+	w := r.weigh(bytes)
+	if more := w - r.weight; more > 0 && !r.of.free.TryAcquire(more) {
+		r.lacks = bytes
+		return false
+	}
+	r.bytes, r.weight = bytes, w
+	return true
+}
+
+// await waits for the memory of an answer of so many bytes, for which it gives back what it has. Errors: as resultMemory.take.
+func (r *answerRoom) await(ctx context.Context, bytes int) error {
+	r.giveBack()
+	w := r.weigh(bytes)
+	if err := r.of.acquire(ctx, w); err != nil {
+		return err
+	}
+	r.bytes, r.weight = bytes, w
+	return nil
+}
+
+func (r *answerRoom) giveBack() {
+	if r.weight > 0 {
+		r.of.free.Release(r.weight)
+	}
+	r.bytes, r.weight = 0, 0
+}
+
+// untilSent keeps the memory until the answer of c has been sent, which must follow.
+func (r *answerRoom) untilSent(c *rpc.Call) {
+	if r.weight > 0 {
+		sent := *r
+		c.OnSent(sent.giveBack)
+	}
+	r.bytes, r.weight = 0, 0
+}

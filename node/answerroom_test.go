@@ -1,0 +1,86 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+)
+
+func roomy(bytes int64) *resultMemory {
+	m := newResultMemory(bytes)
+	m.crowded = func() func() { return func() {} }
+	return &m
+}
+
+// An answer takes memory as it grows, and waits for none while it has some (I13).
+func TestAnswerRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := roomy(32 << 20)
+		a, b := answerRoom{of: m, copies: 2}, answerRoom{of: m, copies: 2}
+		if !a.fits(smallAnswerBytes) || a.weight != 0 {
+			t.Errorf("a small answer takes %d", a.weight)
+		}
+		if !a.fits(1<<20) || a.weight != 2<<20 || !a.fits(9<<20) || a.weight != 18<<20 {
+			t.Errorf("9 MiB take %d", a.weight)
+		}
+		if !b.fits(6<<20) || b.fits(8<<20) || b.lacks != 8<<20 || b.weight != 12<<20 {
+			t.Errorf("the other: %+v", b)
+		}
+		if a.fits(12<<20) || a.weight != 18<<20 {
+			t.Errorf("there are %d, and 12 of them taken by another", a.weight)
+		}
+		// Each lacks what the other has.
+		done := make(chan error, 2)
+		for _, r := range []*answerRoom{&a, &b} {
+			go func() {
+				err := r.await(context.Background(), r.lacks)
+				if err == nil {
+					time.Sleep(time.Millisecond)
+				}
+				r.giveBack()
+				done <- err
+			}()
+		}
+		start := time.Now()
+		if err := errors.Join(<-done, <-done); err != nil || time.Since(start) > 10*time.Millisecond {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		// One that is more than all is alone.
+		if !a.fits(100<<20) || b.fits(smallAnswerBytes+1) {
+			t.Error("beside an answer that takes all there is room for another")
+		}
+		a.giveBack()
+		if !m.free.TryAcquire(m.all) {
+			t.Error("memory is taken, and nobody has it")
+		}
+	})
+}
+
+// Who waits for memory waits no longer than its caller, whose context may tell of its end by its deadline alone.
+func TestResultsAreNotAwaitedInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := roomy(4 << 20)
+		if !m.free.TryAcquire(m.all) {
+			t.Fatal("memory is taken already")
+		}
+		start := time.Now()
+		_, err := m.take(callContext{context.Background(), start.Add(50 * time.Millisecond)}, 1<<20)
+		if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took != 50*time.Millisecond {
+			t.Errorf("after %v: %v", took, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		if _, err := m.take(ctx, 1<<20); !errors.Is(err, context.Canceled) {
+			t.Errorf("a caller that has gone: %v", err)
+		}
+		start = time.Now()
+		_, err = m.take(callContext{Context: context.Background()}, 1<<20)
+		if took := time.Since(start); !errors.Is(err, api.ErrOverloaded) || took != resultWait {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
+}
