@@ -42,6 +42,14 @@ func (m *Most) again() {
 	}
 }
 
+// over tells whether the time is up: tablets with few rows do not come to look at the clock.
+func (m *Most) over() bool {
+	if m != nil {
+		m.checkTime()
+	}
+	return m != nil && m.late
+}
+
 // checkTime looks at the clock.
 func (m *Most) checkTime() {
 	m.late = m.late || !m.Until.IsZero() && !time.Now().Before(m.Until)

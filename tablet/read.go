@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/steledb/stele/client/api"
@@ -187,10 +188,16 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 	r := readerPool.Get().(*reader)
 	defer r.release()
 	r.access, r.rows.yields = as.a, true
-	inside := false
+	inside, passed := false, false // whether it goes on within a tablet, and has passed one
 	for !rg.passed(rg.Start) {
 		if err := s.provable(); err != nil {
 			return nil, err
+		}
+		if passed && ctx.Err() != nil {
+			return nil, fmt.Errorf("scan: %w", context.Cause(ctx))
+		}
+		if passed && most.over() {
+			return rg.Start, nil
 		}
 		t, err := s.tabletOf(tableName, rg.Start)
 		if errors.Is(err, api.ErrNotServing) {
@@ -223,7 +230,7 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 		if next != nil || len(t.end) == 0 {
 			return next, nil
 		}
-		rg.Start, inside = append(bytes.Clone(t.end), 0), false
+		rg.Start, inside, passed = append(bytes.Clone(t.end), 0), false, true
 	}
 	return nil, nil
 }

@@ -30,6 +30,9 @@ func (as For) ReadRows(ctx context.Context, tableName string, keys [][]byte, f *
 	r.access, r.rows.yields = as.a, true
 	s.stats.reads.Add(int64(len(keys)))
 	for at < len(keys) {
+		if at > 0 && ctx.Err() != nil {
+			return at, fmt.Errorf("read rows: %w", context.Cause(ctx))
+		}
 		if err := s.limits.CheckRowKey(keys[at]); err != nil {
 			return at, err
 		}

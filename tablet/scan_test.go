@@ -143,3 +143,53 @@ func TestBoundedScan(t *testing.T) {
 		}
 	}
 }
+
+// A scan of many small tablets ends when its time is up, or its caller's, though it finds nothing.
+func TestScanOfManyTabletsEnds(t *testing.T) {
+	const all, of = 100, 5
+	e := newEnv(t, Config{}, "f")
+	for i := range all {
+		e.mustApply(fmt.Sprintf("%04d", i), set("f", "q", 1, "v"))
+	}
+	for i := of - 1; i < all-1; i += of {
+		if _, err := e.Split(t.Context(), 1, fmt.Appendf(nil, "%04d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	none, err := table.Compile(table.ValueRegex("another"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nothing := func([]byte, []table.Cell) error { return errors.New("a row that was not asked for") }
+	var rg Range
+	ends := 0
+	for {
+		next, err := e.For(nil).Scan(t.Context(), testTable, rg, none, &Most{Until: time.Unix(1, 0)}, nothing)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next == nil {
+			break
+		}
+		if ends++; string(next) <= string(rg.Start) || ends > all {
+			t.Fatalf("goes on at %q after %q", next, rg.Start)
+		}
+		rg.Start = next
+	}
+	if ends != all/of-1 {
+		t.Errorf("it ended %d times, want %d", ends, all/of-1)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := e.Scan(ctx, testTable, Range{}, none, nothing); !errors.Is(err, context.Canceled) {
+		t.Errorf("whose caller has gone: %v", err)
+	}
+	var keys [][]byte
+	for i := 0; i < all; i += of {
+		keys = append(keys, fmt.Appendf(nil, "%04d", i))
+	}
+	at, err := e.For(nil).ReadRows(ctx, testTable, keys, none, nil)
+	if at > 1 || !errors.Is(err, context.Canceled) {
+		t.Errorf("rows of %d tablets: %d read, %v", len(keys), at, err)
+	}
+}

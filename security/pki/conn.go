@@ -49,9 +49,9 @@ const goodbyeMax = 100 * time.Millisecond
 
 // Close closes the connection. It waits for no peer that does not read, but for goodbyeMax.
 func (c *Conn) Close() error {
+	c.of.forget(c) // from now on nobody else sets the timer
 	c.end.Reset(goodbyeMax)
 	defer c.end.Stop()
-	c.of.forget(c)
 	if c.in != nil {
 		c.in.known(c)
 	}
@@ -71,29 +71,32 @@ func (c *Conn) Stay(as Peer, until time.Time) error {
 	if c.in == nil {
 		return nil
 	}
-	if err := c.of.become(c, as); err != nil {
+	if err := c.of.become(c, as, until); err != nil {
 		return err
 	}
 	c.in.known(c)
-	if until.IsZero() {
-		c.end.Stop()
-		return nil
-	}
-	c.end.Reset(until.Sub(c.of.opts.Now()))
 	return nil
 }
 
-// become has a connection count as that of a principal.
-func (e *Endpoint) become(c *Conn, as Peer) error {
+// become has a connection count as that of a principal, and last until then. One that was closed meanwhile is left alone: a timer
+// would keep it.
+func (e *Endpoint) become(c *Conn, as Peer, until time.Time) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, open := e.mu.conns[c]; !open || c.as.Kind != Anonymous {
+	if _, open := e.mu.conns[c]; !open {
 		return nil
 	}
-	if err := e.countLocked(as); err != nil {
-		return err
+	if c.as.Kind == Anonymous {
+		if err := e.countLocked(as); err != nil {
+			return err
+		}
+		c.as = as
 	}
-	c.as = as
+	if until.IsZero() {
+		c.end.Stop()
+	} else {
+		c.end.Reset(until.Sub(e.opts.Now()))
+	}
 	return nil
 }
 

@@ -498,6 +498,14 @@ func TestConnectionsOfPrincipal(t *testing.T) {
 	if meet(ann) != nil {
 		t.Error("one connection that is closed twice makes room for two")
 	}
+	gone := meet(nobody)
+	_ = gone.Close()
+	if err := gone.Stay(Peer{Kind: Principal, Name: "eve"}, now.Add(time.Hour)); err != nil {
+		t.Errorf("of one that is closed: %v", err)
+	}
+	if gone.end.Stop() {
+		t.Error("a timer keeps a connection that is closed")
+	}
 	if n := ours.Sever(func(p Peer) bool { return p.Name == "ann" }); n != 2 {
 		t.Errorf("%d connections of hers were ended, want 2", n)
 	}
