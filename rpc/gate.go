@@ -15,6 +15,8 @@ type gate struct {
 	max  int64
 	kept int64 // of max, for the preferred alone
 	used atomic.Int64
+	// forced is how much of it those that are not preferred have taken without asking, and is no concern of the preferred.
+	forced atomic.Int64
 	// waiting is len(mu.queue), or more while one is being added; preferred is how many of them are.
 	waiting, preferred atomic.Int32
 	mu                 struct {
@@ -52,7 +54,7 @@ func (g *gate) fits(n int64, preferred bool) bool {
 
 // has tells whether there was room for n, with which so much is used now.
 func (g *gate) has(used, n int64, preferred bool) bool {
-	return used == n || used <= g.max-g.kept || preferred && used <= g.max
+	return used == n || used <= g.max-g.kept || preferred && used-g.forced.Load() <= g.max
 }
 
 // take waits until n is free, at most for wait and no longer than until done is
@@ -108,7 +110,20 @@ func (g *gate) giveUp(w *gateWaiter) (taken bool) {
 }
 
 // force takes n whether it is free or not, for bytes that exist already.
-func (g *gate) force(n int64) { g.used.Add(n) }
+func (g *gate) force(n int64, preferred bool) {
+	g.used.Add(n)
+	if !preferred {
+		g.forced.Add(n)
+	}
+}
+
+// giveForced returns n that was forced.
+func (g *gate) giveForced(n int64, preferred bool) {
+	if !preferred {
+		g.forced.Add(-n)
+	}
+	g.give(n)
+}
 
 // give returns n.
 func (g *gate) give(n int64) {

@@ -681,3 +681,23 @@ func TestGatePrefers(t *testing.T) {
 		}
 	})
 }
+
+// What others have forced, the answers that they do not take, does not keep the preferred waiting.
+func TestGateKeepsFromAnswers(t *testing.T) {
+	g := newGate(10, 3)
+	if !g.tryTake(7) {
+		t.Fatal("the others do not have 7 of 10")
+	}
+	g.force(5, false)
+	if g.tryTake(1) || !g.tryTakePreferred(2) || g.tryTakePreferred(2) {
+		t.Error("the preferred do not have 3 of 10")
+	}
+	g.force(2, true)
+	if g.give(2); g.tryTakePreferred(2) {
+		t.Error("what the preferred have forced counts for nothing")
+	}
+	g.giveForced(2, true)
+	if g.giveForced(5, false); !g.tryTakePreferred(2) || g.forced.Load() != 0 || g.used.Load() != 9 {
+		t.Errorf("%d forced of %d", g.forced.Load(), g.used.Load())
+	}
+}

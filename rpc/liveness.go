@@ -99,7 +99,7 @@ func (c *Conn) ping() (end uint64) {
 	enc.Array(0)
 	sealFrame(enc.Bytes(), 0)
 	n := enc.Len()
-	c.room.force(int64(n))
+	c.room.force(int64(n), true)
 	var p pending
 	_ = c.push(enc, &p) // a connection that has failed ends the watch
 	return p.pos + uint64(n)

@@ -86,7 +86,7 @@ func newServerConn(s *Server, nc net.Conn, id uint64) *serverConn {
 	}
 	c.peer.ctx, c.peer.cancel = context.WithCancel(s.ctx)
 	c.out = newWriter(nc, s.cfg.WriteTimeout, &s.count.bytesOut, &s.count.writes)
-	c.out.onWrote = func(n int) { s.memory.give(int64(n)) }
+	c.out.onWrote = func(n int) { s.memory.giveForced(int64(n), c.preferred) }
 	c.out.onFail = c.kill
 	c.out.crowded = func() bool { return c.inFlight.Load() > 0 }
 	return c
@@ -392,9 +392,9 @@ func (c *serverConn) sendThen(enc *wire.Encoder, sent func()) {
 		sealFrame(enc.Bytes(), 0)
 	}
 	n := int64(enc.Len())
-	c.srv.memory.force(n)
+	c.srv.memory.force(n, c.preferred)
 	if err := c.out.append(enc, nil, sent); err != nil {
-		c.srv.memory.give(n)
+		c.srv.memory.giveForced(n, c.preferred)
 		return
 	}
 	if unsent := c.out.unsent.Load(); unsent-n > 16*c.srv.cfg.UnsentBytesMax {
