@@ -105,11 +105,16 @@ func orOlder(boss, method string, err error) error {
 	return fmt.Errorf("%w, in which it does not do %s for others: try again when all nodes are upgraded (node %s: %s)", errOlderMaster, method, boss, answer.Message)
 }
 
+// masterTime is how long a request waits for a master, however long its caller would: an election takes a second or two, and in plain
+// mode callers need not say when they give up.
+const masterTime = 30 * time.Second
+
 // passOn has the master's node carry out a principal's request, and answers with what it
 // answers. If this node becomes the master meanwhile, it serves the request itself.
 func (n *Node) passOn(c *rpc.Call, method string, who *subject, serve func(*rpc.Call)) {
 	c.OnAnswer(nil) // the master's node looks again, and writes it down
 	params := slices.Clone(c.Params.Rest())
+	began := time.Now()
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		if n.isMaster() {
 			g := guards[method]
@@ -129,7 +134,7 @@ func (n *Node) passOn(c *rpc.Call, method string, who *subject, serve func(*rpc.
 		if again {
 			pause(c.Context(), wait)
 		}
-		if !again || c.Context().Err() != nil {
+		if !again || c.Context().Err() != nil || time.Since(began) > masterTime {
 			fail(c, err)
 			return
 		}
