@@ -33,6 +33,9 @@ options:
     type: list
     elements: path
     default: [/var/lib/stele]
+  security_dir:
+    description: The folder of the node's keys. C(security) in the first data folder unless set.
+    type: path
   files:
     description: Files that the node reads when it starts. A node that started before one of them changed is stale.
     type: list
@@ -63,6 +66,10 @@ installed:
   returned: always
 has_data:
   description: Whether a node has its data here.
+  type: bool
+  returned: always
+secured:
+  description: Whether the folder of a node's keys is there, so that the node is one of a secured cluster.
   type: bool
   returned: always
 running:
@@ -126,6 +133,11 @@ class Host:
         """Tells whether a node has run with a folder: one that has only got its keys has not."""
         return os.path.exists(os.path.join(folder, "identity")) and any(os.path.exists(os.path.join(folder, d)) for d in ("raft", "blobs"))
 
+    def secured(self):
+        """Tells whether the folder of keys is there: with it a node is never open, whatever else is missing."""
+        p = self.module.params
+        return os.path.lexists(p["security_dir"] or os.path.join(p["data_dirs"][0], "security"))
+
     def stale(self, unit):
         """Says why the node that runs is not the one that would start now."""
         pid = int(unit.get("MainPID") or 0)
@@ -148,6 +160,7 @@ class Host:
         seen = {
             "installed": self.installed(),
             "has_data": any(self.holds(d) for d in self.module.params["data_dirs"]),
+            "secured": self.secured(),
             "running": unit["ActiveState"] in ("active", "activating", "reloading", "deactivating"),
             "service_failed": unit["ActiveState"] == "failed",
             "version": "",
@@ -200,6 +213,7 @@ def main():
             **COMMON,
             "unit": {"type": "str", "default": "stele.service"},
             "data_dirs": {"type": "list", "elements": "path", "default": ["/var/lib/stele"]},
+            "security_dir": {"type": "path"},
             "files": {"type": "list", "elements": "path", "default": ["/etc/stele/stele.yaml"]},
             "serving": {"type": "bool", "default": False},
         },
