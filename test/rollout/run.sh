@@ -4,16 +4,19 @@
 # The hosts are namespaces of this machine with systemd, sshd and files of their own, see hosts.sh. On them a cluster is
 # formed, upgraded, taken back, and changed host by host, over SSH, while users read and write: none of their operations may
 # fail, save while a host is lost, and no row that was acknowledged may be gone. Each playbook is run a second time, and must
-# change nothing. It takes root, and ends after LIMIT (12m), whatever happens. Logs of playbooks are in .cache/rollout/.
+# change nothing. The cluster is secured; SECURITY=false tries an open one. It takes root. Once all that it needs is built, it
+# ends after LIMIT (15m: a secured cluster took 11 on two cores), whatever happens. Logs of playbooks are in .cache/rollout/.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cache=$PWD/.cache logs=$PWD/.cache/rollout
 go=${GO:-go}
+SECURITY=${SECURITY:-true}
 ok() { printf 'ok   %4d s  %s\n' $SECONDS "$*"; }
 die() { echo "FAIL $*" >&2; exit 1; }
 
 # What it needs, which is put in place here; then again in namespaces.
 prepare() {
+	[[ $SECURITY = @(true|false) ]] || die "SECURITY is $SECURITY, and may be true or false"
 	[ "$(id -u)" -eq 0 ] || die "hosts of their own need root"
 	scripts/need.sh 'test -x /lib/systemd/systemd && systemctl --version' systemd systemd-sysv
 	scripts/need.sh 'ip -V' iproute2
@@ -61,12 +64,12 @@ if [ "${1:-}" != --inside ]; then
 	trap end EXIT
 	trap 'exit 130' INT TERM
 	prepare
-	timeout -k 30 "${LIMIT:-12m}" unshare -m -n --propagation private bash "$0" --inside "$work" "$SECONDS" &
+	timeout -k 30 "${LIMIT:-15m}" unshare -m -n --propagation private bash "$0" --inside "$work" "$SECONDS" &
 	inside=$!
 	code=0
 	wait $inside || code=$?
 	inside=
-	[ $code -ne 124 ] || echo "FAIL not done after ${LIMIT:-12m}" >&2
+	[ $code -ne 124 ] || echo "FAIL not done after ${LIMIT:-15m}" >&2
 	exit $code
 fi
 

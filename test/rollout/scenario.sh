@@ -1,5 +1,10 @@
 # shellcheck shell=bash
-# What is done with the hosts; run.sh sources it. SECURITY=true has them form a secured cluster.
+# What is done with the hosts; run.sh sources it. They form a secured cluster, by the collection's default; an open one if
+# SECURITY is false.
+
+# Seconds in which three bare hosts are to be a cluster that serves. They reach nothing but each other: no package is
+# downloaded meanwhile.
+FOUNDED_MAX=120
 
 # inventory HOST… writes the inventory: these are the hosts of the cluster. $package is what they run, and $unit what
 # their units have; h5 is given the program alone.
@@ -16,7 +21,6 @@ inventory() {
 			    monitoring_credential_file: "${STELE_CREDENTIAL:-}"
 			stele:
 			  vars:
-			    stele_security: ${SECURITY:-false}
 			    stele_credential_file: $work/admin.pem
 			    stele_gossip_key_file: $work/gossip.key
 			    stele_settings: {memory: 256MiB, extent_size: 1MiB}
@@ -24,8 +28,9 @@ inventory() {
 			    stele_drain_timeout: 120
 			    stele_heal_timeout: 180
 			    stele_start_timeout: 90
-			  hosts:
 		END
+		[ "$SECURITY" = true ] || echo "    stele_security: false"
+		echo "  hosts:"
 		for host in "$@"; do
 			if [ "$host" = h5 ]; then
 				echo "    $host: {ansible_host: $(address "$host"), stele_binary: $first}"
@@ -68,6 +73,12 @@ stops() {
 	log=$logs/$((plays += 1))-$1-stops
 	! ansible-playbook "steledb.stele.$1" >"$log" 2>&1 || die "playbook $1 has not stopped"
 	grep -q "$2" "$log" || { tail -n 60 "$log" >&2; die "playbook $1 stopped, and not for \"$2\""; }
+}
+
+# refused PLAYBOOK WHY runs a playbook, which must stop for that reason before it changes anything.
+refused() {
+	stops "$@"
+	! grep -E 'changed=[1-9]' "$log" >&2 || die "playbook $1 has changed something before it stopped"
 }
 
 # again PLAYBOOK [ARG…] runs a playbook that must change nothing.
@@ -127,7 +138,9 @@ scenario() {
 	play site
 	secured
 	check v0.0.1
+	[ "$took" -lt "$FOUNDED_MAX" ] || die "three bare hosts are a cluster after $took s, and should be within $FOUNDED_MAX s"
 	ok "three bare hosts are a cluster, after $took s"
+	mistaken
 	again site
 	ok "site.yml again: nothing changes"
 
@@ -189,7 +202,7 @@ scenario() {
 
 # secured looks at what a secured cluster has come with, and has everybody use the credential.
 secured() {
-	[ "${SECURITY:-false}" = true ] || return 0
+	[ "$SECURITY" = true ] || return 0
 	local host
 	[ "$(stat -c %a "$work/admin.pem")" = 600 ] || die "the credential on the controller: $(stat -c '%a %n' "$work/admin.pem")"
 	"$first" --addr "$(addresses)" node list --timeout 5s >/dev/null 2>&1 && die "a stranger is answered"
@@ -201,6 +214,32 @@ secured() {
 	export STELE_CREDENTIAL=$work/admin.pem
 	inventory "${members[@]}"
 	ok "secured: strangers are turned away, and the credential is on the controller alone"
+}
+
+# mistaken has playbooks refuse inventories by which the cluster of h1 to h3 would be secured in part, or no more.
+mistaken() {
+	if [ "$SECURITY" = false ]; then
+		SECURITY=true
+		inventory h1 h2 h3
+		refused site "a node of an open cluster"
+		SECURITY=false
+		inventory h1 h2 h3
+		ok "an inventory that does not call an open cluster open changes nothing"
+		return
+	fi
+	SECURITY=false
+	inventory h1 h2 h3
+	refused site "keys of a secured cluster"
+	SECURITY=true
+	on h4 mkdir -p /var/lib/stele/raft # what is left of a node of an open cluster
+	on h4 touch /var/lib/stele/identity
+	inventory h1 h2 h3 h4
+	refused grow "a node of an open cluster"
+	on h4 rm -r /var/lib/stele
+	STELE_CREDENTIAL='' inventory h1 h2 h3
+	refused monitoring "answers only who has a credential"
+	inventory h1 h2 h3
+	ok "a secured cluster does not become an open one, takes no host of one, and is not scraped without a credential"
 }
 
 # monitored has Prometheus look at the cluster, and asks it.
