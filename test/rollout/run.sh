@@ -46,7 +46,10 @@ prepare() {
 	ansible-galaxy collection install --force -p "$cache/collections" ansible >/dev/null
 	(cd ansible && ansible-lint --offline --strict --profile production >"$logs/lint" 2>&1) || { grep -v WARNING "$logs/lint" >&2; die "ansible-lint"; }
 	promtool check rules ansible/roles/monitoring/files/stele.rules.yml >"$logs/promtool" || { cat "$logs/promtool" >&2; die "alerts"; }
-	(cd ansible/roles/monitoring/files && promtool test rules stele.rules.test.yml) >>"$logs/promtool" 2>&1 || { cat "$logs/promtool" >&2; die "alerts do not do what they should"; }
+	(cd ansible/roles/monitoring/files && promtool test rules stele.rules*.test.yml) >>"$logs/promtool" 2>&1 || { cat "$logs/promtool" >&2; die "alerts do not do what they should"; }
+	for alert in $(sed -n 's/^ *- alert: //p' ansible/roles/monitoring/files/stele.rules.yml); do
+		grep -q "$alert" ansible/roles/monitoring/files/stele.rules*.test.yml || die "no test names alert $alert"
+	done
 	ok "built; ansible-lint and promtool have nothing to say"
 }
 
