@@ -44,6 +44,7 @@ func TestMain(m *testing.M) {
 //	leader VAR           set VAR to the name of the node that leads the lock service
 //	node-of NAME TEXT    fail unless the log of a node of the cluster has this text
 //	eventually PATTERN CMD...  run a command until what it prints matches
+//	readme               run the lines of README.md that begin with bin/stele, but for serve
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -75,6 +76,7 @@ func TestScripts(t *testing.T) {
 			"leader":     findLeader,
 			"node-of":    matchLogInCluster,
 			"eventually": eventually,
+			"readme":     runReadme,
 		},
 	})
 }
@@ -261,4 +263,24 @@ func oneOfFiles(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("%d files match %s, want one: %v", len(found), args[1], found)
 	}
 	ts.Setenv(args[0], found[0])
+}
+
+// runReadme runs what README.md has a newcomer type, with the program that is tested.
+func runReadme(ts *testscript.TestScript, _ bool, _ []string) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	ts.Check(err)
+	ran := 0
+	for line := range strings.Lines(string(text)) {
+		command, ok := strings.CutPrefix(strings.TrimSpace(line), "bin/stele ")
+		if !ok || strings.HasPrefix(command, "serve ") {
+			continue
+		}
+		if err := ts.Exec("sh", "-c", "exec stele "+command); err != nil {
+			ts.Fatalf("README.md has: stele %s\n%v", command, err)
+		}
+		ran++
+	}
+	if ran < 3 {
+		ts.Fatalf("README.md has %d commands to try: how are they told?", ran)
+	}
 }
