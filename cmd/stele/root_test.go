@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,6 +56,9 @@ func checkExample(t *testing.T, root *cobra.Command, line string) {
 	command, _, _ = strings.Cut(command, " | ")
 	words := strings.Fields(command)
 	cmd, rest, err := root.Find(words)
+	if err == nil && cmd.Flags().Lookup("ttl") != nil && slices.Contains(words, ">") { // of a token or credential
+		t.Errorf("example %q: others may read a file that the shell makes, so a secret in it is refused: --out", line)
+	}
 	if err != nil || cmd == root && len(words) > 0 && !strings.HasPrefix(words[0], "-") {
 		t.Errorf("example %q: no such command", line)
 		return

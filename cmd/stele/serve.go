@@ -107,7 +107,7 @@ func (a *app) invite(c *configuration, addr string) {
 		return
 	}
 	if c.securityDir() != "" {
-		a.talk("another host joins this one by a token, which you make with\n\n  stele token create --addr %s --credential admin.pem > token\n\nand copy to it:\n\n  %s\n",
+		a.talk("another host joins this one by a token, which you make with\n\n  stele token create --addr %s --credential admin.pem --out token\n\nand copy to it:\n\n  %s\n",
 			addr, c.invitation(addr))
 		return
 	}

@@ -24,7 +24,7 @@ func (a *app) tokenCommand() *cobra.Command {
 		Long: `Make, list and revoke the tokens by which hosts join a cluster with certificates. Who
 has one may add a host to the cluster, until it is used up or has ended: give it away
 as you would a password. It is shown once, and only its hash is kept.`,
-		Example: `  stele token create > token
+		Example: `  stele token create --out token
   stele token list
   stele token revoke 0102030405060708`,
 		Args: unknownVerb,
@@ -66,9 +66,10 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 
   stele serve --data-dir DIR --join ADDR --token-file FILE
 
-The token names the cluster: the host gives it to no other. With --node it is for that
-node alone, whose certificate has ended while it was off: it keeps its id and data.`,
-		Example: `  stele token create > token
+The token names the cluster: the host gives it to no other. A file of it must be for its
+owner alone, as --out makes it. With --node it is for that node alone, whose certificate
+has ended while it was off: it keeps its id and data.`,
+		Example: `  stele token create --out token
   stele token create --uses 3 --ttl 24h --out token
   stele token create --node n3`,
 		Args: cobra.NoArgs,

@@ -20,9 +20,9 @@ func (a *app) userCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "user",
 		Short: "Add, list, disable and remove users, and revoke their credentials",
-		Long: `Add, list, disable and remove the users of a cluster with certificates. A user shows who
-he is by a certificate, or by an access token: verbs take either with --credential FILE.
-What he may do says "stele acl".`,
+		Long: `Add, list, disable and remove the users of a cluster with certificates. Users show
+who they are by a certificate, or by an access token: verbs take either with --credential
+FILE, which must be for its owner alone. What they may do says "stele acl".`,
 		Example: `  stele user add ann --out ann.pem
   stele user add loader --token --ttl 30d --out loader.token
   stele user revoke ann`,
@@ -63,10 +63,10 @@ func (a *app) userAddCommand() *cobra.Command {
 		Short: "Make a credential for a user, who is new or not",
 		Long: `Make a credential for a user. A new one has no rights yet: see "stele acl grant". Without
 --token it is a certificate with its key, which is made here and goes nowhere but to
-the file. A token is for programs that cannot use one: it is printed once, and only its
+the file. A token is for programs that cannot use one: it is shown once, and only its
 hash is kept.`,
 		Example: `  stele user add ann --out ann.pem
-  stele user add loader --token --ttl 30d > loader.token`,
+  stele user add loader --token --ttl 30d --out loader.token`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" && !isToken {
@@ -217,9 +217,10 @@ func (a *app) userRevokeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke NAME",
 		Short: "Make a user's credentials of no use",
-		Long: `Make all certificates and tokens of a user of no use, or one token. His rights stay: a
-credential that is made for him afterwards has them. When the command returns, no node
-answers anything to who shows them. If it says that the outcome is unknown, make it again.`,
+		Long: `Make all certificates and tokens of a user of no use, or one token. The user's rights
+stay: a credential that is made afterwards has them. When the command returns, no node
+answers anything to who shows the old ones. If it says that the outcome is unknown, make
+it again.`,
 		Example: `  stele user revoke ann
   stele user revoke loader --token 0102030405060708`,
 		Args: cobra.ExactArgs(1),
@@ -281,9 +282,9 @@ func (a *app) userRemoveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "remove NAME",
 		Aliases: []string{"rm"},
-		Short:   "Remove a user with his credentials and rights",
-		Long: `Remove a user with his credentials and rights. When the command returns, no node answers
-anything to him. One of that name who is added later has nothing of his.`,
+		Short:   "Remove a user with all credentials and rights",
+		Long: `Remove a user with all credentials and rights. When the command returns, no node answers
+anything to that user. One of that name who is added later has nothing of all that.`,
 		Example: `  stele user remove ann`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
