@@ -12,6 +12,7 @@
 // # What a node keeps
 //
 //	<each data folder>/identity   whose the folder is: package node/identity
+//	<each data folder>/lock       locked by the process that is the node
 //	<first data folder>/peers     where the other nodes were last
 //	<first data folder>/removed   which nodes were removed, if it has certificates: removedFile
 //	<one data folder>/raft        the Raft log and snapshots, if the node votes
@@ -35,6 +36,8 @@
 //	/acl/tokens/<id>       a token that makes its bearer a principal: package security/token
 //	/security/join/<id>    a token by which hosts join: package security/token
 //	/sweep                 the round of the sweep of the block store: package blobfs
+//	/quota/...             quotas, and whose a table is: package node/quota
+//	/locks/...             files and locks of users
 //
 // # Start
 //

@@ -3,12 +3,30 @@ package node
 import (
 	"context"
 	"errors"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/internal/rpcdoc"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )
+
+// The page about the protocol names what is the cluster's own.
+func TestDocHasSystemPaths(t *testing.T) {
+	text := rpcdoc.Part(t, "### Methods of the lock service", "### Sessions")
+	_, text, _ = strings.Cut(text, "What is below ")
+	text, _, ok := strings.Cut(text, " is the cluster's own")
+	var listed []string
+	for _, m := range regexp.MustCompile("`(/[a-z]+)`").FindAllStringSubmatch(text, -1) {
+		listed = append(listed, m[1])
+	}
+	if want := slices.Sorted(slices.Values(systemPaths)); !ok || !slices.Equal(listed, want) {
+		t.Errorf("docs/rpc.md lists %v, the code has %v", listed, want)
+	}
+}
 
 // What nodes keep in the lock service is not for clients to change; what says that it
 // is a node may.

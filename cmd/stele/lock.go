@@ -24,14 +24,15 @@ func (a *app) lockCommand() *cobra.Command {
 cluster's voters. Each file is a lock as well. Paths begin with a slash; the
 directories above a file are made with it.
 
-The cluster keeps its own files there, under /cluster, /master, /servers, /root,
-/tables, /tablets, /blobs, /acl and /logs: look, and do not touch.
+The cluster keeps its own files there (docs/rpc.md names them): look, and do not touch.
+Yours go best below /locks. In a cluster with certificates they can be nowhere else, and
+--credential takes a certificate, not an access token.
 
 Exit codes, beside those of "stele --help": 6, there is no such path, or another
 generation or sequencer than was given; 7, the lock was not got in time.`,
-		Example: `  stele lock set /app/config 'replicas: 3'
-  stele lock get /app/config
-  stele lock hold /app/nightly --wait 10m -- ./nightly.sh`,
+		Example: `  stele lock set /locks/config 'replicas: 3'
+  stele lock get /locks/config
+  stele lock hold /locks/nightly --wait 10m -- ./nightly.sh`,
 		Args: unknownVerb,
 		RunE: needVerb,
 	}

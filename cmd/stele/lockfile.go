@@ -22,8 +22,8 @@ cannot be printed escaped, unless --raw is given.
 
 The answer is what the last write left, or with --stale what some voter has, which
 may be older but needs no leader.`,
-		Example: `  stele lock get /app/config
-  stele lock get /app/config --json`,
+		Example: `  stele lock get /locks/config
+  stele lock get /locks/config --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.locks(cmd, quick, func(ctx context.Context, c *session.Client) error {
@@ -102,10 +102,10 @@ the exit code is 6. With --guard the write is made only while a lock is held, to
 by its sequencer, as in STELE_LOCK_SEQUENCER of "stele lock hold".
 
 When "set" returns, no reader anywhere gets the old content any more.`,
-		Example: `  stele lock set /app/config 'replicas: 3'
-  stele lock set /app/config - < config.yaml
-  stele lock set /app/leader "$HOSTNAME" --create
-  stele lock set /app/done yes --guard "$STELE_LOCK_SEQUENCER"`,
+		Example: `  stele lock set /locks/config 'replicas: 3'
+  stele lock set /locks/config - < config.yaml
+  stele lock set /locks/leader "$HOSTNAME" --create
+  stele lock set /locks/done yes --guard "$STELE_LOCK_SEQUENCER"`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			gen, err := g.of(cmd)
@@ -159,8 +159,8 @@ func (a *app) lockRemoveCommand() *cobra.Command {
 		Short:   "Remove a file or an empty directory",
 		Long: `Remove a file or an empty directory, with --generation only if it has not been
 changed since. A file whose lock is held stays.`,
-		Example: `  stele lock rm /app/config
-  stele lock rm /app/config --generation 1234`,
+		Example: `  stele lock rm /locks/config
+  stele lock rm /locks/config --generation 1234`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			gen, err := g.of(cmd)
@@ -195,7 +195,7 @@ func (a *app) lockListCommand() *cobra.Command {
 		Long: `List what is in a directory, / by default: a name a line, directories with a
 slash behind; with --long a table.`,
 		Example: `  stele lock ls
-  stele lock ls /app -l`,
+  stele lock ls /locks -l`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := "/"
@@ -256,8 +256,8 @@ func (a *app) lockStatCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stat PATH",
 		Short: "Show a node's generations, and who holds its lock",
-		Example: `  stele lock stat /app/nightly
-  stele lock stat /app/nightly --json`,
+		Example: `  stele lock stat /locks/nightly
+  stele lock stat /locks/nightly --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.locks(cmd, quick, func(ctx context.Context, c *session.Client) error {

@@ -59,9 +59,9 @@ those who are written to check the sequencer.
 The exit code is the command's: 128 and its number if a signal ended it, 127 if it
 could not be run. 7 means that the lock was not got in time, 5 that it was lost and
 the command stopped; other codes are those of "stele --help".`,
-		Example: `  stele lock hold /jobs/nightly -- ./nightly.sh --full
-  stele lock hold /jobs/nightly --wait 10m -- sh -c 'stele lock check "$STELE_LOCK_SEQUENCER" && ./deploy'
-  stele lock hold /data --shared --wait forever -- ./reader`,
+		Example: `  stele lock hold /locks/nightly -- ./nightly.sh --full
+  stele lock hold /locks/nightly --wait 10m -- sh -c 'stele lock check "$STELE_LOCK_SEQUENCER" && ./deploy'
+  stele lock hold /locks/data --shared --wait forever -- ./reader`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() > 1 {

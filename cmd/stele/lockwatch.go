@@ -26,7 +26,7 @@ in the order of the changes, until interrupted. The path need not exist.
   failed_over                 events may have been missed: look again
 
 Events of one kind that follow one another closely may come as one.`,
-		Example: `  stele lock watch /app/config
+		Example: `  stele lock watch /locks/config
   stele lock watch /servers --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
