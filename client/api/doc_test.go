@@ -101,7 +101,7 @@ func TestDocLimits(t *testing.T) {
 		fmt.Sprintf("| %d MiB |", ResultBytesMax>>20),
 		"| rules in a `read_modify_write` | " + fmt.Sprint(RulesMax),
 		"| cursors open on one node | " + thousands(CursorsMax),
-		fmt.Sprintf("| blob | %d GiB, in %d extents |", BlobBytesMax>>30, BlobExtentsMax),
+		fmt.Sprintf("| blob | %d GiB, in %d extents; less if", BlobBytesMax>>30, BlobExtentsMax),
 		fmt.Sprintf("| name of a blob | %d bytes |", BlobNameBytesMax),
 		fmt.Sprintf("`blob_read` | %d MiB |", BlobPieceBytesMax>>20),
 		fmt.Sprintf("| uploads to one node at a time | %d |", UploadsMax),

@@ -22,8 +22,9 @@ func (a *app) blobCommand() *cobra.Command {
 		Use:   "blob",
 		Short: "Store files, and look after what the block store holds",
 		Long: `Store files as blobs, and look after what the block store holds: blobs, the
-SSTables of tables and the commit logs of nodes. All are cut into extents of up to
-64 MiB, each of which is on three nodes if there are as many. Any node can be asked.
+SSTables of tables and the commit logs of nodes. All are cut into extents (64
+MiB, or the setting extent_size), each of which is on three nodes if there are as many.
+Any node can be asked.
 
 A blob never changes. It is named by an id, of 32 hexadecimal digits.`,
 		Example: `  stele blob put backup.tar
@@ -63,7 +64,7 @@ func (a *app) blobPutCommand() *cobra.Command {
 		Short: "Store a file and print its id",
 		Long: `Store a file, or with "-" what comes on standard input, and print the id of the
 blob that it is then. When the id is there, the blob is on the disks of all its
-nodes. At most 100 GiB.
+nodes. At most 1600 extents of 64 MiB, 100 GiB; less with a smaller extent_size.
 
 The name is for people, and need not be unique: the file's unless --name says
 otherwise. If the command is interrupted nothing is stored.`,

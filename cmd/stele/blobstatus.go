@@ -22,7 +22,7 @@ UNDER are extents that have too few replicas, counted by the node that sees to t
 node that does not answer for a while is done without, and what it had is copied.
 ROTTEN are damaged replicas that are not made anew yet. LOG ON is on how many nodes that
 is which the node appends to its commit log. GARBAGE waits in quarantine to be removed;
-the master looks for more every few hours, which is told in a sentence once it has.
+the master looks for more every hour, which is told in a sentence once it has.
 SCRUB is how far the node is with reading all its replicas, again and again.
 
 STATE is "counts" until a node has looked through what it has, after it has started and
