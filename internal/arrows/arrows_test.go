@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,9 +20,8 @@ const module = "github.com/steledb/stele/"
 // table and internal packages.
 var allowed = map[string][]string{
 	"cmd":      {"node", "client", "tablet", "blobfs", "raftmeta", "security"},
-	"node":     {"master", "tablet", "gateway", "client", "blobfs", "raftmeta", "rpc", "security"},
+	"node":     {"master", "tablet", "client", "blobfs", "raftmeta", "rpc", "security"},
 	"master":   {"client", "blobfs", "raftmeta", "rpc"},
-	"gateway":  {"client", "security"},
 	"tablet":   {"client", "blobfs", "raftmeta", "rpc"},
 	"client":   {"rpc", "security"},
 	"blobfs":   {"rpc"},
@@ -28,7 +29,7 @@ var allowed = map[string][]string{
 	"rpc":      {},
 	"security": {}, // who is who, and who may what: those who serve and call decide by it
 	"table":    {},
-	"internal": {"client", "rpc"}, // internal/bench and internal/webtable are clients
+	"internal": {"client", "rpc"}, // internal/bench and internal/webload are clients
 	"test":     {"node", "client", "raftmeta", "rpc", "security"},
 }
 
@@ -99,6 +100,49 @@ func TestDocs(t *testing.T) {
 	for _, p := range packages(t) {
 		if p.Doc == "" && len(p.Imports) > 0 {
 			t.Errorf("%s has no package comment", p.ImportPath)
+		}
+	}
+}
+
+// TestTour holds ARCHITECTURE.md to the tree: it names each package, and says what each
+// invariant is that a comment, a page or a test cites as "I" and a number.
+func TestTour(t *testing.T) {
+	tour, err := os.ReadFile("../../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range packages(t) {
+		if path := strings.TrimPrefix(p.ImportPath, module); !strings.Contains(string(tour), "`"+path+"/`") {
+			t.Errorf("ARCHITECTURE.md does not name `%s/`", path)
+		}
+	}
+	cited := regexp.MustCompile(`\bI[0-9]+\b`)
+	places := make(map[string]string)
+	err = filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != "../.." && strings.HasPrefix(d.Name(), ".") {
+			return filepath.SkipDir
+		}
+		if ext := filepath.Ext(path); ext != ".go" && ext != ".md" {
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		for _, name := range cited.FindAllString(string(b), -1) {
+			places[name] = path
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(places) < 10 {
+		t.Fatalf("only %d invariants are cited: how are they told?", len(places))
+	}
+	for name, path := range places {
+		if !strings.Contains(string(tour), "\n| "+name+" | ") {
+			t.Errorf("%s cites %s, and ARCHITECTURE.md does not say what that is", path, name)
 		}
 	}
 }
