@@ -53,7 +53,10 @@ func TestExitCodes(t *testing.T) {
 		{fmt.Errorf("serve: %w", node.ErrRemoved), exitNotFound, "removed from the cluster"},
 		{nodeFailure(fmt.Errorf("serve: %w", node.ErrRemoved)), exitNotFound, "removed from the cluster"},
 		{nodeFailure(&fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}), exitError, "open x"},
-		{fmt.Errorf("serve: %w: yesterday", node.ErrExpired), exitDenied, "has ended"},
+		{nodeFailure(fmt.Errorf("serve: %w: yesterday", node.ErrExpired)), exitDenied, "has ended"},
+		{nodeFailure(api.FromRPC(api.ToRPC(&api.TokenRefusedError{Reason: api.TokenSpent, Text: "it is spent"}))), exitDenied, "who has used this one"},
+		{nodeFailure(&pki.PeerError{Why: pki.ErrExpired}), exitError, "clocks"}, // of a node that renews its certificate just now
+		{nodeFailure(fmt.Errorf("open the log: %w", client.ErrPermission)), exitError, "give you the right"},
 		{&client.UnreachableError{Addr: "h:1", Err: client.ErrNoCredential}, exitDenied, "h:1: the node takes nobody"},
 		{&client.UnreachableError{Addr: "h:1", Err: &pki.PeerError{Why: pki.ErrOtherCluster}}, exitDenied, "of one cluster"},
 		{&client.UnreachableError{Addr: "h:1", Err: &pki.PeerError{Why: pki.ErrExpired}}, exitDenied, "clocks"},

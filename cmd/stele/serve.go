@@ -14,7 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/security/pki"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -235,17 +237,24 @@ func (a *app) stop(n stoppable, drain, bound time.Duration, log *slog.Logger) er
 }
 
 // nodeFailure returns why a node has failed. What it has not found, such as a file on a disk
-// that broke, may be there when it is started again, unlike the node that was removed: its
-// exit code is none that keeps the unit from that.
+// that broke, may be there when it is started again, and who refused it may think better of
+// it, unlike the node that was removed, or may not join: other exit codes are none that keep
+// the unit from that.
 func nodeFailure(err error) error {
 	if err == nil || errors.Is(err, node.ErrRemoved) {
 		return err
 	}
 	f := faultOf(err)
-	if f.code == exitNotFound {
+	if f.code == exitNotFound || f.code == exitDenied && !mayNotJoin(err) {
 		f.code = exitError
 	}
 	return f
+}
+
+// mayNotJoin tells whether a host needs another token to be a node.
+func mayNotJoin(err error) bool {
+	var refused *client.TokenRefusedError
+	return errors.Is(err, node.ErrExpired) || errors.As(err, &refused) || isTokenFormat(err) || errors.Is(err, pki.ErrUntrusted)
 }
 
 // startError tells what can be done about a node that did not come up.
