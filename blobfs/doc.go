@@ -44,8 +44,15 @@
 //	auditing OpenIn, with a fleet Close             asking nodes whether they hold what they should
 //	work     OpenIn, with a fleet Close             the task in hand; Workers of them
 //	scrubbing, balancing  OpenIn  Close             reading extents; giving them to emptier nodes
+//	watch    CreateLog            its log's end     looking whether replicas of a log are slow
+//	link     frames for a node    the replica is    sending a log's frames to one node
+//	                              given up
+//	change   a log's writer       its answer        opening, cutting or dropping a replica; reading or
+//	                                                  saving the list of extents
+//	flush    frames of others     they are durable  a log's replica here
+//	fence    OpenLog              OpenLog           fencing a log on one node
 //
-// What is queued for a stream is bounded by twice the window of its sender, 8 MiB; beyond that the
+// What is queued for a stream is bounded by 16 MiB, twice the window of its sender; beyond that the
 // sender is refused. A node has at most 256 streams.
 //
 // Of tasks the 16,384 most urgent wait; the others are found by the next scan. What cannot be done is tried

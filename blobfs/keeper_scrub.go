@@ -134,7 +134,7 @@ func (b *scrubber) scrub(ctx context.Context, x *local.ExtentInfo) {
 	}
 }
 
-// scrubStatus returns how far the scrub is. Called with mu held.
+// scrubStatusLocked returns how far the scrub is.
 func (k *keeper) scrubStatusLocked() ScrubStatus {
 	m := k.mu.mark
 	perSec, total := k.scrubs.now()

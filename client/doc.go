@@ -26,7 +26,8 @@
 // looked up, from below, and the steps above it only if those prove wrong, too. So a lookup
 // takes one round trip mostly, three with nothing known and six with all wrong. Calls that
 // want the same share it. A server that refuses may say who has the tablet, which saves it. While
-// 1 MiB of requests or more waits to be sent to the node that is asked, it goes by a connection of its own.
+// 1 MiB of requests or more waits to be sent to the node that is asked, it goes by a connection of its own, or by
+// the first one if the node takes no other.
 //
 // A tablet that no server has, because it moves or is recovered, is waited for, until
 // RetryTimeMax.
@@ -81,6 +82,10 @@
 //	batch sender     ApplyAll, GetAll      its batch is answered; joined one batch
 //	flight           a call whose tablet   the tablet is found or not;   one lookup; at most
 //	                 is not known          Close cancels and joins it    four for each table
+//	blob pieces      PutBlob               the call ends, and its        reading the caller's
+//	                                       reader has returned           io.Reader
+//	blob reads       CopyBlob              the call ends, which joins    a piece each, four ahead
+//	                                       them
 //
 // # Invariants
 //
@@ -91,7 +96,8 @@
 //	C3. A scan delivers each row of its range that lives through the scan once, in
 //	    order, whatever happens to connections and cursors.
 //	C4. A Scanner holds at most two batches: the one being read and the next.
-//	C5. After Close no goroutine and no connection of the Client is left.
+//	C5. After Close no goroutine and no connection of the Client is left, but for one that
+//	    waits for a reader that was given to PutBlob and does not return.
 //	C6. Locations of a table do not overlap, and tell what METADATA, or else a hint, last
 //	    said of the row; none is used again after a call went there in vain.
 //	C7. Limit and the order of rows are the whole scan's, however many servers it reads.

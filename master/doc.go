@@ -1,7 +1,7 @@
 // Package master is Bigtable's master (§5.1, §5.2): the one node of a cluster that
-// sees to it that the others have what they need. It holds the master lock and
-// decides who votes in the lock service. It will also
-// give out the tablets, once METADATA is served.
+// sees to it that the others have what they need. It holds the master lock, decides
+// who votes in the lock service, gives out the tablets, and has the commit logs of
+// dead servers sorted.
 //
 // In the paper the master takes a lock in Chubby so that there is one, and Chubby's
 // cell is somebody else's business. Here the lock service is part of the nodes, so
@@ -34,11 +34,14 @@
 //
 // # Goroutines
 //
-//	goroutine   started by   ends with              does
-//	Run         the node     its ctx                holds the lock, keeps the voters
-//	assigner    work         the mastership         looks each Pause, or when an order has ended
-//	order       the assigner itself, or the reign   one order; at most one for each tablet and server
-//	help        an order     the order              has one server sort pieces; ends with that server, too
+//	goroutine     started by   ends with              does
+//	Run           the node     its ctx                holds the lock, keeps the voters
+//	leader watch  reign        the reign              ends it when leadership changes
+//	lock watch    work         the mastership         ends it when the lock is lost
+//	hail          voterKeeper  its answer             tells one node who is master
+//	assigner      work         the mastership         looks each Pause, or when an order has ended
+//	order         the assigner itself, or the reign   one order; at most one for each tablet and server
+//	help          an order     the order              has one server sort pieces; ends with that server, too
 //
 // # Invariants
 //

@@ -1,6 +1,7 @@
 // Package node is one running Stele node: it builds the parts, wires them
-// together, owns the ports, and starts, drains and stops them. It has no logic
-// of its own beyond that and the translation of remote calls to the parts:
+// together, owns the ports, and starts, drains and stops them. It translates
+// remote calls to the parts, and decides who may make them (see Rights), how
+// often (Quotas), and who belongs to the cluster (Certificates).
 //
 //	rpc ──▶ data.go, scan.go, admin.go ──▶ tablet.Server ──▶ blobfs.Store
 //	    │                  └─▶ catalog.go ──▶ session ──▶ the lock service's leader
@@ -118,6 +119,17 @@
 //	followRemoved    Start            Close               turns away nodes that were removed
 //	watchRemoval     Start            Close, removal      ends the node when it is removed
 //	master           startMaster      Close               holds /master where the leader is
+//	severRefused     Start            Close               ends connections of principals who are not let in
+//	sever            followRemoved    some seconds later  ends connections of a node that was removed
+//	joinGossip       joinCluster      an answer, Close    asks members to take this node in
+//	lock watch       openTabletServer its end             gives it up when the lock is lost
+//	reign watch      a change; sweep  its end, the reign  ends what only the master may do
+//	split            a tablet's wish  its end             one at a time of users' tablets, and one of METADATA's
+//	press            create_table     all is served       tells the master of a new table
+//	dropRuns         a recovery done  a minute at most    removes what a recovery has left
+//	askLockRight     a keep_alive     its answer          one at a time for a connection
+//	mutate           mutate           its answer          a write that waits; as many as requests in flight
+//	welcome          streams          its greeting        greets one connection of Raft
 //	signs of life    Alive            their part answers  one for each part, at most one at once
 //	change           a change         itself, one at once a change of the catalog whose caller may leave
 //

@@ -1,7 +1,7 @@
 package table
 
 // Limits bound what clients may send. A zero or negative field means its default. The
-// defaults are the design's; a node may lower them, and may raise those that
+// defaults are those of docs/rpc.md, "Limits"; a node may lower them, and may raise those that
 // the encodings allow.
 type Limits struct {
 	RowKeyBytes     int64 // 64 KiB; a row key has at least 1 byte

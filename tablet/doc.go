@@ -10,7 +10,8 @@
 //	                        merging, major            merged row by row
 //
 // The package sees the rest of the world through interfaces: Blobs (where files
-// and logs are), Metadata (where a tablet's row of METADATA is) and the clock.
+// and logs are), Metadata (where a tablet's row of METADATA is), Access (what a caller
+// may see and change) and the clock.
 //
 // # Nouns
 //
@@ -103,6 +104,7 @@
 //	mergeLoop                  the same; merging and major compactions
 //	timerLoop                  the same; looks for what is due
 //	pinLoop                    the same; reads files of in-memory groups into memory
+//	Config.OnFailure           called once, when the commit log has failed; nobody joins it
 //
 // Every queue holds each tablet once. Writers that find no memory wait
 // OverloadWait, then get an error.

@@ -30,16 +30,19 @@
 //	ticker line  startTicker  its stop is called; stop joins    the last line of the
 //	                          it                                terminal
 //	node close   app.stop     the node is closed; a second      the node's Close
-//	                          signal leaves it to the process,
-//	                          which then ends
-//	node start   startWithin  the node is up; one that hangs     the start; startWithin waits for it, in
-//	                          after a signal ends with the      bounded time after a signal
+//	                          signal, or the time being up,
+//	                          leaves it to the process, which
+//	                          then ends
+//	node start   startWithin  the node is up; one that hangs    the start
+//	                          after a signal ends with the
 //	                          process
-//	supervisor   supervisor   its close, which joins it          signs of life for systemd
-//	dev node     devNode      the node's process ends            the process's end
-//	dev form     devCluster   the nodes serve, or form ends     what it finds; form joins it
+//	supervisor   supervisor   its close, which joins it         signs of life for systemd
+//	dev node     devNode      the node's process ends           the process's end
+//	dev form     devCluster   the nodes serve, or form ends,    what it finds
+//	                          which joins it
 //	dev input    devCluster   input ends, or the process does   the lines of standard input
-//	dev again    devCluster   the node serves, or time is up    a client of a node that was started again
+//	dev again    devCluster   the node serves, or time is up    a client of a node that was
+//	                                                            started again
 //
 // # Invariants
 //

@@ -1,6 +1,6 @@
 // Package commitlog is a tablet server's one commit log (paper §5.3 and §6,
 // "Commit-log implementation"): the mutations of all its tablets, mingled in one
-// file, each made durable before it is acknowledged.
+// log, each made durable before it is acknowledged.
 //
 // # Group commit
 //
@@ -52,9 +52,9 @@
 //
 // # Departures from the paper
 //
-// Bigtable writes two logs and switches when one is slow; here the log blob
-// below can go on in another extent, and the second writer comes with
-// replication.
+// Bigtable writes two logs and switches when one is slow. Here the log below has a
+// second extent ready on other nodes (package blobfs/logproto), and goes on in that
+// when a replica is slow or gone.
 //
 // # Goroutines
 //
