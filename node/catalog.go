@@ -103,13 +103,8 @@ func readTable(ctx context.Context, from files, name string) (*table.Schema, *cu
 	return s, c, f.Generation, nil
 }
 
-// saveSchema stores a schema if the table's is at generation gen, 0 being none, of a table that is not to be
-// cut. The error is api.ErrTableExists, api.ErrConflict or the group's.
-func (c *catalog) saveSchema(ctx context.Context, s *table.Schema, gen uint64) error {
-	return c.saveTable(ctx, s, nil, gen)
-}
-
-// saveTable stores a schema with the table's cuts in the same way.
+// saveTable stores a schema, with the table's cuts if it is to be cut, if the table's is at generation gen, 0 being
+// none. The error is api.ErrTableExists, api.ErrConflict or the group's.
 func (c *catalog) saveTable(ctx context.Context, s *table.Schema, cut *cuts, gen uint64) error {
 	e := wire.GetEncoder()
 	defer e.Release()

@@ -84,7 +84,7 @@ func TestWhatIsNotServedIsToldFrom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := n.catalog.saveSchema(context.Background(), s, 0); err != nil {
+	if err := n.catalog.saveTable(context.Background(), s, nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	for i, rg := range [][2]string{{"", "d"}, {"d", "h"}, {"p", ""}} {

@@ -10,7 +10,8 @@ import (
 // compiled. It does not change and is safe for concurrent use.
 type Program struct {
 	root *node
-	// seed decides which rows a RowSample gives out.
+	// seed decides, with the key, which rows a RowSample gives out: the same ones
+	// whenever the program is used. Compile draws it.
 	seed uint64
 	// keyed tells whether MatchRow depends on the row key.
 	keyed bool
@@ -57,18 +58,6 @@ func CompileLimits(f Filter, lim *Limits) (*Program, error) {
 	}
 	return &Program{root: root, seed: rand.Uint64(), keyed: c.keyed, sinks: c.sinks, cells: int(l.FilterCells)}, nil
 }
-
-// WithSeed returns the program with another seed. A program samples the same rows
-// whenever it is used: what the seed and the key say. Compile draws a seed; give
-// it anew to go on with a sample after a retry or on another server.
-func (p *Program) WithSeed(seed uint64) *Program {
-	q := *p
-	q.seed = seed
-	return &q
-}
-
-// Seed returns what WithSeed takes.
-func (p *Program) Seed() uint64 { return p.seed }
 
 // compiler is the state of one compilation.
 type compiler struct {

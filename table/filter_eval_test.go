@@ -216,12 +216,14 @@ func TestInterleaveIsBounded(t *testing.T) {
 // TestSample: decisions last for a seed, differ between seeds and between samples
 // in one filter, and come out at the probability asked for.
 func TestSample(t *testing.T) {
-	p := mustCompile(t, RowSample(0.25)).WithSeed(42)
+	p := mustCompile(t, RowSample(0.25))
+	p.seed = 42
 	cells := []Cell{cell("f", "q", 1, "v")}
 	var e Evaluator
 	const rows = 20000
 	kept, same := 0, 0
-	q := p.WithSeed(43)
+	q := *p
+	q.seed = 43
 	for i := range rows {
 		key := []byte(fmt.Sprint("row", i))
 		out, err := e.Eval(p, key, cells)

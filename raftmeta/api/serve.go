@@ -7,21 +7,18 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// Serve registers the methods of the lock service with a server. Call it before
+// ServeCurrent registers the methods of the lock service with a server. Call it before
 // the server serves.
 //
 // A KeepAlive is decoded on the connection's reader and answered by the Service's
 // callback: while it hangs it takes a rpc.Call, some 700 bytes, and no goroutine.
 // All others run in rpc.Waiting mode, for they may wait for other sessions' locks
 // and caches, or for a majority that does not answer.
-func Serve(srv *rpc.Server, s Service) {
-	ServeCurrent(srv, func(*rpc.Call, bool) (Service, error) { return s, nil })
-}
-
-// ServeCurrent is Serve for a Service that comes and goes: each call is for the one
-// that current returns then, or is answered with its error. Current is told whether the
-// caller says that it is a node. Of the call it may look at who makes it, and of a
-// KeepAlive, which is answered later, it must not keep it.
+//
+// A Service comes and goes: each call is for the one that current returns then, or is
+// answered with its error. Current is told whether the caller says that it is a node.
+// Of the call it may look at who makes it, and of a KeepAlive, which is answered later,
+// it must not keep it.
 func ServeCurrent(srv *rpc.Server, current func(c *rpc.Call, node bool) (Service, error)) {
 	srv.Handle(MethodKeepAlive, rpc.Inline, func(c *rpc.Call) { serveKeepAlive(c, current) })
 	for i := range shapes {

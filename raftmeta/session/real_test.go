@@ -113,7 +113,7 @@ func TestCallerEndsWithConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := callerOf{caller: make(chan context.Context, 1)}
-	api.Serve(srv, s)
+	api.ServeCurrent(srv, func(*rpc.Call, bool) (api.Service, error) { return s, nil })
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestOverTCP(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		api.Serve(srv, g.Service())
+		api.ServeCurrent(srv, func(*rpc.Call, bool) (api.Service, error) { return g.Service(), nil })
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

@@ -227,15 +227,6 @@ func (f Folder) SetAuthority(a *pki.Authority) error {
 // DropAuthority makes the node no issuer any more.
 func (f Folder) DropAuthority() error { return secretfile.Remove(f.file(authorityFile)) }
 
-// SetGossipKeys replaces the keys of gossip.
-func (f Folder) SetGossipKeys(keys [][]byte) error {
-	lines, err := formatGossipKeys(keys)
-	if err != nil {
-		return err
-	}
-	return secretfile.Write(f.file(gossipFile), lines)
-}
-
 // Load reads the folder. Errors: ErrNotEnrolled, *secretfile.ExposedError, *pki.FileError,
 // those of the disk.
 func (f Folder) Load() (*Contents, error) {

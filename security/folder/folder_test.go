@@ -219,13 +219,6 @@ func TestIssuers(t *testing.T) {
 	if c, err := g.Load(); err != nil || c.Authority != nil {
 		t.Error(c, err)
 	}
-	keys := [][]byte{bytes.Repeat([]byte{7}, 32)}
-	if err := g.SetGossipKeys(keys); err != nil {
-		t.Fatal(err)
-	}
-	if c, err := g.Load(); err != nil || len(c.GossipKeys) != 1 || !bytes.Equal(c.GossipKeys[0], keys[0]) {
-		t.Error(c, err)
-	}
 }
 
 // TestLoadRefuses: E3.

@@ -42,16 +42,6 @@ type Fingerprint [sha256.Size]byte
 // String returns 64 hexadecimal digits.
 func (f Fingerprint) String() string { return hex.EncodeToString(f[:]) }
 
-// ParseFingerprint reads what String returns, in either case, with colons or without.
-func ParseFingerprint(s string) (Fingerprint, error) {
-	var f Fingerprint
-	b, err := hex.DecodeString(strings.ReplaceAll(s, ":", ""))
-	if err != nil || copy(f[:], b) != len(f) || len(b) != len(f) {
-		return Fingerprint{}, fmt.Errorf("fingerprint is not %d hexadecimal digits", 2*len(f))
-	}
-	return f, nil
-}
-
 // FingerprintOf returns the certificate's.
 func FingerprintOf(c *x509.Certificate) Fingerprint { return sha256.Sum256(c.Raw) }
 

@@ -567,17 +567,3 @@ func TestKeyHash(t *testing.T) {
 		t.Error("the hash is not that of the key")
 	}
 }
-
-func TestFingerprint(t *testing.T) {
-	f := newAuthorityT(t, "c1").Fingerprint()
-	for _, s := range []string{f.String(), strings.ToUpper(f.String()), f.String()[:2] + ":" + f.String()[2:]} {
-		if g, err := ParseFingerprint(s); err != nil || g != f {
-			t.Errorf("%q: %v, %v", s, g, err)
-		}
-	}
-	for _, s := range []string{"", f.String()[2:], f.String() + "00", strings.Repeat("g", 64)} {
-		if _, err := ParseFingerprint(s); err == nil {
-			t.Errorf("%q was read", s)
-		}
-	}
-}
