@@ -1,0 +1,57 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/steledb/stele/client"
+)
+
+// figures is what README.md shows, from Figures 2 and 3 of the paper.
+func figures(ctx context.Context) error {
+	c, err := client.Open(ctx, "127.0.0.1:7106", client.Config{})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	t := c.Table("webtable")
+
+	r1 := client.NewRowMutation("com.cnn.www").
+		Set("anchor:www.c-span.org", []byte("CNN")).
+		Delete("anchor:www.abc.com")
+	if err := t.Apply(ctx, r1); err != nil { // nil: durable
+		return err
+	}
+
+	s := t.Scan(ctx, client.Prefix("com.cnn"), client.Families("anchor"))
+	for s.Next() {
+		fmt.Printf("%s has %d anchors\n", s.Row().Key, len(s.Row().Cells))
+	}
+	return s.Err()
+}
+
+func Example() {
+	if err := figures(context.Background()); err != nil {
+		fmt.Println(err)
+	}
+}
+
+// README.md shows a program that compiles.
+func TestReadmeShowsTheExample(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := strings.Cut(string(source), "error {\n")
+	body, _, _ = strings.Cut(body, "\n}\n")
+	if shown := "\n\t" + strings.TrimSpace(body) + "\n"; !strings.Contains(strings.ReplaceAll(string(readme), "    ", "\t"), shown) {
+		t.Errorf("README.md does not show, each tab as four blanks:\n%s", shown)
+	}
+}
