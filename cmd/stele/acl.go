@@ -14,8 +14,8 @@ func (a *app) aclCommand() *cobra.Command {
 		Use:   "acl",
 		Short: "Give and take rights on tables and families",
 		Long: `Give and take rights: read, write and admin, which implies the other two. A right is on
-the cluster and so on all tables, on a table with all its families, or on a family. Who
-has none on a table or family does not see it: to him it is not there.`,
+the cluster and so on all tables, on a table with all its families, or on a family. Users
+who have none on a table or family do not see it: to them it is not there.`,
 		Example: `  stele acl grant ann read,write webtable
   stele acl grant ann read webtable:anchor
   stele acl list webtable`,

@@ -235,7 +235,7 @@ func (a *app) tableOwnerCommand() *cobra.Command {
 		Use:   "owner TABLE [USER]",
 		Short: "Show or change for whose quota a table counts",
 		Long: `Show or change for whose quota of bytes a table counts: at first it is who has made it.
-That gives him no right: see "stele acl".`,
+The owner gets no right by that: see "stele acl".`,
 		Example: `  stele table owner webtable
   stele table owner webtable ann
   stele table owner webtable --nobody`,
