@@ -128,14 +128,16 @@
 //	    numbers, without overlap; the first n files have the oldest of any row.
 //	T6. A file's blob is deleted only when no metadata names it and no view holds
 //	    it (I6). One that two tablets may name is deleted by neither.
-//	T7. Memtables, mutations on their way to them, and up to half of it those that are
-//	    written out and that reads hold still, stay within MemtablesBytesMax, or one mutation
-//	    that alone is larger (I13). Merging and major compactions hold no memtables, and no
-//	    read that waits for the memory of a large cell or row does, unless it has a row's latch.
+//	T7. Memory is bounded (I13).
+//	    Memtables and mutations on their way to them stay within MemtablesBytesMax, or one
+//	    mutation that alone is larger. Memtables that are written out and that reads hold
+//	    still count, for half of it at most.
+//	    Merging and major compactions hold no memtables, and no read that waits for the
+//	    memory of a large cell or row does, unless it has a row's latch.
 //	    What serves reads stays within CacheBytes: open files, in-memory groups, of
-//	    which what does not fit is read from disk, and the block cache (I13).
+//	    which what does not fit is read from disk, and the block cache.
 //	    What compactions read stays within CompactionMemory, or one that reads two files,
-//	    or one of each group if families move, takes more (I13).
+//	    or one of each group if families move, takes more.
 //	T8. When a halt of a tablet has begun, none of its commits is under way and
 //	    none begins; what was acknowledged is in its memtables (I1, I2).
 //	T9. While a tablet's change of metadata has no known outcome there is no other,
