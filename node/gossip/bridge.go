@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/steledb/stele/internal/seldom"
 )
 
 // line is one line for the log.
@@ -17,6 +19,12 @@ type line struct {
 	text  string
 	args  []any
 }
+
+// Levels of lines that strangers may cause as often as they like.
+const (
+	levelMemberlist = slog.LevelDebug - 1 // memberlist's, to be translated
+	levelStranger   = slog.LevelDebug - 2 // ours, warnings
+)
 
 // linesMax bounds the lines that wait for the log; further ones are dropped. A log
 // that stalls must not hold up memberlist, which logs under its locks.
@@ -28,7 +36,11 @@ type bridge struct {
 	hasKey  bool
 	queue   chan line
 	dropped atomic.Int64
-	said    map[string]time.Time // run's own: when a kind of line was last let through
+
+	// What follows is run's own.
+	said        map[string]time.Time // when a kind of line was last let through
+	saidDropped time.Time            // when it was last said that lines were dropped
+	strangers   seldom.Warner        // of what strangers may cause
 }
 
 func newBridge(log *slog.Logger, hasKey bool) *bridge {
@@ -42,11 +54,16 @@ func (b *bridge) logger() memberlistLogger { return log.New(b, "", 0) }
 
 // Write takes one line of memberlist's.
 func (b *bridge) Write(text []byte) (int, error) {
-	b.put(line{slog.LevelDebug - 1, string(text), nil})
+	b.put(line{levelMemberlist, string(text), nil})
 	return len(text), nil
 }
 
+// put takes a line. Half the queue is kept from strangers.
 func (b *bridge) put(l line) {
+	if l.level < slog.LevelDebug && len(b.queue) >= linesMax/2 {
+		b.dropped.Add(1)
+		return
+	}
 	select {
 	case b.queue <- l:
 	default:
@@ -74,14 +91,18 @@ func (b *bridge) run(ctx context.Context) {
 }
 
 func (b *bridge) write(l line) {
-	if n := b.dropped.Swap(0); n > 0 {
-		b.log.Warn("lines about gossip were dropped", "lines", n)
+	if now := time.Now(); b.dropped.Load() > 0 && now.Sub(b.saidDropped) >= warnEvery {
+		b.saidDropped = now
+		b.log.Warn("lines about gossip were dropped", "lines", b.dropped.Swap(0))
 	}
-	if l.level >= slog.LevelDebug {
+	switch l.level {
+	case levelMemberlist:
+		b.translate(l.text)
+	case levelStranger:
+		b.strangers.Warn(b.log, l.text, l.args...)
+	default:
 		b.log.Log(context.Background(), l.level, l.text, l.args...)
-		return
 	}
-	b.translate(l.text)
 }
 
 const (
@@ -121,7 +142,7 @@ func (b *bridge) translate(text string) {
 			host = from
 		}
 		if b.first(reason+host, refusedEvery) {
-			b.log.Error("gossip refused", "from", from, "reason", reason)
+			b.strangers.Warn(b.log, "gossip refused", "from", from, "reason", reason)
 		}
 		return
 	}
@@ -134,7 +155,7 @@ func (b *bridge) translate(text string) {
 		b.log.Debug("memberlist", "text", text)
 		return
 	}
-	b.log.Warn("memberlist", "text", text)
+	b.strangers.Warn(b.log, "memberlist", "text", text)
 }
 
 // refusal says why what came was not taken, if the line tells of that.

@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// streamMemoryMin has room for all streams, and a list of the largest size.
+const streamMemoryMin = 8 << 20
+
 // keyBytes is the length of a gossip key: AES-256's.
 const keyBytes = 32
 
@@ -36,6 +39,10 @@ type Config struct {
 	// Keep is how long a member that is dead or has left is listed. Zero means 24 h.
 	Keep time.Duration
 
+	// StreamMemory is what streams that come in take at most, at a time. Zero means 12 MiB; at least 8 MiB, for which a list of
+	// the largest size fits.
+	StreamMemory int64
+
 	Logger *slog.Logger // nil discards
 
 	// reconnect is how often a dead member or a seed is tried. Zero means 5 s.
@@ -52,6 +59,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.reconnect == 0 {
 		c.reconnect = 5 * time.Second
 	}
+	if c.StreamMemory == 0 {
+		c.StreamMemory = 12 << 20
+	}
 	c.slower = max(c.slower, 1)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -67,6 +77,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("cluster id has %d bytes, must have 1 to 255", len(c.Cluster))
 	case slices.ContainsFunc(c.Keys, func(k []byte) bool { return len(k) != keyBytes }):
 		return fmt.Errorf("a gossip key has not %d bytes", keyBytes)
+	case c.StreamMemory < streamMemoryMin:
+		return fmt.Errorf("memory for streams of gossip is %d bytes, must be at least %d", c.StreamMemory, streamMemoryMin)
 	case c.Bind == "":
 		return errors.New("no address to listen on")
 	}

@@ -66,7 +66,7 @@ func (d delegate) MergeRemoteState(b []byte, _ bool) {
 func joinError(addr string, err error) error {
 	text := err.Error()
 	if i := strings.LastIndex(text, "EOF"); i >= 0 || strings.Contains(text, "reset by peer") || strings.Contains(text, "crypt") {
-		return fmt.Errorf("gossip at %s ends the connection: it is of another cluster, or has another gossip key (%w)", addr, err)
+		return fmt.Errorf("gossip at %s ends the connection: it is of another cluster, has another gossip key, or has too many connections (%w)", addr, err)
 	}
 	return err
 }

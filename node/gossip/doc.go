@@ -62,9 +62,40 @@
 // node was removed, and its runs up to start are not listed. Notes of removals are
 // exchanged with whole lists, too.
 //
+// # Bounds
+//
+// The label is no secret, so anybody who reaches the port gets as far as memberlist's buffers, which have no bound of their
+// own: 20 MiB for each stream before it is decrypted, for any number of streams. So its sockets are behind a transport of ours:
+//
+//	streams that come in       64; 8 of one host, which is an IPv4 address or an IPv6 /64; 32 of
+//	                           hosts without a known member. One more is closed at once.
+//	what one stream brings     1.25 MiB, a list of 1000 nodes (room.go); a longer one is refused
+//	                           as soon as it says how long it is
+//	memory for them            12 MiB (Config.StreamMemory): 32 KiB for each, and what memberlist
+//	                           buffers of lists that come and go; two thirds for hosts without a
+//	                           member, and what one list takes for one host. A stream
+//	                           that finds no more ends, and its node tries again.
+//	time                       3 s until all has come, however slowly, and 3 s for the answer:
+//	                           memberlist's TCPTimeout
+//	a packet                   2 KiB; memberlist sends no more than 1405 bytes
+//	packets that wait          1024 of each of two kinds (HandoffQueueDepth), 4 MiB; further ones
+//	                           are dropped. With a key none but members' get there.
+//
+// A node that knows only itself brings less than a stream's place has, so while strangers hold all memory that they may, it
+// is let in. While they hold all places, from at least four hosts, a new node is not until a member has heard of it otherwise,
+// such as by package formation, and goes to it.
+//
+// Without a key nothing is taken that memberlist would decompress, no list that announces more than it can bring, and no
+// more than 1000 requests in a second to ask other nodes. But who takes part then may say that there are nodes without
+// number, as holders of the key may, who are trusted not to.
+//
+// What strangers can cause is logged 20 times a minute; Stats counts it all.
+//
 // # Goroutines
 //
 //	goroutine    started by  ends with  owns, waits for
+//	takeStreams  Start       Close      streams until memberlist takes them; what hosts have members
+//	takePackets  Start       Close      a packet until memberlist takes it
 //	lines        Start       Close      the log: neither memberlist nor table waits for it
 //	tell         Start       Close      sending the node's own meta; 300 ms at most
 //	reconnect    Start       Close      joins of dead nodes and seeds; tidying the table
@@ -73,7 +104,8 @@
 //
 // # Queues
 //
-//	lines for the log   256    further ones are dropped and counted
+//	lines for the log   256    further ones are dropped and counted; half of them are not for
+//	                           what strangers can cause, memberlist's lines among it
 //	own news            1      the latest holds
 //	removed nodes       1024   further ones are not taken
 //	runs not alive      4096   listed for a minute only, when there are more
@@ -84,4 +116,5 @@
 //	G2. Members shows each node once.
 //	G3. Nothing of another cluster, or without the key, changes what Members shows.
 //	G4. Changed is closed after each change of Members, and holds nobody up.
+//	G5. Streams and packets take no more memory than said above, unless who sends them has the key.
 package gossip

@@ -18,13 +18,14 @@ import (
 
 // Ring is a node's part in the gossip of its cluster.
 type Ring struct {
-	cfg     Config
-	list    *memberlist.Memberlist
-	address string
-	name    string // in memberlist
-	table   table
-	notes   notes
-	lines   *bridge
+	cfg       Config
+	list      *memberlist.Memberlist
+	transport *transport
+	address   string
+	name      string // in memberlist
+	table     table
+	notes     notes
+	lines     *bridge
 
 	// meta guards what the node tells of itself, as sent.
 	meta struct {
@@ -74,14 +75,15 @@ func Start(cfg Config) (*Ring, error) {
 // listen takes the port and starts memberlist.
 func (r *Ring) listen() error {
 	logger := r.lines.logger()
-	transport, port, err := bind(r.cfg.Bind, logger)
+	sockets, port, err := bind(r.cfg.Bind, logger)
 	if err != nil {
 		return fmt.Errorf("listen for gossip: %w", err)
 	}
+	r.transport = newTransport(sockets, len(r.cfg.Keys) > 0, r.cfg.StreamMemory, r.table.hosts, r.lines.put)
 	host, _, _ := net.SplitHostPort(r.cfg.Bind)
 	ip, advertisePort, err := advertised(net.JoinHostPort(host, strconv.Itoa(port)), r.cfg.Advertise)
 	if err != nil {
-		_ = transport.Shutdown()
+		_ = r.transport.Shutdown()
 		return err
 	}
 	r.address = net.JoinHostPort(ip.String(), strconv.Itoa(advertisePort))
@@ -89,16 +91,16 @@ func (r *Ring) listen() error {
 	c.Name, c.Label = r.name, r.cfg.Cluster
 	if len(r.cfg.Keys) > 0 {
 		if c.Keyring, err = memberlist.NewKeyring(r.cfg.Keys, r.cfg.Keys[0]); err != nil {
-			_ = transport.Shutdown()
+			_ = r.transport.Shutdown()
 			return fmt.Errorf("gossip keys: %w", err)
 		}
 	}
-	c.Transport, c.BindPort = transport, port
+	c.Transport, c.BindPort = r.transport, port
 	c.AdvertiseAddr, c.AdvertisePort = ip.String(), advertisePort
 	c.Logger = logger
 	c.Delegate, c.Events, c.Alive = delegate{r}, delegate{r}, delegate{r}
 	if r.list, err = memberlist.Create(c); err != nil {
-		_ = transport.Shutdown()
+		_ = r.transport.Shutdown()
 		return fmt.Errorf("start gossip: %w", err)
 	}
 	return nil

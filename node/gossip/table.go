@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -284,6 +285,19 @@ func (t *table) lost() []string {
 		}
 	}
 	return addrs
+}
+
+// hosts returns the hosts of all nodes that are listed.
+func (t *table) hosts() map[netip.Prefix]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	hosts := map[netip.Prefix]bool{}
+	for _, m := range t.nodesLocked() {
+		if at, err := netip.ParseAddrPort(m.Gossip); err == nil {
+			hosts[hostPrefix(at.Addr())] = true
+		}
+	}
+	return hosts
 }
 
 // aliveAt returns the gossip addresses of nodes that are alive, without this one.
