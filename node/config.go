@@ -161,6 +161,9 @@ func (c Config) runtimeBytes() int64 { return c.MemoryBytes - max(c.MemoryBytes/
 // kernel's for its connections.
 const programBytes = 56 << 20
 
+// gossipStreams is what streams of gossip may take: no share, since all of it is hardly used but while somebody floods the port.
+func (c Config) gossipStreams() int64 { return min(12<<20, c.MemoryBytes/32) }
+
 func (c Config) budget() budget {
 	m, all := c.MemoryBytes, c.runtimeBytes()
 	b := budget{message: min(320<<20, m/10), compaction: min(256<<20, all/10)}

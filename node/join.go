@@ -139,7 +139,7 @@ func (n *Node) joinCluster(ctx context.Context) error {
 	}
 	n.ring, err = gossip.Start(gossip.Config{
 		Self: n.selfMeta(), Cluster: n.cluster(), Keys: n.gossipKeys(), Bind: n.cfg.Gossip, Advertise: hostOf(n.cfg.Advertise),
-		Seeds: n.former.Seeds, Logger: n.log.With("part", "gossip"),
+		Seeds: n.former.Seeds, StreamMemory: n.cfg.gossipStreams(), Logger: n.log.With("part", "gossip"),
 	})
 	if err != nil {
 		return fmt.Errorf("start gossip: %w", err)

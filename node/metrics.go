@@ -158,6 +158,9 @@ func (c *collector) collectMeta(m sender) {
 			}
 		}
 		m.gauge("gossip_members_alive", "Nodes that gossip hears of.", float64(alive))
+		stats := c.node.ring.Stats()
+		m.counter("gossip_refused_streams_total", "Streams of gossip that were ended since they passed a bound, or were no gossip.", float64(stats.RefusedStreams))
+		m.counter("gossip_dropped_packets_total", "Packets of gossip that were dropped for the same.", float64(stats.DroppedPackets))
 	}
 	m.gauge("master_epoch", "Epoch of this node's mastership; 0 while it is not master.", float64(c.node.master.Epoch()))
 	if unserved, err := c.node.master.Unserved(); err == nil {
