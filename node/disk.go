@@ -24,6 +24,15 @@ func totalBytes(folder string) (int64, bool) {
 	return int64(st.Blocks) * st.Bsize, true
 }
 
+// freeBytes returns what is free of the file system that a folder is on, as far as that answers.
+func freeBytes(folder string) (int64, bool) {
+	var st unix.Statfs_t
+	if unix.Statfs(folder, &st) != nil {
+		return 0, false
+	}
+	return int64(st.Bavail) * st.Bsize, true
+}
+
 // diskSpace returns the size of the file systems that the data folders are on, and what
 // is free of it for data, in bytes. A folder that was retired has neither.
 func (n *Node) diskSpace() (total, free int64) {

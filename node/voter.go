@@ -138,6 +138,9 @@ func (n *Node) startVoting(ctx context.Context, m command) error {
 	if group, _ := n.voter.group(); group != nil {
 		return nil
 	}
+	if err := n.roomToVote(); err != nil {
+		return err
+	}
 	if own := n.raftEpoch(); m.raftEpoch != own {
 		return &rpc.Error{Code: rpc.CodeUnavailable, Retryable: true,
 			Message: fmt.Sprintf("the group is of epoch %d, and node %s knows of epoch %d", m.raftEpoch, n.id(), own)}
@@ -157,6 +160,17 @@ func (n *Node) startVoting(ctx context.Context, m command) error {
 		return errors.Join(err, n.voter.close())
 	}
 	n.tellOthers()
+	return nil
+}
+
+// roomToVote returns an error if the disk on which the lock service's log would be has less room than what it keeps free. The log
+// grows there from nothing, and a node that cannot write it ends.
+func (n *Node) roomToVote() error {
+	dir := n.cfg.DataDirs[0]
+	if free, ok := freeBytes(dir); ok && free < n.reserve() {
+		return &rpc.Error{Code: rpc.CodeUnavailable, Retryable: true,
+			Message: fmt.Sprintf("%s has %d bytes free of the %d that it keeps, too few for the lock service's log", dir, free, n.reserve())}
+	}
 	return nil
 }
 

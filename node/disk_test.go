@@ -1,0 +1,23 @@
+package node
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/steledb/stele/rpc"
+)
+
+// TestRoomToVote: a node whose disk has less room than it keeps free gets no vote for the time being.
+func TestRoomToVote(t *testing.T) {
+	for reserve, room := range map[int64]bool{1: true, math.MaxInt64: false} {
+		n := &Node{cfg: Config{DataDirs: []string{t.TempDir()}, ReserveBytes: reserve}}
+		err := n.roomToVote()
+		if room != (err == nil) {
+			t.Errorf("with a reserve of %d: %v", reserve, err)
+		}
+		if !room && !errors.Is(err, rpc.CodeUnavailable) {
+			t.Errorf("refused with %v, want that it may be asked again", err)
+		}
+	}
+}
