@@ -162,7 +162,7 @@ func TestSecureNodeRefuses(t *testing.T) {
 	webAddr := "127.0.0.1:" + port
 
 	ping := []byte{0x94, 0x00, 0x01, 0xa4, 'p', 'i', 'n', 'g', 0x90}
-	plains := map[string][]byte{"MessagePack": ping, "a preamble": []byte("STELE\x00\x00\x01"), "Raft": []byte("R\x00\x01\x90"), "HTTP": []byte("GET /metrics HTTP/1.0\r\n\r\n")}
+	plains := map[string][]byte{"MessagePack": ping, "a preamble": []byte("STELE\x01\x00\n"), "Raft": []byte("R\x00\x01\x90"), "HTTP": []byte("GET /metrics HTTP/1.0\r\n\r\n")}
 	for name, b := range plains {
 		for port, addr := range map[string]string{"rpc": rpcAddr, "http": webAddr} {
 			got := say(t, addr, nil, b)

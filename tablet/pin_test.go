@@ -221,6 +221,32 @@ func mustSpec(t *testing.T, text string) table.FamilySpec {
 	return spec
 }
 
+// A tablet's files are pinned by the first read of them on a server, and not when it is loaded.
+func TestInMemoryGroupIsLazy(t *testing.T) {
+	w := newPinWorld(t, 1<<20)
+	w.fill(200, 100)
+	w.compact(false)
+	w.read()
+	if m := w.settled(); m.PinnedFiles != 1 {
+		t.Fatalf("%+v", m)
+	}
+	from := w.s
+	w.s = w.fleet.start()
+	if err := w.fleet.move(from, w.s, nil); err != nil {
+		t.Fatal(err)
+	}
+	if m := w.settled(); m.PinnedFiles != 0 || m.Pinned != 0 {
+		t.Errorf("loaded, and not read: %+v", m)
+	}
+	rows := 0
+	if err := w.s.ReadRow(t.Context(), testTable, []byte("row00007"), nil, func([]byte, []table.Cell) error { rows++; return nil }); err != nil || rows != 1 {
+		t.Errorf("%d rows read, %v", rows, err)
+	}
+	if m := w.settled(); m.PinnedFiles != 1 || m.Pinned < 40<<10 {
+		t.Errorf("after a read of one row: %+v", m)
+	}
+}
+
 // What does not fit is read all the same, and told; when there is room it gets it.
 func TestInMemoryGroupWithoutRoom(t *testing.T) {
 	w := newPinWorld(t, 64<<10) // of which 48 KiB may be pinned
