@@ -26,6 +26,7 @@ func TestDocHasMethodsBetweenNodes(t *testing.T) {
 		methodSort: "…, instance, dead, log, start, end", methodRefresh: "table, id", methodCompact: "table, all",
 		methodTablets: "table, nil", methodSplit: "table, id, row", methodCompactOne: "table, id, all",
 		methodMerge: "…, instance, key, upper", methodMove: "key, node", methodUnite: "lower, upper", methodUnserved: "", methodOnBehalf: "method, user, generation, token, whence, params",
+		methodUsage: "id", methodQuota: "server, rates, tables, round?",
 	}
 	if !maps.Equal(told, want) {
 		t.Errorf("docs/rpc.md has %v, the code %v", slices.Sorted(maps.Keys(told)), slices.Sorted(maps.Keys(want)))
