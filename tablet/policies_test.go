@@ -138,11 +138,11 @@ func keyPatterns() []keyPattern {
 
 // amplification is what a policy costs.
 type amplification struct {
-	write                 float64 // entries written to files for each that was put
-	files, filesMost      float64 // that a scan merges
-	point                 float64 // that a read of a row looks into: those that have it, and one of a hundred others
-	space, spaceMost      float64 // entries in files for each row that there is
-	written, put, samples int
+	write            float64 // entries written to files for each that was put
+	files, filesMost float64 // that a scan merges
+	point            float64 // that a read of a row looks into: those that have it, and one of a hundred others
+	space, spaceMost float64 // entries in files for each row that there is
+	written, samples int
 }
 
 // policyRun is a locality group with its files, oldest first. Each is the rows that it has, ascending.
