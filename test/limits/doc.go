@@ -1,5 +1,5 @@
 // Package limits starts the program with 256 MiB, the least that a node may be given, and loads
-// it in fifteen ways that take memory, one after the other, and with all kinds of writes at once:
+// it in some twenty ways that take memory, one after the other, and with all kinds of writes at once:
 // the peak of the process stays below --memory (I13), what it refuses for that it refuses as
 // overloaded, and it serves on.
 //
