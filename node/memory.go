@@ -58,6 +58,9 @@ func (m *resultMemory) acquire(ctx context.Context, weight int64) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) { // its timer is as late as ours, or later
+		return context.DeadlineExceeded
+	}
 	return &api.OverloadedError{Reason: "no memory for results", RetryAfter: resultWait / 2}
 }
 
