@@ -8,12 +8,12 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// sweepPath is the file in the lock service that counts rounds. It is the MessagePack array
+// SweepPath is the file in the lock service that counts rounds. It is the MessagePack array
 //
 //	[1, round, why there are to be no more rounds, or ""]
 //
 // to which later versions append.
-const sweepPath = "/sweep"
+const SweepPath = "/sweep"
 
 const (
 	sweepStateVersion = 1
@@ -60,7 +60,7 @@ func (s *Store) loadSweepState(ctx context.Context) (st sweepState, gen uint64, 
 	if s.cluster.Lists == nil {
 		return st, 0, errors.New("state of the sweep: there is no lock service to keep it")
 	}
-	b, gen, err := s.cluster.Lists.Load(ctx, sweepPath)
+	b, gen, err := s.cluster.Lists.Load(ctx, SweepPath)
 	if err == nil && gen != 0 {
 		st, err = decodeSweepState(b)
 	}
@@ -77,7 +77,7 @@ func (s *Store) nextRound(ctx context.Context) (uint64, error) {
 		return st.round, fmt.Errorf("%w: %s", ErrSweepHalted, st.halted)
 	}
 	st.round++
-	_, err = s.cluster.Lists.Save(ctx, sweepPath, encodeSweepState(st), gen)
+	_, err = s.cluster.Lists.Save(ctx, SweepPath, encodeSweepState(st), gen)
 	return st.round, err
 }
 
@@ -87,7 +87,7 @@ func (r *sweepRound) halt(ctx context.Context, node, alarm string) error {
 	st, gen, err := r.s.loadSweepState(ctx)
 	if err == nil && st.halted == "" {
 		st.halted = node + ": " + alarm
-		_, err = r.s.cluster.Lists.Save(ctx, sweepPath, encodeSweepState(st), gen)
+		_, err = r.s.cluster.Lists.Save(ctx, SweepPath, encodeSweepState(st), gen)
 	}
 	return errors.Join(why, err)
 }
@@ -98,7 +98,7 @@ func (s *Store) ResumeSweep(ctx context.Context) error {
 	st, gen, err := s.loadSweepState(ctx)
 	if err == nil && st.halted != "" {
 		st.halted = ""
-		_, err = s.cluster.Lists.Save(ctx, sweepPath, encodeSweepState(st), gen)
+		_, err = s.cluster.Lists.Save(ctx, SweepPath, encodeSweepState(st), gen)
 	}
 	errs := []error{err}
 	for _, id := range s.allNodes() {

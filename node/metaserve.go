@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/quota"
@@ -42,7 +43,7 @@ func (n *Node) lockServiceForOthers(c *rpc.Call, node bool) (metaapi.Service, er
 // systemPaths are what nodes keep in the lock service for themselves.
 var systemPaths = []string{
 	clusterPath, idsPath, master.LockPath, nodesDir, serversDir, removedDir, metadata.RootPath, tablesDir, recoveryDir, blobsDir, logsDir,
-	aclDir, securityDir, quota.Dir,
+	blobfs.SweepPath, aclDir, securityDir, quota.Dir,
 }
 
 // checkSystemPath refuses a system path, or one below it.
