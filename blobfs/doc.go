@@ -44,6 +44,7 @@
 //	auditing OpenIn, with a fleet Close             asking nodes whether they hold what they should
 //	work     OpenIn, with a fleet Close             the task in hand; Workers of them
 //	scrubbing, balancing  OpenIn  Close             reading extents; giving them to emptier nodes
+//	abandoning            OpenIn  Close             deleting what was abandoned and is garbage
 //	watch    CreateLog            its log's end     looking whether replicas of a log are slow
 //	link     frames for a node    the replica is    sending a log's frames to one node
 //	                              given up

@@ -47,6 +47,7 @@ func (s *Store) startKeeper() {
 	s.spawn(k.auditing)
 	s.spawn(k.scrubbing)
 	s.spawn(k.balancing)
+	s.spawn(k.abandoning)
 	for range k.cfg.Workers {
 		s.spawn(k.work)
 	}

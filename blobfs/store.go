@@ -93,17 +93,18 @@ type disks = local.Store
 // concurrent use.
 type Store struct {
 	*disks
-	cluster Cluster
-	self    string
-	log     *slog.Logger
-	peers   peers
-	streams streams
-	cache   extentCache
-	rot     rot
-	pins    pins
-	sweep   sweepNode
-	swept   sweepNotes
-	frames  frameBuffers
+	cluster   Cluster
+	self      string
+	log       *slog.Logger
+	peers     peers
+	streams   streams
+	cache     extentCache
+	rot       rot
+	pins      pins
+	sweep     sweepNode
+	swept     sweepNotes
+	abandoned abandoned
+	frames    frameBuffers
 	// openLogs are those that this node appends to.
 	openLogs openLogs
 	keeper   *keeper // nil without a fleet

@@ -16,12 +16,12 @@ import (
 
 // inSweepWorld runs a test in a world in virtual time, with blobs that are all named but the last, which is garbage.
 func inSweepWorld(t *testing.T, test func(t *testing.T, w *sweepWorld, blobs []*sweptBlob)) {
-	inSweepWorldOf(t, sweepTimes, test)
+	inSweepWorldOf(t, sweepTimes, false, test)
 }
 
-func inSweepWorldOf(t *testing.T, times blobfs.SweepConfig, test func(t *testing.T, w *sweepWorld, blobs []*sweptBlob)) {
+func inSweepWorldOf(t *testing.T, times blobfs.SweepConfig, keep bool, test func(t *testing.T, w *sweepWorld, blobs []*sweptBlob)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSweepWorld(t, 1, times)
+		w := newSweepWorld(t, 1, times, keep)
 		for i := range 9 {
 			n := w.c.all[i%5]
 			b := &sweptBlob{data: blobtest.Bytes(uint64(i), 100_000), named: i < 8}
@@ -279,7 +279,7 @@ func TestSweepRefuses(t *testing.T) {
 func TestSweepAsksBeforeItReads(t *testing.T) {
 	onePass := sweepTimes
 	onePass.Marks = 1000
-	inSweepWorldOf(t, onePass, func(t *testing.T, w *sweepWorld, _ []*sweptBlob) {
+	inSweepWorldOf(t, onePass, false, func(t *testing.T, w *sweepWorld, _ []*sweptBlob) {
 		n := w.c.all[1]
 		h := put(t, n.Store, blobtest.Bytes(1, 1000))
 		s := w.c.all[0].NewSweeper(w.catalog)
@@ -368,4 +368,95 @@ func TestQuarantineIsNotCopiedTo(t *testing.T) {
 	if to.InQuarantine(x) {
 		t.Error("it is in quarantine after the blob was deleted")
 	}
+}
+
+// What was abandoned goes soon after the sweep has found that nobody needs it, and not before; what nobody has told of stays for the
+// time of grace.
+func TestSweepOfAbandoned(t *testing.T) {
+	inSweepWorldOf(t, sweepTimes, true, func(t *testing.T, w *sweepWorld, blobs []*sweptBlob) {
+		s := w.c.all[2].NewSweeper(w.catalog)
+		left, shared, read, lost := blobs[0], blobs[1], blobs[2], blobs[3]
+		for _, b := range []*sweptBlob{left, read, lost} {
+			w.catalog.name(b.h.ID, false)
+			b.named = false
+		}
+		reader, err := w.c.all[4].OpenBlob(t.Context(), read.h)
+		noError(t, err)
+		for _, b := range []*sweptBlob{left, shared, read} {
+			w.c.all[0].Abandon(b.h)
+			w.c.all[1].Abandon(b.h) // so has the other that had it
+		}
+		has := func(b *sweptBlob) (replicas int) {
+			for _, n := range w.c.all {
+				for i := range b.h.Extents {
+					if _, err := n.ExtentInfo(blobfs.ExtentID{Blob: b.h.ID, Index: i}); err == nil {
+						replicas++
+					}
+				}
+			}
+			return replicas
+		}
+		in := func(b *sweptBlob) (n int) {
+			for _, id := range w.quarantined() {
+				if id == b.h.ID {
+					n++
+				}
+			}
+			return n
+		}
+		w.round(s)
+		if has(left) != 6 {
+			t.Errorf("before it is garbage %d of 6 replicas are there", has(left))
+		}
+		r, err := s.Round(t.Context())
+		noError(t, err)
+		if in(left) != 6 || in(lost) != 6 || r.Quarantined != 18 {
+			t.Fatalf("in quarantine: %d and %d; %+v", in(left), in(lost), r)
+		}
+		time.Sleep(25 * time.Minute)
+		if in(left) != 6 {
+			t.Errorf("after 25 minutes %d of 6 replicas are there", in(left))
+		}
+		time.Sleep(10 * time.Minute)
+		if has(left)+in(left) != 0 {
+			t.Errorf("after 35 minutes %d replicas are there, %d of them in quarantine", has(left)+in(left), in(left))
+		}
+		if has(shared) != 6 || has(read) != 6 || in(lost) != 6 {
+			t.Errorf("what another has: %d replicas, what is read: %d, what nobody told of: %d", has(shared), has(read), in(lost))
+		}
+		get(t, w.c.all[3].Store, shared.h, shared.data)
+		noError(t, reader.Close())
+		for range 3 {
+			w.round(s)
+		}
+		if has(read)+in(read) != 0 {
+			t.Errorf("once it is read no more %d replicas are there", has(read)+in(read))
+		}
+		w.check()
+	})
+}
+
+// What one has abandoned and another reads is not deleted though the roots miss it: the reader takes it out of quarantine.
+func TestSweepOfAbandonedThatIsNeeded(t *testing.T) {
+	inSweepWorldOf(t, sweepTimes, true, func(t *testing.T, w *sweepWorld, blobs []*sweptBlob) {
+		s := w.c.all[2].NewSweeper(w.catalog)
+		needed := blobs[3]
+		w.catalog.omits[needed.h.ID] = true
+		w.c.all[0].Abandon(needed.h)
+		w.round(s)
+		_, err := s.Round(t.Context())
+		noError(t, err)
+		if ids := w.quarantined(); !slices.Contains(ids, needed.h.ID) {
+			t.Fatalf("in quarantine: %v", ids)
+		}
+		time.Sleep(20 * time.Minute)
+		get(t, w.c.all[3].Store, needed.h, needed.data)
+		time.Sleep(5 * time.Hour)
+		for _, n := range w.c.all {
+			get(t, n.Store, needed.h, needed.data)
+		}
+		if _, err := s.Round(t.Context()); !errors.Is(err, blobfs.ErrSweepHalted) {
+			t.Errorf("a round after it: %v", err)
+		}
+	})
 }

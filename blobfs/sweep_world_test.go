@@ -114,14 +114,14 @@ type sweepWorld struct {
 // sweepTimes are far enough from each other to tell them apart.
 var sweepTimes = blobfs.SweepConfig{Every: time.Hour, Warn: 30 * time.Minute, Grace: 24 * time.Hour, Away: 12 * time.Hour, Marks: 4}
 
-func newSweepWorld(t *testing.T, seed uint64, times blobfs.SweepConfig) *sweepWorld {
+func newSweepWorld(t *testing.T, seed uint64, times blobfs.SweepConfig, keep bool) *sweepWorld {
 	w := &sweepWorld{
 		t: t, rng: rand.New(rand.NewPCG(seed, 17)), lists: newLists(), away: map[*node]time.Time{},
 		catalog: &catalog{named: map[blobfs.ID]bool{}, omits: map[blobfs.ID]bool{}},
 	}
 	cluster := quick
 	cluster.Lists, cluster.Sweep = w.lists, times
-	w.cfg = nodesConfig{n: 5, extent: 64 << 10, cluster: cluster, virtual: true}
+	w.cfg = nodesConfig{n: 5, extent: 64 << 10, cluster: cluster, virtual: true, keep: keep}
 	w.c = newNodes(t, w.cfg)
 	return w
 }
@@ -402,7 +402,7 @@ func TestSweepRandom(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Logf("replay: STELE_SEED=%d go test ./blobfs -run TestSweepRandom", seed)
 			synctest.Test(t, func(t *testing.T) {
-				w := newSweepWorld(t, seed, sweepTimes)
+				w := newSweepWorld(t, seed, sweepTimes, false)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer w.work.Wait()
 				defer cancel()

@@ -25,6 +25,8 @@ type Blobs interface {
 	OpenBlob(ctx context.Context, h blobfs.Handle) (BlobReader, error)
 	// Delete removes a blob. A blob that is not there is no error.
 	Delete(ctx context.Context, id blobfs.ID) error
+	// Abandon says that this server needs a blob no more, which others may.
+	Abandon(h blobfs.Handle)
 
 	// CreateLog begins a log blob.
 	CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error)

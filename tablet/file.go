@@ -11,7 +11,7 @@ import (
 
 // file is what a tablet has of an open SSTable: all of it, or the rows within bounds.
 // It is counted by the views that hold it; when the last one goes and the file is out
-// of the tablet's metadata, its blob goes too, unless other tablets may have it.
+// of the tablet's metadata, its blob goes too, or is abandoned if other tablets may have it.
 type file struct {
 	meta   FileMeta
 	table  *sstable.Table
@@ -57,7 +57,7 @@ func (f *file) release() {
 		return
 	}
 	f.opened.release()
-	if f.unlink.Load() && !f.meta.Shared {
+	if f.unlink.Load() {
 		f.delete(f)
 	}
 }
@@ -129,8 +129,12 @@ func rowBounds(start, end []byte) (lo, hi []byte) {
 }
 
 // deleteFile removes the blob of a file that no view and no metadata holds, and its blocks
-// from the cache, where they would push out those that are read.
+// from the cache, where they would push out those that are read. One that another tablet may have is left to the sweep.
 func (s *Server) deleteFile(f *file) {
+	if f.meta.Shared {
+		s.cfg.Blobs.Abandon(f.meta.Handle)
+		return
+	}
 	f.table.DropCached()
 	if err := s.cfg.Blobs.Delete(context.Background(), f.meta.Handle.ID); err != nil {
 		// The next start finds it again among blobs that no metadata names.

@@ -2,10 +2,13 @@ package tablet
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/table"
 )
@@ -95,5 +98,72 @@ func TestDeletedDataGoes(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatalf("after the period: %q", left)
 		}
+	}
+}
+
+// abandonedBlobs notes what is abandoned.
+type abandonedBlobs struct {
+	Blobs
+	mu    sync.Mutex
+	times map[blobfs.ID]int
+}
+
+func (b *abandonedBlobs) Abandon(h blobfs.Handle) {
+	b.mu.Lock()
+	b.times[h.ID]++
+	b.mu.Unlock()
+	b.Blobs.Abandon(h)
+}
+
+func (b *abandonedBlobs) of(id blobfs.ID) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.times[id]
+}
+
+// A file that the halves of a tablet share is abandoned by each, once it has files of its own and nobody reads that one any more (I10): it is
+// not deleted, for the other may need it.
+func TestSharedFilesAreAbandoned(t *testing.T) {
+	e := newEnv(t, Config{}, "f")
+	blobs := &abandonedBlobs{Blobs: e.Server.cfg.Blobs, times: map[blobfs.ID]int{}}
+	e.Server.cfg.Blobs = blobs
+	for i := range 10 {
+		e.mustApply(fmt.Sprintf("row%d", i), table.Set("f", []byte("q"), 1, []byte("v")))
+	}
+	e.mustCompact(t, true)
+	shared := e.tabletOfTest().metaMu.meta.Groups[0].Files[0].Handle
+	if _, err := e.Split(t.Context(), 1, []byte("row4")); err != nil {
+		t.Fatal(err)
+	}
+	// A scan of the upper half is under way.
+	reading, goOn, read := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		begin := sync.OnceFunc(func() { close(reading); <-goOn })
+		_, err := e.Scan(context.Background(), testTable, Range{Start: []byte("row5")}, nil, func([]byte, []table.Cell) error { begin(); return nil })
+		read <- err
+	}()
+	<-reading
+	e.mustCompact(t, true)
+	if n := blobs.of(shared.ID); n != 1 {
+		t.Errorf("abandoned %d times while the upper half is read, want once", n)
+	}
+	close(goOn)
+	if err := <-read; err != nil {
+		t.Error(err)
+	}
+	if n := blobs.of(shared.ID); n != 2 {
+		t.Errorf("abandoned %d times, want twice", n)
+	}
+	if r, err := blobs.OpenBlob(t.Context(), shared); err != nil {
+		t.Errorf("what was abandoned: %v", err)
+	} else {
+		_ = r.Close()
+	}
+}
+
+func (e *env) mustCompact(t *testing.T, major bool) {
+	t.Helper()
+	if err := e.Compact(t.Context(), testTable, major); err != nil {
+		t.Fatal(err)
 	}
 }
