@@ -64,6 +64,7 @@ func (w *SpreadLogWriter) do(e logproto.Effect) {
 		}
 	case logproto.EffectOpen:
 		salt := w.salts[e.Seq]
+		w.opening[linkKey{e.Seq, e.Node}] = &openingReplica{since: w.s.cluster.Clock.Now()}
 		w.s.spawn(func() { w.open(e, salt) })
 	case logproto.EffectAppend:
 		w.sendFrames(e)
@@ -154,14 +155,10 @@ const avoidBare = time.Second
 
 // usable returns the nodes that may get a replica now. Called with mu held.
 func (w *SpreadLogWriter) usable(now time.Duration) []place.Node {
-	there := slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool { return !w.gets(n) })
-	able := slices.DeleteFunc(slices.Clone(there), func(n place.Node) bool { return w.avoided(n.ID, now) })
-	quick := slices.DeleteFunc(slices.Clone(able), func(n place.Node) bool { return now < w.slow[n.ID] })
-	least := min(logReplicasMin, w.s.cluster.Replicas)
-	switch {
-	case len(quick) >= least:
+	if quick := w.quick(now); len(quick) >= w.least() {
 		return quick
-	case len(able) >= least:
+	}
+	if able := w.able(now); len(able) >= w.least() {
 		return able
 	}
 	// One that has failed may be back: better to try it soon than to go on with a single disk.
@@ -175,6 +172,19 @@ func (w *SpreadLogWriter) usable(now time.Duration) []place.Node {
 	})
 }
 
+// least is how many nodes an extent is to have at least.
+func (w *SpreadLogWriter) least() int { return min(logReplicasMin, w.s.cluster.Replicas) }
+
+// able returns the nodes that have not failed lately. Called with mu held.
+func (w *SpreadLogWriter) able(now time.Duration) []place.Node {
+	return slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool { return !w.gets(n) || w.avoided(n.ID, now) })
+}
+
+// quick returns those of them that were not slow lately. Called with mu held.
+func (w *SpreadLogWriter) quick(now time.Duration) []place.Node {
+	return slices.DeleteFunc(w.able(now), func(n place.Node) bool { return now < w.slow[n.ID].until })
+}
+
 // avoidance is of a node that failed.
 type avoidance struct {
 	until time.Duration
@@ -184,6 +194,9 @@ type avoidance struct {
 
 // avoided tells whether a node gets no replicas at some time. Called with mu held.
 func (w *SpreadLogWriter) avoided(node string, at time.Duration) bool {
+	if node == w.s.self && w.stuckHere() {
+		return true
+	}
 	a := w.avoid[node]
 	return at < a.until && (!a.unreached || w.s.peers.suspected(node))
 }
@@ -215,38 +228,6 @@ func (s *Store) logNodesIf(answers func(node string) bool) []place.Node {
 		}
 	}
 	return nodes
-}
-
-// open opens a replica.
-func (w *SpreadLogWriter) open(e logproto.Effect, salt uint64) {
-	ctx, cancel := context.WithTimeout(w.ctx, w.s.cluster.Logs.OpenTimeout)
-	defer cancel()
-	p, err := w.s.logPeer(ctx, e.Node)
-	var room int64
-	if err == nil {
-		room, err = p.OpenLog(ctx, local.LogOpen{Log: w.id, Server: w.server, Seq: e.Seq, Epoch: e.Epoch, Salt: salt, Vital: w.vital})
-	}
-	if err == nil && room < w.frameMax() {
-		err = fmt.Errorf("extents of %d bytes are too small", room)
-	}
-	w.later(func() {
-		if err == nil && (w.ctx.Err() != nil || !w.m.Opening(e.Seq)) {
-			w.s.spawn(func() { w.s.dropReplica(w.id, e.Seq, e.Node) })
-			return
-		}
-		if err != nil {
-			if w.placeErr = err; e.Node == w.s.self {
-				w.avoid[e.Node] = avoidance{until: w.s.cluster.Clock.Now() + w.s.cluster.Logs.Retry}
-			}
-			w.failed(e.Seq, e.Node, err)
-			return
-		}
-		w.placeErr = nil
-		l := newLogLink(w, e.Seq, e.Node, e.Epoch, salt, p)
-		w.links[linkKey{e.Seq, e.Node}] = l
-		w.stats.Extents++
-		w.m.Opened(e.Seq, e.Node, room)
-	})
 }
 
 // failed notes what went wrong with a replica. Called with mu held.

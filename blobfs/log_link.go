@@ -278,6 +278,7 @@ func (w *SpreadLogWriter) look() {
 	w.weigh(now)
 	w.widen(now)
 	w.renew(now)
+	w.lookAtOpening(now)
 	if len(w.frames) == 0 {
 		return
 	}
@@ -303,14 +304,8 @@ func (w *SpreadLogWriter) look() {
 	for _, l := range late {
 		w.s.log.Warn("replica of a log extent is slow", "log", w.id, "extent", l.key.seq, "node", l.key.node, "after", now-first.sent)
 		l.givenUp = true
-		if until := now + w.s.cluster.Logs.Avoid; w.s.peers.suspected(l.key.node) {
-			w.avoid[l.key.node] = avoidance{until, true} // it is not there, which is another thing
-		} else {
-			w.slow[l.key.node] = until
-		}
-		w.stats.Slow++
 		w.pace.slow()
-		w.m.Failed(l.key.seq, l.key.node, 0)
+		w.slowed(l.key, now)
 	}
 }
 

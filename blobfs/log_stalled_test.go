@@ -15,24 +15,21 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// appendMany has some appenders add n records of 1 KB together, and returns what each append took,
-// sorted.
-func appendMany(t *testing.T, w *blobfs.SpreadLogWriter, n int) []time.Duration {
-	const appenders = 4
-	took := make([]time.Duration, n)
-	var next atomic.Int64
+// appendFor appends records of 1 KB for some time, one each so often whether those before are through or not, and returns what each
+// took, sorted.
+func appendFor(t *testing.T, w *blobfs.SpreadLogWriter, long, every time.Duration) []time.Duration {
+	took := make([]time.Duration, long/every)
+	p := blobtest.Bytes(1, 1000)
 	var group sync.WaitGroup
-	for i := range appenders {
-		p := blobtest.Bytes(uint64(i), 1000)
+	began := time.Now()
+	for i := range took {
+		due := began.Add(time.Duration(i) * every)
+		time.Sleep(time.Until(due))
 		group.Go(func() {
-			for k := next.Add(1); k <= int64(n); k = next.Add(1) {
-				start := time.Now()
-				if _, err := w.Append(context.Background(), p); err != nil {
-					t.Errorf("append: %v", err)
-					return
-				}
-				took[k-1] = time.Since(start)
+			if _, err := w.Append(context.Background(), p); err != nil {
+				t.Errorf("append: %v", err)
 			}
+			took[i] = time.Since(due) // and not since it came to run: who comes late has waited, too
 		})
 	}
 	group.Wait()
@@ -45,14 +42,15 @@ func percentile(sorted []time.Duration, p int) time.Duration {
 }
 
 // A disk of one replica stalls for good while clients append: the writer goes on in the second
-// extent, which lies ready on other nodes (paper §6: "two log writing threads"), and p99 stays below
-// five times what it is otherwise, from the moment of the stall on. A sync takes 1 ms, and the
-// deadlines are those that are in use.
+// extent, which lies ready on other nodes (paper §6: "two log writing threads"). In the 20 s from the stall on, the
+// p99 of clients that do not wait for each other stays below five times what it is otherwise, and no append waits long beyond the 100 ms after which
+// a replica is slow. A sync takes 1 ms, and the deadlines are those that are in use.
 //
 // The machine may be so busy that quick disks seem to stall, too; so one of three attempts is to come out well.
 func TestSpreadLogStalledDisk(t *testing.T) {
 	for _, stalled := range []string{"remote", "own"} {
 		t.Run(stalled, func(t *testing.T) {
+			t.Parallel()
 			var wrong []string
 			for range 3 {
 				if wrong = appendStalled(t, stalled == "own"); len(wrong) == 0 {
@@ -64,7 +62,7 @@ func TestSpreadLogStalledDisk(t *testing.T) {
 	}
 }
 
-// appendStalled appends before, while and after a disk stalls, and returns what is wrong with the times that
+// appendStalled appends before and while a disk stalls, and returns what is wrong with the times that
 // it took.
 func appendStalled(t *testing.T, own bool) (wrong []string) {
 	l := newLists()
@@ -90,29 +88,28 @@ func appendStalled(t *testing.T, own bool) (wrong []string) {
 	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
 	noError(t, err)
 	defer func() { noError(t, w.Close()) }()
-	const n = 800
-	normal := appendMany(t, w, n)
+	const every = 4 * time.Millisecond
+	normal := appendFor(t, w, 5*time.Second, every)
 	at := 0
 	if !own {
 		at = replicaOf(t, c, l, id)
 	}
 	stall[at].Store(true)
-	defer time.AfterFunc(8*time.Second, heal).Stop() // for a writer that does wait for it
-	during := appendMany(t, w, n)
+	defer time.AfterFunc(30*time.Second, heal).Stop() // for a writer that does wait for it
+	during := appendFor(t, w, 20*time.Second, every)
 	slow := w.Stats().Slow
 	stall[at].Store(false)
 	heal()
-	after := appendMany(t, w, n) // the machine may have been busier than at first
-	n99, d99, worst := max(percentile(normal, 99), percentile(after, 99)), percentile(during, 99), during[n-1]
-	t.Logf("p50 %v, p99 %v; stalled: p50 %v, p99 %v, worst %v; after: p99 %v; %+v",
-		percentile(normal, 50), percentile(normal, 99), percentile(during, 50), d99, worst, percentile(after, 99), w.Stats())
+	n99, d99, worst := percentile(normal, 99), percentile(during, 99), during[len(during)-1]
+	t.Logf("p50 %v, p99 %v; stalled: p50 %v, p99 %v, worst %v; %+v",
+		percentile(normal, 50), n99, percentile(during, 50), d99, worst, w.Stats())
 	if n99 < time.Millisecond {
 		wrong = append(wrong, fmt.Sprintf("p99 is %v, where a sync takes 1 ms", n99))
 	}
 	if d99 >= 5*n99 {
 		wrong = append(wrong, fmt.Sprintf("p99 is %v with a stalled disk and %v without, want less than five times as much", d99, n99))
 	}
-	if worst > 5*time.Second {
+	if worst > time.Second {
 		wrong = append(wrong, fmt.Sprintf("an append took %v", worst))
 	}
 	if slow == 0 {
@@ -138,4 +135,58 @@ func replicaOf(t *testing.T, c *nodes, l *lists, id blobfs.ID) int {
 	}
 	t.Fatalf("no replica beside the writer's: %+v", list)
 	return 0
+}
+
+// A disk that stalls for good does not hold up a log, however often its extents are full and the node is tried again: nor does the
+// writer's own, which knows no deadline. What was acknowledged is there when the disk is, and with two nodes the log goes on on one.
+func TestSpreadLogGoesOnWithoutStalledDisk(t *testing.T) {
+	for _, nodes := range []int{2, 3, 5} {
+		for _, own := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d nodes, own %v", nodes, own), func(t *testing.T) {
+				t.Parallel()
+				c, l := newLogNodes(t, nodes, blobfs.LogConfig{
+					DeadlineMax: 500 * time.Millisecond, OpenTimeout: time.Second, Retry: 50 * time.Millisecond, Avoid: 100 * time.Millisecond,
+				})
+				id := blobfs.NewID()
+				w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+				noError(t, err)
+				at := 0
+				if !own {
+					at = replicaOf(t, c, l, id)
+				}
+				healed := make(chan struct{})
+				heal := sync.OnceFunc(func() { close(healed) })
+				defer heal()
+				c.all[at].fs.SetHook(func(op vfs.Op) error {
+					if op.Kind == vfs.OpSync || op.Kind == vfs.OpWrite {
+						<-healed
+					}
+					return nil
+				})
+				var want []spreadRecord
+				slow := 0
+				for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+					p := blobtest.Bytes(uint64(len(want)), 20_000)
+					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+					began := time.Now()
+					pos, err := w.Append(ctx, p)
+					cancel()
+					if err != nil {
+						t.Fatalf("append %d: %v", len(want), err)
+					}
+					if time.Since(began) > 400*time.Millisecond {
+						slow++
+					}
+					want = append(want, spreadRecord{p, pos})
+				}
+				t.Logf("%d appends, %d of them above 400 ms; %+v", len(want), slow, w.Stats())
+				if len(want) < 20 || w.Stats().Slow+w.Stats().Failed == 0 {
+					t.Errorf("%d appends in 4 s; %+v", len(want), w.Stats())
+				}
+				heal()
+				noError(t, w.Close())
+				equalRecords(t, readSpread(t, c.all[nodes-1].Store, "n1", id), want)
+			})
+		}
+	}
 }

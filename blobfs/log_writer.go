@@ -45,9 +45,10 @@ type SpreadLogWriter struct {
 	salts    map[uint64]uint64
 	seq      uint64 // of the extent that frames are encoded for
 	links    map[linkKey]*logLink
-	avoid    map[string]avoidance     // nodes that failed and get no replicas
-	slow     map[string]time.Duration // nodes that get none if there are others
-	placeErr error                    // why there are no nodes, if there are none
+	opening  map[linkKey]*openingReplica
+	avoid    map[string]avoidance // nodes that failed and get no replicas
+	slow     map[string]slowness  // nodes that get none if there are others
+	placeErr error                // why there are no nodes, if there are none
 	// withdrawn is why frames were taken back since the payload under way began, if any were: it cannot
 	// go on then, even if there is room again.
 	withdrawn error
@@ -112,7 +113,8 @@ func (s *Store) createSpreadLog(ctx context.Context, server string, id ID, vital
 	w := &SpreadLogWriter{
 		s: s, id: id, server: server, path: logPath(server, id), vital: vital,
 		turn: make(chan struct{}, 1), began: make(chan struct{}), sealed: make(chan struct{}),
-		salts: map[uint64]uint64{}, links: map[linkKey]*logLink{}, avoid: map[string]avoidance{}, slow: map[string]time.Duration{},
+		salts: map[uint64]uint64{}, links: map[linkKey]*logLink{}, opening: map[linkKey]*openingReplica{}, avoid: map[string]avoidance{},
+		slow: map[string]slowness{},
 	}
 	_, gen, err := s.loadLogList(ctx, w.path)
 	if err == nil && gen != 0 {

@@ -131,6 +131,11 @@ func (w *Writer) Stuck() bool {
 // Halted tells whether what is submitted now waits until the list is saved.
 func (w *Writer) Halted() bool { return w.pending != nil && (w.cur == nil || w.mustTurn()) }
 
+// Waiting tells whether what was submitted waits until an extent is open.
+func (w *Writer) Waiting() bool {
+	return len(w.frames) > 0 && w.made != nil && (w.cur == nil || w.mustTurn()) && (w.next == nil || w.next.failed)
+}
+
 // Current returns the extent that is appended to, and its nodes; 0 if there is none.
 func (w *Writer) Current() (seq uint64, nodes []string) {
 	if w.cur == nil {

@@ -1,0 +1,157 @@
+package blobfs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/blobfs/logproto"
+)
+
+// openingReplica is a replica that is being opened.
+type openingReplica struct {
+	since   time.Duration
+	givenUp bool // the writer goes on without it
+}
+
+// open opens a replica.
+func (w *SpreadLogWriter) open(e logproto.Effect, salt uint64) {
+	ctx, cancel := context.WithTimeout(w.ctx, w.s.cluster.Logs.OpenTimeout)
+	defer cancel()
+	o := local.LogOpen{Log: w.id, Server: w.server, Seq: e.Seq, Epoch: e.Epoch, Salt: salt, Vital: w.vital}
+	var p api.Logs
+	var room int64
+	var err error
+	if e.Node == w.s.self {
+		p, room, err = w.openHere(ctx, o)
+	} else {
+		p, room, err = w.openThere(ctx, e.Node, o)
+	}
+	if err == nil && room < w.frameMax() {
+		err = fmt.Errorf("extents of %d bytes are too small", room)
+	}
+	w.later(func() {
+		if err == nil && (w.ctx.Err() != nil || !w.m.Opening(e.Seq)) {
+			w.s.spawn(func() { w.s.dropReplica(w.id, e.Seq, e.Node) })
+			return
+		}
+		if err != nil {
+			if w.placeErr = err; e.Node == w.s.self {
+				w.avoid[e.Node] = avoidance{until: w.s.cluster.Clock.Now() + w.s.cluster.Logs.Retry}
+			}
+			w.failed(e.Seq, e.Node, err)
+			return
+		}
+		w.placeErr = nil
+		l := newLogLink(w, e.Seq, e.Node, e.Epoch, salt, p)
+		w.links[linkKey{e.Seq, e.Node}] = l
+		w.stats.Extents++
+		w.m.Opened(e.Seq, e.Node, room)
+	})
+}
+
+func (w *SpreadLogWriter) openThere(ctx context.Context, node string, o local.LogOpen) (p api.Logs, room int64, err error) {
+	if p, err = w.s.logPeer(ctx, node); err == nil {
+		room, err = p.OpenLog(ctx, o)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.opening, linkKey{o.Seq, node})
+	return p, room, err
+}
+
+// openHere opens a replica on the disks here, which know no deadline: one that stalls is left to itself, and
+// counts as being opened until it is.
+func (w *SpreadLogWriter) openHere(ctx context.Context, o local.LogOpen) (api.Logs, int64, error) {
+	type opened struct {
+		room int64
+		err  error
+	}
+	p, k := server{w.s}, linkKey{o.Seq, w.s.self}
+	done := make(chan opened, 1)
+	left := false // by the caller; guarded by mu
+	if !w.s.spawn(func() {
+		room, err := p.OpenLog(ctx, o)
+		w.mu.Lock()
+		delete(w.opening, k)
+		if !left {
+			done <- opened{room, err}
+		}
+		w.mu.Unlock()
+		if left && err == nil {
+			w.s.dropReplica(w.id, o.Seq, w.s.self)
+		}
+	}) {
+		return nil, 0, ErrClosed
+	}
+	select {
+	case r := <-done:
+		return p, r.room, r.err
+	case <-ctx.Done():
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case r := <-done:
+		return p, r.room, r.err
+	default:
+	}
+	left = true
+	w.opening[k].givenUp = true
+	return nil, 0, fmt.Errorf("open a replica on the disks here: %w", ctx.Err())
+}
+
+// stuckHere tells whether the disks here have not opened yet what the writer has given up. Called with mu held.
+func (w *SpreadLogWriter) stuckHere() bool {
+	for k, o := range w.opening {
+		if k.node == w.s.self && o.givenUp {
+			return true
+		}
+	}
+	return false
+}
+
+// trialDeadlines is how many deadlines of an append a node that was slow has to open a replica: it need not make one first, or
+// it is slow again.
+const trialDeadlines = 4
+
+// lookAtOpening goes on without replicas that are not opened in time where others of their extent are, if there are enough
+// nodes without them: a standby that comes late holds up appends when the extent is full. Called with mu held.
+func (w *SpreadLogWriter) lookAtOpening(now time.Duration) {
+	for k, o := range w.opening {
+		if o.givenUp || !w.m.Opening(k.seq) || !w.openElsewhere(k) || !w.enoughWithout(k.node, now) {
+			continue
+		}
+		patience := w.s.cluster.Logs.OpenTimeout
+		switch {
+		case w.onTrial(k.node, now):
+			patience = trialDeadlines * w.pace.deadline()
+		case w.m.Waiting():
+			patience = w.s.cluster.Logs.DeadlineMax
+		}
+		if now-o.since < patience {
+			continue
+		}
+		w.s.log.Warn("replica of a log extent is not opened", "log", w.id, "extent", k.seq, "node", k.node, "after", now-o.since)
+		o.givenUp = true
+		w.slowed(k, now)
+	}
+}
+
+// openElsewhere tells whether another replica of the extent is open. Called with mu held.
+func (w *SpreadLogWriter) openElsewhere(k linkKey) bool {
+	for other := range w.links {
+		if other.seq == k.seq && other.node != k.node {
+			return true
+		}
+	}
+	return false
+}
+
+// enoughWithout tells whether enough nodes that are not slow could have replicas, without that one. Called with mu held.
+func (w *SpreadLogWriter) enoughWithout(node string, now time.Duration) bool {
+	quick := w.quick(now)
+	return len(quick)-len(nodesOf(quick, []string{node})) >= w.least()
+}
