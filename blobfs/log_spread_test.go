@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/blobtest"
 	"github.com/steledb/stele/blobfs/logproto"
 	"github.com/steledb/stele/internal/vfs"
@@ -133,20 +134,36 @@ type spreadRecord struct {
 	pos int64
 }
 
+// readSpread reads a log to its end. A node that does not answer in time may do so the next time.
 func readSpread(t testing.TB, s *blobfs.Store, server string, id blobfs.ID) []spreadRecord {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
+	for {
+		all, err := readSpreadOnce(ctx, s, server, id)
+		if errors.Is(err, api.ErrUnreachable) && ctx.Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		noError(t, err)
+		return all
+	}
+}
+
+func readSpreadOnce(ctx context.Context, s *blobfs.Store, server string, id blobfs.ID) (all []spreadRecord, err error) {
 	r, err := s.OpenSpreadLog(ctx, server, id)
-	noError(t, err)
+	if err != nil {
+		return nil, err
+	}
 	defer r.Close()
-	var all []spreadRecord
 	for {
 		p, pos, err := r.Next()
 		if err == io.EOF {
-			return all
+			return all, nil
 		}
-		noError(t, err)
+		if err != nil {
+			return nil, err
+		}
 		all = append(all, spreadRecord{bytes.Clone(p), pos})
 	}
 }
@@ -518,12 +535,10 @@ func faultRun(t *testing.T, rng *rand.Rand) {
 		defer b.mu.Unlock()
 		return len(b.acked) >= 10
 	})
-	killed := ""
+	lost := losses{}
 	for range 8 {
 		time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
-		if k := faultOnce(c, rng, killed == ""); k != "" {
-			killed = k
-		}
+		faultOnce(c, rng, &lost)
 	}
 	// Recovery, by two at once, while the writer goes on, cut off from some.
 	for _, cut := range c.cut {
@@ -532,9 +547,9 @@ func faultRun(t *testing.T, rng *rand.Rand) {
 	var found [2][]spreadRecord
 	var readers sync.WaitGroup
 	at := []*node{c.all[1], c.all[2]}
-	if killed == at[0].id {
+	if lost.killed == at[0].id {
 		at[0] = c.all[3]
-	} else if killed == at[1].id {
+	} else if lost.killed == at[1].id {
 		at[1] = c.all[4]
 	}
 	for i, n := range at {
@@ -577,14 +592,18 @@ func (b *book) check(t *testing.T, found []spreadRecord) {
 	}
 }
 
-// faultOnce breaks something, or heals something. It returns the node that it kills.
-func faultOnce(c *nodes, rng *rand.Rand, mayKill bool) string {
+// losses are nodes that have lost what they had, for good: one is killed, another has a disk that failed. Of three replicas
+// one is left then.
+type losses struct{ killed, failed string }
+
+// faultOnce breaks something, or heals something.
+func faultOnce(c *nodes, rng *rand.Rand, lost *losses) {
 	n := c.all[1+rng.IntN(4)]
 	switch rng.IntN(8) {
 	case 0:
-		if mayKill {
+		if lost.killed == "" {
 			n.kill()
-			return n.id
+			lost.killed = n.id
 		}
 	case 1:
 		c.cut[[2]string{"n1", n.id}].Store(true)
@@ -598,6 +617,10 @@ func faultOnce(c *nodes, rng *rand.Rand, mayKill bool) string {
 		n.fs.SetCapacity("/a", 1<<20)
 	case 5: // a disk fails a sync
 		n := c.all[rng.IntN(5)]
+		if lost.failed != "" && lost.failed != n.id {
+			break
+		}
+		lost.failed = n.id
 		once := new(atomic.Bool)
 		n.fs.SetHook(func(op vfs.Op) error {
 			if op.Kind == vfs.OpSync && strings.HasPrefix(op.Name, "/b") && once.CompareAndSwap(false, true) {
@@ -615,7 +638,6 @@ func faultOnce(c *nodes, rng *rand.Rand, mayKill bool) string {
 			return nil
 		})
 	}
-	return ""
 }
 
 func TestLogListGolden(t *testing.T) {
