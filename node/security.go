@@ -236,12 +236,13 @@ const connsForNodes = 512
 // from being written.
 const memoryForNodes = 8
 
-// guard returns a listener of TLS. Who shows a certificate, shows one of the cluster.
-func (s *security) guard(l net.Listener, refused func(net.Addr, error)) net.Listener {
+// guard returns a listener of TLS. Who shows a certificate, shows one of the cluster. Of those who show none it takes so many,
+// 0 for as many as pki does.
+func (s *security) guard(l net.Listener, strangersMax int, refused func(net.Addr, error)) net.Listener {
 	if s == nil {
 		return l
 	}
-	return pki.Listen(l, pki.ListenerConfig{Endpoint: s.endpoint, Refused: refused})
+	return pki.Listen(l, pki.ListenerConfig{Endpoint: s.endpoint, StrangersMax: strangersMax, Refused: refused})
 }
 
 // limit has the server know its peers, end connections that say nothing, keep some for nodes,
@@ -337,5 +338,5 @@ func (s *security) guardHTTP(l net.Listener, server *http.Server, refused func(n
 		}
 		h.ServeHTTP(w, r)
 	})
-	return s.guard(l, refused)
+	return s.guard(l, webConnsMax/2, refused) // so that strangers do not keep users out
 }

@@ -5,10 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/pprof"
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	blobapi "github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/node/reach"
@@ -76,7 +72,7 @@ func (n *Node) serve(listener net.Listener) error {
 		return err
 	}
 	n.background.Go(n.voter.accept)
-	listener = n.security.guard(listener, n.refuseConn)
+	listener = n.security.guard(listener, 0, n.refuseConn)
 	n.background.Go(func() {
 		if err := server.Serve(listener); !errors.Is(err, rpc.ErrServerClosed) {
 			n.fail(fmt.Errorf("serve clients: %w", err))
@@ -116,34 +112,6 @@ func (n *Node) handle(method string, mode rpc.Mode, h func(*rpc.Call)) {
 // spawnedMax is how many calls may run that wait for the disk or for each other:
 // as many as clients have in flight under heavy load.
 const spawnedMax = 1024
-
-// serveHTTP serves metrics, health and profiles.
-func (n *Node) serveHTTP() error {
-	if n.cfg.HTTP == "off" {
-		return nil
-	}
-	l, err := net.Listen("tcp", n.cfg.HTTP)
-	if err != nil {
-		return fmt.Errorf("listen for HTTP: %w", err)
-	}
-	n.webAddr = l.Addr()
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(n.registry(), promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", n.health)
-	mux.HandleFunc("GET /readyz", n.health)
-	// Profiles tell of the program, not of the data; the port is loopback's by default.
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	n.http = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	l = n.security.guardHTTP(l, n.http, n.refuseConn, n.mayLook, "/healthz", "/readyz")
-	n.background.Go(func() {
-		if err := n.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			n.log.Error("serve HTTP", "error", err)
-		}
-	})
-	return nil
-}
 
 // health answers 200 while the node serves, and else 503 and why.
 func (n *Node) health(w http.ResponseWriter, _ *http.Request) {

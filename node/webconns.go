@@ -1,0 +1,73 @@
+package node
+
+import (
+	"container/list"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+)
+
+var errWebCrowded = errors.New("too many connections for HTTP at once")
+
+// webConns bounds the connections of an HTTP server. One more ends that which has waited longest for a whole request,
+// or, if all are being answered, is ended itself.
+type webConns struct {
+	max     int
+	refused func(net.Addr, error)
+
+	// mu guards the fields in it. Never held across I/O.
+	mu struct {
+		sync.Mutex
+		all     map[net.Conn]*list.Element // its place in waiting; nil of one that is answered
+		waiting list.List                  // of net.Conn, the longest first
+	}
+}
+
+func newWebConns(max int, refused func(net.Addr, error)) *webConns {
+	c := &webConns{max: max, refused: refused}
+	c.mu.all = map[net.Conn]*list.Element{}
+	return c
+}
+
+// note is for http.Server.ConnState, which tells of a new connection before the next is accepted.
+func (c *webConns) note(conn net.Conn, state http.ConnState) {
+	if gone := c.count(conn, state); gone != nil {
+		c.refused(gone.RemoteAddr(), errWebCrowded)
+		if over, ok := gone.(interface{ NetConn() net.Conn }); ok {
+			gone = over.NetConn() // TLS would wait to say goodbye
+		}
+		_ = gone.Close()
+	}
+}
+
+// count returns the connection that is to end, if any.
+func (c *webConns) count(conn net.Conn, state http.ConnState) (gone net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	place, known := c.mu.all[conn]
+	switch {
+	case state == http.StateNew:
+		c.mu.all[conn] = c.mu.waiting.PushBack(conn)
+		if len(c.mu.all) > c.max {
+			gone = c.mu.waiting.Front().Value.(net.Conn)
+			c.forgetLocked(gone)
+		}
+	case !known: // it has been ended
+	case state == http.StateActive && place != nil:
+		c.mu.waiting.Remove(place)
+		c.mu.all[conn] = nil
+	case state == http.StateIdle && place == nil:
+		c.mu.all[conn] = c.mu.waiting.PushBack(conn)
+	case state == http.StateClosed, state == http.StateHijacked:
+		c.forgetLocked(conn)
+	}
+	return gone
+}
+
+func (c *webConns) forgetLocked(conn net.Conn) {
+	if place := c.mu.all[conn]; place != nil {
+		c.mu.waiting.Remove(place)
+	}
+	delete(c.mu.all, conn)
+}
