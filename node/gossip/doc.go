@@ -72,7 +72,8 @@
 //	what one stream brings     1.25 MiB, a list of 1000 nodes (room.go); a longer one is refused
 //	                           as soon as it says how long it is
 //	memory for them            12 MiB (Config.StreamMemory): 32 KiB for each, and what memberlist
-//	                           buffers of lists that come and go; two thirds for hosts without a
+//	                           buffers of lists that come and go, and, with a key, what is held
+//	                           to be looked at before; two thirds for hosts without a
 //	                           member, and what one list takes for one host. A stream
 //	                           that finds no more ends, and its node tries again.
 //	time                       3 s until all has come, however slowly, and 3 s for the answer:
@@ -85,9 +86,10 @@
 // is let in. While they hold all places, from at least four hosts, a new node is not until a member has heard of it otherwise,
 // such as by package formation, and goes to it.
 //
-// Without a key nothing is taken that memberlist would decompress, no list that announces more than it can bring, and no
-// more than 1000 requests in a second to ask other nodes. But who takes part then may say that there are nodes without
-// number, as holders of the key may, who are trusted not to.
+// Nothing is taken that memberlist would decompress, no list that announces more than it can bring, and no more than 1000
+// requests in a second to ask other nodes; what is encrypted is decrypted first (sealed.go), since memberlist believes whatever
+// comes with the key, and panics at a message without bytes. But holders of the key, and everybody without one, may say that
+// there are nodes without number, and are trusted not to.
 //
 // What strangers can cause is logged 20 times a minute; Stats counts it all.
 //

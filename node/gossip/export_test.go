@@ -30,6 +30,9 @@ func (r *Ring) Streams() int {
 
 // CheckPacket tells why a packet is not taken, if so.
 func CheckPacket(b []byte, keyed bool) error {
-	g := packetGate{keyed: keyed}
+	g := packetGate{}
+	if keyed {
+		g.opener = &opener{}
+	}
 	return g.check(b, time.Now())
 }

@@ -51,10 +51,11 @@ func announced(in *bufio.Reader, keyed bool) (memory int64, err error) {
 		if b, err = in.Peek(5); err != nil {
 			return 0, err
 		}
-		if n := binary.BigEndian.Uint32(b[1:]); n > streamBytesMax {
-			return 0, errTooLong(int64(n))
+		n := int64(binary.BigEndian.Uint32(b[1:]))
+		if n > streamBytesMax {
+			return 0, errTooLong(n)
 		}
-		return 0, nil
+		return n, nil // for it is looked at before memberlist gets it
 	case keyed || b[0] == cryptType, b[0] == pingType, b[0] == ackType, b[0] == errorType:
 		return 0, nil // memberlist refuses it, or it is small
 	case b[0] == listType:

@@ -8,32 +8,35 @@ import (
 const (
 	// packetBytesMax bounds a packet. Memberlist sends up to 1400 bytes of messages, and 5 for a checksum.
 	packetBytesMax = 2 << 10
-	// requestsMax bounds requests to ask others in a second, without a key: memberlist has a goroutine for each, for 125 ms. Of
+	// requestsMax bounds requests to ask others in a second: memberlist has a goroutine for each, for 125 ms. Of
 	// 1000 nodes, a tenth of which die at once, one gets 2 in a second.
 	requestsMax = 1000
 )
 
 // packetGate says which packets are taken.
 type packetGate struct {
-	keyed    bool
+	opener   *opener
 	since    time.Time // of the second that requests are counted in
 	requests int
 }
 
-// check tells why a packet is not to be taken, if so. With a key memberlist decrypts it first, into as much memory; without, it
-// would do what anybody asks.
+// check tells why a packet is not to be taken, if so: memberlist would do what anybody asks, who has the key if there is one.
 func (g *packetGate) check(b []byte, now time.Time) error {
 	if len(b) > packetBytesMax {
 		return refuse("%d bytes are over %d", len(b), packetBytesMax)
 	}
-	if g.keyed {
-		return nil
+	if len(b) > 2 && b[0] == labelType {
+		b = b[min(len(b), 2+int(b[1])):]
+	}
+	if g.opener != nil {
+		plain, err := g.opener.open(nil, b)
+		if err != nil || plain == nil {
+			return err
+		}
+		b = plain
 	}
 	if now.Sub(g.since) >= time.Second {
 		g.since, g.requests = now, 0
-	}
-	if len(b) > 2 && b[0] == labelType {
-		b = b[min(len(b), 2+int(b[1])):]
 	}
 	if len(b) >= 5 && b[0] == crcType {
 		b = b[5:]

@@ -79,7 +79,12 @@ func (r *Ring) listen() error {
 	if err != nil {
 		return fmt.Errorf("listen for gossip: %w", err)
 	}
-	r.transport = newTransport(sockets, len(r.cfg.Keys) > 0, r.cfg.StreamMemory, r.table.hosts, r.lines.put)
+	o, err := newOpener(r.cfg.Cluster, r.cfg.Keys)
+	if err != nil {
+		_ = sockets.Shutdown()
+		return err
+	}
+	r.transport = newTransport(sockets, o, r.cfg.StreamMemory, r.table.hosts, r.lines.put)
 	host, _, _ := net.SplitHostPort(r.cfg.Bind)
 	ip, advertisePort, err := advertised(net.JoinHostPort(host, strconv.Itoa(port)), r.cfg.Advertise)
 	if err != nil {

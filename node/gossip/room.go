@@ -31,8 +31,9 @@ const (
 	// and for the state of a node that is announced, as it is in memory.
 	memoryPerState = 128
 
-	// oneHostMemory is for what streams of one host bring: a list of the largest size.
-	oneHostMemory = memoryPerByteRead * streamBytesMax
+	// oneHostMemory is for what streams of one host bring: a list of the largest size, as it comes and is held until it has been looked at,
+	// and the states of it.
+	oneHostMemory = (memoryPerByteRead+1)*streamBytesMax + 2000*memoryPerState + 32<<10
 )
 
 // room bounds what streams take of the node at a time.

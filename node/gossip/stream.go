@@ -18,17 +18,18 @@ const (
 type stream struct {
 	net.Conn
 	place  *place
-	keyed  bool
+	opener *opener
 	ended  *atomic.Int64 // counts streams that were refused in their midst
 	in     *bufio.Reader
-	label  int  // bytes of the label that are to be handed on
-	opened bool // the label has been looked at
-	begun  bool // the message's beginning has been looked at
+	label  int    // bytes of the label that are to be handed on
+	opened bool   // the label has been looked at
+	begun  bool   // the message's beginning has been looked at
+	held   []byte // the message, which has been looked at and not yet been handed on
 	err    error
 }
 
-func newStream(conn net.Conn, p *place, keyed bool, ended *atomic.Int64) *stream {
-	s := &stream{Conn: conn, place: p, keyed: keyed, ended: ended, opened: !p.inbound} // answers have no label
+func newStream(conn net.Conn, p *place, o *opener, ended *atomic.Int64) *stream {
+	s := &stream{Conn: conn, place: p, opener: o, ended: ended, opened: !p.inbound} // answers have no label
 	s.in = bufio.NewReaderSize(counted{s}, openingMax)
 	return s
 }
@@ -76,15 +77,36 @@ func (s *stream) Read(p []byte) (int, error) {
 	}
 	if !s.begun {
 		s.begun = true
-		memory, err := announced(s.in, s.keyed)
-		if err == nil {
-			err = s.place.announced(memory)
-		}
-		if err != nil {
+		if err := s.begin(); err != nil {
 			return 0, s.end(err)
 		}
 	}
+	if len(s.held) > 0 {
+		n := copy(p, s.held)
+		if s.held = s.held[n:]; len(s.held) == 0 {
+			s.held = nil
+		}
+		return n, nil
+	}
 	return s.in.Read(p)
+}
+
+// begin looks at the message.
+func (s *stream) begin() error {
+	memory, err := announced(s.in, s.opener != nil)
+	if err == nil {
+		err = s.place.announced(memory)
+	}
+	if err != nil || s.opener == nil {
+		return err
+	}
+	if b, err := s.in.Peek(1); err != nil || b[0] != cryptType {
+		return err // memberlist refuses it
+	}
+	if s.held, memory, err = s.opener.look(s.in); err != nil {
+		return err
+	}
+	return s.place.announced(memory)
 }
 
 func (s *stream) Write(p []byte) (int, error) {

@@ -15,7 +15,7 @@ import (
 // itself buffers 20 MiB for each of any number of streams, and keeps 64 KiB for each packet.
 type transport struct {
 	*memberlist.NetTransport
-	keyed   bool
+	opener  *opener
 	room    *room
 	members func() map[netip.Prefix]bool // hosts of known members
 	say     func(line)
@@ -33,9 +33,9 @@ type transport struct {
 
 var _ memberlist.NodeAwareTransport = (*transport)(nil)
 
-func newTransport(inner *memberlist.NetTransport, keyed bool, memory int64, members func() map[netip.Prefix]bool, say func(line)) *transport {
+func newTransport(inner *memberlist.NetTransport, o *opener, memory int64, members func() map[netip.Prefix]bool, say func(line)) *transport {
 	t := &transport{
-		NetTransport: inner, keyed: keyed, room: newRoom(memory, keyed), members: members, say: say,
+		NetTransport: inner, opener: o, room: newRoom(memory, o != nil), members: members, say: say,
 		streams: make(chan net.Conn), packets: make(chan *memberlist.Packet),
 		stopping: make(chan struct{}), stopped: make(chan struct{}),
 	}
@@ -61,7 +61,7 @@ func (t *transport) DialAddressTimeout(addr memberlist.Address, timeout time.Dur
 	if err != nil {
 		return nil, err
 	}
-	return newStream(conn, t.room.outward(), t.keyed, &t.refused), nil
+	return newStream(conn, t.room.outward(), t.opener, &t.refused), nil
 }
 
 // Shutdown closes the sockets and ends the goroutines. What comes meanwhile is dropped, since memberlist need not be there.
@@ -94,7 +94,7 @@ func (t *transport) takeStreams() {
 				t.refuse(conn, err)
 				continue
 			}
-			s := newStream(conn, p, t.keyed, &t.refused)
+			s := newStream(conn, p, t.opener, &t.refused)
 			select {
 			case t.streams <- s:
 			case <-t.stopping:
@@ -117,7 +117,7 @@ func (t *transport) refuse(conn net.Conn, why error) {
 }
 
 func (t *transport) takePackets() {
-	gate := packetGate{keyed: t.keyed}
+	gate := packetGate{opener: t.opener}
 	for {
 		select {
 		case p := <-t.NetTransport.PacketCh():
