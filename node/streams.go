@@ -12,6 +12,7 @@ import (
 
 	"github.com/steledb/stele/internal/seldom"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/security/pki"
 )
 
 // raftByte opens a connection between the voters of the lock service. After it comes
@@ -117,8 +118,47 @@ type voterConn struct {
 // Server implements raftmeta.Proven.
 func (c *voterConn) Server() string { return c.id }
 
-// greetingsMax bounds the connections whose greeting is awaited; one more is closed.
-const greetingsMax = 64
+// greetingsMax bounds the connections whose greeting is awaited; one more is closed. So is one more than greetingsOfOne of one node;
+// in a cluster with certificates, those who are none count as one together: they must not keep voters out.
+const (
+	greetingsMax   = 64
+	greetingsOfOne = 16
+)
+
+// greetings counts connections whose greeting is awaited.
+type greetings struct {
+	mu  sync.Mutex
+	all int
+	of  map[string]int // by node
+}
+
+// begin takes a place for a connection, if there is one, for as long as end is not called.
+func (g *greetings) begin(c net.Conn) (end func(), ok bool) {
+	most, node := greetingsMax, ""
+	if secured, is := c.(*pki.Conn); is {
+		if most = greetingsOfOne; secured.Peer.Kind == pki.Node {
+			node = secured.Peer.Name
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.all >= greetingsMax || g.of[node] >= most {
+		return nil, false
+	}
+	if g.of == nil {
+		g.of = map[string]int{}
+	}
+	g.all++
+	g.of[node]++
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.all--
+		if g.of[node]--; g.of[node] == 0 {
+			delete(g.of, node)
+		}
+	}, true
+}
 
 // Accept returns the next connection of another voter of this group. Greetings are
 // awaited side by side: one who says nothing must not keep the others out.
@@ -139,20 +179,19 @@ func (s *streams) Accept() (net.Conn, error) {
 // welcomeAll greets whoever connects, until the listener is closed.
 func (s *streams) welcomeAll() {
 	defer close(s.ended)
-	places := make(chan struct{}, greetingsMax)
+	var greeted greetings
 	for {
 		c, err := s.Listener.Accept()
 		if err != nil {
 			return
 		}
-		select {
-		case places <- struct{}{}:
-		default:
+		end, ok := greeted.begin(c)
+		if !ok {
 			_ = c.Close()
 			continue
 		}
 		go func() {
-			defer func() { <-places }()
+			defer end()
 			from, err := s.welcome(c)
 			if err != nil {
 				s.refused.warn(s.log, c.RemoteAddr().String(), err)

@@ -103,7 +103,7 @@
 //	commands under way      32 MiB     Set and Delete wait, as long as their context lets them
 //	futures to be answered  512        proposeLoop waits
 //	raft's queue            256        proposeLoop waits
-//	connections from peers  256        further ones are closed
+//	connections from peers  256        further ones are closed, of one that has proved who it is after 48
 //	a message               5 MiB      it takes fewer entries
 //	heartbeats for raft     1          further ones are answered, and forgotten
 //	reads of one round      unbounded  each is a caller's goroutine

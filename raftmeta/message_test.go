@@ -82,7 +82,7 @@ func TestMessagesRoundTrip(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v came out as %+v, %v", want, got, err)
 		}
-		if err := checkMembers(got); err != nil {
+		if err := check(got, 3); err != nil {
 			t.Errorf("%+v: %v", want, err)
 		}
 		for n := range b {
@@ -163,9 +163,30 @@ func TestBadMessages(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	bad := &raft.AppendEntriesRequest{Entries: []*raft.Log{{Type: raft.LogConfiguration, Data: []byte{0xdd, 0xff, 0xff, 0xff, 0xff}}}}
-	if checkMembers(bad) == nil {
-		t.Error("a configuration that raft would panic at was accepted")
+	const term = 7
+	unread, far := []byte{0xdd, 0xff, 0xff, 0xff, 0xff}, uint64(term+termStepMax+1)
+	for name, request := range map[string]any{
+		"an entry with members that raft would panic at":   &raft.AppendEntriesRequest{Term: 7, Entries: []*raft.Log{{Index: 1, Term: 7, Type: raft.LogConfiguration, Data: unread}}},
+		"a snapshot with members that raft would panic at": &raft.InstallSnapshotRequest{Term: 7, Configuration: unread},
+		"entries behind a gap":                             &raft.AppendEntriesRequest{Term: 7, PrevLogEntry: 3, PrevLogTerm: 2, Entries: []*raft.Log{{Index: 5, Term: 7}}},
+		"entries with a gap":                               &raft.AppendEntriesRequest{Term: 7, Entries: []*raft.Log{{Index: 1, Term: 7}, {Index: 3, Term: 7}}},
+		"entries that go back":                             &raft.AppendEntriesRequest{Term: 7, PrevLogEntry: 3, PrevLogTerm: 2, Entries: []*raft.Log{{Index: 3, Term: 7}}},
+		"an entry older than the one before":               &raft.AppendEntriesRequest{Term: 7, PrevLogEntry: 3, PrevLogTerm: 2, Entries: []*raft.Log{{Index: 4, Term: 1}}},
+		"an entry of a leader to come":                     &raft.AppendEntriesRequest{Term: 7, Entries: []*raft.Log{{Index: 1, Term: 8}}},
+		"a snapshot of a leader that was":                  &raft.InstallSnapshotRequest{Term: 6, Configuration: raft.EncodeConfiguration(raft.Configuration{})},
+		"a heartbeat of a term that never comes":           &raft.AppendEntriesRequest{Term: far},
+		"a vote for one":                                   &raft.RequestVoteRequest{Term: far},
+		"a vote before the vote":                           &raft.RequestPreVoteRequest{Term: ^uint64(0)},
+		"a snapshot":                                       &raft.InstallSnapshotRequest{Term: far, Configuration: raft.EncodeConfiguration(raft.Configuration{})},
+	} {
+		if check(request, term) == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	for _, request := range []any{&raft.AppendEntriesRequest{Term: term + termStepMax}, &raft.AppendEntriesRequest{Term: 1}, &raft.RequestVoteRequest{Term: 1}} {
+		if err := check(request, term); err != nil { // raft answers
+			t.Errorf("%+v: %v", request, err)
+		}
 	}
 }
 
@@ -181,7 +202,7 @@ func FuzzMessage(f *testing.F) {
 		_, _ = decodeMembers(b)
 		_, _ = decodeHello(b, "n2")
 		_, got, err := decodeRequest(b, "n1")
-		if err != nil || checkMembers(got) != nil {
+		if err != nil || check(got, 3) != nil {
 			return
 		}
 		_, again, err := decodeRequest(wiretest.Encode(func(e *wire.Encoder) { encodeRequest(e, got) }), "n1")

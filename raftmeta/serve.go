@@ -76,7 +76,7 @@ func (t *transport) serveConn(c net.Conn) {
 		err = fmt.Errorf("server %s says that it is server %.80q", p.Server(), from)
 	}
 	if err != nil {
-		t.log.Warn("raftmeta refused a connection", "from", c.RemoteAddr(), "reason", err)
+		t.warner.Warn(t.log, "raftmeta refused a connection", "from", c.RemoteAddr(), "reason", err)
 		e := wire.GetEncoder()
 		defer e.Release()
 		encodeAnswer(e, kindError, nil, err)
@@ -88,7 +88,7 @@ func (t *transport) serveConn(c net.Conn) {
 		if err := t.serveOne(f, from); err != nil {
 			var net net.Error
 			if !errors.Is(err, io.EOF) && !errors.As(err, &net) && !errors.Is(err, errCut) {
-				t.log.Warn("raftmeta closed a connection", "server", from, "reason", err)
+				t.warner.Warn(t.log, "raftmeta closed a connection", "server", from, "reason", err)
 			}
 			t.connLost(from)
 			return
@@ -105,7 +105,7 @@ func (t *transport) serveOne(f *frames, from string) error {
 	_ = f.SetReadDeadline(time.Time{})
 	k, request, err := decodeRequest(b, from)
 	if err == nil {
-		err = checkMembers(request)
+		err = check(request, t.raft.CurrentTerm())
 	}
 	if err != nil {
 		return fmt.Errorf("message: %w", err)
@@ -121,25 +121,56 @@ func (t *transport) serveOne(f *frames, from string) error {
 	return f.send(e)
 }
 
-// checkMembers makes sure that raft can read the configurations in a request.
-func checkMembers(request any) error {
+// termStepMax bounds how far ahead a term may be of the server's own. Terms grow by one with each election: after the last that there
+// can be the group would have no leader any more.
+const termStepMax = 1 << 32
+
+// check makes sure that raft, whose term is that, can work on a request: it trusts the others, keeps what they send, and
+// panics when it gets to it.
+func check(request any, term uint64) error {
+	claimed := uint64(0)
 	switch r := request.(type) {
 	case *raft.AppendEntriesRequest:
-		for _, l := range r.Entries {
-			if l.Type == raft.LogConfiguration {
-				if _, err := decodeMembers(l.Data); err != nil {
-					return err
-				}
-			}
+		claimed = r.Term
+		if err := checkEntries(r); err != nil {
+			return err
 		}
+	case *raft.RequestVoteRequest:
+		claimed = r.Term
+	case *raft.RequestPreVoteRequest:
+		claimed = r.Term
 	case *raft.InstallSnapshotRequest:
-		_, err := decodeMembers(r.Configuration)
-		return err
+		if claimed = r.Term; claimed < term { // raft would refuse it when all of it has come, and do nothing else until then
+			return fmt.Errorf("snapshot of term %d, in term %d", claimed, term)
+		}
+		if _, err := decodeMembers(r.Configuration); err != nil {
+			return err
+		}
+	}
+	if claimed > term && claimed-term > termStepMax {
+		return fmt.Errorf("term %d, in term %d", claimed, term)
 	}
 	return nil
 }
 
-// answer answers a request. Votes are for members alone. Entries and snapshots are taken of whoever leads by his
+// checkEntries makes sure that entries are a piece of a log, and that raft can read the configurations among them.
+func checkEntries(a *raft.AppendEntriesRequest) error {
+	index, term := a.PrevLogEntry, a.PrevLogTerm
+	for _, l := range a.Entries {
+		if index++; l.Index != index || l.Term < term || l.Term > a.Term {
+			return fmt.Errorf("entry %d of term %d, from who leads in term %d, where entry %d of term %d or later has to be", l.Index, l.Term, a.Term, index, term)
+		}
+		term = l.Term
+		if l.Type == raft.LogConfiguration {
+			if _, err := decodeMembers(l.Data); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// answer answers a request. Votes, and calls for an election, are for members alone. Entries and snapshots are taken of whoever leads by his
 // term: a server that lags learns from them that he is a member, and one that waits has no members yet.
 func (t *transport) answer(f *frames, k kind, request any, from string) (any, error) {
 	switch k {
@@ -147,7 +178,7 @@ func (t *transport) answer(f *frames, k kind, request any, from string) (any, er
 		return termAnswer(t.raft.CurrentTerm()), nil
 	case kindHeartbeat:
 		return t.heartbeat(request.(*raft.AppendEntriesRequest))
-	case kindVote, kindPreVote:
+	case kindVote, kindPreVote, kindElect:
 		if ok, since := t.isMember(from); !ok {
 			return nil, &notMemberError{t.self, since}
 		}

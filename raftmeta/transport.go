@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/steledb/stele/internal/seldom"
 	"github.com/steledb/stele/internal/wire"
 )
 
@@ -33,6 +34,8 @@ const (
 	// connsMax bounds the connections from other servers. Further ones are
 	// closed at once.
 	connsMax = 256
+	// connsOfOne bounds those of one server that is proven to be it, which needs about ten: it must not keep the others out.
+	connsOfOne = 48
 )
 
 var errCut = errors.New("connections to the other servers are closed")
@@ -49,6 +52,7 @@ type transport struct {
 	self     string
 	streams  Streams // nil: alone
 	log      *slog.Logger
+	warner   seldom.Warner // of what others cause
 	contacts *contacts
 	// removed is told that a server does not count this one as a member.
 	removed func(*notMemberError)
@@ -71,6 +75,7 @@ type transport struct {
 		idle  map[string][]*frames
 		conns map[net.Conn]bool // all, in both directions
 		in    int               // those from other servers
+		of    map[string]int    // of these, by who is proven to be there
 	}
 	// done is closed when the connections are cut.
 	done    chan struct{}
@@ -89,6 +94,7 @@ func newTransport(self string, streams Streams, log *slog.Logger, contacts *cont
 	}
 	t.mu.idle = map[string][]*frames{}
 	t.mu.conns = map[net.Conn]bool{}
+	t.mu.of = map[string]int{}
 	return t
 }
 
@@ -126,12 +132,18 @@ func (t *transport) close() error {
 }
 
 // keep notes a connection, unless all are cut or, for one from another server,
-// there are too many.
+// there are too many, of all or of that one.
 func (t *transport) keep(c net.Conn, in bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.cut || in && t.mu.in >= connsMax {
 		return false
+	}
+	if p, ok := c.(Proven); ok && in {
+		if t.mu.of[p.Server()] >= connsOfOne {
+			return false
+		}
+		t.mu.of[p.Server()]++
 	}
 	t.mu.conns[c] = true
 	if in {
@@ -147,6 +159,11 @@ func (t *transport) drop(c net.Conn, in bool) {
 	defer t.mu.Unlock()
 	if in {
 		t.mu.in--
+		if p, ok := c.(Proven); ok {
+			if t.mu.of[p.Server()]--; t.mu.of[p.Server()] == 0 {
+				delete(t.mu.of, p.Server())
+			}
+		}
 	}
 	delete(t.mu.conns, c)
 }
