@@ -14,17 +14,19 @@
 # make availability  how long tablets are not served: see test/availability
 # make soak T=1h   long random fault runs, FAULTS=500 of them in one go
 # make fuzz T=10m  every fuzz target, T each
+# make hostile N=1000000  hostile frames to every port of a node, N each, half of them of who is known; tells seed and peak memory
 
 SHELL      := bash
 GO         ?= go
 T          ?= 10m
+N          ?= 1000000
 VERSION    := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS    := -X github.com/steledb/stele/node.version=$(VERSION)
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 GOVULNCHECK = $(GO) tool -modfile=tools/vuln/go.mod govulncheck
 VULNDB     ?= https://vuln.go.dev
 
-.PHONY: build test test-short check demo bench bench-growth bench-nodes bench-tls bench-compression availability package test-package test-ansible soak fuzz clean network
+.PHONY: build test test-short check demo bench bench-growth bench-nodes bench-tls bench-compression availability package test-package test-ansible soak fuzz hostile clean network
 
 build:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/stele ./cmd/stele
@@ -90,6 +92,9 @@ network:
 
 fuzz:
 	scripts/fuzz.sh $(T)
+
+hostile:
+	STELE_HOSTILE=$(N) $(GO) test -count=1 -v -timeout 0 -run '^TestHostilePorts$$' ./node
 
 clean:
 	rm -rf bin dist

@@ -21,11 +21,7 @@ func seedOf(t *testing.T) *rand.Rand {
 	if err != nil {
 		seed = rand.Uint64()
 	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("to replay: STELE_SEED=%d go test ./node -run '^%s$'", seed, t.Name())
-		}
-	})
+	t.Logf("to replay: STELE_SEED=%d go test ./node -run '^%s$'", seed, t.Name())
 	return rand.New(rand.NewPCG(seed, 0))
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -28,15 +30,19 @@ import (
 // that can be killed.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("STELE_TEST_NODE_DIR"); dir != "" {
-		os.Exit(runNode(dir, os.Getenv("STELE_TEST_NODE_ADDR")))
+		cfg := node.Config{DataDirs: []string{dir}, Listen: os.Getenv("STELE_TEST_NODE_ADDR"), Gossip: "off", HTTP: "off", MemoryBytes: 256 << 20, ExtentBytes: 4 << 20}
+		if ports := os.Getenv("STELE_TEST_NODE_PORTS"); ports != "" { // of gossip and HTTP
+			fmt.Sscan(ports, &cfg.Gossip, &cfg.HTTP)
+			cfg.Security = os.Getenv("STELE_TEST_NODE_SECURITY")
+			cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		}
+		os.Exit(runNode(cfg))
 	}
 	os.Exit(m.Run())
 }
 
-func runNode(dir, addr string) int {
-	n, err := node.Start(context.Background(), node.Config{
-		DataDirs: []string{dir}, Listen: addr, Gossip: "off", HTTP: "off", MemoryBytes: 256 << 20, ExtentBytes: 4 << 20,
-	})
+func runNode(cfg node.Config) int {
+	n, err := node.Start(context.Background(), cfg)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -76,10 +82,10 @@ func newProcess(t testing.TB) *process {
 	return p
 }
 
-func (p *process) start() {
+func (p *process) start(log io.Writer) {
 	p.cmd = exec.Command(os.Args[0])
 	p.cmd.Env = append(os.Environ(), "STELE_TEST_NODE_DIR="+p.dir, "STELE_TEST_NODE_ADDR="+p.addr)
-	p.cmd.Stderr = os.Stderr
+	p.cmd.Stderr = log
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
@@ -228,7 +234,7 @@ func TestLinearizableThroughKills(t *testing.T) {
 	}
 	t.Logf("seed %d (the order of events differs from run to run)", seed)
 	p := newProcess(t)
-	p.start()
+	p.start(os.Stderr)
 	ctx, cancel := context.WithTimeout(context.Background(), duration+60*time.Second)
 	defer cancel()
 	c := p.client(ctx)
@@ -266,7 +272,7 @@ func TestLinearizableThroughKills(t *testing.T) {
 	for r := rand.New(rand.NewPCG(seed, 999)); time.Now().Before(end); era.Add(1) {
 		time.Sleep(time.Duration(300+r.IntN(900)) * time.Millisecond)
 		p.kill()
-		p.start()
+		p.start(os.Stderr)
 	}
 	clients.Wait()
 	result, info := porcupine.CheckOperationsVerbose(registerModel, h.ops, 2*time.Minute)
