@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -205,7 +206,7 @@ func (t *target) sendRaft(ctx context.Context, r *rand.Rand, known bool) (int, e
 	b := pick(r, greeting, mutate(r, greeting), greeting[:r.IntN(len(greeting))], append([]byte{'R'}, noise(r, make([]byte, r.IntN(300)))...),
 		t.raftGreeting(t.cluster, t.node, t.node), t.raftGreeting("another", "mallory", t.node), []byte{'R', 255, 255}, []byte{'R', 4, 0})
 	who := pick(r, t.anonymous, t.looker)
-	if r.IntN(10) == 0 {
+	if r.IntN(100) == 0 { // in the clear, for which it takes half a second to be told so
 		who = nil
 	}
 	return 1, t.send(ctx, nil, t.rpc, who, append(b, raftFrame(raftMessage(2, ^uint64(0)))...))
@@ -283,14 +284,49 @@ func (t *target) sendStream(ctx context.Context, r *rand.Rand, known bool) (int,
 	return 1, t.send(ctx, net.IPv4(127, 9, byte(r.IntN(4)), byte(1+r.IntN(250))), t.gossip, nil, t.stream(r, known))
 }
 
-// sendPackets sends packets of gossip, as many as the kernel keeps until they are read.
-func (t *target) sendPackets(_ context.Context, r *rand.Rand, known bool) (sent int, err error) {
+// packetSocket is how many bytes wait in the kernel for who has that port, and how many packets found no room there.
+func packetSocket(addr string) (waiting, dropped int64, err error) {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return 0, 0, err
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		return 0, 0, err
+	}
+	all, err := os.ReadFile("/proc/net/udp")
+	for line := range strings.Lines(string(all)) {
+		f := strings.Fields(line)
+		if len(f) < 13 || !strings.HasSuffix(f[1], fmt.Sprintf(":%04X", n)) {
+			continue
+		}
+		var sending, w, d int64
+		if _, err := fmt.Sscanf(f[4]+" "+f[len(f)-1], "%x:%x %d", &sending, &w, &d); err != nil {
+			return 0, 0, err
+		}
+		waiting, dropped = waiting+w, dropped+d
+	}
+	return waiting, dropped, err
+}
+
+// sendPackets sends packets of gossip, when most of those before have been read: the kernel drops what it has no room for.
+func (t *target) sendPackets(ctx context.Context, r *rand.Rand, known bool) (sent int, err error) {
 	c, err := net.Dial("udp", t.gossip)
 	if err != nil {
 		return 0, err
 	}
 	defer c.Close()
-	for sent = range 32 {
+	for {
+		waiting, _, err := packetSocket(t.gossip)
+		if err != nil {
+			return 0, err
+		}
+		if waiting < 16<<10 || ctx.Err() != nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	for sent = range 8 {
 		m := gossipMessage(r)
 		switch {
 		case known && t.key != nil:
@@ -302,6 +338,5 @@ func (t *target) sendPackets(_ context.Context, r *rand.Rand, known bool) (sent 
 		}
 		_, _ = c.Write(m) // an error is of one before
 	}
-	time.Sleep(time.Millisecond)
 	return sent + 1, nil
 }
