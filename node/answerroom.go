@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/rpc"
 )
 
@@ -49,6 +50,29 @@ func (r *answerRoom) await(ctx context.Context, bytes int) error {
 	}
 	r.bytes, r.weight = bytes, w
 	return nil
+}
+
+// build has read append an answer to an encoder, which is the caller's then. It waits for the memory of so many bytes before,
+// and, while read ends with errMoreRoom, for that of twice what it lacked: a little more each time would have it read all of it as often
+// as there are rows. Who waits has no encoder, which would be as large as what it has read. Errors: those of await and read.
+func (r *answerRoom) build(ctx context.Context, bytes int, read func(*wire.Encoder) error) (*wire.Encoder, error) {
+	for ; ; bytes = 2 * r.lacks {
+		if err := r.await(ctx, max(r.of.batch(bytes), r.lacks)); err != nil {
+			return nil, err
+		}
+		e := wire.GetEncoder()
+		if r.lacks > 0 {
+			e.Grow(r.bytes)
+		}
+		err := read(e)
+		if err == nil {
+			return e, nil
+		}
+		e.Release()
+		if err != errMoreRoom {
+			return nil, err
+		}
+	}
 }
 
 func (r *answerRoom) giveBack() {

@@ -3,11 +3,14 @@ package node
 import (
 	"context"
 	"errors"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
 )
 
 func roomy(bytes int64) *resultMemory {
@@ -56,6 +59,63 @@ func TestAnswerRoom(t *testing.T) {
 		a.giveBack()
 		if !m.free.TryAcquire(m.all) {
 			t.Error("memory is taken, and nobody has it")
+		}
+	})
+}
+
+// Answers that wait for memory have none, and are read but a few times (I13).
+func TestAnswersWaitEmptyHanded(t *testing.T) {
+	const answers, rows, rowBytes = 64, 20, 50 << 10
+	synctest.Test(t, func(t *testing.T) {
+		m := roomy(32 << 20)
+		others := m.all - 3<<19 // what is left is not enough for one
+		if !m.free.TryAcquire(others) {
+			t.Fatal("memory is taken already")
+		}
+		heap := func() int64 {
+			var s runtime.MemStats
+			runtime.GC()
+			runtime.GC() // pools keep what they have for one
+			runtime.ReadMemStats(&s)
+			return int64(s.HeapAlloc)
+		}
+		var reads atomic.Int64
+		before, errs := heap(), make(chan error, answers)
+		for range answers {
+			go func() {
+				r := answerRoom{of: m, copies: 2}
+				defer r.giveBack()
+				e, err := r.build(t.Context(), rowBytes/4, func(e *wire.Encoder) error {
+					reads.Add(1)
+					for range rows {
+						if !r.fits(e.Len() + rowBytes) {
+							time.Sleep(time.Millisecond) // others come to their last row, too
+							return errMoreRoom
+						}
+						e.Raw(make([]byte, rowBytes))
+					}
+					time.Sleep(time.Millisecond) // it is sent
+					return nil
+				})
+				if err == nil {
+					e.Release()
+				}
+				errs <- err
+			}()
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if more := heap() - before; more > 2<<20 {
+			t.Errorf("answers that wait take %d KiB", more>>10)
+		}
+		m.free.Release(others)
+		for range answers {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+		if n := reads.Load(); n > 6*answers {
+			t.Errorf("%d answers are read %d times", answers, n)
 		}
 	})
 }

@@ -405,24 +405,17 @@ func (n *Node) readRows(c *rpc.Call) {
 func (n *Node) answerRows(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, m metered) error {
 	room := answerRoom{of: &n.results, copies: 2}
 	defer room.giveBack()
-	e := wire.GetEncoder()
-	defer e.Release()
-	for need := n.results.batch(readRowsBytes(len(r.Rows))); ; need = n.results.batch(room.lacks) {
-		if err := room.await(c.Context(), need); err != nil {
-			return err
-		}
-		err := n.readRowsInto(c, a, r, f, e, &room)
-		if err == errMoreRoom {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		room.untilSent(c)
-		m.charge(quota.ReadOps, 0, int64(e.Len()))
-		c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
-		return nil
+	e, err := room.build(c.Context(), readRowsBytes(len(r.Rows)), func(e *wire.Encoder) error {
+		return n.readRowsInto(c, a, r, f, e, &room)
+	})
+	if err != nil {
+		return err
 	}
+	defer e.Release()
+	room.untilSent(c)
+	m.charge(quota.ReadOps, 0, int64(e.Len()))
+	c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
+	return nil
 }
 
 // readRowsInto reads the rows of a request into e, if there is room. They are read again if rights have changed meanwhile.
