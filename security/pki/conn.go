@@ -215,7 +215,7 @@ func (e *Endpoint) Dial(ctx context.Context, node, addr string) (net.Conn, error
 
 // Over is Dial by a connection that is there, which it then owns.
 func (e *Endpoint) Over(ctx context.Context, node string, nc net.Conn) (net.Conn, error) {
-	below := &wire{Conn: nc}
+	below := &wire{Conn: nc, shaking: -1}
 	c := &Conn{Conn: tls.Client(below, e.DialNode(node)), wire: below, of: e}
 	err := c.HandshakeContext(ctx)
 	if err != nil {

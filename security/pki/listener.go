@@ -199,9 +199,10 @@ func (l *Listener) serve(place *list.Element) {
 func (l *Listener) shake(nc net.Conn) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, l.cfg.HandshakeTimeout)
 	defer cancel()
-	below := &wire{Conn: nc}
+	below := &wire{Conn: nc, shaking: handshakeBytesMax}
 	c := &Conn{Conn: tls.Server(below, l.tls), wire: below, of: l.cfg.Endpoint}
 	err := c.HandshakeContext(ctx)
+	below.shaking = -1
 	if err == nil {
 		c.Peer, err = l.cfg.Endpoint.Identify(c.ConnectionState())
 	}

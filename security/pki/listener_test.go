@@ -187,6 +187,37 @@ func TestListener(t *testing.T) {
 	})
 }
 
+// TestLongHandshake (I13): a hello that says that it is long is not buffered.
+func TestLongHandshake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 8)
+		var wg sync.WaitGroup
+		wg.Go(func() { s.serve(&wg) })
+		c := s.net.dial()
+		go func() {
+			for record := append([]byte{0x16, 3, 1, 0x10, 0, 1, 0, 0xf0, 0}, make([]byte, 4092)...); ; record = append([]byte{0x16, 3, 1, 0x10, 0}, make([]byte, 4096)...) {
+				if _, err := c.Write(record); err != nil {
+					return
+				}
+			}
+		}()
+		synctest.Wait()
+		all := s.refused.all()
+		if len(all) != 1 || !errors.Is(all[0], errLongHandshake) {
+			t.Errorf("refused: %v", all)
+		}
+		good, err := s.call(s.client)
+		if err != nil {
+			t.Errorf("a good one: %v", err)
+		}
+		_, _ = good.Close(), c.Close()
+		if err := s.l.Close(); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+	})
+}
+
 // TestListenerNobodyAccepts: connections that wait to be accepted are bounded, and not
 // ended for those that come after them.
 func TestListenerNobodyAccepts(t *testing.T) {

@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,8 @@ import (
 // each record of 16 KiB.
 type wire struct {
 	net.Conn
+	// shaking is how many bytes of the handshake are left to come, while it lasts; -1 afterwards. Of who reads.
+	shaking int
 
 	// mu guards the fields in it, and keeps records in order: who reads may have one to send too. It is held while they are
 	// written, for the next must wait for them anyway.
@@ -34,6 +37,26 @@ var (
 	}}
 	wireBuffersLent atomic.Int32
 )
+
+// handshakeBytesMax is what a handshake may come to that is done here: ours take 4 KiB. Package tls would buffer 64 KiB of a
+// hello, and 256 KiB of certificates.
+const handshakeBytesMax = 16 << 10
+
+// errLongHandshake is why a handshake ends that has not come to its end in handshakeBytesMax.
+var errLongHandshake = fmt.Errorf("handshake takes more than %d bytes", handshakeBytesMax)
+
+// Read implements net.Conn.
+func (w *wire) Read(p []byte) (int, error) {
+	if w.shaking < 0 {
+		return w.Conn.Read(p)
+	}
+	if w.shaking == 0 {
+		return 0, errLongHandshake
+	}
+	n, err := w.Conn.Read(p[:min(len(p), w.shaking)])
+	w.shaking -= n
+	return n, err
+}
 
 // Write implements net.Conn.
 func (w *wire) Write(p []byte) (int, error) {
