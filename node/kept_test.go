@@ -11,7 +11,7 @@ import (
 // nodes, and they alone may take their time.
 func TestRoomIsKeptForNodes(t *testing.T) {
 	const memory = 80 << 20
-	cfg := (&security{}).limit(rpc.ServerConfig{MemoryBytesMax: memory})
+	cfg := (&security{}).limit(rpc.ServerConfig{MemoryBytesMax: memory, ConnsMax: connsMost})
 	if cfg.ConnsKept != connsForNodes || cfg.MemoryKept != memory/memoryForNodes {
 		t.Errorf("%d connections and %d bytes are kept", cfg.ConnsKept, cfg.MemoryKept)
 	}

@@ -43,6 +43,7 @@ type Node struct {
 	signs lifeSigns
 
 	rpc     *rpc.Server
+	conns   connCount
 	rpcAddr net.Addr
 	http    *http.Server
 	webAddr net.Addr

@@ -110,7 +110,7 @@ func (n *Node) openSecurity(folders *identity.Folders) error {
 	} else if gone != nil {
 		s.removed.Store(&gone)
 	}
-	s.endpoint = pki.NewEndpoint(keys.Credential, pki.Options{Refuse: s.refuse})
+	s.endpoint = pki.NewEndpoint(keys.Credential, pki.Options{Refuse: s.refuse, PrincipalConnsMax: min(principalConnsMax, n.cfg.connsMax()/principalShare)})
 	n.security = s
 	return nil
 }
@@ -232,6 +232,9 @@ func (s *security) found(cfg *formation.Config) error {
 // connsForNodes of the connections that a node takes are for nodes, and for Raft: each of the others needs a few.
 const connsForNodes = 512
 
+// principalConnsMax is how many one principal may have of them: his programs need one or two each.
+const principalConnsMax = 1024
+
 // memoryForNodes is which part of the memory for requests nodes have for themselves: what a user sends must not keep logs
 // from being written.
 const memoryForNodes = 8
@@ -252,7 +255,7 @@ func (s *security) limit(cfg rpc.ServerConfig) rpc.ServerConfig {
 		return cfg
 	}
 	cfg.FirstByteTimeout = firstByteTimeout
-	cfg.ConnsKept, cfg.Preferred = connsForNodes, func(p *rpc.Peer) bool { return peerOf(p).Kind == pki.Node }
+	cfg.ConnsKept, cfg.Preferred = min(connsForNodes, cfg.ConnsMax/keptShare), func(p *rpc.Peer) bool { return peerOf(p).Kind == pki.Node }
 	cfg.Identify = identify
 	cfg.MemoryKept = cfg.MemoryBytesMax / memoryForNodes
 	// Nodes do not read slowly to harm others, and one connection has all that two of them have to do with each other.

@@ -28,12 +28,12 @@ const (
 	webAnswerTime = time.Minute
 	// webConnsMax bounds connections: each takes up to 100 KiB, with a header and TLS. Who collects metrics, and asks for
 	// health, needs a few.
-	webConnsMax = 128
+	webConnsMax = 64
 	// metricsAtOnce bounds pages of metrics: one that is compressed takes 1 MiB.
-	metricsAtOnce = 8
+	metricsAtOnce = 4
 	// profilesAtOnce bounds profiles, which take the more memory the more there is to tell; profileTimeMax is how long one lasts,
 	// and profileTime how long that does whose time is not said.
-	profilesAtOnce = 4
+	profilesAtOnce = 2
 	profileTimeMax = 10 * time.Minute
 	profileTime    = 30 * time.Second
 	profilesPath   = "/debug/pprof/"

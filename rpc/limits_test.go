@@ -548,6 +548,24 @@ func TestConnsMax(t *testing.T) {
 	b.Close()
 }
 
+// OnConns is told of connections that are served, and of no others.
+func TestOnConns(t *testing.T) {
+	changes := make(chan int, 10)
+	s := newTestServer(t, ServerConfig{ConnsMax: 1, OnConns: func(change int) { changes <- change }})
+	for range 3 {
+		c := s.raw(t)
+		if got := <-changes; got != 1 {
+			t.Errorf("for one more: %d", got)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if got := <-changes; got != -1 {
+			t.Errorf("for one less: %d", got)
+		}
+	}
+}
+
 // Some connections are kept for those who are preferred: however many others come, these find one.
 func TestConnsKept(t *testing.T) {
 	var preferred atomic.Bool

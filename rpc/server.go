@@ -42,6 +42,8 @@ type ServerConfig struct {
 	ConnsKept  int
 	MemoryKept int64
 	Preferred  func(*Peer) bool
+	// OnConns is told of each connection that opens, 1, or has ended, -1. It must not block. Nil is told nothing.
+	OnConns func(change int)
 	// Workers is the number of goroutines that run Pooled methods: four for each
 	// CPU. WorkQueue is the number of requests that may wait for them: 1024.
 	Workers, WorkQueue int
@@ -114,6 +116,9 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	orDefault(&c.WriteTimeout, 30*time.Second)
 	orDefault(&c.CrowdedTimeout, 1500*time.Millisecond)
 	orDefault(&c.AlivePeriod, 2*time.Second)
+	if c.OnConns == nil {
+		c.OnConns = func(int) {}
+	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -290,6 +295,7 @@ func (s *Server) ServeConn(nc net.Conn) {
 	s.active.Go(c.serve)
 	s.mu.Unlock()
 	s.count.conns.Add(1)
+	s.cfg.OnConns(1)
 }
 
 // forget drops a connection that has ended.
@@ -301,6 +307,7 @@ func (s *Server) forget(c *serverConn) {
 	}
 	s.mu.Unlock()
 	s.count.conns.Add(-1)
+	s.cfg.OnConns(-1)
 }
 
 // handOver takes a connection that a listener has claimed out of the server's

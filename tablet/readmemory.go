@@ -18,7 +18,7 @@ const (
 )
 
 // readMemory divides CacheBytes among all that serves reads: what open files take for themselves (indexes, filters,
-// dictionaries), the files of in-memory groups, and the block cache, which has what is left (I13).
+// dictionaries), the files of in-memory groups, and the block cache, which has what these and others than reads leave (I13).
 type readMemory struct {
 	total int64
 	cache *sstable.Cache
@@ -26,6 +26,7 @@ type readMemory struct {
 	// mu guards what follows. Never held across I/O.
 	mu     sync.Mutex
 	open   int64 // of open files
+	lent   int64 // to others than reads
 	pinned int64
 	cached int64 // what the cache was told last
 }
@@ -41,6 +42,18 @@ func (m *readMemory) take(bytes int64) {
 	m.open += bytes
 	m.settle()
 }
+
+// lend has others take that much of it, in place of what they took.
+func (m *readMemory) lend(bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lent = bytes
+	m.settle()
+}
+
+// LendCache has others than reads take so many bytes of CacheBytes, in place of what they took before: the block cache gives way, up to
+// seven eighths of it.
+func (s *Server) LendCache(bytes int64) { s.memory.lend(bytes) }
 
 // pin takes memory for files of in-memory groups; false if they have as much as they may.
 func (m *readMemory) pin(bytes int64) bool {
@@ -63,12 +76,12 @@ func (m *readMemory) unpin(bytes int64) {
 
 // pinnedMax is what files of in-memory groups may have at the moment. mu is held.
 func (m *readMemory) pinnedMax() int64 {
-	return max(0, min(m.total*pinnedShare/4, m.total-m.total/cacheLeast-m.open))
+	return max(0, min(m.total*pinnedShare/4, m.total-m.total/cacheLeast-m.open-m.lent))
 }
 
 // settle gives the cache what is left. mu is held.
 func (m *readMemory) settle() {
-	left := max(m.total-m.open-m.pinned, m.total/cacheLeast)
+	left := max(m.total-m.open-m.lent-m.pinned, m.total/cacheLeast)
 	if d := left - m.cached; d > m.total/cacheStep || -d > m.total/cacheStep || left == m.total && d != 0 {
 		m.cached = left
 		m.cache.Resize(left)
