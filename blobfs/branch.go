@@ -16,7 +16,7 @@ const (
 	// pieceBytes is what is sent at a time: two chunks. A message of this size is received
 	// into one buffer without growing it.
 	pieceBytes = 128 << 10
-	// windowBytes may be under way on a branch: 70 ms at 1 Gbit/s.
+	// windowBytes is the most that may be under way on a branch: 70 ms at 1 Gbit/s.
 	windowBytes = 8 << 20
 )
 
@@ -150,7 +150,7 @@ func (b *branch) signal() {
 // send sends a piece once there is room in the window. done is called when it is answered, and
 // not if send returns an error.
 func (b *branch) send(p []byte, off int64, done func(error)) error {
-	err := b.wait(func() bool { return b.bytes == 0 || b.bytes+int64(len(p)) <= windowBytes })
+	err := b.wait(func() bool { return b.bytes == 0 || b.bytes+int64(len(p)) <= b.s.cluster.WindowBytes })
 	if err != nil {
 		return err
 	}

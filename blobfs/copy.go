@@ -81,6 +81,9 @@ func (s *Store) keepHolders(ctx context.Context, c api.Copy) error {
 // copyBytes is read at a time, while what was read before is written.
 const copyBytes = 512 << 10
 
+// CopyMemory is what an extent takes of the memory while it is copied here.
+const CopyMemory = 2 * copyBytes
+
 // pull reads the rest of an extent.
 func (s *Store) pull(ctx context.Context, from api.Peer, ref api.Ref, w *local.ExtentWriter, length int64) error {
 	ctx, cancel := context.WithCancel(ctx)

@@ -16,8 +16,8 @@ type KeepConfig struct {
 	// RepairBytes is how many bytes a second this node has copied for repair, and how many it takes
 	// from others. Default 64 MiB: half of a 1 Gbit/s link.
 	RepairBytes int64
-	// Workers is how many extents are seen to at a time. Default 32: small ones cost round trips
-	// and syncs, which overlap.
+	// Workers is how many extents are seen to at a time, and how many are taken, each with CopyMemory. Default 32: small ones cost round
+	// trips and syncs, which overlap.
 	Workers int
 	// ScanEvery is how often the lists of all extents here are looked through, beside whenever a node comes
 	// or goes. Default 1 min.

@@ -190,7 +190,7 @@ func (x *spread) keepTail(piece []byte) {
 		x.tailAt = x.length - int64(len(piece))
 	}
 	x.tail = append(x.tail, bytes.Clone(piece))
-	for x.length-x.tailAt > windowBytes+2*pieceBytes {
+	for x.length-x.tailAt > x.s.cluster.WindowBytes+2*pieceBytes {
 		x.tailAt += int64(len(x.tail[0]))
 		x.tail[0], x.tail = nil, x.tail[1:]
 	}

@@ -40,6 +40,9 @@ type Cluster struct {
 	// HedgeAfter is how long a read waits for one node before it asks the next as well.
 	// Default 250 ms.
 	HedgeAfter time.Duration
+	// WindowBytes is what a writer may have under way, of each extent that it writes; one without a replica here keeps as much again.
+	// Default 8 MiB, which is the most; at least 256 KiB.
+	WindowBytes int64
 	// StreamIdle is how long a node keeps what was begun and not continued. Default 2 min.
 	StreamIdle time.Duration
 
@@ -59,6 +62,7 @@ func (c Cluster) withDefaults() Cluster {
 	orDefault(&c.SealTimeout, 30*time.Second)
 	orDefault(&c.HedgeAfter, 250*time.Millisecond)
 	orDefault(&c.StreamIdle, 2*time.Minute)
+	orDefault(&c.WindowBytes, windowBytes)
 	return c
 }
 
@@ -81,6 +85,8 @@ func (c Cluster) Validate() error {
 		return c.Sweep.validate()
 	case c.ReplyTimeout < 0 || c.SealTimeout < 0 || c.HedgeAfter < 0 || c.StreamIdle < 0:
 		return errors.New("a duration is negative")
+	case c.WindowBytes != 0 && (c.WindowBytes < 2*pieceBytes || c.WindowBytes > windowBytes):
+		return fmt.Errorf("%d bytes under way, want %d to %d", c.WindowBytes, 2*pieceBytes, windowBytes)
 	}
 	return nil
 }

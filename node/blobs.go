@@ -26,8 +26,9 @@ func (n *Node) openStore(ctx context.Context) error {
 			return err
 		}
 	}
-	logs := blobfs.LogConfig{WindowBytes: int(n.cfg.budget().logWindow)}
-	store, err := blobfs.OpenIn(blobfs.Cluster{Fleet: n.fleetOf, Lists: serverLists{n}, Logs: logs}, blobfs.Config{
+	b := n.cfg.budget()
+	store, err := blobfs.OpenIn(blobfs.Cluster{Fleet: n.fleetOf, Lists: serverLists{n}, Logs: blobfs.LogConfig{WindowBytes: int(b.logWindow)},
+		Keep: blobfs.KeepConfig{Workers: b.copies}, WindowBytes: b.blobWindow}, blobfs.Config{
 		Folders: blobFolders(n.cfg.DataDirs), Logger: n.log.With("part", "blobfs"), ReserveBytes: n.reserve(), ExtentBytes: n.cfg.ExtentBytes,
 	})
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"github.com/steledb/stele/blobfs"
 )
 
 // Config says how a node runs. Zero values mean the defaults.
@@ -146,11 +148,16 @@ type budget struct {
 	compaction, metadataCompaction                 int64
 	learn                                          int64 // of two-pass compression
 	logBatch, logWindow                            int64 // of commit logs
+	blobWindow                                     int64 // of each file that is written to other nodes
+	copies                                         int   // of extents that are made here at a time, and that others are asked for
 }
 
 // logBytes is what commit logs have in buffers: batches, of which there are four, and what is on its way to disks: as it is sent,
 // and, as it is written here, twice. METADATA's log has batches of its own, and little on its way.
 func (b *budget) logBytes() int64 { return 4*b.logBatch + 3*b.logWindow + 4*b.metadataLogBatch() }
+
+// blobBytes is what replicas of files take on their way: each server writes two files at a time.
+func (b *budget) blobBytes() int64 { return 4*b.blobWindow + int64(b.copies)*blobfs.CopyMemory }
 
 func (b *budget) metadataLogBatch() int64 { return b.logBatch / 8 }
 
@@ -170,7 +177,8 @@ func (c Config) budget() budget {
 	b.rpc = max(m/10, 2*b.message) // a read buffer doubles until the message fits
 	b.learn = min(24<<20, max(10<<20, all/16))
 	b.logBatch, b.logWindow = min(4<<20, m/256), min(8<<20, m/128)
-	rest := all - b.rpc - b.compaction - b.learn - b.logBytes()
+	b.blobWindow, b.copies = min(8<<20, m/256), int(min(32, m/(64<<20)))
+	rest := all - b.rpc - b.compaction - b.learn - b.logBytes() - b.blobBytes()
 	b.memtables, b.results, b.large = rest*5/16, rest*2/16, rest/16
 	b.cache = rest - b.memtables - b.results - b.large
 	b.metadataMemtables, b.metadataCache = min(m/80, 64<<20), min(m/40, 256<<20)
