@@ -149,6 +149,8 @@ type budget struct {
 	learn                                          int64 // of two-pass compression
 	logBatch, logWindow                            int64 // of commit logs
 	blobWindow                                     int64 // of each file that is written to other nodes
+	sort                                           int64 // of a piece of a dead server's log, while one is sorted
+	sorts                                          int   // of them at a time
 	copies                                         int   // of extents that are made here at a time, and that others are asked for
 }
 
@@ -158,6 +160,9 @@ func (b *budget) logBytes() int64 { return 4*b.logBatch + 3*b.logWindow + 4*b.me
 
 // blobBytes is what replicas of files take on their way: each server writes two files at a time.
 func (b *budget) blobBytes() int64 { return 4*b.blobWindow + int64(b.copies)*blobfs.CopyMemory }
+
+// sortBytes is what the caches give way to a sort: what is sorted, and the buffers of what is read and written.
+func (b *budget) sortBytes() int64 { return b.sort + 8<<20 }
 
 func (b *budget) metadataLogBatch() int64 { return b.logBatch / 8 }
 
@@ -177,6 +182,10 @@ func (c Config) budget() budget {
 	b.rpc = max(m/10, 2*b.message) // a read buffer doubles until the message fits
 	b.learn = min(24<<20, max(10<<20, all/16))
 	b.logBatch, b.logWindow = min(4<<20, m/256), min(8<<20, m/128)
+	b.sort, b.sorts = min(80<<20, m/16), 1
+	if m >= 4<<30 {
+		b.sorts = 2
+	}
 	b.blobWindow, b.copies = min(8<<20, m/256), int(min(32, m/(64<<20)))
 	rest := all - b.rpc - b.compaction - b.learn - b.logBytes() - b.blobBytes()
 	b.memtables, b.results, b.large = rest*5/16, rest*2/16, rest/16

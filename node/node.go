@@ -43,7 +43,7 @@ type Node struct {
 	signs lifeSigns
 
 	rpc     *rpc.Server
-	conns   connCount
+	lent    lent
 	rpcAddr net.Addr
 	http    *http.Server
 	webAddr net.Addr
@@ -74,7 +74,9 @@ type Node struct {
 	rows   *metaRows
 	// refreshing has a value while a schema is taken over.
 	refreshing chan struct{}
-	server     atomic.Pointer[tabletServer] // the last one; nil until there is one
+	// sorting has a value for each piece of a dead server's log that is sorted here.
+	sorting chan struct{}
+	server  atomic.Pointer[tabletServer] // the last one; nil until there is one
 	// elsewhere knows where rows are that are not here; nil if nothing does.
 	elsewhere whereabouts
 	master    *master.Master
@@ -128,6 +130,7 @@ func prepare(cfg Config) (*Node, error) {
 	n.results = newResultMemory(cfg.budget().results)
 	n.quotas.began = n.started
 	n.changing = make(chan struct{}, 1)
+	n.sorting = make(chan struct{}, cfg.budget().sorts)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.peers.resolve, n.peers.dial = n.addressOf, n.dialNode
 	return n, nil

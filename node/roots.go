@@ -110,15 +110,17 @@ func eachRun(r *master.Recovery, each func(*tablet.RunMeta) error) error {
 		if r.Pieces[i].Run == nil {
 			continue
 		}
-		m, err := tablet.DecodeRun(r.Pieces[i].Run)
+		runs, err := tablet.DecodeRuns(r.Pieces[i].Run)
 		if err != nil {
 			return err
 		}
-		if m.Entries == 0 {
-			continue // there is no blob
-		}
-		if err := each(&m); err != nil {
-			return err
+		for k := range runs {
+			if runs[k].Entries == 0 {
+				continue // there is no blob
+			}
+			if err := each(&runs[k]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

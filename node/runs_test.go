@@ -106,13 +106,15 @@ func seeRuns(ctx context.Context, t *testing.T, locks *session.Client, seen map[
 			if p.Run == nil {
 				continue
 			}
-			m, err := tablet.DecodeRun(p.Run)
+			runs, err := tablet.DecodeRuns(p.Run)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if m.Entries > 0 {
-				named++
-				seen[m.Handle.ID] = x.Path
+			for _, m := range runs {
+				if m.Entries > 0 {
+					named++
+					seen[m.Handle.ID] = x.Path
+				}
 			}
 		}
 	}

@@ -17,7 +17,7 @@ import (
 func (n *Node) serve(listener net.Listener) error {
 	b := n.cfg.budget()
 	cfg := n.security.limit(rpc.ServerConfig{
-		MessageBytesMax: int(b.message), MemoryBytesMax: b.rpc, SpawnedMax: spawnedMax, ConnsMax: n.cfg.connsMax(), OnConns: n.conns.change,
+		MessageBytesMax: int(b.message), MemoryBytesMax: b.rpc, SpawnedMax: spawnedMax, ConnsMax: n.cfg.connsMax(), OnConns: func(change int) { n.lent.change(int64(change) * connBytes) },
 		Logger: n.log.With("part", "rpc"),
 	})
 	n.passable = map[string]func(*rpc.Call){}

@@ -10,18 +10,29 @@ import (
 
 // sort sorts a piece of a dead server's log (paper §6).
 func (s *tabletServer) sort(ctx context.Context, o *order) (answer, error) {
+	select {
+	case s.n.sorting <- struct{}{}:
+		defer func() { <-s.n.sorting }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	b := s.n.cfg.budget()
+	s.n.lent.change(b.sortBytes())
+	defer s.n.lent.change(-b.sortBytes())
 	piece := blobfs.LogPiece{Start: o.start, End: o.end}
 	r, err := s.n.store.Load().OpenLogPiece(ctx, o.dead, o.log, piece)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	m, err := tablet.SortLog(ctx, s.blobs, r, piece.End-piece.Start)
+	runs, err := tablet.SortLog(ctx, s.blobs, r, piece.End-piece.Start, b.sort)
 	if err != nil {
 		return nil, err
 	}
-	b := tablet.EncodeRun(&m)
-	// The master names it in a moment; the sweep takes nothing that it has not found unnamed twice.
-	s.n.store.Load().Release(m.Handle.ID)
-	return func(e *wire.Encoder) { e.Bin(b) }, nil
+	coded := tablet.EncodeRuns(runs)
+	// The master names them in a moment; the sweep takes nothing that it has not found unnamed twice.
+	for i := range runs {
+		s.n.store.Load().Release(runs[i].Handle.ID)
+	}
+	return func(e *wire.Encoder) { e.Bin(coded) }, nil
 }

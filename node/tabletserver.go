@@ -120,7 +120,7 @@ func (n *Node) openTabletServer(ctx context.Context, lock *session.Lock) error {
 		return err
 	}
 	n.server.Store(s)
-	n.conns.from(s.tablets.LendCache)
+	n.lent.from(s.tablets.LendCache)
 	n.background.Go(s.followSchemas)
 	n.background.Go(s.expectMetadata)
 	return nil

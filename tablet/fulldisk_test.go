@@ -171,7 +171,7 @@ func TestRecoveryOnFullDisks(t *testing.T) {
 		for _, p := range pieces {
 			r, err := f.stores[2].OpenLogPiece(t.Context(), "s0", id, p)
 			noError(t, err)
-			m, err := SortLog(t.Context(), f.blobs(2), r, p.End-p.Start)
+			m, err := sortWhole(t.Context(), f.blobs(2), r, p.End-p.Start)
 			if err != nil {
 				t.Fatalf("sort the dead server's log: %v", err)
 			}

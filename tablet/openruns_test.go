@@ -59,7 +59,7 @@ func sortedRuns(t *testing.T, blobs Blobs, n int) (runs []RunMeta) {
 			t.Fatal(err)
 		}
 		log.Close()
-		m, err := SortLog(t.Context(), blobs, &p, 0)
+		m, err := sortWhole(t.Context(), blobs, &p, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -81,6 +81,52 @@ func DecodeRun(b []byte) (RunMeta, error) {
 	return m, nil
 }
 
+// runsVersion is of several runs.
+const runsVersion = 2
+
+// EncodeRuns codes the runs of a piece of a log: one as EncodeRun does, which all readers know, and several as the MessagePack array
+//
+//	[2, [run…]]
+//
+// with each as EncodeRun codes it.
+func EncodeRuns(runs []RunMeta) []byte {
+	if len(runs) == 1 {
+		return EncodeRun(&runs[0])
+	}
+	e := wire.GetEncoder()
+	defer e.Release()
+	e.Array(2)
+	e.Uint(runsVersion)
+	e.Array(len(runs))
+	for i := range runs {
+		e.Raw(EncodeRun(&runs[i]))
+	}
+	return append([]byte(nil), e.Bytes()...)
+}
+
+// DecodeRuns reads what EncodeRuns wrote.
+func DecodeRuns(b []byte) (runs []RunMeta, err error) {
+	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
+		return nil, fmt.Errorf("%w: %d of %d bytes are a message: %v", errBadRun, n, len(b), err)
+	}
+	d := wire.NewDecoder(b)
+	if n := d.Array(); n < 2 || d.Uint() != runsVersion || d.Err() != nil {
+		m, err := DecodeRun(b)
+		return []RunMeta{m}, err
+	}
+	for n := d.Array(); n > 0 && d.Err() == nil; n-- {
+		m, err := DecodeRun(d.Raw())
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, m)
+	}
+	if err := d.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", errBadRun, err)
+	}
+	return runs, nil
+}
+
 // sortedRun is a Run that SortLog wrote.
 type sortedRun struct {
 	open *OpenRuns

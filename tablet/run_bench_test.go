@@ -37,7 +37,7 @@ func benchSort(b *testing.B, size int) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		m, err := SortLog(b.Context(), blobs, r, bytes)
+		m, err := sortWhole(b.Context(), blobs, r, bytes)
 		if err != nil {
 			b.Fatal(err)
 		}

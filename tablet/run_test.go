@@ -118,41 +118,48 @@ func runMutation(rng *rand.Rand) *table.RowMutation {
 
 // sortPieces ends the log at one node and has its pieces sorted at all, at once. One sorter gives up half way, and
 // another does its work.
-func sortPieces(t testing.TB, c *runNodes, id blobfs.ID, bytes int64) []RunMeta {
+func sortPieces(t testing.TB, c *runNodes, id blobfs.ID, bytes, memory int64) (all []RunMeta) {
 	t.Helper()
 	pieces, err := c.stores[1].EndSpreadLog(t.Context(), deadServer, id, bytes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	runs := make([]RunMeta, len(pieces))
+	runs := make([][]RunMeta, len(pieces))
 	var group sync.WaitGroup
 	for i, p := range pieces {
 		group.Go(func() {
 			store := c.stores[i%len(c.stores)]
 			if i == 0 {
-				if _, err := sortPiece(t.Context(), store, id, p, func() {}); !errors.Is(err, errSorterDied) {
+				if _, err := sortPiece(t.Context(), store, id, p, memory, func() {}); !errors.Is(err, errSorterDied) {
 					t.Errorf("a sorter that dies half way: %v", err)
 				}
 				store = c.stores[(i+1)%len(c.stores)]
 			}
 			var err error
-			if runs[i], err = sortPiece(t.Context(), store, id, p, nil); err != nil {
+			if runs[i], err = sortPiece(t.Context(), store, id, p, memory, nil); err != nil {
 				t.Errorf("sort %+v: %v", p, err)
 			}
 		})
 	}
 	group.Wait()
-	return runs
+	for _, r := range runs {
+		decoded, err := DecodeRuns(EncodeRuns(r))
+		if err != nil || !reflect.DeepEqual(decoded, r) {
+			t.Errorf("runs %+v are coded as %+v: %v", r, decoded, err)
+		}
+		all = append(all, decoded...)
+	}
+	return all
 }
 
-// sortPiece sorts a piece; the sorter dies before it seals the run if die is not nil.
-func sortPiece(ctx context.Context, store *blobfs.Store, id blobfs.ID, p blobfs.LogPiece, die func()) (RunMeta, error) {
+// sortPiece sorts a piece in so much memory; the sorter dies before it seals a run if die is not nil.
+func sortPiece(ctx context.Context, store *blobfs.Store, id blobfs.ID, p blobfs.LogPiece, memory int64, die func()) ([]RunMeta, error) {
 	r, err := store.OpenLogPiece(ctx, deadServer, id, p)
 	if err != nil {
-		return RunMeta{}, err
+		return nil, err
 	}
 	defer r.Close()
-	return SortLog(ctx, dyingBlobs{OnStore(store), die}, r, p.End-p.Start)
+	return SortLog(ctx, dyingBlobs{OnStore(store), die}, r, p.End-p.Start, memory)
 }
 
 var errSorterDied = errors.New("this sorter is dead")
@@ -181,6 +188,15 @@ func (w dyingWriter) Seal(context.Context) (blobfs.Handle, error) {
 	return blobfs.Handle{}, errSorterDied
 }
 
+// sortWhole is SortLog into one run.
+func sortWhole(ctx context.Context, blobs Blobs, p Payloads, bytes int64) (RunMeta, error) {
+	runs, err := SortLog(ctx, blobs, p, bytes, 0)
+	if err != nil {
+		return RunMeta{}, err
+	}
+	return runs[0], nil
+}
+
 // Every entry of the log is in exactly one run, with its own numbers and times, in order; and a tablet gets what
 // is its by table and row, whatever the id that its tablet had then.
 func TestSortLog(t *testing.T) {
@@ -189,7 +205,7 @@ func TestSortLog(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, i))
 		c := newRunNodes(t, 3, 64<<10)
 		log := writeRunLog(t, c, rng)
-		metas := sortPieces(t, c, log.id, 1+rng.Int64N(300_000))
+		metas := sortPieces(t, c, log.id, 1+rng.Int64N(300_000), []int64{0, 10_000, 1 + rng.Int64N(300_000)}[rng.IntN(3)])
 		var runs []Run
 		var maxSeq uint64
 		var maxTime, entries int64
@@ -300,7 +316,7 @@ func TestSortLogTwice(t *testing.T) {
 		batches = append(batches, bytes.Clone(p))
 	}
 	all := append(slices.Clone(batches), batches[len(batches)/2])
-	m, err := SortLog(t.Context(), OnStore(c.stores[0]), &all, 0)
+	m, err := sortWhole(t.Context(), OnStore(c.stores[0]), &all, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,13 +324,13 @@ func TestSortLogTwice(t *testing.T) {
 	for id, want := range log.byTable {
 		checkRuns(t, []Run{NewOpenRuns(OnStore(c.stores[0])).Run(m)}, id, want, rng)
 	}
-	none, err := SortLog(t.Context(), nil, &payloads{}, 1<<20)
+	none, err := sortWhole(t.Context(), nil, &payloads{}, 1<<20)
 	if err != nil || !reflect.DeepEqual(none, RunMeta{}) {
 		t.Errorf("an empty piece is %+v, %v", none, err)
 	}
 	checkRuns(t, []Run{NewOpenRuns(nil).Run(none)}, 1, nil, rng)
 	bad := payloads{batches[0], batches[1][:len(batches[1])-1]}
-	if _, err := SortLog(t.Context(), nil, &bad, 0); !errors.Is(err, commitlog.ErrBadRecord) || !strings.Contains(err.Error(), "position 2") {
+	if _, err := sortWhole(t.Context(), nil, &bad, 0); !errors.Is(err, commitlog.ErrBadRecord) || !strings.Contains(err.Error(), "position 2") {
 		t.Errorf("half a record: %v", err)
 	}
 }
@@ -329,6 +345,67 @@ func (p *payloads) Next() ([]byte, int64, error) {
 	next := (*p)[0]
 	*p = (*p)[1:]
 	return next, int64(2 - len(*p)), nil
+}
+
+// A piece that comes to more than there is memory for is sorted into several runs (I13), of which none is left if one is not written.
+func TestSortLogInParts(t *testing.T) {
+	store, err := openStore(vfs.NewMem(vfs.MemOptions{}), 256<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	const rows, memory, huge = 1000, 32 << 10, 100 << 10
+	var p payloads
+	log := commitlog.New(&p, 1, commitlog.Config{BatchBytesMax: 1 << 10})
+	for i := range rows {
+		value := bytes.Repeat([]byte{byte(i)}, 100)
+		if i == rows/2 {
+			value = make([]byte, huge)
+		}
+		body := appendRunBody(t, fmt.Sprintf("row%04d", i*7%rows), value)
+		if err := log.Commit(&commitlog.Commit{Table: 16, Ops: 1, Body: body, Done: func(*commitlog.Commit, error) {}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log.Close()
+	again, seals := slices.Clone(p), 0
+	runs, err := SortLog(t.Context(), OnStore(store), &p, 1<<20, memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := int64(0)
+	for i := range runs {
+		entries += runs[i].Entries
+		if runs[i].RawBytes > memory && runs[i].RawBytes < huge || runs[i].RawBytes > huge+memory {
+			t.Errorf("a run of %d bytes, in %d of memory", runs[i].RawBytes, memory)
+		}
+		if err := store.Delete(t.Context(), runs[i].Handle.ID); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(runs) < 5 || entries != rows {
+		t.Errorf("%d entries in %d runs", entries, len(runs))
+	}
+	if _, err := SortLog(t.Context(), thirdFails{OnStore(store), &seals}, &again, 1<<20, memory); !errors.Is(err, errSorterDied) || seals != 3 {
+		t.Errorf("after %d runs: %v", seals, err)
+	}
+	if left := store.Blobs(); len(left) > 0 {
+		t.Errorf("%d runs are left of a piece that was not sorted", len(left))
+	}
+}
+
+// thirdFails fails the seal of the third blob.
+type thirdFails struct {
+	Blobs
+	seals *int
+}
+
+func (b thirdFails) CreateVital(ctx context.Context, bytes int64) (BlobWriter, error) {
+	w, err := b.Blobs.CreateVital(ctx, bytes)
+	if *b.seals++; err != nil || *b.seals < 3 {
+		return w, err
+	}
+	return dyingWriter{w, func() {}}, nil
 }
 
 // A run whose block was damaged says in which file and where, and gives no entry of it.
@@ -348,7 +425,7 @@ func TestRunCorrupt(t *testing.T) {
 		}
 	}
 	log.Close()
-	m, err := SortLog(t.Context(), OnStore(store), &p, 0)
+	m, err := sortWhole(t.Context(), OnStore(store), &p, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -423,7 +500,7 @@ func TestSortCrash(t *testing.T) {
 	log.Close()
 	var after *vfs.Mem
 	die := func() { after = fs.Crash(rand.New(rand.NewPCG(1, 1))) }
-	if _, err := SortLog(t.Context(), dyingBlobs{OnStore(store), die}, &p, 0); !errors.Is(err, errSorterDied) {
+	if _, err := sortWhole(t.Context(), dyingBlobs{OnStore(store), die}, &p, 0); !errors.Is(err, errSorterDied) {
 		t.Fatal(err)
 	}
 	again, err := openStore(after, 64<<10)
@@ -459,7 +536,7 @@ func TestLoadSorted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := SortLog(t.Context(), b.blobs, r, 1<<20)
+		m, err := sortWhole(t.Context(), b.blobs, r, 1<<20)
 		r.Close()
 		if err != nil {
 			t.Fatal(err)

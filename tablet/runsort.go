@@ -24,11 +24,21 @@ type Payloads interface {
 }
 
 // SortLog sorts what p returns into a run, which is on disk when it returns (paper §6, "Commit-log
-// implementation"). bytes is about how long p is. It takes memory for that, and for 48 bytes of each
-// record and 16 of each entry. If it does not come to its end, it leaves an unfinished blob at most.
+// implementation"). bytes is about how long p is. It takes memory for that, and for 56 bytes of each
+// record and 16 of each entry: where these come to more than memory, unless that is 0, there are several runs, each of which is sorted. One batch is in
+// one run, however long it is. If it does not come to its end, it leaves an unfinished blob at most.
 // Errors: those of p and of blobs, commitlog.ErrBadRecord, ctx's.
-func SortLog(ctx context.Context, blobs Blobs, p Payloads, bytes int64) (RunMeta, error) {
-	s := runSorter{arena: make([]byte, 0, min(max(bytes, 0), arenaBytesMax))}
+func SortLog(ctx context.Context, blobs Blobs, p Payloads, bytes, memory int64) (runs []RunMeta, err error) {
+	if memory == 0 {
+		memory = math.MaxInt64
+	}
+	defer func() {
+		if err != nil {
+			deleteRuns(ctx, blobs, runs)
+			runs = nil
+		}
+	}()
+	s := runSorter{arena: make([]byte, 0, min(max(bytes, 0), memory, arenaBytesMax))}
 	for {
 		batch, pos, err := p.Next()
 		if errors.Is(err, io.EOF) {
@@ -38,17 +48,38 @@ func SortLog(ctx context.Context, blobs Blobs, p Payloads, bytes int64) (RunMeta
 			err = ctx.Err()
 		}
 		if err != nil {
-			return RunMeta{}, err
+			return runs, err
+		}
+		if len(s.entries) > 0 && s.takes()+batchMemory*int64(len(batch)) > memory {
+			m, err := s.finish(ctx, blobs)
+			if err != nil {
+				return runs, err
+			}
+			runs = append(runs, m)
+			s = runSorter{arena: s.arena[:0], rows: s.rows[:0], entries: s.entries[:0], scratch: s.scratch}
 		}
 		if err := s.add(batch); err != nil {
-			return RunMeta{}, fmt.Errorf("batch before position %d: %w", pos, err)
+			return runs, fmt.Errorf("batch before position %d: %w", pos, err)
 		}
 	}
-	if len(s.entries) == 0 {
-		return s.meta, nil
+	if len(s.entries) == 0 && len(runs) > 0 {
+		return runs, nil
 	}
-	s.sort()
-	return s.write(ctx, blobs)
+	m, err := s.finish(ctx, blobs)
+	if err != nil {
+		return runs, err
+	}
+	return append(runs, m), nil
+}
+
+// batchMemory is how many times its bytes a batch is taken to need before it is added: keys are longer than in it.
+const batchMemory = 2
+
+// deleteRuns deletes runs that nobody will hear of. What is left of them the sweep finds.
+func deleteRuns(ctx context.Context, blobs Blobs, runs []RunMeta) {
+	for i := range runs {
+		_ = blobs.Delete(context.WithoutCancel(ctx), runs[i].Handle.ID)
+	}
 }
 
 // arenaBytesMax is what is allocated at once at most, in bytes. 256 MiB: four pieces of the usual size.
@@ -125,6 +156,20 @@ func (s *runSorter) addRecord(r *commitlog.Record) error {
 	s.meta.MaxSeq = max(s.meta.MaxSeq, r.First+uint64(r.Ops)-1)
 	s.meta.MaxTime = max(s.meta.MaxTime, r.Time)
 	return nil
+}
+
+// takes is the memory for what was added, and for sorting it.
+func (s *runSorter) takes() int64 {
+	return int64(len(s.arena)) + int64(len(s.rows))*56 + int64(len(s.entries))*16
+}
+
+// finish sorts what was added and writes it; without entries there is no blob.
+func (s *runSorter) finish(ctx context.Context, blobs Blobs) (RunMeta, error) {
+	if len(s.entries) == 0 {
+		return s.meta, nil
+	}
+	s.sort()
+	return s.write(ctx, blobs)
 }
 
 func (s *runSorter) rowPart(r *runRow) []byte { return s.arena[r.off:][:r.len] }

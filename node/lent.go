@@ -15,30 +15,30 @@ const (
 // connsMax is how many connections a node takes.
 func (c Config) connsMax() int { return int(min(connsMost, c.MemoryBytes/connMemory)) }
 
-// connCount has the caches give way to connections: there may be many, and hardly ever are (I13).
-type connCount struct {
+// lent is what the caches give way to, which there is much of only now and then: connections, and sorts of dead servers' logs (I13).
+type lent struct {
 	// mu guards the fields in it, and keeps what is lent in order.
 	mu struct {
 		sync.Mutex
-		open int64
-		lend func(bytes int64) // nil until there are caches
+		bytes int64
+		lend  func(bytes int64) // nil until there are caches
 	}
 }
 
-// change counts a connection more, or one less.
-func (c *connCount) change(by int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.mu.open += int64(by)
-	if c.mu.lend != nil {
-		c.mu.lend(c.mu.open * connBytes)
+// change has so many bytes more lent, or fewer.
+func (l *lent) change(by int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.bytes += by
+	if l.mu.lend != nil {
+		l.mu.lend(l.mu.bytes)
 	}
 }
 
 // from says what lends memory from now on.
-func (c *connCount) from(lend func(bytes int64)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.mu.lend = lend
-	lend(c.mu.open * connBytes)
+func (l *lent) from(lend func(bytes int64)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.lend = lend
+	lend(l.mu.bytes)
 }

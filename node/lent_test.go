@@ -5,19 +5,19 @@ import "testing"
 // TestConnectionsTakeFromCaches (I13): what connections take the caches have less, those from before there were caches as well; and a
 // node takes no more of them than an eighth of its memory is for.
 func TestConnectionsTakeFromCaches(t *testing.T) {
-	var c connCount
-	c.change(1)
-	c.change(1)
-	var lent int64
-	c.from(func(bytes int64) { lent = bytes })
-	if lent != 2*connBytes {
-		t.Errorf("two connections take %d", lent)
+	var c lent
+	c.change(connBytes)
+	c.change(connBytes)
+	var got int64
+	c.from(func(bytes int64) { got = bytes })
+	if got != 2*connBytes {
+		t.Errorf("two connections take %d", got)
 	}
-	c.change(1)
-	c.change(-1)
-	c.change(-1)
-	if lent != connBytes {
-		t.Errorf("one connection takes %d", lent)
+	c.change(connBytes)
+	c.change(-connBytes)
+	c.change(-connBytes)
+	if got != connBytes {
+		t.Errorf("one connection takes %d", got)
 	}
 	for memory, want := range map[int64]int{MemoryMin: 512, 1 << 30: 2048, 2 << 30: connsMost, 64 << 30: connsMost} {
 		cfg := Config{MemoryBytes: memory}
