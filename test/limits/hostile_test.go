@@ -1,29 +1,24 @@
 package limits
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/security/pki"
 )
 
-// dial connects to the node. The connection ends with ctx.
-func (p *process) dial(ctx context.Context) (net.Conn, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", p.addr)
-	if err != nil {
-		return nil, err
-	}
-	context.AfterFunc(ctx, func() { conn.Close() })
-	return conn, nil
-}
+// idleConns and staring are how many connections one of these has at a time.
+const idleConns, staring = 64, 64
 
 // unfinished sends two MiB of a message that says that it has 24 MiB, which is almost what the largest may have, and
 // leaves it at that.
-func (p *process) unfinished(ctx context.Context, _ int, done func(int)) error {
-	conn, err := p.dial(ctx)
+func (s *site) unfinished(ctx context.Context, i int, done func(int)) error {
+	conn, err := s.dial(ctx, i)
 	if err != nil {
 		return err
 	}
@@ -37,8 +32,8 @@ func (p *process) unfinished(ctx context.Context, _ int, done func(int)) error {
 }
 
 // lies sends what says that it is longer than any message may be; the node closes the connection.
-func (p *process) lies(ctx context.Context, i int, done func(int)) error {
-	conn, err := p.dial(ctx)
+func (s *site) lies(ctx context.Context, i int, done func(int)) error {
+	conn, err := s.dial(ctx, i)
 	if err != nil {
 		return err
 	}
@@ -54,8 +49,8 @@ func (p *process) lies(ctx context.Context, i int, done func(int)) error {
 }
 
 // deaf asks for huge rows, many times, and reads no answer.
-func (p *process) deaf(ctx context.Context, i int, done func(int)) error {
-	conn, err := p.dial(ctx)
+func (s *site) deaf(ctx context.Context, i int, done func(int)) error {
+	conn, err := s.dial(ctx, i)
 	if err != nil {
 		return err
 	}
@@ -78,6 +73,132 @@ func (p *process) deaf(ctx context.Context, i int, done func(int)) error {
 	if _, err := io.ReadFull(conn, make([]byte, 64<<10)); err == nil { // some answer is under way
 		done(1)
 	}
+	return nil
+}
+
+// idle opens connections, says something on each, and leaves it at that.
+func (s *site) idle(ctx context.Context, i int, done func(int)) error {
+	ping := []byte{0x94, 0, 1, 0xa4, 'p', 'i', 'n', 'g', 0x90}
+	for range idleConns {
+		conn, err := s.dial(ctx, i)
+		if err != nil { // it takes no more of them
+			break
+		}
+		defer conn.Close()
+		_, err = conn.Write(ping)
+		if err == nil {
+			_, err = io.ReadFull(conn, make([]byte, 1))
+		}
+		if err == nil {
+			done(1)
+		}
+	}
+	pause(ctx, time.Second)
+	return nil
+}
+
+// handshakes begins a handshake that it does not end.
+func (s *site) handshakes(ctx context.Context, i int, done func(int)) error {
+	conn, err := dialTCP(ctx, s.nodes[i%len(s.nodes)].addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	hello := append([]byte{0x16, 3, 1, 0x40, 0, 1, 0, 0xff, 0xff, 3, 3}, make([]byte, 60<<10)...) // one of 64 KiB, in records of 16
+	for at := 0x4005; at+5 < len(hello); at += 0x4005 {
+		copy(hello[at:], []byte{0x16, 3, 1, 0x40, 0})
+	}
+	if _, err := conn.Write(hello); err != nil {
+		return nil
+	}
+	pause(ctx, 300*time.Millisecond)
+	done(1)
+	return nil
+}
+
+// strangers show no certificate and begin messages.
+func (s *site) strangers(ctx context.Context, i int, done func(int)) error {
+	conn, err := dialTCP(ctx, s.nodes[i%len(s.nodes)].addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	over, err := pki.NewEndpoint(pki.AnonymousCredential(s.cred.Trust()), pki.Options{}).Over(ctx, "", conn)
+	if err != nil {
+		return nil
+	}
+	defer over.Close()
+	if _, err := over.Write(append([]byte{0x94, 0x00, 0x01, 0xc6, 0x01, 0x80, 0x00, 0x00}, make([]byte, 256<<10)...)); err == nil {
+		done(1)
+	}
+	pause(ctx, 300*time.Millisecond)
+	return nil
+}
+
+// gossipers flood the port of gossip with what they have no key for, but for its first bytes.
+func (s *site) gossipers(ctx context.Context, _ int, done func(int)) error {
+	conn, err := dialTCP(ctx, s.gossip)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	label := s.cred.Peer().Cluster
+	b := append([]byte{244, byte(len(label))}, label...)
+	b = append(b, 10, 0, 0x12, 0, 0) // encrypted, 1152 KiB
+	if n, _ := conn.Write(append(b, make([]byte, 1<<20)...)); n > 0 {
+		done(1)
+	}
+	pause(ctx, 300*time.Millisecond)
+	return nil
+}
+
+// packets are the same for UDP.
+func (s *site) packets(ctx context.Context, _ int, done func(int)) error {
+	conn, err := net.Dial("udp", s.gossip)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for range 100 {
+		if _, err := conn.Write(make([]byte, 60_000)); err == nil {
+			done(1)
+		}
+	}
+	pause(ctx, 5*time.Millisecond)
+	return nil
+}
+
+// look asks for the metrics.
+func (s *site) look(ctx context.Context, _ int, done func(int)) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.http+"/metrics", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := pages.Do(r)
+	if err != nil { // it takes no more of them
+		pause(ctx, 10*time.Millisecond)
+		return nil
+	}
+	defer resp.Body.Close()
+	if n, err := io.Copy(io.Discard, resp.Body); err == nil && n > 1000 {
+		done(1)
+	}
+	return nil
+}
+
+// stare asks for the metrics many times and reads nothing, on many connections.
+func (s *site) stare(ctx context.Context, _ int, done func(int)) error {
+	for range staring {
+		conn, err := dialTCP(ctx, s.http)
+		if err != nil {
+			break
+		}
+		defer conn.Close()
+		if _, err := conn.Write(bytes.Repeat([]byte("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), 100)); err == nil {
+			done(1)
+		}
+	}
+	pause(ctx, time.Second)
 	return nil
 }
 

@@ -9,12 +9,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
-	"time"
 
-	"github.com/steledb/stele/client"
-	"github.com/steledb/stele/internal/testport"
 	_ "github.com/steledb/stele/node" // "go test" is to run this anew when the program is another
 )
 
@@ -22,15 +20,6 @@ const (
 	memory     = 256 << 20
 	programDir = "../../cmd/stele"
 )
-
-// process is a node with little memory.
-type process struct {
-	t    *testing.T
-	cmd  *exec.Cmd
-	addr string
-	log  bytes.Buffer
-	c    *client.Client
-}
 
 func build(t *testing.T) (program string) {
 	files, err := filepath.Glob(filepath.Join(programDir, "*.go"))
@@ -49,40 +38,60 @@ func build(t *testing.T) (program string) {
 	return program
 }
 
-func start(t *testing.T, program string) *process {
-	addr, err := testport.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &process{t: t, addr: addr}
-	p.cmd = exec.Command(program, "serve", "--dev", "--config", os.DevNull, "--data-dir", filepath.Join(t.TempDir(), "data"),
-		"--listen", addr, "--http", "off", "--gossip", "off", "--memory", strconv.Itoa(memory), "--extent-size", "4MiB", "--reserve", "64MiB")
+// process is a node with little memory.
+type process struct {
+	t    *testing.T
+	name string
+	args []string // after the program
+	addr string
+	log  logTail
+
+	cmd  *exec.Cmd
+	most int64 // of its runs that were killed
+}
+
+// start starts it, the first time or anew.
+func (p *process) start(program string) {
+	p.cmd = exec.Command(program, p.args...)
 	p.cmd.Stderr, p.cmd.Stdout = &p.log, &p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		_ = p.cmd.Wait()
-		if t.Failed() {
-			t.Logf("the end of its log:\n%s", p.log.Bytes()[max(0, p.log.Len()-8<<10):])
-		}
-	})
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		if p.c, err = client.Open(t.Context(), addr, client.Config{}); err == nil {
-			var s *client.Status
-			if s, err = p.c.Status(t.Context()); err == nil && s.Ready {
-				break
-			}
-			p.c.Close()
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the node does not serve: %v", err)
-		}
+}
+
+// kill has it end as when its host loses power.
+func (p *process) kill() {
+	p.most = p.peak()
+	p.end()
+}
+
+func (p *process) end() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
+// logTail keeps the end of a log.
+type logTail struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+const logTailBytes = 8 << 10
+
+func (l *logTail) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.b = append(l.b, p...); len(l.b) > 2*logTailBytes {
+		l.b = append([]byte(nil), l.b[len(l.b)-logTailBytes:]...)
 	}
-	t.Cleanup(func() { p.c.Close() })
-	return p
+	return len(p), nil
+}
+
+func (l *logTail) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(bytes.ToValidUTF8(l.b[max(0, len(l.b)-logTailBytes):], nil))
 }
 
 // peak returns the most memory that the process had since the last call, in bytes: all that is resident of it, its program
@@ -107,8 +116,10 @@ func (p *process) peak() int64 {
 		if err := os.WriteFile(proc+"clear_refs", []byte("5"), 0o600); err != nil {
 			p.t.Fatal(err)
 		}
-		return n << 10
+		most := max(n<<10, p.most)
+		p.most = 0
+		return most
 	}
-	p.t.Fatal("the kernel does not tell the peak: the node is gone")
+	p.t.Fatalf("the kernel does not tell the peak: %s is gone", p.name)
 	return 0
 }
