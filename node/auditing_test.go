@@ -2,6 +2,8 @@ package node_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/table"
 )
 
 // TestTokensOfThoseWhoLeft: a join token is in the audit log, by its id, also if who asked for it has left before it was made.
@@ -40,11 +43,88 @@ func TestTokensOfThoseWhoLeft(t *testing.T) {
 		}
 	}
 	ids := left()
-	f.stop(0) // when what was begun is made
-	log := string(good(os.ReadFile(filepath.Join(f.cfgs[0].Security, "audit", "audit.log"))))
+	log := f.audited("audit.log")
 	for _, id := range ids {
 		if !strings.Contains(log, `"action":"create_token","on":"token `+id+` for 1 hosts","outcome":"done"`) {
 			t.Errorf("the audit log has no token %s:\n%s", id, log)
 		}
+	}
+}
+
+// audited returns a log of node 0, which is stopped for that.
+func (f *fleet) audited(name string) string {
+	f.t.Helper()
+	f.stop(0) // when what was begun is done, and written
+	return string(good(os.ReadFile(filepath.Join(f.cfgs[0].Security, "audit", name))))
+}
+
+// TestChangesSayWhatTheyAreAbout: each change of an administrator is in the audit log with what it is about, also one that
+// fails, and no row is.
+func TestChangesSayWhatTheyAreAbout(t *testing.T) {
+	t.Parallel()
+	f, _, _ := secureFleet(t, 1)
+	f.startAll()
+	admin, ctx, self := f.client(0), within(t, 60*time.Second), f.nodes[0].ID()
+	good(admin.CreateTable(ctx, "web", table.FamilySpec{Name: "f"}))
+	good(admin.SetFamily(ctx, "web", table.FamilySpec{Name: "g"}))
+	good(admin.DropFamily(ctx, "web", "g"))
+	const row = "secret-row"
+	split := good(admin.SplitTablet(ctx, "web", row))
+	if _, err := admin.SplitTablet(ctx, "web", row); !errors.Is(err, client.ErrBadSplit) {
+		t.Errorf("split twice: %v", err)
+	}
+	if _, err := admin.HalveTablet(ctx, "web", client.TabletRef{ID: 1 << 40}); !errors.Is(err, client.ErrNoTablet) {
+		t.Errorf("split of a tablet that is not there: %v", err)
+	}
+	if err := errors.Join(admin.CompactTablet(ctx, "web", client.TabletRef{Row: row}, true), admin.Compact(ctx, "web", false)); err != nil {
+		t.Error(err)
+	}
+	good(admin.MoveTablet(ctx, "web", client.TabletRef{ID: split.ID}, self))
+	good(admin.MergeTablets(ctx, "web", client.TabletRef{Row: row}))
+	const id = "00112233445566778899aabbccddeeff"
+	_, revived := admin.ReviveBlob(ctx, id)
+	if gone := admin.DeleteBlob(ctx, id); gone == nil || revived == nil {
+		t.Errorf("a blob that is not there: %v, %v", gone, revived)
+	}
+	if err := admin.ResumeSweep(ctx); err != nil {
+		t.Error(err)
+	}
+	good(admin.FsckBlobs(ctx, "", false))
+	good(admin.Users(ctx))
+	good(admin.Tokens(ctx))
+	if _, err := admin.CreateToken(ctx, client.TokenRequest{Kind: "odd"}); err == nil {
+		t.Error("a token of an odd kind")
+	}
+	log := f.audited("audit.log")
+	for _, want := range []string{
+		`"action":"create_table","on":"table web","outcome":"done"`,
+		`"action":"set_family","on":"family g of table web","outcome":"done"`,
+		`"action":"drop_family","on":"family g of table web","outcome":"done"`,
+		fmt.Sprintf(`"action":"split_tablet","on":"tablet %d of table web","outcome":"done"`, split.ID),
+		fmt.Sprintf(`"action":"split_tablet","on":"tablet %d of table web","outcome":"failed","code":"bad_split"`, split.Lower),
+		fmt.Sprintf(`"action":"split_tablet","on":"tablet %d of table web","outcome":"failed","code":"tablet_not_found"`, 1<<40),
+		fmt.Sprintf(`"action":"compact_tablet","on":"tablet %d of table web","outcome":"done"`, split.Lower),
+		`"action":"compact_table","on":"table web","outcome":"done"`,
+		fmt.Sprintf(`"action":"move_tablet","on":"tablet %d of table web to node %s","outcome":"done"`, split.ID, self),
+		fmt.Sprintf(`"action":"merge_tablets","on":"tablets %d and %d of table web","outcome":"done"`, split.Lower, split.ID),
+		`"action":"blob_delete","on":"blob ` + id + `","outcome":"failed"`,
+		`"action":"blob_revive","on":"blob ` + id + `","outcome":"failed"`,
+		`"action":"blob_resume_sweep","on":"the sweep","outcome":"done"`,
+		`"action":"blob_fsck","on":"all blobs","outcome":"done"`,
+		`"action":"list_users","on":"all users","outcome":"done"`,
+		`"action":"list_tokens","on":"all tokens","outcome":"done"`,
+		`"action":"create_token","on":"token","outcome":"failed"`,
+	} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the audit log has no %s", want)
+		}
+	}
+	for line := range strings.Lines(log) {
+		if !strings.Contains(line, `"on":"`) || strings.Contains(line, row) {
+			t.Errorf("it says not what it is about, or a row: %s", line)
+		}
+	}
+	if t.Failed() {
+		t.Log(log)
 	}
 }

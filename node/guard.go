@@ -43,9 +43,8 @@ type guard struct {
 	right acl.Rights // of right and rightOfTable
 	// master has the master's node carry it out, since it writes what that node alone may.
 	master bool
-	// about is what the first parameter names, for the audit log. Empty: a table if the right is
-	// one on a table, else nothing.
-	about string
+	// about says for the audit log what a change is about (matter.go). Nil: the table.
+	about func(c *rpc.Call) string
 	// tells has the method write its audit record itself.
 	tells bool
 }
@@ -73,22 +72,22 @@ var guards = allGuards(map[string]guard{
 	api.MethodDescribeTable: {to: ofTable},
 	api.MethodSampleRowKeys: {to: ofTable},
 
-	api.MethodCreateTable:   {to: right, right: acl.Admin, master: true, about: "table "},
+	api.MethodCreateTable:   {to: right, right: acl.Admin, master: true, about: named("table")},
 	api.MethodDropTable:     {to: rightOfTable, right: acl.Admin, master: true},
-	api.MethodSetFamily:     {to: rightOfTable, right: acl.Admin, master: true},
-	api.MethodDropFamily:    {to: rightOfTable, right: acl.Admin, master: true},
+	api.MethodSetFamily:     {to: rightOfTable, right: acl.Admin, master: true, about: familySet},
+	api.MethodDropFamily:    {to: rightOfTable, right: acl.Admin, master: true, about: familyDropped},
 	api.MethodCompactTable:  {to: rightOfTable, right: acl.Admin},
-	api.MethodSplitTablet:   {to: rightOfTable, right: acl.Admin},
-	api.MethodMoveTablet:    {to: rightOfTable, right: acl.Admin},
-	api.MethodMergeTablets:  {to: rightOfTable, right: acl.Admin},
-	api.MethodCompactTablet: {to: rightOfTable, right: acl.Admin},
+	api.MethodSplitTablet:   {to: rightOfTable, right: acl.Admin, tells: true},
+	api.MethodMoveTablet:    {to: rightOfTable, right: acl.Admin, tells: true},
+	api.MethodMergeTablets:  {to: rightOfTable, right: acl.Admin, tells: true},
+	api.MethodCompactTablet: {to: rightOfTable, right: acl.Admin, tells: true},
 
 	api.MethodStatus:          {to: right, right: acl.Read},
 	api.MethodListNodes:       {to: right, right: acl.Read},
 	api.MethodRaftStatus:      {to: right, right: acl.Read},
 	api.MethodUnservedTablets: {to: right, right: acl.Read},
-	api.MethodDrainNode:       {to: right, right: acl.Admin, about: "node "},
-	api.MethodRemoveNode:      {to: right, right: acl.Admin, master: true, about: "node "},
+	api.MethodDrainNode:       {to: right, right: acl.Admin, about: named("node")},
+	api.MethodRemoveNode:      {to: right, right: acl.Admin, master: true, about: named("node")},
 
 	api.MethodBlobOpen:        {to: right, right: acl.Write},
 	api.MethodBlobWrite:       {to: right, right: acl.Write},
@@ -98,23 +97,23 @@ var guards = allGuards(map[string]guard{
 	api.MethodBlobStat:        {to: right, right: acl.Read},
 	api.MethodBlobList:        {to: right, right: acl.Read},
 	api.MethodBlobStatus:      {to: right, right: acl.Read},
-	api.MethodBlobDelete:      {to: right, right: acl.Admin},
-	api.MethodBlobFsck:        {to: right, right: acl.Admin},
-	api.MethodBlobRevive:      {to: right, right: acl.Admin},
-	api.MethodBlobResumeSweep: {to: right, right: acl.Admin},
+	api.MethodBlobDelete:      {to: right, right: acl.Admin, about: named("blob")},
+	api.MethodBlobFsck:        {to: right, right: acl.Admin, about: said("all blobs")},
+	api.MethodBlobRevive:      {to: right, right: acl.Admin, about: named("blob")},
+	api.MethodBlobResumeSweep: {to: right, right: acl.Admin, about: said("the sweep")},
 
 	// Who may be given or taken rights, they look at themselves: an administrator of the
 	// cluster, or of the table.
 	api.MethodGrant:      {to: known, master: true},
 	api.MethodRevoke:     {to: known, master: true},
 	api.MethodListGrants: {to: known},
-	api.MethodAddUser:    {to: right, right: acl.Admin, master: true, about: "user "},
-	api.MethodListUsers:  {to: right, right: acl.Admin},
-	api.MethodRevokeUser: {to: right, right: acl.Admin, master: true, about: "user "},
-	api.MethodRemoveUser: {to: right, right: acl.Admin, master: true, about: "user "},
+	api.MethodAddUser:    {to: right, right: acl.Admin, master: true, about: named("user")},
+	api.MethodListUsers:  {to: right, right: acl.Admin, about: said("all users")},
+	api.MethodRevokeUser: {to: right, right: acl.Admin, master: true, about: named("user")},
+	api.MethodRemoveUser: {to: right, right: acl.Admin, master: true, about: named("user")},
 
-	api.MethodDisableUser: {to: right, right: acl.Admin, master: true, about: "user "},
-	api.MethodEnableUser:  {to: right, right: acl.Admin, master: true, about: "user "},
+	api.MethodDisableUser: {to: right, right: acl.Admin, master: true, about: named("user")},
+	api.MethodEnableUser:  {to: right, right: acl.Admin, master: true, about: named("user")},
 	api.MethodWhoAmI:      {to: known},
 
 	// Whose figures somebody may see, it looks at itself.
@@ -130,8 +129,8 @@ var guards = allGuards(map[string]guard{
 	methodAuthority:       {},
 	methodIssuer:          {},
 	api.MethodCreateToken: {to: right, right: acl.Admin, master: true, tells: true},
-	api.MethodListTokens:  {to: right, right: acl.Admin},
-	api.MethodRevokeToken: {to: right, right: acl.Admin, master: true, about: "token "},
+	api.MethodListTokens:  {to: right, right: acl.Admin, about: said("all tokens")},
+	api.MethodRevokeToken: {to: right, right: acl.Admin, master: true, about: named("token")},
 
 	methodOnBehalf:   {},
 	methodWho:        {},
@@ -225,22 +224,6 @@ func (n *Node) letIn(c *rpc.Call, method string, g *guard) error {
 		return err
 	})
 	return nil
-}
-
-// matter says what a change is about, for the audit log.
-func (g *guard) matter(c *rpc.Call) string {
-	about := g.about
-	if about == "" && g.to == rightOfTable {
-		about = "table "
-	}
-	if about == "" || !g.change() {
-		return ""
-	}
-	d := c.Params
-	if name := d.Str(); d.Err() == nil && name != "" {
-		return about + name
-	}
-	return ""
 }
 
 // may tells whether a principal may call a method with that guard. Errors: those of rights.ask,

@@ -17,14 +17,15 @@ import (
 
 // handleTabletChanges registers what people may do with tablets.
 func (n *Node) handleTabletChanges() {
-	for method, do := range map[string]func(context.Context, *api.TabletRequest) (answer, error){
+	for method, do := range map[string]func(context.Context, *tabletChange) (answer, error){
 		api.MethodSplitTablet: n.splitTablet, api.MethodMoveTablet: n.moveTablet,
 		api.MethodMergeTablets: n.mergeTablets, api.MethodCompactTablet: n.compactTablet,
 	} {
 		n.handle(method, rpc.Spawned, func(c *rpc.Call) {
 			c.Keep() // what is begun may outlive the call
-			var r api.TabletRequest
+			who, r := subjectOf(c), tabletChange{}
 			if err := r.Decode(&c.Params, c.NumParams, method, &n.limits); err != nil {
+				n.audit.action(who, method, r.matter(), err)
 				fail(c, err)
 				return
 			}
@@ -34,6 +35,7 @@ func (n *Node) handleTabletChanges() {
 			ctx, cancel := context.WithTimeout(c.Context(), tabletChangeTimeout)
 			defer cancel()
 			a, err := do(ctx, &r)
+			n.audit.action(who, method, r.matter(), err)
 			if err != nil {
 				fail(c, err)
 				return
@@ -41,6 +43,42 @@ func (n *Node) handleTabletChanges() {
 			c.Reply(a)
 		})
 	}
+}
+
+// tabletChange is a request about a tablet.
+type tabletChange struct {
+	api.TabletRequest
+	// found are the ids of the tablets that it is about, once they are known.
+	found []uint64
+}
+
+// at notes which tablets it is about.
+func (r *tabletChange) at(all ...*placed) {
+	r.found = r.found[:0]
+	for _, p := range all {
+		r.found = append(r.found, p.meta.ID)
+	}
+}
+
+// matter says for the audit log what the request is about. Rows are not written there, neither here nor in errors:
+// of one that is named the tablet is told that has it.
+func (r *tabletChange) matter() string {
+	ids, s := r.found, ""
+	if len(ids) == 0 && r.ID != 0 {
+		ids = []uint64{r.ID}
+	}
+	switch len(ids) {
+	case 0:
+	case 1:
+		s = fmt.Sprintf("tablet %d of ", ids[0])
+	default:
+		s = fmt.Sprintf("tablets %d and %d of ", ids[0], ids[1])
+	}
+	s += "table " + r.Table
+	if r.Node != "" {
+		s += " to node " + r.Node
+	}
+	return s
 }
 
 const (
@@ -83,7 +121,7 @@ func (n *Node) place(ctx context.Context, name string, row []byte, id uint64) (*
 	if id == 0 {
 		r, err := n.rows.holder(ctx, s.ID, row)
 		if errors.Is(err, errNoRow) {
-			return nil, fmt.Errorf("table %q, row %.64q: %w", name, row, api.ErrNotServing)
+			return nil, fmt.Errorf("the tablet of table %q that has the row: %w", name, api.ErrNotServing)
 		}
 		if err != nil {
 			return nil, err
@@ -137,7 +175,7 @@ func (n *Node) askServer(ctx context.Context, p *placed, method string, more fun
 }
 
 // splitTablet has a tablet split by its server.
-func (n *Node) splitTablet(ctx context.Context, r *api.TabletRequest) (answer, error) {
+func (n *Node) splitTablet(ctx context.Context, r *tabletChange) (answer, error) {
 	if r.Table == metadata.Name {
 		return nil, api.ErrSystemTable
 	}
@@ -156,9 +194,10 @@ func (n *Node) splitTablet(ctx context.Context, r *api.TabletRequest) (answer, e
 		if err != nil {
 			return err
 		}
+		r.at(p)
 		if !middle && string(p.row.End) == string(r.Row) {
 			if !tried {
-				return fmt.Errorf("a tablet of table %q ends at row %.64q already: %w", r.Table, r.Row, api.ErrBadSplit)
+				return fmt.Errorf("a tablet of table %q ends at that row already: %w", r.Table, api.ErrBadSplit)
 			}
 			// What was tried before came about.
 			done.Lower, done.At = p.meta.ID, p.row.End
@@ -215,7 +254,7 @@ func (n *Node) largestTablet(ctx context.Context, name string) (id uint64, err e
 }
 
 // moveTablet has the master bring a tablet to a node.
-func (n *Node) moveTablet(ctx context.Context, r *api.TabletRequest) (answer, error) {
+func (n *Node) moveTablet(ctx context.Context, r *tabletChange) (answer, error) {
 	to, err := n.find(ctx, r.Node)
 	if err != nil {
 		return nil, err
@@ -225,6 +264,7 @@ func (n *Node) moveTablet(ctx context.Context, r *api.TabletRequest) (answer, er
 	if err != nil {
 		return nil, err
 	}
+	r.at(p)
 	if err := n.askMaster(ctx, &request{method: methodMove, a: p.key(), b: to.id, here: n.master.MoveTablet}); err != nil {
 		return nil, fmt.Errorf("move tablet %d of table %q to node %s: %w", p.meta.ID, r.Table, r.Node, err)
 	}
@@ -237,7 +277,7 @@ func (n *Node) moveTablet(ctx context.Context, r *api.TabletRequest) (answer, er
 }
 
 // placeServed is place, and waits while the table has no tablets.
-func (n *Node) placeServed(ctx context.Context, r *api.TabletRequest) (p *placed, err error) {
+func (n *Node) placeServed(ctx context.Context, r *tabletChange) (p *placed, err error) {
 	err = untilServed(ctx, func() error {
 		p, err = n.place(ctx, r.Table, r.Row, r.ID)
 		return err
@@ -247,7 +287,7 @@ func (n *Node) placeServed(ctx context.Context, r *api.TabletRequest) (p *placed
 
 // mergeTablets has the master merge a tablet with its upper neighbour; the last one of a table
 // with its lower one.
-func (n *Node) mergeTablets(ctx context.Context, r *api.TabletRequest) (answer, error) {
+func (n *Node) mergeTablets(ctx context.Context, r *tabletChange) (answer, error) {
 	if r.Table == metadata.Name {
 		return nil, api.ErrSystemTable
 	}
@@ -265,6 +305,7 @@ func (n *Node) mergeTablets(ctx context.Context, r *api.TabletRequest) (answer, 
 	if err != nil {
 		return nil, err
 	}
+	r.at(lower, upper)
 	merged := func(ctx context.Context) (bool, error) {
 		// The keys may be others' by the time that a new master is asked.
 		now, err := n.rows.get(ctx, lower.row.Table, lower.row.End)
@@ -311,12 +352,13 @@ func (n *Node) below(ctx context.Context, p *placed) (*placed, error) {
 }
 
 // compactTablet has a tablet compacted by its server.
-func (n *Node) compactTablet(ctx context.Context, r *api.TabletRequest) (answer, error) {
+func (n *Node) compactTablet(ctx context.Context, r *tabletChange) (answer, error) {
 	return nil, untilServed(ctx, func() error {
 		p, err := n.place(ctx, r.Table, r.Row, r.ID)
 		if err != nil {
 			return err
 		}
+		r.at(p)
 		return n.askServer(ctx, p, methodCompactOne, func(e *wire.Encoder) { e.Bool(r.Major) }, 1, nil)
 	})
 }

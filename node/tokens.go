@@ -74,7 +74,7 @@ func (n *Node) makeToken(ctx context.Context, who *subject, r *api.CreateTokenRe
 	var made *api.CreatedToken
 	err := n.change(ctx, asked{who, api.MethodCreateToken, r.Node}, func(ctx context.Context) (err error) {
 		begun.Store(true)
-		matter := ""
+		matter := "token"
 		if made, err = n.createToken(ctx, r); err == nil {
 			matter = tokenMatter(made)
 		}
@@ -85,7 +85,7 @@ func (n *Node) makeToken(ctx context.Context, who *subject, r *api.CreateTokenRe
 		return made, nil
 	}
 	if !begun.Load() { // it was refused, or waits: what comes of it then is noted, too
-		n.audit.action(who, api.MethodCreateToken, "", err)
+		n.audit.action(who, api.MethodCreateToken, "token", err)
 	}
 	return nil, err
 }

@@ -1,0 +1,60 @@
+package node
+
+import (
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/rpc"
+)
+
+// matter says what a change is about, for the audit log.
+func (g *guard) matter(c *rpc.Call) string {
+	switch {
+	case !g.change() || g.tells:
+		return ""
+	case g.about != nil:
+		return g.about(c)
+	case g.to == rightOfTable:
+		return firstName(c, "table ")
+	}
+	return ""
+}
+
+// firstName is what the first parameter names, behind a word.
+func firstName(c *rpc.Call, word string) string {
+	d := c.Params
+	if name := d.Str(); d.Err() == nil && name != "" {
+		return word + name
+	}
+	return ""
+}
+
+// named is for changes whose first parameter names what they are about.
+func named(what string) func(*rpc.Call) string {
+	return func(c *rpc.Call) string { return firstName(c, what+" ") }
+}
+
+// said is for changes that are always about the same.
+func said(what string) func(*rpc.Call) string {
+	return func(*rpc.Call) string { return what }
+}
+
+// familyDropped is about the family that the second parameter names.
+func familyDropped(c *rpc.Call) string {
+	var r api.NamesRequest
+	d := c.Params
+	if err := r.Decode(&d, c.NumParams, api.MethodDropFamily, 2); err != nil {
+		return firstName(c, "table ")
+	}
+	return familyOf(r.Names[0], r.Names[1])
+}
+
+// familySet is about the family that the second parameter says.
+func familySet(c *rpc.Call) string {
+	var r api.SetFamilyRequest
+	d := c.Params
+	if err := r.Decode(&d, c.NumParams); err != nil {
+		return firstName(c, "table ")
+	}
+	return familyOf(r.Table, r.Family.Name)
+}
+
+func familyOf(table, family string) string { return "family " + family + " of table " + table }
