@@ -208,3 +208,6 @@ func (n *Node) HasQuota(table string) bool {
 	set := n.quotas.meters.Load()
 	return set != nil && set.tables[table] != nil
 }
+
+// WhyTurnedAway is a word of the audit log for why a connection was not taken.
+func WhyTurnedAway(err error) string { return whyTurnedAway(err) }

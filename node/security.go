@@ -314,8 +314,9 @@ func (s *security) client(cfg client.Config) client.Config {
 	return cfg
 }
 
-// refuseConn tells of a connection that was not taken, each reason once in a while.
+// refuseConn tells of a connection that was not taken, each reason once in a while, and has it in the audit log.
 func (n *Node) refuseConn(from net.Addr, err error) {
+	n.audit.turnedAway(from.String(), err)
 	n.refused.warn(n.log, hostOf(from.String()), fmt.Errorf("connection: %w", err))
 }
 

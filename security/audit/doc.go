@@ -20,10 +20,11 @@
 //	kind      of who asked: principal, node or anonymous
 //	name      of the principal, or id of the node
 //	from      host:port of the connection; of refusals that are counted, the first's
-//	action    the method
-//	on        what it is about, such as "table webtable"
+//	action    the method; connect of a connection that was not taken, http of a page
+//	on        what it is about, such as "table webtable", "tablet 7 of table webtable"
 //	outcome   done, refused or failed
-//	code      name of the error
+//	code      name of the error; of connect why: expired, not_yet_valid, untrusted,
+//	          other_cluster, removed, many_connections, no_tls, bad_handshake
 //	text      of the error
 //	request   the request's trace id
 //	repeated  how many refusals this stands for, if more than one

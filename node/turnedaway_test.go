@@ -1,0 +1,94 @@
+package node_test
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/security/pki"
+)
+
+// TestTurnedAwayAtTLS: whose connection is not taken is in refusals.log, with why and from where, each reason once however
+// often. Connections that just end are not.
+func TestTurnedAwayAtTLS(t *testing.T) {
+	t.Parallel()
+	f, first, _ := secureFleet(t, 1)
+	f.startAll()
+	addr, now := f.nodes[0].RPCAddr(), time.Now()
+	foreign := good(pki.NewAuthority(first.Authority.Cluster(), now))
+	other := good(pki.NewAuthority("another", now))
+	sign := func(a *pki.Authority, name string, from time.Time, ttl time.Duration) *pki.Credential {
+		return issue(t, a, func(r []byte) (*x509.Certificate, error) { return a.SignPrincipal(r, name, 1, ttl, from) })
+	}
+	const tries = 5
+	for code, who := range map[string]*pki.Credential{
+		"expired":       sign(first.Authority, "late", now.Add(-48*time.Hour), time.Hour),
+		"not_yet_valid": sign(first.Authority, "early", now.Add(48*time.Hour), time.Hour),
+		"untrusted":     sign(foreign, "forged", now, time.Hour),
+		"other_cluster": sign(other, "far", now, time.Hour),
+	} {
+		blind := pki.NewEndpoint(who, pki.Options{}).DialNode("")
+		blind.VerifyConnection = nil // it does not mind whom it talks to
+		for i := range tries {
+			if got := say(t, addr, blind, []byte{0x94, 0x00, 0x01, 0xa4, 'p', 'i', 'n', 'g', 0x90}); got != "" {
+				t.Errorf("%s, try %d: answered %q", code, i, got)
+			}
+		}
+	}
+	say(t, addr, nil, []byte("GET / HTTP/1.0\r\n\r\n"))
+	broken := good(net.Dial("tcp", addr))
+	if err := broken.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lines := map[string]int{}
+	for line := range strings.Lines(f.audited("refusals.log")) {
+		var r struct {
+			Kind, From, Action, Code, Name, Text, Outcome string
+			Repeated                                      int
+		}
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if r.Kind != "anonymous" || r.Name != "" || r.Action != "connect" || r.Outcome != "refused" || !strings.HasPrefix(r.From, "127.0.0.1:") || r.Text == "" {
+			t.Errorf("%s", line)
+		}
+		lines[r.Code] += max(1, r.Repeated)
+	}
+	for _, code := range []string{"expired", "not_yet_valid", "untrusted", "other_cluster"} {
+		if lines[code] != tries {
+			t.Errorf("%d refusals of connections with a certificate that is %s, want %d", lines[code], code, tries)
+		}
+	}
+	if lines["no_tls"] != 1 || len(lines) != 5 {
+		t.Errorf("refusals: %v", lines)
+	}
+}
+
+// TestWhyTurnedAway: whom nobody has refused is not said to be.
+func TestWhyTurnedAway(t *testing.T) {
+	for _, x := range []struct {
+		err  error
+		want string
+	}{
+		{&pki.PeerError{Why: pki.ErrRefused}, "removed"},
+		{&pki.PeerError{Why: pki.ErrNoCertificate}, "bad_handshake"},
+		{&pki.ManyConnsError{Name: "ann", Max: 1}, "many_connections"},
+		{errors.New("tls: invalid signature by the client certificate"), "bad_handshake"},
+		{context.DeadlineExceeded, ""},
+		{fmt.Errorf("handshake: %w", io.EOF), ""},
+		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, ""},
+	} {
+		if got := node.WhyTurnedAway(x.err); got != x.want {
+			t.Errorf("%v: %q, want %q", x.err, got, x.want)
+		}
+	}
+}
