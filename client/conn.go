@@ -151,13 +151,7 @@ func (s *slot) connect(done chan struct{}) {
 	c := s.client
 	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.DialTimeout)
 	defer cancel()
-	conn, err := rpc.Dial(ctx, s.addr, rpc.ConnConfig{Dialer: c.cfg.Dial, SilenceMax: c.cfg.SilenceMax})
-	if err == nil {
-		if err = c.cfg.authenticate(ctx, conn); err != nil {
-			_ = conn.Close()
-			conn = nil
-		}
-	}
+	conn, err := c.cfg.connect(ctx, s.addr)
 	s.dialed(conn, err)
 	if conn != nil && c.closed() { // Close may have looked before it was there
 		s.drop(conn, ErrClosed)

@@ -68,6 +68,28 @@ func (c Config) secured(plain func(context.Context, string) (net.Conn, error)) f
 	}
 }
 
+// Connect makes one connection to the node at addr, which knows on it who the client is: for what Client has no
+// methods for, such as the lock service. Errors: those of rpc.Dial, and of TLS; *IdentityError.
+func (c Config) Connect(ctx context.Context, addr string) (*rpc.Conn, error) {
+	if err := c.checkIdentity(); err != nil {
+		return nil, err
+	}
+	return c.withDefaults().connect(ctx, addr)
+}
+
+// connect is Connect, defaults filled in.
+func (c Config) connect(ctx context.Context, addr string) (*rpc.Conn, error) {
+	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{Dialer: c.Dial, SilenceMax: c.SilenceMax})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.authenticate(ctx, conn); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
 // authenticate shows the client's token, if it has one, on a new connection: which is to
 // a node of the cluster that made the token, and so may have it.
 func (c Config) authenticate(ctx context.Context, conn *rpc.Conn) error {

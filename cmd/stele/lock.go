@@ -5,15 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
-	"github.com/steledb/stele/security/pki"
 )
 
 func (a *app) lockCommand() *cobra.Command {
@@ -25,8 +24,7 @@ cluster's voters. Each file is a lock as well. Paths begin with a slash; the
 directories above a file are made with it.
 
 The cluster keeps its own files there (docs/rpc.md names them): look, and do not touch.
-Yours go best below /locks. In a cluster with certificates they can be nowhere else, and
---credential takes a certificate, not an access token.
+Yours go best below /locks. In a cluster with certificates they can be nowhere else.
 
 Exit codes, beside those of "stele --help": 6, there is no such path, or another
 generation or sequencer than was given; 7, the lock was not got in time.`,
@@ -51,20 +49,30 @@ func (a *app) lockClient() (*session.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	credential, err := a.ownCredential()
-	if err != nil {
+	var d lockDialer
+	if err := a.identify(&d.as); err != nil {
 		return nil, err
 	}
-	var dial func(context.Context, string) (net.Conn, error)
-	if credential != nil {
-		e := pki.NewEndpoint(credential, pki.Options{})
-		dial = func(ctx context.Context, addr string) (net.Conn, error) { return e.Dial(ctx, "", addr) }
-	}
 	return session.NewClient(session.Config{
-		Dial:    dial,
+		Dialer:  d,
 		Locator: session.Addresses(strings.Split(addrs, ",")), RetryTimeMax: lockRetry,
 		Logger: slog.New(slog.DiscardHandler), // what matters is said by the verbs
 	})
+}
+
+// lockDialer connects to voters, and shows them who asks.
+type lockDialer struct{ as client.Config }
+
+// Dial implements session.Dialer.
+func (d lockDialer) Dial(ctx context.Context, addr string) (session.Peer, error) {
+	conn, err := d.as.Connect(ctx, addr)
+	if err != nil && faultOfIdentity(err) != nil {
+		err = fmt.Errorf("%w: %w", session.ErrRefused, err)
+	}
+	if err != nil {
+		return session.Peer{}, err
+	}
+	return session.Peer{Service: api.Remote(conn), Close: conn.Close}, nil
 }
 
 // locks runs f with a client of the lock service, within --timeout or else usual.
@@ -92,6 +100,8 @@ func faultOfLock(err error) *fault {
 		return f
 	case errors.As(err, &held):
 		return &fault{code: exitTimeout, err: held, hint: "wait longer for it with --wait"}
+	case errors.As(err, &away) && errors.Is(away.Err, session.ErrRefused): // said as other verbs say it
+		return faultOfIdentity(&client.UnreachableError{Addr: away.Addr, Err: away.Err})
 	case errors.As(err, &away):
 		return &fault{
 			code: exitUnreachable,

@@ -22,7 +22,8 @@ type Peer struct {
 // Dialer connects to servers of the group. A node gives one that answers its own
 // address with its own group's Service.
 type Dialer interface {
-	// Dial connects to the server at addr, which Servers or another server named.
+	// Dial connects to the server at addr, which Servers or another server named. After
+	// ErrRefused a call does not look on for a leader.
 	Dial(ctx context.Context, addr string) (Peer, error)
 }
 

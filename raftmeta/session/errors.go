@@ -17,6 +17,10 @@ var (
 	// its locks and ephemeral files are lost. It is an api.ErrNoSession.
 	ErrExpired error = &expired{}
 
+	// ErrRefused is for a Dialer to say that a server does not take who connects, or is none
+	// to be taken: to try again is no use.
+	ErrRefused = errors.New("not taken")
+
 	// ErrWatcherClosed means that the Watcher was closed.
 	ErrWatcherClosed = errors.New("watcher closed")
 )
@@ -40,9 +44,9 @@ type UnreachableError struct {
 
 func (e *UnreachableError) Error() string { return fmt.Sprintf("cannot reach %s: %v", e.Addr, e.Err) }
 
-// Is makes the error match ErrUnreachable and api.ErrNotReady.
+// Is makes the error match ErrUnreachable, and api.ErrNotReady, which is tried again, unless it is ErrRefused.
 func (e *UnreachableError) Is(target error) bool {
-	return target == ErrUnreachable || target == api.ErrNotReady
+	return target == ErrUnreachable || target == api.ErrNotReady && !errors.Is(e.Err, ErrRefused)
 }
 
 func (e *UnreachableError) Unwrap() error { return e.Err }

@@ -3,6 +3,8 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -420,4 +422,33 @@ func BenchmarkCachedGet(b *testing.B) {
 			b.Fatal("not cached")
 		}
 	}
+}
+
+// refusing is a Dialer that is not taken.
+type refusing struct{ dials atomic.Int64 }
+
+func (r *refusing) Dial(context.Context, string) (Peer, error) {
+	r.dials.Add(1)
+	return Peer{}, fmt.Errorf("%w: the token was revoked", ErrRefused)
+}
+
+// Who is not taken is told so at once, and does not try again.
+func TestRefused(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		r := &refusing{}
+		c, err := NewClient(Config{Locator: Addresses{"here"}, Dialer: r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		began := time.Now()
+		_, err = c.Get(t.Context(), "/f")
+		var away *UnreachableError
+		if !errors.Is(err, ErrRefused) || !errors.As(err, &away) || errors.Is(err, api.ErrNotReady) || !errors.Is(err, ErrUnreachable) {
+			t.Errorf("got %v", err)
+		}
+		if n := r.dials.Load(); n != 1 || time.Since(began) > headStart {
+			t.Errorf("%d dials in %v", n, time.Since(began))
+		}
+	})
 }
