@@ -44,16 +44,15 @@ var (
 	ErrUploadExpired = api.ErrUploadExpired // what was sent of a blob is gone
 	ErrSystemTable   = api.ErrSystemTable   // METADATA is only read, and split and merged by itself
 
-	ErrNoFamily      = table.ErrNoFamily     // a *table.NoFamilyError
-	ErrLimit         = table.ErrLimit        // a *table.LimitError
-	ErrNotNumber     = api.ErrNotNumber      // an increment of what is not 8 bytes
-	ErrCorrupt       = api.ErrCorrupt        // a *CorruptError: stored data is damaged
-	ErrRowTooLarge   = api.ErrRowTooLarge    // a *RowTooLargeError
-	ErrGroupConflict = api.ErrGroupConflict  // a locality group that families are in cannot go
-	ErrBadFilter     = table.ErrBadFilter    // a *table.FilterError
-	ErrBadName       = table.ErrBadName      // a *table.NameError
-	ErrBadTimestamp  = table.ErrBadTimestamp // a *table.TimestampError
-	ErrBadSchema     = table.ErrBadSchema    // a schema that contradicts itself
+	ErrNoFamily     = table.ErrNoFamily     // a *table.NoFamilyError
+	ErrLimit        = table.ErrLimit        // a *table.LimitError
+	ErrNotNumber    = api.ErrNotNumber      // an increment of what is not 8 bytes
+	ErrCorrupt      = api.ErrCorrupt        // a *CorruptError: stored data is damaged
+	ErrRowTooLarge  = api.ErrRowTooLarge    // a *RowTooLargeError
+	ErrBadFilter    = table.ErrBadFilter    // a *table.FilterError
+	ErrBadName      = table.ErrBadName      // a *table.NameError
+	ErrBadTimestamp = table.ErrBadTimestamp // a *table.TimestampError
+	ErrBadSchema    = table.ErrBadSchema    // a schema that contradicts itself
 )
 
 // Types of the errors above.

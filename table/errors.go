@@ -15,9 +15,6 @@ var (
 	ErrFamilyExists = errors.New("column family exists")
 	// ErrNoGroup means that a table has no such locality group.
 	ErrNoGroup = errors.New("no such locality group")
-	// ErrGroupInUse means that a locality group cannot go: families are in it, or
-	// it is the default group.
-	ErrGroupInUse = errors.New("locality group in use")
 	// ErrBadName means that a table, family or group name is empty or holds other
 	// bytes than [-_.a-zA-Z0-9]: a *NameError.
 	ErrBadName = errors.New("bad name")

@@ -153,22 +153,6 @@ func (s *Schema) SetGroup(g LocalityGroup) (*Schema, error) {
 	return c, nil
 }
 
-// DropGroup returns the schema without the group. Errors: ErrNoGroup, ErrGroupInUse
-// when a family is in it or it is the default group.
-func (s *Schema) DropGroup(name string) (*Schema, error) {
-	i, ok := s.findGroup(name)
-	if !ok {
-		return nil, s.noGroup(name)
-	}
-	used := slices.ContainsFunc(s.Families, func(f Family) bool { return f.Group == name })
-	if used || name == DefaultGroup {
-		return nil, fmt.Errorf("table %q, group %q: %w", s.Name, name, ErrGroupInUse)
-	}
-	c := s.Clone()
-	c.Groups = slices.Delete(c.Groups, i, i+1)
-	return c, nil
-}
-
 func (s *Schema) noGroup(name string) error {
 	return fmt.Errorf("table %q, group %q: %w", s.Name, name, ErrNoGroup)
 }

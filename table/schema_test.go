@@ -82,9 +82,6 @@ func TestSchemaErrors(t *testing.T) {
 		{second(s.SetFamily(Family{Name: "x"})), ErrNoFamily},
 		{second(s.SetFamily(Family{Name: "anchor", Group: "none"})), ErrNoGroup},
 		{second(s.DropFamily("x")), ErrNoFamily},
-		{second(s.DropGroup("pages")), ErrGroupInUse},
-		{second(s.DropGroup(DefaultGroup)), ErrGroupInUse},
-		{second(s.DropGroup("none")), ErrNoGroup},
 		{second(s.SetGroup(LocalityGroup{Name: "pages", BlockBytes: 100})), ErrBadSchema},
 		{second(s.SetGroup(LocalityGroup{Name: "pages", BlockBytes: 2 << 20})), ErrBadSchema},
 		{second(s.SetGroup(LocalityGroup{Name: "pages", Compression: 9})), ErrBadSchema},
@@ -94,13 +91,6 @@ func TestSchemaErrors(t *testing.T) {
 		if !errors.Is(tc.err, tc.want) {
 			t.Errorf("case %d: error %v, want %v", i, tc.err, tc.want)
 		}
-	}
-	s, err := s.SetFamily(Family{Name: "contents", Group: DefaultGroup})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s, err = s.DropGroup("pages"); err != nil || s.Group("pages") != nil {
-		t.Errorf("drop an empty group: %v", err)
 	}
 }
 

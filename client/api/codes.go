@@ -25,7 +25,7 @@ const (
 	CodeNotANumber     rpc.Code = 111
 	CodeBadTimestamp   rpc.Code = 112
 	CodeBadMutation    rpc.Code = 113
-	CodeGroupConflict  rpc.Code = 114
+	// 114 was that a locality group in use cannot go. No method removes one: the number stays unused.
 	CodeRowTooLarge    rpc.Code = 115
 	CodeBadRowKey      rpc.Code = 116
 	CodeBadSchema      rpc.Code = 117
@@ -69,8 +69,6 @@ var kinds = errkind.Table{
 		{Code: CodeConflict, Name: "conflict", Retryable: true, Target: ErrConflict},
 		{Code: CodeNotANumber, Name: "not_a_number", Target: ErrNotNumber},
 		{Code: CodeNotANumber, Name: "not_a_number", Target: table.ErrBadValue, Cause: "value"},
-		{Code: CodeGroupConflict, Name: "group_conflict", Target: ErrGroupConflict},
-		{Code: CodeGroupConflict, Name: "group_conflict", Target: table.ErrGroupInUse, Cause: "group_in_use"},
 		{Code: CodeRowTooLarge, Name: "row_too_large", Target: ErrRowTooLarge, Form: rowTooLargeForm},
 		{Code: CodeBadFilter, Name: "bad_filter", Target: table.ErrBadFilter, Form: filterForm},
 		{Code: CodeFamilyNotFound, Name: "family_not_found", Target: table.ErrNoFamily, Form: familyForm},

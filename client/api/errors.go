@@ -38,8 +38,6 @@ var (
 	// ErrNotNumber means that an increment met a value that is not 8 bytes long. It
 	// matches table.ErrBadValue.
 	ErrNotNumber error = &notNumber{}
-	// ErrGroupConflict means that a locality group cannot go: families are in it.
-	ErrGroupConflict = errors.New("locality group conflict")
 	// ErrRowTooLarge means that what was asked of one row does not fit into an
 	// answer: a *RowTooLargeError. A filter makes it smaller.
 	ErrRowTooLarge = errors.New("row too large")

@@ -167,10 +167,6 @@ func faultOfName(err error) *fault {
 		return &fault{code: exitError, hint: `"stele table describe" shows it, "stele family set" changes it`}
 	case errors.Is(err, client.ErrConflict):
 		return &fault{code: exitError, hint: "somebody else changed the table just now: look at it and try again"}
-	case errors.Is(err, client.ErrGroupConflict):
-		return &fault{code: exitError, hint: `"stele table describe" shows the locality groups and which families are in them`}
-	case errors.Is(err, table.ErrGroupInUse):
-		return &fault{code: exitError}
 	case errors.Is(err, client.ErrNoBlob):
 		return &fault{code: exitNotFound, hint: `"stele blob ls" shows the blobs with their ids`}
 	case errors.Is(err, client.ErrNoUser):

@@ -71,7 +71,6 @@ func TestExitCodes(t *testing.T) {
 		{api.FromRPC(api.ToRPC(&api.NodeInUseError{Node: "n1", Reason: "it is alive"})), exitError, "--force"},
 		{api.FromRPC(api.ToRPC(api.ErrStaleEpoch)), exitError, "another master"},
 		{api.FromRPC(api.ToRPC(api.ErrNotNumber)), exitError, "counter"},
-		{api.FromRPC(api.ToRPC(api.ErrGroupConflict)), exitError, "group"},
 		{api.FromRPC(api.ToRPC(&api.RowTooLargeError{Limit: 5})), exitError, "--column"},
 		{api.FromRPC(api.ToRPC(&table.LimitError{What: "value bytes", Limit: 1, Got: 2})), exitUsage, "value bytes"},
 		{api.FromRPC(api.ToRPC(&table.NameError{What: "table name", Name: "a b", Reason: "has a space"})), exitUsage, ""},
