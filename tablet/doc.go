@@ -78,8 +78,8 @@
 //
 // A file of an in-memory group is read into memory when it is first read, whole,
 // and stays there, decompressed, as long as it is open. What compactions write of
-// a group that is read is there before it takes the place of what was
-// (paper §6, "Locality groups").
+// a group of whose files one was read is there before it takes the place of what was
+// (paper §6, "Locality groups"). What is only written takes no memory.
 //
 // # Caches
 //

@@ -73,9 +73,10 @@ func (ps *pins) want(f *file) {
 	}
 }
 
-// now reads a file into memory that nobody reads yet, unless it comes after files of which none has been read.
+// now reads a file into memory that nobody reads yet, if one of those has been read that were there before it: what
+// is only written takes no memory.
 func (ps *pins) now(ctx context.Context, f *file, before []*file) {
-	if len(before) > 0 && !slices.ContainsFunc(before, func(old *file) bool { return old.opened.pin.state.Load() != pinNone }) {
+	if !slices.ContainsFunc(before, func(old *file) bool { return old.opened.pin.state.Load() != pinNone }) {
 		return
 	}
 	f.opened.pin.state.Store(pinWaits)
