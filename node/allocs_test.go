@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/table"
 )
 
@@ -33,19 +35,13 @@ func TestServerAllocations(t *testing.T) {
 	if _, err := c.CreateTable(ctx, "t", spec); err != nil {
 		t.Fatal(err)
 	}
-	const rows = 1000
-	for i := range rows {
+	for i := range allocRows {
 		if err := c.Table("t").Apply(ctx, client.NewRowMutation(benchRow(i)).Set("f:q", randomValue())); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := c.Compact(ctx, "t", false); err != nil {
 		t.Fatal(err)
-	}
-	type request struct {
-		what, method string
-		params       func(e *wire.Encoder, row []byte)
-		most         float64
 	}
 	requests := []request{
 		{"read", api.MethodRead, func(e *wire.Encoder, row []byte) { (&api.ReadRequest{Table: "t", Row: row}).Append(e) }, 4},
@@ -78,35 +74,89 @@ func TestServerAllocations(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			var requests [][]byte
-			for i := range rows {
-				var e wire.Encoder
-				e.Array(4)
-				e.Uint(0)
-				e.Uint(7)
-				e.Str(test.method)
-				test.params(&e, []byte(benchRow(i)))
-				requests = append(requests, e.Bytes())
-			}
-			answer := make([]byte, 4096)
-			size, err := exchange(conn, requests[0], answer)
+			test.measure(t, conn)
+		})
+	}
+}
+
+// request is a kind of requests, one for each of allocRows rows, whose answers are all as long.
+type request struct {
+	what, method string
+	params       func(e *wire.Encoder, row []byte)
+	most         float64 // allocations of one
+}
+
+const allocRows = 1000
+
+// measure sends such requests one after the other, and bounds what they allocate.
+func (r *request) measure(t *testing.T, conn net.Conn) {
+	t.Helper()
+	var requests [][]byte
+	for i := range allocRows {
+		var e wire.Encoder
+		e.Array(4)
+		e.Uint(0)
+		e.Uint(7)
+		e.Str(r.method)
+		r.params(&e, []byte(benchRow(i)))
+		requests = append(requests, e.Bytes())
+	}
+	answer := make([]byte, 64<<10)
+	size, err := exchange(conn, requests[0], answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := 0
+	got := testing.AllocsPerRun(3000, func() {
+		if _, err := conn.Write(requests[i%allocRows]); err != nil {
+			t.Error(err)
+		}
+		if _, err := io.ReadFull(conn, answer[:size]); err != nil {
+			t.Error(err)
+		}
+		i++
+	})
+	t.Logf("%.1f allocations", got)
+	if got > r.most {
+		t.Errorf("%.1f allocations for a %s, which may take %.0f", got, r.what, r.most)
+	}
+}
+
+// TestServerAllocationsOfPrincipals is the same by TLS, for a principal who has a right on one family of two; what both ends
+// of TLS allocate counts.
+func TestServerAllocationsOfPrincipals(t *testing.T) {
+	f, _, _ := secureFleet(t, 1)
+	f.startAll()
+	admin, ctx := f.client(0), within(t, 60*time.Second)
+	if _, err := admin.CreateTable(ctx, "t", table.FamilySpec{Name: "f"}, table.FamilySpec{Name: "g"}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range allocRows {
+		if err := admin.Table("t").Apply(ctx, client.NewRowMutation(benchRow(i)).Set("f:q", randomValue()).Set("g:q", randomValue())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ann := pki.NewEndpoint(f.user(admin, "ann"), pki.Options{})
+	if err := errors.Join(admin.Compact(ctx, "t", false), admin.Grant(ctx, client.Grant{Principal: "ann", Table: "t", Family: "f", Rights: "read,write"})); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []request{
+		{"read", api.MethodRead, func(e *wire.Encoder, row []byte) { (&api.ReadRequest{Table: "t", Row: row}).Append(e) }, 6},
+		{"scan of ten rows", api.MethodScanOpen, func(e *wire.Encoder, _ []byte) {
+			(&api.ScanOpenRequest{Table: "t", Start: []byte(benchRow(5)), Limit: 10}).Append(e)
+		}, 20},
+		{"write", api.MethodMutate, func(e *wire.Encoder, row []byte) {
+			rm := table.RowMutation{Row: row, Mutations: []table.Mutation{table.Set("f", []byte("q"), 1, make([]byte, 100))}}
+			(&api.MutateRequest{Table: "t", Row: rm}).Append(e)
+		}, 26},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			conn, err := ann.Dial(ctx, "", f.nodes[0].RPCAddr())
 			if err != nil {
 				t.Fatal(err)
 			}
-			i := 0
-			got := testing.AllocsPerRun(3000, func() {
-				if _, err := conn.Write(requests[i%rows]); err != nil {
-					t.Error(err)
-				}
-				if _, err := io.ReadFull(conn, answer[:size]); err != nil {
-					t.Error(err)
-				}
-				i++
-			})
-			t.Logf("%.1f allocations", got)
-			if got > test.most {
-				t.Errorf("%.1f allocations for a %s, which may take %.0f", got, test.what, test.most)
-			}
+			defer conn.Close()
+			test.measure(t, conn)
 		})
 	}
 }
