@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The same workloads on a node that is open and on one with certificates, in turn: what TLS and rights cost. Prints the medians,
-# and leaves the reports in OUT (dist/bench).
+# The same workloads on a node that is open, on one with certificates as its administrator, and on one with certificates as a
+# user who has a right on one family of two, in turn: what TLS costs, and what rights do. Prints the medians, and leaves the
+# reports in OUT (dist/bench).
 #
 #   RUNS=3 ROWS=200k CLIENTS=64 WORKLOADS=paper OUT=dist/bench scripts/bench-tls.sh
 set -euo pipefail
@@ -22,12 +23,12 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 
 mkdir -p "$out"
-open=() secure=()
+declare -A reports
 for run in $(seq "${RUNS:-3}"); do
-	for kind in open secure; do
+	for kind in open secure rights; do
 		echo "== run $run: $kind" >&2
-		credential=()
-		if [ "$kind" = secure ]; then
+		credential=() as=()
+		if [ "$kind" != open ]; then
 			"$stele" init --data-dir "$tmp/data" --out "$tmp/admin.pem" >/dev/null 2>&1
 			credential=(--credential "$tmp/admin.pem")
 		fi
@@ -38,24 +39,26 @@ for run in $(seq "${RUNS:-3}"); do
 			kill -0 "$node" 2>/dev/null || { cat "$tmp/log" >&2; node=; exit 1; }
 			sleep 0.2
 		done
+		if [ "$kind" = rights ]; then
+			"$stele" user add user --addr "$addr" "${credential[@]}" --out "$tmp/user.pem" >/dev/null 2>&1
+			as=(--as "$tmp/user.pem")
+		fi
 		report="$out/tls-$kind-$run.json"
-		env -u STELE_CREDENTIAL "$stele" bench --addr "$addr" "${credential[@]}" --workloads "${WORKLOADS:-paper}" --rows "${ROWS:-200k}" \
+		env -u STELE_CREDENTIAL "$stele" bench --addr "$addr" "${credential[@]}" "${as[@]}" --workloads "${WORKLOADS:-paper}" --rows "${ROWS:-200k}" \
 			--clients "${CLIENTS:-64}" --report "$report" >&2
-		if [ "$kind" = open ]; then open+=("$report"); else secure+=("$report"); fi
+		reports[$kind]+="$report "
 		kill -TERM "$node"
 		wait "$node"
 		node=
-		rm -rf "$tmp/data" "$tmp/admin.pem"
+		rm -rf "$tmp/data" "$tmp/admin.pem" "$tmp/user.pem"
 	done
 done
 
-python3 - "${open[@]}" "${secure[@]}" <<'PY'
+python3 - "${reports[open]}" "${reports[secure]}" "${reports[rights]}" <<'PY'
 import json, statistics, sys
-files = sys.argv[1:]
-half = len(files) // 2
 def results(names):
     all = {}
-    for name in names:
+    for name in names.split():
         with open(name) as f:
             for run in json.load(f)["runs"]:
                 for r in run["results"]:
@@ -68,14 +71,15 @@ def median(rs, *keys):
             r = r[k]
         values.append(r)
     return statistics.median(values)
-a, b = results(files[:half]), results(files[half:])
-print("| | open, rows/s | certificates, rows/s | | node's CPU a row | | client's CPU a row | |")
-print("|---|--:|--:|--:|--:|--:|--:|--:|")
-for w in a:
-    row = [w]
-    for keys, form in (("ops_per_s",), "{:,.0f}"), (("nodes", "cpu_us"), "{:.1f} µs"), (("client", "cpu_us"), "{:.1f} µs"):
-        x, y = median(a[w], *keys), median(b[w], *keys)
-        more = "{:+.0%}".format(y / x - 1) if x else "-"
-        row += [form.format(x), form.format(y), more] if len(keys) == 1 else [form.format(x) + ", " + form.format(y), more]
-    print("| " + " | ".join(row) + " |")
+kinds = [results(names) for names in sys.argv[1:]]
+for title, keys, form in ("rows/s", ("ops_per_s",), "{:,.0f}"), ("node's CPU a row, µs", ("nodes", "cpu_us"), "{:.1f}"), ("client's CPU a row, µs", ("client", "cpu_us"), "{:.1f}"):
+    print("| " + title + " | open | certificates | | a right on one family | |")
+    print("|---|--:|--:|--:|--:|--:|")
+    for w in kinds[0]:
+        first, *others = (median(k[w], *keys) for k in kinds)
+        row = [w, form.format(first)]
+        for v in others:
+            row += [form.format(v), "{:+.0%}".format(v / first - 1) if first else "-"]
+        print("| " + " | ".join(row) + " |")
+    print()
 PY

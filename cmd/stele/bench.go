@@ -28,6 +28,7 @@ type benchFlags struct {
 	dir, memory   string
 	profile, http string
 	report        string
+	as            string
 }
 
 // benchHelp explains the workloads.
@@ -88,6 +89,9 @@ func (a *app) benchCommand() *cobra.Command {
 					return usagef("", "%w", err)
 				}
 			}
+			if f.local && f.as != "" {
+				return usagef("leave --local out, and name a node of a cluster with certificates by --addr", "--as: a node of the measurement's own knows no users")
+			}
 			if !f.local && (f.dir != "" || f.memory != "") {
 				return usagef(`add --local, or set them for the node: "stele serve --help"`, "--dir and --memory are for a node of the measurement's own")
 			}
@@ -115,6 +119,7 @@ func (f *benchFlags) register(flags *pflag.FlagSet, cfg *bench.Config) {
 	flags.BoolVar(&cfg.Keep, "keep", false, "leave the tables there")
 	flags.IntVar(&f.connections, "connections", 1, "`N` connections to each node that the calls share")
 	flags.StringVar(&f.report, "report", "", "also write the figures to `FILE`, as JSON")
+	flags.StringVar(&f.as, "as", "", "without --local: make the calls that are measured as the user of the credential in this `FILE`, who gets a right on one family of two; tables are made as the one of --credential")
 	flags.BoolVar(&f.local, "local", false, "start a node for the measurement, and stop it after")
 	flags.StringVar(&f.dir, "dir", "", "with --local: the `FOLDER` in which the node's data is while it runs (default that for temporary files)")
 	flags.StringVar(&f.memory, "memory", "", "with --local: the `SIZE` of the node's memory, such as 1GiB")
@@ -206,6 +211,18 @@ func (a *app) bench(ctx context.Context, f *benchFlags, cfg *bench.Config, r *re
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
+	if f.as != "" {
+		u, err := openUser(ctx, addrs, cfg.ClientConfig(f.connections), f.as)
+		if err != nil {
+			return err
+		}
+		defer u.Close()
+		who, err := u.Whoami(ctx)
+		if err != nil {
+			return err
+		}
+		cfg.User, cfg.UserName = u, who.Name
+	}
 	nodes, err := c.Nodes(ctx)
 	if err != nil {
 		return err
@@ -244,6 +261,14 @@ func (a *app) bench(ctx context.Context, f *benchFlags, cfg *bench.Config, r *re
 		a.talk("kept table %s", name)
 	}
 	return err
+}
+
+// openUser makes the client of a user whose credential is in a file.
+func openUser(ctx context.Context, addrs string, cfg client.Config, file string) (*client.Client, error) {
+	if err := identifyBy(&cfg, "--as", file); err != nil {
+		return nil, err
+	}
+	return client.Open(ctx, addrs, cfg)
 }
 
 func badRows(r *report.Report) error {

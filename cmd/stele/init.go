@@ -92,32 +92,27 @@ func (a *app) initialise(dirs []string, keys string, hosts []string, out string)
 
 // identify has a client show to nodes what is in the file of --credential, if one is given: a
 // certificate with its key, or an access token.
-func (a *app) identify(cfg *client.Config) (err error) {
-	if a.credential == "" {
-		return nil
-	}
-	text, err := secretfile.Read(a.credential)
-	if err != nil || !bytes.HasPrefix(bytes.TrimSpace(text), []byte("stele-")) {
-		cfg.Credential, err = a.ownCredential()
-		return err
-	}
-	if cfg.Token, err = token.Parse(strings.TrimSpace(string(text))); err != nil {
-		return fmt.Errorf("--credential: %w", err)
-	}
-	if cfg.Token.Kind() != token.Access {
-		return usagef("\"stele user add --token\" makes an access token", "--credential: the token in %s is for a %s, and not for access", a.credential, cfg.Token.Kind())
-	}
-	return nil
+func (a *app) identify(cfg *client.Config) error {
+	return identifyBy(cfg, "--credential", a.credential)
 }
 
-// ownCredential reads the certificate that verbs show to nodes; nil if none is given.
-func (a *app) ownCredential() (*pki.Credential, error) {
-	if a.credential == "" {
-		return nil, nil
+// identifyBy does so with the file of a flag.
+func identifyBy(cfg *client.Config, flag, file string) (err error) {
+	if file == "" {
+		return nil
 	}
-	c, err := pki.ReadCredential(a.credential)
-	if err != nil {
-		return nil, withHint(fmt.Errorf("--credential: %w", err), `"stele init" makes one; it must be for you alone: chmod 600`)
+	text, err := secretfile.Read(file)
+	if err != nil || !bytes.HasPrefix(bytes.TrimSpace(text), []byte("stele-")) {
+		if cfg.Credential, err = pki.ReadCredential(file); err != nil {
+			return withHint(fmt.Errorf("%s: %w", flag, err), `"stele init" makes one; it must be for you alone: chmod 600`)
+		}
+		return nil
 	}
-	return c, nil
+	if cfg.Token, err = token.Parse(strings.TrimSpace(string(text))); err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	if cfg.Token.Kind() != token.Access {
+		return usagef("\"stele user add --token\" makes an access token", "%s: the token in %s is for a %s, and not for access", flag, file, cfg.Token.Kind())
+	}
+	return nil
 }

@@ -250,11 +250,21 @@ func (b *Bench) tabletsOf(rows int64) int { return int(min(int64(b.cfg.Tablets),
 
 func (b *Bench) createTable(ctx context.Context, suffix string, cuts []string, spec table.FamilySpec) (*client.Table, error) {
 	name := b.name + suffix
-	if _, err := b.client.CreateSplitTable(ctx, name, cuts, spec); err != nil {
+	specs := []table.FamilySpec{spec}
+	if b.cfg.User != nil {
+		specs = append(specs, table.FamilySpec{Name: "hidden"})
+	}
+	if _, err := b.client.CreateSplitTable(ctx, name, cuts, specs...); err != nil {
 		return nil, err
 	}
 	b.tables = append(b.tables, name)
-	return b.client.Table(name), nil
+	if b.cfg.User == nil {
+		return b.client.Table(name), nil
+	}
+	if err := b.client.Grant(ctx, client.Grant{Principal: b.cfg.UserName, Table: name, Family: spec.Name, Rights: "read,write"}); err != nil {
+		return nil, fmt.Errorf("give the user of the measurement a right: %w", err)
+	}
+	return b.cfg.User.Table(name), nil
 }
 
 // fillBatch is the batch in which rows are written that are only there to be read.

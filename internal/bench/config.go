@@ -120,6 +120,10 @@ type Config struct {
 	Major bool
 	// ReadTimeMin is how long workloads that read go on at least: 3 s.
 	ReadTimeMin time.Duration
+	// User, whose name is UserName, makes the calls that are measured, with a right on one family of two; the
+	// Bench's client makes the tables, and gives that right: the Bench's client.
+	User     *client.Client
+	UserName string
 	// Keep leaves the tables there.
 	Keep bool
 	// Phase is told what is done next: nobody.
