@@ -115,9 +115,9 @@ type texts struct {
 }
 
 // at looks up what p[i:] begins with, which is eight bytes or more.
-func (x *index) at(p []byte, i int) (t texts) {
+func (x *index) at(t *texts, p []byte, i int) {
 	if x.text == nil {
-		return t
+		return
 	}
 	v := load64(p, i)
 	b := &x.long[hash8(v)>>x.longShift]
@@ -128,7 +128,6 @@ func (x *index) at(p []byte, i int) (t texts) {
 	}
 	h5 := hash5(v) >> (64 - headLog)
 	t.from, t.to = x.byHead[h5], x.byHead[h5+1]
-	return t
 }
 
 // lanes are the lowest bits of two entries.
@@ -136,7 +135,7 @@ const lanes = 1<<32 | 1
 
 // find returns the longest text that it finds of what here begins with, and
 // its place, if it is longer than need and than four bytes.
-func (x *index) find(here []byte, t texts, need int) (at, n int) {
+func (x *index) find(here []byte, t *texts, need int) (at, n int) {
 	if need = max(need, 4); need >= len(here) {
 		return 0, 0
 	}
@@ -176,7 +175,7 @@ func (x *index) find(here []byte, t texts, need int) (at, n int) {
 
 // phrase returns the number in heads of the longest phrase that here begins
 // with, if it is longer than need, or -1.
-func (x *index) phrase(here []byte, t texts, need int) int {
+func (x *index) phrase(here []byte, t *texts, need int) int {
 	for k := int(t.from); k < int(t.to); k++ {
 		ph := &x.heads[k]
 		n := int(ph.n)

@@ -1,7 +1,6 @@
 package twopass
 
 import (
-	"encoding/binary"
 	"math/bits"
 )
 
@@ -32,14 +31,13 @@ type seq struct {
 	kind uint8
 }
 
-// match is a copy that may be made at some place.
+// match is a copy that may be made at some place. It has few enough fields to
+// be kept in registers.
 type match struct {
 	gain int // in quarters of a bit, against literals
 	n    int
-	at   int // position in the block, or in the text
-	id   int // phrase's number
+	at   int // position in the block, or in the text; a phrase's number in heads
 	kind uint8
-	dict bool // at is a position in the text
 }
 
 // matcher finds what repeats: the first pass.
@@ -54,9 +52,9 @@ type matcher struct {
 	seqs []seq
 	lits []byte
 
-	// The last copy: its kind, where it was made from, and how far that is
-	// from where it was made to.
-	lastKind uint8
+	// The last copy: whether it was made from the text, from what, and how far
+	// that is from where it was made to.
+	lastDict bool
 	lastFrom []byte
 	lastAway int
 }
@@ -91,34 +89,33 @@ func (m *matcher) parse(src []byte, at, end, lazy int) {
 	anchor, i := at, at
 	stop := end - 16
 	// What the index has is asked for before it is needed, so that memory has time to answer.
-	var here, after texts
+	var known [2]texts // of even places, and of odd ones
 	if i < stop {
-		here = m.index.at(src, i)
+		m.index.at(&known[i&1], src, i)
 	}
 	for i < stop {
-		after = m.index.at(src, i+1)
-		best := m.find(src, i, 0, here)
-		if best.gain <= 0 {
-			here = after
+		m.index.at(&known[(i+1)&1], src, i+1)
+		best := m.find(src, i, 0, &known[i&1])
+		if best.n == 0 {
 			if skip := (i - anchor) >> 7; skip > 0 {
 				i += skip
-				here = m.index.at(src, min(i+1, stop))
+				m.index.at(&known[(i+1)&1], src, min(i+1, stop))
 			}
 			i++
 			continue
 		}
 		for best.n < lazy && !(best.kind >= fromLast && best.n >= 12) && i+1 < stop {
-			here, after = after, m.index.at(src, i+2)
-			next := m.find(src, i+1, best.gain+lazyGain, here)
-			if next.gain <= best.gain+lazyGain {
+			m.index.at(&known[i&1], src, i+2)
+			next := m.find(src, i+1, best.gain+lazyGain, &known[(i+1)&1])
+			if next.n == 0 {
 				break
 			}
 			best = next
 			i++
 		}
 		next := i + best.n
-		here = m.index.at(src, min(next, stop))
-		m.take(src, &best, i, anchor)
+		m.index.at(&known[next&1], src, min(next, stop))
+		m.take(src, best, i, anchor)
 		i = next
 		anchor = i
 	}
@@ -127,23 +124,47 @@ func (m *matcher) parse(src []byte, at, end, lazy int) {
 
 // take adds the copy x to i, and the literals from anchor on. It may begin earlier than i, if the bytes before are
 // the same.
-func (m *matcher) take(src []byte, x *match, i, anchor int) {
+func (m *matcher) take(src []byte, x match, i, anchor int) {
 	next := i + x.n
-	if x.kind != fromPhrase {
+	id, dict := 0, x.kind == fromDict || x.kind == fromLast && m.lastDict
+	if x.kind == fromPhrase {
+		h := &m.index.heads[x.at]
+		id, x.at, dict = int(h.id), int(h.pos), true
+	} else if i > anchor {
 		from := src
-		if x.dict {
+		if dict {
 			from = m.index.text
 		}
 		for i > anchor && x.at > 0 && from[x.at-1] == src[i-1] {
 			i--
 			x.at--
-			x.n++
 		}
 	}
-	m.lits = append(m.lits, src[anchor:i]...)
-	m.add(src, x, i, i-anchor)
+	n := next - i
+	if i > anchor {
+		m.lits = append(m.lits, src[anchor:i]...)
+	}
+	away := x.at - i
+	s := seq{lits: int32(i - anchor), n: int32(n), kind: x.kind, at: int32(id)}
+	if x.kind != fromPhrase {
+		switch {
+		case m.lastFrom != nil && away == m.lastAway && dict == m.lastDict:
+			s.kind = fromLast
+		case dict:
+			s.kind, s.at = fromDict, int32(x.at)
+		default:
+			s.kind, s.at = fromBlock, int32(-away)
+		}
+	}
+	m.seqs = append(m.seqs, s)
+	m.lastAway, m.lastDict = away, dict
+	if dict {
+		m.lastFrom = m.index.text
+	} else {
+		m.lastFrom = src
+	}
 	stop := len(src) - 16
-	if x.n <= 2*edgeBytes {
+	if n <= 2*edgeBytes {
 		m.putInside(src, i+2, min(next, stop), 2)
 	} else {
 		m.putInside(src, i+2, i+edgeBytes, 2)
@@ -163,94 +184,67 @@ func (m *matcher) putInside(src []byte, i, end, every int) {
 	}
 }
 
-// add makes a seq of a copy to i.
-func (m *matcher) add(src []byte, x *match, i, lits int) {
-	away := x.at - i
-	s := seq{lits: int32(lits), n: int32(x.n), kind: x.kind}
-	switch {
-	case x.kind == fromPhrase:
-		s.at = int32(x.id)
-	case m.lastFrom != nil && away == m.lastAway && x.dict == (m.lastKind != fromBlock):
-		s.kind = fromLast
-	case x.dict:
-		s.at = int32(x.at)
-	default:
-		s.at = int32(-away)
-	}
-	m.lastAway = away
-	if x.dict {
-		m.lastKind, m.lastFrom = fromDict, m.index.text
-	} else {
-		m.lastKind, m.lastFrom = fromBlock, src
-	}
-	m.seqs = append(m.seqs, s)
-}
-
 // same returns how many bytes a and b have in common.
 func same(a, b []byte) (n int) {
 	if len(a) > len(b) {
 		a = a[:len(b)]
 	}
-	for len(a) >= 8 && len(b) >= 8 {
-		if x := binary.LittleEndian.Uint64(a) ^ binary.LittleEndian.Uint64(b); x != 0 {
+	for n+8 <= len(a) && n+8 <= len(b) {
+		if x := load64(a, n) ^ load64(b, n); x != 0 {
 			return n + bits.TrailingZeros64(x)>>3
 		}
 		n += 8
-		a, b = a[8:], b[8:]
 	}
-	for i := range a {
-		if i >= len(b) || a[i] != b[i] {
-			return n + i
-		}
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
 	}
-	return n + len(a)
+	return n
 }
 
 // find returns the copy that gains most at i, and more than gain; at least 16
-// bytes follow. known is what the index has there.
-func (m *matcher) find(src []byte, i, gain int, known texts) (best match) {
+// bytes follow. Its length is 0 if there is none. known is what the index has there.
+func (m *matcher) find(src []byte, i, gain int, known *texts) (best match) {
 	best.gain = gain
 	here := src[i:]
 	v := load64(here, 0)
-	h8 := hash8(v)
-	hl, hs := ownLong(h8), ownShort(v)
-	now := m.epoch + uint32(i)
+	long, short := &m.long[ownLong(hash8(v))], &m.short[ownShort(v)]
 	// What is of an earlier block is below the epoch, and so far above i here.
-	longAt, shortAt := m.long[hl]-m.epoch, m.short[hs]-m.epoch
-	m.long[hl], m.short[hs] = now, now
+	longAt, shortAt := *long-m.epoch, *short-m.epoch
+	now := m.epoch + uint32(i)
+	*long, *short = now, now
 	x := &m.index
 	if p := i + m.lastAway; p >= 0 && p+matchMin <= len(m.lastFrom) && load32(m.lastFrom, p) == uint32(v) {
 		n := 4 + same(here[4:], m.lastFrom[p+4:])
 		if g := n*costLiteral - costLast; g > best.gain {
-			best = match{gain: g, n: n, at: p, kind: fromLast, dict: m.lastKind != fromBlock}
+			best = match{gain: g, n: n, at: p, kind: fromLast}
 		}
 	}
 	own := longAt < uint32(i) && load64(src, int(longAt)) == v
 	if own {
-		long := int(longAt)
-		n := 8 + same(here[8:], src[long+8:])
-		if g := n*costLiteral - costOwn - 4*log2(i-long); g > best.gain && i-long < 1<<windowLog {
-			best = match{gain: g, n: n, at: long, kind: fromBlock}
+		p := int(longAt)
+		n := 8 + same(here[8:], src[p+8:])
+		if g := n*costLiteral - costOwn - 4*log2(i-p); g > best.gain && i-p < 1<<windowLog {
+			best = match{gain: g, n: n, at: p, kind: fromBlock}
 		}
 	}
 	if best.n < niceBytes && x.text != nil {
 		if known.from != known.to {
 			if k := x.phrase(here, known, (best.gain+costPhrase)/costLiteral); k >= 0 {
-				ph := &x.heads[k]
-				best = match{gain: int(ph.n)*costLiteral - costPhrase, n: int(ph.n), at: int(ph.pos), kind: fromPhrase, id: int(ph.id), dict: true}
+				n := int(x.heads[k].n)
+				best = match{gain: n*costLiteral - costPhrase, n: n, at: k, kind: fromPhrase}
 			}
 		}
 		if best.n < niceBytes {
 			if p, n := x.find(here, known, (best.gain+costDict)/costLiteral); n > 0 {
-				best = match{gain: n*costLiteral - costDict, n: n, at: p, kind: fromDict, dict: true}
+				best = match{gain: n*costLiteral - costDict, n: n, at: p, kind: fromDict}
 			}
 		}
 	}
 	if !own && best.n < 16 && shortAt < uint32(i) && load32(src, int(shortAt)) == uint32(v) {
-		short := int(shortAt)
-		n := 4 + same(here[4:], src[short+4:])
-		if g := n*costLiteral - costOwn - 4*log2(i-short); g > best.gain && i-short < 1<<windowLog {
-			best = match{gain: g, n: n, at: short, kind: fromBlock}
+		p := int(shortAt)
+		n := 4 + same(here[4:], src[p+4:])
+		if g := n*costLiteral - costOwn - 4*log2(i-p); g > best.gain && i-p < 1<<windowLog {
+			best = match{gain: g, n: n, at: p, kind: fromBlock}
 		}
 	}
 	return best
