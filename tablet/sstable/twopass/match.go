@@ -88,25 +88,20 @@ func (m *matcher) parse(src []byte, at, end, lazy int) {
 	src = src[:end]
 	anchor, i := at, at
 	stop := end - 16
-	// What the index has is asked for before it is needed, so that memory has time to answer.
-	var known [2]texts // of even places, and of odd ones
+	var known texts
 	if i < stop {
-		m.index.at(&known[i&1], src, i)
+		m.index.at(&known, src, i)
 	}
 	for i < stop {
-		m.index.at(&known[(i+1)&1], src, i+1)
-		best := m.find(src, i, 0, &known[i&1])
+		best := m.find(src, i, 0, &known)
 		if best.n == 0 {
-			if skip := (i - anchor) >> 7; skip > 0 {
-				i += skip
-				m.index.at(&known[(i+1)&1], src, min(i+1, stop))
-			}
-			i++
+			i += 1 + (i-anchor)>>7
+			m.index.at(&known, src, min(i, stop))
 			continue
 		}
 		for best.n < lazy && !(best.kind >= fromLast && best.n >= 12) && i+1 < stop {
-			m.index.at(&known[i&1], src, i+2)
-			next := m.find(src, i+1, best.gain+lazyGain, &known[(i+1)&1])
+			m.index.at(&known, src, i+1)
+			next := m.find(src, i+1, best.gain+lazyGain, &known)
 			if next.n == 0 {
 				break
 			}
@@ -114,7 +109,8 @@ func (m *matcher) parse(src []byte, at, end, lazy int) {
 			i++
 		}
 		next := i + best.n
-		m.index.at(&known[next&1], src, min(next, stop))
+		// What the index has is asked for before it is needed, so that memory has time to answer.
+		m.index.at(&known, src, min(next, stop))
 		m.take(src, best, i, anchor)
 		i = next
 		anchor = i
