@@ -14,11 +14,12 @@ const (
 )
 
 const (
-	niceBytes = 48 // a copy of as much is taken without looking for a better one
-	lazyBytes = 12 // nor is one looked for that begins a byte later
-	lazyTrial = 48 // but to learn phrases: they are the better for it
-	lazyGain  = 20 // what a copy must gain more to begin a byte later
-	edgeBytes = 16 // of a copy, at each end: those between are found by fewer of their bytes
+	niceBytes  = 32 // a copy of as much is taken without looking for a better one
+	nicePhrase = 12 // nor is one looked for if a phrase is as long
+	lazyBytes  = 12 // nor one that begins a byte later
+	lazyTrial  = 48 // but to learn phrases: they are the better for it
+	lazyGain   = 20 // what a copy must gain more to begin a byte later
+	edgeBytes  = 16 // of a copy, at each end: those between are found by fewer of their bytes
 
 	ownLog = 15 // log of the tables of a block's own bytes
 )
@@ -99,14 +100,12 @@ func (m *matcher) parse(src []byte, at, end, lazy int) {
 			m.index.at(&known, src, min(i, stop))
 			continue
 		}
-		for best.n < lazy && !(best.kind >= fromLast && best.n >= 12) && i+1 < stop {
+		if best.n < lazy && !(best.kind >= fromLast && best.n >= nicePhrase) && i+1 < stop {
 			m.index.at(&known, src, i+1)
-			next := m.find(src, i+1, best.gain+lazyGain, &known)
-			if next.n == 0 {
-				break
+			if next := m.find(src, i+1, best.gain+lazyGain, &known); next.n > 0 {
+				best = next
+				i++
 			}
-			best = next
-			i++
 		}
 		next := i + best.n
 		// What the index has is asked for before it is needed, so that memory has time to answer.
@@ -230,7 +229,7 @@ func (m *matcher) find(src []byte, i, gain int, known *texts) (best match) {
 				best = match{gain: n*costLiteral - costPhrase, n: n, at: k, kind: fromPhrase}
 			}
 		}
-		if best.n < niceBytes {
+		if best.n < niceBytes && !(best.kind == fromPhrase && best.n >= nicePhrase) {
 			if p, n := x.find(here, known, (best.gain+costDict)/costLiteral); n > 0 {
 				best = match{gain: n*costLiteral - costDict, n: n, at: p, kind: fromDict}
 			}
