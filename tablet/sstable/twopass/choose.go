@@ -4,7 +4,7 @@ import "slices"
 
 // How text is chosen.
 const (
-	countLog   = 20   // log of the counters
+	countLog   = 18   // log of the counters
 	sampleLog  = 5    // log: of so many places one counts
 	pieceBytes = 1536 // of text that are taken together
 	countMax   = 64   // more blocks with the same text make it no better
@@ -15,9 +15,16 @@ const (
 // chooser weighs text by how many blocks have it.
 type chooser struct {
 	text   []byte
-	count  []uint16 // blocks that have what begins at a place, by hash
-	last   []uint16 // the last block that had it
-	inside []uint16 // how often it is in the piece under way
+	counts *[1 << countLog]counter // of what begins at places, by hash
+	none   counter                 // of what has none; of no value
+}
+
+// counter is of what begins at some place.
+type counter struct {
+	tag    uint16 // of the hash: which of those that would share the counter has it
+	blocks uint16 // that have it
+	last   uint16 // of them
+	inside uint16 // how often it is in the piece under way
 }
 
 // place is where something that counts begins.
@@ -29,26 +36,18 @@ type place struct {
 // choose appends to text at most n bytes that several blocks have and text has
 // not.
 func choose(text []byte, blocks [][]byte, n int) []byte {
-	c := &chooser{
-		text:   text,
-		count:  make([]uint16, 1<<countLog),
-		last:   make([]uint16, 1<<countLog),
-		inside: make([]uint16, 1<<countLog),
-	}
+	c := &chooser{text: text, counts: new([1 << countLog]counter)}
 	places := make([][]place, len(blocks))
 	total := 0
 	for i, b := range blocks {
 		total += len(b)
 		places[i] = sample(b)
 		for _, p := range places[i] {
-			if c.last[p.h] != uint16(i+1) {
-				c.last[p.h] = uint16(i + 1)
-				c.count[p.h]++
-			}
+			c.count(p, uint16(i+1))
 		}
 	}
 	for _, p := range sample(text) {
-		c.count[p.h] = 0
+		c.at(p).blocks = 0
 	}
 	limit := len(text) + n
 	// From each so many bytes the best piece is taken, again and again.
@@ -76,32 +75,52 @@ func choose(text []byte, blocks [][]byte, n int) []byte {
 // the same text counts wherever it is.
 func sample(p []byte) []place {
 	out := make([]place, 0, len(p)>>sampleLog+len(p)>>(sampleLog+2))
-	for i := 0; i+8 <= len(p); i++ {
+	for i := 0; i <= len(p)-8; i++ {
 		if h := hash8(load64(p, i)); h>>(64-sampleLog) == 0 {
-			out = append(out, place{int32(i), uint32(h>>20) & (1<<countLog - 1)})
+			out = append(out, place{int32(i), uint32(h >> 20)})
 		}
 	}
 	return out
 }
 
-func (c *chooser) value(h uint32) int {
-	return min(max(int(c.count[h])-1, 0), countMax)
+// count notes that a block has what begins at p. What only one block had gives
+// way to something else.
+func (c *chooser) count(p place, block uint16) {
+	k := &c.counts[p.h%(1<<countLog)]
+	if k.tag != p.tag() && k.blocks <= 1 {
+		*k = counter{tag: p.tag()}
+	}
+	if k.tag == p.tag() && k.last != block {
+		k.last = block
+		k.blocks++
+	}
 }
+
+func (c *chooser) at(p place) *counter {
+	if k := &c.counts[p.h%(1<<countLog)]; k.tag == p.tag() {
+		return k
+	}
+	return &c.none
+}
+
+func (p place) tag() uint16 { return uint16(p.h >> 16) }
+
+func (k *counter) value() int { return min(max(int(k.blocks)-1, 0), countMax) }
 
 // take appends the piece of b that is worth most among those from one of the
 // places to another.
 func (c *chooser) take(b []byte, places []place, limit int) {
 	best, score, from, to, left := 0, 0, 0, 0, 0
-	for right := range places {
-		h := places[right].h
-		if c.inside[h] == 0 {
-			score += c.value(h)
+	for right, p := range places {
+		k := c.at(p)
+		if k.inside == 0 {
+			score += k.value()
 		}
-		c.inside[h]++
-		for places[right].at-places[left].at >= pieceBytes {
-			h := places[left].h
-			if c.inside[h]--; c.inside[h] == 0 {
-				score -= c.value(h)
+		k.inside++
+		for p.at-places[left].at >= pieceBytes {
+			k := c.at(places[left])
+			if k.inside--; k.inside == 0 {
+				score -= k.value()
 			}
 			left++
 		}
@@ -110,12 +129,12 @@ func (c *chooser) take(b []byte, places []place, limit int) {
 		}
 	}
 	for _, p := range places[left:] {
-		c.inside[p.h] = 0
+		c.at(p).inside = 0
 	}
-	for from < to && c.value(places[from].h) == 0 {
+	for from < to && c.at(places[from]).value() == 0 {
 		from++
 	}
-	for to > from && c.value(places[to-1].h) == 0 {
+	for to > from && c.at(places[to-1]).value() == 0 {
 		to--
 	}
 	if best < worthMin {
@@ -125,6 +144,6 @@ func (c *chooser) take(b []byte, places []place, limit int) {
 	piece := b[max(0, int(places[from].at)-16):min(len(b), int(places[to-1].at)+24)]
 	c.text = append(c.text, piece[:min(len(piece), limit-len(c.text))]...)
 	for _, p := range places[from:to] {
-		c.count[p.h] = 0
+		c.at(p).blocks = 0
 	}
 }

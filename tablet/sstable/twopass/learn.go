@@ -1,7 +1,9 @@
 package twopass
 
 import (
+	"bytes"
 	"cmp"
+	"math"
 	"math/bits"
 	"slices"
 
@@ -96,48 +98,79 @@ func (e *Encoder) trial(blocks [][]byte, lazy int, f func(src []byte, at int)) {
 	}
 }
 
+// found is a text that was copied whole in a trial.
+type found struct {
+	hash  uint64
+	times uint32
+	at    int32 // in the text, or -1
+	p     []byte
+}
+
+// tally counts texts, the first so many different ones.
+type tally struct {
+	slots []uint32 // numbers in all, and one, by hash
+	all   []found
+}
+
+const tallyLog = 17
+
+// add returns the count of p, or nil if there are too many others.
+func (t *tally) add(p []byte) *found {
+	h := hashAll(p)
+	for s := h >> (63 - tallyLog); ; s++ {
+		slot := &t.slots[s%(2<<tallyLog)]
+		if *slot == 0 {
+			if len(t.all) == 1<<tallyLog {
+				return nil
+			}
+			t.all = append(t.all, found{hash: h, p: p, at: -1})
+			*slot = uint32(len(t.all))
+		}
+		if f := &t.all[*slot-1]; f.hash == h {
+			f.times++
+			return f
+		}
+	}
+}
+
+// best returns those that were found often enough, the most frequent first.
+func (t *tally) best() []found {
+	var keys []uint64
+	for i := range t.all {
+		if n := t.all[i].times; n >= phraseTimes {
+			keys = append(keys, uint64(math.MaxUint32-n)<<32|uint64(i))
+		}
+	}
+	slices.Sort(keys)
+	out := make([]found, 0, PhrasesMax)
+	for _, k := range keys[:min(len(keys), PhrasesMax)] {
+		out = append(out, t.all[uint32(k)])
+	}
+	return out
+}
+
 // learnPhrases finds the texts that are copied most often, whole.
 func (e *Encoder) learnPhrases(blocks [][]byte, textMax int) {
-	type found struct {
-		times int
-		p     []byte
-		at    int // in the text, or -1
-	}
-	var all []found
-	seen := map[uint64]int{} // place in all
+	t := tally{slots: make([]uint32, 2<<tallyLog)}
 	e.trial(blocks, lazyTrial, func(src []byte, at int) {
 		for i := range e.m.seqs {
 			q := &e.m.seqs[i]
 			at += int(q.lits)
 			if n := int(q.n); n >= phraseHead && n <= phraseMax {
-				p := src[at : at+n]
-				h := hashAll(p)
-				k, ok := seen[h]
-				if !ok {
-					k = len(all)
-					seen[h] = k
-					all = append(all, found{p: p, at: -1})
-				}
-				all[k].times++
-				if q.kind == fromDict {
-					all[k].at = int(q.at)
+				if f := t.add(src[at : at+n]); f != nil && q.kind == fromDict {
+					f.at = q.at
 				}
 			}
 			at += int(q.n)
 		}
 	})
-	best := slices.DeleteFunc(all, func(f found) bool { return f.times < phraseTimes })
-	slices.SortFunc(best, func(a, b found) int {
-		return cmp.Or(b.times-a.times, slices.Compare(a.p, b.p))
-	})
-	best = best[:min(len(best), PhrasesMax)]
 	var ph []phrase
-	for _, f := range best {
-		if f.at < 0 || slices.Compare(e.text[f.at:min(f.at+len(f.p), len(e.text))], f.p) != 0 {
+	for _, f := range t.best() {
+		if f.at < 0 || !bytes.HasPrefix(e.text[f.at:], f.p) {
 			if len(e.text)+len(f.p) > textMax {
 				continue
 			}
-			f.at = len(e.text)
+			f.at = int32(len(e.text))
 			e.text = append(e.text, f.p...)
 		}
 		ph = append(ph, phrase{uint32(f.at), uint32(len(f.p))})
