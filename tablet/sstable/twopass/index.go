@@ -130,8 +130,13 @@ func (x *index) at(t *texts, p []byte, i int) {
 	t.from, t.to = x.byHead[h5], x.byHead[h5+1]
 }
 
-// lanes are the lowest bits of two entries.
-const lanes = 1<<32 | 1
+const (
+	// lanes are the lowest bits of two entries.
+	lanes = 1<<32 | 1
+	// shortBelow is the length that a copy must have for none longer to be looked
+	// for by six bytes.
+	shortBelow = 8
+)
 
 // find returns the longest text that it finds of what here begins with, and
 // its place, if it is longer than need and than four bytes.
@@ -160,7 +165,7 @@ func (x *index) find(here []byte, t *texts, need int) (at, n int) {
 			}
 		}
 	}
-	if n > 0 || t.short == 0 || need >= 16 {
+	if n > 0 || t.short == 0 || need >= shortBelow {
 		return at, n
 	}
 	p := int(t.short >> 8)
@@ -183,7 +188,7 @@ func (x *index) phrase(here []byte, t *texts, need int) int {
 			return -1
 		}
 		// The end tells most of those apart that begin alike.
-		if n <= len(here) && ph.tail == load32(here, n-4) && same(here[:n], x.text[ph.pos:]) == n {
+		if n <= len(here) && ph.tail == load32(here, n-4) && same(here, x.text[ph.pos:]) >= n {
 			return k
 		}
 	}

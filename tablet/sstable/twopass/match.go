@@ -181,6 +181,18 @@ func (m *matcher) putInside(src []byte, i, end, every int) {
 
 // same returns how many bytes a and b have in common.
 func same(a, b []byte) (n int) {
+	if len(a) >= 16 && len(b) >= 16 {
+		// Sixteen at once: whether eight are the same is as good as chance.
+		x, y := load64(a, 0)^load64(b, 0), load64(a, 8)^load64(b, 8)
+		if x|y != 0 {
+			n = bits.TrailingZeros64(y)>>3 + 8
+			if x != 0 {
+				n = bits.TrailingZeros64(x) >> 3
+			}
+			return n
+		}
+		n = 16
+	}
 	if len(a) > len(b) {
 		a = a[:len(b)]
 	}
