@@ -1,6 +1,9 @@
 package twopass
 
-import "slices"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // How text is chosen.
 const (
@@ -55,6 +58,8 @@ func choose(text []byte, blocks [][]byte, n int) []byte {
 	for range rounds {
 		before := len(c.text)
 		for i, b := range blocks {
+			// Few are left of value after the first rounds.
+			places[i] = slices.DeleteFunc(places[i], func(p place) bool { return c.at(p).value() == 0 })
 			for left := places[i]; len(left) > 0 && len(c.text) < limit; {
 				k := slices.IndexFunc(left, func(p place) bool { return p.at >= left[0].at+every })
 				if k < 0 {
@@ -75,10 +80,11 @@ func choose(text []byte, blocks [][]byte, n int) []byte {
 // the same text counts wherever it is.
 func sample(p []byte) []place {
 	out := make([]place, 0, len(p)>>sampleLog+len(p)>>(sampleLog+2))
-	for i := 0; i <= len(p)-8; i++ {
-		if h := hash8(load64(p, i)); h>>(64-sampleLog) == 0 {
-			out = append(out, place{int32(i), uint32(h >> 20)})
+	for i := int32(0); len(p) >= 8; i++ {
+		if h := hash8(binary.LittleEndian.Uint64(p)); h>>(64-sampleLog) == 0 {
+			out = append(out, place{i, uint32(h >> 20)})
 		}
+		p = p[1:]
 	}
 	return out
 }
