@@ -189,7 +189,7 @@ func zstdCodec(name string, level zstd.EncoderLevel) codec {
 }
 
 // twoPass learns as a writer of SSTables does: from 16 MiB at a time, before
-// they are encoded. What all share is counted as zstd makes it.
+// they are encoded. What all share is counted as a file stores it.
 func twoPass(name string, learn bool) codec {
 	return codec{name, func(blocks [][]byte, put func([]byte)) []byte {
 		const window = 16 << 20 / benchBlock
@@ -212,7 +212,7 @@ func twoPass(name string, learn bool) codec {
 		if !learn {
 			return nil
 		}
-		w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithEncoderConcurrency(1))
+		w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<20))
 		if err != nil {
 			panic(err)
 		}
