@@ -19,7 +19,6 @@ const (
 	lazyBytes  = 12 // nor one that begins a byte later
 	lazyTrial  = 48 // but to learn phrases: they are the better for it
 	lazyGain   = 20 // what a copy must gain more to begin a byte later
-	edgeBytes  = 16 // of a copy, at each end: those between are found by fewer of their bytes
 
 	ownLog = 15 // log of the tables of a block's own bytes
 )
@@ -159,17 +158,12 @@ func (m *matcher) take(src []byte, x match, i, anchor int) {
 		m.lastFrom = src
 	}
 	stop := len(src) - 16
-	if n <= 2*edgeBytes {
-		m.putInside(src, i+2, min(next, stop), 2)
-	} else {
-		m.putInside(src, i+2, i+edgeBytes, 2)
-		m.putInside(src, i+edgeBytes, min(next-edgeBytes, stop), 4)
-		m.putInside(src, next-edgeBytes, min(next, stop), 2)
-	}
+	m.putInside(src, i+2, min(next-8, stop), 8)
+	m.putInside(src, max(i, next-6), min(next, stop), 2)
 }
 
-// putInside makes own bytes from i to end be found, one of so many: those between are tried a byte
-// or more later, and copies are made longer to the front.
+// putInside makes own bytes from i to end be found, one of so many: few inside of a copy, since
+// what it was made from is found as well, and more at its end, where others may begin.
 func (m *matcher) putInside(src []byte, i, end, every int) {
 	long, short, epoch := m.long, m.short, m.epoch
 	for ; i < end; i += every {
