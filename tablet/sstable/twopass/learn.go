@@ -14,7 +14,7 @@ import (
 const (
 	// LearnShare is a good share of what is learnt from to make text of: one
 	// byte of so many. More text costs more, stored, than it saves.
-	LearnShare = 32
+	LearnShare = 40
 
 	textMaxDefault = 1 << 20
 
