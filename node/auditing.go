@@ -80,6 +80,15 @@ func (l *auditLog) action(who *subject, action, on string, err error) {
 	}
 }
 
+// actionOnRows is action of what errors may name rows of, which are not written there: of an error there is the code alone.
+func (l *auditLog) actionOnRows(who *subject, action, on string, err error) {
+	if l != nil {
+		r := auditRecord(who, action, on, err)
+		r.Text = ""
+		l.write(r)
+	}
+}
+
 func (l *auditLog) write(r audit.Record) {
 	if err := l.to.Action(r); err != nil {
 		l.log.Error("an action was not written to the audit log", "who", r.Who, "action", r.Action, "on", r.On, "error", err)

@@ -25,7 +25,7 @@ func (n *Node) handleTabletChanges() {
 			c.Keep() // what is begun may outlive the call
 			who, r := subjectOf(c), tabletChange{}
 			if err := r.Decode(&c.Params, c.NumParams, method, &n.limits); err != nil {
-				n.audit.action(who, method, r.matter(), err)
+				n.audit.actionOnRows(who, method, r.matter(), err)
 				fail(c, err)
 				return
 			}
@@ -35,7 +35,7 @@ func (n *Node) handleTabletChanges() {
 			ctx, cancel := context.WithTimeout(c.Context(), tabletChangeTimeout)
 			defer cancel()
 			a, err := do(ctx, &r)
-			n.audit.action(who, method, r.matter(), err)
+			n.audit.actionOnRows(who, method, r.matter(), err)
 			if err != nil {
 				fail(c, err)
 				return
@@ -60,8 +60,8 @@ func (r *tabletChange) at(all ...*placed) {
 	}
 }
 
-// matter says for the audit log what the request is about. Rows are not written there, neither here nor in errors:
-// of one that is named the tablet is told that has it.
+// matter says for the audit log what the request is about. Rows are not written there: of one that is named the tablet
+// is told that has it.
 func (r *tabletChange) matter() string {
 	ids, s := r.found, ""
 	if len(ids) == 0 && r.ID != 0 {
@@ -121,7 +121,7 @@ func (n *Node) place(ctx context.Context, name string, row []byte, id uint64) (*
 	if id == 0 {
 		r, err := n.rows.holder(ctx, s.ID, row)
 		if errors.Is(err, errNoRow) {
-			return nil, fmt.Errorf("the tablet of table %q that has the row: %w", name, api.ErrNotServing)
+			return nil, fmt.Errorf("table %q, row %.64q: %w", name, row, api.ErrNotServing)
 		}
 		if err != nil {
 			return nil, err
@@ -197,7 +197,7 @@ func (n *Node) splitTablet(ctx context.Context, r *tabletChange) (answer, error)
 		r.at(p)
 		if !middle && string(p.row.End) == string(r.Row) {
 			if !tried {
-				return fmt.Errorf("a tablet of table %q ends at that row already: %w", r.Table, api.ErrBadSplit)
+				return fmt.Errorf("a tablet of table %q ends at row %.64q already: %w", r.Table, r.Row, api.ErrBadSplit)
 			}
 			// What was tried before came about.
 			done.Lower, done.At = p.meta.ID, p.row.End
