@@ -118,6 +118,8 @@
 //	keepAuthority    Start            Close               has the authority's key if the node votes, and else not
 //	followRemoved    Start            Close               turns away nodes that were removed
 //	watchRemoval     Start            Close, removal      ends the node when it is removed
+//	watchDisk        Start            Close               one for each data folder: ends the node when its disk
+//	                                                      does not answer
 //	master           startMaster      Close               holds /master where the leader is
 //	severRefused     Start            Close               ends connections of principals who are not let in
 //	sever            followRemoved    some seconds later  ends connections of a node that was removed

@@ -211,6 +211,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 		return err
 	}
 	n.startMaster()
+	n.watchDisks()
 	n.background.Go(n.keepSession)
 	n.background.Go(n.watchRemoval)
 	n.background.Go(n.followRemoved)

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"github.com/steledb/stele/internal/crc"
+	"github.com/steledb/stele/internal/stall"
 	"go.etcd.io/bbolt"
 )
 
@@ -112,11 +113,11 @@ func (s *logStore) write(what string, f func() error) error {
 		return *p
 	}
 	start := time.Now()
-	w := watchStall(s.stall(), func() {
+	w := stall.After(s.stall(), func() {
 		_ = s.failed(&DiskError{what, time.Since(start), ErrStalled})
 	})
 	err := s.guard(what, f)
-	w.stop()
+	w.Stop()
 	if p := s.broken.Load(); p != nil {
 		// The write ended after all, but the deadline has been reported:
 		// nothing may be acknowledged from here on.

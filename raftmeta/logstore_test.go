@@ -280,25 +280,6 @@ func TestLogStoreStall(t *testing.T) {
 	}
 }
 
-// TestStallWatchForgivesAPause ticks as a process does that was stopped for
-// long: one timer is due when it goes on, and the write is done by then.
-func TestStallWatchForgivesAPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		expired := false
-		w := watchStall(4*time.Second, func() { expired = true })
-		w.tick() // what the runtime runs on waking up, however late
-		w.stop()
-		time.Sleep(time.Minute)
-		if expired {
-			t.Error("expired")
-		}
-		w.tick() // a timer that fired just before it was stopped
-		if expired {
-			t.Error("expired after stop")
-		}
-	})
-}
-
 // TestLogStoreSurvivesFaults cuts the file under bbolt's map, so that reading a
 // page is a SIGBUS: it comes out as a failure of the disk.
 func TestLogStoreSurvivesFaults(t *testing.T) {

@@ -162,6 +162,11 @@ func (a *app) serve(ctx context.Context, cfg node.Config, drain time.Duration, r
 		case <-n.Done():
 		}
 	}
+	if failure := n.Err(); node.Stalled(failure) {
+		// Requests that hang would hold up the end, and until then nobody else serves the node's tablets.
+		cfg.Logger.Error("stopped at once: the disk does not answer", "error", failure)
+		return errors.Join(err, nodeFailure(failure))
+	}
 	sup.stopping(drain + closeTime)
 	return errors.Join(err, nodeFailure(n.Err()), a.stop(n, drain, drain+closeTime, cfg.Logger))
 }

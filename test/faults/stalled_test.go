@@ -1,0 +1,131 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/table"
+)
+
+// freeze has all that is written to a disk hang, until thaw. What is read comes.
+func (d *disk) freeze() error { return d.ioctl("freeze", 0xc0045877) } // FIFREEZE
+
+func (d *disk) thaw() error { return d.ioctl("thaw", 0xc0045878) } // FITHAW
+
+func (d *disk) ioctl(what string, request uint) error {
+	f, err := os.Open(d.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.IoctlSetInt(int(f.Fd()), request, 0); err != nil {
+		return fmt.Errorf("%s %s: %w", what, d.path, err)
+	}
+	return nil
+}
+
+// A disk of a node hangs for good, not that which the lock service writes to: the node ends by itself, with a line that says why, and others
+// serve its tablets. No write that was acknowledged is lost, and when the disk is back so is the node.
+func TestHungDisk(t *testing.T) {
+	if err := canLosePower(); err != nil {
+		t.Logf("no disk can hang here: it takes root, loop devices and mkfs.ext4: %v", err)
+		return
+	}
+	t.Parallel()
+	c := newCluster(t, 3)
+	c.settings = []string{"--reserve", "8MiB"}
+	for _, n := range c.nodes {
+		n.addPoweredDisk("disk", 192<<20)
+		n.addPoweredDisk("more", 192<<20)
+	}
+	c.form()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	db, err := client.Open(ctx, strings.Join(c.addresses(), ","), client.Config{DialTimeout: time.Second, RetryTimeMax: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.CreateTable(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := db.Describe(ctx, "t")
+	if err != nil || len(info.Tablets) != 1 {
+		t.Fatalf("tablets: %+v, %v", info, err)
+	}
+	var victim *node
+	for _, n := range c.nodes {
+		if at := info.Tablets[0].Node; at == n.String() || at == n.id {
+			victim = n
+		}
+	}
+	if victim == nil {
+		t.Fatalf("no node serves %+v", info.Tablets[0])
+	}
+	rows := db.Table("t")
+	put := func(i int) error {
+		return rows.Apply(ctx, client.NewRowMutation(fmt.Sprintf("row%05d", i)).Set("f:q", []byte(fmt.Sprint(i))))
+	}
+	if err := put(0); err != nil {
+		t.Fatal(err)
+	}
+	victim.frail = true
+	if err := victim.disks[1].freeze(); err != nil {
+		t.Fatal(err)
+	}
+	thaw := func() error { return victim.disks[1].thaw() }
+	defer func() { _ = thaw() }() // or nothing could be unmounted
+	began, acked, slowest := time.Now(), 1, time.Duration(0)
+	ended := time.Duration(0)
+	for ended == 0 || time.Since(began) < ended+15*time.Second {
+		if time.Since(began) > 2*time.Minute {
+			t.Fatalf("%v is still there:\n%s", victim, tail(victim.log(), 10))
+		}
+		start := time.Now()
+		switch err := put(acked); {
+		case errors.Is(err, client.ErrAmbiguous): // the node ended meanwhile: once more
+			continue
+		case err != nil:
+			t.Fatalf("write %d after %v: %v", acked, time.Since(began), err)
+		}
+		slowest = max(slowest, time.Since(start))
+		acked++
+		if ended == 0 && strings.Contains(victim.log(), "has not answered for") {
+			ended = time.Since(began)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Logf("the node gave up after %v; %d writes, the slowest took %v", ended.Round(time.Second), acked, slowest.Round(time.Millisecond))
+	if err := thaw(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-victim.proc.Done():
+		if victim.proc.Err() == nil {
+			t.Error("it ended without an error")
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%v does not end:\n%s", victim, tail(victim.log(), 10))
+	}
+	victim.start()
+	victim.frail = false
+	c.settled(60*time.Second, 3)
+	found, all := 0, rows.Scan(ctx)
+	defer all.Close()
+	for ; all.Next(); found++ {
+		if want := fmt.Sprintf("row%05d", found); string(all.Row().Key) != want {
+			t.Fatalf("row %q, want %q", all.Row().Key, want)
+		}
+	}
+	if err := all.Err(); err != nil || found != acked {
+		t.Errorf("%d rows of %d: %v", found, acked, err)
+	}
+}
