@@ -58,7 +58,8 @@ func (w *SpreadLogWriter) do(e logproto.Effect) {
 		w.m.Place(e.Seq, nodes)
 		if len(nodes) == 0 {
 			w.withdraw()
-			if !w.begun && w.placeErr != nil {
+			// Nodes that do not answer may be starting, as this one is: it is tried again.
+			if !w.begun && w.placeErr != nil && !errors.Is(w.placeErr, api.ErrUnreachable) {
 				w.stop(w.placeErr)
 			}
 		}

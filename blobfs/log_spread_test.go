@@ -695,3 +695,37 @@ func TestSpreadLogNodeAnswersAgain(t *testing.T) {
 		return replicas() == 3
 	})
 }
+
+// A log of a node that is to leave, and so keeps none of it, begins when one of the others answers: they may be starting as well.
+func TestSpreadLogBeginsWhenOthersAnswer(t *testing.T) {
+	cfg := nodesConfig{n: 3, cluster: quick}
+	cfg.cluster.Lists = newLists()
+	cfg.cluster.Logs = blobfs.LogConfig{Retry: 20 * time.Millisecond, Avoid: 100 * time.Millisecond}
+	c := newNodes(t, cfg)
+	c.change("n1", func(m *blobfs.Member) { m.Leaving = true })
+	for _, n := range c.all[1:] {
+		n.kill()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	begun := make(chan error)
+	go func() {
+		w, err := c.all[0].CreateSpreadLog(ctx, "n1", blobfs.NewID())
+		if err == nil {
+			_, err = w.Append(ctx, []byte("one"))
+			err = errors.Join(err, w.Close())
+		}
+		begun <- err
+	}()
+	select {
+	case err := <-begun:
+		t.Fatalf("while nobody answers: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	for _, n := range c.all[1:] {
+		n.again(cfg)
+	}
+	if err := <-begun; err != nil {
+		t.Error(err)
+	}
+}

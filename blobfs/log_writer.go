@@ -94,8 +94,8 @@ type logWaiter struct {
 	done chan error // room for one
 }
 
-// CreateSpreadLog begins a log of a server, durably, and opens it for appending. ErrLogExists;
-// ErrDiskFull if no node has room; ErrFenced; what the lists return.
+// CreateSpreadLog begins a log of a server, durably, and opens it for appending. It waits, until ctx ends, for a node that
+// answers and may have it. ErrLogExists; ErrDiskFull if no node has room; ErrFenced; what the lists return.
 func (s *Store) CreateSpreadLog(ctx context.Context, server string, id ID) (*SpreadLogWriter, error) {
 	return s.createSpreadLog(ctx, server, id, false)
 }
