@@ -89,6 +89,9 @@ func newNodes(t testing.TB, cfg nodesConfig) *nodes {
 		for _, n := range c.all {
 			n.kill()
 		}
+		for _, n := range c.all {
+			*n = node{id: n.id, of: c, dead: true} // package testing keeps c until all tests are over: 40 MB each
+		}
 	})
 	return c
 }

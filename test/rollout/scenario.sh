@@ -242,8 +242,20 @@ mistaken() {
 	ok "a secured cluster does not become an open one, takes no host of one, and is not scraped without a credential"
 }
 
+# overdrawn has a write refused for a quota: who is never refused has no metric of it, for which an alert asks.
+overdrawn() {
+	local stele=("$first" --addr "$(addresses)")
+	"${stele[@]}" table create quotas --family f >/dev/null && "${stele[@]}" quota set quotas --write-ops 1 >/dev/null || die "a table with a quota"
+	for _ in $(seq 50); do
+		"${stele[@]}" put quotas row f:q=value --timeout 5s >/dev/null 2>&1 || { [ $? = 9 ] && return; }
+		sleep 0.1
+	done
+	die "no write is refused for a quota of one a second"
+}
+
 # monitored has Prometheus look at the cluster, and asks it.
 monitored() {
+	overdrawn
 	play monitoring
 	again monitoring
 	/usr/bin/python3 test/rollout/monitoring.py "http://$(address h1):9090" "${#members[@]}" || die "monitoring"
