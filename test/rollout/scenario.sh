@@ -245,7 +245,8 @@ mistaken() {
 # overdrawn has a write refused for a quota: who is never refused has no metric of it, for which an alert asks.
 overdrawn() {
 	local stele=("$first" --addr "$(addresses)")
-	"${stele[@]}" table create quotas --family f >/dev/null && "${stele[@]}" quota set quotas --write-ops 1 >/dev/null || die "a table with a quota"
+	{ "${stele[@]}" table create quotas --family f && "${stele[@]}" quota set quotas --write-ops 1; } >"$work/quota.log" 2>&1 ||
+		{ cat "$work/quota.log" >&2; die "a table with a quota"; }
 	for _ in $(seq 50); do
 		"${stele[@]}" put quotas row f:q=value --timeout 5s >/dev/null 2>&1 || { [ $? = 9 ] && return; }
 		sleep 0.1
