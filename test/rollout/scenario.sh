@@ -245,13 +245,13 @@ mistaken() {
 # overdrawn has a write refused for a quota: who is never refused has no metric of it, for which an alert asks.
 overdrawn() {
 	local stele=("$first" --addr "$(addresses)")
-	{ "${stele[@]}" table create quotas --family f && "${stele[@]}" quota set quotas --write-ops 1; } >"$work/quota.log" 2>&1 ||
+	{ "${stele[@]}" table create quotas --family f && "${stele[@]}" quota set quotas --write-bytes 1; } >"$work/quota.log" 2>&1 ||
 		{ cat "$work/quota.log" >&2; die "a table with a quota"; }
-	for _ in $(seq 50); do
+	for _ in $(seq 20); do
 		"${stele[@]}" put quotas row f:q=value --timeout 5s >/dev/null 2>&1 || { [ $? = 9 ] && return; }
 		sleep 0.1
 	done
-	die "no write is refused for a quota of one a second"
+	die "no write is refused for a quota of a byte a second"
 }
 
 # monitored has Prometheus look at the cluster, and asks it.
