@@ -39,13 +39,10 @@ type Config struct {
 	// Expect is how many fresh nodes found a cluster together: all are given the same
 	// number, and Join. Zero means one.
 	Expect int
-	// GossipKey encrypts gossip, 32 bytes, the same on all nodes. Empty: it is in the
-	// clear.
-	GossipKey []byte
 	// Security is the folder with the node's keys and certificate, as Initialise makes
 	// it: all ports but loopback's HTTP then take peers with a certificate of the cluster
 	// alone, and gossip is encrypted with a key of the folder. Empty: the node is open to
-	// all who reach it.
+	// all who reach it, and gossip is in the clear.
 	Security string
 	// TokenFile has a token by which a host without keys becomes a node, or one whose
 	// certificate has ended one again: it asks the nodes of Join, which must be of the cluster

@@ -98,8 +98,6 @@ func (n *Node) openSecurity(folders *identity.Folders) error {
 			n.cfg.Security, own.Name, folders.Node)
 	case folders.Cluster != "" && own.Cluster != folders.Cluster:
 		return fmt.Errorf("the certificate in %s is of cluster %s, and the data folders are of cluster %s", n.cfg.Security, own.Cluster, folders.Cluster)
-	case len(n.cfg.GossipKey) > 0:
-		return fmt.Errorf("a gossip key is given, and there is one in %s: give none", n.cfg.Security)
 	}
 	s := &security{tcp: n.cfg.dial, cluster: own.Cluster, node: own.Name, file: folder.At(n.cfg.Security).NodeFile(), gossipKeys: keys.GossipKeys, spending: make(chan struct{}, 1)}
 	s.joins.places = make(chan struct{}, joinsMax)
@@ -125,13 +123,10 @@ func (s *security) fingerprint() pki.Fingerprint {
 
 // gossipKeys returns the keys of gossip; none if it is in the clear.
 func (n *Node) gossipKeys() [][]byte {
-	switch {
-	case n.security != nil:
-		return n.security.gossipKeys
-	case len(n.cfg.GossipKey) > 0:
-		return [][]byte{n.cfg.GossipKey}
+	if n.security == nil {
+		return nil
 	}
-	return nil
+	return n.security.gossipKeys
 }
 
 // keepCertificate renews the node's certificate in time, until ctx ends.

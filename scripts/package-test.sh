@@ -150,11 +150,11 @@ dpkg -r stele >/tmp/out 2>&1 || die "remove: $(cat /tmp/out)"
 [ ! -e "/proc/$(property MainPID)/exe" ] || is MainPID 0 || die "the node of the removed package runs: $(cat /tmp/out)"
 [ ! -e /usr/bin/stele ] && [ ! -e /etc/systemd/system/multi-user.target.wants/stele.service ] || die "not all is removed"
 [ -e /etc/default/stele ] && [ -e /etc/stele/stele.yaml ] || die "a removal took the configuration"
-printf 'key\n' >/etc/stele/gossip.key
+printf 'token\n' >/etc/stele/token
 dpkg -P stele >/tmp/out 2>&1 || die "purge: $(cat /tmp/out)"
 grep -q 'the data stays in /var/lib/stele' /tmp/out || die "a purge says nothing of the data: $(cat /tmp/out)"
 [ ! -e /etc/default/stele ] && [ ! -e /etc/stele/stele.yaml ] || die "a purge left the configuration"
-[ -e /etc/stele/gossip.key ] && [ -e /var/lib/stele/identity ] || die "a purge took what people need: $(ls /var/lib/stele)"
+[ -e /etc/stele/token ] && [ -e /var/lib/stele/identity ] || die "a purge took what people need: $(ls /var/lib/stele)"
 ok "removed, purged: the data stays, and what is said of it is true"
 
 # What was purged can be had again, with its data.
@@ -189,7 +189,7 @@ systemctl stop stele
 ok "a node that waits for others says so, and stops"
 
 # What is empty goes.
-rm -r /var/lib/stele/* /etc/stele/gossip.key
+rm -r /var/lib/stele/* /etc/stele/token
 dpkg -P stele >/dev/null 2>&1
 [ ! -e /var/lib/stele ] && [ ! -e /etc/stele ] || die "an empty folder stays: $(ls -d /var/lib/stele /etc/stele)"
 ok "purged without data: nothing stays"

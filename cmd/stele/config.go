@@ -107,12 +107,6 @@ STELE_ and is no setting is told of, and is no error. Nothing is asked of any no
 				}
 			}
 			c, err := loadConfig(cmd, false)
-			if err == nil {
-				if _, bad := c.gossipKey(); bad != nil {
-					c.illTogether("gossip_key_file", bad)
-				}
-				err = c.err()
-			}
 			for _, name := range strangeVariables(os.Environ()) {
 				a.talk("warning: %s", strangeVariable(name))
 			}

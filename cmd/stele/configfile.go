@@ -115,14 +115,7 @@ func unknownKey(key string) error {
 // can be. line is where an error is, if not on the line of the key.
 func (s *setting) read(value *yaml.Node) (v any, line int, err error) {
 	scalar := value.Kind == yaml.ScalarNode && value.Tag != "!!null"
-	switch s.initial.(type) {
-	case bool:
-		on := false
-		if value.Tag != "!!bool" || value.Decode(&on) != nil {
-			return nil, 0, usagef("", "%s is neither true nor false", s.key)
-		}
-		return on, 0, nil
-	case []string:
+	if s.isList() {
 		elements := []*yaml.Node{value}
 		if value.Kind == yaml.SequenceNode {
 			elements = value.Content

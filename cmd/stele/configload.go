@@ -16,8 +16,6 @@ func registerSettings(cmd *cobra.Command) {
 	for i := range settings {
 		s := &settings[i]
 		switch initial := s.initial.(type) {
-		case bool:
-			f.Bool(s.flag(), initial, s.flagUsage())
 		case []string:
 			f.StringArray(s.flag(), initial, s.flagUsage())
 		case string:
@@ -41,12 +39,7 @@ func loadConfig(cmd *cobra.Command, dev bool) (*configuration, error) {
 	for i := range settings {
 		s := &settings[i]
 		if text := os.Getenv(s.variable()); text != "" {
-			v, err := s.parse(text)
-			if err != nil {
-				c.illPlace(s.key, s.variable(), err)
-				continue
-			}
-			env[s.key] = v
+			env[s.key] = s.parse(text)
 		}
 	}
 	c.layer(env, func(key string) string { return findSetting(key).variable() })
@@ -80,20 +73,11 @@ func defaults() map[string]any {
 
 // parse reads a setting from the text of an environment variable. Elements of lists
 // are divided by commas there.
-func (s *setting) parse(text string) (any, error) {
-	switch s.initial.(type) {
-	case bool:
-		switch strings.ToLower(text) {
-		case "1", "true", "yes", "on":
-			return true, nil
-		case "0", "false", "no", "off":
-			return false, nil
-		}
-		return nil, usagef("", "%q is neither true nor false", text)
-	case []string:
-		return strings.Split(text, ","), nil
+func (s *setting) parse(text string) any {
+	if s.isList() {
+		return strings.Split(text, ",")
 	}
-	return text, nil
+	return text
 }
 
 func changedFlags(flags *pflag.FlagSet) map[string]any {
@@ -103,12 +87,9 @@ func changedFlags(flags *pflag.FlagSet) map[string]any {
 		if f == nil || !f.Changed {
 			continue
 		}
-		switch s.initial.(type) {
-		case bool:
-			m[s.key], _ = flags.GetBool(f.Name)
-		case []string:
+		if s.isList() {
 			m[s.key], _ = flags.GetStringArray(f.Name)
-		default:
+		} else {
 			m[s.key] = f.Value.String()
 		}
 	}

@@ -1,12 +1,7 @@
 package main
 
 import (
-	"encoding/base64"
-	"encoding/hex"
-	"fmt"
-	"io"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -123,74 +118,4 @@ func (c *configuration) join() (addrs []string) {
 func (c *configuration) expect() int {
 	n, _ := strconv.Atoi(c.text("expect")) // validate has read it
 	return n
-}
-
-// gossipKey reads the file with the gossip key; nil if there is none.
-func (c *configuration) gossipKey() ([]byte, error) {
-	name := c.text("gossip_key_file")
-	if name == "" {
-		return nil, nil
-	}
-	key, err := readKey(name)
-	if err != nil {
-		return nil, withHint(fmt.Errorf("gossip_key_file (%s): %w", c.origin["gossip_key_file"], err), keyHint(name, err))
-	}
-	return key, nil
-}
-
-const (
-	keyBytes = 32
-	// keyFileMax is more than any way to write a key takes.
-	keyFileMax = 4096
-	// keyModeBad are the permissions that a secret must not have: any for others, and
-	// to write for the group, which may read it, as services are often set up.
-	keyModeBad = 0o027
-)
-
-// exposedError is about a secret that others can read or replace.
-type exposedError struct {
-	file string
-	mode os.FileMode
-}
-
-func (e *exposedError) Error() string {
-	return fmt.Sprintf("%s has the mode %04o, so other users can get at the key", e.file, e.mode)
-}
-
-func keyHint(name string, err error) string {
-	if _, exposed := err.(*exposedError); exposed {
-		return "make it the node's own: chmod 600 " + name
-	}
-	return "make a key once, and copy it to all nodes: umask 077; openssl rand -hex 32 > " + name
-}
-
-// readKey reads a key of 32 bytes, written as 64 hexadecimal digits or in base64. No
-// error holds any of it.
-func readKey(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if mode := info.Mode().Perm(); mode&keyModeBad != 0 {
-		return nil, &exposedError{name, mode}
-	}
-	b, err := io.ReadAll(io.LimitReader(f, keyFileMax))
-	if err != nil {
-		return nil, err
-	}
-	text := strings.TrimSpace(string(b))
-	if key, err := hex.DecodeString(text); err == nil && len(key) == keyBytes {
-		return key, nil
-	}
-	for _, form := range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
-		if key, err := form.DecodeString(text); err == nil && len(key) == keyBytes {
-			return key, nil
-		}
-	}
-	return nil, usagef("", "%s is not a key: want 64 hexadecimal digits, or %d bytes in base64", name, keyBytes)
 }

@@ -31,9 +31,10 @@ On a host where "stele init" was run, the node founds the cluster whose keys tha
 made. Others join it with --join and a token of "stele token create" in --token-file:
 they get keys of their own. All then know each other, and their clients, by certificates.
 
-Without keys the node is open, and listens on this machine alone: see --insecure. It
-founds a cluster of its own, or joins the one that the nodes given with --join are of.
-With --expect 3 three nodes without data, each given the same --join, found one together.
+Without keys the node is open, for trying out, and listens on loopback alone: whoever
+reaches it may read and write everything. It founds a cluster of its own, or joins the
+one that the nodes given with --join are of, on this machine. With --expect 3 three nodes
+without data, each given the same --join, found one together.
 
 Nodes with data remember the others: they need none of these. A node that waits for
 others logs for whom.
@@ -49,8 +50,7 @@ Settings also come from the environment (STELE_DATA_DIR, ...) and from
 		Example: `  stele serve --dev
   stele serve --dev --nodes 3
   stele serve --data-dir /data1 --data-dir /data2 --memory 8GiB
-  stele serve --data-dir /data1 --listen 0.0.0.0:7106 --join host1 --token-file token
-  stele serve --data-dir /data1 --join host1,host2,host3 --expect 3 --zone rack-1
+  stele serve --data-dir /data1 --listen 0.0.0.0:7106 --gossip 0.0.0.0:7107 --join host1 --token-file token
   stele serve --config ./stele.yaml --log-format json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -67,12 +67,9 @@ Settings also come from the environment (STELE_DATA_DIR, ...) and from
 			for _, name := range strangeVariables(os.Environ()) {
 				cfg.Logger.Warn(strangeVariable(name))
 			}
-			if c.values.Bool("insecure") {
-				a.warnExposed(c, cfg.Logger)
-			}
 			if cmd.Flags().Changed("nodes") {
 				if !dev {
-					return usagef("on each host: stele serve --join HOSTS --expect 3", "--nodes goes with --dev: several nodes on one machine are for trying out")
+					return usagef(`on several hosts: "stele init" on one, and --join with --token-file on the others`, "--nodes goes with --dev: several nodes on one machine are for trying out")
 				}
 				if nodes != 1 {
 					return a.serveDevCluster(cmd.Context(), c, nodes)
@@ -93,30 +90,17 @@ Settings also come from the environment (STELE_DATA_DIR, ...) and from
 	return cmd
 }
 
-// warnExposed tells of every address that other machines can reach.
-func (a *app) warnExposed(c *configuration, log *slog.Logger) {
-	for _, key := range c.unguarded() {
-		if addr := c.text(key); addr != "off" && !isLoopback(addr) {
-			log.Warn("INSECURE: anyone who reaches this address may read and write everything", key, addr)
-		}
-	}
-}
-
 // invite tells a person at the terminal how another host joins, if others can reach
-// this one.
+// this one, which then has keys.
 func (a *app) invite(c *configuration, addr string) {
 	if !a.errTTY || c.text("gossip") == "off" || isLoopback(addr) {
 		return
 	}
-	if c.securityDir() != "" {
-		a.talk("another host joins this one by a token, which you make with\n\n  stele token create --addr %s --credential admin.pem --out token\n\nand copy to it:\n\n  %s\n",
-			addr, c.invitation(addr))
-		return
-	}
-	a.talk("another host joins this one with:\n\n  %s\n", c.invitation(addr))
+	a.talk("another host joins this one by a token, which you make with\n\n  stele token create --addr %s --credential admin.pem --out token\n\nand copy to it:\n\n  %s\n",
+		addr, c.invitation(addr))
 }
 
-// invitation is the command that has another host join the node at addr.
+// invitation is the command that has another host join the node at addr by a token.
 func (c *configuration) invitation(addr string) string {
 	words := []string{"stele serve"}
 	for _, dir := range c.values.Strings("data_dir") {
@@ -126,14 +110,7 @@ func (c *configuration) invitation(addr string) string {
 		_, port, _ := net.SplitHostPort(c.text(key)) // validate has read it
 		words = append(words, "--"+key, net.JoinHostPort("0.0.0.0", port))
 	}
-	if c.securityDir() != "" {
-		return strings.Join(append(words, "--join", addr, "--token-file", "token"), " ")
-	}
-	words = append(words, "--insecure")
-	if file := c.text("gossip_key_file"); file != "" {
-		words = append(words, "--gossip-key-file", file)
-	}
-	return strings.Join(append(words, "--join", addr), " ")
+	return strings.Join(append(words, "--join", addr, "--token-file", "token"), " ")
 }
 
 // serve runs a node until ctx ends or the node fails. ready, if there is one, is

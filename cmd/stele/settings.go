@@ -23,8 +23,7 @@ import (
 type setting struct {
 	key   string // as in the file; in flags with - for _
 	usage string // `what` it takes, in backquotes
-	// initial is the default: a string, a bool, or a []string, which is what the
-	// setting then is.
+	// initial is the default: a string or a []string, which is what the setting then is.
 	initial any
 	// unset says what an empty default comes to, if it comes to something.
 	unset string
@@ -45,14 +44,12 @@ var settings = []setting{
 	{key: "gossip", usage: "`host:port` for membership, or off for a node that stays alone", initial: "127.0.0.1:7107", check: checkAddrOrOff},
 	{key: "http", usage: "`host:port` for metrics and health, or off", initial: "127.0.0.1:7108", check: checkAddrOrOff},
 	{key: "join", usage: "`host:port` of nodes whose cluster to join, that of their --listen, several between commas; a node with data needs it only when all others have moved", initial: []string{}, example: "[host1, host2, host3]", check: checkJoin},
-	{key: "expect", usage: "`number` of nodes without data that found a cluster together, each given the same number and the same nodes to join", initial: "", example: "3", check: checkExpect},
+	{key: "expect", usage: "`number` of nodes without data and keys, all on this machine, that found a cluster together, each given the same number and the same nodes to join", initial: "", example: "3", check: checkExpect},
 	{key: "advertise", usage: "`host` or host:port that other nodes reach this one by", initial: "", unset: "that of listen, or an address of the machine", example: "10.0.0.5", check: checkAdvertise},
 	{key: "zone", usage: "`name` of the zone that the node is in: voters are spread across zones", initial: "", example: "rack-1", check: checkZone},
 	{key: "voter_stable", usage: "`time` that a voter must be gone before another node gets its vote", initial: "10s", check: checkStable},
-	{key: "gossip_key_file", usage: "`file` with the key that gossip is encrypted with, the same on all nodes: 64 hexadecimal digits, or 32 bytes in base64", initial: "", example: "/etc/stele/gossip.key"},
-	{key: "security_dir", usage: "`folder` with the keys and certificate of the node, as \"stele init\" makes it: then only holders of a certificate of the cluster are answered", initial: "", unset: "security in the first data folder, if it is there", example: "/etc/stele/security"},
+	{key: "security_dir", usage: "`folder` with the keys and certificate of the node, as \"stele init\" makes it: then only holders of a certificate of the cluster are answered. A node without listens on loopback alone", initial: "", unset: "security in the first data folder, if it is there", example: "/etc/stele/security"},
 	{key: "token_file", usage: "`file` with a token, of \"stele token create\", by which this host joins the cluster of the nodes to join, if it has no keys yet or its certificate has ended", initial: "", example: "/etc/stele/token"},
-	{key: "insecure", usage: "listen on other addresses than loopback without certificates, though anyone who reaches them may read and write everything", initial: false},
 	{key: "memory", usage: "`size` of the memory to use, such as 4GiB", initial: "", unset: "a quarter of the machine's", example: "4GiB", check: checkSize},
 	{key: "reserve", usage: "`size` of the disk space to keep free in each data folder; half of it is for METADATA and for what makes room", initial: "", unset: "a twentieth of the disk, at most 1GiB", example: "1GiB", check: checkSize},
 	{key: "extent_size", usage: "`size` of the pieces in which blobs and commit logs are kept, from 64KiB to 1GiB, the same on all nodes", initial: "", unset: "64MiB; a node prepares about ten of them for logs", example: "64MiB", check: checkExtentSize},
@@ -85,7 +82,7 @@ func (s *setting) whatDefault() string {
 	case s.isList():
 		return orElse(strings.Join(s.initial.([]string), " "), "none")
 	}
-	return orElse(fmt.Sprint(s.initial), "none")
+	return orElse(s.initial.(string), "none")
 }
 
 // sample is a value as a line of the file has it: the default, or an example.
@@ -96,7 +93,7 @@ func (s *setting) sample() string {
 	case s.isList():
 		return "[" + strings.Join(s.initial.([]string), ", ") + "]"
 	}
-	return fmt.Sprint(s.initial)
+	return s.initial.(string)
 }
 
 func settingKeys() (keys []string) {
@@ -220,13 +217,13 @@ func (c *configuration) validate() {
 // fromFile tells whether the value that holds is one of the file.
 func (c *configuration) fromFile(key string) bool { return c.origin[key] == c.place[key] }
 
-// checkExposure refuses addresses that others can reach where there are no certificates: the
-// port is all that stands between them and the data.
+// checkExposure refuses addresses that others can reach where there are no keys: the port is all
+// that stands between them and the data.
 func (c *configuration) checkExposure() {
-	if c.values.Bool("insecure") && !c.dev {
+	if c.securityDir() != "" {
 		return
 	}
-	for _, key := range c.unguarded() {
+	for _, key := range []string{"listen", "gossip", "http"} {
 		addr := c.text(key)
 		if addr == "off" || isLoopback(addr) {
 			continue
@@ -237,21 +234,9 @@ func (c *configuration) checkExposure() {
 			continue
 		}
 		c.illTogether(key, usagef(
-			"\"stele init\" makes the keys of a new cluster, and --join with --token-file has this host join one; or listen on 127.0.0.1",
-			"refusing to listen on %s (%s, %s): this node has no certificate, so anyone who reaches it could read and write everything", addr, key, c.origin[key]))
+			"\"stele init\" makes the keys of a new cluster, and --join with --token-file has this host join one; to try a node without keys, listen on 127.0.0.1",
+			"refusing to listen on %s (%s, %s): this node has no keys, so anyone who reaches it could read and write everything", addr, key, c.origin[key]))
 	}
-}
-
-// unguarded returns the keys of the addresses that take anybody's word. Gossip does
-// not, if there is a key.
-func (c *configuration) unguarded() []string {
-	if c.securityDir() != "" {
-		return nil
-	}
-	if c.text("gossip_key_file") != "" {
-		return []string{"listen", "http"}
-	}
-	return []string{"listen", "gossip", "http"}
 }
 
 // securityDir returns the folder of the node's keys, empty for an open node. A folder that is
@@ -296,10 +281,6 @@ func (c *configuration) node() (node.Config, error) {
 		cfg.TokenFile = c.text("token_file")
 	}
 	cfg.VoterStable, _ = parseDuration(c.text("voter_stable")) // validate has read it
-	var err error
-	if cfg.GossipKey, err = c.gossipKey(); err != nil {
-		return cfg, err
-	}
 	for key, field := range map[string]*int64{"memory": &cfg.MemoryBytes, "reserve": &cfg.ReserveBytes, "extent_size": &cfg.ExtentBytes} {
 		if s := c.text(key); s != "" {
 			n, err := parseSize(s)

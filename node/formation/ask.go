@@ -69,6 +69,7 @@ func (f *Former) greet(ctx context.Context, addr string) {
 func (f *Former) judge(addr string, err error) {
 	var cluster *OtherClusterError
 	var key *OtherKeyError
+	var peer *pki.PeerError
 	refused := errors.As(err, &cluster) || errors.As(err, &key)
 	f.mu.Lock()
 	if _, was := f.mu.wrong[addr]; err == nil && was {
@@ -86,6 +87,11 @@ func (f *Former) judge(addr string, err error) {
 	case errors.Is(err, rpc.ErrWantsTLS):
 		if f.refusals.first(addr, err) {
 			f.log.Warn("what answers there is of a cluster with certificates, and this node has none: --token-file has it join by a token", "rpc", addr)
+		}
+	case errors.As(err, &peer):
+		if f.refusals.first(addr, err) {
+			f.log.Warn("what answers there has no certificate that this node takes: it may be of another cluster, or a clock is wrong",
+				"rpc", addr, "error", err)
 		}
 	case pki.IsAlert(err):
 		if f.refusals.first(addr, err) {

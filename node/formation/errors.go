@@ -18,17 +18,9 @@ func (e *OtherClusterError) Error() string {
 type OtherKeyError struct {
 	Address string // of the other node
 	Node    string // the other's name, if known
-	// Have and Want tell who has a key at all: this node, the other.
-	Have, Want bool
 }
 
 func (e *OtherKeyError) Error() string {
-	switch {
-	case !e.Have:
-		return fmt.Sprintf("node %s at %s has a gossip key and this one has none: give it the cluster's", e.Node, e.Address)
-	case !e.Want:
-		return fmt.Sprintf("node %s at %s has no gossip key and this one has: give all nodes the same", e.Node, e.Address)
-	}
 	return fmt.Sprintf("node %s at %s has another gossip key than this one: give all nodes the same", e.Node, e.Address)
 }
 

@@ -298,7 +298,7 @@ func (f *Former) takeHelloLocked(addr string, h hello, answer bool) error {
 	case h.cluster != "" && f.mu.cluster != "" && h.cluster != f.mu.cluster:
 		return &OtherClusterError{Address: addr, Node: nodeText(h.Peer), Ours: f.mu.cluster, Theirs: h.cluster}
 	case !f.knowsKey(h.key):
-		return &OtherKeyError{Address: addr, Node: nodeText(h.Peer), Have: len(f.keys[0]) > 0, Want: len(h.key) > 0}
+		return &OtherKeyError{Address: addr, Node: nodeText(h.Peer)}
 	case h.ID == f.mu.self.ID:
 		if answer && f.seedLocked(addr) {
 			f.mu.machine.answered[addr] = h.ID

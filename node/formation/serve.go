@@ -134,7 +134,7 @@ func (f *Former) checkKey(p Peer, key []byte) error {
 	if f.knowsKey(key) {
 		return nil
 	}
-	return &OtherKeyError{Address: p.RPC, Node: nodeText(p), Have: len(f.keys[0]) > 0, Want: len(key) > 0}
+	return &OtherKeyError{Address: p.RPC, Node: nodeText(p)}
 }
 
 // refuse says in the log who was refused and why, now and then.
@@ -161,7 +161,7 @@ func (f *Former) refusal(err error) error {
 	case errors.As(err, &cluster):
 		e.Message, e.Details["reason"], e.Details["cluster"] = "node is of another cluster", reasonCluster, cluster.Ours
 	case errors.As(err, &key):
-		e.Message, e.Details["reason"], e.Details["has_key"] = "node has another gossip key", reasonKey, key.Have
+		e.Message, e.Details["reason"] = "node has another gossip key", reasonKey
 	case errors.As(err, &refused):
 		e.Message, e.Details["reason"] = refused.Reason, reasonRefused
 	default:
@@ -185,8 +185,7 @@ func (f *Former) refusalOf(addr string, err error) error {
 		defer f.mu.Unlock()
 		return &OtherClusterError{Address: addr, Node: node, Ours: f.mu.cluster, Theirs: theirs}
 	case reasonKey:
-		has, _ := e.Details["has_key"].(bool)
-		return &OtherKeyError{Address: addr, Node: node, Have: len(f.keys[0]) > 0, Want: has}
+		return &OtherKeyError{Address: addr, Node: node}
 	case reasonRefused:
 		return &RefusedError{Address: addr, Reason: e.Message}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
+	"github.com/steledb/stele/security/pki"
 )
 
 // Where clients work.
@@ -30,8 +31,10 @@ type clientConfig struct {
 	Number  int
 	Seed    uint64
 	Servers []string
-	Judge   string // address of the third party
-	History string // a file that is there: a client may be killed before it does anything
+	// Credential is a file with that of a node, to whom all of the lock service is open.
+	Credential string
+	Judge      string // address of the third party
+	History    string // a file that is there: a client may be killed before it does anything
 }
 
 const configEnv = "FAULTS_CLIENT"
@@ -77,8 +80,14 @@ func runClient() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	credential, err := pki.ReadCredential(c.Credential)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	dial := dialer(pki.NewEndpoint(credential, pki.Options{}))
 	for _, lib := range []**session.Client{&c.lib, &c.alone} {
-		*lib, err = session.NewClient(session.Config{Locator: session.Addresses(c.Servers), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+		*lib, err = session.NewClient(session.Config{Locator: session.Addresses(c.Servers), Dial: dial, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1

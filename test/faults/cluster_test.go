@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -41,7 +40,7 @@ type cluster struct {
 	settings []string
 	program  string
 	bugs     string // that are planted into the program
-	keys     *keys  // nil if its nodes let everybody in
+	keys     *keys  // of its nodes, once they have any
 }
 
 // node is a process of the program, or the place of one.
@@ -51,7 +50,8 @@ type node struct {
 	host   *netlab.Host
 	args   []string // of this one's own
 	disks  []*disk  // with its data folders, unless it has just one, on the machine's
-	id     string   // once it was known
+	keys   *keys
+	id     string // once it was known
 	proc   *netlab.Process
 	starts int
 	// wanted tells that the process shall run; what ends while it is set has failed.
@@ -110,17 +110,19 @@ func formed(t *testing.T, nodes int) *cluster {
 // form has all nodes come up and form one cluster.
 func (c *cluster) form() {
 	c.t.Helper()
-	c.expectAll()
+	c.prepare()
 	for _, n := range c.nodes {
 		n.start()
 	}
 	c.settled(90*time.Second, min(len(c.nodes), 5))
 }
 
-// expectAll gives all nodes the same flags, by which they form one cluster.
-func (c *cluster) expectAll() {
+// prepare gives all nodes keys, and the same flags, by which they form one cluster: the first founds it.
+func (c *cluster) prepare() {
+	c.t.Helper()
+	c.keys = c.secure(c.nodes...)
 	for _, n := range c.nodes {
-		n.args = []string{"--expect", strconv.Itoa(len(c.nodes)), "--join", strings.Join(c.addresses(), ",")}
+		n.args = []string{"--join", strings.Join(c.addresses(), ",")}
 	}
 }
 
@@ -157,9 +159,6 @@ func (n *node) start() {
 	}
 	for _, f := range n.folders() {
 		args = append(args, "--data-dir", f)
-	}
-	if n.c.keys == nil {
-		args = append(args, "--insecure")
 	}
 	cmd := exec.Command(n.c.program, slices.Concat(args, n.c.settings, n.args)...)
 	// STELE_… variables are settings to it.
@@ -270,7 +269,7 @@ func (n *node) ask(ctx context.Context) (*client.Client, error) {
 	if n.conn != nil && n.at == n.address() {
 		return n.conn, nil
 	}
-	conn, err := client.Open(ctx, n.address(), n.c.keys.as(client.Config{DialTimeout: time.Second, RetryTimeMax: -1}))
+	conn, err := client.Open(ctx, n.address(), n.keys.as(client.Config{DialTimeout: time.Second, RetryTimeMax: -1}))
 	if err != nil {
 		return nil, err
 	}
@@ -404,7 +403,7 @@ func (c *cluster) unsettled(voters int) error {
 // service returns the lock service as a client in the test's own network has it.
 func (c *cluster) service() *session.Client {
 	c.t.Helper()
-	lib, err := session.NewClient(session.Config{Locator: session.Addresses(c.addresses()), Dial: c.keys.dialer(), Logger: slog.New(slog.DiscardHandler)})
+	lib, err := session.NewClient(session.Config{Locator: session.Addresses(c.addresses()), Dial: dialer(c.keys.node), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -418,7 +417,7 @@ func (c *cluster) service() *session.Client {
 
 // direct calls the lock service of this node, whether it leads or not.
 func (n *node) direct(ctx context.Context, f func(api.Service) error) error {
-	conn, err := rpc.Dial(ctx, n.address(), rpc.ConnConfig{Dialer: n.c.keys.dialer()})
+	conn, err := rpc.Dial(ctx, n.address(), rpc.ConnConfig{Dialer: dialer(n.keys.node)})
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@
 //	    time before, the drain ends within drainTime, the process within drainStop, and no operation fails, or
 //	    waits for longer than drainPatience.
 //
-// Every other run of the whole has certificates, by its seed: nodes and users come with one, and all that they send is encrypted.
+// All clusters have certificates: nodes, clients and users come with one, and all that they send is encrypted.
 //
 // # How long
 //

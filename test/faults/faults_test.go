@@ -116,7 +116,7 @@ func (r *faultRun) startClient(p *clientProcess) {
 	p.number++
 	number := slices.Index(r.clients, p) + len(r.clients)*p.number
 	cfg := clientConfig{
-		Number: number, Seed: r.seed, Servers: r.addresses(), Judge: r.lab.Here.Port(judgePort),
+		Number: number, Seed: r.seed, Servers: r.addresses(), Credential: r.keys.nodeFile, Judge: r.lab.Here.Port(judgePort),
 		History: filepath.Join(r.dir, fmt.Sprintf("client-%d.jsonl", number)),
 	}
 	b, err := json.Marshal(cfg)

@@ -37,23 +37,23 @@ func marked(t *testing.T, lib *session.Client, value string) {
 	}
 }
 
-// TestFleet has five nodes come up one after the other, lose power together, and
-// come back elsewhere.
+// TestFleet has five nodes come up one after the other, that which founds their cluster last, lose
+// power together, and come back elsewhere.
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 5)
-	c.expectAll()
-	for _, n := range c.nodes[:4] {
+	c.prepare()
+	for _, n := range c.nodes[1:] {
 		n.start()
 		time.Sleep(300 * time.Millisecond)
 	}
 	time.Sleep(2 * time.Second)
-	for _, n := range c.nodes[:4] { // as long as one is missing there is no cluster
+	for _, n := range c.nodes[1:] {
 		if s, err := n.status(); err == nil && s.Ready {
-			t.Errorf("%v serves before the last node is there: %+v", n, s)
+			t.Errorf("%v serves before the cluster is founded: %+v", n, s)
 		}
 	}
-	c.nodes[4].start()
+	c.nodes[0].start()
 	c.settled(60*time.Second, 5)
 	mark(t, c.service(), "formed")
 
@@ -97,20 +97,17 @@ func TestFleet(t *testing.T) {
 	c.stopAll()
 }
 
-// TestStrangers has nodes of another cluster, with another gossip key and with none
-// look for a cluster, which refuses them as they do it.
+// TestStrangers has a node of another cluster and one with another gossip key look for a
+// cluster, which refuses them as they do it.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 4)
-	home, other, wrongKey, noKey := c.nodes[0], c.nodes[1], c.nodes[2], c.nodes[3]
-	keyed := func(n *node, digit string) []string {
-		path := filepath.Join(c.dir, n.String()+".key")
-		if err := os.WriteFile(path, []byte(strings.Repeat(digit, 64)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return []string{"--gossip-key-file", path}
+	c := newCluster(t, 3)
+	home, other, wrongKey := c.nodes[0], c.nodes[1], c.nodes[2]
+	c.keys = c.secure(home, wrongKey)
+	c.secure(other)
+	if err := os.WriteFile(filepath.Join(wrongKey.keyFolder(), "gossip.key"), []byte(strings.Repeat("2", 64)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	home.args, other.args = keyed(home, "1"), keyed(other, "1")
 	for _, n := range []*node{home, other} {
 		n.start()
 		if err := await(30*time.Second, func() error {
@@ -123,38 +120,36 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 	other.stop()
-	join := []string{"--join", home.address()}
-	other.args = append(other.args, join...)
-	wrongKey.args = append(keyed(wrongKey, "2"), join...)
-	noKey.args = join
-	for _, n := range []*node{other, wrongKey, noKey} {
+	for _, n := range []*node{other, wrongKey} {
+		n.args = []string{"--join", home.address()}
 		n.start()
 		n.wanted = false // it may give up
 	}
 	// Each side says in one line whom it refuses, and why.
-	for _, stranger := range []struct {
-		*node
-		why string
-	}{{other, "of cluster"}, {wrongKey, "another gossip key"}, {noKey, "gossip key"}} {
-		refusal := func(n, of *node) error {
+	for _, refusal := range []struct {
+		by      *node
+		whom    string
+		what    string
+		because string
+	}{
+		{other, home.address(), "has no certificate that this node takes", "certificate is of another cluster"},
+		{home, other.host.String(), "refused", "bad certificate"},
+		{wrongKey, home.address(), "node refused", "another gossip key"},
+		{home, wrongKey.address(), "node refused", "another gossip key"},
+	} {
+		if err := await(30*time.Second, func() error {
 			lines := 0
-			for line := range strings.Lines(n.log()) {
-				if strings.Contains(line, "node refused") && strings.Contains(line, of.address()) && strings.Contains(line, stranger.why) {
+			for line := range strings.Lines(refusal.by.log()) {
+				if strings.Contains(line, refusal.what) && strings.Contains(line, refusal.whom) && strings.Contains(line, refusal.because) {
 					lines++
 				}
 			}
 			if lines != 1 {
-				return fmt.Errorf("%v says %d times that it refuses %v because of %q, want once", n, lines, of, stranger.why)
+				return fmt.Errorf("%v says %d times that it refuses %s because of %q, want once", refusal.by, lines, refusal.whom, refusal.because)
 			}
 			return nil
-		}
-		for _, err := range []error{
-			await(30*time.Second, func() error { return refusal(home, stranger.node) }),
-			await(30*time.Second, func() error { return refusal(stranger.node, home) }),
-		} {
-			if err != nil {
-				t.Error(err)
-			}
+		}); err != nil {
+			t.Error(err)
 		}
 	}
 	time.Sleep(2 * time.Second) // they go on trying
@@ -165,7 +160,7 @@ func TestStrangers(t *testing.T) {
 	if s.Nodes != 1 || !s.Ready {
 		t.Errorf("the cluster has %d nodes, ready %v, after strangers came; want 1, ready", s.Nodes, s.Ready)
 	}
-	for _, n := range []*node{other, wrongKey, noKey} {
+	for _, n := range []*node{other, wrongKey} {
 		if s, err := n.status(); err == nil && s.Ready && s.Cluster == c.clusterOf(home) {
 			t.Errorf("%v is of the cluster", n)
 		}

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"net"
 	"path/filepath"
 	"time"
@@ -13,28 +14,34 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// keys are those of a cluster whose nodes have certificates.
+// keys are those of a cluster.
 type keys struct {
-	file  string          // with the credential of its first user, who may do everything
-	admin *pki.Credential // the same
-	node  *pki.Endpoint   // as which the test looks at what is for nodes alone
+	file     string          // with the credential of its first user, who may do everything
+	admin    *pki.Credential // the same
+	nodeFile string          // with that of a node which there is not
+	node     *pki.Endpoint   // as which the test looks at what is for nodes alone
 }
 
-// secure gives each node a certificate, in its first data folder. None has started.
-func (c *cluster) secure() {
+// keyFolder is where the node has its keys.
+func (n *node) keyFolder() string { return filepath.Join(n.folders()[0], nodes.SecurityFolder) }
+
+// secure makes the keys of a cluster of these nodes, of which the first is to found it. None has started.
+func (c *cluster) secure(members ...*node) *keys {
 	c.t.Helper()
-	made, err := c.makeKeys()
+	made, err := c.makeKeys(members)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.keys = made
+	return made
 }
 
-func (c *cluster) makeKeys() (*keys, error) {
+func (c *cluster) makeKeys(members []*node) (*keys, error) {
 	var first *folder.Contents
-	k := &keys{file: filepath.Join(c.dir, "admin.pem")}
-	for _, n := range c.nodes {
-		own := filepath.Join(n.folders()[0], nodes.SecurityFolder)
+	file := func(what string) string { return filepath.Join(c.dir, members[0].String()+"-"+what+".pem") }
+	k := &keys{file: file("admin"), nodeFile: file("tester")}
+	for _, n := range members {
+		n.keys = k
+		own := n.keyFolder()
 		if first == nil {
 			admin, err := nodes.Initialise(n.folders(), own, []string{n.host.String()}, time.Now())
 			if err != nil {
@@ -66,7 +73,7 @@ func (c *cluster) makeKeys() (*keys, error) {
 		return nil, err
 	}
 	k.node = pki.NewEndpoint(tester, pki.Options{})
-	return k, pki.WriteCredential(k.file, k.admin)
+	return k, errors.Join(pki.WriteCredential(k.file, k.admin), pki.WriteCredential(k.nodeFile, tester))
 }
 
 // enrol makes a node's certificate, as the node that has the authority does for a token.
@@ -92,40 +99,11 @@ func enrol(by *folder.Contents, id string) (*pki.Credential, error) {
 
 // as returns the configuration of a client who may do everything.
 func (k *keys) as(cfg client.Config) client.Config {
-	if k != nil {
-		cfg.Credential = k.admin
-	}
+	cfg.Credential = k.admin
 	return cfg
 }
 
-// userFile is as whom users come: nobody in particular, of a cluster without keys.
-func (k *keys) userFile() string {
-	if k == nil {
-		return ""
-	}
-	return k.file
-}
-
-// dialer returns how to connect as a node; nil is as anybody.
-func (k *keys) dialer() func(ctx context.Context, addr string) (net.Conn, error) {
-	if k == nil {
-		return nil
-	}
-	return func(ctx context.Context, addr string) (net.Conn, error) { return k.node.Dial(ctx, "", addr) }
-}
-
-// credentialArgs are the flags with which commands come.
-func (k *keys) credentialArgs() []string {
-	if k == nil {
-		return nil
-	}
-	return []string{"--credential", k.file}
-}
-
-// credentialOf reads the file that a user is given; none is nobody's.
-func credentialOf(file string) (*pki.Credential, error) {
-	if file == "" {
-		return nil, nil
-	}
-	return pki.ReadCredential(file)
+// dialer returns how to connect as a node.
+func dialer(as *pki.Endpoint) func(ctx context.Context, addr string) (net.Conn, error) {
+	return func(ctx context.Context, addr string) (net.Conn, error) { return as.Dial(ctx, "", addr) }
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -14,20 +15,33 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/folder"
+	"github.com/steledb/stele/security/pki"
 )
 
-// command sends a master's command from one node's host to another.
-func (n *node) command(to *node, method, master string, epoch uint64) error {
+// command sends a master's command from one node's host to another, with the certificate of the master.
+func (n *node) command(to *node, method string, master *node, epoch uint64) error {
 	ctx, cancel := context.WithTimeout(n.c.t.Context(), askTimeout)
 	defer cancel()
-	conn, err := rpc.Dial(ctx, to.address(), rpc.ConnConfig{Dialer: n.host.DialTCP})
+	own, err := folder.At(master.keyFolder()).Load()
+	if err != nil {
+		return err
+	}
+	as := pki.NewEndpoint(own.Credential, pki.Options{})
+	conn, err := rpc.Dial(ctx, to.address(), rpc.ConnConfig{Dialer: func(ctx context.Context, addr string) (net.Conn, error) {
+		c, err := n.host.DialTCP(ctx, addr)
+		if err != nil {
+			return nil, err
+		}
+		return as.Over(ctx, "", c)
+	}})
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	return conn.Call(ctx, method, func(e *wire.Encoder) {
 		e.Array(3)
-		e.Str(master)
+		e.Str(master.id)
 		e.Str(api.Sequencer{Path: "/master", Mode: api.Exclusive, Instance: 1, LockGeneration: epoch}.String())
 		e.Uint(0)
 	}, nil)
@@ -82,7 +96,7 @@ func TestOldMaster(t *testing.T) {
 	// A hail of the old one, where it is still believed, changes nothing.
 	for _, n := range others {
 		err := await(10*time.Second, func() error {
-			if err := now.command(n, commands[0], old.id, epoch); !staleEpoch(err) {
+			if err := now.command(n, commands[0], old, epoch); !staleEpoch(err) {
 				return fmt.Errorf("%v does not refuse the old master: %v", n, err)
 			}
 			return nil
@@ -97,7 +111,7 @@ func TestOldMaster(t *testing.T) {
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		for _, n := range others {
 			for _, method := range commands {
-				if err := old.command(n, method, old.id, epoch); !staleEpoch(err) {
+				if err := old.command(n, method, old, epoch); !staleEpoch(err) {
 					t.Fatalf("%v answers %s of the old master with %v", n, method, err)
 				}
 			}

@@ -49,7 +49,7 @@ func TestHungDisk(t *testing.T) {
 	c.form()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	db, err := client.Open(ctx, strings.Join(c.addresses(), ","), client.Config{DialTimeout: time.Second, RetryTimeMax: time.Minute})
+	db, err := client.Open(ctx, strings.Join(c.addresses(), ","), c.keys.as(client.Config{DialTimeout: time.Second, RetryTimeMax: time.Minute}))
 	if err != nil {
 		t.Fatal(err)
 	}

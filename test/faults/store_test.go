@@ -139,7 +139,7 @@ func newStoreRun(t *testing.T, seed uint64) *storeRun {
 	for _, n := range c.nodes {
 		r.all = append(r.all, r.client(n))
 	}
-	r.patient, err = client.Open(ctx, strings.Join(c.addresses(), ","), client.Config{DialTimeout: time.Second, RetryTimeMax: time.Minute})
+	r.patient, err = client.Open(ctx, strings.Join(c.addresses(), ","), c.keys.as(client.Config{DialTimeout: time.Second, RetryTimeMax: time.Minute}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func newStoreRun(t *testing.T, seed uint64) *storeRun {
 // client returns a client of one node alone, which holds on to it.
 func (r *storeRun) client(n *node) *client.Client {
 	r.t.Helper()
-	c, err := client.Open(context.Background(), n.address(), client.Config{DialTimeout: time.Second, RetryTimeMax: time.Second})
+	c, err := client.Open(context.Background(), n.address(), r.keys.as(client.Config{DialTimeout: time.Second, RetryTimeMax: time.Second}))
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/table"
 )
 
@@ -47,11 +48,10 @@ const (
 // userConfig is what a user process is told in userEnv, as JSON. It ends when its standard
 // input does.
 type userConfig struct {
-	Number  int
-	Seed    uint64
-	Servers []string
-	// Credential is a file, or empty.
-	Credential string
+	Number     int
+	Seed       uint64
+	Servers    []string
+	Credential string // a file
 	History    string // a file that is there
 	// ListWidth is how many chains the process makes at a time.
 	ListWidth int
@@ -94,7 +94,7 @@ func runUser() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	credential, err := credentialOf(u.Credential)
+	credential, err := pki.ReadCredential(u.Credential)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -21,7 +21,7 @@ const userPauseMin = time.Second
 func (r *wholeRun) startUser(host *netlab.Host, mortal bool) {
 	r.t.Helper()
 	cfg := r.cfg.user
-	cfg.Seed, cfg.Servers, cfg.Credential, cfg.Number = r.seed, r.addresses(), r.keys.userFile(), len(r.users)+1
+	cfg.Seed, cfg.Servers, cfg.Credential, cfg.Number = r.seed, r.addresses(), r.keys.file, len(r.users)+1
 	cfg.History = filepath.Join(r.dir, fmt.Sprintf("user-%d.jsonl", cfg.Number))
 	if mortal {
 		cfg.Tables = slices.DeleteFunc(slices.Clone(userTables), func(name string) bool { return name == listTable })

@@ -105,7 +105,7 @@ func TestCluster(t *testing.T) {
 
 func runWhole(t *testing.T, seed uint64, faults int, longest time.Duration, until time.Time) {
 	cfg := wholeConfig{
-		nodes: 5, users: []int{0, 1, 2}, mortals: []int{0, 3}, shake: true, secure: seed%2 == 1, // two of them hear everybody, three are on hosts of nodes
+		nodes: 5, users: []int{0, 1, 2}, mortals: []int{0, 3}, shake: true, // two of them hear everybody, three are on hosts of nodes
 		user: userConfig{ListWidth: 20, Pace: 60 * time.Millisecond, ListPause: 100 * time.Millisecond, Farewell: time.Minute},
 	}
 	left := time.Until(until)
@@ -120,9 +120,6 @@ func runWhole(t *testing.T, seed uint64, faults int, longest time.Duration, unti
 		cfg.roomy, cfg.user.Pace, cfg.user.Farewell = true, 200*time.Millisecond, 5*time.Minute
 	}
 	r := newWholeRun(t, seed, cfg)
-	if cfg.secure {
-		t.Log("nodes and users have certificates")
-	}
 	start, done := time.Now(), 0
 	for _, step := range wholePlan(rand.New(rand.NewPCG(seed, 1)), wholeChoice(t), faults, len(r.nodes), longest) {
 		if time.Now().After(until) {
@@ -144,7 +141,6 @@ type wholeConfig struct {
 	user           userConfig
 	roomy          bool // disks
 	shake          bool
-	secure         bool // nodes have certificates
 	// bugs are planted into the program, and the users' program is another.
 	bugs                 string
 	soundNodes           bool // and not into those of nodes
@@ -170,9 +166,6 @@ func newWholeRun(t *testing.T, seed uint64, cfg wholeConfig) *wholeRun {
 	}
 	if err := canLosePower(); err != nil {
 		t.Logf("a power cut loses nothing here, as no disk can lose power: %v", err)
-	}
-	if cfg.secure {
-		c.secure()
 	}
 	c.form()
 	r := &wholeRun{cluster: c, cfg: cfg, seed: seed, lib: c.service(), h: userHistories{counts: map[string]int{}}, kinds: map[string]int{}}

@@ -48,7 +48,7 @@ func (r *wholeRun) checkWhole() {
 
 // stele runs a command of the program.
 func (c *cluster) stele(args ...string) (string, error) {
-	cmd := exec.Command(c.program, slices.Concat(args, c.keys.credentialArgs())...)
+	cmd := exec.Command(c.program, append(args, "--credential", c.keys.file)...)
 	cmd.Env = []string{"HOME=" + c.dir}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
