@@ -11,7 +11,7 @@
 # make bench-compression what pages shrink to: see scripts/bench-compression.sh
 # make package     the Debian package, at dist/
 # make test-package tries it on a throw-away host with systemd (needs root)
-# make test-ansible  tries the playbooks of ansible/ on hosts of their own, under load (needs root; 15 minutes at most; SECURITY=false: an open cluster)
+# make test-ansible  tries the playbooks of ansible/ on hosts of their own, under load (needs root; 15 minutes at most)
 # make availability  how long tablets are not served: see test/availability
 # make soak T=1h   long random fault runs, FAULTS=500 of them in one go
 # make fuzz T=10m  every fuzz target, T each

@@ -28,7 +28,7 @@ func main() {
 	addr := flag.String("addr", client.DefaultAddr, "host:port of nodes, between commas")
 	workers := flag.Int("workers", 8, "workers that write and read")
 	pause := flag.Duration("pause", 20*time.Millisecond, "pause of a worker between two operations")
-	credential := flag.String("credential", "", "file that proves who the users are, to a secured cluster")
+	credential := flag.String("credential", "", "file that proves who the users are")
 	flag.Parse()
 	if err := run(*addr, *credential, *workers, *pause); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
@@ -40,19 +40,16 @@ func main() {
 func run(addr, credential string, workers int, pause time.Duration) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	cfg := client.Config{
+	own, err := pki.ReadCredential(credential)
+	if err != nil {
+		return err
+	}
+	c, err := client.Open(ctx, addr, client.Config{
+		Credential: own,
 		// Each row is written by one worker, with a timestamp of its own: again is as once.
 		Replay: client.ReplayIdempotent,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-	}
-	if credential != "" {
-		own, err := pki.ReadCredential(credential)
-		if err != nil {
-			return err
-		}
-		cfg.Credential = own
-	}
-	c, err := client.Open(ctx, addr, cfg)
+	})
 	if err != nil {
 		return err
 	}

@@ -4,19 +4,17 @@
 # The hosts are namespaces of this machine with systemd, sshd and files of their own, see hosts.sh. On them a cluster is
 # formed, upgraded, taken back, and changed host by host, over SSH, while users read and write: none of their operations may
 # fail, save while a host is lost, and no row that was acknowledged may be gone. Each playbook is run a second time, and must
-# change nothing. The cluster is secured; SECURITY=false tries an open one. It takes root. Once all that it needs is built, it
-# ends after LIMIT (15m: a secured cluster took 11 on two cores), whatever happens. Logs of playbooks are in .cache/rollout/.
+# change nothing. It takes root. Once all that it needs is built, it ends after LIMIT (15m: it took 11 on two cores),
+# whatever happens. Logs of playbooks are in .cache/rollout/.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cache=$PWD/.cache logs=$PWD/.cache/rollout
 go=${GO:-go}
-SECURITY=${SECURITY:-true}
 ok() { printf 'ok   %4d s  %s\n' $SECONDS "$*"; }
 die() { echo "FAIL $*" >&2; exit 1; }
 
 # What it needs, which is put in place here; then again in namespaces.
 prepare() {
-	[[ $SECURITY = @(true|false) ]] || die "SECURITY is $SECURITY, and may be true or false"
 	[ "$(id -u)" -eq 0 ] || die "hosts of their own need root"
 	scripts/need.sh 'test -x /lib/systemd/systemd && systemctl --version' systemd systemd-sysv
 	scripts/need.sh 'ip -V' iproute2

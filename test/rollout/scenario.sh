@@ -1,6 +1,5 @@
 # shellcheck shell=bash
-# What is done with the hosts; run.sh sources it. They form a secured cluster, by the collection's default; an open one if
-# SECURITY is false.
+# What is done with the hosts; run.sh sources it.
 
 # Seconds in which three bare hosts are to be a cluster that serves. They reach nothing but each other: no package is
 # downloaded meanwhile.
@@ -22,14 +21,12 @@ inventory() {
 			stele:
 			  vars:
 			    stele_credential_file: $work/admin.pem
-			    stele_gossip_key_file: $work/gossip.key
 			    stele_settings: {memory: 256MiB, extent_size: 1MiB}
 			    stele_unit: {$unit}
 			    stele_drain_timeout: 120
 			    stele_heal_timeout: 180
 			    stele_start_timeout: 90
 		END
-		[ "$SECURITY" = true ] || echo "    stele_security: false"
 		echo "  hosts:"
 		for host in "$@"; do
 			if [ "$host" = h5 ]; then
@@ -144,7 +141,7 @@ scenario() {
 	again site
 	ok "site.yml again: nothing changes"
 
-	coproc users { exec "$load" --addr "$(addresses)" --credential "${STELE_CREDENTIAL:-}" 2>"$work/load.log"; }
+	coproc users { exec "$load" --addr "$(addresses)" --credential "$STELE_CREDENTIAL" 2>"$work/load.log"; }
 	read -r -t 60 answer <&"${users[0]}" && [ "$answer" = loading ] || { cat "$work/load.log" >&2; die "there is no load"; }
 	monitored
 	unfailing "the load runs"
@@ -200,9 +197,8 @@ scenario() {
 	case $answer in "verified "*" rows") ok "$answer: each that was acknowledged is there" ;; *) cat "$work/load.log" >&2; die "verify: $answer" ;; esac
 }
 
-# secured looks at what a secured cluster has come with, and has everybody use the credential.
+# secured looks at what the cluster has come with, and has everybody use the credential.
 secured() {
-	[ "$SECURITY" = true ] || return 0
 	local host
 	[ "$(stat -c %a "$work/admin.pem")" = 600 ] || die "the credential on the controller: $(stat -c '%a %n' "$work/admin.pem")"
 	"$first" --addr "$(addresses)" node list --timeout 5s >/dev/null 2>&1 && die "a stranger is answered"
@@ -216,30 +212,17 @@ secured() {
 	ok "secured: strangers are turned away, and the credential is on the controller alone"
 }
 
-# mistaken has playbooks refuse inventories by which the cluster of h1 to h3 would be secured in part, or no more.
+# mistaken has playbooks refuse a host that has a node without keys, and to scrape the cluster without a credential.
 mistaken() {
-	if [ "$SECURITY" = false ]; then
-		SECURITY=true
-		inventory h1 h2 h3
-		refused site "a node of an open cluster"
-		SECURITY=false
-		inventory h1 h2 h3
-		ok "an inventory that does not call an open cluster open changes nothing"
-		return
-	fi
-	SECURITY=false
-	inventory h1 h2 h3
-	refused site "keys of a secured cluster"
-	SECURITY=true
-	on h4 mkdir -p /var/lib/stele/raft # what is left of a node of an open cluster
+	on h4 mkdir -p /var/lib/stele/raft # what is left of a node that ran without keys
 	on h4 touch /var/lib/stele/identity
 	inventory h1 h2 h3 h4
-	refused grow "a node of an open cluster"
+	refused grow "and no keys"
 	on h4 rm -r /var/lib/stele
 	STELE_CREDENTIAL='' inventory h1 h2 h3
 	refused monitoring "answers only who has a credential"
 	inventory h1 h2 h3
-	ok "a secured cluster does not become an open one, takes no host of one, and is not scraped without a credential"
+	ok "the cluster takes no host that has a node without keys, and is not scraped without a credential"
 }
 
 # overdrawn has a write refused for a quota: who is never refused has no metric of it, for which an alert asks.

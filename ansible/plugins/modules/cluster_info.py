@@ -22,7 +22,7 @@ options:
     type: str
     default: 127.0.0.1:7106
   credential:
-    description: The client credential, as text, for a secured cluster.
+    description: The client credential, as text.
     type: str
   healthy:
     description: Wait until the cluster is well.

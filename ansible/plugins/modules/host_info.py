@@ -22,7 +22,7 @@ options:
     type: str
     default: 127.0.0.1:7106
   credential:
-    description: The client credential, as text, for a secured cluster.
+    description: The client credential, as text.
     type: str
   unit:
     description: The systemd unit of the node.
@@ -68,8 +68,8 @@ has_data:
   description: Whether a node has its data here.
   type: bool
   returned: always
-secured:
-  description: Whether the folder of a node's keys is there, so that the node is one of a secured cluster.
+has_keys:
+  description: Whether the folder of a node's keys is there.
   type: bool
   returned: always
 running:
@@ -133,8 +133,8 @@ class Host:
         """Tells whether a node has run with a folder: one that has only got its keys has not."""
         return os.path.exists(os.path.join(folder, "identity")) and any(os.path.exists(os.path.join(folder, d)) for d in ("raft", "blobs"))
 
-    def secured(self):
-        """Tells whether the folder of keys is there: with it a node is never open, whatever else is missing."""
+    def has_keys(self):
+        """Tells whether the folder of keys is there, whatever is missing in it: the node itself says what."""
         p = self.module.params
         return os.path.lexists(p["security_dir"] or os.path.join(p["data_dirs"][0], "security"))
 
@@ -160,7 +160,7 @@ class Host:
         seen = {
             "installed": self.installed(),
             "has_data": any(self.holds(d) for d in self.module.params["data_dirs"]),
-            "secured": self.secured(),
+            "has_keys": self.has_keys(),
             "running": unit["ActiveState"] in ("active", "activating", "reloading", "deactivating"),
             "service_failed": unit["ActiveState"] == "failed",
             "version": "",

@@ -1,12 +1,12 @@
 #!/usr/bin/python
 # Copyright 2026 The Stele authors. Licensed under the Apache License 2.0.
-"""Ansible module: a token by which hosts join a secured cluster."""
+"""Ansible module: a token by which hosts join a cluster."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: join_token
-short_description: Make a token by which hosts join a secured Stele cluster
+short_description: Make a token by which hosts join a Stele cluster
 description:
   - Has the cluster make a token, which is told once. Use it with C(no_log).
 options:
