@@ -375,7 +375,7 @@ func isTimeout(err error) bool {
 }
 
 // listening is a stage of that endpoint, over a real network.
-func listening(t *testing.T, e *Endpoint) *stage {
+func listening(t testing.TB, e *Endpoint) *stage {
 	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -67,7 +67,7 @@ func (c *counting) take() (writes, bytes int) {
 }
 
 // overCounting returns both ends of a connection, and what counts the client's writes.
-func overCounting(t *testing.T) (client, server net.Conn, below *counting) {
+func overCounting(t testing.TB) (client, server net.Conn, below *counting) {
 	t.Helper()
 	a := newAuthorityT(t, "c1")
 	now := epoch
