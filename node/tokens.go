@@ -126,7 +126,7 @@ func (n *Node) createToken(ctx context.Context, r *api.CreateTokenRequest) (*api
 	if _, err := n.setAsMaster(ctx, joinTokenPath(t.ID()), rec.Encode(), 0); err != nil {
 		return nil, err
 	}
-	n.log.Info("join token made", "token", t.ID(), "uses", uses, "node", id, "ends", t.Ends())
+	n.log.Info("join token made", "token", t.ID().String(), "uses", uses, "node", id, "ends", t.Ends())
 	return &api.CreatedToken{Text: t.Reveal(), Info: joinTokenInfo(rec)}, nil
 }
 
@@ -238,7 +238,7 @@ func (n *Node) revokeToken(ctx context.Context, text string) error {
 	case err != nil:
 		return notMasterNow(err)
 	}
-	n.log.Info("join token revoked", "token", id)
+	n.log.Info("join token revoked", "token", id.String())
 	return nil
 }
 
