@@ -186,10 +186,17 @@ func (s userService) leave(give func(ctx context.Context) error) {
 
 // CloseSession implements metaapi.Service.
 func (s userService) CloseSession(ctx context.Context, id metaapi.SessionID) error {
-	if err := s.own(id); err != nil {
-		if errors.Is(err, metaapi.ErrNotReady) {
-			return nil // it is gone, most likely, or ends with its lease
+	err := s.own(id)
+	if errors.Is(err, metaapi.ErrNotReady) {
+		// A new leader may not have come to where it was opened. By a read that is not stale it has.
+		if _, err := s.Service.Stat(ctx, locksDir); err != nil && !errors.Is(err, metaapi.ErrNotFound) {
+			return err
 		}
+		if err = s.own(id); errors.Is(err, metaapi.ErrNotReady) {
+			return nil // it is gone
+		}
+	}
+	if err != nil {
 		return err
 	}
 	return s.Service.CloseSession(ctx, id)

@@ -46,3 +46,55 @@ func TestKeepAlivesOfTheUnknown(t *testing.T) {
 		}
 	})
 }
+
+type metaService = metaapi.Service
+
+// lagging is a leader that has not come to where a session was opened until something is read of it. It implements lockGroup, and
+// what of metaapi.Service closing a session takes.
+type lagging struct {
+	metaService
+	opened metaapi.SessionID // 0: none ever was
+	fails  error             // of reads
+	caught bool
+	closed metaapi.SessionID
+}
+
+func (l *lagging) Service() metaapi.Service { return l }
+func (l *lagging) Sessions() int            { return 0 }
+
+func (l *lagging) SessionName(id metaapi.SessionID) (name string, known bool) {
+	return "user ann: job", l.caught && id == l.opened
+}
+
+func (l *lagging) Stat(context.Context, string) (metaapi.Stat, error) {
+	if l.fails != nil {
+		return metaapi.Stat{}, l.fails
+	}
+	l.caught = true
+	return metaapi.Stat{}, metaapi.ErrNotFound
+}
+
+func (l *lagging) CloseSession(_ context.Context, id metaapi.SessionID) error {
+	l.closed = id
+	return nil
+}
+
+// TestSessionIsClosedByNewLeader: it is not taken for gone because the leader has not come to it yet.
+func TestSessionIsClosedByNewLeader(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		leader lagging
+		want   error
+		closes bool
+	}{
+		{"behind", lagging{opened: 7}, nil, true},
+		{"gone", lagging{}, nil, false},
+		{"cannot tell", lagging{opened: 7, fails: &metaapi.NotLeaderError{}}, metaapi.ErrNotReady, false},
+	} {
+		l := c.leader
+		s := userService{clientService: clientService{&l, &l}, group: &l, prefix: "user ann: "}
+		if err := s.CloseSession(t.Context(), 7); !errors.Is(err, c.want) || l.closed == 7 != c.closes {
+			t.Errorf("%s: %v, closed %v, want %v, %v", c.name, err, l.closed == 7, c.want, c.closes)
+		}
+	}
+}
