@@ -1,0 +1,188 @@
+package node
+
+import (
+	"context"
+	"sync"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/quota"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet"
+)
+
+var readRequests = sync.Pool{New: func() any { return new(api.ReadRequest) }}
+
+func (n *Node) read(c *rpc.Call) {
+	r := readRequests.Get().(*api.ReadRequest)
+	defer readRequests.Put(r)
+	if err := r.Decode(&c.Params, c.NumParams, &n.limits); err != nil {
+		fail(c, err)
+		return
+	}
+	if !begin(c, &r.Options) {
+		return
+	}
+	f, err := n.filters.program(r.Filter, &n.limits)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	m := n.meter(c, r.Table, false)
+	if err := m.take(quota.ReadOps, 1, 0); err != nil {
+		fail(c, err)
+		return
+	}
+	n.answerRow(c, r.Table, r.Row, f, m, false)
+}
+
+// answerRow answers with a row, or with an array that has no other.
+func (n *Node) answerRow(c *rpc.Call, name string, row []byte, f *table.Program, m metered, inArray bool) {
+	a := n.access(c, name)
+	defer a.release()
+	answered := false
+	ctx := callContext{context.Background(), c.Deadline()}
+	room := answerRoom{of: &n.results, copies: 1} // it is built as it is sent
+	defer room.giveBack()
+	as := n.tabletsOf(name).For(a.of(true))
+	emit := func(key []byte, cells []table.Cell) error {
+		size := cellsBytes(cells)
+		if size > api.ResultBytesMax {
+			return &api.RowTooLargeError{Limit: api.ResultBytesMax}
+		}
+		if !room.fits(size) {
+			return errMoreRoom
+		}
+		room.untilSent(c)
+		answered = true
+		m.charge(quota.ReadOps, 0, int64(size+len(key)))
+		c.Reply(func(e *wire.Encoder) {
+			if size > smallAnswerBytes {
+				e.Grow(size + len(key) + rowHeadBytes)
+			}
+			if inArray {
+				e.Array(1)
+			}
+			api.AppendRow(e, key, cells)
+		})
+		return nil
+	}
+	err := as.ReadRow(ctx, name, row, f, emit)
+	for err == errMoreRoom {
+		if err = room.await(ctx, room.lacks); err == nil {
+			err = as.ReadRow(ctx, name, row, f, emit)
+		}
+	}
+	switch {
+	case answered:
+	case err != nil:
+		err = n.astrayFor(a, err, name, row)
+		m.refund(err, quota.ReadOps, 1, 0)
+		fail(c, err)
+	case inArray:
+		c.Reply(func(e *wire.Encoder) { e.Array(1); e.Nil() })
+	default:
+		c.Reply(nil)
+	}
+}
+
+// rowHeadBytes is what a row takes at most beside its key and cells.
+const rowHeadBytes = 32
+
+// cellsBytes is about what cells take in an answer.
+func cellsBytes(cells []table.Cell) (n int) {
+	for i := range cells {
+		n += len(cells[i].Family) + len(cells[i].Qualifier) + len(cells[i].Value) + 16
+	}
+	return n
+}
+
+// readRowsBytes is what the result of so many rows is taken to be. How large rows
+// are is not known before they are read.
+func readRowsBytes(rows int) int { return 16 << 10 * (1 + rows) }
+
+func (n *Node) readRows(c *rpc.Call) {
+	var r api.ReadRowsRequest
+	if err := r.Decode(&c.Params, c.NumParams, &n.limits); err != nil {
+		fail(c, err)
+		return
+	}
+	if !begin(c, &r.Options) {
+		return
+	}
+	f, err := n.filters.program(r.Filter, &n.limits)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	m := n.meter(c, r.Table, false)
+	if err := m.take(quota.ReadOps, int64(len(r.Rows)), 0); err != nil {
+		fail(c, err)
+		return
+	}
+	if len(r.Rows) == 1 { // whose size is told before it is encoded
+		n.answerRow(c, r.Table, r.Rows[0], f, m, true)
+		return
+	}
+	a := n.access(c, r.Table)
+	defer a.release()
+	if err := n.answerRows(c, a, &r, f, m); err != nil {
+		m.refund(err, quota.ReadOps, int64(len(r.Rows)), 0)
+		fail(c, err)
+	}
+}
+
+// answerRows answers with the rows of a request. There is no answer after an error.
+func (n *Node) answerRows(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, m metered) error {
+	room := answerRoom{of: &n.results, copies: 2}
+	defer room.giveBack()
+	e, err := room.build(c.Context(), readRowsBytes(len(r.Rows)), func(e *wire.Encoder) error {
+		return n.readRowsInto(c, a, r, f, e, &room)
+	})
+	if err != nil {
+		return err
+	}
+	defer e.Release()
+	room.untilSent(c)
+	m.charge(quota.ReadOps, 0, int64(e.Len()))
+	c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
+	return nil
+}
+
+// readRowsInto reads the rows of a request into e, if there is room. They are read again if rights have changed meanwhile.
+func (n *Node) readRowsInto(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, e *wire.Encoder, room *answerRoom) error {
+	as, most := n.tabletsOf(r.Table).For(a.of(true)), n.results.batch(api.ResultBytesMax)
+	for {
+		e.Reset()
+		e.Array(len(r.Rows))
+		next := 0
+		missUntil := func(i int) {
+			for ; next < i; next++ {
+				e.Nil()
+			}
+		}
+		at, err := as.ReadRows(c.Context(), r.Table, r.Rows, f, func(i int, key []byte, cells []table.Cell) error {
+			switch size := e.Len() + len(key) + cellsBytes(cells); {
+			case size > most:
+				return &table.LimitError{What: api.ResultBytes, Limit: int64(most), Got: int64(size)}
+			case !room.fits(size):
+				return errMoreRoom
+			}
+			missUntil(i)
+			next++
+			api.AppendRow(e, key, cells)
+			return nil
+		})
+		switch err {
+		case nil:
+			missUntil(len(r.Rows))
+			return nil
+		case tablet.ErrAccessChanged:
+		case errMoreRoom:
+			return err
+		default:
+			return n.astrayFor(a, err, r.Table, r.Rows[at])
+		}
+	}
+}
