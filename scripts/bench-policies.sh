@@ -25,16 +25,20 @@ for line in open(sys.argv[1]):
     for value, measure in zip(rest[::2], rest[1::2]):
         cost[measure, policy, workload] = float(value)
 def table(title, measures, show):
-    columns = [w for w in workloads if any((measures[0], p, w) in cost for p in policies)]
-    print(f"\n{title}\n\n| | " + " | ".join(columns) + " |\n|---|" + "--:|" * len(columns))
-    for p in policies:
-        print(f"| {p} | " + " | ".join(show([cost[m, p, w] for m in measures]) for w in columns) + " |")
-number = lambda x: f"{x:.0f}" if x >= 20 else f"{x:.1f}" if x >= 3 else f"{x:.2f}"
+    columns = {} # names of workloads by what they show
+    for w in workloads:
+        if any((measures[0], p, w) in cost for p in policies):
+            shown = tuple(show([cost[m, p, w] for m in measures]) for p in policies)
+            columns.setdefault(shown, []).append(w.replace("ycsb-", "") if any("ycsb" in o for o in columns.get(shown, [])) else w)
+    print(f"\n{title}\n\n| | " + " | ".join(map(", ".join, columns.values())) + " |\n|---|" + "--:|" * len(columns))
+    for i, p in enumerate(policies):
+        print(f"| {p} | " + " | ".join(shown[i] for shown in columns) + " |")
+number = lambda x: f"{x:.2f}" if x < 2 else f"{x:.1f}" if x < 10 else f"{x:.0f}"
 one = lambda v: number(v[0])
 table("Bytes written to files for each byte put", ["written/put"], one)
 table("Files that a read of a row looks into", ["files/read"], one)
 table("Files that a scan merges", ["files/scan"], one)
-table("Blocks looked up for each row that is read", ["blocks/row"], lambda v: f"{v[0]:.3f}" if v[0] < 0.1 else number(v[0]))
+table("Blocks looked up for each row that is read", ["blocks/row"], one)
 table("Bytes read from the disk for each byte that is read", ["disk/byte"], one)
 table("Bytes of files for each that lives, on average (at most)", ["space", "space-most"], lambda v: f"{v[0]:.2f} ({v[1]:.1f})")
 PY

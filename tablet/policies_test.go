@@ -79,11 +79,16 @@ type keyPattern struct {
 	reads  func(rng *rand.Rand, n int) func(written int) uint32
 }
 
-func permutation(rng *rand.Rand, n int) []uint32 {
+func sequence(n int) []uint32 {
 	keys := make([]uint32, n)
 	for i := range keys {
 		keys[i] = uint32(i)
 	}
+	return keys
+}
+
+func permutation(rng *rand.Rand, n int) []uint32 {
+	keys := sequence(n)
 	rng.Shuffle(n, func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 	return keys
 }
@@ -126,13 +131,7 @@ func zipfKeys(rng *rand.Rand, n int) func() uint32 {
 
 func keyPatterns() []keyPattern {
 	return []keyPattern{
-		{"sequential write", false, func(_ *rand.Rand, n int) []uint32 {
-			keys := make([]uint32, n)
-			for i := range keys {
-				keys[i] = uint32(i)
-			}
-			return keys
-		}, uniformReads},
+		{"sequential write", false, func(_ *rand.Rand, n int) []uint32 { return sequence(n) }, uniformReads},
 		{"random write, ycsb load, d, e", false, permutation, uniformReads},
 		{"ycsb a, b, f: updates", true, func(rng *rand.Rand, n int) []uint32 {
 			draw, keys := zipfKeys(rng, n), make([]uint32, 2*n)

@@ -59,14 +59,6 @@ func measurePolicy(t testing.TB, p mergePolicy, scale policyScale) map[string]*p
 	return counts
 }
 
-func sequence(n int) []uint32 {
-	keys := make([]uint32, n)
-	for i := range keys {
-		keys[i] = uint32(i)
-	}
-	return keys
-}
-
 // randomCell returns the mutation of a cell of n bytes that do not compress.
 func randomCell(rng *rand.Rand, qualifier string, n int) table.Mutation {
 	value := make([]byte, 0, n+8)
