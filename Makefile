@@ -8,6 +8,7 @@
 # make bench-nodes the six workloads on one node and on three: see scripts/bench-nodes.sh
 # make bench-tls   the six workloads with and without certificates: see scripts/bench-tls.sh
 # make bench-compaction reads alone and beside major compactions: see scripts/bench-compaction.sh
+# make bench-policies what compaction policies cost in writing, reading and space: see scripts/bench-policies.sh
 # make bench-compression what pages shrink to: see scripts/bench-compression.sh
 # make package     the Debian package, at dist/
 # make test-package tries it on a throw-away host with systemd (needs root)
@@ -27,7 +28,7 @@ STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 GOVULNCHECK = $(GO) tool -modfile=tools/vuln/go.mod govulncheck
 VULNDB     ?= https://vuln.go.dev
 
-.PHONY: build test test-short check demo bench bench-growth bench-nodes bench-tls bench-compaction bench-compression availability package test-package test-ansible soak fuzz hostile clean network
+.PHONY: build test test-short check demo bench bench-growth bench-nodes bench-tls bench-compaction bench-policies bench-compression availability package test-package test-ansible soak fuzz hostile clean network
 
 build:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/stele ./cmd/stele
@@ -70,6 +71,10 @@ bench-tls: build
 bench-compaction: build
 	scripts/need.sh 'python3 -c "import json"' python3
 	scripts/bench-compaction.sh
+
+bench-policies:
+	scripts/need.sh 'python3 -c "import json"' python3
+	GO=$(GO) scripts/bench-policies.sh
 
 bench-compression:
 	GO=$(GO) scripts/bench-compression.sh $(CORPUS)

@@ -206,6 +206,9 @@ type Config struct {
 	// OnFailure is called once, when the commit log has failed and the server
 	// takes no more writes. Nil means nothing more than the log entry.
 	OnFailure func(error)
+
+	// pick is pickMerge, but where a test compares it with others.
+	pick func(sizes []int64, filesMerge int) (from, to int)
 }
 
 func (c Config) withDefaults() Config {
@@ -231,6 +234,9 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.OverloadWait, 2*time.Second)
 	setDefault(&c.RowReadBytesMax, 512<<20)
 	setDefault(&c.LargeReadBytes, c.RowReadBytesMax)
+	if c.pick == nil {
+		c.pick = pickMerge
+	}
 	return c
 }
 

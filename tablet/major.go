@@ -69,7 +69,7 @@ func (t *Tablet) mergeDue(ctx context.Context) error {
 			for i, f := range g.files {
 				sizes[i] = f.bytes
 			}
-			from, to := pickMerge(sizes, t.server.cfg.FilesMerge)
+			from, to := t.server.cfg.pick(sizes, t.server.cfg.FilesMerge)
 			if from == to {
 				continue
 			}

@@ -79,11 +79,16 @@ type keyPattern struct {
 	reads  func(rng *rand.Rand, n int) func(written int) uint32
 }
 
-func permutation(rng *rand.Rand, n int) []uint32 {
+func sequence(n int) []uint32 {
 	keys := make([]uint32, n)
 	for i := range keys {
 		keys[i] = uint32(i)
 	}
+	return keys
+}
+
+func permutation(rng *rand.Rand, n int) []uint32 {
+	keys := sequence(n)
 	rng.Shuffle(n, func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 	return keys
 }
@@ -92,29 +97,41 @@ func uniformReads(rng *rand.Rand, n int) func(int) uint32 {
 	return func(int) uint32 { return uint32(rng.IntN(n)) }
 }
 
-// zipfKeys returns what draws keys as YCSB does: some are hot, and these are anywhere.
-func zipfKeys(rng *rand.Rand, n int) func() uint32 {
-	sums, sum := make([]float64, n), 0.0
-	for i := range sums {
-		sum += math.Pow(float64(i+1), -0.99)
+// drawn returns what draws numbers as often as their weights say.
+func drawn(rng *rand.Rand, weights []float64) func() uint32 {
+	sums, sum := make([]float64, len(weights)), 0.0
+	for i, w := range weights {
+		sum += w
 		sums[i] = sum
 	}
-	anywhere := permutation(rand.New(rand.NewPCG(1, 1)), n)
 	return func() uint32 {
 		i, _ := slices.BinarySearch(sums, rng.Float64()*sum)
-		return anywhere[min(i, n-1)]
+		return uint32(min(i, len(sums)-1))
 	}
+}
+
+func zipfWeight(rank int) float64 { return math.Pow(float64(rank+1), -0.99) }
+
+// zipfKeys returns what draws keys as YCSB does: of ten thousand million ranks, each of which is some key's. The first ones make keys
+// hot, all others together come to as much for one key as for another.
+func zipfKeys(rng *rand.Rand, n int) func() uint32 {
+	const first = 1 << 16
+	weights, rest := make([]float64, n), 26.46902820178302 // the weight of all ranks
+	anywhere := rand.New(rand.NewPCG(1, 1))
+	for rank := range first {
+		w := zipfWeight(rank)
+		weights[anywhere.IntN(n)] += w
+		rest -= w
+	}
+	for i := range weights {
+		weights[i] += rest / float64(n)
+	}
+	return drawn(rng, weights)
 }
 
 func keyPatterns() []keyPattern {
 	return []keyPattern{
-		{"sequential write", false, func(_ *rand.Rand, n int) []uint32 {
-			keys := make([]uint32, n)
-			for i := range keys {
-				keys[i] = uint32(i)
-			}
-			return keys
-		}, uniformReads},
+		{"sequential write", false, func(_ *rand.Rand, n int) []uint32 { return sequence(n) }, uniformReads},
 		{"random write, ycsb load, d, e", false, permutation, uniformReads},
 		{"ycsb a, b, f: updates", true, func(rng *rand.Rand, n int) []uint32 {
 			draw, keys := zipfKeys(rng, n), make([]uint32, 2*n)

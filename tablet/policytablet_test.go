@@ -1,0 +1,280 @@
+package tablet
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/ikey"
+)
+
+// countedFiles counts, beside what is read of sealed blobs, what is written to blobs and what of that is there.
+type countedFiles struct {
+	*countedBlobs
+	mu struct {
+		sync.Mutex
+		written, there, most int64
+		lengths              map[blobfs.ID]int64
+	}
+}
+
+func newCountedFiles(b *countedBlobs) *countedFiles {
+	c := &countedFiles{countedBlobs: b}
+	c.mu.lengths = map[blobfs.ID]int64{}
+	return c
+}
+
+func (c *countedFiles) add(n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.written += max(n, 0)
+	c.mu.there += n
+	c.mu.most = max(c.mu.most, c.mu.there)
+}
+
+func (c *countedFiles) Create(ctx context.Context) (BlobWriter, error) {
+	w, err := c.countedBlobs.Create(ctx)
+	return &countedWriter{BlobWriter: w, of: c}, err
+}
+
+func (c *countedFiles) CreateVital(ctx context.Context, bytes int64) (BlobWriter, error) {
+	w, err := c.countedBlobs.CreateVital(ctx, bytes)
+	return &countedWriter{BlobWriter: w, of: c}, err
+}
+
+func (c *countedFiles) Delete(ctx context.Context, id blobfs.ID) error {
+	err := c.countedBlobs.Delete(ctx, id)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.there -= c.mu.lengths[id]
+	delete(c.mu.lengths, id)
+	return err
+}
+
+// countedWriter is for blobs that are sealed: no compaction of these tests is given up.
+type countedWriter struct {
+	BlobWriter
+	of     *countedFiles
+	length int64
+}
+
+func (w *countedWriter) Write(p []byte) (int, error) {
+	w.length += int64(len(p))
+	w.of.add(int64(len(p)))
+	return w.BlobWriter.Write(p)
+}
+
+func (w *countedWriter) Seal(ctx context.Context) (blobfs.Handle, error) {
+	h, err := w.BlobWriter.Seal(ctx)
+	w.of.mu.Lock()
+	defer w.of.mu.Unlock()
+	w.of.mu.lengths[h.ID] = w.length
+	return h, err
+}
+
+// policyCounts is what a tablet was asked for, and what that took.
+type policyCounts struct {
+	reads, readFiles float64 // of one row; the files that each looks into
+	scans, scanFiles float64
+	rows, rowBytes   float64 // that reads and scans returned, and their bytes
+	blocks, disk     float64 // blocks that they looked up, in the cache or not; bytes from the disk
+
+	// Of what is written, by sums of what there is after each memtable.
+	samples   float64
+	written   float64 // bytes of files that were written for each byte that was put
+	space     float64 // bytes of files for each byte of cells that live
+	files     float64
+	spaceMost float64 // no sum: the most, while compactions run
+}
+
+func (c *policyCounts) fields() []*float64 {
+	return []*float64{&c.reads, &c.readFiles, &c.scans, &c.scanFiles, &c.rows, &c.rowBytes, &c.blocks, &c.disk}
+}
+
+// policyTablet is a tablet whose files are merged by some policy, at once when a memtable has become one of them: nothing goes on
+// beside what the test does, so that its counts do not depend on how fast the machine is.
+type policyTablet struct {
+	*env
+	rng      *rand.Rand
+	files    *countedFiles
+	memtable int // bytes at which it becomes a file
+	held     int // bytes in it, about: with what cells take beside what they are, which is not always the same
+	live     float64
+	compact  int64        // bytes that compactions read
+	counts   policyCounts // of reads, and since a phase has begun of writes
+	batch    sync.WaitGroup
+
+	// Of a phase: what had been written and was put, and whether it has come so far that samples are taken.
+	before, put float64
+	sampled     bool
+}
+
+// newPolicyTablet returns a tablet with memtables of so many bytes. Its family keeps one version, as those of "stele bench" do; its
+// blocks are small, as the tablet and the cache are, which else would be of few.
+func newPolicyTablet(t testing.TB, p mergePolicy, memtable int, cache int64, options string) *policyTablet {
+	never := 1 << 20 // files that a writer would wait for
+	e := newEnv(t, Config{
+		MemtableBytes: 64 << 20, CacheBytes: cache, FilesMax: never, CompactionBytesPerSecond: -1, SplitBytes: -1, SplitOps: -1,
+		pick: func(sizes []int64, _ int) (from, to int) { return p.pick(sizes) },
+	}, "f:versions=1,group=values,block=8KiB"+options)
+	m := &policyTablet{env: e, memtable: memtable, rng: rand.New(rand.NewPCG(7, 7)), files: newCountedFiles(e.countReads())}
+	e.Server.cfg.Blobs = m.files
+	return m
+}
+
+// now returns the counts up to here.
+func (m *policyTablet) now() *policyCounts {
+	c, cache := m.counts, m.Stats().Cache
+	c.blocks = float64(cache.Hits + cache.Misses)
+	c.disk = float64(m.files.bytes.Load() - m.compact)
+	return &c
+}
+
+// during adds to c what the reads that do does take.
+func (m *policyTablet) during(c *policyCounts, do func()) {
+	before := m.now()
+	do()
+	b, n := before.fields(), m.now().fields()
+	for i, f := range c.fields() {
+		*f += *n[i] - *b[i]
+	}
+}
+
+// phase has do write, and each of these counts what that takes. sampled tells do's progress.
+func (m *policyTablet) phase(of []*policyCounts, do func()) {
+	written, _, _ := m.files.take()
+	m.before, m.put, m.sampled = float64(written), 0, false
+	m.counts.samples, m.counts.written, m.counts.space, m.counts.files, m.counts.spaceMost = 0, 0, 0, 0, 0
+	do()
+	m.flushNow()
+	n := &m.counts
+	for _, c := range of {
+		c.samples, c.written, c.space, c.files, c.spaceMost = n.samples, n.written, n.space, n.files, n.spaceMost
+	}
+}
+
+// cellOverhead is what a cell takes of a memtable beside its value, about, in bytes.
+const cellOverhead = 150
+
+// apply begins to write a row. If it is new, its cells live beside those that are there.
+func (m *policyTablet) apply(row []byte, isNew bool, cells ...table.Mutation) {
+	bytes := len(row)
+	for i := range cells {
+		bytes += len(cells[i].Qualifier) + len(cells[i].Value)
+	}
+	m.put += float64(bytes)
+	m.held += bytes + len(cells)*cellOverhead
+	if isNew {
+		m.live += float64(bytes)
+	}
+	m.batch.Add(1)
+	m.Apply(testTable, &table.RowMutation{Row: row, Mutations: cells}, func(_ int64, err error) {
+		if err != nil {
+			m.t.Error(err)
+		}
+		m.batch.Done()
+	})
+}
+
+// settle waits for what was begun to be written, and has the memtable become a file if it is so large. It tells whether it was.
+func (m *policyTablet) settle() bool {
+	m.batch.Wait()
+	if m.held < m.memtable {
+		return false
+	}
+	m.flushNow()
+	return true
+}
+
+// flushNow has the memtable become a file, and files be merged.
+func (m *policyTablet) flushNow() {
+	m.held = 0
+	before := m.files.bytes.Load()
+	if err := m.Compact(context.Background(), testTable, false); err != nil {
+		m.t.Fatal(err)
+	}
+	m.compact += m.files.bytes.Load() - before
+	written, there, most := m.files.take()
+	if !m.sampled {
+		return
+	}
+	c := &m.counts
+	c.samples++
+	c.written += (float64(written) - m.before) / m.put
+	c.space += float64(there) / m.live
+	c.spaceMost = max(c.spaceMost, float64(most)/m.live)
+	c.files += float64(len(m.sstables()))
+}
+
+// take returns the bytes of blobs that were written, those that are there, and the most that were since the last call.
+func (c *countedFiles) take() (written, there, most int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	most, c.mu.most = c.mu.most, c.mu.there
+	return c.mu.written, c.mu.there, most
+}
+
+// sstables are the tablet's files. Nothing compacts it meanwhile, so they stay.
+func (m *policyTablet) sstables() []*file {
+	v, _, err := m.tabletOfTest().acquire()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer v.release()
+	return v.filesOf("values")
+}
+
+// emit counts a row that was read.
+func (m *policyTablet) emit(row []byte, cells []table.Cell) error {
+	m.counts.rows++
+	m.counts.rowBytes += float64(len(row))
+	for i := range cells {
+		m.counts.rowBytes += float64(len(cells[i].Qualifier) + len(cells[i].Value))
+	}
+	return nil
+}
+
+// get reads a row, which must be there.
+func (m *policyTablet) get(row []byte) {
+	at := point{key: row, row: ikey.AppendRow(nil, row)}
+	for _, f := range m.sstables() {
+		if at.mayHold(f) {
+			m.counts.readFiles++
+		}
+	}
+	m.counts.reads++
+	before := m.counts.rows
+	if err := m.ReadRow(context.Background(), testTable, row, nil, m.emit); err != nil {
+		m.t.Fatal(err)
+	}
+	if m.counts.rows != before+1 {
+		m.t.Fatalf("row %q is not there", row)
+	}
+	m.trim()
+}
+
+// trim has the cache let go of what is above its budget, which it else does beside what goes on.
+func (m *policyTablet) trim() {
+	cache := m.memory.cache
+	cache.Resize(cache.Stats().Budget)
+}
+
+// scan reads n rows from one on, or those that there are.
+func (m *policyTablet) scan(from []byte, n int) {
+	m.counts.scanFiles += float64(len(m.sstables()))
+	m.counts.scans++
+	_, err := m.Scan(context.Background(), testTable, Range{Start: from}, nil, func(row []byte, cells []table.Cell) error {
+		_ = m.emit(row, cells)
+		if n--; n == 0 {
+			return ErrLast
+		}
+		return nil
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.trim()
+}
