@@ -331,22 +331,24 @@ func TestReaderOutlivesReplicas(t *testing.T) {
 
 // A blob that is given up leaves nothing, on any node.
 func TestAbortLeavesNothing(t *testing.T) {
-	c := newNodes(t, nodesConfig{n: 4})
-	w, err := c.all[0].Create(t.Context())
-	noError(t, err)
-	_, err = w.Write(blobtest.Bytes(1, 900_000))
-	noError(t, err)
-	w.Abort()
-	c.eventually("no file is left", func() bool { return c.files() == 0 })
+	synctest.Test(t, func(t *testing.T) {
+		c := newNodes(t, nodesConfig{virtual: true, n: 4})
+		w, err := c.all[0].Create(t.Context())
+		noError(t, err)
+		_, err = w.Write(blobtest.Bytes(1, 900_000))
+		noError(t, err)
+		w.Abort()
+		c.eventually("no file is left", func() bool { return c.files() == 0 })
 
-	h := put(t, c.all[0].Store, blobtest.Bytes(1, 900_000))
-	noError(t, c.all[3].Delete(t.Context(), h.ID)) // from any node
-	if n := c.files(); n != 0 {
-		t.Errorf("%d files of a deleted blob", n)
-	}
-	if err := c.all[1].Delete(t.Context(), h.ID); !errors.Is(err, blobfs.ErrNoBlob) {
-		t.Errorf("deleted twice: %v", err)
-	}
+		h := put(t, c.all[0].Store, blobtest.Bytes(1, 900_000))
+		noError(t, c.all[3].Delete(t.Context(), h.ID)) // from any node
+		if n := c.files(); n != 0 {
+			t.Errorf("%d files of a deleted blob", n)
+		}
+		if err := c.all[1].Delete(t.Context(), h.ID); !errors.Is(err, blobfs.ErrNoBlob) {
+			t.Errorf("deleted twice: %v", err)
+		}
+	})
 }
 
 func (c *nodes) eventually(what string, ok func() bool) {
@@ -445,6 +447,8 @@ func TestPeer(t *testing.T) {
 	}
 	var corrupt *blobfs.CorruptError
 	other := api.Copy{Ref: api.Ref{Extent: blobfs.ExtentID{Blob: blobfs.NewID()}, CRC: 1}, From: []string{"n1"}}
+	aborted := make(chan error, 1)
+	peer.Abort(ctx, api.StreamID{1}, func(err error) { aborted <- err })
 	for _, bad := range []struct{ err, want error }{
 		{peer.Read(ctx, api.Ref{Extent: x, CRC: 1}, make([]byte, 10), 0), nil},
 		{peer.Read(ctx, api.Ref{Extent: blobfs.ExtentID{Blob: h.ID, Index: 99}}, nil, 0), local.ErrNoExtent},
@@ -452,7 +456,7 @@ func TestPeer(t *testing.T) {
 		{peer.Copy(ctx, api.Copy{Ref: api.Ref{Extent: x, CRC: 1}, From: []string{"n1"}}), local.ErrExtentExists},
 		{peer.Read(ctx, api.Ref{Extent: x}, make([]byte, api.PieceBytesMax+1), 0), api.ErrBadRequest},
 		{peer.Drop(ctx, x, 99), api.ErrBadRequest},
-		{peer.Abort(ctx, api.StreamID{1}), api.ErrNoStream},
+		{<-aborted, api.ErrNoStream},
 	} {
 		if bad.want == nil && !errors.As(bad.err, &corrupt) || bad.want != nil && !errors.Is(bad.err, bad.want) {
 			t.Errorf("error %v, want %v", bad.err, bad.want)

@@ -225,3 +225,8 @@ func (s *Store) later(nodes []string, ask func(ctx context.Context, p api.Peer))
 		s.spawn(func() { s.each(s.ctx, nodes, ask) })
 	}
 }
+
+// abortLater ends a stream on nodes. One that does not hear of it gives the stream up by itself.
+func (s *Store) abortLater(nodes []string, stream api.StreamID) {
+	s.later(nodes, func(ctx context.Context, p api.Peer) { p.Abort(ctx, stream, func(error) {}) })
+}

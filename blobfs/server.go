@@ -81,14 +81,19 @@ func (v server) Reread(_ context.Context, id api.StreamID, p []byte, off int64) 
 }
 
 // Abort implements api.Extents.
-func (v server) Abort(_ context.Context, id api.StreamID) error {
-	return v.ask(id, func(x *stream) error {
+func (v server) Abort(_ context.Context, id api.StreamID, done func(error)) {
+	x, err := v.s.streams.find(id)
+	if err != nil {
+		done(err)
+		return
+	}
+	x.put(streamOp{do: func(x *stream) {
 		if x.next != nil {
-			x.s.later(x.begin.Chain[:1], func(ctx context.Context, p api.Peer) { _ = p.Abort(ctx, id) })
+			x.s.abortLater(x.begin.Chain[:1], id)
 		}
 		x.end()
-		return nil
-	})
+		done(nil)
+	}, refuse: done})
 }
 
 // Read implements api.Extents.

@@ -264,8 +264,7 @@ func (x *spread) giveUp(node string, err error) {
 	if errors.Is(err, api.ErrUnreachable) {
 		x.s.peers.suspect(node)
 	}
-	stream := x.stream
-	x.s.later([]string{node}, func(ctx context.Context, p api.Peer) { _ = p.Abort(ctx, stream) })
+	x.s.abortLater([]string{node}, x.stream)
 }
 
 // rescue takes over the nodes of a branch that still have the stream: each becomes a branch of

@@ -151,7 +151,7 @@ func (x *spread) Drop() {
 	if x.here != nil {
 		x.here.Abort()
 	}
-	id, stream := x.id, x.stream
+	id := x.id
 	var others []string
 	for _, n := range x.sealed {
 		if n != x.s.self {
@@ -165,6 +165,6 @@ func (x *spread) Drop() {
 	for _, b := range x.branches {
 		streams = append(streams, b.nodes...)
 	}
-	x.s.later(streams, func(ctx context.Context, p api.Peer) { _ = p.Abort(ctx, stream) })
+	x.s.abortLater(streams, x.stream)
 	x.here, x.branches, x.sealed = nil, nil, nil
 }

@@ -59,7 +59,7 @@ type Copy struct {
 
 // Extents is a node's part in the keeping of sealed extents.
 //
-// Begin, Piece and Seal of one stream take effect in the order in which they are called,
+// Begin, Piece, Seal and Abort of one stream take effect in the order in which they are called,
 // and do not wait for each other: whoever calls may have any number under way, up to the
 // window. They do not block on disk or network. done is called once, from any
 // goroutine, and must not block; the bytes given to Piece are the callee's until then.
@@ -81,7 +81,7 @@ type Extents interface {
 	// Reread reads back len(p) bytes of a stream that is not sealed.
 	Reread(ctx context.Context, s StreamID, p []byte, off int64) error
 	// Abort ends a stream and removes what it has written here. Nodes behind abort too.
-	Abort(ctx context.Context, s StreamID) error
+	Abort(ctx context.Context, s StreamID, done func(error))
 
 	// Read reads len(p) verified bytes of a sealed extent. ErrNoExtent; *CorruptError
 	// when the bytes are rotten or the extent is not the one that is meant.

@@ -193,8 +193,8 @@ func (m *Remote) Reread(ctx context.Context, s StreamID, p []byte, off int64) er
 }
 
 // Abort implements Extents.
-func (m *Remote) Abort(ctx context.Context, s StreamID) error {
-	return m.call(ctx, laneCalls, MethodAbort, request{stream: s}, nil)
+func (m *Remote) Abort(ctx context.Context, s StreamID, done func(error)) {
+	m.send(ctx, MethodAbort, request{stream: s}, func(_ *wire.Decoder, err error) { done(err) })
 }
 
 // Read implements Extents.

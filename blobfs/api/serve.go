@@ -23,7 +23,7 @@ func Serve(srv *rpc.Server, current func() (Peer, error)) {
 		sh := &shapes[i]
 		mode := rpc.Spawned
 		switch sh.method {
-		case MethodBegin, MethodPiece, MethodSeal:
+		case MethodBegin, MethodPiece, MethodSeal, MethodAbort:
 			mode = rpc.Inline
 		case MethodCopy:
 			mode = rpc.Waiting
@@ -78,6 +78,8 @@ func (r *request) serveStream(c *rpc.Call, p Peer) {
 			}
 			c.Reply(res.append)
 		})
+	case MethodAbort:
+		p.Abort(ctx, r.stream, done)
 	}
 }
 
@@ -94,8 +96,6 @@ func (r *request) serve(c *rpc.Call, p Peer) {
 		var n int64
 		n, err = p.Resume(ctx, r.stream)
 		reply = func(e *wire.Encoder) { e.Int(n) }
-	case MethodAbort:
-		err = p.Abort(ctx, r.stream)
 	case MethodStat:
 		var st local.ExtentStat
 		st, err = p.Stat(ctx, r.extent)
