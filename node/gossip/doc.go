@@ -86,9 +86,10 @@
 // is let in. While they hold all places, from at least four hosts, a new node is not until a member has heard of it otherwise,
 // such as by package formation, and goes to it.
 //
-// Nothing is taken that memberlist would decompress, no list that announces more than it can bring, and no more than 1000
-// requests in a second to ask other nodes; what is encrypted is decrypted first (sealed.go), since memberlist believes whatever
-// comes with the key, and panics at a message without bytes. But holders of the key, and everybody without one, may say that
+// Nothing is taken that memberlist would decompress, no list that announces more than it can bring, no message of which a value
+// claims more bytes than there are (message.go), and no more than 1000 requests in a second to ask other nodes. What is encrypted is
+// decrypted first (sealed.go), since memberlist believes whatever comes with the key: it panics at a message without bytes, and takes
+// 4 GiB for one of 20 that says so. But holders of the key, and everybody without one, may say that
 // there are nodes without number, and are trusted not to.
 //
 // What strangers can cause is logged 20 times a minute; Stats counts it all.

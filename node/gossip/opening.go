@@ -4,10 +4,7 @@ import (
 	"bufio"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
-
-	"github.com/steledb/stele/internal/wire"
 )
 
 // First bytes of what memberlist sends, of messages and of the label before them.
@@ -15,10 +12,14 @@ const (
 	pingType     = 0
 	requestType  = 1
 	ackType      = 2
+	suspectType  = 3
+	aliveType    = 4
+	deadType     = 5
 	listType     = 6
 	manyType     = 7
 	compressType = 9
 	cryptType    = 10
+	nackType     = 11
 	crcType      = 12
 	errorType    = 13
 	labelType    = 244
@@ -64,40 +65,12 @@ func announced(in *bufio.Reader, keyed bool) (memory int64, err error) {
 	return 0, refuse("a message of type %d is not known", b[0])
 }
 
-// listHeaderMax is the most that the header of a list takes: {Nodes, UserStateLen, Join}, which are no texts.
-const listHeaderMax = 64
-
 // listMemory returns the memory for a list that is announced in the clear.
 func listMemory(in *bufio.Reader) (int64, error) {
 	b, err := in.Peek(1 + listHeaderMax) // any list is longer
 	if err != nil && !errors.Is(err, io.EOF) || len(b) == 0 {
 		return 0, err
 	}
-	d := wire.NewDecoder(b[1:])
-	var nodes, notes uint64
-	seen := map[string]bool{}
-	for range d.Map() {
-		switch key := d.Str(); {
-		case seen[key]:
-			d.Fail(fmt.Errorf("a list says twice what its %q is", key))
-		case key == "Nodes":
-			nodes = d.Uint()
-			seen[key] = true
-		case key == "UserStateLen":
-			notes = d.Uint()
-			seen[key] = true
-		case key == "Join":
-			d.Bool()
-		default:
-			d.Fail(fmt.Errorf("a list with %q is not known", key))
-		}
-	}
-	if d.Err() != nil {
-		return 0, refuse("header of a list: %v", d.Err())
-	}
-	// A node's state has 20 bytes at least.
-	if nodes > streamBytesMax/20 || notes > streamBytesMax {
-		return 0, refuse("a list of %d nodes and %d bytes of notes is over %d bytes", nodes, notes, streamBytesMax)
-	}
-	return int64(nodes)*memoryPerState + int64(notes), nil
+	nodes, notes, err := listHeader(b[1:])
+	return nodes*memoryPerState + notes, err
 }

@@ -66,12 +66,16 @@ func (g *packetGate) check(b []byte, now time.Time) error {
 func (g *packetGate) message(b []byte) error {
 	switch {
 	case len(b) == 0:
+		return nil
 	case b[0] == compressType:
 		return refuse("nothing is compressed here")
 	case b[0] == requestType:
 		if g.requests++; g.requests > requestsMax {
 			return refuse("more than %d requests to ask others came in a second", requestsMax)
 		}
+	case b[0] == listType:
+		return nil // in a packet it is none
 	}
-	return nil
+	m := message{b: b}
+	return m.take()
 }

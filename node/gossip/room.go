@@ -23,9 +23,9 @@ const (
 
 	// What memberlist takes for a stream, at most: for its stacks and buffers, with firstBytes in them;
 	placeMemory = 32 << 10
-	// for a byte that comes, since the buffer has twice that, and beside it what it was before it grew; in the clear, nothing is
-	// buffered, and what is decoded takes up to twice as much;
-	memoryPerByteRead, memoryPerClearByte = 3, 2
+	// for a byte that comes, since the buffer has twice that, and beside it what it was before it grew; in the clear, what is held of a
+	// message, while it grows, and what is decoded of it;
+	memoryPerByteRead = 3
 	// for a byte that is sent, in the clear and encrypted;
 	memoryPerByteWritten = 2
 	// and for the state of a node that is announced, as it is in memory.
@@ -38,7 +38,6 @@ const (
 
 // room bounds what streams take of the node at a time.
 type room struct {
-	perByteRead     int64
 	memory          int64 // of all streams, beside places
 	strangersMemory int64 // of those of strangers
 
@@ -57,11 +56,8 @@ type use struct {
 }
 
 // newRoom returns a room of that much memory.
-func newRoom(memory int64, keyed bool) *room {
-	r := &room{memory: memory - streamsMax*placeMemory, perByteRead: memoryPerByteRead}
-	if !keyed {
-		r.perByteRead = memoryPerClearByte
-	}
+func newRoom(memory int64) *room {
+	r := &room{memory: memory - streamsMax*placeMemory}
 	r.strangersMemory = max(r.memory*2/3, oneHostMemory)
 	r.mu.hosts = map[netip.Prefix]*use{}
 	return r
@@ -102,12 +98,12 @@ func (r *room) enter(host netip.Prefix, member bool) (*place, error) {
 	if !member {
 		r.mu.strangers.streams++
 	}
-	return &place{room: r, host: host, inbound: true, stranger: !member, free: firstBytes * r.perByteRead}, nil
+	return &place{room: r, host: host, inbound: true, stranger: !member, free: firstBytes * memoryPerByteRead}, nil
 }
 
 // outward returns a place for a stream that this node opens, of which it has few: what it brings counts.
 func (r *room) outward() *place {
-	return &place{room: r, free: firstBytes * r.perByteRead}
+	return &place{room: r, free: firstBytes * memoryPerByteRead}
 }
 
 // read counts n bytes that came. After an error, as of the others, the stream is to end.
@@ -117,7 +113,7 @@ func (p *place) read(n int) error {
 	if p.bytes += int64(n); p.bytes > streamBytesMax {
 		return errTooLong(p.bytes)
 	}
-	return p.takeLocked(p.room.perByteRead*int64(n), true)
+	return p.takeLocked(memoryPerByteRead*int64(n), true)
 }
 
 // announced counts memory for what the stream will bring.

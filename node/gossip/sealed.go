@@ -68,22 +68,24 @@ const smallMax = 4 << 10
 
 // look takes all of an encrypted message from a stream, in memory for which there is room, and says what memory memberlist
 // takes for what is in it.
-func (o *opener) look(in *bufio.Reader) (message []byte, memory int64, err error) {
+func (o *opener) look(in *bufio.Reader) (whole []byte, memory int64, err error) {
 	head, err := in.Peek(sealedHead)
 	if err != nil {
 		return nil, 0, err
 	}
-	message = make([]byte, sealedHead+binary.BigEndian.Uint32(head[1:]))
-	if _, err := io.ReadFull(in, message); err != nil {
+	whole = make([]byte, sealedHead+binary.BigEndian.Uint32(head[1:]))
+	if _, err := io.ReadFull(in, whole); err != nil {
 		return nil, 0, err
 	}
-	plain, err := o.open(message[:sealedHead], message[sealedHead:])
+	plain, err := o.open(whole[:sealedHead], whole[sealedHead:])
 	if err != nil || plain == nil {
-		return message, 0, err
+		return whole, 0, err
 	}
 	if plain[0] != listType && len(plain) > smallMax {
 		return nil, 0, refuse("a message of type %d and %d bytes is over %d", plain[0], len(plain), smallMax)
 	}
-	memory, err = announced(bufio.NewReaderSize(bytes.NewReader(plain), openingMax), false)
-	return message, memory, err
+	if memory, err = announced(bufio.NewReaderSize(bytes.NewReader(plain), openingMax), false); err != nil {
+		return nil, 0, err
+	}
+	return whole, memory, (&message{b: plain}).take()
 }

@@ -30,15 +30,22 @@ func TestKeyHolders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := func(nodes uint64) []byte {
+	list := func(nodes uint64, states int) []byte {
 		return append([]byte{listType}, wiretest.Encode(func(e *wire.Encoder) {
 			e.Map(2)
 			e.Str("Nodes")
 			e.Uint(nodes)
 			e.Str("UserStateLen")
-			e.Uint(0)
+			e.Uint(2)
+			for range states {
+				e.Map(0)
+			}
+			e.Bool(true) // the notes
+			e.Bool(true)
 		})...)
 	}
+	// A decoder takes as much memory for a value that it does not know.
+	huge := func(kind byte) []byte { return []byte{kind, 0x81, 0xa1, 'x', 0xc9, 0x7f, 0xff, 0xff, 0xff, 1} }
 	for what, c := range map[string]struct {
 		by             *opener
 		key            int
@@ -49,8 +56,13 @@ func TestKeyHolders(t *testing.T) {
 	}{
 		"a ping":                      {o, 0, 1, []byte{pingType, 0x80}, true, true, 0},
 		"by the other key":            {o, 1, 1, []byte{pingType, 0x80}, true, true, 0},
-		"a list":                      {o, 1, 1, list(10), true, true, 10 * memoryPerState},
-		"a list of too many":          {o, 0, 1, list(1 << 30), false, true, 0}, // a packet is no list: memberlist says so
+		"a list":                      {o, 1, 1, list(10, 10), true, true, 10*memoryPerState + 2},
+		"a list of too many":          {o, 0, 1, list(1<<30, 0), false, true, 0}, // a packet is no list: memberlist says so
+		"a list that is cut":          {o, 0, 1, list(10, 9)[:len(list(10, 9))-1], false, true, 0},
+		"a list with a huge value":    {o, 0, 1, append(list(1, 0)[:len(list(1, 0))-2], huge(0x80)[1:]...), false, true, 0},
+		"a ping with a huge value":    {o, 0, 1, huge(pingType), false, false, 0},
+		"a death with a huge value":   {o, 0, 1, huge(deadType), false, false, 0}, // no stream brings it
+		"many, one with a huge value": {o, 0, 1, append([]byte{manyType, 2, 0, 2, 0, 10, pingType, 0x80}, huge(aliveType)...), false, false, 0},
 		"nothing":                     {o, 0, 1, nil, false, false, 0},
 		"compressed":                  {o, 0, 1, []byte{compressType, 0x80}, false, false, 0},
 		"many, of which one is":       {o, 0, 1, []byte{manyType, 1, 0, 2, compressType, 0x80}, false, false, 0},

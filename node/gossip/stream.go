@@ -97,7 +97,13 @@ func (s *stream) begin() error {
 	if err == nil {
 		err = s.place.announced(memory)
 	}
-	if err != nil || s.opener == nil {
+	if err != nil {
+		return err
+	}
+	if s.opener == nil {
+		m := message{in: s.in}
+		err = m.take()
+		s.held = m.b
 		return err
 	}
 	if b, err := s.in.Peek(1); err != nil || b[0] != cryptType {

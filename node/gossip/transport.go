@@ -35,7 +35,7 @@ var _ memberlist.NodeAwareTransport = (*transport)(nil)
 
 func newTransport(inner *memberlist.NetTransport, o *opener, memory int64, members func() map[netip.Prefix]bool, say func(line)) *transport {
 	t := &transport{
-		NetTransport: inner, opener: o, room: newRoom(memory, o != nil), members: members, say: say,
+		NetTransport: inner, opener: o, room: newRoom(memory), members: members, say: say,
 		streams: make(chan net.Conn), packets: make(chan *memberlist.Packet),
 		stopping: make(chan struct{}), stopped: make(chan struct{}),
 	}
