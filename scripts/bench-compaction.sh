@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Random reads of one row a call, at half the rate at which a node is saturated: alone, and while it runs one major compaction after
-# the other of another table. Prints the medians, and leaves the reports in OUT (dist/bench).
+# the other of another table. Each goes on for so long that its first moment, in which the cache fills, is no hundredth of it. Prints the
+# medians, and leaves the reports in OUT (dist/bench).
 #
-#   RUNS=3 ROWS=300k CLIENTS=64 MEMORY=2GiB COMPACT=500k OUT=dist/bench scripts/bench-compaction.sh
+#   RUNS=3 ROWS=300k CLIENTS=64 MEMORY=2GiB COMPACT=500k READ_TIME=20s OUT=dist/bench scripts/bench-compaction.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -33,7 +34,7 @@ done
 export STELE_ADDR=$addr
 
 reads() { # OPTIONS...
-	"$stele" bench --workloads random-read --rows "${ROWS:-300k}" --clients "${CLIENTS:-64}" "$@" >&2
+	"$stele" bench --workloads random-read --rows "${ROWS:-300k}" --clients "${CLIENTS:-64}" --read-time "${READ_TIME:-20s}" "$@" >&2
 }
 compacting() {
 	while "$stele" table compact "$table" --major --timeout 10m >/dev/null 2>&1; do

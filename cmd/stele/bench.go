@@ -114,6 +114,7 @@ func (f *benchFlags) register(flags *pflag.FlagSet, cfg *bench.Config) {
 	flags.IntVar(&cfg.Batch, "batch", 1, "`N` rows a call, but in scans and YCSB's workloads")
 	flags.IntVar(&cfg.ValueBytes, "value-bytes", 1000, "`N` bytes a value, but in YCSB's workloads; they do not compress")
 	flags.Float64Var(&cfg.Rate, "rate", 0, "`N` rows or operations a second of all clients together, but in scan (default as many as they can)")
+	flags.DurationVar(&cfg.ReadTimeMin, "read-time", 0, "`TIME` that workloads which read go on for at least (default 3s)")
 	flags.StringVar(&cfg.Options, "family", "", "`OPTIONS` of the family of the values, such as block=8KiB,compression=none")
 	flags.BoolVar(&cfg.Major, "major", false, "make a major compaction before workloads that read")
 	flags.BoolVar(&cfg.Keep, "keep", false, "leave the tables there")

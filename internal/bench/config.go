@@ -192,6 +192,7 @@ func (c Config) validate() error {
 		{"tablets", float64(c.Tablets), 1, TabletsMax},
 		{"operations", float64(c.Operations), 1, OperationsMax},
 		{"rate", c.Rate, 0, 1e9},
+		{"seconds of reading", c.ReadTimeMin.Seconds(), 0, 86400},
 	} {
 		if f.value < f.from || f.value > f.to {
 			return fmt.Errorf("%s: %.0f is not between %.0f and %.0f", f.name, f.value, f.from, f.to)

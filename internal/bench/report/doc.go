@@ -14,7 +14,7 @@
 //	          average of the last minute before
 //	cluster   nodes: how many there were; local: they were started for it; versions:
 //	          of their programs
-//	settings  batch, value_bytes, rate, family, major, connections, memory: as given,
+//	settings  batch, value_bytes, rate, read_s, family, major, connections, memory: as given,
 //	          left out if not
 //	runs      one for each combination of what was measured:
 //	  rows, operations, tablets, clients

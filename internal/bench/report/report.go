@@ -49,6 +49,7 @@ type Settings struct {
 	Batch       int     `json:"batch"`
 	ValueBytes  int     `json:"value_bytes"`
 	Rate        float64 `json:"rate,omitempty"`
+	ReadSeconds float64 `json:"read_s,omitempty"` // that workloads which read go on for at least; 0: 3
 	Family      string  `json:"family,omitempty"`
 	Major       bool    `json:"major,omitempty"`
 	Connections int     `json:"connections"`
