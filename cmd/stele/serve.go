@@ -91,9 +91,9 @@ Settings also come from the environment (STELE_DATA_DIR, ...) and from
 }
 
 // invite tells a person at the terminal how another host joins, if others can reach
-// this one, which then has keys.
+// this one.
 func (a *app) invite(c *configuration, addr string) {
-	if !a.errTTY || c.text("gossip") == "off" || isLoopback(addr) {
+	if !a.errTTY || c.text("gossip") == "off" || isLoopback(addr) || c.securityDir() == "" {
 		return
 	}
 	a.talk("another host joins this one by a token, which you make with\n\n  stele token create --addr %s --credential admin.pem --out token\n\nand copy to it:\n\n  %s\n",
