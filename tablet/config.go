@@ -166,7 +166,7 @@ type Config struct {
 
 	// CompactionBytesPerSecond bounds what merging and major compactions
 	// write, so that reads and commits keep their share of the disk. It does
-	// not hold while a group has half of FilesMax files. Zero means 128 MiB;
+	// not hold while a group of any tablet has half of FilesMax files. Zero means 128 MiB;
 	// negative means no bound.
 	CompactionBytesPerSecond int64
 

@@ -86,7 +86,8 @@
 // The block cache has blocks of files, the scan cache the entries of rows that are
 // asked for again and again and whose blocks had no room; a quarter of the caches'
 // memory is for these (paper §6, "Caching for read performance"). Both are of
-// files, which never change: nothing in them is ever out of date.
+// files, which never change: nothing in them is ever out of date. What a merging or major compaction writes is in the
+// block cache before it is read, as far as what it replaces was there.
 //
 // # Departures from the paper
 //

@@ -63,13 +63,13 @@ func (f *file) release() {
 }
 
 // openFile opens the SSTable that m describes for a tablet with the rows
-// start < row <= end.
-func (s *Server) openFile(ctx context.Context, m FileMeta, start, end []byte) (*file, error) {
+// start < row <= end. The block cache knows it by num, or does not if that is 0.
+func (s *Server) openFile(ctx context.Context, m FileMeta, start, end []byte, num uint64) (*file, error) {
 	blob, err := s.cfg.Blobs.OpenBlob(ctx, m.Handle)
 	if err != nil {
 		return nil, fmt.Errorf("open sstable %s: %w", m.Handle.ID, err)
 	}
-	t, err := sstable.Open(ctx, blob, sstable.OpenOptions{Cache: s.memory.cache, Name: m.Handle.ID.String()})
+	t, err := sstable.Open(ctx, blob, sstable.OpenOptions{Cache: s.memory.cache, FileNum: num, Name: m.Handle.ID.String()})
 	if err != nil {
 		blob.Close()
 		return nil, err

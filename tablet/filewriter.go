@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"math"
 
-	"golang.org/x/time/rate"
-
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/sstable"
@@ -23,9 +21,9 @@ type fileWriter struct {
 	largest  int             // value, in bytes
 }
 
-// budgetBurst is the largest write of an SSTable, in bytes: a write larger than
-// the burst of the limiter could never go.
-const budgetBurst = 4 << 20
+// budgetBurst is what compactions write at once after a while in which they wrote nothing, in bytes: two writes of sstable.Writer. With
+// 32 MiB each began by keeping a processor from reads for 60 ms.
+const budgetBurst = 512 << 10
 
 const (
 	// learnBytesMax is what a compaction holds back of a file at once to learn from, if there is memory for it. 16 MiB: of one
@@ -37,26 +35,26 @@ const (
 
 func learns(g table.LocalityGroup) bool { return g.Compression == table.CompressionTwoPass }
 
-// limitedBlob makes a blob's writer keep to a budget of bytes per second.
+// limitedBlob makes a blob's writer keep to the server's budget of bytes per second, unless compactions are behind.
 type limitedBlob struct {
 	BlobWriter
 	ctx    context.Context
-	budget *rate.Limiter
+	server *Server
 }
 
 func (l *limitedBlob) Write(p []byte) (int, error) {
-	for n := len(p); n > 0; n -= budgetBurst {
-		if err := l.budget.WaitN(l.ctx, min(n, budgetBurst)); err != nil {
+	for n := len(p); n > 0 && !l.server.behind(); n -= budgetBurst {
+		if err := l.server.budget.WaitN(l.ctx, min(n, budgetBurst)); err != nil {
 			return 0, err
 		}
 	}
 	return l.BlobWriter.Write(p)
 }
 
-// newFileWriter begins a file of group g, of about so many bytes, by a compaction that is minor or not. A nil
-// budget is no bound. A minor compaction is vital: without it no commit log goes, and with full disks there would never
-// be room again. Others need room for what they replace as well, so they may wait.
-func (t *Tablet) newFileWriter(ctx context.Context, g *table.LocalityGroup, minor bool, bytes int64, budget *rate.Limiter) (*fileWriter, error) {
+// newFileWriter begins a file of group g, of about so many bytes, by a compaction that is minor or not. A minor
+// compaction is vital: without it no commit log goes, and with full disks there would never be room again. Others
+// need room for what they replace as well, so they may wait.
+func (t *Tablet) newFileWriter(ctx context.Context, g *table.LocalityGroup, minor bool, bytes int64) (*fileWriter, error) {
 	var blob BlobWriter
 	var err error
 	if minor || t.vital {
@@ -67,14 +65,15 @@ func (t *Tablet) newFileWriter(ctx context.Context, g *table.LocalityGroup, mino
 	if err != nil {
 		return nil, err
 	}
-	if budget != nil {
-		blob = &limitedBlob{BlobWriter: blob, ctx: ctx, budget: budget}
-	}
 	opts := sstable.Options{BlockBytes: g.BlockBytes, Compression: g.Compression}
 	if minor && g.Compression == table.CompressionTwoPass {
 		// The memtable waits, and the file is soon merged into another, which is
 		// large enough to learn from.
 		opts.Compression = table.CompressionZstd
+	}
+	if !minor {
+		blob = &limitedBlob{BlobWriter: blob, ctx: ctx, server: t.server}
+		opts.Cache = t.server.memory.cache
 	}
 	opts.LearnBytes = int(min(t.server.cfg.LearnMemory-learnWorkBytes, learnBytesMax))
 	switch g.Bloom {
@@ -104,6 +103,9 @@ func (w *fileWriter) add(f *family, key, value []byte) error {
 	return w.w.Add(key, value)
 }
 
+// wasCached says that the block cache had the entry that was added last.
+func (w *fileWriter) wasCached(key, value []byte) { w.w.WasCached(len(key) + len(value)) }
+
 // finish makes the file durable and opens it.
 func (w *fileWriter) finish(ctx context.Context, s *Server) (*file, error) {
 	m, err := w.w.Finish(map[string][]byte{
@@ -119,7 +121,7 @@ func (w *fileWriter) finish(ctx context.Context, s *Server) (*file, error) {
 		w.blob.Abort()
 		return nil, err
 	}
-	return s.openFile(ctx, w.meta, nil, nil)
+	return s.openFile(ctx, w.meta, nil, nil, w.w.FileNum())
 }
 
 // discard gives up files that were finished but not registered. Their blobs stay

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/tablet/sstable"
 )
@@ -128,12 +126,8 @@ func (t *Tablet) major(ctx context.Context) error {
 func (t *Tablet) mergeFiles(ctx context.Context, v *view, g *group, from, to int) error {
 	s, schema := t.server, t.schema.Load()
 	old := g.files[from:to]
-	budget := s.budget
-	if len(g.files) >= s.cfg.FilesMax/2 {
-		budget = nil // reads suffer more from so many files than from the disk's load
-	}
 	wholePast := from == 0 && !v.hasStrays(schema)
-	files, err := t.rewrite(ctx, schema, old, wholePast, budget, learns(*groupOf(schema, g.name)), func(*family) string { return g.name })
+	files, err := t.rewrite(ctx, schema, old, wholePast, learns(*groupOf(schema, g.name)), func(*family) string { return g.name })
 	if err != nil {
 		return err
 	}
@@ -158,7 +152,7 @@ func (t *Tablet) regroup(ctx context.Context, v *view) error {
 		old = append(old, g.files...)
 	}
 	schema := t.schema.Load()
-	files, err := t.rewrite(ctx, schema, old, true, t.server.budget, slices.ContainsFunc(schema.table.Groups, learns), func(f *family) string { return f.Group })
+	files, err := t.rewrite(ctx, schema, old, true, slices.ContainsFunc(schema.table.Groups, learns), func(f *family) string { return f.Group })
 	if err != nil {
 		return err
 	}
@@ -175,10 +169,10 @@ func (t *Tablet) regroup(ctx context.Context, v *view) error {
 	return err
 }
 
-// rewrite writes what lives on of some files, by the group that each family is to be in. A nil
-// budget is no bound; learn is whether a group is among these that has two-pass compression. It waits for others that have the
-// memory; nobody who has it waits for a lock.
-func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, wholePast bool, budget *rate.Limiter, learn bool,
+// rewrite writes what lives on of some files, by the group that each family is to be in; learn is whether a group is
+// among these that has two-pass compression. It waits for others that have the memory; nobody who has it waits for a lock.
+// Blocks are in the cache where those that they are made of were.
+func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, wholePast, learn bool,
 	groupFor func(*family) string) (files map[string]*file, err error) {
 	s := t.server
 	writers := map[string]*fileWriter{}
@@ -197,18 +191,25 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, whole
 	for _, f := range old {
 		bytes += f.bytes
 	}
-	c := compaction{ctx: ctx, schema: schema, wholePast: wholePast, emit: func(f *family, key, value []byte) error {
+	c := compaction{ctx: ctx, schema: schema, wholePast: wholePast}
+	c.emit = func(f *family, key, value []byte) error {
 		name := groupFor(f)
 		w := writers[name]
 		if w == nil {
 			var err error
-			if w, err = t.newFileWriter(ctx, groupOf(schema, name), false, bytes, budget); err != nil {
+			if w, err = t.newFileWriter(ctx, groupOf(schema, name), false, bytes); err != nil {
 				return err
 			}
 			writers[name] = w
 		}
-		return w.add(f, key, value)
-	}}
+		if err := w.add(f, key, value); err != nil {
+			return err
+		}
+		if c.merge.cached() {
+			w.wasCached(key, value)
+		}
+		return nil
+	}
 	if learn {
 		if err := s.learning.Acquire(ctx, 1); err != nil {
 			return nil, err
@@ -222,8 +223,9 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, whole
 	defer s.merging.Release(memory)
 	c.judge.init(s.gcNow(), math.MaxUint64)
 	var sources []source
+	gait := s.newGait()
 	for _, f := range old {
-		it := f.table.NewIter(sstable.IterOptions{NoCacheFill: true, ReadAheadBytes: readAheadBytes})
+		it := f.table.NewIter(sstable.IterOptions{NoCacheFill: true, ReadAheadBytes: readAheadBytes, Loaded: gait.step})
 		defer it.Close()
 		sources = append(sources, boundedSource(it, f.meta.Start, f.meta.End))
 	}
@@ -232,20 +234,26 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, whole
 		return nil, err
 	}
 	files = map[string]*file{}
+	warm := map[string]sstable.Blocks{}
 	for _, name := range slices.Sorted(maps.Keys(writers)) {
 		f, err := writers[name].finish(ctx, s)
 		if err != nil {
 			return files, err
 		}
+		files[name], warm[name] = f, writers[name].w.Warm()
 		delete(writers, name)
 		// What is left of the old files stands for all of them: files stay in order,
 		// whatever was dropped.
 		for _, o := range old {
 			f.meta.MinSeq, f.meta.MaxSeq = min(f.meta.MinSeq, o.meta.MinSeq), max(f.meta.MaxSeq, o.meta.MaxSeq)
 		}
-		files[name] = f
 		if schema.keepsInMemory(name) {
 			s.pins.now(ctx, f, old)
+		}
+	}
+	for name, f := range files {
+		if err := f.table.Warm(ctx, warm[name], gait.step); err != nil {
+			return files, err
 		}
 	}
 	return files, nil

@@ -1,6 +1,10 @@
 package tablet
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/steledb/stele/tablet/sstable"
+)
 
 // source is a sorted run of entries: a memtable or an SSTable.
 type source interface {
@@ -79,6 +83,19 @@ func (m *merge) value() []byte {
 		m.ended(src)
 	}
 	return v
+}
+
+// cached tells whether the block cache has the current entry, if there is one.
+func (m *merge) cached() bool { return len(m.heap) > 0 && isCached(m.heap[0].src) }
+
+func isCached(s source) bool {
+	switch s := s.(type) {
+	case *sstable.Iter:
+		return s.Cached()
+	case *bounded:
+		return isCached(s.source)
+	}
+	return false
 }
 
 func (m *merge) next() {

@@ -60,6 +60,8 @@ type Server struct {
 	charged     atomic.Int64 // bytes of mutations that are not in a memtable yet
 	waiters     atomic.Int64 // writers that wait for room
 
+	tabletsBehind atomic.Int64 // those with whose files compactions are behind
+
 	room struct {
 		sync.Mutex
 		c chan struct{} // closed when there may be room again
@@ -126,7 +128,7 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 		budget: rate.NewLimiter(rate.Inf, 0),
 	}
 	if n := cfg.CompactionBytesPerSecond; n > 0 {
-		s.budget = rate.NewLimiter(rate.Limit(n), int(max(n/4, budgetBurst)))
+		s.budget = rate.NewLimiter(rate.Limit(n), budgetBurst)
 	}
 	s.pins = newPins(s.memory, s.log)
 	s.merging, s.learning = semaphore.NewWeighted(cfg.CompactionMemory), semaphore.NewWeighted(1)
@@ -216,7 +218,7 @@ func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 	for _, gm := range l.Meta.Groups {
 		g := group{name: gm.Name}
 		for _, fm := range gm.Files {
-			f, err := s.openFile(ctx, fm, t.start, t.end)
+			f, err := s.openFile(ctx, fm, t.start, t.end, 0)
 			if err != nil {
 				v.groups = append(v.groups, g)
 				v.release()

@@ -69,6 +69,7 @@ type Tablet struct {
 		sync.Mutex
 		current *view // nil when unloaded
 		gone    bool  // out of service for good; see retire
+		behind  bool  // a group has half of FilesMax files; Server.tabletsBehind counts it
 
 		interrupt  context.CancelCauseFunc // of the merging or major compaction that runs
 		interrupts int                     // callers of stopMerging that wait
@@ -110,6 +111,22 @@ func (t *Tablet) acquireFiles() (*view, error) {
 	return files, nil
 }
 
+// setBehind takes note of whether compactions are behind with the tablet's files. mu is held.
+func (t *Tablet) setBehind(behind bool) {
+	if behind == t.mu.behind {
+		return
+	}
+	t.mu.behind = behind
+	if behind {
+		t.server.tabletsBehind.Add(1)
+	} else {
+		t.server.tabletsBehind.Add(-1)
+	}
+}
+
+// behind tells that reads suffer more from the number of files than from compactions.
+func (s *Server) behind() bool { return s.tabletsBehind.Load() > 0 }
+
 // install makes change's result the current view. It does nothing when the
 // tablet is unloaded.
 func (t *Tablet) install(change func(v *view)) {
@@ -121,10 +138,12 @@ func (t *Tablet) install(change func(v *view)) {
 	}
 	next := old.clone()
 	change(next)
-	stalled := false
+	most := 0
 	for _, g := range next.groups {
-		stalled = stalled || len(g.files) >= t.server.cfg.FilesMax
+		most = max(most, len(g.files))
 	}
+	stalled := most >= t.server.cfg.FilesMax
+	t.setBehind(most >= t.server.cfg.FilesMax/2)
 	next.hold()
 	t.mu.current = next
 	t.mu.Unlock()
@@ -254,6 +273,7 @@ func (t *Tablet) unload(drop bool) {
 	t.mu.Lock()
 	v := t.mu.current
 	t.mu.current = nil
+	t.setBehind(false)
 	t.mu.Unlock()
 	if v == nil {
 		return

@@ -117,6 +117,7 @@ func (f *benchFlags) register(flags *pflag.FlagSet, cfg *bench.Config) {
 	flags.DurationVar(&cfg.ReadTimeMin, "read-time", 0, "`TIME` that workloads which read go on for at least (default 3s)")
 	flags.StringVar(&cfg.Options, "family", "", "`OPTIONS` of the family of the values, such as block=8KiB,compression=none")
 	flags.BoolVar(&cfg.Major, "major", false, "make a major compaction before workloads that read")
+	flags.BoolVar(&cfg.Warm, "warm", false, "read all rows once before workloads that read are measured, but YCSB's")
 	flags.BoolVar(&cfg.Keep, "keep", false, "leave the tables there")
 	flags.IntVar(&f.connections, "connections", 1, "`N` connections to each node that the calls share")
 	flags.StringVar(&f.report, "report", "", "also write the figures to `FILE`, as JSON")

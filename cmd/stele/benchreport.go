@@ -23,7 +23,7 @@ func (f *benchFlags) newReport(cfg *bench.Config) *report.Report {
 		Program: report.Program{Version: node.Version(), Commit: commit(), Go: runtime.Version()},
 		Machine: report.ThisMachine(),
 		Settings: report.Settings{
-			Batch: cfg.Batch, ValueBytes: cfg.ValueBytes, Rate: cfg.Rate, ReadSeconds: cfg.ReadTimeMin.Seconds(), Family: cfg.Options, Major: cfg.Major,
+			Batch: cfg.Batch, ValueBytes: cfg.ValueBytes, Rate: cfg.Rate, ReadSeconds: cfg.ReadTimeMin.Seconds(), Family: cfg.Options, Major: cfg.Major, Warm: cfg.Warm,
 			Connections: f.connections, Memory: f.memory,
 		},
 		Runs: []report.Run{},

@@ -292,7 +292,7 @@ func (b *Bench) settle(ctx context.Context, w Workload, d *dataset) error {
 		}
 		d.settled = true
 	}
-	if !d.inMemory {
+	if !d.inMemory && !b.cfg.Warm {
 		return nil
 	}
 	warm := &lap{data: d, do: read, pace: b.cfg.pace(b.cfg.Batch)}

@@ -93,7 +93,7 @@ func TestAllWorkloads(t *testing.T) {
 // TestOnly: a workload that reads has its rows written for it.
 func TestOnly(t *testing.T) {
 	for _, w := range []Workload{RandomRead, Scan} {
-		cfg := Config{Rows: 2500, Clients: 4, Workloads: []Workload{w}, ReadTimeMin: time.Millisecond, Major: true, Options: "block=8KiB,compression=none"}
+		cfg := Config{Rows: 2500, Clients: 4, Workloads: []Workload{w}, ReadTimeMin: time.Millisecond, Major: true, Warm: true, Options: "block=8KiB,compression=none"}
 		got := run(t, startNode(t, cfg), cfg)
 		if r := got[w]; len(got) != 1 || r.Ops < 2500 || r.Bad != 0 {
 			t.Errorf("%s: %+v", w, got)

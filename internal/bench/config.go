@@ -118,6 +118,8 @@ type Config struct {
 	Options string
 	// Major makes a major compaction of what is to be read, instead of minor ones.
 	Major bool
+	// Warm reads all rows once before workloads that read are measured.
+	Warm bool
 	// ReadTimeMin is how long workloads that read go on at least: 3 s.
 	ReadTimeMin time.Duration
 	// User, whose name is UserName, makes the calls that are measured, with a right on one family of two; the

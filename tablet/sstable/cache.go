@@ -145,6 +145,25 @@ func (c *Cache) put(k cacheKey, p []byte) {
 	}
 }
 
+// inheritSets is how often a block is set that takes over from others. One that comes for the first time must be asked for more often than
+// one that it would push out; this one is as good as those were.
+const inheritSets = 3
+
+// inherit puts a block there that nobody has asked for, in the place of others that were asked for.
+func (c *Cache) inherit(k cacheKey, p []byte) {
+	for range inheritSets {
+		c.put(k, p)
+	}
+}
+
+// hasRoom tells whether a block of so many bytes pushes out none.
+func (c *Cache) hasRoom(bytes int) bool {
+	return c.blocks.WeightedSize()+uint64(bytes)+entryOverhead <= c.blocks.GetMaximum()
+}
+
+// newNum returns a file number that no other table has.
+func (c *Cache) newNum() uint64 { return c.nextNum.Add(1) | ownNumBit }
+
 func (c *Cache) drop(k cacheKey) { c.blocks.Invalidate(k) }
 
 // load returns the block of k, which was not in the cache, and puts it

@@ -14,13 +14,15 @@ const (
 // blocks is used again.
 type heldBlocks struct {
 	raws, seps [][]byte
+	warm       []bool
 	bytes      int
 	spare      [][]byte
 }
 
-func (h *heldBlocks) add(raw, sep []byte) {
+func (h *heldBlocks) add(raw, sep []byte, warm bool) {
 	h.raws = append(h.raws, h.clone(raw))
 	h.seps = append(h.seps, append([]byte(nil), sep...))
+	h.warm = append(h.warm, warm)
 	h.bytes += len(raw)
 }
 
@@ -47,7 +49,7 @@ func (w *Writer) release(all bool) error {
 		two.Learn(h.raws, two.TextBytes()+text)
 	}
 	for i, raw := range h.raws {
-		if err := w.writeData(raw, h.seps[i]); err != nil {
+		if err := w.writeData(raw, h.seps[i], h.warm[i]); err != nil {
 			return err
 		}
 	}
@@ -56,6 +58,6 @@ func (w *Writer) release(all bool) error {
 		return nil
 	}
 	h.spare = append(h.spare, h.raws...)
-	h.raws, h.seps, h.bytes = h.raws[:0], h.seps[:0], 0
+	h.raws, h.seps, h.warm, h.bytes = h.raws[:0], h.seps[:0], h.warm[:0], 0
 	return nil
 }

@@ -78,6 +78,9 @@ func (it *Iter) Value() []byte {
 // clears it.
 func (it *Iter) Err() error { return it.err }
 
+// Cached tells whether the block of the entry was in the cache, to an iterator that reads ahead.
+func (it *Iter) Cached() bool { return it.ahead.hit }
+
 // First moves to the first entry and returns Valid.
 func (it *Iter) First() bool { return it.SeekGE(nil) }
 
@@ -207,7 +210,9 @@ func (it *Iter) load() bool {
 		return it.stop(it.t.file.corrupt(it.index.h, kindData))
 	}
 	it.loaded, it.inside, it.gone = true, true, false
-	it.raw = len(p)
+	if it.raw = len(p); it.opts.Loaded != nil {
+		it.opts.Loaded(it.raw)
+	}
 	it.lone = it.opts.Gate != nil && it.raw > GateBytes && it.data.b.entries == 1
 	if it.opts.Upper != nil {
 		if err := it.index.bounds(); err != nil {

@@ -50,6 +50,9 @@ type Options struct {
 	// compression to learn from. Zero means 16 MiB.
 	LearnBytes int
 
+	// Cache is that of the readers, which Writer.WasCached is about. Nil means that nothing of the file will be in it.
+	Cache *Cache
+
 	// Zero means the constant of the same name. Tests learn from less.
 	learnLeast int
 }
@@ -103,8 +106,8 @@ type OpenOptions struct {
 	// look-up reads from the source.
 	Cache *Cache
 	// FileNum tells this file from all others that ever were in Cache; below
-	// 1<<63. Zero means a number that no other table has: right unless the
-	// same file is opened twice.
+	// 1<<63, or Writer.FileNum. Zero means a number that no other table has: right
+	// unless the same file is opened twice.
 	FileNum uint64
 	// Name of the file for errors.
 	Name string
@@ -129,6 +132,8 @@ type IterOptions struct {
 	// one block. Only used with NoCacheFill. Values that are kept keep all
 	// that was read with them in memory.
 	ReadAheadBytes int
+	// Loaded, if not nil, is told the raw length of each data block that the iterator comes to.
+	Loaded func(raw int)
 	// Gate, if not nil, is asked before a data block above GateBytes is taken into memory, by what is stored, and before
 	// it is decompressed.
 	Gate Gate

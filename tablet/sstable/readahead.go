@@ -6,6 +6,7 @@ type readAhead struct {
 	run  []handle
 	buf  []byte // what was read, from run[0] on
 	last int64  // end of the block that was asked for last
+	hit  bool   // it was in the cache
 }
 
 // block returns the data block that c stands on. Blocks after it are read
@@ -14,12 +15,13 @@ type readAhead struct {
 func (a *readAhead) block(t *Table, c *indexCursor, limit int) ([]byte, error) {
 	h := c.h
 	forward := h.off == a.last
-	a.last = h.end()
+	a.last, a.hit = h.end(), false
 	if p, ok := t.pinnedBlock(h.off); ok {
 		return p, nil
 	}
 	if t.cache != nil {
 		if p, ok := t.cache.peek(cacheKey{t.num, h.off}); ok {
+			a.hit = true
 			return p, nil
 		}
 	}

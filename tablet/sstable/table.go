@@ -37,7 +37,7 @@ func Open(ctx context.Context, src Source, opts OpenOptions) (*Table, error) {
 		num:   opts.FileNum,
 	}
 	if t.num == 0 && t.cache != nil {
-		t.num = t.cache.nextNum.Add(1) | ownNumBit
+		t.num = t.cache.newNum()
 	}
 	o := opener{t: t, ctx: ctx, indexMax: opts.IndexBytesMax}
 	if o.indexMax == 0 {

@@ -34,6 +34,7 @@ type Writer struct {
 	comp    compressor
 	version uint32
 	held    heldBlocks
+	warmth  warmth
 
 	data   blockBuilder
 	sep    []byte // separator of the block under way
@@ -55,6 +56,7 @@ func NewWriter(w io.Writer, opts Options) *Writer {
 	wr := &Writer{w: w, err: opts.Validate(), version: formatVersion}
 	opts = opts.withDefaults()
 	wr.opts = opts
+	wr.warmth = newWarmth(opts.Cache)
 	wr.comp.want = opts.Compression
 	wr.data.interval = opts.RestartInterval
 	wr.index = newIndexBuilder()
@@ -136,7 +138,8 @@ func (w *Writer) check(key, value []byte) (shared int, err error) {
 // after it: the first key there, cut after the byte that sets it above the
 // last key here.
 func (w *Writer) cutData(next []byte) error {
-	if err := w.addData(w.data.finish(), w.sep); err != nil {
+	raw := w.data.finish()
+	if err := w.addData(raw, w.sep, w.warmth.end(len(raw))); err != nil {
 		return err
 	}
 	w.data.reset()
@@ -149,27 +152,30 @@ func (w *Writer) cutData(next []byte) error {
 }
 
 // addData writes a data block, or holds it back to learn from it.
-func (w *Writer) addData(raw, sep []byte) error {
+func (w *Writer) addData(raw, sep []byte, warm bool) error {
 	if w.comp.two != nil && w.comp.two.Wants() && len(raw) <= w.opts.LearnBytes {
 		if w.held.bytes+len(raw) > w.opts.LearnBytes {
 			if err := w.release(false); err != nil {
 				return err
 			}
 		}
-		w.held.add(raw, sep)
+		w.held.add(raw, sep, warm)
 		return nil
 	}
 	if err := w.release(false); err != nil {
 		return err
 	}
-	return w.writeData(raw, sep)
+	return w.writeData(raw, sep, warm)
 }
 
 // writeData writes a data block and makes the index lead to it.
-func (w *Writer) writeData(raw, sep []byte) error {
+func (w *Writer) writeData(raw, sep []byte, warm bool) error {
 	h, err := w.appendCompressed(raw, kindData)
 	if err != nil {
 		return err
+	}
+	if warm {
+		w.warmth.put(h.off, raw)
 	}
 	w.index.add(sep, h)
 	w.meta.DataBlocks++

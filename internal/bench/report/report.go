@@ -52,6 +52,7 @@ type Settings struct {
 	ReadSeconds float64 `json:"read_s,omitempty"` // that workloads which read go on for at least; 0: 3
 	Family      string  `json:"family,omitempty"`
 	Major       bool    `json:"major,omitempty"`
+	Warm        bool    `json:"warm,omitempty"` // all rows were read before workloads that read, but YCSB's
 	Connections int     `json:"connections"`
 	Memory      string  `json:"memory,omitempty"`
 }
