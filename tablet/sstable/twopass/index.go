@@ -122,10 +122,7 @@ func (x *index) at(t *texts, p []byte, i int) {
 	v := load64(p, i)
 	b := &x.long[hash8(v)>>x.longShift]
 	t.lo, t.hi = b[0], b[1]
-	h6 := hash6(v)
-	if t.short = x.short[h6>>x.shortShift]; t.short&255 != tag(h6) {
-		t.short = 0
-	}
+	t.short = x.short[hash6(v)>>x.shortShift]
 	h5 := hash5(v) >> (64 - headLog)
 	t.from, t.to = x.byHead[h5], x.byHead[h5+1]
 }
@@ -165,7 +162,7 @@ func (x *index) find(here []byte, t *texts, need int) (at, n int) {
 			}
 		}
 	}
-	if n > 0 || t.short == 0 || need >= shortBelow {
+	if n > 0 || need >= shortBelow || t.short&255 != tag(hash6(load64(here, 0))) {
 		return at, n
 	}
 	p := int(t.short >> 8)

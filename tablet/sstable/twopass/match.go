@@ -88,29 +88,37 @@ func (m *matcher) parse(src []byte, at, end, lazy int) {
 	src = src[:end]
 	anchor, i := at, at
 	stop := end - 16
-	var known texts
+	// What the index has for a place and the next one is asked for together, and
+	// before it is needed, so that memory has time to answer.
+	var known, after texts
 	if i < stop {
 		m.index.at(&known, src, i)
+		m.index.at(&after, src, i+1)
 	}
 	for i < stop {
 		best := m.find(src, i, 0, &known)
 		if best.n == 0 {
-			i += 1 + (i-anchor)>>7
-			m.index.at(&known, src, min(i, stop))
+			if step := 1 + (i-anchor)>>7; step == 1 {
+				i++
+				known = after
+			} else {
+				i = min(i+step, stop)
+				m.index.at(&known, src, i)
+			}
+			m.index.at(&after, src, i+1)
 			continue
 		}
 		if best.n < lazy && !(best.kind >= fromLast && best.n >= nicePhrase) && i+1 < stop {
-			m.index.at(&known, src, i+1)
-			if next := m.find(src, i+1, best.gain+lazyGain, &known); next.n > 0 {
+			if next := m.find(src, i+1, best.gain+lazyGain, &after); next.n > 0 {
 				best = next
 				i++
 			}
 		}
-		next := i + best.n
-		// What the index has is asked for before it is needed, so that memory has time to answer.
-		m.index.at(&known, src, min(next, stop))
+		next := min(i+best.n, stop)
+		m.index.at(&known, src, next)
+		m.index.at(&after, src, next+1)
 		m.take(src, best, i, anchor)
-		i = next
+		i += best.n
 		anchor = i
 	}
 	m.lits = append(m.lits, src[anchor:]...)
