@@ -166,19 +166,22 @@ func (m *matcher) take(src []byte, x match, i, anchor int) {
 		m.lastFrom = src
 	}
 	stop := len(src) - 16
-	m.putInside(src, i+2, min(next-8, stop), 8)
-	m.putInside(src, max(i, next-6), min(next, stop), 2)
+	// One place at the beginning of a copy is found again, since what it was made
+	// from is found as well, and three at its end, where others may begin: always
+	// as many, for how long a copy is cannot be guessed.
+	if next >= 6 && next <= stop+2 {
+		m.put(src, i+2)
+		m.put(src, next-6)
+		m.put(src, next-4)
+		m.put(src, next-2)
+	}
 }
 
-// putInside makes own bytes from i to end be found, one of so many: few inside of a copy, since
-// what it was made from is found as well, and more at its end, where others may begin.
-func (m *matcher) putInside(src []byte, i, end, every int) {
-	long, short, epoch := m.long, m.short, m.epoch
-	for ; i < end; i += every {
-		v := load64(src, i)
-		long[ownLong(hash8(v))] = epoch + uint32(i)
-		short[ownShort(v)] = epoch + uint32(i)
-	}
+// put makes own bytes from i on be found.
+func (m *matcher) put(src []byte, i int) {
+	v := load64(src, i)
+	at := m.epoch + uint32(i)
+	m.long[ownLong(hash8(v))], m.short[ownShort(v)] = at, at
 }
 
 // same returns how many bytes a and b have in common.
