@@ -1,43 +1,44 @@
 package twopass
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // bitWriter appends bits, the lowest first.
 type bitWriter struct {
 	out []byte
+	at  int // out is written up to here, and eight bytes beyond are free
 	acc uint64
 	n   uint
 }
 
+// reset forgets everything and makes room for so many bytes.
+func (w *bitWriter) reset(n int) {
+	n += 16
+	*w = bitWriter{out: slices.Grow(w.out[:0], n)[:n]}
+}
+
 // put appends the lowest n bits of v, which has no others; n is at most 32.
+// It writes eight bytes each time, whether or not one is full: that cannot be
+// guessed.
 func (w *bitWriter) put(v uint64, n uint) {
-	w.acc |= v << w.n
-	w.n += n
-	if w.n >= 32 {
-		w.out = binary.LittleEndian.AppendUint32(w.out, uint32(w.acc))
-		w.acc >>= 32
-		w.n -= 32
-	}
+	acc, have := w.acc|v<<(w.n&7), w.n+n
+	binary.LittleEndian.PutUint64(w.out[w.at:], acc)
+	w.at += int(have >> 3)
+	w.acc, w.n = acc>>(have&^7&63), have&7
 }
 
 // putLong appends v >= 1 as four bits that say how many follow the highest
 // one, and those; v is below 1 << 16.
 func (w *bitWriter) putLong(v int) {
-	n := uint(log2(v))
-	w.put(uint64(n), 4)
-	w.put(uint64(v)&(1<<n-1), n)
+	n := uint(log2(v)) & 15
+	w.put(uint64(n)|(uint64(v)&(1<<n-1))<<4, 4+n)
 }
 
 func (w *bitWriter) finish() []byte {
-	for w.n > 0 {
-		w.out = append(w.out, byte(w.acc))
-		w.acc >>= 8
-		w.n -= min(w.n, 8)
-	}
-	return w.out
+	return w.out[:w.at+int(w.n+7)>>3]
 }
-
-func (w *bitWriter) reset() { *w = bitWriter{out: w.out[:0]} }
 
 // bitReader reads what a bitWriter wrote. Beyond the end it reads zeros; who
 // uses it asks at the end how far it came.

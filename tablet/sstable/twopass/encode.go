@@ -2,6 +2,7 @@ package twopass
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/klauspost/compress/huff0"
 )
@@ -71,50 +72,65 @@ func (e *Encoder) code(dst, raw []byte) []byte {
 	return dst
 }
 
+// seqBits is the most that bits gets of a seq: two numbers by putLong, and how
+// far back.
+const seqBits = 2*(4+16) + windowLog
+
 // split makes the streams of what the matcher found.
 func (e *Encoder) split() {
 	for i := range e.s {
 		e.s[i] = e.s[i][:0]
 	}
-	e.bits.reset()
 	e.s[streamLiterals] = append(e.s[streamLiterals], e.m.lits...)
-	tokens := e.s[streamTokens]
-	for i := range e.m.seqs {
-		q := &e.m.seqs[i]
-		n := min(int(q.lits), literalsLong)
-		t := q.kind | uint8(n)<<2
-		if n == literalsLong {
-			e.bits.putLong(int(q.lits) - literalsLong + 1)
+	seqs := e.m.seqs
+	// Room for all, so that what is no reach or high byte can be written too, and
+	// be written over by the next.
+	tokens := slices.Grow(e.s[streamTokens], len(seqs))[:len(seqs)]
+	reaches := slices.Grow(e.s[streamReaches], len(seqs)+1)[:len(seqs)+1]
+	highs := slices.Grow(e.s[streamHighs], len(seqs)+1)[:len(seqs)+1]
+	nReaches, nHighs := 0, 0
+	w := &e.bits
+	w.reset(len(seqs) * seqBits / 8)
+	shift := e.shift & 31
+	for i := range seqs {
+		q := &seqs[i]
+		t := q.kind | uint8(min(q.lits, literalsLong))<<2
+		if q.lits >= literalsLong {
+			w.putLong(int(q.lits) - literalsLong + 1)
 		}
 		if q.kind == fromPhrase {
 			if far := q.at - phrasesNear; far >= 0 {
-				tokens = append(tokens, t|uint8(phrasesNear>>8+far>>12)<<4)
-				e.bits.put(uint64(far&4095), 12)
+				tokens[i] = t | uint8(phrasesNear>>8+far>>12)<<4
+				w.put(uint64(far&4095), 12)
 			} else {
-				tokens = append(tokens, t|uint8(q.at>>8)<<4)
-				e.bits.put(uint64(q.at&255), 8)
+				tokens[i] = t | uint8(q.at>>8)<<4
+				w.put(uint64(q.at&255), 8)
 			}
 			continue
 		}
 		c := lengthClass(int(q.n))
-		tokens = append(tokens, t|uint8(c)<<4)
-		more := int(q.n) - lengthBase[c]
+		tokens[i] = t | uint8(c)<<4
+		more := int(q.n) - lengthBase[c&15]
 		if c == lengthLong {
-			e.bits.putLong(more + 1)
+			w.putLong(more + 1)
 		} else {
-			e.bits.put(uint64(more), uint(lengthBits[c]))
+			w.put(uint64(more), uint(lengthBits[c&15]))
 		}
-		switch q.kind {
-		case fromBlock:
-			k := log2(int(q.at))
-			e.s[streamReaches] = append(e.s[streamReaches], uint8(k))
-			e.bits.put(uint64(q.at)&(1<<k-1), uint(k))
-		case fromDict:
-			e.s[streamHighs] = append(e.s[streamHighs], uint8(q.at>>e.shift))
-			e.bits.put(uint64(q.at)&(1<<e.shift-1), e.shift)
+		// Which of the three it is cannot be guessed: a branch costs more.
+		k := uint(log2(int(q.at | 1)))
+		reaches[nReaches], highs[nHighs] = uint8(k), uint8(q.at>>shift)
+		var n uint
+		if q.kind == fromBlock {
+			n = k
 		}
+		if q.kind == fromDict {
+			n = shift
+		}
+		nReaches += int(1 - (q.kind|q.kind>>1)&1)
+		nHighs += int(q.kind & 1)
+		w.put(uint64(q.at)&(1<<(n&31)-1), n)
 	}
-	e.s[streamTokens] = tokens
+	e.s[streamTokens], e.s[streamReaches], e.s[streamHighs] = tokens, reaches[:nReaches], highs[:nHighs]
 }
 
 // stream appends the header of stream i to dst and its bytes to the body.

@@ -34,7 +34,7 @@ func hashAll(p []byte) (h uint64) {
 
 // index finds text of the dictionary. An entry is a position in the upper 24
 // bits and 8 bits of a hash below, so that most of what differs is not looked
-// at; 0 is none, and so the text's first byte is never found.
+// at; 0 is none, and does no harm where it is taken for the text's first byte.
 type index struct {
 	text []byte
 	done int // text up to here is in the tables
@@ -106,11 +106,10 @@ func (x *index) setPhrases(ph []phrase) {
 	}
 }
 
-// texts is what the index has for a place: entries by eight bytes and one by
-// six, and the phrases that may begin there.
+// texts is what the index has for a place: entries by eight bytes and the
+// phrases that may begin there. That by six bytes is seldom asked for.
 type texts struct {
 	lo, hi   uint64
-	short    uint32
 	from, to uint16
 }
 
@@ -120,14 +119,11 @@ func (x *index) at(t *texts, p []byte, i int) {
 		return
 	}
 	v := load64(p, i)
-	b := &x.long[hash8(v)>>x.longShift]
-	t.lo, t.hi = b[0], b[1]
-	h6 := hash6(v)
-	if t.short = x.short[h6>>x.shortShift]; t.short&255 != tag(h6) {
-		t.short = 0
-	}
 	h5 := hash5(v) >> (64 - headLog)
-	t.from, t.to = x.byHead[h5], x.byHead[h5+1]
+	heads := x.byHead[h5 : h5+2 : h5+2]
+	t.from, t.to = heads[0], heads[1]
+	b := &x.long[hash8(v)>>(x.longShift&63)]
+	t.lo, t.hi = b[0], b[1]
 }
 
 const (
@@ -145,30 +141,39 @@ func (x *index) find(here []byte, t *texts, need int) (at, n int) {
 		return 0, 0
 	}
 	tail := load32(here, need-3)
+	// Which have the hash that is wanted is told of all four by one branch: a bit
+	// for each, the last added lowest.
 	want := uint64(tag(hash8(load64(here, 8)))) * lanes
-	for _, e := range [2]uint64{t.lo, t.hi} {
-		d := (e ^ want) & (255 * lanes)
-		if (d-lanes)&^d&(lanes<<31) == 0 {
-			continue // neither
+	lo := lanes<<8 - (t.lo^want)&(255*lanes)
+	hi := lanes<<8 - (t.hi^want)&(255*lanes)
+	have := lo>>8&1 | lo>>39&2 | hi>>6&4 | hi>>37&8
+	for ; have != 0; have &= have - 1 {
+		e := t.lo
+		k := bits.TrailingZeros64(have)
+		if k >= 2 {
+			e = t.hi
 		}
-		for ; e != 0; e, d = e>>32, d>>32 {
-			p := int(uint32(e) >> 8)
-			if uint8(d) != 0 || p+need >= len(x.text) || load32(x.text, p+need-3) != tail {
-				continue
+		p := int(uint32(e>>(k&1*32)) >> 8)
+		if p+need >= len(x.text) || load32(x.text, p+need-3) != tail {
+			continue
+		}
+		if k := same(here, x.text[p:]); k > need {
+			at, n, need = p, k, k
+			if need >= len(here) {
+				return at, n
 			}
-			if k := same(here, x.text[p:]); k > need {
-				at, n, need = p, k, k
-				if need >= len(here) {
-					return at, n
-				}
-				tail = load32(here, need-3)
-			}
+			tail = load32(here, need-3)
 		}
 	}
-	if n > 0 || t.short == 0 || need >= shortBelow {
+	if n > 0 || need >= shortBelow {
 		return at, n
 	}
-	p := int(t.short >> 8)
+	h := hash6(load64(here, 0))
+	e := x.short[h>>(x.shortShift&63)]
+	if e&255 != tag(h) {
+		return 0, 0
+	}
+	p := int(e >> 8)
 	if p+need >= len(x.text) || load32(x.text, p+need-3) != tail {
 		return 0, 0
 	}

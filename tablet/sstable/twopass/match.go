@@ -88,29 +88,37 @@ func (m *matcher) parse(src []byte, at, end, lazy int) {
 	src = src[:end]
 	anchor, i := at, at
 	stop := end - 16
-	var known texts
+	// What the index has for a place and the next one is asked for together, and
+	// before it is needed, so that memory has time to answer.
+	var known, after texts
 	if i < stop {
 		m.index.at(&known, src, i)
+		m.index.at(&after, src, i+1)
 	}
 	for i < stop {
 		best := m.find(src, i, 0, &known)
 		if best.n == 0 {
-			i += 1 + (i-anchor)>>7
-			m.index.at(&known, src, min(i, stop))
+			if step := 1 + (i-anchor)>>7; step == 1 {
+				i++
+				known = after
+			} else {
+				i = min(i+step, stop)
+				m.index.at(&known, src, i)
+			}
+			m.index.at(&after, src, i+1)
 			continue
 		}
 		if best.n < lazy && !(best.kind >= fromLast && best.n >= nicePhrase) && i+1 < stop {
-			m.index.at(&known, src, i+1)
-			if next := m.find(src, i+1, best.gain+lazyGain, &known); next.n > 0 {
+			if next := m.find(src, i+1, best.gain+lazyGain, &after); next.n > 0 {
 				best = next
 				i++
 			}
 		}
-		next := i + best.n
-		// What the index has is asked for before it is needed, so that memory has time to answer.
-		m.index.at(&known, src, min(next, stop))
+		next := min(i+best.n, stop)
+		m.index.at(&known, src, next)
+		m.index.at(&after, src, next+1)
 		m.take(src, best, i, anchor)
-		i = next
+		i += best.n
 		anchor = i
 	}
 	m.lits = append(m.lits, src[anchor:]...)
@@ -158,19 +166,22 @@ func (m *matcher) take(src []byte, x match, i, anchor int) {
 		m.lastFrom = src
 	}
 	stop := len(src) - 16
-	m.putInside(src, i+2, min(next-8, stop), 8)
-	m.putInside(src, max(i, next-6), min(next, stop), 2)
+	// One place at the beginning of a copy is found again, since what it was made
+	// from is found as well, and three at its end, where others may begin: always
+	// as many, for how long a copy is cannot be guessed.
+	if next >= 6 && next <= stop+2 {
+		m.put(src, i+2)
+		m.put(src, next-6)
+		m.put(src, next-4)
+		m.put(src, next-2)
+	}
 }
 
-// putInside makes own bytes from i to end be found, one of so many: few inside of a copy, since
-// what it was made from is found as well, and more at its end, where others may begin.
-func (m *matcher) putInside(src []byte, i, end, every int) {
-	long, short, epoch := m.long, m.short, m.epoch
-	for ; i < end; i += every {
-		v := load64(src, i)
-		long[ownLong(hash8(v))] = epoch + uint32(i)
-		short[ownShort(v)] = epoch + uint32(i)
-	}
+// put makes own bytes from i on be found.
+func (m *matcher) put(src []byte, i int) {
+	v := load64(src, i)
+	at := m.epoch + uint32(i)
+	m.long[ownLong(hash8(v))], m.short[ownShort(v)] = at, at
 }
 
 // same returns how many bytes a and b have in common.
