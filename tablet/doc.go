@@ -87,7 +87,7 @@
 // asked for again and again and whose blocks had no room; a quarter of the caches'
 // memory is for these (paper §6, "Caching for read performance"). Both are of
 // files, which never change: nothing in them is ever out of date. What a merging or major compaction writes is in the
-// block cache before it is read, as far as what it replaces was there.
+// block cache when it is read, as far as what it replaces was there.
 //
 // # Departures from the paper
 //
@@ -105,6 +105,7 @@
 //	mergeLoop                  the same; merging and major compactions
 //	timerLoop                  the same; looks for what is due
 //	pinLoop                    the same; reads files of in-memory groups into memory
+//	deleteLoop                 the same; deletes the blobs of files that are no more
 //	Config.OnFailure           called once, when the commit log has failed; nobody joins it
 //
 // Every queue holds each tablet once. Writers that find no memory wait

@@ -16,9 +16,12 @@ type file struct {
 	meta   FileMeta
 	table  *sstable.Table
 	opened *opened
+	whole  *file // that this is a part of, for the time of a handOver; nil: none
 	refs   atomic.Int32
 	unlink atomic.Bool // delete the blob with the last reference
 	delete func(f *file)
+
+	warm sstable.Blocks // those made of what was in the cache, of a file that a compaction wrote
 
 	bytes        int64 // on disk, of what counts, about
 	largest      int64 // bytes of the largest value, 0 if that is not known
@@ -56,10 +59,22 @@ func (f *file) release() {
 	if f.refs.Add(-1) > 0 {
 		return
 	}
+	if f.whole != nil {
+		f.whole.release()
+		return
+	}
 	f.opened.release()
 	if f.unlink.Load() {
 		f.delete(f)
 	}
+}
+
+// deleteLater has the blob deleted with the last reference.
+func (f *file) deleteLater() {
+	if f.whole != nil {
+		f = f.whole
+	}
+	f.unlink.Store(true)
 }
 
 // openFile opens the SSTable that m describes for a tablet with the rows
@@ -128,16 +143,13 @@ func rowBounds(start, end []byte) (lo, hi []byte) {
 	return lo, hi
 }
 
-// deleteFile removes the blob of a file that no view and no metadata holds, and its blocks
-// from the cache, where they would push out those that are read. One that another tablet may have is left to the sweep.
+// deleteFile has the blob of a file removed that no view and no metadata holds, and removes its blocks from the
+// cache, where they would push out those that are read. One that another tablet may have is left to the sweep.
 func (s *Server) deleteFile(f *file) {
 	if f.meta.Shared {
 		s.cfg.Blobs.Abandon(f.meta.Handle)
 		return
 	}
 	f.table.DropCached()
-	if err := s.cfg.Blobs.Delete(context.Background(), f.meta.Handle.ID); err != nil {
-		// The next start finds it again among blobs that no metadata names.
-		s.log.Warn("delete sstable", "blob", f.meta.Handle.ID.String(), "error", err)
-	}
+	s.deletions.add(f.meta.Handle.ID)
 }

@@ -121,7 +121,11 @@ func (w *fileWriter) finish(ctx context.Context, s *Server) (*file, error) {
 		w.blob.Abort()
 		return nil, err
 	}
-	return s.openFile(ctx, w.meta, nil, nil, w.w.FileNum())
+	f, err := s.openFile(ctx, w.meta, nil, nil, w.w.FileNum())
+	if err == nil {
+		f.warm = w.w.Warm()
+	}
+	return f, err
 }
 
 // discard gives up files that were finished but not registered. Their blobs stay

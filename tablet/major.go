@@ -79,6 +79,7 @@ func (t *Tablet) mergeDue(ctx context.Context) error {
 			merged = true
 		}
 		v.release()
+		t.server.deleteBlobs() // the next one needs the room
 		if err != nil || !merged {
 			return err
 		}
@@ -136,8 +137,13 @@ func (t *Tablet) mergeFiles(ctx context.Context, v *view, g *group, from, to int
 	if added != nil {
 		addedMeta = &added.meta
 	}
-	err = t.replaceFiles(func(*Meta) error { return nil }, files, old, func(m *Meta) { m.replaceFiles(g.name, old, addedMeta) },
-		func(v *view) { v.replace(g.name, old, added) })
+	may := func(*Meta) error { return nil }
+	change := func(m *Meta) { m.replaceFiles(g.name, old, addedMeta) }
+	if added == nil || len(added.warm) == 0 || s.behind() {
+		err = t.replaceFiles(may, files, old, change, func(v *view) { v.replace(g.name, old, added) })
+	} else if err = t.replaceFiles(may, files, old, change, func(*view) {}); err == nil {
+		t.handOver(ctx, g.name, old, added)
+	}
 	if err == nil {
 		s.stats.merges.Add(1)
 	}
@@ -171,7 +177,7 @@ func (t *Tablet) regroup(ctx context.Context, v *view) error {
 
 // rewrite writes what lives on of some files, by the group that each family is to be in; learn is whether a group is
 // among these that has two-pass compression. It waits for others that have the memory; nobody who has it waits for a lock.
-// Blocks are in the cache where those that they are made of were.
+// As far as the cache has room its blocks are there where those that they are made of are.
 func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, wholePast, learn bool,
 	groupFor func(*family) string) (files map[string]*file, err error) {
 	s := t.server
@@ -234,13 +240,12 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, whole
 		return nil, err
 	}
 	files = map[string]*file{}
-	warm := map[string]sstable.Blocks{}
 	for _, name := range slices.Sorted(maps.Keys(writers)) {
 		f, err := writers[name].finish(ctx, s)
 		if err != nil {
 			return files, err
 		}
-		files[name], warm[name] = f, writers[name].w.Warm()
+		files[name] = f
 		delete(writers, name)
 		// What is left of the old files stands for all of them: files stay in order,
 		// whatever was dropped.
@@ -249,11 +254,6 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, whole
 		}
 		if schema.keepsInMemory(name) {
 			s.pins.now(ctx, f, old)
-		}
-	}
-	for name, f := range files {
-		if err := f.table.Warm(ctx, warm[name], gait.step); err != nil {
-			return files, err
 		}
 	}
 	return files, nil
@@ -290,9 +290,10 @@ func (t *Tablet) flush(ctx context.Context) error {
 
 // Compact writes the memtables of a table's tablets out and runs the merging
 // compactions that are due or, if major, a major compaction of each tablet. It
-// returns when that is done, and may be given up half-way at no harm. Errors:
+// returns when that is done and what was replaced is deleted, and may be given up half-way at no harm. Errors:
 // api.ErrNoTable, api.ErrNotServing, ErrClosed, blobfs.ErrDiskFull.
 func (s *Server) Compact(ctx context.Context, tableName string, major bool) error {
+	defer s.deleteBlobs()
 	for end, last := []byte(nil), false; !last; {
 		tablets, err := s.tablets(tableName)
 		if err != nil {
@@ -325,6 +326,7 @@ func (s *Server) Compact(ctx context.Context, tableName string, major bool) erro
 // CompactTablet is Compact for one tablet. Errors: api.ErrNotServing, ErrClosed,
 // blobfs.ErrDiskFull, ctx's.
 func (s *Server) CompactTablet(ctx context.Context, id uint64, major bool) error {
+	defer s.deleteBlobs()
 	for {
 		t, err := s.tablet(id)
 		if err != nil {

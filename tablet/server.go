@@ -61,6 +61,7 @@ type Server struct {
 	waiters     atomic.Int64 // writers that wait for room
 
 	tabletsBehind atomic.Int64 // those with whose files compactions are behind
+	deletions     *deletions
 
 	room struct {
 		sync.Mutex
@@ -130,7 +131,7 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 	if n := cfg.CompactionBytesPerSecond; n > 0 {
 		s.budget = rate.NewLimiter(rate.Limit(n), budgetBurst)
 	}
-	s.pins = newPins(s.memory, s.log)
+	s.pins, s.deletions = newPins(s.memory, s.log), newDeletions()
 	s.merging, s.learning = semaphore.NewWeighted(cfg.CompactionMemory), semaphore.NewWeighted(1)
 	s.large = newLargeGate(cfg.LargeReadBytes, cfg.OverloadWait)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -145,6 +146,7 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 	s.background.Go(s.mergeLoop)
 	s.background.Go(s.timerLoop)
 	s.background.Go(s.pinLoop)
+	s.background.Go(s.deleteLoop)
 	return s, nil
 }
 
@@ -162,6 +164,7 @@ func (s *Server) releaseAll() {
 			}
 		}
 	}
+	s.deleteBlobs()
 }
 
 // Close finishes the commits that were accepted, ends compactions and stops
@@ -444,7 +447,7 @@ func (s *Server) SetSchema(sc *table.Schema) error {
 	return nil
 }
 
-// DropTable stops serving a table and deletes its files when the reads that use
+// DropTable stops serving a table. Its files are deleted soon after the reads that use
 // them have ended. Its metadata must be gone already. The error is api.ErrNoTable.
 func (s *Server) DropTable(tableName string) error {
 	var dropped *served

@@ -281,7 +281,7 @@ func (t *Tablet) unload(drop bool) {
 	if drop {
 		for _, g := range v.groups {
 			for _, f := range g.files {
-				f.unlink.Store(true)
+				f.deleteLater()
 			}
 		}
 	}

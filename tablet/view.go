@@ -179,6 +179,15 @@ func (v *view) clone() *view {
 // replace puts the files added in the place of those removed, which stand next
 // to each other in the named group, or at its end if there are none.
 func (v *view) replace(name string, removed []*file, added *file) {
+	if added == nil {
+		v.replaceAll(name, removed, nil)
+		return
+	}
+	v.replaceAll(name, removed, []*file{added})
+}
+
+// replaceAll is replace with several files, none of which is nil.
+func (v *view) replaceAll(name string, removed, added []*file) {
 	g := v.group(name)
 	if g == nil {
 		at := 0
@@ -193,15 +202,15 @@ func (v *view) replace(name string, removed []*file, added *file) {
 	var files []*file
 	placed := false
 	for _, f := range g.files {
-		if len(removed) > 0 && f == removed[0] && added != nil {
-			files, placed = append(files, added), true
+		if len(removed) > 0 && f == removed[0] {
+			files, placed = append(files, added...), true
 		}
 		if !containsFile(removed, f) {
 			files = append(files, f)
 		}
 	}
-	if !placed && added != nil {
-		files = append(files, added)
+	if !placed {
+		files = append(files, added...)
 	}
 	g.files = files
 }

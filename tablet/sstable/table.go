@@ -175,6 +175,32 @@ func (t *Table) DropCached() {
 	}
 }
 
+// DropCachedIn removes those blocks from the cache that begin in lower <= key < upper, or hold lower, and end there; nil is no bound. The
+// last one stays unless upper is nil. Errors: those of Iter.Err.
+func (t *Table) DropCachedIn(lower, upper []byte) error {
+	if t.cache == nil || !t.Overlaps(lower, upper) {
+		return nil
+	}
+	c := indexCursor{t: t}
+	if err := c.seek(lower); err != nil {
+		return err
+	}
+	for more := true; more; {
+		if err := c.bounds(); err != nil {
+			return err
+		}
+		if upper != nil && (c.hi == nil || bytes.Compare(c.hi, upper) > 0) {
+			return nil
+		}
+		t.cache.drop(cacheKey{t.num, c.h.off})
+		var err error
+		if more, err = c.step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // dropLeaf removes the blocks that an index block points to.
 func (t *Table) dropLeaf(leaf *indexBlock) {
 	for i := range leaf.entries {

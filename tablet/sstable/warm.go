@@ -62,10 +62,11 @@ func (w *Writer) WasCached(bytes int) { w.warmth.bytes += bytes }
 // Warm returns the blocks of which half at least was said to have been cached. They are whole when Finish has returned.
 func (w *Writer) Warm() Blocks { return w.warmth.blocks }
 
-// Warm reads those blocks into the cache that are not there, in the place of others that are asked for less often than these are taken to be: for a file that
-// a compaction has written, before it is read in the place of those whose blocks are in the cache. step is told the raw length of each. Errors: those of
-// Iter.Err, ctx's; some blocks may be in the cache then.
-func (t *Table) Warm(ctx context.Context, blocks Blocks, step func(raw int)) error {
+// Warm reads those blocks into the cache that are not there, portions of about so many bytes one after the other: for a file that is to be
+// read in the place of others, whose blocks are in the cache. Before each portion begin is told between which keys it lies,
+// lower <= key < upper, nil being no bound, after it end the first key of its last block, and the portion's raw length. Errors: those of Iter.Err,
+// begin's and end's, ctx's.
+func (t *Table) Warm(ctx context.Context, blocks Blocks, bytes int, begin func(lower, upper []byte) error, end func(last []byte, bytes int) error) error {
 	if t.cache == nil || len(blocks) == 0 || t.meta.Entries == 0 {
 		return nil
 	}
@@ -73,15 +74,10 @@ func (t *Table) Warm(ctx context.Context, blocks Blocks, step func(raw int)) err
 	if err := c.seek(nil); err != nil {
 		return err
 	}
+	p := portion{t: t}
 	for i, more := uint64(0), true; more; i++ {
 		if _, ok := t.cache.peek(cacheKey{t.num, c.h.off}); !ok && blocks.has(i) {
-			raw, err := t.file.read(c.h, kindData, 0)
-			if err != nil {
-				return err
-			}
-			t.cache.inherit(cacheKey{t.num, c.h.off}, raw)
-			step(len(raw))
-			if err := ctx.Err(); err != nil {
+			if err := p.add(&c); err != nil {
 				return err
 			}
 		}
@@ -89,6 +85,62 @@ func (t *Table) Warm(ctx context.Context, blocks Blocks, step func(raw int)) err
 		if more, err = c.step(); err != nil {
 			return err
 		}
+		if p.stored < bytes && more || len(p.blocks) == 0 {
+			continue
+		}
+		if err := begin(p.lower, p.upper); err != nil {
+			return err
+		}
+		last, raw, err := p.read()
+		if err != nil {
+			return err
+		}
+		if err := end(last, raw); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p = portion{t: t, blocks: p.blocks[:0]}
 	}
 	return nil
+}
+
+// portion is blocks that Warm reads together.
+type portion struct {
+	t            *Table
+	blocks       []handle
+	lower, upper []byte
+	stored       int
+}
+
+func (p *portion) add(c *indexCursor) error {
+	if err := c.bounds(); err != nil {
+		return err
+	}
+	if len(p.blocks) == 0 {
+		p.lower = bytes.Clone(c.lo)
+	}
+	p.upper = bytes.Clone(c.hi)
+	p.blocks = append(p.blocks, c.h)
+	p.stored += c.h.stored
+	return nil
+}
+
+// read reads the blocks into the cache, and returns the first key of the last, and their raw length.
+func (p *portion) read() (last []byte, raw int, err error) {
+	var block []byte
+	var at handle
+	for _, at = range p.blocks {
+		if block, err = p.t.file.read(at, kindData, 0); err != nil {
+			return nil, 0, err
+		}
+		p.t.cache.inherit(cacheKey{p.t.num, at.off}, block)
+		raw += len(block)
+	}
+	var it blockIter
+	if it.reset(block) != nil || !it.next() {
+		return nil, 0, p.t.file.corrupt(at, kindData)
+	}
+	return it.key, raw, nil
 }

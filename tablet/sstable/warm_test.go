@@ -31,7 +31,7 @@ func rewritten(t *testing.T, tab *Table, cache *Cache, opts Options) *Table {
 		t.Fatal(err)
 	}
 	n := open(t, &countingSource{Source: bytesSource(out.Bytes())}, OpenOptions{Cache: cache, FileNum: w.FileNum()})
-	if err := n.Warm(t.Context(), w.Warm(), func(int) {}); err != nil {
+	if err := n.Warm(t.Context(), w.Warm(), 64<<10, tab.DropCachedIn, func([]byte, int) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return n

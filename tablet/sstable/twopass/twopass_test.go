@@ -158,31 +158,35 @@ func TestChoose(t *testing.T) {
 		}
 		return p
 	}
-	shared := noise(2000)
-	var blocks [][]byte
-	for range 8 {
-		blocks = append(blocks, bytes.Join([][]byte{noise(20000), shared, noise(20000)}, nil))
-	}
-	text := choose([]byte("before"), blocks, 8000)
-	if !bytes.HasPrefix(text, []byte("before")) {
-		t.Error("the text that was there is gone")
-	}
-	// Pieces are cut where something counts, which may be by chance, and so
-	// have some noise at their ends.
-	if n := len(text); n < 1500 || n > 4500 {
-		t.Errorf("%d bytes of text for %d that are shared", n, len(shared))
-	}
+	// What is looked at is chosen by what it is, so by chance here: a part more of one text is found than of another.
+	const texts, sharedBytes = 10, 2000
 	found := 0
-	for at := 0; at+32 <= len(shared); at += 32 {
-		if bytes.Contains(text, shared[at:at+32]) {
-			found += 32
+	for range texts {
+		shared := noise(sharedBytes)
+		var blocks [][]byte
+		for range 8 {
+			blocks = append(blocks, bytes.Join([][]byte{noise(20000), shared, noise(20000)}, nil))
+		}
+		text := choose([]byte("before"), blocks, 8000)
+		if !bytes.HasPrefix(text, []byte("before")) {
+			t.Error("the text that was there is gone")
+		}
+		// Pieces are cut where something counts, which may be by chance, and so
+		// have some noise at their ends.
+		if n := len(text); n < 1500 || n > 4500 {
+			t.Errorf("%d bytes of text for %d that are shared", n, sharedBytes)
+		}
+		for at := 0; at+32 <= len(shared); at += 32 {
+			if bytes.Contains(text, shared[at:at+32]) {
+				found += 32
+			}
+		}
+		if more := choose(text, blocks, 8000); len(more) > len(text)+2*pieceBytes {
+			t.Errorf("chosen again, %d bytes more", len(more)-len(text))
 		}
 	}
-	if found < len(shared)*3/4 {
-		t.Errorf("%d of %d bytes that are shared were found", found, len(shared))
-	}
-	if more := choose(text, blocks, 8000); len(more) > len(text)+2*pieceBytes {
-		t.Errorf("chosen again, %d bytes more", len(more)-len(text))
+	if found < texts*sharedBytes*3/4 {
+		t.Errorf("%d of %d bytes that are shared were found", found, texts*sharedBytes)
 	}
 }
 

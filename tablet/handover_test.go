@@ -1,0 +1,239 @@
+package tablet
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/table"
+)
+
+// handOverEnv is a server with a table that is in the cache whole, in some blocks of 8 KiB; two such do not fit.
+func handOverEnv(t *testing.T, rows int) (e *env, row func(i int) string) {
+	t.Helper()
+	e = newEnv(t, Config{CacheBytes: int64(rows) * 1900}, "f:block=8KiB") // a quarter is for rows
+	e.countReads()
+	row = func(i int) string { return fmt.Sprintf("row%05d", i) }
+	for step := range 2 {
+		for i := step; i < rows; i += 2 {
+			e.mustApply(row(i), table.Set("f", []byte("q"), 1, randomValue(1000)))
+		}
+		if err := e.tabletOfTest().flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.mustCompact(t, true)
+	for range 3 {
+		for i := range rows {
+			if got := e.read(row(i), nil); len(got) != 1 {
+				t.Fatalf("%s: %q", row(i), got)
+			}
+		}
+	}
+	return e, row
+}
+
+// A table whose blocks fill the cache is read from there after a compaction too, though there is no room for those of old and new file.
+func TestHandOver(t *testing.T) {
+	const rows = 6000
+	e, row := handOverEnv(t, rows)
+	counted := e.Server.cfg.Blobs.(*countedBlobs)
+	read := func() int64 {
+		before := counted.reads.Load()
+		for i := range rows {
+			if got := e.read(row(i), nil); len(got) != 1 {
+				t.Fatalf("%s: %q", row(i), got)
+			}
+		}
+		return counted.reads.Load() - before
+	}
+	const blocks = rows / 8
+	if n := read(); n > blocks/10 {
+		t.Fatalf("%d reads of the disk for %d blocks that are to be in the cache", n, blocks)
+	}
+	for range 3 {
+		e.mustCompact(t, true)
+		if n := read(); n > blocks/4 {
+			t.Errorf("%d reads of the disk for %d blocks after a compaction", n, blocks)
+		}
+	}
+	if s := e.Stats().Cache; s.Bytes > s.Budget {
+		t.Errorf("%d bytes in a cache of %d", s.Bytes, s.Budget)
+	}
+}
+
+// hookedBlobs calls hook before a sealed blob is read, but for the reads that hook makes.
+type hookedBlobs struct {
+	Blobs
+	hook  func()
+	inner atomic.Bool
+}
+
+func (b *hookedBlobs) OpenBlob(ctx context.Context, h blobfs.Handle) (BlobReader, error) {
+	r, err := b.Blobs.OpenBlob(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	return hookedReader{r, b}, nil
+}
+
+type hookedReader struct {
+	BlobReader
+	of *hookedBlobs
+}
+
+func (r hookedReader) ReadChecked(p []byte, off int64, ok func(p []byte) error) error {
+	if r.of.inner.CompareAndSwap(false, true) {
+		r.of.hook()
+		r.of.inner.Store(false)
+	}
+	return r.BlobReader.ReadChecked(p, off, ok)
+}
+
+// At every moment of a hand-over each row is in one of the files (T5), also where older files have none, and where the tablet has but a part of them.
+func TestHandOverStepByStep(t *testing.T) {
+	const rows = 6000
+	e, row := handOverEnv(t, rows)
+	if _, err := e.Split(t.Context(), e.tabletOfTest().id, []byte(row(rows/10))); err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < rows; i += 3 {
+		e.mustApply(row(i), table.Set("f", []byte("q"), 2, randomValue(300)))
+	}
+	upper := e.allTablets()[1]
+	if err := upper.flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	steps, parted := 0, 0
+	hooked := &hookedBlobs{Blobs: e.Server.cfg.Blobs}
+	hooked.hook = func() {
+		v, _, err := upper.acquire()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.release()
+		for _, f := range v.filesOf(table.DefaultGroup) {
+			if f.whole != nil {
+				parted++
+				break
+			}
+		}
+		if steps++; steps%10 != 0 {
+			return
+		}
+		for i := range rows {
+			want := 1
+			if i%3 == 0 {
+				want = 2
+			}
+			if got := e.read(row(i), nil); len(got) != want {
+				t.Errorf("%d steps: %s: %q", steps, row(i), got)
+			}
+		}
+		seen := 0
+		_, err = e.Scan(t.Context(), testTable, Range{}, nil, func(key []byte, _ []table.Cell) error {
+			if string(key) != row(seen) {
+				return fmt.Errorf("row %q in the place of %q", key, row(seen))
+			}
+			seen++
+			return nil
+		})
+		if err != nil || seen != rows {
+			t.Errorf("%d steps: %d rows, %v", steps, seen, err)
+		}
+	}
+	e.Server.cfg.Blobs = hooked
+	e.mustCompact(t, true)
+	if parted < 100 {
+		t.Errorf("%d of %d reads of the disk within a hand-over", parted, steps)
+	}
+}
+
+// Whoever reads while files are handed over sees each row once, and what was written; a tablet may be split, and dropped, meanwhile (I3, T5).
+func TestHandOverBesideReadsAndWrites(t *testing.T) {
+	const rows = 3000
+	e, row := handOverEnv(t, rows)
+	ctx, stop := context.WithCancel(t.Context())
+	one := mustCompile(t, table.CellsPerColumnLimit(1))
+	var group sync.WaitGroup
+	var written [8]atomic.Int64 // the last timestamp of the rows of each writer
+	for w := range written {
+		written[w].Store(1)
+		group.Go(func() {
+			for ts := int64(2); ctx.Err() == nil; ts++ {
+				for i := w; i < rows && ctx.Err() == nil; i += 8 * 25 {
+					if _, err := e.apply(row(i), table.Set("f", []byte("q"), ts, []byte(fmt.Sprint(ts)))); err != nil {
+						t.Errorf("write %s: %v", row(i), err)
+						return
+					}
+				}
+				written[w].Store(ts - 1)
+			}
+		})
+	}
+	for r := range 3 {
+		group.Go(func() {
+			for n := r; ctx.Err() == nil; n += 7 {
+				i := n * 31 % rows
+				least := written[i%8].Load()
+				if i/8%25 != 0 {
+					least = 1 // nobody writes it
+				}
+				latest := int64(0)
+				err := e.ReadRow(t.Context(), testTable, []byte(row(i)), one, func(_ []byte, cells []table.Cell) error {
+					latest = cells[0].Timestamp
+					return nil
+				})
+				if err != nil || latest < least {
+					t.Errorf("%s: timestamp %d, %v, want %d at least", row(i), latest, err, least)
+					return
+				}
+			}
+		})
+	}
+	group.Go(func() {
+		for ctx.Err() == nil {
+			seen := 0
+			_, err := e.Scan(ctx, testTable, Range{}, nil, func(key []byte, cells []table.Cell) error {
+				if string(key) != row(seen) {
+					return fmt.Errorf("row %q in the place of %q", key, row(seen))
+				}
+				for i := 1; i < len(cells); i++ {
+					if cells[i].Timestamp >= cells[i-1].Timestamp {
+						return fmt.Errorf("row %q: timestamp %d follows %d", key, cells[i].Timestamp, cells[i-1].Timestamp)
+					}
+				}
+				seen++
+				return nil
+			})
+			if ctx.Err() == nil && (err != nil || seen != rows) {
+				t.Errorf("scan: %d rows, %v", seen, err)
+				return
+			}
+		}
+	})
+	for i := range 12 {
+		if err := e.Compact(t.Context(), testTable, true); err != nil {
+			t.Fatal(err)
+		}
+		if i == 5 {
+			group.Go(func() {
+				if _, err := e.Split(t.Context(), e.tabletOfTest().id, []byte(row(rows/3))); err != nil {
+					t.Errorf("split: %v", err)
+				}
+			})
+		}
+	}
+	stop()
+	group.Wait()
+	if err := e.DropTable(testTable); err != nil {
+		t.Fatal(err)
+	}
+	e.deleteBlobs()
+	if n := e.Stats().Memory.Open; n != 0 {
+		t.Errorf("%d bytes of files that nobody has", n)
+	}
+}
