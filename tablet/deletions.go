@@ -2,6 +2,7 @@ package tablet
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/steledb/stele/blobfs"
@@ -18,6 +19,7 @@ type deletions struct {
 	// mu guards what follows. Never held across I/O.
 	mu    sync.Mutex
 	blobs []blobfs.ID
+	taken int // so far
 }
 
 func newDeletions() *deletions { return &deletions{wake: make(chan struct{}, 1)} }
@@ -40,18 +42,40 @@ func (d *deletions) take() (id blobfs.ID, ok bool) {
 		return id, false
 	}
 	id = d.blobs[0]
+	d.taken++
 	if d.blobs = d.blobs[1:]; len(d.blobs) == 0 {
 		d.blobs = nil
 	}
 	return id, true
 }
 
-// deleteBlobs deletes what is to be deleted, and returns when all is that was there when it was called.
-func (s *Server) deleteBlobs() {
+func (d *deletions) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.taken
+}
+
+// withRoom runs a compaction, and again as long as the disks are full and files were deleted meanwhile. No lock is held.
+func (s *Server) withRoom(ctx context.Context, compact func() error) error {
+	for {
+		before := s.deletions.count()
+		err := compact()
+		if !errors.Is(err, blobfs.ErrDiskFull) {
+			return err
+		}
+		s.deleteBlobs(ctx)
+		if s.deletions.count() == before {
+			return err
+		}
+	}
+}
+
+// deleteBlobs deletes what is to be deleted, and returns when all is that was there when it was called, or ctx has ended.
+func (s *Server) deleteBlobs(ctx context.Context) {
 	d := s.deletions
 	d.working.Lock()
 	defer d.working.Unlock()
-	for {
+	for ctx.Err() == nil {
 		id, ok := d.take()
 		if !ok {
 			return
@@ -67,7 +91,7 @@ func (s *Server) deleteLoop() {
 	for {
 		select {
 		case <-s.deletions.wake:
-			s.deleteBlobs()
+			s.deleteBlobs(s.ctx)
 		case <-s.closing:
 			return
 		}

@@ -232,7 +232,7 @@ func TestHandOverBesideReadsAndWrites(t *testing.T) {
 	if err := e.DropTable(testTable); err != nil {
 		t.Fatal(err)
 	}
-	e.deleteBlobs()
+	e.deleteBlobs(t.Context())
 	if n := e.Stats().Memory.Open; n != 0 {
 		t.Errorf("%d bytes of files that nobody has", n)
 	}

@@ -79,7 +79,6 @@ func (t *Tablet) mergeDue(ctx context.Context) error {
 			merged = true
 		}
 		v.release()
-		t.server.deleteBlobs() // the next one needs the room
 		if err != nil || !merged {
 			return err
 		}
@@ -293,7 +292,7 @@ func (t *Tablet) flush(ctx context.Context) error {
 // returns when that is done and what was replaced is deleted, and may be given up half-way at no harm. Errors:
 // api.ErrNoTable, api.ErrNotServing, ErrClosed, blobfs.ErrDiskFull.
 func (s *Server) Compact(ctx context.Context, tableName string, major bool) error {
-	defer s.deleteBlobs()
+	defer s.deleteBlobs(ctx)
 	for end, last := []byte(nil), false; !last; {
 		tablets, err := s.tablets(tableName)
 		if err != nil {
@@ -306,12 +305,7 @@ func (s *Server) Compact(ctx context.Context, tableName string, major bool) erro
 			return nil
 		}
 		t := tablets[0]
-		err = t.flush(ctx)
-		if err == nil && major {
-			err = t.major(ctx)
-		} else if err == nil {
-			err = t.mergeDue(ctx)
-		}
+		err = t.flushAndCompact(ctx, major)
 		if (errors.Is(err, errUnloaded) || errors.Is(err, errInterrupted)) && ctx.Err() == nil {
 			continue // it was split, merged, unloaded or dropped, or will be
 		}
@@ -326,22 +320,31 @@ func (s *Server) Compact(ctx context.Context, tableName string, major bool) erro
 // CompactTablet is Compact for one tablet. Errors: api.ErrNotServing, ErrClosed,
 // blobfs.ErrDiskFull, ctx's.
 func (s *Server) CompactTablet(ctx context.Context, id uint64, major bool) error {
-	defer s.deleteBlobs()
+	defer s.deleteBlobs(ctx)
 	for {
 		t, err := s.tablet(id)
 		if err != nil {
 			return err
 		}
-		if err = t.flush(ctx); err == nil && major {
-			err = t.major(ctx)
-		} else if err == nil {
-			err = t.mergeDue(ctx)
-		}
+		err = t.flushAndCompact(ctx, major)
 		if !errors.Is(err, errUnloaded) && !errors.Is(err, errInterrupted) || ctx.Err() != nil {
 			return err
 		}
 		// It was split, merged or unloaded, or will be.
 	}
+}
+
+// flushAndCompact is CompactTablet for a tablet that stays.
+func (t *Tablet) flushAndCompact(ctx context.Context, major bool) error {
+	if err := t.flush(ctx); err != nil {
+		return err
+	}
+	return t.server.withRoom(ctx, func() error {
+		if major {
+			return t.major(ctx)
+		}
+		return t.mergeDue(ctx)
+	})
 }
 
 func (s *Server) mergeLoop() {
@@ -352,7 +355,7 @@ func (s *Server) mergeLoop() {
 		case <-s.mergeQueue.wake:
 		}
 		for t := s.mergeQueue.take(); t != nil; t = s.mergeQueue.take() {
-			err := t.mergeDue(s.ctx)
+			err := s.withRoom(s.ctx, func() error { return t.mergeDue(s.ctx) })
 			if err == nil || errors.Is(err, errUnloaded) {
 				continue
 			}

@@ -164,7 +164,7 @@ func (s *Server) releaseAll() {
 			}
 		}
 	}
-	s.deleteBlobs()
+	s.deleteBlobs(context.Background())
 }
 
 // Close finishes the commits that were accepted, ends compactions and stops
