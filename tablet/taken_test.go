@@ -99,6 +99,7 @@ func TestFilesOfUnsentChangeGo(t *testing.T) {
 	m := &takenMetadata{Metadata: s.cfg.Metadata, says: ErrMetaChanged, unsent: true}
 	s.cfg.Metadata = m
 	blobs := func() (n int) {
+		s.deleteBlobs(t.Context())
 		for _, dir := range []string{"/d0/blobs", "/d1/blobs"} {
 			names, err := f.fs.ReadDir(dir)
 			if err != nil {
