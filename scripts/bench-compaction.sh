@@ -52,7 +52,7 @@ beside() { # SUFFIX OPTIONS...
 	compacting "$1" &
 	loop=$!
 	reads "${@:2}"
-	kill -TERM "$loop"
+	kill -TERM "$loop" 2>/dev/null || true # it ends by itself when its table is dropped
 	wait "$loop" || true
 	loop=
 }

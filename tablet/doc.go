@@ -116,7 +116,8 @@
 // Order: Tablet.minorMu or mergeMu, metaMu, mu. Only mu is never held across I/O.
 // Latches come before all of them, and a latch holder waits only for the log and, for
 // OverloadWait at most, for memory. Tablet.claimed, which Unload, Split and Merge
-// hold, comes first of all; of two tablets that of the lower one.
+// hold, comes first of all; of two tablets that of the lower one. deletions.working is held across the I/O of
+// deletions, with none of these.
 //
 // # Invariants
 //

@@ -51,10 +51,11 @@ func (l *limitedBlob) Write(p []byte) (int, error) {
 	return l.BlobWriter.Write(p)
 }
 
-// newFileWriter begins a file of group g, of about so many bytes, by a compaction that is minor or not. A minor
+// newFileWriter begins a file of group g, of about so many bytes, by a minor compaction or, with a step that is told of what is written, another. A minor
 // compaction is vital: without it no commit log goes, and with full disks there would never be room again. Others
 // need room for what they replace as well, so they may wait.
-func (t *Tablet) newFileWriter(ctx context.Context, g *table.LocalityGroup, minor bool, bytes int64) (*fileWriter, error) {
+func (t *Tablet) newFileWriter(ctx context.Context, g *table.LocalityGroup, bytes int64, step func(bytes int)) (*fileWriter, error) {
+	minor := step == nil
 	var blob BlobWriter
 	var err error
 	if minor || t.vital {
@@ -73,7 +74,7 @@ func (t *Tablet) newFileWriter(ctx context.Context, g *table.LocalityGroup, mino
 	}
 	if !minor {
 		blob = &limitedBlob{BlobWriter: blob, ctx: ctx, server: t.server}
-		opts.Cache = t.server.memory.cache
+		opts.Cache, opts.Wrote = t.server.memory.cache, step
 	}
 	opts.LearnBytes = int(min(t.server.cfg.LearnMemory-learnWorkBytes, learnBytesMax))
 	switch g.Bloom {

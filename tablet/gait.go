@@ -3,17 +3,19 @@ package tablet
 import "time"
 
 const (
-	// gaitBytes is a turn of a compaction, raw: a block of 64 KiB. Two-pass compression, the slowest, works on it for 0.4 ms.
-	gaitBytes = 64 << 10
+	// gaitBytes is a turn of a compaction: a block of 64 KiB that is read, and one that is written, raw. Two-pass compression, the
+	// slowest, works on these for 0.4 ms.
+	gaitBytes = 128 << 10
 	// gaitRest is how many times as long as a turn a compaction rests after it, if anything was read meanwhile: it takes a
 	// quarter of a processor.
 	gaitRest = 3
-	// gaitWorkMax is what a turn is taken to have worked at most. 1 ms: one that takes longer waits for the disk or for a processor.
+	// gaitWorkMax is what each gaitBytes of a turn are taken to have been worked on at most. 1 ms: what takes longer waits for the disk or
+	// for a processor.
 	gaitWorkMax = time.Millisecond
 )
 
 // gait is how fast a merging or major compaction goes: with rests while the server is read, so that reads find a processor that is free,
-// and without while nobody reads or while compactions are behind. It is for one goroutine.
+// and without while nobody reads, compactions are behind, or the tablet's major one is late. It is for one goroutine.
 type gait struct {
 	reads func() int64         // how many there were
 	hurry func() bool          // whether there is no time to rest
@@ -25,23 +27,23 @@ type gait struct {
 	bytes int           // of it so far
 }
 
-func (s *Server) newGait() *gait {
-	begin := time.Now()
+func (t *Tablet) newGait() *gait {
+	s, begin := t.server, time.Now()
 	g := &gait{
-		reads: func() int64 { return s.stats.reads.Load() + s.stats.scans.Load() }, hurry: s.behind,
+		reads: func() int64 { return s.stats.reads.Load() + s.stats.scans.Load() }, hurry: func() bool { return s.behind() || t.majorLate() },
 		now: func() time.Duration { return time.Since(begin) }, sleep: s.sleep,
 	}
 	g.turn()
 	return g
 }
 
-// step says that so many bytes are the next to be worked on. It rests between turns.
+// step says that so many bytes are read, or written, raw. It rests between turns.
 func (g *gait) step(bytes int) {
 	if g.bytes += bytes; g.bytes < gaitBytes {
 		return
 	}
 	if g.reads() != g.seen && !g.hurry() {
-		g.sleep(min(g.now()-g.began, gaitWorkMax) * gaitRest)
+		g.sleep(min(g.now()-g.began, gaitWorkMax*time.Duration(g.bytes/gaitBytes)) * gaitRest)
 	}
 	g.turn()
 }

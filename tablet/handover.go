@@ -3,6 +3,7 @@ package tablet
 import (
 	"bytes"
 	"context"
+	"errors"
 
 	"github.com/steledb/stele/tablet/ikey"
 )
@@ -17,14 +18,15 @@ const handOverBytes = 256 << 10
 func (t *Tablet) handOver(ctx context.Context, name string, old []*file, added *file) {
 	added.refs.Add(1)
 	defer added.release()
-	now, g := old, t.server.newGait()
-	read := func(files []*file) {
-		t.install(func(v *view) { v.replaceAll(name, now, files) })
+	now, g := old, t.newGait()
+	read := func(files []*file) (served bool) {
+		served = t.install(func(v *view) { v.replaceAll(name, now, files) })
 		now = files
+		return served
 	}
 	begin := func(lower, upper []byte) error {
 		for _, f := range old {
-			if err := f.table.DropCachedIn(lower, upper); err != nil {
+			if err := f.dropCachedIn(lower, upper); err != nil {
 				return err
 			}
 		}
@@ -35,22 +37,45 @@ func (t *Tablet) handOver(ctx context.Context, name string, old []*file, added *
 		if err != nil {
 			return err
 		}
-		read(parts)
+		served := read(parts)
 		for _, p := range parts {
 			p.release()
+		}
+		if !served || t.server.behind() {
+			return errNoHandOver
 		}
 		g.step(bytes)
 		return nil
 	}
-	if err := added.table.Warm(ctx, added.warm, handOverBytes, begin, end); err != nil && ctx.Err() == nil {
+	if err := added.table.Warm(ctx, added.warm, handOverBytes, begin, end); err != nil && err != errNoHandOver && ctx.Err() == nil {
 		t.server.log.Warn("a file that a compaction wrote was not read into the cache", "tablet", t.id, "blob", added.meta.Handle.ID.String(), "error", err)
 	}
-	read([]*file{added})
+	added.warm = nil
+	if !read([]*file{added}) && t.isDropped() {
+		added.deleteLater() // the metadata that named it is gone
+	}
+}
+
+// errNoHandOver ends a hand-over that nobody gains from: the tablet is gone, or there are too many files.
+var errNoHandOver = errors.New("no use to go on")
+
+// dropCachedIn removes what the cache has of the file's rows between two keys. Another tablet may have the others.
+func (f *file) dropCachedIn(lower, upper []byte) error {
+	lo, hi := rowBounds(f.meta.Start, f.meta.End)
+	if lo != nil && (lower == nil || bytes.Compare(lower, lo) < 0) {
+		lower = lo
+	}
+	if hi != nil && (upper == nil || bytes.Compare(upper, hi) > 0) {
+		upper = hi
+	}
+	return f.table.DropCachedIn(lower, upper)
 }
 
 // partsAt returns added for the rows up to one, and the old files for those after it, each held once.
 func partsAt(old []*file, added *file, row []byte) (parts []*file, err error) {
-	row = bytes.Clone(row)
+	if row = bytes.Clone(row); len(row) == 0 {
+		return nil, ikey.ErrBadKey
+	}
 	add := func(f *file, start, end []byte) {
 		p, partErr := f.part(start, end)
 		if partErr != nil {

@@ -2,12 +2,14 @@ package tablet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
 )
 
@@ -62,6 +64,71 @@ func TestHandOver(t *testing.T) {
 	}
 	if s := e.Stats().Cache; s.Bytes > s.Budget {
 		t.Errorf("%d bytes in a cache of %d", s.Bytes, s.Budget)
+	}
+}
+
+// A tablet that shares a file since a split takes nothing of it out of the cache that the other one reads.
+func TestHandOverLeavesOthersRows(t *testing.T) {
+	const rows = 6000
+	e, row := handOverEnv(t, rows)
+	counted := e.Server.cfg.Blobs.(*countedBlobs)
+	if _, err := e.Split(t.Context(), e.tabletOfTest().id, []byte(row(rows/2))); err != nil {
+		t.Fatal(err)
+	}
+	upper := func() int64 {
+		before := counted.reads.Load()
+		for i := rows/2 + 1; i < rows; i++ {
+			if got := e.read(row(i), nil); len(got) != 1 {
+				t.Fatalf("%s: %q", row(i), got)
+			}
+		}
+		return counted.reads.Load() - before
+	}
+	if n := upper(); n > rows/2/8/10 {
+		t.Fatalf("%d reads of what is to be in the cache", n)
+	}
+	if err := e.CompactTablet(t.Context(), e.allTablets()[0].id, true); err != nil {
+		t.Fatal(err)
+	}
+	if n := upper(); n > rows/2/8/3 {
+		t.Errorf("%d reads of %d blocks after the other tablet was compacted", n, rows/2/8)
+	}
+}
+
+// A table that is dropped while files are handed over leaves no blob behind.
+func TestHandOverOfDroppedTable(t *testing.T) {
+	e, _ := handOverEnv(t, 3000)
+	hooked := &hookedBlobs{Blobs: e.Server.cfg.Blobs}
+	var once sync.Once
+	tab := e.tabletOfTest()
+	hooked.hook = func() {
+		tab.metaMu.Lock()
+		named := tab.metaMu.meta.Groups[0].Files[0].Handle.ID
+		tab.metaMu.Unlock()
+		v, _, err := tab.acquire()
+		if err != nil {
+			return
+		}
+		defer v.release()
+		if v.filesOf(table.DefaultGroup)[0].meta.Handle.ID == named {
+			return // not handed over yet
+		}
+		once.Do(func() {
+			if err := e.DropTable(testTable); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	e.Server.cfg.Blobs = hooked
+	if err := e.Compact(t.Context(), testTable, true); err != nil && !errors.Is(err, api.ErrNoTable) {
+		t.Fatal(err)
+	}
+	if _, err := e.Server.tablets(testTable); !errors.Is(err, api.ErrNoTable) {
+		t.Fatalf("the table was not dropped: %v", err)
+	}
+	e.deleteBlobs(t.Context())
+	if left := e.store.Blobs(); len(left) > 0 {
+		t.Errorf("%d blobs are left", len(left))
 	}
 }
 

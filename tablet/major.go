@@ -196,13 +196,14 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, whole
 	for _, f := range old {
 		bytes += f.bytes
 	}
+	gait := t.newGait()
 	c := compaction{ctx: ctx, schema: schema, wholePast: wholePast}
 	c.emit = func(f *family, key, value []byte) error {
 		name := groupFor(f)
 		w := writers[name]
 		if w == nil {
 			var err error
-			if w, err = t.newFileWriter(ctx, groupOf(schema, name), false, bytes); err != nil {
+			if w, err = t.newFileWriter(ctx, groupOf(schema, name), bytes, gait.step); err != nil {
 				return err
 			}
 			writers[name] = w
@@ -228,7 +229,6 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, whole
 	defer s.merging.Release(memory)
 	c.judge.init(s.gcNow(), math.MaxUint64)
 	var sources []source
-	gait := s.newGait()
 	for _, f := range old {
 		it := f.table.NewIter(sstable.IterOptions{NoCacheFill: true, ReadAheadBytes: readAheadBytes, Loaded: gait.step})
 		defer it.Close()

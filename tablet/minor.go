@@ -124,7 +124,7 @@ func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, by
 	add := func(group string, f *family, key, value []byte) error {
 		w := writers[group]
 		if w == nil {
-			if w, err = t.newFileWriter(ctx, groupOf(schema, group), true, bytes); err != nil {
+			if w, err = t.newFileWriter(ctx, groupOf(schema, group), bytes, nil); err != nil {
 				return err
 			}
 			writers[group] = w

@@ -139,7 +139,7 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 	s.tables.Store(&map[string]*served{})
 	if err := prepare(s); err != nil {
 		s.cancel()
-		s.releaseAll()
+		s.releaseAll(context.Background())
 		return nil, err
 	}
 	s.background.Go(s.minorLoop)
@@ -150,8 +150,8 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 	return s, nil
 }
 
-// releaseAll closes the files of a server that ends, or does not come up.
-func (s *Server) releaseAll() {
+// releaseAll closes the files of a server that ends, or does not come up, and deletes until ctx ends those that are no more.
+func (s *Server) releaseAll(ctx context.Context) {
 	s.pins.drain()
 	for _, sv := range *s.tables.Load() {
 		for _, t := range sv.tablets {
@@ -164,7 +164,7 @@ func (s *Server) releaseAll() {
 			}
 		}
 	}
-	s.deleteBlobs(context.Background())
+	s.deleteBlobs(ctx)
 }
 
 // Close finishes the commits that were accepted, ends compactions and stops
@@ -181,7 +181,7 @@ func (s *Server) CloseWithin(ctx context.Context) error {
 	s.mergeQueue.close()
 	s.background.Wait()
 	err := s.logWriter.Close()
-	s.releaseAll()
+	s.releaseAll(ctx)
 	return err
 }
 
@@ -232,7 +232,7 @@ func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 		}
 		v.groups = append(v.groups, g)
 	}
-	t.mu.current = v
+	t.setCurrent(v)
 	return t, nil
 }
 

@@ -191,7 +191,7 @@ func (t *Tablet) takeFiles(views ...*view) error {
 		}
 		n.groups = append(n.groups, g)
 	}
-	t.mu.current = n
+	t.setCurrent(n)
 	return nil
 }
 

@@ -69,6 +69,7 @@ type Tablet struct {
 		sync.Mutex
 		current *view // nil when unloaded
 		gone    bool  // out of service for good; see retire
+		dropped bool  // with its metadata
 		behind  bool  // a group has half of FilesMax files; Server.tabletsBehind counts it
 
 		interrupt  context.CancelCauseFunc // of the merging or major compaction that runs
@@ -127,21 +128,32 @@ func (t *Tablet) setBehind(behind bool) {
 // behind tells that reads suffer more from the number of files than from compactions.
 func (s *Server) behind() bool { return s.tabletsBehind.Load() > 0 }
 
-// install makes change's result the current view. It does nothing when the
+func (t *Tablet) isDropped() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.dropped
+}
+
+// setCurrent gives a tablet that nobody serves yet its first view.
+func (t *Tablet) setCurrent(v *view) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.current = v
+	t.setBehind(v.mostFiles() >= t.server.cfg.FilesMax/2)
+}
+
+// install makes change's result the current view. It does nothing, and returns false, when the
 // tablet is unloaded.
-func (t *Tablet) install(change func(v *view)) {
+func (t *Tablet) install(change func(v *view)) (served bool) {
 	t.mu.Lock()
 	old := t.mu.current
 	if old == nil {
 		t.mu.Unlock()
-		return
+		return false
 	}
 	next := old.clone()
 	change(next)
-	most := 0
-	for _, g := range next.groups {
-		most = max(most, len(g.files))
-	}
+	most := next.mostFiles()
 	stalled := most >= t.server.cfg.FilesMax
 	t.setBehind(most >= t.server.cfg.FilesMax/2)
 	next.hold()
@@ -151,6 +163,7 @@ func (t *Tablet) install(change func(v *view)) {
 	if t.stalled.Swap(stalled) && !stalled {
 		t.server.signalRoom()
 	}
+	return true
 }
 
 // freeze puts an empty memtable in the place of the active one, which waits to be
@@ -273,6 +286,7 @@ func (t *Tablet) unload(drop bool) {
 	t.mu.Lock()
 	v := t.mu.current
 	t.mu.current = nil
+	t.mu.dropped = t.mu.dropped || drop
 	t.setBehind(false)
 	t.mu.Unlock()
 	if v == nil {
@@ -290,6 +304,11 @@ func (t *Tablet) unload(drop bool) {
 	}
 	v.release()
 	t.server.signalRoom()
+}
+
+// majorLate says whether the major compaction has waited for so long after it was due that it must not take its time any more (I10).
+func (t *Tablet) majorLate() bool {
+	return t.server.cfg.Now().After(t.majorDue().Add(t.server.cfg.MajorPeriod / 16))
 }
 
 // majorDue says when the tablet is to have its next major compaction: an eighth of the period

@@ -158,6 +158,14 @@ func (v *view) release() {
 	}
 }
 
+// mostFiles returns the number of files of the group that has the most.
+func (v *view) mostFiles() (n int) {
+	for i := range v.groups {
+		n = max(n, len(v.groups[i].files))
+	}
+	return n
+}
+
 func (v *view) eachMem(f func(m *mem)) {
 	if v.active != nil { // else it is of files alone
 		f(v.active)

@@ -53,6 +53,9 @@ type Options struct {
 	// Cache is that of the readers, which Writer.WasCached is about. Nil means that nothing of the file will be in it.
 	Cache *Cache
 
+	// Wrote, if not nil, is told the raw length of each data block that was written.
+	Wrote func(raw int)
+
 	// Zero means the constant of the same name. Tests learn from less.
 	learnLeast int
 }

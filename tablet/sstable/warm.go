@@ -67,7 +67,7 @@ func (w *Writer) Warm() Blocks { return w.warmth.blocks }
 // lower <= key < upper, nil being no bound, after it end the first key of its last block, and the portion's raw length. Errors: those of Iter.Err,
 // begin's and end's, ctx's.
 func (t *Table) Warm(ctx context.Context, blocks Blocks, bytes int, begin func(lower, upper []byte) error, end func(last []byte, bytes int) error) error {
-	if t.cache == nil || len(blocks) == 0 || t.meta.Entries == 0 {
+	if t.cache == nil || len(blocks) == 0 || t.meta.Entries == 0 || t.pinned.Load() != nil {
 		return nil
 	}
 	c := indexCursor{t: t}

@@ -177,6 +177,9 @@ func (w *Writer) writeData(raw, sep []byte, warm bool) error {
 	if warm {
 		w.warmth.put(h.off, raw)
 	}
+	if w.opts.Wrote != nil {
+		w.opts.Wrote(len(raw))
+	}
 	w.index.add(sep, h)
 	w.meta.DataBlocks++
 	w.meta.DataBytes += uint64(h.stored + trailerBytes)
