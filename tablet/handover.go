@@ -8,9 +8,9 @@ import (
 	"github.com/steledb/stele/tablet/ikey"
 )
 
-// handOverBytes is how much of a file is read into the cache at once, in the place of what it replaces. 256 KiB: while it is read, for
-// some 0.3 ms, reads of these rows find neither.
-const handOverBytes = 256 << 10
+// handOverBytes is how much of a file is read into the cache at once, in the place of what it replaces. 1 MiB: while it is read, for
+// a millisecond, reads of these rows find neither.
+const handOverBytes = 1 << 20
 
 // handOver has added read in the place of old files of a group, which it stands for in the metadata. If the cache has no room for
 // the blocks of both, they take turns: row by row the cache gives up what it has of the old files and reads what is as hot of the new one,
