@@ -16,6 +16,19 @@ import (
 type countedBlobs struct {
 	Blobs
 	reads, bytes atomic.Int64
+	before       atomic.Pointer[func()] // called before each read, but by the reads that it makes
+}
+
+// hook has before called from now on.
+func (b *countedBlobs) hook(before func()) {
+	var inner atomic.Bool
+	hook := func() {
+		if inner.CompareAndSwap(false, true) {
+			before()
+			inner.Store(false)
+		}
+	}
+	b.before.Store(&hook)
 }
 
 func (b *countedBlobs) OpenBlob(ctx context.Context, h blobfs.Handle) (BlobReader, error) {
@@ -32,6 +45,9 @@ type countedReader struct {
 }
 
 func (r countedReader) ReadChecked(p []byte, off int64, ok func(p []byte) error) error {
+	if before := r.of.before.Load(); before != nil {
+		(*before)()
+	}
 	r.of.reads.Add(1)
 	r.of.bytes.Add(int64(len(p)))
 	return r.BlobReader.ReadChecked(p, off, ok)

@@ -70,7 +70,7 @@ func (s *Server) withRoom(ctx context.Context, compact func() error) error {
 	}
 }
 
-// deleteBlobs deletes what is to be deleted, and returns when all is that was there when it was called, or ctx has ended.
+// deleteBlobs deletes what is to be deleted, and returns when nothing is left, or ctx has ended.
 func (s *Server) deleteBlobs(ctx context.Context) {
 	d := s.deletions
 	d.working.Lock()

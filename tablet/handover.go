@@ -47,7 +47,7 @@ func (t *Tablet) handOver(ctx context.Context, name string, old []*file, added *
 		g.step(bytes)
 		return nil
 	}
-	if err := added.table.Warm(ctx, added.warm, handOverBytes, begin, end); err != nil && err != errNoHandOver && ctx.Err() == nil {
+	if err := added.table.Warm(ctx, added.warm, handOverBytes, begin, end); err != nil && !errors.Is(err, errNoHandOver) && ctx.Err() == nil {
 		t.server.log.Warn("a file that a compaction wrote was not read into the cache", "tablet", t.id, "blob", added.meta.Handle.ID.String(), "error", err)
 	}
 	added.warm = nil

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/table"
 )
 
@@ -98,10 +100,9 @@ func TestHandOverLeavesOthersRows(t *testing.T) {
 // A table that is dropped while files are handed over leaves no blob behind.
 func TestHandOverOfDroppedTable(t *testing.T) {
 	e, _ := handOverEnv(t, 3000)
-	hooked := &hookedBlobs{Blobs: e.Server.cfg.Blobs}
 	var once sync.Once
 	tab := e.tabletOfTest()
-	hooked.hook = func() {
+	e.Server.cfg.Blobs.(*countedBlobs).hook(func() {
 		tab.metaMu.Lock()
 		named := tab.metaMu.meta.Groups[0].Files[0].Handle.ID
 		tab.metaMu.Unlock()
@@ -118,8 +119,7 @@ func TestHandOverOfDroppedTable(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-	e.Server.cfg.Blobs = hooked
+	})
 	if err := e.Compact(t.Context(), testTable, true); err != nil && !errors.Is(err, api.ErrNoTable) {
 		t.Fatal(err)
 	}
@@ -132,32 +132,44 @@ func TestHandOverOfDroppedTable(t *testing.T) {
 	}
 }
 
-// hookedBlobs calls hook before a sealed blob is read, but for the reads that hook makes.
-type hookedBlobs struct {
-	Blobs
-	hook  func()
-	inner atomic.Bool
+// A server that loses its power in the middle of a hand-over comes back with all rows (I1, I6).
+func TestDeathInHandOver(t *testing.T) {
+	const rows = 3000
+	e, row := handOverEnv(t, rows)
+	tab := e.tabletOfTest()
+	var disk *vfs.Mem
+	var meta *memMetadata
+	e.Server.cfg.Blobs.(*countedBlobs).hook(func() {
+		if disk != nil || !handingOver(t, tab) {
+			return
+		}
+		e.meta.mu.Lock()
+		defer e.meta.mu.Unlock()
+		meta, disk = e.meta.cloneLocked(), e.fs.Crash(rand.New(rand.NewPCG(1, 1)))
+	})
+	e.mustCompact(t, true)
+	if disk == nil {
+		t.Fatal("nothing was handed over")
+	}
+	e.close()
+	e.fs, e.meta = disk, meta
+	e.open()
+	for i := range rows {
+		if got := e.read(row(i), nil); len(got) != 1 {
+			t.Fatalf("%s: %q", row(i), got)
+		}
+	}
 }
 
-func (b *hookedBlobs) OpenBlob(ctx context.Context, h blobfs.Handle) (BlobReader, error) {
-	r, err := b.Blobs.OpenBlob(ctx, h)
+// handingOver tells whether a tablet is read from parts of files.
+func handingOver(t *testing.T, tab *Tablet) bool {
+	t.Helper()
+	v, _, err := tab.acquire()
 	if err != nil {
-		return nil, err
+		return false
 	}
-	return hookedReader{r, b}, nil
-}
-
-type hookedReader struct {
-	BlobReader
-	of *hookedBlobs
-}
-
-func (r hookedReader) ReadChecked(p []byte, off int64, ok func(p []byte) error) error {
-	if r.of.inner.CompareAndSwap(false, true) {
-		r.of.hook()
-		r.of.inner.Store(false)
-	}
-	return r.BlobReader.ReadChecked(p, off, ok)
+	defer v.release()
+	return slices.ContainsFunc(v.filesOf(table.DefaultGroup), func(f *file) bool { return f.whole != nil })
 }
 
 // At every moment of a hand-over each row is in one of the files (T5), also where older files have none, and where the tablet has but a part of them.
@@ -175,18 +187,9 @@ func TestHandOverStepByStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	steps, parted := 0, 0
-	hooked := &hookedBlobs{Blobs: e.Server.cfg.Blobs}
-	hooked.hook = func() {
-		v, _, err := upper.acquire()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer v.release()
-		for _, f := range v.filesOf(table.DefaultGroup) {
-			if f.whole != nil {
-				parted++
-				break
-			}
+	e.Server.cfg.Blobs.(*countedBlobs).hook(func() {
+		if handingOver(t, upper) {
+			parted++
 		}
 		if steps++; steps%10 != 0 {
 			return
@@ -201,7 +204,7 @@ func TestHandOverStepByStep(t *testing.T) {
 			}
 		}
 		seen := 0
-		_, err = e.Scan(t.Context(), testTable, Range{}, nil, func(key []byte, _ []table.Cell) error {
+		_, err := e.Scan(t.Context(), testTable, Range{}, nil, func(key []byte, _ []table.Cell) error {
 			if string(key) != row(seen) {
 				return fmt.Errorf("row %q in the place of %q", key, row(seen))
 			}
@@ -211,8 +214,7 @@ func TestHandOverStepByStep(t *testing.T) {
 		if err != nil || seen != rows {
 			t.Errorf("%d steps: %d rows, %v", steps, seen, err)
 		}
-	}
-	e.Server.cfg.Blobs = hooked
+	})
 	e.mustCompact(t, true)
 	if parted < 100 {
 		t.Errorf("%d of %d reads of the disk within a hand-over", parted, steps)
