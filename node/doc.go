@@ -92,8 +92,8 @@
 //
 // # Quotas
 //
-// Quotas (package quota) are kept in the lock service, and read by each node when their epoch changes (quotas.go): so soon
-// after a change, not before it has returned. A request is let in by the meters of its table and its principal (metered.go) where
+// Quotas (package quota) are kept in the lock service, and read by each node when their epoch changes (quotas.go): the
+// node that makes a change before it answers, the others soon after. A request is let in by the meters of its table and its principal (metered.go) where
 // it comes to the tablet server, without asking anybody; where there is no quota it looks at one pointer. Each node reports to the
 // master what it was asked for and gets its shares, and which of its tables may not grow (quotashare.go).
 //

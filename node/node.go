@@ -128,7 +128,7 @@ func prepare(cfg Config) (*Node, error) {
 	}
 	n := &Node{cfg: cfg, log: cfg.Logger, started: time.Now(), done: make(chan struct{}), limits: table.DefaultLimits(), refreshing: make(chan struct{}, 1)}
 	n.results = newResultMemory(cfg.budget().results)
-	n.quotas.began = n.started
+	n.quotas.began, n.quotas.changed = n.started, make(chan chan struct{})
 	n.changing = make(chan struct{}, 1)
 	n.sorting = make(chan struct{}, cfg.budget().sorts)
 	n.ctx, n.cancel = context.WithCancel(context.Background())

@@ -469,7 +469,7 @@ func TestTableBytes(t *testing.T) {
 			t.Fatalf("a deletion: %v", err)
 		}
 	}
-	open := func(what string) {
+	open := func() {
 		t.Helper()
 		if err := c.Compact(ctx, "t", true); err != nil {
 			t.Fatal(err)
@@ -480,16 +480,26 @@ func TestTableBytes(t *testing.T) {
 				return
 			}
 			if !errors.Is(err, client.ErrQuotaBytes) || time.Now().After(end) {
-				t.Fatalf("%s: %v", what, err)
+				t.Fatalf("after all was deleted: %v", err)
 			}
 		}
 	}
-	open("after all was deleted")
+	open()
 	fill()
-	if err := c.SetQuota(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaBytes: 100 * most}, 0); err != nil {
-		t.Fatal(err)
+	bound := func(bytes int64) error {
+		return c.SetQuota(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaBytes: bytes}, 0)
 	}
-	open("with more")
+	for _, err := range []error{bound(100 * most), put(), bound(most)} {
+		if err != nil {
+			t.Fatalf("at once after more was given: %v", err)
+		}
+	}
+	fill()
+	for _, err := range []error{c.RemoveQuota(ctx, client.QuotaOfTable, "t"), put()} {
+		if err != nil {
+			t.Fatalf("at once after the quota was removed: %v", err)
+		}
+	}
 }
 
 // TestBytesOfUsers: the tables that are a principal's count together for his quota, whoever writes to them.

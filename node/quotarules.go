@@ -56,12 +56,14 @@ func (n *Node) handleQuotas() {
 	n.handleNames(api.MethodListQuotas, 0, n.listQuotas)
 }
 
-// toldQuota has a change in the audit log, and in the node's.
+// toldQuota has a change in the audit log, and in the node's, and has this node go by it.
 func (n *Node) toldQuota(c *rpc.Call, method, of, name string, err error) {
 	n.audit.action(subjectOf(c), method, "quota of "+of+" "+name, err)
-	if err == nil {
-		n.log.Info("quota changed", "of", of, "name", name, "by", method)
+	if err != nil {
+		return
 	}
+	n.log.Info("quota changed", "of", of, "name", name, "by", method)
+	n.quotasChanged(c.Context())
 }
 
 // quotaFile returns where the quota of a table or a principal is. Errors: api.ErrNoTable, ErrNoUser, ErrSystemTable.

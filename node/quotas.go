@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,9 @@ type quotas struct {
 	// Used while this node is the master.
 	master quota.Allotter
 	ledger quota.Ledger
+
+	// changed has who waits until followQuotas goes by a change: it closes what it is given.
+	changed chan chan struct{}
 
 	// followQuotas's own.
 	reporter quota.Reporter
@@ -54,36 +58,75 @@ const (
 	// quotas nobody is asked for that.
 	quotaPeriod = 500 * time.Millisecond
 	// quotaTimeout bounds the reading of them, and reportTimeout a report.
-	quotaTimeout  = 5 * time.Second
+	quotaTimeout = 5 * time.Second
+	// changedWait bounds how long the answer to a change waits for this node to go by it.
+	changedWait   = time.Second
 	reportTimeout = 2 * time.Second
 )
 
 // followQuotas keeps this node's meters true, until the node closes.
 func (n *Node) followQuotas() {
-	q := &n.quotas
 	last := time.Now()
-	for ; n.ctx.Err() == nil; pause(n.ctx, quotaPeriod) {
-		if !n.serving.Load() || n.unled() != nil {
-			continue
+	for n.ctx.Err() == nil {
+		var changed chan struct{}
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-time.After(quotaPeriod):
+		case changed = <-n.quotas.changed:
 		}
-		ctx, cancel := context.WithTimeout(n.ctx, quotaTimeout)
-		err := n.readQuotas(ctx)
-		cancel()
-		if lockServiceAway(err) || errors.Is(err, context.DeadlineExceeded) {
-			err = errors.New("the lock service does not answer") // told once, not in each form
+		if n.serving.Load() && n.unled() == nil {
+			last = n.goByQuotas(last)
 		}
-		if n.ctx.Err() == nil {
-			q.unread.warn(n.log, "read the quotas; those that were known stay", err)
+		if changed != nil {
+			close(changed)
 		}
-		now := time.Now()
-		if set := q.meters.Load(); set != nil {
-			n.reportUse(set, now.Sub(last))
-			n.forgetServers(set)
-		} else { // what was told of old quotas holds for none that are set later
-			q.over.Store(nil)
-			q.ledger.Reset()
+	}
+}
+
+// goByQuotas has this node go by the quotas that there are, and reports what it was asked for since the last time. It
+// returns when that was.
+func (n *Node) goByQuotas(last time.Time) time.Time {
+	q := &n.quotas
+	ctx, cancel := context.WithTimeout(n.ctx, quotaTimeout)
+	err := n.readQuotas(ctx)
+	cancel()
+	if lockServiceAway(err) || errors.Is(err, context.DeadlineExceeded) {
+		err = errors.New("the lock service does not answer") // told once, not in each form
+	}
+	if n.ctx.Err() == nil {
+		q.unread.warn(n.log, "read the quotas; those that were known stay", err)
+	}
+	now := time.Now()
+	if set := q.meters.Load(); set != nil {
+		if over := q.over.Load(); over != nil {
+			q.mayNotGrow(set, *over)
 		}
-		last = now
+		n.reportUse(set, now.Sub(last))
+		n.forgetServers(set)
+	} else { // what was told of old quotas holds for none that are set later
+		q.over.Store(nil)
+		q.ledger.Reset()
+	}
+	return now
+}
+
+// quotasChanged returns when this node goes by quotas that have changed, but in changedWait. Others go by them within as long.
+func (n *Node) quotasChanged(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, changedWait)
+	defer cancel()
+	done := make(chan struct{})
+	select {
+	case n.quotas.changed <- done:
+	case <-ctx.Done():
+		return
+	case <-n.ctx.Done():
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-n.ctx.Done():
 	}
 }
 
@@ -201,6 +244,22 @@ func (n *Node) eachQuota(ctx context.Context, dir string, each func(name string,
 		}
 	}
 	return nil
+}
+
+// mayNotGrow has what is added to some tables refused from now on. What was told of a quota that is another now, or none,
+// does not hold.
+func (q *quotas) mayNotGrow(set *meterSet, over map[string]*api.QuotaError) {
+	held := map[string]*api.QuotaError{}
+	for name, o := range over {
+		if slices.ContainsFunc(set.bounds, func(b quota.Bound) bool { return b.Quota == o.Quota && b.Limit == o.Limit }) {
+			held[name] = o
+		}
+	}
+	if len(held) == 0 {
+		q.over.Store(nil)
+		return
+	}
+	q.over.Store(&held)
 }
 
 // bound notes that a quota is of bytes, if it is, and which tables count.

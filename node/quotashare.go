@@ -88,26 +88,17 @@ func (n *Node) reportUse(set *meterSet, since time.Duration) {
 			return
 		}
 		if a.over != nil {
-			n.mayNotGrow(a.over, names)
+			over := map[string]*api.QuotaError{}
+			for id, o := range a.over {
+				if name := names[id]; name != "" {
+					over[name] = &api.QuotaError{Quota: o.Quota, Bytes: true, Limit: o.Limit, Used: o.Used}
+				}
+			}
+			n.quotas.mayNotGrow(set, over)
 		}
 		r.tables = nil
 		more = told.Answered(n.quotas.now(), a.epoch, set.of, r.rates, a.shares)
 	}
-}
-
-// mayNotGrow has what is added to some tables refused from now on.
-func (n *Node) mayNotGrow(over map[uint64]quota.Over, names map[uint64]string) {
-	if len(over) == 0 {
-		n.quotas.over.Store(nil)
-		return
-	}
-	all := map[string]*api.QuotaError{}
-	for id, o := range over {
-		if name := names[id]; name != "" {
-			all[name] = &api.QuotaError{Quota: o.Quota, Bytes: true, Limit: o.Limit, Used: o.Used}
-		}
-	}
-	n.quotas.over.Store(&all)
 }
 
 // askUse asks the master, which may be this node.

@@ -18,7 +18,7 @@ type Ledger struct {
 		total   map[uint64]int64
 		kept    map[string]*kept     // of servers that have fallen silent, or are gone
 		high    map[string]time.Time // quotas whose tables take too much, by key, with since when
-		full    map[string]time.Time // quotas that are used up, by key, with when they were last seen to be
+		full    map[string]seen      // quotas that are used up, by key
 		last    map[uint64]Over
 		at      time.Time // of last
 	}
@@ -30,6 +30,12 @@ type told struct {
 	all    map[uint64]int64 // bytes of the same tables on all servers then
 	at     time.Time
 	silent bool // too long ago: it is not in the totals
+}
+
+// seen is when a quota was last seen to be used up, and what it was.
+type seen struct {
+	at    time.Time
+	limit int64
 }
 
 // kept is what tables took on all servers when one of them has told last.
@@ -53,8 +59,8 @@ type Over struct {
 }
 
 const (
-	// fullFor is how long a quota counts as used up after it was. While a tablet is moved neither of two servers may have
-	// told of it.
+	// fullFor is how long a quota counts as used up after it was, unless it is raised. While a tablet is moved neither of two
+	// servers may have told of it.
 	fullFor = 3 * time.Second
 	// highFor is how long tables must have taken too much until the quota counts as used up: while a tablet is moved both
 	// servers may have told of it.
@@ -75,7 +81,7 @@ func (l *Ledger) Note(now time.Time, epoch uint64, server string, tables map[uin
 	if l.mu.servers == nil || l.mu.epoch != epoch {
 		l.mu.epoch, l.mu.since, l.mu.at, l.mu.whole = epoch, now, time.Time{}, false
 		l.mu.servers, l.mu.total, l.mu.kept = map[string]*told{}, map[uint64]int64{}, map[string]*kept{}
-		l.mu.high, l.mu.full = map[string]time.Time{}, map[string]time.Time{}
+		l.mu.high, l.mu.full = map[string]time.Time{}, map[string]seen{}
 	}
 	l.leaveOutLocked(l.mu.servers[server])
 	delete(l.mu.kept, server)
@@ -173,13 +179,13 @@ func (l *Ledger) Over(now time.Time, alive int, bounds func() []Bound) map[uint6
 	}
 	least := l.leastLocked(now)
 	first := l.mu.at.IsZero()
-	over, high, full := map[uint64]Over{}, map[string]time.Time{}, map[string]time.Time{}
+	over, high, full := map[uint64]Over{}, map[string]time.Time{}, map[string]seen{}
 	for _, b := range bounds() {
 		used := int64(0)
 		for _, id := range b.Tables {
 			used += max(l.mu.total[id], least[id])
 		}
-		at, was := l.mu.full[b.Key]
+		last, was := l.mu.full[b.Key]
 		since, before := l.mu.high[b.Key]
 		if !before {
 			since = now
@@ -189,11 +195,11 @@ func (l *Ledger) Over(now time.Time, alive int, bounds func() []Bound) map[uint6
 		}
 		switch {
 		case used >= b.Limit && (first || was || now.Sub(since) >= highFor):
-			at = now
-		case !was || now.Sub(at) > fullFor:
+			last = seen{now, b.Limit}
+		case !was || now.Sub(last.at) > fullFor || b.Limit > last.limit:
 			continue
 		}
-		full[b.Key] = at
+		full[b.Key] = last
 		for _, id := range b.Tables {
 			if _, ok := over[id]; !ok {
 				over[id] = Over{Quota: b.Quota, Limit: b.Limit, Used: used}

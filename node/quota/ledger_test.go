@@ -71,6 +71,14 @@ func TestLedger(t *testing.T) {
 	if o := r.after(highFor + 500*time.Millisecond); len(o) != 2 || o[1].Quota != "ann" || o[2] != (Over{"ann", 1000, 1050}) {
 		t.Errorf("of two tables: %v", o)
 	}
+	r.bounds[1].Limit = 1051
+	if o := r.after(500 * time.Millisecond); len(o) != 0 {
+		t.Errorf("just now raised: %v", o)
+	}
+	r.bounds[1].Limit = 1000
+	if o := r.after(highFor + 500*time.Millisecond); len(o) != 2 {
+		t.Errorf("lowered again: %v", o)
+	}
 	delete(r.servers, "b")
 	r.Forget(r.now, "b")
 	if o := r.after(keptFor - time.Second); len(o) != 2 {
