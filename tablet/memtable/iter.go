@@ -13,7 +13,7 @@ func (t *Table) Iter() Iter { return Iter{t: t} }
 
 // First goes to the first entry and says whether there is one.
 func (it *Iter) First() bool {
-	it.node = it.t.next(it.t.head, 0)
+	it.node = it.t.nodes().next(it.t.head, 0)
 	return it.node != 0
 }
 
@@ -26,7 +26,7 @@ func (it *Iter) SeekGE(key []byte) bool {
 // Next goes to the following entry and says whether there is one. The iterator
 // must be valid.
 func (it *Iter) Next() bool {
-	it.node = it.t.next(it.node, 0)
+	it.node = it.t.nodes().next(it.node, 0)
 	return it.node != 0
 }
 
@@ -34,7 +34,7 @@ func (it *Iter) Next() bool {
 func (it *Iter) Valid() bool { return it.node != 0 }
 
 // Key returns the entry's key. It must not be changed and may be kept.
-func (it *Iter) Key() []byte { return it.t.key(it.node) }
+func (it *Iter) Key() []byte { return it.t.nodes().key(it.node) }
 
 // Value returns the entry's value. It must not be changed and may be kept.
 func (it *Iter) Value() []byte { return it.t.value(it.node) }
