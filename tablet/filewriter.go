@@ -74,7 +74,7 @@ func (t *Tablet) newFileWriter(ctx context.Context, g *table.LocalityGroup, byte
 	}
 	if !minor {
 		blob = &limitedBlob{BlobWriter: blob, ctx: ctx, server: t.server}
-		opts.Cache, opts.Wrote = t.server.memory.cache, step
+		opts.Cache, opts.Worked = t.server.memory.cache, step
 	}
 	opts.LearnBytes = int(min(t.server.cfg.LearnMemory-learnWorkBytes, learnBytesMax))
 	switch g.Bloom {

@@ -6,19 +6,20 @@ const (
 	// gaitBytes is a turn of a compaction: a block of 64 KiB that is read, and one that is written, raw. Two-pass compression, the
 	// slowest, works on these for 0.4 ms.
 	gaitBytes = 128 << 10
-	// gaitRest is how many times as long as a turn a compaction rests after it, if anything was read meanwhile: it takes a
-	// quarter of a processor.
-	gaitRest = 3
+	// gaitRest is how many times as long as a turn a compaction rests after it, if anything was read meanwhile: it takes an eighth of
+	// a processor. With files piling up it is gaitRestBehind: a quarter.
+	gaitRest       = 7
+	gaitRestBehind = 3
 	// gaitWorkMax is what each gaitBytes of a turn are taken to have been worked on at most. 1 ms: what takes longer waits for the disk or
 	// for a processor.
 	gaitWorkMax = time.Millisecond
 )
 
 // gait is how fast a merging or major compaction goes: with rests while the server is read, so that reads find a processor that is free,
-// and without while nobody reads, compactions are behind, or the tablet's major one is late. It is for one goroutine.
+// and without while nobody reads, compactions are far behind, or the tablet's major one is late. It is for one goroutine.
 type gait struct {
 	reads func() int64         // how many there were
-	hurry func() bool          // whether there is no time to rest
+	rest  func() time.Duration // how many times as long as a turn to rest
 	now   func() time.Duration // monotonic
 	sleep func(time.Duration)
 
@@ -30,11 +31,21 @@ type gait struct {
 func (t *Tablet) newGait() *gait {
 	s, begin := t.server, time.Now()
 	g := &gait{
-		reads: func() int64 { return s.stats.reads.Load() + s.stats.scans.Load() }, hurry: func() bool { return s.behind() || t.majorLate() },
+		reads: func() int64 { return s.stats.reads.Load() + s.stats.scans.Load() }, rest: t.gaitRest,
 		now: func() time.Duration { return time.Since(begin) }, sleep: s.sleep,
 	}
 	g.turn()
 	return g
+}
+
+func (t *Tablet) gaitRest() time.Duration {
+	switch b := t.server.backlogs.worst(); {
+	case b == farBehind || t.majorLate():
+		return 0
+	case b == somewhatBehind:
+		return gaitRestBehind
+	}
+	return gaitRest
 }
 
 // step says that so many bytes are read, or written, raw. It rests between turns.
@@ -42,8 +53,8 @@ func (g *gait) step(bytes int) {
 	if g.bytes += bytes; g.bytes < gaitBytes {
 		return
 	}
-	if g.reads() != g.seen && !g.hurry() {
-		g.sleep(min(g.now()-g.began, gaitWorkMax*time.Duration(g.bytes/gaitBytes)) * gaitRest)
+	if g.reads() != g.seen {
+		g.sleep(min(g.now()-g.began, gaitWorkMax*time.Duration(g.bytes/gaitBytes)) * g.rest())
 	}
 	g.turn()
 }

@@ -5,25 +5,26 @@ import (
 	"time"
 )
 
-// A compaction rests while the server is read and compactions are not behind, three times as long as it works.
+// A compaction rests while the server is read, so many times as long as it works.
 func TestGait(t *testing.T) {
 	const turn = 200 * time.Microsecond
 	for _, c := range []struct {
-		name                string
-		perTurn             int64 // reads
-		behind              bool
-		work, rest, restMax time.Duration // of ten turns
+		name       string
+		perTurn    int64 // reads
+		times      time.Duration
+		work, rest time.Duration // of a turn
 	}{
-		{"nobody reads", 0, false, turn, 0, 0},
-		{"reads", 5, false, turn, 3 * turn, 3 * turn},
-		{"reads, and compactions are behind", 5, true, turn, 0, 0},
-		{"reads, and a disk that is slow", 5, false, 50 * time.Millisecond, 3 * time.Millisecond, 3 * time.Millisecond},
+		{"nobody reads", 0, 7, turn, 0},
+		{"reads", 5, 7, turn, 7 * turn},
+		{"reads, and compactions are somewhat behind", 5, 3, turn, 3 * turn},
+		{"reads, and compactions are far behind", 5, 0, turn, 0},
+		{"reads, and a disk that is slow", 5, 7, 50 * time.Millisecond, 7 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var now, slept time.Duration
 			var reads int64
 			g := &gait{
-				reads: func() int64 { return reads }, hurry: func() bool { return c.behind }, now: func() time.Duration { return now },
+				reads: func() int64 { return reads }, rest: func() time.Duration { return c.times }, now: func() time.Duration { return now },
 				sleep: func(d time.Duration) { slept, now = slept+d, now+d },
 			}
 			g.turn()
@@ -35,10 +36,33 @@ func TestGait(t *testing.T) {
 				reads += c.perTurn
 			}
 			// Reads before the first turn count for none.
-			if c.perTurn > 0 && !c.behind && slept != 9*c.rest || c.rest == 0 && slept != 0 {
+			if slept != 9*c.rest {
 				t.Errorf("rested %v in ten turns, want %v in nine of them", slept, c.rest)
 			}
 		})
+	}
+}
+
+// A compaction takes an eighth of a processor beside reads, a quarter when files pile up, and all of it when they are too many.
+func TestGaitByBacklog(t *testing.T) {
+	e := newEnv(t, Config{}, "f:")
+	tab := e.tabletOfTest()
+	cfg := &tab.server.cfg
+	tab.lastMajor.Store(cfg.Now().UnixMicro())
+	for files, want := range map[int]time.Duration{0: 7, 6: 7, 12: 7, 13: 3, 19: 3, 20: 0, 40: 0} {
+		tab.mu.Lock()
+		tab.setBacklog(cfg.backlogOf(files))
+		tab.mu.Unlock()
+		if got := tab.gaitRest(); got != want {
+			t.Errorf("with %d files rests are %d times as long as turns, want %d", files, got, want)
+		}
+	}
+	tab.lastMajor.Store(cfg.Now().Add(-cfg.MajorPeriod).UnixMicro())
+	tab.mu.Lock()
+	tab.setBacklog(noBacklog)
+	tab.mu.Unlock()
+	if got := tab.gaitRest(); got != 0 {
+		t.Errorf("rests are %d times as long as turns of a major compaction that is late", got)
 	}
 }
 

@@ -60,8 +60,8 @@ type Server struct {
 	charged     atomic.Int64 // bytes of mutations that are not in a memtable yet
 	waiters     atomic.Int64 // writers that wait for room
 
-	tabletsBehind atomic.Int64 // those with whose files compactions are behind
-	deletions     *deletions
+	backlogs  backlogs
+	deletions *deletions
 
 	room struct {
 		sync.Mutex

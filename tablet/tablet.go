@@ -67,10 +67,10 @@ type Tablet struct {
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
-		current *view // nil when unloaded
-		gone    bool  // out of service for good; see retire
-		dropped bool  // with its metadata
-		behind  bool  // a group has half of FilesMax files; Server.tabletsBehind counts it
+		current *view   // nil when unloaded
+		gone    bool    // out of service for good; see retire
+		dropped bool    // with its metadata
+		backlog backlog // Server.backlogs counts it
 
 		interrupt  context.CancelCauseFunc // of the merging or major compaction that runs
 		interrupts int                     // callers of stopMerging that wait
@@ -112,22 +112,6 @@ func (t *Tablet) acquireFiles() (*view, error) {
 	return files, nil
 }
 
-// setBehind takes note of whether compactions are behind with the tablet's files. mu is held.
-func (t *Tablet) setBehind(behind bool) {
-	if behind == t.mu.behind {
-		return
-	}
-	t.mu.behind = behind
-	if behind {
-		t.server.tabletsBehind.Add(1)
-	} else {
-		t.server.tabletsBehind.Add(-1)
-	}
-}
-
-// behind tells that reads suffer more from the number of files than from compactions.
-func (s *Server) behind() bool { return s.tabletsBehind.Load() > 0 }
-
 func (t *Tablet) isDropped() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -139,7 +123,7 @@ func (t *Tablet) setCurrent(v *view) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mu.current = v
-	t.setBehind(v.mostFiles() >= t.server.cfg.FilesMax/2)
+	t.setBacklog(t.server.cfg.backlogOf(v.mostFiles()))
 }
 
 // install makes change's result the current view. It does nothing, and returns false, when the
@@ -155,7 +139,7 @@ func (t *Tablet) install(change func(v *view)) (served bool) {
 	change(next)
 	most := next.mostFiles()
 	stalled := most >= t.server.cfg.FilesMax
-	t.setBehind(most >= t.server.cfg.FilesMax/2)
+	t.setBacklog(t.server.cfg.backlogOf(most))
 	next.hold()
 	t.mu.current = next
 	t.mu.Unlock()
@@ -287,7 +271,7 @@ func (t *Tablet) unload(drop bool) {
 	v := t.mu.current
 	t.mu.current = nil
 	t.mu.dropped = t.mu.dropped || drop
-	t.setBehind(false)
+	t.setBacklog(noBacklog)
 	t.mu.Unlock()
 	if v == nil {
 		return

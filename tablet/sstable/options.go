@@ -53,8 +53,9 @@ type Options struct {
 	// Cache is that of the readers, which Writer.WasCached is about. Nil means that nothing of the file will be in it.
 	Cache *Cache
 
-	// Wrote, if not nil, is told the raw length of each data block that was written.
-	Wrote func(raw int)
+	// Worked, if not nil, is told of each piece of work how many bytes it was on: a data block, raw, that was written, or that two-pass
+	// compression has learnt from.
+	Worked func(bytes int)
 
 	// Zero means the constant of the same name. Tests learn from less.
 	learnLeast int

@@ -66,7 +66,7 @@ func NewWriter(w io.Writer, opts Options) *Writer {
 		wr.meta.FilterName = opts.FilterName
 	}
 	if opts.Compression == table.CompressionTwoPass {
-		wr.comp.two = &twopass.Encoder{}
+		wr.comp.two = &twopass.Encoder{Worked: opts.Worked}
 		wr.version = dictVersion
 	}
 	wr.out = appendHeader(nil, wr.version)
@@ -177,8 +177,8 @@ func (w *Writer) writeData(raw, sep []byte, warm bool) error {
 	if warm {
 		w.warmth.put(h.off, raw)
 	}
-	if w.opts.Wrote != nil {
-		w.opts.Wrote(len(raw))
+	if w.opts.Worked != nil {
+		w.opts.Worked(len(raw))
 	}
 	w.index.add(sep, h)
 	w.meta.DataBlocks++

@@ -13,6 +13,7 @@ const (
 	countMax   = 64   // more blocks with the same text make it no better
 	worthMin   = 6    // of a piece: what one place is worth may be chance
 	rounds     = 4
+	choosePart = 4 // a round looks at what counts alone: as much work as one byte of so many
 )
 
 // chooser weighs text by how many blocks have it.
@@ -37,8 +38,8 @@ type place struct {
 }
 
 // choose appends to text at most n bytes that several blocks have and text has
-// not.
-func choose(text []byte, blocks [][]byte, n int) []byte {
+// not. Worked is told of the blocks one by one.
+func choose(text []byte, blocks [][]byte, n int, worked func(bytes int)) []byte {
 	c := &chooser{text: text, counts: new([1 << countLog]counter)}
 	places := make([][]place, len(blocks))
 	total := 0
@@ -48,6 +49,7 @@ func choose(text []byte, blocks [][]byte, n int) []byte {
 		for _, p := range places[i] {
 			c.count(p, uint16(i+1))
 		}
+		worked(len(b))
 	}
 	for _, p := range sample(text) {
 		c.at(p).blocks = 0
@@ -68,6 +70,7 @@ func choose(text []byte, blocks [][]byte, n int) []byte {
 				c.take(b, left[:k], limit)
 				left = left[k:]
 			}
+			worked(len(b) / choosePart)
 		}
 		if len(c.text) == before || len(c.text) >= limit {
 			break

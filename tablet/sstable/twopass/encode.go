@@ -15,6 +15,9 @@ type Encoder struct {
 	// settles it.
 	TextMax int
 
+	// Worked, if not nil, is told by Learn of each so many bytes that it has looked at: a block, or a segment of one, at most.
+	Worked func(bytes int)
+
 	m matcher
 
 	text    []byte // of the dictionary; grows only

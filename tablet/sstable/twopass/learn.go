@@ -21,6 +21,7 @@ const (
 	chooseBytes = 4 << 20   // looked at to choose text
 	trialBytes  = 3 << 20   // parsed to learn phrases
 	tableBytes  = 512 << 10 // parsed to make tables
+	indexPart   = 32 << 10  // of text that is indexed at once
 	phraseTimes = 2         // at least, in the trial
 	phraseShare = 8         // one of so many bytes of the first text is left to phrases
 )
@@ -42,8 +43,8 @@ func (e *Encoder) Learn(blocks [][]byte, textMax int) {
 		if first {
 			n -= n / phraseShare
 		}
-		e.text = choose(e.text, pick(blocks, chooseBytes), n)
-		e.m.index.grow(e.text)
+		e.text = choose(e.text, pick(blocks, chooseBytes), n, e.worked)
+		e.index()
 	}
 	if first {
 		e.learnPhrases(pick(blocks, trialBytes), textMax)
@@ -67,6 +68,21 @@ func (e *Encoder) settle() {
 	e.shift = uint(max(0, bits.Len(uint(e.textMax-1))-8))
 	e.text = make([]byte, 0, e.textMax)
 	e.m.index.init(e.textMax)
+}
+
+func (e *Encoder) worked(bytes int) {
+	if e.Worked != nil {
+		e.Worked(bytes)
+	}
+}
+
+// index has the text found, as far as it has grown.
+func (e *Encoder) index() {
+	for n := e.m.index.done; n < len(e.text); {
+		n = min(n+indexPart, len(e.text))
+		e.m.index.grow(e.text[:n])
+		e.worked(indexPart)
+	}
 }
 
 // pick returns blocks spread evenly over all, about n bytes together.
@@ -93,6 +109,7 @@ func (e *Encoder) trial(blocks [][]byte, lazy int, f func(src []byte, at int)) {
 			e.m.parse(b, at, end, lazy)
 			f(b, at)
 			left -= end - at
+			e.worked(end - at)
 		}
 		e.m.end(len(b))
 	}
@@ -181,7 +198,7 @@ func (e *Encoder) learnPhrases(blocks [][]byte, textMax int) {
 		})
 	}
 	e.phrases = ph
-	e.m.index.grow(e.text)
+	e.index()
 	e.m.index.setPhrases(ph)
 }
 

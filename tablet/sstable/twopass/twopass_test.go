@@ -167,7 +167,7 @@ func TestChoose(t *testing.T) {
 		for range 8 {
 			blocks = append(blocks, bytes.Join([][]byte{noise(20000), shared, noise(20000)}, nil))
 		}
-		text := choose([]byte("before"), blocks, 8000)
+		text := choose([]byte("before"), blocks, 8000, func(int) {})
 		if !bytes.HasPrefix(text, []byte("before")) {
 			t.Error("the text that was there is gone")
 		}
@@ -181,12 +181,33 @@ func TestChoose(t *testing.T) {
 				found += 32
 			}
 		}
-		if more := choose(text, blocks, 8000); len(more) > len(text)+2*pieceBytes {
+		if more := choose(text, blocks, 8000, func(int) {}); len(more) > len(text)+2*pieceBytes {
 			t.Errorf("chosen again, %d bytes more", len(more)-len(text))
 		}
 	}
 	if found < texts*sharedBytes*3/4 {
 		t.Errorf("%d of %d bytes that are shared were found", found, texts*sharedBytes)
+	}
+}
+
+// TestLearnTells wants Learn to tell of its work in small pieces, and to learn the same whether anybody hears of it or not.
+func TestLearnTells(t *testing.T) {
+	blocks := site(newRand(t), 2<<20)
+	var silent, telling Encoder
+	told, pieces, largest := 0, 0, 0
+	telling.Worked = func(bytes int) {
+		told, pieces, largest = told+bytes, pieces+1, max(largest, bytes)
+	}
+	silent.Learn(blocks, 64<<10)
+	telling.Learn(blocks, 64<<10)
+	if largest > benchBlock || pieces < 3*len(blocks) {
+		t.Errorf("told of %d pieces of %d blocks, the largest of %d bytes", pieces, len(blocks), largest)
+	}
+	if told < 2*2<<20 {
+		t.Errorf("told of %d bytes of work on 2 MiB, which are chosen from and parsed", told)
+	}
+	if !bytes.Equal(silent.AppendDict(nil), telling.AppendDict(nil)) {
+		t.Error("what is learnt is not the same")
 	}
 }
 
