@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/steledb/stele/internal/vfs"
 )
@@ -34,6 +35,8 @@ type folder struct {
 	// promised counts bytes that open extents may still write and that
 	// FreeBytes therefore should not count as free.
 	promised atomic.Int64
+	// plenty is how many bytes are free while nobody waits for some.
+	plenty int64
 	// credit is the folder's turn in placement. Guarded by Store.placing.
 	credit float64
 	// unreadable is set at Open when the folder's content could not be listed.
@@ -113,7 +116,7 @@ func (f *folder) remove(path string) error {
 	if f.isRetired() {
 		return f.retiredError()
 	}
-	err := f.fs.Remove(path)
+	err := vfs.RemoveInParts(f.fs, path, f.restRemoving)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -121,6 +124,19 @@ func (f *folder) remove(path string) error {
 		return f.retiredError()
 	}
 	return err
+}
+
+// plentyExtents is the room, in extents and above the reserve, with which nobody waits for some.
+const plentyExtents = 16
+
+// removeRestMax bounds a rest: a GiB is given back in two seconds at most where that takes the disk less than one.
+const removeRestMax = time.Millisecond
+
+// restRemoving lets others have the disk as long as the removal of a part of a file took, unless the room is wanted soon.
+func (f *folder) restRemoving(took time.Duration) {
+	if n, err := f.fs.FreeBytes(f.path); err == nil && n >= f.promised.Load()+f.plenty {
+		time.Sleep(min(took, removeRestMax))
+	}
 }
 
 // rename renames a file, if the folder is not retired. An error has been judged.

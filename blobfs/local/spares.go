@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/steledb/stele/internal/vfs"
@@ -19,6 +20,8 @@ type sparePool struct {
 	// making is held while a spare is made: who finds none ready waits for the one
 	// under way instead of making the disk write two. Held across I/O.
 	making sync.Mutex
+	// waiting counts those who wait for a spare.
+	waiting atomic.Int32
 
 	// mu guards what follows. Never held across I/O.
 	mu      sync.Mutex
@@ -120,7 +123,7 @@ func (p *sparePool) work() bool {
 	if !p.wanted() {
 		return false
 	}
-	f, err := p.s.makeSpare(false)
+	f, err := p.s.makeSpare(false, p.restMaking)
 	if err != nil {
 		// No room or no folder. The log that needs a spare will try for itself
 		// and tell; the keeper tries again when one is taken.
@@ -128,6 +131,26 @@ func (p *sparePool) work() bool {
 	}
 	p.adopt(f)
 	return true
+}
+
+const (
+	// makeRest is how many times as long as a part of a spare took to be made the disk is left to others, and makeRestMax the most.
+	makeRest    = 3
+	makeRestMax = 10 * time.Millisecond
+)
+
+// restMaking lets others have the disk while a spare is made that nobody waits for: another is ready.
+func (p *sparePool) restMaking(took time.Duration) {
+	p.mu.Lock()
+	ready := len(p.ready)
+	p.mu.Unlock()
+	if ready == 0 || p.waiting.Load() > 0 {
+		return
+	}
+	select {
+	case <-time.After(min(makeRest*took, makeRestMax)):
+	case <-p.stop:
+	}
 }
 
 // removeOld removes the spares that have waited for too long with what they had in them.
@@ -178,12 +201,14 @@ func (p *sparePool) take(vital bool) (*logFile, error) {
 	if f := p.pop(usable); f != nil {
 		return f, nil
 	}
+	p.waiting.Add(1)
+	defer p.waiting.Add(-1)
 	p.making.Lock()
 	defer p.making.Unlock()
 	if f := p.pop(usable); f != nil {
 		return f, nil
 	}
-	return p.s.makeSpare(vital)
+	return p.s.makeSpare(vital, func(time.Duration) {})
 }
 
 // pop takes the first of the spares in a folder that will do.
@@ -252,15 +277,15 @@ func (p *sparePool) recycleFile(f *logFile) error {
 }
 
 // makeSpare makes a log file, writes zeros all over it, and makes it durable, file
-// and name. A folder that fails at it is retired, one that is full passed over.
-func (s *Store) makeSpare(vital bool) (*logFile, error) {
+// and name. It calls rest after each part, with how long that took. A folder that fails at it is retired, one that is full passed over.
+func (s *Store) makeSpare(vital bool, rest func(took time.Duration)) (*logFile, error) {
 	var full []*folder
 	for {
 		folder, err := s.pick(s.cfg.ExtentBytes, vital, func(f *folder) bool { return slices.Contains(full, f) })
 		if err != nil {
 			return nil, err
 		}
-		f, err := folder.makeLogFile(s.cfg.ExtentBytes)
+		f, err := folder.makeLogFile(s.cfg.ExtentBytes, rest)
 		folder.promised.Add(-s.cfg.ExtentBytes)
 		if err == nil {
 			return f, nil
@@ -282,7 +307,7 @@ const zeroBytes = 1 << 20
 var zeros [zeroBytes]byte
 
 // makeLogFile returns the file also with an error; there may be a temporary file then.
-func (f *folder) makeLogFile(size int64) (*logFile, error) {
+func (f *folder) makeLogFile(size int64, rest func(time.Duration)) (*logFile, error) {
 	var random [8]byte
 	rand.Read(random[:])
 	out := &logFile{
@@ -295,7 +320,7 @@ func (f *folder) makeLogFile(size int64) (*logFile, error) {
 	if err != nil {
 		return out, err
 	}
-	err = fillLogFile(file, out.header)
+	err = fillLogFile(file, out.header, rest)
 	file.Close()
 	if err != nil {
 		return out, err
@@ -306,17 +331,19 @@ func (f *folder) makeLogFile(size int64) (*logFile, error) {
 	return out, f.syncLogNames()
 }
 
-func fillLogFile(file vfs.File, h logHeader) error {
+func fillLogFile(file vfs.File, h logHeader, rest func(took time.Duration)) error {
 	if err := file.Preallocate(h.bytes); err != nil {
 		return err
 	}
 	for at := int64(0); at < h.bytes; at += zeroBytes {
+		began := time.Now()
 		if _, err := file.WriteAt(zeros[:min(zeroBytes, h.bytes-at)], at); err != nil {
 			return err
 		}
 		if err := file.Sync(); err != nil {
 			return err
 		}
+		rest(time.Since(began))
 	}
 	page := make([]byte, pageBytes)
 	h.encode(page)

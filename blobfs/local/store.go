@@ -80,7 +80,7 @@ func Open(cfg Config) (*Store, error) {
 
 func (s *Store) openFolders() error {
 	for _, path := range s.cfg.Folders {
-		f := &folder{path: filepath.Clean(path), fs: s.cfg.FS, logger: s.cfg.Logger}
+		f := &folder{path: filepath.Clean(path), fs: s.cfg.FS, logger: s.cfg.Logger, plenty: s.cfg.ReserveBytes + plentyExtents*s.cfg.ExtentBytes}
 		s.folders = append(s.folders, f)
 		err := s.openFolder(f)
 		if errors.Is(err, vfs.ErrLocked) {

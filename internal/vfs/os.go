@@ -29,6 +29,31 @@ func (osFS) OpenRead(name string) (File, error) { return openFile(name, os.O_RDO
 
 func (osFS) Remove(name string) error { return os.Remove(name) }
 
+// removeInParts frees the room of a file when its name is gone, if nobody else can read it.
+func (osFS) removeInParts(name string, rest func(took time.Duration)) error {
+	file, err := openFile(name, os.O_RDWR)
+	if err != nil { // a folder, or none, or whatever else Remove tells of
+		return os.Remove(name)
+	}
+	defer file.Close()
+	if err := os.Remove(name); err != nil {
+		return err
+	}
+	size, err := file.Size()
+	if err != nil || size <= removePart || !ours(file.(*osFile).fd) {
+		return nil
+	}
+	for size > 0 {
+		began := time.Now()
+		size = (size - 1) / removePart * removePart
+		if file.Truncate(size) != nil { // Close frees the rest
+			return nil
+		}
+		rest(time.Since(began))
+	}
+	return nil
+}
+
 func (osFS) Rename(oldName, newName string) error { return os.Rename(oldName, newName) }
 
 func (osFS) MkdirAll(dir string) error { return os.MkdirAll(dir, 0o700) }

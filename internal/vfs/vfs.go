@@ -60,6 +60,22 @@ type File interface {
 	Preallocate(n int64) error
 }
 
+// RemoveInParts is fs.Remove for a file that may be large. If the file system can, it gives back the room of a file that is open
+// nowhere and has no other name a MiB at a time, and calls rest after each with how long that took. To give back 16 MiB at once
+// holds up the syncs of all other files for 3 to 16 ms, on ext4 with discard. After an error, also of a crash, the file is there
+// whole or not at all.
+func RemoveInParts(fs FS, name string, rest func(took time.Duration)) error {
+	if r, ok := fs.(interface {
+		removeInParts(name string, rest func(time.Duration)) error
+	}); ok {
+		return r.removeInParts(name, rest)
+	}
+	return fs.Remove(name)
+}
+
+// removePart is how much room is given back at a time.
+const removePart = 1 << 20
+
 // Locker is implemented by file systems that can keep other processes out.
 type Locker interface {
 	// Lock takes the lock file name, making it if need be, until the result is

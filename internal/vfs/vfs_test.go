@@ -1,14 +1,17 @@
 package vfs
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Every file system must agree on what programs see.
@@ -358,4 +361,83 @@ func join(names []string) []byte {
 		out = append(out, n...)
 	}
 	return out
+}
+
+// What is removed in parts is gone at once, and only from where nobody can read it is room given back before the last handle is closed.
+func TestRemoveInParts(t *testing.T) {
+	const size = 5<<20 + 5
+	leases := func() bool { // whether the file system tells who has a file open
+		f, err := os.Create(filepath.Join(t.TempDir(), "x"))
+		must(t, err)
+		defer f.Close()
+		must(t, os.Remove(f.Name()))
+		return ours(int(f.Fd()))
+	}()
+	t.Logf("the file system tells who has a file open: %v", leases)
+	content := bytes.Repeat([]byte("stele"), size/5)
+	file := func(t *testing.T, size int) (name string) {
+		name = filepath.Join(t.TempDir(), "x")
+		must(t, os.WriteFile(name, content[:size], 0o600))
+		return name
+	}
+	remove := func(t *testing.T, f FS, name string, want int) {
+		t.Helper()
+		parts := 0
+		must(t, RemoveInParts(f, name, func(took time.Duration) {
+			if _, _, err := f.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the name is still there: %v", err)
+			}
+			parts++
+		}))
+		if _, _, err := f.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the name is still there: %v", err)
+		}
+		if parts != want {
+			t.Errorf("removed in %d parts, want %d", parts, want)
+		}
+	}
+	whole := func(t *testing.T, r io.ReaderAt) {
+		t.Helper()
+		p := make([]byte, size)
+		if _, err := r.ReadAt(p, 0); err != nil || !bytes.Equal(p, content) {
+			t.Errorf("who has it open does not read what was in it: %v", err)
+		}
+	}
+	all := 0
+	if leases {
+		all = 6
+	}
+	t.Run("large", func(t *testing.T) { remove(t, OS(), file(t, size), all) })
+	t.Run("small", func(t *testing.T) { remove(t, OS(), file(t, 1<<20), 0) })
+	t.Run("empty", func(t *testing.T) { remove(t, OS(), file(t, 0), 0) })
+	t.Run("elsewhere", func(t *testing.T) { remove(t, NewFaulty(OS()), file(t, size), 0) })
+	t.Run("open for reading", func(t *testing.T) {
+		name := file(t, size)
+		r, err := OS().OpenRead(name)
+		must(t, err)
+		defer r.Close()
+		remove(t, OS(), name, 0)
+		whole(t, r)
+	})
+	t.Run("open for writing", func(t *testing.T) {
+		name := file(t, size)
+		w, err := OS().Open(name)
+		must(t, err)
+		defer w.Close()
+		remove(t, OS(), name, 0)
+		whole(t, w)
+	})
+	t.Run("linked", func(t *testing.T) {
+		name := file(t, size)
+		must(t, os.Link(name, name+"2"))
+		remove(t, OS(), name, 0)
+		r, err := OS().OpenRead(name + "2")
+		must(t, err)
+		defer r.Close()
+		whole(t, r)
+	})
+	t.Run("a folder", func(t *testing.T) { remove(t, OS(), t.TempDir(), 0) })
+	if err := RemoveInParts(OS(), filepath.Join(t.TempDir(), "none"), func(time.Duration) {}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of nothing: %v", err)
+	}
 }
