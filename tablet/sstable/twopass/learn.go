@@ -99,15 +99,15 @@ func pick(blocks [][]byte, n int) [][]byte {
 	return out
 }
 
-// trial parses blocks and calls f after each segment of them, which begins at at.
-func (e *Encoder) trial(blocks [][]byte, lazy int, f func(src []byte, at int)) {
+// trial parses blocks and calls f after each segment of them, which begins at at of a block.
+func (e *Encoder) trial(blocks [][]byte, lazy int, f func(block, at int)) {
 	left := 2 * trialBytes
-	for _, b := range blocks {
+	for i, b := range blocks {
 		e.m.begin(len(b))
 		for at := 0; at < len(b) && left > 0; at += segmentBytes {
 			end := min(at+segmentBytes, len(b))
 			e.m.parse(b, at, end, lazy)
-			f(b, at)
+			f(i, at)
 			left -= end - at
 			e.worked(end - at)
 		}
@@ -115,32 +115,48 @@ func (e *Encoder) trial(blocks [][]byte, lazy int, f func(src []byte, at int)) {
 	}
 }
 
-// found is a text that was copied whole in a trial.
+// found is a text that was copied whole in a trial. It has no pointer, for there are many.
 type found struct {
-	hash  uint64
-	times uint32
-	at    int32 // in the text, or -1
-	p     []byte
+	hash       uint64
+	times      uint32
+	at         int32 // in the dictionary's text, or -1
+	block, off int32 // where it was found first
+	n          uint8
 }
 
-// tally counts texts, the first so many different ones.
+// tally counts texts of blocks, the first so many different ones.
 type tally struct {
-	slots []uint32 // numbers in all, and one, by hash
-	all   []found
+	blocks [][]byte
+	slots  []uint32 // numbers in all, and one, by hash
+	all    []found
 }
 
-const tallyLog = 17
+const (
+	tallyLog = 17
+	// copyBytes is what a copy is taken to be of, to make room for all at once. It is 31 bytes, of pages.
+	copyBytes = 24
+)
 
-// add returns the count of p, or nil if there are too many others.
-func (t *tally) add(p []byte) *found {
-	h := hashAll(p)
+func newTally(blocks [][]byte) *tally {
+	total := 0
+	for _, b := range blocks {
+		total += len(b)
+	}
+	return &tally{blocks: blocks, slots: make([]uint32, 2<<tallyLog), all: make([]found, 0, min(total/copyBytes, 1<<tallyLog))}
+}
+
+func (t *tally) text(f *found) []byte { return t.blocks[f.block][f.off:][:f.n] }
+
+// add returns the count of n bytes of a block, or nil if there are too many others.
+func (t *tally) add(block, off, n int) *found {
+	h := hashAll(t.blocks[block][off:][:n])
 	for s := h >> (63 - tallyLog); ; s++ {
 		slot := &t.slots[s%(2<<tallyLog)]
 		if *slot == 0 {
 			if len(t.all) == 1<<tallyLog {
 				return nil
 			}
-			t.all = append(t.all, found{hash: h, p: p, at: -1})
+			t.all = append(t.all, found{hash: h, at: -1, block: int32(block), off: int32(off), n: uint8(n)})
 			*slot = uint32(len(t.all))
 		}
 		if f := &t.all[*slot-1]; f.hash == h {
@@ -168,13 +184,13 @@ func (t *tally) best() []found {
 
 // learnPhrases finds the texts that are copied most often, whole.
 func (e *Encoder) learnPhrases(blocks [][]byte, textMax int) {
-	t := tally{slots: make([]uint32, 2<<tallyLog)}
-	e.trial(blocks, lazyTrial, func(src []byte, at int) {
+	t := newTally(blocks)
+	e.trial(blocks, lazyTrial, func(block, at int) {
 		for i := range e.m.seqs {
 			q := &e.m.seqs[i]
 			at += int(q.lits)
 			if n := int(q.n); n >= phraseHead && n <= phraseMax {
-				if f := t.add(src[at : at+n]); f != nil && q.kind == fromDict {
+				if f := t.add(block, at, n); f != nil && q.kind == fromDict {
 					f.at = q.at
 				}
 			}
@@ -183,14 +199,15 @@ func (e *Encoder) learnPhrases(blocks [][]byte, textMax int) {
 	})
 	var ph []phrase
 	for _, f := range t.best() {
-		if f.at < 0 || !bytes.HasPrefix(e.text[f.at:], f.p) {
-			if len(e.text)+len(f.p) > textMax {
+		p := t.text(&f)
+		if f.at < 0 || !bytes.HasPrefix(e.text[f.at:], p) {
+			if len(e.text)+len(p) > textMax {
 				continue
 			}
 			f.at = int32(len(e.text))
-			e.text = append(e.text, f.p...)
+			e.text = append(e.text, p...)
 		}
-		ph = append(ph, phrase{uint32(f.at), uint32(len(f.p))})
+		ph = append(ph, phrase{uint32(f.at), uint32(len(p))})
 	}
 	for g := range slices.Chunk(ph, phraseGroup) {
 		slices.SortFunc(g, func(a, b phrase) int {
@@ -205,7 +222,7 @@ func (e *Encoder) learnPhrases(blocks [][]byte, textMax int) {
 // learnTables makes a generation of tables from blocks.
 func (e *Encoder) learnTables(blocks [][]byte) {
 	var all [streams][]byte
-	e.trial(blocks, lazyBytes, func([]byte, int) {
+	e.trial(blocks, lazyBytes, func(int, int) {
 		e.split()
 		for i, s := range e.s {
 			all[i] = append(all[i], s...)
