@@ -64,45 +64,64 @@ func (c *extentCache) find(ref api.Ref) *cachedExtent {
 	return x
 }
 
+// add keeps x, unless somebody was faster, and returns it.
 func (c *extentCache) add(x *cachedExtent) *cachedExtent {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed || c.byRef[x.ref] != nil {
-		x.out = true // somebody was faster
-		return x
-	}
-	c.byRef[x.ref] = c.recent.PushFront(x)
-	if c.recent.Len() > cacheExtentsMax {
-		c.dropLocked(c.recent.Back())
+	if old := c.keep(x); old != nil {
+		old.Close()
 	}
 	return x
 }
 
-func (c *extentCache) dropLocked(e *list.Element) {
+// keep returns the extent that had to go for x, to be closed.
+func (c *extentCache) keep(x *cachedExtent) *cachedExtent {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.byRef[x.ref] != nil {
+		x.out = true
+		return nil
+	}
+	c.byRef[x.ref] = c.recent.PushFront(x)
+	if c.recent.Len() <= cacheExtentsMax {
+		return nil
+	}
+	return c.dropLocked(c.recent.Back())
+}
+
+// dropLocked takes an extent out, and returns it if the caller is to close it: nobody uses it.
+func (c *extentCache) dropLocked(e *list.Element) *cachedExtent {
 	x := c.recent.Remove(e).(*cachedExtent)
 	delete(c.byRef, x.ref)
 	x.out = true
-	if x.uses == 0 {
-		x.Close()
+	if x.uses > 0 {
+		return nil
 	}
+	return x
 }
 
 func (c *extentCache) release(x *cachedExtent) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if x.uses--; x.uses == 0 && x.out {
+	x.uses--
+	last := x.uses == 0 && x.out
+	c.mu.Unlock()
+	if last {
 		x.Close()
 	}
 }
 
-// forget closes those that match, once they are not in use.
+// forgetWhere closes those that match, once they are not in use.
 func (c *extentCache) forgetWhere(match func(api.Ref) bool) {
+	var unused []*cachedExtent
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	for ref, e := range c.byRef {
 		if match(ref) {
-			c.dropLocked(e)
+			if x := c.dropLocked(e); x != nil {
+				unused = append(unused, x)
+			}
 		}
+	}
+	c.mu.Unlock()
+	for _, x := range unused {
+		x.Close()
 	}
 }
 

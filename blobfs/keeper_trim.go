@@ -104,6 +104,7 @@ func (k *keeper) release(ctx context.Context, v *view, sv *survey, need int) err
 
 // dropIf drops an extent here, if its list is still this one.
 func (s *Store) dropIf(ctx context.Context, x ExtentID, h Holders) error {
+	s.cache.forgetExtent(x)
 	defer s.cache.forgetExtent(x)
 	err := s.disks.DropExtentIf(ctx, x, h)
 	if err == nil {

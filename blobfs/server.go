@@ -137,6 +137,7 @@ func (v server) List(ctx context.Context, after ExtentID, max int) ([]local.Exte
 
 // Drop implements api.Extents.
 func (v server) Drop(ctx context.Context, x ExtentID, _ api.Reason) error {
+	v.s.cache.forgetExtent(x) // the room of a file that is open is given back at once, when it is closed
 	defer v.s.cache.forgetExtent(x)
 	err := v.s.disks.DropExtent(ctx, x)
 	if err == nil {
@@ -147,6 +148,7 @@ func (v server) Drop(ctx context.Context, x ExtentID, _ api.Reason) error {
 
 // DropBlob implements api.Extents.
 func (v server) DropBlob(ctx context.Context, blob ID, _ api.Reason) (int, error) {
+	v.s.cache.forget(blob)
 	defer v.s.cache.forget(blob)
 	n := 0
 	for _, info := range v.s.extentsOf(blob) {

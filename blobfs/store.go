@@ -287,6 +287,7 @@ func (s *Store) Delete(ctx context.Context, id ID) error {
 		return fmt.Errorf("delete blob %s: %w", id, err)
 	}
 	nodes := s.holdersOf(id)
+	s.cache.forget(id)
 	err := s.disks.Delete(ctx, id)
 	if err != nil && !errors.Is(err, ErrNoBlob) {
 		return err

@@ -23,7 +23,7 @@ const (
 
 // SetQuota sets bounds of a table's or a principal's quota, by kind: api.QuotaBytes, api.QuotaReadOps and so on, of which 0 is no
 // bound. What is not given stays as it is. Burst, for the rates that are given, is how much of a rate may be used at
-// once after a pause: a second if it is zero. All nodes go by it a second after. It takes the right to administer the
+// once after a pause: a second if it is zero. The node that makes the change goes by it at once, all others a second after. It takes the right to administer the
 // cluster. Errors: ErrNoTable, ErrNoUser, ErrPermission, *AmbiguousError, and those of Tables.
 func (c *Client) SetQuota(ctx context.Context, of, name string, bounds map[string]int64, burst time.Duration) error {
 	req := api.SetQuotaRequest{Of: of, Name: name, Bounds: bounds, Burst: burst}

@@ -495,6 +495,14 @@ func TestTableBytes(t *testing.T) {
 		}
 	}
 	fill()
+	if err := bound(most / 2); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if err := put(); !errors.Is(err, client.ErrQuotaBytes) {
+			t.Fatalf("after the quota of a table that is full was lowered: %v", err)
+		}
+	}
 	for _, err := range []error{c.RemoveQuota(ctx, client.QuotaOfTable, "t"), put()} {
 		if err != nil {
 			t.Fatalf("at once after the quota was removed: %v", err)

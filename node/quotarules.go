@@ -101,7 +101,7 @@ func (n *Node) quotaAt(ctx context.Context, file string) (*quota.Record, uint64,
 	return r, f.Generation, err
 }
 
-// setQuota changes the bounds of a quota that are given. All nodes go by it some moments after.
+// setQuota changes the bounds of a quota that are given. This node goes by it when it answers, all others some moments after.
 func (n *Node) setQuota(ctx context.Context, a asked, r *api.SetQuotaRequest) error {
 	if len(r.Bounds) == 0 {
 		return badRequest(errors.New("a quota without a bound"))

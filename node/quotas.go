@@ -75,18 +75,21 @@ func (n *Node) followQuotas() {
 		case <-time.After(quotaPeriod):
 		case changed = <-n.quotas.changed:
 		}
-		if n.serving.Load() && n.unled() == nil {
-			last = n.goByQuotas(last)
+		led := n.serving.Load() && n.unled() == nil
+		if led {
+			n.goByQuotas()
 		}
 		if changed != nil {
 			close(changed)
 		}
+		if led {
+			last = n.tellOfQuotas(last)
+		}
 	}
 }
 
-// goByQuotas has this node go by the quotas that there are, and reports what it was asked for since the last time. It
-// returns when that was.
-func (n *Node) goByQuotas(last time.Time) time.Time {
+// goByQuotas has this node go by the quotas that there are.
+func (n *Node) goByQuotas() {
 	q := &n.quotas
 	ctx, cancel := context.WithTimeout(n.ctx, quotaTimeout)
 	err := n.readQuotas(ctx)
@@ -97,21 +100,26 @@ func (n *Node) goByQuotas(last time.Time) time.Time {
 	if n.ctx.Err() == nil {
 		q.unread.warn(n.log, "read the quotas; those that were known stay", err)
 	}
-	now := time.Now()
-	if set := q.meters.Load(); set != nil {
-		if over := q.over.Load(); over != nil {
-			q.mayNotGrow(set, *over)
-		}
-		n.reportUse(set, now.Sub(last))
-		n.forgetServers(set)
-	} else { // what was told of old quotas holds for none that are set later
+	set := q.meters.Load()
+	if set == nil { // what was told of old quotas holds for none that are set later
 		q.over.Store(nil)
 		q.ledger.Reset()
+	} else if over := q.over.Load(); over != nil {
+		q.mayNotGrow(set, *over)
+	}
+}
+
+// tellOfQuotas tells the master what this node was asked for since the last time. It returns when that was.
+func (n *Node) tellOfQuotas(last time.Time) time.Time {
+	now := time.Now()
+	if set := n.quotas.meters.Load(); set != nil {
+		n.reportUse(set, now.Sub(last))
+		n.forgetServers(set)
 	}
 	return now
 }
 
-// quotasChanged returns when this node goes by quotas that have changed, but in changedWait. Others go by them within as long.
+// quotasChanged returns when this node goes by quotas that have changed, or after changedWait. Others go by them within as long.
 func (n *Node) quotasChanged(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, changedWait)
 	defer cancel()
@@ -246,12 +254,12 @@ func (n *Node) eachQuota(ctx context.Context, dir string, each func(name string,
 	return nil
 }
 
-// mayNotGrow has what is added to some tables refused from now on. What was told of a quota that is another now, or none,
-// does not hold.
+// mayNotGrow has what is added to some tables refused from now on. What was told of a quota that is higher now, or none, does not
+// hold.
 func (q *quotas) mayNotGrow(set *meterSet, over map[string]*api.QuotaError) {
 	held := map[string]*api.QuotaError{}
 	for name, o := range over {
-		if slices.ContainsFunc(set.bounds, func(b quota.Bound) bool { return b.Quota == o.Quota && b.Limit == o.Limit }) {
+		if slices.ContainsFunc(set.bounds, func(b quota.Bound) bool { return b.Quota == o.Quota && b.Limit <= o.Limit }) {
 			held[name] = o
 		}
 	}

@@ -132,7 +132,7 @@ func (n *Node) answerUse(r *useReport) (*useAnswer, error) {
 		return a, nil
 	}
 	q.ledger.Note(now, epoch, r.server, r.tables)
-	all := q.ledger.Over(now, n.aliveServers(), func() []quota.Bound { return set.bounds })
+	all := q.ledger.Over(now, n.aliveServers(), set.bounds)
 	if all == nil {
 		return a, nil
 	}

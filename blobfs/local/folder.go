@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/steledb/stele/internal/vfs"
 )
@@ -43,6 +42,7 @@ type folder struct {
 	unreadable          bool
 	blobNames, logNames dirSync
 	holders             *holderLog
+	remover             *remover // the store's
 }
 
 // dirSync makes the names in one folder durable. Callers take turns, for Linux reports a
@@ -110,13 +110,16 @@ func (f *folder) failed(err error) (elsewhere bool) {
 	return true
 }
 
-// remove deletes a file, if it is there and the folder is not retired. An error
+// remove deletes a file, if it is there and the folder is not retired; its room is given back soon. An error
 // has been judged: a disk that cannot remove is no better than one that cannot write.
 func (f *folder) remove(path string) error {
 	if f.isRetired() {
 		return f.retiredError()
 	}
-	err := vfs.RemoveInParts(f.fs, path, f.restRemoving)
+	giveBack, err := vfs.RemoveLater(f.fs, path)
+	if giveBack != nil {
+		f.remover.add(removed{f, giveBack})
+	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -129,14 +132,10 @@ func (f *folder) remove(path string) error {
 // plentyExtents is the room, in extents and above the reserve, with which nobody waits for some.
 const plentyExtents = 16
 
-// removeRestMax bounds a rest: a GiB is given back in two seconds at most where that takes the disk less than one.
-const removeRestMax = time.Millisecond
-
-// restRemoving lets others have the disk as long as the removal of a part of a file took, unless the room is wanted soon.
-func (f *folder) restRemoving(took time.Duration) {
-	if n, err := f.fs.FreeBytes(f.path); err == nil && n >= f.promised.Load()+f.plenty {
-		time.Sleep(min(took, removeRestMax))
-	}
+// hasPlenty tells whether nobody waits for room.
+func (f *folder) hasPlenty() bool {
+	n, err := f.fs.FreeBytes(f.path)
+	return err == nil && n >= f.promised.Load()+f.plenty
 }
 
 // rename renames a file, if the folder is not retired. An error has been judged.

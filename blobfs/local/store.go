@@ -20,6 +20,7 @@ type Store struct {
 	cfg     Config
 	folders []*folder
 	spares  sparePool
+	remover *remover
 	// replicas are those of logs that are on several nodes.
 	replicas logReplicas
 
@@ -59,7 +60,7 @@ func Open(cfg Config) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("open block store: %w", err)
 	}
-	s := &Store{cfg: cfg.withDefaults()}
+	s := &Store{cfg: cfg.withDefaults(), remover: newRemover()}
 	s.cfg.Folders = slices.Clone(s.cfg.Folders)
 	s.mu.blobs = btree.NewG(32, lessBlob)
 	s.mu.writing = map[ExtentID]bool{}
@@ -68,6 +69,7 @@ func Open(cfg Config) (*Store, error) {
 	s.spares.init(s)
 	s.replicas.init()
 	if err := s.openFolders(); err != nil {
+		s.remover.close()
 		for _, f := range s.folders {
 			f.unlock()
 		}
@@ -80,7 +82,7 @@ func Open(cfg Config) (*Store, error) {
 
 func (s *Store) openFolders() error {
 	for _, path := range s.cfg.Folders {
-		f := &folder{path: filepath.Clean(path), fs: s.cfg.FS, logger: s.cfg.Logger, plenty: s.cfg.ReserveBytes + plentyExtents*s.cfg.ExtentBytes}
+		f := &folder{path: filepath.Clean(path), fs: s.cfg.FS, logger: s.cfg.Logger, plenty: s.cfg.ReserveBytes + plentyExtents*s.cfg.ExtentBytes, remover: s.remover}
 		s.folders = append(s.folders, f)
 		err := s.openFolder(f)
 		if errors.Is(err, vfs.ErrLocked) {
@@ -155,6 +157,7 @@ func (s *Store) Close() error {
 	}
 	s.spares.close()
 	s.replicas.close()
+	s.remover.close()
 	s.mu.Lock()
 	var logs []*logState
 	for _, st := range s.mu.logs {

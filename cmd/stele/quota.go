@@ -83,7 +83,7 @@ func (a *app) quotaSetCommand() *cobra.Command {
 		Short: "Set bounds of a table's or a user's quota",
 		Long: `Set bounds of a table's or a user's quota. Those that are not given stay as they are;
 "none" takes one away. A rate is of all nodes together: each has a share of it, by what
-it is asked for. Nodes go by it within a second.`,
+it is asked for. All go by it within a second.`,
 		Example: `  stele quota set webtable --write-ops 1000 --read-bytes 50MiB
   stele quota set webtable --write-ops none
   stele quota set --user loader --write-bytes 10MiB --burst 5s`,

@@ -29,29 +29,34 @@ func (osFS) OpenRead(name string) (File, error) { return openFile(name, os.O_RDO
 
 func (osFS) Remove(name string) error { return os.Remove(name) }
 
-// removeInParts frees the room of a file when its name is gone, if nobody else can read it.
-func (osFS) removeInParts(name string, rest func(took time.Duration)) error {
+func (osFS) removeLater(name string) (giveBack func(rest func(took time.Duration)), err error) {
 	file, err := openFile(name, os.O_RDWR)
 	if err != nil { // a folder, or none, or whatever else Remove tells of
-		return os.Remove(name)
+		return nil, os.Remove(name)
 	}
-	defer file.Close()
 	if err := os.Remove(name); err != nil {
-		return err
+		file.Close()
+		return nil, err
 	}
 	size, err := file.Size()
-	if err != nil || size <= removePart || !ours(file.(*osFile).fd) {
-		return nil
+	if err != nil || size <= removePart {
+		file.Close()
+		return nil, nil
 	}
-	for size > 0 {
-		began := time.Now()
-		size = (size - 1) / removePart * removePart
-		if file.Truncate(size) != nil { // Close frees the rest
-			return nil
+	return func(rest func(time.Duration)) {
+		defer file.Close() // frees what is left
+		if !ours(file.(*osFile).fd) {
+			return
 		}
-		rest(time.Since(began))
-	}
-	return nil
+		for size > 0 {
+			began := time.Now()
+			size = (size - 1) / removePart * removePart
+			if file.Truncate(size) != nil {
+				return
+			}
+			rest(time.Since(began))
+		}
+	}, nil
 }
 
 func (osFS) Rename(oldName, newName string) error { return os.Rename(oldName, newName) }
@@ -128,7 +133,14 @@ func openFile(name string, flag int) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &osFile{File: f, fd: int(f.Fd())}, nil
+	file := &osFile{File: f, fd: int(f.Fd())}
+	// The name may have gone before the kernel has noted that the file is open: its room is given back then (removeLater).
+	var st unix.Stat_t
+	if err := unix.Fstat(file.fd, &st); err == nil && st.Nlink == 0 {
+		f.Close()
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return file, nil
 }
 
 func (f *osFile) Close() error {

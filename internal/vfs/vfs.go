@@ -60,17 +60,17 @@ type File interface {
 	Preallocate(n int64) error
 }
 
-// RemoveInParts is fs.Remove for a file that may be large. If the file system can, it gives back the room of a file that is open
-// nowhere and has no other name a MiB at a time, and calls rest after each with how long that took. To give back 16 MiB at once
-// holds up the syncs of all other files for 3 to 16 ms, on ext4 with discard. After an error, also of a crash, the file is there
-// whole or not at all.
-func RemoveInParts(fs FS, name string, rest func(took time.Duration)) error {
+// RemoveLater removes a file as fs.Remove does. If the file system can, it keeps the room of a large one that is open nowhere else and
+// has no other name until giveBack is called, once, which gives it back a MiB at a time and calls rest after each with how long that took. To give back
+// 16 MiB at once holds up the syncs of all other files for 3 to 16 ms, on ext4 with discard. GiveBack is nil if there is nothing to do. A crash
+// finds the file whole or not at all, and gives back all its room.
+func RemoveLater(fs FS, name string) (giveBack func(rest func(took time.Duration)), err error) {
 	if r, ok := fs.(interface {
-		removeInParts(name string, rest func(time.Duration)) error
+		removeLater(name string) (func(rest func(time.Duration)), error)
 	}); ok {
-		return r.removeInParts(name, rest)
+		return r.removeLater(name)
 	}
-	return fs.Remove(name)
+	return nil, fs.Remove(name)
 }
 
 // removePart is how much room is given back at a time.

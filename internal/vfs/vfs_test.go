@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -363,8 +365,8 @@ func join(names []string) []byte {
 	return out
 }
 
-// What is removed in parts is gone at once, and only from where nobody can read it is room given back before the last handle is closed.
-func TestRemoveInParts(t *testing.T) {
+// What is removed is gone at once, and only from where nobody can read it is room given back before the last handle is closed.
+func TestRemoveLater(t *testing.T) {
 	const size = 5<<20 + 5
 	leases := func() bool { // whether the file system tells who has a file open
 		f, err := os.Create(filepath.Join(t.TempDir(), "x"))
@@ -383,14 +385,13 @@ func TestRemoveInParts(t *testing.T) {
 	remove := func(t *testing.T, f FS, name string, want int) {
 		t.Helper()
 		parts := 0
-		must(t, RemoveInParts(f, name, func(took time.Duration) {
-			if _, _, err := f.Stat(name); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("the name is still there: %v", err)
-			}
-			parts++
-		}))
+		giveBack, err := RemoveLater(f, name)
+		must(t, err)
 		if _, _, err := f.Stat(name); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("the name is still there: %v", err)
+		}
+		if giveBack != nil {
+			giveBack(func(time.Duration) { parts++ })
 		}
 		if parts != want {
 			t.Errorf("removed in %d parts, want %d", parts, want)
@@ -437,7 +438,41 @@ func TestRemoveInParts(t *testing.T) {
 		whole(t, r)
 	})
 	t.Run("a folder", func(t *testing.T) { remove(t, OS(), t.TempDir(), 0) })
-	if err := RemoveInParts(OS(), filepath.Join(t.TempDir(), "none"), func(time.Duration) {}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := RemoveLater(OS(), filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of nothing: %v", err)
+	}
+}
+
+// Who opens a file while it is removed finds all of it or none.
+func TestOpenBesideRemoveLater(t *testing.T) {
+	dir := t.TempDir()
+	const size = 2 << 20
+	for i := range 10_000 {
+		name := filepath.Join(dir, strconv.Itoa(i))
+		must(t, os.WriteFile(name, nil, 0o600))
+		must(t, os.Truncate(name, size))
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				for {
+					f, err := OS().OpenRead(name)
+					if errors.Is(err, fs.ErrNotExist) {
+						return
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if n, err := f.Size(); n != size || err != nil {
+						t.Errorf("%d bytes of %d, %v", n, size, err)
+					}
+					f.Close()
+				}
+			})
+		}
+		giveBack, err := RemoveLater(OS(), name)
+		must(t, err)
+		giveBack(func(time.Duration) {})
+		all.Wait()
 	}
 }

@@ -21,6 +21,7 @@ type Ledger struct {
 		full    map[string]seen      // quotas that are used up, by key
 		last    map[uint64]Over
 		at      time.Time // of last
+		bounds  []Bound   // that it is of
 	}
 }
 
@@ -158,7 +159,7 @@ func (l *Ledger) Servers() (all []string) {
 // Over returns the tables that may not grow, with the quota that says so. It is nil while the master is new, and has not
 // heard of all servers, of which so many are thought to live, 0 if that is not known: what was told before holds then. What
 // its first verdicts find holds at once; later a quota must have been exceeded for a while.
-func (l *Ledger) Over(now time.Time, alive int, bounds func() []Bound) map[uint64]Over {
+func (l *Ledger) Over(now time.Time, alive int, bounds []Bound) map[uint64]Over {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.servers == nil {
@@ -168,7 +169,7 @@ func (l *Ledger) Over(now time.Time, alive int, bounds func() []Bound) map[uint6
 	if !l.mu.whole {
 		return nil
 	}
-	if now.Sub(l.mu.at) < verdictsFor {
+	if now.Sub(l.mu.at) < verdictsFor && sameBounds(bounds, l.mu.bounds) {
 		return l.mu.last
 	}
 	for server, t := range l.mu.servers {
@@ -180,7 +181,7 @@ func (l *Ledger) Over(now time.Time, alive int, bounds func() []Bound) map[uint6
 	least := l.leastLocked(now)
 	first := l.mu.at.IsZero()
 	over, high, full := map[uint64]Over{}, map[string]time.Time{}, map[string]seen{}
-	for _, b := range bounds() {
+	for _, b := range bounds {
 		used := int64(0)
 		for _, id := range b.Tables {
 			used += max(l.mu.total[id], least[id])
@@ -206,6 +207,11 @@ func (l *Ledger) Over(now time.Time, alive int, bounds func() []Bound) map[uint6
 			}
 		}
 	}
-	l.mu.last, l.mu.high, l.mu.full, l.mu.at = over, high, full, now
+	l.mu.last, l.mu.high, l.mu.full, l.mu.at, l.mu.bounds = over, high, full, now, bounds
 	return over
+}
+
+// sameBounds tells whether two lists are one: whoever changes a bound makes a new list.
+func sameBounds(a, b []Bound) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }

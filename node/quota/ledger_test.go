@@ -2,6 +2,7 @@ package quota
 
 import (
 	"maps"
+	"slices"
 	"testing"
 	"time"
 )
@@ -25,7 +26,7 @@ func (r *ledgerRun) after(d time.Duration) (over map[uint64]Over) {
 				r.Note(r.now, r.epoch, name, maps.Clone(tables))
 			}
 		}
-		over = r.Over(r.now, r.alive, func() []Bound { return r.bounds })
+		over = r.Over(r.now, r.alive, r.bounds)
 		if !r.now.Before(end) {
 			return over
 		}
@@ -99,7 +100,7 @@ func TestLedger(t *testing.T) {
 		t.Errorf("by a master whom all have told: %v", o)
 	}
 	r.Reset()
-	if r.Over(r.now, r.alive, func() []Bound { return r.bounds }) != nil {
+	if r.Over(r.now, r.alive, r.bounds) != nil {
 		t.Error("verdicts though all was forgotten")
 	}
 	r.epoch, r.alive = 3, 0
@@ -174,5 +175,20 @@ func TestLedgerOfMoves(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestLedgerOfTwo: when the bound that a verdict tells of is raised, another that the table has reached holds at once.
+func TestLedgerOfTwo(t *testing.T) {
+	r := newLedgerRun()
+	r.bounds[1].Limit = 100
+	r.servers["a"] = map[uint64]int64{1: 200}
+	if o := r.after(2 * learning); len(o) != 2 || o[1].Quota != "one" {
+		t.Fatalf("both are used up: %v", o)
+	}
+	raised := slices.Clone(r.bounds)
+	raised[0].Limit = 1000
+	if o := r.Over(r.now, r.alive, raised); o[1] != (Over{"ann", 100, 200}) {
+		t.Errorf("one of two was raised: %v", o)
 	}
 }
