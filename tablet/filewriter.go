@@ -51,11 +51,10 @@ func (l *limitedBlob) Write(p []byte) (int, error) {
 	return l.BlobWriter.Write(p)
 }
 
-// newFileWriter begins a file of group g, of about so many bytes, by a minor compaction or, with a step that is told of what is written, another. A minor
+// newFileWriter begins a file of group g, of about so many bytes, by a minor compaction or another. Step, if it is not nil, is told of what is written. A minor
 // compaction is vital: without it no commit log goes, and with full disks there would never be room again. Others
 // need room for what they replace as well, so they may wait.
-func (t *Tablet) newFileWriter(ctx context.Context, g *table.LocalityGroup, bytes int64, step func(bytes int)) (*fileWriter, error) {
-	minor := step == nil
+func (t *Tablet) newFileWriter(ctx context.Context, g *table.LocalityGroup, bytes int64, minor bool, step func(bytes int)) (*fileWriter, error) {
 	var blob BlobWriter
 	var err error
 	if minor || t.vital {
@@ -74,8 +73,9 @@ func (t *Tablet) newFileWriter(ctx context.Context, g *table.LocalityGroup, byte
 	}
 	if !minor {
 		blob = &limitedBlob{BlobWriter: blob, ctx: ctx, server: t.server}
-		opts.Cache, opts.Worked = t.server.memory.cache, step
+		opts.Cache = t.server.memory.cache
 	}
+	opts.Worked = step
 	opts.LearnBytes = int(min(t.server.cfg.LearnMemory-learnWorkBytes, learnBytesMax))
 	switch g.Bloom {
 	case table.BloomRow:

@@ -10,30 +10,40 @@ const (
 	// a processor. With files piling up it is gaitRestBehind: a quarter.
 	gaitRest       = 7
 	gaitRestBehind = 3
+	// gaitRestMinor is the same of a minor compaction beside writes.
+	gaitRestMinor = 1
 	// gaitWorkMax is what each gaitBytes of a turn are taken to have been worked on at most. 1 ms: what takes longer waits for the disk or
 	// for a processor.
 	gaitWorkMax = time.Millisecond
 )
 
-// gait is how fast a merging or major compaction goes: with rests while the server is read, so that reads find a processor that is free,
-// and without while nobody reads, compactions are far behind, or the tablet's major one is late. It is for one goroutine.
+// gait is how fast a compaction goes: a merging or major one with rests while the server is read, so that reads find a processor that is
+// free, and without while nobody reads, compactions are far behind, or the tablet's major one is late; a minor one with rests while the server is written,
+// so that commits find a disk that is free. It is for one goroutine.
 type gait struct {
-	reads func() int64         // how many there were
+	calls func() int64         // how many there were of those to which it gives way
 	rest  func() time.Duration // how many times as long as a turn to rest
 	now   func() time.Duration // monotonic
 	sleep func(time.Duration)
 
 	began time.Duration // the turn
-	seen  int64         // reads when it began
+	seen  int64         // calls when it began
 	bytes int           // of it so far
 }
 
 func (t *Tablet) newGait() *gait {
-	s, begin := t.server, time.Now()
-	g := &gait{
-		reads: func() int64 { return s.stats.reads.Load() + s.stats.scans.Load() }, rest: t.gaitRest,
-		now: func() time.Duration { return time.Since(begin) }, sleep: s.sleep,
-	}
+	s := t.server
+	return s.newGait(func() int64 { return s.stats.reads.Load() + s.stats.scans.Load() }, t.gaitRest)
+}
+
+func (t *Tablet) newMinorGait() *gait {
+	s := t.server
+	return s.newGait(func() int64 { return int64(s.appliedNext.Load()) }, t.minorRest)
+}
+
+func (s *Server) newGait(calls func() int64, rest func() time.Duration) *gait {
+	begin := time.Now()
+	g := &gait{calls: calls, rest: rest, now: func() time.Duration { return time.Since(begin) }, sleep: s.sleep}
 	g.turn()
 	return g
 }
@@ -48,15 +58,24 @@ func (t *Tablet) gaitRest() time.Duration {
 	return gaitRest
 }
 
+// minorRest is 0 when somebody waits for the minor compaction, memory for writes gets short, or the log is not as safe as it should be.
+func (t *Tablet) minorRest() time.Duration {
+	s := t.server
+	if t.minorWaiters.Load() > 0 || s.memtables.Load()+s.charged.Load() > s.cfg.MemtablesBytesMax/2 || s.logWriter.Weak() > 0 {
+		return 0
+	}
+	return gaitRestMinor
+}
+
 // step says that so many bytes are read, or written, raw. It rests between turns.
 func (g *gait) step(bytes int) {
 	if g.bytes += bytes; g.bytes < gaitBytes {
 		return
 	}
-	if g.reads() != g.seen {
+	if g.calls() != g.seen {
 		g.sleep(min(g.now()-g.began, gaitWorkMax*time.Duration(g.bytes/gaitBytes)) * g.rest())
 	}
 	g.turn()
 }
 
-func (g *gait) turn() { g.began, g.seen, g.bytes = g.now(), g.reads(), 0 }
+func (g *gait) turn() { g.began, g.seen, g.bytes = g.now(), g.calls(), 0 }

@@ -24,7 +24,7 @@ func TestGait(t *testing.T) {
 			var now, slept time.Duration
 			var reads int64
 			g := &gait{
-				reads: func() int64 { return reads }, rest: func() time.Duration { return c.times }, now: func() time.Duration { return now },
+				calls: func() int64 { return reads }, rest: func() time.Duration { return c.times }, now: func() time.Duration { return now },
 				sleep: func(d time.Duration) { slept, now = slept+d, now+d },
 			}
 			g.turn()
@@ -63,6 +63,37 @@ func TestGaitByBacklog(t *testing.T) {
 	tab.mu.Unlock()
 	if got := tab.gaitRest(); got != 0 {
 		t.Errorf("rests are %d times as long as turns of a major compaction that is late", got)
+	}
+}
+
+// A minor compaction rests beside writes, but not while somebody waits for it, or memory is short.
+func TestMinorRest(t *testing.T) {
+	e := newEnv(t, Config{}, "f:")
+	tab := e.tabletOfTest()
+	s := tab.server
+	want := func(what string, times time.Duration) {
+		t.Helper()
+		if got := tab.minorRest(); got != times {
+			t.Errorf("%s: rests are %d times as long as turns, want %d", what, got, times)
+		}
+	}
+	want("nothing is the matter", 1)
+	tab.minorWaiters.Add(1)
+	want("somebody waits", 0)
+	tab.minorWaiters.Add(-1)
+	s.charged.Add(s.cfg.MemtablesBytesMax)
+	want("memory is short", 0)
+	s.charged.Add(-s.cfg.MemtablesBytesMax)
+	want("no longer", 1)
+	g := tab.newMinorGait()
+	slept := false
+	g.sleep = func(time.Duration) { slept = true }
+	if g.step(gaitBytes); slept {
+		t.Error("it rests though nobody writes")
+	}
+	e.mustApply("row", set("f", "q", 1, "value"))
+	if g.step(gaitBytes); !slept {
+		t.Error("it does not rest beside writes")
 	}
 }
 

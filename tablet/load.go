@@ -200,7 +200,7 @@ func (r *recovery) toFiles(ctx context.Context, sources []source) error {
 	defer v.release()
 	all := &distinct{}
 	all.merge.reset(sources)
-	files, err := t.writeSources(ctx, v, []source{all}, 0)
+	files, err := t.writeSources(ctx, v, []source{all}, 0, nil)
 	if err != nil {
 		return err
 	}

@@ -203,7 +203,7 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, whole
 		w := writers[name]
 		if w == nil {
 			var err error
-			if w, err = t.newFileWriter(ctx, groupOf(schema, name), bytes, gait.step); err != nil {
+			if w, err = t.newFileWriter(ctx, groupOf(schema, name), bytes, false, gait.step); err != nil {
 				return err
 			}
 			writers[name] = w

@@ -16,6 +16,8 @@ import (
 // locality group that has entries (paper §5.4). It returns errUnloaded when the
 // tablet is not served any more.
 func (t *Tablet) minor(ctx context.Context) error {
+	t.minorWaiters.Add(1)
+	defer t.minorWaiters.Add(-1)
 	t.minorMu.Lock()
 	defer t.minorMu.Unlock()
 	return t.minorLocked(ctx)
@@ -55,7 +57,7 @@ func (t *Tablet) minorOnce(ctx context.Context) error {
 		bytes += m.Bytes()
 		sources = append(sources, boundedSource(&memSource{m.Iter()}, m.start, m.end))
 	}
-	files, err := t.writeSources(ctx, v, sources, bytes)
+	files, err := t.writeSources(ctx, v, sources, bytes, t.newMinorGait().step)
 	if err != nil {
 		return err
 	}
@@ -109,8 +111,8 @@ func (t *Tablet) addFiles(v *view, files map[string]*file, redo uint64, stamped 
 }
 
 // writeSources writes entries that are newer than v's files as SSTables, by group. bytes is the most that they come
-// to, about, 0 if that is not known.
-func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, bytes int64) (files map[string]*file, err error) {
+// to, about, 0 if that is not known. Step, if it is not nil, is told of what is written.
+func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, bytes int64, step func(bytes int)) (files map[string]*file, err error) {
 	s, schema := t.server, t.schema.Load()
 	writers := map[string]*fileWriter{}
 	defer func() {
@@ -124,7 +126,7 @@ func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, by
 	add := func(group string, f *family, key, value []byte) error {
 		w := writers[group]
 		if w == nil {
-			if w, err = t.newFileWriter(ctx, groupOf(schema, group), bytes, nil); err != nil {
+			if w, err = t.newFileWriter(ctx, groupOf(schema, group), bytes, true, step); err != nil {
 				return err
 			}
 			writers[group] = w

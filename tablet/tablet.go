@@ -54,6 +54,7 @@ type Tablet struct {
 	// minorMu and mergeMu let one minor and one other compaction run at a time.
 	// Held across I/O. Order: minorMu or mergeMu, then metaMu, then mu.
 	minorMu, mergeMu sync.Mutex
+	minorWaiters     atomic.Int32 // who wait for a minor compaction, so that it does not rest
 
 	// metaMu guards the tablet's metadata, and is held while a change of it is
 	// made durable and its view installed.
