@@ -9,7 +9,7 @@ import (
 
 // Room is given back with rests while there is plenty, at once where it is wanted, where too many files wait, and after Close.
 func TestRemover(t *testing.T) {
-	mem := vfs.NewMem(vfs.MemOptions{})
+	mem := vfs.NewMem(vfs.MemOptions{Capacity: 1 << 30})
 	if err := mem.MkdirAll("/a"); err != nil {
 		t.Fatal(err)
 	}
@@ -41,14 +41,14 @@ func TestRemover(t *testing.T) {
 	}
 	r.add(slow)
 	<-begun
+	r.add(quick(scarce))
+	want("room is wanted", 1)
 	for range removedMax {
 		r.add(quick(f))
 	}
-	want("all wait for the first", 0)
+	want("all others wait for the first", 1)
 	r.add(quick(f))
-	want("too many wait", 1)
-	r.add(quick(scarce))
-	want("room is wanted", 2)
+	want("too many wait", 2)
 	close(goOn)
 	r.close()
 	r.close()

@@ -412,22 +412,16 @@ func TestRemoveLater(t *testing.T) {
 	t.Run("small", func(t *testing.T) { remove(t, OS(), file(t, 1<<20), 0) })
 	t.Run("empty", func(t *testing.T) { remove(t, OS(), file(t, 0), 0) })
 	t.Run("elsewhere", func(t *testing.T) { remove(t, NewFaulty(OS()), file(t, size), 0) })
-	t.Run("open for reading", func(t *testing.T) {
-		name := file(t, size)
-		r, err := OS().OpenRead(name)
-		must(t, err)
-		defer r.Close()
-		remove(t, OS(), name, 0)
-		whole(t, r)
-	})
-	t.Run("open for writing", func(t *testing.T) {
-		name := file(t, size)
-		w, err := OS().Open(name)
-		must(t, err)
-		defer w.Close()
-		remove(t, OS(), name, 0)
-		whole(t, w)
-	})
+	for mode, open := range map[string]func(name string) (File, error){"reading": OS().OpenRead, "writing": OS().Open} {
+		t.Run("open for "+mode, func(t *testing.T) {
+			name := file(t, size)
+			f, err := open(name)
+			must(t, err)
+			defer f.Close()
+			remove(t, OS(), name, 0)
+			whole(t, f)
+		})
+	}
 	t.Run("linked", func(t *testing.T) {
 		name := file(t, size)
 		must(t, os.Link(name, name+"2"))
