@@ -2,6 +2,8 @@ package rpc
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -9,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/internal/wire"
 	"pgregory.net/rapid"
 )
 
@@ -120,5 +123,60 @@ func TestReadBufferShrinks(t *testing.T) {
 	}
 	if len(r.buf) != readBytesMin {
 		t.Errorf("buffer of %d bytes afterwards, want %d", len(r.buf), readBytesMin)
+	}
+}
+
+// A message of the limit is read and one of a byte more is refused, in both modes, whether the limit is the server's or
+// was lowered when the message began, and before memory is taken for what it claims.
+func TestReaderMessageLimit(t *testing.T) {
+	const limit = 300_000
+	one := func(size int) []byte { return plain(0, 1, "m", []any{make([]byte, size)}) }
+	many := func(size int) []byte { // as many values as bytes: no single length is over the limit
+		params := make([]any, size)
+		for i := range params {
+			params[i] = 1
+		}
+		return plain(0, 1, "m", params)
+	}
+	for _, framed := range []bool{true, false} {
+		for shape, of := range map[string]func(int) []byte{"one value": one, "many values": many} {
+			for _, lowered := range []bool{true, false} {
+				for _, max := range []int{limit, 20_000, 200} {
+					envelope := len(of(max)) - max
+					for over := range 2 {
+						m := of(max - envelope + over)
+						if len(m) != max+over {
+							m = of(max - (len(m) - max) + 2*over)
+						}
+						if len(m) != max+over {
+							t.Fatalf("a message of %d bytes, want %d", len(m), max+over)
+						}
+						stream := m
+						if framed {
+							stream = frame(m)
+						}
+						conn := &drip{b: stream, rng: rand.New(rand.NewPCG(1, 1)), max: 1000}
+						r := newReader(conn, framed, max, time.Minute, new(atomic.Uint64))
+						if lowered {
+							r.max = 1 << 30
+							r.bound = func() { r.max = max }
+						}
+						taken := 0
+						r.grow = func(n int) error { taken += n; return nil }
+						r.ungrow = func(n int) { taken -= n }
+						got, err := r.next()
+						var bad *wire.FormatError
+						tooLarge := errors.Is(err, ErrTooLarge) || errors.As(err, &bad) && bad.Limit
+						what := fmt.Sprintf("framed %v, %s, limit %d lowered %v: %d bytes", framed, shape, max, lowered, len(m))
+						switch {
+						case over == 0 && (err != nil || !bytes.Equal(got.body, m)):
+							t.Errorf("%s: %v", what, err)
+						case over > 0 && (!tooLarge || taken != 0):
+							t.Errorf("%s: %v, %d bytes of memory taken", what, err, taken)
+						}
+					}
+				}
+			}
+		}
 	}
 }

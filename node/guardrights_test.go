@@ -1,0 +1,171 @@
+package node
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The audiences of requiredRights.
+const (
+	forNodes     = "nodes"
+	forAll       = "anonymous"
+	forUsers     = "any user"
+	perRow       = "checked by the method"
+	seesTable    = "sees the table"
+	readCluster  = "read on the cluster"
+	writeCluster = "write on the cluster"
+	adminCluster = "admin on the cluster"
+	adminTable   = "admin on the table"
+)
+
+// requiredRights has every RPC method with the right that its caller needs. It is written by hand and repeats the guards
+// on purpose: a guard that is weakened by mistake differs from it, and a new method fails the test until its right is
+// decided here too. Nodes of the cluster may call every method; nodeMethods lists those that are for nodes alone.
+var requiredRights = map[string]string{
+	"ping":          forAll,
+	"auth":          forAll,
+	"security.join": forAll,
+
+	"whoami":      forUsers,
+	"list_tables": forUsers, // lists the tables that the user sees
+	"grant":       forUsers, // checked by the method: admin on the table or the cluster
+	"revoke":      forUsers, // likewise
+	"list_grants": forUsers, // likewise, or the user's own
+	"usage":       forUsers, // likewise
+
+	"mutate":            perRow,
+	"mutate_rows":       perRow,
+	"read":              perRow,
+	"read_rows":         perRow,
+	"scan_open":         perRow,
+	"scan_next":         perRow,
+	"scan_close":        perRow,
+	"check_and_mutate":  perRow,
+	"read_modify_write": perRow,
+	"meta.keep_alive":   perRow, // checked by lockServiceFor
+
+	"root":            seesTable,
+	"describe_table":  seesTable,
+	"sample_row_keys": seesTable,
+
+	"drop_table":     adminTable,
+	"set_family":     adminTable,
+	"drop_family":    adminTable,
+	"compact_table":  adminTable,
+	"split_tablet":   adminTable,
+	"move_tablet":    adminTable,
+	"merge_tablets":  adminTable,
+	"compact_tablet": adminTable,
+
+	"status":           readCluster,
+	"list_nodes":       readCluster,
+	"raft_status":      readCluster,
+	"unserved_tablets": readCluster,
+	"list_quotas":      readCluster,
+	"blob_read":        readCluster,
+	"blob_stat":        readCluster,
+	"blob_list":        readCluster,
+	"blob_status":      readCluster,
+
+	"blob_open":            writeCluster,
+	"blob_write":           writeCluster,
+	"blob_seal":            writeCluster,
+	"blob_abort":           writeCluster,
+	"meta.open_session":    writeCluster,
+	"meta.close_session":   writeCluster,
+	"meta.get":             writeCluster,
+	"meta.stat":            writeCluster,
+	"meta.list":            writeCluster,
+	"meta.set":             writeCluster,
+	"meta.delete":          writeCluster,
+	"meta.set_acl":         writeCluster,
+	"meta.acquire":         writeCluster,
+	"meta.release":         writeCluster,
+	"meta.check_sequencer": writeCluster,
+	"meta.watch":           writeCluster,
+	"meta.unwatch":         writeCluster,
+
+	"create_table":      adminCluster,
+	"drain_node":        adminCluster,
+	"remove_node":       adminCluster,
+	"blob_delete":       adminCluster,
+	"blob_fsck":         adminCluster,
+	"blob_revive":       adminCluster,
+	"blob_resume_sweep": adminCluster,
+	"add_user":          adminCluster,
+	"list_users":        adminCluster,
+	"revoke_user":       adminCluster,
+	"remove_user":       adminCluster,
+	"disable_user":      adminCluster,
+	"enable_user":       adminCluster,
+	"set_quota":         adminCluster,
+	"remove_quota":      adminCluster,
+	"set_owner":         adminCluster,
+	"create_token":      adminCluster,
+	"list_tokens":       adminCluster,
+	"revoke_token":      adminCluster,
+}
+
+// nodeMethods are for nodes alone.
+var nodeMethods = strings.Fields(`
+	blob.abort blob.begin blob.check blob.copy blob.drop blob.drop_blob blob.list blob.piece blob.read blob.reread
+	blob.resume blob.seal blob.set_holders blob.stat blob.verify
+	cluster.hail cluster.hello cluster.join cluster.merge_tablets cluster.move_tablet cluster.nudge
+	cluster.on_behalf cluster.promise cluster.quota_report cluster.start_voting cluster.unserved_tablets
+	cluster.who
+	log.append log.cut log.drop log.fence log.list log.open log.read log.refill log.stat log.verify
+	security.authority security.issuer security.renew
+	sweep.begin sweep.clear sweep.end sweep.extents sweep.judge sweep.judge_replicas sweep.pins sweep.replicas
+	sweep.revive
+	tablet.compact tablet.compact_one tablet.describe tablet.held tablet.load tablet.merge tablet.refresh
+	tablet.sort_piece tablet.split tablet.unload tablet.usage
+`)
+
+// text returns what a guard demands, in the words of requiredRights.
+func (g guard) text() string {
+	switch g.to {
+	case nodes:
+		return forNodes
+	case strangers:
+		return forAll
+	case known:
+		return forUsers
+	case own:
+		return perRow
+	case ofTable:
+		return seesTable
+	case right:
+		return g.right.String() + " on the cluster"
+	case rightOfTable:
+		return g.right.String() + " on the table"
+	}
+	return fmt.Sprintf("audience %d", g.to)
+}
+
+// TestRequiredRights pins the right that each method demands of its caller.
+func TestRequiredRights(t *testing.T) {
+	required := maps.Clone(requiredRights)
+	for _, method := range nodeMethods {
+		if required[method] != "" {
+			t.Errorf("%q is entered twice", method)
+		}
+		required[method] = forNodes
+	}
+	for _, method := range slices.Sorted(maps.Keys(guards)) {
+		want, ok := required[method]
+		switch got := guards[method].text(); {
+		case !ok:
+			t.Errorf("%q is for %q: enter the right that it requires in requiredRights or nodeMethods", method, got)
+		case got != want:
+			t.Errorf("%q is for %q, want %q", method, got, want)
+		}
+	}
+	for method := range required {
+		if _, ok := guards[method]; !ok {
+			t.Errorf("%q has no guard", method)
+		}
+	}
+}
