@@ -128,12 +128,12 @@ func (f *tabletFleet) serve(s *tabletServer, t *Tablet, data map[int]bool) {
 	f.notef(t.Key, s.name, "serves %s", writesIn(data))
 }
 
-// giveBack makes a tablet nobody's that a server took and could not load; it may fail. METADATA's stay the server's.
+// giveBack makes a tablet nobody's that a server took and could not load; it may fail.
 func (f *tabletFleet) giveBack(s *tabletServer, t *Tablet) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	row := f.rows[t.Key]
-	if f.servers[s.name] != s || row == nil || row.Server != s.name || t.OfMetadata() || f.diceFor("give back "+t.Key).IntN(2) == 0 {
+	if f.servers[s.name] != s || row == nil || row.Server != s.name || f.diceFor("give back "+t.Key).IntN(2) == 0 {
 		return
 	}
 	row.Server = ""

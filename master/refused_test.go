@@ -1,6 +1,7 @@
 package master
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -16,9 +17,12 @@ import (
 // picky is a fleet of which some servers cannot load one tablet: those that refuses names, or all.
 type picky struct {
 	*masterView
-	key     string
-	all     bool
-	refuses string // the first that is asked
+	key      string
+	all      bool
+	level    int    // of the tablet; 0 means 2
+	keeps    bool   // the server takes the tablet before it refuses, and does not release it
+	refuses  string // the first that is asked
+	refusals int
 }
 
 func (p *picky) Load(ctx context.Context, v *TabletServer, t *Tablet, q api.Sequencer) error {
@@ -30,7 +34,14 @@ func (p *picky) Load(ctx context.Context, v *TabletServer, t *Tablet, q api.Sequ
 		if p.refuses == "" {
 			p.refuses = v.Name
 		}
-		refused = p.all || p.refuses == v.Name
+		if refused = p.all || p.refuses == v.Name; !refused {
+			return
+		}
+		p.refusals++
+		if row := p.rows[p.key]; p.keeps && row.Generation == t.Generation && row.Server != v.Name {
+			row.Server = v.Name
+			row.Generation++
+		}
 	})
 	if refused {
 		return errors.New("it cannot be loaded here")
@@ -46,7 +57,7 @@ func (p *picky) begin(nodes, tablets int) (end func()) {
 	}
 	p.masterView = &masterView{tabletFleet: f}
 	for key, row := range f.rows {
-		if row.Level() == 2 {
+		if row.Level() == cmp.Or(p.level, 2) {
 			p.key = key
 		}
 	}
@@ -75,6 +86,24 @@ func TestServerThatCannotLoad(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestTakenByServerThatCannotLoad: a tablet that METADATA gives to a live server which cannot load it moves to another server, one
+// of METADATA too: all above its level wait for it.
+func TestTakenByServerThatCannotLoad(t *testing.T) {
+	for _, level := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &picky{level: level, keeps: true}
+			defer p.begin(2, 4)()
+			time.Sleep(time.Minute)
+			p.locked(func() {
+				if s := p.servers[p.rows[p.key].Server]; s == nil || s.has[p.key] == nil || s.name == p.refuses {
+					t.Errorf("level %d: after a minute and %d refusals the tablet that %s cannot load is given to %q",
+						level, p.refusals, p.refuses, p.rows[p.key].Server)
+				}
+			})
+		})
+	}
 }
 
 // TestTabletThatNobodyLoads: while a tablet cannot be loaded, logs of dead servers that none needs are forgotten all the same.

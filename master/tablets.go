@@ -342,6 +342,12 @@ func (p *planner) assignOne(t *Tablet) bool {
 			return true
 		}
 		// It took the tablet and did not come to serve it, or lost it since.
+		if f := p.state.Failed[t.Key]; f.Lasting && f.Server == v.Name {
+			if to := p.lightest(t.OfMetadata(), v.Name); to != "" && to != v.Name {
+				p.add(Order{Kind: Unload, Tablet: *t, Server: v.Name, To: to, Why: "its server cannot load it"})
+				return false
+			}
+		}
 		p.load(t, v.Name, "its server does not have it")
 		return false
 	}

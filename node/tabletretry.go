@@ -22,14 +22,14 @@ const eventNotLoaded = "not loaded by "
 // all others in between. It may have been dropped since, or be another's for good.
 const failedKept = time.Hour
 
-// giveBack makes a tablet nobody's that this server took and could not load, so that the master may try another
-// one, and so that the tablet will need nothing of this server's commit log: nobody has written to it here. If it was not loaded
-// before either, METADATA is not told again, since that would push out what told why.
+// giveBack releases a tablet that this server took and could not load, so that the master may try another
+// server, and so that the tablet will need nothing of this server's commit log: nothing has been written to it here. If the previous
+// load failed as well, no event is recorded: it would push out the one that has the cause.
 //
-// METADATA's own tablets stay this server's, and one of which the server has rows by another tablet.
-func (s *tabletServer) giveBack(key []byte, taken *metadata.Row, cause error) {
+// A tablet of which the server has rows by another tablet stays.
+func (s *tabletServer) giveBack(key []byte, cause error) {
 	told := s.notLoaded(key)
-	if taken.Table == metadata.TableID || s.serving() != nil {
+	if s.serving() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(s.n.ctx, changeAttempt)
@@ -44,7 +44,7 @@ func (s *tabletServer) giveBack(key []byte, taken *metadata.Row, cause error) {
 		return // it is tried again here, or another has it
 	}
 	m, err := tablet.DecodeMeta(row.Meta)
-	if err != nil || s.tablets.Settling(m.ID) || s.tablets.Overlaps(row.Table, m.Start, row.End) {
+	if err != nil || s.of(row.Table).Settling(m.ID) || s.of(row.Table).Overlaps(row.Table, m.Start, row.End) {
 		return
 	}
 	event := ""

@@ -225,7 +225,7 @@ func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) 
 		return err
 	}
 	if err := s.loadTaken(ctx, key, row); err != nil {
-		s.giveBack(key, row, err)
+		s.giveBack(key, err)
 		return err
 	}
 	return nil
@@ -248,8 +248,9 @@ func (s *tabletServer) loadTaken(ctx context.Context, key []byte, row *metadata.
 }
 
 var (
-	errBusyTablet   = &rpc.Error{Code: rpc.CodeUnavailable, Message: "the tablet is being loaded or unloaded", Retryable: true}
-	errSplittingOff = &rpc.Error{Code: rpc.CodeUnavailable, Message: "the tablet is being split off here", Retryable: true}
+	errBusyTablet      = &rpc.Error{Code: rpc.CodeUnavailable, Message: "the tablet is being loaded or unloaded", Retryable: true}
+	errServedByAnother = &rpc.Error{Code: rpc.CodeUnavailable, Message: "rows of the tablet are served here by another tablet", Retryable: true}
+	errSplittingOff    = &rpc.Error{Code: rpc.CodeUnavailable, Message: "the tablet is being split off here", Retryable: true}
 )
 
 // loadAs loads a tablet and has it served by its table's schema, though that was changed meanwhile. What is served still of
@@ -402,6 +403,8 @@ func (s *tabletServer) unload(ctx context.Context, key []byte) (generation uint6
 		if _, _, err := s.of(row.Table).Unload(ctx, m.ID); err != nil {
 			return 0, err
 		}
+	} else if s.of(row.Table).Overlaps(row.Table, m.Start, row.End) {
+		return 0, errServedByAnother
 	}
 	// A server that has ended has no tablets either, and its log is needed.
 	if err := s.serving(); err != nil {

@@ -102,6 +102,50 @@ func TestUnservedTablet(t *testing.T) {
 	}
 }
 
+// TestMetadataTabletIsReleased: a server that cannot load a tablet of METADATA that it took releases it, so that the master can give it
+// to another server, and it is served again.
+func TestMetadataTabletIsReleased(t *testing.T) {
+	t.Parallel()
+	n, c := startInternal(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	makeTable(ctx, t, c)
+	s := n.server.Load()
+	for _, end := range [][]byte{nil, metadata.RootEnd()} {
+		key := []byte(tabletKey(metadata.TableID, end))
+		for !s.begin(key) { // the master's orders are refused until end
+			pause(ctx, time.Millisecond)
+		}
+		row, err := s.rowOf(ctx, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := tablet.DecodeMeta(row.Meta)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := s.metadata.Unload(ctx, m.ID); err != nil {
+			t.Fatal(err)
+		}
+		if row, err = s.rowOf(ctx, key); err != nil {
+			t.Fatal(err)
+		}
+		s.giveBack(key, errors.New("the log cannot be created"))
+		if row, err = s.rowOf(ctx, key); err != nil || !row.Unassigned() {
+			t.Errorf("the tablet to %q of METADATA stays with %q, which cannot load it: %v", end, row.Server, err)
+		}
+		s.end(key)
+		if err := c.Table("t").Apply(ctx, client.NewRowMutation("z").Set("f:q", []byte("v"))); err != nil {
+			t.Fatal(err)
+		}
+		for !s.has(row) {
+			if pause(ctx, time.Millisecond); ctx.Err() != nil {
+				t.Fatalf("the tablet to %q of METADATA is not served again", end)
+			}
+		}
+	}
+}
+
 // TestNotLoadedIsForgotten: that a tablet could not be loaded here is of no account once another server has had it, and
 // is not remembered of tablets that are gone.
 func TestNotLoadedIsForgotten(t *testing.T) {
@@ -135,7 +179,7 @@ func TestNotLoadedIsForgotten(t *testing.T) {
 		t.Helper()
 		row := read()
 		must(s.take(ctx, row, s.retried(ctx, key, row)))
-		s.giveBack(key, row, errors.New("a file is damaged"))
+		s.giveBack(key, errors.New("a file is damaged"))
 	}
 	history := func() (all []string) {
 		t.Helper()
@@ -181,7 +225,7 @@ func TestNotLoadedIsForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.giveBack(key, row, errors.New("a file is gone"))
+	s.giveBack(key, errors.New("a file is gone"))
 	if n := remembered(); n != 0 {
 		t.Errorf("%d tablets are remembered, and there are none", n)
 	}

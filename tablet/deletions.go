@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/steledb/stele/blobfs"
 )
 
-// deletions are blobs that are to be deleted, in the order in which they came. Whoever lets go of a file last, be it a read or the
-// applier, has no time for the disk, and for other nodes.
+// deletions are SSTables and logs to be deleted, in order. A read or the applier that releases the last reference to a file does not
+// wait for the disk and for other nodes.
 type deletions struct {
 	wake chan struct{} // capacity 1: something was added
 
@@ -18,15 +19,27 @@ type deletions struct {
 
 	// mu guards what follows. Never held across I/O.
 	mu    sync.Mutex
-	blobs []blobfs.ID
+	queue []deletion
 	taken int // so far
+}
+
+// deletion is an SSTable or a log to be deleted.
+type deletion struct {
+	id  blobfs.ID
+	log bool
 }
 
 func newDeletions() *deletions { return &deletions{wake: make(chan struct{}, 1)} }
 
-func (d *deletions) add(id blobfs.ID) {
+// add queues the blob of an SSTable.
+func (d *deletions) add(id blobfs.ID) { d.put(deletion{id: id}) }
+
+// addLog queues a log. It is tried again until it is gone.
+func (d *deletions) addLog(id blobfs.ID) { d.put(deletion{id, true}) }
+
+func (d *deletions) put(x deletion) {
 	d.mu.Lock()
-	d.blobs = append(d.blobs, id)
+	d.queue = append(d.queue, x)
 	d.mu.Unlock()
 	select {
 	case d.wake <- struct{}{}:
@@ -34,19 +47,19 @@ func (d *deletions) add(id blobfs.ID) {
 	}
 }
 
-// take returns the first blob and forgets it.
-func (d *deletions) take() (id blobfs.ID, ok bool) {
+// take returns the first deletion and removes it from the queue.
+func (d *deletions) take() (x deletion, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.blobs) == 0 {
-		return id, false
+	if len(d.queue) == 0 {
+		return x, false
 	}
-	id = d.blobs[0]
+	x = d.queue[0]
 	d.taken++
-	if d.blobs = d.blobs[1:]; len(d.blobs) == 0 {
-		d.blobs = nil
+	if d.queue = d.queue[1:]; len(d.queue) == 0 {
+		d.queue = nil
 	}
-	return id, true
+	return x, true
 }
 
 func (d *deletions) count() int {
@@ -76,15 +89,33 @@ func (s *Server) deleteBlobs(ctx context.Context) {
 	d.working.Lock()
 	defer d.working.Unlock()
 	for ctx.Err() == nil {
-		id, ok := d.take()
+		x, ok := d.take()
 		if !ok {
 			return
 		}
-		if err := s.cfg.Blobs.Delete(context.Background(), id); err != nil {
+		if x.log {
+			s.deleteLog(ctx, x.id)
+			continue
+		}
+		if err := s.cfg.Blobs.Delete(context.Background(), x.id); err != nil {
 			// The next start finds it again among blobs that no metadata names.
-			s.log.Warn("delete sstable", "blob", id.String(), "error", err)
+			s.log.Warn("delete sstable", "blob", x.id.String(), "error", err)
 		}
 	}
+}
+
+// deleteLog removes an abandoned log, or has that done later. One whose server ends before is removed with the server's other logs.
+func (s *Server) deleteLog(ctx context.Context, id blobfs.ID) {
+	ctx, cancel := context.WithTimeout(ctx, deleteLogTimeout)
+	defer cancel()
+	err := s.cfg.Blobs.RemoveLog(ctx, id)
+	if err == nil || errors.Is(err, blobfs.ErrNoLog) {
+		return
+	}
+	if ctx.Err() == nil {
+		s.log.Warn("remove abandoned commit log", "log", id.String(), "error", err, "retry in", retryPauseMax)
+	}
+	time.AfterFunc(retryPauseMax, func() { s.deletions.addLog(id) })
 }
 
 func (s *Server) deleteLoop() {
@@ -97,3 +128,6 @@ func (s *Server) deleteLoop() {
 		}
 	}
 }
+
+// deleteLogTimeout bounds one attempt: compactions may wait for the deletions behind it.
+const deleteLogTimeout = 10 * time.Second

@@ -105,7 +105,7 @@
 //	mergeLoop                  the same; merging and major compactions
 //	timerLoop                  the same; looks for what is due
 //	pinLoop                    the same; reads files of in-memory groups into memory
-//	deleteLoop                 the same; deletes the blobs of files that are no more
+//	deleteLoop                 the same; deletes the blobs of replaced files, and abandoned logs
 //	Config.OnFailure           called once, when the commit log has failed; nobody joins it
 //
 // Every queue holds each tablet once. Writers that find no memory wait

@@ -2,6 +2,7 @@ package tablet
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -16,12 +17,18 @@ type logBlob struct {
 	id    blobfs.ID
 	w     atomic.Pointer[LogWriter]
 
-	opening sync.Mutex // held while it is created or closed
+	// opening guards what follows and id. Held while the blob is created or closed.
+	opening sync.Mutex
 	closed  bool
+	// abandoned are the blobs of failed attempts. Each of them may exist.
+	abandoned []blobfs.ID
+	// remove has an abandoned blob removed in the background.
+	remove func(blobfs.ID)
 }
 
-// open creates the blob, if that is not done. The error is blobfs.ErrDiskFull, ErrClosed, or of a broken
-// disk.
+// open creates the blob, if that is not done. A failed attempt may have created it, and its ID cannot be used
+// again then: the next attempt has an ID of its own. Abandoned blobs are removed once the log is open. The error is
+// blobfs.ErrDiskFull, ErrClosed, or of a broken disk.
 func (l *logBlob) open(ctx context.Context) error {
 	l.opening.Lock()
 	defer l.opening.Unlock()
@@ -31,11 +38,24 @@ func (l *logBlob) open(ctx context.Context) error {
 	case l.closed: // nothing is to be written to it any more, so nobody needs to find it
 		return ErrClosed
 	}
-	w, err := l.blobs.CreateLog(ctx, l.id)
-	if err == nil {
-		l.w.Store(&w)
+	for {
+		w, err := l.blobs.CreateLog(ctx, l.id)
+		if err == nil {
+			l.w.Store(&w)
+			for _, id := range l.abandoned {
+				l.remove(id)
+			}
+			l.abandoned = nil
+			return nil
+		}
+		if errors.Is(err, blobfs.ErrDiskFull) { // if it exists nevertheless, the next attempt fails with ErrLogExists
+			return err
+		}
+		l.abandoned, l.id = append(l.abandoned, l.id), blobfs.NewID()
+		if !errors.Is(err, blobfs.ErrLogExists) {
+			return err
+		}
 	}
-	return err
 }
 
 // Append implements commitlog.Appender. One call at a time.

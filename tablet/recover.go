@@ -53,7 +53,7 @@ func (s *Server) recover(ctx context.Context, tablets []Load) error {
 
 // beginLog begins the server's commit log, with the sequence number next.
 func (s *Server) beginLog(ctx context.Context, next uint64) error {
-	w := &logBlob{blobs: s.cfg.Blobs, id: blobfs.NewID()}
+	w := &logBlob{blobs: s.cfg.Blobs, id: blobfs.NewID(), remove: s.deletions.addLog}
 	s.logWriter = w
 	if !s.cfg.LogLater {
 		if err := s.BeginLog(ctx); err != nil {

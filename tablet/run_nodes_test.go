@@ -24,6 +24,9 @@ type runNodes struct {
 	disks  []*vfs.Mem
 	full   atomic.Bool // so all say
 
+	// saved, if it is set, is called after a list was saved; its error is the answer.
+	saved atomic.Pointer[func(ctx context.Context) error]
+
 	mu    sync.Mutex
 	lists map[string][]byte
 	gens  map[string]uint64
@@ -98,13 +101,19 @@ func (c *runNodes) Load(_ context.Context, p string) ([]byte, uint64, error) {
 	return slices.Clone(c.lists[p]), c.gens[p], nil
 }
 
-func (c *runNodes) Save(_ context.Context, p string, data []byte, gen uint64) (uint64, error) {
+func (c *runNodes) Save(ctx context.Context, p string, data []byte, gen uint64) (uint64, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.gens[p] != gen {
+		c.mu.Unlock()
 		return 0, errors.New("generation differs")
 	}
 	c.lists[p], c.gens[p] = slices.Clone(data), gen+1
+	c.mu.Unlock()
+	if f := c.saved.Load(); f != nil {
+		if err := (*f)(ctx); err != nil {
+			return 0, err
+		}
+	}
 	return gen + 1, nil
 }
 
