@@ -64,6 +64,21 @@ type familySet struct {
 	name string // of a set of one name, when m, and and or are nil
 	and  []*familySet
 	or   []*familySet
+	// work bounds what has costs, in comparisons and steps of patterns for each byte.
+	// Sets share their parts, so a chain of n interleaves can make one of 2^n.
+	work int64
+}
+
+// familySetWork is the most work of a set. A wider set than one that would be over it is
+// as right, only less sharp.
+const familySetWork = 256
+
+// familiesOf returns the set of families that match, nil if that costs too much to find out.
+func familiesOf(m *matcher) *familySet {
+	if work := 1 + m.steps; work <= familySetWork {
+		return &familySet{m: m, work: work}
+	}
+	return nil
 }
 
 func (s *familySet) has(name string) bool {
@@ -80,24 +95,30 @@ func (s *familySet) has(name string) bool {
 	return s.name == name
 }
 
+// bothFamilies returns a set that holds all families that are in both, and of those in
+// one of them alone as few as it can tell cheaply.
 func bothFamilies(a, b *familySet) *familySet {
-	if a == nil {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	case a.work+b.work > familySetWork:
 		return b
 	}
-	if b == nil {
-		return a
-	}
-	return &familySet{and: []*familySet{a, b}}
+	return &familySet{and: []*familySet{a, b}, work: a.work + b.work}
 }
 
+// eitherFamilies returns a set that holds all families of both: nil, which has all, if
+// the union costs too much to look at.
 func eitherFamilies(a, b *familySet) *familySet {
 	if a == b {
 		return a
 	}
-	if a == nil || b == nil {
+	if a == nil || b == nil || a.work+b.work > familySetWork {
 		return nil
 	}
-	return &familySet{or: []*familySet{a, b}}
+	return &familySet{or: []*familySet{a, b}, work: a.work + b.work}
 }
 
 // demander works out demands, for all families or for a single one.
@@ -203,13 +224,13 @@ func (w demander) demandColumns(n *node, d demand) demand {
 		if w.single {
 			d.none = !n.m.matchString(w.family)
 		} else if n.m.op != matchAny || n.m.min > 1 {
-			d.families = bothFamilies(d.families, &familySet{m: n.m})
+			d.families = bothFamilies(d.families, familiesOf(n.m))
 		}
 	case kindColumnRange:
 		if w.single {
 			d.none = n.family != w.family
 		} else {
-			d.families = bothFamilies(d.families, &familySet{name: n.family})
+			d.families = bothFamilies(d.families, &familySet{name: n.family, work: 1})
 		}
 		d.qualifiers = d.qualifiers.and(n.keys)
 	case kindQualifierRegex:

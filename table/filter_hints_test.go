@@ -220,3 +220,34 @@ func TestRows(t *testing.T) {
 		}
 	}
 }
+
+// TestHintsOfChainsAreCheap: the work of Hints.Families does not double with each part of a chain. Without a bound it
+// matches 2^100 patterns here.
+func TestHintsOfChainsAreCheap(t *testing.T) {
+	var chain Chain
+	for range 100 {
+		chain = append(chain, Interleave{FamilyRegex("anchor|x[yz]"), FamilyRegex("b.*t|.*nts")})
+	}
+	p, err := Compile(chain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := demander{}
+	families := d.demand(p.root, demand{values: true}).families
+	if families != nil && (families.work > familySetWork || families.leaves() > familySetWork) {
+		t.Errorf("the set of families has %d leaves, and work of %d", families.leaves(), families.work)
+	}
+	if h := p.Hints(); h.Families != nil && !h.Families("contents") {
+		t.Error("a family that passes is left out")
+	}
+}
+
+// leaves counts what has may look at, and stops at some number over each bound.
+func (s *familySet) leaves() (n int) {
+	for _, kid := range append(s.and, s.or...) {
+		if n += kid.leaves(); n > 1<<20 {
+			return n
+		}
+	}
+	return max(n, 1)
+}

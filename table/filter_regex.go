@@ -25,6 +25,9 @@ type matcher struct {
 	// line forbids newlines in what the wildcards match: they were dots.
 	line bool
 	re   *binaryregexp.Regexp
+	// steps is how much matchRegexp works for each byte, at most: about the number of
+	// the program's instructions.
+	steps int64
 	// within is a range that holds everything that matches, exact tells whether
 	// everything in it matches.
 	within ByteRange
@@ -94,24 +97,28 @@ func compareStringBytes(s string, b []byte) int {
 	return 1
 }
 
-// compileRegex compiles a pattern. cost is an estimate of the compiled bytes. The
-// error tells what is wrong with the pattern; it is a *LimitError when the
-// pattern costs more than limit.
+// compileRegex compiles a pattern. cost is the estimated size of the compiled form
+// in bytes. The error tells what is wrong with the pattern; it is a *LimitError when
+// the pattern costs more than limit. The cost is bounded before anything is expanded:
+// a pattern of a few bytes can ask for a million nodes.
 func compileRegex(pattern string, limit int64) (m *matcher, cost int64, err error) {
-	text, err := asciiPattern(pattern)
+	text, classes, err := asciiPattern(pattern)
 	if err != nil {
 		return nil, 0, err
+	}
+	if cost = classCost * int64(classes); cost > limit {
+		return nil, cost, overRegexCost(limit, cost)
 	}
 	// The pattern must be one by itself: "a)(b" would be one in parentheses.
 	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
 		return nil, 0, regexError(err)
 	}
-	tree = tree.Simplify()
-	if cost = regexCost(tree, 0, limit); cost > limit {
-		return nil, cost, &LimitError{What: "bytes of compiled patterns in a filter", Limit: limit, Got: cost}
+	size := regexSizeOf(tree)
+	if cost = size.cost(); cost > limit {
+		return nil, cost, overRegexCost(limit, cost)
 	}
-	parts := stripAnchors(regexParts(tree, nil))
+	parts := stripAnchors(regexParts(tree.Simplify(), nil))
 	if m := simpleMatcher(parts); m != nil {
 		return m, cost, nil
 	}
@@ -122,13 +129,17 @@ func compileRegex(pattern string, limit int64) (m *matcher, cost int64, err erro
 	if err != nil {
 		return nil, 0, regexError(err)
 	}
-	m = &matcher{op: matchRegexp, re: re}
+	m = &matcher{op: matchRegexp, re: re, steps: size.nodes + 4} // 4: the anchors and the match
 	if len(parts) > 0 {
 		if lit, ok := regexLiteral(parts[0]); ok {
 			m.within = prefixRange([]byte(lit))
 		}
 	}
 	return m, cost, nil
+}
+
+func overRegexCost(limit, cost int64) error {
+	return &LimitError{What: "bytes of compiled patterns in a filter", Limit: limit, Got: cost}
 }
 
 func regexError(err error) error {
@@ -141,8 +152,9 @@ func regexError(err error) error {
 
 // asciiPattern returns a pattern that means byte for byte what p means where p's
 // bytes above 127 stand for themselves: the parser wants text. It also ends an
-// open \Q, which would swallow what is put after the pattern.
-func asciiPattern(p string) (string, error) {
+// open \Q, which would swallow what is put after the pattern. classes is the number
+// of Unicode classes in p, each of which the parser expands to kilobytes.
+func asciiPattern(p string) (text string, classes int, err error) {
 	const hex = "0123456789abcdef"
 	var b strings.Builder
 	quoted := false
@@ -151,9 +163,12 @@ func asciiPattern(p string) (string, error) {
 		switch {
 		case c == '\\' && !quoted && i+1 < len(p):
 			if p[i+1] >= 0x80 {
-				return "", errors.New("invalid escape sequence: a backslash before a byte above 127")
+				return "", 0, errors.New("invalid escape sequence: a backslash before a byte above 127")
 			}
 			quoted = p[i+1] == 'Q'
+			if p[i+1] == 'p' || p[i+1] == 'P' {
+				classes++
+			}
 			b.WriteByte(c)
 			i++
 			b.WriteByte(p[i])
@@ -177,30 +192,57 @@ func asciiPattern(p string) (string, error) {
 	if quoted {
 		b.WriteString(`\E`)
 	}
-	return b.String(), nil
+	return b.String(), classes, nil
 }
 
-// regexCost adds the estimated bytes of the compiled form of re to cost, and stops
-// once over limit: shared parts make a simplified tree larger than its memory.
-func regexCost(re *syntax.Regexp, cost, limit int64) int64 {
-	// An instruction is 40 bytes, its copy in the one-pass program as much, and the
-	// matching machine holds some 100 more for it.
-	const inst = 200
+// regexSize is the size of a pattern's compiled form, by its parsed form.
+type regexSize struct {
+	nodes int64 // instructions, about
+	runes int64 // of character classes
+}
+
+const (
+	// nodeCost is the size of an instruction, in bytes: 40, its copy in the one-pass
+	// program as much, and the matching machine holds some 100 more for it.
+	nodeCost = 200
+	// runeCost is the size of a bound of a character class: a rune in both programs.
+	runeCost = 8
+	// classCost is the size of the largest Unicode class.
+	classCost = 10 << 10
+	// regexSizeMax is where sizes stop growing, so that they cannot overflow. It is
+	// over each limit.
+	regexSizeMax = 1 << 40
+)
+
+func (s regexSize) cost() int64 { return s.nodes*nodeCost + s.runes*runeCost }
+
+func (s regexSize) plus(o regexSize) regexSize {
+	return regexSize{s.nodes + o.nodes, s.runes + o.runes}
+}
+
+func (s regexSize) times(n int64) regexSize {
+	return regexSize{min(s.nodes*n, regexSizeMax), min(s.runes*n, regexSizeMax)}
+}
+
+// regexSizeOf estimates the size of re when its repetitions are written out. Nothing is
+// expanded: the time taken is that of a walk of the parsed tree.
+func regexSizeOf(re *syntax.Regexp) regexSize {
+	size := regexSize{nodes: 1}
 	switch re.Op {
 	case syntax.OpLiteral:
-		cost += inst * int64(len(re.Rune))
+		return regexSize{nodes: max(1, int64(len(re.Rune)))}
 	case syntax.OpCharClass:
-		cost += inst + 8*int64(len(re.Rune))
-	default:
-		cost += inst
+		return regexSize{1, int64(len(re.Rune))}
+	case syntax.OpRepeat:
+		// x{2,5} is written out as xx(x(x(x)?)?)?, x{2,} as xx+.
+		most := max(re.Min, re.Max, 1)
+		size.nodes += 2 * int64(max(re.Max-re.Min, 0))
+		return size.plus(regexSizeOf(re.Sub[0]).times(int64(most)))
 	}
 	for _, sub := range re.Sub {
-		if cost > limit {
-			return cost
-		}
-		cost = regexCost(sub, cost, limit)
+		size = size.plus(regexSizeOf(sub))
 	}
-	return cost
+	return size
 }
 
 // regexParts appends the parts of a concatenation, without groups.
