@@ -7,6 +7,12 @@
 // cell is somebody else's business. Here the lock service is part of the nodes, so
 // the master also keeps its voters: Plan.
 //
+// # Voters
+//
+// Plan first chooses the set of voters from the nodes that are able to vote now, then takes the first safe step
+// toward that set. A node that fails to join the group, or that does not catch up with its log, is left out of
+// the choice until its next attempt. The pause before that doubles with each failure.
+//
 // # Tablets
 //
 // PlanTablets is what the paper's §5.2 says a master does, as a function of what the master knows:

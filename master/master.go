@@ -168,7 +168,7 @@ func (m *Master) work(ctx context.Context, lock Lock) {
 		m.assigner.Store(a)
 		tablets.Go(func() { a.run(ctx) })
 	}
-	v := voterKeeper{cfg: m.cfg, lock: lock}
+	v := voterKeeper{cfg: m.cfg, lock: lock, attempts: attempts{}}
 	for ctx.Err() == nil {
 		v.look(ctx)
 		pause(ctx, m.cfg.Pause)

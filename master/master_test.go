@@ -24,6 +24,9 @@ type world struct {
 	hailed  map[string]uint64
 	started []string
 	broken  bool // nodes do not answer
+	// unable are nodes that fail to take part in the group, and stuck those that never catch up with its log.
+	unable, stuck map[string]bool
+	attempts      map[string]int // StartVoting commands to a node
 }
 
 type worldLock struct {
@@ -75,7 +78,7 @@ func (w *world) Voters() []Voter {
 func (w *world) Stage(_ context.Context, id string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.group = append(w.group, Voter{ID: id, Staged: true, CaughtUp: true})
+	w.group = append(w.group, Voter{ID: id, Staged: true, CaughtUp: !w.stuck[id]})
 	return nil
 }
 
@@ -118,6 +121,10 @@ func (w *world) StartVoting(_ context.Context, id string, _ api.Sequencer) error
 	if w.broken {
 		return errors.New("no answer")
 	}
+	w.attempts[id]++
+	if w.unable[id] {
+		return errors.New("no space left on device")
+	}
 	w.started = append(w.started, id)
 	return nil
 }
@@ -135,7 +142,7 @@ func (w *world) acquire(context.Context) (Lock, error) {
 
 func run(t *testing.T, f func(w *world, m *Master)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{changed: make(chan struct{}), hailed: map[string]uint64{}, group: []Voter{{ID: "a", Leader: true, CaughtUp: true}}}
+		w := &world{changed: make(chan struct{}), hailed: map[string]uint64{}, attempts: map[string]int{}, group: []Voter{{ID: "a", Leader: true, CaughtUp: true}}}
 		for _, id := range []string{"a", "b", "c"} {
 			w.servers = append(w.servers, Server{ID: id, Alive: true, Since: time.Hour})
 		}
@@ -189,12 +196,12 @@ func TestMasterMakesVoters(t *testing.T) {
 	run(t, func(w *world, m *Master) {
 		w.broken = true
 		w.setLeads(true)
-		time.Sleep(5 * time.Second)
+		time.Sleep(2 * time.Second)
 		if len(w.Voters()) != 1 {
 			t.Errorf("voters %+v, though no node answers", w.Voters())
 		}
 		w.change(func() { w.broken = false })
-		time.Sleep(3 * time.Second) // no step waits for the next look
+		time.Sleep(4 * time.Second) // no step waits for the next look
 		if len(w.Voters()) != 3 || len(w.started) != 2 {
 			t.Errorf("voters %+v, started %v", w.Voters(), w.started)
 		}

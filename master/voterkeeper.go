@@ -14,8 +14,10 @@ const changeTimeout = 10 * time.Second
 type voterKeeper struct {
 	cfg  Config
 	lock Lock
-	// waits is the last step that failed, told once.
+	// waits is the last step that failed, which is logged once.
 	waits string
+	// attempts are the nodes that failed to join the group.
+	attempts attempts
 	// hailed is when each node was last told of this master.
 	hailed map[string]time.Time
 }
@@ -82,12 +84,18 @@ func (v *voterKeeper) step(ctx context.Context) (more bool) {
 		return false
 	}
 	v.hail(ctx, servers)
-	c := Plan(servers, v.cfg.Group.Voters(), v.cfg.Stable)
+	group := v.cfg.Group.Voters()
+	v.attempts.apply(servers, group, v.cfg.Stable, time.Now())
+	c := Plan(servers, group, v.cfg.Stable)
 	if c.Kind == NoChange || !v.lock.Held() {
 		return false
 	}
 	start := time.Now()
-	if err := v.do(ctx, c); err != nil {
+	err = v.do(ctx, c)
+	if member, in := find(group, c.ID); err != nil && c.Kind == Stage || c.Kind == Remove && in && member.Staged {
+		v.attempts.fail(c.ID, time.Now())
+	}
+	if err != nil {
 		v.failed(ctx, fmt.Sprintf("%v %s", c.Kind, c.ID), err)
 		return false
 	}

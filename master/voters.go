@@ -14,29 +14,29 @@ const VotersMax = 5
 // Server is a node as the plan sees it.
 type Server struct {
 	ID, Zone string
-	// Alive tells whether gossip hears of it now, Since for how long that has been
-	// so, or not.
+	// Alive reports whether gossip sees the node now. Since is how long ago that last changed.
 	Alive bool
 	Since time.Duration
-	// Leaving tells that the operator drains or removes it: it shall not vote.
+	// Leaving reports that the operator drains or removes the node: it must not vote.
 	Leaving bool
-	// HasLog tells whether the node says that it has a log of the group. One that has just started says so before
-	// that log is open.
+	// HasLog reports whether the node announces a log of the group. A node that has just started announces it before
+	// the log is open.
 	HasLog bool
-	// Full tells that its disk has no room: it shall not lead, since a leader whose log cannot grow
-	// refuses every change, though others have room.
+	// Full reports that the node's disk has no free space. A full voter must not lead: a leader whose log cannot grow
+	// rejects every change. A full node is not given a vote.
 	Full bool
+	// Deferred reports that the node recently failed to join the group, or is in it without catching up.
+	// It is not counted on until its next attempt.
+	Deferred bool
 }
 
 // Voter is a member of the Raft group as the plan sees it.
 type Voter struct {
 	ID string
-	// Staged: it gets the log but has no vote yet. CaughtUp: it has nearly all of
-	// the log.
+	// Staged: the member receives the log but has no vote yet. CaughtUp: it has nearly all of the log.
 	Staged, CaughtUp bool
 	Leader           bool
-	// Silent is for how long its part in the group has not answered the leader, though
-	// gossip may hear of the node.
+	// Silent is how long ago the member last answered the leader, though gossip may see the node.
 	Silent time.Duration
 }
 
@@ -52,7 +52,7 @@ const (
 	Promote
 	// Remove takes a server out of the group.
 	Remove
-	// StepDown has the leader hand over: it is the one to be removed.
+	// StepDown transfers leadership: the leader is to be removed, or its disk is full.
 	StepDown
 )
 
@@ -60,32 +60,32 @@ func (k ChangeKind) String() string {
 	return [...]string{"no change", "stage", "promote", "remove", "step down"}[k]
 }
 
-// Change is the next step, and why.
+// Change is the next step, and its reason.
 type Change struct {
 	Kind ChangeKind
 	ID   string
 	Why  string
-	// To is who shall lead after a StepDown; empty: any voter.
+	// To is the next leader after a StepDown; empty means any voter.
 	To string
 }
 
-// Plan says which servers vote: up to VotersMax, an odd number, in as many zones as
-// there are. It returns one step at a time; the next is planned when that is done.
+// Plan returns the next step toward the best set of voters: up to VotersMax, an odd number, in as many zones as
+// possible. It first chooses that set from the nodes that are able to vote now (see choose), then the first
+// step toward it that is safe. A node that cannot vote therefore never stops the others from being given votes.
 //
-// Two nodes both vote, though then neither may fail: a lone voter's disk would be
-// the only one with the schema and the root of everything.
+// Two nodes both vote, although then neither may fail: the disk of a lone voter would hold the only copy of the schema
+// and of the root tablet's location.
 //
-// Stable is how long a voter must be gone before it is replaced, and a node be there
-// before it may vote. To a lone voter two others are added sooner: its disk is the only
-// one with the schema and the root of everything, and of three one may fail.
+// Stable is how long a voter must be gone before it is replaced, and how long a node must be
+// up before it may vote. A lone voter gets two others sooner, for the same reason.
 //
-// A dead voter is removed only once its place is taken, or when the cluster has
-// shrunk by the operator's word: with nobody to replace it, removing it would
-// lower the number of failures that the group survives when it comes back. No step
-// leaves fewer live voters than a majority of what it makes.
+// A dead voter is removed only once its place is taken, or when the operator has shrunk the cluster.
+// With no replacement, its removal would lower the number of failures that the group survives when it comes back. No
+// step leaves fewer live voters than a majority of the resulting group.
 func Plan(servers []Server, group []Voter, stable time.Duration) Change {
 	p := newPlan(servers, group, stable)
-	for _, rule := range []func() Change{p.relieve, p.dropStaged, p.shrink, p.promote, p.grow, p.spread} {
+	p.choose()
+	for _, rule := range []func() Change{p.relieve, p.dropStaged, p.shrink, p.promote, p.grow} {
 		if c := rule(); c.Kind != NoChange {
 			return c
 		}
@@ -93,192 +93,110 @@ func Plan(servers []Server, group []Voter, stable time.Duration) Change {
 	return Change{}
 }
 
-// plan is the state that the rules look at.
-type plan struct {
-	servers map[string]Server
-	voters  []Voter // with a vote
-	staged  []Voter
-	// spare are the nodes that could vote and are not in the group.
-	spare []Server
-	// silent are the servers of the group that do not answer its leader.
-	silent map[string]time.Duration
-	stable time.Duration
-	target int
-}
-
-// silentMin is how long a server must not have answered to count as not there: a few
-// heartbeats.
-const silentMin = 2 * time.Second
-
-func newPlan(servers []Server, group []Voter, stable time.Duration) *plan {
-	p := &plan{servers: map[string]Server{}, silent: map[string]time.Duration{}, stable: stable}
-	for _, s := range servers {
-		p.servers[s.ID] = s
-	}
-	in := map[string]bool{}
-	for _, v := range group {
-		in[v.ID] = true
-		if v.Silent >= silentMin {
-			p.silent[v.ID] = v.Silent
-		}
-		if v.Staged {
-			p.staged = append(p.staged, v)
-		} else {
-			p.voters = append(p.voters, v)
-		}
-	}
-	able, least := 0, p.newcomer(servers, in)
-	for _, s := range servers {
-		if s.Leaving || !s.Alive {
+// relieve transfers leadership from a voter whose disk is full to one with free space.
+func (p *plan) relieve() Change {
+	for _, v := range p.voters {
+		if !v.Leader || !p.servers[v.ID].Full {
 			continue
 		}
-		if !in[s.ID] && s.Since >= least {
-			p.spare = append(p.spare, s)
-			able++
+		if heir := p.heir(v.ID); p.want[heir] && !p.servers[heir].Full {
+			return Change{Kind: StepDown, ID: v.ID, To: heir, Why: "its disk is full, and another voter's is not"}
 		}
-		if in[s.ID] {
-			able++
-		}
-	}
-	// A voter that is gone still counts as long as it may come back: three nodes of
-	// which one is down want three voters, not one.
-	for _, v := range p.voters {
-		if s, known := p.servers[v.ID]; known && !s.Alive && !s.Leaving {
-			able++
-		}
-	}
-	p.target = min(able, VotersMax)
-	if p.target%2 == 0 && p.target != 2 {
-		p.target--
-	}
-	p.target = max(p.target, 1)
-	slices.SortFunc(p.spare, func(a, b Server) int { return cmp.Compare(a.ID, b.ID) })
-	slices.SortFunc(p.voters, func(a, b Voter) int { return cmp.Compare(a.ID, b.ID) })
-	slices.SortFunc(p.staged, func(a, b Voter) int { return cmp.Compare(a.ID, b.ID) })
-	return p
-}
-
-// newcomerMin is how long a node must be there before it may vote beside a lone voter: long
-// enough for those that are started together to be all there.
-const newcomerMin = time.Second
-
-// newcomer returns how long a node must be there before it may vote. A second voter alone
-// would make things worse, since then neither may fail: it has to last.
-func (p *plan) newcomer(servers []Server, in map[string]bool) time.Duration {
-	least := min(newcomerMin, p.stable)
-	fresh := 0
-	for _, s := range servers {
-		if s.Alive && !s.Leaving && (in[s.ID] || s.Since >= least) {
-			fresh++
-		}
-	}
-	if len(p.voters) == 1 && fresh >= 3 {
-		return least
-	}
-	return p.stable
-}
-
-// alive tells whether the server is there now.
-func (p *plan) alive(id string) bool { return p.servers[id].Alive && p.silent[id] == 0 }
-
-// lost tells whether the server is gone for good, by the operator's word or for so
-// long that it counts as such.
-func (p *plan) lost(id string) bool {
-	s, known := p.servers[id]
-	return !known || s.Leaving || !s.Alive && s.Since >= p.stable || p.silent[id] >= p.stable
-}
-
-// live counts the voters that are there now, but the one with the given id.
-func (p *plan) live(but string) int {
-	n := 0
-	for _, v := range p.voters {
-		if v.ID != but && p.alive(v.ID) {
-			n++
-		}
-	}
-	return n
-}
-
-func quorum(voters int) int { return voters/2 + 1 }
-
-// votersIn counts the voters and staged servers in a zone that are not lost.
-func (p *plan) votersIn(zone string) int {
-	n := 0
-	for _, list := range [][]Voter{p.voters, p.staged} {
-		for _, v := range list {
-			if !p.lost(v.ID) && p.servers[v.ID].Zone == zone {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-// relieve has a voter with room lead in the place of one whose disk is full.
-func (p *plan) relieve() Change {
-	var leader, heir *Voter
-	for i := range p.voters {
-		v := &p.voters[i]
-		if v.Leader {
-			leader = v
-		}
-		if !v.Leader && v.CaughtUp && p.alive(v.ID) && !p.servers[v.ID].Full && !p.servers[v.ID].Leaving {
-			heir = v
-		}
-	}
-	if leader == nil || heir == nil || !p.servers[leader.ID].Full {
-		return Change{}
-	}
-	return Change{Kind: StepDown, ID: leader.ID, To: heir.ID, Why: "its disk is full, and another voter's is not"}
-}
-
-// dropStaged removes staged servers that are gone, not wanted or too many.
-func (p *plan) dropStaged() Change {
-	for _, v := range p.staged {
-		if s := p.servers[v.ID]; p.lost(v.ID) {
-			return Change{Kind: Remove, ID: v.ID, Why: fmt.Sprintf("it has no vote yet and has been gone for %v", s.Since.Round(time.Second))}
-		}
-	}
-	if n := len(p.staged); n > 0 && p.kept()+n > p.target+1 {
-		return Change{Kind: Remove, ID: p.staged[n-1].ID, Why: "it is not needed any more"}
 	}
 	return Change{}
 }
 
-// kept counts the voters that are not lost.
-func (p *plan) kept() int {
-	n := 0
+// heir returns the voter that should lead after another one: preferably one that stays, and one with free space. It
+// returns the empty string if no voter has caught up.
+func (p *plan) heir(leader string) string {
+	var able []string
 	for _, v := range p.voters {
-		if !p.lost(v.ID) {
-			n++
+		if v.ID != leader && v.CaughtUp && p.alive(v.ID) {
+			able = append(able, v.ID)
 		}
 	}
-	return n
+	if len(able) == 0 {
+		return ""
+	}
+	return slices.MinFunc(able, func(a, b string) int {
+		return cmp.Or(compareBool(p.want[b], p.want[a]), compareBool(p.servers[a].Full, p.servers[b].Full), cmp.Compare(a, b))
+	})
 }
 
-// promote gives staged servers their votes, once all that are wanted have caught
-// up: an even number of voters is only passed through.
+// lateMax is how many staged servers that do not catch up are kept beside the chosen set. The
+// group grows by two at a time.
+const lateMax = 2
+
+// dropStaged removes staged servers that are gone, and those outside the chosen set that need not wait in the group.
+//
+// A server that is slow to catch up stays: if removed, it would start from nothing at its next attempt. One
+// that has caught up stays while a node is deferred, since the two of them may become voters together.
+func (p *plan) dropStaged() Change {
+	deferred := false
+	for _, s := range p.servers {
+		deferred = deferred || s.Deferred && s.Alive && !s.Leaving
+	}
+	ready, late := 0, 0
+	for _, v := range p.staged {
+		s := p.servers[v.ID]
+		switch {
+		case p.lost(v.ID):
+			return Change{Kind: Remove, ID: v.ID, Why: fmt.Sprintf("it has no vote yet and has been gone for %v", s.Since.Round(time.Second))}
+		case p.want[v.ID] || s.Since < p.least:
+		case s.Full:
+			return Change{Kind: Remove, ID: v.ID, Why: "it has no vote yet and its disk is full"}
+		case s.Deferred:
+			if late++; late > lateMax {
+				return Change{Kind: Remove, ID: v.ID, Why: "it does not catch up with the log"}
+			}
+		default:
+			if ready++; ready > 1 || !deferred {
+				return Change{Kind: Remove, ID: v.ID, Why: "it is not needed any more"}
+			}
+		}
+	}
+	return Change{}
+}
+
+// promote gives chosen staged servers that have caught up their votes. It passes through an even number of
+// voters only if the next server is ready, too, or if no other one is to be waited for: an even number survives no more failures
+// than the odd number below it.
 func (p *plan) promote() Change {
-	if len(p.staged) == 0 || len(p.voters) > p.target {
+	if len(p.voters) > p.target {
 		return Change{}
 	}
-	if p.kept()+len(p.staged) < p.target && len(p.spare) > 0 {
-		return Change{} // grow goes on first
-	}
+	var ready []Voter
 	for _, v := range p.staged {
-		if !p.alive(v.ID) || !v.CaughtUp {
-			return Change{}
+		if p.want[v.ID] && v.CaughtUp && p.alive(v.ID) {
+			ready = append(ready, v)
 		}
+	}
+	if len(ready) == 0 {
+		return Change{}
+	}
+	if odd := len(p.voters)%2 == 0; !odd && len(ready) == 1 && p.missing() > 1 {
+		return Change{}
 	}
 	// The new voter is live, so a majority of one more is, too, if one is now.
 	if p.live("")+1 < quorum(len(p.voters)+1) {
 		return Change{}
 	}
-	return Change{Kind: Promote, ID: p.staged[0].ID, Why: "it has caught up"}
+	return Change{Kind: Promote, ID: ready[0].ID, Why: "it has caught up"}
 }
 
-// shrink removes voters that are lost and whose place is taken, or that are too
-// many. The dead go first: that makes room for the others to go.
+// missing counts the chosen servers that have no vote yet.
+func (p *plan) missing() int {
+	n := len(p.want)
+	for _, v := range p.voters {
+		if p.want[v.ID] {
+			n--
+		}
+	}
+	return n
+}
+
+// shrink removes voters that are lost and whose place is taken, and those outside the chosen set. The dead go first: after
+// that, fewer live voters make a majority.
 func (p *plan) shrink() Change {
 	if len(p.voters) == 1 {
 		return Change{}
@@ -291,7 +209,7 @@ func (p *plan) shrink() Change {
 			}
 		}
 	}
-	// One that is there, but whose part in the group is not, may take its own place.
+	// A node that is up but has lost its log may take its own place.
 	for _, v := range p.voters {
 		if s := p.servers[v.ID]; s.Alive && !s.HasLog && !s.Leaving && p.silent[v.ID] >= p.stable {
 			if c := p.remove(v, "it is there, but has no log of the group any more"); c.Kind != NoChange {
@@ -299,16 +217,21 @@ func (p *plan) shrink() Change {
 			}
 		}
 	}
-	nobodyElse := p.kept()+len(p.spare)+len(p.staged) < p.target
+	noReplacement := len(p.want) < p.target
 	for _, v := range p.voters {
-		if s, known := p.servers[v.ID]; (over || nobodyElse) && (!known || s.Leaving) {
+		if s, known := p.servers[v.ID]; (over || noReplacement) && (!known || s.Leaving) {
 			if c := p.remove(v, "it leaves the cluster"); c.Kind != NoChange {
 				return c
 			}
 		}
 	}
-	if p.kept() > p.target && len(p.staged) == 0 {
-		return p.remove(p.leastWanted(), "there are more voters than are needed")
+	if p.missing() > 0 {
+		return Change{}
+	}
+	for _, v := range p.voters {
+		if over && !p.want[v.ID] && !p.lost(v.ID) {
+			return p.remove(v, "there are more voters than are needed")
+		}
 	}
 	return Change{}
 }
@@ -319,66 +242,20 @@ func (p *plan) remove(v Voter, why string) Change {
 		return Change{}
 	}
 	if v.Leader {
-		return Change{Kind: StepDown, ID: v.ID, Why: why}
+		return Change{Kind: StepDown, ID: v.ID, To: p.heir(v.ID), Why: why}
 	}
 	return Change{Kind: Remove, ID: v.ID, Why: why}
 }
 
-// leastWanted is the voter in the most crowded zone, a dead one before others, the
-// leader last.
-func (p *plan) leastWanted() Voter {
-	return slices.MinFunc(p.voters, func(a, b Voter) int {
-		return cmp.Or(
-			compareBool(p.alive(a.ID), p.alive(b.ID)),
-			cmp.Compare(p.votersIn(p.servers[b.ID].Zone), p.votersIn(p.servers[a.ID].Zone)),
-			compareBool(a.Leader, b.Leader),
-			cmp.Compare(b.ID, a.ID),
-		)
-	})
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
-}
-
-// grow stages one more server while fewer vote than are wanted, or one is lost.
+// grow stages the next chosen server that is not in the group.
 func (p *plan) grow() Change {
-	if p.kept()+len(p.staged) >= p.target || len(p.spare) == 0 {
-		return Change{}
-	}
-	return p.stage(fmt.Sprintf("%d of %d voters are there", p.kept(), p.target))
-}
-
-// stage takes the spare in the zone with the fewest voters.
-func (p *plan) stage(why string) Change {
 	if p.live("") < quorum(len(p.voters)) {
 		return Change{} // nothing commits now
 	}
-	s := slices.MinFunc(p.spare, func(a, b Server) int {
-		return cmp.Or(cmp.Compare(p.votersIn(a.Zone), p.votersIn(b.Zone)), cmp.Compare(a.ID, b.ID))
-	})
-	return Change{Kind: Stage, ID: s.ID, Why: why}
-}
-
-// spread moves a vote from a zone that has two more than another could have with
-// it.
-func (p *plan) spread() Change {
-	if len(p.staged) > 0 || len(p.spare) == 0 || p.live("") < len(p.voters) || p.kept() != p.target {
-		return Change{}
+	for _, id := range p.added {
+		if _, staged := find(p.staged, id); !staged {
+			return Change{Kind: Stage, ID: id, Why: p.why}
+		}
 	}
-	most := p.leastWanted()
-	s := slices.MinFunc(p.spare, func(a, b Server) int {
-		return cmp.Or(cmp.Compare(p.votersIn(a.Zone), p.votersIn(b.Zone)), cmp.Compare(a.ID, b.ID))
-	})
-	if p.votersIn(p.servers[most.ID].Zone) < p.votersIn(s.Zone)+2 {
-		return Change{}
-	}
-	return Change{Kind: Stage, ID: s.ID, Why: fmt.Sprintf("zone %q has %d voters and zone %q has %d",
-		p.servers[most.ID].Zone, p.votersIn(p.servers[most.ID].Zone), s.Zone, p.votersIn(s.Zone))}
+	return Change{}
 }

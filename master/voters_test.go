@@ -18,6 +18,8 @@ type fleet struct {
 	servers []*simServer
 	group   []Voter
 	steps   int
+	// attempts are what the master remembers of nodes that failed to join.
+	attempts attempts
 }
 
 type simServer struct {
@@ -28,7 +30,12 @@ type simServer struct {
 	// mute is since when the server's part in the group does not answer, though gossip
 	// hears of it; zero if it does.
 	mute time.Duration
+	// full: its disk has no free space. unable: it fails to join the group. stuck: it joins but does not catch up.
+	full, unable, stuck bool
 }
+
+// fit reports whether the server could be given a vote.
+func (s *simServer) fit() bool { return s.alive && !s.leaving && !s.full && !s.unable && !s.stuck }
 
 // votes tells whether the server would answer the group's leader.
 func (s *simServer) votes() bool { return s.alive && s.mute == 0 }
@@ -36,17 +43,23 @@ func (s *simServer) votes() bool { return s.alive && s.mute == 0 }
 func (f *fleet) view() []Server {
 	var all []Server
 	for _, s := range f.servers {
-		all = append(all, Server{ID: s.id, Zone: s.zone, Alive: s.alive, Since: f.now - s.since, Leaving: s.leaving})
+		all = append(all, Server{ID: s.id, Zone: s.zone, Alive: s.alive, Since: f.now - s.since, Leaving: s.leaving, Full: s.full})
 	}
+	f.attempts.apply(all, f.heard(), stable, f.clock())
 	return all
 }
+
+func (f *fleet) clock() time.Time { return time.Unix(0, 0).Add(f.now) }
 
 // heard is the group as its leader sees it.
 func (f *fleet) heard() []Voter {
 	var all []Voter
 	for _, v := range f.group {
-		if s := f.server(v.ID); s != nil && s.mute != 0 {
-			v.Silent = f.now - s.mute
+		if s := f.server(v.ID); s != nil {
+			if s.mute != 0 {
+				v.Silent = f.now - s.mute
+			}
+			v.CaughtUp = !v.Staged || !s.stuck
 		}
 		all = append(all, v)
 	}
@@ -112,6 +125,10 @@ func (f *fleet) step() bool {
 	case NoChange:
 		return false
 	case Stage:
+		if f.server(c.ID).unable {
+			f.attempts.fail(c.ID, f.clock())
+			return true
+		}
 		f.group = append(f.group, Voter{ID: c.ID, Staged: true, CaughtUp: true})
 		f.server(c.ID).mute = 0 // it begins anew
 	case Promote:
@@ -126,6 +143,9 @@ func (f *fleet) step() bool {
 				if v.Leader {
 					f.t.Fatalf("the leader %s is removed", c.ID)
 				}
+				if v.Staged {
+					f.attempts.fail(c.ID, f.clock())
+				}
 				f.group = append(f.group[:i:i], f.group[i+1:]...)
 				break
 			}
@@ -134,13 +154,12 @@ func (f *fleet) step() bool {
 		for i := range f.group {
 			f.group[i].Leader = false
 		}
-		for i := range f.group { // another live voter
-			v := &f.group[i]
-			if v.ID != c.ID && !v.Staged && f.server(v.ID) != nil && f.server(v.ID).votes() {
+		for i := range f.group {
+			if v := &f.group[i]; v.ID == c.To {
 				v.Leader = true
-				break
 			}
 		}
+		f.elect()
 	}
 	f.steps++
 	voters, live = f.count()
@@ -172,12 +191,13 @@ func (f *fleet) good() {
 	if live < quorum(voters) {
 		return // it takes an operator
 	}
-	able, zones := 0, map[string]int{}
+	able, unable, zones := 0, false, map[string]int{}
 	for _, s := range f.servers {
-		if s.alive && !s.leaving {
+		if s.fit() || s.alive && !s.leaving && f.has(s.id) {
 			able++
 			zones[s.zone] = 0
 		}
+		unable = unable || s.alive && (s.unable || s.stuck)
 	}
 	want := min(able, VotersMax)
 	if want%2 == 0 && want > 2 {
@@ -190,7 +210,10 @@ func (f *fleet) good() {
 	for _, v := range f.group {
 		s := f.server(v.ID)
 		if v.Staged {
-			f.t.Fatalf("%s is still staged: %+v of %+v", v.ID, f.group, f.view())
+			if s := f.server(v.ID); !s.stuck && !unable {
+				f.t.Fatalf("%s is still staged: %+v of %+v", v.ID, f.group, f.view())
+			}
+			continue
 		}
 		if s == nil || s.leaving {
 			leaving++
@@ -205,7 +228,7 @@ func (f *fleet) good() {
 		return // the dead wait for somebody to take their place
 	}
 	for _, s := range f.servers {
-		if !s.alive || s.leaving || f.in(s.id) {
+		if !s.fit() || f.in(s.id) {
 			continue
 		}
 		for zone, n := range zones {
@@ -214,6 +237,12 @@ func (f *fleet) good() {
 			}
 		}
 	}
+}
+
+// has reports whether a server has a vote.
+func (f *fleet) has(id string) bool {
+	v, in := find(f.group, id)
+	return in && !v.Staged
 }
 
 func (f *fleet) in(id string) bool {
@@ -247,8 +276,8 @@ func testSeed(t *testing.T) uint64 {
 func TestPlan(t *testing.T) {
 	r := rand.New(rand.NewPCG(testSeed(t), 0))
 	steps := 0
-	for range 3000 {
-		f := &fleet{t: t}
+	for range 2000 {
+		f := &fleet{t: t, attempts: attempts{}}
 		f.join("a0", "z0")
 		f.group = []Voter{{ID: "a0", Leader: true, CaughtUp: true}}
 		zones := 1 + r.IntN(4)
@@ -274,7 +303,13 @@ func (f *fleet) join(id, zone string) {
 func (f *fleet) event(r *rand.Rand, i, zones int) {
 	s := f.servers[r.IntN(len(f.servers))]
 	voters, live := f.count()
-	switch r.IntN(7) {
+	switch r.IntN(10) {
+	case 7:
+		s.full = !s.full
+	case 8:
+		s.unable = !s.unable
+	case 9:
+		s.stuck = !s.stuck
 	case 6:
 		if s.votes() && f.in(s.id) && live-1 >= quorum(voters) {
 			s.mute = f.now - silentMin // before that the group itself refuses what would harm
@@ -350,11 +385,16 @@ func TestPlanByHand(t *testing.T) {
 		{"beside three they wait", []Server{live("a", ""), live("b", ""), live("c", ""), {ID: "d", Alive: true, Since: time.Second}, {ID: "e", Alive: true, Since: time.Second}},
 			voter("a", "b", "c"), Change{}},
 		{"a leader that leaves hands over", []Server{{ID: "a", Alive: true, Leaving: true}, live("b", ""), live("c", ""), live("d", "")},
-			voter("a", "b", "c", "d"), Change{Kind: StepDown, ID: "a"}},
+			voter("a", "b", "c", "d"), Change{Kind: StepDown, ID: "a", To: "b"}},
 		{"a leader whose disk is full hands over to one with room", []Server{{ID: "a", Alive: true, Full: true}, {ID: "b", Alive: true, Full: true}, live("c", "")},
 			voter("a", "b", "c"), Change{Kind: StepDown, ID: "a", To: "c"}},
 		{"and leads on if nobody has room", []Server{{ID: "a", Alive: true, Full: true}, {ID: "b", Alive: true, Full: true}, dead("c", "")},
 			voter("a", "b", "c"), Change{}},
+		{"a node whose disk is full is passed over", []Server{live("a", ""), {ID: "b", Alive: true, Since: time.Hour, Full: true}, live("c", ""), live("d", "")}, voter("a"),
+			Change{Kind: Stage, ID: "c"}},
+		{"and leaves two voters of two that can", []Server{live("a", ""), {ID: "b", Alive: true, Since: time.Hour, Full: true}, live("c", "")}, voter("a", "c"), Change{}},
+		{"it does not keep an operator from draining a voter", []Server{live("a", ""), live("b", ""), {ID: "c", Alive: true, Since: time.Hour, Leaving: true}, {ID: "d", Alive: true, Since: time.Hour, Full: true}},
+			voter("a", "b", "c"), Change{Kind: Remove, ID: "c"}},
 		{"nothing is done without a majority", []Server{live("a", ""), dead("b", ""), dead("c", ""), live("d", "")}, voter("a", "b", "c"), Change{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
