@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/security/acl"
 )
 
 func (a *app) aclCommand() *cobra.Command {
@@ -29,6 +30,9 @@ who have none on a table or family do not see it: to them it is not there.`,
 // grantOf reads what a grant is about: TABLE, TABLE:FAMILY, or nothing for the cluster.
 func grantOf(args []string, cluster bool) (g client.Grant, err error) {
 	g = client.Grant{Principal: args[0], Rights: args[1]}
+	if _, err := acl.ParseRights(g.Rights); err != nil {
+		return g, usagef("write them with commas between, as in "+quoted("stele acl grant ann read,write webtable"), "%w", err)
+	}
 	if len(args) > 2 {
 		g.Table, g.Family, _ = strings.Cut(args[2], ":")
 	}

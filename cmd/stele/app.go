@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -60,8 +61,9 @@ func isTerminal(stream any) bool {
 // run runs one command line and returns its exit code.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.rootCommand()
-	root.SetArgs(args)
+	root.SetArgs(guardAmount(root, args))
 	err := root.ExecuteContext(ctx)
+	a.json = a.json || slices.Contains(args, "--json") // also if a flag before it was wrong
 	if flushed := a.out.Flush(); err == nil {
 		err = flushed
 	}

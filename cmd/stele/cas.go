@@ -27,8 +27,8 @@ EXPECTED, byte for byte.
   cas TABLE ROW COLUMN --absent NEW        the column must have no value
   cas TABLE ROW COLUMN EXPECTED --delete   delete the column, all its versions
 
-The exit code tells: 0, it was done; 6, something else was there, and nothing
-was changed; any other, an error. Values may be @FILE or -, as with put.`,
+Exit codes: 0, it was done; 11, something else was there, and nothing was changed;
+any other, an error. Values may be @FILE or -, as with put.`,
 		Example: `  stele cas jobs 42 state:owner --absent worker-7
   stele cas jobs 42 state:phase running done
   stele cas jobs 42 state:owner worker-7 --delete`,
@@ -110,12 +110,12 @@ func (s *swap) check(row, column string, values [][]byte) (predicate table.Filte
 func (a *app) swapped(row, column string, done bool, s *swap) error {
 	if a.json {
 		err := a.printJSON(struct {
-			Row     jsonBytes `json:"row"`
-			Column  jsonBytes `json:"column"`
-			Swapped bool      `json:"swapped"`
-		}{jsonBytes(row), jsonBytes(column), done})
+			rowJSON
+			columnJSON
+			Swapped bool `json:"swapped"`
+		}{rowOf(row), columnOf(column), done})
 		if err == nil && !done {
-			err = quietly(exitNotFound)
+			err = quietly(exitConflict)
 		}
 		return err
 	}
@@ -123,7 +123,7 @@ func (a *app) swapped(row, column string, done bool, s *swap) error {
 	case done:
 		return nil
 	case s.absent:
-		return notFoundf(`"stele get" shows it`, "not done: %s has a value already", column)
+		return conflictf(`"stele get" shows it`, "not done: %s has a value already", column)
 	}
-	return notFoundf(`"stele get" shows what is there`, "not done: the newest value of %s is not the one expected", column)
+	return conflictf(`"stele get" shows what is there`, "not done: the newest value of %s is not the one expected", column)
 }

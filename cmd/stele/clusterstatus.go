@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,20 +31,42 @@ type clusterJSON struct {
 	UnservedTablets []unservedJSON `json:"unserved_tablets"`
 	Under           *int64         `json:"under_replicated"`
 	Unknown         []string       `json:"unknown"` // what could not be found out, and why
+	// Unreachable are the nodes that membership lists as alive and that did not answer just now.
+	Unreachable []unreachableJSON `json:"unreachable"`
+	UsedUp      []usedQuotaJSON   `json:"used_up_quotas"`
+}
+
+type unreachableJSON struct {
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	Error string `json:"error"`
+	// AliveForS is for how many seconds membership has listed the node as alive. It takes some seconds to notice
+	// that a node is gone.
+	AliveForS float64 `json:"alive_for_s"`
+}
+
+// usedQuotaJSON is a quota of bytes that is used up.
+type usedQuotaJSON struct {
+	Of    string `json:"of"` // table or user
+	Name  string `json:"name"`
+	Used  int64  `json:"used_bytes"`
+	Limit int64  `json:"limit_bytes"`
 }
 
 type clusterNodeJSON struct {
-	ID       string  `json:"id"`
-	Name     string  `json:"name"`
-	State    string  `json:"state"`
-	Voter    bool    `json:"voter"`
-	Leader   bool    `json:"leader"`
-	Master   bool    `json:"master"`
-	Draining bool    `json:"draining"`
-	Load     float64 `json:"load"`
-	Tablets  *int64  `json:"tablets"`
-	Bytes    *int64  `json:"bytes"` // of replicas that it holds
-	Under    *int64  `json:"under_replicated"`
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	State string `json:"state"`
+	// StateForS is for how many seconds it has been in that state, by membership.
+	StateForS float64 `json:"state_for_s"`
+	Voter     bool    `json:"voter"`
+	Leader    bool    `json:"leader"`
+	Master    bool    `json:"master"`
+	Draining  bool    `json:"draining"`
+	Load      float64 `json:"load"`
+	Tablets   *int64  `json:"tablets"`
+	Bytes     *int64  `json:"bytes"` // of replicas that it holds
+	Under     *int64  `json:"under_replicated"`
 }
 
 // clusterOf finds out how the cluster is, as far as it answers.
@@ -52,10 +75,11 @@ func clusterOf(ctx context.Context, c *client.Client) *clusterJSON {
 	defer cancel()
 	var nodes []client.NodeInfo
 	var store *client.StoreStatus
-	x := &clusterJSON{Nodes: []clusterNodeJSON{}, Recoveries: []string{}, UnservedTablets: []unservedJSON{}, Unknown: []string{}}
+	x := &clusterJSON{Nodes: []clusterNodeJSON{}, Recoveries: []string{}, UnservedTablets: []unservedJSON{}, Unknown: []string{}, Unreachable: []unreachableJSON{}, UsedUp: []usedQuotaJSON{}}
 	held := map[string]int64{}
 	var unserved *client.UnservedTablets
-	var nodesErr, storeErr, tabletsErr, unservedErr error
+	var quotas []client.Quota
+	var nodesErr, storeErr, tabletsErr, unservedErr, quotasErr error
 	var asked sync.WaitGroup
 	asked.Go(func() {
 		if nodes, nodesErr = c.Nodes(ctx); nodesErr == nil {
@@ -64,18 +88,23 @@ func clusterOf(ctx context.Context, c *client.Client) *clusterJSON {
 	})
 	asked.Go(func() { store, storeErr = c.StoreStatus(ctx) })
 	asked.Go(func() { unserved, unservedErr = c.UnservedTablets(ctx) })
+	asked.Go(func() { quotas, quotasErr = c.Quotas(ctx) })
 	asked.Go(func() { tabletsErr = x.countTablets(ctx, c, held) })
 	asked.Wait()
 	x.unknown("which nodes there are", nodesErr)
 	x.unknown("where tablets are: METADATA does not answer", tabletsErr)
 	x.unknown("which tablets are not served", unservedErr)
 	x.unknown("how the block store is", storeErr)
+	if !errors.Is(quotasErr, client.ErrPermission) { // a user who may not see them is not told of any
+		x.unknown("which quotas are used up", quotasErr)
+	}
+	x.addQuotas(quotas)
 	if unservedErr == nil {
 		x.addUnserved(unserved)
 	}
 	for i := range nodes {
 		n := &nodes[i]
-		j := clusterNodeJSON{ID: n.ID, Name: nodeName(n), State: n.State, Voter: n.Voter, Leader: n.Leader, Master: n.Master, Draining: n.Draining, Load: n.Load}
+		j := clusterNodeJSON{ID: n.ID, Name: nodeName(n), State: n.State, StateForS: n.SinceSeconds, Voter: n.Voter, Leader: n.Leader, Master: n.Master, Draining: n.Draining, Load: n.Load}
 		if tabletsErr == nil {
 			count := held[n.ID]
 			j.Tablets = &count
@@ -138,6 +167,7 @@ func (x *clusterJSON) addStore(s *client.StoreStatus) {
 		at := slices.IndexFunc(x.Nodes, func(n clusterNodeJSON) bool { return n.ID == p.Node })
 		if p.Error != "" {
 			if at >= 0 && x.Nodes[at].State == api.NodeAlive {
+				x.Unreachable = append(x.Unreachable, unreachableJSON{p.Node, p.Name, p.Error, x.Nodes[at].StateForS})
 				x.Unknown = append(x.Unknown, fmt.Sprintf("how the block store on node %s is: %s", p.Name, p.Error))
 			}
 			continue
@@ -159,6 +189,18 @@ func (x *clusterJSON) addStore(s *client.StoreStatus) {
 		return
 	}
 	x.Under = &under
+}
+
+// addQuotas adds the quotas of bytes that are used up. Rates refill, and are left out.
+func (x *clusterJSON) addQuotas(quotas []client.Quota) {
+	for i := range quotas {
+		q := &quotas[i]
+		for _, b := range q.Bounds {
+			if b.Kind == api.QuotaBytes && b.Used >= b.Limit {
+				x.UsedUp = append(x.UsedUp, usedQuotaJSON{q.Of, q.Name, b.Used, b.Limit})
+			}
+		}
+	}
 }
 
 // grid shows the nodes.
@@ -196,6 +238,13 @@ func (x *clusterJSON) troubles() (all []string) {
 	}
 	if x.Recovering != nil && *x.Recovering > 0 {
 		all = append(all, fmt.Sprintf("%s with what the commit logs of %s have of them, which is not written out yet", plural(*x.Recovering, "tablet"), strings.Join(x.Recoveries, ", ")))
+	}
+	for _, n := range x.Unreachable {
+		all = append(all, fmt.Sprintf("node %s does not answer; membership has listed it as alive for %v and takes some seconds to notice a loss",
+			n.Name, time.Duration(n.AliveForS*float64(time.Second)).Round(time.Second)))
+	}
+	for _, q := range x.UsedUp {
+		all = append(all, fmt.Sprintf("the quota of %s %s is used up: %s of %s; only deletions are accepted", q.Of, q.Name, formatSize(q.Used), formatSize(q.Limit)))
 	}
 	for _, u := range x.Unknown {
 		all = append(all, "it is not known "+u)

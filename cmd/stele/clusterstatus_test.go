@@ -35,6 +35,39 @@ func TestClusterTroubles(t *testing.T) {
 	}
 }
 
+// A node that does not answer is not counted as alive, although membership has not noticed its loss yet.
+func TestStatusOfNodeThatDoesNotAnswer(t *testing.T) {
+	x := &clusterJSON{Nodes: []clusterNodeJSON{
+		{ID: "a", Name: "n1", State: api.NodeAlive}, {ID: "b", Name: "n2", State: api.NodeAlive, StateForS: 61.4}, {ID: "c", Name: "n3", State: api.NodeAlive},
+	}}
+	x.addStore(&client.StoreStatus{Nodes: []client.NodeStore{
+		{Node: "a", Name: "n1", Known: true}, {Node: "b", Name: "n2", Error: "connection refused"}, {Node: "c", Name: "n3", Known: true},
+	}})
+	s := &client.Status{Ready: true, Node: "n1", Nodes: 3, NodesAlive: 3}
+	if got, want := (&app{}).statusSentence(s, x), "degraded: node n1 serves 0 tables in 0 tablets; 2 of 3 nodes alive"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := strings.Join(x.troubles(), "\n"), "node n2 does not answer; membership has listed it as alive for 1m1s"; !strings.Contains(got, want) {
+		t.Errorf("%q, want %q in it", got, want)
+	}
+}
+
+// Of quotas, those of bytes are named once they are used up; rates refill.
+func TestUsedUpQuotas(t *testing.T) {
+	x := &clusterJSON{}
+	x.addQuotas([]client.Quota{
+		{Of: "table", Name: "web", Bounds: []client.QuotaBound{{Kind: api.QuotaBytes, Limit: 20 << 10, Used: 21 << 10}}},
+		{Of: "user", Name: "ann", Bounds: []client.QuotaBound{{Kind: api.QuotaBytes, Limit: 20 << 10, Used: 1}, {Kind: api.QuotaReadOps, Limit: 0, Used: 0}}},
+		{Of: "user", Name: "bob", Bounds: []client.QuotaBound{{Kind: api.QuotaBytes, Limit: 20 << 10, Used: -1}}},
+	})
+	if got := strings.Join(x.troubles(), "\n"); got != "the quota of table web is used up: 21 KiB of 20 KiB; only deletions are accepted" {
+		t.Errorf("%q", got)
+	}
+	if state, _ := clusterState(&client.Status{Ready: true, Nodes: 1, NodesAlive: 1}, x); state != stateHealthy {
+		t.Errorf("a user's quota makes the cluster %s", state)
+	}
+}
+
 // Until nodes have looked at what they have since the fleet changed, nobody says how many extents have too few replicas: not that
 // it is none.
 func TestStatusWhileExtentsAreCounted(t *testing.T) {
@@ -46,7 +79,7 @@ func TestStatusWhileExtentsAreCounted(t *testing.T) {
 		t.Errorf("%q, %+v", got, x)
 	}
 	s := &client.Status{Ready: true, Node: "n1", Nodes: 2, NodesAlive: 2, Counting: true}
-	if got := (&app{}).statusSentence(s, 0); got != "degraded: node n1 serves 0 tables in 0 tablets; 2 of 2 nodes alive; extents with too few replicas are not counted yet" {
+	if got := (&app{}).statusSentence(s, &clusterJSON{}); got != "degraded: node n1 serves 0 tables in 0 tablets; 2 of 2 nodes alive; extents with too few replicas are not counted yet" {
 		t.Errorf("%s", got)
 	}
 	if j := statusOf(s); j.UnderReplicated != nil {

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
-	"github.com/steledb/stele/table"
 )
 
 func (a *app) countCommand() *cobra.Command {
@@ -27,8 +26,7 @@ only their keys travel.`,
 			if err != nil {
 				return err
 			}
-			// One cell of each row, without its value, tells that there is a row.
-			opts = append(opts, client.Filter(table.Chain{table.CellsPerRowLimit(1), table.StripValue{}}), client.BatchRows(10_000))
+			opts = append(opts, oneCell(), client.BatchRows(10_000))
 			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
 				return a.count(ctx, c.Table(args[0]), opts)
 			})

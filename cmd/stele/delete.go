@@ -45,9 +45,9 @@ To delete what is not there is no error.`,
 					return err
 				}
 				return a.printJSON(struct {
-					Row       jsonBytes `json:"row"`
-					Deletions int       `json:"deletions"`
-				}{jsonBytes(args[1]), m.Len()})
+					rowJSON
+					Deletions int `json:"deletions"`
+				}{rowOf(args[1]), m.Len()})
 			})
 		},
 	}

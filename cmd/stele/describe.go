@@ -56,10 +56,9 @@ type (
 		SizesHidden bool         `json:"sizes_hidden,omitempty"`
 	}
 	tabletJSON struct {
-		ID            uint64          `json:"id"`
-		Node          string          `json:"node"`
-		Start         jsonBytes       `json:"start"`
-		End           jsonBytes       `json:"end"`
+		ID   uint64 `json:"id"`
+		Node string `json:"node"`
+		boundsJSON
 		MemtableBytes int64           `json:"memtable_bytes"`
 		Groups        []groupSizeJSON `json:"groups"`
 	}
@@ -89,7 +88,7 @@ func tableOf(info *client.TableInfo) tableJSON {
 	j := tableJSON{schemaJSON: schemaOf(info.Schema), Tablets: []tabletJSON{}, SizesHidden: info.SizesHidden}
 	for i := range info.Tablets {
 		t := &info.Tablets[i]
-		tj := tabletJSON{t.ID, t.Node, t.Start, t.End, t.MemtableBytes, []groupSizeJSON{}}
+		tj := tabletJSON{t.ID, t.Node, boundsOf(t.Start, t.End), t.MemtableBytes, []groupSizeJSON{}}
 		for _, g := range t.Groups {
 			tj.Groups = append(tj.Groups, groupSizeJSON(g))
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -10,48 +11,65 @@ import (
 
 // escapeBytes returns b as text that is safe on a terminal and that unescape reads
 // back: printable characters as they are, and \n, \r, \t, \\ and \xNN.
-func escapeBytes(b []byte) string { return escapeText(string(b)) }
+func escapeBytes(b []byte) string { return string(appendEscaped(nil, b)) }
 
 func escapeText(s string) string {
 	if !strings.ContainsFunc(s, mustEscape) {
 		return s
 	}
-	var out strings.Builder
-	for len(s) > 0 {
-		r, n := utf8.DecodeRuneInString(s)
-		if r == utf8.RuneError && n == 1 || mustEscape(r) {
-			escapeRune(&out, s[:n])
-		} else {
-			out.WriteString(s[:n])
-		}
-		s = s[n:]
-	}
-	return out.String()
+	return string(appendEscaped(make([]byte, 0, 2*len(s)), []byte(s)))
 }
+
+// escapes has what each byte is written as if it is not printed as it is.
+var escapes = func() (table [256]string) {
+	for c := range table {
+		table[c] = fmt.Sprintf(`\x%02x`, c)
+	}
+	table['\n'], table['\r'], table['\t'], table['\\'] = `\n`, `\r`, `\t`, `\\`
+	return table
+}()
+
+// appendEscaped appends what escapeBytes returns of b.
+func appendEscaped(dst, b []byte) []byte {
+	dst = slices.Grow(dst, len(b)) // enough for text
+	for i := 0; i < len(b); {
+		c := b[i]
+		switch {
+		case c < utf8.RuneSelf && escaped[c]:
+			dst = append(dst, escapes[c]...)
+			i++
+		case c < utf8.RuneSelf:
+			from := i
+			for i++; i < len(b) && b[i] < utf8.RuneSelf && !escaped[b[i]]; i++ {
+			}
+			dst = append(dst, b[from:i]...)
+		default:
+			r, n := utf8.DecodeRune(b[i:])
+			if n > 1 && (r == utf8.RuneError || !mustEscape(r)) {
+				dst = append(dst, b[i:i+n]...)
+			} else {
+				for _, c := range b[i : i+n] {
+					dst = append(dst, escapes[c]...)
+				}
+			}
+			i += n
+		}
+	}
+	return dst
+}
+
+// escaped tells which bytes of ASCII are escaped.
+var escaped = func() (table [utf8.RuneSelf]bool) {
+	for c := range table {
+		table[c] = c < ' ' || c == '\\' || c == 0x7f
+	}
+	return table
+}()
 
 func mustEscape(r rune) bool {
-	// A byte that is no UTF-8 comes as RuneError; so does a real U+FFFD, which the
-	// caller tells apart by its length.
+	// A byte that is not UTF-8 is decoded as RuneError, as is a real U+FFFD: appendEscaped tells
+	// the two apart by their length.
 	return r == '\\' || r == utf8.RuneError || r != ' ' && !unicode.IsGraphic(r) || r != ' ' && unicode.Is(unicode.Z, r)
-}
-
-func escapeRune(out *strings.Builder, s string) {
-	switch s {
-	case "\n":
-		out.WriteString(`\n`)
-	case "\r":
-		out.WriteString(`\r`)
-	case "\t":
-		out.WriteString(`\t`)
-	case `\`:
-		out.WriteString(`\\`)
-	case "\uFFFD":
-		out.WriteString(s)
-	default:
-		for i := range len(s) {
-			fmt.Fprintf(out, `\x%02x`, s[i])
-		}
-	}
 }
 
 // escapeLines is escapeText for text of several lines.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,7 +33,14 @@ const (
 	exitDenied      = 8
 	exitQuota       = 9
 	exitDiskFull    = 10
+	exitConflict    = 11
 )
+
+// kinds name the exit codes in the errors of --json.
+var kinds = map[int]string{
+	exitError: "error", exitUnreachable: "unreachable", exitUsage: "usage", exitUnhealthy: "unhealthy", exitNotFound: "not_found",
+	exitTimeout: "timeout", exitDenied: "denied", exitQuota: "quota", exitDiskFull: "disk_full", exitConflict: "conflict",
+}
 
 // A fault is an error that knows how it is reported.
 type fault struct {
@@ -54,6 +62,11 @@ func usagef(hint, format string, args ...any) error {
 // notFoundf makes the fault of something that is not there.
 func notFoundf(hint, format string, args ...any) error {
 	return &fault{code: exitNotFound, hint: hint, err: fmt.Errorf(format, args...)}
+}
+
+// conflictf makes the fault of a condition that did not hold, so that nothing was changed.
+func conflictf(hint, format string, args ...any) error {
+	return &fault{code: exitConflict, hint: hint, err: fmt.Errorf(format, args...)}
 }
 
 // withHint gives err a hint of its own, keeping its exit code.
@@ -273,6 +286,9 @@ func (a *app) reportOne(err error) int {
 	if f.code == exitTimeout && errors.Is(err, context.DeadlineExceeded) {
 		text += " (asked " + a.addr + ")"
 	}
+	if a.json {
+		return a.reportJSON(f, text)
+	}
 	priority := ""
 	if inJournal() {
 		priority = "<3>" // the journal takes it for the line's, and away
@@ -281,5 +297,20 @@ func (a *app) reportOne(err error) int {
 	if f.hint != "" {
 		a.hint(f.hint)
 	}
+	return f.code
+}
+
+// errorJSON is an error as --json prints it to standard error, one a line.
+type errorJSON struct {
+	Error    string `json:"error"`
+	Kind     string `json:"kind"` // what the exit code stands for: see kinds
+	ExitCode int    `json:"exit_code"`
+	Hint     string `json:"hint,omitempty"`
+}
+
+func (a *app) reportJSON(f *fault, text string) int {
+	enc := json.NewEncoder(a.err)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(errorJSON{text, orElse(kinds[f.code], kinds[exitError]), f.code, f.hint}) // nowhere is left to report to
 	return f.code
 }

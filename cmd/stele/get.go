@@ -12,7 +12,8 @@ import (
 // A getter is the flags of get.
 type getter struct {
 	selection
-	raw, full bool
+	rowForm
+	raw bool
 }
 
 func (a *app) getCommand() *cobra.Command {
@@ -48,9 +49,9 @@ Exit code 6 means that the row has no such cell.`,
 			})
 		},
 	}
-	g.register(cmd)
+	g.selection.register(cmd)
 	cmd.Flags().BoolVar(&g.raw, "raw", false, "write the newest value as it is, and nothing else; needs one column")
-	cmd.Flags().BoolVar(&g.full, "full", false, "do not cut long values on a terminal")
+	g.rowForm.register(cmd)
 	a.escapesFlag(cmd)
 	return cmd
 }
@@ -90,5 +91,5 @@ func (a *app) get(ctx context.Context, t *client.Table, key string, opts []clien
 		_, err := a.out.Write(row.Cells[0].Value)
 		return err
 	}
-	return a.rowWriter(g.full).write(row)
+	return a.rowWriter(g.rowForm).write(row)
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,10 +20,10 @@ func (a *app) incrCommand() *cobra.Command {
 		Long: `Add AMOUNT, or 1, to a counter in one step, and print its new value.
 
 A counter is a column whose newest value is 8 bytes, a big-endian integer; one
-that has no value counts as 0. A negative amount needs "--" before it.`,
+that has no value counts as 0.`,
 		Example: `  stele incr webtable com.cnn.www stats:visits
   stele incr webtable com.cnn.www stats:visits 10
-  stele incr webtable com.cnn.www stats:visits -- -10`,
+  stele incr webtable com.cnn.www stats:visits -10`,
 		Args:              cobra.RangeArgs(3, 4),
 		ValidArgsFunction: a.completeTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -49,6 +51,35 @@ that has no value counts as 0. A negative amount needs "--" before it.`,
 	return cmd
 }
 
+// guardAmount writes "--" before a negative amount of incr, so that it is not taken for a flag. Other arguments stay
+// as they are.
+func guardAmount(root *cobra.Command, args []string) []string {
+	cmd, rest, err := root.Find(args)
+	if err != nil || cmd.Name() != "incr" || !cmd.HasParent() {
+		return args
+	}
+	positional := 0
+	for i := 0; i < len(rest); i++ {
+		arg := rest[i]
+		switch name, isFlag := strings.CutPrefix(arg, "--"); {
+		case arg == "--":
+			return args
+		case isFlag:
+			f := cmd.Flag(name) // nil also for --name=value
+			if f != nil && f.NoOptDefVal == "" {
+				i++ // its value
+			}
+		case positional == 3 && len(arg) > 1 && arg[0] == '-' && strings.Trim(arg[1:], "0123456789") == "":
+			// Flags may follow the amount: it goes behind them.
+			before := args[:len(args)-len(rest)]
+			return slices.Concat(before, rest[:i], rest[i+1:], []string{"--", arg})
+		case arg[:min(1, len(arg))] != "-":
+			positional++
+		}
+	}
+	return args
+}
+
 func (a *app) increment(ctx context.Context, t *client.Table, row, column string, amount int64) error {
 	result, err := t.ReadModifyWrite(ctx, row, client.IncrementRule(column, amount))
 	if err != nil {
@@ -61,11 +92,11 @@ func (a *app) increment(ctx context.Context, t *client.Table, row, column string
 	n := int64(binary.BigEndian.Uint64(cell.Value))
 	if a.json {
 		return a.printJSON(struct {
-			Row       jsonBytes `json:"row"`
-			Column    jsonBytes `json:"column"`
-			Timestamp int64     `json:"timestamp"`
-			Value     int64     `json:"value"`
-		}{jsonBytes(row), jsonBytes(column), cell.Timestamp, n})
+			rowJSON
+			columnJSON
+			Timestamp int64 `json:"timestamp"`
+			Value     int64 `json:"value"`
+		}{rowOf(row), columnOf(column), cell.Timestamp, n})
 	}
 	_, err = fmt.Fprintln(a.out, n)
 	return err

@@ -112,11 +112,11 @@ func (a *app) loadWebtable(ctx context.Context, c *client.Client, site *webtable
 	p := a.newProgress("loading " + f.table)
 	cfg.Warn = func(err error) { p.talk("left out: %v", err) }
 	l := webload.New(cfg)
-	pages, bytes := site.Total(func() bool { return ctx.Err() != nil })
+	pages, _ := site.Total(func() bool { return ctx.Err() != nil })
 	began := time.Now()
-	p.start(bytes, func() (int64, string) {
+	p.start(pages, func() (int64, string) {
 		s := l.Stats()
-		return s.PageBytes, fmt.Sprintf("%s of %s pages, %s anchors", formatCount(s.Pages+s.Skipped), formatCount(pages), formatCount(s.Anchors))
+		return s.Pages + s.Skipped, fmt.Sprintf("%s of %s pages, %s anchors", formatCount(s.Pages+s.Skipped), formatCount(pages), formatCount(s.Anchors))
 	})
 	err = l.Run(ctx)
 	p.stop()

@@ -30,8 +30,8 @@ func (a *app) newProgress(title string) *progress {
 	return &progress{a: a, title: title, end: make(chan struct{})}
 }
 
-// start shows the progress of work that has so many bytes. state tells how many are
-// done, and what else is to be said.
+// start shows the progress of work of total units. state returns how many of them are
+// done, and a text that counts in the same unit: the bar and the text must agree.
 func (p *progress) start(total int64, state func() (done int64, text string)) {
 	p.state = state
 	every := progressLines

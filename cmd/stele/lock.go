@@ -26,8 +26,8 @@ directories above a file are made with it.
 The cluster keeps its own files there (docs/rpc.md names them): look, and do not touch.
 Yours go best below /locks. In a cluster with certificates they can be nowhere else.
 
-Exit codes, beside those of "stele --help": 6, there is no such path, or another
-generation or sequencer than was given; 7, the lock was not got in time.`,
+Exit codes, beside those of "stele --help": 11, the file has another generation, or the
+lock another sequencer, than was given; 7, the lock was not got in time.`,
 		Example: `  stele lock set /locks/config 'replicas: 3'
   stele lock get /locks/config
   stele lock hold /locks/nightly --wait 10m -- ./nightly.sh`,
@@ -108,10 +108,12 @@ func faultOfLock(err error) *fault {
 			hint: `is "stele serve" running there? try "systemctl status stele" or --addr`,
 			err:  fmt.Errorf("cannot reach %s: %s", away.Addr, networkReason(away.Err)),
 		}
-	case errors.Is(err, api.ErrNotFound), errors.Is(err, api.ErrGeneration):
+	case errors.Is(err, api.ErrGeneration):
+		return &fault{code: exitConflict, hint: `"stele lock stat" shows the generation`}
+	case errors.Is(err, api.ErrNotFound):
 		return &fault{code: exitNotFound, hint: `"stele lock ls" and "stele lock stat" show what is there`}
 	case errors.Is(err, api.ErrStale):
-		return &fault{code: exitNotFound, hint: "its bearer has lost the lock: do nothing in its name"}
+		return &fault{code: exitConflict, hint: "its bearer has lost the lock: do nothing in its name"}
 	case errors.Is(err, api.ErrSystemFile):
 		return &fault{code: exitUsage, hint: `"stele table", "stele node" and "stele raft" change what is the cluster's own`}
 	case errors.Is(err, api.ErrBadPath), errors.Is(err, api.ErrTooLarge):
@@ -132,19 +134,20 @@ func faultOfLock(err error) *fault {
 
 // statJSON is a node of the namespace, and a file when value is set.
 type statJSON struct {
-	Path           string     `json:"path"`
-	Directory      bool       `json:"directory"`
-	Instance       uint64     `json:"instance"`
-	Generation     uint64     `json:"generation"`
-	LockGeneration uint64     `json:"lock_generation"`
-	ACLGeneration  uint64     `json:"acl_generation"`
-	ACL            string     `json:"acl,omitempty"`
-	Bytes          int        `json:"bytes"`
-	Children       int        `json:"children"`
-	EphemeralOf    uint64     `json:"ephemeral_of,omitempty"`
-	Lock           string     `json:"lock"`
-	Holders        []uint64   `json:"holders,omitempty"`
-	Value          *jsonBytes `json:"value,omitempty"`
+	Path           string   `json:"path"`
+	Directory      bool     `json:"directory"`
+	Instance       uint64   `json:"instance"`
+	Generation     uint64   `json:"generation"`
+	LockGeneration uint64   `json:"lock_generation"`
+	ACLGeneration  uint64   `json:"acl_generation"`
+	ACL            string   `json:"acl,omitempty"`
+	Bytes          int      `json:"bytes"`
+	Children       int      `json:"children"`
+	EphemeralOf    uint64   `json:"ephemeral_of,omitempty"`
+	Lock           string   `json:"lock"`
+	Holders        []uint64 `json:"holders,omitempty"`
+	Value          *string  `json:"value,omitempty"`
+	ValueBytes     *[]byte  `json:"value_base64,omitempty"`
 }
 
 func statOf(s *api.Stat) statJSON {

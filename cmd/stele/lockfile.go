@@ -48,8 +48,8 @@ func (a *app) printFile(f *api.File, raw bool) error {
 	switch {
 	case a.json:
 		j := statOf(&f.Stat)
-		value := jsonBytes(f.Data)
-		j.Value = &value
+		value := bytesOf(f.Data)
+		j.Value, j.ValueBytes = textOf(value), &value
 		return a.printJSON(j)
 	case a.outTTY && !raw:
 		_, err := fmt.Fprintln(a.out, escapeLines(strings.TrimSuffix(string(f.Data), "\n")))
@@ -62,7 +62,7 @@ func (a *app) printFile(f *api.File, raw bool) error {
 // lockError says what is missing where the error does not.
 func lockError(err error, p string) error {
 	f := faultOf(err)
-	if f.code != exitNotFound || strings.Contains(err.Error(), p) {
+	if f.code != exitNotFound && f.code != exitConflict || strings.Contains(err.Error(), p) {
 		return err
 	}
 	return &fault{code: f.code, hint: f.hint, err: fmt.Errorf("%s: %w", p, err)}
@@ -98,7 +98,7 @@ or @FILE.
 
 With --create it must not exist; with --generation it must not have been written
 since: "stele lock stat" shows the generation. Otherwise nothing is changed, and
-the exit code is 6. With --guard the write is made only while a lock is held, told
+the exit code is 11. With --guard the write is made only while a lock is held, told
 by its sequencer, as in STELE_LOCK_SEQUENCER of "stele lock hold".
 
 When "set" returns, no reader anywhere gets the old content any more.`,
@@ -303,7 +303,7 @@ func (a *app) lockCheckCommand() *cobra.Command {
 		Use:   "check SEQUENCER",
 		Short: "Tell whether a lock is still held as a sequencer says",
 		Long: `Tell whether the lock that a sequencer tells of has been held without a break since:
-exit code 0 if so, 6 if not. Whoever is asked to do something by the holder of a
+exit code 0 if so, 11 if not. Whoever is asked to do something by the holder of a
 lock checks its sequencer first.`,
 		Example: `  stele lock check "$STELE_LOCK_SEQUENCER" && ./deploy`,
 		Args:    cobra.ExactArgs(1),
@@ -314,8 +314,12 @@ lock checks its sequencer first.`,
 			}
 			return a.locks(cmd, quick, func(ctx context.Context, c *session.Client) error {
 				err := c.CheckSequencer(ctx, q)
-				if !a.json || err != nil && faultOf(err).code != exitNotFound {
-					return lockError(err, q.Path)
+				err = lockError(err, q.Path)
+				if err != nil && faultOf(err).code == exitNotFound { // the lock's file is gone, and the lock with it
+					err = &fault{code: exitConflict, hint: faultOf(err).hint, err: err}
+				}
+				if !a.json || err != nil && faultOf(err).code != exitConflict {
+					return err
 				}
 				if printed := a.printJSON(struct {
 					Sequencer string `json:"sequencer"`
@@ -323,7 +327,7 @@ lock checks its sequencer first.`,
 				}{args[0], err == nil}); printed != nil || err == nil {
 					return printed
 				}
-				return quietly(exitNotFound)
+				return quietly(exitConflict)
 			})
 		},
 	}

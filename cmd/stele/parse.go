@@ -195,7 +195,7 @@ func (v *valueReader) read(what, arg string) ([]byte, error) {
 	case strings.HasPrefix(arg, "@"):
 		f, err := os.Open(arg[1:])
 		if err != nil {
-			return nil, withHint(err, `a value that begins with @ names a file; with --escaped, \x40 is the character itself`)
+			return nil, usagef(`a value that begins with @ names a file; with --escaped, \x40 is the character itself`, "%s: %w", what, err)
 		}
 		defer f.Close()
 		return readValue(f)

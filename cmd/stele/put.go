@@ -83,10 +83,10 @@ func (a *app) put(ctx context.Context, t *client.Table, m *client.RowMutation) e
 	}
 	if a.json {
 		return a.printJSON(struct {
-			Row       jsonBytes `json:"row"`
-			Cells     int       `json:"cells"`
-			Timestamp int64     `json:"timestamp,omitempty"` // that the server gave
-		}{jsonBytes(m.Row()), m.Len(), given})
+			rowJSON
+			Cells     int   `json:"cells"`
+			Timestamp int64 `json:"timestamp,omitempty"` // that the server gave
+		}{rowOf(m.Row()), m.Len(), given})
 	}
 	return nil
 }

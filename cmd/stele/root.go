@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/node"
 )
 
 // The groups of verbs, in the order in which help shows them.
@@ -82,7 +83,10 @@ the tools to work with them.
 
 Exit codes: 0 done, 1 error, 3 node unreachable, 4 wrong usage, 5 unhealthy,
 6 not found, 7 timed out, 8 not allowed, or nobody knows you, 9 over a quota,
-10 disk full.`,
+10 disk full, 11 a condition (of cas, or of a lock) did not hold and nothing was changed.
+
+With --json errors are objects, too, one a line on standard error: error, kind, exit_code
+and hint.`,
 		Example: `  stele serve --dev
   stele scan webtable --prefix com.cnn.
   stele status --addr 10.0.0.5:7106`,
@@ -91,6 +95,8 @@ Exit codes: 0 done, 1 error, 3 node unreachable, 4 wrong usage, 5 unhealthy,
 		Args:          unknownVerb,
 		RunE:          needVerb,
 	}
+	root.Version = node.Version() // adds --version
+	root.SetVersionTemplate(versionLine())
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)

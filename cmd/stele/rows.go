@@ -2,13 +2,13 @@ package main
 
 import (
 	"bufio"
-	"encoding/base64"
 	"encoding/binary"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/table"
@@ -17,57 +17,74 @@ import (
 // A rowWriter prints rows one after another, in memory of one row.
 type rowWriter interface{ write(row *table.Row) error }
 
-// rowWriter returns the form in which rows are printed. full is for a terminal, where
-// long values are otherwise cut.
-func (a *app) rowWriter(full bool) rowWriter {
+// A rowForm is how rows are printed.
+type rowForm struct {
+	full     bool // do not cut long values on a terminal
+	counters bool // print values of 8 bytes as numbers
+}
+
+func (f *rowForm) register(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.full, "full", false, "do not cut long values on a terminal")
+	cmd.Flags().BoolVar(&f.counters, "int", false, "print values of 8 bytes as the numbers that \"stele incr\" writes")
+}
+
+// rowWriter returns the writer of rows for the output that a has.
+func (a *app) rowWriter(f rowForm) rowWriter {
 	switch {
 	case a.json:
-		return &jsonRows{out: a.out}
+		return &jsonRows{out: a.out, counters: f.counters}
 	case a.outTTY:
-		return &terminalRows{a: a, full: full}
+		return &terminalRows{a: a, rowForm: f}
 	}
-	return plainRows{a.out}
+	return &plainRows{out: a.out, counters: f.counters}
 }
 
 // jsonRows prints a row as an object on a line of its own:
 //
-//	{"row":"r","cells":[{"column":"fam:qual","timestamp":1,"value":"v"}]}
+//	{"row":"r","row_base64":"cg==","cells":[
+//	 {"column":"f:q","column_base64":"Zjpx","timestamp":1,"value":"v","value_base64":"dg=="}]}
 //
-// Bytes that are no UTF-8 are {"base64":"…"} in place of the string.
+// Byte strings have the shape of appendJSONField. With counters a value of 8 bytes also has its number, as value_int.
 type jsonRows struct {
-	out *bufio.Writer
-	buf []byte
+	out      *bufio.Writer
+	counters bool
+	buf      []byte
+	column   []byte
 }
 
 func (w *jsonRows) write(row *table.Row) error {
-	w.buf = append(appendJSONRow(w.buf[:0], row), '\n')
+	w.buf = append(w.appendRow(w.buf[:0], row), '\n')
 	_, err := w.out.Write(w.buf)
 	return err
 }
 
-func appendJSONRow(b []byte, row *table.Row) []byte {
-	b = appendJSONBytes(append(b, `{"row":`...), row.Key)
+func (w *jsonRows) appendRow(b []byte, row *table.Row) []byte {
+	b = appendJSONField(append(b, '{'), "row", row.Key)
 	b = append(b, `,"cells":[`...)
 	for i := range row.Cells {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendJSONCell(b, &row.Cells[i])
+		b = w.appendCell(b, &row.Cells[i])
 	}
 	return append(b, `]}`...)
 }
 
-func appendJSONCell(b []byte, c *table.Cell) []byte {
-	b = appendJSONBytes(append(b, `{"column":`...), []byte(client.ColumnName(c)))
+func (w *jsonRows) appendCell(b []byte, c *table.Cell) []byte {
+	w.column = appendColumnName(w.column[:0], c)
+	b = appendJSONField(append(b, '{'), "column", w.column)
 	b = strconv.AppendInt(append(b, `,"timestamp":`...), c.Timestamp, 10)
-	b = appendJSONBytes(append(b, `,"value":`...), c.Value)
+	b = appendJSONField(append(b, ','), "value", c.Value)
+	if w.counters && len(c.Value) == 8 {
+		b = strconv.AppendInt(append(b, `,"value_int":`...), int64(binary.BigEndian.Uint64(c.Value)), 10)
+	}
 	for i, label := range c.Labels {
 		if i == 0 {
 			b = append(b, `,"labels":[`...)
 		} else {
 			b = append(b, ',')
 		}
-		b = appendJSONBytes(b, []byte(label))
+		b = appendJSONString(b, []byte(label))
 	}
 	if len(c.Labels) > 0 {
 		b = append(b, ']')
@@ -75,46 +92,56 @@ func appendJSONCell(b []byte, c *table.Cell) []byte {
 	return append(b, '}')
 }
 
-// appendJSONBytes appends a string, or {"base64":"…"} for bytes that are not UTF-8.
-func appendJSONBytes(b, s []byte) []byte {
-	if !utf8.Valid(s) {
-		b = append(b, `{"base64":"`...)
-		b = base64.StdEncoding.AppendEncode(b, s)
-		return append(b, `"}`...)
+// appendColumnName appends the column's name, family:qualifier.
+func appendColumnName(b []byte, c *table.Cell) []byte {
+	return append(append(append(b, c.Family...), ':'), c.Qualifier...)
+}
+
+// keyRows prints the keys of rows, one a line: escaped, or as objects with row and row_base64.
+type keyRows struct {
+	out  *bufio.Writer
+	json bool
+	buf  []byte
+}
+
+func (a *app) keyWriter() rowWriter { return &keyRows{out: a.out, json: a.json} }
+
+func (w *keyRows) write(row *table.Row) error {
+	if w.json {
+		w.buf = append(appendJSONField(append(w.buf[:0], '{'), "row", row.Key), '}', '\n')
+	} else {
+		w.buf = append(appendEscaped(w.buf[:0], row.Key), '\n')
 	}
-	b = append(b, '"')
-	for _, r := range string(s) {
-		switch {
-		case r == '"' || r == '\\':
-			b = append(b, '\\', byte(r))
-		case r == '\n':
-			b = append(b, '\\', 'n')
-		case r == '\r':
-			b = append(b, '\\', 'r')
-		case r == '\t':
-			b = append(b, '\\', 't')
-		case r < ' ' || r == 0x7f || r == 0x2028 || r == 0x2029: // the last two end a line of JavaScript
-			const hex = "0123456789abcdef"
-			b = append(b, '\\', 'u', hex[r>>12&15], hex[r>>8&15], hex[r>>4&15], hex[r&15])
-		default:
-			b = utf8.AppendRune(b, r)
-		}
-	}
-	return append(b, '"')
+	_, err := w.out.Write(w.buf)
+	return err
 }
 
 // plainRows prints a cell a line: row, column, time and value between tabs. None of
-// them holds a tab or an end of line, since those are escaped.
-type plainRows struct{ out *bufio.Writer }
+// them holds a tab or an end of line, since those are escaped. With counters a value of
+// 8 bytes is printed as a decimal number.
+type plainRows struct {
+	out      *bufio.Writer
+	counters bool
+	key, buf []byte
+	column   []byte
+}
 
-func (w plainRows) write(row *table.Row) error {
-	key := escapeBytes(row.Key)
+func (w *plainRows) write(row *table.Row) error {
+	w.key = append(appendEscaped(w.key[:0], row.Key), '\t')
 	for i := range row.Cells {
 		c := &row.Cells[i]
-		for _, s := range []string{key, "\t", escapeText(client.ColumnName(c)), "\t", formatMoment(c.Timestamp), "\t", escapeBytes(c.Value), "\n"} {
-			if _, err := w.out.WriteString(s); err != nil {
-				return err
-			}
+		w.column = appendColumnName(w.column[:0], c)
+		b := append(w.buf[:0], w.key...)
+		b = append(appendEscaped(b, w.column), '\t')
+		b = append(append(b, formatMoment(c.Timestamp)...), '\t')
+		if w.counters && len(c.Value) == 8 {
+			b = strconv.AppendInt(b, int64(binary.BigEndian.Uint64(c.Value)), 10)
+		} else {
+			b = appendEscaped(b, c.Value)
+		}
+		w.buf = append(b, '\n')
+		if _, err := w.out.Write(w.buf); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -123,8 +150,8 @@ func (w plainRows) write(row *table.Row) error {
 // terminalRows prints the key, then a cell a line below it, cut to the width of the
 // terminal.
 type terminalRows struct {
-	a    *app
-	full bool
+	a *app
+	rowForm
 }
 
 // columnWidthMax is how wide the names of columns may get; on a narrow terminal,
@@ -162,7 +189,7 @@ func (w *terminalRows) write(row *table.Row) error {
 
 // value returns a value within so many columns.
 func (w *terminalRows) value(value []byte, room int) string {
-	if n, ok := counterOf(value); ok {
+	if n, ok := counterOf(value); ok || w.counters && len(value) == 8 {
 		return strconv.FormatInt(n, 10) + w.a.paint(true, styleFaint, " (8 bytes)")
 	}
 	if w.full {
@@ -200,8 +227,3 @@ func counterOf(value []byte) (int64, bool) {
 	n := int64(binary.BigEndian.Uint64(value))
 	return n, -1<<47 <= n && n < 1<<47
 }
-
-// jsonBytes is a byte string in JSON: a string, or {"base64":"…"}.
-type jsonBytes []byte
-
-func (b jsonBytes) MarshalJSON() ([]byte, error) { return appendJSONBytes(nil, b), nil }

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"io"
+	"math/rand/v2"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -39,12 +42,15 @@ func TestRowForms(t *testing.T) {
 		full  bool
 		want  string
 	}{
-		{"json", func() { a.json = true }, false, `{"row":"com.cnn.www","cells":[{"column":"anchor:cnnsi.com","timestamp":9,"value":"CNN"},` +
-			`{"column":"anchor:a.very.long.name.of.a.page.that.has.a.link","timestamp":8,"value":"CNN.com"},` +
-			`{"column":"contents:","timestamp":1795254000000000,"value":"<html>\n\u001b[2J` + strings.Repeat("日本", 40) + `"},` +
-			`{"column":"contents:","timestamp":5,"value":"old"},` +
-			`{"column":"n:visits","timestamp":6,"value":"\u0000\u0000\u0000\u0000\u0000\u0000\u0000M"},` +
-			`{"column":{"base64":"bjr/"},"timestamp":6,"value":""}]}` + "\n"},
+		{"json", func() { a.json = true }, false, `{"row":"com.cnn.www","row_base64":"Y29tLmNubi53d3c=","cells":[` +
+			`{"column":"anchor:cnnsi.com","column_base64":"YW5jaG9yOmNubnNpLmNvbQ==","timestamp":9,"value":"CNN","value_base64":"Q05O"},` +
+			`{"column":"anchor:a.very.long.name.of.a.page.that.has.a.link","column_base64":"YW5jaG9yOmEudmVyeS5sb25nLm5hbWUub2YuYS5wYWdlLnRoYXQuaGFzLmEubGluaw==",` +
+			`"timestamp":8,"value":"CNN.com","value_base64":"Q05OLmNvbQ=="},` +
+			`{"column":"contents:","column_base64":"Y29udGVudHM6","timestamp":1795254000000000,"value_base64":"` +
+			base64.StdEncoding.EncodeToString([]byte("<html>\n\x1b[2J"+strings.Repeat("日本", 40))) + `"},` +
+			`{"column":"contents:","column_base64":"Y29udGVudHM6","timestamp":5,"value":"old","value_base64":"b2xk"},` +
+			`{"column":"n:visits","column_base64":"bjp2aXNpdHM=","timestamp":6,"value_base64":"AAAAAAAAAE0=","value_int":77},` +
+			`{"column_base64":"bjr/","timestamp":6,"value":"","value_base64":""}]}` + "\n"},
 		{"plain", func() { a.json = false }, false, "com.cnn.www\tanchor:cnnsi.com\t9\tCNN\n" +
 			"com.cnn.www\tanchor:a.very.long.name.of.a.page.that.has.a.link\t8\tCNN.com\n" +
 			"com.cnn.www\tcontents:\t2026-11-21T09:40:00.000000Z\t<html>\\n\\x1b[2J" + strings.Repeat("日本", 40) + "\n" +
@@ -62,7 +68,7 @@ func TestRowForms(t *testing.T) {
 	} {
 		form.setup()
 		out.Reset()
-		if err := a.rowWriter(form.full).write(sampleRow()); err != nil {
+		if err := a.rowWriter(rowForm{full: form.full, counters: form.name == "json"}).write(sampleRow()); err != nil {
 			t.Fatal(err)
 		}
 		a.out.Flush()
@@ -77,30 +83,70 @@ func TestRowForms(t *testing.T) {
 	}
 }
 
-// Every byte string comes back from JSON as it was.
-func TestJSONBytes(t *testing.T) {
+// Every byte string comes back from JSON as it was, and no field changes its type with the bytes.
+func TestJSONField(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := rapid.OneOf(rapid.SliceOf(rapid.Byte()), rapid.Map(rapid.String(), func(s string) []byte { return []byte(s) })).Draw(t, "bytes")
-		text := appendJSONBytes(nil, b)
-		if bytes.ContainsAny(text, "\n\r") {
+		text := append(appendJSONField([]byte{'{'}, "value", b), '}')
+		if bytes.ContainsAny(text, "\n\r\u2028\u2029") {
 			t.Fatalf("%q is more than a line", text)
 		}
-		var v any
+		var v struct {
+			Value       *string `json:"value"`
+			ValueBase64 []byte  `json:"value_base64"`
+		}
 		if err := json.Unmarshal(text, &v); err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		got, isText := v.(string)
-		if !isText {
-			raw, err := base64.StdEncoding.DecodeString(v.(map[string]any)["base64"].(string))
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = string(raw)
+		if !bytes.Equal(v.ValueBase64, b) {
+			t.Fatalf("%q became %s", b, text)
 		}
-		if got != string(b) || isText != utf8.Valid(b) {
+		control := strings.ContainsFunc(string(b), func(r rune) bool { return unicode.IsControl(r) && r != '\t' && r != '\n' && r != '\r' })
+		if isText := utf8.Valid(b) && !control; isText != (v.Value != nil) || isText && *v.Value != string(b) {
 			t.Fatalf("%q became %s", b, text)
 		}
 	})
+}
+
+// What is escaped is printable, on one line, and unescape reads it back.
+func TestEscapeBytes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := rapid.OneOf(rapid.SliceOf(rapid.Byte()), rapid.Map(rapid.String(), func(s string) []byte { return []byte(s) })).Draw(t, "bytes")
+		text := escapeBytes(b)
+		if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsGraphic(r) }) || !utf8.ValidString(text) {
+			t.Fatalf("%q became %q", b, text)
+		}
+		if back, err := unescape(text); err != nil || back != string(b) {
+			t.Fatalf("%q became %s, and came back as %q (%v)", b, text, back, err)
+		}
+		if again := escapeText(string(b)); again != text {
+			t.Fatalf("escapeText made %q of %q, escapeBytes %q", again, b, text)
+		}
+	})
+}
+
+// BenchmarkPlainRows and BenchmarkJSONRows print rows of one value of 1 KiB, of random bytes and of text.
+func BenchmarkPlainRows(b *testing.B) { benchmarkRows(b, false) }
+func BenchmarkJSONRows(b *testing.B)  { benchmarkRows(b, true) }
+
+func benchmarkRows(b *testing.B, json bool) {
+	random := make([]byte, 1024)
+	rand.NewChaCha8([32]byte{}).Read(random)
+	for name, value := range map[string][]byte{"random": random, "text": []byte(strings.Repeat("0123456789abcde\n", 64))} {
+		b.Run(name, func(b *testing.B) {
+			a := newApp(strings.NewReader(""), io.Discard, io.Discard)
+			a.json = json
+			w := a.rowWriter(rowForm{})
+			row := &table.Row{Key: []byte("row-000000000042"), Cells: []table.Cell{{Family: "f", Qualifier: []byte("q"), Timestamp: 1_795_254_000_000_000, Value: value}}}
+			b.SetBytes(int64(len(value)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := w.write(row); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }
 
 func TestCounterOf(t *testing.T) {

@@ -5,14 +5,17 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/table"
 )
 
 func (a *app) scanCommand() *cobra.Command {
 	s, rows := &selection{}, &span{}
 	var limit int64
-	var full bool
+	var form rowForm
+	var keysOnly bool
 	cmd := &cobra.Command{
 		Use:     "scan TABLE",
 		Aliases: []string{"read"},
@@ -21,10 +24,16 @@ func (a *app) scanCommand() *cobra.Command {
 there, so a table of any size can be read.
 
 Where output is no terminal, a cell is a line: row, column, time and value between
-tabs, with what cannot be printed escaped. With --json a row is a line.`,
+tabs, with what cannot be printed escaped. With --json a row is a line, an object:
+row, column and value are there if they are text, and row_base64, column_base64 and
+value_base64 always.
+
+--filter takes a filter of docs/rpc.md as JSON. All filters that are given apply.`,
 		Example: `  stele scan webtable --prefix com.cnn. --family anchor
   stele scan webtable --start com.a --end com.b --rows-limit 10
   stele scan webtable --column 'anchor:.*\.cnn\.com' --versions 1 --since 2h
+  stele scan webtable --filter '["chain", ["value", ".*CNN.*"], ["versions", 1]]'
+  stele scan webtable --keys-only --limit 10
   stele scan webtable --json | jq -r .row`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeTable,
@@ -33,15 +42,21 @@ tabs, with what cannot be printed escaped. With --json a row is a line.`,
 			if err != nil {
 				return err
 			}
+			out := a.rowWriter(form)
+			if keysOnly {
+				opts, out = append(opts, oneCell()), a.keyWriter()
+			}
 			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
-				return a.scan(ctx, c.Table(args[0]), opts, full)
+				return a.scan(ctx, c.Table(args[0]), opts, out)
 			})
 		},
 	}
 	rows.register(cmd)
 	s.register(cmd)
-	cmd.Flags().Int64Var(&limit, "rows-limit", 0, "end after `N` rows (default all)")
-	cmd.Flags().BoolVar(&full, "full", false, "do not cut long values on a terminal")
+	cmd.Flags().Int64Var(&limit, "rows-limit", 0, "end after `N` rows (default all); also --limit")
+	cmd.Flags().SetNormalizeFunc(limitFlag)
+	cmd.Flags().BoolVar(&keysOnly, "keys-only", false, "print the keys of the rows alone; only they are sent by the servers")
+	form.register(cmd)
 	a.escapesFlag(cmd)
 	return cmd
 }
@@ -67,10 +82,22 @@ func (a *app) scanOptions(cmd *cobra.Command, s *selection, rows *span, limit in
 	return opts, nil
 }
 
-func (a *app) scan(ctx context.Context, t *client.Table, opts []client.ScanOption, full bool) (err error) {
+// limitFlag makes --limit the same flag as --rows-limit.
+func limitFlag(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	if name == "limit" {
+		name = "rows-limit"
+	}
+	return pflag.NormalizedName(name)
+}
+
+// oneCell returns the option that leaves one cell of each row, without its value.
+func oneCell() client.ScanOption {
+	return client.Filter(table.Chain{table.CellsPerRowLimit(1), table.StripValue{}})
+}
+
+func (a *app) scan(ctx context.Context, t *client.Table, opts []client.ScanOption, out rowWriter) (err error) {
 	s := t.Scan(ctx, opts...)
 	defer s.Close()
-	out := a.rowWriter(full)
 	var rows, cells int64
 	for s.Next() {
 		row := s.Row()

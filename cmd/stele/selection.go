@@ -15,6 +15,8 @@ import (
 type selection struct {
 	families []string
 	columns  []string // patterns; at most one
+	value    string   // pattern
+	filter   string   // JSON
 	versions int
 	since    string
 	until    string
@@ -24,6 +26,8 @@ func (s *selection) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringSliceVar(&s.families, "family", nil, "only cells of this column family; may be given several times")
 	f.StringArrayVar(&s.columns, "column", nil, "only columns that match `family:qualifier`, two regular expressions for the whole of each; without a colon, the qualifier in any family")
+	f.StringVar(&s.value, "value-regex", "", "only cells whose whole value matches this regular `expression`")
+	f.StringVar(&s.filter, "filter", "", "only what this `filter` lets through: an array of docs/rpc.md, as JSON")
 	f.IntVar(&s.versions, "versions", 0, "only the newest `N` versions of each column (default all)")
 	f.StringVar(&s.since, "since", "", "only cells written at this `time` or later: RFC 3339, microseconds, or how long ago, such as 2h or 30d")
 	f.StringVar(&s.until, "until", "", "only cells written before this `time`")
@@ -40,6 +44,17 @@ func (s *selection) options(cmd *cobra.Command) (opts []client.ReadOption, err e
 		opts = append(opts, client.Filter(columnPattern(s.columns[0])))
 	default:
 		return nil, usagef("join the patterns with |, as in 'anchor:(a|b)'", "--column is given %d times", len(s.columns))
+	}
+	if cmd.Flags().Changed("value-regex") {
+		opts = append(opts, client.Filter(table.ValueRegex(s.value)))
+	}
+	if cmd.Flags().Changed("filter") {
+		escaped, _ := cmd.Flags().GetBool("escaped")
+		f, err := parseFilter(s.filter, escaped)
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, client.Filter(f))
 	}
 	since, until, err := timeRange(s.since, s.until)
 	if err != nil {

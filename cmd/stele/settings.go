@@ -50,8 +50,8 @@ var settings = []setting{
 	{key: "voter_stable", usage: "`time` that a voter must be gone before another node gets its vote", initial: "10s", check: checkStable},
 	{key: "security_dir", usage: "`folder` with the keys and certificate of the node, as \"stele init\" makes it: then only holders of a certificate of the cluster are answered. A node without listens on loopback alone", initial: "", unset: "security in the first data folder, if it is there", example: "/etc/stele/security"},
 	{key: "token_file", usage: "`file` with a token, of \"stele token create\", by which this host joins the cluster of the nodes to join, if it has no keys yet or its certificate has ended", initial: "", example: "/etc/stele/token"},
-	{key: "memory", usage: "`size` of the memory to use, such as 4GiB", initial: "", unset: "a quarter of the machine's", example: "4GiB", check: checkSize},
-	{key: "reserve", usage: "`size` of the disk space to keep free in each data folder; half of it is for METADATA and for what makes room", initial: "", unset: "a twentieth of the disk, at most 1GiB", example: "1GiB", check: checkSize},
+	{key: "memory", usage: "`size` of the memory to use, such as 4GiB", initial: "", unset: "a quarter of the machine's", example: "4GiB", check: checkMemory},
+	{key: "reserve", usage: "`size` of the disk space to keep free in each data folder; half of it is for METADATA and for what makes room", initial: "", unset: "a twentieth of the disk, at most 1GiB", example: "1GiB", check: checkReserve},
 	{key: "extent_size", usage: "`size` of the pieces in which blobs and commit logs are kept, from 64KiB to 1GiB, the same on all nodes", initial: "", unset: "64MiB; a node prepares about ten of them for logs", example: "64MiB", check: checkExtentSize},
 	{key: "name", usage: "`name` of the node", initial: "", unset: "the host's", example: "host1"},
 	{key: "drain_timeout", usage: "`time` that requests under way get to finish when the node stops", initial: "30s", check: checkDuration},
@@ -129,11 +129,22 @@ func checkAddrOrOff(s string) error {
 	return checkAddr(s)
 }
 
-func checkSize(s string) error {
+// checkMemory returns an error for less memory than a node works in.
+func checkMemory(s string) error {
+	return checkSizeMin(s, node.MemoryMin)
+}
+
+// checkReserve returns an error for 0, which the block store would take for its default.
+func checkReserve(s string) error { return checkSizeMin(s, 1) }
+
+func checkSizeMin(s string, least int64) error {
 	if s == "" {
 		return nil
 	}
-	_, err := parseSize(s)
+	n, err := parseSize(s)
+	if err == nil && n < least {
+		return usagef("leave it out for the default", "%q is too small: it must be at least %s", s, formatSize(least))
+	}
 	return err
 }
 

@@ -121,21 +121,21 @@ func (a *app) sstableSummary(ctx context.Context, src *extents) error {
 	}
 	m := t.Meta()
 	return a.printJSON(struct {
-		File           string    `json:"file"`
-		Bytes          int64     `json:"bytes"`
-		Entries        uint64    `json:"entries"`
-		FirstKey       jsonBytes `json:"first_key"`
-		LastKey        jsonBytes `json:"last_key"`
-		RawBytes       uint64    `json:"raw_bytes"`
-		DataBlocks     uint64    `json:"data_blocks"`
-		DataBytes      uint64    `json:"data_bytes"`
-		DictBytes      uint64    `json:"dictionary_bytes"`
-		IndexBytes     uint64    `json:"index_bytes"`
-		FilterBytes    uint64    `json:"filter_bytes"`
-		FilterPrefixes uint64    `json:"filter_prefixes"`
-		FilterName     string    `json:"filter_name"`
-		BlockBytes     int       `json:"block_bytes"`
-		Compression    string    `json:"compression"`
+		File           string `json:"file"`
+		Bytes          int64  `json:"bytes"`
+		Entries        uint64 `json:"entries"`
+		FirstKey       []byte `json:"first_key_base64"`
+		LastKey        []byte `json:"last_key_base64"`
+		RawBytes       uint64 `json:"raw_bytes"`
+		DataBlocks     uint64 `json:"data_blocks"`
+		DataBytes      uint64 `json:"data_bytes"`
+		DictBytes      uint64 `json:"dictionary_bytes"`
+		IndexBytes     uint64 `json:"index_bytes"`
+		FilterBytes    uint64 `json:"filter_bytes"`
+		FilterPrefixes uint64 `json:"filter_prefixes"`
+		FilterName     string `json:"filter_name"`
+		BlockBytes     int    `json:"block_bytes"`
+		Compression    string `json:"compression"`
 	}{
 		src.name, m.Size, m.Entries, m.FirstKey, m.LastKey, m.RawBytes, m.DataBlocks, m.DataBytes, m.DictBytes,
 		m.IndexBytes, m.FilterBytes, m.FilterPrefixes, m.FilterName, m.BlockBytes, m.Compression.String(),
@@ -220,21 +220,21 @@ func jsonEntry(dst, key, value []byte, keys bool) []byte {
 		if keys {
 			return dst
 		}
-		return appendJSONBytes(append(dst, `,"value":`...), value)
+		return appendJSONField(append(dst, ','), "value", value)
 	}
 	e, ok := parseEntry(key, value)
 	if !ok {
-		dst = appendJSONBytes(append(dst, `{"key":`...), key)
+		dst = appendJSONField(append(dst, '{'), "key", key)
 		return append(appendValue(dst), '}')
 	}
-	dst = fmt.Appendf(dst, `{"seq":%d,"kind":%q,"row":`, e.seq, kindNames[e.kind])
-	dst = appendJSONBytes(dst, e.row)
+	dst = fmt.Appendf(dst, `{"seq":%d,"kind":%q,`, e.seq, kindNames[e.kind])
+	dst = appendJSONField(dst, "row", e.row)
 	if len(e.column) > 0 {
-		name := `,"column":`
+		name := "column"
 		if e.kind == ikey.KindDeleteFamily {
-			name = `,"family":`
+			name = "family"
 		}
-		dst = appendJSONBytes(append(dst, name...), e.column)
+		dst = appendJSONField(append(dst, ','), name, e.column)
 		dst = fmt.Appendf(dst, `,"family_id":%d`, e.family)
 	}
 	switch {

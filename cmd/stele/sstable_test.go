@@ -89,12 +89,12 @@ func TestEntryForms(t *testing.T) {
 		text, json string
 	}{
 		{ikey.AppendCell(column(), 5, 3), []byte("v"), `3|set|r\x00|f:q\xff|5|v`,
-			`{"seq":3,"kind":"set","row":"r\u0000","column":{"base64":"Zjpx/w=="},"family_id":7,"timestamp":5,"value":"v"}`},
+			`{"seq":3,"kind":"set","row_base64":"cgA=","column_base64":"Zjpx/w==","family_id":7,"timestamp":5,"value":"v","value_base64":"dg=="}`},
 		{ikey.AppendDeleteColumn(column(), 4), ikey.AppendRange(nil, 1, 0), `4|del_column|r\x00|f:q\xff|1 to any`,
-			`{"seq":4,"kind":"del_column","row":"r\u0000","column":{"base64":"Zjpx/w=="},"family_id":7,"start":1,"end":0}`},
-		{ikey.AppendDeleteFamily(family(), 5), nil, `5|del_family|r\x00|f`, `{"seq":5,"kind":"del_family","row":"r\u0000","family":"f","family_id":7}`},
-		{ikey.AppendDeleteRow(row(), 6), nil, `6|del_row|r\x00`, `{"seq":6,"kind":"del_row","row":"r\u0000"}`},
-		{[]byte("other"), []byte("v"), `other|v`, `{"key":"other","value":"v"}`},
+			`{"seq":4,"kind":"del_column","row_base64":"cgA=","column_base64":"Zjpx/w==","family_id":7,"start":1,"end":0}`},
+		{ikey.AppendDeleteFamily(family(), 5), nil, `5|del_family|r\x00|f`, `{"seq":5,"kind":"del_family","row_base64":"cgA=","family":"f","family_base64":"Zg==","family_id":7}`},
+		{ikey.AppendDeleteRow(row(), 6), nil, `6|del_row|r\x00`, `{"seq":6,"kind":"del_row","row_base64":"cgA="}`},
+		{[]byte("other"), []byte("v"), `other|v`, `{"key":"other","key_base64":"b3RoZXI=","value":"v","value_base64":"dg=="}`},
 	} {
 		if got := strings.ReplaceAll(string(textEntry(nil, c.key, c.value, false)), "\t", "|"); got != c.text {
 			t.Errorf("text %s, want %s", got, c.text)

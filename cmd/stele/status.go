@@ -12,7 +12,8 @@ import (
 )
 
 func (a *app) statusCommand() *cobra.Command {
-	return &cobra.Command{
+	strict := false
+	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the cluster's nodes and tablets, and a node's figures",
 		Long: `Tell whether the node serves, show the nodes of its cluster, and its own figures.
@@ -25,11 +26,16 @@ should be: tablets on no node, or being recovered. Tablets that nobody has serve
 seconds are counted, and the first of them named, with what the last try to load them
 came to.
 
+The sentence begins with healthy, degraded (it serves, and something is to be repaired or
+looked at) or unhealthy (the node does not serve).
+
 Exit codes: 0 it serves, 5 it answers but does not serve, or tablets of the cluster are
-not served, 3 it cannot be reached, 7 it did not answer in time.`,
+not served, 3 it cannot be reached, 7 it did not answer in time. With --strict degraded
+is 5, too.`,
 		Example: `  stele status
   stele status --addr 10.0.0.5:7106 --timeout 3s
-  stele status --json | jq .ready`,
+  stele status --strict && ./upgrade-next-host
+  stele status --json | jq -r .state`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
@@ -44,17 +50,21 @@ not served, 3 it cannot be reached, 7 it did not answer in time.`,
 				if whole.unserved() > 0 {
 					a.hint(unservedHint)
 				}
-				if s.Ready && whole.unserved() == 0 {
+				state, _ := clusterState(s, whole)
+				if s.Ready && whole.unserved() == 0 && (!strict || state == stateHealthy) {
 					return nil
 				}
 				return quietly(exitUnhealthy)
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 5 unless the state is healthy")
+	return cmd
 }
 
 // statusJSON is the status as --json prints it, with the names of the data API.
 type statusJSON struct {
+	State              string     `json:"state"` // healthy, degraded or unhealthy
 	Ready              bool       `json:"ready"`
 	Reason             string     `json:"reason,omitempty"`
 	Node               string     `json:"node"`
@@ -129,9 +139,10 @@ func (a *app) printStatus(s *client.Status, whole *clusterJSON) error {
 	if a.json {
 		j := statusOf(s)
 		j.Whole = whole
+		j.State, _ = clusterState(s, whole)
 		return a.printJSON(j)
 	}
-	fmt.Fprintf(a.out, "%s\n", a.statusSentence(s, whole.unserved()))
+	fmt.Fprintf(a.out, "%s\n", a.statusSentence(s, whole))
 	for _, t := range whole.troubles() {
 		fmt.Fprintf(a.out, "%s\n", escapeLines(t))
 	}
@@ -173,40 +184,61 @@ func (a *app) printStatus(s *client.Status, whole *clusterJSON) error {
 // were away when it was begun get a part of it some ten seconds later.
 const logSettles = 30 * time.Second
 
-// statusSentence says in a sentence what there is to know.
-func (a *app) statusSentence(s *client.Status, unserved int64) string {
+// The states of a cluster, with which the sentence of a status begins.
+const (
+	stateHealthy   = "healthy"
+	stateDegraded  = "degraded"  // it serves, and something needs to be repaired or looked at
+	stateUnhealthy = "unhealthy" // the node does not serve
+)
+
+// clusterState returns the state and the rest of the sentence about it.
+func clusterState(s *client.Status, whole *clusterJSON) (state, text string) {
+	if !s.Ready {
+		return stateUnhealthy, ": node " + s.Node + " does not serve: " + orElse(s.Reason, "it does not say why")
+	}
+	text = fmt.Sprintf(": node %s serves %s in %s", s.Node, plural(s.Tables, "table"), plural(s.Tablets, "tablet"))
+	if s.Nodes > 1 {
+		alive := max(s.NodesAlive-int64(len(whole.Unreachable)), 1) // the node that answers is one of them
+		text += fmt.Sprintf("; %d of %s alive", alive, plural(s.Nodes, "node"))
+	}
+	faults := stateFaults(s, whole)
+	if len(faults) > 0 {
+		text += "; " + strings.Join(faults, "; ")
+	}
+	if len(faults) > 0 || s.NodesAlive < s.Nodes || len(whole.Unreachable) > 0 {
+		return stateDegraded, text
+	}
+	return stateHealthy, text
+}
+
+// stateFaults lists what keeps a cluster that serves from being healthy, beside nodes that are away.
+func stateFaults(s *client.Status, whole *clusterJSON) (faults []string) {
+	add := func(is bool, format string, args ...any) {
+		if is {
+			faults = append(faults, fmt.Sprintf(format, args...))
+		}
+	}
+	add(whole.unserved() > 0, "%s of the cluster not served", plural(whole.unserved(), "tablet"))
+	add(s.Counting, "extents with too few replicas are not counted yet")
+	add(!s.Counting && s.UnderReplicated > 0, "%s under-replicated", plural(s.UnderReplicated, "extent"))
+	add(s.LogReplicas < s.Replicas && s.Uptime > logSettles, "its commit log is on %d of %s", s.LogReplicas, plural(s.Replicas, "node"))
 	retired := 0
 	for _, d := range s.Disks {
 		if d.Retired {
 			retired++
 		}
 	}
-	serves := fmt.Sprintf(": node %s serves %s in %s", escapeText(s.Node), plural(s.Tables, "table"), plural(s.Tablets, "tablet"))
-	if s.Nodes > 1 {
-		serves += fmt.Sprintf("; %d of %s alive", s.NodesAlive, plural(s.Nodes, "node"))
-	}
-	few := ""
-	if unserved > 0 {
-		few = fmt.Sprintf("; %s of the cluster not served", plural(unserved, "tablet"))
-	}
-	switch {
-	case s.Counting:
-		few += "; extents with too few replicas are not counted yet"
-	case s.UnderReplicated > 0:
-		few += fmt.Sprintf("; %s under-replicated", plural(s.UnderReplicated, "extent"))
-	}
-	if s.LogReplicas < s.Replicas && s.Uptime > logSettles {
-		few += fmt.Sprintf("; its commit log is on %d of %s", s.LogReplicas, plural(s.Replicas, "node"))
-	}
-	switch {
-	case !s.Ready:
-		return a.paint(a.outTTY, styleError, "unhealthy") + ": node " + escapeText(s.Node) + " does not serve: " + escapeText(orElse(s.Reason, "it does not say why"))
-	case retired > 0:
-		return a.paint(a.outTTY, styleHint, "degraded") + serves + few + fmt.Sprintf("; %d of %s failed", retired, plural(int64(len(s.Disks)), "data folder"))
-	case s.NodesAlive < s.Nodes, few != "":
-		return a.paint(a.outTTY, styleHint, "degraded") + serves + few
-	}
-	return a.paint(a.outTTY, styleGood, "healthy") + serves
+	add(retired > 0, "%d of %s failed", retired, plural(int64(len(s.Disks)), "data folder"))
+	return faults
+}
+
+// stateStyles colour the states.
+var stateStyles = map[string]style{stateHealthy: styleGood, stateDegraded: styleHint, stateUnhealthy: styleError}
+
+// statusSentence returns the sentence that a status begins with.
+func (a *app) statusSentence(s *client.Status, whole *clusterJSON) string {
+	state, text := clusterState(s, whole)
+	return a.paint(a.outTTY, stateStyles[state], state) + escapeText(text)
 }
 
 // ofNodes tells how many nodes the cluster has, if that is known.

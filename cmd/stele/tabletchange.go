@@ -34,13 +34,26 @@ func (f *tabletFlags) ref(a *app, args []string) (t client.TabletRef, err error)
 
 // tabletChangeJSON is what --json tells of a tablet that was changed.
 type tabletChangeJSON struct {
-	Table   string    `json:"table"`
-	ID      uint64    `json:"id"`
-	Lower   uint64    `json:"lower,omitempty"` // of a split
-	At      jsonBytes `json:"at,omitempty"`    // of a split
-	Node    string    `json:"node"`
-	Server  string    `json:"server"`
-	Seconds float64   `json:"seconds"`
+	Table string `json:"table"`
+	ID    uint64 `json:"id"`
+	Lower uint64 `json:"lower,omitempty"` // of a split
+	splitPointJSON
+	Node    string  `json:"node"`
+	Server  string  `json:"server"`
+	Seconds float64 `json:"seconds"`
+}
+
+// splitPointJSON is the last row of the lower part of a split, left out of other changes.
+type splitPointJSON struct {
+	At      *string `json:"at,omitempty"`
+	AtBytes []byte  `json:"at_base64,omitempty"`
+}
+
+func splitPointOf(done *client.TabletChange) splitPointJSON {
+	if len(done.At) == 0 {
+		return splitPointJSON{}
+	}
+	return splitPointJSON{textOf(done.At), done.At}
 }
 
 // changeTablet makes a change of a tablet that may take its time, and tells what came of it.
@@ -57,7 +70,7 @@ func (a *app) changeTablet(cmd *cobra.Command, doing, table string, do func(cont
 		took := time.Since(start)
 		stop()
 		if a.json {
-			return a.printJSON(tabletChangeJSON{table, done.ID, done.Lower, done.At, done.Node, done.Server, took.Seconds()})
+			return a.printJSON(tabletChangeJSON{table, done.ID, done.Lower, splitPointOf(done), done.Node, done.Server, took.Seconds()})
 		}
 		a.talk("%s in %v", told(done), took.Round(time.Millisecond))
 		return nil

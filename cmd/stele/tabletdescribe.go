@@ -51,11 +51,10 @@ Of the root tablet, METADATA's first, the lock service tells: "stele lock get /r
 
 // tabletRowJSON is a tablet as METADATA has it, as --json prints it.
 type tabletRowJSON struct {
-	Table      string            `json:"table"`
-	TableID    uint64            `json:"table_id"`
-	ID         uint64            `json:"id"`
-	Start      jsonBytes         `json:"start"`
-	End        jsonBytes         `json:"end"`
+	Table   string `json:"table"`
+	TableID uint64 `json:"table_id"`
+	ID      uint64 `json:"id"`
+	boundsJSON
 	Node       string            `json:"node"`
 	Server     string            `json:"server"`
 	Addr       string            `json:"addr"`
@@ -75,13 +74,12 @@ type tabletGroupJSON struct {
 }
 
 type tabletFileJSON struct {
-	Blob     string    `json:"blob"`
-	Bytes    int64     `json:"bytes"` // of the whole file, also if a part of it counts
-	RawBytes int64     `json:"raw_bytes"`
-	Entries  int64     `json:"entries"`
-	Start    jsonBytes `json:"start"` // bounds of what counts
-	End      jsonBytes `json:"end"`
-	Shared   bool      `json:"shared"`
+	Blob       string `json:"blob"`
+	Bytes      int64  `json:"bytes"` // of the whole file, also if a part of it counts
+	RawBytes   int64  `json:"raw_bytes"`
+	Entries    int64  `json:"entries"`
+	boundsJSON        // of the keys that belong to the tablet
+	Shared     bool   `json:"shared"`
 }
 
 type tabletEventJSON struct {
@@ -135,17 +133,17 @@ func findTablet(ctx context.Context, c *client.Client, name string, t client.Tab
 // findStart finds where a tablet begins: after the end of the one before it, wherever splits have brought that.
 func findStart(ctx context.Context, c *client.Client, d *tabletRowJSON) error {
 	from, _ := metadata.TableRange(d.TableID)
-	if len(d.Start) > 0 {
-		from = append(metadata.SeekKey(nil, d.TableID, d.Start), 0)
+	if len(d.StartBytes) > 0 {
+		from = append(metadata.SeekKey(nil, d.TableID, d.StartBytes), 0)
 	}
-	s := c.Table(metadata.Name).Scan(ctx, client.Start(string(from)), client.End(string(metadata.Key(nil, d.TableID, d.End))), client.Filter(metadata.Locations()))
+	s := c.Table(metadata.Name).Scan(ctx, client.Start(string(from)), client.End(string(metadata.Key(nil, d.TableID, d.EndBytes))), client.Filter(metadata.Locations()))
 	defer s.Close()
 	for s.Next() {
 		r, err := metadata.Decode(s.Row())
 		if err != nil {
 			return err
 		}
-		d.Start = r.End
+		d.boundsJSON = boundsOf(r.End, d.EndBytes)
 	}
 	return s.Err()
 }
@@ -176,7 +174,7 @@ func tabletOf(name string, row *table.Row) (*tabletRowJSON, error) {
 	}
 	node, _, _ := strings.Cut(r.Server, ".")
 	d := &tabletRowJSON{
-		Table: name, TableID: r.Table, ID: m.ID, Start: m.Start, End: r.End, Node: node, Server: r.Server, Addr: r.Addr,
+		Table: name, TableID: r.Table, ID: m.ID, boundsJSON: boundsOf(m.Start, r.End), Node: node, Server: r.Server, Addr: r.Addr,
 		Generation: r.Generation, Recoveries: append([]string{}, r.Recoveries...), Splitting: r.Split != nil, LastMajor: m.LastMajor,
 		Groups: []tabletGroupJSON{}, Events: []tabletEventJSON{},
 	}
@@ -185,7 +183,7 @@ func tabletOf(name string, row *table.Row) (*tabletRowJSON, error) {
 		for i := range g.Files {
 			x := &g.Files[i]
 			j.Bytes, j.Entries = j.Bytes+x.Handle.Length, j.Entries+x.Entries
-			j.Files = append(j.Files, tabletFileJSON{x.Handle.ID.String(), x.Handle.Length, x.RawBytes, x.Entries, x.Start, x.End, x.Shared})
+			j.Files = append(j.Files, tabletFileJSON{x.Handle.ID.String(), x.Handle.Length, x.RawBytes, x.Entries, boundsOf(x.Start, x.End), x.Shared})
 		}
 		d.Groups = append(d.Groups, j)
 	}
@@ -201,8 +199,8 @@ func (a *app) printTablet(d *tabletRowJSON) error {
 	}
 	facts := newGrid("FACT", "VALUE")
 	facts.add("tablet", fmt.Sprintf("%d of table %s", d.ID, d.Table))
-	facts.add("after row", orElse(string(d.Start), "(first)"))
-	facts.add("to row", orElse(string(d.End), "(last)"))
+	facts.add("after row", orElse(string(d.StartBytes), "(first)"))
+	facts.add("to row", orElse(string(d.EndBytes), "(last)"))
 	where := "(none): the master looks for one"
 	if d.Server != "" {
 		where = fmt.Sprintf("%s at %s, as server %s", d.Node, d.Addr, d.Server)

@@ -58,15 +58,14 @@ METADATA. ID, ON DISK and MEMTABLE are what the node tells, or - if it does not 
 
 // placedTabletJSON is a tablet and where it is, as --json prints it.
 type placedTabletJSON struct {
-	Table      string    `json:"table"`
-	TableID    uint64    `json:"table_id"`
-	Start      jsonBytes `json:"start"`
-	End        jsonBytes `json:"end"`
-	Node       string    `json:"node"`
-	Server     string    `json:"server"`
-	Addr       string    `json:"addr"`
-	Generation uint64    `json:"generation"`
-	Recoveries []string  `json:"recoveries"` // servers whose commit logs it waits for
+	Table   string `json:"table"`
+	TableID uint64 `json:"table_id"`
+	boundsJSON
+	Node       string   `json:"node"`
+	Server     string   `json:"server"`
+	Addr       string   `json:"addr"`
+	Generation uint64   `json:"generation"`
+	Recoveries []string `json:"recoveries"` // servers whose commit logs it waits for
 	// Nil if the node that serves it has not told.
 	ID            *uint64 `json:"id"`
 	Bytes         *int64  `json:"bytes"`
@@ -139,7 +138,7 @@ func (l *tabletList) scan(ctx context.Context, only uint64) error {
 		}
 		node, _, _ := strings.Cut(r.Server, ".")
 		l.tablets = append(l.tablets, placedTabletJSON{
-			Table: l.tables[r.Table], TableID: r.Table, Start: start, End: r.End,
+			Table: l.tables[r.Table], TableID: r.Table, boundsJSON: boundsOf(start, r.End),
 			Node: orElse(l.nodes[node], node), Server: r.Server, Addr: r.Addr,
 			Generation: r.Generation, Recoveries: append([]string{}, r.Recoveries...),
 		})
@@ -165,7 +164,7 @@ func (l *tabletList) weigh(ctx context.Context) {
 		}
 		infos := asked[t.Table]
 		at := slices.IndexFunc(infos, func(info client.TabletInfo) bool {
-			return string(info.Start) == string(t.Start) && string(info.End) == string(t.End)
+			return string(info.Start) == string(t.StartBytes) && string(info.End) == string(t.EndBytes)
 		})
 		if at < 0 {
 			continue
@@ -207,7 +206,7 @@ func (l *tabletList) print() error {
 			id, disk, memory = number(strconv.FormatUint(*t.ID, 10)), size(*t.Bytes), size(*t.MemtableBytes)
 		}
 		g.add(t.Table, id, orElse(t.Node, "(none)"), disk, memory, number(strconv.FormatUint(t.Generation, 10)),
-			orElse(string(t.Start), "(first)"), orElse(string(t.End), "(last)"))
+			orElse(string(t.StartBytes), "(first)"), orElse(string(t.EndBytes), "(last)"))
 	}
 	if l.a.json {
 		return nil

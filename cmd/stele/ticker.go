@@ -8,21 +8,31 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// startTicker shows, on a terminal, a line that changes while long work goes on.
-// The line is gone after stop, which may be called more than once.
+// startTicker reports the progress of long work until stop is called, which may be done
+// more than once: on a terminal as a line that changes and is gone after stop, elsewhere
+// as a line every progressLines.
 func (a *app) startTicker(line func() string) (stop func()) {
+	every := 200 * time.Millisecond
 	if !a.errTTY {
-		return func() {}
+		every = progressLines
 	}
+	return a.startTickerEvery(every, line)
+}
+
+func (a *app) startTickerEvery(every time.Duration, line func() string) (stop func()) {
 	end, gone := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(gone)
-		tick := time.NewTicker(200 * time.Millisecond)
+		tick := time.NewTicker(every)
 		defer tick.Stop()
 		shown := false
 		for {
 			select {
 			case <-tick.C:
+				if !a.errTTY {
+					a.talk("%s", line())
+					continue
+				}
 				shown = true
 				fmt.Fprint(a.err, "\r"+text.EraseLine.Sprint()+escapeText(line()))
 			case <-end:

@@ -74,6 +74,9 @@ has ended while it was off: it keeps its id and data.`,
   stele token create --node n3`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if r.Uses < 1 {
+				return usagef("", "--uses is %d, must be at least 1", r.Uses)
+			}
 			if out != "" { // before a token is made that nobody gets
 				if _, err := os.Lstat(out); !errors.Is(err, fs.ErrNotExist) {
 					if err == nil {

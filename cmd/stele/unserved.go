@@ -18,14 +18,13 @@ const unservedHint = `start nodes that are away ("stele node list"); see files t
 
 // unservedJSON is a tablet that is not served, as --json prints it.
 type unservedJSON struct {
-	Table  string    `json:"table"`
-	Start  jsonBytes `json:"start"`
-	End    jsonBytes `json:"end"`
-	NodeID string    `json:"node_id"` // of the node that METADATA names; empty: none
-	Server string    `json:"server"`
-	SinceS float64   `json:"since_s"`
-	Tries  int64     `json:"tries"`
-	Error  string    `json:"error"`
+	Table string `json:"table"`
+	boundsJSON
+	NodeID string  `json:"node_id"` // of the node that METADATA names; empty: none
+	Server string  `json:"server"`
+	SinceS float64 `json:"since_s"`
+	Tries  int64   `json:"tries"`
+	Error  string  `json:"error"`
 }
 
 // addUnserved adds what the master knows of tablets that are not served.
@@ -33,7 +32,7 @@ func (x *clusterJSON) addUnserved(u *client.UnservedTablets) {
 	x.Unserved, x.UnservedTablets = &u.Total, []unservedJSON{}
 	for _, t := range u.Tablets {
 		x.UnservedTablets = append(x.UnservedTablets, unservedJSON{
-			Table: t.Table, Start: t.Start, End: t.End, NodeID: t.Node, Server: t.Server, SinceS: t.Since.Seconds(), Tries: t.Tries, Error: t.Error,
+			Table: t.Table, boundsJSON: boundsOf(t.Start, t.End), NodeID: t.Node, Server: t.Server, SinceS: t.Since.Seconds(), Tries: t.Tries, Error: t.Error,
 		})
 	}
 }
@@ -51,7 +50,7 @@ func (x *clusterJSON) unservedLines() (all []string) {
 	for i := range x.UnservedTablets[:min(len(x.UnservedTablets), unservedShown)] {
 		t := &x.UnservedTablets[i]
 		line := fmt.Sprintf("not served: table %s, rows from %s to %s, for %v; ", orElse(t.Table, "(unknown)"),
-			rowText(t.Start, "(first)"), rowText(t.End, "(last)"), time.Duration(t.SinceS*float64(time.Second)).Round(time.Second))
+			rowText(t.StartBytes, "(first)"), rowText(t.EndBytes, "(last)"), time.Duration(t.SinceS*float64(time.Second)).Round(time.Second))
 		if t.Server == "" {
 			line += "METADATA gives it to no server"
 		} else {

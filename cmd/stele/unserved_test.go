@@ -30,10 +30,10 @@ func TestStatusTellsUnserved(t *testing.T) {
 		t.Errorf("%s", strings.Join(got, "\n"))
 	}
 	s := &client.Status{Ready: true, Node: "n1", Nodes: 3, NodesAlive: 3}
-	if got := (&app{}).statusSentence(s, x.unserved()); got != "degraded: node n1 serves 0 tables in 0 tablets; 3 of 3 nodes alive; 9 tablets of the cluster not served" {
+	if got := (&app{}).statusSentence(s, x); got != "degraded: node n1 serves 0 tables in 0 tablets; 3 of 3 nodes alive; 9 tablets of the cluster not served" {
 		t.Errorf("%s", got)
 	}
-	if got := (&app{}).statusSentence(s, 0); !strings.HasPrefix(got, "healthy: ") {
+	if got := (&app{}).statusSentence(s, &clusterJSON{}); !strings.HasPrefix(got, "healthy: ") {
 		t.Errorf("%s", got)
 	}
 }

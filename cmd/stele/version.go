@@ -31,23 +31,27 @@ func (a *app) versionCommand() *cobra.Command {
 	return cmd
 }
 
+// versionLine returns what "stele version" prints.
+func versionLine() string {
+	from := ""
+	if c := commit(); c != "" {
+		from = ", commit " + c
+	}
+	return fmt.Sprintf("stele %s%s, %s, %s/%s\n", node.Version(), from, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
 func (a *app) version() error {
-	v := struct {
+	if !a.json {
+		_, err := a.out.WriteString(versionLine())
+		return err
+	}
+	return a.printJSON(struct {
 		Version string `json:"version"`
 		Commit  string `json:"commit,omitempty"`
 		Go      string `json:"go"`
 		OS      string `json:"os"`
 		Arch    string `json:"arch"`
-	}{node.Version(), commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH}
-	if a.json {
-		return a.printJSON(v)
-	}
-	from := ""
-	if v.Commit != "" {
-		from = ", commit " + v.Commit
-	}
-	_, err := fmt.Fprintf(a.out, "stele %s%s, %s, %s/%s\n", v.Version, from, v.Go, v.OS, v.Arch)
-	return err
+	}{node.Version(), commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH})
 }
 
 // commit returns what the program was built from, empty if that is not known.

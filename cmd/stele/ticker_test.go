@@ -1,0 +1,26 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// Where there is no terminal, progress is a plain line now and then, until it is stopped.
+func TestTickerWithoutTerminal(t *testing.T) {
+	a, _, errs := testApp()
+	shown := make(chan struct{})
+	n := 0
+	stop := a.startTickerEvery(time.Millisecond, func() string {
+		if n++; n == 3 {
+			close(shown)
+		}
+		return plural(int64(n), "row") + " so far"
+	})
+	<-shown
+	stop()
+	stop()
+	if got := errs.String(); !strings.HasPrefix(got, "1 row so far\n2 rows so far\n3 rows so far\n") {
+		t.Errorf("%q", got)
+	}
+}
