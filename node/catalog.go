@@ -42,7 +42,14 @@ const (
 func tablePath(name string) string { return tablesDir + "/" + name }
 func removedPath(id string) string { return removedDir + "/" + id }
 
-// nextIDs returns the first of n ids that nobody else gets.
+// recoveredIDs is how many ids are skipped when the lock service was recovered. The survivor may lack the last changes of
+// /ids, so the skipped ids may name tables and tablets. A cluster that splits 20 tablets a second takes months to use as many.
+const recoveredIDs = 1 << 28
+
+// errNoIDs means that all ids are used up. A recovery of the lock service uses recoveredIDs of them.
+var errNoIDs = fmt.Errorf("ids of tables and tablets are used up: none is left below %d", metadata.EndID)
+
+// nextIDs returns the first of n consecutive ids that are never issued again.
 func (c *catalog) nextIDs(ctx context.Context, n uint64) (uint64, error) {
 	for {
 		next, gen := metadata.FirstID, uint64(0)
@@ -55,6 +62,9 @@ func (c *catalog) nextIDs(ctx context.Context, n uint64) (uint64, error) {
 		case !errors.Is(err, metaapi.ErrNotFound):
 			return 0, err
 		}
+		if next > metadata.EndID || n > metadata.EndID-next {
+			return 0, errNoIDs
+		}
 		_, err = c.meta.Set(ctx, idsPath, binary.BigEndian.AppendUint64(nil, next+n), gen)
 		switch {
 		case errors.Is(err, metaapi.ErrGeneration):
@@ -64,6 +74,12 @@ func (c *catalog) nextIDs(ctx context.Context, n uint64) (uint64, error) {
 		}
 		return next, err
 	}
+}
+
+// skipIDs moves /ids past every id that the lost voters of a recovered lock service can have issued.
+func (c *catalog) skipIDs(ctx context.Context) error {
+	_, err := c.nextIDs(ctx, recoveredIDs)
+	return err
 }
 
 // schema returns a table's schema and its generation. The error is api.ErrNoTable

@@ -47,6 +47,10 @@ func (n *Node) settleEpoch(ctx context.Context, c clusterFile) error {
 	if other := n.livingGroup(ctx, own); other != nil {
 		return n.undoRecovery(other)
 	}
+	// Before the epoch is settled no node or client reaches the recovered lock service: none gets an id before.
+	if err := n.catalog.skipIDs(ctx); err != nil {
+		return fmt.Errorf("skip the ids that the lost lock service may have issued: %w", err)
+	}
 	c.epoch = own
 	if err := n.catalog.saveCluster(ctx, c); err != nil {
 		return fmt.Errorf("write the epoch of the recovered lock service: %w", err)

@@ -9,13 +9,15 @@ import (
 )
 
 // TableID is the id of METADATA, and Name its name. RootTabletID and FirstTabletID are the tablets that it
-// begins with. Ids of users' tables, and of all other tablets, are from FirstID on.
+// begins with. Ids of users' tables, and of all other tablets, are from FirstID on and below EndID, which
+// FirstGeneration bounds.
 const (
 	TableID       uint64 = 1
 	Name                 = "METADATA"
 	RootTabletID  uint64 = 2
 	FirstTabletID uint64 = 3
 	FirstID       uint64 = 16
+	EndID         uint64 = 1 << (64 - generationBits)
 )
 
 // keyBytes is what a key has beside the end row.

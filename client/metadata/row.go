@@ -52,7 +52,10 @@ type Row struct {
 }
 
 // FirstGeneration is the generation of the row that a tablet with that id gets when it is made.
-func FirstGeneration(tablet uint64) uint64 { return tablet << 24 }
+func FirstGeneration(tablet uint64) uint64 { return tablet << generationBits }
+
+// generationBits is the number of bits in which the changes of one tablet's row are counted.
+const generationBits = 24
 
 // FormatError means that what was read is not a row of METADATA.
 type FormatError struct {

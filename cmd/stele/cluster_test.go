@@ -92,6 +92,7 @@ func restartInCluster(ts *testscript.TestScript, _ bool, args []string) {
 	n := fleetOf(ts)[args[0]]
 	n.start(ts, args[0], args[1:]...)
 	n.node.await(ts)
+	ts.Setenv("STELE_ADDR", n.rpc)
 }
 
 func stopInCluster(ts *testscript.TestScript, _ bool, args []string) {
