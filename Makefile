@@ -16,6 +16,7 @@
 # make availability  how long tablets are not served: see test/availability
 # make soak T=1h   long random fault runs, FAULTS=500 of them in one go
 # make fuzz T=10m  every fuzz target, T each
+# make mutants P="security/acl rpc"  mistakes planted into the packages that guard data and access, one at a time: how many do tests notice?
 # make hostile N=1000000  hostile frames to every port of a node, N each, half of them of who is known; tells seed and peak memory
 
 SHELL      := bash
@@ -28,7 +29,7 @@ STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 GOVULNCHECK = $(GO) tool -modfile=tools/vuln/go.mod govulncheck
 VULNDB     ?= https://vuln.go.dev
 
-.PHONY: build test test-short check demo bench bench-growth bench-nodes bench-tls bench-compaction bench-policies bench-compression availability package test-package test-ansible soak fuzz hostile clean network
+.PHONY: build test test-short check demo bench bench-growth bench-nodes bench-tls bench-compaction bench-policies bench-compression availability package test-package test-ansible soak fuzz mutants hostile clean network
 
 build:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/stele ./cmd/stele
@@ -102,6 +103,10 @@ network:
 
 fuzz:
 	scripts/fuzz.sh $(T)
+
+mutants:
+	scripts/need.sh 'python3 -c "import json"' python3
+	GO=$(GO) scripts/mutants.sh $(P)
 
 hostile:
 	STELE_HOSTILE=$(N) $(GO) test -count=1 -v -timeout 0 -run '^TestHostilePorts$$' ./node
