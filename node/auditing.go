@@ -5,9 +5,14 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/audit"
 	"github.com/steledb/stele/security/token"
 )
@@ -16,6 +21,9 @@ import (
 type auditLog struct {
 	to  *audit.Log
 	log *slog.Logger
+	// rules reports whether a subject is an administrator of the cluster, or a node.
+	rules func(*subject) bool
+	rates actionRates
 }
 
 // auditFolder is below the folder of keys.
@@ -27,12 +35,75 @@ func (n *Node) openAudit(node string) error {
 		return nil
 	}
 	log := n.log.With("part", "audit")
-	to, err := audit.Open(audit.Config{Dir: filepath.Join(n.cfg.Security, auditFolder), Node: node, Logger: log})
+	cfg := audit.Config{Dir: filepath.Join(n.cfg.Security, auditFolder), Node: node, Logger: log}
+	var err error
+	if n.cfg.AuditTo != "" {
+		if cfg.Sink, err = audit.OpenSink(n.cfg.AuditTo); err != nil {
+			return fmt.Errorf("open the second place of the audit log: %w", err)
+		}
+	}
+	to, err := audit.Open(cfg)
 	if err != nil {
+		if cfg.Sink != nil {
+			err = errors.Join(err, cfg.Sink.Close())
+		}
 		return fmt.Errorf("open the audit log: %w", err)
 	}
-	n.audit = &auditLog{to, log}
+	n.audit = &auditLog{to: to, log: log, rules: n.administersCluster}
 	return nil
+}
+
+// administersCluster reports whether the subject is a node or known to be an administrator of the cluster.
+func (n *Node) administersCluster(who *subject) bool {
+	if !who.restricted() {
+		return true
+	}
+	_, err := n.rights.check(n.ctx, who, acl.Admin)
+	return err == nil
+}
+
+const (
+	// tableActionsRate and tableActionsBurst bound the actions of one user who administers tables and not the cluster: each is
+	// a line of the audit log and an fsync. At this rate a user fills less than 40 MiB a day.
+	tableActionsRate  = rate.Limit(1)
+	tableActionsBurst = 120
+	// tableAdminsMax bounds the users whose rates are told apart.
+	tableAdminsMax = 10_000
+)
+
+// actionRates holds the rates of users who administer tables. The zero value is ready.
+type actionRates struct {
+	// mu guards the fields in it. Never held across I/O.
+	mu struct {
+		sync.Mutex
+		users map[string]*rate.Limiter
+	}
+}
+
+// take counts one action of a user, or returns an *api.OverloadedError.
+func (r *actionRates) take(user string, now time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.mu.users[user]
+	if l == nil {
+		if len(r.mu.users) >= tableAdminsMax || r.mu.users == nil {
+			r.mu.users = map[string]*rate.Limiter{}
+		}
+		l = rate.NewLimiter(tableActionsRate, tableActionsBurst)
+		r.mu.users[user] = l
+	}
+	if l.AllowN(now, 1) {
+		return nil
+	}
+	return &api.OverloadedError{Reason: fmt.Sprintf("user %s changes tables or rights more often than once a second", user), RetryAfter: time.Second}
+}
+
+// admit counts an action against the rate of a user who does not administer the cluster. It is called before the action.
+func (l *auditLog) admit(who *subject) error {
+	if l == nil || l.rules(who) {
+		return nil
+	}
+	return l.rates.take(who.owner(), time.Now())
 }
 
 func (l *auditLog) close() error {
@@ -63,7 +134,7 @@ func (l *auditLog) join(who *subject, r *joinRequest, err error) {
 		l.to.Refusal(rec)
 		return
 	}
-	l.write(rec)
+	l.logged(rec, l.to.Action(rec))
 }
 
 // refused notes that somebody was refused. It waits for nothing.
@@ -73,24 +144,38 @@ func (l *auditLog) refused(who *subject, action, on string, err error) {
 	}
 }
 
-// action writes down what somebody did, or tried to.
+// action records an action of an administrator.
 func (l *auditLog) action(who *subject, action, on string, err error) {
 	if l != nil {
-		l.write(auditRecord(who, action, on, err))
+		l.write(who, auditRecord(who, action, on, err), err)
 	}
 }
 
-// actionOnRows is action of what errors may name rows of, which are not written there: of an error there is the code alone.
+// actionOnRows is action for errors that may name rows: of an error it records the code alone.
 func (l *auditLog) actionOnRows(who *subject, action, on string, err error) {
 	if l != nil {
 		r := auditRecord(who, action, on, err)
 		r.Text = ""
-		l.write(r)
+		l.write(who, r, err)
 	}
 }
 
-func (l *auditLog) write(r audit.Record) {
-	if err := l.to.Action(r); err != nil {
+// write records an action where its subject's rights put it. One that was refused changed nothing and is a refusal,
+// which any user can cause at will.
+func (l *auditLog) write(who *subject, r audit.Record, err error) {
+	var denied *api.PermissionError
+	switch {
+	case err != nil && isRefusal(err) && !(errors.As(api.FromRPC(err), &denied) && denied.Executed):
+		l.to.Refusal(r)
+	case l.rules(who):
+		l.logged(r, l.to.Action(r))
+	default:
+		l.logged(r, l.to.TableAction(r))
+	}
+}
+
+func (l *auditLog) logged(r audit.Record, err error) {
+	if err != nil {
 		l.log.Error("an action was not written to the audit log", "who", r.Who, "action", r.Action, "on", r.On, "error", err)
 	}
 }

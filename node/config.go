@@ -48,6 +48,9 @@ type Config struct {
 	// certificate has ended one again: it asks the nodes of Join, which must be of the cluster
 	// that has made the token, and keeps what it gets in Security. It is not read otherwise.
 	TokenFile string
+	// AuditTo is where each record of the audit log goes, beside the folder of keys: audit.Journal, or the absolute path
+	// of a file that is appended to and never cut or renamed. Empty: nowhere else.
+	AuditTo string
 	// Zone is where the node is. Voters are spread across zones.
 	Zone string
 	// VoterStable is how long a voter must be gone before another node gets its vote,

@@ -28,8 +28,17 @@ func (n *Node) handleGrants() {
 			if !begin(c, &r.Options) {
 				return
 			}
-			err := n.regrant(c.Context(), subjectOf(c), method, &r)
-			n.audit.action(subjectOf(c), method, grantText(&r), err)
+			who := subjectOf(c)
+			_, _, err := n.administers(c.Context(), who, r.Table) // a caller without the right keeps no other waiting
+			if isRefusal(err) || errors.Is(err, api.ErrNoTable) {
+				n.audit.refused(who, method, grantText(&r), err)
+			} else if err == nil {
+				err = n.audit.admit(who)
+			}
+			if err == nil {
+				err = n.regrant(c.Context(), who, method, &r)
+				n.audit.action(who, method, grantText(&r), err)
+			}
 			if err != nil {
 				fail(c, err)
 				return
@@ -98,9 +107,6 @@ func (n *Node) administers(ctx context.Context, who *subject, tableName string) 
 
 // regrant gives or takes rights.
 func (n *Node) regrant(ctx context.Context, who *subject, method string, r *api.GrantRequest) error {
-	if _, _, err := n.administers(ctx, who, r.Table); err != nil { // who may not keeps nobody waiting
-		return err
-	}
 	rights, err := acl.ParseRights(r.Rights)
 	if err != nil {
 		return badRequest(err)

@@ -208,6 +208,9 @@ func (n *Node) letIn(c *rpc.Call, method string, g *guard) error {
 		}
 	}
 	t, err := n.may(who, g, name)
+	if err == nil && g.to == rightOfTable && g.change() {
+		err = n.audit.admit(who)
+	}
 	if err != nil {
 		return n.refuse(method, who, err)
 	}

@@ -60,6 +60,7 @@ func (a *app) commands() []*cobra.Command {
 
 		inGroup(groupTools, a.benchCommand()),
 		inGroup(groupTools, a.checkCommand()),
+		inGroup(groupTools, a.auditCommand()),
 		inGroup(groupTools, a.sstableCommand()),
 		inGroup(groupTools, a.completionCommand()),
 		inGroup(groupTools, a.manCommand()),

@@ -2,6 +2,8 @@ package audit
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -91,11 +93,16 @@ func read(t testing.TB, fs vfs.FS, name string) (all []line) {
 	return all
 }
 
+func sumOf(line string) string {
+	sum := sha256.Sum256([]byte(line))
+	return hex.EncodeToString(sum[:])
+}
+
 // TestLine holds the example of the package's doc.
 func TestLine(t *testing.T) {
-	const example = `{"time":"2027-01-01T12:00:00.000Z","node":"n1","kind":"principal","name":"ann","from":"10.0.0.9:4711","action":"drop_table","on":"table t","outcome":"done","request":"7f"}`
+	const example = `{"time":"2027-01-01T12:00:00.000Z","node":"n1","kind":"principal","name":"ann","from":"10.0.0.9:4711","action":"drop_table","on":"table t","outcome":"done","request":"7f","log":"audit","seq":1,"prev":""}`
 	var b bytes.Buffer
-	drop("t").encode(&b, "n1", 1)
+	first := chain{}.add(&b, "audit.log", drop("t").line("n1", 1))
 	if b.String() != example+"\n" {
 		t.Errorf("line is\n%s, want\n%s", b.String(), example)
 	}
@@ -107,8 +114,8 @@ func TestLine(t *testing.T) {
 		t.Error("doc.go shows another example")
 	}
 	b.Reset()
-	Record{From: "10.0.0.9:1", Action: "auth", Outcome: Refused, Code: "unauthenticated", Text: "unknown <token>", Time: noon.Add(time.Millisecond)}.encode(&b, "n1", 12)
-	if want := `{"time":"2027-01-01T12:00:00.001Z","node":"n1","kind":"anonymous","from":"10.0.0.9:1","action":"auth","outcome":"refused","code":"unauthenticated","text":"unknown <token>","repeated":12}` + "\n"; b.String() != want {
+	first.add(&b, "audit.log", Record{From: "10.0.0.9:1", Action: "auth", Outcome: Refused, Code: "unauthenticated", Text: "unknown <token>", Time: noon.Add(time.Millisecond)}.line("n1", 12))
+	if want := `{"time":"2027-01-01T12:00:00.001Z","node":"n1","kind":"anonymous","from":"10.0.0.9:1","action":"auth","outcome":"refused","code":"unauthenticated","text":"unknown <token>","repeated":12,"log":"audit","seq":2,"prev":"` + sumOf(example) + `"}` + "\n"; b.String() != want {
 		t.Errorf("line is\n%s, want\n%s", b.String(), want)
 	}
 }
@@ -127,7 +134,7 @@ func TestHostileTexts(t *testing.T) {
 	for _, text := range texts {
 		r := Record{Who: pki.Peer{Kind: pki.Principal, Name: text}, From: text, Action: text, On: text, Outcome: Failed, Code: text, Text: text, Request: text, Time: noon}
 		var b bytes.Buffer
-		r.encode(&b, text, 1)
+		r.line(text, 1).encode(&b)
 		if b.Len() > batchBytesMax/4 {
 			t.Errorf("%.20q: a record of %d bytes", text, b.Len())
 		}
@@ -145,7 +152,7 @@ func TestHostileTexts(t *testing.T) {
 		before := b.String()
 		r.clean()
 		b.Reset()
-		r.encode(&b, text, 1)
+		r.line(text, 1).encode(&b)
 		if b.String() != before {
 			t.Errorf("%.20q: cleaned twice it is another: %s, before %s", text, b.String(), before)
 		}
@@ -304,7 +311,7 @@ func TestRotation(t *testing.T) {
 			}
 		}
 		names, err := fs.ReadDir("/audit")
-		if err != nil || len(names) != files+1 { // and refusals.log
+		if err != nil || len(names) != files+2 { // and table-admins.log and refusals.log
 			t.Errorf("%d files: there are %v, %v", files, names, err)
 		}
 		total := int64(0)
@@ -315,7 +322,7 @@ func TestRotation(t *testing.T) {
 			}
 			total += size
 		}
-		if len(all) < 700*(files-1)+1 || total < int64(files-1)*batchBytesMax {
+		if len(all) < 450*(files-1)+1 || total < int64(files-1)*batchBytesMax {
 			t.Errorf("%d files: only %d records of %d bytes are left", files, len(all), total)
 		}
 	}
@@ -470,7 +477,7 @@ func TestRealFiles(t *testing.T) {
 		}
 		closed(t, l)
 	}
-	for name, want := range map[string]os.FileMode{"": 0o700, "audit.log": 0o600, "refusals.log": 0o600} {
+	for name, want := range map[string]os.FileMode{"": 0o700, "audit.log": 0o600, "table-admins.log": 0o600, "refusals.log": 0o600} {
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || info.Mode().Perm() != want {
 			t.Errorf("%q: %v, %v", name, info.Mode(), err)

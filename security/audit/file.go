@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/steledb/stele/internal/vfs"
 )
@@ -23,6 +24,9 @@ type file struct {
 
 	f    vfs.File
 	size int64
+	// chain is the place of the last line. head is the same for readers in other goroutines.
+	chain chain
+	head  atomic.Pointer[chain]
 	// torn tells that bytes behind size may have been written.
 	torn bool
 	// failed is why nothing more is written: after a failed fsync nobody knows what
@@ -32,8 +36,12 @@ type file struct {
 
 func openFile(fsys vfs.FS, dir, name string, bytesMax int64, files int) (*file, error) {
 	l := &file{fs: fsys, dir: dir, name: name, bytesMax: bytesMax, files: files}
+	l.head.Store(&chain{})
 	f, err := fsys.Open(l.path(0))
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) { // a new log, or a rotation was broken off
+		if err := l.resume(1); err != nil {
+			return nil, err
+		}
 		return l, l.begin()
 	}
 	if err != nil {
@@ -42,6 +50,9 @@ func openFile(fsys vfs.FS, dir, name string, bytesMax int64, files int) (*file, 
 	l.f = f
 	if l.size, err = f.Size(); err == nil {
 		err = l.repair()
+	}
+	if err == nil && l.size == 0 {
+		err = l.resume(1)
 	}
 	if err != nil {
 		_ = f.Close()
@@ -97,8 +108,10 @@ func (l *file) repair() error {
 		if n < 0 || !json.Valid(b[good:good+n]) {
 			break
 		}
+		l.chain = chainAfter(b[good : good+n])
 		good += n + 1
 	}
+	l.publish()
 	if int64(good) == l.size-from {
 		return nil
 	}
@@ -106,9 +119,66 @@ func (l *file) repair() error {
 	return l.f.Truncate(l.size)
 }
 
-// append writes lines, of at most batchBytesMax, durably. After an error none of them
+// resume takes the chain up from the end of the n-th file, if there is one.
+func (l *file) resume(n int) error {
+	f, err := l.fs.OpenRead(l.path(n))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	b := make([]byte, min(size, batchBytesMax))
+	if _, err := f.ReadAt(b, size-int64(len(b))); err != nil && len(b) > 0 {
+		return err
+	}
+	b = bytes.TrimSuffix(b, []byte("\n"))
+	if len(b) > 0 {
+		l.chain = chainAfter(b[bytes.LastIndexByte(b, '\n')+1:])
+	}
+	l.publish()
+	return nil
+}
+
+func (l *file) publish() {
+	c := l.chain
+	l.head.Store(&c)
+}
+
+// append writes lines durably, a batch at a time. It returns how many of them are written, and the bytes of those.
+func (l *file) append(lines ...*line) (written int, text []byte, err error) {
+	for written < len(lines) {
+		var batch, one bytes.Buffer
+		next, n := l.chain, 0
+		for _, line := range lines[written:] {
+			one.Reset()
+			after := next.add(&one, l.name, line)
+			if n > 0 && batch.Len()+one.Len() > batchBytesMax {
+				break
+			}
+			batch.Write(one.Bytes())
+			next = after
+			n++
+		}
+		if err := l.appendBatch(batch.Bytes()); err != nil {
+			return written, text, err
+		}
+		l.chain = next
+		l.publish()
+		written += n
+		text = append(text, batch.Bytes()...)
+	}
+	return written, text, nil
+}
+
+// appendBatch writes lines, of at most batchBytesMax, durably. After an error none of them
 // counts as written.
-func (l *file) append(lines []byte) error {
+func (l *file) appendBatch(lines []byte) error {
 	if l.failed != nil {
 		return l.failed
 	}

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,16 +31,22 @@ type Config struct {
 	FS vfs.FS
 	// Now is the clock: time.Now.
 	Now func() time.Time
-	// Logger gets refusals that could not be written. Nil discards.
+	// Sink gets each record once it is written here; Close closes it. Nil: there is none.
+	Sink Sink
+	// Logger gets the ends of the chains, each hour, and records that could not be written.
+	// Nil discards.
 	Logger *slog.Logger
 }
+
+// filesKept is the number of files of each kind that nodes keep.
+const filesKept = 8
 
 func (c Config) withDefaults() (Config, error) {
 	if c.BytesMax == 0 {
 		c.BytesMax = 16 << 20
 	}
 	if c.Files == 0 {
-		c.Files = 8
+		c.Files = filesKept
 	}
 	if c.FS == nil {
 		c.FS = vfs.OS()
@@ -68,8 +73,12 @@ const (
 	flushEvery = time.Second
 	// repeatEvery is how often refusals that are alike are written.
 	repeatEvery = time.Minute
-	// refusalsMax bounds the refusals that are told apart.
-	refusalsMax = 1000
+	// refusalsMax bounds the refusals that are told apart, and refusalsOfOne those of one principal, or of one
+	// host without a credential.
+	refusalsMax   = 1000
+	refusalsOfOne = 20
+	// headsEvery is how often the ends of the chains are logged.
+	headsEvery = time.Hour
 )
 
 // Log is a node's audit log. It is safe for concurrent use.
@@ -81,22 +90,30 @@ type Log struct {
 	// actions guards the fields in it, also while they are written.
 	actions struct {
 		sync.Mutex
-		file   *file
-		closed bool
+		file, tables *file // of the cluster's administrators, and of those of tables
+		closed       bool
 	}
 	// refusals is written by flush alone, once it runs.
 	refusals *file
+	ship     *shipper // nil without a sink
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
 		alike  map[likeness]*refusal
-		others refusal // what alike has no room for
+		kinds  map[requester]int // of alike, by who was refused
+		others refusal           // what exceeds refusalsMax
 	}
 }
 
 // likeness is what refusals that are counted together have in common.
-type likeness struct{ kind, name, host, action, on, code string }
+type likeness struct {
+	requester
+	from, action, on, code string
+}
+
+// requester is a principal or node; or a host, of requests without a credential.
+type requester struct{ kind, name, host string }
 
 // refusal is refusals that are alike.
 type refusal struct {
@@ -118,33 +135,62 @@ func Open(cfg Config) (*Log, error) {
 		return nil, err
 	}
 	l := &Log{cfg: cfg}
-	if l.actions.file, err = openFile(cfg.FS, cfg.Dir, "audit.log", cfg.BytesMax, cfg.Files); err != nil {
-		return nil, err
+	var opened []*file
+	for _, to := range []struct {
+		file **file
+		name string
+	}{{&l.actions.file, "audit.log"}, {&l.actions.tables, "table-admins.log"}, {&l.refusals, "refusals.log"}} {
+		f, err := openFile(cfg.FS, cfg.Dir, to.name, cfg.BytesMax, cfg.Files)
+		if err != nil {
+			for _, f := range opened {
+				err = errors.Join(err, f.close())
+			}
+			return nil, err
+		}
+		*to.file, opened = f, append(opened, f)
 	}
-	if l.refusals, err = openFile(cfg.FS, cfg.Dir, "refusals.log", cfg.BytesMax, cfg.Files); err != nil {
-		return nil, errors.Join(err, l.actions.file.close())
-	}
-	l.mu.alike = map[likeness]*refusal{}
+	l.mu.alike, l.mu.kinds = map[likeness]*refusal{}, map[requester]int{}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
+	if cfg.Sink != nil {
+		l.ship = newShipper(cfg.Sink, cfg.Logger)
+		l.tasks.Go(func() { l.ship.run(ctx) })
+	}
+	l.logHeads()
 	l.tasks.Go(func() { l.flushLoop(ctx) })
 	return l, nil
 }
 
-// Action writes an action down. When it returns nil the record is durable. Errors: those
-// of the disk, ErrClosed.
-func (l *Log) Action(r Record) error {
+// logHeads logs the ends of the chains: what is cut off a log afterwards is missed by them.
+func (l *Log) logHeads() {
+	for _, f := range []*file{l.actions.file, l.actions.tables, l.refusals} {
+		if head := f.head.Load(); head.seq > 0 {
+			l.cfg.Logger.Info("end of the audit log", "file", f.name, "seq", head.seq, "sha256", head.prev())
+		}
+	}
+}
+
+// Action records an action of an administrator of the cluster, or of a node. When it returns nil the record is durable.
+// Errors: those of the disk, ErrClosed.
+func (l *Log) Action(r Record) error { return l.action(l.actions.file, r) }
+
+// TableAction is Action for administrators of single tables: nothing that they do displaces what the cluster's
+// administrators did.
+func (l *Log) TableAction(r Record) error { return l.action(l.actions.tables, r) }
+
+func (l *Log) action(to *file, r Record) error {
 	if r.Time.IsZero() {
 		r.Time = l.cfg.Now()
 	}
-	var b bytes.Buffer
-	r.encode(&b, l.cfg.Node, 1)
+	one := r.line(l.cfg.Node, 1)
 	l.actions.Lock()
 	defer l.actions.Unlock()
 	if l.actions.closed {
 		return ErrClosed
 	}
-	return l.actions.file.append(b.Bytes())
+	_, text, err := to.append(one)
+	l.ship.add(text)
+	return err
 }
 
 // Refusal notes a refusal, to be written soon. It waits for nothing.
@@ -157,13 +203,22 @@ func (l *Log) Refusal(r Record) {
 	if err != nil {
 		host = r.From
 	}
-	key := likeness{r.Who.Kind.String(), clean(r.Who.Name), clean(host), clean(r.Action), clean(r.On), clean(r.Code)}
+	by := requester{kind: r.Who.Kind.String(), name: clean(r.Who.Name)}
+	if by.name == "" {
+		by.host = clean(host)
+	}
+	key := likeness{by, clean(host), clean(r.Action), clean(r.On), clean(r.Code)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	to := l.mu.alike[key]
+	if to == nil && l.mu.kinds[by] >= refusalsOfOne-1 { // one more, for all further kinds
+		key, r = likeness{requester: by}, Record{Who: r.Who, From: r.From, Time: r.Time, Action: "various", Outcome: Refused, Text: "more kinds of refusals than are recorded one by one of one requester"}
+		to = l.mu.alike[key]
+	}
 	if to == nil && len(l.mu.alike) < refusalsMax {
 		to = &refusal{}
 		l.mu.alike[key] = to
+		l.mu.kinds[by]++
 	}
 	if to == nil {
 		to = &l.mu.others
@@ -176,12 +231,15 @@ func (l *Log) Refusal(r Record) {
 }
 
 func (l *Log) flushLoop(ctx context.Context) {
-	tick := time.NewTicker(flushEvery)
+	tick, heads := time.NewTicker(flushEvery), time.NewTicker(headsEvery)
 	defer tick.Stop()
+	defer heads.Stop()
 	for {
 		select {
 		case <-tick.C:
 			l.flush(false)
+		case <-heads.C:
+			l.logHeads()
 		case <-ctx.Done():
 			l.flush(true)
 			return
@@ -191,28 +249,20 @@ func (l *Log) flushLoop(ctx context.Context) {
 
 // flush writes refusals that are new, and each minute those that were repeated; or all.
 func (l *Log) flush(all bool) {
-	var batch, one bytes.Buffer
-	waits := int64(0) // refusals in batch
-	write := func() {
-		if waits == 0 {
-			return
-		}
-		if err := l.refusals.append(batch.Bytes()); err != nil {
-			l.cfg.Logger.Error("refusals were not written to the audit log", "refusals", waits, "error", err)
-		}
-		batch.Reset()
-		waits = 0
+	due := l.due(all)
+	lines := make([]*line, len(due))
+	for i := range due {
+		lines[i] = due[i].first.line(l.cfg.Node, due[i].count)
 	}
-	for _, r := range l.due(all) {
-		one.Reset()
-		r.first.encode(&one, l.cfg.Node, r.count)
-		if batch.Len()+one.Len() > batchBytesMax {
-			write()
+	written, text, err := l.refusals.append(lines...)
+	l.ship.add(text)
+	if err != nil {
+		lost := int64(0)
+		for _, r := range due[written:] {
+			lost += r.count
 		}
-		batch.Write(one.Bytes())
-		waits += r.count
+		l.cfg.Logger.Error("refusals were not written to the audit log", "refusals", lost, "error", err)
 	}
-	write()
 }
 
 // due takes the refusals that are to be written, in order of time.
@@ -230,6 +280,9 @@ func (l *Log) due(all bool) []refusal {
 	for key, r := range l.mu.alike {
 		if r.count == 0 && now.Sub(r.written) >= repeatEvery {
 			delete(l.mu.alike, key)
+			if l.mu.kinds[key.requester]--; l.mu.kinds[key.requester] == 0 {
+				delete(l.mu.kinds, key.requester)
+			}
 			continue
 		}
 		take(r)
@@ -250,5 +303,6 @@ func (l *Log) Close() error {
 	}
 	l.cancel()
 	l.tasks.Wait()
-	return errors.Join(l.actions.file.close(), l.refusals.close())
+	l.logHeads()
+	return errors.Join(l.ship.close(), l.actions.file.close(), l.actions.tables.close(), l.refusals.close())
 }

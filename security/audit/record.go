@@ -63,6 +63,9 @@ type line struct {
 	Text     string `json:"text,omitempty"`
 	Request  string `json:"request,omitempty"`
 	Repeated int64  `json:"repeated,omitempty"`
+	Log      string `json:"log"`
+	Seq      uint64 `json:"seq"`
+	Prev     string `json:"prev"`
 }
 
 const timeForm = "2006-01-02T15:04:05.000Z"
@@ -74,19 +77,24 @@ func (r *Record) clean() {
 	}
 }
 
-// encode appends the record's line to b.
-func (r Record) encode(b *bytes.Buffer, node string, repeated int64) {
+// line returns the record as it is written, without its place in a chain.
+func (r Record) line(node string, repeated int64) *line {
 	r.clean()
-	l := line{
+	l := &line{
 		Time: r.Time.UTC().Format(timeForm), Node: clean(node), Kind: r.Who.Kind.String(), Name: r.Who.Name,
 		From: r.From, Action: r.Action, On: r.On, Outcome: r.Outcome.String(), Code: r.Code, Text: r.Text, Request: r.Request,
 	}
 	if repeated > 1 {
 		l.Repeated = repeated
 	}
+	return l
+}
+
+// encode appends the line to b, and a line feed.
+func (l *line) encode(b *bytes.Buffer) {
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(&l) // strings and a number; it ends the line
+	_ = e.Encode(l) // strings and numbers: it cannot fail
 }
 
 // textBytesMax bounds each text of a record: names have at most 64 bytes, addresses less.

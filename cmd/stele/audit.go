@@ -1,0 +1,177 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/security/audit"
+)
+
+func (a *app) auditCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "audit",
+		Short:   "Verify the audit log of a node",
+		Long:    `Verify the audit log of a node: who did what to the cluster, and who was refused.`,
+		Example: `  stele audit verify /var/lib/stele/security/audit`,
+		Args:    unknownVerb,
+		RunE:    needVerb,
+	}
+	cmd.AddCommand(a.auditVerifyCommand())
+	return cmd
+}
+
+// chainJSON is a log as --json prints it.
+type chainJSON struct {
+	Node      string `json:"node"`
+	Log       string `json:"log"`
+	First     uint64 `json:"first"`
+	Last      uint64 `json:"last"`
+	From      string `json:"from,omitempty"`
+	To        string `json:"to,omitempty"`
+	Head      string `json:"head,omitempty"`
+	Unchained int    `json:"unchained,omitempty"`
+}
+
+func (a *app) auditVerifyCommand() *cobra.Command {
+	var texts []string
+	cmd := &cobra.Command{
+		Use:   "verify FOLDER|FILE|-",
+		Short: "Find lines of an audit log that were changed or removed",
+		Long: `Find lines of an audit log that were changed, removed, repeated or moved. Each line holds
+the SHA-256 of the line before it. FOLDER is that of a node, below its keys. FILE is what
+audit_to names, or an export of the journal, of any number of nodes; - is standard input.
+
+Lines that were cut off the end, or a log that was made up as a whole, show only against
+an end that was noted elsewhere: give it with --head. This command prints the end of each
+log, and a node writes it to its own log each hour, when it starts and when it stops.
+
+The first lines list the problems, each with file and line; then one line for each log.
+Exit codes: 0 all is as it was written, 5 something is not.`,
+		Example: `  stele audit verify /var/lib/stele/security/audit
+  journalctl -t stele-audit -o cat | stele audit verify -
+  stele audit verify /var/lib/stele/security/audit --head audit:17:5d1c...`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var heads []audit.Head
+			for _, text := range texts {
+				h, err := audit.ParseHead(text)
+				if err != nil {
+					return usagef("", "--head: %v", err)
+				}
+				heads = append(heads, h)
+			}
+			chains, err := a.verifyAudit(args[0], heads)
+			tampered := tampersOf(err)
+			if err != nil && len(tampered) == 0 {
+				return err
+			}
+			if err := a.printAudit(chains, tampered); err != nil || len(tampered) == 0 {
+				return err
+			}
+			return quietly(exitUnhealthy)
+		},
+	}
+	cmd.Flags().StringArrayVar(&texts, "head", nil, "end of a log that was noted before, as `LOG:SEQ:SHA256`; may be given several times")
+	return cmd
+}
+
+// verifyAudit verifies a folder, a file or standard input. The folder of a node's keys stands for its audit log.
+func (a *app) verifyAudit(path string, heads []audit.Head) ([]audit.Chain, error) {
+	if path == "-" {
+		return audit.Verify("standard input", a.in, heads)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		if below := filepath.Join(path, "audit"); exists(below) {
+			path = below
+		}
+		return audit.VerifyFolder(path, heads)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return audit.Verify(path, f, heads)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// problemsOf returns the problems that an error is made of; none of another error.
+func tampersOf(err error) (all []*audit.TamperError) {
+	var many interface{ Unwrap() []error }
+	if errors.As(err, &many) {
+		for _, err := range many.Unwrap() {
+			all = append(all, tampersOf(err)...)
+		}
+		return all
+	}
+	var one *audit.TamperError
+	if errors.As(err, &one) {
+		all = append(all, one)
+	}
+	return all
+}
+
+// printAudit prints problems, and what logs there are.
+func (a *app) printAudit(chains []audit.Chain, problems []*audit.TamperError) error {
+	for _, p := range problems {
+		var err error
+		if a.json {
+			err = a.printJSON(map[string]any{"file": p.File, "line": p.Line, "error": p.Reason})
+		} else {
+			_, err = fmt.Fprintln(a.out, escapeText(p.Error()))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	g := newGrid("NODE", "LOG", "LINES", "FROM", "TO", "END")
+	for _, c := range chains {
+		j := chainJSON{Node: c.Node, Log: c.Log, First: c.First, Last: c.Last, From: c.From, To: c.To, Unchained: c.Unchained}
+		if c.Last > 0 {
+			j.Head = fmt.Sprintf("%s:%d:%s", c.Log, c.Last, c.Sum)
+		}
+		if a.json {
+			if err := a.printJSON(j); err != nil {
+				return err
+			}
+			continue
+		}
+		g.add(escapeText(c.Node), c.Log, fmt.Sprintf("%d-%d", c.First, c.Last), orElse(escapeText(c.From), "-"), orElse(escapeText(c.To), "-"), orElse(j.Head, "-"))
+	}
+	if a.json {
+		return nil
+	}
+	return a.print(g)
+}
+
+// checkAuditTo checks the second place of the audit log.
+func checkAuditTo(s string) error {
+	if s == "auto" || s == "off" || s == audit.Journal || filepath.IsAbs(s) {
+		return nil
+	}
+	return usagef("", "%q is none of auto, off, journal and an absolute path", s)
+}
+
+// auditTo returns the second place of the audit log, empty if there is none.
+func auditTo(setting string) string {
+	switch {
+	case setting == "off", setting == "auto" && !inJournal():
+		return ""
+	case setting == "auto":
+		return audit.Journal
+	}
+	return setting
+}

@@ -1,0 +1,36 @@
+package node
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+)
+
+// TestActionRates: a user who administers tables has a burst of actions, and then one a second; the rates of users are apart.
+func TestActionRates(t *testing.T) {
+	var r actionRates
+	now := time.Now()
+	take := func(user string, n int) (taken int) {
+		for range n {
+			err := r.take(user, now)
+			if err == nil {
+				taken++
+			} else if !errors.Is(err, api.ErrOverloaded) {
+				t.Fatal(err)
+			}
+		}
+		return taken
+	}
+	if n := take("ann", 1000); n != tableActionsBurst {
+		t.Errorf("a burst of %d, want %d", n, tableActionsBurst)
+	}
+	if n := take("bob", 1); n != 1 {
+		t.Error("another user has to wait")
+	}
+	now = now.Add(10 * time.Second)
+	if n := take("ann", 1000); n != 10 {
+		t.Errorf("%d actions in 10 s, want 10", n)
+	}
+}
