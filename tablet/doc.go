@@ -103,6 +103,8 @@
 //	                           and freezes them
 //	minorLoop                  started by Open, ends with Close; writes memtables out
 //	mergeLoop                  the same; merging and major compactions
+//	their compactions          one goroutine for each, one of each loop at work; more only
+//	                           while they wait for METADATA, the log or a lock: see turn
 //	timerLoop                  the same; looks for what is due
 //	pinLoop                    the same; reads files of in-memory groups into memory
 //	deleteLoop                 the same; deletes the blobs of replaced files, and abandoned logs

@@ -204,5 +204,5 @@ func (r *recovery) toFiles(ctx context.Context, sources []source) error {
 	if err != nil {
 		return err
 	}
-	return t.addFiles(v, files, r.maxSeq, t.stamped.Load(), func(*view) {})
+	return t.addFiles(ctx, v, files, r.maxSeq, t.stamped.Load(), func(*view) {})
 }

@@ -45,7 +45,7 @@ func pickMerge(sizes []int64, filesMerge int) (from, to int) {
 // mergeDue runs the merging compactions that the tablet's file counts call for,
 // or a major compaction if its period is over.
 func (t *Tablet) mergeDue(ctx context.Context) error {
-	if !t.server.cfg.Now().Before(t.majorDue()) {
+	if t.majorIsDue() {
 		if err := t.flush(ctx); err != nil {
 			return err
 		}
@@ -53,6 +53,37 @@ func (t *Tablet) mergeDue(ctx context.Context) error {
 	}
 	t.mergeMu.Lock()
 	defer t.mergeMu.Unlock()
+	return t.mergeLocked(ctx)
+}
+
+// mergeIfFree is mergeDue if minorMu and mergeMu are free. Otherwise it returns false: their holder may wait for the
+// metadata of this tablet, and other tablets must not.
+func (t *Tablet) mergeIfFree(ctx context.Context) (free bool, err error) {
+	due := t.majorIsDue()
+	if due {
+		waiting(ctx, func() { err = t.server.commits.Barrier(t.freeze) })
+		if err != nil {
+			return true, closedError(err)
+		}
+		if free, err = t.minorIfFree(ctx); !free || err != nil {
+			return free, err
+		}
+		t.server.releaseLogs()
+	}
+	if !t.mergeMu.TryLock() {
+		return false, nil
+	}
+	defer t.mergeMu.Unlock()
+	if due {
+		return true, t.majorLocked(ctx)
+	}
+	return true, t.mergeLocked(ctx)
+}
+
+func (t *Tablet) majorIsDue() bool { return !t.server.cfg.Now().Before(t.majorDue()) }
+
+// mergeLocked runs the merging compactions that are due, with mergeMu held.
+func (t *Tablet) mergeLocked(ctx context.Context) error {
 	ctx, done := t.interruptible(ctx)
 	defer done()
 	for {
@@ -90,6 +121,11 @@ func (t *Tablet) mergeDue(ctx context.Context) error {
 func (t *Tablet) major(ctx context.Context) error {
 	t.mergeMu.Lock()
 	defer t.mergeMu.Unlock()
+	return t.majorLocked(ctx)
+}
+
+// majorLocked is major with mergeMu held.
+func (t *Tablet) majorLocked(ctx context.Context) error {
 	ctx, done := t.interruptible(ctx)
 	defer done()
 	began := t.server.cfg.Now()
@@ -104,7 +140,7 @@ func (t *Tablet) major(ctx context.Context) error {
 			return err
 		}
 		t.server.stats.majors.Add(1)
-		_, err = t.changeMeta(stamp, func(*view) {})
+		_, err = t.changeMeta(ctx, stamp, func(*view) {})
 		return err
 	}
 	for i := range v.groups {
@@ -117,7 +153,7 @@ func (t *Tablet) major(ctx context.Context) error {
 		}
 	}
 	t.server.stats.majors.Add(1)
-	_, err = t.changeMeta(stamp, func(*view) {})
+	_, err = t.changeMeta(ctx, stamp, func(*view) {})
 	return err
 }
 
@@ -139,8 +175,8 @@ func (t *Tablet) mergeFiles(ctx context.Context, v *view, g *group, from, to int
 	may := func(*Meta) error { return nil }
 	change := func(m *Meta) { m.replaceFiles(g.name, old, addedMeta) }
 	if added == nil || len(added.warm) == 0 || s.behind() {
-		err = t.replaceFiles(may, files, old, change, func(v *view) { v.replace(g.name, old, added) })
-	} else if err = t.replaceFiles(may, files, old, change, func(*view) {}); err == nil {
+		err = t.replaceFiles(ctx, may, files, old, change, func(v *view) { v.replace(g.name, old, added) })
+	} else if err = t.replaceFiles(ctx, may, files, old, change, func(*view) {}); err == nil {
 		t.handOver(ctx, g.name, old, added)
 	}
 	if err == nil {
@@ -167,7 +203,7 @@ func (t *Tablet) regroup(ctx context.Context, v *view) error {
 		}
 		return nil
 	}
-	err = t.replaceFiles(may, files, old, func(m *Meta) { m.regroup(old, files) }, func(v *view) { v.regroup(old, files) })
+	err = t.replaceFiles(ctx, may, files, old, func(m *Meta) { m.regroup(old, files) }, func(v *view) { v.regroup(old, files) })
 	if err == nil {
 		t.server.stats.merges.Add(1)
 	}
@@ -260,8 +296,8 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, whole
 
 // replaceFiles makes the change by which files, by group, stand for the old ones, if it may. If it fails,
 // files are given up.
-func (t *Tablet) replaceFiles(may func(*Meta) error, files map[string]*file, old []*file, change func(*Meta), install func(*view)) error {
-	unclear, err := t.changeMetaIf(may, change, install)
+func (t *Tablet) replaceFiles(ctx context.Context, may func(*Meta) error, files map[string]*file, old []*file, change func(*Meta), install func(*view)) error {
+	unclear, err := t.changeMetaIf(ctx, may, change, install)
 	if err != nil {
 		discard(files, unclear)
 		return err
@@ -347,29 +383,47 @@ func (t *Tablet) flushAndCompact(ctx context.Context, major bool) error {
 	})
 }
 
+// mergeLoop runs the merging and major compactions that are due, one tablet at a time: see turn.
 func (s *Server) mergeLoop() {
+	turn := newTurn()
 	for {
 		select {
 		case <-s.closing:
 			return
 		case <-s.mergeQueue.wake:
 		}
-		for t := s.mergeQueue.take(); t != nil; t = s.mergeQueue.take() {
-			err := s.withRoom(s.ctx, func() error { return t.mergeDue(s.ctx) })
-			if err == nil || errors.Is(err, errUnloaded) {
-				continue
+		for {
+			turn.take()
+			t := s.mergeQueue.take()
+			if t == nil {
+				turn.pass()
+				break
 			}
-			if errors.Is(err, errInterrupted) {
-				s.mergeQueue.add(t) // it may be served on; what interrupts holds mergeMu
-				continue
-			}
-			if s.ctx.Err() != nil {
-				return
-			}
-			s.log.Error("compaction", "tablet", t.id, "error", err)
-			if !errors.Is(err, blobfs.ErrDiskFull) {
-				continue // damaged files do not heal: the timer comes back to them
-			}
+			s.background.Go(func() {
+				defer turn.pass()
+				s.mergeQueued(turn.with(s.ctx), t)
+			})
+		}
+	}
+}
+
+// mergeQueued compacts a tablet, or has that done later.
+func (s *Server) mergeQueued(ctx context.Context, t *Tablet) {
+	free := true
+	err := s.withRoom(ctx, func() (err error) {
+		free, err = t.mergeIfFree(ctx)
+		return err
+	})
+	switch {
+	case !free:
+		time.AfterFunc(busyPause, func() { s.mergeQueue.add(t) })
+	case err == nil || errors.Is(err, errUnloaded):
+	case errors.Is(err, errInterrupted):
+		s.mergeQueue.add(t) // it may be served on; what interrupts holds mergeMu
+	case s.ctx.Err() != nil:
+	default:
+		s.log.Error("compaction", "tablet", t.id, "error", err)
+		if errors.Is(err, blobfs.ErrDiskFull) { // damaged files do not heal: the timer comes back to them
 			s.mergeQueue.add(t)
 			s.sleep(retryPauseMax)
 		}

@@ -23,8 +23,8 @@ func (t *Tablet) minor(ctx context.Context) error {
 	return t.minorLocked(ctx)
 }
 
-// minorIfFree is minor if minorMu is free, and else does nothing and returns false: who
-// holds it may wait for the metadata of one tablet, and the others shall not.
+// minorIfFree is minor if minorMu is free. Otherwise it does nothing and returns false: its holder may wait for the
+// metadata of this tablet, and other tablets must not.
 func (t *Tablet) minorIfFree(ctx context.Context) (bool, error) {
 	if !t.minorMu.TryLock() {
 		return false, nil
@@ -66,14 +66,14 @@ func (t *Tablet) minorOnce(ctx context.Context) error {
 	if planted.On(planted.RedoTooFar) {
 		redo = t.applied.Load()
 	}
-	err = t.addFiles(v, files, redo, last.stamped, func(n *view) { n.frozen = n.frozen[len(v.frozen):] })
+	err = t.addFiles(ctx, v, files, redo, last.stamped, func(n *view) { n.frozen = n.frozen[len(v.frozen):] })
 	if err != nil {
 		return err
 	}
 	for _, m := range v.frozen {
 		m.release()
 		if m.onWritten != nil {
-			m.onWritten()
+			waiting(ctx, m.onWritten)
 		}
 	}
 	t.server.stats.minors.Add(1)
@@ -83,7 +83,7 @@ func (t *Tablet) minorOnce(ctx context.Context) error {
 
 // addFiles makes files, by group, the newest of the tablet, and redo its redo point.
 // They were written by view v. If it fails, the files are given up; errRegrouped means that they are to be written anew.
-func (t *Tablet) addFiles(v *view, files map[string]*file, redo uint64, stamped int64, install func(n *view)) error {
+func (t *Tablet) addFiles(ctx context.Context, v *view, files map[string]*file, redo uint64, stamped int64, install func(n *view)) error {
 	may := func(m *Meta) error {
 		for _, f := range files {
 			if f.meta.RowDeletions > 0 && m.newGroups(v) {
@@ -92,7 +92,7 @@ func (t *Tablet) addFiles(v *view, files map[string]*file, redo uint64, stamped 
 		}
 		return nil
 	}
-	unclear, err := t.changeMetaIf(may, func(m *Meta) {
+	unclear, err := t.changeMetaIf(ctx, may, func(m *Meta) {
 		m.Redo = max(m.Redo, redo)
 		m.Stamped = max(m.Stamped, stamped)
 		for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -172,47 +172,73 @@ func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, by
 // pressure the largest memtable, and when the commit log grows too long the one
 // that holds its oldest record.
 func (s *Server) minorLoop() {
-	var stuck *Tablet // whose failure is told as what blocks
+	w := minorWork{s: s, turn: newTurn()}
 	for {
 		select {
 		case <-s.closing:
 			return
 		case <-s.minorQueue.wake:
 		}
-		for {
-			t := s.minorQueue.take()
-			if t == nil {
-				if !s.relieve() {
-					break
-				}
-				continue
-			}
-			free, err := t.minorIfFree(s.ctx)
-			if !free {
-				s.minorQueue.add(t)
-				s.sleep(busyPause)
-				continue
-			}
-			if err == nil || errors.Is(err, errUnloaded) {
-				t.minorFailures = 0
-				if stuck == t || s.writesBlocked() != nil { // a full disk has room again
-					s.blocked.Store(nil)
-				}
-				s.mergeQueue.add(t)
-				s.releaseLogs()
-				continue
-			}
-			if s.ctx.Err() != nil {
-				return
-			}
-			pause := min(retryPauseMin<<min(t.minorFailures, 10), retryPauseMax)
-			t.minorFailures++
-			s.log.Error("minor compaction", "tablet", t.id, "error", err, "retry in", pause)
-			stuck = t
-			s.blocked.Store(&err)
-			// The other tablets do not wait for this one.
-			time.AfterFunc(pause, func() { s.minorQueue.add(t) })
+		for more := true; more; {
+			more = w.next()
 		}
+	}
+}
+
+// minorWork is what minorLoop does, one tablet at a time: see turn.
+type minorWork struct {
+	s    *Server
+	turn turn
+	// stuck is the tablet whose failure is reported as what blocks writes. Guarded by turn.
+	stuck *Tablet
+}
+
+// next begins to write a tablet out, or freezes a memtable. It returns false if neither is to be done.
+func (w *minorWork) next() bool {
+	w.turn.take()
+	t := w.s.minorQueue.take()
+	if t == nil {
+		defer w.turn.pass()
+		return w.s.relieve()
+	}
+	t.minorPending.Store(true)
+	w.s.background.Go(func() {
+		defer w.s.minorQueue.wakeUp()
+		defer w.turn.pass()
+		w.write(t)
+	})
+	return true
+}
+
+// write writes a tablet out. If that fails, it is tried again later, and the other tablets do not wait for it.
+func (w *minorWork) write(t *Tablet) {
+	s := w.s
+	again := func(pause time.Duration) {
+		time.AfterFunc(pause, func() {
+			t.minorPending.Store(false)
+			s.minorQueue.add(t)
+		})
+	}
+	free, err := t.minorIfFree(w.turn.with(s.ctx))
+	switch {
+	case !free:
+		again(busyPause)
+	case err == nil || errors.Is(err, errUnloaded):
+		t.minorPending.Store(false)
+		t.minorFailures = 0
+		if w.stuck == t || s.writesBlocked() != nil { // a full disk has room again
+			s.blocked.Store(nil)
+		}
+		s.mergeQueue.add(t)
+		s.releaseLogs()
+	case s.ctx.Err() != nil:
+	default:
+		pause := min(retryPauseMin<<min(t.minorFailures, 10), retryPauseMax)
+		t.minorFailures++
+		s.log.Error("minor compaction", "tablet", t.id, "error", err, "retry in", pause)
+		w.stuck = t
+		s.blocked.Store(&err)
+		again(pause)
 	}
 }
 
@@ -221,7 +247,7 @@ func (s *Server) minorLoop() {
 const (
 	retryPauseMin = 100 * time.Millisecond
 	retryPauseMax = 10 * time.Second
-	busyPause     = 5 * time.Millisecond // while a tablet is being split or written out by another
+	busyPause     = 5 * time.Millisecond // while a tablet is being split, merged or compacted by another
 )
 
 // sleep waits for d or until the server closes.
@@ -257,7 +283,7 @@ func (s *Server) relieve() bool {
 	case s.pressed.Swap(false) || s.memtables.Load() > s.cfg.MemtablesBytesMax*5/8:
 		most := int64(0)
 		for _, t := range s.allTablets() {
-			if n := t.activeBytes(); n > most && t.minorFailures == 0 {
+			if n := t.activeBytes(); n > most && !t.minorPending.Load() {
 				victim, most = t, n
 			}
 		}
@@ -269,8 +295,8 @@ func (s *Server) relieve() bool {
 			}
 		}
 	}
-	// One that cannot be written out is tried again in its time; freezing more of it is of no use.
-	if victim == nil || victim.minorFailures > 0 {
+	// A tablet that is being written out, or is to be tried again, releases no memory sooner if more of it is frozen.
+	if victim == nil || victim.minorPending.Load() {
 		return false
 	}
 	return s.commits.Barrier(victim.freeze) == nil

@@ -71,3 +71,151 @@ func TestOneTabletIsStuck(t *testing.T) {
 		t.Errorf("the other tablet was written out only after %v, and %d tries of the one that is stuck", took, m.tries.Load())
 	}
 }
+
+// hungMetadata answers nothing about one tablet until it is released: it saves nothing of it, and does not split it.
+type hungMetadata struct {
+	Metadata
+	id      uint64
+	asked   chan struct{} // has a value once something was asked about the tablet
+	release chan struct{}
+}
+
+func hangMetadata(t *testing.T, s *fleetServer, id uint64) *hungMetadata {
+	m := &hungMetadata{Metadata: s.cfg.Metadata, id: id, asked: make(chan struct{}, 1), release: make(chan struct{})}
+	s.cfg.Metadata = m
+	t.Cleanup(m.end)
+	return m
+}
+
+func (m *hungMetadata) end() {
+	select {
+	case <-m.release:
+	default:
+		close(m.release)
+	}
+}
+
+func (m *hungMetadata) wait(id uint64) {
+	if id != m.id {
+		return
+	}
+	select {
+	case m.asked <- struct{}{}:
+	default:
+	}
+	<-m.release
+}
+
+func (m *hungMetadata) Save(ctx context.Context, meta *Meta, gen uint64) (uint64, error) {
+	m.wait(meta.ID)
+	return m.Metadata.Save(ctx, meta, gen)
+}
+
+func (m *hungMetadata) Split(ctx context.Context, lower, upper *Meta, gen uint64) (uint64, error) {
+	m.wait(upper.ID)
+	return m.Metadata.Split(ctx, lower, upper, gen)
+}
+
+// within waits for a condition.
+func within(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+func filesAndFrozen(t *testing.T, x *Tablet) (files, frozen int) {
+	t.Helper()
+	v, _, err := x.acquire()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.release()
+	for i := range v.groups {
+		files += len(v.groups[i].files)
+	}
+	return files, len(v.frozen)
+}
+
+// TestMetadataOfOneTabletHangs: while a change of one tablet's metadata has no known outcome, be it a split or what a
+// compaction saves, the other tablets of its server have their minor and merging compactions.
+func TestMetadataOfOneTabletHangs(t *testing.T) {
+	for _, what := range []string{"split", "minor compaction", "merging compaction", "major compaction"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := newFleet(t, Config{FilesMerge: 4}, 1, "f:").servers[0]
+			if _, err := s.Split(t.Context(), 1, []byte("row012")); err != nil {
+				t.Fatal(err)
+			}
+			all := s.allTablets()
+			stuck, well := all[0], all[1]
+			write := func(x *Tablet, row string, flushes int) {
+				t.Helper()
+				for range flushes {
+					if _, err := applySync(s.Server, row, setCell(row)); err != nil {
+						t.Fatal(err)
+					}
+					if err := x.flush(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			freeze := func(x *Tablet, row string) {
+				t.Helper()
+				if _, err := applySync(s.Server, row, setCell(row)); err != nil {
+					t.Fatal(err)
+				}
+				if err := s.commits.Barrier(x.freeze); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(stuck, "row001", 5)
+			write(well, "row019", 5)
+			m := hangMetadata(t, s, stuck.id)
+			result := make(chan error, 1)
+			switch what {
+			case "split":
+				go func() {
+					_, err := s.Split(t.Context(), stuck.id, []byte("row000"))
+					result <- err
+				}()
+				<-m.asked
+				s.mergeQueue.add(stuck)
+			case "minor compaction":
+				freeze(stuck, "row001")
+				<-m.asked
+			case "major compaction":
+				stuck.lastMajor.Store(0)
+				freeze(stuck, "row001") // which a major compaction writes out first
+				<-m.asked
+				s.mergeQueue.add(stuck)
+			default:
+				s.mergeQueue.add(stuck)
+				<-m.asked
+			}
+			s.mergeQueue.add(well)
+			within(t, "the files of the other tablet are merged", func() bool {
+				files, _ := filesAndFrozen(t, well)
+				return files < 5
+			})
+			freeze(well, "row019")
+			within(t, "the memtable of the other tablet is written out", func() bool {
+				_, frozen := filesAndFrozen(t, well)
+				return frozen == 0
+			})
+			m.end()
+			if what == "split" {
+				if err := <-result; err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			within(t, "the tablet's own compactions end", func() bool {
+				files, frozen := filesAndFrozen(t, stuck)
+				return frozen == 0 && files < 5
+			})
+		})
+	}
+}

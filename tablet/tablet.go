@@ -36,8 +36,10 @@ type Tablet struct {
 
 	load load
 
-	// minorFailures is how often in a row its minor compaction has failed; minorLoop's alone.
+	// minorFailures is how often in a row its minor compaction has failed. Guarded by minorLoop's turn.
 	minorFailures int
+	// minorPending is set while minorLoop writes the tablet out, or waits before it tries again.
+	minorPending atomic.Bool
 
 	// lastMajor is that of the metadata, in µs, for those who do not wait for a
 	// change of it.
@@ -190,12 +192,19 @@ var errUnloaded = errors.New("tablet was unloaded")
 // changeMeta makes a change of the tablet's metadata durable and then installs
 // the view that goes with it. If it fails, the view was not installed; unclear is
 // true if the metadata may be changed all the same.
-func (t *Tablet) changeMeta(change func(m *Meta), install func(v *view)) (unclear bool, err error) {
-	return t.changeMetaIf(func(*Meta) error { return nil }, change, install)
+//
+// It does not end with ctx, whose turn it passes on while it waits: see turn.
+func (t *Tablet) changeMeta(ctx context.Context, change func(m *Meta), install func(v *view)) (unclear bool, err error) {
+	return t.changeMetaIf(ctx, func(*Meta) error { return nil }, change, install)
 }
 
 // changeMetaIf is changeMeta unless may, which looks at the metadata as it is, returns an error, which is then its own.
-func (t *Tablet) changeMetaIf(may func(m *Meta) error, change func(m *Meta), install func(v *view)) (unclear bool, err error) {
+func (t *Tablet) changeMetaIf(ctx context.Context, may func(m *Meta) error, change func(m *Meta), install func(v *view)) (unclear bool, err error) {
+	waiting(ctx, func() { unclear, err = t.changeMetaNow(may, change, install) })
+	return unclear, err
+}
+
+func (t *Tablet) changeMetaNow(may func(m *Meta) error, change func(m *Meta), install func(v *view)) (unclear bool, err error) {
 	t.metaMu.Lock()
 	defer t.metaMu.Unlock()
 	if t.metaMu.closed {
