@@ -205,13 +205,11 @@ func TestStorms(t *testing.T) {
 }
 
 func useScan(ctx context.Context, tb *Table, rng *rand.Rand, _ int) error {
-	from, limit := rng.IntN(stormRows), rng.IntN(stormRows)
+	from, limit := rng.IntN(stormRows), 1+rng.IntN(stormRows)
 	to := from + rng.IntN(stormRows-from+1)
 	s := tb.Scan(ctx, Start(key(from)), End(key(to)), Limit(int64(limit)), BatchRows(1+rng.IntN(60)), Families("f"))
 	defer s.Close()
-	if limit > 0 {
-		to = min(to, from+limit)
-	}
+	to = min(to, from+limit)
 	for i := from; i < to; i++ {
 		if !s.Next() {
 			return fmt.Errorf("scan ended before row %d of %d to %d: %w", i, from, to, s.Err())

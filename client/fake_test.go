@@ -276,7 +276,7 @@ func (f *fake) apply(name string, rm *table.RowMutation) (timestamp int64, err e
 			case table.OpSet:
 				return column && c.Timestamp == ts
 			case table.OpDeleteColumn:
-				return column && c.Timestamp >= m.Start && (m.End == 0 || c.Timestamp < m.End)
+				return column && c.Timestamp >= m.Start && m.End.Contains(c.Timestamp)
 			case table.OpDeleteFamily:
 				return c.Family == m.Family
 			}

@@ -58,10 +58,18 @@ func (m *RowMutation) Delete(column string) *RowMutation {
 }
 
 // DeleteRange deletes the versions of a column with timestamps in [start, end), in
-// microseconds. An end of 0 is no bound.
+// microseconds. Both are bounds, whatever their value: Apply rejects an end that is
+// not after start.
 func (m *RowMutation) DeleteRange(column string, start, end int64) *RowMutation {
 	family, qualifier := m.column(column)
-	return m.Add(table.DeleteColumnRange(family, qualifier, start, end))
+	return m.Add(table.DeleteColumnRange(family, qualifier, start, table.Before(end)))
+}
+
+// DeleteFrom deletes the versions of a column with timestamps of start or later, in
+// microseconds.
+func (m *RowMutation) DeleteFrom(column string, start int64) *RowMutation {
+	family, qualifier := m.column(column)
+	return m.Add(table.DeleteColumnRange(family, qualifier, start, table.TimestampEnd{}))
 }
 
 // DeleteFamily deletes the row's cells in one family.

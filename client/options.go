@@ -115,12 +115,8 @@ func TimeRange(since, until time.Time) ReadOption {
 		if !since.IsZero() {
 			r.Start = max(0, since.UnixMicro())
 		}
-		if !until.IsZero() {
-			r.End = until.UnixMicro()
-			if r.End <= r.Start { // no cell is there, and an End of 0 means something else
-				o.narrow = append(o.narrow, table.BlockAll{})
-				return
-			}
+		if !until.IsZero() { // a range that ends before it starts is empty
+			r.End = table.Before(max(r.Start, until.UnixMicro()))
 		}
 		o.narrow = append(o.narrow, r)
 	})
@@ -129,9 +125,7 @@ func TimeRange(since, until time.Time) ReadOption {
 // Versions keeps the newest n versions of each column; n is at least 1.
 func Versions(n int) ReadOption {
 	return readOption(func(o *readOptions) {
-		if n < 1 && o.err == nil {
-			o.err = fmt.Errorf("versions: %d, want at least 1", n)
-		}
+		o.atLeastOne("versions", int64(n))
 		o.versions = n
 	})
 }
@@ -167,23 +161,39 @@ func Prefix(prefix string) ScanOption {
 	})
 }
 
-// Limit ends the scan after n rows. Rows of which the filters leave no cell do not
-// count. Zero is no limit.
+// Limit ends the scan after n rows; n is at least 1. Rows of which the filters leave
+// no cell do not count. A scan without this option has no limit.
 func Limit(n int64) ScanOption {
-	return scanOption(func(o *scanOptions) { o.limit = max(n, 0) })
+	return scanOption(func(o *scanOptions) {
+		o.atLeastOne("limit", n)
+		o.limit = n
+	})
 }
 
 // BatchRows sets the most rows that one answer of the server holds: from 1 to
 // 100,000, default 1000.
 func BatchRows(n int) ScanOption {
-	return scanOption(func(o *scanOptions) { o.batchRows = n })
+	return scanOption(func(o *scanOptions) {
+		o.atLeastOne("batch_rows", int64(n))
+		o.batchRows = n
+	})
 }
 
-// BatchBytes sets about how many bytes of rows one answer of the server holds: up
+// BatchBytes sets about how many bytes of rows one answer of the server holds: from 1
 // to 16 MiB, default 256 KiB. A scan holds two answers in memory. A single larger row
 // comes alone.
 func BatchBytes(n int) ScanOption {
-	return scanOption(func(o *scanOptions) { o.batchBytes = n })
+	return scanOption(func(o *scanOptions) {
+		o.atLeastOne("batch_bytes", int64(n))
+		o.batchBytes = n
+	})
+}
+
+// atLeastOne records an error if the number given for an option is below 1.
+func (o *readOptions) atLeastOne(name string, n int64) {
+	if n < 1 && o.err == nil {
+		o.err = fmt.Errorf("%s: %d, want at least 1", name, n)
+	}
 }
 
 // filter returns the filter that the options amount to; nil if they keep all.

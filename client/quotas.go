@@ -21,12 +21,28 @@ const (
 	QuotaOfUser  = api.QuotaOfUser
 )
 
-// SetQuota sets bounds of a table's or a principal's quota, by kind: api.QuotaBytes, api.QuotaReadOps and so on, of which 0 is no
-// bound. What is not given stays as it is. Burst, for the rates that are given, is how much of a rate may be used at
-// once after a pause: a second if it is zero. The node that makes the change goes by it at once, all others a second after. It takes the right to administer the
-// cluster. Errors: ErrNoTable, ErrNoUser, ErrPermission, *AmbiguousError, and those of Tables.
+// QuotaChange is a change of a quota: bounds to set, and kinds to leave without a bound.
+type QuotaChange struct {
+	// Of is QuotaOfTable or QuotaOfUser, Name is that of the table or the principal.
+	Of, Name string
+	// Bounds are by kind: api.QuotaBytes, api.QuotaReadOps and so on. Each is at least 1.
+	Bounds map[string]int64
+	// Unbounded lists the kinds whose bounds are removed. A kind that is neither here nor in Bounds keeps its bound.
+	Unbounded []string
+	// Burst, for the rates in Bounds, is how much of a rate may be used at once after a pause: a second if it is zero.
+	Burst time.Duration
+}
+
+// SetQuota sets bounds of a table's or a principal's quota: a QuotaChange without kinds to unbound. Errors: those of
+// ChangeQuota.
 func (c *Client) SetQuota(ctx context.Context, of, name string, bounds map[string]int64, burst time.Duration) error {
-	req := api.SetQuotaRequest{Of: of, Name: name, Bounds: bounds, Burst: burst}
+	return c.ChangeQuota(ctx, QuotaChange{Of: of, Name: name, Bounds: bounds, Burst: burst})
+}
+
+// ChangeQuota changes the quota of a table or a principal. The node that makes the change goes by it at once, all others a second after. It takes the right to administer the
+// cluster. Errors: ErrNoTable, ErrNoUser, ErrPermission, *AmbiguousError, and those of Tables.
+func (c *Client) ChangeQuota(ctx context.Context, q QuotaChange) error {
+	req := api.SetQuotaRequest{Of: q.Of, Name: q.Name, Bounds: q.Bounds, Unbounded: q.Unbounded, Burst: q.Burst}
 	return c.do(ctx, &call{method: api.MethodSetQuota, change: true, safe: true, encode: req.Append})
 }
 

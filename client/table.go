@@ -178,8 +178,11 @@ func IncrementRule(column string, n int64) table.Rule {
 // ReadModifyWrite applies rules to a row in order and in one step, at the server's
 // time, and returns the cells that it wrote.
 //
-// It is never sent twice. Errors: those of Apply, ErrNotNumber.
+// It is never sent twice. Errors: those of Apply, table.ErrNoRules, ErrNotNumber.
 func (t *Table) ReadModifyWrite(ctx context.Context, row string, rules ...table.Rule) (*table.Row, error) {
+	if len(rules) == 0 {
+		return nil, table.ErrNoRules
+	}
 	req := api.ReadModifyWriteRequest{Table: t.name, Row: []byte(row), Rules: rules}
 	for i := range rules {
 		if err := rules[i].Validate(nil, nil); err != nil {
@@ -196,8 +199,8 @@ func (t *Table) ReadModifyWrite(ctx context.Context, row string, rules ...table.
 	if err := t.client.do(ctx, &k); err != nil {
 		return nil, err
 	}
-	if result == nil { // no rule, no cell
-		result = &table.Row{Key: req.Row}
+	if result == nil {
+		return nil, errAnswer("%s returned no row", k.method)
 	}
 	return result, nil
 }

@@ -108,11 +108,23 @@ func (c *Client) Users(ctx context.Context) ([]UserInfo, error) {
 	return all.Users, err
 }
 
-// RevokeUser makes credentials of a principal void: the token of that id, or all if it is
-// empty. When it returns, no server answers anything to who shows them. His grants stay.
+// RevokeUser makes all credentials of a principal void. When it returns, no server
+// answers anything to a client that shows them. The principal's grants stay.
 // Errors: ErrNoUser, ErrLastAdmin, ErrPermission, *AmbiguousError, and those of Tables.
-func (c *Client) RevokeUser(ctx context.Context, name, tokenID string) error {
-	req := api.RevokeUserRequest{Name: name, Token: tokenID}
+func (c *Client) RevokeUser(ctx context.Context, name string) error {
+	return c.revokeUser(ctx, api.RevokeUserRequest{Name: name})
+}
+
+// RevokeUserToken makes one access token of a principal void, given by its id. Errors:
+// ErrTokenRefused if the principal has no token of that id, and those of RevokeUser.
+func (c *Client) RevokeUserToken(ctx context.Context, name, id string) error {
+	if id == "" { // an empty id on the wire stands for all credentials
+		return &TokenRefusedError{Reason: TokenMalformed, Text: "token id is empty"}
+	}
+	return c.revokeUser(ctx, api.RevokeUserRequest{Name: name, Token: id})
+}
+
+func (c *Client) revokeUser(ctx context.Context, req api.RevokeUserRequest) error {
 	return c.do(ctx, &call{method: api.MethodRevokeUser, change: true, encode: req.Append})
 }
 

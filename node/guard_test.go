@@ -177,7 +177,7 @@ func TestNobodyMayAnything(t *testing.T) {
 		t.Fatal(err)
 	}
 	who := map[string]*pki.Credential{"nobody": f.user(admin, "nobody"), "revoked": f.user(admin, "revoked"), "removed": f.user(admin, "removed"), "disabled": f.user(admin, "disabled")}
-	if err := errors.Join(admin.RevokeUser(ctx, "revoked", ""), admin.RemoveUser(ctx, "removed"), admin.DisableUser(ctx, "disabled")); err != nil {
+	if err := errors.Join(admin.RevokeUser(ctx, "revoked"), admin.RemoveUser(ctx, "removed"), admin.DisableUser(ctx, "disabled")); err != nil {
 		t.Fatal(err)
 	}
 	who["unknown"] = issue(t, first.Authority, func(r []byte) (*x509.Certificate, error) {
@@ -362,7 +362,7 @@ func TestTokens(t *testing.T) {
 	if e := answerOf(t, f.dialAs(0, nil), "auth", values(other.Reveal())); e == nil || e.Details["reason"] != api.IdentityExpired {
 		t.Errorf("a token that has ended: %v", e)
 	}
-	if err := admin.RevokeUser(ctx, "ann", tok.ID().String()); err != nil {
+	if err := admin.RevokeUserToken(ctx, "ann", tok.ID().String()); err != nil {
 		t.Fatal(err)
 	}
 	var who *client.IdentityError

@@ -63,7 +63,7 @@ func randomFilter(rng *rand.Rand, depth int, sink bool) table.Filter {
 		if sink {
 			return table.Sink{}
 		}
-		return table.TimestampRange{Start: int64(rng.IntN(5)), End: 4 + int64(rng.IntN(5))}
+		return table.TimestampRange{Start: int64(rng.IntN(5)), End: table.Before(4 + int64(rng.IntN(5)))}
 	case 11:
 		return table.Chain(some())
 	case 12:

@@ -34,9 +34,9 @@ func TestLastAdminsCredentials(t *testing.T) {
 	root := func(name string) client.Grant { return client.Grant{Principal: name, Rights: "admin"} }
 	f.user(admin, "eve")
 	done("eve administers", admin.Grant(ctx, root("eve")))
-	done("her certificate is revoked", admin.RevokeUser(ctx, "eve", ""))
+	done("her certificate is revoked", admin.RevokeUser(ctx, "eve"))
 	for what, do := range map[string]func() error{
-		"revoke":    func() error { return admin.RevokeUser(ctx, "admin", "") },
+		"revoke":    func() error { return admin.RevokeUser(ctx, "admin") },
 		"disable":   func() error { return admin.DisableUser(ctx, "admin") },
 		"remove":    func() error { return admin.RemoveUser(ctx, "admin") },
 		"the right": func() error { return admin.Revoke(ctx, root("admin")) },
@@ -52,22 +52,22 @@ func TestLastAdminsCredentials(t *testing.T) {
 	}
 	first := add(admin, "eve", 0)
 	eve := f.clientAs(0, client.Config{Token: first, RetryTimeMax: -1})
-	done("all of admin, as eve has a token", admin.RevokeUser(ctx, "admin", ""))
-	last("the only token", eve.RevokeUser(ctx, "eve", first.ID().String()))
+	done("all of admin, as eve has a token", admin.RevokeUser(ctx, "admin"))
+	last("the only token", eve.RevokeUserToken(ctx, "eve", first.ID().String()))
 	second := add(eve, "eve", 0)
-	done("one of two tokens", eve.RevokeUser(ctx, "eve", second.ID().String()))
-	last("the only token again", eve.RevokeUser(ctx, "eve", first.ID().String()))
+	done("one of two tokens", eve.RevokeUserToken(ctx, "eve", second.ID().String()))
+	last("the only token again", eve.RevokeUserToken(ctx, "eve", first.ID().String()))
 
 	short := add(eve, "bob", time.Second)
 	done("bob administers", eve.Grant(ctx, root("bob")))
 	if wait := time.Until(short.Ends()); wait > 0 {
 		time.Sleep(wait + time.Millisecond)
 	}
-	last("the only token that has not ended", eve.RevokeUser(ctx, "eve", first.ID().String()))
+	last("the only token that has not ended", eve.RevokeUserToken(ctx, "eve", first.ID().String()))
 	done("everybody administers", eve.Grant(ctx, root(client.Everyone)))
-	last("the only one of everybody with a credential", eve.RevokeUser(ctx, "eve", ""))
+	last("the only one of everybody with a credential", eve.RevokeUser(ctx, "eve"))
 	cred := f.user(eve, "carl")
-	done("one of everybody", eve.RevokeUser(ctx, "eve", ""))
+	done("one of everybody", eve.RevokeUser(ctx, "eve"))
 	last("the only certificate", f.clientAs(0, client.Config{Credential: cred, RetryTimeMax: -1}).DisableUser(ctx, "carl"))
 
 	host := f.clientAs(0, client.Config{Credential: good(pki.ReadCredential(folder.At(f.cfgs[0].Security).NodeFile()))})

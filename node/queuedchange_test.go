@@ -45,7 +45,7 @@ func askedLate(f *fleet, c *client.Client, joinToken string) map[string]func() e
 		"revoke":               func() error { return c.Revoke(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read"}) },
 		"add a user":           func() error { _, _, err := c.AddToken(ctx, "new", 0, ""); return err },
 		"add a token":          func() error { _, _, err := c.AddToken(ctx, "ann", 0, ""); return err },
-		"revoke a user":        func() error { return c.RevokeUser(ctx, "ann", "") },
+		"revoke a user":        func() error { return c.RevokeUser(ctx, "ann") },
 		"remove a user":        func() error { return c.RemoveUser(ctx, "bob") },
 		"disable a user":       func() error { return c.DisableUser(ctx, "ann") },
 		"enable a user":        func() error { return c.EnableUser(ctx, "carl") },
@@ -112,7 +112,7 @@ func revokeBeforeChanges(t *testing.T) bool {
 		{"the right is revoked", func() error { return admin.Revoke(ctx, all) }, client.ErrPermission, func() error { return admin.RemoveUser(ctx, "mallory") }},
 		{"the user is removed", func() error { return admin.RemoveUser(ctx, "mallory") }, client.ErrUnauthenticated, func() error { return nil }},
 		{"the user is disabled", func() error { return admin.DisableUser(ctx, "mallory") }, client.ErrUnauthenticated, func() error { return admin.RemoveUser(ctx, "mallory") }},
-		{"the credentials are revoked", func() error { return admin.RevokeUser(ctx, "mallory", "") }, client.ErrUnauthenticated, func() error { return admin.RemoveUser(ctx, "mallory") }},
+		{"the credentials are revoked", func() error { return admin.RevokeUser(ctx, "mallory") }, client.ErrUnauthenticated, func() error { return admin.RemoveUser(ctx, "mallory") }},
 	} {
 		cred := f.user(admin, "mallory")
 		tok, _, err := admin.AddToken(ctx, "mallory", 0, "")

@@ -103,7 +103,7 @@ func (n *Node) quotaAt(ctx context.Context, file string) (*quota.Record, uint64,
 
 // setQuota changes the bounds of a quota that are given. This node goes by it when it answers, all others some moments after.
 func (n *Node) setQuota(ctx context.Context, a asked, r *api.SetQuotaRequest) error {
-	if len(r.Bounds) == 0 {
+	if len(r.Bounds) == 0 && len(r.Unbounded) == 0 {
 		return badRequest(errors.New("a quota without a bound"))
 	}
 	return n.changeQuota(ctx, a, r.Of, func(old *quota.Record) (*quota.Record, error) {
@@ -122,8 +122,12 @@ func (n *Node) setQuota(ctx context.Context, a asked, r *api.SetQuotaRequest) er
 			}
 			k := slices.Index(rateKinds[:], kind)
 			next.Rates[k] = quota.Rate{PerSecond: limit, Burst: burst}
-			if limit == 0 {
+		}
+		for _, kind := range r.Unbounded {
+			if k := slices.Index(rateKinds[:], kind); k >= 0 {
 				next.Rates[k] = quota.Rate{}
+			} else {
+				next.BytesMax = 0
 			}
 		}
 		if err := next.Check(); err != nil {

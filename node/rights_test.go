@@ -90,7 +90,7 @@ func TestScanOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	ann, next = begin()
-	if err := admin.RevokeUser(ctx, "ann", token.ID().String()); err != nil {
+	if err := admin.RevokeUserToken(ctx, "ann", token.ID().String()); err != nil {
 		t.Fatal(err)
 	}
 	if e := answerOf(t, ann, api.MethodScanNext, next); e == nil || e.Code != rpc.CodeUnauthenticated || e.Details["reason"] != api.IdentityRevoked {

@@ -40,8 +40,8 @@ func TestConnectionsOfTheRevoked(t *testing.T) {
 		}
 	}
 	again := f.user(admin, "ann")
-	err := errors.Join(admin.RevokeUser(ctx, "ann", ""), admin.DisableUser(ctx, "bob"), admin.RemoveUser(ctx, "carl"),
-		admin.RevokeUser(ctx, "eve", tokens["a token of eve"]), admin.Grant(ctx, client.Grant{Principal: "eve", Rights: "read"}))
+	err := errors.Join(admin.RevokeUser(ctx, "ann"), admin.DisableUser(ctx, "bob"), admin.RemoveUser(ctx, "carl"),
+		admin.RevokeUserToken(ctx, "eve", tokens["a token of eve"]), admin.Grant(ctx, client.Grant{Principal: "eve", Rights: "read"}))
 	if err != nil {
 		t.Fatal(err)
 	}

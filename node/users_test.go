@@ -92,7 +92,7 @@ func TestDisabledUser(t *testing.T) {
 	each("enabled", read)
 	for what, do := range map[string]func() error{
 		"disabled": func() error { return admin.DisableUser(ctx, "admin") },
-		"revoked":  func() error { return admin.RevokeUser(ctx, "admin", "") },
+		"revoked":  func() error { return admin.RevokeUser(ctx, "admin") },
 		"removed":  func() error { return admin.RemoveUser(ctx, "admin") },
 	} {
 		if err := do(); !errors.Is(err, client.ErrLastAdmin) {

@@ -98,8 +98,8 @@ func TestUnreadableTokens(t *testing.T) {
 		revoke     func() error
 		want       error
 	}{
-		{"a record", "", func() error { return admin.RevokeUser(ctx, "ann", "") }, nil},
-		{"the list", tokensDir + "folder/x", func() error { return admin.RevokeUser(ctx, "ann", "") }, client.ErrAmbiguous},
+		{"a record", "", func() error { return admin.RevokeUser(ctx, "ann") }, nil},
+		{"the list", tokensDir + "folder/x", func() error { return admin.RevokeUser(ctx, "ann") }, client.ErrAmbiguous},
 	} {
 		tok, _, err := admin.AddToken(ctx, "ann", 0, "")
 		if err != nil {

@@ -37,7 +37,7 @@ var commonFilters = []struct {
 	{"qualifier literal", QualifierRegex(`com\.site07\.www/index`), 0},
 	{"qualifier regexp", QualifierRegex(`com\.site.*7\.www.*`), 0},
 	{"value regexp", ValueRegex("(?i)LINK.*"), 0},
-	{"timestamps", TimestampRange{6, 0}, 0},
+	{"timestamps", TimestampRange{Start: 6}, 0},
 	{"chain", Chain{FamilyRegex("anchor"), CellsPerColumnLimit(1), StripValue{}}, 0},
 	{"exists", Chain{CellsPerRowLimit(1), StripValue{}}, 0},
 	{"interleave", Interleave{

@@ -85,11 +85,7 @@ func appendLeaf(e *wire.Encoder, f Filter, head func(int)) {
 	case TimestampRange:
 		head(2)
 		e.Int(f.Start)
-		if f.End == 0 {
-			e.Nil()
-		} else {
-			e.Int(f.End)
-		}
+		appendTimestampEnd(e, f.End)
 	case CellsPerRowLimit:
 		number(int64(f))
 	case CellsPerRowOffset:
@@ -247,9 +243,7 @@ func (f *filterDecoder) leaf(s *scope) (Filter, error) {
 		if !d.IsNil() {
 			r.Start = d.Int()
 		}
-		if !d.IsNil() {
-			r.End = d.Int()
-		}
+		r.End = decodeTimestampEnd(d)
 		return r, nil
 	}
 	return f.leafOfBytes(s)

@@ -32,7 +32,7 @@ func AppendMutation(e *wire.Encoder, m *Mutation) {
 		}
 		e.Bin(m.Value)
 	case OpDeleteColumn:
-		ranged := m.Start != 0 || m.End != 0
+		ranged := m.Start != 0 || m.End != TimestampEnd{}
 		if ranged {
 			e.Array(5)
 		} else {
@@ -43,11 +43,7 @@ func AppendMutation(e *wire.Encoder, m *Mutation) {
 		e.Bin(m.Qualifier)
 		if ranged {
 			e.Int(m.Start)
-			if m.End == 0 {
-				e.Nil() // a 0 would be read as a range that ends before it starts
-			} else {
-				e.Int(m.End)
-			}
+			appendTimestampEnd(e, m.End)
 		}
 	case OpDeleteFamily:
 		e.Array(2)
@@ -59,6 +55,24 @@ func AppendMutation(e *wire.Encoder, m *Mutation) {
 	default:
 		panic("BUG: write a mutation of operation " + m.Op.String())
 	}
+}
+
+// appendTimestampEnd writes the end of a range of timestamps: a number, or nil for
+// no bound.
+func appendTimestampEnd(e *wire.Encoder, end TimestampEnd) {
+	if at, bounded := end.Bound(); bounded {
+		e.Int(at)
+	} else {
+		e.Nil()
+	}
+}
+
+// decodeTimestampEnd reads what appendTimestampEnd writes.
+func decodeTimestampEnd(d *wire.Decoder) TimestampEnd {
+	if d.IsNil() {
+		return TimestampEnd{}
+	}
+	return Before(d.Int())
 }
 
 // AppendMutations writes an array of mutations.
@@ -144,12 +158,8 @@ func decodeMutationTail(d *wire.Decoder, m *Mutation, n int) error {
 	if n > 3 && !d.IsNil() {
 		m.Start = d.Int()
 	}
-	if n > 4 && !d.IsNil() {
-		m.End = d.Int()
-		if d.Err() == nil && m.End == 0 {
-			// Validate would take it for no bound, and so delete what was not meant.
-			return decodeError(d, "timestamp range", &TimestampError{What: "end of range is not after its start", Got: 0})
-		}
+	if n > 4 {
+		m.End = decodeTimestampEnd(d)
 	}
 	return decodeError(d, "timestamp range", nil)
 }

@@ -23,7 +23,7 @@ func genMutation(t *rapid.T) Mutation {
 		return Set(family, qualifier, ts, rapid.SliceOf(rapid.Byte()).Draw(t, "value"))
 	case OpDeleteColumn:
 		start := rapid.Int64Range(0, 1<<40).Draw(t, "start")
-		return DeleteColumnRange(family, qualifier, start, sample(t, "end", []int64{0, start + 1, 1 << 62}))
+		return DeleteColumnRange(family, qualifier, start, sample(t, "end", []TimestampEnd{{}, Before(start + 1), Before(1 << 62)}))
 	case OpDeleteFamily:
 		return DeleteFamily(family)
 	}
@@ -36,6 +36,9 @@ func same(a, b any) bool {
 }
 
 func normal(v reflect.Value) any {
+	if end, ok := v.Interface().(TimestampEnd); ok {
+		return end
+	}
 	switch v.Kind() {
 	case reflect.Slice:
 		var out []any
@@ -175,8 +178,8 @@ func TestWireForms(t *testing.T) {
 		{mutation(Set("f", q, 7, v)), `["set" "f" <q> 7 <v>]`},
 		{mutation(Set("f", q, ServerTimestamp, v)), `["set" "f" <q> nil <v>]`},
 		{mutation(DeleteColumn("f", q)), `["del_column" "f" <q>]`},
-		{mutation(DeleteColumnRange("f", q, 0, 9)), `["del_column" "f" <q> 0 9]`},
-		{mutation(DeleteColumnRange("f", q, 5, 0)), `["del_column" "f" <q> 5 nil]`},
+		{mutation(DeleteColumnRange("f", q, 0, Before(9))), `["del_column" "f" <q> 0 9]`},
+		{mutation(DeleteColumnRange("f", q, 5, TimestampEnd{})), `["del_column" "f" <q> 5 nil]`},
 		{mutation(DeleteFamily("f")), `["del_family" "f"]`},
 		{mutation(DeleteRow()), `["del_row"]`},
 		{func(e *wire.Encoder) { AppendRowMutation(e, &RowMutation{[]byte("r"), []Mutation{DeleteRow()}}) }, `[<r> [["del_row"]]]`},
@@ -194,8 +197,8 @@ func TestWireForms(t *testing.T) {
 		{filter(ValueRegex("a")), `["value" <a>]`},
 		{filter(RowSample(0.5)), `["sample" 0.5]`},
 		{filter(ApplyLabel("l")), `["label" "l"]`},
-		{filter(TimestampRange{5, 9}), `["timestamps" 5 9]`},
-		{filter(TimestampRange{5, 0}), `["timestamps" 5 nil]`},
+		{filter(TimestampRange{5, Before(9)}), `["timestamps" 5 9]`},
+		{filter(TimestampRange{Start: 5}), `["timestamps" 5 nil]`},
 		{filter(CellsPerRowLimit(3)), `["cells_limit" 3]`},
 		{filter(CellsPerRowOffset(3)), `["cells_offset" 3]`},
 		{filter(CellsPerColumnLimit(3)), `["versions" 3]`},
@@ -317,8 +320,6 @@ func TestDecodeErrors(t *testing.T) {
 		{decodeRM, list{"r", list{list{"del_column", "f", "q", 1, "x"}}}, "mutation 0: timestamp range: ", nil},
 		{decodeRM, list{"r", list{list{"del_column", "f", "q", 1, 2, 3}}}, "form: del_column has 6 elements, want 3", nil},
 		{decodeRM, list{"r", list{list{"set", "f", "q", -1, "v"}}}, "mutation 0: timestamp: timestamp is negative", ErrBadTimestamp},
-		{decodeRM, list{"r", list{list{"del_column", "f", "q", 5, 0}}}, "range: end of range is not after its start", ErrBadTimestamp},
-		{decodeRM, list{"r", list{list{"del_column", "f", "q", nil, 0}}}, "range: end of range is not after its start", ErrBadTimestamp},
 		{decodeRM, list{"r", list{list{"del_row", 1}}}, "form: del_row has 2 elements, want 1", nil},
 		{decodeRow, list{"k", 5}, "cells: ", nil},
 		{decodeRow, list{"k", list{5}}, "cell 0: form: ", nil},
@@ -400,6 +401,40 @@ func TestDecodeFilterErrors(t *testing.T) {
 	}
 }
 
+// TestEndOfZeroIsABound: only nil stands for a range of timestamps without an end. A 0,
+// as of a computed time, must not select everything.
+func TestEndOfZeroIsABound(t *testing.T) {
+	for _, start := range []any{nil, 0, 100} {
+		var rm RowMutation
+		d := wire.NewDecoder(pack(list{"r", list{list{"del_column", "f", "q", start, 0}}}))
+		if err := DecodeRowMutation(&d, &rm, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := rm.Validate(nil, nil); !errors.Is(err, ErrBadTimestamp) {
+			t.Errorf("delete from %v to 0: %v, want %v", start, err, ErrBadTimestamp)
+		}
+		d = wire.NewDecoder(pack(list{"timestamps", start, 0}))
+		f, err := DecodeFilter(&d, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := Compile(f)
+		if start == 100 {
+			if !errors.Is(err, ErrBadFilter) || !strings.Contains(err.Error(), "timestamps from 100 to 0") {
+				t.Errorf("filter from 100 to 0: %v, want %v", err, ErrBadFilter)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := []Cell{cell("f", "q", 100, "v"), cell("f", "q", 0, "v")}
+		if out, err := new(Evaluator).Eval(p, []byte("r"), in); err != nil || len(out) > 0 {
+			t.Errorf("filter from %v to 0 passes %v, %v", start, out, err)
+		}
+	}
+}
+
 // TestDecodeLenient: what other clients and other versions may send.
 func TestDecodeLenient(t *testing.T) {
 	var rm RowMutation
@@ -413,7 +448,7 @@ func TestDecodeLenient(t *testing.T) {
 	q := []byte("q")
 	want := RowMutation{[]byte("r"), []Mutation{
 		Set("f", []byte("text qualifier"), ServerTimestamp, []byte("text value")),
-		DeleteColumnRange("f", q, 0, 5), DeleteColumnRange("f", q, 5, 0), DeleteColumnRange("f", q, 5, 0),
+		DeleteColumnRange("f", q, 0, Before(5)), DeleteColumnRange("f", q, 5, TimestampEnd{}), DeleteColumnRange("f", q, 5, TimestampEnd{}),
 	}}
 	if !same(rm, want) {
 		t.Errorf("got %+v", rm)

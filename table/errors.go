@@ -22,6 +22,8 @@ var (
 	ErrBadRowKey = errors.New("row key is empty")
 	// ErrBadOp means that a mutation has none of the known operations.
 	ErrBadOp = errors.New("unknown operation")
+	// ErrNoRules means that a read-modify-write has no rules.
+	ErrNoRules = errors.New("read-modify-write has no rules: want at least 1")
 	// ErrNoMutations means that a row mutation is empty.
 	ErrNoMutations = errors.New("row mutation has no mutations")
 	// ErrBadTimestamp means that a timestamp or a range of timestamps cannot be: a

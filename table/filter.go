@@ -78,8 +78,11 @@ type (
 	ValueRange ByteRange
 
 	// TimestampRange gives out the cells with timestamps in [Start, End), in
-	// microseconds. An End of 0 is no bound.
-	TimestampRange struct{ Start, End int64 }
+	// microseconds. It may be empty: End may equal Start.
+	TimestampRange struct {
+		Start int64
+		End   TimestampEnd
+	}
 
 	// CellsPerRowLimit gives out the first so many cells of the row: at least 1.
 	CellsPerRowLimit int64

@@ -29,7 +29,8 @@ type node struct {
 	// family and keys are those of ColumnRange; ValueRange uses keys alone.
 	family string
 	keys   ByteRange
-	// start and end are those of TimestampRange; an end of 0 is no bound.
+	// start and end are those of a TimestampRange that is not empty; an end of 0 is
+	// no bound.
 	start, end int64
 	// n is the number of the limits and of the offset.
 	n int
@@ -213,10 +214,15 @@ func (c *compiler) compileNumbers(n *node, f Filter, s scope) (*node, error) {
 		c.samples++
 		n.p, n.salt = float64(f), c.samples
 	case TimestampRange:
-		if f.Start < 0 || f.End < 0 || f.End != 0 && f.End < f.Start {
-			return nil, s.bad(fmt.Sprintf("timestamps from %d to %d are no range", f.Start, f.End))
+		end, bounded := f.End.Bound()
+		if f.Start < 0 || bounded && end < f.Start {
+			return nil, s.bad(fmt.Sprintf("timestamps from %d to %v are no range", f.Start, f.End))
 		}
-		n.start, n.end = f.Start, f.End
+		if bounded && end == f.Start {
+			n.kind = kindBlock
+			return n, nil
+		}
+		n.start, n.end = f.Start, end
 	}
 	return n, nil
 }

@@ -123,8 +123,8 @@ func TestHintsExamples(t *testing.T) {
 		{QualifierRegex(`com\.cnn\..*`), "",
 			Hints{Values: true, Qualifiers: ByteRange{Closed([]byte("com.cnn.")), Open([]byte("com.cnn/"))}}},
 		{ColumnRange{"b", exact("q")}, "[b]", Hints{Values: true, Qualifiers: exact("q")}},
-		{Chain{TimestampRange{5, 9}, CellsPerColumnLimit(2)}, "", Hints{Values: true, Start: 5, End: 9, MaxVersions: 2}},
-		{Chain{CellsPerColumnLimit(2), TimestampRange{5, 9}}, "", Hints{Values: true, Start: 5, MaxVersions: 2}},
+		{Chain{TimestampRange{5, Before(9)}, CellsPerColumnLimit(2)}, "", Hints{Values: true, Start: 5, End: 9, MaxVersions: 2}},
+		{Chain{CellsPerColumnLimit(2), TimestampRange{5, Before(9)}}, "", Hints{Values: true, Start: 5, MaxVersions: 2}},
 		// Which rows exist: one cell of each, without its value.
 		{Chain{CellsPerRowLimit(1), StripValue{}}, "", Hints{MaxVersions: 1, MaxCells: 1}},
 		{Chain{CellsPerRowOffset(20), CellsPerRowLimit(10)}, "", Hints{Values: true, MaxVersions: 30, MaxCells: 30}},
@@ -132,7 +132,7 @@ func TestHintsExamples(t *testing.T) {
 		{Chain{CellsPerRowLimit(5), CellsPerColumnLimit(1), CellsPerRowLimit(2)}, "",
 			Hints{Values: true, MaxVersions: 5, MaxCells: 5}},
 		// The newest before one time are not the newest before another.
-		{Interleave{Chain{TimestampRange{0, 5}, CellsPerColumnLimit(1)}, Chain{TimestampRange{0, 9}, CellsPerColumnLimit(1)}},
+		{Interleave{Chain{TimestampRange{0, Before(5)}, CellsPerColumnLimit(1)}, Chain{TimestampRange{0, Before(9)}, CellsPerColumnLimit(1)}},
 			"", Hints{Values: true, End: 9}},
 		// The range holds cells that do not match, and may hold only those first.
 		{Chain{QualifierRegex("a.*"), CellsPerRowLimit(1)}, "",
@@ -171,7 +171,7 @@ func TestHintsExamples(t *testing.T) {
 func TestFamilyHints(t *testing.T) {
 	p := mustCompile(t, Interleave{
 		Chain{FamilyRegex("anchor"), CellsPerColumnLimit(1), StripValue{}},
-		Chain{FamilyRegex("contents"), TimestampRange{5, 9}},
+		Chain{FamilyRegex("contents"), TimestampRange{5, Before(9)}},
 	})
 	for _, tc := range []struct {
 		family string

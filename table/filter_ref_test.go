@@ -109,7 +109,7 @@ func (r *refRow) eval(n *refNode, in []Cell) []Cell {
 	case ValueRange:
 		return pick(func(_ int, c Cell) bool { return refInRange(ByteRange(f), c.Value) })
 	case TimestampRange:
-		return pick(func(_ int, c Cell) bool { return c.Timestamp >= f.Start && (f.End == 0 || c.Timestamp < f.End) })
+		return pick(func(_ int, c Cell) bool { return c.Timestamp >= f.Start && f.End.Contains(c.Timestamp) })
 	case CellsPerRowLimit:
 		return pick(func(i int, _ Cell) bool { return i < int(f) })
 	case CellsPerRowOffset:
@@ -286,7 +286,7 @@ func genNumbers(t *rapid.T, kind filterKind, labels bool) Filter {
 	switch kind {
 	case kindTimestampRange:
 		start := int64(pick(t, "start", 6))
-		end := sample(t, "end", []int64{0, start, start + 1, start + 3})
+		end := sample(t, "end", []TimestampEnd{{}, Before(start), Before(start + 1), Before(start + 3)})
 		return TimestampRange{start, end}
 	case kindCellsPerRowLimit:
 		return CellsPerRowLimit(number())

@@ -14,7 +14,7 @@ func FuzzFilterDecode(f *testing.F) {
 	for _, filter := range []Filter{
 		nil, Chain{FamilyRegex("a.*"), CellsPerColumnLimit(1), StripValue{}},
 		Interleave{Chain{ApplyLabel("x"), Sink{}}, ColumnRange{"f", ByteRange{Closed([]byte("a")), Open([]byte("b"))}}},
-		Condition{ValueRegex(`a\C*`), PassAll{}, BlockAll{}}, TimestampRange{1, 2}, RowSample(0.5),
+		Condition{ValueRegex(`a\C*`), PassAll{}, BlockAll{}}, TimestampRange{1, Before(2)}, RowSample(0.5),
 		Chain{CellsPerRowOffset(1), CellsPerRowLimit(2)}, ValueRange{Open([]byte("a")), Closed([]byte("b"))},
 		QualifierRegex("(a|b)+"), RowRegex("com.*"),
 	} {
@@ -70,7 +70,7 @@ func FuzzMutationDecode(f *testing.F) {
 	q := []byte("q")
 	f.Add(wiretest.Encode(func(e *wire.Encoder) {
 		AppendRowMutation(e, &RowMutation{[]byte("r"), []Mutation{
-			Set("f", q, ServerTimestamp, []byte("v")), DeleteColumnRange("f", q, 1, 2), DeleteFamily("f"), DeleteRow(),
+			Set("f", q, ServerTimestamp, []byte("v")), DeleteColumnRange("f", q, 1, Before(2)), DeleteFamily("f"), DeleteRow(),
 		}})
 	}))
 	f.Add(pack(list{"r", list{list{"set", "f", "q", 1, "v"}, list{"del_column", "f", "q"}}}))

@@ -45,8 +45,9 @@ type Mutation struct {
 	// Value counts for OpSet.
 	Value []byte
 	// Start and End bound an OpDeleteColumn to timestamps in [Start, End), in
-	// microseconds. An End of 0 is no bound: 0, 0 is every version.
-	Start, End int64
+	// microseconds. The zero values of both are every version.
+	Start int64
+	End   TimestampEnd
 }
 
 // Set returns a mutation that writes one cell.
@@ -60,8 +61,8 @@ func DeleteColumn(family string, qualifier []byte) Mutation {
 }
 
 // DeleteColumnRange returns a mutation that deletes the versions of a column with
-// timestamps in [start, end); an end of 0 is no bound.
-func DeleteColumnRange(family string, qualifier []byte, start, end int64) Mutation {
+// timestamps in [start, end), in microseconds.
+func DeleteColumnRange(family string, qualifier []byte, start int64, end TimestampEnd) Mutation {
 	return Mutation{Op: OpDeleteColumn, Family: family, Qualifier: qualifier, Start: start, End: end}
 }
 
@@ -118,16 +119,17 @@ func (m *Mutation) validate(schema *Schema, l *Limits) error {
 	return within("value bytes", len(m.Value), l.ValueBytes)
 }
 
-// checkTimeRange checks [start, end) where an end of 0 is no bound. An empty
-// range is an error: it is a caller's slip, not a wish.
-func checkTimeRange(start, end int64) error {
+// checkTimeRange checks [start, end). An empty range is an error: a delete of
+// nothing is a mistake of the caller.
+func checkTimeRange(start int64, end TimestampEnd) error {
+	last, bounded := end.Bound()
 	switch {
 	case start < 0:
 		return &TimestampError{What: "start of range is negative", Got: start}
-	case end < 0:
-		return &TimestampError{What: "end of range is negative", Got: end}
-	case end != 0 && end <= start:
-		return &TimestampError{What: "end of range is not after its start", Got: end}
+	case bounded && last < 0:
+		return &TimestampError{What: "end of range is negative", Got: last}
+	case bounded && last <= start:
+		return &TimestampError{What: "end of range is not after its start", Got: last}
 	}
 	return nil
 }

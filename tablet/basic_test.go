@@ -179,9 +179,9 @@ func TestOpenOnFullDisk(t *testing.T) {
 func TestVersionsStayOut(t *testing.T) {
 	steps := []table.Mutation{
 		set("f", "q", 10, "ten"), set("f", "q", 20, "twenty"),
-		table.DeleteColumnRange("f", []byte("q"), 20, 21),
+		table.DeleteColumnRange("f", []byte("q"), 20, table.Before(21)),
 		set("f", "q", 5, "five"), set("f", "q", 4, "four"),
-		table.DeleteColumnRange("f", []byte("q"), 5, 6),
+		table.DeleteColumnRange("f", []byte("q"), 5, table.Before(6)),
 	}
 	want := [][]string{{"f:q@10=ten"}, {"f:q@20=twenty"}, nil, {"f:q@5=five"}, {"f:q@5=five"}, nil}
 	// Each bit pattern says after which steps the memtable is written out, and

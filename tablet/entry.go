@@ -62,7 +62,8 @@ func appendBody(dst []byte, s *schema, rm *table.RowMutation) (body []byte, ops 
 			}
 		case table.OpDeleteColumn:
 			suffix = ikey.AppendDeleteColumn(ikey.AppendColumn(suffix, m.Qualifier), seqPlaceholder)
-			value = ikey.AppendRange(nil, m.Start, m.End)
+			end, _ := m.End.Bound() // Validate rejects a bound of 0, which is no bound on disk
+			value = ikey.AppendRange(nil, m.Start, end)
 		case table.OpDeleteFamily:
 			suffix, value = ikey.AppendDeleteFamily(suffix, seqPlaceholder), nil
 		case table.OpDeleteRow:

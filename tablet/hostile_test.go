@@ -31,7 +31,7 @@ func fill(e *env, fam string, n, dels int64) {
 		var ms []table.Mutation
 		for i := at; i < min(at+batch, dels); i++ {
 			start := 2 + i*7919%n // all over the column
-			ms = append(ms, table.DeleteColumnRange(fam, q, start, start+1))
+			ms = append(ms, table.DeleteColumnRange(fam, q, start, table.Before(start+1)))
 		}
 		e.mustApply("r", ms...)
 	}
@@ -145,8 +145,8 @@ func TestCompactLargeHistory(t *testing.T) {
 			for k := range int64(50) {
 				e.mustApply("r", set("f", "q", 1+k*4+i, fmt.Sprintf("%d-%d-%s", i, k, bytes.Repeat([]byte("x"), size))))
 			}
-			e.mustApply("r", table.DeleteColumnRange("f", []byte("q"), 150+i, 170+i), set("f", "p", 1+i, "p"), set("f", "r", 1+i, "r"))
-			e.mustApply("s", set("f", "q", 1+i, "s"), table.DeleteColumnRange("f", []byte("q"), 1+i, 2+i))
+			e.mustApply("r", table.DeleteColumnRange("f", []byte("q"), 150+i, table.Before(170+i)), set("f", "p", 1+i, "p"), set("f", "r", 1+i, "r"))
+			e.mustApply("s", set("f", "q", 1+i, "s"), table.DeleteColumnRange("f", []byte("q"), 1+i, table.Before(2+i)))
 			if err := e.Compact(ctx, testTable, false); err != nil {
 				t.Fatal(err)
 			}

@@ -59,7 +59,7 @@ func (m *model) apply(row string, stamp int64, ms []table.Mutation) {
 				}
 			}
 		case table.OpDeleteColumn:
-			maps.DeleteFunc(r[c], func(ts int64, _ string) bool { return ts >= mu.Start && (mu.End == 0 || ts < mu.End) })
+			maps.DeleteFunc(r[c], func(ts int64, _ string) bool { return ts >= mu.Start && mu.End.Contains(ts) })
 		case table.OpDeleteFamily:
 			maps.DeleteFunc(r, func(c column, _ map[int64]string) bool { return c.family == mu.Family })
 		case table.OpDeleteRow:
@@ -124,7 +124,7 @@ func (rr *randomRun) mutations() []table.Mutation {
 			ms = append(ms, table.DeleteColumn(rr.family(), rr.qualifier()))
 		case k < 18:
 			start := rr.clock.micros.Load() - rr.r.Int64N(10)*30_000_000
-			ms = append(ms, table.DeleteColumnRange(rr.family(), rr.qualifier(), start, start+rr.r.Int64N(4)*30_000_000+1))
+			ms = append(ms, table.DeleteColumnRange(rr.family(), rr.qualifier(), start, table.Before(start+rr.r.Int64N(4)*30_000_000+1)))
 		case k < 19:
 			ms = append(ms, table.DeleteFamily(rr.family()))
 		default:

@@ -79,6 +79,7 @@ var kinds = errkind.Table{
 		{Code: CodeBadRowKey, Name: "bad_row_key", Target: table.ErrBadRowKey},
 		{Code: CodeBadMutation, Name: "bad_mutation", Target: table.ErrBadOp},
 		{Code: CodeBadMutation, Name: "bad_mutation", Target: table.ErrNoMutations, Cause: "no_mutations"},
+		{Code: CodeBadMutation, Name: "bad_mutation", Target: table.ErrNoRules, Cause: "no_rules"},
 		{Code: CodeBadSchema, Name: "bad_schema", Target: table.ErrBadSchema},
 		{Code: CodeBadSchema, Name: "bad_schema", Target: table.ErrBadGCPolicy, Cause: "gc_policy"},
 		{Code: CodeBadSchema, Name: "bad_schema", Target: table.ErrBadSpec, Cause: "spec"},

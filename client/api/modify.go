@@ -127,6 +127,9 @@ func (r *ReadModifyWriteRequest) Decode(d *wire.Decoder, n int, lim *table.Limit
 	if err := within("rules", rules, RulesMax); err != nil {
 		return err
 	}
+	if rules == 0 && d.Err() == nil {
+		return table.ErrNoRules
+	}
 	for i := range rules {
 		if i < cap(r.Rules) {
 			r.Rules = r.Rules[:i+1]

@@ -7,6 +7,7 @@ import (
 
 	"github.com/steledb/stele/internal/errkind"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
 )
 
 var (
@@ -87,16 +88,19 @@ func QuotaKinds() []string {
 type SetQuotaRequest struct {
 	Options
 	Of, Name string
-	// Bounds are by kind: bytes, and units per second. 0 is no bound. What is not given stays as it is.
+	// Bounds are by kind: bytes, and units per second, at least 1. A kind that is neither here nor in Unbounded keeps
+	// its bound.
 	Bounds map[string]int64
+	// Unbounded lists the kinds whose bounds are removed. They are nil on the wire.
+	Unbounded []string
 	// Burst is of the rates that are given: how much of a rate may be used at once after a pause. 0 is a second.
 	Burst time.Duration
 }
 
 // Append writes the parameters.
 func (r *SetQuotaRequest) Append(e *wire.Encoder) {
-	n := r.Options.count() + len(r.Bounds)
-	if r.Burst > 0 {
+	n := r.Options.count() + len(r.Bounds) + len(r.Unbounded)
+	if r.Burst != 0 {
 		n++
 	}
 	e.Array(2 + min(n, 1))
@@ -109,7 +113,11 @@ func (r *SetQuotaRequest) Append(e *wire.Encoder) {
 			e.Int(v)
 		}
 	}
-	appendCount(e, "burst_ms", r.Burst.Milliseconds())
+	for _, kind := range r.Unbounded {
+		e.Str(kind)
+		e.Nil()
+	}
+	appendCount(e, "burst_ms", wholeMillis(r.Burst))
 }
 
 // Decode reads the n parameters in d.
@@ -126,15 +134,22 @@ const burstMax = 24 * time.Hour
 
 func (r *SetQuotaRequest) option(key []byte, d *wire.Decoder) bool {
 	if string(key) == "burst_ms" {
-		r.Burst = time.Duration(min(max(optionalInt(d), 0), burstMax.Milliseconds())) * time.Millisecond
+		r.Burst = millisOption(d, "burst_ms", burstMax)
 		return true
 	}
 	for _, kind := range QuotaKinds() {
 		if string(key) == kind {
+			if d.IsNil() {
+				r.Unbounded = append(r.Unbounded, kind)
+				return true
+			}
 			if r.Bounds == nil {
 				r.Bounds = map[string]int64{}
 			}
-			r.Bounds[kind] = optionalInt(d)
+			r.Bounds[kind] = d.Int()
+			if r.Bounds[kind] < 1 && d.Err() == nil {
+				d.Fail(rpc.Errorf(rpc.CodeBadRequest, "option %s is %d, want at least 1, or nil for no bound", kind, r.Bounds[kind]))
+			}
 			return true
 		}
 	}

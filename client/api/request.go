@@ -48,7 +48,7 @@ func (o *Options) decode(d *wire.Decoder, has bool, own optionReader) error {
 	for range d.Map() {
 		switch key := d.Bytes(); {
 		case string(key) == "timeout_ms":
-			o.Timeout = time.Duration(min(max(optionalInt(d), 0), timeoutMax.Milliseconds())) * time.Millisecond
+			o.Timeout = millisOption(d, "timeout_ms", timeoutMax)
 		case string(key) == "trace_id":
 			o.TraceID = optionalBytes(d)
 			if err := within("trace id bytes", len(o.TraceID), traceIDBytesMax); err != nil {
@@ -97,19 +97,61 @@ func appendBytes(e *wire.Encoder, key string, b []byte) {
 	}
 }
 
+// appendCount writes an option that is not given if n is 0. It writes a negative n,
+// so that the server rejects it: left out, it would select everything.
 func appendCount(e *wire.Encoder, key string, n int64) {
-	if n > 0 {
+	if n != 0 {
 		e.Str(key)
 		e.Int(n)
 	}
 }
 
-// optionalInt reads an integer, or nil as 0.
-func optionalInt(d *wire.Decoder) int64 {
+// wholeMillis returns t in milliseconds, rounded away from 0, which stands for an option
+// that is not given.
+func wholeMillis(t time.Duration) int64 {
+	ms := t.Milliseconds()
+	switch {
+	case t > time.Duration(ms)*time.Millisecond:
+		ms++
+	case t < time.Duration(ms)*time.Millisecond:
+		ms--
+	}
+	return ms
+}
+
+// countOption reads the option called key, an integer of at least 1, or nil as 0: the
+// option is not given. A given 0 is an error. It would mean no limit or the default,
+// and a caller that computes 0 means neither.
+func countOption(d *wire.Decoder, key string) int64 {
 	if d.IsNil() {
 		return 0
 	}
-	return d.Int()
+	n := d.Int()
+	if n < 1 && d.Err() == nil {
+		d.Fail(rpc.Errorf(rpc.CodeBadRequest, "option %s is %d, want at least 1: leave it out for the default", key, n))
+		return 0
+	}
+	return n
+}
+
+// millisOption reads a countOption of milliseconds, of which more than most count as
+// most.
+func millisOption(d *wire.Decoder, key string, most time.Duration) time.Duration {
+	return time.Duration(min(countOption(d, key), most.Milliseconds())) * time.Millisecond
+}
+
+// textOption reads the option called key, a text that is not empty, or nil as "": the
+// option is not given. A given empty text is an error. It would widen the request to
+// what the option is to narrow.
+func textOption(d *wire.Decoder, key string) string {
+	if d.IsNil() {
+		return ""
+	}
+	s := d.Str()
+	if s == "" && d.Err() == nil {
+		d.Fail(rpc.Errorf(rpc.CodeBadRequest, "option %s is empty: leave it out for no restriction", key))
+	}
+	return s
 }
 
 // optionalBytes reads a byte string, or nil as none.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/table"
@@ -17,9 +18,9 @@ type ScanOpenRequest struct {
 	// bounds them further to keys that begin with it.
 	Start, End, Prefix []byte
 	Filter             []byte // as in ReadRequest
-	Limit              int64  // rows; 0 is none
-	BatchRows          int    // 0 is ScanBatchRows
-	BatchBytes         int    // 0 is ScanBatchBytes
+	Limit              int64  // rows; 0 is not given: no limit
+	BatchRows          int    // 0 is not given: ScanBatchRows
+	BatchBytes         int    // 0 is not given: ScanBatchBytes
 	// Parts says that the caller goes on elsewhere when the scan has come to the end of
 	// what the node serves: see ScanResult.
 	Parts bool
@@ -31,7 +32,7 @@ type ScanOpenRequest struct {
 func (r *ScanOpenRequest) Append(e *wire.Encoder) {
 	n := r.Options.count() + present(r.Start) + present(r.End) + present(r.Prefix) + present(r.Filter)
 	for _, v := range []int64{r.Limit, int64(r.BatchRows), int64(r.BatchBytes)} {
-		if v > 0 {
+		if v != 0 {
 			n++
 		}
 	}
@@ -54,8 +55,8 @@ func (r *ScanOpenRequest) Append(e *wire.Encoder) {
 	}
 }
 
-// Decode reads the n parameters in d, and brings BatchRows and BatchBytes between
-// 1 and their largest. A nil lim is the defaults.
+// Decode reads the n parameters in d, fills in BatchRows and BatchBytes if they are not
+// given, and brings them below their largest. A nil lim is the defaults.
 func (r *ScanOpenRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
 	if err := params(MethodScanOpen, n, 1, 2); err != nil {
 		return err
@@ -71,17 +72,9 @@ func (r *ScanOpenRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) erro
 			return err
 		}
 	}
-	r.BatchRows = bounded(r.BatchRows, ScanBatchRows, ScanBatchRowsMax)
-	r.BatchBytes = bounded(r.BatchBytes, ScanBatchBytes, ScanBatchBytesMax)
+	r.BatchRows = cmp.Or(r.BatchRows, ScanBatchRows)
+	r.BatchBytes = cmp.Or(r.BatchBytes, ScanBatchBytes)
 	return checkFilter(r.Filter, lim)
-}
-
-// bounded returns v, or def if it is 0, brought between 1 and most.
-func bounded(v, def, most int) int {
-	if v == 0 {
-		v = def
-	}
-	return min(max(v, 1), most)
 }
 
 func (r *ScanOpenRequest) option(key []byte, d *wire.Decoder) bool {
@@ -95,11 +88,11 @@ func (r *ScanOpenRequest) option(key []byte, d *wire.Decoder) bool {
 	case "filter":
 		r.Filter = rawFilter(d)
 	case "limit":
-		r.Limit = max(0, optionalInt(d))
+		r.Limit = countOption(d, "limit")
 	case "batch_rows":
-		r.BatchRows = int(min(optionalInt(d), ScanBatchRowsMax))
+		r.BatchRows = int(min(countOption(d, "batch_rows"), ScanBatchRowsMax))
 	case "batch_bytes":
-		r.BatchBytes = int(min(optionalInt(d), ScanBatchBytesMax))
+		r.BatchBytes = int(min(countOption(d, "batch_bytes"), ScanBatchBytesMax))
 	case "parts":
 		r.Parts = d.Bool()
 	default:

@@ -48,7 +48,7 @@ type tabletOptions struct {
 
 func (o tabletOptions) option(key []byte, d *wire.Decoder) bool {
 	if string(key) == "id" {
-		o.ID = d.Uint()
+		o.ID = uint64(countOption(d, "id"))
 		return true
 	}
 	return o.own != nil && o.own.option(key, d)

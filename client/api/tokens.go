@@ -27,7 +27,7 @@ type CreateTokenRequest struct {
 // Append writes the parameters.
 func (r *CreateTokenRequest) Append(e *wire.Encoder) {
 	n := r.Options.count()
-	for _, given := range []bool{r.TTL > 0, r.Uses > 0, r.Node != ""} {
+	for _, given := range []bool{r.TTL != 0, r.Uses != 0, r.Node != ""} {
 		if given {
 			n++
 		}
@@ -35,7 +35,7 @@ func (r *CreateTokenRequest) Append(e *wire.Encoder) {
 	e.Array(1 + min(n, 1))
 	e.Str(r.Kind)
 	r.Options.append(e, n)
-	appendCount(e, "ttl_ms", r.TTL.Milliseconds())
+	appendCount(e, "ttl_ms", wholeMillis(r.TTL))
 	appendCount(e, "uses", r.Uses)
 	if r.Node != "" {
 		e.Str("node")
@@ -46,11 +46,11 @@ func (r *CreateTokenRequest) Append(e *wire.Encoder) {
 func (r *CreateTokenRequest) option(key []byte, d *wire.Decoder) bool {
 	switch string(key) {
 	case "ttl_ms":
-		r.TTL = time.Duration(min(max(optionalInt(d), 0), tokenTTLMax.Milliseconds())) * time.Millisecond
+		r.TTL = millisOption(d, "ttl_ms", tokenTTLMax)
 	case "uses":
-		r.Uses = optionalInt(d)
+		r.Uses = countOption(d, "uses")
 	case "node":
-		r.Node = string(optionalBytes(d))
+		r.Node = textOption(d, "node")
 	default:
 		return false
 	}

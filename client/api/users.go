@@ -72,9 +72,9 @@ func (r *GrantRequest) Decode(d *wire.Decoder, n int) error {
 func (r *GrantRequest) option(key []byte, d *wire.Decoder) bool {
 	switch string(key) {
 	case "table":
-		r.Table = string(optionalBytes(d))
+		r.Table = textOption(d, "table")
 	case "family":
-		r.Family = string(optionalBytes(d))
+		r.Family = textOption(d, "family")
 	default:
 		return false
 	}
@@ -115,7 +115,7 @@ func (r *ListGrantsRequest) option(key []byte, d *wire.Decoder) bool {
 	if string(key) != "table" {
 		return false
 	}
-	r.Table = string(optionalBytes(d))
+	r.Table = textOption(d, "table")
 	return true
 }
 
@@ -169,7 +169,7 @@ type AddUserRequest struct {
 // Append writes the parameters.
 func (r *AddUserRequest) Append(e *wire.Encoder) {
 	n := r.Options.count() + present(r.Request)
-	if r.TTL > 0 {
+	if r.TTL != 0 {
 		n++
 	}
 	if r.Comment != "" {
@@ -179,7 +179,7 @@ func (r *AddUserRequest) Append(e *wire.Encoder) {
 	e.Str(r.Name)
 	r.Options.append(e, n)
 	appendBytes(e, "request", r.Request)
-	appendCount(e, "ttl_ms", r.TTL.Milliseconds())
+	appendCount(e, "ttl_ms", wholeMillis(r.TTL))
 	appendText(e, "comment", r.Comment)
 }
 
@@ -200,7 +200,7 @@ func (r *AddUserRequest) option(key []byte, d *wire.Decoder) bool {
 	case "request":
 		r.Request = bytes.Clone(optionalBytes(d))
 	case "ttl_ms":
-		r.TTL = time.Duration(min(max(optionalInt(d), 0), userTTLMax.Milliseconds())) * time.Millisecond
+		r.TTL = millisOption(d, "ttl_ms", userTTLMax)
 	case "comment":
 		r.Comment = string(optionalBytes(d))
 	default:
@@ -323,6 +323,6 @@ func (r *RevokeUserRequest) option(key []byte, d *wire.Decoder) bool {
 	if string(key) != "token" {
 		return false
 	}
-	r.Token = string(optionalBytes(d))
+	r.Token = textOption(d, "token")
 	return true
 }

@@ -34,7 +34,10 @@ func grantOf(args []string, cluster bool) (g client.Grant, err error) {
 		return g, usagef("write them with commas between, as in "+quoted("stele acl grant ann read,write webtable"), "%w", err)
 	}
 	if len(args) > 2 {
-		g.Table, g.Family, _ = strings.Cut(args[2], ":")
+		var named bool
+		if g.Table, g.Family, named = strings.Cut(args[2], ":"); named && g.Family == "" {
+			return g, usagef("leave out the colon for the whole table", "%q names no family after its colon", args[2])
+		}
 	}
 	switch {
 	case cluster && g.Table != "":

@@ -21,6 +21,7 @@ func registerSettings(cmd *cobra.Command) {
 		case string:
 			f.String(s.flag(), initial, s.flagUsage())
 		}
+		allowEmpty(f, s.flag()) // it takes away what the environment or the file says
 	}
 	f.String("config", "", "configuration `file` (default "+defaultConfigFile+", if it is there); also STELE_CONFIG")
 }

@@ -75,7 +75,7 @@ func deleteMutation(row string, columns []string, since, until time.Time) (*clie
 		case !strings.Contains(column, ":"):
 			m.DeleteFamily(column)
 		case ranged:
-			m.DeleteRange(column, micros(since), micros(until))
+			deleteVersions(m, column, since, until)
 		default:
 			m.Delete(column)
 		}
@@ -83,10 +83,16 @@ func deleteMutation(row string, columns []string, since, until time.Time) (*clie
 	return m, nil
 }
 
-// micros returns t as a bound in microseconds, 0 for none.
-func micros(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
+// deleteVersions deletes the versions of a column from since on and before until. A zero
+// time is no bound; the first microsecond of 1970 is one, before which there is nothing.
+func deleteVersions(m *client.RowMutation, column string, since, until time.Time) {
+	var from int64
+	if !since.IsZero() {
+		from = since.UnixMicro()
 	}
-	return t.UnixMicro()
+	if until.IsZero() {
+		m.DeleteFrom(column, from)
+	} else {
+		m.DeleteRange(column, from, until.UnixMicro())
+	}
 }

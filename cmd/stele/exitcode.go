@@ -217,7 +217,7 @@ func faultOfName(err error) *fault {
 func faultOfInput(err error) *fault {
 	for _, bad := range []error{
 		table.ErrLimit, table.ErrBadName, table.ErrBadTimestamp, table.ErrBadFilter, table.ErrBadRowKey,
-		table.ErrBadSpec, table.ErrBadGCPolicy, table.ErrBadSchema, table.ErrFamilyExists, table.ErrNoGroup, table.ErrNoMutations,
+		table.ErrBadSpec, table.ErrBadGCPolicy, table.ErrBadSchema, table.ErrFamilyExists, table.ErrNoGroup, table.ErrNoMutations, table.ErrNoRules,
 	} {
 		if errors.Is(err, bad) {
 			return &fault{code: exitUsage, hint: inputHint(bad)}

@@ -50,6 +50,7 @@ type boundFlag struct {
 	value int64
 	bytes bool
 	given bool
+	none  bool // no bound is asked for
 }
 
 func (f *boundFlag) String() string { return "" }
@@ -57,18 +58,18 @@ func (f *boundFlag) Type() string   { return "bound" }
 
 func (f *boundFlag) Set(s string) (err error) {
 	s = strings.TrimSuffix(s, "/s")
+	f.given, f.none = true, s == "none"
 	switch {
-	case s == "none":
-		f.value = 0
+	case f.none:
+		return nil
 	case f.bytes:
 		f.value, err = parseSize(s)
 	default:
 		f.value, err = strconv.ParseInt(s, 10, 64)
 	}
-	if err == nil && s != "none" && f.value <= 0 {
+	if err == nil && f.value <= 0 {
 		err = usagef("", `%q is no bound: give a number above 0, or "none"`, s)
 	}
-	f.given = true
 	return err
 }
 
@@ -94,16 +95,19 @@ it is asked for. All go by it within a second.`,
 			if err != nil {
 				return err
 			}
-			bounds := map[string]int64{}
+			change := client.QuotaChange{Of: of, Name: name, Bounds: map[string]int64{}, Burst: burst}
 			for kind, f := range flags {
-				if f.given {
-					bounds[kind] = f.value
+				switch {
+				case f.none:
+					change.Unbounded = append(change.Unbounded, kind)
+				case f.given:
+					change.Bounds[kind] = f.value
 				}
 			}
-			if len(bounds) == 0 {
+			if len(change.Bounds)+len(change.Unbounded) == 0 {
 				return usagef("such as --write-ops 1000", "it is not said what is bounded")
 			}
-			err = a.call(cmd, quick, func(ctx context.Context, c *client.Client) error { return c.SetQuota(ctx, of, name, bounds, burst) })
+			err = a.call(cmd, quick, func(ctx context.Context, c *client.Client) error { return c.ChangeQuota(ctx, change) })
 			if err != nil {
 				return err
 			}
@@ -121,7 +125,7 @@ it is asked for. All go by it within a second.`,
 		flags[kind] = &boundFlag{bytes: isBytes(kind)}
 		f.Var(flags[kind], strings.ReplaceAll(kind, "_", "-"), usage)
 	}
-	f.Var((*durationFlag)(&burst), "burst", "how much of the rates that are given may be used at once, as `time` (default 1s)")
+	f.Var((*positiveDurationFlag)(&burst), "burst", "how much of the rates that are given may be used at once, as `time` (default 1s)")
 	return cmd
 }
 

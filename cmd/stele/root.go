@@ -115,9 +115,15 @@ and hint.`,
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.addr, "addr", envOr("STELE_ADDR", client.DefaultAddr), "`host:port` of the node, or several between commas; also STELE_ADDR")
 	flags.StringVar(&a.credential, "credential", os.Getenv("STELE_CREDENTIAL"), "`file` that proves who you are to nodes with certificates; also STELE_CREDENTIAL")
+	allowEmpty(flags, "credential") // none, whatever STELE_CREDENTIAL says
 	flags.BoolVar(&a.json, "json", false, "print JSON: one object, or one a line")
-	flags.Var((*durationFlag)(&a.timeout), "timeout", "give up after this `time`, such as 10s (default 30s; none for scans and long work); also STELE_TIMEOUT")
-	root.PersistentPreRunE = func(*cobra.Command, []string) error { return a.readEnvironment() }
+	flags.Var((*positiveDurationFlag)(&a.timeout), "timeout", "give up after this `time`, such as 10s (default 30s; none for scans and long work); also STELE_TIMEOUT")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := rejectEmptyFlags(cmd); err != nil {
+			return err
+		}
+		return a.readEnvironment()
+	}
 	root.AddCommand(a.commands()...)
 	explainArguments(root)
 	return root
@@ -250,3 +256,23 @@ func (d *durationFlag) String() string {
 	}
 	return time.Duration(*d).String()
 }
+
+// positiveDurationFlag is a durationFlag above 0, for flags whose absence is no bound:
+// a 0 that a script computed must not stand for that.
+type positiveDurationFlag time.Duration
+
+func (d *positiveDurationFlag) Set(s string) error {
+	var v durationFlag
+	if err := v.Set(s); err != nil {
+		return err
+	}
+	if v == 0 {
+		return usagef("leave it out for the default", "%q is not above 0", s)
+	}
+	*d = positiveDurationFlag(v)
+	return nil
+}
+
+func (d *positiveDurationFlag) Type() string { return "duration" }
+
+func (d *positiveDurationFlag) String() string { return (*durationFlag)(d).String() }

@@ -62,11 +62,24 @@ func TestDeleteMutation(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := client.NewRowMutation("r").DeleteRange("a:x", 5, 9).DeleteRange("b:", 5, 9)
-	if diff := cmp.Diff(want, m, cmp.AllowUnexported(client.RowMutation{})); diff != "" {
+	if diff := cmp.Diff(want, m, cmp.AllowUnexported(client.RowMutation{}, table.TimestampEnd{})); diff != "" {
 		t.Error(diff)
 	}
 	if m, err = deleteMutation("r", []string{"a"}, time.Time{}, time.Time{}); err != nil || m.Len() != 1 {
 		t.Error(m, err)
+	}
+	for _, c := range []struct {
+		since, until time.Time
+		want         *client.RowMutation
+	}{
+		{time.Time{}, time.UnixMicro(0), client.NewRowMutation("r").DeleteRange("a:x", 0, 0)}, // which Apply rejects
+		{time.Time{}, time.UnixMicro(9), client.NewRowMutation("r").DeleteRange("a:x", 0, 9)},
+		{time.UnixMicro(5), time.Time{}, client.NewRowMutation("r").DeleteFrom("a:x", 5)},
+	} {
+		m, err := deleteMutation("r", []string{"a:x"}, c.since, c.until)
+		if diff := cmp.Diff(c.want, m, cmp.AllowUnexported(client.RowMutation{}, table.TimestampEnd{})); err != nil || diff != "" {
+			t.Errorf("since %v until %v: %v %s", c.since, c.until, err, diff)
+		}
 	}
 	for _, columns := range [][]string{nil, {"a"}} {
 		if _, err := deleteMutation("r", columns, since, time.Time{}); faultOf(err).code != exitUsage {

@@ -287,6 +287,7 @@ read meanwhile spends an eighth of a processor on that: some seconds for each 30
 	}
 	cmd.Flags().BoolVar(&major, "major", false, "rewrite the SSTables without what is deleted or expired")
 	cmd.Flags().StringVar(&row, "row", "", "only the tablet that has this `row`")
+	allowEmpty(cmd.Flags(), "row") // the table's first tablet begins there
 	f.register(cmd)
 	a.escapesFlag(cmd)
 	return cmd

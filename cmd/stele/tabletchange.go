@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,8 +14,29 @@ import (
 // tabletFlags name a tablet beside the row that may be an argument.
 type tabletFlags struct{ id uint64 }
 
+// tabletIDFlag is the id of a tablet, which is never 0.
+type tabletIDFlag uint64
+
+func (f *tabletIDFlag) Type() string { return "uint64" }
+
+func (f *tabletIDFlag) String() string {
+	if *f == 0 {
+		return ""
+	}
+	return strconv.FormatUint(uint64(*f), 10)
+}
+
+func (f *tabletIDFlag) Set(s string) error {
+	id, err := strconv.ParseUint(s, 10, 64)
+	if err != nil || id == 0 {
+		return usagef("", "%q is no id of a tablet: want a number above 0", s)
+	}
+	*f = tabletIDFlag(id)
+	return nil
+}
+
 func (f *tabletFlags) register(cmd *cobra.Command) {
-	cmd.Flags().Uint64Var(&f.id, "id", 0, "the tablet of this `id` instead, as \"stele tablet list\" shows it")
+	cmd.Flags().Var((*tabletIDFlag)(&f.id), "id", "the tablet of this `id` instead, as \"stele tablet list\" shows it")
 }
 
 // ref returns the tablet that is meant: of the row that is an argument, if there is one.
@@ -124,6 +146,7 @@ and writes go on. Tablet servers split by themselves what has grown large or bus
 	}
 	f.register(cmd)
 	cmd.Flags().StringVar(&in, "in", "", "part the tablet that has this `row`")
+	allowEmpty(cmd.Flags(), "in") // the table's first tablet begins there
 	a.escapesFlag(cmd)
 	return cmd
 }

@@ -85,6 +85,9 @@ has ended while it was off: it keeps its id and data.`,
 					return err
 				}
 			}
+			if r.Uses < 1 {
+				return usagef("", "--uses is %d, must be at least 1", r.Uses)
+			}
 			var made *client.CreatedToken
 			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
 				made, err = c.CreateToken(ctx, r)
@@ -97,7 +100,7 @@ has ended while it was off: it keeps its id and data.`,
 		},
 	}
 	f := cmd.Flags()
-	f.Var((*durationFlag)(&r.TTL), "ttl", "`time` for which it can be used (default 1h; at most 30d)")
+	f.Var((*positiveDurationFlag)(&r.TTL), "ttl", "`time` for which it can be used (default 1h; at most 30d)")
 	f.Int64Var(&r.Uses, "uses", 1, "`number` of hosts that may join with it")
 	f.StringVar(&r.Node, "node", "", "name or id of the `node` that it is for, whose certificate has ended")
 	f.StringVar(&out, "out", "", "`file` to write it to, for you alone, instead of printing it")

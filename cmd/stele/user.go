@@ -107,7 +107,7 @@ hash is kept.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&isToken, "token", false, "make an access token instead of a certificate")
-	f.Var((*durationFlag)(&ttl), "ttl", "`time` for which it can be used (default a year; for ever for a token)")
+	f.Var((*positiveDurationFlag)(&ttl), "ttl", "`time` for which it can be used (default a year; for ever for a token)")
 	f.StringVar(&out, "out", "", "`file` to write it to, for you alone (default NAME.pem; a token is printed)")
 	f.StringVar(&comment, "comment", "", "`text` that is kept beside a token")
 	return cmd
@@ -225,7 +225,12 @@ it again.`,
   stele user revoke loader --token 0102030405060708`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) error { return c.RevokeUser(ctx, args[0], id) })
+			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+				if id != "" {
+					return c.RevokeUserToken(ctx, args[0], id)
+				}
+				return c.RevokeUser(ctx, args[0])
+			})
 			var refused *client.TokenRefusedError
 			if errors.As(err, &refused) && refused.Reason == client.TokenUnknown {
 				return notFoundf(`"stele user list" shows the users with the ids of their tokens`, "%v", refused)

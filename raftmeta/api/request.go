@@ -172,7 +172,9 @@ func (r *request) decodeOption(d *wire.Decoder) error {
 	key := d.Bytes()
 	switch string(key) {
 	case "timeout_ms":
-		r.timeout = decodeMillis(d)
+		if !d.IsNil() {
+			r.timeout = decodeMillis(d, "timeout_ms", 1)
+		}
 		return d.Err()
 	case "trace_id":
 		if d.IsNil() {
@@ -188,7 +190,13 @@ func (r *request) decodeOption(d *wire.Decoder) error {
 			if d.IsNil() { // the default
 				return nil
 			}
-			return r.decodeField(d, f)
+			if err := r.decodeField(d, f); err != nil {
+				return err
+			}
+			if f == fieldHold && r.hold == 0 || f == fieldOptSession && r.session == 0 {
+				return rpc.Errorf(rpc.CodeBadRequest, "%s: option %s is 0, want at least 1: leave it out for none", r.method, key)
+			}
+			return nil
 		}
 	}
 	if bytes.HasPrefix(key, []byte("x_")) {
@@ -233,9 +241,9 @@ func (r *request) decodeField(d *wire.Decoder, f field) (err error) {
 	case fieldWatch:
 		r.watch = d.Uint()
 	case fieldLease:
-		r.lease = decodeMillis(d)
+		r.lease = decodeMillis(d, "lease_ms", 1)
 	case fieldHang:
-		r.hang = decodeMillis(d)
+		r.hang = decodeMillis(d, "hang_ms", 0)
 	case fieldStale:
 		r.stale = d.Bool()
 	case fieldEphemeral:
@@ -243,9 +251,9 @@ func (r *request) decodeField(d *wire.Decoder, f field) (err error) {
 	case fieldGuard:
 		r.guard, err = decodeSequencer(d)
 	case fieldWait:
-		r.wait = decodeMillis(d)
+		r.wait = decodeMillis(d, "wait_ms", 0)
 	case fieldDelay:
-		r.delay = decodeMillis(d)
+		r.delay = decodeMillis(d, "delay_ms", 0)
 	case fieldHold:
 		r.hold = d.Uint()
 	case fieldSeen:
@@ -280,11 +288,15 @@ func appendMillis(e *wire.Encoder, t time.Duration) {
 	e.Int(int64(min(max(t, 0), timeoutMax)+time.Millisecond-1) / int64(time.Millisecond))
 }
 
-func decodeMillis(d *wire.Decoder) time.Duration {
-	if d.IsNil() {
+// decodeMillis reads the time in ms that is called name, of which one below least is an
+// error.
+func decodeMillis(d *wire.Decoder, name string, least int64) time.Duration {
+	ms := d.Int()
+	if ms < least && d.Err() == nil {
+		d.Fail(rpc.Errorf(rpc.CodeBadRequest, "%s is %d, want at least %d", name, ms, least))
 		return 0
 	}
-	return time.Duration(min(max(d.Int(), 0), timeoutMax.Milliseconds())) * time.Millisecond
+	return time.Duration(min(ms, timeoutMax.Milliseconds())) * time.Millisecond
 }
 
 func decodeText(d *wire.Decoder, what string, limit int) (string, error) {

@@ -196,7 +196,7 @@ func (o *opened) decode(d *wire.Decoder) {
 		case "session":
 			o.session = SessionID(d.Uint())
 		case "lease_ms":
-			o.lease = decodeMillis(d)
+			o.lease = decodeMillis(d, "lease_ms", 0)
 		default:
 			d.Skip()
 		}
@@ -235,7 +235,7 @@ func decodeKeepAlive(d *wire.Decoder, r *KeepAliveResponse) {
 	for range d.Map() {
 		switch key := d.Bytes(); string(key) {
 		case "lease_ms":
-			r.Lease = decodeMillis(d)
+			r.Lease = decodeMillis(d, "lease_ms", 0)
 		case "term":
 			r.Term = d.Uint()
 		case "first":
