@@ -13,13 +13,35 @@ type Program struct {
 	// seed decides, with the key, which rows a RowSample gives out: the same ones
 	// whenever the program is used. Compile draws it.
 	seed uint64
-	// keyed tells whether MatchRow depends on the row key.
+	// keyed reports whether Evaluator.MatchRow depends on the row key.
 	keyed bool
 	// sinks tells whether there are any.
 	sinks bool
 	// cells is Limits.FilterCells.
 	cells int
+	// bytes is the memory that the program takes, by estimate; costly is what Costly reports.
+	bytes  int64
+	costly bool
 }
+
+// Bytes returns an estimate of the memory that the program takes.
+func (p *Program) Bytes() int64 { return p.bytes }
+
+// ProgramBytesMax is the most that Program.Bytes returns for a filter within limits.
+func ProgramBytesMax(lim *Limits) int64 {
+	l := lim.orDefault()
+	return l.FilterNodes*filterNodeCost + 2*l.FilterBytes + l.RegexCost
+}
+
+// filterNodeCost is the memory of a compiled filter without patterns, in bytes.
+const filterNodeCost = 320
+
+// Costly reports whether evaluating the program on rows of usual size may take longer than
+// reading them.
+func (p *Program) Costly() bool { return p != nil && p.costly }
+
+// costlyNodes is how many filters make a tree costly.
+const costlyNodes = 64
 
 // node is a compiled filter.
 type node struct {
@@ -57,7 +79,10 @@ func CompileLimits(f Filter, lim *Limits) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Program{root: root, seed: rand.Uint64(), keyed: c.keyed, sinks: c.sinks, cells: int(l.FilterCells)}, nil
+	return &Program{
+		root: root, seed: rand.Uint64(), keyed: c.keyed, sinks: c.sinks, cells: int(l.FilterCells),
+		bytes: c.nodes*filterNodeCost + 2*c.bytes + c.cost, costly: c.engines || c.nodes > costlyNodes,
+	}, nil
 }
 
 // compiler is the state of one compilation.
@@ -67,6 +92,7 @@ type compiler struct {
 	cost         int64 // of the compiled patterns
 	samples      uint64
 	keyed, sinks bool
+	engines      bool // a pattern needs the regexp engine
 }
 
 // scope is what a filter's place in the tree means for it.
@@ -271,6 +297,7 @@ func (c *compiler) compilePattern(n *node, pattern string, s scope) (*node, erro
 		return nil, &FilterError{Path: s.path(), Reason: kindNames[s.kind] + " pattern", Err: err}
 	}
 	c.cost += cost
+	c.engines = c.engines || m.op == matchRegexp
 	n.m = m
 	return n, nil
 }

@@ -12,6 +12,9 @@ type Evaluator struct {
 	p   *Program
 	key []byte
 	err error
+	// work is what the request at hand has cost. slices is of the match at hand.
+	work   work
+	slices slicedBytes
 
 	// free are scratch buffers not in use.
 	free [][]Cell
@@ -37,9 +40,11 @@ type view struct {
 // sorted as CompareCells sorts, no two equal, and are not changed. The result may
 // alias them, or memory of the Evaluator that the next use overwrites; copies of
 // one cell in it follow each other. Errors: ErrLimit when the filter copies more
-// cells than Limits.FilterCells allows.
+// cells than Limits.FilterCells allows, or the request has used up its steps; those of
+// the Pacer.
 func (e *Evaluator) Eval(p *Program, key []byte, in []Cell) ([]Cell, error) {
 	e.start(p, key, in)
+	defer e.work.rest()
 	out := e.eval(p.root, view{cells: in})
 	if len(e.sunk) > 0 && e.err == nil {
 		e.stack = append(e.stack[:0], e.sunk...)
@@ -64,14 +69,16 @@ func (e *Evaluator) Matches(p *Program, key []byte, in []Cell) (bool, error) {
 		return len(out) > 0, err
 	}
 	e.start(p, key, in)
+	defer e.work.rest()
 	ok := e.exists(p.root, in)
 	return ok && e.err == nil, e.err
 }
 
 func (e *Evaluator) start(p *Program, key []byte, in []Cell) {
 	if e.err != nil { // buffers in use then are lost
-		*e = Evaluator{free: e.free}
+		*e = Evaluator{free: e.free, work: e.work}
 	}
+	e.work.beginOwn()
 	e.release(e.result)
 	e.result = view{}
 	e.p, e.key = p, key
@@ -147,7 +154,7 @@ func (e *Evaluator) own(v view) (view, bool) {
 // eval gives out what n makes of v. The view is eval's to use up: what it does
 // not give out it releases.
 func (e *Evaluator) eval(n *node, v view) view {
-	if len(v.cells) == 0 {
+	if len(v.cells) == 0 || !e.spend(int64(len(v.cells))) {
 		e.release(v)
 		return view{}
 	}
@@ -195,15 +202,14 @@ func (e *Evaluator) eval(n *node, v view) view {
 }
 
 // matchKey decides for a filter that looks at the row key alone.
-func (e *Evaluator) matchKey(n *node) bool { return e.p.matchKey(n, e.key) }
-
-func (p *Program) matchKey(n *node, key []byte) bool {
+func (e *Evaluator) matchKey(n *node) bool {
+	key := e.key
 	if n.kind == kindRowRegex {
-		return n.m.match(key)
+		return e.match(n.m, key)
 	}
 	// A hash in place of dice: MatchRow, Eval and a retry agree on the row.
 	var d xxhash.Digest
-	d.ResetWithSeed(p.seed + n.salt)
+	d.ResetWithSeed(e.p.seed + n.salt)
 	_, _ = d.Write(key)
 	return float64(d.Sum64()>>11)/(1<<53) < n.p
 }
@@ -226,7 +232,7 @@ func (e *Evaluator) transform(n *node, v view) view {
 // pick gives out the cells that a judge of n keeps. Cells that lie together stay
 // where they are; only a gap between them makes a copy, and not in a buffer.
 func (e *Evaluator) pick(n *node, v view) view {
-	cells, j := v.cells, judge{n: n}
+	cells, j := v.cells, judge{n: n, e: e}
 	start := 0
 	for start < len(cells) && !j.keeps(&cells[start]) {
 		start++
@@ -268,6 +274,7 @@ func (e *Evaluator) pick(n *node, v view) view {
 // the cell before, so that a pattern is matched once for each column or family.
 type judge struct {
 	n     *node
+	e     *Evaluator
 	prev  *Cell
 	last  bool
 	count int
@@ -279,12 +286,12 @@ func (j *judge) keeps(c *Cell) bool {
 	switch n.kind {
 	case kindFamilyRegex:
 		if prev == nil || prev.Family != c.Family {
-			j.last = n.m.matchString(c.Family)
+			j.last = j.e.matchString(n.m, c.Family)
 		}
 		return j.last
 	case kindQualifierRegex:
 		if prev == nil || !bytes.Equal(prev.Qualifier, c.Qualifier) {
-			j.last = n.m.match(c.Qualifier)
+			j.last = j.e.match(n.m, c.Qualifier)
 		}
 		return j.last
 	case kindColumnRange:
@@ -299,7 +306,7 @@ func (j *judge) keeps(c *Cell) bool {
 		j.count++
 		return j.count <= n.n
 	case kindValueRegex:
-		return n.m.match(c.Value)
+		return j.e.match(n.m, c.Value)
 	case kindValueRange:
 		return n.keys.Contains(c.Value)
 	case kindTimestampRange:

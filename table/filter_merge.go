@@ -77,7 +77,7 @@ func (e *Evaluator) merge(a, b view) (view, bool) {
 // exists tells whether n, which has no sink in it, gives out any of the cells. It
 // looks no further than the first.
 func (e *Evaluator) exists(n *node, cells []Cell) bool {
-	if len(cells) == 0 || e.err != nil {
+	if len(cells) == 0 || e.err != nil || !e.spend(1) {
 		return false
 	}
 	switch n.kind {
@@ -111,8 +111,11 @@ func (e *Evaluator) exists(n *node, cells []Cell) bool {
 		}
 		return branch != nil && e.exists(branch, cells)
 	}
-	j := judge{n: n}
+	j := judge{n: n, e: e}
 	for i := range cells {
+		if !e.spend(1) {
+			return false
+		}
 		if j.keeps(&cells[i]) {
 			return true
 		}

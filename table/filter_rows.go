@@ -1,36 +1,45 @@
 package table
 
-// MatchRow tells whether Eval could give out any cell of a row with that key. A
-// row for which it is false need not be read.
-func (p *Program) MatchRow(key []byte) bool {
+// MatchRow reports whether Eval could give out any cell of a row with that key. A
+// row for which it is false need not be read. Errors: those of Eval.
+func (e *Evaluator) MatchRow(p *Program, key []byte) (bool, error) {
 	if !p.keyed {
-		return true
+		return true, nil
 	}
-	out, sunk := p.reach(p.root, key)
-	return out || sunk
+	if e.err != nil { // buffers in use then are lost
+		*e = Evaluator{free: e.free, work: e.work}
+	}
+	e.work.beginOwn()
+	e.p, e.key = p, key
+	out, sunk := e.reach(p.root)
+	e.work.rest()
+	return (out || sunk) && e.err == nil, e.err
 }
 
-// reach tells whether cells of the row could come out of n, and whether they could
+// reach reports whether cells of the row could come out of n, and whether they could
 // come to a sink in it.
-func (p *Program) reach(n *node, key []byte) (out, sunk bool) {
+func (e *Evaluator) reach(n *node) (out, sunk bool) {
+	if !e.spend(1) {
+		return false, false
+	}
 	switch n.kind {
 	case kindBlock:
 		return false, false
 	case kindSink:
 		return false, true
 	case kindRowRegex, kindRowSample:
-		return p.matchKey(n, key), false
+		return e.matchKey(n), false
 	case kindChain:
 		out = true
 		for i := 0; i < len(n.kids) && out; i++ {
 			var s bool
-			out, s = p.reach(n.kids[i], key)
+			out, s = e.reach(n.kids[i])
 			sunk = sunk || s
 		}
 		return out, sunk
 	case kindInterleave:
 		for _, kid := range n.kids {
-			o, s := p.reach(kid, key)
+			o, s := e.reach(kid)
 			out, sunk = out || o, sunk || s
 		}
 		return out, sunk
@@ -39,7 +48,7 @@ func (p *Program) reach(n *node, key []byte) (out, sunk bool) {
 			if kid == nil {
 				return false
 			}
-			o, _ := p.reach(kid, key)
+			o, _ := e.reach(kid)
 			return o
 		}
 		// Without a cell of the predicate it is the false branch for sure.

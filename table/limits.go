@@ -31,6 +31,10 @@ type Limits struct {
 	// hold at once: 100,000 beyond four times the row's own cells. Twenty nested
 	// interleaves of two would otherwise turn one cell into a million.
 	FilterCells int64
+	// FilterSteps bounds what evaluating a filter may cost one request: 256 Mi steps, one for
+	// each instruction of a pattern and each byte that it is matched with. That is a few
+	// seconds at the worst. A pattern of 25 instructions is matched with 10 MiB.
+	FilterSteps int64
 }
 
 // DefaultLimits returns the limits with every field filled in.
@@ -54,6 +58,7 @@ func DefaultLimits() Limits {
 		RegexBytes:       4 << 10,
 		RegexCost:        512 << 10,
 		FilterCells:      100_000,
+		FilterSteps:      1 << 28,
 	}
 }
 
@@ -75,7 +80,7 @@ func (l *Limits) orDefault() *Limits {
 func (l *Limits) full() bool {
 	return min(l.RowKeyBytes, l.TableNameBytes, l.FamilyNameBytes, l.QualifierBytes, l.ValueBytes,
 		l.RowMutationBytes, l.Mutations, l.BatchRows, l.Families, l.Groups, l.GCPolicyNodes, l.GCPolicyDepth,
-		l.FilterDepth, l.FilterNodes, l.FilterBytes, l.RegexBytes, l.RegexCost, l.FilterCells) > 0
+		l.FilterDepth, l.FilterNodes, l.FilterBytes, l.RegexBytes, l.RegexCost, l.FilterCells, l.FilterSteps) > 0
 }
 
 // WithDefaults returns the limits with the zero fields filled in. Limits that are
@@ -100,6 +105,7 @@ func (l Limits) WithDefaults() Limits {
 	l.RegexBytes = orIfNone(l.RegexBytes, d.RegexBytes)
 	l.RegexCost = orIfNone(l.RegexCost, d.RegexCost)
 	l.FilterCells = orIfNone(l.FilterCells, d.FilterCells)
+	l.FilterSteps = orIfNone(l.FilterSteps, d.FilterSteps)
 	return l
 }
 

@@ -58,12 +58,29 @@ var errChanged = errors.New("rights have changed")
 
 // For is a server as one caller may use it.
 type For struct {
-	s *Server
-	a Access
+	s     *Server
+	a     Access
+	turns Turns
+}
+
+// Turns are the turns in which one caller gets to do work that may take seconds, such as matching
+// long patterns with large values. Each operation calls them from one goroutine at a time.
+type Turns interface {
+	// Take waits for the next turn, which is one of about a millisecond, and ends the turn before. Its
+	// error ends the operation.
+	Take(ctx context.Context) error
+	// End ends the turn.
+	End()
+}
+
+// In returns the server as the caller may use it who waits for turns with what takes long.
+func (as For) In(turns Turns) For {
+	as.turns = turns
+	return as
 }
 
 // For returns the server as a caller may use it, for one operation. Nil may do all.
-func (s *Server) For(a Access) For { return For{s, a} }
+func (s *Server) For(a Access) For { return For{s: s, a: a} }
 
 // changed tells whether an Access, which may be nil, does not hold any more.
 func changed(a Access) bool { return a != nil && !a.Holds() }

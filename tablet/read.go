@@ -24,6 +24,42 @@ type reader struct {
 	// answers is whether what is emitted is an answer, and not for our own use.
 	answers bool
 	access  Access // of who reads; nil gets all
+	turns   Turns  // of who reads; nil waits for none
+}
+
+// begin readies r for one operation as a caller may do it.
+func (r *reader) begin(as For) {
+	r.access, r.turns = as.a, as.turns
+	r.eval.Begin(as.s.limits.FilterSteps, r)
+}
+
+// latchedShare is the part of the steps of a filter that it may take while a row's latch is held: other rows
+// have the same latch.
+const latchedShare = 16
+
+// beginLatched is begin for an operation that holds a latch: it waits for no turns, of which the caller may
+// have one.
+func (r *reader) beginLatched(as For) {
+	r.eval.Begin(as.s.limits.FilterSteps/latchedShare, r)
+}
+
+// Pace implements table.Pacer.
+func (r *reader) Pace() error {
+	ctx := r.rows.ctx
+	if ctx.Err() != nil {
+		return fmt.Errorf("match a filter's patterns: %w", context.Cause(ctx))
+	}
+	if r.turns == nil {
+		return nil
+	}
+	return r.turns.Take(ctx)
+}
+
+// Rest implements table.Pacer.
+func (r *reader) Rest() {
+	if r.turns != nil {
+		r.turns.End()
+	}
 }
 
 // ErrStop and ErrLast are what an Emit returns to end a scan: ErrStop without
@@ -50,7 +86,8 @@ func (as For) ReadRow(ctx context.Context, tableName string, row []byte, f *tabl
 	r := readerPool.Get().(*reader)
 	defer r.release()
 	s.stats.reads.Add(1)
-	r.answers, r.access, r.rows.yields = true, as.a, true
+	r.begin(as)
+	r.answers, r.rows.yields = true, true
 	for {
 		t, err := s.tabletOf(tableName, row)
 		if err != nil {
@@ -83,7 +120,7 @@ func (r *reader) release() {
 		r.rows.versions = nil
 	}
 	r.eval.Reset()
-	r.rows.ctx, r.rows.most, r.answers, r.access = nil, nil, false, nil
+	r.rows.ctx, r.rows.most, r.answers, r.access, r.turns = nil, nil, false, nil, nil
 	r.rows.leave() // of who has waited, and then found no large cell
 	r.rows.yields = false
 	r.rows.want.sight = Sight{}
@@ -97,7 +134,7 @@ func (r *reader) readRow(ctx context.Context, t *Tablet, row []byte, f *table.Pr
 	}
 	defer v.release()
 	rs := &r.rows
-	if err := rs.init(ctx, t, snap, f, r.access); err != nil {
+	if err := rs.init(ctx, t, snap, f, r); err != nil {
 		return err
 	}
 	defer rs.closeSources()
@@ -141,17 +178,18 @@ func (r *reader) emit(f *table.Program, key []byte, emit Emit) error {
 	return emit(key, cells)
 }
 
-// init readies r for a read of t at snap, by one who has that access. Errors: those of the
+// init readies r for a read of t at snap, by one who has the reader's access. Errors: those of the
 // access.
-func (r *rows) init(ctx context.Context, t *Tablet, snap uint64, f *table.Program, a Access) (err error) {
+func (r *rows) init(ctx context.Context, t *Tablet, snap uint64, f *table.Program, of *reader) (err error) {
 	r.schema = t.schema.Load()
 	var sight Sight
-	if a != nil {
+	if a := of.access; a != nil {
 		if sight, err = a.Read(ctx, r.schema.table); err != nil {
 			return err
 		}
 	}
 	r.want.init(f, r.schema, sight)
+	r.want.eval = &of.eval
 	r.judge.init(t.server.gcNow(), snap)
 	r.limit = t.server.cfg.RowReadBytesMax
 	r.end, r.err, r.ctx, r.read, r.key = nil, nil, ctx, 0, r.key[:0]
@@ -187,7 +225,8 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 	s.stats.scans.Add(1)
 	r := readerPool.Get().(*reader)
 	defer r.release()
-	r.access, r.rows.yields = as.a, true
+	r.begin(as)
+	r.rows.yields = true
 	inside, passed := false, false // whether it goes on within a tablet, and has passed one
 	for !rg.passed(rg.Start) {
 		if err := s.provable(); err != nil {
@@ -196,7 +235,7 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 		if passed && ctx.Err() != nil {
 			return nil, fmt.Errorf("scan: %w", context.Cause(ctx))
 		}
-		if passed && most.over() {
+		if passed && (most.over() || most != nil && r.eval.Tired()) {
 			return rg.Start, nil
 		}
 		t, err := s.tabletOf(tableName, rg.Start)
@@ -244,7 +283,7 @@ func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program
 	}
 	defer v.release()
 	rs := &r.rows
-	if err := rs.init(ctx, t, snap, f, r.access); err != nil {
+	if err := rs.init(ctx, t, snap, f, r); err != nil {
 		return nil, err
 	}
 	if rs.most = most; most != nil {

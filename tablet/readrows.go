@@ -27,7 +27,8 @@ func (as For) ReadRows(ctx context.Context, tableName string, keys [][]byte, f *
 	}
 	r := readerPool.Get().(*reader)
 	defer r.release()
-	r.access, r.rows.yields = as.a, true
+	r.begin(as)
+	r.rows.yields = true
 	s.stats.reads.Add(int64(len(keys)))
 	for at < len(keys) {
 		if at > 0 && ctx.Err() != nil {
@@ -70,7 +71,7 @@ func (r *reader) readRowsOf(ctx context.Context, t *Tablet, keys [][]byte, from 
 	}
 	defer v.release()
 	rs := &r.rows
-	if err := rs.init(ctx, t, snap, f, r.access); err != nil {
+	if err := rs.init(ctx, t, snap, f, r); err != nil {
 		return 0, err
 	}
 	defer rs.closeSources()

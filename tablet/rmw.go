@@ -189,8 +189,12 @@ func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, decide func(*
 		as.a.Begin()
 	}
 	r := readerPool.Get().(*reader)
+	r.beginLatched(as)
 	rm, err := decide(r, t)
 	r.release()
+	if as.turns != nil {
+		as.turns.End()
+	}
 	sc := t.schema.Load()
 	admitted := err == nil && len(rm.Mutations) > 0
 	if admitted {

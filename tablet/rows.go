@@ -84,7 +84,7 @@ func (r *rows) next() ([]byte, bool) {
 		}
 		r.key, r.rowEnd = append(r.key[:0], key[:n]...), n
 		r.cells, r.quals, r.bytes = r.cells[:0], r.quals[:0], 0
-		if r.most != nil && r.most.enough() {
+		if r.most != nil && (r.most.begun && r.want.eval.Tired() || r.most.enough()) {
 			r.paused = true
 			return nil, false
 		}

@@ -9,6 +9,7 @@ import (
 // want is what a read wants of each row, as far as its filter tells storage.
 type want struct {
 	program  *table.Program // nil wants all
+	eval     *table.Evaluator
 	hints    table.Hints
 	sight    Sight  // what the reader may have
 	families []bool // by the index in the schema
@@ -34,8 +35,13 @@ func (w *want) init(f *table.Program, s *schema, sight Sight) {
 
 // row tells whether the row can have cells that are wanted.
 func (w *want) row(key []byte) (bool, error) {
-	if w.program != nil && (w.hints.None || !w.program.MatchRow(key)) {
-		return false, nil
+	if w.program != nil {
+		if w.hints.None {
+			return false, nil
+		}
+		if ok, err := w.eval.MatchRow(w.program, key); !ok || err != nil {
+			return false, err
+		}
 	}
 	if w.sight.Row != nil {
 		return w.sight.Row(key)

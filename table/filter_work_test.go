@@ -1,0 +1,175 @@
+package table
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// turns is a Pacer that counts, and fails after so many turns.
+type turns struct {
+	paced, rested int
+	until         int // turns; 0 is no bound
+	in            bool
+}
+
+var errTurnsOver = errors.New("turns are over")
+
+func (p *turns) Pace() error {
+	p.in = true
+	if p.paced++; p.paced == p.until {
+		return errTurnsOver
+	}
+	return nil
+}
+
+func (p *turns) Rest() { p.in, p.rested = false, p.rested+1 }
+
+// engineCell is a cell with a value on which the pattern `.*(?:x?){60}y` does all the work that it can.
+func engineCell(size int) []Cell {
+	return []Cell{{Family: "f", Qualifier: []byte("q"), Timestamp: 1, Value: bytes.Repeat([]byte("x"), size)}}
+}
+
+const slowPattern = `.*(?:x?){60}y`
+
+// TestMatchingIsSliced: a match of large values asks the pacer again and again, rests when it is over, and gives what
+// the engine gives in one go.
+func TestMatchingIsSliced(t *testing.T) {
+	for _, tc := range []struct {
+		pattern string
+		tail    string
+	}{{slowPattern, ""}, {slowPattern, "y"}, {`(?:x|z)+\C?`, "q"}, {`(?:x|z)+`, "q"}, {`x+[^x]y\b`, "zy"}} {
+		cells := engineCell(50 << 10)
+		cells[0].Value = append(cells[0].Value, tc.tail...)
+		p := mustCompile(t, ValueRegex(tc.pattern))
+		want := p.root.m.re.Match(cells[0].Value)
+		var e Evaluator
+		var pace turns
+		e.Begin(0, &pace)
+		out, err := e.Eval(p, []byte("r"), cells)
+		if err != nil || len(out) == 1 != want {
+			t.Errorf("%s with %q at the end: %d cells, %v, want a match: %v", tc.pattern, tc.tail, len(out), err, want)
+		}
+		if least := int(e.work.used / (2 * workSlice)); pace.paced < least || pace.in || e.work.used < 50<<10 {
+			t.Errorf("%s: %d turns in %d steps, still in one: %v", tc.pattern, pace.paced, e.work.used, pace.in)
+		}
+	}
+}
+
+// TestMatchingEnds: what the pacer says, and the bound on steps, end a match in its middle, and nothing more is
+// evaluated for that request, whatever part of the filter it is.
+func TestMatchingEnds(t *testing.T) {
+	cells := engineCell(50 << 10)
+	key := bytes.Repeat([]byte("x"), 60<<10)
+	many := make([]Cell, 20_000)
+	for i := range many {
+		many[i] = Cell{Family: "f", Qualifier: fmt.Appendf(nil, "%06d", i), Timestamp: 1}
+	}
+	wide := Chain{}
+	for range 900 {
+		wide = append(wide, StripValue{}, PassAll{})
+	}
+	deep := Interleave{}
+	for range 900 {
+		deep = append(deep, ValueRange{Start: Closed([]byte("z"))})
+	}
+	lim := Limits{FilterNodes: 2000}
+	for _, tc := range []struct {
+		name  string
+		f     Filter
+		cells []Cell
+	}{
+		{"value", ValueRegex(slowPattern), cells},
+		{"row", RowRegex(slowPattern), cells[:1]},
+		{"predicate", Condition{Predicate: ValueRegex(slowPattern), True: PassAll{}}, cells},
+		{"interleave", Chain{PassAll{}, Interleave{ValueRegex(slowPattern), PassAll{}}}, cells},
+		{"long chain", wide, many}, {"wide interleave", deep, many},
+		{"wide predicate", Condition{Predicate: deep, True: PassAll{}}, many},
+	} {
+		p, err := CompileLimits(tc.f, &lim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e Evaluator
+		pace := turns{until: 3}
+		e.Begin(0, &pace)
+		for range 2 {
+			if out, err := e.Eval(p, key, tc.cells); err != errTurnsOver || out != nil || pace.in {
+				t.Errorf("%s: %d cells, %v", tc.name, len(out), err)
+			}
+		}
+		if pace.paced != 3 {
+			t.Errorf("%s: %d turns", tc.name, pace.paced)
+		}
+		const most = 3 * workSlice / 2
+		e.Begin(most, nil)
+		var over *LimitError
+		if _, err := e.Eval(p, key, tc.cells); !errors.As(err, &over) || over.Limit != most || over.Got > 2*most {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+		e.Begin(0, nil)
+		if _, err := e.Eval(p, []byte("r"), tc.cells[:1]); err != nil {
+			t.Errorf("%s in the next request: %v", tc.name, err)
+		}
+		e.Reset()
+	}
+}
+
+// TestMatchRowEnds: so does the match of a key that is not read for it.
+func TestMatchRowEnds(t *testing.T) {
+	key := bytes.Repeat([]byte("x"), 60<<10)
+	p := mustCompile(t, Interleave{RowRegex(slowPattern), RowRegex(slowPattern), RowRegex("a.b")})
+	var e Evaluator
+	pace := turns{until: 2}
+	e.Begin(0, &pace)
+	if ok, err := e.MatchRow(p, key); ok || err != errTurnsOver || pace.in {
+		t.Error(ok, err)
+	}
+	e.Begin(0, nil)
+	if ok, err := e.MatchRow(p, key); ok || err != nil || e.Tired() {
+		t.Error(ok, err)
+	}
+	for range 2 {
+		e.Begin(e.work.used+1, nil)
+		_, _ = e.MatchRow(p, key)
+		if !e.Tired() {
+			t.Errorf("not tired after %d steps", e.work.used)
+		}
+	}
+}
+
+func TestCostly(t *testing.T) {
+	many := Chain{}
+	for range costlyNodes {
+		many = append(many, PassAll{})
+	}
+	for _, tc := range []struct {
+		f    Filter
+		want bool
+	}{{nil, false}, {PassAll{}, false}, {ValueRegex("abc.*"), false}, {ValueRegex("a.c"), true}, {many, true}} {
+		p := mustCompile(t, tc.f)
+		if p.Costly() != tc.want || p.Bytes() <= 0 || p.Bytes() > ProgramBytesMax(nil) {
+			t.Errorf("%v: costly %v, %d bytes", tc.f, p.Costly(), p.Bytes())
+		}
+	}
+	if (*Program)(nil).Costly() {
+		t.Error("no filter is costly")
+	}
+}
+
+func BenchmarkSlowMatch(b *testing.B) {
+	for _, size := range []int{100, 20 << 10} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			p, cells := mustCompile(b, ValueRegex(slowPattern)), engineCell(size)
+			var e Evaluator
+			for b.Loop() {
+				e.Begin(0, nil)
+				if _, err := e.Eval(p, nil, cells); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(e.work.used), "ns/step")
+		})
+	}
+}
