@@ -128,7 +128,7 @@
 //	R6. After a write or fsync failed or stalled, nothing is written again and
 //	    nothing is acknowledged.
 //	R7. What Open accepts is what was written: a damaged byte of the log in use
-//	    or of a snapshot is an error that names the file and the place.
+//	    or of the newest snapshot is an error that names the file and the place.
 //	R8. Every parent of a node is a directory node.
 //	R9. Memory and disk are bounded: NamespaceBytesMax and NodesMax for the
 //	    namespace, inFlightBytesMax for commands, and for the log the larger
@@ -153,6 +153,9 @@
 //	    than a quorum. A server votes only once it has the log.
 //	R20. No bytes from another server make this one panic, or take more memory
 //	    than a message may have.
+//	R21. A snapshot from another server takes nothing away that was applied or
+//	    acknowledged here, and gets no name unless its checksums hold.
+//	R22. The log has no gap, and none lies between the newest snapshot and it.
 //
 // # The folder
 //

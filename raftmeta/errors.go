@@ -51,6 +51,11 @@ var (
 	// ErrStalled means that the disk did not finish a write in
 	// Config.StallTimeout. The error is a *DiskError.
 	ErrStalled = errors.New("disk stalled")
+
+	// ErrLogReplaced means that the leader's snapshot replaced a log that went
+	// beyond it with entries that were never committed. Everything is on disk;
+	// the server has to be started again to go on from the snapshot.
+	ErrLogReplaced = errors.New("log replaced by a snapshot: start the server again")
 )
 
 // CorruptError locates stored bytes that are not what was written. It is an
@@ -82,6 +87,16 @@ func (e *VersionError) Error() string {
 		s = e.File + ": " + s
 	}
 	return s
+}
+
+// GapError means that log entries were refused because they do not follow the
+// end of the log.
+type GapError struct {
+	Index, Want uint64 // of the entry that was refused, and of the one that follows
+}
+
+func (e *GapError) Error() string {
+	return fmt.Sprintf("store log entry %d: the next entry is %d", e.Index, e.Want)
 }
 
 // DiskError means that the disk under the folder has failed or stalled. The

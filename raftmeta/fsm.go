@@ -110,11 +110,14 @@ func (m *machine) view(f func(ns *namespace, applied uint64)) {
 
 // Snapshot implements raft.FSM. It takes constant time; Persist works on a
 // clone, while commands go on being applied.
-func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
+func (m *machine) Snapshot() (raft.FSMSnapshot, error) { return m.freeze(), nil }
+
+// freeze returns the namespace as it is now.
+func (m *machine) freeze() *frozen {
 	// A clone marks the original's tree as shared, so it is a write to it.
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return &frozen{ns: m.mu.ns.clone(), applied: m.mu.applied}, nil
+	return &frozen{ns: m.mu.ns.clone(), applied: m.mu.applied}
 }
 
 // Restore implements raft.FSM. The old state stays when it returns an error.
@@ -134,6 +137,9 @@ func (m *machine) Restore(source io.ReadCloser) error {
 type frozen struct {
 	ns      *namespace
 	applied uint64
+	// persisted is called with the description of the snapshot once it is
+	// durable. May be nil.
+	persisted func(*raft.SnapshotMeta)
 }
 
 // Persist implements raft.FSMSnapshot.
@@ -142,7 +148,13 @@ func (f *frozen) Persist(sink raft.SnapshotSink) error {
 		// Raft cancels the sink and reports err.
 		return err
 	}
-	return sink.Close()
+	if err := sink.Close(); err != nil {
+		return err
+	}
+	if s, ok := sink.(*snapshotSink); ok && f.persisted != nil {
+		f.persisted(s.meta)
+	}
+	return nil
 }
 
 // Release implements raft.FSMSnapshot.

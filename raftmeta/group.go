@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/steledb/stele/internal/seldom"
 	"golang.org/x/sync/semaphore"
 )
 
@@ -39,8 +40,6 @@ type Group struct {
 	// knowsID is set when the folder says whose it is; old ones do not. joined
 	// is set when it still says that it waits for a group, but has one.
 	knowsID, joined bool
-	// superseded is the last entry of the log when a snapshot goes beyond it.
-	superseded uint64
 	// changing is held by the one change of the members under way.
 	changing sync.Mutex
 	// suspected asks whether the leader of that id is still there. It holds
@@ -60,6 +59,8 @@ type Group struct {
 	logBytes atomic.Int64
 	// snapshotDue asks for a snapshot. It holds one request.
 	snapshotDue chan struct{}
+	// damage logs damaged snapshots.
+	damage seldom.Warner
 
 	// opened is set when Open is about to succeed. Before that a failure is
 	// what Open returns.
@@ -119,6 +120,16 @@ func (g *Group) entryStored(bytes int64) {
 	if g.logBytes.Add(bytes) < max(g.cfg.SnapshotBytes, g.machine.bytes.Load()) {
 		return
 	}
+	select {
+	case g.snapshotDue <- struct{}{}:
+	default:
+	}
+}
+
+// snapshotDamaged asks for a new snapshot, of the state in memory, because the
+// newest one on disk cannot be read. A leader finds that when it sends it.
+func (g *Group) snapshotDamaged(err error) {
+	g.damage.Warn(g.log, "raftmeta: snapshot is damaged, writing a new one", "err", err)
 	select {
 	case g.snapshotDue <- struct{}{}:
 	default:

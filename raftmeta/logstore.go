@@ -29,9 +29,13 @@ type logStore struct {
 	// stored is called after entries were stored, with the bytes they count
 	// for. It does not block. May be nil.
 	stored func(bytes int64)
-	// members is called with each configuration that is stored or read. It
-	// does not block. May be nil.
-	members func(l *raft.Log)
+	// members learns each configuration that is stored, read or removed. May
+	// be nil.
+	members *membership
+	// end is the last entry that the newest snapshot covers, once the state in
+	// memory includes it; nil before the first snapshot. Raft asks for it when
+	// it checks entries that follow it, and it may be in no log any more.
+	end atomic.Pointer[entryID]
 
 	// recent are entries stored lately, which raft reads again to send and to
 	// apply them.
@@ -48,6 +52,15 @@ type logStore struct {
 	bytes   atomic.Uint64 // of those
 	nanos   atomic.Uint64 // spent on it
 }
+
+// entryID identifies a log entry: two entries of the same index and term are
+// the same.
+type entryID struct{ index, term uint64 }
+
+// coveredType is the type of an entry that a snapshot covers and that is not in
+// the log. Raft compares its term, and needs no more of it. It is none of raft's
+// types: raft would refuse to apply such an entry, and another server to store it.
+const coveredType raft.LogType = 0xff
 
 // boltStore is what a logStore needs of raft-boltdb.
 type boltStore interface {
@@ -153,9 +166,13 @@ func (s *logStore) park(err error) error {
 func (s *logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
 // StoreLogs implements raft.LogStore. The entries are durable when it returns
-// nil.
+// nil. Entries that do not follow the end of the log are a *GapError, and none
+// of them is stored: a log with a gap fails verification at the next start.
 func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	start := time.Now()
+	if err := s.checkNext(logs); err != nil {
+		return err
+	}
 	summed := make([]*raft.Log, len(logs))
 	sums := make([]byte, 0, entrySum*len(logs))
 	var bytes int64
@@ -174,7 +191,7 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	for _, l := range logs {
 		s.recent.put(l)
 		if l.Type == raft.LogConfiguration && s.members != nil {
-			s.members(l)
+			s.members.logged(l)
 		}
 	}
 	s.writes.Add(1)
@@ -183,6 +200,24 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	s.nanos.Add(uint64(time.Since(start)))
 	if s.stored != nil {
 		s.stored(bytes)
+	}
+	return nil
+}
+
+// checkNext returns a *GapError unless logs follow the end of the log, or the
+// newest snapshot if the log is empty.
+func (s *logStore) checkNext(logs []*raft.Log) error {
+	last, err := s.LastIndex()
+	if err != nil {
+		return err
+	}
+	if end := s.end.Load(); last == 0 && end != nil {
+		last = end.index
+	}
+	for _, l := range logs {
+		if last++; l.Index != last {
+			return &GapError{Index: l.Index, Want: last}
+		}
 	}
 	return nil
 }
@@ -221,6 +256,10 @@ func (s *logStore) GetLog(index uint64, l *raft.Log) error {
 	}
 	err := s.guard("read log entry", func() error { return s.bolt.GetLog(index, l) })
 	if err == raft.ErrLogNotFound {
+		if end := s.end.Load(); end != nil && end.index == index {
+			*l = raft.Log{Index: end.index, Term: end.term, Type: coveredType}
+			return nil
+		}
 		return err
 	}
 	if err == nil {
@@ -233,9 +272,27 @@ func (s *logStore) GetLog(index uint64, l *raft.Log) error {
 	}
 	l.Extensions = nil
 	if l.Type == raft.LogConfiguration && s.members != nil {
-		s.members(l)
+		s.members.logged(l)
 	}
 	return nil
+}
+
+// covered records that the newest snapshot ends with the entry e. A snapshot
+// that was begun before another one was installed may come later.
+func (s *logStore) covered(e entryID) {
+	for {
+		old := s.end.Load()
+		if old != nil && old.index >= e.index || s.end.CompareAndSwap(old, &e) {
+			return
+		}
+	}
+}
+
+// holds reports whether the log, or the end of the newest snapshot, has the
+// entry of that index and term.
+func (s *logStore) holds(e entryID) bool {
+	var l raft.Log
+	return s.GetLog(e.index, &l) == nil && l.Term == e.term
 }
 
 // IsMonotonic implements raft.MonotonicLogStore: a snapshot that another server
@@ -264,7 +321,7 @@ func (s *logStore) DeleteRange(first, last uint64) error {
 	if err != nil {
 		return err
 	}
-	oldEnd := last < newest
+	from, oldEnd := first, last < newest
 	s.recent.remove(first, last)
 	for first <= last {
 		lo, hi := first, last
@@ -281,6 +338,9 @@ func (s *logStore) DeleteRange(first, last uint64) error {
 		if err := s.write("delete log entries", func() error { return s.bolt.DeleteRange(lo, hi) }); err != nil {
 			return err
 		}
+	}
+	if !oldEnd && s.members != nil {
+		s.members.truncated(from)
 	}
 	return nil
 }

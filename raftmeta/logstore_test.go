@@ -252,6 +252,7 @@ func TestLogStoreNeverTriesAgain(t *testing.T) {
 type memStore struct{ boltStore }
 
 func (memStore) StoreLogs([]*raft.Log) error { return nil }
+func (memStore) LastIndex() (uint64, error)  { return 0, nil }
 
 func TestLogStoreStall(t *testing.T) {
 	for _, tc := range []struct {

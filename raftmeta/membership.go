@@ -1,6 +1,7 @@
 package raftmeta
 
 import (
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,10 +16,10 @@ type membership struct {
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
-		latest, committed uint64 // indexes
-		// servers are those of the committed one, and newest those of the
-		// latest.
-		servers, newest []raft.Server
+		// latest is the newest in the log, committed or not. previous is the
+		// one before it: one change is made at a time, so it is committed, even
+		// if it has not been applied here yet.
+		committed, latest, previous configuration
 	}
 	// several is set when the latest one has more than one voter.
 	several atomic.Bool
@@ -26,7 +27,13 @@ type membership struct {
 	gone atomic.Bool
 }
 
-// logged notes a configuration that stands in the log.
+// configuration is a list of members, and the index of its log entry.
+type configuration struct {
+	index   uint64
+	servers []raft.Server
+}
+
+// logged records a configuration that is in the log.
 func (m *membership) logged(l *raft.Log) {
 	servers, err := decodeMembers(l.Data)
 	if err != nil {
@@ -34,24 +41,46 @@ func (m *membership) logged(l *raft.Log) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	// A configuration that was not committed may be replaced by one with a
-	// smaller index; the one after that sets it right.
-	if l.Index >= m.mu.latest {
-		m.mu.latest, m.mu.newest = l.Index, servers
-		m.several.Store(voters(servers) > 1)
+	switch {
+	case l.Index > m.mu.latest.index:
+		m.mu.previous = m.mu.latest
+		m.setLatestLocked(configuration{l.Index, servers})
+	case l.Index == m.mu.latest.index:
+		m.setLatestLocked(configuration{l.Index, servers})
 	}
 }
 
-// commit notes that a configuration is committed.
+// truncated records that the log ends before index: a configuration that stood
+// there or later was not committed, and the one before it is in force again.
+func (m *membership) truncated(index uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.latest.index < index {
+		return
+	}
+	back := m.mu.committed
+	if p := m.mu.previous; p.index < index && p.index > back.index {
+		back = p
+	}
+	m.setLatestLocked(back)
+	m.mu.previous = back
+}
+
+func (m *membership) setLatestLocked(c configuration) {
+	m.mu.latest = c
+	m.several.Store(voters(c.servers) > 1)
+}
+
+// commit records that a configuration is committed.
 func (m *membership) commit(index uint64, servers []raft.Server) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if index >= m.mu.committed {
-		m.mu.committed, m.mu.servers = index, servers
+	c := configuration{index, servers}
+	if index >= m.mu.committed.index {
+		m.mu.committed = c
 	}
-	if index >= m.mu.latest {
-		m.mu.latest, m.mu.newest = index, servers
-		m.several.Store(voters(servers) > 1)
+	if index >= m.mu.latest.index {
+		m.setLatestLocked(c)
 	}
 }
 
@@ -69,10 +98,11 @@ func (m *membership) restored(snaps *snapshotStore) error {
 func (m *membership) isMember(id string) (bool, uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.mu.servers) == 0 || serverOf(m.mu.servers, id) != nil || serverOf(m.mu.newest, id) != nil {
+	committed, latest := m.mu.committed, m.mu.latest
+	if len(committed.servers) == 0 || serverOf(committed.servers, id) != nil || serverOf(latest.servers, id) != nil {
 		return true, 0
 	}
-	return false, m.mu.committed
+	return false, committed.index
 }
 
 // removedAt tells whether a group that has committed a configuration without
@@ -81,14 +111,15 @@ func (m *membership) isMember(id string) (bool, uint64) {
 func (m *membership) removedAt(index uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.mu.latest != 0 && index >= m.mu.latest && m.gone.CompareAndSwap(false, true)
+	return m.mu.latest.index != 0 && index >= m.mu.latest.index && m.gone.CompareAndSwap(false, true)
 }
 
-// raftFSM is the machine in raft's hands, together with what raft tells of
-// the members.
+// raftFSM is the machine in raft's hands, together with what raft tells of the
+// members and of snapshots.
 type raftFSM struct {
 	*machine
 	members *membership
+	store   *logStore
 }
 
 // ApplyBatch implements raft.BatchingFSM.
@@ -102,6 +133,43 @@ func (r *raftFSM) ApplyBatch(logs []*raft.Log) []any {
 		}
 	}
 	return r.machine.ApplyBatch(logs)
+}
+
+// Snapshot implements raft.FSM. There is none before the first command: it would
+// end with entry 1, and a leader that lacks entry 1 does not send the snapshot
+// in its place, because raft looks for the entry before.
+func (r *raftFSM) Snapshot() (raft.FSMSnapshot, error) {
+	f := r.freeze()
+	if f.applied == 0 {
+		return nil, raft.ErrNothingNewToSnapshot
+	}
+	f.persisted = r.covered
+	return f, nil
+}
+
+// Restore implements raft.FSM.
+func (r *raftFSM) Restore(source io.ReadCloser) error {
+	if err := r.machine.Restore(source); err != nil {
+		return err
+	}
+	for {
+		if f, ok := source.(*snapshotFile); ok {
+			r.covered(f.meta)
+			return nil
+		}
+		w, ok := source.(raft.ReadCloserWrapper)
+		if !ok {
+			return nil
+		}
+		source = w.WrappedReadCloser()
+	}
+}
+
+// covered records that the state in memory and a snapshot of that description
+// both cover the entries up to its last.
+func (r *raftFSM) covered(meta *raft.SnapshotMeta) {
+	r.members.commit(meta.ConfigurationIndex, meta.Configuration.Servers)
+	r.store.covered(entryID{meta.Index, meta.Term})
 }
 
 // serverOf returns the server of that id, or nil.

@@ -80,6 +80,7 @@ func newGroup(cfg Config) *Group {
 	g.trans.removed = g.notMember
 	g.trans.connLost = g.connLost
 	g.trans.isMember = g.members.isMember
+	g.trans.fail = g.fail
 	return g
 }
 
@@ -92,6 +93,7 @@ func (g *Group) open() error {
 	if err != nil {
 		return err
 	}
+	snaps.onDamage = g.snapshotDamaged
 	g.snaps = snaps
 	notify := make(chan bool)
 	conf := g.raftConfig(notify)
@@ -124,7 +126,7 @@ func (g *Group) open() error {
 		g.watcher.Wait()
 		return errors.Join(err, stop)
 	}
-	g.trans.serve(g.raft)
+	g.trans.serve(g.raft, g.store)
 	g.start(g.memberLoop)
 	g.start(g.suspectLoop)
 	g.start(g.catchUpLoop)
@@ -187,7 +189,7 @@ func (g *Group) openLog(name string) error {
 	g.bolt = bolt
 	g.store = &logStore{
 		bolt: bolt, file: file, stall: g.stallTimeout, onFail: g.fail,
-		stored: g.entryStored, members: g.members.logged,
+		stored: g.entryStored, members: &g.members,
 	}
 	return nil
 }
@@ -260,9 +262,6 @@ func (g *Group) check() error {
 	}
 	g.knowsID = sum.serverID != ""
 	g.joined = sum.joining && (sum.last > 0 || sum.snapshot > 0)
-	if sum.last < sum.snapshot {
-		g.superseded = sum.last
-	}
 	g.logBytes.Store(sum.bytesAfterSnapshot())
 	return g.members.restored(g.snaps)
 }
@@ -276,16 +275,52 @@ func (g *Group) finishJoin() error {
 			return err
 		}
 	}
-	if g.superseded == 0 {
-		return nil
+	superseded, err := g.superseded()
+	if err != nil || !superseded {
+		return err
 	}
-	// A snapshot from the leader takes the place of the log, which would have
-	// a gap otherwise.
+	// From here on the snapshot is all there is.
+	if _, err := g.snaps.check(context.Background()); err != nil {
+		return err
+	}
 	first, err := g.store.FirstIndex()
 	if err != nil {
 		return err
 	}
-	return g.store.DeleteRange(first, g.superseded)
+	last, err := g.store.LastIndex()
+	if err != nil {
+		return err
+	}
+	return g.store.DeleteRange(first, last)
+}
+
+// superseded reports whether the newest snapshot takes the place of the whole
+// log: the leader has sent it, and the log ends before the snapshot does, so that
+// it would have a gap, or has another entry where the snapshot ends, which
+// was then never committed.
+func (g *Group) superseded() (bool, error) {
+	metas, err := g.snaps.List()
+	if err != nil || len(metas) == 0 {
+		return false, err
+	}
+	first, err := g.store.FirstIndex()
+	if err != nil {
+		return false, err
+	}
+	last, err := g.store.LastIndex()
+	if err != nil {
+		return false, err
+	}
+	end := entryID{metas[0].Index, metas[0].Term}
+	switch {
+	case last == 0 || first > end.index:
+		return false, nil
+	case last < end.index:
+		return true, nil
+	}
+	var l raft.Log
+	err = g.store.GetLog(end.index, &l)
+	return l.Term != end.term, err
 }
 
 // startRaft restores the newest snapshot and starts raft's goroutines.
@@ -299,7 +334,7 @@ func (g *Group) startRaft(conf *raft.Config) (err error) {
 			err = *p
 		}
 	}()
-	g.raft, err = raft.NewRaft(conf, &raftFSM{g.machine, &g.members}, g.store, g.store, g.snaps, g.trans)
+	g.raft, err = raft.NewRaft(conf, &raftFSM{g.machine, &g.members, g.store}, g.store, g.store, g.snaps, g.trans)
 	if err == nil {
 		g.store.serving.Store(true)
 		return nil

@@ -164,7 +164,7 @@ func (g *Group) recovery(ctx context.Context) (*Recovery, error) {
 	}
 	g.members.mu.Lock()
 	defer g.members.mu.Unlock()
-	servers := g.members.mu.newest
+	servers := g.members.mu.latest.servers
 	if len(servers) == 0 {
 		return nil, ErrNothingToRecover
 	}

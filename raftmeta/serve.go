@@ -11,9 +11,9 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// serve answers the other servers, for r.
-func (t *transport) serve(r *raft.Raft) {
-	t.raft = r
+// serve answers the other servers, for r, whose log is in store.
+func (t *transport) serve(r *raft.Raft, store *logStore) {
+	t.raft, t.store = r, store
 	t.workers.Go(t.nudgeLoop)
 	if t.streams != nil {
 		t.workers.Go(t.acceptLoop)
@@ -170,6 +170,25 @@ func checkEntries(a *raft.AppendEntriesRequest) error {
 	return nil
 }
 
+// prepareAppend changes a request for entries where raft would go wrong.
+//
+// It leaves out entries that the newest snapshot, which ends with end, covers.
+// They are committed, so the leader has the same ones; but they may be in no log
+// here, and raft would reject everything that follows them.
+//
+// It bounds the commit index by the last entry that the request proves to be the
+// same here. Raft would go on to the end of its log, and apply entries that another
+// leader left there.
+func prepareAppend(a *raft.AppendEntriesRequest, end *entryID) {
+	last := a.PrevLogEntry + uint64(len(a.Entries))
+	if end != nil && a.PrevLogEntry < end.index {
+		a.Entries = a.Entries[min(end.index-a.PrevLogEntry, uint64(len(a.Entries))):]
+		a.PrevLogEntry, a.PrevLogTerm = end.index, end.term
+		last = max(last, end.index)
+	}
+	a.LeaderCommitIndex = min(a.LeaderCommitIndex, last)
+}
+
 // answer answers a request. Votes, and calls for an election, are for members alone. Entries and snapshots are taken of whoever leads by his
 // term: a server that lags learns from them that he is a member, and one that waits has no members yet.
 func (t *transport) answer(f *frames, k kind, request any, from string) (any, error) {
@@ -178,13 +197,14 @@ func (t *transport) answer(f *frames, k kind, request any, from string) (any, er
 		return termAnswer(t.raft.CurrentTerm()), nil
 	case kindHeartbeat:
 		return t.heartbeat(request.(*raft.AppendEntriesRequest))
+	case kindAppend:
+		prepareAppend(request.(*raft.AppendEntriesRequest), t.store.end.Load())
 	case kindVote, kindPreVote, kindElect:
 		if ok, since := t.isMember(from); !ok {
 			return nil, &notMemberError{t.self, since}
 		}
 	case kindSnapshot:
-		size := request.(*raft.InstallSnapshotRequest).Size
-		return t.dispatch(request, io.LimitReader(&patientReader{f}, size))
+		return t.install(f, request.(*raft.InstallSnapshotRequest))
 	}
 	return t.dispatch(request, nil)
 }

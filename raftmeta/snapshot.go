@@ -165,21 +165,9 @@ func (fr *frameReader) header() error {
 	if err := fr.fill(b[:]); err != nil {
 		return err
 	}
-	if string(b[:8]) != streamMagic {
-		return fmt.Errorf("%w: bad magic", errBadSnapshot)
-	}
-	fr.sum = crc.Sum(b[:12])
-	if got := binary.BigEndian.Uint32(b[12:]); got != fr.sum {
-		return fmt.Errorf("%w: header checksum is %08x, not %08x", errBadSnapshot, got, fr.sum)
-	}
-	v := binary.BigEndian.Uint32(b[8:])
-	if v == 0 {
-		return fmt.Errorf("%w: version 0", errBadSnapshot)
-	}
-	if v > streamVersion {
-		return &VersionError{What: "snapshot stream", Version: uint64(v), Known: streamVersion}
-	}
-	return nil
+	sum, err := checkStreamHeader(b)
+	fr.sum = sum
+	return err
 }
 
 // fill reads len(b) bytes. An end of the stream before them is an error: only
@@ -199,21 +187,17 @@ func (fr *frameReader) frame() ([]byte, error) {
 	if err := fr.fill(h[:]); err != nil {
 		return nil, err
 	}
-	n := binary.BigEndian.Uint32(h[:4])
-	if n > frameBytesMax {
-		return nil, fmt.Errorf("%w: frame of %d bytes, at most %d", errBadSnapshot, n, frameBytesMax)
+	n, err := frameLength(h[:])
+	if err != nil {
+		return nil, err
 	}
-	if cap(fr.buf) < int(n) {
+	if cap(fr.buf) < n {
 		fr.buf = make([]byte, n)
 	}
 	payload := fr.buf[:n]
 	if err := fr.fill(payload); err != nil {
 		return nil, err
 	}
-	fr.sum = crc.Update(fr.sum, h[:4])
-	fr.sum = crc.Update(fr.sum, payload)
-	if got := binary.BigEndian.Uint32(h[4:]); got != fr.sum {
-		return nil, fmt.Errorf("%w: frame checksum is %08x, not %08x", errBadSnapshot, got, fr.sum)
-	}
-	return payload, nil
+	fr.sum, err = checkFrame(fr.sum, h[:], payload)
+	return payload, err
 }

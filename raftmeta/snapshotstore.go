@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -47,6 +50,16 @@ type snapshotStore struct {
 	dir string
 	// onFail reports a failed fsync. It does not block.
 	onFail func(error)
+	// onDamage is called when the newest snapshot turns out to be damaged while
+	// raft runs, with a *CorruptError. It does not block. May be nil.
+	onDamage func(error)
+
+	// mu guards the field in it. Never held across I/O.
+	mu struct {
+		sync.Mutex
+		// damaged are the ids of snapshots that could not be read.
+		damaged map[string]bool
+	}
 }
 
 // openSnapshotStore makes the folder if need be, and removes what a crash left
@@ -105,29 +118,112 @@ func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
 	return []*raft.SnapshotMeta{meta}, f.Close()
 }
 
-// snapshotFile reads a snapshot's stream from its file.
+// snapshotFile reads a snapshot's stream from its file, and verifies it on the
+// way. It implements io.ReadCloser.
 type snapshotFile struct {
-	io.Reader
-	io.Closer
+	store  *snapshotStore
+	meta   *raft.SnapshotMeta
+	f      vfs.File
+	header int64 // bytes before the stream
+	stream io.Reader
+	check  *streamCheck
 }
 
-// Open implements raft.SnapshotStore. The error is a *CorruptError or
-// *VersionError when the file's header is not as it should be.
+// Read implements io.Reader. The error is io.EOF at the end of a stream that is
+// complete and not damaged.
+func (s *snapshotFile) Read(p []byte) (int, error) {
+	n, err := s.stream.Read(p)
+	_, bad := s.check.Write(p[:n])
+	if err == io.EOF && bad == nil {
+		bad = s.check.end()
+	}
+	if bad != nil {
+		return 0, s.store.bad(s.meta.ID, s.locate(bad))
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (s *snapshotFile) Close() error { return s.f.Close() }
+
+// locate turns an error of readSnapshot or of a streamCheck into one that names
+// the file and the place in it.
+func (s *snapshotFile) locate(err error) error {
+	file := s.store.file(s.meta.ID)
+	var known *CorruptError
+	var newer *VersionError
+	var at *streamError
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &newer):
+		newer.File = file
+		return newer
+	case errors.As(err, &at) && errors.Is(err, errBadSnapshot):
+		return &CorruptError{file, s.header + at.offset, at.err.Error()}
+	}
+	return fmt.Errorf("read snapshot %s: %w", file, err)
+}
+
+// Open implements raft.SnapshotStore. The error, and that of a read, is a
+// *CorruptError or *VersionError when the file is not as it should be.
 func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	f, err := s.open(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return f.meta, f, nil
+}
+
+func (s *snapshotStore) open(id string) (*snapshotFile, error) {
 	f, err := s.fs.OpenRead(s.file(id))
 	if err != nil {
-		return nil, nil, fmt.Errorf("open snapshot: %w", err)
+		return nil, fmt.Errorf("open snapshot: %w", err)
 	}
 	size, err := f.Size()
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("open snapshot: %w", err), f.Close())
+		return nil, errors.Join(fmt.Errorf("open snapshot: %w", err), f.Close())
 	}
 	meta, header, err := readSnapshotHeader(io.NewSectionReader(f, 0, size), s.file(id))
 	if err != nil {
-		return nil, nil, errors.Join(err, f.Close())
+		return nil, errors.Join(s.bad(id, err), f.Close())
 	}
 	meta.ID, meta.Size = id, size-header
-	return meta, snapshotFile{io.NewSectionReader(f, header, meta.Size), f}, nil
+	return &snapshotFile{s, meta, f, header, io.NewSectionReader(f, header, meta.Size), newStreamCheck()}, nil
+}
+
+// bad notes that a snapshot cannot be read because of err, which it returns.
+func (s *snapshotStore) bad(id string, err error) error {
+	if !errors.Is(err, ErrCorrupt) {
+		return err
+	}
+	s.mu.Lock()
+	if s.mu.damaged == nil {
+		s.mu.damaged = map[string]bool{}
+	}
+	s.mu.damaged[id] = true
+	s.mu.Unlock()
+	if s.onDamage != nil {
+		s.onDamage(err)
+	}
+	return err
+}
+
+// dropDamaged removes the snapshots that could not be read. Another one must
+// have taken their place.
+func (s *snapshotStore) dropDamaged() error {
+	s.mu.Lock()
+	damaged := slices.Collect(maps.Keys(s.mu.damaged))
+	s.mu.Unlock()
+	for _, id := range damaged {
+		if err := s.fs.Remove(s.file(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove damaged snapshot: %w", err)
+		}
+		s.mu.Lock()
+		delete(s.mu.damaged, id)
+		s.mu.Unlock()
+	}
+	return nil
 }
 
 // Create implements raft.SnapshotStore.
@@ -148,7 +244,7 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 	if err != nil {
 		return nil, fmt.Errorf("create snapshot: %w", err)
 	}
-	sink := &snapshotSink{store: s, id: meta.ID, temp: temp, f: f}
+	sink := &snapshotSink{store: s, meta: meta, temp: temp, f: f, check: newStreamCheck()}
 	sink.w = bufio.NewWriterSize(io.NewOffsetWriter(f, 0), frameBytes)
 	if _, err := sink.w.Write(encodeSnapshotHeader(meta)); err != nil {
 		return nil, errors.Join(fmt.Errorf("create snapshot: %w", err), sink.Cancel())
@@ -156,12 +252,16 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 	return sink, nil
 }
 
-// keep removes all but the n newest snapshots.
+// keep removes all but the n newest snapshots, not counting those that are
+// known to be damaged.
 func (s *snapshotStore) keep(n int) error {
 	ids, err := s.ids()
 	if err != nil {
 		return err
 	}
+	s.mu.Lock()
+	ids = slices.DeleteFunc(ids, func(id string) bool { return s.mu.damaged[id] })
+	s.mu.Unlock()
 	for _, id := range ids[min(n, len(ids)):] {
 		if err := s.fs.Remove(s.file(id)); err != nil {
 			return fmt.Errorf("remove old snapshot: %w", err)
@@ -173,25 +273,35 @@ func (s *snapshotStore) keep(n int) error {
 // snapshotSink writes a snapshot's file. It implements raft.SnapshotSink.
 type snapshotSink struct {
 	store *snapshotStore
-	id    string
+	meta  *raft.SnapshotMeta
 	temp  string
 	f     vfs.File
 	w     *bufio.Writer
+	check *streamCheck
 	done  bool
 }
 
 // ID implements raft.SnapshotSink.
-func (s *snapshotSink) ID() string { return s.id }
+func (s *snapshotSink) ID() string { return s.meta.ID }
 
-// Write implements raft.SnapshotSink.
-func (s *snapshotSink) Write(b []byte) (int, error) { return s.w.Write(b) }
+// Write implements raft.SnapshotSink. A stream that is damaged, as one from
+// another server may be, is refused as soon as the damage is seen.
+func (s *snapshotSink) Write(b []byte) (int, error) {
+	if _, err := s.check.Write(b); err != nil {
+		return 0, err
+	}
+	return s.w.Write(b)
+}
 
 // Close implements raft.SnapshotSink. It makes the snapshot durable and gives
-// it its name: raft cuts the log once it has returned. Closing again does
-// nothing.
+// it its name, unless the stream is not complete: raft cuts the log once Close
+// has returned. Closing again does nothing.
 func (s *snapshotSink) Close() error {
 	if s.done {
 		return nil
+	}
+	if err := s.check.end(); err != nil {
+		return errors.Join(err, s.Cancel())
 	}
 	if err := s.w.Flush(); err != nil {
 		return errors.Join(fmt.Errorf("write snapshot: %w", err), s.Cancel())
@@ -203,14 +313,14 @@ func (s *snapshotSink) Close() error {
 	if err := s.f.Close(); err != nil {
 		return fmt.Errorf("close snapshot: %w", err)
 	}
-	if err := s.store.fs.Rename(s.temp, s.store.file(s.id)); err != nil {
+	if err := s.store.fs.Rename(s.temp, s.store.file(s.meta.ID)); err != nil {
 		return fmt.Errorf("name snapshot: %w", err)
 	}
 	err := s.sync("sync snapshot folder", func() error { return s.store.fs.SyncDir(s.store.dir) })
 	if err != nil {
 		return err
 	}
-	return s.store.keep(snapshotsKept)
+	return errors.Join(s.store.dropDamaged(), s.store.keep(snapshotsKept))
 }
 
 // sync runs f, which syncs something. Its failure is that of the disk.

@@ -61,12 +61,16 @@ type transport struct {
 	// isMember tells whether the group counts that server as a member, and
 	// otherwise since which entry it does not.
 	isMember func(id string) (bool, uint64)
+	// fail ends this server's service. It does not block.
+	fail func(error)
 
 	// requests go to raft. Nobody waits in it when raft has ended: done.
 	requests chan raft.RPC
 	// nudges are heartbeats that were answered, for raft to note the contact.
 	nudges chan raft.RPC
-	raft   *raft.Raft
+	// raft and its log are those of this server, once it serves.
+	raft  *raft.Raft
+	store *logStore
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {

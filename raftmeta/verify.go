@@ -54,8 +54,8 @@ func (s folderSummary) bytesAfterSnapshot() int64 {
 	return n
 }
 
-// checkFolder checks the log and the headers of the snapshots, with deep also
-// what is in them, and returns the problems found.
+// checkFolder checks the log and the header of the newest snapshot, with deep
+// everything in all snapshots, and returns the problems found.
 func checkFolder(ctx context.Context, fsys vfs.FS, dir string, snaps *snapshotStore, deep bool) (folderSummary, []error, error) {
 	file := filepath.Join(dir, logName)
 	log, problems, err := checkLogFile(fsys, file)
@@ -68,20 +68,23 @@ func checkFolder(ctx context.Context, fsys vfs.FS, dir string, snaps *snapshotSt
 		return sum, problems, err
 	}
 	for i, id := range ids {
+		if i > 0 && !deep {
+			break // only the newest is ever read
+		}
 		if err := ctx.Err(); err != nil {
 			return sum, problems, err
 		}
-		meta, f, err := snaps.Open(id)
+		f, err := snaps.open(id)
 		if err != nil {
 			problems = append(problems, err)
 			continue
 		}
 		if i == 0 {
-			sum.snapshot = meta.Index
+			sum.snapshot = f.meta.Index
 		}
 		if deep {
 			if _, _, err := readSnapshot(contextReader{ctx, f}); err != nil {
-				problems = append(problems, snaps.locate(id, meta.Size, err))
+				problems = append(problems, f.locate(err))
 			}
 		}
 		if err := f.Close(); err != nil {
@@ -105,34 +108,15 @@ func (s *snapshotStore) check(ctx context.Context) (uint64, error) {
 	if err != nil || len(ids) == 0 {
 		return 0, err
 	}
-	meta, f, err := s.Open(ids[0])
+	f, err := s.open(ids[0])
 	if err != nil {
 		return 0, err
 	}
 	_, applied, err := readSnapshot(contextReader{ctx, f})
 	if err != nil {
-		err = s.locate(ids[0], meta.Size, err)
+		err = f.locate(err)
 	}
 	return applied, errors.Join(err, f.Close())
-}
-
-// locate turns an error of readSnapshot, about the stream of size bytes in
-// snapshot id, into one that names the file and the place in it.
-func (s *snapshotStore) locate(id string, size int64, err error) error {
-	var newer *VersionError
-	if errors.As(err, &newer) {
-		newer.File = s.file(id)
-		return newer
-	}
-	var at *streamError
-	if !errors.As(err, &at) || !errors.Is(err, errBadSnapshot) {
-		return fmt.Errorf("read snapshot %s: %w", s.file(id), err)
-	}
-	whole, _, statErr := s.fs.Stat(s.file(id))
-	if statErr != nil {
-		return statErr
-	}
-	return &CorruptError{s.file(id), whole - size + at.offset, at.err.Error()}
 }
 
 // contextReader ends with ctx's error.

@@ -1,0 +1,283 @@
+package raftmeta
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/hashicorp/raft"
+	"github.com/steledb/stele/internal/vfs"
+)
+
+// storeHook calls a function after entries were stored.
+type storeHook struct {
+	boltStore
+	stored func()
+}
+
+func (b *storeHook) StoreLogs(logs []*raft.Log) error {
+	err := b.boltStore.StoreLogs(logs)
+	b.stored()
+	return err
+}
+
+// compacted makes a group of one whose log begins after its newest snapshot, so
+// that every further server gets the snapshot. It returns its leader.
+func compacted(t *testing.T, c *cluster) *Group {
+	t.Helper()
+	l := c.leader()
+	for i := range 30 {
+		c.set(fmt.Sprintf("/d/f%d", i), "x")
+	}
+	if err := l.raft.Snapshot().Error(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.store.DeleteRange(1, l.raft.LastIndex()); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestAnswerLostThenLeaderDies loses the first answer of a follower after a
+// snapshot was installed on it, and then the leader: the others go on.
+func TestAnswerLostThenLeaderDies(t *testing.T) {
+	var lose sync.Once
+	var c *cluster
+	c = newCluster(t, 1, func(id string, cfg *Config) {
+		if id != "n3" {
+			return
+		}
+		cfg.wrapLog = func(b boltStore) boltStore {
+			return &storeHook{b, func() {
+				lose.Do(func() {
+					trans := c.group("n3").trans
+					trans.mu.Lock()
+					defer trans.mu.Unlock()
+					for conn := range trans.mu.conns {
+						_ = conn.Close()
+					}
+				})
+			}}
+		}
+	})
+	compacted(t, c)
+	for _, id := range []string{"n2", "n3"} {
+		c.open(id)
+		c.join(id)
+	}
+	c.set("/after", "y")
+	c.kill("n1")
+	c.set("/last", "z")
+	c.same()
+	for _, path := range []string{"/d/f29", "/after", "/last"} {
+		if _, err := c.leader().Get(t.Context(), path); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// flipBit changes one bit of a file.
+func flipBit(t *testing.T, file string, at int64) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at < 0 {
+		at += int64(len(b))
+	}
+	b[at] ^= 0x10
+	if err := os.WriteFile(file, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDamagedSnapshotIsNotSpread flips a bit of the leader's snapshot, in its
+// header and in its stream, before two servers join that need it. The leader
+// writes another one; nobody takes the damaged one.
+func TestDamagedSnapshotIsNotSpread(t *testing.T) {
+	for _, at := range []int64{30, -60, -1} {
+		c := newCluster(t, 1, nil)
+		l := compacted(t, c)
+		damaged := snapshotFiles(t, c.dirs["n1"])
+		flipBit(t, damaged[0], at)
+		for _, id := range []string{"n2", "n3"} {
+			c.open(id)
+			c.join(id)
+		}
+		c.set("/after", "y")
+		c.same()
+		if files := snapshotFiles(t, c.dirs["n1"]); len(files) != 1 || files[0] == damaged[0] {
+			t.Errorf("the leader has %q, of which %q was damaged", files, damaged)
+		}
+		for _, id := range []string{"n2", "n3", l.cfg.ID} {
+			c.kill(id)
+			verifyFolder(t, c.dirs[id])
+			c.open(id)
+		}
+		c.set("/last", "z")
+		c.same()
+		c.close()
+		c.groups, c.dirs = map[string]*Group{}, map[string]string{}
+	}
+}
+
+// TestInstallRefusesDamage sends a follower streams with a changed bit, or cut
+// short: none gets a name, and what the follower has stays.
+func TestInstallRefusesDamage(t *testing.T) {
+	l := newScriptedLeader(t)
+	if err := l.install(1, 8, 1, snapshotOf(t, 1, 8)); err != nil {
+		t.Fatal(err)
+	}
+	l.mustAppend(1, 8, 1, 12, commands(1, 9, 12))
+	l.has(12)
+	whole := snapshotOf(t, 1, 30)
+	for i := 0; i < len(whole); i += 37 {
+		bad := bytes.Clone(whole)
+		bad[i] ^= 4
+		if err := l.install(1, 30, 1, bad); err == nil {
+			t.Errorf("byte %d changed: installed", i)
+		}
+	}
+	if err := l.install(1, 30, 1, whole[:len(whole)-10]); err == nil {
+		t.Error("installed a part")
+	}
+	if err := l.install(1, 30, 1, append(bytes.Clone(whole), 0)); err == nil {
+		t.Error("installed with a byte after it")
+	}
+	if files := snapshotFiles(t, l.c.dirs["n2"]); len(files) != 1 {
+		t.Errorf("it has %q", files)
+	}
+	l.mustAppend(1, 12, 1, 13, commands(1, 13, 13))
+	l.has(13)
+	l.restart()
+	if err := l.install(1, 30, 1, whole); err != nil {
+		t.Error(err)
+	}
+	l.has(30)
+}
+
+// TestSinkRefusesDamage changes each bit of a stream on its way to a snapshot
+// file: the file gets no name, and the snapshots that there are stay.
+func TestSinkRefusesDamage(t *testing.T) {
+	mem := vfs.NewMem(vfs.MemOptions{})
+	s := newSnapshotStore(t, mem)
+	for index := range uint64(2) {
+		if err := takeSnapshot(s, 5+index, goldenNamespace()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, _ := mem.ReadDir(s.dir)
+	send := func(b []byte) error {
+		sink, err := s.Create(1, 9, 2, goldenMembers, 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for len(b) > 0 {
+			n := min(len(b), 7)
+			if _, err := sink.Write(b[:n]); err != nil {
+				return errors.Join(err, sink.Cancel())
+			}
+			b = b[n:]
+		}
+		return sink.Close()
+	}
+	whole := stream(t, goldenNamespace(), 6)
+	for i := range whole {
+		for bit := range 8 {
+			bad := bytes.Clone(whole)
+			bad[i] ^= 1 << bit
+			if err := send(bad); err == nil {
+				t.Fatalf("bit %d of byte %d changed: named", bit, i)
+			}
+		}
+		if err := send(whole[:i]); !errors.Is(err, errBadSnapshot) {
+			t.Fatalf("%d bytes of %d: %v", i, len(whole), err)
+		}
+	}
+	if after, _ := mem.ReadDir(s.dir); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("had %q, has %q", before, after)
+	}
+	if err := send(whole); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOldSnapshotMayBeDamaged damages a snapshot that is not the newest. Verify
+// reports it; the server starts without it.
+func TestOldSnapshotMayBeDamaged(t *testing.T) {
+	for _, at := range []int64{12, -3} {
+		dir := t.TempDir()
+		g, err := Open(Config{Dir: dir, ID: "n1"})
+		if err == nil {
+			err = g.WaitReady(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			mustSet(t, g, "/f", "x", AnyGeneration)
+			if err := g.raft.Snapshot().Error(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := g.Close(); err != nil {
+			t.Fatal(err)
+		}
+		files := snapshotFiles(t, dir)
+		if len(files) != 2 {
+			t.Fatalf("snapshots %q", files)
+		}
+		flipBit(t, files[0], at)
+		var problems []error
+		if err := Verify(t.Context(), nil, dir, func(p error) { problems = append(problems, p) }); err != nil || len(problems) != 1 {
+			t.Errorf("verify: %v, %v", problems, err)
+		}
+		g, err = Open(Config{Dir: dir, ID: "n1"})
+		if err != nil {
+			t.Errorf("byte %d changed: %v", at, err)
+			continue
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestLogOutlivesADamagedSnapshot starts a server that has a snapshot from the
+// leader, which can no longer be read, and its log from before: the log stays.
+func TestLogOutlivesADamagedSnapshot(t *testing.T) {
+	l := newScriptedLeader(t)
+	if err := l.install(1, 8, 1, snapshotOf(t, 1, 8)); err != nil {
+		t.Fatal(err)
+	}
+	l.mustAppend(1, 8, 1, 12, commands(1, 9, 12))
+	l.has(12)
+	dir := l.c.dirs["n2"]
+	s := l.n2.snaps
+	l.c.kill("n2")
+	sink, err := s.Create(1, 30, 1, scriptedMembers, 1, nil)
+	if err == nil {
+		_, err = sink.Write(snapshotOf(t, 1, 30))
+	}
+	if err = errors.Join(err, sink.Close()); err != nil {
+		t.Fatal(err)
+	}
+	newest := snapshotFiles(t, dir)[1]
+	flipBit(t, newest, -3)
+	var bad *CorruptError
+	if _, err := Open(Config{Dir: dir, ID: "n2", Streams: l.c.mesh.streams("n2")}); !errors.As(err, &bad) || bad.File != newest {
+		t.Errorf("open: %v", err)
+	}
+	sum, problems, err := checkLogFile(vfs.OS(), filepath.Join(dir, logName))
+	if err != nil || len(problems) != 0 || sum.first != 9 || sum.last != 12 {
+		t.Errorf("log from %d to %d, %v, %v", sum.first, sum.last, problems, err)
+	}
+	flipBit(t, newest, -3)
+	l.n2 = l.c.open("n2")
+	l.has(30)
+}

@@ -1,0 +1,340 @@
+package raftmeta
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"github.com/hashicorp/raft"
+)
+
+// scriptedLeader sends messages of a test's choice to n2, as the leader n1 would.
+type scriptedLeader struct {
+	t     *testing.T
+	c     *cluster
+	trans *transport
+	n2    *Group
+}
+
+// newScriptedLeader opens n2, which has no vote: it calls no election of its own.
+func newScriptedLeader(t *testing.T) *scriptedLeader {
+	c := newCluster(t, 0, nil)
+	trans := newTransport("n1", c.mesh.streams("n1"), slog.New(slog.DiscardHandler), newContacts())
+	delete(c.mesh.mu.at, "n1") // it takes no connections
+	t.Cleanup(func() {
+		if err := trans.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &scriptedLeader{t, c, trans, c.open("n2")}
+}
+
+var scriptedMembers = raft.Configuration{Servers: []raft.Server{
+	{Suffrage: raft.Voter, ID: "n1", Address: "n1"},
+	{Suffrage: raft.Nonvoter, ID: "n2", Address: "n2"},
+}}
+
+// file is the path that entry index sets in these tests.
+func file(index uint64) string { return fmt.Sprintf("/f%d", index) }
+
+// commands returns entries first to last of a term, each of which sets a file.
+func commands(term, first, last uint64) []*raft.Log {
+	var logs []*raft.Log
+	for i := first; i <= last; i++ {
+		c := command{op: opSet, path: file(i), data: fmt.Appendf(nil, "%d in term %d", i, term), generation: AnyGeneration}
+		logs = append(logs, &raft.Log{Index: i, Term: term, Type: raft.LogCommand, Data: c.encode()})
+	}
+	return logs
+}
+
+// append sends entries after prev, which is of term prevTerm.
+func (l *scriptedLeader) append(term, prev, prevTerm, commit uint64, logs []*raft.Log) raft.AppendEntriesResponse {
+	l.t.Helper()
+	var resp raft.AppendEntriesResponse
+	err := l.trans.AppendEntries("n2", "n2", &raft.AppendEntriesRequest{
+		RPCHeader: headerOf("n1"), Term: term, PrevLogEntry: prev, PrevLogTerm: prevTerm, Entries: logs, LeaderCommitIndex: commit}, &resp)
+	if err != nil {
+		l.t.Fatalf("append after %d: %v", prev, err)
+	}
+	return resp
+}
+
+// mustAppend is append, which has to succeed.
+func (l *scriptedLeader) mustAppend(term, prev, prevTerm, commit uint64, logs []*raft.Log) {
+	l.t.Helper()
+	if resp := l.append(term, prev, prevTerm, commit, logs); !resp.Success {
+		l.t.Fatalf("entries after %d: %+v", prev, resp)
+	}
+}
+
+// snapshotOf returns the stream of a snapshot of everything that commands sets
+// up to last in a term.
+func snapshotOf(t *testing.T, term, last uint64) []byte {
+	ns := newNamespace()
+	for _, l := range commands(term, 1, last) {
+		c, err := decodeCommand(l.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ns.apply(l.Index, l.Term, &c)
+	}
+	return stream(t, ns, last)
+}
+
+// install sends a snapshot that ends with entry index of term entryTerm.
+func (l *scriptedLeader) install(term, index, entryTerm uint64, data []byte) error {
+	var resp raft.InstallSnapshotResponse
+	err := l.trans.InstallSnapshot("n2", "n2", &raft.InstallSnapshotRequest{
+		RPCHeader: headerOf("n1"), SnapshotVersion: 1, Term: term, LastLogIndex: index, LastLogTerm: entryTerm,
+		Configuration: raft.EncodeConfiguration(scriptedMembers), ConfigurationIndex: 1, Size: int64(len(data)),
+	}, &resp, bytes.NewReader(data))
+	if err == nil && !resp.Success {
+		err = errors.New("not installed")
+	}
+	return err
+}
+
+// has waits until n2 has applied up to last.
+func (l *scriptedLeader) has(last uint64) {
+	l.t.Helper()
+	eventually(l.t, fmt.Sprintf("n2 has applied entry %d", last), func() bool {
+		var applied uint64
+		l.n2.machine.view(func(_ *namespace, a uint64) { applied = a })
+		return applied >= last
+	})
+	l.n2.machine.view(func(ns *namespace, applied uint64) {
+		for i := uint64(1); i <= last; i++ {
+			if ns.get(file(i)) == nil {
+				l.t.Errorf("with %d applied, %s is missing", applied, file(i))
+			}
+		}
+	})
+}
+
+// restart closes n2 and opens it again.
+func (l *scriptedLeader) restart() {
+	l.t.Helper()
+	l.c.kill("n2")
+	verifyFolder(l.t, l.c.dirs["n2"])
+	l.n2 = l.c.open("n2")
+}
+
+// TestAnswerLostAfterInstall repeats the entries that follow an installed
+// snapshot, as a leader does whose answer was lost: the entry before them is the
+// snapshot's last, which is in no log.
+func TestAnswerLostAfterInstall(t *testing.T) {
+	l := newScriptedLeader(t)
+	if err := l.install(2, 100, 1, snapshotOf(t, 1, 100)); err != nil {
+		t.Fatal(err)
+	}
+	logs := commands(2, 101, 105)
+	l.mustAppend(2, 100, 1, 100, logs)
+	l.mustAppend(2, 100, 1, 105, logs)
+	l.has(105)
+	if resp := l.append(2, 100, 2, 105, logs); resp.Success {
+		t.Error("entries after entry 100 of another term were accepted")
+	}
+	// So it is after a restart, and with a snapshot of its own.
+	l.restart()
+	l.mustAppend(2, 100, 1, 105, logs)
+	l.has(105)
+	if err := l.n2.raft.Snapshot().Error(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.n2.store.DeleteRange(101, 105); err != nil { // what compaction deletes later
+		t.Fatal(err)
+	}
+	l.mustAppend(2, 105, 2, 106, commands(2, 106, 106))
+	l.mustAppend(2, 105, 2, 106, commands(2, 106, 106))
+	l.has(106)
+}
+
+// TestEntriesBeforeTheSnapshot sends entries from before an installed snapshot's
+// end on: what the snapshot covers counts as stored.
+func TestEntriesBeforeTheSnapshot(t *testing.T) {
+	l := newScriptedLeader(t)
+	if err := l.install(2, 20, 1, snapshotOf(t, 1, 20)); err != nil {
+		t.Fatal(err)
+	}
+	l.mustAppend(2, 10, 1, 20, commands(1, 11, 15))
+	l.mustAppend(2, 18, 1, 20, nil)
+	if last := l.n2.raft.LastIndex(); last != 20 {
+		t.Errorf("the log ends at %d", last)
+	}
+	l.mustAppend(2, 0, 0, 21, append(commands(1, 1, 20), commands(2, 21, 22)...))
+	l.has(21)
+	if last := l.n2.raft.LastIndex(); last != 22 {
+		t.Errorf("the log ends at %d", last)
+	}
+}
+
+// TestCommitOnlyWhatMatches sends a commit index beyond the entries that a message
+// shows to be the leader's: those that another leader left there are not applied.
+func TestCommitOnlyWhatMatches(t *testing.T) {
+	l := newScriptedLeader(t)
+	l.mustAppend(1, 0, 0, 3, commands(1, 1, 10))
+	l.has(3)
+	l.mustAppend(3, 3, 1, 8, nil)
+	l.mustAppend(3, 3, 1, 8, commands(3, 4, 8))
+	l.has(8)
+	l.n2.machine.view(func(ns *namespace, _ uint64) {
+		if got := string(ns.get(file(5)).data); got != "5 in term 3" {
+			t.Errorf("file 5 has %q", got)
+		}
+	})
+}
+
+// TestLateInstall sends snapshots that end before what a follower has, in the
+// current term: none takes anything away.
+func TestLateInstall(t *testing.T) {
+	l := newScriptedLeader(t)
+	early := snapshotOf(t, 1, 8)
+	if err := l.install(1, 8, 1, early); err != nil {
+		t.Fatal(err)
+	}
+	l.mustAppend(1, 8, 1, 38, commands(1, 9, 38))
+	l.has(38)
+	l.mustAppend(1, 38, 1, 38, commands(1, 39, 40)) // not committed yet
+	for _, index := range []uint64{8, 20, 38, 40} {
+		if err := l.install(1, index, 1, snapshotOf(t, 1, index)); err != nil {
+			t.Errorf("snapshot %d: %v", index, err)
+		}
+		if first, _ := l.n2.store.FirstIndex(); first != 9 {
+			t.Errorf("after snapshot %d the log begins at %d", index, first)
+		}
+		if last := l.n2.raft.LastIndex(); last != 40 {
+			t.Errorf("after snapshot %d the log ends at %d", index, last)
+		}
+		l.has(38)
+	}
+	if ids, err := l.n2.snaps.ids(); err != nil || len(ids) != 1 {
+		t.Errorf("snapshots %q, %v", ids, err)
+	}
+	l.mustAppend(1, 40, 1, 41, commands(1, 41, 41))
+	l.has(41)
+	l.restart()
+	l.mustAppend(1, 41, 1, 42, commands(1, 42, 42))
+	l.has(42)
+}
+
+// TestInstallsRace sends the same snapshot twice at once, and entries after it.
+func TestInstallsRace(t *testing.T) {
+	l := newScriptedLeader(t)
+	data := snapshotOf(t, 1, 8)
+	second := make(chan error, 1)
+	r, w := io.Pipe()
+	go func() {
+		var resp raft.InstallSnapshotResponse
+		second <- l.trans.InstallSnapshot("n2", "n2", &raft.InstallSnapshotRequest{
+			RPCHeader: headerOf("n1"), SnapshotVersion: 1, Term: 1, LastLogIndex: 8, LastLogTerm: 1,
+			Configuration: raft.EncodeConfiguration(scriptedMembers), ConfigurationIndex: 1, Size: int64(len(data)),
+		}, &resp, r)
+	}()
+	// The first bytes are there before the other copy, the rest after it and the
+	// entries.
+	_, _ = w.Write(data[:10])
+	first := make(chan error, 1)
+	go func() { first <- l.install(1, 8, 1, data) }()
+	_, _ = w.Write(data[10:])
+	_ = w.Close()
+	if err := errors.Join(<-first, <-second); err != nil {
+		t.Fatal(err)
+	}
+	l.mustAppend(1, 8, 1, 20, commands(1, 9, 20))
+	l.has(20)
+	if ids, err := l.n2.snaps.ids(); err != nil || len(ids) != 1 {
+		t.Errorf("snapshots %q, %v", ids, err)
+	}
+}
+
+// TestInstallOverConflict sends a snapshot to a follower whose log goes beyond
+// it with entries that were never committed. Raft cannot follow its own log's
+// end back: the server stops, and goes on from the snapshot when it starts.
+func TestInstallOverConflict(t *testing.T) {
+	for _, index := range []uint64{10, 8} { // the log's end, and before it
+		l := newScriptedLeader(t)
+		l.mustAppend(1, 0, 0, 3, commands(1, 1, 10))
+		l.has(3)
+		if err := l.install(3, index, 3, snapshotOf(t, 3, index)); err != nil {
+			t.Logf("install: %v", err) // the connections may be cut first
+		}
+		if err := <-l.c.fatal; !errors.Is(err, ErrLogReplaced) {
+			t.Fatalf("snapshot %d over a log of 10: %v", index, err)
+		}
+		l.restart()
+		if first, _ := l.n2.store.FirstIndex(); first != 0 {
+			t.Errorf("the log begins at %d", first)
+		}
+		l.mustAppend(3, index, 3, index+2, commands(3, index+1, index+2))
+		l.mustAppend(3, index, 3, index+2, commands(3, index+1, index+2))
+		l.has(index + 2)
+		l.n2.machine.view(func(ns *namespace, _ uint64) {
+			if got := string(ns.get(file(5)).data); got != "5 in term 3" {
+				t.Errorf("file 5 has %q", got)
+			}
+		})
+	}
+}
+
+// TestLogStoreRefusesGaps stores entries that do not follow the log's end.
+func TestLogStoreRefusesGaps(t *testing.T) {
+	s, failures := newLogStore(t)
+	var gap *GapError
+	if err := s.StoreLog(entry(2, "")); !errors.As(err, &gap) || *gap != (GapError{Index: 2, Want: 1}) {
+		t.Errorf("first entry 2: %v", err)
+	}
+	storeEntries(t, s, 1, 5, 1)
+	for _, logs := range [][]*raft.Log{{entry(7, "")}, {entry(5, "")}, {entry(6, ""), entry(8, "")}} {
+		if err := s.StoreLogs(logs); !errors.As(err, &gap) {
+			t.Errorf("entry %d after 5: %v", logs[0].Index, err)
+		}
+	}
+	if err := s.DeleteRange(1, 5); err != nil {
+		t.Fatal(err)
+	}
+	s.end.Store(&entryID{20, 1})
+	if err := s.StoreLog(entry(6, "")); !errors.As(err, &gap) || gap.Want != 21 {
+		t.Errorf("entry 6 after a snapshot at 20: %v", err)
+	}
+	storeEntries(t, s, 21, 22, 1)
+	if len(failures) != 0 {
+		t.Errorf("told %v", <-failures)
+	}
+	if first, _ := s.FirstIndex(); first != 21 {
+		t.Errorf("the log begins at %d", first)
+	}
+}
+
+// TestLogStoreKnowsTheSnapshotsEnd asks for the last entry that a snapshot has.
+func TestLogStoreKnowsTheSnapshotsEnd(t *testing.T) {
+	s, _ := newLogStore(t)
+	s.end.Store(&entryID{20, 3})
+	storeEntries(t, s, 21, 22, 1)
+	var l raft.Log
+	if err := s.GetLog(20, &l); err != nil || l.Index != 20 || l.Term != 3 {
+		t.Errorf("entry 20: %+v, %v", l, err)
+	}
+	// Only its term is known: nobody may apply it, or send it.
+	if l.Type <= raft.LogConfiguration {
+		t.Errorf("entry 20 has type %v", l.Type)
+	}
+	for _, index := range []uint64{0, 19, 23} {
+		if err := s.GetLog(index, &l); err != raft.ErrLogNotFound {
+			t.Errorf("entry %d: %v", index, err)
+		}
+	}
+}
+
+// snapshotFiles returns the paths of a folder's snapshots, the oldest first.
+func snapshotFiles(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, snapsName, "*"+snapshotSuffix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}

@@ -1,0 +1,150 @@
+package raftmeta
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/steledb/stele/internal/crc"
+	"github.com/steledb/stele/internal/wire"
+)
+
+// streamCheck verifies a snapshot stream as its bytes pass by: the checksum of
+// the header and of each frame, and that the stream ends with its end record.
+// The checksums form a chain, so together this proves that the stream is what
+// one call of writeSnapshot wrote. Its memory is bounded by frameBytesMax.
+type streamCheck struct {
+	// piece is what has come of the header or frame that is not complete yet,
+	// and need its size as far as that is known.
+	piece []byte
+	need  int
+	off   int64 // of piece, in bytes from the start of the stream
+	sum   uint32
+	// ended is set after the end record.
+	ended bool
+	err   error
+}
+
+func newStreamCheck() *streamCheck { return &streamCheck{need: streamHeaderBytes} }
+
+// Write implements io.Writer. The error is a *streamError.
+func (c *streamCheck) Write(p []byte) (int, error) {
+	n := len(p)
+	for c.err == nil && len(p) > 0 {
+		take := min(c.need-len(c.piece), len(p))
+		c.piece, p = append(c.piece, p[:take]...), p[take:]
+		if len(c.piece) < c.need {
+			break
+		}
+		if err := c.complete(); err != nil {
+			c.err = &streamError{c.off, err}
+		}
+	}
+	if c.err != nil {
+		return 0, c.err
+	}
+	return n, nil
+}
+
+// complete verifies the piece, whose bytes are all there, or learns how many
+// more there are to be.
+func (c *streamCheck) complete() error {
+	switch {
+	case c.ended:
+		return fmt.Errorf("%w: bytes after the end", errBadSnapshot)
+	case c.off == 0:
+		sum, err := checkStreamHeader([streamHeaderBytes]byte(c.piece))
+		if err != nil {
+			return err
+		}
+		c.sum = sum
+	case c.need == frameHeaderBytes:
+		n, err := frameLength(c.piece)
+		if err != nil {
+			return err
+		}
+		if c.need += n; n > 0 {
+			return nil
+		}
+		fallthrough
+	default:
+		head, payload := c.piece[:frameHeaderBytes], c.piece[frameHeaderBytes:]
+		sum, err := checkFrame(c.sum, head, payload)
+		if err != nil {
+			return err
+		}
+		c.sum = sum
+		if err := c.records(payload); err != nil {
+			return err
+		}
+	}
+	c.off += int64(len(c.piece))
+	c.piece, c.need = c.piece[:0], frameHeaderBytes
+	return nil
+}
+
+// records looks for the end record, which nothing follows.
+func (c *streamCheck) records(payload []byte) error {
+	d := wire.NewDecoder(payload)
+	for d.More() {
+		if c.ended {
+			return fmt.Errorf("%w: records after the end", errBadSnapshot)
+		}
+		n := d.Array()
+		c.ended = d.Uint() == recordEnd
+		for range n - 1 {
+			d.Skip()
+		}
+	}
+	if d.Err() != nil {
+		return fmt.Errorf("%w: %w", errBadSnapshot, d.Err())
+	}
+	return nil
+}
+
+// end returns an error unless the stream is complete.
+func (c *streamCheck) end() error {
+	if c.err == nil && (!c.ended || len(c.piece) > 0) {
+		c.err = &streamError{c.off, fmt.Errorf("%w: it is cut short", errBadSnapshot)}
+	}
+	return c.err
+}
+
+// checkStreamHeader returns the header's checksum, from which that of the first
+// frame goes on.
+func checkStreamHeader(b [streamHeaderBytes]byte) (sum uint32, err error) {
+	if string(b[:8]) != streamMagic {
+		return 0, fmt.Errorf("%w: bad magic", errBadSnapshot)
+	}
+	sum = crc.Sum(b[:12])
+	if got := binary.BigEndian.Uint32(b[12:]); got != sum {
+		return 0, fmt.Errorf("%w: header checksum is %08x, not %08x", errBadSnapshot, got, sum)
+	}
+	v := binary.BigEndian.Uint32(b[8:])
+	if v == 0 {
+		return 0, fmt.Errorf("%w: version 0", errBadSnapshot)
+	}
+	if v > streamVersion {
+		return 0, &VersionError{What: "snapshot stream", Version: uint64(v), Known: streamVersion}
+	}
+	return sum, nil
+}
+
+// frameLength returns the number of bytes that follow a frame's header.
+func frameLength(head []byte) (int, error) {
+	n := binary.BigEndian.Uint32(head)
+	if n > frameBytesMax {
+		return 0, fmt.Errorf("%w: frame of %d bytes, at most %d", errBadSnapshot, n, frameBytesMax)
+	}
+	return int(n), nil
+}
+
+// checkFrame verifies a frame, given the checksum of what comes before it, and
+// returns that of all up to its end.
+func checkFrame(sum uint32, head, payload []byte) (uint32, error) {
+	sum = crc.Update(sum, head[:4])
+	sum = crc.Update(sum, payload)
+	if got := binary.BigEndian.Uint32(head[4:]); got != sum {
+		return 0, fmt.Errorf("%w: frame checksum is %08x, not %08x", errBadSnapshot, got, sum)
+	}
+	return sum, nil
+}
