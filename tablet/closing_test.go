@@ -70,7 +70,7 @@ func TestCloseWithoutMetadata(t *testing.T) {
 					result <- err
 				}()
 			} else {
-				if err := s.commits.Barrier(s.allTablets()[0].freeze); err != nil {
+				if err := s.commits.Between(s.allTablets()[0].freeze); err != nil {
 					t.Fatal(err)
 				}
 				result <- ErrClosed

@@ -143,6 +143,9 @@
 //	    which what does not fit is read from disk, and the block cache.
 //	    What compactions read stays within CompactionMemory, or one that reads two files,
 //	    or one of each group if families move, takes more.
+//	    An operation on a tablet that is no write does not wait for the commit log, but for
+//	    writes of that tablet that are under way, and for those OverloadWait at most; a drop
+//	    for none.
 //	T8. When a halt of a tablet has begun, none of its commits is under way and
 //	    none begins; what was acknowledged is in its memtables (I1, I2).
 //	T9. While a tablet's change of metadata has no known outcome there is no other,

@@ -51,13 +51,36 @@ type ownLogs struct {
 	Blobs
 	mu   sync.Mutex
 	logs []blobfs.ID
+	// stalled, while it is set, is what appends to the logs wait for.
+	stalled atomic.Pointer[chan struct{}]
+}
+
+// stallableLog is a log that may make no progress.
+type stallableLog struct {
+	LogWriter
+	of *ownLogs
+}
+
+func (l stallableLog) Append(ctx context.Context, p []byte) (int64, error) {
+	if c := l.of.stalled.Load(); c != nil {
+		select {
+		case <-*c:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	return l.LogWriter.Append(ctx, p)
 }
 
 func (b *ownLogs) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error) {
 	b.mu.Lock()
 	b.logs = append(b.logs, id)
 	b.mu.Unlock()
-	return b.Blobs.CreateLog(ctx, id)
+	w, err := b.Blobs.CreateLog(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return stallableLog{w, b}, nil
 }
 
 // newFleet starts n servers. The table has one tablet, which the first serves.

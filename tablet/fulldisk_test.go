@@ -45,7 +45,11 @@ func (f *fullFleet) start(i int, cfg Config) *Server {
 	cfg.Metadata = ownMetadata{f.meta, fmt.Sprint("s", i)}
 	s, err := Start(f.t.Context(), cfg)
 	noError(f.t, err)
-	f.t.Cleanup(func() { s.Close() })
+	f.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		s.CloseWithin(ctx)
+	})
 	return s
 }
 
@@ -266,5 +270,72 @@ func TestVitalTabletOnFullDisks(t *testing.T) {
 	f.checkRows(s, "b", rows)
 	if n := s.Stats().MajorCompactions; n != 2 {
 		t.Errorf("%d major compactions", n)
+	}
+}
+
+// ends fails the test if f has not returned after some time.
+func ends(t *testing.T, what string, f func() error) error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(time.Minute):
+		t.Fatalf("%s has not returned after a minute", what)
+		return nil
+	}
+}
+
+// TestFullDisksAndLostReplica: all disks are below their reserve when a node is lost with writes under way. Writes end, with a
+// typed error if they must; flushes and DropTable do what they are for; and with the space that these make, the server goes on.
+func TestFullDisksAndLostReplica(t *testing.T) {
+	f := newFullFleet(t)
+	s := f.start(0, Config{MemtablesBytesMax: 16 << 20, MemtableBytes: 8 << 20, OverloadWait: 50 * time.Millisecond})
+	f.load(s, 0, "m", nil, nil)
+	const rows = 200
+	_, err := writeRows(s, "a", rows)
+	noError(t, err)
+	noError(t, s.Compact(t.Context(), testTable, false))
+	other := testSchema(t, "f")
+	other.Name = "other"
+	f.meta.rows[metaKey(2, nil)] = metaRow{EncodeMeta(&Meta{ID: 3, Table: 2, LastMajor: time.Now()}), 1, "s0"}
+	noError(t, s.Load(t.Context(), Load{Meta: &Meta{ID: 3, Table: 2, LastMajor: time.Now()}, Gen: 1, Schema: other}))
+
+	for i, x := range f.stores {
+		used := int64(0)
+		for _, folder := range x.Stats().Folders {
+			used += folder.BlobBytes + folder.LogBytes
+		}
+		f.disks[i].SetCapacity("/a", used+fullReserve-64<<10)
+	}
+	f.measured.Store(true)
+	f.down[2].Store(true)
+	noError(t, f.stores[2].Close())
+
+	more := 0
+	err = ends(t, "a write", func() (err error) { more, err = writeRows(s, "b", 10_000); return err })
+	if !errors.Is(err, blobfs.ErrDiskFull) {
+		t.Fatalf("after %d rows: %v", more, err)
+	}
+	f.checkRows(s, "a", rows)
+	f.checkRows(s, "b", more)
+	noError(t, ends(t, "a flush", func() error { return s.allTablets()[0].flush(t.Context()) }))
+	noError(t, ends(t, "DropTable", func() error { return s.DropTable(testTable) }))
+	noError(t, ends(t, "a write with room again", func() error {
+		for {
+			done := make(chan error, 1)
+			rm := &table.RowMutation{Row: []byte("r"), Mutations: []table.Mutation{table.Set("f", nil, 1, []byte("v"))}}
+			s.Apply("other", rm, func(_ int64, err error) { done <- err })
+			if err := <-done; !errors.Is(err, blobfs.ErrDiskFull) {
+				return err
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}))
+	for i := range 2 {
+		if free, err := f.disks[i].FreeBytes("/a"); err != nil || free < fullReserve/2 {
+			t.Errorf("%d bytes are left on node %d, less than half of the reserve: %v", free, i, err)
+		}
 	}
 }

@@ -1,6 +1,9 @@
 package tablet
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 const (
 	// gaitBytes is a turn of a compaction: a block of 64 KiB that is read, and one that is written, raw. Two-pass compression, the
@@ -24,26 +27,27 @@ type gait struct {
 	calls func() int64         // how many there were of those to which it gives way
 	rest  func() time.Duration // how many times as long as a turn to rest
 	now   func() time.Duration // monotonic
-	sleep func(time.Duration)
+	sleep func(context.Context, time.Duration)
+	ctx   context.Context // of the compaction: no pause outlives it
 
 	began time.Duration // the turn
 	seen  int64         // calls when it began
 	bytes int           // of it so far
 }
 
-func (t *Tablet) newGait() *gait {
+func (t *Tablet) newGait(ctx context.Context) *gait {
 	s := t.server
-	return s.newGait(func() int64 { return s.stats.reads.Load() + s.stats.scans.Load() }, t.gaitRest)
+	return s.newGait(ctx, func() int64 { return s.stats.reads.Load() + s.stats.scans.Load() }, t.gaitRest)
 }
 
-func (t *Tablet) newMinorGait() *gait {
+func (t *Tablet) newMinorGait(ctx context.Context) *gait {
 	s := t.server
-	return s.newGait(func() int64 { return int64(s.appliedNext.Load()) }, t.minorRest)
+	return s.newGait(ctx, func() int64 { return int64(s.appliedNext.Load()) }, t.minorRest)
 }
 
-func (s *Server) newGait(calls func() int64, rest func() time.Duration) *gait {
+func (s *Server) newGait(ctx context.Context, calls func() int64, rest func() time.Duration) *gait {
 	begin := time.Now()
-	g := &gait{calls: calls, rest: rest, now: func() time.Duration { return time.Since(begin) }, sleep: s.sleep}
+	g := &gait{calls: calls, rest: rest, now: func() time.Duration { return time.Since(begin) }, sleep: sleepIn, ctx: ctx}
 	g.turn()
 	return g
 }
@@ -73,9 +77,34 @@ func (g *gait) step(bytes int) {
 		return
 	}
 	if g.calls() != g.seen {
-		g.sleep(min(g.now()-g.began, gaitWorkMax*time.Duration(g.bytes/gaitBytes)) * g.rest())
+		g.pause(min(g.now()-g.began, gaitWorkMax*time.Duration(g.bytes/gaitBytes)))
 	}
 	g.turn()
+}
+
+// pauseStep is the longest pause in which rest is not asked again. One entry may be 100 MiB, and its pause seconds, in which
+// an operation may begin to wait for the compaction.
+const pauseStep = 10 * time.Millisecond
+
+// pause pauses for rest times the work, until ctx ends or rest reports that the compaction has become urgent.
+func (g *gait) pause(work time.Duration) {
+	for began := g.now(); g.ctx.Err() == nil; {
+		left := work*g.rest() - (g.now() - began)
+		if left <= 0 {
+			return
+		}
+		g.sleep(g.ctx, min(left, pauseStep))
+	}
+}
+
+// sleepIn waits for d or until ctx ends.
+func sleepIn(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
 }
 
 func (g *gait) turn() { g.began, g.seen, g.bytes = g.now(), g.calls(), 0 }

@@ -1,6 +1,7 @@
 package tablet
 
 import (
+	"context"
 	"testing"
 	"time"
 )
@@ -25,7 +26,7 @@ func TestGait(t *testing.T) {
 			var reads int64
 			g := &gait{
 				calls: func() int64 { return reads }, rest: func() time.Duration { return c.times }, now: func() time.Duration { return now },
-				sleep: func(d time.Duration) { slept, now = slept+d, now+d },
+				sleep: func(_ context.Context, d time.Duration) { slept, now = slept+d, now+d }, ctx: t.Context(),
 			}
 			g.turn()
 			for range 10 {
@@ -85,9 +86,9 @@ func TestMinorRest(t *testing.T) {
 	want("memory is short", 0)
 	s.charged.Add(-s.cfg.MemtablesBytesMax)
 	want("no longer", 1)
-	g := tab.newMinorGait()
+	g := tab.newMinorGait(t.Context())
 	slept := false
-	g.sleep = func(time.Duration) { slept = true }
+	g.sleep = func(context.Context, time.Duration) { slept = true }
 	if g.step(gaitBytes); slept {
 		t.Error("it rests though nobody writes")
 	}
@@ -132,5 +133,34 @@ func TestBehind(t *testing.T) {
 	}
 	if e.behind() {
 		t.Error("behind with a tablet that is not served")
+	}
+}
+
+// The pause after a slice of work on one large value ends when the compaction is to end, and when an operation begins to wait for it.
+func TestPauseEndsEarly(t *testing.T) {
+	for _, what := range []string{"interrupted", "urgent", "neither"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var now time.Duration
+		times := time.Duration(7)
+		g := &gait{ctx: ctx, calls: func() int64 { return int64(now) }, rest: func() time.Duration { return times }, now: func() time.Duration { return now }}
+		g.sleep = func(ctx context.Context, d time.Duration) {
+			if now += d; now < 2*time.Second {
+				return
+			}
+			switch what {
+			case "interrupted":
+				cancel()
+			case "urgent":
+				times = 0
+			}
+		}
+		g.turn()
+		now += time.Second
+		g.step(100 << 20)
+		paused := now - time.Second
+		if whole := 100 << 20 / gaitBytes * gaitWorkMax * 7; what == "neither" && paused != whole || what != "neither" && paused > time.Second+2*pauseStep {
+			t.Errorf("%s: paused %v", what, paused)
+		}
 	}
 }

@@ -31,20 +31,41 @@ var errHalted = errors.New("tablet takes no writes for a moment")
 var errGone = fmt.Errorf("tablet was taken out of service: %w", api.ErrNotServing)
 
 // halt ends the writes of t and returns when all that were accepted are visible. It
-// must be followed by resume or retire, and there is one at a time: see claim.
+// must be followed by resume or retire, and there is one at a time: see claim. If ctx ends first, writes go on,
+// and the error is ctx's cause.
 //
 // A writer holds a latch from before it looks whether the tablet is halted until its
 // commit is done. So when each latch was held once, nobody is left who did not look
 // or whose commit is under way. While the tablet has no latches nobody holds one, and who has them made
 // looks later.
-func (t *Tablet) halt() {
+func (t *Tablet) halt(ctx context.Context) error {
 	t.mu.Lock()
 	if !t.mu.gone {
 		t.halted.Store(&halt{over: make(chan struct{})})
 	}
 	t.mu.Unlock()
 	t.server.signalRoom() // a writer that waits for memory with a latch in hand lets go of it
-	t.latches.passAll()
+	if err := t.latches.passAll(ctx); err != nil {
+		t.resume()
+		return err
+	}
+	return nil
+}
+
+// haltSoon is halt that waits for writes under way no longer than writers wait for it: the commit log may make no
+// progress, and then nothing has changed. The error is ctx's, or *api.OverloadedError.
+func (t *Tablet) haltSoon(ctx context.Context) error {
+	within, cancel := context.WithTimeoutCause(ctx, t.server.cfg.OverloadWait, t.server.logStalled(t))
+	defer cancel()
+	return t.halt(within)
+}
+
+// logStalled returns the error of an operation on t that would have to wait for the commit log.
+func (s *Server) logStalled(t *Tablet) error {
+	return &api.OverloadedError{
+		Reason:     fmt.Sprintf("the commit log has not finished the writes of tablet %d under way within %v", t.id, s.cfg.OverloadWait),
+		RetryAfter: overloadRetry,
+	}
 }
 
 // resume lets writes in again, unless the tablet was taken out of service.

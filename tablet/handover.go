@@ -18,7 +18,7 @@ const handOverBytes = 1 << 20
 func (t *Tablet) handOver(ctx context.Context, name string, old []*file, added *file) {
 	added.refs.Add(1)
 	defer added.release()
-	now, g := old, t.newGait()
+	now, g := old, t.newGait(ctx)
 	read := func(files []*file) (served bool) {
 		served = t.install(func(v *view) { v.replaceAll(name, now, files) })
 		now = files

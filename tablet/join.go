@@ -49,7 +49,9 @@ func (s *Server) Merge(ctx context.Context, lowerID, upperID uint64) error {
 	}
 	began := time.Now()
 	for _, t := range both {
-		t.halt()
+		if err := t.haltSoon(ctx); err != nil {
+			return fmt.Errorf("merge tablets %d and %d: %w", lowerID, upperID, err)
+		}
 		defer t.resume() // if it is served on
 	}
 	for _, t := range both {
@@ -60,7 +62,7 @@ func (s *Server) Merge(ctx context.Context, lowerID, upperID uint64) error {
 	for _, t := range both {
 		t.metaMu.Lock()
 		defer t.metaMu.Unlock()
-		if t.metaMu.closed {
+		if t.metaClosed() {
 			return errGone
 		}
 	}
@@ -134,7 +136,7 @@ func (s *Server) merge(lower, upper *Tablet) error {
 	}
 	one.metaMu.gen = upper.metaMu.gen
 	lower.metaMu.closed, upper.metaMu.closed = true, true
-	if err := s.commits.Barrier(func() { s.replaceBoth(lower, upper, one) }); err != nil {
+	if err := s.commits.Between(func() { s.replaceBoth(lower, upper, one) }); err != nil {
 		one.unload(false)
 		return closedError(err)
 	}
@@ -219,6 +221,10 @@ func (s *Server) undoMerge(lower, upper *Tablet, before *Meta, why error) {
 // replaceBoth puts one in the place of two. It runs on the applier, with the writes
 // of both halted and their memtables empty.
 func (s *Server) replaceBoth(lower, upper, one *Tablet) {
+	if lower.unloaded || upper.unloaded { // the table was dropped meanwhile
+		one.unload(false)
+		return
+	}
 	one.applied.Store(max(lower.applied.Load(), upper.applied.Load()))
 	one.stamped.Store(max(lower.stamped.Load(), upper.stamped.Load()))
 	if !s.exchange([]*Tablet{lower, upper}, []*Tablet{one}) {

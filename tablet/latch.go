@@ -1,8 +1,10 @@
 package tablet
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -35,16 +37,22 @@ func (ls *latches) of(row []byte) *latch {
 	return &all[xxhash.Sum64(row)%latchStripes]
 }
 
-// passAll returns when each latch was free once.
-func (ls *latches) passAll() {
+// passAll returns when each latch was free once, or with ctx's error.
+func (ls *latches) passAll(ctx context.Context) error {
 	all := ls.stripes.Load()
 	if all == nil {
-		return // nobody has held any
+		return nil // none was ever held
 	}
 	for i := range all {
-		all[i].lockAlone()
+		for pause := 50 * time.Microsecond; !all[i].mu.TryLock(); pause = min(2*pause, 5*time.Millisecond) {
+			sleepIn(ctx, pause)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+		}
 		all[i].unlockAlone()
 	}
+	return nil
 }
 
 func (l *latch) lockShared() { l.mu.RLock() }

@@ -325,7 +325,7 @@ func TestHaltWaits(t *testing.T) {
 	l.lockShared()
 	halted := make(chan struct{})
 	go func() {
-		x.halt()
+		noError(t, x.halt(t.Context()))
 		close(halted)
 	}()
 	select {

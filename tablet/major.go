@@ -61,8 +61,7 @@ func (t *Tablet) mergeDue(ctx context.Context) error {
 func (t *Tablet) mergeIfFree(ctx context.Context) (free bool, err error) {
 	due := t.majorIsDue()
 	if due {
-		waiting(ctx, func() { err = t.server.commits.Barrier(t.freeze) })
-		if err != nil {
+		if err = t.server.commits.Between(t.freeze); err != nil {
 			return true, closedError(err)
 		}
 		if free, err = t.minorIfFree(ctx); !free || err != nil {
@@ -232,7 +231,7 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, whole
 	for _, f := range old {
 		bytes += f.bytes
 	}
-	gait := t.newGait()
+	gait := t.newGait(ctx)
 	c := compaction{ctx: ctx, schema: schema, wholePast: wholePast}
 	c.emit = func(f *family, key, value []byte) error {
 		name := groupFor(f)
@@ -313,7 +312,7 @@ const readAheadBytes = 1 << 20
 
 // flush writes all of the tablet's memtables out.
 func (t *Tablet) flush(ctx context.Context) error {
-	if err := t.server.commits.Barrier(t.freeze); err != nil {
+	if err := t.server.commits.Between(t.freeze); err != nil {
 		return closedError(err)
 	}
 	if err := t.minor(ctx); err != nil {

@@ -57,7 +57,7 @@ func (t *Tablet) minorOnce(ctx context.Context) error {
 		bytes += m.Bytes()
 		sources = append(sources, boundedSource(&memSource{m.Iter()}, m.start, m.end))
 	}
-	files, err := t.writeSources(ctx, v, sources, bytes, t.newMinorGait().step)
+	files, err := t.writeSources(ctx, v, sources, bytes, t.newMinorGait(ctx).step)
 	if err != nil {
 		return err
 	}
@@ -299,7 +299,7 @@ func (s *Server) relieve() bool {
 	if victim == nil || victim.minorPending.Load() {
 		return false
 	}
-	return s.commits.Barrier(victim.freeze) == nil
+	return s.commits.Between(victim.freeze) == nil
 }
 
 // activeBytes returns the memory of the entries in the active memtable.

@@ -63,6 +63,7 @@ func (s *Server) beginLog(ctx context.Context, next uint64) error {
 	s.appliedNext.Store(next)
 	s.commits = commitlog.New(&reportingAppender{LogWriter: w, server: s}, next, commitlog.Config{
 		BatchBytesMax: int(s.cfg.LogBatchBytes),
+		CommitWait:    s.cfg.OverloadWait,
 		Retryable:     func(err error) bool { return errors.Is(err, blobfs.ErrDiskFull) },
 	})
 	return nil

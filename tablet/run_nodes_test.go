@@ -27,6 +27,10 @@ type runNodes struct {
 	// saved, if it is set, is called after a list was saved; its error is the answer.
 	saved atomic.Pointer[func(ctx context.Context) error]
 
+	reserve  int64         // of each disk
+	measured atomic.Bool   // members report what is free above the reserve
+	down     []atomic.Bool // nodes that cannot be reached
+
 	mu    sync.Mutex
 	lists map[string][]byte
 	gens  map[string]uint64
@@ -38,7 +42,7 @@ func newRunNodes(t testing.TB, n int, extent int64) *runNodes {
 
 // newReservedNodes is newRunNodes of nodes that keep so much of their disks free.
 func newReservedNodes(t testing.TB, n int, extent, reserve int64) *runNodes {
-	c := &runNodes{lists: map[string][]byte{}, gens: map[string]uint64{}}
+	c := &runNodes{lists: map[string][]byte{}, gens: map[string]uint64{}, reserve: reserve, down: make([]atomic.Bool, n)}
 	for i := range n {
 		fs := vfs.NewMem(vfs.MemOptions{})
 		store, err := blobfs.OpenIn(blobfs.Cluster{
@@ -74,14 +78,19 @@ func (f runFleet) Members() (all []blobfs.Member) {
 		free = 0
 	}
 	for i := range f.n {
-		all = append(all, blobfs.Member{ID: fmt.Sprint("n", i), CapacityBytes: 1 << 40, FreeBytes: free, Alive: true})
+		m := blobfs.Member{ID: fmt.Sprint("n", i), CapacityBytes: 1 << 40, FreeBytes: free, Alive: !f.down[i].Load()}
+		if f.measured.Load() {
+			n, _ := f.disks[i].FreeBytes("/a")
+			m.FreeBytes = max(0, n-f.reserve)
+		}
+		all = append(all, m)
 	}
 	return all
 }
 
 func (f runFleet) Peer(_ context.Context, id string) (api.Peer, error) {
 	for i, s := range f.stores {
-		if id == fmt.Sprint("n", i) {
+		if id == fmt.Sprint("n", i) && !f.down[i].Load() {
 			return wirePeer{s.Peer()}, nil
 		}
 	}

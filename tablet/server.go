@@ -448,7 +448,8 @@ func (s *Server) SetSchema(sc *table.Schema) error {
 }
 
 // DropTable stops serving a table. Its files are deleted soon after the reads that use
-// them have ended. Its metadata must be gone already. The error is api.ErrNoTable.
+// them have ended. Its metadata must be gone already. It waits neither for writes under way, which get api.ErrNotServing if they
+// come through, nor for changes of metadata: it is what makes space on full disks. Errors: api.ErrNoTable, ErrClosed.
 func (s *Server) DropTable(tableName string) error {
 	var dropped *served
 	s.changeTables(func(m map[string]*served) {
@@ -459,9 +460,9 @@ func (s *Server) DropTable(tableName string) error {
 		return fmt.Errorf("table %q: %w", tableName, api.ErrNoTable)
 	}
 	for _, t := range dropped.tablets {
-		t.closeMeta()
+		t.drop()
 		t.retire()
-		if err := s.commits.Barrier(func() { t.unload(true) }); err != nil {
+		if err := s.commits.Between(func() { t.unload(true) }); err != nil {
 			return closedError(err)
 		}
 	}

@@ -24,7 +24,8 @@ import (
 // tablet's metadata may change again. While it is not known the tablet is served on as
 // a whole: its log is found by row, and the redo point that both rows have is one.
 //
-// Errors: api.ErrNotServing, ErrNoSplitRow, ErrBadSplitRow, those of Metadata, ErrClosed, ctx's.
+// Errors: api.ErrNotServing, ErrNoSplitRow, ErrBadSplitRow, those of Metadata, ErrClosed, *api.OverloadedError while
+// the commit log makes no progress, ctx's.
 func (s *Server) Split(ctx context.Context, id uint64, at []byte) (lower uint64, err error) {
 	if s.cfg.NewTabletID == nil {
 		return 0, errors.New("split a tablet: the server has no source of tablet ids")
@@ -45,6 +46,9 @@ func (s *Server) Split(ctx context.Context, id uint64, at []byte) (lower uint64,
 	if at, err = t.checkSplitRow(ctx, at); err != nil {
 		return 0, err
 	}
+	if s.commits.AppendAge() > s.cfg.OverloadWait { // the split could not end
+		return 0, fmt.Errorf("split tablet %d: %w", id, s.logStalled(t))
+	}
 	if lower, err = s.cfg.NewTabletID(ctx); err != nil {
 		return 0, fmt.Errorf("split tablet %d: %w", id, err)
 	}
@@ -54,7 +58,7 @@ func (s *Server) Split(ctx context.Context, id uint64, at []byte) (lower uint64,
 	defer t.mergeMu.Unlock()
 	t.metaMu.Lock()
 	defer t.metaMu.Unlock()
-	if t.metaMu.closed {
+	if t.metaClosed() {
 		return 0, errGone
 	}
 	if err := s.split(t, lower, at); err != nil {
@@ -129,8 +133,8 @@ func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
 	h.lower.metaMu.gen = gen
 	t.metaMu.closed = true // whatever comes, METADATA has two tablets
 	began := time.Now()
-	t.halt()
-	if err := s.commits.Barrier(func() { s.replace(t, h) }); err != nil {
+	_ = t.halt(context.Background()) // ends with the writes under way, which AppendAge says go on
+	if err := s.commits.Between(func() { s.replace(t, h) }); err != nil {
 		h.discard()
 		t.resume() // to reads; the log takes no writes any more
 		return closedError(err)
@@ -205,6 +209,10 @@ func (h *halves) discard() {
 // replace puts the children in the place of t. It runs on the applier, with writes
 // halted.
 func (s *Server) replace(t *Tablet, h halves) {
+	if t.unloaded { // the table was dropped meanwhile
+		h.discard()
+		return
+	}
 	t.mu.Lock()
 	mems := slices.Clone(t.mu.current.frozen)
 	t.mu.Unlock()

@@ -40,7 +40,7 @@ func TestOneTabletIsStuck(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := s.commits.Barrier(x.freeze); err != nil {
+		if err := s.commits.Between(x.freeze); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -167,7 +167,7 @@ func TestMetadataOfOneTabletHangs(t *testing.T) {
 				if _, err := applySync(s.Server, row, setCell(row)); err != nil {
 					t.Fatal(err)
 				}
-				if err := s.commits.Barrier(x.freeze); err != nil {
+				if err := s.commits.Between(x.freeze); err != nil {
 					t.Fatal(err)
 				}
 			}

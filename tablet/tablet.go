@@ -121,6 +121,13 @@ func (t *Tablet) isDropped() bool {
 	return t.mu.dropped
 }
 
+// drop lets the metadata change no more: it is gone. It does not wait for a change that is under way, which fails.
+func (t *Tablet) drop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.dropped = true
+}
+
 // setCurrent gives a tablet that nobody serves yet its first view.
 func (t *Tablet) setCurrent(v *view) {
 	t.mu.Lock()
@@ -207,7 +214,7 @@ func (t *Tablet) changeMetaIf(ctx context.Context, may func(m *Meta) error, chan
 func (t *Tablet) changeMetaNow(may func(m *Meta) error, change func(m *Meta), install func(v *view)) (unclear bool, err error) {
 	t.metaMu.Lock()
 	defer t.metaMu.Unlock()
-	if t.metaMu.closed {
+	if t.metaClosed() {
 		return false, errUnloaded
 	}
 	if err := may(t.metaMu.meta); err != nil {
@@ -263,6 +270,9 @@ func (m *Meta) replaceFiles(name string, removed []*file, added *FileMeta) {
 	}
 	m.Groups[at].Files = files
 }
+
+// metaClosed reports whether the metadata may not change any more. metaMu is held.
+func (t *Tablet) metaClosed() bool { return t.metaMu.closed || t.isDropped() }
 
 // closeMeta lets the metadata change no more, and returns it.
 func (t *Tablet) closeMeta() (*Meta, uint64) {

@@ -55,7 +55,7 @@ func TestFilesOfTakenTabletStay(t *testing.T) {
 				if what == "minor" {
 					tab.minorMu.Lock() // minorLoop is not to be the one that hears
 					defer tab.minorMu.Unlock()
-					if err := s.commits.Barrier(tab.freeze); err != nil {
+					if err := s.commits.Between(tab.freeze); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -115,7 +115,7 @@ func TestFilesOfUnsentChangeGo(t *testing.T) {
 	before := blobs()
 	tab := s.allTablets()[0]
 	tab.minorMu.Lock() // minorLoop is not to be the one that hears
-	if err := s.commits.Barrier(tab.freeze); err != nil {
+	if err := s.commits.Between(tab.freeze); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {

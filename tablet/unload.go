@@ -3,6 +3,7 @@ package tablet
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/steledb/stele/internal/planted"
 )
@@ -19,7 +20,8 @@ const unloadFlushes = 3
 // load it with no commit log to read (paper §6, "Speeding up tablet recovery"): a minor
 // compaction while it is served, and a second, small one while writers wait. It
 // returns the tablet's metadata and its generation. If it fails, the tablet is served
-// on. Errors: api.ErrNotServing, ErrClosed, blobfs.ErrDiskFull, ctx's.
+// on. Errors: api.ErrNotServing, ErrClosed, blobfs.ErrDiskFull, *api.OverloadedError while the commit log
+// makes no progress, ctx's.
 func (s *Server) Unload(ctx context.Context, id uint64) (*Meta, uint64, error) {
 	t, err := s.tablet(id)
 	if err != nil {
@@ -32,15 +34,18 @@ func (s *Server) Unload(ctx context.Context, id uint64) (*Meta, uint64, error) {
 	if err := t.flushMost(ctx); err != nil {
 		return nil, 0, notServing(err)
 	}
+	// First: a compaction may take its time to end, and writers wait from here on.
+	t.stopMerging()
+	defer t.mergeMu.Unlock()
 	if !planted.On(planted.UnloadWhileWritten) {
-		t.halt()
+		if err := t.haltSoon(ctx); err != nil {
+			return nil, 0, fmt.Errorf("unload tablet %d: %w", id, err)
+		}
 	}
 	if err := t.flush(ctx); err != nil {
 		t.resume()
 		return nil, 0, notServing(err)
 	}
-	t.stopMerging()
-	defer t.mergeMu.Unlock()
 	meta, gen := t.closeMeta()
 	s.remove(t)
 	s.releaseLogs()
@@ -65,8 +70,8 @@ func (t *Tablet) flushMost(ctx context.Context) error {
 func (s *Server) remove(t *Tablet) {
 	s.unregister(t)
 	t.retire()
-	// A log that takes no commits any more has nothing for t either.
-	if err := s.commits.Barrier(func() { t.unload(false) }); err != nil {
+	// A log that has ended has nothing for t any more.
+	if err := s.commits.Between(func() { t.unload(false) }); err != nil {
 		t.unload(false)
 	}
 }

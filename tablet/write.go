@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/commitlog"
 )
@@ -166,7 +167,9 @@ func (s *Server) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *
 // finish runs on the applier, in sequence order.
 func (w *write) finish(c *commitlog.Commit, err error) {
 	if err == nil {
-		w.tablet.applyCommit(c)
+		err = w.tablet.applyCommit(c)
+	}
+	if err == nil {
 		if cause := w.server.provable(); cause != nil {
 			err = &UnsureError{Cause: cause}
 		}
@@ -190,9 +193,12 @@ func (w *write) answer(err error) {
 	done(time, err)
 }
 
-// closedError gives what a commit log that takes no more says the form of a server that
-// is closed: nothing was written.
+// closedError gives what a commit log that takes no more, or not now, says the form of a server that
+// is closed or overloaded: nothing was written.
 func closedError(err error) error {
+	if errors.Is(err, commitlog.ErrBusy) {
+		return &api.OverloadedError{Reason: "the commit log has not finished earlier writes", RetryAfter: overloadRetry}
+	}
 	if errors.Is(err, commitlog.ErrClosed) {
 		return fmt.Errorf("%w: %s", ErrClosed, err.Error())
 	}
@@ -200,11 +206,15 @@ func closedError(err error) error {
 }
 
 // applyCommit puts a durable commit into the memtable and makes it visible. It
-// runs on the applier, the only goroutine that adds to memtables.
-func (t *Tablet) applyCommit(c *commitlog.Commit) {
+// runs on the applier, the only goroutine that adds to memtables. The error says that the tablet was taken out of service
+// meanwhile: errGone if it was dropped, so that nothing is left of the commit, *UnsureError if another server has it.
+func (t *Tablet) applyCommit(c *commitlog.Commit) error {
 	defer t.server.appliedNext.Store(c.First + uint64(c.Ops))
 	if t.unloaded {
-		return
+		if t.isDropped() {
+			return errGone
+		}
+		return &UnsureError{Cause: errGone}
 	}
 	if t.mem.Len() > 0 && t.mem.Bytes()+int64(len(c.Body)) > t.server.cfg.MemtableBytes {
 		t.freeze()
@@ -213,6 +223,7 @@ func (t *Tablet) applyCommit(c *commitlog.Commit) {
 		panic(fmt.Sprintf("BUG: apply a commit that was just coded: %v", err))
 	}
 	t.applied.Store(c.First + uint64(c.Ops) - 1)
+	return nil
 }
 
 // add puts the entries of a record's body into the active memtable. Entries that

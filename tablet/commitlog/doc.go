@@ -59,7 +59,7 @@
 // # Goroutines
 //
 //	writer   started by New, ends after Close; owns the batch being appended
-//	applier  started by New, ends after the writer; calls Commit.Done
+//	applier  started by New, ends after the writer; calls Commit.Done, and what Between is given
 //
 // # Invariants
 //

@@ -20,6 +20,10 @@ type Appender interface {
 // It is in no log, and never will be.
 var ErrClosed = errors.New("commit log closed")
 
+// ErrBusy means that the filling batch stayed full for as long as the caller was ready to wait: the
+// log blob makes no progress, or not enough. The commit is in no log, and never will be.
+var ErrBusy = errors.New("commit log is busy: retry later")
+
 // FailedError means that the append that carried the commit failed: it may or may not
 // survive. None is accepted any more.
 type FailedError struct{ Cause error }
@@ -40,7 +44,7 @@ type Stamper interface {
 type Commit struct {
 	Table  uint64
 	Tablet uint64
-	Ops    uint32  // entries in Body; none makes the commit a barrier, which is not written
+	Ops    uint32  // entries in Body, at least one
 	Body   []byte  // must not change until Done
 	Stamp  Stamper // gives Time when not nil
 
@@ -61,6 +65,10 @@ type Config struct {
 	// its own.
 	BatchBytesMax int
 
+	// CommitWait bounds how long Commit waits while the filling batch is full. Zero means 2 s: four
+	// times what a batch takes on a disk that writes 8 MB/s.
+	CommitWait time.Duration
+
 	// Retryable says whether a failed append left the log as it was, as a full
 	// disk does. Such a batch fails alone, with the append's error. Nil means never.
 	Retryable func(error) bool
@@ -71,6 +79,7 @@ type Config struct {
 type Log struct {
 	cfg      Config
 	appender Appender
+	began    time.Time
 	ctx      context.Context // of appends; ends with Abandon
 	abandon  context.CancelFunc
 
@@ -82,11 +91,12 @@ type Log struct {
 		err     error  // an ErrClosed: no commit is accepted
 		failed  bool   // and what is left in batches is not written
 		closed  bool
+		room    chan struct{} // closed when a batch was taken, or the log ended; nil if no caller waits
 	}
 	notEmpty chan struct{} // capacity 1, sent to under mu: filling has something
-	room     sync.Cond     // on mu: a batch was taken, or the log ended
 
 	written chan *batch // writer to applier; capacity 1
+	between chan func() // to the applier, see Between
 	done    chan struct{}
 	free    chan *batch
 
@@ -94,6 +104,7 @@ type Log struct {
 	stats struct {
 		batches, commits, bytes atomic.Int64
 		appendNanos             atomic.Int64
+		appending               atomic.Int64 // when the append under way began, in ns after Log.began; 0 if none is
 	}
 }
 
@@ -108,18 +119,21 @@ func New(a Appender, next uint64, cfg Config) *Log {
 	if cfg.BatchBytesMax == 0 {
 		cfg.BatchBytesMax = 4 << 20
 	}
+	if cfg.CommitWait == 0 {
+		cfg.CommitWait = 2 * time.Second
+	}
 	if cfg.Retryable == nil {
 		cfg.Retryable = func(error) bool { return false }
 	}
 	l := &Log{
-		cfg: cfg, appender: a,
+		cfg: cfg, appender: a, began: time.Now(),
 		notEmpty: make(chan struct{}, 1),
 		written:  make(chan *batch, 1),
+		between:  make(chan func()),
 		done:     make(chan struct{}),
 		free:     make(chan *batch, 3),
 	}
 	l.ctx, l.abandon = context.WithCancel(context.Background())
-	l.room.L = &l.mu
 	l.mu.filling = &batch{}
 	l.mu.next = next
 	go l.write()
@@ -127,16 +141,18 @@ func New(a Appender, next uint64, cfg Config) *Log {
 	return l
 }
 
-// Commit gives c its place in the log and returns; c.Done is called later. It
-// blocks while the filling batch is full. The error is ErrClosed, and Done is not
-// called then.
+// Commit gives c its place in the log and returns; c.Done is called later. While the filling batch
+// is full it waits, for Config.CommitWait at most. The error is ErrClosed or ErrBusy, and Done is not called then.
 func (l *Log) Commit(c *Commit) error {
 	l.mu.Lock()
-	for l.mu.err == nil && len(l.mu.filling.buf) > 0 &&
-		len(l.mu.filling.buf)+headerLen+len(c.Body) > l.cfg.BatchBytesMax {
-		l.room.Wait()
+	if l.mu.err == nil && !l.fits(c) {
+		l.awaitRoom(c)
 	}
-	if err := l.mu.err; err != nil {
+	err := l.mu.err
+	if err == nil && !l.fits(c) {
+		err = ErrBusy
+	}
+	if err != nil {
 		l.mu.Unlock()
 		return err
 	}
@@ -146,10 +162,8 @@ func (l *Log) Commit(c *Commit) error {
 		c.Time = c.Stamp.Stamp()
 	}
 	b := l.mu.filling
-	if c.Ops > 0 {
-		r := Record{Table: c.Table, Tablet: c.Tablet, First: c.First, Ops: c.Ops, Time: c.Time, Body: c.Body}
-		b.buf = appendRecord(b.buf, &r)
-	}
+	r := Record{Table: c.Table, Tablet: c.Tablet, First: c.First, Ops: c.Ops, Time: c.Time, Body: c.Body}
+	b.buf = appendRecord(b.buf, &r)
 	b.commits = append(b.commits, c)
 	if len(b.commits) == 1 {
 		select {
@@ -161,26 +175,59 @@ func (l *Log) Commit(c *Commit) error {
 	return nil
 }
 
-// Busy says that a Commit would have to wait for room now.
+// fits reports whether the filling batch takes c. mu is held.
+func (l *Log) fits(c *Commit) bool {
+	n := len(l.mu.filling.buf)
+	return n == 0 || n+headerLen+len(c.Body) <= l.cfg.BatchBytesMax
+}
+
+// awaitRoom waits until c fits, the log has ended, or the time is over. mu is held when it is called and when it
+// returns, not meanwhile.
+func (l *Log) awaitRoom(c *Commit) {
+	timer := time.NewTimer(l.cfg.CommitWait)
+	defer timer.Stop()
+	for late := false; !late && l.mu.err == nil && !l.fits(c); {
+		if l.mu.room == nil {
+			l.mu.room = make(chan struct{})
+		}
+		room := l.mu.room
+		l.mu.Unlock()
+		select {
+		case <-room:
+		case <-timer.C:
+			late = true
+		}
+		l.mu.Lock()
+	}
+}
+
+// signalRoom wakes the callers that wait for room. mu is held.
+func (l *Log) signalRoom() {
+	if l.mu.room != nil {
+		close(l.mu.room)
+		l.mu.room = nil
+	}
+}
+
+// Busy reports whether a Commit would have to wait for room now.
 func (l *Log) Busy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.mu.filling.buf) >= l.cfg.BatchBytesMax
 }
 
-// Barrier waits until every commit that was accepted before it is done, and
-// calls f on the applier at that place of the order. The error is as Commit's.
-func (l *Log) Barrier(f func()) error {
-	reached := make(chan struct{})
-	c := &Commit{Done: func(_ *Commit, _ error) {
-		f()
-		close(reached)
-	}}
-	if err := l.Commit(c); err != nil {
-		return err
+// Between calls f on the applier, between two batches, and returns when f has: while f runs no commit is done. It waits neither
+// for commits that are under way nor for the log blob, which may make no progress. ErrClosed means that the log
+// has ended: then no commit will be done any more, and f was not called.
+func (l *Log) Between(f func()) error {
+	ran := make(chan struct{})
+	select {
+	case l.between <- func() { f(); close(ran) }:
+		<-ran
+		return nil
+	case <-l.done:
+		return ErrClosed
 	}
-	<-reached
-	return nil
 }
 
 // Next returns the sequence number that the next commit will get.
@@ -208,7 +255,7 @@ func (l *Log) Close() {
 		l.mu.closed = true
 		close(l.notEmpty)
 	}
-	l.room.Broadcast()
+	l.signalRoom()
 	l.mu.Unlock()
 	<-l.done
 	l.abandon()
@@ -249,7 +296,7 @@ func (l *Log) take() *batch {
 		return nil
 	}
 	l.mu.filling = fresh
-	l.room.Broadcast()
+	l.signalRoom()
 	return b
 }
 
@@ -260,11 +307,10 @@ func (l *Log) append(b *batch) error {
 	if failed {
 		return err
 	}
-	if len(b.buf) == 0 { // barriers only
-		return nil
-	}
 	start := time.Now()
+	l.stats.appending.Store(int64(start.Sub(l.began)))
 	pos, err := l.appender.Append(l.ctx, b.buf)
+	l.stats.appending.Store(0)
 	l.stats.appendNanos.Add(int64(time.Since(start)))
 	if err != nil {
 		if l.cfg.Retryable(err) {
@@ -272,7 +318,7 @@ func (l *Log) append(b *batch) error {
 		}
 		l.mu.Lock()
 		l.mu.err, l.mu.failed = fmt.Errorf("%w, since it failed: %w", ErrClosed, err), true
-		l.room.Broadcast()
+		l.signalRoom()
 		l.mu.Unlock()
 		return &FailedError{Cause: err}
 	}
@@ -286,12 +332,20 @@ func (l *Log) append(b *batch) error {
 
 func (l *Log) apply() {
 	defer close(l.done)
-	for b := range l.written {
-		for i, c := range b.commits {
-			b.commits[i] = nil
-			c.Done(c, b.err)
+	for {
+		select {
+		case f := <-l.between:
+			f()
+		case b, open := <-l.written:
+			if !open {
+				return
+			}
+			for i, c := range b.commits {
+				b.commits[i] = nil
+				c.Done(c, b.err)
+			}
+			l.recycle(b)
 		}
-		l.recycle(b)
 	}
 }
 
@@ -313,6 +367,14 @@ func (l *Log) Covered(redo uint64) int64 { return l.marks.covered(redo) }
 // Pending returns how many bytes of the log blob hold records that recovery from
 // redo needs, roughly.
 func (l *Log) Pending(redo uint64) int64 { return l.marks.end() - l.marks.covered(redo) }
+
+// AppendAge returns for how long the append under way has been; 0 if none is.
+func (l *Log) AppendAge() time.Duration {
+	if since := l.stats.appending.Load(); since > 0 {
+		return time.Since(l.began) - time.Duration(since)
+	}
+	return 0
+}
 
 // Stats says what the log has done since it was started.
 type Stats struct {

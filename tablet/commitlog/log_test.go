@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -180,26 +179,69 @@ func commit(l *Log, body string) error {
 	return <-acked
 }
 
-func TestBarrierComesInOrder(t *testing.T) {
-	l := New(&disk{}, 1, Config{})
-	defer l.Close()
-	var order strings.Builder
-	for i := range 5 {
-		c := &Commit{Ops: 1, Done: func(*Commit, error) { fmt.Fprintf(&order, "c%d ", i) }}
-		if err := l.Commit(c); err != nil {
+// stalledDisk ends no append before it is released.
+type stalledDisk struct {
+	disk
+	began, release chan struct{}
+}
+
+func (d *stalledDisk) Append(ctx context.Context, p []byte) (int64, error) {
+	d.began <- struct{}{}
+	<-d.release
+	return d.disk.Append(ctx, p)
+}
+
+// Between returns though the log blob makes no progress, and Commit when it has waited for long enough; what was accepted is done
+// later, and not while Between's function runs.
+func TestStalledLogHoldsUpNobody(t *testing.T) {
+	d := &stalledDisk{began: make(chan struct{}, 8), release: make(chan struct{})}
+	l := New(d, 1, Config{BatchBytesMax: 1000, CommitWait: time.Millisecond})
+	done := make(chan error, 2)
+	commit := func() error {
+		return l.Commit(&Commit{Ops: 1, Body: make([]byte, 900), Done: func(_ *Commit, err error) { done <- err }})
+	}
+	for i := range 2 { // one under way, and one that fills the next batch
+		if err := commit(); err != nil {
 			t.Fatal(err)
 		}
-		if i == 2 {
-			if err := l.Barrier(func() { order.WriteString("| ") }); err != nil {
-				t.Fatal(err)
-			}
+		if i == 0 {
+			<-d.began
 		}
 	}
-	if err := l.Barrier(func() {}); err != nil {
-		t.Fatal(err)
+	next := l.Next()
+	if err := commit(); err != ErrBusy || l.Next() != next {
+		t.Errorf("a commit without room: %v; the next number was %d, is %d", err, next, l.Next())
 	}
-	if got := order.String(); got != "c0 c1 c2 | c3 c4 " {
-		t.Fatalf("order %q", got)
+	ran := 0
+	if err := l.Between(func() {
+		if ran++; len(done) > 0 {
+			t.Error("a commit is done whose append is not")
+		}
+	}); err != nil || ran != 1 {
+		t.Errorf("beside a stalled append: ran %d times, %v", ran, err)
+	}
+	close(d.release)
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	l.Close()
+	if err := l.Between(func() { t.Error("called after the end") }); err != ErrClosed {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+// A log that has failed accepts no commits, and Between goes on until it is closed.
+func TestBetweenAfterFailure(t *testing.T) {
+	l := New(&disk{failAt: 1, err: errors.New("broken")}, 1, Config{})
+	defer l.Close()
+	if err := commit(l, "x"); err == nil {
+		t.Fatal("committed to a broken log")
+	}
+	ran := false
+	if err := l.Between(func() { ran = true }); err != nil || !ran {
+		t.Errorf("ran: %v, %v", ran, err)
 	}
 }
 

@@ -1,0 +1,83 @@
+package tablet
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+)
+
+// While the commit log makes no progress, tablets are written out, split, unloaded and dropped, or refuse it at once: a tablet is as
+// long as writes of its own are under way. What is dropped is not waited for, and a write that comes through afterwards is not acknowledged.
+func TestControlWhileLogStalls(t *testing.T) {
+	s := newFleet(t, Config{OverloadWait: 20 * time.Millisecond}, 1, "f:").servers[0]
+	lower, err := s.Split(t.Context(), 1, []byte("row012"))
+	noError(t, err)
+	for _, row := range []string{"row001", "row019"} {
+		_, err := applySync(s.Server, row, setCell(row))
+		noError(t, err)
+	}
+	stalled := make(chan struct{})
+	s.blobs.stalled.Store(&stalled)
+	write := make(chan error, 1)
+	go func() {
+		_, err := applySync(s.Server, "row002", setCell("under way"))
+		write <- err
+	}()
+	for s.commits.AppendAge() < s.cfg.OverloadWait {
+		time.Sleep(time.Millisecond)
+	}
+
+	for _, x := range s.allTablets() {
+		noError(t, ends(t, "flush", func() error { return x.flush(t.Context()) }))
+		if n := x.activeBytes(); n > 0 {
+			t.Errorf("tablet %d: %d bytes are in its memtable after a flush", x.id, n)
+		}
+	}
+	var busy *api.OverloadedError
+	if err := ends(t, "split", func() error { _, err := s.Split(t.Context(), lower, []byte("row001")); return err }); !errors.As(err, &busy) {
+		t.Errorf("split: %v", err)
+	}
+	if err := ends(t, "merge", func() error { return s.Merge(t.Context(), lower, 1) }); !errors.As(err, &busy) {
+		t.Errorf("merge: %v", err)
+	}
+	if err := ends(t, "unload", func() error { _, _, err := s.Unload(t.Context(), lower); return err }); !errors.As(err, &busy) {
+		t.Errorf("unload of a tablet with a write under way: %v", err)
+	}
+	if x, err := s.tablet(lower); err != nil || x.halted.Load() != nil {
+		t.Errorf("the tablet that was not unloaded takes no writes: %v", err)
+	}
+	noError(t, ends(t, "unload", func() error { _, _, err := s.Unload(t.Context(), 1); return err }))
+	noError(t, ends(t, "drop", func() error { return s.DropTable(testTable) }))
+	select {
+	case err := <-write:
+		t.Errorf("the write has ended before its append: %v", err)
+	default:
+	}
+	close(stalled)
+	if err := <-write; !errors.Is(err, api.ErrNotServing) {
+		t.Errorf("a write to the dropped table: %v", err)
+	}
+}
+
+// Writers do not wait while an unloading waits for a compaction to end.
+func TestUnloadStopsMergingBeforeWriters(t *testing.T) {
+	s := newFleet(t, Config{OverloadWait: 100 * time.Millisecond}, 1, "f:").servers[0]
+	x := s.allTablets()[0]
+	x.mergeMu.Lock() // of a compaction that does not end
+	unloaded := make(chan error, 1)
+	go func() { _, _, err := s.Unload(t.Context(), x.id); unloaded <- err }()
+	for waiting := false; !waiting; time.Sleep(time.Millisecond) {
+		x.mu.Lock()
+		waiting = x.mu.interrupts > 0
+		x.mu.Unlock()
+	}
+	if _, err := applySync(s.Server, "row", setCell("v")); err != nil {
+		t.Errorf("a write meanwhile: %v", err)
+	}
+	x.mergeMu.Unlock()
+	if err := <-unloaded; err != nil {
+		t.Error(err)
+	}
+}
