@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"time"
 
@@ -114,8 +113,7 @@ func (n *Node) newEnroller(dirs *identity.Folders, keys folder.Folder, have *fol
 	if addr, err := reach.Address(n.rpcAddr.String(), n.cfg.Advertise); err == nil {
 		own = hostOf(addr)
 	}
-	host, _ := os.Hostname()
-	e.request = joinRequest{text: e.token.Reveal(), node: dirs.Node, hosts: hostsOf(own, host)}
+	e.request = joinRequest{text: e.token.Reveal(), node: dirs.Node, hosts: withLocal(hostsOf(own), n.cfg.Name)}
 	e.request.request, err = pki.NewRequest(e.key)
 	return e, err
 }

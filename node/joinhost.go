@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -24,7 +25,7 @@ const (
 	// the master's.
 	methodJoinToken = "security.join"
 
-	joinHostsMax = 16 // names and addresses in a certificate
+	joinHostsMax = pki.HostsMax // names and addresses in a certificate
 	// joinsMax is how many requests to join a node works on at once; one more is told to wait.
 	joinsMax = 4
 	// joinRefusalsMax is how many a second it refuses: looking at one costs CPU. After that
@@ -348,4 +349,16 @@ func hostsOf(names ...string) (hosts []string) {
 		hosts = append(hosts, h)
 	}
 	return hosts
+}
+
+// withLocal adds the names by which clients on this host reach it, as far as a certificate has space for them.
+func withLocal(hosts []string, name string) []string {
+	all := slices.Clone(hosts)
+	host, _ := os.Hostname()
+	for _, h := range hostsOf("localhost", "127.0.0.1", "::1", name, host) {
+		if len(all) < pki.HostsMax && !slices.Contains(all, h) {
+			all = append(all, h)
+		}
+	}
+	return all
 }

@@ -54,8 +54,8 @@ type security struct {
 
 // Initialise makes a node without data the first one of a new cluster with certificates:
 // its id, and a folder of keys. It returns the credential of the cluster's first principal,
-// which is kept nowhere else. Hosts are the names and addresses of this host, for clients
-// that check those. Errors: folder.ErrExists, those of the data folders and of the disk.
+// which is kept nowhere else. Hosts are the names and addresses of this host beside its own
+// name and those of loopback, for clients that check them. Errors: folder.ErrExists, those of the data folders and of the disk.
 func Initialise(dataDirs []string, keys string, hosts []string, now time.Time) (*pki.Credential, error) {
 	if len(dataDirs) == 0 {
 		return nil, errors.New("no data folder given")
@@ -78,7 +78,7 @@ func Initialise(dataDirs []string, keys string, hosts []string, now time.Time) (
 	if err := folders.Write(); err != nil { // before the certificate that names the node
 		return nil, err
 	}
-	return folder.At(keys).Init(folders.Node, hosts, now)
+	return folder.At(keys).Init(folders.Node, withLocal(hosts, ""), now)
 }
 
 // openSecurity reads the node's keys, if it has any. Its data folders must be of the node
@@ -143,9 +143,10 @@ func (n *Node) keepCertificate() {
 // the master sign it, or another voter.
 func (n *Node) renewOwn(ctx context.Context, request []byte) (*x509.Certificate, *pki.Trust, error) {
 	s := n.security
+	hosts := withLocal(s.endpoint.Credential().Hosts(), n.cfg.Name) // certificates of earlier versions lack them
 	own := s.endpoint.Credential()
 	if issuer := s.issuer.Load(); issuer != nil {
-		leaf, err := issuer.SignNode(request, s.node, own.Hosts(), time.Now())
+		leaf, err := issuer.SignNode(request, s.node, hosts, time.Now())
 		return leaf, own.Trust(), err
 	}
 	ids := n.issuers()
@@ -158,7 +159,7 @@ func (n *Node) renewOwn(ctx context.Context, request []byte) (*x509.Certificate,
 		err := n.peers.call(ctx, id, methodRenew, func(e *wire.Encoder) {
 			e.Array(2)
 			e.Bin(request)
-			appendTexts(e, own.Hosts())
+			appendTexts(e, hosts)
 		}, got.decode)
 		if err == nil {
 			n.checkClock(got.now)

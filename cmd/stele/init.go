@@ -48,7 +48,7 @@ take it with --credential or STELE_CREDENTIAL.`,
 	f := cmd.Flags()
 	f.StringArrayVar(&dirs, "data-dir", []string{"/var/lib/stele"}, "`folder` to keep data in, as for serve; may be given several times")
 	f.StringVar(&keys, "security-dir", "", "`folder` for the keys (default: security in the first data folder)")
-	f.StringArrayVar(&hosts, "host", nil, "`name` or address of this host, for clients of other makers, which check it; may be given several times")
+	f.StringArrayVar(&hosts, "host", nil, "`name` or address of this host beside its own name, localhost and the loopback addresses, for clients of other makers, which check it; may be given several times")
 	f.StringVar(&out, "out", "admin.pem", "`file` for the credential of the first user")
 	return cmd
 }

@@ -32,8 +32,8 @@ const (
 	PrincipalLifeMax = 10 * PrincipalLife
 	// authorityLife: longer than the hosts of any cluster live.
 	authorityLife = 20 * 365 * 24 * time.Hour
-	// hostsMax bounds the names and addresses in a node's certificate.
-	hostsMax = 16
+	// HostsMax bounds the names and addresses in a node's certificate.
+	HostsMax = 16
 )
 
 // Fingerprint is the SHA-256 of a certificate.
@@ -109,8 +109,8 @@ func (a *Authority) SignNode(request []byte, id string, hosts []string, now time
 		return nil, err
 	}
 	template := &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
-	if len(hosts) > hostsMax {
-		return nil, fmt.Errorf("node %s has %d names and addresses, at most %d fit in a certificate", id, len(hosts), hostsMax)
+	if len(hosts) > HostsMax {
+		return nil, fmt.Errorf("node %s has %d names and addresses, at most %d fit in a certificate", id, len(hosts), HostsMax)
 	}
 	for _, h := range hosts {
 		if ip := net.ParseIP(h); ip != nil {

@@ -56,6 +56,6 @@ serve open "$STELE_ADDR" "127.0.0.1:${port[1]}"
 "$python" test/specclient/client_test.py || { cat "$tmp/open.log" >&2; exit 1; }
 
 export STELE_ADDR=127.0.0.1:${port[2]} STELE_CREDENTIAL=$tmp/admin.pem
-"$stele" init --data-dir "$tmp/secure" --host 127.0.0.1 --out "$STELE_CREDENTIAL" >/dev/null 2>"$tmp/init" || { cat "$tmp/init" >&2; exit 1; }
+"$stele" init --data-dir "$tmp/secure" --out "$STELE_CREDENTIAL" >/dev/null 2>"$tmp/init" || { cat "$tmp/init" >&2; exit 1; }
 serve secure "$STELE_ADDR" "127.0.0.1:${port[3]}"
 "$python" test/specclient/secure_test.py || { cat "$tmp/secure.log" >&2; exit 1; }

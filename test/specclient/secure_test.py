@@ -5,8 +5,12 @@ a node that runs: STELE_ADDR=host:port STELE_CREDENTIAL=admin.pem secure_test.py
 """
 
 import os
+import pathlib
+import re
 import socket
 import ssl
+import subprocess
+import sys
 import time
 import unittest
 import uuid
@@ -99,6 +103,24 @@ class SecureTest(unittest.TestCase):
             others.wrap_socket(sock, server_hostname=address()[0])
         with socket.create_connection(address(), timeout=30) as sock, self.assertRaises(ssl.SSLCertVerificationError):
             context().wrap_socket(sock, server_hostname="another.example")
+
+    def test_names(self):
+        """The certificate is good for whatever a client on this host calls the node."""
+        for name in ("localhost", "127.0.0.1", "::1", socket.gethostname()):
+            with socket.create_connection(address(), timeout=30) as sock:
+                context().wrap_socket(sock, server_hostname=name).close()
+
+    def documented(self, language, command):
+        """What the client that docs/rpc.md shows in that language prints."""
+        page = pathlib.Path(__file__).parents[2] / "docs" / "rpc.md"
+        clients = re.findall(rf"^```{language}\n(import [^`]*tls[^`]*)^```", page.read_text(), re.MULTILINE)
+        self.assertEqual(len(clients), 1, f"clients in {language} that speak TLS")
+        env = dict(os.environ, STELE_ADDR=f"localhost:{address()[1]}")
+        return subprocess.run([*command, "-"], input=clients[0], env=env, text=True, capture_output=True, timeout=60)
+
+    def test_documented_python(self):
+        ran = self.documented("python", [sys.executable])
+        self.assertEqual((ran.stdout, ran.returncode), ("admin\n", 0), ran.stderr)
 
     def test_rights(self):
         db = self.connect(credential=False)
