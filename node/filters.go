@@ -20,7 +20,8 @@ const (
 	filterBytesMax = 4 << 10
 )
 
-// program returns the compiled filter, nil for none. Errors: table.ErrBadFilter,
+// program returns the compiled filter for one call, nil for none: what it samples is
+// drawn for that call. Errors: table.ErrBadFilter,
 // table.ErrBadEncoding, table.ErrLimit.
 func (c *filterCache) program(coded []byte, limits *table.Limits) (*table.Program, error) {
 	if len(coded) == 0 {
@@ -30,7 +31,7 @@ func (c *filterCache) program(coded []byte, limits *table.Limits) (*table.Progra
 	p := c.programs[string(coded)]
 	c.mu.RUnlock()
 	if p != nil {
-		return p, nil
+		return p.Draw(), nil
 	}
 	d := wire.NewDecoder(coded)
 	f, err := table.DecodeFilter(&d, limits)

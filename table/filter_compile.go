@@ -11,8 +11,10 @@ import (
 type Program struct {
 	root *node
 	// seed decides, with the key, which rows a RowSample gives out: the same ones
-	// whenever the program is used. Compile draws it.
+	// whenever the program is used. Compile draws it, and Draw another.
 	seed uint64
+	// samples tells whether there is a RowSample.
+	samples bool
 	// keyed reports whether Evaluator.MatchRow depends on the row key.
 	keyed bool
 	// sinks tells whether there are any.
@@ -80,7 +82,7 @@ func CompileLimits(f Filter, lim *Limits) (*Program, error) {
 		return nil, err
 	}
 	return &Program{
-		root: root, seed: rand.Uint64(), keyed: c.keyed, sinks: c.sinks, cells: int(l.FilterCells),
+		root: root, seed: rand.Uint64(), samples: c.samples > 0, keyed: c.keyed, sinks: c.sinks, cells: int(l.FilterCells),
 		bytes: c.nodes*filterNodeCost + 2*c.bytes + c.cost, costly: c.engines || c.nodes > costlyNodes,
 	}, nil
 }

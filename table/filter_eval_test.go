@@ -328,3 +328,23 @@ func (p *Program) matchKey(n *node, key []byte) bool {
 	e := Evaluator{p: p, key: key}
 	return e.matchKey(n)
 }
+
+// TestDraw: a program that samples has other decisions each time it is drawn, and one
+// that does not is the same program.
+func TestDraw(t *testing.T) {
+	p := mustCompile(t, Chain{Interleave{PassAll{}, RowSample(0.5)}, RowSample(0.5)})
+	q := p.Draw()
+	differ := 0
+	for i := range 1000 {
+		if key := []byte(fmt.Sprint("row", i)); matchRow(p, key) != matchRow(q, key) {
+			differ++
+		}
+	}
+	// Each passes about half, and half of the decisions differ.
+	if differ < 300 {
+		t.Errorf("decisions about %d of 1000 rows differ", differ)
+	}
+	if p := mustCompile(t, RowRegex("a")); p.Draw() != p {
+		t.Error("a program without samples is copied")
+	}
+}
