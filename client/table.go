@@ -169,7 +169,8 @@ func AppendRule(column string, value []byte) table.Rule {
 }
 
 // IncrementRule returns a rule that adds n to the newest value of a column, 8 bytes
-// that are a big-endian integer; a column without a value counts as 0.
+// that are a big-endian integer; a column without a value counts as 0. A sum out of
+// range of an int64 wraps around, as in Cloud Bigtable.
 func IncrementRule(column string, n int64) table.Rule {
 	family, qualifier, _ := ParseColumn(column)
 	return table.Rule{Op: table.RuleIncrement, Family: family, Qualifier: qualifier, Amount: n}
@@ -205,8 +206,8 @@ func (t *Table) ReadModifyWrite(ctx context.Context, row string, rules ...table.
 	return result, nil
 }
 
-// Increment adds n to the number in a column and returns the sum. See IncrementRule
-// and ReadModifyWrite.
+// Increment adds n to the number in a column and returns the sum, which wraps around.
+// See IncrementRule and ReadModifyWrite.
 func (t *Table) Increment(ctx context.Context, row, column string, n int64) (int64, error) {
 	value, err := t.modify(ctx, row, column, IncrementRule(column, n))
 	if err != nil {

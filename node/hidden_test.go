@@ -246,7 +246,7 @@ func TestWritesByFamily(t *testing.T) {
 		{"increment read", increment("read"), "rule 0: " + no("write") + `"read"` + on},
 		{"increment none", increment("none"), strings.ReplaceAll(strings.Replace(absent, "mutation", "rule", 1), "FAMILY", "none")},
 		{"check and set both", checked(m().SetAt("both:q", 3, []byte("7"))), ""},
-		{"check and set read", checked(m().Set("read:q", nil)), "mutation 0: " + no("write") + `"read"` + on},
+		{"check and set read", checked(m().Set("read:q", nil)), "with a match: mutation 0: " + no("write") + `"read"` + on},
 	} {
 		got := ""
 		if x.err != nil {

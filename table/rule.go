@@ -8,7 +8,8 @@ const (
 	// RuleAppend puts Value behind the newest value of the column.
 	RuleAppend RuleOp = 1
 	// RuleIncrement adds Amount to the newest value of the column, 8 bytes that
-	// are a big-endian two's complement integer. It wraps around.
+	// are a big-endian two's complement integer. A sum out of range of an int64
+	// wraps around, as in Cloud Bigtable.
 	RuleIncrement RuleOp = 2
 )
 

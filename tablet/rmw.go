@@ -3,6 +3,7 @@ package tablet
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"time"
 
@@ -19,6 +20,9 @@ import (
 // Errors: as Apply and ReadRow. If ctx ends first, the mutation may still be made.
 func (as For) CheckAndMutate(ctx context.Context, tableName string, row []byte, predicate *table.Program, yes, no []table.Mutation) (matched bool, err error) {
 	err = as.modify(ctx, tableName, row, func(r *reader, t *Tablet) (*table.RowMutation, error) {
+		if err := as.checkBranches(t.schema.Load(), row, yes, no); err != nil {
+			return nil, err
+		}
 		matched, r.access = false, as.a
 		err := r.readRow(ctx, t, row, predicate, func([]byte, []table.Cell) error {
 			matched = true
@@ -31,6 +35,23 @@ func (as For) CheckAndMutate(ctx context.Context, tableName string, row []byte, 
 		return rm, err
 	})
 	return matched, err
+}
+
+// checkBranches checks both sets of mutations, whichever the predicate will choose: a
+// request that is wrong fails whatever is in the row.
+func (as For) checkBranches(sc *schema, row []byte, yes, no []table.Mutation) error {
+	for _, branch := range []struct {
+		when      string
+		mutations []table.Mutation
+	}{{"with a match", yes}, {"without a match", no}} {
+		if len(branch.mutations) == 0 {
+			continue
+		}
+		if _, err := as.s.checked(sc, &table.RowMutation{Row: row, Mutations: branch.mutations}, as.a); err != nil {
+			return fmt.Errorf("%s: %w", branch.when, err)
+		}
+	}
+	return nil
 }
 
 // ReadModifyWrite applies rules to the newest cells of their columns, in order,

@@ -20,7 +20,8 @@ func (a *app) incrCommand() *cobra.Command {
 		Long: `Add AMOUNT, or 1, to a counter in one step, and print its new value.
 
 A counter is a column whose newest value is 8 bytes, a big-endian integer; one
-that has no value counts as 0.`,
+that has no value counts as 0. A sum over 2^63-1 goes on at -2^63, and one below
+-2^63 at 2^63-1, without an error.`,
 		Example: `  stele incr webtable com.cnn.www stats:visits
   stele incr webtable com.cnn.www stats:visits 10
   stele incr webtable com.cnn.www stats:visits -10`,
