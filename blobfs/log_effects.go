@@ -10,7 +10,6 @@ import (
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/logproto"
-	"github.com/steledb/stele/blobfs/place"
 )
 
 // event has the machine hear of something, and does what it wants done. What blocks is done
@@ -57,6 +56,7 @@ func (w *SpreadLogWriter) do(e logproto.Effect) {
 		w.salts[e.Seq] = newSalt()
 		w.m.Place(e.Seq, nodes)
 		if len(nodes) == 0 {
+			w.placeErr = w.whyNone()
 			w.withdraw()
 			// Nodes that do not answer may be starting, as this one is: it is tried again.
 			if !w.begun && w.placeErr != nil && !errors.Is(w.placeErr, api.ErrUnreachable) {
@@ -66,7 +66,8 @@ func (w *SpreadLogWriter) do(e logproto.Effect) {
 	case logproto.EffectOpen:
 		salt := w.salts[e.Seq]
 		w.opening[linkKey{e.Seq, e.Node}] = &openingReplica{since: w.s.cluster.Clock.Now()}
-		w.s.spawn(func() { w.open(e, salt) })
+		reserve := w.reserved[e.Seq]
+		w.s.spawn(func() { w.open(e, salt, reserve) })
 	case logproto.EffectAppend:
 		w.sendFrames(e)
 	case logproto.EffectAcked:
@@ -80,10 +81,12 @@ func (w *SpreadLogWriter) do(e logproto.Effect) {
 		c := local.LogCut{Log: w.id, CutRequest: logproto.CutRequest{Seq: e.Seq, Epoch: e.Epoch, Start: e.Start, Length: e.Length}}
 		w.dropLink(e.Seq, e.Node)
 		delete(w.salts, e.Seq)
+		delete(w.reserved, e.Seq)
 		w.s.spawn(func() { _ = w.s.cutReplica(w.s.ctx, c, e.Node, replicasOf(&l, e.Seq)) })
 	case logproto.EffectDrop:
 		w.dropLink(e.Seq, e.Node)
 		delete(w.salts, e.Seq)
+		delete(w.reserved, e.Seq)
 		w.s.spawn(func() { w.s.dropReplica(w.id, e.Seq, e.Node) })
 	case logproto.EffectDone:
 		w.stop(ErrSealed)
@@ -108,149 +111,6 @@ func replicasOf(l *logproto.List, seq uint64) []string {
 		}
 	}
 	return nil
-}
-
-// choose returns the nodes for an extent: this one first. The others are, if there are enough, not
-// those of the extent that is appended to, so that one that fails does not fail both; with twice as many
-// nodes as it takes this one is not among them either. Full ones come last. Called with mu held.
-func (w *SpreadLogWriter) choose(seq uint64) []string {
-	nodes := w.s.logNodes()
-	usable := w.usable(w.s.cluster.Clock.Now())
-	want := min(w.s.cluster.Replicas, len(usable))
-	isSelf := func(n place.Node) bool { return n.ID == w.s.self }
-	_, current := w.m.Current()
-	fresh := slices.DeleteFunc(slices.Clone(usable), func(n place.Node) bool { return slices.Contains(current, n.ID) })
-	var ids []string
-	if len(fresh) < want || seq == 1 {
-		if slices.ContainsFunc(usable, isSelf) && want > 0 {
-			ids = append(ids, w.s.self)
-		}
-		fresh = slices.DeleteFunc(fresh, isSelf)
-	}
-	key := place.KeyOf(w.id, seq)
-	for _, from := range [][]place.Node{fresh, usable} {
-		for _, n := range place.Choose(key, slices.Concat(from, nodesOf(nodes, ids)), ids, want-len(ids)) {
-			if !slices.Contains(ids, n.ID) {
-				ids = append(ids, n.ID)
-			}
-		}
-	}
-	if len(ids) < want {
-		for _, n := range chooseFull(key, usable, ids, nil, want-len(ids)) {
-			ids = append(ids, n.ID)
-		}
-	}
-	return ids
-}
-
-// gets tells whether a node gets replicas as far as its disks go.
-func (w *SpreadLogWriter) gets(n place.Node) bool { return !n.Leaving && (!n.Full || w.vital) }
-
-// logReplicasMin is how many replicas an extent of a log has even if some of them are
-// slow, as long as there are nodes: what a single disk has, a single disk can lose.
-const logReplicasMin = 2
-
-// avoidBare is how long a node that has failed gets no replicas when there are fewer than logReplicasMin
-// without it.
-const avoidBare = time.Second
-
-// usable returns the nodes that may get a replica now. Called with mu held.
-func (w *SpreadLogWriter) usable(now time.Duration) []place.Node {
-	if quick := w.quick(now); len(quick) >= w.least() {
-		return quick
-	}
-	if able := w.able(now); len(able) >= w.least() {
-		return able
-	}
-	// One that has failed may be back: better to try it soon than to go on with a single disk.
-	patience := w.s.cluster.Logs.Avoid - min(avoidBare, w.s.cluster.Logs.Avoid)
-	return slices.DeleteFunc(w.s.logNodesIf(func(string) bool { return true }), func(n place.Node) bool {
-		at := now
-		if n.ID != w.s.self {
-			at += patience
-		}
-		return !w.gets(n) || w.avoided(n.ID, at)
-	})
-}
-
-// least is how many nodes an extent is to have at least.
-func (w *SpreadLogWriter) least() int { return min(logReplicasMin, w.s.cluster.Replicas) }
-
-// able returns the nodes that have not failed lately. Called with mu held.
-func (w *SpreadLogWriter) able(now time.Duration) []place.Node {
-	return slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool { return !w.gets(n) || w.avoided(n.ID, now) })
-}
-
-// quick returns those of them that were not slow lately. Called with mu held.
-func (w *SpreadLogWriter) quick(now time.Duration) []place.Node {
-	return slices.DeleteFunc(w.able(now), func(n place.Node) bool { return now < w.slow[n.ID].until })
-}
-
-// avoidance is of a node that failed.
-type avoidance struct {
-	until time.Duration
-	// unreached means that it did not answer. Once it answers anything it is as good as before.
-	unreached bool
-}
-
-// avoided tells whether a node gets no replicas at some time. Called with mu held.
-func (w *SpreadLogWriter) avoided(node string, at time.Duration) bool {
-	if node == w.s.self && w.stuckHere() {
-		return true
-	}
-	a := w.avoid[node]
-	return at < a.until && (!a.unreached || w.s.peers.suspected(node))
-}
-
-func nodesOf(nodes []place.Node, ids []string) []place.Node {
-	var out []place.Node
-	for _, n := range nodes {
-		if slices.Contains(ids, n.ID) {
-			out = append(out, n)
-		}
-	}
-	return out
-}
-
-// logNodes returns the members as placement sees them. A store without a fleet is alone.
-func (s *Store) logNodes() []place.Node {
-	return s.logNodesIf(func(node string) bool { return !s.peers.suspected(node) })
-}
-
-// logNodesIf is logNodes, with another judge of who answers.
-func (s *Store) logNodesIf(answers func(node string) bool) []place.Node {
-	if s.cluster.Fleet == nil {
-		return []place.Node{{ID: s.self, CapacityBytes: 1}}
-	}
-	nodes := s.nodesIf(answers)
-	for i := range nodes {
-		if nodes[i].ID == s.self {
-			nodes[i].Full = false // the disks here know better
-		}
-	}
-	return nodes
-}
-
-// failed notes what went wrong with a replica. Called with mu held.
-func (w *SpreadLogWriter) failed(seq uint64, node string, err error) {
-	if w.ctx.Err() != nil {
-		return
-	}
-	var fenced *logproto.FencedError
-	epoch := uint64(0)
-	if errors.As(err, &fenced) {
-		epoch = fenced.Epoch
-	}
-	w.s.log.Warn("replica of a log extent failed", "log", w.id, "extent", seq, "node", node, "err", err)
-	w.stats.Failed++
-	if node != w.s.self { // here there may be other folders
-		unreached := errors.Is(err, api.ErrUnreachable)
-		w.avoid[node] = avoidance{w.s.cluster.Clock.Now() + w.s.cluster.Logs.Avoid, unreached}
-		if unreached {
-			w.s.peers.suspect(node)
-		}
-	}
-	w.m.Failed(seq, node, epoch)
 }
 
 // withdraw fails what waits for an extent that cannot be had, or a list that cannot be saved, for

@@ -2,7 +2,6 @@ package blobfs
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +31,8 @@ type logLink struct {
 	// Guarded by SpreadLogWriter.mu.
 	durable int64 // position
 	givenUp bool  // the writer wants to go on without it
+	// waitedFor means that it was logged that it is slow and not given up.
+	waitedFor bool
 
 	// mu guards what follows. Never held across I/O. Taken after SpreadLogWriter.mu.
 	mu      sync.Mutex
@@ -266,106 +267,4 @@ func (w *SpreadLogWriter) watch() {
 		stop()
 		w.later(w.look) // it must look again though a disk stalls
 	}
-}
-
-// look is one look. Called with mu held.
-func (w *SpreadLogWriter) look() {
-	now := w.s.cluster.Clock.Now()
-	if now-w.retried >= w.s.cluster.Logs.Retry {
-		w.retried = now
-		w.m.Retry()
-	}
-	w.weigh(now)
-	w.widen(now)
-	w.renew(now)
-	w.lookAtOpening(now)
-	if len(w.frames) == 0 {
-		return
-	}
-	deadline := w.pace.deadline()
-	first := w.frames[0]
-	if first.sent == 0 || now-first.sent < deadline || first.salt != w.salts[w.seq] {
-		return
-	}
-	var late []*logLink
-	all := 0
-	for k, l := range w.links {
-		if k.seq == w.seq {
-			all++
-			if l.durable < first.end && !l.givenUp {
-				late = append(late, l)
-			}
-		}
-	}
-	// If all are late it is more likely us; and with one there is no better.
-	if all < 2 || len(late) == all && now-first.sent < w.s.cluster.Logs.DeadlineMax {
-		return
-	}
-	for _, l := range late {
-		w.s.log.Warn("replica of a log extent is slow", "log", w.id, "extent", l.key.seq, "node", l.key.node, "after", now-first.sent)
-		l.givenUp = true
-		w.pace.slow()
-		w.slowed(l.key, now)
-	}
-}
-
-// restMin is how long after it was turned to for more replicas an extent stays, even if there could be still more.
-const restMin = time.Second
-
-// wide notes that the writer turns to an extent for more replicas. Each prepares an extent on each node, so it rests twice as
-// long each time, up to LogConfig.Avoid: nodes may come and go, or come one after the other.
-func (w *SpreadLogWriter) wide(now time.Duration) {
-	longest := w.s.cluster.Logs.Avoid
-	if now-w.widened > 2*longest {
-		w.rest = 0
-	}
-	w.rest = min(max(2*w.rest, restMin), longest)
-	w.widened = now
-}
-
-// widen goes on in an extent with more replicas on nodes that stay, when there are nodes for it: first with
-// a new standby, then by turning to that. Called with mu held.
-func (w *SpreadLogWriter) widen(now time.Duration) {
-	usable := w.usable(now)
-	count := func(nodes []string) int { return len(nodesOf(usable, nodes)) }
-	current, nodes := w.m.Current()
-	have := count(nodes)
-	patience := max(w.rest, min(restMin, w.s.cluster.Logs.Avoid))
-	if have < logReplicasMin {
-		patience = w.s.cluster.Logs.Retry
-	}
-	want := min(w.s.cluster.Replicas, len(usable))
-	drains := w.s.anyDrains(nodes)
-	if len(nodes) == 0 || have >= want && !drains || now-w.widened < patience {
-		return
-	}
-	seq, standby := w.m.Standby()
-	better := count(standby)
-	switch stays := !w.s.anyDrains(standby); {
-	case seq == 0:
-	case better > have, drains && stays && better >= have:
-		w.wide(now)
-		w.m.Failed(current, nodes[0], 0)
-	case better < want || !stays:
-		w.m.Failed(seq, standby[0], 0)
-	}
-}
-
-// renew goes on in the standby when the present extent has held something for long enough. Called with mu held.
-func (w *SpreadLogWriter) renew(now time.Duration) {
-	if seq, _ := w.m.Current(); seq != w.present || w.m.Held() == 0 {
-		w.present, w.presentSince = seq, now
-		return
-	}
-	if now-w.presentSince >= w.s.cluster.Logs.ExtentAge {
-		w.m.Renew()
-	}
-}
-
-// anyDrains says whether one of the nodes is to leave, by the operator's wish.
-func (s *Store) anyDrains(nodes []string) bool {
-	if s.cluster.Fleet == nil {
-		return false
-	}
-	return slices.ContainsFunc(s.cluster.Fleet.Members(), func(m Member) bool { return m.Leaving && slices.Contains(nodes, m.ID) })
 }

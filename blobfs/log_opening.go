@@ -17,10 +17,10 @@ type openingReplica struct {
 }
 
 // open opens a replica.
-func (w *SpreadLogWriter) open(e logproto.Effect, salt uint64) {
+func (w *SpreadLogWriter) open(e logproto.Effect, salt uint64, reserve bool) {
 	ctx, cancel := context.WithTimeout(w.ctx, w.s.cluster.Logs.OpenTimeout)
 	defer cancel()
-	o := local.LogOpen{Log: w.id, Server: w.server, Seq: e.Seq, Epoch: e.Epoch, Salt: salt, Vital: w.vital}
+	o := local.LogOpen{Log: w.id, Server: w.server, Seq: e.Seq, Epoch: e.Epoch, Salt: salt, Vital: w.vital || reserve}
 	var p api.Logs
 	var room int64
 	var err error
@@ -39,7 +39,7 @@ func (w *SpreadLogWriter) open(e logproto.Effect, salt uint64) {
 		}
 		if err != nil {
 			if w.placeErr = err; e.Node == w.s.self {
-				w.avoid[e.Node] = avoidance{until: w.s.cluster.Clock.Now() + w.s.cluster.Logs.Retry}
+				w.avoid[e.Node] = avoidance{until: w.s.cluster.Clock.Now() + w.s.cluster.Logs.Retry, full: w.refusedFull(e.Seq, err)}
 			}
 			w.failed(e.Seq, e.Node, err)
 			return
@@ -152,6 +152,6 @@ func (w *SpreadLogWriter) openElsewhere(k linkKey) bool {
 
 // enoughWithout tells whether enough nodes that are not slow could have replicas, without that one. Called with mu held.
 func (w *SpreadLogWriter) enoughWithout(node string, now time.Duration) bool {
-	quick := w.quick(now)
+	quick := w.quick(now, w.vital)
 	return len(quick)-len(nodesOf(quick, []string{node})) >= w.least()
 }

@@ -16,7 +16,7 @@ const slowTimes = 8
 func (w *SpreadLogWriter) slowed(k linkKey, now time.Duration) {
 	avoid := w.s.cluster.Logs.Avoid
 	if w.s.peers.suspected(k.node) {
-		w.avoid[k.node] = avoidance{now + avoid, true} // it is not there, which is another thing
+		w.avoid[k.node] = avoidance{until: now + avoid, unreached: true} // it is not there, which is another thing
 	} else {
 		s := w.slow[k.node]
 		if !w.onTrial(k.node, now) {

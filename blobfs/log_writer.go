@@ -43,7 +43,8 @@ type SpreadLogWriter struct {
 	bytes    int           // of frames that are not acknowledged
 	room     chan struct{} // closed and made anew when bytes shrinks; nil if nobody waits
 	salts    map[uint64]uint64
-	seq      uint64 // of the extent that frames are encoded for
+	reserved map[uint64]bool // extents that may take of the reserve, though the log is not vital
+	seq      uint64          // of the extent that frames are encoded for
 	links    map[linkKey]*logLink
 	opening  map[linkKey]*openingReplica
 	avoid    map[string]avoidance // nodes that failed and get no replicas
@@ -113,7 +114,7 @@ func (s *Store) createSpreadLog(ctx context.Context, server string, id ID, vital
 	w := &SpreadLogWriter{
 		s: s, id: id, server: server, path: logPath(server, id), vital: vital,
 		turn: make(chan struct{}, 1), began: make(chan struct{}), sealed: make(chan struct{}),
-		salts: map[uint64]uint64{}, links: map[linkKey]*logLink{}, opening: map[linkKey]*openingReplica{}, avoid: map[string]avoidance{},
+		salts: map[uint64]uint64{}, reserved: map[uint64]bool{}, links: map[linkKey]*logLink{}, opening: map[linkKey]*openingReplica{}, avoid: map[string]avoidance{},
 		slow: map[string]slowness{},
 	}
 	_, gen, err := s.loadLogList(ctx, w.path)

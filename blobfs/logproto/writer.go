@@ -128,6 +128,12 @@ func (w *Writer) Stuck() bool {
 	return w.idle && (w.cur == nil || w.mustTurn()) && (w.next == nil || w.next.failed)
 }
 
+// Stranded reports whether replicas were sent something that nothing but another extent, which is not there yet, can have
+// acknowledged: it cannot be taken back.
+func (w *Writer) Stranded() bool {
+	return w.sent > w.acked && (w.cur == nil || w.mustTurn()) && (w.next == nil || w.next.failed)
+}
+
 // Halted tells whether what is submitted now waits until the list is saved.
 func (w *Writer) Halted() bool { return w.pending != nil && (w.cur == nil || w.mustTurn()) }
 

@@ -1,0 +1,204 @@
+package blobfs
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/blobfs/place"
+)
+
+// logReplicasMin is how many replicas an extent of a log has even if some of them are
+// slow, as long as there are nodes: what a single disk has, a single disk can lose.
+const logReplicasMin = 2
+
+// avoidBare is how long a node that has failed gets no replicas when there are fewer than logReplicasMin
+// without it.
+const avoidBare = time.Second
+
+// choose returns the nodes for an extent. One that frames wait for that replicas were sent may take of the reserve if there is no
+// other place: these frames can neither be taken back nor acknowledged without it, and what would make
+// space waits for them. Called with mu held.
+func (w *SpreadLogWriter) choose(seq uint64) []string {
+	nodes := w.chooseOf(seq, w.vital)
+	if w.vital || !w.m.Stranded() || len(nodes) >= w.least() && !errors.Is(w.placeErr, ErrDiskFull) {
+		return nodes
+	}
+	w.reserved[seq] = true
+	return w.chooseOf(seq, true)
+}
+
+// chooseOf returns the nodes for an extent: this one first. The others are, if there are enough, not
+// those of the extent that is appended to, so that one that fails does not fail both; with twice as many
+// nodes as it takes this one is not among them either. Full ones come last, and only if it may take of the reserve.
+// Called with mu held.
+func (w *SpreadLogWriter) chooseOf(seq uint64, reserve bool) []string {
+	nodes := w.s.logNodes()
+	usable := w.usable(w.s.cluster.Clock.Now(), reserve)
+	want := min(w.s.cluster.Replicas, len(usable))
+	isSelf := func(n place.Node) bool { return n.ID == w.s.self }
+	if i := slices.IndexFunc(usable, isSelf); i >= 0 {
+		usable[i].Full = false // the disks here know better
+	}
+	_, current := w.m.Current()
+	fresh := slices.DeleteFunc(slices.Clone(usable), func(n place.Node) bool { return slices.Contains(current, n.ID) })
+	var ids []string
+	if len(fresh) < want || seq == 1 {
+		if slices.ContainsFunc(usable, isSelf) && want > 0 {
+			ids = append(ids, w.s.self)
+		}
+		fresh = slices.DeleteFunc(fresh, isSelf)
+	}
+	key := place.KeyOf(w.id, seq)
+	for _, from := range [][]place.Node{fresh, usable} {
+		for _, n := range place.Choose(key, slices.Concat(from, nodesOf(nodes, ids)), ids, want-len(ids)) {
+			if !slices.Contains(ids, n.ID) {
+				ids = append(ids, n.ID)
+			}
+		}
+	}
+	if len(ids) < want {
+		for _, n := range chooseFull(key, usable, ids, nil, want-len(ids)) {
+			ids = append(ids, n.ID)
+		}
+	}
+	return ids
+}
+
+// whyNone returns why an extent got no nodes: ErrDiskFull if there are some that have no space, or the last error.
+// Called with mu held.
+func (w *SpreadLogWriter) whyNone() error {
+	if w.placeErr != nil && !errors.Is(w.placeErr, api.ErrUnreachable) {
+		return w.placeErr
+	}
+	for _, n := range w.s.logNodes() {
+		if n.Full && !n.Leaving {
+			return fmt.Errorf("%w: each node that may get a replica of a log has less than its reserve", ErrDiskFull)
+		}
+	}
+	return w.placeErr
+}
+
+// least is how many nodes an extent is to have at least.
+func (w *SpreadLogWriter) least() int { return min(logReplicasMin, w.s.cluster.Replicas) }
+
+// gets reports whether a node may get a replica as far as its disks go. Those here know better than what the others
+// are told of them.
+func (w *SpreadLogWriter) gets(n place.Node, reserve bool) bool {
+	return !n.Leaving && (!n.Full || reserve || n.ID == w.s.self)
+}
+
+// usable returns the nodes that may get a replica now. Called with mu held.
+func (w *SpreadLogWriter) usable(now time.Duration, reserve bool) []place.Node {
+	if quick := w.quick(now, reserve); len(quick) >= w.least() {
+		return quick
+	}
+	if able := w.able(now, reserve); len(able) >= w.least() {
+		return able
+	}
+	// One that has failed may be back: better to try it soon than to go on with a single disk.
+	patience := w.s.cluster.Logs.Avoid - min(avoidBare, w.s.cluster.Logs.Avoid)
+	return slices.DeleteFunc(w.s.logNodesIf(func(string) bool { return true }), func(n place.Node) bool {
+		at := now
+		if n.ID != w.s.self {
+			at += patience
+		}
+		return !w.gets(n, reserve) || w.avoided(n.ID, at, reserve)
+	})
+}
+
+// able returns the nodes that have not failed lately. Called with mu held.
+func (w *SpreadLogWriter) able(now time.Duration, reserve bool) []place.Node {
+	return slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool { return !w.gets(n, reserve) || w.avoided(n.ID, now, reserve) })
+}
+
+// quick returns those of them that were not slow lately. Called with mu held.
+func (w *SpreadLogWriter) quick(now time.Duration, reserve bool) []place.Node {
+	return slices.DeleteFunc(w.able(now, reserve), func(n place.Node) bool { return now < w.slow[n.ID].until })
+}
+
+// placeable returns the nodes on which there is space for another extent, as far as is known: of the disks here, too, it is
+// what the others are told. None after one was refused for want of space. Called with mu held.
+func (w *SpreadLogWriter) placeable(now time.Duration) []string {
+	if errors.Is(w.placeErr, ErrDiskFull) {
+		return nil
+	}
+	var ids []string
+	for _, n := range w.usable(now, w.vital) {
+		if !n.Full || w.vital {
+			ids = append(ids, n.ID)
+		}
+	}
+	return ids
+}
+
+// avoidance is of a node that failed.
+type avoidance struct {
+	until time.Duration
+	// unreached means that it did not answer. Once it answers anything it is as good as before.
+	unreached bool
+	// full means that it had no space above its reserve. For what may take of that it is as good as others.
+	full bool
+}
+
+// avoided reports whether a node gets no replicas at some time. Called with mu held.
+func (w *SpreadLogWriter) avoided(node string, at time.Duration, reserve bool) bool {
+	if node == w.s.self && w.stuckHere() {
+		return true
+	}
+	a := w.avoid[node]
+	return at < a.until && (!a.unreached || w.s.peers.suspected(node)) && !(a.full && reserve)
+}
+
+func nodesOf(nodes []place.Node, ids []string) []place.Node {
+	var out []place.Node
+	for _, n := range nodes {
+		if slices.Contains(ids, n.ID) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// logNodes returns the members as placement sees them. A store without a fleet is alone.
+func (s *Store) logNodes() []place.Node {
+	return s.logNodesIf(func(node string) bool { return !s.peers.suspected(node) })
+}
+
+// logNodesIf is logNodes, with another judge of which nodes answer.
+func (s *Store) logNodesIf(answers func(node string) bool) []place.Node {
+	if s.cluster.Fleet == nil {
+		return []place.Node{{ID: s.self, CapacityBytes: 1}}
+	}
+	return s.nodesIf(answers)
+}
+
+// refusedFull reports whether a replica was refused for want of space above the reserve. Called with mu held.
+func (w *SpreadLogWriter) refusedFull(seq uint64, err error) bool {
+	return errors.Is(err, ErrDiskFull) && !w.vital && !w.reserved[seq]
+}
+
+// failed records what went wrong with a replica. Called with mu held.
+func (w *SpreadLogWriter) failed(seq uint64, node string, err error) {
+	if w.ctx.Err() != nil {
+		return
+	}
+	var fenced *logproto.FencedError
+	epoch := uint64(0)
+	if errors.As(err, &fenced) {
+		epoch = fenced.Epoch
+	}
+	w.s.log.Warn("replica of a log extent failed", "log", w.id, "extent", seq, "node", node, "err", err)
+	w.stats.Failed++
+	if node != w.s.self { // here there may be other folders
+		unreached := errors.Is(err, api.ErrUnreachable)
+		w.avoid[node] = avoidance{until: w.s.cluster.Clock.Now() + w.s.cluster.Logs.Avoid, unreached: unreached, full: w.refusedFull(seq, err)}
+		if unreached {
+			w.s.peers.suspect(node)
+		}
+	}
+	w.m.Failed(seq, node, epoch)
+}
