@@ -135,7 +135,8 @@ func (w *chaosWorker) check(row string) {
 	}
 }
 
-// read reads a row wherever it is served. It returns false when the run is over.
+// read reads a row wherever it is served, also when the master has ended: a change of unknown fate must be settled. It returns false
+// when the run has failed.
 func (w *chaosWorker) read(row string) (out []string, ok bool) {
 	for {
 		out = nil
@@ -150,7 +151,7 @@ func (w *chaosWorker) read(row string) (out []string, ok bool) {
 			w.run.fail("read row %s: %v", row, err)
 			return nil, false
 		}
-		if w.run.over() {
+		if w.run.failed() {
 			return nil, false
 		}
 		time.Sleep(time.Millisecond)
@@ -184,6 +185,12 @@ func (c *chaosRun) over() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.fate.ended || c.fate.failure != ""
+}
+
+func (c *chaosRun) failed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.fate.failure != ""
 }
 
 // route returns the server of a row, or any if there is none now: it will say so.

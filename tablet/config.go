@@ -196,8 +196,8 @@ type Config struct {
 	// SplitBytes is the size of a tablet that should be split. Zero means 1 GiB;
 	// negative means that size does not matter.
 	SplitBytes int64
-	// SplitRowBytes bounds the rows that tablets are split at: Metadata must be able to keep the end of a tablet. Zero
-	// means no other bound than that of rows.
+	// SplitRowBytes is the longest end of a tablet, in bytes, that Metadata can keep. Tablets with longer rows split at a shorter
+	// key between two of them. Zero means no bound but that of rows.
 	SplitRowBytes int64
 	// SplitOps is the operations per second of a tablet that should be split. Zero
 	// means 5000; negative means that load does not matter.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sort"
 
 	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/sstable"
@@ -73,11 +74,14 @@ func (t *Tablet) splitRow(ctx context.Context) ([]byte, error) {
 		if there := rows.from(ikey.AppendRow(nil, row)); there != nil {
 			row = there
 		}
-		for _, row := range [][]byte{row, rowBelow(row)} {
-			if string(row) >= string(first) && t.server.checkEnd(row) == nil && t.holds(row) && rows.parts(row) {
-				return bytes.Clone(row), nil
+		for _, at := range [][]byte{rows.after(row), rows.below(row)} {
+			if string(at) >= string(first) && t.server.checkEnd(at) == nil && t.holds(at) && rows.parts(at) {
+				return bytes.Clone(at), nil
 			}
 		}
+	}
+	if first != nil {
+		first = rows.after(first)
 	}
 	switch {
 	case rows.merge.err != nil:
@@ -161,6 +165,56 @@ func (c *rowCursor) from(key []byte) []byte {
 
 // parts says whether there is a row above that one.
 func (c *rowCursor) parts(row []byte) bool { return c.from(ikey.AppendRowEnd(nil, row)) != nil }
+
+// wholeRowMax is the longest row that a tablet ends at whole. Ends are in memory with every client, so of longer rows only
+// as much is taken as it takes to part them, like in the index of an SSTable.
+const wholeRowMax = 1 << 10
+
+// after returns where to split so that row is the last one of the lower half.
+func (c *rowCursor) after(row []byte) []byte {
+	if len(row) <= wholeRowMax {
+		return row
+	}
+	if next := c.from(ikey.AppendRowEnd(nil, row)); next != nil {
+		return separator(row, next)
+	}
+	return row
+}
+
+// below returns where to split so that row is the first one of the upper half.
+func (c *rowCursor) below(row []byte) []byte {
+	if len(row) <= wholeRowMax {
+		return rowBelow(row)
+	}
+	// What row begins with is below it. The longer that is, the fewer rows come between.
+	n := sort.Search(len(row), func(n int) bool {
+		return string(c.from(ikey.AppendRow(nil, row[:n]))) == string(row)
+	})
+	if n == len(row) {
+		return rowBelow(row)
+	}
+	return row[:n]
+}
+
+// separator returns a short key at or above row and below next.
+func separator(row, next []byte) []byte {
+	n := 0
+	for n < len(row) && n < len(next) && row[n] == next[n] {
+		n++
+	}
+	switch {
+	case n >= len(row) || n >= len(next):
+		return row // next begins with it
+	case len(next) > n+1:
+		return next[:n+1]
+	}
+	for i := n; i < len(row); i++ {
+		if at := append(bytes.Clone(row[:i]), row[i]+1); row[i] < 0xFF && string(at) < string(next) {
+			return at
+		}
+	}
+	return row
+}
 
 // rowBelow returns a row key below row that few rows come between: a split there puts
 // row into the upper half.
