@@ -190,6 +190,7 @@ func (c *collector) collectRPC(m sender) {
 	m.counter("rpc_corrupt_total", "Connections closed for a wrong checksum.", float64(s.Corrupt))
 	m.counter("rpc_overloaded_total", "Requests refused for want of memory or workers.", float64(s.Overloaded))
 	m.counter("rpc_late_total", "Requests refused because their deadline had passed.", float64(s.Late))
+	m.counter("rpc_dropped_total", "Requests that were not run because their connection had ended.", float64(s.Dropped))
 	m.counter("rpc_panics_total", "Handlers that panicked.", float64(s.Panics))
 	for i := range s.Methods {
 		m.method(&s.Methods[i])

@@ -253,6 +253,7 @@ func (s *security) limit(cfg rpc.ServerConfig) rpc.ServerConfig {
 	cfg.FirstByteTimeout = firstByteTimeout
 	cfg.ConnsKept, cfg.Preferred = min(connsForNodes, cfg.ConnsMax/keptShare), func(p *rpc.Peer) bool { return peerOf(p).Kind == pki.Node }
 	cfg.Identify = identify
+	cfg.OwnerOf = ownerOf
 	cfg.MemoryKept = cfg.MemoryBytesMax / memoryForNodes
 	// Nodes do not read slowly to harm others, and one connection has all that two of them have to do with each other.
 	cfg.Patient = func(p *rpc.Peer) bool { return peerOf(p).Kind == pki.Node }

@@ -86,6 +86,18 @@ func subjectIn(ctx context.Context) *subject {
 	return who
 }
 
+// ownerOf returns whose share of a node's workers the requests of a connection take.
+func ownerOf(p *rpc.Peer) string {
+	who, _ := p.Identity.(*subject)
+	if name := who.owner(); name != "" || !who.restricted() {
+		return name
+	}
+	return anonymousOwner
+}
+
+// anonymousOwner is the owner of requests of all who have shown nothing. No principal has that name.
+const anonymousOwner = "(anonymous)"
+
 // restricted tells whether what the subject may is to be looked at: nodes may all.
 func (s *subject) restricted() bool { return s != nil && s.peer.Kind != pki.Node }
 

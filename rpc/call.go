@@ -37,6 +37,8 @@ type Call struct {
 	notify   bool
 	keep     bool
 	as       any // who the call is for, if that is not the peer
+	owner    string
+	seat     *seat // of the worker that runs it, if one does
 	onAnswer func(error) error
 	arrived  time.Time
 	deadline time.Time
@@ -211,7 +213,7 @@ func (c *Call) recycle() {
 	}
 	c.Params, c.conn, c.method = wire.Decoder{}, nil, nil
 	c.deadline, c.ctx, c.cancel, c.onSent = time.Time{}, nil, nil, nil
-	c.as, c.onAnswer = nil, nil
+	c.as, c.onAnswer, c.owner, c.seat = nil, nil, "", nil
 	calls.Put(c)
 }
 
@@ -235,6 +237,11 @@ func newCall(conn *serverConn, m *method, q request, owned bool, charge int64) *
 // be touched after it.
 func (c *Call) run() {
 	conn, m, state := c.conn, c.method, c.state.Load()
+	if conn.dead.Load() { // nobody would get the answer
+		conn.srv.count.dropped.Add(1)
+		c.finish(state, nil, true)
+		return
+	}
 	if c.Expired() {
 		conn.srv.count.late.Add(1)
 		c.Fail(&Error{Code: CodeDeadlineExceeded, Message: "deadline passed before execution",

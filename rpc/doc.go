@@ -105,9 +105,10 @@
 //	unsent responses of one      UnsentBytesMax        the connection is not read; at
 //	  connection                                       16 times as much it is closed
 //	requests that wait for       WorkQueue             wait AdmitWait, then overloaded
-//	  workers
+//	  workers, or have one
 //	spawned handlers             SpawnedMax            wait AdmitWait, then overloaded
 //	waiting handlers             WaitingMax            wait AdmitWait, then overloaded
+//	the last three of one owner  as many as are free   wait AdmitWait, then overloaded
 //	connections                  ConnsMax, less        closed at once
 //	                             ConnsKept but for
 //	                             Preferred peers
@@ -125,7 +126,8 @@
 //	  connection                                           writes what its batch left
 //	flusher, one each  reader        reader, at its end    writes answers that come
 //	  connection                                           while the reader waits
-//	workers            first conn    Close                 Pooled handlers
+//	workers            first conn,   Close, LeavePool      Pooled handlers
+//	                   LeavePool
 //	spawned, up to     reader        Close                 Spawned handlers, one
 //	  SpawnedMax                                           after another
 //	waiting, up to     reader        Close, or after the   Waiting handlers

@@ -44,8 +44,9 @@ type ServerConfig struct {
 	Preferred  func(*Peer) bool
 	// OnConns is told of each connection that opens, 1, or has ended, -1. It must not block. Nil is told nothing.
 	OnConns func(change int)
-	// Workers is the number of goroutines that run Pooled methods: four for each
-	// CPU. WorkQueue is the number of requests that may wait for them: 1024.
+	// Workers is the number of goroutines that run Pooled methods: six for each
+	// CPU, of which one owner's requests may have two thirds. WorkQueue is the number of
+	// requests that may wait for them: 1024.
 	Workers, WorkQueue int
 	// SpawnedMax is the number of Spawned requests that run at once: 256.
 	SpawnedMax int
@@ -78,6 +79,11 @@ type ServerConfig struct {
 	// Identify tells who is at the other end of a connection that was accepted, for
 	// Peer.Identity. It must not block. Nil knows nobody.
 	Identify func(net.Conn) any
+	// OwnerOf returns for whom a connection's requests are. Of Workers, WorkQueue, SpawnedMax and
+	// WaitingMax an owner may have no more than it leaves free, so that others always find some, and
+	// owners are served in turn. Requests of the owner "" have no such bound. It must not block. Nil
+	// knows no owners.
+	OwnerOf func(*Peer) string
 	// Guard may refuse a request by who asks and the method's name, before anything else
 	// of it is looked at. It runs on the connection's reader and must not block. The error
 	// is the answer. Nil refuses nothing.
@@ -106,7 +112,7 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	orDefault(&c.MemoryBytesMax, 1<<30)
 	orDefault(&c.UnsentBytesMax, 16<<20)
 	orDefault(&c.ConnsMax, 4096)
-	orDefault(&c.Workers, 4*runtime.GOMAXPROCS(0))
+	orDefault(&c.Workers, 6*runtime.GOMAXPROCS(0))
 	orDefault(&c.WorkQueue, 1024)
 	orDefault(&c.SpawnedMax, 256)
 	orDefault(&c.WaitingMax, 16384)
@@ -180,7 +186,7 @@ type Server struct {
 	claims  [256]*claimed
 	memory  *gate
 	buffers *gate // what read buffers have grown by
-	work    chan *Call
+	work    workQueue
 	short   spawner // Spawned methods
 	long    spawner // Waiting methods
 	count   counters
@@ -214,10 +220,12 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, methods: make(map[string]*method), memory: newGate(cfg.MemoryBytesMax, cfg.MemoryKept), buffers: newGate(cfg.MemoryBytesMax/4, 0),
-		work: make(chan *Call, cfg.WorkQueue),
 	}
-	s.short.calls, s.short.max, s.short.keep = make(chan *Call), int64(cfg.SpawnedMax), int64(cfg.SpawnedMax)
-	s.long.calls, s.long.max, s.long.keep = make(chan *Call), int64(cfg.WaitingMax), min(int64(cfg.SpawnedMax), int64(cfg.WaitingMax))
+	s.work.init(cfg.WorkQueue+cfg.Workers, max(1, cfg.Workers*2/3))
+	s.short.init(cfg.SpawnedMax)
+	s.long.init(cfg.WaitingMax)
+	s.short.calls, s.short.most, s.short.keep = make(chan *Call), int64(cfg.SpawnedMax), int64(cfg.SpawnedMax)
+	s.long.calls, s.long.most, s.long.keep = make(chan *Call), int64(cfg.WaitingMax), min(int64(cfg.SpawnedMax), int64(cfg.WaitingMax))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.mu.listeners = make(map[net.Listener]struct{})
 	s.mu.conns = make(map[*serverConn]struct{})
@@ -414,6 +422,7 @@ func (s *Server) Close() {
 		c.kill(ErrServerClosed)
 	}
 	s.cancel() // after the connections: what handlers say of it goes nowhere
+	s.work.close()
 	s.active.Wait()
 	s.pool.Wait()
 }

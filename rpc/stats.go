@@ -43,7 +43,7 @@ type counters struct {
 	bytesIn, bytesOut, writes            atomic.Uint64
 	notifications, unknown, guarded      atomic.Uint64
 	malformed, corrupt, stalled          atomic.Uint64
-	overloaded, late, panics             atomic.Uint64
+	overloaded, late, dropped, panics    atomic.Uint64
 }
 
 // Stats is a snapshot of a server's counters. All but Conns, InFlight,
@@ -69,6 +69,7 @@ type Stats struct {
 	Stalled       uint64 // connections closed for a message that did not come, or was not taken
 	Overloaded    uint64 // requests refused for want of memory or workers
 	Late          uint64 // requests refused because their deadline had passed
+	Dropped       uint64 // requests that were not run because their connection had ended
 	Panics        uint64 // handlers that panicked
 
 	Methods []MethodStats // sorted by name
@@ -95,7 +96,7 @@ func (s *Server) Stats() Stats {
 		MemoryBytes:   s.memory.used.Load(),
 		Notifications: c.notifications.Load(), Unknown: c.unknown.Load(), Guarded: c.guarded.Load(),
 		Malformed: c.malformed.Load(), Corrupt: c.corrupt.Load(), Stalled: c.stalled.Load(),
-		Overloaded: c.overloaded.Load(), Late: c.late.Load(), Panics: c.panics.Load(),
+		Overloaded: c.overloaded.Load(), Late: c.late.Load(), Dropped: c.dropped.Load(), Panics: c.panics.Load(),
 	}
 	for _, conn := range s.snapshot() {
 		st.InFlight += conn.inFlight.Load()
