@@ -32,8 +32,9 @@ var (
 	ErrTokenRefused = api.ErrTokenRefused // a *TokenRefusedError
 	ErrNoUser       = api.ErrNoUser
 	ErrNoGrant      = api.ErrNoGrant
-	ErrLastAdmin    = api.ErrLastAdmin // nobody else may administer the cluster
-	ErrNoIssuer     = api.ErrNoIssuer  // the master's node has not the authority's key
+	ErrLastAdmin    = api.ErrLastAdmin   // nobody else may administer the cluster
+	ErrNoIssuer     = api.ErrNoIssuer    // the master's node has not the authority's key
+	ErrOpenCluster  = api.ErrOpenCluster // the cluster has no users, grants and tokens
 
 	ErrQuota      = api.ErrQuota      // a *QuotaError: a quota is used up
 	ErrQuotaRate  = api.ErrQuotaRate  // and it is one of a rate

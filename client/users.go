@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/steledb/stele/client/api"
@@ -83,11 +84,17 @@ func (c *Client) AddUser(ctx context.Context, name string, ttl time.Duration) (_
 	return credential, made.New, err
 }
 
+// NoEnd is the time to live of a token that can be used until it is revoked.
+const NoEnd time.Duration = math.MaxInt64
+
 // AddToken makes an access token for a principal, as AddUser makes a credential. It can be
-// used for ttl, or for ever if that is zero. The comment is kept beside it. Errors: those of
-// AddUser.
+// used for ttl: zero means 90 days. The comment is kept beside it. Errors: those of AddUser.
 func (c *Client) AddToken(ctx context.Context, name string, ttl time.Duration, comment string) (_ token.Token, isNew bool, err error) {
-	made, err := c.addUser(ctx, api.AddUserRequest{Name: name, TTL: ttl, Comment: comment})
+	r := api.AddUserRequest{Name: name, TTL: ttl, Comment: comment}
+	if ttl == NoEnd {
+		r.TTL, r.NoEnd = 0, true
+	}
+	made, err := c.addUser(ctx, r)
 	if err != nil {
 		return token.Token{}, false, err
 	}

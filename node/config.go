@@ -48,6 +48,10 @@ type Config struct {
 	// certificate has ended one again: it asks the nodes of Join, which must be of the cluster
 	// that has made the token, and keeps what it gets in Security. It is not read otherwise.
 	TokenFile string
+	// Profiles is where Go's profiles of the process are, beside an HTTP port that speaks TLS: ProfilesOnHTTP, the port on
+	// loopback, too, where every process of the host gets them; or the absolute path of a socket that the node's user
+	// alone may open. Empty: nowhere.
+	Profiles string
 	// AuditTo is where each record of the audit log goes, beside the folder of keys: audit.Journal, or the absolute path
 	// of a file that is appended to and never cut or renamed. Empty: nowhere else.
 	AuditTo string

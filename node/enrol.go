@@ -165,7 +165,7 @@ func refusedForGood(err error) bool {
 	switch {
 	case errors.As(err, &peer):
 		return !errors.Is(err, pki.ErrExpired) && !errors.Is(err, pki.ErrNotYetValid) // a node that renews its certificate just now
-	case errors.Is(err, api.ErrTokenRefused), errors.Is(err, rpc.CodeBadRequest), errors.Is(err, rpc.CodePermissionDenied), errors.Is(err, rpc.CodeUnknownMethod):
+	case errors.Is(err, api.ErrTokenRefused), errors.Is(err, api.ErrOpenCluster), errors.Is(err, rpc.CodeBadRequest), errors.Is(err, rpc.CodePermissionDenied), errors.Is(err, rpc.CodeUnknownMethod):
 		return true
 	case errors.As(err, &answer):
 		return false

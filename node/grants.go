@@ -76,14 +76,11 @@ func grantText(r *api.GrantRequest) string {
 	return s + "family " + r.Family + " of table " + r.Table
 }
 
-// errOpenCluster is what is said of users and grants where there are none.
-var errOpenCluster = fmt.Errorf("%w: the cluster has no certificates, so everybody may do everything", api.ErrUnavailable)
-
 // administers returns nil if a principal administers the table of that name, or the cluster
 // if there is none; with the table's schema.
 func (n *Node) administers(ctx context.Context, who *subject, tableName string) (s *table.Schema, t acl.Ticket, err error) {
 	if n.security == nil {
-		return nil, t, errOpenCluster
+		return nil, t, api.ErrOpenCluster
 	}
 	if tableName == metadata.Name {
 		return nil, t, fmt.Errorf("rights on %s are those on the cluster: %w", metadata.Name, api.ErrSystemTable)
@@ -158,7 +155,7 @@ func grantError(err error) error {
 	switch {
 	case errors.Is(err, acl.ErrNoGrant):
 		return told(api.ErrNoGrant, err)
-	case errors.Is(err, acl.ErrImplied):
+	case errors.Is(err, acl.ErrImplied), errors.Is(err, acl.ErrClusterRight):
 		return badRequest(err)
 	case errors.Is(err, acl.ErrTooMany):
 		return &table.LimitError{What: "grants on a table, or on the cluster", Limit: acl.GrantsMax, Got: acl.GrantsMax + 1}

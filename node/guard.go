@@ -82,10 +82,10 @@ var guards = allGuards(map[string]guard{
 	api.MethodMergeTablets:  {to: rightOfTable, right: acl.Admin, tells: true},
 	api.MethodCompactTablet: {to: rightOfTable, right: acl.Admin, tells: true},
 
-	api.MethodStatus:          {to: right, right: acl.Read},
-	api.MethodListNodes:       {to: right, right: acl.Read},
-	api.MethodRaftStatus:      {to: right, right: acl.Read},
-	api.MethodUnservedTablets: {to: right, right: acl.Read},
+	api.MethodStatus:          {to: right, right: acl.Monitor},
+	api.MethodListNodes:       {to: right, right: acl.Monitor},
+	api.MethodRaftStatus:      {to: right, right: acl.Monitor},
+	api.MethodUnservedTablets: {to: right, right: acl.Read}, // it has row keys
 	api.MethodDrainNode:       {to: right, right: acl.Admin, about: named("node")},
 	api.MethodRemoveNode:      {to: right, right: acl.Admin, master: true, about: named("node")},
 
@@ -96,7 +96,7 @@ var guards = allGuards(map[string]guard{
 	api.MethodBlobRead:        {to: right, right: acl.Read},
 	api.MethodBlobStat:        {to: right, right: acl.Read},
 	api.MethodBlobList:        {to: right, right: acl.Read},
-	api.MethodBlobStatus:      {to: right, right: acl.Read},
+	api.MethodBlobStatus:      {to: right, right: acl.Monitor},
 	api.MethodBlobDelete:      {to: right, right: acl.Admin, about: named("blob")},
 	api.MethodBlobFsck:        {to: right, right: acl.Admin, about: said("all blobs")},
 	api.MethodBlobRevive:      {to: right, right: acl.Admin, about: named("blob")},
@@ -120,7 +120,7 @@ var guards = allGuards(map[string]guard{
 	api.MethodUsage: {to: known},
 
 	api.MethodSetQuota:    {to: right, right: acl.Admin, master: true, tells: true},
-	api.MethodListQuotas:  {to: right, right: acl.Read},
+	api.MethodListQuotas:  {to: right, right: acl.Monitor},
 	api.MethodRemoveQuota: {to: right, right: acl.Admin, master: true, tells: true},
 	api.MethodSetOwner:    {to: right, right: acl.Admin, master: true, tells: true},
 

@@ -16,6 +16,7 @@ const (
 	perRow       = "checked by the method"
 	seesTable    = "sees the table"
 	readCluster  = "read on the cluster"
+	watchCluster = "monitor on the cluster"
 	writeCluster = "write on the cluster"
 	adminCluster = "admin on the cluster"
 	adminTable   = "admin on the table"
@@ -60,15 +61,15 @@ var requiredRights = map[string]string{
 	"merge_tablets":  adminTable,
 	"compact_tablet": adminTable,
 
-	"status":           readCluster,
-	"list_nodes":       readCluster,
-	"raft_status":      readCluster,
+	"status":           watchCluster,
+	"list_nodes":       watchCluster,
+	"raft_status":      watchCluster,
 	"unserved_tablets": readCluster,
-	"list_quotas":      readCluster,
+	"list_quotas":      watchCluster,
 	"blob_read":        readCluster,
 	"blob_stat":        readCluster,
 	"blob_list":        readCluster,
-	"blob_status":      readCluster,
+	"blob_status":      watchCluster,
 
 	"blob_open":            writeCluster,
 	"blob_write":           writeCluster,

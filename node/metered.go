@@ -39,12 +39,16 @@ func (n *Node) meterAs(c *rpc.Call, name string, write, waits bool) (m metered, 
 	}
 	if who := subjectOf(c); who.restricted() {
 		if m.table != nil || m.over != nil {
-			uses, known := n.mayUse(c, who, name, write, waits)
-			if !known {
+			uses, whole, known := n.mayUse(c, who, name, write, waits)
+			switch {
+			case !known:
 				return metered{}, false
-			}
-			if !uses {
+			case !uses:
 				m.table, m.over = nil, nil
+			case m.over != nil && !whole: // the bytes of families that are hidden
+				hidden := *m.over
+				hidden.Used = 0
+				m.over = &hidden
 			}
 		}
 		user, _, _ := who.principal()
@@ -56,32 +60,32 @@ func (n *Node) meterAs(c *rpc.Call, name string, write, waits bool) (m metered, 
 	return m, true
 }
 
-// mayUse tells whether a principal may read a family of a table that is served here, or write one. It is not known if
-// somebody would have to be asked and the call does not wait.
-func (n *Node) mayUse(c *rpc.Call, who *subject, name string, write, waits bool) (may, known bool) {
+// mayUse reports whether a principal may read a family of a table that is served here, or write one, and whether the principal
+// sees all families. It is not known if another process would have to be asked and the call does not wait.
+func (n *Node) mayUse(c *rpc.Call, who *subject, name string, write, waits bool) (may, whole, known bool) {
 	s := n.tablets().Schema(name)
 	if s == nil {
-		return false, true
+		return false, false, true
 	}
 	v, _ := n.rights.viewNow(who, s)
 	if v == nil {
 		if !waits {
-			return false, false
+			return false, false, false
 		}
 		var err error
 		if v, _, err = n.rights.view(c.Context(), who, s); err != nil {
-			return false, true // the operation will hear of that
+			return false, false, true // the operation will hear of that
 		}
 	}
 	if !write {
-		return v.CheckSeen() == nil && v.CheckRead() == nil, true
+		return v.CheckSeen() == nil && v.CheckRead() == nil, v.SeesAll(), true
 	}
 	for i := range s.Families {
 		if v.CanWrite(s.Families[i].Name) {
-			return true, true
+			return true, v.SeesAll(), true
 		}
 	}
-	return false, true
+	return false, false, true
 }
 
 func (m metered) none() bool { return m.q == nil }

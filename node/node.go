@@ -46,7 +46,9 @@ type Node struct {
 	lent    lent
 	rpcAddr net.Addr
 	http    *http.Server
-	webAddr net.Addr
+	// profiles is nil without a socket for them.
+	profiles *http.Server
+	webAddr  net.Addr
 
 	security *security // nil for a node that is open
 	rights   *rights   // the same
@@ -334,8 +336,10 @@ func (n *Node) stopParts(ctx context.Context) error {
 	if n.rpc != nil {
 		errs = append(errs, n.rpc.Shutdown(ctx))
 	}
-	if n.http != nil {
-		errs = append(errs, n.http.Close())
+	for _, s := range []*http.Server{n.http, n.profiles} {
+		if s != nil {
+			errs = append(errs, s.Close())
+		}
 	}
 	n.endChanges(ctx)
 	n.cursors.close()

@@ -40,7 +40,7 @@ func (n *Node) handleOwners() {
 // setOwner gives the table that is asked for to a principal, or to nobody.
 func (n *Node) setOwner(ctx context.Context, a asked, user string) error {
 	if n.security == nil {
-		return errOpenCluster
+		return api.ErrOpenCluster
 	}
 	if isSystem(a.name) {
 		return api.ErrSystemTable

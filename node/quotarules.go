@@ -80,7 +80,7 @@ func (n *Node) quotaFile(ctx context.Context, of, name string) (string, error) {
 		return quota.TableFile(s.ID), nil
 	case api.QuotaOfUser:
 		if n.security == nil {
-			return "", errOpenCluster
+			return "", api.ErrOpenCluster
 		}
 		_, _, err := n.knownPrincipal(ctx, name)
 		return quota.PrincipalFile(name), err

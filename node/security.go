@@ -317,11 +317,18 @@ func (n *Node) refuseConn(from net.Addr, err error) {
 	n.refused.warn(n.log, hostOf(from.String()), fmt.Errorf("connection: %w", err))
 }
 
+// plainHTTP reports whether a listener speaks HTTP without TLS, to every process of this host: one on loopback, or of an
+// open node.
+func (s *security) plainHTTP(l net.Listener) bool {
+	tcp, ok := l.Addr().(*net.TCPAddr)
+	return s == nil || ok && tcp.IP.IsLoopback()
+}
+
 // guardHTTP has a listener that other machines reach speak TLS, and its handler answer
 // nobody whom may does not let in, but for what is open: whether the node is well.
 func (s *security) guardHTTP(l net.Listener, server *http.Server, refused func(net.Addr, error),
 	may func(*http.Request, pki.Peer) (status int, err error), open ...string) net.Listener {
-	if tcp, ok := l.Addr().(*net.TCPAddr); s == nil || ok && tcp.IP.IsLoopback() {
+	if s.plainHTTP(l) {
 		return l
 	}
 	type peerKey struct{}

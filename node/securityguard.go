@@ -49,7 +49,7 @@ var errStranger = &api.IdentityError{Reason: api.IdentityNone, Text: "show a cer
 func (n *Node) handleSecurity(method string, mode rpc.Mode, h func(*rpc.Call)) {
 	n.handle(method, mode, func(c *rpc.Call) {
 		if n.security == nil {
-			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "the cluster has no certificates: it was not made by \"stele init\""))
+			fail(c, api.ErrOpenCluster)
 			return
 		}
 		h(c)

@@ -68,7 +68,7 @@ func (n *Node) serve(listener net.Listener) error {
 	n.background.Go(func() { n.cursors.sweep(stop) })
 	stopUploads := n.uploads.start()
 	n.background.Go(func() { n.uploads.sweep(stopUploads) })
-	if err := n.serveHTTP(); err != nil {
+	if err := errors.Join(n.serveHTTP(), n.serveProfiles()); err != nil {
 		return err
 	}
 	n.background.Go(n.voter.accept)
@@ -113,10 +113,22 @@ func (n *Node) handle(method string, mode rpc.Mode, h func(*rpc.Call)) {
 // as many as clients have in flight under heavy load.
 const spawnedMax = 1024
 
-// health answers 200 while the node serves, and else 503 and why.
-func (n *Node) health(w http.ResponseWriter, _ *http.Request) {
+// live answers 200 while the process is worth keeping: one that starts, stops or has lost the lock service recovers by itself,
+// and a restart would only make it slower. Else 503 and why.
+func (n *Node) live(w http.ResponseWriter, _ *http.Request) {
+	reason := ""
+	if err := n.Err(); err != nil {
+		reason = err.Error()
+	}
+	answerHealth(w, reason)
+}
+
+// ready answers 200 while the node serves, else 503 and why not.
+func (n *Node) ready(w http.ResponseWriter, _ *http.Request) { answerHealth(w, n.unready()) }
+
+func answerHealth(w http.ResponseWriter, reason string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if reason := n.unready(); reason != "" {
+	if reason != "" {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		fmt.Fprintln(w, reason)
 		return

@@ -21,6 +21,9 @@ const principalsDir = "/acl/principals"
 // principalLife is how long a principal's certificate can be used, unless asked otherwise.
 const principalLife = 365 * 24 * time.Hour
 
+// tokenLife is how long an access token can be used, unless asked otherwise.
+const tokenLife = 90 * 24 * time.Hour
+
 // handleUsers registers the methods about users: principals, and what shows who they are.
 func (n *Node) handleUsers() {
 	n.handle(api.MethodAddUser, rpc.Spawned, func(c *rpc.Call) {
@@ -84,7 +87,7 @@ func (n *Node) handleUsers() {
 
 func (n *Node) changeUsers(ctx context.Context, a asked, do func(context.Context) error) error {
 	if n.security == nil {
-		return errOpenCluster
+		return api.ErrOpenCluster
 	}
 	return n.changeRights(ctx, a, do)
 }
@@ -120,6 +123,9 @@ func (n *Node) addUser(ctx context.Context, r *api.AddUserRequest) (*api.AddedUs
 	p, gen, err := n.principal(ctx, r.Name)
 	if err != nil {
 		return nil, err
+	}
+	if r.NoEnd && (r.TTL != 0 || len(r.Request) > 0) {
+		return nil, badRequest(errors.New("no_end goes with an access token, and without ttl_ms"))
 	}
 	if len(r.Request) > 0 { // before anything is changed
 		if _, err := pki.KeyHash(r.Request); err != nil {
@@ -172,7 +178,11 @@ func (n *Node) addUser(ctx context.Context, r *api.AddUserRequest) (*api.AddedUs
 // accessToken makes a token, which is good once its record is written.
 func (n *Node) accessToken(r *api.AddUserRequest, p *acl.Principal, made *api.AddedUser) (*token.AccessRecord, error) {
 	now := time.Now()
-	t := token.New(token.Access, n.security.fingerprint(), now, r.TTL)
+	life := r.TTL
+	if life == 0 && !r.NoEnd {
+		life = tokenLife
+	}
+	t := token.New(token.Access, n.security.fingerprint(), now, life)
 	rec, err := token.NewAccessRecord(t, now, p.Name, p.Generation, r.Comment)
 	if err != nil {
 		return nil, badRequest(err)
@@ -373,7 +383,7 @@ func (n *Node) disableUser(ctx context.Context, name string, disabled bool) erro
 
 func (n *Node) listUsers(ctx context.Context, _ *api.NamesRequest) (answer, error) {
 	if n.security == nil {
-		return nil, errOpenCluster
+		return nil, api.ErrOpenCluster
 	}
 	names, err := n.catalog.list(ctx, principalsDir)
 	if err != nil {

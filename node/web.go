@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/pprof"
 	"strconv"
 	"strings"
 	"time"
@@ -51,16 +50,18 @@ func (n *Node) serveHTTP() error {
 	n.webAddr = l.Addr()
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(n.registry(), promhttp.HandlerOpts{MaxRequestsInFlight: metricsAtOnce}))
-	mux.HandleFunc("GET /healthz", n.health)
-	mux.HandleFunc("GET /readyz", n.health)
-	// Profiles tell of the program, not of the data; the port is loopback's by default.
-	profiles := http.NewServeMux()
-	profiles.HandleFunc("GET "+profilesPath, pprof.Index)
-	profiles.HandleFunc("GET "+profilesPath+"profile", pprof.Profile)
-	profiles.HandleFunc("GET "+profilesPath+"trace", pprof.Trace)
-	mux.Handle("GET "+profilesPath, few(profiles))
+	mux.HandleFunc("GET /healthz", n.live)
+	mux.HandleFunc("GET /readyz", n.ready)
+	plain := n.security.plainHTTP(l)
+	if !plain || n.cfg.Profiles == ProfilesOnHTTP {
+		mux.Handle("GET "+profilesPath, profiles())
+	}
 	n.http = &http.Server{Handler: mux}
-	l = n.security.guardHTTP(l, n.http, n.refuseConn, n.mayLook, "/healthz", "/readyz")
+	if plain {
+		n.http.Handler = checkHost(mux, n.webHosts())
+	} else {
+		l = n.security.guardHTTP(l, n.http, n.refuseConn, n.mayLook, "/healthz", "/readyz")
+	}
 	boundWeb(n.http, n.log, n.refuseConn)
 	n.background.Go(func() {
 		if err := n.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -11,7 +11,7 @@ import (
 )
 
 // mayLook tells whether who asks for a page of the node may see it: a node, or a principal
-// that may read the cluster and shows a certificate or, as a bearer, an access token. The
+// that may monitor the cluster and shows a certificate or, as a bearer, an access token. The
 // status is that of the answer if not.
 func (n *Node) mayLook(r *http.Request, peer pki.Peer) (status int, err error) {
 	who := &subject{peer: peer, from: r.RemoteAddr}
@@ -29,7 +29,7 @@ func (n *Node) mayLook(r *http.Request, peer pki.Peer) (status int, err error) {
 		err = n.authenticate(r.Context(), who, strings.TrimSpace(text))
 	}
 	if err == nil {
-		_, err = n.rights.check(r.Context(), who, acl.Read)
+		_, err = n.rights.check(r.Context(), who, acl.Monitor)
 	}
 	switch {
 	case err == nil:

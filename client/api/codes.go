@@ -46,6 +46,7 @@ const (
 	CodeGrantNotFound  rpc.Code = 132
 	CodeLastAdmin      rpc.Code = 133
 	CodeNoIssuer       rpc.Code = 134
+	CodeOpenCluster    rpc.Code = 135
 
 	CodeQuotaExceeded rpc.Code = 140
 	CodeQuotaNotFound rpc.Code = 141
@@ -99,6 +100,7 @@ var kinds = errkind.Table{
 		{Code: CodeGrantNotFound, Name: "grant_not_found", Target: ErrNoGrant},
 		{Code: CodeLastAdmin, Name: "last_admin", Target: ErrLastAdmin},
 		{Code: CodeNoIssuer, Name: "no_issuer", Target: ErrNoIssuer},
+		{Code: CodeOpenCluster, Name: "open_cluster", Target: ErrOpenCluster},
 		{Code: CodeQuotaExceeded, Name: "quota_exceeded", Retryable: true, Target: ErrQuotaRate, Form: quotaForm(false)},
 		{Code: CodeQuotaExceeded, Name: "quota_exceeded", Target: ErrQuotaBytes, Cause: "bytes", Form: quotaForm(true)},
 		{Code: CodeQuotaNotFound, Name: "quota_not_found", Target: ErrNoQuota},

@@ -28,13 +28,17 @@ type QuotaError struct {
 	Quota string
 	// Bytes tells that it is one of bytes, and not of a rate.
 	Bytes bool
-	// Limit is the quota, in units per second or in bytes. Used is the bytes that are used; of rates 0.
+	// Limit is the quota, in units per second or in bytes. Used is the bytes that are used; 0 for rates, and for
+	// callers from whom a family of the table is hidden.
 	Limit, Used int64
 	// RetryAfter is how long to wait before asking again; of bytes 0.
 	RetryAfter time.Duration
 }
 
 func (e *QuotaError) Error() string {
+	if e.Bytes && e.Used == 0 {
+		return fmt.Sprintf("quota of %s: all of %d are used; delete something, or have it raised", e.Quota, e.Limit)
+	}
 	if e.Bytes {
 		return fmt.Sprintf("quota of %s: %d are used, of %d; delete something, or have it raised", e.Quota, e.Used, e.Limit)
 	}

@@ -19,6 +19,8 @@ var (
 	// ErrNoIssuer means that the node that was asked to sign a certificate has not the
 	// authority's key.
 	ErrNoIssuer = errors.New("the node cannot sign certificates")
+	// ErrOpenCluster means that the cluster has no certificates, and so neither users, grants nor tokens.
+	ErrOpenCluster = errors.New("the cluster has no access control: whoever reaches it may do everything; \"stele init\" makes a cluster that has it")
 )
 
 // Everyone stands in grants for every principal that the cluster knows.
@@ -30,7 +32,7 @@ const Everyone = "*"
 type GrantRequest struct {
 	Options
 	Principal string
-	// Rights are names with commas between: read, write and admin.
+	// Rights are names with commas between: read, write, admin and monitor.
 	Rights string
 	// Table is what the grant is about; empty is the cluster. Family, with a table, is a
 	// family of it; empty is the whole table.
@@ -153,15 +155,16 @@ func (g *Grants) Decode(d *wire.Decoder) error {
 
 // AddUserRequest is the parameters of add_user:
 //
-//	[name, options?]    options: request, ttl_ms, comment
+//	[name, options?]    options: request, ttl_ms, no_end, comment
 type AddUserRequest struct {
 	Options
 	Name string
 	// Request asks for a certificate, in DER (PKCS #10). Without it an access token is made.
 	Request []byte
-	// TTL is how long what is made can be used: of certificates a year if it is 0, of tokens
-	// for ever.
+	// TTL is how long the credential can be used. Zero means a year for a certificate, and 90 days for a token.
 	TTL time.Duration
+	// NoEnd makes a token that can be used until it is revoked.
+	NoEnd bool
 	// Comment is kept beside a token.
 	Comment string
 }
@@ -172,6 +175,9 @@ func (r *AddUserRequest) Append(e *wire.Encoder) {
 	if r.TTL != 0 {
 		n++
 	}
+	if r.NoEnd {
+		n++
+	}
 	if r.Comment != "" {
 		n++
 	}
@@ -180,6 +186,10 @@ func (r *AddUserRequest) Append(e *wire.Encoder) {
 	r.Options.append(e, n)
 	appendBytes(e, "request", r.Request)
 	appendCount(e, "ttl_ms", wholeMillis(r.TTL))
+	if r.NoEnd {
+		e.Str("no_end")
+		e.Bool(true)
+	}
 	appendText(e, "comment", r.Comment)
 }
 
@@ -201,6 +211,8 @@ func (r *AddUserRequest) option(key []byte, d *wire.Decoder) bool {
 		r.Request = bytes.Clone(optionalBytes(d))
 	case "ttl_ms":
 		r.TTL = millisOption(d, "ttl_ms", userTTLMax)
+	case "no_end":
+		r.NoEnd = d.Bool()
 	case "comment":
 		r.Comment = string(optionalBytes(d))
 	default:

@@ -15,7 +15,8 @@ func (a *app) aclCommand() *cobra.Command {
 		Use:   "acl",
 		Short: "Give and take rights on tables and families",
 		Long: `Give and take rights: read, write and admin, which implies the other two. A right is on
-the cluster and so on all tables, on a table with all its families, or on a family. Users
+the cluster and so on all tables, on a table with all its families, or on a family. The
+right monitor is on the cluster alone: status, metrics and profiles, and no table. Users
 who have none on a table or family do not see it: to them it is not there.`,
 		Example: `  stele acl grant ann read,write webtable
   stele acl grant ann read webtable:anchor
@@ -64,11 +65,13 @@ func (a *app) aclChangeCommand(grant bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "grant USER RIGHTS [TABLE[:FAMILY]]",
 		Short: "Give a user rights",
-		Long: `Give a user rights: read, write and admin, with commas between. The user * is everybody
-whom the cluster knows. When the command returns, all nodes know of it.`,
+		Long: `Give a user rights: read, write and admin, with commas between, or monitor with
+--cluster. The user * is every user that the cluster knows. When the command returns,
+all nodes know of it.`,
 		Example: `  stele acl grant ann read,write webtable
   stele acl grant '*' read webtable:anchor
-  stele acl grant ops admin --cluster`,
+  stele acl grant ops admin --cluster
+  stele acl grant prometheus monitor --cluster`,
 		Args: cobra.RangeArgs(2, 3),
 	}
 	do, done := (*client.Client).Grant, "%[1]s has %[2]s on %[3]s"

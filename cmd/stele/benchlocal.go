@@ -49,7 +49,7 @@ func (a *app) startLocalNode(ctx context.Context, parent, memory string) (n *loc
 		return nil, err
 	}
 	n.addr, n.http = ports[0], ports[2]
-	args := []string{"serve", "--data-dir", filepath.Join(n.dir, "data"), "--listen", ports[0], "--gossip", ports[1], "--http", ports[2], "--log-level", "warn"}
+	args := []string{"serve", "--data-dir", filepath.Join(n.dir, "data"), "--listen", ports[0], "--gossip", ports[1], "--http", ports[2], "--profiles", "http", "--log-level", "warn"}
 	if memory != "" {
 		args = append(args, "--memory", memory)
 	}

@@ -191,6 +191,8 @@ func faultOfName(err error) *fault {
 			`If all are lost: as root on the master's host "stele user add USER --credential SECURITY_DIR/node.pem"`}
 	case errors.Is(err, client.ErrNoIssuer):
 		return &fault{code: exitUnhealthy, hint: "a voter gets the authority's key soon after its vote; if it stays so, put ca.key back from a copy"}
+	case errors.Is(err, client.ErrOpenCluster):
+		return &fault{code: exitError, hint: `a cluster that has data stays open: found one with "stele init --data-dir DIR" and "stele serve --data-dir DIR", and copy the data there`}
 	case errors.Is(err, client.ErrNodeNotFound):
 		return &fault{code: exitNotFound, hint: `"stele node list" shows the nodes with their ids`}
 	case errors.Is(err, node.ErrRemoved):

@@ -43,6 +43,7 @@ var settings = []setting{
 	{key: "listen", usage: "`host:port` for clients and nodes", initial: "127.0.0.1:7106", check: checkAddr},
 	{key: "gossip", usage: "`host:port` for membership, or off for a node that stays alone", initial: "127.0.0.1:7107", check: checkAddrOrOff},
 	{key: "http", usage: "`host:port` for metrics and health, or off", initial: "127.0.0.1:7108", check: checkAddrOrOff},
+	{key: "profiles", usage: "`place` of Go's profiles: the absolute path of a socket that the node's user alone may open, http for the port of http on loopback too, where every process of the host gets them, or off; where http speaks TLS, users with the right monitor get them there", initial: "off", example: "/run/stele/profiles", check: checkProfiles},
 	{key: "join", usage: "`host:port` of nodes whose cluster to join, that of their --listen, several between commas; a node with data needs it only when all others have moved", initial: []string{}, example: "[host1, host2, host3]", check: checkJoin},
 	{key: "expect", usage: "`number` of nodes without data and keys, all on this machine, that found a cluster together, each given the same number and the same nodes to join", initial: "", example: "3", check: checkExpect},
 	{key: "advertise", usage: "`host` or host:port that other nodes reach this one by", initial: "", unset: "that of listen, or an address of the machine", example: "10.0.0.5", check: checkAdvertise},
@@ -159,6 +160,13 @@ func checkExtentSize(s string) error {
 		return usagef("", "%q is not a multiple of 64KiB from that to 1GiB", s)
 	}
 	return err
+}
+
+func checkProfiles(s string) error {
+	if s == "off" || s == node.ProfilesOnHTTP || filepath.IsAbs(s) {
+		return nil
+	}
+	return usagef("", "%q is none of off, http and an absolute path", s)
 }
 
 func checkDuration(s string) error {
@@ -291,6 +299,9 @@ func (c *configuration) node() (node.Config, error) {
 	}
 	if cfg.Security != "" {
 		cfg.TokenFile = c.text("token_file")
+	}
+	if s := c.text("profiles"); s != "off" {
+		cfg.Profiles = s
 	}
 	cfg.AuditTo = auditTo(c.text("audit_to"))
 	cfg.VoterStable, _ = parseDuration(c.text("voter_stable")) // validate has read it

@@ -57,18 +57,27 @@ type madeJSON struct {
 
 func (a *app) userAddCommand() *cobra.Command {
 	var ttl time.Duration
-	out, comment, isToken := "", "", false
+	out, comment, isToken, noEnd := "", "", false, false
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Make a credential for a user, who is new or not",
 		Long: `Make a credential for a user. A new one has no rights yet: see "stele acl grant". Without
 --token it is a certificate with its key, which is made here and goes nowhere but to
 the file. A token is for programs that cannot use one: it is shown once, and only its
-hash is kept.`,
+hash is kept.
+
+A certificate ends after a year, and a token after 90 days, unless --ttl names another
+time. Make the next one before: several can be used at once.`,
 		Example: `  stele user add ann --out ann.pem
   stele user add loader --token --ttl 30d --out loader.token`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if noEnd && (!isToken || ttl != 0) {
+				return usagef("", "--no-end goes with --token, and without --ttl")
+			}
+			if noEnd {
+				ttl = client.NoEnd
+			}
 			if out == "" && !isToken {
 				out = args[0] + ".pem"
 			}
@@ -107,7 +116,8 @@ hash is kept.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&isToken, "token", false, "make an access token instead of a certificate")
-	f.Var((*positiveDurationFlag)(&ttl), "ttl", "`time` for which it can be used (default a year; for ever for a token)")
+	f.Var((*positiveDurationFlag)(&ttl), "ttl", "`time` for which it can be used (default a year; 90d for a token)")
+	f.BoolVar(&noEnd, "no-end", false, "make a token that can be used until it is revoked")
 	f.StringVar(&out, "out", "", "`file` to write it to, for you alone (default NAME.pem; a token is printed)")
 	f.StringVar(&comment, "comment", "", "`text` that is kept beside a token")
 	return cmd

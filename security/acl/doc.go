@@ -12,6 +12,7 @@
 //     a table, or on a family of it. Tables and families are named by ids, which are
 //     never used again, so a new table does not inherit the grants of one of its name.
 //     Rights add up; there are no grants that take away.
+//   - Monitor is a right on the cluster alone: to see how it is, and no table.
 //   - A policy is the grants on the cluster or on one table: one file.
 //   - A view is a table as one principal may see it, compiled from all grants.
 //   - The epoch grows with each change of any right: see below.
@@ -44,7 +45,7 @@
 //	/acl/epoch              anything: only its generation counts
 //
 // Grants are sorted by principal, then family; principal "*" is everyone; rights are the
-// sum of read 1, write 2 and admin 4. Example: on table 16, ann may read and write all,
+// sum of read 1, write 2, admin 4 and monitor 8. Example: on table 16, ann may read and write all,
 // and bob read the family 2:
 //
 //	93 01 10 92 93 a3 61 6e 6e 00 03 93 a3 62 6f 62 02 01

@@ -15,6 +15,8 @@ var (
 	// ErrImplied means that a right cannot be taken away, since another that stays
 	// implies it.
 	ErrImplied = errors.New("right is implied by another")
+	// ErrClusterRight means that a right was to be given on a table that there is on the cluster alone.
+	ErrClusterRight = errors.New("monitor is a right on the cluster alone")
 	// ErrNoGrant means that there is nothing to revoke.
 	ErrNoGrant = errors.New("no such grant")
 	// ErrTooMany means that a table, or the cluster, has as many grants as it may have.

@@ -70,6 +70,8 @@ func (p *Policy) check(g Grant) error {
 	switch {
 	case g.Rights == 0 || g.Rights&^all != 0:
 		return fmt.Errorf("grant of the rights %#x", uint8(g.Rights))
+	case p.Table != Cluster && g.Rights&Monitor != 0:
+		return ErrClusterRight
 	case p.Table == Cluster && g.Family != 0:
 		return errors.New("grant of a family on the cluster")
 	case g.Principal == Everyone:

@@ -144,7 +144,8 @@ func TestGrantRefuses(t *testing.T) {
 		g Grant
 	}{
 		"no rights":             {&Policy{Table: 16}, Grant{"ann", 0, 0}},
-		"rights of none":        {&Policy{Table: 16}, Grant{"ann", 0, 8}},
+		"rights of none":        {&Policy{Table: 16}, Grant{"ann", 0, 16}},
+		"monitor on a table":    {&Policy{Table: 16}, Grant{"ann", 0, Read | Monitor}},
 		"family on the cluster": {&Policy{}, Grant{"ann", 1, Read}},
 		"bad name":              {&Policy{Table: 16}, Grant{"a/b", 0, Read}},
 		"no name":               {&Policy{Table: 16}, Grant{"", 0, Read}},
@@ -155,7 +156,7 @@ func TestGrantRefuses(t *testing.T) {
 	}
 	full := &Policy{Table: 16}
 	for i := range GrantsMax {
-		full.Grants = append(full.Grants, Grant{fmt.Sprintf("p%063d", i), 1<<32 - 1, all})
+		full.Grants = append(full.Grants, Grant{fmt.Sprintf("p%063d", i), 1<<32 - 1, Read | Write | Admin})
 	}
 	if _, err := full.Grant(Grant{"ann", 0, Read}); !errors.Is(err, ErrTooMany) {
 		t.Errorf("one grant more: %v", err)

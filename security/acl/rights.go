@@ -17,14 +17,20 @@ const (
 	// Admin is to change schemas, tablets and rights. Who may give himself the other
 	// two has them: Admin implies Read and Write.
 	Admin Rights = 4
+	// Monitor is to see how the cluster is: status, metrics and profiles, but no table and
+	// no row. It is a right on the cluster alone, and Read implies it there.
+	Monitor Rights = 8
 
-	all = Read | Write | Admin
+	all = Read | Write | Admin | Monitor
 )
 
 // implied returns the rights with those that they imply.
 func (r Rights) implied() Rights {
 	if r&Admin != 0 {
 		return r | all
+	}
+	if r&Read != 0 {
+		return r | Monitor
 	}
 	return r
 }
@@ -35,7 +41,7 @@ func (r Rights) Has(want Rights) bool { return r.implied()&want == want }
 var rightNames = []struct {
 	right Rights
 	name  string
-}{{Read, "read"}, {Write, "write"}, {Admin, "admin"}}
+}{{Read, "read"}, {Write, "write"}, {Admin, "admin"}, {Monitor, "monitor"}}
 
 // String returns the names with commas between, such as "read,write", or "none".
 func (r Rights) String() string {
@@ -51,7 +57,7 @@ func (r Rights) String() string {
 	return strings.Join(names, ",")
 }
 
-// ParseRights reads names with commas between: read, write and admin.
+// ParseRights reads names with commas between: read, write, admin and monitor.
 func ParseRights(s string) (Rights, error) {
 	var r Rights
 	for word := range strings.SplitSeq(s, ",") {
@@ -62,7 +68,7 @@ func ParseRights(s string) (Rights, error) {
 			}
 		}
 		if !found {
-			return 0, fmt.Errorf("%q is none of the rights read, write and admin", word)
+			return 0, fmt.Errorf("%q is none of the rights read, write, admin and monitor", word)
 		}
 	}
 	return r, nil

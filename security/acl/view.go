@@ -52,7 +52,7 @@ type View struct {
 func NewView(principal string, cluster, grants *Policy, s *table.Schema) *View {
 	v := &View{principal: principal, schema: s, visible: s}
 	if cluster != nil && cluster.Table == Cluster {
-		v.whole = cluster.Rights(principal)
+		v.whole = cluster.Rights(principal) &^ Monitor // by which no table is seen
 	}
 	byFamily := map[uint32]Rights{}
 	if grants != nil && grants.Table == s.ID && s.ID != Cluster {
@@ -84,6 +84,10 @@ func NewView(principal string, cluster, grants *Policy, s *table.Schema) *View {
 	if !v.seesAll {
 		v.visible = s.Clone()
 		v.visible.Families = v.seen.of(s)
+		v.visible.NextFamilyID = 1 // it would count the families that there were
+		for i := range v.visible.Families {
+			v.visible.NextFamilyID = max(v.visible.NextFamilyID, v.visible.Families[i].ID+1)
+		}
 		v.visible.Groups = usedGroups(s, v.visible.Families)
 	}
 	return v
@@ -145,6 +149,9 @@ func (v *View) ReadMask() Mask { return v.read }
 
 // ReadsAll tells whether no cell has to be left out.
 func (v *View) ReadsAll() bool { return v.readsAll }
+
+// SeesAll reports whether no family is hidden from the principal.
+func (v *View) SeesAll() bool { return v.seesAll }
 
 // CanRead tells whether the principal gets the cells of a family.
 func (v *View) CanRead(family string) bool { return v.read.Has(v.place(family)) }

@@ -1,0 +1,92 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"path/filepath"
+)
+
+// ProfilesOnHTTP is the value of Config.Profiles for the HTTP port.
+const ProfilesOnHTTP = "http"
+
+// profiles returns the handler of Go's profiles. They show the program and not the data, and take processor time and memory.
+func profiles() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+profilesPath, pprof.Index)
+	mux.HandleFunc("GET "+profilesPath+"profile", pprof.Profile)
+	mux.HandleFunc("GET "+profilesPath+"trace", pprof.Trace)
+	return few(mux)
+}
+
+// serveProfiles serves profiles on the socket of Config.Profiles, if it names one.
+func (n *Node) serveProfiles() error {
+	path := n.cfg.Profiles
+	if path == "" || path == ProfilesOnHTTP {
+		return nil
+	}
+	l, err := listenPrivate(path)
+	if err != nil {
+		return fmt.Errorf("listen for profiles: %w", err)
+	}
+	n.profiles = &http.Server{Handler: profiles()}
+	boundWeb(n.profiles, n.log, n.refuseConn)
+	n.background.Go(func() {
+		if err := n.profiles.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			n.log.Error("serve profiles", "err", err)
+		}
+	})
+	return nil
+}
+
+// listenPrivate listens on a socket that this process's user alone may open. It replaces a socket that a killed process has
+// left, and no other file.
+func listenPrivate(path string) (net.Listener, error) {
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
+		if c, err := net.Dial("unix", path); err == nil {
+			_ = c.Close()
+			return nil, fmt.Errorf("another process listens on %s", path)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	// In a folder of its own first: between bind and chmod other users could open it.
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".stele-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	hidden := filepath.Join(dir, "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: hidden, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false)
+	err = os.Chmod(hidden, 0o600)
+	if err == nil {
+		err = os.Link(hidden, path) // fails if there is another file of that name
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return &privateListener{l, path}, nil
+}
+
+// privateListener removes its socket when it is closed.
+type privateListener struct {
+	net.Listener
+	path string
+}
+
+func (l *privateListener) Close() error {
+	err := l.Listener.Close()
+	if gone := os.Remove(l.path); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
+	return err
+}

@@ -1,0 +1,42 @@
+package node
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+)
+
+// webHosts returns the names by which clients may ask for pages where HTTP is plain, beside addresses and localhost.
+func (n *Node) webHosts() []string {
+	machine, _ := os.Hostname()
+	names := []string{machine, n.cfg.Name, hostOf(n.cfg.HTTP), hostOf(n.cfg.Advertise), n.cfg.Advertise}
+	return slices.DeleteFunc(names, func(s string) bool { return s == "" })
+}
+
+// checkHost answers requests for this host alone. A page in a browser on this host can have a name of its own resolve to
+// loopback, and would read what is served there without TLS; it cannot choose the Host of its requests.
+func checkHost(h http.Handler, names []string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !knownHost(r.Host, names) {
+			http.Error(w, fmt.Sprintf("this is not %.200q: ask by an address, localhost or the host's name", r.Host), http.StatusMisdirectedRequest)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// knownHost reports whether a Host header names this host. HTTP/1.0 has none, and browsers do not speak it.
+func knownHost(header string, names []string) bool {
+	host := header
+	if h, _, err := net.SplitHostPort(header); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.ToLower(strings.Trim(host, "[]")), ".")
+	if host == "" || net.ParseIP(host) != nil || host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, host) })
+}
