@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/token"
 )
@@ -129,6 +130,15 @@ func (c *Client) RevokeUserToken(ctx context.Context, name, id string) error {
 		return &TokenRefusedError{Reason: TokenMalformed, Text: "token id is empty"}
 	}
 	return c.revokeUser(ctx, api.RevokeUserRequest{Name: name, Token: id})
+}
+
+// RevokeUserCertificate makes one certificate of a principal void, given by its serial number in hexadecimal as WhoAmI has it.
+// It cannot be the one by which the client asks. Errors: those of RevokeUser.
+func (c *Client) RevokeUserCertificate(ctx context.Context, name, serial string) error {
+	if err := acl.CheckSerial(serial); err != nil { // an empty one on the wire stands for all credentials
+		return fmt.Errorf("revoke a certificate: %w", err)
+	}
+	return c.revokeUser(ctx, api.RevokeUserRequest{Name: name, Certificate: serial})
 }
 
 func (c *Client) revokeUser(ctx context.Context, req api.RevokeUserRequest) error {

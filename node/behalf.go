@@ -16,7 +16,7 @@ import (
 )
 
 // methodOnBehalf is how a node passes a principal's request on to the master's node:
-// [method, name, generation, token's id or "", whence, parameters]. Both look at his rights.
+// [method, name, generation, token's id or "", whence, parameters, certificate's serial or ""]. Both look at the rights.
 const methodOnBehalf = "cluster.on_behalf"
 
 var errNotMaster = fmt.Errorf("%w: the node is not the master any more, or not yet", api.ErrUnavailable)
@@ -25,10 +25,15 @@ func (n *Node) handleOnBehalf() {
 	n.rpc.Handle(methodOnBehalf, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep() // as those methods do that are passed on
 		d := &c.Params
+		given := c.NumParams
 		method := d.Str()
 		who := &subject{peer: pki.Peer{Kind: pki.Principal, Name: d.Str(), Generation: d.Uint()}, passed: true}
 		shownID := d.Str()
 		who.from = d.Str()
+		if behind := *d; given > 6 { // nodes of earlier versions send none
+			behind.Raw()
+			who.peer.Serial = behind.Str()
+		}
 		c.NumParams = d.Array()
 		g, h := guards[method], n.passable[method]
 		switch {
@@ -150,7 +155,7 @@ func (n *Node) passOnce(c *rpc.Call, who *subject, params []byte, result *[]byte
 	}
 	name, generation, s := who.principal()
 	err = n.peers.call(c.Context(), boss, methodOnBehalf, func(e *wire.Encoder) {
-		e.Array(6)
+		e.Array(7)
 		e.Str(c.Method())
 		e.Str(name)
 		e.Uint(generation)
@@ -162,6 +167,11 @@ func (n *Node) passOnce(c *rpc.Call, who *subject, params []byte, result *[]byte
 		e.Str(who.from)
 		e.Array(c.NumParams)
 		e.Raw(params)
+		if s == nil {
+			e.Str(who.peer.Serial)
+		} else {
+			e.Str("")
+		}
 	}, func(d *wire.Decoder) error {
 		*result = slices.Clone(d.Raw())
 		return d.Err()

@@ -63,6 +63,11 @@ func (n *Node) lockRightNow(who *subject) (err error, known bool) {
 			return err, true
 		}
 	}
+	if s == nil && who.peer.Serial != "" {
+		if revoked, known := n.rights.cache.CertificateRevokedNow(name, who.peer.Serial); revoked || !known {
+			return acl.ErrRevoked, known
+		}
+	}
 	return n.rights.cache.CheckClusterNow(name, generation, acl.Write)
 }
 

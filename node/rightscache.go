@@ -98,6 +98,18 @@ func (r *rights) ask(ctx context.Context, who *subject, ask func(ctx context.Con
 				continue
 			}
 		}
+		if err == nil && s == nil && who.peer.Serial != "" {
+			revoked, known := r.cache.CertificateRevoked(t, name, who.peer.Serial)
+			if !known {
+				err = acl.ErrUncertain
+				if pause(ctx, wait); ctx.Err() == nil {
+					continue
+				}
+			}
+			if revoked {
+				err = acl.ErrRevoked
+			}
+		}
 		if err != nil || s == nil {
 			return t, r.told(err)
 		}

@@ -29,6 +29,9 @@ func (r *rights) requestBytes(most int) func(*rpc.Peer) int {
 			if err, known := r.cache.CheckNow(who.Name, who.Generation); known && err != nil {
 				return strangerBytesMax
 			}
+			if revoked, _ := r.cache.CertificateRevokedNow(who.Name, who.Serial); revoked {
+				return strangerBytesMax
+			}
 		}
 		return most
 	}

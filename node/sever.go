@@ -19,12 +19,15 @@ type credential struct {
 	name       string
 	generation uint64
 	token      string // its id; empty for a certificate
+	serial     string // of a certificate; empty for a token
 }
 
 func credentialOf(p pki.Peer) credential {
 	c := credential{name: p.Name, generation: p.Generation}
 	if p.Ends.IsZero() { // as subject.who has it
 		c.token = p.Serial
+	} else {
+		c.serial = p.Serial
 	}
 	return c
 }
@@ -77,15 +80,18 @@ func (n *Node) notLetIn() (map[credential]bool, error) {
 
 // refuses tells whether a credential lets nobody in.
 func (r *rights) refuses(ctx context.Context, c credential) (bool, error) {
-	_, err := r.cache.Check(ctx, c.name, c.generation)
+	t, err := r.cache.Check(ctx, c.name, c.generation)
 	var unreadable *acl.RecordError
 	switch {
 	case errors.As(err, &unreadable): // it must not keep others in
 		return false, nil
 	case errors.Is(err, acl.ErrUnknownPrincipal), errors.Is(err, acl.ErrDisabled), errors.Is(err, acl.ErrRevoked):
 		return true, nil
-	case err != nil || c.token == "":
+	case err != nil:
 		return false, err
+	case c.token == "":
+		revoked, _ := r.cache.CertificateRevoked(t, c.name, c.serial) // if it is not known, the next look finds it
+		return revoked, nil
 	}
 	b, err := r.files.Get(ctx, path.Join(tokensDir, c.token))
 	return err == nil && b == nil, err

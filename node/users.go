@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/token"
+	"github.com/steledb/stele/table"
 )
 
 const principalsDir = "/acl/principals"
@@ -58,12 +59,16 @@ func (n *Node) handleUsers() {
 		if !begin(c, &r.Options) {
 			return
 		}
-		err := n.changeUsers(c.Context(), asked{subjectOf(c), api.MethodRevokeUser, r.Name}, func(ctx context.Context) error { return n.revokeUser(ctx, &r) })
+		who := subjectOf(c)
+		err := checkRevocation(who, &r)
+		if err == nil {
+			err = n.changeUsers(c.Context(), asked{who, api.MethodRevokeUser, r.Name}, func(ctx context.Context) error { return n.revokeUser(ctx, &r) })
+		}
 		if err != nil {
 			fail(c, err)
 			return
 		}
-		n.log.Info("credentials revoked", "user", r.Name, "token", r.Token)
+		n.log.Info("credentials revoked", "user", r.Name, "token", r.Token, "certificate", r.Certificate)
 		c.Reply(nil)
 	})
 	n.handleNames(api.MethodListUsers, 0, n.listUsers)
@@ -254,10 +259,35 @@ func (n *Node) tokensBut(ctx context.Context, of string, bad func(name string, e
 	return all, nil
 }
 
+// checkRevocation refuses a request to revoke that cannot be meant. Certificates are kept nowhere, so nobody knows whether an
+// administrator whose certificate is revoked has another. The caller has: it is not that by which it asks.
+func checkRevocation(who *subject, r *api.RevokeUserRequest) error {
+	if r.Certificate == "" {
+		return nil
+	}
+	if r.Token != "" {
+		return badRequest(errors.New("a token and a certificate: revoke one at a time"))
+	}
+	if err := acl.CheckSerial(r.Certificate); err != nil {
+		return badRequest(err)
+	}
+	if who != nil && who.shown.Load() == nil && who.peer.Serial == r.Certificate {
+		return badRequest(errors.New("certificate is the one by which this is asked: use another credential of an administrator"))
+	}
+	return nil
+}
+
 // revokeUser makes credentials of a principal void: all, or one token.
 func (n *Node) revokeUser(ctx context.Context, r *api.RevokeUserRequest) error {
 	p, gen, err := n.knownPrincipal(ctx, r.Name)
 	if err != nil {
+		return err
+	}
+	if r.Certificate != "" {
+		if err := p.Lose(r.Certificate, time.Now()); err != nil {
+			return &table.LimitError{What: "certificates of a user that are revoked one by one", Limit: acl.LostMax, Got: acl.LostMax + 1}
+		}
+		_, err := n.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen)
 		return err
 	}
 	if r.Token != "" {
@@ -282,7 +312,7 @@ func (n *Node) revokeUser(ctx context.Context, r *api.RevokeUserRequest) error {
 	if err != nil {
 		return err
 	}
-	p.Generation, p.Until = max(epoch, p.Generation+1), time.Time{}
+	p.Generation, p.Until, p.Lost = max(epoch, p.Generation+1), time.Time{}, nil
 	if _, err := n.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
 		return err
 	}

@@ -91,6 +91,7 @@ systemctl daemon-reload
 systemctl enable --now stele 2>/dev/null || die "it does not start"
 stele status --timeout 10s >/dev/null || die "it is started, and does not serve"
 case $(property StatusText) in "serves clients"*) ;; *) die "status $(property StatusText)" ;; esac
+is MemoryMax $((320 << 20)) || die "MemoryMax is $(property MemoryMax), and memory 256MiB"
 pid=$(property MainPID)
 fact() { awk -v k="$1:" '$1 == k { print $2 }' "/proc/$pid/status"; }
 [ "$(fact CapEff) $(fact CapBnd) $(fact NoNewPrivs) $(fact Seccomp)" = '0000000000000000 0000000000000000 1 2' ] ||

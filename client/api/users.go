@@ -301,25 +301,29 @@ func (u *Users) Decode(d *wire.Decoder) error {
 
 // RevokeUserRequest is the parameters of revoke_user:
 //
-//	[name, options?]    options: token
+//	[name, options?]    options: token, certificate
 type RevokeUserRequest struct {
 	Options
 	Name string
-	// Token, unless empty, is the id of the only token that is revoked. Otherwise all
+	// Token, unless empty, is the id of the only token that is revoked, and Certificate the
+	// serial number, in hexadecimal, of the only certificate. Without either all
 	// certificates and tokens of the user are.
-	Token string
+	Token, Certificate string
 }
 
 // Append writes the parameters.
 func (r *RevokeUserRequest) Append(e *wire.Encoder) {
 	n := r.Options.count()
-	if r.Token != "" {
-		n++
+	for _, s := range []string{r.Token, r.Certificate} {
+		if s != "" {
+			n++
+		}
 	}
 	e.Array(1 + min(n, 1))
 	e.Str(r.Name)
 	r.Options.append(e, n)
 	appendText(e, "token", r.Token)
+	appendText(e, "certificate", r.Certificate)
 }
 
 // Decode reads the n parameters in d.
@@ -332,9 +336,13 @@ func (r *RevokeUserRequest) Decode(d *wire.Decoder, n int) error {
 }
 
 func (r *RevokeUserRequest) option(key []byte, d *wire.Decoder) bool {
-	if string(key) != "token" {
+	switch string(key) {
+	case "token":
+		r.Token = textOption(d, "token")
+	case "certificate":
+		r.Certificate = textOption(d, "certificate")
+	default:
 		return false
 	}
-	r.Token = textOption(d, "token")
 	return true
 }

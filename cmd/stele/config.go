@@ -34,7 +34,37 @@ variable of data_dir is STELE_DATA_DIR with commas between folders, and its flag
 		Args: unknownVerb,
 		RunE: needVerb,
 	}
-	cmd.AddCommand(a.configShowCommand(), a.configCheckCommand(), a.configExampleCommand())
+	cmd.AddCommand(a.configShowCommand(), a.configCheckCommand(), a.configExampleCommand(), a.configMemoryMaxCommand())
+	return cmd
+}
+
+func (a *app) configMemoryMaxCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "memory-max",
+		Short: "Print the bound of memory for the system to enforce",
+		Long: `Print the bound of memory for the system to enforce, in bytes: a quarter more than the
+setting memory, which the node keeps to by itself. Print nothing if memory is not set.
+The systemd unit sets MemoryMax by it at each start.`,
+		Example: `  stele config memory-max
+  stele config memory-max --config stele.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := loadConfig(cmd, false)
+			if err != nil || c.text("memory") == "" {
+				return err
+			}
+			n, err := parseSize(c.text("memory"))
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(map[string]int64{"memory_max": n + n/4})
+			}
+			_, err = fmt.Fprintln(a.out, n+n/4)
+			return err
+		},
+	}
+	registerSettings(cmd)
 	return cmd
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/internal/secretfile"
+	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/pki"
 )
 
@@ -223,21 +224,35 @@ are kept nowhere, and so not listed.`,
 }
 
 func (a *app) userRevokeCommand() *cobra.Command {
-	id := ""
+	id, certificate := "", ""
 	cmd := &cobra.Command{
 		Use:   "revoke NAME",
 		Short: "Make a user's credentials of no use",
-		Long: `Make all certificates and tokens of a user of no use, or one token. The user's rights
-stay: a credential that is made afterwards has them. When the command returns, no node
-answers anything to who shows the old ones. If it says that the outcome is unknown, make
-it again.`,
+		Long: `Make all certificates and tokens of a user of no use, or one token, or one certificate.
+The user's rights stay: a credential that is made afterwards has them. When the command
+returns, no node answers anything to a client that shows the old ones. If it says that
+the outcome is unknown, make it again.
+
+A certificate is given by its file, or by its serial number in hexadecimal: "stele whoami"
+prints it, and "openssl x509 -serial". It cannot be the one of --credential.`,
 		Example: `  stele user revoke ann
-  stele user revoke loader --token 0102030405060708`,
+  stele user revoke loader --token 0102030405060708
+  stele user revoke ann --certificate ann.pem`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
-				if id != "" {
+			if id != "" && certificate != "" {
+				return usagef("", "--token and --certificate: give one")
+			}
+			serial, err := serialOf(args[0], certificate)
+			if err != nil {
+				return err
+			}
+			err = a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+				switch {
+				case id != "":
 					return c.RevokeUserToken(ctx, args[0], id)
+				case serial != "":
+					return c.RevokeUserCertificate(ctx, args[0], serial)
 				}
 				return c.RevokeUser(ctx, args[0])
 			})
@@ -251,13 +266,38 @@ it again.`,
 			what := "all credentials"
 			if id != "" {
 				what = "token " + id
+			} else if serial != "" {
+				what = "certificate " + serial
 			}
 			a.talk("of no use any more: %s of user %s", what, args[0])
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&id, "token", "", "`id` of the only token that is revoked")
+	cmd.Flags().StringVar(&certificate, "certificate", "", "`file` or serial number of the only certificate that is revoked")
 	return cmd
+}
+
+// serialOf returns the serial number of a user's certificate, given by that or by its file.
+func serialOf(user, certificate string) (string, error) {
+	if certificate == "" {
+		return "", nil
+	}
+	if _, err := os.Lstat(certificate); errors.Is(err, fs.ErrNotExist) {
+		serial := strings.ToLower(strings.ReplaceAll(certificate, ":", ""))
+		if err := acl.CheckSerial(serial); err != nil {
+			return "", usagef("", "--certificate: there is no file %q, and as a serial number: %v", certificate, err)
+		}
+		return strings.TrimLeft(serial, "0"), nil
+	}
+	c, err := pki.ReadCredential(certificate)
+	if err != nil {
+		return "", fmt.Errorf("--certificate: %w", err)
+	}
+	if p := c.Peer(); p.Kind != pki.Principal || p.Name != user {
+		return "", usagef("", "--certificate: %s is that of %s, and not of user %s", certificate, p, user)
+	}
+	return c.Peer().Serial, nil
 }
 
 func (a *app) userDisableCommand(disable bool) *cobra.Command {

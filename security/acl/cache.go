@@ -149,7 +149,7 @@ func (c *Cache) Sees(ctx context.Context, principal string, generation, table ui
 		if err != nil {
 			return err
 		}
-		if sees = cluster.Rights(principal) != 0; sees {
+		if sees = cluster.Rights(principal)&^Monitor != 0; sees {
 			return nil
 		}
 		grants, err := c.grants(ctx, table, epoch)
@@ -165,6 +165,29 @@ func (c *Cache) Sees(ctx context.Context, principal string, generation, table ui
 // Errors: those of View.
 func (c *Cache) Check(ctx context.Context, principal string, generation uint64) (Ticket, error) {
 	return c.steady(ctx, func(epoch uint64) error { return c.check(ctx, principal, generation, epoch) })
+}
+
+// CertificateRevoked reports whether a principal's certificate with that serial number was revoked by itself, as of a ticket
+// that the principal got. It is not known if other rights were read since.
+func (c *Cache) CertificateRevoked(t Ticket, principal, serial string) (revoked, known bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	p, looked := c.mu.known[principal]
+	if c.mu.epoch != t.epoch || !looked {
+		return false, false
+	}
+	return p != nil && p.Revoked(serial), true
+}
+
+// CertificateRevokedNow is CertificateRevoked as of now.
+func (c *Cache) CertificateRevokedNow(principal, serial string) (revoked, known bool) {
+	c.mu.RLock()
+	t := Ticket{c.mu.epoch}
+	c.mu.RUnlock()
+	if !c.Holds(t) {
+		return false, false
+	}
+	return c.CertificateRevoked(t, principal, serial)
 }
 
 func (c *Cache) check(ctx context.Context, principal string, generation, epoch uint64) error {

@@ -41,8 +41,11 @@
 //
 //	/acl/cluster            [1, 0, [[principal, 0, rights]...]]
 //	/acl/tables/<id>        [1, table's id, [[principal, family's id or 0, rights]...]]
-//	/acl/principals/<name>  [1, name, disabled, generation, created, until]
+//	/acl/principals/<name>  [1, name, disabled, generation, created, until, [[serial, ends]...]]
 //	/acl/epoch              anything: only its generation counts
+//
+// The last value of a principal has the certificates that were revoked one by one; it is left
+// out if there are none.
 //
 // Grants are sorted by principal, then family; principal "*" is everyone; rights are the
 // sum of read 1, write 2, admin 4 and monitor 8. Example: on table 16, ann may read and write all,
