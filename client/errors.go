@@ -34,6 +34,7 @@ var (
 	ErrNoGrant      = api.ErrNoGrant
 	ErrLastAdmin    = api.ErrLastAdmin   // nobody else may administer the cluster
 	ErrNoIssuer     = api.ErrNoIssuer    // the master's node has not the authority's key
+	ErrRollover     = api.ErrRollover    // the replacement of the authority is at another stage
 	ErrOpenCluster  = api.ErrOpenCluster // the cluster has no users, grants and tokens
 
 	ErrQuota      = api.ErrQuota      // a *QuotaError: a quota is used up

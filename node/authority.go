@@ -15,6 +15,7 @@ import (
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/folder"
 	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/security/rollover"
 )
 
 // The authority's key is with the voters of the lock service, of which the master is one, and
@@ -68,7 +69,15 @@ func (n *Node) handleAuthority() {
 		c.Reply(func(e *wire.Encoder) { e.Bin(f[:]) })
 	})
 	n.handleSecurity(methodAuthority, rpc.Spawned, func(c *rpc.Call) {
-		key, err := n.giveAuthority(c.Context(), subjectOf(c).peer)
+		var want []byte // the fingerprint of one of two; nodes of earlier versions want that in use
+		if c.NumParams > 0 {
+			want = bytes.Clone(c.Params.Bytes())
+		}
+		if err := c.Params.Err(); err != nil {
+			fail(c, err)
+			return
+		}
+		key, err := n.giveAuthority(c.Context(), subjectOf(c).peer, want)
 		if err != nil || key != nil {
 			n.audit.action(subjectOf(c), methodAuthority, "ca.key", err)
 		}
@@ -89,7 +98,7 @@ func (n *Node) handleAuthority() {
 
 // giveAuthority returns the authority's key for a node that votes, or that this one, as
 // master, is about to give a vote; nil if this one has it not.
-func (n *Node) giveAuthority(ctx context.Context, to pki.Peer) ([]byte, error) {
+func (n *Node) giveAuthority(ctx context.Context, to pki.Peer, want []byte) ([]byte, error) {
 	group, _ := n.voter.group()
 	if group == nil {
 		return nil, fmt.Errorf("%w: this node does not vote", api.ErrUnavailable)
@@ -102,7 +111,15 @@ func (n *Node) giveAuthority(ctx context.Context, to pki.Peer) ([]byte, error) {
 		return nil, err
 	}
 	a := n.security.issuer.Load()
+	if next := n.security.next.Load(); next != nil && want != nil {
+		if f := next.Fingerprint(); bytes.Equal(f[:], want) {
+			a = next
+		}
+	}
 	if a == nil {
+		return nil, nil
+	}
+	if f := a.Fingerprint(); want != nil && !bytes.Equal(f[:], want) {
 		return nil, nil
 	}
 	n.log.Info("the authority's key goes to a voter", "node", to.Name)
@@ -233,6 +250,7 @@ func (n *Node) dropAuthority(ctx context.Context, other string) error {
 		return err
 	}
 	n.security.issuer.Store(nil)
+	n.security.next.Store(nil)
 	n.log.Info("this node does not vote, and signs no certificates any more: the authority's key is deleted here")
 	return nil
 }
@@ -266,7 +284,7 @@ func (n *Node) handleRenew() {
 
 // renewFor signs another certificate of a node.
 func (n *Node) renewFor(ctx context.Context, node string, request []byte, hosts []string) (*enrolment, error) {
-	issuer := n.security.issuer.Load()
+	issuer := n.security.signs(rollover.Renew)
 	if issuer == nil {
 		return nil, fmt.Errorf("%w: this node has not the authority's key", api.ErrUnavailable)
 	}

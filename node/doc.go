@@ -115,6 +115,7 @@
 //	keepCertificate  Start            Close               renews the node's certificate, if it has one
 //	followQuotas     Start            Close               reads the quotas, and reports what was asked for
 //	sweepLeftovers   Start            Close               takes away what is left over of tables, once a reign
+//	followRollover   Start            Close               does what a replacement of the authority asks of the node
 //	keepAuthority    Start            Close               has the authority's key if the node votes, and else not
 //	followRemoved    Start            Close               turns away nodes that were removed
 //	watchRemoval     Start            Close, removal      ends the node when it is removed

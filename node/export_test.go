@@ -211,3 +211,6 @@ func (n *Node) HasQuota(table string) bool {
 
 // WhyTurnedAway is a word of the audit log for why a connection was not taken.
 func WhyTurnedAway(err error) string { return whyTurnedAway(err) }
+
+// RolloverEvery has a node look that often at how far the replacement of the authority is.
+func (c *Config) RolloverEvery(d time.Duration) { c.rolloverPeriod = d }

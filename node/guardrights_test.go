@@ -108,6 +108,8 @@ var requiredRights = map[string]string{
 	"create_token":      adminCluster,
 	"list_tokens":       adminCluster,
 	"revoke_token":      adminCluster,
+	"rotate_authority":  adminCluster,
+	"authority_status":  adminCluster,
 }
 
 // nodeMethods are for nodes alone.

@@ -16,6 +16,7 @@ import (
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/security/rollover"
 	"github.com/steledb/stele/security/token"
 )
 
@@ -227,7 +228,7 @@ func (n *Node) passJoin(c *rpc.Call, r *joinRequest, got *enrolment) error {
 // joinHost makes a host a node, as the master's node: it uses up the token, durably, before
 // anything is signed.
 func (n *Node) joinHost(ctx context.Context, r *joinRequest) (*enrolment, error) {
-	issuer := n.security.issuer.Load()
+	issuer := n.security.signs(rollover.Renew)
 	if issuer == nil {
 		return nil, fmt.Errorf("%w: the master's node has not the authority's key, ca.key", api.ErrUnavailable)
 	}

@@ -43,7 +43,7 @@ func (n *Node) lockServiceForOthers(c *rpc.Call, node bool) (metaapi.Service, er
 // systemPaths are what nodes keep in the lock service for themselves.
 var systemPaths = []string{
 	clusterPath, idsPath, master.LockPath, nodesDir, serversDir, removedDir, metadata.RootPath, tablesDir, recoveryDir, blobsDir, logsDir,
-	blobfs.SweepPath, aclDir, securityDir, quota.Dir,
+	blobfs.SweepPath, aclDir, securityDir, progressDir, quota.Dir,
 }
 
 // checkSystemPath refuses a system path, or one below it.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/folder"
 	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/security/rollover"
 )
 
 // SecurityFolder is where the keys of a node are kept below its first data folder, unless
@@ -38,7 +40,13 @@ type security struct {
 	node     string
 	file     string // of the node's credential
 	// issuer is the authority, nil on a node that has not its key.
-	issuer     atomic.Pointer[pki.Authority]
+	issuer atomic.Pointer[pki.Authority]
+	// next is the authority that is to replace it, and rollover how far that is, as this node knows: nil if it is not.
+	// rolling is held by each step of it.
+	next       atomic.Pointer[pki.Authority]
+	rollover   atomic.Pointer[rollover.Record]
+	rolling    sync.Mutex
+	rotator    *pki.Rotator
 	gossipKeys [][]byte
 
 	joins  joinGate
@@ -102,6 +110,7 @@ func (n *Node) openSecurity(folders *identity.Folders) error {
 	s := &security{tcp: n.cfg.dial, cluster: own.Cluster, node: own.Name, file: folder.At(n.cfg.Security).NodeFile(), gossipKeys: keys.GossipKeys, spending: make(chan struct{}, 1)}
 	s.joins.places = make(chan struct{}, joinsMax)
 	s.issuer.Store(keys.Authority)
+	s.next.Store(keys.Next)
 	gone, err := readRemoved(n.removedList(), own.Cluster)
 	if err != nil { // the lock service tells it again
 		n.log.Warn("it is not known yet which nodes were removed", "error", err)
@@ -109,16 +118,15 @@ func (n *Node) openSecurity(folders *identity.Folders) error {
 		s.removed.Store(&gone)
 	}
 	s.endpoint = pki.NewEndpoint(keys.Credential, pki.Options{Refuse: s.refuse, PrincipalConnsMax: min(principalConnsMax, n.cfg.connsMax()/principalShare)})
+	s.rotator = pki.NewRotator(pki.RotatorConfig{Endpoint: s.endpoint, File: s.file, Renew: n.renewOwn,
+		OwnClock: func() bool { return s.issuer.Load() != nil }, Logger: n.log.With("part", "security")})
 	n.security = s
 	return nil
 }
 
-// fingerprint returns that of the cluster's authority.
+// fingerprint returns that of the authority that has signed the nodes' certificates, as far as this one's tells.
 func (s *security) fingerprint() pki.Fingerprint {
-	if a := s.issuer.Load(); a != nil {
-		return a.Fingerprint()
-	}
-	return pki.FingerprintOf(s.endpoint.Credential().Trust().Authorities()[0])
+	return pki.FingerprintOf(s.endpoint.Credential().Signer())
 }
 
 // gossipKeys returns the keys of gossip; none if it is in the clear.
@@ -131,12 +139,9 @@ func (n *Node) gossipKeys() [][]byte {
 
 // keepCertificate renews the node's certificate in time, until ctx ends.
 func (n *Node) keepCertificate() {
-	s := n.security
-	if s == nil {
-		return
+	if n.security != nil {
+		n.security.rotator.Run(n.ctx)
 	}
-	pki.NewRotator(pki.RotatorConfig{Endpoint: s.endpoint, File: s.file, Renew: n.renewOwn,
-		OwnClock: func() bool { return s.issuer.Load() != nil }, Logger: n.log.With("part", "security")}).Run(n.ctx)
 }
 
 // renewOwn gets the node's next certificate: an issuer signs it itself, any other node has
@@ -145,7 +150,7 @@ func (n *Node) renewOwn(ctx context.Context, request []byte) (*x509.Certificate,
 	s := n.security
 	hosts := withLocal(s.endpoint.Credential().Hosts(), n.cfg.Name) // certificates of earlier versions lack them
 	own := s.endpoint.Credential()
-	if issuer := s.issuer.Load(); issuer != nil {
+	if issuer := s.signs(rollover.Renew); issuer != nil {
 		leaf, err := issuer.SignNode(request, s.node, hosts, time.Now())
 		return leaf, own.Trust(), err
 	}
@@ -163,7 +168,11 @@ func (n *Node) renewOwn(ctx context.Context, request []byte) (*x509.Certificate,
 		}, got.decode)
 		if err == nil {
 			n.checkClock(got.now)
-			return got.certificate()
+			leaf, trust, err := got.certificate()
+			if err == nil && own.Trust().Signed(leaf) { // which authorities count, the lock service says
+				trust = own.Trust()
+			}
+			return leaf, trust, err
 		}
 		errs = append(errs, fmt.Errorf("ask node %s to sign: %w", id, err))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/security/rollover"
 	"github.com/steledb/stele/security/token"
 	"github.com/steledb/stele/table"
 )
@@ -125,6 +126,7 @@ func (n *Node) knownPrincipal(ctx context.Context, name string) (*acl.Principal,
 // addUser makes a certificate or a token, for a principal that it makes if there is none.
 func (n *Node) addUser(ctx context.Context, r *api.AddUserRequest) (*api.AddedUser, error) {
 	made := &api.AddedUser{}
+	var signer *pki.Authority
 	p, gen, err := n.principal(ctx, r.Name)
 	if err != nil {
 		return nil, err
@@ -136,8 +138,8 @@ func (n *Node) addUser(ctx context.Context, r *api.AddUserRequest) (*api.AddedUs
 		if _, err := pki.KeyHash(r.Request); err != nil {
 			return nil, badRequest(err)
 		}
-		if n.signer() == nil {
-			return nil, fmt.Errorf("%w: it has not the authority's key", api.ErrNoIssuer)
+		if signer, err = n.signer(ctx); err != nil {
+			return nil, err
 		}
 	}
 	var ended []*token.AccessRecord
@@ -159,7 +161,7 @@ func (n *Node) addUser(ctx context.Context, r *api.AddUserRequest) (*api.AddedUs
 	}
 	var rec *token.AccessRecord
 	if len(r.Request) > 0 {
-		err = n.signUser(r, p, made)
+		err = n.signUser(signer, r, p, made)
 	} else {
 		rec, err = n.accessToken(r, p, made)
 	}
@@ -199,15 +201,25 @@ func (n *Node) accessToken(r *api.AddUserRequest, p *acl.Principal, made *api.Ad
 	return rec, nil
 }
 
-// signer returns the authority if this node has its key.
-func (n *Node) signer() *pki.Authority { return n.security.issuer.Load() }
+// signer returns the authority that signs certificates of users; nil if this node has not its key.
+func (n *Node) signer(ctx context.Context) (*pki.Authority, error) {
+	rec, _, err := n.readRollover(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n.security.rollover.Store(rec)
+	if a := n.security.signs(rollover.Sign); a != nil {
+		return a, nil
+	}
+	return nil, fmt.Errorf("%w: it has not the authority's key", api.ErrNoIssuer)
+}
 
-func (n *Node) signUser(r *api.AddUserRequest, p *acl.Principal, made *api.AddedUser) error {
+func (n *Node) signUser(signer *pki.Authority, r *api.AddUserRequest, p *acl.Principal, made *api.AddedUser) error {
 	life := r.TTL
 	if life == 0 {
 		life = principalLife
 	}
-	leaf, err := n.signer().SignPrincipal(r.Request, p.Name, p.Generation, life, time.Now())
+	leaf, err := signer.SignPrincipal(r.Request, p.Name, p.Generation, life, time.Now())
 	if err != nil {
 		return badRequest(err)
 	}

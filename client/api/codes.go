@@ -47,6 +47,7 @@ const (
 	CodeLastAdmin      rpc.Code = 133
 	CodeNoIssuer       rpc.Code = 134
 	CodeOpenCluster    rpc.Code = 135
+	CodeRollover       rpc.Code = 136
 
 	CodeQuotaExceeded rpc.Code = 140
 	CodeQuotaNotFound rpc.Code = 141
@@ -101,6 +102,7 @@ var kinds = errkind.Table{
 		{Code: CodeLastAdmin, Name: "last_admin", Target: ErrLastAdmin},
 		{Code: CodeNoIssuer, Name: "no_issuer", Target: ErrNoIssuer},
 		{Code: CodeOpenCluster, Name: "open_cluster", Target: ErrOpenCluster},
+		{Code: CodeRollover, Name: "rollover_stage", Target: ErrRollover},
 		{Code: CodeQuotaExceeded, Name: "quota_exceeded", Retryable: true, Target: ErrQuotaRate, Form: quotaForm(false)},
 		{Code: CodeQuotaExceeded, Name: "quota_exceeded", Target: ErrQuotaBytes, Cause: "bytes", Form: quotaForm(true)},
 		{Code: CodeQuotaNotFound, Name: "quota_not_found", Target: ErrNoQuota},

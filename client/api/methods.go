@@ -45,6 +45,9 @@ const (
 	MethodListTokens  = "list_tokens"
 	MethodRevokeToken = "revoke_token"
 
+	MethodRotateAuthority = "rotate_authority"
+	MethodAuthorityStatus = "authority_status"
+
 	MethodGrant      = "grant"
 	MethodRevoke     = "revoke"
 	MethodListGrants = "list_grants"
@@ -76,6 +79,7 @@ func Methods() []string {
 		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus,
 		MethodListNodes, MethodDrainNode, MethodRemoveNode, MethodRaftStatus, MethodUnservedTablets,
 		MethodCreateToken, MethodListTokens, MethodRevokeToken,
+		MethodRotateAuthority, MethodAuthorityStatus,
 		MethodGrant, MethodRevoke, MethodListGrants, MethodAddUser, MethodListUsers, MethodRevokeUser, MethodRemoveUser,
 		MethodDisableUser, MethodEnableUser, MethodWhoAmI,
 		MethodUsage, MethodSetQuota, MethodListQuotas, MethodRemoveQuota, MethodSetOwner,

@@ -35,6 +35,7 @@ func (a *app) commands() []*cobra.Command {
 		inGroup(groupNode, a.nodeCommand()),
 		inGroup(groupNode, a.raftCommand()),
 		inGroup(groupNode, a.tokenCommand()),
+		inGroup(groupNode, a.authorityCommand()),
 		inGroup(groupNode, a.userCommand()),
 		inGroup(groupNode, a.whoamiCommand()),
 		inGroup(groupNode, a.aclCommand()),

@@ -8,6 +8,7 @@
 //	ca.crt      the authorities' certificates, for programs that are not Stele's
 //	ca.key      key and certificate of the cluster's authority, where there is one: on the
 //	            node that the cluster was made on, and on nodes that vote
+//	ca.next.key  key and certificate of the authority that is to replace it, while it does
 //	gossip.key  keys of gossip, one to four lines of 64 hexadecimal digits: the first
 //	            encrypts, all decrypt
 //	join.key    the key by which a node asks to be enrolled, until it is

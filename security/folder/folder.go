@@ -1,6 +1,7 @@
 package folder
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/rand"
 	"crypto/x509"
@@ -21,6 +22,7 @@ const (
 	nodeFile      = "node.pem"
 	trustFile     = "ca.crt"
 	authorityFile = "ca.key"
+	nextFile      = "ca.next.key"
 	gossipFile    = "gossip.key"
 	joinFile      = "join.key"
 )
@@ -47,6 +49,8 @@ type Contents struct {
 	Credential *pki.Credential
 	// Authority is nil on a node that is no issuer.
 	Authority *pki.Authority
+	// Next is the authority that is to replace it; nil if there is none.
+	Next *pki.Authority
 	// GossipKeys are of 32 bytes each; the first encrypts.
 	GossipKeys [][]byte
 }
@@ -224,8 +228,24 @@ func (f Folder) SetAuthority(a *pki.Authority) error {
 	return pki.WriteAuthority(f.file(authorityFile), a)
 }
 
+// SetNext keeps the authority that is to replace the one that there is. The node need not trust it yet.
+func (f Folder) SetNext(a *pki.Authority) error { return pki.WriteAuthority(f.file(nextFile), a) }
+
+// DropNext deletes the authority of SetNext.
+func (f Folder) DropNext() error { return secretfile.Remove(f.file(nextFile)) }
+
+// SetTrust writes the authorities' certificates for programs that are not Stele's. Those of the node are in its credential.
+func (f Folder) SetTrust(t *pki.Trust) error {
+	if b, err := os.ReadFile(f.file(trustFile)); err == nil && bytes.Equal(b, t.PEM()) {
+		return nil
+	}
+	return secretfile.Write(f.file(trustFile), t.PEM())
+}
+
 // DropAuthority makes the node no issuer any more.
-func (f Folder) DropAuthority() error { return secretfile.Remove(f.file(authorityFile)) }
+func (f Folder) DropAuthority() error {
+	return errors.Join(secretfile.Remove(f.file(authorityFile)), f.DropNext())
+}
 
 // Load reads the folder. Errors: ErrNotEnrolled, *secretfile.ExposedError, *pki.FileError,
 // those of the disk.
@@ -246,6 +266,9 @@ func (f Folder) Load() (*Contents, error) {
 	}
 	if c.GossipKeys, err = parseGossipKeys(b); err != nil {
 		return nil, &pki.FileError{File: f.file(gossipFile), Reason: err.Error()}
+	}
+	if c.Next, err = pki.ReadAuthority(f.file(nextFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
 	if c.Authority, err = pki.ReadAuthority(f.file(authorityFile)); errors.Is(err, fs.ErrNotExist) {
 		return c, nil

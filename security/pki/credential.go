@@ -62,6 +62,19 @@ func AnonymousCredential(trust *Trust) *Credential { return &Credential{trust: t
 // Peer returns whose credential it is.
 func (c *Credential) Peer() Peer { return c.peer }
 
+// Signer returns the certificate of the authority that has signed the credential's; nil if it has none.
+func (c *Credential) Signer() *x509.Certificate {
+	if c.leaf == nil {
+		return nil
+	}
+	for _, a := range c.trust.authorities {
+		if c.leaf.CheckSignatureFrom(a) == nil {
+			return a
+		}
+	}
+	return nil
+}
+
 // Leaf returns the certificate; nil if there is none.
 func (c *Credential) Leaf() *x509.Certificate { return c.leaf }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"time"
 )
 
@@ -48,6 +49,9 @@ type RotatorConfig struct {
 // Rotator renews a node's certificate before it expires.
 type Rotator struct {
 	cfg RotatorConfig
+	// mu guards the fields below, and is held while the credential is replaced: Run, Renew and Retrust may be called by
+	// different goroutines.
+	mu sync.Mutex
 	// made is when the credential in use was made or read, on the monotonic clock: a
 	// wall clock that was set back must not keep a node from renewing in time.
 	made time.Time
@@ -100,10 +104,12 @@ func (r *Rotator) every() time.Duration {
 
 // look renews the certificate if it is time, and returns when to look again.
 func (r *Rotator) look(ctx context.Context) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if !r.due() {
 		return r.every()
 	}
-	err := r.Renew(ctx)
+	err := r.renewLocked(ctx)
 	if err == nil {
 		r.pause = 0
 		return r.every()
@@ -148,6 +154,28 @@ func (r *Rotator) followClock(now time.Time) {
 // Renew renews the certificate now, with a new key. When it returns nil the new
 // credential is in the file, durably, and in use.
 func (r *Rotator) Renew(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.renewLocked(ctx)
+}
+
+// Retrust has the credential trust other authorities, one of which must have signed its certificate. When it returns nil
+// the new credential is in the file, durably, and in use.
+func (r *Rotator) Retrust(trust *Trust) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := r.cfg.Endpoint.Credential()
+	c, err := NewCredential(old.key, old.leaf, trust)
+	if err != nil {
+		return err
+	}
+	if err := WriteCredential(r.cfg.File, c); err != nil {
+		return fmt.Errorf("keep the authorities: %w", err)
+	}
+	return r.cfg.Endpoint.Swap(c)
+}
+
+func (r *Rotator) renewLocked(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
 	key, err := NewKey()

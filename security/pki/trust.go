@@ -40,6 +40,16 @@ func NewTrust(authorities ...*x509.Certificate) (*Trust, error) {
 	return t, nil
 }
 
+// Signed reports whether one of the authorities has signed a certificate.
+func (t *Trust) Signed(c *x509.Certificate) bool {
+	for _, a := range t.authorities {
+		if c.CheckSignatureFrom(a) == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // Cluster returns the cluster's id.
 func (t *Trust) Cluster() string { return t.cluster }
 
