@@ -13,7 +13,6 @@ import (
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/rpc"
-	"github.com/steledb/stele/security/folder"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/rollover"
 )
@@ -164,7 +163,7 @@ func (n *Node) takeAuthority(ctx context.Context, from []string) error {
 	if err != nil {
 		return fmt.Errorf("read the authority's key: %w", err)
 	}
-	if err := folder.At(n.cfg.Security).SetAuthority(a); err != nil {
+	if err := n.keys().SetAuthority(a); err != nil {
 		return fmt.Errorf("keep the authority's key: %w", err)
 	}
 	n.security.issuer.Store(a)
@@ -246,7 +245,7 @@ func (n *Node) dropAuthority(ctx context.Context, other string) error {
 	if group, _ := n.voter.group(); group != nil {
 		return nil // it votes again
 	}
-	if err := folder.At(n.cfg.Security).DropAuthority(); err != nil {
+	if err := n.keys().DropAuthority(); err != nil {
 		return err
 	}
 	n.security.issuer.Store(nil)

@@ -55,6 +55,8 @@ type Config struct {
 	// AuditTo is where each record of the audit log goes, beside the folder of keys: audit.Journal, or the absolute path
 	// of a file that is appended to and never cut or renamed. Empty: nowhere else.
 	AuditTo string
+	// PassphraseFile has the passphrase that encrypts the keys of authorities in Security. Empty: they are in the clear.
+	PassphraseFile string
 	// Zone is where the node is. Voters are spread across zones.
 	Zone string
 	// VoterStable is how long a voter must be gone before another node gets its vote,

@@ -31,7 +31,7 @@ func (n *Node) enrol(ctx context.Context, dirs *identity.Folders) error {
 	if n.cfg.Security == "" {
 		return nil
 	}
-	keys := folder.At(n.cfg.Security)
+	keys := n.keys()
 	have, err := keys.Load()
 	switch {
 	case errors.Is(err, folder.ErrNotEnrolled) && n.cfg.TokenFile != "":

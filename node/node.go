@@ -48,7 +48,9 @@ type Node struct {
 	http    *http.Server
 	// profiles is nil without a socket for them.
 	profiles *http.Server
-	webAddr  net.Addr
+	// passphrase encrypts the keys of authorities; empty for none.
+	passphrase string
+	webAddr    net.Addr
 
 	security *security // nil for a node that is open
 	rights   *rights   // the same
@@ -181,6 +183,9 @@ func (n *Node) listen() (net.Listener, error) {
 func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	dirs, err := n.takeFolders()
 	if err != nil {
+		return err
+	}
+	if n.passphrase, err = ReadPassphrase(n.cfg.PassphraseFile); err != nil {
 		return err
 	}
 	if err := n.enrol(ctx, dirs); err != nil {

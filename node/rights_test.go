@@ -200,9 +200,11 @@ func TestCreatorAdministers(t *testing.T) {
 	}
 	f.stop(0)
 	audit := string(good(os.ReadFile(filepath.Join(f.cfgs[0].Security, "audit", "audit.log"))))
+	tables := string(good(os.ReadFile(filepath.Join(f.cfgs[0].Security, "audit", "table-admins.log"))))
 	refused := string(good(os.ReadFile(filepath.Join(f.cfgs[0].Security, "audit", "refusals.log"))))
 	for log, want := range map[*string][]string{
-		&audit:   {`"name":"ann","from":"127.0.0.1:`, `"action":"create_table","on":"table own"`, `"action":"drop_table","on":"table own","outcome":"done"`, `"action":"drop_family"`, `"on":"read to bob on family g of table own"`},
+		&audit:   {`"name":"ann","from":"127.0.0.1:`, `"action":"create_table","on":"table own"`},
+		&tables:  {`"name":"ann","from":"127.0.0.1:`, `"action":"drop_table","on":"table own","outcome":"done"`, `"action":"drop_family"`, `"on":"read to bob on family g of table own"`},
 		&refused: {`"name":"ann"`, `"action":"create_table"`, `"outcome":"refused","code":"permission_denied"`},
 	} {
 		for _, w := range want {

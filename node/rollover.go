@@ -13,7 +13,6 @@ import (
 	"github.com/steledb/stele/internal/wire"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
-	"github.com/steledb/stele/security/folder"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/rollover"
 )
@@ -108,7 +107,7 @@ func (n *Node) rotateAuthority(ctx context.Context, r *api.RotateAuthorityReques
 	if err != nil {
 		return err
 	}
-	if err := folder.At(n.cfg.Security).SetNext(next); err != nil { // before others hear of it
+	if err := n.keys().SetNext(next); err != nil { // before others hear of it
 		return fmt.Errorf("keep the new authority's key: %w", err)
 	}
 	s.next.Store(next)
@@ -276,7 +275,7 @@ func (n *Node) trustNow(t *pki.Trust) error {
 		}
 		n.log.Info("the node trusts other authorities", "count", len(t.Authorities()))
 	}
-	return folder.At(n.cfg.Security).SetTrust(t)
+	return n.keys().SetTrust(t)
 }
 
 // takeNext has a voter hold the key of the new authority.
@@ -308,7 +307,7 @@ func (n *Node) takeNext(ctx context.Context, rec *rollover.Record) error {
 			err = fmt.Errorf("node %s gave the key of another authority", id)
 		}
 		if err == nil {
-			err = folder.At(n.cfg.Security).SetNext(a)
+			err = n.keys().SetNext(a)
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -323,7 +322,7 @@ func (n *Node) takeNext(ctx context.Context, rec *rollover.Record) error {
 // forgetAuthority has the node know the new authority alone. A crash leaves what the next start goes on with: the old key goes
 // when the new one is in its place, and trust in the old authority after that.
 func (n *Node) forgetAuthority(rec *rollover.Record) error {
-	s, keys := n.security, folder.At(n.cfg.Security)
+	s, keys := n.security, n.keys()
 	if next := s.next.Load(); next != nil && s.issuer.Load() != nil && next.Fingerprint() == pki.FingerprintOf(rec.New) {
 		if err := keys.SetAuthority(next); err != nil {
 			return err
@@ -354,7 +353,7 @@ func (n *Node) dropNext() error {
 	if n.security.next.Load() == nil {
 		return nil
 	}
-	if err := folder.At(n.cfg.Security).DropNext(); err != nil {
+	if err := n.keys().DropNext(); err != nil {
 		return err
 	}
 	n.security.next.Store(nil)

@@ -9,11 +9,13 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/internal/secretfile"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossip"
@@ -65,6 +67,11 @@ type security struct {
 // which is kept nowhere else. Hosts are the names and addresses of this host beside its own
 // name and those of loopback, for clients that check them. Errors: folder.ErrExists, those of the data folders and of the disk.
 func Initialise(dataDirs []string, keys string, hosts []string, now time.Time) (*pki.Credential, error) {
+	return InitialiseSealed(dataDirs, keys, "", hosts, now)
+}
+
+// InitialiseSealed is Initialise with the authority's key encrypted by a passphrase, unless that is empty.
+func InitialiseSealed(dataDirs []string, keys, passphrase string, hosts []string, now time.Time) (*pki.Credential, error) {
 	if len(dataDirs) == 0 {
 		return nil, errors.New("no data folder given")
 	}
@@ -86,7 +93,24 @@ func Initialise(dataDirs []string, keys string, hosts []string, now time.Time) (
 	if err := folders.Write(); err != nil { // before the certificate that names the node
 		return nil, err
 	}
-	return folder.At(keys).Init(folders.Node, withLocal(hosts, ""), now)
+	return folder.At(keys).SealedBy(passphrase).Init(folders.Node, withLocal(hosts, ""), now)
+}
+
+// keys returns the node's folder of keys.
+func (n *Node) keys() folder.Folder { return folder.At(n.cfg.Security).SealedBy(n.passphrase) }
+
+// ReadPassphrase reads the passphrase of the authority's key from a file, which must be for its owner alone. No name is no
+// passphrase.
+func ReadPassphrase(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	b, err := secretfile.Read(file)
+	if err != nil {
+		return "", fmt.Errorf("read the passphrase of the authority's key: %w", err)
+	}
+	p := strings.TrimRight(string(b), "\r\n")
+	return p, pki.CheckPassphrase(p)
 }
 
 // openSecurity reads the node's keys, if it has any. Its data folders must be of the node
@@ -95,7 +119,7 @@ func (n *Node) openSecurity(folders *identity.Folders) error {
 	if n.cfg.Security == "" {
 		return nil
 	}
-	keys, err := folder.At(n.cfg.Security).Load()
+	keys, err := n.keys().Load()
 	if err != nil {
 		return fmt.Errorf("read the node's keys: %w", err)
 	}
@@ -107,7 +131,7 @@ func (n *Node) openSecurity(folders *identity.Folders) error {
 	case folders.Cluster != "" && own.Cluster != folders.Cluster:
 		return fmt.Errorf("the certificate in %s is of cluster %s, and the data folders are of cluster %s", n.cfg.Security, own.Cluster, folders.Cluster)
 	}
-	s := &security{tcp: n.cfg.dial, cluster: own.Cluster, node: own.Name, file: folder.At(n.cfg.Security).NodeFile(), gossipKeys: keys.GossipKeys, spending: make(chan struct{}, 1)}
+	s := &security{tcp: n.cfg.dial, cluster: own.Cluster, node: own.Name, file: n.keys().NodeFile(), gossipKeys: keys.GossipKeys, spending: make(chan struct{}, 1)}
 	s.joins.places = make(chan struct{}, joinsMax)
 	s.issuer.Store(keys.Authority)
 	s.next.Store(keys.Next)

@@ -22,7 +22,7 @@ import (
 
 func (a *app) initCommand() *cobra.Command {
 	var dirs, hosts []string
-	keys, out := "", ""
+	keys, out, passphrase := "", "", ""
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Make the keys of a new cluster, with this host as its first node",
@@ -32,7 +32,7 @@ are for you alone, and so are their files. "stele serve" with the same data fold
 then takes connections of who has a certificate of the cluster, and of nobody else.
 
 The authority's key, ca.key, can make a node or user of anybody: keep a copy of the
-folder of keys where it is safe. The credential is written to the file of --out; verbs
+folder of keys where it is safe, and encrypt it with --authority-passphrase-file. The credential is written to the file of --out; verbs
 take it with --credential or STELE_CREDENTIAL.`,
 		Example: `  stele init --data-dir /data1
   stele init --data-dir /data1 --host host1.example --out ~/admin.pem
@@ -42,25 +42,30 @@ take it with --credential or STELE_CREDENTIAL.`,
 			if keys == "" {
 				keys = filepath.Join(dirs[0], node.SecurityFolder)
 			}
-			return a.initialise(dirs, keys, hosts, out)
+			return a.initialise(dirs, keys, passphrase, hosts, out)
 		},
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&dirs, "data-dir", []string{"/var/lib/stele"}, "`folder` to keep data in, as for serve; may be given several times")
 	f.StringVar(&keys, "security-dir", "", "`folder` for the keys (default: security in the first data folder)")
 	f.StringArrayVar(&hosts, "host", nil, "`name` or address of this host beside its own name, localhost and the loopback addresses, for clients of other makers, which check it; may be given several times")
+	f.StringVar(&passphrase, "authority-passphrase-file", "", "`file` with a passphrase that encrypts ca.key; give serve the same, on each node")
 	f.StringVar(&out, "out", "admin.pem", "`file` for the credential of the first user")
 	return cmd
 }
 
-func (a *app) initialise(dirs []string, keys string, hosts []string, out string) error {
+func (a *app) initialise(dirs []string, keys, passphraseFile string, hosts []string, out string) error {
 	if _, err := os.Lstat(out); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
 			err = usagef("name another one with --out", "--out: %s is there already", out)
 		}
 		return err
 	}
-	first, err := node.Initialise(dirs, keys, hosts, time.Now())
+	passphrase, err := node.ReadPassphrase(passphraseFile)
+	if err != nil {
+		return err
+	}
+	first, err := node.InitialiseSealed(dirs, keys, passphrase, hosts, time.Now())
 	if errors.Is(err, folder.ErrExists) {
 		return withHint(err, `"stele serve" uses them as they are`)
 	}

@@ -51,6 +51,7 @@ var settings = []setting{
 	{key: "voter_stable", usage: "`time` that a voter must be gone before another node gets its vote", initial: "10s", check: checkStable},
 	{key: "security_dir", usage: "`folder` with the keys and certificate of the node, as \"stele init\" makes it: then only holders of a certificate of the cluster are answered. A node without listens on loopback alone", initial: "", unset: "security in the first data folder, if it is there", example: "/etc/stele/security"},
 	{key: "token_file", usage: "`file` with a token, of \"stele token create\", by which this host joins the cluster of the nodes to join, if it has no keys yet or its certificate has ended", initial: "", example: "/etc/stele/token"},
+	{key: "authority_passphrase_file", usage: "`file` with the passphrase that encrypts ca.key, the authority's key, on this node; one that is not encrypted is at the next start. Keep it on another disk, such as a credential of systemd", initial: "", example: "/run/credentials/stele.service/authority"},
 	{key: "audit_to", usage: "second `place` of the audit log, which its rotation does not reach: journal (systemd's, with the identifier stele-audit), the absolute path of a file that is only appended to, off, or auto: journal if standard error goes there", initial: "auto", example: "journal", check: checkAuditTo},
 	{key: "memory", usage: "`size` of the memory to use, such as 4GiB", initial: "", unset: "a quarter of the machine's", example: "4GiB", check: checkMemory},
 	{key: "reserve", usage: "`size` of the disk space to keep free in each data folder; half of it is for METADATA and for what makes room", initial: "", unset: "a twentieth of the disk, at most 1GiB", example: "1GiB", check: checkReserve},
@@ -299,6 +300,7 @@ func (c *configuration) node() (node.Config, error) {
 	}
 	if cfg.Security != "" {
 		cfg.TokenFile = c.text("token_file")
+		cfg.PassphraseFile = c.text("authority_passphrase_file")
 	}
 	if s := c.text("profiles"); s != "off" {
 		cfg.Profiles = s

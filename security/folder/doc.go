@@ -13,6 +13,8 @@
 //	            encrypts, all decrypt
 //	join.key    the key by which a node asks to be enrolled, until it is
 //
+// The keys of authorities may be encrypted by a passphrase, which is kept elsewhere.
+//
 // All are for their owner alone (package internal/secretfile), and so is the folder.
 //
 // # Nouns

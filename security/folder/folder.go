@@ -56,10 +56,20 @@ type Contents struct {
 }
 
 // Folder is a node's.
-type Folder struct{ dir string }
+type Folder struct {
+	dir        string
+	passphrase string
+}
 
 // At returns the folder of that name. It need not be there.
-func At(dir string) Folder { return Folder{filepath.Clean(dir)} }
+func At(dir string) Folder { return Folder{dir: filepath.Clean(dir)} }
+
+// SealedBy returns the folder with the keys of authorities encrypted by a passphrase, unless that is empty. Load encrypts those
+// that are not.
+func (f Folder) SealedBy(passphrase string) Folder {
+	f.passphrase = passphrase
+	return f
+}
 
 // NodeFile returns the name of the file with the node's credential, which a
 // pki.Rotator writes anew.
@@ -125,14 +135,14 @@ func (f Folder) initWith(c *Contents) error {
 	if err := os.Remove(f.dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may be there if it is empty
 		return fmt.Errorf("make the folder of keys anew: %w", err)
 	}
-	half := Folder{f.dir + ".new"}
+	half := Folder{f.dir + ".new", f.passphrase}
 	if err := os.RemoveAll(half.dir); err != nil { // of an Init that was broken off
 		return err
 	}
 	if err := half.write(c); err != nil {
 		return err
 	}
-	if err := pki.WriteAuthority(half.file(authorityFile), c.Authority); err != nil {
+	if err := pki.WriteSealedAuthority(half.file(authorityFile), c.Authority, f.passphrase); err != nil {
 		return err
 	}
 	if err := os.Rename(half.dir, f.dir); err != nil {
@@ -225,11 +235,13 @@ func (f Folder) SetAuthority(a *pki.Authority) error {
 	if err := checkAuthority(c, a); err != nil {
 		return err
 	}
-	return pki.WriteAuthority(f.file(authorityFile), a)
+	return pki.WriteSealedAuthority(f.file(authorityFile), a, f.passphrase)
 }
 
 // SetNext keeps the authority that is to replace the one that there is. The node need not trust it yet.
-func (f Folder) SetNext(a *pki.Authority) error { return pki.WriteAuthority(f.file(nextFile), a) }
+func (f Folder) SetNext(a *pki.Authority) error {
+	return pki.WriteSealedAuthority(f.file(nextFile), a, f.passphrase)
+}
 
 // DropNext deletes the authority of SetNext.
 func (f Folder) DropNext() error { return secretfile.Remove(f.file(nextFile)) }
@@ -267,10 +279,10 @@ func (f Folder) Load() (*Contents, error) {
 	if c.GossipKeys, err = parseGossipKeys(b); err != nil {
 		return nil, &pki.FileError{File: f.file(gossipFile), Reason: err.Error()}
 	}
-	if c.Next, err = pki.ReadAuthority(f.file(nextFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if c.Next, err = f.authority(nextFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	if c.Authority, err = pki.ReadAuthority(f.file(authorityFile)); errors.Is(err, fs.ErrNotExist) {
+	if c.Authority, err = f.authority(authorityFile); errors.Is(err, fs.ErrNotExist) {
 		return c, nil
 	} else if err != nil {
 		return nil, err
@@ -279,6 +291,18 @@ func (f Folder) Load() (*Contents, error) {
 		return nil, &pki.FileError{File: f.file(authorityFile), Reason: err.Error()}
 	}
 	return c, nil
+}
+
+// authority reads an authority's key, and encrypts it if there is a passphrase and it is not encrypted yet.
+func (f Folder) authority(name string) (*pki.Authority, error) {
+	a, sealed, err := pki.ReadSealedAuthority(f.file(name), f.passphrase)
+	if errors.Is(err, pki.ErrSealed) {
+		return nil, fmt.Errorf("%w: give it with --authority-passphrase-file", err)
+	}
+	if err == nil && f.passphrase != "" && !sealed {
+		err = pki.WriteSealedAuthority(f.file(name), a, f.passphrase)
+	}
+	return a, err
 }
 
 // checkAuthority returns an error unless the node trusts the authority.

@@ -134,7 +134,7 @@ func snapshot(t *testing.T, dir string) string {
 // is no hindrance.
 func TestBrokenOff(t *testing.T) {
 	f := At(filepath.Join(t.TempDir(), "security"))
-	half := Folder{f.dir + ".new"}
+	half := Folder{dir: f.dir + ".new"}
 	for _, name := range []string{authorityFile, ".node.pem123"} {
 		if err := secretfile.Write(half.file(name), []byte("half")); err != nil {
 			t.Fatal(err)
@@ -342,5 +342,47 @@ func TestJoinKey(t *testing.T) {
 	}
 	if _, err := f.JoinKey(); err == nil || strings.Contains(err.Error(), "no key") {
 		t.Errorf("a file that is no key: %v", err)
+	}
+}
+
+// TestSealedKeys: with a passphrase no key of an authority is in the clear; one that is, is encrypted when the folder is loaded.
+func TestSealedKeys(t *testing.T) {
+	const passphrase = "correct horse battery"
+	dir := filepath.Join(t.TempDir(), "keys")
+	if _, err := At(dir).Init("n1", nil, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	sealed := At(dir).SealedBy(passphrase)
+	c, err := sealed.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := pki.NewAuthority(c.Authority.Cluster(), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sealed.SetNext(next); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ca.key", "ca.next.key"} {
+		if b, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !strings.Contains(string(b), "BEGIN ENCRYPTED PRIVATE KEY") {
+			t.Errorf("%s is in the clear: %v", name, err)
+		}
+	}
+	again, err := sealed.Load()
+	if err != nil || again.Authority.Fingerprint() != c.Authority.Fingerprint() || again.Next.Fingerprint() != next.Fingerprint() {
+		t.Errorf("loaded again: %v", err)
+	}
+	if _, err := At(dir).Load(); !errors.Is(err, pki.ErrSealed) || !strings.Contains(err.Error(), "--authority-passphrase-file") {
+		t.Errorf("without the passphrase: %v", err)
+	}
+	if _, err := At(dir).SealedBy("another passphrase").Load(); !errors.Is(err, pki.ErrPassphrase) {
+		t.Errorf("with another: %v", err)
+	}
+	if err := errors.Join(sealed.DropNext(), sealed.DropAuthority()); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := At(dir).Load(); err != nil || c.Authority != nil || c.Next != nil {
+		t.Errorf("without keys: %v", err)
 	}
 }

@@ -180,25 +180,12 @@ func ParseAuthority(b []byte) (*Authority, error) {
 }
 
 // WriteAuthority keeps the authority's key in a file of its owner's alone.
-func WriteAuthority(file string, a *Authority) error {
-	b, err := a.PEM()
-	if err != nil {
-		return err
-	}
-	return secretfile.Write(file, b)
-}
+func WriteAuthority(file string, a *Authority) error { return WriteSealedAuthority(file, a, "") }
 
 // ReadAuthority reads what WriteAuthority has written. Errors: as ReadCredential.
 func ReadAuthority(file string) (*Authority, error) {
-	b, err := secretfile.Read(file)
-	if err != nil {
-		return nil, err
-	}
-	a, err := ParseAuthority(b)
-	if err != nil {
-		return nil, &FileError{file, "it is not an authority's", err}
-	}
-	return a, nil
+	a, _, err := ReadSealedAuthority(file, "")
+	return a, err
 }
 
 // WriteKey keeps a key that has no certificate yet in a file of its owner's alone.
