@@ -3,6 +3,7 @@ package tablet
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -47,7 +48,11 @@ func (as For) checkBranches(sc *schema, row []byte, yes, no []table.Mutation) er
 		if len(branch.mutations) == 0 {
 			continue
 		}
-		if _, err := as.s.checked(sc, &table.RowMutation{Row: row, Mutations: branch.mutations}, as.a); err != nil {
+		_, err := as.s.checked(sc, &table.RowMutation{Row: row, Mutations: branch.mutations}, as.a)
+		if errors.Is(err, api.ErrNoTable) { // a table that is hidden from the caller is answered as one that does not exist
+			return err
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", branch.when, err)
 		}
 	}
