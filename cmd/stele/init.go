@@ -32,8 +32,9 @@ are for you alone, and so are their files. "stele serve" with the same data fold
 then takes connections of who has a certificate of the cluster, and of nobody else.
 
 The authority's key, ca.key, can make a node or user of anybody: keep a copy of the
-folder of keys where it is safe, and encrypt it with --authority-passphrase-file. The credential is written to the file of --out; verbs
-take it with --credential or STELE_CREDENTIAL.`,
+folder of keys where it is safe, and encrypt it with --authority-passphrase-file. The
+credential is written to the file of --out; verbs take it with --credential or
+STELE_CREDENTIAL.`,
 		Example: `  stele init --data-dir /data1
   stele init --data-dir /data1 --host host1.example --out ~/admin.pem
   stele status --credential ~/admin.pem`,

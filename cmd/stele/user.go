@@ -233,8 +233,8 @@ The user's rights stay: a credential that is made afterwards has them. When the 
 returns, no node answers anything to a client that shows the old ones. If it says that
 the outcome is unknown, make it again.
 
-A certificate is given by its file, or by its serial number in hexadecimal: "stele whoami"
-prints it, and "openssl x509 -serial". It cannot be the one of --credential.`,
+A certificate is given by its file, or by its serial number in hexadecimal, which "stele
+whoami" prints, and "openssl x509 -serial". It cannot be the one of --credential.`,
 		Example: `  stele user revoke ann
   stele user revoke loader --token 0102030405060708
   stele user revoke ann --certificate ann.pem`,
