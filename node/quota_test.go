@@ -551,6 +551,16 @@ func TestBytesOfUsers(t *testing.T) {
 	if err := put("b"); !errors.Is(err, client.ErrQuotaBytes) {
 		t.Errorf("another table of hers: %v", err)
 	}
+	// A user from whom a family is hidden learns that the quota is used up, and not how much the table takes.
+	bob := f.clientAs(0, client.Config{Credential: f.user(admin, "bob"), RetryTimeMax: -1})
+	good(admin.SetFamily(ctx, "a", table.FamilySpec{Name: "hidden"}))
+	if err := admin.Grant(ctx, client.Grant{Principal: "bob", Table: "a", Family: "f", Rights: "write"}); err != nil {
+		t.Fatal(err)
+	}
+	var refused *client.QuotaError
+	if err := bob.Table("a").Apply(ctx, client.NewRowMutation("row").Set("f:q", nil)); !errors.As(err, &refused) || !refused.Bytes || refused.Used != 0 || refused.Limit != 1<<20 {
+		t.Errorf("refused to who sees one family: %v", err)
+	}
 	if err := put("c"); err != nil {
 		t.Errorf("a table of another's: %v", err)
 	}

@@ -3,6 +3,7 @@ package acl
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/steledb/stele/table"
 )
@@ -48,5 +49,40 @@ func TestFamilyIDsAreHidden(t *testing.T) {
 	seen := NewView("ann", nil, grants, s).Visible()
 	if len(seen.Families) != 1 || seen.NextFamilyID != s.Family("b").ID+1 || s.NextFamilyID != 5 {
 		t.Errorf("the schema seen is %+v, of %+v", seen, s)
+	}
+}
+
+// TestMonitorSeesNoTablets: where tablets are of tables, METADATA shows to those who see the tables: monitor does not count, and
+// a certificate that was revoked by itself is known by its serial number.
+func TestMonitorSeesNoTablets(t *testing.T) {
+	service, ctx := newLockService(), t.Context()
+	ann := &Principal{Name: "ann"}
+	if err := ann.Lose("ab12", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	service.put(PrincipalFile("ann"), ann.Encode())
+	service.put(ClusterFile, encoded(&Policy{}, Grant{"ann", 0, Monitor}))
+	c := NewCache(service.open())
+	if sees, _, err := c.Sees(ctx, "ann", 0, 16); err != nil || sees {
+		t.Errorf("by monitor a table is seen: %v, %v", sees, err)
+	}
+	ticket, err := c.CheckCluster(ctx, "ann", 0, Monitor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for serial, want := range map[string]bool{"ab12": true, "ab13": false} {
+		if revoked, known := c.CertificateRevoked(ticket, "ann", serial); revoked != want || !known {
+			t.Errorf("certificate %s: revoked %v, known %v", serial, revoked, known)
+		}
+	}
+	service.change(ClusterFile, encoded(&Policy{}, Grant{"ann", 0, Read}))
+	if _, known := c.CertificateRevokedNow("ann", "ab13"); known {
+		t.Error("after a change of rights it is known without asking")
+	}
+	if sees, _, err := c.Sees(ctx, "ann", 0, 16); err != nil || !sees {
+		t.Errorf("by read no table is seen: %v, %v", sees, err)
+	}
+	if _, known := c.CertificateRevoked(ticket, "ann", "ab13"); known {
+		t.Error("a ticket of before tells")
 	}
 }
