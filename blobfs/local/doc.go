@@ -30,7 +30,7 @@
 //
 //	who     started by           stopped by   owns
 //	keeper  the first CreateLog  Store.Close  making and recycling spares
-//	remover a removal            Store.Close  giving back the room of large files; ends when there are none
+//	remover a removal            Store.Close  freeing the space of large files of one folder; ends when there are none
 //	note    ExtentWriter.Seal    its end      appending one list of holders
 //	beside  Writer.Write         Seal, Abort  sealing one extent, if its sink waits
 //

@@ -42,7 +42,7 @@ type folder struct {
 	unreadable          bool
 	blobNames, logNames dirSync
 	holders             *holderLog
-	remover             *remover // the store's
+	remover             *remover
 }
 
 // dirSync makes the names in one folder durable. Callers take turns, for Linux reports a

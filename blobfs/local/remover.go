@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// remover gives back the room of files whose names are gone, a part at a time and with rests, so that others can sync meanwhile. One
-// goroutine does it while there is some.
+// remover frees the space of one folder's files whose names are gone, in steps, pausing between steps so that other fsyncs proceed. One
+// goroutine does it while there are some. Each folder has its own: a disk that stalls does not keep the others full.
 type remover struct {
 	stop chan struct{}
 	done sync.WaitGroup // the goroutine
@@ -27,7 +27,7 @@ type removed struct {
 }
 
 const (
-	// removedMax bounds the files that wait: each has a descriptor, and room that nobody can use yet.
+	// removedMax bounds the files of a folder that wait: each has a descriptor, and room that nobody can use yet.
 	removedMax = 64
 	// removeRestMax bounds a rest: a GiB is given back in two seconds at most where that takes the disk less than one.
 	removeRestMax = time.Millisecond

@@ -56,3 +56,25 @@ func TestRemover(t *testing.T) {
 	r.add(quick(f))
 	want("after that", removedMax+4)
 }
+
+// A disk that stalls while space is freed does not keep the removed files of another on it.
+func TestRemoverOfEachFolder(t *testing.T) {
+	s, err := Open(Config{Folders: []string{"/a", "/b"}, FS: vfs.NewMem(vfs.MemOptions{Capacity: 1 << 30}), ReserveBytes: -1, ExtentBytes: 64 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun, goOn, freed := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	stalled, well := s.folders[0], s.folders[1]
+	stalled.remover.add(removed{stalled, func(func(time.Duration)) { close(begun); <-goOn }})
+	<-begun
+	well.remover.add(removed{well, func(func(time.Duration)) { close(freed) }})
+	select {
+	case <-freed:
+	case <-time.After(10 * time.Second):
+		t.Error("the space of a file on a healthy disk is not freed while another disk stalls")
+	}
+	close(goOn)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

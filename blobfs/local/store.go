@@ -20,7 +20,6 @@ type Store struct {
 	cfg     Config
 	folders []*folder
 	spares  sparePool
-	remover *remover
 	// replicas are those of logs that are on several nodes.
 	replicas logReplicas
 
@@ -60,7 +59,7 @@ func Open(cfg Config) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("open block store: %w", err)
 	}
-	s := &Store{cfg: cfg.withDefaults(), remover: newRemover()}
+	s := &Store{cfg: cfg.withDefaults()}
 	s.cfg.Folders = slices.Clone(s.cfg.Folders)
 	s.mu.blobs = btree.NewG(32, lessBlob)
 	s.mu.writing = map[ExtentID]bool{}
@@ -69,8 +68,8 @@ func Open(cfg Config) (*Store, error) {
 	s.spares.init(s)
 	s.replicas.init()
 	if err := s.openFolders(); err != nil {
-		s.remover.close()
 		for _, f := range s.folders {
+			f.remover.close()
 			f.unlock()
 		}
 		return nil, fmt.Errorf("open block store: %w", err)
@@ -82,7 +81,7 @@ func Open(cfg Config) (*Store, error) {
 
 func (s *Store) openFolders() error {
 	for _, path := range s.cfg.Folders {
-		f := &folder{path: filepath.Clean(path), fs: s.cfg.FS, logger: s.cfg.Logger, plenty: s.cfg.ReserveBytes + plentyExtents*s.cfg.ExtentBytes, remover: s.remover}
+		f := &folder{path: filepath.Clean(path), fs: s.cfg.FS, logger: s.cfg.Logger, plenty: s.cfg.ReserveBytes + plentyExtents*s.cfg.ExtentBytes, remover: newRemover()}
 		s.folders = append(s.folders, f)
 		err := s.openFolder(f)
 		if errors.Is(err, vfs.ErrLocked) {
@@ -157,7 +156,9 @@ func (s *Store) Close() error {
 	}
 	s.spares.close()
 	s.replicas.close()
-	s.remover.close()
+	for _, f := range s.folders {
+		f.remover.close()
+	}
 	s.mu.Lock()
 	var logs []*logState
 	for _, st := range s.mu.logs {
