@@ -252,3 +252,34 @@ func (c *kept) fullness() (least, most float64) {
 	}
 	return least, most
 }
+
+// A node that is off the list of an extent keeps its replica until each of the nodes that are to have one has answered that it does: one
+// of the list that cannot be asked may have lost its own.
+func TestReplicaStaysUntilAllOfListAnswer(t *testing.T) {
+	seed := runSeed(t)
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		c := newKept(t, 4, blobfs.Cluster{})
+		const extents = 20
+		for range extents {
+			c.putOn(rng, 3000, c.all, c.all[:3])
+		}
+		silent, spare := c.all[2], c.all[3]
+		cut := func(is bool) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.cut[[2]string{spare.member.ID, silent.member.ID}] = is
+		}
+		cut(true)
+		time.Sleep(3 * time.Hour)
+		if n := spare.store.Extents(); n != extents {
+			t.Errorf("%d of %d replicas are left though a node of their lists could not be asked", n, extents)
+		}
+		cut(false)
+		c.until(3*time.Hour, "trimmed", func() bool { return spare.store.Extents() == 0 })
+		if fewer, more := c.short(3); fewer+more > 0 {
+			t.Errorf("%d extents have fewer than three replicas, %d more", fewer, more)
+		}
+		noError(t, c.agreed())
+	})
+}

@@ -460,3 +460,42 @@ func TestSweepOfAbandonedThatIsNeeded(t *testing.T) {
 		}
 	})
 }
+
+// Garbage, of blobs and of logs, is left where it is until a node has known of it for SweepConfig.Warn, however many rounds find it meanwhile: a
+// reader that was given a blob's name shortly before it went from the roots may open it for so long.
+func TestSweepWarnsLongEnough(t *testing.T) {
+	inSweepWorld(t, func(t *testing.T, w *sweepWorld, _ []*sweptBlob) {
+		id := blobfs.NewID()
+		l, err := w.c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+		noError(t, err)
+		_, err = l.Append(t.Context(), []byte("something"))
+		noError(t, err)
+		noError(t, l.Close())
+		w.lists.mu.Lock()
+		delete(w.lists.files, "/logs/n1/"+id.String())
+		w.lists.mu.Unlock()
+		replicas := 0
+		for _, n := range w.c.all {
+			replicas += len(n.LogReplicas())
+		}
+
+		s := w.c.all[2].NewSweeper(w.catalog)
+		first, err := s.Round(t.Context())
+		noError(t, err)
+		if first.Warned != 6+replicas || replicas < 3 {
+			t.Errorf("first round: %+v, with %d replicas of a log", first, replicas)
+		}
+		known := time.Now()
+		const step = 10 * time.Second
+		for _, after := range []time.Duration{step, sweepTimes.Warn / 2, sweepTimes.Warn - step} {
+			time.Sleep(after - time.Since(known))
+			if r, err := s.Round(t.Context()); err != nil || r.Quarantined > 0 || r.Warned > 0 {
+				t.Errorf("%v after the warning: %+v, %v", time.Since(known), r, err)
+			}
+		}
+		time.Sleep(sweepTimes.Warn + step - time.Since(known))
+		if r, err := s.Round(t.Context()); err != nil || r.Quarantined != 6+replicas {
+			t.Errorf("%v after the warning: %+v, %v", time.Since(known), r, err)
+		}
+	})
+}
