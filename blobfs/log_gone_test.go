@@ -47,6 +47,7 @@ func TestReleasedLogGoes(t *testing.T) {
 		cfg.Lists, cfg.Logs.ExtentAge = l, age
 		c := newNodes(t, nodesConfig{n: 3, cluster: cfg, spare: age, virtual: true})
 		where := func(secret string) (found []string) {
+			synctest.Wait() // no file comes, goes or changes its name during the walk: time stands meanwhile
 			for _, n := range c.all {
 				for _, dir := range []string{"/a", "/b"} {
 					for _, name := range filesWith(t, n.fs, dir, []byte(secret)) {
