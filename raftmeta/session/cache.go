@@ -13,6 +13,8 @@ type cache struct {
 	bytesMax int64
 	// valid tells whether the session's lease holds now.
 	valid func() bool
+	// ended has a token if a Version has ended since it was last taken.
+	ended chan struct{}
 
 	// mu guards the fields in it.
 	mu struct {
@@ -23,6 +25,9 @@ type cache struct {
 		floor uint64
 		files map[string]api.File
 		bytes int64
+		// versions are those that were handed out and have not ended, by path. They stay when their file
+		// is evicted: the leader asks for it back all the same.
+		versions map[string]*Version
 		// fetches are the Gets under way, by path.
 		fetches map[string][]*fetch
 	}
@@ -31,6 +36,7 @@ type cache struct {
 // fetch is a Get under way.
 type fetch struct {
 	path string
+	hold bool // a Version is requested
 	// invalid is the number of the last CacheInvalid of the path since it began: an
 	// answer that was read before it is not kept, though it may come after it.
 	invalid uint64
@@ -38,8 +44,9 @@ type fetch struct {
 }
 
 func newCache(filesMax int, bytesMax int64, valid func() bool) *cache {
-	c := &cache{filesMax: filesMax, bytesMax: bytesMax, valid: valid}
+	c := &cache{filesMax: filesMax, bytesMax: bytesMax, valid: valid, ended: make(chan struct{}, 1)}
 	c.mu.files = make(map[string]api.File)
+	c.mu.versions = make(map[string]*Version)
 	c.mu.fetches = make(map[string][]*fetch)
 	return c
 }
@@ -58,6 +65,51 @@ func (c *cache) get(path string) (api.File, bool) {
 	return f, true
 }
 
+// getVersion is get with a Version of the file.
+func (c *cache) getVersion(path string) (api.File, *Version) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f, ok := c.mu.files[path]
+	if !ok || !c.valid() {
+		return api.File{}, nil
+	}
+	f.Data, f.Holders = slices.Clone(f.Data), slices.Clone(f.Holders)
+	return f, c.versionLocked(path)
+}
+
+// versionLocked returns the Version of a file that the session has leave to cache.
+func (c *cache) versionLocked(path string) *Version {
+	v := c.mu.versions[path]
+	if v == nil {
+		v = &Version{}
+		c.mu.versions[path] = v
+	}
+	return v
+}
+
+// endLocked ends the Version of a path.
+func (c *cache) endLocked(path string) {
+	v := c.mu.versions[path]
+	if v == nil {
+		return
+	}
+	v.over.Store(true)
+	delete(c.mu.versions, path)
+	select {
+	case c.ended <- struct{}{}:
+	default:
+	}
+}
+
+// emptyLocked drops all files and ends all Versions.
+func (c *cache) emptyLocked() {
+	clear(c.mu.files)
+	c.mu.bytes = 0
+	for path := range c.mu.versions {
+		c.endLocked(path)
+	}
+}
+
 // generation returns that of a file that is cached, as get does.
 func (c *cache) generation(path string) (uint64, bool) {
 	c.mu.RLock()
@@ -66,9 +118,9 @@ func (c *cache) generation(path string) (uint64, bool) {
 	return f.Generation, ok && c.valid()
 }
 
-// begin notes that a Get is made; the same fetch goes to finish.
-func (c *cache) begin(path string) *fetch {
-	t := &fetch{path: path}
+// begin records that a Get is made, for a Version if hold; the same fetch goes to finish.
+func (c *cache) begin(path string, hold bool) *fetch {
+	t := &fetch{path: path, hold: hold}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.fetches[path] = append(c.mu.fetches[path], t)
@@ -76,8 +128,8 @@ func (c *cache) begin(path string) *fetch {
 }
 
 // finish ends a fetch, and keeps the file if the answer gave leave and nothing has
-// taken it back since. f's memory stays the caller's.
-func (c *cache) finish(t *fetch, f *api.File, leave api.CacheLeave) {
+// taken it back since. It then returns a Version if the fetch is for one. f's memory stays the caller's.
+func (c *cache) finish(t *fetch, f *api.File, leave api.CacheLeave) (v *Version) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	left := slices.DeleteFunc(c.mu.fetches[t.path], func(o *fetch) bool { return o == t })
@@ -85,11 +137,14 @@ func (c *cache) finish(t *fetch, f *api.File, leave api.CacheLeave) {
 		delete(c.mu.fetches, t.path)
 	}
 	if f == nil || !leave.OK || t.dead || leave.Term != c.mu.term || leave.At < c.mu.floor || leave.At < t.invalid {
-		return
+		return nil
 	}
 	old, ok := c.mu.files[t.path]
 	if ok && old.Generation > f.Generation { // of a Get that was read later
-		return
+		return nil
+	}
+	if t.hold {
+		v = c.versionLocked(t.path)
 	}
 	c.dropLocked(t.path)
 	for path := range c.mu.files { // any: what is in use comes back
@@ -99,12 +154,13 @@ func (c *cache) finish(t *fetch, f *api.File, leave api.CacheLeave) {
 		c.dropLocked(path)
 	}
 	if c.filesMax <= 0 || size(f) > c.bytesMax {
-		return
+		return v
 	}
 	kept := *f
 	kept.Data, kept.Holders = slices.Clone(f.Data), slices.Clone(f.Holders)
 	c.mu.files[t.path] = kept
 	c.mu.bytes += size(&kept)
+	return v
 }
 
 // fileBytes is what a cached file costs beside its content.
@@ -124,6 +180,7 @@ func (c *cache) invalidate(path string, event uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.dropLocked(path)
+	c.endLocked(path)
 	for _, t := range c.mu.fetches[path] {
 		t.invalid = max(t.invalid, event)
 	}
@@ -133,8 +190,7 @@ func (c *cache) invalidate(path string, event uint64) {
 func (c *cache) empty(event uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	clear(c.mu.files)
-	c.mu.bytes = 0
+	c.emptyLocked()
 	c.mu.floor = max(c.mu.floor, event)
 }
 
@@ -142,8 +198,8 @@ func (c *cache) empty(event uint64) {
 func (c *cache) newTerm(term uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	clear(c.mu.files)
-	c.mu.bytes, c.mu.term, c.mu.floor = 0, term, 0
+	c.emptyLocked()
+	c.mu.term, c.mu.floor = term, 0
 	for _, all := range c.mu.fetches {
 		for _, t := range all {
 			t.dead = true

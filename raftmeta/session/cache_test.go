@@ -12,7 +12,7 @@ func TestCachedGeneration(t *testing.T) {
 	valid := true
 	c := newCache(10, 1<<20, func() bool { return valid })
 	c.newTerm(1)
-	c.finish(c.begin("/f"), &api.File{Stat: api.Stat{Path: "/f", Generation: 7}}, api.CacheLeave{OK: true, Term: 1, At: 1})
+	c.finish(c.begin("/f", false), &api.File{Stat: api.Stat{Path: "/f", Generation: 7}}, api.CacheLeave{OK: true, Term: 1, At: 1})
 	expect := func(what string, generation uint64, cached bool) {
 		t.Helper()
 		got, ok := c.generation("/f")
@@ -27,4 +27,66 @@ func TestCachedGeneration(t *testing.T) {
 	expect("with it again", 7, true)
 	c.invalidate("/f", 2)
 	expect("taken back", 0, false)
+}
+
+// S7: a Version outlives the eviction of its file, and nothing else that could let the file change unseen.
+func TestVersionEnds(t *testing.T) {
+	valid := true
+	c := newCache(1, 1<<20, func() bool { return valid })
+	c.newTerm(1)
+	at := uint64(0)
+	read := func(path string, leave api.CacheLeave) *Version {
+		f := api.File{Stat: api.Stat{Path: path, Generation: at}}
+		return c.finish(c.begin(path, true), &f, leave)
+	}
+	granted := func() api.CacheLeave { at++; return api.CacheLeave{OK: true, Term: 1, At: at} }
+	v := read("/f", granted())
+	if v == nil || !v.Current() {
+		t.Fatal("no Version of what may be cached")
+	}
+	if _, same := c.getVersion("/f"); same != v {
+		t.Error("two Versions of the same file")
+	}
+	read("/g", granted())
+	if _, again := c.getVersion("/f"); again != nil || !v.Current() {
+		t.Error("the file was to be evicted, and its Version not")
+	}
+	if read("/f", granted()) != v {
+		t.Error("two Versions of a file that was read again")
+	}
+	for what, end := range map[string]func(){
+		"invalidation": func() { at++; c.invalidate("/f", at) },
+		"lost events":  func() { at++; c.empty(at) },
+		"the lease":    func() { c.empty(0) },
+		"another term": func() { at = 0; c.newTerm(2); c.newTerm(1) },
+	} {
+		v := read("/f", granted())
+		select {
+		case <-c.ended:
+		default:
+		}
+		end()
+		if v.Current() {
+			t.Errorf("%s: the Version is current", what)
+		}
+		select {
+		case <-c.ended:
+		default:
+			t.Errorf("%s: nothing says that a Version has ended", what)
+		}
+	}
+	if v := read("/f", api.CacheLeave{}); v != nil {
+		t.Error("a Version of what may not be cached")
+	}
+	at++
+	fetch := c.begin("/f", true)
+	c.invalidate("/f", at+1)
+	if c.finish(fetch, &api.File{}, api.CacheLeave{OK: true, Term: 1, At: at}) != nil {
+		t.Error("a Version of what was taken back before it came")
+	}
+	read("/f", api.CacheLeave{OK: true, Term: 1, At: at + 2})
+	valid = false
+	if _, v := c.getVersion("/f"); v != nil {
+		t.Error("a Version without a lease")
+	}
 }

@@ -30,20 +30,23 @@ func (s *Session) Get(ctx context.Context, path string) (api.File, error) {
 	if f, ok := s.cache.get(path); ok {
 		return f, nil
 	}
-	t := s.cache.begin(path)
-	var kept *api.File
-	var f api.File
+	f, _, err := s.fetch(ctx, path, false)
+	return f, err
+}
+
+// fetch gets a file from the leader, and keeps it if that gives leave. It returns a Version then, if hold.
+func (s *Session) fetch(ctx context.Context, path string, hold bool) (f api.File, v *Version, err error) {
+	t := s.cache.begin(path, hold)
 	var leave api.CacheLeave
-	defer func() { s.cache.finish(t, kept, leave) }()
-	_, err := s.do(ctx, true, func(ctx context.Context, service api.Service) (err error) {
+	_, err = s.do(ctx, true, func(ctx context.Context, service api.Service) (err error) {
 		f, leave, err = service.Get(ctx, path, s.id)
 		return err
 	})
 	if err != nil {
-		return api.File{}, err
+		s.cache.finish(t, nil, api.CacheLeave{})
+		return api.File{}, nil, err
 	}
-	kept = &f
-	return f, nil
+	return f, s.cache.finish(t, &f, leave), nil
 }
 
 // Cached returns the generation of the file at path if the session has it in its cache

@@ -26,6 +26,7 @@
 //     (valid again), expired.
 //   - A Lock is held while the lease is. Its hold is one time of having it.
 //   - The cache holds files with the leader's leave. A fetch is a Get under way.
+//   - A Version is what a Get has read, as long as the leader must ask the session before it changes.
 //   - A Watcher is a queue of events of some paths.
 //
 // # The lease
@@ -98,4 +99,6 @@
 //	S5. A lock that was given up or released is free at the leader once that can be
 //	    reached, at the latest when the session ends.
 //	S6. After Close no goroutine is left.
+//	S7. While the lease holds and a Version is current, no change has returned that was made after what the
+//	    Version is of.
 package session

@@ -155,6 +155,9 @@ func (l *Lock) loseLocked() {
 	}
 }
 
+// Session returns the session that holds the lock.
+func (l *Lock) Session() *Session { return l.s }
+
 // Path returns the path of the lock's node.
 func (l *Lock) Path() string { return l.path }
 

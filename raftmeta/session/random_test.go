@@ -14,7 +14,7 @@ import (
 )
 
 // TestRandomSchedules runs clients whose clocks drift over links that lose, delay and
-// double, through partitions and failovers, and checks S1 and S2 at every moment.
+// double, through partitions and failovers, and checks S1, S2 and S7 at every moment.
 func TestRandomSchedules(t *testing.T) {
 	seed := testSeed(t)
 	runs := 100 * soak()
@@ -139,6 +139,7 @@ func (a *actor) run() {
 		for range 2 {
 			wg.Go(func() { a.reads(s) })
 		}
+		wg.Go(func() { a.holdsVersions(s) })
 		a.writes(s)
 		wg.Wait()
 		ctx, cancel = context.WithTimeout(context.Background(), time.Second)
@@ -198,6 +199,28 @@ func (a *actor) reads(s *Session) {
 		cancel()
 		if err == nil {
 			a.check(path, &f, least)
+		}
+		a.pause(30 * time.Millisecond)
+	}
+}
+
+// holdsVersions relies on Versions for as long as they are current.
+func (a *actor) holdsVersions(s *Session) {
+	for a.goesOn(s) {
+		path := a.path()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		f, v, err := s.GetVersion(ctx, path)
+		cancel()
+		for err == nil && v != nil && a.goesOn(s) {
+			written := a.written.of(path)
+			valid := s.Valid()
+			if !v.Current() {
+				break
+			}
+			if valid && f.Generation < written {
+				a.t.Errorf("%s: the Version of generation %d is current, and %d was written before", path, f.Generation, written)
+			}
+			time.Sleep(time.Millisecond)
 		}
 		a.pause(30 * time.Millisecond)
 	}
