@@ -250,7 +250,8 @@ func (n *Node) assignedWhole(ctx context.Context, tableID uint64, tablets int) b
 	return err == nil && whole && served && tablets <= 0
 }
 
-// alter changes the schema of the table that it is asked to.
+// alter changes the schema of the table that it is asked to. When it returns, no server reads or writes by the schema
+// before: see schemas (I15).
 func (n *Node) alter(ctx context.Context, a asked, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
 	var s *table.Schema
 	err := n.change(ctx, a, func(ctx context.Context) (err error) {
@@ -281,17 +282,7 @@ func (n *Node) alterNow(ctx context.Context, name string, edit func(*table.Schem
 	if err := n.catalog.saveTable(ctx, s, cut, gen); err != nil {
 		return nil, err
 	}
-	return s, n.tellServers(ctx, s)
-}
-
-// tellServers has the servers of a table's tablets take over its schema. One that does not answer
-// takes it over before it serves the tablet again, or when it hears of it from the lock service.
-func (n *Node) tellServers(ctx context.Context, s *table.Schema) error {
-	err := n.askServers(ctx, s, methodRefresh, func(e *wire.Encoder) { e.Uint(s.ID) }, nil)
-	if err != nil {
-		n.log.Warn("not all servers of a table have answered that they know of its change", "table", s.Name, "error", err)
-	}
-	return nil
+	return s, nil
 }
 
 func (n *Node) setFamily(c *rpc.Call) {
@@ -428,8 +419,8 @@ func (n *Node) dropTable(ctx context.Context, r *api.NamesRequest) (answer, erro
 	return nil, n.change(ctx, askedIn(ctx), func(ctx context.Context) error { return n.drop(ctx, r.Names[0]) })
 }
 
-// drop removes a table, as a change: it is gone when its schema is. The master removes the rows of
-// its tablets.
+// drop removes a table, as a change: it is gone when its schema is. Then no server acts on it: see schemas (I15).
+// The master removes the rows of its tablets.
 func (n *Node) drop(ctx context.Context, name string) error {
 	if isSystem(name) {
 		return api.ErrSystemTable
@@ -444,8 +435,8 @@ func (n *Node) drop(ctx context.Context, name string) error {
 	n.forgetGrants(ctx, s.ID)
 	n.forgetQuota(ctx, s.ID)
 	n.log.Info("table dropped", "table", name)
-	defer n.nudgeMaster(ctx)
-	return n.tellServers(ctx, s)
+	n.nudgeMaster(ctx)
+	return nil
 }
 
 func (n *Node) compactTable(ctx context.Context, r *api.NamesRequest) (answer, error) {

@@ -36,7 +36,7 @@ const (
 func (s *tabletServer) openBoth(ctx context.Context) (err error) {
 	n, b := s.n, s.n.cfg.budget()
 	cfg := tablet.Config{
-		Blobs: s.blobs, Metadata: s, Logger: n.log.With("part", "tablet"),
+		Blobs: s.blobs, Metadata: s, Schemas: s.schemas, Logger: n.log.With("part", "tablet"),
 		MemtablesBytesMax: b.memtables, CacheBytes: b.cache, RowReadBytesMax: b.message,
 		LargeReadBytes: b.large, CompactionMemory: b.compaction, LearnMemory: b.learn, LogBatchBytes: b.logBatch,
 		OnFailure: s.logFailed, Serving: s.serving,

@@ -23,7 +23,7 @@ func TestDocHasMethodsBetweenNodes(t *testing.T) {
 		formation.MethodHello: "map", formation.MethodPromise: "map", formation.MethodJoin: "map", methodWho: "",
 		methodHail: ofMaster, methodStartVoting: ofMaster, methodNudge: "",
 		methodHeld: "…, instance", methodLoad: "…, instance, key, generation", methodUnload: "…, instance, key",
-		methodSort: "…, instance, dead, log, start, end", methodRefresh: "table, id", methodCompact: "table, all",
+		methodSort: "…, instance, dead, log, start, end", methodCompact: "table, all",
 		methodTablets: "table, nil", methodSplit: "table, id, row", methodCompactOne: "table, id, all",
 		methodMerge: "…, instance, key, upper", methodMove: "key, node", methodUnite: "lower, upper", methodUnserved: "", methodOnBehalf: "method, user, generation, token, whence, params",
 		methodUsage: "id", methodQuota: "server, rates, tables, round?",

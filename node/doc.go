@@ -108,7 +108,7 @@
 //	followMembers    joinCluster      Close               remembers where nodes are
 //	tellLoad         joinCluster      Close               tells the others how full the disks are
 //	blobFleet        openStore        Close               tells the block store who the nodes are
-//	followSchemas    the tablet server with its lock      has tablets served by the schemas that there are
+//	renewSchemas     the tablet server with its lock      reads schemas that have changed, lets dropped tables go
 //	expectMetadata   the same                             begins METADATA's commit log when a node that has some is gone
 //	sweepStore       Start            Close               sweeps the block store while this node is master
 //	keepSession      Start            Close               opens a session after one that expired

@@ -141,7 +141,6 @@ var guards = allGuards(map[string]guard{
 	methodMove:       {},
 	methodUnite:      {},
 	methodUnserved:   {},
-	methodRefresh:    {},
 	methodCompact:    {},
 	methodTablets:    {},
 	methodUsage:      {},

@@ -123,7 +123,7 @@ var nodeMethods = strings.Fields(`
 	security.authority security.issuer security.renew
 	sweep.begin sweep.clear sweep.end sweep.extents sweep.judge sweep.judge_replicas sweep.pins sweep.replicas
 	sweep.revive
-	tablet.compact tablet.compact_one tablet.describe tablet.held tablet.load tablet.merge tablet.refresh
+	tablet.compact tablet.compact_one tablet.describe tablet.held tablet.load tablet.merge
 	tablet.sort_piece tablet.split tablet.unload tablet.usage
 `)
 

@@ -76,8 +76,6 @@ type Node struct {
 	// client finds tablets wherever they are, as any client does; rows are METADATA's.
 	client *client.Client
 	rows   *metaRows
-	// refreshing has a value while a schema is taken over.
-	refreshing chan struct{}
 	// sorting has a value for each piece of a dead server's log that is sorted here.
 	sorting chan struct{}
 	server  atomic.Pointer[tabletServer] // the last one; nil until there is one
@@ -130,7 +128,7 @@ func prepare(cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, log: cfg.Logger, started: time.Now(), done: make(chan struct{}), limits: table.DefaultLimits(), refreshing: make(chan struct{}, 1)}
+	n := &Node{cfg: cfg, log: cfg.Logger, started: time.Now(), done: make(chan struct{}), limits: table.DefaultLimits()}
 	n.results = newResultMemory(cfg.budget().results)
 	n.quotas.began, n.quotas.changed = n.started, make(chan chan struct{})
 	n.changing = make(chan struct{}, 1)

@@ -21,9 +21,6 @@ import (
 // What any node asks the servers of a table's tablets. Behind the table's name comes what is
 // named here.
 const (
-	// methodRefresh has a server take over the table's schema, or drop its tablets if there is no such
-	// table: the table's id.
-	methodRefresh = "tablet.refresh"
 	// methodCompact has it compact the table's tablets: whether all files.
 	methodCompact = "tablet.compact"
 	// methodTablets asks for what the table's tablets consist of, in the form of describe_table's.
@@ -36,7 +33,6 @@ const (
 )
 
 func (n *Node) handleTables() {
-	n.handleTable(methodRefresh, n.refreshTable)
 	n.handleTable(methodCompact, n.compactHere)
 	n.handleTable(methodTablets, n.describeHere)
 	n.handleTable(methodSplit, n.splitHere)
@@ -111,37 +107,6 @@ func (n *Node) nodesOf(ctx context.Context, tableID uint64) (nodes []string, err
 		}
 	})
 	return nodes, err
-}
-
-// refreshTable takes over what the lock service says of a table.
-func (n *Node) refreshTable(ctx context.Context, name string, d *wire.Decoder) (answer, error) {
-	id := d.Uint()
-	return nil, n.refresh(ctx, name, id)
-}
-
-// refresh is called by many, and none of them brings back what was read before another's change.
-func (n *Node) refresh(ctx context.Context, name string, id uint64) error {
-	select {
-	case n.refreshing <- struct{}{}:
-		defer func() { <-n.refreshing }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	s, _, err := n.catalog.schema(ctx, name)
-	tablets := n.tablets()
-	switch {
-	case errors.Is(err, api.ErrNoTable), err == nil && s.ID != id:
-		if served, ok := tablets.Tables()[name]; !ok || served != id {
-			return nil
-		}
-		err = tablets.DropTable(name)
-	case err == nil:
-		err = tablets.SetSchema(s)
-	}
-	if errors.Is(err, api.ErrNoTable) {
-		return nil
-	}
-	return err
 }
 
 func (n *Node) compactHere(ctx context.Context, name string, d *wire.Decoder) (answer, error) {
@@ -236,68 +201,27 @@ func (n *Node) tables(ctx context.Context) (map[uint64]string, error) {
 	return tables, nil
 }
 
-// schemaByID returns the schema of a table. The error says that there is no such table.
-func (n *Node) schemaByID(ctx context.Context, id uint64) (*table.Schema, error) {
-	if id == metadata.TableID {
-		return metadata.Schema(), nil
-	}
-	// One that is served here is mostly in the session's cache; a server may be given thousands of its tablets.
-	for name, served := range n.tablets().Tables() {
-		if served != id {
-			continue
-		}
-		if s, _, err := readSchema(ctx, n.meta.current(), name); err == nil && s.ID == id {
-			return s, nil
-		}
-	}
-	names, err := n.catalog.names(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		s, _, err := n.catalog.schema(ctx, name)
-		if err == nil && s.ID == id {
-			return s, nil
-		}
-	}
-	return nil, fmt.Errorf("there is no table with id %d", id)
-}
+// schemasRetry is the pause before schemas are read again that could not be.
+const schemasRetry = time.Second
 
-// schemasPeriod is how often the served tables' schemas are compared with the lock service's: the
-// files are in the session's cache, so that costs nothing.
-const schemasPeriod = time.Second
-
-// followSchemas keeps the schemas of the tables that are served true, also when whoever changed one
-// could not tell. It returns when the server's lock is lost or the node closes.
-func (s *tabletServer) followSchemas() {
-	tick := time.NewTicker(schemasPeriod)
-	defer tick.Stop()
-	seen, told := map[string]uint64{}, map[string]*once{}
+// renewSchemas reads the schemas of served tables again when they may have changed, and lets go of tables that were dropped,
+// though no request comes for them. It returns when the server's lock is lost or the node closes.
+func (s *tabletServer) renewSchemas() {
+	var failed once
+	var again <-chan time.Time
 	for {
 		select {
-		case <-tick.C:
+		case <-s.schemas.session.VersionsEnded():
+		case <-again:
 		case <-s.lock.Done():
 			return
 		case <-s.n.ctx.Done():
 			return
 		}
-		for name, id := range s.tablets.Tables() {
-			ctx, cancel := context.WithTimeout(s.n.ctx, schemasPeriod)
-			_, gen, err := readSchema(ctx, s.n.meta.current(), name)
-			if gen != seen[name] || errors.Is(err, api.ErrNoTable) {
-				if told[name] == nil {
-					told[name] = &once{}
-				}
-				err := s.n.refresh(ctx, name, id)
-				if lockServiceAway(err) || errors.Is(err, context.DeadlineExceeded) {
-					err = errors.New("the lock service does not answer") // told once, not in each form
-				}
-				if told[name].warn(s.n.log.With("table", name), "take over a table's schema; will try again", err); err == nil {
-					seen[name] = gen
-					delete(told, name)
-				}
-			}
-			cancel()
+		err := s.tablets.RenewSchemas(s.n.ctx)
+		failed.warn(s.n.log, "schemas not read; retrying", err)
+		if again = nil; err != nil {
+			again = time.After(schemasRetry)
 		}
 	}
 }

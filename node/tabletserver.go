@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client"
-	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/wire"
@@ -29,7 +27,9 @@ type tabletServer struct {
 	name string
 	lock *session.Lock
 	rows *metaRows
-	log  interface {
+	// schemas are those of users' tables.
+	schemas *schemas
+	log     interface {
 		Info(msg string, args ...any)
 		Warn(msg string, args ...any)
 	}
@@ -111,7 +111,7 @@ func (n *Node) openTabletServer(ctx context.Context, lock *session.Lock) error {
 		case <-opened:
 		}
 	})
-	s := &tabletServer{n: n, name: serverName(n.id(), lock.Generation()), lock: lock, rows: n.rows}
+	s := &tabletServer{n: n, name: serverName(n.id(), lock.Generation()), lock: lock, rows: n.rows, schemas: newSchemas(lock.Session())}
 	s.log = n.log.With("part", "tablet", "server", s.name)
 	s.mu.loading, s.mu.states = map[string]bool{}, map[uint64]*rowState{}
 	s.blobs = tablet.OnSpreadStore(n.store.Load(), s.name)
@@ -121,7 +121,7 @@ func (n *Node) openTabletServer(ctx context.Context, lock *session.Lock) error {
 	}
 	n.server.Store(s)
 	n.lent.from(s.tablets.LendCache)
-	n.background.Go(s.followSchemas)
+	n.background.Go(s.renewSchemas)
 	n.background.Go(s.expectMetadata)
 	return nil
 }
@@ -238,7 +238,7 @@ func (s *tabletServer) loadTaken(ctx context.Context, key []byte, row *metadata.
 		return err
 	}
 	start := time.Now()
-	if err := s.loadAs(ctx, l); err != nil && !(errors.Is(err, tablet.ErrServed) && s.has(row)) {
+	if err := s.of(row.Table).Load(ctx, *l); err != nil && !(errors.Is(err, tablet.ErrServed) && s.has(row)) {
 		s.forget(l.Meta.ID)
 		return err
 	}
@@ -252,33 +252,6 @@ var (
 	errServedByAnother = &rpc.Error{Code: rpc.CodeUnavailable, Message: "rows of the tablet are served here by another tablet", Retryable: true}
 	errSplittingOff    = &rpc.Error{Code: rpc.CodeUnavailable, Message: "the tablet is being split off here", Retryable: true}
 )
-
-// loadAs loads a tablet and has it served by its table's schema, though that was changed meanwhile. What is served still of
-// a dropped table by that name goes first.
-func (s *tabletServer) loadAs(ctx context.Context, l *tablet.Load) error {
-	err := s.of(l.Meta.Table).Load(ctx, *l)
-	if l.Meta.Table == metadata.TableID {
-		return err
-	}
-	if errors.Is(err, tablet.ErrOtherTable) {
-		if id, ok := s.tablets.Tables()[l.Schema.Name]; ok && id != l.Meta.Table {
-			err = errors.Join(err, s.n.refresh(ctx, l.Schema.Name, id))
-		}
-		return err // the next order finds its place free
-	}
-	if err != nil {
-		return err
-	}
-	// Whoever changes the schema from now on finds the tablet.
-	now, _, err := readSchema(ctx, s.n.meta.current(), l.Schema.Name)
-	if err == nil && !reflect.DeepEqual(now, l.Schema) {
-		err = s.n.refresh(ctx, l.Schema.Name, l.Meta.Table)
-	}
-	if err != nil && !errors.Is(err, api.ErrNoTable) { // followSchemas sees that it was dropped
-		s.log.Warn("see whether the schema of a tablet that was loaded has changed", "table", l.Schema.Name, "error", err)
-	}
-	return nil
-}
 
 // begin has nobody else load or unload a tablet until end.
 func (s *tabletServer) begin(key []byte) bool {
@@ -332,11 +305,13 @@ func (s *tabletServer) prepare(ctx context.Context, row *metadata.Row) (*tablet.
 	if err := s.narrow(ctx, row, m); err != nil {
 		return nil, err
 	}
-	schema, err := s.n.schemaByID(ctx, row.Table)
-	if err != nil {
-		return nil, err
+	l := &tablet.Load{Meta: m, Gen: row.Generation, Schema: metadata.Schema(), Vital: true}
+	if row.Table != metadata.TableID {
+		if l.Schema, l.Version, err = s.schemas.byID(ctx, row.Table); err != nil {
+			return nil, err
+		}
+		l.Vital = false
 	}
-	l := &tablet.Load{Meta: m, Gen: row.Generation, Schema: schema, Vital: row.Table == metadata.TableID}
 	for _, server := range row.Recoveries {
 		if row.Table != metadata.TableID && planted.On(planted.LoadWithoutRuns) {
 			break

@@ -50,11 +50,11 @@ func (s *Sight) family(index int) bool {
 var ErrWouldWait = errors.New("rights are to be asked for")
 
 // ErrAccessChanged means that an Access did not hold any more when a scan, or a read of
-// several rows, had ended: what was emitted is not to be given out.
-var ErrAccessChanged = errors.New("rights have changed during the read")
+// several rows, had ended, or that the table's schema had changed: what was emitted is not to be given out.
+var ErrAccessChanged = errors.New("rights or the schema have changed during the read")
 
-// errChanged has an operation begin again, since its Access does not hold any more.
-var errChanged = errors.New("rights have changed")
+// errChanged has an operation begin again, because its Access does not hold any more or its schema is not current.
+var errChanged = errors.New("rights or the schema have changed")
 
 // For is a server as one caller may use it.
 type For struct {

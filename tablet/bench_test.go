@@ -19,6 +19,9 @@ func benchEnv(b *testing.B, cfg Config, n int) *env {
 	e.close()
 	e.extent = 64 << 20
 	e.open()
+	for _, t := range e.allTablets() {
+		t.schema.Store(newSchema(e.schema, &fakeVersion{generation: 1})) // as in a cluster
+	}
 	value := make([]byte, 100)
 	for i := range n {
 		e.mustApply(fmt.Sprintf("row%06d", i), table.Set("f", []byte("q"), 1, value))

@@ -115,6 +115,8 @@ type Metadata interface {
 type Config struct {
 	Blobs    Blobs
 	Metadata Metadata
+	// Schemas is asked for the schema of a table when its Version is not current any more. Nil: no Load has a Version.
+	Schemas Schemas
 
 	// NewTabletID returns an id that no tablet has had. Only splits need it.
 	NewTabletID func(ctx context.Context) (uint64, error)

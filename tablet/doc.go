@@ -59,6 +59,11 @@
 // write that finds the server's lease gone when it is durable is answered with an
 // UnsureError.
 //
+// So is the Version of the schema by which an operation is done, after Serving. If it is not current any more, the schema is
+// read again from Config.Schemas: an operation that has not begun waits for that, a read is made again, and a write that is durable
+// is acknowledged if the families that it wrote are there still, else answered with an UnsureError. A table that was
+// dropped is not served from then on (I15).
+//
 // # Compactions
 //
 // A minor compaction writes frozen memtables as one file per locality group. It lets
@@ -152,4 +157,6 @@
 //	    so the redo point by which its log is read again is the one in use.
 //	T10. Deletions are dropped only by a compaction that has all older entries of what they
 //	    cover: while a family has entries in two groups, only by one of both.
+//	T11. The schemas by which a tablet is compacted succeed each other in the order of their changes, and what a compaction
+//	    takes in was written by the one that it goes by, or an earlier one.
 package tablet

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
 )
 
@@ -69,8 +71,17 @@ func TestDropWhileSplitOrMerged(t *testing.T) {
 	}
 }
 
-// TestTableOfSameName: a tablet is not served beside those of a dropped table by the same name: their rows would be the
-// new table's.
+// fakeVersion is a Version that the test ends.
+type fakeVersion struct {
+	generation uint64
+	over       atomic.Bool
+}
+
+func (v *fakeVersion) Current() bool      { return !v.over.Load() }
+func (v *fakeVersion) Generation() uint64 { return v.generation }
+
+// TestTableOfSameName: tablets of two tables by the same name are not served side by side: those of the dropped table go,
+// or do not come.
 func TestTableOfSameName(t *testing.T) {
 	ctx := context.Background()
 	f := newFleet(t, Config{}, 1, "f:")
@@ -78,18 +89,21 @@ func TestTableOfSameName(t *testing.T) {
 	fillRows(t, s.Server, 3)
 	again := *f.schema
 	again.ID = 77
-	load := Load{Meta: &Meta{ID: 900, Table: 77, LastMajor: time.Now()}, Gen: 1, Schema: &again}
-	if err := s.Load(ctx, load); !errors.Is(err, ErrOtherTable) {
-		t.Errorf("load beside the dropped table's: %v", err)
-	}
-	if s.Has(77, nil) {
-		t.Error("the server says that it has the tablet")
-	}
-	if err := s.DropTable(testTable); err != nil {
-		t.Fatal(err)
-	}
+	load := Load{Meta: &Meta{ID: 900, Table: 77, LastMajor: time.Now()}, Gen: 1, Schema: &again, Version: &fakeVersion{generation: 2}}
 	if err := s.Load(ctx, load); err != nil || !s.Has(77, nil) {
-		t.Errorf("load when the dropped table's is gone: %v", err)
+		t.Errorf("load of the table that has the name now: %v", err)
+	}
+	if s.Has(1, nil) {
+		t.Error("the tablet of the dropped table is served still")
+	}
+	if n := s.memtables.Load(); n != 0 {
+		t.Errorf("%d bytes of the dropped table's memtables are left", n)
+	}
+	third := *f.schema
+	third.ID = 55
+	late := Load{Meta: &Meta{ID: 901, Table: 55, LastMajor: time.Now()}, Gen: 1, Schema: &third, Version: &fakeVersion{generation: 1}}
+	if err := s.Load(ctx, late); !errors.Is(err, api.ErrNoTable) || s.Has(55, nil) || !s.Has(77, nil) {
+		t.Errorf("load of a tablet of a dropped table: %v", err)
 	}
 }
 

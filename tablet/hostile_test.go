@@ -211,7 +211,7 @@ func TestCompactSecondReading(t *testing.T) {
 		{"empty", func(s *listSource) { s.entries = nil }, errColumnChanged},
 		{"another", func(s *listSource) { s.at++ }, errColumnChanged},
 	} {
-		sc := newSchema(testSchema(t, "f:versions=100"))
+		sc := newSchema(testSchema(t, "f:versions=100"), nil)
 		f := &sc.families[0]
 		column := ikey.AppendColumn(ikey.AppendFamily(ikey.AppendRow(nil, []byte("r")), f.Name, f.ID), []byte("q"))
 		src := &listSource{seek: tc.seek, entries: []heldEntry{{

@@ -15,6 +15,8 @@ type Load struct {
 	Meta   *Meta
 	Gen    uint64 // generation of Meta in Metadata
 	Schema *table.Schema
+	// Version is that of Schema. Nil: the schema changes by SetSchema alone.
+	Version Version
 
 	// Vital tells that writes are never held back for want of memory: those of METADATA are
 	// small, and what makes memory free waits for them. And all files of the tablet are vital to the block store, not
@@ -58,7 +60,8 @@ var ErrServed = errors.New("tablet is served already")
 // Load opens a tablet's files, takes in what the runs have of it and begins to serve
 // it. Its entries get sequence numbers above all that it has, and its server
 // timestamps go on above the last, whatever the clock says (I8). What came from the
-// runs is written out at once, which OnRecovered tells of. Errors: ErrServed, ErrOtherTable, ErrClosed, those of
+// runs is written out at once, which OnRecovered tells of. Errors: ErrServed, api.ErrNoTable if a
+// later table has the name, ErrClosed, those of
 // the runs, a *sstable.CorruptError or *blobfs.CorruptError.
 func (s *Server) Load(ctx context.Context, l Load) error {
 	if err := s.BeginLog(ctx); err != nil {

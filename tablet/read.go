@@ -89,7 +89,7 @@ func (as For) ReadRow(ctx context.Context, tableName string, row []byte, f *tabl
 	r.begin(as)
 	r.answers, r.rows.yields = true, true
 	for {
-		t, err := s.tabletOf(tableName, row)
+		t, err := as.tabletOf(ctx, tableName, row)
 		if err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ func (r *reader) readRow(ctx context.Context, t *Tablet, row []byte, f *table.Pr
 		rs.keepEntries(r.row)
 	}
 	if err == nil && r.answers {
-		if err = t.server.provable(); err == nil && changed(r.access) {
+		if err = t.server.provable(); err == nil && (changed(r.access) || !rs.schema.current()) {
 			err = errChanged
 		}
 	}
@@ -213,14 +213,15 @@ func (rg *Range) passed(key []byte) bool { return rg.End != nil && string(key) >
 // A scan that comes to a row which is not served here ends with api.ErrNotServing and
 // that row as next: what was emitted before is all that there is before it.
 func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Program, most *Most, emit Emit) (next []byte, err error) {
+	var sc *schema // of the first tablet: while it is current it is that of all
 	if as.a != nil {
 		as.a.Begin()
-		defer func() {
-			if (err == nil || errors.Is(err, api.ErrNotServing)) && !as.a.Holds() {
-				next, err = nil, ErrAccessChanged
-			}
-		}()
 	}
+	defer func() {
+		if (err == nil || errors.Is(err, api.ErrNotServing)) && (changed(as.a) || sc != nil && !sc.current()) {
+			next, err = nil, ErrAccessChanged
+		}
+	}()
 	s := as.s
 	s.stats.scans.Add(1)
 	r := readerPool.Get().(*reader)
@@ -238,7 +239,7 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 		if passed && (most.over() || most != nil && r.eval.Tired()) {
 			return rg.Start, nil
 		}
-		t, err := s.tabletOf(tableName, rg.Start)
+		t, err := as.tabletOf(ctx, tableName, rg.Start)
 		if errors.Is(err, api.ErrNotServing) {
 			if most != nil {
 				most.Inside = inside
@@ -251,6 +252,9 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 		next, err := r.scan(ctx, t, rg, f, most, emit)
 		if err == errGone && ctx.Err() == nil {
 			continue // nothing was read, and what is served in its place is in the tables
+		}
+		if sc == nil && err != errGone {
+			sc = r.rows.schema
 		}
 		if lacksRoom(err) {
 			if err = r.rows.awaitRoom(ctx); err == nil {

@@ -22,6 +22,7 @@ func (as For) ReadRows(ctx context.Context, tableName string, keys [][]byte, f *
 		return 0, nil
 	}
 	s := as.s
+	var sc *schema // of the first tablet: while it is current it is that of all
 	if as.a != nil {
 		as.a.Begin()
 	}
@@ -37,12 +38,15 @@ func (as For) ReadRows(ctx context.Context, tableName string, keys [][]byte, f *
 		if err := s.limits.CheckRowKey(keys[at]); err != nil {
 			return at, err
 		}
-		t, err := s.tabletOf(tableName, keys[at])
+		t, err := as.tabletOf(ctx, tableName, keys[at])
 		if err != nil {
 			return at, err
 		}
 		n, err := r.readRowsOf(ctx, t, keys, at, f, emit)
 		at += n
+		if sc == nil && err != errGone {
+			sc = r.rows.schema
+		}
 		if lacksRoom(err) {
 			err = r.rows.awaitRoom(ctx)
 		}
@@ -50,10 +54,14 @@ func (as For) ReadRows(ctx context.Context, tableName string, keys [][]byte, f *
 			return at, err
 		}
 	}
-	if at = len(keys) - 1; changed(as.a) {
+	at = len(keys) - 1
+	if err := s.provable(); err != nil {
+		return at, err
+	}
+	if changed(as.a) || !sc.current() {
 		return at, ErrAccessChanged
 	}
-	return at, s.provable()
+	return at, nil
 }
 
 // adjacentTries is how often it is tried to read rows as a scan, which costs a seek in each file, and is paid

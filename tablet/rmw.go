@@ -180,7 +180,7 @@ func (as For) modifyStamped(ctx context.Context, tableName string, row []byte, d
 		return 0, err
 	}
 	for since := (time.Time{}); ; {
-		t, err := s.tabletOf(tableName, row)
+		t, err := as.tabletOf(ctx, tableName, row)
 		if err != nil {
 			return 0, err
 		}
@@ -210,6 +210,7 @@ func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, decide func(*
 		l.unlockAlone()
 		return 0, errHalted
 	}
+	sc := t.schema.Load()
 	floor := t.stampFloor() // the commit's timestamp is no lower, even if the clock goes back
 	if as.a != nil {
 		as.a.Begin()
@@ -221,7 +222,6 @@ func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, decide func(*
 	if as.turns != nil {
 		as.turns.End()
 	}
-	sc := t.schema.Load()
 	admitted := err == nil && len(rm.Mutations) > 0
 	if admitted {
 		if rm, err = s.checked(sc, rm, as.a); err == nil {
@@ -229,7 +229,7 @@ func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, decide func(*
 		}
 		admitted = err == nil
 	}
-	if err == nil && changed(as.a) {
+	if err == nil && (changed(as.a) || t.schema.Load() != sc) { // what was read was read by the schema at hand
 		err = errChanged
 	}
 	if err != nil || !admitted {
@@ -239,6 +239,9 @@ func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, decide func(*
 		l.unlockAlone()
 		if err == nil {
 			err = s.provable()
+		}
+		if err == nil && !sc.current() { // after provable
+			err = errChanged
 		}
 		return 0, err
 	}

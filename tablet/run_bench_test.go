@@ -68,7 +68,7 @@ func writeBenchLog(b *testing.B, blobs Blobs, id blobfs.ID, size int) (bytes int
 		b.Fatal(err)
 	}
 	log := commitlog.New(w, 1, commitlog.Config{BatchBytesMax: 256 << 10})
-	s := newSchema(testSchema(b, "f:"))
+	s := newSchema(testSchema(b, "f:"), nil)
 	rng := rand.New(rand.NewPCG(1, 1))
 	value := make([]byte, size)
 	for log.Stats().Bytes < 64<<20 {

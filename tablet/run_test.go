@@ -39,7 +39,7 @@ func writeRunLog(t testing.TB, c *runNodes, rng *rand.Rand) *runLog {
 		t.Fatal(err)
 	}
 	log := commitlog.New(w, 1+rng.Uint64N(1000), commitlog.Config{BatchBytesMax: 1 << (10 + rng.IntN(8))})
-	s := newSchema(testSchema(t, "f:", "g:"))
+	s := newSchema(testSchema(t, "f:", "g:"), nil)
 	clock := int64(1_000_000)
 	stamp := stampFunc(func() int64 { clock += 1 + rng.Int64N(3); return clock })
 	tables := []uint64{1, 16, 17, 1 << 40}
@@ -449,7 +449,7 @@ func (p *payloads) Append(_ context.Context, b []byte) (int64, error) {
 }
 
 func appendRunBody(t testing.TB, row string, value []byte) []byte {
-	body, _, _, err := appendBody(nil, newSchema(testSchema(t, "f:")), &table.RowMutation{Row: []byte(row), Mutations: []table.Mutation{table.Set("f", []byte("q"), 7, value)}})
+	body, _, _, err := appendBody(nil, newSchema(testSchema(t, "f:"), nil), &table.RowMutation{Row: []byte(row), Mutations: []table.Mutation{table.Set("f", []byte("q"), 7, value)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 // schema is a table's schema in the form that the hot paths want. It never changes.
 type schema struct {
 	table    *table.Schema
+	version  Version  // nil: current until SetSchema
 	families []family // in the order of names, as in table
 	inMemory []string // names of groups
 }
@@ -19,8 +20,8 @@ type family struct {
 	policy policy
 }
 
-func newSchema(t *table.Schema) *schema {
-	s := &schema{table: t, families: make([]family, len(t.Families))}
+func newSchema(t *table.Schema, v Version) *schema {
+	s := &schema{table: t, version: v, families: make([]family, len(t.Families))}
 	for i := range t.Families {
 		s.families[i] = family{Family: t.Families[i], index: i, policy: newPolicy(&t.Families[i].GC)}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -95,8 +94,14 @@ type oldLog struct {
 
 // served is the tablets of one table, in the order of their ranges.
 type served struct {
-	id      uint64
-	tablets []*Tablet
+	id       uint64
+	tablets  []*Tablet
+	renewing chan struct{} // has a value while the schema is read; the same for all of a table's
+}
+
+// with returns sv with other tablets.
+func (sv *served) with(tablets []*Tablet) *served {
+	return &served{id: sv.id, tablets: tablets, renewing: sv.renewing}
 }
 
 // Open recovers the tablets from their files and the commit logs that it finds,
@@ -215,7 +220,7 @@ func (s *Server) AddTablet(ctx context.Context, l Load) error {
 func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 	t := s.newChild(l.Meta, l.Gen)
 	t.vital = l.Vital
-	t.schema.Store(newSchema(l.Schema))
+	t.schema.Store(newSchema(l.Schema, l.Version))
 	v := &view{active: t.mem}
 	v.hold()
 	for _, gm := range l.Meta.Groups {
@@ -246,19 +251,21 @@ func (s *Server) newChild(m *Meta, gen uint64) *Tablet {
 	return t
 }
 
-// ErrOtherTable means that tablets of another table by that name, which was dropped, are served still: see DropTable.
-var ErrOtherTable = errors.New("tablets of a dropped table by that name are served still, of the table with id")
-
-// register makes a tablet reachable under its table's name. The error is ErrServed or ErrOtherTable.
+// register makes a tablet reachable under its table's name. Of two tables by that name one was dropped: if it is the
+// other, its tablets go. Errors: ErrServed, api.ErrNoTable if it is the tablet's.
 func (s *Server) register(name string, t *Tablet) (err error) {
+	var dropped *served
 	s.changeTables(func(m map[string]*served) {
-		n := &served{id: t.table}
-		if old := m[name]; old != nil && len(old.tablets) > 0 {
-			if old.id != t.table {
-				err = fmt.Errorf("tablet %d of table %d: %w: %d", t.id, t.table, ErrOtherTable, old.id)
-				return
-			}
-			n.tablets = slices.Clone(old.tablets)
+		n := &served{id: t.table, renewing: make(chan struct{}, 1)}
+		old := m[name]
+		switch {
+		case old != nil && old.id == t.table:
+			n = old.with(slices.Clone(old.tablets))
+		case old != nil && len(old.tablets) > 0 && !t.schema.Load().follows(old.tablets[0].schema.Load()):
+			err = fmt.Errorf("tablet %d of table %d, whose name is that of table %d now: %w", t.id, t.table, old.id, api.ErrNoTable)
+			return
+		default:
+			dropped = old
 		}
 		at, same := slices.BinarySearchFunc(n.tablets, t, func(a, b *Tablet) int {
 			return compareEnds(a.end, b.end)
@@ -268,18 +275,15 @@ func (s *Server) register(name string, t *Tablet) (err error) {
 			err = fmt.Errorf("tablet %d: %w", t.id, ErrServed)
 			return
 		}
-		if len(n.tablets) > 0 { // one schema for all of a table, if it is one: what is made of it is kept by it
-			if other := n.tablets[0].schema.Load(); reflect.DeepEqual(other.table, t.schema.Load().table) {
-				t.schema.Store(other)
-			}
-		}
+		n.agree(t)
 		n.tablets = slices.Insert(n.tablets, at, t)
 		m[name] = n
 	})
-	if err == nil {
-		s.mergeQueue.add(t)
+	if err != nil {
+		return err
 	}
-	return err
+	s.mergeQueue.add(t)
+	return s.discardTable(dropped)
 }
 
 // exchange puts tablets that have the same rows in the place of others, for operations
@@ -292,9 +296,13 @@ func (s *Server) exchange(old, fresh []*Tablet) (done bool) {
 				continue
 			}
 			for _, t := range fresh { // under the lock, so that no change of schema is missed
-				t.schema.Store(old[0].schema.Load())
+				for _, o := range old {
+					if sc, now := o.schema.Load(), t.schema.Load(); now == nil || sc != now && sc.follows(now) {
+						t.schema.Store(sc)
+					}
+				}
 			}
-			m[name] = &served{id: sv.id, tablets: slices.Replace(slices.Clone(sv.tablets), at, at+len(old), fresh...)}
+			m[name] = sv.with(slices.Replace(slices.Clone(sv.tablets), at, at+len(old), fresh...))
 			done = true
 		}
 	})
@@ -306,7 +314,7 @@ func (s *Server) unregister(t *Tablet) {
 	s.changeTables(func(m map[string]*served) {
 		for name, sv := range m {
 			if at := slices.Index(sv.tablets, t); at >= 0 {
-				m[name] = &served{id: sv.id, tablets: slices.Delete(slices.Clone(sv.tablets), at, at+1)}
+				m[name] = sv.with(slices.Delete(slices.Clone(sv.tablets), at, at+1))
 			}
 		}
 	})
@@ -351,21 +359,38 @@ func (s *Server) changeTables(change func(m map[string]*served)) {
 	s.tables.Store(&m)
 }
 
-// tabletOf returns the tablet of a row for an operation that begins. The error is
-// api.ErrNoTable, api.ErrNotServing or Config.Serving's.
-func (s *Server) tabletOf(tableName string, row []byte) (*Tablet, error) {
-	if err := s.provable(); err != nil {
+// tabletOf returns the tablet of a row for an operation that begins, when the schema of its table is known to be
+// current. Errors: api.ErrNoTable, api.ErrNotServing, those of renewSchema, Config.Serving's.
+func (as For) tabletOf(ctx context.Context, tableName string, row []byte) (*Tablet, error) {
+	for {
+		t, err := as.tabletNow(tableName, row)
+		if err != errStale {
+			return t, err
+		}
+		if err := as.s.renewSchema(ctx, tableName); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// tabletNow is tabletOf without waiting: the error is errStale if the schema has to be read first.
+func (as For) tabletNow(tableName string, row []byte) (*Tablet, error) {
+	if err := as.s.provable(); err != nil {
 		return nil, err
 	}
-	sv, err := s.servedOf(tableName)
+	sv, err := as.s.servedOf(tableName)
 	if err != nil {
 		return nil, err
 	}
-	if t := sv.at(row); t != nil {
-		t.load.note(row)
-		return t, nil
+	t := sv.at(row)
+	if t == nil {
+		return nil, fmt.Errorf("table %q, row %.64q: %w", tableName, row, api.ErrNotServing)
 	}
-	return nil, fmt.Errorf("table %q, row %.64q: %w", tableName, row, api.ErrNotServing)
+	if !t.schema.Load().current() {
+		return nil, errStale
+	}
+	t.load.note(row)
+	return t, nil
 }
 
 // at returns the tablet that holds row, or nil.
@@ -440,7 +465,7 @@ func (s *Server) SetSchema(sc *table.Schema) error {
 	if err != nil {
 		return err
 	}
-	compiled := newSchema(sc)
+	compiled := newSchema(sc, nil)
 	for _, t := range tablets {
 		t.unpinOthers(t.schema.Swap(compiled))
 	}
@@ -451,13 +476,29 @@ func (s *Server) SetSchema(sc *table.Schema) error {
 // them have ended. Its metadata must be gone already. It waits neither for writes under way, which get api.ErrNotServing if they
 // come through, nor for changes of metadata: it is what makes space on full disks. Errors: api.ErrNoTable, ErrClosed.
 func (s *Server) DropTable(tableName string) error {
+	sv := (*s.tables.Load())[tableName]
+	if sv == nil {
+		return fmt.Errorf("table %q: %w", tableName, api.ErrNoTable)
+	}
+	return s.dropTable(tableName, sv.id)
+}
+
+// dropTable is DropTable for the table with that id, unless it is not served any more.
+func (s *Server) dropTable(tableName string, id uint64) error {
 	var dropped *served
 	s.changeTables(func(m map[string]*served) {
-		dropped = m[tableName]
-		delete(m, tableName)
+		if sv := m[tableName]; sv != nil && sv.id == id {
+			dropped = sv
+			delete(m, tableName)
+		}
 	})
-	if dropped == nil {
-		return fmt.Errorf("table %q: %w", tableName, api.ErrNoTable)
+	return s.discardTable(dropped)
+}
+
+// discardTable lets go of tablets of a dropped table that are not reachable any more; nil is none.
+func (s *Server) discardTable(dropped *served) error {
+	if dropped == nil || len(dropped.tablets) == 0 {
+		return nil
 	}
 	for _, t := range dropped.tablets {
 		t.drop()

@@ -63,7 +63,7 @@ func TestSplitWantedByLoad(t *testing.T) {
 					t.Fatalf("after %d periods: %+v", period, *got)
 				}
 				for i := range 40_000 { // as operations do that find the tablet
-					if _, err := e.tabletOf(testTable, []byte(c.row(i))); err != nil {
+					if _, err := e.For(nil).tabletNow(testTable, []byte(c.row(i))); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -87,7 +87,7 @@ func TestSplitWantedByLoad(t *testing.T) {
 		e, got := wantedEnv(t, Config{SplitOps: 1000})
 		for period := range 10 {
 			for i := range 40_000 * (period % busyPeriods) {
-				if _, err := e.tabletOf(testTable, fmt.Appendf(nil, "row%03d", i%1000)); err != nil {
+				if _, err := e.For(nil).tabletNow(testTable, fmt.Appendf(nil, "row%03d", i%1000)); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -17,6 +17,7 @@ type write struct {
 	commit  commitlog.Commit
 	server  *Server
 	tablet  *Tablet
+	schema  *schema // by which the mutation was checked and coded
 	latch   *latch
 	alone   *alone // of a read-modify-write, which holds the latch alone
 	charged int64
@@ -47,7 +48,7 @@ var writePool = sync.Pool{New: func() any { return new(write) }}
 func (as For) Apply(tableName string, rm *table.RowMutation, done func(timestamp int64, err error)) {
 	s := as.s
 	for since := (time.Time{}); ; {
-		t, err := s.tabletOf(tableName, rm.Row)
+		t, err := as.tabletOf(context.Background(), tableName, rm.Row)
 		if err == nil {
 			err = as.applyTo(t, rm, done)
 		}
@@ -100,7 +101,7 @@ func (as For) applyTo(t *Tablet, rm *table.RowMutation, done func(timestamp int6
 // the commit log or for rights. Otherwise it does nothing and returns false.
 func (as For) ApplyNow(tableName string, rm *table.RowMutation, done func(timestamp int64, err error)) bool {
 	s := as.s
-	t, err := s.tabletOf(tableName, rm.Row)
+	t, err := as.tabletNow(tableName, rm.Row)
 	var sc *schema
 	if err == nil {
 		sc = t.schema.Load()
@@ -109,7 +110,7 @@ func (as For) ApplyNow(tableName string, rm *table.RowMutation, done func(timest
 		}
 		rm, err = s.checked(sc, rm, as.a)
 	}
-	if err == ErrWouldWait {
+	if err == ErrWouldWait || err == errStale {
 		return false
 	}
 	if err != nil {
@@ -147,7 +148,7 @@ func (s *Server) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *
 	if w.commit.Done == nil {
 		w.commit.Done = w.finish // once: a method value costs an allocation
 	}
-	w.server, w.tablet, w.latch, w.alone, w.done = s, t, l, alone, done
+	w.server, w.tablet, w.schema, w.latch, w.alone, w.done = s, t, sc, l, alone, done
 	w.charged = s.chargeBytes(rm)
 	body, ops, needTime, err := appendBody(w.commit.Body[:0], sc, rm)
 	w.commit.Body, w.commit.Ops = body, ops
@@ -172,20 +173,34 @@ func (w *write) finish(c *commitlog.Commit, err error) {
 	if err == nil {
 		if cause := w.server.provable(); cause != nil {
 			err = &UnsureError{Cause: cause}
+		} else if !w.schema.current() { // after provable
+			w.release()
+			go w.settle() // one for each write in flight at most, whose number rpc bounds
+			return
 		}
 	}
 	w.answer(closedError(err))
 }
 
 func (w *write) answer(err error) {
+	w.release()
+	w.end(err)
+}
+
+// release lets go of the row and of the memory that the write was charged.
+func (w *write) release() {
 	if w.alone != nil {
 		w.latch.unlockAlone()
 	} else {
 		w.latch.unlockShared()
 	}
 	w.server.uncharge(w.charged)
+}
+
+// end gives the answer, after release.
+func (w *write) end(err error) {
 	done, time := w.done, w.commit.Time
-	w.server, w.tablet, w.latch, w.done, w.alone = nil, nil, nil, nil, nil
+	w.server, w.tablet, w.schema, w.latch, w.done, w.alone = nil, nil, nil, nil, nil, nil
 	if cap(w.commit.Body) > bodyKeepMax {
 		w.commit.Body = nil
 	}

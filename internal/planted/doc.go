@@ -42,4 +42,6 @@ const (
 	IncrementAgain Bug = "increment-again"
 	// CacheForEver: a client never forgets where a tablet was.
 	CacheForEver Bug = "cache-for-ever"
+	// SchemaNotChecked: a tablet server goes by the schema that it has, whatever became of the table.
+	SchemaNotChecked Bug = "schema-not-checked"
 )

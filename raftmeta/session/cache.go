@@ -74,14 +74,14 @@ func (c *cache) getVersion(path string) (api.File, *Version) {
 		return api.File{}, nil
 	}
 	f.Data, f.Holders = slices.Clone(f.Data), slices.Clone(f.Holders)
-	return f, c.versionLocked(path)
+	return f, c.versionLocked(path, f.Generation)
 }
 
 // versionLocked returns the Version of a file that the session has leave to cache.
-func (c *cache) versionLocked(path string) *Version {
+func (c *cache) versionLocked(path string, generation uint64) *Version {
 	v := c.mu.versions[path]
 	if v == nil {
-		v = &Version{}
+		v = &Version{generation: generation}
 		c.mu.versions[path] = v
 	}
 	return v
@@ -144,7 +144,7 @@ func (c *cache) finish(t *fetch, f *api.File, leave api.CacheLeave) (v *Version)
 		return nil
 	}
 	if t.hold {
-		v = c.versionLocked(t.path)
+		v = c.versionLocked(t.path, f.Generation)
 	}
 	c.dropLocked(t.path)
 	for path := range c.mu.files { // any: what is in use comes back

@@ -10,7 +10,13 @@ import (
 // Version is a version of a file that a session has read and may act on without asking again, as long as it is
 // current. A Set or Delete of the file, by any client, returns only when no session whose lease holds has a
 // current Version of what was there before.
-type Version struct{ over atomic.Bool }
+type Version struct {
+	generation uint64
+	over       atomic.Bool
+}
+
+// Generation returns the generation of the file.
+func (v *Version) Generation() uint64 { return v.generation }
 
 // Current reports whether the file has not changed since it was read, and cannot change before this session has
 // learnt of it. A Version that has ended never becomes current again. Current is one atomic load, and says nothing

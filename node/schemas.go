@@ -1,0 +1,142 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/session"
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet"
+)
+
+// schemas reads the schemas of tables for a tablet server, through the session that holds the server's lock: a change of a
+// table's file commits when each server that read it has dropped what it read, or has lost its lock (I15). It implements
+// tablet.Schemas.
+type schemas struct {
+	session *session.Session
+
+	// mu guards the field in it. Never held across I/O.
+	mu struct {
+		sync.Mutex
+		// known are the tables that were found by id: an id is never used again.
+		known map[string]knownTable // by name
+	}
+}
+
+// knownTable is the table whose file was of that instance.
+type knownTable struct{ id, instance uint64 }
+
+func newSchemas(s *session.Session) *schemas {
+	f := &schemas{session: s}
+	f.mu.known = map[string]knownTable{}
+	return f
+}
+
+// The pauses between two reads of a schema that may not be cached, as it is being changed.
+const (
+	schemaPauseMin = time.Millisecond
+	schemaPauseMax = 50 * time.Millisecond
+)
+
+// Schema implements tablet.Schemas. Other errors are those of a read, and ctx's.
+func (f *schemas) Schema(ctx context.Context, id uint64, name string) (*table.Schema, tablet.Version, error) {
+	for wait := schemaPauseMin; ; wait = min(2*wait, schemaPauseMax) {
+		file, v, err := f.session.GetVersion(ctx, tablePath(name))
+		if errors.Is(err, metaapi.ErrNotFound) {
+			return nil, nil, noSuchTable(name)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		s, err := decodeSchema(name, file.Data)
+		if err != nil {
+			return nil, nil, err
+		}
+		if s.ID != id {
+			return nil, nil, noSuchTable(name)
+		}
+		if v != nil {
+			return s, v, nil
+		}
+		if pause(ctx, wait); ctx.Err() != nil {
+			return nil, nil, fmt.Errorf("schema of table %q is being changed: %w", name, ctx.Err())
+		}
+	}
+}
+
+func decodeSchema(name string, data []byte) (*table.Schema, error) {
+	d := wire.NewDecoder(data)
+	s, err := table.DecodeSchema(&d, nil)
+	if err != nil {
+		return nil, fmt.Errorf("schema of table %q: %w", name, err)
+	}
+	return s, nil
+}
+
+// byID is Schema of the table with an id. The error is api.ErrNoTable if there is none.
+func (f *schemas) byID(ctx context.Context, id uint64) (*table.Schema, tablet.Version, error) {
+	name := f.name(id)
+	if name == "" {
+		if err := f.learn(ctx); err != nil {
+			return nil, nil, err
+		}
+		if name = f.name(id); name == "" {
+			return nil, nil, fmt.Errorf("table with id %d: %w", id, api.ErrNoTable)
+		}
+	}
+	return f.Schema(ctx, id, name)
+}
+
+// name returns the name of the table with an id, which never changes; empty if it is not known.
+func (f *schemas) name(id uint64) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name, t := range f.mu.known {
+		if t.id == id {
+			return name
+		}
+	}
+	return ""
+}
+
+// learn finds the ids of tables that have come since it was last called, and forgets those that are gone.
+func (f *schemas) learn(ctx context.Context) error {
+	files, err := f.session.List(ctx, tablesDir)
+	if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
+		return err
+	}
+	f.mu.Lock()
+	old := f.mu.known
+	f.mu.Unlock()
+	known := make(map[string]knownTable, len(files))
+	for _, at := range files {
+		name := path.Base(at.Path)
+		if t, ok := old[name]; ok && t.instance == at.Instance {
+			known[name] = t
+			continue
+		}
+		file, err := f.session.Get(ctx, at.Path)
+		if errors.Is(err, metaapi.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		s, err := decodeSchema(name, file.Data)
+		if err != nil {
+			return err
+		}
+		known[name] = knownTable{s.ID, file.Instance}
+	}
+	f.mu.Lock()
+	f.mu.known = known
+	f.mu.Unlock()
+	return nil
+}

@@ -1,0 +1,254 @@
+package tablet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/table"
+)
+
+// catalog is Schemas of one table, as a lock service has them: change ends the Version of what was there before.
+type catalog struct {
+	mu      sync.Mutex
+	schema  *table.Schema // nil: dropped
+	version *fakeVersion
+	reads   int
+	err     error // what Schema returns, if set
+}
+
+func (c *catalog) Schema(_ context.Context, id uint64, _ string) (*table.Schema, Version, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reads++
+	if c.err != nil {
+		return nil, nil, c.err
+	}
+	if c.schema == nil || c.schema.ID != id {
+		return nil, nil, api.ErrNoTable
+	}
+	if c.version == nil || !c.version.Current() {
+		c.version = &fakeVersion{generation: uint64(c.reads)}
+	}
+	return c.schema, c.version, nil
+}
+
+func (c *catalog) change(to *table.Schema) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.version != nil {
+		c.version.over.Store(true)
+	}
+	c.schema = to
+}
+
+// fail has reads fail from now on, or not if err is nil.
+func (c *catalog) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+}
+
+// schemaEnv is a server of one tablet of a table whose schema is in a catalog.
+type schemaEnv struct {
+	*Server
+	*catalog
+	schema *table.Schema // at first
+	// hook.during, if set, is called once, when an operation asks for the second time whether the server serves: it is done, and its
+	// answer not given.
+	hook struct {
+		sync.Mutex
+		during func()
+		asked  int
+	}
+}
+
+func newSchemaEnv(t *testing.T, specs ...string) *schemaEnv {
+	t.Helper()
+	fs := vfs.NewMem(vfs.MemOptions{})
+	store, err := openStore(fs, 256<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	e := &schemaEnv{catalog: &catalog{}, schema: testSchema(t, specs...)}
+	e.change(e.schema)
+	meta := newMemMetadata()
+	m := &Meta{ID: 1, Table: 1, LastMajor: time.Now()}
+	gen, err := meta.Save(t.Context(), m, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Server, err = Start(t.Context(), Config{Blobs: OnStore(store), Metadata: meta, Schemas: e.catalog, Serving: func() error {
+		e.hook.Lock()
+		defer e.hook.Unlock()
+		if e.hook.asked++; e.hook.asked == 2 && e.hook.during != nil {
+			e.hook.during()
+			e.hook.during = nil
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	_, v, _ := e.catalog.Schema(t.Context(), 1, testTable)
+	if err := e.Load(t.Context(), Load{Meta: m, Gen: gen, Schema: e.schema, Version: v}); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// whileUnderWay runs change when the next operation is done and has not been answered.
+func (e *schemaEnv) whileUnderWay(change func()) {
+	e.hook.Lock()
+	defer e.hook.Unlock()
+	e.hook.asked, e.hook.during = 0, change
+}
+
+func (e *schemaEnv) without(t *testing.T, family string) *table.Schema {
+	t.Helper()
+	s, err := e.schema.DropFamily(family)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (e *schemaEnv) rowCells(t *testing.T, row string) (n int, err error) {
+	t.Helper()
+	err = e.ReadRow(t.Context(), testTable, []byte(row), nil, func(_ []byte, cells []table.Cell) error { n = len(cells); return nil })
+	return n, err
+}
+
+func setIn(family string) table.Mutation { return table.Set(family, []byte("q"), 7, []byte("v")) }
+
+// TestWriteUnderWay (I15): a write that was checked by a schema is acknowledged after that has changed only if what it
+// wrote is there by the new one. One that is not acknowledged is of unknown outcome.
+func TestWriteUnderWay(t *testing.T) {
+	for _, x := range []struct {
+		name   string
+		change func(t *testing.T, e *schemaEnv)
+		family string
+		unsure bool
+	}{
+		{"read again", func(_ *testing.T, e *schemaEnv) { e.change(e.schema) }, "f", false},
+		{"another family dropped", func(t *testing.T, e *schemaEnv) { e.change(e.without(t, "g")) }, "f", false},
+		{"its family dropped", func(t *testing.T, e *schemaEnv) { e.change(e.without(t, "f")) }, "f", true},
+		{"its family dropped and added again", func(t *testing.T, e *schemaEnv) {
+			s, err := e.without(t, "f").Apply(table.FamilySpec{Name: "f"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.change(s)
+		}, "f", true},
+		{"table dropped", func(_ *testing.T, e *schemaEnv) { e.change(nil) }, "f", true},
+		{"lock service away", func(_ *testing.T, e *schemaEnv) { e.change(e.schema); e.fail(errors.New("no leader")) }, "f", true},
+	} {
+		for how, write := range map[string]func(e *schemaEnv) error{
+			"apply": func(e *schemaEnv) error { _, err := applySync(e.Server, "r", setIn(x.family)); return err },
+			"modify": func(e *schemaEnv) error {
+				_, err := e.CheckAndMutate(t.Context(), testTable, []byte("r"), nil, nil, []table.Mutation{setIn(x.family)})
+				return err
+			},
+		} {
+			t.Run(x.name+"/"+how, func(t *testing.T) {
+				e := newSchemaEnv(t, "f:", "g:")
+				e.whileUnderWay(func() { x.change(t, e) })
+				err := write(e)
+				var unsure *UnsureError
+				if x.unsure != errors.As(err, &unsure) || !x.unsure && err != nil {
+					t.Errorf("%v; unsure is wanted: %v", err, x.unsure)
+				}
+				if e.hook.during != nil {
+					t.Error("the schema was not changed while the write was under way")
+				}
+			})
+		}
+	}
+}
+
+// TestReadUnderWay (I15): a read that was made by a schema that has changed is not answered, but made again.
+func TestReadUnderWay(t *testing.T) {
+	row, ctx := []byte("r"), context.Background()
+	for how, read := range map[string]func(e *schemaEnv) (int, error){
+		"row": func(e *schemaEnv) (int, error) { return e.rowCells(t, "r") },
+		"rows": func(e *schemaEnv) (n int, err error) {
+			for {
+				n = 0
+				_, err = e.For(nil).ReadRows(ctx, testTable, [][]byte{row}, nil, func(_ int, _ []byte, cells []table.Cell) error { n += len(cells); return nil })
+				if err != ErrAccessChanged {
+					return n, err
+				}
+			}
+		},
+		"scan": func(e *schemaEnv) (n int, err error) {
+			for {
+				n = 0
+				_, err = e.Scan(ctx, testTable, Range{}, nil, func(_ []byte, cells []table.Cell) error { n += len(cells); return nil })
+				if err != ErrAccessChanged {
+					return n, err
+				}
+			}
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			e := newSchemaEnv(t, "f:", "g:")
+			if _, err := applySync(e.Server, "r", setIn("f"), setIn("g")); err != nil {
+				t.Fatal(err)
+			}
+			e.whileUnderWay(func() { e.change(e.without(t, "f")) })
+			if n, err := read(e); n != 1 || err != nil {
+				t.Errorf("%d cells, %v; want the one of the family that is left", n, err)
+			}
+			e.whileUnderWay(func() { e.change(nil) })
+			if n, err := read(e); !errors.Is(err, api.ErrNotServing) {
+				t.Errorf("of a table that was dropped: %d cells, %v", n, err)
+			}
+		})
+	}
+}
+
+// TestSchemaIsReadOnce: operations that come while the schema is not current wait for one read of it, and those that cannot
+// wait are made elsewhere. While it cannot be read they are refused, and nothing is executed.
+func TestSchemaIsReadOnce(t *testing.T) {
+	e := newSchemaEnv(t, "f:")
+	e.change(e.schema)
+	before := e.reads
+	if e.ApplyNow(testTable, &table.RowMutation{Row: []byte("r"), Mutations: []table.Mutation{setIn("f")}}, nil) {
+		t.Error("a write that cannot wait was begun by a schema that may have changed")
+	}
+	var writers sync.WaitGroup
+	for i := range 20 {
+		writers.Go(func() {
+			if _, err := applySync(e.Server, fmt.Sprint(i), setIn("f")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	writers.Wait()
+	if n := e.reads - before; n != 1 {
+		t.Errorf("the schema was read %d times", n)
+	}
+	e.change(e.schema)
+	e.fail(errors.New("no leader"))
+	if _, err := applySync(e.Server, "never", setIn("f")); !errors.Is(err, api.ErrUnavailable) {
+		t.Errorf("without the lock service: %v", err)
+	}
+	if err := e.RenewSchemas(t.Context()); !errors.Is(err, api.ErrUnavailable) {
+		t.Errorf("without the lock service: %v", err)
+	}
+	e.fail(nil)
+	if n, err := e.rowCells(t, "never"); n != 0 || err != nil {
+		t.Errorf("what was refused was written: %d cells, %v", n, err)
+	}
+	e.change(nil)
+	if err := e.RenewSchemas(t.Context()); err != nil || len(e.Loaded()) != 0 {
+		t.Errorf("a dropped table is served: %v, %v", e.Loaded(), err)
+	}
+}
