@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
 )
 
 // cursors are the scans that clients may go on with. A cursor is taken out while
@@ -46,7 +47,7 @@ func (cs *cursors) put(s *scan, id uint64) (uint64, error) {
 	}
 	for id == 0 {
 		// Random, so that a client cannot meet another's by counting.
-		if id = rand.Uint64() >> 1; cs.mu.open[id].scan != nil {
+		if id = rand.Uint64N(wire.SafeIntegerMax + 1); cs.mu.open[id].scan != nil {
 			id = 0
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
@@ -77,7 +78,7 @@ func (us *uploads) add(u *upload) (id uint64, err error) {
 		return 0, &api.OverloadedError{Reason: fmt.Sprintf("%d uploads are under way", open), RetryAfter: time.Second}
 	}
 	for id == 0 || us.mu.open[id] != nil {
-		id = rand.Uint64() >> 1 // random, so that a client cannot meet another's by counting
+		id = rand.Uint64N(wire.SafeIntegerMax + 1) // random, so that a client cannot meet another's by counting
 	}
 	if us.mu.open == nil {
 		us.mu.open = map[uint64]*upload{}

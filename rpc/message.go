@@ -15,8 +15,9 @@ const (
 	typeNotification = 2
 )
 
-// envelopeBytesMax is room for a request's array header, type and id.
-const envelopeBytesMax = 16
+// envelopeBytesMax is the space of a request's array header, type and id, the latter two as
+// large as floats at most.
+const envelopeBytesMax = 24
 
 // methodBytesMax bounds a method's name, in bytes.
 const methodBytesMax = 128

@@ -120,7 +120,8 @@ func (d *Decoder) Bool() bool {
 	return d.b[start] == 0xc3
 }
 
-// Int reads an integer. One over 2^63-1 is an error.
+// Int reads an integer. One over 2^63-1 is an error. A float is read as the integer
+// that it is: see SafeIntegerMax.
 func (d *Decoder) Int() int64 {
 	start := d.off
 	v, neg := d.integer()
@@ -145,22 +146,14 @@ func (d *Decoder) Uint() uint64 {
 // Float reads a float of 32 or 64 bits, or an integer, which is rounded to the
 // nearest float: writers in other languages send whole numbers so.
 func (d *Decoder) Float() float64 {
-	start := d.off
-	if d.Peek() == KindInt {
-		v, neg := d.integer()
-		if neg {
-			return float64(int64(v))
-		}
-		return float64(v)
+	if d.Peek() != KindInt {
+		return d.float()
 	}
-	h := d.next(KindFloat)
-	switch h.size {
-	case 5:
-		return float64(math.Float32frombits(binary.BigEndian.Uint32(d.b[start+1:])))
-	case 9:
-		return math.Float64frombits(binary.BigEndian.Uint64(d.b[start+1:]))
+	v, neg := d.integer()
+	if neg {
+		return float64(int64(v))
 	}
-	return 0
+	return float64(v)
 }
 
 // Skip reads past the next value, whatever it is.
@@ -186,8 +179,18 @@ func (d *Decoder) Raw() []byte {
 	return d.b[start:d.off:d.off]
 }
 
-// integer reads an integer of any form. The value is two's complement when neg.
+// SafeIntegerMax is the largest integer whose neighbours a 64-bit float can tell from
+// it. Languages whose only number is a float, such as JavaScript, read larger ones as
+// another, so that programs hand out none, and a larger float is not read as an
+// integer.
+const SafeIntegerMax = 1<<53 - 1
+
+// integer reads an integer of any form, or a float that is a whole number of at most
+// SafeIntegerMax on either side of 0. The value is two's complement when neg.
 func (d *Decoder) integer() (v uint64, neg bool) {
+	if d.off < len(d.b) && d.b[d.off]&0xfe == 0xca {
+		return d.wholeFloat()
+	}
 	start := d.off
 	h := d.next(KindInt)
 	if h.size == 0 {
@@ -216,6 +219,29 @@ func (d *Decoder) integer() (v uint64, neg bool) {
 		s = int64(int8(c))
 	}
 	return uint64(s), s < 0
+}
+
+// wholeFloat reads a float as the integer that it is.
+func (d *Decoder) wholeFloat() (v uint64, neg bool) {
+	start := d.off
+	f := d.float()
+	if !(f >= -SafeIntegerMax && f <= SafeIntegerMax && f == math.Trunc(f)) { // NaN is not
+		d.fail(start, "want int, got a float that is not a whole number below 2^53")
+		return 0, false
+	}
+	return uint64(int64(f)), f < 0
+}
+
+// float reads a float of 32 or 64 bits.
+func (d *Decoder) float() float64 {
+	start := d.off
+	switch h := d.next(KindFloat); h.size {
+	case 5:
+		return float64(math.Float32frombits(binary.BigEndian.Uint32(d.b[start+1:])))
+	case 9:
+		return math.Float64frombits(binary.BigEndian.Uint64(d.b[start+1:]))
+	}
+	return 0
 }
 
 // next reads a header, which for scalars is the whole value, of kind want. It
