@@ -410,9 +410,10 @@ func (l *locator) scanAt(ctx context.Context, p place, key, end []byte) (rows []
 				return err
 			}
 			m, err := metadata.Decode(&row)
-			if err != nil {
+			if m == nil {
 				return err
 			}
+			// A damaged row has no server: requests for its tablet wait, and others find theirs.
 			rows = append(rows, m)
 		}
 		return nil

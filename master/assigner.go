@@ -81,6 +81,8 @@ type assigner struct {
 	silent  bool                 // a server that has its lock still did not answer
 	small   map[string]time.Time // since when tablets are small, by their keys
 	merged  time.Time            // when two of them were last to be merged
+	// suspects are the tablets that seem to end their servers.
+	suspects suspects
 	// unneeded are the dead servers that no tablet needed when all rows were last read.
 	unneeded []string
 
@@ -246,6 +248,7 @@ func (a *assigner) state(ctx context.Context) (*TabletState, error) {
 		a.unneeded = Unneeded(s)
 	}
 	a.settleWishes(s, wishes)
+	s.Suspended = a.suspects.note(s, time.Now())
 	a.noteSmall(s)
 	return s, nil
 }

@@ -40,6 +40,8 @@ type Tablet struct {
 	Generation uint64
 	Server     string // the instance that has it; none if it is to be given to one
 	Recoveries []string
+	// Damaged is why the row cannot be read, nil if it can. Nothing but the key is known of a damaged row.
+	Damaged error
 }
 
 // RootKey stands for the root tablet, which has no row.
@@ -92,6 +94,8 @@ type TabletState struct {
 	Unions []Union
 	// Failed are the loads that failed the last time they were tried, by their keys.
 	Failed map[string]FailedLoad
+	// Suspended are the tablets that are not to be loaded now, by their keys, with why: see suspects.
+	Suspended map[string]error
 	// Cool is for how long tablets have been small and had little to do, by their keys.
 	Cool map[string]time.Duration
 }
@@ -325,7 +329,7 @@ func (p *planner) assign() int {
 	for level, tablets := range byLevel {
 		served := true
 		for _, t := range tablets {
-			lasting := level == 2 && p.state.Failed[t.Key].Lasting
+			lasting := level == 2 && (p.state.Failed[t.Key].Lasting || p.state.Suspended[t.Key] != nil || t.Damaged != nil)
 			served = (p.assignOne(t) || lasting) && served
 		}
 		if !served {
@@ -337,6 +341,9 @@ func (p *planner) assign() int {
 
 // assignOne gives the order that a tablet needs, and says whether it needs none.
 func (p *planner) assignOne(t *Tablet) bool {
+	if t.Damaged != nil {
+		return false
+	}
 	if v := p.alive[t.Server]; v != nil {
 		if v.Silent || v.has(t.Key) {
 			return true
@@ -353,6 +360,9 @@ func (p *planner) assignOne(t *Tablet) bool {
 	}
 	if t.Server != "" && !p.state.Recovered[t.Server] {
 		p.recover(t.Server)
+		return false
+	}
+	if p.state.Suspended[t.Key] != nil {
 		return false
 	}
 	why := "it is new, or was unloaded"
@@ -511,13 +521,16 @@ func (p *planner) forget() {
 	}
 }
 
-// Unneeded returns the dead servers that no tablet needs.
+// Unneeded returns the dead servers that no tablet needs; none if a tablet may need any.
 func Unneeded(s *TabletState) []string {
 	needed := map[string]bool{}
 	for _, v := range s.Servers {
 		needed[v.Name] = true
 	}
 	for _, t := range s.Tablets {
+		if t.Damaged != nil {
+			return nil
+		}
 		needed[t.Server] = true
 		for _, r := range t.Recoveries {
 			needed[r] = true

@@ -19,6 +19,7 @@ type Unserved struct {
 	Err error
 
 	first string // of the tablet before it, by its key
+	final bool   // Err is the reason, whatever orders failed before
 }
 
 // unservedAfter is how long a tablet is not served before that is told: moves and splits take less.
@@ -64,6 +65,10 @@ func (a *assigner) noteUnserved(s *TabletState) {
 			u.first = s.Tablets[i-1].Key
 		}
 		switch {
+		case t.Damaged != nil:
+			u.Err, u.final = t.Damaged, true
+		case v == nil && s.Suspended[t.Key] != nil:
+			u.Err, u.final = s.Suspended[t.Key], true
 		case v == nil && t.Server != "" && !s.Recovered[t.Server]:
 			u.Err = errNotSorted
 		case v == nil && !slices.ContainsFunc(s.Servers, func(v TabletServer) bool { return v.serves(t.Key) && !v.Silent }):
@@ -94,7 +99,7 @@ func (a *assigner) unserved(now time.Time) (all []Unserved) {
 		x := *u
 		x.Start = startAfter(x.first, x.Key)
 		for _, o := range []Order{{Kind: Load, Tablet: u.Tablet}, {Kind: Recover, Server: u.Server}} {
-			if f := a.mu.failures[o.subject()]; f.err != nil {
+			if f := a.mu.failures[o.subject()]; f.err != nil && !x.final {
 				x.Tries, x.Err = f.tries, f.err
 				break
 			}

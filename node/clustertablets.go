@@ -200,8 +200,13 @@ func (c *clusterTablets) Rows(ctx context.Context) (tablets []master.Tablet, who
 func (c *clusterTablets) level(ctx context.Context, from, to string) (tablets []master.Tablet, ok bool) {
 	short, cancel := context.WithTimeout(ctx, rowsTimeout)
 	defer cancel()
-	err := c.rows.scan(short, from, to, metadata.Places(), func(r *metadata.Row) {
-		tablets = append(tablets, master.Tablet{Key: string(r.Key()), Generation: r.Generation, Server: r.Server, Recoveries: r.Recoveries})
+	err := c.rows.scanAll(short, from, to, metadata.Places(), func(key string, r *metadata.Row, err error) error {
+		t := master.Tablet{Key: key, Damaged: err}
+		if err == nil {
+			t.Generation, t.Server, t.Recoveries = r.Generation, r.Server, r.Recoveries
+		}
+		tablets = append(tablets, t)
+		return nil
 	})
 	if ctx.Err() == nil { // else nobody will try again
 		c.unread.warn(c.n.log, "METADATA cannot be read; will try again", err)
@@ -380,10 +385,13 @@ func (c *clusterTablets) reconcile(ctx context.Context, level []master.Tablet, t
 		t := &level[i]
 		there[t.Key] = true
 		id, end, err := metadata.ParseKey([]byte(t.Key))
+		if err != nil && t.Damaged != nil {
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		if tables[id] == "" {
+		if tables[id] == "" && t.Damaged == nil {
 			if err := c.dropTablet(ctx, id, end); err != nil {
 				return fmt.Errorf("remove a tablet of a dropped table: %w", err)
 			}

@@ -82,8 +82,19 @@ func (m *metaRows) between(ctx context.Context, tableID uint64, start, end []byt
 	return rows, err
 }
 
-// scan reads the rows from a key on, up to another exclusively.
+// scan reads the rows from a key on, up to another exclusively. It ends at a row that is damaged.
 func (m *metaRows) scan(ctx context.Context, from, to string, filter table.Filter, each func(*metadata.Row)) error {
+	return m.scanAll(ctx, from, to, filter, func(_ string, r *metadata.Row, err error) error {
+		if err == nil {
+			each(r)
+		}
+		return err
+	})
+}
+
+// scanAll calls each for the rows from a key on, up to another exclusively, and ends with its error. Of a damaged row it gets what
+// metadata.Decode returns.
+func (m *metaRows) scanAll(ctx context.Context, from, to string, filter table.Filter, each func(key string, r *metadata.Row, err error) error) error {
 	if filter == nil {
 		filter = metadata.Rows()
 	}
@@ -91,10 +102,9 @@ func (m *metaRows) scan(ctx context.Context, from, to string, filter table.Filte
 	defer s.Close()
 	for s.Next() {
 		r, err := metadata.Decode(s.Row())
-		if err != nil {
+		if err := each(string(s.Row().Key), r, err); err != nil {
 			return err
 		}
-		each(r)
 	}
 	return s.Err()
 }

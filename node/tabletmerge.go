@@ -78,7 +78,7 @@ func (m *metaRows) holder(ctx context.Context, tableID uint64, row []byte) (*met
 	return metadata.Decode(s.Row())
 }
 
-// tablets calls each for the rows of a table's tablets, the root tablet's too, and ends with its error.
+// tablets calls each for the rows of a table's tablets, the root tablet's too, and ends with its error. Damaged rows are left out.
 func (m *metaRows) tablets(ctx context.Context, tableID uint64, each func(*metadata.Row) error) error {
 	if tableID == metadata.TableID {
 		r, err := m.root(ctx)
@@ -94,10 +94,10 @@ func (m *metaRows) tablets(ctx context.Context, tableID uint64, each func(*metad
 	defer s.Close()
 	for s.Next() {
 		r, err := metadata.Decode(s.Row())
-		if err == nil {
-			err = each(r)
-		}
 		if err != nil {
+			continue // the master reports it
+		}
+		if err := each(r); err != nil {
 			return err
 		}
 	}

@@ -283,6 +283,9 @@ func (s *tabletServer) take(ctx context.Context, row *metadata.Row, again bool) 
 	if row.Server != "" && row.Server != name {
 		event += ", recovered from " + row.Server
 		if !slices.Contains(row.Recoveries, row.Server) {
+			if len(row.Recoveries) >= metadata.RecoveriesMax {
+				return fmt.Errorf("take a tablet with which %d servers ended before it was written out: the limit is %d", len(row.Recoveries)+1, metadata.RecoveriesMax)
+			}
 			row.Recoveries = append(row.Recoveries, row.Server)
 		}
 	}

@@ -28,9 +28,9 @@ var (
 	columnSplit      = []byte("split")
 )
 
-// recoveriesMax bounds the recoveries that one tablet may wait for: one for each server that died
-// with it before it could be written out.
-const recoveriesMax = 1000
+// RecoveriesMax bounds the recoveries that a tablet is given: one for each server that died with it before it could be
+// written out. The master stops loading a tablet long before. recoveriesMax bounds those that are read.
+const RecoveriesMax, recoveriesMax = 500, 1000
 
 // Row is what METADATA says of one tablet.
 type Row struct {
@@ -72,7 +72,8 @@ func (e *FormatError) Error() string {
 func (e *FormatError) Unwrap() error { return e.Err }
 
 // Decode reads a row of METADATA. Columns that it does not know, and events, are passed over. It
-// keeps nothing of r, and Meta is nil if r was read without it. The error is a *FormatError.
+// keeps nothing of r, and Meta is nil if r was read without it. The error is a *FormatError; unless its key is
+// wrong, the row that comes with it has its table and end, so that a reader of many rows can report it and go on.
 func Decode(r *table.Row) (*Row, error) {
 	out := &Row{}
 	var err error
@@ -88,11 +89,11 @@ func Decode(r *table.Row) (*Row, error) {
 		}
 		seen[column] = true
 		if err := out.take(column, c.Value); err != nil {
-			return nil, &FormatError{What: column, Key: r.Key, Err: err}
+			return &Row{Table: out.Table, End: out.End}, &FormatError{What: column, Key: r.Key, Err: err}
 		}
 	}
 	if out.Generation == 0 {
-		return nil, &FormatError{What: familyLoc + ":" + string(columnGeneration), Key: r.Key, Err: errors.New("it is missing")}
+		return &Row{Table: out.Table, End: out.End}, &FormatError{What: familyLoc + ":" + string(columnGeneration), Key: r.Key, Err: errors.New("it is missing")}
 	}
 	return out, nil
 }

@@ -129,11 +129,13 @@ func (x *clusterJSON) countTablets(ctx context.Context, c *client.Client, held m
 	s := c.Table(metadata.Name).Scan(ctx, client.Filter(metadata.Places()))
 	defer s.Close()
 	for s.Next() {
+		all++
 		r, err := metadata.Decode(s.Row())
 		if err != nil {
-			return err
+			unassigned++
+			x.unknown("a tablet", err)
+			continue
 		}
-		all++
 		if r.Unassigned() {
 			unassigned++
 		}

@@ -65,7 +65,8 @@ type placedTabletJSON struct {
 	Server     string   `json:"server"`
 	Addr       string   `json:"addr"`
 	Generation uint64   `json:"generation"`
-	Recoveries []string `json:"recoveries"` // servers whose commit logs it waits for
+	Recoveries []string `json:"recoveries"`      // servers whose commit logs it waits for
+	Error      string   `json:"error,omitempty"` // why its row of METADATA cannot be read
 	// Nil if the node that serves it has not told.
 	ID            *uint64 `json:"id"`
 	Bytes         *int64  `json:"bytes"`
@@ -127,7 +128,7 @@ func (l *tabletList) scan(ctx context.Context, only uint64) error {
 	before, start := uint64(0), []byte(nil)
 	for s.Next() {
 		r, err := metadata.Decode(s.Row())
-		if err != nil {
+		if r == nil {
 			return err
 		}
 		if r.Table != before {
@@ -136,11 +137,15 @@ func (l *tabletList) scan(ctx context.Context, only uint64) error {
 				start = metadata.RootEnd()
 			}
 		}
+		damage := ""
+		if err != nil {
+			damage = err.Error()
+		}
 		node, _, _ := strings.Cut(r.Server, ".")
 		l.tablets = append(l.tablets, placedTabletJSON{
 			Table: l.tables[r.Table], TableID: r.Table, boundsJSON: boundsOf(start, r.End),
 			Node: orElse(l.nodes[node], node), Server: r.Server, Addr: r.Addr,
-			Generation: r.Generation, Recoveries: append([]string{}, r.Recoveries...),
+			Generation: r.Generation, Recoveries: append([]string{}, r.Recoveries...), Error: damage,
 		})
 		start = r.End
 	}

@@ -1,0 +1,88 @@
+package master
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	// suspectDeaths is the number of servers that ended with a tablet, before it was written out, from which on the tablet is
+	// suspected of ending them. Other tablets of these servers are, too, if the servers end within seconds.
+	suspectDeaths = 16
+	// suspectPause is the time before the first trial of a suspected tablet. It doubles with each further server that ends, up to
+	// suspectPauseMax.
+	suspectPause, suspectPauseMax = time.Minute, time.Hour
+	// suspectDeathsMax is the number from which on a tablet is loaded only if an operator moves it to a node.
+	suspectDeathsMax = 48
+)
+
+// suspects are the tablets that are suspected of ending the servers that load them. They are loaded one at a time, so that
+// a server that ends shows which tablet was the cause, and the others are written out and suspected no more. The zero value is ready for use.
+type suspects struct {
+	seen map[string]suspicion // by key
+}
+
+// suspicion is since when a tablet is suspected because of so many servers.
+type suspicion struct {
+	deaths int
+	since  time.Time
+}
+
+// note returns the tablets that are not to be loaded now, by their keys, with why.
+func (x *suspects) note(s *TabletState, now time.Time) (suspended map[string]error) {
+	alive := map[string]bool{}
+	for i := range s.Servers {
+		alive[s.Servers[i].Name] = true
+	}
+	seen, trial := map[string]suspicion{}, false
+	var waiting []*Tablet
+	for i := range s.Tablets {
+		t := &s.Tablets[i]
+		n := deaths(t, alive)
+		if n < suspectDeaths {
+			continue
+		}
+		seen[t.Key] = suspicion{n, now}
+		if was := x.seen[t.Key]; was.deaths == n {
+			seen[t.Key] = was
+		}
+		busy := slices.ContainsFunc(s.Busy, func(o Order) bool { return o.about(t.Key) })
+		if alive[t.Server] || busy {
+			trial = true // until it is written out, or its server ends
+		} else if _, pinned := s.Pins[t.Key]; !pinned || now.Sub(seen[t.Key].since) < suspectPause {
+			waiting = append(waiting, t)
+		}
+	}
+	x.seen = seen
+	// Those with the fewest deaths are the least likely cause.
+	slices.SortStableFunc(waiting, func(a, b *Tablet) int { return seen[a.Key].deaths - seen[b.Key].deaths })
+	suspended = map[string]error{}
+	for _, t := range waiting {
+		v := seen[t.Key]
+		wait := suspectPauseMax
+		if doublings := v.deaths - suspectDeaths; doublings < 6 {
+			wait = min(suspectPause<<doublings, wait)
+		}
+		switch left := v.since.Add(wait).Sub(now); {
+		case v.deaths >= suspectDeathsMax:
+			suspended[t.Key] = fmt.Errorf("%d servers ended with the tablet before it was written out: it is not loaded any more until it is moved to a node, see 'stele tablet move'", v.deaths)
+		case left > 0:
+			suspended[t.Key] = fmt.Errorf("%d servers ended with the tablet before it was written out: it is tried again in %v", v.deaths, left.Round(time.Second))
+		case trial:
+			suspended[t.Key] = fmt.Errorf("%d servers ended with the tablet before it was written out: it waits for another such tablet", v.deaths)
+		default:
+			trial = true
+		}
+	}
+	return suspended
+}
+
+// deaths returns how many servers ended with a tablet before it was written out.
+func deaths(t *Tablet, alive map[string]bool) int {
+	n := len(t.Recoveries)
+	if t.Server != "" && !alive[t.Server] && !slices.Contains(t.Recoveries, t.Server) {
+		n++
+	}
+	return n
+}

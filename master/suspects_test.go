@@ -1,0 +1,138 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/steledb/stele/raftmeta/api"
+)
+
+// deadly is a fleet in which one tablet ends each server that takes it. A new server starts each time.
+type deadly struct {
+	*masterView
+	key   string
+	ended int
+}
+
+func (d *deadly) Load(ctx context.Context, v *TabletServer, t *Tablet, q api.Sequencer) error {
+	if t.Key != d.key {
+		return d.masterView.Load(ctx, v, t, q)
+	}
+	s, err := d.at(ctx, v.Name, "load "+t.Key, q)
+	if err != nil {
+		return err
+	}
+	if _, err := d.take(s, t, q); err != nil {
+		return err
+	}
+	d.locked(func() {
+		d.ended++
+		if d.servers[s.name] == s {
+			node := strings.TrimSuffix(s.name, testMetadata)
+			for _, name := range []string{node, node + testMetadata} {
+				close(d.servers[name].gone)
+				delete(d.servers, name)
+			}
+		}
+	})
+	d.start()
+	return errServerGone
+}
+
+// TestTabletThatEndsItsServers: the master stops loading a tablet that ends each server which loads it, well before its row of
+// METADATA is full, and reports it; the other tablets are served. It tries it again if an operator moves it.
+func TestTabletThatEndsItsServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 6)
+		for range 3 {
+			f.start()
+		}
+		d := &deadly{masterView: &masterView{tabletFleet: f}}
+		for key, row := range f.rows {
+			if row.Level() == 2 {
+				d.key = key
+			}
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		lock := &worldLock{seq: api.Sequencer{LockGeneration: 1}, done: make(chan struct{})}
+		a := newAssigner(Config{Tablets: d, Pause: 30 * time.Second, Logger: slog.New(slog.DiscardHandler)}, lock)
+		d.a = a
+		var work sync.WaitGroup
+		work.Go(func() { a.run(ctx) })
+		ended := func() (n int) {
+			d.locked(func() { n = d.ended })
+			return n
+		}
+		reported := func(text string) {
+			t.Helper()
+			told := a.unserved(time.Now())
+			if len(told) != 1 || told[0].Key != d.key || !strings.Contains(told[0].Err.Error(), text) {
+				t.Errorf("after %d servers, reported is %+v", ended(), told)
+			}
+		}
+		time.Sleep(2 * time.Hour)
+		if n := ended(); n < suspectDeaths || n > suspectDeaths+8 {
+			t.Errorf("%d servers ended in 2 hours", n)
+		}
+		reported("it is tried again in")
+		time.Sleep(72 * time.Hour)
+		n := ended()
+		if n < suspectDeaths || n > suspectDeathsMax {
+			t.Errorf("%d servers ended in 74 hours", n)
+		}
+		reported("stele tablet move")
+		d.locked(func() {
+			for key, row := range d.rows {
+				if s := d.servers[row.Server]; key != d.key && (s == nil || s.has[key] == nil) {
+					t.Errorf("%s is not served", row)
+				}
+			}
+			if r := len(d.rows[d.key].Recoveries); r > suspectDeathsMax {
+				t.Errorf("the row has %d recoveries", r)
+			}
+		})
+		node := ""
+		d.locked(func() {
+			for _, s := range d.servers {
+				node, _, _ = strings.Cut(s.name, ".")
+			}
+		})
+		a.mu.Lock()
+		a.mu.wishes = append(a.mu.wishes, &wish{key: d.key, node: node, until: time.Now().Add(wishTimeout), ended: make(chan struct{})})
+		a.mu.Unlock()
+		time.Sleep(time.Minute)
+		if ended() == n {
+			t.Error("it is not tried again when an operator moves it")
+		}
+		lock.lose()
+		cancel()
+		work.Wait()
+		d.flushes.Wait()
+	})
+}
+
+// TestDamagedRow: a tablet whose row cannot be read is reported, and the others are served; no logs are forgotten, which it may need.
+func TestDamagedRow(t *testing.T) {
+	damage := errors.New("recoveries: count over the limit")
+	s := &TabletState{
+		Servers: []TabletServer{{Name: "a.1", Node: "a"}, {Name: "a.1" + testMetadata, Node: "a", Metadata: true, Has: []Held{{Key: RootKey}}}},
+		Tablets: []Tablet{{Key: RootKey, Server: "a.1" + testMetadata, Generation: 1}, {Key: "00000016\x00m", Damaged: damage}, {Key: "00000016\x01", Generation: 1}},
+		Whole:   true, Logs: []string{"dead.1"}, Recovered: map[string]bool{"dead.1": true}, Unneeded: []string{"dead.1"},
+	}
+	orders := PlanTablets(s)
+	if len(orders) != 1 || orders[0].Kind != Load || orders[0].Tablet.Key != s.Tablets[2].Key {
+		t.Errorf("ordered: %+v", orders)
+	}
+	a := newAssigner(Config{}, nil)
+	a.noteUnserved(s)
+	if u := a.mu.unserved[s.Tablets[1].Key]; u == nil || u.Err != damage {
+		t.Errorf("reported: %+v", u)
+	}
+}

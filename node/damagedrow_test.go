@@ -1,0 +1,74 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/metadata"
+)
+
+// TestDamagedRowOfOneTablet: a row of METADATA that cannot be read is reported, and other tablets are made, found and served.
+func TestDamagedRowOfOneTablet(t *testing.T) {
+	t.Parallel()
+	n, c := startInternal(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	schema := makeTable(ctx, t, c, "m")
+	if err := c.Table("t").Apply(ctx, client.NewRowMutation("z").Set("f:q", []byte("v"))); err != nil {
+		t.Fatal(err)
+	}
+	for { // as an earlier version left it
+		row, err := n.rows.get(ctx, schema.ID, []byte("m"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 1001 {
+			row.Recoveries = append(row.Recoveries, fmt.Sprint("dead.", i))
+		}
+		if err = n.rows.replace(ctx, row, ""); err == nil {
+			break
+		}
+		if !errors.Is(err, errRowChanged) {
+			t.Fatal(err)
+		}
+	}
+	if _, err := n.rows.get(ctx, schema.ID, []byte("m")); err == nil {
+		t.Fatal("the row can be read")
+	}
+	other, err := c.CreateTable(ctx, "other", familyF(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"t", "other"} {
+		if err := c.Table(name).Apply(ctx, client.NewRowMutation("z").Set("f:q", []byte("v"))); err != nil {
+			t.Errorf("write to %s: %v", name, err)
+		}
+	}
+	if _, err := n.place(ctx, "other", []byte("z"), 0); err != nil {
+		t.Errorf("find the tablet of table %d: %v", other.ID, err)
+	}
+	for {
+		told, err := c.UnservedTablets(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if told.Total == 1 && string(told.Tablets[0].End) == "m" && strings.Contains(told.Tablets[0].Error, "log:recoveries") {
+			break
+		}
+		if pause(ctx, 50*time.Millisecond); ctx.Err() != nil {
+			t.Fatalf("reported: %+v", told)
+		}
+	}
+	row := metadata.Row{Table: schema.ID, End: []byte("m"), Server: "gone.1"}
+	for i := range metadata.RecoveriesMax {
+		row.Recoveries = append(row.Recoveries, fmt.Sprint("dead.", i))
+	}
+	if err := n.server.Load().take(ctx, &row, true); err == nil || !strings.Contains(err.Error(), "limit is 500") {
+		t.Errorf("take a tablet with %d recoveries: %v", len(row.Recoveries), err)
+	}
+}
