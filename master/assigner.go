@@ -120,6 +120,8 @@ type serverEnd struct {
 	end context.CancelCauseFunc
 	// loads has a value for each load that the server does.
 	loads chan struct{}
+	// record is what became of them. Guarded by mu.
+	record *loadRecord
 }
 
 func newAssigner(cfg Config, lock Lock) *assigner {
@@ -235,6 +237,7 @@ func (a *assigner) state(ctx context.Context) (*TabletState, error) {
 	}
 	slices.Sort(alive)
 	a.noteAlive(alive)
+	a.noteFailing(s)
 	a.silent = slices.ContainsFunc(s.Servers, func(v TabletServer) bool { return v.Silent })
 	if !a.whole || !slices.Equal(alive, a.servers) || time.Since(a.read) >= rowsPeriod {
 		if err := a.readRows(ctx); err != nil {
@@ -305,7 +308,7 @@ func (a *assigner) noteAlive(alive []string) {
 	for _, name := range alive {
 		if _, ok := a.mu.ends[name]; !ok {
 			ctx, end := context.WithCancelCause(context.Background())
-			a.mu.ends[name] = serverEnd{ctx, end, make(chan struct{}, loadsAtOnce)}
+			a.mu.ends[name] = serverEnd{ctx, end, make(chan struct{}, loadsAtOnce), &loadRecord{failed: map[string]bool{}, ended: time.Now()}}
 		}
 	}
 }
@@ -322,36 +325,18 @@ func (a *assigner) whileAlive(server string) context.Context {
 	return ctx
 }
 
-// turn waits until the server that is to load a tablet can begin with it. Done is to be called when it has ended.
-func (a *assigner) turn(ctx context.Context, server string) (done func(), err error) {
-	a.mu.Lock()
-	e, ok := a.mu.ends[server]
-	a.mu.Unlock()
-	if !ok {
-		return nil, errServerGone
-	}
-	select {
-	case e.loads <- struct{}{}:
-		return func() { <-e.loads }, nil
-	case <-e.ctx.Done():
-		return nil, context.Cause(e.ctx)
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
 // start carries an order out in the background.
 func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 	a.mu.Lock()
 	a.mu.busy = append(a.mu.busy, o)
 	a.mu.Unlock()
 	a.work.Go(func() {
-		done, err := func() {}, error(nil)
+		done, err := func(error) {}, error(nil)
 		switch {
 		case o.Kind == Load:
-			done, err = a.turn(ctx, o.Server)
+			done, err = a.turn(ctx, o.Server, o.Tablet.Key)
 		case o.Kind == Unload && o.To != "":
-			done, err = a.turn(ctx, o.To)
+			done, err = a.turn(ctx, o.To, o.Tablet.Key)
 		}
 		began := time.Now()
 		if err == nil {
@@ -359,7 +344,11 @@ func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 			if err == nil && a.next(&o) {
 				err = a.do(ctx, &o, s)
 			}
-			done()
+			if o.Kind == Load {
+				done(err)
+			} else {
+				done(ErrOvertaken) // nothing was loaded
+			}
 		}
 		log := a.cfg.Logger.With("order", o.Kind.String(), "server", o.Server, "because", o.Why, "took", time.Since(began).Round(time.Millisecond))
 		if o.ofTablets() {
@@ -368,6 +357,8 @@ func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 		switch {
 		case err == nil:
 			log.Info("tablets: done")
+		case errors.Is(err, errReplan):
+			log.Info("tablets: planned anew", "error", err)
 		case ctx.Err() == nil && errors.Is(err, ErrOvertaken):
 			log.Info("tablets: overtaken", "error", err)
 			pause(ctx, retryPause)

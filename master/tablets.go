@@ -19,6 +19,8 @@ type TabletServer struct {
 	Addr     string
 	Metadata bool // it has METADATA's tablets, and no others
 	Leaving  bool // its node drains: it gets nothing, and what it has moves
+	// Failing means that it loads no tablets: see loadRecord.
+	Failing bool
 	// Silent means that it did not say what it has. It may have anything.
 	Silent bool
 	Has    []Held
@@ -395,7 +397,7 @@ func (p *planner) recover(server string) {
 }
 
 func (p *planner) load(t *Tablet, server, why string) {
-	if server == "" || p.loads[server] >= loadsMax {
+	if server == "" || p.loads[server] >= p.alive[server].loadsMax() {
 		return
 	}
 	if p.add(Order{Kind: Load, Tablet: *t, Server: server, Why: why}) {
@@ -408,6 +410,17 @@ func (p *planner) load(t *Tablet, server, why string) {
 // and the next, each of which would else have a commit log begun for it.
 const metadataTogether = 2
 
+// failingWeight is what a failing server weighs more: more than any server has.
+const failingWeight = 1e12
+
+// loadsMax bounds the loads that are planned for the server.
+func (v *TabletServer) loadsMax() int {
+	if v.Failing {
+		return loadsAtOnce
+	}
+	return loadsMax
+}
+
 // lightest returns the server that has the least and can take more, or none, of those for METADATA's
 // tablets or of the others. Of two that have as much it is the one whose node has less; but METADATA's first
 // tablets go to the first node that there is, which expects them. The one named last is taken only if there is no other:
@@ -416,7 +429,7 @@ func (p *planner) lightest(metadata bool, last string) string {
 	best, least, leastNode := "", math.Inf(1), 0.0
 	for _, leaving := range []bool{false, true} {
 		for _, v := range p.state.Servers {
-			if v.Metadata != metadata || v.Leaving != leaving || v.Silent || p.loads[v.Name] >= loadsMax {
+			if v.Metadata != metadata || v.Leaving != leaving || v.Silent || p.loads[v.Name] >= v.loadsMax() {
 				continue
 			}
 			w, node := p.weight[v.Name], p.nodeWeight[v.Node]
@@ -426,8 +439,11 @@ func (p *planner) lightest(metadata bool, last string) string {
 					w = -w
 				}
 			}
-			if v.Name == last {
+			switch {
+			case v.Name == last:
 				w = math.MaxFloat64
+			case v.Failing:
+				w += failingWeight
 			}
 			if w < least || w == least && (node < leastNode || node == leastNode && v.Name < best) {
 				best, least, leastNode = v.Name, w, node
@@ -469,7 +485,7 @@ func (p *planner) balance(metadata bool) {
 // surplus returns a tablet that should be elsewhere, and who has it.
 func (p *planner) surplus(metadata bool) (from *TabletServer, held Held, why string) {
 	light := p.lightest(metadata, "")
-	if light == "" || p.alive[light].Leaving {
+	if light == "" || p.alive[light].Leaving || p.alive[light].Failing {
 		return nil, held, ""
 	}
 	moving := func(h Held) bool { return p.taken[subjectTablet+h.Key] }

@@ -209,17 +209,19 @@ func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) 
 	if err != nil {
 		return err
 	}
+	m, err := tablet.DecodeMeta(row.Meta)
+	settling := err == nil && s.of(row.Table).Settling(m.ID) // asked first: what has settled is there
 	if s.has(row) {
 		return nil
+	}
+	if settling {
+		return errSplittingOff
 	}
 	if row.Generation != generation {
 		return fmt.Errorf("%w: it is at generation %d, and %d was meant", errRowChanged, row.Generation, generation)
 	}
 	if err := s.serving(); err != nil {
 		return err
-	}
-	if m, err := tablet.DecodeMeta(row.Meta); err == nil && s.of(row.Table).Settling(m.ID) {
-		return errSplittingOff
 	}
 	if err := s.take(ctx, row, s.retried(ctx, key, row)); err != nil {
 		return err
