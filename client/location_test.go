@@ -79,15 +79,20 @@ func TestRoundTripsOfLookups(t *testing.T) {
 	_, err := tb.Get(t.Context(), "b") // a change is not sent twice over a connection that broke
 	check(t, err)
 	wantTrace(t, f, "all dead", "root METADATA@0", scanMetadata+"@0", scanMetadata+"@1", "read t@3")
-	if addr, node, ok := tb.client.Whereabouts("t", []byte("b")); addr != f.cluster.addrs[3] || node != "n3" || !ok {
-		t.Errorf("row b is at %s, %s, %v", addr, node, ok)
-	}
-	if _, _, ok := tb.client.Whereabouts("nosuch", []byte("b")); ok {
-		t.Error("a row of no table is somewhere")
-	}
 	s := tb.client.Stats()
 	if s.RoundTrips != 3+1+1+3+5+2+5 || s.Stale != 1+2+3+3 {
 		t.Errorf("counted %+v", s)
+	}
+	if addr, node, ok := tb.client.Locate(t.Context(), "t", []byte("b"), "n0"); addr != f.cluster.addrs[3] || node != "n3" || !ok {
+		t.Errorf("row b is at %s, %s, %v", addr, node, ok)
+	}
+	f.move("t", "b", 2)
+	time.Sleep(unassignedTime) // METADATA is not asked again before
+	if addr, node, ok := tb.client.Locate(t.Context(), "t", []byte("b"), "n3"); addr != f.cluster.addrs[2] || node != "n2" || !ok {
+		t.Errorf("row b, which n3 does not have, is at %s, %s, %v", addr, node, ok)
+	}
+	if _, _, ok := tb.client.Locate(t.Context(), "nosuch", []byte("b"), "n0"); ok {
+		t.Error("a row of no table is somewhere")
 	}
 }
 

@@ -281,7 +281,7 @@ func (a *access) settle(ctx context.Context) error {
 // astray is Node.astray for who may not see the table that he asks for: it is not there for
 // him.
 func (a *access) astray(err error, row []byte) error {
-	if !errors.Is(err, api.ErrNotServing) || a.table == metadata.Name {
+	if !misrouted(err) || a.table == metadata.Name {
 		return a.n.astray(err, a.table, row)
 	}
 	ctx, cancel := context.WithTimeout(a.n.ctx, noTableTimeout)

@@ -148,14 +148,15 @@ func (n *Node) mutateMetered(c *rpc.Call, r *api.MutateRequest, m metered, now b
 			go n.settleMutate(c, a, timestamp) // who calls must not be held up
 			return
 		}
-		if err != nil {
-			err = n.astrayFor(a, err, name, row)
-			m.refund(err, quota.WriteOps, 1, bytes)
-			fail(c, err)
-		} else {
+		switch {
+		case err == nil:
 			c.Reply(func(e *wire.Encoder) { api.AppendTimestamp(e, timestamp) })
+			a.release()
+		case misrouted(err):
+			go n.refuseMutate(c, a, &m, err, name, row, bytes) // it may wait for METADATA
+		default:
+			n.refuseMutate(c, a, &m, err, name, row, bytes)
 		}
-		a.release()
 	}
 	if now && n.tabletsOf(name).For(a.of(false)).ApplyNow(name, &r.Row, done) {
 		mutateRequests.Put(r)
@@ -166,6 +167,14 @@ func (n *Node) mutateMetered(c *rpc.Call, r *api.MutateRequest, m metered, now b
 		n.tabletsOf(name).For(a.of(true)).Apply(name, &r.Row, done)
 		mutateRequests.Put(r)
 	}()
+}
+
+// refuseMutate answers a mutation of so many bytes that failed, and refunds what it was charged.
+func (n *Node) refuseMutate(c *rpc.Call, a *access, m *metered, err error, name string, row []byte, bytes int64) {
+	err = n.astrayFor(a, err, name, row)
+	m.refund(err, quota.WriteOps, 1, bytes)
+	fail(c, err)
+	a.release()
 }
 
 // settleMutate answers a mutation that was made while rights changed.
@@ -213,6 +222,8 @@ type rowsCall struct {
 	left     atomic.Int64 // rows without an outcome, and one more until all are begun
 	// refused is set by a row that is refused after it has waited: it tells what the rest would wait for.
 	refused atomic.Pointer[error]
+	// misrouted is set by a row that is not served here: the answer may wait for METADATA.
+	misrouted atomic.Bool
 }
 
 // rowOutcome is what has become of one row.
@@ -235,6 +246,9 @@ func (k *rowsCall) begin(i int) {
 	default:
 		k.n.tabletsOf(k.table).For(o.access.of(true)).Apply(k.table, &k.rows[i], func(timestamp int64, err error) {
 			o.timestamp, o.err = timestamp, err
+			if err != nil && misrouted(err) {
+				k.misrouted.Store(true)
+			}
 			if err != nil && refusesWrites(err) {
 				k.refused.Store(&err)
 			}
@@ -249,7 +263,7 @@ func (k *rowsCall) begin(i int) {
 func (k *rowsCall) finish() {
 	switch {
 	case k.left.Add(-1) > 0:
-	case len(k.outcomes) > 0 && k.outcomes[0].access != nil:
+	case len(k.outcomes) > 0 && (k.outcomes[0].access != nil || k.misrouted.Load()):
 		go k.answer() // it may have to wait, and who calls must not
 	default:
 		k.answer()

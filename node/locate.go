@@ -16,26 +16,22 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// whereabouts knows where tablets are, without asking anybody. It may be wrong.
-type whereabouts interface {
-	// Whereabouts returns the address and the node id of the server that has the row; ok is
-	// false if it does not know.
-	Whereabouts(table string, row []byte) (addr, node string, ok bool)
-}
+// misrouted reports whether err means that this node does not serve the row.
+func misrouted(err error) bool { return errors.Is(err, api.ErrNotServing) }
 
-// astray adds to an error that says that the row is not served here where it may be.
+// astray returns the error of a request for a row that is not served here: that the table does not exist, or that the
+// tablet is not served, with the node that serves it if that can be found out.
 func (n *Node) astray(err error, table string, row []byte) error {
-	if n.elsewhere == nil || !errors.Is(err, api.ErrNotServing) {
+	if n.elsewhere == nil || !misrouted(err) {
 		return err
 	}
 	if gone := n.noTable(table); gone != nil {
 		return gone
 	}
-	addr, node, ok := n.elsewhere.Whereabouts(table, row)
-	if !ok || node == n.id() {
-		return err
+	if addr, node, ok := n.elsewhere.find(n.ctx, table, row, n.id()); ok {
+		return &api.NotServingError{Addr: addr, Node: node}
 	}
-	return &api.NotServingError{Addr: addr, Node: node}
+	return err
 }
 
 // noTableTimeout bounds the question whether there is a table.

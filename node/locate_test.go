@@ -73,13 +73,13 @@ func TestRootTellsWhereMetadataIs(t *testing.T) {
 // neighbour is what a node is told of rows that it does not serve.
 type neighbour struct{}
 
-func (neighbour) Whereabouts(table string, row []byte) (addr, node string, ok bool) {
+func (neighbour) Locate(_ context.Context, table string, _ []byte, _ string) (addr, node string, ok bool) {
 	return "10.0.0.7:7106", "n7", table == "parts"
 }
 
 func TestWhatIsNotServedIsToldFrom(t *testing.T) {
 	n, conn := oneNode(t)
-	n.elsewhere = neighbour{}
+	n.elsewhere = newGuide(neighbour{})
 	s, err := table.NewSchema("parts", 99).Apply(table.FamilySpec{Name: "f"})
 	if err != nil {
 		t.Fatal(err)

@@ -80,7 +80,7 @@ type Node struct {
 	sorting chan struct{}
 	server  atomic.Pointer[tabletServer] // the last one; nil until there is one
 	// elsewhere knows where rows are that are not here; nil if nothing does.
-	elsewhere whereabouts
+	elsewhere *guide
 	master    *master.Master
 
 	limits  table.Limits
@@ -255,7 +255,7 @@ func (n *Node) openData(ctx context.Context) (err error) {
 	if n.client, err = client.Open(ctx, n.RPCAddr(), n.security.client(client.Config{Logger: n.log.With("part", "client")})); err != nil {
 		return fmt.Errorf("connect to this node itself: %w", err)
 	}
-	n.elsewhere = n.client
+	n.elsewhere = newGuide(n.client)
 	n.rows = &metaRows{meta: &n.meta, guard: n.guard, rows: n.client.Table(metadata.Name)}
 	return n.becomeTabletServer(ctx)
 }

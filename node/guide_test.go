@@ -1,0 +1,46 @@
+package node
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// silentMetadata answers nothing.
+type silentMetadata struct{ asked int }
+
+func (s *silentMetadata) Locate(ctx context.Context, _ string, _ []byte, _ string) (addr, node string, ok bool) {
+	s.asked++
+	<-ctx.Done()
+	return "", "", false
+}
+
+// TestGuideGivesUp: while METADATA is silent, requests for rows that are elsewhere do not wait for it one after the
+// other, and are told again when it answers.
+func TestGuideGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from := &silentMetadata{}
+		g := newGuide(from)
+		start := time.Now()
+		for range 1000 {
+			if _, _, ok := g.find(t.Context(), "t", nil, "n1"); ok {
+				t.Fatal("found")
+			}
+		}
+		if waited := time.Since(start); waited != guideTimeout || from.asked != 1 {
+			t.Errorf("1000 requests waited for %v and asked %d times, want %v and once", waited, from.asked, guideTimeout)
+		}
+		time.Sleep(guideRest)
+		g.from = neighbour{}
+		if addr, node, ok := g.find(t.Context(), "parts", nil, "n1"); addr == "" || node == "" || !ok {
+			t.Errorf("later: %q, %q, %v", addr, node, ok)
+		}
+		for range guideCalls {
+			g.busy <- struct{}{}
+		}
+		if _, _, ok := g.find(t.Context(), "parts", nil, "n1"); ok {
+			t.Error("one more than may ask at a time")
+		}
+	})
+}
