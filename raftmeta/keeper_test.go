@@ -443,6 +443,54 @@ func TestWriteInDoubt(t *testing.T) {
 	})
 }
 
+// TestWatchOfWhatHasChanged begins watches of a file that is not what the caller
+// read any more: it was written, deleted, or deleted and made again meanwhile.
+func TestWatchOfWhatHasChanged(t *testing.T) {
+	for name, change := range map[string]func(v *service) error{
+		"nothing": func(*service) error { return nil },
+		"written": func(v *service) error {
+			_, err := v.Set(context.Background(), "/f", []byte("y"), AnyGeneration, api.SetOptions{})
+			return err
+		},
+		"deleted": func(v *service) error {
+			return v.Delete(context.Background(), "/f", AnyGeneration, api.SetOptions{})
+		},
+		"made again": func(v *service) error {
+			err := v.Delete(context.Background(), "/f", AnyGeneration, api.SetOptions{})
+			if err == nil {
+				_, err = v.Set(context.Background(), "/f", nil, 0, api.SetOptions{})
+			}
+			return err
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			_, v := newSolo(t)
+			gen, err := v.Set(t.Context(), "/f", []byte("x"), 0, api.SetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := openFor(t, v, time.Minute)
+			if _, err := keepAlive(v, api.KeepAliveRequest{Session: s}); err != nil {
+				t.Fatal(err)
+			}
+			if err := change(v); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := v.Watch(t.Context(), s, "/f", api.ContentsChanged, gen); err != nil {
+				t.Fatal(err)
+			}
+			a, err := keepAlive(v, api.KeepAliveRequest{Session: s, Term: 1, Hang: time.Second})
+			var want []api.EventKind
+			if name != "nothing" {
+				want = []api.EventKind{api.ContentsChanged}
+			}
+			if err != nil || !slices.Equal(kinds(a.Events), want) {
+				t.Errorf("%s: events %v, %v", name, a.Events, err)
+			}
+		})
+	}
+}
+
 // TestEventsOverflow has more events than are kept: they give way to one.
 func TestEventsOverflow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

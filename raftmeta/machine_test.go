@@ -376,8 +376,9 @@ func changeText(c change) string {
 // compares every verdict, every change told, and now and then all state, which
 // also goes through a snapshot.
 func TestMachineModel(t *testing.T) {
+	t.Parallel()
 	seed := testSeed(t)
-	runs := 40
+	runs := 1000
 	if os.Getenv("STELE_SOAK") != "" {
 		runs = 4000
 	}
@@ -423,7 +424,7 @@ func machineModelRun(t *testing.T, rng *rand.Rand, seen map[string]int) {
 		if got.code != want || !sameTold(told, plain.events) {
 			t.Fatalf("entry %d, %+v: code %d, changes %q; want %d, %q", index, c, got.code, told, want, plain.events)
 		}
-		if i%50 != 49 {
+		if i%100 != 99 {
 			continue
 		}
 		ns, applied := m.observe(m.mu.observer)
@@ -441,6 +442,31 @@ func machineModelRun(t *testing.T, rng *rand.Rand, seen map[string]int) {
 		}
 		if err := m.Restore(readCloser{bytes.NewReader(stream(t, again, applied))}); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestSharersLockDelay expires sharers of a lock one after the other: it stays
+// closed for the longest of their lock-delays, whatever their order.
+func TestSharersLockDelay(t *testing.T) {
+	for _, delays := range [][]time.Duration{{5, 1}, {1, 5}, {5, 0}, {0, 5}, {1, 5, 2}} {
+		ns := newNamespace()
+		var told time.Duration
+		ns.emit = func(c change) {
+			if c.kind == lockDelayed {
+				told = c.duration
+			}
+		}
+		for i, d := range delays {
+			id := uint64(10 + i)
+			ns.apply(id, 1, &command{op: opOpenSession, name: "s", duration: 2 * time.Second})
+			ns.apply(id+10, 1, &command{op: opAcquire, session: api.SessionID(id), path: "/l", mode: api.Shared, duration: d * time.Second})
+		}
+		for i := range delays {
+			ns.apply(uint64(30+i), 1, &command{op: opExpireSession, sessions: []api.SessionID{api.SessionID(10 + i)}})
+		}
+		if l := ns.get("/l").lock; l.holders != 0 || l.delay != 5*time.Second || l.delayMode != api.Shared || told != l.delay {
+			t.Errorf("delays of %d s: %+v, told %v", delays, *l, told)
 		}
 	}
 }

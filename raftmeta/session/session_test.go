@@ -142,6 +142,39 @@ func TestLeaseEndsFirstAtTheClient(t *testing.T) {
 	}
 }
 
+// Until is over before the leader gives the lock to another, after the holder's lease
+// and its lock-delay, whatever the rates of the clocks within the bound; and not
+// long before.
+func TestUntilEndsBeforeTheLockDelay(t *testing.T) {
+	const delay = 20 * time.Second // the session's grace is longer: its end would end the lock as well
+	for _, rates := range [][2]float64{{1, 1}, {0.95, 1.05}, {1.05, 0.95}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 1, rates[1])
+			a, link := w.session(rates[0], Options{})
+			b, _ := w.session(1, Options{})
+			l, err := a.Acquire(t.Context(), "/l", api.Exclusive, LockOptions{Delay: delay})
+			if err != nil {
+				t.Fatal(err)
+			}
+			link.setCut(true)
+			cut := time.Now()
+			time.Sleep(delay / 2)
+			if left := l.Until(); l.Held() || left <= delay/4 || left > delay {
+				t.Errorf("rates %v: after %v another can have it in %v, held: %v", rates, time.Since(cut), left, l.Held())
+			}
+			if _, err := b.Acquire(t.Context(), "/l", api.Exclusive, LockOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if left := l.Until(); left > 0 {
+				t.Errorf("rates %v: another got it after %v, with %v left", rates, time.Since(cut), left)
+			}
+			link.setCut(false)
+			shut(t, a, b)
+			w.close()
+		})
+	}
+}
+
 func TestFailover(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		s, _ := w.session(1, Options{})
