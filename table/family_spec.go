@@ -239,12 +239,13 @@ func (s *Schema) Spec(name string) (FamilySpec, bool) {
 }
 
 // Apply returns the schema with families added or altered as specs say. Groups
-// that are not there are made; options of a group hold for all its families.
+// that are not there are made, and those go whose last family moves to another; options of a group hold for all its families.
 // Errors: ErrFamilyExists when two specs are of one family, ErrBadSpec when two
 // give one option of a group differently, and those of Validate.
 func (s *Schema) Apply(specs ...FamilySpec) (*Schema, error) {
 	c := s
 	given := make(map[string]*FamilySpec) // by group, what was asked of it so far
+	was := s
 	for i := range specs {
 		spec := &specs[i]
 		for j := range specs[:i] {
@@ -253,14 +254,14 @@ func (s *Schema) Apply(specs ...FamilySpec) (*Schema, error) {
 			}
 		}
 		var err error
-		if c, err = c.apply(spec, given); err != nil {
+		if c, err = c.apply(spec, given, was); err != nil {
 			return nil, err
 		}
 	}
 	return c, nil
 }
 
-func (s *Schema) apply(spec *FamilySpec, given map[string]*FamilySpec) (*Schema, error) {
+func (s *Schema) apply(spec *FamilySpec, given map[string]*FamilySpec, was *Schema) (*Schema, error) {
 	f := Family{Name: spec.Name, Group: spec.Group}
 	old := s.Family(spec.Name)
 	if old != nil {
@@ -281,7 +282,16 @@ func (s *Schema) apply(spec *FamilySpec, given map[string]*FamilySpec) (*Schema,
 	if option := given[f.Group].merge(spec); option != "" {
 		return nil, &SpecError{Text: spec.String(), Option: option, Reason: "another family gives group " + f.Group + " otherwise"}
 	}
-	c, err := s.SetGroup(given[f.Group].group(s, f.Group))
+	g := given[f.Group].group(s, was, f.Group)
+	if old != nil && f.Group != old.Group { // its group goes first, if it is the last one there: there may be no place for both
+		moving := *old
+		moving.Group = DefaultGroup
+		var err error
+		if s, err = s.SetFamily(moving); err != nil {
+			return nil, err
+		}
+	}
+	c, err := s.SetGroup(g)
 	if err != nil {
 		return nil, err
 	}
@@ -314,10 +324,12 @@ func (f *FamilySpec) merge(o *FamilySpec) (option string) {
 	return option
 }
 
-// group returns the group called name of s, or a new one, altered as f says.
-func (f *FamilySpec) group(s *Schema, name string) LocalityGroup {
+// group returns the group called name of s, else of the schema before, or a new one, altered as f says.
+func (f *FamilySpec) group(s, before *Schema, name string) LocalityGroup {
 	g := LocalityGroup{Name: name}
 	if old := s.Group(name); old != nil {
+		g = *old
+	} else if old := before.Group(name); old != nil {
 		g = *old
 	}
 	if f.BlockBytes != 0 {

@@ -104,7 +104,7 @@ func (s *Schema) AddFamily(f Family) (*Schema, error) {
 }
 
 // SetFamily returns the schema with the policy and the group of the family f.Name
-// as in f. The family keeps its ID; an empty f.Group keeps its group. Errors:
+// as in f. The family keeps its ID; an empty f.Group keeps its group. The group that it leaves goes with its last family. Errors:
 // ErrNoFamily, ErrNoGroup, and those of Validate.
 func (s *Schema) SetFamily(f Family) (*Schema, error) {
 	i, ok := s.findFamily(f.Name)
@@ -119,14 +119,16 @@ func (s *Schema) SetFamily(f Family) (*Schema, error) {
 	}
 	c := s.Clone()
 	f.ID = c.Families[i].ID
+	left := c.Families[i].Group
 	c.Families[i] = f
+	c.dropIfEmpty(left)
 	if err := c.Validate(nil); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// DropFamily returns the schema without the family. Its ID is not given again.
+// DropFamily returns the schema without the family. Its ID is not given again, and its group goes with its last family.
 // Errors: ErrNoFamily.
 func (s *Schema) DropFamily(name string) (*Schema, error) {
 	i, ok := s.findFamily(name)
@@ -134,8 +136,21 @@ func (s *Schema) DropFamily(name string) (*Schema, error) {
 		return nil, &NoFamilyError{Table: s.Name, Family: name}
 	}
 	c := s.Clone()
+	left := c.Families[i].Group
 	c.Families = slices.Delete(c.Families, i, i+1)
+	c.dropIfEmpty(left)
 	return c, nil
+}
+
+// dropIfEmpty removes a group that a family has left if it has no other, unless it is the default group. Files of it may be there
+// until the next major compaction of their tablets.
+func (s *Schema) dropIfEmpty(group string) {
+	if group == DefaultGroup || slices.ContainsFunc(s.Families, func(f Family) bool { return f.Group == group }) {
+		return
+	}
+	if i, ok := s.findGroup(group); ok {
+		s.Groups = slices.Delete(s.Groups, i, i+1)
+	}
 }
 
 // SetGroup returns the schema with the group g.Name added or replaced. Errors:

@@ -82,7 +82,7 @@ type TabletStats struct {
 	Files         []FileStats
 }
 
-// FileStats are figures of one SSTable.
+// FileStats are figures of one SSTable. Of one that tablets share since a split each has the part with its rows, about.
 type FileStats struct {
 	Group    string
 	Blob     string
@@ -112,7 +112,7 @@ func (s *Server) TabletStats(tableName string) ([]TabletStats, error) {
 			for _, f := range g.files {
 				st.Files = append(st.Files, FileStats{
 					Group: g.name, Blob: f.meta.Handle.ID.String(),
-					Bytes: f.meta.Handle.Length, RawBytes: f.meta.RawBytes, Entries: f.meta.Entries,
+					Bytes: f.bytes, RawBytes: f.portion(f.meta.RawBytes), Entries: f.portion(f.meta.Entries),
 				})
 			}
 		}

@@ -315,7 +315,12 @@ func (f *file) pinnedBytes() int64 {
 	p.mu.Lock()
 	n := p.bytes
 	p.mu.Unlock()
-	if f.bytes < f.meta.Handle.Length { // it may be several tablets'
+	return f.portion(n)
+}
+
+// portion returns the tablet's part of a figure of the whole file, which several tablets may share, about.
+func (f *file) portion(n int64) int64 {
+	if f.bytes < f.meta.Handle.Length {
 		n = int64(float64(n) * float64(f.bytes) / float64(f.meta.Handle.Length))
 	}
 	return n

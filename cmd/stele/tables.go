@@ -33,7 +33,8 @@ const familyHelp = `A family is written NAME, or NAME: and options between comma
   versions=3          keep the newest 3 versions of a column
   age=30d             keep versions that are no older than 30 days
   gc="..."            or a whole policy: versions=1 or (age=7d and versions=10)
-  group=pages         the locality group that it is stored in (default "default")
+  group=pages         the locality group that it is stored in (default "default");
+                      a group goes when its last family is dropped or moved
 
 and options of that group, which hold for all its families:
 
