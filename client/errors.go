@@ -90,6 +90,9 @@ var (
 	// ErrNoCredential means that the node takes nobody who has not proved who he is, and the
 	// client has neither Config.Credential nor Config.Token.
 	ErrNoCredential = rpc.ErrWantsTLS
+	// ErrNoTLS means that the node speaks no TLS, as its cluster has no certificates: connect without Config.Credential
+	// and Config.Token if that is meant.
+	ErrNoTLS = errors.New("node has no certificate and speaks no TLS")
 )
 
 var (

@@ -64,7 +64,11 @@ func (c Config) secured(plain func(context.Context, string) (net.Conn, error)) f
 		if err != nil {
 			return nil, err
 		}
-		return shake(ctx, nc)
+		conn, err := shake(ctx, nc)
+		if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) {
+			err = fmt.Errorf("%w: %w", ErrNoTLS, err)
+		}
+		return conn, err
 	}
 }
 

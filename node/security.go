@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/secretfile"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/formation"
@@ -268,13 +269,20 @@ const principalConnsMax = 1024
 // from being written.
 const memoryForNodes = 8
 
+// refusePlain answers a client that speaks plain mode without TLS, so that it can tell why.
+func refusePlain(first []byte) []byte {
+	return rpc.RefusePlain(first, api.ToRPC(&api.IdentityError{
+		Reason: api.IdentityNoTLS, Text: "this cluster has certificates: connect by TLS 1.3, with a certificate or a token of it",
+	}))
+}
+
 // guard returns a listener of TLS. Who shows a certificate, shows one of the cluster. Of those who show none it takes so many,
 // 0 for as many as pki does.
 func (s *security) guard(l net.Listener, strangersMax int, refused func(net.Addr, error)) net.Listener {
 	if s == nil {
 		return l
 	}
-	return pki.Listen(l, pki.ListenerConfig{Endpoint: s.endpoint, StrangersMax: strangersMax, Refused: refused})
+	return pki.Listen(l, pki.ListenerConfig{Endpoint: s.endpoint, StrangersMax: strangersMax, NotTLS: refusePlain, Refused: refused})
 }
 
 // limit has the server know its peers, end connections that say nothing, keep some for nodes,

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/rpc"
@@ -167,7 +169,8 @@ func TestSecureNodeRefuses(t *testing.T) {
 	for name, b := range plains {
 		for port, addr := range map[string]string{"rpc": rpcAddr, "http": webAddr} {
 			got := say(t, addr, nil, b)
-			if strings.Contains(got, "stele_") || strings.Contains(got, "v1") || len(got) > 0 && got[0] != 0x15 && !strings.HasPrefix(got, "HTTP/1.0 400") {
+			if strings.Contains(got, "stele_") || strings.Contains(got, "v1") || len(got) > 0 && got[0] != 0x15 && !strings.HasPrefix(got, "HTTP/1.0 400") &&
+				!strings.HasSuffix(got, "\xa6reason\xa6no_tls\xc0") {
 				t.Errorf("%s, %s in the clear: got %q", port, name, got)
 			}
 		}
@@ -261,6 +264,13 @@ func TestOpenNodeStaysOut(t *testing.T) {
 		conn.Close()
 		t.Error("an open node speaks TLS")
 	}
+	if plain := (tls.RecordHeaderError{}); !errors.As(err, &plain) {
+		t.Errorf("TLS to an open node: %v, want that it is no TLS", err)
+	}
+	if _, err := client.Open(t.Context(), open.addrs[0], client.Config{Credential: secure.as, RetryTimeMax: -1}); !errors.Is(err, client.ErrNoTLS) {
+		t.Errorf("a client with a credential at an open node: %v, want %v", err, client.ErrNoTLS)
+	}
+	checkPlainIsRefused(t, secure.addrs[0])
 	cfg := secure.cfgs[0]
 	cfg.DataDirs, cfg.Listen = []string{t.TempDir()}, "127.0.0.1:0"
 	if _, err := node.Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "data folders are of node") {
@@ -268,6 +278,29 @@ func TestOpenNodeStaysOut(t *testing.T) {
 	}
 	if _, err := node.Initialise(secure.cfgs[0].DataDirs, filepath.Join(t.TempDir(), "keys"), nil, time.Now()); err == nil {
 		t.Error("a node of a cluster was made the first of another")
+	}
+}
+
+// checkPlainIsRefused sends requests in plain mode to a port of TLS: each is answered, by its number, with why not.
+func checkPlainIsRefused(t *testing.T, addr string) {
+	t.Helper()
+	for name, request := range map[string]string{
+		"short":               "\x94\x00\x07\xa4ping\x90",
+		"a number of 5":       "\x94\x00\xce\x00\x00\x00\x07\xa4ping\x90",
+		"a number of 9":       "\xdd\x00\x00\x00\x04\x00\xcf\x00\x00\x00\x00\x00\x00\x00\x07\xa4ping\x90",
+		"more than is read":   "\x94\x00\x07\xa4read\x92\xa1t\xc6\x00\x00\xff\xff" + strings.Repeat("x", 65535),
+		"a number as a float": "\x94\x00\xcb\x40\x1c\x00\x00\x00\x00\x00\x00\xa4ping\x90",
+	} {
+		d := wire.NewDecoder([]byte(say(t, addr, nil, []byte(request))))
+		if n, kind, id := d.Array(), d.Int(), d.Int(); n != 4 || kind != 1 || id != 7 {
+			t.Errorf("%s: the answer is an array of %d, of type %d, for request %d: %v", name, n, kind, id, d.Err())
+			continue
+		}
+		e := api.FromRPC(rpc.DecodeError(&d))
+		var unknown *api.IdentityError
+		if !errors.As(e, &unknown) || unknown.Reason != api.IdentityNoTLS {
+			t.Errorf("%s: %v", name, e)
+		}
 	}
 }
 

@@ -116,6 +116,9 @@ func (c *serverConn) serve() {
 	if err := c.choose(first[0]); err != nil {
 		c.srv.count.refusedConns.Add(1)
 		c.srv.warner.Warn(c.srv.log, "connection refused", "peer", c.peer.Addr, "err", err)
+		if err == errWantedTLS {
+			c.refuseTLS()
+		}
 		_ = c.nc.Close()
 		return
 	}
@@ -149,6 +152,8 @@ func (c *serverConn) choose(first byte) error {
 		c.srv.count.framed.Add(1)
 	case opensPlain(first):
 		c.srv.count.plain.Add(1)
+	case first == tlsHandshake:
+		return errWantedTLS
 	default:
 		return fmt.Errorf("%w: first byte %#02x", errUnknownProtocol, first)
 	}

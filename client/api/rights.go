@@ -16,6 +16,7 @@ var (
 // Why a caller is not known.
 const (
 	IdentityNone     = "no_credential" // none was shown
+	IdentityNoTLS    = "no_tls"        // none can be: the connection is plain
 	IdentityBadToken = "bad_token"     // there is no such token
 	IdentityExpired  = "expired"       // the token has ended
 	IdentityDisabled = "disabled"      // the principal is not let in at present

@@ -25,6 +25,9 @@ type ListenerConfig struct {
 	// 256. One more ends the oldest.
 	StrangerLife time.Duration
 	StrangersMax int
+	// NotTLS returns what is answered to a peer whose first bytes, as many of the first 32 as have come, are not TLS.
+	// Nil, or an answer of nil, is a fatal alert.
+	NotTLS func(first []byte) []byte
 	// Refused is told why a connection was not taken. It must not block. Nil is not.
 	Refused func(from net.Addr, err error)
 }
@@ -41,6 +44,9 @@ func (c ListenerConfig) withDefaults() ListenerConfig {
 	}
 	if c.StrangersMax == 0 {
 		c.StrangersMax = 256
+	}
+	if c.NotTLS == nil {
+		c.NotTLS = func([]byte) []byte { return nil }
 	}
 	if c.Refused == nil {
 		c.Refused = func(net.Addr, error) {}
@@ -203,13 +209,18 @@ func (l *Listener) shake(nc net.Conn) (*Conn, error) {
 	c := &Conn{Conn: tls.Server(below, l.tls), wire: below, of: l.cfg.Endpoint}
 	err := c.HandshakeContext(ctx)
 	below.shaking = -1
+	defer func() { below.head = nil }()
 	if err == nil {
 		c.Peer, err = l.cfg.Endpoint.Identify(c.ConnectionState())
 	}
 	plain, peer := tls.RecordHeaderError{}, (*PeerError)(nil)
 	if errors.As(err, &plain) {
+		answer := l.cfg.NotTLS(below.head)
+		if answer == nil {
+			answer = []byte{0x15, 3, 3, 0, 2, 2, 40} // fatal, handshake_failure
+		}
 		_ = nc.SetWriteDeadline(time.Now().Add(sayTime))
-		_, _ = nc.Write([]byte{0x15, 3, 3, 0, 2, 2, 40}) // fatal, handshake_failure
+		_, _ = nc.Write(answer)
 		linger(nc)
 	} else if errors.As(err, &peer) {
 		linger(nc) // package tls has told why

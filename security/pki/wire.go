@@ -13,6 +13,8 @@ type wire struct {
 	net.Conn
 	// shaking is how many bytes of the handshake are left to come, while it lasts; -1 afterwards. Of who reads.
 	shaking int
+	// head is what came first, while the handshake lasts. Of who reads.
+	head []byte
 
 	// mu guards the fields in it, and keeps records in order: who reads may have one to send too. It is held while they are
 	// written, for the next must wait for them anyway.
@@ -42,6 +44,9 @@ var (
 // hello, and 256 KiB of certificates.
 const handshakeBytesMax = 16 << 10
 
+// headBytes is how much of what a peer sends first is kept for ListenerConfig.NotTLS.
+const headBytes = 32
+
 // errLongHandshake is why a handshake ends that has not come to its end in handshakeBytesMax.
 var errLongHandshake = fmt.Errorf("handshake takes more than %d bytes", handshakeBytesMax)
 
@@ -55,6 +60,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	}
 	n, err := w.Conn.Read(p[:min(len(p), w.shaking)])
 	w.shaking -= n
+	w.head = append(w.head, p[:min(n, headBytes-len(w.head))]...)
 	return n, err
 }
 
