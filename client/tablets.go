@@ -19,7 +19,7 @@ type TabletRef struct {
 
 // SplitTablet splits the tablet that has the row at: the lower part ends with it. An
 // empty at is a row that parts the bytes of the table's largest tablet about evenly. Errors:
-// ErrBadSplit, if a tablet ends there already or has nothing to part, ErrSystemTable,
+// ErrBadSplit, if a tablet ends there already or has nothing to part, ErrSystemTable, ErrLimit at 10,000 tablets,
 // *AmbiguousError, and those of Describe.
 func (c *Client) SplitTablet(ctx context.Context, table, at string) (*TabletChange, error) {
 	return c.changeTablet(ctx, api.MethodSplitTablet, api.TabletRequest{Table: table, Row: []byte(at)})

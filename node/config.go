@@ -85,6 +85,7 @@ type Config struct {
 	Logger *slog.Logger // nil discards
 
 	metadataSplitBytes int64         // if not zero, for tests
+	tabletsAskedMax    int64         // if not zero, for tests
 	rolloverPeriod     time.Duration // if not zero, for tests
 	// dial connects to other nodes below TLS, if not nil, for tests.
 	dial func(ctx context.Context, addr string) (net.Conn, error)

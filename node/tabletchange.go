@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -179,6 +180,9 @@ func (n *Node) splitTablet(ctx context.Context, r *tabletChange) (answer, error)
 	if r.Table == metadata.Name {
 		return nil, api.ErrSystemTable
 	}
+	if err := n.mayAddTablet(ctx, r.Table); err != nil {
+		return nil, err
+	}
 	middle := r.Middle || r.ID != 0
 	if len(r.Row) == 0 && r.ID == 0 {
 		middle = true
@@ -222,6 +226,25 @@ func (n *Node) splitTablet(ctx context.Context, r *tabletChange) (answer, error)
 	}
 	n.log.Info("tablet split on somebody's word", "table", r.Table, "tablet", done.ID, "lower", done.Lower)
 	return done.Append, nil
+}
+
+// mayAddTablet returns a *table.LimitError if a table has as many tablets as requests may make: each takes memory on its server and
+// has a row of METADATA.
+func (n *Node) mayAddTablet(ctx context.Context, name string) error {
+	s, err := n.schemaOf(ctx, name)
+	if err != nil {
+		return err
+	}
+	limit, tablets := cmp.Or(n.cfg.tabletsAskedMax, api.TabletsAskedMax), int64(0)
+	from, to := metadata.TableRange(s.ID)
+	err = n.rows.scanAll(ctx, string(from), string(to), metadata.Locations(), func(string, *metadata.Row, error) error {
+		tablets++
+		return nil
+	})
+	if err == nil && tablets >= limit {
+		return &table.LimitError{What: "tablets of a table that requests may make", Limit: limit, Got: tablets + 1}
+	}
+	return err
 }
 
 // largestTablet returns the id of the table's tablet with the most bytes.

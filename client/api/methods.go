@@ -108,6 +108,10 @@ const (
 	SplitAtMax      = 10_000
 	SplitAtBytesMax = 192 << 10
 
+	// TabletsAskedMax is the number of tablets of a table up to which split_tablet splits them. Splits of tablets that have grown are
+	// not bound by it.
+	TabletsAskedMax = 10_000
+
 	// ScanBatchRows and ScanBatchBytes are the defaults of batch_rows and
 	// batch_bytes, ScanBatchRowsMax and ScanBatchBytesMax the largest. 256 KiB: buffers
 	// of up to 1 MiB are used again; with batches of 1 MiB, which just exceed that, a
