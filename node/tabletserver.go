@@ -383,12 +383,13 @@ func (s *tabletServer) unload(ctx context.Context, key []byte) (generation uint6
 		if _, _, err := s.of(row.Table).Unload(ctx, m.ID); err != nil {
 			return 0, err
 		}
-	} else if s.of(row.Table).Overlaps(row.Table, m.Start, row.End) {
-		return 0, errServedByAnother
 	}
 	// A server that has ended has no tablets either, and its log is needed.
 	if err := s.serving(); err != nil {
 		return 0, err
+	}
+	if s.of(row.Table).Overlaps(row.Table, m.Start, row.End) {
+		return 0, errServedByAnother
 	}
 	if row, err = s.rowOf(ctx, key); err != nil {
 		return 0, err
