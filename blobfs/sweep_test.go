@@ -474,6 +474,7 @@ func TestSweepWarnsLongEnough(t *testing.T) {
 		w.lists.mu.Lock()
 		delete(w.lists.files, "/logs/n1/"+id.String())
 		w.lists.mu.Unlock()
+		synctest.Wait() // the writer had asked for replicas of the next extent: they are made or refused by now
 		replicas := 0
 		for _, n := range w.c.all {
 			replicas += len(n.LogReplicas())
