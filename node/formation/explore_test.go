@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -58,6 +60,7 @@ type world struct {
 type simNode struct {
 	*machine // nil while it is down
 	id, addr string
+	seeds    []string // addresses to join
 	disk     State
 	cluster  string // on disk
 }
@@ -95,10 +98,22 @@ func newWorld(seed uint64) *world {
 	if 2*w.expect > total && w.rng.IntN(4) == 0 { // nothing else can form a second cluster
 		w.seeds = w.seeds[:1]
 	}
+	for _, n := range w.nodes { // the same nodes, some of them under several addresses
+		n.seeds = slices.Clone(w.seeds)
+		for w.rng.IntN(3) == 0 {
+			if addr := n.seeds[w.rng.IntN(len(n.seeds))]; w.at(addr) != nil {
+				n.seeds = append(n.seeds, aliasPrefix+addr)
+			}
+		}
+	}
 	return w
 }
 
+// aliasPrefix makes another address of a node from its first one.
+const aliasPrefix = "alias-"
+
 func (w *world) at(addr string) *simNode {
+	addr = strings.ReplaceAll(addr, aliasPrefix, "")
 	for _, n := range w.nodes {
 		if n.addr == addr {
 			return n
@@ -115,7 +130,7 @@ func (w *world) start(n *simNode) {
 	newID := func() string { return fmt.Sprintf("c%d", w.rng.Uint64()) }
 	n.machine = newMachine(Peer{ID: n.id, RPC: n.addr}, w.expect, nil, n.disk, newID)
 	n.machine.cluster = n.cluster
-	n.machine.setSeeds(w.seeds)
+	n.machine.setSeeds(n.seeds)
 	w.logf("%s starts", n.id)
 }
 

@@ -66,7 +66,7 @@ func newMachine(self Peer, expect int, key []byte, state State, newID func() str
 
 // setSeeds says where to look for others. It may change, as names do.
 func (m *machine) setSeeds(addrs []string) {
-	m.seeds = addrs
+	m.seeds = slices.Compact(slices.Sorted(slices.Values(addrs)))
 	maps.DeleteFunc(m.answered, func(addr, _ string) bool { return !slices.Contains(addrs, addr) })
 }
 
@@ -157,21 +157,30 @@ func (m *machine) enough() bool {
 	return m.suffices(with)
 }
 
-// suffices tells whether this node and those with it may found a cluster: as many
-// as expected, and among them those at most of the addresses to join. Any two such
-// sets share a node, since there are less than twice as many nodes as expected or,
-// where there are more, since all were given the same addresses.
+// suffices reports whether this node and those in with may found a cluster: as many
+// nodes as expected, and among them a majority of the nodes at the addresses to join.
+// A node that answers at several addresses, such as a name and an IP address, counts
+// once. Any two such sets share a node, since there are less than twice as many nodes
+// as expected or, where there are more, since all were given the same addresses. A
+// founder that has not yet seen that two addresses are one node's asks for more nodes,
+// never for fewer.
 func (m *machine) suffices(with map[string]bool) bool {
 	if len(with)+1 < m.expect {
 		return false
 	}
-	at := 0
-	for _, addr := range m.seeds {
-		if id := m.answered[addr]; id != "" && (id == m.self.ID || with[id]) {
+	seeds, at := len(m.seeds)-len(m.answered), 0
+	counted := map[string]bool{}
+	for _, id := range m.answered {
+		if counted[id] {
+			continue
+		}
+		counted[id] = true
+		seeds++
+		if id == m.self.ID || with[id] {
 			at++
 		}
 	}
-	return len(m.seeds) == 0 || 2*at > len(m.seeds)
+	return len(m.seeds) == 0 || 2*at > seeds
 }
 
 // ask asks all who have not promised yet.
