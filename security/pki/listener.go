@@ -193,12 +193,19 @@ func (l *Listener) serve(place *list.Element) {
 	crowded := h.crowded
 	l.mu.Unlock()
 	switch {
-	case err == nil || l.ctx.Err() != nil:
+	case err == nil:
+	case l.ctx.Err() != nil && !judged(err): // ended by Close
 	case crowded:
 		l.cfg.Refused(h.conn.RemoteAddr(), errCrowded)
 	default:
 		l.cfg.Refused(h.conn.RemoteAddr(), err)
 	}
+}
+
+// judged reports whether a handshake failed for what the peer has sent: that it failed is known before the connection ends.
+func judged(err error) bool {
+	plain, peer := tls.RecordHeaderError{}, (*PeerError)(nil)
+	return errors.As(err, &plain) || errors.As(err, &peer)
 }
 
 // shake does the handshake, and closes the connection unless it succeeds.
