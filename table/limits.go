@@ -134,13 +134,17 @@ func (l *Limits) CheckFamilyName(name string) error {
 	return checkName("family name", name, l.orDefault().FamilyNameBytes)
 }
 
-// checkName checks a name of one or more of [-_.a-zA-Z0-9].
+// checkName checks a name of one or more of [-_.a-zA-Z0-9]. "." and ".." are not names: the lock service has tables by
+// path.
 func checkName(what, name string, limit int64) error {
 	if name == "" {
 		return &NameError{What: what, Reason: "is empty"}
 	}
 	if int64(len(name)) > limit {
 		return &LimitError{What: what + " bytes", Limit: limit, Got: int64(len(name))}
+	}
+	if name == "." || name == ".." {
+		return &NameError{What: what, Name: name, Reason: "is a step of a path: add a letter or a digit"}
 	}
 	for i := range len(name) {
 		if !nameByte(name[i]) {

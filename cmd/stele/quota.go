@@ -21,7 +21,11 @@ func (a *app) quotaCommand() *cobra.Command {
 		Long: `Set, list and remove quotas of tables and users. Rates are bounds on what all nodes
 together let in; who is over one is told when to come back, and clients wait that long
 by themselves. Operations are rows that are read or written. A table that is over its
-quota of bytes takes deletions alone; what is deleted counts until it is compacted.`,
+quota of bytes takes deletions alone; what is deleted counts until it is compacted.
+
+A quota of bytes is enforced about 3 seconds after it is reached; a rate of
+--write-bytes bounds what is written in that time. A user's quota of bytes counts the
+tables that the user owns, not what the user writes into tables of others.`,
 		Example: `  stele quota set webtable --bytes 100GiB --write-ops 1000
   stele quota set --user loader --write-bytes 10MiB
   stele quota list`,
