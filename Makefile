@@ -38,6 +38,7 @@ test: build network
 	$(GO) vet ./...
 	$(GO) test -timeout 14m ./test/faults ./node ./... # what waits longest begins first
 	scripts/need.sh 'python3 -c "import venv, ensurepip"' python3 python3-venv
+	scripts/need.sh 'node --version && npm --version' nodejs npm
 	test/specclient/run.sh
 
 test-short: network

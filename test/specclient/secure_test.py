@@ -5,17 +5,13 @@ a node that runs: STELE_ADDR=host:port STELE_CREDENTIAL=admin.pem secure_test.py
 """
 
 import os
-import pathlib
-import re
 import socket
 import ssl
-import subprocess
-import sys
 import time
 import unittest
 import uuid
 
-
+import documented
 from client_test import TABLE_NOT_FOUND, FAMILY_NOT_FOUND, Connection, SteleError
 
 UNAUTHENTICATED, PERMISSION_DENIED = 8, 9
@@ -111,17 +107,14 @@ class SecureTest(unittest.TestCase):
             with socket.create_connection(address(), timeout=30) as sock:
                 context().wrap_socket(sock, server_hostname=name).close()
 
-    def documented(self, language, command):
-        """What the client that docs/rpc.md shows in that language prints."""
-        page = pathlib.Path(__file__).parents[2] / "docs" / "rpc.md"
-        clients = re.findall(rf"^```{language}\n(import [^`]*tls[^`]*)^```", page.read_text(), re.MULTILINE)
-        self.assertEqual(len(clients), 1, f"clients in {language} that speak TLS")
-        env = dict(os.environ, STELE_ADDR=f"localhost:{address()[1]}")
-        return subprocess.run([*command, "-"], input=clients[0], env=env, text=True, capture_output=True, timeout=60)
-
-    def test_documented_python(self):
-        ran = self.documented("python", [sys.executable])
-        self.assertEqual((ran.stdout, ran.returncode), ("admin\n", 0), ran.stderr)
+    def test_documented_clients(self):
+        """What the clients that docs/rpc.md shows print: they find the administrator's certificate good."""
+        folder = documented.Folder()
+        self.addCleanup(folder.close)
+        for language, what in ("python", "tls.load_cert_chain"), ("javascript", "tls.connect"):
+            with self.subTest(language=language):
+                out, errors = folder.run(language, documented.program(language, what), STELE_ADDR=f"localhost:{address()[1]}")
+                self.assertEqual((out, errors), ("admin\n", ""))
 
     def test_rights(self):
         db = self.connect(credential=False)
