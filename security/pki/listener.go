@@ -210,11 +210,11 @@ func judged(err error) bool {
 
 // shake does the handshake, and closes the connection unless it succeeds.
 func (l *Listener) shake(nc net.Conn) (*Conn, error) {
-	ctx, cancel := context.WithTimeout(l.ctx, l.cfg.HandshakeTimeout)
-	defer cancel()
+	_ = nc.SetDeadline(time.Now().Add(l.cfg.HandshakeTimeout))
 	below := &wire{Conn: nc, shaking: handshakeBytesMax}
 	c := &Conn{Conn: tls.Server(below, l.tls), wire: below, of: l.cfg.Endpoint}
-	err := c.HandshakeContext(ctx)
+	// Not by a context: its end would hide why a handshake has failed. Close closes nc.
+	err := c.Handshake()
 	below.shaking = -1
 	defer func() { below.head = nil }()
 	if err == nil {
@@ -232,6 +232,7 @@ func (l *Listener) shake(nc net.Conn) (*Conn, error) {
 	} else if errors.As(err, &peer) {
 		linger(nc) // package tls has told why
 	}
+	_ = nc.SetDeadline(time.Time{})
 	if err == nil {
 		err = c.begin(l.cfg.StrangerLife)
 	}
