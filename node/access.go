@@ -134,6 +134,21 @@ func (a *access) Read(ctx context.Context, s *table.Schema) (tablet.Sight, error
 	return tablet.Sight{Families: v.ReadMask()}, nil
 }
 
+// mayRead returns an error if the principal may read nothing of the table. It is asked before
+// work that is done for reads; what is read is decided when it is read. Errors: api.ErrNoTable,
+// *api.PermissionError, those of rights.ask.
+func (a *access) mayRead(ctx context.Context) error {
+	if a.table == metadata.Name { // everybody sees something of it
+		_, err := a.n.rights.known(ctx, a.who)
+		return err
+	}
+	v, _, err := a.n.seeTable(ctx, a.who, a.table)
+	if err != nil {
+		return err
+	}
+	return a.refused(v.CheckRead())
+}
+
 // readMetadata returns what is seen of METADATA: who may not read the cluster sees where the
 // tablets are of tables that he sees, and nothing else of them.
 func (a *access) readMetadata(ctx context.Context, s *table.Schema) (tablet.Sight, error) {

@@ -308,7 +308,7 @@ func (n *Node) checkAndMutate(c *rpc.Call) {
 		fail(c, api.ErrSystemTable)
 		return
 	}
-	f, err := n.filters.program(r.Predicate, &n.limits)
+	f, err := n.program(c, r.Table, r.Predicate)
 	if err != nil {
 		fail(c, err)
 		return

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 )
 
@@ -19,6 +20,30 @@ const (
 	filtersMax     = 256
 	filterBytesMax = 4 << 10
 )
+
+// program returns the compiled filter of a call. To compile one is work, which is done for
+// callers that may read the table. Errors: those of filterCache.program, access.mayRead.
+func (n *Node) program(c *rpc.Call, name string, coded []byte) (*table.Program, error) {
+	if len(coded) == 0 {
+		return nil, nil
+	}
+	if a := n.access(c, name); a != nil {
+		defer a.release()
+		if !n.filters.has(coded) {
+			if err := a.mayRead(c.Context()); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return n.filters.program(coded, &n.limits)
+}
+
+// has reports whether a filter was compiled before.
+func (c *filterCache) has(coded []byte) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.programs[string(coded)] != nil
+}
 
 // program returns the compiled filter for one call, nil for none: what it samples is
 // drawn for that call. Errors: table.ErrBadFilter,

@@ -24,7 +24,7 @@ func (n *Node) read(c *rpc.Call) {
 	if !begin(c, &r.Options) {
 		return
 	}
-	f, err := n.filters.program(r.Filter, &n.limits)
+	f, err := n.program(c, r.Table, r.Filter)
 	if err != nil {
 		fail(c, err)
 		return
@@ -111,7 +111,7 @@ func (n *Node) readRows(c *rpc.Call) {
 	if !begin(c, &r.Options) {
 		return
 	}
-	f, err := n.filters.program(r.Filter, &n.limits)
+	f, err := n.program(c, r.Table, r.Filter)
 	if err != nil {
 		fail(c, err)
 		return

@@ -41,7 +41,7 @@ func (n *Node) scanOpen(c *rpc.Call) {
 	if !begin(c, &r.Options) {
 		return
 	}
-	f, err := n.filters.program(r.Filter, &n.limits)
+	f, err := n.program(c, r.Table, r.Filter)
 	if err != nil {
 		fail(c, err)
 		return
