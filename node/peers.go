@@ -2,9 +2,12 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"sync"
 
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/rpc"
 )
@@ -69,16 +72,37 @@ func (n *Node) dialNode(ctx context.Context, id string) (*rpc.Conn, error) {
 	return nil, err
 }
 
-// call asks a node. The error is that of the connection or, from the node, an
+// An unreachableError means that a node has not been asked, as there is no connection to it: an
+// api.ErrUnavailable.
+type unreachableError struct {
+	node, addr string
+	err        error
+}
+
+func (e *unreachableError) Error() string {
+	err := e.err
+	if op := (*net.OpError)(nil); errors.As(err, &op) {
+		err = op.Err // the rest of it is the address
+	}
+	return fmt.Sprintf("node %s does not answer at %s: %v", e.node, e.addr, err)
+}
+
+func (e *unreachableError) Unwrap() error        { return e.err }
+func (e *unreachableError) Is(target error) bool { return target == api.ErrUnavailable }
+
+// call asks a node. The error is an *unreachableError, that of the connection or, from the node, an
 // *rpc.Error.
 func (p *peers) call(ctx context.Context, id, method string, params func(*wire.Encoder), result func(*wire.Decoder) error) error {
 	addr, known := p.resolve(id)
 	if !known {
-		return fmt.Errorf("it is not known where node %s is", id)
+		return fmt.Errorf("%w: it is not known where node %s is", api.ErrUnavailable, id)
 	}
 	conn, err := p.conn(ctx, id, addr)
 	if err != nil {
-		return err
+		if ctx.Err() != nil {
+			return err
+		}
+		return &unreachableError{id, addr, err}
 	}
 	return conn.Call(ctx, method, params, result)
 }

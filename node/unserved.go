@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -37,6 +38,9 @@ func (n *Node) unservedTablets(ctx context.Context, _ *api.NamesRequest) (answer
 	}
 	u = &api.UnservedTablets{}
 	err = n.peers.call(ctx, boss, methodUnserved, func(e *wire.Encoder) { e.Array(0) }, u.Decode)
+	if lost := (*rpc.ConnLostError)(nil); errors.As(err, &lost) { // it only looks: that may be done again
+		err = told(api.ErrUnavailable, err)
+	}
 	return u.Append, orOlder(boss, methodUnserved, err)
 }
 

@@ -218,6 +218,9 @@ func (x *clusterJSON) grid() *grid {
 	for i := range x.Nodes {
 		n := &x.Nodes[i]
 		state := n.State
+		if slices.ContainsFunc(x.Unreachable, func(u unreachableJSON) bool { return u.ID == n.ID }) {
+			state = "no answer"
+		}
 		if n.Draining {
 			state += ", drains"
 		}

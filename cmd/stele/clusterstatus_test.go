@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"errors"
 	"regexp"
 	"strings"
 	"testing"
@@ -46,6 +48,14 @@ func TestStatusOfNodeThatDoesNotAnswer(t *testing.T) {
 	s := &client.Status{Ready: true, Node: "n1", Nodes: 3, NodesAlive: 3}
 	if got, want := (&app{}).statusSentence(s, x), "degraded: node n1 serves 0 tables in 0 tablets; 2 of 3 nodes alive"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+	var table bytes.Buffer
+	a := &app{out: bufio.NewWriter(&table)}
+	if err := errors.Join(a.print(x.grid()), a.out.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	if got := table.String(); !regexp.MustCompile(`(?m)^n1 +alive .*\nn2 +no answer .*\nn3 +alive `).MatchString(got) {
+		t.Errorf("the table has another state of n2:\n%s", got)
 	}
 	if got, want := strings.Join(x.troubles(), "\n"), "node n2 does not answer; membership has listed it as alive for 1m1s"; !strings.Contains(got, want) {
 		t.Errorf("%q, want %q in it", got, want)
