@@ -16,7 +16,8 @@ import (
 // TestOptionsThatWiden: a number or a text that would stand for "all" is rejected with
 // the option's name, and nil is as if the option were not there.
 func TestOptionsThatWiden(t *testing.T) {
-	numbers := []any{0, -1}
+	texts := []any{"", 5, true}
+	numbers := []any{0, -1, "1", 1.5, true}
 	for _, test := range []struct {
 		option string
 		params []string // before the options
@@ -29,12 +30,12 @@ func TestOptionsThatWiden(t *testing.T) {
 		{"batch_bytes", []string{"t"}, func() any { return &ScanOpenRequest{} }, numbers},
 		{"ttl_ms", []string{TokenJoin}, func() any { return &CreateTokenRequest{} }, numbers},
 		{"uses", []string{TokenJoin}, func() any { return &CreateTokenRequest{} }, numbers},
-		{"node", []string{TokenJoin}, func() any { return &CreateTokenRequest{} }, []any{""}},
+		{"node", []string{TokenJoin}, func() any { return &CreateTokenRequest{} }, texts},
 		{"ttl_ms", []string{"ann"}, func() any { return &AddUserRequest{} }, numbers},
-		{"token", []string{"ann"}, func() any { return &RevokeUserRequest{} }, []any{""}},
-		{"table", []string{"ann", "read"}, func() any { return &GrantRequest{} }, []any{""}},
-		{"family", []string{"ann", "read"}, func() any { return &GrantRequest{} }, []any{""}},
-		{"table", []string{"ann"}, func() any { return &ListGrantsRequest{} }, []any{""}},
+		{"token", []string{"ann"}, func() any { return &RevokeUserRequest{} }, texts},
+		{"table", []string{"ann", "read"}, func() any { return &GrantRequest{} }, texts},
+		{"family", []string{"ann", "read"}, func() any { return &GrantRequest{} }, texts},
+		{"table", []string{"ann"}, func() any { return &ListGrantsRequest{} }, texts},
 		{"burst_ms", []string{QuotaOfTable, "t"}, func() any { return &SetQuotaRequest{} }, numbers},
 		{"write_ops", []string{QuotaOfTable, "t"}, func() any { return &SetQuotaRequest{} }, numbers},
 		{"bytes", []string{QuotaOfTable, "t"}, func() any { return &SetQuotaRequest{} }, numbers},

@@ -2,6 +2,8 @@ package api
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/steledb/stele/internal/wire"
@@ -46,7 +48,8 @@ func (o *Options) decode(d *wire.Decoder, has bool, own optionReader) error {
 		return d.Err()
 	}
 	for range d.Map() {
-		switch key := d.Bytes(); {
+		key := d.Bytes()
+		switch {
 		case string(key) == "timeout_ms":
 			o.Timeout = millisOption(d, "timeout_ms", timeoutMax)
 		case string(key) == "trace_id":
@@ -60,8 +63,21 @@ func (o *Options) decode(d *wire.Decoder, has bool, own optionReader) error {
 		case d.Err() == nil:
 			return rpc.Errorf(rpc.CodeBadRequest, "unknown option %.40q", key)
 		}
+		if d.Err() != nil {
+			return optionError(key, d.Err())
+		}
 	}
 	return d.Err()
+}
+
+// optionError adds an option's name to the error of a value of another type. The errors of
+// values that are out of range have it.
+func optionError(key []byte, err error) error {
+	var bad *wire.FormatError
+	if errors.As(err, &bad) {
+		return fmt.Errorf("option %.40s: %w", key, err)
+	}
+	return err
 }
 
 // count returns how many common options are set.

@@ -114,6 +114,8 @@ func TestRequestsAreChecked(t *testing.T) {
 		{MethodAcquire, []any{1, "/a", "shared", map[string]any{"wait_ms": -1}}, rpc.CodeBadRequest},
 		{MethodAcquire, []any{1, "/a", "shared", map[string]any{"delay_ms": -1}}, rpc.CodeBadRequest},
 		{MethodRelease, []any{1, "/a", map[string]any{"hold": 0}}, rpc.CodeBadRequest},
+		{MethodRelease, []any{1, "/a", map[string]any{"hold": "1"}}, rpc.CodeBadRequest},
+		{MethodOpenSession, []any{"n", map[string]any{"lease_ms": true}}, rpc.CodeBadRequest},
 		{MethodCheckSequencer, []any{"exclusive:1:2"}, rpc.CodeBadRequest},
 		{MethodCheckSequencer, []any{"exclusive:1:2:/" + long}, rpc.CodeBadRequest},
 	} {
@@ -125,8 +127,19 @@ func TestRequestsAreChecked(t *testing.T) {
 			e.Reset()
 			e.Array(0)
 		}
-		if _, err := decodeRequest(c.method, e.Bytes()); err == nil || ToRPC(err).Code != c.code {
+		_, err := decodeRequest(c.method, e.Bytes())
+		if err == nil || ToRPC(err).Code != c.code {
 			t.Errorf("%s%.80v: %v, want %v", c.method, c.params, err, c.code)
+			continue
+		}
+		if len(c.params) == 0 {
+			continue
+		}
+		options, _ := c.params[len(c.params)-1].(map[string]any)
+		for option := range options {
+			if !strings.Contains(err.Error(), option) && option != "guard" {
+				t.Errorf("%s%.80v: %v, which does not name the option", c.method, c.params, err)
+			}
 		}
 	}
 	// What a client of another make may send.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -159,17 +160,26 @@ func (r *request) decode(d *wire.Decoder, n int) error {
 		return d.Err()
 	}
 	for range d.Map() {
-		if err := r.decodeOption(d); err != nil {
-			return err
+		key := d.Bytes()
+		if err := r.decodeOption(key, d); err != nil {
+			return optionError(key, err)
 		}
 	}
 	return d.Err()
 }
 
-// decodeOption reads a key and its value. An unknown key is an error: a misspelt
+// optionError adds an option's name to the error of a value of another type.
+func optionError(key []byte, err error) error {
+	var bad *wire.FormatError
+	if errors.As(err, &bad) {
+		return fmt.Errorf("option %.40s: %w", key, err)
+	}
+	return err
+}
+
+// decodeOption reads the value of an option. An unknown key is an error: a misspelt
 // "hold" would give back any lock. Keys that begin with "x_" are for others.
-func (r *request) decodeOption(d *wire.Decoder) error {
-	key := d.Bytes()
+func (r *request) decodeOption(key []byte, d *wire.Decoder) error {
 	switch string(key) {
 	case "timeout_ms":
 		if !d.IsNil() {
@@ -181,7 +191,7 @@ func (r *request) decodeOption(d *wire.Decoder) error {
 			return nil
 		}
 		if b := d.Bytes(); len(b) > traceIDBytesMax {
-			return rpc.Errorf(rpc.CodeBadRequest, "trace id of %d bytes, at most %d", len(b), traceIDBytesMax)
+			return rpc.Errorf(rpc.CodeBadRequest, "option trace_id has %d bytes, at most %d", len(b), traceIDBytesMax)
 		}
 		return d.Err()
 	}
