@@ -137,6 +137,10 @@ STELE_ and is no setting is told of, and is no error. Nothing is asked of any no
 				}
 			}
 			c, err := loadConfig(cmd, false)
+			if err == nil {
+				c.checkPaths()
+				err = c.err()
+			}
 			for _, name := range strangeVariables(os.Environ()) {
 				a.talk("warning: %s", strangeVariable(name))
 			}

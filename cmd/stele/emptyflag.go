@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -29,6 +30,24 @@ func rejectEmptyFlags(cmd *cobra.Command) (err error) {
 		}
 	})
 	return err
+}
+
+// rejectEmptyArguments returns an error if the name of something is an empty text, as by
+// acl grant ann read "$UNSET", which would be as if it were not given.
+func rejectEmptyArguments(cmd *cobra.Command, args []string) error {
+	for i, word := range strings.Fields(cmd.Use)[1:] {
+		if i >= len(args) {
+			break
+		}
+		name, _, _ := strings.Cut(strings.Trim(word, "[]"), "[")
+		switch name {
+		case "TABLE", "ROW", "AT-ROW", "FAMILY", "USER", "NAME", "NODE", "ID", "PATH", "FILE":
+			if args[i] == "" {
+				return usagef("", "%s is empty", name)
+			}
+		}
+	}
+	return nil
 }
 
 // isEmptyText reports whether v is an empty text, or a list of texts that has an empty

@@ -119,8 +119,11 @@ and hint.`,
 	allowEmpty(flags, "credential") // none, whatever STELE_CREDENTIAL says
 	flags.BoolVar(&a.json, "json", false, "print JSON: one object, or one a line")
 	flags.Var((*positiveDurationFlag)(&a.timeout), "timeout", "give up after this `time`, such as 10s (default 30s; none for scans and long work); also STELE_TIMEOUT")
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
 		if err := rejectEmptyFlags(cmd); err != nil {
+			return err
+		}
+		if err := rejectEmptyArguments(cmd, args); err != nil {
 			return err
 		}
 		return a.readEnvironment()

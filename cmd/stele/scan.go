@@ -75,7 +75,7 @@ func (a *app) scanOptions(cmd *cobra.Command, s *selection, rows *span, limit in
 	}
 	if cmd.Flags().Changed("rows-limit") {
 		if limit < 1 {
-			return nil, usagef("", "--rows-limit is %d, must be at least 1", limit)
+			return nil, usagef("", "--rows-limit (--limit) is %d, must be at least 1", limit)
 		}
 		opts = append(opts, client.Limit(limit), client.BatchRows(int(min(limit, 1000))))
 	}

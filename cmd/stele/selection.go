@@ -84,6 +84,9 @@ func timeRange(since, until string) (from, to time.Time, err error) {
 		if to, err = parseMoment(until, now); err != nil {
 			return from, to, fmt.Errorf("--until: %w", err)
 		}
+		if to.UnixMicro() <= 0 {
+			return from, to, usagef("leave it out for no bound", "--until %s chooses no versions: none is from before 1970", until)
+		}
 	}
 	if since != "" && until != "" && !from.Before(to) {
 		return from, to, usagef("", "--since %s is not before --until %s", formatMoment(from.UnixMicro()), formatMoment(to.UnixMicro()))

@@ -58,6 +58,9 @@ Settings also come from the environment (STELE_DATA_DIR, ...) and from
 			if err != nil {
 				return err
 			}
+			if c.checkPaths(); c.err() != nil {
+				return c.err()
+			}
 			cfg, err := c.node()
 			if err != nil {
 				return err
