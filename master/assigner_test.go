@@ -280,3 +280,59 @@ func TestMetadataMovesWhileItIsRead(t *testing.T) {
 		f.check(t)
 	})
 }
+
+// queuedFleet has one server whose loads do not end before they are let go, and counts them.
+type queuedFleet struct {
+	*masterView
+	loads chan string
+	goes  chan struct{}
+}
+
+func (m *queuedFleet) Load(ctx context.Context, v *TabletServer, t *Tablet, q api.Sequencer) error {
+	m.loads <- t.Key
+	<-m.goes
+	return m.masterView.Load(ctx, v, t, q)
+}
+
+// A1: who is no longer master gives no order, neither one that it planned and that waits its turn, nor one that it finds in
+// a look that was under way. Servers would refuse it, but only those that have heard of the next master.
+func TestNoOrderAfterTheLockIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 3*loadsAtOnce)
+		view := &queuedFleet{masterView: &masterView{tabletFleet: f}, loads: make(chan string, 100), goes: make(chan struct{})}
+		lock := &worldLock{seq: api.Sequencer{LockGeneration: 1}, done: make(chan struct{})}
+		a := newAssigner(Config{Tablets: view, Pause: time.Second, Logger: slog.New(slog.DiscardHandler)}, lock)
+		view.a = a
+		f.start()
+		ctx, cancel := context.WithCancel(t.Context())
+		var work sync.WaitGroup
+		work.Go(func() { a.run(ctx) })
+		for range 2 { // the root tablet, and METADATA's others
+			<-view.loads
+			synctest.Wait()
+			view.goes <- struct{}{}
+		}
+		synctest.Wait()
+		time.Sleep(time.Minute) // for a few looks, until users' tablets have their turn
+		synctest.Wait()
+		begun := len(view.loads)
+		if begun != loadsAtOnce {
+			t.Fatalf("%d loads are under way", begun)
+		}
+		lock.lose()
+		close(view.goes)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := len(view.loads) - begun; n > 0 {
+			t.Errorf("%d loads were ordered after the lock was lost", n)
+		}
+		a.mu.Lock()
+		for _, o := range a.mu.busy {
+			t.Errorf("%v of %v is begun by a look after the lock was lost", o.Kind, &o.Tablet)
+		}
+		a.mu.Unlock()
+		cancel()
+		work.Wait()
+		view.flushes.Wait()
+	})
+}
