@@ -118,7 +118,7 @@ func (b *batch) send(ctx context.Context, r *router, g *group, again *verdict) (
 	c := b.table.client
 	row := func(i int) []byte { return b.ms[i].rm.Row }
 	req := api.MutateRowsRequest{Table: b.table.name}
-	k := call{method: api.MethodMutateRows, table: b.table.name, row: row(g.items[0]), at: g.to, change: true}
+	k := call{method: api.MethodMutateRows, table: b.table.name, row: row(g.items[0]), id: &req.TableID, at: g.to, change: true}
 	k.encode = func(e *wire.Encoder) {
 		req.AppendEach(e, len(g.items), func(at int) *table.RowMutation { return &b.ms[g.items[at]].rm })
 	}

@@ -18,8 +18,10 @@ type call struct {
 	method string
 	table  string // where it goes, with row
 	row    []byte
-	at     place // or else there, and nowhere else
-	went   place // where the last attempt went
+	id     *uint64 // the request's table id, which each attempt sets; nil: it has none
+	only   uint64  // the id of the table that it is for; 0: whichever has the name
+	at     place   // or else there, and nowhere else
+	went   place   // where the last attempt went
 	// moved is set when the call failed because what it is for is not where it went,
 	// and at says that it goes there only. It may be made elsewhere.
 	moved verdict
@@ -60,6 +62,12 @@ func (c *Client) attempt(ctx context.Context, k *call) attempt {
 		}
 	}
 	k.went = to
+	if k.id != nil {
+		*k.id = to.tableID()
+		if k.only != 0 && *k.id != 0 && *k.id != k.only {
+			return attempt{err: fmt.Errorf("table %q was dropped meanwhile, and another has its name: %w", k.table, ErrNoTable)}
+		}
+	}
 	s, conn, err := to.node.open(ctx, k.lookup)
 	if err == nil {
 		err = ctx.Err()
@@ -244,7 +252,7 @@ func missingBecause(answer *rpc.Error) (why reason, missing bool) {
 	switch answer.Code {
 	case api.CodeNotServing:
 		return notServing, true
-	case api.CodeTableNotFound:
+	case api.CodeTableNotFound, api.CodeTableReplaced:
 		return noTable, true
 	case rpc.CodeUnavailable:
 		return stopped, true

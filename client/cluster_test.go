@@ -118,13 +118,22 @@ func (fc *fakeCluster) tablet(name string, row []byte) (*fakeTablet, int) {
 	return tablets[i], i
 }
 
-// here says whether the server that executes a request has the row.
-func (f *fake) here(name string, row []byte) error {
+// withoutID counts requests about rows that do not name the table's id.
+const withoutID = "without a table id"
+
+// here says whether the server that executes a request has the row of the table with that id.
+func (f *fake) here(name string, id uint64, row []byte) error {
 	fc := f.cluster
 	if fc == nil {
 		return nil
 	}
 	fc.subject = name
+	switch now := fc.ids[name]; {
+	case id == 0 && name != metadata.Name: // lookups do without
+		f.requests[withoutID]++
+	case id != 0 && now != 0 && id != now:
+		return &api.TableReplacedError{Table: name, ID: now}
+	}
 	if fc.silent[f.at] {
 		return &rpc.Error{Code: rpc.CodeUnavailable, Retryable: true, Message: "the server has no lease"}
 	}
@@ -144,11 +153,11 @@ func (f *fake) here(name string, row []byte) error {
 }
 
 // upTo returns where the rows from row on end that the server has; nil at the table's end.
-func (f *fake) upTo(name string, row []byte) ([]byte, error) {
+func (f *fake) upTo(name string, id uint64, row []byte) ([]byte, error) {
 	if f.cluster == nil {
 		return nil, nil
 	}
-	if err := f.here(name, row); err != nil {
+	if err := f.here(name, id, row); err != nil {
 		return nil, err
 	}
 	tablets := f.cluster.tablets[name]
@@ -205,7 +214,7 @@ func (f *fake) sampleRowKeys(d *wire.Decoder, n int, e *wire.Encoder) error {
 		api.AppendSamples(e, []api.RowSample{{Key: []byte("m"), Offset: 10}, {Offset: 20}})
 		return nil
 	}
-	if err := f.here(r.Table, r.Start); err != nil {
+	if err := f.here(r.Table, r.TableID, r.Start); err != nil {
 		return err
 	}
 	var samples []api.RowSample

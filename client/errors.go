@@ -19,6 +19,9 @@ var (
 	ErrConflict    = api.ErrConflict // the schema was changed meanwhile
 	ErrNoTable     = api.ErrNoTable
 	ErrTableExists = api.ErrTableExists
+	// ErrTableReplaced is a *TableReplacedError: the table was dropped and another has its name. The client sends the call
+	// to that one by itself: it returns this only if it may not retry.
+	ErrTableReplaced = api.ErrTableReplaced
 
 	ErrNodeNotFound = api.ErrNodeNotFound
 	ErrNodeInUse    = api.ErrNodeInUse  // a *NodeInUseError
@@ -63,6 +66,8 @@ type (
 	CorruptError     = api.CorruptError
 	RowTooLargeError = api.RowTooLargeError
 	NodeInUseError   = api.NodeInUseError
+
+	TableReplacedError = api.TableReplacedError
 
 	TokenRefusedError = api.TokenRefusedError
 	IdentityError     = api.IdentityError

@@ -298,7 +298,7 @@ func (f *fake) mutate(d *wire.Decoder, n int, e *wire.Encoder) error {
 	if err := r.Decode(d, n, nil); err != nil {
 		return err
 	}
-	if err := f.here(r.Table, r.Row.Row); err != nil {
+	if err := f.here(r.Table, r.TableID, r.Row.Row); err != nil {
 		return err
 	}
 	ts, err := f.apply(r.Table, &r.Row)
@@ -316,7 +316,7 @@ func (f *fake) mutateRows(d *wire.Decoder, n int, e *wire.Encoder) error {
 		err := f.refusal(r.Rows[i].Row)
 		ts := int64(0)
 		if err == nil {
-			err = f.here(r.Table, r.Rows[i].Row)
+			err = f.here(r.Table, r.TableID, r.Rows[i].Row)
 		}
 		if err == nil {
 			ts, err = f.apply(r.Table, &r.Rows[i])
@@ -363,7 +363,7 @@ func (f *fake) read(d *wire.Decoder, n int, e *wire.Encoder) error {
 	if err := r.Decode(d, n, nil); err != nil {
 		return err
 	}
-	if err := f.here(r.Table, r.Row); err != nil {
+	if err := f.here(r.Table, r.TableID, r.Row); err != nil {
 		return err
 	}
 	cells, err := f.filtered(r.Table, r.Row, r.Filter)
@@ -381,7 +381,7 @@ func (f *fake) readRows(d *wire.Decoder, n int, e *wire.Encoder) error {
 	}
 	e.Array(len(r.Rows))
 	for _, row := range r.Rows {
-		if err := f.here(r.Table, row); err != nil {
+		if err := f.here(r.Table, r.TableID, row); err != nil {
 			return err
 		}
 		cells, err := f.filtered(r.Table, row, r.Filter)
@@ -423,7 +423,7 @@ func (f *fake) scanBatch(cursor uint64, e *wire.Encoder) error {
 	if err != nil {
 		return err
 	}
-	stop, err := f.upTo(s.req.Table, s.next)
+	stop, err := f.upTo(s.req.Table, s.req.TableID, s.next)
 	if err != nil {
 		delete(f.cursors, cursor)
 		return err
@@ -483,7 +483,7 @@ func (f *fake) checkAndMutate(d *wire.Decoder, n int, e *wire.Encoder) error {
 	if err := r.Decode(d, n, nil); err != nil {
 		return err
 	}
-	if err := f.here(r.Table, r.Row); err != nil {
+	if err := f.here(r.Table, r.TableID, r.Row); err != nil {
 		return err
 	}
 	cells, err := f.filtered(r.Table, r.Row, r.Predicate)
@@ -506,7 +506,7 @@ func (f *fake) readModifyWrite(d *wire.Decoder, n int, e *wire.Encoder) error {
 	if err := r.Decode(d, n, nil); err != nil {
 		return err
 	}
-	if err := f.here(r.Table, r.Row); err != nil {
+	if err := f.here(r.Table, r.TableID, r.Row); err != nil {
 		return err
 	}
 	rows, err := f.table(r.Table)

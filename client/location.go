@@ -11,6 +11,7 @@ import (
 // location is what is known of one tablet. Only used changes.
 type location struct {
 	of           *tablets // nil for the root tablet
+	table        uint64   // the table's id; 0: not known
 	start        []byte   // it is known to have the rows from start
 	end          []byte   // to end, both inclusive; nil is no end
 	server, addr string
@@ -98,10 +99,6 @@ func (k *known) without(l, other *location) *known {
 type tablets struct {
 	name  string
 	known atomic.Pointer[known] // replaced under locator.mu
-	// doubtful is set when a server knew of no such table: it may have been dropped, and
-	// another have its name.
-	doubtful atomic.Bool
-
 	// wide is set when one of users' tables was found to have more METADATA tablets than one answer tells
 	// of. It is METADATA's alone.
 	wide atomic.Bool

@@ -68,6 +68,14 @@ type place struct {
 	loc  *location // why there; nil: any node will do
 }
 
+// tableID returns the id of the table that has the row; 0 if it is not known.
+func (p place) tableID() uint64 {
+	if p.loc == nil {
+		return 0
+	}
+	return p.loc.table
+}
+
 func newLocator(c *Client, addrs []string) *locator {
 	l := &locator{client: c}
 	l.seeds.addrs.Store(&addrs)
@@ -219,7 +227,7 @@ const (
 	unreached  reason = iota // no connection could be made
 	broken                   // the connection broke
 	notServing               // the node does not serve the tablet
-	noTable                  // nor any other of the table
+	noTable                  // the table was dropped; another may have its name
 	stopped                  // the node serves nothing now
 )
 
@@ -247,8 +255,9 @@ func (l *locator) wrong(p place, why reason, hint *api.NotServingError) {
 		return // somebody was here before
 	}
 	l.stats.stale.Add(1)
-	if why == noTable {
-		t.doubtful.Store(true)
+	if why == noTable { // its id is to be asked for
+		l.replaceLocked(t, &known{})
+		return
 	}
 	l.replaceLocked(t, k.without(p.loc, l.instead(p.loc, why, hint)))
 }
@@ -256,7 +265,7 @@ func (l *locator) wrong(p place, why reason, hint *api.NotServingError) {
 // instead returns what is to be known in the place of a location that proved wrong; nil
 // for nothing.
 func (l *locator) instead(loc *location, why reason, hint *api.NotServingError) *location {
-	next := &location{of: loc.of, start: loc.start, end: loc.end}
+	next := &location{of: loc.of, table: loc.table, start: loc.start, end: loc.end}
 	// A server that was itself hinted at is not listened to, so that two cannot send
 	// a client to and fro.
 	if hint != nil && hint.Addr != "" && hint.Addr != loc.addr && !loc.hinted {
@@ -266,7 +275,7 @@ func (l *locator) instead(loc *location, why reason, hint *api.NotServingError) 
 	}
 	// METADATA has just said so: the tablet is being loaded or unloaded. All the calls
 	// that wait for it shall not ask again and again.
-	if now := time.Now(); (why == notServing || why == noTable) && now.Sub(loc.read) < unassignedTime {
+	if now := time.Now(); why == notServing && now.Sub(loc.read) < unassignedTime {
 		next.until = now.Add(unassignedTime)
 		return next
 	}

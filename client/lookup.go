@@ -192,7 +192,7 @@ func (l *locator) tableID(ctx context.Context, t *tablets) (id uint64, asked boo
 		if t.name == metadata.Name {
 			l.setID(t, metadata.TableID)
 		}
-		if id := t.known.Load().id; id != 0 && (!t.doubtful.Swap(false) || id == metadata.TableID) {
+		if id := t.known.Load().id; id != 0 {
 			return id, false, nil
 		}
 	}
@@ -265,7 +265,7 @@ func (l *locator) learn(info *api.RootInfo) {
 	}
 	var loc *location
 	if info.Addr != "" {
-		loc = &location{end: []byte(rootEnd), server: info.Server, addr: info.Addr, node: l.client.node(info.Addr)}
+		loc = &location{table: metadata.TableID, end: []byte(rootEnd), server: info.Server, addr: info.Addr, node: l.client.node(info.Addr)}
 		l.seeds.learn(info.Addr)
 	}
 	if old := l.root.Load(); old == nil || loc == nil || old.server != loc.server || old.addr != loc.addr {
@@ -309,7 +309,7 @@ func (l *locator) readMetadata(ctx context.Context, t *tablets, id uint64, row [
 		if err != nil {
 			return nil, err
 		}
-		run = append(run, l.locations(t, from, rows)...)
+		run = append(run, l.locations(t, id, from, rows)...)
 		if n := len(run); n > 0 && (run[n-1].end == nil || string(run[n-1].end) >= string(row)) {
 			return run, nil
 		}
@@ -427,12 +427,12 @@ func (l *locator) scanAt(ctx context.Context, p place, key, end []byte) (rows []
 
 // locations makes locations of rows of METADATA that follow each other, the first of
 // which is of the tablet that has the row from.
-func (l *locator) locations(t *tablets, from []byte, rows []*metadata.Row) []*location {
+func (l *locator) locations(t *tablets, id uint64, from []byte, rows []*metadata.Row) []*location {
 	run := make([]*location, len(rows))
 	now := time.Now()
 	var addrs []string
 	for i, m := range rows {
-		loc := &location{of: t, start: from, end: m.End, server: m.Server, addr: m.Addr, read: now}
+		loc := &location{of: t, table: id, start: from, end: m.End, server: m.Server, addr: m.Addr, read: now}
 		if m.Unassigned() {
 			loc.until = now.Add(unassignedTime)
 		} else {

@@ -49,7 +49,7 @@ const namesKept = 256
 
 var getCalls = sync.Pool{New: func() any {
 	k := &getCall{call: call{method: api.MethodRead, safe: true, keep: true}, names: table.NewInterner(namesKept)}
-	k.call.encode = k.req.Append
+	k.call.encode, k.call.id = k.req.Append, &k.req.TableID
 	k.call.decode = func(d *wire.Decoder) (err error) {
 		k.row, err = decodeRow(d, k.names)
 		return err
@@ -179,7 +179,7 @@ func (b *reads) send(ctx context.Context, r *router, g *group) verdict {
 	for at, i := range g.items {
 		req.Rows[at] = b.row(i)
 	}
-	k := call{method: api.MethodReadRows, table: b.table.name, row: req.Rows[0], at: g.to, safe: true, keep: true, encode: req.Append}
+	k := call{method: api.MethodReadRows, table: b.table.name, row: req.Rows[0], id: &req.TableID, at: g.to, safe: true, keep: true, encode: req.Append}
 	k.decode = func(d *wire.Decoder) error { return b.decode(d, g.items) }
 	err := b.table.client.do(ctx, &k)
 	var limit *table.LimitError

@@ -58,12 +58,20 @@ func (r *router) split(ctx context.Context, items []int, row func(int) []byte) [
 
 // wrong reports that a whole group went to its server in vain.
 func (r *router) wrong(g *group, why reason, row func(int) []byte) {
-	l := r.table.client.locator
 	for _, i := range g.items {
-		if loc := l.lookUp(r.table.name, row(i)); loc != nil && loc.node == g.to.node {
-			l.wrong(place{loc.node, loc}, why, nil)
+		if loc := r.still(g, row(i)); loc != nil {
+			r.table.client.locator.wrong(place{loc.node, loc}, why, nil)
 		}
 	}
+}
+
+// still returns what is known of the row of a group if that is still where and of which table it was; else nil.
+func (r *router) still(g *group, row []byte) *location {
+	loc := r.table.client.locator.lookUp(r.table.name, row)
+	if loc == nil || loc.node != g.to.node || loc.table != g.to.tableID() {
+		return nil
+	}
+	return loc
 }
 
 // went is where the row of a group went.
@@ -71,7 +79,7 @@ func (r *router) went(g *group, row []byte) place {
 	if g.to.loc == nil {
 		return g.to
 	}
-	if loc := r.table.client.locator.lookUp(r.table.name, row); loc != nil && loc.node == g.to.node {
+	if loc := r.still(g, row); loc != nil {
 		return place{loc.node, loc}
 	}
 	return place{node: g.to.node, loc: &location{of: g.to.loc.of}} // it is forgotten already

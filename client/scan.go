@@ -208,6 +208,7 @@ type fetcher struct {
 	filter []byte
 	start  []byte // the first row that has not been delivered is at or after this
 	left   int64  // of the limit; 0 is none
+	id     uint64 // of the table, once a batch of it has come: no later batch is of another by the name
 	cursor uint64 // 0: to be opened
 	at     place  // where the cursor is
 	moved  bool   // the last call's rows were not there
@@ -259,13 +260,16 @@ func (f *fetcher) open(ctx context.Context, b *scanBatch) error {
 		Table: f.table.name, Start: f.start, End: []byte(f.opts.end), Filter: f.filter,
 		Limit: f.left, BatchRows: f.opts.batchRows, BatchBytes: f.opts.batchBytes,
 	}
-	k := call{method: api.MethodScanOpen, table: f.table.name, row: f.start, safe: true}
+	k := call{method: api.MethodScanOpen, table: f.table.name, row: f.start, id: &req.TableID, only: f.id, safe: true}
 	k.encode = func(e *wire.Encoder) {
 		req.Parts = k.went.loc != nil // or it is a node that may not know what that is
 		req.Append(e)
 	}
 	err := f.do(ctx, &k, b)
 	f.at = k.went
+	if err == nil && f.id == 0 {
+		f.id = req.TableID
+	}
 	return err
 }
 

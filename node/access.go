@@ -295,9 +295,9 @@ func (a *access) settle(ctx context.Context) error {
 
 // astray is Node.astray for who may not see the table that he asks for: it is not there for
 // him.
-func (a *access) astray(err error, row []byte) error {
+func (a *access) astray(err error, id uint64, row []byte) error {
 	if !misrouted(err) || a.table == metadata.Name {
-		return a.n.astray(err, a.table, row)
+		return a.n.astray(err, a.table, id, row)
 	}
 	ctx, cancel := context.WithTimeout(a.n.ctx, noTableTimeout)
 	defer cancel()
@@ -315,13 +315,13 @@ func (a *access) astray(err error, row []byte) error {
 	case v.CheckSeen() != nil:
 		return noSuchTable(a.table)
 	}
-	return a.n.astray(err, a.table, row)
+	return a.n.astray(err, a.table, id, row)
 }
 
 // astrayFor is Node.astray for a call that may do what a allows, or all.
-func (n *Node) astrayFor(a *access, err error, name string, row []byte) error {
+func (n *Node) astrayFor(a *access, err error, name string, id uint64, row []byte) error {
 	if a == nil {
-		return n.astray(err, name, row)
+		return n.astray(err, name, id, row)
 	}
-	return a.astray(err, row)
+	return a.astray(err, id, row)
 }

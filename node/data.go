@@ -129,7 +129,7 @@ func (n *Node) mutate(c *rpc.Call) {
 
 // mutateMetered makes a mutation that counts for some quotas. Now has it not wait where it is called. R is given back.
 func (n *Node) mutateMetered(c *rpc.Call, r *api.MutateRequest, m metered, now bool) {
-	name, row, bytes := r.Table, r.Row.Row, int64(0) // r is another call's before the answer, the message is not
+	name, id, row, bytes := r.Table, r.TableID, r.Row.Row, int64(0) // r is another call's before the answer, the message is not
 	if !m.none() {
 		bytes = r.Row.Size()
 		err := m.mayAdd(r.Row.Mutations)
@@ -153,25 +153,25 @@ func (n *Node) mutateMetered(c *rpc.Call, r *api.MutateRequest, m metered, now b
 			c.Reply(func(e *wire.Encoder) { api.AppendTimestamp(e, timestamp) })
 			a.release()
 		case misrouted(err):
-			go n.refuseMutate(c, a, &m, err, name, row, bytes) // it may wait for METADATA
+			go n.refuseMutate(c, a, &m, err, name, id, row, bytes) // it may wait for METADATA
 		default:
-			n.refuseMutate(c, a, &m, err, name, row, bytes)
+			n.refuseMutate(c, a, &m, err, name, id, row, bytes)
 		}
 	}
-	if now && n.tabletsOf(name).For(a.of(false)).ApplyNow(name, &r.Row, done) {
+	if now && n.tabletsOf(name).For(a.of(false)).Table(id).ApplyNow(name, &r.Row, done) {
 		mutateRequests.Put(r)
 		return
 	}
 	// As many of these as requests in flight, which rpc bounds.
 	go func() {
-		n.tabletsOf(name).For(a.of(true)).Apply(name, &r.Row, done)
+		n.tabletsOf(name).For(a.of(true)).Table(id).Apply(name, &r.Row, done)
 		mutateRequests.Put(r)
 	}()
 }
 
 // refuseMutate answers a mutation of so many bytes that failed, and refunds what it was charged.
-func (n *Node) refuseMutate(c *rpc.Call, a *access, m *metered, err error, name string, row []byte, bytes int64) {
-	err = n.astrayFor(a, err, name, row)
+func (n *Node) refuseMutate(c *rpc.Call, a *access, m *metered, err error, name string, id uint64, row []byte, bytes int64) {
+	err = n.astrayFor(a, err, name, id, row)
 	m.refund(err, quota.WriteOps, 1, bytes)
 	fail(c, err)
 	a.release()
@@ -200,7 +200,7 @@ func (n *Node) mutateRows(c *rpc.Call) {
 		fail(c, api.ErrSystemTable)
 		return
 	}
-	k := &rowsCall{n: n, c: c, table: r.Table, rows: r.Rows, m: n.meter(c, r.Table, true), outcomes: make([]rowOutcome, len(r.Rows))}
+	k := &rowsCall{n: n, c: c, table: r.Table, id: r.TableID, rows: r.Rows, m: n.meter(c, r.Table, true), outcomes: make([]rowOutcome, len(r.Rows))}
 	k.left.Store(int64(len(r.Rows)) + 1)
 	if err := k.m.takeRows(r.Rows, func(i int, err error) { k.outcomes[i].err = err }); err != nil {
 		k.refused.Store(&err)
@@ -216,6 +216,7 @@ type rowsCall struct {
 	n        *Node
 	c        *rpc.Call
 	table    string
+	id       uint64 // of the table; 0: whichever has the name
 	rows     []table.RowMutation
 	m        metered
 	outcomes []rowOutcome
@@ -244,7 +245,7 @@ func (k *rowsCall) begin(i int) {
 	case refused != nil:
 		o.err = *refused
 	default:
-		k.n.tabletsOf(k.table).For(o.access.of(true)).Apply(k.table, &k.rows[i], func(timestamp int64, err error) {
+		k.n.tabletsOf(k.table).For(o.access.of(true)).Table(k.id).Apply(k.table, &k.rows[i], func(timestamp int64, err error) {
 			o.timestamp, o.err = timestamp, err
 			if err != nil && misrouted(err) {
 				k.misrouted.Store(true)
@@ -277,7 +278,7 @@ func (k *rowsCall) answer() {
 			o.err = o.access.settle(k.n.ctx)
 		}
 		if o.err != nil {
-			o.err = k.n.astrayFor(o.access, o.err, k.table, k.rows[i].Row)
+			o.err = k.n.astrayFor(o.access, o.err, k.table, k.id, k.rows[i].Row)
 			if !k.m.none() {
 				k.m.refund(o.err, quota.WriteOps, 1, k.rows[i].Size())
 			}
@@ -318,7 +319,7 @@ func (n *Node) checkAndMutate(c *rpc.Call) {
 		fail(c, err)
 		return
 	}
-	matched, err := n.tabletsOf(r.Table).For(a.of(true)).CheckAndMutate(c.Context(), r.Table, r.Row, f, r.True, r.False)
+	matched, err := n.tabletsOf(r.Table).For(a.of(true)).Table(r.TableID).CheckAndMutate(c.Context(), r.Table, r.Row, f, r.True, r.False)
 	if err == nil {
 		rm := table.RowMutation{Row: r.Row, Mutations: r.False}
 		if matched {
@@ -328,7 +329,7 @@ func (n *Node) checkAndMutate(c *rpc.Call) {
 		err = a.settle(n.ctx)
 	}
 	if err != nil {
-		err = n.astrayFor(a, err, r.Table, r.Row)
+		err = n.astrayFor(a, err, r.Table, r.TableID, r.Row)
 		m.refundBoth(err)
 		fail(c, err)
 		return
@@ -356,7 +357,7 @@ func (n *Node) readModifyWrite(c *rpc.Call) {
 		fail(c, err)
 		return
 	}
-	row, err := n.tabletsOf(r.Table).For(a.of(true)).ReadModifyWrite(c.Context(), r.Table, r.Row, r.Rules)
+	row, err := n.tabletsOf(r.Table).For(a.of(true)).Table(r.TableID).ReadModifyWrite(c.Context(), r.Table, r.Row, r.Rules)
 	if err == nil {
 		bytes := int64(len(r.Row) + cellsBytes(row.Cells))
 		m.charge(quota.WriteOps, 0, bytes)
@@ -364,7 +365,7 @@ func (n *Node) readModifyWrite(c *rpc.Call) {
 		err = a.settle(n.ctx)
 	}
 	if err != nil {
-		err = n.astrayFor(a, err, r.Table, r.Row)
+		err = n.astrayFor(a, err, r.Table, r.TableID, r.Row)
 		m.refundBoth(err)
 		fail(c, err)
 		return

@@ -19,13 +19,14 @@ import (
 // misrouted reports whether err means that this node does not serve the row.
 func misrouted(err error) bool { return errors.Is(err, api.ErrNotServing) }
 
-// astray returns the error of a request for a row that is not served here: that the table does not exist, or that the
-// tablet is not served, with the node that serves it if that can be found out.
-func (n *Node) astray(err error, table string, row []byte) error {
+// astray returns the error of a request for a row that is not served here: that the table does not exist, that it is not
+// the one with the id that the request names (0: none), or that the tablet is not served, with the node that serves it if
+// that can be found out.
+func (n *Node) astray(err error, table string, id uint64, row []byte) error {
 	if n.elsewhere == nil || !misrouted(err) {
 		return err
 	}
-	if gone := n.noTable(table); gone != nil {
+	if gone := n.noTable(table, id); gone != nil {
 		return gone
 	}
 	if addr, node, ok := n.elsewhere.find(n.ctx, table, row, n.id()); ok {
@@ -37,15 +38,20 @@ func (n *Node) astray(err error, table string, row []byte) error {
 // noTableTimeout bounds the question whether there is a table.
 const noTableTimeout = time.Second
 
-// noTable returns api.ErrNoTable if there is surely no such table.
-func (n *Node) noTable(table string) error {
+// noTable returns api.ErrNoTable if there is surely no such table, and a *api.TableReplacedError if it surely has another
+// id than the one that a request names (0: none).
+func (n *Node) noTable(table string, id uint64) error {
 	if table == metadata.Name {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, noTableTimeout)
 	defer cancel()
-	if _, _, err := readSchema(ctx, n.meta.current(), table); errors.Is(err, api.ErrNoTable) {
+	s, _, err := readSchema(ctx, n.meta.current(), table)
+	switch {
+	case errors.Is(err, api.ErrNoTable):
 		return err
+	case err == nil && id != 0 && id != s.ID:
+		return &api.TableReplacedError{Table: table, ID: s.ID}
 	}
 	return nil
 }
@@ -92,9 +98,13 @@ func (n *Node) sampleRowKeys(c *rpc.Call) {
 		fail(c, err)
 		return
 	}
-	tablets, err := n.tabletsOf(r.Table).TabletStats(r.Table)
+	server := n.tabletsOf(r.Table)
+	var tablets []tablet.TabletStats
+	if err = server.For(nil).Table(r.TableID).Serves(c.Context(), r.Table, r.Start); err == nil {
+		tablets, err = server.TabletStats(r.Table)
+	}
 	if err != nil {
-		fail(c, n.astray(err, r.Table, r.Start))
+		fail(c, n.astray(err, r.Table, r.TableID, r.Start))
 		return
 	}
 	samples := samplesOf(tablets, r.Start)
@@ -104,7 +114,7 @@ func (n *Node) sampleRowKeys(c *rpc.Call) {
 		}
 	}
 	if len(samples) == 0 {
-		fail(c, n.astray(fmt.Errorf("table %q, row %.64q: %w", r.Table, r.Start, api.ErrNotServing), r.Table, r.Start))
+		fail(c, n.astray(fmt.Errorf("table %q, row %.64q: %w", r.Table, r.Start, api.ErrNotServing), r.Table, r.TableID, r.Start))
 		return
 	}
 	c.Reply(func(e *wire.Encoder) { api.AppendSamples(e, samples) })

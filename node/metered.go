@@ -167,7 +167,7 @@ func (m metered) refund(err error, ops quota.Kind, n, bytes int64) {
 
 // notBegun tells whether an error says that the operation is to be tried again, or that its row is not here.
 func notBegun(err error) bool {
-	for _, x := range []error{api.ErrNotServing, api.ErrUnavailable, rpc.CodeUnavailable} {
+	for _, x := range []error{api.ErrNotServing, api.ErrTableReplaced, api.ErrUnavailable, rpc.CodeUnavailable} {
 		if errors.Is(err, x) {
 			return true
 		}

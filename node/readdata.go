@@ -34,18 +34,18 @@ func (n *Node) read(c *rpc.Call) {
 		fail(c, err)
 		return
 	}
-	n.answerRow(c, r.Table, r.Row, f, m, false)
+	n.answerRow(c, r.Table, r.TableID, r.Row, f, m, false)
 }
 
 // answerRow answers with a row, or with an array that has no other.
-func (n *Node) answerRow(c *rpc.Call, name string, row []byte, f *table.Program, m metered, inArray bool) {
+func (n *Node) answerRow(c *rpc.Call, name string, id uint64, row []byte, f *table.Program, m metered, inArray bool) {
 	a := n.access(c, name)
 	defer a.release()
 	answered := false
 	ctx := callContext{context.Background(), c.Deadline()}
 	room := answerRoom{of: &n.results, copies: 1} // it is built as it is sent
 	defer room.giveBack()
-	as := n.tabletsOf(name).For(a.of(true))
+	as := n.tabletsOf(name).For(a.of(true)).Table(id)
 	emit := func(key []byte, cells []table.Cell) error {
 		size := cellsBytes(cells)
 		if size > api.ResultBytesMax {
@@ -77,7 +77,7 @@ func (n *Node) answerRow(c *rpc.Call, name string, row []byte, f *table.Program,
 	switch {
 	case answered:
 	case err != nil:
-		err = n.astrayFor(a, err, name, row)
+		err = n.astrayFor(a, err, name, id, row)
 		m.refund(err, quota.ReadOps, 1, 0)
 		fail(c, err)
 	case inArray:
@@ -122,7 +122,7 @@ func (n *Node) readRows(c *rpc.Call) {
 		return
 	}
 	if len(r.Rows) == 1 { // whose size is told before it is encoded
-		n.answerRow(c, r.Table, r.Rows[0], f, m, true)
+		n.answerRow(c, r.Table, r.TableID, r.Rows[0], f, m, true)
 		return
 	}
 	a := n.access(c, r.Table)
@@ -152,7 +152,7 @@ func (n *Node) answerRows(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *tab
 
 // readRowsInto reads the rows of a request into e, if there is room. They are read again if rights have changed meanwhile.
 func (n *Node) readRowsInto(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, e *wire.Encoder, room *answerRoom) error {
-	as, most := n.tabletsOf(r.Table).For(a.of(true)), n.results.batch(api.ResultBytesMax)
+	as, most := n.tabletsOf(r.Table).For(a.of(true)).Table(r.TableID), n.results.batch(api.ResultBytesMax)
 	for {
 		e.Reset()
 		e.Array(len(r.Rows))
@@ -182,7 +182,7 @@ func (n *Node) readRowsInto(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *t
 		case errMoreRoom:
 			return err
 		default:
-			return n.astrayFor(a, err, r.Table, r.Rows[at])
+			return n.astrayFor(a, err, r.Table, r.TableID, r.Rows[at])
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 // part of the data: between two calls files may come and go.
 type scan struct {
 	table      string
+	id         uint64 // of the table; 0: the one that the first batch finds
 	rg         tablet.Range
 	filter     *table.Program
 	left       int64 // rows; math.MaxInt64 is no limit
@@ -48,7 +49,7 @@ func (n *Node) scanOpen(c *rpc.Call) {
 	}
 	start, end, empty := r.Range()
 	s := &scan{
-		table: r.Table, filter: f, left: math.MaxInt64, batchRows: r.BatchRows, batchBytes: r.BatchBytes, parts: r.Parts,
+		table: r.Table, id: r.TableID, filter: f, left: math.MaxInt64, batchRows: r.BatchRows, batchBytes: r.BatchBytes, parts: r.Parts,
 		rg: tablet.Range{Start: bytes.Clone(start)}, told: bytes.Clone(start), owner: subjectOf(c).owner(),
 	}
 	if len(end) > 0 {
@@ -130,7 +131,7 @@ func (n *Node) scanBatch(c *rpc.Call, s *scan, id uint64) {
 		if errors.Is(err, api.ErrNotServing) && !bytes.Equal(s.told, s.rg.Start) {
 			err = fmt.Errorf("table %q: %w", s.table, api.ErrNotServing) // without the row
 		}
-		err = n.astrayFor(a, err, s.table, s.rg.Start)
+		err = n.astrayFor(a, err, s.table, s.id, s.rg.Start)
 	case b.next == nil || s.left == 0:
 		b.rows.End(0, nil)
 	default:
@@ -179,7 +180,7 @@ type batch struct {
 // readBatch reads the next rows of s into e, as many as there is room for. They are read again if rights have changed
 // meanwhile.
 func (n *Node) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder, size int, room *answerRoom) (b batch, err error) {
-	left, as, looked := s.left, n.tabletsOf(s.table).For(a.of(true)), 0
+	left, as, looked := s.left, n.tabletsOf(s.table).For(a.of(true)).Table(s.id), 0
 	for {
 		e.Reset()
 		s.left, b = left, batch{rows: api.BeginScan(e), told: s.told}
@@ -212,6 +213,9 @@ func (n *Node) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder, size 
 				b.told = b.next
 			case last != nil:
 				b.told = last
+			}
+			if s.id == 0 {
+				s.id = most.Table // no later batch is of another table by the name
 			}
 			b.looked = max(looked, b.rows.Rows(), 1)
 			return b, err

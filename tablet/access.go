@@ -61,6 +61,7 @@ type For struct {
 	s     *Server
 	a     Access
 	turns Turns
+	table uint64 // id of the table; 0: whichever has the name
 }
 
 // Turns are the turns in which one caller gets to do work that may take seconds, such as matching
@@ -76,6 +77,13 @@ type Turns interface {
 // In returns the server as the caller may use it who waits for turns with what takes long.
 func (as For) In(turns Turns) For {
 	as.turns = turns
+	return as
+}
+
+// Table returns the server for operations on the table with that id, 0 being whichever has the name: rows of another table
+// by the name are not served.
+func (as For) Table(id uint64) For {
+	as.table = id
 	return as
 }
 

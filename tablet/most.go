@@ -13,6 +13,8 @@ type Most struct {
 	// Rows is no bound, and the key at which the scan goes on is not for who asked.
 	Looked int
 	Partly bool // who reads may not see all of the table
+	// Table is the id of the table that was scanned; 0 if no tablet of it was found.
+	Table uint64
 	// Inside tells that a scan which ends with api.ErrNotServing does so in the middle of a tablet, which was there before.
 	Inside bool
 

@@ -254,7 +254,10 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 			continue // nothing was read, and what is served in its place is in the tables
 		}
 		if sc == nil && err != errGone {
-			sc = r.rows.schema
+			sc, as.table = r.rows.schema, t.table
+			if most != nil {
+				most.Table = t.table
+			}
 		}
 		if lacksRoom(err) {
 			if err = r.rows.awaitRoom(ctx); err == nil {

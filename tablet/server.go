@@ -373,6 +373,12 @@ func (as For) tabletOf(ctx context.Context, tableName string, row []byte) (*Tabl
 	}
 }
 
+// Serves returns nil if an operation on the row may begin. Errors: those of tabletOf.
+func (as For) Serves(ctx context.Context, tableName string, row []byte) error {
+	_, err := as.tabletOf(ctx, tableName, row)
+	return err
+}
+
 // tabletNow is tabletOf without waiting: the error is errStale if the schema has to be read first.
 func (as For) tabletNow(tableName string, row []byte) (*Tablet, error) {
 	if err := as.s.provable(); err != nil {
@@ -381,6 +387,9 @@ func (as For) tabletNow(tableName string, row []byte) (*Tablet, error) {
 	sv, err := as.s.servedOf(tableName)
 	if err != nil {
 		return nil, err
+	}
+	if as.table != 0 && as.table != sv.id {
+		return nil, fmt.Errorf("table %q with id %d: %w", tableName, as.table, api.ErrNotServing)
 	}
 	t := sv.at(row)
 	if t == nil {

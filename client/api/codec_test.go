@@ -99,11 +99,24 @@ func goldenRequests() []struct {
 			"93 a3776562 c40b636f6d2e636e6e2e777777 92" +
 				" 95 a3736574 a6616e63686f72 c40e7777772e632d7370616e2e6f7267 c0 c403434e4e" +
 				" 93 aa64656c5f636f6c756d6e a6616e63686f72 c40b7777772e6162632e636f6d"},
-		{"mutate with options", &MutateRequest{Options: Options{Timeout: time.Second, TraceID: []byte{1, 2}}, Table: "t", Row: table.RowMutation{Row: []byte("r"), Mutations: []table.Mutation{
+		{"mutate with options", &MutateRequest{TableOptions: TableOptions{Options: Options{Timeout: time.Second, TraceID: []byte{1, 2}}}, Table: "t", Row: table.RowMutation{Row: []byte("r"), Mutations: []table.Mutation{
 			table.Set("f", nil, 5, []byte{0xff}), table.DeleteColumnRange("f", []byte("q"), 1, table.Before(300)), table.DeleteFamily("f"), table.DeleteRow(),
 		}}},
 			"94 a174 c40172 94 95a3736574a166c40005c401ff 95aa64656c5f636f6c756d6ea166c4017101cd012c" +
 				" 92aa64656c5f66616d696c79a166 91a764656c5f726f77 82 aa74696d656f75745f6d73cd03e8 a874726163655f6964c4020102"},
+		{"mutate with a table id", &MutateRequest{TableOptions: TableOptions{TableID: 17}, Table: "web", Row: table.RowMutation{Row: []byte("com.cnn.www"), Mutations: []table.Mutation{table.DeleteRow()}}},
+			"94 a3776562 c40b636f6d2e636e6e2e777777 91 91a764656c5f726f77 81 a87461626c655f6964 11"},
+		{"mutate_rows with a table id", &MutateRowsRequest{TableOptions: TableOptions{TableID: 300}, Table: "t"}, "93 a174 90 81 a87461626c655f6964 cd012c"},
+		{"read with a table id", &ReadRequest{TableOptions: TableOptions{Options: Options{Timeout: time.Second}, TableID: 17}, Table: "t", Row: []byte("r"), Filter: filterBytes(table.PassAll{})},
+			"93 a174 c40172 83 aa74696d656f75745f6d73cd03e8 a87461626c655f6964 11 a666696c746572 91a470617373"},
+		{"read_rows with a table id", &ReadRowsRequest{TableOptions: TableOptions{TableID: 17}, Table: "t"}, "93 a174 90 81 a87461626c655f6964 11"},
+		{"scan_open with a table id", &ScanOpenRequest{TableOptions: TableOptions{TableID: 17}, Table: "t", BatchRows: 5}, "92 a174 82 a87461626c655f6964 11 aa62617463685f726f777305"},
+		{"check_and_mutate with a table id", &CheckAndMutateRequest{TableOptions: TableOptions{TableID: 17}, Table: "t", Row: []byte("r")},
+			"96 a174 c40172 c0 90 90 81 a87461626c655f6964 11"},
+		{"read_modify_write with a table id", &ReadModifyWriteRequest{TableOptions: TableOptions{TableID: 17}, Table: "t", Row: []byte("r"), Rules: []table.Rule{
+			{Op: table.RuleIncrement, Family: "f", Qualifier: []byte("n"), Amount: 1}}},
+			"94 a174 c40172 91 94a9696e6372656d656e74a166c4016e01 81 a87461626c655f6964 11"},
+		{"sample_row_keys with a table id", &SampleRowKeysRequest{TableOptions: TableOptions{TableID: 17}, Table: "t"}, "92 a174 81 a87461626c655f6964 11"},
 		{"mutate_rows", &MutateRowsRequest{Table: "t", Rows: []table.RowMutation{
 			{Row: []byte("a"), Mutations: []table.Mutation{table.Set("f", []byte("q"), 7, []byte("v"))}},
 			{Row: []byte("b"), Mutations: []table.Mutation{table.DeleteRow()}},

@@ -48,6 +48,7 @@ const (
 	CodeNoIssuer       rpc.Code = 134
 	CodeOpenCluster    rpc.Code = 135
 	CodeRollover       rpc.Code = 136
+	CodeTableReplaced  rpc.Code = 137
 
 	CodeQuotaExceeded rpc.Code = 140
 	CodeQuotaNotFound rpc.Code = 141
@@ -63,6 +64,7 @@ var kinds = errkind.Table{
 		{Code: rpc.CodeUnauthenticated, Target: ErrUnauthenticated, Form: identityForm},
 		{Code: rpc.CodePermissionDenied, Target: ErrPermission, Form: permissionForm},
 		{Code: CodeTableNotFound, Name: "table_not_found", Target: ErrNoTable},
+		{Code: CodeTableReplaced, Name: "table_replaced", Retryable: true, Target: ErrTableReplaced, Form: tableReplacedForm},
 		{Code: CodeTableExists, Name: "table_exists", Target: ErrTableExists},
 		{Code: CodeNotServing, Name: "not_serving", Retryable: true, Target: ErrNotServing, Form: notServingForm},
 		{Code: CodeCorrupt, Name: "corrupt", Target: ErrCorrupt, Form: corruptForm},
@@ -138,6 +140,11 @@ var (
 	notServingForm = errkind.FormOf(
 		func(e *NotServingError, d errkind.Details) { d["addr"], d["node"] = e.Addr, e.Node },
 		func(a errkind.Answer) error { return &NotServingError{Addr: a.Text("addr"), Node: a.Text("node")} })
+	tableReplacedForm = errkind.FormOf(
+		func(e *TableReplacedError, d errkind.Details) { d["table"], d["table_id"] = e.Table, e.ID },
+		func(a errkind.Answer) error {
+			return &TableReplacedError{Table: a.Text("table"), ID: uint64(a.Int("table_id"))}
+		})
 	rowTooLargeForm = errkind.FormOf(
 		func(e *RowTooLargeError, d errkind.Details) { d["limit"] = e.Limit },
 		func(a errkind.Answer) error { return &RowTooLargeError{a.Int("limit")} })

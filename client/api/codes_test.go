@@ -52,6 +52,7 @@ func TestErrorsCrossTheWire(t *testing.T) {
 		&QuotaError{Quota: `table "t" bytes`, Bytes: true, Limit: 7, Used: 8},
 		&CorruptError{File: "/d/x", Offset: 1 << 40},
 		&RowTooLargeError{5},
+		&TableReplacedError{Table: "t", ID: 23},
 		&NotServingError{Addr: "h:1", Node: "n7f3a"},
 		&NodeInUseError{Node: "n7f3a", Reason: "it is alive"},
 		&table.LimitError{What: "value bytes", Limit: 5, Got: 6},

@@ -15,6 +15,9 @@ var (
 	ErrNoTable = errors.New("no such table")
 	// ErrTableExists means that a table of that name is there already.
 	ErrTableExists = errors.New("table exists")
+	// ErrTableReplaced means that the table whose id a request names was dropped, and that another has its name: a
+	// *TableReplacedError. Nothing was executed.
+	ErrTableReplaced = errors.New("table was dropped and another has its name")
 	// ErrNotServing means that the node does not serve the row's tablet now: a
 	// *NotServingError if it knows who does. Nothing was executed.
 	ErrNotServing = errors.New("tablet not serving")
@@ -75,6 +78,19 @@ var (
 	// *TokenRefusedError.
 	ErrTokenRefused = errors.New("token refused")
 )
+
+// TableReplacedError says which table has the name now.
+type TableReplacedError struct {
+	Table string
+	ID    uint64 // of the table that has the name
+}
+
+func (e *TableReplacedError) Error() string {
+	return fmt.Sprintf("table %q: %s: its id is %d", e.Table, ErrTableReplaced, e.ID)
+}
+
+// Is makes the error match ErrTableReplaced.
+func (e *TableReplacedError) Is(target error) bool { return target == ErrTableReplaced }
 
 // Why a token is refused. What is unknown may also have a wrong secret: which of the two is
 // not told.

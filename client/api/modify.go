@@ -12,7 +12,7 @@ import (
 // The first mutations are made when the filter lets a cell of the row through, the
 // others when it does not. A nil filter lets all through.
 type CheckAndMutateRequest struct {
-	Options
+	TableOptions
 	Table     string
 	Row       []byte
 	Predicate []byte // as ReadRequest.Filter
@@ -26,7 +26,7 @@ type CheckAndMutateRequest struct {
 
 // Append writes the parameters.
 func (r *CheckAndMutateRequest) Append(e *wire.Encoder) {
-	n := r.Options.count()
+	n := r.TableOptions.count()
 	if r.System {
 		n++
 	}
@@ -40,7 +40,7 @@ func (r *CheckAndMutateRequest) Append(e *wire.Encoder) {
 	}
 	table.AppendMutations(e, r.True)
 	table.AppendMutations(e, r.False)
-	r.Options.append(e, n)
+	r.TableOptions.append(e, n)
 	if r.System {
 		e.Str("system")
 		e.Bool(true)
@@ -49,7 +49,7 @@ func (r *CheckAndMutateRequest) Append(e *wire.Encoder) {
 
 func (r *CheckAndMutateRequest) option(key []byte, d *wire.Decoder) bool {
 	if string(key) != "system" {
-		return false
+		return r.TableOptions.option(key, d)
 	}
 	r.System = d.Bool()
 	return true
@@ -76,7 +76,7 @@ func (r *CheckAndMutateRequest) Decode(d *wire.Decoder, n int, lim *table.Limits
 	if r.False, err = decodeBranch(d, r.False, &r.names, lim); err != nil {
 		return &table.ElementError{What: "mutations", Index: 1, Err: err}
 	}
-	return r.Options.decode(d, n > 5, r)
+	return r.TableOptions.decode(d, n > 5, r)
 }
 
 // decodeBranch reads mutations, or nil for none.
@@ -93,7 +93,7 @@ func decodeBranch(d *wire.Decoder, ms []table.Mutation, names *names, lim *table
 //
 // The result is a row with the new cells, as AppendRow writes it.
 type ReadModifyWriteRequest struct {
-	Options
+	TableOptions
 	Table string
 	Row   []byte
 	Rules []table.Rule
@@ -103,7 +103,7 @@ type ReadModifyWriteRequest struct {
 
 // Append writes the parameters.
 func (r *ReadModifyWriteRequest) Append(e *wire.Encoder) {
-	n := r.Options.count()
+	n := r.TableOptions.count()
 	e.Array(3 + min(n, 1))
 	e.Str(r.Table)
 	e.Bin(r.Row)
@@ -111,7 +111,7 @@ func (r *ReadModifyWriteRequest) Append(e *wire.Encoder) {
 	for i := range r.Rules {
 		table.AppendRule(e, &r.Rules[i])
 	}
-	r.Options.append(e, n)
+	r.TableOptions.append(e, n)
 }
 
 // Decode reads the n parameters in d. A nil lim is the defaults.
@@ -140,5 +140,5 @@ func (r *ReadModifyWriteRequest) Decode(d *wire.Decoder, n int, lim *table.Limit
 			return &table.ElementError{What: "rule", Index: i, Err: err}
 		}
 	}
-	return r.Options.decode(d, n > 3, nil)
+	return r.TableOptions.decode(d, n > 3, r)
 }

@@ -9,7 +9,7 @@ import (
 //
 //	[table, row, [mutation…], options?]
 type MutateRequest struct {
-	Options
+	TableOptions
 	Table string
 	Row   table.RowMutation
 
@@ -18,12 +18,12 @@ type MutateRequest struct {
 
 // Append writes the parameters.
 func (r *MutateRequest) Append(e *wire.Encoder) {
-	n := r.Options.count()
+	n := r.TableOptions.count()
 	e.Array(3 + min(n, 1))
 	e.Str(r.Table)
 	e.Bin(r.Row.Row)
 	table.AppendMutations(e, r.Row.Mutations)
-	r.Options.append(e, n)
+	r.TableOptions.append(e, n)
 }
 
 // Decode reads the n parameters in d. A nil lim is the defaults. Only what costs
@@ -39,7 +39,7 @@ func (r *MutateRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error 
 	if err != nil {
 		return err
 	}
-	return r.Options.decode(d, n > 3, nil)
+	return r.TableOptions.decode(d, n > 3, r)
 }
 
 // AppendTimestamp writes the result of mutate: the server's timestamp, or nil for
@@ -64,7 +64,7 @@ func DecodeTimestamp(d *wire.Decoder) int64 {
 //
 //	[table, [[row, [mutation…]]…], options?]
 type MutateRowsRequest struct {
-	Options
+	TableOptions
 	Table string
 	Rows  []table.RowMutation
 
@@ -79,14 +79,14 @@ func (r *MutateRowsRequest) Append(e *wire.Encoder) {
 
 // AppendEach is Append for n rows that are not in Rows: row returns each.
 func (r *MutateRowsRequest) AppendEach(e *wire.Encoder, n int, row func(i int) *table.RowMutation) {
-	opts := r.Options.count()
+	opts := r.TableOptions.count()
 	e.Array(2 + min(opts, 1))
 	e.Str(r.Table)
 	e.Array(n)
 	for i := range n {
 		table.AppendRowMutation(e, row(i))
 	}
-	r.Options.append(e, opts)
+	r.TableOptions.append(e, opts)
 }
 
 // Decode reads the n parameters in d. A nil lim is the defaults. Only what costs
@@ -118,5 +118,5 @@ func (r *MutateRowsRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) er
 			return err
 		}
 	}
-	return r.Options.decode(d, n > 2, nil)
+	return r.TableOptions.decode(d, n > 2, r)
 }

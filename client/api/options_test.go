@@ -25,6 +25,8 @@ func TestOptionsThatWiden(t *testing.T) {
 		wrong  []any
 	}{
 		{"timeout_ms", []string{"t", "r"}, func() any { return &ReadRequest{} }, numbers},
+		{"table_id", []string{"t", "r"}, func() any { return &ReadRequest{} }, numbers},
+		{"table_id", []string{"t"}, func() any { return &SampleRowKeysRequest{} }, numbers},
 		{"limit", []string{"t"}, func() any { return &ScanOpenRequest{} }, numbers},
 		{"batch_rows", []string{"t"}, func() any { return &ScanOpenRequest{} }, numbers},
 		{"batch_bytes", []string{"t"}, func() any { return &ScanOpenRequest{} }, numbers},

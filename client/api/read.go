@@ -9,7 +9,7 @@ import (
 //
 //	[table, row, options?]    options: filter
 type ReadRequest struct {
-	Options
+	TableOptions
 	Table string
 	Row   []byte
 	// Filter is a filter as table.AppendFilter writes it. Empty is none. A node
@@ -21,11 +21,11 @@ type ReadRequest struct {
 
 // Append writes the parameters.
 func (r *ReadRequest) Append(e *wire.Encoder) {
-	n := r.Options.count() + present(r.Filter)
+	n := r.TableOptions.count() + present(r.Filter)
 	e.Array(2 + min(n, 1))
 	e.Str(r.Table)
 	e.Bin(r.Row)
-	r.Options.append(e, n)
+	r.TableOptions.append(e, n)
 	appendFilter(e, r.Filter)
 }
 
@@ -38,7 +38,7 @@ func (r *ReadRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
 	if err := checkRow(d, r.Row, lim); err != nil {
 		return err
 	}
-	if err := r.Options.decode(d, n > 2, r); err != nil {
+	if err := r.TableOptions.decode(d, n > 2, r); err != nil {
 		return err
 	}
 	return checkFilter(r.Filter, lim)
@@ -46,7 +46,7 @@ func (r *ReadRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
 
 func (r *ReadRequest) option(key []byte, d *wire.Decoder) bool {
 	if string(key) != "filter" {
-		return false
+		return r.TableOptions.option(key, d)
 	}
 	r.Filter = rawFilter(d)
 	return true
@@ -56,7 +56,7 @@ func (r *ReadRequest) option(key []byte, d *wire.Decoder) bool {
 //
 //	[table, [row…], options?]    options: filter
 type ReadRowsRequest struct {
-	Options
+	TableOptions
 	Table  string
 	Rows   [][]byte
 	Filter []byte // as in ReadRequest
@@ -66,14 +66,14 @@ type ReadRowsRequest struct {
 
 // Append writes the parameters.
 func (r *ReadRowsRequest) Append(e *wire.Encoder) {
-	n := r.Options.count() + present(r.Filter)
+	n := r.TableOptions.count() + present(r.Filter)
 	e.Array(2 + min(n, 1))
 	e.Str(r.Table)
 	e.Array(len(r.Rows))
 	for _, row := range r.Rows {
 		e.Bin(row)
 	}
-	r.Options.append(e, n)
+	r.TableOptions.append(e, n)
 	appendFilter(e, r.Filter)
 }
 
@@ -94,7 +94,7 @@ func (r *ReadRowsRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) erro
 		}
 		r.Rows = append(r.Rows, row)
 	}
-	if err := r.Options.decode(d, n > 2, r); err != nil {
+	if err := r.TableOptions.decode(d, n > 2, r); err != nil {
 		return err
 	}
 	return checkFilter(r.Filter, lim)
@@ -102,7 +102,7 @@ func (r *ReadRowsRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) erro
 
 func (r *ReadRowsRequest) option(key []byte, d *wire.Decoder) bool {
 	if string(key) != "filter" {
-		return false
+		return r.TableOptions.option(key, d)
 	}
 	r.Filter = rawFilter(d)
 	return true

@@ -20,6 +20,14 @@ type Options struct {
 	TraceID []byte
 }
 
+// TableOptions are those that methods about rows take as well.
+type TableOptions struct {
+	Options
+	// TableID is the id of the table that the request is for, so that no other table of the name gets it. 0 is not
+	// given: the table that has the name when the request is executed.
+	TableID uint64
+}
+
 const (
 	traceIDBytesMax = 64
 	timeoutMax      = 24 * time.Hour
@@ -104,6 +112,36 @@ func (o *Options) append(e *wire.Encoder, n int) {
 		e.Int(max(1, o.Timeout.Milliseconds()))
 	}
 	appendBytes(e, "trace_id", o.TraceID)
+}
+
+// decode is Options.decode. own, the request, passes on to option what it does not know.
+func (o *TableOptions) decode(d *wire.Decoder, has bool, own optionReader) error {
+	o.TableID = 0
+	return o.Options.decode(d, has, own)
+}
+
+func (o *TableOptions) option(key []byte, d *wire.Decoder) bool {
+	if string(key) != "table_id" {
+		return false
+	}
+	o.TableID = uint64(countOption(d, "table_id"))
+	return true
+}
+
+func (o *TableOptions) count() int {
+	n := o.Options.count()
+	if o.TableID != 0 {
+		n++
+	}
+	return n
+}
+
+func (o *TableOptions) append(e *wire.Encoder, n int) {
+	o.Options.append(e, n)
+	if o.TableID != 0 {
+		e.Str("table_id")
+		e.Uint(o.TableID)
+	}
 }
 
 func appendBytes(e *wire.Encoder, key string, b []byte) {

@@ -36,7 +36,7 @@ func (r *RootInfo) Decode(d *wire.Decoder) error {
 //
 //	[table, options?]    options: start
 type SampleRowKeysRequest struct {
-	Options
+	TableOptions
 	Table string
 	// Start is the row from which on keys are wanted. Empty is the table's beginning.
 	Start []byte
@@ -44,10 +44,10 @@ type SampleRowKeysRequest struct {
 
 // Append writes the parameters.
 func (r *SampleRowKeysRequest) Append(e *wire.Encoder) {
-	n := r.Options.count() + present(r.Start)
+	n := r.TableOptions.count() + present(r.Start)
 	e.Array(1 + min(n, 1))
 	e.Str(r.Table)
-	r.Options.append(e, n)
+	r.TableOptions.append(e, n)
 	appendBytes(e, "start", r.Start)
 }
 
@@ -57,7 +57,7 @@ func (r *SampleRowKeysRequest) Decode(d *wire.Decoder, n int, lim *table.Limits)
 		return err
 	}
 	*r = SampleRowKeysRequest{Table: d.Str()}
-	if err := r.Options.decode(d, n > 1, r); err != nil {
+	if err := r.TableOptions.decode(d, n > 1, r); err != nil {
 		return err
 	}
 	return within("row key bytes", len(r.Start), limitsOf(lim).RowKeyBytes+1)
@@ -65,7 +65,7 @@ func (r *SampleRowKeysRequest) Decode(d *wire.Decoder, n int, lim *table.Limits)
 
 func (r *SampleRowKeysRequest) option(key []byte, d *wire.Decoder) bool {
 	if string(key) != "start" {
-		return false
+		return r.TableOptions.option(key, d)
 	}
 	r.Start = optionalBytes(d)
 	return true

@@ -12,7 +12,7 @@ import (
 //
 //	[table, options?]    options: start, end, prefix, filter, limit, batch_rows, batch_bytes, parts
 type ScanOpenRequest struct {
-	Options
+	TableOptions
 	Table string
 	// Start and End bound the rows to [Start, End). Empty is no bound. Prefix
 	// bounds them further to keys that begin with it.
@@ -30,7 +30,7 @@ type ScanOpenRequest struct {
 
 // Append writes the parameters.
 func (r *ScanOpenRequest) Append(e *wire.Encoder) {
-	n := r.Options.count() + present(r.Start) + present(r.End) + present(r.Prefix) + present(r.Filter)
+	n := r.TableOptions.count() + present(r.Start) + present(r.End) + present(r.Prefix) + present(r.Filter)
 	for _, v := range []int64{r.Limit, int64(r.BatchRows), int64(r.BatchBytes)} {
 		if v != 0 {
 			n++
@@ -41,7 +41,7 @@ func (r *ScanOpenRequest) Append(e *wire.Encoder) {
 	}
 	e.Array(1 + min(n, 1))
 	e.Str(r.Table)
-	r.Options.append(e, n)
+	r.TableOptions.append(e, n)
 	appendBytes(e, "start", r.Start)
 	appendBytes(e, "end", r.End)
 	appendBytes(e, "prefix", r.Prefix)
@@ -63,7 +63,7 @@ func (r *ScanOpenRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) erro
 	}
 	*r = ScanOpenRequest{Table: r.Table, names: r.names}
 	r.Table = r.names.table(d)
-	if err := r.Options.decode(d, n > 1, r); err != nil {
+	if err := r.TableOptions.decode(d, n > 1, r); err != nil {
 		return err
 	}
 	lim = limitsOf(lim)
@@ -96,7 +96,7 @@ func (r *ScanOpenRequest) option(key []byte, d *wire.Decoder) bool {
 	case "parts":
 		r.Parts = d.Bool()
 	default:
-		return false
+		return r.TableOptions.option(key, d)
 	}
 	return true
 }

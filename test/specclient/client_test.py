@@ -16,7 +16,7 @@ import msgpack
 # The error codes of docs/rpc.md that are provoked here.
 BAD_REQUEST, UNKNOWN_METHOD = 2, 3
 TABLE_NOT_FOUND, TABLE_EXISTS, FAMILY_NOT_FOUND, BAD_NAME = 100, 101, 102, 103
-LIMIT_EXCEEDED, BAD_FILTER, CURSOR_EXPIRED = 104, 105, 109
+LIMIT_EXCEEDED, BAD_FILTER, CURSOR_EXPIRED, TABLE_REPLACED = 104, 105, 109, 137
 NOT_A_NUMBER, BAD_TIMESTAMP, BAD_MUTATION, BAD_ROW_KEY, BAD_SCHEMA = 111, 112, 113, 116, 117
 
 PATH_NOT_FOUND, BAD_PATH, GENERATION_DIFFERS, NO_SESSION = 200, 201, 205, 210
@@ -255,6 +255,27 @@ class SpecTest(unittest.TestCase):
 
     def keys(self, **options):
         return [row[0].decode() for rows in self.scan(**options) for row in rows]
+
+    def test_table_id(self):
+        """A request that names the id of a dropped table is not executed in the next table of the name."""
+        first = self.schema["id"]
+        write = ["r", [["set", "n", "q", 1, b"v"]]]
+        self.db.call("mutate", self.table, *write, {"table_id": first})
+        scan = self.db.call("scan_open", self.table, {"limit": 2, "batch_rows": 1})
+        self.db.call("drop_table", self.table)
+        self.fails(TABLE_NOT_FOUND, "table_not_found", "mutate", self.table, *write, {"table_id": first})
+        second = self.db.call("create_table", self.table, {"families": [{"name": "n"}]})["id"]
+        self.assertEqual(self.db.call("root", self.table)["table"], second)
+        self.assertIsNotNone(scan["cursor"])
+        for method, params in (("mutate", [self.table, *write, {"table_id": first}]), ("scan_next", [scan["cursor"]])):
+            with self.assertRaises(SteleError) as caught:
+                self.db.call(method, *params)
+            info = caught.exception.info
+            self.assertEqual((info["code"], info["name"], info["retryable"]), (TABLE_REPLACED, "table_replaced", True), info)
+            self.assertEqual((info["table"], info["table_id"]), (self.table, second), info)
+        self.assertIsNone(self.read("r"))
+        self.assertIsNone(self.db.call("mutate", self.table, *write, {"table_id": second}))
+        self.fails(BAD_REQUEST, "bad_request", "read", self.table, "r", {"table_id": 0})
 
     def test_scan_over_batches(self):
         self.fill(1000)

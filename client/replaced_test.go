@@ -1,0 +1,112 @@
+package client
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/steledb/stele/client/api"
+)
+
+// replaceTable drops the table t of two tablets and makes another of that name, which the same servers have.
+func (f *fake) replaceTable(id uint64) {
+	f.mu.Lock()
+	f.cluster.ids["t"] = id
+	f.mu.Unlock()
+	f.create("t", "f", "g")
+	f.layout("t", []string{"m"}, 2, 3)
+}
+
+// A client that remembers where the tablets of a dropped table were sends nothing to another by that name before it has
+// asked for its id.
+func TestReplacedTable(t *testing.T) {
+	f := newFakeCluster(newFake(t), 6)
+	f.layout("t", []string{"m"}, 2, 3)
+	tb := f.open(Config{}).Table("t")
+	ctx := t.Context()
+	id := uint64(70)
+	for what, do := range map[string]func() error{
+		"Apply":    func() error { return tb.Apply(ctx, put("a")) },
+		"ApplyAll": func() error { return tb.ApplyAll(ctx, []*RowMutation{put("a"), put("b"), put("z")}) },
+		"Get":      func() error { _, err := tb.Get(ctx, "a"); return err },
+		"GetAll":   func() error { _, err := tb.GetAll(ctx, []string{"a", "b", "z"}); return err },
+		"CheckAndMutate": func() error {
+			_, err := tb.CheckAndMutate(ctx, "a", nil, put("a"), nil)
+			return err
+		},
+		"Increment":     func() error { _, err := tb.Increment(ctx, "a", "f:n", 1); return err },
+		"SampleRowKeys": func() error { _, err := tb.SampleRowKeys(ctx); return err },
+		"Scan": func() error {
+			for _, err := range tb.Scan(ctx).Rows() {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	} {
+		check(t, do())
+		id++
+		f.replaceTable(id)
+		f.traced()
+		if err := do(); err != nil {
+			t.Errorf("%s on another table of the name: %v", what, err)
+		}
+		asked := 0
+		for _, request := range f.traced() {
+			if request == api.MethodRoot+" t@0" {
+				asked++
+			}
+		}
+		if asked < 1 || asked > 2 { // a lookup for each of two tablets
+			t.Errorf("%s asked %d times for the table's id, want once for each tablet at most", what, asked)
+		}
+	}
+	if n := f.count(f.requests, withoutID); n != 0 {
+		t.Errorf("%d requests had no table id", n)
+	}
+
+	f.replaceTable(id + 1)
+	check(t, tb.Apply(ctx, put("a")))
+	f.traced()
+	f.replaceTable(id + 2)
+	check(t, tb.Apply(ctx, put("a")))
+	wantTrace(t, f, "another table of the name", "mutate t@2!", "root t@0", scanMetadata+"@1", "mutate t@2")
+}
+
+// A scan has the rows of one table: not those of one that was made under its name meanwhile.
+func TestReplacedTableDuringScan(t *testing.T) {
+	f := newFakeCluster(newFake(t), 6)
+	f.layout("t", []string{"m"}, 2, 3)
+	tb := f.open(Config{}).Table("t")
+	ctx := t.Context()
+	all := []string{"a", "b", "c", "d", "n", "o"}
+	fill := func() {
+		t.Helper()
+		for _, row := range all {
+			check(t, tb.Apply(ctx, put(row)))
+		}
+	}
+	fill()
+	for _, forget := range []bool{false, true} {
+		s := tb.Scan(ctx, BatchRows(1))
+		if !s.Next() {
+			t.Fatal(s.Err())
+		}
+		f.replaceTable(f.cluster.ids["t"] + 1)
+		if forget { // and the client knows of the other table when it goes on
+			f.mu.Lock()
+			clear(f.cursors)
+			f.mu.Unlock()
+			tb.client.locator.forgetAll()
+		}
+		fill()
+		rows := 1
+		for s.Next() {
+			rows++
+		}
+		if err := s.Err(); !errors.Is(err, ErrNoTable) || rows > 3 { // some are fetched ahead
+			t.Errorf("scan of a table that was replaced: %d rows, %v", rows, err)
+		}
+		_ = s.Close() // the same error
+	}
+}
