@@ -31,6 +31,8 @@
 //     A mortal is a user that does not write the list: it is killed in the middle of what it does, and what it had
 //     under way is of unknown outcome.
 //   - A drain is what operators do before they stop a node: "stele node drain", and the undrain later.
+//   - A life is one incarnation of a table's family: from its creation to the drop of the table or the family. An owner
+//     changes the schemas of tables of its own, one change after the other.
 //   - A plant is a mistake in the program (internal/planted), and the faults that bring it to light.
 //   - Damage is what makes a replica useless for good: a flipped bit, a lost disk. It
 //     is only done to what has another replica that is good, as this test itself
@@ -91,11 +93,20 @@
 //	    time before, the drain ends within drainTime, the process within drainStop, and no operation fails, or
 //	    waits for longer than drainPatience.
 //
+// And of tables and families that are dropped, created again and altered while tablets are moved, split and merged and nodes
+// are killed, paused and cut off (TestSchemas):
+//
+//	D1. A row that was acknowledged is found by each read that begins later, until the drop of its table or family begins.
+//	D2. A write is acknowledged only if the table and the families that it is for are there at some moment between its
+//	    begin and its end: none that begins after a drop has returned, unless there is a new one of the name.
+//	D3. No read finds what was refused, or what was written into a table or family that was dropped before the read began.
+//	D4. After each fault tables are read and written within recoverTime; nodes that were not killed do not end.
+//
 // All clusters have certificates: nodes, clients and users come with one, and all that they send is encrypted.
 //
 // # How long
 //
-// "go test" makes 14 faults of the whole, with -short 3. STELE_SOAK=2 makes two runs of more and longer ones,
+// "go test" makes 14 faults of the whole, with -short 3, and 5 of TestSchemas, with -short 1. STELE_SOAK=2 makes two runs of more and longer ones,
 // STELE_FAULTS=500 one run of that many. STELE_FAULT_KINDS names those to choose from, keys of wholeKinds
 // separated by commas. "make soak" is scripts/soak.sh.
 package faults

@@ -31,7 +31,9 @@ type plant struct {
 	change func(*userConfig)
 	finds  string // a pattern of what is found
 	client bool   // it is made by the users' programs alone
-	long   bool   // it is left to soaks
+	// schemas tells that it is looked for by the faults of TestSchemas instead.
+	schemas bool
+	long    bool // it is left to soaks
 }
 
 const (
@@ -57,6 +59,7 @@ var plants = []plant{
 	{bugs: planted.LeaseNotChecked, rounds: 3, do: (*wholeRun).isolateServer, finds: `it is \d+ after it was|not linearizable`, long: true},
 	{bugs: planted.LeaseFromAnswer, rounds: 4, do: (*wholeRun).sleepingServer, finds: `it is \d+ after it was|not linearizable`, long: true},
 	{bugs: planted.NotFenced, with: planted.LeaseNotChecked, nodes: 5, rounds: 5, do: (*wholeRun).cutFromMaster, finds: lostAcks, long: true},
+	{bugs: planted.SchemaNotChecked, schemas: true, finds: `no t\S+ was there|what was dropped is there|is lost`, long: true},
 	{bugs: planted.MetadataUnchecked, nodes: 5, rounds: 6, do: (*wholeRun).cutWhileWriting, finds: anything, long: true},
 }
 
@@ -118,6 +121,9 @@ func plantedPrograms(t *testing.T) (nodes, users string) {
 
 // run returns what was found.
 func (p *plant) run(t *testing.T, seed uint64, program, users string) string {
+	if p.schemas {
+		return p.found(t, schemaViolations(t, seed, string(p.bugs), program))
+	}
 	cfg := wholeConfig{
 		nodes: max(3, p.nodes), users: []int{0, 0, 0}, bugs: string(p.bugs), program: program, userProgram: users,
 		user: userConfig{ListWidth: 10, Pace: 10 * time.Millisecond, ListPause: 20 * time.Millisecond, Farewell: 30 * time.Second, Watch: 2},
@@ -142,6 +148,11 @@ func (p *plant) run(t *testing.T, seed uint64, program, users string) string {
 	r.dismiss()
 	bad := r.verdict()
 	r.abandon()
+	return p.found(t, bad)
+}
+
+// found returns what of all that is wrong was looked for.
+func (p *plant) found(t *testing.T, bad []string) string {
 	for _, b := range bad {
 		if regexp.MustCompile(p.finds).MatchString(b) {
 			return b
@@ -163,6 +174,9 @@ func runUnplanted(t *testing.T, seed uint64) {
 	})
 	for i := range plants {
 		for round := range 2 {
+			if plants[i].schemas {
+				continue
+			}
 			plants[i].do(r, round)
 			r.awaitServed()
 		}
