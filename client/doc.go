@@ -29,6 +29,9 @@
 // 1 MiB of requests or more waits to be sent to the node that is asked, it goes by a connection of its own, or by
 // the first one if the node takes no other.
 //
+// Each request about rows names the id that the table had in METADATA. If the table was dropped meanwhile and another has
+// its name, the server refuses the request: then all that is known of the table is forgotten, and the call goes to the other.
+//
 // A tablet that no server has, because it moves or is recovered, is waited for, until
 // RetryTimeMax.
 //
@@ -101,4 +104,5 @@
 //	C6. Locations of a table do not overlap, and tell what METADATA, or else a hint, last
 //	    said of the row; none is used again after a call went there in vain.
 //	C7. Limit and the order of rows are the whole scan's, however many servers it reads.
+//	C8. A scan delivers rows of one table, also if another gets its name meanwhile.
 package client

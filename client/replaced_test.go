@@ -73,7 +73,7 @@ func TestReplacedTable(t *testing.T) {
 	wantTrace(t, f, "another table of the name", "mutate t@2!", "root t@0", scanMetadata+"@1", "mutate t@2")
 }
 
-// A scan has the rows of one table: not those of one that was made under its name meanwhile.
+// C8: a scan has the rows of one table, and not those of one that was made under its name meanwhile.
 func TestReplacedTableDuringScan(t *testing.T) {
 	f := newFakeCluster(newFake(t), 6)
 	f.layout("t", []string{"m"}, 2, 3)

@@ -139,7 +139,7 @@ func (s *Scanner) decode() {
 func (s *Scanner) Row() *table.Row { return s.row }
 
 // Err returns the error that ended the scan, nil if it was the end of the range.
-// Errors: ErrNoTable, what is wrong with an option, *RowTooLargeError,
+// Errors: ErrNoTable, also if the table was dropped meanwhile and another has its name; what is wrong with an option, *RowTooLargeError,
 // *CorruptError; after retries, those of a node that cannot be reached or does not
 // serve; ctx's.
 func (s *Scanner) Err() error { return s.err }

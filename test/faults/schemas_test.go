@@ -24,6 +24,8 @@ const (
 	// schemaFaults... are the faults of one run, schemaLength... bound their length.
 	schemaFaultsShort, schemaFaults, schemaFaultsSoak = 1, 5, 60
 	schemaLengthMax, schemaLengthMaxSoak              = 3 * time.Second, 20 * time.Second
+	// schemaTime is when the last fault of a run begins that is no soak: on a busy machine there are fewer.
+	schemaTime = 20 * time.Second
 	// schemaOwners is how many goroutines change schemas, each those of its own tables.
 	schemaOwners = 3
 	// schemaPace bounds the pause of writers and readers after each operation.
@@ -71,7 +73,7 @@ func TestSchemas(t *testing.T) {
 	}
 	if runs == 1 {
 		t.Parallel() // it waits much
-		runSchemas(t, seed, faults, longest, until)
+		runSchemas(t, seed, faults, longest, time.Time{})
 		return
 	}
 	for i := 0; i < runs && time.Now().Before(until); i++ {
@@ -100,18 +102,21 @@ func runSchemas(t *testing.T, seed uint64, faults int, longest time.Duration, un
 func schemaViolations(t *testing.T, seed uint64, bugs, program string) []string {
 	c := newCluster(t, 3)
 	c.bugs, c.program = bugs, program
-	bad := newSchemaRun(c, seed).run(schemaFaults, schemaLengthMax, time.Now().Add(time.Hour))
+	bad := newSchemaRun(c, seed).run(schemaFaults, schemaLengthMax, time.Time{})
 	for _, n := range c.nodes {
 		n.kill()
 	}
 	return bad
 }
 
-// run makes faults while schemas change, and returns what is wrong.
+// run makes faults while schemas change, and returns what is wrong. The zero until is schemaTime from now.
 func (r *schemaRun) run(faults int, longest time.Duration, until time.Time) []string {
 	r.t.Helper()
 	stop := r.begin()
 	start := time.Now()
+	if until.IsZero() {
+		until = start.Add(schemaTime)
+	}
 	for _, f := range plan(rand.New(rand.NewPCG(r.seed, 1)), schemaKinds, faults, len(r.nodes), longest) {
 		if time.Now().After(until) || len(r.ledger.violations()) > 0 {
 			break
