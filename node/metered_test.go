@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/steledb/stele/client/api"
@@ -80,5 +81,138 @@ func TestMetered(t *testing.T) {
 	}
 	if err := (metered{}).take(quota.WriteOps, 1e9, 1e15); err != nil {
 		t.Errorf("without a quota: %v", err)
+	}
+}
+
+// TestRefunds: what was taken for an operation that was not begun is given back once, to the table and to the user, of each
+// kind; what was used before it stays used. The clock stands still, so that all counts are exact.
+func TestRefunds(t *testing.T) {
+	const burst = 3600 // an hour's worth of one a second, and one more
+	notBegun, failed := fmt.Errorf("x: %w", api.ErrNotServing), api.ErrUnsure
+	take := func(t *testing.T, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, x := range []struct {
+		name string
+		do   func(t *testing.T, m metered)
+		left [quota.Kinds]int // what is let in afterwards: one unit at a time
+	}{
+		{"nothing", func(*testing.T, metered) {}, [quota.Kinds]int{3601, 3601, 3601, 3601}},
+		{"a write that is not begun", func(t *testing.T, m metered) {
+			take(t, m.take(quota.WriteOps, 100, 200))
+			m.refund(notBegun, quota.WriteOps, 100, 200)
+		}, [quota.Kinds]int{3601, 3601, 3601, 3601}},
+		{"a write, and one that is not begun", func(t *testing.T, m metered) {
+			take(t, m.take(quota.WriteOps, 100, 200))
+			take(t, m.take(quota.WriteOps, 30, 40))
+			m.refund(notBegun, quota.WriteOps, 30, 40)
+		}, [quota.Kinds]int{3601, 3601, 3501, 3401}},
+		{"a write, and one that fails", func(t *testing.T, m metered) {
+			take(t, m.take(quota.WriteOps, 100, 200))
+			take(t, m.take(quota.WriteOps, 30, 40))
+			m.refund(failed, quota.WriteOps, 30, 40)
+		}, [quota.Kinds]int{3601, 3601, 3471, 3361}},
+		{"reads that are charged, and one that is not begun", func(t *testing.T, m metered) {
+			m.charge(quota.ReadOps, 500, 700)
+			take(t, m.take(quota.ReadOps, 10, 0))
+			m.refund(notBegun, quota.ReadOps, 10, 0)
+		}, [quota.Kinds]int{3101, 2901, 3601, 3601}},
+		{"a conditional write, and one that is not begun", func(t *testing.T, m metered) {
+			take(t, m.takeBoth(nil, nil))
+			take(t, m.takeBoth(nil, nil))
+			m.refundBoth(notBegun)
+		}, [quota.Kinds]int{3600, 3601, 3600, 3601}},
+		{"a conditional write that fails", func(t *testing.T, m metered) {
+			take(t, m.takeBoth(nil, nil))
+			m.refundBoth(failed)
+		}, [quota.Kinds]int{3600, 3601, 3600, 3601}},
+		{"a conditional write that may not write", func(t *testing.T, m metered) {
+			take(t, m.take(quota.ReadOps, 10, 0))
+			m.charge(quota.WriteOps, burst+1, 0)
+			if m.takeBoth(nil, nil) == nil {
+				t.Error("let in")
+			}
+		}, [quota.Kinds]int{3591, 3601, 0, 3601}},
+		{"a write that has too many bytes", func(t *testing.T, m metered) {
+			take(t, m.take(quota.WriteOps, 10, burst+1))
+			if m.take(quota.WriteOps, 100, 1) == nil {
+				t.Error("let in")
+			}
+		}, [quota.Kinds]int{3601, 3601, 3591, 0}},
+		{"what is given back twice by mistake is no more than there was", func(t *testing.T, m metered) {
+			take(t, m.take(quota.WriteOps, 10, 10))
+			m.giveBack(quota.WriteOps, 20, 20)
+		}, [quota.Kinds]int{3601, 3601, 3601, 3601}},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			for _, who := range []string{"table", "user", "both"} {
+				synctest.Test(t, func(t *testing.T) {
+					meter := func() *quota.Meter {
+						r := &quota.Record{}
+						for k := range r.Rates {
+							r.Rates[k] = quota.Rate{PerSecond: 1, Burst: quota.BurstMax}
+						}
+						return quota.NewMeter("k", "it", r, 0, 1)
+					}
+					m := metered{q: &quotas{began: time.Now()}}
+					if who != "user" {
+						m.table = meter()
+					}
+					if who != "table" {
+						m.user = meter()
+					}
+					x.do(t, m)
+					for _, of := range []*quota.Meter{m.table, m.user} {
+						for k := range quota.Kinds {
+							n := 0
+							for of != nil && of.Take(0, quota.Kind(k+1), 1) == nil {
+								n++
+							}
+							if of != nil && n != x.left[k] {
+								t.Errorf("%s: %d %v are let in, want %d", who, n, quota.Kind(k+1), x.left[k])
+							}
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+// A user's quota that refuses takes nothing of the table's, and a table's nothing of the user's.
+func TestRefusedByOneTakesNothingOfTheOther(t *testing.T) {
+	for _, refuses := range []string{"table", "user"} {
+		for _, kind := range []quota.Kind{quota.WriteOps, quota.WriteBytes} {
+			synctest.Test(t, func(t *testing.T) {
+				full := &quota.Record{}
+				for k := range full.Rates {
+					full.Rates[k] = quota.Rate{PerSecond: 1, Burst: quota.BurstMax}
+				}
+				m := metered{q: &quotas{began: time.Now()}, table: quota.NewMeter("t", "it", full, 0, 1), user: quota.NewMeter("u", "it", full, 0, 1)}
+				empty, other := m.table, m.user
+				if refuses == "user" {
+					empty, other = other, empty
+				}
+				for k := range quota.Kinds { // used before, which is not to be given back
+					other.Charge(0, quota.Kind(k+1), 200)
+				}
+				empty.Charge(0, kind, 5000)
+				if m.take(quota.WriteOps, 50, 70) == nil {
+					t.Fatal("let in")
+				}
+				for k := range quota.Kinds {
+					n := 0
+					for other.Take(0, quota.Kind(k+1), 1) == nil {
+						n++
+					}
+					if n != 3401 {
+						t.Errorf("%s refuses for its %v: %d %v of the other are left, want 3401", refuses, kind, n, quota.Kind(k+1))
+					}
+				}
+			})
+		}
 	}
 }

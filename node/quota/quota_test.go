@@ -114,15 +114,34 @@ func TestBucketGiveBack(t *testing.T) {
 		}
 		b.giveBack(0, 5)
 	}
+	count := func(wantOffered int64, wantRefused bool) {
+		t.Helper()
+		if offered, refused := b.count(); offered != wantOffered || refused != wantRefused {
+			t.Errorf("offered %d, refused %v; want %d, %v", offered, refused, wantOffered, wantRefused)
+		}
+	}
+	count(0, false)
+	b.take(0, 3)
+	b.take(0, 2)
+	b.giveBack(0, 2)
+	count(3, false)
 	b.giveBack(0, 1000)
+	count(0, false) // not less than nothing
 	n := 0
 	for ; b.take(0, 1) == 0; n++ {
 	}
 	if n != 11 {
 		t.Errorf("%d let in of a burst of 10", n)
 	}
-	if offered, refused := b.count(); offered != 0 && !refused {
-		t.Errorf("offered %d, refused %v", offered, refused)
+	count(12, true) // with the one that was refused
+	count(0, false)
+	b.giveBack(0, 3)
+	b.charge(0, 2)
+	count(0, false) // what was offered before it was counted is given back after that
+	for n = 0; b.take(0, 1) == 0; n++ {
+	}
+	if n != 1 {
+		t.Errorf("%d let in after 3 were given back and 2 charged", n)
 	}
 }
 
