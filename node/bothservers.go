@@ -38,7 +38,7 @@ func (s *tabletServer) openBoth(ctx context.Context) (err error) {
 	cfg := tablet.Config{
 		Blobs: s.blobs, Metadata: s, Schemas: s.schemas, Logger: n.log.With("part", "tablet"),
 		MemtablesBytesMax: b.memtables, CacheBytes: b.cache, RowReadBytesMax: b.message,
-		LargeReadBytes: b.large, CompactionMemory: b.compaction, LearnMemory: b.learn, LogBatchBytes: b.logBatch,
+		LargeReadBytes: b.large, CompactionMemory: b.compaction, RecoveryMemory: b.sort, LearnMemory: b.learn, LogBatchBytes: b.logBatch,
 		OnFailure: s.logFailed, Serving: s.serving,
 		NewTabletID:   func(ctx context.Context) (uint64, error) { return n.catalog.nextIDs(ctx, 1) },
 		OnSplitWanted: s.splitWanted, SplitRowBytes: metadata.EndMax,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/tablet/sstable"
 )
 
 // Config says how a node runs. Zero values mean the defaults.
@@ -195,7 +196,7 @@ func (c Config) budget() budget {
 		b.sorts = 2
 	}
 	b.blobWindow, b.copies = min(8<<20, m/256), int(min(32, m/(64<<20)))
-	rest := all - b.rpc - b.compaction - b.learn - b.logBytes() - b.blobBytes()
+	rest := all - b.rpc - b.compaction - b.learn - b.logBytes() - b.blobBytes() - sstable.ZstdMemory
 	b.memtables, b.results, b.large = rest*5/16, rest*2/16, rest/16
 	b.cache = rest - b.memtables - b.results - b.large
 	b.metadataMemtables, b.metadataCache = min(m/80, 64<<20), min(m/40, 256<<20)

@@ -176,6 +176,10 @@ type Config struct {
 	// fewer files at once, but two at least, or one of each group if families move. Others wait meanwhile. Zero means 64 MiB.
 	CompactionMemory int64
 
+	// RecoveryMemory bounds what loads have of sorted runs in memory, which the block cache gives way to. Others wait meanwhile. One
+	// load may have more if it is alone: all runs of a tablet are read at once. Zero means 64 MiB.
+	RecoveryMemory int64
+
 	// LearnMemory is, beside CompactionMemory, for what a compaction holds back of a group with two-pass compression to learn from,
 	// and for learning: one at a time. Zero means 24 MiB, which files of hundreds of MiB gain from; at least 9 MiB.
 	LearnMemory int64
@@ -230,6 +234,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.MajorPeriod, 24*time.Hour)
 	setDefault(&c.CompactionBytesPerSecond, 128<<20)
 	setDefault(&c.CompactionMemory, 64<<20)
+	setDefault(&c.RecoveryMemory, 64<<20)
 	setDefault(&c.LearnMemory, 24<<20)
 	setDefault(&c.SplitBytes, 1<<30)
 	setDefault(&c.SplitOps, 5000)

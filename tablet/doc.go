@@ -146,8 +146,10 @@
 //	    memory of a large cell or row does, unless it has a row's latch.
 //	    What serves reads stays within CacheBytes: open files, in-memory groups, of
 //	    which what does not fit is read from disk, and the block cache.
-//	    What compactions read stays within CompactionMemory, or one that reads two files,
-//	    or one of each group if families move, takes more.
+//	    What merging and major compactions have of files stays within CompactionMemory, or the
+//	    block cache gives way to what one takes more: it keeps one large value of its files at a
+//	    time then. The cache gives way to minor compactions, for their largest value, and to loads, for
+//	    the sorted runs that they read, RecoveryMemory together.
 //	    An operation on a tablet that is no write does not wait for the commit log, but for
 //	    writes of that tablet that are under way, and for those OverloadWait at most; a drop
 //	    for none.

@@ -105,6 +105,7 @@ type recovery struct {
 	load   *Load
 	maxSeq uint64
 	frozen int // memtables
+	open   []RunEntries
 }
 
 // run puts the entries into memtables. If those come to more than recoveries may
@@ -118,6 +119,11 @@ func (r *recovery) run(ctx context.Context) error {
 		return err
 	}
 	defer closeAll()
+	release, err := r.memory(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
 	mems, fits, err := r.fill(ctx, sources)
 	if err == nil && fits {
 		r.freeze(mems)
@@ -175,9 +181,8 @@ func (r *recovery) freeze(mems []*mem) {
 
 // sources returns the runs' entries of the tablet.
 func (r *recovery) sources(ctx context.Context) (sources []source, closeAll func(), err error) {
-	var open []RunEntries
 	closeAll = func() {
-		for _, e := range open {
+		for _, e := range r.open {
 			_ = e.Close() // read only: nothing to lose
 		}
 	}
@@ -187,10 +192,27 @@ func (r *recovery) sources(ctx context.Context) (sources []source, closeAll func
 			closeAll()
 			return nil, nil, fmt.Errorf("read a sorted run: %w", err)
 		}
-		open = append(open, e)
+		r.open = append(r.open, e)
 		sources = append(sources, &newer{source: e, than: r.load.Meta.Redo})
 	}
 	return sources, closeAll, nil
+}
+
+// memory acquires what the runs that are open take of the memory while they are read, and what is written of them to files. They keep one
+// large value at a time.
+func (r *recovery) memory(ctx context.Context) (release func(), err error) {
+	var largest, ahead int64
+	large := &letGo{}
+	for _, e := range r.open {
+		if e, ok := e.(*runEntries); ok {
+			e.it.SetGate(large)
+			large.iters = append(large.iters, e.it)
+			largest = max(largest, e.run.largest)
+			ahead += 2 * runReadAhead // as it is stored and decoded
+		}
+	}
+	large.room = largest
+	return r.server.recoveryMemory(ctx, ahead+2*largest+writeBytes(largest))
 }
 
 // toFiles writes the entries out and makes the tablet's metadata name the files.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs"
-	"github.com/steledb/stele/tablet/sstable"
 )
 
 // mergeFilesMax bounds the files that one merging compaction reads, so that it
@@ -257,18 +256,15 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, whole
 		}
 		defer s.learning.Release(1)
 	}
-	memory := min(mergeBytes(old), s.cfg.CompactionMemory)
-	if err := s.merging.Acquire(ctx, memory); err != nil {
+	memory, room := rewriteBytes(old, s.cfg.CompactionMemory)
+	release, err := s.compactionMemory(ctx, memory)
+	if err != nil {
 		return nil, err
 	}
-	defer s.merging.Release(memory)
+	defer release()
 	c.judge.init(s.gcNow(), math.MaxUint64)
-	var sources []source
-	for _, f := range old {
-		it := f.table.NewIter(sstable.IterOptions{NoCacheFill: true, ReadAheadBytes: readAheadBytes, Loaded: gait.step})
-		defer it.Close()
-		sources = append(sources, boundedSource(it, f.meta.Start, f.meta.End))
-	}
+	sources, large := rewriteSources(old, room, gait.step)
+	defer large.close()
 	c.merge.reset(sources)
 	if err := c.run(); err != nil {
 		return nil, err

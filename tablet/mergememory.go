@@ -37,6 +37,90 @@ func mergeBytes(files []*file) (n int64) {
 	return n
 }
 
+// writeBytes is what a compaction has in memory of the largest value that it writes: the block and its compressed form.
+func writeBytes(largest int64) int64 { return 2 * largest }
+
+// rewriteBytes is what a compaction of the files has in memory, about, and room the bytes of large values of them that it
+// keeps at a time: all if limit, in bytes, is enough for that, one at least.
+func rewriteBytes(files []*file, limit int64) (n, room int64) {
+	var largest, ahead, all int64
+	for _, f := range files {
+		largest = max(largest, f.largest)
+		ahead += min(readAheadBytes, f.bytes)
+		all += 2 * f.largest
+	}
+	other := ahead + writeBytes(largest)
+	held := max(min(all, limit-other), 2*largest)
+	return other + held, held - largest
+}
+
+// letGo is the gate of iterators that together keep room bytes of large blocks, one block at least. What they let go of is read
+// again when its turn comes.
+type letGo struct {
+	room  int64
+	iters []*sstable.Iter
+}
+
+// Enter implements sstable.Gate.
+func (g *letGo) Enter(bytes int) error {
+	held := int64(bytes)
+	for _, it := range g.iters {
+		held += int64(it.LargeBytes())
+	}
+	if held > g.room {
+		for _, it := range g.iters {
+			it.LetGo()
+		}
+	}
+	return nil
+}
+
+func (g *letGo) close() {
+	for _, it := range g.iters {
+		it.Close()
+	}
+}
+
+// rewriteSources returns the entries of the files for a compaction, which keeps room bytes of large values at a time. step is told of what is
+// read.
+func rewriteSources(files []*file, room int64, step func(bytes int)) (sources []source, large *letGo) {
+	large = &letGo{room: room}
+	for _, f := range files {
+		it := f.table.NewIter(sstable.IterOptions{NoCacheFill: true, ReadAheadBytes: readAheadBytes, Loaded: step, Gate: large})
+		large.iters = append(large.iters, it)
+		sources = append(sources, boundedSource(it, f.meta.Start, f.meta.End))
+	}
+	return sources, large
+}
+
+// compactionMemory acquires the memory of a compaction that takes so many bytes. The block cache gives way to what CompactionMemory is
+// not enough for.
+func (s *Server) compactionMemory(ctx context.Context, bytes int64) (release func(), err error) {
+	share := min(bytes, s.cfg.CompactionMemory)
+	if err := s.merging.Acquire(ctx, share); err != nil {
+		return nil, err
+	}
+	s.memory.borrow(bytes - share)
+	return func() {
+		s.memory.borrow(share - bytes)
+		s.merging.Release(share)
+	}, nil
+}
+
+// recoveryMemory acquires the memory of a load that has so many bytes of sorted runs in memory; one of more than RecoveryMemory is
+// alone. The block cache gives way to all of it.
+func (s *Server) recoveryMemory(ctx context.Context, bytes int64) (release func(), err error) {
+	share := min(bytes, s.cfg.RecoveryMemory)
+	if err := s.recovering.Acquire(ctx, share); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	s.memory.borrow(bytes)
+	return func() {
+		s.memory.borrow(-bytes)
+		s.recovering.Release(share)
+	}, nil
+}
+
 // together returns which of the files, a run [from, to) of them, a compaction may read at once (I13): all, if there is memory
 // for that, or else two or more of which the fewest bytes are rewritten for each file that goes, so that huge values
 // are not rewritten whenever a file joins.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -180,5 +181,126 @@ func TestMoveMemory(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRewriteKeepsLittle (I13): a compaction keeps as many large values of its files as its memory is for, one at least, and gets all of them.
+func TestRewriteKeepsLittle(t *testing.T) {
+	const value, files, rows = 1 << 20, 4, 5
+	for _, memory := range []int64{1, 8 << 20, 1 << 30} {
+		for _, compression := range []string{"none", "zstd"} {
+			t.Run(fmt.Sprint(memory, compression), func(t *testing.T) {
+				e := newEnv(t, Config{FilesMerge: 20, FilesMax: 40}, "f:compression="+compression)
+				for range files {
+					for i := range rows {
+						e.mustApply(fmt.Sprint("row", i), table.Set("f", nil, table.ServerTimestamp, make([]byte, value)))
+					}
+					if err := e.Compact(t.Context(), testTable, false); err != nil {
+						t.Fatal(err)
+					}
+				}
+				v, _, err := e.allTablets()[0].acquire()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer v.release()
+				old := v.groups[0].files
+				takes, room := rewriteBytes(old, memory)
+				if len(old) != files || takes > max(memory, 4*value+files*readAheadBytes+1<<10) || room < value {
+					t.Fatalf("%d files take %d, and keep %d", len(old), takes, room)
+				}
+				sources, large := rewriteSources(old, room, func(int) {})
+				defer large.close()
+				var m merge
+				m.reset(sources)
+				most, n := 0, 0
+				for m.first(); m.valid(); m.next() {
+					if len(m.value()) != value {
+						t.Fatalf("a value of %d bytes, %v", len(m.value()), m.err)
+					}
+					n++
+					held := 0
+					for _, it := range large.iters {
+						held += it.LargeBytes()
+					}
+					most = max(most, held)
+				}
+				// What is compressed is known to be large only once it is read, and is kept beside what was there.
+				if m.err != nil || n != files*rows || int64(most) > room+value {
+					t.Errorf("%d entries, %d bytes of values at a time, of %d; %v", n, most, room, m.err)
+				}
+				if memory == 1<<30 && most < files*value {
+					t.Errorf("%d bytes were kept, and there was memory for all", most)
+				}
+			})
+		}
+	}
+}
+
+// TestCacheGivesWay (I13): what a compaction or a load takes beyond its share the block cache has less.
+func TestCacheGivesWay(t *testing.T) {
+	const cache, share = 64 << 20, 4 << 20
+	e := newEnv(t, Config{CacheBytes: cache, CompactionMemory: share, RecoveryMemory: share}, "f")
+	before := e.memory.cache.Stats().Budget
+	for _, c := range []struct {
+		name        string
+		acquire     func(context.Context, int64) (func(), error)
+		bytes, less int64
+	}{
+		{"a small compaction", e.compactionMemory, share, 0},
+		{"a large compaction", e.compactionMemory, 5 * share, 4 * share},
+		{"a load", e.recoveryMemory, share / 2, share / 2},
+		{"a large load", e.recoveryMemory, 5 * share, 5 * share},
+	} {
+		release, err := c.acquire(t.Context(), c.bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if less := before - e.memory.cache.Stats().Budget; less != c.less {
+			t.Errorf("%s: the cache gives way to %d bytes, want %d", c.name, less, c.less)
+		}
+		if c.bytes >= share { // another waits
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if _, err := c.acquire(ctx, 1); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: another beside it: %v", c.name, err)
+			}
+		}
+		release()
+		if now := e.memory.cache.Stats().Budget; now != before {
+			t.Errorf("%s: the cache has %d bytes afterwards, want %d", c.name, now, before)
+		}
+	}
+}
+
+// createsWatched calls created for each file of a minor compaction.
+type createsWatched struct {
+	Blobs
+	created func()
+}
+
+func (b createsWatched) CreateVital(ctx context.Context, bytes int64) (BlobWriter, error) {
+	b.created()
+	return b.Blobs.CreateVital(ctx, bytes)
+}
+
+// TestMinorMemory (I13): a minor compaction counts the block of the largest value and its compressed form.
+func TestMinorMemory(t *testing.T) {
+	const value = 4 << 20
+	e := newEnv(t, Config{CacheBytes: 64 << 20}, "f")
+	var least atomic.Int64
+	least.Store(64 << 20)
+	e.mustApply("row", table.Set("f", nil, 1, make([]byte, value)))
+	e.mustApply("small", table.Set("f", nil, 1, []byte("x")))
+	before := e.memory.cache.Stats().Budget
+	e.Server.cfg.Blobs = createsWatched{e.Server.cfg.Blobs, func() { least.Store(min(least.Load(), e.memory.cache.Stats().Budget)) }}
+	if err := e.Compact(t.Context(), testTable, false); err != nil {
+		t.Fatal(err)
+	}
+	if less := before - least.Load(); less != 2*value {
+		t.Errorf("the cache gives way to %d bytes, want %d", less, 2*value)
+	}
+	if now := e.memory.cache.Stats().Budget; now > before || now < before-1<<20 {
+		t.Errorf("the cache has %d bytes afterwards, and had %d", now, before)
 	}
 }

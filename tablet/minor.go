@@ -52,12 +52,16 @@ func (t *Tablet) minorOnce(ctx context.Context) error {
 		return nil
 	}
 	var sources []source
-	var bytes int64
+	var bytes, largest int64
 	for _, m := range v.frozen {
 		bytes += m.Bytes()
+		largest = max(largest, m.Largest())
 		sources = append(sources, boundedSource(&memSource{m.Iter()}, m.start, m.end))
 	}
+	huge := writeBytes(largest)
+	t.server.memory.borrow(huge)
 	files, err := t.writeSources(ctx, v, sources, bytes, t.newMinorGait(ctx).step)
+	t.server.memory.borrow(-huge)
 	if err != nil {
 		return err
 	}

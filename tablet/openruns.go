@@ -40,7 +40,9 @@ type openRun struct {
 	// turn holds a value while the run is being opened, which one reader does.
 	turn  chan struct{}
 	table *sstable.Table // nil before; set in one's turn
-	blob  BlobReader
+	// largest is the bytes of its largest value, 0 if it does not tell. Set with table.
+	largest int64
+	blob    BlobReader
 }
 
 // NewOpenRuns returns a set of runs, none of which is open.
@@ -86,6 +88,9 @@ func (r *openRun) ready(ctx context.Context, blobs Blobs, h blobfs.Handle) error
 		return fmt.Errorf("open sorted run %s: %w", h.ID, err)
 	}
 	t, err := sstable.Open(ctx, blob, sstable.OpenOptions{Name: h.ID.String()})
+	if err == nil {
+		r.largest, err = largestValue(t)
+	}
 	if err != nil {
 		_ = blob.Close() // read only: nothing to lose
 		return err

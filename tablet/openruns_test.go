@@ -169,3 +169,47 @@ func TestOpenRuns(t *testing.T) {
 		}
 	})
 }
+
+// TestRunTellsLargest (I13): a load knows the largest value of its runs before it reads them, and counts what it has of them in memory.
+func TestRunTellsLargest(t *testing.T) {
+	store, err := openStore(vfs.NewMem(vfs.MemOptions{}), 256<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	blobs := OnStore(store)
+	var runs []Run
+	open := NewOpenRuns(blobs)
+	defer open.Close()
+	const value, most = 1 << 20, 3 << 20
+	for i, size := range []int{value, 10, most} {
+		var p payloads
+		log := commitlog.New(&p, uint64(1+i), commitlog.Config{})
+		body := appendRunBody(t, fmt.Sprintf("row%04d", i), make([]byte, size))
+		if err := log.Commit(&commitlog.Commit{Table: 16, Ops: 1, Body: body, Done: func(*commitlog.Commit, error) {}}); err != nil {
+			t.Fatal(err)
+		}
+		log.Close()
+		m, err := sortWhole(t.Context(), blobs, &p, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs = append(runs, open.Run(m))
+	}
+	e := newEnv(t, Config{CacheBytes: 64 << 20, RecoveryMemory: 1 << 20}, "f")
+	r := recovery{server: e.Server, tablet: &Tablet{table: 16}, load: &Load{Meta: &Meta{}, Runs: runs}}
+	_, closeAll, err := r.sources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeAll()
+	before := e.memory.cache.Stats().Budget
+	release, err := r.memory(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if got, want := before-e.memory.cache.Stats().Budget, int64(len(runs)*2*runReadAhead+4*most); got != want {
+		t.Errorf("a load takes %d bytes, want %d", got, want)
+	}
+}

@@ -26,7 +26,8 @@ type readMemory struct {
 	// mu guards what follows. Never held across I/O.
 	mu     sync.Mutex
 	open   int64 // of open files
-	lent   int64 // to others than reads
+	lent   int64 // to others than the tablet server
+	own    int64 // lent to compactions of huge values
 	pinned int64
 	cached int64 // what the cache was told last
 }
@@ -48,6 +49,14 @@ func (m *readMemory) lend(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lent = bytes
+	m.settle()
+}
+
+// borrow has compactions take that much of it more, or fewer if it is negative.
+func (m *readMemory) borrow(bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.own += bytes
 	m.settle()
 }
 
@@ -76,12 +85,12 @@ func (m *readMemory) unpin(bytes int64) {
 
 // pinnedMax is what files of in-memory groups may have at the moment. mu is held.
 func (m *readMemory) pinnedMax() int64 {
-	return max(0, min(m.total*pinnedShare/4, m.total-m.total/cacheLeast-m.open-m.lent))
+	return max(0, min(m.total*pinnedShare/4, m.total-m.total/cacheLeast-m.open-m.lent-m.own))
 }
 
 // settle gives the cache what is left. mu is held.
 func (m *readMemory) settle() {
-	left := max(m.total-m.open-m.lent-m.pinned, m.total/cacheLeast)
+	left := max(m.total-m.open-m.lent-m.own-m.pinned, m.total/cacheLeast)
 	if d := left - m.cached; d > m.total/cacheStep || -d > m.total/cacheStep || left == m.total && d != 0 {
 		m.cached = left
 		m.cache.Resize(left)

@@ -248,6 +248,7 @@ func (s *runSorter) write(ctx context.Context, blobs Blobs) (m RunMeta, err erro
 		}
 	}()
 	w := sstable.NewWriter(blob, sstable.Options{})
+	largest := uint32(0)
 	for i := range s.entries {
 		if i%checkEntries == 0 && ctx.Err() != nil {
 			return m, ctx.Err()
@@ -260,11 +261,12 @@ func (s *runSorter) write(ctx context.Context, blobs Blobs) (m RunMeta, err erro
 		if i > 0 && s.repeats(&s.entries[i-1], e) {
 			continue
 		}
+		largest = max(largest, e.value)
 		if err := w.Add(key, s.arena[e.off+e.suffix:][:e.value]); err != nil {
 			return m, fmt.Errorf("write a run: %w", err)
 		}
 	}
-	file, err := w.Finish(nil)
+	file, err := w.Finish(map[string][]byte{propLargest: binary.AppendUvarint(nil, uint64(largest))})
 	if err != nil {
 		return m, fmt.Errorf("write a run: %w", err)
 	}

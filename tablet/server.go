@@ -71,6 +71,7 @@ type Server struct {
 	mergeQueue *queue
 	budget     *rate.Limiter       // bytes that merging and major compactions write
 	merging    *semaphore.Weighted // CompactionMemory
+	recovering *semaphore.Weighted // RecoveryMemory
 	learning   *semaphore.Weighted // who has LearnMemory: one
 	blocked    atomic.Pointer[error]
 
@@ -138,6 +139,7 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 	}
 	s.pins, s.deletions = newPins(s.memory, s.log), newDeletions()
 	s.merging, s.learning = semaphore.NewWeighted(cfg.CompactionMemory), semaphore.NewWeighted(1)
+	s.recovering = semaphore.NewWeighted(cfg.RecoveryMemory)
 	s.large = newLargeGate(cfg.LargeReadBytes, cfg.OverloadWait)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.room.c = make(chan struct{})

@@ -171,6 +171,9 @@ func TestMetadataOfOneTabletHangs(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			if what == "merging compaction" { // it is not to be over before its metadata hangs
+				stuck.mergeMu.Lock()
+			}
 			write(stuck, "row001", 5)
 			write(well, "row019", 5)
 			m := hangMetadata(t, s, stuck.id)
@@ -192,6 +195,7 @@ func TestMetadataOfOneTabletHangs(t *testing.T) {
 				<-m.asked
 				s.mergeQueue.add(stuck)
 			default:
+				stuck.mergeMu.Unlock()
 				s.mergeQueue.add(stuck)
 				<-m.asked
 			}

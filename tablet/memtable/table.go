@@ -40,6 +40,8 @@ type Table struct {
 	head   ref
 	height atomic.Int32
 	count  atomic.Int64
+	// largest is the bytes of the largest value.
+	largest atomic.Int64
 
 	// The place of the last insertion, where the next often goes too. Only the
 	// adding goroutine touches it.
@@ -64,6 +66,9 @@ func New() *Table {
 
 // Len returns the number of entries.
 func (t *Table) Len() int { return int(t.count.Load()) }
+
+// Largest returns the bytes of the largest value.
+func (t *Table) Largest() int64 { return t.largest.Load() }
 
 // Bytes returns the memory taken, in bytes.
 func (t *Table) Bytes() int64 { return t.arena.bytes.Load() + t.values.bytes.Load() }
@@ -116,6 +121,9 @@ func (t *Table) addValue(value []byte) (ref, bool) {
 	if ok {
 		c, off := t.values.at(at)
 		copy(c.bytes[off*wordBytes:], value)
+		if n := int64(len(value)); n > t.largest.Load() { // one goroutine adds
+			t.largest.Store(n)
+		}
 	}
 	return at, ok
 }

@@ -1,7 +1,6 @@
 package sstable
 
 import (
-	"runtime"
 	"sync"
 
 	"github.com/klauspost/compress/s2"
@@ -11,14 +10,23 @@ import (
 	"github.com/steledb/stele/tablet/sstable/twopass"
 )
 
+const (
+	// zstdEncoders is how many blocks are compressed at a time. A minor and a
+	// merging compaction come to 100 MB/s each and more, whatever the cores.
+	zstdEncoders = 2
+	// ZstdMemory is what they keep, in bytes: 3.5 MiB each, of which 2 MiB are
+	// two windows.
+	ZstdMemory = zstdEncoders * 7 << 19
+)
+
 // zstdEncoder and zstdDecoder are shared: both are safe for concurrent use
-// when whole blocks are given, and each keeps one state a core, not one a
-// file. Checksums are ours, so theirs is off.
+// when whole blocks are given. The encoder keeps zstdEncoders states, the
+// decoder one a core, and not one a file. Checksums are ours, so theirs is off.
 var zstdEncoder = sync.OnceValue(func() *zstd.Encoder {
 	e, err := zstd.NewWriter(nil,
 		zstd.WithEncoderLevel(zstd.SpeedDefault),
 		zstd.WithEncoderCRC(false),
-		zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0)),
+		zstd.WithEncoderConcurrency(zstdEncoders),
 		// 1 MiB: the largest ordinary block. A larger one holds a single
 		// value.
 		zstd.WithWindowSize(1<<20))
@@ -49,10 +57,13 @@ type compressor struct {
 	spare []byte
 }
 
+// release gives up a buffer that one huge block has left.
+func (c *compressor) release() { c.spare = reuse(c.spare) }
+
 // stored returns raw, or a compressed form of it if that is smaller by an
 // eighth or more. The result is good until the next call.
 func (c *compressor) stored(raw []byte, k kind) ([]byte, table.Compression) {
-	c.spare = reuse(c.spare)
+	c.spare = c.spare[:0]
 	want := c.want
 	if want == table.CompressionTwoPass && k != kindData {
 		want = table.CompressionZstd

@@ -59,6 +59,9 @@ func (it *Iter) Close() error {
 	return err
 }
 
+// SetGate sets IterOptions.Gate of an iterator that has not moved yet.
+func (it *Iter) SetGate(g Gate) { it.opts.Gate = g }
+
 // Valid tells whether the iterator stands on an entry.
 func (it *Iter) Valid() bool { return it.data.valid }
 
@@ -265,12 +268,29 @@ func (it *Iter) fetch() {
 
 func (it *Iter) block() ([]byte, error) {
 	if it.opts.ReadAheadBytes > 0 && it.opts.NoCacheFill {
-		return it.ahead.block(it.t, &it.index, it.opts.ReadAheadBytes)
+		return it.readAhead()
 	}
 	if it.opts.Gate != nil {
 		return it.gated()
 	}
 	return it.look(0)
+}
+
+// readAhead is block for an iterator that reads ahead. It asks its Gate by what is stored, and of a block that is compressed once it is read.
+func (it *Iter) readAhead() ([]byte, error) {
+	known := max(GateBytes, it.index.h.stored)
+	if it.opts.Gate != nil && known > GateBytes {
+		if err := it.opts.Gate.Enter(known); err != nil {
+			return nil, err
+		}
+	}
+	p, err := it.ahead.block(it.t, &it.index, it.opts.ReadAheadBytes)
+	if it.opts.Gate != nil && len(p) > known {
+		if err := it.opts.Gate.Enter(len(p)); err != nil {
+			return nil, err
+		}
+	}
+	return p, err
 }
 
 func (it *Iter) look(most int) ([]byte, error) {

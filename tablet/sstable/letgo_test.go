@@ -42,6 +42,9 @@ func TestLetGo(t *testing.T) {
 		}
 		want := tab.NewIter(opts)
 		opts.Gate = openGate{}
+		if rng.IntN(2) == 0 {
+			opts.NoCacheFill, opts.ReadAheadBytes = true, 64<<10<<rng.IntN(3)
+		}
 		got := tab.NewIter(opts)
 		for range 300 {
 			var was, is bool

@@ -139,7 +139,7 @@ type IterOptions struct {
 	// Loaded, if not nil, is told the raw length of each data block that the iterator comes to.
 	Loaded func(raw int)
 	// Gate, if not nil, is asked before a data block above GateBytes is taken into memory, by what is stored, and before
-	// it is decompressed.
+	// it is decompressed, or, if the iterator reads ahead, after that.
 	Gate Gate
 }
 

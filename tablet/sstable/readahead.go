@@ -26,7 +26,8 @@ func (a *readAhead) block(t *Table, c *indexCursor, limit int) ([]byte, error) {
 		}
 	}
 	if !a.has(h) {
-		if !forward {
+		if !forward || h.stored > limit { // buf would keep a huge value beside what it is decompressed to
+			a.buf = nil
 			return t.file.read(h, kindData, 0)
 		}
 		a.run = append(a.run[:0], h)

@@ -180,6 +180,7 @@ func (w *Writer) writeData(raw, sep []byte, warm bool) error {
 	if w.opts.Worked != nil {
 		w.opts.Worked(len(raw))
 	}
+	w.comp.release()
 	w.index.add(sep, h)
 	w.meta.DataBlocks++
 	w.meta.DataBytes += uint64(h.stored + trailerBytes)
