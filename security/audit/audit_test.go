@@ -231,6 +231,13 @@ func TestPowerLoss(t *testing.T) {
 		if !found["table after"] || found["table "+strconv.Itoa(acked+1)] {
 			t.Fatalf("power loss at operation %d: of %d actions there are %v", cut, acked, found)
 		}
+		var lines bytes.Buffer
+		for _, l := range read(t, after, "audit.log") {
+			l.encode(&lines)
+		}
+		if all, err := Verify("audit.log", &lines, nil); err != nil || all[0].First != 1 {
+			t.Fatalf("power loss at operation %d: the chain is broken: %+v, %v", cut, all, err)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -384,5 +385,27 @@ func TestSealedKeys(t *testing.T) {
 	}
 	if c, err := At(dir).Load(); err != nil || c.Authority != nil || c.Next != nil {
 		t.Errorf("without keys: %v", err)
+	}
+}
+
+// TestMostGossipKeys: as many keys of gossip as may be are written and read again; one more is rejected when it is written, and
+// when it is read.
+func TestMostGossipKeys(t *testing.T) {
+	var keys [][]byte
+	for i := range gossipKeysMax {
+		keys = append(keys, bytes.Repeat([]byte{byte(i)}, gossipKeyBytes))
+	}
+	b, err := formatGossipKeys(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := parseGossipKeys(b); err != nil || !slices.EqualFunc(got, keys, bytes.Equal) {
+		t.Errorf("%d keys were read, %v", len(got), err)
+	}
+	if _, err := formatGossipKeys(append(keys, keys[0])); err == nil {
+		t.Error("one key more was written")
+	}
+	if _, err := parseGossipKeys(append(b, b[:2*gossipKeyBytes+1]...)); err == nil || !strings.Contains(err.Error(), "64 hexadecimal digits") {
+		t.Errorf("one key more: %v", err)
 	}
 }

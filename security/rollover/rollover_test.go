@@ -3,6 +3,7 @@ package rollover
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +70,35 @@ func TestBadRecords(t *testing.T) {
 	} {
 		if _, err := Decode(b); err == nil {
 			t.Errorf("%s: was read", what)
+		}
+	}
+}
+
+// TestEachStageIsKept: a record of each stage is read as it was written.
+func TestEachStageIsKept(t *testing.T) {
+	r := &Record{Old: authority(t, "c1").Certificate(), New: authority(t, "c1").Certificate()}
+	for s := Trust; s <= Forget; s++ {
+		if got, err := Decode(r.At(s).Encode()); err != nil || got.Stage != s {
+			t.Errorf("stage %s: %+v, %v", s, got, err)
+		}
+	}
+}
+
+// TestProgressOfOtherVersions: progress in a form that this version does not know is none: a node would lose the old authority
+// too early.
+func TestProgressOfOtherVersions(t *testing.T) {
+	r := &Record{Stage: Sign, Old: authority(t, "c1").Certificate(), New: authority(t, "c1").Certificate()}
+	done := string(r.Done())
+	if !r.IsDone([]byte(done)) || !r.IsDone(r.At(Renew).Done()) {
+		t.Fatal("what is done, or more, does not count")
+	}
+	for what, b := range map[string]string{
+		"another format":     strings.Replace(done, `"format":1`, `"format":2`, 1),
+		"a stage in letters": strings.Replace(done, `}`, `,"stage":"sign"}`, 1),
+		"a stage before":     string(r.At(Trust).Done()),
+	} {
+		if b == done || r.IsDone([]byte(b)) {
+			t.Errorf("%s counts: %s", what, b)
 		}
 	}
 }
