@@ -17,6 +17,7 @@
 # make soak T=1h   long random fault runs, FAULTS=500 of them in one go
 # make fuzz T=10m  every fuzz target, T each
 # make mutants P="security/acl rpc"  mistakes planted into the packages that guard data and access, one at a time: how many do tests notice?
+# make mutants P=rpc SAMPLE=50  50 random mutants of each package, with a confidence interval; SEED=S repeats a sample
 # make hostile N=1000000  hostile frames to every port of a node, N each, half of them of who is known; tells seed and peak memory
 
 SHELL      := bash
@@ -107,7 +108,7 @@ fuzz:
 
 mutants:
 	scripts/need.sh 'python3 -c "import json"' python3
-	GO=$(GO) scripts/mutants.sh $(P)
+	GO=$(GO) SAMPLE=$(SAMPLE) SEED=$(SEED) scripts/mutants.sh $(P)
 
 hostile:
 	STELE_HOSTILE=$(N) $(GO) test -count=1 -v -timeout 0 -run '^TestHostilePorts$$' ./node

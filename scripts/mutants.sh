@@ -1,23 +1,34 @@
 #!/usr/bin/env bash
-# Plants small mistakes, one at a time, into the packages that guard data and access, and runs the tests of the package
-# on each: scripts/mutants.sh [PACKAGE|FILE.go…]
+# Plants small mistakes, one at a time, into the packages that guard data and access, and runs the short tests of the
+# package on each: scripts/mutants.sh [PACKAGE|FILE.go|FILE.go:LINE…]
 #
 # Prints the mutants that no test notices and a table, and exits with 1 if fewer than MIN percent (90) of a package's
-# mutants are noticed. A mutant that makes the tests hang is noticed. One that does not compile is not counted, and
-# neither is one in code that the package's short tests do not execute: the table has their number. Survivors that are
-# right, with the reason, are in scripts/mutants/accepted. Without arguments it takes hours: name the packages that a
-# change is about. TABLE=FILE also writes the table to a file.
+# mutants are killed. A mutant that makes the tests hang is killed. A mutant that does not compile is not counted.
+# A mutant in code that the short tests do not execute is not tried: the table has the number of these. Accepted
+# survivors, with the reason, are in scripts/mutants/accepted. TABLE=FILE also writes the table to a file.
+#
+# All mutants take hours. SAMPLE=N tries N random mutants of each package, and the table then has a 95% confidence
+# interval. The first line of output has the seed; SEED=S repeats the sample of a seed. Whether a mutant is in the sample
+# depends on its place, its operator and the seed alone.
+#
+# Gremlins lists the mutants (scripts/mutants/go runs the tests for their coverage), scripts/mutants/try.py tries them, and
+# scripts/mutants/report.py prints the result.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go=$(command -v "${GO:-go}")
 min=${MIN:-90}
+sample=${SAMPLE:-0}
+seed=${SEED:-$RANDOM}
 packages=("$@")
+if [ "$sample" -gt 0 ]; then
+	echo "a sample of $sample mutants of each package; to repeat it: make mutants P=\"$*\" SAMPLE=$sample SEED=$seed"
+fi
 if [ ${#packages[@]} -eq 0 ]; then
 	packages=(
-		security/acl security/token security/audit security/pki security/folder security/rollover # who may do what
-		node/guard.go node/quota                                                                   # and how much of it
-		raftmeta/session rpc table                                # leases, what comes from outside, and the codecs
-		tablet/commitlog tablet/sstable blobfs/logproto blobfs/place # what was acknowledged, and where it is
+		security/acl security/token security/audit security/pki security/folder security/rollover # rights
+		node/guard.go node/epoch.go node/quota                                                     # rights, fencing, quotas
+		raftmeta/lock.go raftmeta/events.go raftmeta/session rpc table                             # leases, and decoders of input
+		tablet/commitlog tablet/sstable blobfs/logproto blobfs/place                               # acknowledged data
 		client/metadata master
 	)
 fi
@@ -28,25 +39,33 @@ results=()
 for package in "${packages[@]}"; do
 	package=${package#./}
 	package=${package%/}
+	line=
+	name=$package
+	if [[ $name == *.go:* ]]; then
+		line=${name##*:}
+		name=${name%:*}
+	fi
 	echo "== $package"
-	folder=$package
-	exclude='/' # the folders below
+	folder=$name
+	exclude='/' # packages in subdirectories
 	run=
-	case $package in
+	case $name in
 	*.go)
-		folder=$(dirname "$package")
-		others=$(cd "$folder" && ls -- *.go | grep -vx "$(basename "$package")" | paste -sd'|')
+		folder=$(dirname "$name")
+		others=$(cd "$folder" && ls -- *.go | grep -vx "$(basename "$name")" | paste -sd'|')
 		exclude="/|^(${others//./\\.})\$"
 		;;
 	esac
-	case $package in
-	node/guard.go) run='Guard|Right|Method|Principal' ;; # the other tests of the node take minutes
+	case $name in # the other tests of these packages take minutes
+	node/guard.go) run='Guard|Right|Method|Principal' ;;
+	node/epoch.go) run='Epoch' ;;
 	esac
 	result=$state/${package//\//-}.json
 	PATH="$PWD/scripts/mutants:$PATH" MUTANTS_GO=$go MUTANTS_STATE=$state MUTANTS_RUN=$run \
-		"$state/gremlins" unleash --workers 1 --timeout-coefficient 10000 --exclude-files "$exclude" \
+		"$state/gremlins" unleash --dry-run --workers 1 --exclude-files "$exclude" \
 		--invert-logical --invert-assignments --invert-bitwise --invert-loopctrl --invert-negatives=false \
-		--output "$result" --output-statuses l "./$folder"
+		--output "$result" "./$folder" >"$state/list" || { cat "$state/list"; exit 1; }
+	python3 -B scripts/mutants/try.py "$go" "$state" "$folder" "$result" "$line" "$run" "$sample" "$seed"
 	results+=("$result=$package")
 done
-python3 scripts/mutants/report.py "$min" scripts/mutants/accepted "${TABLE:-$state/table}" "${results[@]}"
+python3 -B scripts/mutants/report.py "$min" scripts/mutants/accepted "${TABLE:-$state/table}" "${results[@]}"

@@ -5,92 +5,79 @@ A survivor is named by its file, its function and the line with the mutation, as
     security/token/token.go Parse: if len(text) [> → >=] limit {
 
 ACCEPTED has such lines, each followed by `  ## ` and the reason why the survivor is right. TABLE is a file that gets the
-table in Markdown, besides standard output. Exits with 1 if a package has less than MIN percent, or if ACCEPTED has a line
-of a measured file that is no mutant of it.
+table in Markdown, besides standard output. If not all mutants of a package were tried, the table has the 95% confidence
+interval of the percentage (Wilson's). Exits with 1 if a package has less than MIN percent, or if ACCEPTED has a line of a
+measured file that is no mutant of it.
 """
 
 import json
-import re
+import math
 import sys
 
-MUTATIONS = {
-    "ARITHMETIC_BASE": {"+": "-", "-": "+", "*": "/", "/": "*", "%": "*"},
-    "CONDITIONALS_BOUNDARY": {">=": ">", ">": ">=", "<=": "<", "<": "<="},
-    "CONDITIONALS_NEGATION": {"==": "!=", "!=": "==", ">=": "<", ">": "<=", "<=": ">", "<": ">="},
-    "INCREMENT_DECREMENT": {"++": "--", "--": "++"},
-    "INVERT_ASSIGNMENTS": {"+=": "-=", "-=": "+=", "*=": "/=", "/=": "*=", "%=": "%="},
-    "INVERT_BITWISE": {"&": "|", "|": "&", "^": "&", "&^": "&", "<<": ">>", ">>": "<<"},
-    "INVERT_LOGICAL": {"&&": "||", "||": "&&"},
-    "INVERT_LOOPCTRL": {"break": "continue", "continue": "break"},
-}
-FUNCTION = re.compile(r"func (?:\(\w+ (\*?\w+)(?:\[[^\]]*\])?\) )?(\w+)")
+from mutant import Source
 
 
-class Source:
-    def __init__(self, name):
-        self.name = name
-        with open(name, encoding="utf-8") as f:
-            self.lines = f.read().split("\n")
-
-    def function(self, line):
-        for text in reversed(self.lines[:line]):
-            if match := FUNCTION.match(text):
-                return ".".join(filter(None, (match[1], match[2]))).lstrip("*")
-        return "-"
-
-    def describe(self, mutation):
-        """Returns the line that names a mutant in ACCEPTED."""
-        raw = self.lines[mutation["line"] - 1].encode()
-        before, after = raw[: mutation["column"] - 1].decode(), raw[mutation["column"] - 1 :].decode()
-        tokens = MUTATIONS[mutation["type"]]
-        token = next(t for t in sorted(tokens, key=len, reverse=True) if after.startswith(t))
-        text = f"{before}[{token} → {tokens[token]}]{after[len(token):]}".strip()
-        return f"{self.name} {self.function(mutation['line'])}: {text}"
+def interval(killed, tried):
+    """Returns the bounds of Wilson's 95% confidence interval, in percent."""
+    if tried == 0:
+        return 0.0, 100.0
+    z, p = 1.96, killed / tried
+    middle = p + z * z / (2 * tried)
+    half = z * math.sqrt(p * (1 - p) / tried + z * z / (4 * tried * tried))
+    return (100 * (middle + sign * half) / (1 + z * z / tried) for sign in (-1, 1))
 
 
-def main():
-    least, accepted_name, table_name = float(sys.argv[1]), sys.argv[2], sys.argv[3]
+def read_accepted(name):
     accepted = {}
-    with open(accepted_name, encoding="utf-8") as f:
+    with open(name, encoding="utf-8") as f:
         for n, line in enumerate(f, 1):
             line = line.strip()
             if not line or line.startswith("#"):
                 continue
             mutant, separator, reason = line.partition("  ## ")
             if not separator or not reason:
-                sys.exit(f"{accepted_name}:{n}: no reason")
+                sys.exit(f"{name}:{n}: no reason")
             accepted[mutant] = n
+    return accepted
+
+
+def main():
+    least, accepted_name, table_name = float(sys.argv[1]), sys.argv[2], sys.argv[3]
+    accepted = read_accepted(accepted_name)
     rows, failed, known, measured = [], False, set(), set()
     for argument in sys.argv[4:]:
         result, _, package = argument.partition("=")
         with open(result, encoding="utf-8") as f:
             files = json.load(f)["files"]
-        killed = survived = pardoned = uncovered = 0
-        folder = package.removesuffix(".go").rpartition("/")[0] if package.endswith(".go") else package
+        name, _, line = package.partition(":")
+        folder = name.rpartition("/")[0] if name.endswith(".go") else name
+        killed = survived = pardoned = uncovered = untried = 0
         for file in files:
             source = Source(f"{folder}/{file['file_name']}")
-            measured.add(source.name)
+            if not line:
+                measured.add(source.name)
             for mutation in file["mutations"]:
-                status = mutation["status"]
-                name = source.describe(mutation)
-                known.add(name)
-                if status in ("KILLED", "TIMED OUT"):
-                    killed += 1
-                elif status == "NOT COVERED":
-                    uncovered += 1
-                elif status == "LIVED" and name in accepted:
-                    pardoned += 1
-                elif status == "LIVED":
+                status, mutant = mutation["status"], source.describe(mutation)
+                known.add(mutant)
+                killed += status == "KILLED"
+                uncovered += status == "NOT COVERED"
+                untried += status == "NOT TRIED"
+                pardoned += status == "LIVED" and mutant in accepted
+                if status == "LIVED" and mutant not in accepted:
                     survived += 1
-                    print(f"survived {source.name}:{mutation['line']}: {name}")
-        percent = 100 * killed / max(killed + survived, 1)
-        failed |= percent < least
-        rows.append((package, killed + survived + pardoned, killed, survived, pardoned, uncovered, f"{percent:.1f}"))
+                    print(f"survived {source.name}:{mutation['line']}: {mutant}")
+        tried = killed + survived
+        percent = f"{100 * killed / tried:.1f}" if tried else "-"
+        failed |= tried > 0 and 100 * killed / tried < least
+        if untried:
+            low, high = interval(killed, tried)
+            percent += f" ({low:.0f}–{high:.0f})"
+        rows.append((package, tried + pardoned, killed, survived, pardoned, untried, uncovered, percent))
     for mutant, n in accepted.items():
         if mutant.partition(" ")[0] in measured and mutant not in known:
             print(f"{accepted_name}:{n}: there is no such mutant: {mutant}")
             failed = True
-    header = ("package", "mutants", "killed", "survived", "accepted", "not executed", "percent")
+    header = ("package", "tried", "killed", "survived", "accepted", "not tried", "not executed", "percent killed")
     lines = [f"| {' | '.join(map(str, row))} |" for row in (header, ("---",) * len(header), *rows)]
     print("\n".join(lines))
     with open(table_name, "w", encoding="utf-8") as f:
