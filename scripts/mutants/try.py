@@ -33,6 +33,8 @@ class Trial:
 
     def status(self, source, mutation):
         """Returns KILLED, LIVED or NOT VIABLE, which is a mutant that does not compile."""
+        if not source.compiles(mutation):
+            return "NOT VIABLE"
         mutated, overlay, binary = f"{self.state}/mutated.go", f"{self.state}/overlay.json", f"{self.state}/test"
         with open(mutated, "w", encoding="utf-8") as f:
             f.write(source.mutate(mutation))
@@ -76,7 +78,8 @@ def main():
             break
         mutation["status"] = trial.status(source, mutation)
         tried += mutation["status"] != "NOT VIABLE"
-        print(f"{mutation['status']:10} {mutation['line']:4} {source.describe(mutation)}", flush=True)
+        if mutation["status"] != "NOT VIABLE":
+            print(f"{mutation['status']:6} {mutation['line']:4} {source.describe(mutation)}", flush=True)
     with open(result, "w", encoding="utf-8") as f:
         json.dump(files, f)
 
