@@ -65,8 +65,8 @@ func EncodeRecovery(r *Recovery) []byte {
 
 // DecodeRecovery reads what EncodeRecovery wrote.
 func DecodeRecovery(b []byte) (*Recovery, error) {
-	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
-		return nil, fmt.Errorf("recovery: not one MessagePack value: %w", err)
+	if err := wire.CheckOne(b, wire.Limits{}); err != nil {
+		return nil, fmt.Errorf("recovery: %w", err)
 	}
 	d := wire.NewDecoder(b)
 	r := &Recovery{}

@@ -2,6 +2,7 @@ package master_test
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/steledb/stele/blobfs"
@@ -25,5 +26,8 @@ func TestRecoveryFile(t *testing.T) {
 		if _, err := master.DecodeRecovery(b[:i]); err == nil {
 			t.Errorf("%d of %d bytes are read", i, len(b))
 		}
+	}
+	if _, err := master.DecodeRecovery(append(b, 0)); err == nil || !strings.Contains(err.Error(), "1 bytes after the value") {
+		t.Errorf("with a byte behind it: %v", err)
 	}
 }

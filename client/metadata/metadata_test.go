@@ -237,9 +237,76 @@ func TestRoot(t *testing.T) {
 	}
 }
 
+// Values that later versions append to the file or to the server's column are passed over, another version is rejected.
+func TestLaterVersions(t *testing.T) {
+	r := &metadata.Row{Table: metadata.TableID, End: metadata.RootEnd(), Generation: 5, Server: "n1.7", Addr: "h:1", Meta: []byte{1}, Recoveries: []string{"n2.3"}}
+	longer := append(metadata.EncodeRoot(r), 0x81, 0x01, 0x02, 0xa1, 'x')
+	longer[0] = 0x97
+	if got, err := metadata.DecodeRoot(longer, 5); err != nil || !reflect.DeepEqual(got, r) {
+		t.Errorf("a root with two more values is read as %+v, %v", got, err)
+	}
+	later := metadata.EncodeRoot(r)
+	later[1] = 2
+	var bad *metadata.FormatError
+	if _, err := metadata.DecodeRoot(later, 5); !errors.As(err, &bad) || !strings.Contains(err.Error(), "version 2 is unknown") {
+		t.Errorf("a root of version 2: %v", err)
+	}
+	if _, err := metadata.DecodeRoot(append(metadata.EncodeRoot(r), 0), 5); !errors.As(err, &bad) || !strings.Contains(err.Error(), "1 bytes after the value") {
+		t.Errorf("a root with a byte behind it: %v", err)
+	}
+	for extra, value := range []string{"\x92\xa1s\xa1a", "\x93\xa1s\xa1a\x07", "\x94\xa1s\xa1a\x91\xc0\xa1x"} {
+		x := &row{t: t}
+		x.do(metadata.Create(&metadata.Row{Table: 20, Generation: 1, Meta: []byte("m"), Server: "s"}, ""))
+		for i := range x.cells {
+			if string(x.cells[i].Qualifier) == "server" {
+				x.cells[i].Value = []byte(value)
+			}
+		}
+		if got := x.read(); got.Server != "s" || got.Addr != "a" {
+			t.Errorf("a server with %d more values is read as %q at %q", extra, got.Server, got.Addr)
+		}
+	}
+}
+
+// The first key at or after that of a row is its tablet's, also at the longest end that a tablet may have.
+func TestSeekAtLongestEnd(t *testing.T) {
+	longest := bytes.Repeat([]byte("r"), int(metadata.EndMax))
+	for _, c := range []struct {
+		row   []byte
+		found bool
+	}{
+		{longest[1:], true},
+		{longest, true},
+		{append(longest[:len(longest):len(longest)], 0), false},
+		{append(longest[:len(longest):len(longest)], "rrr"...), false},
+	} {
+		key := metadata.SeekKey(nil, 20, c.row)
+		if found := bytes.Compare(metadata.Key(nil, 20, longest), key) >= 0; found != c.found {
+			t.Errorf("the tablet to an end of %d bytes is found for a row of %d bytes: %v", len(longest), len(c.row), found)
+		}
+		if limit := table.DefaultLimits().RowKeyBytes + 1; int64(len(key)) > limit {
+			t.Errorf("the key for a row of %d bytes has %d", len(c.row), len(key))
+		}
+	}
+}
+
 func TestSchema(t *testing.T) {
-	if err := metadata.Schema().Validate(nil); err != nil {
+	s := metadata.Schema()
+	if err := s.Validate(nil); err != nil {
 		t.Fatal(err)
+	}
+	if g := s.Group("location"); !g.InMemory || g.BlockBytes != 8192 {
+		t.Errorf("places are in a group with blocks of %d bytes, in memory: %v", g.BlockBytes, g.InMemory)
+	}
+	if s.Group("files").InMemory {
+		t.Error("files are in memory")
+	}
+	var families []string
+	for _, f := range s.Families {
+		families = append(families, f.Name+" "+f.Group+" "+f.GC.String())
+	}
+	if want := []string{"event files versions=64", "files files versions=1", "gone files versions=1 or age=7d", "loc location versions=1", "log files versions=1"}; !slices.Equal(families, want) {
+		t.Errorf("families are %q", families)
 	}
 }
 

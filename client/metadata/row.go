@@ -140,8 +140,8 @@ func Events(r *table.Row) (all []Event) {
 
 // decode reads one MessagePack value.
 func decode(b []byte, f func(d *wire.Decoder)) error {
-	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
-		return fmt.Errorf("not one MessagePack value: %w", err)
+	if err := wire.CheckOne(b, wire.Limits{}); err != nil {
+		return err
 	}
 	d := wire.NewDecoder(b)
 	f(&d)

@@ -53,6 +53,16 @@ func Check(b []byte, lim Limits) (n int, err error) {
 	return w.Walk(b)
 }
 
+// CheckOne returns nil if b is exactly one value, and otherwise an error as Check does. Bytes after the value are a
+// *FormatError.
+func CheckOne(b []byte, lim Limits) error {
+	n, err := Check(b, lim)
+	if err == nil && n != len(b) {
+		return &FormatError{Offset: n, Reason: fmt.Sprintf("%d bytes after the value", len(b)-n)}
+	}
+	return err
+}
+
 // Walker finds the end of one value in bytes that arrive in pieces. Call Reset
 // before each value.
 type Walker struct {

@@ -255,6 +255,19 @@ func TestEncoderForms(t *testing.T) {
 	}
 }
 
+func TestCheckOne(t *testing.T) {
+	var bad *FormatError
+	for in, want := range map[string]int{"\x01": -1, "\x92\x01\x02": -1, "\x01\x02": 1, "\x92\x01\x02\x90\x90": 3, "\xc1": 0} {
+		err := CheckOne([]byte(in), Limits{})
+		if want < 0 && err != nil || want >= 0 && (!errors.As(err, &bad) || bad.Offset != want) {
+			t.Errorf("%x: %v", in, err)
+		}
+	}
+	if err := CheckOne([]byte("\x92\x01"), Limits{}); err != ErrIncomplete {
+		t.Errorf("half an array: %v", err)
+	}
+}
+
 func TestCheckRefuses(t *testing.T) {
 	deep := bytes.Repeat([]byte{0x91}, 40)
 	for _, c := range []struct {
