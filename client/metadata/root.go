@@ -34,13 +34,12 @@ func DecodeRoot(b []byte, generation uint64) (*Row, error) {
 	r := &Row{Table: TableID, End: RootEnd(), Generation: generation}
 	version := uint64(rootVersion)
 	err := decode(b, func(d *wire.Decoder) {
-		n := d.Array()
+		d.Array()
 		if version = d.Uint(); version != rootVersion {
 			return
 		}
 		r.Server, r.Addr, r.Meta = d.Str(), d.Str(), bytes.Clone(d.Bytes())
 		r.Recoveries = decodeStrings(d)
-		skip(d, n-rootValues)
 	})
 	if err == nil && version != rootVersion {
 		err = fmt.Errorf("version %d is unknown", version)

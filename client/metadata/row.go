@@ -108,9 +108,8 @@ func (r *Row) take(column string, value []byte) error {
 		r.Generation = binary.BigEndian.Uint64(value)
 	case familyLoc + ":" + string(columnServer):
 		return decode(value, func(d *wire.Decoder) {
-			n := d.Array()
+			d.Array()
 			r.Server, r.Addr = d.Str(), d.Str()
-			skip(d, n-2)
 		})
 	case familyFiles + ":" + string(columnMeta):
 		r.Meta = bytes.Clone(value)
@@ -138,7 +137,7 @@ func Events(r *table.Row) (all []Event) {
 	return all
 }
 
-// decode reads one MessagePack value.
+// decode reads one MessagePack value. What f leaves unread, values that later versions append to an array, is ignored.
 func decode(b []byte, f func(d *wire.Decoder)) error {
 	if err := wire.CheckOne(b, wire.Limits{}); err != nil {
 		return err
@@ -146,12 +145,6 @@ func decode(b []byte, f func(d *wire.Decoder)) error {
 	d := wire.NewDecoder(b)
 	f(&d)
 	return d.Err()
-}
-
-func skip(d *wire.Decoder, n int) {
-	for ; n > 0 && d.Err() == nil; n-- {
-		d.Skip()
-	}
 }
 
 func decodeStrings(d *wire.Decoder) (all []string) {
