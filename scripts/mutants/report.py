@@ -14,8 +14,6 @@ import json
 import math
 import sys
 
-from mutant import Source
-
 
 def interval(killed, tried):
     """Returns the bounds of Wilson's 95% confidence interval, in percent."""
@@ -49,15 +47,12 @@ def main():
         result, _, package = argument.partition("=")
         with open(result, encoding="utf-8") as f:
             files = json.load(f)["files"]
-        name, _, line = package.partition(":")
-        folder = name.rpartition("/")[0] if name.endswith(".go") else name
         killed = survived = pardoned = uncovered = untried = 0
         for file in files:
-            source = Source(f"{folder}/{file['file_name']}")
-            if not line:
-                measured.add(source.name)
+            if ":" not in package:
+                measured.add(file["source"])
             for mutation in file["mutations"]:
-                status, mutant = mutation["status"], source.describe(mutation)
+                status, mutant = mutation["status"], mutation["mutant"]
                 known.add(mutant)
                 killed += status == "KILLED"
                 uncovered += status == "NOT COVERED"
@@ -65,7 +60,7 @@ def main():
                 pardoned += status == "LIVED" and mutant in accepted
                 if status == "LIVED" and mutant not in accepted:
                     survived += 1
-                    print(f"survived {source.name}:{mutation['line']}: {mutant}")
+                    print(f"survived {file['source']}:{mutation['line']}: {mutant}")
         tried = killed + survived
         percent = f"{100 * killed / tried:.1f}" if tried else "-"
         failed |= tried > 0 and 100 * killed / tried < least

@@ -1,6 +1,6 @@
 """Runs the tests of one package on its mutants: try.py GO STATE FOLDER RESULT.json LINE RUN SAMPLE SEED
 
-RESULT.json is gremlins' list of the package's mutants, and gets the status of each. Mutants of code that the tests do not
+RESULT.json is gremlins' list of the package's mutants, and gets the status and the name of each. Mutants of code that the tests do not
 execute are not tried. LINE restricts the run to one line of the file unless it is empty, and RUN selects tests. If SAMPLE
 is not 0, just that many mutants that compile are tried, those that come first in the random order of SEED. STATE is a
 folder for temporary files, with the file `limit`: the seconds after which the tests of a mutant are stopped. A mutant that
@@ -66,8 +66,10 @@ def main():
     mutants = []
     for file in files["files"]:
         source = Source(f"{folder}/{file['file_name']}")
+        file["source"] = source.name
         file["mutations"] = [m for m in file["mutations"] if not line or m["line"] == int(line)]
         for mutation in file["mutations"]:
+            mutation["mutant"] = source.describe(mutation)
             if mutation["status"] == "RUNNABLE":
                 mutation["status"] = "NOT TRIED"
                 mutants.append((source.rank(mutation, seed), source, mutation))
@@ -79,7 +81,7 @@ def main():
         mutation["status"] = trial.status(source, mutation)
         tried += mutation["status"] != "NOT VIABLE"
         if mutation["status"] != "NOT VIABLE":
-            print(f"{mutation['status']:6} {mutation['line']:4} {source.describe(mutation)}", flush=True)
+            print(f"{mutation['status']:6} {mutation['line']:4} {mutation['mutant']}", flush=True)
     with open(result, "w", encoding="utf-8") as f:
         json.dump(files, f)
 
