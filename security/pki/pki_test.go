@@ -520,6 +520,21 @@ func TestSignRefuses(t *testing.T) {
 			t.Errorf("host %q: %v", host, err)
 		}
 	}
+	for c := range 256 {
+		want := strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.", rune(c)) && c < 128
+		if err := CheckHost("a" + string([]byte{byte(c)}) + "b"); (err == nil) != want {
+			t.Errorf("a host with the byte %#x: %v", c, err)
+		}
+	}
+	label, labels := strings.Repeat("x", 63), strings.Repeat("xx.", 84)
+	for host, want := range map[string]bool{label: true, label + "x": false, labels + "x": true, labels + "xx": false, "-": false, "a-": false, "a.-a": false, "::1": true} {
+		if err := CheckHost(host); (err == nil) != want {
+			t.Errorf("host %q: %v", host, err)
+		}
+	}
+	if _, err := a.SignNode(good, "n1", slices.Repeat([]string{"h"}, 16), epoch); err != nil {
+		t.Errorf("16 hosts: %v", err)
+	}
 	if _, err := a.SignNode(good, "n1", slices.Repeat([]string{"h"}, 17), epoch); err == nil {
 		t.Error("17 hosts were taken")
 	}

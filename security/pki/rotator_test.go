@@ -202,6 +202,9 @@ func TestRotatorOfIssuer(t *testing.T) {
 					pass(time.Hour)
 					r.skew.Store(int64(test.skew))
 					pass(test.lasts)
+					if n := r.asked.Load(); test.skew > 0 && test.lasts >= day && n == 0 {
+						t.Error("has not signed by a clock that stays ahead")
+					}
 					r.skew.Store(0)
 					pass(test.heals)
 					good(t, r)

@@ -48,6 +48,20 @@ func TestSealedAuthority(t *testing.T) {
 	}
 }
 
+// TestSealedLengths: keys with the least padding and with the most are read again.
+func TestSealedLengths(t *testing.T) {
+	for _, n := range []int{15, 16} {
+		text := bytes.Repeat([]byte{0x10}, n)
+		sealed, err := seal(text, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := unseal(sealed, "x"); err != nil || !bytes.Equal(got, text) {
+			t.Errorf("%d bytes are read as %x, %v", n, got, err)
+		}
+	}
+}
+
 // TestSealedGarbage: what is no encrypted key is an error, and takes no time.
 func TestSealedGarbage(t *testing.T) {
 	good, err := seal([]byte("a key"), "x")

@@ -286,3 +286,86 @@ func TestCloseSaysGoodbyeForAWhile(t *testing.T) {
 		<-closed
 	}
 }
+
+// TestHandshakeBounds: a handshake reads as many bytes as it may and no more, and of what came the first 32 are kept.
+func TestHandshakeBounds(t *testing.T) {
+	sent := make([]byte, 200)
+	for i := range sent {
+		sent[i] = byte(i)
+	}
+	for _, piece := range []int{1, 20, headBytes, 33, 100} {
+		near, far := net.Pipe()
+		go func() {
+			for rest := sent; len(rest) > 0; {
+				n, err := far.Write(rest[:min(piece, len(rest))])
+				if err != nil {
+					return
+				}
+				rest = rest[n:]
+			}
+		}()
+		w := &wire{Conn: near, shaking: 120}
+		got := make([]byte, 120)
+		if _, err := io.ReadFull(w, got); err != nil || !bytes.Equal(got, sent[:120]) {
+			t.Errorf("pieces of %d bytes: read %x, %v", piece, got, err)
+		}
+		if !bytes.Equal(w.head, sent[:headBytes]) {
+			t.Errorf("pieces of %d bytes: %x are kept", piece, w.head)
+		}
+		if n, err := w.Read(got); n != 0 || !errors.Is(err, errLongHandshake) {
+			t.Errorf("pieces of %d bytes: then %d bytes are read, %v", piece, n, err)
+		}
+		w.shaking = -1 // it has ended well
+		if _, err := io.ReadFull(w, got[:80]); err != nil || !bytes.Equal(got[:80], sent[120:]) {
+			t.Errorf("pieces of %d bytes: after the handshake %x, %v", piece, got[:80], err)
+		}
+		near.Close()
+		far.Close()
+	}
+}
+
+// TestHeldRecords: records wait until a buffer of 128 KiB is full, and not one byte more goes into it.
+func TestHeldRecords(t *testing.T) {
+	for _, test := range []struct {
+		pieces []int
+		writes int // before release
+		after  int
+	}{
+		{[]int{100, 200}, 0, 300},
+		{[]int{wireBytes / 2, wireBytes / 2}, 0, wireBytes},
+		{[]int{wireBytes / 2, wireBytes/2 + 1}, 1, wireBytes/2 + 1},
+		{[]int{wireBytes - 1, 1, 1, wireBytes - 1, 1}, 2, 1},
+		{nil, 0, 0},
+	} {
+		near, far := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, far) }()
+		below := &counting{Conn: near, closed: make(chan struct{})}
+		w := &wire{Conn: below, shaking: -1}
+		w.hold()
+		for _, n := range test.pieces {
+			if m, err := w.Write(make([]byte, n)); m != n || err != nil {
+				t.Fatalf("pieces %v: %d, %v", test.pieces, m, err)
+			}
+		}
+		if writes, _ := below.take(); writes != test.writes {
+			t.Errorf("pieces %v: %d writes, want %d", test.pieces, writes, test.writes)
+		}
+		if err := w.release(); err != nil {
+			t.Error(err)
+		}
+		if writes, sent := below.take(); sent != test.after || writes != min(1, test.after) {
+			t.Errorf("pieces %v: then %d bytes in %d writes, want %d", test.pieces, sent, writes, test.after)
+		}
+		if _, err := w.Write([]byte("x")); err != nil {
+			t.Error(err)
+		}
+		if writes, _ := below.take(); writes != 1 {
+			t.Errorf("pieces %v: a record after release is held back", test.pieces)
+		}
+		near.Close()
+		far.Close()
+	}
+	if n := wireBuffersLent.Load(); n != 0 {
+		t.Errorf("%d buffers are lent", n)
+	}
+}
