@@ -187,6 +187,38 @@ func TestListener(t *testing.T) {
 	})
 }
 
+// TestCrowdedAtTheEnd: a handshake that gives way just when it succeeds is refused, and its connection is closed.
+func TestCrowdedAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, 8)
+		here, there := net.Pipe()
+		s.l.mu.Lock()
+		place := s.l.mu.handshakes.PushBack(&pending{conn: there, crowded: true})
+		s.l.mu.Unlock()
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			s.l.serve(place)
+		}()
+		c := tls.Client(here, s.client.DialNode("n1"))
+		if err := c.Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); err == nil {
+			t.Error("its connection is open")
+		}
+		<-served
+		if all := s.refused.all(); len(all) != 1 || !errors.Is(all[0], errCrowded) {
+			t.Errorf("refused: %v", all)
+		}
+		if n := s.l.mu.handshakes.Len(); n != 0 {
+			t.Errorf("%d handshakes are under way", n)
+		}
+		_ = c.Close()
+		_ = s.l.Close()
+	})
+}
+
 // TestLongHandshake (I13): a hello that says that it is long is not buffered.
 func TestLongHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -526,6 +526,25 @@ func TestSignRefuses(t *testing.T) {
 			t.Errorf("a host with the byte %#x: %v", c, err)
 		}
 	}
+	for c := range 256 {
+		word := strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", rune(c)) && c < 128
+		inside := word || strings.ContainsRune("-_.@", rune(c))
+		first, second := string([]byte{byte(c), 'x'}), string([]byte{'x', byte(c)})
+		if err := CheckName("name", first); (err == nil) != word {
+			t.Errorf("a name that begins with the byte %#x: %v", c, err)
+		}
+		if err := CheckName("name", second); (err == nil) != inside {
+			t.Errorf("a name with the byte %#x: %v", c, err)
+		}
+	}
+	if err := CheckName("name", strings.Repeat("x", 64)); err != nil {
+		t.Error(err)
+	}
+	for life, want := range map[time.Duration]bool{time.Minute - 1: false, time.Minute: true, PrincipalLifeMax: true} {
+		if _, err := a.SignPrincipal(good, "ann", 0, life, epoch); (err == nil) != want {
+			t.Errorf("a certificate for %v: %v", life, err)
+		}
+	}
 	label, labels := strings.Repeat("x", 63), strings.Repeat("xx.", 84)
 	for host, want := range map[string]bool{label: true, label + "x": false, labels + "x": true, labels + "xx": false, "-": false, "a-": false, "a.-a": false, "::1": true} {
 		if err := CheckHost(host); (err == nil) != want {

@@ -157,6 +157,24 @@ func TestRecordsGoTogether(t *testing.T) {
 	}
 }
 
+// TestBufferBound: the last of the buffers is lent, and none beyond it.
+func TestBufferBound(t *testing.T) {
+	for lent, want := range map[int32]bool{wireBuffersMax - 1: true, wireBuffersMax: false} {
+		wireBuffersLent.Add(lent)
+		w := &wire{shaking: -1}
+		w.hold()
+		if got := w.mu.held != nil; got != want {
+			t.Errorf("with %d of %d buffers lent: lends another is %v", lent, wireBuffersMax, got)
+		}
+		if err := w.release(); err != nil {
+			t.Error(err)
+		}
+		if n := wireBuffersLent.Add(-lent); n != 0 {
+			t.Errorf("%d buffers are lent", n)
+		}
+	}
+}
+
 // TestRecordsWithoutBuffers: who finds all buffers lent, by those whose peers do not read, writes without.
 func TestRecordsWithoutBuffers(t *testing.T) {
 	client, server, below := overCounting(t)

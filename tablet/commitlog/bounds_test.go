@@ -98,6 +98,14 @@ func TestBatchBounds(t *testing.T) {
 	}
 }
 
+func TestDefaults(t *testing.T) {
+	l := New(&disk{}, 1, Config{})
+	defer l.Close()
+	if l.cfg.BatchBytesMax != 4194304 || l.cfg.CommitWait != 2*time.Second || l.cfg.Retryable(ErrBusy) {
+		t.Errorf("the defaults are %+v", l.cfg)
+	}
+}
+
 // The buffer of a batch is used again unless a large commit made it more than twice as large as a batch.
 func TestLargeBuffersGo(t *testing.T) {
 	const limit = 1000
