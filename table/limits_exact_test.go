@@ -1,0 +1,300 @@
+package table
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/internal/wire"
+)
+
+// limited is something that n of what a limit is about go into.
+type limited struct {
+	name  string
+	n     int64
+	limit func(l *Limits, n int64)
+	do    func(l *Limits) error
+}
+
+// TestLimitsAreExact: what is at a limit is accepted, and with a limit of one less it is rejected with both numbers.
+func TestLimitsAreExact(t *testing.T) {
+	nested := func(n int) Filter {
+		f := Filter(PassAll{})
+		for range n - 1 {
+			f = Chain{f}
+		}
+		return f
+	}
+	nodes := func(l *Limits, n int64) { l.FilterNodes = n }
+	depth := func(l *Limits, n int64) { l.FilterDepth = n }
+	bytes := func(l *Limits, n int64) { l.FilterBytes = n }
+	rules := func(l *Limits, n int64) { l.GCPolicyNodes = n }
+	levels := func(l *Limits, n int64) { l.GCPolicyDepth = n }
+	policy := func(p GCPolicy) func(l *Limits) error { return func(l *Limits) error { return p.Validate(l) } }
+	one := MaxVersions(1)
+	cases := []limited{
+		{"pattern bytes", 4, func(l *Limits, n int64) { l.RegexBytes = n }, compiled(RowRegex("abcd"))},
+		{"pattern cost", 7 * nodeCost, func(l *Limits, n int64) { l.RegexCost = n }, compiled(Chain{RowRegex("abcd"), ValueRegex("xyz")})},
+		{"rules", 5, rules, policy(Union(one, Intersection(MaxAge(time.Hour), one)))},
+		{"rules in text", 5, rules, func(l *Limits) error {
+			p, err := ParseGCPolicy("versions=1 or age=1h and versions=2")
+			return errors.Join(err, p.Validate(l))
+		}},
+		{"levels of rules", 4, levels, policy(Union(one, Intersection(MaxAge(time.Hour), Union(one, one))))},
+		{"families", 2, func(l *Limits, n int64) { l.Families = n }, func(l *Limits) error {
+			s := NewSchema("t", 20)
+			for _, name := range []string{"a", "b"} {
+				next, err := s.AddFamily(Family{Name: name})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s = next
+			}
+			return s.Validate(l)
+		}},
+		{"mutations", 3, func(l *Limits, n int64) { l.Mutations = n }, func(l *Limits) error {
+			r := RowMutation{Row: []byte("r"), Mutations: slices.Repeat([]Mutation{DeleteRow()}, 3)}
+			return r.Validate(nil, l)
+		}},
+		{"decode a label", 3, bytes, decoded(ApplyLabel("abc"))},
+		{"row key", 5, func(l *Limits, n int64) { l.RowKeyBytes = n }, func(l *Limits) error { return l.CheckRowKey([]byte("12345")) }},
+		{"table name", 5, func(l *Limits, n int64) { l.TableNameBytes = n }, func(l *Limits) error { return l.CheckTableName("abcde") }},
+		{"family name", 5, func(l *Limits, n int64) { l.FamilyNameBytes = n }, func(l *Limits) error { return l.CheckFamilyName("abcde") }},
+	}
+	for _, f := range []struct {
+		name  string
+		n     int64
+		limit func(l *Limits, n int64)
+		f     Filter
+	}{
+		{"one filter", 1, nodes, PassAll{}},
+		{"a chain of 3", 4, nodes, Chain{PassAll{}, PassAll{}, PassAll{}}},
+		{"an interleave of a chain of 2", 5, nodes, Interleave{PassAll{}, Chain{PassAll{}, PassAll{}}}},
+		{"a condition", 4, nodes, Condition{PassAll{}, PassAll{}, BlockAll{}}},
+		{"levels of filters", 7, depth, nested(7)},
+		{"a pattern", 4, bytes, RowRegex("abcd")},
+		{"two patterns", 6, bytes, Chain{RowRegex("abcd"), FamilyRegex("ef")}},
+		{"a range of columns", 6, bytes, ColumnRange{"f", ByteRange{Closed([]byte("aa")), Open([]byte("bbb"))}}},
+		{"a range of values", 5, bytes, ValueRange{Closed([]byte("aa")), Open([]byte("bbb"))}},
+	} {
+		cases = append(cases, limited{"compile " + f.name, f.n, f.limit, compiled(f.f)}, limited{"decode " + f.name, f.n, f.limit, decoded(f.f)})
+	}
+	for _, c := range cases {
+		at, below := DefaultLimits(), DefaultLimits()
+		c.limit(&at, c.n)
+		if err := c.do(&at); err != nil {
+			t.Errorf("%s, %d at a limit of as many: %v", c.name, c.n, err)
+		}
+		if c.n == 1 {
+			continue // a limit of 0 is the default
+		}
+		c.limit(&below, c.n-1)
+		var over *LimitError
+		if err := c.do(&below); !errors.As(err, &over) || over.Limit != c.n-1 || over.Got != c.n {
+			t.Errorf("%s, %d at a limit of one less: %v", c.name, c.n, err)
+		}
+	}
+}
+
+func compiled(f Filter) func(l *Limits) error {
+	return func(l *Limits) error {
+		_, err := CompileLimits(f, l)
+		return err
+	}
+}
+
+func decoded(f Filter) func(l *Limits) error {
+	return func(l *Limits) error {
+		var e wire.Encoder
+		AppendFilter(&e, f)
+		d := wire.NewDecoder(e.Bytes())
+		_, err := DecodeFilter(&d, l)
+		return err
+	}
+}
+
+// TestGroupBounds: a group's block size, compression and Bloom mode are valid up to the last value.
+func TestGroupBounds(t *testing.T) {
+	for _, c := range []struct {
+		g    LocalityGroup
+		good bool
+	}{
+		{LocalityGroup{Name: "g", BlockBytes: MinBlockBytes - 1}, false},
+		{LocalityGroup{Name: "g", BlockBytes: MinBlockBytes}, true},
+		{LocalityGroup{Name: "g", BlockBytes: MaxBlockBytes}, true},
+		{LocalityGroup{Name: "g", BlockBytes: MaxBlockBytes + 1}, false},
+		{LocalityGroup{Name: "g", BlockBytes: -1}, false},
+		{LocalityGroup{Name: "g", Compression: CompressionTwoPass}, true},
+		{LocalityGroup{Name: "g", Compression: CompressionTwoPass + 1}, false},
+		{LocalityGroup{Name: "g", Bloom: BloomRowCol}, true},
+		{LocalityGroup{Name: "g", Bloom: BloomRowCol + 1}, false},
+	} {
+		if err := c.g.validate("t", &defaultLimits); (err == nil) != c.good {
+			t.Errorf("%+v: %v", c.g, err)
+		}
+	}
+	names := []string{CompressionTwoPass.String(), (CompressionTwoPass + 1).String(), BloomRowCol.String(), (BloomRowCol + 1).String()}
+	if want := []string{"two-pass", "unknown", "rowcol", "unknown"}; !slices.Equal(names, want) {
+		t.Errorf("the names are %q, want %q", names, want)
+	}
+}
+
+// TestGroupNames: each name of a compression and a Bloom mode is read, also "default", and others are not.
+func TestGroupNames(t *testing.T) {
+	for key, names := range map[string][]string{"compression": compressionNames[:], "bloom": bloomNames[:]} {
+		for i, name := range append(slices.Clone(names), "unknown") {
+			var e wire.Encoder
+			e.Map(2)
+			e.Str("name")
+			e.Str("g")
+			e.Str(key)
+			e.Str(name)
+			d := wire.NewDecoder(e.Bytes())
+			g, err := DecodeGroup(&d)
+			if good := i < len(names); (err == nil) != good || good && int(g.Compression)+int(g.Bloom) != i {
+				t.Errorf("%s %q is read as %+v, %v", key, name, g, err)
+			}
+		}
+	}
+}
+
+func TestFamilyEqual(t *testing.T) {
+	f := Family{Name: "f", ID: 1, Group: "g", GC: MaxVersions(1)}
+	if same := f; !f.Equal(&same) {
+		t.Error("a family is not equal to itself")
+	}
+	for name, change := range map[string]func(f *Family){
+		"name": func(f *Family) { f.Name = "x" }, "id": func(f *Family) { f.ID = 2 },
+		"group": func(f *Family) { f.Group = "x" }, "policy": func(f *Family) { f.GC = MaxVersions(2) },
+	} {
+		o := f
+		if change(&o); f.Equal(&o) || o.Equal(&f) {
+			t.Errorf("families with another %s are equal", name)
+		}
+	}
+}
+
+// TestFamilyIDs: an id has 32 bits.
+func TestFamilyIDs(t *testing.T) {
+	for id, good := range map[uint64]bool{0: true, 1<<32 - 1: true, 1 << 32: false, 1 << 63: false} {
+		var e wire.Encoder
+		e.Map(2)
+		e.Str("name")
+		e.Str("f")
+		e.Str("id")
+		e.Uint(id)
+		d := wire.NewDecoder(e.Bytes())
+		if f, err := decodeFamily(&d); (err == nil) != good || good && uint64(f.ID) != id {
+			t.Errorf("id %d is read as %d, %v", id, f.ID, err)
+		}
+	}
+}
+
+func TestEmptyRanges(t *testing.T) {
+	a, b := []byte("a"), []byte("b")
+	for _, c := range []struct {
+		r     ByteRange
+		empty bool
+	}{
+		{ByteRange{Closed(a), Closed(a)}, false}, {ByteRange{Closed(a), Open(a)}, true}, {ByteRange{Open(a), Closed(a)}, true},
+		{ByteRange{Open(a), Open(a)}, true}, {ByteRange{Closed(b), Closed(a)}, true}, {ByteRange{Open(a), Open(b)}, false},
+		{ByteRange{}, false}, {ByteRange{Start: Open(a)}, false}, {ByteRange{End: Open(a)}, false},
+	} {
+		if got := c.r.empty(); got != c.empty {
+			t.Errorf("%+q is empty: %v", c.r, got)
+		}
+	}
+	bounds := []Bound{{}, Closed(a), Open(a), Closed(b), Open(b)}
+	for i, x := range bounds {
+		for j, y := range bounds {
+			if x.equal(y) != (i == j) {
+				t.Errorf("%+q equals %+q: %v", x, y, x.equal(y))
+			}
+		}
+	}
+}
+
+func TestFilterErrorTexts(t *testing.T) {
+	cause := errors.New("cause")
+	for want, e := range map[string]*FilterError{
+		"filter chain[0]: reason: cause": {Path: "chain[0]", Reason: "reason", Err: cause},
+		"filter chain[0]: cause":         {Path: "chain[0]", Err: cause},
+		"filter chain[0]: reason":        {Path: "chain[0]", Reason: "reason"},
+	} {
+		if got := e.Error(); got != want {
+			t.Errorf("the error is %q, want %q", got, want)
+		}
+	}
+}
+
+// TestLabels: a label has 1 to 15 of a-z, 0-9 and the hyphen.
+func TestLabels(t *testing.T) {
+	for c := range 256 {
+		want := c < 128 && strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789-", rune(c))
+		if got := validLabel("a" + string([]byte{byte(c)})); got != want {
+			t.Errorf("a label with the byte %#x is valid: %v", c, got)
+		}
+	}
+	for n, want := range map[int]bool{0: false, 1: true, 15: true, 16: false} {
+		if got := validLabel(strings.Repeat("a", n)); got != want {
+			t.Errorf("a label of %d bytes is valid: %v", n, got)
+		}
+	}
+}
+
+// TestResetKeepsSmallBuffers: Reset keeps 8 buffers of up to 8,192 cells, all empty.
+func TestResetKeepsSmallBuffers(t *testing.T) {
+	e := Evaluator{free: [][]Cell{make([]Cell, 0, 8193)}}
+	for range 9 {
+		e.free = append(e.free, append(make([]Cell, 0, 8192), Cell{Family: "f"}))
+	}
+	e.Reset()
+	if len(e.free) != 8 {
+		t.Errorf("%d buffers are kept", len(e.free))
+	}
+	for _, b := range e.free {
+		if cap(b) != 8192 || b[:1][0].Family != "" {
+			t.Errorf("a buffer of %d cells is kept, with a cell of family %q", cap(b), b[:1][0].Family)
+		}
+	}
+}
+
+// TestSizesOfBlocks: a size is positive and fits 31 bits.
+func TestSizesOfBlocks(t *testing.T) {
+	for text, want := range map[string]int{
+		"1": 1, "1B": 1, "8KiB": 8192, "1MiB": 1 << 20, "2147483647": 1<<31 - 1, "2047MiB": 2047 << 20, "2097151KiB": 2097151 << 10,
+		"0": 0, "-1": 0, "2147483648": 0, "2048MiB": 0, "2097152KiB": 0, "KiB": 0, "1GiB": 0, "1K": 0, "": 0,
+	} {
+		if got, err := parseBytes(text); got != want || (err == nil) != (want > 0) {
+			t.Errorf("%q is read as %d, %v", text, got, err)
+		}
+	}
+}
+
+// TestSpecOfPolicies: a union of versions and age has the short form, and no other policy has.
+func TestSpecOfPolicies(t *testing.T) {
+	v, a := MaxVersions(2), MaxAge(time.Hour)
+	for want, p := range map[string]GCPolicy{
+		"versions=2": v, "age=1h": a, "versions=2,age=1h": Union(v, a), `gc="versions=2 and age=1h"`: Intersection(v, a),
+		`gc="age=1h or versions=2"`: Union(a, v), `gc="versions=2 or versions=2"`: Union(v, v), `gc="age=1h or age=1h"`: Union(a, a),
+		`gc="versions=2 or age=1h or age=1h"`: Union(v, a, a),
+	} {
+		if got := specGC(&p); got != want {
+			t.Errorf("the policy %s is written as %s, want %s", p.String(), got, want)
+		}
+	}
+}
+
+// TestQuotedPolicies: a policy may be between quotes, of which both are needed.
+func TestQuotedPolicies(t *testing.T) {
+	for text, good := range map[string]bool{
+		`f:gc=versions=2`: true, `f:gc="versions=2"`: true, `f:gc="versions=2`: false, `f:gc=versions=2"`: false, `f:gc=""`: true, `f:gc="`: false,
+	} {
+		spec, err := ParseFamilySpec(text)
+		if (err == nil) != good || good && !strings.Contains(text, `""`) && spec.GC.String() != "versions=2" {
+			t.Errorf("%s is read as %+v, %v", text, spec, err)
+		}
+	}
+}
