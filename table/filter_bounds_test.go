@@ -93,3 +93,38 @@ func TestRegexLiteralSets(t *testing.T) {
 		}
 	}
 }
+
+// TestRegexEdges: the ends of patterns and of quotes, and what the wildcards match at their edges.
+func TestRegexEdges(t *testing.T) {
+	for _, bad := range []string{`\`, `a\`, `a(`, "\\\x80", "\\\xff", "[\\\xc3]"} {
+		if _, _, err := compileRegex(bad, 1<<20); err == nil {
+			t.Errorf("pattern %+q is compiled", bad)
+		}
+	}
+	for pattern, cases := range map[string]map[string]bool{
+		`\QaEb`:      {"aEb": true, "ab": false},
+		`\QaE\EE+`:   {"aEE": true, "aE": false},
+		`\Qa\`:       {`a\`: true, "a": false},
+		`\Qa\b\Ec?`:  {`a\bc`: true, `a\b`: true, "a": false},
+		`.+`:         {"": false, "a": true, "\n": false, "a\n": false},
+		`.*`:         {"": true, "a": true, "\n": false},
+		`\C+`:        {"": false, "\n": true},
+		`\C*`:        {"": true, "\n": true},
+		`a.+`:        {"a": false, "ab": true, "a\n": false, "b": false},
+		`a\C*`:       {"a": true, "a\n": true, "": false},
+		`.*a`:        {"a": true, "ba": true, "\na": false, "": false, "ab": false},
+		`.*a.*`:      {"a": true, "bab": true, "\na": false, "a\n": false, "b": false},
+		`\p{Greek}?`: {"": true, "a": false},
+	} {
+		m, _, err := compileRegex(pattern, classCost)
+		if err != nil {
+			t.Errorf("pattern %s: %v", pattern, err)
+			continue
+		}
+		for in, want := range cases {
+			if m.match([]byte(in)) != want || m.matchString(in) != want {
+				t.Errorf("pattern %s on %q: %v, as string %v", pattern, in, m.match([]byte(in)), m.matchString(in))
+			}
+		}
+	}
+}
