@@ -1,0 +1,145 @@
+package rpc
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/steledb/stele/internal/wire"
+)
+
+// TestConfigBounds: each limit of a configuration is accepted at its bounds and rejected beyond them.
+func TestConfigBounds(t *testing.T) {
+	server := func(change func(c *ServerConfig)) error {
+		c := ServerConfig{}.withDefaults()
+		change(&c)
+		return c.Validate()
+	}
+	conn := func(change func(c *ConnConfig)) error {
+		c := ConnConfig{}.withDefaults()
+		change(&c)
+		return c.Validate()
+	}
+	for name, c := range map[string]struct {
+		err  error
+		good bool
+	}{
+		"server":                 {server(func(*ServerConfig) {}), true},
+		"server 64 KiB":          {server(func(c *ServerConfig) { c.MessageBytesMax = 64 << 10 }), true},
+		"server 64 KiB less 1":   {server(func(c *ServerConfig) { c.MessageBytesMax = 64<<10 - 1 }), false},
+		"server 1 GiB":           {server(func(c *ServerConfig) { c.MessageBytesMax, c.MemoryBytesMax = 1<<30, 2<<30 }), true},
+		"server 1 GiB and 1":     {server(func(c *ServerConfig) { c.MessageBytesMax, c.MemoryBytesMax = 1<<30+1, 2<<30 }), false},
+		"memory as a message":    {server(func(c *ServerConfig) { c.MemoryBytesMax, c.MemoryKept = int64(c.MessageBytesMax), 0 }), true},
+		"memory below a message": {server(func(c *ServerConfig) { c.MemoryBytesMax, c.MemoryKept = int64(c.MessageBytesMax)-1, 0 }), false},
+		"limits of 1": {server(func(c *ServerConfig) {
+			c.InFlightMax, c.UnsentBytesMax, c.ConnsMax, c.ConnsKept, c.Workers, c.WorkQueue, c.SpawnedMax, c.WaitingMax = 1, 1, 1, 0, 1, 1, 1, 1
+		}), true},
+		"in flight 0":           {server(func(c *ServerConfig) { c.InFlightMax = 0 }), false},
+		"unsent 0":              {server(func(c *ServerConfig) { c.UnsentBytesMax = 0 }), false},
+		"conns 0":               {server(func(c *ServerConfig) { c.ConnsMax = 0 }), false},
+		"workers 0":             {server(func(c *ServerConfig) { c.Workers = 0 }), false},
+		"work queue 0":          {server(func(c *ServerConfig) { c.WorkQueue = 0 }), false},
+		"spawned 0":             {server(func(c *ServerConfig) { c.SpawnedMax = 0 }), false},
+		"waiting 0":             {server(func(c *ServerConfig) { c.WaitingMax = 0 }), false},
+		"all conns but 1 kept":  {server(func(c *ServerConfig) { c.ConnsKept = c.ConnsMax - 1 }), true},
+		"all conns kept":        {server(func(c *ServerConfig) { c.ConnsKept = c.ConnsMax }), false},
+		"conns kept below 0":    {server(func(c *ServerConfig) { c.ConnsKept = -1 }), false},
+		"all memory but 1 kept": {server(func(c *ServerConfig) { c.MemoryKept = c.MemoryBytesMax - 1 }), true},
+		"all memory kept":       {server(func(c *ServerConfig) { c.MemoryKept = c.MemoryBytesMax }), false},
+		"memory kept below 0":   {server(func(c *ServerConfig) { c.MemoryKept = -1 }), false},
+		"durations of 0": {server(func(c *ServerConfig) {
+			c.AdmitWait, c.RetryAfter, c.MessageTimeout, c.FirstByteTimeout, c.WriteTimeout, c.CrowdedTimeout, c.AlivePeriod = 0, 0, 0, 0, 0, 0, 0
+		}), true},
+		"admit wait -1":             {server(func(c *ServerConfig) { c.AdmitWait = -1 }), false},
+		"retry after -1":            {server(func(c *ServerConfig) { c.RetryAfter = -1 }), false},
+		"message timeout -1":        {server(func(c *ServerConfig) { c.MessageTimeout = -1 }), false},
+		"first byte timeout -1":     {server(func(c *ServerConfig) { c.FirstByteTimeout = -1 }), false},
+		"write timeout -1":          {server(func(c *ServerConfig) { c.WriteTimeout = -1 }), false},
+		"crowded timeout -1":        {server(func(c *ServerConfig) { c.CrowdedTimeout = -1 }), false},
+		"alive period -1":           {server(func(c *ServerConfig) { c.AlivePeriod = -1 }), false},
+		"client":                    {conn(func(*ConnConfig) {}), true},
+		"client 64 KiB":             {conn(func(c *ConnConfig) { c.MessageBytesMax = 64 << 10 }), true},
+		"client 64 KiB less 1":      {conn(func(c *ConnConfig) { c.MessageBytesMax = 64<<10 - 1 }), false},
+		"client 1 GiB":              {conn(func(c *ConnConfig) { c.MessageBytesMax = 1 << 30 }), true},
+		"client 1 GiB and 1":        {conn(func(c *ConnConfig) { c.MessageBytesMax = 1<<30 + 1 }), false},
+		"client limits of 1":        {conn(func(c *ConnConfig) { c.InFlightMax, c.UnsentBytesMax = 1, 1 }), true},
+		"client in flight 0":        {conn(func(c *ConnConfig) { c.InFlightMax = 0 }), false},
+		"client unsent 0":           {conn(func(c *ConnConfig) { c.UnsentBytesMax = 0 }), false},
+		"client durations of 0":     {conn(func(c *ConnConfig) { c.MessageTimeout, c.WriteTimeout, c.SilenceMax = 0, 0, 0 }), true},
+		"client message timeout -1": {conn(func(c *ConnConfig) { c.MessageTimeout = -1 }), false},
+		"client write timeout -1":   {conn(func(c *ConnConfig) { c.WriteTimeout = -1 }), false},
+		"client silence -1":         {conn(func(c *ConnConfig) { c.SilenceMax = -1 }), false},
+	} {
+		if (c.err == nil) != c.good {
+			t.Errorf("%s: %v", name, c.err)
+		}
+	}
+}
+
+// TestMethodNames: a method's name has up to 128 bytes and is registered once.
+func TestMethodNames(t *testing.T) {
+	s, err := NewServer(ServerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	panics := func(name string) (did bool) {
+		defer func() { did = recover() != nil }()
+		s.Handle(name, Inline, func(*Call) {})
+		return false
+	}
+	for _, c := range []struct {
+		name string
+		want bool
+	}{
+		{"m", false}, {"m", true}, {"", true}, {strings.Repeat("m", 128), false}, {strings.Repeat("n", 129), true},
+	} {
+		if got := panics(c.name); got != c.want {
+			t.Errorf("a name of %d bytes panics: %v", len(c.name), got)
+		}
+	}
+}
+
+// TestErrorDetailBound: 32 details of an error are read, and what comes after them is passed over.
+func TestErrorDetailBound(t *testing.T) {
+	for _, n := range []int{1, 31, 32, 33, 100} {
+		var enc wire.Encoder
+		enc.Map(n + 1)
+		for i := range n {
+			enc.Str(fmt.Sprintf("k%d", i))
+			enc.Int(int64(i))
+		}
+		enc.Str("message")
+		enc.Str("m")
+		d := wire.NewDecoder(enc.Bytes())
+		e := DecodeError(&d)
+		if d.Err() != nil || d.More() || len(e.Details) != min(n, 32) || e.Message != "m" {
+			t.Errorf("of %d details %d are read, and the message %q: %v", n, len(e.Details), e.Message, d.Err())
+		}
+	}
+}
+
+// TestRecycledBuffers: a call keeps a buffer of up to 16 KiB.
+func TestRecycledBuffers(t *testing.T) {
+	for n, want := range map[int]bool{16 << 10: true, 16<<10 + 1: false} {
+		c := &Call{buf: make([]byte, 0, n)}
+		buf := &c.buf
+		c.recycle()
+		if kept := cap(*buf) == n; kept != want {
+			t.Errorf("a buffer of %d bytes is kept: %v", n, kept)
+		}
+	}
+}
+
+// TestGateWithoutWait: who does not wait gets nothing from the queue, even if there is enough.
+func TestGateWithoutWait(t *testing.T) {
+	g := newGate(10, 0)
+	for range 100 {
+		if g.take(5, false, 0, nil) {
+			t.Fatal("taken without a wait")
+		}
+	}
+	if used := g.used.Load(); used != 0 {
+		t.Errorf("%d are taken", used)
+	}
+}
