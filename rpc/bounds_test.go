@@ -1,7 +1,9 @@
 package rpc
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -141,5 +143,118 @@ func TestGateWithoutWait(t *testing.T) {
 	}
 	if used := g.used.Load(); used != 0 {
 		t.Errorf("%d are taken", used)
+	}
+}
+
+// TestReadBuffersAreBounded: read buffers grow by a quarter of the memory at most, all connections together, and a message
+// for which one may not grow is served all the same.
+func TestReadBuffersAreBounded(t *testing.T) {
+	for _, framed := range []bool{true, false} {
+		s := newTestServer(t, ServerConfig{MessageBytesMax: 256 << 10, MemoryBytesMax: 1 << 20})
+		const grown = readBytesMax - readBytesMin
+		for i := range 4 {
+			c := s.raw(t)
+			in := plain(0, 1, "echo", []any{make([]byte, 100<<10)})
+			want := len(plain(1, 1, nil, []any{make([]byte, 100<<10)}))
+			if framed {
+				in, want = append(opening(), frame(in)...), preambleBytes+headerBytes+want
+			}
+			go func() { _, _ = c.Write(in) }()
+			if _, err := io.ReadFull(c, make([]byte, want)); err != nil {
+				t.Fatalf("framed %v: connection %d: %v", framed, i, err)
+			}
+			if n := s.Stats().BufferBytes; n > 256<<10 || framed && n < int64(min(i+1, 2)*grown) {
+				t.Errorf("framed %v: the buffers of %d connections have grown by %d bytes", framed, i+1, n)
+			}
+		}
+	}
+}
+
+// TestRequestBounds: a method's name of 128 bytes and an id of 32 bits are good, more is malformed.
+func TestRequestBounds(t *testing.T) {
+	for _, c := range []struct {
+		name int
+		id   uint64
+		good bool
+	}{
+		{128, 1, true}, {129, 1, false}, {0, 1, true}, {1, 1<<32 - 1, true}, {1, 1 << 32, false}, {1, 1 << 63, false},
+	} {
+		body := plain(0, c.id, strings.Repeat("m", c.name), []any{})
+		q, err := parseRequest(body)
+		if (err == nil) != c.good || c.good && (uint64(q.id) != c.id || len(q.method) != c.name) {
+			t.Errorf("a name of %d bytes and id %d: %v", c.name, c.id, err)
+		}
+		if id, ok := peekID(body); ok != (c.id < 1<<32) || ok && uint64(id) != c.id {
+			t.Errorf("the id %d is seen as %d, %v", c.id, id, ok)
+		}
+	}
+	if _, ok := peekID(plain(1, 1, nil, nil)); ok {
+		t.Error("an answer is taken for a request")
+	}
+}
+
+// TestAnswersOfWrongForm: a client gives a connection up that brings neither an answer of four elements nor a notification of
+// three.
+func TestAnswersOfWrongForm(t *testing.T) {
+	for name, body := range map[string][]byte{
+		"a notification of four": plain(2, 1, "x", []any{}), "an answer of three": plain(1, 1, nil), "a request": plain(0, 1, "x", []any{}),
+		"an answer of five": plain(1, 1, nil, nil, nil), "an id of 33 bits": plain(1, uint64(1)<<32, nil, nil),
+	} {
+		c, err := Dial(bg, fakeServer(t, append(opening(), frame(body)...)), ConnConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, name, func() bool { return c.Err() != nil })
+		if !errors.Is(c.Err(), errEnvelope) {
+			t.Errorf("%s: %v", name, c.Err())
+		}
+		c.Close()
+	}
+	c, err := Dial(bg, fakeServer(t, append(opening(), frame(plain(2, "other", []any{}))...)), ConnConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	waitFor(t, "the notification", func() bool { return c.bytesIn.Load() > preambleBytes+headerBytes })
+	if err := c.Err(); err != nil {
+		t.Errorf("a notification that is not known: %v", err)
+	}
+}
+
+// TestLargestRequest: a client sends a request of its limit, and none of a byte more.
+func TestLargestRequest(t *testing.T) {
+	c := &Conn{cfg: ConnConfig{MessageBytesMax: 64 << 10}}
+	for n, good := range map[int]bool{64<<10 - 13: true, 64<<10 - 12: false} { // 13: the envelope and the length
+		enc := wire.GetEncoder()
+		beginRequest(enc, 1, "m")
+		err := c.seal(bg, enc, func(e *wire.Encoder) {
+			e.Array(1)
+			e.Bin(make([]byte, n))
+		})
+		if errors.Is(err, ErrRequestTooLarge) == good || good && enc.Len() != headerBytes+64<<10 {
+			t.Errorf("%d bytes of params: %d bytes of request, %v", n, enc.Len()-headerBytes, err)
+		}
+	}
+}
+
+// TestKeptAnswers: a client keeps the buffer of an answer of up to 64 KiB.
+func TestKeptAnswers(t *testing.T) {
+	for n, want := range map[int]bool{64 << 10: true, 64<<10 + 1: false} {
+		p := &pending{body: make([]byte, 0, n)}
+		body := &p.body
+		new(Conn).release(p)
+		if kept := cap(*body) == n; kept != want {
+			t.Errorf("a buffer of %d bytes is kept: %v", n, kept)
+		}
+	}
+}
+
+// TestMalformedRequestIsAnswered: the answer arrives although more was sent, for the server reads on for a while.
+func TestMalformedRequestIsAnswered(t *testing.T) {
+	s := newTestServer(t, ServerConfig{})
+	bad := append(plain(0, 7, 7, []any{}), make([]byte, 100<<10)...)
+	rs := responses(t, exchange(t, s, bad), false)
+	if len(rs) != 1 || rs[0].id != 7 {
+		t.Errorf("the answers are %+v", rs)
 	}
 }

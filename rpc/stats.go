@@ -93,7 +93,7 @@ func (s *Server) Stats() Stats {
 		Conns: c.conns.Load(), FramedConns: c.framed.Load(), PlainConns: c.plain.Load(),
 		Claimed: c.claimed.Load(), Refused: c.refusedConns.Load(),
 		BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(), Writes: c.writes.Load(),
-		MemoryBytes:   s.memory.used.Load(),
+		MemoryBytes: s.memory.used.Load(), BufferBytes: s.buffers.used.Load(),
 		Notifications: c.notifications.Load(), Unknown: c.unknown.Load(), Guarded: c.guarded.Load(),
 		Malformed: c.malformed.Load(), Corrupt: c.corrupt.Load(), Stalled: c.stalled.Load(),
 		Overloaded: c.overloaded.Load(), Late: c.late.Load(), Dropped: c.dropped.Load(), Panics: c.panics.Load(),
