@@ -15,6 +15,7 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/fair"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossip"
@@ -85,6 +86,7 @@ type Node struct {
 
 	limits  table.Limits
 	filters filterCache
+	costly  *fair.Gate // turns for work that filters make
 	cursors cursors
 	uploads uploads
 	results resultMemory
@@ -130,6 +132,7 @@ func prepare(cfg Config) (*Node, error) {
 	}
 	n := &Node{cfg: cfg, log: cfg.Logger, started: time.Now(), done: make(chan struct{}), limits: table.DefaultLimits()}
 	n.results = newResultMemory(cfg.budget().results)
+	n.costly = fair.New(costlyTurns(), turnsWaitMax)
 	n.quotas.began, n.quotas.changed = n.started, make(chan chan struct{})
 	n.changing = make(chan struct{}, 1)
 	n.sorting = make(chan struct{}, cfg.budget().sorts)

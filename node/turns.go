@@ -1,0 +1,84 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/fair"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet"
+)
+
+// turnsWaitMax is the number of requests of one user that wait for a turn. Each holds what it has read so
+// far, so more are rejected.
+const turnsWaitMax = 64
+
+// costlyTurns is the number of requests that match long patterns with large values at the same time. Half of the
+// processors are left to all else, of which renewing the node's leases cannot wait.
+func costlyTurns() int { return max(1, runtime.GOMAXPROCS(0)/2) }
+
+// turns are the turns of one call. It implements tablet.Turns.
+type turns struct {
+	gate *fair.Gate
+	call *rpc.Call
+	user string
+	held bool
+}
+
+// turnsOf returns the turns of a call that evaluates f on a table. It is nil if the call needs none: without a filter, and
+// for nodes, which read METADATA with filters that are known to be cheap.
+func (n *Node) turnsOf(c *rpc.Call, name string, f *table.Program) *turns {
+	who := subjectOf(c)
+	if f == nil || who != nil && !who.restricted() || who == nil && isSystem(name) {
+		return nil
+	}
+	return &turns{gate: n.costly, call: c, user: who.owner()}
+}
+
+// in returns the server as a caller may use it that waits for these turns, of which there are none if t is nil.
+func (t *turns) in(as tablet.For) tablet.For {
+	if t == nil {
+		return as
+	}
+	return as.In(t)
+}
+
+// Take implements tablet.Turns. It ends with the call's connection, which the context of a read of one row does not. Errors:
+// *api.OverloadedError if too many calls of the user wait, those of the call's context.
+func (t *turns) Take(context.Context) error {
+	ctx := t.call.Context()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if t.held && !t.gate.Awaited() {
+		return nil
+	}
+	t.End()
+	t.call.LeavePool()
+	err := t.gate.Acquire(ctx, t.user)
+	if errors.Is(err, fair.ErrCrowded) {
+		return &api.OverloadedError{Reason: "too many requests of the user wait to evaluate costly filters", RetryAfter: 100 * time.Millisecond}
+	}
+	t.held = err == nil
+	return err
+}
+
+// takeFirst takes a turn for an operation that cannot wait while it evaluates f, as it holds a latch then.
+func (t *turns) takeFirst(f *table.Program) error {
+	if t == nil || !f.Costly() {
+		return nil
+	}
+	return t.Take(t.call.Context())
+}
+
+// End implements tablet.Turns.
+func (t *turns) End() {
+	if t != nil && t.held {
+		t.held = false
+		t.gate.Release()
+	}
+}
