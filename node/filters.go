@@ -13,12 +13,15 @@ import (
 type filterCache struct {
 	mu       sync.RWMutex
 	programs map[string]*table.Program
+	bytes    int64 // of the programs, by estimate
 }
 
-// Bounds of the cache: programs, and bytes of one filter's coding.
+// Bounds of the cache: programs, their bytes together, and bytes of one filter's coding. A program takes 1 KiB mostly, and
+// half a MiB at most.
 const (
-	filtersMax     = 256
-	filterBytesMax = 4 << 10
+	filtersMax      = 256
+	programBytesMax = 4 << 20
+	filterBytesMax  = 4 << 10
 )
 
 // program returns the compiled filter of a call. To compile one is work, which is done for
@@ -71,9 +74,13 @@ func (c *filterCache) program(coded []byte, limits *table.Limits) (*table.Progra
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.programs == nil || len(c.programs) >= filtersMax {
-		c.programs = make(map[string]*table.Program) // the filters in use come back at once
+	if c.programs[string(coded)] != nil { // compiled by another call meanwhile
+		return p, nil
+	}
+	if c.programs == nil || len(c.programs) >= filtersMax || c.bytes+p.Bytes() > programBytesMax {
+		c.programs, c.bytes = make(map[string]*table.Program), 0 // the filters in use come back at once
 	}
 	c.programs[string(coded)] = p
+	c.bytes += p.Bytes()
 	return p, nil
 }
