@@ -78,18 +78,33 @@ type enroller struct {
 	told    map[string]bool
 }
 
+// CheckTokenFile returns an error unless the file has a token by which a host can ask to join a cluster.
+func CheckTokenFile(name string) error {
+	_, err := readToken(name)
+	return err
+}
+
+// readToken reads a token to join by from a file, which must be for its owner alone.
+func readToken(name string) (t token.Token, err error) {
+	text, err := secretfile.Read(name)
+	if err != nil {
+		return t, fmt.Errorf("read the token to join by: %w", err)
+	}
+	if t, err = token.Parse(string(text)); err != nil {
+		return t, fmt.Errorf("read the token to join by from %s: %w", name, err)
+	}
+	if t.Kind() != token.Join {
+		return t, fmt.Errorf("the token in %s is for %s, and not to join by: have one made with \"stele token create\"", name, t.Kind())
+	}
+	return t, nil
+}
+
 // newEnroller reads the token, and makes what else is needed to ask, the same each time.
 func (n *Node) newEnroller(dirs *identity.Folders, keys folder.Folder, have *folder.Contents) (*enroller, error) {
-	text, err := secretfile.Read(n.cfg.TokenFile)
-	if err != nil {
-		return nil, fmt.Errorf("read the token to join by: %w", err)
-	}
 	e := &enroller{n: n, keys: keys, have: have, cluster: dirs.Cluster, told: map[string]bool{}}
-	if e.token, err = token.Parse(string(text)); err != nil {
-		return nil, fmt.Errorf("read the token to join by from %s: %w", n.cfg.TokenFile, err)
-	}
-	if e.token.Kind() != token.Join {
-		return nil, fmt.Errorf("the token in %s is for %s, and not to join by: have one made with \"stele token create\"", n.cfg.TokenFile, e.token.Kind())
+	var err error
+	if e.token, err = readToken(n.cfg.TokenFile); err != nil {
+		return nil, err
 	}
 	if len(n.cfg.Join) == 0 {
 		return nil, errors.New("there is a token to join by, and no node to join: give one with --join")

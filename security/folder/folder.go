@@ -59,6 +59,7 @@ type Contents struct {
 type Folder struct {
 	dir        string
 	passphrase string
+	readOnly   bool
 }
 
 // At returns the folder of that name. It need not be there.
@@ -135,7 +136,7 @@ func (f Folder) initWith(c *Contents) error {
 	if err := os.Remove(f.dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may be there if it is empty
 		return fmt.Errorf("make the folder of keys anew: %w", err)
 	}
-	half := Folder{f.dir + ".new", f.passphrase}
+	half := Folder{dir: f.dir + ".new", passphrase: f.passphrase}
 	if err := os.RemoveAll(half.dir); err != nil { // of an Init that was broken off
 		return err
 	}
@@ -293,13 +294,20 @@ func (f Folder) Load() (*Contents, error) {
 	return c, nil
 }
 
+// Check returns the error that Load would return, and changes nothing in the folder.
+func (f Folder) Check() error {
+	f.readOnly = true
+	_, err := f.Load()
+	return err
+}
+
 // authority reads an authority's key, and encrypts it if there is a passphrase and it is not encrypted yet.
 func (f Folder) authority(name string) (*pki.Authority, error) {
 	a, sealed, err := pki.ReadSealedAuthority(f.file(name), f.passphrase)
 	if errors.Is(err, pki.ErrSealed) {
 		return nil, fmt.Errorf("%w: give it with --authority-passphrase-file", err)
 	}
-	if err == nil && f.passphrase != "" && !sealed {
+	if err == nil && f.passphrase != "" && !sealed && !f.readOnly {
 		err = pki.WriteSealedAuthority(f.file(name), a, f.passphrase)
 	}
 	return a, err
