@@ -315,7 +315,9 @@ func (f *FamilySpec) merge(o *FamilySpec) (option string) {
 	if f.InMemory != nil && o.InMemory != nil && *f.InMemory != *o.InMemory && option == "" {
 		option = "in-memory"
 	}
-	f.BlockBytes = max(f.BlockBytes, o.BlockBytes)
+	if o.BlockBytes != 0 {
+		f.BlockBytes = o.BlockBytes
+	}
 	f.Compression = max(f.Compression, o.Compression)
 	f.Bloom = max(f.Bloom, o.Bloom)
 	if o.InMemory != nil {

@@ -91,7 +91,9 @@ func DecodeFamilySpec(d *wire.Decoder) (f table.FamilySpec, err error) {
 		case "group":
 			f.Group = d.Str()
 		case "block_bytes":
-			f.BlockBytes = int(min(max(d.Int(), -1), table.MaxBlockBytes+1)) // refused later
+			if f.BlockBytes = int(min(d.Int(), table.MaxBlockBytes+1)); f.BlockBytes < 1 {
+				f.BlockBytes = -1 // not 0, which is not given: rejected later
+			}
 		case "compression":
 			f.Compression, err = named(d, table.CompressionNone, table.CompressionS2, table.CompressionZstd, table.CompressionTwoPass)
 		case "bloom":

@@ -544,4 +544,17 @@ func TestCreateTableSchema(t *testing.T) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
+	for _, size := range []int64{-1 << 62, -8192, -1, 0, 1, table.MaxBlockBytes + 1, 1 << 40} {
+		var got CreateTableRequest
+		b := wiretest.Encode(func(e *wire.Encoder) {
+			_ = e.Any([]any{"t", map[string]any{"families": []any{map[string]any{"name": "f", "block_bytes": size}}}})
+		})
+		err := decodeInto(b, &got)
+		if err == nil {
+			_, err = got.Schema(1)
+		}
+		if !errors.Is(err, table.ErrBadSchema) {
+			t.Errorf("blocks of %d bytes: %v", size, err)
+		}
+	}
 }

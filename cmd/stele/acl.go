@@ -31,7 +31,8 @@ who have none on a table or family do not see it: to them it is not there.`,
 // grantOf reads what a grant is about: TABLE, TABLE:FAMILY, or nothing for the cluster.
 func grantOf(args []string, cluster bool) (g client.Grant, err error) {
 	g = client.Grant{Principal: args[0], Rights: args[1]}
-	if _, err := acl.ParseRights(g.Rights); err != nil {
+	rights, err := acl.ParseRights(g.Rights)
+	if err != nil {
 		return g, usagef("write them with commas between, as in "+quoted("stele acl grant ann read,write webtable"), "%w", err)
 	}
 	if len(args) > 2 {
@@ -41,6 +42,8 @@ func grantOf(args []string, cluster bool) (g client.Grant, err error) {
 		}
 	}
 	switch {
+	case rights&acl.Monitor != 0 && g.Table != "":
+		return g, usagef("give --cluster instead of the table", "%w", acl.ErrClusterRight)
 	case cluster && g.Table != "":
 		return g, usagef("", "a table and --cluster: give one")
 	case !cluster && g.Table == "":

@@ -127,7 +127,7 @@ func (a *app) confirm(yes bool, question string) error {
 		return nil
 	}
 	if !a.inTTY || !a.errTTY {
-		return usagef("add --yes to do it, or --dry-run to see what would happen", "this needs an answer, and there is no terminal to ask on")
+		return usagef("add --yes to do it", "this needs an answer, and there is no terminal to ask on")
 	}
 	fmt.Fprintf(a.err, "%s [y/N] ", escapeLines(question))
 	var answer string
