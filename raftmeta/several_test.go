@@ -5,84 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
-
-	"github.com/hashicorp/raft"
 )
-
-// hangingBolt is a disk whose writes hang once that is set.
-type hangingBolt struct {
-	boltStore
-	hang atomic.Pointer[chan struct{}]
-}
-
-func (b *hangingBolt) wait() {
-	if c := b.hang.Load(); c != nil {
-		<-*c
-	}
-}
-
-func (b *hangingBolt) StoreLogs(logs []*raft.Log) error { b.wait(); return b.boltStore.StoreLogs(logs) }
-func (b *hangingBolt) Set(key, value []byte) error      { b.wait(); return b.boltStore.Set(key, value) }
-
-// TestStalledLeaderStepsAside hangs the disk of a leader: another leads within
-// 5 s, with all that was acknowledged, though the old one's process goes on.
-func TestStalledLeaderStepsAside(t *testing.T) {
-	t.Parallel()
-	release := make(chan struct{})
-	var mu sync.Mutex
-	disks := map[string]*hangingBolt{}
-	c := newCluster(t, 3, func(id string, c *Config) {
-		c.HeartbeatTimeout = 0 // the real one
-		c.wrapLog = func(b boltStore) boltStore {
-			mu.Lock()
-			defer mu.Unlock()
-			disks[id] = &hangingBolt{boltStore: b}
-			return disks[id]
-		}
-	})
-	for i := range 20 {
-		c.set(fmt.Sprintf("/f%d", i), "x")
-	}
-	old := c.leader()
-	mu.Lock()
-	disk := disks[old.cfg.ID]
-	mu.Unlock()
-	disk.hang.Store(&release)
-	start := time.Now()
-	lost := make(chan error, 1)
-	go func() {
-		_, err := old.Set(t.Context(), "/lost", nil, AnyGeneration)
-		lost <- err
-	}()
-	next := c.leader(old.cfg.ID)
-	if _, err := next.Set(t.Context(), "/g", []byte("y"), AnyGeneration); err != nil {
-		t.Fatal(err)
-	}
-	took := time.Since(start)
-	t.Logf("another leader after %v", took)
-	if took > 5*time.Second {
-		t.Errorf("another leads after %v", took)
-	}
-	for i := range 20 {
-		if f, err := next.Get(t.Context(), fmt.Sprintf("/f%d", i)); err != nil || string(f.Data) != "x" {
-			t.Errorf("file %d: %+v, %v", i, f, err)
-		}
-	}
-	if err := <-lost; !errors.Is(err, ErrOutcomeUnknown) {
-		t.Errorf("the write that hung: %v", err)
-	}
-	if err := <-c.fatal; !errors.Is(err, ErrStalled) {
-		t.Errorf("told %v", err)
-	}
-	close(release)
-}
 
 // TestKillRestart kills servers, the leader first, and starts them again at
 // other addresses, all of them in the end.
@@ -298,43 +224,5 @@ func TestRecoverLostMajority(t *testing.T) {
 		if voters := g.Stats().Voters; voters != 1 {
 			t.Errorf("%d voters", voters)
 		}
-	}
-}
-
-// TestNoElectionUnderLoad keeps every core busy: nobody calls an election. With
-// the timings of production; STELE_SOAK multiplies the time.
-func TestNoElectionUnderLoad(t *testing.T) {
-	c := newCluster(t, 3, func(_ string, c *Config) { c.HeartbeatTimeout, c.CommitTimeout = 0, 0 })
-	c.set("/f", "x")
-	l := c.leader()
-	_, term := l.Leader()
-	length := time.Second
-	if n, err := strconv.Atoi(os.Getenv("STELE_SOAK")); err == nil {
-		length *= time.Duration(n)
-	}
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	for range 8 * runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for sum := 0; ; sum++ {
-				if sum%(1<<16) == 0 {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-				}
-			}
-		})
-	}
-	for start := time.Now(); time.Since(start) < length; {
-		if _, err := l.Set(t.Context(), "/f", nil, AnyGeneration); err != nil {
-			t.Fatal(err)
-		}
-	}
-	close(stop)
-	wg.Wait()
-	if id, now := l.Leader(); id != l.cfg.ID || now != term {
-		t.Errorf("%s leads in term %d, not %s in %d", id, now, l.cfg.ID, term)
 	}
 }
