@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/steledb/stele/client/api"
@@ -35,6 +36,14 @@ func (n *Node) handleAuth() {
 		}
 		c.Reply(nil)
 	})
+}
+
+// tokenLimits bound the access tokens of strangers. Each look-up is a read at the leader of the lock
+// service, and a client with a token does not need to guess.
+var tokenLimits = gateLimits{
+	requestsMax: 64, requestsOfHost: 16, refusalsMax: 20,
+	refusal:         func(err error) bool { return errors.Is(err, api.ErrUnauthenticated) },
+	tooManyRefusals: "too many tokens were bad", tooManyRequests: "too many tokens are looked at",
 }
 
 // authenticate makes a connection a principal's, if there is room to look at its token. Errors:

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/steledb/stele/client/api"
@@ -27,12 +27,7 @@ const (
 	methodJoinToken = "security.join"
 
 	joinHostsMax = pki.HostsMax // names and addresses in a certificate
-	// joinsMax is how many requests to join a node works on at once; one more is told to wait.
-	joinsMax = 4
-	// joinRefusalsMax is how many a second it refuses: looking at one costs CPU. After that
-	// all are told to wait.
-	joinRefusalsMax = 10
-	joinTimeout     = 10 * time.Second
+	joinTimeout  = 10 * time.Second
 )
 
 // joinRequest is what a host that wants to join sends: [token, request for a certificate,
@@ -42,7 +37,7 @@ type joinRequest struct {
 	request []byte
 	node    string
 	hosts   []string
-	// from is the address of the host, as the node says that passes the request on.
+	// from is the address of the host, set by the node that the host has asked: see joinOrigin.
 	from string
 }
 
@@ -131,45 +126,30 @@ func (r *enrolment) certificate() (*x509.Certificate, *pki.Trust, error) {
 	return leaf, trust, err
 }
 
-// joinGate bounds what those who want to join cost a node.
-type joinGate struct {
-	places chan struct{} // has a value for each request that is worked on
-	// mu guards the fields in it. Never held across I/O.
-	mu struct {
-		sync.Mutex
-		second  time.Time
-		refused int // in that second
-	}
+// joinLimits bound the requests to join, on the node that is asked and on the master's node, to which it passes them on.
+// Both count by the host that wants to join. Each request costs a signature check and a read at the leader of the lock service.
+var joinLimits = gateLimits{
+	requestsMax: 16, requestsOfHost: 4, refusalsMax: 10, refusal: isJoinRefusal,
+	tooManyRefusals: "too many requests to join were refused", tooManyRequests: "too many hosts want to join at once",
 }
 
-// enter takes a place, and tells whether there was one.
-func (g *joinGate) enter() bool {
-	g.mu.Lock()
-	crowded := g.mu.refused >= joinRefusalsMax && time.Since(g.mu.second) < time.Second
-	g.mu.Unlock()
-	if crowded {
-		return false
-	}
-	select {
-	case g.places <- struct{}{}:
-		return true
-	default:
-		return false
-	}
+// isJoinRefusal reports whether a request counts against its host: not if the node has no master to ask. It counts if the
+// master's node rejects it unread, so that a node passes no flood on to it; a host that waits before it asks again stays far
+// below the bound.
+func isJoinRefusal(err error) bool {
+	err = api.FromRPC(err)
+	return !errors.Is(err, api.ErrUnavailable) && !errors.Is(err, rpc.ErrConnLost)
 }
 
-// leave gives the place back, and counts a refusal.
-func (g *joinGate) leave(err error) {
-	<-g.places
-	if err == nil || errors.Is(api.FromRPC(err), api.ErrUnavailable) {
-		return
+// joinOrigin returns the address of the host that wants to join. Only a node passes on requests of others, and is believed;
+// the address of any other caller is that of its connection.
+func joinOrigin(c *rpc.Call, claimed string) string {
+	if subjectOf(c).peer.Kind == pki.Node {
+		if _, err := netip.ParseAddrPort(claimed); err == nil {
+			return claimed
+		}
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if now := time.Now(); now.Sub(g.mu.second) >= time.Second {
-		g.mu.second, g.mu.refused = now, 0
-	}
-	g.mu.refused++
+	return c.Peer().Addr.String()
 }
 
 // handleJoinHost registers the method by which hosts join.
@@ -180,23 +160,21 @@ func (n *Node) handleJoinHost() {
 			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "%s: %v", methodJoinToken, err))
 			return
 		}
-		if subjectOf(c).peer.Kind != pki.Node { // else a node says it
-			r.from = c.Peer().Addr.String()
-		}
+		r.from = joinOrigin(c, r.from)
 		c.SetTimeout(joinTimeout)
-		if !n.security.joins.enter() {
-			fail(c, &api.OverloadedError{Reason: "too many hosts want to join at once", RetryAfter: time.Second})
+		leave, err := n.security.joins.enter(hostOf(r.from))
+		if err != nil {
+			fail(c, err)
 			return
 		}
 		got := &enrolment{}
-		var err error
 		if n.isMaster() {
 			got, err = n.joinHost(c.Context(), &r)
 			n.audit.join(subjectOf(c), &r, err)
 		} else {
 			err = n.passJoin(c, &r, got)
 		}
-		n.security.joins.leave(err)
+		leave(err)
 		if answer := (*rpc.Error)(nil); err != nil && !errors.As(err, &answer) && errors.Is(err, rpc.ErrConnLost) {
 			err = fmt.Errorf("%w: %w", api.ErrUnavailable, err) // it may ask again
 		}

@@ -397,7 +397,7 @@ func TestTokensAreRefused(t *testing.T) {
 	}
 }
 
-// TestJoinFlood: who tries many tokens is soon told to wait, and so are others, but not for long.
+// TestJoinFlood: a host that tries many tokens is soon told to wait, but not for long.
 func TestJoinFlood(t *testing.T) {
 	t.Parallel()
 	f, _ := tokenFleet(t, 1)

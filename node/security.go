@@ -52,8 +52,8 @@ type security struct {
 	rotator    *pki.Rotator
 	gossipKeys [][]byte
 
-	joins  joinGate
-	tokens tokenGate
+	// joins and tokens bound requests of strangers: to join, and by access tokens.
+	joins, tokens hostGate
 	// spending holds a value while a join token is used, on the master's node.
 	spending  chan struct{}
 	promoting promotions
@@ -133,7 +133,7 @@ func (n *Node) openSecurity(folders *identity.Folders) error {
 		return fmt.Errorf("the certificate in %s is of cluster %s, and the data folders are of cluster %s", n.cfg.Security, own.Cluster, folders.Cluster)
 	}
 	s := &security{tcp: n.cfg.dial, cluster: own.Cluster, node: own.Name, file: n.keys().NodeFile(), gossipKeys: keys.GossipKeys, spending: make(chan struct{}, 1)}
-	s.joins.places = make(chan struct{}, joinsMax)
+	s.joins.limits, s.tokens.limits = joinLimits, tokenLimits
 	s.issuer.Store(keys.Authority)
 	s.next.Store(keys.Next)
 	gone, err := readRemoved(n.removedList(), own.Cluster)

@@ -10,12 +10,12 @@ import (
 	"github.com/steledb/stele/client/api"
 )
 
-// TestTokenGate: a host whose tokens are bad waits, also one with many addresses, and no other host does;
+// TestHostGate: a host whose tokens are bad waits, also one with many addresses, and no other host does;
 // nor has a host all places.
-func TestTokenGate(t *testing.T) {
+func TestHostGate(t *testing.T) {
 	bad := &api.IdentityError{Reason: api.IdentityBadToken}
 	synctest.Test(t, func(t *testing.T) {
-		g := &tokenGate{}
+		g := &hostGate{limits: tokenLimits}
 		expect := func(host string, n int, with error) {
 			t.Helper()
 			got := 0
@@ -35,17 +35,17 @@ func TestTokenGate(t *testing.T) {
 				t.Errorf("%s: %d tokens are looked at, want %d", host, got, n)
 			}
 		}
-		expect("10.0.0.1", tokenRefusalsMax, bad)
-		expect("10.0.0.2", tokenRefusalsMax, bad)
+		expect("10.0.0.1", tokenLimits.refusalsMax, bad)
+		expect("10.0.0.2", tokenLimits.refusalsMax, bad)
 		expect("10.0.0.1", 0, nil)
-		expect("fd00::1", tokenRefusalsMax, bad)
+		expect("fd00::1", tokenLimits.refusalsMax, bad)
 		expect("fd00::2", 0, nil)
-		expect("fd00:0:0:1::1", tokenRefusalsMax, bad)
+		expect("fd00:0:0:1::1", tokenLimits.refusalsMax, bad)
 		time.Sleep(time.Second)
-		expect("10.0.0.1", tokenRefusalsMax, bad)
+		expect("10.0.0.1", tokenLimits.refusalsMax, bad)
 		var leaves []func(error)
-		for host := range tokensMax / tokensOfHost {
-			for range tokensOfHost {
+		for host := range tokenLimits.requestsMax / tokenLimits.requestsOfHost {
+			for range tokenLimits.requestsOfHost {
 				leave, err := g.enter(fmt.Sprint("10.0.1.", host))
 				if err != nil {
 					t.Fatal(err)
@@ -60,9 +60,9 @@ func TestTokenGate(t *testing.T) {
 		for _, leave := range leaves {
 			leave(nil)
 		}
-		expect("10.0.0.9", tokenRefusalsMax, bad)
+		expect("10.0.0.9", tokenLimits.refusalsMax, bad)
 		time.Sleep(time.Second)
-		for host := range tokenHostsMax {
+		for host := range gateHostsMax {
 			leave, err := g.enter(fmt.Sprint("host", host))
 			if err != nil {
 				t.Fatal(err)
@@ -71,6 +71,6 @@ func TestTokenGate(t *testing.T) {
 		}
 		expect("10.0.0.9", 0, nil)
 		time.Sleep(time.Second)
-		expect("10.0.0.9", tokenRefusalsMax, bad)
+		expect("10.0.0.9", tokenLimits.refusalsMax, bad)
 	})
 }
