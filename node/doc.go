@@ -117,7 +117,7 @@
 //	sweepLeftovers   Start            Close               takes away what is left over of tables, once a reign
 //	followRollover   Start            Close               does what a replacement of the authority asks of the node
 //	keepAuthority    Start            Close               has the authority's key if the node votes, and else not
-//	followRemoved    Start            Close               turns away nodes that were removed
+//	followRemoved    Start            Close               rejects and forgets nodes that were removed
 //	watchRemoval     Start            Close, removal      ends the node when it is removed
 //	watchDisk        Start            Close               one for each data folder: ends the node when its disk
 //	                                                      does not answer

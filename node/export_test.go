@@ -214,3 +214,18 @@ func WhyTurnedAway(err error) string { return whyTurnedAway(err) }
 
 // RolloverEvery has a node look that often at how far the replacement of the authority is.
 func (c *Config) RolloverEvery(d time.Duration) { c.rolloverPeriod = d }
+
+// Remembers tells where this node still has another one: among the members of gossip, the peers of formation, or the known
+// addresses. It is empty if nowhere.
+func (n *Node) Remembers(id string) string {
+	if _, ok := n.ring.Member(id); ok {
+		return "gossip"
+	}
+	if n.former.Knows(id) {
+		return "formation"
+	}
+	if _, ok := n.known.get(id); ok {
+		return "addresses"
+	}
+	return ""
+}

@@ -23,13 +23,18 @@ const peersFile = "peers"
 
 // addresses is where nodes were last known to answer.
 type addresses struct {
-	mu   sync.Mutex
-	byID map[string]string
+	// removed reports whether a node was removed. Such a node has no address.
+	removed func(id string) bool
+	mu      sync.Mutex
+	byID    map[string]string
 }
 
 func (a *addresses) set(id, addr string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.removed(id) {
+		return
+	}
 	if a.byID == nil {
 		a.byID = map[string]string{}
 	}
@@ -41,6 +46,13 @@ func (a *addresses) get(id string) (string, bool) {
 	defer a.mu.Unlock()
 	addr, ok := a.byID[id]
 	return addr, ok
+}
+
+// forgetRemoved drops the nodes that removed has begun to report.
+func (a *addresses) forgetRemoved() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	maps.DeleteFunc(a.byID, func(id, _ string) bool { return a.removed(id) })
 }
 
 func (a *addresses) at(addr string) string {
@@ -86,7 +98,7 @@ func (n *Node) newFormer() error {
 		Join: n.cfg.Join, Expect: n.cfg.Expect, Keys: n.gossipKeys(),
 		Store: identityStore{&n.self}, PeersFile: filepath.Join(n.cfg.DataDirs[0], peersFile),
 		Found: n.security.clusterToFound(), Dialer: n.security.dialer(""),
-		Admit: n.admit, Caller: callerOf, Logger: n.log.With("part", "formation"),
+		Admit: n.admit, Removed: n.removed.has, Caller: callerOf, Logger: n.log.With("part", "formation"),
 	}
 	n.self.view(func(f *identity.Folders) {
 		cfg.Self.ID, cfg.Cluster, cfg.Voter, cfg.RaftEpoch = f.Node, f.Cluster, f.Voter(), f.RaftEpoch
@@ -139,7 +151,7 @@ func (n *Node) joinCluster(ctx context.Context) error {
 	}
 	n.ring, err = gossip.Start(gossip.Config{
 		Self: n.selfMeta(), Cluster: n.cluster(), Keys: n.gossipKeys(), Bind: n.cfg.Gossip, Advertise: hostOf(n.cfg.Advertise),
-		Seeds: n.former.Seeds, StreamMemory: n.cfg.gossipStreams(), Logger: n.log.With("part", "gossip"),
+		Seeds: n.former.Seeds, Removed: n.removed.has, StreamMemory: n.cfg.gossipStreams(), Logger: n.log.With("part", "gossip"),
 	})
 	if err != nil {
 		return fmt.Errorf("start gossip: %w", err)

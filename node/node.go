@@ -62,6 +62,7 @@ type Node struct {
 	former  *formation.Former
 	ring    *gossip.Ring // nil if gossip is off
 	known   addresses
+	removed removals
 	peers   peers
 	refused refusals // of files that say nothing
 	epochs  epochGate
@@ -138,6 +139,7 @@ func prepare(cfg Config) (*Node, error) {
 	n.sorting = make(chan struct{}, cfg.budget().sorts)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.peers.resolve, n.peers.dial = n.addressOf, n.dialNode
+	n.known.removed = n.removed.has
 	return n, nil
 }
 
@@ -195,6 +197,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	if err := n.openSecurity(dirs); err != nil {
 		return err
 	}
+	n.loadRemoved(dirs.Cluster)
 	if err := n.openAudit(dirs.Node); err != nil {
 		return err
 	}

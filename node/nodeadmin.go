@@ -132,10 +132,6 @@ func (n *Node) remove(ctx context.Context, name string, force, passed bool) erro
 	if err := n.catalog.remove(ctx, nodePath(x.id), metaapi.AnyGeneration); err != nil && !errors.Is(err, metaapi.ErrNotFound) {
 		return err
 	}
-	n.former.Forget(x.id)
-	if n.ring != nil {
-		n.ring.Forget(x.id)
-	}
 	n.log.Info("node removed from the cluster", "node", x.id, "name", x.record.Name)
 	return nil
 }

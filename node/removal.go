@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/steledb/stele/raftmeta/api"
@@ -50,24 +51,51 @@ func (n *Node) awaitRemoval(s *session.Session) error {
 	}
 }
 
+// removals are the nodes that the operator has removed, as far as this node knows: from its file, and then from the lock service.
+// Safe for concurrent use; the zero value has none.
+type removals struct {
+	ids atomic.Pointer[map[string]bool]
+}
+
+// has reports whether a node was removed. It does not block.
+func (r *removals) has(id string) bool { return r.all()[id] }
+
+// all returns the removed nodes, which the caller does not change.
+func (r *removals) all() map[string]bool {
+	if ids := r.ids.Load(); ids != nil {
+		return *ids
+	}
+	return nil
+}
+
+// loadRemoved reads which nodes were removed, as far as this node knew when it stopped.
+func (n *Node) loadRemoved(cluster string) {
+	if cluster == "" {
+		return
+	}
+	gone, err := readRemoved(n.removedList(), cluster)
+	if err != nil { // the lock service has the list, too
+		n.log.Warn("which nodes were removed is not known before the lock service is reached", "err", err)
+	} else if gone != nil {
+		n.removed.ids.Store(&gone)
+	}
+}
+
 // severAfter is how long a node that was removed keeps its connections, to hear of it and end
 // by itself.
 const severAfter = 3 * time.Second
 
 // refuse turns away nodes that were removed.
 func (s *security) refuse(p pki.Peer) error {
-	if gone := s.removed.Load(); gone != nil && p.Kind == pki.Node && (*gone)[p.Name] {
+	if p.Kind == pki.Node && s.removed.has(p.Name) {
 		return &removedError{p.Name}
 	}
 	return nil
 }
 
-// followRemoved turns away nodes that were removed, and soon ends the connections that they
-// have, until the node closes.
+// followRemoved keeps up with the lock service's list of removed nodes, until the node closes: this node forgets them, and
+// with certificates rejects them and soon ends the connections that they have.
 func (n *Node) followRemoved() {
-	if n.security == nil {
-		return
-	}
 	for n.ctx.Err() == nil {
 		if err := n.hearOfRemoved(n.meta.current()); err != nil {
 			n.log.Debug("follow which nodes are removed", "error", err)
@@ -92,20 +120,45 @@ func (n *Node) hearOfRemoved(s *session.Session) error {
 		for _, id := range ids {
 			gone[id] = true
 		}
-		before := n.security.removed.Swap(&gone)
+		n.setRemoved(gone)
+		if _, err := w.Next(n.ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// setRemoved has the node act on the list of removed nodes as it is now. The list in memory is replaced first: from then on
+// nothing adds such a node again, and what was added before is dropped after it.
+func (n *Node) setRemoved(gone map[string]bool) {
+	before := n.removed.all()
+	n.removed.ids.Store(&gone)
+	n.forgetRemoved(gone)
+	if n.security != nil {
 		n.background.Go(func() {
 			if pause(n.ctx, severAfter); n.ctx.Err() == nil {
 				n.security.endpoint.Sever(func(p pki.Peer) bool { return p.Kind == pki.Node && gone[p.Name] })
 			}
 		})
-		if before == nil && len(gone) > 0 || before != nil && !maps.Equal(*before, gone) {
-			if err := writeRemoved(n.removedList(), n.security.cluster, gone); err != nil {
-				n.log.Warn("a node that was removed may find this one when it starts anew", "error", err)
-			}
-		}
-		if _, err := w.Next(n.ctx); err != nil {
-			return err
-		}
+	}
+	if maps.Equal(before, gone) {
+		return
+	}
+	if err := writeRemoved(n.removedList(), n.cluster(), gone); err != nil {
+		n.log.Warn("a removed node may find this one at its next start", "err", err)
+	}
+}
+
+// forgetRemoved drops what this node remembers of removed nodes: others no longer learn of them from it.
+func (n *Node) forgetRemoved(gone map[string]bool) {
+	n.known.forgetRemoved()
+	if err := n.former.ForgetRemoved(); err != nil {
+		n.log.Warn("removed nodes stay in the file of peers until it is written again", "err", err)
+	}
+	if n.ring == nil {
+		return
+	}
+	for id := range gone {
+		n.ring.Forget(id)
 	}
 }
 

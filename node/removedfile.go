@@ -12,8 +12,8 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// removedFile is where a node with certificates keeps which nodes were removed, in its first data folder: when it starts it
-// turns them away before the lock service can tell it again. It is JSON: the format, the cluster, the ids in their order.
+// removedFile is where a node keeps which nodes were removed, in its first data folder: when it starts, it rejects and forgets
+// them before it reaches the lock service. It is JSON: the format, the cluster, the ids in their order.
 // It is a help, and made anew when it is missing.
 const removedFile = "removed"
 

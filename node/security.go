@@ -57,8 +57,8 @@ type security struct {
 	// spending holds a value while a join token is used, on the master's node.
 	spending  chan struct{}
 	promoting promotions
-	// removed are the nodes that the operator has taken out, as far as this one has heard.
-	removed atomic.Pointer[map[string]bool]
+	// removed is the node's list of removed nodes.
+	removed *removals
 	// tcp is Config.dial.
 	tcp func(ctx context.Context, addr string) (net.Conn, error)
 }
@@ -132,16 +132,10 @@ func (n *Node) openSecurity(folders *identity.Folders) error {
 	case folders.Cluster != "" && own.Cluster != folders.Cluster:
 		return fmt.Errorf("the certificate in %s is of cluster %s, and the data folders are of cluster %s", n.cfg.Security, own.Cluster, folders.Cluster)
 	}
-	s := &security{tcp: n.cfg.dial, cluster: own.Cluster, node: own.Name, file: n.keys().NodeFile(), gossipKeys: keys.GossipKeys, spending: make(chan struct{}, 1)}
+	s := &security{tcp: n.cfg.dial, cluster: own.Cluster, node: own.Name, file: n.keys().NodeFile(), gossipKeys: keys.GossipKeys, spending: make(chan struct{}, 1), removed: &n.removed}
 	s.joins.limits, s.tokens.limits = joinLimits, tokenLimits
 	s.issuer.Store(keys.Authority)
 	s.next.Store(keys.Next)
-	gone, err := readRemoved(n.removedList(), own.Cluster)
-	if err != nil { // the lock service tells it again
-		n.log.Warn("it is not known yet which nodes were removed", "error", err)
-	} else if gone != nil {
-		s.removed.Store(&gone)
-	}
 	s.endpoint = pki.NewEndpoint(keys.Credential, pki.Options{Refuse: s.refuse, PrincipalConnsMax: min(principalConnsMax, n.cfg.connsMax()/principalShare)})
 	s.rotator = pki.NewRotator(pki.RotatorConfig{Endpoint: s.endpoint, File: s.file, Renew: n.renewOwn,
 		OwnClock: func() bool { return s.issuer.Load() != nil }, Logger: n.log.With("part", "security")})

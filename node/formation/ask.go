@@ -150,7 +150,7 @@ func (f *Former) askJoin(ctx context.Context, a actAskJoin) {
 		return
 	}
 	for _, p := range answer.members {
-		if p.ID != f.mu.self.ID {
+		if p.ID != f.mu.self.ID && !f.cfg.Removed(p.ID) {
 			f.mu.heard[p.ID] = p
 		}
 	}

@@ -59,6 +59,10 @@ type Config struct {
 	// The text of its error goes to the node. Nil admits all.
 	Admit func(ctx context.Context, p Peer) error
 
+	// Removed reports whether a node was removed from the cluster. Such a node is neither remembered nor named to others,
+	// whoever names it. It must not block. Nil means that none was removed.
+	Removed func(id string) bool
+
 	// Caller returns the id of the node that has made a call, as its certificate says: it speaks for itself alone.
 	// Empty is one of which nothing is known, and Nil returns that.
 	Caller func(c *rpc.Call) string
@@ -90,6 +94,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Caller == nil {
 		c.Caller = func(*rpc.Call) string { return "" }
+	}
+	if c.Removed == nil {
+		c.Removed = func(string) bool { return false }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

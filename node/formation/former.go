@@ -75,6 +75,7 @@ func New(cfg Config) (*Former, error) {
 	if err != nil { // they are a help, not needed
 		f.log.Warn("remembered peers cannot be read", "error", err)
 	}
+	f.mu.kept = slices.DeleteFunc(f.mu.kept, func(p Peer) bool { return cfg.Removed(p.ID) })
 	f.mu.machine = newMachine(cfg.Self, cfg.Expect, f.keys[0], cfg.Store.State(), cfg.newID)
 	f.mu.machine.cluster = cfg.Cluster
 	f.ctx, f.cancel = context.WithCancel(context.Background())
@@ -318,7 +319,7 @@ func (f *Former) meetLocked(h hello) {
 	hear := func(p Peer, news bool) {
 		_, known := f.mu.heard[p.ID]
 		room := known && news || !known && len(f.mu.heard) < peersMax
-		if !room || p.ID == f.mu.self.ID || !p.sane() {
+		if !room || p.ID == f.mu.self.ID || !p.sane() || f.cfg.Removed(p.ID) {
 			return
 		}
 		met := f.metLocked(p)

@@ -411,3 +411,61 @@ type failingStore struct {
 }
 
 func (s *failingStore) Save(State) error { return s.err }
+
+// TestRemovedStaysForgotten (F6): a member that was removed is not taken from the file of peers, from the hello of a node that still
+// knows it, or from gossip, and one that is known already goes with ForgetRemoved.
+func TestRemovedStaysForgotten(t *testing.T) {
+	var gone sync.Map
+	removed := func(id string) bool { _, ok := gone.Load(id); return ok }
+	a := newHost(t, "a")
+	a.store.cluster, a.store.founder = "c1", true
+	left, other := Peer{ID: "left", RPC: "127.0.0.1:1", Gossip: "127.0.0.1:2"}, Peer{ID: "other", RPC: "127.0.0.1:3", Gossip: "127.0.0.1:4"}
+	if err := (&peersFile{path: a.peers}).write("c1", []Peer{left, other}); err != nil {
+		t.Fatal(err)
+	}
+	a.start(t, func(c *Config) { c.Removed = removed })
+	<-a.done
+	knows := func(what string, want bool) {
+		t.Helper()
+		if got := a.former.Knows("left"); got != want || !a.former.Knows("other") {
+			t.Errorf("%s: the removed node is known: %v, the other: %v", what, got, a.former.Knows("other"))
+		}
+		if got := slices.Contains(a.former.Seeds(), left.Gossip); got != want {
+			t.Errorf("%s: the removed node is a seed: %v", what, got)
+		}
+	}
+	knows("before it is removed", true)
+	gone.Store("left", true)
+	if err := a.former.ForgetRemoved(); err != nil {
+		t.Fatal(err)
+	}
+	knows("removed", false)
+	if kept, err := readPeers(a.peers, "c1"); err != nil || len(kept) != 1 || kept[0].ID != "other" {
+		t.Errorf("the file of peers has %v, %v", kept, err)
+	}
+	said := hello{Peer: other, cluster: "c1", members: []Peer{left}}
+	hear := func(h hello) {
+		t.Helper()
+		a.former.mu.Lock()
+		defer a.former.mu.Unlock()
+		if err := a.former.takeHelloLocked("", h, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hear(said)
+	knows("named by another node", false)
+	said.Peer, said.members = left, []Peer{other}
+	hear(said)
+	knows("says hello itself", false)
+	if err := a.former.SetMembers([]Peer{left, other}, 0); err != nil {
+		t.Fatal(err)
+	}
+	knows("listed by gossip", false)
+	a.stop()
+	if err := (&peersFile{path: a.peers}).write("c1", []Peer{left, other}); err != nil {
+		t.Fatal(err)
+	}
+	a.start(t, func(c *Config) { c.Removed = removed })
+	<-a.done
+	knows("in the file of a node that starts", false)
+}

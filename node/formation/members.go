@@ -16,13 +16,20 @@ import (
 // what hello answers, and what is remembered on disk. An error is one of the disk.
 func (f *Former) SetMembers(members []Peer, raftEpoch uint64) error {
 	f.mu.Lock()
-	f.mu.members = slices.DeleteFunc(slices.Clone(members), func(p Peer) bool { return p.ID == f.mu.self.ID })
+	f.mu.members = slices.DeleteFunc(slices.Clone(members), func(p Peer) bool { return p.ID == f.mu.self.ID || f.cfg.Removed(p.ID) })
 	f.mu.raftEpoch = max(f.mu.raftEpoch, raftEpoch)
 	is := func(p Peer) bool {
 		return slices.ContainsFunc(members, func(m Peer) bool { return m.ID == p.ID })
 	}
 	f.mu.kept = slices.DeleteFunc(f.mu.kept, is)
 	maps.DeleteFunc(f.mu.heard, func(_ string, p Peer) bool { return is(p) })
+	f.mu.Unlock()
+	return f.remember()
+}
+
+// remember writes the members that are known to the disk.
+func (f *Former) remember() error {
+	f.mu.Lock()
 	cluster, all := f.mu.cluster, f.knownLocked()
 	f.mu.Unlock()
 	if cluster == "" {
@@ -31,14 +38,15 @@ func (f *Former) SetMembers(members []Peer, raftEpoch uint64) error {
 	return f.file.write(cluster, all)
 }
 
-// Forget drops a member that was removed.
-func (f *Former) Forget(id string) {
+// ForgetRemoved drops the members that Config.Removed has begun to report, also on the disk, of which the error is.
+func (f *Former) ForgetRemoved() error {
+	gone := func(p Peer) bool { return f.cfg.Removed(p.ID) }
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	gone := func(p Peer) bool { return p.ID == id }
 	f.mu.members = slices.DeleteFunc(f.mu.members, gone)
 	f.mu.kept = slices.DeleteFunc(f.mu.kept, gone)
-	delete(f.mu.heard, id)
+	maps.DeleteFunc(f.mu.heard, func(_ string, p Peer) bool { return gone(p) })
+	f.mu.Unlock()
+	return f.remember()
 }
 
 // SetGossip tells the address of this node's gossip, which Config.Self could not, and
@@ -211,4 +219,11 @@ func (m *machine) waiting(at string) string {
 		break
 	}
 	return text
+}
+
+// Knows reports whether a member of that id is known, this node not counted.
+func (f *Former) Knows(id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(f.knownLocked(), func(p Peer) bool { return p.ID == id })
 }

@@ -36,6 +36,10 @@ type Config struct {
 	// means none.
 	Seeds func() []string
 
+	// Removed reports whether a node was removed from the cluster. Members does not list such a node, also if it is alive
+	// and was started anew. It must not block. Nil means that none was removed.
+	Removed func(id string) bool
+
 	// Keep is how long a member that is dead or has left is listed. Zero means 24 h.
 	Keep time.Duration
 
@@ -61,6 +65,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.StreamMemory == 0 {
 		c.StreamMemory = 12 << 20
+	}
+	if c.Removed == nil {
+		c.Removed = func(string) bool { return false }
 	}
 	c.slower = max(c.slower, 1)
 	if c.Logger == nil {

@@ -59,7 +59,7 @@ func Start(cfg Config) (*Ring, error) {
 	r.meta.now = cfg.Self
 	r.meta.encoded, _ = cfg.Self.encode() // validated
 	r.lines = newBridge(cfg.Logger, len(cfg.Keys) > 0)
-	r.table.init(cfg.Self.ID, cfg.Keep, r.lines.put)
+	r.table.init(cfg.Self.ID, cfg.Keep, cfg.Removed, r.lines.put)
 	r.notes.init(r.table.count)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	if err := r.listen(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -189,6 +190,32 @@ func TestForget(t *testing.T) {
 	// Packets may all be lost on the way to b. Then the lists that it exchanges each 10 s tell it.
 	took := within(t, 25*time.Second, b, "c is not there again", sees(b, "c", gossip.Alive))
 	t.Logf("c is there again after %v", took)
+}
+
+// TestRemovedIsNotListed: a removed node is not listed, also if it goes on, and was started anew after its removal.
+func TestRemovedIsNotListed(t *testing.T) {
+	var gone atomic.Bool
+	c := config("a", nil)
+	c.Removed = func(id string) bool { return id == "c" && gone.Load() }
+	a, b := start(t, c), start(t, config("b", nil))
+	join(t, b, a)
+	first := config("c", nil)
+	first.Self.Start = 1
+	left := start(t, first)
+	join(t, left, a)
+	within(t, 5*time.Second, a, "c is not there", sees(a, "c", gossip.Alive))
+	gone.Store(true)
+	a.Forget("c")
+	within(t, 5*time.Second, a, "c is still there", func() bool { _, ok := a.Member("c"); return !ok })
+	second := config("c", nil)
+	second.Self.Start = 2
+	again := start(t, second)
+	join(t, again, a) // an exchange of lists, both ways
+	within(t, 5*time.Second, again, "a is not there", sees(again, "a", gossip.Alive))
+	within(t, 25*time.Second, b, "the second run of c is not known to b, which has not been told", sees(b, "c", gossip.Alive))
+	if m, ok := a.Member("c"); ok {
+		t.Errorf("a lists the removed node: %+v", m)
+	}
 }
 
 // TestOthersAreRefused: what is of another cluster or key is dropped, and each side

@@ -18,7 +18,9 @@ import (
 type table struct {
 	self string
 	keep time.Duration
-	say  func(line) // to the log; never waits
+	// removed is Config.Removed.
+	removed func(id string) bool
+	say     func(line) // to the log; never waits
 
 	// mu guards the fields in it.
 	mu struct {
@@ -37,8 +39,8 @@ type forgotten struct {
 	at    time.Time
 }
 
-func (t *table) init(self string, keep time.Duration, say func(line)) {
-	t.self, t.keep, t.say = self, keep, say
+func (t *table) init(self string, keep time.Duration, removed func(string) bool, say func(line)) {
+	t.self, t.keep, t.removed, t.say = self, keep, removed, say
 	t.mu.runs, t.mu.left = map[string]*Member{}, map[string]time.Time{}
 	t.mu.gone, t.mu.twice = map[string]forgotten{}, map[string]time.Time{}
 }
@@ -163,7 +165,7 @@ func (t *table) count() int {
 // hiddenLocked tells whether the run is of a node that was removed.
 func (t *table) hiddenLocked(run *Member) bool {
 	g, ok := t.mu.gone[run.ID]
-	return ok && run.Start <= g.start && !run.Self
+	return !run.Self && (ok && run.Start <= g.start || t.removed(run.ID))
 }
 
 // before tells whether m stands for a node rather than o, which is another run of
