@@ -29,9 +29,10 @@ func TestRootIsNotSplit(t *testing.T) {
 		}
 	}
 	s := n.server.Load()
-	split := func(id uint64) {
+	first := tablet.Ref{Table: metadata.TableID}
+	split := func(r tablet.Ref) {
 		t.Helper()
-		s.splitWanted(tablet.SplitWanted{Tablet: id, Table: metadata.TableID})
+		s.splitWanted(tablet.SplitWanted{Ref: r})
 	}
 	own := func() (ends []string) {
 		stats, err := s.metadata.TabletStats(metadata.Name)
@@ -43,7 +44,7 @@ func TestRootIsNotSplit(t *testing.T) {
 		}
 		return ends
 	}
-	split(metadata.FirstTabletID)
+	split(first)
 	for want := 3; ; {
 		if got := len(own()); got > want {
 			t.Fatalf("METADATA has %d tablets", got)
@@ -56,10 +57,10 @@ func TestRootIsNotSplit(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	// It has two rows now: those of METADATA's other two.
-	if _, err := s.metadata.Split(ctx, metadata.RootTabletID, nil); !errors.Is(err, errRootSplit) {
+	if _, _, err := s.metadata.Split(ctx, rootTablet, nil); !errors.Is(err, errRootSplit) {
 		t.Errorf("the root tablet is split: %v", err)
 	}
-	split(metadata.RootTabletID)
+	split(rootTablet)
 	ends := own()
 	if len(ends) != 3 || ends[0] != string(metadata.RootEnd()) {
 		t.Errorf("METADATA's tablets end at %q", ends)
@@ -102,12 +103,12 @@ func TestMetadataSplitsWithoutRoot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := s.metadata.Unload(ctx, metadata.RootTabletID); err != nil {
+	if err := s.metadata.Unload(ctx, rootTablet); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.metadata.Split(ctx, metadata.FirstTabletID, nil)
+		_, _, err := s.metadata.Split(ctx, tablet.Ref{Table: metadata.TableID}, nil)
 		done <- err
 	}()
 	for i := range 20 {

@@ -24,7 +24,7 @@ func TestDocHasMethodsBetweenNodes(t *testing.T) {
 		methodHail: ofMaster, methodStartVoting: ofMaster, methodNudge: "",
 		methodHeld: "…, instance", methodLoad: "…, instance, key, generation", methodUnload: "…, instance, key",
 		methodSort: "…, instance, dead, log, start, end", methodCompact: "table, all",
-		methodTablets: "table, nil", methodSplit: "table, id, row", methodCompactOne: "table, id, all",
+		methodTablets: "table, nil", methodSplit: "table, key, row", methodCompactOne: "table, key, all",
 		methodMerge: "…, instance, key, upper", methodMove: "key, node", methodUnite: "lower, upper", methodUnserved: "", methodOnBehalf: "method, user, generation, token, whence, params",
 		methodUsage: "id", methodQuota: "server, rates, tables, round?",
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet"
 )
 
 // A table that is cut beforehand has all its tablets at once; what makes them may be done twice, and makes none again
@@ -147,8 +148,7 @@ func TestMadeTableIsServed(t *testing.T) {
 	}
 	n.stopMaster(ctx)
 	server, key := n.server.Load(), metadata.Key(nil, s.ID, nil)
-	stats, _ := n.tablets().TabletStats("t")
-	if _, _, err := server.tablets.Unload(ctx, stats[0].ID); err != nil {
+	if err := server.tablets.Unload(ctx, tablet.Ref{Table: s.ID}); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan bool)

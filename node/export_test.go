@@ -48,16 +48,16 @@ func (n *Node) MetadataTablets() []tablet.TabletStats {
 // there is none that can be.
 func (n *Node) SplitMetadata(ctx context.Context) (bool, error) {
 	s := n.server.Load()
-	id, most := uint64(0), int64(0)
-	for _, t := range n.MetadataTablets() {
-		if t.ID != metadata.RootTabletID && t.Bytes > most {
-			id, most = t.ID, t.Bytes
+	var largest *tablet.Loaded
+	for _, t := range s.metadata.Loaded() {
+		if t.Ref() != rootTablet && (largest == nil || t.Bytes > largest.Bytes) {
+			largest = &t
 		}
 	}
-	if id == 0 {
+	if largest == nil {
 		return false, nil
 	}
-	_, err := s.metadata.Split(ctx, id, nil)
+	_, _, err := s.metadata.Split(ctx, largest.Ref(), nil)
 	if errors.Is(err, tablet.ErrNoSplitRow) || errors.Is(err, api.ErrNotServing) {
 		return false, nil
 	}
@@ -194,10 +194,11 @@ func (n *Node) Abdicate(ctx context.Context) (again func()) {
 
 // UnloadTable has the node serve the tablets of a table no more.
 func (n *Node) UnloadTable(ctx context.Context, name string) error {
-	all, err := n.tablets().TabletStats(name)
-	for i := range all {
-		if _, _, unload := n.server.Load().tablets.Unload(ctx, all[i].ID); unload != nil {
-			err = errors.Join(err, unload)
+	s := n.tablets()
+	var err error
+	for _, t := range s.Loaded() {
+		if t.Table == s.Tables()[name] {
+			err = errors.Join(err, s.Unload(ctx, t.Ref()))
 		}
 	}
 	return err

@@ -35,12 +35,12 @@ func TestSplitGivenUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for until := time.Now().Add(10 * time.Second); s.state(m.ID) == nil || !s.has(row); pause(ctx, 10*time.Millisecond) {
+	for until := time.Now().Add(10 * time.Second); s.state(refOf(row)) == nil || !s.has(row); pause(ctx, 10*time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatal("the tablet is not loaded")
 		}
 	}
-	st := s.state(m.ID)
+	st := s.state(refOf(row))
 	st.mu.Lock()
 	begun := *st.row
 	lower := *m

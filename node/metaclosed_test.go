@@ -24,26 +24,20 @@ func TestMetadataClosesWithTheNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, gen, err := s.Load(ctx, row.Table, row.End)
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := n.client.Close(); err != nil {
 		t.Fatal(err)
 	}
 	// Who wanted a split is not told that it was refused: it may have been made.
 	var e wire.Encoder
-	e.Uint(m.ID)
+	e.Bin(row.Key())
 	e.Bin([]byte("g"))
 	d := wire.NewDecoder(e.Bytes())
 	if _, err := n.splitHere(ctx, "t", &d); api.ToRPC(err).Code != api.CodeUnsure || api.ToRPC(err).Retryable {
 		t.Errorf("a split: %v", err)
 	}
 	lower := &tablet.Meta{ID: 1000, Table: row.Table, End: []byte("g")}
-	_, _, loadErr := s.Load(ctx, row.Table, row.End)
-	_, saveErr := s.Save(ctx, m, gen)
-	_, splitErr := s.Split(ctx, lower, m, gen)
-	for what, err := range map[string]error{"load": loadErr, "save": saveErr, "split": splitErr, "remove": s.Remove(ctx, m, gen)} {
+	_, loadErr := s.Load(ctx, row.Table, row.End)
+	for what, err := range map[string]error{"load": loadErr, "save": s.Save(ctx, m), "split": s.Split(ctx, lower, m), "remove": s.Remove(ctx, m)} {
 		if !errors.Is(err, tablet.ErrClosed) || errors.Is(err, tablet.ErrMetaChanged) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -62,17 +56,24 @@ func TestChangeWithoutLockIsUnsent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, gen, err := s.Load(ctx, row.Table, row.End)
-	if err != nil {
+	if err := n.rows.replace(ctx, row, "changed elsewhere"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Save(ctx, m, gen+1); !errors.Is(err, tablet.ErrMetaChanged) || !errors.Is(err, tablet.ErrMetaUnsent) {
-		t.Errorf("save at another generation: %v", err)
+	m.Stamped++
+	if err := s.Save(ctx, m); !errors.Is(err, tablet.ErrMetaChanged) || errors.Is(err, tablet.ErrMetaUnsent) {
+		t.Errorf("save of a row that was changed elsewhere: %v", err)
+	}
+	other := *m
+	other.Table++
+	for what, err := range map[string]error{"save": s.Save(ctx, &other), "split": s.Split(ctx, m, &other), "remove": s.Remove(ctx, &other)} {
+		if !errors.Is(err, tablet.ErrMetaChanged) {
+			t.Errorf("%s of a tablet of another table with that id: %v", what, err)
+		}
 	}
 	if err := n.LoseLock(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Save(ctx, m, gen); !errors.Is(err, tablet.ErrMetaChanged) || !errors.Is(err, tablet.ErrMetaUnsent) {
+	if err := s.Save(ctx, m); !errors.Is(err, tablet.ErrMetaChanged) || !errors.Is(err, tablet.ErrMetaUnsent) {
 		t.Errorf("save without the lock: %v", err)
 	}
 }

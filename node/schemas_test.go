@@ -87,11 +87,7 @@ func TestLoadBesideDrop(t *testing.T) {
 	}
 	n.stopMaster(ctx)
 	server := n.server.Load()
-	stats, err := n.tablets().TabletStats("t")
-	if err != nil || len(stats) != 1 {
-		t.Fatal(stats, err)
-	}
-	if _, _, err := server.tablets.Unload(ctx, stats[0].ID); err != nil {
+	if err := server.tablets.Unload(ctx, tablet.Ref{Table: first.ID}); err != nil {
 		t.Fatal(err)
 	}
 	row, err := n.rows.get(ctx, first.ID, nil)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet"
 )
 
 // A split is found in METADATA by who loads the tablets next, also the row of the upper half that
@@ -38,7 +39,8 @@ func TestMetadataKeepsSplits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.CreateTable(ctx, "t", spec); err != nil {
+	schema, err := c.CreateTable(ctx, "t", spec)
+	if err != nil {
 		t.Fatal(err)
 	}
 	row := func(i int) string { return fmt.Sprintf("row%02d", i) }
@@ -52,13 +54,14 @@ func TestMetadataKeepsSplits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		upper := tablet.Ref{Table: schema.ID}
 		if round == 0 {
 			for _, at := range []string{row(9), row(29)} {
-				if _, err := n.tablets().Split(ctx, stats[0].ID, []byte(at)); err != nil {
+				if _, _, err := n.tablets().Split(ctx, upper, []byte(at)); err != nil {
 					t.Fatal(err)
 				}
 			}
-		} else if err := n.tablets().Merge(ctx, stats[0].ID, stats[1].ID); err != nil {
+		} else if err := n.tablets().Merge(ctx, tablet.Ref{Table: schema.ID, End: row(9)}, tablet.Ref{Table: schema.ID, End: row(29)}); err != nil {
 			t.Fatal(err)
 		}
 		closeAll()

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,10 +26,10 @@ const (
 	methodCompact = "tablet.compact"
 	// methodTablets asks for what the table's tablets consist of, in the form of describe_table's.
 	methodTablets = "tablet.describe"
-	// methodSplit has it split one of them: the tablet's id, the row to split at or nil. The answer is
+	// methodSplit has it split one of them: the tablet's key in METADATA, the row to split at or nil. The answer is
 	// the id of the lower part, and its last row.
 	methodSplit = "tablet.split"
-	// methodCompactOne has it compact one of them: the tablet's id, whether all files.
+	// methodCompactOne has it compact one of them: the tablet's key in METADATA, whether all files.
 	methodCompactOne = "tablet.compact_one"
 )
 
@@ -118,36 +119,41 @@ func (n *Node) compactHere(ctx context.Context, name string, d *wire.Decoder) (a
 }
 
 func (n *Node) compactOneHere(ctx context.Context, name string, d *wire.Decoder) (answer, error) {
-	id, major := d.Uint(), d.Bool()
-	return nil, n.tabletsOf(name).CompactTablet(ctx, id, major)
+	r, err := decodeRef(d)
+	major := d.Bool()
+	if err = cmp.Or(err, d.Err()); err != nil {
+		return nil, err
+	}
+	return nil, n.tabletsOf(name).CompactTablet(ctx, r, major)
+}
+
+// decodeRef reads the key of a tablet's row of METADATA.
+func decodeRef(d *wire.Decoder) (tablet.Ref, error) {
+	tableID, end, err := metadata.ParseKey(d.Bytes())
+	return tablet.Ref{Table: tableID, End: string(end)}, cmp.Or(d.Err(), err)
 }
 
 // splitHere splits a tablet that is here.
 func (n *Node) splitHere(ctx context.Context, name string, d *wire.Decoder) (answer, error) {
-	id := d.Uint()
+	r, err := decodeRef(d)
 	var at []byte
 	if !d.IsNil() {
 		at = slices.Clone(d.Bytes())
 	}
-	if err := d.Err(); err != nil {
+	if err = cmp.Or(err, d.Err()); err != nil {
 		return nil, err
 	}
-	lower, err := n.tabletsOf(name).Split(ctx, id, at)
+	lower, id, err := n.tabletsOf(name).Split(ctx, r, at)
 	if errors.Is(err, tablet.ErrClosed) {
 		return nil, told(api.ErrUnsure, err) // it may have been made
 	}
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range n.tabletsOf(name).Loaded() {
-		if t.ID == lower {
-			at = t.End
-		}
-	}
 	return func(e *wire.Encoder) {
 		e.Array(2)
-		e.Uint(lower)
-		e.Bin(at)
+		e.Uint(id)
+		e.Bin([]byte(lower.End))
 	}, nil
 }
 

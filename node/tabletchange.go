@@ -168,7 +168,7 @@ func (n *Node) askServer(ctx context.Context, p *placed, method string, more fun
 	return n.peers.call(ctx, nodeOf(p.row.Server), method, func(e *wire.Encoder) {
 		e.Array(2 + values)
 		e.Str(p.schema.Name)
-		e.Uint(p.meta.ID)
+		e.Bin(p.row.Key())
 		if more != nil {
 			more(e)
 		}

@@ -14,40 +14,32 @@ import (
 
 // merge makes one tablet of two neighbours that are here.
 func (s *tabletServer) merge(ctx context.Context, lower, upper []byte) error {
-	low, err := s.idOf(ctx, lower)
+	low, err := s.ownRef(ctx, lower)
 	if errors.Is(err, errNoRow) {
 		return nil // an earlier order came through
 	}
 	if err != nil {
 		return err
 	}
-	up, err := s.idOf(ctx, upper)
+	up, err := s.ownRef(ctx, upper)
 	if err != nil {
 		return err
 	}
-	_, end, err := metadata.ParseKey(lower)
-	if err != nil {
-		return err
-	}
-	s.merges.Store(up, string(end))
+	s.merges.Store(up, low.End)
 	defer s.merges.Delete(up)
 	return s.tablets.Merge(ctx, low, up)
 }
 
-// idOf reads the id of the tablet of a row.
-func (s *tabletServer) idOf(ctx context.Context, key []byte) (uint64, error) {
+// ownRef reads the row with that key, and returns the name of its tablet if METADATA gives it to this server.
+func (s *tabletServer) ownRef(ctx context.Context, key []byte) (tablet.Ref, error) {
 	row, err := s.rowOf(ctx, key)
 	if err != nil {
-		return 0, err
+		return tablet.Ref{}, err
 	}
 	if row.Server != s.nameFor(row.Table) {
-		return 0, fmt.Errorf("tablet server %q has the tablet: %w", row.Server, api.ErrNotServing)
+		return tablet.Ref{}, fmt.Errorf("tablet server %q has the tablet: %w", row.Server, api.ErrNotServing)
 	}
-	m, err := tablet.DecodeMeta(row.Meta)
-	if err != nil {
-		return 0, err
-	}
-	return m.ID, nil
+	return refOf(row), nil
 }
 
 // merging returns the event of a change of a tablet's row after which it has the rows of the one below it, if it is that.
@@ -55,7 +47,7 @@ func (s *tabletServer) idOf(ctx context.Context, key []byte) (uint64, error) {
 // The change also says that no split of the tablet is under way, as every change does: else whoever loads it next would
 // make the row of the lower part anew, which is what the merge takes away.
 func (s *tabletServer) merging(m *tablet.Meta) string {
-	if at, ok := s.merges.Load(m.ID); ok && string(m.Start) < at.(string) {
+	if at, ok := s.merges.Load(m.Ref()); ok && string(m.Start) < at.(string) {
 		return fmt.Sprintf("merged with the tablet that ended at row %.64q on %s", at, s.name)
 	}
 	return ""

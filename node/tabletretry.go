@@ -44,7 +44,7 @@ func (s *tabletServer) giveBack(key []byte, cause error) {
 		return // it is tried again here, or another has it
 	}
 	m, err := tablet.DecodeMeta(row.Meta)
-	if err != nil || s.of(row.Table).Settling(m.ID) || s.of(row.Table).Overlaps(row.Table, m.Start, row.End) {
+	if err != nil || s.of(row.Table).Settling(refOf(row)) || s.of(row.Table).Overlaps(row.Table, m.Start, row.End) {
 		return
 	}
 	event := ""
@@ -93,12 +93,12 @@ func (s *tabletServer) retried(ctx context.Context, key []byte, row *metadata.Ro
 }
 
 // loadedAfterAll notes that a tablet is loaded which could not be before: METADATA was told only of the first try.
-func (s *tabletServer) loadedAfterAll(ctx context.Context, key []byte, id uint64) {
+func (s *tabletServer) loadedAfterAll(ctx context.Context, key []byte, r tablet.Ref) {
 	s.mu.Lock()
 	_, failed := s.mu.failed[string(key)]
 	delete(s.mu.failed, string(key))
 	s.mu.Unlock()
-	st := s.state(id)
+	st := s.state(r)
 	if !failed || st == nil {
 		return
 	}
@@ -106,7 +106,7 @@ func (s *tabletServer) loadedAfterAll(ctx context.Context, key []byte, id uint64
 	defer st.mu.Unlock()
 	row := *st.row
 	if err := s.rows.replace(ctx, &row, "loaded on "+row.Server+" after all"); err != nil {
-		s.log.Warn("note that a tablet is loaded after all", "tablet", id, "error", err)
+		s.log.Warn("note that a tablet is loaded after all", "tablet", r, "error", err)
 		return
 	}
 	st.row = &row

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs"
-	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/wire"
@@ -37,7 +36,7 @@ type tabletServer struct {
 	runs     *tablet.OpenRuns // of dead servers' logs
 	tablets  *tablet.Server   // of users' tables
 	metadata *tablet.Server
-	// merges are the tablets that are about to be merged with the one below them: where that ends, by id.
+	// merges are the tablets that are about to be merged with the one below them: where that ends, by tablet.Ref.
 	merges sync.Map
 
 	// splitting is whether a tablet is being split, of METADATA and of others.
@@ -46,20 +45,10 @@ type tabletServer struct {
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
-		loading map[string]bool      // by key
-		failed  map[string]time.Time // when a tablet could not be loaded, the last time that it was tried, by key
-		states  map[uint64]*rowState
+		loading map[string]bool          // by key
+		failed  map[string]time.Time     // when a tablet could not be loaded, the last time that it was tried, by key
+		states  map[tablet.Ref]*rowState // of the tablets that are loaded here
 	}
-}
-
-// rowState is a tablet's row of METADATA, as this server has last written or read it.
-type rowState struct {
-	// mu guards what follows, and is held while the row is changed.
-	mu  sync.Mutex
-	row *metadata.Row
-	// gen is what the tablet server takes the row's generation to be: that of the last
-	// change that it made itself.
-	gen uint64
 }
 
 // becomeTabletServer makes the node a tablet server, under another lock if the one that it has is
@@ -113,7 +102,7 @@ func (n *Node) openTabletServer(ctx context.Context, lock *session.Lock) error {
 	})
 	s := &tabletServer{n: n, name: serverName(n.id(), lock.Generation()), lock: lock, rows: n.rows, schemas: newSchemas(lock.Session())}
 	s.log = n.log.With("part", "tablet", "server", s.name)
-	s.mu.loading, s.mu.states = map[string]bool{}, map[uint64]*rowState{}
+	s.mu.loading, s.mu.states = map[string]bool{}, map[tablet.Ref]*rowState{}
 	s.blobs = tablet.OnSpreadStore(n.store.Load(), s.name)
 	s.runs = tablet.NewOpenRuns(s.blobs)
 	if err := s.openBoth(ctx); err != nil {
@@ -209,8 +198,7 @@ func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) 
 	if err != nil {
 		return err
 	}
-	m, err := tablet.DecodeMeta(row.Meta)
-	settling := err == nil && s.of(row.Table).Settling(m.ID) // asked first: what has settled is there
+	settling := s.of(row.Table).Settling(refOf(row)) // asked first: what has settled is there
 	if s.has(row) {
 		return nil
 	}
@@ -241,10 +229,10 @@ func (s *tabletServer) loadTaken(ctx context.Context, key []byte, row *metadata.
 	}
 	start := time.Now()
 	if err := s.of(row.Table).Load(ctx, *l); err != nil && !(errors.Is(err, tablet.ErrServed) && s.has(row)) {
-		s.forget(l.Meta.ID)
+		s.forget(refOf(row))
 		return err
 	}
-	s.loadedAfterAll(ctx, key, l.Meta.ID)
+	s.loadedAfterAll(ctx, key, refOf(row))
 	s.log.Info("tablet loaded", "tablet", l.Meta.ID, "table", l.Schema.Name, "runs", len(l.Runs), "took", time.Since(start).Round(time.Millisecond))
 	return nil
 }
@@ -274,7 +262,7 @@ func (s *tabletServer) end(key []byte) {
 
 // has says whether the server has the tablet of a row.
 func (s *tabletServer) has(row *metadata.Row) bool {
-	return s.of(row.Table).Has(row.Table, row.End)
+	return s.of(row.Table).Has(refOf(row))
 }
 
 // take makes the tablet this server's. From then on no other changes its row. METADATA keeps that as an event
@@ -310,7 +298,7 @@ func (s *tabletServer) prepare(ctx context.Context, row *metadata.Row) (*tablet.
 	if err := s.narrow(ctx, row, m); err != nil {
 		return nil, err
 	}
-	l := &tablet.Load{Meta: m, Gen: row.Generation, Schema: metadata.Schema(), Vital: true}
+	l := &tablet.Load{Meta: m, Schema: metadata.Schema(), Vital: true}
 	if row.Table != metadata.TableID {
 		if l.Schema, l.Version, err = s.schemas.byID(ctx, row.Table); err != nil {
 			return nil, err
@@ -329,37 +317,11 @@ func (s *tabletServer) prepare(ctx context.Context, row *metadata.Row) (*tablet.
 			return nil, fmt.Errorf("find the sorted logs of %s: %w", server, err)
 		}
 	}
-	s.mu.Lock()
-	st := &rowState{row: row, gen: row.Generation}
-	s.mu.states[m.ID] = st
-	s.mu.Unlock()
+	st := s.remember(row)
 	if len(row.Recoveries) > 0 {
 		l.OnRecovered = func() { s.recovered(st) }
 	}
 	return l, nil
-}
-
-// recovered notes that a tablet does not need the logs of dead servers any more.
-func (s *tabletServer) recovered(st *rowState) {
-	ctx, cancel := context.WithTimeout(s.n.ctx, changeAttempt)
-	defer cancel()
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	row := *st.row
-	row.Recoveries = nil
-	if err := s.rows.replace(ctx, &row, "written out; needs no logs of others"); err != nil {
-		s.log.Warn("note that a tablet is recovered; its next change does", "table", row.Table, "end", row.End, "error", err)
-		st.row.Recoveries = nil // with the next change
-		return
-	}
-	st.row = &row
-}
-
-// forget lets go of what is known of a tablet's row.
-func (s *tabletServer) forget(id uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.mu.states, id)
 }
 
 // unload lets go of a tablet, and returns its row's generation then; 0 if another has it.
@@ -376,12 +338,12 @@ func (s *tabletServer) unload(ctx context.Context, key []byte) (generation uint6
 	if err != nil {
 		return 0, err
 	}
-	if s.of(row.Table).Settling(m.ID) { // asked first: what has settled is there
+	if s.of(row.Table).Settling(refOf(row)) { // asked first: what has settled is there
 		return 0, errSplittingOff
 	}
 	held := s.has(row)
 	if held {
-		if _, _, err := s.of(row.Table).Unload(ctx, m.ID); err != nil {
+		if err := s.of(row.Table).Unload(ctx, refOf(row)); err != nil {
 			return 0, err
 		}
 	}
@@ -404,123 +366,6 @@ func (s *tabletServer) unload(ctx context.Context, key []byte) (generation uint6
 	if err := s.rows.replace(ctx, row, event); err != nil {
 		return 0, err
 	}
-	s.forget(m.ID)
+	s.forget(refOf(row))
 	return row.Generation, nil
-}
-
-// state returns what is known of a tablet's row, nil if the tablet is not this server's.
-func (s *tabletServer) state(id uint64) *rowState {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.states[id]
-}
-
-// change makes a change of a tablet's row that the tablet server wants made.
-func (s *tabletServer) change(ctx context.Context, id, gen uint64, do func(r *metadata.Row) (event string)) (uint64, error) {
-	st := s.state(id)
-	if st == nil {
-		return 0, fmt.Errorf("tablet %d is not this server's: %w: %w", id, tablet.ErrMetaChanged, tablet.ErrMetaUnsent)
-	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.gen != gen {
-		return 0, errors.Join(tablet.ErrMetaChanged, tablet.ErrMetaUnsent)
-	}
-	if err := s.serving(); err != nil {
-		return 0, errors.Join(tablet.ErrMetaChanged, tablet.ErrMetaUnsent, err)
-	}
-	row := *st.row
-	event := do(&row)
-	if err := s.rows.replace(ctx, &row, event); err != nil {
-		return 0, metaError(err)
-	}
-	st.row, st.gen = &row, row.Generation
-	return st.gen, nil
-}
-
-// metaError returns an error about a row as tablet.Metadata's.
-func metaError(err error) error {
-	switch {
-	case errors.Is(err, errRowChanged):
-		return errors.Join(tablet.ErrMetaChanged, err)
-	case errors.Is(err, client.ErrClosed): // the node closes
-		return errors.Join(tablet.ErrClosed, err)
-	}
-	return err
-}
-
-// Save implements tablet.Metadata.
-func (s *tabletServer) Save(ctx context.Context, m *tablet.Meta, gen uint64) (uint64, error) {
-	made, err := s.change(ctx, m.ID, gen, func(r *metadata.Row) (event string) {
-		event = s.merging(m)
-		r.Split = nil // one that was given up: what it says of the lower part is not true any more
-		r.Meta = tablet.EncodeMeta(m)
-		return event
-	})
-	if err == nil {
-		s.release(m)
-	}
-	return made, err
-}
-
-// release tells the block store that METADATA names a tablet's files: the sweep finds them there.
-func (s *tabletServer) release(m *tablet.Meta) {
-	store := s.n.store.Load()
-	for _, g := range m.Groups {
-		for i := range g.Files {
-			store.Release(g.Files[i].Handle.ID)
-		}
-	}
-}
-
-var errRootSplit = errors.New("the root tablet is never split")
-
-// Remove implements tablet.Metadata.
-func (s *tabletServer) Remove(ctx context.Context, m *tablet.Meta, gen uint64) error {
-	st := s.state(m.ID)
-	if st == nil {
-		return fmt.Errorf("tablet %d is not this server's: %w", m.ID, tablet.ErrMetaChanged)
-	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.gen != gen {
-		return tablet.ErrMetaChanged
-	}
-	if err := s.serving(); err != nil {
-		return err // to be tried again: an earlier try may have been made
-	}
-	err := s.rows.remove(ctx, st.row)
-	if err == nil {
-		s.forget(m.ID)
-	}
-	return metaError(err)
-}
-
-// Load implements tablet.Metadata: it reads the row anew, after a change of unknown fate.
-func (s *tabletServer) Load(ctx context.Context, tableID uint64, end []byte) (*tablet.Meta, uint64, error) {
-	row, err := s.rows.get(ctx, tableID, end)
-	if errors.Is(err, errNoRow) {
-		return nil, 0, errors.Join(tablet.ErrNoMeta, err)
-	}
-	if err != nil {
-		return nil, 0, metaError(err)
-	}
-	m, err := tablet.DecodeMeta(row.Meta)
-	if err != nil {
-		return nil, 0, err
-	}
-	if row.Server != s.nameFor(row.Table) {
-		return nil, 0, fmt.Errorf("%w: tablet server %q has the tablet now", tablet.ErrMetaLost, row.Server)
-	}
-	s.mu.Lock()
-	st := s.mu.states[m.ID]
-	if st == nil { // made by a split of unknown fate
-		st = &rowState{}
-		s.mu.states[m.ID] = st
-	}
-	s.mu.Unlock()
-	st.mu.Lock()
-	st.row, st.gen = row, row.Generation
-	st.mu.Unlock()
-	return m, row.Generation, nil
 }

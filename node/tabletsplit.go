@@ -18,10 +18,10 @@ const splitTimeout = time.Minute
 // tablet stays as it is.
 func (s *tabletServer) splitWanted(w tablet.SplitWanted) {
 	splitting := &s.splitting[0]
-	if w.Table == metadata.TableID {
+	if w.Ref.Table == metadata.TableID {
 		splitting = &s.splitting[1]
 	}
-	if w.Tablet == metadata.RootTabletID || !splitting.CompareAndSwap(false, true) {
+	if w.Ref == rootTablet || !splitting.CompareAndSwap(false, true) {
 		return
 	}
 	s.n.background.Go(func() {
@@ -29,43 +29,45 @@ func (s *tabletServer) splitWanted(w tablet.SplitWanted) {
 		ctx, cancel := context.WithTimeout(s.n.ctx, splitTimeout)
 		defer cancel()
 		start := time.Now()
-		lower, err := s.of(w.Table).Split(ctx, w.Tablet, w.At)
+		_, lower, err := s.of(w.Ref.Table).Split(ctx, w.Ref, w.At)
 		if err != nil {
-			s.log.Warn("split a tablet; will try again", "tablet", w.Tablet, "error", err)
+			s.log.Warn("split a tablet; will try again", "tablet", w.ID, "error", err)
 			return
 		}
-		s.log.Info("tablet split", "tablet", w.Tablet, "lower", lower, "took", time.Since(start).Round(time.Millisecond))
+		s.log.Info("tablet split", "tablet", w.ID, "lower", lower, "took", time.Since(start).Round(time.Millisecond))
 	})
 }
+
+var (
+	rootTablet   = tablet.Ref{Table: metadata.TableID, End: string(metadata.RootEnd())}
+	errRootSplit = errors.New("the root tablet is never split")
+)
 
 // Split implements tablet.Metadata. First the upper row says what is being split off, which only
 // who has the tablet can make it say; then the lower row is made. If that does not come about, who gets the
 // tablet next makes it, so it cannot appear when nobody reckons with it any more.
-func (s *tabletServer) Split(ctx context.Context, lower, upper *tablet.Meta, gen uint64) (uint64, error) {
+func (s *tabletServer) Split(ctx context.Context, lower, upper *tablet.Meta) error {
 	if isRoot(upper.Table, upper.End) {
-		return 0, errors.Join(tablet.ErrMetaChanged, errRootSplit)
+		return errors.Join(tablet.ErrMetaChanged, errRootSplit)
 	}
-	st := s.state(upper.ID)
+	st := s.state(upper.Ref())
 	if st == nil {
-		return 0, fmt.Errorf("tablet %d is not this server's: %w", upper.ID, tablet.ErrMetaChanged)
+		return fmt.Errorf("%v is not this server's: %w", upper.Ref(), tablet.ErrMetaChanged)
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.gen != gen {
-		return 0, tablet.ErrMetaChanged
-	}
 	if err := s.serving(); err != nil {
-		return 0, err // to be tried again: an earlier try may have been made
+		return err // to be tried again: an earlier try may have been made
 	}
 	// Else it could seem that nobody needs those logs, to who reads the one row before it is there and
 	// the other after it is written out.
 	if len(st.row.Recoveries) > 0 {
-		return 0, errors.Join(tablet.ErrMetaChanged, errors.New("tablet is being recovered; split it later"))
+		return errors.Join(tablet.ErrMetaChanged, errors.New("tablet is being recovered; split it later"))
 	}
 	row := *st.row
 	row.Split = tablet.EncodeMeta(lower)
 	if err := s.rows.replace(ctx, &row, fmt.Sprintf("split after row %.64q, tablet %d has what is below", lower.End, lower.ID)); err != nil {
-		return 0, metaError(err)
+		return metaError(err)
 	}
 	st.row = &row
 	below := &metadata.Row{
@@ -73,16 +75,14 @@ func (s *tabletServer) Split(ctx context.Context, lower, upper *tablet.Meta, gen
 		Meta: row.Split, Recoveries: row.Recoveries,
 	}
 	if err := s.rows.create(ctx, below, fmt.Sprintf("split off tablet %d on %s", upper.ID, s.name)); err != nil {
-		return 0, metaError(err)
+		return metaError(err)
 	}
 	done := row
 	done.Split = nil // with the next change
 	st.row = &done
-	s.mu.Lock()
-	s.mu.states[lower.ID] = &rowState{row: below, gen: below.Generation}
-	s.mu.Unlock()
+	s.remember(below)
 	s.n.nudgeMaster(ctx)
-	return below.Generation, nil
+	return nil
 }
 
 // narrow has a tablet begin where the one before it ends, wherever splits have brought that.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
-	"github.com/steledb/stele/tablet"
 )
 
 // TestUnservedTablet: a tablet that no server can load is told by the master with what keeps it from that; the tries
@@ -120,11 +119,7 @@ func TestMetadataTabletIsReleased(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := tablet.DecodeMeta(row.Meta)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := s.metadata.Unload(ctx, m.ID); err != nil {
+		if err := s.metadata.Unload(ctx, refOf(row)); err != nil {
 			t.Fatal(err)
 		}
 		if row, err = s.rowOf(ctx, key); err != nil {
@@ -171,10 +166,7 @@ func TestNotLoadedIsForgotten(t *testing.T) {
 		pause(ctx, time.Millisecond)
 	}
 	row := read()
-	m, err := tablet.DecodeMeta(row.Meta)
-	must(err)
-	_, _, err = s.tablets.Unload(ctx, m.ID)
-	must(err)
+	must(s.tablets.Unload(ctx, refOf(row)))
 	fails := func() {
 		t.Helper()
 		row := read()
@@ -220,7 +212,7 @@ func TestNotLoadedIsForgotten(t *testing.T) {
 		t.Errorf("loaded where it could not be before another server had it: %q", now)
 	}
 	must(c.DropTable(ctx, "t"))
-	for err = nil; !errors.Is(err, errNoRow); pause(ctx, 10*time.Millisecond) {
+	for err := error(nil); !errors.Is(err, errNoRow); pause(ctx, 10*time.Millisecond) {
 		if _, err = n.rows.get(ctx, schema.ID, nil); err != nil && !errors.Is(err, errNoRow) {
 			t.Fatal(err)
 		}

@@ -146,12 +146,12 @@ func BenchmarkSplit(b *testing.B) {
 	worst := time.Duration(0)
 	b.ResetTimer()
 	for range b.N {
-		lower, err := e.Split(context.Background(), 1, nil)
+		lower, _, err := e.Split(context.Background(), lastTablet, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
 		worst = max(worst, e.Stats().SplitPause)
-		if err := e.Merge(context.Background(), lower, 1); err != nil {
+		if err := e.Merge(context.Background(), lower, lastTablet); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -231,12 +231,7 @@ func (c *chaosRun) load(s *fleetServer, end []byte, runs []Run) {
 	runs = append(c.pending[key], runs...)
 	c.pending[key] = runs
 	c.pendMu.Unlock()
-	c.meta.mu.Lock()
-	row := c.meta.rows[key]
-	row.owner = s.name
-	row.gen++
-	c.meta.rows[key] = row
-	c.meta.mu.Unlock()
+	c.meta.assign(key, s.name)
 	all, err := c.meta.loads()
 	if err != nil {
 		c.fail("read METADATA: %v", err)
@@ -277,13 +272,13 @@ func (c *chaosRun) act() {
 	name, err := "", error(nil)
 	switch k := c.r.IntN(20); {
 	case k < 5:
-		_, err = s.Split(ctx, s.idOf(end), c.splitAt())
+		_, _, err = s.Split(ctx, refTo(end), c.splitAt())
 		name = "split"
 	case k < 9:
 		name, err = "merge", c.join(s, end)
 	case k < 14:
 		name = "move"
-		if _, _, err = s.Unload(ctx, s.idOf(end)); err == nil {
+		if err = s.Unload(ctx, refTo(end)); err == nil {
 			c.load(c.other(s), end, nil)
 		}
 	case k < 16:
@@ -319,12 +314,12 @@ func (c *chaosRun) join(s *fleetServer, end []byte) error {
 		return nil
 	}
 	if low := c.server(owners[i-1]); low != s {
-		if _, _, err := low.Unload(context.Background(), low.idOf(ends[i-1])); err != nil {
+		if err := low.Unload(context.Background(), refTo(ends[i-1])); err != nil {
 			return err
 		}
 		c.load(s, ends[i-1], nil)
 	}
-	return s.Merge(context.Background(), s.idOf(ends[i-1]), s.idOf(end))
+	return s.Merge(context.Background(), refTo(ends[i-1]), refTo(end))
 }
 
 // killAmidst ends a server's talk with METADATA at some change, has it do something,
@@ -337,15 +332,15 @@ func (c *chaosRun) killAmidst(s *fleetServer, end []byte) {
 		var err error
 		switch what {
 		case 0:
-			_, err = s.Split(context.Background(), s.idOf(end), at)
+			_, _, err = s.Split(context.Background(), refTo(end), at)
 		case 1:
 			ends, owners := c.ranges()
 			i := slices.IndexFunc(ends, func(e []byte) bool { return string(e) == string(end) })
 			if i > 0 && owners[i-1] == s.name {
-				err = s.Merge(context.Background(), s.idOf(ends[i-1]), s.idOf(end))
+				err = s.Merge(context.Background(), refTo(ends[i-1]), refTo(end))
 			}
 		case 2:
-			_, _, err = s.Unload(context.Background(), s.idOf(end))
+			err = s.Unload(context.Background(), refTo(end))
 		}
 		if !expected(err) {
 			c.fail("amidst a kill: %v", err)

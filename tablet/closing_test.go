@@ -27,17 +27,13 @@ func (m *awayMetadata) wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (m *awayMetadata) Save(ctx context.Context, _ *Meta, _ uint64) (uint64, error) {
-	return 0, m.wait(ctx)
+func (m *awayMetadata) Save(ctx context.Context, _ *Meta) error { return m.wait(ctx) }
+
+func (m *awayMetadata) Load(ctx context.Context, _ uint64, _ []byte) (*Meta, error) {
+	return nil, m.wait(ctx)
 }
 
-func (m *awayMetadata) Load(ctx context.Context, _ uint64, _ []byte) (*Meta, uint64, error) {
-	return nil, 0, m.wait(ctx)
-}
-
-func (m *awayMetadata) Split(ctx context.Context, _, _ *Meta, _ uint64) (uint64, error) {
-	return 0, m.wait(ctx)
-}
+func (m *awayMetadata) Split(ctx context.Context, _, _ *Meta) error { return m.wait(ctx) }
 
 func awayFrom(s *fleetServer) *awayMetadata {
 	m := &awayMetadata{Metadata: s.cfg.Metadata, asked: make(chan struct{})}
@@ -66,7 +62,7 @@ func TestCloseWithoutMetadata(t *testing.T) {
 			result := make(chan error, 1)
 			if what == "split" {
 				go func() {
-					_, err := s.Split(context.Background(), 1, []byte("row012"))
+					_, _, err := s.Split(context.Background(), lastTablet, []byte("row012"))
 					result <- err
 				}()
 			} else {
@@ -95,7 +91,7 @@ func TestMetadataIsClosed(t *testing.T) {
 	m.closed.Store(true)
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.Split(context.Background(), 1, []byte("row012"))
+		_, _, err := s.Split(context.Background(), lastTablet, []byte("row012"))
 		done <- err
 	}()
 	select {

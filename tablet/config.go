@@ -93,22 +93,21 @@ type LogReader interface {
 // server is alive and the tablet its own. A change whose outcome was not known may take effect
 // later, but not after another change of the same row has returned.
 type Metadata interface {
-	// Save replaces the row of tablet m, which is that of m.Table and m.End, if it is still at generation gen,
-	// and returns its new generation. The row is durable then. An error that is
+	// Save replaces the row of tablet m, which is that of m.Table and m.End, if it is still as the last call about it
+	// left or found it. The row is durable then. An error that is
 	// ErrMetaUnsent or ErrMetaTooLarge says that it was not replaced, ErrMetaChanged or ErrMetaLost alone that another has replaced it:
 	// perhaps what this call had made of it;
 	// any other leaves that open, and Load tells. ErrClosed leaves it open for good: there will be no answers any more.
-	Save(ctx context.Context, m *Meta, gen uint64) (uint64, error)
-	// Load returns the row of the table's tablet with that end, and its
-	// generation. The error is ErrNoMeta if there is none.
-	Load(ctx context.Context, table uint64, end []byte) (*Meta, uint64, error)
+	Save(ctx context.Context, m *Meta) error
+	// Load returns the row of the table's tablet with that end, from which the next change of it then starts. The error is
+	// ErrNoMeta if there is none.
+	Load(ctx context.Context, table uint64, end []byte) (*Meta, error)
 	// Split makes the row of lower, in one change, if there is none of its table
-	// and end. It is split off upper, whose row is at generation gen and stays as
-	// it is. What is assigned or noted beside upper is so beside lower. It returns
-	// the new row's generation. Errors: as Save.
-	Split(ctx context.Context, lower, upper *Meta, gen uint64) (uint64, error)
-	// Remove removes the row of tablet m if it is at generation gen. Errors: as Save.
-	Remove(ctx context.Context, m *Meta, gen uint64) error
+	// and end. It is split off upper, whose row stays as
+	// it is. What is assigned or noted beside upper is so beside lower. Errors: as Save.
+	Split(ctx context.Context, lower, upper *Meta) error
+	// Remove removes the row of tablet m if it is as the last call about it left or found it. Errors: as Save.
+	Remove(ctx context.Context, m *Meta) error
 }
 
 // Config says how a tablet server works. Zero values mean the defaults.

@@ -80,10 +80,7 @@ func newSchemaEnv(t *testing.T, specs ...string) *schemaEnv {
 	e.change(e.schema)
 	meta := newMemMetadata()
 	m := &Meta{ID: 1, Table: 1, LastMajor: time.Now()}
-	gen, err := meta.Save(t.Context(), m, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	meta.create(m)
 	e.Server, err = Start(t.Context(), Config{Blobs: OnStore(store), Metadata: meta, Schemas: e.catalog, Serving: func() error {
 		e.hook.Lock()
 		defer e.hook.Unlock()
@@ -98,7 +95,7 @@ func newSchemaEnv(t *testing.T, specs ...string) *schemaEnv {
 	}
 	t.Cleanup(func() { e.Close() })
 	_, v, _ := e.catalog.Schema(t.Context(), 1, testTable)
-	if err := e.Load(t.Context(), Load{Meta: m, Gen: gen, Schema: e.schema, Version: v}); err != nil {
+	if err := e.Load(t.Context(), Load{Meta: m, Schema: e.schema, Version: v}); err != nil {
 		t.Fatal(err)
 	}
 	return e

@@ -17,10 +17,10 @@ import (
 func TestDropWhileSplitOrMerged(t *testing.T) {
 	ctx := context.Background()
 	for name, change := range map[string]func(s *Server) error{
-		"split": func(s *Server) error { _, err := s.Split(ctx, 1, []byte("row012")); return err },
+		"split": func(s *Server) error { _, _, err := s.Split(ctx, lastTablet, []byte("row012")); return err },
 		"merge": func(s *Server) error {
-			lower := s.allTablets()[0].id
-			return s.Merge(ctx, lower, 1)
+			lower := s.allTablets()[0].ref()
+			return s.Merge(ctx, lower, lastTablet)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestDropWhileSplitOrMerged(t *testing.T) {
 			s := f.servers[0]
 			fillRows(t, s.Server, 20)
 			if name == "merge" {
-				if _, err := s.Split(ctx, 1, []byte("row012")); err != nil {
+				if _, _, err := s.Split(ctx, lastTablet, []byte("row012")); err != nil {
 					t.Fatal(err)
 				}
 				fillRows(t, s.Server, 20)
@@ -89,11 +89,11 @@ func TestTableOfSameName(t *testing.T) {
 	fillRows(t, s.Server, 3)
 	again := *f.schema
 	again.ID = 77
-	load := Load{Meta: &Meta{ID: 900, Table: 77, LastMajor: time.Now()}, Gen: 1, Schema: &again, Version: &fakeVersion{generation: 2}}
-	if err := s.Load(ctx, load); err != nil || !s.Has(77, nil) {
+	load := Load{Meta: &Meta{ID: 900, Table: 77, LastMajor: time.Now()}, Schema: &again, Version: &fakeVersion{generation: 2}}
+	if err := s.Load(ctx, load); err != nil || !s.Has(Ref{77, ""}) {
 		t.Errorf("load of the table that has the name now: %v", err)
 	}
-	if s.Has(1, nil) {
+	if s.Has(lastTablet) {
 		t.Error("the tablet of the dropped table is served still")
 	}
 	if n := s.memtables.Load(); n != 0 {
@@ -101,8 +101,8 @@ func TestTableOfSameName(t *testing.T) {
 	}
 	third := *f.schema
 	third.ID = 55
-	late := Load{Meta: &Meta{ID: 901, Table: 55, LastMajor: time.Now()}, Gen: 1, Schema: &third, Version: &fakeVersion{generation: 1}}
-	if err := s.Load(ctx, late); !errors.Is(err, api.ErrNoTable) || s.Has(55, nil) || !s.Has(77, nil) {
+	late := Load{Meta: &Meta{ID: 901, Table: 55, LastMajor: time.Now()}, Schema: &third, Version: &fakeVersion{generation: 1}}
+	if err := s.Load(ctx, late); !errors.Is(err, api.ErrNoTable) || s.Has(Ref{55, ""}) || !s.Has(Ref{77, ""}) {
 		t.Errorf("load of a tablet of a dropped table: %v", err)
 	}
 }
@@ -118,13 +118,13 @@ func TestSplitRowBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Split(ctx, 1, []byte(long)); !errors.Is(err, table.ErrLimit) {
+	if _, _, err := s.Split(ctx, lastTablet, []byte(long)); !errors.Is(err, table.ErrLimit) {
 		t.Errorf("split at %d bytes: %v", len(long), err)
 	}
-	if _, err := s.Split(ctx, 1, nil); !errors.Is(err, ErrNoSplitRow) {
+	if _, _, err := s.Split(ctx, lastTablet, nil); !errors.Is(err, ErrNoSplitRow) {
 		t.Errorf("split where all rows are long: %v", err)
 	}
-	if _, err := s.Split(ctx, 1, []byte(long[:10])); err != nil {
+	if _, _, err := s.Split(ctx, lastTablet, []byte(long[:10])); err != nil {
 		t.Errorf("split at 10 bytes: %v", err)
 	}
 }

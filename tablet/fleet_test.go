@@ -138,12 +138,7 @@ func (f *fleet) start() *fleetServer {
 // assign makes s the owner of a tablet that is served nowhere, and loads it there.
 func (f *fleet) load(s *fleetServer, end []byte, runs []Run) error {
 	key := metaKey(1, end)
-	f.meta.mu.Lock()
-	row := f.meta.rows[key]
-	row.owner = s.name
-	row.gen++
-	f.meta.rows[key] = row
-	f.meta.mu.Unlock()
+	f.meta.assign(key, s.name)
 	all, err := f.meta.loads()
 	if err != nil {
 		return err
@@ -352,19 +347,12 @@ func (f *fleet) scan() map[string][]string {
 	}
 }
 
-// idOf returns the id of the tablet with that end, which s serves.
-func (s *fleetServer) idOf(end []byte) uint64 {
-	for _, t := range s.allTablets() {
-		if string(t.end) == string(end) {
-			return t.id
-		}
-	}
-	return 0
-}
+// refTo returns the name of the table's tablet with that end.
+func refTo(end []byte) Ref { return Ref{1, string(end)} }
 
 // move moves a tablet as a master would.
 func (f *fleet) move(from, to *fleetServer, end []byte) error {
-	if _, _, err := from.Unload(context.Background(), from.idOf(end)); err != nil {
+	if err := from.Unload(context.Background(), refTo(end)); err != nil {
 		return err
 	}
 	return f.load(to, end, nil)

@@ -56,13 +56,7 @@ func (f *fullFleet) start(i int, cfg Config) *Server {
 // load gives a tablet to server i.
 func (f *fullFleet) load(s *Server, i int, end string, runs []Run, recovered func()) {
 	f.t.Helper()
-	f.meta.mu.Lock()
-	key := metaKey(1, []byte(end))
-	row := f.meta.rows[key]
-	row.owner = fmt.Sprint("s", i)
-	row.gen++
-	f.meta.rows[key] = row
-	f.meta.mu.Unlock()
+	f.meta.assign(metaKey(1, []byte(end)), fmt.Sprint("s", i))
 	all, err := f.meta.loads()
 	noError(f.t, err)
 	for _, l := range all {
@@ -300,7 +294,7 @@ func TestFullDisksAndLostReplica(t *testing.T) {
 	other := testSchema(t, "f")
 	other.Name = "other"
 	f.meta.rows[metaKey(2, nil)] = metaRow{EncodeMeta(&Meta{ID: 3, Table: 2, LastMajor: time.Now()}), 1, "s0"}
-	noError(t, s.Load(t.Context(), Load{Meta: &Meta{ID: 3, Table: 2, LastMajor: time.Now()}, Gen: 1, Schema: other}))
+	noError(t, s.Load(t.Context(), Load{Meta: &Meta{ID: 3, Table: 2, LastMajor: time.Now()}, Schema: other}))
 
 	for i, x := range f.stores {
 		used := int64(0)

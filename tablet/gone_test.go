@@ -132,7 +132,7 @@ func TestSharedFilesAreAbandoned(t *testing.T) {
 	}
 	e.mustCompact(t, true)
 	shared := e.tabletOfTest().metaMu.meta.Groups[0].Files[0].Handle
-	if _, err := e.Split(t.Context(), 1, []byte("row4")); err != nil {
+	if _, _, err := e.Split(t.Context(), lastTablet, []byte("row4")); err != nil {
 		t.Fatal(err)
 	}
 	// A scan of the upper half is under way.

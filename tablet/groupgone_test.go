@@ -79,7 +79,7 @@ func TestStatsOfSharedFiles(t *testing.T) {
 		return f
 	}
 	before := sum()
-	if _, err := s.Split(t.Context(), 1, nil); err != nil {
+	if _, _, err := s.Split(t.Context(), lastTablet, nil); err != nil {
 		t.Fatal(err)
 	}
 	after := sum()

@@ -74,7 +74,7 @@ func TestHandOverLeavesOthersRows(t *testing.T) {
 	const rows = 6000
 	e, row := handOverEnv(t, rows)
 	counted := e.Server.cfg.Blobs.(*countedBlobs)
-	if _, err := e.Split(t.Context(), e.tabletOfTest().id, []byte(row(rows/2))); err != nil {
+	if _, _, err := e.Split(t.Context(), e.tabletOfTest().ref(), []byte(row(rows/2))); err != nil {
 		t.Fatal(err)
 	}
 	upper := func() int64 {
@@ -89,7 +89,7 @@ func TestHandOverLeavesOthersRows(t *testing.T) {
 	if n := upper(); n > rows/2/8/10 {
 		t.Fatalf("%d reads of what is to be in the cache", n)
 	}
-	if err := e.CompactTablet(t.Context(), e.allTablets()[0].id, true); err != nil {
+	if err := e.CompactTablet(t.Context(), e.allTablets()[0].ref(), true); err != nil {
 		t.Fatal(err)
 	}
 	if n := upper(); n > rows/2/8/3 {
@@ -176,7 +176,7 @@ func handingOver(t *testing.T, tab *Tablet) bool {
 func TestHandOverStepByStep(t *testing.T) {
 	const rows = 6000
 	e, row := handOverEnv(t, rows)
-	if _, err := e.Split(t.Context(), e.tabletOfTest().id, []byte(row(rows/10))); err != nil {
+	if _, _, err := e.Split(t.Context(), e.tabletOfTest().ref(), []byte(row(rows/10))); err != nil {
 		t.Fatal(err)
 	}
 	for i := 0; i < rows; i += 3 {
@@ -290,7 +290,7 @@ func TestHandOverBesideReadsAndWrites(t *testing.T) {
 		}
 		if i == 5 {
 			group.Go(func() {
-				if _, err := e.Split(t.Context(), e.tabletOfTest().id, []byte(row(rows/3))); err != nil {
+				if _, _, err := e.Split(t.Context(), e.tabletOfTest().ref(), []byte(row(rows/3))); err != nil {
 					t.Errorf("split: %v", err)
 				}
 			})

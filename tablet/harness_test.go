@@ -25,7 +25,9 @@ import (
 type memMetadata struct {
 	mu   sync.Mutex
 	rows map[string]metaRow // by metaKey
-	fail func() (before, after error)
+	// known are the generations at which servers know rows, by owner and metaKey; none is the row's own.
+	known map[string]uint64
+	fail  func() (before, after error)
 	// loadErr is what Load returns, if set.
 	loadErr error
 	// cuts are the changes that servers can still make; then they hear nothing more,
@@ -60,9 +62,24 @@ func metaKey(table uint64, end []byte) string {
 	return string(append(append(key, 0), end...))
 }
 
-func newMemMetadata() *memMetadata { return &memMetadata{rows: map[string]metaRow{}} }
+func newMemMetadata() *memMetadata {
+	return &memMetadata{rows: map[string]metaRow{}, known: map[string]uint64{}}
+}
 
-func (m *memMetadata) cloneLocked() *memMetadata { return &memMetadata{rows: maps.Clone(m.rows)} }
+func (m *memMetadata) cloneLocked() *memMetadata {
+	return &memMetadata{rows: maps.Clone(m.rows), known: map[string]uint64{}}
+}
+
+// assign makes a server the owner of a row.
+func (m *memMetadata) assign(key, owner string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	row := m.rows[key]
+	row.owner = owner
+	row.gen++
+	m.rows[key] = row
+	m.known[owner+key] = row.gen
+}
 
 // setFaults sets fail and loadErr.
 func (m *memMetadata) setFaults(fail func() (before, after error), loadErr error) {
@@ -71,30 +88,27 @@ func (m *memMetadata) setFaults(fail func() (before, after error), loadErr error
 	m.fail, m.loadErr = fail, loadErr
 }
 
-func (m *memMetadata) Save(ctx context.Context, meta *Meta, gen uint64) (uint64, error) {
-	return ownMetadata{memMetadata: m}.Save(ctx, meta, gen)
+func (m *memMetadata) Save(ctx context.Context, meta *Meta) error {
+	return ownMetadata{memMetadata: m}.Save(ctx, meta)
 }
 
-func (m *memMetadata) Load(_ context.Context, table uint64, end []byte) (*Meta, uint64, error) {
+func (m *memMetadata) Load(ctx context.Context, table uint64, end []byte) (*Meta, error) {
+	return ownMetadata{memMetadata: m}.Load(ctx, table, end)
+}
+
+func (m *memMetadata) Split(ctx context.Context, lower, upper *Meta) error {
+	return ownMetadata{memMetadata: m}.Split(ctx, lower, upper)
+}
+
+func (m *memMetadata) Remove(ctx context.Context, meta *Meta) error {
+	return ownMetadata{memMetadata: m}.Remove(ctx, meta)
+}
+
+// create makes the row of a tablet that belongs to no server.
+func (m *memMetadata) create(meta *Meta) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.loadErr != nil {
-		return nil, 0, m.loadErr
-	}
-	row, ok := m.rows[metaKey(table, end)]
-	if !ok {
-		return nil, 0, ErrNoMeta
-	}
-	meta, err := DecodeMeta(row.meta)
-	return meta, row.gen, err
-}
-
-func (m *memMetadata) Split(ctx context.Context, lower, upper *Meta, gen uint64) (uint64, error) {
-	return ownMetadata{memMetadata: m}.Split(ctx, lower, upper, gen)
-}
-
-func (m *memMetadata) Remove(ctx context.Context, meta *Meta, gen uint64) error {
-	return ownMetadata{memMetadata: m}.Remove(ctx, meta, gen)
+	m.rows[metaKey(meta.Table, meta.End)] = metaRow{meta: EncodeMeta(meta), gen: 1}
 }
 
 // loads returns all tablets of table 1, each narrowed to what the row before leaves it.
@@ -112,7 +126,8 @@ func (m *memMetadata) loads() ([]Load, error) {
 			return nil, err
 		}
 		start = meta.End
-		all = append(all, Load{Meta: meta, Gen: m.rows[key].gen})
+		m.known[key] = m.rows[key].gen
+		all = append(all, Load{Meta: meta})
 	}
 	return all, nil
 }
@@ -123,70 +138,93 @@ type ownMetadata struct {
 	owner string
 }
 
-func (m ownMetadata) Save(_ context.Context, meta *Meta, gen uint64) (uint64, error) {
-	return m.change(func() (uint64, error) {
-		key := metaKey(meta.Table, meta.End)
-		row := m.rows[key]
-		if row.owner != m.owner {
-			return 0, ErrMetaLost
+// owned returns a row that the owner may change now.
+func (m ownMetadata) owned(key string) (metaRow, error) {
+	row, there := m.rows[key]
+	if row.owner != m.owner {
+		return row, ErrMetaLost
+	}
+	if known, is := m.known[m.owner+key]; !there || is && known != row.gen {
+		return row, ErrMetaChanged
+	}
+	return row, nil
+}
+
+// set makes a row what the owner says of it. The owner does not hear of it if after is an error.
+func (m ownMetadata) set(meta *Meta, gen uint64, after error) {
+	key := metaKey(meta.Table, meta.End)
+	m.rows[key] = metaRow{EncodeMeta(meta), gen, m.owner}
+	if after == nil {
+		m.known[m.owner+key] = gen
+	} else if _, is := m.known[m.owner+key]; !is {
+		m.known[m.owner+key] = gen - 1
+	}
+}
+
+func (m ownMetadata) Save(_ context.Context, meta *Meta) error {
+	return m.change(func(after error) error {
+		row, err := m.owned(metaKey(meta.Table, meta.End))
+		if err == nil {
+			m.set(meta, row.gen+1, after)
 		}
-		if row.gen != gen {
-			return 0, ErrMetaChanged
-		}
-		m.rows[key] = metaRow{EncodeMeta(meta), gen + 1, m.owner}
-		return gen + 1, nil
+		return err
 	})
 }
 
-func (m ownMetadata) Split(_ context.Context, lower, upper *Meta, gen uint64) (uint64, error) {
-	return m.change(func() (uint64, error) {
-		key := metaKey(lower.Table, lower.End)
+func (m ownMetadata) Split(_ context.Context, lower, upper *Meta) error {
+	return m.change(func(after error) error {
 		if row := m.rows[metaKey(upper.Table, upper.End)]; row.owner != m.owner {
-			return 0, ErrMetaLost
+			return ErrMetaLost
 		}
-		if _, there := m.rows[key]; there {
-			return 0, ErrMetaChanged
+		if _, there := m.rows[metaKey(lower.Table, lower.End)]; there {
+			return ErrMetaChanged
 		}
-		m.rows[key] = metaRow{EncodeMeta(lower), 1, m.owner}
-		return 1, nil
+		m.set(lower, 1, after)
+		return nil
 	})
 }
 
-func (m ownMetadata) Remove(_ context.Context, meta *Meta, gen uint64) error {
-	_, err := m.change(func() (uint64, error) {
+func (m ownMetadata) Remove(_ context.Context, meta *Meta) error {
+	return m.change(func(error) error {
 		key := metaKey(meta.Table, meta.End)
-		row, there := m.rows[key]
-		if there && row.owner != m.owner {
-			return 0, ErrMetaLost
+		if _, there := m.rows[key]; !there {
+			return ErrMetaChanged
 		}
-		if !there || row.gen != gen {
-			return 0, ErrMetaChanged
+		if _, err := m.owned(key); err != nil {
+			return err
 		}
 		delete(m.rows, key)
-		return 0, nil
+		return nil
 	})
-	return err
 }
 
-func (m ownMetadata) Load(ctx context.Context, table uint64, end []byte) (*Meta, uint64, error) {
+func (m ownMetadata) Load(_ context.Context, table uint64, end []byte) (*Meta, error) {
 	m.mu.Lock()
-	left, is := m.cuts[m.owner]
-	m.mu.Unlock()
-	if is && left <= 0 {
-		return nil, 0, errCut
+	defer m.mu.Unlock()
+	if left, is := m.cuts[m.owner]; is && left <= 0 {
+		return nil, errCut
 	}
-	return m.memMetadata.Load(ctx, table, end)
+	if m.loadErr != nil {
+		return nil, m.loadErr
+	}
+	key := metaKey(table, end)
+	row, ok := m.rows[key]
+	if !ok {
+		return nil, ErrNoMeta
+	}
+	m.known[m.owner+key] = row.gen
+	return DecodeMeta(row.meta)
 }
 
 // change makes a change between the faults before and after it.
-func (m ownMetadata) change(do func() (uint64, error)) (uint64, error) {
+func (m ownMetadata) change(do func(after error) error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var after error
 	if left, is := m.cuts[m.owner]; is {
 		m.cuts[m.owner] = left - 1
 		if left <= 0 {
-			return 0, errCut
+			return errCut
 		}
 		if left == 1 {
 			after = errCut
@@ -195,14 +233,13 @@ func (m ownMetadata) change(do func() (uint64, error)) (uint64, error) {
 	if m.fail != nil && after == nil {
 		var before error
 		if before, after = m.fail(); before != nil {
-			return 0, before
+			return before
 		}
 	}
-	gen, err := do()
-	if err == nil {
-		err = after
+	if err := do(after); err != nil {
+		return err
 	}
-	return gen, err
+	return after
 }
 
 // clock is a clock that the test sets.
@@ -237,6 +274,9 @@ type env struct {
 
 const testTable = "t"
 
+// lastTablet is the tablet with the last rows of the table that tests have, by which it begins.
+var lastTablet = Ref{Table: 1}
+
 func testSchema(t testing.TB, specs ...string) *table.Schema {
 	var parsed []table.FamilySpec
 	for _, text := range specs {
@@ -259,9 +299,7 @@ func newEnv(t testing.TB, cfg Config, specs ...string) *env {
 	e.schema = testSchema(t, specs...)
 	e.clock.micros.Store(1_000_000_000_000)
 	e.nextID.Store(16)
-	if _, err := e.meta.Save(context.Background(), &Meta{ID: 1, Table: 1, LastMajor: e.clock.now()}, 0); err != nil {
-		t.Fatal(err)
-	}
+	e.meta.create(&Meta{ID: 1, Table: 1, LastMajor: e.clock.now()})
 	e.open()
 	t.Cleanup(func() { e.close() })
 	return e

@@ -25,7 +25,7 @@ func TestIdleTabletIsSmall(t *testing.T) {
 		m := &Meta{ID: 100 + uint64(i), Table: 2, Start: start, End: end, LastMajor: f.clock.now()}
 		schema := *f.schema
 		schema.ID, schema.Name = 2, "many"
-		if err := s.Load(t.Context(), Load{Meta: m, Gen: 1, Schema: &schema}); err != nil {
+		if err := s.Load(t.Context(), Load{Meta: m, Schema: &schema}); err != nil {
 			t.Fatal(err)
 		}
 		start = end
@@ -35,7 +35,7 @@ func TestIdleTabletIsSmall(t *testing.T) {
 	} else {
 		t.Logf("an idle tablet takes %d bytes", got)
 	}
-	if !s.Has(2, start) || !s.Has(1, nil) || s.Has(2, nil) || s.Has(3, nil) {
+	if !s.Has(Ref{2, string(start)}) || !s.Has(lastTablet) || s.Has(Ref{2, ""}) || s.Has(Ref{3, ""}) {
 		t.Fatal("the server does not know what it has")
 	}
 	if n := len(s.Loaded()); n != tablets+1 {

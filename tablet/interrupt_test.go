@@ -52,7 +52,7 @@ func TestInterruptedCompactionGoesOn(t *testing.T) {
 	compacted := make(chan error, 1)
 	go func() { compacted <- s.Compact(ctx, "t", true) }()
 	<-b.asked
-	if _, err := s.Split(ctx, 1, []byte("row012")); err != nil {
+	if _, _, err := s.Split(ctx, lastTablet, []byte("row012")); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-compacted; err != nil {

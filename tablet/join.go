@@ -21,17 +21,17 @@ var ErrNotNeighbours = errors.New("tablets are not neighbours")
 //
 // Writers of both wait for that time, readers do not. Once begun, a merge does not end
 // with ctx. Errors: api.ErrNotServing, ErrNotNeighbours, those of Metadata, ErrClosed, ctx's.
-func (s *Server) Merge(ctx context.Context, lowerID, upperID uint64) error {
-	lower, err := s.tablet(lowerID)
+func (s *Server) Merge(ctx context.Context, lowerRef, upperRef Ref) error {
+	lower, err := s.tablet(lowerRef)
 	if err != nil {
 		return err
 	}
-	upper, err := s.tablet(upperID)
+	upper, err := s.tablet(upperRef)
 	if err != nil {
 		return err
 	}
 	if lower.table != upper.table || len(lower.end) == 0 || string(lower.end) != string(upper.start) {
-		return fmt.Errorf("merge tablets %d and %d: %w", lowerID, upperID, ErrNotNeighbours)
+		return fmt.Errorf("merge tablets %d and %d: %w", lower.id, upper.id, ErrNotNeighbours)
 	}
 	both := []*Tablet{lower, upper} // always in this order: no two merges wait for each other
 	for _, t := range both {
@@ -50,7 +50,7 @@ func (s *Server) Merge(ctx context.Context, lowerID, upperID uint64) error {
 	began := time.Now()
 	for _, t := range both {
 		if err := t.haltSoon(ctx); err != nil {
-			return fmt.Errorf("merge tablets %d and %d: %w", lowerID, upperID, err)
+			return fmt.Errorf("merge tablets %d and %d: %w", lower.id, upper.id, err)
 		}
 		defer t.resume() // if it is served on
 	}
@@ -67,9 +67,9 @@ func (s *Server) Merge(ctx context.Context, lowerID, upperID uint64) error {
 		}
 	}
 	if err := s.merge(lower, upper); err != nil {
-		return fmt.Errorf("merge tablets %d and %d: %w", lowerID, upperID, err)
+		return fmt.Errorf("merge tablets %d and %d: %w", lower.id, upper.id, err)
 	}
-	s.log.Info("tablets merged", "lower", lowerID, "upper", upperID, "writes stopped for", time.Since(began))
+	s.log.Info("tablets merged", "lower", lower.id, "upper", upper.id, "writes stopped for", time.Since(began))
 	return nil
 }
 
@@ -111,7 +111,7 @@ func (s *Server) readyToMerge(ctx context.Context, both []*Tablet) error {
 func (s *Server) merge(lower, upper *Tablet) error {
 	before := upper.metaMu.meta
 	m := unite(lower.metaMu.meta, before)
-	one := s.newChild(m, 0)
+	one := s.newChild(m)
 	lv, _, err := lower.acquire()
 	if err != nil {
 		return err
@@ -134,7 +134,6 @@ func (s *Server) merge(lower, upper *Tablet) error {
 		s.undoMerge(lower, upper, before, err)
 		return err
 	}
-	one.metaMu.gen = upper.metaMu.gen
 	lower.metaMu.closed, upper.metaMu.closed = true, true
 	if err := s.commits.Between(func() { s.replaceBoth(lower, upper, one) }); err != nil {
 		one.unload(false)
@@ -186,13 +185,13 @@ func (s *Server) settleMerge(lower, upper *Tablet, m *Meta) error {
 	if err != nil {
 		return err
 	}
-	old, gen := lower.metaMu.meta, lower.metaMu.gen
+	old := lower.metaMu.meta
 	return s.settle(func(ctx context.Context, again bool) error {
-		err := s.cfg.Metadata.Remove(ctx, old, gen)
+		err := s.cfg.Metadata.Remove(ctx, old)
 		if !again || !errors.Is(err, ErrMetaChanged) {
 			return err
 		}
-		_, _, loadErr := s.cfg.Metadata.Load(ctx, old.Table, old.End)
+		_, loadErr := s.cfg.Metadata.Load(ctx, old.Table, old.End)
 		if errors.Is(loadErr, ErrNoMeta) { // an earlier try came through
 			return nil
 		}

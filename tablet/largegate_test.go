@@ -233,7 +233,7 @@ func TestTabletGoesWhileScanWaits(t *testing.T) {
 	for gate.free.TryAcquire(0) { // nobody is in line
 		time.Sleep(time.Millisecond)
 	}
-	if _, _, err := e.Unload(ctx, 1); err != nil {
+	if err := e.Unload(ctx, lastTablet); err != nil {
 		t.Fatal(err)
 	}
 	gate.free.Release(gate.total)

@@ -36,7 +36,7 @@ func TestMemtablesThatReadsHoldCount(t *testing.T) {
 		}()
 		<-reads
 		if split {
-			if _, err := e.Split(t.Context(), 1, []byte("b")); err != nil {
+			if _, _, err := e.Split(t.Context(), lastTablet, []byte("b")); err != nil {
 				t.Fatal(err)
 			}
 		}

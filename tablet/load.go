@@ -13,7 +13,6 @@ import (
 type Load struct {
 	// Meta is narrowed to the rows that METADATA gives the tablet: see Meta.Narrow.
 	Meta   *Meta
-	Gen    uint64 // generation of Meta in Metadata
 	Schema *table.Schema
 	// Version is that of Schema. Nil: the schema changes by SetSchema alone.
 	Version Version

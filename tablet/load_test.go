@@ -82,7 +82,7 @@ func TestLoadRaisesNumbers(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := uint64(0)
-	m, _, err := f.meta.Load(context.Background(), 1, nil)
+	m, err := f.meta.Load(context.Background(), 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,17 +130,14 @@ func TestLoadFromRuns(t *testing.T) {
 			runs := f.kill(dead)
 			s := f.start()
 			f.servers = append(f.servers, s)
-			meta, gen, err := f.meta.Load(context.Background(), 1, nil)
+			meta, err := f.meta.Load(context.Background(), 1, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			key := metaKey(1, nil)
-			row := f.meta.rows[key]
-			row.owner = s.name
-			f.meta.rows[key] = row
+			f.meta.assign(metaKey(1, nil), s.name)
 			recovered := make(chan uint64, 10)
-			err = s.Load(context.Background(), Load{Meta: meta, Gen: gen, Schema: f.schema, Runs: runs, OnRecovered: func() {
-				m, _, err := f.meta.Load(context.Background(), 1, nil)
+			err = s.Load(context.Background(), Load{Meta: meta, Schema: f.schema, Runs: runs, OnRecovered: func() {
+				m, err := f.meta.Load(context.Background(), 1, nil)
 				if err != nil {
 					t.Error(err)
 				}
@@ -317,7 +314,7 @@ func TestMoveUnderLoad(t *testing.T) {
 func TestHaltWaits(t *testing.T) {
 	f := newFleet(t, Config{}, 1, "f:")
 	s := f.servers[0]
-	x, err := s.tablet(1)
+	x, err := s.tablet(lastTablet)
 	if err != nil {
 		t.Fatal(err)
 	}

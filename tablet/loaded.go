@@ -25,18 +25,6 @@ func (s *Server) Loaded() []Loaded {
 	return all
 }
 
-// Has says whether the server has the tablet of a table, by its id, that has that end.
-func (s *Server) Has(tableID uint64, end []byte) bool {
-	for _, sv := range *s.tables.Load() {
-		if sv.id != tableID {
-			continue
-		}
-		_, ok := slices.BinarySearchFunc(sv.tablets, end, func(t *Tablet, end []byte) int { return compareEnds(t.end, end) })
-		return ok
-	}
-	return false
-}
-
 // Tables returns the tables of which the server has tablets, with their ids.
 func (s *Server) Tables() map[string]uint64 {
 	tables := map[string]uint64{}

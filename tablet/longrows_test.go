@@ -56,7 +56,7 @@ func TestSplitLongRows(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				x, err := s.tablet(1)
+				x, err := s.tablet(lastTablet)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -90,7 +90,7 @@ func TestSplitLongRows(t *testing.T) {
 				}
 			}
 			if c.ends > 0 {
-				if _, err := s.Split(t.Context(), 1, nil); err != nil {
+				if _, _, err := s.Split(t.Context(), lastTablet, nil); err != nil {
 					t.Error(err)
 				}
 			}

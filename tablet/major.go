@@ -350,10 +350,10 @@ func (s *Server) Compact(ctx context.Context, tableName string, major bool) erro
 
 // CompactTablet is Compact for one tablet. Errors: api.ErrNotServing, ErrClosed,
 // blobfs.ErrDiskFull, ctx's.
-func (s *Server) CompactTablet(ctx context.Context, id uint64, major bool) error {
+func (s *Server) CompactTablet(ctx context.Context, r Ref, major bool) error {
 	defer s.deleteBlobs(ctx)
 	for {
-		t, err := s.tablet(id)
+		t, err := s.tablet(r)
 		if err != nil {
 			return err
 		}

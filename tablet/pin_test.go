@@ -156,7 +156,7 @@ func TestInMemoryGroup(t *testing.T) {
 	if m := w.settled(); m.PinnedFiles != 1 {
 		t.Errorf("after a major compaction: %+v", m)
 	}
-	if _, err := w.s.Split(t.Context(), 1, []byte("row00300")); err != nil {
+	if _, _, err := w.s.Split(t.Context(), lastTablet, []byte("row00300")); err != nil {
 		t.Fatal(err)
 	}
 	still("a split")
@@ -345,7 +345,7 @@ func TestInMemoryGroupUnderTraffic(t *testing.T) {
 		}
 	})
 	time.Sleep(300 * time.Millisecond)
-	if _, err := w.s.Split(t.Context(), 1, []byte("row00150")); err != nil {
+	if _, _, err := w.s.Split(t.Context(), lastTablet, []byte("row00150")); err != nil {
 		t.Errorf("split: %v", err)
 	}
 	wg.Wait()

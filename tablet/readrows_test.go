@@ -66,10 +66,8 @@ func TestReadRowsAsReadRow(t *testing.T) {
 				t.Fatal(err)
 			}
 			if i == 2 {
-				for id, at := range map[uint64]string{1: "150"} {
-					if _, err := e.Split(t.Context(), id, []byte(at)); err != nil {
-						t.Fatal(err)
-					}
+				if _, _, err := e.Split(t.Context(), lastTablet, []byte("150")); err != nil {
+					t.Fatal(err)
 				}
 			}
 		}
@@ -173,11 +171,11 @@ func TestReadRowsErrors(t *testing.T) {
 	if rows, _, err := readRows(t, e.For(s), keys, nil); err != nil || s.begun != 2 || rows[199] == nil {
 		t.Errorf("rights hold the second time: %v, begun %d times", err, s.begun)
 	}
-	lower, err := e.Split(t.Context(), 1, []byte("100"))
+	lower, _, err := e.Split(t.Context(), lastTablet, []byte("100"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := e.Unload(t.Context(), 1); err != nil {
+	if err := e.Unload(t.Context(), lastTablet); err != nil {
 		t.Fatal(err)
 	}
 	if _, at, err := readRows(t, e.For(nil), keys, nil); !errors.Is(err, api.ErrNotServing) || at != 101 && at != 0 {

@@ -152,7 +152,7 @@ func TestScanOfManyTabletsEnds(t *testing.T) {
 		e.mustApply(fmt.Sprintf("%04d", i), set("f", "q", 1, "v"))
 	}
 	for i := of - 1; i < all-1; i += of {
-		if _, err := e.Split(t.Context(), 1, fmt.Appendf(nil, "%04d", i)); err != nil {
+		if _, _, err := e.Split(t.Context(), lastTablet, fmt.Appendf(nil, "%04d", i)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -39,7 +39,7 @@ type Server struct {
 	// tables maps table names to what is served of them. Replaced, never changed.
 	tables   atomic.Pointer[map[string]*served]
 	tablesMu sync.Mutex // guards replacing tables, and settling
-	settling map[uint64]bool
+	settling map[Ref]bool
 
 	// oldLogs are the logs of earlier runs that some tablet may still need.
 	oldLogs struct {
@@ -131,7 +131,7 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 		cfg: cfg, log: cfg.Logger, limits: &limits,
 		memory:     newReadMemory(cfg.CacheBytes),
 		minorQueue: newQueue(), mergeQueue: newQueue(),
-		closing: make(chan struct{}), settling: map[uint64]bool{},
+		closing: make(chan struct{}), settling: map[Ref]bool{},
 		budget: rate.NewLimiter(rate.Inf, 0),
 	}
 	if n := cfg.CompactionBytesPerSecond; n > 0 {
@@ -220,7 +220,7 @@ func (s *Server) AddTablet(ctx context.Context, l Load) error {
 
 // newTablet opens the files of a tablet.
 func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
-	t := s.newChild(l.Meta, l.Gen)
+	t := s.newChild(l.Meta)
 	t.vital = l.Vital
 	t.schema.Store(newSchema(l.Schema, l.Version))
 	v := &view{active: t.mem}
@@ -244,9 +244,9 @@ func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 }
 
 // newChild returns a tablet without schema and files.
-func (s *Server) newChild(m *Meta, gen uint64) *Tablet {
+func (s *Server) newChild(m *Meta) *Tablet {
 	t := &Tablet{id: m.ID, table: m.Table, server: s, start: m.Start, end: m.End, mem: newMem(s), claimed: make(chan struct{}, 1)}
-	t.metaMu.meta, t.metaMu.gen = m, gen
+	t.metaMu.meta = m
 	t.lastMajor.Store(m.LastMajor.UnixMicro())
 	t.applied.Store(m.Redo)
 	t.stamped.Store(m.Stamped)
@@ -444,21 +444,6 @@ func (s *Server) tablets(tableName string) ([]*Tablet, error) {
 	return sv.tablets, nil
 }
 
-// tablet returns the tablet of that id. The error is api.ErrNotServing or ErrSettling.
-func (s *Server) tablet(id uint64) (*Tablet, error) {
-	for _, t := range s.allTablets() {
-		if t.id == id {
-			return t, nil
-		}
-	}
-	s.tablesMu.Lock()
-	defer s.tablesMu.Unlock()
-	if s.settling[id] {
-		return nil, fmt.Errorf("tablet %d: %w", id, ErrSettling)
-	}
-	return nil, fmt.Errorf("tablet %d: %w", id, api.ErrNotServing)
-}
-
 func (s *Server) allTablets() []*Tablet {
 	var all []*Tablet
 	for _, sv := range *s.tables.Load() {
@@ -529,9 +514,9 @@ func (s *Server) discardTable(dropped *served) error {
 func (t *Tablet) saveMeta(next *Meta) (unclear bool, err error) {
 	ctx, cancel := t.server.metaContext()
 	defer cancel()
-	gen, err := t.server.cfg.Metadata.Save(ctx, next, t.metaMu.gen)
+	err = t.server.cfg.Metadata.Save(ctx, next)
 	if err == nil {
-		t.metaMu.meta, t.metaMu.gen = next, gen
+		t.metaMu.meta = next
 		t.lastMajor.Store(next.LastMajor.UnixMicro())
 		return false, nil
 	}
@@ -543,15 +528,10 @@ func (t *Tablet) saveMeta(next *Meta) (unclear bool, err error) {
 		t.server.lost(t, err)
 		return unclear, err
 	}
-	saved, gen, loadErr := t.server.cfg.Metadata.Load(ctx, t.table, t.end)
-	if loadErr != nil {
-		return unclear, err
-	}
-	// Nobody but this server changes the row while it serves the tablet, so a
-	// generation that is not ours is that of an attempt that came through after
-	// it was given up. The next attempt replaces what that one wrote.
-	t.metaMu.gen = gen
-	if string(EncodeMeta(saved)) != string(EncodeMeta(next)) {
+	// Nobody but this server changes the row while it serves the tablet, so a row that was changed was changed by an
+	// attempt that came through after it was given up. The next attempt replaces what that one wrote.
+	saved, loadErr := t.server.cfg.Metadata.Load(ctx, t.table, t.end)
+	if loadErr != nil || string(EncodeMeta(saved)) != string(EncodeMeta(next)) {
 		return unclear, err
 	}
 	t.metaMu.meta = next

@@ -13,7 +13,7 @@ import (
 
 // Split splits a tablet at row at: the lower child has the rows up to and with at and
 // a new id, the upper one the rest and the tablet's id. A nil at is a row that parts
-// the bytes about evenly. It returns the lower child's id.
+// the bytes about evenly. It returns the lower child's name and id.
 //
 // The children share the tablet's files and memtables, each within its bounds, so
 // nothing is written but the lower child's row of Metadata; that is the split. Reads
@@ -26,31 +26,31 @@ import (
 //
 // Errors: api.ErrNotServing, ErrNoSplitRow, ErrBadSplitRow, those of Metadata, ErrClosed, *api.OverloadedError while
 // the commit log makes no progress, ctx's.
-func (s *Server) Split(ctx context.Context, id uint64, at []byte) (lower uint64, err error) {
+func (s *Server) Split(ctx context.Context, r Ref, at []byte) (lower Ref, id uint64, err error) {
 	if s.cfg.NewTabletID == nil {
-		return 0, errors.New("split a tablet: the server has no source of tablet ids")
+		return Ref{}, 0, errors.New("split a tablet: the server has no source of tablet ids")
 	}
-	t, err := s.tablet(id)
+	t, err := s.tablet(r)
 	if err != nil {
-		return 0, err
+		return Ref{}, 0, err
 	}
 	if err := t.claim(ctx); err != nil {
-		return 0, err
+		return Ref{}, 0, err
 	}
 	defer t.unclaim()
 	// What the children share of memtables each of them writes out, so let it be
 	// little. Nothing that came from runs is left in memtables.
 	if err := t.flushMost(ctx); err != nil {
-		return 0, notServing(err)
+		return Ref{}, 0, notServing(err)
 	}
 	if at, err = t.checkSplitRow(ctx, at); err != nil {
-		return 0, err
+		return Ref{}, 0, err
 	}
 	if s.commits.AppendAge() > s.cfg.OverloadWait { // the split could not end
-		return 0, fmt.Errorf("split tablet %d: %w", id, s.logStalled(t))
+		return Ref{}, 0, fmt.Errorf("split tablet %d: %w", t.id, s.logStalled(t))
 	}
-	if lower, err = s.cfg.NewTabletID(ctx); err != nil {
-		return 0, fmt.Errorf("split tablet %d: %w", id, err)
+	if id, err = s.cfg.NewTabletID(ctx); err != nil {
+		return Ref{}, 0, fmt.Errorf("split tablet %d: %w", t.id, err)
 	}
 	t.minorMu.Lock()
 	defer t.minorMu.Unlock()
@@ -59,12 +59,12 @@ func (s *Server) Split(ctx context.Context, id uint64, at []byte) (lower uint64,
 	t.metaMu.Lock()
 	defer t.metaMu.Unlock()
 	if t.metaClosed() {
-		return 0, errGone
+		return Ref{}, 0, errGone
 	}
-	if err := s.split(t, lower, at); err != nil {
-		return 0, fmt.Errorf("split tablet %d at %.64q: %w", id, at, err)
+	if err := s.split(t, id, at); err != nil {
+		return Ref{}, 0, fmt.Errorf("split tablet %d at %.64q: %w", t.id, at, err)
 	}
-	return lower, nil
+	return Ref{t.table, string(at)}, id, nil
 }
 
 // ErrBadSplitRow means that a tablet cannot be split at a row, since one half would
@@ -109,7 +109,7 @@ func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
 	defer v.release()
 	low.bound(v, nil, at)
 	up.bound(v, at, nil)
-	h := halves{s.newChild(low, 0), s.newChild(up, t.metaMu.gen)}
+	h := halves{s.newChild(low), s.newChild(up)}
 	h.lower.vital, h.upper.vital = t.vital, t.vital
 	for _, c := range []*Tablet{h.lower, h.upper} {
 		if err := c.takeFiles(v); err != nil {
@@ -117,10 +117,9 @@ func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
 			return err
 		}
 	}
-	s.setSettling(lowerID, true)
-	defer s.setSettling(lowerID, false)
-	gen, err := s.settleSplit(low, up, t.metaMu.gen)
-	if err != nil {
+	s.setSettling(low.Ref(), true)
+	defer s.setSettling(low.Ref(), false)
+	if err := s.settleSplit(low, up); err != nil {
 		h.discard()
 		if errors.Is(err, ErrMetaLost) {
 			t.metaMu.closed = true
@@ -130,7 +129,6 @@ func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
 		}
 		return err
 	}
-	h.lower.metaMu.gen = gen
 	t.metaMu.closed = true // whatever comes, METADATA has two tablets
 	began := time.Now()
 	_ = t.halt(context.Background()) // ends with the writes under way, which AppendAge says go on
@@ -237,13 +235,13 @@ func (s *Server) replace(t *Tablet, h halves) {
 
 // settleSplit makes the split durable. The error says that it did not happen, or is
 // ErrClosed: then it is not known.
-func (s *Server) settleSplit(low, up *Meta, gen uint64) (lowerGen uint64, err error) {
-	err = s.settle(func(ctx context.Context, again bool) error {
-		lowerGen, err = s.cfg.Metadata.Split(ctx, low, up, gen)
+func (s *Server) settleSplit(low, up *Meta) error {
+	return s.settle(func(ctx context.Context, again bool) error {
+		err := s.cfg.Metadata.Split(ctx, low, up)
 		if !again || !errors.Is(err, ErrMetaChanged) {
 			return err
 		}
-		saved, savedGen, loadErr := s.cfg.Metadata.Load(ctx, low.Table, low.End)
+		saved, loadErr := s.cfg.Metadata.Load(ctx, low.Table, low.End)
 		if loadErr != nil {
 			if errors.Is(loadErr, ErrNoMeta) {
 				return err
@@ -251,12 +249,10 @@ func (s *Server) settleSplit(low, up *Meta, gen uint64) (lowerGen uint64, err er
 			return loadErr
 		}
 		if saved.ID == low.ID { // an earlier try came through
-			lowerGen = savedGen
 			return nil
 		}
 		return err
 	})
-	return lowerGen, err
 }
 
 // settle does try, and again while its outcome is not known: nobody could tell what to
@@ -291,21 +287,3 @@ const (
 // ErrSettling means that a tablet is being split off or merged, and that it is not
 // known yet whether it is one. Its rows are served.
 var ErrSettling = errors.New("tablet is being split off or merged")
-
-// Settling says whether a tablet is being split off: Metadata may tell of it, and it is not served by its id yet.
-func (s *Server) Settling(id uint64) bool {
-	s.tablesMu.Lock()
-	defer s.tablesMu.Unlock()
-	return s.settling[id]
-}
-
-// setSettling takes note of a tablet that METADATA may have and the tables do not.
-func (s *Server) setSettling(id uint64, is bool) {
-	s.tablesMu.Lock()
-	defer s.tablesMu.Unlock()
-	if is {
-		s.settling[id] = true
-	} else {
-		delete(s.settling, id)
-	}
-}

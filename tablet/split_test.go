@@ -72,7 +72,7 @@ func TestSplitSharesFiles(t *testing.T) {
 	f := newFleet(t, Config{}, 1, "f:")
 	s := f.servers[0]
 	want := fillRows(t, s.Server, 100)
-	lower, err := s.Split(ctx, 1, []byte("row049"))
+	lower, id, err := s.Split(ctx, lastTablet, []byte("row049"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,12 +80,12 @@ func TestSplitSharesFiles(t *testing.T) {
 	if n := s.Stats().MemtableBytes; n < 0 {
 		t.Fatalf("%d bytes of memtables", n)
 	}
-	low, _, err := f.meta.Load(ctx, 1, []byte("row049"))
+	low, err := f.meta.Load(ctx, 1, []byte("row049"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if low.ID != lower {
-		t.Fatalf("the lower row is of tablet %d, want %d", low.ID, lower)
+	if low.ID != id || lower != refTo([]byte("row049")) {
+		t.Fatalf("the lower row is of tablet %d, want %d, %v", low.ID, id, lower)
 	}
 	first := low.Groups[0].Files[0]
 	if !first.Shared || string(first.End) != "row049" || first.Start != nil {
@@ -118,7 +118,7 @@ func TestSplitSharesFiles(t *testing.T) {
 			t.Fatalf("child %d after a major compaction: %+v", i, g.Files)
 		}
 	}
-	if err := s.Merge(ctx, lower, 1); err != nil {
+	if err := s.Merge(ctx, lower, lastTablet); err != nil {
 		t.Fatal(err)
 	}
 	f.mustHold(want)
@@ -155,7 +155,7 @@ func TestMergeResurrectsNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 				at := []byte("row049")
-				lower, err := a.Split(ctx, 1, at)
+				lower, _, err := a.Split(ctx, lastTablet, at)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -167,11 +167,11 @@ func TestMergeResurrectsNothing(t *testing.T) {
 						delete(want, row)
 					}
 				}
-				id, end := lower, at
+				end := at
 				if which == "upper" {
-					id, end = 1, nil
+					end = nil
 				}
-				x, err := a.tablet(id)
+				x, err := a.tablet(refTo(end))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -190,14 +190,14 @@ func TestMergeResurrectsNothing(t *testing.T) {
 					}
 					a = b
 				}
-				m, _, err := f.meta.Load(ctx, 1, end)
+				m, err := f.meta.Load(ctx, 1, end)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if len(m.Groups[0].Files) != 0 {
 					t.Fatalf("all was deleted, left is %+v", m.Groups[0].Files)
 				}
-				if err := a.Merge(ctx, lower, 1); err != nil {
+				if err := a.Merge(ctx, lower, lastTablet); err != nil {
 					t.Fatal(err)
 				}
 				f.mustHold(want)
@@ -247,7 +247,7 @@ func TestSplitAndMergeOutcomes(t *testing.T) {
 				}, nil)
 			}
 			arm()
-			lower, err := s.Split(ctx, 1, []byte("row009"))
+			lower, _, err := s.Split(ctx, lastTablet, []byte("row009"))
 			if !errors.Is(err, c.split) {
 				t.Fatalf("split: %v", err)
 			}
@@ -275,7 +275,7 @@ func TestSplitAndMergeOutcomes(t *testing.T) {
 			}
 			check(2)
 			arm()
-			if err := s.Merge(ctx, lower, 1); !errors.Is(err, c.merge) {
+			if err := s.Merge(ctx, lower, lastTablet); !errors.Is(err, c.merge) {
 				t.Fatalf("merge: %v", err)
 			}
 			f.meta.setFaults(nil, nil)
@@ -322,7 +322,7 @@ func TestSplitRow(t *testing.T) {
 	}
 	split := func(t *testing.T, s *Server) string {
 		t.Helper()
-		v, err := s.tablet(1)
+		v, err := s.tablet(lastTablet)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -352,17 +352,17 @@ func TestSplitRow(t *testing.T) {
 	})
 	t.Run("one row", func(t *testing.T) {
 		_, s := open(t)
-		if _, err := s.Split(ctx, 1, nil); !errors.Is(err, ErrNoSplitRow) {
+		if _, _, err := s.Split(ctx, lastTablet, nil); !errors.Is(err, ErrNoSplitRow) {
 			t.Fatalf("an empty tablet: %v", err)
 		}
 		for range 100 {
 			put(t, s, "only", 1000)
 		}
-		if _, err := s.Split(ctx, 1, nil); !errors.Is(err, ErrNoSplitRow) {
+		if _, _, err := s.Split(ctx, lastTablet, nil); !errors.Is(err, ErrNoSplitRow) {
 			t.Fatalf("one row: %v", err)
 		}
 		flush(t, s)
-		if _, err := s.Split(ctx, 1, nil); !errors.Is(err, ErrNoSplitRow) {
+		if _, _, err := s.Split(ctx, lastTablet, nil); !errors.Is(err, ErrNoSplitRow) {
 			t.Fatalf("one row in a file: %v", err)
 		}
 	})
@@ -383,7 +383,7 @@ func TestSplitRow(t *testing.T) {
 			}
 			flush(t, s)
 			before := f.scan()
-			if _, err := s.Split(ctx, 1, nil); err != nil {
+			if _, _, err := s.Split(ctx, lastTablet, nil); err != nil {
 				t.Fatal(err)
 			}
 			f.mustHold(before)
@@ -402,18 +402,18 @@ func TestSplitRow(t *testing.T) {
 	}
 	t.Run("given", func(t *testing.T) {
 		_, s := open(t)
-		lower, err := s.Split(ctx, 1, []byte("m")) // of nothing: as a table is parted when it is made
+		lower, _, err := s.Split(ctx, lastTablet, []byte("m")) // of nothing: as a table is parted when it is made
 		if err != nil {
 			t.Fatal(err)
 		}
-		for id, rows := range map[uint64][]string{lower: {"m", "n"}, 1: {"m", "a"}} {
+		for r, rows := range map[Ref][]string{lower: {"m", "n"}, lastTablet: {"m", "a"}} {
 			for _, row := range rows {
-				if _, err := s.Split(ctx, id, []byte(row)); !errors.Is(err, ErrBadSplitRow) {
-					t.Errorf("tablet %d at %q: %v", id, row, err)
+				if _, _, err := s.Split(ctx, r, []byte(row)); !errors.Is(err, ErrBadSplitRow) {
+					t.Errorf("%v at %q: %v", r, row, err)
 				}
 			}
 		}
-		if err := s.Merge(ctx, 1, lower); !errors.Is(err, ErrNotNeighbours) {
+		if err := s.Merge(ctx, lastTablet, lower); !errors.Is(err, ErrNotNeighbours) {
 			t.Errorf("merged in the wrong order: %v", err)
 		}
 	})
@@ -437,10 +437,10 @@ func noise(n int) []byte {
 func TestSplitThenRestart(t *testing.T) {
 	e := newEnv(t, Config{}, "f:")
 	want := fillRows(t, e.Server, 60)
-	if _, err := e.Split(context.Background(), 1, []byte("row020")); err != nil {
+	if _, _, err := e.Split(context.Background(), lastTablet, []byte("row020")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Split(context.Background(), 1, []byte("row040")); err != nil {
+	if _, _, err := e.Split(context.Background(), lastTablet, []byte("row040")); err != nil {
 		t.Fatal(err)
 	}
 	e.crash()

@@ -12,7 +12,7 @@ import (
 // long as writes of its own are under way. What is dropped is not waited for, and a write that comes through afterwards is not acknowledged.
 func TestControlWhileLogStalls(t *testing.T) {
 	s := newFleet(t, Config{OverloadWait: 20 * time.Millisecond}, 1, "f:").servers[0]
-	lower, err := s.Split(t.Context(), 1, []byte("row012"))
+	lower, _, err := s.Split(t.Context(), lastTablet, []byte("row012"))
 	noError(t, err)
 	for _, row := range []string{"row001", "row019"} {
 		_, err := applySync(s.Server, row, setCell(row))
@@ -36,19 +36,19 @@ func TestControlWhileLogStalls(t *testing.T) {
 		}
 	}
 	var busy *api.OverloadedError
-	if err := ends(t, "split", func() error { _, err := s.Split(t.Context(), lower, []byte("row001")); return err }); !errors.As(err, &busy) {
+	if err := ends(t, "split", func() error { _, _, err := s.Split(t.Context(), lower, []byte("row001")); return err }); !errors.As(err, &busy) {
 		t.Errorf("split: %v", err)
 	}
-	if err := ends(t, "merge", func() error { return s.Merge(t.Context(), lower, 1) }); !errors.As(err, &busy) {
+	if err := ends(t, "merge", func() error { return s.Merge(t.Context(), lower, lastTablet) }); !errors.As(err, &busy) {
 		t.Errorf("merge: %v", err)
 	}
-	if err := ends(t, "unload", func() error { _, _, err := s.Unload(t.Context(), lower); return err }); !errors.As(err, &busy) {
+	if err := ends(t, "unload", func() error { return s.Unload(t.Context(), lower) }); !errors.As(err, &busy) {
 		t.Errorf("unload of a tablet with a write under way: %v", err)
 	}
 	if x, err := s.tablet(lower); err != nil || x.halted.Load() != nil {
 		t.Errorf("the tablet that was not unloaded takes no writes: %v", err)
 	}
-	noError(t, ends(t, "unload", func() error { _, _, err := s.Unload(t.Context(), 1); return err }))
+	noError(t, ends(t, "unload", func() error { return s.Unload(t.Context(), lastTablet) }))
 	noError(t, ends(t, "drop", func() error { return s.DropTable(testTable) }))
 	select {
 	case err := <-write:
@@ -67,7 +67,7 @@ func TestUnloadStopsMergingBeforeWriters(t *testing.T) {
 	x := s.allTablets()[0]
 	x.mergeMu.Lock() // of a compaction that does not end
 	unloaded := make(chan error, 1)
-	go func() { _, _, err := s.Unload(t.Context(), x.id); unloaded <- err }()
+	go func() { unloaded <- s.Unload(t.Context(), x.ref()) }()
 	for waiting := false; !waiting; time.Sleep(time.Millisecond) {
 		x.mu.Lock()
 		waiting = x.mu.interrupts > 0

@@ -15,18 +15,18 @@ type stuckMetadata struct {
 	tries atomic.Int64
 }
 
-func (m *stuckMetadata) Save(ctx context.Context, meta *Meta, gen uint64) (uint64, error) {
+func (m *stuckMetadata) Save(ctx context.Context, meta *Meta) error {
 	if meta.ID == m.id {
 		m.tries.Add(1)
-		return 0, errors.Join(ErrMetaChanged, errors.New("its row is not what it should be"))
+		return errors.Join(ErrMetaChanged, errors.New("its row is not what it should be"))
 	}
-	return m.Metadata.Save(ctx, meta, gen)
+	return m.Metadata.Save(ctx, meta)
 }
 
 // TestOneTabletIsStuck: a tablet whose memtables cannot be written out does not keep those of others from it.
 func TestOneTabletIsStuck(t *testing.T) {
 	s := newFleet(t, Config{}, 1, "f:").servers[0]
-	if _, err := s.Split(context.Background(), 1, []byte("row012")); err != nil {
+	if _, _, err := s.Split(context.Background(), lastTablet, []byte("row012")); err != nil {
 		t.Fatal(err)
 	}
 	all := s.allTablets()
@@ -106,14 +106,14 @@ func (m *hungMetadata) wait(id uint64) {
 	<-m.release
 }
 
-func (m *hungMetadata) Save(ctx context.Context, meta *Meta, gen uint64) (uint64, error) {
+func (m *hungMetadata) Save(ctx context.Context, meta *Meta) error {
 	m.wait(meta.ID)
-	return m.Metadata.Save(ctx, meta, gen)
+	return m.Metadata.Save(ctx, meta)
 }
 
-func (m *hungMetadata) Split(ctx context.Context, lower, upper *Meta, gen uint64) (uint64, error) {
+func (m *hungMetadata) Split(ctx context.Context, lower, upper *Meta) error {
 	m.wait(upper.ID)
-	return m.Metadata.Split(ctx, lower, upper, gen)
+	return m.Metadata.Split(ctx, lower, upper)
 }
 
 // within waits for a condition.
@@ -146,7 +146,7 @@ func TestMetadataOfOneTabletHangs(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			s := newFleet(t, Config{FilesMerge: 4}, 1, "f:").servers[0]
-			if _, err := s.Split(t.Context(), 1, []byte("row012")); err != nil {
+			if _, _, err := s.Split(t.Context(), lastTablet, []byte("row012")); err != nil {
 				t.Fatal(err)
 			}
 			all := s.allTablets()
@@ -181,7 +181,7 @@ func TestMetadataOfOneTabletHangs(t *testing.T) {
 			switch what {
 			case "split":
 				go func() {
-					_, err := s.Split(t.Context(), stuck.id, []byte("row000"))
+					_, _, err := s.Split(t.Context(), stuck.ref(), []byte("row000"))
 					result <- err
 				}()
 				<-m.asked

@@ -63,8 +63,7 @@ type Tablet struct {
 	metaMu struct {
 		sync.Mutex
 		meta   *Meta // as in Metadata; replaced, never changed
-		gen    uint64
-		closed bool // unloaded: no change any more
+		closed bool  // unloaded: no change any more
 	}
 
 	// mu guards the fields in it. Never held across I/O.
@@ -274,12 +273,11 @@ func (m *Meta) replaceFiles(name string, removed []*file, added *FileMeta) {
 // metaClosed reports whether the metadata may not change any more. metaMu is held.
 func (t *Tablet) metaClosed() bool { return t.metaMu.closed || t.isDropped() }
 
-// closeMeta lets the metadata change no more, and returns it.
-func (t *Tablet) closeMeta() (*Meta, uint64) {
+// closeMeta lets the metadata change no more.
+func (t *Tablet) closeMeta() {
 	t.metaMu.Lock()
 	defer t.metaMu.Unlock()
 	t.metaMu.closed = true
-	return t.metaMu.meta, t.metaMu.gen
 }
 
 // unload takes the tablet out of service: reads that start later get

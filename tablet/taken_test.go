@@ -16,20 +16,19 @@ type takenMetadata struct {
 	says   error
 }
 
-func (m *takenMetadata) Save(ctx context.Context, meta *Meta, gen uint64) (uint64, error) {
+func (m *takenMetadata) Save(ctx context.Context, meta *Meta) error {
 	if m.unsent && m.on.Swap(false) {
-		return 0, fmt.Errorf("row of METADATA: %w: %w", m.says, ErrMetaUnsent)
+		return fmt.Errorf("row of METADATA: %w: %w", m.says, ErrMetaUnsent)
 	}
-	made, err := m.Metadata.Save(ctx, meta, gen)
-	if err != nil || !m.on.Swap(false) {
-		return made, err
+	if err := m.Metadata.Save(ctx, meta); err != nil || !m.on.Swap(false) {
+		return err
 	}
 	others := cloneMeta(meta)
 	others.Stamped++
-	if _, err := m.Metadata.Save(ctx, others, made); err != nil {
-		return 0, err
+	if err := m.Metadata.Save(ctx, others); err != nil {
+		return err
 	}
-	return 0, fmt.Errorf("row of METADATA: %w", m.says)
+	return fmt.Errorf("row of METADATA: %w", m.says)
 }
 
 // A change of metadata that came through, of which the server hears only that another has changed the row since, as when it
@@ -67,7 +66,7 @@ func TestFilesOfTakenTabletStay(t *testing.T) {
 				} else if err := tab.major(t.Context()); err == nil {
 					t.Fatal("the major compaction heard of no error")
 				}
-				saved, _, err := m.Load(t.Context(), tab.table, tab.end)
+				saved, err := m.Load(t.Context(), tab.table, tab.end)
 				if err != nil {
 					t.Fatal(err)
 				}

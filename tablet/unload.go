@@ -18,38 +18,37 @@ const unloadFlushes = 3
 
 // Unload writes all of a tablet out and stops serving it, so that another server can
 // load it with no commit log to read (paper §6, "Speeding up tablet recovery"): a minor
-// compaction while it is served, and a second, small one while writers wait. It
-// returns the tablet's metadata and its generation. If it fails, the tablet is served
-// on. Errors: api.ErrNotServing, ErrClosed, blobfs.ErrDiskFull, *api.OverloadedError while the commit log
+// compaction while it is served, and a second, small one while writers wait. If it
+// fails, the tablet is served on. Errors: api.ErrNotServing, ErrClosed, blobfs.ErrDiskFull, *api.OverloadedError while the commit log
 // makes no progress, ctx's.
-func (s *Server) Unload(ctx context.Context, id uint64) (*Meta, uint64, error) {
-	t, err := s.tablet(id)
+func (s *Server) Unload(ctx context.Context, r Ref) error {
+	t, err := s.tablet(r)
 	if err != nil {
-		return nil, 0, err
+		return err
 	}
 	if err := t.claim(ctx); err != nil {
-		return nil, 0, err
+		return err
 	}
 	defer t.unclaim()
 	if err := t.flushMost(ctx); err != nil {
-		return nil, 0, notServing(err)
+		return notServing(err)
 	}
 	// First: a compaction may take its time to end, and writers wait from here on.
 	t.stopMerging()
 	defer t.mergeMu.Unlock()
 	if !planted.On(planted.UnloadWhileWritten) {
 		if err := t.haltSoon(ctx); err != nil {
-			return nil, 0, fmt.Errorf("unload tablet %d: %w", id, err)
+			return fmt.Errorf("unload tablet %d: %w", t.id, err)
 		}
 	}
 	if err := t.flush(ctx); err != nil {
 		t.resume()
-		return nil, 0, notServing(err)
+		return notServing(err)
 	}
-	meta, gen := t.closeMeta()
+	t.closeMeta()
 	s.remove(t)
 	s.releaseLogs()
-	return meta, gen, nil
+	return nil
 }
 
 // flushMost writes the memtables out while writes go on, until little is left.

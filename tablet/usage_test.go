@@ -132,7 +132,7 @@ func TestUsageAfterSplit(t *testing.T) {
 		}
 	}
 	before := s.Usage(1)[0]
-	if _, err := s.Split(context.Background(), 1, []byte("row049")); err != nil {
+	if _, _, err := s.Split(context.Background(), lastTablet, []byte("row049")); err != nil {
 		t.Fatal(err)
 	}
 	after := s.Usage(1)[0]

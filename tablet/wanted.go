@@ -10,8 +10,8 @@ import (
 // SplitWanted says that a tablet has grown larger than a tablet should, or that it has
 // more to do than the others.
 type SplitWanted struct {
-	Tablet       uint64
-	Table        uint64
+	Ref          Ref
+	ID           uint64 // of the tablet, for logs
 	Bytes        int64
 	OpsPerSecond int64
 	// At is a row that parts the load; nil if it is the bytes that are to be parted.
@@ -106,7 +106,7 @@ func (s *Server) lookForSplits(elapsed time.Duration) {
 	}
 	for _, t := range all {
 		rate := t.load.rate.Load()
-		w := SplitWanted{Tablet: t.id, Table: t.table, Bytes: t.bytes(), OpsPerSecond: rate}
+		w := SplitWanted{Ref: t.ref(), ID: t.id, Bytes: t.bytes(), OpsPerSecond: rate}
 		if s.cfg.SplitBytes > 0 && w.Bytes >= s.cfg.SplitBytes {
 			s.cfg.OnSplitWanted(w)
 			continue

@@ -32,10 +32,10 @@ func TestSplitWantedBySize(t *testing.T) {
 		e.mustApply(fmt.Sprintf("row%02d", i), table.Set("f", []byte("q2"), 1, noise(1000)))
 	}
 	e.lookForSplits(time.Second)
-	if len(*got) != 1 || (*got)[0].Tablet != 1 || (*got)[0].Bytes < 200_000 || (*got)[0].At != nil {
+	if len(*got) != 1 || (*got)[0].Ref != lastTablet || (*got)[0].Bytes < 200_000 || (*got)[0].At != nil {
 		t.Fatalf("got %+v", *got)
 	}
-	if _, err := e.Split(context.Background(), 1, (*got)[0].At); err != nil {
+	if _, _, err := e.Split(context.Background(), lastTablet, (*got)[0].At); err != nil {
 		t.Fatal(err)
 	}
 	*got = nil
@@ -78,7 +78,7 @@ func TestSplitWantedByLoad(t *testing.T) {
 			if len(*got) != 1 || (*got)[0].OpsPerSecond != 4000 || len((*got)[0].At) == 0 || (*got)[0].At[0] != c.want[0] {
 				t.Fatalf("got %+v, want a split at %q", *got, c.want)
 			}
-			if _, err := e.Split(context.Background(), 1, (*got)[0].At); err != nil {
+			if _, _, err := e.Split(context.Background(), lastTablet, (*got)[0].At); err != nil {
 				t.Fatal(err)
 			}
 		})

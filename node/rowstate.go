@@ -1,0 +1,150 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/tablet"
+)
+
+// rowState is the METADATA row of a tablet that is loaded here. It alone holds the row's generation: each change that this
+// server makes of the row starts from it.
+type rowState struct {
+	// mu guards row, and is held while the row is changed.
+	mu  sync.Mutex
+	row *metadata.Row
+}
+
+// refOf returns the name that package tablet has for the tablet of a row.
+func refOf(row *metadata.Row) tablet.Ref { return tablet.Ref{Table: row.Table, End: string(row.End)} }
+
+// remember records the row of a tablet that is being loaded.
+func (s *tabletServer) remember(row *metadata.Row) *rowState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := &rowState{row: row}
+	s.mu.states[refOf(row)] = st
+	return st
+}
+
+// forget drops the row of a tablet that is not loaded here any more.
+func (s *tabletServer) forget(r tablet.Ref) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.states, r)
+}
+
+// state returns the row of a tablet, nil if the tablet is not loaded here.
+func (s *tabletServer) state(r tablet.Ref) *rowState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.states[r]
+}
+
+// recovered removes the dead servers from the row of a tablet that has been written out: it needs their logs no longer.
+func (s *tabletServer) recovered(st *rowState) {
+	ctx, cancel := context.WithTimeout(s.n.ctx, changeAttempt)
+	defer cancel()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	row := *st.row
+	row.Recoveries = nil
+	if err := s.rows.replace(ctx, &row, "written out; needs no logs of others"); err != nil {
+		s.log.Warn("note that a tablet is recovered; its next change does", "table", row.Table, "end", row.End, "error", err)
+		st.row.Recoveries = nil // with the next change
+		return
+	}
+	st.row = &row
+}
+
+// metaError returns an error about a row as tablet.Metadata's.
+func metaError(err error) error {
+	switch {
+	case errors.Is(err, errRowChanged):
+		return errors.Join(tablet.ErrMetaChanged, err)
+	case errors.Is(err, client.ErrClosed): // the node closes
+		return errors.Join(tablet.ErrClosed, err)
+	}
+	return err
+}
+
+// Save implements tablet.Metadata.
+func (s *tabletServer) Save(ctx context.Context, m *tablet.Meta) error {
+	st := s.state(m.Ref())
+	if st == nil {
+		return fmt.Errorf("%v is not this server's: %w: %w", m.Ref(), tablet.ErrMetaChanged, tablet.ErrMetaUnsent)
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if err := s.serving(); err != nil {
+		return errors.Join(tablet.ErrMetaChanged, tablet.ErrMetaUnsent, err)
+	}
+	row := *st.row
+	row.Split = nil // one that was given up: what it says of the lower part is not true any more
+	row.Meta = tablet.EncodeMeta(m)
+	if err := s.rows.replace(ctx, &row, s.merging(m)); err != nil {
+		return metaError(err)
+	}
+	st.row = &row
+	s.release(m)
+	return nil
+}
+
+// release tells the block store that METADATA names a tablet's files: the sweep finds them there.
+func (s *tabletServer) release(m *tablet.Meta) {
+	store := s.n.store.Load()
+	for _, g := range m.Groups {
+		for i := range g.Files {
+			store.Release(g.Files[i].Handle.ID)
+		}
+	}
+}
+
+// Remove implements tablet.Metadata.
+func (s *tabletServer) Remove(ctx context.Context, m *tablet.Meta) error {
+	st := s.state(m.Ref())
+	if st == nil {
+		return fmt.Errorf("%v is not this server's: %w", m.Ref(), tablet.ErrMetaChanged)
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if err := s.serving(); err != nil {
+		return err // to be tried again: an earlier try may have been made
+	}
+	err := s.rows.remove(ctx, st.row)
+	if err == nil {
+		s.forget(m.Ref())
+	}
+	return metaError(err)
+}
+
+// Load implements tablet.Metadata: it reads the row anew, after a change of unknown fate.
+func (s *tabletServer) Load(ctx context.Context, tableID uint64, end []byte) (*tablet.Meta, error) {
+	row, err := s.rows.get(ctx, tableID, end)
+	if errors.Is(err, errNoRow) {
+		return nil, errors.Join(tablet.ErrNoMeta, err)
+	}
+	if err != nil {
+		return nil, metaError(err)
+	}
+	m, err := tablet.DecodeMeta(row.Meta)
+	if err != nil {
+		return nil, err
+	}
+	if row.Server != s.nameFor(row.Table) {
+		return nil, fmt.Errorf("%w: tablet server %q has the tablet now", tablet.ErrMetaLost, row.Server)
+	}
+	st := s.state(refOf(row))
+	if st == nil { // made by a split of unknown fate
+		s.remember(row)
+		return m, nil
+	}
+	st.mu.Lock()
+	st.row = row
+	st.mu.Unlock()
+	return m, nil
+}

@@ -1,0 +1,77 @@
+package tablet
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/steledb/stele/client/api"
+)
+
+// Ref names a tablet by the key of its METADATA row. A split and a merge leave the upper tablet its Ref. The tablet's id is for
+// logs and users only: the lock service issues it, and one that lost its last writes may issue it again.
+type Ref struct {
+	Table uint64 // the table's id
+	End   string // the tablet's last possible row; empty is no end
+}
+
+// String returns the table and the end for errors and logs.
+func (r Ref) String() string {
+	if r.End == "" {
+		return fmt.Sprintf("tablet of table %d to its last row", r.Table)
+	}
+	return fmt.Sprintf("tablet of table %d to row %.64q", r.Table, r.End)
+}
+
+// Ref returns the name of the tablet that m describes.
+func (m *Meta) Ref() Ref { return Ref{m.Table, string(m.End)} }
+
+// Ref returns the tablet's name.
+func (l *Loaded) Ref() Ref { return Ref{l.Table, string(l.End)} }
+
+func (t *Tablet) ref() Ref { return Ref{t.table, string(t.end)} }
+
+// find returns the tablet of that name, nil if it is not served.
+func (s *Server) find(r Ref) *Tablet {
+	for _, sv := range *s.tables.Load() {
+		if sv.id != r.Table {
+			continue
+		}
+		at, ok := slices.BinarySearchFunc(sv.tablets, []byte(r.End), func(t *Tablet, end []byte) int { return compareEnds(t.end, end) })
+		if ok {
+			return sv.tablets[at]
+		}
+	}
+	return nil
+}
+
+// tablet returns the tablet of that name. The error is api.ErrNotServing or ErrSettling.
+func (s *Server) tablet(r Ref) (*Tablet, error) {
+	if t := s.find(r); t != nil {
+		return t, nil
+	}
+	if s.Settling(r) {
+		return nil, fmt.Errorf("%v: %w", r, ErrSettling)
+	}
+	return nil, fmt.Errorf("%v: %w", r, api.ErrNotServing)
+}
+
+// Has reports whether the server has the tablet of that name.
+func (s *Server) Has(r Ref) bool { return s.find(r) != nil }
+
+// Settling reports whether a tablet is being split off: Metadata may have it, and it is not served by its name yet.
+func (s *Server) Settling(r Ref) bool {
+	s.tablesMu.Lock()
+	defer s.tablesMu.Unlock()
+	return s.settling[r]
+}
+
+// setSettling records whether a tablet is being split off.
+func (s *Server) setSettling(r Ref, is bool) {
+	s.tablesMu.Lock()
+	defer s.tablesMu.Unlock()
+	if is {
+		s.settling[r] = true
+	} else {
+		delete(s.settling, r)
+	}
+}
