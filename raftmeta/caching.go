@@ -41,6 +41,7 @@ func (k *keeper) unregisterLocked(s *served, path string) {
 	delete(s.cached, path)
 	delete(f.holders, s)
 	k.mu.registered--
+	k.freeLocked(s, leaderCharge(path))
 	k.doneLocked(path, f)
 }
 
@@ -62,7 +63,7 @@ func (k *keeper) doneLocked(path string, f *cachedFile) {
 // read returns the node at path, and whether the session may cache it. A mark
 // that is not zero is the generation that must be marked as cached first; then
 // read may be called again. The caller has verified that it leads.
-func (k *keeper) read(path string, id api.SessionID) (st *nodeView, leave api.CacheLeave, mark uint64) {
+func (k *keeper) read(path string, id api.SessionID, sh *Share) (st *nodeView, leave api.CacheLeave, mark uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	// Under mu, so that a write that begins later finds the session registered,
@@ -79,7 +80,7 @@ func (k *keeper) read(path string, id api.SessionID) (st *nodeView, leave api.Ca
 		return st, leave, st.node.generation
 	}
 	if _, ok := s.cached[path]; !ok {
-		if len(s.cached) >= api.CachedMax || k.mu.registered >= registeredMax {
+		if len(s.cached) >= api.CachedMax || k.mu.registered >= registeredMax || k.takeLocked(s, leaderCharge(path), sh) != nil {
 			return st, leave, 0
 		}
 		if s.cached == nil {

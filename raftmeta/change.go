@@ -30,6 +30,7 @@ type change struct {
 	name     string // of a child
 	session  api.SessionID
 	duration time.Duration // a lease, or a lock-delay
+	owner    string        // of a session
 }
 
 // tell reports a change to who observes the namespace.
@@ -63,6 +64,11 @@ func (c change) event() (api.Event, bool) {
 func (ns *namespace) apply(index, term uint64, c *command) result {
 	if c.term != 0 && c.term != term {
 		return result{code: codeTerm}
+	}
+	if c.share != nil {
+		if u, ok := ns.usages.Get(&usage{owner: c.share.Owner}); ok {
+			c.share.Owner = u.owner // one copy for all that the user has
+		}
 	}
 	switch c.op {
 	case opSet:

@@ -10,9 +10,12 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// commandVersion is the version of the commands in the log that this program
-// writes, and the newest that it reads.
-const commandVersion = 2
+// commandVersion is the newest version of the commands in the log. Commands
+// without a share are written as version 2, which older programs read.
+const (
+	commandVersion      = 3
+	commandWithoutShare = 2
+)
 
 // op is the number of an operation in a command. Numbers are append-only.
 type op uint8
@@ -53,6 +56,8 @@ type command struct {
 	hold     uint64
 	sessions []api.SessionID
 	delays   []delayRef
+	// share bounds the user for whom the command is, nil for the cluster's own.
+	share *Share
 }
 
 // delayRef names one lock-delay: the lock of path, since the command at index.
@@ -61,12 +66,23 @@ type delayRef struct {
 	index uint64
 }
 
+// owner is the user for whom the command is, empty for the cluster itself.
+func (c *command) owner() string {
+	if c.share == nil {
+		return ""
+	}
+	return c.share.Owner
+}
+
 // batchMax bounds the sessions or lock-delays that one command ends.
 const batchMax = 128
 
 // commandOverhead bounds the bytes of an encoded command beside its paths and
 // data: the array, integers of at most 9 bytes, headers of at most 5.
-const commandOverhead = 128
+const commandOverhead = 128 + shareBytesMax
+
+// shareBytesMax bounds the bytes of an encoded share.
+const shareBytesMax = OwnerBytesMax + 64
 
 // commandBytesMax bounds an encoded command.
 const commandBytesMax = commandOverhead + 2*PathBytesMax + FileBytesMax
@@ -85,8 +101,13 @@ func (c *command) encode() []byte {
 	if c.op == 0 || c.op > opNewest {
 		panic(fmt.Sprintf("BUG: encode command with operation %d", c.op))
 	}
-	e.Array(3 + operands[c.op])
-	e.Uint(commandVersion)
+	if c.share == nil {
+		e.Array(3 + operands[c.op])
+		e.Uint(commandWithoutShare)
+	} else {
+		e.Array(4 + operands[c.op])
+		e.Uint(commandVersion)
+	}
 	e.Uint(uint64(c.op))
 	e.Uint(c.term)
 	switch c.op {
@@ -112,6 +133,9 @@ func (c *command) encode() []byte {
 		e.Uint(c.generation)
 	default:
 		c.encodeSession(e)
+	}
+	if c.share != nil {
+		c.share.encode(e)
 	}
 	return bytes.Clone(e.Bytes())
 }
@@ -200,6 +224,10 @@ func decodeCommand(b []byte) (command, error) {
 	} else {
 		c.term = d.Uint()
 		c.decode(&d)
+		if version > commandWithoutShare {
+			want++
+			c.share = decodeShare(&d)
+		}
 	}
 	if d.Err() != nil || n != want || d.More() {
 		return command{}, fmt.Errorf("%w: %w", errBadCommand, cause(d.Err()))

@@ -109,9 +109,9 @@
 //	reads of one round      unbounded  each is a caller's goroutine
 //	KeepAlives that hang    1 a session a further one supersedes it, and it is dropped with its connection
 //	events of a session     4096       they give way to one FailedOver, as when all sessions
-//	                                   together have 1 Mi
-//	watches                 1 Mi       Watch fails: *TooLargeError
-//	files cached            1 Mi       Get gives no leave to cache
+//	                                   together have 1 Mi, those of users 512 Ki, of one user 128 Ki
+//	watches                 1 Mi       Watch fails: *TooLargeError, also beyond the caller's Share
+//	files cached            1 Mi       Get gives no leave to cache, also beyond the caller's Share
 //	Acquires that wait      unbounded  each is a caller's goroutine
 //
 // # Invariants
@@ -156,6 +156,8 @@
 //	R21. A snapshot from another server takes nothing away that was applied or
 //	    acknowledged here, and gets no name unless its checksums hold.
 //	R22. The log has no gap, and none lies between the newest snapshot and it.
+//	R23. What a user holds is never more than the Share under which it was taken, and
+//	    what it is counted as is what there is, on every voter and after any restart.
 //
 // # The folder
 //
@@ -167,8 +169,9 @@
 //
 // # Commands
 //
-// A command is a MessagePack array: the version, which is 2, the number of the
-// operation, the term whose leader decided on it, and its operands.
+// A command is a MessagePack array: the version, the number of the operation,
+// the term whose leader decided on it, and its operands. The version is 2, or 3
+// if a share follows the operands: the command is a user's then (see Share).
 //
 //	set            [2, 1, term, path, data, generation, session, ephemeral, guard]
 //	delete         [2, 2, term, path, generation, session, guard]
@@ -180,6 +183,7 @@
 //	end lock-delay [2, 8, term, [[path, index]...]]
 //	mark cached    [2, 9, term, path, generation]
 //	set ACL        [2, 10, term, path, ACL name, session, guard]
+//	share          [owner, bytes, bytes of all, sessions, sessions of all]
 //
 // Path and names are text, the data a byte string, "ephemeral" a boolean. A
 // generation is an integer or nil: zero means that there must be no such node,
@@ -262,7 +266,7 @@
 //
 //	+-----------+---------+-----+        +--------+-----+---------+
 //	| STELENSP  | version | crc |        | length | crc | records |
-//	| 8         | 4: 2    | 4   |        | 4      | 4   | length  |
+//	| 8         | 4: 2, 3 | 4   |        | 4      | 4   | length  |
 //	+-----------+---------+-----+        +--------+-----+---------+
 //	 once                                 a frame, at least one
 //
@@ -277,12 +281,16 @@
 //	         ephemeral's session, cached, ACL name, ACL generation,
 //	         lock generation, lock-delay, its mode, its index]
 //	hold    [5, session, path, mode, lock-delay, since]
+//	owner   [6, user, session, path]
 //	end     [2, index of the last command, number of nodes, bytes,
 //	         number of sessions, number of holds]
 //
 // They come in this order: sessions by id; nodes by directory, then name, the
 // root first, so that each comes after its directory; holds by session, then
-// path. A hold is a lock, or of mode zero an ephemeral file. Cached is an index,
+// path; owners. A hold is a lock, or of mode zero an ephemeral file. An owner is
+// the user in whose share a session counts, or if that is zero the node at path;
+// the version is 3 if there is one, else 2. What users hold is counted anew when
+// a snapshot is read. Cached is an index,
 // since the index at which the session got it. Who holds a lock, and
 // how, is only in the holds. Durations are in ms. Bytes sums up path, data and
 // ACL name of every node but the root. Nothing follows the end record. Version 1

@@ -13,7 +13,7 @@ func (k *keeper) pushLocked(s *served, e api.Event) uint64 {
 	if s.over {
 		return 0
 	}
-	if len(s.events) >= queueMax || k.mu.queued >= queuedMax && len(s.events) > 0 {
+	if len(s.events) >= queueMax || len(s.events) > 0 && k.queueFullLocked(s) {
 		k.collapseLocked(s)
 		return s.last
 	}
@@ -22,7 +22,7 @@ func (k *keeper) pushLocked(s *served, e api.Event) uint64 {
 	}
 	s.last++
 	s.events = append(s.events, e)
-	k.mu.queued++
+	k.queueLocked(s, 1)
 	k.dueLocked(s)
 	return s.last
 }
@@ -30,7 +30,7 @@ func (k *keeper) pushLocked(s *served, e api.Event) uint64 {
 // collapseLocked puts one FailedOver in the place of all events of a session:
 // it drops its whole cache, and sets its watches again.
 func (k *keeper) collapseLocked(s *served) {
-	k.mu.queued -= len(s.events) - 1
+	k.queueLocked(s, 1-len(s.events))
 	s.last++
 	s.events, s.first = failedOver[:1:1], s.last
 	k.unwatchAllLocked(s)
@@ -53,7 +53,7 @@ func (k *keeper) ackLocked(s *served, seq uint64) {
 		n = min(n, uint64(len(s.events)))
 		s.events = s.events[n:]
 		s.first += n
-		k.mu.queued -= int(n)
+		k.queueLocked(s, -int(n))
 	}
 	if len(s.events) == 0 {
 		s.events, s.first = nil, s.last+1
@@ -75,8 +75,8 @@ type watched struct {
 }
 
 // watch adds to what a session watches, and returns the watch's number.
-func (k *keeper) watch(ctx context.Context, id api.SessionID, path string, kinds api.EventKind, gen uint64) (uint64, error) {
-	number, err := k.watchNow(id, path, kinds&api.AllEvents, gen)
+func (k *keeper) watch(ctx context.Context, id api.SessionID, path string, kinds api.EventKind, gen uint64, sh *Share) (uint64, error) {
+	number, err := k.watchNow(id, path, kinds&api.AllEvents, gen, sh)
 	// A leader that has been deposed would promise events that another has; and
 	// may not know the session.
 	if term, verr := k.replica.verify(ctx); verr != nil {
@@ -87,7 +87,7 @@ func (k *keeper) watch(ctx context.Context, id api.SessionID, path string, kinds
 	return number, err
 }
 
-func (k *keeper) watchNow(id api.SessionID, path string, kinds api.EventKind, gen uint64) (uint64, error) {
+func (k *keeper) watchNow(id api.SessionID, path string, kinds api.EventKind, gen uint64, sh *Share) (uint64, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.mu.sessions[id]
@@ -102,6 +102,9 @@ func (k *keeper) watchNow(id api.SessionID, path string, kinds api.EventKind, ge
 	case k.mu.watched >= watchedMax:
 		return 0, &TooLargeError{What: api.LimitWatches, Limit: watchedMax, Got: watchedMax + 1}
 	default:
+		if err := k.takeLocked(s, leaderCharge(path), sh); err != nil {
+			return 0, err
+		}
 		k.mu.watched++
 	}
 	k.mu.watchNumber++
@@ -145,6 +148,7 @@ func (k *keeper) unwatchLocked(s *served, path string) {
 	}
 	delete(s.watches, path)
 	k.mu.watched--
+	k.freeLocked(s, leaderCharge(path))
 	of := k.mu.watches[path]
 	delete(of, s)
 	if len(of) == 0 {

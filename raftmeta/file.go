@@ -35,12 +35,26 @@ func (ns *namespace) set(index uint64, c *command) result {
 	if grown > 0 && ns.bytes+grown > NamespaceBytesMax {
 		return result{code: codeBytes, size: ns.bytes + grown}
 	}
+	if r := ns.checkShare(c); r.code != codeDone {
+		return r
+	}
 	n := *old
 	n.data, n.generation, n.cached = c.data, index, 0
-	ns.nodes.ReplaceOrInsert(&n)
+	ns.replace(old, &n, c)
 	ns.bytes += grown
 	ns.tell(change{kind: contentsChanged, index: index, path: n.path})
 	return result{generation: index}
+}
+
+// replace puts n, which c has changed, in the place of old. It counts in the
+// share of c from then on.
+func (ns *namespace) replace(old, n *node, c *command) {
+	if n.path != root {
+		n.owner = c.owner()
+	}
+	ns.nodes.ReplaceOrInsert(n)
+	ns.charge(old.owner, -old.charged(), 0)
+	ns.charge(n.owner, n.charged(), 0)
 }
 
 // allowed checks what a change asks for beside its compare-and-set: that its
@@ -81,8 +95,11 @@ func (ns *namespace) create(index uint64, c *command) result {
 	if nodes := ns.nodes.Len() + len(missing) + 1; nodes > NodesMax {
 		return result{code: codeNodes, size: int64(nodes)}
 	}
+	if r := ns.checkShare(c); r.code != codeDone {
+		return r
+	}
 	n := newNode(c.path)
-	n.data = c.data
+	n.data, n.owner = c.data, c.owner()
 	if c.ephemeral {
 		if r := ns.hold(hold{session: c.session, path: n.path, since: index}); r.code != codeDone {
 			return r
@@ -91,7 +108,7 @@ func (ns *namespace) create(index uint64, c *command) result {
 	}
 	for i := len(missing) - 1; i >= 0; i-- {
 		d := newNode(missing[i])
-		d.dir = true
+		d.dir, d.owner = true, c.owner()
 		ns.add(index, d)
 	}
 	ns.add(index, n)
@@ -103,6 +120,7 @@ func (ns *namespace) add(index uint64, n *node) {
 	n.instance, n.generation = index, index
 	ns.nodes.ReplaceOrInsert(n)
 	ns.bytes += n.size()
+	ns.charge(n.owner, n.charged(), 0)
 	if !n.dir {
 		ns.files++
 		ns.tell(change{kind: contentsChanged, index: index, path: n.path})
@@ -159,6 +177,7 @@ func (ns *namespace) remove(index uint64, c *command) result {
 func (ns *namespace) drop(index uint64, n *node) {
 	ns.nodes.Delete(n)
 	ns.bytes -= n.size()
+	ns.charge(n.owner, -n.charged(), 0)
 	if !n.dir {
 		ns.files--
 		ns.tell(change{kind: contentsChanged, index: index, path: n.path})
@@ -192,7 +211,10 @@ func (ns *namespace) setACL(index uint64, c *command) result {
 	if grown > 0 && ns.bytes+grown > NamespaceBytesMax {
 		return result{code: codeBytes, size: ns.bytes + grown}
 	}
-	ns.nodes.ReplaceOrInsert(&n)
+	if r := ns.checkShare(c); r.code != codeDone {
+		return r
+	}
+	ns.replace(old, &n, c)
 	ns.bytes += grown
 	ns.tell(change{kind: aclChanged, index: index, path: n.path})
 	return result{generation: index}

@@ -87,6 +87,9 @@ type keeper struct {
 		// watchNumber is the last one given out.
 		watchNumber uint64
 		queued      int
+		// tallies has what users have of this keeper, by user, and users what all have.
+		tallies map[string]*tally
+		users   tally
 
 		waits map[string][]*lockWait
 		// delays are the lock-delays that are being measured, one a lock.
@@ -103,6 +106,7 @@ type keeper struct {
 // served is a session, as its keeper knows it. The keeper's mu guards it.
 type served struct {
 	id    api.SessionID
+	owner string // as sessionState's
 	lease time.Duration
 	deadline
 	// end is when the lease ends, unless it is made longer first: what the client may
@@ -146,6 +150,7 @@ func newKeeper(r replica, m *machine, clock Clock, term uint64) *keeper {
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	k.mu.sessions = map[api.SessionID]*served{}
 	k.mu.files = map[string]*cachedFile{}
+	k.mu.tallies = map[string]*tally{}
 	k.mu.watches = map[string]map[*served]api.EventKind{}
 	k.mu.waits = map[string][]*lockWait{}
 	k.mu.delays = map[string]*deadline{}
@@ -166,11 +171,12 @@ func (k *keeper) load() {
 	k.since = applied
 	now := k.clock.Now()
 	ns.sessions.Ascend(func(st *sessionState) bool {
-		s := k.serveLocked(st.id, st.lease, now)
+		s := k.serveLocked(st.id, st.owner, st.lease, now)
 		s.events, s.first, s.last = failedOver[:1:1], 1, 1
+		k.queueLocked(s, 1)
 		return true
 	})
-	k.mu.unheard, k.mu.queued = len(k.mu.sessions), len(k.mu.sessions)
+	k.mu.unheard = len(k.mu.sessions)
 	if k.mu.unheard == 0 {
 		close(k.mu.allHeard)
 	}
@@ -186,8 +192,8 @@ func (k *keeper) load() {
 var failedOver = []api.Event{{Kind: api.FailedOver}}
 
 // serveLocked begins to keep a session.
-func (k *keeper) serveLocked(id api.SessionID, lease, now time.Duration) *served {
-	s := &served{id: id, lease: lease, end: now + lease, first: 1}
+func (k *keeper) serveLocked(id api.SessionID, owner string, lease, now time.Duration) *served {
+	s := &served{id: id, owner: owner, lease: lease, end: now + lease, first: 1}
 	s.session = s
 	s.pos = -1
 	k.mu.sessions[id] = s
@@ -248,7 +254,7 @@ func (k *keeper) observe(changes []change) {
 	for _, c := range changes {
 		switch c.kind {
 		case sessionOpened:
-			k.serveLocked(c.session, c.duration, now).heard = true
+			k.serveLocked(c.session, c.owner, c.duration, now).heard = true
 		case sessionEnded:
 			k.endedLocked(c.session)
 		case lockDelayed:

@@ -258,7 +258,7 @@ func (k *keeper) overLocked(s *served) {
 	}
 	s.over = true
 	k.heardLocked(s)
-	k.mu.queued -= len(s.events)
+	k.queueLocked(s, -len(s.events))
 	s.events = nil
 	for path := range s.cached {
 		k.unregisterLocked(s, path)
@@ -283,8 +283,8 @@ func (k *keeper) gone(id api.SessionID) <-chan struct{} {
 }
 
 // openSession opens a session.
-func (k *keeper) openSession(ctx context.Context, name string, lease time.Duration) (api.SessionID, error) {
-	r, err := k.propose(ctx, command{op: opOpenSession, name: name, duration: lease})
+func (k *keeper) openSession(ctx context.Context, c command) (api.SessionID, error) {
+	r, err := k.propose(ctx, c)
 	if err == nil {
 		err = r.error(0)
 	}

@@ -108,6 +108,9 @@ func (ns *namespace) acquire(index uint64, c *command) result {
 	if n != nil && n.lock.excludes(c.mode) {
 		return ns.locked(n)
 	}
+	if r := ns.checkShare(c); r.code != codeDone {
+		return r
+	}
 	h := hold{session: c.session, path: c.path, mode: c.mode, delay: c.duration, since: index}
 	if n != nil {
 		h.path = n.path // not one more copy of it
@@ -116,7 +119,7 @@ func (ns *namespace) acquire(index uint64, c *command) result {
 		return r
 	}
 	if n == nil {
-		if r := ns.create(index, &command{path: c.path, data: []byte{}, generation: AnyGeneration}); r.code != codeDone {
+		if r := ns.create(index, &command{op: opSet, path: c.path, data: []byte{}, generation: AnyGeneration, share: c.share}); r.code != codeDone {
 			ns.unhold(h)
 			return r
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path"
@@ -437,6 +438,9 @@ func machineModelRun(t *testing.T, rng *rand.Rand, seen map[string]int) {
 			t.Fatal(err)
 		}
 		checkNamespace(t, again)
+		if got, want := usages(again), usages(ns); got != want {
+			t.Fatalf("entry %d, shares from a snapshot: %s, want %s", index, got, want)
+		}
 		if got, want := dump(again), plain.dump(); got != want {
 			t.Fatalf("entry %d, from a snapshot:\n%swant\n%s", index, got, want)
 		}
@@ -522,6 +526,9 @@ func randomCommand(rng *rand.Rand, m *plainMachine) command {
 	}
 	if !c.ephemeral && rng.IntN(3) > 0 && c.op != opAcquire && c.op != opRelease && c.op != opCloseSession {
 		c.session = 0
+	}
+	if owner := []string{"", "ann", "bob"}[rng.IntN(3)]; owner != "" {
+		c.share = &Share{Owner: owner, Bytes: math.MaxInt64, AllBytes: math.MaxInt64, Sessions: math.MaxInt64, AllSessions: math.MaxInt64}
 	}
 	for _, p := range slices.Sorted(maps.Keys(m.nodes)) {
 		n := m.nodes[p]

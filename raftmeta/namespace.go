@@ -50,6 +50,9 @@ type node struct {
 	data []byte
 	// ephemeral is the session that a file goes with, zero if it stays.
 	ephemeral api.SessionID
+	// owner is the user in whose share the node counts: the one who last wrote it or
+	// gave it its ACL. Empty for the cluster's.
+	owner string
 	// cached is the raft index since which sessions may have this version of
 	// the file, its ACL included, in their caches; zero when none can.
 	cached uint64
@@ -105,6 +108,10 @@ type namespace struct {
 	// delayed has the paths of locks in their lock-delay.
 	delayed *btree.BTreeG[string]
 
+	// usages has what each user holds, used what all users hold together.
+	usages *btree.BTreeG[*usage]
+	used   usage
+
 	// emit, if not nil, is told of each change.
 	emit func(change)
 }
@@ -119,6 +126,7 @@ func newNamespace() *namespace {
 		holds:    btree.NewG(treeDegree, holdLess),
 		holders:  btree.NewG(treeDegree, holderLess),
 		delayed:  btree.NewG(treeDegree, func(a, b string) bool { return a < b }),
+		usages:   btree.NewG(treeDegree, usageLess),
 	}
 	r := newNode(root)
 	r.dir = true
@@ -137,6 +145,7 @@ func (ns *namespace) clone() *namespace {
 	c.holds = ns.holds.Clone()
 	c.holders = ns.holders.Clone()
 	c.delayed = ns.delayed.Clone()
+	c.usages = ns.usages.Clone()
 	return &c
 }
 

@@ -48,6 +48,11 @@ func checkNamespace(tb testing.TB, ns *namespace) {
 		tb.Errorf("sums are %d, %d, %d, not %d, %d, %d", ns.bytes, ns.files, ns.nodes.Len(), bytes, files, nodes)
 	}
 	checkSessions(tb, ns)
+	counted := ns.clone()
+	counted.recount()
+	if got, want := usages(ns), usages(counted); got != want {
+		tb.Errorf("users have %s, counted anew %s", got, want)
+	}
 }
 
 // checkSessions checks that sessions, holds and locks agree.

@@ -64,12 +64,30 @@ func (fw *frameWriter) hold(h hold) {
 	e.Uint(h.since)
 }
 
+// owners writes whose the sessions and nodes are that users have.
+func (fw *frameWriter) owners(ns *namespace) {
+	record := func(owner string, id api.SessionID, path string) bool {
+		if owner == "" {
+			return fw.err == nil
+		}
+		fw.enc.Array(4)
+		fw.enc.Uint(recordOwner)
+		fw.enc.Str(owner)
+		fw.enc.Uint(uint64(id))
+		fw.enc.Str(path)
+		return fw.more()
+	}
+	ns.sessions.Ascend(func(s *sessionState) bool { return record(s.owner, s.id, "") })
+	ns.nodes.Ascend(func(n *node) bool { return record(n.owner, 0, n.path) })
+}
+
 // builder makes a namespace from records, and checks that they make one.
 type builder struct {
 	ns      *namespace
 	last    *node
 	dir     *node // the directory of the last node
 	held    hold  // the last one
+	owned   bool  // there was a record of an owner
 	files   int   // ephemeral ones that no hold has named yet
 	applied uint64
 	ended   bool
@@ -92,6 +110,8 @@ func (b *builder) frame(payload []byte) error {
 			err = b.session(&d)
 		case kind == recordHold && n == 6:
 			err = b.hold(&d)
+		case kind == recordOwner && n == 4:
+			err = b.owner(&d)
 		case kind == recordEnd && (n == 4 || n == 6):
 			err = b.end(&d, n == 6)
 		case d.Err() == nil:
@@ -139,7 +159,7 @@ func (b *builder) node(d *wire.Decoder, rich bool) error {
 	if d.Err() != nil {
 		return fmt.Errorf("%w: %w", errBadSnapshot, d.Err())
 	}
-	if len(data) > FileBytesMax || n.dir && len(data) > 0 || n.generation < n.instance || b.held.session != 0 ||
+	if len(data) > FileBytesMax || n.dir && len(data) > 0 || n.generation < n.instance || b.held.session != 0 || b.owned ||
 		n.ephemeral != 0 && (n.dir || n.lock != nil || b.ns.session(n.ephemeral) == nil) {
 		return fmt.Errorf("%w: node %s is impossible", errBadSnapshot, n.path)
 	}
@@ -225,7 +245,7 @@ func (b *builder) hold(d *wire.Decoder) error {
 		l := n.lock
 		bad = n.ephemeral != 0 || l == nil || l.holders > 0 && (l.mode != h.mode || h.mode == api.Exclusive)
 	}
-	if bad || s.holds >= api.HoldsMax || b.ns.holds.Len() >= holdsTotalMax {
+	if bad || b.owned || s.holds >= api.HoldsMax || b.ns.holds.Len() >= holdsTotalMax {
 		return fmt.Errorf("%w: session %d cannot hold %.80q", errBadSnapshot, h.session, path)
 	}
 	h.path = n.path
@@ -240,6 +260,34 @@ func (b *builder) hold(d *wire.Decoder) error {
 	n.lock.holders++
 	b.ns.holders.ReplaceOrInsert(holder{h.path, h.session})
 	return nil
+}
+
+// owner takes the record of whose a session or, if its id is zero, a node is.
+// Those come after all else.
+func (b *builder) owner(d *wire.Decoder) error {
+	owner, id, path := d.Str(), api.SessionID(d.Uint()), d.Str()
+	if d.Err() != nil {
+		return fmt.Errorf("%w: %w", errBadSnapshot, d.Err())
+	}
+	b.owned = true
+	if u, ok := b.ns.usages.Get(&usage{owner: owner}); ok {
+		owner = u.owner // not one more copy of it
+	} else {
+		b.ns.usages.ReplaceOrInsert(&usage{owner: owner}) // end counts anew
+	}
+	switch ok := owner != "" && len(owner) <= OwnerBytesMax; {
+	case ok && id != 0 && path == "":
+		if s := b.ns.session(id); s != nil && s.owner == "" {
+			s.owner = owner
+			return nil
+		}
+	case ok && id == 0 && checkFile(path) == nil:
+		if n := b.ns.get(path); n != nil && n.owner == "" {
+			n.owner = owner
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %.80q cannot own session %d or node %.80q", errBadSnapshot, owner, id, path)
 }
 
 // end takes the end record; those of version 1 do not count sessions.
@@ -258,6 +306,7 @@ func (b *builder) end(d *wire.Decoder, counted bool) error {
 		return fmt.Errorf("%w: it has %d sessions that hold %d, and %d ephemeral files that none holds; not %d and %d",
 			errBadSnapshot, b.ns.sessions.Len(), b.ns.holds.Len(), b.files, sessions, holds)
 	}
+	b.ns.recount()
 	b.ended = true
 	return nil
 }

@@ -32,6 +32,7 @@ const (
 	codeHolds // result.limit is the limit
 	codeACLBytes
 	codeNameBytes
+	codeShare // result.reason is the limit's word
 )
 
 // result is the state machine's answer to a command.
@@ -110,6 +111,8 @@ func (r result) limitError() error {
 		return tooLarge(api.LimitACL, api.ACLBytesMax)
 	case codeNameBytes:
 		return tooLarge(api.LimitName, api.SessionNameBytesMax)
+	case codeShare:
+		return tooLarge(r.reason, r.limit)
 	}
 	return errUnknownCommand
 }

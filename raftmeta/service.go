@@ -131,6 +131,10 @@ func (g *Group) room() error { return g.disk.check() }
 
 // OpenSession implements api.Service.
 func (v *service) OpenSession(ctx context.Context, name string, lease time.Duration) (api.SessionID, time.Duration, error) {
+	return v.openSession(ctx, name, lease, nil)
+}
+
+func (v *service) openSession(ctx context.Context, name string, lease time.Duration, sh *Share) (api.SessionID, time.Duration, error) {
 	if n := len(name); n > api.SessionNameBytesMax {
 		return 0, 0, &TooLargeError{What: api.LimitName, Limit: api.SessionNameBytesMax, Got: int64(n)}
 	}
@@ -145,7 +149,11 @@ func (v *service) OpenSession(ctx context.Context, name string, lease time.Durat
 	if err != nil {
 		return 0, 0, err
 	}
-	id, err := k.openSession(ctx, name, lease)
+	c := command{op: opOpenSession, name: name, duration: lease, share: sh}
+	if err := v.precheck(&c); err != nil {
+		return 0, 0, err
+	}
+	id, err := k.openSession(ctx, c)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -173,6 +181,10 @@ func (v *service) CloseSession(ctx context.Context, s api.SessionID) error {
 
 // Get implements api.Service.
 func (v *service) Get(ctx context.Context, path string, s api.SessionID) (api.File, api.CacheLeave, error) {
+	return v.get(ctx, path, s, nil)
+}
+
+func (v *service) get(ctx context.Context, path string, s api.SessionID, sh *Share) (api.File, api.CacheLeave, error) {
 	if err := checkDir(path); err != nil {
 		return api.File{}, api.CacheLeave{}, err
 	}
@@ -190,12 +202,12 @@ func (v *service) Get(ctx context.Context, path string, s api.SessionID) (api.Fi
 		f, err := n.file()
 		return f, api.CacheLeave{}, err
 	}
-	n, leave, mark := k.read(path, s)
+	n, leave, mark := k.read(path, s, sh)
 	if mark != 0 {
 		// If this fails, or another writes at the same time, the file is as good;
 		// it is not cached then.
 		if _, err := k.propose(ctx, command{op: opMarkCached, path: path, generation: mark}); err == nil {
-			n, leave, _ = k.read(path, s)
+			n, leave, _ = k.read(path, s, sh)
 		}
 	}
 	f, err := n.file()

@@ -18,6 +18,9 @@ type sessionState struct {
 	id    api.SessionID
 	name  string
 	lease time.Duration
+	// owner is the user in whose share the session and its holds count; empty for
+	// the cluster's.
+	owner string
 	// holds counts its locks and ephemeral files.
 	holds int
 }
@@ -41,9 +44,13 @@ func (ns *namespace) openSession(index uint64, c *command) result {
 	if n := ns.sessions.Len(); n >= api.SessionsMax {
 		return result{code: codeSessions, size: int64(n) + 1}
 	}
-	s := &sessionState{id: api.SessionID(index), name: c.name, lease: c.duration}
+	if r := ns.checkShare(c); r.code != codeDone {
+		return r
+	}
+	s := &sessionState{id: api.SessionID(index), name: c.name, lease: c.duration, owner: c.owner()}
 	ns.sessions.ReplaceOrInsert(s)
-	ns.tell(change{kind: sessionOpened, index: index, session: s.id, duration: s.lease})
+	ns.charge(s.owner, s.charged(), 1)
+	ns.tell(change{kind: sessionOpened, index: index, session: s.id, duration: s.lease, owner: s.owner})
 	return result{generation: index}
 }
 
@@ -63,6 +70,7 @@ func (ns *namespace) endSession(index uint64, id api.SessionID, expired bool) {
 		ns.drop(index, ns.get(h.path))
 	}
 	ns.sessions.Delete(s)
+	ns.charge(s.owner, -s.charged(), -1)
 	ns.tell(change{kind: sessionEnded, index: index, session: id})
 }
 
@@ -90,6 +98,7 @@ func (ns *namespace) hold(h hold) result {
 		return result{code: codeHolds, size: int64(n) + 1, limit: holdsTotalMax}
 	}
 	s.holds++
+	ns.charge(s.owner, holdOverhead, 0)
 	ns.sessions.ReplaceOrInsert(&s)
 	ns.holds.ReplaceOrInsert(h)
 	return result{}
@@ -102,5 +111,6 @@ func (ns *namespace) unhold(h hold) {
 	}
 	s := *ns.session(h.session)
 	s.holds--
+	ns.charge(s.owner, -holdOverhead, 0)
 	ns.sessions.ReplaceOrInsert(&s)
 }

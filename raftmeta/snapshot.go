@@ -15,7 +15,8 @@ import (
 // The layout of a snapshot stream is drawn in doc.go.
 const (
 	streamMagic       = "STELENSP"
-	streamVersion     = 2
+	streamVersion     = 3
+	streamUnowned     = 2 // of a namespace in which users have nothing: older programs read it
 	streamHeaderBytes = 8 + 4 + 4
 	frameHeaderBytes  = 4 + 4
 
@@ -35,6 +36,7 @@ const (
 	recordRich    = 3 // a node that has more than a plain one
 	recordSession = 4
 	recordHold    = 5
+	recordOwner   = 6 // whose a session or a node is
 )
 
 // frameWriter writes the stream's frames.
@@ -49,7 +51,11 @@ type frameWriter struct {
 func writeSnapshot(w io.Writer, ns *namespace, applied uint64) error {
 	fw := &frameWriter{w: w, enc: wire.GetEncoder()}
 	defer fw.enc.Release()
-	fw.header()
+	version := uint32(streamUnowned)
+	if ns.usages.Len() > 0 {
+		version = streamVersion
+	}
+	fw.header(version)
 	ns.sessions.Ascend(func(s *sessionState) bool {
 		fw.session(s)
 		return fw.more()
@@ -62,6 +68,9 @@ func writeSnapshot(w io.Writer, ns *namespace, applied uint64) error {
 		fw.hold(h)
 		return fw.more()
 	})
+	if version == streamVersion {
+		fw.owners(ns)
+	}
 	fw.enc.Array(6)
 	fw.enc.Uint(recordEnd)
 	fw.enc.Uint(applied)
@@ -81,10 +90,10 @@ func (fw *frameWriter) more() bool {
 	return fw.err == nil
 }
 
-func (fw *frameWriter) header() {
+func (fw *frameWriter) header(version uint32) {
 	b := make([]byte, 0, streamHeaderBytes)
 	b = append(b, streamMagic...)
-	b = binary.BigEndian.AppendUint32(b, streamVersion)
+	b = binary.BigEndian.AppendUint32(b, version)
 	fw.sum = crc.Sum(b)
 	b = binary.BigEndian.AppendUint32(b, fw.sum)
 	_, fw.err = fw.w.Write(b)

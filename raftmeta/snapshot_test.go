@@ -42,6 +42,28 @@ func goldenNamespace() *namespace {
 	return ns
 }
 
+// goldenOwned is a snapshot with a user's session and file.
+const goldenOwned = `
+	53 54 45 4c 45 4e 53 50  00 00 00 03  7d dd c5 87
+	00 00 00 5d  7b db bb 44
+	94 04 04 a1 77 cd 07 d0
+	96 01 a1 2f c3 00 05 c4 00
+	96 01 a6 2f 6c 6f 63 6b 73 c3 05 05 c4 00
+	96 01 a8 2f 6c 6f 63 6b 73 2f 66 c2 05 05 c4 01 01
+	94 06 a3 61 6e 6e 04 a0
+	94 06 a3 61 6e 6e 00 a6 2f 6c 6f 63 6b 73
+	94 06 a3 61 6e 6e 00 a8 2f 6c 6f 63 6b 73 2f 66
+	96 02 05 03 0f 01 00`
+
+// ownedNamespace has a session of ann, and /locks/f, which she has written.
+func ownedNamespace() *namespace {
+	ns := newNamespace()
+	ann := &Share{Owner: "ann", Bytes: 1 << 20, AllBytes: 1 << 20, Sessions: 1, AllSessions: 1}
+	ns.apply(4, 2, &command{op: opOpenSession, name: "w", duration: 2 * time.Second, share: ann})
+	ns.apply(5, 2, &command{op: opSet, path: "/locks/f", data: []byte{1}, generation: AnyGeneration, share: ann})
+	return ns
+}
+
 // stream returns the snapshot of ns.
 func stream(tb testing.TB, ns *namespace, applied uint64) []byte {
 	tb.Helper()
@@ -70,6 +92,16 @@ func TestSnapshotGolden(t *testing.T) {
 		t.Fatalf("read: index %d, %v", applied, err)
 	}
 	sameNamespace(t, goldenNamespace(), ns)
+	checkNamespace(t, ns)
+
+	owned := wiretest.Unhex(t, goldenOwned)
+	if got := stream(t, ownedNamespace(), 5); !bytes.Equal(got, owned) {
+		t.Errorf("write owners:\ngot  % x\nwant % x", got, owned)
+	}
+	if ns, _, err = readSnapshot(bytes.NewReader(owned)); err != nil {
+		t.Fatal(err)
+	}
+	sameNamespace(t, ownedNamespace(), ns)
 	checkNamespace(t, ns)
 
 	ns, applied, err = readSnapshot(bytes.NewReader(wiretest.Unhex(t, goldenStream1)))
@@ -134,7 +166,7 @@ func TestSnapshotEveryByteCounts(t *testing.T) {
 func sealed(payloads ...[]byte) []byte {
 	var b bytes.Buffer
 	fw := &frameWriter{w: &b, enc: nil}
-	fw.header()
+	fw.header(streamVersion)
 	for _, p := range payloads {
 		h := []byte{byte(len(p) >> 24), byte(len(p) >> 16), byte(len(p) >> 8), byte(len(p))}
 		fw.sum = crc.Update(crc.Update(fw.sum, h), p)
@@ -208,12 +240,12 @@ func TestSnapshotRefusesNonsense(t *testing.T) {
 }
 
 func TestSnapshotNewerVersion(t *testing.T) {
-	b := wiretest.Unhex(t, "53 54 45 4c 45 4e 53 50 00 00 00 03")
+	b := wiretest.Unhex(t, "53 54 45 4c 45 4e 53 50 00 00 00 04")
 	sum := crc.Sum(b)
 	b = append(b, byte(sum>>24), byte(sum>>16), byte(sum>>8), byte(sum))
 	_, _, err := readSnapshot(bytes.NewReader(b))
 	var newer *VersionError
-	if !errors.As(err, &newer) || newer.Version != 3 {
+	if !errors.As(err, &newer) || newer.Version != 4 {
 		t.Errorf("got %v", err)
 	}
 }

@@ -27,6 +27,12 @@ type Stats struct {
 	Files, Directories int
 	Bytes              int64 // of all paths and contents
 
+	// Users counts the users that hold something; the rest is what they hold
+	// together, and UsersBytesMost what the one with the most does. See Share.
+	Users                      int
+	UsersBytes, UsersBytesMost int64
+	UsersSessions              int64
+
 	Gets, Lists, Sets, Deletes uint64 // calls
 	Refused                    uint64 // Sets and Deletes that the namespace refused
 
@@ -65,6 +71,11 @@ func (g *Group) Stats() Stats {
 		s.Files, s.Directories = ns.files, ns.nodes.Len()-ns.files
 		s.Bytes = ns.bytes
 		s.Sessions = ns.sessions.Len()
+		s.Users, s.UsersBytes, s.UsersSessions = ns.usages.Len(), ns.used.bytes, ns.used.sessions
+		ns.usages.Ascend(func(u *usage) bool {
+			s.UsersBytesMost = max(s.UsersBytesMost, u.bytes)
+			return true
+		})
 	})
 	return s
 }

@@ -10,6 +10,10 @@ import (
 
 // Set implements api.Service.
 func (v *service) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
+	return v.set(ctx, path, data, gen, o, nil)
+}
+
+func (v *service) set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions, sh *Share) (uint64, error) {
 	if err := checkFile(path); err != nil {
 		return 0, err
 	}
@@ -23,7 +27,7 @@ func (v *service) Set(ctx context.Context, path string, data []byte, gen uint64,
 		return 0, err
 	}
 	r, err := v.write(ctx, command{op: opSet, path: path, data: data, generation: gen,
-		session: o.Session, ephemeral: o.Ephemeral, guard: o.Guard})
+		session: o.Session, ephemeral: o.Ephemeral, guard: o.Guard, share: sh})
 	return r.generation, err
 }
 
@@ -41,6 +45,10 @@ func (v *service) Delete(ctx context.Context, path string, gen uint64, o api.Set
 
 // SetACL implements api.Service.
 func (v *service) SetACL(ctx context.Context, path, acl string, o api.SetOptions) (uint64, error) {
+	return v.setACL(ctx, path, acl, o, nil)
+}
+
+func (v *service) setACL(ctx context.Context, path, acl string, o api.SetOptions, sh *Share) (uint64, error) {
 	if err := checkDir(path); err != nil {
 		return 0, err
 	}
@@ -53,7 +61,7 @@ func (v *service) SetACL(ctx context.Context, path, acl string, o api.SetOptions
 	if err := v.replica.room(); err != nil {
 		return 0, err
 	}
-	r, err := v.write(ctx, command{op: opSetACL, path: path, name: acl, session: o.Session, guard: o.Guard})
+	r, err := v.write(ctx, command{op: opSetACL, path: path, name: acl, session: o.Session, guard: o.Guard, share: sh})
 	return r.generation, err
 }
 
@@ -61,6 +69,9 @@ func (v *service) SetACL(ctx context.Context, path, acl string, o api.SetOptions
 func (v *service) write(ctx context.Context, c command) (result, error) {
 	k, err := v.keeper(ctx)
 	if err != nil {
+		return result{}, err
+	}
+	if err := v.precheck(&c); err != nil {
 		return result{}, err
 	}
 	r, err := k.write(ctx, c, c.path)
@@ -94,6 +105,10 @@ func checkMode(m api.Mode) error {
 
 // Acquire implements api.Service.
 func (v *service) Acquire(ctx context.Context, s api.SessionID, path string, mode api.Mode, wait, delay time.Duration) (api.Grant, error) {
+	return v.acquire(ctx, s, path, mode, wait, delay, nil)
+}
+
+func (v *service) acquire(ctx context.Context, s api.SessionID, path string, mode api.Mode, wait, delay time.Duration, sh *Share) (api.Grant, error) {
 	if err := checkDir(path); err != nil {
 		return api.Grant{}, err
 	}
@@ -109,7 +124,11 @@ func (v *service) Acquire(ctx context.Context, s api.SessionID, path string, mod
 	}
 	// Up to whole milliseconds: a short delay is not none.
 	delay = min(max(delay, 0)+time.Millisecond-1, api.LockDelayMax).Truncate(time.Millisecond)
-	r, err := k.acquire(ctx, command{op: opAcquire, session: s, path: path, mode: mode, duration: delay}, wait)
+	c := command{op: opAcquire, session: s, path: path, mode: mode, duration: delay, share: sh}
+	if err := v.precheck(&c); err != nil {
+		return api.Grant{}, err
+	}
+	r, err := k.acquire(ctx, c, wait)
 	if err == nil {
 		err = r.error(0)
 	}
@@ -138,6 +157,10 @@ func (v *service) Release(ctx context.Context, s api.SessionID, path string, hol
 
 // Watch implements api.Service.
 func (v *service) Watch(ctx context.Context, s api.SessionID, path string, kinds api.EventKind, gen uint64) (uint64, error) {
+	return v.watch(ctx, s, path, kinds, gen, nil)
+}
+
+func (v *service) watch(ctx context.Context, s api.SessionID, path string, kinds api.EventKind, gen uint64, sh *Share) (uint64, error) {
 	if err := checkDir(path); err != nil {
 		return 0, err
 	}
@@ -145,7 +168,7 @@ func (v *service) Watch(ctx context.Context, s api.SessionID, path string, kinds
 	if err != nil {
 		return 0, err
 	}
-	return k.watch(ctx, s, path, kinds, gen)
+	return k.watch(ctx, s, path, kinds, gen, sh)
 }
 
 // Unwatch implements api.Service.

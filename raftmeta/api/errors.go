@@ -146,12 +146,18 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
-	unit := " bytes"
+	unit, remedy := " bytes", ""
 	switch e.What {
 	case LimitNodes, LimitSessions, LimitWatches, LimitHolds:
 		unit = ""
+	case LimitUserSessions, LimitUsersSessions:
+		unit, remedy = "", "; close sessions"
+	case LimitUser, LimitUsers:
+		remedy = "; delete files, release locks or close sessions, or give the voters more --memory"
+	case LimitUserWatches, LimitUsersWatches:
+		remedy = "; end watches or close sessions, or give the voters more --memory"
 	}
-	return fmt.Sprintf("%s too large: %d%s, at most %d", e.What, e.Got, unit, e.Limit)
+	return fmt.Sprintf("%s too large: %d%s, at most %d%s", e.What, e.Got, unit, e.Limit, remedy)
 }
 
 // Is makes the error an ErrTooLarge.

@@ -82,6 +82,14 @@ const (
 	LimitHolds    = "locks and ephemeral files" // of a session, or of all
 	LimitACL      = "ACL name"
 	LimitName     = "session name"
+	// What one user, and all users together, may hold. What users leave free is the
+	// cluster's own.
+	LimitUser          = "lock service memory of the user"
+	LimitUsers         = "lock service memory of all users"
+	LimitUserSessions  = "sessions of the user"
+	LimitUsersSessions = "sessions of all users"
+	LimitUserWatches   = "watch memory of the user"
+	LimitUsersWatches  = "watch memory of all users"
 )
 
 // Stat is what the namespace knows of a node beside its content.

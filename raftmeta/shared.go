@@ -1,0 +1,69 @@
+package raftmeta
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/steledb/stele/raftmeta/api"
+)
+
+// shared is the lock service for the user of a share.
+type shared struct {
+	*service
+	share *Share
+}
+
+// ServiceFor is Service for the user of a share.
+func (g *Group) ServiceFor(s Share) api.Service {
+	s.Owner = strings.Clone(s.Owner)[:min(len(s.Owner), OwnerBytesMax)]
+	if s.Owner == "" {
+		panic("BUG: a share of the lock service without an owner")
+	}
+	return &shared{g.service, &s}
+}
+
+// precheck refuses a command whose share has no space for it, before it takes
+// space in the log. The state machine decides once more when it applies it.
+func (v *service) precheck(c *command) error {
+	if c.share == nil {
+		return nil
+	}
+	var r result
+	v.machine.view(func(ns *namespace, _ uint64) { r = ns.checkShare(c) })
+	if err := r.error(0); err != nil {
+		v.refused.Add(1)
+		return err
+	}
+	return nil
+}
+
+// OpenSession implements api.Service.
+func (s *shared) OpenSession(ctx context.Context, name string, lease time.Duration) (api.SessionID, time.Duration, error) {
+	return s.openSession(ctx, name, lease, s.share)
+}
+
+// Get implements api.Service.
+func (s *shared) Get(ctx context.Context, path string, id api.SessionID) (api.File, api.CacheLeave, error) {
+	return s.get(ctx, path, id, s.share)
+}
+
+// Set implements api.Service.
+func (s *shared) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
+	return s.set(ctx, path, data, gen, o, s.share)
+}
+
+// SetACL implements api.Service.
+func (s *shared) SetACL(ctx context.Context, path, acl string, o api.SetOptions) (uint64, error) {
+	return s.setACL(ctx, path, acl, o, s.share)
+}
+
+// Acquire implements api.Service.
+func (s *shared) Acquire(ctx context.Context, id api.SessionID, path string, mode api.Mode, wait, delay time.Duration) (api.Grant, error) {
+	return s.acquire(ctx, id, path, mode, wait, delay, s.share)
+}
+
+// Watch implements api.Service.
+func (s *shared) Watch(ctx context.Context, id api.SessionID, path string, kinds api.EventKind, gen uint64) (uint64, error) {
+	return s.watch(ctx, id, path, kinds, gen, s.share)
+}
