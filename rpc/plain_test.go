@@ -2,11 +2,15 @@ package rpc
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/steledb/stele/internal/wire/wiretest"
 )
@@ -199,5 +203,30 @@ func TestHalfClose(t *testing.T) {
 	got, err := io.ReadAll(c)
 	if want := plain(1, 1, nil, []any{"x"}); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("% x, %v, want % x", got, err, want)
+	}
+}
+
+// TestInputEnds: when a client has closed its side of a connection, or both, its requests end after a grace period.
+func TestInputEnds(t *testing.T) {
+	const grace = 50 * time.Millisecond
+	s := newTestServer(t, ServerConfig{InputEndGrace: grace})
+	ended := make(chan error, 2)
+	s.Handle("endless", Spawned, func(c *Call) {
+		s.got <- struct{}{}
+		<-c.Context().Done()
+		ended <- c.Context().Err()
+		c.Fail(c.Context().Err())
+	})
+	for _, way := range []func(c *net.TCPConn) error{(*net.TCPConn).CloseWrite, (*net.TCPConn).Close} {
+		c := s.raw(t)
+		_, _ = c.Write(plain(0, 1, "endless", []any{}))
+		<-s.got
+		began := time.Now()
+		if err := way(c); err != nil {
+			t.Fatal(err)
+		}
+		if err, took := <-ended, time.Since(began); !errors.Is(err, context.Canceled) || took < grace {
+			t.Errorf("%v after %v, want it cancelled after %v", err, took, grace)
+		}
 	}
 }

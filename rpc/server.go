@@ -64,6 +64,9 @@ type ServerConfig struct {
 	// FirstByteTimeout closes a connection whose client has said nothing at all in this
 	// time: 0, which is never.
 	FirstByteTimeout time.Duration
+	// InputEndGrace is how long requests are still answered after the client has closed its side of the
+	// connection: 5 s. A client that has closed both sides looks the same until an answer is sent to it.
+	InputEndGrace time.Duration
 	// WriteTimeout closes a connection whose client does not take what is written:
 	// 30 s for up to 1 MiB.
 	WriteTimeout time.Duration
@@ -119,6 +122,7 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	orDefault(&c.AdmitWait, time.Second)
 	orDefault(&c.RetryAfter, 100*time.Millisecond)
 	orDefault(&c.MessageTimeout, 30*time.Second)
+	orDefault(&c.InputEndGrace, 5*time.Second)
 	orDefault(&c.WriteTimeout, 30*time.Second)
 	orDefault(&c.CrowdedTimeout, 1500*time.Millisecond)
 	orDefault(&c.AlivePeriod, 2*time.Second)
@@ -144,7 +148,7 @@ func (c ServerConfig) Validate() error {
 		return fmt.Errorf("conns kept is %d, want 0 to less than conns max, %d", c.ConnsKept, c.ConnsMax)
 	case c.MemoryKept < 0 || c.MemoryKept >= c.MemoryBytesMax:
 		return fmt.Errorf("memory kept is %d, want 0 to less than memory bytes max, %d", c.MemoryKept, c.MemoryBytesMax)
-	case c.AdmitWait < 0 || c.RetryAfter < 0 || c.MessageTimeout < 0 || c.FirstByteTimeout < 0 || c.WriteTimeout < 0 || c.CrowdedTimeout < 0 || c.AlivePeriod < 0:
+	case c.AdmitWait < 0 || c.RetryAfter < 0 || c.MessageTimeout < 0 || c.FirstByteTimeout < 0 || c.InputEndGrace < 0 || c.WriteTimeout < 0 || c.CrowdedTimeout < 0 || c.AlivePeriod < 0:
 		return errors.New("a duration is negative")
 	}
 	return nil

@@ -465,8 +465,9 @@ func (c *serverConn) finish(err error) {
 	var patience <-chan time.Time
 	count := &c.srv.count
 	switch {
-	case err == io.EOF || err == io.ErrUnexpectedEOF || err == errDrained:
-		// Half-closed by a client that waits for its answers, or closed by us.
+	case err == io.EOF || err == io.ErrUnexpectedEOF: // by a client that waits for its answers, or does not
+		patience = time.After(c.srv.cfg.InputEndGrace)
+	case err == errDrained:
 	case errors.As(err, &corrupt):
 		count.corrupt.Add(1)
 		c.warn(err)
