@@ -81,11 +81,13 @@ func (w *work) look() bool {
 	return true
 }
 
-// rest has the pacer know that no work is done for now.
+// rest has the pacer know that no work is done for now. A request that was paced once is paced from its next step on:
+// otherwise each of its rows had a slice of work outside any turn.
 func (w *work) rest() {
 	if w.paced {
 		w.paced = false
 		w.pacer.Rest()
+		w.next = w.used - 1
 	}
 }
 
@@ -120,7 +122,7 @@ func (e *Evaluator) match(m *matcher, b []byte) bool {
 	if m.op != matchRegexp {
 		return e.spend(1+int64(len(b)/bytesPerStep)) && m.match(b)
 	}
-	if cost := m.steps * int64(len(b)+1); e.work.fits(cost) {
+	if cost := m.steps * int64(len(b)+1); e.spend(0) && e.work.fits(cost) {
 		e.work.used += cost
 		return m.match(b)
 	}

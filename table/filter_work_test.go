@@ -173,3 +173,29 @@ func BenchmarkSlowMatch(b *testing.B) {
 		})
 	}
 }
+
+// TestRowsArePaced: a request that needed a turn once does all further work in turns, row by row; one that did not, in none.
+func TestRowsArePaced(t *testing.T) {
+	small, large := mustCompile(t, ValueRegex(`a.*b+`)), mustCompile(t, ValueRegex(slowPattern))
+	var e Evaluator
+	var pace turns
+	e.Begin(0, &pace)
+	row := func(p *Program, cells []Cell) {
+		t.Helper()
+		if _, err := e.Eval(p, []byte("r"), cells); err != nil || pace.in {
+			t.Errorf("%v, still in a turn: %v", err, pace.in)
+		}
+	}
+	row(small, engineCell(100))
+	if pace.paced != 0 {
+		t.Errorf("a small row took %d turns", pace.paced)
+	}
+	row(large, engineCell(5<<10))
+	for i := range 3 {
+		before := pace.paced
+		row(small, engineCell(100))
+		if pace.paced != before+1 || pace.rested < 2+i {
+			t.Errorf("small row %d after a large one took %d turns, rested %d times", i, pace.paced-before, pace.rested)
+		}
+	}
+}
