@@ -49,6 +49,8 @@ type clusterTablets struct {
 	uncut map[uint64]bool
 	// alive are the servers that Servers has found: what others have cannot be read.
 	alive map[string]bool
+	// damaged are the rows on which no server acts.
+	damaged damagedRows
 	// told and unread are the failures that were told.
 	told, unread once
 }
@@ -203,6 +205,9 @@ func (c *clusterTablets) level(ctx context.Context, from, to string) (tablets []
 	err := c.rows.scanAll(short, from, to, metadata.Places(), func(key string, r *metadata.Row, err error) error {
 		t := master.Tablet{Key: key, Damaged: err}
 		if err == nil {
+			t.Damaged = c.damaged.why(key, r.Generation)
+		}
+		if t.Damaged == nil {
 			t.Generation, t.Server, t.Recoveries = r.Generation, r.Server, r.Recoveries
 		}
 		tablets = append(tablets, t)
@@ -239,7 +244,8 @@ func (c *clusterTablets) writeTablet(ctx context.Context, id, tableID uint64, st
 
 // Load implements master.Tablets.
 func (c *clusterTablets) Load(ctx context.Context, v *master.TabletServer, t *master.Tablet, q metaapi.Sequencer) error {
-	return overtaken(c.to.order(ctx, v, methodLoad, q, order{key: []byte(t.Key), generation: t.Generation}, nil))
+	err := c.to.order(ctx, v, methodLoad, q, order{key: []byte(t.Key), generation: t.Generation}, nil)
+	return overtaken(c.refused(ctx, err, t))
 }
 
 // Unload implements master.Tablets.
@@ -248,7 +254,7 @@ func (c *clusterTablets) Unload(ctx context.Context, v *master.TabletServer, t *
 		generation = d.Uint()
 		return d.Err()
 	})
-	return generation, overtaken(err)
+	return generation, overtaken(c.refused(ctx, err, t))
 }
 
 // overtaken tells the master of an answer that says that the tablet's row is another by now, or gone.
@@ -261,7 +267,8 @@ func overtaken(err error) error {
 
 // Merge implements master.Tablets.
 func (c *clusterTablets) Merge(ctx context.Context, v *master.TabletServer, lower, upper *master.Tablet, q metaapi.Sequencer) error {
-	return c.to.order(ctx, v, methodMerge, q, order{key: []byte(lower.Key), upper: []byte(upper.Key)}, nil)
+	err := c.to.order(ctx, v, methodMerge, q, order{key: []byte(lower.Key), upper: []byte(upper.Key)}, nil)
+	return c.refused(ctx, err, lower, upper)
 }
 
 // Recovery implements master.Tablets.
@@ -392,7 +399,7 @@ func (c *clusterTablets) reconcile(ctx context.Context, level []master.Tablet, t
 			return err
 		}
 		if tables[id] == "" && t.Damaged == nil {
-			if err := c.dropTablet(ctx, id, end); err != nil {
+			if err := c.dropTablet(ctx, t, id, end); err != nil {
 				return fmt.Errorf("remove a tablet of a dropped table: %w", err)
 			}
 		}
@@ -411,11 +418,16 @@ func (c *clusterTablets) reconcile(ctx context.Context, level []master.Tablet, t
 }
 
 // dropTablet removes the row of a dropped table's tablet. Who serves it is told by whoever
-// dropped the table, and can change nothing of the row any more.
-func (c *clusterTablets) dropTablet(ctx context.Context, tableID uint64, end []byte) error {
+// dropped the table, and can change nothing of the row any more. A damaged row stays: its files may be those of a table that is there.
+func (c *clusterTablets) dropTablet(ctx context.Context, t *master.Tablet, tableID uint64, end []byte) error {
 	row, err := c.rows.get(ctx, tableID, end)
 	if err == nil {
 		err = c.rows.remove(ctx, row)
+	}
+	var damage *metadata.FormatError
+	if errors.As(err, &damage) {
+		c.damaged.note(t.Key, t.Generation, damage)
+		return nil
 	}
 	if errors.Is(err, errNoRow) || errors.Is(err, errRowChanged) {
 		return nil // looked at again

@@ -42,6 +42,7 @@ func toAPI(err error) error {
 	var failed *commitlog.FailedError
 	var unsure *tablet.UnsureError
 	var changed *metaapi.GenerationError
+	var row *metadata.FormatError
 	var large *metaapi.TooLargeError
 	switch {
 	// First: what such an error wraps would say that nothing was executed.
@@ -53,6 +54,8 @@ func toAPI(err error) error {
 		err = &api.CorruptError{File: extent.File, Offset: extent.Offset, Err: errors.New(err.Error())}
 	case errors.As(err, &file):
 		err = &api.CorruptError{File: file.File, Offset: file.Offset, Err: errors.New(err.Error())}
+	case errors.As(err, &row):
+		err = &api.CorruptError{File: metadata.Name, Err: errors.New(err.Error())}
 	case errors.Is(err, blobfs.ErrDiskFull), errors.Is(err, metaapi.ErrDiskFull):
 		err = told(api.ErrDiskFull, err)
 	case lockServiceAway(err):

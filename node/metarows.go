@@ -72,13 +72,19 @@ func isRoot(tableID uint64, end []byte) bool {
 }
 
 // between returns the rows of a table's tablets that end above start and below end, in
-// order; an empty end is no end.
+// order; an empty end is no end. A damaged row has its table and end, and generation 0.
 func (m *metaRows) between(ctx context.Context, tableID uint64, start, end []byte) (rows []*metadata.Row, err error) {
 	from, _ := metadata.TableRange(tableID)
 	if len(start) > 0 {
 		from = append(metadata.SeekKey(nil, tableID, start), 0)
 	}
-	err = m.scan(ctx, string(from), string(metadata.Key(nil, tableID, end)), nil, func(r *metadata.Row) { rows = append(rows, r) })
+	err = m.scanAll(ctx, string(from), string(metadata.Key(nil, tableID, end)), nil, func(_ string, r *metadata.Row, err error) error {
+		if r == nil {
+			return err
+		}
+		rows = append(rows, r)
+		return nil
+	})
 	return rows, err
 }
 

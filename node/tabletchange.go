@@ -359,16 +359,16 @@ func (n *Node) below(ctx context.Context, p *placed) (*placed, error) {
 	if err != nil {
 		return nil, err
 	}
-	var r *metadata.Row
-	switch {
-	case len(before) > 0:
-		r = before[len(before)-1]
-	case len(p.meta.Start) > 0:
-		if r, err = n.rows.get(ctx, p.row.Table, p.meta.Start); err != nil {
-			return nil, err
-		}
-	default:
+	end := p.meta.Start
+	if len(before) > 0 {
+		end = before[len(before)-1].End
+	}
+	if len(end) == 0 {
 		return nil, fmt.Errorf("table %q has one tablet, and that has no neighbour: %w", p.schema.Name, api.ErrNoTablet)
+	}
+	r, err := n.rows.get(ctx, p.row.Table, end)
+	if err != nil {
+		return nil, err
 	}
 	m, err := tablet.DecodeMeta(r.Meta)
 	return &placed{p.schema, r, m}, err

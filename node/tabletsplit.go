@@ -100,6 +100,9 @@ func (s *tabletServer) narrow(ctx context.Context, row *metadata.Row, m *tablet.
 			return nil
 		}
 		last := before[len(before)-1]
+		if last.Generation == 0 && len(row.Recoveries) > 0 {
+			return fmt.Errorf("keep the tablet before it: its row of METADATA is damaged: %s", metadata.Describe(last.Key(), ""))
+		}
 		if slices.Contains(row.Recoveries, last.Server) {
 			err := s.rows.replace(ctx, last, "")
 			if errors.Is(err, errRowChanged) {

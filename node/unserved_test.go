@@ -39,7 +39,7 @@ func TestUnservedTablet(t *testing.T) {
 			}
 		}
 	}
-	// What its row says of a split that was begun cannot be read.
+	// Its row names a dead server whose logs nobody sorts.
 	s, key := n.server.Load(), metadata.Key(nil, schema.ID, nil)
 	for damaged := false; !damaged; {
 		if _, err := s.unload(ctx, key); err != nil && !errors.Is(err, errBusyTablet) {
@@ -51,7 +51,7 @@ func TestUnservedTablet(t *testing.T) {
 		if now, err := n.rows.get(ctx, schema.ID, nil); err != nil {
 			t.Fatal(err)
 		} else if damaged = now.Server == ""; damaged {
-			change(func(r *metadata.Row) { r.Split = []byte("damaged") })
+			change(func(r *metadata.Row) { r.Recoveries = []string{"dead.7"} })
 		}
 		s.end(key)
 	}
@@ -66,7 +66,7 @@ func TestUnservedTablet(t *testing.T) {
 		}
 	}
 	u := &told.Tablets[0]
-	if told.Total != 1 || u.Table != "t" || string(u.Start) != "m" || len(u.End) > 0 || u.Since < 5*time.Second || !strings.Contains(u.Error, "finish its split") {
+	if told.Total != 1 || u.Table != "t" || string(u.Start) != "m" || len(u.End) > 0 || u.Since < 5*time.Second || !strings.Contains(u.Error, "find the sorted logs of dead.7") {
 		t.Errorf("told of %d: %+v", told.Total, u)
 	}
 	var events []string
@@ -90,7 +90,7 @@ func TestUnservedTablet(t *testing.T) {
 		}
 		free = now.Server == ""
 	}
-	change(func(r *metadata.Row) { r.Split = nil })
+	change(func(r *metadata.Row) { r.Recoveries = nil })
 	if r, err := c.Table("t").Get(ctx, "z"); err != nil || r == nil {
 		t.Fatalf("read what the tablet has: %v", err)
 	}

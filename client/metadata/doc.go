@@ -55,4 +55,5 @@
 //
 //	M1. KeyOf keeps the order of ranges: by table, then by end, no end last.
 //	M2. What Decode takes, the functions that make mutations have written; anything else is a *FormatError.
+//	M3. A row describes the tablet that its key names, and what is being split off is of the same table and below its end.
 package metadata

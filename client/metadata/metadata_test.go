@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/table"
 )
 
@@ -136,11 +137,25 @@ func (r *row) read() *metadata.Row {
 	return got
 }
 
+// described is the description of a tablet, as far as this package reads it.
+func described(id, tableID uint64, end string, redo uint64) []byte {
+	e := wire.GetEncoder()
+	defer e.Release()
+	e.Array(6)
+	e.Uint(1)
+	e.Uint(id)
+	e.Uint(tableID)
+	e.Bin(nil)
+	e.Bin([]byte(end))
+	e.Uint(redo)
+	return bytes.Clone(e.Bytes())
+}
+
 // TestChanges: a row is made once, changed by whoever knows its generation, and gone for all
 // others after that (I4).
 func TestChanges(t *testing.T) {
 	r := &row{t: t}
-	first := &metadata.Row{Table: 20, End: []byte("m"), Generation: metadata.FirstGeneration(7), Meta: []byte("meta 1")}
+	first := &metadata.Row{Table: 20, End: []byte("m"), Generation: metadata.FirstGeneration(7), Meta: described(7, 20, "m", 1)}
 	if !r.do(metadata.Create(first, "created")) {
 		t.Fatal("a new row was not made")
 	}
@@ -151,8 +166,8 @@ func TestChanges(t *testing.T) {
 		t.Fatalf("made %+v, read %+v", first, got)
 	}
 	mine, zombie := *first, *first
-	mine.Server, mine.Addr, mine.Meta, mine.Recoveries = "n1.7", "10.0.0.1:7106", []byte("meta 2"), []string{"n0.3", "n2.5"}
-	mine.Split = []byte("lower")
+	mine.Server, mine.Addr, mine.Meta, mine.Recoveries = "n1.7", "10.0.0.1:7106", described(7, 20, "m", 2), []string{"n0.3", "n2.5"}
+	mine.Split = described(9, 20, "g", 2)
 	if !r.do(metadata.Replace(&mine, "loaded")) {
 		t.Fatal("a row was not changed")
 	}
@@ -180,7 +195,7 @@ func TestChanges(t *testing.T) {
 	if r.do(metadata.Create(first, "split off")) || !r.gone() {
 		t.Fatal("a row that is gone was made again")
 	}
-	next := &metadata.Row{Table: 20, End: []byte("m"), Generation: metadata.FirstGeneration(8), Meta: []byte("meta 3")}
+	next := &metadata.Row{Table: 20, End: []byte("m"), Generation: metadata.FirstGeneration(8), Meta: described(8, 20, "m", 3)}
 	if !r.do(metadata.Create(next, "split off")) {
 		t.Fatal("the row of another tablet was not made")
 	}
@@ -205,13 +220,13 @@ func (r *row) gone() bool {
 
 func TestDecodeRefuses(t *testing.T) {
 	r := &row{t: t}
-	r.do(metadata.Create(&metadata.Row{Table: 20, Generation: 1, Meta: []byte("m"), Server: "s", Recoveries: []string{"x"}}, ""))
+	r.do(metadata.Create(&metadata.Row{Table: 20, Generation: 1, Meta: described(7, 20, "", 1), Split: described(9, 20, "g", 1), Server: "s", Recoveries: []string{"x"}}, ""))
 	for i := range r.cells {
 		cells := slices.Clone(r.cells)
 		cells[i].Value = []byte{0xc1}
 		_, err := metadata.Decode(&table.Row{Key: r.key, Cells: cells})
 		var bad *metadata.FormatError
-		if cells[i].Family != "files" && !errors.As(err, &bad) {
+		if !errors.As(err, &bad) {
 			t.Errorf("a broken %s:%s is read: %v", cells[i].Family, cells[i].Qualifier, err)
 		}
 	}
@@ -220,10 +235,49 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
+// TestRowOfAnotherTablet (M3): a row that describes a tablet other than that of its key is rejected, and is found by its key.
+func TestRowOfAnotherTablet(t *testing.T) {
+	mine := described(7, 20, "m", 1)
+	for what, c := range map[string]struct {
+		meta, split []byte
+		column      string
+		table       uint64
+		end         string
+	}{
+		"table":               {described(7, 21, "m", 1), nil, "files:meta", 21, "m"},
+		"end":                 {described(7, 20, "n", 1), nil, "files:meta", 20, "n"},
+		"no end":              {described(7, 20, "", 1), nil, "files:meta", 20, ""},
+		"table of the split":  {mine, described(9, 21, "g", 1), "files:split", 21, "g"},
+		"split at the end":    {mine, described(9, 20, "m", 1), "files:split", 20, "m"},
+		"split above the end": {mine, described(9, 20, "z", 1), "files:split", 20, "z"},
+		"split without end":   {mine, described(9, 20, "", 1), "files:split", 20, ""},
+	} {
+		r := &row{t: t}
+		r.do(metadata.Create(&metadata.Row{Table: 20, End: []byte("m"), Generation: 1, Meta: c.meta, Split: c.split, Server: "s"}, ""))
+		got, err := metadata.Decode(&table.Row{Key: r.key, Cells: r.cells})
+		var format *metadata.FormatError
+		var other *metadata.MismatchError
+		if !errors.As(err, &format) || format.What != c.column || !errors.As(err, &other) || other.Table != c.table || string(other.End) != c.end {
+			t.Errorf("%s: %v", what, err)
+		}
+		if got == nil || got.Table != 20 || string(got.End) != "m" || got.Server != "" || got.Meta != nil {
+			t.Errorf("%s: the row is read as %+v", what, got)
+		}
+	}
+	for _, meta := range [][]byte{nil, {1}, described(metadata.RootTabletID, metadata.TableID, "", 1), described(metadata.RootTabletID, 20, string(metadata.RootEnd()), 1)} {
+		b := metadata.EncodeRoot(&metadata.Row{Meta: meta, Server: "s"})
+		var format *metadata.FormatError
+		if _, err := metadata.DecodeRoot(b, 5); !errors.As(err, &format) || format.What != metadata.RootPath {
+			t.Errorf("a root tablet of %x: %v", meta, err)
+		}
+	}
+}
+
 func TestRoot(t *testing.T) {
-	r := &metadata.Row{Table: metadata.TableID, End: metadata.RootEnd(), Generation: 5, Server: "n1.7", Addr: "h:1", Meta: []byte{1}, Recoveries: []string{"n2.3"}}
+	meta := described(metadata.RootTabletID, metadata.TableID, string(metadata.RootEnd()), 1)
+	r := &metadata.Row{Table: metadata.TableID, End: metadata.RootEnd(), Generation: 5, Server: "n1.7", Addr: "h:1", Meta: meta, Recoveries: []string{"n2.3"}}
 	b := metadata.EncodeRoot(r)
-	if want := "9501a46e312e37a3683a31c4010191a46e322e33"; hex.EncodeToString(b) != want {
+	if want := "9501a46e312e37a3683a31c41296010201c400c4090000000000000001010191a46e322e33"; hex.EncodeToString(b) != want {
 		t.Errorf("root is coded as %x, want %s", b, want)
 	}
 	got, err := metadata.DecodeRoot(b, 5)
@@ -239,7 +293,8 @@ func TestRoot(t *testing.T) {
 
 // Values that later versions append to the file or to the server's column are passed over, another version is rejected.
 func TestLaterVersions(t *testing.T) {
-	r := &metadata.Row{Table: metadata.TableID, End: metadata.RootEnd(), Generation: 5, Server: "n1.7", Addr: "h:1", Meta: []byte{1}, Recoveries: []string{"n2.3"}}
+	r := &metadata.Row{Table: metadata.TableID, End: metadata.RootEnd(), Generation: 5, Server: "n1.7", Addr: "h:1", Recoveries: []string{"n2.3"},
+		Meta: described(metadata.RootTabletID, metadata.TableID, string(metadata.RootEnd()), 1)}
 	longer := append(metadata.EncodeRoot(r), 0x81, 0x01, 0x02, 0xa1, 'x')
 	longer[0] = 0x97
 	if got, err := metadata.DecodeRoot(longer, 5); err != nil || !reflect.DeepEqual(got, r) {
@@ -256,7 +311,7 @@ func TestLaterVersions(t *testing.T) {
 	}
 	for extra, value := range []string{"\x92\xa1s\xa1a", "\x93\xa1s\xa1a\x07", "\x94\xa1s\xa1a\x91\xc0\xa1x"} {
 		x := &row{t: t}
-		x.do(metadata.Create(&metadata.Row{Table: 20, Generation: 1, Meta: []byte("m"), Server: "s"}, ""))
+		x.do(metadata.Create(&metadata.Row{Table: 20, Generation: 1, Meta: described(7, 20, "", 1), Server: "s"}, ""))
 		for i := range x.cells {
 			if string(x.cells[i].Qualifier) == "server" {
 				x.cells[i].Value = []byte(value)

@@ -44,6 +44,9 @@ func DecodeRoot(b []byte, generation uint64) (*Row, error) {
 	if err == nil && version != rootVersion {
 		err = fmt.Errorf("version %d is unknown", version)
 	}
+	if err == nil {
+		err = r.checkMeta(r.Meta)
+	}
 	if err != nil {
 		return nil, &FormatError{What: RootPath, Err: err}
 	}

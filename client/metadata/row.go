@@ -113,8 +113,10 @@ func (r *Row) take(column string, value []byte) error {
 		})
 	case familyFiles + ":" + string(columnMeta):
 		r.Meta = bytes.Clone(value)
+		return r.checkMeta(value)
 	case familyFiles + ":" + string(columnSplit):
 		r.Split = bytes.Clone(value)
+		return r.checkSplit(value)
 	case familyLog + ":" + string(columnRecoveries):
 		return decode(value, func(d *wire.Decoder) { r.Recoveries = decodeStrings(d) })
 	}

@@ -1,0 +1,131 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+)
+
+// TestRowOfAnotherTablet (M3): a row of METADATA that describes another table's tablet is loaded by no server, changed by no master, left out
+// of scans and reported. All other tablets are served, the one above it too, and the row's own once the row is right again.
+func TestRowOfAnotherTablet(t *testing.T) {
+	t.Parallel()
+	n, c := startInternal(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(name, row string) {
+		t.Helper()
+		must(c.Table(name).Apply(ctx, client.NewRowMutation(row).Set("f:q", []byte(name+row))))
+	}
+	schema := makeTable(ctx, t, c, "m")
+	other, err := c.CreateTable(ctx, "other", familyF(t))
+	must(err)
+	for name, row := range map[string]string{"t": "a", "other": "a"} {
+		write(name, row)
+	}
+	again, s := n.Abdicate(ctx), n.server.Load()
+	for _, end := range []string{"m", ""} {
+		_, err = s.unload(ctx, metadata.Key(nil, schema.ID, []byte(end)))
+		must(err)
+	}
+	row, err := n.rows.get(ctx, schema.ID, []byte("m"))
+	must(err)
+	others, err := n.rows.get(ctx, other.ID, nil)
+	must(err)
+	good := row.Meta
+	row.Meta = others.Meta
+	must(n.rows.replace(ctx, row, "overwritten"))
+
+	var mismatch *metadata.MismatchError
+	for what, do := range map[string]func() error{
+		"get":    func() error { _, err := n.rows.get(ctx, schema.ID, []byte("m")); return err },
+		"load":   func() error { return s.load(ctx, row.Key(), row.Generation) },
+		"unload": func() error { _, err := s.unload(ctx, row.Key()); return err },
+		"merge":  func() error { return s.merge(ctx, row.Key(), metadata.Key(nil, schema.ID, nil)) },
+	} {
+		if err := do(); !errors.As(err, &mismatch) || mismatch.Table != other.ID {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := toAPI(&metadata.FormatError{What: "files:meta", Key: row.Key(), Err: mismatch}); !errors.Is(api.FromRPC(err), api.ErrCorrupt) {
+		t.Errorf("the master is answered with %v", err)
+	}
+	if got := rowsOf(t, n, schema.ID); got != "(end)" {
+		t.Errorf("a scan finds the tablets to %s", got)
+	}
+
+	again()
+	for told := (*client.UnservedTablets)(nil); ; pause(ctx, 20*time.Millisecond) {
+		if told, err = c.UnservedTablets(ctx); err == nil && told.Total == 1 && string(told.Tablets[0].End) == "m" &&
+			strings.Contains(told.Tablets[0].Error, "describes another tablet") && told.Tablets[0].Tries == 0 {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("reported: %+v, %v", told, err)
+		}
+	}
+	write("t", "z")
+	write("other", "b")
+	_, err = c.CreateTable(ctx, "third", familyF(t))
+	must(err)
+	write("third", "a")
+	must(c.DropTable(ctx, "third"))
+	row.Meta = good
+	if err := n.rows.replace(ctx, row, "restored"); err != nil { // at the generation that it was left at
+		t.Fatalf("the row was changed meanwhile: %v", err)
+	}
+	n.nudgeMaster(ctx)
+	write("t", "b")
+	if got, err := c.Table("t").Get(ctx, "a"); err != nil || got == nil || string(got.Cells[0].Value) != "ta" {
+		t.Errorf("row a: %+v, %v", got, err)
+	}
+}
+
+// TestDroppedRowOfAnotherTablet: a row of a dropped table that describes another table's tablet stays, since its files may be the other's,
+// and keeps the master from nothing.
+func TestDroppedRowOfAnotherTablet(t *testing.T) {
+	t.Parallel()
+	n, c := startInternal(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	schema := makeTable(ctx, t, c, "m")
+	again := n.Abdicate(ctx)
+	row, err := n.rows.get(ctx, schema.ID, []byte("m"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	upper, err := n.rows.get(ctx, schema.ID, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row.Meta = upper.Meta
+	if err := n.rows.replace(ctx, row, "overwritten"); err != nil {
+		t.Fatal(err)
+	}
+	again()
+	if err := c.DropTable(ctx, "t"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.CreateTable(ctx, "u", familyF(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Table("u").Apply(ctx, client.NewRowMutation("a").Set("f:q", []byte("v"))); err != nil {
+		t.Errorf("a table that is made next: %v", err)
+	}
+	var mismatch *metadata.MismatchError
+	if _, err := n.rows.get(ctx, schema.ID, []byte("m")); !errors.As(err, &mismatch) {
+		t.Errorf("the row of the dropped table: %v", err)
+	}
+}
