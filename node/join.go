@@ -95,7 +95,7 @@ func (n *Node) nodeAt(addr string) string {
 func (n *Node) newFormer() error {
 	cfg := formation.Config{
 		Self: formation.Peer{Name: n.cfg.Name, RPC: n.RPCAddr()}, Version: Version(),
-		Join: n.cfg.Join, Expect: n.cfg.Expect, Keys: n.gossipKeys(),
+		Join: n.cfg.Join, Expect: n.cfg.Expect, Keys: n.gossipKeys(), Certified: n.security != nil,
 		Store: identityStore{&n.self}, PeersFile: filepath.Join(n.cfg.DataDirs[0], peersFile),
 		Found: n.security.clusterToFound(), Dialer: n.security.dialer(""),
 		Admit: n.admit, Removed: n.removed.has, Caller: callerOf, Logger: n.log.With("part", "formation"),

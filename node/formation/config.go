@@ -49,6 +49,10 @@ type Config struct {
 	// Keys are the cluster's gossip keys, of 32 bytes each, or none. A node that says that it
 	// encrypts with any of them is one of the cluster's.
 	Keys [][]byte
+	// Certified means that Dialer and the server let nodes with a certificate of the cluster alone speak, in place of Keys: a node
+	// that was away while the gossip key was replaced has another one. Keys[0] is told all the same, since earlier versions
+	// look at it.
+	Certified bool
 
 	// Store keeps what must outlive the process.
 	Store Store

@@ -82,9 +82,9 @@ func New(cfg Config) (*Former, error) {
 	return f, nil
 }
 
-// knowsKey tells whether a fingerprint is that of one of the cluster's gossip keys.
+// knowsKey reports whether a node with that fingerprint of its gossip key may be one of the cluster.
 func (f *Former) knowsKey(key []byte) bool {
-	return slices.ContainsFunc(f.keys, func(own []byte) bool { return bytes.Equal(own, key) })
+	return f.cfg.Certified || slices.ContainsFunc(f.keys, func(own []byte) bool { return bytes.Equal(own, key) })
 }
 
 // newID returns the id of a cluster that is founded now.

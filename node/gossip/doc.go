@@ -44,7 +44,8 @@
 //
 // Packets and streams carry the cluster's id as their label, and are encrypted with
 // AES-256-GCM if there is a key, the label authenticated. What has another label or
-// key is dropped; the log says so once in 10 minutes for each host.
+// key is dropped; the log says so once in 10 minutes for each host. Keys are replaced
+// while gossip runs (SetKeys).
 //
 // A node's meta is a MessagePack array of at most 512 bytes. Fields are only ever
 // appended, with a new version:

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -20,6 +21,8 @@ import (
 type Ring struct {
 	cfg       Config
 	list      *memberlist.Memberlist
+	keyring   *memberlist.Keyring // nil without keys
+	keysMu    sync.Mutex          // orders SetKeys
 	transport *transport
 	address   string
 	name      string // in memberlist
@@ -95,10 +98,11 @@ func (r *Ring) listen() error {
 	c := timings(time.Duration(r.cfg.slower))
 	c.Name, c.Label = r.name, r.cfg.Cluster
 	if len(r.cfg.Keys) > 0 {
-		if c.Keyring, err = memberlist.NewKeyring(r.cfg.Keys, r.cfg.Keys[0]); err != nil {
+		if r.keyring, err = memberlist.NewKeyring(r.cfg.Keys, r.cfg.Keys[0]); err != nil {
 			_ = r.transport.Shutdown()
 			return fmt.Errorf("gossip keys: %w", err)
 		}
+		c.Keyring = r.keyring
 	}
 	c.Transport, c.BindPort = r.transport, port
 	c.AdvertiseAddr, c.AdvertisePort = ip.String(), advertisePort
@@ -216,6 +220,54 @@ func (r *Ring) UpdateMeta(change func(m *Meta)) error {
 	select {
 	case r.dirty <- struct{}{}:
 	default:
+	}
+	return nil
+}
+
+// SetKeys replaces the keys of gossip, as in Config.Keys: the first encrypts, all decrypt. A ring that was started without keys
+// gets none.
+func (r *Ring) SetKeys(keys [][]byte) error {
+	switch {
+	case r.keyring == nil:
+		return errors.New("gossip was started without keys")
+	case len(keys) == 0 || slices.ContainsFunc(keys, func(k []byte) bool { return len(k) != keyBytes }):
+		return fmt.Errorf("%d gossip keys, want one or more of %d bytes each", len(keys), keyBytes)
+	}
+	r.keysMu.Lock()
+	defer r.keysMu.Unlock()
+	for _, k := range keys {
+		if err := r.keyring.AddKey(k); err != nil {
+			return fmt.Errorf("gossip keys: %w", err)
+		}
+	}
+	if err := r.transport.opener.setKeys(keys); err != nil {
+		return err
+	}
+	if err := r.keyring.UseKey(keys[0]); err != nil {
+		return fmt.Errorf("gossip keys: %w", err)
+	}
+	return r.dropKeys(keys)
+}
+
+// dropKeys removes the keys that are not to be kept, of which the first is in use. RemoveKey moves the keys behind the one that
+// it removes within memory that readers share, so keys go from the end, and one to be kept comes back.
+func (r *Ring) dropKeys(keep [][]byte) error {
+	kept := func(k []byte) bool {
+		return slices.ContainsFunc(keep, func(o []byte) bool { return bytes.Equal(k, o) })
+	}
+	all := r.keyring.GetKeys()
+	if !slices.ContainsFunc(all, func(k []byte) bool { return !kept(k) }) {
+		return nil
+	}
+	for _, k := range slices.Backward(all[1:]) {
+		if err := r.keyring.RemoveKey(k); err != nil {
+			return fmt.Errorf("gossip keys: %w", err)
+		}
+	}
+	for _, k := range keep {
+		if err := r.keyring.AddKey(k); err != nil {
+			return fmt.Errorf("gossip keys: %w", err)
+		}
 	}
 	return nil
 }

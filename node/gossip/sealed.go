@@ -8,13 +8,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"sync/atomic"
 )
 
 // opener decrypts what comes, to look at it before memberlist does, which trusts whoever has a key: it decompresses whatever that
 // has sent, and panics at an encrypted message without bytes. A node that was removed has the key still. Nil if there is none.
 type opener struct {
 	label   []byte
-	ciphers []cipher.AEAD
+	ciphers atomic.Pointer[[]cipher.AEAD] // replaced as a whole
 }
 
 func newOpener(label string, keys [][]byte) (*opener, error) {
@@ -22,18 +23,25 @@ func newOpener(label string, keys [][]byte) (*opener, error) {
 		return nil, nil
 	}
 	o := &opener{label: []byte(label)}
+	return o, o.setKeys(keys)
+}
+
+// setKeys replaces the keys that messages are decrypted with.
+func (o *opener) setKeys(keys [][]byte) error {
+	var ciphers []cipher.AEAD
 	for _, k := range keys {
 		block, err := aes.NewCipher(k)
 		if err != nil {
-			return nil, fmt.Errorf("gossip keys: %w", err)
+			return fmt.Errorf("gossip keys: %w", err)
 		}
 		c, err := cipher.NewGCM(block)
 		if err != nil {
-			return nil, fmt.Errorf("gossip keys: %w", err)
+			return fmt.Errorf("gossip keys: %w", err)
 		}
-		o.ciphers = append(o.ciphers, c)
+		ciphers = append(ciphers, c)
 	}
-	return o, nil
+	o.ciphers.Store(&ciphers)
+	return nil
 }
 
 // sealedVersion is how memberlist encrypts: [version, nonce, message, tag], authenticated with what goes before it, and the label.
@@ -42,7 +50,11 @@ const sealedVersion = 1
 // open returns what is encrypted in b, nil if that is not known here: memberlist refuses it, and says why.
 func (o *opener) open(before, b []byte) ([]byte, error) {
 	with := append(bytes.Clone(before), o.label...)
-	for _, c := range o.ciphers {
+	ciphers := o.ciphers.Load()
+	if ciphers == nil {
+		return nil, nil
+	}
+	for _, c := range *ciphers {
 		if len(b) < 1+c.NonceSize()+c.Overhead() {
 			return nil, nil
 		}

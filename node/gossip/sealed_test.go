@@ -76,7 +76,7 @@ func TestKeyHolders(t *testing.T) {
 	} {
 		seal := func(head []byte) []byte {
 			nonce := bytes.Repeat([]byte{7}, 12)
-			return c.by.ciphers[c.key].Seal(append([]byte{c.version}, nonce...), nonce, c.message, append(bytes.Clone(head), c.by.label...))
+			return (*c.by.ciphers.Load())[c.key].Seal(append([]byte{c.version}, nonce...), nonce, c.message, append(bytes.Clone(head), c.by.label...))
 		}
 		head := binary.BigEndian.AppendUint32([]byte{cryptType}, uint32(len(seal(nil))))
 		sent := append(head, seal(head)...)

@@ -239,6 +239,15 @@ func (f Folder) SetAuthority(a *pki.Authority) error {
 	return pki.WriteSealedAuthority(f.file(authorityFile), a, f.passphrase)
 }
 
+// SetGossipKeys replaces the keys of gossip, of which the first encrypts. After an error there are those of before.
+func (f Folder) SetGossipKeys(keys [][]byte) error {
+	lines, err := formatGossipKeys(keys)
+	if err != nil {
+		return err
+	}
+	return secretfile.Write(f.file(gossipFile), lines)
+}
+
 // SetNext keeps the authority that is to replace the one that there is. The node need not trust it yet.
 func (f Folder) SetNext(a *pki.Authority) error {
 	return pki.WriteSealedAuthority(f.file(nextFile), a, f.passphrase)

@@ -1,6 +1,6 @@
-// Package rollover plans the replacement of a cluster's authority while its nodes serve.
+// Package rollover plans the replacement of a cluster's authority, and of its gossip key, while its nodes serve.
 //
-// # Stages
+// # Stages of the authority
 //
 // The old authority and the new one are both trusted until the last stage. A stage begins
 // when all nodes of the cluster have done what the one before it asks, so that no node
@@ -15,10 +15,24 @@
 // locked out by those that follow. The other stages end by themselves. A node that is away
 // holds its stage up, until it is back or is removed from the cluster.
 //
+// # Stages of the gossip key
+//
+// The key is replaced when a node was removed, since that node has it. The record names keys by
+// their ids (IDOfKey); the keys are in the nodes' folders alone, and a node gets a key that it
+// lacks from another node.
+//
+//	install  nodes accept the new key beside the old one
+//	use      nodes encrypt by the new key, and accept the old one still
+//	retire   nodes accept the new key alone; the record stays until the next rotation
+//
+// A stage begins when all nodes that gossip sees have done what the one before it asks, so that
+// no message is lost. Nodes that are away hold nothing up: they get the keys of the stage by RPC
+// when they are back, before gossip accepts them.
+//
 // # Files
 //
-// JSON, in the namespace of the lock service: the record, and for each node how far it has
-// come. They are written by the master and by the node; a node that starts anew goes on by
+// JSON, in the namespace of the lock service: the records, and for each node and record how far it
+// has come. They are written by the master and by the node; a node that starts anew goes on by
 // them.
 //
 // The package starts no goroutine.
