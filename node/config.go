@@ -88,6 +88,7 @@ type Config struct {
 	metadataSplitBytes int64         // if not zero, for tests
 	tabletsAskedMax    int64         // if not zero, for tests
 	rolloverPeriod     time.Duration // if not zero, for tests
+	keysByHand         bool          // for tests, which make each step of a rotation of the gossip key themselves
 	// dial connects to other nodes below TLS, if not nil, for tests.
 	dial func(ctx context.Context, addr string) (net.Conn, error)
 }

@@ -116,6 +116,8 @@
 //	followQuotas     Start            Close               reads the quotas, and reports what was asked for
 //	sweepLeftovers   Start            Close               takes away what is left over of tables, once a reign
 //	followRollover   Start            Close               does what a replacement of the authority asks of the node
+//	followGossipKey  Start            Close               does what a rotation of the gossip key asks of the node
+//	await removal    followGossipKey  a change, Close     wakes it when a node is removed
 //	keepAuthority    Start            Close               has the authority's key if the node votes, and else not
 //	followRemoved    Start            Close               rejects and forgets nodes that were removed
 //	watchRemoval     Start            Close, removal      ends the node when it is removed
@@ -151,4 +153,5 @@
 //	N7. The authority's key is on no node that does not vote for longer than the master needs to
 //	    say that it has it, and never on none.
 //	N8. A node that was removed has no connection some seconds later, and gets no certificate.
+//	N9. A gossip key that is made after a removal is not given to the node that was removed.
 package node

@@ -12,8 +12,10 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/node/gossip"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/security/rollover"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
 )
@@ -229,4 +231,46 @@ func (n *Node) Remembers(id string) string {
 		return "addresses"
 	}
 	return ""
+}
+
+// KeysByHand has a node make no step of a rotation of the gossip key but by StepGossipKey.
+func (c *Config) KeysByHand() { c.keysByHand = true }
+
+// StepGossipKey makes one step of a rotation of the gossip key.
+func (n *Node) StepGossipKey() error {
+	_, err := n.stepGossipKey()
+	return err
+}
+
+// GossipKeys returns the node's gossip keys. The first encrypts.
+func (n *Node) GossipKeys() [][]byte { return n.gossipKeys() }
+
+// SpareGossipKey has the node hold another gossip key, as a master does that ends before it has written of it.
+func (n *Node) SpareGossipKey(key []byte) error {
+	return n.setGossipKeys(append(slices.Clone(n.gossipKeys()), key))
+}
+
+// KeyRotation returns how far the last rotation of the gossip key is, nil if there was none.
+func (n *Node) KeyRotation(ctx context.Context) (*rollover.KeyRecord, error) {
+	rec, _, err := n.keyRecord(ctx)
+	return rec, err
+}
+
+// GiveGossipKey answers a node of that id that asks for a gossip key.
+func (n *Node) GiveGossipKey(ctx context.Context, id string, key rollover.KeyID) ([]byte, error) {
+	return n.giveGossipKey(ctx, pki.Peer{Kind: pki.Node, Name: id}, key)
+}
+
+// GossipAddress returns where others reach the node's gossip.
+func (n *Node) GossipAddress() string { return n.ring.Address() }
+
+// Sees reports whether gossip sees all of these nodes alive, and no other.
+func (n *Node) Sees(ids ...string) bool {
+	alive := map[string]bool{}
+	for _, m := range n.ring.Members() {
+		if m.State == gossip.Alive {
+			alive[m.ID] = true
+		}
+	}
+	return len(alive) == len(ids) && !slices.ContainsFunc(ids, func(id string) bool { return !alive[id] })
 }

@@ -127,6 +127,7 @@ var guards = allGuards(map[string]guard{
 	methodJoinToken:           {to: strangers},
 	methodRenew:               {},
 	methodAuthority:           {},
+	methodGossipKey:           {},
 	methodIssuer:              {},
 	api.MethodCreateToken:     {to: right, right: acl.Admin, master: true, tells: true},
 	api.MethodListTokens:      {to: right, right: acl.Admin, about: said("all tokens")},

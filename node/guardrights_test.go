@@ -120,7 +120,7 @@ var nodeMethods = strings.Fields(`
 	cluster.on_behalf cluster.promise cluster.quota_report cluster.start_voting cluster.unserved_tablets
 	cluster.who
 	log.append log.cut log.drop log.fence log.list log.open log.read log.refill log.stat log.verify
-	security.authority security.issuer security.renew
+	security.authority security.gossip_key security.issuer security.renew
 	sweep.begin sweep.clear sweep.end sweep.extents sweep.judge sweep.judge_replicas sweep.pins sweep.replicas
 	sweep.revive
 	tablet.compact tablet.compact_one tablet.describe tablet.held tablet.load tablet.merge

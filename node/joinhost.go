@@ -233,7 +233,7 @@ func (n *Node) joinHost(ctx context.Context, r *joinRequest) (*enrolment, error)
 		return nil, err
 	}
 	n.log.Info("host joins as a node", "node", r.node, "host", r.from, "token", t.ID().String(), "serial", leaf.SerialNumber.Text(16), "expires", leaf.NotAfter)
-	return &enrolment{leaf: leaf.Raw, trust: n.security.endpoint.Credential().Trust().PEM(), gossipKeys: n.security.gossipKeys, members: n.memberAddresses(), now: now}, nil
+	return &enrolment{leaf: leaf.Raw, trust: n.security.endpoint.Credential().Trust().PEM(), gossipKeys: n.gossipKeys(), members: n.memberAddresses(), now: now}, nil
 }
 
 // memberAddresses returns where some nodes answer.

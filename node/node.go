@@ -228,6 +228,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	n.background.Go(n.followRemoved)
 	n.background.Go(n.keepAuthority)
 	n.background.Go(n.followRollover)
+	n.background.Go(n.followGossipKey)
 	n.background.Go(n.severRefused)
 	n.background.Go(n.followQuotas)
 	n.background.Go(n.sweepLeftovers)

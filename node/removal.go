@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -55,6 +56,30 @@ func (n *Node) awaitRemoval(s *session.Session) error {
 // Safe for concurrent use; the zero value has none.
 type removals struct {
 	ids atomic.Pointer[map[string]bool]
+	// mu guards waiting, which is closed at the next change; nil if nothing waits.
+	mu      sync.Mutex
+	waiting chan struct{}
+}
+
+// changed returns a channel that is closed at the next change. To miss none, take it before all.
+func (r *removals) changed() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.waiting == nil {
+		r.waiting = make(chan struct{})
+	}
+	return r.waiting
+}
+
+// set replaces the list.
+func (r *removals) set(gone map[string]bool) {
+	r.ids.Store(&gone)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.waiting != nil {
+		close(r.waiting)
+		r.waiting = nil
+	}
 }
 
 // has reports whether a node was removed. It does not block.
@@ -77,7 +102,7 @@ func (n *Node) loadRemoved(cluster string) {
 	if err != nil { // the lock service has the list, too
 		n.log.Warn("which nodes were removed is not known before the lock service is reached", "err", err)
 	} else if gone != nil {
-		n.removed.ids.Store(&gone)
+		n.removed.set(gone)
 	}
 }
 
@@ -112,13 +137,9 @@ func (n *Node) hearOfRemoved(s *session.Session) error {
 	}
 	defer w.Close()
 	for {
-		ids, err := n.catalog.list(n.ctx, removedDir)
+		gone, err := n.listRemoved(n.ctx)
 		if err != nil {
 			return err
-		}
-		gone := make(map[string]bool, len(ids))
-		for _, id := range ids {
-			gone[id] = true
 		}
 		n.setRemoved(gone)
 		if _, err := w.Next(n.ctx); err != nil {
@@ -127,11 +148,24 @@ func (n *Node) hearOfRemoved(s *session.Session) error {
 	}
 }
 
+// listRemoved returns which nodes were removed, from the lock service.
+func (n *Node) listRemoved(ctx context.Context) (map[string]bool, error) {
+	ids, err := n.catalog.list(ctx, removedDir)
+	if err != nil {
+		return nil, err
+	}
+	gone := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		gone[id] = true
+	}
+	return gone, nil
+}
+
 // setRemoved has the node act on the list of removed nodes as it is now. The list in memory is replaced first: from then on
 // nothing adds such a node again, and what was added before is dropped after it.
 func (n *Node) setRemoved(gone map[string]bool) {
 	before := n.removed.all()
-	n.removed.ids.Store(&gone)
+	n.removed.set(gone)
 	n.forgetRemoved(gone)
 	if n.security != nil {
 		n.background.Go(func() {

@@ -143,17 +143,28 @@ func (n *Node) waitingFor(ctx context.Context, rec *rollover.Record) ([]string, 
 		return nil, err
 	}
 	var ids []string
-	progress := map[string][]byte{}
 	for _, x := range all {
 		ids = append(ids, x.id)
-		f, err := n.meta.current().Get(ctx, path.Join(progressDir, x.id))
+	}
+	progress, err := n.progressOf(ctx, progressDir, ids)
+	if err != nil {
+		return nil, err
+	}
+	return rollover.Waiting(rec, ids, progress), nil
+}
+
+// progressOf reads how far nodes are, of those that have written it below dir.
+func (n *Node) progressOf(ctx context.Context, dir string, ids []string) (map[string][]byte, error) {
+	progress := map[string][]byte{}
+	for _, id := range ids {
+		f, err := n.meta.current().Get(ctx, path.Join(dir, id))
 		if err == nil {
-			progress[x.id] = f.Data
+			progress[id] = f.Data
 		} else if !errors.Is(err, metaapi.ErrNotFound) {
 			return nil, err
 		}
 	}
-	return rec.Waiting(ids, progress), nil
+	return progress, nil
 }
 
 // followRollover does what rollovers ask of this node, and as master begins their stages, until the node closes.
@@ -183,16 +194,21 @@ func (n *Node) followRollover() {
 func (n *Node) awaitRollover() {
 	ctx, cancel := context.WithTimeout(n.ctx, rolloverIdle)
 	defer cancel()
+	n.awaitFile(ctx, rolloverFile)
+}
+
+// awaitFile returns when a file that was not there may be, or ctx ends.
+func (n *Node) awaitFile(ctx context.Context, file string) {
 	s := n.meta.current()
 	if s == nil {
 		return
 	}
-	w, err := s.Watch(ctx, rolloverFile, metaapi.ContentsChanged)
+	w, err := s.Watch(ctx, file, metaapi.ContentsChanged)
 	if err != nil {
 		return
 	}
 	defer w.Close()
-	if rec, _, err := n.readRollover(ctx); rec == nil && err == nil { // not before the watch was set
+	if _, err := s.Get(ctx, file); errors.Is(err, metaapi.ErrNotFound) { // not before the watch was set
 		_, _ = w.Next(ctx)
 	}
 }
@@ -374,7 +390,14 @@ func (n *Node) endRollover(ctx context.Context) error {
 
 // reportProgress writes that this node has done what the stage asks.
 func (n *Node) reportProgress(ctx context.Context, rec *rollover.Record) error {
-	file := path.Join(progressDir, n.id())
+	return n.report(ctx, path.Join(progressDir, n.id()), rec)
+}
+
+// report writes to this node's file that it has done what the stage asks, unless it says so already.
+func (n *Node) report(ctx context.Context, file string, rec interface {
+	IsDone(progress []byte) bool
+	Done() []byte
+}) error {
 	f, err := n.meta.current().Get(ctx, file)
 	if err == nil && rec.IsDone(f.Data) {
 		return nil

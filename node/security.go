@@ -50,7 +50,7 @@ type security struct {
 	rollover   atomic.Pointer[rollover.Record]
 	rolling    sync.Mutex
 	rotator    *pki.Rotator
-	gossipKeys [][]byte
+	gossipKeys atomic.Pointer[[][]byte] // the first encrypts
 
 	// joins and tokens bound requests of strangers: to join, and by access tokens.
 	joins, tokens hostGate
@@ -132,8 +132,9 @@ func (n *Node) openSecurity(folders *identity.Folders) error {
 	case folders.Cluster != "" && own.Cluster != folders.Cluster:
 		return fmt.Errorf("the certificate in %s is of cluster %s, and the data folders are of cluster %s", n.cfg.Security, own.Cluster, folders.Cluster)
 	}
-	s := &security{tcp: n.cfg.dial, cluster: own.Cluster, node: own.Name, file: n.keys().NodeFile(), gossipKeys: keys.GossipKeys, spending: make(chan struct{}, 1), removed: &n.removed}
+	s := &security{tcp: n.cfg.dial, cluster: own.Cluster, node: own.Name, file: n.keys().NodeFile(), spending: make(chan struct{}, 1), removed: &n.removed}
 	s.joins.limits, s.tokens.limits = joinLimits, tokenLimits
+	s.gossipKeys.Store(&keys.GossipKeys)
 	s.issuer.Store(keys.Authority)
 	s.next.Store(keys.Next)
 	s.endpoint = pki.NewEndpoint(keys.Credential, pki.Options{Refuse: s.refuse, PrincipalConnsMax: min(principalConnsMax, n.cfg.connsMax()/principalShare)})
@@ -153,7 +154,7 @@ func (n *Node) gossipKeys() [][]byte {
 	if n.security == nil {
 		return nil
 	}
-	return n.security.gossipKeys
+	return *n.security.gossipKeys.Load()
 }
 
 // keepCertificate renews the node's certificate in time, until ctx ends.

@@ -63,6 +63,7 @@ func (n *Node) serve(listener net.Listener) error {
 	n.handleTokens()
 	n.handleRenew()
 	n.handleAuthority()
+	n.handleGossipKey()
 	n.handleRollover()
 	n.handleWhoAmI()
 	stop := n.cursors.start()

@@ -12,7 +12,7 @@ import (
 )
 
 // opener decrypts what comes, to look at it before memberlist does, which trusts whoever has a key: it decompresses whatever that
-// has sent, and panics at an encrypted message without bytes. A node that was removed has the key still. Nil if there is none.
+// has sent, and panics at an encrypted message without bytes. Nil if there is none.
 type opener struct {
 	label   []byte
 	ciphers atomic.Pointer[[]cipher.AEAD] // replaced as a whole

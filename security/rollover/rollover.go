@@ -150,8 +150,8 @@ func (r *Record) IsDone(b []byte) bool {
 	return json.Unmarshal(b, &p) == nil && p.Format == format && bytes.Equal(p.New, f[:]) && p.Stage >= r.Stage
 }
 
-// Waiting returns the nodes that have yet to do what the stage asks, of all that there are.
-func (r *Record) Waiting(nodes []string, progress map[string][]byte) (waiting []string) {
+// Waiting returns the nodes that have yet to do what the stage of r asks, of all that there are.
+func Waiting(r interface{ IsDone(progress []byte) bool }, nodes []string, progress map[string][]byte) (waiting []string) {
 	for _, id := range nodes {
 		if !r.IsDone(progress[id]) {
 			waiting = append(waiting, id)

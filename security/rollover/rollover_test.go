@@ -30,10 +30,10 @@ func TestStages(t *testing.T) {
 	other := &Record{Stage: Forget, Old: one.Certificate(), New: three.Certificate()}
 	nodes := []string{"n3", "n2", "n1", "n4"}
 	progress := map[string][]byte{"n1": r.Done(), "n2": other.Done(), "n4": []byte("{"), "gone": r.Done()}
-	if got := r.Waiting(nodes, progress); !slices.Equal(got, []string{"n2", "n3", "n4"}) {
+	if got := Waiting(r, nodes, progress); !slices.Equal(got, []string{"n2", "n3", "n4"}) {
 		t.Errorf("waiting for %q", got)
 	}
-	if got := r.At(Sign).Waiting([]string{"n1"}, progress); len(got) != 1 {
+	if got := Waiting(r.At(Sign), []string{"n1"}, progress); len(got) != 1 {
 		t.Error("a stage was done before it began")
 	}
 	var stages []Stage

@@ -1,0 +1,355 @@
+package node
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	cryptorand "crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/gossip"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/security/rollover"
+)
+
+// The gossip key is replaced when a node was removed, by the plan of package rollover: each node follows the record in the lock
+// service, and the master begins the next stage when the nodes that gossip sees have done what the one before asks.
+const (
+	keyRecordFile = securityDir + "/gossip"
+	// keyProgressDir has a file for each node, which the node writes.
+	keyProgressDir = progressDir + "/gossip"
+	// methodGossipKey asks a node for the gossip key of an id: bytes, or nil if it does not have it.
+	methodGossipKey = "security.gossip_key"
+	// keyAskTimeout bounds one such question: any other node may have the key.
+	keyAskTimeout = 2 * time.Second
+)
+
+// handleGossipKey registers the method by which nodes get keys that they lack.
+func (n *Node) handleGossipKey() {
+	n.handleSecurity(methodGossipKey, rpc.Spawned, func(c *rpc.Call) {
+		c.SetTimeout(joinTimeout)
+		var id rollover.KeyID
+		if b := c.Params.Bytes(); c.Params.Err() != nil || copy(id[:], b) != len(id) || len(b) != len(id) {
+			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "%s: want the id of a key, of %d bytes", methodGossipKey, len(id)))
+			return
+		}
+		key, err := n.giveGossipKey(c.Context(), subjectOf(c).peer, id)
+		if err != nil {
+			fail(c, err)
+			return
+		}
+		c.Reply(func(e *wire.Encoder) {
+			if key == nil {
+				e.Nil()
+				return
+			}
+			e.Bin(key)
+		})
+	})
+}
+
+// giveGossipKey returns the key of that id for a node that was not removed; nil if this node does not have it.
+func (n *Node) giveGossipKey(ctx context.Context, to pki.Peer, id rollover.KeyID) ([]byte, error) {
+	var gone *removedError
+	if err := n.checkNotRemoved(ctx, to.Name); errors.As(err, &gone) {
+		return nil, &rpc.Error{Code: rpc.CodePermissionDenied, Message: err.Error()}
+	} else if err != nil {
+		return nil, err
+	}
+	key := keyOf(n.gossipKeys(), id)
+	if key != nil {
+		n.log.Info("gossip key sent", "node", to.Name)
+	}
+	return key, nil
+}
+
+// keyOf returns the key of that id, nil if it is not there.
+func keyOf(keys [][]byte, id rollover.KeyID) []byte {
+	for _, k := range keys {
+		if rollover.IDOfKey(k) == id {
+			return k
+		}
+	}
+	return nil
+}
+
+// followGossipKey does what rotations of the gossip key ask of this node, and as master begins them and their stages, until the
+// node closes.
+func (n *Node) followGossipKey() {
+	if n.security == nil || n.cfg.keysByHand {
+		return
+	}
+	logged, period := "", cmp.Or(n.cfg.rolloverPeriod, rolloverPeriod)
+	for n.ctx.Err() == nil {
+		idle, err := n.stepGossipKey()
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		if text != "" && text != logged && n.ctx.Err() == nil {
+			level := slog.LevelWarn
+			if waits := (*keyWaitError)(nil); errors.As(err, &waits) { // mostly for a moment
+				level = slog.LevelInfo
+			}
+			n.log.Log(n.ctx, level, "gossip key rotation waits", "err", err)
+		}
+		logged = text
+		if idle {
+			n.awaitKeyRotation()
+		}
+		pause(n.ctx, period)
+	}
+}
+
+// awaitKeyRotation returns when a node was removed, or a rotation may have begun.
+func (n *Node) awaitKeyRotation() {
+	ctx, cancel := context.WithTimeout(n.ctx, rolloverIdle)
+	defer cancel()
+	changed := n.removed.changed()
+	if len(n.removed.all()) > 0 {
+		return
+	}
+	n.background.Go(func() {
+		select {
+		case <-changed:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	n.awaitFile(ctx, keyRecordFile)
+}
+
+// keyRecord returns the record of the last rotation, nil if there was none.
+func (n *Node) keyRecord(ctx context.Context) (*rollover.KeyRecord, uint64, error) {
+	s := n.meta.current()
+	if s == nil {
+		return nil, 0, fmt.Errorf("%w: the node has no session with the lock service", api.ErrUnavailable)
+	}
+	f, err := s.Get(ctx, keyRecordFile)
+	if errors.Is(err, metaapi.ErrNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	r, err := rollover.DecodeKeyRecord(f.Data)
+	return r, f.Generation, err
+}
+
+// stepGossipKey does what the record asks now. It is idle if there never was a rotation, and need be none.
+func (n *Node) stepGossipKey() (idle bool, err error) {
+	ctx, cancel := context.WithTimeout(n.ctx, renewalTimeout)
+	defer cancel()
+	rec, gen, err := n.keyRecord(ctx)
+	switch {
+	case err != nil:
+		return false, nil // there is no leader; a start is told of that elsewhere
+	case rec == nil && len(n.removed.all()) == 0:
+		return true, nil
+	case rec == nil:
+		return false, n.beginKeyRotation(ctx, rec, gen)
+	}
+	if err := n.followKeyStage(ctx, rec); err != nil {
+		if lost := (*keyLostError)(nil); errors.As(err, &lost) && lost.forGood(rec.Stage) && n.isMaster() {
+			n.log.Warn("gossip key rotation begins again: no node has the new key", "err", err)
+			return false, n.makeGossipKey(ctx, gen)
+		}
+		return false, err
+	}
+	if err := n.reportKeyProgress(ctx, rec); err != nil || !n.isMaster() {
+		return false, err
+	}
+	if rec.Stage == rollover.Retire {
+		return false, n.beginKeyRotation(ctx, rec, gen)
+	}
+	waiting, err := n.waitingForKey(ctx, rec)
+	if err != nil {
+		return false, err
+	}
+	if len(waiting) > 0 {
+		return false, &keyWaitError{rec.Stage, waiting}
+	}
+	next := rec.At(rec.Next())
+	n.log.Info("gossip key rotation goes on", "stage", next.Stage.String())
+	_, err = n.setAsMaster(ctx, keyRecordFile, next.Encode(), gen)
+	return false, err
+}
+
+// keyWaitError means that nodes have yet to do what a stage asks.
+type keyWaitError struct {
+	stage rollover.KeyStage
+	nodes []string
+}
+
+func (e *keyWaitError) Error() string {
+	return fmt.Sprintf("stage %s is not done by the nodes %s", e.stage, strings.Join(e.nodes, ", "))
+}
+
+// beginKeyRotation begins a rotation, as master, if a node was removed after the key in use was made. Rec is the last rotation,
+// nil if there was none.
+func (n *Node) beginKeyRotation(ctx context.Context, rec *rollover.KeyRecord, gen uint64) error {
+	if !n.isMaster() || rec != nil && rec.Removed == rollover.RemovedDigest(n.removed.all()) {
+		return nil
+	}
+	removed, err := n.listRemoved(ctx) // what this node has in memory may be old
+	if err != nil || rec != nil && rec.Removed == rollover.RemovedDigest(removed) {
+		return err
+	}
+	return n.makeGossipKey(ctx, gen)
+}
+
+// makeGossipKey makes a key and begins a rotation to it, as master. The key is on the disk of this node before other nodes learn of
+// it. Removed nodes are listed before the key is made: none of the list can get it.
+func (n *Node) makeGossipKey(ctx context.Context, gen uint64) error {
+	removed, err := n.listRemoved(ctx)
+	if err != nil {
+		return err
+	}
+	old, key := n.gossipKeys()[0], make([]byte, len(n.gossipKeys()[0]))
+	_, _ = cryptorand.Read(key) // never fails
+	if err := n.setGossipKeys([][]byte{old, key}); err != nil {
+		return err
+	}
+	rec := &rollover.KeyRecord{Stage: rollover.Install, Old: rollover.IDOfKey(old), New: rollover.IDOfKey(key),
+		Removed: rollover.RemovedDigest(removed), Started: time.Now()}
+	if _, err := n.setAsMaster(ctx, keyRecordFile, rec.Encode(), gen); err != nil {
+		return err
+	}
+	n.log.Info("gossip key rotation begins", "removed_nodes", len(removed))
+	return nil
+}
+
+// followKeyStage has this node accept and encrypt by the keys of the stage, and gets those that it lacks. A node that comes back has
+// no use for the old key once the others encrypt by the new one.
+func (n *Node) followKeyStage(ctx context.Context, rec *rollover.KeyRecord) error {
+	have := n.gossipKeys()
+	var keys [][]byte
+	for i, id := range rec.Keys() {
+		key := keyOf(have, id)
+		if key == nil && (i == 0 || rec.Stage == rollover.Install) {
+			var err error
+			if key, err = n.fetchGossipKey(ctx, id); err != nil {
+				return err
+			}
+		}
+		if key != nil {
+			keys = append(keys, key)
+		}
+	}
+	return n.setGossipKeys(keys)
+}
+
+// keyLostError means that no node that was asked has a key of gossip.
+type keyLostError struct {
+	// unreachable nodes have not answered.
+	unreachable []string
+}
+
+func (e *keyLostError) Error() string {
+	if len(e.unreachable) == 0 {
+		return "no other node has the gossip key"
+	}
+	return "no node that answers has the gossip key; no answer from " + strings.Join(e.unreachable, ", ")
+}
+
+// forGood reports whether the rotation has to begin again. A key that is to be installed is in use by no node. After that the nodes
+// that do not answer may be those that use it.
+func (e *keyLostError) forGood(stage rollover.KeyStage) bool {
+	return stage == rollover.Install || len(e.unreachable) == 0
+}
+
+// fetchGossipKey gets a key from another node of the cluster. Errors: *keyLostError, those of the lock service.
+func (n *Node) fetchGossipKey(ctx context.Context, id rollover.KeyID) ([]byte, error) {
+	all, err := n.fleet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids := n.issuers() // the master, which has it first
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	for _, x := range all {
+		if x.id != n.id() && !slices.Contains(ids, x.id) {
+			ids = append(ids, x.id)
+		}
+	}
+	lost := &keyLostError{}
+	for _, from := range ids {
+		key, err := n.askGossipKey(ctx, from, id)
+		if err != nil {
+			lost.unreachable = append(lost.unreachable, from)
+			n.log.Debug("ask for the gossip key", "node", from, "err", err)
+		}
+		if key != nil {
+			return key, nil
+		}
+	}
+	return nil, lost
+}
+
+// askGossipKey asks one node for a key. It is nil if the node does not have it.
+func (n *Node) askGossipKey(ctx context.Context, from string, id rollover.KeyID) (key []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, keyAskTimeout)
+	defer cancel()
+	err = n.peers.call(ctx, from, methodGossipKey, func(e *wire.Encoder) {
+		e.Array(1)
+		e.Bin(id[:])
+	}, func(d *wire.Decoder) error {
+		if !d.IsNil() {
+			key = bytes.Clone(d.Bytes())
+		}
+		return d.Err()
+	})
+	if err == nil && key != nil && rollover.IDOfKey(key) != id {
+		return nil, errors.New("it has sent another key")
+	}
+	return key, err
+}
+
+// setGossipKeys has the node use these keys of gossip, of which the first encrypts: on the disk first.
+func (n *Node) setGossipKeys(keys [][]byte) error {
+	if slices.EqualFunc(n.gossipKeys(), keys, bytes.Equal) {
+		return nil
+	}
+	if err := n.keys().SetGossipKeys(keys); err != nil {
+		return fmt.Errorf("keep the gossip keys: %w", err)
+	}
+	n.security.gossipKeys.Store(&keys)
+	if n.ring == nil {
+		return nil
+	}
+	return n.ring.SetKeys(keys)
+}
+
+// reportKeyProgress writes that this node has done what the stage asks.
+func (n *Node) reportKeyProgress(ctx context.Context, rec *rollover.KeyRecord) error {
+	return n.report(ctx, path.Join(keyProgressDir, n.id()), rec)
+}
+
+// waitingForKey returns the nodes that gossip sees and that have yet to do what the stage asks. Others get the keys when they are back.
+func (n *Node) waitingForKey(ctx context.Context, rec *rollover.KeyRecord) ([]string, error) {
+	all, err := n.fleet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, x := range all {
+		if x.State == gossip.Alive {
+			ids = append(ids, x.id)
+		}
+	}
+	progress, err := n.progressOf(ctx, keyProgressDir, ids)
+	if err != nil {
+		return nil, err
+	}
+	return rollover.Waiting(rec, ids, progress), nil
+}

@@ -1,0 +1,266 @@
+package node_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/folder"
+	"github.com/steledb/stele/security/rollover"
+)
+
+// keyFleet is a secured cluster of n nodes, of which all run.
+func keyFleet(t *testing.T, n int, edit func(f *fleet, i int)) (*fleet, *transcript) {
+	f, log := tokenFleet(t, n)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the nodes' log:\n%s", log.String())
+		}
+	})
+	f.stop(0)
+	for i := range f.cfgs {
+		edit(f, i)
+	}
+	f.start(0)
+	f.give(f.token(client.TokenRequest{Uses: int64(n - 1)}).Text, 1)
+	f.startAll()
+	f.await(0, "all vote", votersAlive(n))
+	return f, log
+}
+
+// ids returns the ids of these nodes.
+func (f *fleet) ids(nodes ...int) (ids []string) {
+	for _, i := range nodes {
+		ids = append(ids, f.nodes[i].ID())
+	}
+	return ids
+}
+
+// ringWith is a member of gossip of a node of its own, with these keys. Others join it as they join any.
+func ringWith(t *testing.T, cluster, id string, keys [][]byte) *gossip.Ring {
+	r := good(gossip.Start(gossip.Config{Self: gossip.Meta{ID: id, Name: id, RPC: "127.0.0.1:1"}, Cluster: cluster, Keys: keys, Bind: "127.0.0.1:0",
+		Logger: slog.New(slog.DiscardHandler)}))
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// TestRemovalReplacesGossipKey: after a node was removed, the key that it has is of no use: by it nothing can be heard or sent, and no
+// node gives it the new one. A node that was down from before the removal until after the rotation comes back, gets the new key
+// and is alive to all. No log and no other file has any key.
+func TestRemovalReplacesGossipKey(t *testing.T) {
+	t.Parallel()
+	f, log := keyFleet(t, 5, func(f *fleet, i int) { f.cfgs[i].RolloverEvery(50 * time.Millisecond) })
+	const away, gone = 3, 4
+	ctx := within(t, 120*time.Second)
+	up := []int{0, 1, 2}
+	cluster, removed, id := f.nodes[0].ClusterID(), f.credential(gone), f.nodes[gone].ID()
+	old := good(folder.At(f.cfgs[gone].Security).Load()).GossipKeys
+	if len(old) != 1 || !slices.EqualFunc(f.nodes[0].GossipKeys(), old, bytes.Equal) {
+		t.Fatal("a new cluster has several gossip keys")
+	}
+	before := ringWith(t, cluster, "n00before", old)
+	if err := before.Join(ctx, []string{f.nodes[0].GossipAddress()}); err != nil {
+		t.Fatalf("the key of before is of no use before it is replaced: %v", err)
+	}
+	eventually(t, "a holder of the key hears of the nodes", func() bool { return len(before.Members()) == 6 })
+	before.Close()
+	f.stop(away)
+	f.stop(gone)
+	eventually(t, "the node is removed", func() bool { return f.client(1).RemoveNode(ctx, id, true) == nil })
+	began := time.Now()
+	eventually(t, "the nodes have another gossip key, and no other", func() bool {
+		for _, i := range up {
+			keys := f.nodes[i].GossipKeys()
+			if len(keys) != 1 || bytes.Equal(keys[0], old[0]) || !bytes.Equal(keys[0], f.nodes[0].GossipKeys()[0]) {
+				return false
+			}
+		}
+		return true
+	})
+	t.Logf("all nodes have the new key alone %v after the removal", time.Since(began).Round(10*time.Millisecond))
+	now := f.nodes[0].GossipKeys()
+	f.start(away)
+	up = append(up, away)
+	eventually(t, "the node that was away is alive to all, and all are to it", func() bool {
+		return !slices.ContainsFunc(up, func(i int) bool { return !f.nodes[i].Sees(f.ids(up...)...) })
+	})
+	for _, i := range up {
+		if kept := good(folder.At(f.cfgs[i].Security).Load()).GossipKeys; len(kept) != 1 || !bytes.Equal(kept[0], now[0]) {
+			t.Errorf("node %d does not have the new gossip key alone on its disk", i)
+		}
+	}
+	testOldKeyIsUseless(t, f, up, old, now)
+	want := rollover.IDOfKey(now[0])
+	for _, i := range up {
+		if _, err := f.ask(removed, f.addrs[i], "security.gossip_key", func(e *wire.Encoder) { e.Array(1); e.Bin(want[:]) }); err == nil {
+			t.Errorf("node %d lets a removed node ask for the gossip key", i)
+		}
+		var refused *rpc.Error
+		if key, err := f.nodes[i].GiveGossipKey(ctx, id, want); key != nil || !errors.As(err, &refused) || refused.Code != rpc.CodePermissionDenied {
+			t.Errorf("node %d gives a removed node the gossip key: %v", i, err)
+		}
+		if key, err := f.nodes[i].GiveGossipKey(ctx, f.nodes[0].ID(), want); !bytes.Equal(key, now[0]) {
+			t.Errorf("node %d does not give a node the gossip key: %v", i, err)
+		}
+		expectAbsent(t, log.String(), string(good(os.ReadFile(folder.At(f.cfgs[i].Security).NodeFile()))), append(now, old...))
+	}
+	expectNoFileHas(t, f, now[0])
+}
+
+// testOldKeyIsUseless has members with the old key of gossip, and for comparison one with the new key, try to join each node.
+func testOldKeyIsUseless(t *testing.T, f *fleet, up []int, old, now [][]byte) {
+	t.Helper()
+	ctx, cluster := within(t, 60*time.Second), f.nodes[0].ClusterID()
+	out, in := ringWith(t, cluster, "n00out", old), ringWith(t, cluster, "n00in", now)
+	for _, i := range up {
+		if err := out.Join(ctx, []string{f.nodes[i].GossipAddress()}); err == nil {
+			t.Errorf("node %d takes a list by the old gossip key", i)
+		}
+	}
+	if err := in.Join(ctx, []string{f.nodes[0].GossipAddress()}); err != nil {
+		t.Errorf("the new gossip key: %v", err)
+	}
+	eventually(t, "a holder of the new key hears of the nodes, and is known to them", func() bool {
+		return len(in.Members()) >= len(up)+1 && !slices.ContainsFunc(up, func(i int) bool { return !f.nodes[i].Sees(append(f.ids(up...), "n00in")...) })
+	})
+	if all := out.Members(); len(all) != 1 {
+		t.Errorf("a holder of the old key has heard of %+v", all)
+	}
+	in.Close()
+}
+
+// expectNoFileHas looks for a key in the files of all nodes outside of their folders of keys, as bytes and as text.
+func expectNoFileHas(t *testing.T, f *fleet, key []byte) {
+	t.Helper()
+	texts := [][]byte{key, fmt.Appendf(nil, "%x", key)}
+	for i := range f.cfgs {
+		err := filepath.WalkDir(f.cfgs[i].DataDirs[0], func(path string, d os.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() || filepath.Base(path) == "gossip.key" {
+				return nil // it may be gone
+			}
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return nil
+			}
+			for _, text := range texts {
+				if bytes.Contains(b, text) {
+					t.Errorf("%s has the gossip key", path)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if mode := good(os.Stat(filepath.Join(f.cfgs[i].Security, "gossip.key"))).Mode().Perm(); mode&0o077 != 0 {
+			t.Errorf("others may read the gossip key of node %d: %v", i, mode)
+		}
+	}
+}
+
+// TestRotationOutlivesMaster: the master ends in each stage of a rotation of the gossip key, before any other node has done what
+// the stage asks. The next master finishes the rotation, and the one that ended has the key when it is back.
+func TestRotationOutlivesMaster(t *testing.T) {
+	t.Parallel()
+	f, _ := keyFleet(t, 3, func(f *fleet, i int) { f.cfgs[i].KeysByHand() })
+	ctx := within(t, 240*time.Second)
+	for round, c := range []struct {
+		what  string
+		until func(boss int, before []byte)
+	}{
+		{"a key is made of which nothing is written", func(boss int, _ []byte) {
+			if err := f.nodes[boss].SpareGossipKey(bytes.Repeat([]byte{1}, 32)); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"install is written", func(boss int, before []byte) { f.rotateUntil(t, ctx, boss, before, rollover.Install) }},
+		{"use is written", func(boss int, before []byte) { f.rotateUntil(t, ctx, boss, before, rollover.Use) }},
+		{"retire is written", func(boss int, before []byte) { f.rotateUntil(t, ctx, boss, before, rollover.Retire) }},
+	} {
+		boss := f.awaitMaster(t)
+		before := f.nodes[boss].GossipKeys()[0]
+		// The mark of a node that never was begins a rotation as any does.
+		if err := f.nodes[boss].PutFile(ctx, fmt.Sprintf("/removed/n%016x", round), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		c.until(boss, before)
+		f.stop(boss)
+		f.finishRotation(t, ctx, c.what, before)
+		f.start(boss)
+		f.finishRotation(t, ctx, c.what+", and the node is back", before)
+		all := []int{0, 1, 2}
+		eventually(t, c.what+": all nodes are alive to each other", func() bool {
+			return !slices.ContainsFunc(all, func(i int) bool { return !f.nodes[i].Sees(f.ids(all...)...) })
+		})
+		f.await(0, "three voters", votersAlive(3))
+	}
+}
+
+// awaitMaster returns which node is the master.
+func (f *fleet) awaitMaster(t *testing.T) (boss int) {
+	t.Helper()
+	eventually(t, "there is a master", func() bool {
+		boss = slices.IndexFunc(f.nodes, func(n *node.Node) bool { return n != nil && n.IsMaster() })
+		return boss >= 0
+	})
+	return boss
+}
+
+// rotateUntil makes steps of a rotation, by which the master writes the stage last and does nothing of it.
+func (f *fleet) rotateUntil(t *testing.T, ctx context.Context, boss int, before []byte, stage rollover.KeyStage) {
+	t.Helper()
+	eventually(t, "stage "+stage.String(), func() bool {
+		if rec, err := f.nodes[boss].KeyRotation(ctx); err == nil && rec != nil && rec.Stage == stage && rec.New != rollover.IDOfKey(before) {
+			return true
+		}
+		for i := range f.nodes {
+			if i != boss {
+				_ = f.nodes[i].StepGossipKey()
+			}
+		}
+		_ = f.nodes[boss].StepGossipKey()
+		return false
+	})
+}
+
+// finishRotation makes steps of all nodes that run until the rotation is over.
+func (f *fleet) finishRotation(t *testing.T, ctx context.Context, what string, before []byte) {
+	t.Helper()
+	var last []string
+	defer func() {
+		if t.Failed() {
+			t.Log(strings.Join(last, "\n"))
+		}
+	}()
+	eventually(t, what+": the rotation is over", func() bool {
+		last = nil
+		var keys [][]byte
+		over := true
+		for i, n := range f.nodes {
+			if n == nil {
+				continue
+			}
+			err := n.StepGossipKey()
+			rec, readErr := n.KeyRotation(ctx)
+			own := n.GossipKeys()
+			last = append(last, fmt.Sprintf("node %d: %v; %+v, %v; %d keys", i, err, rec, readErr, len(own)))
+			over = over && err == nil && rec != nil && rec.Stage == rollover.Retire && len(own) == 1 && rollover.IDOfKey(own[0]) == rec.New &&
+				!bytes.Equal(own[0], before)
+			keys = append(keys, own[0])
+		}
+		return over && !slices.ContainsFunc(keys, func(k []byte) bool { return !bytes.Equal(k, keys[0]) })
+	})
+}
