@@ -59,12 +59,12 @@ type schemaEnv struct {
 	*Server
 	*catalog
 	schema *table.Schema // at first
-	// hook.during, if set, is called once, when an operation asks for the second time whether the server serves: it is done, and its
-	// answer not given.
+	// hook.during, if set, is called once, when operations have checked so many times whether the server serves. The last
+	// check of an operation is when it is done and its answer is not given.
 	hook struct {
 		sync.Mutex
-		during func()
-		asked  int
+		during     func()
+		asked, ask int
 	}
 }
 
@@ -84,7 +84,7 @@ func newSchemaEnv(t *testing.T, specs ...string) *schemaEnv {
 	e.Server, err = Start(t.Context(), Config{Blobs: OnStore(store), Metadata: meta, Schemas: e.catalog, Serving: func() error {
 		e.hook.Lock()
 		defer e.hook.Unlock()
-		if e.hook.asked++; e.hook.asked == 2 && e.hook.during != nil {
+		if e.hook.asked++; e.hook.asked == e.hook.ask && e.hook.during != nil {
 			e.hook.during()
 			e.hook.during = nil
 		}
@@ -101,11 +101,12 @@ func newSchemaEnv(t *testing.T, specs ...string) *schemaEnv {
 	return e
 }
 
-// whileUnderWay runs change when the next operation is done and has not been answered.
-func (e *schemaEnv) whileUnderWay(change func()) {
+// whileUnderWay runs change when the next operation is done and has not been answered. Asks is how many times that checks whether
+// the server serves.
+func (e *schemaEnv) whileUnderWay(asks int, change func()) {
 	e.hook.Lock()
 	defer e.hook.Unlock()
-	e.hook.asked, e.hook.during = 0, change
+	e.hook.asked, e.hook.ask, e.hook.during = 0, asks, change
 }
 
 func (e *schemaEnv) without(t *testing.T, family string) *table.Schema {
@@ -156,7 +157,7 @@ func TestWriteUnderWay(t *testing.T) {
 		} {
 			t.Run(x.name+"/"+how, func(t *testing.T) {
 				e := newSchemaEnv(t, "f:", "g:")
-				e.whileUnderWay(func() { x.change(t, e) })
+				e.whileUnderWay(2, func() { x.change(t, e) })
 				err := write(e)
 				var unsure *UnsureError
 				if x.unsure != errors.As(err, &unsure) || !x.unsure && err != nil {
@@ -173,9 +174,24 @@ func TestWriteUnderWay(t *testing.T) {
 // TestReadUnderWay (I15): a read that was made by a schema that has changed is not answered, but made again.
 func TestReadUnderWay(t *testing.T) {
 	row, ctx := []byte("r"), context.Background()
-	for how, read := range map[string]func(e *schemaEnv) (int, error){
-		"row": func(e *schemaEnv) (int, error) { return e.rowCells(t, "r") },
-		"rows": func(e *schemaEnv) (n int, err error) {
+	inF, err := table.Compile(table.FamilyRegex("f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type reading struct {
+		asks int
+		read func(e *schemaEnv) (int, error)
+	}
+	for how, x := range map[string]reading{
+		"row": {2, func(e *schemaEnv) (int, error) { return e.rowCells(t, "r") }},
+		"check": {2, func(e *schemaEnv) (int, error) {
+			matched, err := e.CheckAndMutate(ctx, testTable, row, inF, nil, nil)
+			if matched {
+				return 2, err
+			}
+			return 1, err
+		}},
+		"rows": {2, func(e *schemaEnv) (n int, err error) {
 			for {
 				n = 0
 				_, err = e.For(nil).ReadRows(ctx, testTable, [][]byte{row}, nil, func(_ int, _ []byte, cells []table.Cell) error { n += len(cells); return nil })
@@ -183,8 +199,8 @@ func TestReadUnderWay(t *testing.T) {
 					return n, err
 				}
 			}
-		},
-		"scan": func(e *schemaEnv) (n int, err error) {
+		}},
+		"scan": {3, func(e *schemaEnv) (n int, err error) {
 			for {
 				n = 0
 				_, err = e.Scan(ctx, testTable, Range{}, nil, func(_ []byte, cells []table.Cell) error { n += len(cells); return nil })
@@ -192,18 +208,24 @@ func TestReadUnderWay(t *testing.T) {
 					return n, err
 				}
 			}
-		},
+		}},
 	} {
 		t.Run(how, func(t *testing.T) {
-			e := newSchemaEnv(t, "f:", "g:")
+			e, read := newSchemaEnv(t, "f:", "g:"), x.read
 			if _, err := applySync(e.Server, "r", setIn("f"), setIn("g")); err != nil {
 				t.Fatal(err)
 			}
-			e.whileUnderWay(func() { e.change(e.without(t, "f")) })
+			if n, err := read(e); n != 2 || err != nil {
+				t.Fatalf("%d cells, %v; want both", n, err)
+			}
+			e.whileUnderWay(x.asks, func() { e.change(e.without(t, "f")) })
 			if n, err := read(e); n != 1 || err != nil {
 				t.Errorf("%d cells, %v; want the one of the family that is left", n, err)
 			}
-			e.whileUnderWay(func() { e.change(nil) })
+			if e.hook.during != nil {
+				t.Error("the schema was not changed while the operation was under way")
+			}
+			e.whileUnderWay(x.asks, func() { e.change(nil) })
 			if n, err := read(e); !errors.Is(err, api.ErrNotServing) {
 				t.Errorf("of a table that was dropped: %d cells, %v", n, err)
 			}
