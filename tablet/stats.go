@@ -77,12 +77,13 @@ type TabletStats struct {
 	ID            uint64
 	Start, End    []byte
 	MemtableBytes int64
-	Bytes         int64 // in files and memtables, about; of files that are shared its own rows
+	Bytes         int64 // in files and memtables; of shared ones, about the part with its rows
 	OpsPerSecond  int64 // of late
 	Files         []FileStats
 }
 
-// FileStats are figures of one SSTable. Of one that tablets share since a split each has the part with its rows, about.
+// FileStats are figures of one SSTable. If several tablets share the file since a split,
+// each counts about the part with its rows, and the bytes of all parts are the file's.
 type FileStats struct {
 	Group    string
 	Blob     string
@@ -104,10 +105,7 @@ func (s *Server) TabletStats(tableName string) ([]TabletStats, error) {
 		if err != nil {
 			continue // dropped meanwhile
 		}
-		st := TabletStats{ID: t.id, Start: t.start, End: t.end, MemtableBytes: v.active.Bytes()}
-		for _, m := range v.frozen {
-			st.MemtableBytes += m.Bytes()
-		}
+		st := TabletStats{ID: t.id, Start: t.start, End: t.end, MemtableBytes: v.memtableBytes()}
 		for _, g := range v.groups {
 			for _, f := range g.files {
 				st.Files = append(st.Files, FileStats{

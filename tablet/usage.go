@@ -166,10 +166,7 @@ func (s *Server) Sizes() (all []TableSize) {
 			if err != nil {
 				continue
 			}
-			for _, m := range v.frozen {
-				x.MemtableBytes += m.ownBytes()
-			}
-			x.MemtableBytes += v.active.ownBytes()
+			x.MemtableBytes += v.memtableBytes()
 			for _, g := range v.groups {
 				for _, f := range g.files {
 					x.DiskBytes += f.bytes
@@ -188,6 +185,16 @@ func (m *mem) ownBytes() int64 {
 		return 0 // what it takes is its own
 	}
 	return m.Bytes() / int64(max(1, m.held.owners.Load()))
+}
+
+// memtableBytes is the memory of the entries in the view's memtables. Each tablet that
+// shares a memtable since a split counts an equal part of it.
+func (v *view) memtableBytes() int64 {
+	n := v.active.ownBytes()
+	for _, m := range v.frozen {
+		n += m.ownBytes()
+	}
+	return n
 }
 
 // usageSum adds up the tablets of a table.

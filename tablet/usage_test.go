@@ -193,4 +193,80 @@ func TestSharedMemtable(t *testing.T) {
 	if p := m.part(nil, []byte("m")); whole < 1<<20 || m.ownBytes() != whole/2 || p.ownBytes() != whole/2 || len(p.sums.list()) != 1 {
 		t.Errorf("%d bytes, of which the parts have %d and %d", whole, m.ownBytes(), p.ownBytes())
 	}
+	half := view{active: newMem(nil), frozen: []*mem{m}}
+	if n := half.memtableBytes(); n != whole/2 {
+		t.Errorf("a tablet with half of %d bytes has %d", whole, n)
+	}
+}
+
+// TestSizesAddUp: however often a tablet is split, the bytes and cells of its children on
+// disk are together those of the files.
+func TestSizesAddUp(t *testing.T) {
+	f := newFleet(t, Config{}, 1, "f:")
+	s := f.servers[0]
+	for i := range 200 {
+		if _, err := applySync(s.Server, fmt.Sprintf("row%03d", i), set("f", "q", 1, string(noise(1000)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Compact(t.Context(), testTable, true); err != nil {
+		t.Fatal(err)
+	}
+	check := func(tablets int) {
+		t.Helper()
+		all, err := s.TabletStats(testTable)
+		if err != nil || len(all) != tablets {
+			t.Fatalf("%d tablets, not %d, %v", len(all), tablets, err)
+		}
+		var disk, entries int64
+		for _, x := range all {
+			for _, file := range x.Files {
+				disk, entries = disk+file.Bytes, entries+file.Entries
+			}
+		}
+		if files := f.blobBytes(); disk != files || entries > 200 || entries < 200-int64(tablets) {
+			t.Errorf("%d tablets have %d bytes and %d cells on disk, their files %d and 200", tablets, disk, entries, files)
+		}
+		if u := s.Usage(1)[0]; u.DiskBytes != disk {
+			t.Errorf("%d tablets use %d bytes on disk, they have %d", tablets, u.DiskBytes, disk)
+		}
+	}
+	check(1)
+	split := func(id uint64, row string) (lower uint64) {
+		t.Helper()
+		lower, err := s.Split(t.Context(), id, []byte(row))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lower
+	}
+	upTo120 := split(1, "row120")
+	check(2)
+	upTo003 := split(upTo120, "row003") // from here on several tablets share a data block
+	check(3)
+	split(upTo003, "row001")
+	check(4)
+	split(upTo003, "row002")
+	check(5)
+}
+
+// blobBytes is the size of all SSTables that tablets of the fleet's first server have.
+func (f *fleet) blobBytes() (n int64) {
+	seen := map[string]bool{}
+	for _, sv := range *f.servers[0].Server.tables.Load() {
+		for _, t := range sv.tablets {
+			t.metaMu.Lock()
+			m := cloneMeta(t.metaMu.meta)
+			t.metaMu.Unlock()
+			for _, g := range m.Groups {
+				for _, x := range g.Files {
+					if id := x.Handle.ID.String(); !seen[id] {
+						seen[id] = true
+						n += x.Handle.Length
+					}
+				}
+			}
+		}
+	}
+	return n
 }

@@ -133,10 +133,7 @@ func (t *Tablet) bytes() int64 {
 		return 0
 	}
 	defer v.release()
-	n := v.active.Bytes()
-	for _, m := range v.frozen {
-		n += m.Bytes()
-	}
+	n := v.memtableBytes()
 	for _, g := range v.groups {
 		for _, f := range g.files {
 			n += f.bytes

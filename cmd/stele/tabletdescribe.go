@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,7 +24,9 @@ func (a *app) tabletDescribeCommand() *cobra.Command {
 		Short:   "Show where the tablet that has a row is, its files and what happened to it",
 		Long: `Show where the tablet that has a row is, or the one of an --id, what it consists of in
 each locality group, and what happened to it of late, as METADATA has it. What is in
-memory only is not counted.
+memory only is not counted. A file that tablets share since a split counts for each of
+them with the part that has its rows, about; what a group has is missing if the
+tablet's server does not answer.
 
 Of the root tablet, METADATA's first, the lock service tells: "stele lock get /root".`,
 		Example: `  stele tablet describe webtable com.cnn.www
@@ -68,8 +71,8 @@ type tabletRowJSON struct {
 
 type tabletGroupJSON struct {
 	Name    string           `json:"name"`
-	Bytes   int64            `json:"bytes"`
-	Entries int64            `json:"entries"`
+	Bytes   *int64           `json:"bytes"`   // of the tablet's part of its files, about; nil if no server reports it
+	Entries *int64           `json:"entries"` // like Bytes
 	Files   []tabletFileJSON `json:"files"`
 }
 
@@ -121,6 +124,7 @@ func findTablet(ctx context.Context, c *client.Client, name string, t client.Tab
 					d.Node = nodeName(&nodes[i])
 				}
 			}
+			d.weigh(describeTablets(ctx, c, name))
 			return d, err
 		}
 	}
@@ -182,7 +186,6 @@ func tabletOf(name string, row *table.Row) (*tabletRowJSON, error) {
 		j := tabletGroupJSON{Name: g.Name, Files: []tabletFileJSON{}}
 		for i := range g.Files {
 			x := &g.Files[i]
-			j.Bytes, j.Entries = j.Bytes+x.Handle.Length, j.Entries+x.Entries
 			j.Files = append(j.Files, tabletFileJSON{x.Handle.ID.String(), x.Handle.Length, x.RawBytes, x.Entries, boundsOf(x.Start, x.End), x.Shared})
 		}
 		d.Groups = append(d.Groups, j)
@@ -191,6 +194,24 @@ func tabletOf(name string, row *table.Row) (*tabletRowJSON, error) {
 		d.Events = append(d.Events, tabletEventJSON{time.UnixMicro(e.Time).UTC(), e.Text})
 	}
 	return d, nil
+}
+
+// weigh adds what the tablet's server reports. METADATA has the sizes of whole files, of
+// which each tablet that shares a file since a split has a part.
+func (d *tabletRowJSON) weigh(infos []client.TabletInfo) {
+	at := slices.IndexFunc(infos, func(info client.TabletInfo) bool { return info.ID == d.ID })
+	if at < 0 {
+		return
+	}
+	for i := range d.Groups {
+		g := &d.Groups[i]
+		g.Bytes, g.Entries = new(int64), new(int64)
+		for _, x := range infos[at].Groups {
+			if x.Name == g.Name {
+				*g.Bytes, *g.Entries = x.Bytes, x.Entries
+			}
+		}
+	}
 }
 
 func (a *app) printTablet(d *tabletRowJSON) error {
@@ -222,7 +243,11 @@ func (a *app) printTablet(d *tabletRowJSON) error {
 				shared++
 			}
 		}
-		files.add(g.Name, count(len(g.Files)), count(shared), size(g.Bytes), count(g.Entries))
+		bytes, entries := number("-"), number("-")
+		if g.Bytes != nil {
+			bytes, entries = size(*g.Bytes), count(*g.Entries)
+		}
+		files.add(g.Name, count(len(g.Files)), count(shared), bytes, entries)
 	}
 	events := newGrid("TIME", "EVENT")
 	for _, e := range d.Events {

@@ -165,7 +165,7 @@ func (l *tabletList) weigh(ctx context.Context) {
 			continue
 		}
 		if _, ok := asked[t.Table]; !ok {
-			asked[t.Table] = l.describe(ctx, t.Table)
+			asked[t.Table] = describeTablets(ctx, l.c, t.Table)
 		}
 		infos := asked[t.Table]
 		at := slices.IndexFunc(infos, func(info client.TabletInfo) bool {
@@ -182,10 +182,12 @@ func (l *tabletList) weigh(ctx context.Context) {
 	}
 }
 
-func (l *tabletList) describe(ctx context.Context, name string) []client.TabletInfo {
+// describeTablets returns what the servers of a table's tablets report, or nil if they do
+// not answer within weighPatience.
+func describeTablets(ctx context.Context, c *client.Client, name string) []client.TabletInfo {
 	ctx, cancel := context.WithTimeout(ctx, weighPatience)
 	defer cancel()
-	info, err := l.c.Describe(ctx, name)
+	info, err := c.Describe(ctx, name)
 	if err != nil {
 		return nil
 	}

@@ -3,6 +3,7 @@ package sstable
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"strings"
 	"sync/atomic"
 )
@@ -81,28 +82,27 @@ func (t *Table) Overlaps(lower, upper []byte) bool {
 		(upper == nil || bytes.Compare(t.meta.FirstKey, upper) < 0)
 }
 
-// ApproxBytes returns about how many bytes of the file lie in
-// lower <= key < upper, to a data block at either end. It returns the errors
-// of Iter.Err.
+// ApproxBytes returns about how many bytes of the file belong to the keys in
+// lower <= key < upper, as estimated by the index. The bytes of adjacent ranges add up
+// exactly, and those of all keys are the size of the file: index, filter and properties
+// are divided like the data blocks. It returns the errors of Iter.Err.
 func (t *Table) ApproxBytes(lower, upper []byte) (int64, error) {
 	if !t.Overlaps(lower, upper) {
 		return 0, nil
 	}
-	start, err := t.offsetOf(lower)
-	if err != nil {
-		return 0, err
-	}
-	end := int64(t.meta.DataBytes) + headerBytes
-	if upper != nil {
-		if end, err = t.offsetOf(upper); err != nil {
+	start, end := int64(0), t.file.size
+	var err error
+	if lower != nil {
+		if start, err = t.bytesBelow(lower); err != nil {
 			return 0, err
 		}
 	}
-	if end <= start {
-		// Both in one block: say half of it.
-		return int64(t.meta.DataBytes / t.meta.DataBlocks / 2), nil
+	if upper != nil {
+		if end, err = t.bytesBelow(upper); err != nil {
+			return 0, err
+		}
 	}
-	return end - start, nil
+	return max(end-start, 0), nil
 }
 
 // Samples calls f with a key for about each so many bytes of the file that lie in
@@ -135,13 +135,50 @@ func (t *Table) Samples(lower, upper []byte, every int64, f func(key []byte, byt
 	}
 }
 
-// offsetOf returns where the data block that key belongs to begins.
-func (t *Table) offsetOf(key []byte) (int64, error) {
+// bytesBelow returns about how many bytes of the file belong to keys below key. It
+// never decreases from one key to the next.
+func (t *Table) bytesBelow(key []byte) (int64, error) {
+	if bytes.Compare(key, t.meta.LastKey) > 0 {
+		return t.file.size, nil
+	}
 	c := indexCursor{t: t}
 	if err := c.seek(key); err != nil {
 		return 0, err
 	}
-	return c.h.off, nil
+	if bytes.Compare(key, t.meta.FirstKey) <= 0 {
+		return 0, nil
+	}
+	if err := c.bounds(); err != nil {
+		return 0, err
+	}
+	lo, hi := c.lo, c.hi
+	if bytes.Compare(lo, t.meta.FirstKey) < 0 {
+		lo = t.meta.FirstKey
+	}
+	if hi == nil {
+		hi = t.meta.LastKey
+	}
+	data := float64(c.h.off-headerBytes) + float64(c.h.stored)*keyFraction(key, lo, hi)
+	return min(int64(float64(t.file.size)*data/float64(max(t.meta.DataBytes, 1))), t.file.size), nil
+}
+
+// keyFraction returns how far key is on the way from lo to hi, 0 to 1, by the eight
+// bytes that follow what lo and hi begin with.
+func keyFraction(key, lo, hi []byte) float64 {
+	same := 0
+	for same < len(lo) && same < len(hi) && lo[same] == hi[same] {
+		same++
+	}
+	number := func(k []byte) uint64 {
+		var b [8]byte
+		copy(b[:], k[min(same, len(k)):])
+		return binary.BigEndian.Uint64(b[:])
+	}
+	from, at, to := number(lo), number(key), number(hi)
+	if at <= from || from >= to {
+		return 0
+	}
+	return min(float64(at-from)/float64(to-from), 1)
 }
 
 // DropCached removes the table's blocks and entries from the cache, for when the
