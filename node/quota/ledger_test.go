@@ -192,3 +192,58 @@ func TestLedgerOfTwo(t *testing.T) {
 		t.Errorf("one of two was raised: %v", o)
 	}
 }
+
+// TestOvershootOfBytes holds quotas of bytes to the bound that docs/operating.md states: a table grows for at most 3 s after it
+// has reached its quota. Three servers that report twice a second, each at its own moment, learn of the verdict from the
+// answers; each of them takes writes until then.
+func TestOvershootOfBytes(t *testing.T) {
+	const (
+		servers, every, step = 3, 500 * time.Millisecond, 10 * time.Millisecond
+		limit, perStep       = 300_000, 100 // of each server: 30,000 bytes a second
+		bound                = 3 * time.Second
+	)
+	rng := seeded(t)
+	longest := time.Duration(0)
+	for range 200 {
+		var l Ledger
+		bounds := []Bound{{Key: "t1", Quota: "one", Limit: limit, Tables: []uint64{1}}}
+		start := time.Unix(1000, 0).Add(time.Duration(rng.Int64N(int64(time.Second))))
+		var phase [servers]time.Duration
+		var used [servers]int64
+		var refused [servers]bool
+		for i := range phase {
+			phase[i] = time.Duration(rng.Int64N(int64(every))) / step * step
+		}
+		reached := time.Duration(-1)
+		total := int64(0)
+		for at := time.Duration(0); refused != [servers]bool{true, true, true}; at += step {
+			if at > time.Minute {
+				t.Fatal("the table is never full")
+			}
+			for i := range servers {
+				if !refused[i] {
+					used[i] += perStep
+					total += perStep
+				}
+				if total >= limit && reached < 0 {
+					reached = at
+				}
+				if at%every == phase[i] {
+					now := start.Add(at)
+					l.Note(now, 1, string(rune('a'+i)), map[uint64]int64{1: used[i]})
+					_, refused[i] = l.Over(now, servers, bounds)[1]
+				}
+			}
+			if reached >= 0 {
+				longest = max(longest, at-reached)
+			}
+		}
+		if most := int64(servers * perStep * bound / step); total > limit+most {
+			t.Errorf("a table of at most %d bytes grew to %d, not at most %d more: %v of writes", limit, total, most, bound)
+		}
+	}
+	if longest > bound || longest < highFor {
+		t.Errorf("a full table took writes for %v, not %v to %v", longest, highFor, bound)
+	}
+	t.Logf("a full table took writes for %v at most", longest)
+}
