@@ -117,8 +117,14 @@ func TestFullLogWaitsForSlowReplica(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { _, err := w.Append(ctx, []byte("late")); done <- err }()
 	time.Sleep(4 * long)
+	if err := w.Full(); !errors.Is(err, blobfs.ErrDiskFull) {
+		t.Errorf("an append waits for a slow replica because the disks are full; the reason is %v", err)
+	}
 	heal()
 	noError(t, <-done)
+	if err := w.Full(); err != nil {
+		t.Errorf("no append waits: %v", err)
+	}
 	for range 3 {
 		_, err := w.Append(ctx, []byte("more"))
 		noError(t, err)

@@ -82,6 +82,20 @@ func (w *SpreadLogWriter) whyNone() error {
 	return w.placeErr
 }
 
+// Full returns an ErrDiskFull if appends wait and there is no node with space for another
+// extent: the log then waits for a slow replica, or for space. Nil otherwise.
+func (w *SpreadLogWriter) Full() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.waiters) == 0 || len(w.placeable(w.s.cluster.Clock.Now())) > 0 {
+		return nil
+	}
+	if err := w.whyNone(); errors.Is(err, ErrDiskFull) {
+		return err
+	}
+	return nil
+}
+
 // least is how many nodes an extent is to have at least.
 func (w *SpreadLogWriter) least() int { return min(logReplicasMin, w.s.cluster.Replicas) }
 

@@ -78,6 +78,9 @@ type LogWriter interface {
 	// Weak returns the position up to which the log is not as safe as it should be: what
 	// lies before is to be written out. Zero if it is.
 	Weak() int64
+	// Full returns a blobfs.ErrDiskFull if appends wait and the log has no disk with space
+	// to go on elsewhere, and nil otherwise.
+	Full() error
 	// Close ends writing. What was appended stays.
 	Close() error
 }

@@ -53,6 +53,8 @@ type ownLogs struct {
 	logs []blobfs.ID
 	// stalled, while it is set, is what appends to the logs wait for.
 	stalled atomic.Pointer[chan struct{}]
+	// full is what the logs return of Full.
+	full atomic.Pointer[error]
 }
 
 // stallableLog is a log that may make no progress.
@@ -70,6 +72,13 @@ func (l stallableLog) Append(ctx context.Context, p []byte) (int64, error) {
 		}
 	}
 	return l.LogWriter.Append(ctx, p)
+}
+
+func (l stallableLog) Full() error {
+	if err := l.of.full.Load(); err != nil {
+		return *err
+	}
+	return l.LogWriter.Full()
 }
 
 func (b *ownLogs) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error) {

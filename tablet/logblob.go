@@ -83,6 +83,14 @@ func (l *logBlob) Weak() int64 {
 	return 0
 }
 
+// Full implements LogWriter.
+func (l *logBlob) Full() error {
+	if w := l.w.Load(); w != nil {
+		return (*w).Full()
+	}
+	return nil
+}
+
 // Close implements LogWriter.
 func (l *logBlob) Close() error {
 	l.opening.Lock()

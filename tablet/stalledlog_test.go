@@ -2,9 +2,11 @@ package tablet
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 )
 
@@ -79,5 +81,39 @@ func TestUnloadStopsMergingBeforeWriters(t *testing.T) {
 	x.mergeMu.Unlock()
 	if err := <-unloaded; err != nil {
 		t.Error(err)
+	}
+}
+
+// A write that finds the batch full of a log that makes no progress is refused as overloaded, or with disk full if that is why.
+func TestStalledLogGivesReason(t *testing.T) {
+	const batch = 4 << 10
+	s := newFleet(t, Config{OverloadWait: 20 * time.Millisecond, LogBatchBytes: batch}, 1, "f:").servers[0]
+	stalled := make(chan struct{})
+	s.blobs.stalled.Store(&stalled)
+	writes := make(chan error, 2)
+	write := func(row string) error {
+		_, err := applySync(s.Server, row, set("f", "q", 1, string(noise(batch))))
+		return err
+	}
+	go func() { writes <- write("row1") }() // is being appended
+	for s.commits.AppendAge() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	go func() { writes <- write("row2") }() // fills the next batch
+	for !s.commits.Busy() {
+		time.Sleep(time.Millisecond)
+	}
+	var busy *api.OverloadedError
+	if err := write("row3"); !errors.As(err, &busy) || errors.Is(err, blobfs.ErrDiskFull) {
+		t.Errorf("while disks have space: %v", err)
+	}
+	full := fmt.Errorf("log: %w", blobfs.ErrDiskFull)
+	s.blobs.full.Store(&full)
+	if err := write("row3"); errors.As(err, &busy) || !errors.Is(err, blobfs.ErrDiskFull) {
+		t.Errorf("while no disk has space: %v", err)
+	}
+	close(stalled)
+	for range 2 {
+		noError(t, <-writes)
 	}
 }

@@ -72,6 +72,9 @@ type localLog struct{ *blobfs.LogWriter }
 
 func (localLog) Weak() int64 { return 0 }
 
+// Full implements LogWriter: an append that finds no space fails at once.
+func (localLog) Full() error { return nil }
+
 // OnSpreadStore returns store as the Blobs of a tablet server whose logs are on several
 // nodes, and listed under the server's name.
 func OnSpreadStore(store *blobfs.Store, server string) Blobs {

@@ -161,7 +161,7 @@ func (s *Server) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *
 		err = s.commits.Commit(&w.commit)
 	}
 	if err != nil {
-		w.answer(closedError(err))
+		w.answer(s.notCommitted(err))
 	}
 }
 
@@ -206,6 +206,17 @@ func (w *write) end(err error) {
 	}
 	writePool.Put(w)
 	done(time, err)
+}
+
+// notCommitted returns why the commit log did not accept a commit. If it is busy because
+// no disk has space, that is the reason.
+func (s *Server) notCommitted(err error) error {
+	if errors.Is(err, commitlog.ErrBusy) {
+		if full := s.logWriter.Full(); full != nil {
+			return fmt.Errorf("commit log has not finished earlier writes: %w", full)
+		}
+	}
+	return closedError(err)
 }
 
 // closedError gives what a commit log that takes no more, or not now, says the form of a server that
