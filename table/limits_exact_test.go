@@ -298,3 +298,86 @@ func TestQuotedPolicies(t *testing.T) {
 		}
 	}
 }
+
+// TestSchemaEqual: schemas that differ in one field are not equal.
+func TestSchemaEqual(t *testing.T) {
+	s := mustSchema(t, "f", "g")
+	if !s.Equal(s.Clone()) {
+		t.Error("a schema is not equal to its copy")
+	}
+	for name, change := range map[string]func(s *Schema){
+		"name": func(s *Schema) { s.Name = "other" }, "id": func(s *Schema) { s.ID++ }, "next id": func(s *Schema) { s.NextFamilyID++ },
+		"group": func(s *Schema) { s.Groups[0].InMemory = true }, "families": func(s *Schema) { s.Families = s.Families[:1] },
+		"family": func(s *Schema) { s.Families[1].GC = MaxVersions(7) },
+	} {
+		o := s.Clone()
+		if change(o); s.Equal(o) || o.Equal(s) {
+			t.Errorf("schemas with another %s are equal", name)
+		}
+	}
+}
+
+// TestGroupsAreSorted: groups are in the order of their names, each there once.
+func TestGroupsAreSorted(t *testing.T) {
+	for names, good := range map[string]bool{"a default": true, "default": true, "a a default": false, "default a": false, "a": false} {
+		s := NewSchema("t", 20)
+		s.Groups = nil
+		for name := range strings.SplitSeq(names, " ") {
+			s.Groups = append(s.Groups, LocalityGroup{Name: name})
+		}
+		if err := s.Validate(nil); (err == nil) != good {
+			t.Errorf("groups %s: %v", names, err)
+		}
+	}
+}
+
+// TestTimeRangeBounds: a delete's range holds at least one timestamp, none negative.
+func TestTimeRangeBounds(t *testing.T) {
+	for _, c := range []struct {
+		start int64
+		end   TimestampEnd
+		good  bool
+	}{
+		{0, TimestampEnd{}, true}, {-1, TimestampEnd{}, false}, {0, Before(1), true}, {1, Before(1), false}, {2, Before(1), false}, {1, Before(2), true},
+		{0, Before(-1), false}, {0, Before(0), false},
+	} {
+		if err := checkTimeRange(c.start, c.end); (err == nil) != c.good {
+			t.Errorf("range from %d to %+v: %v", c.start, c.end, err)
+		}
+	}
+}
+
+// TestRuleBounds: versions and ages of rules are positive and not too large, in text and in policies.
+func TestRuleBounds(t *testing.T) {
+	for text, good := range map[string]bool{
+		"versions=0": false, "versions=1": true, "versions=2147483647": true, "versions=2147483648": false,
+		"age=0s": false, "age=1s": true, "age=106751d": true, "age=106752d": false,
+	} {
+		p, err := ParseGCPolicy(text)
+		if (err == nil) != good {
+			t.Errorf("%s: %v", text, err)
+		}
+		if err == nil && p.Validate(nil) != nil {
+			t.Errorf("%s is read, and is not valid: %v", text, p.Validate(nil))
+		}
+	}
+	for n, good := range map[int]bool{0: false, 1: true, maxVersionsRule: true, maxVersionsRule + 1: false} {
+		p := MaxVersions(n)
+		if err := p.Validate(nil); (err == nil) != good {
+			t.Errorf("%d versions: %v", n, err)
+		}
+	}
+	v, w, x, y := MaxVersions(2), MaxVersions(3), MaxAge(time.Hour), MaxAge(time.Minute)
+	for _, c := range []struct {
+		p        GCPolicy
+		versions int
+		age      time.Duration
+	}{
+		{Union(v, x), 2, time.Hour}, {Union(x, v), 2, time.Hour}, {Union(v, w), 2, 0}, {Union(w, v), 2, 0}, {Union(x, y), 0, time.Minute},
+		{Union(y, x), 0, time.Minute}, {Intersection(v, x), 0, 0}, {Intersection(v, w), 3, 0}, {Intersection(x, y), 0, time.Hour},
+	} {
+		if n, d := c.p.MaxVersions(), c.p.MaxAge(); n != c.versions || d != c.age {
+			t.Errorf("%s: all is garbage out of %d versions and past %v, want %d and %v", c.p.String(), n, d, c.versions, c.age)
+		}
+	}
+}
