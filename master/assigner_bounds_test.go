@@ -109,3 +109,129 @@ func TestFailuresEndWithSuccess(t *testing.T) {
 		view.flushes.Wait()
 	})
 }
+
+// TestLoadRecords: a server counts as failing while three tablets have failed on it in a row, or none has ended for 15 s, and for
+// a minute after the last of it.
+func TestLoadRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAssigner(Config{Logger: slog.New(slog.DiscardHandler)}, nil)
+		fresh := func() *loadRecord {
+			r := &loadRecord{failed: map[string]bool{}, ended: time.Now()}
+			a.mu.ends = map[string]serverEnd{"n1": {record: r}}
+			return r
+		}
+		damaged := errors.New("damaged")
+		r := fresh()
+		for i, key := range []string{"a", "a", "b", "c"} {
+			if r.failing(time.Now()) {
+				t.Errorf("it is failing after %d failures", i)
+			}
+			a.noteLoad("n1", key, damaged)
+		}
+		if !r.failing(time.Now()) || !r.failing(time.Now().Add(failingTime-1)) || r.failing(time.Now().Add(failingTime)) {
+			t.Error("after three tablets have failed it is not failing for a minute")
+		}
+		a.noteLoad("n1", "d", nil)
+		if r.failing(time.Now()) || len(r.failed) != 0 {
+			t.Error("it is failing after a load")
+		}
+		for _, err := range []error{ErrOvertaken, ErrNotMaster} {
+			r = fresh()
+			for _, key := range []string{"a", "b", "c"} {
+				a.noteLoad("n1", key, err)
+			}
+			if r.failing(time.Now()) {
+				t.Errorf("it is failing after errors that say nothing of it: %v", err)
+			}
+		}
+		r = fresh()
+		time.Sleep(stalledTime - 1)
+		if a.noteStalled("n1") {
+			t.Error("it is stalled too early")
+		}
+		time.Sleep(1)
+		if !a.noteStalled("n1") || !r.failing(time.Now().Add(failingTime-1)) || r.failing(time.Now().Add(failingTime)) {
+			t.Error("after 15 s without an end of a load it is not failing for a minute")
+		}
+		if a.noteStalled("n2") {
+			t.Error("a server that is gone is stalled")
+		}
+	})
+}
+
+// TestEndedOrders: after a load of a user's tablet, while the server has others to do and nobody waits for a move, the rows
+// need not be read again, and more loads are planned when just a few are left.
+func TestEndedOrders(t *testing.T) {
+	user := Tablet{Key: string(metadata.Key(nil, 16, []byte("row"))), Generation: 1}
+	load := Order{Kind: Load, Server: "n1", Tablet: user}
+	busy := func(n int, server string) (all []Order) {
+		for i := range n {
+			all = append(all, Order{Kind: Load, Server: server, Tablet: Tablet{Key: string(metadata.Key(nil, 17, []byte{byte(i)}))}})
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		o          Order
+		err        error
+		busy       []Order
+		wishes     []*wish
+		look, read bool
+	}{
+		"a few left":       {load, nil, busy(loadsFew, "n1"), nil, true, false},
+		"more left":        {load, nil, busy(loadsFew+1, "n1"), nil, false, false},
+		"fewer left":       {load, nil, busy(loadsFew-1, "n1"), nil, false, false},
+		"none left":        {load, nil, nil, nil, true, true},
+		"others' left":     {load, nil, busy(3, "n2"), nil, true, true},
+		"failed":           {load, errReplan, busy(loadsFew, "n1"), nil, true, true},
+		"an unload":        {Order{Kind: Unload, Server: "n1", Tablet: user}, nil, busy(2, "n1"), nil, true, true},
+		"of METADATA":      {Order{Kind: Load, Server: "n1", Tablet: Tablet{Key: RootKey}}, nil, busy(2, "n1"), nil, true, true},
+		"a move waits":     {load, nil, busy(2, "n1"), []*wish{{}}, true, true},
+		"a move was over":  {load, nil, busy(loadsFew+2, "n1"), []*wish{{over: true}}, false, false},
+		"one of two waits": {load, nil, busy(2, "n1"), []*wish{{over: true}, {}}, true, true},
+	} {
+		a := newAssigner(Config{Logger: slog.New(slog.DiscardHandler)}, nil)
+		a.mu.busy, a.mu.wishes, a.mu.loaded = append(c.busy, c.o), c.wishes, map[string]string{}
+		look := a.endedLocked(&c.o, c.err)
+		if look != c.look || a.mu.stale != c.read || (a.mu.loaded[c.o.Tablet.Key] == "n1") == c.read || len(a.mu.busy) != len(c.busy) {
+			t.Errorf("%s: looks again %v, reads again %v, loaded %v, %d busy", name, look, a.mu.stale, a.mu.loaded, len(a.mu.busy))
+		}
+	}
+}
+
+// TestSmallIsBoth: a small tablet has little in it and little to do, and of pairs with as little the first is taken.
+func TestSmallIsBoth(t *testing.T) {
+	for _, c := range []struct {
+		h    Held
+		want bool
+	}{
+		{Held{Bytes: mergeBytesMax}, true}, {Held{Bytes: mergeBytesMax + 1}, false}, {Held{Load: mergeLoadMax}, false},
+		{Held{Bytes: mergeBytesMax + 1, Load: mergeLoadMax}, false}, {Held{}, true},
+	} {
+		if got := c.h.small(); got != c.want {
+			t.Errorf("%d bytes with a load of %v are small: %v", c.h.Bytes, c.h.Load, got)
+		}
+	}
+	pair := func(bytes ...int64) string {
+		s := smallState()
+		for i := range s.Tablets {
+			h := &s.Servers[i%2].Has[i/2]
+			if h.Bytes = mergeBytesMax; i < len(bytes) {
+				h.Bytes = bytes[i]
+			}
+		}
+		if u := SmallNeighbours(s); u != nil {
+			return u.Lower
+		}
+		return ""
+	}
+	tablets := smallState().Tablets
+	for want, got := range map[string]string{
+		"":             pair(mergeBytesMax-1, 2),
+		tablets[0].Key: pair(5, 5, 5, 6),
+		tablets[1].Key: pair(mergeBytesMax, 7, mergeBytesMax-7),
+	} {
+		if got != want {
+			t.Errorf("the pair at %q is to be merged, want that at %q", got, want)
+		}
+	}
+}

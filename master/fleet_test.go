@@ -395,6 +395,11 @@ func (m *masterView) EndLogs(_ context.Context, server string) (pieces []Piece, 
 
 func (m *masterView) Sort(ctx context.Context, by *TabletServer, server string, p *Piece) (run []byte, err error) {
 	piece := fmt.Sprint(server, " ", p.Start)
+	if by.Silent || by.Metadata {
+		m.locked(func() {
+			m.wrongf(noTablet, "%s, silent %v, of METADATA %v, sorts %s", by.Name, by.Silent, by.Metadata, piece)
+		})
+	}
 	_, err = m.at(ctx, by.Name, "sorts "+piece, api.Sequencer{})
 	m.locked(func() {
 		if err == nil && m.diceFor("sort "+piece).IntN(100) < m.flaky {
