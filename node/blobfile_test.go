@@ -52,24 +52,24 @@ func TestIdleUploads(t *testing.T) {
 	var us uploads
 	us.start()
 	defer us.close()
-	a, err := us.open(t.Context(), store, "a")
+	a, err := us.open(t.Context(), store, "a", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := us.open(t.Context(), store, "b")
+	b, err := us.open(t.Context(), store, "b", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, release, err := us.use(t.Context(), b.Upload)
+	_, release, err := us.use(t.Context(), b.Upload, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	us.endThose(func(*upload) bool { return true })
 	release()
-	if _, _, err := us.use(t.Context(), a.Upload); err != api.ErrUploadExpired {
+	if _, _, err := us.use(t.Context(), a.Upload, ""); err != api.ErrUploadExpired {
 		t.Errorf("an idle upload: %v", err)
 	}
-	if _, release, err = us.use(t.Context(), b.Upload); err != nil {
+	if _, release, err = us.use(t.Context(), b.Upload, ""); err != nil {
 		t.Fatalf("one that is worked on: %v", err)
 	}
 	release()

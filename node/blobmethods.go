@@ -38,7 +38,7 @@ func (n *Node) handleBlob(method string, h func(ctx context.Context, r *api.Blob
 		if !ok {
 			return
 		}
-		result, err := h(c.Context(), r)
+		result, err := h(withSubject(c.Context(), subjectOf(c)), r)
 		if err != nil {
 			fail(c, blobError(c, err))
 			return
@@ -77,7 +77,7 @@ func blobError(c *rpc.Call, err error) error {
 const lookupTimeout = 10 * time.Second
 
 func (n *Node) blobOpen(ctx context.Context, r *api.BlobRequest) (answer, error) {
-	u, err := n.uploads.open(ctx, n.store.Load(), strings.ToValidUTF8(r.Name, "�"))
+	u, err := n.uploads.open(ctx, n.store.Load(), strings.ToValidUTF8(r.Name, "�"), subjectIn(ctx).owner())
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (n *Node) blobOpen(ctx context.Context, r *api.BlobRequest) (answer, error)
 }
 
 func (n *Node) blobWrite(ctx context.Context, r *api.BlobRequest) (answer, error) {
-	u, release, err := n.uploads.use(ctx, r.Upload)
+	u, release, err := n.uploads.use(ctx, r.Upload, subjectIn(ctx).owner())
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (n *Node) blobWrite(ctx context.Context, r *api.BlobRequest) (answer, error
 }
 
 func (n *Node) blobSeal(ctx context.Context, r *api.BlobRequest) (answer, error) {
-	u, release, err := n.uploads.use(ctx, r.Upload)
+	u, release, err := n.uploads.use(ctx, r.Upload, subjectIn(ctx).owner())
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (n *Node) blobSeal(ctx context.Context, r *api.BlobRequest) (answer, error)
 }
 
 func (n *Node) blobAbort(ctx context.Context, r *api.BlobRequest) (answer, error) {
-	_, release, err := n.uploads.use(ctx, r.Upload)
+	_, release, err := n.uploads.use(ctx, r.Upload, subjectIn(ctx).owner())
 	if errors.Is(err, api.ErrUploadExpired) {
 		return nil, nil // ending it twice is no error
 	}

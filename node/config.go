@@ -161,6 +161,8 @@ type budget struct {
 	blobWindow                                     int64 // of each file that is written to other nodes
 	sort                                           int64 // of a piece of a dead server's log, while one is sorted
 	sorts                                          int   // of them at a time
+	locks                                          int64 // of the lock service: what users hold there, and what its leader keeps for them
+	cursors                                        int64 // of scans that can go on: keys and filter programs
 	copies                                         int   // of extents that are made here at a time, and that others are asked for
 }
 
@@ -197,7 +199,8 @@ func (c Config) budget() budget {
 		b.sorts = 2
 	}
 	b.blobWindow, b.copies = min(8<<20, m/256), int(min(32, m/(64<<20)))
-	rest := all - b.rpc - b.compaction - b.learn - b.logBytes() - b.blobBytes() - sstable.ZstdMemory
+	b.locks, b.cursors = c.lockShare(openClients).AllBytes+c.lockShare(openClients).AllLeaderBytes, m/cursorMemoryShare
+	rest := all - b.locks - b.cursors - b.rpc - b.compaction - b.learn - b.logBytes() - b.blobBytes() - sstable.ZstdMemory
 	b.memtables, b.results, b.large = rest*5/16, rest*2/16, rest/16
 	b.cache = rest - b.memtables - b.results - b.large
 	b.metadataMemtables, b.metadataCache = min(m/80, 64<<20), min(m/40, 256<<20)

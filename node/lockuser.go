@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/raftmeta"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/security/acl"
 )
@@ -27,7 +28,7 @@ func lockGuard(method string) guard {
 
 // lockGroup is what the lock service for principals needs of the Raft group.
 type lockGroup interface {
-	Service() metaapi.Service
+	ServiceFor(raftmeta.Share) metaapi.Service
 	Sessions() int
 	SessionName(id metaapi.SessionID) (name string, known bool)
 }
@@ -44,7 +45,7 @@ func (n *Node) lockServiceFor(who *subject, method string, group lockGroup) (met
 			return nil, n.refuse(method, who, n.rights.told(err))
 		}
 	}
-	inner := clientService{group.Service(), group}
+	inner := clientService{group.ServiceFor(n.cfg.lockShare(who.owner())), group}
 	return userService{inner, group, "user " + who.owner() + ": ", n, who}, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/steledb/stele/raftmeta"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/pki"
@@ -59,8 +60,8 @@ type lagging struct {
 	closed metaapi.SessionID
 }
 
-func (l *lagging) Service() metaapi.Service { return l }
-func (l *lagging) Sessions() int            { return 0 }
+func (l *lagging) ServiceFor(raftmeta.Share) metaapi.Service { return l }
+func (l *lagging) Sessions() int                             { return 0 }
 
 func (l *lagging) SessionName(id metaapi.SessionID) (name string, known bool) {
 	return "user ann: job", l.caught && id == l.opened

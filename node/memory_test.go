@@ -58,7 +58,7 @@ func TestBudgetAdmitsMessages(t *testing.T) {
 		if streams := (Config{MemoryBytes: memory}).gossipStreams(); streams < 8<<20 || streams > 12<<20 {
 			t.Errorf("memory %d: %d for gossip", memory, streams)
 		}
-		sum := b.memtables + b.metadataMemtables + b.cache + b.metadataCache + b.rpc + b.results + b.large + b.compaction + b.metadataCompaction + b.learn + b.logBytes() + b.blobBytes() + sstable.ZstdMemory
+		sum := b.locks + b.cursors + b.memtables + b.metadataMemtables + b.cache + b.metadataCache + b.rpc + b.results + b.large + b.compaction + b.metadataCompaction + b.learn + b.logBytes() + b.blobBytes() + sstable.ZstdMemory
 		if sum > memory-max(memory/10, programBytes) {
 			t.Errorf("memory %d: %d are given away", memory, sum)
 		}

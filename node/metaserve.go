@@ -37,7 +37,7 @@ func (n *Node) lockServiceForOthers(c *rpc.Call, node bool) (metaapi.Service, er
 		}
 		return memberService{group.Service()}, nil
 	}
-	return clientService{group.Service(), group}, nil
+	return clientService{group.ServiceFor(n.cfg.lockShare(openClients)), group}, nil
 }
 
 // systemPaths are what nodes keep in the lock service for themselves.

@@ -79,10 +79,20 @@ func (c *collector) collectTablets(m sender) {
 	}{{"minor", t.MinorCompactions}, {"merging", t.MergingCompactions}, {"major", t.MajorCompactions}} {
 		m.counter("compactions_total", "Compactions done.", float64(k.n), "kind", k.kind)
 	}
-	m.gauge("scan_cursors", "Open cursors.", float64(c.node.cursors.count()))
+	cs := c.node.cursors.stats()
+	m.gauge("scan_cursors", "Open cursors.", float64(cs.open))
+	m.gauge("scan_cursor_bytes", "Memory of the keys and filters of open cursors.", float64(cs.bytes))
+	m.gauge("scan_cursor_limit_bytes", "Memory that open cursors may take; a quarter of it for one user.", float64(cs.bytesMax))
+	m.gauge("scan_cursor_users", "Users with open cursors.", float64(cs.users))
+	m.gauge("scan_cursors_user_max", "Open cursors of the user that has most.", float64(cs.mostOfUser))
+	m.counter("scan_cursors_evicted_total", "Idle cursors closed because there was no space left for other scans.", float64(cs.evicted))
+	m.counter("scan_cursors_refused_total", "Scans refused because their user, or all users, had too many cursors open.", float64(cs.refused))
 }
 
 func (c *collector) collectStore(m sender) {
+	uploads, refused := c.node.uploads.stats()
+	m.gauge("blob_uploads", "Blobs that clients are storing on this node.", float64(uploads))
+	m.counter("blob_uploads_refused_total", "Uploads refused because their user, or all users, had too many under way.", float64(refused))
 	s := c.node.store.Load().Stats()
 	m.gauge("blobs", "Sealed blobs.", float64(s.Blobs))
 	for _, f := range s.Folders {
@@ -174,6 +184,13 @@ func (c *collector) collectMeta(m sender) {
 	m.gauge("raft_term", "Raft term.", float64(g.Term))
 	m.gauge("raft_applied_index", "Last command applied.", float64(g.AppliedIndex))
 	m.gauge("raft_files", "Files in the namespace.", float64(g.Files))
+	share := c.node.cfg.lockShare(openClients)
+	m.gauge("lock_users", "Users that hold files, locks or sessions in the lock service.", float64(g.Users))
+	m.gauge("lock_users_bytes", "Memory of the files, locks and sessions of all users in the lock service.", float64(g.UsersBytes))
+	m.gauge("lock_user_bytes_max", "Memory of the files, locks and sessions of the user that holds most in the lock service.", float64(g.UsersBytesMost))
+	m.gauge("lock_users_limit_bytes", "Memory that the files, locks and sessions of all users may take while this node leads; a quarter of it for one user.", float64(share.AllBytes))
+	m.gauge("lock_users_sessions", "Open sessions of all users with the lock service.", float64(g.UsersSessions))
+	m.counter("lock_refused_total", "Changes that the lock service refused here, such as those beyond a limit.", float64(g.Refused))
 	m.counter("raft_log_writes_total", "Writes of the Raft log.", float64(g.LogWrites))
 	m.counter("raft_log_write_seconds_total", "Time spent on them.", g.LogTime.Seconds())
 }

@@ -134,6 +134,7 @@ func prepare(cfg Config) (*Node, error) {
 	n := &Node{cfg: cfg, log: cfg.Logger, started: time.Now(), done: make(chan struct{}), limits: table.DefaultLimits()}
 	n.results = newResultMemory(cfg.budget().results)
 	n.costly = fair.New(costlyTurns(), turnsWaitMax)
+	n.cursors.bytesMax = cfg.budget().cursors
 	n.quotas.began, n.quotas.changed = n.started, make(chan chan struct{})
 	n.changing = make(chan struct{}, 1)
 	n.sorting = make(chan struct{}, cfg.budget().sorts)

@@ -13,12 +13,13 @@ func TestNumbersOfCursorsAndUploads(t *testing.T) {
 	var us uploads
 	us.mu.open = map[uint64]*upload{}
 	for range 1000 {
-		id, err := cs.put(&scan{}, 0)
-		if err != nil || id == 0 || id > wire.SafeIntegerMax {
-			t.Fatalf("cursor %d, %v", id, err)
+		c, err := cs.begin(&scan{})
+		if err != nil || c.id == 0 || c.id > wire.SafeIntegerMax {
+			t.Fatalf("cursor %v, %v", c, err)
 		}
 		u := &upload{busy: make(chan struct{}, 1)}
-		if id, err = us.add(u); err != nil || id == 0 || id > wire.SafeIntegerMax {
+		id, err := us.add(u)
+		if err != nil || id == 0 || id > wire.SafeIntegerMax {
 			t.Fatalf("upload %d, %v", id, err)
 		}
 		us.end(id)

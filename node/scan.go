@@ -42,15 +42,11 @@ func (n *Node) scanOpen(c *rpc.Call) {
 	if !begin(c, &r.Options) {
 		return
 	}
-	f, err := n.program(c, r.Table, r.Filter)
-	if err != nil {
-		fail(c, err)
-		return
-	}
 	start, end, empty := r.Range()
+	start = bytes.Clone(start)
 	s := &scan{
-		table: r.Table, id: r.TableID, filter: f, left: math.MaxInt64, batchRows: r.BatchRows, batchBytes: r.BatchBytes, parts: r.Parts,
-		rg: tablet.Range{Start: bytes.Clone(start)}, told: bytes.Clone(start), owner: subjectOf(c).owner(),
+		table: r.Table, id: r.TableID, left: math.MaxInt64, batchRows: r.BatchRows, batchBytes: r.BatchBytes, parts: r.Parts,
+		rg: tablet.Range{Start: start}, told: start, owner: subjectOf(c).owner(),
 	}
 	if len(end) > 0 {
 		s.rg.End = bytes.Clone(end)
@@ -61,7 +57,33 @@ func (n *Node) scanOpen(c *rpc.Call) {
 	if empty {
 		s.rg.End = []byte{}
 	}
-	n.scanBatch(c, s, 0)
+	cur, err := n.cursors.begin(s) // before its filter is compiled
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	if s.filter, err = n.program(c, r.Table, r.Filter); err == nil {
+		err = n.cursors.weigh(cur)
+	}
+	if err != nil {
+		n.cursors.drop(cur)
+		fail(c, err)
+		return
+	}
+	n.scanBatch(c, cur, false)
+}
+
+// bytes is the memory that a scan takes while it is open: its keys and its filter.
+// A filter that several scans share counts for each.
+func (s *scan) bytes() int64 {
+	b := cursorOverhead + int64(len(s.table)+cap(s.rg.Start)+cap(s.rg.End))
+	if cap(s.told) > 0 && (cap(s.rg.Start) == 0 || &s.told[:1][0] != &s.rg.Start[:1][0]) {
+		b += int64(cap(s.told))
+	}
+	if s.filter != nil {
+		b += s.filter.Bytes()
+	}
+	return b
 }
 
 func (n *Node) scanNext(c *rpc.Call) {
@@ -73,12 +95,12 @@ func (n *Node) scanNext(c *rpc.Call) {
 	if !begin(c, &r.Options) {
 		return
 	}
-	s := n.cursors.take(r.Cursor, subjectOf(c).owner())
-	if s == nil {
+	cur := n.cursors.take(r.Cursor, subjectOf(c).owner())
+	if cur == nil {
 		fail(c, api.ErrCursorExpired)
 		return
 	}
-	n.scanBatch(c, s, r.Cursor)
+	n.scanBatch(c, cur, true)
 }
 
 func (n *Node) scanClose(c *rpc.Call) {
@@ -87,13 +109,21 @@ func (n *Node) scanClose(c *rpc.Call) {
 		fail(c, err)
 		return
 	}
-	n.cursors.take(r.Cursor, subjectOf(c).owner()) // closing twice is no error
+	if cur := n.cursors.take(r.Cursor, subjectOf(c).owner()); cur != nil { // closing twice is no error
+		n.cursors.drop(cur)
+	}
 	c.Reply(nil)
 }
 
-// scanBatch answers with the next rows of s, whose cursor is id, or 0 if it has
-// none yet.
-func (n *Node) scanBatch(c *rpc.Call, s *scan, id uint64) {
+// scanBatch answers with the next rows of the scan of cur, which the client knows
+// already or not.
+func (n *Node) scanBatch(c *rpc.Call, cur *cursor, known bool) {
+	s, kept := cur.scan, false
+	defer func() {
+		if !kept {
+			n.cursors.drop(cur)
+		}
+	}()
 	size := n.results.batch(s.batchBytes)
 	m := n.meter(c, s.table, false)
 	err := m.take(quota.ReadOps, 0, 0) // what it comes to is known afterwards
@@ -103,7 +133,7 @@ func (n *Node) scanBatch(c *rpc.Call, s *scan, id uint64) {
 		err = room.await(c.Context(), size)
 	}
 	if err != nil {
-		n.scanFailed(c, s, id, err)
+		kept = n.scanFailed(c, cur, known, err)
 		return
 	}
 	e := wire.GetEncoder()
@@ -113,7 +143,7 @@ func (n *Node) scanBatch(c *rpc.Call, s *scan, id uint64) {
 	b, err := n.readBatch(c, a, s, e, size, &room)
 	for err == errMoreRoom { // for its first row
 		if err = room.await(c.Context(), room.lacks); err != nil {
-			n.scanFailed(c, s, id, err)
+			kept = n.scanFailed(c, cur, known, err)
 			return
 		}
 		looked := b.looked
@@ -126,7 +156,7 @@ func (n *Node) scanBatch(c *rpc.Call, s *scan, id uint64) {
 	case errors.Is(err, api.ErrNotServing) && b.next != nil && !bytes.Equal(b.next, s.rg.Start):
 		// There is something before what is not here. Without Parts it is the next call
 		// that is told, and where the row that is not here is no place that may be told.
-		err = n.endBatch(&b, s, id, s.parts && bytes.Equal(b.told, b.next))
+		kept, err = n.endBatch(&b, cur, s.parts && bytes.Equal(b.told, b.next))
 	case err != nil:
 		if errors.Is(err, api.ErrNotServing) && !bytes.Equal(s.told, s.rg.Start) {
 			err = fmt.Errorf("table %q: %w", s.table, api.ErrNotServing) // without the row
@@ -135,7 +165,7 @@ func (n *Node) scanBatch(c *rpc.Call, s *scan, id uint64) {
 	case b.next == nil || s.left == 0:
 		b.rows.End(0, nil)
 	default:
-		err = n.endBatch(&b, s, id, false)
+		kept, err = n.endBatch(&b, cur, false)
 	}
 	if err != nil {
 		fail(c, err)
@@ -144,12 +174,14 @@ func (n *Node) scanBatch(c *rpc.Call, s *scan, id uint64) {
 	c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
 }
 
-// scanFailed answers with an error after which the scan can go on later: nothing was read.
-func (n *Node) scanFailed(c *rpc.Call, s *scan, id uint64, err error) {
-	if id != 0 {
-		_, _ = n.cursors.put(s, id)
+// scanFailed answers with an error after which a scan that the client knows can be
+// continued later: nothing was read. It reports whether the cursor was kept for that.
+func (n *Node) scanFailed(c *rpc.Call, cur *cursor, known bool, err error) (kept bool) {
+	if known {
+		n.cursors.put(cur)
 	}
 	fail(c, err)
+	return known
 }
 
 // A batch ends after so many rows that were looked at, if it is not to have more, and after so long: a scan that finds
@@ -224,14 +256,18 @@ func (n *Node) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder, size 
 }
 
 // endBatch ends a batch of a scan that goes on: by its cursor, unless it is elsewhere.
-func (n *Node) endBatch(b *batch, s *scan, id uint64, elsewhere bool) (err error) {
+// It reports whether the cursor was kept for that.
+func (n *Node) endBatch(b *batch, cur *cursor, elsewhere bool) (kept bool, err error) {
+	s := cur.scan
 	s.rg.Start, s.told = b.next, b.told
 	if elsewhere {
 		b.rows.End(0, b.next)
-		return nil
+		return false, nil
 	}
-	if id, err = n.cursors.put(s, id); err == nil {
-		b.rows.End(id, b.told)
+	if err := n.cursors.weigh(cur); err != nil {
+		return false, err
 	}
-	return err
+	b.rows.End(cur.id, b.told)
+	n.cursors.put(cur)
+	return true, nil
 }

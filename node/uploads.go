@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,8 @@ type uploads struct {
 		open   map[uint64]*upload
 		stop   chan struct{}
 		closed bool
+		// refused counts uploads that were refused for others that are under way.
+		refused int64
 	}
 }
 
@@ -33,6 +36,9 @@ type upload struct {
 	// busy holds a value while a call works on it: calls come one after the other.
 	busy chan struct{}
 	used time.Time // guarded by the mu of uploads
+	// owner is the user who stores the blob; empty for nodes and on a cluster without
+	// access control.
+	owner string
 
 	// What follows belongs to who is busy.
 	file   blobFile // the handle is empty until it is sealed
@@ -44,8 +50,8 @@ type upload struct {
 }
 
 // open begins an upload. *api.OverloadedError; the store's errors.
-func (us *uploads) open(ctx context.Context, store *blobfs.Store, name string) (api.BlobUpload, error) {
-	u := &upload{busy: make(chan struct{}, 1), file: blobFile{name: name}}
+func (us *uploads) open(ctx context.Context, store *blobfs.Store, name, owner string) (api.BlobUpload, error) {
+	u := &upload{busy: make(chan struct{}, 1), file: blobFile{name: name}, owner: owner}
 	u.most = min(api.BlobBytesMax, api.BlobExtentsMax*store.ExtentBytes())
 	u.busy <- struct{}{}
 	id, err := us.add(u)
@@ -65,17 +71,12 @@ func (us *uploads) open(ctx context.Context, store *blobfs.Store, name string) (
 func (us *uploads) add(u *upload) (id uint64, err error) {
 	us.mu.Lock()
 	defer us.mu.Unlock()
-	open := 0
-	for _, o := range us.mu.open {
-		if !o.done() {
-			open++
-		}
-	}
 	if us.mu.closed {
 		return 0, api.ErrUnavailable
 	}
-	if open >= api.UploadsMax || len(us.mu.open) >= 64*api.UploadsMax {
-		return 0, &api.OverloadedError{Reason: fmt.Sprintf("%d uploads are under way", open), RetryAfter: time.Second}
+	if err := us.checkLocked(u.owner); err != nil {
+		us.mu.refused++
+		return 0, err
 	}
 	for id == 0 || us.mu.open[id] != nil {
 		id = rand.Uint64N(wire.SafeIntegerMax + 1) // random, so that a client cannot meet another's by counting
@@ -86,6 +87,55 @@ func (us *uploads) add(u *upload) (id uint64, err error) {
 	u.used = time.Now()
 	us.mu.open[id] = u
 	return id, nil
+}
+
+// sealedMax is the number of sealed uploads that are kept for clients that ask
+// again.
+const sealedMax = 63 * api.UploadsMax
+
+// checkLocked returns an *api.OverloadedError if there is no upload free for owner.
+// A user may have as many as are then left for others: alone half of them. If too
+// many sealed ones are kept, the oldest of the user with the most is forgotten.
+func (us *uploads) checkLocked(owner string) error {
+	open, own := 0, 0
+	sealed := map[string][]uint64{}
+	for id, o := range us.mu.open {
+		switch {
+		case o.done():
+			sealed[o.owner] = append(sealed[o.owner], id)
+			continue
+		case o.owner == owner:
+			own++
+		}
+		open++
+	}
+	free, reason := api.UploadsMax-open, ""
+	switch {
+	case free <= 0:
+		reason = fmt.Sprintf("%d of %d uploads to this node are under way: seal or abort one, or use another node", open, api.UploadsMax)
+	case owner != "" && own >= max(1, free):
+		reason = fmt.Sprintf("user %s has %d uploads to this node under way, and the %d free ones are for others: seal or abort one, or use another node",
+			owner, own, free)
+	}
+	if reason != "" {
+		return &api.OverloadedError{Reason: reason, RetryAfter: time.Second}
+	}
+	if len(us.mu.open)-open >= sealedMax {
+		us.forgetLocked(sealed)
+	}
+	return nil
+}
+
+// forgetLocked forgets the sealed upload, unused for longest, of the owner with the
+// most.
+func (us *uploads) forgetLocked(sealed map[string][]uint64) {
+	var most []uint64
+	for _, ids := range sealed {
+		if len(ids) > len(most) {
+			most = ids
+		}
+	}
+	delete(us.mu.open, slices.MinFunc(most, func(a, b uint64) int { return us.mu.open[a].used.Compare(us.mu.open[b].used) }))
 }
 
 // done tells whether an upload was sealed, if nobody works on it.
@@ -99,12 +149,12 @@ func (u *upload) done() bool {
 	}
 }
 
-// use has an upload for itself until release. ErrUploadExpired.
-func (us *uploads) use(ctx context.Context, id uint64) (u *upload, release func(), err error) {
+// use has an upload of owner for itself until release. ErrUploadExpired.
+func (us *uploads) use(ctx context.Context, id uint64, owner string) (u *upload, release func(), err error) {
 	us.mu.Lock()
 	u = us.mu.open[id]
 	us.mu.Unlock()
-	if u == nil {
+	if u == nil || u.owner != owner {
 		return nil, nil, api.ErrUploadExpired
 	}
 	select {
@@ -200,6 +250,18 @@ func (us *uploads) endThose(idle func(*upload) bool) {
 		}
 		<-u.busy
 	}
+}
+
+// stats returns how many uploads are under way, and how many were refused.
+func (us *uploads) stats() (open int, refused int64) {
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	for _, u := range us.mu.open {
+		if !u.done() {
+			open++
+		}
+	}
+	return open, us.mu.refused
 }
 
 // start returns the channel that close closes.

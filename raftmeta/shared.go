@@ -2,7 +2,6 @@ package raftmeta
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/steledb/stele/raftmeta/api"
@@ -16,7 +15,7 @@ type shared struct {
 
 // ServiceFor is Service for the user of a share.
 func (g *Group) ServiceFor(s Share) api.Service {
-	s.Owner = strings.Clone(s.Owner)[:min(len(s.Owner), OwnerBytesMax)]
+	s.Owner = s.Owner[:min(len(s.Owner), OwnerBytesMax)]
 	if s.Owner == "" {
 		panic("BUG: a share of the lock service without an owner")
 	}

@@ -123,9 +123,10 @@ const (
 	// CursorIdle is how long a scan's cursor lives without being used. 60 s: long
 	// enough to work on a batch, short enough that forgotten ones do no harm.
 	CursorIdle = 60 * time.Second
-	// CursorsMax is the number of open cursors on one node. One more is refused as
-	// overloaded.
-	CursorsMax = 10_000
+	// CursorsMax is the number of open cursors on one node, CursorsOfUserMax that of
+	// one user. One more is refused as overloaded.
+	CursorsMax       = 10_000
+	CursorsOfUserMax = CursorsMax / 4
 )
 
 // ResultBytes is the LimitError.What of a read_rows whose rows are together over

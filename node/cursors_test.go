@@ -1,0 +1,348 @@
+package node
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet"
+)
+
+// scanOf is a scan of a user whose keys take so many bytes.
+func scanOf(owner string, bytes int) *scan {
+	start := make([]byte, bytes)
+	return &scan{owner: owner, rg: tablet.Range{Start: start}, told: start}
+}
+
+// idle opens a cursor that no call uses.
+func (cs *cursors) idle(t *testing.T, s *scan) *cursor {
+	t.Helper()
+	c, err := cs.begin(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cs.put(c)
+	return c
+}
+
+// wantOverloaded fails the test unless err is a refusal that says all that.
+func wantOverloaded(t *testing.T, err error, says ...string) {
+	t.Helper()
+	var e *api.OverloadedError
+	if !errors.As(err, &e) || e.RetryAfter == 0 {
+		t.Fatalf("got %v, want overloaded", err)
+	}
+	for _, s := range says {
+		if !strings.Contains(e.Reason, s) {
+			t.Errorf("the refusal %q does not say %q", e.Reason, s)
+		}
+	}
+}
+
+// checkCursors fails the test unless what is counted is what there is.
+func checkCursors(t *testing.T, cs *cursors) {
+	t.Helper()
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	var bytes int64
+	count, sums, idle := map[string]int{}, map[string]int64{}, map[string]int{}
+	for id, c := range cs.mu.open {
+		name := c.owner.name
+		bytes += c.bytes
+		count[name]++
+		sums[name] += c.bytes
+		if c.idle != nil {
+			idle[name]++
+		}
+		if c.id != id || cs.mu.owners[name] != c.owner {
+			t.Errorf("cursor %d is lost", id)
+		}
+	}
+	if bytes != cs.mu.bytes || len(count) != len(cs.mu.owners) || cs.bytesMax > 0 && bytes > cs.bytesMax {
+		t.Errorf("%d bytes of %d users, counted as %d and %d", bytes, len(count), cs.mu.bytes, len(cs.mu.owners))
+	}
+	for name, o := range cs.mu.owners {
+		if o.count != count[name] || o.bytes != sums[name] || o.idle.Len() != idle[name] {
+			t.Errorf("%q has %d, %d bytes, %d idle; counted as %d, %d, %d", name, count[name], sums[name], idle[name], o.count, o.bytes, o.idle.Len())
+		}
+	}
+}
+
+// TestCursorsOfOneUser: a user has a quarter of the cursors, and the others are
+// not affected.
+func TestCursorsOfOneUser(t *testing.T) {
+	var cs cursors
+	var last *cursor
+	for range api.CursorsOfUserMax {
+		last = cs.idle(t, scanOf("ann", 0))
+	}
+	_, err := cs.begin(scanOf("ann", 0))
+	wantOverloaded(t, err, "user ann", "2500 of 2500 cursors", "close scans")
+	cs.idle(t, scanOf("bob", 0))
+	if c := cs.take(last.id, "bob"); c != nil {
+		t.Error("bob has taken a cursor of ann")
+	}
+	cs.drop(cs.take(last.id, "ann"))
+	if c := cs.take(last.id, "ann"); c != nil {
+		t.Error("a cursor is there after it was dropped")
+	}
+	cs.idle(t, scanOf("ann", 0))
+	if st := cs.stats(); st.refused != 1 || st.evicted != 0 || st.users != 2 || st.mostOfUser != api.CursorsOfUserMax || st.open != api.CursorsOfUserMax+1 {
+		t.Errorf("%+v", st)
+	}
+	checkCursors(t, &cs)
+}
+
+// TestCursorsWithoutNames: clients of a cluster without access control have all
+// cursors together, and all memory.
+func TestCursorsWithoutNames(t *testing.T) {
+	cs := cursors{bytesMax: 1 << 30}
+	for range api.CursorsMax {
+		cs.idle(t, scanOf("", 0))
+	}
+	_, err := cs.begin(scanOf("", 0))
+	wantOverloaded(t, err, "10000 of 10000 cursors")
+	cs = cursors{bytesMax: 1 << 20}
+	for range 16 {
+		cs.idle(t, scanOf("", 60<<10))
+	}
+	_, err = cs.begin(scanOf("", 60<<10))
+	wantOverloaded(t, err, "of 1048576 bytes", "--memory")
+	checkCursors(t, &cs)
+}
+
+// TestCursorMemory charges keys, filters and names of tables, and refuses the user
+// who has a quarter of the memory.
+func TestCursorMemory(t *testing.T) {
+	cs := cursors{bytesMax: 1 << 20}
+	for range 4 {
+		cs.idle(t, scanOf("ann", 60<<10))
+	}
+	_, err := cs.begin(scanOf("ann", 60<<10))
+	wantOverloaded(t, err, "user ann", "of 262144 bytes", "close scans", "--memory")
+	cs.idle(t, scanOf("bob", 60<<10))
+	checkCursors(t, &cs)
+
+	f, err := table.CompileLimits(table.ValueRegex("(a|b)*x{20}"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := make([]byte, 100)
+	s := &scan{table: "web", filter: f, rg: tablet.Range{Start: start, End: make([]byte, 200)}, told: start}
+	if got, want := s.bytes(), cursorOverhead+3+100+200+f.Bytes(); got != want || f.Bytes() < 1000 {
+		t.Errorf("%d bytes with a filter of %d, want %d", got, f.Bytes(), want)
+	}
+	if s.told = make([]byte, 50); s.bytes() != cursorOverhead+3+100+200+50+f.Bytes() {
+		t.Errorf("%d bytes with another key", s.bytes())
+	}
+	if got := (&scan{}).bytes(); got != cursorOverhead {
+		t.Errorf("%d bytes of nothing", got)
+	}
+}
+
+// TestCursorsGiveWay: when all users together have all there is, the one with the
+// most loses the cursor that was not used for longest, to one who has less.
+func TestCursorsGiveWay(t *testing.T) {
+	cs := cursors{bytesMax: 1 << 20}
+	size := 16<<10 - cursorOverhead
+	var ann []*cursor
+	for user, n := range map[string]int{"ann": 16, "bob": 15, "cid": 15, "dan": 14} {
+		for range n {
+			c := cs.idle(t, scanOf(user, size))
+			if user == "ann" {
+				ann = append(ann, c)
+			}
+		}
+	}
+	for range 4 {
+		cs.idle(t, scanOf("eve", size))
+	}
+	used := cs.take(ann[0].id, "ann")
+	cs.put(used) // not the oldest any more
+	busy := cs.take(ann[1].id, "ann")
+	cs.idle(t, scanOf("eve", size))
+	if c := cs.take(ann[2].id, "ann"); c != nil {
+		t.Error("the longest unused cursor of the user with the most is there still")
+	}
+	for i, c := range []*cursor{ann[0], ann[3]} {
+		got := cs.take(c.id, "ann")
+		if got == nil {
+			t.Fatalf("cursor %d of ann is gone", i)
+		}
+		cs.put(got)
+	}
+	cs.put(busy)
+	if st := cs.stats(); st.evicted != 1 || st.bytes != 1<<20 {
+		t.Errorf("%+v", st)
+	}
+	// The user with the most gets nothing from the others.
+	cs.idle(t, scanOf("eve", size)) // from any of those who have 15
+	_, err := cs.begin(scanOf("ann", 2*size))
+	wantOverloaded(t, err)
+	// A node comes before users.
+	node := cs.idle(t, scanOf("", 100<<10))
+	if cs.take(node.id, "") == nil {
+		t.Error("the node's cursor is gone")
+	}
+	checkCursors(t, &cs)
+}
+
+// TestCursorsGrow: a scan that has come to long keys takes the place of idle ones
+// of its own user, and fails if there is none.
+func TestCursorsGrow(t *testing.T) {
+	cs := cursors{bytesMax: 1 << 20}
+	old := cs.idle(t, scanOf("ann", 100<<10))
+	cs.idle(t, scanOf("ann", 100<<10))
+	s := scanOf("ann", 0)
+	c, err := cs.begin(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.rg.Start = make([]byte, 60<<10)
+	if err := cs.weigh(c); err != nil {
+		t.Fatal(err)
+	}
+	if cs.take(old.id, "ann") != nil {
+		t.Error("the idle cursor is there still")
+	}
+	checkCursors(t, &cs)
+	s.rg.Start = make([]byte, 300<<10)
+	wantOverloaded(t, cs.weigh(c), "user ann")
+	checkCursors(t, &cs)
+	cs.put(c)
+	s.rg.Start = nil
+	if err := cs.weigh(cs.take(c.id, "ann")); err != nil || cs.stats().bytes != cursorOverhead {
+		t.Errorf("%v, %+v", err, cs.stats())
+	}
+}
+
+// TestCursorsCount compares the counts with what there is after random calls.
+func TestCursorsCount(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	defer func() {
+		if t.Failed() {
+			t.Logf("seed %d", seed)
+		}
+	}()
+	cs := cursors{bytesMax: 1 << 20}
+	owners := []string{"", "ann", "bob", "cid"}
+	var busy, idle []*cursor
+	for range 5000 {
+		owner := owners[rng.IntN(4)]
+		switch rng.IntN(5) {
+		case 0, 1:
+			if c, err := cs.begin(scanOf(owner, rng.IntN(30_000))); err == nil {
+				busy = append(busy, c)
+			}
+		case 2:
+			if len(busy) > 0 {
+				c := busy[len(busy)-1]
+				busy = busy[:len(busy)-1]
+				c.scan.rg.Start = make([]byte, rng.IntN(60_000))
+				if cs.weigh(c) != nil {
+					cs.drop(c)
+					break
+				}
+				cs.put(c)
+				idle = append(idle, c)
+			}
+		case 3:
+			if len(idle) > 0 {
+				i := rng.IntN(len(idle))
+				c := idle[i]
+				idle = append(idle[:i], idle[i+1:]...)
+				if cs.take(c.id, c.owner.name) != nil {
+					busy = append(busy, c)
+				}
+			}
+		case 4:
+			if len(busy) > 20 {
+				cs.drop(busy[0])
+				busy = busy[1:]
+			}
+		}
+	}
+	checkCursors(t, &cs)
+	if st := cs.stats(); st.evicted == 0 || st.refused == 0 {
+		t.Errorf("nothing was refused or evicted: %+v", st)
+	}
+}
+
+// TestUploadsOfOneUser: a user leaves as many uploads to others as the user has.
+func TestUploadsOfOneUser(t *testing.T) {
+	store, err := blobfs.Open(blobfs.Config{Folders: []string{t.TempDir()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	var us uploads
+	us.start()
+	defer us.close()
+	open := func(owner string) (id uint64, err error) {
+		u, err := us.open(t.Context(), store, "b", owner)
+		return u.Upload, err
+	}
+	fill := func(owner string) (n int, last uint64, err error) {
+		for {
+			id, err := open(owner)
+			if err != nil {
+				return n, last, err
+			}
+			n, last = n+1, id
+		}
+	}
+	n, id, err := fill("ann")
+	if wantOverloaded(t, err, "user ann has 8 uploads", "abort one"); n != 8 {
+		t.Errorf("ann has %d", n)
+	}
+	n, _, err = fill("bob")
+	if wantOverloaded(t, err, "user bob has 4 uploads"); n != 4 {
+		t.Errorf("bob has %d", n)
+	}
+	if _, err := open("cid"); err != nil {
+		t.Errorf("a third user: %v", err)
+	}
+	if _, _, err := us.use(t.Context(), id, "bob"); err != api.ErrUploadExpired {
+		t.Errorf("bob works on an upload of ann: %v", err)
+	}
+	n, _, err = fill("") // a node
+	if wantOverloaded(t, err, "16 of 16 uploads"); n != 3 {
+		t.Errorf("a node has %d", n)
+	}
+	if open, refused := us.stats(); open != 16 || refused != 3 {
+		t.Errorf("%d are open, %d were refused", open, refused)
+	}
+}
+
+// TestSealedUploads: those that were sealed keep nobody from another; the oldest
+// of the user with the most is forgotten.
+func TestSealedUploads(t *testing.T) {
+	var us uploads
+	now := time.Now()
+	add := func(owner string) uint64 {
+		t.Helper()
+		u := &upload{busy: make(chan struct{}, 1), owner: owner, sealed: true}
+		id, err := us.add(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(time.Millisecond)
+		u.used = now
+		return id
+	}
+	bob := add("bob")
+	first := add("ann")
+	for range sealedMax - 2 {
+		add("ann")
+	}
+	add("cid")
+	if len(us.mu.open) != sealedMax || us.mu.open[first] != nil || us.mu.open[bob] == nil {
+		t.Errorf("%d are kept, the oldest of ann: %v, that of bob: %v", len(us.mu.open), us.mu.open[first], us.mu.open[bob])
+	}
+}
