@@ -18,7 +18,8 @@
 # make fuzz T=10m  every fuzz target, T each
 # make mutants P="security/acl rpc"  mistakes planted into the packages that guard data and access, one at a time: how many do tests notice?
 # make mutants P=rpc SAMPLE=50  50 random mutants of each package, with a confidence interval; SEED=S repeats a sample
-# make hostile N=1000000  hostile frames to every port of a node, N each, half of them of who is known; tells seed and peak memory
+# make hostile N=1000000  hostile frames to every port of a node, N each, half of them of who is known; tells seed and peak memory;
+#                  then attacks by users with few rights or none: another user's reads, and memory, are judged (20 minutes more)
 
 SHELL      := bash
 GO         ?= go
@@ -112,6 +113,7 @@ mutants:
 
 hostile:
 	STELE_HOSTILE=$(N) $(GO) test -count=1 -v -timeout 0 -run '^TestHostilePorts$$' ./node
+	STELE_HOSTILE=$(N) $(GO) test -count=1 -v -timeout 0 -run '^TestAttacks$$' ./test/limits
 
 clean:
 	rm -rf bin dist

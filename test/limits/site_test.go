@@ -27,6 +27,7 @@ type site struct {
 	cred    *pki.Credential // of the client; nil if the nodes are open
 	other   *pki.Credential // of a user who means ill
 	c       *client.Client
+	dir     string // of the nodes and of files of credentials; "" if the nodes are open
 
 	// gossip and http are ports of the first node; "" if it has none.
 	gossip, http string
@@ -46,6 +47,7 @@ func open(t *testing.T, program string) *site {
 func secured(t *testing.T, program string, nodes int) *site {
 	s := &site{t: t, program: program, gossip: newAddr(t), http: newAddr(t)}
 	dir := t.TempDir()
+	s.dir = dir
 	s.run("init", "--data-dir", filepath.Join(dir, "n1"), "--out", filepath.Join(dir, "admin.pem"))
 	var err error
 	if s.cred, err = pki.ReadCredential(filepath.Join(dir, "admin.pem")); err != nil {

@@ -1,0 +1,52 @@
+package limits
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+)
+
+const (
+	attackTime     = 2 * time.Second
+	attackTimeShort = 500 * time.Millisecond // with -short
+	attackTimeLong = 30 * time.Second
+	attackShare    = 4  // of the connections and requests of an attack, in the short form
+	innocentFactor = 10 // by which an attack may raise the 99th percentile of another user's reads
+	hostileEnv     = "STELE_HOSTILE"
+)
+
+// TestAttacks (I13): users without rights, with a right on one family, and some who may write, attack a node: another user's
+// requests succeed, the memory of the process stays below its limit, and administrators can do their work. With STELE_HOSTILE
+// the attacks are longer, three nodes are attacked too, and the 99th percentile of the other user's reads is judged: on a machine
+// that is busy otherwise it says little.
+func TestAttacks(t *testing.T) {
+	while, share, nodes := attackTime, attackShare, []int{1}
+	long := os.Getenv(hostileEnv) != ""
+	switch {
+	case long:
+		while, share, nodes = attackTimeLong, 1, []int{1, 3}
+	case testing.Short():
+		while = attackTimeShort
+	}
+	program := build(t)
+	for _, n := range nodes {
+		t.Run(fmt.Sprintf("nodes=%d", n), func(t *testing.T) {
+			v := newVictims(t, program, n)
+			v.measureAlone(while)
+			for i := range attacks {
+				k := &attacks[i]
+				t.Run(k.name, func(t *testing.T) {
+					outer := v.t
+					v.t = t
+					defer func() { v.t = outer }()
+					v.under(k, while, share)
+				})
+			}
+			v.measureAlone(while)
+			if long {
+				v.judgeLatency(innocentFactor)
+			}
+		})
+	}
+}

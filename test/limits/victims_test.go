@@ -1,0 +1,299 @@
+package limits
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/table"
+)
+
+// victims is a cluster with the users of the attacks, the tables that they attack, and a client that attacks nobody.
+type victims struct {
+	*site
+	innocent *innocent
+	files    map[string]string // of credentials, by user
+	made     int               // tables that administer has made
+	// alone is the 99th percentile of the innocent client's reads without an attack: the larger one of two measurements,
+	// before all attacks and after them. attacked has those of attacks by name.
+	alone    time.Duration
+	attacked map[string]time.Duration
+}
+
+// attackTable is one of the tables: who gets which rights on it, or on one of its families.
+type attackTable struct {
+	name     string
+	families []string
+	grants   []client.Grant
+}
+
+var attackTables = []attackTable{
+	{name: "innocent", families: []string{"f"}, grants: []client.Grant{{Principal: "innocent", Rights: "read"}}},
+	{name: "attacked", families: []string{"f", "g"}, grants: []client.Grant{
+		{Principal: oneFamily, Family: "f", Rights: "read"},
+		{Principal: scanner, Family: "f", Rights: "read"},
+		{Principal: disabled, Family: "f", Rights: "read"},
+		{Principal: revoked, Family: "f", Rights: "read"},
+	}},
+	{name: "scrap", families: []string{"f"}, grants: []client.Grant{{Principal: splitter, Rights: "admin"}}},
+}
+
+func newVictims(t *testing.T, program string, nodes int) *victims {
+	v := &victims{site: secured(t, program, nodes), files: map[string]string{}, attacked: map[string]time.Duration{}}
+	ctx := t.Context()
+	for _, user := range []string{"innocent", "other-writer", noRights, oneFamily, scanner, disabled, revoked, writer, splitter} {
+		v.addUser(user)
+	}
+	for _, a := range attackTables {
+		v.makeTable(a)
+	}
+	for _, user := range []string{writer, "other-writer"} {
+		v.must(v.c.Grant(ctx, client.Grant{Principal: user, Rights: "write"}))
+	}
+	v.must(v.c.DisableUser(ctx, disabled))
+	v.must(v.c.RevokeUser(ctx, revoked))
+	v.innocent = &innocent{tab: v.clientOf("innocent").Table("innocent")}
+	return v
+}
+
+func (v *victims) must(err error) {
+	v.t.Helper()
+	if err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+// addUser makes a user with a certificate.
+func (v *victims) addUser(name string) {
+	cred, _, err := v.c.AddUser(v.t.Context(), name, 0)
+	v.must(err)
+	v.files[name] = filepath.Join(v.dir, name+".pem")
+	v.must(pki.WriteCredential(v.files[name], cred))
+}
+
+// clientOf returns a client of a user, by the last node.
+func (v *victims) clientOf(user string) *client.Client {
+	cred, err := pki.ReadCredential(v.files[user])
+	v.must(err)
+	c, err := client.Open(v.t.Context(), v.nodes[len(v.nodes)-1].addr, client.Config{Credential: cred})
+	v.must(err)
+	v.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// makeTable makes a table of small rows and one of 120 KiB, and grants rights on it.
+func (v *victims) makeTable(a attackTable) {
+	ctx := v.t.Context()
+	var specs []table.FamilySpec
+	for _, f := range a.families {
+		specs = append(specs, table.FamilySpec{Name: f})
+	}
+	_, err := v.c.CreateSplitTable(ctx, a.name, []string{row("small", innocentRows/2)}, specs...)
+	v.must(err)
+	small := value(smallCell)
+	var ms []*client.RowMutation
+	for i := range innocentRows {
+		m := client.NewRowMutation(row("small", i))
+		for _, f := range a.families {
+			m.Set(f+":q", small)
+		}
+		ms = append(ms, m)
+	}
+	v.must(v.c.Table(a.name).ApplyAll(ctx, append(ms, client.NewRowMutation("slow").Set("f:q", bytes.Repeat([]byte("x"), slowValue)))))
+	for _, g := range a.grants {
+		g.Table = a.name
+		v.must(v.c.Grant(ctx, g))
+	}
+}
+
+// measureAlone measures the innocent client without an attack.
+func (v *victims) measureAlone(while time.Duration) {
+	v.innocent.run(v.t.Context(), while)
+	v.judgeErrors("no attack")
+	v.alone = max(v.alone, quantile(v.innocent.mu.reads, 0.99))
+	v.report("no attack")
+}
+
+func (v *victims) report(what string) {
+	n := v.innocent
+	v.t.Logf("%-28s reads: p50 %v p99 %v max %v, scans: p99 %v", what, quantile(n.mu.reads, 0.5).Round(time.Microsecond),
+		quantile(n.mu.reads, 0.99).Round(time.Microsecond), quantile(n.mu.reads, 1).Round(time.Microsecond), quantile(n.mu.scans, 0.99).Round(time.Microsecond))
+}
+
+func (v *victims) judgeErrors(what string) {
+	if failed := v.innocent.mu.failed; len(failed) > 0 {
+		v.t.Errorf("%s: %d requests of the innocent client failed, such as: %v", what, len(failed), failed[0])
+	}
+}
+
+// attacking is one process of an attack.
+type attacking struct {
+	user  string
+	cmd   *exec.Cmd
+	stop  io.Closer
+	out   bytes.Buffer
+	stuck bytes.Buffer
+}
+
+// launch starts the processes of an attack.
+func (v *victims) launch(k *attack, share int) (all []*attacking) {
+	for _, user := range k.users {
+		o := orders{Attack: k.name, User: user, Credential: v.files[user], Anonymous: user == anonymous, Share: share}
+		if o.Anonymous {
+			o.Credential = v.files["innocent"] // for its authority
+		}
+		for _, p := range v.nodes {
+			o.Addrs = append(o.Addrs, p.addr)
+		}
+		text, err := json.Marshal(o)
+		v.must(err)
+		a := &attacking{user: user, cmd: exec.Command(os.Args[0])}
+		a.cmd.Env = append(os.Environ(), attackEnv+"="+string(text))
+		a.cmd.Stdout, a.cmd.Stderr = &a.out, &a.stuck
+		a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		a.stop, err = a.cmd.StdinPipe()
+		v.must(err)
+		v.must(a.cmd.Start())
+		all = append(all, a)
+	}
+	return all
+}
+
+// end stops the processes of an attack, and returns how many answers they had.
+func (v *victims) end(k *attack, all []*attacking) (answers int) {
+	for _, a := range all {
+		a.stop.Close()
+	}
+	for _, a := range all {
+		kill := time.AfterFunc(patience, func() { _ = a.cmd.Process.Kill() })
+		err := a.cmd.Wait()
+		kill.Stop()
+		outcomes := map[string]int{}
+		if err = errors.Join(err, json.Unmarshal(a.out.Bytes(), &outcomes)); err != nil {
+			v.t.Errorf("%s: the attacker %s: %v: %.2000s", k.name, a.user, err, &a.stuck)
+		}
+		for what, n := range outcomes {
+			if what != "no answer" {
+				answers += n
+			}
+			if what == "ok" && (a.user == noRights || a.user == disabled || a.user == revoked || a.user == anonymous) {
+				v.t.Errorf("%s: %d requests of the user %s were carried out", k.name, n, a.user)
+			}
+		}
+		v.t.Logf("%28s by %s: %s", "", a.user, outcomesText(outcomes))
+	}
+	return answers
+}
+
+// under puts the cluster under an attack.
+func (v *victims) under(k *attack, while time.Duration, share int) {
+	for _, p := range v.nodes {
+		p.peak()
+	}
+	all := v.launch(k, share)
+	v.innocent.run(v.t.Context(), while)
+	var err error
+	if k.meanwhile != nil {
+		err = k.meanwhile(v)
+	}
+	answers := v.end(k, all)
+	if err != nil {
+		v.t.Errorf("%s: while the attack goes on: %v", k.name, err)
+	}
+	v.judge(k, answers)
+	if k.after != nil {
+		if err := k.after(v); err != nil {
+			v.t.Errorf("%s: after the attack: %v", k.name, err)
+		}
+	}
+}
+
+// judge judges the requests of the innocent client, and the memory of the nodes, since the last look at them.
+func (v *victims) judge(k *attack, answers int) {
+	v.report(k.name)
+	v.judgeErrors(k.name)
+	v.attacked[k.name] = quantile(v.innocent.mu.reads, 0.99)
+	least := k.least
+	if testing.Short() {
+		least = min(least, 1)
+	}
+	if answers < least {
+		v.t.Errorf("%s: the attackers had %d answers, want %d at least", k.name, answers, least)
+	}
+	for _, p := range v.nodes {
+		peak := p.peak()
+		v.t.Logf("%28s %s: %d MiB at most", "", p.name, peak>>20)
+		if peak > memory {
+			v.t.Errorf("I13: %s took %s to %d MiB, of %d", k.name, p.name, peak>>20, memory>>20)
+		}
+	}
+}
+
+// judgeLatency reports attacks that raised the 99th percentile of another user's reads by the factor or more.
+func (v *victims) judgeLatency(factor int) {
+	for name, p99 := range v.attacked {
+		if p99 >= time.Duration(factor)*v.alone {
+			v.t.Errorf("%s: the 99th percentile of another user's reads is %v, alone %v: %d times or more", name, p99, v.alone, factor)
+		}
+	}
+}
+
+// administer does what an administrator must be able to do at all times.
+func (v *victims) administer() error {
+	ctx, cancel := context.WithTimeout(v.t.Context(), patience/2)
+	defer cancel()
+	v.made++
+	name := fmt.Sprintf("made-%d", v.made)
+	if _, err := v.c.CreateTable(ctx, name, table.FamilySpec{Name: "f"}); err != nil {
+		return fmt.Errorf("create table %s: %w", name, err)
+	}
+	if err := v.c.Grant(ctx, client.Grant{Principal: "innocent", Table: name, Rights: "read"}); err != nil {
+		return fmt.Errorf("grant on table %s: %w", name, err)
+	}
+	return nil
+}
+
+// upload stores a blob as a user that has no part in the attacks.
+func (v *victims) upload() error {
+	ctx, cancel := context.WithTimeout(v.t.Context(), patience/2)
+	defer cancel()
+	_, err := v.clientOf("other-writer").PutBlob(ctx, "innocent", bytes.NewReader(value(100_000)))
+	return err
+}
+
+// audited looks for the administrator's actions in the audit logs, whose chains must be whole.
+func (v *victims) audited() error {
+	var all strings.Builder
+	for _, p := range v.nodes {
+		folder := filepath.Join(v.dir, p.name, "security", "audit")
+		v.run("audit", "verify", folder)
+		b, err := os.ReadFile(filepath.Join(folder, "audit.log"))
+		if err != nil {
+			return err
+		}
+		all.Write(b)
+	}
+	for _, want := range []string{
+		`"action":"create_table","on":"table attacked","outcome":"done"`,
+		`"action":"disable_user","on":"user ` + disabled + `","outcome":"done"`,
+		fmt.Sprintf(`"action":"create_table","on":"table made-%d","outcome":"done"`, v.made),
+		fmt.Sprintf(`"on":"read to innocent on table made-%d","outcome":"done"`, v.made),
+	} {
+		if !strings.Contains(all.String(), want) {
+			return fmt.Errorf("the audit logs lack %s", want)
+		}
+	}
+	return nil
+}
