@@ -18,10 +18,11 @@ var errMoreRoom = errors.New("the answer takes more memory than there is for it 
 // answerRoom is the memory of one answer while it is read, of rows whose sizes are not known before.
 type answerRoom struct {
 	of     *resultMemory
-	copies int64 // of the answer that there are at a time: as it is built, and as it is sent
-	bytes  int   // that it may have
-	weight int64 // that was taken for them
-	lacks  int   // bytes that it would have had to have, after errMoreRoom
+	user   string // whose share it is taken from; "" has none
+	copies int64  // of the answer that there are at a time: as it is built, and as it is sent
+	bytes  int    // that it may have
+	weight int64  // that was taken for them
+	lacks  int    // bytes that it would have had to have, after errMoreRoom
 }
 
 // weigh returns what an answer of so many bytes takes. One above all that there is takes that, and so is alone.
@@ -33,7 +34,7 @@ func (r *answerRoom) fits(bytes int) bool {
 		return true
 	}
 	w := r.weigh(bytes)
-	if more := w - r.weight; more > 0 && !r.of.free.TryAcquire(more) {
+	if more := w - r.weight; more > 0 && !r.of.free.Try(r.user, more) {
 		r.lacks = bytes
 		return false
 	}
@@ -45,7 +46,7 @@ func (r *answerRoom) fits(bytes int) bool {
 func (r *answerRoom) await(ctx context.Context, bytes int) error {
 	r.giveBack()
 	w := r.weigh(bytes)
-	if err := r.of.acquire(ctx, w); err != nil {
+	if err := r.of.acquire(ctx, r.user, w); err != nil {
 		return err
 	}
 	r.bytes, r.weight = bytes, w
@@ -77,7 +78,7 @@ func (r *answerRoom) build(ctx context.Context, bytes int, read func(*wire.Encod
 
 func (r *answerRoom) giveBack() {
 	if r.weight > 0 {
-		r.of.free.Release(r.weight)
+		r.of.free.Release(r.user, r.weight)
 	}
 	r.bytes, r.weight = 0, 0
 }

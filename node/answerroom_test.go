@@ -57,7 +57,7 @@ func TestAnswerRoom(t *testing.T) {
 			t.Error("beside an answer that takes all there is room for another")
 		}
 		a.giveBack()
-		if !m.free.TryAcquire(m.all) {
+		if !m.free.Try("", m.all) {
 			t.Error("memory is taken, and nobody has it")
 		}
 	})
@@ -69,7 +69,7 @@ func TestAnswersWaitEmptyHanded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := roomy(32 << 20)
 		others := m.all - 3<<19 // what is left is not enough for one
-		if !m.free.TryAcquire(others) {
+		if !m.free.Try("", others) {
 			t.Fatal("memory is taken already")
 		}
 		heap := func() int64 {
@@ -108,7 +108,7 @@ func TestAnswersWaitEmptyHanded(t *testing.T) {
 		if more := heap() - before; more > 2<<20 {
 			t.Errorf("answers that wait take %d KiB", more>>10)
 		}
-		m.free.Release(others)
+		m.free.Release("", others)
 		for range answers {
 			if err := <-errs; err != nil {
 				t.Error(err)
@@ -124,23 +124,50 @@ func TestAnswersWaitEmptyHanded(t *testing.T) {
 func TestResultsAreNotAwaitedInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := roomy(4 << 20)
-		if !m.free.TryAcquire(m.all) {
+		if !m.free.Try("", m.all) {
 			t.Fatal("memory is taken already")
 		}
 		start := time.Now()
-		_, err := m.take(callContext{context.Background(), start.Add(50 * time.Millisecond)}, 1<<20)
+		_, err := m.take(callContext{context.Background(), start.Add(50 * time.Millisecond)}, "", 1<<20)
 		if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took != 50*time.Millisecond {
 			t.Errorf("after %v: %v", took, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
-		if _, err := m.take(ctx, 1<<20); !errors.Is(err, context.Canceled) {
+		if _, err := m.take(ctx, "", 1<<20); !errors.Is(err, context.Canceled) {
 			t.Errorf("a caller that has gone: %v", err)
 		}
 		start = time.Now()
-		_, err = m.take(callContext{Context: context.Background()}, 1<<20)
+		_, err = m.take(callContext{Context: context.Background()}, "", 1<<20)
 		if took := time.Since(start); !errors.Is(err, api.ErrOverloaded) || took != resultWait {
 			t.Errorf("after %v: %v", took, err)
+		}
+	})
+}
+
+// TestResultsAreShared (I13): answers that one user does not read leave memory for those of another, which do not wait.
+func TestResultsAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := roomy(32 << 20)
+		for i := 0; ; i++ {
+			r := answerRoom{of: m, user: "ann", copies: 1}
+			if !r.fits(1 << 20) {
+				if i != 16 {
+					t.Errorf("ann has %d answers of 1 MiB, want half of 32", i)
+				}
+				break
+			}
+		}
+		began := time.Now()
+		var over *api.OverloadedError
+		if _, err := m.take(t.Context(), "ann", 1<<20); !errors.As(err, &over) || time.Since(began) != resultWait {
+			t.Errorf("one more of ann: %v after %v, want it refused after %v", err, time.Since(began), resultWait)
+		}
+		began = time.Now()
+		if release, err := m.take(t.Context(), "bob", 4<<20); err != nil || time.Since(began) != 0 {
+			t.Errorf("bob: %v after %v", err, time.Since(began))
+		} else {
+			release()
 		}
 	})
 }

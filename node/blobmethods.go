@@ -129,7 +129,7 @@ func (n *Node) blobRead(c *rpc.Call) {
 	if !ok {
 		return
 	}
-	release, err := n.results.take(c.Context(), int(r.Length))
+	release, err := n.results.take(c.Context(), subjectOf(c).owner(), int(r.Length))
 	if err != nil {
 		fail(c, err)
 		return

@@ -112,14 +112,14 @@ func (n *Node) Lock(ctx context.Context, path string) ([]byte, error) {
 // HoldResults takes all memory for results until release.
 func (n *Node) HoldResults(ctx context.Context) (release func(), err error) {
 	all := n.results.all
-	return func() { n.results.free.Release(all) }, n.results.free.Acquire(ctx, all)
+	return func() { n.results.free.Release("", all) }, n.results.free.Acquire(ctx, "", all)
 }
 
 // ResultsAreFree tells whether there is memory for one more answer of that many bytes.
 func (n *Node) ResultsAreFree(bytes int64) bool {
-	free := n.results.free.TryAcquire(bytes)
+	free := n.results.free.Try("", bytes)
 	if free {
-		n.results.free.Release(bytes)
+		n.results.free.Release("", bytes)
 	}
 	return free
 }

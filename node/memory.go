@@ -5,10 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/fair"
 )
 
 // resultWait is how long a call waits for memory before it is told that the node is
@@ -16,9 +15,10 @@ import (
 const resultWait = 2 * time.Second
 
 // resultMemory bounds the results that are built in memory before they are sent: a
-// thousand scans of large batches at a time would take all that the node has.
+// thousand scans of large batches at a time would take all that the node has. Users share it: answers that one does not
+// read keep others' waiting no longer than it takes to disconnect the one that has all.
 type resultMemory struct {
-	free *semaphore.Weighted
+	free *fair.Memory
 	all  int64
 	max  int64 // that a batch may take
 	// crowded has those give way who hardly take their answers, until over is called.
@@ -27,17 +27,17 @@ type resultMemory struct {
 
 func newResultMemory(bytes int64) resultMemory {
 	most := bytes / 4
-	return resultMemory{free: semaphore.NewWeighted(4 * most), all: 4 * most, max: most} // so that four of the largest are all of it
+	return resultMemory{free: fair.NewMemory(4 * most), all: 4 * most, max: most} // so that four of the largest are all of it
 }
 
 // batch returns how many bytes a batch of want may have. One counts twice: as it is
 // built, and as it is sent.
 func (m *resultMemory) batch(want int) int { return min(want, int(m.max/2)) }
 
-// take waits for the memory of a result of that many bytes, and returns what gives
+// take waits for the memory of a result of that many bytes for a user, and returns what gives
 // it back. The error is *api.OverloadedError, or ctx's.
-func (m *resultMemory) take(ctx context.Context, bytes int) (release func(), err error) {
-	r := answerRoom{of: m, copies: 2}
+func (m *resultMemory) take(ctx context.Context, user string, bytes int) (release func(), err error) {
+	r := answerRoom{of: m, user: user, copies: 2}
 	if err := r.await(ctx, bytes); err != nil {
 		return nil, err
 	}
@@ -45,14 +45,14 @@ func (m *resultMemory) take(ctx context.Context, bytes int) (release func(), err
 }
 
 // acquire waits for memory of that weight, as take does.
-func (m *resultMemory) acquire(ctx context.Context, weight int64) error {
-	if m.free.TryAcquire(weight) {
+func (m *resultMemory) acquire(ctx context.Context, user string, weight int64) error {
+	if m.free.Try(user, weight) {
 		return nil
 	}
 	wait, cancel := within(ctx, resultWait)
 	defer cancel()
 	defer m.crowded()()
-	if m.free.Acquire(wait, weight) == nil {
+	if m.free.Acquire(wait, user, weight) == nil {
 		return nil
 	}
 	if err := ctx.Err(); err != nil {

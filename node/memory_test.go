@@ -22,7 +22,7 @@ func TestResultMemory(t *testing.T) {
 	}
 	var held []func()
 	for range 4 {
-		release, err := m.take(context.Background(), m.batch(api.ScanBatchBytesMax))
+		release, err := m.take(context.Background(), "", m.batch(api.ScanBatchBytesMax))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,15 +30,15 @@ func TestResultMemory(t *testing.T) {
 	}
 	soon, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := m.take(soon, 1); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := m.take(soon, "", 1); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a call whose time is up: %v", err)
 	}
 	var over *api.OverloadedError
-	if _, err := m.take(context.Background(), 1); !errors.As(err, &over) || over.RetryAfter <= 0 {
+	if _, err := m.take(context.Background(), "", 1); !errors.As(err, &over) || over.RetryAfter <= 0 {
 		t.Errorf("a call that waited in vain: %v", err)
 	}
 	held[0]()
-	release, err := m.take(context.Background(), 1)
+	release, err := m.take(context.Background(), "", 1)
 	if err != nil {
 		t.Fatal(err)
 	}

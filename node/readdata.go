@@ -43,7 +43,7 @@ func (n *Node) answerRow(c *rpc.Call, name string, id uint64, row []byte, f *tab
 	defer a.release()
 	answered := false
 	ctx := callContext{context.Background(), c.Deadline()}
-	room := answerRoom{of: &n.results, copies: 1} // it is built as it is sent
+	room := answerRoom{of: &n.results, user: subjectOf(c).owner(), copies: 1} // it is built as it is sent
 	defer room.giveBack()
 	as := n.turnsOf(c, name, f).in(n.tabletsOf(name).For(a.of(true)).Table(id))
 	emit := func(key []byte, cells []table.Cell) error {
@@ -135,7 +135,7 @@ func (n *Node) readRows(c *rpc.Call) {
 
 // answerRows answers with the rows of a request. There is no answer after an error.
 func (n *Node) answerRows(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, m metered) error {
-	room := answerRoom{of: &n.results, copies: 2}
+	room := answerRoom{of: &n.results, user: subjectOf(c).owner(), copies: 2}
 	defer room.giveBack()
 	e, err := room.build(c.Context(), readRowsBytes(len(r.Rows)), func(e *wire.Encoder) error {
 		return n.readRowsInto(c, a, r, f, e, &room)

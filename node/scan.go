@@ -127,7 +127,7 @@ func (n *Node) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 	size := n.results.batch(s.batchBytes)
 	m := n.meter(c, s.table, false)
 	err := m.take(quota.ReadOps, 0, 0) // what it comes to is known afterwards
-	room := answerRoom{of: &n.results, copies: 2}
+	room := answerRoom{of: &n.results, user: s.owner, copies: 2}
 	defer room.giveBack()
 	if err == nil {
 		err = room.await(c.Context(), size)

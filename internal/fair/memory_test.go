@@ -1,0 +1,123 @@
+package fair
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestMemoryShares: a user gets no more than is left free for others, one who holds none may get all, and the cluster's own
+// requests have no share.
+func TestMemoryShares(t *testing.T) {
+	m := NewMemory(12)
+	for _, step := range []struct {
+		user string
+		n    int64
+		ok   bool
+	}{
+		{"a", 4, true}, {"a", 3, false}, {"a", 2, true}, {"a", 1, false}, // half of it
+		{"b", 2, true}, {"b", 2, false}, {"b", 1, true}, // half of the rest
+		{"c", 3, true}, {"d", 1, false},
+	} {
+		if ok := m.Try(step.user, step.n); ok != step.ok {
+			t.Errorf("%d for %s: %v, want %v", step.n, step.user, ok, step.ok)
+		}
+	}
+	for user, n := range map[string]int64{"a": 6, "b": 3, "c": 3} {
+		m.Release(user, n)
+	}
+	if m.free != 12 || len(m.held) != 0 {
+		t.Fatalf("%d are free, want 12; %v", m.free, m.held)
+	}
+	if !m.Try("a", 12) {
+		t.Error("a user who holds nothing does not get all")
+	}
+	m.Release("a", 12)
+	if !m.Try("", 8) || !m.Try("", 4) || m.Try("", 1) {
+		t.Error("the cluster has a share")
+	}
+}
+
+// TestMemoryWaits: a user who waits for the own share stands in nobody's way; one who waits for memory is not passed by
+// others, and leaves nothing behind when the context ends.
+func TestMemoryWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemory(10)
+		if !m.Try("a", 4) {
+			t.Fatal("nothing is free")
+		}
+		got := make(chan string, 10)
+		wait := func(ctx context.Context, user string, n int64) {
+			go func() {
+				if err := m.Acquire(ctx, user, n); err != nil {
+					user = err.Error()
+				}
+				got <- user
+			}()
+			synctest.Wait()
+		}
+		wait(t.Context(), "a", 2) // 6 of 10 are above half
+		if len(got) != 0 || !m.Try("b", 3) {
+			t.Fatal("one who waits for the own share has others wait, or has it exceeded")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		wait(ctx, "c", 5) // 3 are free
+		wait(t.Context(), "d", 2)
+		if len(got) != 0 || m.Try("e", 1) {
+			t.Fatal("one who waits for memory was passed")
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if c, d := <-got, <-got; c != context.DeadlineExceeded.Error() || d != "d" {
+			t.Errorf("got %q and %q, want the end of c's context, and d", c, d)
+		}
+		m.Release("b", 3)
+		m.Release("d", 2)
+		m.Release("a", 1)
+		synctest.Wait()
+		if a := <-got; a != "a" {
+			t.Errorf("got %q", a)
+		}
+		m.Release("a", 5)
+		if m.free != 10 || len(m.held) != 0 || len(m.waiters) != 0 {
+			t.Errorf("%d are free, want 10; %v; %d wait", m.free, m.held, len(m.waiters))
+		}
+	})
+}
+
+// TestMemoryRandomly: whatever is taken, released and given up, nothing is lost, and nobody waits for ever.
+func TestMemoryRandomly(t *testing.T) {
+	const all = 100
+	m, done := NewMemory(all), make(chan error, 50)
+	for g := range 50 {
+		go func() {
+			r := rand.New(rand.NewPCG(uint64(g), 1))
+			for range 200 {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.IntN(200))*time.Microsecond)
+				user, n := []string{"", "a", "b", "c"}[r.IntN(4)], 1+r.Int64N(all)
+				err := m.Acquire(ctx, user, n)
+				cancel()
+				if err == nil {
+					m.Release(user, n)
+				} else if !errors.Is(err, context.DeadlineExceeded) {
+					done <- err
+					return
+				}
+			}
+			done <- m.Acquire(context.Background(), "", all)
+			m.Release("", all)
+		}()
+	}
+	for range 50 {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !m.Try("", all) {
+		t.Errorf("%d of %d are free", m.free, all)
+	}
+}
