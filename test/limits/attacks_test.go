@@ -59,7 +59,7 @@ func init() {
 		{name: "cursors", users: []string{noRights, scanner}, least: 100, do: openCursors},
 		{name: "tiny batches", users: []string{scanner}, least: 100, do: tinyBatches},
 		{name: "unread answers", users: []string{oneFamily}, least: 0, do: unreadAnswers},
-		{name: "garbage", users: []string{oneFamily}, least: 100, do: garbage},
+		{name: "garbage", users: []string{oneFamily}, least: 20, do: garbage},
 		{name: "disabled and revoked", users: []string{disabled, revoked}, least: 100, do: barred},
 		{name: "junk tokens", users: []string{anonymous}, least: 100, do: junkTokens},
 		{name: "refused grants", users: []string{noRights, oneFamily}, least: 1000, do: refusedGrants, meanwhile: (*victims).administer, after: (*victims).audited},
