@@ -274,3 +274,6 @@ func (n *Node) Sees(ids ...string) bool {
 	}
 	return len(alive) == len(ids) && !slices.ContainsFunc(ids, func(id string) bool { return !alive[id] })
 }
+
+// TurnsAwaited reports whether requests wait for turns to work for filters.
+func (n *Node) TurnsAwaited() bool { return n.costly.Awaited() }

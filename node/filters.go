@@ -24,19 +24,23 @@ const (
 	filterBytesMax  = 4 << 10
 )
 
-// program returns the compiled filter of a call. To compile one is work, which is done for
-// callers that may read the table. Errors: those of filterCache.program, access.mayRead.
+// program returns the compiled filter of a call. To compile one is work, which is done in a turn of the user, for
+// callers that may read the table. Errors: those of filterCache.program, access.mayRead, turns.Take.
 func (n *Node) program(c *rpc.Call, name string, coded []byte) (*table.Program, error) {
-	if len(coded) == 0 {
-		return nil, nil
+	if len(coded) == 0 || n.filters.has(coded) {
+		return n.filters.program(coded, &n.limits)
 	}
 	if a := n.access(c, name); a != nil {
 		defer a.release()
-		if !n.filters.has(coded) {
-			if err := a.mayRead(c.Context()); err != nil {
-				return nil, err
-			}
+		if err := a.mayRead(c.Context()); err != nil {
+			return nil, err
 		}
+	}
+	if t := n.turnsFor(c, name); t != nil {
+		if err := t.Take(c.Context()); err != nil {
+			return nil, err
+		}
+		defer t.End()
 	}
 	return n.filters.program(coded, &n.limits)
 }

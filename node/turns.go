@@ -13,9 +13,9 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// turnsWaitMax is the number of requests of one user that wait for a turn. Each holds what it has read so
-// far, so more are rejected.
-const turnsWaitMax = 64
+// turnsWaitMax is the number of requests of one user that wait for a turn. More are rejected. What they have read so far
+// counts in the user's share of the memory for results.
+const turnsWaitMax = 256
 
 // costlyTurns is the number of requests that match long patterns with large values at the same time. Half of the
 // processors are left to all else, of which renewing the node's leases cannot wait.
@@ -29,11 +29,19 @@ type turns struct {
 	held bool
 }
 
-// turnsOf returns the turns of a call that evaluates f on a table. It is nil if the call needs none: without a filter, and
-// for nodes, which read METADATA with filters that are known to be cheap.
+// turnsOf returns the turns of a call that evaluates f on a table, nil if it needs none.
 func (n *Node) turnsOf(c *rpc.Call, name string, f *table.Program) *turns {
+	if f == nil {
+		return nil
+	}
+	return n.turnsFor(c, name)
+}
+
+// turnsFor returns the turns of a call about a table. It is nil for nodes, which read METADATA with filters that are known
+// to be cheap.
+func (n *Node) turnsFor(c *rpc.Call, name string) *turns {
 	who := subjectOf(c)
-	if f == nil || who != nil && !who.restricted() || who == nil && isSystem(name) {
+	if who != nil && !who.restricted() || who == nil && isSystem(name) {
 		return nil
 	}
 	return &turns{gate: n.costly, call: c, user: who.owner()}
@@ -58,10 +66,14 @@ func (t *turns) Take(context.Context) error {
 		return nil
 	}
 	t.End()
+	if t.gate.TryAcquire() {
+		t.held = true
+		return nil
+	}
 	t.call.LeavePool()
 	err := t.gate.Acquire(ctx, t.user)
 	if errors.Is(err, fair.ErrCrowded) {
-		return &api.OverloadedError{Reason: "too many requests of the user wait to evaluate costly filters", RetryAfter: 100 * time.Millisecond}
+		return &api.OverloadedError{Reason: "too many requests of the user wait for their turn to work on filters", RetryAfter: 100 * time.Millisecond}
 	}
 	t.held = err == nil
 	return err

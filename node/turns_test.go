@@ -32,6 +32,12 @@ func TestCostlyRequestsWaitForTurns(t *testing.T) {
 	var coded wire.Encoder
 	table.AppendFilter(&coded, costly)
 	filter := coded.Bytes()
+	if _, err := n.filters.program(filter, &n.limits); err != nil { // to compile it takes a turn as well
+		t.Fatal(err)
+	}
+	if _, err := tb.Get(ctx, "small", client.Filter(table.ValueRegex("v.*"))); err != nil {
+		t.Fatal(err)
+	}
 	calls := map[string]func(*wire.Encoder){
 		api.MethodRead:           (&api.ReadRequest{Table: "t", Row: row, Filter: filter}).Append,
 		api.MethodReadRows:       (&api.ReadRowsRequest{Table: "t", Rows: [][]byte{row, []byte("small")}, Filter: filter}).Append,

@@ -33,11 +33,25 @@ func New(turns, waitMax int) *Gate {
 	return &Gate{free: turns, waitMax: waitMax, queues: map[string]*queue{}}
 }
 
+// TryAcquire takes a turn if one is free and nothing waits for it. It reports whether it did.
+func (g *Gate) TryAcquire() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.tryLocked()
+}
+
+func (g *Gate) tryLocked() bool {
+	if g.free == 0 || len(g.ring) > 0 {
+		return false
+	}
+	g.free--
+	return true
+}
+
 // Acquire waits for a turn, which ends with Release. Errors: ErrCrowded; ctx's.
 func (g *Gate) Acquire(ctx context.Context, user string) error {
 	g.mu.Lock()
-	if g.free > 0 && len(g.ring) == 0 {
-		g.free--
+	if g.tryLocked() {
 		g.mu.Unlock()
 		return nil
 	}
