@@ -112,7 +112,8 @@
 //	                                   together have 1 Mi, those of users 512 Ki, of one user 128 Ki
 //	watches                 1 Mi       Watch fails: *TooLargeError, also beyond the caller's Share
 //	files cached            1 Mi       Get gives no leave to cache, also beyond the caller's Share
-//	Acquires that wait      unbounded  each is a caller's goroutine
+//	Acquires that wait      unbounded  each is a caller's goroutine; those of a user fail beyond
+//	                                   the caller's Share: *TooLargeError
 //
 // # Invariants
 //

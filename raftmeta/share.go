@@ -24,7 +24,8 @@ type Share struct {
 	// Sessions and AllSessions bound the open sessions likewise.
 	Sessions, AllSessions int64
 	// LeaderBytes and AllLeaderBytes bound what the leader alone keeps for the
-	// sessions likewise: watches, and the files that clients cache.
+	// sessions likewise: watches, Acquires that wait, and the files that clients
+	// cache.
 	LeaderBytes, AllLeaderBytes int64
 }
 

@@ -2,9 +2,11 @@ package raftmeta
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"testing"
 	"time"
 
@@ -293,13 +295,44 @@ func TestShareOfLeader(t *testing.T) {
 			t.Errorf("session %d: leave %v, %v; want %v", s, leave.OK, err, want)
 		}
 	}
+	// So does an Acquire that waits, which a session without space may not.
+	if _, err := v.Acquire(ctx, n, "/l", api.Exclusive, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	_, err = ann.Acquire(ctx, a2, "/l", api.Exclusive, time.Hour, 0)
+	wantLimit(t, err, api.LimitUserWatches, 1000)
+	if _, err := ann.Acquire(ctx, a2, "/l", api.Exclusive, 0, 0); !errors.Is(err, api.ErrLocked) {
+		t.Errorf("an acquire that does not wait: %v", err)
+	}
+	roomy := &shared{v, shareOf("ann")}
+	k, _, _ := v.current()
+	short, cancel := context.WithCancel(ctx)
+	defer cancel()
+	waited := make(chan error)
+	go func() { _, err := roomy.Acquire(short, a2, "/l", api.Exclusive, time.Hour, 0); waited <- err }()
+	tallied := func() (waiting int, bytes int64) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return len(k.mu.waits["/l"]), k.mu.tallies["ann"].bytes
+	}
+	waiting, bytes := tallied()
+	for ; waiting == 0; waiting, bytes = tallied() {
+		runtime.Gosched()
+	}
+	if bytes != 3*264+waitOverhead+2 {
+		t.Errorf("%d bytes while an acquire waits", bytes)
+	}
+	cancel()
+	<-waited
+	if _, bytes := tallied(); bytes != 3*264 {
+		t.Errorf("%d bytes after it was given up", bytes)
+	}
 	if err := ann.CloseSession(ctx, a); err != nil {
 		t.Fatal(err)
 	}
 	if err := watch(ann, a2, "/locks/4"); err != nil {
 		t.Errorf("after a session was closed: %v", err)
 	}
-	k, _, _ := v.current()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.mu.tallies) != 2 || k.mu.users.bytes != 3*264 {

@@ -4,7 +4,7 @@ import "github.com/steledb/stele/raftmeta/api"
 
 // tally is what one user, or all users together, have of a keeper.
 type tally struct {
-	bytes  int64 // watches and files that clients cache
+	bytes  int64 // watches, Acquires that wait, and files that clients cache
 	queued int   // events that are not yet acknowledged
 }
 

@@ -19,6 +19,8 @@ type lockWait struct {
 	// woken is set once it has been asked. If it leaves without the lock it asks
 	// the next.
 	woken bool
+	// of is the session, nil if the keeper has none of that id.
+	of *served
 }
 
 // freedLocked asks the first in line to try, and if it wants to share the lock
@@ -34,18 +36,33 @@ func (k *keeper) freedLocked(path string) {
 	}
 }
 
-// standInLine is called before the first try, so that no freeing is missed.
-func (k *keeper) standInLine(c *command) *lockWait {
+// waitOverhead is what an Acquire that waits counts for in a share beside its
+// path, in bytes.
+const waitOverhead = 1 << 10
+
+func waitCharge(path string) int64 { return int64(len(path)) + waitOverhead }
+
+// standInLine is called before the first try, so that no freeing is missed. The
+// error is a *TooLargeError.
+func (k *keeper) standInLine(c *command) (*lockWait, error) {
 	w := &lockWait{path: c.path, mode: c.mode, session: c.session, ready: make(chan struct{}, 1)}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if w.of = k.mu.sessions[c.session]; w.of != nil {
+		if err := k.takeLocked(w.of, waitCharge(c.path), c.share); err != nil {
+			return nil, err
+		}
+	}
 	k.mu.waits[c.path] = append(k.mu.waits[c.path], w)
-	return w
+	return w, nil
 }
 
 func (k *keeper) leaveLine(w *lockWait, acquired bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if w.of != nil {
+		k.freeLocked(w.of, waitCharge(w.path))
+	}
 	line := k.mu.waits[w.path]
 	if i := slices.Index(line, w); i >= 0 {
 		line = slices.Delete(line, i, i+1)
@@ -74,10 +91,13 @@ func (k *keeper) acquire(ctx context.Context, c command, wait time.Duration) (re
 	if wait <= 0 {
 		return k.propose(ctx, c)
 	}
+	w, err := k.standInLine(&c)
+	if err != nil {
+		return result{}, err
+	}
 	timer := k.clock.NewTimer(wait)
 	defer timer.Stop()
 	gone := k.gone(c.session)
-	w := k.standInLine(&c)
 	for {
 		r, err := k.propose(ctx, c)
 		if err != nil || r.code != codeLocked {

@@ -155,7 +155,7 @@ func (e *TooLargeError) Error() string {
 	case LimitUser, LimitUsers:
 		remedy = "; delete files, release locks or close sessions, or give the voters more --memory"
 	case LimitUserWatches, LimitUsersWatches:
-		remedy = "; end watches or close sessions, or give the voters more --memory"
+		remedy = "; end watches, wait for fewer locks or close sessions, or give the voters more --memory"
 	}
 	return fmt.Sprintf("%s too large: %d%s, at most %d%s", e.What, e.Got, unit, e.Limit, remedy)
 }

@@ -88,8 +88,8 @@ const (
 	LimitUsers         = "lock service memory of all users"
 	LimitUserSessions  = "sessions of the user"
 	LimitUsersSessions = "sessions of all users"
-	LimitUserWatches   = "watch memory of the user"
-	LimitUsersWatches  = "watch memory of all users"
+	LimitUserWatches   = "memory for watches and waiting locks of the user"
+	LimitUsersWatches  = "memory for watches and waiting locks of all users"
 )
 
 // Stat is what the namespace knows of a node beside its content.
