@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	attackTime     = 2 * time.Second
+	attackTime      = 2 * time.Second
 	attackTimeShort = 500 * time.Millisecond // with -short
-	attackTimeLong = 30 * time.Second
-	attackShare    = 4  // of the connections and requests of an attack, in the short form
-	innocentFactor = 10 // by which an attack may raise the 99th percentile of another user's reads
-	hostileEnv     = "STELE_HOSTILE"
+	attackTimeLong  = 30 * time.Second
+	attackShare     = 4  // of the connections and requests of an attack, in the short form
+	innocentFactor  = 10 // by which an attack may raise the 99th percentile of another user's reads
+	hostileEnv      = "STELE_HOSTILE"
 )
 
 // TestAttacks (I13): users without rights, with a right on one family, and some who may write, attack a node: another user's

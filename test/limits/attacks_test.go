@@ -24,6 +24,7 @@ const (
 	disabled  = "disabled"  // as onefamily, but the user is disabled
 	revoked   = "revoked"   // as onefamily, but the certificate is revoked
 	writer    = "writer"    // write on the cluster
+	filer     = "filer"     // as writer: what it holds by an earlier attack does not count as its own
 	splitter  = "splitter"  // admin on table scrap
 	anonymous = "anonymous" // no certificate
 )
@@ -65,7 +66,7 @@ func init() {
 		{name: "refused grants", users: []string{noRights, oneFamily}, least: 1000, do: refusedGrants, meanwhile: (*victims).administer, after: (*victims).audited},
 		{name: "split requests", users: []string{noRights, splitter}, least: 100, do: splitRequests},
 		{name: "sessions, locks and watches", users: []string{noRights, writer}, least: 1000, do: lockSessions, meanwhile: (*victims).administer},
-		{name: "lock service files", users: []string{noRights, writer}, least: 100, do: lockFiles, meanwhile: (*victims).administer},
+		{name: "lock service files", users: []string{noRights, filer}, least: 100, do: lockFiles, meanwhile: (*victims).administer},
 		{name: "unfinished uploads", users: []string{noRights, writer}, least: 10, do: uploads, meanwhile: (*victims).upload},
 	}
 }

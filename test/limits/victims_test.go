@@ -53,13 +53,13 @@ var attackTables = []attackTable{
 func newVictims(t *testing.T, program string, nodes int) *victims {
 	v := &victims{site: secured(t, program, nodes), files: map[string]string{}, attacked: map[string]time.Duration{}}
 	ctx := t.Context()
-	for _, user := range []string{"innocent", "other-writer", noRights, oneFamily, scanner, disabled, revoked, writer, splitter} {
+	for _, user := range []string{"innocent", "other-writer", noRights, oneFamily, scanner, disabled, revoked, writer, filer, splitter} {
 		v.addUser(user)
 	}
 	for _, a := range attackTables {
 		v.makeTable(a)
 	}
-	for _, user := range []string{writer, "other-writer"} {
+	for _, user := range []string{writer, filer, "other-writer"} {
 		v.must(v.c.Grant(ctx, client.Grant{Principal: user, Rights: "write"}))
 	}
 	v.must(v.c.DisableUser(ctx, disabled))
