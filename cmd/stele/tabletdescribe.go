@@ -61,7 +61,7 @@ type tabletRowJSON struct {
 	Node       string            `json:"node"`
 	Server     string            `json:"server"`
 	Addr       string            `json:"addr"`
-	Generation uint64            `json:"generation"`
+	Generation uint64            `json:"generation,string"`
 	Recoveries []string          `json:"recoveries"`
 	Splitting  bool              `json:"splitting"`
 	LastMajor  time.Time         `json:"last_major_compaction"`

@@ -61,10 +61,11 @@ type placedTabletJSON struct {
 	Table   string `json:"table"`
 	TableID uint64 `json:"table_id"`
 	boundsJSON
-	Node       string   `json:"node"`
-	Server     string   `json:"server"`
-	Addr       string   `json:"addr"`
-	Generation uint64   `json:"generation"`
+	Node   string `json:"node"`
+	Server string `json:"server"`
+	Addr   string `json:"addr"`
+	// Generation is text: above 2^53, as after two recoveries of the lock service, many readers of JSON would round a number.
+	Generation uint64   `json:"generation,string"`
 	Recoveries []string `json:"recoveries"`      // servers whose commit logs it waits for
 	Error      string   `json:"error,omitempty"` // why its row of METADATA cannot be read
 	// Nil if the node that serves it has not told.
