@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/wire"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
@@ -222,5 +224,67 @@ func openFolder(t *testing.T, dir string) (*Node, *client.Client, func()) {
 		if err := n.Close(short); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestNumbersAfterManyRecoveries: when recoveries of the lock service have used up nearly all ids, generations in METADATA are far above
+// what a 64-bit float holds exactly. Changes of rows are told apart all the same, and no id that clients get is that large.
+func TestNumbersAfterManyRecoveries(t *testing.T) {
+	t.Parallel()
+	n, c := startInternal(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	if _, err := n.catalog.meta.Set(ctx, idsPath, binary.BigEndian.AppendUint64(nil, metadata.EndID-8), metaapi.AnyGeneration); err != nil {
+		t.Fatal(err)
+	}
+	schema := makeTable(ctx, t, c, "m")
+	for _, row := range []string{"a", "z"} {
+		if err := c.Table("t").Apply(ctx, client.NewRowMutation(row).Set("f:q", []byte(row))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	split, err := c.SplitTablet(ctx, "t", "q")
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := c.Describe(ctx, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := []uint64{schema.ID, info.Schema.ID, split.ID, split.Lower}
+	for _, x := range info.Tablets {
+		ids = append(ids, x.ID)
+	}
+	for _, id := range ids {
+		if id > wire.SafeIntegerMax || id < metadata.EndID-8 {
+			t.Errorf("id %d is given to clients", id)
+		}
+	}
+	row, err := n.rows.get(ctx, schema.ID, nil)
+	if err != nil || row.Generation <= wire.SafeIntegerMax {
+		t.Fatalf("the row: %+v, %v", row, err)
+	}
+	cells, err := c.Table(metadata.Name).Get(ctx, string(row.Key()), client.Filter(metadata.Locations()))
+	if err != nil || len(cells.Cells) == 0 {
+		t.Fatal(cells, err)
+	}
+	for _, x := range cells.Cells {
+		if string(x.Qualifier) == "generation" && binary.BigEndian.Uint64(x.Value) != row.Generation {
+			t.Errorf("a client reads generation %x, want the 8 bytes of %x", x.Value, row.Generation)
+		}
+	}
+	for _, other := range []uint64{row.Generation - 1, row.Generation + 1} {
+		stale := *row
+		stale.Generation, stale.Server = other, "other.1"
+		if err := n.rows.replace(ctx, &stale, ""); !errors.Is(err, errRowChanged) {
+			t.Errorf("change of generation %d at %d: %v", other, row.Generation, err)
+		}
+	}
+	if _, err := n.server.Load().unload(ctx, row.Key()); err != nil {
+		t.Fatal(err)
+	}
+	n.nudgeMaster(ctx)
+	if got, err := c.Table("t").Get(ctx, "z"); err != nil || got == nil || string(got.Cells[0].Value) != "z" {
+		t.Errorf("read what the master had loaded at such a generation: %+v, %v", got, err)
 	}
 }
