@@ -29,7 +29,7 @@
 // # Goroutines
 //
 //	who     started by           stopped by   owns
-//	keeper  the first CreateLog  Store.Close  making and recycling spares
+//	keeper  the first CreateLog  Store.Close  making and recycling spares; as many as folders, each in one folder at a time
 //	remover a removal            Store.Close  freeing the space of large files of one folder; ends when there are none
 //	note    ExtentWriter.Seal    its end      appending one list of holders
 //	beside  Writer.Write         Seal, Abort  sealing one extent, if its sink waits

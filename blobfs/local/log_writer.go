@@ -107,12 +107,16 @@ func (w *LogWriter) Append(ctx context.Context, p []byte) (pos int64, err error)
 // waits, and what cannot be released now is at a later call.
 func (w *LogWriter) Release(pos int64) {
 	w.st.mu.Lock()
-	some := len(w.st.extents) > 1 && w.st.extents[1].header.start <= pos
-	w.st.mu.Unlock()
-	if !some {
-		return
+	n := len(w.st.extents)
+	some := n > 1 && w.st.extents[1].header.start <= pos
+	var newest *folder // in which release writes
+	if some {
+		newest = w.st.extents[n-1].folder
 	}
-	w.s.spares.later(func() { w.release(pos) })
+	w.st.mu.Unlock()
+	if some {
+		w.s.spares.later(newest, func() { w.release(pos) })
+	}
 }
 
 // Seal ends the log: it takes no more and can be told from one whose end was
@@ -416,9 +420,18 @@ func (w *LogWriter) release(pos int64) {
 	}
 	defer w.s.end()
 	for _, f := range w.unlink(pos) {
-		if err := w.s.spares.recycle(w.st, f); err != nil {
-			w.st.leave(err)
-		}
+		w.s.spares.later(f.folder, func() { w.recycle(f) })
+	}
+}
+
+// recycle makes a spare of a file that the log has released, or removes it.
+func (w *LogWriter) recycle(f *logFile) {
+	if w.s.begin(context.Background()) != nil {
+		return
+	}
+	defer w.s.end()
+	if err := w.s.spares.recycle(w.st, f); err != nil {
+		w.st.leave(err)
 	}
 }
 

@@ -3,6 +3,8 @@ package local
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,34 +14,43 @@ import (
 )
 
 // sparePool keeps log files that are zeroed, synced and ready to be
-// overwritten, so that appends touch no metadata. One goroutine, the keeper, makes
-// them ahead of time and recycles those that logs release.
+// overwritten, so that appends touch no metadata. Keepers, as many goroutines as there are
+// folders, make them ahead of time and recycle those that logs release. At most one keeper
+// works in a folder, so a disk that stalls holds up one keeper and no other folder.
 type sparePool struct {
 	s *Store
 
-	// making is held while a spare is made: who finds none ready waits for the one
-	// under way instead of making the disk write two. Held across I/O.
-	making sync.Mutex
-	// waiting counts those who wait for a spare.
+	// waiting counts the callers of take that found no spare ready.
 	waiting atomic.Int32
 
 	// mu guards what follows. Never held across I/O.
-	mu      sync.Mutex
-	ready   []*logFile
-	started bool          // the keeper runs
-	jobs    []func()      // for the keeper; bounded by the log extents that exist
-	wake    chan struct{} // of capacity 1: there is something to do
-	stop    chan struct{}
-	done    sync.WaitGroup // the keeper
+	mu        sync.Mutex
+	ready     []*logFile
+	recycling int              // files that are being made spares, or removed instead
+	started   bool             // the keepers run
+	jobs      []spareJob       // for the keepers; bounded by the log extents that exist
+	making    map[*folder]bool // a spare is being made there
+	working   map[*folder]bool // a keeper runs a job there
+	made      chan struct{}    // closed and replaced when a spare was made, or could not be
+	wake      chan struct{}    // with one token for each keeper: there is something to do
+	stop      chan struct{}
+	done      sync.WaitGroup // the keepers
+}
+
+// spareJob is work in one folder.
+type spareJob struct {
+	folder *folder
+	run    func()
 }
 
 func (p *sparePool) init(s *Store) {
 	p.s = s
-	p.wake = make(chan struct{}, 1)
+	p.making, p.working, p.made = map[*folder]bool{}, map[*folder]bool{}, make(chan struct{})
+	p.wake = make(chan struct{}, len(s.cfg.Folders))
 	p.stop = make(chan struct{})
 }
 
-// start starts the keeper, once: a store without logs needs none.
+// start starts the keepers, once: a store without logs needs none.
 func (p *sparePool) start() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,7 +58,9 @@ func (p *sparePool) start() {
 		return
 	}
 	p.started = true
-	p.done.Go(p.keep)
+	for range p.s.folders {
+		p.done.Go(p.keep)
+	}
 	p.nudge()
 }
 
@@ -62,27 +75,31 @@ func (p *sparePool) close() {
 	p.done.Wait()
 }
 
+// nudge wakes all keepers.
 func (p *sparePool) nudge() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
+	for range cap(p.wake) {
+		select {
+		case p.wake <- struct{}{}:
+		default:
+			return
+		}
 	}
 }
 
-// later has the keeper do job, or does it now if there is no keeper.
-func (p *sparePool) later(job func()) {
+// later has a keeper run a job in a folder, or runs it now if there are no keepers.
+func (p *sparePool) later(f *folder, run func()) {
 	p.mu.Lock()
 	if p.started {
-		p.jobs = append(p.jobs, job)
+		p.jobs = append(p.jobs, spareJob{f, run})
 		p.nudge()
 		p.mu.Unlock()
 		return
 	}
 	p.mu.Unlock()
-	job()
+	run()
 }
 
-// keep is the keeper. Jobs come first: each may save making a spare.
+// keep is a keeper. Jobs come first: each may save making a spare.
 func (p *sparePool) keep() {
 	tick := time.NewTicker(max(p.s.cfg.UsedSpareMax/8, time.Millisecond))
 	defer tick.Stop()
@@ -104,33 +121,126 @@ func (p *sparePool) keep() {
 	}
 }
 
-// work does one thing and tells whether there may be more.
+// work does one thing and reports whether there may be more.
 func (p *sparePool) work() bool {
-	p.mu.Lock()
-	if len(p.jobs) > 0 {
-		job := p.jobs[0]
-		p.jobs = p.jobs[1:]
+	if job, ok := p.takeJob(); ok {
+		job.run()
+		p.mu.Lock()
+		delete(p.working, job.folder)
 		p.mu.Unlock()
-		job()
+		p.nudge() // there may be others for the folder
 		return true
 	}
-	p.mu.Unlock()
 	if !p.wanted() {
 		return false
 	}
-	p.making.Lock()
-	defer p.making.Unlock()
-	if !p.wanted() {
+	// No space or no folder, or another keeper makes it. A log that needs a spare tries for
+	// itself and reports the error; the keepers try again when one is taken.
+	f, err := p.make(true, false, p.restMaking)
+	return f != nil && err == nil || p.hasJob()
+}
+
+// takeJob removes the first job in a folder in which no keeper works, and keeps the other
+// keepers out of that folder.
+func (p *sparePool) takeJob() (spareJob, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := p.nextJobLocked()
+	if i < 0 {
+		return spareJob{}, false
+	}
+	job := p.jobs[i]
+	p.jobs = slices.Delete(p.jobs, i, i+1)
+	p.working[job.folder] = true
+	return job, true
+}
+
+func (p *sparePool) hasJob() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.nextJobLocked() >= 0
+}
+
+// nextJobLocked returns the index of the first job in a folder in which no keeper works,
+// or -1. p.mu is held.
+func (p *sparePool) nextJobLocked() int {
+	return slices.IndexFunc(p.jobs, func(j spareJob) bool { return !p.working[j.folder] && !p.making[j.folder] })
+}
+
+// make makes a log file, writes zeros all over it, and makes it durable, file and name. It
+// calls rest after each part, with how long that took. A folder that fails at it is retired,
+// one that is full passed over, and so is one in which a spare is being made. It returns nil
+// if there is no other folder, or if a keeper asks for a spare that another is making.
+func (p *sparePool) make(keeper, vital bool, rest func(took time.Duration)) (*logFile, error) {
+	var full []*folder
+	for {
+		busy := p.busy(keeper)
+		folder, err := p.s.pick(p.s.cfg.ExtentBytes, vital, func(f *folder) bool {
+			return slices.Contains(full, f) || slices.Contains(busy, f)
+		})
+		if errors.Is(err, ErrDiskFull) && len(busy) > 0 {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !p.begin(folder, keeper) {
+			folder.promised.Add(-p.s.cfg.ExtentBytes)
+			if keeper {
+				return nil, nil
+			}
+			continue
+		}
+		f, err := folder.makeLogFile(p.s.cfg.ExtentBytes, rest)
+		folder.promised.Add(-p.s.cfg.ExtentBytes)
+		if err == nil {
+			if keeper {
+				p.adopt(f)
+			}
+			p.end(folder)
+			return f, nil
+		}
+		elsewhere := folder.failed(err)
+		// What cannot be removed now goes when the store is next opened.
+		_ = folder.remove(f.path() + tmpSuffix)
+		p.end(folder)
+		if !elsewhere {
+			return nil, err
+		}
+		full = append(full, folder)
+	}
+}
+
+// busy returns the folders in which spares are being made, and for a keeper those in which
+// jobs run. Callers of take do not wait for jobs, which may wait for the caller's log.
+func (p *sparePool) busy(keeper bool) []*folder {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := slices.Collect(maps.Keys(p.making))
+	if keeper {
+		all = slices.AppendSeq(all, maps.Keys(p.working))
+	}
+	return all
+}
+
+// begin keeps others from making a spare in a folder until end. It returns false if another
+// is being made there, or if a keeper would make more than are wanted or runs a job there.
+func (p *sparePool) begin(f *folder, keeper bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.making[f] || keeper && (p.working[f] || !p.wantedLocked()) {
 		return false
 	}
-	f, err := p.s.makeSpare(false, p.restMaking)
-	if err != nil {
-		// No room or no folder. The log that needs a spare will try for itself
-		// and tell; the keeper tries again when one is taken.
-		return false
-	}
-	p.adopt(f)
+	p.making[f] = true
 	return true
+}
+
+func (p *sparePool) end(f *folder) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.making, f)
+	close(p.made)
+	p.made = make(chan struct{})
 }
 
 const (
@@ -173,7 +283,14 @@ func (p *sparePool) removeOld() {
 func (p *sparePool) wanted() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.ready) < p.s.cfg.LogExtentsReady
+	return p.wantedLocked()
+}
+
+// wantedLocked reports whether a keeper is to make a spare. While none is ready it does not
+// rely on those that are being made: their disks may have stalled. p.mu is held.
+func (p *sparePool) wantedLocked() bool {
+	few := p.s.cfg.LogExtentsReady - len(p.ready)
+	return few > 0 && (len(p.making) < few || len(p.ready) == 0)
 }
 
 // adopt adds a spare file to those ready, unless it is of another size than this
@@ -193,7 +310,8 @@ func (p *sparePool) adopt(f *logFile) {
 	p.ready = append(p.ready, f)
 }
 
-// take returns a spare, made on the spot if none is ready. Errors are those of pick. In a folder that
+// take returns a spare, made on the spot if none is ready. If spares are being made in all folders that may have one, it
+// waits for the first of them instead of having a disk write two. Errors are those of pick. In a folder that
 // has less than its reserve left only vital logs get one: what is logged must be written out there as well.
 func (p *sparePool) take(vital bool) (*logFile, error) {
 	defer p.nudge()
@@ -203,12 +321,18 @@ func (p *sparePool) take(vital bool) (*logFile, error) {
 	}
 	p.waiting.Add(1)
 	defer p.waiting.Add(-1)
-	p.making.Lock()
-	defer p.making.Unlock()
-	if f := p.pop(usable); f != nil {
-		return f, nil
+	for {
+		p.mu.Lock()
+		made := p.made
+		p.mu.Unlock()
+		if f := p.pop(usable); f != nil {
+			return f, nil
+		}
+		if f, err := p.make(false, vital, func(time.Duration) {}); f != nil || err != nil {
+			return f, err
+		}
+		<-made
 	}
-	return p.s.makeSpare(vital, func(time.Duration) {})
 }
 
 // pop takes the first of the spares in a folder that will do.
@@ -263,8 +387,14 @@ func (p *sparePool) recycleFile(f *logFile) error {
 		return f.folder.retiredError()
 	}
 	p.mu.Lock()
-	enough := len(p.ready) >= sparesMax
+	enough := len(p.ready)+len(p.making)+p.recycling >= sparesMax
+	p.recycling++
 	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		p.recycling--
+		p.mu.Unlock()
+	}()
 	if enough || !p.s.roomFor(f.folder, p.s.cfg.ExtentBytes) { // others wait for the room
 		return f.remove()
 	}
@@ -274,30 +404,6 @@ func (p *sparePool) recycleFile(f *logFile) error {
 		p.adopt(f)
 	}
 	return err
-}
-
-// makeSpare makes a log file, writes zeros all over it, and makes it durable, file
-// and name. It calls rest after each part, with how long that took. A folder that fails at it is retired, one that is full passed over.
-func (s *Store) makeSpare(vital bool, rest func(took time.Duration)) (*logFile, error) {
-	var full []*folder
-	for {
-		folder, err := s.pick(s.cfg.ExtentBytes, vital, func(f *folder) bool { return slices.Contains(full, f) })
-		if err != nil {
-			return nil, err
-		}
-		f, err := folder.makeLogFile(s.cfg.ExtentBytes, rest)
-		folder.promised.Add(-s.cfg.ExtentBytes)
-		if err == nil {
-			return f, nil
-		}
-		elsewhere := folder.failed(err)
-		// What cannot be removed now goes when the store is next opened.
-		_ = folder.remove(f.path() + tmpSuffix)
-		if !elsewhere {
-			return nil, err
-		}
-		full = append(full, folder)
-	}
 }
 
 // zeroBytes is how much of a new log file is written and synced at a time. Small, so

@@ -1,0 +1,52 @@
+package local
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/steledb/stele/internal/vfs"
+)
+
+// A disk that stalls while a spare is made or recycled there does not keep logs from spares of another disk.
+func TestStalledDiskHoldsNoSpares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := vfs.NewMem(vfs.MemOptions{Capacity: 1 << 30})
+		s, err := Open(Config{Folders: []string{"/a", "/b"}, FS: fs, ReserveBytes: -1, ExtentBytes: 64 << 10, LogExtentsReady: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		goOn := make(chan struct{})
+		fs.SetHook(func(op vfs.Op) error {
+			if strings.HasPrefix(op.Name, "/a/logs") {
+				<-goOn
+			}
+			return nil
+		})
+		s.spares.start()
+		synctest.Wait() // a keeper waits for the disk of /a
+		for i := range 5 {
+			var f *logFile
+			go func() { f, err = s.spares.take(false) }()
+			synctest.Wait()
+			if err != nil || f == nil || f.folder != s.folders[1] {
+				t.Fatalf("spare %d: %v, %v", i, f, err)
+			}
+			if n := s.Stats().LogExtentsReady; n == 0 {
+				t.Errorf("none is made ahead after spare %d", i)
+			}
+		}
+		ran := false
+		s.spares.later(s.folders[0], func() { <-goOn })
+		s.spares.later(s.folders[0], func() {})
+		s.spares.later(s.folders[1], func() { ran = true })
+		if synctest.Wait(); !ran {
+			t.Error("a job for a healthy disk waits for one on a disk that stalls")
+		}
+		close(goOn)
+		synctest.Wait()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
