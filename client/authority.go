@@ -28,6 +28,12 @@ func (c *Client) FinishAuthority(ctx context.Context) (*AuthorityStatus, error) 
 	return c.rotateAuthority(ctx, api.RotateAuthorityRequest{Finish: true})
 }
 
+// RotateGossipKey has the nodes replace the key of gossip, which they do in some seconds, and begins nothing if they are at it. The
+// authority stays as it is. Errors: those of RotateAuthority.
+func (c *Client) RotateGossipKey(ctx context.Context) (*AuthorityStatus, error) {
+	return c.rotateAuthority(ctx, api.RotateAuthorityRequest{GossipKey: true})
+}
+
 func (c *Client) rotateAuthority(ctx context.Context, r api.RotateAuthorityRequest) (*AuthorityStatus, error) {
 	s := &AuthorityStatus{}
 	return s, c.do(ctx, &call{method: api.MethodRotateAuthority, change: true, encode: r.Append, decode: s.Decode})

@@ -151,6 +151,8 @@ func (n *Node) keyRecord(ctx context.Context) (*rollover.KeyRecord, uint64, erro
 func (n *Node) stepGossipKey() (idle bool, err error) {
 	ctx, cancel := context.WithTimeout(n.ctx, renewalTimeout)
 	defer cancel()
+	n.security.keying.Lock()
+	defer n.security.keying.Unlock()
 	rec, gen, err := n.keyRecord(ctx)
 	switch {
 	case err != nil:
@@ -194,6 +196,22 @@ type keyWaitError struct {
 
 func (e *keyWaitError) Error() string {
 	return fmt.Sprintf("stage %s is not done by the nodes %s", e.stage, strings.Join(e.nodes, ", "))
+}
+
+// rotateGossipKey begins a rotation that an operator asks for, as master, unless there is one.
+func (n *Node) rotateGossipKey(ctx context.Context) error {
+	n.security.keying.Lock()
+	defer n.security.keying.Unlock()
+	rec, gen, err := n.keyRecord(ctx)
+	if err != nil || rec != nil && rec.Stage != rollover.Retire {
+		return err
+	}
+	if rec != nil { // so that other nodes have the key that is the old one now
+		if err := n.followKeyStage(ctx, rec); err != nil {
+			return err
+		}
+	}
+	return n.makeGossipKey(ctx, gen)
 }
 
 // beginKeyRotation begins a rotation, as master, if a node was removed after the key in use was made. Rec is the last rotation,

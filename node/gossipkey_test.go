@@ -264,3 +264,27 @@ func (f *fleet) finishRotation(t *testing.T, ctx context.Context, what string, b
 		return over && !slices.ContainsFunc(keys, func(k []byte) bool { return !bytes.Equal(k, keys[0]) })
 	})
 }
+
+// TestOperatorReplacesGossipKey: an administrator has the gossip key replaced, also a second time, and the authority stays.
+func TestOperatorReplacesGossipKey(t *testing.T) {
+	t.Parallel()
+	f, _ := keyFleet(t, 2, func(f *fleet, i int) { f.cfgs[i].RolloverEvery(50 * time.Millisecond) })
+	ctx, admin := within(t, 90*time.Second), f.client(1)
+	signer := good(admin.Authority(ctx)).Old
+	seen := [][]byte{f.nodes[0].GossipKeys()[0]}
+	for range 2 {
+		if s := good(admin.RotateGossipKey(ctx)); s.Stage != "none" || s.Old != signer {
+			t.Errorf("the authority is being replaced: %+v", s)
+		}
+		eventually(t, "both nodes have another key alone", func() bool {
+			one, two := f.nodes[0].GossipKeys(), f.nodes[1].GossipKeys()
+			return len(one) == 1 && len(two) == 1 && bytes.Equal(one[0], two[0]) &&
+				!slices.ContainsFunc(seen, func(k []byte) bool { return bytes.Equal(k, one[0]) })
+		})
+		seen = append(seen, f.nodes[0].GossipKeys()[0])
+		eventually(t, "both nodes are alive", func() bool { return f.nodes[0].Sees(f.ids(0, 1)...) && f.nodes[1].Sees(f.ids(0, 1)...) })
+	}
+	f.stop(1)
+	f.start(1)
+	eventually(t, "both nodes are alive after a start", func() bool { return f.nodes[0].Sees(f.ids(0, 1)...) && f.nodes[1].Sees(f.ids(0, 1)...) })
+}

@@ -80,6 +80,12 @@ func (n *Node) readRollover(ctx context.Context) (*rollover.Record, uint64, erro
 
 // rotateAuthority begins a rollover, begins it again, or ends the stage at which users get new certificates.
 func (n *Node) rotateAuthority(ctx context.Context, r *api.RotateAuthorityRequest) error {
+	if r.GossipKey {
+		if r.Finish || r.Restart {
+			return badRequest(errors.New("gossip_key beside finish or restart: give one"))
+		}
+		return n.rotateGossipKey(ctx)
+	}
 	rec, gen, err := n.readRollover(ctx)
 	switch {
 	case err != nil:

@@ -51,6 +51,7 @@ type security struct {
 	rolling    sync.Mutex
 	rotator    *pki.Rotator
 	gossipKeys atomic.Pointer[[][]byte] // the first encrypts
+	keying     sync.Mutex               // held by each step of a rotation of the gossip key
 
 	// joins and tokens bound requests of strangers: to join, and by access tokens.
 	joins, tokens hostGate

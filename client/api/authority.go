@@ -11,18 +11,20 @@ var ErrRollover = errors.New("the authority is not being replaced, or not yet so
 
 // RotateAuthorityRequest is the parameters of rotate_authority:
 //
-//	[options?]    options: finish, restart
+//	[options?]    options: finish, restart, gossip_key
 type RotateAuthorityRequest struct {
 	Options
 	// Finish ends the stage in which users get new certificates. Restart begins again with another authority, as long as
 	// nothing was signed by the new one. Without either the replacement begins, or goes on.
 	Finish, Restart bool
+	// GossipKey replaces the gossip key instead, and leaves the authority as it is.
+	GossipKey bool
 }
 
 // Append writes the parameters.
 func (r *RotateAuthorityRequest) Append(e *wire.Encoder) {
 	n := r.Options.count()
-	for _, b := range []bool{r.Finish, r.Restart} {
+	for _, b := range []bool{r.Finish, r.Restart, r.GossipKey} {
 		if b {
 			n++
 		}
@@ -32,7 +34,7 @@ func (r *RotateAuthorityRequest) Append(e *wire.Encoder) {
 	for _, o := range []struct {
 		key string
 		set bool
-	}{{"finish", r.Finish}, {"restart", r.Restart}} {
+	}{{"finish", r.Finish}, {"restart", r.Restart}, {"gossip_key", r.GossipKey}} {
 		if o.set {
 			e.Str(o.key)
 			e.Bool(true)
@@ -55,6 +57,8 @@ func (r *RotateAuthorityRequest) option(key []byte, d *wire.Decoder) bool {
 		r.Finish = d.Bool()
 	case "restart":
 		r.Restart = d.Bool()
+	case "gossip_key":
+		r.GossipKey = d.Bool()
 	default:
 		return false
 	}

@@ -66,7 +66,7 @@ removed from the cluster. The stages are
 }
 
 func (a *app) authorityRotateCommand() *cobra.Command {
-	finish, restart, yes := false, false, false
+	finish, restart, gossipKey, yes := false, false, false, false
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Begin to replace the authority, or finish it",
@@ -79,16 +79,22 @@ is refused before all nodes trust the new authority, and while the credential th
 command itself uses is one of the old one.
 
 With --restart it begins again with another new authority: if the node that made the
-first one was lost before others had its key.`,
+first one was lost before others had its key.
+
+With --gossip-key it replaces the key of gossip, and leaves the authority as it is. Nodes
+do so by themselves in some seconds, as they do after "stele node remove".`,
 		Example: `  stele authority rotate
-  stele authority rotate --finish --yes`,
+  stele authority rotate --finish --yes
+  stele authority rotate --gossip-key`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if finish && restart {
-				return usagef("", "--finish and --restart: give one")
+			if finish && restart || gossipKey && (finish || restart) {
+				return usagef("", "--finish, --restart and --gossip-key: give one")
 			}
 			do := (*client.Client).RotateAuthority
 			switch {
+			case gossipKey:
+				do = (*client.Client).RotateGossipKey
 			case restart:
 				do = (*client.Client).RestartAuthority
 			case finish:
@@ -105,12 +111,17 @@ first one was lost before others had its key.`,
 			if err != nil {
 				return err
 			}
+			if gossipKey && !a.json {
+				_, err := fmt.Fprintln(a.out, "the nodes replace the key of gossip, which takes some seconds")
+				return err
+			}
 			return a.printAuthority(s)
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&finish, "finish", false, "have nodes trust the new authority alone")
 	f.BoolVar(&restart, "restart", false, "begin again with another new authority")
+	f.BoolVar(&gossipKey, "gossip-key", false, "replace the key of gossip instead of the authority")
 	f.BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return cmd
 }
