@@ -228,11 +228,14 @@ func (n *Node) beginKeyRotation(ctx context.Context, rec *rollover.KeyRecord, ge
 }
 
 // makeGossipKey makes a key and begins a rotation to it, as master. The key is on the disk of this node before other nodes learn of
-// it. Removed nodes are listed before the key is made: none of the list can get it.
+// it. Removed nodes are listed before the key is made: none of the list can get it. A master that was removed itself makes none.
 func (n *Node) makeGossipKey(ctx context.Context, gen uint64) error {
 	removed, err := n.listRemoved(ctx)
 	if err != nil {
 		return err
+	}
+	if removed[n.id()] {
+		return &removedError{n.id()}
 	}
 	old, key := n.gossipKeys()[0], make([]byte, len(n.gossipKeys()[0]))
 	_, _ = cryptorand.Read(key) // never fails

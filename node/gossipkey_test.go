@@ -288,3 +288,34 @@ func TestOperatorReplacesGossipKey(t *testing.T) {
 	f.start(1)
 	eventually(t, "both nodes are alive after a start", func() bool { return f.nodes[0].Sees(f.ids(0, 1)...) && f.nodes[1].Sees(f.ids(0, 1)...) })
 }
+
+// TestRemovedMasterMakesNoKey: a master that was itself removed, and has not ended yet, makes no gossip key, which it would have. The
+// next master does.
+func TestRemovedMasterMakesNoKey(t *testing.T) {
+	t.Parallel()
+	f, _ := keyFleet(t, 3, func(f *fleet, i int) { f.cfgs[i].KeysByHand() })
+	ctx := within(t, 120*time.Second)
+	boss := f.awaitMaster(t)
+	id, before := f.nodes[boss].ID(), f.nodes[boss].GossipKeys()
+	if err := f.nodes[boss].PutFile(ctx, "/removed/"+id, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the master knows that it was removed", func() bool {
+		select {
+		case <-f.nodes[boss].Done():
+			return true
+		default:
+			return false
+		}
+	})
+	var err error
+	eventually(t, "the master looks at the gossip key", func() bool {
+		err = f.nodes[boss].StepGossipKey()
+		return err != nil || len(f.nodes[boss].GossipKeys()) > 1
+	})
+	if rec, _ := f.nodes[boss].KeyRotation(ctx); !errors.Is(err, node.ErrRemoved) || rec != nil || !slices.EqualFunc(f.nodes[boss].GossipKeys(), before, bytes.Equal) {
+		t.Errorf("a removed master has begun a rotation: %+v, %v", rec, err)
+	}
+	f.stop(boss)
+	f.finishRotation(t, ctx, "the master was removed", before[0])
+}
