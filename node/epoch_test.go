@@ -68,6 +68,27 @@ func TestNewerMasterArrivesWhileAnOlderIsChecked(t *testing.T) {
 	})
 }
 
+// The first commands of a master may come at once: each is checked, and each passes.
+func TestFirstCommandsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, locks := &epochGate{}, &slowLocks{answers: map[uint64]chan error{5: make(chan error)}}
+		errs := make(chan error, 2)
+		for range 2 {
+			go func() { errs <- g.admit(t.Context(), commandOf("n1", 5), locks) }()
+		}
+		synctest.Wait()
+		for range 2 {
+			locks.answers[5] <- nil
+			if err := <-errs; err != nil {
+				t.Errorf("a command of the only master: %v", err)
+			}
+		}
+		if node, epoch := g.last(); node != "n1" || epoch != 5 || locks.asked != 2 {
+			t.Errorf("node %s is master by epoch %d after %d questions", node, epoch, locks.asked)
+		}
+	})
+}
+
 func TestEpochGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := errors.New("not a master")

@@ -58,7 +58,7 @@ for package in "${packages[@]}"; do
 	esac
 	case $name in # the other tests of these packages take minutes
 	node/guard.go) run='Guard|Right|Method|Principal' ;;
-	node/epoch.go) run='Epoch|NewerMaster' ;;
+	node/epoch.go) run='Epoch|NewerMaster|FirstCommands' ;;
 	raftmeta/lock.go | raftmeta/events.go) run='Machine|Model|Lock|Event|Watch|Acquire|WriteWaits|CloseSession' ;;
 	esac
 	result=$state/${package//\//-}.json
