@@ -381,3 +381,68 @@ func TestRuleBounds(t *testing.T) {
 		}
 	}
 }
+
+// TestNameBytes: a name has letters, digits, the hyphen, the underscore and the dot.
+func TestNameBytes(t *testing.T) {
+	for c := range 256 {
+		want := c < 128 && strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.", rune(c))
+		if got := nameByte(byte(c)); got != want {
+			t.Errorf("the byte %#x may be in a name: %v", c, got)
+		}
+	}
+}
+
+// TestScratchBuffers: buffers have powers of two of cells, the last that is large enough is used again, and no more cells are
+// held than the limit.
+func TestScratchBuffers(t *testing.T) {
+	for n, want := range map[int]int{0: 32, 32: 32, 33: 64, 64: 64, 65: 128} {
+		e := Evaluator{limit: 1000}
+		if b, ok := e.buffer(n); !ok || cap(b) != want || e.held != want {
+			t.Errorf("for %d cells there is a buffer of %d, %d are held", n, cap(b), e.held)
+		}
+	}
+	for n, good := range map[int]bool{100: true, 101: false} {
+		e := Evaluator{limit: 100}
+		var over *LimitError
+		if _, ok := e.buffer(n); ok != good || errors.As(e.err, &over) == good || !good && (over.Got != 101 || over.Limit != 100) {
+			t.Errorf("%d cells of 100: %v, %v", n, ok, e.err)
+		}
+	}
+	for n, want := range map[int]int{32: 32, 33: 64, 64: 64, 65: 128} {
+		e := Evaluator{limit: 1000, free: [][]Cell{make([]Cell, 0, 64), make([]Cell, 0, 32)}}
+		b, ok := e.buffer(n)
+		if left := len(e.free); !ok || cap(b) != want || left != 1 && want < 128 {
+			t.Errorf("for %d cells there is a buffer of %d, %d are left", n, cap(b), left)
+		}
+	}
+}
+
+func TestOpNames(t *testing.T) {
+	for op, want := range map[Op]string{0: "unknown", OpSet: "set", OpDeleteColumn: "del_column", OpDeleteFamily: "del_family", OpDeleteRow: "del_row", OpDeleteRow + 1: "unknown"} {
+		if got := op.String(); got != want {
+			t.Errorf("operation %d is called %s, want %s", op, got, want)
+		}
+	}
+	for op, good := range map[Op]bool{0: false, OpSet: true, OpDeleteFamily: true, OpDeleteRow: true, OpDeleteRow + 1: false} {
+		m := Mutation{Op: op, Family: "f"}
+		if err := m.Validate(nil, nil); (err == nil) != good {
+			t.Errorf("operation %d: %v", op, err)
+		}
+	}
+}
+
+// TestInternerBounds: an interner learns names of up to 64 bytes while it has space for them.
+func TestInternerBounds(t *testing.T) {
+	for n, want := range map[int]int{64: 1, 65: 0} {
+		in := &Interner{names: map[string]string{}, room: 2}
+		if got := in.Intern(make([]byte, n)); len(got) != n || len(in.names) != want || in.room != 2-want {
+			t.Errorf("after a name of %d bytes it knows %d", n, len(in.names))
+		}
+	}
+	in := &Interner{names: map[string]string{}, room: 1}
+	for _, name := range []string{"a", "b", "a"} {
+		if got := in.Intern([]byte(name)); got != name || len(in.names) != 1 {
+			t.Errorf("%q is interned as %q, and it knows %d", name, got, len(in.names))
+		}
+	}
+}
