@@ -59,7 +59,7 @@ for package in "${packages[@]}"; do
 	case $name in # the other tests of these packages take minutes
 	node/guard.go) run='Guard|Right|Method|Principal' ;;
 	node/epoch.go) run='Epoch|NewerMaster|FirstCommands' ;;
-	raftmeta/lock.go | raftmeta/events.go) run='Machine|Model|Lock|Event|Watch|Acquire|WriteWaits|CloseSession' ;;
+	raftmeta/lock.go | raftmeta/events.go) run='Machine|Model|Lock|Event|Watch|Acquire|WriteWaits|CloseSession|Queue' ;;
 	esac
 	result=$state/${package//\//-}.json
 	PATH="$PWD/scripts/mutants:$PATH" MUTANTS_GO=$go MUTANTS_STATE=$state MUTANTS_RUN=$run \
