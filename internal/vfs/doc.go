@@ -2,7 +2,7 @@
 // never calls package os, so that the same code runs on real folders and, in
 // tests, on a memory file system that loses power at any chosen moment.
 //
-// There are three file systems:
+// There are four file systems:
 //
 //   - [OS] is the machine's own.
 //   - [Mem] lives in memory and remembers what was synced and what was not.
@@ -11,6 +11,7 @@
 //   - [Faulty] stands before any other and asks a hook before each operation
 //     that changes something: it fails or tears the Nth one. A Mem has one
 //     built in.
+//   - [Crypt] encrypts the contents of another's files.
 //
 // # The disk that Mem plays
 //
@@ -28,6 +29,50 @@
 // reads still show it, and a second Sync succeeds. So behaves Linux (Rebello et
 // al., "Can Applications Recover from fsync Failures?", ATC 2020). The exception
 // is ErrPowerCut, after which Crash decides.
+//
+// # Encrypted files
+//
+// A Crypt stores a file as a page that identifies its key, the first page of the plaintext in the clear, for headers that a
+// power loss leaves old or new by sector, and a slot for each further 4,096 bytes, the last of which may be short:
+//
+//	+---------------+-----------------------+----------------------------+-----
+//	| header, 4096  | first page, up to     | slot 0, 28 + up to 4096    | ...
+//	|               | 4096, in the clear    | nonce 12, ciphertext, tag  |
+//	+---------------+-----------------------+----------------------------+-----
+//
+// The header has two copies, at 0 and 2048, and zeros beside them. Integers are little-endian, the checksum is CRC-32C.
+//
+//	 0   8  magic "STELEENC"
+//	 8   4  version, 1
+//	12   4  number of the data key
+//	16  32  salt, random for each file
+//	60   4  checksum of the rest
+//
+// The key of the file is HKDF-SHA256 of the data key with that salt and "stele file key 1". A slot is AES-256-GCM with the
+// slot's number, 8 bytes, as additional data, and a tag of 16 bytes. A slot of zeros was never written and reads as zeros.
+//
+// C1. No nonce is used twice with a key. It is 8 random bytes of the handle that writes and a count of 4 bytes; a slot that
+// is written again has another. Of 2^20 handles of one file two have the same random bytes with a chance of 2^-25.
+//
+// C2. Writing a slot changes no bit of others, though they share a sector. So a power loss in an append leaves what was synced
+// before. To write the same bytes again over those that were acknowledged takes [Stable], which leaves their slots alone.
+//
+// C3. A slot that was changed, moved, or taken from another file is a [DamageError]. Old bytes of the same slot, zeros in its place, and a
+// file that ends early are for the format above to find: sealed extents authenticate a table of checksums, logs their frames.
+//
+// Example: 3 bytes after the first page, "abc", by data key 1 of 32 bytes 0x01, with a salt of bytes 0x02 and a nonce
+// of bytes 0x03 with the count 2
+//
+//	0000  53 54 45 4c 45 45 4e 43 01 00 00 00 01 00 00 00
+//	0010  02 02 02 02 02 02 02 02 02 02 02 02 02 02 02 02
+//	0020  02 02 02 02 02 02 02 02 02 02 02 02 02 02 02 02
+//	0030  00 00 00 00 00 00 00 00 00 00 00 00 92 50 03 75
+//	0800  53 54 45 4c 45 45 4e 43 01 00 00 00 01 00 00 00
+//	0810  02 02 02 02 02 02 02 02 02 02 02 02 02 02 02 02
+//	0820  02 02 02 02 02 02 02 02 02 02 02 02 02 02 02 02
+//	0830  00 00 00 00 00 00 00 00 00 00 00 00 92 50 03 75
+//	2000  03 03 03 03 03 03 03 03 02 00 00 00 4a e0 5b 4e
+//	2010  14 b7 33 9e 6e 8d 3a bf 9d 5d bf a9 38 56 88
 //
 // # Goroutines
 //

@@ -21,6 +21,7 @@ func TestFileSystemsAgree(t *testing.T) {
 	t.Run("os", func(t *testing.T) { testFS(t, OS(), t.TempDir()) })
 	t.Run("mem", func(t *testing.T) { testFS(t, NewMem(MemOptions{}), "/data") })
 	t.Run("faulty", func(t *testing.T) { testFS(t, NewFaulty(OS()), t.TempDir()) })
+	t.Run("encrypted", func(t *testing.T) { testFS(t, NewCrypt(OS(), testKeys, allFiles), t.TempDir()) })
 }
 
 func testFS(t *testing.T, f FS, root string) {

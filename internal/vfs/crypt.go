@@ -1,0 +1,129 @@
+package vfs
+
+import (
+	"fmt"
+	"io"
+	"time"
+)
+
+// Crypt is an FS that encrypts the contents of files of another FS. Names and sizes are not
+// hidden. Its sizes and offsets are those of the plaintext.
+type Crypt struct {
+	inner   FS
+	keys    map[uint32]*[DataKeyBytes]byte
+	newest  uint32
+	applies func(name string) bool
+}
+
+// NewCrypt returns a Crypt before inner for the files for which applies returns true; all others pass through.
+// New files use the key of the highest number. There must be at least one key.
+func NewCrypt(inner FS, keys []DataKey, applies func(name string) bool) *Crypt {
+	c := &Crypt{inner: inner, keys: map[uint32]*[DataKeyBytes]byte{}, applies: applies}
+	for _, k := range keys {
+		c.keys[k.Number] = &k.Secret
+		c.newest = max(c.newest, k.Number)
+	}
+	return c
+}
+
+// Create implements FS.
+func (c *Crypt) Create(name string) (File, error) {
+	file, err := c.inner.Create(name)
+	if err != nil || !c.applies(name) {
+		return file, err
+	}
+	h := newCryptHeader(c.newest)
+	page := make([]byte, cryptHeaderBytes)
+	h.encode(page)
+	if _, err := file.WriteAt(page, 0); err != nil {
+		file.Close()
+		if IsDiskFull(err) { // after any other error nothing more is written
+			_ = c.inner.Remove(name)
+		}
+		return nil, err
+	}
+	return c.wrap(file, h, name)
+}
+
+// Open implements FS.
+func (c *Crypt) Open(name string) (File, error) { return c.open(name, c.inner.Open) }
+
+// OpenRead implements FS.
+func (c *Crypt) OpenRead(name string) (File, error) { return c.open(name, c.inner.OpenRead) }
+
+func (c *Crypt) open(name string, open func(string) (File, error)) (File, error) {
+	file, err := open(name)
+	if err != nil || !c.applies(name) {
+		return file, err
+	}
+	page := make([]byte, cryptSecondCopy+cryptCopyBytes)
+	if n, err := file.ReadAt(page, 0); n < len(page) {
+		if err == io.EOF {
+			err = &DamageError{File: name, Reason: "the file ends before its encryption header"}
+		}
+		file.Close()
+		return nil, err
+	}
+	h, err := decodeCryptHeader(page, name)
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return c.wrap(file, h, name)
+}
+
+func (c *Crypt) wrap(file File, h cryptHeader, name string) (File, error) {
+	secret := c.keys[h.key]
+	if secret == nil {
+		file.Close()
+		return nil, &DamageError{File: name, Reason: fmt.Sprintf("it is encrypted with data key %d, which the folder does not have", h.key)}
+	}
+	aead, err := h.aead(secret)
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return &cryptFile{inner: file, name: name, aead: aead, size: -1}, nil
+}
+
+// Remove implements FS.
+func (c *Crypt) Remove(name string) error { return c.inner.Remove(name) }
+
+func (c *Crypt) removeLater(name string) (giveBack func(rest func(took time.Duration)), err error) {
+	return RemoveLater(c.inner, name)
+}
+
+// Rename implements FS. Both names must be encrypted, or neither.
+func (c *Crypt) Rename(oldName, newName string) error { return c.inner.Rename(oldName, newName) }
+
+// MkdirAll implements FS.
+func (c *Crypt) MkdirAll(dir string) error { return c.inner.MkdirAll(dir) }
+
+// ReadDir implements FS.
+func (c *Crypt) ReadDir(dir string) ([]string, error) { return c.inner.ReadDir(dir) }
+
+// Stat implements FS. The size is that of the plaintext.
+func (c *Crypt) Stat(name string) (size int64, mod time.Time, err error) {
+	size, mod, err = c.inner.Stat(name)
+	if err == nil && c.applies(name) {
+		size = cryptPlain(size)
+	}
+	return size, mod, err
+}
+
+// SyncDir implements FS.
+func (c *Crypt) SyncDir(dir string) error { return c.inner.SyncDir(dir) }
+
+// FreeBytes implements FS. It returns plaintext bytes, headers of files not counted.
+func (c *Crypt) FreeBytes(dir string) (int64, error) {
+	n, err := c.inner.FreeBytes(dir)
+	return n / cryptSlotBytes * cryptUnitBytes, err
+}
+
+// Lock implements Locker, if the inner FS does; otherwise it returns a lock that excludes nobody.
+func (c *Crypt) Lock(name string) (io.Closer, error) {
+	if l, ok := c.inner.(Locker); ok {
+		return l.Lock(name)
+	}
+	return io.NopCloser(nil), nil
+}

@@ -1,0 +1,367 @@
+package vfs
+
+import (
+	"bytes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/binary"
+	"io"
+	"sync"
+)
+
+// cryptStep is the number of slots that one read or write of the inner file takes: 64 KiB that begin anywhere. Each call under way
+// has a buffer of so many, 78 KB.
+const cryptStep = 17
+
+// cryptScratch is what one read or write needs.
+type cryptScratch struct {
+	stored [cryptClearBytes + cryptStep*cryptSlotBytes + cryptHeaderBytes]byte // with padding
+	unit   [cryptUnitBytes]byte
+	index  [8]byte // additional data: number of the slot
+}
+
+var (
+	cryptPool  = sync.Pool{New: func() any { return new(cryptScratch) }}
+	cryptZeros [cryptSlotBytes]byte
+)
+
+// cryptFile is an open encrypted file. Only one handle at a time may change the size.
+type cryptFile struct {
+	inner File
+	name  string
+	aead  cipher.AEAD
+
+	// mu makes changes of the file through this handle take turns. Held across I/O.
+	mu sync.Mutex
+	// nonce is the next one: 8 random bytes of this handle and a counter. Guarded by mu.
+	nonce [cryptNonceBytes]byte
+	// size is that of the plaintext, as far as this handle changed it; -1: not known. Guarded by mu.
+	size int64
+	// stable makes WriteAt leave units as they are that hold the same plaintext already. Guarded by mu.
+	stable bool
+}
+
+// nextNonce returns a nonce that the file's key was never used with. 2^20 handles of one file have
+// a chance of 2^-25 that two draw the same random part. Called with mu held.
+func (f *cryptFile) nextNonce() []byte {
+	count := binary.LittleEndian.Uint32(f.nonce[8:])
+	if count == 0 {
+		rand.Read(f.nonce[:8])
+	}
+	binary.LittleEndian.PutUint32(f.nonce[8:], count+1)
+	return f.nonce[:]
+}
+
+// seal appends the slot of a unit.
+func (f *cryptFile) seal(b []byte, s *cryptScratch, index int64, unit []byte) []byte {
+	binary.LittleEndian.PutUint64(s.index[:], uint64(index))
+	at := len(b)
+	b = append(b, f.nextNonce()...)
+	return f.aead.Seal(b, b[at:at+cryptNonceBytes], unit, s.index[:])
+}
+
+// open decrypts a slot into dst, which has the length of the unit. Slots that were never written have only zeros.
+func (f *cryptFile) open(dst []byte, s *cryptScratch, index int64, slot []byte) bool {
+	if bytes.Equal(slot[:cryptNonceBytes], cryptZeros[:cryptNonceBytes]) && bytes.Equal(slot, cryptZeros[:len(slot)]) {
+		clear(dst)
+		return true
+	}
+	binary.LittleEndian.PutUint64(s.index[:], uint64(index))
+	_, err := f.aead.Open(dst[:0], slot[:cryptNonceBytes], slot[cryptNonceBytes:], s.index[:])
+	return err == nil
+}
+
+// unitStart returns where in the plaintext a slot's unit begins, and slotStart where in the stored file the slot does.
+func unitStart(index int64) int64 { return cryptClearBytes + index*cryptUnitBytes }
+func slotStart(index int64) int64 {
+	return cryptHeaderBytes + cryptClearBytes + index*cryptSlotBytes
+}
+
+// ReadAt implements File. A *DamageError names the first unit that fails authentication; what comes before it was read.
+func (f *cryptFile) ReadAt(p []byte, off int64) (n int, err error) {
+	if off < cryptClearBytes {
+		head := p[:min(int64(len(p)), cryptClearBytes-off)]
+		n, err = f.inner.ReadAt(head, cryptHeaderBytes+off)
+		if n < len(head) || n == len(p) {
+			return n, err
+		}
+	}
+	s := cryptPool.Get().(*cryptScratch)
+	defer cryptPool.Put(s)
+	for n < len(p) {
+		m, err := f.readUnits(s, p[n:], off+int64(n))
+		n += m
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// readUnits reads up to cryptStep units from off on, and io.EOF if there are fewer.
+func (f *cryptFile) readUnits(s *cryptScratch, p []byte, off int64) (n int, err error) {
+	index := (off - cryptClearBytes) / cryptUnitBytes
+	skip := off - unitStart(index)
+	want := min((skip+int64(len(p))+cryptUnitBytes-1)/cryptUnitBytes, cryptStep)
+	got, err := f.inner.ReadAt(s.stored[:want*cryptSlotBytes], slotStart(index))
+	if err != nil && err != io.EOF {
+		return 0, err
+	}
+	for stored := s.stored[:got]; n < len(p); index++ {
+		slot := stored[:min(len(stored), cryptSlotBytes)]
+		stored = stored[len(slot):]
+		unit := len(slot) - cryptExtraBytes
+		if unit <= int(skip) {
+			if want*cryptSlotBytes == int64(got) {
+				return n, nil // the rest is another step's
+			}
+			return n, io.EOF
+		}
+		dst, direct := s.unit[:unit], skip == 0 && len(p)-n >= unit
+		if direct {
+			dst = p[n:][:unit]
+		}
+		if !f.open(dst, s, index, slot) {
+			return n, &DamageError{File: f.name, Offset: unitStart(index), Reason: "the bytes fail authentication"}
+		}
+		if direct {
+			n += unit
+		} else {
+			n += copy(p[n:], dst[skip:])
+		}
+		skip = 0
+	}
+	return n, nil
+}
+
+// WriteAt implements File. A unit that is written in part is read first.
+func (f *cryptFile) WriteAt(p []byte, off int64) (n int, err error) { return f.write(p, off, false) }
+
+// write writes p at off. With last nothing that comes after counts: the disk's page is filled up with zeros, so that it
+// need not be read.
+func (f *cryptFile) write(p []byte, off int64, last bool) (n int, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.knowSize(); err != nil {
+		return 0, err
+	}
+	if off > f.size {
+		if err := f.truncate(off); err != nil {
+			return 0, err
+		}
+	}
+	s := cryptPool.Get().(*cryptScratch)
+	defer cryptPool.Put(s)
+	for n < len(p) {
+		m, err := f.writeStep(s, p[n:], off+int64(n), last)
+		n += m
+		if err != nil {
+			return n, err
+		}
+		f.size = max(f.size, off+int64(n))
+	}
+	return n, nil
+}
+
+// writeStep writes what of p is in the clear, and up to cryptStep units. Called with mu held.
+func (f *cryptFile) writeStep(s *cryptScratch, p []byte, off int64, last bool) (n int, err error) {
+	b, at := s.stored[:0], cryptHeaderBytes+off
+	if off < cryptClearBytes {
+		n = int(min(int64(len(p)), cryptClearBytes-off))
+		b = append(b, p[:n]...)
+	}
+	index := max(off-cryptClearBytes, 0) / cryptUnitBytes
+	if n == 0 {
+		at = slotStart(index)
+	}
+	for end := index + cryptStep; n < len(p) && index < end; index++ {
+		skip := off + int64(n) - unitStart(index)
+		part := p[n:][:min(int64(len(p)-n), cryptUnitBytes-skip)]
+		unit := part
+		if old := min(f.size-unitStart(index), cryptUnitBytes); old > 0 && (skip > 0 || int64(len(part)) < old) {
+			unit = s.unit[:max(old, skip+int64(len(part)))]
+			if err := f.readOld(unit[:old], index); err != nil {
+				return 0, err
+			}
+			copy(unit[skip:], part)
+		}
+		if f.stable && f.sameUnit(b, index, unit) {
+			b = b[:len(b)+len(unit)+cryptExtraBytes]
+		} else {
+			b = f.seal(b, s, index, unit)
+		}
+		n += len(part)
+	}
+	end := at + int64(len(b))
+	if pad := -end & (cryptHeaderBytes - 1); last && n == len(p) && end+pad <= cryptStored(f.size) {
+		b = append(b, cryptZeros[:pad]...)
+	}
+	if _, err := f.inner.WriteAt(b, at); err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// knowSize sets size, if it is not known yet. Called with mu held.
+func (f *cryptFile) knowSize() (err error) {
+	if f.size < 0 {
+		if f.size, err = f.Size(); err != nil {
+			f.size = -1
+		}
+	}
+	return err
+}
+
+// readOld reads the unit of a slot that is about to be written in part.
+func (f *cryptFile) readOld(unit []byte, index int64) error {
+	s := cryptPool.Get().(*cryptScratch)
+	defer cryptPool.Put(s)
+	n, err := f.readUnits(s, unit, unitStart(index))
+	if n == len(unit) {
+		return nil
+	}
+	if err == nil || err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// sameUnit reports whether a slot holds unit already, and then has put it behind b.
+func (f *cryptFile) sameUnit(b []byte, index int64, unit []byte) bool {
+	s := cryptPool.Get().(*cryptScratch)
+	defer cryptPool.Put(s)
+	slot := b[len(b):][:len(unit)+cryptExtraBytes]
+	n, _ := f.inner.ReadAt(slot, slotStart(index))
+	return n == len(slot) && f.open(s.unit[:len(unit)], s, index, slot) && bytes.Equal(s.unit[:len(unit)], unit)
+}
+
+// Sync implements File.
+func (f *cryptFile) Sync() error { return f.inner.Sync() }
+
+// StartSync implements File.
+func (f *cryptFile) StartSync(off, n int64) error {
+	from, to := cryptStored(off), cryptStored(off+n)
+	return f.inner.StartSync(from, to-from)
+}
+
+// Truncate implements File.
+func (f *cryptFile) Truncate(to int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.knowSize(); err != nil {
+		return err
+	}
+	return f.truncate(to)
+}
+
+// truncate sets the size. The last unit is written again where its length changes. Called with mu held.
+func (f *cryptFile) truncate(to int64) error {
+	size := f.size
+	from := min(size, to)
+	index := max(from-cryptClearBytes, 0) / cryptUnitBytes
+	var unit []byte
+	if from > unitStart(index) && from < unitStart(index+1) && size != to {
+		unit = make([]byte, min(max(size, to)-unitStart(index), cryptUnitBytes))
+		if err := f.readOld(unit[:min(size-unitStart(index), int64(len(unit)))], index); err != nil {
+			return err
+		}
+		unit = unit[:min(to-unitStart(index), cryptUnitBytes)]
+	}
+	f.size = -1
+	if err := f.inner.Truncate(cryptStored(to)); err != nil {
+		return err
+	}
+	if unit != nil {
+		s := cryptPool.Get().(*cryptScratch)
+		defer cryptPool.Put(s)
+		if _, err := f.inner.WriteAt(f.seal(s.stored[:0], s, index, unit), slotStart(index)); err != nil {
+			return err
+		}
+	}
+	f.size = to
+	return nil
+}
+
+// Size implements File.
+func (f *cryptFile) Size() (int64, error) {
+	stored, err := f.inner.Size()
+	return cryptPlain(stored), err
+}
+
+// Preallocate implements File.
+func (f *cryptFile) Preallocate(n int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.knowSize(); err != nil {
+		return err
+	}
+	if f.size < n {
+		if err := f.truncate(n); err != nil {
+			return err
+		}
+	}
+	return f.inner.Preallocate(cryptStored(n))
+}
+
+// Close implements File.
+func (f *cryptFile) Close() error { return f.inner.Close() }
+
+// AppendAt writes p at off as WriteAt does, where nothing in the file behind p counts any more: the
+// bytes up to the end of the disk's page may be lost.
+func AppendAt(f File, p []byte, off int64) (n int, err error) {
+	if c, ok := f.(*cryptFile); ok {
+		return c.write(p, off, true)
+	}
+	return f.WriteAt(p, off)
+}
+
+// Stable returns f, or a File for it, whose WriteAt keeps bytes on the disk as they are where they hold p already. A power
+// loss while the same bytes are written again then leaves them as they were. An encrypted file would have others each time.
+func Stable(f File) File {
+	if c, ok := f.(*cryptFile); ok {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.stable = true
+	}
+	return f
+}
+
+// WriteZeros makes len(zeros) bytes at off, of a file that is preallocated and has nothing there, take space. Encrypted
+// files have zeros on the disk there.
+func WriteZeros(f File, zeros []byte, off int64) error {
+	if c, ok := f.(*cryptFile); ok {
+		from, to := cryptStored(off), cryptStored(off+int64(len(zeros)))
+		for from < to {
+			n, err := c.inner.WriteAt(zeros[:min(int64(len(zeros)), to-from)], from)
+			if err != nil {
+				return err
+			}
+			from += int64(n)
+		}
+		return nil
+	}
+	_, err := f.WriteAt(zeros, off)
+	return err
+}
+
+// VerifyHeader checks what opening an encrypted file need not: that both copies of its header are intact, with only zeros
+// beside them. Of other files it returns nil.
+func VerifyHeader(f File) error {
+	c, ok := f.(*cryptFile)
+	if !ok {
+		return nil
+	}
+	page := make([]byte, cryptHeaderBytes)
+	if n, err := c.inner.ReadAt(page, 0); n < len(page) {
+		return err
+	}
+	for at := 0; at < len(page); at += cryptSecondCopy {
+		if _, err := decodeCryptCopy(page[at:][:cryptCopyBytes], c.name); err != nil {
+			return err
+		}
+		if !bytes.Equal(page[at+cryptCopyBytes:at+cryptSecondCopy], cryptZeros[:cryptSecondCopy-cryptCopyBytes]) {
+			return &DamageError{File: c.name, Reason: "the encryption header is not zero where it should be"}
+		}
+	}
+	return nil
+}
