@@ -41,6 +41,9 @@ type Config struct {
 	// ReadOnly opens the store to look at it: nothing is changed, not even
 	// leftovers removed, and what would write returns ErrReadOnly.
 	ReadOnly bool
+	// MasterKeys encrypt the folders, if there are any: the first wraps the data keys from now on, others are for folders whose data
+	// keys they wrap still. At most 16.
+	MasterKeys []MasterKey
 	// QuarantineMin is how long an extent stays in quarantine even if the disk is full. Default
 	// 10 min: what a person needs to stop a sweep that is wrong.
 	QuarantineMin time.Duration
@@ -59,6 +62,7 @@ const (
 	defaultLogExtentsReady = 2
 	defaultQuarantineMin   = 10 * time.Minute
 	defaultUsedSpareMax    = 6 * time.Hour
+	masterKeysMax          = 16
 )
 
 func (cfg Config) withDefaults() Config {
@@ -102,6 +106,9 @@ func (cfg Config) Validate() error {
 			return fmt.Errorf("data folder %s is given twice", f)
 		}
 		seen[f] = true
+	}
+	if len(cfg.MasterKeys) > masterKeysMax {
+		return fmt.Errorf("%d master keys are over the limit of %d: leave out those that wrap nothing any more", len(cfg.MasterKeys), masterKeysMax)
 	}
 	x := cfg.withDefaults().ExtentBytes
 	if cfg.QuarantineMin < 0 {

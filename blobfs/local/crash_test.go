@@ -29,6 +29,7 @@ type world struct {
 	fs      *vfs.Mem
 	store   *local.Store
 	folders int
+	keys    []local.MasterKey // none: nothing is encrypted
 	blobs   []*modelBlob
 	logs    []*modelLog
 	n       uint64 // payloads so far
@@ -62,14 +63,24 @@ func crashConfig(fs vfs.FS, folders int) local.Config {
 	return cfg
 }
 
-func newWorld(seed uint64, folders int) *world {
-	return &world{rng: rand.New(rand.NewPCG(seed, 77)), fs: vfs.NewMem(vfs.MemOptions{}), folders: folders}
+// encrypted are the ways in which a world keeps its bytes.
+var encrypted = map[string][]local.MasterKey{"plain": nil, "encrypted": {{1}}}
+
+func newWorld(seed uint64, folders int, keys []local.MasterKey) *world {
+	return &world{rng: rand.New(rand.NewPCG(seed, 77)), fs: vfs.NewMem(vfs.MemOptions{}), folders: folders, keys: keys}
+}
+
+func (w *world) config(fs vfs.FS) local.Config { return withKeys(crashConfig(fs, w.folders), w.keys) }
+
+func withKeys(cfg local.Config, keys []local.MasterKey) local.Config {
+	cfg.MasterKeys = keys
+	return cfg
 }
 
 // run does random things. Errors end it when the power is cut; others are noted in
 // the model as "not acknowledged" and checked by what.
 func (w *world) run(steps int, what func(error)) {
-	s, err := local.Open(crashConfig(w.fs, w.folders))
+	s, err := local.Open(w.config(w.fs))
 	if err != nil {
 		what(err)
 		return
@@ -280,7 +291,7 @@ func checkLog(r *local.LogReader, l *modelLog) ([][]byte, error) {
 
 // check opens the store after a crash and holds it to its promises.
 func (w *world) check(fs *vfs.Mem) (logs [][][]byte, err error) {
-	s, err := local.Open(crashConfig(fs, w.folders))
+	s, err := local.Open(w.config(fs))
 	if err != nil {
 		return nil, err
 	}
@@ -331,20 +342,26 @@ func checkBlob(s *local.Store, b *modelBlob) error {
 }
 
 // forEachFault calls f with every seed and operation number to fail at.
-func forEachFault(t *testing.T, steps, folders int, f func(t *testing.T, seed uint64, at int64) error) {
+func forEachFault(t *testing.T, steps, folders int, f func(t *testing.T, w *world, seed uint64, at int64) error) {
+	for kind, keys := range encrypted {
+		t.Run(kind, func(t *testing.T) { forEachFaultWith(t, keys, steps, folders, f) })
+	}
+}
+
+func forEachFaultWith(t *testing.T, keys []local.MasterKey, steps, folders int, f func(t *testing.T, w *world, seed uint64, at int64) error) {
 	points := 0
 	for seed := uint64(1); seed <= *crashSeeds; seed++ {
 		if *crashSeed != 0 {
 			seed = *crashSeed
 		}
-		w := newWorld(seed, folders)
+		w := newWorld(seed, folders, keys)
 		w.run(steps, func(err error) { t.Fatalf("seed %d without a fault: %v", seed, err) })
 		for at := 1 + int64(seed)%*crashEvery; at <= w.fs.Ops(); at += *crashEvery {
 			if *crashAt != 0 {
 				at = *crashAt
 			}
 			points++
-			if err := f(t, seed, at); err != nil {
+			if err := f(t, newWorld(seed, folders, keys), seed, at); err != nil {
 				t.Fatalf("%v\nreplay: go test ./blobfs/local -run '^%s$' -crash.seed=%d -crash.at=%d", err, t.Name(), seed, at)
 			}
 			if *crashAt != 0 {
@@ -363,8 +380,7 @@ func forEachFault(t *testing.T, steps, folders int, f func(t *testing.T, seed ui
 // loss during recovery changes nothing, and once a log was opened it reads the same ever after.
 func TestPowerLoss(t *testing.T) {
 	const steps = 60
-	forEachFault(t, steps, 2, func(t *testing.T, seed uint64, at int64) error {
-		w := newWorld(seed, 2)
+	forEachFault(t, steps, 2, func(t *testing.T, w *world, seed uint64, at int64) error {
 		w.fs.SetHook(cutPowerAt(at))
 		w.run(steps, func(error) {})
 		rng := rand.New(rand.NewPCG(seed, uint64(at)))
@@ -397,9 +413,9 @@ func TestPowerLoss(t *testing.T) {
 // is there after a power loss as well.
 func TestKillThenPowerLoss(t *testing.T) {
 	const steps = 60
-	forEachFault(t, steps, 2, func(t *testing.T, seed uint64, at int64) error {
+	forEachFault(t, steps, 2, func(t *testing.T, w *world, seed uint64, at int64) error {
 		for _, kind := range []string{"killed", "sync failed, killed"} {
-			w := newWorld(seed, 2)
+			w := newWorld(seed, 2, w.keys)
 			w.fs.SetHook(func(op vfs.Op) error {
 				if op.N == at && op.Kind == vfs.OpSync && kind != "killed" {
 					return errors.New("input/output error")
@@ -457,9 +473,8 @@ func cutPowerAt(at int64) func(vfs.Op) error {
 // even the fsync that failed once may be believed afterwards.
 func TestDiskFailureThenPowerLoss(t *testing.T) {
 	const steps = 60
-	forEachFault(t, steps, 2, func(t *testing.T, seed uint64, at int64) error {
+	forEachFault(t, steps, 2, func(t *testing.T, w *world, seed uint64, at int64) error {
 		rng := rand.New(rand.NewPCG(seed, uint64(at)))
-		w := newWorld(seed, 2)
 		w.fs.SetHook(failDiskAt(t, at, at+1+rng.Int64N(250)))
 		w.run(steps, func(err error) {
 			// Deleting from a retired folder is refused; all else goes on.

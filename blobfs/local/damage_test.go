@@ -31,10 +31,10 @@ type record struct {
 	pos     int64
 }
 
-func newMuseum(t *testing.T) *museum {
+func newMuseum(t *testing.T, keys ...local.MasterKey) *museum {
 	t.Helper()
 	m := &museum{fs: vfs.NewMem(vfs.MemOptions{}), blobs: map[local.ID][]byte{}, logs: map[local.ID][]record{}}
-	m.cfg = crashConfig(m.fs, 2)
+	m.cfg = withKeys(crashConfig(m.fs, 2), keys)
 	s := m.reopen(t)
 	for i, size := range []int{0, 5000, 150_000} {
 		w, err := s.Create(ctx)
@@ -194,7 +194,12 @@ func (m *museum) readLogs(t *testing.T, s *local.Store, file string) {
 
 // B3, I7: whatever byte of whatever file rots, it is found, at its place, and never returned.
 func TestEveryByteCounts(t *testing.T) {
-	m := newMuseum(t)
+	for kind, keys := range encrypted {
+		t.Run(kind, func(t *testing.T) { testEveryByteCounts(t, newMuseum(t, keys...)) })
+	}
+}
+
+func testEveryByteCounts(t *testing.T, m *museum) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	if problems := m.verify(t, m.reopen(t)); len(problems) > 0 {
 		t.Fatalf("before any damage: %v", problems)
@@ -202,7 +207,7 @@ func TestEveryByteCounts(t *testing.T) {
 	for _, file := range m.files(t) {
 		size, _, err := m.fs.Stat(file)
 		noError(t, err)
-		ends := m.endOfData(t, file, size)
+		ends := m.endOfData(t, file)
 		for _, off := range sampleOffsets(rng, size) {
 			undo := m.change(t, file, off, byte(1+rng.IntN(255)))
 			s := m.reopen(t)
@@ -212,9 +217,10 @@ func TestEveryByteCounts(t *testing.T) {
 			noError(t, s.Close())
 			undo()
 			found := slices.ContainsFunc(problems, func(p local.Problem) bool {
-				return p.File == file && p.Offset <= off && off < p.Offset+(64<<10) && p.String() != ""
+				at := m.plainOffset(off)
+				return p.File == file && p.Offset <= at && at < p.Offset+(64<<10) && p.String() != ""
 			})
-			if must := off < ends; found != must || (len(problems) > 0) != must {
+			if must := m.plainOffset(off) < ends; found != must || (len(problems) > 0) != must {
 				t.Errorf("byte %d of %s (of %d, data to %d): problems %v", off, file, size, ends, problems)
 			}
 			if t.Failed() {
@@ -227,15 +233,19 @@ func TestEveryByteCounts(t *testing.T) {
 // endOfData returns where a file's bytes stop meaning anything, or where a log's last
 // frame begins: its damage cannot be told from a torn write. If that
 // is a seal, nothing is lost with it.
-func (m *museum) endOfData(t *testing.T, file string, size int64) int64 {
+func (m *museum) endOfData(t *testing.T, file string) int64 {
 	t.Helper()
+	s := m.reopen(t)
+	defer s.Close()
+	f, err := s.OpenFile(file)
+	noError(t, err)
+	defer f.Close()
+	size, err := f.Size()
+	noError(t, err)
 	if strings.Contains(file, "/blobs/") {
 		return size
 	}
 	b := make([]byte, size)
-	f, err := m.fs.OpenRead(file)
-	noError(t, err)
-	defer f.Close()
 	_, err = f.ReadAt(b, 0)
 	noError(t, err)
 	salt := b[80:88]
@@ -250,6 +260,20 @@ func (m *museum) endOfData(t *testing.T, file string, size int64) int64 {
 		return last
 	}
 	return end
+}
+
+// plainOffset returns where in the plaintext the unit begins that a byte of an encrypted file belongs to, and that of a file in the
+// clear itself. The header of encryption counts as the first byte.
+func (m *museum) plainOffset(stored int64) int64 {
+	switch {
+	case m.cfg.MasterKeys == nil:
+		return stored
+	case stored < 4096:
+		return 0
+	case stored < 8192:
+		return stored - 4096
+	}
+	return 4096 + (stored-8192)/(4096+28)*4096
 }
 
 // sampleOffsets returns all offsets of the parts that have a structure, and some of the rest.
@@ -410,14 +434,23 @@ func TestTornTail(t *testing.T) {
 
 // A bad frame that has a good one after it is no torn tail, even in a log that was not sealed.
 func TestCorruptMiddle(t *testing.T) {
-	m := newMuseum(t)
+	for kind, keys := range encrypted {
+		t.Run(kind, func(t *testing.T) { testCorruptMiddle(t, newMuseum(t, keys...)) })
+	}
+}
+
+func testCorruptMiddle(t *testing.T, m *museum) {
 	var file string
 	for _, f := range m.files(t) {
-		if strings.Contains(f, "/logs/") && m.endOfData(t, f, 64<<10) == 4096*4 {
+		if strings.Contains(f, "/logs/") && m.endOfData(t, f) == 4096*4 {
 			file = f // records at 4096, 8192 and 16384
 		}
 	}
-	defer m.change(t, file, 8192+50, 1)()
+	at := int64(8192 + 50)
+	if m.cfg.MasterKeys != nil {
+		at = 8192 + 4096 + 28 + 50
+	}
+	defer m.change(t, file, at, 1)()
 	m.cfg.ReadOnly = false
 	for range 2 { // damage is not sealed over
 		s := m.reopen(t)

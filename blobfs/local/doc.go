@@ -59,6 +59,8 @@
 //	    takes no appends.
 //	B11. What is in quarantine is served, and no longer in quarantine then, to who knows its checksum, or of
 //	    a log its list.
+//	B12. In an encrypted folder no byte of a blob or a log is on the disk in the clear, and bytes that were changed or moved
+//	    are a CorruptError.
 //
 // # Folders
 //
@@ -66,6 +68,7 @@
 //	ALARM                        why sweeps must not go on, a line of text; there until a person clears it
 //	holders                      who else should have the extents
 //	scrub                        how far a scrub has come
+//	encryption                   data keys, if extents and logs are encrypted
 //	blobs/<id>.<i>               sealed extent i, from 0, of blob id, which goes on
 //	blobs/<id>.<i>of<n>          the last of its n extents
 //	blobs/<id>.<i>.tmp           an extent being written
@@ -141,6 +144,42 @@
 //	0060  50 00 00 00 00 00 00 00 00 11 22 33 44 55 66 77
 //	0070  88 99 aa bb cc dd ee ff 01 00 00 00 02 00 00 00
 //	0080  00 00 00 00 02 02 6e 31 02 6e 34 00 00 00 00 00
+//
+// # Encryption
+//
+// If the configuration has master keys, files in blobs/ and logs/ are stored as package vfs specifies for encrypted files:
+// with their first page, which is the header of an extent or a log, in the clear. All offsets below are of the plaintext, as are
+// those of errors. A folder is encrypted from its beginning or never. The file of data keys has two equal pages, of which one is enough:
+//
+//	page                              data key
+//	   0   8  magic "STELEKEY"         0   4  number
+//	   8   4  version, 1               8   8  id of the master key
+//	  12   4  number of data keys     16  12  nonce
+//	  16      data keys, 80 each      28  48  AES-256-GCM of the data key by the master key, with its tag
+//	4092   4  checksum of the rest
+//
+// The additional data are the magic, the number and the id. The id is HKDF-SHA256 of the master key, without salt, with "stele
+// master key id 1". New files use the data key of the highest number. When the first master key is not the one that wraps them, the
+// file is written anew and renamed: all data keys wrapped by that one, and one more of them, up to 50.
+//
+// Example: a file of keys
+//
+//	0000  53 54 45 4c 45 4b 45 59 01 00 00 00 01 00 00 00
+//	0010  01 00 00 00 00 00 00 00 a2 e8 b8 50 2f 42 b7 53
+//	0020  03 03 03 03 03 03 03 03 03 03 03 03 fa 63 16 98
+//	0030  fd 86 35 6b af fe e4 65 ce 1b 26 aa ba 31 a3 4f
+//	0040  85 cd c0 b0 ae 12 bf 44 a8 48 84 71 f5 5f 22 f4
+//	0050  58 bd 70 d3 02 f0 e7 a5 03 4b c1 28 00 00 00 00
+//	0ff0  00 00 00 00 00 00 00 00 00 00 00 00 29 11 fd 8f
+//	1000  53 54 45 4c 45 4b 45 59 01 00 00 00 01 00 00 00
+//	1010  01 00 00 00 00 00 00 00 a2 e8 b8 50 2f 42 b7 53
+//	1020  03 03 03 03 03 03 03 03 03 03 03 03 fa 63 16 98
+//	1030  fd 86 35 6b af fe e4 65 ce 1b 26 aa ba 31 a3 4f
+//	1040  85 cd c0 b0 ae 12 bf 44 a8 48 84 71 f5 5f 22 f4
+//	1050  58 bd 70 d3 02 f0 e7 a5 03 4b c1 28 00 00 00 00
+//	1ff0  00 00 00 00 00 00 00 00 00 00 00 00 29 11 fd 8f
+//
+// Data key 1, of bytes 0x02, by the master key of bytes 0x01 with a nonce of bytes 0x03.
 //
 // # Marks of a scrub
 //

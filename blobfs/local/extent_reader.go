@@ -136,7 +136,7 @@ func (s *Store) whyMissing(err error) error {
 func openExtentFile(fsys vfs.FS, name string) (*ExtentReader, error) {
 	file, err := fsys.OpenRead(name)
 	if err != nil {
-		return nil, err
+		return nil, damaged(err)
 	}
 	x, err := readExtentTail(file, name)
 	if err != nil {
@@ -183,6 +183,9 @@ func readFull(f vfs.File, p []byte, off int64) (int, error) {
 func readError(err error, name string, off int64) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return &CorruptError{File: name, Offset: off, Reason: "the file ends early"}
+	}
+	if errors.As(err, new(*vfs.DamageError)) {
+		return damaged(err)
 	}
 	return fmt.Errorf("read %s at offset %d: %w", name, off, err)
 }

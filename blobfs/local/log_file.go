@@ -167,7 +167,7 @@ func (s *Store) loadLogFiles(f *folder, names []string) error {
 func (f *logFile) readHeader() error {
 	file, err := f.folder.fs.OpenRead(f.path())
 	if err != nil {
-		return err
+		return damaged(err)
 	}
 	defer file.Close()
 	page := make([]byte, pageBytes)

@@ -95,7 +95,7 @@ func (st *logState) chain() ([]*logFile, error) {
 func readTail(f *logFile) (logTail, error) {
 	file, err := f.folder.fs.OpenRead(f.path())
 	if err != nil {
-		return logTail{}, err
+		return logTail{}, damaged(err)
 	}
 	defer file.Close()
 	scan := newFrameScanner(file, f, f.header.bytes, newScanBuffer(f.header.bytes))
@@ -134,6 +134,9 @@ func (s *Store) settle(st *logState, chain []*logFile, tail logTail) (logTail, e
 		return tail, err
 	}
 	defer w.closeFile()
+	if w.file != nil {
+		w.file = vfs.Stable(w.file) // the last frame may have been acknowledged, and is to survive a power loss now
+	}
 	if tail.last != 0 {
 		f, err := readFrame(tip, tail.last)
 		if err != nil {
@@ -160,7 +163,7 @@ func (w *LogWriter) seek(off int64) {
 func readFrame(f *logFile, off int64) (frame, error) {
 	file, err := f.folder.fs.OpenRead(f.path())
 	if err != nil {
-		return frame{}, err
+		return frame{}, damaged(err)
 	}
 	defer file.Close()
 	scan := newFrameScanner(file, f, f.header.bytes, newScanBuffer(f.header.bytes))
@@ -173,7 +176,7 @@ func (st *logState) openReader(chain []*logFile, tail logTail) (*LogReader, erro
 		file, err := f.folder.fs.OpenRead(f.path())
 		if err != nil {
 			r.Close()
-			return nil, err
+			return nil, damaged(err)
 		}
 		st.mu.Lock()
 		f.readers++

@@ -477,7 +477,7 @@ func (s *Store) ReadLogReplica(ctx context.Context, log ID, seq uint64, start, l
 	}
 	file, err := f.folder.fs.OpenRead(f.path())
 	if err != nil {
-		return 0, err
+		return 0, damaged(err)
 	}
 	defer file.Close()
 	p = p[:min(int64(len(p)), length-off)]

@@ -7,6 +7,7 @@ import (
 
 	"github.com/steledb/stele/blobfs/logproto"
 	"github.com/steledb/stele/internal/planted"
+	"github.com/steledb/stele/internal/vfs"
 )
 
 // QueueLog accepts frames for a replica, and keeps nothing of a.Frames. done is called once, with
@@ -226,7 +227,7 @@ func (s *Store) writeBatch(e *replicaExtent, h logHeader, batch []byte, from int
 	} else {
 		batch, at = batch[pageBytes:], pageBytes+from
 	}
-	if _, err = e.file.WriteAt(batch, at); err == nil {
+	if _, err = vfs.AppendAt(e.file, batch, at); err == nil {
 		err = e.file.Sync()
 	}
 	if err != nil && folder.failed(err) && folder.isRetired() {

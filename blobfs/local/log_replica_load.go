@@ -52,7 +52,7 @@ func (s *Store) load(e *replicaExtent) error {
 func (s *Store) settleReplica(e *replicaExtent) (int64, error) {
 	file, err := e.f.folder.fs.OpenRead(e.f.path())
 	if err != nil {
-		return 0, err
+		return 0, damaged(err)
 	}
 	defer file.Close()
 	scan := newFrameScanner(file, e.f, e.f.header.bytes, newScanBuffer(e.f.header.bytes))
@@ -108,6 +108,7 @@ func (s *Store) rewrite(f *logFile, from vfs.File, at, end int64) error {
 		return err
 	}
 	defer file.Close()
+	file = vfs.Stable(file) // frames that were acknowledged stay as they are, whenever the power fails
 	buf := make([]byte, min(frameBytesMax, end-at))
 	for ; at < end; at += int64(len(buf)) {
 		buf = buf[:min(int64(len(buf)), end-at)]

@@ -50,15 +50,16 @@ type replicaWorld struct {
 	log   local.ID
 	all   []*replicaModel
 	n     uint64
+	keys  []local.MasterKey
 }
 
-func newReplicaWorld(seed uint64) *replicaWorld {
-	return &replicaWorld{rng: rand.New(rand.NewPCG(seed, 5)), fs: vfs.NewMem(vfs.MemOptions{}), log: local.ID{1, byte(seed)}}
+func newReplicaWorld(seed uint64, keys []local.MasterKey) *replicaWorld {
+	return &replicaWorld{keys: keys, rng: rand.New(rand.NewPCG(seed, 5)), fs: vfs.NewMem(vfs.MemOptions{}), log: local.ID{1, byte(seed)}}
 }
 
 func (w *replicaWorld) run(steps int) error {
 	var err error
-	if w.store, err = local.Open(crashConfig(w.fs, 2)); err != nil {
+	if w.store, err = local.Open(withKeys(crashConfig(w.fs, 2), w.keys)); err != nil {
 		return err
 	}
 	for range steps {
@@ -201,7 +202,7 @@ func (m *replicaModel) source() local.LogSource {
 
 // check holds a store after a crash to what was promised, and returns the lengths.
 func (w *replicaWorld) check(fs *vfs.Mem) (lengths []int64, err error) {
-	s, err := local.Open(crashConfig(fs, 2))
+	s, err := local.Open(withKeys(crashConfig(fs, 2), w.keys))
 	if err != nil {
 		return nil, err
 	}
@@ -261,16 +262,22 @@ func (w *replicaWorld) check(fs *vfs.Mem) (lengths []int64, err error) {
 // A replica that was acknowledged is there after a power loss at any operation, with every byte
 // that was, fenced as it was, cut as it was; and what recovery finds stays.
 func TestReplicaPowerLoss(t *testing.T) {
+	for kind, keys := range encrypted {
+		t.Run(kind, func(t *testing.T) { testReplicaPowerLoss(t, keys) })
+	}
+}
+
+func testReplicaPowerLoss(t *testing.T, keys []local.MasterKey) {
 	points := 0
 	for seed := uint64(1); seed <= 2**crashSeeds; seed++ {
-		w := newReplicaWorld(seed)
+		w := newReplicaWorld(seed, keys)
 		if err := w.run(80); err != nil {
 			t.Fatalf("seed %d without a fault: %v", seed, err)
 		}
 		for at := 1 + int64(seed)%*crashEvery; at <= w.fs.Ops(); at += 2 * *crashEvery {
 			points++
 			for _, killed := range []bool{false, true} {
-				if err := replicaCrash(seed, at, killed); err != nil {
+				if err := replicaCrash(seed, keys, at, killed); err != nil {
 					t.Fatalf("seed %d, operation %d, killed %t: %v", seed, at, killed, err)
 				}
 			}
@@ -279,8 +286,8 @@ func TestReplicaPowerLoss(t *testing.T) {
 	t.Logf("%d fault points", points)
 }
 
-func replicaCrash(seed uint64, at int64, killed bool) error {
-	w := newReplicaWorld(seed)
+func replicaCrash(seed uint64, keys []local.MasterKey, at int64, killed bool) error {
+	w := newReplicaWorld(seed, keys)
 	w.fs.SetHook(func(op vfs.Op) error {
 		if op.N == at && op.Kind == vfs.OpSync && killed {
 			return errors.New("input/output error")

@@ -36,7 +36,10 @@ func (s *frameScanner) view(off, n int64) ([]byte, error) {
 	if off < s.bufAt || off+n > s.bufAt+int64(len(s.buf)) {
 		s.buf = s.buf[:min(int64(cap(s.buf)), s.limit-off)]
 		s.bufAt = off
-		if _, err := readFull(s.file, s.buf, off); err != nil {
+		got, err := readFull(s.file, s.buf, off)
+		s.buf = s.buf[:got]
+		// Of an encrypted file the bytes before a page that fails authentication are good.
+		if err != nil && (int64(got) < n || !errors.As(err, new(*vfs.DamageError))) {
 			s.buf = s.buf[:0]
 			return nil, readError(err, s.path, off)
 		}

@@ -335,7 +335,7 @@ func (w *LogWriter) write(b []byte) error {
 	} else {
 		b = b[pageBytes:]
 	}
-	if _, err := w.file.WriteAt(b, at); err != nil {
+	if _, err := vfs.AppendAt(w.file, b, at); err != nil {
 		return err
 	}
 	if err := w.file.Sync(); err != nil {

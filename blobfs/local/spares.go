@@ -443,7 +443,7 @@ func fillLogFile(file vfs.File, h logHeader, rest func(took time.Duration)) erro
 	}
 	for at := int64(0); at < h.bytes; at += zeroBytes {
 		began := time.Now()
-		if _, err := file.WriteAt(zeros[:min(zeroBytes, h.bytes-at)], at); err != nil {
+		if err := vfs.WriteZeros(file, zeros[:min(zeroBytes, h.bytes-at)], at); err != nil {
 			return err
 		}
 		if err := file.Sync(); err != nil {

@@ -84,7 +84,7 @@ func (s *Store) openFolders() error {
 		f := &folder{path: filepath.Clean(path), fs: s.cfg.FS, logger: s.cfg.Logger, plenty: s.cfg.ReserveBytes + plentyExtents*s.cfg.ExtentBytes, remover: newRemover()}
 		s.folders = append(s.folders, f)
 		err := s.openFolder(f)
-		if errors.Is(err, vfs.ErrLocked) {
+		if errors.Is(err, vfs.ErrLocked) || errors.As(err, new(*EncryptionError)) {
 			return fmt.Errorf("data folder %s: %w", f.path, err)
 		}
 		if err != nil {
@@ -104,6 +104,9 @@ func (s *Store) openFolders() error {
 
 func (s *Store) openFolder(f *folder) error {
 	if err := f.prepare(s.cfg.ReadOnly); err != nil {
+		return err
+	}
+	if err := s.openEncryption(f); err != nil {
 		return err
 	}
 	blobNames, err := f.list(blobsDir, s.cfg.ReadOnly)

@@ -52,6 +52,7 @@ func (s *Store) Verify(ctx context.Context, report func(Problem)) error {
 		if f.unreadable {
 			v.problem(f.path, 0, f.retiredError())
 		}
+		v.encryption(f)
 		v.blobs(ctx, f)
 		v.holders(f)
 		v.logFiles(f)
@@ -80,6 +81,24 @@ func (v *verifier) problem(file string, offset int64, err error) {
 		file, offset = c.File, c.Offset
 	}
 	v.report(Problem{File: file, Offset: offset, Err: err})
+}
+
+// encryption verifies both copies of a folder's data keys.
+func (v *verifier) encryption(f *folder) {
+	path := f.encryptionPath()
+	a, b, err := readKeyCopies(f.fs, path)
+	if f.unreadable || errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		v.problem(path, 0, err)
+		return
+	}
+	for i, page := range [][]byte{a, b} {
+		if _, err := decodeKeyCopy(page, path, int64(i*pageBytes)); err != nil {
+			v.problem(path, 0, err)
+		}
+	}
 }
 
 // names lists a subfolder; reading the directory and not the index finds strangers as well.
@@ -126,6 +145,9 @@ func (v *verifier) extent(ctx context.Context, fsys vfs.FS, path string, id Exte
 		return err
 	}
 	defer x.file.Close()
+	if err := vfs.VerifyHeader(x.file); err != nil {
+		v.problem(path, 0, damaged(err))
+	}
 	page := v.buf[:pageBytes]
 	if _, err := readFull(x.file, page, 0); err != nil {
 		return readError(err, path, 0)
@@ -239,10 +261,16 @@ func (v *verifier) logFiles(f *folder) {
 
 func (v *verifier) logHeader(fsys vfs.FS, path string) error {
 	file, err := fsys.OpenRead(path)
+	if errors.As(err, new(*vfs.DamageError)) {
+		return nil // found at Open
+	}
 	if err != nil {
 		return err
 	}
 	defer file.Close()
+	if err := vfs.VerifyHeader(file); err != nil {
+		return damaged(err)
+	}
 	page := v.buf[:pageBytes]
 	if _, err := readFull(file, page, 0); err != nil {
 		return nil // shorter than a page: found at Open

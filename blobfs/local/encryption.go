@@ -1,0 +1,155 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/steledb/stele/internal/vfs"
+)
+
+const encryptionFile = "encryption"
+
+// Why a folder cannot be opened with the master keys that were given; always within an *EncryptionError.
+var (
+	// ErrMasterKey means that the folder is encrypted, and its master key was not given.
+	ErrMasterKey = errors.New("its master key was not given")
+	// ErrNotEncrypted means that a master key was given for a folder that has data in the clear.
+	ErrNotEncrypted = errors.New("it has data that is not encrypted")
+)
+
+// EncryptionError is about a data folder and master keys that do not go together.
+type EncryptionError struct {
+	Folder string
+	Needs  []MasterKeyID // the folder's, if it is encrypted
+	Given  []MasterKeyID
+	Err    error // ErrMasterKey or ErrNotEncrypted
+}
+
+// Error implements error.
+func (e *EncryptionError) Error() string {
+	if errors.Is(e.Err, ErrNotEncrypted) {
+		return fmt.Sprintf("data folder %s cannot be used with master key %s: %v", e.Folder, idList(e.Given), e.Err)
+	}
+	given := "none"
+	if len(e.Given) > 0 {
+		given = idList(e.Given)
+	}
+	return fmt.Sprintf("data folder %s is encrypted with master key %s: %v (given: %s)", e.Folder, idList(e.Needs), e.Err, given)
+}
+
+// Unwrap returns the reason.
+func (e *EncryptionError) Unwrap() error { return e.Err }
+
+func idList(ids []MasterKeyID) string {
+	var texts []string
+	for _, id := range ids {
+		texts = append(texts, id.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+// openEncryption has the folder's extents and logs encrypted, if master keys are given. A folder is encrypted from its beginning
+// or never: only one without data gets keys. If the first of the master keys is not the one that wraps the data keys, they are wrapped
+// again by it, and new files get a new data key. *EncryptionError; *CorruptError if the file of keys is damaged.
+func (s *Store) openEncryption(f *folder) error {
+	masters := s.cfg.MasterKeys
+	file, err := readKeyFile(f.fs, f.encryptionPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		if len(masters) == 0 {
+			return nil
+		}
+		if used, err := f.hasData(); err != nil || used {
+			return errors.Join(err, f.keyError(ErrNotEncrypted, nil, masters))
+		}
+		if s.cfg.ReadOnly {
+			return nil
+		}
+		file, err = keyFile{}, nil
+	}
+	if err != nil {
+		return err
+	}
+	keys, missing := file.unwrap(masters)
+	if len(missing) > 0 {
+		return f.keyError(ErrMasterKey, missing, masters)
+	}
+	if !s.cfg.ReadOnly && (len(keys) == 0 || file.staleFor(masters[0])) {
+		if keys, err = f.renewKeys(keys, masters[0]); err != nil {
+			return err
+		}
+	}
+	f.fs = vfs.NewCrypt(f.fs, keys, f.isEncrypted)
+	return nil
+}
+
+func (f *folder) keyError(why error, needs []MasterKeyID, masters []MasterKey) error {
+	e := &EncryptionError{Folder: f.path, Needs: needs, Err: why}
+	for i := range masters {
+		e.Given = append(e.Given, masters[i].ID())
+	}
+	return e
+}
+
+func (f *folder) encryptionPath() string { return filepath.Join(f.path, encryptionFile) }
+
+// isEncrypted reports whether the file of that name is encrypted in an encrypted folder: extents and logs are. What else there is
+// holds ids of extents, names of nodes and times.
+func (f *folder) isEncrypted(name string) bool {
+	dir := filepath.Dir(name)
+	return dir == filepath.Join(f.path, blobsDir) || dir == filepath.Join(f.path, logsDir)
+}
+
+// hasData reports whether the folder has extents or logs.
+func (f *folder) hasData() (bool, error) {
+	for _, sub := range []string{blobsDir, logsDir} {
+		names, err := f.fs.ReadDir(filepath.Join(f.path, sub))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+		if len(names) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// renewKeys adds a data key, if there may be more, wraps all by a master key, and makes that durable.
+func (f *folder) renewKeys(keys []vfs.DataKey, master MasterKey) ([]vfs.DataKey, error) {
+	if len(keys) < dataKeysMax {
+		keys = append(keys, newDataKey(uint32(len(keys)+1)))
+	}
+	tmp := f.encryptionPath() + tmpSuffix
+	if err := f.fs.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	file, err := f.fs.Create(tmp)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = file.WriteAt(wrapKeys(keys, master).encode(), 0); err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil, err
+	}
+	if err := f.fs.Rename(tmp, f.encryptionPath()); err != nil {
+		return nil, err
+	}
+	if err := f.fs.SyncDir(f.path); err != nil {
+		return nil, err
+	}
+	f.logger.Info("data keys wrapped", "folder", f.path, "master_key", master.ID(), "data_keys", len(keys))
+	return keys, nil
+}
+
+// damaged makes an error of an encrypted file's layer one of this package's.
+func damaged(err error) error {
+	var d *vfs.DamageError
+	if errors.As(err, &d) {
+		return &CorruptError{File: d.File, Offset: d.Offset, Reason: d.Reason}
+	}
+	return err
+}
