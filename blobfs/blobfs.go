@@ -29,6 +29,12 @@ type (
 	// Problem is something that a verification found wrong.
 	Problem = local.Problem
 
+	// MasterKey encrypts data folders, MasterKeyID identifies one.
+	MasterKey   = local.MasterKey
+	MasterKeyID = local.MasterKeyID
+	// EncryptionError is about a data folder and master keys that do not go together.
+	EncryptionError = local.EncryptionError
+
 	// Config says where and how a Store keeps its extents.
 	Config = local.Config
 	// Writer streams a blob in.
@@ -44,6 +50,9 @@ type (
 // LogPayloadMax is the longest payload that Append takes, in bytes.
 const LogPayloadMax = local.LogPayloadMax
 
+// MasterKeyBytes is the length of a master key.
+const MasterKeyBytes = local.MasterKeyBytes
+
 // The errors of the store.
 var (
 	ErrNoBlob        = local.ErrNoBlob
@@ -56,7 +65,12 @@ var (
 	ErrSealed        = local.ErrSealed
 	ErrClosed        = local.ErrClosed
 	ErrReadOnly      = local.ErrReadOnly
+	ErrMasterKey     = local.ErrMasterKey
+	ErrNotEncrypted  = local.ErrNotEncrypted
 )
+
+// CheckEncryption returns the *EncryptionError that opening a store would, and changes nothing.
+func CheckEncryption(cfg Config) error { return local.CheckEncryption(cfg) }
 
 // NewID returns a new ID, of random bits.
 func NewID() ID { return local.NewID() }

@@ -30,11 +30,15 @@ type CheckSummary struct {
 }
 
 // Check verifies the data of a node that is not running: every checksum of every
-// file, and of SSTables that are here whole the order of keys. What should be here and is not, the
+// file, and of SSTables that are here whole the order of keys, with the master keys of the node if it is encrypted. What should be here and is not, the
 // running cluster knows. It calls report for each problem and changes nothing. The error is for data
 // that could not be looked at, such as that of a running node.
-func Check(ctx context.Context, dataDirs []string, report func(CheckProblem)) (CheckSummary, error) {
+func Check(ctx context.Context, dataDirs []string, encryption Encryption, report func(CheckProblem)) (CheckSummary, error) {
 	var sum CheckSummary
+	masterKeys, err := encryption.masterKeys(ctx)
+	if err != nil {
+		return sum, err
+	}
 	dirs, err := identity.Inspect(dataDirs)
 	if err != nil {
 		return sum, err
@@ -57,7 +61,7 @@ func Check(ctx context.Context, dataDirs []string, report func(CheckProblem)) (C
 			return sum, fmt.Errorf("check the lock service's log: %w", err)
 		}
 	}
-	store, err := blobfs.Open(blobfs.Config{Folders: blobDirs, ReadOnly: true})
+	store, err := blobfs.Open(blobfs.Config{Folders: blobDirs, ReadOnly: true, MasterKeys: masterKeys})
 	if err != nil {
 		return sum, fmt.Errorf("open the block store: %w", err)
 	}

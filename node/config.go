@@ -58,6 +58,8 @@ type Config struct {
 	AuditTo string
 	// PassphraseFile has the passphrase that encrypts the keys of authorities in Security. Empty: they are in the clear.
 	PassphraseFile string
+	// Encryption is where the keys are that encrypt tables and commit logs on the disks.
+	Encryption Encryption
 	// Zone is where the node is. Voters are spread across zones.
 	Zone string
 	// VoterStable is how long a voter must be gone before another node gets its vote,

@@ -99,7 +99,7 @@ func TestFoldersInAnyOrder(t *testing.T) {
 	holds(t, c, b, a) // one is added
 	holds(t, a, c, b)
 	refused(t, []string{a, b}, c, "give all its folders")
-	sum, err := node.Check(context.Background(), []string{c, b, a}, func(p node.CheckProblem) { t.Errorf("%+v", p) })
+	sum, err := node.Check(context.Background(), []string{c, b, a}, node.Encryption{}, func(p node.CheckProblem) { t.Errorf("%+v", p) })
 	if err != nil || sum.SSTables == 0 {
 		t.Errorf("check: %+v, %v", sum, err)
 	}

@@ -51,6 +51,8 @@ type Node struct {
 	profiles *http.Server
 	// passphrase encrypts the keys of authorities; empty for none.
 	passphrase string
+	// masterKeys encrypt the block store; none if it is in the clear.
+	masterKeys []blobfs.MasterKey
 	webAddr    net.Addr
 
 	security *security // nil for a node that is open
@@ -187,6 +189,9 @@ func (n *Node) listen() (net.Listener, error) {
 func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	dirs, err := n.takeFolders()
 	if err != nil {
+		return err
+	}
+	if err := n.openEncryption(ctx); err != nil {
 		return err
 	}
 	if n.passphrase, err = ReadPassphrase(n.cfg.PassphraseFile); err != nil {

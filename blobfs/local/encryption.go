@@ -85,6 +85,23 @@ func (s *Store) openEncryption(f *folder) error {
 	return nil
 }
 
+// CheckEncryption returns the *EncryptionError that Open of the same configuration would, if there is one, and changes nothing. A file
+// of keys that cannot be read is for Open to report: other folders may do.
+func CheckEncryption(cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	cfg.ReadOnly = true
+	s := &Store{cfg: cfg.withDefaults()}
+	for _, path := range s.cfg.Folders {
+		f := &folder{path: filepath.Clean(path), fs: s.cfg.FS, logger: s.cfg.Logger}
+		if err := s.openEncryption(f); errors.As(err, new(*EncryptionError)) {
+			return err
+		}
+	}
+	return nil
+}
+
 func (f *folder) keyError(why error, needs []MasterKeyID, masters []MasterKey) error {
 	e := &EncryptionError{Folder: f.path, Needs: needs, Err: why}
 	for i := range masters {

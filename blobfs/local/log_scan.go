@@ -39,7 +39,13 @@ func (s *frameScanner) view(off, n int64) ([]byte, error) {
 		got, err := readFull(s.file, s.buf, off)
 		s.buf = s.buf[:got]
 		// Of an encrypted file the bytes before a page that fails authentication are good.
-		if err != nil && (int64(got) < n || !errors.As(err, new(*vfs.DamageError))) {
+		var damage *vfs.DamageError
+		if errors.As(err, &damage) && int64(got) < n {
+			err = &CorruptError{File: s.path, Offset: off, Reason: fmt.Sprintf("at %d %s", damage.Offset, damage.Reason)}
+			s.buf = s.buf[:0]
+			return nil, err
+		}
+		if err != nil && damage == nil {
 			s.buf = s.buf[:0]
 			return nil, readError(err, s.path, off)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -48,8 +49,26 @@ func flipByte(t *testing.T, fs vfs.FS, name string, off int64) {
 // written, cut, or was found when the store was opened; a torn tail is none.
 func TestVerifyLogReplica(t *testing.T) {
 	ctx := context.Background()
-	for _, state := range []string{"written", "cut", "found"} {
-		fs, s := memStore(t)
+	for _, state := range []string{"written", "cut", "found", "written, encrypted", "cut, encrypted", "found, encrypted"} {
+		state, _, encrypted := strings.Cut(state, ", ")
+		var keys []MasterKey
+		stored := func(off int64) int64 { return off } // where a byte of the plaintext is in the file
+		if encrypted {
+			keys = []MasterKey{{1}}
+			stored = func(off int64) int64 {
+				if off < pageBytes {
+					return pageBytes + off
+				}
+				return off + pageBytes + 12 + (off-pageBytes)/pageBytes*28
+			}
+		}
+		fs := vfs.NewMem(vfs.MemOptions{})
+		cfg := Config{Folders: []string{"/d"}, FS: fs, ExtentBytes: chunkBytes, LogExtentsReady: -1, ReserveBytes: -1, MasterKeys: keys}
+		s, err := Open(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { s.Close() }()
 		if _, err := s.OpenLogReplica(ctx, LogOpen{Log: exampleID, Server: "n1", Seq: 1, Epoch: 1, Salt: 7}); err != nil {
 			t.Fatal(err)
 		}
@@ -67,17 +86,15 @@ func TestVerifyLogReplica(t *testing.T) {
 			}
 		case "found":
 			s.Close()
-			var err error
-			if s, err = Open(Config{Folders: []string{"/d"}, FS: fs, ExtentBytes: chunkBytes, LogExtentsReady: -1, ReserveBytes: -1}); err != nil {
+			if s, err = Open(cfg); err != nil {
 				t.Fatal(err)
 			}
-			defer s.Close()
 		}
 		if err := s.VerifyLogReplica(ctx, exampleID, 1); err != nil {
 			t.Errorf("%s: %v", state, err)
 		}
 		for off := int64(0); off < pageBytes+end+8192; off += 97 {
-			flipByte(t, fs, name, off)
+			flipByte(t, fs, name, stored(off))
 			var want int64 = -1
 			for _, at := range frames[:4] {
 				if off >= pageBytes+at {
@@ -105,10 +122,10 @@ func TestVerifyLogReplica(t *testing.T) {
 			if want >= 0 && (!errors.As(err, &bad) || bad.File != name || want > 0 && bad.Offset != want || all != 1) {
 				t.Errorf("%s, byte %d: %v and %d problems, want offset %d", state, off, err, all, want)
 			}
-			flipByte(t, fs, name, off)
+			flipByte(t, fs, name, stored(off))
 		}
 		for _, off := range []int64{100, logHeaderCopy + 100} {
-			flipByte(t, fs, name, off)
+			flipByte(t, fs, name, stored(off))
 		}
 		var bad *CorruptError
 		if err := s.VerifyLogReplica(ctx, exampleID, 1); !errors.As(err, &bad) {

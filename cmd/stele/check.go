@@ -19,14 +19,14 @@ const (
 )
 
 func (a *app) checkCommand() *cobra.Command {
-	monitor := false
+	monitor, encryption := false, node.Encryption{}
 	cmd := &cobra.Command{
 		Use:   "check DATA-DIR...",
 		Short: "Check everything in the data folders of a node that is stopped",
 		Long: `Check everything that a node keeps, while it is stopped: every checksum, the order
 of keys in every SSTable that is there whole, every frame of the commit logs. What
 should be there and is not, the cluster knows: see "stele blob fsck". Give all the
-node's data folders. Nothing is changed.
+node's data folders, and its master keys if they are encrypted. Nothing is changed.
 
 The first lines list the problems, each with file and offset; the last one is a
 sentence. Exit codes: 0 all is sound, 5 there are problems, any other: it could
@@ -34,12 +34,13 @@ not be checked. With --monitor they are those of monitoring plugins: 0 OK, 2
 critical, 3 unknown.`,
 		Example: `  stele check /var/lib/stele
   stele check /data1 /data2 --json
-  stele check --monitor /var/lib/stele`,
+  stele check --monitor /var/lib/stele
+  stele check /var/lib/stele --encryption-key-file /etc/stele/encryption`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := a.within(cmd, patient)
 			defer cancel()
-			err := a.check(ctx, args)
+			err := a.check(ctx, args, encryption)
 			if !monitor || err == nil {
 				return err
 			}
@@ -50,6 +51,8 @@ critical, 3 unknown.`,
 			return quietly(monitorCritical)
 		},
 	}
+	cmd.Flags().StringVar(&encryption.KeyFile, "encryption-key-file", "", "`FILE` with the node's master keys, if its data is encrypted")
+	cmd.Flags().StringVar(&encryption.KeyCommand, "encryption-key-command", "", "`COMMAND` for sh that prints them")
 	cmd.Flags().BoolVar(&monitor, "monitor", false, "exit with the codes of monitoring plugins")
 	return cmd
 }
@@ -95,13 +98,13 @@ func (a *app) verdict(problems int) string {
 	return a.paint(a.outTTY, styleError, "damaged") + ": " + plural(int64(problems), "problem")
 }
 
-func (a *app) check(ctx context.Context, dirs []string) error {
+func (a *app) check(ctx context.Context, dirs []string, encryption node.Encryption) error {
 	start, problems := time.Now(), 0
 	stop := a.startTicker(func() string {
 		return fmt.Sprintf("checking, %v", time.Since(start).Round(time.Second))
 	})
 	defer stop()
-	sum, err := node.Check(ctx, dirs, func(p node.CheckProblem) {
+	sum, err := node.Check(ctx, dirs, encryption, func(p node.CheckProblem) {
 		problems++
 		a.printProblem(problemJSON{p.File, p.Offset, p.Err.Error()})
 	})

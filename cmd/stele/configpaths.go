@@ -32,6 +32,13 @@ func (c *configuration) checkPaths() {
 	if c.securityDir() != "" {
 		c.checkKeys()
 	}
+	file := c.text("encryption_key_file")
+	if file != "" && isAbsent(file) {
+		c.ill("encryption_key_file", usagef(`"openssl rand -hex 32" makes a key`, "%s is not there", file))
+	}
+	if file != "" && c.text("encryption_key_command") != "" {
+		c.illTogether("encryption_key_command", usagef("give one of them", "encryption_key_command (%s): encryption_key_file (%s) is given, too", c.origin["encryption_key_command"], c.origin["encryption_key_file"]))
+	}
 }
 
 // checkKeys checks that the node has keys that it can read, or can get them.

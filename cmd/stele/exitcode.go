@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/vfs"
@@ -247,6 +248,12 @@ func inputHint(bad error) string {
 // faultOfSystem knows the errors of the machine that the command runs on.
 func faultOfSystem(err error) *fault {
 	switch {
+	case errors.Is(err, blobfs.ErrMasterKey):
+		return &fault{code: exitUsage, hint: `name the file of its master keys with --encryption-key-file, or a command with --encryption-key-command`}
+	case errors.Is(err, blobfs.ErrNotEncrypted):
+		return &fault{code: exitUsage, hint: `to encrypt the node's data, "stele node drain" it, stop it, and start it with an empty data folder; or leave the key out`}
+	case errors.As(err, new(*node.MasterKeyError)):
+		return &fault{code: exitUsage, hint: `a line for each key, of 64 hexadecimal digits, the current one first; "openssl rand -hex 32" makes one`}
 	case errors.Is(err, vfs.ErrLocked):
 		return &fault{code: exitError, hint: "a node is using the folder: stop it first, or give another folder"}
 	case errors.Is(err, raftmeta.ErrNothingToRecover):

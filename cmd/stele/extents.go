@@ -35,6 +35,7 @@ type extentFile struct {
 // The places in an extent's file, by the format that package blobfs documents.
 const (
 	extentMagic       = "STELEEXT"
+	encryptedMagic    = "STELEENC" // of package internal/vfs
 	extentHeaderBytes = 4096
 	extentChunkBytes  = 64 << 10
 	extentFooterBytes = 64
@@ -161,7 +162,11 @@ func openExtent(path string) (x extentFile, err error) {
 	}
 	x = extentFile{file: f, size: info.Size()}
 	head := make([]byte, len(extentMagic))
-	if _, err := f.ReadAt(head, 0); err != nil || string(head) != extentMagic {
+	_, err = f.ReadAt(head, 0)
+	if err == nil && string(head) == encryptedMagic {
+		return x, usagef(`"stele check DATA-DIR --encryption-key-file FILE" checks all SSTables of a node`, "%s is encrypted", path)
+	}
+	if err != nil || string(head) != extentMagic {
 		return x, nil // a plain file; if it is no SSTable its reader will say so
 	}
 	footer := make([]byte, extentFooterBytes)

@@ -52,6 +52,8 @@ var settings = []setting{
 	{key: "security_dir", usage: "`folder` with the keys and certificate of the node, as \"stele init\" makes it: then only holders of a certificate of the cluster are answered. A node without listens on loopback alone", initial: "", unset: "security in the first data folder, if it is there", example: "/etc/stele/security"},
 	{key: "token_file", usage: "`file` with a token, of \"stele token create\", by which this host joins the cluster of the nodes to join, if it has no keys yet or its certificate has ended", initial: "", example: "/etc/stele/token"},
 	{key: "authority_passphrase_file", usage: "`file` with the passphrase that encrypts ca.key, the authority's key, on this node; one that is not encrypted is at the next start. Keep it on another disk, such as a credential of systemd", initial: "", example: "/run/credentials/stele.service/authority"},
+	{key: "encryption_key_file", usage: "`file` with master keys, a line of 64 hexadecimal digits each, that encrypt tables and commit logs on the disks; the first is the current one, the others are of before. A data folder is encrypted from its beginning or never. Keep it on another disk, such as a credential of systemd", initial: "", example: "/run/credentials/stele.service/encryption"},
+	{key: "encryption_key_command", usage: "`command` for sh that prints what encryption_key_file would hold, such as one that asks a key service, within 30s", initial: "", example: "/usr/local/bin/stele-master-key"},
 	{key: "audit_to", usage: "second `place` of the audit log, which its rotation does not reach: journal (systemd's, with the identifier stele-audit), the absolute path of a file that is only appended to, off, or auto: journal if standard error goes there", initial: "auto", example: "journal", check: checkAuditTo},
 	{key: "memory", usage: "`size` of the memory to use, such as 4GiB", initial: "", unset: "a quarter of the machine's", example: "4GiB", check: checkMemory},
 	{key: "reserve", usage: "`size` of the disk space to keep free in each data folder; half of it is for METADATA and for what makes room", initial: "", unset: "a twentieth of the disk, at most 1GiB", example: "1GiB", check: checkReserve},
@@ -305,6 +307,7 @@ func (c *configuration) node() (node.Config, error) {
 	if s := c.text("profiles"); s != "off" {
 		cfg.Profiles = s
 	}
+	cfg.Encryption = node.Encryption{KeyFile: c.text("encryption_key_file"), KeyCommand: c.text("encryption_key_command")}
 	cfg.AuditTo = auditTo(c.text("audit_to"))
 	cfg.VoterStable, _ = parseDuration(c.text("voter_stable")) // validate has read it
 	for key, field := range map[string]*int64{"memory": &cfg.MemoryBytes, "reserve": &cfg.ReserveBytes, "extent_size": &cfg.ExtentBytes} {

@@ -1,0 +1,142 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/internal/secretfile"
+)
+
+// Encryption is where the master keys are that encrypt tables and commit logs on a node's disks. The zero value means
+// that nothing is encrypted.
+type Encryption struct {
+	// KeyFile holds the master keys, a line of 64 hexadecimal digits each. The first wraps the data keys from now on. Empty lines
+	// and those that begin with # are passed over. The file must be for its owner alone.
+	KeyFile string
+	// KeyCommand is a command for sh that prints what KeyFile would hold.
+	KeyCommand string
+}
+
+// keyCommandTimeout bounds a KeyCommand, which may ask another host, and keyCommandBytesMax what it prints.
+const (
+	keyCommandTimeout  = 30 * time.Second
+	keyCommandBytesMax = 64 << 10
+	keyCommandErrorMax = 300
+)
+
+// A MasterKeyError means that the master keys cannot be had from where they should be.
+type MasterKeyError struct {
+	Source string // "file NAME" or "command"
+	Err    error
+}
+
+// Error implements error.
+func (e *MasterKeyError) Error() string {
+	return fmt.Sprintf("read the master keys of the %s: %v", e.Source, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *MasterKeyError) Unwrap() error { return e.Err }
+
+// masterKeys returns the master keys, the current one first; none if nothing is to be encrypted. *MasterKeyError.
+func (e Encryption) masterKeys(ctx context.Context) (keys []blobfs.MasterKey, err error) {
+	var text []byte
+	source := "file " + e.KeyFile
+	switch {
+	case e.KeyFile != "" && e.KeyCommand != "":
+		source, err = "file and the command", errors.New("give one of them")
+	case e.KeyFile != "":
+		text, err = secretfile.Read(e.KeyFile)
+	case e.KeyCommand != "":
+		source = "command"
+		text, err = runKeyCommand(ctx, e.KeyCommand)
+	default:
+		return nil, nil
+	}
+	if err == nil {
+		keys, err = parseMasterKeys(text)
+	}
+	if err != nil {
+		return nil, &MasterKeyError{source, err}
+	}
+	return keys, nil
+}
+
+// parseMasterKeys reads keys a line. Its errors have the number of a line and nothing of a key.
+func parseMasterKeys(text []byte) (keys []blobfs.MasterKey, err error) {
+	number := 0
+	for line := range bytes.Lines(text) {
+		number++
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		var key blobfs.MasterKey
+		if len(line) != hex.EncodedLen(len(key)) {
+			return nil, fmt.Errorf("line %d has %d characters, not %d hexadecimal digits", number, len(line), hex.EncodedLen(len(key)))
+		}
+		if _, err := hex.Decode(key[:], line); err != nil {
+			return nil, fmt.Errorf("line %d is not of hexadecimal digits", number)
+		}
+		if key == (blobfs.MasterKey{}) {
+			return nil, fmt.Errorf("line %d has only zeros: make a key with \"openssl rand -hex %d\"", number, len(key))
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("there is none: make one with \"openssl rand -hex %d\"", blobfs.MasterKeyBytes)
+	}
+	return keys, nil
+}
+
+// runKeyCommand returns what a command prints, and ends it with all that it started if it takes too long.
+func runKeyCommand(ctx context.Context, command string) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, keyCommandTimeout, fmt.Errorf("it took longer than %v", keyCommandTimeout))
+	defer cancel()
+	out, complaint := &limitedBuffer{max: keyCommandBytesMax}, &limitedBuffer{max: keyCommandErrorMax}
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
+	cmd.Stdout, cmd.Stderr = out, complaint
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %q", err, bytes.TrimSpace(complaint.b))
+	case out.over:
+		return nil, fmt.Errorf("it prints more than %d bytes", keyCommandBytesMax)
+	}
+	return out.b, nil
+}
+
+// limitedBuffer keeps the first max bytes that are written to it.
+type limitedBuffer struct {
+	b    []byte
+	max  int
+	over bool
+}
+
+// Write implements io.Writer.
+func (l *limitedBuffer) Write(p []byte) (int, error) {
+	n := min(len(p), l.max-len(l.b))
+	l.b = append(l.b, p[:n]...)
+	l.over = l.over || n < len(p)
+	return len(p), nil
+}
+
+// openEncryption reads the master keys and holds the data folders to them, before anything is written.
+func (n *Node) openEncryption(ctx context.Context) (err error) {
+	if n.masterKeys, err = n.cfg.Encryption.masterKeys(ctx); err != nil {
+		return err
+	}
+	return blobfs.CheckEncryption(blobfs.Config{Folders: blobFolders(n.cfg.DataDirs), MasterKeys: n.masterKeys})
+}

@@ -1,0 +1,205 @@
+package node_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/table"
+)
+
+// keyFile writes a file of master keys, each of one repeated byte.
+func keyFile(t *testing.T, keys ...byte) string {
+	t.Helper()
+	var text strings.Builder
+	for _, k := range keys {
+		fmt.Fprintln(&text, hex.EncodeToString(bytes.Repeat([]byte{k}, blobfs.MasterKeyBytes)))
+	}
+	name := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(name, []byte("# the current one first\n\n"+text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func startEncrypted(dir string, e node.Encryption) (*node.Node, error) {
+	return node.Start(context.Background(), node.Config{
+		DataDirs: []string{dir}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20, ExtentBytes: 4 << 20, Encryption: e,
+	})
+}
+
+// filesWith returns the files below a folder that hold the words.
+func filesWith(t *testing.T, dir string, words []byte) (names []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		content, err := os.ReadFile(name)
+		if bytes.Contains(content, words) {
+			names = append(names, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// writeEncrypted writes values and row keys with the words in them, some of which are in SSTables and some in the log, and stops the node.
+func writeEncrypted(t *testing.T, n *node.Node, words string) {
+	t.Helper()
+	ctx := context.Background()
+	c, err := client.Open(ctx, n.RPCAddr(), client.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := table.ParseFamilySpec("f:compression=none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.CreateTable(ctx, "t", spec); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		row := fmt.Sprintf("%s of row %d", words, i)
+		if err := c.Table("t").Apply(ctx, client.NewRowMutation(row).Set("f:q", []byte("the value is "+words))); err != nil {
+			t.Fatal(err)
+		}
+		if i == 100 {
+			if err := c.Compact(ctx, "t", true); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c.Close()
+	stop(t, n)
+}
+
+// What is written to tables is in no file of an encrypted node's data folder, and the node and Check read it with its key alone.
+func TestEncryptedNode(t *testing.T) {
+	t.Parallel()
+	const words = "attack at dawn"
+	plain, dir := t.TempDir(), t.TempDir()
+	n, err := startEncrypted(plain, node.Encryption{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeEncrypted(t, n, words)
+	if len(filesWith(t, plain, []byte(words))) < 2 {
+		t.Fatal("a node in the clear has the words in less than two files, so the search is wrong")
+	}
+	key := node.Encryption{KeyFile: keyFile(t, 1)}
+	if n, err = startEncrypted(dir, key); err != nil {
+		t.Fatal(err)
+	}
+	writeEncrypted(t, n, words)
+	if names := filesWith(t, dir, []byte(words)); len(names) > 0 {
+		t.Errorf("plaintext is in %q", names)
+	}
+
+	for name, e := range map[string]node.Encryption{"no key": {}, "another key": {KeyFile: keyFile(t, 2)}} {
+		if n, err := startEncrypted(dir, e); !errors.Is(err, blobfs.ErrMasterKey) {
+			t.Errorf("%s: %v", name, err)
+			if err == nil {
+				stop(t, n)
+			}
+		}
+		if _, err := node.Check(context.Background(), []string{dir}, e, func(node.CheckProblem) {}); !errors.Is(err, blobfs.ErrMasterKey) {
+			t.Errorf("check with %s: %v", name, err)
+		}
+	}
+	if n, err := startEncrypted(plain, key); !errors.Is(err, blobfs.ErrNotEncrypted) {
+		t.Errorf("a key for data in the clear: %v", err)
+		if err == nil {
+			stop(t, n)
+		}
+	}
+	sum, err := node.Check(context.Background(), []string{dir}, key, func(p node.CheckProblem) { t.Errorf("%+v", p) })
+	if err != nil || sum.SSTables == 0 || sum.Logs == 0 {
+		t.Errorf("check: %+v, %v", sum, err)
+	}
+
+	// The next key, of a command, with the old one once more.
+	rotated := node.Encryption{KeyCommand: "cat " + keyFile(t, 2, 1)}
+	if n, err = startEncrypted(dir, rotated); err != nil {
+		t.Fatal(err)
+	}
+	stop(t, n)
+	if n, err = startEncrypted(dir, node.Encryption{KeyFile: keyFile(t, 2)}); err != nil {
+		t.Fatal(err)
+	}
+	defer stop(t, n)
+	c, err := client.Open(context.Background(), n.RPCAddr(), client.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	rows := 0
+	scan := c.Table("t").Scan(context.Background())
+	for scan.Next() {
+		if r := scan.Row(); len(r.Cells) != 1 || string(r.Cells[0].Value) != "the value is "+words {
+			t.Fatalf("row %q is %v", r.Key, r.Cells)
+		}
+		rows++
+	}
+	if err := scan.Err(); err != nil || rows != 200 {
+		t.Errorf("%d rows, %v", rows, err)
+	}
+}
+
+// Master keys that are none keep a node from starting, and no error has a part of a key.
+func TestMasterKeySources(t *testing.T) {
+	t.Parallel()
+	good := strings.Repeat("5a", blobfs.MasterKeyBytes)
+	for _, c := range []struct{ name, text, want string }{
+		{"empty", "", "there is none"},
+		{"comments", "# nothing\n\n", "there is none"},
+		{"short", "# one\n" + good[2:], "line 2 has 62 characters"},
+		{"long", good + "\n" + good + "5a", "line 2 has 66 characters"},
+		{"no digits", strings.Replace(good, "5a", "zz", 1), "line 1 is not of hexadecimal digits"},
+		{"zeros", strings.Repeat("0", 64), "line 1 has only zeros"},
+	} {
+		file := filepath.Join(t.TempDir(), "keys")
+		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range []node.Encryption{{KeyFile: file}, {KeyCommand: "cat " + file}} {
+			wantNoStart(t, c.name, e, c.want, good[:10])
+		}
+	}
+	open := filepath.Join(t.TempDir(), "open")
+	if err := os.WriteFile(open, []byte(good), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	wantNoStart(t, "exposed", node.Encryption{KeyFile: open}, "chmod 600", good[:10])
+	wantNoStart(t, "both", node.Encryption{KeyFile: keyFile(t, 1), KeyCommand: "true"}, "give one of them", good[:10])
+	wantNoStart(t, "failing", node.Encryption{KeyCommand: "echo no such vault >&2; exit 3"}, `exit status 3: "no such vault"`, good[:10])
+	wantNoStart(t, "endless", node.Encryption{KeyCommand: "head -c 100000 /dev/zero"}, "more than 65536 bytes", good[:10])
+}
+
+func wantNoStart(t *testing.T, name string, e node.Encryption, want, never string) {
+	t.Helper()
+	dir := t.TempDir()
+	n, err := startEncrypted(dir, e)
+	if err == nil {
+		stop(t, n)
+	}
+	var bad *node.MasterKeyError
+	if !errors.As(err, &bad) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), never) {
+		t.Errorf("%s: %v", name, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "blobs")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s: there is a block store now: %v", name, err)
+	}
+}
