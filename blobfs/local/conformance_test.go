@@ -21,6 +21,15 @@ func TestConformance(t *testing.T) {
 				return blobtest.LocalLogs{Store: open(t, vfs.NewMem(vfs.MemOptions{}), "/data", folders)}
 			})
 		})
+		t.Run("encrypted/"+name, func(t *testing.T) {
+			key := local.MasterKey{1}
+			blobtest.Run(t, func(t *testing.T) blobtest.Store {
+				return open(t, vfs.NewMem(vfs.MemOptions{}), "/data", folders, key)
+			})
+			blobtest.RunLogs(t, func(t *testing.T) blobtest.LogStore {
+				return blobtest.LocalLogs{Store: open(t, vfs.NewMem(vfs.MemOptions{}), "/data", folders, key)}
+			})
+		})
 		t.Run("local/"+name, func(t *testing.T) {
 			blobtest.Run(t, func(t *testing.T) blobtest.Store {
 				return open(t, vfs.OS(), t.TempDir(), folders)
@@ -32,8 +41,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func open(t *testing.T, fs vfs.FS, root string, folders int) *local.Store {
-	cfg := local.Config{FS: fs, ExtentBytes: 256 << 10, ReserveBytes: -1, Node: "n1"}
+func open(t *testing.T, fs vfs.FS, root string, folders int, keys ...local.MasterKey) *local.Store {
+	cfg := local.Config{FS: fs, ExtentBytes: 256 << 10, ReserveBytes: -1, Node: "n1", MasterKeys: keys}
 	for i := range folders {
 		cfg.Folders = append(cfg.Folders, filepath.Join(root, string(rune('a'+i))))
 	}

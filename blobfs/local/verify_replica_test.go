@@ -139,8 +139,15 @@ func TestVerifyLogReplica(t *testing.T) {
 
 // What is appended, cut, dropped and used for another log meanwhile is no damage.
 func TestVerifyBesideAppends(t *testing.T) {
+	for _, keys := range [][]MasterKey{nil, {{1}}} {
+		s := openKeyed(t, vfs.NewMem(vfs.MemOptions{}), keys...)
+		verifyBesideAppends(t, s)
+		s.Close()
+	}
+}
+
+func verifyBesideAppends(t *testing.T, s *Store) {
 	ctx := context.Background()
-	_, s := memStore(t)
 	var group sync.WaitGroup
 	stop := make(chan struct{})
 	for range 2 {
