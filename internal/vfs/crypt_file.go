@@ -79,6 +79,9 @@ func slotStart(index int64) int64 {
 
 // ReadAt implements File. A *DamageError names the first unit that fails authentication; what comes before it was read.
 func (f *cryptFile) ReadAt(p []byte, off int64) (n int, err error) {
+	if off < 0 {
+		return f.inner.ReadAt(p, off) // the error
+	}
 	if off < cryptClearBytes {
 		head := p[:min(int64(len(p)), cryptClearBytes-off)]
 		n, err = f.inner.ReadAt(head, cryptHeaderBytes+off)
@@ -140,6 +143,9 @@ func (f *cryptFile) WriteAt(p []byte, off int64) (n int, err error) { return f.w
 // write writes p at off. With last nothing that comes after counts: the disk's page is filled up with zeros, so that it
 // need not be read.
 func (f *cryptFile) write(p []byte, off int64, last bool) (n int, err error) {
+	if off < 0 {
+		return f.inner.WriteAt(p, off) // the error
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.knowSize(); err != nil {
@@ -156,6 +162,7 @@ func (f *cryptFile) write(p []byte, off int64, last bool) (n int, err error) {
 		m, err := f.writeStep(s, p[n:], off+int64(n), last)
 		n += m
 		if err != nil {
+			f.size = -1 // a part may have been written
 			return n, err
 		}
 		f.size = max(f.size, off+int64(n))

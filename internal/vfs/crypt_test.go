@@ -197,6 +197,38 @@ func TestCryptFindsEveryFlip(t *testing.T) {
 	}
 }
 
+// TestCryptBounds checks that nothing before the file is read or written, and that a handle goes on after a write that failed half way.
+func TestCryptBounds(t *testing.T) {
+	mem, fsys := newMemCrypt()
+	file, _ := fsys.Create("f")
+	for _, off := range []int64{-1, -cryptHeaderBytes} {
+		if n, err := file.ReadAt(make([]byte, 10), off); n != 0 || err == nil {
+			t.Errorf("read at %d: %d, %v", off, n, err)
+		}
+		if n, err := file.WriteAt(make([]byte, 10), off); n != 0 || err == nil {
+			t.Errorf("write at %d: %d, %v", off, n, err)
+		}
+	}
+	mem.SetHook(func(op Op) error {
+		if op.Kind == OpWrite {
+			return ErrTorn
+		}
+		return nil
+	})
+	p := bytes.Repeat([]byte{5}, 2*cryptUnitBytes)
+	if _, err := file.WriteAt(p, cryptClearBytes); !errors.Is(err, ErrTorn) {
+		t.Fatalf("torn: %v", err)
+	}
+	mem.SetHook(nil)
+	if _, err := file.WriteAt(p, cryptClearBytes); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(p))
+	if n, err := file.ReadAt(got, cryptClearBytes); n != len(p) || !bytes.Equal(got, p) {
+		t.Errorf("after a torn write: %d, %v", n, err)
+	}
+}
+
 // TestCryptKeepsUnitsInPlace checks that a slot is good in its place and its file alone.
 func TestCryptKeepsUnitsInPlace(t *testing.T) {
 	mem, fsys := newMemCrypt()
