@@ -48,6 +48,7 @@ type node struct {
 }
 
 type nodesConfig struct {
+	mixed bool // every other node, from the first on, encrypts its folders
 	n       int
 	extent  int64
 	dir     string // real folders; in memory if empty
@@ -109,6 +110,9 @@ func (n *node) open(cfg nodesConfig) {
 		local.FS, local.Folders = n.fs, []string{"/a", "/b"}
 	} else {
 		local.Folders = []string{filepath.Join(cfg.dir, n.id)}
+	}
+	if cfg.mixed && slices.Index(n.of.all, n)%2 == 0 {
+		local.MasterKeys = []blobfs.MasterKey{{1, n.id[1]}}
 	}
 	cluster := cfg.cluster
 	cluster.Keep.Off = !cfg.keep

@@ -45,6 +45,15 @@ func TestConformance(t *testing.T) {
 			})
 		})
 	}
+	t.Run("nodes-3-mixed", func(t *testing.T) {
+		blobtest.Run(t, func(t *testing.T) blobtest.Store {
+			c := newNodes(t, nodesConfig{n: 3, mixed: true})
+			return suiteStore{c.all[0], c}
+		})
+		blobtest.RunLogs(t, func(t *testing.T) blobtest.LogStore {
+			return newSuiteLogs(t, nodesConfig{n: 3, mixed: true})
+		})
+	})
 	t.Run("nodes-3-on-disk", func(t *testing.T) {
 		blobtest.Run(t, func(t *testing.T) blobtest.Store {
 			c := newNodes(t, nodesConfig{n: 3, dir: t.TempDir()})
