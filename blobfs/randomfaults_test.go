@@ -38,7 +38,7 @@ func TestRandomFaults(t *testing.T) {
 }
 
 func randomFaults(t *testing.T, rng *rand.Rand) {
-	c := newNodes(t, nodesConfig{n: 6, cluster: quick, virtual: true})
+	c := newNodes(t, nodesConfig{n: 6, cluster: quick, virtual: true, mixed: true})
 	type blob struct {
 		h    blobfs.Handle
 		data []byte
