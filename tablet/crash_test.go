@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/table"
 )
@@ -119,7 +120,11 @@ func (f diskFault) arm(fs *vfs.Mem, n int64, cut *atomic.Bool) {
 func crashRun(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 11))
 	cfg := Config{MemtablesBytesMax: 1 << 20, MemtableBytes: 64 << 10, FilesMerge: 3, CompactionBytesPerSecond: -1}
-	e := newEnv(t, cfg, "all", "three:versions=3,group=g2")
+	var keys []blobfs.MasterKey
+	if seed%3 == 0 {
+		keys = []blobfs.MasterKey{{1}}
+	}
+	e := newEncryptedEnv(t, keys, cfg, "all", "three:versions=3,group=g2")
 	defer e.close()
 	var workers []*crashWorker
 	for id := range 3 {
@@ -192,7 +197,7 @@ func checkOffline(t *testing.T, e *env) {
 	for _, l := range loads {
 		metas = append(metas, l.Meta)
 	}
-	store, err := openStore(disk, e.extent)
+	store, err := openStore(disk, e.extent, e.keys...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -257,6 +257,7 @@ func (c *clock) now() time.Time {
 
 // env is a server on a disk in memory, that can be closed, crashed and opened.
 type env struct {
+	keys   []blobfs.MasterKey
 	t      testing.TB
 	fs     *vfs.Mem
 	meta   *memMetadata
@@ -295,7 +296,12 @@ func testSchema(t testing.TB, specs ...string) *table.Schema {
 
 // newEnv opens a server with one table of one tablet.
 func newEnv(t testing.TB, cfg Config, specs ...string) *env {
-	e := &env{t: t, fs: vfs.NewMem(vfs.MemOptions{}), meta: newMemMetadata(), cfg: cfg, extent: 256 << 10}
+	return newEncryptedEnv(t, nil, cfg, specs...)
+}
+
+// newEncryptedEnv is newEnv with a store that is encrypted by master keys, if there are any.
+func newEncryptedEnv(t testing.TB, keys []blobfs.MasterKey, cfg Config, specs ...string) *env {
+	e := &env{t: t, keys: keys, fs: vfs.NewMem(vfs.MemOptions{}), meta: newMemMetadata(), cfg: cfg, extent: 256 << 10}
 	e.schema = testSchema(t, specs...)
 	e.clock.micros.Store(1_000_000_000_000)
 	e.nextID.Store(16)
@@ -305,14 +311,14 @@ func newEnv(t testing.TB, cfg Config, specs ...string) *env {
 	return e
 }
 
-func openStore(fs vfs.FS, extentBytes int64) (*blobfs.Store, error) {
+func openStore(fs vfs.FS, extentBytes int64, keys ...blobfs.MasterKey) (*blobfs.Store, error) {
 	return blobfs.Open(blobfs.Config{
-		Folders: []string{"/d0", "/d1"}, FS: fs, ReserveBytes: -1, ExtentBytes: extentBytes, LogExtentsReady: -1,
+		Folders: []string{"/d0", "/d1"}, FS: fs, ReserveBytes: -1, ExtentBytes: extentBytes, LogExtentsReady: -1, MasterKeys: keys,
 	})
 }
 
 func (e *env) tryOpen() error {
-	store, err := openStore(e.fs, e.extent)
+	store, err := openStore(e.fs, e.extent, e.keys...)
 	if err != nil {
 		return err
 	}
