@@ -48,7 +48,7 @@ type node struct {
 }
 
 type nodesConfig struct {
-	mixed bool // every other node, from the first on, encrypts its folders
+	mixed   bool // every other node, from the first on, encrypts its folders
 	n       int
 	extent  int64
 	dir     string // real folders; in memory if empty

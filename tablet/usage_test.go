@@ -232,15 +232,15 @@ func TestSizesAddUp(t *testing.T) {
 		}
 	}
 	check(1)
-	split := func(id uint64, row string) (lower uint64) {
+	split := func(r Ref, row string) (lower Ref) {
 		t.Helper()
-		lower, err := s.Split(t.Context(), id, []byte(row))
+		lower, _, err := s.Split(t.Context(), r, []byte(row))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return lower
 	}
-	upTo120 := split(1, "row120")
+	upTo120 := split(lastTablet, "row120")
 	check(2)
 	upTo003 := split(upTo120, "row003") // from here on several tablets share a data block
 	check(3)
