@@ -237,10 +237,7 @@ func (n *Node) Remembers(id string) string {
 func (c *Config) KeysByHand() { c.keysByHand = true }
 
 // StepGossipKey makes one step of a rotation of the gossip key.
-func (n *Node) StepGossipKey() error {
-	_, err := n.stepGossipKey()
-	return err
-}
+func (n *Node) StepGossipKey() error { return n.stepGossipKey() }
 
 // GossipKeys returns the node's gossip keys. The first encrypts.
 func (n *Node) GossipKeys() [][]byte { return n.gossipKeys() }
@@ -250,7 +247,7 @@ func (n *Node) SpareGossipKey(key []byte) error {
 	return n.setGossipKeys(append(slices.Clone(n.gossipKeys()), key))
 }
 
-// KeyRotation returns how far the last rotation of the gossip key is, nil if there was none.
+// KeyRotation returns the record of the gossip key and its last rotation, nil if no master has written it yet.
 func (n *Node) KeyRotation(ctx context.Context) (*rollover.KeyRecord, error) {
 	rec, _, err := n.keyRecord(ctx)
 	return rec, err

@@ -92,7 +92,7 @@ func (n *Node) followGossipKey() {
 	}
 	logged, period := "", cmp.Or(n.cfg.rolloverPeriod, rolloverPeriod)
 	for n.ctx.Err() == nil {
-		idle, err := n.stepGossipKey()
+		err := n.stepGossipKey()
 		text := ""
 		if err != nil {
 			text = err.Error()
@@ -105,32 +105,11 @@ func (n *Node) followGossipKey() {
 			n.log.Log(n.ctx, level, "gossip key rotation waits", "err", err)
 		}
 		logged = text
-		if idle {
-			n.awaitKeyRotation()
-		}
 		pause(n.ctx, period)
 	}
 }
 
-// awaitKeyRotation returns when a node was removed, or a rotation may have begun.
-func (n *Node) awaitKeyRotation() {
-	ctx, cancel := context.WithTimeout(n.ctx, rolloverIdle)
-	defer cancel()
-	changed := n.removed.changed()
-	if len(n.removed.all()) > 0 {
-		return
-	}
-	n.background.Go(func() {
-		select {
-		case <-changed:
-			cancel()
-		case <-ctx.Done():
-		}
-	})
-	n.awaitFile(ctx, keyRecordFile)
-}
-
-// keyRecord returns the record of the last rotation, nil if there was none.
+// keyRecord returns the record of the key in use and of its rotation, nil before the first master has written it.
 func (n *Node) keyRecord(ctx context.Context) (*rollover.KeyRecord, uint64, error) {
 	s := n.meta.current()
 	if s == nil {
@@ -147,45 +126,43 @@ func (n *Node) keyRecord(ctx context.Context) (*rollover.KeyRecord, uint64, erro
 	return r, f.Generation, err
 }
 
-// stepGossipKey does what the record asks now. It is idle if there never was a rotation, and need be none.
-func (n *Node) stepGossipKey() (idle bool, err error) {
+// stepGossipKey does what the record asks now. The record is in the session's cache.
+func (n *Node) stepGossipKey() error {
 	ctx, cancel := context.WithTimeout(n.ctx, renewalTimeout)
 	defer cancel()
 	n.security.keying.Lock()
 	defer n.security.keying.Unlock()
 	rec, gen, err := n.keyRecord(ctx)
-	switch {
-	case err != nil:
-		return false, nil // there is no leader; a start is told of that elsewhere
-	case rec == nil && len(n.removed.all()) == 0:
-		return true, nil
-	case rec == nil:
-		return false, n.beginKeyRotation(ctx, rec, gen)
+	if err != nil {
+		return nil // there is no leader; a start is told of that elsewhere
+	}
+	if rec == nil {
+		return n.recordGossipKey(ctx)
 	}
 	if err := n.followKeyStage(ctx, rec); err != nil {
 		if lost := (*keyLostError)(nil); errors.As(err, &lost) && lost.forGood(rec.Stage) && n.isMaster() {
 			n.log.Warn("gossip key rotation begins again: no node has the new key", "err", err)
-			return false, n.makeGossipKey(ctx, gen)
+			return n.makeGossipKey(ctx, gen)
 		}
-		return false, err
-	}
-	if err := n.reportKeyProgress(ctx, rec); err != nil || !n.isMaster() {
-		return false, err
+		return err
 	}
 	if rec.Stage == rollover.Retire {
-		return false, n.beginKeyRotation(ctx, rec, gen)
+		return n.beginKeyRotation(ctx, rec, gen)
+	}
+	if err := n.reportKeyProgress(ctx, rec); err != nil || !n.isMaster() {
+		return err
 	}
 	waiting, err := n.waitingForKey(ctx, rec)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if len(waiting) > 0 {
-		return false, &keyWaitError{rec.Stage, waiting}
+		return &keyWaitError{rec.Stage, waiting}
 	}
 	next := rec.At(rec.Next())
 	n.log.Info("gossip key rotation goes on", "stage", next.Stage.String())
 	_, err = n.setAsMaster(ctx, keyRecordFile, next.Encode(), gen)
-	return false, err
+	return err
 }
 
 // keyWaitError means that nodes have yet to do what a stage asks.
@@ -214,14 +191,32 @@ func (n *Node) rotateGossipKey(ctx context.Context) error {
 	return n.makeGossipKey(ctx, gen)
 }
 
-// beginKeyRotation begins a rotation, as master, if a node was removed after the key in use was made. Rec is the last rotation,
-// nil if there was none.
+// recordGossipKey writes, as master, which key is in use, so that a node with another one gets it. If nodes were removed before there
+// was a record, they have that key: it is replaced.
+func (n *Node) recordGossipKey(ctx context.Context) error {
+	if !n.isMaster() {
+		return nil
+	}
+	removed, err := n.listRemoved(ctx)
+	if err != nil {
+		return err
+	}
+	if len(removed) > 0 {
+		return n.makeGossipKey(ctx, 0)
+	}
+	id := rollover.IDOfKey(n.gossipKeys()[0])
+	rec := &rollover.KeyRecord{Stage: rollover.Retire, Old: id, New: id, Removed: rollover.RemovedDigest(removed), Started: time.Now()}
+	_, err = n.setAsMaster(ctx, keyRecordFile, rec.Encode(), 0)
+	return err
+}
+
+// beginKeyRotation begins a rotation, as master, if a node was removed after the key in use was made.
 func (n *Node) beginKeyRotation(ctx context.Context, rec *rollover.KeyRecord, gen uint64) error {
-	if !n.isMaster() || rec != nil && rec.Removed == rollover.RemovedDigest(n.removed.all()) {
+	if !n.isMaster() || rec.Removed == rollover.RemovedDigest(n.removed.all()) {
 		return nil
 	}
 	removed, err := n.listRemoved(ctx) // what this node has in memory may be old
-	if err != nil || rec != nil && rec.Removed == rollover.RemovedDigest(removed) {
+	if err != nil || rec.Removed == rollover.RemovedDigest(removed) {
 		return err
 	}
 	return n.makeGossipKey(ctx, gen)

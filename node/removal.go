@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -56,31 +55,10 @@ func (n *Node) awaitRemoval(s *session.Session) error {
 // Safe for concurrent use; the zero value has none.
 type removals struct {
 	ids atomic.Pointer[map[string]bool]
-	// mu guards waiting, which is closed at the next change; nil if nothing waits.
-	mu      sync.Mutex
-	waiting chan struct{}
-}
-
-// changed returns a channel that is closed at the next change. To miss none, take it before all.
-func (r *removals) changed() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.waiting == nil {
-		r.waiting = make(chan struct{})
-	}
-	return r.waiting
 }
 
 // set replaces the list.
-func (r *removals) set(gone map[string]bool) {
-	r.ids.Store(&gone)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.waiting != nil {
-		close(r.waiting)
-		r.waiting = nil
-	}
-}
+func (r *removals) set(gone map[string]bool) { r.ids.Store(&gone) }
 
 // has reports whether a node was removed. It does not block.
 func (r *removals) has(id string) bool { return r.all()[id] }

@@ -66,7 +66,7 @@
 //	F3. What a node has promised or founded is durable before anybody hears of it.
 //	F4. A node that was told where to find a cluster, and not how many nodes to
 //	    expect, founds none.
-//	F5. What comes from a node of another cluster or key changes nothing.
+//	F5. What comes from a node of another cluster, or without certificates of another key, changes nothing.
 //	F6. A node that Config.Removed reports is in no hello and, after the next ForgetRemoved, not
 //	    in the file.
 package formation
