@@ -50,10 +50,6 @@ func TestMetadataKeepsSplits(t *testing.T) {
 		}
 	}
 	for round, tablets := range []int{3, 2} {
-		stats, err := n.tablets().TabletStats("t")
-		if err != nil {
-			t.Fatal(err)
-		}
 		upper := tablet.Ref{Table: schema.ID}
 		if round == 0 {
 			for _, at := range []string{row(9), row(29)} {
@@ -72,7 +68,7 @@ func TestMetadataKeepsSplits(t *testing.T) {
 				t.Fatalf("row %s: %+v, %v", row(i), r, err)
 			}
 		}
-		if stats, err = n.tablets().TabletStats("t"); err != nil || len(stats) != tablets {
+		if stats, err := n.tablets().TabletStats("t"); err != nil || len(stats) != tablets {
 			t.Fatalf("%d tablets, want %d, error %v", len(stats), tablets, err)
 		}
 	}
