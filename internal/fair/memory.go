@@ -8,7 +8,8 @@ import (
 
 // Memory is an amount of memory that users share. A user who holds some gets more only if at least as much is free
 // afterwards as that user then holds: alone half of it, with another who asks for all a third. One who holds none may get
-// all. The user "", which stands for the cluster itself, has no such bound.
+// all. The user "", which stands for the cluster itself, has no such bound. Requests of one user get memory in the order in which
+// they came: a large one that has to wait until the user holds little would never get it otherwise.
 type Memory struct {
 	mu      sync.Mutex
 	free    int64
@@ -46,10 +47,8 @@ func (m *Memory) Try(user string, n int64) bool {
 	if n > m.free || !m.mayLocked(user, n) {
 		return false
 	}
-	for _, w := range m.waiters {
-		if m.mayLocked(w.user, w.n) {
-			return false
-		}
+	if slices.ContainsFunc(m.waiters, func(w *memoryWaiter) bool { return w.user == user }) || m.firstLocked() >= 0 {
+		return false
 	}
 	m.takeLocked(user, n)
 	return true
@@ -99,18 +98,30 @@ func (m *Memory) releaseLocked(user string, n int64) {
 	}
 }
 
-// grantLocked gives memory to those that wait, in the order in which they came. One whose share does not allow it is
-// passed over; the first one whose share does, and for which too little is free, is not: it would never get a large amount.
-func (m *Memory) grantLocked() {
-	for i := 0; i < len(m.waiters); {
-		w := m.waiters[i]
+// firstLocked returns the index of the first waiter whose share allows what it waits for and that no other of its user is
+// before, or -1.
+func (m *Memory) firstLocked() int {
+	var waits map[string]bool // users with a waiter before the one at hand
+	for i, w := range m.waiters {
 		switch {
-		case !m.mayLocked(w.user, w.n):
-			i++
-			continue
-		case w.n > m.free:
-			return
+		case waits[w.user]:
+		case m.mayLocked(w.user, w.n):
+			return i
+		case waits == nil:
+			waits = map[string]bool{w.user: true}
+		default:
+			waits[w.user] = true
 		}
+	}
+	return -1
+}
+
+// grantLocked gives memory to those that wait, in the order in which they came. One whose share does not allow it is
+// passed over by other users; the first one whose share does, and for which too little is free, is not: it would never get a
+// large amount.
+func (m *Memory) grantLocked() {
+	for i := m.firstLocked(); i >= 0 && m.waiters[i].n <= m.free; i = m.firstLocked() {
+		w := m.waiters[i]
 		m.takeLocked(w.user, w.n)
 		close(w.ready)
 		m.waiters = slices.Delete(m.waiters, i, i+1)

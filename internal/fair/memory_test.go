@@ -89,6 +89,57 @@ func TestMemoryWaits(t *testing.T) {
 	})
 }
 
+// TestMemoryInOrder: a user's large request gets memory when the user holds nothing more, whatever the user asks for meanwhile.
+// Other users do not wait for it.
+func TestMemoryInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemory(10)
+		if !m.Try("a", 1) || !m.Try("a", 1) {
+			t.Fatal("nothing is free")
+		}
+		got := make(chan int64, 10)
+		wait := func(ctx context.Context, n int64) {
+			go func() {
+				if m.Acquire(ctx, "a", n) == nil {
+					got <- n
+				}
+			}()
+			synctest.Wait()
+		}
+		gone, leave := context.WithCancel(t.Context())
+		wait(gone, 9)
+		wait(t.Context(), 8)
+		wait(t.Context(), 1)
+		if len(got) != 0 || m.Try("a", 1) {
+			t.Error("a request passed an earlier one of its user")
+		}
+		if !m.Try("b", 1) {
+			t.Error("another user waits")
+		}
+		m.Release("b", 1)
+		m.Release("a", 1)
+		leave()
+		synctest.Wait()
+		if len(got) != 0 {
+			t.Errorf("%d while the user holds memory", <-got)
+		}
+		m.Release("a", 1)
+		synctest.Wait()
+		if len(got) != 1 || <-got != 8 {
+			t.Error("the large request has no memory though the user holds nothing")
+		}
+		m.Release("a", 8)
+		synctest.Wait()
+		if len(got) != 1 || <-got != 1 {
+			t.Error("the last request has no memory")
+		}
+		m.Release("a", 1)
+		if m.free != 10 || len(m.held) != 0 || len(m.waiters) != 0 {
+			t.Errorf("%d are free, want 10; %v; %d wait", m.free, m.held, len(m.waiters))
+		}
+	})
+}
+
 // TestMemoryRandomly: whatever is taken, released and given up, nothing is lost, and nobody waits for ever.
 func TestMemoryRandomly(t *testing.T) {
 	const all = 100
