@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -113,5 +114,63 @@ func BenchmarkScan(b *testing.B) {
 			b.Fatal(err)
 		}
 		s.Close()
+	}
+}
+
+// BenchmarkGetFiltered reads rows with a filter that the node has compiled.
+func BenchmarkGetFiltered(b *testing.B) {
+	const rows = 10_000
+	_, t := benchTable(b, rows)
+	f := client.Filter(table.CellsPerColumnLimit(1))
+	b.SetParallelism(32)
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			row, err := t.Get(context.Background(), benchRow(rand.IntN(rows)), f)
+			if err != nil || row == nil {
+				b.Error(row, err)
+				return
+			}
+		}
+	})
+}
+
+// BenchmarkScanFiltered scans with a pattern that takes less time than to read a row, in large batches: alone, and beside scans
+// whose pattern takes most of their time. An operation is a row.
+func BenchmarkScanFiltered(b *testing.B) {
+	const rows = 20_000
+	_, t := benchTable(b, rows)
+	short := table.Chain{table.QualifierRegex("v|[w-z]+"), table.StripValue{}}
+	scan := func(ctx context.Context, f table.Filter, n int) (read int) {
+		s := t.Scan(ctx, client.Filter(f), client.BatchRows(rows))
+		defer s.Close()
+		for read < n && s.Next() {
+			read++
+		}
+		if err := s.Err(); err != nil && ctx.Err() == nil {
+			b.Error(err)
+		}
+		return read
+	}
+	for _, others := range []int{0, 8} {
+		b.Run(fmt.Sprint("beside", others), func(b *testing.B) {
+			ctx, cancel := context.WithCancel(context.Background())
+			var wg sync.WaitGroup
+			for range others {
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						scan(ctx, table.ValueRegex(`.*(?:x?){60}y`), rows)
+					}
+				})
+			}
+			b.ResetTimer()
+			for n := 0; n < b.N; {
+				n += scan(ctx, short, b.N-n)
+			}
+			b.StopTimer()
+			cancel()
+			wg.Wait()
+		})
 	}
 }

@@ -18,6 +18,9 @@ type Pacer interface {
 const (
 	// workSlice is the work between two calls of Pace, in steps: up to 2 milliseconds.
 	workSlice = 64 << 10
+	// freeSteps is the work that an Evaluator does at each use without asking the pacer, once the request was paced: less
+	// than it takes to read a row. A scan that tests short values would wait for a turn at each row otherwise.
+	freeSteps = 512
 	// chunkBytes are matched between two looks at the work.
 	chunkBytes = 64
 	// bytesPerStep is how many bytes a search without a program passes in one step.
@@ -31,6 +34,7 @@ type work struct {
 	next   int64
 	pacer  Pacer
 	paced  bool // Pace was called, and Rest was not
+	turned bool // the request was paced before
 	failed error
 }
 
@@ -81,12 +85,21 @@ func (w *work) look() bool {
 	return true
 }
 
-// rest has the pacer know that no work is done for now. A request that was paced once is paced from its next step on:
-// otherwise each of its rows had a slice of work outside any turn.
+// rest has the pacer know that no work is done for now. A request that was paced once is paced in each further use of the
+// Evaluator that takes more than freeSteps: otherwise each of its rows had a slice of work outside any turn.
 func (w *work) rest() {
 	if w.paced {
-		w.paced = false
+		w.paced, w.turned = false, true
 		w.pacer.Rest()
+	}
+	if w.turned && w.failed == nil {
+		w.next = min(w.used+freeSteps, w.limit)
+	}
+}
+
+// turnFor has a request that was paced begin its next slice now unless n steps more fit into what it may do without.
+func (w *work) turnFor(n int64) {
+	if w.turned && !w.paced && !w.fits(n) {
 		w.next = w.used - 1
 	}
 }
@@ -122,7 +135,9 @@ func (e *Evaluator) match(m *matcher, b []byte) bool {
 	if m.op != matchRegexp {
 		return e.spend(1+int64(len(b)/bytesPerStep)) && m.match(b)
 	}
-	if cost := m.steps * int64(len(b)+1); e.spend(0) && e.work.fits(cost) {
+	cost := m.steps * int64(len(b)+1)
+	e.work.turnFor(cost) // so that the engine gets all of b at once if that fits into a slice
+	if e.spend(0) && e.work.fits(cost) {
 		e.work.used += cost
 		return m.match(b)
 	}

@@ -174,7 +174,8 @@ func BenchmarkSlowMatch(b *testing.B) {
 	}
 }
 
-// TestRowsArePaced: a request that needed a turn once does all further work in turns, row by row; one that did not, in none.
+// TestRowsArePaced: a request that needed a turn once does all further work in turns, row by row, but for rows that take less work
+// than to read them; one that did not, in none.
 func TestRowsArePaced(t *testing.T) {
 	small, large := mustCompile(t, ValueRegex(`a.*b+`)), mustCompile(t, ValueRegex(slowPattern))
 	var e Evaluator
@@ -197,5 +198,20 @@ func TestRowsArePaced(t *testing.T) {
 		if pace.paced != before+1 || pace.rested < 2+i {
 			t.Errorf("small row %d after a large one took %d turns, rested %d times", i, pace.paced-before, pace.rested)
 		}
+	}
+	before := pace.paced
+	for range 100 {
+		used := e.work.used
+		row(small, engineCell(10))
+		if n := e.work.used - used; n == 0 || n > freeSteps {
+			t.Fatalf("a tiny row takes %d steps", n)
+		}
+	}
+	if pace.paced != before {
+		t.Errorf("100 tiny rows took %d turns", pace.paced-before)
+	}
+	key := bytes.Repeat([]byte("x"), freeSteps) // each byte is a step and more
+	if _, err := e.MatchRow(mustCompile(t, RowRegex(`a.*b+`)), key); err != nil || pace.paced != before+1 || pace.in {
+		t.Errorf("a long key took %d turns, still in one: %v; %v", pace.paced-before, pace.in, err)
 	}
 }
