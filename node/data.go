@@ -323,12 +323,7 @@ func (n *Node) checkAndMutate(c *rpc.Call) {
 		return
 	}
 	turn := n.turnsOf(c, r.Table, f)
-	if err := turn.takeFirst(f); err != nil {
-		m.refundBoth(err)
-		fail(c, err)
-		return
-	}
-	defer turn.End()
+	defer turn.release()
 	matched, err := turn.in(n.tabletsOf(r.Table).For(a.of(true)).Table(r.TableID)).CheckAndMutate(c.Context(), r.Table, r.Row, f, r.True, r.False)
 	if err == nil {
 		rm := table.RowMutation{Row: r.Row, Mutations: r.False}

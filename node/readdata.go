@@ -45,7 +45,9 @@ func (n *Node) answerRow(c *rpc.Call, name string, id uint64, row []byte, f *tab
 	ctx := callContext{context.Background(), c.Deadline()}
 	room := answerRoom{of: &n.results, user: subjectOf(c).owner(), copies: 1} // it is built as it is sent
 	defer room.giveBack()
-	as := n.turnsOf(c, name, f).in(n.tabletsOf(name).For(a.of(true)).Table(id))
+	turn := n.turnsOf(c, name, f)
+	defer turn.release()
+	as := turn.in(n.tabletsOf(name).For(a.of(true)).Table(id))
 	emit := func(key []byte, cells []table.Cell) error {
 		size := cellsBytes(cells)
 		if size > api.ResultBytesMax {
@@ -152,7 +154,9 @@ func (n *Node) answerRows(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *tab
 
 // readRowsInto reads the rows of a request into e, if there is room. They are read again if rights have changed meanwhile.
 func (n *Node) readRowsInto(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, e *wire.Encoder, room *answerRoom) error {
-	as, most := n.turnsOf(c, r.Table, f).in(n.tabletsOf(r.Table).For(a.of(true)).Table(r.TableID)), n.results.batch(api.ResultBytesMax)
+	turn := n.turnsOf(c, r.Table, f)
+	defer turn.release()
+	as, most := turn.in(n.tabletsOf(r.Table).For(a.of(true)).Table(r.TableID)), n.results.batch(api.ResultBytesMax)
 	for {
 		e.Reset()
 		e.Array(len(r.Rows))

@@ -212,7 +212,9 @@ type batch struct {
 // readBatch reads the next rows of s into e, as many as there is room for. They are read again if rights have changed
 // meanwhile.
 func (n *Node) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder, size int, room *answerRoom) (b batch, err error) {
-	left, as, looked := s.left, n.turnsOf(c, s.table, s.filter).in(n.tabletsOf(s.table).For(a.of(true)).Table(s.id)), 0
+	turn := n.turnsOf(c, s.table, s.filter)
+	defer turn.release()
+	left, as, looked := s.left, turn.in(n.tabletsOf(s.table).For(a.of(true)).Table(s.id)), 0
 	for {
 		e.Reset()
 		s.left, b = left, batch{rows: api.BeginScan(e), told: s.told}

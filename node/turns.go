@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/steledb/stele/client/api"
@@ -29,7 +30,10 @@ type turns struct {
 	held bool
 }
 
-// turnsOf returns the turns of a call that evaluates f on a table, nil if it needs none.
+// turnsPool has turns that are not in use: a read with a filter allocates none.
+var turnsPool = sync.Pool{New: func() any { return new(turns) }}
+
+// turnsOf returns the turns of a call that evaluates f on a table, nil if it needs none. They are to be released.
 func (n *Node) turnsOf(c *rpc.Call, name string, f *table.Program) *turns {
 	if f == nil {
 		return nil
@@ -37,14 +41,25 @@ func (n *Node) turnsOf(c *rpc.Call, name string, f *table.Program) *turns {
 	return n.turnsFor(c, name)
 }
 
-// turnsFor returns the turns of a call about a table. It is nil for nodes, which read METADATA with filters that are known
-// to be cheap.
+// turnsFor returns the turns of a call about a table, which are to be released. It is nil for nodes, which read METADATA
+// with filters that are known to be cheap.
 func (n *Node) turnsFor(c *rpc.Call, name string) *turns {
 	who := subjectOf(c)
 	if who != nil && !who.restricted() || who == nil && isSystem(name) {
 		return nil
 	}
-	return &turns{gate: n.costly, call: c, user: who.owner()}
+	t := turnsPool.Get().(*turns)
+	*t = turns{gate: n.costly, call: c, user: who.owner()}
+	return t
+}
+
+// release ends the turn of t, which is not used any more. t may be nil.
+func (t *turns) release() {
+	if t != nil {
+		t.End()
+		*t = turns{}
+		turnsPool.Put(t)
+	}
 }
 
 // in returns the server as a caller may use it that waits for these turns, of which there are none if t is nil.
@@ -58,20 +73,29 @@ func (t *turns) in(as tablet.For) tablet.For {
 // Take implements tablet.Turns. It ends with the call's connection, which the context of a read of one row does not. Errors:
 // *api.OverloadedError if too many calls of the user wait, those of the call's context.
 func (t *turns) Take(context.Context) error {
+	if t.held && t.gate.Awaited() {
+		t.End()
+	}
+	return t.wait(t.gate.Acquire)
+}
+
+// Resume implements tablet.Turns. Errors: those of the call's context.
+func (t *turns) Resume(context.Context) error { return t.wait(t.gate.AcquireFirst) }
+
+// wait waits for a turn, unless the call has one or the next is free. The call leaves its worker then.
+func (t *turns) wait(acquire func(ctx context.Context, user string) error) error {
 	ctx := t.call.Context()
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	}
-	if t.held && !t.gate.Awaited() {
+	case t.held:
 		return nil
-	}
-	t.End()
-	if t.gate.TryAcquire() {
+	case t.gate.TryAcquire():
 		t.held = true
 		return nil
 	}
 	t.call.LeavePool()
-	err := t.gate.Acquire(ctx, t.user)
+	err := acquire(ctx, t.user)
 	if errors.Is(err, fair.ErrCrowded) {
 		return &api.OverloadedError{Reason: "too many requests of the user wait for their turn to work on filters", RetryAfter: 100 * time.Millisecond}
 	}
@@ -79,17 +103,9 @@ func (t *turns) Take(context.Context) error {
 	return err
 }
 
-// takeFirst takes a turn for an operation that cannot wait while it evaluates f, as it holds a latch then.
-func (t *turns) takeFirst(f *table.Program) error {
-	if t == nil || !f.Costly() {
-		return nil
-	}
-	return t.Take(t.call.Context())
-}
-
 // End implements tablet.Turns.
 func (t *turns) End() {
-	if t != nil && t.held {
+	if t.held {
 		t.held = false
 		t.gate.Release()
 	}

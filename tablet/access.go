@@ -70,7 +70,11 @@ type Turns interface {
 	// Take waits for the next turn, which is one of about a millisecond, and ends the turn before. Its
 	// error ends the operation.
 	Take(ctx context.Context) error
-	// End ends the turn.
+	// Resume returns at once if the operation has a turn. Otherwise it waits for the next turn as Take does, but
+	// before the caller's other operations: the operation holds a latch, for which other writes wait.
+	Resume(ctx context.Context) error
+	// End ends the turn, if the operation has one. An operation has none while it waits for a latch, for memory, or for
+	// the commit log.
 	End()
 }
 
@@ -78,6 +82,13 @@ type Turns interface {
 func (as For) In(turns Turns) For {
 	as.turns = turns
 	return as
+}
+
+// endTurn ends the turn of an operation, if it has one.
+func (as For) endTurn() {
+	if as.turns != nil {
+		as.turns.End()
+	}
 }
 
 // Table returns the server for operations on the table with that id, 0 being whichever has the name: rows of another table

@@ -93,6 +93,9 @@ func (r *rows) hold(bytes int) (err error) {
 		return errNoRoom
 	default:
 		r.leave() // two that had a part each would wait for one another
+		if r.turns != nil {
+			r.turns.End() // reads that have the memory may wait for a turn
+		}
 		if r.entered, err = r.gate.enter(r.ctx, bytes); err != nil {
 			return err
 		}

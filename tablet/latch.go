@@ -60,6 +60,9 @@ func (l *latch) lockShared() { l.mu.RLock() }
 // tryLockShared takes the latch shared if that needs no waiting.
 func (l *latch) tryLockShared() bool { return l.mu.TryRLock() }
 
+// tryLockAlone takes the latch alone if that needs no waiting.
+func (l *latch) tryLockAlone() bool { return l.mu.TryLock() }
+
 func (l *latch) unlockShared() { l.mu.RUnlock() }
 
 func (l *latch) lockAlone() { l.mu.Lock() }

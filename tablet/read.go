@@ -24,12 +24,12 @@ type reader struct {
 	// answers is whether what is emitted is an answer, and not for our own use.
 	answers bool
 	access  Access // of who reads; nil gets all
-	turns   Turns  // of who reads; nil waits for none
+	latched bool   // a latch is held: the operation keeps a turn that it has
 }
 
 // begin readies r for one operation as a caller may do it.
 func (r *reader) begin(as For) {
-	r.access, r.turns = as.a, as.turns
+	r.access, r.rows.turns, r.latched = as.a, as.turns, false
 	r.eval.Begin(as.s.limits.FilterSteps, r)
 }
 
@@ -37,9 +37,9 @@ func (r *reader) begin(as For) {
 // have the same latch.
 const latchedShare = 16
 
-// beginLatched is begin for an operation that holds a latch: it waits for no turns, of which the caller may
-// have one.
+// beginLatched is begin for an operation that holds a latch, and may have a turn already.
 func (r *reader) beginLatched(as For) {
+	r.rows.turns, r.latched = as.turns, true
 	r.eval.Begin(as.s.limits.FilterSteps/latchedShare, r)
 }
 
@@ -49,16 +49,20 @@ func (r *reader) Pace() error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("match a filter's patterns: %w", context.Cause(ctx))
 	}
-	if r.turns == nil {
+	switch turns := r.rows.turns; {
+	case turns == nil:
 		return nil
+	case r.latched:
+		return turns.Resume(ctx)
+	default:
+		return turns.Take(ctx)
 	}
-	return r.turns.Take(ctx)
 }
 
 // Rest implements table.Pacer.
 func (r *reader) Rest() {
-	if r.turns != nil {
-		r.turns.End()
+	if r.rows.turns != nil && !r.latched {
+		r.rows.turns.End()
 	}
 }
 
@@ -120,7 +124,7 @@ func (r *reader) release() {
 		r.rows.versions = nil
 	}
 	r.eval.Reset()
-	r.rows.ctx, r.rows.most, r.answers, r.access, r.turns = nil, nil, false, nil, nil
+	r.rows.ctx, r.rows.most, r.answers, r.access, r.rows.turns = nil, nil, false, nil, nil
 	r.rows.leave() // of who has waited, and then found no large cell
 	r.rows.yields = false
 	r.rows.want.sight = Sight{}

@@ -20,7 +20,7 @@ import (
 //
 // Errors: as Apply and ReadRow. If ctx ends first, the mutation may still be made.
 func (as For) CheckAndMutate(ctx context.Context, tableName string, row []byte, predicate *table.Program, yes, no []table.Mutation) (matched bool, err error) {
-	err = as.modify(ctx, tableName, row, func(r *reader, t *Tablet) (*table.RowMutation, error) {
+	_, err = as.modify(ctx, tableName, row, predicate, func(r *reader, t *Tablet) (*table.RowMutation, error) {
 		if err := as.checkBranches(t.schema.Load(), row, yes, no); err != nil {
 			return nil, err
 		}
@@ -68,7 +68,7 @@ func (as For) checkBranches(sc *schema, row []byte, yes, no []table.Mutation) er
 // rules may still be applied.
 func (as For) ReadModifyWrite(ctx context.Context, tableName string, row []byte, rules []table.Rule) (table.Row, error) {
 	s, result := as.s, table.Row{Key: slices.Clone(row)}
-	stamp, err := as.modifyStamped(ctx, tableName, row, func(r *reader, t *Tablet) (*table.RowMutation, error) {
+	stamp, err := as.modify(ctx, tableName, row, nil, func(r *reader, t *Tablet) (*table.RowMutation, error) {
 		rm := &table.RowMutation{Row: row}
 		result.Cells = nil
 		// Who may read what the rules are about sees all of it.
@@ -166,15 +166,13 @@ func (r *reader) newest(ctx context.Context, t *Tablet, row []byte, rule *table.
 	})
 }
 
-func (as For) modify(ctx context.Context, tableName string, row []byte, decide func(*reader, *Tablet) (*table.RowMutation, error)) error {
-	_, err := as.modifyStamped(ctx, tableName, row, decide)
-	return err
-}
+// decision returns the mutation of a read-modify-write.
+type decision func(*reader, *Tablet) (*table.RowMutation, error)
 
-// modifyStamped runs decide and commits the mutation that it returns, with the
-// row's latch held alone from before decide until the commit is visible. decide runs
+// modify runs decide, which may evaluate f, and commits the mutation that it returns, with the
+// row's latch held alone from before decide until the commit is visible. It returns the commit's timestamp. decide runs
 // again if the row's tablet was split, merged or unloaded before the commit, or if rights have changed.
-func (as For) modifyStamped(ctx context.Context, tableName string, row []byte, decide func(*reader, *Tablet) (*table.RowMutation, error)) (int64, error) {
+func (as For) modify(ctx context.Context, tableName string, row []byte, f *table.Program, decide decision) (int64, error) {
 	s := as.s
 	if err := s.limits.CheckRowKey(row); err != nil {
 		return 0, err
@@ -184,7 +182,7 @@ func (as For) modifyStamped(ctx context.Context, tableName string, row []byte, d
 		if err != nil {
 			return 0, err
 		}
-		stamp, err := as.modifyIn(ctx, t, row, decide)
+		stamp, err := as.modifyIn(ctx, t, row, f, decide)
 		if err == errChanged && ctx.Err() == nil {
 			continue
 		}
@@ -197,16 +195,35 @@ func (as For) modifyStamped(ctx context.Context, tableName string, row []byte, d
 	}
 }
 
-// modifyIn is modifyStamped in the row's tablet. It does nothing if that takes no
+// lockAlone takes a latch alone for an operation that may evaluate f. If f is costly, the operation waits for a turn first:
+// otherwise other writes would wait for that turn with it. It does not keep the turn while it waits for the latch, since
+// its holders may wait for the commit log. Errors: those of Turns.Take.
+func (as For) lockAlone(ctx context.Context, l *latch, f *table.Program) error {
+	if as.turns != nil && f.Costly() {
+		if err := as.turns.Take(ctx); err != nil {
+			return err
+		}
+	}
+	if !l.tryLockAlone() {
+		as.endTurn()
+		l.lockAlone()
+	}
+	return nil
+}
+
+// modifyIn is modify in the row's tablet. It does nothing if that takes no
 // writes, or if rights change meanwhile; the error is errHalted or errChanged then.
-func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, decide func(*reader, *Tablet) (*table.RowMutation, error)) (int64, error) {
+func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, f *table.Program, decide decision) (int64, error) {
 	s := as.s
 	l := t.latches.of(row)
 	if planted.On(planted.CheckWithoutLatch) {
 		l = new(latch)
 	}
-	l.lockAlone()
+	if err := as.lockAlone(ctx, l, f); err != nil {
+		return 0, err
+	}
 	if t.halted.Load() != nil {
+		as.endTurn()
 		l.unlockAlone()
 		return 0, errHalted
 	}
@@ -219,9 +236,7 @@ func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, decide func(*
 	r.beginLatched(as)
 	rm, err := decide(r, t)
 	r.release()
-	if as.turns != nil {
-		as.turns.End()
-	}
+	as.endTurn()
 	admitted := err == nil && len(rm.Mutations) > 0
 	if admitted {
 		if rm, err = s.checked(sc, rm, as.a); err == nil {

@@ -46,6 +46,7 @@ type rows struct {
 	room    int64 // bytes of cells that they are for
 	yields  bool  // who reads would rather begin again than wait for it
 	lacks   int   // bytes of cells for which there was no room
+	turns   Turns // of the caller; nil waits for none
 
 	ctx  context.Context // of the read at hand, which lasts no longer
 	read int             // work since the last look whether the time is up, in entries

@@ -13,7 +13,7 @@ import (
 var ErrCrowded = errors.New("too many requests of the user wait for their turn")
 
 // Gate admits goroutines to turns. Users that wait get the next turns in rotation; the goroutines of one user
-// get theirs in the order in which they came.
+// get theirs in the order in which they came, but for AcquireFirst.
 type Gate struct {
 	mu      sync.Mutex
 	free    int // turns that may begin
@@ -49,7 +49,15 @@ func (g *Gate) tryLocked() bool {
 }
 
 // Acquire waits for a turn, which ends with Release. Errors: ErrCrowded; ctx's.
-func (g *Gate) Acquire(ctx context.Context, user string) error {
+func (g *Gate) Acquire(ctx context.Context, user string) error { return g.acquire(ctx, user, false) }
+
+// AcquireFirst is Acquire for a goroutine for which others wait that are not known to the gate: it gets the user's next
+// turn, however many goroutines of the user wait. Errors: ctx's.
+func (g *Gate) AcquireFirst(ctx context.Context, user string) error {
+	return g.acquire(ctx, user, true)
+}
+
+func (g *Gate) acquire(ctx context.Context, user string, first bool) error {
 	g.mu.Lock()
 	if g.tryLocked() {
 		g.mu.Unlock()
@@ -60,12 +68,16 @@ func (g *Gate) Acquire(ctx context.Context, user string) error {
 		q = &queue{user: user}
 		g.queues[user], g.ring = q, append(g.ring, q)
 	}
-	if len(q.waiters) >= g.waitMax {
+	if !first && len(q.waiters) >= g.waitMax {
 		g.mu.Unlock()
 		return ErrCrowded
 	}
 	ready := make(chan struct{})
-	q.waiters = append(q.waiters, ready)
+	if first {
+		q.waiters = slices.Insert(q.waiters, 0, ready)
+	} else {
+		q.waiters = append(q.waiters, ready)
+	}
 	g.mu.Unlock()
 	select {
 	case <-ready:

@@ -60,6 +60,37 @@ func TestRotation(t *testing.T) {
 	})
 }
 
+// TestAcquireFirst: a goroutine gets its user's next turn, in the rotation of users, also if as many wait as may.
+func TestAcquireFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(1, 2)
+		if err := g.AcquireFirst(t.Context(), "x"); err != nil {
+			t.Fatal(err)
+		}
+		var order []string
+		wait := func(name string, acquire func(ctx context.Context, user string) error) {
+			go func() {
+				if err := acquire(t.Context(), name[:1]); err != nil {
+					t.Error(err)
+				}
+				order = append(order, name)
+				g.Release()
+			}()
+			synctest.Wait()
+		}
+		wait("a1", g.Acquire)
+		wait("a2", g.Acquire)
+		wait("b1", g.Acquire)
+		wait("a first", g.AcquireFirst)
+		wait("c first", g.AcquireFirst)
+		g.Release()
+		synctest.Wait()
+		if got := fmt.Sprint(order); got != "[a first b1 c first a1 a2]" || g.free != 1 {
+			t.Errorf("turns of %s, want [a first b1 c first a1 a2]; %d are free", got, g.free)
+		}
+	})
+}
+
 // TestTurnAtOnce: a goroutine whose context ends as its turn comes passes the turn on.
 func TestTurnAtOnce(t *testing.T) {
 	for range 200 {
