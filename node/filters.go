@@ -24,11 +24,14 @@ const (
 	filterBytesMax  = 4 << 10
 )
 
-// program returns the compiled filter of a call. To compile one is work, which is done in a turn of the user, for
-// callers that may read the table. Errors: those of filterCache.program, access.mayRead, turns.Take.
+// program returns the compiled filter of a call, nil for none. To compile a filter that is not cheap is work, which is done in
+// a turn of the user, for callers that may read the table. Errors: those of filterCache.compile, access.mayRead, turns.Take.
 func (n *Node) program(c *rpc.Call, name string, coded []byte) (*table.Program, error) {
-	if len(coded) == 0 || n.filters.has(coded) {
-		return n.filters.program(coded, &n.limits)
+	if len(coded) == 0 {
+		return nil, nil
+	}
+	if p := n.filters.get(coded); p != nil {
+		return p, nil
 	}
 	if a := n.access(c, name); a != nil {
 		defer a.release()
@@ -36,41 +39,47 @@ func (n *Node) program(c *rpc.Call, name string, coded []byte) (*table.Program, 
 			return nil, err
 		}
 	}
-	if t := n.turnsFor(c, name); t != nil {
-		if err := t.Take(c.Context()); err != nil {
-			return nil, err
-		}
-		defer t.End()
-	}
-	return n.filters.program(coded, &n.limits)
-}
-
-// has reports whether a filter was compiled before.
-func (c *filterCache) has(coded []byte) bool {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.programs[string(coded)] != nil
-}
-
-// program returns the compiled filter for one call, nil for none: what it samples is
-// drawn for that call. Errors: table.ErrBadFilter,
-// table.ErrBadEncoding, table.ErrLimit.
-func (c *filterCache) program(coded []byte, limits *table.Limits) (*table.Program, error) {
-	if len(coded) == 0 {
-		return nil, nil
-	}
-	c.mu.RLock()
-	p := c.programs[string(coded)]
-	c.mu.RUnlock()
-	if p != nil {
-		return p.Draw(), nil
-	}
-	d := wire.NewDecoder(coded)
-	f, err := table.DecodeFilter(&d, limits)
+	f, err := decodeFilter(coded, &n.limits)
 	if err != nil {
 		return nil, err
 	}
-	if p, err = table.CompileLimits(f, limits); err != nil {
+	if table.CheapToCompile(f) {
+		return n.filters.compile(coded, f, &n.limits)
+	}
+	if t := n.turnsFor(c, name); t != nil {
+		defer t.release()
+		if err := t.Take(c.Context()); err != nil {
+			return nil, err
+		}
+		if p := n.filters.get(coded); p != nil { // compiled by another call meanwhile
+			return p, nil
+		}
+	}
+	return n.filters.compile(coded, f, &n.limits)
+}
+
+// decodeFilter decodes a filter. Errors: table.ErrBadEncoding, table.ErrLimit.
+func decodeFilter(coded []byte, limits *table.Limits) (table.Filter, error) {
+	d := wire.NewDecoder(coded)
+	return table.DecodeFilter(&d, limits)
+}
+
+// get returns the compiled filter for one call, nil if the filter was not compiled before: what it samples is drawn for
+// that call.
+func (c *filterCache) get(coded []byte) *table.Program {
+	c.mu.RLock()
+	p := c.programs[string(coded)]
+	c.mu.RUnlock()
+	if p == nil {
+		return nil
+	}
+	return p.Draw()
+}
+
+// compile compiles a filter and keeps the program. Errors: table.ErrBadFilter.
+func (c *filterCache) compile(coded []byte, f table.Filter, limits *table.Limits) (*table.Program, error) {
+	p, err := table.CompileLimits(f, limits)
+	if err != nil {
 		return nil, err
 	}
 	if len(coded) > filterBytesMax {

@@ -61,8 +61,9 @@ func TestFilterCacheBytes(t *testing.T) {
 	var c filterCache
 	compile := func(pattern string) {
 		var e wire.Encoder
-		table.AppendFilter(&e, table.ValueRegex(pattern))
-		if _, err := c.program(e.Bytes(), &table.Limits{}); err != nil {
+		f := table.ValueRegex(pattern)
+		table.AppendFilter(&e, f)
+		if _, err := c.compile(e.Bytes(), f, &table.Limits{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -32,7 +33,7 @@ func TestCostlyRequestsWaitForTurns(t *testing.T) {
 	var coded wire.Encoder
 	table.AppendFilter(&coded, costly)
 	filter := coded.Bytes()
-	if _, err := n.filters.program(filter, &n.limits); err != nil { // to compile it takes a turn as well
+	if _, err := n.filters.compile(filter, costly, &n.limits); err != nil { // to compile it takes a turn as well
 		t.Fatal(err)
 	}
 	if _, err := tb.Get(ctx, "small", client.Filter(table.ValueRegex("v.*"))); err != nil {
@@ -111,6 +112,36 @@ func TestCrowdedTurns(t *testing.T) {
 	case err := <-answers:
 		t.Errorf("another was answered: %v", err)
 	default:
+	}
+}
+
+// TestCheapFiltersTakeNoTurn: filters that are new to the node, as they are if an application gives each a time or a key, wait
+// for no turn if they are cheap to compile, and for one otherwise.
+func TestCheapFiltersTakeNoTurn(t *testing.T) {
+	t.Parallel()
+	n, c := startInternal(t)
+	ctx := t.Context()
+	makeTable(ctx, t, c)
+	tb := c.Table("t")
+	if err := tb.Apply(ctx, client.NewRowMutation("row").SetAt("f:q", 1, []byte("v"))); err != nil {
+		t.Fatal(err)
+	}
+	release := takeAllTurns(t, n)
+	for i := range int64(20) {
+		f := table.Chain{table.TimestampRange{Start: 0, End: table.Before(2 + i)}, table.ValueRegex(fmt.Sprintf("v|x%d.*", i))}
+		if row, err := tb.Get(ctx, "row", client.Filter(f)); err != nil || row == nil {
+			t.Fatalf("read %d: %v, %v", i, row, err)
+		}
+	}
+	answered := make(chan error, 1)
+	go func() {
+		_, err := tb.Get(ctx, "row", client.Filter(table.ValueRegex("v{1,50}")))
+		answered <- err
+	}()
+	untilAwaited(t, n, true, answered)
+	release()
+	if err := <-answered; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -128,3 +128,26 @@ func TestRegexEdges(t *testing.T) {
 		}
 	}
 }
+
+// TestCheapToCompile: filters without patterns are cheap, and short patterns whose programs are about as long as they are.
+func TestCheapToCompile(t *testing.T) {
+	for f, want := range map[Filter]bool{
+		nil: true, CellsPerRowLimit(1): true, TimestampRange{Start: 1, End: Before(2)}: true,
+		RowRegex("user.*"): true, ValueRegex(`(?:www|m)\.example\.com`): true, QualifierRegex(strings.Repeat("a", 256)): true,
+		QualifierRegex(strings.Repeat("a", 257)): false, FamilyRegex("a{2}"): false, RowRegex("[a-z]"): false, ValueRegex(`\pL`): false,
+		ValueRegex(`x\d`): false, ValueRegex(`\C*`): true, ValueRegex(`\Qa.b\E.*`): true,
+	} {
+		if got := CheapToCompile(f); got != want {
+			t.Errorf("%v: %v, want %v", f, got, want)
+		}
+		if f != nil && (CheapToCompile(Chain{PassAll{}, f}) != want || CheapToCompile(Interleave{PassAll{}, f}) != want ||
+			CheapToCompile(Condition{Predicate: f}) != want || CheapToCompile(Condition{Predicate: PassAll{}, True: f}) != want ||
+			CheapToCompile(Condition{Predicate: PassAll{}, False: f}) != want) {
+			t.Errorf("%v within others", f)
+		}
+	}
+	half := RowRegex(strings.Repeat("a", 129))
+	if CheapToCompile(Chain{half, half}) {
+		t.Error("two patterns of 129 bytes are cheap")
+	}
+}

@@ -276,6 +276,50 @@ func (c *compiler) compileBytes(n *node, f Filter, s scope) (*node, error) {
 	return n, c.count(len(n.family)+len(n.keys.Start.Value)+len(n.keys.End.Value), s)
 }
 
+// cheapPatternBytes bounds the patterns that are quick to compile, in bytes together.
+const cheapPatternBytes = 256
+
+// CheapToCompile reports whether compiling f takes about as long as decoding it: the patterns of f are short, and none
+// has a repetition count or a character class, by which a few bytes make a long program.
+func CheapToCompile(f Filter) bool { return patternBytes(f) <= cheapPatternBytes }
+
+// patternBytes returns the bytes of the patterns of f, or more than cheapPatternBytes if one is not quick to compile.
+func patternBytes(f Filter) (n int) {
+	switch f := f.(type) {
+	case Chain:
+		for _, part := range f {
+			n += patternBytes(part)
+		}
+	case Interleave:
+		for _, part := range f {
+			n += patternBytes(part)
+		}
+	case Condition:
+		n = patternBytes(f.Predicate) + patternBytes(f.True) + patternBytes(f.False)
+	case RowRegex:
+		n = linearBytes(string(f))
+	case FamilyRegex:
+		n = linearBytes(string(f))
+	case QualifierRegex:
+		n = linearBytes(string(f))
+	case ValueRegex:
+		n = linearBytes(string(f))
+	}
+	return n
+}
+
+// linearBytes is patternBytes for a pattern.
+func linearBytes(pattern string) int {
+	for i := range len(pattern) {
+		c := pattern[i]
+		class := i > 0 && pattern[i-1] == '\\' && c|0x20 >= 'a' && c|0x20 <= 'z' && c != 'C' && c != 'Q' && c != 'E'
+		if c == '{' || c == '[' || class {
+			return cheapPatternBytes + 1
+		}
+	}
+	return len(pattern)
+}
+
 // count adds size bytes to those of the tree.
 func (c *compiler) count(size int, s scope) error {
 	if c.bytes += int64(size); c.bytes > c.l.FilterBytes {
