@@ -9,6 +9,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/table"
 )
 
 // cursorMemoryShare is the part of a node's memory for open cursors. One user has
@@ -50,8 +51,10 @@ type cursor struct {
 	id    uint64
 	scan  *scan
 	owner *cursorOwner
-	bytes int64
+	bytes int64 // without the filter's
 	used  time.Time
+	// filter is the scan's, once it is charged.
+	filter *table.Program
 	// idle is the cursor's place in owner.idle, nil while a call uses it.
 	idle *list.Element
 }
@@ -62,6 +65,8 @@ type cursorOwner struct {
 	count int
 	bytes int64
 	idle  list.List // of *cursor, the longest unused first
+	// filters counts the cursors of each filter. A filter is charged once, however many scans share it.
+	filters map[*table.Program]int
 }
 
 // share is the part of the limits for all that an owner has.
@@ -104,10 +109,16 @@ func (cs *cursors) begin(s *scan) (*cursor, error) {
 func (cs *cursors) weigh(c *cursor) error {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	more := c.scan.bytes() - c.bytes
+	f := c.scan.filter
 	for {
-		err := cs.chargeLocked(c, 0, more)
+		more, shared := c.scan.bytes()-c.bytes, int64(0)
+		if f != nil && c.filter == nil && c.owner.filters[f] == 0 {
+			shared = f.Bytes()
+		}
+		err := cs.chargeLocked(c, 0, more+shared)
 		if err == nil {
+			c.bytes -= shared
+			c.shareFilter(f)
 			return nil
 		}
 		if !cs.evictLocked(c.owner) {
@@ -115,6 +126,32 @@ func (cs *cursors) weigh(c *cursor) error {
 			return err
 		}
 	}
+}
+
+// shareFilter counts the cursor's filter among those of its owner, where it is charged.
+func (c *cursor) shareFilter(f *table.Program) {
+	if f == nil || c.filter != nil {
+		return
+	}
+	if c.owner.filters == nil {
+		c.owner.filters = map[*table.Program]int{}
+	}
+	c.owner.filters[f]++
+	c.filter = f
+}
+
+// unshareFilter takes the cursor's filter from its owner, and returns the bytes that nothing else is charged for.
+func (c *cursor) unshareFilter() (bytes int64) {
+	f := c.filter
+	if f == nil {
+		return 0
+	}
+	c.filter = nil
+	if c.owner.filters[f]--; c.owner.filters[f] > 0 {
+		return 0
+	}
+	delete(c.owner.filters, f)
+	return f.Bytes()
 }
 
 // chargeLocked adds to what a cursor and its owner have, evicting idle cursors of
@@ -223,8 +260,9 @@ func (cs *cursors) dropLocked(c *cursor) {
 		c.idle = nil
 	}
 	delete(cs.mu.open, c.id)
-	cs.mu.bytes -= c.bytes
-	o.bytes -= c.bytes
+	bytes := c.bytes + c.unshareFilter()
+	cs.mu.bytes -= bytes
+	o.bytes -= bytes
 	if o.count--; o.count == 0 {
 		delete(cs.mu.owners, o.name)
 	}

@@ -53,7 +53,6 @@ func checkCursors(t *testing.T, cs *cursors) {
 	count, sums, idle := map[string]int{}, map[string]int64{}, map[string]int{}
 	for id, c := range cs.mu.open {
 		name := c.owner.name
-		bytes += c.bytes
 		count[name]++
 		sums[name] += c.bytes
 		if c.idle != nil {
@@ -62,6 +61,15 @@ func checkCursors(t *testing.T, cs *cursors) {
 		if c.id != id || cs.mu.owners[name] != c.owner {
 			t.Errorf("cursor %d is lost", id)
 		}
+	}
+	for name, o := range cs.mu.owners {
+		for f, n := range o.filters {
+			if n <= 0 {
+				t.Errorf("a filter of %q has %d scans", name, n)
+			}
+			sums[name] += f.Bytes()
+		}
+		bytes += sums[name]
 	}
 	if bytes != cs.mu.bytes || len(count) != len(cs.mu.owners) || cs.bytesMax > 0 && bytes > cs.bytesMax {
 		t.Errorf("%d bytes of %d users, counted as %d and %d", bytes, len(count), cs.mu.bytes, len(cs.mu.owners))
@@ -134,15 +142,72 @@ func TestCursorMemory(t *testing.T) {
 	}
 	start := make([]byte, 100)
 	s := &scan{table: "web", filter: f, rg: tablet.Range{Start: start, End: make([]byte, 200)}, told: start}
-	if got, want := s.bytes(), cursorOverhead+3+100+200+f.Bytes(); got != want || f.Bytes() < 1000 {
-		t.Errorf("%d bytes with a filter of %d, want %d", got, f.Bytes(), want)
+	if got, want := s.bytes(), int64(cursorOverhead+3+100+200); got != want {
+		t.Errorf("%d bytes, want %d", got, want)
 	}
-	if s.told = make([]byte, 50); s.bytes() != cursorOverhead+3+100+200+50+f.Bytes() {
+	if s.told = make([]byte, 50); s.bytes() != cursorOverhead+3+100+200+50 {
 		t.Errorf("%d bytes with another key", s.bytes())
 	}
 	if got := (&scan{}).bytes(); got != cursorOverhead {
 		t.Errorf("%d bytes of nothing", got)
 	}
+}
+
+// TestCursorFilters: a filter is charged once to a user whose scans share it, as long as one of them is open.
+func TestCursorFilters(t *testing.T) {
+	cs := cursors{bytesMax: 1 << 20}
+	compile := func() *table.Program {
+		f, err := table.CompileLimits(table.ValueRegex("(a|b)*x{900}"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	f := compile()
+	if f.Bytes() < 150<<10 || f.Bytes() > 250<<10 {
+		t.Fatalf("a filter of %d bytes", f.Bytes())
+	}
+	open := func(owner string, f *table.Program) (*cursor, error) {
+		s := scanOf(owner, 0)
+		c, err := cs.begin(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.filter = f
+		if err := cs.weigh(c); err != nil {
+			cs.drop(c)
+			return nil, err
+		}
+		return c, nil
+	}
+	var all []*cursor
+	for range 20 {
+		c, err := open("ann", f)
+		if err == nil {
+			err = cs.weigh(c) // after a batch
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	if st := cs.stats(); st.bytes != 20*cursorOverhead+f.Bytes() {
+		t.Errorf("20 scans and a filter of %d bytes take %d", f.Bytes(), st.bytes)
+	}
+	_, err := open("ann", compile())
+	wantOverloaded(t, err, "user ann")
+	if _, err := open("bob", f); err != nil {
+		t.Errorf("another user with the same filter: %v", err)
+	}
+	checkCursors(t, &cs)
+	for _, c := range all {
+		cs.drop(c)
+	}
+	checkCursors(t, &cs)
+	if _, err := open("ann", compile()); err != nil {
+		t.Errorf("another filter in the place of the first: %v", err)
+	}
+	checkCursors(t, &cs)
 }
 
 // TestCursorsGiveWay: when all users together have all there is, the one with the
@@ -232,6 +297,14 @@ func TestCursorsCount(t *testing.T) {
 	}()
 	cs := cursors{bytesMax: 1 << 20}
 	owners := []string{"", "ann", "bob", "cid"}
+	var filters []*table.Program
+	for range 3 {
+		f, err := table.Compile(table.ValueRegex("(a|b)*x{20}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		filters = append(filters, f)
+	}
 	var busy, idle []*cursor
 	for range 5000 {
 		owner := owners[rng.IntN(4)]
@@ -245,6 +318,9 @@ func TestCursorsCount(t *testing.T) {
 				c := busy[len(busy)-1]
 				busy = busy[:len(busy)-1]
 				c.scan.rg.Start = make([]byte, rng.IntN(60_000))
+				if c.scan.filter == nil && rng.IntN(2) == 0 {
+					c.scan.filter = filters[rng.IntN(3)]
+				}
 				if cs.weigh(c) != nil {
 					cs.drop(c)
 					break

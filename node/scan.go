@@ -73,15 +73,11 @@ func (n *Node) scanOpen(c *rpc.Call) {
 	n.scanBatch(c, cur, false)
 }
 
-// bytes is the memory that a scan takes while it is open: its keys and its filter.
-// A filter that several scans share counts for each.
+// bytes is the memory that a scan takes while it is open, without its filter, which scans share.
 func (s *scan) bytes() int64 {
 	b := cursorOverhead + int64(len(s.table)+cap(s.rg.Start)+cap(s.rg.End))
 	if cap(s.told) > 0 && (cap(s.rg.Start) == 0 || &s.told[:1][0] != &s.rg.Start[:1][0]) {
 		b += int64(cap(s.told))
-	}
-	if s.filter != nil {
-		b += s.filter.Bytes()
 	}
 	return b
 }
