@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
 	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/table"
 )
 
 // blobsDir has a file for each blob that somebody stored: with it the blob is there, and needed.
@@ -97,9 +98,17 @@ func (n *Node) blobFile(ctx context.Context, id blobfs.ID) (blobFile, uint64, er
 }
 
 // nameBlob makes a sealed blob one that is needed: it is there when this returns nil. After
-// an error it is not, unless that is metaapi.ErrOutcomeUnknown.
-func (n *Node) nameBlob(ctx context.Context, f *blobFile) error {
-	_, err := n.catalog.set(ctx, blobPath(f.handle.ID), f.encode(), 0)
+// an error it is not, unless that is metaapi.ErrOutcomeUnknown. The blob's file counts in the share of its owner.
+func (n *Node) nameBlob(ctx context.Context, f *blobFile, owner string) error {
+	if owner == "" && n.security == nil {
+		owner = openClients
+	}
+	_, err := n.catalog.setFor(ctx, owner, blobPath(f.handle.ID), f.encode(), 0)
+	var large *metaapi.TooLargeError
+	if errors.As(err, &large) {
+		what := large.What + " with the blob's name (delete blobs or files below " + locksDir + ", or give the voters more --memory)"
+		return &table.LimitError{What: what, Limit: large.Limit, Got: large.Got}
+	}
 	return err
 }
 

@@ -67,8 +67,21 @@ func (n *Node) endChanges(ctx context.Context) {
 // which at one generation happens once at most. The error is the namespace's, and
 // metaapi.ErrOutcomeUnknown only when ctx ends or the session is over.
 func (c *catalog) set(ctx context.Context, path string, data []byte, gen uint64) (made uint64, err error) {
+	return c.setBy(ctx, path, data, gen, c.meta.Set)
+}
+
+// setFor is set for a user, in whose share of the lock service the file counts. Without owner it is the cluster's.
+func (c *catalog) setFor(ctx context.Context, owner, path string, data []byte, gen uint64) (made uint64, err error) {
+	return c.setBy(ctx, path, data, gen, func(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
+		return c.meta.SetGuarded(ctx, path, data, gen, metaapi.SetOptions{Owner: owner})
+	})
+}
+
+type setFunc = func(ctx context.Context, path string, data []byte, gen uint64) (uint64, error)
+
+func (c *catalog) setBy(ctx context.Context, path string, data []byte, gen uint64, set setFunc) (made uint64, err error) {
 	err = settle(ctx, func(ctx context.Context, again bool) error {
-		made, err = c.meta.Set(ctx, path, data, gen)
+		made, err = set(ctx, path, data, gen)
 		if !again || !errors.Is(err, metaapi.ErrGeneration) {
 			return err
 		}

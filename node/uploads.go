@@ -317,7 +317,7 @@ func (n *Node) sealWriter(ctx context.Context, u *upload) (err error) {
 	if len(f.handle.Extents) > api.BlobExtentsMax {
 		err = &table.LimitError{What: "blob extents", Limit: api.BlobExtentsMax, Got: int64(len(f.handle.Extents))}
 	} else {
-		err = n.nameBlob(ctx, f)
+		err = n.nameBlob(ctx, f, u.owner)
 	}
 	if err == nil {
 		n.store.Load().Release(f.handle.ID) // the sweep finds it by its name

@@ -109,6 +109,58 @@ func TestUserFillsLockService(t *testing.T) {
 	}
 }
 
+// fill writes files below a directory until the caller of the lock service has no space for an empty one.
+func (l *locker) fill(ctx context.Context, t *testing.T, dir string) {
+	t.Helper()
+	for _, size := range []int{200 << 10, 10 << 10, 500, 0} {
+		refusedAt(t, 1000, func(i int) error { return l.set(ctx, fmt.Sprintf("%s/%d-%d", dir, size, i), size) })
+	}
+}
+
+// putSmall stores a blob of a few bytes.
+func putSmall(ctx context.Context, c *client.Client) (client.BlobInfo, error) {
+	return c.PutBlob(ctx, "small", strings.NewReader("small"))
+}
+
+// TestBlobsCountForUser: the names of a user's blobs count in the user's share of the lock service, and no longer
+// when the blobs are deleted, by any user.
+func TestBlobsCountForUser(t *testing.T) {
+	t.Parallel()
+	f, _, _ := secureFleet(t, 1)
+	admin, ctx := secureOne(t, f)
+	ann, bob := f.user(admin, "ann"), f.user(admin, "bob")
+	for _, name := range []string{"ann", "bob"} {
+		if err := admin.Grant(ctx, client.Grant{Principal: name, Rights: "write"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, c := &locker{conn: f.dialAs(0, ann)}, f.clientAs(0, client.Config{Credential: ann})
+	l.fill(ctx, t, "/locks/ann")
+	_, err := putSmall(ctx, c)
+	if limit := (*table.LimitError)(nil); !errors.As(err, &limit) || !strings.Contains(limit.What, "delete blobs") {
+		t.Errorf("a blob of a user without space: %v", err)
+	}
+	if _, err := putSmall(ctx, f.clientAs(0, client.Config{Credential: bob})); err != nil {
+		t.Errorf("another user's: %v", err)
+	}
+	large := fmt.Sprintf("/locks/ann/%d-0", 200<<10)
+	if err := l.conn.Call(ctx, metaapi.MethodDelete, values(large, nil), nil); err != nil {
+		t.Fatal(err)
+	}
+	b, err := putSmall(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, refused := refusedAt(t, 1, func(int) error { return l.set(ctx, large, 200<<10) })
+	wantLimitOf(t, refused, metaapi.LimitUser)
+	if err := admin.DeleteBlob(ctx, b.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.set(ctx, large, 200<<10); err != nil {
+		t.Errorf("a file in the place of a deleted blob: %v", err)
+	}
+}
+
 // TestUserOpensSessions: sessions and watches of a user are bounded, and those of
 // another are not affected.
 func TestUserOpensSessions(t *testing.T) {
@@ -166,6 +218,10 @@ func TestClientsFillOpenLockService(t *testing.T) {
 	wantLimitOf(t, refused, metaapi.LimitUser)
 	if n != 16 { // of 3.2 MiB
 		t.Errorf("%d files", n)
+	}
+	l.fill(ctx, t, "/mine")
+	if _, err := putSmall(ctx, f.client(0)); !errors.Is(err, table.ErrLimit) {
+		t.Errorf("a blob: %v", err)
 	}
 	if _, err := f.client(0).CreateTable(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
 		t.Errorf("create a table: %v", err)

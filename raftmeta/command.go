@@ -58,6 +58,9 @@ type command struct {
 	delays   []delayRef
 	// share bounds the user for whom the command is, nil for the cluster's own.
 	share *Share
+	// final is not encoded. It has the state machine alone compare the share: the caller may repeat a command of unknown
+	// outcome, and takes a refusal as the outcome of both.
+	final bool
 }
 
 // delayRef names one lock-delay: the lock of path, since the command at index.

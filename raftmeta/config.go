@@ -80,6 +80,10 @@ type Config struct {
 	// that no address is known.
 	AddressOf func(id string) string
 
+	// ShareOf returns the share of the user for whom a node makes a change: see
+	// api.SetOptions.Owner. It must not block. Nil means that such changes are the cluster's.
+	ShareOf func(owner string) Share
+
 	// FS is the file system for everything but the log itself, whose store
 	// knows only the machine's own. Nil means that one. Tests put faults in
 	// front of it.

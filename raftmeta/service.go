@@ -15,6 +15,8 @@ type service struct {
 	replica replica
 	machine *machine
 	clock   Clock
+	// shareOf is Config.ShareOf.
+	shareOf func(owner string) Share
 	// refused counts the writes that the namespace refused.
 	refused atomic.Uint64
 

@@ -30,7 +30,7 @@ type Share struct {
 }
 
 // OwnerBytesMax bounds Share.Owner.
-const OwnerBytesMax = 255
+const OwnerBytesMax = api.OwnerBytesMax
 
 // What things count for in a share beside their paths, contents and names, in
 // bytes. Measured: a file takes 185 bytes, a session with a lock 400 and, on the

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -337,6 +338,40 @@ func TestShareOfLeader(t *testing.T) {
 	defer k.mu.Unlock()
 	if len(k.mu.tallies) != 2 || k.mu.users.bytes != 3*264 {
 		t.Errorf("%d users have %d bytes", len(k.mu.tallies), k.mu.users.bytes)
+	}
+}
+
+// TestSetForOwner: a file that the cluster sets for a user counts in that user's share. A user who names another
+// owner is heeded in nothing.
+func TestSetForOwner(t *testing.T) {
+	r, v := newSolo(t)
+	v.shareOf = func(owner string) Share {
+		sh := *shareOf(owner)
+		sh.Bytes = 300
+		return sh
+	}
+	ctx := t.Context()
+	held := func(owner string) (bytes int64) {
+		v.machine.view(func(ns *namespace, _ uint64) { bytes = ns.usageOf(owner).bytes })
+		return bytes
+	}
+	if _, err := v.Set(ctx, "/f", nil, 0, api.SetOptions{Owner: "ann"}); err != nil || held("ann") != 258 {
+		t.Errorf("%v, ann holds %d bytes", err, held("ann"))
+	}
+	proposed := r.commands[opSet].Load()
+	_, err := v.Set(ctx, "/g", nil, 0, api.SetOptions{Owner: "ann"})
+	wantLimit(t, err, api.LimitUser, 300)
+	if r.commands[opSet].Load() == proposed { // an earlier try may be under way
+		t.Error("refused before the log has all earlier commands")
+	}
+	if _, err := v.Set(ctx, "/g", nil, 0, api.SetOptions{Owner: strings.Repeat("x", OwnerBytesMax+1)}); err != nil {
+		t.Errorf("a long name: %v", err)
+	}
+	if _, err := (&shared{v, shareOf("bob")}).Set(ctx, "/b", nil, 0, api.SetOptions{Owner: "carl"}); err != nil || held("bob") != 258 || held("carl") != 0 {
+		t.Errorf("%v, bob holds %d bytes and carl %d", err, held("bob"), held("carl"))
+	}
+	if _, err := v.Set(ctx, "/f", nil, AnyGeneration, api.SetOptions{}); err != nil || held("ann") != 0 {
+		t.Errorf("%v, ann holds %d bytes of a file that the cluster has written", err, held("ann"))
 	}
 }
 

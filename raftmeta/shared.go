@@ -14,18 +14,21 @@ type shared struct {
 }
 
 // ServiceFor is Service for the user of a share.
-func (g *Group) ServiceFor(s Share) api.Service {
+func (g *Group) ServiceFor(s Share) api.Service { return &shared{g.service, bounded(s)} }
+
+// bounded returns a share whose owner's name can be encoded.
+func bounded(s Share) *Share {
 	s.Owner = s.Owner[:min(len(s.Owner), OwnerBytesMax)]
 	if s.Owner == "" {
 		panic("BUG: a share of the lock service without an owner")
 	}
-	return &shared{g.service, &s}
+	return &s
 }
 
 // precheck refuses a command whose share has no space for it, before it takes
 // space in the log. The state machine decides once more when it applies it.
 func (v *service) precheck(c *command) error {
-	if c.share == nil {
+	if c.share == nil || c.final {
 		return nil
 	}
 	var r result
@@ -49,7 +52,7 @@ func (s *shared) Get(ctx context.Context, path string, id api.SessionID) (api.Fi
 
 // Set implements api.Service.
 func (s *shared) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
-	return s.set(ctx, path, data, gen, o, s.share)
+	return s.set(ctx, path, data, gen, o, s.share, false)
 }
 
 // SetACL implements api.Service.

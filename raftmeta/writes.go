@@ -10,10 +10,13 @@ import (
 
 // Set implements api.Service.
 func (v *service) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
-	return v.set(ctx, path, data, gen, o, nil)
+	if o.Owner != "" && v.shareOf != nil {
+		return v.set(ctx, path, data, gen, o, bounded(v.shareOf(o.Owner)), true)
+	}
+	return v.set(ctx, path, data, gen, o, nil, true)
 }
 
-func (v *service) set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions, sh *Share) (uint64, error) {
+func (v *service) set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions, sh *Share, final bool) (uint64, error) {
 	if err := checkFile(path); err != nil {
 		return 0, err
 	}
@@ -27,7 +30,7 @@ func (v *service) set(ctx context.Context, path string, data []byte, gen uint64,
 		return 0, err
 	}
 	r, err := v.write(ctx, command{op: opSet, path: path, data: data, generation: gen,
-		session: o.Session, ephemeral: o.Ephemeral, guard: o.Guard, share: sh})
+		session: o.Session, ephemeral: o.Ephemeral, guard: o.Guard, share: sh, final: final})
 	return r.generation, err
 }
 

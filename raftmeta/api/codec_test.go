@@ -50,6 +50,8 @@ var goldens = []struct {
 	{request{shape: shapeOf[MethodSet], path: "/a", data: []byte("v"), generation: AnyGeneration, session: 300, ephemeral: true, guard: testSequencer},
 		"94 a22f61 c40176 c0 83 a773657373696f6ecd012c a9657068656d6572616cc3" +
 			"a56775617264 d923 6578636c75736976653a373a313039393531313632373737363a2f6a6f62732f613a62"},
+	{request{shape: shapeOf[MethodSet], path: "/a", data: []byte("v"), node: true, owner: "ann"},
+		"94 a22f61 c40176 00 82 a46e6f6465c3 a56f776e6572a3616e6e"},
 	{request{shape: shapeOf[MethodDelete], path: "/a", generation: 5}, "92 a22f61 05"},
 	{request{shape: shapeOf[MethodSetACL], path: "/a", acl: "ops"}, "92 a22f61 a36f7073"},
 	{request{shape: shapeOf[MethodAcquire], session: 300, path: "/a", mode: Exclusive, wait: 10 * time.Second, delay: time.Second},
@@ -102,6 +104,7 @@ func TestRequestsAreChecked(t *testing.T) {
 		{MethodSet, []any{"/a", make([]byte, FileBytesMax+1), nil}, CodeNamespaceLimit},
 		{MethodSet, []any{"/a", "", -1}, rpc.CodeBadRequest},
 		{MethodSet, []any{"/a", "", nil, map[string]any{"guard": "exclusive"}}, rpc.CodeBadRequest},
+		{MethodSet, []any{"/a", "", nil, map[string]any{"owner": long}}, rpc.CodeBadRequest},
 		{MethodAcquire, []any{1, "/a", "both"}, rpc.CodeBadRequest},
 		{MethodWatch, []any{1, "/a", 0}, rpc.CodeBadRequest},
 		{MethodWatch, []any{1, "/a", 32}, rpc.CodeBadRequest},

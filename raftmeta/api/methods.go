@@ -56,13 +56,14 @@ const (
 	fieldHold
 	fieldSeen // the generation that a watcher has seen
 	fieldNode // a node asks, not a client
+	fieldOwner
 )
 
 // optionNames are the keys of options.
 var optionNames = map[field]string{
 	fieldOptSession: "session", fieldLease: "lease_ms", fieldHang: "hang_ms", fieldStale: "stale",
 	fieldEphemeral: "ephemeral", fieldGuard: "guard", fieldWait: "wait_ms", fieldDelay: "delay_ms",
-	fieldHold: "hold", fieldSeen: "generation", fieldNode: "node",
+	fieldHold: "hold", fieldSeen: "generation", fieldNode: "node", fieldOwner: "owner",
 }
 
 // A shape is what a method takes: parameters in their order, and options. An
@@ -82,7 +83,7 @@ var shapes = []shape{
 	{MethodGet, []field{fieldPath}, []field{fieldOptSession, fieldStale}, false},
 	{MethodStat, []field{fieldPath}, nil, false},
 	{MethodList, []field{fieldPath}, nil, false},
-	{MethodSet, []field{fieldPath, fieldData, fieldGeneration}, []field{fieldOptSession, fieldEphemeral, fieldGuard, fieldNode}, true},
+	{MethodSet, []field{fieldPath, fieldData, fieldGeneration}, []field{fieldOptSession, fieldEphemeral, fieldGuard, fieldNode, fieldOwner}, true},
 	{MethodDelete, []field{fieldPath, fieldGeneration}, []field{fieldOptSession, fieldGuard, fieldNode}, true},
 	{MethodSetACL, []field{fieldPath, fieldACL}, []field{fieldOptSession, fieldGuard, fieldNode}, true},
 	{MethodAcquire, []field{fieldSession, fieldPath, fieldMode}, []field{fieldWait, fieldDelay, fieldNode}, true},

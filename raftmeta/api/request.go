@@ -17,7 +17,7 @@ type request struct {
 	timeout time.Duration // timeout_ms, of every method
 
 	session                  SessionID
-	name, path, acl          string
+	name, path, acl, owner   string
 	data                     []byte // aliases the message
 	generation               uint64
 	term, acked, watch, hold uint64
@@ -92,6 +92,8 @@ func (r *request) isSet(f field) bool {
 		return r.seen != 0
 	case fieldNode:
 		return r.node
+	case fieldOwner:
+		return r.owner != ""
 	}
 	return false
 }
@@ -142,6 +144,8 @@ func (r *request) appendField(e *wire.Encoder, f field) {
 		e.Uint(r.seen)
 	case fieldNode:
 		e.Bool(r.node)
+	case fieldOwner:
+		e.Str(r.owner)
 	}
 }
 
@@ -270,6 +274,12 @@ func (r *request) decodeField(d *wire.Decoder, f field) (err error) {
 		r.seen = d.Uint()
 	case fieldNode:
 		r.node = d.Bool()
+	case fieldOwner:
+		b := d.Bytes()
+		if len(b) > OwnerBytesMax {
+			return rpc.Errorf(rpc.CodeBadRequest, "option owner has %d bytes, at most %d", len(b), OwnerBytesMax)
+		}
+		r.owner = string(b)
 	}
 	if d.Err() != nil { // the first cause
 		return d.Err()

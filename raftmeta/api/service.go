@@ -243,7 +243,13 @@ type SetOptions struct {
 	// Guard, if its Path is not empty, must be valid when the change is applied,
 	// else the error is ErrStale.
 	Guard Sequencer
+	// Owner, if not empty, is the user for whom a node makes the change: the file counts in that user's share. Set alone
+	// heeds it, and only from nodes.
+	Owner string
 }
+
+// OwnerBytesMax bounds SetOptions.Owner.
+const OwnerBytesMax = 255
 
 // KeepAliveRequest asks for a longer lease.
 type KeepAliveRequest struct {
