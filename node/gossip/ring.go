@@ -235,18 +235,22 @@ func (r *Ring) SetKeys(keys [][]byte) error {
 	}
 	r.keysMu.Lock()
 	defer r.keysMu.Unlock()
+	// The opener always has every key of memberlist's keyring. Otherwise memberlist would process messages that were not checked.
+	if err := r.transport.opener.setKeys(slices.Concat(r.keyring.GetKeys(), keys)); err != nil {
+		return err
+	}
 	for _, k := range keys {
 		if err := r.keyring.AddKey(k); err != nil {
 			return fmt.Errorf("gossip keys: %w", err)
 		}
 	}
-	if err := r.transport.opener.setKeys(keys); err != nil {
-		return err
-	}
 	if err := r.keyring.UseKey(keys[0]); err != nil {
 		return fmt.Errorf("gossip keys: %w", err)
 	}
-	return r.dropKeys(keys)
+	if err := r.dropKeys(keys); err != nil {
+		return err
+	}
+	return r.transport.opener.setKeys(keys)
 }
 
 // dropKeys removes the keys that are not to be kept, of which the first is in use. RemoveKey moves the keys behind the one that
