@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 
 	"github.com/steledb/stele/client"
@@ -36,6 +37,20 @@ func (s *tabletServer) forget(r tablet.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.states, r)
+}
+
+// forgetDropped removes the states of dropped tables' tablets. A table may be missing among those served while one of its tablets is
+// loaded or unloaded.
+func (s *tabletServer) forgetDropped() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	served := map[uint64]bool{metadata.TableID: true}
+	for _, id := range s.tablets.Tables() {
+		served[id] = true
+	}
+	maps.DeleteFunc(s.mu.states, func(r tablet.Ref, _ *rowState) bool {
+		return !served[r.Table] && !s.mu.loading[string(metadata.Key(nil, r.Table, []byte(r.End)))]
+	})
 }
 
 // state returns the row of a tablet, nil if the tablet is not loaded here.

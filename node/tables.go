@@ -225,6 +225,7 @@ func (s *tabletServer) renewSchemas() {
 			return
 		}
 		err := s.tablets.RenewSchemas(s.n.ctx)
+		s.forgetDropped()
 		failed.warn(s.n.log, "schemas not read; retrying", err)
 		if again = nil; err != nil {
 			again = time.After(schemasRetry)

@@ -1,0 +1,51 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/tablet"
+)
+
+// TestDroppedRowsAreForgotten: a tablet server keeps the rows of the tablets that it serves and no row of a dropped table.
+func TestDroppedRowsAreForgotten(t *testing.T) {
+	t.Parallel()
+	n, c := startInternal(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	stays := makeTable(ctx, t, c, "m")
+	s := n.server.Load()
+	for i := range 5 {
+		name := fmt.Sprint("dropped", i)
+		if _, err := c.CreateSplitTable(ctx, name, []string{"m"}, familyF(t)); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.DropTable(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for {
+		var users []tablet.Ref
+		s.mu.Lock()
+		for r := range s.mu.states {
+			if r.Table >= stays.ID {
+				users = append(users, r)
+			}
+		}
+		s.mu.Unlock()
+		if len(users) == 2 {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("rows are remembered of %v", users)
+		}
+		pause(ctx, 20*time.Millisecond)
+	}
+	for _, end := range []string{"m", ""} {
+		if s.state(tablet.Ref{Table: stays.ID, End: end}) == nil {
+			t.Errorf("the row of the tablet to %q is forgotten", end)
+		}
+	}
+}
