@@ -398,8 +398,8 @@ func (c *clusterTablets) reconcile(ctx context.Context, level []master.Tablet, t
 		if err != nil {
 			return err
 		}
-		if tables[id] == "" && t.Damaged == nil {
-			if err := c.dropTablet(ctx, t, id, end); err != nil {
+		if tables[id] == "" {
+			if err := c.dropTablet(ctx, t, id, end, tables); err != nil {
 				return fmt.Errorf("remove a tablet of a dropped table: %w", err)
 			}
 		}
@@ -418,19 +418,37 @@ func (c *clusterTablets) reconcile(ctx context.Context, level []master.Tablet, t
 }
 
 // dropTablet removes the row of a dropped table's tablet. Who serves it is told by whoever
-// dropped the table, and can change nothing of the row any more. A damaged row stays: its files may be those of a table that is there.
-func (c *clusterTablets) dropTablet(ctx context.Context, t *master.Tablet, tableID uint64, end []byte) error {
+// dropped the table, and can change nothing of the row any more.
+func (c *clusterTablets) dropTablet(ctx context.Context, t *master.Tablet, tableID uint64, end []byte, tables map[uint64]string) error {
 	row, err := c.rows.get(ctx, tableID, end)
-	if err == nil {
-		err = c.rows.remove(ctx, row)
-	}
 	var damage *metadata.FormatError
 	if errors.As(err, &damage) {
-		c.damaged.note(t.Key, t.Generation, damage)
-		return nil
+		if t.Damaged == nil {
+			c.damaged.note(t.Key, t.Generation, damage)
+		}
+		row, err = c.removable(ctx, tableID, end, damage, tables)
+	}
+	if err == nil && row != nil {
+		err = c.rows.remove(ctx, row)
 	}
 	if errors.Is(err, errNoRow) || errors.Is(err, errRowChanged) {
 		return nil // looked at again
 	}
 	return err
+}
+
+// removable returns what is needed to remove the damaged row of a dropped table's tablet, nil if the row must stay: it may be the only
+// reference to files of an existing table. While a damaged row exists, the sweep for garbage does not run.
+func (c *clusterTablets) removable(ctx context.Context, tableID uint64, end []byte, damage *metadata.FormatError, tables map[uint64]string) (*metadata.Row, error) {
+	var other *metadata.MismatchError
+	if errors.As(damage, &other) && (other.Table == metadata.TableID || tables[other.Table] != "") {
+		if _, err := c.rows.get(ctx, other.Table, other.End); err != nil {
+			return nil, nil // the described tablet has no readable row of its own
+		}
+	}
+	row, err := c.rows.place(ctx, tableID, end)
+	if errors.As(err, &damage) {
+		return nil, nil
+	}
+	return row, err
 }

@@ -44,7 +44,16 @@ func (m *metaRows) get(ctx context.Context, tableID uint64, end []byte) (*metada
 	if isRoot(tableID, end) {
 		return m.root(ctx)
 	}
-	row, err := m.rows.Get(ctx, string(metadata.Key(nil, tableID, end)), client.Filter(metadata.Rows()))
+	return m.read(ctx, tableID, end, metadata.Rows())
+}
+
+// place is get of what metadata.Places passes.
+func (m *metaRows) place(ctx context.Context, tableID uint64, end []byte) (*metadata.Row, error) {
+	return m.read(ctx, tableID, end, metadata.Places())
+}
+
+func (m *metaRows) read(ctx context.Context, tableID uint64, end []byte, filter table.Filter) (*metadata.Row, error) {
+	row, err := m.rows.Get(ctx, string(metadata.Key(nil, tableID, end)), client.Filter(filter))
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 const unservedShown = 5
 
 // unservedHint says what to do about tablets that are not served.
-const unservedHint = `start nodes that are away ("stele node list"); see files that are lost or damaged with "stele blob fsck"; ` +
+const unservedHint = `start nodes that are away ("stele node list"); see files that are lost or damaged with "stele blob fsck"; docs/operating.md says what to do about a damaged row of METADATA; ` +
 	`the log of the master says which node tried, and that node's why it could not`
 
 // unservedJSON is a tablet that is not served, as --json prints it.
