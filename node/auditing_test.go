@@ -92,6 +92,10 @@ func TestChangesSayWhatTheyAreAbout(t *testing.T) {
 	good(admin.FsckBlobs(ctx, "", false))
 	good(admin.Users(ctx))
 	good(admin.Tokens(ctx))
+	good(admin.RotateGossipKey(ctx))
+	if _, err := admin.FinishAuthority(ctx); !errors.Is(err, client.ErrRollover) {
+		t.Errorf("a replacement of the authority that never began is finished: %v", err)
+	}
 	if _, err := admin.CreateToken(ctx, client.TokenRequest{Kind: "odd"}); err == nil {
 		t.Error("a token of an odd kind")
 	}
@@ -113,6 +117,8 @@ func TestChangesSayWhatTheyAreAbout(t *testing.T) {
 		`"action":"blob_fsck","on":"all blobs","outcome":"done"`,
 		`"action":"list_users","on":"all users","outcome":"done"`,
 		`"action":"list_tokens","on":"all tokens","outcome":"done"`,
+		`"action":"rotate_authority","on":"the gossip key","outcome":"done"`,
+		`"action":"rotate_authority","on":"the authority","outcome":"failed"`,
 		`"action":"create_token","on":"token","outcome":"failed"`,
 	} {
 		if !strings.Contains(log, want) {

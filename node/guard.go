@@ -131,7 +131,7 @@ var guards = allGuards(map[string]guard{
 	methodIssuer:              {},
 	api.MethodCreateToken:     {to: right, right: acl.Admin, master: true, tells: true},
 	api.MethodListTokens:      {to: right, right: acl.Admin, about: said("all tokens")},
-	api.MethodRotateAuthority: {to: right, right: acl.Admin, master: true, about: said("the authority")},
+	api.MethodRotateAuthority: {to: right, right: acl.Admin, master: true, about: rotated},
 	api.MethodAuthorityStatus: {to: right, right: acl.Admin, about: said("the authority")},
 	api.MethodRevokeToken:     {to: right, right: acl.Admin, master: true, about: named("token")},
 

@@ -37,6 +37,16 @@ func said(what string) func(*rpc.Call) string {
 	return func(*rpc.Call) string { return what }
 }
 
+// rotated is about the authority or the gossip key, whichever is replaced.
+func rotated(c *rpc.Call) string {
+	var r api.RotateAuthorityRequest
+	d := c.Params
+	if err := r.Decode(&d, c.NumParams); err == nil && r.GossipKey {
+		return "the gossip key"
+	}
+	return "the authority"
+}
+
 // familyDropped is about the family that the second parameter names.
 func familyDropped(c *rpc.Call) string {
 	var r api.NamesRequest
