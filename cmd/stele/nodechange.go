@@ -75,8 +75,8 @@ A node that is alive is refused: drain it and stop it first. So is one that hold
 tablets. With --force it is removed all the same: the tablets are lost, and if it is
 alive it is to be stopped at once.
 
-The key of gossip, if there is one, stays good: if others may get at what the node has,
-change that key on the nodes that stay.`,
+In a cluster with certificates the remaining nodes then replace the key of gossip, which
+takes some seconds.`,
 		Example: `  stele node remove n3
   stele node remove n3 --dry-run
   stele node remove n3 --yes --force`,
@@ -139,8 +139,5 @@ func (a *app) removedNode(n *client.NodeInfo, removed bool, what string) error {
 		return a.printJSON(nodeNote{ID: n.ID, Name: n.Name, Done: removed, Voter: n.Voter, Removed: removed})
 	}
 	a.talk("%s", what)
-	if removed && a.credential != "" { // with certificates there is a key of gossip
-		a.talk(`it still has the key of gossip: if others may get at its disk, change that key ("Certificates" in docs/operating.md)`)
-	}
 	return nil
 }
