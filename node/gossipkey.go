@@ -133,10 +133,12 @@ func (n *Node) stepGossipKey() error {
 	n.security.keying.Lock()
 	defer n.security.keying.Unlock()
 	rec, gen, err := n.keyRecord(ctx)
-	if err != nil {
-		return nil // there is no leader; a start is told of that elsewhere
-	}
-	if rec == nil {
+	switch {
+	case err != nil && gen == 0:
+		return nil // the lock service has no leader; that is logged elsewhere
+	case err != nil:
+		return err
+	case rec == nil:
 		return n.recordGossipKey(ctx)
 	}
 	if err := n.followKeyStage(ctx, rec); err != nil {
@@ -256,6 +258,9 @@ func (n *Node) followKeyStage(ctx context.Context, rec *rollover.KeyRecord) erro
 		if key == nil && (i == 0 || rec.Stage == rollover.Install) {
 			var err error
 			if key, err = n.fetchGossipKey(ctx, id); err != nil {
+				if i > 0 { // keep the old key, which is in use: this rotation may begin again with it
+					err = errors.Join(err, n.setGossipKeys(keys))
+				}
 				return err
 			}
 		}
@@ -276,7 +281,8 @@ func (e *keyLostError) Error() string {
 	if len(e.unreachable) == 0 {
 		return "no other node has the gossip key"
 	}
-	return "no node that answers has the gossip key; no answer from " + strings.Join(e.unreachable, ", ")
+	return fmt.Sprintf("no node that answers has the gossip key; no answer from %s: start them, or remove those that are gone for good",
+		strings.Join(e.unreachable, ", "))
 }
 
 // forGood reports whether the rotation has to begin again. A key that is to be installed is in use by no node. After that the nodes
@@ -285,8 +291,11 @@ func (e *keyLostError) forGood(stage rollover.KeyStage) bool {
 	return stage == rollover.Install || len(e.unreachable) == 0
 }
 
-// fetchGossipKey gets a key from another node of the cluster. Errors: *keyLostError, those of the lock service.
+// fetchGossipKey gets a key from another node of the cluster, within half of the time that a step has. Errors: *keyLostError, those of
+// the lock service.
 func (n *Node) fetchGossipKey(ctx context.Context, id rollover.KeyID) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, renewalTimeout/2)
+	defer cancel()
 	all, err := n.fleet(ctx)
 	if err != nil {
 		return nil, err
@@ -309,6 +318,7 @@ func (n *Node) fetchGossipKey(ctx context.Context, id rollover.KeyID) ([]byte, e
 			return key, nil
 		}
 	}
+	slices.Sort(lost.unreachable) // the error is logged when it changes
 	return nil, lost
 }
 

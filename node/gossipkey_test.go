@@ -319,3 +319,53 @@ func TestRemovedMasterMakesNoKey(t *testing.T) {
 	f.stop(boss)
 	f.finishRotation(t, ctx, "the master was removed", before[0])
 }
+
+// TestLostKeyBringsNoOlderBack: the master stops with a new key that no other node has. A node that was down during the rotation before
+// gets the key in use, so that a rotation that it begins does not start with its outdated key, which a removed node has.
+func TestLostKeyBringsNoOlderBack(t *testing.T) {
+	t.Parallel()
+	f, _ := keyFleet(t, 3, func(f *fleet, i int) { f.cfgs[i].KeysByHand() })
+	ctx := within(t, 120*time.Second)
+	boss := f.awaitMaster(t)
+	away, first := (boss+1)%3, f.nodes[boss].GossipKeys()[0]
+	remove := func(id string) {
+		t.Helper()
+		eventually(t, "a node is removed", func() bool { return f.nodes[boss].PutFile(ctx, "/removed/"+id, []byte("x")) == nil })
+	}
+	f.stop(away)
+	remove("n0000000000000001")
+	f.finishRotation(t, ctx, "a node is away", first)
+	f.start(away)
+	boss = f.awaitMaster(t)
+	second := f.nodes[boss].GossipKeys()[0]
+	remove("n0000000000000002")
+	eventually(t, "the master alone has another key", func() bool {
+		_ = f.nodes[boss].StepGossipKey()
+		rec, err := f.nodes[boss].KeyRotation(ctx)
+		return err == nil && rec.Stage == rollover.Install && rec.Old == rollover.IDOfKey(second)
+	})
+	f.stop(boss)
+	eventually(t, "the node that was away has the key in use", func() bool {
+		_ = f.nodes[away].StepGossipKey()
+		return bytes.Equal(f.nodes[away].GossipKeys()[0], second)
+	})
+	f.finishRotation(t, ctx, "the new key is lost", second)
+	if rec, err := f.nodes[away].KeyRotation(ctx); err != nil || rec.Old != rollover.IDOfKey(second) {
+		t.Errorf("the rotation began with another key than that in use: %v", err)
+	}
+}
+
+// TestUnreadableRotation: a record of a rotation that cannot be read is an error, and changes no key.
+func TestUnreadableRotation(t *testing.T) {
+	t.Parallel()
+	f, _ := keyFleet(t, 1, func(f *fleet, i int) { f.cfgs[i].KeysByHand() })
+	ctx := within(t, 60*time.Second)
+	before := f.nodes[0].GossipKeys()
+	eventually(t, "the record is written", func() bool { return f.nodes[0].PutFile(ctx, "/security/gossip", []byte(`{"format":2}`)) == nil })
+	if err := f.nodes[0].StepGossipKey(); err == nil || !strings.Contains(err.Error(), "format 2") {
+		t.Errorf("a step by a record of a later format: %v", err)
+	}
+	if !slices.EqualFunc(f.nodes[0].GossipKeys(), before, bytes.Equal) {
+		t.Error("the keys were changed")
+	}
+}

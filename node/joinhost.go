@@ -224,6 +224,7 @@ func (n *Node) joinHost(ctx context.Context, r *joinRequest) (*enrolment, error)
 	if err != nil {
 		return nil, rpc.Errorf(rpc.CodeBadRequest, "%v", err)
 	}
+	gossipKeys := n.gossipKeys() // read before the check for removal: a removed node gets no key that is made later
 	if err := n.spend(ctx, t, token.Use{Node: r.node, Key: key}); err != nil {
 		return nil, err
 	}
@@ -233,7 +234,7 @@ func (n *Node) joinHost(ctx context.Context, r *joinRequest) (*enrolment, error)
 		return nil, err
 	}
 	n.log.Info("host joins as a node", "node", r.node, "host", r.from, "token", t.ID().String(), "serial", leaf.SerialNumber.Text(16), "expires", leaf.NotAfter)
-	return &enrolment{leaf: leaf.Raw, trust: n.security.endpoint.Credential().Trust().PEM(), gossipKeys: n.gossipKeys(), members: n.memberAddresses(), now: now}, nil
+	return &enrolment{leaf: leaf.Raw, trust: n.security.endpoint.Credential().Trust().PEM(), gossipKeys: gossipKeys, members: n.memberAddresses(), now: now}, nil
 }
 
 // memberAddresses returns where some nodes answer.
