@@ -194,7 +194,7 @@ func (n *Node) rotateGossipKey(ctx context.Context) error {
 }
 
 // recordGossipKey writes, as master, which key is in use, so that a node with another one gets it. If nodes were removed before there
-// was a record, they have that key: it is replaced.
+// was a record, or the lock service was recovered from a voter without one, the key is replaced.
 func (n *Node) recordGossipKey(ctx context.Context) error {
 	if !n.isMaster() {
 		return nil
@@ -203,22 +203,23 @@ func (n *Node) recordGossipKey(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(removed) > 0 {
+	if len(removed) > 0 || n.raftEpoch() > 0 {
 		return n.makeGossipKey(ctx, 0)
 	}
 	id := rollover.IDOfKey(n.gossipKeys()[0])
-	rec := &rollover.KeyRecord{Stage: rollover.Retire, Old: id, New: id, Removed: rollover.RemovedDigest(removed), Started: time.Now()}
+	rec := &rollover.KeyRecord{Stage: rollover.Retire, Old: id, New: id, Removed: rollover.RemovedDigest(removed, n.raftEpoch()), Started: time.Now()}
 	_, err = n.setAsMaster(ctx, keyRecordFile, rec.Encode(), 0)
 	return err
 }
 
-// beginKeyRotation begins a rotation, as master, if a node was removed after the key in use was made.
+// beginKeyRotation begins a rotation, as master, if a node was removed or the lock service was recovered after the key in use was made.
+// A recovery may bring back the record of an older key.
 func (n *Node) beginKeyRotation(ctx context.Context, rec *rollover.KeyRecord, gen uint64) error {
-	if !n.isMaster() || rec.Removed == rollover.RemovedDigest(n.removed.all()) {
+	if !n.isMaster() || rec.Removed == rollover.RemovedDigest(n.removed.all(), n.raftEpoch()) {
 		return nil
 	}
 	removed, err := n.listRemoved(ctx) // what this node has in memory may be old
-	if err != nil || rec.Removed == rollover.RemovedDigest(removed) {
+	if err != nil || rec.Removed == rollover.RemovedDigest(removed, n.raftEpoch()) {
 		return err
 	}
 	return n.makeGossipKey(ctx, gen)
@@ -240,7 +241,7 @@ func (n *Node) makeGossipKey(ctx context.Context, gen uint64) error {
 		return err
 	}
 	rec := &rollover.KeyRecord{Stage: rollover.Install, Old: rollover.IDOfKey(old), New: rollover.IDOfKey(key),
-		Removed: rollover.RemovedDigest(removed), Started: time.Now()}
+		Removed: rollover.RemovedDigest(removed, n.raftEpoch()), Started: time.Now()}
 	if _, err := n.setAsMaster(ctx, keyRecordFile, rec.Encode(), gen); err != nil {
 		return err
 	}

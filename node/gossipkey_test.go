@@ -17,6 +17,8 @@ import (
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/folder"
 	"github.com/steledb/stele/security/rollover"
@@ -318,6 +320,67 @@ func TestRemovedMasterMakesNoKey(t *testing.T) {
 	}
 	f.stop(boss)
 	f.finishRotation(t, ctx, "the master was removed", before[0])
+}
+
+// TestRecoveryHealsGossip: the lock service is recovered from a voter that was down while a node was removed and the gossip key was
+// replaced, or an operator had the key replaced. That voter has the old key, and the recovered lock service has neither the rotation nor the
+// removal. All nodes get a third key and see each other, and the removed node is marked again.
+func TestRecoveryHealsGossip(t *testing.T) {
+	t.Parallel()
+	t.Run("removal", func(t *testing.T) { t.Parallel(); testRecoveryHealsGossip(t, true) })
+	t.Run("operator", func(t *testing.T) { t.Parallel(); testRecoveryHealsGossip(t, false) })
+}
+
+func testRecoveryHealsGossip(t *testing.T, removal bool) {
+	f, _ := keyFleet(t, 3, func(f *fleet, i int) { f.cfgs[i].RolloverEvery(50 * time.Millisecond) })
+	ctx, gone := within(t, 120*time.Second), "n00000000000000ff"
+	boss := f.awaitMaster(t)
+	behind, other := (boss+1)%3, (boss+2)%3
+	old := f.nodes[boss].GossipKeys()[0]
+	f.stop(behind)
+	eventually(t, "the replacement begins", func() bool {
+		if removal {
+			return f.nodes[other].PutFile(ctx, "/removed/"+gone, []byte("x")) == nil
+		}
+		_, err := f.client(other).RotateGossipKey(ctx)
+		return err == nil
+	})
+	eventually(t, "the others have another key alone, and know of the removal", func() bool {
+		return !slices.ContainsFunc([]int{boss, other}, func(i int) bool {
+			keys := f.nodes[i].GossipKeys()
+			list, _ := os.ReadFile(filepath.Join(f.cfgs[i].DataDirs[0], "removed"))
+			return len(keys) != 1 || bytes.Equal(keys[0], old) || removal != bytes.Contains(list, []byte(gone))
+		})
+	})
+	replaced := f.nodes[other].GossipKeys()[0]
+	f.stop(boss)
+	f.stop(other)
+	folders := good(identity.Inspect(f.cfgs[behind].DataDirs))
+	if _, err := raftmeta.Recover(ctx, raftmeta.Config{Dir: folders.RaftDir(), ID: folders.Node}); err != nil {
+		t.Fatal(err)
+	}
+	if err := folders.SetRaftEpoch(folders.RaftEpoch + 1); err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range []int{behind, boss, other} {
+		f.start(i)
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+	all := []int{0, 1, 2}
+	eventually(t, "the node is removed again", func() bool {
+		_, err := f.nodes[behind].File(ctx, "/removed/"+gone)
+		return !removal || err == nil
+	})
+	eventually(t, "all nodes have one key, and see each other", func() bool {
+		now := f.nodes[behind].GossipKeys()[0]
+		return !bytes.Equal(now, old) && !bytes.Equal(now, replaced) && !slices.ContainsFunc(all, func(i int) bool {
+			keys := f.nodes[i].GossipKeys()
+			return len(keys) != 1 || !bytes.Equal(keys[0], now) || !f.nodes[i].Sees(f.ids(all...)...)
+		})
+	})
+	f.await(0, "three voters", votersAlive(3))
 }
 
 // TestLostKeyBringsNoOlderBack: the master stops with a new key that no other node has. A node that was down during the rotation before

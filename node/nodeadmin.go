@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -125,11 +124,7 @@ func (n *Node) remove(ctx context.Context, name string, force, passed bool) erro
 		}
 		return err
 	}
-	// The mark comes first: from then on the node cannot come back.
-	if _, err := n.catalog.set(ctx, removedPath(x.id), []byte(x.record.Name), metaapi.AnyGeneration); err != nil {
-		return err
-	}
-	if err := n.catalog.remove(ctx, nodePath(x.id), metaapi.AnyGeneration); err != nil && !errors.Is(err, metaapi.ErrNotFound) {
+	if err := n.markRemoved(ctx, x.id, x.record.Name); err != nil {
 		return err
 	}
 	n.log.Info("node removed from the cluster", "node", x.id, "name", x.record.Name)

@@ -99,8 +99,9 @@ func (s *security) refuse(p pki.Peer) error {
 // followRemoved keeps up with the lock service's list of removed nodes, until the node closes: this node forgets them, and
 // with certificates rejects them and soon ends the connections that they have.
 func (n *Node) followRemoved() {
+	lost := map[string]bool{} // removals that the lock service has lost
 	for n.ctx.Err() == nil {
-		if err := n.hearOfRemoved(n.meta.current()); err != nil {
+		if err := n.hearOfRemoved(n.meta.current(), lost); err != nil {
 			n.log.Debug("follow which nodes are removed", "error", err)
 		}
 		pause(n.ctx, removalRetry)
@@ -108,7 +109,7 @@ func (n *Node) followRemoved() {
 }
 
 // hearOfRemoved does so until the session is over.
-func (n *Node) hearOfRemoved(s *session.Session) error {
+func (n *Node) hearOfRemoved(s *session.Session, lost map[string]bool) error {
 	w, err := s.Watch(n.ctx, removedDir, api.ChildAdded|api.ChildRemoved)
 	if err != nil {
 		return err
@@ -119,7 +120,11 @@ func (n *Node) hearOfRemoved(s *session.Session) error {
 		if err != nil {
 			return err
 		}
-		n.setRemoved(gone)
+		again := n.removeAgain(n.ctx, gone, lost)
+		n.setRemoved(gone, lost)
+		if again != nil {
+			return again
+		}
 		if _, err := w.Next(n.ctx); err != nil {
 			return err
 		}
@@ -139,9 +144,46 @@ func (n *Node) listRemoved(ctx context.Context) (map[string]bool, error) {
 	return gone, nil
 }
 
+// removeAgain marks the removed nodes that are missing in gone, the lock service's list, and adds them to it. A lock service that was
+// recovered from a lagging voter has lost their marks. A node that cannot be marked yet stays in lost, and is a member until then: it
+// may be a voter that the others need for a majority.
+func (n *Node) removeAgain(ctx context.Context, gone, lost map[string]bool) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, removalLook)
+	defer cancel()
+	maps.Copy(lost, n.removed.all())
+	maps.DeleteFunc(lost, func(id string, _ bool) bool { return gone[id] || id == n.id() })
+	for id := range lost {
+		failed := n.checkQuorumWithout(ctx, id)
+		if failed == nil {
+			failed = n.markRemoved(ctx, id, "")
+		}
+		if failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		gone[id] = true
+		delete(lost, id)
+		n.log.Warn("node removed again: the lock service had lost its removal", "node", id)
+	}
+	return err
+}
+
+// markRemoved marks a node as removed and then deletes its registration. From the mark on the node cannot register again.
+func (n *Node) markRemoved(ctx context.Context, id, name string) error {
+	if _, err := n.catalog.set(ctx, removedPath(id), []byte(name), api.AnyGeneration); err != nil {
+		return err
+	}
+	err := n.catalog.remove(ctx, nodePath(id), api.AnyGeneration)
+	if errors.Is(err, api.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
 // setRemoved has the node act on the list of removed nodes as it is now. The list in memory is replaced first: from then on
-// nothing adds such a node again, and what was added before is dropped after it.
-func (n *Node) setRemoved(gone map[string]bool) {
+// nothing adds such a node again, and what was added before is dropped after it. The file also keeps lost, the removals that the lock
+// service does not have.
+func (n *Node) setRemoved(gone, lost map[string]bool) {
 	before := n.removed.all()
 	n.removed.set(gone)
 	n.forgetRemoved(gone)
@@ -155,7 +197,9 @@ func (n *Node) setRemoved(gone map[string]bool) {
 	if maps.Equal(before, gone) {
 		return
 	}
-	if err := writeRemoved(n.removedList(), n.cluster(), gone); err != nil {
+	kept := maps.Clone(gone)
+	maps.Copy(kept, lost)
+	if err := writeRemoved(n.removedList(), n.cluster(), kept); err != nil {
 		n.log.Warn("a removed node may find this one at its next start", "err", err)
 	}
 }

@@ -46,7 +46,7 @@ type KeyRecord struct {
 	Stage KeyStage
 	// Old and New are the keys before and after the rotation.
 	Old, New KeyID
-	// Removed is RemovedDigest of the nodes that were removed before New was made. Those do not have it.
+	// Removed is RemovedDigest at the time when New was made. Nodes that were removed before do not have New.
 	Removed [sha256.Size]byte
 	Started time.Time
 }
@@ -105,11 +105,15 @@ func (r *KeyRecord) Keys() []KeyID {
 	return []KeyID{r.New}
 }
 
-// RemovedDigest returns a digest of a list of removed nodes.
-func RemovedDigest(removed map[string]bool) (d [sha256.Size]byte) {
+// RemovedDigest returns a digest of the removed nodes and the Raft epoch. A change of either requires another key. The epoch is 0 unless
+// the lock service was recovered.
+func RemovedDigest(removed map[string]bool, raftEpoch uint64) (d [sha256.Size]byte) {
 	h := sha256.New()
 	for _, id := range slices.Sorted(maps.Keys(removed)) {
 		fmt.Fprintf(h, "%q\n", id)
+	}
+	if raftEpoch > 0 {
+		fmt.Fprintf(h, "raft epoch %d\n", raftEpoch)
 	}
 	h.Sum(d[:0])
 	return d

@@ -10,7 +10,7 @@ import (
 
 func keyRecord(s KeyStage) *KeyRecord {
 	return &KeyRecord{Stage: s, Old: IDOfKey([]byte("old")), New: IDOfKey([]byte("new")),
-		Removed: RemovedDigest(map[string]bool{"n1": true}), Started: time.Unix(1_800_000_000, 0).UTC()}
+		Removed: RemovedDigest(map[string]bool{"n1": true}, 0), Started: time.Unix(1_800_000_000, 0).UTC()}
 }
 
 // TestKeyStages: what nodes accept and encrypt by at each stage, and that no two stages that follow each other lack a common key
@@ -72,17 +72,19 @@ func TestBadKeyRecords(t *testing.T) {
 	}
 }
 
-// TestRemovedDigest: no two lists of nodes have one digest.
+// TestRemovedDigest: no two lists of nodes and Raft epochs have one digest.
 func TestRemovedDigest(t *testing.T) {
 	seen := map[[32]byte]bool{}
-	for _, ids := range []map[string]bool{nil, {"a": true}, {"a": true, "b": true}, {"ab": true}, {"a\nb": true}, {"b": true}} {
-		d := RemovedDigest(ids)
-		if seen[d] {
-			t.Errorf("the digest of %v is that of another list", ids)
+	for _, ids := range []map[string]bool{nil, {"a": true}, {"a": true, "b": true}, {"ab": true}, {"a\nb": true}, {"b": true}, {"raft epoch 1": true}} {
+		for epoch := range uint64(3) {
+			d := RemovedDigest(ids, epoch)
+			if seen[d] {
+				t.Errorf("the digest of %v and epoch %d is another's", ids, epoch)
+			}
+			seen[d] = true
 		}
-		seen[d] = true
 	}
-	if RemovedDigest(map[string]bool{"a": true, "b": true}) != RemovedDigest(map[string]bool{"b": true, "a": true}) {
+	if RemovedDigest(map[string]bool{"a": true, "b": true}, 1) != RemovedDigest(map[string]bool{"b": true, "a": true}, 1) {
 		t.Error("the digest of a list depends on more than the list")
 	}
 }
