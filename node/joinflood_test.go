@@ -96,3 +96,42 @@ func TestJunkTokensDelayNoOtherHost(t *testing.T) {
 		t.Error("no junk token was looked at")
 	}
 }
+
+// TestHostsBehindOneAddressJoin: twenty hosts with one address, such as that of a NAT, join at once through two nodes. Each waits between its
+// tries as a starting node does. None is rejected for good, and all have joined soon.
+func TestHostsBehindOneAddressJoin(t *testing.T) {
+	t.Parallel()
+	f, _ := tokenFleet(t, 2)
+	f.give(f.token(client.TokenRequest{}).Text, 1)
+	f.start(1)
+	eventually(t, "the first node is the master", func() bool { return f.nodes[0].IsMaster() })
+	ctx := within(t, 60*time.Second)
+	made := f.token(client.TokenRequest{Uses: 20})
+	var hosts sync.WaitGroup
+	began := time.Now()
+	for i := range 20 {
+		hosts.Go(func() {
+			j := newJoiner("nhost" + string(rune('a'+i)))
+			request := good(pki.NewRequest(j.key))
+			for wait := 200 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+				for k := range 2 {
+					c := good(f.strangerFrom(ctx, "127.0.0.7", f.addrs[(i+k)%2]))
+					err := joinOnce(ctx, c, made.Text, j, request, "")
+					c.Close()
+					if err == nil {
+						return
+					}
+					if !errors.Is(err, rpc.CodeOverloaded) && !errors.Is(err, rpc.CodeUnavailable) {
+						t.Errorf("host %d: %v", i, err)
+						return
+					}
+				}
+				time.Sleep(wait)
+			}
+		})
+	}
+	hosts.Wait()
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("the hosts have joined after %v", took)
+	}
+}
