@@ -13,12 +13,15 @@ type Crypt struct {
 	keys    map[uint32]*[DataKeyBytes]byte
 	newest  uint32
 	applies func(name string) bool
+	reads   cryptCallers
+	writes  cryptCallers
 }
 
 // NewCrypt returns a Crypt before inner for the files for which applies returns true; all others pass through.
 // New files use the key of the highest number. There must be at least one key.
 func NewCrypt(inner FS, keys []DataKey, applies func(name string) bool) *Crypt {
-	c := &Crypt{inner: inner, keys: map[uint32]*[DataKeyBytes]byte{}, applies: applies}
+	c := &Crypt{inner: inner, keys: map[uint32]*[DataKeyBytes]byte{}, applies: applies,
+		reads: make(cryptCallers, cryptCalls), writes: make(cryptCallers, cryptCalls)}
 	for _, k := range keys {
 		c.keys[k.Number] = &k.Secret
 		c.newest = max(c.newest, k.Number)
@@ -56,15 +59,7 @@ func (c *Crypt) open(name string, open func(string) (File, error)) (File, error)
 	if err != nil || !c.applies(name) {
 		return file, err
 	}
-	page := make([]byte, cryptSecondCopy+cryptCopyBytes)
-	if n, err := file.ReadAt(page, 0); n < len(page) {
-		if err == io.EOF {
-			err = &DamageError{File: name, Reason: "the file ends before its encryption header"}
-		}
-		file.Close()
-		return nil, err
-	}
-	h, err := decodeCryptHeader(page, name)
+	h, err := headerOf(file, name)
 	if err != nil {
 		file.Close()
 		return nil, err
@@ -83,7 +78,43 @@ func (c *Crypt) wrap(file File, h cryptHeader, name string) (File, error) {
 		file.Close()
 		return nil, err
 	}
-	return &cryptFile{inner: file, name: name, aead: aead, size: -1}, nil
+	return &cryptFile{inner: file, name: name, aead: aead, reads: c.reads, writes: c.writes, size: -1}, nil
+}
+
+// HasOldKey reports whether a file is encrypted with an older data key than new files of fsys. It is false if fsys is not a Crypt.
+func HasOldKey(fsys FS, name string) (bool, error) {
+	c, ok := fsys.(*Crypt)
+	if !ok || len(c.keys) == 1 || !c.applies(name) {
+		return false, nil
+	}
+	h, err := readHeader(c.inner, name)
+	return h.key != c.newest, err
+}
+
+// IsEncrypted reports whether a file of fsys, which is not a Crypt, has an intact encryption header.
+func IsEncrypted(fsys FS, name string) bool {
+	_, err := readHeader(fsys, name)
+	return err == nil
+}
+
+func readHeader(inner FS, name string) (cryptHeader, error) {
+	file, err := inner.OpenRead(name)
+	if err != nil {
+		return cryptHeader{}, err
+	}
+	defer file.Close()
+	return headerOf(file, name)
+}
+
+func headerOf(file File, name string) (cryptHeader, error) {
+	page := make([]byte, cryptSecondCopy+cryptCopyBytes)
+	if n, err := file.ReadAt(page, 0); n < len(page) {
+		if err == io.EOF {
+			err = &DamageError{File: name, Reason: "the file ends before its encryption header"}
+		}
+		return cryptHeader{}, err
+	}
+	return decodeCryptHeader(page, name)
 }
 
 // Remove implements FS.

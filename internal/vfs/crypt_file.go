@@ -7,17 +7,39 @@ import (
 	"encoding/binary"
 	"io"
 	"sync"
+	"unsafe"
 )
 
-// cryptStep is the number of slots that one read or write of the inner file takes: 64 KiB that begin anywhere. Each call under way
-// has a buffer of so many, 78 KB.
+// cryptStep is the number of slots that one read or write of the inner file takes: 64 KiB that begin anywhere.
 const cryptStep = 17
 
 // cryptScratch is what one read or write needs.
 type cryptScratch struct {
 	stored [cryptClearBytes + cryptStep*cryptSlotBytes + cryptHeaderBytes]byte // with padding
 	unit   [cryptUnitBytes]byte
-	index  [8]byte // additional data: number of the slot
+	old    [cryptSlotBytes]byte              // stored slot, of which a part is overwritten
+	nonces [cryptStep * cryptNonceBytes]byte // random, for the slots of one write
+	index  [8]byte                           // additional data: number of the slot
+}
+
+// cryptCalls bounds the concurrent reads of a Crypt's files, and its concurrent writes: each call has a cryptScratch.
+// The two are separate, so that log appends do not queue behind many reads.
+const cryptCalls = 16
+
+// CryptMemory is the most memory that the buffers of one Crypt take, in bytes.
+const CryptMemory = 2 * cryptCalls * int64(unsafe.Sizeof(cryptScratch{}))
+
+// cryptCallers is a semaphore of calls with a cryptScratch.
+type cryptCallers chan struct{}
+
+func (c cryptCallers) enter() *cryptScratch {
+	c <- struct{}{}
+	return cryptPool.Get().(*cryptScratch)
+}
+
+func (c cryptCallers) leave(s *cryptScratch) {
+	cryptPool.Put(s)
+	<-c
 }
 
 var (
@@ -27,37 +49,25 @@ var (
 
 // cryptFile is an open encrypted file. Only one handle at a time may change the size.
 type cryptFile struct {
-	inner File
-	name  string
-	aead  cipher.AEAD
+	inner  File
+	name   string
+	aead   cipher.AEAD
+	reads  cryptCallers
+	writes cryptCallers
 
 	// mu makes changes of the file through this handle take turns. Held across I/O.
 	mu sync.Mutex
-	// nonce is the next one: 8 random bytes of this handle and a counter. Guarded by mu.
-	nonce [cryptNonceBytes]byte
 	// size is that of the plaintext, as far as this handle changed it; -1: not known. Guarded by mu.
 	size int64
 	// stable makes WriteAt leave units as they are that hold the same plaintext already. Guarded by mu.
 	stable bool
 }
 
-// nextNonce returns a nonce that the file's key was never used with. 2^20 handles of one file have
-// a chance of 2^-25 that two draw the same random part. Called with mu held.
-func (f *cryptFile) nextNonce() []byte {
-	count := binary.LittleEndian.Uint32(f.nonce[8:])
-	if count == 0 {
-		rand.Read(f.nonce[:8])
-	}
-	binary.LittleEndian.PutUint32(f.nonce[8:], count+1)
-	return f.nonce[:]
-}
-
-// seal appends the slot of a unit.
-func (f *cryptFile) seal(b []byte, s *cryptScratch, index int64, unit []byte) []byte {
+// seal appends the slot of a unit. The caller never passes a nonce twice.
+func (f *cryptFile) seal(b []byte, s *cryptScratch, index int64, nonce, unit []byte) []byte {
 	binary.LittleEndian.PutUint64(s.index[:], uint64(index))
-	at := len(b)
-	b = append(b, f.nextNonce()...)
-	return f.aead.Seal(b, b[at:at+cryptNonceBytes], unit, s.index[:])
+	b = append(b, nonce...)
+	return f.aead.Seal(b, nonce, unit, s.index[:])
 }
 
 // open decrypts a slot into dst, which has the length of the unit. Slots that were never written have only zeros.
@@ -89,10 +99,10 @@ func (f *cryptFile) ReadAt(p []byte, off int64) (n int, err error) {
 			return n, err
 		}
 	}
-	s := cryptPool.Get().(*cryptScratch)
-	defer cryptPool.Put(s)
+	s := f.reads.enter()
+	defer f.reads.leave(s)
 	for n < len(p) {
-		m, err := f.readUnits(s, p[n:], off+int64(n))
+		m, err := f.readUnits(s, s.stored[:], p[n:], off+int64(n))
 		n += m
 		if err != nil {
 			return n, err
@@ -101,16 +111,16 @@ func (f *cryptFile) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// readUnits reads up to cryptStep units from off on, and io.EOF if there are fewer.
-func (f *cryptFile) readUnits(s *cryptScratch, p []byte, off int64) (n int, err error) {
+// readUnits reads up to cryptStep units from off on, with buf for the stored slots. It returns io.EOF if there are fewer.
+func (f *cryptFile) readUnits(s *cryptScratch, buf, p []byte, off int64) (n int, err error) {
 	index := (off - cryptClearBytes) / cryptUnitBytes
 	skip := off - unitStart(index)
 	want := min((skip+int64(len(p))+cryptUnitBytes-1)/cryptUnitBytes, cryptStep)
-	got, err := f.inner.ReadAt(s.stored[:want*cryptSlotBytes], slotStart(index))
+	got, err := f.inner.ReadAt(buf[:want*cryptSlotBytes], slotStart(index))
 	if err != nil && err != io.EOF {
 		return 0, err
 	}
-	for stored := s.stored[:got]; n < len(p); index++ {
+	for stored := buf[:got]; n < len(p); index++ {
 		slot := stored[:min(len(stored), cryptSlotBytes)]
 		stored = stored[len(slot):]
 		unit := len(slot) - cryptExtraBytes
@@ -151,13 +161,13 @@ func (f *cryptFile) write(p []byte, off int64, last bool) (n int, err error) {
 	if err := f.knowSize(); err != nil {
 		return 0, err
 	}
+	s := f.writes.enter()
+	defer f.writes.leave(s)
 	if off > f.size {
-		if err := f.truncate(off); err != nil {
+		if err := f.truncate(s, off); err != nil {
 			return 0, err
 		}
 	}
-	s := cryptPool.Get().(*cryptScratch)
-	defer cryptPool.Put(s)
 	for n < len(p) {
 		m, err := f.writeStep(s, p[n:], off+int64(n), last)
 		n += m
@@ -181,21 +191,24 @@ func (f *cryptFile) writeStep(s *cryptScratch, p []byte, off int64, last bool) (
 	if n == 0 {
 		at = slotStart(index)
 	}
+	nonces := s.nonces[:min(cryptStep, (len(p)-n+2*cryptUnitBytes-1)/cryptUnitBytes)*cryptNonceBytes]
+	rand.Read(nonces)
 	for end := index + cryptStep; n < len(p) && index < end; index++ {
 		skip := off + int64(n) - unitStart(index)
 		part := p[n:][:min(int64(len(p)-n), cryptUnitBytes-skip)]
 		unit := part
 		if old := min(f.size-unitStart(index), cryptUnitBytes); old > 0 && (skip > 0 || int64(len(part)) < old) {
 			unit = s.unit[:max(old, skip+int64(len(part)))]
-			if err := f.readOld(unit[:old], index); err != nil {
+			if err := f.readOld(s, unit[:old], index); err != nil {
 				return 0, err
 			}
 			copy(unit[skip:], part)
 		}
-		if f.stable && f.sameUnit(b, index, unit) {
-			b = b[:len(b)+len(unit)+cryptExtraBytes]
+		if slot := f.sameSlot(s, index, unit); slot != nil {
+			b = append(b, slot...)
 		} else {
-			b = f.seal(b, s, index, unit)
+			b = f.seal(b, s, index, nonces[:cryptNonceBytes], unit)
+			nonces = nonces[cryptNonceBytes:]
 		}
 		n += len(part)
 	}
@@ -219,11 +232,9 @@ func (f *cryptFile) knowSize() (err error) {
 	return err
 }
 
-// readOld reads the unit of a slot that is about to be written in part.
-func (f *cryptFile) readOld(unit []byte, index int64) error {
-	s := cryptPool.Get().(*cryptScratch)
-	defer cryptPool.Put(s)
-	n, err := f.readUnits(s, unit, unitStart(index))
+// readOld reads the beginning of the unit of a slot that is about to be written in part.
+func (f *cryptFile) readOld(s *cryptScratch, unit []byte, index int64) error {
+	n, err := f.readUnits(s, s.old[:], unit, unitStart(index))
 	if n == len(unit) {
 		return nil
 	}
@@ -233,13 +244,20 @@ func (f *cryptFile) readOld(unit []byte, index int64) error {
 	return err
 }
 
-// sameUnit reports whether a slot holds unit already, and then has put it behind b.
-func (f *cryptFile) sameUnit(b []byte, index int64, unit []byte) bool {
-	s := cryptPool.Get().(*cryptScratch)
-	defer cryptPool.Put(s)
-	slot := b[len(b):][:len(unit)+cryptExtraBytes]
-	n, _ := f.inner.ReadAt(slot, slotStart(index))
-	return n == len(slot) && f.open(s.unit[:len(unit)], s, index, slot) && bytes.Equal(s.unit[:len(unit)], unit)
+// sameSlot returns the stored slot if the file is stable and the slot already holds unit, and nil otherwise.
+func (f *cryptFile) sameSlot(s *cryptScratch, index int64, unit []byte) []byte {
+	if !f.stable {
+		return nil
+	}
+	slot := s.old[:len(unit)+cryptExtraBytes]
+	if n, _ := f.inner.ReadAt(slot, slotStart(index)); n < len(slot) {
+		return nil
+	}
+	was := make([]byte, len(unit)) // s.unit may be what is written
+	if !f.open(was, s, index, slot) || !bytes.Equal(was, unit) {
+		return nil
+	}
+	return slot
 }
 
 // Sync implements File.
@@ -258,18 +276,20 @@ func (f *cryptFile) Truncate(to int64) error {
 	if err := f.knowSize(); err != nil {
 		return err
 	}
-	return f.truncate(to)
+	s := f.writes.enter()
+	defer f.writes.leave(s)
+	return f.truncate(s, to)
 }
 
 // truncate sets the size. The last unit is written again where its length changes. Called with mu held.
-func (f *cryptFile) truncate(to int64) error {
+func (f *cryptFile) truncate(s *cryptScratch, to int64) error {
 	size := f.size
 	from := min(size, to)
 	index := max(from-cryptClearBytes, 0) / cryptUnitBytes
 	var unit []byte
 	if from > unitStart(index) && from < unitStart(index+1) && size != to {
 		unit = make([]byte, min(max(size, to)-unitStart(index), cryptUnitBytes))
-		if err := f.readOld(unit[:min(size-unitStart(index), int64(len(unit)))], index); err != nil {
+		if err := f.readOld(s, unit[:min(size-unitStart(index), int64(len(unit)))], index); err != nil {
 			return err
 		}
 		unit = unit[:min(to-unitStart(index), cryptUnitBytes)]
@@ -279,9 +299,9 @@ func (f *cryptFile) truncate(to int64) error {
 		return err
 	}
 	if unit != nil {
-		s := cryptPool.Get().(*cryptScratch)
-		defer cryptPool.Put(s)
-		if _, err := f.inner.WriteAt(f.seal(s.stored[:0], s, index, unit), slotStart(index)); err != nil {
+		nonce := s.nonces[:cryptNonceBytes]
+		rand.Read(nonce)
+		if _, err := f.inner.WriteAt(f.seal(s.stored[:0], s, index, nonce, unit), slotStart(index)); err != nil {
 			return err
 		}
 	}
@@ -303,7 +323,9 @@ func (f *cryptFile) Preallocate(n int64) error {
 		return err
 	}
 	if f.size < n {
-		if err := f.truncate(n); err != nil {
+		s := f.writes.enter()
+		defer f.writes.leave(s)
+		if err := f.truncate(s, n); err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,7 @@ func TestGoldenCrypt(t *testing.T) {
 		t.Fatal(err)
 	}
 	stored := make([]byte, slotStart(0)+3+cryptExtraBytes)
-	_, example, _ := strings.Cut(string(doc), "with the count 2\n//\n")
+	_, example, _ := strings.Cut(string(doc), "a nonce\n// of bytes 0x03\n//\n")
 	for line := range strings.Lines(example) {
 		fields := strings.Fields(strings.TrimPrefix(line, "//"))
 		if len(fields) == 0 {
@@ -40,10 +40,10 @@ func TestGoldenCrypt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := &cryptFile{aead: aead, nonce: [cryptNonceBytes]byte{3, 3, 3, 3, 3, 3, 3, 3, 1}}
+	file := &cryptFile{aead: aead}
 	want := make([]byte, slotStart(0))
 	h.encode(want[:cryptHeaderBytes])
-	want = file.seal(want, new(cryptScratch), 0, []byte("abc"))
+	want = file.seal(want, new(cryptScratch), 0, bytes.Repeat([]byte{3}, cryptNonceBytes), []byte("abc"))
 	if !bytes.Equal(stored, want) {
 		t.Errorf("the example is not what is written:\n%s", dumpExample(want))
 	}

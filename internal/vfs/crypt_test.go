@@ -5,7 +5,10 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 )
 
 var testKeys = []DataKey{{Number: 1, Secret: [DataKeyBytes]byte{1}}, {Number: 2, Secret: [DataKeyBytes]byte{2}}}
@@ -338,4 +341,81 @@ func TestAppendKeepsWhatWasSynced(t *testing.T) {
 			synced += n
 		}
 	}
+}
+
+// heldFS blocks reads and writes of its files until goOn is closed, and counts the concurrent ones.
+type heldFS struct {
+	FS
+	goOn       chan struct{}
+	busy, most atomic.Int32
+}
+
+type heldFile struct {
+	File
+	fs *heldFS
+}
+
+func (h *heldFS) OpenRead(name string) (File, error) { return h.hold(h.FS.OpenRead(name)) }
+func (h *heldFS) Open(name string) (File, error)     { return h.hold(h.FS.Open(name)) }
+
+func (h *heldFS) hold(f File, err error) (File, error) { return heldFile{f, h}, err }
+
+func (h *heldFS) wait() func() {
+	n := h.busy.Add(1)
+	for most := h.most.Load(); n > most && !h.most.CompareAndSwap(most, n); most = h.most.Load() {
+	}
+	<-h.goOn
+	return func() { h.busy.Add(-1) }
+}
+
+func (f heldFile) ReadAt(p []byte, off int64) (int, error) {
+	if off >= cryptHeaderBytes {
+		defer f.fs.wait()()
+	}
+	return f.File.ReadAt(p, off)
+}
+
+func (f heldFile) WriteAt(p []byte, off int64) (int, error) {
+	defer f.fs.wait()()
+	return f.File.WriteAt(p, off)
+}
+
+// TestCryptMemory checks that the number of calls with buffers is bounded while the disk stalls, and that writes do not wait for reads.
+func TestCryptMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem, fsys := newMemCrypt()
+		file, _ := fsys.Create("f")
+		file.WriteAt(make([]byte, 100<<10), 0)
+		held := &heldFS{FS: mem, goOn: make(chan struct{})}
+		fsys = NewCrypt(held, testKeys, allFiles)
+		var calls sync.WaitGroup
+		call := func(run func(f File, p []byte) (int, error)) {
+			f, err := fsys.Open("f")
+			if err != nil {
+				t.Fatal(err)
+			}
+			calls.Go(func() {
+				if n, err := run(f, make([]byte, 10<<10)); n != 10<<10 || err != nil {
+					t.Errorf("%d, %v", n, err)
+				}
+			})
+		}
+		for range 4 * cryptCalls {
+			call(func(f File, p []byte) (int, error) { return f.ReadAt(p, 20<<10) })
+		}
+		if synctest.Wait(); held.most.Load() != cryptCalls {
+			t.Errorf("%d reads are under way", held.most.Load())
+		}
+		for range 4 * cryptCalls {
+			call(func(f File, p []byte) (int, error) { return f.WriteAt(p, 20<<10) })
+		}
+		if synctest.Wait(); held.most.Load() != 2*cryptCalls {
+			t.Errorf("%d reads and writes are under way", held.most.Load())
+		}
+		close(held.goOn)
+		calls.Wait()
+		if held.most.Load() != 2*cryptCalls {
+			t.Errorf("%d reads and writes were under way", held.most.Load())
+		}
+	})
 }

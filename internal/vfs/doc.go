@@ -51,17 +51,20 @@
 // The key of the file is HKDF-SHA256 of the data key with that salt and "stele file key 1". A slot is AES-256-GCM with the
 // slot's number, 8 bytes, as additional data, and a tag of 16 bytes. A slot of zeros was never written and reads as zeros.
 //
-// C1. No nonce is used twice with a key. It is 8 random bytes of the handle that writes and a count of 4 bytes; a slot that
-// is written again has another. Of 2^20 handles of one file two have the same random bytes with a chance of 2^-25.
+// C1. No nonce is used twice with a key. Each is 12 random bytes, read from the kernel for each write. Therefore neither a crash, nor a copy of
+// the disk, nor a virtual machine that is restored from a snapshot repeats one. Among 2^32 slots written with the key of one file (16 TiB) two
+// nonces are equal with a probability of 2^-33.
 //
 // C2. Writing a slot changes no bit of others, though they share a sector. So a power loss in an append leaves what was synced
-// before. To write the same bytes again over those that were acknowledged takes [Stable], which leaves their slots alone.
+// before, provided that the disk writes sectors atomically: the end of a synced slot shares a sector with the next slot. To rewrite
+// acknowledged bytes with equal ones use [Stable], which keeps their slots.
 //
-// C3. A slot that was changed, moved, or taken from another file is a [DamageError]. Old bytes of the same slot, zeros in its place, and a
-// file that ends early are for the format above to find: sealed extents authenticate a table of checksums, logs their frames.
+// C3. A slot that was changed, moved, or taken from another file is a [DamageError]. A Crypt does not detect old bytes of the same slot, zeros in
+// its place, an exchanged file, a changed first page, or a file that ends early. The checksums of the format above detect them if they are
+// accidents. Encryption protects the confidentiality of a stolen disk, not the integrity of a disk that an attacker writes to.
 //
 // Example: 3 bytes after the first page, "abc", by data key 1 of 32 bytes 0x01, with a salt of bytes 0x02 and a nonce
-// of bytes 0x03 with the count 2
+// of bytes 0x03
 //
 //	0000  53 54 45 4c 45 45 4e 43 01 00 00 00 01 00 00 00
 //	0010  02 02 02 02 02 02 02 02 02 02 02 02 02 02 02 02
@@ -71,8 +74,8 @@
 //	0810  02 02 02 02 02 02 02 02 02 02 02 02 02 02 02 02
 //	0820  02 02 02 02 02 02 02 02 02 02 02 02 02 02 02 02
 //	0830  00 00 00 00 00 00 00 00 00 00 00 00 92 50 03 75
-//	2000  03 03 03 03 03 03 03 03 02 00 00 00 4a e0 5b 4e
-//	2010  14 b7 33 9e 6e 8d 3a bf 9d 5d bf a9 38 56 88
+//	2000  03 03 03 03 03 03 03 03 03 03 03 03 1f 8a d3 44
+//	2010  3b 37 15 ee 69 c9 14 11 de e8 62 da 76 30 46
 //
 // # Goroutines
 //
