@@ -263,21 +263,17 @@ func (p *sparePool) restMaking(took time.Duration) {
 	}
 }
 
-// removeOld removes the spares that have waited for too long with what they had in them.
+// removeOld queues the removal of spares that still hold old content after UsedSpareMax. As a job it cannot block the keepers of other folders.
 func (p *sparePool) removeOld() {
 	p.mu.Lock()
-	var old []*logFile
+	defer p.mu.Unlock()
 	p.ready = slices.DeleteFunc(p.ready, func(f *logFile) bool {
 		if f.usedUntil.IsZero() || time.Since(f.usedUntil) < p.s.cfg.UsedSpareMax {
 			return false
 		}
-		old = append(old, f)
+		p.jobs = append(p.jobs, spareJob{f.folder, func() { _ = f.remove() }}) // has been judged
 		return true
 	})
-	p.mu.Unlock()
-	for _, f := range old {
-		_ = f.remove() // has been judged
-	}
 }
 
 func (p *sparePool) wanted() bool {
