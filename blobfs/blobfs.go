@@ -50,8 +50,11 @@ type (
 // LogPayloadMax is the longest payload that Append takes, in bytes.
 const LogPayloadMax = local.LogPayloadMax
 
-// MasterKeyBytes is the length of a master key.
-const MasterKeyBytes = local.MasterKeyBytes
+// MasterKeyBytes is the length of a master key, EncryptionMemory the most memory that the buffers of an encrypted folder take.
+const (
+	MasterKeyBytes   = local.MasterKeyBytes
+	EncryptionMemory = local.EncryptionMemory
+)
 
 // The errors of the store.
 var (

@@ -160,7 +160,8 @@
 //
 // The additional data are the magic, the number and the id. The id is HKDF-SHA256 of the master key, without salt, with "stele
 // master key id 1". New files use the data key of the highest number. When the first master key is not the one that wraps them, the
-// file is written anew and renamed: all data keys wrapped by that one, and one more of them, up to 50.
+// file is written anew and renamed: all data keys wrapped by that one, and one more of them, up to 50. Log files with an older data key are not
+// recycled. A folder with encrypted files but no file of keys is a *CorruptError.
 //
 // Example: a file of keys
 //

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/steledb/stele/internal/vfs"
@@ -58,20 +59,28 @@ func (s *Store) openEncryption(f *folder) error {
 	masters := s.cfg.MasterKeys
 	file, err := readKeyFile(f.fs, f.encryptionPath())
 	if errors.Is(err, fs.ErrNotExist) {
-		if len(masters) == 0 {
+		used, encrypted, err := f.hasData()
+		switch {
+		case err != nil:
+			return err
+		case encrypted:
+			return &CorruptError{File: f.encryptionPath(), Reason: "the file of data keys is missing, but the folder has encrypted files: restore it from a backup"}
+		case len(masters) > 0 && used:
+			return f.keyError(ErrNotEncrypted, nil, masters)
+		case len(masters) == 0 || s.cfg.ReadOnly:
 			return nil
 		}
-		if used, err := f.hasData(); err != nil || used {
-			return errors.Join(err, f.keyError(ErrNotEncrypted, nil, masters))
-		}
-		if s.cfg.ReadOnly {
-			return nil
-		}
-		file, err = keyFile{}, nil
+		return s.useKeys(f, keyFile{})
 	}
 	if err != nil {
 		return err
 	}
+	return s.useKeys(f, file)
+}
+
+// useKeys makes f encrypt its files with the data keys in file. It first wraps them by the current master key, if another one wraps them.
+func (s *Store) useKeys(f *folder, file keyFile) (err error) {
+	masters := s.cfg.MasterKeys
 	keys, missing := file.unwrap(masters)
 	if len(missing) > 0 {
 		return f.keyError(ErrMasterKey, missing, masters)
@@ -119,18 +128,36 @@ func (f *folder) isEncrypted(name string) bool {
 	return dir == filepath.Join(f.path, blobsDir) || dir == filepath.Join(f.path, logsDir)
 }
 
-// hasData reports whether the folder has extents or logs.
-func (f *folder) hasData() (bool, error) {
+// hasData reports whether the folder has extents or logs, and whether the first few of them are encrypted.
+func (f *folder) hasData() (used, encrypted bool, err error) {
 	for _, sub := range []string{blobsDir, logsDir} {
 		names, err := f.fs.ReadDir(filepath.Join(f.path, sub))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return false, err
+			return false, false, err
 		}
-		if len(names) > 0 {
-			return true, nil
+		used = used || len(names) > 0
+		for _, name := range names[:min(len(names), 4)] {
+			encrypted = encrypted || vfs.IsEncrypted(f.fs, filepath.Join(f.path, sub, name))
 		}
 	}
-	return false, nil
+	return used, encrypted, nil
+}
+
+// outdated reports whether the file has a data key from before the last rotation. Such a file is not recycled: the old master key
+// would reveal what is written to it from now on.
+func (f *logFile) outdated() bool {
+	old, err := vfs.HasOldKey(f.folder.fs, f.path())
+	return err == nil && old
+}
+
+// removeOutdated removes outdated spares. Called by Open, before the keepers run.
+func (p *sparePool) removeOutdated() {
+	if p.s.cfg.ReadOnly {
+		return
+	}
+	p.ready = slices.DeleteFunc(p.ready, func(f *logFile) bool {
+		return !f.folder.isRetired() && f.outdated() && f.remove() == nil
+	})
 }
 
 // renewKeys adds a data key, if there may be more, wraps all by a master key, and makes that durable.

@@ -30,6 +30,9 @@ const (
 // MasterKeyBytes is the length of a master key: AES-256.
 const MasterKeyBytes = 32
 
+// EncryptionMemory is the most memory that the buffers of an encrypted folder take, in bytes.
+const EncryptionMemory = vfs.CryptMemory
+
 // MasterKey wraps the data keys of folders. It is never on their disks.
 type MasterKey [MasterKeyBytes]byte
 

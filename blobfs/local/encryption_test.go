@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -329,5 +330,96 @@ func TestGoldenKeys(t *testing.T) {
 	}
 	if keys, missing := got.unwrap([]MasterKey{master}); len(missing) > 0 || len(keys) != 1 || keys[0] != data {
 		t.Errorf("the example holds %v, lacks %v", keys, missing)
+	}
+}
+
+// After a rotation no log file with an old data key is recycled: neither a spare nor a released extent.
+func TestRotationEndsOldSpares(t *testing.T) {
+	ctx := context.Background()
+	for _, rotated := range []bool{false, true} {
+		mem := vfs.NewMem(vfs.MemOptions{})
+		s := openKeyed(t, mem, masterA)
+		held := LogOpen{Log: NewID(), Server: "n1", Seq: 1, Epoch: 1, Salt: 7}
+		if _, err := s.OpenLogReplica(ctx, held); err != nil {
+			t.Fatal(err)
+		}
+		f, err := s.spares.take(false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.spares.recycleFile(f); err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		masters, want := []MasterKey{masterA}, 1
+		if rotated {
+			masters, want = []MasterKey{masterB, masterA}, 0
+		}
+		s = openKeyed(t, mem, masters...)
+		if n := s.Stats().LogExtentsReady; n != want {
+			t.Errorf("rotated %t: %d spares, want %d", rotated, n, want)
+		}
+		if err := s.DropLogReplica(ctx, held.Log, held.Seq); err != nil {
+			t.Fatal(err)
+		}
+		if n := s.Stats().LogExtentsReady; n != 2*want {
+			t.Errorf("rotated %t, released: %d spares, want %d", rotated, n, 2*want)
+		}
+		names, err := mem.ReadDir("/d/logs")
+		if err != nil || len(names) != 2*want {
+			t.Errorf("rotated %t: files %q, %v", rotated, names, err)
+		}
+		s.Close()
+	}
+}
+
+// An encrypted folder without its file of keys is corrupt, not in the clear: nothing is written to it.
+func TestKeyFileLost(t *testing.T) {
+	words := []byte("sixteen letters.")
+	mem := vfs.NewMem(vfs.MemOptions{})
+	s := openKeyed(t, mem, masterA)
+	h := fillKeyed(t, s, words)
+	s.Close()
+	content := readFile(t, mem, "/d/encryption")
+	if err := mem.Remove("/d/encryption"); err != nil {
+		t.Fatal(err)
+	}
+	before := storedFiles(t, mem, "/d")
+	for _, masters := range [][]MasterKey{nil, {masterA}} {
+		var corrupt *CorruptError
+		if _, err := Open(keyedConfig(mem, masters...)); !errors.As(err, &corrupt) || corrupt.File != "/d/encryption" {
+			t.Errorf("with %d master keys: %v", len(masters), err)
+		}
+		if after := storedFiles(t, mem, "/d"); !maps.EqualFunc(before, after, bytes.Equal) {
+			t.Errorf("with %d master keys: the folder was changed", len(masters))
+		}
+	}
+	writeImage(t, mem, "/d/encryption", content)
+	s = openKeyed(t, mem, masterA)
+	readsWords(t, s, h, words)
+	s.Close()
+}
+
+// A log file whose encryption header is corrupt is one corrupt file: it does not retire its folder.
+func TestCorruptHeaderRetiresNothing(t *testing.T) {
+	mem := vfs.NewMem(vfs.MemOptions{})
+	s := openKeyed(t, mem, masterA)
+	defer s.Close()
+	f, err := s.spares.take(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []int64{20, 2048 + 20} {
+		flipByte(t, mem, f.path(), at)
+	}
+	var damage *vfs.DamageError
+	if err := s.spares.recycleFile(f); !errors.As(err, &damage) {
+		t.Errorf("recycled: %v", err)
+	}
+	if n := s.RetiredFolders(); n > 0 {
+		t.Errorf("%d folders are retired", n)
+	}
+	if _, err := s.spares.take(false); err != nil {
+		t.Error(err)
 	}
 }

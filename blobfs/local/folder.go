@@ -95,13 +95,13 @@ func (f *folder) syncDir(sub string, d *dirSync) error {
 }
 
 // failed judges an error of a write to the folder and tells whether it is worth trying
-// elsewhere. A full disk is no reason to distrust it, nor is a limit of our own
-// process, which would meet us everywhere; anything else retires it.
+// elsewhere. A full disk is no reason to distrust it, nor is one corrupt file, nor a limit of
+// our own process, which would meet us everywhere; anything else retires it.
 func (f *folder) failed(err error) (elsewhere bool) {
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) {
 		return false
 	}
-	if vfs.IsDiskFull(err) || errors.Is(err, ErrFolderRetired) {
+	if vfs.IsDiskFull(err) || errors.Is(err, ErrFolderRetired) || errors.As(err, new(*vfs.DamageError)) {
 		return true
 	}
 	if f.retired.CompareAndSwap(nil, &err) {

@@ -391,7 +391,7 @@ func (p *sparePool) recycleFile(f *logFile) error {
 		p.recycling--
 		p.mu.Unlock()
 	}()
-	if enough || !p.s.roomFor(f.folder, p.s.cfg.ExtentBytes) { // others wait for the room
+	if enough || f.outdated() || !p.s.roomFor(f.folder, p.s.cfg.ExtentBytes) { // others wait for the room
 		return f.remove()
 	}
 	h := logHeader{state: logFileSpare, generation: f.header.generation + 1, bytes: f.header.bytes}

@@ -76,6 +76,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s.reviveSplit()
 	s.arrangeLogs()
+	s.spares.removeOutdated()
 	return s, nil
 }
 
@@ -89,7 +90,7 @@ func (s *Store) openFolders() error {
 		}
 		if err != nil {
 			f.unreadable = true
-			f.failed(fmt.Errorf("open data folder %s: %w", f.path, err))
+			f.failed(fmt.Errorf("open data folder %s: %w", f.path, damaged(err)))
 		}
 	}
 	var errs []error
