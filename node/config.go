@@ -175,6 +175,15 @@ func (b *budget) logBytes() int64 { return 4*b.logBatch + 3*b.logWindow + 4*b.me
 // blobBytes is what replicas of files take on their way: each server writes two files at a time.
 func (b *budget) blobBytes() int64 { return 4*b.blobWindow + int64(b.copies)*blobfs.CopyMemory }
 
+// encryptionBytes is the memory of the buffers for encrypted files. With many disks and little memory it is an estimate below
+// their bound, which takes all disks at their most concurrent calls.
+func (c Config) encryptionBytes() int64 {
+	if c.Encryption == (Encryption{}) {
+		return 0
+	}
+	return min(int64(len(c.DataDirs))*blobfs.EncryptionMemory, c.MemoryBytes/16)
+}
+
 // sortBytes is what the caches give way to a sort: what is sorted, and the buffers of what is read and written.
 func (b *budget) sortBytes() int64 { return b.sort + 8<<20 }
 
@@ -202,7 +211,7 @@ func (c Config) budget() budget {
 	}
 	b.blobWindow, b.copies = min(8<<20, m/256), int(min(32, m/(64<<20)))
 	b.locks, b.cursors = c.lockShare(openClients).AllBytes+c.lockShare(openClients).AllLeaderBytes, m/cursorMemoryShare
-	rest := all - b.locks - b.cursors - b.rpc - b.compaction - b.learn - b.logBytes() - b.blobBytes() - sstable.ZstdMemory
+	rest := all - b.locks - b.cursors - b.rpc - b.compaction - b.learn - b.logBytes() - b.blobBytes() - c.encryptionBytes() - sstable.ZstdMemory
 	b.memtables, b.results, b.large = rest*5/16, rest*2/16, rest/16
 	b.cache = rest - b.memtables - b.results - b.large
 	b.metadataMemtables, b.metadataCache = min(m/80, 64<<20), min(m/40, 256<<20)

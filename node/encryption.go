@@ -20,7 +20,7 @@ type Encryption struct {
 	// KeyFile holds the master keys, a line of 64 hexadecimal digits each. The first wraps the data keys from now on. Empty lines
 	// and those that begin with # are passed over. The file must be for its owner alone.
 	KeyFile string
-	// KeyCommand is a command for sh that prints what KeyFile would hold.
+	// KeyCommand is a command for sh that prints what KeyFile would hold. If it fails, Start repeats it until it succeeds.
 	KeyCommand string
 }
 
@@ -29,12 +29,17 @@ const (
 	keyCommandTimeout  = 30 * time.Second
 	keyCommandBytesMax = 64 << 10
 	keyCommandErrorMax = 300
+	// Pauses before a command that failed is repeated; they double.
+	keyCommandPauseMin = 200 * time.Millisecond
+	keyCommandPauseMax = 10 * time.Second
 )
 
 // A MasterKeyError means that the master keys cannot be had from where they should be.
 type MasterKeyError struct {
 	Source string // "file NAME" or "command"
 	Err    error
+	// Transient reports that the command ran and failed, for example because a key service is down.
+	Transient bool
 }
 
 // Error implements error.
@@ -48,6 +53,7 @@ func (e *MasterKeyError) Unwrap() error { return e.Err }
 // masterKeys returns the master keys, the current one first; none if nothing is to be encrypted. *MasterKeyError.
 func (e Encryption) masterKeys(ctx context.Context) (keys []blobfs.MasterKey, err error) {
 	var text []byte
+	transient := false
 	source := "file " + e.KeyFile
 	switch {
 	case e.KeyFile != "" && e.KeyCommand != "":
@@ -56,7 +62,7 @@ func (e Encryption) masterKeys(ctx context.Context) (keys []blobfs.MasterKey, er
 		text, err = secretfile.Read(e.KeyFile)
 	case e.KeyCommand != "":
 		source = "command"
-		text, err = runKeyCommand(ctx, e.KeyCommand)
+		text, transient, err = runKeyCommand(ctx, e.KeyCommand)
 	default:
 		return nil, nil
 	}
@@ -64,7 +70,7 @@ func (e Encryption) masterKeys(ctx context.Context) (keys []blobfs.MasterKey, er
 		keys, err = parseMasterKeys(text)
 	}
 	if err != nil {
-		return nil, &MasterKeyError{source, err}
+		return nil, &MasterKeyError{source, err, transient}
 	}
 	return keys, nil
 }
@@ -96,8 +102,9 @@ func parseMasterKeys(text []byte) (keys []blobfs.MasterKey, err error) {
 	return keys, nil
 }
 
-// runKeyCommand returns what a command prints, and ends it with all that it started if it takes too long.
-func runKeyCommand(ctx context.Context, command string) ([]byte, error) {
+// runKeyCommand returns the output of a command. After keyCommandTimeout it kills the command's process group. An error is transient
+// if the command was executed and failed.
+func runKeyCommand(ctx context.Context, command string) (text []byte, transient bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, keyCommandTimeout, fmt.Errorf("it took longer than %v", keyCommandTimeout))
 	defer cancel()
 	out, complaint := &limitedBuffer{max: keyCommandBytesMax}, &limitedBuffer{max: keyCommandErrorMax}
@@ -106,16 +113,17 @@ func runKeyCommand(ctx context.Context, command string) ([]byte, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	err := cmd.Run()
+	err = cmd.Run()
 	switch {
 	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
+		return nil, true, context.Cause(ctx)
 	case err != nil:
-		return nil, fmt.Errorf("%w: %q", err, bytes.TrimSpace(complaint.b))
+		code := cmd.ProcessState.ExitCode() // of sh: 126 cannot be executed, 127 not found
+		return nil, code != 126 && code != 127 && errors.As(err, new(*exec.ExitError)), fmt.Errorf("%w: %q", err, bytes.TrimSpace(complaint.b))
 	case out.over:
-		return nil, fmt.Errorf("it prints more than %d bytes", keyCommandBytesMax)
+		return nil, false, fmt.Errorf("it prints more than %d bytes", keyCommandBytesMax)
 	}
-	return out.b, nil
+	return out.b, false, nil
 }
 
 // limitedBuffer keeps the first max bytes that are written to it.
@@ -135,8 +143,28 @@ func (l *limitedBuffer) Write(p []byte) (int, error) {
 
 // openEncryption reads the master keys and holds the data folders to them, before anything is written.
 func (n *Node) openEncryption(ctx context.Context) (err error) {
-	if n.masterKeys, err = n.cfg.Encryption.masterKeys(ctx); err != nil {
+	if n.masterKeys, err = n.awaitMasterKeys(ctx); err != nil {
 		return err
 	}
 	return blobfs.CheckEncryption(blobfs.Config{Folders: blobFolders(n.cfg.DataDirs), MasterKeys: n.masterKeys})
+}
+
+// awaitMasterKeys returns the master keys. It repeats a failing command until it succeeds or ctx ends.
+func (n *Node) awaitMasterKeys(ctx context.Context) ([]blobfs.MasterKey, error) {
+	for pause := keyCommandPauseMin; ; pause = min(2*pause, keyCommandPauseMax) {
+		keys, err := n.cfg.Encryption.masterKeys(ctx)
+		var failed *MasterKeyError
+		if !errors.As(err, &failed) || !failed.Transient {
+			return keys, err
+		}
+		if ctx.Err() == nil {
+			n.enter("the command that prints the master keys")
+			n.log.Warn("master key command failed", "err", err, "retry_in", pause)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		case <-time.After(pause):
+		}
+	}
 }

@@ -184,7 +184,7 @@ func TestMasterKeySources(t *testing.T) {
 	}
 	wantNoStart(t, "exposed", node.Encryption{KeyFile: open}, "chmod 600", good[:10])
 	wantNoStart(t, "both", node.Encryption{KeyFile: keyFile(t, 1), KeyCommand: "true"}, "give one of them", good[:10])
-	wantNoStart(t, "failing", node.Encryption{KeyCommand: "echo no such vault >&2; exit 3"}, `exit status 3: "no such vault"`, good[:10])
+	wantNoStart(t, "no command", node.Encryption{KeyCommand: "no-such-vault"}, `exit status 127: "`, good[:10])
 	wantNoStart(t, "endless", node.Encryption{KeyCommand: "head -c 100000 /dev/zero"}, "more than 65536 bytes", good[:10])
 }
 
@@ -201,5 +201,48 @@ func wantNoStart(t *testing.T, name string, e node.Encryption, want, never strin
 	}
 	if _, err := os.Stat(filepath.Join(dir, "blobs")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s: there is a block store now: %v", name, err)
+	}
+}
+
+// If the command for the master keys fails, Start repeats it: the key service may be down. Check does not repeat it.
+func TestMasterKeyCommandFails(t *testing.T) {
+	t.Parallel()
+	flag := filepath.Join(t.TempDir(), "flag")
+	e := node.Encryption{KeyCommand: fmt.Sprintf("test -e %s && cat %s && exit 0; echo no such vault >&2; exit 3", flag, keyFile(t, 1))}
+	var bad *node.MasterKeyError
+	if _, err := node.Check(context.Background(), []string{t.TempDir()}, e, func(node.CheckProblem) {}); !errors.As(err, &bad) || !strings.Contains(err.Error(), `exit status 3: "no such vault"`) {
+		t.Errorf("check: %v", err)
+	}
+	cfg := node.Config{DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20, ExtentBytes: 4 << 20, Encryption: e}
+	ctx, cancel := context.WithCancel(context.Background())
+	cfg.Waiting = func(what string) {
+		if strings.Contains(what, "master keys") {
+			cancel()
+		}
+	}
+	if n, err := node.Start(ctx, cfg); !errors.As(err, &bad) {
+		t.Errorf("ended while it waits: %v", err)
+		if err == nil {
+			stop(t, n)
+		}
+	}
+	waits := 0
+	cfg.Waiting = func(what string) {
+		if !strings.Contains(what, "master keys") {
+			return
+		}
+		if waits++; waits == 2 {
+			if err := os.WriteFile(flag, nil, 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	n, err := node.Start(context.Background(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop(t, n)
+	if waits != 2 {
+		t.Errorf("waited %d times", waits)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/tablet/sstable"
 )
@@ -61,6 +62,13 @@ func TestBudgetAdmitsMessages(t *testing.T) {
 		sum := b.locks + b.cursors + b.memtables + b.metadataMemtables + b.cache + b.metadataCache + b.rpc + b.results + b.large + b.compaction + b.metadataCompaction + b.learn + b.logBytes() + b.blobBytes() + sstable.ZstdMemory
 		if sum > memory-max(memory/10, programBytes) {
 			t.Errorf("memory %d: %d are given away", memory, sum)
+		}
+		for _, folders := range []int{1, 100} {
+			e := Config{MemoryBytes: memory, DataDirs: make([]string, folders), Encryption: Encryption{KeyFile: "f"}}
+			more := (b.memtables + b.cache + b.results + b.large) - (e.budget().memtables + e.budget().cache + e.budget().results + e.budget().large)
+			if more != e.encryptionBytes() || more < blobfs.EncryptionMemory || more > memory/16 && folders > 1 || e.budget().memtables < b.memtables/2 {
+				t.Errorf("memory %d: %d for the encryption of %d folders", memory, more, folders)
+			}
 		}
 	}
 }

@@ -34,7 +34,7 @@ func (c *configuration) checkPaths() {
 	}
 	file := c.text("encryption_key_file")
 	if file != "" && isAbsent(file) {
-		c.ill("encryption_key_file", usagef(`"openssl rand -hex 32" makes a key`, "%s is not there", file))
+		c.ill("encryption_key_file", usagef(`a node with encrypted data needs its own key; for a node without data, "openssl rand -hex 32" makes one`, "%s is not there", file))
 	}
 	if file != "" && c.text("encryption_key_command") != "" {
 		c.illTogether("encryption_key_command", usagef("give one of them", "encryption_key_command (%s): encryption_key_file (%s) is given, too", c.origin["encryption_key_command"], c.origin["encryption_key_file"]))

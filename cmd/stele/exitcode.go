@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
@@ -247,12 +248,15 @@ func inputHint(bad error) string {
 
 // faultOfSystem knows the errors of the machine that the command runs on.
 func faultOfSystem(err error) *fault {
+	var keys *node.MasterKeyError
 	switch {
 	case errors.Is(err, blobfs.ErrMasterKey):
 		return &fault{code: exitUsage, hint: `name the file of its master keys with --encryption-key-file, or a command with --encryption-key-command`}
 	case errors.Is(err, blobfs.ErrNotEncrypted):
 		return &fault{code: exitUsage, hint: `to encrypt the node's data, "stele node drain" it, stop it, and start it with an empty data folder; or leave the key out`}
-	case errors.As(err, new(*node.MasterKeyError)):
+	case errors.As(err, &keys) && keys.Source == "command" && (errors.As(err, new(*exec.ExitError)) || errors.Is(err, fs.ErrPermission)):
+		return &fault{code: exitUsage, hint: `run the command as the node's user; under systemd, ExecPaths= of the unit must name sh, the command and their libraries`}
+	case errors.As(err, &keys):
 		return &fault{code: exitUsage, hint: `a line for each key, of 64 hexadecimal digits, the current one first; "openssl rand -hex 32" makes one`}
 	case errors.Is(err, vfs.ErrLocked):
 		return &fault{code: exitError, hint: "a node is using the folder: stop it first, or give another folder"}
