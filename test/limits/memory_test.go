@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -264,7 +265,7 @@ func (s *site) repeat(ctx context.Context, l *load, g int) {
 }
 
 // TestMemoryUnderLoad (I13): each load alone leaves the process below its memory, 500 ms each, on an open node and on one with
-// certificates, gossip and pages. So do, on fresh nodes, all that write together, for 3 s; all loads together, for 6 s; and all that write
+// certificates, gossip and pages. So do, on fresh nodes, all that write together, for 3 s; all loads together, for 6 s, in the clear and encrypted; and all that write
 // and read together, on three nodes, of which one is killed after 3 s, when it has written what recovery sorts, and comes back after 6 s, for 12 s. STELE_SOAK
 // is how many times that: with 12, others have begun to repair what the dead one had.
 func TestMemoryUnderLoad(t *testing.T) {
@@ -291,7 +292,7 @@ func TestMemoryUnderLoad(t *testing.T) {
 		writes, _, _ := loads(s)
 		s.under(togetherTimes*while, nil, together(writes, togetherShare)...)
 	})
-	t.Run("all together", func(t *testing.T) {
+	all := func(t *testing.T) {
 		s := secured(t, program, 1)
 		s.createTable()
 		s.rough = true
@@ -300,6 +301,15 @@ func TestMemoryUnderLoad(t *testing.T) {
 			l.n = max(1, l.n/hostileShare)
 		}
 		s.under(2*togetherTimes*while, nil, together(slices.Concat(writes, reads, hostile), 0)...)
+	}
+	t.Run("all together", all)
+	t.Run("all together, encrypted", func(t *testing.T) {
+		key := filepath.Join(t.TempDir(), "key")
+		if err := os.WriteFile(key, []byte(strings.Repeat("5a", 32)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("STELE_ENCRYPTION_KEY_FILE", key)
+		all(t)
 	})
 	t.Run("three nodes", func(t *testing.T) {
 		s := secured(t, program, 3)
