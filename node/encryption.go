@@ -119,7 +119,10 @@ func runKeyCommand(ctx context.Context, command string) (text []byte, transient 
 		return nil, true, context.Cause(ctx)
 	case err != nil:
 		code := cmd.ProcessState.ExitCode() // of sh: 126 cannot be executed, 127 not found
-		return nil, code != 126 && code != 127 && errors.As(err, new(*exec.ExitError)), fmt.Errorf("%w: %q", err, bytes.TrimSpace(complaint.b))
+		if text := bytes.TrimSpace(complaint.b); len(text) > 0 {
+			err = fmt.Errorf("%w: %q", err, text)
+		}
+		return nil, code != 126 && code != 127 && errors.As(err, new(*exec.ExitError)), err
 	case out.over:
 		return nil, false, fmt.Errorf("it prints more than %d bytes", keyCommandBytesMax)
 	}

@@ -177,38 +177,31 @@ systemctl restart stele || die "it does not start with leave to write to /data1"
 stele status --timeout 10s >/dev/null || die "it does not serve from /data1"
 ok "data elsewhere: refused with a hint, and served with leave"
 
-# Data is encrypted by a key that systemd hands over, which is replaced, and that a command prints.
+# Data is encrypted by a key of a file, which is replaced, and of a command.
 systemctl stop stele
-credential() { # LINES of keys
-	(umask 077 && cat >/dev/shm/encryption)
-	systemd-creds encrypt --with-key=host --name=encryption /dev/shm/encryption /etc/stele/encryption.cred 2>/dev/null || die "no credential"
-	rm /dev/shm/encryption
+systemctl reset-failed stele 2>/dev/null || true # and the count of starts
+keys() { # from standard input
+	install -m 640 -o root -g stele /dev/stdin /etc/stele/encryption
 }
-decrypt='systemd-creds decrypt --name=encryption /etc/stele/encryption.cred -'
-openssl rand -hex 32 | credential
-printf '[Service]\nReadWritePaths=/data1\nLoadCredentialEncrypted=encryption:/etc/stele/encryption.cred\n' >/run/systemd/system/stele.service.d/test.conf
-systemctl daemon-reload
-systemctl reset-failed stele # and the count of starts
+openssl rand -hex 32 | keys
 sed -i 's|^data_dir: .*|data_dir: /data1/encrypted|' /etc/stele/stele.yaml
-echo 'encryption_key_file: /run/credentials/stele.service/encryption' >>/etc/stele/stele.yaml
+echo 'encryption_key_file: /etc/stele/encryption' >>/etc/stele/stele.yaml
 systemctl start stele || die "it does not start with a key"
 stele table create t --family f 2>/dev/null
 stele put t r1 f:q=attack-at-dawn 2>/dev/null
 systemctl stop stele
 ! grep -rq attack-at-dawn /data1/encrypted || die "data is in the clear"
-stele check /data1/encrypted --encryption-key-command "$decrypt" >/tmp/out || die "check: $(cat /tmp/out)"
-{ openssl rand -hex 32; $decrypt; } >/tmp/keys
-credential </tmp/keys
+stele check /data1/encrypted --encryption-key-command 'cat /etc/stele/encryption' >/tmp/out || die "check: $(cat /tmp/out)"
+{ openssl rand -hex 32; cat /etc/stele/encryption; } >/tmp/keys
+keys </tmp/keys
 systemctl start stele || die "it does not start with another key before its own"
 until_ 10 journalctl -u stele -q STELE_FOLDER=/data1/encrypted/blobs STELE_DATA_KEYS=2 -g 'data keys wrapped'
 systemctl stop stele
-sed -i 2d /tmp/keys
-credential </tmp/keys
+head -n 1 /tmp/keys | keys
 systemctl start stele || die "it does not start with the new key alone"
 [ "$(stele get t r1 | cut -f4)" = attack-at-dawn ] || die "after the key was replaced"
 systemctl stop stele
-install -m 640 -o root -g stele /tmp/keys /etc/stele/key
-sed -i 's|^encryption_key_file: .*|encryption_key_command: cat /etc/stele/key|' /etc/stele/stele.yaml
+sed -i 's|^encryption_key_file: .*|encryption_key_command: cat /etc/stele/encryption|' /etc/stele/stele.yaml
 ! systemctl start stele 2>/dev/null || die "it executes programs without leave"
 is ExecMainStatus 4 || die "exit status $(property ExecMainStatus)"
 until_ 10 journalctl -u stele -q -g '^hint: .*ExecPaths'
@@ -216,10 +209,10 @@ printf '[Service]\nReadWritePaths=/data1\nExecPaths=/usr/bin /usr/lib /usr/lib64
 systemctl daemon-reload
 systemctl start stele || die "it does not start with a command for the key"
 [ "$(stele get t r1 | cut -f4)" = attack-at-dawn ] || die "with a command for the key"
-rm /etc/stele/key /etc/stele/encryption.cred /tmp/keys
 printf '[Service]\nReadWritePaths=/data1\n' >/run/systemd/system/stele.service.d/test.conf
 systemctl daemon-reload
-ok "encrypted: by a credential, by another one, and by what a command prints, with leave to execute it"
+rm /etc/stele/encryption /tmp/keys
+ok "encrypted: by a key, by another one, and by that of a command, with leave to execute it"
 
 # One that waits for others says so, as long as it takes, and stops at a word.
 systemctl stop stele

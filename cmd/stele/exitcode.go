@@ -256,6 +256,8 @@ func faultOfSystem(err error) *fault {
 		return &fault{code: exitUsage, hint: `to encrypt the node's data, "stele node drain" it, stop it, and start it with an empty data folder; or leave the key out`}
 	case errors.As(err, &keys) && keys.Source == "command" && (errors.As(err, new(*exec.ExitError)) || errors.Is(err, fs.ErrPermission)):
 		return &fault{code: exitUsage, hint: `run the command as the node's user; under systemd, ExecPaths= of the unit must name sh, the command and their libraries`}
+	case errors.As(err, &keys) && errors.Is(err, fs.ErrPermission):
+		return &fault{code: exitUsage, hint: "the node's user must be able to read the file"}
 	case errors.As(err, &keys):
 		return &fault{code: exitUsage, hint: `a line for each key, of 64 hexadecimal digits, the current one first; "openssl rand -hex 32" makes one`}
 	case errors.Is(err, vfs.ErrLocked):

@@ -245,6 +245,9 @@ func mayNotJoin(err error) bool {
 // startError tells what can be done about a node that did not come up.
 func startError(err error, cfg node.Config) error {
 	underSystemd := os.Getenv("NOTIFY_SOCKET") != ""
+	if errors.As(err, new(*node.MasterKeyError)) { // not about a data folder
+		return err
+	}
 	if underSystemd && (errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS)) {
 		return withHint(err, "the unit may write below /var/lib/stele alone: mount disks there, or \"systemctl edit stele\" and add "+
 			"\"[Service]\" and \"ReadWritePaths=FOLDER\"; the folder must belong to the unit's user, stele")
