@@ -159,7 +159,7 @@ func TestLoadRecords(t *testing.T) {
 	})
 }
 
-// TestEndedOrders: after a load of a user's tablet, while the server has others to do and nobody waits for a move, the rows
+// TestEndedOrders: after a load of a user's tablet, while the server has others to do and no move is pending, the rows
 // need not be read again, and more loads are planned when just a few are left.
 func TestEndedOrders(t *testing.T) {
 	user := Tablet{Key: string(metadata.Key(nil, 16, []byte("row"))), Generation: 1}

@@ -198,7 +198,7 @@ func (cs *cursors) checkUser(o *cursorOwner) error {
 	return &api.OverloadedError{Reason: reason, RetryAfter: time.Second}
 }
 
-// largestLocked returns the user with idle cursors who has the largest part, if
+// largestLocked returns the user with the largest part among those with idle cursors, if
 // that is larger than what asks will have; else nil.
 func (cs *cursors) largestLocked(asks *cursorOwner) (victim *cursorOwner) {
 	most := cs.share(asks)

@@ -396,7 +396,7 @@ func TestUploadsOfOneUser(t *testing.T) {
 	}
 }
 
-// TestSealedUploads: those that were sealed keep nobody from another; the oldest
+// TestSealedUploads: sealed uploads keep no user from another one; the oldest
 // of the user with the most is forgotten.
 func TestSealedUploads(t *testing.T) {
 	var us uploads

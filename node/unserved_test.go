@@ -39,7 +39,7 @@ func TestUnservedTablet(t *testing.T) {
 			}
 		}
 	}
-	// Its row names a dead server whose logs nobody sorts.
+	// Its row names a dead server whose logs are not sorted.
 	s, key := n.server.Load(), metadata.Key(nil, schema.ID, nil)
 	for damaged := false; !damaged; {
 		if _, err := s.unload(ctx, key); err != nil && !errors.Is(err, errBusyTablet) {

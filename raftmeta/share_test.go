@@ -65,7 +65,7 @@ func TestShareCounts(t *testing.T) {
 		{command{op: opAcquire, session: 10, path: "/d/l", mode: api.Exclusive, share: ann}, "3104 1 0 0"},
 		{command{op: opSet, path: "/d/e", session: 10, ephemeral: true, generation: AnyGeneration, share: ann}, "3620 1 0 0"},
 		{command{op: opDelete, path: "/f", generation: AnyGeneration, share: bob}, "3339 1 0 0"},
-		// The cluster itself counts for nobody.
+		// What the cluster holds counts for no user.
 		{command{op: opSet, path: "/tables/t", data: make([]byte, 100), generation: AnyGeneration}, "3339 1 0 0"},
 		{command{op: opExpireSession, sessions: []api.SessionID{10}}, "518 0 0 0"},
 		{command{op: opEndLockDelay, delays: []delayRef{{"/d/l", 22}}}, "518 0 0 0"},

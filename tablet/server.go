@@ -528,7 +528,7 @@ func (t *Tablet) saveMeta(next *Meta) (unclear bool, err error) {
 		t.server.lost(t, err)
 		return unclear, err
 	}
-	// Nobody but this server changes the row while it serves the tablet, so a row that was changed was changed by an
+	// No other server changes the row while this one serves the tablet, so a row that was changed was changed by an
 	// attempt that came through after it was given up. The next attempt replaces what that one wrote.
 	saved, loadErr := t.server.cfg.Metadata.Load(ctx, t.table, t.end)
 	if loadErr != nil || string(EncodeMeta(saved)) != string(EncodeMeta(next)) {

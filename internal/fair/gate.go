@@ -1,5 +1,5 @@
 // Package fair lets a few goroutines at a time do long work, and takes the users that they work for in
-// turn: who asks for much waits for himself. Memory is shared among users in the same way.
+// turn: a user with many requests delays only those. Memory is shared among users in the same way.
 package fair
 
 import (

@@ -41,7 +41,7 @@ func TestMemoryShares(t *testing.T) {
 	}
 }
 
-// TestMemoryWaits: a user who waits for the own share stands in nobody's way; one who waits for memory is not passed by
+// TestMemoryWaits: a request that waits for its user's share delays no other user; one who waits for memory is not passed by
 // others, and leaves nothing behind when the context ends.
 func TestMemoryWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestMemoryInOrder(t *testing.T) {
 	})
 }
 
-// TestMemoryRandomly: whatever is taken, released and given up, nothing is lost, and nobody waits for ever.
+// TestMemoryRandomly: whatever is taken, released and given up, nothing is lost, and no request waits for ever.
 func TestMemoryRandomly(t *testing.T) {
 	const all = 100
 	m, done := NewMemory(all), make(chan error, 50)

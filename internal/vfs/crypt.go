@@ -151,7 +151,7 @@ func (c *Crypt) FreeBytes(dir string) (int64, error) {
 	return n / cryptSlotBytes * cryptUnitBytes, err
 }
 
-// Lock implements Locker, if the inner FS does; otherwise it returns a lock that excludes nobody.
+// Lock implements Locker, if the inner FS does; otherwise it returns a lock that excludes no other process.
 func (c *Crypt) Lock(name string) (io.Closer, error) {
 	if l, ok := c.inner.(Locker); ok {
 		return l.Lock(name)

@@ -50,7 +50,7 @@ type Config struct {
 	// encrypts with any of them is one of the cluster's.
 	Keys [][]byte
 	// Certified means that Dialer and the server let nodes with a certificate of the cluster alone speak, in place of Keys: a node
-	// that was away while the gossip key was replaced has another one. Keys[0] is told all the same, since earlier versions
+	// that was away while the gossip key was replaced has another one. Keys[0] is sent all the same, since earlier versions
 	// look at it.
 	Certified bool
 
@@ -64,7 +64,7 @@ type Config struct {
 	Admit func(ctx context.Context, p Peer) error
 
 	// Removed reports whether a node was removed from the cluster. Such a node is neither remembered nor named to others,
-	// whoever names it. It must not block. Nil means that none was removed.
+	// whatever node names it. It must not block. Nil means that none was removed.
 	Removed func(id string) bool
 
 	// Caller returns the id of the node that has made a call, as its certificate says: it speaks for itself alone.

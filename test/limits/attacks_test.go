@@ -16,7 +16,7 @@ import (
 	"github.com/steledb/stele/security/token"
 )
 
-// The users of the attacks, and what each may do. Nobody of them may read the innocent client's table.
+// The users of the attacks, and what each may do. None of them may read the innocent client's table.
 const (
 	noRights  = "norights"  // nothing
 	oneFamily = "onefamily" // read family f of table attacked, whose family g is hidden

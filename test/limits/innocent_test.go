@@ -20,7 +20,7 @@ const (
 	innocentMost = 5 * time.Second
 )
 
-// innocent is a client of a user that attacks nobody. It reads at a steady rate: a slow answer does not delay the next request.
+// innocent is a client of a user that takes no part in the attacks. It reads at a steady rate: a slow answer does not delay the next request.
 type innocent struct {
 	tab *client.Table
 

@@ -20,7 +20,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// victims is a cluster with the users of the attacks, the tables that they attack, and a client that attacks nobody.
+// victims is a cluster with the users of the attacks, the tables that they attack, and a client that takes no part in the attacks.
 type victims struct {
 	*site
 	innocent *innocent
