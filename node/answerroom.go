@@ -11,8 +11,8 @@ import (
 // smallAnswerBytes is what a call answers without asking for memory: the connections' buffers are bounded.
 const smallAnswerBytes = 64 << 10
 
-// errMoreRoom ends a read that has come to a row for which there is no memory in its answer. It waits with nothing in its hands, and
-// begins again: what it had read is memory too, and others would wait for that.
+// errMoreRoom ends a read that has come to a row for which there is no memory in its answer. It releases what it has read before it
+// waits, and begins again: that is memory, for which others would wait.
 var errMoreRoom = errors.New("the answer takes more memory than there is for it at the moment")
 
 // answerRoom is the memory of one answer while it is read, of rows whose sizes are not known before.

@@ -124,8 +124,8 @@ func TestCursorsWithoutNames(t *testing.T) {
 	checkCursors(t, &cs)
 }
 
-// TestCursorMemory charges keys, filters and names of tables, and refuses the user
-// who has a quarter of the memory.
+// TestCursorMemory charges keys, filters and names of tables, and refuses a user
+// that holds a quarter of the memory.
 func TestCursorMemory(t *testing.T) {
 	cs := cursors{bytesMax: 1 << 20}
 	for range 4 {
@@ -211,7 +211,7 @@ func TestCursorFilters(t *testing.T) {
 }
 
 // TestCursorsGiveWay: when all users together have all there is, the one with the
-// most loses the cursor that was not used for longest, to one who has less.
+// most loses the cursor that was not used for longest, to one with less.
 func TestCursorsGiveWay(t *testing.T) {
 	cs := cursors{bytesMax: 1 << 20}
 	size := 16<<10 - cursorOverhead

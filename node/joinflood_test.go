@@ -81,7 +81,7 @@ func TestJunkTokensDelayNoOtherHost(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "the host of junk tokens is told to wait", func() bool { return waits.Load() > 0 })
+	eventually(t, "the host of junk tokens has to wait", func() bool { return waits.Load() > 0 })
 	for i := range 20 {
 		before := waits.Load()
 		c := good(f.strangerFrom(ctx, "127.0.0.1", f.addrs[i%2]))

@@ -68,7 +68,7 @@ func TestEventQueueIsExact(t *testing.T) {
 	})
 }
 
-// TestLockModes: a free lock is told by the mode of its lock-delay, and only shared modes go together.
+// TestLockModes: the mode of its lock-delay marks a lock as free, and only shared modes go together.
 func TestLockModes(t *testing.T) {
 	const shared, exclusive = api.Shared, api.Exclusive
 	for _, c := range []struct {

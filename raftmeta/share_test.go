@@ -198,7 +198,7 @@ func TestShareFills(t *testing.T) {
 		_, err := as(g, "ann").Set(t.Context(), "/locks/ann/more", make([]byte, 100<<10), AnyGeneration, api.SetOptions{})
 		wantLimit(t, err, api.LimitUser, 1<<20)
 		if _, _, err := as(g, "ann").OpenSession(t.Context(), "s", 0); err != nil {
-			t.Errorf("a session of ann, who has some KiB left: %v", err)
+			t.Errorf("a session of ann with some KiB left: %v", err)
 		}
 		if got := g.Stats().LastIndex; got > last+1 {
 			t.Errorf("what was refused has taken %d entries of the log", got-last-1)
