@@ -17,18 +17,23 @@ func (v server) Copy(ctx context.Context, c api.Copy) error {
 	return nil
 }
 
-// copyExtent gets a sealed extent from other nodes, unless it is here and is whole at its ends.
-// Where one node stops, the next goes on.
+// copyExtent gets a sealed extent from other nodes, unless it is here and is whole at its ends. One that is rotten, or in
+// a retired folder, is replaced: a node that is not on the extent's list does not heal it. Where one node stops, the next
+// goes on.
 func (s *Store) copyExtent(ctx context.Context, c api.Copy) error {
 	if s.disks.InQuarantine(c.Extent) {
 		// Nobody who reads it asks for it. If it is needed, others have it, and the sweep is told of that.
 		return fmt.Errorf("%w: it is in quarantine here, and the sweep decides", local.ErrExtentExists)
 	}
+	info, err := s.disks.ExtentInfo(c.Extent)
+	bad := err == nil && (info.Retired || s.rot.has(c.Extent))
 	if st, err := s.disks.StatExtent(ctx, c.Extent); err == nil {
-		if st.CRC != c.CRC || st.Retired || s.rot.has(c.Extent) {
-			return local.ErrExtentExists // it heals by itself
+		switch {
+		case st.CRC != c.CRC:
+			return local.ErrExtentExists
+		case !bad:
+			return s.keepHolders(ctx, c)
 		}
-		return s.keepHolders(ctx, c)
 	}
 	done, err := s.keeper.take(ctx)
 	if err != nil {
@@ -51,23 +56,35 @@ func (s *Store) copyExtent(ctx context.Context, c api.Copy) error {
 			continue
 		}
 		if w == nil {
-			w, err = s.disks.CreateExtent(ctx, c.Extent, st.Offset)
-			if errors.Is(err, local.ErrExtentExists) && s.streams.endOrphan(ctx, c.Extent) {
-				w, err = s.disks.CreateExtent(ctx, c.Extent, st.Offset)
-			}
-			if err != nil {
+			if w, err = s.createCopy(ctx, c.Extent, st.Offset, bad); err != nil {
 				return err
 			}
 			defer w.Abort()
 		}
 		if err = s.pull(ctx, from, c.Ref, w, st.Length); err == nil {
-			return sealCopy(ctx, w, c, st)
+			if err = sealCopy(ctx, w, c, st); err == nil && bad {
+				s.cache.forgetExtent(c.Extent)
+				s.forgetRot(c.Extent)
+			}
+			return err
 		}
 		if !errors.Is(err, api.ErrUnreachable) && ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
 	return err
+}
+
+// createCopy begins a copy, in place of the extent that is here if that is bad.
+func (s *Store) createCopy(ctx context.Context, x ExtentID, offset int64, bad bool) (*local.ExtentWriter, error) {
+	if bad {
+		return s.disks.ReplaceExtent(ctx, x, offset)
+	}
+	w, err := s.disks.CreateExtent(ctx, x, offset)
+	if errors.Is(err, local.ErrExtentExists) && s.streams.endOrphan(ctx, x) {
+		w, err = s.disks.CreateExtent(ctx, x, offset)
+	}
+	return w, err
 }
 
 // keepHolders keeps the list of an extent that is here already.

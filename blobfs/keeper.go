@@ -20,6 +20,7 @@ type keeper struct {
 	taken    *rate // bytes copied here
 	scrubs   *rate // bytes read by the scrub
 	balances *rate // bytes given to emptier nodes
+	verified *rate // bytes that others read before a replica here is dropped
 	taking   chan struct{}
 	back     chan struct{} // of capacity 1: a node that had not answered does
 
@@ -59,6 +60,7 @@ func newKeeper(s *Store) *keeper {
 	k.watch = newWatch(s, cfg)
 	k.repairs = newRate(s.cluster.Clock, cfg.RepairBytes)
 	k.taken = newRate(s.cluster.Clock, cfg.RepairBytes)
+	k.verified = newRate(s.cluster.Clock, cfg.RepairBytes)
 	k.scrubs = newRate(s.cluster.Clock, cfg.ScrubBytes)
 	k.balances = newRate(s.cluster.Clock, cfg.BalanceBytes)
 	k.taking = make(chan struct{}, cfg.Workers)

@@ -264,6 +264,11 @@ func (p keptPeer) SetHolders(ctx context.Context, x blobfs.ExtentID, h blobfs.Ho
 	return err
 }
 
+func (p keptPeer) Verify(ctx context.Context, r api.Ref) error {
+	_, err := reached(ctx, p, func(to api.Peer) (nothing, error) { return nothing{}, to.Verify(ctx, r) })
+	return err
+}
+
 func (p keptPeer) DropBlob(ctx context.Context, id blobfs.ID, why api.Reason) (int, error) {
 	return reached(ctx, p, func(to api.Peer) (int, error) { return to.DropBlob(ctx, id, why) })
 }

@@ -13,8 +13,8 @@ type KeepConfig struct {
 	// Grace is how long a node may be dead before what it held is copied elsewhere. Default 30 s:
 	// longer than a restart. It doubles, up to sixteen times this, with each return of the node within an hour.
 	Grace time.Duration
-	// RepairBytes is how many bytes a second this node has copied for repair, and how many it takes
-	// from others. Default 64 MiB: half of a 1 Gbit/s link.
+	// RepairBytes is how many bytes a second this node has copied for repair, how many it takes from others, and
+	// how many it has others verify before it drops its own. Default 64 MiB: half of a 1 Gbit/s link.
 	RepairBytes int64
 	// Workers is how many extents are seen to at a time, and how many are taken, each with CopyMemory. Default 32: small ones cost round
 	// trips and syncs, which overlap.

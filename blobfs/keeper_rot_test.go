@@ -103,6 +103,43 @@ func TestRotEverywhere(t *testing.T) {
 	})
 }
 
+// I6, I7: a replica that is one too many is not dropped while those that would stay have rotted, which nobody has noticed
+// yet: they are healed from it.
+func TestLastGoodReplicaStays(t *testing.T) {
+	for _, leaves := range []bool{false, true} {
+		t.Run(fmt.Sprintf("leaves-%t", leaves), func(t *testing.T) {
+			seed := runSeed(t)
+			synctest.Test(t, func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(seed, 1))
+				c := newKept(t, 4, blobfs.Cluster{Keep: blobfs.KeepConfig{TrimAfter: time.Hour}})
+				rotten := c.putOn(rng, 20_000, c.all, c.all[:3])
+				sound := c.putOn(rng, 20_000, c.all, c.all[:3])
+				time.Sleep(30 * time.Minute) // until the scrub has read them
+				for _, n := range c.all[:3] {
+					n.flip(rotten, 5000)
+				}
+				last := c.all[3]
+				if leaves {
+					last.say(func(m *blobfs.Member) { m.Leaving = true })
+				}
+				c.until(3*time.Hour, "dropped", func() bool { return c.having(sound) == 3 })
+				took := c.until(12*time.Hour, "healed and dropped", func() bool {
+					if len(c.good(rotten)) == 0 {
+						t.Fatal("the last good replica was dropped")
+					}
+					return len(c.good(rotten)) == 3 && c.having(rotten) == 3
+				})
+				t.Log(took)
+				if _, err := last.store.ExtentInfo(blobfs.ExtentID{Blob: rotten}); leaves && err == nil {
+					t.Error("a node that leaves keeps its replica")
+				}
+				noError(t, c.agreed())
+				c.readable(c.all[0])
+			})
+		})
+	}
+}
+
 // What lies in a folder that fails a write is moved to another folder, or if there is none to other nodes, at once.
 func TestRetiredFolder(t *testing.T) {
 	for _, full := range []bool{false, true} {

@@ -3,8 +3,10 @@ package blobfs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
+	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/place"
 )
@@ -28,7 +30,8 @@ func (k *keeper) surplus(v *view, h Holders, listed, mine bool, survivors int) b
 // trim drops this node's replica if it need not have one, or shortens the list if it has more nodes than there
 // should be replicas. A replica is dropped in two steps, which may be far apart. First a list without the node is
 // given out. Then the node, when it knows that list, drops its own replica if enough nodes on it answer that they have
-// theirs and that very list. A node on a list never drops, so those it counts are still there.
+// theirs and that very list, and one has read its replica and found it good. A node on a list never drops, so those it
+// counts are still there.
 func (k *keeper) trim(ctx context.Context, v *view, sv *survey, mine, listed bool) (again bool, err error) {
 	r := k.s.cluster.Replicas
 	self := k.of(v, k.s.self)
@@ -68,15 +71,17 @@ func (k *keeper) keepers(v *view, sv *survey, n int) []string {
 	return ids
 }
 
-// release drops the replica here, which is on no list, once so many nodes of the list have said that they
-// have theirs, of the same bytes, with this list.
+// release drops the replica here, which is on no list, once so many nodes of the list have said that they have theirs, of
+// the same bytes, with this list, and one of them has read its own whole. What rots on a disk is noticed when it is read, so
+// the replica here may be the last good one until then. errNoGood if none of the others is.
 func (k *keeper) release(ctx context.Context, v *view, sv *survey, need int) error {
 	x := sv.info.ID
 	mine, err := k.s.disks.StatExtent(ctx, x)
 	if err != nil {
 		k.s.judgeRead(x, err)
 	}
-	sure := 0
+	var sure []string
+	ref := api.Ref{Extent: x, CRC: mine.CRC}
 	for _, node := range sv.list.Nodes {
 		if node == k.s.self || k.of(v, node) != present {
 			continue
@@ -86,11 +91,15 @@ func (k *keeper) release(ctx context.Context, v *view, sv *survey, need int) err
 			continue
 		}
 		if st.Holders.Epoch == sv.list.Epoch && slices.Equal(st.Holders.Nodes, sv.list.Nodes) {
-			sure++
+			sure = append(sure, node)
+			ref.CRC = st.CRC
 		}
 	}
-	if sure < need || slices.Contains(sv.list.Nodes, k.s.self) {
+	if len(sure) < need || slices.Contains(sv.list.Nodes, k.s.self) {
 		return nil
+	}
+	if err := k.verifyOne(ctx, sure, ref, sv.info.Length); err != nil {
+		return fmt.Errorf("a replica here is kept: %w", err)
 	}
 	err = k.s.dropIf(ctx, x, sv.info.Holders)
 	switch {
@@ -100,6 +109,33 @@ func (k *keeper) release(ctx context.Context, v *view, sv *survey, need int) err
 		k.count(func(c *KeepCounts) { c.Trimmed++; c.TrimmedBytes += sv.info.Length })
 	}
 	return err
+}
+
+// verifyOne has nodes read their replicas whole, one after the other until one is good. errNoGood if none is.
+func (k *keeper) verifyOne(ctx context.Context, nodes []string, ref api.Ref, length int64) error {
+	errs := []error{errNoGood}
+	for _, node := range spin(ref.Extent, nodes) {
+		if err := k.verified.wait(ctx, length); err != nil {
+			return err
+		}
+		err := k.verify(ctx, node, ref, length)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("on %s: %w", node, err))
+	}
+	return errors.Join(errs...)
+}
+
+// verify has a node read its replica.
+func (k *keeper) verify(ctx context.Context, node string, ref api.Ref, length int64) error {
+	ctx, cancel := context.WithTimeout(ctx, k.mayTake(length))
+	defer cancel()
+	p, err := k.s.peer(ctx, node)
+	if err != nil {
+		return err
+	}
+	return p.Verify(ctx, ref)
 }
 
 // dropIf drops an extent here, if its list is still this one.
