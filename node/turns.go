@@ -18,9 +18,13 @@ import (
 // counts in the user's share of the memory for results.
 const turnsWaitMax = 256
 
+// processors is the number of processors that the process may use. Its runtime may be told later to use more threads than
+// that.
+var processors = runtime.GOMAXPROCS(0)
+
 // costlyTurns is the number of requests that match long patterns with large values at the same time. Half of the
 // processors are left to all else, of which renewing the node's leases cannot wait.
-func costlyTurns() int { return max(1, runtime.GOMAXPROCS(0)/2) }
+func costlyTurns() int { return max(1, processors/2) }
 
 // turns are the turns of one call. It implements tablet.Turns.
 type turns struct {
