@@ -297,7 +297,7 @@ func (w *Writer) Unsaved() {
 func (w *Writer) Loaded(list List, gen uint64) {
 	switch {
 	case w.pending == nil:
-	case gen == 0 && w.gen == 0, gen == w.gen && gen != 0:
+	case gen == w.gen:
 		w.do(Effect{Kind: EffectSave, List: *w.pending, Gen: w.gen})
 	case gen != 0 && list.Equal(w.pending):
 		w.Saved(gen)
@@ -421,8 +421,8 @@ func (w *Writer) send() {
 	}
 	to := x.sent
 	for _, end := range w.frames {
-		if end > x.sent && x.fits(end) {
-			to = end
+		if x.fits(end) {
+			to = max(to, end)
 		}
 	}
 	if to == x.sent {
