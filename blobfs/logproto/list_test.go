@@ -57,3 +57,30 @@ func TestListBounds(t *testing.T) {
 		t.Errorf("%d extents are sealed, to %d", n, end)
 	}
 }
+
+// TestListEqual: lists are equal if they agree in everything.
+func TestListEqual(t *testing.T) {
+	list := func() List {
+		return List{Epoch: 3, Owner: 7, Start: 9, Extents: []Extent{{1, 5, []string{"a", "b"}}, {2, Open, []string{"b", "c"}}}}
+	}
+	l, same := list(), list()
+	if !l.Equal(&same) {
+		t.Error("a list is not equal to itself")
+	}
+	for name, change := range map[string]func(l *List){
+		"epoch":    func(l *List) { l.Epoch++ },
+		"owner":    func(l *List) { l.Owner++ },
+		"closed":   func(l *List) { l.Closed = true },
+		"start":    func(l *List) { l.Start++ },
+		"extents":  func(l *List) { l.Extents = l.Extents[:1] },
+		"number":   func(l *List) { l.Extents[1].Seq++ },
+		"length":   func(l *List) { l.Extents[1].Length = 4 },
+		"replicas": func(l *List) { l.Extents[1].Replicas = []string{"b", "a"} },
+	} {
+		other := list()
+		change(&other)
+		if l.Equal(&other) || other.Equal(&l) {
+			t.Errorf("lists with another %s are equal", name)
+		}
+	}
+}
