@@ -1,6 +1,9 @@
 package raftmeta
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,4 +96,140 @@ func TestLockModes(t *testing.T) {
 			t.Errorf("%+v excludes shared %v, exclusive %v", c.l, s, e)
 		}
 	}
+}
+
+// TestWatchIsExact: each Watch of a path replaces the session's number for it, kinds add up, only an Unwatch of the current number
+// ends it, and what is watched is counted exactly.
+func TestWatchIsExact(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, v := newSolo(t)
+		a, b := openFor(t, v, time.Minute), openFor(t, v, time.Minute)
+		k, _, _ := v.current()
+		watch := func(s api.SessionID, path string, kinds api.EventKind) uint64 {
+			t.Helper()
+			number, err := v.Watch(t.Context(), s, path, kinds, 0)
+			if err != nil || number == 0 {
+				t.Fatalf("watch %s: number %d, %v", path, number, err)
+			}
+			return number
+		}
+		state := func(what string, watched, paths int, kinds api.EventKind) {
+			t.Helper()
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			if got := k.mu.watches["/p"][k.mu.sessions[a]]; k.mu.watched != watched || len(k.mu.watches) != paths || got != kinds {
+				t.Errorf("%s: %d watches of %d paths, kinds %d; want %d of %d, kinds %d", what, k.mu.watched, len(k.mu.watches), got, watched, paths, kinds)
+			}
+		}
+		unwatch := func(s api.SessionID, path string, number uint64) {
+			t.Helper()
+			if err := v.Unwatch(t.Context(), s, path, number); err != nil {
+				t.Errorf("unwatch %s: %v", path, err)
+			}
+		}
+		first := watch(a, "/p", api.ContentsChanged)
+		state("a watch", 1, 1, api.ContentsChanged)
+		second := watch(a, "/p", api.LockFreed|1<<7)
+		if second <= first {
+			t.Errorf("number %d follows %d", second, first)
+		}
+		state("another kind", 1, 1, api.ContentsChanged|api.LockFreed)
+		other := watch(b, "/p", api.AllEvents)
+		watch(b, "/q", api.AllEvents)
+		state("another session", 3, 2, api.ContentsChanged|api.LockFreed)
+		unwatch(a, "/p", first)
+		unwatch(a, "/q", second)
+		unwatch(99, "/p", second)
+		state("nothing ended", 3, 2, api.ContentsChanged|api.LockFreed)
+		unwatch(a, "/p", second)
+		state("one ended", 2, 2, 0)
+		unwatch(a, "/p", second)
+		state("one ended twice", 2, 2, 0)
+		unwatch(b, "/p", other)
+		state("the last of a path ended", 1, 1, 0)
+		k.mu.Lock()
+		k.unwatchAllLocked(k.mu.sessions[b])
+		k.mu.Unlock()
+		state("all ended", 0, 0, 0)
+	})
+}
+
+// TestWatchBounds: a session has at most WatchesMax watches and all sessions watchedMax. What is watched already can be watched again.
+func TestWatchBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, v := newSolo(t)
+		s := openFor(t, v, time.Minute)
+		k, _, _ := v.current()
+		watch := func(what, path string, limit int64) {
+			t.Helper()
+			_, err := v.Watch(t.Context(), s, path, api.AllEvents, 0)
+			if limit != 0 {
+				wantLimit(t, err, api.LimitWatches, limit)
+			} else if err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		k.mu.Lock()
+		k.mu.watched = watchedMax - 1
+		k.mu.Unlock()
+		watch("the last of all sessions", "/a", 0)
+		watch("one more of all sessions", "/b", watchedMax)
+		watch("one that is there", "/a", 0)
+		k.mu.Lock()
+		k.mu.watched = 1
+		k.mu.Unlock()
+		for i := range api.WatchesMax - 1 {
+			watch("of a session", fmt.Sprint("/", i), 0)
+		}
+		watch("one more of a session", "/b", api.WatchesMax)
+		watch("one that is there", "/a", 0)
+	})
+}
+
+// TestWatchIsOfTheLeader: a watch is promised only by a server that leads in the keeper's term, and only a session that lives has one.
+// A server that does not lead does not judge a session.
+func TestWatchIsOfTheLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, v := newSolo(t)
+		id := openFor(t, v, time.Minute)
+		k, _, _ := v.current()
+		watch := func(ctx context.Context, id api.SessionID) error {
+			number, err := k.watch(ctx, id, "/p", api.AllEvents, 0, nil)
+			if (number == 0) != (err != nil) {
+				t.Errorf("number %d, %v", number, err)
+			}
+			return err
+		}
+		if err := watch(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+		if err := watch(t.Context(), 99); !errors.Is(err, api.ErrNoSession) {
+			t.Errorf("an unknown session: %v", err)
+		}
+		k.mu.Lock()
+		s := k.mu.sessions[id]
+		s.over = true
+		if n := k.pushLocked(s, api.Event{}); n != 0 || len(s.events) != 0 {
+			t.Errorf("event %d is queued for a session that is over", n)
+		}
+		k.mu.Unlock()
+		if err := watch(t.Context(), id); !errors.Is(err, api.ErrNoSession) {
+			t.Errorf("a session that is over: %v", err)
+		}
+		k.mu.Lock()
+		s.over = false
+		k.mu.Unlock()
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := watch(ended, 99); !errors.Is(err, context.Canceled) || errors.Is(err, api.ErrNoSession) {
+			t.Errorf("leadership is not verified: %v", err)
+		}
+		r.term.Store(2)
+		for _, id := range []api.SessionID{id, 99} {
+			if err := watch(t.Context(), id); !errors.Is(err, ErrNotReady) || errors.Is(err, api.ErrNoSession) {
+				t.Errorf("in another term: %v", err)
+			}
+		}
+		r.term.Store(1)
+	})
 }

@@ -1,6 +1,7 @@
 package raftmeta
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/steledb/stele/raftmeta/api"
@@ -53,10 +54,7 @@ type hold struct {
 }
 
 func holdLess(a, b hold) bool {
-	if a.session != b.session {
-		return a.session < b.session
-	}
-	return a.path < b.path
+	return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.path, b.path)) < 0
 }
 
 // holder is a session that holds the lock of path.
@@ -66,10 +64,7 @@ type holder struct {
 }
 
 func holderLess(a, b holder) bool {
-	if a.path != b.path {
-		return a.path < b.path
-	}
-	return a.session < b.session
+	return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.session, b.session)) < 0
 }
 
 // lock changes the lock of the node at path, which must be there.
