@@ -169,12 +169,12 @@ func (k *keeper) take(a answer) (news bool) {
 }
 
 func (k *keeper) event(v *api.Event, number uint64) {
-	switch {
-	case v.Kind == api.CacheInvalid:
+	switch v.Kind {
+	case api.CacheInvalid:
 		k.cache.invalidate(v.Path, number)
-	case v.Kind == api.FailedOver:
+	case api.FailedOver:
 		k.failedOver(number)
-	case v.Kind&api.AllEvents != 0:
+	default:
 		k.watches.deliver(v)
 	}
 }

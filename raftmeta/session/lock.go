@@ -195,10 +195,10 @@ func (l *Lock) Done() <-chan struct{} { return l.done }
 func (l *Lock) Release(ctx context.Context) error {
 	s := l.s
 	s.mu.Lock()
-	over := s.mu.err != nil || s.mu.locks[l.path] != l || l.gone.Load()
+	gone := l.gone.Load()
 	l.loseLocked()
 	s.mu.Unlock()
-	if over {
+	if gone {
 		return nil
 	}
 	err := s.release(ctx, l)

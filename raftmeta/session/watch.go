@@ -244,13 +244,10 @@ func (w *Watcher) Next(ctx context.Context) (api.Event, error) {
 // pushLocked queues an event. A queue that is full is replaced by the word that events
 // were missed.
 func (w *Watcher) pushLocked(v api.Event) {
-	if v.Kind == api.FailedOver && len(w.queue) > 0 && w.queue[len(w.queue)-1].Kind == api.FailedOver {
-		return
-	}
 	if len(w.queue) >= w.ws.s.opts.QueueMax {
 		w.queue = []api.Event{{Kind: api.FailedOver}}
 	}
-	if v.Kind != api.FailedOver || len(w.queue) == 0 || w.queue[len(w.queue)-1].Kind != api.FailedOver {
+	if n := len(w.queue); v.Kind != api.FailedOver || n == 0 || w.queue[n-1].Kind != api.FailedOver {
 		w.queue = append(w.queue, v)
 	}
 	w.wake()
