@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -65,9 +66,16 @@ func (x *explorer) story() string {
 	return fmt.Sprintf("%s: %s, after\n%s", x.name, x.found.wrong, b.String())
 }
 
+// exploring is held by the one test that explores: theFlaw is of all. These tests are parallel ones so that the others, which take
+// milliseconds, come first.
+var exploring sync.Mutex
+
 // TestExplore walks through all states of the small scenarios and a part of those of the others.
 // L1 to L5.
 func TestExplore(t *testing.T) {
+	t.Parallel()
+	exploring.Lock()
+	defer exploring.Unlock()
 	limit, total := 25_000, 0
 	if os.Getenv("STELE_SOAK") != "" {
 		limit = 4_000_000
@@ -111,6 +119,9 @@ var plants = []struct {
 
 // TestPlanted plants one mistake after the other and expects that the explorer finds each.
 func TestPlanted(t *testing.T) {
+	t.Parallel()
+	exploring.Lock()
+	defer exploring.Unlock()
 	defer func() { theFlaw = flawNone }()
 	for _, p := range plants {
 		i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == p.scenario })
