@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,36 @@ func TestOptionBounds(t *testing.T) {
 	}
 	if o, _ = (Options{Grace: -1}).withDefaults(); o.Grace != 0 {
 		t.Errorf("no grace is %v", o.Grace)
+	}
+}
+
+// TestConfigBounds: durations are not negative, zero is the default, and what is set stays.
+func TestConfigBounds(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg         Config
+		dial, retry time.Duration // 0: rejected
+	}{
+		"defaults":               {Config{}, time.Second, 45 * time.Second},
+		"the shortest":           {Config{DialTimeout: 1, RetryTimeMax: 1}, 1, 1},
+		"a negative DialTimeout": {Config{DialTimeout: -1}, 0, 0},
+		"a negative RetryTime":   {Config{RetryTimeMax: -1}, 0, 0},
+	} {
+		if _, err := c.cfg.withDefaults(); err == nil {
+			t.Errorf("%s: accepted without a Locator", name)
+		}
+		c.cfg.Locator = Addresses{"here"}
+		got, err := c.cfg.withDefaults()
+		if (err == nil) != (c.dial != 0) || err == nil && (got.DialTimeout != c.dial || got.RetryTimeMax != c.retry) {
+			t.Errorf("%s: %v and %v, %v", name, got.DialTimeout, got.RetryTimeMax, err)
+		}
+		if err == nil && (got.Dialer == nil || got.Clock == nil || got.Logger == nil) {
+			t.Errorf("%s: %+v lacks a default", name, got)
+		}
+	}
+	clock, dialer, logger := &stillClock{}, &scripted{}, slog.New(slog.DiscardHandler)
+	got, err := Config{Locator: Addresses{"here"}, Clock: clock, Dialer: dialer, Logger: logger}.withDefaults()
+	if err != nil || got.Clock != Clock(clock) || got.Dialer != Dialer(dialer) || got.Logger != logger {
+		t.Errorf("%+v is not what was set: %v", got, err)
 	}
 }
 
@@ -120,9 +151,11 @@ func TestCacheIsBounded(t *testing.T) {
 	if c.len() != 2 {
 		t.Errorf("with a third file there are %d", c.len())
 	}
-	none := newCache(-1, 1<<20, func() bool { return true })
-	put(none, "/a", 1)
-	if none.len() != 0 || none.mu.bytes != 0 {
-		t.Error("a file is kept without a cache")
+	for _, files := range []int{-1, 0} {
+		none := newCache(files, 1<<20, func() bool { return true })
+		put(none, "/a", 1)
+		if none.len() != 0 || none.mu.bytes != 0 {
+			t.Errorf("a file is kept in a cache of %d files", files)
+		}
 	}
 }
