@@ -208,12 +208,12 @@ func TestResetIsRepeated(t *testing.T) {
 		failing, most = true, 0
 		mu.Unlock()
 		m.answer("dropped events", 5, 5, 5, api.Event{Kind: api.FailedOver})
-		time.Sleep(500 * ms)
+		time.Sleep(200 * ms)
 		m.drain("while a watch cannot be set", w)
 		mu.Lock()
 		failing = false
 		mu.Unlock()
-		time.Sleep(700 * ms)
+		time.Sleep(900 * ms) // longer than the pause that may have begun by now
 		m.drain("when all are set", w, api.Event{Kind: api.FailedOver})
 		mu.Lock()
 		defer mu.Unlock()
