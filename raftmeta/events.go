@@ -49,12 +49,10 @@ func (k *keeper) ackLocked(s *served, seq uint64) {
 		return
 	}
 	s.acked = seq
-	if n := seq + 1 - min(s.first, seq+1); n > 0 {
-		n = min(n, uint64(len(s.events)))
-		s.events = s.events[n:]
-		s.first += n
-		k.queueLocked(s, -int(n))
-	}
+	n := min(seq+1-min(s.first, seq+1), uint64(len(s.events)))
+	s.events = s.events[n:]
+	s.first += n
+	k.queueLocked(s, -int(n))
 	if len(s.events) == 0 {
 		s.events, s.first = nil, s.last+1
 	}

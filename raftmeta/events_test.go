@@ -65,6 +65,9 @@ func TestEventQueueIsExact(t *testing.T) {
 		k.mu.queued = queuedMax // of others
 		k.pushLocked(s, api.Event{})
 		state("the only event of a session", 7, 7, 1, queuedMax+1)
+		if s.events[0].Kind == api.FailedOver {
+			t.Error("the only event of a session gave way to a FailedOver")
+		}
 		s.sent = s.last
 		k.ackLocked(s, s.last)
 		k.mu.queued = before

@@ -169,10 +169,8 @@ func (ns *namespace) unlock(index uint64, h hold, expired bool) {
 	l := ns.lock(h.path, func(l *lockState) {
 		l.holders--
 		if expired && h.delay > 0 {
-			if l.delay == 0 || h.mode == api.Exclusive {
-				l.delayMode = h.mode
-			}
-			l.delay, l.delayIndex = max(l.delay, h.delay), index
+			// An earlier lock-delay is of the same mode: it excludes all others.
+			l.delay, l.delayMode, l.delayIndex = max(l.delay, h.delay), h.mode, index
 		}
 		if l.holders == 0 {
 			l.mode = 0
