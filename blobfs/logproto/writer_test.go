@@ -180,6 +180,8 @@ func TestWriterFromFirstToLastExtent(t *testing.T) {
 	if w.Held() != 1 {
 		t.Errorf("%d bytes are held in the second extent", w.Held())
 	}
+	w.durable(2, 1, "b", "c")
+	w.expect("late answers while the log is being closed")
 	w.Saved(5)
 	w.expect("closed", "cut 2 b from 140 to length 1 epoch 3", "cut 2 c from 140 to length 1 epoch 3", "drop 3 a", "drop 3 c", "done")
 	if l, gen := w.List(); gen != 5 || listText(&l) != "epoch 3 by 7 from 140 2:1:bc closed" {
