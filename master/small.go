@@ -44,7 +44,7 @@ func SmallNeighbours(s *TabletState) *Union {
 	fit := func(t *Tablet) bool {
 		_, pinned := s.Pins[t.Key]
 		about := func(o Order) bool { return o.about(t.Key) }
-		return t.Level() == 2 && held[t.Key] != nil && len(t.Recoveries) == 0 && !pinned && s.Cool[t.Key] >= mergeCool && !slices.ContainsFunc(s.Busy, about)
+		return t.Level() == 2 && t.Damaged == nil && held[t.Key] != nil && len(t.Recoveries) == 0 && !pinned && s.Cool[t.Key] >= mergeCool && !slices.ContainsFunc(s.Busy, about)
 	}
 	tablets := slices.Clone(s.Tablets)
 	slices.SortFunc(tablets, func(a, b Tablet) int { return cmp.Compare(a.Key, b.Key) })

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -37,6 +38,7 @@ func TestSmallNeighbours(t *testing.T) {
 		{"one is wanted somewhere", func(s *TabletState) { s.Pins[key(4)] = "a" }, 2},
 		{"one waits for a recovery", func(s *TabletState) { s.Tablets[3].Recoveries = []string{"c.1"} }, 1},
 		{"one is moved", func(s *TabletState) { s.Busy = []Order{{Kind: Unload, Tablet: s.Tablets[4]}} }, 2},
+		{"the row of one cannot be read", func(s *TabletState) { s.Tablets[4].Damaged = errors.New("damaged") }, 2},
 		{"one is served by none", func(s *TabletState) { s.Servers[1].Has = nil }, -1},
 		{"two are merged", func(s *TabletState) { s.Unions = []Union{{Lower: key(0), Upper: key(1)}} }, -1},
 		{"a server is silent", func(s *TabletState) { s.Servers[0].Silent = true }, -1},
@@ -45,6 +47,12 @@ func TestSmallNeighbours(t *testing.T) {
 		{"all is METADATA's", func(s *TabletState) {
 			for i := range s.Tablets {
 				k := string(metadata.Key(nil, metadata.TableID, fmt.Appendf(nil, "%d", i)))
+				held(s, i).Key, s.Tablets[i].Key, s.Cool[k] = k, k, mergeCool
+			}
+		}, -1},
+		{"no key is one of METADATA", func(s *TabletState) {
+			for i := range s.Tablets {
+				k := fmt.Sprintf("x%d", i)
 				held(s, i).Key, s.Tablets[i].Key, s.Cool[k] = k, k, mergeCool
 			}
 		}, -1},
@@ -102,5 +110,65 @@ func TestSmallTabletsAreMerged(t *testing.T) {
 		f.wait(t, time.Minute)
 		end()
 		f.check(t)
+	})
+}
+
+// TestSmallTime: the time for which a tablet has been small goes on while its server is silent, and begins anew when the tablet
+// was large or busy.
+func TestSmallTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key := func(i int) string { return string(metadata.Key(nil, 16, fmt.Appendf(nil, "%d", i))) }
+		a := newAssigner(Config{}, nil)
+		look := func(servers ...TabletServer) map[string]time.Duration {
+			t.Helper()
+			s := &TabletState{Servers: servers, Tablets: []Tablet{{Key: key(0), Server: "a"}, {Key: key(1), Server: "a"}, {Key: key(2), Server: "b"}}}
+			a.noteSmall(s)
+			return s.Cool
+		}
+		small, large := func(i int) Held { return Held{Key: key(i)} }, func(i int) Held { return Held{Key: key(i), Bytes: mergeBytesMax + 1} }
+		look(TabletServer{Name: "a", Has: []Held{small(0), large(1)}}, TabletServer{Name: "b", Has: []Held{small(2)}})
+		time.Sleep(time.Hour)
+		look(TabletServer{Name: "a", Silent: true}, TabletServer{Name: "b", Has: []Held{large(2)}})
+		time.Sleep(time.Hour)
+		got := look(TabletServer{Name: "a", Has: []Held{small(0), small(1)}}, TabletServer{Name: "b", Has: []Held{small(2)}})
+		if got[key(0)] != 2*time.Hour {
+			t.Errorf("one whose server was silent meanwhile is small for %v, want 2h", got[key(0)])
+		}
+		if got[key(1)] != 0 || got[key(2)] != 0 {
+			t.Errorf("two that were large are small for %v and %v", got[key(1)], got[key(2)])
+		}
+		time.Sleep(time.Minute)
+		got = look(TabletServer{Name: "a", Has: []Held{small(0)}}, TabletServer{Name: "b", Has: []Held{small(1), small(2)}})
+		if got[key(0)] != 2*time.Hour+time.Minute || got[key(1)] != time.Minute {
+			t.Errorf("a minute later they are small for %v and %v", got[key(0)], got[key(1)])
+		}
+	})
+}
+
+// TestMergePause: a merge begins exactly a minute after the one before.
+func TestMergePause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAssigner(Config{}, nil)
+		merges := func() int {
+			s := smallState()
+			a.small = map[string]time.Time{}
+			for i := range s.Tablets {
+				a.small[s.Tablets[i].Key] = time.Now().Add(-mergeCool)
+			}
+			a.mu.wishes = nil
+			a.noteSmall(s)
+			return len(s.Unions)
+		}
+		if n := merges(); n != 1 {
+			t.Errorf("%d merges begin, want 1", n)
+		}
+		time.Sleep(mergePause - 1)
+		if n := merges(); n != 0 {
+			t.Errorf("%d merges begin within a minute", n)
+		}
+		time.Sleep(1)
+		if n := merges(); n != 1 {
+			t.Errorf("%d merges begin after a minute, want 1", n)
+		}
 	})
 }
