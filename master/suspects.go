@@ -60,10 +60,7 @@ func (x *suspects) note(s *TabletState, now time.Time) (suspended map[string]err
 	suspended = map[string]error{}
 	for _, t := range waiting {
 		v := seen[t.Key]
-		wait := suspectPauseMax
-		if doublings := v.deaths - suspectDeaths; doublings < 6 {
-			wait = min(suspectPause<<doublings, wait)
-		}
+		wait := min(suspectPause<<min(v.deaths-suspectDeaths, 6), suspectPauseMax)
 		switch left := v.since.Add(wait).Sub(now); {
 		case v.deaths >= suspectDeathsMax:
 			suspended[t.Key] = fmt.Errorf("%d servers ended with the tablet before it was written out: it is not loaded any more until it is moved to a node, see 'stele tablet move'", v.deaths)

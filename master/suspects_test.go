@@ -3,6 +3,7 @@ package master
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
@@ -134,5 +135,83 @@ func TestDamagedRow(t *testing.T) {
 	a.noteUnserved(s)
 	if u := a.mu.unserved[s.Tablets[1].Key]; u == nil || u.Err != damage {
 		t.Errorf("reported: %+v", u)
+	}
+}
+
+// TestSuspectTrials: a tablet with which many servers ended is loaded again only after a pause, one such tablet at a time, and
+// after too many only if an operator moves it.
+func TestSuspectTrials(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	dead := func(n int) (all []string) {
+		for i := range n {
+			all = append(all, fmt.Sprintf("dead.%d", i))
+		}
+		return all
+	}
+	const pausing, waiting, given = "it is tried again in", "it waits for another such tablet", "stele tablet move"
+	alive := []TabletServer{{Name: "a.1"}}
+	for name, c := range map[string]struct {
+		tablets []Tablet
+		busy    []Order
+		pinned  bool          // the first one
+		after   time.Duration // between two looks
+		want    []string      // of each tablet; empty if it is to be loaded
+	}{
+		"15 deaths":                       {[]Tablet{{Recoveries: dead(15)}}, nil, false, 0, []string{""}},
+		"16 deaths":                       {[]Tablet{{Recoveries: dead(16)}}, nil, false, 0, []string{pausing}},
+		"15 and its server":               {[]Tablet{{Recoveries: dead(15), Server: "gone.1"}}, nil, false, 0, []string{pausing}},
+		"15 and the same server":          {[]Tablet{{Recoveries: dead(15), Server: "dead.3"}}, nil, false, 0, []string{""}},
+		"15 and a server that lives":      {[]Tablet{{Recoveries: dead(15), Server: "a.1"}}, nil, false, 0, []string{""}},
+		"just before the pause ends":      {[]Tablet{{Recoveries: dead(16)}}, nil, false, suspectPause - 1, []string{pausing}},
+		"when the pause ends":             {[]Tablet{{Recoveries: dead(16)}}, nil, false, suspectPause, []string{""}},
+		"before twice the pause ends":     {[]Tablet{{Recoveries: dead(17)}}, nil, false, 2*suspectPause - 1, []string{pausing}},
+		"when twice the pause ends":       {[]Tablet{{Recoveries: dead(17)}}, nil, false, 2 * suspectPause, []string{""}},
+		"before 32 times the pause end":   {[]Tablet{{Recoveries: dead(21)}}, nil, false, 32*suspectPause - 1, []string{pausing}},
+		"when 32 times the pause end":     {[]Tablet{{Recoveries: dead(21)}}, nil, false, 32 * suspectPause, []string{""}},
+		"before the longest pause ends":   {[]Tablet{{Recoveries: dead(47)}}, nil, false, suspectPauseMax - 1, []string{pausing}},
+		"when the longest pause ends":     {[]Tablet{{Recoveries: dead(47)}}, nil, false, suspectPauseMax, []string{""}},
+		"too many":                        {[]Tablet{{Recoveries: dead(48)}}, nil, false, 100 * suspectPauseMax, []string{given}},
+		"too many, moved":                 {[]Tablet{{Recoveries: dead(48)}}, nil, true, suspectPause, []string{""}},
+		"too many, moved just now":        {[]Tablet{{Recoveries: dead(48)}}, nil, true, suspectPause - 1, []string{given}},
+		"moved, in its pause":             {[]Tablet{{Recoveries: dead(20)}}, nil, true, suspectPause, []string{""}},
+		"the one with fewer deaths first": {[]Tablet{{Recoveries: dead(18)}, {Recoveries: dead(17)}}, nil, false, suspectPauseMax, []string{waiting, ""}},
+		"of two alike the first":          {[]Tablet{{Recoveries: dead(17)}, {Recoveries: dead(17)}}, nil, false, suspectPauseMax, []string{"", waiting}},
+		"while one is on a server":        {[]Tablet{{Recoveries: dead(18), Server: "a.1"}, {Recoveries: dead(17)}}, nil, false, suspectPauseMax, []string{"", waiting}},
+		"while one is being loaded":       {[]Tablet{{Recoveries: dead(18)}, {Recoveries: dead(17)}}, []Order{{Kind: Load, Tablet: Tablet{Key: "0"}}}, false, suspectPauseMax, []string{"", waiting}},
+		"while another tablet is loaded":  {[]Tablet{{Recoveries: dead(18)}, {Recoveries: dead(17)}}, []Order{{Kind: Load, Tablet: Tablet{Key: "9"}}}, false, suspectPauseMax, []string{waiting, ""}},
+		"after one that pauses":           {[]Tablet{{Recoveries: dead(16)}, {Recoveries: dead(30)}}, nil, false, suspectPause, []string{"", pausing}},
+	} {
+		s := &TabletState{Servers: alive, Busy: c.busy, Pins: map[string]string{}}
+		for i, tablet := range c.tablets {
+			tablet.Key = fmt.Sprint(i)
+			s.Tablets = append(s.Tablets, tablet)
+		}
+		if c.pinned {
+			s.Pins["0"] = "a"
+		}
+		var x suspects
+		x.note(s, now)
+		got := x.note(s, now.Add(c.after))
+		for i, want := range c.want {
+			if err := got[fmt.Sprint(i)]; (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: tablet %d: %v, want %q", name, i, err, want)
+			}
+		}
+	}
+}
+
+// TestSuspectPauseBeginsAnew: each further server that ends with a tablet begins a new pause.
+func TestSuspectPauseBeginsAnew(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	s := &TabletState{Tablets: []Tablet{{Key: "k", Recoveries: make([]string, suspectDeaths)}}}
+	var x suspects
+	x.note(s, now)
+	s.Tablets[0].Recoveries = make([]string, suspectDeaths+1)
+	x.note(s, now.Add(suspectPause))
+	if got := x.note(s, now.Add(3*suspectPause-1)); got["k"] == nil {
+		t.Error("it is loaded within the pause that began with the last server")
+	}
+	if got := x.note(s, now.Add(3*suspectPause)); got["k"] != nil {
+		t.Errorf("after the pause: %v", got["k"])
 	}
 }
