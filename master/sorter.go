@@ -208,7 +208,7 @@ func (s *sorter) adopt(r *Recovery, gen uint64) {
 			left++
 		}
 	}
-	if left == 0 && s.left > 0 {
+	if left == 0 { // nothing is saved after that
 		close(s.done)
 	}
 	s.left = left
