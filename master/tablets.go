@@ -127,8 +127,7 @@ const (
 )
 
 func (k OrderKind) String() string {
-	names := [...]string{"?", "load", "unload", "recover", "forget", "merge"}
-	return names[min(int(k), len(names)-1)]
+	return [...]string{"?", "load", "unload", "recover", "forget", "merge"}[k]
 }
 
 // Order is one thing that the master has done.
@@ -435,7 +434,7 @@ func (p *planner) lightest(metadata bool, last string) string {
 			w, node := p.weight[v.Name], p.nodeWeight[v.Node]
 			if metadata {
 				node = 0
-				if w > 0 && w < metadataTogether {
+				if w < metadataTogether {
 					w = -w
 				}
 			}
