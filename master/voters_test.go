@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -403,5 +404,72 @@ func TestPlanByHand(t *testing.T) {
 				t.Errorf("got %v of %q (%s), want %v of %q", got.Kind, got.ID, got.Why, c.want.Kind, c.want.ID)
 			}
 		})
+	}
+}
+
+// TestVoterBounds: how long a node must be up, gone or silent for the plan to count on it or to give it up, and how many staged
+// servers are kept that do not catch up.
+func TestVoterBounds(t *testing.T) {
+	up := func(id string) Server { return Server{ID: id, Alive: true, HasLog: true, Since: time.Hour} }
+	voters := func(ids ...string) (g []Voter) {
+		for i, id := range ids {
+			g = append(g, Voter{ID: id, CaughtUp: true, Leader: i == 0})
+		}
+		return g
+	}
+	silent := func(g []Voter, d time.Duration, ids ...string) []Voter {
+		for i := range g {
+			if slices.Contains(ids, g[i].ID) {
+				g[i].Silent = d
+			}
+		}
+		return g
+	}
+	late := func(ids ...string) (servers []Server, group []Voter) {
+		servers, group = []Server{up("a"), up("b"), up("c")}, voters("a", "b", "c")
+		for _, id := range ids {
+			s := up(id)
+			s.Deferred = true
+			servers, group = append(servers, s), append(group, Voter{ID: id, Staged: true})
+		}
+		return servers, group
+	}
+	two, ofTwo := late("d", "e")
+	three, ofThree := late("d", "e", "f")
+	for name, c := range map[string]struct {
+		servers []Server
+		group   []Voter
+		want    Change
+	}{
+		"gone for so long":               {[]Server{up("a"), up("b"), {ID: "c", Since: stable}, up("d")}, voters("a", "b", "c"), Change{Kind: Stage, ID: "d"}},
+		"gone for less":                  {[]Server{up("a"), up("b"), {ID: "c", Since: stable - 1}, up("d")}, voters("a", "b", "c"), Change{}},
+		"silent for so long":             {[]Server{up("a"), up("b"), up("c"), up("d")}, silent(voters("a", "b", "c"), stable, "c"), Change{Kind: Stage, ID: "d"}},
+		"silent for less":                {[]Server{up("a"), up("b"), up("c"), up("d")}, silent(voters("a", "b", "c"), stable-1, "c"), Change{}},
+		"up for so long":                 {[]Server{up("a"), {ID: "b", Alive: true, Since: stable}}, voters("a"), Change{Kind: Stage, ID: "b"}},
+		"up for less":                    {[]Server{up("a"), {ID: "b", Alive: true, Since: stable - 1}}, voters("a"), Change{}},
+		"a majority that just answers":   {[]Server{up("a"), up("b"), up("c"), up("d"), up("e")}, silent(voters("a", "b", "c"), silentMin-1, "b", "c"), Change{Kind: Stage, ID: "d"}},
+		"a majority that does not":       {[]Server{up("a"), up("b"), up("c"), up("d"), up("e")}, silent(voters("a", "b", "c"), silentMin, "b", "c"), Change{}},
+		"a log that is lost for so long": {[]Server{up("a"), up("b"), {ID: "c", Alive: true, Since: time.Hour}}, silent(voters("a", "b", "c"), stable, "c"), Change{Kind: Remove, ID: "c"}},
+		"a log that is lost for less":    {[]Server{up("a"), up("b"), {ID: "c", Alive: true, Since: time.Hour}}, silent(voters("a", "b", "c"), stable-1, "c"), Change{}},
+		"two that do not catch up":       {two, ofTwo, Change{}},
+		"three that do not catch up":     {three, ofThree, Change{Kind: Remove, ID: "f"}},
+		"an heir that has caught up": {[]Server{{ID: "a", Alive: true, HasLog: true, Leaving: true}, up("b"), up("c"), up("d")},
+			[]Voter{{ID: "a", Leader: true, CaughtUp: true}, {ID: "b"}, {ID: "c", CaughtUp: true}, {ID: "d", CaughtUp: true}}, Change{Kind: StepDown, ID: "a", To: "c"}},
+		"an heir that stays": {[]Server{{ID: "a", Alive: true, HasLog: true, Leaving: true}, {ID: "b", Alive: true, HasLog: true, Leaving: true}, up("c"), up("d"), up("e")},
+			voters("a", "b", "c", "d", "e"), Change{Kind: StepDown, ID: "a", To: "c"}},
+	} {
+		got := Plan(c.servers, c.group, stable)
+		if got.Kind != c.want.Kind || got.ID != c.want.ID || got.To != c.want.To {
+			t.Errorf("%s: %v of %q to %q (%s), want %v of %q to %q", name, got.Kind, got.ID, got.To, got.Why, c.want.Kind, c.want.ID, c.want.To)
+		}
+	}
+}
+
+// TestVoterTarget: an odd number of up to five servers votes, or two of two.
+func TestVoterTarget(t *testing.T) {
+	for n, want := range []int{1, 1, 2, 3, 3, 5, 5, 5, 5} {
+		if got := targetOf(n); got != want {
+			t.Errorf("of %d servers %d vote, want %d", n, got, want)
+		}
 	}
 }
