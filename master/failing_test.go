@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
@@ -71,6 +72,67 @@ func TestServerThatLoadsNothing(t *testing.T) {
 			cancel()
 			work.Wait()
 			x.flushes.Wait()
+		})
+	}
+}
+
+// TestTurns: a server that has been idle counts as stalled 15 s after the first of its loads began, if none of them has ended and
+// another one waits. The one that waits is planned anew then.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAssigner(Config{Logger: slog.New(slog.DiscardHandler)}, nil)
+		a.noteAlive([]string{"n1"})
+		defer a.noteAlive(nil)
+		time.Sleep(time.Hour) // idle
+		begun := time.Now()
+		for i := range loadsAtOnce {
+			if _, err := a.turn(t.Context(), "n1", string(rune('a'+i))); err != nil {
+				t.Fatalf("load %d: %v", i, err)
+			}
+			time.Sleep(time.Second)
+		}
+		_, err := a.turn(t.Context(), "n1", "z")
+		if took := time.Since(begun); !errors.Is(err, errReplan) || took < stalledTime || took > stalledTime+time.Second {
+			t.Errorf("the one that waits ends with %v after %v", err, took)
+		}
+	})
+}
+
+// TestTurnsEnd: a load that waits for its turn begins when another one ends, and waits no longer for a server that is gone or for a
+// mastership that is over.
+func TestTurnsEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(a *assigner, done func(error), cancel func())
+		want error
+	}{
+		"a load ends":            {func(_ *assigner, done func(error), _ func()) { done(nil) }, nil},
+		"the server is gone":     {func(a *assigner, _ func(error), _ func()) { a.noteAlive(nil) }, errServerGone},
+		"the mastership is over": {func(_ *assigner, _ func(error), cancel func()) { cancel() }, context.Canceled},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a := newAssigner(Config{Logger: slog.New(slog.DiscardHandler)}, nil)
+			a.noteAlive([]string{"n1"})
+			defer a.noteAlive(nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var last func(error)
+			for range loadsAtOnce {
+				last, _ = a.turn(ctx, "n1", "k")
+			}
+			ended := make(chan error, 1)
+			go func() {
+				_, err := a.turn(ctx, "n1", "z")
+				ended <- err
+			}()
+			time.Sleep(500 * time.Millisecond)
+			if len(ended) > 0 {
+				t.Errorf("%s: it does not wait", name)
+			}
+			c.end(a, last, cancel)
+			begun := time.Now()
+			if err := <-ended; !errors.Is(err, c.want) || (err == nil) != (c.want == nil) || time.Since(begun) != 0 {
+				t.Errorf("%s: %v after %v, want %v at once", name, err, time.Since(begun), c.want)
+			}
 		})
 	}
 }

@@ -64,3 +64,41 @@ func TestNoteUnserved(t *testing.T) {
 	want[2].err = errNotTaken
 	check()
 }
+
+// TestUnservedReasons: a tablet is reported when it has not been served for five seconds, with the last failure of its load, or of
+// the recovery of its server. A reason that no order can change is reported instead of a failure.
+func TestUnservedReasons(t *testing.T) {
+	key := func(end string) string { return string(metadata.Key(nil, 20, []byte(end))) }
+	failed, damaged, suspended := errors.New("a file is damaged"), errors.New("the row is damaged"), errors.New("it is tried again in 1m")
+	s := &TabletState{
+		Servers:   []TabletServer{{Name: "m", Metadata: true}, {Name: "a"}},
+		Tablets:   []Tablet{{Key: key("b")}, {Key: key("c"), Server: "gone"}, {Key: key("d"), Damaged: damaged}, {Key: key("e")}, {Key: key("f"), Server: "a"}, {Key: string(metadata.Key(nil, 21, nil))}},
+		Suspended: map[string]error{key("e"): suspended, key("f"): suspended},
+	}
+	a := newAssigner(Config{}, nil)
+	a.whole = true
+	a.noteUnserved(s)
+	for _, i := range []int{0, 2, 3} {
+		a.failed(&Order{Kind: Load, Tablet: s.Tablets[i], Server: "a"}, failed)
+	}
+	a.failed(&Order{Kind: Recover, Server: "gone"}, failed)
+	a.failed(&Order{Kind: Recover, Server: "gone"}, failed)
+	since := a.mu.unserved[key("b")].Since
+	if told := a.unserved(since.Add(unservedAfter - 1)); len(told) > 0 {
+		t.Errorf("reported too early: %+v", told)
+	}
+	told := a.unserved(since.Add(unservedAfter))
+	want := []struct {
+		start string
+		tries int
+		err   error
+	}{{"", 1, failed}, {"b", 2, failed}, {"c", 0, damaged}, {"d", 0, suspended}, {"e", 0, errNotTaken}, {"", 0, errNotTaken}}
+	if len(told) != len(want) {
+		t.Fatalf("reported are %+v", told)
+	}
+	for i, w := range want {
+		if u := told[i]; u.Key != s.Tablets[i].Key || string(u.Start) != w.start || u.Tries != w.tries || !errors.Is(u.Err, w.err) {
+			t.Errorf("%d: %s from %q, %d tries, %v; want from %q, %d tries, %v", i, &u, u.Start, u.Tries, u.Err, w.start, w.tries, w.err)
+		}
+	}
+}

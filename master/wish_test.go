@@ -165,3 +165,133 @@ func TestWishesUnderFaults(t *testing.T) {
 		t.Error("no tablets were merged")
 	}
 }
+
+// TestRequestEnds: a requested move ends when the tablet is served where it is to be, a merge when the lower row is gone, and each
+// one with an error when it cannot be done any more.
+func TestRequestEnds(t *testing.T) {
+	const open = "open"
+	for name, c := range map[string]struct {
+		w      wish
+		change func(s *TabletState)
+		want   any // an error, nil, or open
+	}{
+		"a move that is made":          {wish{key: userKey(1), node: "b"}, func(*TabletState) {}, nil},
+		"a move to be made":            {wish{key: userKey(0), node: "b"}, func(*TabletState) {}, open},
+		"a move that METADATA has not": {wish{key: userKey(1), node: "b"}, func(s *TabletState) { s.Tablets[3].Server = "a" }, open},
+		"a move that is not served":    {wish{key: userKey(1), node: "b"}, func(s *TabletState) { s.Servers[2].Has = nil }, open},
+		"a move of no tablet":          {wish{key: userKey(9), node: "b"}, func(*TabletState) {}, ErrGone},
+		"the same, METADATA unread":    {wish{key: userKey(9), node: "b"}, func(s *TabletState) { s.Whole = false }, open},
+		"a move to no node":            {wish{key: userKey(0), node: "z"}, func(*TabletState) {}, ErrNotAlive},
+		"a move to a draining node":    {wish{key: userKey(0), node: "b"}, func(s *TabletState) { s.Servers[2].Leaving = true }, ErrNotAlive},
+		"a move to a METADATA server":  {wish{key: userKey(0), node: "m"}, func(*TabletState) {}, ErrNotAlive},
+		"a merge to be made":           {wish{lower: userKey(0), key: userKey(1)}, func(*TabletState) {}, open},
+		"a merge that is made":         {wish{lower: userKey(9), key: userKey(1)}, func(*TabletState) {}, nil},
+		"the same merge, unread":       {wish{lower: userKey(9), key: userKey(1)}, func(s *TabletState) { s.Whole = false }, open},
+		"a merge without the upper":    {wish{lower: userKey(0), key: userKey(9)}, func(*TabletState) {}, ErrGone},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a := newAssigner(Config{}, nil)
+			w, err := a.take(&c.w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := servedState(holding("a", heldFrom(0, 1, 0)...), holding("b", heldFrom(1, 1, 0)...))
+			c.change(s)
+			a.settleWishes(s, []*wish{w})
+			got := any(open)
+			if w.over {
+				if got = nil; w.err != nil {
+					got = w.err
+				}
+			}
+			if got != c.want {
+				t.Errorf("%s: it is %v, want %v", name, got, c.want)
+			}
+			// A move is remembered, or planned; a merge is planned until it ends.
+			if _, pin := s.Pins[w.key]; pin != (w.lower == "" && w.err == nil) {
+				t.Errorf("%s: pinned is %v", name, s.Pins)
+			}
+			if planned := len(s.Unions) == 1; planned != (w.lower != "" && got == open) {
+				t.Errorf("%s: merges are %v", name, s.Unions)
+			}
+			time.Sleep(1)
+			a.settleWishes(s, a.mu.wishes)
+			if kept := len(a.mu.wishes) == 1; kept != (got == open || got == nil && w.lower == "") {
+				t.Errorf("%s: kept are %d requests", name, len(a.mu.wishes))
+			}
+		})
+	}
+}
+
+// TestRequestTimes: a request is given up after five minutes, and a move that was made is remembered for ten.
+func TestRequestTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAssigner(Config{}, nil)
+		state := func() *TabletState {
+			return servedState(holding("a", heldFrom(0, 1, 0)...), holding("b", heldFrom(1, 1, 0)...))
+		}
+		late, err := a.take(&wish{key: userKey(0), node: "b"})
+		done, err2 := a.take(&wish{key: userKey(1), node: "b"})
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		settle := func() *TabletState {
+			s := state()
+			a.settleWishes(s, a.mu.wishes)
+			return s
+		}
+		settle()
+		time.Sleep(wishTimeout)
+		if settle(); late.over {
+			t.Errorf("given up early: %v", late.err)
+		}
+		time.Sleep(1)
+		if settle(); !late.over || late.err == nil {
+			t.Error("it is not given up after five minutes")
+		}
+		time.Sleep(moveRemembered - wishTimeout - 1)
+		if s := settle(); s.Pins[userKey(1)] != "b" {
+			t.Errorf("a move is forgotten before ten minutes: %v", s.Pins)
+		}
+		time.Sleep(1)
+		settle()
+		if s := settle(); len(s.Pins) > 0 || done.err != nil || len(a.mu.wishes) > 0 {
+			t.Errorf("after ten minutes pinned are %v, and there are %d requests", s.Pins, len(a.mu.wishes))
+		}
+	})
+}
+
+// TestRequestFailures: a request is given up with the error of its fifth order that fails in a row. Orders for other tablets, and
+// those for servers, do not count.
+func TestRequestFailures(t *testing.T) {
+	failed := errors.New("disk is full")
+	fail := func(a *assigner, n int, o Order) {
+		for range n {
+			a.ordered(&o, failed)
+		}
+	}
+	mine := Order{Kind: Unload, Tablet: Tablet{Key: "b"}}
+	for name, c := range map[string]struct {
+		w    wish
+		do   func(a *assigner)
+		over bool
+	}{
+		"four":               {wish{key: "b", node: "n1"}, func(a *assigner) { fail(a, 4, mine) }, false},
+		"five":               {wish{key: "b", node: "n1"}, func(a *assigner) { fail(a, 5, mine) }, true},
+		"of the lower":       {wish{lower: "b", key: "c"}, func(a *assigner) { fail(a, 5, mine) }, true},
+		"with one between":   {wish{key: "b", node: "n1"}, func(a *assigner) { fail(a, 4, mine); a.ordered(&mine, nil); fail(a, 4, mine) }, false},
+		"of another":         {wish{key: "c", node: "n1"}, func(a *assigner) { fail(a, 9, mine) }, false},
+		"of a recovery":      {wish{key: "", node: "n1"}, func(a *assigner) { fail(a, 9, Order{Kind: Recover, Server: "dead"}) }, false},
+		"of forgetting logs": {wish{key: "", node: "n1"}, func(a *assigner) { fail(a, 9, Order{Kind: Forget, Server: "dead"}) }, false},
+	} {
+		a := newAssigner(Config{}, nil)
+		w, err := a.take(&c.w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.do(a)
+		if w.over != c.over || c.over && !errors.Is(w.err, failed) {
+			t.Errorf("%s: over is %v, with %v", name, w.over, w.err)
+		}
+	}
+}
