@@ -59,21 +59,26 @@ func (g *epochGate) admit(ctx context.Context, m command, locks checker) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if epoch < g.mu.epoch { // a later one came meanwhile
-		return stale(m.master, epoch, g.mu.master, g.mu.epoch)
+	if err := g.compareLocked(m.master, epoch); err != nil { // a later one came meanwhile, or another one of the same epoch
+		return err
 	}
 	g.mu.epoch, g.mu.master = epoch, m.master
 	return nil
 }
 
-// compare returns the newest epoch, or refuses an older one.
-func (g *epochGate) compare(node string, epoch uint64) (uint64, error) {
+// compare returns the newest epoch. Errors: those of compareLocked.
+func (g *epochGate) compare(node string, epoch uint64) (last uint64, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.mu.epoch, g.compareLocked(node, epoch)
+}
+
+// compareLocked rejects an epoch older than the newest, and the newest if another node is its master.
+func (g *epochGate) compareLocked(node string, epoch uint64) error {
 	if epoch < g.mu.epoch || epoch == g.mu.epoch && node != g.mu.master {
-		return 0, stale(node, epoch, g.mu.master, g.mu.epoch)
+		return stale(node, epoch, g.mu.master, g.mu.epoch)
 	}
-	return g.mu.epoch, nil
+	return nil
 }
 
 func stale(node string, epoch uint64, boss string, newest uint64) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/master"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/pki"
 )
 
 // slowLocks confirms sequencers when it is told to, and counts those who wait for that.
@@ -87,6 +88,61 @@ func TestFirstCommandsAtOnce(t *testing.T) {
 			t.Errorf("node %s is master by epoch %d after %d questions", node, epoch, locks.asked)
 		}
 	})
+}
+
+// I9: an epoch has one master. Of two nodes whose first commands are of the same epoch only the one that is confirmed first commands.
+func TestEpochHasOneMaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, locks := &epochGate{}, &slowLocks{answers: map[uint64]chan error{5: make(chan error)}}
+		errs := make(chan error, 2)
+		for _, node := range []string{"n1", "n2"} {
+			go func() { errs <- g.admit(t.Context(), commandOf(node, 5), locks) }()
+			synctest.Wait()
+		}
+		locks.answers[5] <- nil
+		if err := <-errs; err != nil {
+			t.Errorf("the node that is confirmed first: %v", err)
+		}
+		first, _ := g.last()
+		locks.answers[5] <- nil
+		if err := <-errs; !isStale(err) {
+			t.Errorf("the other node: %v, want stale_epoch", err)
+		}
+		if node, epoch := g.last(); node != first || epoch != 5 {
+			t.Errorf("node %s is master by epoch %d, want %s by 5", node, epoch, first)
+		}
+	})
+}
+
+// A node commands in its own name: it needs the certificate of the node that it names, unless the node is open.
+func TestEpochOfAnotherNode(t *testing.T) {
+	n := &Node{ctx: t.Context()}
+	n.epochs.mu.epoch, n.epochs.mu.master = 5, "n1"
+	g := guardedNode{n: n, subjects: make(chan *subject, 1)}
+	g.serve(t, rpc.ServerConfig{}, map[string]func(*rpc.Call){methodHail: func(c *rpc.Call) {
+		if err := n.admitCommand(c, commandOf(c.Params.Str(), 5)); err != nil {
+			c.Fail(err)
+			return
+		}
+		c.Reply(nil)
+	}})
+	n1, n2 := &subject{peer: pki.Peer{Kind: pki.Node, Name: "n1"}}, &subject{peer: pki.Peer{Kind: pki.Node, Name: "n2"}}
+	for name, c := range map[string]struct {
+		from *subject
+		as   string
+		want error
+	}{
+		"the master":              {n1, "n1", nil},
+		"the master of an open":   {nil, "n1", nil},
+		"another in its name":     {n2, "n1", rpc.CodePermissionDenied},
+		"another in its own":      {n2, "n2", api.CodeStaleEpoch},
+		"the master in another's": {n1, "n2", rpc.CodePermissionDenied},
+		"another of an open one":  {nil, "n2", api.CodeStaleEpoch},
+	} {
+		if err := g.call(t, c.from, methodHail, c.as); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
 }
 
 func TestEpochGate(t *testing.T) {
