@@ -274,3 +274,9 @@ func (n *Node) Sees(ids ...string) bool {
 
 // TurnsAwaited reports whether requests wait for turns to work for filters.
 func (n *Node) TurnsAwaited() bool { return n.costly.Awaited() }
+
+// SchemaFor reads a table's schema as the guard of a method does.
+func (n *Node) SchemaFor(ctx context.Context, name string) error {
+	_, err := n.schemaFor(ctx, name)
+	return err
+}
