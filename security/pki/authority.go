@@ -177,7 +177,7 @@ func serial() *big.Int {
 // checkAuthority tells which cluster's authority a certificate is of.
 func checkAuthority(c *x509.Certificate) (cluster string, err error) {
 	switch {
-	case !c.IsCA || !c.BasicConstraintsValid || c.KeyUsage&x509.KeyUsageCertSign == 0:
+	case !c.IsCA || c.KeyUsage&x509.KeyUsageCertSign == 0:
 		return "", errors.New("certificate is not that of an authority")
 	case !goodKey(c.PublicKey):
 		return "", errors.New("authority has a key of a kind that is not used here")
