@@ -112,16 +112,15 @@ func (s *sorter) help(ctx context.Context, by *TabletServer) {
 			return
 		case i := <-s.todo:
 			err := s.sortOne(ctx, alive, by, i)
-			if err == nil {
-				continue
+			if err != nil {
+				s.mu.Lock()
+				s.tries[i]++
+				s.last = err
+				s.mu.Unlock()
+				s.todo <- i
+				s.log.Warn("a piece of a dead server's log was not sorted", "server", s.server, "by", by.Name, "error", err)
+				return
 			}
-			s.mu.Lock()
-			s.tries[i]++
-			s.last = err
-			s.mu.Unlock()
-			s.todo <- i
-			s.log.Warn("a piece of a dead server's log was not sorted", "server", s.server, "by", by.Name, "error", err)
-			return
 		}
 	}
 }
@@ -164,7 +163,6 @@ func (s *sorter) sorted(ctx context.Context, i int, run []byte) error {
 		gen, err := s.rs.SaveRecovery(ctx, next, s.gen)
 		if err == nil {
 			s.adopt(next, gen)
-			break
 		}
 		// It may be saved, or another master may have saved something else.
 		for err != nil {
