@@ -2,6 +2,7 @@ package master
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/steledb/stele/client/metadata"
@@ -326,8 +327,30 @@ func TestPlanMerges(t *testing.T) {
 	if got := fmt.Sprint(ordersOf(s, Merge)); got != "[0 a ]" {
 		t.Errorf("of two on one server merged are %s", got)
 	}
+	s.Unions = []Union{{Lower: userKey(0), Upper: userKey(7)}, {Lower: userKey(8), Upper: userKey(1)}, {Lower: userKey(0), Upper: userKey(1)}}
+	if got := fmt.Sprint(ordersOf(s, Merge)); got != "[0 a ]" {
+		t.Errorf("after two that cannot be done merged are %s", got)
+	}
 	s.Tablets = s.Tablets[:3]
 	if got := ordersOf(s, Merge); len(got) > 0 {
 		t.Errorf("merged are %q, of which one is gone", got)
+	}
+}
+
+// TestPlanRequests: a tablet moves to the node that an operator named, if it is served elsewhere, that node can take it, and no merge
+// of it is to be done. One that cannot move keeps no other from moving.
+func TestPlanRequests(t *testing.T) {
+	s := servedState(holding("a", heldFrom(0, 6, 0)...), holding("b", heldFrom(10, 6, 0)...), holding("c", heldFrom(20, 6, 0)...))
+	s.Servers[3].Leaving = true
+	s.Pins = map[string]string{userKey(0): "a", userKey(1): "z", userKey(2): "c", userKey(3): "m", userKey(4): "b", userKey(5): "b", userKey(12): "a"}
+	s.Unions = []Union{{Lower: userKey(4), Upper: userKey(9)}}
+	var got []string
+	for _, o := range ordersOf(s, Unload) {
+		if !strings.Contains(o, " c ") { // which drains
+			got = append(got, o)
+		}
+	}
+	if want := "[5 a b 12 b a]"; fmt.Sprint(got) != want {
+		t.Errorf("moves are %v, want %s", got, want)
 	}
 }

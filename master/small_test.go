@@ -37,6 +37,7 @@ func TestSmallNeighbours(t *testing.T) {
 		{"one was not for long", func(s *TabletState) { s.Cool[key(3)] = mergeCool - 1 }, 1},
 		{"one is wanted somewhere", func(s *TabletState) { s.Pins[key(4)] = "a" }, 2},
 		{"one waits for a recovery", func(s *TabletState) { s.Tablets[3].Recoveries = []string{"c.1"} }, 1},
+		{"the first waits for a recovery", func(s *TabletState) { s.Tablets[0].Recoveries = []string{"c.1"} }, 3},
 		{"one is moved", func(s *TabletState) { s.Busy = []Order{{Kind: Unload, Tablet: s.Tablets[4]}} }, 2},
 		{"the row of one cannot be read", func(s *TabletState) { s.Tablets[4].Damaged = errors.New("damaged") }, 2},
 		{"one is served by none", func(s *TabletState) { s.Servers[1].Has = nil }, -1},
@@ -126,7 +127,7 @@ func TestSmallTime(t *testing.T) {
 			return s.Cool
 		}
 		small, large := func(i int) Held { return Held{Key: key(i)} }, func(i int) Held { return Held{Key: key(i), Bytes: mergeBytesMax + 1} }
-		look(TabletServer{Name: "a", Has: []Held{small(0), large(1)}}, TabletServer{Name: "b", Has: []Held{small(2)}})
+		look(TabletServer{Name: "a", Has: []Held{large(1), small(0)}}, TabletServer{Name: "b", Has: []Held{small(2)}})
 		time.Sleep(time.Hour)
 		look(TabletServer{Name: "a", Silent: true}, TabletServer{Name: "b", Has: []Held{large(2)}})
 		time.Sleep(time.Hour)

@@ -179,6 +179,7 @@ func TestSuspectTrials(t *testing.T) {
 		"while one is on a server":        {[]Tablet{{Recoveries: dead(18), Server: "a.1"}, {Recoveries: dead(17)}}, nil, false, suspectPauseMax, []string{"", waiting}},
 		"while one is being loaded":       {[]Tablet{{Recoveries: dead(18)}, {Recoveries: dead(17)}}, []Order{{Kind: Load, Tablet: Tablet{Key: "0"}}}, false, suspectPauseMax, []string{"", waiting}},
 		"while another tablet is loaded":  {[]Tablet{{Recoveries: dead(18)}, {Recoveries: dead(17)}}, []Order{{Kind: Load, Tablet: Tablet{Key: "9"}}}, false, suspectPauseMax, []string{waiting, ""}},
+		"after one that is not suspected": {[]Tablet{{}, {Recoveries: dead(16)}}, nil, false, 0, []string{"", pausing}},
 		"after one that pauses":           {[]Tablet{{Recoveries: dead(16)}, {Recoveries: dead(30)}}, nil, false, suspectPause, []string{"", pausing}},
 	} {
 		s := &TabletState{Servers: alive, Busy: c.busy, Pins: map[string]string{}}

@@ -72,17 +72,18 @@ func TestUnservedReasons(t *testing.T) {
 	failed, damaged, suspended := errors.New("a file is damaged"), errors.New("the row is damaged"), errors.New("it is tried again in 1m")
 	s := &TabletState{
 		Servers:   []TabletServer{{Name: "m", Metadata: true}, {Name: "a"}},
-		Tablets:   []Tablet{{Key: key("b")}, {Key: key("c"), Server: "gone"}, {Key: key("d"), Damaged: damaged}, {Key: key("e")}, {Key: key("f"), Server: "a"}, {Key: string(metadata.Key(nil, 21, nil))}},
+		Tablets:   []Tablet{{Key: key("b")}, {Key: key("c"), Server: "gone"}, {Key: key("d"), Damaged: damaged}, {Key: key("e")}, {Key: key("f"), Server: "a"}, {Key: key("g"), Server: "gone"}, {Key: string(metadata.Key(nil, 21, nil))}},
 		Suspended: map[string]error{key("e"): suspended, key("f"): suspended},
 	}
 	a := newAssigner(Config{}, nil)
 	a.whole = true
 	a.noteUnserved(s)
-	for _, i := range []int{0, 2, 3} {
+	for _, i := range []int{0, 2, 3, 5} {
 		a.failed(&Order{Kind: Load, Tablet: s.Tablets[i], Server: "a"}, failed)
 	}
-	a.failed(&Order{Kind: Recover, Server: "gone"}, failed)
-	a.failed(&Order{Kind: Recover, Server: "gone"}, failed)
+	unsorted := errors.New("a log is damaged")
+	a.failed(&Order{Kind: Recover, Server: "gone"}, unsorted)
+	a.failed(&Order{Kind: Recover, Server: "gone"}, unsorted)
 	since := a.mu.unserved[key("b")].Since
 	if told := a.unserved(since.Add(unservedAfter - 1)); len(told) > 0 {
 		t.Errorf("reported too early: %+v", told)
@@ -92,7 +93,7 @@ func TestUnservedReasons(t *testing.T) {
 		start string
 		tries int
 		err   error
-	}{{"", 1, failed}, {"b", 2, failed}, {"c", 0, damaged}, {"d", 0, suspended}, {"e", 0, errNotTaken}, {"", 0, errNotTaken}}
+	}{{"", 1, failed}, {"b", 2, unsorted}, {"c", 0, damaged}, {"d", 0, suspended}, {"e", 0, errNotTaken}, {"f", 1, failed}, {"", 0, errNotTaken}}
 	if len(told) != len(want) {
 		t.Fatalf("reported are %+v", told)
 	}

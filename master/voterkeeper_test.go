@@ -47,11 +47,13 @@ type greeted struct {
 
 func (g *greeted) Hail(_ context.Context, id string, _ api.Sequencer) error {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.ids = append(g.ids, id)
-	if g.fails[id] {
+	fails := g.fails[id]
+	g.mu.Unlock()
+	if fails {
 		return errors.New("no answer")
 	}
+	time.Sleep(1) // after those that fail
 	return nil
 }
 
@@ -64,7 +66,7 @@ func TestHails(t *testing.T) {
 		v := voterKeeper{cfg: Config{Nodes: g, Logger: slog.New(slog.DiscardHandler)}, lock: &worldLock{done: make(chan struct{})}}
 		hailed := func() []string {
 			g.ids = nil
-			v.hail(t.Context(), []Server{{ID: "a", Alive: true}, {ID: "b", Alive: true}, {ID: "dead"}})
+			v.hail(t.Context(), []Server{{ID: "dead"}, {ID: "a", Alive: true}, {ID: "b", Alive: true}})
 			slices.Sort(g.ids)
 			return g.ids
 		}
@@ -75,13 +77,16 @@ func TestHails(t *testing.T) {
 		if got := hailed(); !slices.Equal(got, []string{"b"}) {
 			t.Errorf("hailed are %v, want the one that did not answer", got)
 		}
-		time.Sleep(hailPause - 1)
+		time.Sleep(hailPause - 3)
 		if got := hailed(); len(got) > 0 {
 			t.Errorf("hailed are %v again, too early", got)
 		}
 		time.Sleep(1)
-		if got := hailed(); !slices.Equal(got, []string{"a", "b"}) {
-			t.Errorf("hailed are %v after five seconds", got)
+		if got := hailed(); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("hailed are %v five seconds after the first", got)
+		}
+		if got := hailed(); !slices.Equal(got, []string{"b"}) {
+			t.Errorf("hailed are %v five seconds after the second", got)
 		}
 	})
 }

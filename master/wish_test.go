@@ -285,8 +285,9 @@ func TestRequestFailures(t *testing.T) {
 		"of forgetting logs": {wish{key: "", node: "n1"}, func(a *assigner) { fail(a, 9, Order{Kind: Forget, Server: "dead"}) }, false},
 	} {
 		a := newAssigner(Config{}, nil)
-		w, err := a.take(&c.w)
-		if err != nil {
+		_, err := a.take(&wish{key: "another", node: "n1"})
+		w, err2 := a.take(&c.w)
+		if err := errors.Join(err, err2); err != nil {
 			t.Fatal(err)
 		}
 		c.do(a)
