@@ -206,7 +206,7 @@ func (s *sorter) adopt(r *Recovery, gen uint64) {
 			left++
 		}
 	}
-	if left == 0 { // nothing is saved after that
+	if left == 0 && s.left > 0 {
 		close(s.done)
 	}
 	s.left = left
