@@ -209,8 +209,7 @@ type Server struct {
 		listeners map[net.Listener]struct{}
 		conns     map[*serverConn]struct{}
 		nextID    uint64
-		draining  bool
-		closed    bool
+		draining  bool          // by Shutdown or Close
 		idle      chan struct{} // closed when draining and no connection is left
 	}
 }
@@ -296,7 +295,7 @@ func (s *Server) ServeConn(nc net.Conn) {
 	if !c.preferred {
 		most -= s.cfg.ConnsKept
 	}
-	if s.mu.closed || s.mu.draining || len(s.mu.conns) >= most {
+	if s.mu.draining || len(s.mu.conns) >= most {
 		s.mu.Unlock()
 		s.count.refusedConns.Add(1)
 		c.peer.cancel()
@@ -327,7 +326,7 @@ func (s *Server) forget(c *serverConn) {
 func (s *Server) handOver(c *serverConn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.draining || s.mu.closed {
+	if s.mu.draining {
 		return false
 	}
 	delete(s.mu.conns, c)
@@ -355,13 +354,13 @@ func (s *Server) snapshot() []*serverConn {
 func (s *Server) stopping() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mu.draining || s.mu.closed
+	return s.mu.draining
 }
 
 func (s *Server) addListener(l net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.closed || s.mu.draining {
+	if s.mu.draining {
 		return false
 	}
 	s.mu.listeners[l] = struct{}{}
@@ -419,9 +418,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // It must not be called from a handler.
 func (s *Server) Close() {
 	s.stopListening()
-	s.mu.Lock()
-	s.mu.closed = true
-	s.mu.Unlock()
 	for _, c := range s.snapshot() {
 		c.kill(ErrServerClosed)
 	}

@@ -33,7 +33,7 @@ var (
 
 // Peer is the other end of a connection.
 type Peer struct {
-	ID     uint64 // of the connection; never used again by the same server
+	ID     uint64 // of the connection: ascending, and never used again by the same server
 	Addr   net.Addr
 	Framed bool // framed mode, and not plain MessagePack-RPC
 	// Identity is what ServerConfig.Identify has said of it; nil if nothing.

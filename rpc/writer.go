@@ -78,7 +78,6 @@ type writer struct {
 		busy     bool      // somebody writes, or has been woken to
 		corked   bool      // the reader will flush when its batch ends
 		err      error     // sticky
-		waiters  int       // on room
 	}
 	room sync.Cond // unsent fell, or err was set
 
@@ -204,52 +203,31 @@ func (w *writer) stop() {
 
 // drain writes until nothing is left. The caller has turned busy on.
 func (w *writer) drain() {
-	for w.writeOut() {
-	}
-}
-
-// writeOut writes what there is. It tells whether more has come meanwhile; if not,
-// busy is off.
-func (w *writer) writeOut() (more bool) {
 	w.mu.Lock()
-	w.cutLocked()
-	if len(w.mu.list) == 0 || w.mu.err != nil {
-		w.mu.busy = false
+	for w.cutLocked(); len(w.mu.list) > 0; w.cutLocked() {
+		w.taken, w.mu.list = w.mu.list, w.taken[:0]
+		w.mu.taken = w.mu.appended
 		w.mu.Unlock()
-		return false
-	}
-	w.taken, w.mu.list = w.mu.list, w.taken[:0]
-	w.mu.taken = w.mu.appended
-	w.mu.Unlock()
-
-	n, err := w.write(w.taken)
-	for i := range w.taken {
-		w.taken[i].recycle()
-	}
-	w.unsent.Add(-int64(n))
-	w.onWrote(n)
-	if err != nil {
-		w.fail(err)
-		w.onFail(err)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.mu.waiters > 0 {
+		n, err := w.write(w.taken)
+		for i := range w.taken {
+			w.taken[i].recycle()
+		}
+		w.wrote(n)
+		if err != nil {
+			w.fail(err)
+			w.onFail(err)
+		}
+		w.mu.Lock()
 		w.room.Broadcast()
 	}
-	w.mu.busy = w.mu.err == nil && (w.mu.small != nil || len(w.mu.list) > 0)
-	return w.mu.busy
+	w.mu.busy = false
+	w.mu.Unlock()
 }
 
 // wrote accounts for n bytes that have left memory.
 func (w *writer) wrote(n int) {
 	w.unsent.Add(-int64(n))
 	w.onWrote(n)
-	w.mu.Lock()
-	if w.mu.waiters > 0 {
-		w.room.Broadcast()
-	}
-	w.mu.Unlock()
 }
 
 // write writes the segments in calls of at most 1 MiB and returns their size,
@@ -332,9 +310,7 @@ func (w *writer) fail(err error) {
 		n += len(list[i].bytes())
 		list[i].recycle()
 	}
-	if n > 0 {
-		w.wrote(n)
-	}
+	w.wrote(n)
 }
 
 // waitUnsent waits until fewer than max bytes are unsent, or the writer has failed.
@@ -342,9 +318,7 @@ func (w *writer) waitUnsent(max int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.unsent.Load() >= max && w.mu.err == nil {
-		w.mu.waiters++
 		w.room.Wait()
-		w.mu.waiters--
 	}
 	return w.mu.err
 }
