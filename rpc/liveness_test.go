@@ -32,6 +32,13 @@ func peerOf(t *testing.T, cfg ConnConfig, serve func(net.Conn)) *Conn {
 	return c
 }
 
+// A server is silent after the default of SilenceMax, and one of the eight steps of it at the latest.
+const (
+	soonest     = 10 * time.Second
+	silenceStep = soonest / 8
+	latest      = soonest + silenceStep
+)
+
 // A call without a deadline ends when its server is silent, however it is.
 func TestSilentServer(t *testing.T) {
 	large := func(e *wire.Encoder) {
@@ -44,20 +51,20 @@ func TestSilentServer(t *testing.T) {
 		serve    func(net.Conn)
 		from, to time.Duration
 	}{
-		{"takes requests and says nothing", nil, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, 10 * time.Second, 13 * time.Second},
-		{"takes nothing", nil, func(net.Conn) {}, 10 * time.Second, 13 * time.Second},
+		{"takes requests and says nothing", nil, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, soonest, latest},
+		{"takes nothing", nil, func(net.Conn) {}, soonest, latest},
 		{"stops in the middle of an answer", nil, func(c net.Conn) {
 			_, _ = io.CopyN(io.Discard, c, headerBytes)
 			go func() { _, _ = io.Copy(io.Discard, c) }()
 			_, _ = c.Write(frame(plain(1, 1, nil, "the result"))[:headerBytes+3])
-		}, 10 * time.Second, 13 * time.Second},
+		}, soonest, latest + silenceStep}, // the first step ends in bytes
 		{"stops after a pong", nil, func(c net.Conn) {
 			_, _ = io.CopyN(io.Discard, c, headerBytes)
 			go func() { _, _ = io.Copy(io.Discard, c) }()
 			time.Sleep(7 * time.Second)
 			_, _ = c.Write(frame(plain(1, 2, nil, nil)))
 		}, 17 * time.Second, 19 * time.Second},
-		// 4 MiB in 16 s, and 4 s for what may be on its way.
+		// 4 MiB in 16 s, 4 s for what may be on its way, and the time for an answer to the ping.
 		{"takes a large request slowly and says nothing", large, func(c net.Conn) {
 			for {
 				if _, err := io.CopyN(io.Discard, c, 256<<10); err != nil {
@@ -65,13 +72,13 @@ func TestSilentServer(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 			}
-		}, 20 * time.Second, 28 * time.Second},
+		}, 23 * time.Second, 25 * time.Second},
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := peerOf(t, ConnConfig{}, s.serve)
 				defer c.Close()
-				time.Sleep(time.Hour) // an idle connection stays
+				time.Sleep(time.Hour + time.Second/10) // an idle connection stays; the call begins within a step
 				started := time.Now()
 				err := c.Call(context.Background(), "hang", s.encode, nil)
 				took := time.Since(started)
@@ -85,6 +92,23 @@ func TestSilentServer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSilenceAfterMuchSent: what was sent before a call gives its server no more time.
+func TestSilenceAfterMuchSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := peerOf(t, ConnConfig{}, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
+		defer c.Close()
+		if err := c.Notify(bg, "much", encodeBin(make([]byte, wayBytesMax))); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour + time.Second/10)
+		started := time.Now()
+		err := c.Call(bg, "hang", nil, nil)
+		if took := time.Since(started); !errors.Is(err, ErrSilent) || took < soonest || took > latest {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
 }
 
 // A server that lives is heard of however long a call takes, also while it reads no
