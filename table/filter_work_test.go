@@ -215,3 +215,49 @@ func TestRowsArePaced(t *testing.T) {
 		t.Errorf("a long key took %d turns, still in one: %v; %v", pace.paced-before, pace.in, err)
 	}
 }
+
+// TestMatchesAreCharged: each match takes steps of the request: one for each instruction and byte, or for 32 bytes if there is no
+// program, and one for the cell.
+func TestMatchesAreCharged(t *testing.T) {
+	steps := func(m *matcher, n int) int64 { return m.steps * int64(n+1) }
+	key := bytes.Repeat([]byte("k"), 100)
+	cell := Cell{Family: "family", Qualifier: bytes.Repeat([]byte("q"), 50), Value: bytes.Repeat([]byte("v"), 200)}
+	for _, c := range []struct {
+		f    Filter
+		want func(m *matcher) int64
+	}{
+		{RowRegex(`a.*b+`), func(m *matcher) int64 { return steps(m, 100) }},
+		{QualifierRegex(`a.*b+`), func(m *matcher) int64 { return steps(m, 50) }},
+		{ValueRegex(`a.*b+`), func(m *matcher) int64 { return steps(m, 200) }},
+		{FamilyRegex(`a.*b+`), func(m *matcher) int64 { return 1 + steps(m, 6) }},
+		{FamilyRegex(`family`), func(*matcher) int64 { return 1 }},
+		{RowRegex(`k.*`), func(*matcher) int64 { return 1 + 100/bytesPerStep }},
+		{ValueRegex(`v.*`), func(*matcher) int64 { return 1 + 200/bytesPerStep }},
+	} {
+		p := mustCompile(t, c.f)
+		one := 1 + c.want(p.root.m)
+		var e Evaluator
+		e.Begin(10*one, nil)
+		for i := range 11 {
+			_, err := e.Eval(p, key, []Cell{cell})
+			if want := min(int64(i+1)*one, 10*one+1); e.work.used != want || (err == nil) != (i < 10) {
+				t.Errorf("%#v: after %d matches %d steps are used, want %d: %v", c.f, i+1, e.work.used, want, err)
+			}
+		}
+	}
+}
+
+// TestSlicedMatchesAreCharged: a match that is done in slices takes a step for each instruction and byte as well.
+func TestSlicedMatchesAreCharged(t *testing.T) {
+	for _, n := range []int{20_000, 20_001, 20_000 + chunkBytes - 1} {
+		p, cells := mustCompile(t, ValueRegex(slowPattern)), engineCell(n)
+		var e Evaluator
+		e.Begin(0, nil)
+		if _, err := e.Eval(p, nil, cells); err != nil {
+			t.Fatal(err)
+		}
+		if want := 1 + p.root.m.steps*int64(n); e.work.used != want || want < 2*workSlice {
+			t.Errorf("a match of %d bytes takes %d steps, want %d", n, e.work.used, want)
+		}
+	}
+}
