@@ -172,30 +172,48 @@ func TestRandomLies(t *testing.T) {
 // TestFilterBlock holds that a filter's numbers are checked before its
 // fingerprints are.
 func TestFilterBlock(t *testing.T) {
-	good := filterHeader{kind: filterFuse8, prefixes: 1, seed: 7, segment: 4, segments: 1}
-	bits := make([]byte, 12)
-	var f filterPart
-	if err := f.parse(append(good.append(nil), bits...)); err != nil {
-		t.Fatal(err)
-	}
-	for _, h := range []filterHeader{
-		{kind: 2, segment: 4, segments: 1},
-		{kind: filterFuse8, segment: 0, segments: 1},
-		{kind: filterFuse8, segment: 3, segments: 2},
-		{kind: filterFuse8, segment: 4, segments: 0},
-		{kind: filterFuse8, segment: 4, segments: 2},
-		{kind: filterFuse8, segment: 1 << 31, segments: 1 << 31},
-		{kind: filterAll},
+	const most = filterSegmentMax
+	for name, c := range map[string]struct {
+		h    filterHeader
+		bits int
+		good bool
+	}{
+		"one segment":         {filterHeader{kind: filterFuse8, prefixes: 1, seed: 7, segment: 4, segments: 1}, 12, true},
+		"segments of one":     {filterHeader{kind: filterFuse8, segment: 1, segments: 5}, 7, true},
+		"the longest segment": {filterHeader{kind: filterFuse8, segment: most, segments: 1}, 3 * most, true},
+		"a longer segment":    {filterHeader{kind: filterFuse8, segment: 2 * most, segments: 1}, 6 * most, false},
+		"another kind":        {filterHeader{kind: 2, segment: 4, segments: 1}, 12, false},
+		"empty segments":      {filterHeader{kind: filterFuse8, segment: 0, segments: 1}, 0, false},
+		"no power of two":     {filterHeader{kind: filterFuse8, segment: 3, segments: 2}, 12, false},
+		"no segments":         {filterHeader{kind: filterFuse8, segment: 4, segments: 0}, 8, false},
+		"too few bits":        {filterHeader{kind: filterFuse8, segment: 4, segments: 2}, 15, false},
+		"too many bits":       {filterHeader{kind: filterFuse8, segment: 4, segments: 2}, 17, false},
+		"an overflow":         {filterHeader{kind: filterFuse8, segment: 1 << 31, segments: 1<<32 - 2}, 0, false},
+		"all pass":            {filterHeader{kind: filterAll, prefixes: 9}, 0, true},
+		"all pass, bits":      {filterHeader{kind: filterAll}, 1, false},
+		"all pass, a seed":    {filterHeader{kind: filterAll, seed: 1}, 0, false},
+		"all pass, segment":   {filterHeader{kind: filterAll, segment: 1}, 0, false},
+		"all pass, segments":  {filterHeader{kind: filterAll, segments: 1}, 0, false},
 	} {
-		if err := f.parse(append(h.append(nil), bits...)); err == nil {
-			t.Errorf("%+v: no error", h)
+		p := append(c.h.append(nil), make([]byte, c.bits)...)
+		var f filterPart
+		if err := f.parse(p); (err == nil) != c.good || c.good && f.prefixes != c.h.prefixes {
+			t.Errorf("%s: %v, %d prefixes", name, err, f.prefixes)
 		}
-	}
-	f = filterPart{}
-	if err := f.parse(filterHeader{kind: filterAll, prefixes: 9}.append(nil)); err != nil || !f.contains(1) {
-		t.Error("a block that lets everything pass does not", err)
-	}
-	if err := f.parse(nil); err == nil {
-		t.Error("an empty block")
+		if c.good && c.h.kind == filterAll && !f.contains(1) {
+			t.Errorf("%s: a prefix does not", name)
+		}
+		for i := 1; i < 4; i++ {
+			p[i] = 1
+			if err := f.parse(p); err == nil {
+				t.Errorf("%s: read with byte %d set", name, i)
+			}
+			p[i] = 0
+		}
+		for n := range filterHeaderBytes {
+			if err := f.parse(p[:n]); err == nil {
+				t.Errorf("%s: %d bytes are read", name, n)
+			}
+		}
 	}
 }
