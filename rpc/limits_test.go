@@ -47,8 +47,9 @@ func TestHalfSentMessageTimesOut(t *testing.T) {
 		ends    bool
 	}{
 		{"plain, stops", plain(0, 1, "echo", []any{"x"})[:5], 0, true},
-		{"plain, trickles", plain(0, 1, "echo", []any{make([]byte, 1000)})[:5], 1, true},
+		{"plain, trickles", plain(0, 1, "echo", []any{make([]byte, 1000)})[:20], 1, true},
 		{"framed, stops", append(opening(), frame(plain(0, 1, "echo", []any{}))[:17]...), 0, true},
+		{"framed and small, trickles", append(opening(), frame(plain(0, 1, "echo", []any{make([]byte, 1000)}))[:40]...), 1, true},
 		{"framed, trickles", append(opening(), frame(plain(0, 1, "echo", []any{make([]byte, 1<<20)}))[:17]...), 100, true},
 		{"framed, large and slow but coming", append(opening(), frame(plain(0, 1, "echo", []any{make([]byte, 1<<20)}))...)[:200<<10], 4 << 10, false},
 		{"preamble stops", []byte("STEL"), 0, true},
