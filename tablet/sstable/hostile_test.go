@@ -217,3 +217,22 @@ func TestFilterBlock(t *testing.T) {
 		}
 	}
 }
+
+// TestVerifyNamesIndexBlocks: an index block whose separators do not ascend is reported itself, and its data blocks are not read by it.
+func TestVerifyNamesIndexBlocks(t *testing.T) {
+	file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: table.CompressionNone}, nil, bigEntries(2000))
+	root := &open(t, bytesSource(file), OpenOptions{}).index.root
+	h, ok := root.handle(1)
+	var leaf indexBlock
+	if !ok || leaf.parse(file[h.off:h.end()-trailerBytes], root.limit) != nil {
+		t.Fatal("no second index block")
+	}
+	sep, _ := leaf.wholeKey(5) // a part of the file
+	sep[0] = 0
+	fixChecksums(file)
+	var bad *CorruptError
+	problems := verify(t, bytesSource(file), VerifyOptions{})
+	if len(problems) != 1 || !errors.As(problems[0], &bad) || bad.Offset != h.off || !strings.Contains(bad.Reason, kindIndex.String()) {
+		t.Errorf("reported %v, want a malformed index block at %d", problems, h.off)
+	}
+}

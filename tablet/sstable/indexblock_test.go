@@ -161,6 +161,18 @@ func TestMemoryIsCounted(t *testing.T) {
 	}
 }
 
+// TestKeysAreCounted: the first and the last key count for the memory of a table.
+func TestKeysAreCounted(t *testing.T) {
+	memory := func(first, last int) int64 {
+		file, _ := build(t, Options{}, nil, []kv{{bytes.Repeat([]byte("a"), first), nil}, {bytes.Repeat([]byte("b"), last), nil}})
+		return open(t, bytesSource(file), OpenOptions{}).MemoryBytes()
+	}
+	bare := memory(1, 1)
+	if long, both := memory(1, 101), memory(51, 101); long != bare+100 || both != bare+150 {
+		t.Errorf("a last key of 100 bytes more counts for %d, and a first of 50 for %d", long-bare, both-long)
+	}
+}
+
 // TestPropertyBound: properties of 1 MiB in all are written, and not one byte more.
 func TestPropertyBound(t *testing.T) {
 	for extra, good := range map[int]bool{0: true, 1: false} {

@@ -122,6 +122,30 @@ func TestEntries(t *testing.T) {
 	}
 }
 
+// TestOnlyMissesAreKept: entries whose blocks are in memory are not kept as well, and without a cache nothing is.
+func TestOnlyMissesAreKept(t *testing.T) {
+	file, _ := build(t, Options{}, nil, []kv{{[]byte("row1"), []byte("v")}, {[]byte("row2"), nil}})
+	for name, c := range map[string]struct {
+		cache *Cache
+		fill  bool // so that the blocks are found in it
+		want  bool
+	}{"missed": {NewCache(8 << 20), false, true}, "found": {NewCache(8 << 20), true, false}, "no cache": {nil, false, false}} {
+		tab := open(t, bytesSource(file), OpenOptions{Cache: c.cache})
+		if _, err := entriesOf(tab, IterOptions{NoCacheFill: !c.fill}); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			it := tab.NewIter(IterOptions{NoCacheFill: true})
+			it.SeekGE([]byte("row1"))
+			it.Keep([]byte("row1"))
+			it.Close()
+		}
+		if _, ok := tab.Entries([]byte("row1")); ok != c.want {
+			t.Errorf("%s: kept %v", name, ok)
+		}
+	}
+}
+
 // Two prefixes with one place in the cache are not taken for each other.
 func TestEntriesOfAnotherPrefix(t *testing.T) {
 	p := append([]byte{entriesWhole, 3}, "abc"...)
