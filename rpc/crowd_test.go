@@ -62,6 +62,9 @@ func TestCrowded(t *testing.T) {
 				}
 				conn.Close()
 				time.Sleep(time.Second) // the reader sees it
+				if n := s.Stats().Stalled; (n == 1) != test.ends || n > 1 {
+					t.Errorf("%d connections are counted as stalled", n)
+				}
 			})
 		})
 	}
@@ -181,6 +184,9 @@ func TestSlowSenders(t *testing.T) {
 				synctest.Wait()
 				if ended := s.Stats().Conns < conns; ended != test.ends {
 					t.Errorf("after 2.5 s the connection has ended: %v", ended)
+				}
+				if n := s.Stats().Stalled; (n == 1) != test.ends || n > 1 {
+					t.Errorf("%d connections are counted as stalled", n)
 				}
 				slow.Close()
 				time.Sleep(5 * time.Second)

@@ -434,7 +434,7 @@ func (c *serverConn) kill(err error) {
 	if isTimeout(err) {
 		err = errNotReading
 	}
-	if err == errNotReading || err == errReadsSlowly {
+	if err == errNotReading || err == errReadsSlowly || err == errSendsSlowly {
 		c.srv.count.stalled.Add(1)
 		c.srv.warner.Warn(c.srv.log, "connection closed", "peer", c.peer.Addr, "err", err)
 	}
