@@ -68,6 +68,30 @@ func TestDecompressChecksLengths(t *testing.T) {
 	}
 }
 
+// TestCompressedIfItPays: a block is stored compressed if that saves an eighth of it, and not if it saves a byte less.
+func TestCompressedIfItPays(t *testing.T) {
+	random := make([]byte, 704)
+	randomBytes(newRand(t), random)
+	at, below := 0, 0
+	for zeros := range 400 {
+		raw := append(bytes.Clone(random), make([]byte, zeros)...)
+		saved := len(raw) - len(s2.Encode(nil, raw))
+		c := compressor{want: table.CompressionS2}
+		if _, got := c.stored(raw, kindData); (got == table.CompressionS2) != (saved >= len(raw)/8) {
+			t.Errorf("a block of %d bytes of which compression saves %d is stored by %v", len(raw), saved, got)
+		}
+		switch saved - len(raw)/8 {
+		case 0:
+			at++
+		case -1:
+			below++
+		}
+	}
+	if at == 0 || below == 0 {
+		t.Errorf("%d blocks are at the bound, %d just below it", at, below)
+	}
+}
+
 // TestSaneMeta: the numbers of a file's properties have to fit the file and each other.
 func TestSaneMeta(t *testing.T) {
 	good := Meta{Size: 100, Entries: 3, DataBlocks: 3, FirstKey: []byte("a"), LastKey: []byte("b")}
