@@ -17,7 +17,7 @@ func (v server) Copy(ctx context.Context, c api.Copy) error {
 	return nil
 }
 
-// copyExtent gets a sealed extent from other nodes, unless it is here and is whole at its ends. One that is rotten, or in
+// copyExtent gets a sealed extent from other nodes, unless it is here and is whole at its ends. One that is corrupt, or in
 // a retired folder, is replaced: a node that is not on the extent's list does not heal it. Where one node stops, the next
 // goes on.
 func (s *Store) copyExtent(ctx context.Context, c api.Copy) error {
@@ -25,15 +25,15 @@ func (s *Store) copyExtent(ctx context.Context, c api.Copy) error {
 		// Nobody who reads it asks for it. If it is needed, others have it, and the sweep is told of that.
 		return fmt.Errorf("%w: it is in quarantine here, and the sweep decides", local.ErrExtentExists)
 	}
-	info, err := s.disks.ExtentInfo(c.Extent)
-	bad := err == nil && (info.Retired || s.rot.has(c.Extent))
-	if st, err := s.disks.StatExtent(ctx, c.Extent); err == nil {
-		switch {
-		case st.CRC != c.CRC:
-			return local.ErrExtentExists
-		case !bad:
-			return s.keepHolders(ctx, c)
-		}
+	st, err := s.disks.StatExtent(ctx, c.Extent)
+	s.judgeRead(c.Extent, err)
+	info, errInfo := s.disks.ExtentInfo(c.Extent)
+	bad := errInfo == nil && (info.Retired || s.rot.has(c.Extent))
+	switch {
+	case err == nil && st.CRC != c.CRC:
+		return local.ErrExtentExists
+	case err == nil && !bad:
+		return s.keepHolders(ctx, c)
 	}
 	done, err := s.keeper.take(ctx)
 	if err != nil {

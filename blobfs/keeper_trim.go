@@ -72,7 +72,7 @@ func (k *keeper) keepers(v *view, sv *survey, n int) []string {
 }
 
 // release drops the replica here, which is on no list, once so many nodes of the list have said that they have theirs, of
-// the same bytes, with this list, and one of them has read its own whole. What rots on a disk is noticed when it is read, so
+// the same bytes, with this list, and one of them has read its own whole. Damage on a disk is noticed when it is read, so
 // the replica here may be the last good one until then. errNoGood if none of the others is.
 func (k *keeper) release(ctx context.Context, v *view, sv *survey, need int) error {
 	x := sv.info.ID

@@ -179,9 +179,15 @@ func (v server) SetHolders(ctx context.Context, x ExtentID, h Holders) error {
 	return err
 }
 
-// Verify implements api.Extents.
+// Verify implements api.Extents. It rests while the disk is busy with what somebody waits for.
 func (v server) Verify(ctx context.Context, r api.Ref) error {
-	err := v.s.disks.VerifyExtent(ctx, r.Extent)
+	clock := v.s.cluster.Clock
+	began := clock.Now()
+	err := v.s.disks.ScrubExtent(ctx, r.Extent, func(int64) error {
+		v.s.keeper.yield(ctx, clock.Now()-began)
+		began = clock.Now()
+		return ctx.Err()
+	})
 	v.s.judgeRead(r.Extent, err)
 	if err != nil {
 		return err

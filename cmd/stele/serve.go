@@ -159,7 +159,8 @@ const threadsMore = 8
 // moreThreads has the runtime run goroutines on more threads than there are processors, unless GOMAXPROCS is set. While all
 // its threads are busy the runtime looks for what has come on connections every 10 ms only, and then puts it behind all that
 // is ready to run. With a thread to spare the kernel, which shares the processors within some ms, runs it at once. Beside
-// costly requests of other users this lowers the 99th percentile of a read from 16 to 10 ms on two processors.
+// costly requests of other users this lowers the 99th percentile of a read from 16 to 10 ms on two processors. The runtime
+// does not follow later changes of a container's limit then.
 func moreThreads() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		n := runtime.GOMAXPROCS(0)
