@@ -19,6 +19,7 @@ func TestLargeSizes(t *testing.T) {
 		framed           bool
 		want             int
 	}{
+		{0, 299_593, m, true, 299_593}, {0, 299_594, m, true, bodyBytesMin}, // an eighth of it is beyond bodyBytesMin, or more
 		{0, m, m, true, bodyBytesMin}, {bodyBytesMin, m, m, true, 2 * bodyBytesMin}, {0, 200 * k, m, true, 200 * k}, {800 * k, m, m, true, m},
 		{0, 100 * k, m, false, 200 * k}, {0, 200 * k, m, false, bodyBytesMin}, {512 * k, 513 * k, m, false, m}, {m, m + 1, m, false, m + readBytesMin},
 		{2 * m, 2*m + 1, m, false, 2*m + readBytesMin}, {700 * k, 701 * k, m, false, m + readBytesMin},

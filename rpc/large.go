@@ -63,11 +63,15 @@ func (r *reader) large(need int) (message, error) {
 	}
 }
 
-// largeSize is the size of the buffer after one of size now is full.
+// largeSize is the size of the buffer after one of size now is full. A framed message that is at most an eighth larger than
+// that gets all that it needs: its last bytes shall not cost a second buffer.
 func largeSize(now, need int, framed bool, limit int) int {
 	switch {
 	case framed:
-		return min(max(2*now, bodyBytesMin), need)
+		if size := max(2*now, bodyBytesMin); size < need-need/8 {
+			return size
+		}
+		return need
 	case now == 0:
 		return min(2*need, bodyBytesMin)
 	}
