@@ -18,7 +18,7 @@ func (n *Node) serve(listener net.Listener) error {
 	b := n.cfg.budget()
 	cfg := n.security.limit(rpc.ServerConfig{
 		MessageBytesMax: int(b.message), MemoryBytesMax: b.rpc, SpawnedMax: spawnedMax, ConnsMax: n.cfg.connsMax(), OnConns: func(change int) { n.lent.change(int64(change) * connBytes) },
-		Workers: workersEach * processors, Logger: n.log.With("part", "rpc"),
+		Logger: n.log.With("part", "rpc"),
 	})
 	n.passable = map[string]func(*rpc.Call){}
 	if cfg.Admit = n.admitter; n.security != nil {

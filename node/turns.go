@@ -18,15 +18,9 @@ import (
 // counts in the user's share of the memory for results.
 const turnsWaitMax = 256
 
-// processors is the number of processors that the process may use when it starts. "stele serve" has more threads than that.
-var processors = runtime.GOMAXPROCS(0)
-
-// workersEach is how many workers a node has for each processor, which run short requests: some of them wait for a disk.
-const workersEach = 6
-
 // costlyTurns is the number of requests that match long patterns with large values at the same time. Half of the
 // processors are left to all else, of which renewing the node's leases cannot wait.
-func costlyTurns() int { return max(1, processors/2) }
+func costlyTurns() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
 // turns are the turns of one call. It implements tablet.Turns.
 type turns struct {

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -120,7 +119,6 @@ func (c *configuration) invitation(addr string) string {
 // serve runs a node until ctx ends or the node fails. ready, if there is one, is
 // called once the node serves.
 func (a *app) serve(ctx context.Context, cfg node.Config, drain time.Duration, ready func(context.Context, *node.Node) error) error {
-	moreThreads()
 	sup := newSupervisor(cfg.Logger)
 	defer sup.close()
 	cfg.Waiting = sup.waiting
@@ -151,21 +149,6 @@ func (a *app) serve(ctx context.Context, cfg node.Config, drain time.Duration, r
 	}
 	sup.stopping(drain + closeTime)
 	return errors.Join(err, nodeFailure(n.Err()), a.stop(n, drain, drain+closeTime, cfg.Logger))
-}
-
-// threadsMore is the most threads by which moreThreads exceeds the number of processors.
-const threadsMore = 8
-
-// moreThreads has the runtime run goroutines on more threads than there are processors, unless GOMAXPROCS is set. While all
-// its threads are busy the runtime looks for what has come on connections every 10 ms only, and then puts it behind all that
-// is ready to run. With a thread to spare the kernel, which shares the processors within some ms, runs it at once. Beside
-// costly requests of other users this lowers the 99th percentile of a read from 16 to 10 ms on two processors. The runtime
-// does not follow later changes of a container's limit then.
-func moreThreads() {
-	if os.Getenv("GOMAXPROCS") == "" {
-		n := runtime.GOMAXPROCS(0)
-		runtime.GOMAXPROCS(n + min(n, threadsMore))
-	}
 }
 
 // closeTime is what a node gets to end its parts, beside the time that requests get to
