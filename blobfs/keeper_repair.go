@@ -268,14 +268,14 @@ func (k *keeper) stat(ctx context.Context, node string, x ExtentID) (local.Exten
 	return p.Stat(ctx, x)
 }
 
-// mayTake is how long a node may take to copy or read an extent: as long as it takes at a tenth of the rate.
-func (k *keeper) mayTake(length int64) time.Duration {
+// transferTimeout is how long a node may take to copy or read an extent: as long as it takes at a tenth of the rate.
+func (k *keeper) transferTimeout(length int64) time.Duration {
 	return 2*k.s.cluster.SealTimeout + time.Duration(10*float64(length)/float64(k.cfg.RepairBytes)*float64(time.Second))
 }
 
 // copyTo has a node pull an extent.
 func (k *keeper) copyTo(ctx context.Context, node string, c api.Copy, length int64) error {
-	ctx, cancel := context.WithTimeout(ctx, k.mayTake(length))
+	ctx, cancel := context.WithTimeout(ctx, k.transferTimeout(length))
 	defer cancel()
 	p, err := k.s.peer(ctx, node)
 	if err == nil {

@@ -104,8 +104,8 @@ func TestRotEverywhere(t *testing.T) {
 	})
 }
 
-// I6, I7: a replica that is one too many is not dropped while those that would stay have rotted, which nobody has noticed
-// yet: they are healed from it.
+// I6, I7: a replica that is one too many is not dropped while those that would stay are corrupt and have not been read
+// since: they are healed from it.
 func TestLastGoodReplicaStays(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
 		t.Run(fmt.Sprintf("leaves-%t", leaves), func(t *testing.T) {
@@ -113,11 +113,11 @@ func TestLastGoodReplicaStays(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
 				c := newKept(t, 4, blobfs.Cluster{Keep: blobfs.KeepConfig{TrimAfter: time.Hour}})
-				rotten := c.putOn(rng, 20_000, c.all, c.all[:3])
+				corrupt := c.putOn(rng, 20_000, c.all, c.all[:3])
 				sound := c.putOn(rng, 20_000, c.all, c.all[:3])
 				time.Sleep(30 * time.Minute) // until the scrub has read them
 				for _, n := range c.all[:3] {
-					n.flip(rotten, 5000)
+					n.flip(corrupt, 5000)
 				}
 				last := c.all[3]
 				if leaves {
@@ -125,12 +125,12 @@ func TestLastGoodReplicaStays(t *testing.T) {
 				}
 				c.until(3*time.Hour, "dropped", func() bool { return c.having(sound) == 3 })
 				c.until(time.Hour, "healed and dropped", func() bool {
-					if len(c.good(rotten)) == 0 {
+					if len(c.good(corrupt)) == 0 {
 						t.Fatal("the last good replica was dropped")
 					}
-					return len(c.good(rotten)) == 3 && c.having(rotten) == 3
+					return len(c.good(corrupt)) == 3 && c.having(corrupt) == 3
 				})
-				if _, err := last.store.ExtentInfo(blobfs.ExtentID{Blob: rotten}); leaves && err == nil {
+				if _, err := last.store.ExtentInfo(blobfs.ExtentID{Blob: corrupt}); leaves && err == nil {
 					t.Error("a node that leaves keeps its replica")
 				}
 				noError(t, c.agreed())
@@ -140,7 +140,7 @@ func TestLastGoodReplicaStays(t *testing.T) {
 	}
 }
 
-// I7: a node that is told to copy an extent replaces a replica of which the copy itself finds the table corrupt.
+// I7: a copy to a node that has a replica with a corrupt table replaces it, also if the copy is the first to find the damage.
 func TestCopyReplacesCorruptTable(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -129,7 +129,7 @@ func (k *keeper) verifyOne(ctx context.Context, nodes []string, ref api.Ref, len
 
 // verify has a node read its replica.
 func (k *keeper) verify(ctx context.Context, node string, ref api.Ref, length int64) error {
-	ctx, cancel := context.WithTimeout(ctx, k.mayTake(length))
+	ctx, cancel := context.WithTimeout(ctx, k.transferTimeout(length))
 	defer cancel()
 	p, err := k.s.peer(ctx, node)
 	if err != nil {

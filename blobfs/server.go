@@ -179,7 +179,7 @@ func (v server) SetHolders(ctx context.Context, x ExtentID, h Holders) error {
 	return err
 }
 
-// Verify implements api.Extents. It rests while the disk is busy with what somebody waits for.
+// Verify implements api.Extents. It pauses while the disk is busy with other requests.
 func (v server) Verify(ctx context.Context, r api.Ref) error {
 	clock := v.s.cluster.Clock
 	began := clock.Now()

@@ -127,7 +127,8 @@ const (
 )
 
 func (k OrderKind) String() string {
-	return [...]string{"?", "load", "unload", "recover", "forget", "merge"}[k]
+	names := [...]string{"?", "load", "unload", "recover", "forget", "merge"}
+	return names[min(int(k), len(names)-1)]
 }
 
 // Order is one thing that the master has done.
