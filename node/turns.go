@@ -76,31 +76,38 @@ func (t *turns) Take(context.Context) error {
 	if t.held && t.gate.Awaited() {
 		t.End()
 	}
-	return t.wait(t.gate.Acquire)
+	waited, err := t.wait(t.gate.Acquire)
+	if waited && err == nil {
+		t.call.Pace() // who had the turn before has woken it
+	}
+	return err
 }
 
 // Resume implements tablet.Turns. Errors: those of the call's context.
-func (t *turns) Resume(context.Context) error { return t.wait(t.gate.AcquireFirst) }
+func (t *turns) Resume(context.Context) error {
+	_, err := t.wait(t.gate.AcquireFirst)
+	return err
+}
 
 // wait waits for a turn, unless the call has one or the next is free. The call leaves its worker then.
-func (t *turns) wait(acquire func(ctx context.Context, user string) error) error {
+func (t *turns) wait(acquire func(ctx context.Context, user string) error) (waited bool, err error) {
 	ctx := t.call.Context()
 	switch {
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return false, context.Cause(ctx)
 	case t.held:
-		return nil
+		return false, nil
 	case t.gate.TryAcquire():
 		t.held = true
-		return nil
+		return false, nil
 	}
 	t.call.LeavePool()
-	err := acquire(ctx, t.user)
+	err = acquire(ctx, t.user)
 	if errors.Is(err, fair.ErrCrowded) {
-		return &api.OverloadedError{Reason: "too many requests of the user wait for their turn to work on filters", RetryAfter: 100 * time.Millisecond}
+		return true, &api.OverloadedError{Reason: "too many requests of the user wait for their turn to work on filters", RetryAfter: 100 * time.Millisecond}
 	}
 	t.held = err == nil
-	return err
+	return true, err
 }
 
 // End implements tablet.Turns.

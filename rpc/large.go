@@ -12,7 +12,11 @@ import (
 func (r *reader) large(need int) (message, error) {
 	body, charged := []byte(nil), 0
 	mark, paced := r.w-r.r, r.w-r.r
-	defer r.pace.Store(0)
+	r.inLarge = true
+	defer func() {
+		r.inLarge = false
+		r.pace.Store(0)
+	}()
 	for {
 		if len(body) == cap(body) {
 			size := largeSize(cap(body), need, r.framed, r.max)

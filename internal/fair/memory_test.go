@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,8 +73,8 @@ func TestMemoryWaits(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if c, d := <-got, <-got; c != context.DeadlineExceeded.Error() || d != "d" {
-			t.Errorf("got %q and %q, want the end of c's context, and d", c, d)
+		if both := []string{<-got, <-got}; !slices.Contains(both, context.DeadlineExceeded.Error()) || !slices.Contains(both, "d") {
+			t.Errorf("got %q, want the end of c's context, and d", both)
 		}
 		m.Release("b", 3)
 		m.Release("d", 2)
