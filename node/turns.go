@@ -76,38 +76,31 @@ func (t *turns) Take(context.Context) error {
 	if t.held && t.gate.Awaited() {
 		t.End()
 	}
-	waited, err := t.wait(t.gate.Acquire)
-	if waited && err == nil {
-		t.call.Pace() // who had the turn before has woken it
-	}
-	return err
+	return t.wait(t.gate.Acquire)
 }
 
 // Resume implements tablet.Turns. Errors: those of the call's context.
-func (t *turns) Resume(context.Context) error {
-	_, err := t.wait(t.gate.AcquireFirst)
-	return err
-}
+func (t *turns) Resume(context.Context) error { return t.wait(t.gate.AcquireFirst) }
 
 // wait waits for a turn, unless the call has one or the next is free. The call leaves its worker then.
-func (t *turns) wait(acquire func(ctx context.Context, user string) error) (waited bool, err error) {
+func (t *turns) wait(acquire func(ctx context.Context, user string) error) error {
 	ctx := t.call.Context()
 	switch {
 	case ctx.Err() != nil:
-		return false, context.Cause(ctx)
+		return context.Cause(ctx)
 	case t.held:
-		return false, nil
+		return nil
 	case t.gate.TryAcquire():
 		t.held = true
-		return false, nil
+		return nil
 	}
 	t.call.LeavePool()
-	err = acquire(ctx, t.user)
+	err := acquire(ctx, t.user)
 	if errors.Is(err, fair.ErrCrowded) {
-		return true, &api.OverloadedError{Reason: "too many requests of the user wait for their turn to work on filters", RetryAfter: 100 * time.Millisecond}
+		return &api.OverloadedError{Reason: "too many requests of the user wait for their turn to work on filters", RetryAfter: 100 * time.Millisecond}
 	}
 	t.held = err == nil
-	return true, err
+	return err
 }
 
 // End implements tablet.Turns.

@@ -52,14 +52,6 @@ type Call struct {
 
 var calls = sync.Pool{New: func() any { return new(Call) }}
 
-// Pace is for a handler that another goroutine has woken: Go would run it before all goroutines that are ready. It waits for the next
-// step of the connection's owner, or until Context ends.
-func (c *Call) Pace() {
-	if p := c.conn.srv.pacer; p != nil {
-		p.WaitFirst(c.Context(), c.conn.owner())
-	}
-}
-
 // Method returns the method's name.
 func (c *Call) Method() string { return c.method.name }
 

@@ -198,7 +198,7 @@ func TestCallsOfClosedConnections(t *testing.T) {
 }
 
 // TestOwnersTakeSteps: owners get steps for what their connections have read in rotation, so many until the network is
-// polled again; a handler that paces itself is in the same rotation, and the first of its owner. Nodes do not wait.
+// polled again. Nodes do not wait.
 func TestOwnersTakeSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newOwned(t, ServerConfig{})
@@ -210,37 +210,30 @@ func TestOwnersTakeSteps(t *testing.T) {
 			order = append(order, c.Peer().Identity.(string))
 			c.Reply(nil)
 		})
-		s.Handle("pace", Spawned, func(c *Call) {
-			order = append(order, "paces")
-			c.Pace()
-			order = append(order, "paced")
-			c.Reply(nil)
-		})
-		send := func(owner, method string) {
+		send := func(owner string) {
 			conn := s.as(owner)
 			t.Cleanup(func() { conn.Close() })
 			go collect(conn)()
-			_, _ = conn.Write(plain(0, 1, method, []any{}))
+			_, _ = conn.Write(plain(0, 1, "note", []any{}))
 			synctest.Wait()
 		}
-		send("a", "pace")
 		for _, owner := range []string{"a", "a", "b", "a", "c", ""} {
-			send(owner, "note")
+			send(owner)
 		}
-		if got := fmt.Sprint(order); got != "[paces ]" {
-			t.Fatalf("%s before the network was polled, want [paces ]", got)
+		if got := fmt.Sprint(order); got != "[a ]" {
+			t.Fatalf("%s before the network was polled, want [a ]", got)
 		}
-		for range 6 {
+		for range 4 {
 			poll()
 			synctest.Wait()
 		}
-		if got := fmt.Sprint(order[2:]); got != "[paced b c a a a]" {
-			t.Errorf("%s go on, want [paced b c a a a]", got)
+		if got := fmt.Sprint(order[2:]); got != "[a b c a]" {
+			t.Errorf("%s go on, want [a b c a]", got)
 		}
 	})
 }
 
-// TestStepsOfOneRead: who sends many messages at once does not have them handled in one step.
+// TestStepsOfOneRead: many messages that came with one read are handled in several steps.
 func TestStepsOfOneRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newOwned(t, ServerConfig{})

@@ -116,15 +116,14 @@ func TestUnsentBytesMost(t *testing.T) {
 // TestPeerIDs: connections are numbered in the order in which they come, from 1 on.
 func TestPeerIDs(t *testing.T) {
 	ids := make(chan uint64, 1)
-	s := newBareServer(t, ServerConfig{})
+	s := newBareServer(t, ServerConfig{OwnerOf: func(p *Peer) string {
+		ids <- p.ID
+		return ""
+	}})
 	defer s.Close()
-	s.Handle("id", Inline, func(c *Call) {
-		ids <- c.Peer().ID
-		c.Reply(nil)
-	})
 	for want := range uint64(3) {
 		conn := pipe(s)
-		if _, err := conn.Write(plain(0, 1, "id", []any{})); err != nil {
+		if _, err := conn.Write(plain(0, 1, "echo-pooled", []any{})); err != nil {
 			t.Fatal(err)
 		}
 		if got := <-ids; got != want+1 {

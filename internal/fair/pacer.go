@@ -14,8 +14,7 @@ import (
 // request of another. With a Pacer most of these goroutines wait for a step, and take a microsecond each until they do. Soon no goroutine
 // is ready, the network is polled, and the requests that have come by then join the rotation.
 //
-// Nothing is to be given back after a step. A goroutine that waits for one should hold nothing for which others wait that have
-// theirs already.
+// A step is not given back. A goroutine that waits for a step should hold no lock and no place that other goroutines need.
 type Pacer struct {
 	steps int
 	poll  func(next func())
@@ -63,19 +62,14 @@ func (p *Pacer) Try(user string) bool {
 }
 
 // Wait waits for a step, or until ctx ends. Goroutines of one user get steps in the order in which they came.
-func (p *Pacer) Wait(ctx context.Context, user string) { p.wait(ctx, user, false) }
-
-// WaitFirst is Wait, but the goroutine gets the user's next step.
-func (p *Pacer) WaitFirst(ctx context.Context, user string) { p.wait(ctx, user, true) }
-
-func (p *Pacer) wait(ctx context.Context, user string, first bool) {
+func (p *Pacer) Wait(ctx context.Context, user string) {
 	for !p.Try(user) {
 		p.mu.Lock()
 		if p.mu.left > 0 {
 			p.mu.Unlock()
 			continue
 		}
-		ready := p.mu.waiters.add(user, first)
+		ready := p.mu.waiters.add(user, false)
 		p.mu.Unlock()
 		select {
 		case <-ready:

@@ -34,7 +34,7 @@ func TestPacerRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, poll := newPolledPacer(3)
 		on := make(chan string, 20)
-		gone := func() string { // who has gone on since the last call
+		gone := func() string { // the goroutines that had a step since the last call
 			var names []string
 			for len(on) > 0 {
 				names = append(names, <-on)
@@ -89,7 +89,7 @@ func TestPacerRotation(t *testing.T) {
 	})
 }
 
-// TestPacerRandomly: whatever happens, nobody waits for ever, Close included, and nothing is left of those that gave up.
+// TestPacerRandomly: every goroutine gets its step or gives up, also when the Pacer is closed meanwhile, and the rotation is empty afterwards.
 func TestPacerRandomly(t *testing.T) {
 	for _, steps := range []int{1, 7} {
 		for range 20 {
@@ -112,7 +112,7 @@ func TestPacerRandomly(t *testing.T) {
 			all.Wait()
 			p.mu.Lock()
 			if len(p.mu.waiters.ring)+len(p.mu.waiters.queues) != 0 {
-				t.Fatal("somebody is still in the rotation")
+				t.Fatal("the rotation is not empty")
 			}
 			p.mu.Unlock()
 		}
@@ -126,32 +126,6 @@ func BenchmarkPacer(b *testing.B) {
 	for b.Loop() {
 		p.Wait(b.Context(), "user")
 	}
-}
-
-// TestPacerFirst: a goroutine gets its user's next step, in the rotation of users.
-func TestPacerFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, poll := newPolledPacer(1)
-		p.Wait(t.Context(), "a")
-		got := make(chan string, 5)
-		wait := func(name string, wait func(context.Context, string)) {
-			go func() {
-				wait(t.Context(), name[:1])
-				got <- name
-			}()
-			synctest.Wait()
-		}
-		wait("a1", p.Wait)
-		wait("b1", p.Wait)
-		wait("a first", p.WaitFirst)
-		for _, want := range []string{"a first", "b1", "a1"} {
-			poll()
-			synctest.Wait()
-			if name := <-got; name != want {
-				t.Errorf("%q has the step, want %q", name, want)
-			}
-		}
-	})
 }
 
 // TestPacerPipe: steps are granted by a pipe, of which nothing is left after Close. Without a pipe a Pacer grants them too.
