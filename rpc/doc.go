@@ -109,9 +109,6 @@
 //	spawned handlers             SpawnedMax            wait AdmitWait, then overloaded
 //	waiting handlers             WaitingMax            wait AdmitWait, then overloaded
 //	the last three of one owner  as many as are free   wait AdmitWait, then overloaded
-//	reads of owners' connections Steps, if it is set,  wait, owners in rotation
-//	  that are handled             until the network
-//	                               is polled again
 //	connections                  ConnsMax, less        closed at once
 //	                             ConnsKept but for
 //	                             Preferred peers
@@ -136,7 +133,6 @@
 //	waiting, up to     reader        Close, or after the   Waiting handlers
 //	  WaitingMax                       call when many
 //	slow clients       Crowded       its end               looking for them
-//	pacer, with Steps  owners        Close                 steps of readers
 //	client reader      NewConn       fail, Close           read buffer, delivery
 //	client flusher     NewConn       fail, Close           all writes
 //	client watch       NewConn       fail, Close           pings

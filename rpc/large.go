@@ -12,11 +12,7 @@ import (
 func (r *reader) large(need int) (message, error) {
 	body, charged := []byte(nil), 0
 	mark, paced := r.w-r.r, r.w-r.r
-	r.inLarge = true
-	defer func() {
-		r.inLarge = false
-		r.pace.Store(0)
-	}()
+	defer r.pace.Store(0)
 	for {
 		if len(body) == cap(body) {
 			size := largeSize(cap(body), need, r.framed, r.max)

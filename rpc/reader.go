@@ -57,8 +57,6 @@ type reader struct {
 
 	// idle is called before each read that may block, and busy after it.
 	idle, busy func()
-	// step is called after each read that has brought something, before busy; large tells that it was some of a large message.
-	step func(large bool)
 	// bound is called when some of a message is there, and may change max.
 	bound func()
 	// grow is called before n more bytes are taken for a large message; an error
@@ -87,15 +85,13 @@ type reader struct {
 	walk  wire.Walker
 	fresh bool // walk is at the message's start
 	grace bool // the message has had its extra time
-	// inLarge: a large message is coming in.
-	inLarge bool
-	err     error
+	err   error
 }
 
 func newReader(conn net.Conn, framed bool, max int, timeout time.Duration, bytes *atomic.Uint64) *reader {
 	return &reader{
 		conn: conn, framed: framed, max: max, timeout: timeout, bytes: bytes, fresh: true,
-		idle: func() {}, busy: func() {}, step: func(bool) {}, bound: func() {}, grow: func(int) error { return nil }, ungrow: func(int) {}, spare: func(int) bool { return true },
+		idle: func() {}, busy: func() {}, bound: func() {}, grow: func(int) error { return nil }, ungrow: func(int) {}, spare: func(int) bool { return true },
 		drainBy: func() time.Time { return time.Time{} }, pace: new(atomic.Int64),
 		buf: make([]byte, readBytesMin), now: time.Now(),
 	}
@@ -259,7 +255,6 @@ func (r *reader) read(p []byte) (int, error) {
 		if n > 0 {
 			r.now = time.Now()
 			r.bytes.Add(uint64(n))
-			r.step(r.inLarge)
 			return n, nil
 		}
 		switch {

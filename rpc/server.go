@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/steledb/stele/internal/fair"
 	"github.com/steledb/stele/internal/seldom"
 )
 
@@ -88,9 +87,6 @@ type ServerConfig struct {
 	// owners are served in turn. Requests of the owner "" have no such bound. It must not block. Nil
 	// knows no owners.
 	OwnerOf func(*Peer) string
-	// Steps is how many reads of owners' connections are handled between two polls of the network by the Go runtime, owners in rotation
-	// (fair.Pacer): 0, which is as many as there are.
-	Steps int
 	// Guard may refuse a request by who asks and the method's name, before anything else
 	// of it is looked at. It runs on the connection's reader and must not block. The error
 	// is the answer. Nil refuses nothing.
@@ -148,8 +144,6 @@ func (c ServerConfig) Validate() error {
 		return fmt.Errorf("memory bytes max %d is below message bytes max %d", c.MemoryBytesMax, c.MessageBytesMax)
 	case c.InFlightMax < 1 || c.UnsentBytesMax < 1 || c.ConnsMax < 1 || c.Workers < 1 || c.WorkQueue < 1 || c.SpawnedMax < 1 || c.WaitingMax < 1:
 		return errors.New("a limit is below 1")
-	case c.Steps < 0:
-		return fmt.Errorf("steps is %d, want 0 or more", c.Steps)
 	case c.ConnsKept < 0 || c.ConnsKept >= c.ConnsMax:
 		return fmt.Errorf("conns kept is %d, want 0 to less than conns max, %d", c.ConnsKept, c.ConnsMax)
 	case c.MemoryKept < 0 || c.MemoryKept >= c.MemoryBytesMax:
@@ -195,8 +189,7 @@ type Server struct {
 	methods map[string]*method
 	claims  [256]*claimed
 	memory  *gate
-	buffers *gate       // what read buffers have grown by
-	pacer   *fair.Pacer // nil: owners take no steps
+	buffers *gate // what read buffers have grown by
 	work    workQueue
 	short   spawner // Spawned methods
 	long    spawner // Waiting methods
@@ -230,9 +223,6 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, methods: make(map[string]*method), memory: newGate(cfg.MemoryBytesMax, cfg.MemoryKept), buffers: newGate(cfg.MemoryBytesMax/4, 0),
-	}
-	if cfg.Steps > 0 {
-		s.pacer = fair.NewPacer(cfg.Steps, nil)
 	}
 	s.work.init(cfg.WorkQueue+cfg.Workers, max(1, cfg.Workers*2/3))
 	s.short.init(cfg.SpawnedMax)
@@ -435,7 +425,4 @@ func (s *Server) Close() {
 	s.work.close()
 	s.active.Wait()
 	s.pool.Wait()
-	if s.pacer != nil {
-		s.pacer.Close()
-	}
 }

@@ -58,9 +58,7 @@ type serverConn struct {
 	pace atomic.Int64
 	// bounded is when it was asked how large messages may be. Of the reader.
 	bounded time.Time
-	// handled is how many messages were handled since the last step, reads how many reads were made. Of the reader.
-	handled, reads int
-	out            *writer
+	out     *writer
 	// aliveTick is nil until the reader first has to wait.
 	aliveTick *time.Ticker
 	done      chan struct{} // closed when the flusher has ended
@@ -164,9 +162,6 @@ func (c *serverConn) choose(first byte) error {
 		c.r.preload(first)
 	}
 	c.r.idle, c.r.busy = c.out.uncork, c.out.cork
-	if c.srv.pacer != nil {
-		c.r.step = c.takeStep
-	}
 	c.r.bound, c.r.pace = c.bound, &c.pace
 	c.r.grow = c.takeMemory
 	c.r.ungrow = func(n int) { c.srv.memory.give(int64(n)) }
@@ -199,44 +194,10 @@ func (c *serverConn) loop() error {
 			}
 			return err
 		}
-		if c.srv.pacer != nil {
-			c.nextMessage()
-		}
 		if err := c.handle(m); err != nil {
 			return err
 		}
 	}
-}
-
-const (
-	// stepMessages is how many messages of one read are handled in one step.
-	stepMessages = 32
-	// stepReads is how many reads of a large message, which bring 16 KiB each, are made in one step.
-	stepReads = 8
-)
-
-// takeStep is called when something has been read. It waits for a step of the owner.
-func (c *serverConn) takeStep(large bool) {
-	c.handled = 0
-	if c.reads++; large && c.reads%stepReads != 0 {
-		return
-	}
-	c.srv.pacer.Wait(c.peer.ctx, c.owner())
-}
-
-// nextMessage is called before a message is handled. It waits for a step if that read has brought many.
-func (c *serverConn) nextMessage() {
-	if c.handled++; c.handled <= stepMessages {
-		return
-	}
-	c.handled = 1
-	owner := c.owner()
-	if c.srv.pacer.Try(owner) {
-		return
-	}
-	c.out.uncork()
-	c.srv.pacer.Wait(c.peer.ctx, owner)
-	c.out.cork()
 }
 
 // boundPeriod is how often it is asked for how large messages may be.

@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/steledb/stele/internal/fair"
 )
 
 // owned is a server whose connections have owners.
@@ -195,106 +192,4 @@ func TestCallsOfClosedConnections(t *testing.T) {
 		}
 		keep.Close()
 	})
-}
-
-// TestOwnersTakeSteps: owners get steps for what their connections have read in rotation, so many until the network is
-// polled again. Nodes do not wait.
-func TestOwnersTakeSteps(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newOwned(t, ServerConfig{})
-		defer s.Close()
-		var poll func()
-		s.pacer = fair.NewPacer(1, func(next func()) { poll = next })
-		var order []string
-		s.Handle("note", Inline, func(c *Call) {
-			order = append(order, c.Peer().Identity.(string))
-			c.Reply(nil)
-		})
-		send := func(owner string) {
-			conn := s.as(owner)
-			t.Cleanup(func() { conn.Close() })
-			go collect(conn)()
-			_, _ = conn.Write(plain(0, 1, "note", []any{}))
-			synctest.Wait()
-		}
-		for _, owner := range []string{"a", "a", "b", "a", "c", ""} {
-			send(owner)
-		}
-		if got := fmt.Sprint(order); got != "[a ]" {
-			t.Fatalf("%s before the network was polled, want [a ]", got)
-		}
-		for range 4 {
-			poll()
-			synctest.Wait()
-		}
-		if got := fmt.Sprint(order[2:]); got != "[a b c a]" {
-			t.Errorf("%s go on, want [a b c a]", got)
-		}
-	})
-}
-
-// TestStepsOfOneRead: many messages that came with one read are handled in several steps.
-func TestStepsOfOneRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newOwned(t, ServerConfig{})
-		defer s.Close()
-		var poll func()
-		s.pacer = fair.NewPacer(1, func(next func()) { poll = next })
-		handled := 0
-		s.Handle("note", Inline, func(c *Call) {
-			handled++
-			c.Reply(nil)
-		})
-		conn := s.as("a")
-		got := collect(conn)
-		var batch []byte
-		for i := range 2*stepMessages + 1 {
-			batch = append(batch, plain(0, i, "note", []any{})...)
-		}
-		_, _ = conn.Write(batch)
-		for _, want := range []int{stepMessages, 2 * stepMessages, 2*stepMessages + 1} {
-			synctest.Wait()
-			if handled != want {
-				t.Errorf("%d messages are handled, want %d", handled, want)
-			}
-			poll()
-		}
-		conn.Close()
-		if n := len(responses(t, got(), false)); n != 2*stepMessages+1 {
-			t.Errorf("%d answers", n)
-		}
-	})
-}
-
-// TestManyOwnedConns: connections of owners work with a server's own Pacer, of which nothing is left after Close (see TestMain).
-func TestManyOwnedConns(t *testing.T) {
-	s, err := NewServer(ServerConfig{Steps: 4, OwnerOf: func(*Peer) string { return "a" }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	s.Handle("echo", Pooled, func(c *Call) { c.Reply(nil) })
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = s.Serve(l) }()
-	var all sync.WaitGroup
-	for range 50 {
-		all.Go(func() {
-			c, err := Dial(t.Context(), l.Addr().String(), ConnConfig{})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer c.Close()
-			for range 50 {
-				if err := c.Call(t.Context(), "echo", nil, nil); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
 }

@@ -1,11 +1,11 @@
 // Package fair lets a few goroutines at a time do long work, and takes the users that they work for in
-// turn: a user with many requests delays only those. Memory is shared among users in the same way, and so are the steps in which
-// short requests are handled (Pacer).
+// turn: a user with many requests delays only those. Memory is shared among users in the same way.
 package fair
 
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 )
 
@@ -18,11 +18,20 @@ type Gate struct {
 	mu      sync.Mutex
 	free    int // turns that may begin
 	waitMax int
-	waiters rotation
+	queues  map[string]*queue // of users that wait
+	ring    []*queue          // the same, the next first
+}
+
+// queue is the goroutines of one user that wait.
+type queue struct {
+	user    string
+	waiters []chan struct{} // closed when the turn is the waiter's
 }
 
 // New returns a gate for so many turns at a time, for which at most waitMax goroutines of one user wait.
-func New(turns, waitMax int) *Gate { return &Gate{free: turns, waitMax: waitMax} }
+func New(turns, waitMax int) *Gate {
+	return &Gate{free: turns, waitMax: waitMax, queues: map[string]*queue{}}
+}
 
 // TryAcquire takes a turn if one is free and nothing waits for it. It reports whether it did.
 func (g *Gate) TryAcquire() bool {
@@ -32,7 +41,7 @@ func (g *Gate) TryAcquire() bool {
 }
 
 func (g *Gate) tryLocked() bool {
-	if g.free == 0 || len(g.waiters.ring) > 0 {
+	if g.free == 0 || len(g.ring) > 0 {
 		return false
 	}
 	g.free--
@@ -54,11 +63,21 @@ func (g *Gate) acquire(ctx context.Context, user string, first bool) error {
 		g.mu.Unlock()
 		return nil
 	}
-	if !first && g.waiters.waiting(user) >= g.waitMax {
+	q := g.queues[user]
+	if q == nil {
+		q = &queue{user: user}
+		g.queues[user], g.ring = q, append(g.ring, q)
+	}
+	if !first && len(q.waiters) >= g.waitMax {
 		g.mu.Unlock()
 		return ErrCrowded
 	}
-	ready := g.waiters.add(user, first)
+	ready := make(chan struct{})
+	if first {
+		q.waiters = slices.Insert(q.waiters, 0, ready)
+	} else {
+		q.waiters = append(q.waiters, ready)
+	}
 	g.mu.Unlock()
 	select {
 	case <-ready:
@@ -67,8 +86,15 @@ func (g *Gate) acquire(ctx context.Context, user string, first bool) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.waiters.remove(user, ready) { // the turn has come meanwhile
+	i := slices.Index(q.waiters, ready)
+	if i < 0 { // the turn has come meanwhile
 		g.releaseLocked()
+		return context.Cause(ctx)
+	}
+	q.waiters = slices.Delete(q.waiters, i, i+1)
+	if len(q.waiters) == 0 {
+		delete(g.queues, q.user)
+		g.ring = slices.DeleteFunc(g.ring, func(x *queue) bool { return x == q })
 	}
 	return context.Cause(ctx)
 }
@@ -77,7 +103,7 @@ func (g *Gate) acquire(ctx context.Context, user string, first bool) error {
 func (g *Gate) Awaited() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.waiters.ring) > 0
+	return len(g.ring) > 0
 }
 
 // Release ends a turn.
@@ -88,9 +114,16 @@ func (g *Gate) Release() {
 }
 
 func (g *Gate) releaseLocked() {
-	if len(g.waiters.ring) == 0 {
+	if len(g.ring) == 0 {
 		g.free++
 		return
 	}
-	g.waiters.next()
+	q := g.ring[0]
+	close(q.waiters[0])
+	g.ring = g.ring[1:]
+	if q.waiters = q.waiters[1:]; len(q.waiters) > 0 {
+		g.ring = append(g.ring, q)
+	} else {
+		delete(g.queues, q.user)
+	}
 }

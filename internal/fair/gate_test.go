@@ -54,8 +54,8 @@ func TestRotation(t *testing.T) {
 		}
 		g.Release()
 		synctest.Wait()
-		if got := fmt.Sprint(order); got != "[a b c a a]" || g.Awaited() || g.free != 1 || len(g.waiters.queues) != 0 {
-			t.Errorf("turns of %s, want [a b c a a]; %d are free, %d users wait", got, g.free, len(g.waiters.queues))
+		if got := fmt.Sprint(order); got != "[a b c a a]" || g.Awaited() || g.free != 1 || len(g.queues) != 0 {
+			t.Errorf("turns of %s, want [a b c a a]; %d are free, %d users wait", got, g.free, len(g.queues))
 		}
 	})
 }

@@ -44,6 +44,9 @@ type attack struct {
 	// least is the number of answers of all users without which nothing was tested.
 	least int
 	do    func(ctx context.Context, a *attacker)
+	// floods: it keeps so many goroutines of the node ready that another user's request waits in Go's queue of them: see
+	// floodFactor.
+	floods bool
 	// meanwhile is checked while the attack goes on; nil: nothing.
 	meanwhile func(s *victims) error
 	// after is checked when the attack has ended; nil: nothing.
@@ -55,18 +58,18 @@ var attacks []attack
 
 func init() {
 	attacks = []attack{
-		{name: "expanding filters", users: []string{noRights, oneFamily, disabled}, least: 100, do: expandFilters},
+		{name: "expanding filters", users: []string{noRights, oneFamily, disabled}, least: 100, do: expandFilters, floods: true},
 		{name: "slow patterns", users: []string{oneFamily}, least: 0, do: slowPatterns},
-		{name: "cursors", users: []string{noRights, scanner}, least: 100, do: openCursors},
+		{name: "cursors", users: []string{noRights, scanner}, least: 100, do: openCursors, floods: true},
 		{name: "tiny batches", users: []string{scanner}, least: 100, do: tinyBatches},
-		{name: "unread answers", users: []string{oneFamily}, least: 0, do: unreadAnswers},
-		{name: "garbage", users: []string{oneFamily}, least: 20, do: garbage},
+		{name: "unread answers", users: []string{oneFamily}, least: 0, do: unreadAnswers, floods: true},
+		{name: "garbage", users: []string{oneFamily}, least: 20, do: garbage, floods: true},
 		{name: "disabled and revoked", users: []string{disabled, revoked}, least: 100, do: barred},
 		{name: "junk tokens", users: []string{anonymous}, least: 100, do: junkTokens},
 		{name: "refused grants", users: []string{noRights, oneFamily}, least: 1000, do: refusedGrants, meanwhile: (*victims).administer, after: (*victims).audited},
 		{name: "split requests", users: []string{noRights, splitter}, least: 100, do: splitRequests},
 		{name: "sessions, locks and watches", users: []string{noRights, writer}, least: 1000, do: lockSessions, meanwhile: (*victims).administer},
-		{name: "lock service files", users: []string{noRights, filer}, least: 100, do: lockFiles, meanwhile: (*victims).administer},
+		{name: "lock service files", users: []string{noRights, filer}, least: 100, do: lockFiles, floods: true, meanwhile: (*victims).administer},
 		{name: "unfinished uploads", users: []string{noRights, writer}, least: 10, do: uploads, meanwhile: (*victims).upload},
 	}
 }

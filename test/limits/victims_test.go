@@ -241,11 +241,21 @@ func (v *victims) judge(k *attack, answers int) {
 	}
 }
 
-// judgeLatency reports attacks that raised the 99th percentile of another user's reads by the factor or more.
-func (v *victims) judgeLatency(factor int) {
-	for name, p99 := range v.attacked {
-		if p99 >= time.Duration(factor)*v.alone {
-			v.t.Errorf("%s: the 99th percentile of another user's reads is %v, alone %v: %d times or more", name, p99, v.alone, factor)
+// judgeLatency reports attacks that raised the 99th percentile of another user's reads too much.
+func (v *victims) judgeLatency() {
+	for _, k := range attacks {
+		p99, ran := v.attacked[k.name]
+		if !ran {
+			continue
+		}
+		factor := innocentFactor
+		if k.floods {
+			factor = floodFactor
+		}
+		times := float64(p99) / float64(v.alone)
+		v.t.Logf("%28s %.1f times the 99th percentile alone, of %d", k.name, times, factor)
+		if times >= float64(factor) {
+			v.t.Errorf("%s: the 99th percentile of another user's reads is %v, alone %v: %d times or more", k.name, p99, v.alone, factor)
 		}
 	}
 }
