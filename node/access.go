@@ -15,39 +15,36 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// access is what a principal may do with one table, for one request. It implements
-// tablet.Access. A nil one may do all.
+// access is what a principal may do with one table in one request. It implements tablet.Access. A nil access allows everything.
 type access struct {
 	n             *Node
 	who           *subject
 	method, table string
-	now           bool // it may not wait
-	begun         int  // how often its operation has begun
+	now           bool // must not wait
+	begun         int  // times that the operation has begun
 
-	// Since Begin: when rights were looked at, by which view, and whether they changed
-	// between two looks.
+	// Since Begin: the ticket of the last check of rights, the view used, and whether rights changed between two checks.
 	looked, moved bool
 	ticket        acl.Ticket
 	view          *acl.View
 	reads         bool
-	writes        []string // families; of a read-modify-write they are read, too
+	writes        []string // families; a read-modify-write reads them, too
 	memo          rowMemo
 }
 
-// rowMemo is what is known of the last table whose rows of METADATA were met.
+// rowMemo caches the decision for the table of the last METADATA row.
 type rowMemo struct {
 	known bool
 	table uint64
 	sees  bool
 }
 
-// begunMax is how often an operation begins whose rights change while it is carried out.
+// begunMax bounds how often an operation restarts because rights change.
 const begunMax = 8
 
 var accesses = sync.Pool{New: func() any { return new(access) }}
 
-// access returns what a call may do with a table. It is given back with release, which
-// nothing hangs on.
+// access returns what a call may do with a table. Release it with release when no operation uses it.
 func (n *Node) access(c *rpc.Call, name string) *access {
 	who := subjectOf(c)
 	if !who.restricted() {
@@ -67,7 +64,7 @@ func (a *access) release() {
 	accesses.Put(a)
 }
 
-// of returns the access as a tablet server wants it, which may or may not wait for rights.
+// of returns the access for a tablet server's operation, which may or may not wait for rights.
 func (a *access) of(waits bool) tablet.Access {
 	if a == nil {
 		return nil
@@ -85,14 +82,14 @@ func (a *access) Begin() {
 // Holds implements tablet.Access.
 func (a *access) Holds() bool { return !a.looked || !a.moved && a.n.rights.holds(a.who, a.ticket) }
 
-// note keeps when rights were looked at.
+// note records the ticket of a check of rights.
 func (a *access) note(t acl.Ticket) {
 	a.moved = a.moved || a.looked && t != a.ticket
 	a.looked, a.ticket = true, t
 }
 
-// look returns the view of the table by a schema. Errors: api.ErrNoTable if nothing is to be
-// seen, tablet.ErrWouldWait, those of rights.ask.
+// look returns the view of the table for a schema. Errors: api.ErrNoTable if the principal sees nothing of it,
+// tablet.ErrWouldWait, those of rights.ask.
 func (a *access) look(ctx context.Context, s *table.Schema) (*acl.View, error) {
 	if a.begun > begunMax {
 		return nil, a.n.rights.told(acl.ErrUncertain)
@@ -134,11 +131,10 @@ func (a *access) Read(ctx context.Context, s *table.Schema) (tablet.Sight, error
 	return tablet.Sight{Families: v.ReadMask()}, nil
 }
 
-// mayRead returns an error if the principal may read nothing of the table. It is asked before
-// work that is done for reads; what is read is decided when it is read. Errors: api.ErrNoTable,
-// *api.PermissionError, those of rights.ask.
+// mayRead returns an error if the principal may read nothing of the table. It runs before work for reads; each read is checked
+// again. Errors: api.ErrNoTable, *api.PermissionError, those of rights.ask.
 func (a *access) mayRead(ctx context.Context) error {
-	if a.table == metadata.Name { // everybody sees something of it
+	if a.table == metadata.Name { // every principal sees some of it
 		_, err := a.n.rights.known(ctx, a.who)
 		return err
 	}
@@ -149,8 +145,8 @@ func (a *access) mayRead(ctx context.Context) error {
 	return a.refused(v.CheckRead())
 }
 
-// readMetadata returns what is seen of METADATA: who may not read the cluster sees where the
-// tablets are of tables that he sees, and nothing else of them.
+// readMetadata returns what the principal sees of METADATA. Without the right to read the cluster, it sees only the locations of
+// tablets of tables that it may see.
 func (a *access) readMetadata(ctx context.Context, s *table.Schema) (tablet.Sight, error) {
 	if a.begun > begunMax {
 		return tablet.Sight{}, a.n.rights.told(acl.ErrUncertain)
@@ -173,7 +169,7 @@ func (a *access) readMetadata(ctx context.Context, s *table.Schema) (tablet.Sigh
 	return tablet.Sight{Families: places, Row: func(key []byte) (bool, error) { return a.seesRow(ctx, key) }}, nil
 }
 
-// seesRow tells whether a row of METADATA is of a table that the principal sees.
+// seesRow reports whether a row of METADATA belongs to a table that the principal may see.
 func (a *access) seesRow(ctx context.Context, key []byte) (bool, error) {
 	id, _, err := metadata.ParseKey(key)
 	if err != nil {
@@ -235,12 +231,12 @@ func (a *access) Modify(s *table.Schema, rules []table.Rule) error {
 	return nil
 }
 
-// refused returns err, and has it in the audit log if it is that a right is missing.
+// refused returns err, and logs it in the audit log if a right is missing.
 func (a *access) refused(err error) error {
 	if err == nil {
 		return nil
 	}
-	return a.toldRefusal(err) // apart: it allocates
+	return a.toldRefusal(err) // separate, because it allocates
 }
 
 func (a *access) toldRefusal(err error) error {
@@ -256,14 +252,13 @@ func (a *access) toldRefusal(err error) error {
 	return err
 }
 
-// settle tells whether what was done may be answered now, though rights have changed since: it
-// may if it still may be done. Errors: *api.PermissionError, of which a part was executed if
-// something was written; api.ErrUnsure and api.ErrUnavailable, if rights are not known.
+// settle returns nil if the result may be returned although rights have changed since. Errors: *api.PermissionError, marked as
+// executed if something was written; api.ErrUnsure and api.ErrUnavailable if the rights are unknown.
 func (a *access) settle(ctx context.Context) error {
 	if a == nil || a.Holds() {
 		return nil
 	}
-	if a.view == nil { // of METADATA, which nobody writes: begun again elsewhere
+	if a.view == nil { // of METADATA, which clients do not write: the operation restarts elsewhere
 		return a.n.rights.told(acl.ErrUncertain)
 	}
 	old, wrote := a.view, len(a.writes) > 0
@@ -287,14 +282,13 @@ func (a *access) settle(ctx context.Context) error {
 			}
 			name, _, _ := a.who.principal()
 			return a.refused(&api.PermissionError{Right: right.String(), Table: a.table, Executed: wrote,
-				Text: fmt.Sprintf("principal %q has lost the right to %s on table %q while that was done", name, right, a.table)})
+				Text: fmt.Sprintf("principal %q lost the right to %s on table %q during the request", name, right, a.table)})
 		}
 	}
 	return nil
 }
 
-// astray is Node.astray for who may not see the table that he asks for: it is not there for
-// him.
+// astray is Node.astray for a caller that may not see the table. To such a caller the table does not exist.
 func (a *access) astray(err error, id uint64, row []byte) error {
 	if !misrouted(err) || a.table == metadata.Name {
 		return a.n.astray(err, a.table, id, row)
@@ -318,7 +312,7 @@ func (a *access) astray(err error, id uint64, row []byte) error {
 	return a.n.astray(err, a.table, id, row)
 }
 
-// astrayFor is Node.astray for a call that may do what a allows, or all.
+// astrayFor is Node.astray for a call with this access; nil allows everything.
 func (n *Node) astrayFor(a *access, err error, name string, id uint64, row []byte) error {
 	if a == nil {
 		return n.astray(err, name, id, row)

@@ -33,7 +33,7 @@ func (n *Node) handleAdmin() {
 	n.handleNames(api.MethodRoot, 1, n.root)
 }
 
-// answer writes a result.
+// answer encodes a result.
 type answer func(e *wire.Encoder)
 
 // handleNames registers a method whose parameters are names.
@@ -41,7 +41,7 @@ func (n *Node) handleNames(method string, names int, h func(ctx context.Context,
 	n.answerNames(n.handle, method, names, h)
 }
 
-// answerNames does so by register, which says when the method is answered.
+// answerNames is handleNames with its own function for registering.
 func (n *Node) answerNames(register func(string, rpc.Mode, func(*rpc.Call)), method string, names int,
 	h func(ctx context.Context, r *api.NamesRequest) (answer, error)) {
 	register(method, rpc.Spawned, func(c *rpc.Call) {
@@ -112,15 +112,15 @@ func (n *Node) createTable(c *rpc.Call) {
 	c.Reply(schemaAnswer(s))
 }
 
-// create makes a table, as a change. The table is there when its schema is; the master then makes
-// the rows of its tablets, and has them served: the channel is closed then, or when that takes too long.
-// The creator, if there is one, may administer it.
+// create creates a table, within a change. The table exists once its schema is written. The master then creates the rows of its
+// tablets and has them served: served is closed when they are, or when that takes too long. The creator, if any, becomes the
+// table's administrator.
 func (n *Node) create(ctx context.Context, r *api.CreateTableRequest, creator string) (s *table.Schema, served <-chan struct{}, err error) {
 	if err := n.limits.CheckTableName(r.Name); err != nil {
 		return nil, nil, err
 	}
 	if r.Name == metadata.Name {
-		return nil, nil, fmt.Errorf("table %q: %w: the name is the system's", r.Name, api.ErrTableExists)
+		return nil, nil, fmt.Errorf("table %q: %w: the name is reserved", r.Name, api.ErrTableExists)
 	}
 	switch _, _, err := n.catalog.schema(ctx, r.Name); {
 	case err == nil:
@@ -135,7 +135,7 @@ func (n *Node) create(ctx context.Context, r *api.CreateTableRequest, creator st
 	if err != nil {
 		return nil, nil, err
 	}
-	id, err := n.catalog.nextIDs(ctx, uint64(len(ends))+2) // the table's, its tablets'
+	id, err := n.catalog.nextIDs(ctx, uint64(len(ends))+2) // for the table and its tablets
 	if err != nil {
 		return nil, nil, err
 	}
@@ -147,11 +147,11 @@ func (n *Node) create(ctx context.Context, r *api.CreateTableRequest, creator st
 	if len(ends) > 0 {
 		cut = &cuts{first: id + 1, ends: ends}
 	}
-	if err = n.prepareTable(ctx, creator, id); err == nil { // before there is a table of which its creator sees nothing
+	if err = n.prepareTable(ctx, creator, id); err == nil { // before the table exists, so that its creator sees it at once
 		err = n.catalog.saveTable(ctx, s, cut, 0)
 	}
 	if err != nil {
-		if !errors.Is(err, metaapi.ErrOutcomeUnknown) { // else the next master sees whether there is a table: leftovers.go
+		if !errors.Is(err, metaapi.ErrOutcomeUnknown) { // else the next master checks whether the table exists: leftovers.go
 			n.forgetGrants(ctx, id)
 			n.forgetQuota(ctx, id)
 		}
@@ -161,7 +161,7 @@ func (n *Node) create(ctx context.Context, r *api.CreateTableRequest, creator st
 	return s, n.press(s, cut.tablets()), nil
 }
 
-// prepareTable writes what is to be there before a table: that its creator, if there is one, administers it, and that it is his.
+// prepareTable writes the grant and the ownership of the creator, if any, before the table exists.
 func (n *Node) prepareTable(ctx context.Context, creator string, tableID uint64) error {
 	if creator == "" {
 		return nil
@@ -172,15 +172,15 @@ func (n *Node) prepareTable(ctx context.Context, creator string, tableID uint64)
 	return n.ownCreator(ctx, creator, tableID)
 }
 
-// servedTimeout is how long the maker of a table waits until it is served. It is there in any case.
+// servedTimeout is how long the creation of a table waits until the table is served. The table exists in any case.
 const (
 	servedTimeout       = 10 * time.Second
-	servedTimeoutTablet = 20 * time.Millisecond // and for each of its tablets
-	// servedAnswer is what is left of the caller's time then, to tell him that the table is made.
+	servedTimeoutTablet = 20 * time.Millisecond // for each tablet, in addition
+	// servedAnswer is the time reserved for the answer, out of what the caller's deadline leaves.
 	servedAnswer = time.Second
 )
 
-// awaitTable waits until a new table is served, as long as its maker has time.
+// awaitTable waits until a new table is served, or until the caller's deadline is near.
 func awaitTable(ctx context.Context, served <-chan struct{}) {
 	if at, ok := ctx.Deadline(); ok {
 		left := time.Until(at)
@@ -194,8 +194,8 @@ func awaitTable(ctx context.Context, served <-chan struct{}) {
 	}
 }
 
-// press tells the master of a new table until all of it is served, or it is gone: its maker may leave, and the master
-// looks for tables by itself only now and then.
+// press nudges the master until all of a new table is served, or it is dropped. The caller may leave meanwhile, and the master
+// looks for new tables only from time to time.
 func (n *Node) press(s *table.Schema, tablets int) <-chan struct{} {
 	served := make(chan struct{})
 	n.background.Go(func() {
@@ -222,11 +222,11 @@ func (n *Node) pressTable(s *table.Schema, tablets int) {
 		}
 		pause(ctx, wait)
 	}
-	n.log.Warn("a new table is not served yet", "table", s.Name)
+	n.log.Warn("new table not served yet", "table", s.Name)
 }
 
-// whole says whether tablets, in the order of their rows, have all rows. A server is noted in METADATA before it
-// has loaded what it takes: so who has them is asked. Tablets of a table that had the name before have lesser ids.
+// whole reports whether tablets, in row order, cover all rows. METADATA names a server before that server has loaded the tablet,
+// so the servers are asked. Tablets of an earlier table of the same name have lower ids.
 func whole(tablets []api.TabletInfo, tableID uint64) bool {
 	end := []byte(nil)
 	for i := range tablets {
@@ -238,7 +238,7 @@ func whole(tablets []api.TabletInfo, tableID uint64) bool {
 	return len(tablets) > 0 && len(end) == 0
 }
 
-// assignedWhole says whether METADATA has all of a new table's tablets on servers.
+// assignedWhole reports whether METADATA has all tablets of a new table assigned to servers.
 func (n *Node) assignedWhole(ctx context.Context, tableID uint64, tablets int) bool {
 	from, to := metadata.TableRange(tableID)
 	whole, served := false, true
@@ -250,8 +250,7 @@ func (n *Node) assignedWhole(ctx context.Context, tableID uint64, tablets int) b
 	return err == nil && whole && served && tablets <= 0
 }
 
-// alter changes the schema of the table that it is asked to. When it returns, no server reads or writes by the schema
-// before: see schemas (I15).
+// alter changes a table's schema. When it returns, no server uses the old schema: see schemas (I15).
 func (n *Node) alter(ctx context.Context, a asked, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
 	var s *table.Schema
 	err := n.change(ctx, a, func(ctx context.Context) (err error) {
@@ -357,7 +356,7 @@ func (n *Node) describeTable(ctx context.Context, r *api.NamesRequest) (answer, 
 	return info.Append, nil
 }
 
-// visible returns a table as the caller whom ctx has sees it; nil if he does not.
+// visible returns a table as the subject of ctx may see it, or nil if it may not see the table.
 func (n *Node) visible(ctx context.Context, s *table.Schema) (*table.Schema, error) {
 	who := subjectIn(ctx)
 	if who == nil {
@@ -370,8 +369,8 @@ func (n *Node) visible(ctx context.Context, s *table.Schema) (*table.Schema, err
 	return v.Visible(), nil
 }
 
-// hideSizes leaves of a table what the caller whom ctx has may see: the families that he sees, and how large its
-// tablets are only if he administers the table.
+// hideSizes removes from a table's description what the subject of ctx may not see: families without rights, and the sizes of
+// tablets unless the subject administers the table.
 func (n *Node) hideSizes(ctx context.Context, info *api.TableInfo) error {
 	who := subjectIn(ctx)
 	if who == nil {
@@ -385,7 +384,7 @@ func (n *Node) hideSizes(ctx context.Context, info *api.TableInfo) error {
 		if v, _, err = n.rights.view(ctx, who, info.Schema); err != nil {
 			return err
 		}
-		if v.CheckSeen() != nil { // by now
+		if v.CheckSeen() != nil { // rights have changed
 			return noSuchTable(info.Schema.Name)
 		}
 		info.Schema, err = v.Visible(), toldElement(v.CheckTable(acl.Admin))
@@ -401,7 +400,7 @@ func (n *Node) hideSizes(ctx context.Context, info *api.TableInfo) error {
 	return err
 }
 
-// tabletInfos asks the servers of a table's tablets what these consist of.
+// tabletInfos collects the descriptions of a table's tablets from their servers.
 func (n *Node) tabletInfos(ctx context.Context, s *table.Schema) (tablets []api.TabletInfo, err error) {
 	err = n.askServers(ctx, s, methodTablets, func(e *wire.Encoder) { e.Nil() }, func(d *wire.Decoder) error {
 		var part api.TableInfo
@@ -419,8 +418,8 @@ func (n *Node) dropTable(ctx context.Context, r *api.NamesRequest) (answer, erro
 	return nil, n.change(ctx, askedIn(ctx), func(ctx context.Context) error { return n.drop(ctx, r.Names[0]) })
 }
 
-// drop removes a table, as a change: it is gone when its schema is. Then no server acts on it: see schemas (I15).
-// The master removes the rows of its tablets.
+// drop removes a table, within a change. The table is gone once its schema is deleted. No server acts on it from then on: see
+// schemas (I15). The master removes the rows of its tablets.
 func (n *Node) drop(ctx context.Context, name string) error {
 	if isSystem(name) {
 		return api.ErrSystemTable

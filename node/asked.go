@@ -5,12 +5,11 @@ import (
 	"errors"
 )
 
-// asked is who asks for a change, by which method, and of what: change looks by it whether he
-// still may.
+// asked identifies the request behind a change: its subject, method and object. change uses it to authorize the request again.
 type asked struct {
 	who    *subject
 	method string
-	// name is the method's first parameter; of grant and revoke the table, empty for the cluster.
+	// name is the method's first parameter. For grant and revoke it is the table, or empty for the cluster.
 	name string
 }
 
@@ -20,17 +19,17 @@ func withAsked(ctx context.Context, a asked) context.Context {
 	return context.WithValue(ctx, askedKey{}, a)
 }
 
-// askedIn returns what ctx has, which withAsked has given it.
+// askedIn returns the request that withAsked has stored in ctx.
 func askedIn(ctx context.Context) asked {
 	a, _ := ctx.Value(askedKey{}).(asked)
 	return a
 }
 
-// errNobodyAsked keeps a change from being made for whom nobody knows.
-var errNobodyAsked = errors.New("BUG: it is not said who asks for the change")
+// errNobodyAsked prevents a change without a subject.
+var errNobodyAsked = errors.New("BUG: change without a subject")
 
-// stillAsked returns nil if who asks for a change may have it made now. The caller holds
-// n.changing, so no right is taken away until it has been made.
+// stillAsked returns nil if the subject is still authorized to make the change. The caller holds n.changing, so no right is
+// revoked before the change has been made.
 func (n *Node) stillAsked(ctx context.Context, a asked) error {
 	if a.who == nil {
 		return errNobodyAsked
@@ -42,7 +41,7 @@ func (n *Node) stillAsked(ctx context.Context, a asked) error {
 	switch g := guards[a.method]; g.to {
 	case right, rightOfTable:
 		_, err = n.may(a.who, &g, a.name)
-	default: // those that look themselves
+	default: // methods that check rights themselves
 		_, _, err = n.administers(ctx, a.who, a.name)
 	}
 	return err

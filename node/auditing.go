@@ -21,9 +21,9 @@ import (
 type auditLog struct {
 	to  *audit.Log
 	log *slog.Logger
-	// rules reports whether a subject is an administrator of the cluster, or a node.
-	rules func(*subject) bool
-	rates actionRates
+	// isAdmin reports whether a subject is an administrator of the cluster, or a node.
+	isAdmin func(*subject) bool
+	rates   actionRates
 }
 
 // auditFolder is below the folder of keys.
@@ -39,7 +39,7 @@ func (n *Node) openAudit(node string) error {
 	var err error
 	if n.cfg.AuditTo != "" {
 		if cfg.Sink, err = audit.OpenSink(n.cfg.AuditTo); err != nil {
-			return fmt.Errorf("open the second place of the audit log: %w", err)
+			return fmt.Errorf("open the audit log's second sink: %w", err)
 		}
 	}
 	to, err := audit.Open(cfg)
@@ -49,7 +49,7 @@ func (n *Node) openAudit(node string) error {
 		}
 		return fmt.Errorf("open the audit log: %w", err)
 	}
-	n.audit = &auditLog{to: to, log: log, rules: n.administersCluster}
+	n.audit = &auditLog{to: to, log: log, isAdmin: n.administersCluster}
 	return nil
 }
 
@@ -63,11 +63,11 @@ func (n *Node) administersCluster(who *subject) bool {
 }
 
 const (
-	// tableActionsRate and tableActionsBurst bound the actions of one user who administers tables and not the cluster: each is
-	// a line of the audit log and an fsync. At this rate a user fills less than 40 MiB a day.
+	// tableActionsRate and tableActionsBurst bound the actions of a user that administers tables but not the cluster: each is a line of
+	// the audit log and an fsync. At this rate a user fills less than 40 MiB a day.
 	tableActionsRate  = rate.Limit(1)
 	tableActionsBurst = 120
-	// tableAdminsMax bounds the users whose rates are told apart.
+	// tableAdminsMax bounds the number of users with a rate of their own.
 	tableAdminsMax = 10_000
 )
 
@@ -95,12 +95,12 @@ func (r *actionRates) take(user string, now time.Time) error {
 	if l.AllowN(now, 1) {
 		return nil
 	}
-	return &api.OverloadedError{Reason: fmt.Sprintf("user %s changes tables or rights more often than once a second", user), RetryAfter: time.Second}
+	return &api.OverloadedError{Reason: fmt.Sprintf("user %s changes tables or rights more than once a second", user), RetryAfter: time.Second}
 }
 
-// admit counts an action against the rate of a user who does not administer the cluster. It is called before the action.
+// admit counts an action against the rate of a user that does not administer the cluster. It is called before the action.
 func (l *auditLog) admit(who *subject) error {
-	if l == nil || l.rules(who) {
+	if l == nil || l.isAdmin(who) {
 		return nil
 	}
 	return l.rates.take(who.owner(), time.Now())
@@ -122,7 +122,7 @@ func auditRecord(who *subject, action, on string, err error) audit.Record {
 	return r
 }
 
-// join notes that a host has become a node, or was refused.
+// join records that a host joined, or was refused.
 func (l *auditLog) join(who *subject, r *joinRequest, err error) {
 	if l == nil || errors.Is(api.FromRPC(err), api.ErrUnavailable) {
 		return
@@ -130,14 +130,14 @@ func (l *auditLog) join(who *subject, r *joinRequest, err error) {
 	t, _ := token.Parse(r.text)
 	rec := auditRecord(who, methodJoinToken, fmt.Sprintf("node %.64s by token %s", r.node, t.ID()), err)
 	rec.From = r.from
-	if err != nil { // anybody can make many of those
+	if err != nil { // any client can cause many of them
 		l.to.Refusal(rec)
 		return
 	}
 	l.logged(rec, l.to.Action(rec))
 }
 
-// refused notes that somebody was refused. It waits for nothing.
+// refused records a refusal. It does not wait for the disk.
 func (l *auditLog) refused(who *subject, action, on string, err error) {
 	if l != nil {
 		l.to.Refusal(auditRecord(who, action, on, err))
@@ -151,7 +151,7 @@ func (l *auditLog) action(who *subject, action, on string, err error) {
 	}
 }
 
-// actionOnRows is action for errors that may name rows: of an error it records the code alone.
+// actionOnRows is action for errors that may contain row keys: it records only the code of an error.
 func (l *auditLog) actionOnRows(who *subject, action, on string, err error) {
 	if l != nil {
 		r := auditRecord(who, action, on, err)
@@ -160,14 +160,14 @@ func (l *auditLog) actionOnRows(who *subject, action, on string, err error) {
 	}
 }
 
-// write records an action where its subject's rights put it. One that was refused changed nothing and is a refusal,
-// which any user can cause at will.
+// write records an action in the file for its subject's rights. A refused action changed nothing and is recorded as a refusal,
+// because any user can cause it.
 func (l *auditLog) write(who *subject, r audit.Record, err error) {
 	var denied *api.PermissionError
 	switch {
 	case err != nil && isRefusal(err) && !(errors.As(api.FromRPC(err), &denied) && denied.Executed):
 		l.to.Refusal(r)
-	case l.rules(who):
+	case l.isAdmin(who):
 		l.logged(r, l.to.Action(r))
 	default:
 		l.logged(r, l.to.TableAction(r))
@@ -176,6 +176,6 @@ func (l *auditLog) write(who *subject, r audit.Record, err error) {
 
 func (l *auditLog) logged(r audit.Record, err error) {
 	if err != nil {
-		l.log.Error("an action was not written to the audit log", "who", r.Who, "action", r.Action, "on", r.On, "error", err)
+		l.log.Error("audit record not written", "principal", r.Who, "action", r.Action, "object", r.On, "err", err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/steledb/stele/security/token"
 )
 
-// methodAuth makes its caller, who has shown no certificate, the principal of a token, for as
-// long as the connection lasts: [token].
+// methodAuth authenticates a connection without a client certificate with an access token, for as long as the connection lasts:
+// [token].
 const methodAuth = "auth"
 
 func (n *Node) handleAuth() {
@@ -23,7 +23,7 @@ func (n *Node) handleAuth() {
 		case err != nil || c.NumParams < 1:
 			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "auth: want a token"))
 			return
-		case who == nil: // an open node asks nobody
+		case who == nil: // an open node has no users
 			c.Reply(nil)
 			return
 		case !n.serving.Load():
@@ -38,16 +38,16 @@ func (n *Node) handleAuth() {
 	})
 }
 
-// tokenLimits bound the access tokens of strangers. Each look-up is a read at the leader of the lock
-// service, and a client with a token does not need to guess.
+// tokenLimits bounds the verification of access tokens from unauthenticated clients. Each is a read at the leader of the lock
+// service, and legitimate clients do not guess.
 var tokenLimits = gateLimits{
 	requestsMax: 64, requestsOfHost: 16, refusalsMax: 20,
 	refusal:         func(err error) bool { return errors.Is(err, api.ErrUnauthenticated) },
-	tooManyRefusals: "too many tokens were bad", tooManyRequests: "too many tokens are looked at",
+	tooManyRefusals: "too many invalid tokens", tooManyRequests: "too many tokens are being verified",
 }
 
-// authenticate makes a connection a principal's, if there is room to look at its token. Errors:
-// *api.OverloadedError, those of lookAtToken.
+// authenticate verifies an access token for a connection, subject to tokenLimits. Errors: *api.OverloadedError, those of
+// lookAtToken.
 func (n *Node) authenticate(ctx context.Context, who *subject, text string) (err error) {
 	leave, err := n.security.tokens.enter(hostOf(who.from))
 	if err != nil {
@@ -59,22 +59,21 @@ func (n *Node) authenticate(ctx context.Context, who *subject, text string) (err
 	return n.lookAtToken(ctx, who, text)
 }
 
-// lookAtToken makes a connection a principal's. Errors: *api.IdentityError, those of
-// rights.ask.
+// lookAtToken verifies an access token and makes the connection its principal's. Errors: *api.IdentityError, those of rights.ask.
 func (n *Node) lookAtToken(ctx context.Context, who *subject, text string) error {
-	bad := &api.IdentityError{Reason: api.IdentityBadToken, Text: "there is no such token, or it was revoked"}
+	bad := &api.IdentityError{Reason: api.IdentityBadToken, Text: "the access token does not exist, or was revoked"}
 	t, err := token.Parse(text)
 	if err != nil || t.Kind() != token.Access {
-		return &api.IdentityError{Reason: api.IdentityBadToken, Text: "this is no access token"}
+		return &api.IdentityError{Reason: api.IdentityBadToken, Text: "not an access token"}
 	}
 	if who.peer.Kind != pki.Anonymous {
-		return &api.IdentityError{Reason: api.IdentityBadToken, Text: "the connection has shown a certificate already: show that or a token"}
+		return &api.IdentityError{Reason: api.IdentityBadToken, Text: "the connection has a client certificate: use either a certificate or a token"}
 	}
 	b, err := n.rights.files.Get(ctx, tokenPath(t.ID()))
 	if err != nil {
 		return n.rights.told(err)
 	}
-	var r *token.AccessRecord // nil, if there is none, takes as long
+	var r *token.AccessRecord // nil if there is none: the check takes as long
 	if b != nil {
 		if r, err = token.DecodeAccess(b); err != nil {
 			return err
@@ -93,7 +92,7 @@ func (n *Node) lookAtToken(ctx context.Context, who *subject, text string) error
 	}
 	if !who.shown.CompareAndSwap(nil, trial.shown.Load()) {
 		if old := who.shown.Load().record; old.ID != r.ID {
-			return &api.IdentityError{Reason: api.IdentityBadToken, Text: "the connection has shown another token already: open another one"}
+			return &api.IdentityError{Reason: api.IdentityBadToken, Text: "the connection uses another token: open another connection"}
 		}
 	} else if who.conn != nil {
 		if err := who.conn.Stay(who.who(), r.Ends); err != nil {

@@ -15,15 +15,15 @@ import (
 	"github.com/steledb/stele/security/token"
 )
 
-// methodOnBehalf is how a node passes a principal's request on to the master's node:
-// [method, name, generation, token's id or "", whence, parameters, certificate's serial or ""]. Both look at the rights.
+// methodOnBehalf forwards a principal's request to the master's node:
+// [method, name, generation, token id or "", address, parameters, certificate serial or ""]. Both nodes check the rights.
 const methodOnBehalf = "cluster.on_behalf"
 
-var errNotMaster = fmt.Errorf("%w: the node is not the master any more, or not yet", api.ErrUnavailable)
+var errNotMaster = fmt.Errorf("%w: the node is not the master", api.ErrUnavailable)
 
 func (n *Node) handleOnBehalf() {
 	n.rpc.Handle(methodOnBehalf, rpc.Spawned, func(c *rpc.Call) {
-		c.Keep() // as those methods do that are passed on
+		c.Keep() // as the forwarded methods do
 		d := &c.Params
 		given := c.NumParams
 		method := d.Str()
@@ -64,7 +64,7 @@ func (n *Node) handleOnBehalf() {
 	})
 }
 
-// reshow has a subject act by a token that another node says was shown to it.
+// reshow sets the token of a forwarded subject, which another node has verified.
 func (n *Node) reshow(ctx context.Context, who *subject, text string) error {
 	id, err := token.ParseID(text)
 	if err != nil {
@@ -89,7 +89,7 @@ func (n *Node) reshow(ctx context.Context, who *subject, text string) error {
 	return nil
 }
 
-// isMaster tells whether this node is the master.
+// isMaster reports whether this node is the master.
 func (n *Node) isMaster() bool { return n.master.Epoch() != 0 }
 
 // errOlderMaster is what is told of a request that the master's node does not know. The caller may try again: the master
@@ -110,14 +110,14 @@ func orOlder(boss, method string, err error) error {
 	return fmt.Errorf("%w, in which it does not do %s for others: try again when all nodes are upgraded (node %s: %s)", errOlderMaster, method, boss, answer.Message)
 }
 
-// masterTime is how long a request waits for a master, however long its caller would: an election takes a second or two, and in plain
-// mode callers need not say when they give up.
+// masterTime bounds the wait for a master, whatever the caller's deadline: an election takes a second or two, and callers in plain
+// mode need not send a deadline.
 const masterTime = 30 * time.Second
 
-// passOn has the master's node carry out a principal's request, and answers with what it
-// answers. If this node becomes the master meanwhile, it serves the request itself.
+// passOn forwards a principal's request to the master's node and returns its answer. If this node becomes the master meanwhile, it
+// serves the request itself.
 func (n *Node) passOn(c *rpc.Call, method string, who *subject, serve func(*rpc.Call)) {
-	c.OnAnswer(nil) // the master's node looks again, and writes it down
+	c.OnAnswer(nil) // the master's node checks and logs the request
 	params := slices.Clone(c.Params.Rest())
 	began := time.Now()
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
@@ -146,8 +146,7 @@ func (n *Node) passOn(c *rpc.Call, method string, who *subject, serve func(*rpc.
 	}
 }
 
-// passOnce is one try. It may be made again if nothing was executed, and there is or will be a
-// master to ask.
+// passOnce forwards the request once. It may be repeated if nothing was executed, and there is or will be a master.
 func (n *Node) passOnce(c *rpc.Call, who *subject, params []byte, result *[]byte) (again bool, err error) {
 	boss, _ := n.epochs.last()
 	if boss == "" || boss == n.id() || who.passed {
@@ -187,7 +186,7 @@ func (n *Node) passOnce(c *rpc.Call, who *subject, params []byte, result *[]byte
 	case errors.As(err, &answer):
 		return answer.Code == rpc.CodeUnavailable, err
 	case errors.As(err, &lost) && lost.Sent, c.Context().Err() != nil:
-		return false, told(api.ErrUnsure, fmt.Errorf("node %s was asked, and has not answered: %w", boss, err))
+		return false, told(api.ErrUnsure, fmt.Errorf("node %s did not answer: %w", boss, err))
 	}
-	return true, fmt.Errorf("%w: the master's node %s cannot be asked: %s", api.ErrUnavailable, boss, err.Error())
+	return true, fmt.Errorf("%w: the master's node %s cannot be reached: %s", api.ErrUnavailable, boss, err.Error())
 }

@@ -13,26 +13,24 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// A node has two tablet servers under one lock: one has METADATA's tablets, the other all else. So
-// METADATA has a commit log of its own, which is short and sorted first when the node dies (paper §6,
-// "Commit-log implementation"), and memory and minor compactions that no writes of users stand in
-// the way of.
+// A node has two tablet servers under one lock: one serves METADATA's tablets, the other all else. So METADATA has its own commit log,
+// which is short and sorted first when the node dies (paper §6, "Commit-log implementation"), and its own memory and minor
+// compactions, which users' writes do not delay.
 
-// metadataSuffix is what the name of the server of METADATA's tablets has behind that of the other.
+// metadataSuffix is appended to the server's name for the server of METADATA's tablets.
 const metadataSuffix = ".metadata"
 
-// metadataServerName is the name of a server's companion that has METADATA's tablets.
+// metadataServerName returns the name of the server of METADATA's tablets that belongs to a server.
 func metadataServerName(server string) string { return server + metadataSuffix }
 
 const (
 	// metadataSplitBytes is the size at which METADATA's tablets split (paper §5.1).
 	metadataSplitBytes = 128 << 20
-	// metadataLogBytes is how much of METADATA's commit log a recovery may have to read: a small
-	// part of a piece.
+	// metadataLogBytes bounds what a recovery reads of METADATA's commit log: a small part of a piece.
 	metadataLogBytes = 16 << 20
 )
 
-// openBoth opens the two servers. They have no tablets yet, and METADATA's no commit log.
+// openBoth opens both servers without tablets, and without a commit log for METADATA's.
 func (s *tabletServer) openBoth(ctx context.Context) (err error) {
 	n, b := s.n, s.n.cfg.budget()
 	cfg := tablet.Config{
@@ -50,8 +48,8 @@ func (s *tabletServer) openBoth(ctx context.Context) (err error) {
 	cfg.Logger = cfg.Logger.With("of", metadata.Name)
 	cfg.MemtablesBytesMax, cfg.CacheBytes, cfg.LogBytesMax, cfg.LogLater = b.metadataMemtables, b.metadataCache, metadataLogBytes, true
 	cfg.CompactionMemory, cfg.LogBatchBytes = b.metadataCompaction, b.metadataLogBatch()
-	// Not by load: clients ask for what they do not know only, and ranges that begin at a row
-	// are looked up in one step.
+	// Not by load: clients look up only what they do not have cached, and a range that begins
+	// at a row is looked up in one step.
 	cfg.SplitOps, cfg.SplitBytes = -1, metadataSplitBytes
 	if n.cfg.metadataSplitBytes != 0 {
 		cfg.SplitBytes = n.cfg.metadataSplitBytes
@@ -129,7 +127,7 @@ func (s *tabletServer) closeWithin(ctx context.Context) error {
 	return errors.Join(s.tablets.CloseWithin(ctx), s.metadata.CloseWithin(ctx))
 }
 
-// abandon ends what waits for their logs, before they are closed.
+// abandon cancels what waits for the commit logs, before they are closed.
 func (s *tabletServer) abandon() {
 	s.tablets.Abandon()
 	s.metadata.Abandon()
@@ -143,7 +141,7 @@ func (s *tabletServer) of(tableID uint64) *tablet.Server {
 	return s.tablets
 }
 
-// nameFor is the name of the server of a table's tablets.
+// nameFor returns the name of the server of a table's tablets.
 func (s *tabletServer) nameFor(tableID uint64) string {
 	if tableID == metadata.TableID {
 		return metadataServerName(s.name)
@@ -151,15 +149,15 @@ func (s *tabletServer) nameFor(tableID uint64) string {
 	return s.name
 }
 
-// is says whether one of the two has that name.
+// is reports whether one of the two servers has that name.
 func (s *tabletServer) is(server string) bool {
 	return server == s.name || server == metadataServerName(s.name)
 }
 
-// tablets returns the tablet server of this node for users' tables; it may be closed, and then serves nothing.
+// tablets returns this node's tablet server for users' tables; it may be closed, and then serves nothing.
 func (n *Node) tablets() *tablet.Server { return n.server.Load().tablets }
 
-// tabletsOf returns the tablet server of this node for a table.
+// tabletsOf returns this node's tablet server for a table.
 func (n *Node) tabletsOf(table string) *tablet.Server {
 	s := n.server.Load()
 	if table == metadata.Name {
@@ -168,7 +166,7 @@ func (n *Node) tabletsOf(table string) *tablet.Server {
 	return s.tablets
 }
 
-// tabletStats returns the figures of both servers together.
+// tabletStats returns the sum of both servers' statistics.
 func (n *Node) tabletStats() tablet.Stats {
 	s := n.server.Load()
 	t, m := s.tablets.Stats(), s.metadata.Stats()
@@ -176,7 +174,7 @@ func (n *Node) tabletStats() tablet.Stats {
 	return t
 }
 
-// both divides what a node says it has between its two servers.
+// both divides the tablets of a node between its two servers.
 func both(v master.TabletServer) []master.TabletServer {
 	users, own := v, v
 	own.Name, own.Metadata = metadataServerName(v.Name), true

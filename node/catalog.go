@@ -14,18 +14,17 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// namespace is what the catalog needs of the lock service. The errors are those of
-// raftmeta/api.
+// namespace is the part of the lock service that the catalog uses. The errors are those of raftmeta/api.
 type namespace interface {
 	Get(ctx context.Context, path string) (metaapi.File, error)
 	Set(ctx context.Context, path string, data []byte, gen uint64) (uint64, error)
-	// SetGuarded is Set if a guard holds.
+	// SetGuarded is Set, subject to a guard.
 	SetGuarded(ctx context.Context, path string, data []byte, gen uint64, o metaapi.SetOptions) (uint64, error)
 	Delete(ctx context.Context, path string, gen uint64) error
 	List(ctx context.Context, dir string) ([]metaapi.Stat, error)
 }
 
-// catalog keeps schemas in the namespace.
+// catalog stores schemas in the namespace.
 type catalog struct{ meta namespace }
 
 const (
@@ -34,7 +33,7 @@ const (
 	tablesDir   = "/tables"
 	removedDir  = "/removed"
 	logsDir     = "/logs"
-	// aclDir has who may what (package security/acl), securityDir the join tokens.
+	// aclDir holds principals and grants (package security/acl), securityDir the join tokens.
 	aclDir      = "/acl"
 	securityDir = "/security"
 )
@@ -42,11 +41,12 @@ const (
 func tablePath(name string) string { return tablesDir + "/" + name }
 func removedPath(id string) string { return removedDir + "/" + id }
 
-// recoveredIDs is how many ids are skipped when the lock service was recovered. The survivor may lack the last changes of
-// /ids, so the skipped ids may name tables and tablets. A cluster that splits 20 tablets a second takes months to use as many.
+// recoveredIDs is the number of ids that are skipped after a recovery of the lock service. The survivor may lack the last
+// changes of /ids, so the skipped ids may belong to tables and tablets. A cluster that splits 20 tablets a second takes months to
+// use that many.
 const recoveredIDs = 1 << 28
 
-// errNoIDs means that all ids are used up. A recovery of the lock service uses recoveredIDs of them.
+// errNoIDs means that all ids are used. Each recovery of the lock service uses recoveredIDs of them.
 var errNoIDs = fmt.Errorf("ids of tables and tablets are used up: none is left below %d", metadata.EndID)
 
 // nextIDs returns the first of n consecutive ids that are never issued again.
@@ -70,25 +70,24 @@ func (c *catalog) nextIDs(ctx context.Context, n uint64) (uint64, error) {
 		case errors.Is(err, metaapi.ErrGeneration):
 			continue
 		case errors.Is(err, metaapi.ErrOutcomeUnknown) && ctx.Err() == nil:
-			continue // ids may be left out
+			continue // ids may be skipped
 		}
 		return next, err
 	}
 }
 
-// skipIDs moves /ids past every id that the lost voters of a recovered lock service can have issued.
+// skipIDs moves /ids past every id that the lost voters of a recovered lock service may have issued.
 func (c *catalog) skipIDs(ctx context.Context) error {
 	_, err := c.nextIDs(ctx, recoveredIDs)
 	return err
 }
 
-// schema returns a table's schema and its generation. The error is api.ErrNoTable
-// or the group's.
+// schema returns a table's schema and its generation. The error is api.ErrNoTable or that of the lock service.
 func (c *catalog) schema(ctx context.Context, name string) (*table.Schema, uint64, error) {
 	return readSchema(ctx, c.meta, name)
 }
 
-// files is what readSchema needs of the lock service.
+// files is the part of the lock service that readSchema uses.
 type files interface {
 	Get(ctx context.Context, path string) (metaapi.File, error)
 }
@@ -98,7 +97,7 @@ func readSchema(ctx context.Context, from files, name string) (*table.Schema, ui
 	return s, gen, err
 }
 
-// readTable returns the cuts of a table, too, if its tablets have not all been made yet.
+// readTable also returns the split points of a table whose first tablets have not all been created.
 func readTable(ctx context.Context, from files, name string) (*table.Schema, *cuts, uint64, error) {
 	f, err := from.Get(ctx, tablePath(name))
 	if errors.Is(err, metaapi.ErrNotFound) || errors.Is(err, metaapi.ErrBadPath) {
@@ -119,8 +118,8 @@ func readTable(ctx context.Context, from files, name string) (*table.Schema, *cu
 	return s, c, f.Generation, nil
 }
 
-// saveTable stores a schema, with the table's cuts if it is to be cut, if the table's is at generation gen, 0 being
-// none. The error is api.ErrTableExists, api.ErrConflict or the group's.
+// saveTable stores a schema, and the split points of a new table, if the file is at generation gen; 0 means that it must not
+// exist. The error is api.ErrTableExists, api.ErrConflict or that of the lock service.
 func (c *catalog) saveTable(ctx context.Context, s *table.Schema, cut *cuts, gen uint64) error {
 	e := wire.GetEncoder()
 	defer e.Release()

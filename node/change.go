@@ -10,16 +10,13 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// changeAttempt is how long one write to the namespace may take before it is looked
-// at again. Longer than any disk that still works needs.
+// changeAttempt bounds one write to the namespace, after which its outcome is looked up. A working disk needs less.
 const changeAttempt = 30 * time.Second
 
-// change makes a change of the catalog, one at a time. Once begun it is finished,
-// whatever becomes of the caller: namespace and tablet server would tell different
-// tables otherwise, and what was written to a table that only one of them knows is
-// lost. A caller whose ctx ends first is told that its time is up; the change goes
-// on, under the node's context. In a cluster with certificates the master's node makes
-// it, and only if who asks still may when it is its turn: asMaster.
+// change runs a change of the catalog. Changes run one at a time. A change that has begun is finished even if the caller leaves:
+// otherwise namespace and tablet servers could disagree on the tables, and writes to a table that only one of them knows would be
+// lost. A caller whose ctx ends first gets a deadline error, and the change continues under the node's context. In a cluster with
+// certificates the master's node makes the change, if the caller is still authorized when it is its turn: see asMaster.
 func (n *Node) change(ctx context.Context, a asked, do func(ctx context.Context) error) error {
 	select {
 	case n.changing <- struct{}{}:
@@ -29,16 +26,16 @@ func (n *Node) change(ctx context.Context, a asked, do func(ctx context.Context)
 	case <-n.ctx.Done():
 		return metaapi.ErrClosed
 	}
-	if n.ctx.Err() != nil { // select picks any that is ready
+	if n.ctx.Err() != nil { // select chooses at random among ready cases
 		<-n.changing
 		return metaapi.ErrClosed
 	}
 	done := make(chan error, 1)
-	go func() { // at most one: it holds n.changing
+	go func() { // at most one at a time: it holds n.changing
 		defer func() { <-n.changing }()
 		err := n.asMaster(n.ctx, a, do)
 		if err != nil && ctx.Err() != nil {
-			n.log.Warn("a change of the schema whose caller has left failed", "error", err)
+			n.log.Warn("schema change failed after its caller left", "err", err)
 		}
 		done <- err
 	}()
@@ -46,12 +43,12 @@ func (n *Node) change(ctx context.Context, a asked, do func(ctx context.Context)
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return rpc.Errorf(rpc.CodeDeadlineExceeded, "the deadline passed while the schema is changed; the change goes on")
+		return rpc.Errorf(rpc.CodeDeadlineExceeded, "the deadline passed while the schema is changed; the change continues")
 	}
 }
 
-// endChanges lets the running change finish until ctx ends, then gives it up, and
-// lets none begin. The next start takes from the namespace what was done.
+// endChanges waits for the running change until ctx ends, then cancels it, and prevents new ones. The next start reads the
+// outcome from the namespace.
 func (n *Node) endChanges(ctx context.Context) {
 	select {
 	case n.changing <- struct{}{}:
@@ -63,14 +60,13 @@ func (n *Node) endChanges(ctx context.Context) {
 	<-n.changing
 }
 
-// set is the namespace's Set, but knows the outcome: it repeats a write of unknown fate,
-// which at one generation happens once at most. The error is the namespace's, and
-// metaapi.ErrOutcomeUnknown only when ctx ends or the session is over.
+// set is the namespace's Set with a known outcome: it repeats a write whose outcome is unknown, which takes effect at most once
+// at one generation. The error is that of the namespace, and metaapi.ErrOutcomeUnknown only if ctx ends or the session is over.
 func (c *catalog) set(ctx context.Context, path string, data []byte, gen uint64) (made uint64, err error) {
 	return c.setBy(ctx, path, data, gen, c.meta.Set)
 }
 
-// setFor is set for a user, in whose share of the lock service the file counts. Without owner it is the cluster's.
+// setFor is set for a file that counts against a user's share of the lock service. Without an owner it counts for the cluster.
 func (c *catalog) setFor(ctx context.Context, owner, path string, data []byte, gen uint64) (made uint64, err error) {
 	return c.setBy(ctx, path, data, gen, func(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
 		return c.meta.SetGuarded(ctx, path, data, gen, metaapi.SetOptions{Owner: owner})
@@ -87,7 +83,7 @@ func (c *catalog) setBy(ctx context.Context, path string, data []byte, gen uint6
 		}
 		f, getErr := c.meta.Get(ctx, path)
 		switch {
-		case getErr == nil && string(f.Data) == string(data): // an earlier try came through
+		case getErr == nil && string(f.Data) == string(data): // an earlier attempt succeeded
 			made = f.Generation
 			return nil
 		case getErr == nil || errors.Is(getErr, metaapi.ErrNotFound):
@@ -98,20 +94,19 @@ func (c *catalog) setBy(ctx context.Context, path string, data []byte, gen uint6
 	return made, err
 }
 
-// remove is the namespace's Delete in the same way.
+// remove is the namespace's Delete with a known outcome, as set is.
 func (c *catalog) remove(ctx context.Context, path string, gen uint64) error {
 	return settle(ctx, func(ctx context.Context, again bool) error {
 		err := c.meta.Delete(ctx, path, gen)
 		if again && errors.Is(err, metaapi.ErrNotFound) {
-			return nil // an earlier try came through
+			return nil // an earlier attempt succeeded
 		}
 		return err
 	})
 }
 
-// settle does try, and if its fate is unknown again until it is known. Then only
-// what the namespace itself answers counts: a full disk says nothing of the try
-// before.
+// settle calls try, and repeats it while the outcome is unknown. In the repeats only answers of the namespace itself count: a full
+// disk says nothing about the earlier attempt.
 func settle(ctx context.Context, try func(ctx context.Context, again bool) error) error {
 	err := attempt(ctx, func(ctx context.Context) error { return try(ctx, false) })
 	if !errors.Is(err, metaapi.ErrOutcomeUnknown) {
@@ -123,7 +118,7 @@ func settle(ctx context.Context, try func(ctx context.Context, again bool) error
 			return again
 		}
 		if ctx.Err() != nil || errors.Is(again, metaapi.ErrClosed) {
-			return fmt.Errorf("%w; tried again: %w", err, again)
+			return fmt.Errorf("%w; retried: %w", err, again)
 		}
 		select {
 		case <-ctx.Done():

@@ -9,19 +9,17 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// The master's commands. Their parameters are the master's node id, the sequencer of its
-// lock, whose lock generation is its epoch, and the raft epoch. A command of an older
-// epoch than any seen is refused with stale_epoch, and one of a newer epoch is taken only
-// when the lock service says that the sequencer is valid.
+// Commands of the master. Their parameters are the master's node id, the sequencer of its lock, whose lock generation is its
+// epoch, and the Raft epoch. A command with an older epoch than one seen is rejected with stale_epoch. One with a newer epoch is
+// accepted if the lock service confirms the sequencer.
 const (
-	// methodHail tells a node who is master.
+	// methodHail announces the master to a node.
 	methodHail = "cluster.hail"
-	// methodStartVoting has a node take part in the lock service's group of that raft
-	// epoch. It answers once the node's log is there.
+	// methodStartVoting makes a node a member of the lock service's group of that Raft epoch. It answers once the node's log exists.
 	methodStartVoting = "cluster.start_voting"
 )
 
-// command is a master's command as it crosses the wire.
+// command is a master's command on the wire.
 type command struct {
 	master    string
 	sequencer metaapi.Sequencer
@@ -54,8 +52,7 @@ func (m *command) decode(d *wire.Decoder, n int) error {
 	return err
 }
 
-// handleCommands registers what a master may command. The commands are answered as
-// soon as the node is of a cluster.
+// handleCommands registers the master's commands. They are answered once the node belongs to a cluster.
 func (n *Node) handleCommands() {
 	n.rpc.Handle(methodNudge, rpc.Inline, func(c *rpc.Call) {
 		if n.serving.Load() {
@@ -73,7 +70,7 @@ func (n *Node) handleCommands() {
 				c.Fail(&rpc.Error{Code: rpc.CodeBadRequest, Message: fmt.Sprintf("%s: %v", method, err)})
 				return
 			}
-			if !n.serving.Load() { // there may be no way to ask the lock service yet
+			if !n.serving.Load() { // the lock service may not be reachable yet
 				c.Fail(&rpc.Error{Code: rpc.CodeUnavailable, Message: "the node does not serve: " + n.unready(), Retryable: true})
 				return
 			}
@@ -90,8 +87,7 @@ func (n *Node) handleCommands() {
 	}
 }
 
-// commander sends the commands of the master that this node is. It implements
-// master.Nodes.
+// commander sends the commands of this node's mastership. It implements master.Nodes.
 type commander struct{ n *Node }
 
 func (c commander) send(ctx context.Context, id, method string, q metaapi.Sequencer) error {
@@ -106,26 +102,25 @@ func (c commander) Hail(ctx context.Context, id string, q metaapi.Sequencer) err
 
 // StartVoting implements master.Nodes.
 func (c commander) StartVoting(ctx context.Context, id string, q metaapi.Sequencer) error {
-	if s := c.n.security; s != nil { // it asks for the authority's key meanwhile
+	if s := c.n.security; s != nil { // it requests the authority's key meanwhile
 		defer s.promoting.begin(id)()
 	}
 	return c.send(ctx, id, methodStartVoting, q)
 }
 
-// What any node may ask the master for.
+// Requests from any node to the master.
 const (
-	// methodNudge asks it to look at the tablets: something has changed.
+	// methodNudge reports that something about tablets has changed.
 	methodNudge = "cluster.nudge"
-	// methodMove asks it to bring a tablet to a node, and waits for that: the tablet's key, the
-	// node's id.
+	// methodMove moves a tablet to a node and waits for it: the tablet's key, the node's id.
 	methodMove = "cluster.move_tablet"
-	// methodUnite asks it to merge two neighbours, and waits for that: their keys.
+	// methodUnite merges two neighbours and waits for it: their keys.
 	methodUnite = "cluster.merge_tablets"
-	// methodUnserved asks it which tablets are not served: what unserved_tablets answers.
+	// methodUnserved returns the tablets that are not served, as unserved_tablets does.
 	methodUnserved = "cluster.unserved_tablets"
 )
 
-// nudgeMaster tells the master, if it is known who that is, that something has changed.
+// nudgeMaster reports a change to the master, if one is known.
 func (n *Node) nudgeMaster(ctx context.Context) {
 	if n.master.Epoch() != 0 {
 		n.master.Nudge()

@@ -17,18 +17,18 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// cuts are the tablets that a table is to begin with. They stand behind its schema in the lock service, as
+// cuts are the split points that a table is created with. They follow its schema in the lock service, as
 //
 //	[id of the first tablet, [end row of each but the last, in order]]
 //
-// so that table and cuts come to be in one write. The master makes the rows of METADATA, the last tablet's last: with
-// it all are there, and the cuts go. Ids are given beforehand: two masters make the same rows.
+// so that table and split points appear in one write. The master creates the rows of METADATA, the one of the last tablet last:
+// once it exists, all do, and the split points are removed. Ids are allocated beforehand, so that two masters create the same rows.
 type cuts struct {
 	first uint64
 	ends  [][]byte
 }
 
-// checkCuts returns the rows where a new table is to be cut, in order.
+// checkCuts validates the split points of a new table and returns them in order.
 func checkCuts(rows [][]byte, limits *table.Limits) ([][]byte, error) {
 	if len(rows) > api.SplitAtMax {
 		return nil, &table.LimitError{What: "split rows", Limit: api.SplitAtMax, Got: int64(len(rows))}
@@ -63,7 +63,7 @@ func (c *cuts) append(e *wire.Encoder) {
 	}
 }
 
-// decodeCuts reads what append wrote, nil if there is nothing.
+// decodeCuts reads what append wrote. It returns nil if nothing follows the schema.
 func decodeCuts(d *wire.Decoder) (*cuts, error) {
 	if len(d.Rest()) == 0 {
 		return nil, nil
@@ -79,7 +79,7 @@ func decodeCuts(d *wire.Decoder) (*cuts, error) {
 	return c, d.Err()
 }
 
-// tablets returns how many tablets a table begins with.
+// tablets returns the number of tablets that the table starts with.
 func (c *cuts) tablets() int {
 	if c == nil {
 		return 1
@@ -88,14 +88,13 @@ func (c *cuts) tablets() int {
 }
 
 const (
-	// cutters is how many rows of METADATA are made at a time.
+	// cutters is the number of rows of METADATA that are created concurrently.
 	cutters = 32
-	// cutTimeout bounds how long the master does nothing but that; it goes on at the next look.
+	// cutTimeout bounds the time that the master spends on this in one round; it continues in the next.
 	cutTimeout = 2 * time.Second
 )
 
-// makeTablets makes the rows of a new table's tablets, as many as it can in a while. Those that there are,
-// by their keys, stay.
+// makeTablets creates the rows of a new table's tablets, as many as fit into one round. Rows that exist, by key, are skipped.
 func (c *clusterTablets) makeTablets(ctx context.Context, name string, tableID uint64, there map[string]bool) error {
 	s, cut, _, err := readTable(ctx, c.n.catalog.meta, name)
 	if errors.Is(err, api.ErrNoTable) || err == nil && s.ID != tableID {
@@ -140,7 +139,7 @@ func (c *clusterTablets) makeTablets(ctx context.Context, name string, tableID u
 	return c.makeCut(ctx, cut, tableID, len(cut.ends))
 }
 
-// makeCut makes one of them.
+// makeCut creates the row of the i-th tablet.
 func (c *clusterTablets) makeCut(ctx context.Context, cut *cuts, tableID uint64, i int) error {
 	m := tablet.Meta{ID: cut.first + uint64(i), Table: tableID, LastMajor: time.Now()}
 	if i > 0 {
@@ -152,7 +151,7 @@ func (c *clusterTablets) makeCut(ctx context.Context, cut *cuts, tableID uint64,
 	return c.writeTablet(ctx, m.ID, tableID, m.Start, m.End)
 }
 
-// forgetCuts removes the cuts of a table whose tablets have all been made.
+// forgetCuts removes the split points of a table whose tablets have all been created.
 func (c *clusterTablets) forgetCuts(ctx context.Context, name string, tableID uint64) error {
 	if c.uncut[tableID] {
 		return nil
@@ -165,7 +164,7 @@ func (c *clusterTablets) forgetCuts(ctx context.Context, name string, tableID ui
 		err = c.n.catalog.saveTable(ctx, s, nil, gen)
 	}
 	if errors.Is(err, api.ErrConflict) || errors.Is(err, metaapi.ErrGeneration) {
-		return nil // looked at again
+		return nil // retried in the next round
 	}
 	if err == nil {
 		c.uncut[tableID] = true

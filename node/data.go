@@ -31,11 +31,10 @@ func (n *Node) handleData() {
 	n.handle(api.MethodScanClose, rpc.Inline, n.scanClose)
 }
 
-// fail answers a call with err, in the terms of the data API.
+// fail answers a call with err in its API form.
 func fail(c *rpc.Call, err error) { c.Fail(toAPI(err)) }
 
-// toAPI gives the errors of the parts that the data API does not know the form in
-// which it tells them.
+// toAPI converts errors of the parts that the data API does not know to their API form.
 func toAPI(err error) error {
 	var extent *blobfs.CorruptError
 	var file *sstable.CorruptError
@@ -45,7 +44,7 @@ func toAPI(err error) error {
 	var row *metadata.FormatError
 	var large *metaapi.TooLargeError
 	switch {
-	// First: what such an error wraps would say that nothing was executed.
+	// First: the wrapped error would mean that nothing was executed.
 	case errors.As(err, &failed), errors.As(err, &unsure), errors.Is(err, metaapi.ErrOutcomeUnknown):
 		err = told(api.ErrUnsure, err)
 	case errors.As(err, &large):
@@ -70,18 +69,17 @@ func toAPI(err error) error {
 	return api.ToRPC(err)
 }
 
-// lockServiceAway says whether err is that no leader of the lock service answers, or that the
-// session with it was lost over that: nothing was changed.
+// lockServiceAway reports whether err means that the lock service has no leader, or that the session was lost because of that. In
+// both cases nothing was changed.
 func lockServiceAway(err error) bool {
 	return errors.Is(err, metaapi.ErrNotReady) || errors.Is(err, metaapi.ErrNoSession)
 }
 
-// told returns an error that is one of the data API's and says what err does. Of err's own
-// chain nothing is left: if another node answered it, it has a code of that node's API.
+// told returns an error of the kind as with the text of err. It does not wrap err: an error from another node has a code of that
+// node's API.
 func told(as, err error) error { return fmt.Errorf("%w: %s", as, err.Error()) }
 
-// begin takes over the options that all methods have, and says whether there is
-// still time to answer.
+// begin applies the options that all methods have, and reports whether the deadline leaves time.
 func begin(c *rpc.Call, o *api.Options) bool {
 	if o.Timeout > 0 {
 		c.SetTimeout(o.Timeout)
@@ -93,19 +91,19 @@ func begin(c *rpc.Call, o *api.Options) bool {
 	return true
 }
 
-// expired is the error of what was not begun in time.
+// expired returns the error of a request that was not begun in time.
 func expired(message string) error {
 	return &rpc.Error{Code: rpc.CodeDeadlineExceeded, Message: message, Details: map[string]any{"executed": 0}}
 }
 
 var mutateRequests = sync.Pool{New: func() any { return new(api.MutateRequest) }}
 
-// isSystem says whether a table is the cluster's own. In an open cluster that protects it from mistakes, not from malice:
-// anybody can say that he is a node.
+// isSystem reports whether a table belongs to the cluster itself. In an open cluster this protects it from mistakes, not from malice:
+// any client can claim to be a node.
 func isSystem(table string) bool { return table == metadata.Name }
 
-// mutate runs on the connection's reader: it only puts the mutation into the
-// commit log's batch. When it would have to wait, it goes on elsewhere.
+// mutate runs on the connection's reader: it only adds the mutation to the commit log's batch. If that would wait, it continues on
+// another goroutine.
 func (n *Node) mutate(c *rpc.Call) {
 	r := mutateRequests.Get().(*api.MutateRequest)
 	if err := r.Decode(&c.Params, c.NumParams, &n.limits); err != nil {
@@ -130,9 +128,9 @@ func (n *Node) mutate(c *rpc.Call) {
 	go func() { n.mutateMetered(c, r, n.meter(c, r.Table, true), false) }()
 }
 
-// mutateMetered makes a mutation that counts for some quotas. Now has it not wait where it is called. R is given back.
+// mutateMetered executes a mutation with its quotas. If now, it must not wait on the calling goroutine. It returns r to the pool.
 func (n *Node) mutateMetered(c *rpc.Call, r *api.MutateRequest, m metered, now bool) {
-	name, id, row, bytes := r.Table, r.TableID, r.Row.Row, int64(0) // r is another call's before the answer, the message is not
+	name, id, row, bytes := r.Table, r.TableID, r.Row.Row, int64(0) // r is reused before the answer, the message is not
 	if !m.none() {
 		bytes = r.Row.Size()
 		err := m.mayAdd(r.Row.Mutations)
@@ -148,7 +146,7 @@ func (n *Node) mutateMetered(c *rpc.Call, r *api.MutateRequest, m metered, now b
 	a := n.access(c, name)
 	done := func(timestamp int64, err error) {
 		if a != nil && err == nil && !a.Holds() {
-			go n.settleMutate(c, a, timestamp) // who calls must not be held up
+			go n.settleMutate(c, a, timestamp) // the caller must not wait
 			return
 		}
 		switch {
@@ -165,14 +163,14 @@ func (n *Node) mutateMetered(c *rpc.Call, r *api.MutateRequest, m metered, now b
 		mutateRequests.Put(r)
 		return
 	}
-	// As many of these as requests in flight, which rpc bounds.
+	// rpc bounds these by the requests in flight.
 	go func() {
 		n.tabletsOf(name).For(a.of(true)).Table(id).Apply(name, &r.Row, done)
 		mutateRequests.Put(r)
 	}()
 }
 
-// refuseMutate answers a mutation of so many bytes that failed, and refunds what it was charged.
+// refuseMutate answers a failed mutation of that many bytes and refunds its quota.
 func (n *Node) refuseMutate(c *rpc.Call, a *access, m *metered, err error, name string, id uint64, row []byte, bytes int64) {
 	err = n.astrayFor(a, err, name, id, row)
 	m.refund(err, quota.WriteOps, 1, bytes)
@@ -180,7 +178,7 @@ func (n *Node) refuseMutate(c *rpc.Call, a *access, m *metered, err error, name 
 	a.release()
 }
 
-// settleMutate answers a mutation that was made while rights changed.
+// settleMutate answers a mutation during which rights changed.
 func (n *Node) settleMutate(c *rpc.Call, a *access, timestamp int64) {
 	if err := a.settle(n.ctx); err != nil {
 		fail(c, err)
@@ -214,35 +212,35 @@ func (n *Node) mutateRows(c *rpc.Call) {
 	k.finish()
 }
 
-// rowsCall is a call that mutates rows, while it is carried out.
+// rowsCall is a mutate_rows call while it runs.
 type rowsCall struct {
 	n        *Node
 	c        *rpc.Call
 	table    string
-	id       uint64 // of the table; 0: whichever has the name
+	id       uint64 // of the table; 0: the table that has the name
 	rows     []table.RowMutation
 	m        metered
 	outcomes []rowOutcome
-	left     atomic.Int64 // rows without an outcome, and one more until all are begun
-	// refused is set by a row that is refused after it has waited: it tells what the rest would wait for.
+	left     atomic.Int64 // rows without an outcome, plus one until all are begun
+	// refused is set by a row that is refused after waiting, with an error that the other rows would get, too.
 	refused atomic.Pointer[error]
-	// misrouted is set by a row that is not served here: the answer may wait for METADATA.
+	// misrouted is set by a row that this node does not serve: the answer may wait for METADATA.
 	misrouted atomic.Bool
 }
 
-// rowOutcome is what has become of one row.
+// rowOutcome is the outcome of one row.
 type rowOutcome struct {
 	timestamp int64
 	err       error
 	access    *access
 }
 
-// begin begins the mutation of a row, unless it has an outcome already.
+// begin starts the mutation of a row, unless it has an outcome.
 func (k *rowsCall) begin(i int) {
 	o := &k.outcomes[i]
 	o.access = k.n.access(k.c, k.table)
 	switch refused := k.refused.Load(); {
-	case o.err != nil: // for a quota
+	case o.err != nil: // over quota
 	case k.c.Expired():
 		o.err = expired("the deadline passed before the row's turn came")
 	case refused != nil:
@@ -263,12 +261,12 @@ func (k *rowsCall) begin(i int) {
 	k.finish()
 }
 
-// finish notes that a row has an outcome, or that all are begun. The last answers.
+// finish records that a row has an outcome, or that all are begun. The last call answers.
 func (k *rowsCall) finish() {
 	switch {
 	case k.left.Add(-1) > 0:
 	case len(k.outcomes) > 0 && (k.outcomes[0].access != nil || k.misrouted.Load()):
-		go k.answer() // it may have to wait, and who calls must not
+		go k.answer() // it may wait, and the caller must not
 	default:
 		k.answer()
 	}
@@ -358,7 +356,7 @@ func (n *Node) readModifyWrite(c *rpc.Call) {
 	a := n.access(c, r.Table)
 	defer a.release()
 	m := n.meter(c, r.Table, true)
-	if err := m.takeBoth([]table.Mutation{{Op: table.OpSet}}); err != nil { // rules add
+	if err := m.takeBoth([]table.Mutation{{Op: table.OpSet}}); err != nil { // rules add data
 		fail(c, err)
 		return
 	}

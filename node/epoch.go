@@ -12,8 +12,8 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// epochGate refuses the commands of a master whose time is over (I9). An epoch is the
-// raft index at which the master lock was taken, so a later master's is higher.
+// epochGate rejects the commands of former masters (I9). An epoch is the Raft index at which the master lock was acquired, so a
+// later master's is higher.
 type epochGate struct {
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
@@ -23,26 +23,25 @@ type epochGate struct {
 	}
 }
 
-// checker tells whether a sequencer is valid.
+// checker verifies sequencers.
 type checker interface {
 	CheckSequencer(ctx context.Context, q metaapi.Sequencer) error
 }
 
-// epochCheckTimeout bounds the question whether a new master is one.
+// epochCheckTimeout bounds the verification of a new master's sequencer.
 const epochCheckTimeout = 5 * time.Second
 
-// admitCommand lets a call with a command pass, or refuses it: if it does not come from the node that it names as master,
-// for sequencers are no secret, and as epochGate.admit does.
+// admitCommand admits a command of the master, or rejects it: if it comes from another node than the one that it names, because
+// sequencers are not secret, and as epochGate.admit does.
 func (n *Node) admitCommand(c *rpc.Call, m command) error {
 	if who := subjectOf(c); who != nil && who.peer.Name != m.master {
 		return api.ToRPC(&api.PermissionError{Method: c.Method(),
-			Text: fmt.Sprintf("node %s commands in the name of node %.80q: a master commands in its own", who.peer.Name, m.master)})
+			Text: fmt.Sprintf("node %s sent a command of node %.80q: a master sends its own commands", who.peer.Name, m.master)})
 	}
 	return n.epochs.admit(c.Context(), m, n.meta.client)
 }
 
-// admit lets a command pass, or refuses it: for an older epoch than one seen, or for a
-// newer one that the lock service does not confirm.
+// admit admits a command, or rejects it: if its epoch is older than one seen, or newer and not confirmed by the lock service.
 func (g *epochGate) admit(ctx context.Context, m command, locks checker) error {
 	epoch := m.sequencer.LockGeneration
 	if m.sequencer.Path != master.LockPath || m.sequencer.Mode != metaapi.Exclusive {
@@ -55,11 +54,11 @@ func (g *epochGate) admit(ctx context.Context, m command, locks checker) error {
 	ctx, cancel := context.WithTimeout(ctx, epochCheckTimeout)
 	defer cancel()
 	if err := locks.CheckSequencer(ctx, m.sequencer); err != nil {
-		return fmt.Errorf("node %s says that it is master: %w", m.master, err)
+		return fmt.Errorf("verify that node %s is the master: %w", m.master, err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err := g.compareLocked(m.master, epoch); err != nil { // a later one came meanwhile, or another one of the same epoch
+	if err := g.compareLocked(m.master, epoch); err != nil { // another command came meanwhile
 		return err
 	}
 	g.mu.epoch, g.mu.master = epoch, m.master
@@ -84,12 +83,12 @@ func (g *epochGate) compareLocked(node string, epoch uint64) error {
 func stale(node string, epoch uint64, boss string, newest uint64) error {
 	return &rpc.Error{
 		Code:    api.CodeStaleEpoch,
-		Message: fmt.Sprintf("node %s commands by master epoch %d, but node %s has been master since epoch %d", node, epoch, boss, newest),
+		Message: fmt.Sprintf("node %s has master epoch %d, but node %s has been master since epoch %d", node, epoch, boss, newest),
 		Details: map[string]any{"epoch": int64(newest)},
 	}
 }
 
-// last returns the newest master that this node has heard of.
+// last returns the newest master that this node knows.
 func (g *epochGate) last() (node string, epoch uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

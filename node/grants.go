@@ -15,7 +15,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// handleGrants registers the methods about who may do what.
+// handleGrants registers the methods that manage grants.
 func (n *Node) handleGrants() {
 	for _, method := range []string{api.MethodGrant, api.MethodRevoke} {
 		n.handle(method, rpc.Spawned, func(c *rpc.Call) {
@@ -29,7 +29,7 @@ func (n *Node) handleGrants() {
 				return
 			}
 			who := subjectOf(c)
-			_, _, err := n.administers(c.Context(), who, r.Table) // a caller without the right keeps no other waiting
+			_, _, err := n.administers(c.Context(), who, r.Table) // a caller without the right must not delay others
 			if isRefusal(err) || errors.Is(err, api.ErrNoTable) {
 				n.audit.refused(who, method, grantText(&r), err)
 			} else if err == nil {
@@ -64,7 +64,7 @@ func (n *Node) handleGrants() {
 	})
 }
 
-// grantText names a grant for the audit log.
+// grantText describes a grant for the audit log.
 func grantText(r *api.GrantRequest) string {
 	s := fmt.Sprintf("%s to %s on ", r.Rights, r.Principal)
 	switch {
@@ -76,8 +76,7 @@ func grantText(r *api.GrantRequest) string {
 	return s + "family " + r.Family + " of table " + r.Table
 }
 
-// administers returns nil if a principal administers the table of that name, or the cluster
-// if there is none; with the table's schema.
+// administers returns nil if a principal administers a table, or the cluster if tableName is empty, and the table's schema.
 func (n *Node) administers(ctx context.Context, who *subject, tableName string) (s *table.Schema, t acl.Ticket, err error) {
 	if n.security == nil {
 		return nil, t, api.ErrOpenCluster
@@ -102,7 +101,7 @@ func (n *Node) administers(ctx context.Context, who *subject, tableName string) 
 	return v.Schema(), t, toldElement(v.CheckTable(acl.Admin))
 }
 
-// regrant gives or takes rights.
+// regrant grants or revokes rights.
 func (n *Node) regrant(ctx context.Context, who *subject, method string, r *api.GrantRequest) error {
 	rights, err := acl.ParseRights(r.Rights)
 	if err != nil {
@@ -150,7 +149,7 @@ func (n *Node) regrant(ctx context.Context, who *subject, method string, r *api.
 	})
 }
 
-// grantError gives errors about grants the form in which they are told.
+// grantError converts errors about grants to their API form.
 func grantError(err error) error {
 	switch {
 	case errors.Is(err, acl.ErrNoGrant):
@@ -163,7 +162,7 @@ func grantError(err error) error {
 	return err
 }
 
-// checkUser returns api.ErrNoUser if the cluster does not know a principal.
+// checkUser returns api.ErrNoUser if the principal does not exist.
 func (n *Node) checkUser(ctx context.Context, name string) error {
 	if name == acl.Everyone {
 		return nil
@@ -192,8 +191,7 @@ func (n *Node) listGrants(ctx context.Context, who *subject, r *api.ListGrantsRe
 	return all, nil
 }
 
-// grantsOn returns the grants on a table, or on the cluster and all tables if it is nil, to
-// principals that are wanted.
+// grantsOn returns the grants on a table, or on the cluster and all tables if s is nil, of principals for which wanted returns true.
 func (n *Node) grantsOn(ctx context.Context, s *table.Schema, wanted func(principal string) bool) (all []api.GrantInfo, err error) {
 	schemas := []*table.Schema{s}
 	if s == nil {
@@ -237,8 +235,7 @@ func grantInfo(s *table.Schema, g acl.Grant) api.GrantInfo {
 	return i
 }
 
-// pruneGrants takes away the grants on families that a table has no longer, in the change that has
-// dropped them: s is the table as it is then.
+// pruneGrants removes the grants on families that were dropped, within the change that drops them; s is the table's new schema.
 func (n *Node) pruneGrants(ctx context.Context, s *table.Schema) {
 	if n.security == nil {
 		return
@@ -251,6 +248,6 @@ func (n *Node) pruneGrants(ctx context.Context, s *table.Schema) {
 		}
 	}
 	if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
-		n.log.Warn("the grants on a family that was dropped are left over", "table", s.Name, "error", err)
+		n.log.Warn("grants of dropped family not removed", "table", s.Name, "err", err)
 	}
 }

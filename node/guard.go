@@ -17,19 +17,19 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// audience is for whom a method is, beside nodes, for which all are.
+// audience is the set of callers, besides nodes, that may call a method. Nodes may call all methods.
 type audience uint8
 
 const (
-	// nodes: nobody else.
+	// nodes: no other callers.
 	nodes audience = iota
-	// strangers: also who has not said who he is.
+	// strangers: any client, with or without a credential.
 	strangers
 	// known: every principal.
 	known
-	// own: principals; the method itself looks at what they may, for each row.
+	// own: every principal; the method checks rights itself, row by row.
 	own
-	// ofTable: principals who see the table in the first parameter.
+	// ofTable: principals that may see the table in the first parameter.
 	ofTable
 	// right: principals with a right on the cluster.
 	right
@@ -37,22 +37,22 @@ const (
 	rightOfTable
 )
 
-// guard says for whom a method is.
+// guard states who may call a method.
 type guard struct {
 	to    audience
 	right acl.Rights // of right and rightOfTable
-	// master has the master's node carry it out, since it writes what that node alone may.
+	// master has the master's node execute the method, because only that node may write the change.
 	master bool
-	// about says for the audit log what a change is about (matter.go). Nil: the table.
+	// about returns the subject of a change for the audit log (matter.go). Nil: the table.
 	about func(c *rpc.Call) string
-	// tells has the method write its audit record itself.
+	// tells means that the method writes its audit record itself.
 	tells bool
 }
 
-// change tells whether the method changes something of the cluster: that is written down.
+// change reports whether the method changes the cluster. Changes are logged in the audit log.
 func (g *guard) change() bool { return g.right == acl.Admin }
 
-// guards has all methods. One that is not in it cannot be registered.
+// guards has the guard of every method. A method without a guard cannot be registered.
 var guards = allGuards(map[string]guard{
 	api.MethodPing: {to: strangers},
 	methodAuth:     {to: strangers},
@@ -63,7 +63,7 @@ var guards = allGuards(map[string]guard{
 	api.MethodReadRows:        {to: own},
 	api.MethodScanOpen:        {to: own},
 	api.MethodScanNext:        {to: own},
-	api.MethodScanClose:       {to: own}, // of one's own scans
+	api.MethodScanClose:       {to: own}, // the caller's own scans
 	api.MethodCheckAndMutate:  {to: own},
 	api.MethodReadModifyWrite: {to: own},
 
@@ -85,7 +85,7 @@ var guards = allGuards(map[string]guard{
 	api.MethodStatus:          {to: right, right: acl.Monitor},
 	api.MethodListNodes:       {to: right, right: acl.Monitor},
 	api.MethodRaftStatus:      {to: right, right: acl.Monitor},
-	api.MethodUnservedTablets: {to: right, right: acl.Read}, // it has row keys
+	api.MethodUnservedTablets: {to: right, right: acl.Read}, // the result contains row keys
 	api.MethodDrainNode:       {to: right, right: acl.Admin, about: named("node")},
 	api.MethodRemoveNode:      {to: right, right: acl.Admin, master: true, about: named("node")},
 
@@ -102,8 +102,7 @@ var guards = allGuards(map[string]guard{
 	api.MethodBlobRevive:      {to: right, right: acl.Admin, about: named("blob")},
 	api.MethodBlobResumeSweep: {to: right, right: acl.Admin, about: said("the sweep")},
 
-	// Who may be given or taken rights, they look at themselves: an administrator of the
-	// cluster, or of the table.
+	// These methods check the caller themselves: it must administer the cluster, or the table.
 	api.MethodGrant:      {to: known, master: true},
 	api.MethodRevoke:     {to: known, master: true},
 	api.MethodListGrants: {to: known},
@@ -116,7 +115,7 @@ var guards = allGuards(map[string]guard{
 	api.MethodEnableUser:  {to: right, right: acl.Admin, master: true, about: named("user")},
 	api.MethodWhoAmI:      {to: known},
 
-	// Whose figures somebody may see, it looks at itself.
+	// This method checks itself whose usage the caller may see.
 	api.MethodUsage: {to: known},
 
 	api.MethodSetQuota:    {to: right, right: acl.Admin, master: true, tells: true},
@@ -157,7 +156,7 @@ var guards = allGuards(map[string]guard{
 	methodStartVoting: {}, formation.MethodHello: {}, formation.MethodPromise: {}, formation.MethodJoin: {},
 })
 
-// allGuards adds the methods between nodes of the block store and the lock service.
+// allGuards adds the methods between nodes of the block store, and those of the lock service.
 func allGuards(own map[string]guard) map[string]guard {
 	all := maps.Clone(own)
 	for _, m := range blobapi.Methods() {
@@ -169,7 +168,7 @@ func allGuards(own map[string]guard) map[string]guard {
 	return all
 }
 
-// admitter returns what lets calls of a method in; nil on an open node, which lets in all.
+// admitter returns the function that admits calls of a method; nil on an open node, which admits all.
 func (n *Node) admitter(method string) func(*rpc.Call) error {
 	g, ok := guards[method]
 	if !ok {
@@ -181,12 +180,12 @@ func (n *Node) admitter(method string) func(*rpc.Call) error {
 	return func(c *rpc.Call) error { return n.letIn(c, method, &g) }
 }
 
-// letIn lets a call in, or says why not. Whom it lets in by rights that others may not know
-// about yet is looked at again before the answer.
+// letIn admits a call or returns the error that rejects it. If the rights behind the decision change before the answer, they are
+// checked again.
 func (n *Node) letIn(c *rpc.Call, method string, g *guard) error {
 	who := subjectOf(c)
 	switch {
-	case who == nil: // by no listener of ours
+	case who == nil: // the connection came from an unknown listener
 		return api.ToRPC(errStranger)
 	case who.peer.Kind == pki.Node:
 		return nil
@@ -231,10 +230,9 @@ func (n *Node) letIn(c *rpc.Call, method string, g *guard) error {
 	return nil
 }
 
-// may tells whether a principal may call a method with that guard. Errors: those of rights.ask,
-// api.ErrNoTable.
+// may reports whether a principal may call a method with that guard. Errors: those of rights.ask, api.ErrNoTable.
 func (n *Node) may(who *subject, g *guard, name string) (acl.Ticket, error) {
-	if n.unled() != nil { // who waited would learn at his deadline that it has passed, and not why
+	if n.unled() != nil { // a caller that waited would only learn that its deadline passed
 		return acl.Ticket{}, n.unled()
 	}
 	switch {
@@ -250,8 +248,7 @@ func (n *Node) may(who *subject, g *guard, name string) (acl.Ticket, error) {
 	return t, err
 }
 
-// seeTable returns a table, other than METADATA, as a principal sees it. Errors: those of
-// rights.ask, api.ErrNoTable.
+// seeTable returns a table other than METADATA as a principal sees it. Errors: those of rights.ask, api.ErrNoTable.
 func (n *Node) seeTable(ctx context.Context, who *subject, name string) (*acl.View, acl.Ticket, error) {
 	s, err := n.schemaFor(ctx, name)
 	if err != nil {
@@ -264,7 +261,7 @@ func (n *Node) seeTable(ctx context.Context, who *subject, name string) (*acl.Vi
 	return v, t, err
 }
 
-// schemaFor reads a table's schema for one whose rights are to be looked at.
+// schemaFor reads a table's schema for a check of rights.
 func (n *Node) schemaFor(ctx context.Context, name string) (*table.Schema, error) {
 	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
 	defer cancel()
@@ -275,20 +272,19 @@ func (n *Node) schemaFor(ctx context.Context, name string) (*table.Schema, error
 	return s, err
 }
 
-// stillMay tells whether a call that was carried out may be answered, though rights have changed
-// since it was let in.
+// stillMay returns nil if the result of a call may be returned although rights have changed since the call was admitted.
 func (n *Node) stillMay(who *subject, g *guard, method, name string) error {
 	switch method {
-	case api.MethodDropTable: // its grants went with it
+	case api.MethodDropTable: // its grants are dropped with it
 		return nil
-	case api.MethodGrant, api.MethodRevoke, api.MethodRevokeUser, api.MethodRemoveUser, api.MethodDisableUser: // they may have been his own
+	case api.MethodGrant, api.MethodRevoke, api.MethodRevokeUser, api.MethodRemoveUser, api.MethodDisableUser: // the caller may have changed its own rights
 		return nil
 	}
 	_, err := n.may(who, g, name)
 	var denied *api.PermissionError
 	switch {
 	case err == nil && (g.to == known || g.to == ofTable):
-		return errRightsMoved // what was found depends on them
+		return errRightsMoved // the result depends on them
 	case err == nil || !g.change():
 		return err
 	case errors.As(err, &denied):
@@ -301,10 +297,9 @@ func (n *Node) stillMay(who *subject, g *guard, method, name string) error {
 	return told(api.ErrUnsure, err)
 }
 
-var errRightsMoved = fmt.Errorf("%w: rights have changed meanwhile, ask again", api.ErrUnavailable)
+var errRightsMoved = fmt.Errorf("%w: rights have changed meanwhile; retry", api.ErrUnavailable)
 
-// refuse returns err in the form in which it is answered, and has it in the audit log if it is
-// that somebody may not do what he wants, or is not known.
+// refuse returns err in its API form. If access was denied, or the caller is unknown, it is logged in the audit log.
 func (n *Node) refuse(method string, who *subject, err error) error {
 	if isRefusal(err) {
 		n.audit.refused(who, method, "", err)
@@ -312,7 +307,7 @@ func (n *Node) refuse(method string, who *subject, err error) error {
 	return toAPI(err)
 }
 
-// notServing is what is answered before the node serves.
+// notServing returns the error of calls that come before the node serves.
 func (n *Node) notServing() error {
 	return &rpc.Error{Code: rpc.CodeUnavailable, Message: "the node does not serve: " + n.unready(), Retryable: true}
 }

@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// whereabouts finds tablets.
+// whereabouts locates tablets.
 type whereabouts interface {
-	// Locate returns the address and the node id of the server that has the row, which is not the node called asker;
-	// ok is false if it does not find out before ctx ends.
+	// Locate returns the address and node id of the server of a row, other than the node asker. ok is false if it is unknown when ctx
+	// ends.
 	Locate(ctx context.Context, table string, row []byte, asker string) (addr, node string, ok bool)
 }
 
-// Bounds of what it costs a node to name another one in a refusal.
+// Bounds of the cost of naming another node in a refusal.
 const (
-	// guideTimeout is how long a request waits for that. METADATA is in memory: a lookup takes a millisecond.
+	// guideTimeout bounds the lookup for a request. METADATA is in memory: a lookup takes a millisecond.
 	guideTimeout = 250 * time.Millisecond
-	// guideCalls is how many requests wait at a time: they occupy workers.
+	// guideCalls bounds concurrent lookups: they occupy workers.
 	guideCalls = 4
-	// guideRest is the pause after a lookup that was in vain, in which refusals name no node.
+	// guideRest is the pause after a failed lookup, during which refusals name no node.
 	guideRest = time.Second
 )
 
-// guide finds the node that serves a row for those who ask the wrong one. It gives up early: while METADATA cannot be
-// read, requests for rows that are here must not wait for workers that wait for it.
+// guide finds the server of a row for clients that asked the wrong node. It gives up early: while METADATA is unreadable, requests
+// for rows of this node must not wait for workers.
 type guide struct {
 	from whereabouts
 	busy chan struct{} // has a value for each call
-	rest atomic.Int64  // until when no lookup is made, in nanoseconds
+	rest atomic.Int64  // no lookups until then, in nanoseconds
 }
 
 func newGuide(from whereabouts) *guide {

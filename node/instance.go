@@ -12,29 +12,26 @@ import (
 	"github.com/steledb/stele/raftmeta/session"
 )
 
-// serversDir holds a file for each node; who has its lock is the node, and nobody else
-// (I4). A copy of a node's data folders, started beside it, does not get it.
+// serversDir holds a file for each node. The process that holds the file's lock is the node (I4). A process started on a copy of a
+// node's data directories cannot get the lock.
 const serversDir = "/servers"
 
 func serverPath(id string) string { return serversDir + "/" + id }
 
-// instance is what the file of a running node says, as JSON.
+// instance is the content of the file of a running node, as JSON.
 type instance struct {
-	Session metaapi.SessionID `json:"session"` // that has the lock
+	Session metaapi.SessionID `json:"session"` // holds the lock
 	RPC     string            `json:"rpc"`
 }
 
-// errOtherInstance means that another process is this node.
+// errOtherInstance means that another process runs as this node.
 var errOtherInstance = errors.New("another process serves as this node")
 
-// claimTimeout is how long a node waits for the lock of its own server file: the
-// session of its last run may still have it, for a lease.
+// claimTimeout is how long a node waits for the lock of its own file: the session of its previous run may hold it for a lease.
 const claimTimeout = 3*metaapi.LeaseDefault + time.Second
 
-// hold returns when this process has the lock that makes it the node, opening another
-// session if the one that there is has expired meanwhile: a node that starts, or comes
-// back, in the middle of an outage waits for its end. The error is errOtherInstance or
-// ctx's.
+// hold acquires the lock that makes this process the node. It opens another session if the current one has expired, so a node that
+// starts or returns during an outage waits for its end. The error is errOtherInstance or that of ctx.
 func (n *Node) hold(ctx context.Context) error {
 	for {
 		var err error
@@ -47,13 +44,12 @@ func (n *Node) hold(ctx context.Context) error {
 		if err == nil || errors.Is(err, errOtherInstance) || ctx.Err() != nil {
 			return err
 		}
-		n.log.Warn("this process has not got the lock that makes it the node; trying goes on", "error", err)
+		n.log.Warn("server lock not acquired; retrying", "err", err)
 		pause(ctx, sessionRetry)
 	}
 }
 
-// claim tries to take the lock with the session that there is. The error says who has
-// it if another does.
+// claim tries to acquire the lock with the current session. The error names the holder if another process has it.
 func (n *Node) claim(ctx context.Context) error {
 	if err := n.endLastRun(ctx); err != nil {
 		return err
@@ -75,9 +71,8 @@ func (n *Node) claim(ctx context.Context) error {
 	return err
 }
 
-// acquireServer waits for the lock of the server file. That somebody holds it for
-// claimTimeout tells that he lives only if the leader has been there all the time: a
-// new one grants the sessions of the dead another lease.
+// acquireServer waits for the lock of the node's file. A holder of claimTimeout is alive only if the leader has not changed
+// meanwhile: a new leader extends the leases of dead sessions.
 func (n *Node) acquireServer(ctx context.Context, s *session.Session) (*session.Lock, error) {
 	state, changed := s.Changed()
 	limited, cancel := context.WithTimeout(ctx, claimTimeout)
@@ -100,9 +95,8 @@ func (n *Node) acquireServer(ctx context.Context, s *session.Session) (*session.
 	return nil, fmt.Errorf("take the lock of %s: %w", serverPath(n.id()), err)
 }
 
-// endLastRun ends the session that this node's last run has left, if this node is the
-// only one of the lock service: as nobody else can open its log, that run is over, and
-// there is no need to wait for its lease.
+// endLastRun closes the session of the node's previous run, if this node is the only member of the lock service. No other process
+// can open its log then, so the previous run is over and its lease need not be awaited.
 func (n *Node) endLastRun(ctx context.Context) error {
 	group, _ := n.voter.group()
 	if group == nil || !isAlone(group.Members(), n.id()) {
@@ -115,13 +109,13 @@ func (n *Node) endLastRun(ctx context.Context) error {
 	return group.Service().CloseSession(ctx, last.Session)
 }
 
-// isAlone says whether a group is this node alone. One without members is another's: it has not added the
-// node yet, or has added and removed it just before the node's last run ended, and leads nowhere here.
+// isAlone reports whether this node is the group's only member. A group without members belongs to others: it has not added the
+// node yet, or has removed it just before the node's previous run ended.
 func isAlone(members []raftmeta.Member, id string) bool {
 	return len(members) == 1 && members[0].ID == id
 }
 
-// instanceOf reads what a node's file says, nothing if it says nothing.
+// instanceOf returns the content of a node's file, or the zero value if it cannot be read.
 func (n *Node) instanceOf(id string) (i instance) {
 	ctx, cancel := context.WithTimeout(n.ctx, claimTimeout)
 	defer cancel()

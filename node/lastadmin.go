@@ -10,13 +10,13 @@ import (
 	"github.com/steledb/stele/security/token"
 )
 
-// credentials are what a principal shows: all, or one token. The zero ones are none.
+// credentials identifies credentials of a principal: all, or one token. The zero value identifies none.
 type credentials struct {
 	of    string
 	token *token.ID // nil: all
 }
 
-// checkAdminWithout returns api.ErrLastAdmin if nobody could administer the cluster without these credentials, of one who may.
+// checkAdminWithout returns api.ErrLastAdmin if the cluster would have no administrator without these credentials.
 func (n *Node) checkAdminWithout(ctx context.Context, lost credentials) error {
 	cluster, _, err := n.policy(ctx, acl.Cluster)
 	if err != nil || !cluster.Rights(lost.of).Has(acl.Admin) {
@@ -25,8 +25,8 @@ func (n *Node) checkAdminWithout(ctx context.Context, lost credentials) error {
 	return n.checkAdminLeft(ctx, cluster, lost)
 }
 
-// checkAdminLeft returns api.ErrLastAdmin if by these grants nobody administers the cluster who is let in: who is disabled is
-// not, nor who has nothing to show once some credentials are lost.
+// checkAdminLeft returns api.ErrLastAdmin if, with these grants and without the lost credentials, no administrator could
+// authenticate: disabled users cannot, nor can users without a valid credential.
 func (n *Node) checkAdminLeft(ctx context.Context, p *acl.Policy, lost credentials) error {
 	all, err := n.administrators(ctx, p)
 	if err != nil {
@@ -61,7 +61,7 @@ func (n *Node) checkAdminLeft(ctx context.Context, p *acl.Policy, lost credentia
 	return api.ErrLastAdmin
 }
 
-// administrators returns who administers the cluster by these grants.
+// administrators returns the administrators of the cluster according to these grants.
 func (n *Node) administrators(ctx context.Context, p *acl.Policy) (all []*acl.Principal, err error) {
 	var names []string
 	for _, g := range p.Grants {

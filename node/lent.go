@@ -3,21 +3,22 @@ package node
 import "sync"
 
 const (
-	// connBytes is what a connection takes of a node, its requests and answers aside: with certificates 46 KiB while it is idle, and up
-	// to 86 KiB once large records have come by it, of which the gate of read buffers counts some.
+	// connBytes is the memory of a connection, without requests and answers: with certificates 46 KiB while it is idle, and up to
+	// 86 KiB after large TLS records, some of which the limit of read buffers counts.
 	connBytes = 64 << 10
-	// connsMost is how many there are on any node, and connMemory how much of it there is for each on small ones.
+	// connsMost is the largest number of connections of any node, connMemory the memory of the node per connection on small nodes.
 	connsMost, connMemory = 4096, 512 << 10
-	// principalShare is which part of them one principal may have, kept which is kept for nodes at most.
+	// principalShare and keptShare are divisors: of the share of connections that one principal may have, and of the most that are kept
+	// for nodes.
 	principalShare, keptShare = 4, 8
 )
 
-// connsMax is how many connections a node takes.
+// connsMax is the number of connections that a node accepts.
 func (c Config) connsMax() int { return int(min(connsMost, c.MemoryBytes/connMemory)) }
 
-// lent is what the caches give way to, which there is much of only now and then: connections, and sorts of dead servers' logs (I13).
+// lent is cache memory that is reserved for connections and for the sorting of dead servers' logs (I13).
 type lent struct {
-	// mu guards the fields in it, and keeps what is lent in order.
+	// mu guards the fields in it, and orders the calls of lend.
 	mu struct {
 		sync.Mutex
 		bytes int64
@@ -25,7 +26,7 @@ type lent struct {
 	}
 }
 
-// change has so many bytes more lent, or fewer.
+// change changes the reserved bytes.
 func (l *lent) change(by int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -35,7 +36,7 @@ func (l *lent) change(by int64) {
 	}
 }
 
-// from says what lends memory from now on.
+// from sets the function that reserves memory of the caches from now on.
 func (l *lent) from(lend func(bytes int64)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

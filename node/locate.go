@@ -19,9 +19,8 @@ import (
 // misrouted reports whether err means that this node does not serve the row.
 func misrouted(err error) bool { return errors.Is(err, api.ErrNotServing) }
 
-// astray returns the error of a request for a row that is not served here: that the table does not exist, that it is not
-// the one with the id that the request names (0: none), or that the tablet is not served, with the node that serves it if
-// that can be found out.
+// astray returns the error of a request for a row that this node does not serve: the table does not exist, it has another id than
+// the one in the request (0: none), or the tablet is not served here, with the node that serves it if known.
 func (n *Node) astray(err error, table string, id uint64, row []byte) error {
 	if n.elsewhere == nil || !misrouted(err) {
 		return err
@@ -35,11 +34,11 @@ func (n *Node) astray(err error, table string, id uint64, row []byte) error {
 	return err
 }
 
-// noTableTimeout bounds the question whether there is a table.
+// noTableTimeout bounds the check that a table exists.
 const noTableTimeout = time.Second
 
-// noTable returns api.ErrNoTable if there is surely no such table, and a *api.TableReplacedError if it surely has another
-// id than the one that a request names (0: none).
+// noTable returns api.ErrNoTable if the table certainly does not exist, and *api.TableReplacedError if its id certainly differs from
+// the one in the request (0: none).
 func (n *Node) noTable(table string, id uint64) error {
 	if table == metadata.Name {
 		return nil
@@ -56,8 +55,8 @@ func (n *Node) noTable(table string, id uint64) error {
 	return nil
 }
 
-// root tells where the first of the three levels leads (paper §5.1). What it needs of
-// the lock service is mostly in the session's cache, which is never stale.
+// root returns the location of the root tablet, the first of the three levels (paper §5.1). The files that it reads are mostly in
+// the session's cache, which is never stale.
 func (n *Node) root(ctx context.Context, r *api.NamesRequest) (answer, error) {
 	s := n.meta.current()
 	f, err := s.Get(ctx, metadata.RootPath)
@@ -82,8 +81,8 @@ func (n *Node) root(ctx context.Context, r *api.NamesRequest) (answer, error) {
 	return info.Append, nil
 }
 
-// sampleRowKeys answers with the ends of the tablets from a row on, as far as they are
-// here without a gap, and how many bytes lie before them.
+// sampleRowKeys returns the end rows of the tablets from a row on, as far as this node serves them without a gap, and the bytes
+// before each.
 func (n *Node) sampleRowKeys(c *rpc.Call) {
 	var r api.SampleRowKeysRequest
 	if err := r.Decode(&c.Params, c.NumParams, &n.limits); err != nil {
@@ -120,8 +119,8 @@ func (n *Node) sampleRowKeys(c *rpc.Call) {
 	c.Reply(func(e *wire.Encoder) { api.AppendSamples(e, samples) })
 }
 
-// seesSizes tells whether the sizes of a table's parts are told to a caller, who must be allowed
-// to read it: who does not read all of it would learn how much there is of the rest.
+// seesSizes reports whether the caller, who must have the right to read the table, may see the sizes of its parts. Without the right
+// to read all of it, they would reveal the size of the rest.
 func (n *Node) seesSizes(c *rpc.Call, name string) (bool, error) {
 	who := subjectOf(c)
 	switch {
@@ -138,8 +137,7 @@ func (n *Node) seesSizes(c *rpc.Call, name string) (bool, error) {
 	return v.ReadsAll(), toldElement(v.CheckRead())
 }
 
-// samplesOf returns a sample for each tablet, beginning with the one that has the row
-// start and ending where the next is missing.
+// samplesOf returns a sample for each tablet, from the one with the row start to the one before a gap.
 func samplesOf(tablets []tablet.TabletStats, start []byte) (samples []api.RowSample) {
 	offset := int64(0)
 	var from []byte // the end of the tablet before

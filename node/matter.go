@@ -5,7 +5,7 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// matter says what a change is about, for the audit log.
+// matter returns the subject of a change for the audit log.
 func (g *guard) matter(c *rpc.Call) string {
 	switch {
 	case !g.change() || g.tells:
@@ -18,7 +18,7 @@ func (g *guard) matter(c *rpc.Call) string {
 	return ""
 }
 
-// firstName is what the first parameter names, behind a word.
+// firstName returns the name in the first parameter, after word.
 func firstName(c *rpc.Call, word string) string {
 	d := c.Params
 	if name := d.Str(); d.Err() == nil && name != "" {
@@ -27,17 +27,17 @@ func firstName(c *rpc.Call, word string) string {
 	return ""
 }
 
-// named is for changes whose first parameter names what they are about.
+// named is for changes whose subject is named by the first parameter.
 func named(what string) func(*rpc.Call) string {
 	return func(c *rpc.Call) string { return firstName(c, what+" ") }
 }
 
-// said is for changes that are always about the same.
+// said is for changes that always have the same subject.
 func said(what string) func(*rpc.Call) string {
 	return func(*rpc.Call) string { return what }
 }
 
-// rotated is about the authority or the gossip key, whichever is replaced.
+// rotated returns the key that is replaced: the authority's or that of gossip.
 func rotated(c *rpc.Call) string {
 	var r api.RotateAuthorityRequest
 	d := c.Params
@@ -47,7 +47,7 @@ func rotated(c *rpc.Call) string {
 	return "the authority"
 }
 
-// familyDropped is about the family that the second parameter names.
+// familyDropped returns the family in the second parameter.
 func familyDropped(c *rpc.Call) string {
 	var r api.NamesRequest
 	d := c.Params
@@ -57,7 +57,7 @@ func familyDropped(c *rpc.Call) string {
 	return familyOf(r.Names[0], r.Names[1])
 }
 
-// familySet is about the family that the second parameter says.
+// familySet returns the family in the second parameter.
 func familySet(c *rpc.Call) string {
 	var r api.SetFamilyRequest
 	d := c.Params

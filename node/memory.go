@@ -10,32 +10,31 @@ import (
 	"github.com/steledb/stele/internal/fair"
 )
 
-// resultWait is how long a call waits for memory before it is told that the node is
-// overloaded.
+// resultWait is how long a call waits for result memory before it fails with api.OverloadedError.
 const resultWait = 2 * time.Second
 
-// resultMemory bounds the results that are built in memory before they are sent: a
-// thousand scans of large batches at a time would take all that the node has. Users share it: answers that one does not
-// read keep others' waiting no longer than it takes to disconnect the one that has all.
+// resultMemory bounds the memory of results between being built and being sent: a thousand concurrent scans with large batches
+// would exhaust the node. Users share it. A client that holds it all and does not read its answers is disconnected before others
+// wait for long.
 type resultMemory struct {
 	free *fair.Memory
 	all  int64
-	max  int64 // that a batch may take
-	// crowded has those give way who hardly take their answers, until over is called.
+	max  int64 // of one batch
+	// crowded has slow readers disconnected until over is called.
 	crowded func() (over func())
 }
 
 func newResultMemory(bytes int64) resultMemory {
 	most := bytes / 4
-	return resultMemory{free: fair.NewMemory(4 * most), all: 4 * most, max: most} // so that four of the largest are all of it
+	return resultMemory{free: fair.NewMemory(4 * most), all: 4 * most, max: most} // a multiple of four of the largest batches
 }
 
-// batch returns how many bytes a batch of want may have. One counts twice: as it is
-// built, and as it is sent.
+// batch returns the size of a batch for which want bytes were requested. A batch counts twice: while it is built, and while it is
+// sent.
 func (m *resultMemory) batch(want int) int { return min(want, int(m.max/2)) }
 
-// take waits for the memory of a result of that many bytes for a user, and returns what gives
-// it back. The error is *api.OverloadedError, or ctx's.
+// take waits for the memory of a result and returns the function that releases it. The error is *api.OverloadedError, or that of
+// ctx.
 func (m *resultMemory) take(ctx context.Context, user string, bytes int) (release func(), err error) {
 	r := answerRoom{of: m, user: user, copies: 2}
 	if err := r.await(ctx, bytes); err != nil {
@@ -44,7 +43,7 @@ func (m *resultMemory) take(ctx context.Context, user string, bytes int) (releas
 	return r.giveBack, nil
 }
 
-// acquire waits for memory of that weight, as take does.
+// acquire waits for memory of that weight. The errors are those of take.
 func (m *resultMemory) acquire(ctx context.Context, user string, weight int64) error {
 	if m.free.Try(user, weight) {
 		return nil
@@ -58,13 +57,13 @@ func (m *resultMemory) acquire(ctx context.Context, user string, weight int64) e
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) { // its timer is as late as ours, or later
+	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) { // its timer has not fired yet
 		return context.DeadlineExceeded
 	}
 	return &api.OverloadedError{Reason: "no memory for results", RetryAfter: resultWait / 2}
 }
 
-// within returns a context that ends after d, or with ctx, which may tell of its end by Err and Deadline alone.
+// within returns a context that ends after d, or with ctx. Of ctx it uses Err and Deadline, which may be all that it has.
 func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	until := time.Now().Add(d)
 	if at, ok := ctx.Deadline(); ok && at.Before(until) {
@@ -75,14 +74,13 @@ func within(ctx context.Context, d time.Duration) (context.Context, context.Canc
 	return inner, func() { stop(); cancel() }
 }
 
-// refusesWrites tells whether err, with which a write was refused after it had
-// waited, is what the next write would get.
+// refusesWrites reports whether err, with which a write was refused after waiting, would also be the result of the next write.
 func refusesWrites(err error) bool {
 	return errors.Is(err, api.ErrOverloaded) || errors.Is(err, api.ErrDiskFull) || errors.Is(err, blobfs.ErrDiskFull)
 }
 
-// callContext ends reads in a row whose caller has given up. It takes no timer and
-// no goroutine, which would cost a read of one row as much as the row.
+// callContext ends the reads of a call whose deadline has passed. It needs no timer and no goroutine, which would cost a
+// single-row read as much as the read itself.
 type callContext struct {
 	context.Context
 	deadline time.Time
@@ -91,7 +89,7 @@ type callContext struct {
 // Deadline implements context.Context.
 func (c callContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
 
-// Err implements context.Context, by looking at the clock.
+// Err implements context.Context by comparing with the clock.
 func (c callContext) Err() error {
 	if !c.deadline.IsZero() && !time.Now().Before(c.deadline) {
 		return context.DeadlineExceeded

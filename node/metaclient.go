@@ -25,16 +25,14 @@ func (n *Node) openSession(ctx context.Context) (err error) {
 	return n.untilLed(ctx, func(ctx context.Context) error { return n.meta.open(ctx, n.sessionName()) })
 }
 
-// sessionName is what the node's sessions call themselves, for those who find a lock
-// held.
+// sessionName is the name of the node's sessions, which lock conflicts report.
 func (n *Node) sessionName() string { return n.cfg.Name + " " + n.id() }
 
-// sessionRetry is the pause between two attempts to open a session.
+// sessionRetry is the pause between attempts to open a session.
 const sessionRetry = 500 * time.Millisecond
 
-// keepSession opens another session when the node's has expired, until the node
-// closes. The tablet server has ended with the lock, and what it had is given to others; under the
-// new lock the node is another one, with nothing.
+// keepSession opens another session when the node's has expired, until the node closes. The tablet server ended with the lock, and
+// its tablets are reassigned. Under the new lock the node starts as another server without tablets.
 func (n *Node) keepSession() {
 	for {
 		select {
@@ -43,7 +41,7 @@ func (n *Node) keepSession() {
 		case <-n.ctx.Done():
 			return
 		}
-		n.log.Warn("the lock that makes this node a tablet server is lost: it serves nothing until it has it anew")
+		n.log.Warn("server lock lost: serving nothing until it is reacquired")
 		err := n.server.Load().close()
 		if err == nil || n.ctx.Err() == nil {
 			err = n.hold(n.ctx)
@@ -70,20 +68,19 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// untilLed calls f until the lock service has answered it, and not that its leader's disk is
-// full, which is no fault of this node, or ctx ends.
+// untilLed calls f until the lock service has answered, or ctx ends. The error that the leader's disk is full counts as no answer.
 func (n *Node) untilLed(ctx context.Context, f func(context.Context) error) error {
 	for {
 		err := f(ctx)
 		if !errors.Is(err, metaapi.ErrNotReady) && !errors.Is(err, metaapi.ErrDiskFull) || ctx.Err() != nil {
 			return err
 		}
-		n.log.Warn("the lock service cannot be used; trying goes on", "error", err)
+		n.log.Warn("lock service unavailable; retrying", "err", err)
 		pause(ctx, sessionRetry)
 	}
 }
 
-// metaAccess is the node's way to the lock service. It implements namespace.
+// metaAccess is the node's access to the lock service. It implements namespace.
 type metaAccess struct {
 	client  *session.Client
 	session atomic.Pointer[session.Session] // nil before the first
@@ -98,7 +95,7 @@ func (m *metaAccess) open(ctx context.Context, name string) error {
 	return nil
 }
 
-// current returns the node's session, nil before the first; it may be over.
+// current returns the node's session, which may have expired; nil before the first.
 func (m *metaAccess) current() *session.Session { return m.session.Load() }
 
 // Get implements namespace.
@@ -106,7 +103,7 @@ func (m *metaAccess) Get(ctx context.Context, path string) (metaapi.File, error)
 	return m.client.Get(ctx, path)
 }
 
-// Set implements namespace. In a change it is guarded by the reign in which that is made.
+// Set implements namespace. Within a change it is guarded by the mastership of the change.
 func (m *metaAccess) Set(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
 	return m.SetGuarded(ctx, path, data, gen, reignIn(ctx).options())
 }
@@ -118,12 +115,12 @@ func (m *metaAccess) SetGuarded(ctx context.Context, path string, data []byte, g
 	return made, err
 }
 
-// Delete implements namespace. In a change it is guarded as Set is.
+// Delete implements namespace. It is guarded as Set is.
 func (m *metaAccess) Delete(ctx context.Context, path string, gen uint64) error {
 	return m.deleteGuarded(ctx, path, gen, reignIn(ctx).options())
 }
 
-// deleteGuarded is Delete if a guard holds.
+// deleteGuarded is Delete, subject to a guard.
 func (m *metaAccess) deleteGuarded(ctx context.Context, path string, gen uint64, o metaapi.SetOptions) error {
 	err := m.client.Delete(ctx, path, gen, o)
 	reignIn(ctx).note(path, err)
@@ -135,8 +132,7 @@ func (m *metaAccess) List(ctx context.Context, dir string) ([]metaapi.Stat, erro
 	return m.client.List(ctx, dir)
 }
 
-// farewellTimeout bounds the end of a session: nobody may lead any more, as when all
-// nodes stop, and then it ends with its lease.
+// farewellTimeout bounds the closing of a session: when all nodes stop there may be no leader, and the session ends with its lease.
 const farewellTimeout = time.Second
 
 // close ends the session and the connections.
@@ -145,7 +141,7 @@ func (m *metaAccess) close(ctx context.Context, log *slog.Logger) {
 		ctx, cancel := context.WithTimeout(ctx, farewellTimeout)
 		defer cancel()
 		if err := s.Close(ctx); err != nil {
-			log.Debug("the session with the lock service ends with its lease", "error", err)
+			log.Debug("lock service session not closed; it ends with its lease", "err", err)
 		}
 	}
 	if m.client != nil {
@@ -153,11 +149,11 @@ func (m *metaAccess) close(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// metaLocator knows which nodes may be servers of the lock service.
+// metaLocator lists the nodes that may be servers of the lock service.
 type metaLocator struct{ n *Node }
 
-// Servers implements session.Locator: this node if it votes, then the voters that
-// gossip tells of, then the others, who may know better.
+// Servers implements session.Locator: this node if it votes, then the voters known by gossip, then the others, which may know
+// better.
 func (l metaLocator) Servers() []string {
 	n := l.n
 	var voters, others []string
@@ -187,7 +183,7 @@ func (l metaLocator) Servers() []string {
 	return append(voters, others...)
 }
 
-// metaDialer reaches this node's own part of the lock service without the network.
+// metaDialer connects to servers of the lock service, to this node's own without the network.
 type metaDialer struct{ n *Node }
 
 // Dial implements session.Dialer.
@@ -203,11 +199,10 @@ func (d metaDialer) Dial(ctx context.Context, addr string) (session.Peer, error)
 	return session.Peer{Service: metaapi.RemoteForNode(conn), Close: conn.Close}, nil
 }
 
-// metaMessageTimeout ends a connection whose server stops in the middle of an answer.
+// metaMessageTimeout closes a connection whose server stops in the middle of an answer.
 const metaMessageTimeout = 10 * time.Second
 
-// lockService is the lock service as this node can offer it. The error is a
-// *NotLeaderError when the node is no voter.
+// lockService returns the lock service that this node offers. The error is a *NotLeaderError if the node is not a voter.
 func (n *Node) lockService() (metaapi.Service, error) {
 	if group, _ := n.voter.group(); group != nil {
 		return group.Service(), nil

@@ -14,9 +14,8 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// lockServiceForOthers is lockService as others have it by RPC, nodes and clients. It
-// is not offered before it is sure that the node's group is the cluster's: see
-// settleEpoch. A group with others in it needs no such proof.
+// lockServiceForOthers returns the lock service as nodes and clients get it by RPC. It is not offered before it is certain that the
+// node's group is the cluster's: see settleEpoch. A group with other members needs no such proof.
 func (n *Node) lockServiceForOthers(c *rpc.Call, node bool) (metaapi.Service, error) {
 	who := subjectOf(c)
 	group, _ := n.voter.group()
@@ -40,13 +39,13 @@ func (n *Node) lockServiceForOthers(c *rpc.Call, node bool) (metaapi.Service, er
 	return clientService{group.ServiceFor(n.cfg.lockShare(openClients)), group}, nil
 }
 
-// systemPaths are what nodes keep in the lock service for themselves.
+// systemPaths are the paths that nodes use for themselves in the lock service.
 var systemPaths = []string{
 	clusterPath, idsPath, master.LockPath, nodesDir, serversDir, removedDir, metadata.RootPath, tablesDir, recoveryDir, blobsDir, logsDir,
 	blobfs.SweepPath, aclDir, securityDir, progressDir, quota.Dir,
 }
 
-// checkSystemPath refuses a system path, or one below it.
+// checkSystemPath rejects a system path, and paths below one.
 func checkSystemPath(path string) error {
 	top := path
 	if i := strings.IndexByte(strings.TrimPrefix(path, "/"), '/'); i >= 0 {
@@ -58,16 +57,15 @@ func checkSystemPath(path string) error {
 	return nil
 }
 
-// clientService is the lock service for those who do not say that they are nodes. It
-// protects what the nodes keep there from mistakes: a slip of the hand in "stele lock
-// set" is no reason to lose a table. It does not protect from malice, since anybody can
-// say that he is a node; that is for transport security to prevent.
+// clientService is the lock service for clients that do not identify themselves as nodes. It protects system files from mistakes:
+// a typo in "stele lock set" must not lose a table. It does not protect from malice on an open cluster, where any client can claim
+// to be a node; certificates do.
 type clientService struct {
 	metaapi.Service
 	group interface{ Sessions() int }
 }
 
-// OpenSession implements metaapi.Service. It leaves some sessions to nodes.
+// OpenSession implements metaapi.Service. It keeps some sessions free for nodes.
 func (s clientService) OpenSession(ctx context.Context, name string, lease time.Duration) (metaapi.SessionID, time.Duration, error) {
 	const most = metaapi.SessionsMax - metaapi.SessionsForNodes
 	if open := s.group.Sessions(); open >= most {
@@ -100,8 +98,7 @@ func (s clientService) SetACL(ctx context.Context, path, acl string, o metaapi.S
 	return s.Service.SetACL(ctx, path, acl, o)
 }
 
-// Acquire implements metaapi.Service. Who holds the lock of a node's file keeps that
-// node from serving.
+// Acquire implements metaapi.Service. The holder of the lock of a node's file would keep that node from serving.
 func (s clientService) Acquire(ctx context.Context, id metaapi.SessionID, path string, mode metaapi.Mode, wait, delay time.Duration) (metaapi.Grant, error) {
 	if err := checkSystemPath(path); err != nil {
 		return metaapi.Grant{}, err

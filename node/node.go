@@ -31,15 +31,15 @@ type Node struct {
 	log     *slog.Logger
 	started time.Time
 
-	// self is what the data folders say of the node.
+	// self is the node's identity, from its data directories.
 	self selfIdentity
-	// unlock lets another process have the folders; nil while this one has them not.
+	// unlock releases the data directory lock; nil if it is not held.
 	unlock func()
 	// serving is set while the node serves data.
 	serving atomic.Bool
-	// confirmed is set once the node's part in the lock service may serve others.
+	// confirmed is set once the node may serve its part of the lock service to others.
 	confirmed atomic.Bool
-	// stage says what a start waits for.
+	// stage is what the start waits for.
 	stage atomic.Pointer[string]
 	signs lifeSigns
 
@@ -47,18 +47,18 @@ type Node struct {
 	lent    lent
 	rpcAddr net.Addr
 	http    *http.Server
-	// profiles is nil without a socket for them.
+	// profiles is nil unless profiles are served on a socket.
 	profiles *http.Server
-	// passphrase encrypts the keys of authorities; empty for none.
+	// passphrase encrypts the authorities' keys; empty for none.
 	passphrase string
-	// masterKeys encrypt the block store; none if it is in the clear.
+	// masterKeys encrypt the block store; empty if it is not encrypted.
 	masterKeys []blobfs.MasterKey
 	webAddr    net.Addr
 
-	security *security // nil for a node that is open
-	rights   *rights   // the same
-	audit    *auditLog // the same
-	// passable are the handlers of methods that other nodes may pass on.
+	security *security // nil on an open node
+	rights   *rights   // nil on an open node
+	audit    *auditLog // nil on an open node
+	// passable has the handlers of methods that other nodes may forward.
 	passable map[string]func(*rpc.Call)
 
 	former  *formation.Former
@@ -66,39 +66,38 @@ type Node struct {
 	known   addresses
 	removed removals
 	peers   peers
-	refused refusals // of files that say nothing
+	refused refusals // of unreadable files
 	epochs  epochGate
 	voter   *voter
 	meta    metaAccess
-	// lock makes this process the node, through the session lockOf, which is of the
-	// start, then of keepSession.
+	// lock is the lock that makes this process the node, held by the session lockOf. During the start they are set by it, later by
+	// keepSession.
 	lock    atomic.Pointer[session.Lock]
 	lockOf  *session.Session
 	catalog catalog
 	fleetOf *blobFleet
 	store   atomic.Pointer[blobfs.Store] // nil until it is open
-	// client finds tablets wherever they are, as any client does; rows are METADATA's.
+	// client is the node's client of the cluster; rows accesses METADATA through it.
 	client *client.Client
 	rows   *metaRows
-	// sorting has a value for each piece of a dead server's log that is sorted here.
+	// sorting is a semaphore of the pieces of dead servers' logs that are sorted here.
 	sorting chan struct{}
-	server  atomic.Pointer[tabletServer] // the last one; nil until there is one
-	// elsewhere knows where rows are that are not here; nil if nothing does.
+	server  atomic.Pointer[tabletServer] // the current one, or the last; nil before the first
+	// elsewhere locates rows that this node does not serve; nil if nothing does.
 	elsewhere *guide
 	master    *master.Master
 
 	limits  table.Limits
 	filters filterCache
-	costly  *fair.Gate // turns for work that filters make
+	costly  *fair.Gate // turns for costly filters
 	cursors cursors
 	uploads uploads
 	results resultMemory
 	quotas  quotas
 
-	// changing holds a value while the catalog is changed. Changes run under ctx,
-	// which cancel ends in Close; see change.
+	// changing is a semaphore: one change of the catalog runs at a time. Changes run under ctx, which Close cancels; see change.
 	changing chan struct{}
-	// swept is the epoch of the last reign in which leftovers of tables were taken away.
+	// swept is the epoch of the last mastership in which orphans of tables were removed.
 	swept  atomic.Uint64
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -113,9 +112,8 @@ type Node struct {
 	background sync.WaitGroup
 }
 
-// Start brings a node up. It returns when the node serves, which for a node that
-// waits for others may be long after. The error says which part did not come up and
-// why; nothing runs then.
+// Start starts a node. It returns when the node serves, which may take long for a node that waits for others. The error names the
+// part that failed; nothing runs then.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n, err := prepare(cfg)
 	if err != nil {
@@ -127,7 +125,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// prepare makes a node of which nothing runs.
+// prepare creates a node without starting anything.
 func prepare(cfg Config) (*Node, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -146,7 +144,7 @@ func prepare(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// run brings all of it up; after an error nothing runs.
+// run starts everything. After an error nothing runs.
 func (n *Node) run(ctx context.Context) error {
 	n.enter("the data folders")
 	debug.SetMemoryLimit(n.cfg.runtimeBytes())
@@ -160,12 +158,12 @@ func (n *Node) run(ctx context.Context) error {
 		return errors.Join(err, n.stopParts(context.Background()))
 	}
 	n.serving.Store(true)
-	n.log.Info("node serves", "name", n.cfg.Name, "id", n.id(), "cluster", n.cluster(), "rpc", n.RPCAddr(), "http", n.HTTPAddr(),
-		"server", n.server.Load().name, "started in", time.Since(n.started).Round(time.Millisecond))
+	n.log.Info("node started", "name", n.cfg.Name, "id", n.id(), "cluster", n.cluster(), "rpc", n.RPCAddr(), "http", n.HTTPAddr(),
+		"server", n.server.Load().name, "took", time.Since(n.started).Round(time.Millisecond))
 	return nil
 }
 
-// enter says what the start waits for now.
+// enter records what the start waits for.
 func (n *Node) enter(stage string) {
 	n.stage.Store(&stage)
 	if n.cfg.Waiting != nil {
@@ -173,8 +171,7 @@ func (n *Node) enter(stage string) {
 	}
 }
 
-// listen takes the port of the node first: a second node on the same port must
-// not touch any data.
+// listen opens the node's port first: a second process on the same port must not touch any data.
 func (n *Node) listen() (net.Listener, error) {
 	l, err := net.Listen("tcp", n.cfg.Listen)
 	if err != nil {
@@ -184,8 +181,8 @@ func (n *Node) listen() (net.Listener, error) {
 	return l, nil
 }
 
-// start opens the parts, each when those are there that it needs. The port is open
-// from early on: nodes find each other, and voters elect, before any data is served.
+// start starts the parts in the order of their dependencies. The port is open early: nodes find each other, and voters elect a
+// leader, before data is served.
 func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	dirs, err := n.takeFolders()
 	if err != nil {
@@ -208,7 +205,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 		return err
 	}
 	early := n.security != nil && n.security.issuer.Load() != nil
-	if early { // nobody may know the node before it has renewed its certificate
+	if early { // peers may reject the node until its certificate is renewed
 		n.background.Go(n.keepCertificate)
 	}
 	if err := dirs.Begin(); err != nil {
@@ -238,15 +235,15 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	n.background.Go(n.severRefused)
 	n.background.Go(n.followQuotas)
 	n.background.Go(n.sweepLeftovers)
-	if !early { // others renew it
+	if !early { // other nodes sign the renewal
 		n.background.Go(n.keepCertificate)
 	}
 	n.background.Go(n.sweepStore)
 	return nil
 }
 
-// takeFolders looks at the data folders and locks them: before anybody hears of the node, since
-// another process may be it. What is wrong with them is told before any is made.
+// takeFolders inspects and locks the data directories before the node is visible to others, because another process may be the
+// node. Errors are found before any directory is created.
 func (n *Node) takeFolders() (*identity.Folders, error) {
 	if _, err := identity.Inspect(n.cfg.DataDirs); err != nil {
 		return nil, err
@@ -255,10 +252,10 @@ func (n *Node) takeFolders() (*identity.Folders, error) {
 	if n.unlock, err = identity.Lock(n.cfg.DataDirs); err != nil {
 		return nil, err
 	}
-	return identity.Inspect(n.cfg.DataDirs) // another process may have ended meanwhile
+	return identity.Inspect(n.cfg.DataDirs) // another process may have changed them before it ended
 }
 
-// openData opens the block store, and makes the node a tablet server.
+// openData opens the block store and the tablet server.
 func (n *Node) openData(ctx context.Context) (err error) {
 	n.enter("the block store")
 	if err := n.openStore(ctx); err != nil {
@@ -273,7 +270,7 @@ func (n *Node) openData(ctx context.Context) (err error) {
 	return n.becomeTabletServer(ctx)
 }
 
-// fail ends the node: it can acknowledge nothing any more.
+// fail stops the node after an error that prevents it from acknowledging anything.
 func (n *Node) fail(err error) {
 	n.failure.Do(func() {
 		n.serving.Store(false)
@@ -312,9 +309,8 @@ func (n *Node) ID() string { return n.id() }
 // ClusterID returns the cluster's id.
 func (n *Node) ClusterID() string { return n.cluster() }
 
-// Close drains the node and stops it: no new work is taken, what was accepted is
-// finished or, when ctx ends first, given up. Nothing that was acknowledged is
-// lost either way.
+// Close drains and stops the node: it accepts no new work, and finishes what was accepted, or gives it up when ctx ends. No
+// acknowledged write is lost either way.
 func (n *Node) Close(ctx context.Context) error {
 	n.serving.Store(false)
 	err := n.stopParts(ctx)
@@ -322,12 +318,12 @@ func (n *Node) Close(ctx context.Context) error {
 	return err
 }
 
-// lastCommits is how long commits that were accepted get to become durable once ctx of Close has ended. They
-// never do if too few nodes are left for the log to go on.
+// lastCommits is how long accepted commits may take to become durable after ctx of Close has ended. They never do if too few nodes
+// are left for the log.
 const lastCommits = 2 * time.Second
 
-// abandonment is a context that ends so long after ctx. Then the tablet servers give up what still waits for their
-// logs, so that the requests which wait for that end too: their rows' latches and the port's end wait for them.
+// abandonment returns a context that ends lastCommits after ctx. Then the tablet servers give up what waits for their logs: row
+// latches and the shutdown of the port wait for those requests.
 func (n *Node) abandonment(ctx context.Context) (context.Context, context.CancelFunc) {
 	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() { time.AfterFunc(lastCommits, cancel) })
@@ -339,14 +335,14 @@ func (n *Node) abandonment(ctx context.Context) (context.Context, context.Cancel
 	return within, func() { stop(); cancel() }
 }
 
-// stopParts ends the parts in an order in which each still finds what it needs: the
-// tablets write to the namespace as they close, so session and group come later.
+// stopParts stops the parts so that each still finds what it needs: tablets write to the namespace while they close, so session and
+// Raft group come later.
 func (n *Node) stopParts(ctx context.Context) error {
 	var errs []error
 	within, cancel := n.abandonment(ctx)
 	defer cancel()
 	n.stopMaster(ctx)
-	// What is under way here and waits for METADATA ends: it may be this node that no longer serves it.
+	// Cancel what waits for METADATA: it may be this node that no longer serves it.
 	if n.client != nil {
 		errs = append(errs, n.client.Close())
 	}

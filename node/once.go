@@ -2,11 +2,10 @@ package node
 
 import "log/slog"
 
-// once tells of a failure that is tried again and again: once while it stays the same. It is for one
-// goroutine.
+// once logs a repeated failure only when its text changes. It is for one goroutine.
 type once struct{ text string }
 
-// warn tells of err, unless it was told; nil ends it.
+// warn logs err unless it was logged last. A nil error resets it.
 func (o *once) warn(log *slog.Logger, msg string, err error) {
 	if err == nil {
 		o.text = ""
@@ -14,6 +13,6 @@ func (o *once) warn(log *slog.Logger, msg string, err error) {
 	}
 	if text := err.Error(); text != o.text {
 		o.text = text
-		log.Warn(msg, "error", err)
+		log.Warn(msg, "err", err)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// peers keeps a connection to each node that this one has something to say to.
+// peers caches a connection to each node that this one calls.
 type peers struct {
-	// resolve returns where a node answers now.
+	// resolve returns the current address of a node.
 	resolve func(id string) (string, bool)
 	dial    func(ctx context.Context, id string) (*rpc.Conn, error)
 	// mu guards the fields in it. Never held while dialing.
@@ -30,8 +30,7 @@ type peerConn struct {
 	conn *rpc.Conn
 }
 
-// methodWho asks a node who it is: its cluster and its id. What answers at an address may
-// be another node than the one that was there before.
+// methodWho returns a node's cluster and id. The node at an address may have been replaced by another one.
 const methodWho = "cluster.who"
 
 func (n *Node) handleWho() {
@@ -44,11 +43,11 @@ func (n *Node) handleWho() {
 	})
 }
 
-// dialNode connects to a node, and makes sure that it is that node.
+// dialNode connects to a node, and verifies that it is that node.
 func (n *Node) dialNode(ctx context.Context, id string) (*rpc.Conn, error) {
 	addr, known := n.addressOf(id)
 	if !known {
-		return nil, fmt.Errorf("it is not known where node %s is", id)
+		return nil, fmt.Errorf("address of node %s is unknown", id)
 	}
 	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{Dialer: n.security.dialer(id)})
 	if err != nil {
@@ -62,9 +61,9 @@ func (n *Node) dialNode(ctx context.Context, id string) (*rpc.Conn, error) {
 	})
 	switch {
 	case err != nil:
-		err = fmt.Errorf("ask who answers at %s: %w", addr, err)
+		err = fmt.Errorf("identify the node at %s: %w", addr, err)
 	case cluster != n.cluster() || who != id:
-		err = fmt.Errorf("at %s is node %s of cluster %q, and not node %s", addr, who, cluster, id)
+		err = fmt.Errorf("node at %s is %s of cluster %q, want %s", addr, who, cluster, id)
 	default:
 		return conn, nil
 	}
@@ -72,8 +71,7 @@ func (n *Node) dialNode(ctx context.Context, id string) (*rpc.Conn, error) {
 	return nil, err
 }
 
-// An unreachableError means that a node has not been asked, as there is no connection to it: an
-// api.ErrUnavailable.
+// An unreachableError means that a node was not called, because no connection to it could be made. It is an api.ErrUnavailable.
 type unreachableError struct {
 	node, addr string
 	err        error
@@ -82,7 +80,7 @@ type unreachableError struct {
 func (e *unreachableError) Error() string {
 	err := e.err
 	if op := (*net.OpError)(nil); errors.As(err, &op) {
-		err = op.Err // the rest of it is the address
+		err = op.Err // the remainder is the address
 	}
 	return fmt.Sprintf("node %s does not answer at %s: %v", e.node, e.addr, err)
 }
@@ -90,8 +88,7 @@ func (e *unreachableError) Error() string {
 func (e *unreachableError) Unwrap() error        { return e.err }
 func (e *unreachableError) Is(target error) bool { return target == api.ErrUnavailable }
 
-// call asks a node. The error is an *unreachableError, that of the connection or, from the node, an
-// *rpc.Error.
+// call calls a method of a node. The error is an *unreachableError, that of the connection, or an *rpc.Error from the node.
 func (p *peers) call(ctx context.Context, id, method string, params func(*wire.Encoder), result func(*wire.Decoder) error) error {
 	addr, known := p.resolve(id)
 	if !known {
@@ -121,8 +118,8 @@ func (p *peers) conn(ctx context.Context, id, addr string) (*rpc.Conn, error) {
 	return p.keep(id, peerConn{addr, fresh})
 }
 
-// keep puts a new connection in the place of the old one, which is closed; or gives
-// it up for one that somebody else made meanwhile.
+// keep stores a new connection and closes the old one. If another goroutine has stored one meanwhile, it closes the new connection
+// and returns that one.
 func (p *peers) keep(id string, c peerConn) (*rpc.Conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,22 +15,22 @@ import (
 	metaapi "github.com/steledb/stele/raftmeta/api"
 )
 
-// nodesDir holds a file for each node of the cluster, whether it is up or not: gossip
-// forgets, and knows nothing of what an operator has decided.
+// nodesDir holds a file for each node of the cluster, whether it is up or not: gossip forgets nodes, and does not hold operators'
+// decisions.
 const nodesDir = "/nodes"
 
 func nodePath(id string) string { return nodesDir + "/" + id }
 
-// record is what a node's file says, as JSON: people read it.
+// record is the content of a node's file. It is JSON because people read it.
 type record struct {
 	Name string `json:"name"`
 	Zone string `json:"zone,omitempty"`
 	RPC  string `json:"rpc"`
-	// Draining: it shall have no vote and take no new data.
+	// Draining: the node shall have no vote and take no new data.
 	Draining bool `json:"draining,omitempty"`
 }
 
-// register writes this node's file, and keeps what an operator has put there.
+// register writes this node's file, and keeps the operators' settings in it.
 func (n *Node) register(ctx context.Context) error {
 	for {
 		var r record
@@ -60,15 +60,14 @@ func (n *Node) register(ctx context.Context) error {
 	}
 }
 
-// fleetNode is a node as registry and gossip know it.
+// fleetNode is a node as the registry and gossip know it.
 type fleetNode struct {
 	id string
 	record
-	gossip.Member // of zero State if gossip does not know it
+	gossip.Member // State is 0 if gossip does not know the node
 }
 
-// fleet returns all nodes of the cluster, in order of their ids. The files mostly come
-// from the session's cache, which is never stale.
+// fleet returns all nodes of the cluster, ordered by id. The files mostly come from the session's cache, which is never stale.
 func (n *Node) fleet(ctx context.Context) ([]fleetNode, error) {
 	ids, err := n.catalog.list(ctx, nodesDir)
 	if err != nil {
@@ -86,7 +85,7 @@ func (n *Node) fleet(ctx context.Context) ([]fleetNode, error) {
 		}
 		x := fleetNode{id: id}
 		if err := json.Unmarshal(f.Data, &x.record); err != nil {
-			n.refused.warn(n.log, nodePath(id), fmt.Errorf("file is not about a node: %w", err))
+			n.refused.warn(n.log, nodePath(id), fmt.Errorf("not a node's record: %w", err))
 			continue
 		}
 		x.Member, _ = n.member(id)
@@ -96,7 +95,7 @@ func (n *Node) fleet(ctx context.Context) ([]fleetNode, error) {
 	return all, nil
 }
 
-// member returns what gossip says of a node.
+// member returns the gossip state of a node.
 func (n *Node) member(id string) (gossip.Member, bool) {
 	if n.ring != nil {
 		return n.ring.Member(id)
@@ -107,7 +106,7 @@ func (n *Node) member(id string) (gossip.Member, bool) {
 	return gossip.Member{}, false
 }
 
-// servers is the fleet as the master plans with it.
+// servers returns the nodes in the form that the master plans with.
 func (n *Node) servers(ctx context.Context) ([]master.Server, error) {
 	all, err := n.fleet(ctx)
 	if err != nil {
@@ -116,7 +115,7 @@ func (n *Node) servers(ctx context.Context) ([]master.Server, error) {
 	var servers []master.Server
 	for _, x := range all {
 		since := x.Since
-		if x.State == 0 { // not heard of since this node started
+		if x.State == 0 { // no gossip since this node started
 			since = n.started
 		}
 		servers = append(servers, master.Server{
@@ -127,7 +126,7 @@ func (n *Node) servers(ctx context.Context) ([]master.Server, error) {
 	return servers, nil
 }
 
-// full says whether a node's disk has no room.
+// full reports whether a node's disk has no space left.
 func (n *Node) full(x fleetNode) bool {
 	if x.id == n.id() {
 		if group, _ := n.voter.group(); group != nil {
@@ -137,8 +136,7 @@ func (n *Node) full(x fleetNode) bool {
 	return x.State == gossip.Alive && x.FreeBytes == 0 && x.CapacityBytes > 0
 }
 
-// find returns the node of that id or name. The error is api.ErrNodeNotFound, also
-// for a name that several have.
+// find returns the node with that id or name. The error is api.ErrNodeNotFound, also for a name of several nodes.
 func (n *Node) find(ctx context.Context, name string) (fleetNode, error) {
 	all, err := n.fleet(ctx)
 	if err != nil {
@@ -162,7 +160,7 @@ func (n *Node) find(ctx context.Context, name string) (fleetNode, error) {
 	return fleetNode{}, fmt.Errorf("%d nodes are named %q, give an id: %w", len(found), name, api.ErrNodeNotFound)
 }
 
-// setDraining marks a node as one that shall leave, or stay.
+// setDraining marks a node as draining, or not.
 func (n *Node) setDraining(ctx context.Context, name string, draining bool) error {
 	x, err := n.find(ctx, name)
 	if err != nil {

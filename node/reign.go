@@ -12,24 +12,23 @@ import (
 	"github.com/steledb/stele/security/acl"
 )
 
-// reign is the time during which this node is master, for a change that is made in it. What the
-// change writes is written in it alone: another master may have taken the right to it since, and
-// said so. The nil *reign is none.
+// reign is this node's mastership during a change. Writes of the change are guarded by it: if another master has taken over,
+// they fail. A nil *reign means none.
 type reign struct {
 	option metaapi.SetOptions
-	// wrote is set when something was written, or may have been, beside the epoch of rights.
+	// wrote is set when something besides the epoch of rights was written, or may have been.
 	wrote atomic.Bool
 }
 
 type reignKey struct{}
 
-// reignIn returns the reign of the change that runs under ctx, if there is one.
+// reignIn returns the mastership under which the change of ctx runs, or nil.
 func reignIn(ctx context.Context) *reign {
 	r, _ := ctx.Value(reignKey{}).(*reign)
 	return r
 }
 
-// options are those of a write.
+// options returns the options of a write.
 func (r *reign) options() metaapi.SetOptions {
 	if r == nil {
 		return metaapi.SetOptions{}
@@ -37,19 +36,18 @@ func (r *reign) options() metaapi.SetOptions {
 	return r.option
 }
 
-// note takes note of how a write has ended.
+// note records the outcome of a write.
 func (r *reign) note(path string, err error) {
 	if r != nil && path != acl.EpochFile && (err == nil || errors.Is(err, metaapi.ErrOutcomeUnknown)) {
 		r.wrote.Store(true)
 	}
 }
 
-// masterPoll is how often it is seen whether this node is still the master.
+// masterPoll is the interval at which a change checks that this node is still the master.
 const masterPoll = 200 * time.Millisecond
 
-// asMaster makes a change in this node's reign, if who asks for it may have it made, and gives it
-// up when that is over: cut off from the others, it would try for ever. On an open node it just
-// makes it. The caller holds n.changing.
+// asMaster runs a change while this node is master, if the caller is still authorized, and cancels it when the mastership ends:
+// a node that is cut off would retry forever. On an open node it only runs the change. The caller holds n.changing.
 func (n *Node) asMaster(ctx context.Context, a asked, do func(ctx context.Context) error) error {
 	if n.security == nil {
 		return do(ctx)
@@ -59,7 +57,7 @@ func (n *Node) asMaster(ctx context.Context, a asked, do func(ctx context.Contex
 	if err != nil {
 		return err
 	}
-	if err := n.stillAsked(ctx, a); err != nil { // after the reign was looked at, before anything is written
+	if err := n.stillAsked(ctx, a); err != nil { // after the mastership was read, before anything is written
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, reignKey{}, &reign{option: o}))
@@ -72,13 +70,13 @@ func (n *Node) asMaster(ctx context.Context, a asked, do func(ctx context.Contex
 	})
 	err = notMasterNow(do(ctx))
 	if err != nil && ctx.Err() != nil && n.ctx.Err() == nil {
-		return told(api.ErrUnsure, fmt.Errorf("the node is not the master any more: %w", err))
+		return told(api.ErrUnsure, fmt.Errorf("the node is no longer the master: %w", err))
 	}
 	return err
 }
 
-// masterOption is the option of a write that is made only while this node is master: in a change,
-// without a break since that was begun.
+// masterOption returns the option of a write that succeeds only while this node is master. Within a change it is the mastership
+// that the change began under.
 func (n *Node) masterOption(ctx context.Context) (metaapi.SetOptions, error) {
 	if r := reignIn(ctx); r != nil {
 		return r.option, nil
@@ -90,8 +88,8 @@ func (n *Node) masterOption(ctx context.Context) (metaapi.SetOptions, error) {
 	return metaapi.SetOptions{Guard: q}, nil
 }
 
-// notMasterNow is what is told of a write that was refused since this node is master no more. One
-// that was tried before, and may have come through, stays unknown.
+// notMasterNow converts the error of a write that was refused because this node is no longer the master. An earlier attempt with
+// an unknown outcome stays unknown.
 func notMasterNow(err error) error {
 	if errors.Is(err, metaapi.ErrStale) && !errors.Is(err, metaapi.ErrOutcomeUnknown) {
 		return errNotMaster

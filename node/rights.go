@@ -12,11 +12,10 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// foundRights writes who may what in a cluster that is founded now: its first principal may
-// everything. The epoch comes last, as with each change.
+// foundRights writes the rights of a new cluster: its first principal has all. The epoch is written last, as in each change.
 func (c *catalog) foundRights(ctx context.Context, now time.Time) error {
 	first := &acl.Principal{Name: folder.FirstPrincipal, Created: now}
-	first.Covers(now.Add(pki.PrincipalLife)) // the one that "stele init" has made, a little before
+	first.Covers(now.Add(pki.PrincipalLife)) // the certificate that "stele init" issued, a little earlier
 	all, err := (&acl.Policy{Table: acl.Cluster}).Grant(acl.Grant{Principal: first.Name, Rights: acl.Admin})
 	if err != nil {
 		return err
@@ -30,7 +29,7 @@ func (c *catalog) foundRights(ctx context.Context, now time.Time) error {
 		{acl.EpochFile, binary.BigEndian.AppendUint64(nil, 0)},
 	} {
 		_, err := c.set(ctx, f.path, f.data, 0)
-		if err != nil && !errors.Is(err, metaapi.ErrGeneration) { // which a start that was broken off has written
+		if err != nil && !errors.Is(err, metaapi.ErrGeneration) { // an interrupted start has written it
 			return err
 		}
 	}

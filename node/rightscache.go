@@ -19,12 +19,12 @@ const tokensDir = "/acl/tokens"
 
 func tokenPath(id token.ID) string { return tokensDir + "/" + id.String() }
 
-// rights is what this node knows of who may do what: package acl. It knows nothing while
-// the node's session with the lock service is not sure, and then lets nobody in (I12).
+// rights is this node's view of users' rights: package acl. While the node's session with the lock service is in doubt, it
+// admits no principal (I12).
 type rights struct {
 	cache *acl.Cache
 	files rightsFiles
-	unled func() error // why nothing is known, if it is that there is no leader
+	unled func() error // returns an error while the lock service has no leader
 }
 
 func newRights(n *Node) *rights {
@@ -32,7 +32,7 @@ func newRights(n *Node) *rights {
 	return &rights{cache: acl.NewCache(files), files: files, unled: n.unled}
 }
 
-// rightsFiles reads the files below /acl by the node's session. It implements acl.Files.
+// rightsFiles reads the files below /acl through the node's session. It implements acl.Files.
 type rightsFiles struct{ meta *metaAccess }
 
 // Epoch implements acl.Files.
@@ -68,10 +68,10 @@ func (f rightsFiles) Get(ctx context.Context, path string) ([]byte, error) {
 	return file.Data, err
 }
 
-// rightsTimeout bounds how long rights that are not known are asked for.
+// rightsTimeout bounds the lookup of rights.
 const rightsTimeout = 5 * time.Second
 
-// holds tells whether nothing has changed since the ticket. It asks nobody.
+// holds reports whether rights are unchanged since the ticket. It uses only what is in memory.
 func (r *rights) holds(who *subject, t acl.Ticket) bool {
 	if !r.cache.Holds(t) {
 		return false
@@ -80,17 +80,16 @@ func (r *rights) holds(who *subject, t acl.Ticket) bool {
 	return s == nil || s.record.Ends.IsZero() || s.record.Valid(time.Now()) == nil
 }
 
-// ask asks about a principal's rights with ask, and sees that what he has shown is good at the
-// same time. Errors: *api.IdentityError, *api.PermissionError, acl.ErrHidden, api.ErrUnavailable.
+// ask runs ask for a principal and verifies its credential at the same ticket. Errors: *api.IdentityError,
+// *api.PermissionError, acl.ErrHidden, api.ErrUnavailable.
 func (r *rights) ask(ctx context.Context, who *subject, ask func(ctx context.Context, name string, generation uint64) (acl.Ticket, error)) (acl.Ticket, error) {
-	if why := r.unled(); why != nil { // who waited would learn no more
+	if why := r.unled(); why != nil { // waiting would not help
 		return acl.Ticket{}, why
 	}
 	ctx, cancel := within(ctx, rightsTimeout)
 	defer cancel()
 	name, generation, s := who.principal()
-	// While rights are changed nobody can be sure of them: that takes as long as a server is
-	// waited for which may be gone.
+	// While rights are being changed they are uncertain, for as long as it takes to wait for a dead server's lease.
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		t, err := ask(ctx, name, generation)
 		if errors.Is(err, acl.ErrUncertain) {
@@ -120,7 +119,7 @@ func (r *rights) ask(ctx context.Context, who *subject, ask func(ctx context.Con
 		if err := r.checkToken(ctx, s); err != nil {
 			return t, r.told(err)
 		}
-		if r.cache.Holds(t) { // the record was read while t held
+		if r.cache.Holds(t) { // the record was read while t was valid
 			s.seen.Store(&t)
 			return t, nil
 		}
@@ -130,7 +129,7 @@ func (r *rights) ask(ctx context.Context, who *subject, ask func(ctx context.Con
 	}
 }
 
-// checkToken reads the record of a token that was shown, which may have been revoked.
+// checkToken rereads the record of an access token, which may have been revoked.
 func (r *rights) checkToken(ctx context.Context, s *shown) error {
 	b, err := r.files.Get(ctx, tokenPath(s.record.ID))
 	if err != nil {
@@ -149,12 +148,12 @@ func (r *rights) check(ctx context.Context, who *subject, right acl.Rights) (acl
 	})
 }
 
-// known returns nil if the principal is one.
+// known returns nil if the principal exists and is enabled.
 func (r *rights) known(ctx context.Context, who *subject) (acl.Ticket, error) {
 	return r.ask(ctx, who, r.cache.Check)
 }
 
-// sees tells whether the principal has any right on a table.
+// sees reports whether the principal has any right on a table.
 func (r *rights) sees(ctx context.Context, who *subject, tableID uint64) (sees bool, t acl.Ticket, err error) {
 	if tableID == metadata.TableID {
 		t, err = r.known(ctx, who)
@@ -183,7 +182,7 @@ func (r *rights) view(ctx context.Context, who *subject, s *table.Schema) (v *ac
 	return v, t, nil
 }
 
-// viewNow is view for who cannot wait: nil if somebody would have to be asked.
+// viewNow is view for callers that must not wait. It returns nil if it would have to.
 func (r *rights) viewNow(who *subject, s *table.Schema) (*acl.View, acl.Ticket) {
 	l := who.lately[s.ID%uint64(len(who.lately))].Load()
 	if l == nil || l.view.Schema() != s || !r.holds(who, l.ticket) {
@@ -192,7 +191,7 @@ func (r *rights) viewNow(who *subject, s *table.Schema) (*acl.View, acl.Ticket) 
 	return l.view, l.ticket
 }
 
-// told gives an error about rights the form in which it is told.
+// told converts an error about rights to its API form.
 func (r *rights) told(err error) error {
 	var denied *acl.DeniedError
 	var ended *token.RefusedError
@@ -202,26 +201,26 @@ func (r *rights) told(err error) error {
 	case errors.As(err, &denied):
 		return permission(denied)
 	case errors.Is(err, acl.ErrUnknownPrincipal):
-		return &api.IdentityError{Reason: api.IdentityUnknown, Text: "the cluster knows nobody of that name, or no longer"}
+		return &api.IdentityError{Reason: api.IdentityUnknown, Text: "the cluster has no user of that name"}
 	case errors.Is(err, acl.ErrDisabled):
 		return &api.IdentityError{Reason: api.IdentityDisabled, Text: "user is disabled: ask an administrator"}
 	case errors.Is(err, acl.ErrRevoked):
-		return &api.IdentityError{Reason: api.IdentityRevoked, Text: "credential was revoked: have a new one made"}
+		return &api.IdentityError{Reason: api.IdentityRevoked, Text: "credential was revoked: request a new one"}
 	case errors.As(err, &ended):
-		return &api.IdentityError{Reason: api.IdentityExpired, Text: "token has expired: have a new one made"}
+		return &api.IdentityError{Reason: api.IdentityExpired, Text: "token has expired: request a new one"}
 	}
 	if why := r.unled(); why != nil {
 		return why
 	}
-	return fmt.Errorf("%w: it is not known who may do what, until the lock service answers: %s", api.ErrUnavailable, err.Error())
+	return fmt.Errorf("%w: rights are unknown until the lock service answers: %s", api.ErrUnavailable, err.Error())
 }
 
-// permission is what an acl.DeniedError tells.
+// permission converts an acl.DeniedError.
 func permission(e *acl.DeniedError) *api.PermissionError {
 	return &api.PermissionError{Right: e.Right.String(), Table: e.Table, Family: e.Family, Text: e.Error()}
 }
 
-// toldElement is permission for an error that says which element of a request it is about.
+// toldElement is permission for an error that names an element of a request.
 func toldElement(err error) error {
 	var denied *acl.DeniedError
 	if !errors.As(err, &denied) {
@@ -234,5 +233,5 @@ func toldElement(err error) error {
 	return permission(denied)
 }
 
-// noSuchTable is what is told of a table that is not there, or of which one sees nothing.
+// noSuchTable returns the error for a table that does not exist, or of which the caller may see nothing.
 func noSuchTable(name string) error { return fmt.Errorf("table %q: %w", name, api.ErrNoTable) }

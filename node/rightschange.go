@@ -15,11 +15,10 @@ import (
 	"github.com/steledb/stele/security/acl"
 )
 
-// Changes of rights are made by the master's node, one at a time, and each is over when the
-// epoch file is written behind it: no server believes in what it knew before then.
+// Changes of rights are made by the master's node, one at a time. Each ends with a write of the epoch file, which invalidates what
+// all servers have cached.
 
-// setAsMaster writes a file while this node is master, and knows the outcome, as catalog.set
-// does.
+// setAsMaster writes a file while this node is master, and returns a known outcome as catalog.set does.
 func (n *Node) setAsMaster(ctx context.Context, path string, data []byte, gen uint64) (made uint64, err error) {
 	o, err := n.masterOption(ctx)
 	if err != nil {
@@ -40,7 +39,7 @@ func (n *Node) setAsMaster(ctx context.Context, path string, data []byte, gen ui
 	return made, notMasterNow(err)
 }
 
-// deleteAsMaster removes a file while this node is master. One that is not there is no error.
+// deleteAsMaster removes a file while this node is master. A missing file is not an error.
 func (n *Node) deleteAsMaster(ctx context.Context, path string) error {
 	o, err := n.masterOption(ctx)
 	if err != nil {
@@ -56,8 +55,7 @@ func (n *Node) deleteAsMaster(ctx context.Context, path string) error {
 	return notMasterNow(err)
 }
 
-// nextEpoch begins another epoch of rights, and returns it. The file is never made here: it is
-// there, or nobody's rights are known.
+// nextEpoch starts another epoch of rights and returns it. It never creates the file: without it, no rights are known.
 func (n *Node) nextEpoch(ctx context.Context) (uint64, error) {
 	for {
 		f, err := n.meta.Get(ctx, acl.EpochFile)
@@ -71,12 +69,11 @@ func (n *Node) nextEpoch(ctx context.Context) (uint64, error) {
 	}
 }
 
-// epochBytes is what an epoch file holds: the epoch before, so that it is never the same twice.
+// epochBytes returns the content of an epoch file: the previous epoch, so that each write differs.
 func epochBytes(before uint64) []byte { return binary.BigEndian.AppendUint64(nil, before) }
 
-// changeRights makes a change of who may do what. What it has written counts everywhere when
-// it returns, also if it says that there is nothing to be done; if it fails half way that is
-// told as unsure.
+// changeRights runs a change of rights. When it returns, what was written is in force on all nodes, even if the result is that
+// nothing was to be done. If it fails halfway, the error is api.ErrUnsure.
 func (n *Node) changeRights(ctx context.Context, a asked, do func(ctx context.Context) error) error {
 	return n.change(ctx, a, func(ctx context.Context) error {
 		err := notMasterNow(do(ctx))
@@ -84,17 +81,17 @@ func (n *Node) changeRights(ctx context.Context, a asked, do func(ctx context.Co
 		if !part && errors.Is(err, errNotMaster) {
 			return err
 		}
-		if _, epochErr := n.nextEpoch(ctx); epochErr != nil { // a part may have been written
-			return told(api.ErrUnsure, fmt.Errorf("it is not sure that all servers know of the change, so make it again: %w", errors.Join(err, epochErr)))
+		if _, epochErr := n.nextEpoch(ctx); epochErr != nil { // part of the change may have been written
+			return told(api.ErrUnsure, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", errors.Join(err, epochErr)))
 		}
 		if part && err != nil {
-			return told(api.ErrUnsure, fmt.Errorf("a part of the change was made, so make it again: %w", err))
+			return told(api.ErrUnsure, fmt.Errorf("part of the change was made; repeat it: %w", err))
 		}
 		return err
 	})
 }
 
-// policy reads the grants on a table, or on the cluster.
+// policy returns the grants on a table, or on the cluster, and their generation.
 func (n *Node) policy(ctx context.Context, tableID uint64) (*acl.Policy, uint64, error) {
 	f, err := n.meta.Get(ctx, policyPath(tableID))
 	if errors.Is(err, metaapi.ErrNotFound) {
@@ -114,7 +111,7 @@ func policyPath(tableID uint64) string {
 	return acl.TableFile(tableID)
 }
 
-// policies lists on what there are grants: the cluster, and tables by their ids, also such as are not there.
+// policies returns the objects with grants: the cluster, and tables by id, including tables that do not exist.
 func (n *Node) policies(ctx context.Context) ([]uint64, error) {
 	names, err := n.catalog.list(ctx, path.Dir(acl.TableFile(0)))
 	if err != nil {
@@ -149,8 +146,8 @@ func (n *Node) editPolicy(ctx context.Context, tableID uint64, edit func(*acl.Po
 	}
 }
 
-// grantCreator gives who makes a table, which is not there yet, the right to administer it. No
-// epoch has to begin: no server has looked at the rights on it.
+// grantCreator grants the creator of a new table the right to administer it. No new epoch is needed: no server has cached rights on
+// the table.
 func (n *Node) grantCreator(ctx context.Context, creator string, tableID uint64) error {
 	p, err := (&acl.Policy{Table: tableID}).Grant(acl.Grant{Principal: creator, Rights: acl.Admin})
 	if err != nil {
@@ -160,16 +157,16 @@ func (n *Node) grantCreator(ctx context.Context, creator string, tableID uint64)
 	return err
 }
 
-// forgetGrants takes away the grants on a table that is gone, or was never made. They would
-// give nobody anything: ids of tables are not used again.
+// forgetGrants removes the grants on a table that was dropped, or never created. They would have no effect, because ids are not
+// reused.
 func (n *Node) forgetGrants(ctx context.Context, tableID uint64) {
 	if n.security == nil {
 		return
 	}
 	if err := n.deleteAsMaster(ctx, acl.TableFile(tableID)); err != nil {
-		n.log.Warn("the grants on a table that is gone are left over", "table", tableID, "error", err)
+		n.log.Warn("grants of dropped table not removed", "table_id", tableID, "err", err)
 	}
 }
 
-// badRequest is the answer to a request that cannot be meant.
+// badRequest returns the error of an invalid request.
 func badRequest(err error) error { return &rpc.Error{Code: rpc.CodeBadRequest, Message: err.Error()} }

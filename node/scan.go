@@ -15,20 +15,19 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// scan is what a cursor stands for: where the scan goes on, and how. It holds no
-// part of the data: between two calls files may come and go.
+// scan is the state of a cursor: where the scan continues, and how. It holds no data: files may come and go between two calls.
 type scan struct {
 	table      string
-	id         uint64 // of the table; 0: the one that the first batch finds
+	id         uint64 // of the table; 0: the one found by the first batch
 	rg         tablet.Range
 	filter     *table.Program
 	left       int64 // rows; math.MaxInt64 is no limit
 	batchRows  int
 	batchBytes int
-	parts      bool // who asks goes on elsewhere when it comes to what is not here
+	parts      bool // the client continues on another server where this node's tablets end
 	owner      string
 
-	// told is the key at which who asks would go on without the cursor: rg.Start, or one before, if he may not see what
+	// told is the key at which the client would continue without the cursor: rg.Start, or an earlier key if the client may not see what
 	// is between.
 	told []byte
 }
@@ -73,7 +72,7 @@ func (n *Node) scanOpen(c *rpc.Call) {
 	n.scanBatch(c, cur, false)
 }
 
-// bytes is the memory that a scan takes while it is open, without its filter, which scans share.
+// bytes returns the memory of an open scan without its filter, which scans share.
 func (s *scan) bytes() int64 {
 	b := cursorOverhead + int64(len(s.table)+cap(s.rg.Start)+cap(s.rg.End))
 	if cap(s.told) > 0 && (cap(s.rg.Start) == 0 || &s.told[:1][0] != &s.rg.Start[:1][0]) {
@@ -111,8 +110,7 @@ func (n *Node) scanClose(c *rpc.Call) {
 	c.Reply(nil)
 }
 
-// scanBatch answers with the next rows of the scan of cur, which the client knows
-// already or not.
+// scanBatch answers with the next rows of the scan of cur. known is whether the client has the cursor already.
 func (n *Node) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 	s, kept := cur.scan, false
 	defer func() {
@@ -122,7 +120,7 @@ func (n *Node) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 	}()
 	size := n.results.batch(s.batchBytes)
 	m := n.meter(c, s.table, false)
-	err := m.take(quota.ReadOps, 0, 0) // what it comes to is known afterwards
+	err := m.take(quota.ReadOps, 0, 0) // the amount is known afterwards
 	room := answerRoom{of: &n.results, user: s.owner, copies: 2}
 	defer room.giveBack()
 	if err == nil {
@@ -137,7 +135,7 @@ func (n *Node) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 	a := n.access(c, s.table)
 	defer a.release()
 	b, err := n.readBatch(c, a, s, e, size, &room)
-	for err == errMoreRoom { // for its first row
+	for err == errMoreRoom { // for the first row
 		if err = room.await(c.Context(), room.lacks); err != nil {
 			kept = n.scanFailed(c, cur, known, err)
 			return
@@ -150,12 +148,12 @@ func (n *Node) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 	m.charge(quota.ReadOps, int64(b.looked), int64(e.Len()))
 	switch {
 	case errors.Is(err, api.ErrNotServing) && b.next != nil && !bytes.Equal(b.next, s.rg.Start):
-		// There is something before what is not here. Without Parts it is the next call
-		// that is told, and where the row that is not here is no place that may be told.
+		// There are rows before the first one that is not served here. Without Parts the next
+		// call gets the error: the client may not see where that row is.
 		kept, err = n.endBatch(&b, cur, s.parts && bytes.Equal(b.told, b.next))
 	case err != nil:
 		if errors.Is(err, api.ErrNotServing) && !bytes.Equal(s.told, s.rg.Start) {
-			err = fmt.Errorf("table %q: %w", s.table, api.ErrNotServing) // without the row
+			err = fmt.Errorf("table %q: %w", s.table, api.ErrNotServing) // without the row key
 		}
 		err = n.astrayFor(a, err, s.table, s.id, s.rg.Start)
 	case b.next == nil || s.left == 0:
@@ -170,8 +168,8 @@ func (n *Node) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 	c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
 }
 
-// scanFailed answers with an error after which a scan that the client knows can be
-// continued later: nothing was read. It reports whether the cursor was kept for that.
+// scanFailed answers with an error after which a scan with a known cursor can continue: nothing was read. It reports whether the
+// cursor was kept.
 func (n *Node) scanFailed(c *rpc.Call, cur *cursor, known bool, err error) (kept bool) {
 	if known {
 		n.cursors.put(cur)
@@ -180,14 +178,14 @@ func (n *Node) scanFailed(c *rpc.Call, cur *cursor, known bool, err error) (kept
 	return known
 }
 
-// A batch ends after so many rows that were looked at, if it is not to have more, and after so long: a scan that finds
-// nothing neither keeps its memory, nor counts as one row, nor begins again and again since its calls take too long.
+// A batch ends after batchLooks rows, unless more are requested, and after batchTime. Otherwise a scan that finds nothing would keep
+// its memory, count as one row, and restart whenever its calls time out.
 const (
 	batchLooks = 10_000
 	batchTime  = time.Second
 )
 
-// mostOf returns what a batch of s looks at. Of the time that its caller waits it leaves half.
+// mostOf returns the bounds of a batch of s. It uses at most half of the time that the caller waits.
 func (s *scan) mostOf(c *rpc.Call) tablet.Most {
 	now := time.Now()
 	m := tablet.Most{Rows: max(batchLooks, s.batchRows), Until: now.Add(batchTime)}
@@ -200,13 +198,12 @@ func (s *scan) mostOf(c *rpc.Call) tablet.Most {
 // batch is what was read for one answer.
 type batch struct {
 	rows   api.ScanWriter
-	looked int    // rows, also those of which nothing is left
-	next   []byte // where the scan goes on; nil if it is finished
-	told   []byte // the same, as who asks may know it
+	looked int    // rows, including those that the filter dropped
+	next   []byte // where the scan continues; nil if it is finished
+	told   []byte // the same, as far as the client may see it
 }
 
-// readBatch reads the next rows of s into e, as many as there is room for. They are read again if rights have changed
-// meanwhile.
+// readBatch reads the next rows of s into e, as many as fit. It starts again if rights change meanwhile.
 func (n *Node) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder, size int, room *answerRoom) (b batch, err error) {
 	turn := n.turnsOf(c, s.table, s.filter)
 	defer turn.release()
@@ -239,13 +236,13 @@ func (n *Node) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder, size 
 		looked += most.Looked
 		if err != tablet.ErrAccessChanged {
 			switch {
-			case !most.Partly, errors.Is(err, api.ErrNotServing) && !most.Inside: // where tablets begin is no secret
+			case !most.Partly, errors.Is(err, api.ErrNotServing) && !most.Inside: // tablet boundaries are not secret
 				b.told = b.next
 			case last != nil:
 				b.told = last
 			}
 			if s.id == 0 {
-				s.id = most.Table // no later batch is of another table by the name
+				s.id = most.Table // later batches must not read another table of that name
 			}
 			b.looked = max(looked, b.rows.Rows(), 1)
 			return b, err
@@ -253,8 +250,7 @@ func (n *Node) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder, size 
 	}
 }
 
-// endBatch ends a batch of a scan that goes on: by its cursor, unless it is elsewhere.
-// It reports whether the cursor was kept for that.
+// endBatch ends a batch of a scan that continues: with its cursor, or elsewhere. It reports whether the cursor was kept.
 func (n *Node) endBatch(b *batch, cur *cursor, elsewhere bool) (kept bool, err error) {
 	s := cur.scan
 	s.rg.Start, s.told = b.next, b.told

@@ -16,8 +16,8 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// schemas reads the schemas of tables for a tablet server, through the session that holds the server's lock: a change of a
-// table's file commits when each server that read it has dropped what it read, or has lost its lock (I15). It implements
+// schemas reads the schemas of tables for a tablet server, through the session that holds the server's lock. A change of a
+// table's file commits when every server that read it has dropped what it read, or has lost its lock (I15). It implements
 // tablet.Schemas.
 type schemas struct {
 	session *session.Session
@@ -25,12 +25,12 @@ type schemas struct {
 	// mu guards the field in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
-		// known are the tables that were found by id: an id is never used again.
+		// known are the tables that were looked up by id. An id is never reused.
 		known map[string]knownTable // by name
 	}
 }
 
-// knownTable is the table whose file was of that instance.
+// knownTable is the id of a table, and the instance of the file that it was read from.
 type knownTable struct{ id, instance uint64 }
 
 func newSchemas(s *session.Session) *schemas {
@@ -39,13 +39,13 @@ func newSchemas(s *session.Session) *schemas {
 	return f
 }
 
-// The pauses between two reads of a schema that may not be cached, as it is being changed.
+// Pauses between reads of a schema that cannot be cached because it is being changed.
 const (
 	schemaPauseMin = time.Millisecond
 	schemaPauseMax = 50 * time.Millisecond
 )
 
-// Schema implements tablet.Schemas. Other errors are those of a read, and ctx's.
+// Schema implements tablet.Schemas. Further errors are those of reading, and of ctx.
 func (f *schemas) Schema(ctx context.Context, id uint64, name string) (*table.Schema, tablet.Version, error) {
 	for wait := schemaPauseMin; ; wait = min(2*wait, schemaPauseMax) {
 		file, v, err := f.session.GetVersion(ctx, tablePath(name))
@@ -80,7 +80,7 @@ func decodeSchema(name string, data []byte) (*table.Schema, error) {
 	return s, nil
 }
 
-// byID is Schema of the table with an id. The error is api.ErrNoTable if there is none.
+// byID is Schema for the table with an id. The error is api.ErrNoTable if there is none.
 func (f *schemas) byID(ctx context.Context, id uint64) (*table.Schema, tablet.Version, error) {
 	name := f.name(id)
 	if name == "" {
@@ -94,7 +94,7 @@ func (f *schemas) byID(ctx context.Context, id uint64) (*table.Schema, tablet.Ve
 	return f.Schema(ctx, id, name)
 }
 
-// name returns the name of the table with an id, which never changes; empty if it is not known.
+// name returns the name of the table with an id, or "" if it is unknown. A table's name never changes.
 func (f *schemas) name(id uint64) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -106,7 +106,7 @@ func (f *schemas) name(id uint64) string {
 	return ""
 }
 
-// learn finds the ids of tables that have come since it was last called, and forgets those that are gone.
+// learn reads the ids of tables created since the last call, and forgets dropped ones.
 func (f *schemas) learn(ctx context.Context) error {
 	files, err := f.session.List(ctx, tablesDir)
 	if err != nil && !errors.Is(err, metaapi.ErrNotFound) {

@@ -27,35 +27,33 @@ import (
 	"github.com/steledb/stele/security/rollover"
 )
 
-// SecurityFolder is where the keys of a node are kept below its first data folder, unless
-// they are kept elsewhere.
+// SecurityFolder is the name of the directory of a node's keys below its first data directory, unless configured elsewhere.
 const SecurityFolder = "security"
 
-// firstByteTimeout ends connections that have done their handshake and say nothing. Nodes
-// and clients speak at once.
+// firstByteTimeout ends connections that send nothing after the TLS handshake. Nodes and clients send at once.
 const firstByteTimeout = 10 * time.Second
 
-// security is how a node proves who it is, and knows others. An open node has none: all
-// methods work on nil, and leave connections plain.
+// security authenticates the node to its peers, and them to it. It is nil on an open node: all methods work on nil and leave
+// connections plain.
 type security struct {
 	endpoint *pki.Endpoint
 	cluster  string
 	node     string
 	file     string // of the node's credential
-	// issuer is the authority, nil on a node that has not its key.
+	// issuer is the authority; nil on a node without its key.
 	issuer atomic.Pointer[pki.Authority]
-	// next is the authority that is to replace it, and rollover how far that is, as this node knows: nil if it is not.
-	// rolling is held by each step of it.
+	// next is the authority that will replace it, and rollover the state of the replacement that this node knows; nil if there is
+	// none. Each step of it holds rolling.
 	next       atomic.Pointer[pki.Authority]
 	rollover   atomic.Pointer[rollover.Record]
 	rolling    sync.Mutex
 	rotator    *pki.Rotator
 	gossipKeys atomic.Pointer[[][]byte] // the first encrypts
-	keying     sync.Mutex               // held by each step of a rotation of the gossip key
+	keying     sync.Mutex               // held during each step of a gossip key rotation
 
-	// joins and tokens bound requests of strangers: to join, and by access tokens.
+	// joins and tokens bound the join requests and access tokens of unauthenticated clients.
 	joins, tokens hostGate
-	// spending holds a value while a join token is used, on the master's node.
+	// spending is a semaphore: on the master's node, one join token is consumed at a time.
 	spending  chan struct{}
 	promoting promotions
 	// removed is the node's list of removed nodes.
@@ -64,15 +62,15 @@ type security struct {
 	tcp func(ctx context.Context, addr string) (net.Conn, error)
 }
 
-// Initialise makes a node without data the first one of a new cluster with certificates:
-// its id, and a folder of keys. It returns the credential of the cluster's first principal,
-// which is kept nowhere else. Hosts are the names and addresses of this host beside its own
-// name and those of loopback, for clients that check them. Errors: folder.ErrExists, those of the data folders and of the disk.
+// Initialise makes a node without data the first node of a new cluster with certificates: it writes the node's id and its
+// directory of keys. It returns the credential of the cluster's first principal, which is stored nowhere else. Hosts are further
+// names and addresses of this host that clients verify, besides its name and those of loopback. Errors: folder.ErrExists, those of
+// the data directories and of the disk.
 func Initialise(dataDirs []string, keys string, hosts []string, now time.Time) (*pki.Credential, error) {
 	return InitialiseSealed(dataDirs, keys, "", hosts, now)
 }
 
-// InitialiseSealed is Initialise with the authority's key encrypted by a passphrase, unless that is empty.
+// InitialiseSealed is Initialise with the authority's key encrypted by a passphrase, if it is not empty.
 func InitialiseSealed(dataDirs []string, keys, passphrase string, hosts []string, now time.Time) (*pki.Credential, error) {
 	if len(dataDirs) == 0 {
 		return nil, errors.New("no data folder given")
@@ -90,7 +88,7 @@ func InitialiseSealed(dataDirs []string, keys, passphrase string, hosts []string
 		return nil, err
 	}
 	if !folders.Fresh() {
-		return nil, fmt.Errorf("data folder %s is of cluster %s: a new cluster begins with empty folders", dataDirs[0], folders.Cluster)
+		return nil, fmt.Errorf("data folder %s belongs to cluster %s: a new cluster needs empty folders", dataDirs[0], folders.Cluster)
 	}
 	if err := folders.Write(); err != nil { // before the certificate that names the node
 		return nil, err
@@ -98,10 +96,10 @@ func InitialiseSealed(dataDirs []string, keys, passphrase string, hosts []string
 	return folder.At(keys).SealedBy(passphrase).Init(folders.Node, withLocal(hosts, ""), now)
 }
 
-// keys returns the node's folder of keys.
+// keys returns the node's directory of keys.
 func (n *Node) keys() folder.Folder { return folder.At(n.cfg.Security).SealedBy(n.passphrase) }
 
-// ReadPassphrase reads the passphrase of the authority's key from a file, which must be for its owner alone. No name is no
+// ReadPassphrase reads the passphrase of the authority's key from a file that only its owner may read. An empty name means no
 // passphrase.
 func ReadPassphrase(file string) (string, error) {
 	if file == "" {
@@ -115,8 +113,7 @@ func ReadPassphrase(file string) (string, error) {
 	return p, pki.CheckPassphrase(p)
 }
 
-// openSecurity reads the node's keys, if it has any. Its data folders must be of the node
-// and cluster that its certificate names.
+// openSecurity reads the node's keys, if it has any. Its certificate must match the node and cluster of its data directories.
 func (n *Node) openSecurity(folders *identity.Folders) error {
 	if n.cfg.Security == "" {
 		return nil
@@ -128,10 +125,10 @@ func (n *Node) openSecurity(folders *identity.Folders) error {
 	own := keys.Credential.Peer()
 	switch {
 	case own.Name != folders.Node:
-		return fmt.Errorf("the certificate in %s is of node %s, and the data folders are of node %s: give the folder of keys that belongs to them",
+		return fmt.Errorf("the certificate in %s belongs to node %s, but the data folders to node %s: configure the folder of keys of this node",
 			n.cfg.Security, own.Name, folders.Node)
 	case folders.Cluster != "" && own.Cluster != folders.Cluster:
-		return fmt.Errorf("the certificate in %s is of cluster %s, and the data folders are of cluster %s", n.cfg.Security, own.Cluster, folders.Cluster)
+		return fmt.Errorf("the certificate in %s belongs to cluster %s, but the data folders to cluster %s", n.cfg.Security, own.Cluster, folders.Cluster)
 	}
 	s := &security{tcp: n.cfg.dial, cluster: own.Cluster, node: own.Name, file: n.keys().NodeFile(), spending: make(chan struct{}, 1), removed: &n.removed}
 	s.joins.limits, s.tokens.limits = joinLimits, tokenLimits
@@ -145,12 +142,12 @@ func (n *Node) openSecurity(folders *identity.Folders) error {
 	return nil
 }
 
-// fingerprint returns that of the authority that has signed the nodes' certificates, as far as this one's tells.
+// fingerprint returns the fingerprint of the authority that signed this node's certificate.
 func (s *security) fingerprint() pki.Fingerprint {
 	return pki.FingerprintOf(s.endpoint.Credential().Signer())
 }
 
-// gossipKeys returns the keys of gossip; none if it is in the clear.
+// gossipKeys returns the keys of gossip; none if gossip is not encrypted.
 func (n *Node) gossipKeys() [][]byte {
 	if n.security == nil {
 		return nil
@@ -158,18 +155,18 @@ func (n *Node) gossipKeys() [][]byte {
 	return *n.security.gossipKeys.Load()
 }
 
-// keepCertificate renews the node's certificate in time, until ctx ends.
+// keepCertificate renews the node's certificate in time, until the node closes.
 func (n *Node) keepCertificate() {
 	if n.security != nil {
 		n.security.rotator.Run(n.ctx)
 	}
 }
 
-// renewOwn gets the node's next certificate: an issuer signs it itself, any other node has
-// the master sign it, or another voter.
+// renewOwn obtains the node's next certificate. A node with the authority's key signs it itself; any other node asks the master, or
+// another voter.
 func (n *Node) renewOwn(ctx context.Context, request []byte) (*x509.Certificate, *pki.Trust, error) {
 	s := n.security
-	hosts := withLocal(s.endpoint.Credential().Hosts(), n.cfg.Name) // certificates of earlier versions lack them
+	hosts := withLocal(s.endpoint.Credential().Hosts(), n.cfg.Name) // the certificate may lack them
 	own := s.endpoint.Credential()
 	if issuer := s.signs(rollover.Renew); issuer != nil {
 		leaf, err := issuer.SignNode(request, s.node, hosts, time.Now())
@@ -190,18 +187,17 @@ func (n *Node) renewOwn(ctx context.Context, request []byte) (*x509.Certificate,
 		if err == nil {
 			n.checkClock(got.now)
 			leaf, trust, err := got.certificate()
-			if err == nil && own.Trust().Signed(leaf) { // which authorities count, the lock service says
+			if err == nil && own.Trust().Signed(leaf) { // the lock service decides which authorities are trusted
 				trust = own.Trust()
 			}
 			return leaf, trust, err
 		}
 		errs = append(errs, fmt.Errorf("ask node %s to sign: %w", id, err))
 	}
-	return nil, nil, cmp.Or(errors.Join(errs...), errors.New("it is not known which nodes vote, and sign certificates"))
+	return nil, nil, cmp.Or(errors.Join(errs...), errors.New("no node that signs certificates is known"))
 }
 
-// issuersWait is how long a renewal waits for the node to hear of others that sign: it may
-// have just started.
+// issuersWait is how long a renewal waits until gossip knows nodes that sign: the node may have just started.
 const issuersWait = 20 * time.Second
 
 // issuers returns nodes that should have the authority's key, the master first.
@@ -220,19 +216,18 @@ func (n *Node) issuers() (ids []string) {
 	return ids
 }
 
-// clockOff is how far the clocks of two nodes may differ before one says so.
+// clockOff is the difference between two nodes' clocks above which a warning is logged.
 const clockOff = 5 * time.Minute
 
-// checkClock says so if this host's clock is far from a signer's: certificates are judged by
-// the clock of who looks at them.
+// checkClock logs a warning if this host's clock is far from a signer's: peers verify certificates by their own clocks.
 func (n *Node) checkClock(theirs time.Time) {
 	if off := time.Until(theirs); off.Abs() > clockOff {
-		n.log.Warn("this host's clock differs from that of the node that signs certificates: set it right, else others do not know this node one day",
-			"by", off.Round(time.Second))
+		n.log.Warn("clock differs from that of the node that signs certificates: correct it, or peers will reject this node's certificate",
+			"difference", off.Round(time.Second))
 	}
 }
 
-// clusterToFound is the id of the cluster that a fresh node founds, empty for any.
+// clusterToFound returns the id of the cluster that a fresh node founds, or "" for any.
 func (s *security) clusterToFound() string {
 	if s == nil {
 		return ""
@@ -240,9 +235,8 @@ func (s *security) clusterToFound() string {
 	return s.cluster
 }
 
-// found has a fresh node found the cluster, alone, if it has the authority's key: it is the
-// one that "stele init" was run on. Others join it, and nothing else: two groups of nodes with
-// certificates of one cluster must not each found it.
+// found configures a fresh node with the authority's key, on which "stele init" was run, to found the cluster alone. Other nodes
+// can only join it: two groups of nodes with certificates of one cluster must not both found it.
 func (s *security) found(cfg *formation.Config) error {
 	cfg.Expect = 0
 	if s.issuer.Load() != nil {
@@ -250,30 +244,29 @@ func (s *security) found(cfg *formation.Config) error {
 		return nil
 	}
 	if len(cfg.Join) == 0 {
-		return fmt.Errorf("node %s has a certificate of cluster %s and no data yet: it can only join that cluster, so give nodes of it with --join", s.node, s.cluster)
+		return fmt.Errorf("node %s has a certificate of cluster %s and no data yet: it can only join that cluster, use --join with nodes of it", s.node, s.cluster)
 	}
 	return nil
 }
 
-// connsForNodes of the connections that a node takes are for nodes, and for Raft: each of the others needs a few.
+// connsForNodes is the number of connections reserved for nodes, including Raft: each node needs a few.
 const connsForNodes = 512
 
-// principalConnsMax is how many one principal may have of them: his programs need one or two each.
+// principalConnsMax bounds the connections of one principal: a program needs one or two.
 const principalConnsMax = 1024
 
-// memoryForNodes is which part of the memory for requests nodes have for themselves: what a user sends must not keep logs
-// from being written.
+// memoryForNodes is the divisor of the request memory reserved for nodes: users' requests must not stop commit logs.
 const memoryForNodes = 8
 
-// refusePlain answers a client that speaks plain mode without TLS, so that it can tell why.
+// refusePlain returns the answer to a client in plain mode without TLS, which it can decode.
 func refusePlain(first []byte) []byte {
 	return rpc.RefusePlain(first, api.ToRPC(&api.IdentityError{
 		Reason: api.IdentityNoTLS, Text: "this cluster has certificates: connect by TLS 1.3, with a certificate or a token of it",
 	}))
 }
 
-// guard returns a listener of TLS. Who shows a certificate, shows one of the cluster. Of those who show none it takes so many,
-// 0 for as many as pki does.
+// guard returns a TLS listener. Client certificates must be of the cluster. At most strangersMax connections have none; 0 means the
+// default of pki.
 func (s *security) guard(l net.Listener, strangersMax int, refused func(net.Addr, error)) net.Listener {
 	if s == nil {
 		return l
@@ -281,8 +274,8 @@ func (s *security) guard(l net.Listener, strangersMax int, refused func(net.Addr
 	return pki.Listen(l, pki.ListenerConfig{Endpoint: s.endpoint, StrangersMax: strangersMax, NotTLS: refusePlain, Refused: refused})
 }
 
-// limit has the server know its peers, end connections that say nothing, keep some for nodes,
-// and take from strangers only what they may ask for.
+// limit configures a server to identify its peers, close silent connections, reserve connections and memory for nodes, and bound
+// unauthenticated clients.
 func (s *security) limit(cfg rpc.ServerConfig) rpc.ServerConfig {
 	if s == nil {
 		return cfg
@@ -292,14 +285,14 @@ func (s *security) limit(cfg rpc.ServerConfig) rpc.ServerConfig {
 	cfg.Identify = identify
 	cfg.OwnerOf = ownerOf
 	cfg.MemoryKept = cfg.MemoryBytesMax / memoryForNodes
-	// Nodes do not read slowly to harm others, and one connection has all that two of them have to do with each other.
+	// Two nodes share one connection, and nodes do not read slowly on purpose.
 	cfg.Patient = func(p *rpc.Peer) bool { return peerOf(p).Kind == pki.Node }
 	cfg.Guard = func(p *rpc.Peer, method string) error { return guardStranger(peerOf(p), method) }
 	return cfg
 }
 
-// dialer returns what connects to that node, or to any node of the cluster if id is empty;
-// nil, which is plain TCP, for an open node.
+// dialer returns the function that connects to a node, or to any node of the cluster if id is empty; nil, which means plain TCP, on
+// an open node.
 func (s *security) dialer(id string) func(context.Context, string) (net.Conn, error) {
 	if s == nil {
 		return nil
@@ -307,7 +300,7 @@ func (s *security) dialer(id string) func(context.Context, string) (net.Conn, er
 	return func(ctx context.Context, addr string) (net.Conn, error) { return s.connect(ctx, id, addr) }
 }
 
-// dial connects as dialer says.
+// dial connects to a node, or to any node of the cluster if id is empty.
 func (s *security) dial(ctx context.Context, id, addr string) (net.Conn, error) {
 	if s == nil {
 		var d net.Dialer
@@ -316,7 +309,7 @@ func (s *security) dial(ctx context.Context, id, addr string) (net.Conn, error) 
 	return s.connect(ctx, id, addr)
 }
 
-// connect connects to that node, or to any of the cluster.
+// connect connects to that node with TLS, or to any node of the cluster if id is empty.
 func (s *security) connect(ctx context.Context, id, addr string) (net.Conn, error) {
 	if s.tcp == nil {
 		return s.endpoint.Dial(ctx, id, addr)
@@ -328,7 +321,7 @@ func (s *security) connect(ctx context.Context, id, addr string) (net.Conn, erro
 	return s.endpoint.Over(ctx, id, c)
 }
 
-// requireNode refuses a connection that is not from that node.
+// requireNode returns an error unless the connection is from that node.
 func (s *security) requireNode(c net.Conn, id string) error {
 	if s == nil {
 		return nil
@@ -340,7 +333,7 @@ func (s *security) requireNode(c net.Conn, id string) error {
 	return pki.RequireNode(secured.Peer, id)
 }
 
-// client has the node's own client prove that it is the node.
+// client configures the node's own client to authenticate as the node.
 func (s *security) client(cfg client.Config) client.Config {
 	if d := s.dialer(""); d != nil {
 		cfg.Dial = d
@@ -348,21 +341,21 @@ func (s *security) client(cfg client.Config) client.Config {
 	return cfg
 }
 
-// refuseConn tells of a connection that was not taken, each reason once in a while, and has it in the audit log.
+// refuseConn logs a rejected connection, rate-limited per reason, and records it in the audit log.
 func (n *Node) refuseConn(from net.Addr, err error) {
 	n.audit.turnedAway(from.String(), err)
 	n.refused.warn(n.log, hostOf(from.String()), fmt.Errorf("connection: %w", err))
 }
 
-// plainHTTP reports whether a listener speaks HTTP without TLS, to every process of this host: one on loopback, or of an
-// open node.
+// plainHTTP reports whether a listener serves HTTP without TLS: one on loopback, which every process of the host can reach, or one
+// of an open node.
 func (s *security) plainHTTP(l net.Listener) bool {
 	tcp, ok := l.Addr().(*net.TCPAddr)
 	return s == nil || ok && tcp.IP.IsLoopback()
 }
 
-// guardHTTP has a listener that other machines reach speak TLS, and its handler answer
-// nobody whom may does not let in, but for what is open: whether the node is well.
+// guardHTTP makes a listener that other machines can reach use TLS, and its handler reject requests for which may returns an error,
+// except for the open paths.
 func (s *security) guardHTTP(l net.Listener, server *http.Server, refused func(net.Addr, error),
 	may func(*http.Request, pki.Peer) (status int, err error), open ...string) net.Listener {
 	if s.plainHTTP(l) {
@@ -383,5 +376,5 @@ func (s *security) guardHTTP(l net.Listener, server *http.Server, refused func(n
 		}
 		h.ServeHTTP(w, r)
 	})
-	return s.guard(l, webConnsMax/2, refused) // so that strangers do not keep users out
+	return s.guard(l, webConnsMax/2, refused) // the others are left for users
 }

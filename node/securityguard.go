@@ -6,7 +6,7 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// peerOf returns who is at the other end of a connection: anonymous on a node that is open.
+// peerOf returns the peer of a connection: anonymous on an open node.
 func peerOf(p *rpc.Peer) pki.Peer {
 	if who, ok := p.Identity.(*subject); ok {
 		return who.who()
@@ -14,11 +14,11 @@ func peerOf(p *rpc.Peer) pki.Peer {
 	return pki.Peer{}
 }
 
-// strangerBytesMax bounds a request of who has shown no certificate, or is not let in by what he has shown.
+// strangerBytesMax bounds a request of a client without a valid credential.
 const strangerBytesMax = 64 << 10
 
-// requestBytes bounds the requests of a peer, of which a node takes so much. Whether a principal is let in
-// may not be known now: then it is looked at when his request is carried out.
+// requestBytes returns the function that bounds the requests of a peer, given the node's bound. If it is unknown whether a principal
+// is valid, its requests are checked when they are executed.
 func (r *rights) requestBytes(most int) func(*rpc.Peer) int {
 	return func(p *rpc.Peer) int {
 		who := peerOf(p)
@@ -37,7 +37,7 @@ func (r *rights) requestBytes(most int) func(*rpc.Peer) int {
 	}
 }
 
-// guardStranger refuses what is not for who has shown no certificate.
+// guardStranger rejects methods that require a credential.
 func guardStranger(p pki.Peer, method string) error {
 	if p.Kind != pki.Anonymous || guards[method].to == strangers {
 		return nil
@@ -45,10 +45,10 @@ func guardStranger(p pki.Peer, method string) error {
 	return api.ToRPC(errStranger)
 }
 
-// errStranger is what is answered to who has shown nothing.
-var errStranger = &api.IdentityError{Reason: api.IdentityNone, Text: "show a certificate of the cluster, or a token"}
+// errStranger is the error for clients without a credential.
+var errStranger = &api.IdentityError{Reason: api.IdentityNone, Text: "the connection has no credential: use a certificate of the cluster, or an access token"}
 
-// handleSecurity registers a method of security. A node without certificates has none to give.
+// handleSecurity registers a method that requires certificates. On an open node it fails with api.ErrOpenCluster.
 func (n *Node) handleSecurity(method string, mode rpc.Mode, h func(*rpc.Call)) {
 	n.handle(method, mode, func(c *rpc.Call) {
 		if n.security == nil {

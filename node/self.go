@@ -8,18 +8,18 @@ import (
 	"github.com/steledb/stele/node/identity"
 )
 
-// selfIdentity is who the node is: what its data folders say, and where it is reached.
+// selfIdentity is the node's identity: what its data directories state, and the address at which it is reached.
 type selfIdentity struct {
-	// address is the RPC address that others reach, set before the port is served.
+	// address is the RPC address that other nodes use, set before the port is served.
 	address string
 	// mu guards folders, and their files.
 	mu      sync.Mutex
 	folders *identity.Folders
-	// clusterID is folders' as it was last durable, for who must not wait for a disk.
+	// clusterID is the last durable cluster id, for readers that must not wait for a disk.
 	clusterID atomic.Pointer[string]
 }
 
-// open takes over the folders.
+// open sets the data directories.
 func (s *selfIdentity) open(folders *identity.Folders) {
 	s.folders = folders
 	s.published()
@@ -30,14 +30,14 @@ func (s *selfIdentity) published() {
 	s.clusterID.Store(&id)
 }
 
-// view reads what the folders say.
+// view calls f with the data directories' state.
 func (s *selfIdentity) view(f func(*identity.Folders)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f(s.folders)
 }
 
-// change changes what the folders say; it is durable when change returns nil.
+// change changes the data directories' state. The change is durable when change returns nil.
 func (s *selfIdentity) change(f func(*identity.Folders) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,14 +60,13 @@ func (n *Node) cluster() (id string) {
 	return id
 }
 
-// raftEpoch returns the epoch of the Raft group that the node knows.
+// raftEpoch returns the epoch of the Raft group that the node has recorded.
 func (n *Node) raftEpoch() (epoch uint64) {
 	n.self.view(func(f *identity.Folders) { epoch = f.RaftEpoch })
 	return epoch
 }
 
-// identityStore lets formation write to the folders while others read them. It
-// implements formation.Store.
+// identityStore implements formation.Store on the data directories, concurrently with readers.
 type identityStore struct{ s *selfIdentity }
 
 // State implements formation.Store.

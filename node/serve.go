@@ -12,8 +12,7 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// serve opens the node's ports. The methods for data answer that the node is not
-// ready until it is.
+// serve opens the node's ports. Until the node serves, the methods for data return an error.
 func (n *Node) serve(listener net.Listener) error {
 	b := n.cfg.budget()
 	cfg := n.security.limit(rpc.ServerConfig{
@@ -83,7 +82,7 @@ func (n *Node) serve(listener net.Listener) error {
 	return nil
 }
 
-// handle registers a method of the data API, which is answered once the node serves.
+// handle registers a method that is available once the node serves.
 func (n *Node) handle(method string, mode rpc.Mode, h func(*rpc.Call)) {
 	master := guards[method].master && n.security != nil
 	serve := func(c *rpc.Call) {
@@ -111,12 +110,11 @@ func (n *Node) handle(method string, mode rpc.Mode, h func(*rpc.Call)) {
 	n.rpc.Handle(method, mode, serve)
 }
 
-// spawnedMax is how many calls may run that wait for the disk or for each other:
-// as many as clients have in flight under heavy load.
+// spawnedMax bounds the calls that wait for the disk or for each other: as many as clients have in flight under heavy load.
 const spawnedMax = 1024
 
-// live answers 200 while the process is worth keeping: one that starts, stops or has lost the lock service recovers by itself,
-// and a restart would only make it slower. Else 503 and why.
+// live reports liveness: 200 unless the process has failed. A node that starts, stops or has lost the lock service recovers by
+// itself, and a restart would only delay it.
 func (n *Node) live(w http.ResponseWriter, _ *http.Request) {
 	reason := ""
 	if err := n.Err(); err != nil {
@@ -125,7 +123,7 @@ func (n *Node) live(w http.ResponseWriter, _ *http.Request) {
 	answerHealth(w, reason)
 }
 
-// ready answers 200 while the node serves, else 503 and why not.
+// ready reports readiness: 200 while the node serves, otherwise 503 and the reason.
 func (n *Node) ready(w http.ResponseWriter, _ *http.Request) { answerHealth(w, n.unready()) }
 
 func answerHealth(w http.ResponseWriter, reason string) {
@@ -138,7 +136,7 @@ func answerHealth(w http.ResponseWriter, reason string) {
 	fmt.Fprintln(w, "ok")
 }
 
-// unready says why the node does not serve, or nothing if it does.
+// unready returns why the node does not serve, or "".
 func (n *Node) unready() string {
 	if err := n.Err(); err != nil {
 		return err.Error()

@@ -11,50 +11,49 @@ import (
 	"github.com/steledb/stele/security/token"
 )
 
-// subject is who is at the other end of a connection, or for whom a node passes a request
-// on.
+// subject is the peer of a connection, or the principal for which another node forwards a request.
 type subject struct {
-	// peer is what the certificate says.
+	// peer is the identity in the certificate.
 	peer pki.Peer
 	from string    // host:port
-	conn *pki.Conn // nil of one for whom another node asks
-	// passed is set if another node passes the request on.
+	conn *pki.Conn // nil for a forwarded request
+	// passed is set for a forwarded request.
 	passed bool
-	// shown is the token that was shown on a connection without certificate.
+	// shown is the access token used on a connection without a client certificate.
 	shown atomic.Pointer[shown]
-	// asking is set while it is asked what he may do, for a call that may not wait for that.
+	// asking is set while rights are looked up for a call that must not wait for them.
 	asking atomic.Bool
-	// lately are views that were used on the connection, each at the place of its table.
+	// lately caches views used on the connection, by table id.
 	lately [4]atomic.Pointer[lately]
 }
 
-// shown is a token that was shown, and found good.
+// shown is a verified access token.
 type shown struct {
 	record *token.AccessRecord
-	// seen is when its record was last seen to be there.
+	// seen is the ticket at which its record was last read.
 	seen atomic.Pointer[acl.Ticket]
 }
 
-// lately is a view, and when it was seen to hold.
+// lately is a view and the ticket at which it was valid.
 type lately struct {
 	view   *acl.View
 	ticket acl.Ticket
 }
 
-// identify returns who is at the other end of a connection, for rpc.Peer.
+// identify returns the subject of a connection, for rpc.Peer.
 func identify(c net.Conn) any {
 	conn := c.(*pki.Conn)
 	return &subject{peer: conn.Peer, from: c.RemoteAddr().String(), conn: conn}
 }
 
-// subjectOf returns for whom a call is; nil on a node that is open.
+// subjectOf returns the subject of a call; nil on an open node.
 func subjectOf(c *rpc.Call) *subject {
 	who, _ := c.Identity().(*subject)
 	return who
 }
 
-// who returns the peer as whom the subject acts: that of its token, if it has shown one, which has no
-// end then but that of its record.
+// who returns the peer that the subject acts as: the principal of its access token, if any. That peer ends only with the token's
+// record.
 func (s *subject) who() pki.Peer {
 	if t := s.shown.Load(); t != nil {
 		return pki.Peer{Kind: pki.Principal, Name: t.record.Principal, Generation: t.record.Generation, Cluster: s.peer.Cluster, Serial: t.record.ID.String()}
@@ -62,7 +61,7 @@ func (s *subject) who() pki.Peer {
 	return s.peer
 }
 
-// principal returns its name and generation, and the token by which it is one, if any.
+// principal returns the principal's name and generation, and its access token, if any.
 func (s *subject) principal() (name string, generation uint64, t *shown) {
 	if t := s.shown.Load(); t != nil {
 		return t.record.Principal, t.record.Generation, t
@@ -72,7 +71,7 @@ func (s *subject) principal() (name string, generation uint64, t *shown) {
 
 type subjectKey struct{}
 
-// withSubject returns ctx with a subject that is restricted, for what is done for it.
+// withSubject stores a restricted subject in ctx.
 func withSubject(ctx context.Context, who *subject) context.Context {
 	if !who.restricted() {
 		return ctx
@@ -80,13 +79,13 @@ func withSubject(ctx context.Context, who *subject) context.Context {
 	return context.WithValue(ctx, subjectKey{}, who)
 }
 
-// subjectIn returns the subject that ctx has, nil for none that is restricted.
+// subjectIn returns the restricted subject of ctx, or nil.
 func subjectIn(ctx context.Context) *subject {
 	who, _ := ctx.Value(subjectKey{}).(*subject)
 	return who
 }
 
-// ownerOf returns whose share of a node's workers the requests of a connection take.
+// ownerOf returns the owner whose share of the node's workers the requests of a connection use.
 func ownerOf(p *rpc.Peer) string {
 	who, _ := p.Identity.(*subject)
 	if name := who.owner(); name != "" || !who.restricted() {
@@ -95,13 +94,13 @@ func ownerOf(p *rpc.Peer) string {
 	return anonymousOwner
 }
 
-// anonymousOwner is the owner of requests of all who have shown nothing. No principal has that name.
+// anonymousOwner is the owner of requests without a credential. No principal has that name.
 const anonymousOwner = "(anonymous)"
 
-// restricted tells whether what the subject may is to be looked at: nodes may all.
+// restricted reports whether the subject's rights are checked. Nodes have all rights.
 func (s *subject) restricted() bool { return s != nil && s.peer.Kind != pki.Node }
 
-// owner names a subject, for what is kept for it: empty for nodes and on open nodes.
+// owner returns the name under which resources of the subject are counted: empty for nodes and on open nodes.
 func (s *subject) owner() string {
 	if !s.restricted() {
 		return ""

@@ -19,17 +19,17 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// What any node asks the servers of a table's tablets. Behind the table's name comes what is
-// named here.
+// Methods that any node calls on the servers of a table's tablets. The first parameter is the table's name, followed by the
+// parameters listed here.
 const (
-	// methodCompact has it compact the table's tablets: whether all files.
+	// methodCompact compacts the table's tablets on the server: whether it is a major compaction.
 	methodCompact = "tablet.compact"
-	// methodTablets asks for what the table's tablets consist of, in the form of describe_table's.
+	// methodTablets returns the table's tablets on the server, in the form of describe_table.
 	methodTablets = "tablet.describe"
-	// methodSplit has it split one of them: the tablet's key in METADATA, the row to split at or nil. The answer is
-	// the id of the lower part, and its last row.
+	// methodSplit splits a tablet: its key in METADATA, and the row to split at or nil. The result is the id of the lower part, and its
+	// last row.
 	methodSplit = "tablet.split"
-	// methodCompactOne has it compact one of them: the tablet's key in METADATA, whether all files.
+	// methodCompactOne compacts a tablet: its key in METADATA, and whether it is a major compaction.
 	methodCompactOne = "tablet.compact_one"
 )
 
@@ -55,8 +55,8 @@ func (n *Node) handleTable(method string, do func(ctx context.Context, name stri
 	})
 }
 
-// askServers asks each server that has tablets of a table; result is called for one answer at a
-// time. It returns the first failure.
+// askServers calls a method of every server that has tablets of a table. Calls of result do not overlap. The error joins those of
+// all servers.
 func (n *Node) askServers(ctx context.Context, s *table.Schema, method string, more func(e *wire.Encoder), result func(d *wire.Decoder) error) error {
 	nodes, err := n.nodesOf(ctx, s.ID)
 	if err != nil {
@@ -127,13 +127,13 @@ func (n *Node) compactOneHere(ctx context.Context, name string, d *wire.Decoder)
 	return nil, n.tabletsOf(name).CompactTablet(ctx, r, major)
 }
 
-// decodeRef reads the key of a tablet's row of METADATA.
+// decodeRef decodes the METADATA key of a tablet.
 func decodeRef(d *wire.Decoder) (tablet.Ref, error) {
 	tableID, end, err := metadata.ParseKey(d.Bytes())
 	return tablet.Ref{Table: tableID, End: string(end)}, cmp.Or(d.Err(), err)
 }
 
-// splitHere splits a tablet that is here.
+// splitHere splits a tablet of this node.
 func (n *Node) splitHere(ctx context.Context, name string, d *wire.Decoder) (answer, error) {
 	r, err := decodeRef(d)
 	var at []byte
@@ -145,7 +145,7 @@ func (n *Node) splitHere(ctx context.Context, name string, d *wire.Decoder) (ans
 	}
 	lower, id, err := n.tabletsOf(name).Split(ctx, r, at)
 	if errors.Is(err, tablet.ErrClosed) {
-		return nil, told(api.ErrUnsure, err) // it may have been made
+		return nil, told(api.ErrUnsure, err) // the split may have happened
 	}
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (n *Node) splitHere(ctx context.Context, name string, d *wire.Decoder) (ans
 	}, nil
 }
 
-// describeHere answers with the tablets of a table that are here.
+// describeHere returns the tablets of a table that this node serves.
 func (n *Node) describeHere(_ context.Context, name string, d *wire.Decoder) (answer, error) {
 	d.Skip()
 	info := api.TableInfo{Schema: table.NewSchema(name, 0)}
@@ -183,7 +183,7 @@ func (n *Node) tabletInfo(t *tablet.TabletStats) api.TabletInfo {
 	return ti
 }
 
-// tables returns the tables by id.
+// tables returns the names of all tables by id.
 func (n *Node) tables(ctx context.Context) (map[uint64]string, error) {
 	files, err := n.catalog.meta.List(ctx, tablesDir)
 	tables := map[uint64]string{}
@@ -207,11 +207,11 @@ func (n *Node) tables(ctx context.Context) (map[uint64]string, error) {
 	return tables, nil
 }
 
-// schemasRetry is the pause before schemas are read again that could not be.
+// schemasRetry is the pause after a failed read of schemas.
 const schemasRetry = time.Second
 
-// renewSchemas reads the schemas of served tables again when they may have changed, and lets go of tables that were dropped,
-// though no request comes for them. It returns when the server's lock is lost or the node closes.
+// renewSchemas rereads the schemas of served tables when they may have changed, and unloads tablets of dropped tables even if no
+// request comes for them. It returns when the server's lock is lost or the node closes.
 func (s *tabletServer) renewSchemas() {
 	var failed once
 	var again <-chan time.Time

@@ -16,7 +16,7 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// handleTabletChanges registers what people may do with tablets.
+// handleTabletChanges registers the methods by which operators split, move, merge and compact tablets.
 func (n *Node) handleTabletChanges() {
 	for method, do := range map[string]func(context.Context, *tabletChange) (answer, error){
 		api.MethodSplitTablet: n.splitTablet, api.MethodMoveTablet: n.moveTablet,
@@ -46,14 +46,14 @@ func (n *Node) handleTabletChanges() {
 	}
 }
 
-// tabletChange is a request about a tablet.
+// tabletChange is a request to change a tablet.
 type tabletChange struct {
 	api.TabletRequest
-	// found are the ids of the tablets that it is about, once they are known.
+	// found are the ids of the tablets that the request names, once they are located.
 	found []uint64
 }
 
-// at notes which tablets it is about.
+// at records the tablets that the request names.
 func (r *tabletChange) at(all ...*placed) {
 	r.found = r.found[:0]
 	for _, p := range all {
@@ -61,8 +61,8 @@ func (r *tabletChange) at(all ...*placed) {
 	}
 }
 
-// matter says for the audit log what the request is about. Rows are not written there: of one that is named the tablet
-// is told that has it.
+// matter returns the subject of the request for the audit log. Row keys are not logged: a tablet that is named by a row is
+// logged by its id.
 func (r *tabletChange) matter() string {
 	ids, s := r.found, ""
 	if len(ids) == 0 && r.ID != 0 {
@@ -85,11 +85,11 @@ func (r *tabletChange) matter() string {
 const (
 	// tabletChangeTimeout bounds a change of a tablet: two servers may have a gigabyte each to write out.
 	tabletChangeTimeout = 5 * time.Minute
-	// homelessTimeout is how long a change waits for a tablet to be served.
+	// homelessTimeout is how long a change waits until a tablet is served.
 	homelessTimeout = 20 * time.Second
 )
 
-// placed is a tablet and where METADATA says that it is.
+// placed is a tablet and its location according to METADATA.
 type placed struct {
 	schema *table.Schema
 	row    *metadata.Row
@@ -98,12 +98,12 @@ type placed struct {
 
 func (p *placed) key() string { return tabletKey(p.row.Table, p.row.End) }
 
-// change is what is told of it.
+// change returns the result that the caller gets.
 func (p *placed) change() *api.TabletChange {
 	return &api.TabletChange{ID: p.meta.ID, Node: nodeOf(p.row.Server), Server: p.row.Server}
 }
 
-// schemaOf returns the schema of a table, METADATA's too.
+// schemaOf returns the schema of a table, which may be METADATA.
 func (n *Node) schemaOf(ctx context.Context, name string) (*table.Schema, error) {
 	if name == metadata.Name {
 		return metadata.Schema(), nil
@@ -112,8 +112,8 @@ func (n *Node) schemaOf(ctx context.Context, name string) (*table.Schema, error)
 	return s, err
 }
 
-// place finds a tablet by a row of it, or by its id. Errors: api.ErrNoTable, ErrNoTablet, ErrNotServing
-// for a table whose tablets are not made yet.
+// place locates a tablet by one of its rows, or by its id. Errors: api.ErrNoTable, api.ErrNoTablet, and api.ErrNotServing for a
+// table whose tablets do not exist yet.
 func (n *Node) place(ctx context.Context, name string, row []byte, id uint64) (*placed, error) {
 	s, err := n.schemaOf(ctx, name)
 	if err != nil {
@@ -146,7 +146,7 @@ func (n *Node) place(ctx context.Context, name string, row []byte, id uint64) (*
 	return found, nil
 }
 
-// untilServed does what needs a tablet to be served, and again while that is said to be not so.
+// untilServed calls do, and repeats it while the error is that the tablet is not served.
 func untilServed(ctx context.Context, do func() error) error {
 	start := time.Now()
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
@@ -160,7 +160,7 @@ func untilServed(ctx context.Context, do func() error) error {
 	}
 }
 
-// askServer asks the server of a tablet.
+// askServer calls a method of the server of a tablet.
 func (n *Node) askServer(ctx context.Context, p *placed, method string, more func(*wire.Encoder), values int, result func(*wire.Decoder) error) error {
 	if p.row.Unassigned() {
 		return fmt.Errorf("tablet %d of table %q has no server: %w", p.meta.ID, p.schema.Name, api.ErrNotServing)
@@ -175,7 +175,7 @@ func (n *Node) askServer(ctx context.Context, p *placed, method string, more fun
 	}, result)
 }
 
-// splitTablet has a tablet split by its server.
+// splitTablet has the tablet's server split it.
 func (n *Node) splitTablet(ctx context.Context, r *tabletChange) (answer, error) {
 	if r.Table == metadata.Name {
 		return nil, api.ErrSystemTable
@@ -203,7 +203,7 @@ func (n *Node) splitTablet(ctx context.Context, r *tabletChange) (answer, error)
 			if !tried {
 				return fmt.Errorf("a tablet of table %q ends at row %.64q already: %w", r.Table, r.Row, api.ErrBadSplit)
 			}
-			// What was tried before came about.
+			// An earlier attempt succeeded.
 			done.Lower, done.At = p.meta.ID, p.row.End
 			return nil
 		}
@@ -224,12 +224,12 @@ func (n *Node) splitTablet(ctx context.Context, r *tabletChange) (answer, error)
 	if err != nil {
 		return nil, err
 	}
-	n.log.Info("tablet split on somebody's word", "table", r.Table, "tablet", done.ID, "lower", done.Lower)
+	n.log.Info("tablet split", "cause", "request", "table", r.Table, "tablet", done.ID, "lower", done.Lower)
 	return done.Append, nil
 }
 
-// mayAddTablet returns a *table.LimitError if a table has as many tablets as requests may make: each takes memory on its server and
-// has a row of METADATA.
+// mayAddTablet returns a *table.LimitError if the table already has as many tablets as requests may create. Each tablet takes
+// memory on its server and a row of METADATA.
 func (n *Node) mayAddTablet(ctx context.Context, name string) error {
 	s, err := n.schemaOf(ctx, name)
 	if err != nil {
@@ -276,13 +276,13 @@ func (n *Node) largestTablet(ctx context.Context, name string) (id uint64, err e
 	return id, err
 }
 
-// moveTablet has the master bring a tablet to a node.
+// moveTablet has the master move a tablet to a node.
 func (n *Node) moveTablet(ctx context.Context, r *tabletChange) (answer, error) {
 	to, err := n.find(ctx, r.Node)
 	if err != nil {
 		return nil, err
 	}
-	// The tablet is named once: if it is split meanwhile it is the upper part that moves.
+	// The tablet is located once: if it splits meanwhile, its upper part moves.
 	p, err := n.placeServed(ctx, r)
 	if err != nil {
 		return nil, err
@@ -295,11 +295,11 @@ func (n *Node) moveTablet(ctx context.Context, r *tabletChange) (answer, error) 
 	if err != nil {
 		return nil, err
 	}
-	n.log.Info("tablet moved on somebody's word", "table", r.Table, "tablet", p.meta.ID, "server", p.row.Server)
+	n.log.Info("tablet moved", "cause", "request", "table", r.Table, "tablet", p.meta.ID, "server", p.row.Server)
 	return p.change().Append, nil
 }
 
-// placeServed is place, and waits while the table has no tablets.
+// placeServed is place, but waits until the table has tablets.
 func (n *Node) placeServed(ctx context.Context, r *tabletChange) (p *placed, err error) {
 	err = untilServed(ctx, func() error {
 		p, err = n.place(ctx, r.Table, r.Row, r.ID)
@@ -308,8 +308,7 @@ func (n *Node) placeServed(ctx context.Context, r *tabletChange) (p *placed, err
 	return p, err
 }
 
-// mergeTablets has the master merge a tablet with its upper neighbour; the last one of a table
-// with its lower one.
+// mergeTablets has the master merge a tablet with its upper neighbour, or the last tablet of a table with its lower one.
 func (n *Node) mergeTablets(ctx context.Context, r *tabletChange) (answer, error) {
 	if r.Table == metadata.Name {
 		return nil, api.ErrSystemTable
@@ -330,7 +329,7 @@ func (n *Node) mergeTablets(ctx context.Context, r *tabletChange) (answer, error
 	}
 	r.at(lower, upper)
 	merged := func(ctx context.Context) (bool, error) {
-		// The keys may be others' by the time that a new master is asked.
+		// By the time that a new master is asked, the keys may belong to other tablets.
 		now, err := n.rows.get(ctx, lower.row.Table, lower.row.End)
 		if errors.Is(err, errNoRow) {
 			return true, nil
@@ -349,11 +348,11 @@ func (n *Node) mergeTablets(ctx context.Context, r *tabletChange) (answer, error
 	if p, err := n.place(ctx, r.Table, nil, upper.meta.ID); err == nil {
 		done = p.change()
 	}
-	n.log.Info("tablets merged on somebody's word", "table", r.Table, "lower", lower.meta.ID, "upper", upper.meta.ID)
+	n.log.Info("tablets merged", "cause", "request", "table", r.Table, "lower", lower.meta.ID, "upper", upper.meta.ID)
 	return done.Append, nil
 }
 
-// below returns the tablet before one.
+// below returns the tablet before p.
 func (n *Node) below(ctx context.Context, p *placed) (*placed, error) {
 	before, err := n.rows.between(ctx, p.row.Table, p.meta.Start, p.row.End)
 	if err != nil {
@@ -374,7 +373,7 @@ func (n *Node) below(ctx context.Context, p *placed) (*placed, error) {
 	return &placed{p.schema, r, m}, err
 }
 
-// compactTablet has a tablet compacted by its server.
+// compactTablet has the tablet's server compact it.
 func (n *Node) compactTablet(ctx context.Context, r *tabletChange) (answer, error) {
 	return nil, untilServed(ctx, func() error {
 		p, err := n.place(ctx, r.Table, r.Row, r.ID)
@@ -386,15 +385,15 @@ func (n *Node) compactTablet(ctx context.Context, r *tabletChange) (answer, erro
 	})
 }
 
-// request is something that the master may be asked for twice, whoever is the master by then.
+// request is a request to the master that may be sent more than once, to different masters.
 type request struct {
 	method string
 	a, b   string // names of what it is about
 	here   func(ctx context.Context, a, b string) error
-	done   func(ctx context.Context) (bool, error) // says whether it has come about; nil if asking tells
+	done   func(ctx context.Context) (bool, error) // reports whether the change has been made; nil if the master's answer suffices
 }
 
-// askMaster asks the master, here or elsewhere, until it answers.
+// askMaster sends a request to the master, on this node or another, until it answers.
 func (n *Node) askMaster(ctx context.Context, r *request) error {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		again, err := n.askMasterOnce(ctx, r)
@@ -433,7 +432,7 @@ func (n *Node) askMasterOnce(ctx context.Context, r *request) (again bool, err e
 	return err != nil && (!errors.As(err, &answer) || errors.Is(err, api.ErrUnavailable)), err
 }
 
-// handleWishes registers what any node may ask the master for.
+// handleWishes registers the requests that any node may send to the master.
 func (n *Node) handleWishes() {
 	for method, do := range map[string]func(m *master.Master, ctx context.Context, a, b string) error{
 		methodMove: (*master.Master).MoveTablet, methodUnite: (*master.Master).MergeTablets,

@@ -12,11 +12,11 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// merge makes one tablet of two neighbours that are here.
+// merge merges two neighbouring tablets of this server.
 func (s *tabletServer) merge(ctx context.Context, lower, upper []byte) error {
 	low, err := s.ownRef(ctx, lower)
 	if errors.Is(err, errNoRow) {
-		return nil // an earlier order came through
+		return nil // an earlier order succeeded
 	}
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func (s *tabletServer) merge(ctx context.Context, lower, upper []byte) error {
 	return s.tablets.Merge(ctx, low, up)
 }
 
-// ownRef reads the row with that key, and returns the name of its tablet if METADATA gives it to this server.
+// ownRef reads the row with that key and returns its tablet's name if the tablet belongs to this server.
 func (s *tabletServer) ownRef(ctx context.Context, key []byte) (tablet.Ref, error) {
 	row, err := s.rowOf(ctx, key)
 	if err != nil {
@@ -42,10 +42,10 @@ func (s *tabletServer) ownRef(ctx context.Context, key []byte) (tablet.Ref, erro
 	return refOf(row), nil
 }
 
-// merging returns the event of a change of a tablet's row after which it has the rows of the one below it, if it is that.
+// merging returns the event of a change that gives a tablet the rows of the one below it, or "" for other changes.
 //
-// The change also says that no split of the tablet is under way, as every change does: else whoever loads it next would
-// make the row of the lower part anew, which is what the merge takes away.
+// Like every change, it also clears a split under way: otherwise the next server would create the row of the lower part again, which
+// the merge removes.
 func (s *tabletServer) merging(m *tablet.Meta) string {
 	if at, ok := s.merges.Load(m.Ref()); ok && string(m.Start) < at.(string) {
 		return fmt.Sprintf("merged with the tablet that ended at row %.64q on %s", at, s.name)
@@ -53,7 +53,7 @@ func (s *tabletServer) merging(m *tablet.Meta) string {
 	return ""
 }
 
-// holder returns the row of the table's tablet that has a row. The error is errNoRow, or the client's.
+// holder returns the row of the tablet that contains a table's row. The error is errNoRow, or the client's.
 func (m *metaRows) holder(ctx context.Context, tableID uint64, row []byte) (*metadata.Row, error) {
 	if tableID == metadata.TableID && string(row) <= string(metadata.RootEnd()) {
 		return m.root(ctx)
@@ -70,7 +70,7 @@ func (m *metaRows) holder(ctx context.Context, tableID uint64, row []byte) (*met
 	return metadata.Decode(s.Row())
 }
 
-// tablets calls each for the rows of a table's tablets, the root tablet's too, and ends with its error. Damaged rows are left out.
+// tablets calls each for the rows of a table's tablets, including the root tablet's, and stops at its error. Damaged rows are skipped.
 func (m *metaRows) tablets(ctx context.Context, tableID uint64, each func(*metadata.Row) error) error {
 	if tableID == metadata.TableID {
 		r, err := m.root(ctx)
@@ -96,7 +96,7 @@ func (m *metaRows) tablets(ctx context.Context, tableID uint64, each func(*metad
 	return s.Err()
 }
 
-// toldOfTablets gives the errors of changes of tablets the form in which the data API tells them.
+// toldOfTablets converts errors of tablet changes to their API form.
 func toldOfTablets(err error) error {
 	for _, k := range [...]struct{ is, as error }{
 		{tablet.ErrBadSplitRow, api.ErrBadSplit}, {tablet.ErrNoSplitRow, api.ErrBadSplit},

@@ -12,21 +12,21 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// eventErrorMax bounds what is written into METADATA of why a tablet could not be loaded, in bytes.
+// eventErrorMax bounds the error text of a failed load in METADATA, in bytes.
 const eventErrorMax = 200
 
-// eventNotLoaded is what the event begins with.
+// eventNotLoaded is the prefix of the event.
 const eventNotLoaded = "not loaded by "
 
-// failedKept is for how long a server remembers that a tablet could not be loaded: longer than the master needs to try
-// all others in between. It may have been dropped since, or be another's for good.
+// failedKept is how long a server remembers a failed load: longer than the master needs to try all other servers. The tablet may have
+// been dropped since, or be loaded elsewhere.
 const failedKept = time.Hour
 
-// giveBack releases a tablet that this server took and could not load, so that the master may try another
-// server, and so that the tablet will need nothing of this server's commit log: nothing has been written to it here. If the previous
-// load failed as well, no event is recorded: it would push out the one that has the cause.
+// giveBack releases a tablet that this server acquired but could not load. The master may try another server, and the tablet needs
+// nothing of this server's commit log: nothing was written to it here. If the previous load failed as well, no event is recorded: it
+// would displace the one that has the cause.
 //
-// A tablet of which the server has rows by another tablet stays.
+// A tablet whose rows the server serves in another tablet is kept.
 func (s *tabletServer) giveBack(key []byte, cause error) {
 	told := s.notLoaded(key)
 	if s.serving() != nil {
@@ -41,7 +41,7 @@ func (s *tabletServer) giveBack(key []byte, cause error) {
 		s.mu.Unlock()
 	}
 	if err != nil || row.Server != s.nameFor(row.Table) || s.serving() != nil {
-		return // it is tried again here, or another has it
+		return // it is retried here, or another server has it
 	}
 	m, err := tablet.DecodeMeta(row.Meta)
 	if err != nil || s.of(row.Table).Settling(refOf(row)) || s.of(row.Table).Overlaps(row.Table, m.Start, row.End) {
@@ -53,11 +53,11 @@ func (s *tabletServer) giveBack(key []byte, cause error) {
 	}
 	row.Server, row.Addr = "", ""
 	if err := s.rows.replace(ctx, row, event); err != nil {
-		s.log.Warn("give a tablet back that could not be loaded", "tablet", metadata.Describe(key, ""), "error", err)
+		s.log.Warn("failed tablet not released", "tablet", metadata.Describe(key, ""), "err", err)
 	}
 }
 
-// notLoaded notes that a tablet could not be loaded, and says whether that was so the last time.
+// notLoaded records a failed load, and reports whether the previous load failed, too.
 func (s *tabletServer) notLoaded(key []byte) (before bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +71,7 @@ func (s *tabletServer) notLoaded(key []byte) (before bool) {
 	return before
 }
 
-// retried says whether a tablet could not be loaded the last time, and no server has had it since.
+// retried reports whether the last load of a tablet failed here, and no server has had it since.
 func (s *tabletServer) retried(ctx context.Context, key []byte, row *metadata.Row) bool {
 	s.mu.Lock()
 	_, failed := s.mu.failed[string(key)]
@@ -80,7 +80,7 @@ func (s *tabletServer) retried(ctx context.Context, key []byte, row *metadata.Ro
 		return failed
 	}
 	if row.Server == "" {
-		// Others that could not load it either told so last, or told nothing.
+		// Servers that also failed to load it recorded that as the last event, or nothing.
 		event, err := s.rows.last(ctx, key)
 		if err != nil || strings.HasPrefix(event, eventNotLoaded) {
 			return true
@@ -92,7 +92,7 @@ func (s *tabletServer) retried(ctx context.Context, key []byte, row *metadata.Ro
 	return false
 }
 
-// loadedAfterAll notes that a tablet is loaded which could not be before: METADATA was told only of the first try.
+// loadedAfterAll records that a tablet is loaded after a failure: METADATA has only the event of the first failure.
 func (s *tabletServer) loadedAfterAll(ctx context.Context, key []byte, r tablet.Ref) {
 	s.mu.Lock()
 	_, failed := s.mu.failed[string(key)]
@@ -106,7 +106,7 @@ func (s *tabletServer) loadedAfterAll(ctx context.Context, key []byte, r tablet.
 	defer st.mu.Unlock()
 	row := *st.row
 	if err := s.rows.replace(ctx, &row, "loaded on "+row.Server+" after all"); err != nil {
-		s.log.Warn("note that a tablet is loaded after all", "tablet", r, "error", err)
+		s.log.Warn("event of loaded tablet not recorded", "tablet", r, "err", err)
 		return
 	}
 	st.row = &row

@@ -19,40 +19,40 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// tabletServer is this node as a server of tablets, from when it got the lock of its server
-// file until it loses it. It implements tablet.Metadata, for both that it has.
+// tabletServer is this node as a tablet server, from acquiring its server lock until losing it. It implements tablet.Metadata for
+// both of its servers.
 type tabletServer struct {
 	n    *Node
 	name string
 	lock *session.Lock
 	rows *metaRows
-	// schemas are those of users' tables.
+	// schemas has the schemas of users' tables.
 	schemas *schemas
 	log     interface {
 		Info(msg string, args ...any)
 		Warn(msg string, args ...any)
 	}
 	blobs    tablet.Blobs
-	runs     *tablet.OpenRuns // of dead servers' logs
+	runs     *tablet.OpenRuns // sorted logs of dead servers
 	tablets  *tablet.Server   // of users' tables
 	metadata *tablet.Server
-	// merges are the tablets that are about to be merged with the one below them: where that ends, by tablet.Ref.
+	// merges has the tablets that are being merged with the one below: the end of the lower one, by tablet.Ref.
 	merges sync.Map
 
-	// splitting is whether a tablet is being split, of METADATA and of others.
+	// splitting is set while a tablet is split: of users' tables, and of METADATA.
 	splitting [2]atomic.Bool
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
 		loading map[string]bool          // by key
-		failed  map[string]time.Time     // when a tablet could not be loaded, the last time that it was tried, by key
-		states  map[tablet.Ref]*rowState // of the tablets that are loaded here
+		failed  map[string]time.Time     // last time that a tablet failed to load, by key
+		states  map[tablet.Ref]*rowState // of loaded tablets
 	}
 }
 
-// becomeTabletServer makes the node a tablet server, under another lock if the one that it has is
-// lost meanwhile: the log can be begun only under a lock.
+// becomeTabletServer opens the tablet server, under another lock if the current one is lost meanwhile: a commit log can be begun only
+// under a lock.
 func (n *Node) becomeTabletServer(ctx context.Context) error {
 	for {
 		lock := n.lock.Load()
@@ -60,14 +60,14 @@ func (n *Node) becomeTabletServer(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil || !lostSoon(ctx, lock, err) {
 			return err
 		}
-		n.log.Warn("the lock that makes this node a tablet server was lost before it was one; it is taken anew", "error", err)
+		n.log.Warn("server lock lost during the start; acquiring it again", "err", err)
 		if err := n.hold(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-// lostSoon says whether the lock is lost. If the log is fenced it is, which the session hears in a moment.
+// lostSoon reports whether the lock is lost. If the log is fenced, the lock is lost, and the session learns of it within fencedWait.
 func lostSoon(ctx context.Context, lock *session.Lock, err error) bool {
 	if errors.Is(err, blobfs.ErrFenced) {
 		t := time.NewTimer(fencedWait)
@@ -86,7 +86,7 @@ func lostSoon(ctx context.Context, lock *session.Lock, err error) bool {
 	}
 }
 
-// openTabletServer makes the node a tablet server under a lock. It has no tablets yet.
+// openTabletServer opens a tablet server without tablets under a lock.
 func (n *Node) openTabletServer(ctx context.Context, lock *session.Lock) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -115,13 +115,12 @@ func (n *Node) openTabletServer(ctx context.Context, lock *session.Lock) error {
 	return nil
 }
 
-// fencedWait is how long the loss of the lock may take to be heard of once the log is fenced: more
-// than a session may be in jeopardy.
+// fencedWait bounds the time between the fencing of the log and the session's learning that the lock is lost: longer than a session
+// may be in jeopardy.
 const fencedWait = time.Minute
 
-// logFailed ends the node, unless the log is another's by now: the master has taken this server for dead,
-// because it was silent, and its lock is gone, which the session hears in a moment. Then keepSession starts
-// afresh, and the node goes on.
+// logFailed ends the node, unless its log was fenced: then the master has taken this silent server for dead, and its lock is lost.
+// keepSession starts again in that case, and the node continues.
 func (s *tabletServer) logFailed(err error) {
 	if errors.Is(err, blobfs.ErrFenced) && (lostSoon(s.n.ctx, s.lock, err) || s.n.ctx.Err() != nil) {
 		return
@@ -130,9 +129,9 @@ func (s *tabletServer) logFailed(err error) {
 }
 
 var errLeaseEnded = &rpc.Error{Code: rpc.CodeUnavailable, Retryable: true,
-	Message: "this node does not hold its server lock for sure, which takes an answer of the lock service: it serves nothing until it does"}
+	Message: "the node does not certainly hold its server lock until the lock service answers: it serves nothing until then"}
 
-// serving returns nil while this server surely holds its lock (I4).
+// serving returns nil while this server certainly holds its lock (I4).
 func (s *tabletServer) serving() error {
 	if s.lock.Held() || planted.On(planted.LeaseNotChecked) {
 		return nil
@@ -140,7 +139,7 @@ func (s *tabletServer) serving() error {
 	return errLeaseEnded
 }
 
-// held answers what the server has.
+// held returns the tablets that the server has.
 func (s *tabletServer) held() answer {
 	all := append(s.metadata.Loaded(), s.tablets.Loaded()...)
 	return func(e *wire.Encoder) {
@@ -155,7 +154,7 @@ func (s *tabletServer) held() answer {
 	}
 }
 
-// tabletKey is how the master names a tablet.
+// tabletKey returns the master's name of a tablet.
 func tabletKey(tableID uint64, end []byte) string {
 	if isRoot(tableID, end) {
 		return master.RootKey
@@ -175,7 +174,7 @@ func decodeHeld(d *wire.Decoder) []master.Held {
 	return all
 }
 
-// rowOf reads the row of a tablet by the name that the master has for it.
+// rowOf reads the METADATA row of a tablet with the master's name.
 func (s *tabletServer) rowOf(ctx context.Context, key []byte) (*metadata.Row, error) {
 	if string(key) == master.RootKey {
 		return s.rows.root(ctx)
@@ -187,8 +186,7 @@ func (s *tabletServer) rowOf(ctx context.Context, key []byte) (*metadata.Row, er
 	return s.rows.get(ctx, tableID, end)
 }
 
-// load takes the tablet whose row is at that generation and serves it. One that it has is no
-// error.
+// load acquires the tablet whose row has that generation and serves it. A tablet that is loaded already is no error.
 func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) error {
 	if !s.begin(key) {
 		return errBusyTablet
@@ -198,7 +196,7 @@ func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) 
 	if err != nil {
 		return err
 	}
-	settling := s.of(row.Table).Settling(refOf(row)) // asked first: what has settled is there
+	settling := s.of(row.Table).Settling(refOf(row)) // read first: a tablet that has settled is loaded
 	if s.has(row) {
 		return nil
 	}
@@ -206,7 +204,7 @@ func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) 
 		return errSplittingOff
 	}
 	if row.Generation != generation {
-		return fmt.Errorf("%w: it is at generation %d, and %d was meant", errRowChanged, row.Generation, generation)
+		return fmt.Errorf("%w: generation is %d, want %d", errRowChanged, row.Generation, generation)
 	}
 	if err := s.serving(); err != nil {
 		return err
@@ -221,7 +219,7 @@ func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) 
 	return nil
 }
 
-// loadTaken loads a tablet that is this server's.
+// loadTaken loads a tablet that belongs to this server.
 func (s *tabletServer) loadTaken(ctx context.Context, key []byte, row *metadata.Row) error {
 	l, err := s.prepare(ctx, row)
 	if err != nil {
@@ -243,7 +241,7 @@ var (
 	errSplittingOff    = &rpc.Error{Code: rpc.CodeUnavailable, Message: "the tablet is being split off here", Retryable: true}
 )
 
-// begin has nobody else load or unload a tablet until end.
+// begin reserves a tablet for loading or unloading until end. It reports false if it is reserved.
 func (s *tabletServer) begin(key []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -260,13 +258,13 @@ func (s *tabletServer) end(key []byte) {
 	delete(s.mu.loading, string(key))
 }
 
-// has says whether the server has the tablet of a row.
+// has reports whether the server has the tablet of a row.
 func (s *tabletServer) has(row *metadata.Row) bool {
 	return s.of(row.Table).Has(refOf(row))
 }
 
-// take makes the tablet this server's. From then on no other changes its row. METADATA keeps that as an event
-// unless it is another try at the same.
+// take makes the tablet this server's: from then on no other server changes its row. METADATA records an event, unless this repeats
+// an earlier attempt.
 func (s *tabletServer) take(ctx context.Context, row *metadata.Row, again bool) error {
 	name := s.nameFor(row.Table)
 	event := "loaded on " + name
@@ -274,7 +272,7 @@ func (s *tabletServer) take(ctx context.Context, row *metadata.Row, again bool) 
 		event += ", recovered from " + row.Server
 		if !slices.Contains(row.Recoveries, row.Server) {
 			if len(row.Recoveries) >= metadata.RecoveriesMax {
-				return fmt.Errorf("take a tablet with which %d servers ended before it was written out: the limit is %d", len(row.Recoveries)+1, metadata.RecoveriesMax)
+				return fmt.Errorf("tablet not loaded: %d servers ended while serving it before it was written out; the limit is %d", len(row.Recoveries)+1, metadata.RecoveriesMax)
 			}
 			row.Recoveries = append(row.Recoveries, row.Server)
 		}
@@ -286,7 +284,7 @@ func (s *tabletServer) take(ctx context.Context, row *metadata.Row, again bool) 
 	return s.rows.replace(ctx, row, event)
 }
 
-// prepare finds what a tablet that was taken consists of.
+// prepare collects what a tablet consists of.
 func (s *tabletServer) prepare(ctx context.Context, row *metadata.Row) (*tablet.Load, error) {
 	if err := s.finishSplit(ctx, row); err != nil {
 		return nil, fmt.Errorf("finish its split: %w", err)
@@ -324,7 +322,7 @@ func (s *tabletServer) prepare(ctx context.Context, row *metadata.Row) (*tablet.
 	return l, nil
 }
 
-// unload lets go of a tablet, and returns its row's generation then; 0 if another has it.
+// unload releases a tablet and returns its row's generation; 0 if another server has it.
 func (s *tabletServer) unload(ctx context.Context, key []byte) (generation uint64, err error) {
 	if !s.begin(key) {
 		return 0, errBusyTablet
@@ -338,7 +336,7 @@ func (s *tabletServer) unload(ctx context.Context, key []byte) (generation uint6
 	if err != nil {
 		return 0, err
 	}
-	if s.of(row.Table).Settling(refOf(row)) { // asked first: what has settled is there
+	if s.of(row.Table).Settling(refOf(row)) { // read first: a tablet that has settled is loaded
 		return 0, errSplittingOff
 	}
 	held := s.has(row)
@@ -347,11 +345,11 @@ func (s *tabletServer) unload(ctx context.Context, key []byte) (generation uint6
 			return 0, err
 		}
 	}
-	// A server that has ended has no tablets either, and its log is needed.
+	// A closed server has no tablets either, but its log is still needed.
 	if err := s.serving(); err != nil {
 		return 0, err
 	}
-	// The row of a tablet that was held may be older than its last split and begin below its rows.
+	// The row that was read may be older than the tablet's last split, and begin below its rows.
 	if !held && s.of(row.Table).Overlaps(row.Table, m.Start, row.End) {
 		return 0, errServedByAnother
 	}

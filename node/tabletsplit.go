@@ -14,8 +14,8 @@ import (
 // splitTimeout bounds a split: a memtable may have to be written out first.
 const splitTimeout = time.Minute
 
-// splitWanted splits a tablet that has grown large or hot, one at a time, and one of METADATA's. The root
-// tablet stays as it is.
+// splitWanted splits a tablet that has become large or hot: one at a time, and separately one of METADATA's. The root tablet is never
+// split.
 func (s *tabletServer) splitWanted(w tablet.SplitWanted) {
 	splitting := &s.splitting[0]
 	if w.Ref.Table == metadata.TableID {
@@ -31,7 +31,7 @@ func (s *tabletServer) splitWanted(w tablet.SplitWanted) {
 		start := time.Now()
 		_, lower, err := s.of(w.Ref.Table).Split(ctx, w.Ref, w.At)
 		if err != nil {
-			s.log.Warn("split a tablet; will try again", "tablet", w.ID, "error", err)
+			s.log.Warn("tablet split failed; will retry", "tablet", w.ID, "err", err)
 			return
 		}
 		s.log.Info("tablet split", "tablet", w.ID, "lower", lower, "took", time.Since(start).Round(time.Millisecond))
@@ -43,24 +43,24 @@ var (
 	errRootSplit = errors.New("the root tablet is never split")
 )
 
-// Split implements tablet.Metadata. First the upper row says what is being split off, which only
-// who has the tablet can make it say; then the lower row is made. If that does not come about, who gets the
-// tablet next makes it, so it cannot appear when nobody reckons with it any more.
+// Split implements tablet.Metadata. First the upper tablet's row records what is split off, which only its server can write. Then the
+// lower tablet's row is created. If that does not happen, the next server of the upper tablet creates it, so it cannot appear later
+// when no server expects it.
 func (s *tabletServer) Split(ctx context.Context, lower, upper *tablet.Meta) error {
 	if isRoot(upper.Table, upper.End) {
 		return errors.Join(tablet.ErrMetaChanged, errRootSplit)
 	}
 	st := s.state(upper.Ref())
 	if st == nil {
-		return fmt.Errorf("%v is not this server's: %w", upper.Ref(), tablet.ErrMetaChanged)
+		return fmt.Errorf("%v is not loaded here: %w", upper.Ref(), tablet.ErrMetaChanged)
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if err := s.serving(); err != nil {
-		return err // to be tried again: an earlier try may have been made
+		return err // retried: an earlier attempt may have succeeded
 	}
-	// Else it could seem that nobody needs those logs, to who reads the one row before it is there and
-	// the other after it is written out.
+	// Otherwise a reader that reads one row before it exists and the other after it is written
+	// out could conclude that the sorted logs are not needed.
 	if len(st.row.Recoveries) > 0 {
 		return errors.Join(tablet.ErrMetaChanged, errors.New("tablet is being recovered; split it later"))
 	}
@@ -78,30 +78,30 @@ func (s *tabletServer) Split(ctx context.Context, lower, upper *tablet.Meta) err
 		return metaError(err)
 	}
 	done := row
-	done.Split = nil // with the next change
+	done.Split = nil // written with the next change
 	st.row = &done
 	s.remember(below)
 	s.n.nudgeMaster(ctx)
 	return nil
 }
 
-// narrow has a tablet begin where the one before it ends, wherever splits have brought that.
+// narrow makes a tablet begin where the one before it ends, wherever splits have moved that.
 //
-// A server that died while it merged the two may yet remove the row before, which is the second step of that.
-// Then nobody would have its rows. So the row gets another generation first, and the step fails; or it has been
-// taken, and the rows are this tablet's.
+// A server that died while merging the two may still remove the row before, which is the second step of a merge. Its rows would then
+// be in no tablet. So that row gets another generation first, and the removal fails; or it has happened, and the rows are this
+// tablet's.
 func (s *tabletServer) narrow(ctx context.Context, row *metadata.Row, m *tablet.Meta) error {
 	for !isRoot(row.Table, row.End) {
 		before, err := s.rows.between(ctx, row.Table, m.Start, row.End)
 		if err != nil {
-			return fmt.Errorf("find the tablet before it: %w", err)
+			return fmt.Errorf("find the tablet before: %w", err)
 		}
 		if len(before) == 0 {
 			return nil
 		}
 		last := before[len(before)-1]
 		if last.Generation == 0 && len(row.Recoveries) > 0 {
-			return fmt.Errorf("keep the tablet before it: its row of METADATA is damaged: %s", metadata.Describe(last.Key(), ""))
+			return fmt.Errorf("keep the tablet before: its METADATA row is damaged: %s", metadata.Describe(last.Key(), ""))
 		}
 		if slices.Contains(row.Recoveries, last.Server) {
 			err := s.rows.replace(ctx, last, "")
@@ -109,7 +109,7 @@ func (s *tabletServer) narrow(ctx context.Context, row *metadata.Row, m *tablet.
 				continue
 			}
 			if err != nil {
-				return fmt.Errorf("keep the tablet before it: %w", err)
+				return fmt.Errorf("keep the tablet before: %w", err)
 			}
 		}
 		return m.Narrow(last.End)
@@ -117,8 +117,7 @@ func (s *tabletServer) narrow(ctx context.Context, row *metadata.Row, m *tablet.
 	return nil
 }
 
-// finishSplit makes the row of the lower part if the server that split the tablet did not come
-// to it, and notes that the split is over.
+// finishSplit creates the row of the lower part if the server that split the tablet did not, and records that the split is over.
 func (s *tabletServer) finishSplit(ctx context.Context, row *metadata.Row) error {
 	if row.Split == nil {
 		return nil
@@ -134,7 +133,7 @@ func (s *tabletServer) finishSplit(ctx context.Context, row *metadata.Row) error
 			Meta: row.Split, Recoveries: row.Recoveries,
 		}, "split off; its row was made by "+s.name)
 		if errors.Is(err, errRowChanged) {
-			err = nil // it came after all
+			err = nil // the splitting server has created it
 		}
 	}
 	if err != nil {

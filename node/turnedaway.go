@@ -11,11 +11,11 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// connectAction is what the audit log says that one wanted whose connection was not taken.
+// connectAction is the action in the audit log for a rejected connection.
 const connectAction = "connect"
 
-// turnedAway notes that a connection was not taken. It waits for nothing. Whom the other end says it is has been
-// shown by nothing: it stands in the text alone, else everybody could make as many kinds of refusals as he likes.
+// turnedAway records a rejected connection. It does not wait for the disk. The identity that the peer claims is unverified, so it
+// appears only in the text: otherwise clients could create any number of kinds of refusals.
 func (l *auditLog) turnedAway(from string, err error) {
 	code := whyTurnedAway(err)
 	if l == nil || code == "" {
@@ -29,7 +29,7 @@ func (l *auditLog) turnedAway(from string, err error) {
 	l.to.Refusal(r)
 }
 
-// whyTurnedAway is a word for why a connection was not taken; none for one that broke, or on which nothing was said in time.
+// whyTurnedAway returns the code for the reason of a rejected connection, or "" for a connection that broke or timed out.
 func whyTurnedAway(err error) string {
 	var peer *pki.PeerError
 	var many *pki.ManyConnsError

@@ -11,8 +11,8 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// asksLockService are the methods that are nothing without the lock service. While no leader of it answers they are
-// refused at once: who waited would learn at his deadline that it has passed, and not why.
+// asksLockService are the methods that need the lock service. While it has no leader they fail at once: otherwise their callers
+// would only learn that the deadline passed.
 var asksLockService = map[string]bool{
 	api.MethodRoot: true, api.MethodListTables: true, api.MethodDescribeTable: true,
 	api.MethodCreateTable: true, api.MethodDropTable: true, api.MethodSetFamily: true, api.MethodDropFamily: true,
@@ -20,11 +20,11 @@ var asksLockService = map[string]bool{
 	api.MethodCompactTablet: true,
 }
 
-// givenUpUnled are those of them that change nothing: they are given up when that comes to be while they wait.
+// givenUpUnled are those of them that change nothing. They are cancelled if the leader is lost while they wait.
 var givenUpUnled = map[string]bool{api.MethodRoot: true, api.MethodListTables: true, api.MethodDescribeTable: true}
 
-// unled returns what there is to know while no leader of the lock service answers: this node's lease has run out over
-// it. It returns nil while there is one, and for the moment in which the node takes its lock anew.
+// unled returns an error if the lock service has no leader and this node's lease has expired because of it. It returns nil while
+// there is a leader, and while the node reacquires its lock.
 func (n *Node) unled() error {
 	s := n.server.Load()
 	if s == nil || s.serving() == nil {
@@ -62,21 +62,22 @@ func (n *Node) unled() error {
 	return unledError(voters, there)
 }
 
-// unledError is the error for a lock service without a leader, by how many of its voters are there.
+// unledError returns the error for a lock service without a leader, given the numbers of its voters and of those that are alive.
 func unledError(voters, there int) *rpc.Error {
-	text := fmt.Sprintf("no leader of the lock service answers: of its %d voters %d can be seen, and it takes %d", voters, there, voters/2+1)
+	text := fmt.Sprintf("the lock service has no leader: %[2]d of its %[1]d voters are alive, and %[3]d are needed", voters, there, voters/2+1)
 	if there <= voters/2 {
 		text += `: start the others; if they are lost for good, see "stele raft recover --help"`
 	} else {
-		text += ": they are about to elect one, or cannot reach each other"
+		text += ": they are electing one, or cannot reach each other"
 	}
 	return &rpc.Error{Code: rpc.CodeUnavailable, Message: text, Retryable: true}
 }
 
-// unledPeriod is how often it is seen whether there is a leader still.
+// unledPeriod is the interval at which waiting calls check for a leader.
 const unledPeriod = 200 * time.Millisecond
 
-// whileLed does what needs the lock service and changes nothing. It is given up with what unled says.
+// whileLed calls do, which needs the lock service and changes nothing, and cancels it with the error of unled if the leader is
+// lost.
 func (n *Node) whileLed(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})

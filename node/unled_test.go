@@ -50,7 +50,7 @@ func TestQuorumLost(t *testing.T) {
 		err = test.do(ctx, fresh)
 		cancel()
 		fresh.Close()
-		if !errors.Is(err, client.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no leader of the lock service answers: of its 3 voters 1 can be seen, and it takes 2") {
+		if !errors.Is(err, client.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the lock service has no leader: 1 of its 3 voters are alive, and 2 are needed") {
 			t.Errorf("%s: %v", test.what, err)
 		}
 	}
@@ -59,7 +59,7 @@ func TestQuorumLost(t *testing.T) {
 	if _, err := f.client(0).CreateTable(short, "u", spec); !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrAmbiguous) {
 		t.Errorf("create a table: %v", err)
 	}
-	if s, err := c.Status(ctx); err != nil || s.Ready || !strings.Contains(s.Reason, "1 can be seen") {
+	if s, err := c.Status(ctx); err != nil || s.Ready || !strings.Contains(s.Reason, "1 of its 3 voters") {
 		t.Errorf("status: %+v, %v", s, err)
 	}
 	for i := range f.cfgs {

@@ -20,13 +20,13 @@ import (
 
 const principalsDir = "/acl/principals"
 
-// principalLife is how long a principal's certificate can be used, unless asked otherwise.
+// principalLife is the default lifetime of a principal's certificate.
 const principalLife = 365 * 24 * time.Hour
 
-// tokenLife is how long an access token can be used, unless asked otherwise.
+// tokenLife is the default lifetime of an access token.
 const tokenLife = 90 * 24 * time.Hour
 
-// handleUsers registers the methods about users: principals, and what shows who they are.
+// handleUsers registers the methods that manage users and their credentials.
 func (n *Node) handleUsers() {
 	n.handle(api.MethodAddUser, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep() // the change may outlive the call
@@ -84,7 +84,7 @@ func (n *Node) handleUsers() {
 		n.handleNames(method, 1, func(ctx context.Context, r *api.NamesRequest) (answer, error) {
 			err := n.changeUsers(ctx, askedIn(ctx), func(ctx context.Context) error { return n.disableUser(ctx, r.Names[0], disabled) })
 			if err == nil {
-				n.log.Info("user is let in or not", "user", r.Names[0], "disabled", disabled)
+				n.log.Info(userStateEvent(disabled), "user", r.Names[0])
 			}
 			return nil, err
 		})
@@ -98,7 +98,7 @@ func (n *Node) changeUsers(ctx context.Context, a asked, do func(context.Context
 	return n.changeRights(ctx, a, do)
 }
 
-// principal reads the record of a principal, nil if there is none.
+// principal returns the record of a user and its generation, or nil if the user does not exist.
 func (n *Node) principal(ctx context.Context, name string) (*acl.Principal, uint64, error) {
 	if err := pki.CheckName("name of a user", name); err != nil {
 		return nil, 0, badRequest(err)
@@ -114,7 +114,7 @@ func (n *Node) principal(ctx context.Context, name string) (*acl.Principal, uint
 	return p, f.Generation, err
 }
 
-// knownPrincipal is principal, with an error if there is none.
+// knownPrincipal is principal, but returns api.ErrNoUser if the user does not exist.
 func (n *Node) knownPrincipal(ctx context.Context, name string) (*acl.Principal, uint64, error) {
 	p, gen, err := n.principal(ctx, name)
 	if err == nil && p == nil {
@@ -123,7 +123,7 @@ func (n *Node) knownPrincipal(ctx context.Context, name string) (*acl.Principal,
 	return p, gen, err
 }
 
-// addUser makes a certificate or a token, for a principal that it makes if there is none.
+// addUser issues a certificate or an access token. It creates the user if there is none of that name.
 func (n *Node) addUser(ctx context.Context, r *api.AddUserRequest) (*api.AddedUser, error) {
 	made := &api.AddedUser{}
 	var signer *pki.Authority
@@ -150,11 +150,11 @@ func (n *Node) addUser(ctx context.Context, r *api.AddUserRequest) (*api.AddedUs
 	}
 	if p == nil {
 		p, made.New = &acl.Principal{Name: r.Name, Created: time.Now()}, true
-		// Of one of the name, whose removal may have been broken off, nothing is left when he is there.
+		// Remove what an interrupted removal of an earlier user of that name has left behind.
 		if _, err := n.forgetUser(ctx, p.Name); err != nil {
 			return nil, err
 		}
-		// Above all that the one before may still have.
+		// The new generation is above every credential of that earlier user.
 		if p.Generation, err = n.nextEpoch(ctx); err != nil {
 			return nil, err
 		}
@@ -168,7 +168,7 @@ func (n *Node) addUser(ctx context.Context, r *api.AddUserRequest) (*api.AddedUs
 	if err != nil {
 		return nil, err
 	}
-	if made.New || rec == nil { // before he has the certificate
+	if made.New || rec == nil { // before the certificate is handed out
 		if _, err := n.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
 			return nil, err
 		}
@@ -182,7 +182,7 @@ func (n *Node) addUser(ctx context.Context, r *api.AddUserRequest) (*api.AddedUs
 	return made, nil
 }
 
-// accessToken makes a token, which is good once its record is written.
+// accessToken issues an access token. It is valid once its record is written.
 func (n *Node) accessToken(r *api.AddUserRequest, p *acl.Principal, made *api.AddedUser) (*token.AccessRecord, error) {
 	now := time.Now()
 	life := r.TTL
@@ -201,7 +201,7 @@ func (n *Node) accessToken(r *api.AddUserRequest, p *acl.Principal, made *api.Ad
 	return rec, nil
 }
 
-// signer returns the authority that signs certificates of users; nil if this node has not its key.
+// signer returns the authority that signs users' certificates. The error is api.ErrNoIssuer if this node does not have its key.
 func (n *Node) signer(ctx context.Context) (*pki.Authority, error) {
 	rec, _, err := n.readRollover(ctx)
 	if err != nil {
@@ -211,7 +211,7 @@ func (n *Node) signer(ctx context.Context) (*pki.Authority, error) {
 	if a := n.security.signs(rollover.Sign); a != nil {
 		return a, nil
 	}
-	return nil, fmt.Errorf("%w: it has not the authority's key", api.ErrNoIssuer)
+	return nil, fmt.Errorf("%w: it does not have the authority's key", api.ErrNoIssuer)
 }
 
 func (n *Node) signUser(signer *pki.Authority, r *api.AddUserRequest, p *acl.Principal, made *api.AddedUser) error {
@@ -228,21 +228,21 @@ func (n *Node) signUser(signer *pki.Authority, r *api.AddUserRequest, p *acl.Pri
 	return nil
 }
 
-// accessTokens reads the tokens that there are, of one principal or of all, by principal. One whose
-// record cannot be read lets nobody in, and keeps no other from being revoked.
+// accessTokens returns the access tokens of one user, or of all users, by user. Unreadable records are skipped: they
+// authenticate no client, and must not keep other tokens from being revoked.
 func (n *Node) accessTokens(ctx context.Context, of string) (map[string][]*token.AccessRecord, error) {
 	return n.tokensBut(ctx, of, func(name string, err error) error {
-		n.log.Warn("the record of an access token cannot be read", "token", name, "error", err)
+		n.log.Warn("access token record unreadable", "token", name, "err", err)
 		return nil
 	})
 }
 
-// allAccessTokens is accessTokens, and fails if a record cannot be read.
+// allAccessTokens is accessTokens, but fails if a record is unreadable.
 func (n *Node) allAccessTokens(ctx context.Context, of string) (map[string][]*token.AccessRecord, error) {
 	return n.tokensBut(ctx, of, func(_ string, err error) error { return err })
 }
 
-// tokensBut reads tokens, but for those that cannot be read and of which bad says nothing.
+// tokensBut returns access tokens by user. It skips unreadable records for which bad returns nil.
 func (n *Node) tokensBut(ctx context.Context, of string, bad func(name string, err error) error) (map[string][]*token.AccessRecord, error) {
 	names, err := n.catalog.list(ctx, tokensDir)
 	if err != nil {
@@ -271,8 +271,8 @@ func (n *Node) tokensBut(ctx context.Context, of string, bad func(name string, e
 	return all, nil
 }
 
-// checkRevocation refuses a request to revoke that cannot be meant. Certificates are kept nowhere, so nobody knows whether an
-// administrator whose certificate is revoked has another. The caller has: it is not that by which it asks.
+// checkRevocation rejects a revocation request that contradicts itself, or that revokes the caller's own certificate. The
+// cluster keeps no list of certificates, so it cannot check that an administrator has another one. The caller has one.
 func checkRevocation(who *subject, r *api.RevokeUserRequest) error {
 	if r.Certificate == "" {
 		return nil
@@ -284,12 +284,12 @@ func checkRevocation(who *subject, r *api.RevokeUserRequest) error {
 		return badRequest(err)
 	}
 	if who != nil && who.shown.Load() == nil && who.peer.Serial == r.Certificate {
-		return badRequest(errors.New("certificate is the one by which this is asked: use another credential of an administrator"))
+		return badRequest(errors.New("certificate is the one used for this request: use another administrator's credential"))
 	}
 	return nil
 }
 
-// revokeUser makes credentials of a principal void: all, or one token.
+// revokeUser invalidates all credentials of a user, one token, or one certificate.
 func (n *Node) revokeUser(ctx context.Context, r *api.RevokeUserRequest) error {
 	p, gen, err := n.knownPrincipal(ctx, r.Name)
 	if err != nil {
@@ -328,7 +328,7 @@ func (n *Node) revokeUser(ctx context.Context, r *api.RevokeUserRequest) error {
 	if _, err := n.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
 		return err
 	}
-	if _, err := n.nextEpoch(ctx); err != nil { // they are void from here on, whatever becomes of the rest
+	if _, err := n.nextEpoch(ctx); err != nil { // credentials are invalid from here on, even if the rest fails
 		return err
 	}
 	tokens, err := n.accessTokens(ctx, p.Name)
@@ -347,8 +347,8 @@ func (n *Node) deleteTokens(ctx context.Context, all []*token.AccessRecord) erro
 	return nil
 }
 
-// removeUser takes a principal away, with its tokens and grants. Of one that is not there it takes
-// what a removal that was broken off has left: api.ErrNoUser if that is nothing.
+// removeUser removes a user with its tokens and grants. If the user does not exist, it removes what an interrupted removal
+// has left, and returns api.ErrNoUser if there was nothing.
 func (n *Node) removeUser(ctx context.Context, name string) error {
 	p, _, err := n.principal(ctx, name)
 	if err != nil {
@@ -358,7 +358,7 @@ func (n *Node) removeUser(ctx context.Context, name string) error {
 		if err := n.checkAdminWithout(ctx, credentials{of: name}); err != nil {
 			return err
 		}
-		if err := n.deleteAsMaster(ctx, acl.PrincipalFile(name)); err != nil { // first: it keeps him out
+		if err := n.deleteAsMaster(ctx, acl.PrincipalFile(name)); err != nil { // first: it denies the user access
 			return err
 		}
 		if _, err := n.nextEpoch(ctx); err != nil {
@@ -372,7 +372,7 @@ func (n *Node) removeUser(ctx context.Context, name string) error {
 	return err
 }
 
-// forgetUser takes away the tokens, quota and grants of a principal that is not there, if it finds any.
+// forgetUser removes the tokens, quota and grants of a user that does not exist. It reports whether there were any.
 func (n *Node) forgetUser(ctx context.Context, name string) (found bool, err error) {
 	tokens, err := n.allAccessTokens(ctx, name)
 	if err != nil {
@@ -407,7 +407,7 @@ func (n *Node) forgetUser(ctx context.Context, name string) (found bool, err err
 	return found, nil
 }
 
-// disableUser keeps a principal out, or lets it in again.
+// disableUser disables a user, or enables it again.
 func (n *Node) disableUser(ctx context.Context, name string, disabled bool) error {
 	p, gen, err := n.knownPrincipal(ctx, name)
 	if err != nil || p.Disabled == disabled {
@@ -456,4 +456,11 @@ func (n *Node) listUsers(ctx context.Context, _ *api.NamesRequest) (answer, erro
 		all.Users = append(all.Users, u)
 	}
 	return all.Append, nil
+}
+
+func userStateEvent(disabled bool) string {
+	if disabled {
+		return "user disabled"
+	}
+	return "user enabled"
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// handleWhoAmI registers the method that tells a caller as whom it is known.
+// handleWhoAmI registers the method that returns the caller's identity and rights.
 func (n *Node) handleWhoAmI() {
 	n.handle(api.MethodWhoAmI, rpc.Spawned, func(c *rpc.Call) {
 		var r api.NamesRequest
@@ -29,7 +29,7 @@ func (n *Node) handleWhoAmI() {
 	})
 }
 
-// whoIs tells a subject who it is, and what it may do: of tables that it does not see, nothing.
+// whoIs returns a subject's identity and rights. It contains nothing about tables that the subject may not see.
 func (n *Node) whoIs(ctx context.Context, who *subject) (*api.Whoami, error) {
 	me := &api.Whoami{Cluster: n.ClusterID(), Kind: api.KindAnybody}
 	if who == nil {
