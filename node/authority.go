@@ -17,18 +17,16 @@ import (
 	"github.com/steledb/stele/security/rollover"
 )
 
-// The authority's key is with the voters of the lock service, of which the master is one, and
-// with nobody else: a voter-to-be gets it from the master, one that lacks it from any other,
-// and who has no vote any more deletes it.
+// The authority's key is on the voters of the lock service, one of which is the master, and on no other node. A new voter gets it from
+// the master, a voter that lacks it from any other voter, and a node that stops voting deletes it.
 const (
-	// methodAuthority asks a voter for the authority's key: PEM, or nil if it has none.
+	// methodAuthority returns the authority's key of a voter: PEM, or nil if it has none.
 	methodAuthority = "security.authority"
-	// methodIssuer asks a voter for the fingerprint of the authority that it signs for: bytes,
-	// or nil if it signs for none, or does not vote.
+	// methodIssuer returns the fingerprint of the authority that a voter signs for: bytes, or nil if it signs for none, or does not vote.
 	methodIssuer = "security.issuer"
 )
 
-// promotions are the nodes that this one, as master, is about to give a vote.
+// promotions are the nodes that this node, as master, is about to make voters.
 type promotions struct {
 	mu    sync.Mutex
 	count map[string]int
@@ -56,11 +54,11 @@ func (p *promotions) has(id string) bool {
 	return p.count[id] > 0
 }
 
-// handleAuthority registers what nodes ask each other about the authority's key.
+// handleAuthority registers the methods between nodes about the authority's key.
 func (n *Node) handleAuthority() {
 	n.handleSecurity(methodIssuer, rpc.Spawned, func(c *rpc.Call) {
 		a := n.security.issuer.Load()
-		if group, _ := n.voter.group(); a == nil || group == nil { // it may be about to delete it
+		if group, _ := n.voter.group(); a == nil || group == nil { // it may be about to delete the key
 			c.Reply(nil)
 			return
 		}
@@ -68,7 +66,7 @@ func (n *Node) handleAuthority() {
 		c.Reply(func(e *wire.Encoder) { e.Bin(f[:]) })
 	})
 	n.handleSecurity(methodAuthority, rpc.Spawned, func(c *rpc.Call) {
-		var want []byte // the fingerprint of one of two; nodes of earlier versions want that in use
+		var want []byte // the fingerprint of the wanted key; nil for the one in use
 		if c.NumParams > 0 {
 			want = bytes.Clone(c.Params.Bytes())
 		}
@@ -81,7 +79,7 @@ func (n *Node) handleAuthority() {
 			n.audit.action(subjectOf(c), methodAuthority, "ca.key", err)
 		}
 		if err != nil {
-			n.log.Warn("the authority's key was not given", "to", subjectOf(c).peer.String(), "because", err)
+			n.log.Warn("authority key not sent", "peer", subjectOf(c).peer.String(), "err", err)
 			fail(c, err)
 			return
 		}
@@ -95,8 +93,8 @@ func (n *Node) handleAuthority() {
 	})
 }
 
-// giveAuthority returns the authority's key for a node that votes, or that this one, as
-// master, is about to give a vote; nil if this one has it not.
+// giveAuthority returns the authority's key for a node that votes, or that this node, as master, is about to make a voter; nil if this
+// node does not have it.
 func (n *Node) giveAuthority(ctx context.Context, to pki.Peer, want []byte) ([]byte, error) {
 	group, _ := n.voter.group()
 	if group == nil {
@@ -104,9 +102,9 @@ func (n *Node) giveAuthority(ctx context.Context, to pki.Peer, want []byte) ([]b
 	}
 	member := slices.ContainsFunc(group.Members(), func(m raftmeta.Member) bool { return m.ID == to.Name })
 	if !member && !n.security.promoting.has(to.Name) {
-		return nil, &rpc.Error{Code: rpc.CodePermissionDenied, Message: to.String() + " has no vote in the lock service, and is given none"}
+		return nil, &rpc.Error{Code: rpc.CodePermissionDenied, Message: to.String() + " does not vote in the lock service"}
 	}
-	if err := n.checkNotRemoved(ctx, to.Name); err != nil { // which also tells that the group is not an old one
+	if err := n.checkNotRemoved(ctx, to.Name); err != nil { // this also verifies that the group is current
 		return nil, err
 	}
 	a := n.security.issuer.Load()
@@ -121,15 +119,15 @@ func (n *Node) giveAuthority(ctx context.Context, to pki.Peer, want []byte) ([]b
 	if f := a.Fingerprint(); want != nil && !bytes.Equal(f[:], want) {
 		return nil, nil
 	}
-	n.log.Info("the authority's key goes to a voter", "node", to.Name)
+	n.log.Info("authority key sent", "node", to.Name)
 	return a.PEM()
 }
 
-// errNoAuthority means that those who were asked for the authority's key have it not.
-var errNoAuthority = errors.New("no other voter has the authority's key: nobody can join and no certificate be renewed until ca.key is put back from a copy")
+// errNoAuthority means that the nodes that were called do not have the authority's key.
+var errNoAuthority = errors.New("no other voter has the authority's key: no host can join and no certificate can be renewed until ca.key is restored from a copy")
 
-// takeAuthority makes this node, which votes or is about to, an issuer. The caller holds
-// voter.changing. Errors: errNoAuthority, those of who was asked, and of the disk.
+// takeAuthority fetches the authority's key for this node, which votes or is about to. The caller holds voter.changing. Errors:
+// errNoAuthority, those of the called nodes, and of the disk.
 func (n *Node) takeAuthority(ctx context.Context, from []string) error {
 	if n.security == nil || n.security.issuer.Load() != nil {
 		return nil
@@ -164,22 +162,21 @@ func (n *Node) takeAuthority(ctx context.Context, from []string) error {
 		return fmt.Errorf("read the authority's key: %w", err)
 	}
 	if err := n.keys().SetAuthority(a); err != nil {
-		return fmt.Errorf("keep the authority's key: %w", err)
+		return fmt.Errorf("write the authority's key: %w", err)
 	}
 	n.security.issuer.Store(a)
-	n.log.Info("this node votes, and signs certificates")
+	n.log.Info("authority key received: node signs certificates")
 	return nil
 }
 
 const (
 	authorityPause = 30 * time.Second
 	authorityRetry = 2 * time.Second
-	// authorityTimeout bounds one look: the master answers at once.
+	// authorityTimeout bounds one check: the master answers at once.
 	authorityTimeout = 5 * time.Second
 )
 
-// keepAuthority sees, until the node closes, that it has the authority's key if it votes, and
-// has it not if it does not.
+// keepAuthority fetches the authority's key while the node votes, and deletes it while it does not, until the node closes.
 func (n *Node) keepAuthority() {
 	if n.security == nil {
 		return
@@ -191,7 +188,7 @@ func (n *Node) keepAuthority() {
 		if err := n.settleAuthority(); err != nil && n.ctx.Err() == nil {
 			wait = authorityRetry
 			if text := err.Error(); text != told {
-				n.log.Warn("the authority's key is not yet where it should be", "error", err)
+				n.log.Warn("authority key not settled; retrying", "err", err)
 				told = text
 			}
 		}
@@ -223,8 +220,8 @@ func (n *Node) settleAuthority() error {
 	return n.takeAuthority(ctx, from)
 }
 
-// dropAuthority deletes the authority's key on this node, which does not vote, once it is
-// sure that another node, the master mostly, has it: nobody could make it anew.
+// dropAuthority deletes the authority's key on this node, which does not vote, once it is certain that another node, usually the
+// master, has it: the key cannot be recreated.
 func (n *Node) dropAuthority(ctx context.Context, other string) error {
 	var theirs []byte
 	err := n.peers.call(ctx, other, methodIssuer, func(e *wire.Encoder) { e.Array(0) }, func(d *wire.Decoder) error {
@@ -238,7 +235,7 @@ func (n *Node) dropAuthority(ctx context.Context, other string) error {
 	}
 	own := n.security.issuer.Load().Fingerprint()
 	if !bytes.Equal(theirs, own[:]) {
-		return fmt.Errorf("node %s has not the authority's key, so this one keeps it though it does not vote", other)
+		return fmt.Errorf("node %s does not have the authority's key, so this node keeps it although it does not vote", other)
 	}
 	n.voter.changing.Lock()
 	defer n.voter.changing.Unlock()
@@ -250,12 +247,12 @@ func (n *Node) dropAuthority(ctx context.Context, other string) error {
 	}
 	n.security.issuer.Store(nil)
 	n.security.next.Store(nil)
-	n.log.Info("this node does not vote, and signs no certificates any more: the authority's key is deleted here")
+	n.log.Info("authority key deleted: node does not vote")
 	return nil
 }
 
-// methodRenew has a node's certificate renewed: [request, names and addresses], answered with
-// an enrolment. Any issuer takes it, for its caller and nobody else.
+// methodRenew renews a node's certificate: [request, names and addresses], answered with an enrolment. Any node with the authority's
+// key accepts it, for the caller only.
 const methodRenew = "security.renew"
 
 func (n *Node) handleRenew() {

@@ -13,16 +13,16 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// blobsDir has a file for each blob that somebody stored: with it the blob is there, and needed.
+// blobsDir has a file for each stored blob: the blob exists, and is kept, while its file exists.
 const blobsDir = "/blobs"
 
 func blobPath(id blobfs.ID) string { return blobsDir + "/" + id.String() }
 
-// blobFile is what the file of a blob says, as the MessagePack array
+// blobFile is the content of a blob's file, the MessagePack array
 //
 //	[1, name, created in ms since 1970, handle]
 //
-// Later versions append; readers pass over what they do not know.
+// Later versions append values; readers skip those that they do not know.
 type blobFile struct {
 	name    string
 	created time.Time
@@ -47,12 +47,12 @@ func (f *blobFile) encode() []byte {
 
 func decodeBlobFile(b []byte) (f blobFile, err error) {
 	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
-		return f, fmt.Errorf("file of a blob: %d of %d bytes are a message: %v", n, len(b), err)
+		return f, fmt.Errorf("blob file: %d of %d bytes are a message: %v", n, len(b), err)
 	}
 	d := wire.NewDecoder(b)
 	n := d.Array()
 	if v := d.Uint(); d.Err() == nil && (v != blobFileVersion || n < blobFileValues) {
-		return f, fmt.Errorf("file of a blob: %d values of version %d, want at least %d of version %d", n, v, blobFileValues, blobFileVersion)
+		return f, fmt.Errorf("blob file: %d values of version %d, want at least %d of version %d", n, v, blobFileValues, blobFileVersion)
 	}
 	f.name, f.created = d.Str(), time.UnixMilli(d.Int())
 	f.handle = blobfs.DecodeHandle(&d)
@@ -60,7 +60,7 @@ func decodeBlobFile(b []byte) (f blobFile, err error) {
 		d.Skip()
 	}
 	if err := d.Err(); err != nil {
-		return blobFile{}, fmt.Errorf("file of a blob: %w", err)
+		return blobFile{}, fmt.Errorf("blob file: %w", err)
 	}
 	return f, nil
 }
@@ -72,16 +72,16 @@ func (f *blobFile) info() api.BlobInfo {
 	}
 }
 
-// parseBlobID reads an id as people give it. What is none names no blob.
+// parseBlobID parses an id. An invalid id is an api.ErrNoBlob.
 func parseBlobID(s string) (blobfs.ID, error) {
 	id, err := blobfs.ParseID(s)
 	if err != nil || id.IsZero() {
-		return id, fmt.Errorf("%w: an id is 32 hexadecimal digits, not all 0, and not %.80q", api.ErrNoBlob, s)
+		return id, fmt.Errorf("%w: %.80q is not an id, which has 32 hexadecimal digits and is not 0", api.ErrNoBlob, s)
 	}
 	return id, nil
 }
 
-// blobFile reads the file of a blob, and its generation. ErrNoBlob.
+// blobFile returns a blob's file and its generation. The error is api.ErrNoBlob, or that of the lock service.
 func (n *Node) blobFile(ctx context.Context, id blobfs.ID) (blobFile, uint64, error) {
 	f, err := n.meta.current().Get(ctx, blobPath(id))
 	if errors.Is(err, metaapi.ErrNotFound) {
@@ -92,13 +92,13 @@ func (n *Node) blobFile(ctx context.Context, id blobfs.ID) (blobFile, uint64, er
 	}
 	b, err := decodeBlobFile(f.Data)
 	if err == nil && b.handle.ID != id {
-		err = fmt.Errorf("%s is about blob %s", blobPath(id), b.handle.ID)
+		err = fmt.Errorf("%s describes blob %s", blobPath(id), b.handle.ID)
 	}
 	return b, f.Generation, err
 }
 
-// nameBlob makes a sealed blob one that is needed: it is there when this returns nil. After
-// an error it is not, unless that is metaapi.ErrOutcomeUnknown. The blob's file counts in the share of its owner.
+// nameBlob writes the file of a sealed blob, which makes it exist. After an error it does not exist, unless the error is
+// metaapi.ErrOutcomeUnknown. The file counts for its owner.
 func (n *Node) nameBlob(ctx context.Context, f *blobFile, owner string) error {
 	if owner == "" && n.security == nil {
 		owner = openClients
@@ -112,8 +112,8 @@ func (n *Node) nameBlob(ctx context.Context, f *blobFile, owner string) error {
 	return err
 }
 
-// deleteBlob takes a blob's name, and then its bytes: those that are left behind on nodes that do not
-// answer are garbage for the sweep. ErrNoBlob.
+// deleteBlob deletes a blob's file and then its bytes. Bytes on nodes that do not answer are left to garbage collection. The error is
+// api.ErrNoBlob, or that of the lock service.
 func (n *Node) deleteBlob(ctx context.Context, id blobfs.ID) error {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -128,7 +128,7 @@ func (n *Node) deleteBlob(ctx context.Context, id blobfs.ID) error {
 		return err
 	}
 	if err := n.store.Load().Delete(ctx, id); err != nil && !errors.Is(err, blobfs.ErrNoBlob) {
-		n.log.Warn("bytes of a deleted blob are left to the sweep", "blob", id.String(), "error", err)
+		n.log.Warn("deleted blob left to garbage collection", "blob", id.String(), "err", err)
 	}
 	return nil
 }

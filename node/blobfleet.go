@@ -13,8 +13,7 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// blobFleet is the cluster's nodes as the block store sees them: the registry says who
-// they are, gossip how they are. It implements blobfs.Fleet.
+// blobFleet implements blobfs.Fleet: the registry lists the nodes, gossip has their state.
 type blobFleet struct {
 	n *Node
 	// mu guards the fields in it. Never held across I/O.
@@ -35,16 +34,15 @@ func newBlobFleet(n *Node) *blobFleet {
 	return f
 }
 
-// registryPeriod is how often the registry is read: its files come from the session's
-// cache, and only the directory's list from the leader.
+// registryPeriod is the interval at which the registry is read: its files come from the session's cache, and only the list of the
+// directory from the leader.
 const (
 	registryPeriod = 3 * time.Second
-	// strangerPause is how soon it is read again when gossip tells of a node that is not in it, which
-	// will be as soon as it has started: twice as long each time.
+	// strangerPause is the first pause after gossip has reported a node that is not registered yet; it doubles each time.
 	strangerPause = 200 * time.Millisecond
 )
 
-// follow keeps the fleet true until the node closes.
+// follow updates the members until the node closes.
 func (f *blobFleet) follow() {
 	n := f.n
 	pause := strangerPause
@@ -65,7 +63,7 @@ func (f *blobFleet) follow() {
 			pause = min(2*pause, registryPeriod)
 			ctx, cancel := context.WithTimeout(n.ctx, fleetTimeout)
 			if err := f.read(ctx); err != nil {
-				n.log.Debug("read the registry of nodes; what was known stays", "error", err)
+				n.log.Debug("registry of nodes not read; keeping the previous one", "err", err)
 			}
 			cancel()
 		case <-n.ctx.Done():
@@ -76,7 +74,7 @@ func (f *blobFleet) follow() {
 	}
 }
 
-// strangers tells whether gossip hears of a node that is not in the registry.
+// strangers reports whether gossip knows a node that is not in the registry.
 func (f *blobFleet) strangers() bool {
 	if f.n.ring == nil {
 		return false
@@ -99,7 +97,7 @@ func (f *blobFleet) read(ctx context.Context) error {
 	return nil
 }
 
-// update makes the list of members anew.
+// update rebuilds the list of members.
 func (f *blobFleet) update() {
 	f.mu.Lock()
 	registry := f.mu.registry
@@ -134,13 +132,13 @@ func (f *blobFleet) member(x fleetNode) blobfs.Member {
 		ID: x.id, Zone: x.record.Zone, CapacityBytes: g.CapacityBytes, FreeBytes: g.FreeBytes,
 		Alive: known && g.State == gossip.Alive, Since: g.Since, Leaving: x.Draining,
 	}
-	if m.Since.IsZero() { // not heard of since this node started
+	if m.Since.IsZero() { // no gossip since this node started
 		m.Since = f.n.started
 	}
 	return m
 }
 
-// name returns what people call a node; empty if it is not known.
+// name returns a node's name, or "" if it is unknown.
 func (f *blobFleet) name(id string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -169,7 +167,7 @@ func (f *blobFleet) Changed() <-chan struct{} {
 // Self implements blobfs.Fleet.
 func (f *blobFleet) Self() string { return f.n.id() }
 
-// Peer implements blobfs.Fleet. It dials when the peer is first asked something.
+// Peer implements blobfs.Fleet. It connects on the first call.
 func (f *blobFleet) Peer(_ context.Context, id string) (blobapi.Peer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -177,7 +175,7 @@ func (f *blobFleet) Peer(_ context.Context, id string) (blobapi.Peer, error) {
 		return nil, blobfs.ErrClosed
 	}
 	if !slices.ContainsFunc(f.mu.members, func(m blobfs.Member) bool { return m.ID == id }) {
-		return nil, fmt.Errorf("%s is no node of the cluster", id)
+		return nil, fmt.Errorf("%s is not a node of the cluster", id)
 	}
 	r := f.mu.remotes[id]
 	if r == nil {
@@ -197,7 +195,7 @@ func (f *blobFleet) close() {
 	f.mu.remotes = nil
 }
 
-// servePeer is the block store as this node offers it to others.
+// servePeer returns the block store that this node offers to others.
 func (n *Node) servePeer() (blobapi.Peer, error) {
 	if store := n.store.Load(); store != nil {
 		return store.Peer(), nil

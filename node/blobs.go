@@ -21,7 +21,7 @@ func (n *Node) openStore(ctx context.Context) error {
 		if ctx.Err() != nil || n.meta.current().Err() == nil {
 			return err
 		}
-		n.log.Warn("the session of the lock service was lost before the block store was open; another is begun", "error", err)
+		n.log.Warn("lock service session lost while opening the block store; opening another", "err", err)
 		if err := n.hold(ctx); err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func blobFolders(dataDirs []string) []string {
 	return folders
 }
 
-// retiredFolders returns the block store's folders that have failed.
+// retiredFolders returns which of the block store's directories have failed.
 func (n *Node) retiredFolders() map[string]bool {
 	retired := map[string]bool{}
 	if store := n.store.Load(); store != nil {
@@ -71,16 +71,15 @@ func (n *Node) retiredFolders() map[string]bool {
 	return retired
 }
 
-// serverLists keeps the block store's lists under the lock that makes this process the
-// node: no other can change them, and this one no more once it has lost it. It
-// implements blobfs.Lists.
+// serverLists stores the block store's lists under the lock that makes this process the node: no other process can change them, and this
+// one no longer after losing the lock. It implements blobfs.Lists.
 type serverLists struct{ n *Node }
 
-// listTimeout bounds one question or change. Changes the store makes again itself.
+// listTimeout bounds one read or write. The store retries writes itself.
 const listTimeout = 5 * time.Second
 
-// untilAnswered asks again and again until ctx ends: a node that starts in the middle of
-// an outage reads its lists when that is over.
+// untilAnswered repeats a read until it is answered or ctx ends: a node that starts during an outage reads its lists when the outage is
+// over.
 func untilAnswered(ctx context.Context, ask func(context.Context) error) error {
 	for {
 		limited, cancel := context.WithTimeout(ctx, listTimeout)
@@ -93,7 +92,7 @@ func untilAnswered(ctx context.Context, ask func(context.Context) error) error {
 	}
 }
 
-// guard has a change made only while this process is the node.
+// guard makes a write depend on this process being the node.
 func (n *Node) guard() metaapi.SetOptions {
 	return metaapi.SetOptions{Guard: n.lock.Load().Sequencer()}
 }
@@ -119,7 +118,7 @@ func (l serverLists) Save(ctx context.Context, path string, data []byte, gen uin
 	switch {
 	case errors.Is(err, metaapi.ErrDiskFull):
 		err = errors.Join(blobfs.ErrDiskFull, err)
-	case errors.Is(err, metaapi.ErrStale): // the lock is another's, or will be
+	case errors.Is(err, metaapi.ErrStale): // another process has the lock, or will have it
 		err = errors.Join(blobfs.ErrFenced, err)
 	}
 	return gen, err

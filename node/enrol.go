@@ -22,11 +22,11 @@ import (
 	"github.com/steledb/stele/security/token"
 )
 
-// ErrExpired means that the node's certificate has ended, so no other node knows it any more.
-var ErrExpired = errors.New("the node's certificate has ended")
+// ErrExpired means that the node's certificate has expired, so other nodes reject it.
+var ErrExpired = errors.New("the node's certificate has expired")
 
-// enrol makes a host without keys a node, or a node whose certificate has ended one again, by
-// the token in a file, if there is one. What the node has, it keeps: its id and data.
+// enrol makes a host without keys, or a node whose certificate has expired, a node of the cluster with the token in a file, if there
+// is one. The node keeps its id and data.
 func (n *Node) enrol(ctx context.Context, dirs *identity.Folders) error {
 	if n.cfg.Security == "" {
 		return nil
@@ -38,22 +38,22 @@ func (n *Node) enrol(ctx context.Context, dirs *identity.Folders) error {
 	case err != nil:
 		return fmt.Errorf("read the node's keys: %w", err)
 	case have.Authority != nil || time.Now().Before(have.Credential.Ends()):
-		return nil // an issuer renews its own
+		return nil // a node with the authority's key renews its own certificate
 	case n.cfg.TokenFile == "":
-		return fmt.Errorf("%w: it was good until %s, and this host's clock says %s: have a token made for it with \"stele token create --node %s\", and give it with --token-file",
+		return fmt.Errorf("%w: it was valid until %s, and this host's clock shows %s: create a token with \"stele token create --node %s\", and pass it with --token-file",
 			ErrExpired, have.Credential.Ends().UTC().Format(time.RFC3339), time.Now().UTC().Format(time.RFC3339), have.Credential.Peer().Name)
 	}
 	e, err := n.newEnroller(dirs, keys, have)
 	if err != nil {
 		return err
 	}
-	n.enter("a node of the cluster, to be let in by a token")
+	n.enter("a node of the cluster, to join with a token")
 	got, err := e.ask(ctx)
 	if err != nil {
-		return fmt.Errorf("join by a token: %w", err)
+		return fmt.Errorf("join with a token: %w", err)
 	}
 	if err := e.keep(got); err != nil {
-		return fmt.Errorf("join by a token: keep what came: %w", err)
+		return fmt.Errorf("join with a token: write the keys: %w", err)
 	}
 	n.checkClock(got.now)
 	for _, addr := range got.members {
@@ -61,37 +61,37 @@ func (n *Node) enrol(ctx context.Context, dirs *identity.Folders) error {
 			n.cfg.Join = append(slices.Clip(n.cfg.Join), addr)
 		}
 	}
-	n.log.Info("this host is a node of the cluster now", "node", dirs.Node, "keys", n.cfg.Security)
+	n.log.Info("host joined the cluster", "node", dirs.Node, "keys", n.cfg.Security)
 	return nil
 }
 
-// enroller is a host that asks to be a node.
+// enroller is a host that joins with a token.
 type enroller struct {
 	n       *Node
 	token   token.Token
 	keys    folder.Folder
-	have    *folder.Contents // of a node whose certificate has ended; nil of a new one
-	cluster string           // that the data folders are of; empty if of none
+	have    *folder.Contents // of a node whose certificate has expired; nil for a new node
+	cluster string           // of the data folders, or ""
 	key     crypto.Signer
 	request joinRequest
 	addrs   []string
 	told    map[string]bool
 }
 
-// CheckTokenFile returns an error unless the file has a token by which a host can ask to join a cluster.
+// CheckTokenFile returns an error unless the file has a valid join token.
 func CheckTokenFile(name string) error {
 	_, err := readToken(name)
 	return err
 }
 
-// readToken reads a token to join by from a file, which must be for its owner alone.
+// readToken reads a join token from a file that only its owner may read.
 func readToken(name string) (t token.Token, err error) {
 	text, err := secretfile.Read(name)
 	if err != nil {
-		return t, fmt.Errorf("read the token to join by: %w", err)
+		return t, fmt.Errorf("read the join token: %w", err)
 	}
 	if t, err = token.Parse(string(text)); err != nil {
-		return t, fmt.Errorf("read the token to join by from %s: %w", name, err)
+		return t, fmt.Errorf("read the join token from %s: %w", name, err)
 	}
 	if t.Kind() != token.Join {
 		return t, fmt.Errorf("the token in %s is for %s, and not to join by: have one made with \"stele token create\"", name, t.Kind())
@@ -107,7 +107,7 @@ func (n *Node) newEnroller(dirs *identity.Folders, keys folder.Folder, have *fol
 		return nil, err
 	}
 	if len(n.cfg.Join) == 0 {
-		return nil, errors.New("there is a token to join by, and no node to join: give one with --join")
+		return nil, errors.New("a join token needs a node to join: set one with --join")
 	}
 	for _, a := range n.cfg.Join {
 		addr, err := formation.WithPort(a)
@@ -116,7 +116,7 @@ func (n *Node) newEnroller(dirs *identity.Folders, keys folder.Folder, have *fol
 		}
 		e.addrs = append(e.addrs, addr)
 	}
-	if dirs.Fresh() { // its id must outlive the process, before anybody else knows it
+	if dirs.Fresh() { // the id must be durable before other nodes see it
 		if err := dirs.Write(); err != nil {
 			return nil, err
 		}
@@ -140,8 +140,7 @@ const (
 	enrolTimeout = 15 * time.Second
 )
 
-// ask asks the nodes to join in turn, until one has let this host in. It returns early when
-// all that can be reached refuse it for good.
+// ask calls the nodes to join in turn until one has enrolled this host. It returns early if all reachable nodes reject it for good.
 func (e *enroller) ask(ctx context.Context) (*enrolment, error) {
 	for wait := enrolPauseMin; ; wait = min(2*wait, enrolPauseMax) {
 		var final error
@@ -162,24 +161,24 @@ func (e *enroller) ask(ctx context.Context) (*enrolment, error) {
 			hope = true
 			if text := token.Scrub(err.Error()); !e.told[text] {
 				e.told[text] = true
-				e.n.log.Warn("this host was not let into the cluster yet; trying goes on", "error", text)
+				e.n.log.Warn("host not enrolled yet; retrying", "err", text)
 			}
 		}
 		var refused *api.TokenRefusedError
-		if errors.As(final, &refused) || final != nil && !hope { // by a node of the cluster; or nobody else is left
+		if errors.As(final, &refused) || final != nil && !hope { // rejected by a node of the cluster, or by all nodes
 			return nil, final
 		}
 		pause(ctx, wait)
 	}
 }
 
-// refusedForGood tells whether asking again does not help.
+// refusedForGood reports whether retrying would not help.
 func refusedForGood(err error) bool {
 	var peer *pki.PeerError
 	var answer *rpc.Error
 	switch {
 	case errors.As(err, &peer):
-		return !errors.Is(err, pki.ErrExpired) && !errors.Is(err, pki.ErrNotYetValid) // a node that renews its certificate just now
+		return !errors.Is(err, pki.ErrExpired) && !errors.Is(err, pki.ErrNotYetValid) // the node may be renewing its certificate
 	case errors.Is(err, api.ErrTokenRefused), errors.Is(err, api.ErrOpenCluster), errors.Is(err, rpc.CodeBadRequest), errors.Is(err, rpc.CodePermissionDenied), errors.Is(err, rpc.CodeUnknownMethod):
 		return true
 	case errors.As(err, &answer):
@@ -188,11 +187,11 @@ func refusedForGood(err error) bool {
 	return errors.Is(err, errOtherCluster)
 }
 
-// errOtherCluster means that a token is of another cluster than what the host has.
-var errOtherCluster = errors.New("the token is of another cluster")
+// errOtherCluster means that the token and the host's data belong to different clusters.
+var errOtherCluster = errors.New("the token belongs to another cluster")
 
-// askOne asks the node at an address, once it is sure that it is of the cluster that has made
-// the token: no other gets to see that.
+// askOne calls the node at an address once it has verified that the node belongs to the cluster of the token: no other node gets to
+// see the token.
 func (e *enroller) askOne(ctx context.Context, addr string) (*enrolment, error) {
 	ctx, cancel := context.WithTimeout(ctx, enrolTimeout)
 	defer cancel()
@@ -206,7 +205,7 @@ func (e *enroller) askOne(ctx context.Context, addr string) (*enrolment, error) 
 		}
 		if id := known.Cluster(); e.cluster != "" && e.cluster != id {
 			_ = c.Close()
-			return nil, fmt.Errorf("%w: it is of %s, and the data folders are of %s", errOtherCluster, id, e.cluster)
+			return nil, fmt.Errorf("%w: it belongs to %s, but the data folders to %s", errOtherCluster, id, e.cluster)
 		}
 		return c, nil
 	}})
@@ -221,21 +220,21 @@ func (e *enroller) askOne(ctx context.Context, addr string) (*enrolment, error) 
 	return got, nil
 }
 
-// keep writes what makes this host a node, the certificate last.
+// keep writes the keys that make this host a node, the certificate last.
 func (e *enroller) keep(got *enrolment) error {
 	leaf, trust, err := got.certificate()
 	if err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(trust.Authorities(), func(a *x509.Certificate) bool { return pki.FingerprintOf(a) == e.token.Authority() }) {
-		return errors.New("the authority that the token names is none of those that were sent")
+		return errors.New("the answer lacks the authority that the token names")
 	}
 	own, err := pki.NewCredential(e.key, leaf, trust)
 	if err != nil {
 		return err
 	}
 	if p := own.Peer(); p.Kind != pki.Node || p.Name != e.request.node {
-		return fmt.Errorf("the certificate that was made is that of %s, and this is node %s", p, e.request.node)
+		return fmt.Errorf("the issued certificate is for %s, want node %s", p, e.request.node)
 	}
 	c := &folder.Contents{Credential: own, GossipKeys: got.gossipKeys}
 	if e.have != nil {

@@ -23,19 +23,19 @@ import (
 	"github.com/steledb/stele/security/rollover"
 )
 
-// The gossip key is replaced when a node was removed, by the plan of package rollover: each node follows the record in the lock
-// service, and the master begins the next stage when the nodes that gossip sees have done what the one before asks.
+// The gossip key is replaced after a node was removed, as planned by package rollover: each node follows the record in the lock service,
+// and the master starts the next stage when the nodes that gossip sees have completed the current one.
 const (
 	keyRecordFile = securityDir + "/gossip"
-	// keyProgressDir has a file for each node, which the node writes.
+	// keyProgressDir has a file for each node, written by that node.
 	keyProgressDir = progressDir + "/gossip"
-	// methodGossipKey asks a node for the gossip key of an id: bytes, or nil if it does not have it.
+	// methodGossipKey returns the gossip key with an id: bytes, or nil if the node does not have it.
 	methodGossipKey = "security.gossip_key"
-	// keyAskTimeout bounds one such question: any other node may have the key.
+	// keyAskTimeout bounds one such call: any other node may have the key.
 	keyAskTimeout = 2 * time.Second
 )
 
-// handleGossipKey registers the method by which nodes get keys that they lack.
+// handleGossipKey registers the method by which nodes fetch missing keys.
 func (n *Node) handleGossipKey() {
 	n.handleSecurity(methodGossipKey, rpc.Spawned, func(c *rpc.Call) {
 		c.SetTimeout(joinTimeout)
@@ -59,7 +59,7 @@ func (n *Node) handleGossipKey() {
 	})
 }
 
-// giveGossipKey returns the key of that id for a node that was not removed; nil if this node does not have it.
+// giveGossipKey returns the key with that id for a node that was not removed; nil if this node does not have it.
 func (n *Node) giveGossipKey(ctx context.Context, to pki.Peer, id rollover.KeyID) ([]byte, error) {
 	var gone *removedError
 	if err := n.checkNotRemoved(ctx, to.Name); errors.As(err, &gone) {
@@ -74,7 +74,7 @@ func (n *Node) giveGossipKey(ctx context.Context, to pki.Peer, id rollover.KeyID
 	return key, nil
 }
 
-// keyOf returns the key of that id, nil if it is not there.
+// keyOf returns the key with that id, or nil.
 func keyOf(keys [][]byte, id rollover.KeyID) []byte {
 	for _, k := range keys {
 		if rollover.IDOfKey(k) == id {
@@ -84,8 +84,7 @@ func keyOf(keys [][]byte, id rollover.KeyID) []byte {
 	return nil
 }
 
-// followGossipKey does what rotations of the gossip key ask of this node, and as master begins them and their stages, until the
-// node closes.
+// followGossipKey performs rotations of the gossip key on this node, and as master starts them and their stages, until the node closes.
 func (n *Node) followGossipKey() {
 	if n.security == nil || n.cfg.keysByHand {
 		return
@@ -99,17 +98,17 @@ func (n *Node) followGossipKey() {
 		}
 		if text != "" && text != logged && n.ctx.Err() == nil {
 			level := slog.LevelWarn
-			if waits := (*keyWaitError)(nil); errors.As(err, &waits) { // mostly for a moment
+			if waits := (*keyWaitError)(nil); errors.As(err, &waits) { // usually brief
 				level = slog.LevelInfo
 			}
-			n.log.Log(n.ctx, level, "gossip key rotation waits", "err", err)
+			n.log.Log(n.ctx, level, "gossip key rotation waiting", "err", err)
 		}
 		logged = text
 		pause(n.ctx, period)
 	}
 }
 
-// keyRecord returns the record of the key in use and of its rotation, nil before the first master has written it.
+// keyRecord returns the record of the current key and its rotation; nil before the first master has written it.
 func (n *Node) keyRecord(ctx context.Context) (*rollover.KeyRecord, uint64, error) {
 	s := n.meta.current()
 	if s == nil {
@@ -126,7 +125,7 @@ func (n *Node) keyRecord(ctx context.Context) (*rollover.KeyRecord, uint64, erro
 	return r, f.Generation, err
 }
 
-// stepGossipKey does what the record asks now. The record is in the session's cache.
+// stepGossipKey performs the record's current stage. The record is in the session's cache.
 func (n *Node) stepGossipKey() error {
 	ctx, cancel := context.WithTimeout(n.ctx, renewalTimeout)
 	defer cancel()
@@ -143,7 +142,7 @@ func (n *Node) stepGossipKey() error {
 	}
 	if err := n.followKeyStage(ctx, rec); err != nil {
 		if lost := (*keyLostError)(nil); errors.As(err, &lost) && lost.forGood(rec.Stage) && n.isMaster() {
-			n.log.Warn("gossip key rotation begins again: no node has the new key", "err", err)
+			n.log.Warn("gossip key rotation restarted: no node has the new key", "err", err)
 			return n.makeGossipKey(ctx, gen)
 		}
 		return err
@@ -162,22 +161,22 @@ func (n *Node) stepGossipKey() error {
 		return &keyWaitError{rec.Stage, waiting}
 	}
 	next := rec.At(rec.Next())
-	n.log.Info("gossip key rotation goes on", "stage", next.Stage.String())
+	n.log.Info("gossip key rotation advanced", "stage", next.Stage.String())
 	_, err = n.setAsMaster(ctx, keyRecordFile, next.Encode(), gen)
 	return err
 }
 
-// keyWaitError means that nodes have yet to do what a stage asks.
+// keyWaitError means that nodes have not completed a stage.
 type keyWaitError struct {
 	stage rollover.KeyStage
 	nodes []string
 }
 
 func (e *keyWaitError) Error() string {
-	return fmt.Sprintf("stage %s is not done by the nodes %s", e.stage, strings.Join(e.nodes, ", "))
+	return fmt.Sprintf("stage %s is not completed by nodes %s", e.stage, strings.Join(e.nodes, ", "))
 }
 
-// rotateGossipKey begins a rotation that an operator asks for, as master, unless there is one.
+// rotateGossipKey starts a rotation requested by an operator, as master, unless one is running.
 func (n *Node) rotateGossipKey(ctx context.Context) error {
 	n.security.keying.Lock()
 	defer n.security.keying.Unlock()
@@ -185,7 +184,7 @@ func (n *Node) rotateGossipKey(ctx context.Context) error {
 	if err != nil || rec != nil && rec.Stage != rollover.Retire {
 		return err
 	}
-	if rec != nil { // so that other nodes have the key that is the old one now
+	if rec != nil { // so that other nodes have the key that now becomes the old one
 		if err := n.followKeyStage(ctx, rec); err != nil {
 			return err
 		}
@@ -193,7 +192,7 @@ func (n *Node) rotateGossipKey(ctx context.Context) error {
 	return n.makeGossipKey(ctx, gen)
 }
 
-// recordGossipKey writes, as master, which key is in use, so that a node with another one gets it. If nodes were removed before there
+// recordGossipKey records, as master, the current key, so that a node with another one fetches it. If nodes were removed before there
 // was a record, or the lock service was recovered from a voter without one, the key is replaced.
 func (n *Node) recordGossipKey(ctx context.Context) error {
 	if !n.isMaster() {
@@ -212,21 +211,21 @@ func (n *Node) recordGossipKey(ctx context.Context) error {
 	return err
 }
 
-// beginKeyRotation begins a rotation, as master, if a node was removed or the lock service was recovered after the key in use was made.
-// A recovery may bring back the record of an older key.
+// beginKeyRotation starts a rotation, as master, if a node was removed or the lock service was recovered after the current key was made.
+// A recovery may restore the record of an older key.
 func (n *Node) beginKeyRotation(ctx context.Context, rec *rollover.KeyRecord, gen uint64) error {
 	if !n.isMaster() || rec.Removed == rollover.RemovedDigest(n.removed.all(), n.raftEpoch()) {
 		return nil
 	}
-	removed, err := n.listRemoved(ctx) // what this node has in memory may be old
+	removed, err := n.listRemoved(ctx) // the list in memory may be outdated
 	if err != nil || rec.Removed == rollover.RemovedDigest(removed, n.raftEpoch()) {
 		return err
 	}
 	return n.makeGossipKey(ctx, gen)
 }
 
-// makeGossipKey makes a key and begins a rotation to it, as master. The key is on the disk of this node before other nodes learn of
-// it. Removed nodes are listed before the key is made: none of the list can get it. A master that was removed itself makes none.
+// makeGossipKey generates a key and starts a rotation to it, as master. The key is on this node's disk before other nodes learn of it.
+// Removed nodes are listed before the key is generated: none of them can get it. A master that was itself removed generates none.
 func (n *Node) makeGossipKey(ctx context.Context, gen uint64) error {
 	removed, err := n.listRemoved(ctx)
 	if err != nil {
@@ -245,12 +244,12 @@ func (n *Node) makeGossipKey(ctx context.Context, gen uint64) error {
 	if _, err := n.setAsMaster(ctx, keyRecordFile, rec.Encode(), gen); err != nil {
 		return err
 	}
-	n.log.Info("gossip key rotation begins", "removed_nodes", len(removed))
+	n.log.Info("gossip key rotation started", "removed_nodes", len(removed))
 	return nil
 }
 
-// followKeyStage has this node accept and encrypt by the keys of the stage, and gets those that it lacks. A node that comes back has
-// no use for the old key once the others encrypt by the new one.
+// followKeyStage makes this node use the keys of the stage, and fetches missing ones. A node that returns does not need the old key once
+// the others encrypt with the new one.
 func (n *Node) followKeyStage(ctx context.Context, rec *rollover.KeyRecord) error {
 	have := n.gossipKeys()
 	var keys [][]byte
@@ -259,7 +258,7 @@ func (n *Node) followKeyStage(ctx context.Context, rec *rollover.KeyRecord) erro
 		if key == nil && (i == 0 || rec.Stage == rollover.Install) {
 			var err error
 			if key, err = n.fetchGossipKey(ctx, id); err != nil {
-				if i > 0 { // keep the old key, which is in use: this rotation may begin again with it
+				if i > 0 { // keep the old key, which is in use: the rotation may restart with it
 					err = errors.Join(err, n.setGossipKeys(keys))
 				}
 				return err
@@ -272,9 +271,9 @@ func (n *Node) followKeyStage(ctx context.Context, rec *rollover.KeyRecord) erro
 	return n.setGossipKeys(keys)
 }
 
-// keyLostError means that no node that was asked has a key of gossip.
+// keyLostError means that no called node has a gossip key.
 type keyLostError struct {
-	// unreachable nodes have not answered.
+	// unreachable nodes did not answer.
 	unreachable []string
 }
 
@@ -282,18 +281,18 @@ func (e *keyLostError) Error() string {
 	if len(e.unreachable) == 0 {
 		return "no other node has the gossip key"
 	}
-	return fmt.Sprintf("no node that answers has the gossip key; no answer from %s: start them, or remove those that are gone for good",
+	return fmt.Sprintf("no node that answers has the gossip key; no answer from %s: start them, or remove nodes that are lost for good",
 		strings.Join(e.unreachable, ", "))
 }
 
-// forGood reports whether the rotation has to begin again. A key that is to be installed is in use by no node. After that the nodes
-// that do not answer may be those that use it.
+// forGood reports whether the rotation must restart. A key that is being installed is not in use. Later, nodes that do not answer may be
+// using it.
 func (e *keyLostError) forGood(stage rollover.KeyStage) bool {
 	return stage == rollover.Install || len(e.unreachable) == 0
 }
 
-// fetchGossipKey gets a key from another node of the cluster, within half of the time that a step has. Errors: *keyLostError, those of
-// the lock service.
+// fetchGossipKey fetches a key from another node of the cluster, within half of the time of a step. Errors: *keyLostError, those of the
+// lock service.
 func (n *Node) fetchGossipKey(ctx context.Context, id rollover.KeyID) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, renewalTimeout/2)
 	defer cancel()
@@ -313,7 +312,7 @@ func (n *Node) fetchGossipKey(ctx context.Context, id rollover.KeyID) ([]byte, e
 		key, err := n.askGossipKey(ctx, from, id)
 		if err != nil {
 			lost.unreachable = append(lost.unreachable, from)
-			n.log.Debug("ask for the gossip key", "node", from, "err", err)
+			n.log.Debug("gossip key not received", "node", from, "err", err)
 		}
 		if key != nil {
 			return key, nil
@@ -323,7 +322,7 @@ func (n *Node) fetchGossipKey(ctx context.Context, id rollover.KeyID) ([]byte, e
 	return nil, lost
 }
 
-// askGossipKey asks one node for a key. It is nil if the node does not have it.
+// askGossipKey calls one node for a key. It returns nil if the node does not have it.
 func (n *Node) askGossipKey(ctx context.Context, from string, id rollover.KeyID) (key []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, keyAskTimeout)
 	defer cancel()
@@ -337,18 +336,18 @@ func (n *Node) askGossipKey(ctx context.Context, from string, id rollover.KeyID)
 		return d.Err()
 	})
 	if err == nil && key != nil && rollover.IDOfKey(key) != id {
-		return nil, errors.New("it has sent another key")
+		return nil, errors.New("the node sent another key")
 	}
 	return key, err
 }
 
-// setGossipKeys has the node use these keys of gossip, of which the first encrypts: on the disk first.
+// setGossipKeys makes the node use these gossip keys; the first encrypts. They are written to the disk first.
 func (n *Node) setGossipKeys(keys [][]byte) error {
 	if slices.EqualFunc(n.gossipKeys(), keys, bytes.Equal) {
 		return nil
 	}
 	if err := n.keys().SetGossipKeys(keys); err != nil {
-		return fmt.Errorf("keep the gossip keys: %w", err)
+		return fmt.Errorf("write the gossip keys: %w", err)
 	}
 	n.security.gossipKeys.Store(&keys)
 	if n.ring == nil {
@@ -357,12 +356,12 @@ func (n *Node) setGossipKeys(keys [][]byte) error {
 	return n.ring.SetKeys(keys)
 }
 
-// reportKeyProgress writes that this node has done what the stage asks.
+// reportKeyProgress records that this node has completed the stage.
 func (n *Node) reportKeyProgress(ctx context.Context, rec *rollover.KeyRecord) error {
 	return n.report(ctx, path.Join(keyProgressDir, n.id()), rec)
 }
 
-// waitingForKey returns the nodes that gossip sees and that have yet to do what the stage asks. Others get the keys when they are back.
+// waitingForKey returns the nodes that gossip sees and that have not completed the stage. Others fetch the keys when they return.
 func (n *Node) waitingForKey(ctx context.Context, rec *rollover.KeyRecord) ([]string, error) {
 	all, err := n.fleet(ctx)
 	if err != nil {

@@ -25,8 +25,7 @@ type gateLimits struct {
 	tooManyRefusals, tooManyRequests string
 }
 
-// hostGate bounds what the requests of strangers cost the node, by host, so that one host does not
-// keep the others out.
+// hostGate bounds the cost of unauthenticated requests per host, so that one host cannot keep others out.
 type hostGate struct {
 	limits gateLimits
 	// mu guards the fields in it. Never held across I/O.
@@ -38,10 +37,10 @@ type hostGate struct {
 	}
 }
 
-// gateHost is what the requests of one host cost.
+// gateHost has the counts of one host.
 type gateHost struct {
 	inside  int // requests that are processed
-	refused int // in the gate's second
+	refused int // in the current second
 }
 
 // enter admits a request of a host. The caller calls leave with the request's error when it is done.
@@ -69,7 +68,7 @@ func (g *hostGate) enter(host string) (leave func(err error), err error) {
 	return func(err error) { g.leave(h, err) }, nil
 }
 
-// forgetLocked begins another second.
+// forgetLocked resets the counts for a new second.
 func (g *hostGate) forgetLocked() {
 	still := map[string]*gateHost{}
 	for key, h := range g.mu.hosts {

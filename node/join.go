@@ -17,11 +17,10 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// peersFile is where the members of the cluster are remembered, in the first data
-// folder: a restart finds them there.
+// peersFile is the file in the first data directory that has the members of the cluster, for the next start.
 const peersFile = "peers"
 
-// addresses is where nodes were last known to answer.
+// addresses has the last known addresses of nodes.
 type addresses struct {
 	// removed reports whether a node was removed. Such a node has no address.
 	removed func(id string) bool
@@ -48,7 +47,7 @@ func (a *addresses) get(id string) (string, bool) {
 	return addr, ok
 }
 
-// forgetRemoved drops the nodes that removed has begun to report.
+// forgetRemoved drops nodes that removed now reports.
 func (a *addresses) forgetRemoved() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,7 +71,7 @@ func (a *addresses) all() []string {
 	return slices.Collect(maps.Values(a.byID))
 }
 
-// addressOf returns where a node answers, as far as this one knows.
+// addressOf returns the last known address of a node.
 func (n *Node) addressOf(id string) (string, bool) {
 	if id == n.id() {
 		return n.RPCAddr(), true
@@ -80,7 +79,7 @@ func (n *Node) addressOf(id string) (string, bool) {
 	return n.known.get(id)
 }
 
-// nodeAt returns the id of the node that answers at addr, empty if it is not known.
+// nodeAt returns the id of the node at addr, or "" if it is unknown.
 func (n *Node) nodeAt(addr string) string {
 	if addr == "" {
 		return ""
@@ -91,7 +90,7 @@ func (n *Node) nodeAt(addr string) string {
 	return n.known.at(addr)
 }
 
-// newFormer prepares what makes the node part of a cluster.
+// newFormer creates the former, which makes the node part of a cluster.
 func (n *Node) newFormer() error {
 	cfg := formation.Config{
 		Self: formation.Peer{Name: n.cfg.Name, RPC: n.RPCAddr()}, Version: Version(),
@@ -113,7 +112,7 @@ func (n *Node) newFormer() error {
 	return err
 }
 
-// callerOf returns the node that has made a call, empty on a node that is open.
+// callerOf returns the node that made a call, or "" on an open node.
 func callerOf(c *rpc.Call) string {
 	if who := subjectOf(c); who != nil {
 		return who.peer.Name
@@ -131,13 +130,13 @@ func hostOf(addr string) string {
 
 // joinCluster returns when the node belongs to a cluster and gossip runs.
 func (n *Node) joinCluster(ctx context.Context) error {
-	n.enter("other nodes, to be of one cluster with them")
+	n.enter("other nodes, to form or join a cluster")
 	out, err := n.former.Run(ctx)
 	if err != nil {
-		return fmt.Errorf("become part of a cluster: %w", err)
+		return fmt.Errorf("join the cluster: %w", err)
 	}
 	if want := n.security.clusterToFound(); want != "" && out.Cluster != want {
-		return fmt.Errorf("become part of a cluster: it is %s, and the node's certificate is of %s", out.Cluster, want)
+		return fmt.Errorf("join the cluster: it is %s, but the node's certificate belongs to %s", out.Cluster, want)
 	}
 	var gossips []string
 	for _, p := range out.Members {
@@ -159,13 +158,13 @@ func (n *Node) joinCluster(ctx context.Context) error {
 	n.former.SetGossip(n.ring.Address(), n.heardOf)
 	n.background.Go(n.followMembers)
 	n.background.Go(n.tellLoad)
-	// Remembered addresses may be dead, which takes long to find out; members that have
-	// heard of this node come by themselves meanwhile.
+	// Remembered addresses may be dead, which takes long to detect. Members that know this node
+	// contact it meanwhile.
 	n.background.Go(func() { n.joinGossip(gossips) })
 	return nil
 }
 
-// joinGossip asks members to take this node in, and says so if nobody does.
+// joinGossip contacts members by gossip, and logs a warning if none answers.
 func (n *Node) joinGossip(addrs []string) {
 	if len(addrs) == 0 {
 		return
@@ -173,19 +172,19 @@ func (n *Node) joinGossip(addrs []string) {
 	err := n.ring.Join(n.ctx, addrs)
 	alone := !slices.ContainsFunc(n.ring.Members(), func(m gossip.Member) bool { return !m.Self && m.State == gossip.Alive })
 	if err != nil && alone && n.ctx.Err() == nil {
-		n.log.Warn("no member answers by gossip yet; trying goes on", "error", err)
+		n.log.Warn("no member answers by gossip; retrying", "err", err)
 	}
 }
 
-// heardOf has gossip know a member that spoke from an address that is new to it.
+// heardOf adds a member to gossip that has called from a new address.
 func (n *Node) heardOf(ctx context.Context, p formation.Peer) {
 	n.known.set(p.ID, p.RPC)
 	if err := n.ring.Join(ctx, []string{p.Gossip}); err != nil {
-		n.log.Debug("a member that was heard of does not answer by gossip", "node", p.ID, "address", p.Gossip, "error", err)
+		n.log.Debug("member does not answer by gossip", "node", p.ID, "addr", p.Gossip, "err", err)
 	}
 }
 
-// selfMeta is what the node tells the others of itself.
+// selfMeta returns what the node publishes by gossip.
 func (n *Node) selfMeta() gossip.Meta {
 	m := gossip.Meta{Name: n.cfg.Name, RPC: n.RPCAddr(), HTTP: n.HTTPAddr(), Zone: n.cfg.Zone, Version: Version()}
 	n.self.view(func(f *identity.Folders) {
@@ -195,7 +194,7 @@ func (n *Node) selfMeta() gossip.Meta {
 	return m
 }
 
-// tellOthers has gossip spread what has changed of this node.
+// tellOthers publishes changes of this node by gossip.
 func (n *Node) tellOthers() {
 	if n.ring == nil {
 		return
@@ -205,15 +204,14 @@ func (n *Node) tellOthers() {
 		m.Voter, m.RaftEpoch, m.CapacityBytes, m.FreeBytes = fresh.Voter, fresh.RaftEpoch, fresh.CapacityBytes, fresh.FreeBytes
 	})
 	if err != nil {
-		n.log.Warn("tell the others of a change", "error", err)
+		n.log.Warn("change not published by gossip", "err", err)
 	}
 }
 
 const (
-	// tellPeriod is how often the others hear how full the node is.
+	// tellPeriod is the interval at which the free disk space is published.
 	tellPeriod = 30 * time.Second
-	// fullPeriod is how often the node looks whether it has become full, or is no more: that
-	// the others hear at once.
+	// fullPeriod is the interval at which the node checks whether its disk has become full, or is no longer: that is published at once.
 	fullPeriod = 2 * time.Second
 )
 
@@ -235,7 +233,7 @@ func (n *Node) tellLoad() {
 	}
 }
 
-// followMembers takes note of where the other nodes are, until the node closes.
+// followMembers records the addresses of the other nodes, until the node closes.
 func (n *Node) followMembers() {
 	epochs := epochWatch{n: n}
 	tick := time.NewTicker(epochPause)
@@ -248,13 +246,13 @@ func (n *Node) followMembers() {
 			if m.Self {
 				continue
 			}
-			// One that has left comes back, when all are started anew.
+			// A node that has left may come back when all are restarted.
 			n.known.set(m.ID, m.RPC)
 			peers = append(peers, formation.Peer{ID: m.ID, Name: m.Name, RPC: m.RPC, Gossip: m.Gossip})
 		}
 		slices.SortFunc(peers, func(a, b formation.Peer) int { return strings.Compare(a.ID, b.ID) })
 		if err := n.former.SetMembers(peers, n.raftEpoch()); err != nil {
-			n.log.Warn("the other nodes cannot be remembered for the next start", "error", err)
+			n.log.Warn("members not saved for the next start", "err", err)
 		}
 		epochs.look(members)
 		select {
@@ -266,22 +264,22 @@ func (n *Node) followMembers() {
 	}
 }
 
-// admit refuses a node that the cluster has removed.
+// admit rejects a node that was removed from the cluster.
 func (n *Node) admit(ctx context.Context, p formation.Peer) error {
 	if !n.serving.Load() {
-		return nil // whoever was removed is told when it registers
+		return nil // a removed node is rejected when it registers
 	}
 	return n.checkNotRemoved(ctx, p.ID)
 }
 
-// leaveTimeout bounds the farewell to the others.
+// leaveTimeout bounds the announcement that the node leaves.
 const leaveTimeout = time.Second
 
 func (n *Node) leaveCluster() error {
 	var err error
 	if n.ring != nil {
 		if err := n.ring.Leave(leaveTimeout); err != nil {
-			n.log.Debug("tell the others that this node goes", "error", err)
+			n.log.Debug("leaving not announced by gossip", "err", err)
 		}
 		err = n.ring.Close()
 	}

@@ -21,23 +21,21 @@ import (
 )
 
 const (
-	// methodJoinToken lets a host become a node, or a node whose certificate has ended one
-	// again: a joinRequest, answered with an enrolment. Any node takes it, and passes it on to
-	// the master's.
+	// methodJoinToken enrols a host as a node, or a node whose certificate has expired: a joinRequest, answered with an enrolment. Any
+	// node accepts it and forwards it to the master's node.
 	methodJoinToken = "security.join"
 
 	joinHostsMax = pki.HostsMax // names and addresses in a certificate
 	joinTimeout  = 10 * time.Second
 )
 
-// joinRequest is what a host that wants to join sends: [token, request for a certificate,
-// node id, its names and addresses, whence].
+// joinRequest is the request of a host to join: [token, certificate request, node id, its names and addresses, address].
 type joinRequest struct {
 	text    string // of the token
 	request []byte
 	node    string
 	hosts   []string
-	// from is the address of the host, set by the node that the host has asked: see joinOrigin.
+	// from is the address of the host, set by the node that received the request: see joinOrigin.
 	from string
 }
 
@@ -75,8 +73,8 @@ func decodeTexts(d *wire.Decoder, most int) (all []string) {
 	return all
 }
 
-// enrolment is what makes a host a node: [certificate, authorities, gossip keys, addresses of
-// members, the signer's time in milliseconds]. A renewal has no keys and members.
+// enrolment makes a host a node: [certificate, authorities, gossip keys, addresses of members, the signer's time in milliseconds]. A
+// renewal has no keys and members.
 type enrolment struct {
 	leaf       []byte // DER
 	trust      []byte // PEM
@@ -116,33 +114,31 @@ func (r *enrolment) decode(d *wire.Decoder) error {
 	return d.Err()
 }
 
-// certificate returns what the enrolment says of certificates.
+// certificate returns the certificate and the trusted authorities.
 func (r *enrolment) certificate() (*x509.Certificate, *pki.Trust, error) {
 	leaf, err := x509.ParseCertificate(r.leaf)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the certificate that was made: %w", err)
+		return nil, nil, fmt.Errorf("read the issued certificate: %w", err)
 	}
 	trust, err := pki.ParseTrust(r.trust)
 	return leaf, trust, err
 }
 
-// joinLimits bound the requests to join, on the node that is asked and on the master's node, to which it passes them on.
-// Both count by the host that wants to join. Each request costs a signature check and a read at the leader of the lock service.
+// joinLimits bounds join requests, on the node that receives them and on the master's node. Both count by the address of the joining
+// host. Each request costs a signature check and a read at the leader of the lock service.
 var joinLimits = gateLimits{
 	requestsMax: 16, requestsOfHost: 4, refusalsMax: 10, refusal: isJoinRefusal,
-	tooManyRefusals: "too many requests to join were refused", tooManyRequests: "too many hosts want to join at once",
+	tooManyRefusals: "too many join requests were rejected", tooManyRequests: "too many hosts are joining at once",
 }
 
-// isJoinRefusal reports whether a request counts against its host: not if the node has no master to ask. It counts if the
-// master's node rejects it unread, so that a node passes no flood on to it; a host that waits before it asks again stays far
-// below the bound.
+// isJoinRefusal reports whether a request counts against its host. It does not if there is no master. It does if the master's node
+// rejects it unread, so that a node forwards no flood; a host that waits between its requests stays far below the limit.
 func isJoinRefusal(err error) bool {
 	err = api.FromRPC(err)
 	return !errors.Is(err, api.ErrUnavailable) && !errors.Is(err, rpc.ErrConnLost)
 }
 
-// joinOrigin returns the address of the host that wants to join. Only a node passes on requests of others, and is believed;
-// the address of any other caller is that of its connection.
+// joinOrigin returns the address of the joining host. Only nodes forward requests of others, and are trusted to name the address.
 func joinOrigin(c *rpc.Call, claimed string) string {
 	if subjectOf(c).peer.Kind == pki.Node {
 		if _, err := netip.ParseAddrPort(claimed); err == nil {
@@ -176,7 +172,7 @@ func (n *Node) handleJoinHost() {
 		}
 		leave(err)
 		if answer := (*rpc.Error)(nil); err != nil && !errors.As(err, &answer) && errors.Is(err, rpc.ErrConnLost) {
-			err = fmt.Errorf("%w: %w", api.ErrUnavailable, err) // it may ask again
+			err = fmt.Errorf("%w: %w", api.ErrUnavailable, err) // the host may retry
 		}
 		if err != nil {
 			n.refused.warn(n.log, hostOf(r.from), fmt.Errorf("join: %s", token.Scrub(err.Error())))
@@ -187,8 +183,8 @@ func (n *Node) handleJoinHost() {
 	})
 }
 
-// passJoin asks the master's node, which alone writes what security keeps in the lock service.
-// A node that was asked by another one does not pass it on again.
+// passJoin forwards a request to the master's node, which alone writes security data to the lock service. A forwarded request is not
+// forwarded again.
 func (n *Node) passJoin(c *rpc.Call, r *joinRequest, got *enrolment) error {
 	boss, _ := n.epochs.last()
 	if boss == "" || boss == n.id() || subjectOf(c).peer.Kind == pki.Node {
@@ -200,15 +196,14 @@ func (n *Node) passJoin(c *rpc.Call, r *joinRequest, got *enrolment) error {
 	if err == nil || errors.As(err, &answer) || errors.As(err, &lost) && lost.Sent {
 		return err
 	}
-	return fmt.Errorf("%w: ask the master's node: %w", api.ErrUnavailable, err)
+	return fmt.Errorf("%w: call the master's node: %w", api.ErrUnavailable, err)
 }
 
-// joinHost makes a host a node, as the master's node: it uses up the token, durably, before
-// anything is signed.
+// joinHost enrols a host on the master's node: it consumes the token, durably, before anything is signed.
 func (n *Node) joinHost(ctx context.Context, r *joinRequest) (*enrolment, error) {
 	issuer := n.security.signs(rollover.Renew)
 	if issuer == nil {
-		return nil, fmt.Errorf("%w: the master's node has not the authority's key, ca.key", api.ErrUnavailable)
+		return nil, fmt.Errorf("%w: the master's node does not have the authority's key, ca.key", api.ErrUnavailable)
 	}
 	t, err := token.Parse(r.text)
 	if err != nil {
@@ -233,18 +228,18 @@ func (n *Node) joinHost(ctx context.Context, r *joinRequest) (*enrolment, error)
 	if err != nil {
 		return nil, err
 	}
-	n.log.Info("host joins as a node", "node", r.node, "host", r.from, "token", t.ID().String(), "serial", leaf.SerialNumber.Text(16), "expires", leaf.NotAfter)
+	n.log.Info("host enrolled", "node", r.node, "host", r.from, "token", t.ID().String(), "serial", leaf.SerialNumber.Text(16), "expires", leaf.NotAfter)
 	return &enrolment{leaf: leaf.Raw, trust: n.security.endpoint.Credential().Trust().PEM(), gossipKeys: gossipKeys, members: n.memberAddresses(), now: now}, nil
 }
 
-// memberAddresses returns where some nodes answer.
+// memberAddresses returns the addresses of some nodes.
 func (n *Node) memberAddresses() []string {
 	all := append([]string{n.RPCAddr()}, n.known.all()...)
 	return all[:min(len(all), enrolmentMembersMax)]
 }
 
-// spend uses a token for a node. One at a time: what is looked at before a token is written
-// must hold when it is. Errors: *api.TokenRefusedError, those of the lock service.
+// spend consumes a token for a node, one at a time: checks made before a token is written must still hold when it is. Errors:
+// *api.TokenRefusedError, those of the lock service.
 func (n *Node) spend(ctx context.Context, t token.Token, use token.Use) error {
 	select {
 	case n.security.spending <- struct{}{}:
@@ -265,7 +260,7 @@ func (n *Node) spend(ctx context.Context, t token.Token, use token.Use) error {
 			return err
 		}
 		if next == kept.JoinRecord {
-			return nil // its answer was lost
+			return nil // repeated: its answer was lost
 		}
 		o, err := n.masterOption(ctx)
 		if err != nil {
@@ -283,8 +278,7 @@ func (n *Node) spend(ctx context.Context, t token.Token, use token.Use) error {
 	}
 }
 
-// checkMayJoin refuses a host the id of another node: it chooses its id, and with any token
-// it could otherwise be any node.
+// checkMayJoin rejects the id of another node. A host chooses its own id, so with any token it could otherwise become any node.
 func (n *Node) checkMayJoin(ctx context.Context, t *token.JoinRecord, use token.Use) error {
 	refused := func(reason, format string, args ...any) error {
 		return &api.TokenRefusedError{Reason: reason, ID: t.ID.String(), Text: fmt.Sprintf(format, args...)}
@@ -296,10 +290,10 @@ func (n *Node) checkMayJoin(ctx context.Context, t *token.JoinRecord, use token.
 		return err
 	}
 	if t.Node != "" {
-		return nil // Spend has seen that it is this one
+		return nil // Spend has checked that it is this node
 	}
 	taken := func() error {
-		return refused(api.TokenTaken, "node %s is there already: if this is its host, and its certificate has ended, use a token that was made for it with --node", use.Node)
+		return refused(api.TokenTaken, "node %s exists: if this is its host and its certificate has expired, use a token created with --node", use.Node)
 	}
 	if _, err := n.meta.Get(ctx, nodePath(use.Node)); err == nil && !slices.Contains(t.Spent, use) {
 		return taken()
@@ -318,8 +312,7 @@ func (n *Node) checkMayJoin(ctx context.Context, t *token.JoinRecord, use token.
 	return nil
 }
 
-// hostsOf returns the names and addresses of this host that are worth being in its
-// certificate.
+// hostsOf returns the names and addresses that can be in a certificate of this host.
 func hostsOf(names ...string) (hosts []string) {
 	for _, h := range names {
 		ip := net.ParseIP(h)
@@ -331,7 +324,7 @@ func hostsOf(names ...string) (hosts []string) {
 	return hosts
 }
 
-// withLocal adds the names by which clients on this host reach it, as far as a certificate has space for them.
+// withLocal adds the names by which clients on this host reach it, as far as the certificate has space.
 func withLocal(hosts []string, name string) []string {
 	all := slices.Clone(hosts)
 	host, _ := os.Hostname()

@@ -13,8 +13,7 @@ import (
 	"github.com/steledb/stele/raftmeta/session"
 )
 
-// openLockService opens the node's part in the Raft group, if it has one, and its
-// session with the group's leader, wherever that is.
+// openLockService opens the node's Raft group, if it has one, and its session with the group's leader.
 func (n *Node) openLockService(ctx context.Context) error {
 	n.enter("the lock service's log")
 	founding, err := n.openVoter(ctx)
@@ -27,7 +26,7 @@ func (n *Node) openLockService(ctx context.Context) error {
 	}
 	n.catalog = catalog{meta: &n.meta}
 	if founding {
-		if n.security != nil { // first: the others wait for the cluster's file
+		if n.security != nil { // first: other nodes wait for the cluster's file
 			if err := n.catalog.foundRights(ctx, time.Now()); err != nil {
 				return fmt.Errorf("found the cluster: %w", err)
 			}
@@ -39,7 +38,7 @@ func (n *Node) openLockService(ctx context.Context) error {
 	var cluster clusterFile
 	read := func(ctx context.Context) (err error) { cluster, err = n.catalog.cluster(ctx); return err }
 	for err = n.untilLed(ctx, read); errors.Is(err, metaapi.ErrNotFound); err = n.untilLed(ctx, read) {
-		n.enter("the founder of the cluster, which has not finished")
+		n.enter("the founder of the cluster")
 		select {
 		case <-time.After(foundingPoll):
 		case <-ctx.Done():
@@ -50,7 +49,7 @@ func (n *Node) openLockService(ctx context.Context) error {
 		return fmt.Errorf("read the cluster's id: %w", err)
 	}
 	if cluster.id != n.cluster() {
-		return fmt.Errorf("the lock service is of cluster %s, and the data folders are of cluster %s: put the right ones back",
+		return fmt.Errorf("the lock service belongs to cluster %s, but the data folders to cluster %s: use the folders of this cluster",
 			cluster.id, n.cluster())
 	}
 	if err := n.settleEpoch(ctx, cluster); err != nil {
@@ -73,10 +72,9 @@ func (n *Node) openLockService(ctx context.Context) error {
 	})
 }
 
-// openVoter opens the node's part in the Raft group, if it has one, and tells whether
-// that founds the cluster.
+// openVoter opens the node's Raft group, if it has one, and reports whether that founds the cluster.
 func (n *Node) openVoter(ctx context.Context) (founding bool, err error) {
-	// Gossip runs already, and may tell that the log was left behind.
+	// Gossip runs already, and may reveal that the log was left behind.
 	n.voter.changing.Lock()
 	defer n.voter.changing.Unlock()
 	dir := ""
@@ -99,7 +97,7 @@ func (n *Node) openVoter(ctx context.Context) (founding bool, err error) {
 	if err := n.voter.open(dir, false); err != nil {
 		return false, fmt.Errorf("open the lock service: %w", err)
 	}
-	// A lone voter leads in a moment; looking for a leader would take longer.
+	// A single voter becomes leader at once; searching for a leader would take longer.
 	if group, _ := n.voter.group(); len(group.Members()) == 1 {
 		if err := group.WaitReady(ctx); err != nil {
 			return false, fmt.Errorf("wait for the lock service: %w", err)
@@ -108,11 +106,10 @@ func (n *Node) openVoter(ctx context.Context) (founding bool, err error) {
 	return founding, nil
 }
 
-// foundingPoll is how often a node looks whether the cluster that it has joined is
-// there already.
+// foundingPoll is the interval at which a node checks whether the cluster that it joins has been founded.
 const foundingPoll = 50 * time.Millisecond
 
-// closeLockService ends the session and the node's part in the group.
+// closeLockService closes the session and the node's Raft group.
 func (n *Node) closeLockService(ctx context.Context) error {
 	n.meta.close(ctx, n.log)
 	if n.voter == nil {
@@ -123,11 +120,10 @@ func (n *Node) closeLockService(ctx context.Context) error {
 	return n.voter.close()
 }
 
-// masterPause is the time between two looks of the master at the cluster.
+// masterPause is the interval between rounds of the master.
 const masterPause = time.Second
 
-// startMaster makes the node a candidate: it is the master while it leads the lock
-// service.
+// startMaster makes the node a candidate: it is master while it leads the lock service.
 func (n *Node) startMaster() {
 	ctx, cancel := context.WithCancel(n.ctx)
 	n.reign = cancel
@@ -147,11 +143,10 @@ func (n *Node) acquireMaster(ctx context.Context) (master.Lock, error) {
 	return l, nil
 }
 
-// handOverTimeout bounds the wish that another voter leads before this one stops.
+// handOverTimeout bounds the transfer of leadership before the node stops.
 const handOverTimeout = 3 * time.Second
 
-// stopMaster ends the candidacy, and hands leadership over: the others need not find
-// out that this node is gone.
+// stopMaster ends the candidacy and transfers leadership, so that the others need not detect that this node is gone.
 func (n *Node) stopMaster(ctx context.Context) {
 	if n.reign != nil {
 		n.reign()
@@ -169,14 +164,14 @@ func (n *Node) stopMaster(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, handOverTimeout)
 	defer cancel()
 	if err := group.TransferLeadership(ctx, ""); err != nil {
-		n.log.Info("leadership of the lock service was not handed over", "error", err)
+		n.log.Info("leadership of the lock service not transferred", "err", err)
 	}
 }
 
-// masterGroup is the Raft group for the master. It implements master.Group.
+// masterGroup adapts the Raft group for the master. It implements master.Group.
 type masterGroup struct{ v *voter }
 
-var errNoVoter = errors.New("this node is no voter of the lock service")
+var errNoVoter = errors.New("this node is not a voter of the lock service")
 
 // Leads implements master.Group.
 func (m masterGroup) Leads() (bool, <-chan struct{}) {
@@ -200,8 +195,7 @@ func (m masterGroup) Voters() []master.Voter {
 	return all
 }
 
-// caughtUpLag is how many entries a server may lack to be given a vote: Promote
-// waits for it to get the rest.
+// caughtUpLag is the most entries that a server may lack to be promoted: Promote waits for the rest.
 const caughtUpLag = 1000
 
 func caughtUp(m raftmeta.Member) bool { return m.Match > 0 && m.Lag < caughtUpLag }

@@ -5,20 +5,19 @@ import (
 	metaapi "github.com/steledb/stele/raftmeta/api"
 )
 
-// A user may hold a quarter of what all users together may hold in the lock
-// service: three users that take all they can leave a fourth as much. All of it
-// is in the memory of each voter, so the limits are parts of the leader's.
+// One user may hold a quarter of what all users together may hold in the lock service: if three users take all they can, a fourth
+// still gets as much. All of it is in the memory of each voter, so the limits are fractions of the leader's memory.
 const (
-	lockUserShare = 4 // one user has one part in so many
-	// lockMemoryShare is the part of a node's memory for users' files, locks and
-	// sessions, lockLeaderShare that for what the leader keeps for their sessions.
+	lockUserShare = 4 // divisor of what all users may hold
+	// lockMemoryShare and lockLeaderShare are divisors of a node's memory: for users' files, locks and sessions, and for the leader's
+	// state of their sessions.
 	lockMemoryShare, lockLeaderShare = 80, 512
-	// lockBytesMost leaves half of the namespace to the cluster on nodes of any size.
+	// lockBytesMost leaves half of the namespace to the cluster.
 	lockBytesMost = raftmeta.NamespaceBytesMax / 2
 )
 
-// openClients owns what clients of a cluster without access control hold. They
-// are not told apart, so together they may hold what all users may.
+// openClients is the owner of what clients of an open cluster hold. They are not distinguished, so together they may hold what all
+// users may.
 const openClients = "(clients)"
 
 // lockShare returns the share of the lock service of a user.

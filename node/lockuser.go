@@ -14,26 +14,26 @@ import (
 	"github.com/steledb/stele/security/acl"
 )
 
-// locksDir is what principals have of the lock service, all of those that may write the
-// cluster. The rest is the nodes'.
+// locksDir is the directory of the lock service that users with write access to the cluster may use. All other paths belong to the
+// nodes.
 const locksDir = "/locks"
 
-// lockGuard says for whom a method of the lock service is.
+// lockGuard returns the guard of a method of the lock service.
 func lockGuard(method string) guard {
 	if method == metaapi.MethodKeepAlive {
-		return guard{to: own} // it runs where nothing may wait
+		return guard{to: own} // it runs on a goroutine that must not wait
 	}
 	return guard{to: right, right: acl.Write}
 }
 
-// lockGroup is what the lock service for principals needs of the Raft group.
+// lockGroup is the part of the Raft group that the lock service for users needs.
 type lockGroup interface {
 	ServiceFor(raftmeta.Share) metaapi.Service
 	Sessions() int
 	SessionName(id metaapi.SessionID) (name string, known bool)
 }
 
-// lockServiceFor returns the lock service as a principal has it.
+// lockServiceFor returns the lock service for a principal.
 func (n *Node) lockServiceFor(who *subject, method string, group lockGroup) (metaapi.Service, error) {
 	if method == metaapi.MethodKeepAlive {
 		err, known := n.lockRightNow(who)
@@ -49,11 +49,10 @@ func (n *Node) lockServiceFor(who *subject, method string, group lockGroup) (met
 	return userService{inner, group, "user " + who.owner() + ": ", n, who}, nil
 }
 
-// errAsking is what a call is told that may not wait.
-var errAsking = fmt.Errorf("%w: it is asked what you may do", metaapi.ErrNotReady)
+// errAsking is the error of a call that must not wait for the lookup of rights.
+var errAsking = fmt.Errorf("%w: rights are being looked up", metaapi.ErrNotReady)
 
-// lockRightNow tells, asking nobody, whether a principal has the right to the lock service. It
-// is not known if somebody would have to be asked.
+// lockRightNow returns nil if a principal has the right to the lock service, without waiting. known is false if a lookup is needed.
 func (n *Node) lockRightNow(who *subject) (err error, known bool) {
 	name, generation, s := who.principal()
 	if s != nil {
@@ -72,7 +71,7 @@ func (n *Node) lockRightNow(who *subject) (err error, known bool) {
 	return n.rights.cache.CheckClusterNow(name, generation, acl.Write)
 }
 
-// askLockRight has lockRightNow know, soon. For one principal's connection it is asked once at a time.
+// askLockRight looks up the right for lockRightNow, once at a time per connection.
 func (n *Node) askLockRight(who *subject) {
 	if !who.asking.CompareAndSwap(false, true) {
 		return
@@ -83,8 +82,8 @@ func (n *Node) askLockRight(who *subject) {
 	})
 }
 
-// userService is the lock service below locksDir, with the sessions that one principal has
-// opened: they bear its name. It implements metaapi.Service.
+// userService is the lock service below locksDir, with the sessions that one principal has opened: their names begin with prefix. It
+// implements metaapi.Service.
 type userService struct {
 	clientService
 	group  lockGroup
@@ -93,12 +92,12 @@ type userService struct {
 	who    *subject
 }
 
-// errNotYours is what is said of what is not below locksDir.
+// errNotYours returns the error for paths outside locksDir.
 func errNotYours(p string) error {
-	return &api.PermissionError{Text: fmt.Sprintf("path %.80q is the cluster's own: users have what is below %s", p, locksDir)}
+	return &api.PermissionError{Text: fmt.Sprintf("path %.80q is reserved for the cluster: use paths below %s", p, locksDir)}
 }
 
-// mine checks that a path is the users'.
+// mine returns nil if users may access a path.
 func (s userService) mine(p string) error {
 	if p == locksDir || strings.HasPrefix(p, locksDir+"/") && path.Clean(p) == p {
 		return nil
@@ -106,22 +105,22 @@ func (s userService) mine(p string) error {
 	return toAPI(errNotYours(p))
 }
 
-// own checks that a session, unless it is none, is the principal's.
+// own returns nil if a session belongs to the principal, or id is 0.
 func (s userService) own(id metaapi.SessionID) error {
 	if id == 0 {
 		return nil
 	}
 	name, known := s.group.SessionName(id)
 	switch {
-	case !known: // or it is not known yet
+	case !known: // not known, or not yet
 		return fmt.Errorf("%w: session %d is not known", metaapi.ErrNotReady, id)
 	case !strings.HasPrefix(name, s.prefix):
-		return toAPI(&api.PermissionError{Text: fmt.Sprintf("session %d is another's", id)})
+		return toAPI(&api.PermissionError{Text: fmt.Sprintf("session %d belongs to another user", id)})
 	}
 	return nil
 }
 
-// both is mine and own.
+// both combines mine and own.
 func (s userService) both(id metaapi.SessionID, p string) error {
 	if err := s.mine(p); err != nil {
 		return err
@@ -144,8 +143,7 @@ func (s userService) OpenSession(ctx context.Context, name string, lease time.Du
 	return s.clientService.OpenSession(ctx, name[:min(len(name), metaapi.SessionNameBytesMax)], lease)
 }
 
-// KeepAlive implements metaapi.Service. It may have hung for long: the session of whom the right
-// was taken from meanwhile ends.
+// KeepAlive implements metaapi.Service. It may have waited for long: if the principal has lost the right meanwhile, its session ends.
 func (s userService) KeepAlive(ctx context.Context, req metaapi.KeepAliveRequest, done func(metaapi.KeepAliveResponse, error)) {
 	if err := s.own(req.Session); err != nil {
 		done(metaapi.KeepAliveResponse{}, err)
@@ -154,7 +152,7 @@ func (s userService) KeepAlive(ctx context.Context, req metaapi.KeepAliveRequest
 	s.Service.KeepAlive(ctx, req, func(r metaapi.KeepAliveResponse, err error) {
 		if err == nil {
 			if gone, known := s.n.lockRightNow(s.who); gone != nil || !known {
-				// One at most for each that hung when rights changed: the next are not let in.
+				// At most one for each call that waited when rights changed: later calls are rejected.
 				s.n.background.Go(func() { done(s.still(req.Session, r)) })
 				return
 			}
@@ -163,8 +161,7 @@ func (s userService) KeepAlive(ctx context.Context, req metaapi.KeepAliveRequest
 	})
 }
 
-// still asks whether the principal still has the right, and ends the session if not. What he is
-// told else is what he was to be.
+// still checks the right again and closes the session if it is lost. Otherwise it returns r.
 func (s userService) still(id metaapi.SessionID, r metaapi.KeepAliveResponse) (metaapi.KeepAliveResponse, error) {
 	if _, err := s.n.rights.check(s.n.ctx, s.who, acl.Write); err != nil {
 		if isRefusal(err) {
@@ -176,17 +173,17 @@ func (s userService) still(id metaapi.SessionID, r metaapi.KeepAliveResponse) (m
 	return r, nil
 }
 
-// isRefusal tells whether an error is that somebody may not, and not that it is not known.
+// isRefusal reports whether err means that access was denied, and not that rights are unknown.
 func isRefusal(err error) bool {
 	return errors.Is(err, api.ErrPermission) || errors.Is(err, api.ErrUnauthenticated)
 }
 
-// leave gives up what a principal may have no longer. What fails here ends with the lease, which is not extended.
+// leave releases what a principal has lost the right to. If that fails, it ends with the lease, which is not extended.
 func (s userService) leave(give func(ctx context.Context) error) {
 	ctx, cancel := context.WithTimeout(s.n.ctx, rightsTimeout)
 	defer cancel()
 	if err := give(ctx); err != nil {
-		s.n.log.Info("a session without rights is left to its lease", "user", s.who.owner(), "error", err)
+		s.n.log.Info("session of user without rights not closed; it ends with its lease", "user", s.who.owner(), "err", err)
 	}
 }
 
@@ -194,12 +191,12 @@ func (s userService) leave(give func(ctx context.Context) error) {
 func (s userService) CloseSession(ctx context.Context, id metaapi.SessionID) error {
 	err := s.own(id)
 	if errors.Is(err, metaapi.ErrNotReady) {
-		// A new leader may not have come to where it was opened. By a read that is not stale it has.
+		// A new leader may not have applied its opening yet. After a linearizable read it has.
 		if _, err := s.Service.Stat(ctx, locksDir); err != nil && !errors.Is(err, metaapi.ErrNotFound) {
 			return err
 		}
 		if err = s.own(id); errors.Is(err, metaapi.ErrNotReady) {
-			return nil // it is gone
+			return nil // the session has ended
 		}
 	}
 	if err != nil {
@@ -273,7 +270,7 @@ func (s userService) Acquire(ctx context.Context, id metaapi.SessionID, p string
 	if err != nil {
 		return g, err
 	}
-	if _, lost := s.n.rights.check(s.n.ctx, s.who, acl.Write); lost != nil { // while he waited for others
+	if _, lost := s.n.rights.check(s.n.ctx, s.who, acl.Write); lost != nil { // the right may have been revoked while waiting
 		s.leave(func(ctx context.Context) error { return s.Service.Release(ctx, id, p, g.Hold) })
 		return metaapi.Grant{}, s.n.refuse(metaapi.MethodAcquire, s.who, lost)
 	}
@@ -312,11 +309,10 @@ func (s userService) Unwatch(ctx context.Context, id metaapi.SessionID, p string
 	return s.Service.Unwatch(ctx, id, p, watch)
 }
 
-// memberService is the lock service for a node that is not the master's: who may what is
-// written by the master's node alone.
+// memberService is the lock service for a node that is not the master's: only the master's node writes rights.
 type memberService struct{ metaapi.Service }
 
-// checkRightsPath refuses what is below aclDir and securityDir.
+// checkRightsPath rejects paths below aclDir and securityDir.
 func checkRightsPath(p string) error {
 	for _, dir := range []string{aclDir, securityDir} {
 		if p == dir || strings.HasPrefix(p, dir+"/") {

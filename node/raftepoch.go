@@ -15,25 +15,21 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// The raft epoch tells the Raft groups of one cluster apart: "stele raft recover" makes
-// a new one of what a voter had, with the next epoch. A voter gives up its log for a
-// group of a later epoch only if its own has no leader, and only on the word of the
-// later group's leader, read from /cluster: gossip, or a message, may start the
-// question but proves nothing. The recovered group in turn serves nobody before its
-// node has made sure, as far as it can, that the old one has no leader any more.
+// The Raft epoch distinguishes the Raft groups of one cluster: "stele raft recover" makes a new group from a voter's log, with the
+// next epoch. A voter gives up its log for a group with a later epoch only if its own group has no leader, and only if the later
+// group's leader confirms it by /cluster. Gossip, or a message, may start the check but proves nothing. The recovered group serves no
+// client before its node has verified, as far as it can, that the old group has no leader.
 
 const (
-	// epochPatience is how long a voter's group must have had no leader before the
-	// voter believes in another group.
+	// epochPatience is how long a voter's group must have had no leader before the voter accepts another group.
 	epochPatience = 5 * time.Second
-	// epochTimeout bounds the questions to other nodes.
+	// epochTimeout bounds requests to other nodes.
 	epochTimeout = 3 * time.Second
-	// epochPause is the time between two looks at the others' epochs.
+	// epochPause is the interval between checks of the other nodes' epochs.
 	epochPause = 2 * time.Second
 )
 
-// settleEpoch makes the node's epoch and that in /cluster the same, which it has just
-// read.
+// settleEpoch makes the node's epoch and that of /cluster, which was just read, equal.
 func (n *Node) settleEpoch(ctx context.Context, c clusterFile) error {
 	own := n.raftEpoch()
 	group, _ := n.voter.group()
@@ -43,11 +39,11 @@ func (n *Node) settleEpoch(ctx context.Context, c clusterFile) error {
 	case group == nil || c.epoch > own:
 		return n.self.change(func(f *identity.Folders) error { return f.SetRaftEpoch(c.epoch) })
 	}
-	n.enter("the other nodes, to make sure that the lock service does not live on without this one")
+	n.enter("the other nodes, to verify that the lock service does not run without this one")
 	if other := n.livingGroup(ctx, own); other != nil {
 		return n.undoRecovery(other)
 	}
-	// Before the epoch is settled no node or client reaches the recovered lock service: none gets an id before.
+	// No node or client reaches the recovered lock service, and gets an id, before the epoch is settled.
 	if err := n.catalog.skipIDs(ctx); err != nil {
 		return fmt.Errorf("skip the ids that the lost lock service may have issued: %w", err)
 	}
@@ -55,19 +51,18 @@ func (n *Node) settleEpoch(ctx context.Context, c clusterFile) error {
 	if err := n.catalog.saveCluster(ctx, c); err != nil {
 		return fmt.Errorf("write the epoch of the recovered lock service: %w", err)
 	}
-	n.log.Warn("the lock service goes on from what this node had", "epoch", own)
+	n.log.Warn("lock service recovered from this node's state", "epoch", own)
 	return nil
 }
 
-// livingGroup asks the other nodes for the state of a group of an epoch before own, and
-// returns it if one has a leader.
+// livingGroup asks the other nodes for a group with an epoch before own, and returns its status if it has a leader.
 func (n *Node) livingGroup(ctx context.Context, own uint64) *api.RaftStatus {
 	s, _ := n.askGroups(ctx, epochTimeout, func(s *api.RaftStatus) bool { return s.RaftEpoch < own })
 	return s
 }
 
-// askGroups asks the nodes that are known for their group, and returns the first that
-// has a leader and is wanted, with the address of who told.
+// askGroups asks all known nodes for the status of their Raft group. It returns the first status that has a leader and for which
+// wanted returns true, and the address of that node.
 func (n *Node) askGroups(ctx context.Context, timeout time.Duration, wanted func(*api.RaftStatus) bool) (*api.RaftStatus, string) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -94,13 +89,12 @@ func (n *Node) askGroups(ctx context.Context, timeout time.Duration, wanted func
 	return nil, ""
 }
 
-// returnTimeout is how long a voter that starts waits for the others to tell of a later
-// group. Those that are down, or start as well, say so at once.
+// returnTimeout is how long a starting voter waits for other nodes to report a later group. Nodes that are down, or starting, answer
+// at once.
 const returnTimeout = time.Second
 
-// checkReturn has a voter that starts give up its log if the lock service was recovered
-// without it: others that were away may start too, and be a majority of what was. The
-// caller holds voter.changing.
+// checkReturn makes a starting voter give up its log if the lock service was recovered without it: other old voters may be starting,
+// too, and together be a majority of the old group. The caller holds voter.changing.
 func (n *Node) checkReturn(ctx context.Context) error {
 	own := n.raftEpoch()
 	_, addr := n.askGroups(ctx, returnTimeout, func(s *api.RaftStatus) bool { return s.RaftEpoch > own })
@@ -109,10 +103,10 @@ func (n *Node) checkReturn(ctx context.Context) error {
 	}
 	c, err := n.readCluster(session.Addresses{addr})
 	if err != nil || c.id != n.cluster() || c.epoch <= own {
-		n.log.Warn("a node tells of a later lock service, which does not confirm it", "node", addr, "error", err)
+		n.log.Warn("later lock service not confirmed", "node", addr, "err", err)
 		return nil
 	}
-	n.log.Warn("the lock service was recovered without this node: its old log is set aside", "epoch", c.epoch, "was", own)
+	n.log.Warn("lock service recovered without this node: its old log is set aside", "epoch", c.epoch, "old_epoch", own)
 	return n.setLogAside(c.epoch)
 }
 
@@ -126,23 +120,21 @@ func (n *Node) askRaftStatus(ctx context.Context, addr string) (*api.RaftStatus,
 	return s, conn.Call(ctx, api.MethodRaftStatus, func(e *wire.Encoder) { e.Array(0) }, s.Decode)
 }
 
-// undoRecovery sets the recovered log aside: the group that it was to take the place of
-// has a leader.
+// undoRecovery sets the recovered log aside, because the group that it was to replace has a leader.
 func (n *Node) undoRecovery(other *api.RaftStatus) error {
 	if err := n.giveUpLog(other.RaftEpoch); err != nil {
 		return err
 	}
-	return fmt.Errorf("the lock service was recovered on this node, but it lives on without it, led by %s (%s): "+
-		"the recovered log was set aside; start this node again and it is part of that cluster as before", other.LeaderName, other.Leader)
+	return fmt.Errorf("the lock service was recovered on this node, but it still runs without it, led by %s (%s): "+
+		"the recovered log was set aside; restart this node and it is part of that cluster as before", other.LeaderName, other.Leader)
 }
 
-// giveUpLog ends the node's part in its group, sets the log aside and takes over the
-// epoch of another group.
+// giveUpLog closes the node's group, sets its log aside and takes over the epoch of another group.
 func (n *Node) giveUpLog(epoch uint64) error {
 	n.voter.changing.Lock()
 	defer n.voter.changing.Unlock()
 	if n.raftEpoch() == epoch {
-		return nil // somebody was faster; the log that there is now may be the new group's
+		return nil // done by another goroutine; the current log may be the new group's
 	}
 	if err := n.voter.close(); err != nil {
 		return err
@@ -150,7 +142,7 @@ func (n *Node) giveUpLog(epoch uint64) error {
 	return n.setLogAside(epoch)
 }
 
-// setLogAside is the part of giveUpLog for a log that is not open.
+// setLogAside is giveUpLog for a log that is not open.
 func (n *Node) setLogAside(epoch uint64) error {
 	return n.self.change(func(f *identity.Folders) error {
 		if err := f.EndVoter(); err != nil {
@@ -160,10 +152,10 @@ func (n *Node) setLogAside(epoch uint64) error {
 	})
 }
 
-// epochWatch looks whether the node was left behind by a recovery.
+// epochWatch checks whether the node was left behind by a recovery.
 type epochWatch struct {
 	n *Node
-	// leaderless is since when the own group has had no leader; zero if it has one.
+	// leaderless is the time since which the node's own group has had no leader; zero if it has one.
 	leaderless time.Time
 }
 
@@ -194,20 +186,20 @@ func (w *epochWatch) look(members []gossip.Member) {
 	}
 	c, err := n.readCluster(addrs)
 	if err != nil || c.id != n.cluster() || c.epoch <= own {
-		n.log.Debug("nodes tell of a later lock service, which does not confirm it", "nodes", addrs, "error", err)
+		n.log.Debug("later lock service not confirmed", "nodes", addrs, "err", err)
 		return
 	}
 	if group, _ := n.voter.group(); group != nil {
-		n.log.Warn("the lock service was recovered without this node: its old log is set aside", "epoch", c.epoch, "was", own)
+		n.log.Warn("lock service recovered without this node: its old log is set aside", "epoch", c.epoch, "old_epoch", own)
 	}
 	if err := n.giveUpLog(c.epoch); err != nil {
-		n.log.Error("give up a lock service's log that was left behind", "error", err)
+		n.log.Error("old log of the lock service not set aside", "err", err)
 		return
 	}
 	n.tellOthers()
 }
 
-// readCluster reads /cluster from the leader that the nodes at addrs have.
+// readCluster reads /cluster from the leader of the nodes at addrs.
 func (n *Node) readCluster(addrs session.Addresses) (clusterFile, error) {
 	ctx, cancel := context.WithTimeout(n.ctx, epochTimeout)
 	defer cancel()
@@ -223,10 +215,10 @@ func (n *Node) readCluster(addrs session.Addresses) (clusterFile, error) {
 	return decodeCluster(f)
 }
 
-// clusterFile is what /cluster says, as a MessagePack map.
+// clusterFile is the content of /cluster, a MessagePack map.
 type clusterFile struct {
 	id    string
-	epoch uint64 // of the Raft group that has the file
+	epoch uint64 // of the Raft group that stores the file
 	gen   uint64 // the file's generation
 }
 
@@ -244,7 +236,7 @@ func decodeCluster(f metaapi.File) (clusterFile, error) {
 		}
 	}
 	if err := d.Err(); err != nil || c.id == "" {
-		return c, fmt.Errorf("%s does not tell the cluster's id: %w", clusterPath, err)
+		return c, fmt.Errorf("%s has no cluster id: %w", clusterPath, err)
 	}
 	return c, nil
 }
@@ -258,7 +250,7 @@ func (c *catalog) cluster(ctx context.Context) (clusterFile, error) {
 	return decodeCluster(f)
 }
 
-// saveCluster writes /cluster if it is of that generation, zero being none.
+// saveCluster writes /cluster if it is at that generation; 0 means that it must not exist.
 func (c *catalog) saveCluster(ctx context.Context, f clusterFile) error {
 	e := wire.GetEncoder()
 	defer e.Release()
@@ -273,7 +265,7 @@ func (c *catalog) saveCluster(ctx context.Context, f clusterFile) error {
 	return err
 }
 
-// found puts the cluster's id into the namespace, unless it is there.
+// found writes the cluster's id into the namespace, unless it exists.
 func (c *catalog) found(ctx context.Context, id string) error {
 	err := c.saveCluster(ctx, clusterFile{id: id})
 	if errors.Is(err, metaapi.ErrGeneration) {

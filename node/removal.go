@@ -13,11 +13,10 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// removalRetry is the pause before the mark is watched for anew.
+// removalRetry is the pause before the mark is watched again.
 const removalRetry = time.Second
 
-// watchRemoval ends the node when the operator removes it from the cluster while it
-// runs, and returns when the node closes.
+// watchRemoval stops the node when an operator removes it from the cluster, and returns when the node closes.
 func (n *Node) watchRemoval() {
 	for n.ctx.Err() == nil {
 		err := n.awaitRemoval(n.meta.current())
@@ -33,8 +32,7 @@ func (n *Node) watchRemoval() {
 	}
 }
 
-// awaitRemoval returns when the node is removed, with a *removedError, or the session
-// is over.
+// awaitRemoval returns when the node is removed, with a *removedError, or when the session is over.
 func (n *Node) awaitRemoval(s *session.Session) error {
 	w, err := s.Watch(n.ctx, removedPath(n.id()), api.ContentsChanged)
 	if err != nil {
@@ -51,8 +49,8 @@ func (n *Node) awaitRemoval(s *session.Session) error {
 	}
 }
 
-// removals are the nodes that the operator has removed, as far as this node knows: from its file, and then from the lock service.
-// Safe for concurrent use; the zero value has none.
+// removals has the removed nodes that this node knows: from its file, and then from the lock service. Safe for concurrent use; the zero
+// value has none.
 type removals struct {
 	ids atomic.Pointer[map[string]bool]
 }
@@ -63,7 +61,7 @@ func (r *removals) set(gone map[string]bool) { r.ids.Store(&gone) }
 // has reports whether a node was removed. It does not block.
 func (r *removals) has(id string) bool { return r.all()[id] }
 
-// all returns the removed nodes, which the caller does not change.
+// all returns the removed nodes. The caller must not change the map.
 func (r *removals) all() map[string]bool {
 	if ids := r.ids.Load(); ids != nil {
 		return *ids
@@ -71,24 +69,23 @@ func (r *removals) all() map[string]bool {
 	return nil
 }
 
-// loadRemoved reads which nodes were removed, as far as this node knew when it stopped.
+// loadRemoved reads the removed nodes that this node knew when it stopped.
 func (n *Node) loadRemoved(cluster string) {
 	if cluster == "" {
 		return
 	}
 	gone, err := readRemoved(n.removedList(), cluster)
 	if err != nil { // the lock service has the list, too
-		n.log.Warn("which nodes were removed is not known before the lock service is reached", "err", err)
+		n.log.Warn("list of removed nodes unreadable; it is read from the lock service", "err", err)
 	} else if gone != nil {
 		n.removed.set(gone)
 	}
 }
 
-// severAfter is how long a node that was removed keeps its connections, to hear of it and end
-// by itself.
+// severAfter is how long a removed node keeps its connections, to learn of its removal and stop by itself.
 const severAfter = 3 * time.Second
 
-// refuse turns away nodes that were removed.
+// refuse rejects removed nodes.
 func (s *security) refuse(p pki.Peer) error {
 	if p.Kind == pki.Node && s.removed.has(p.Name) {
 		return &removedError{p.Name}
@@ -96,19 +93,19 @@ func (s *security) refuse(p pki.Peer) error {
 	return nil
 }
 
-// followRemoved keeps up with the lock service's list of removed nodes, until the node closes: this node forgets them, and
-// with certificates rejects them and soon ends the connections that they have.
+// followRemoved follows the lock service's list of removed nodes until the node closes. This node forgets them, and with certificates
+// rejects them and soon closes their connections.
 func (n *Node) followRemoved() {
 	lost := map[string]bool{} // removals that the lock service has lost
 	for n.ctx.Err() == nil {
 		if err := n.hearOfRemoved(n.meta.current(), lost); err != nil {
-			n.log.Debug("follow which nodes are removed", "error", err)
+			n.log.Debug("removed nodes not followed; retrying", "err", err)
 		}
 		pause(n.ctx, removalRetry)
 	}
 }
 
-// hearOfRemoved does so until the session is over.
+// hearOfRemoved follows the list until the session is over.
 func (n *Node) hearOfRemoved(s *session.Session, lost map[string]bool) error {
 	w, err := s.Watch(n.ctx, removedDir, api.ChildAdded|api.ChildRemoved)
 	if err != nil {
@@ -131,7 +128,7 @@ func (n *Node) hearOfRemoved(s *session.Session, lost map[string]bool) error {
 	}
 }
 
-// listRemoved returns which nodes were removed, from the lock service.
+// listRemoved returns the removed nodes according to the lock service.
 func (n *Node) listRemoved(ctx context.Context) (map[string]bool, error) {
 	ids, err := n.catalog.list(ctx, removedDir)
 	if err != nil {
@@ -144,9 +141,9 @@ func (n *Node) listRemoved(ctx context.Context) (map[string]bool, error) {
 	return gone, nil
 }
 
-// removeAgain marks the removed nodes that are missing in gone, the lock service's list, and adds them to it. A lock service that was
-// recovered from a lagging voter has lost their marks. A node that cannot be marked yet stays in lost, and is a member until then: it
-// may be a voter that the others need for a majority.
+// removeAgain marks removed nodes that are missing in gone, the lock service's list, and adds them to it: a lock service that was
+// recovered from a lagging voter has lost their marks. A node that cannot be marked yet stays in lost. Until it is marked it is a
+// member, and may be a voter that the others need for a majority.
 func (n *Node) removeAgain(ctx context.Context, gone, lost map[string]bool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, removalLook)
 	defer cancel()
@@ -163,7 +160,7 @@ func (n *Node) removeAgain(ctx context.Context, gone, lost map[string]bool) (err
 		}
 		gone[id] = true
 		delete(lost, id)
-		n.log.Warn("node removed again: the lock service had lost its removal", "node", id)
+		n.log.Warn("node removed again: the lock service had lost the removal", "node", id)
 	}
 	return err
 }
@@ -180,9 +177,8 @@ func (n *Node) markRemoved(ctx context.Context, id, name string) error {
 	return err
 }
 
-// setRemoved has the node act on the list of removed nodes as it is now. The list in memory is replaced first: from then on
-// nothing adds such a node again, and what was added before is dropped after it. The file also keeps lost, the removals that the lock
-// service does not have.
+// setRemoved applies the current list of removed nodes. The list in memory is replaced first: from then on no goroutine adds such a node
+// again, and those added before are dropped afterwards. The file also has lost, the removals that the lock service does not have.
 func (n *Node) setRemoved(gone, lost map[string]bool) {
 	before := n.removed.all()
 	n.removed.set(gone)
@@ -200,15 +196,15 @@ func (n *Node) setRemoved(gone, lost map[string]bool) {
 	kept := maps.Clone(gone)
 	maps.Copy(kept, lost)
 	if err := writeRemoved(n.removedList(), n.cluster(), kept); err != nil {
-		n.log.Warn("a removed node may find this one at its next start", "err", err)
+		n.log.Warn("list of removed nodes not saved", "err", err)
 	}
 }
 
-// forgetRemoved drops what this node remembers of removed nodes: others no longer learn of them from it.
+// forgetRemoved drops what this node has stored about removed nodes, so that it no longer spreads it.
 func (n *Node) forgetRemoved(gone map[string]bool) {
 	n.known.forgetRemoved()
 	if err := n.former.ForgetRemoved(); err != nil {
-		n.log.Warn("removed nodes stay in the file of peers until it is written again", "err", err)
+		n.log.Warn("peers file still contains removed nodes", "err", err)
 	}
 	if n.ring == nil {
 		return
@@ -220,20 +216,19 @@ func (n *Node) forgetRemoved(gone map[string]bool) {
 
 func (n *Node) removedList() string { return filepath.Join(n.cfg.DataDirs[0], removedFile) }
 
-// ErrRemoved means that the operator has taken the node out of the cluster. Starting it again
-// does not help.
+// ErrRemoved means that an operator has removed the node from the cluster. Restarting it does not help.
 var ErrRemoved = errors.New("node was removed from the cluster")
 
-// removedError is an ErrRemoved that says which node.
+// removedError is an ErrRemoved with the node's id.
 type removedError struct{ id string }
 
 func (e *removedError) Is(target error) bool { return target == ErrRemoved }
 
 func (e *removedError) Error() string {
-	return "node " + e.id + " was removed from the cluster: empty its data folders to have it join as a new one"
+	return "node " + e.id + " was removed from the cluster: empty its data folders to join it as a new node"
 }
 
-// checkNotRemoved returns a *removedError if the operator has removed that node.
+// checkNotRemoved returns a *removedError if that node was removed.
 func (n *Node) checkNotRemoved(ctx context.Context, id string) error {
 	_, err := n.meta.Get(ctx, removedPath(id))
 	switch {

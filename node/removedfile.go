@@ -12,9 +12,8 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// removedFile is where a node keeps which nodes were removed, in its first data folder: when it starts, it rejects and forgets
-// them before it reaches the lock service. It is JSON: the format, the cluster, the ids in their order.
-// It is a help, and made anew when it is missing.
+// removedFile is the name of the file in the first data directory with the removed nodes: at its next start, the node rejects them before
+// it reaches the lock service. It is JSON: the format, the cluster, the ids in order. A missing file is recreated.
 const removedFile = "removed"
 
 const removedFormat = 1
@@ -25,7 +24,7 @@ type removedText struct {
 	Nodes   []string `json:"nodes"`
 }
 
-// readRemoved returns the nodes that were removed as far as the file tells, nil if there is none.
+// readRemoved returns the removed nodes in the file, or nil if there is no file.
 func readRemoved(path, cluster string) (map[string]bool, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -39,7 +38,7 @@ func readRemoved(path, cluster string) (map[string]bool, error) {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	if t.Format != removedFormat || t.Cluster != cluster {
-		return nil, fmt.Errorf("%s is of format %d and cluster %q, want format %d and cluster %q", path, t.Format, t.Cluster, removedFormat, cluster)
+		return nil, fmt.Errorf("%s has format %d and cluster %q, want format %d and cluster %q", path, t.Format, t.Cluster, removedFormat, cluster)
 	}
 	gone := make(map[string]bool, len(t.Nodes))
 	for _, id := range t.Nodes {
@@ -48,14 +47,14 @@ func readRemoved(path, cluster string) (map[string]bool, error) {
 	return gone, nil
 }
 
-// writeRemoved keeps which nodes were removed. After an error there is what was before.
+// writeRemoved replaces the file. After an error the previous file remains.
 func writeRemoved(path, cluster string, gone map[string]bool) error {
 	b, err := json.MarshalIndent(removedText{Format: removedFormat, Cluster: cluster, Nodes: slices.Sorted(maps.Keys(gone))}, "", "  ")
 	if err != nil {
 		return err
 	}
 	if err := renameio.WriteFile(path, append(b, '\n'), 0o600); err != nil {
-		return fmt.Errorf("keep which nodes were removed: %w", err)
+		return fmt.Errorf("write the list of removed nodes: %w", err)
 	}
 	return nil
 }

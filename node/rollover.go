@@ -17,19 +17,19 @@ import (
 	"github.com/steledb/stele/security/rollover"
 )
 
-// The replacement of the authority is planned by package rollover. Each node follows the record, and the master begins the
-// next stage when all nodes have done what the one before asks.
+// Package rollover plans the replacement of the authority. Each node follows the record, and the master starts the next stage when all
+// nodes have completed the current one.
 const (
 	rolloverFile = securityDir + "/rollover"
-	// progressDir has a file for each node, which the node writes.
+	// progressDir has a file for each node, written by that node.
 	progressDir = "/rollover"
-	// rolloverPeriod is how often a node looks at the record while there is one: it is in the session's cache. Without one the
-	// node watches for it, and looks after rolloverIdle in any case.
+	// rolloverPeriod is the interval at which a node reads the record, from the session's cache, while there is one. Without a record the
+	// node watches for one, and reads again after rolloverIdle in any case.
 	rolloverPeriod = 500 * time.Millisecond
 	rolloverIdle   = 10 * time.Minute
 )
 
-// handleRollover registers the methods about the authority's replacement.
+// handleRollover registers the methods for replacing the authority.
 func (n *Node) handleRollover() {
 	n.handleSecurity(api.MethodRotateAuthority, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep() // the change may outlive the call
@@ -61,7 +61,7 @@ func (n *Node) handleRollover() {
 	})
 }
 
-// readRollover returns the record, nil if the authority is not being replaced.
+// readRollover returns the record, or nil if the authority is not being replaced.
 func (n *Node) readRollover(ctx context.Context) (*rollover.Record, uint64, error) {
 	s := n.meta.current()
 	if s == nil {
@@ -78,11 +78,11 @@ func (n *Node) readRollover(ctx context.Context) (*rollover.Record, uint64, erro
 	return r, f.Generation, err
 }
 
-// rotateAuthority begins a rollover, begins it again, or ends the stage at which users get new certificates.
+// rotateAuthority starts a replacement, restarts it, or finishes the stage in which users get new certificates.
 func (n *Node) rotateAuthority(ctx context.Context, r *api.RotateAuthorityRequest) error {
 	if r.GossipKey {
 		if r.Finish || r.Restart {
-			return badRequest(errors.New("gossip_key beside finish or restart: give one"))
+			return badRequest(errors.New("gossip_key excludes finish and restart"))
 		}
 		return n.rotateGossipKey(ctx)
 	}
@@ -91,14 +91,14 @@ func (n *Node) rotateAuthority(ctx context.Context, r *api.RotateAuthorityReques
 	case err != nil:
 		return err
 	case r.Finish && r.Restart:
-		return badRequest(errors.New("finish and restart: give one"))
+		return badRequest(errors.New("finish excludes restart"))
 	case r.Finish && (rec == nil || rec.Stage < rollover.Sign):
-		return fmt.Errorf("%w: users get new certificates at the stage %s, which comes before", api.ErrRollover, rollover.Sign)
+		return fmt.Errorf("%w: stage %s, in which users get new certificates, has not begun", api.ErrRollover, rollover.Sign)
 	case r.Finish && rec.Stage == rollover.Sign:
 		_, err := n.setAsMaster(ctx, rolloverFile, rec.At(rollover.Renew).Encode(), gen)
 		return err
 	case r.Restart && (rec == nil || rec.Stage > rollover.Trust):
-		return fmt.Errorf("%w: only the stage %s can begin again", api.ErrRollover, rollover.Trust)
+		return fmt.Errorf("%w: only stage %s can be restarted", api.ErrRollover, rollover.Trust)
 	case rec != nil && !r.Restart:
 		return nil
 	}
@@ -107,25 +107,25 @@ func (n *Node) rotateAuthority(ctx context.Context, r *api.RotateAuthorityReques
 	defer s.rolling.Unlock()
 	old := s.issuer.Load()
 	if old == nil {
-		return fmt.Errorf("%w: it has not the authority's key", api.ErrNoIssuer)
+		return fmt.Errorf("%w: it does not have the authority's key", api.ErrNoIssuer)
 	}
 	next, err := pki.NewAuthority(s.cluster, time.Now())
 	if err != nil {
 		return err
 	}
-	if err := n.keys().SetNext(next); err != nil { // before others hear of it
-		return fmt.Errorf("keep the new authority's key: %w", err)
+	if err := n.keys().SetNext(next); err != nil { // before other nodes learn of it
+		return fmt.Errorf("write the new authority's key: %w", err)
 	}
 	s.next.Store(next)
 	rec = &rollover.Record{Stage: rollover.Trust, Old: old.Certificate(), New: next.Certificate(), Started: time.Now()}
 	if _, err := n.setAsMaster(ctx, rolloverFile, rec.Encode(), gen); err != nil {
 		return err
 	}
-	n.log.Info("the authority is being replaced", "old", old.Fingerprint().String(), "new", next.Fingerprint().String())
+	n.log.Info("authority replacement started", "old", old.Fingerprint().String(), "new", next.Fingerprint().String())
 	return nil
 }
 
-// rolloverStatus reports how far the rollover has come.
+// rolloverStatus returns the state of the replacement.
 func (n *Node) rolloverStatus(ctx context.Context) (*api.AuthorityStatus, error) {
 	rec, _, err := n.readRollover(ctx)
 	if err != nil {
@@ -142,7 +142,7 @@ func (n *Node) rolloverStatus(ctx context.Context) (*api.AuthorityStatus, error)
 		Waiting: waiting, StartedMS: rec.Started.UnixMilli()}, nil
 }
 
-// waitingFor returns the nodes of the cluster that have yet to do what the stage asks.
+// waitingFor returns the nodes that have not completed the stage.
 func (n *Node) waitingFor(ctx context.Context, rec *rollover.Record) ([]string, error) {
 	all, err := n.fleet(ctx)
 	if err != nil {
@@ -159,7 +159,7 @@ func (n *Node) waitingFor(ctx context.Context, rec *rollover.Record) ([]string, 
 	return rollover.Waiting(rec, ids, progress), nil
 }
 
-// progressOf reads how far nodes are, of those that have written it below dir.
+// progressOf reads the progress of the nodes that have written it below dir.
 func (n *Node) progressOf(ctx context.Context, dir string, ids []string) (map[string][]byte, error) {
 	progress := map[string][]byte{}
 	for _, id := range ids {
@@ -173,7 +173,7 @@ func (n *Node) progressOf(ctx context.Context, dir string, ids []string) (map[st
 	return progress, nil
 }
 
-// followRollover does what rollovers ask of this node, and as master begins their stages, until the node closes.
+// followRollover performs the stages of replacements on this node, and as master starts them, until the node closes.
 func (n *Node) followRollover() {
 	if n.security == nil {
 		return
@@ -186,7 +186,7 @@ func (n *Node) followRollover() {
 			text = err.Error()
 		}
 		if text != "" && text != logged && n.ctx.Err() == nil {
-			n.log.Warn("the replacement of the authority waits", "err", err)
+			n.log.Warn("authority replacement waiting", "err", err)
 		}
 		logged = text
 		if err == nil && n.security.rollover.Load() == nil {
@@ -196,14 +196,14 @@ func (n *Node) followRollover() {
 	}
 }
 
-// awaitRollover returns when there may be a record.
+// awaitRollover waits until there may be a record.
 func (n *Node) awaitRollover() {
 	ctx, cancel := context.WithTimeout(n.ctx, rolloverIdle)
 	defer cancel()
 	n.awaitFile(ctx, rolloverFile)
 }
 
-// awaitFile returns when a file that was not there may be, or ctx ends.
+// awaitFile waits until a file that did not exist may exist, or ctx ends.
 func (n *Node) awaitFile(ctx context.Context, file string) {
 	s := n.meta.current()
 	if s == nil {
@@ -214,12 +214,12 @@ func (n *Node) awaitFile(ctx context.Context, file string) {
 		return
 	}
 	defer w.Close()
-	if _, err := s.Get(ctx, file); errors.Is(err, metaapi.ErrNotFound) { // not before the watch was set
+	if _, err := s.Get(ctx, file); errors.Is(err, metaapi.ErrNotFound) { // only after the watch was set
 		_, _ = w.Next(ctx)
 	}
 }
 
-// stepRollover does what the record asks now.
+// stepRollover performs the record's current stage.
 func (n *Node) stepRollover() error {
 	ctx, cancel := context.WithTimeout(n.ctx, renewalTimeout)
 	defer cancel()
@@ -227,7 +227,7 @@ func (n *Node) stepRollover() error {
 	defer n.security.rolling.Unlock()
 	rec, gen, err := n.readRollover(ctx)
 	if err != nil {
-		return nil // there is no leader; a start is told of that elsewhere
+		return nil // no leader; logged elsewhere
 	}
 	n.security.rollover.Store(rec)
 	if rec == nil {
@@ -245,18 +245,18 @@ func (n *Node) stepRollover() error {
 		return err
 	}
 	if next == 0 {
-		n.log.Info("the authority was replaced", "new", pki.FingerprintOf(rec.New).String())
+		n.log.Info("authority replaced", "new", pki.FingerprintOf(rec.New).String())
 		return n.deleteAsMaster(ctx, rolloverFile)
 	}
-	n.log.Info("the replacement of the authority has another stage", "stage", next.String())
+	n.log.Info("authority replacement advanced", "stage", next.String())
 	_, err = n.setAsMaster(ctx, rolloverFile, rec.At(next).Encode(), gen)
 	return err
 }
 
-// renewalTimeout bounds one step, of which the longest is to have a certificate signed.
+// renewalTimeout bounds one step. The longest is to have a certificate signed.
 const renewalTimeout = time.Minute
 
-// followStage does what a stage asks of this node.
+// followStage performs a stage on this node.
 func (n *Node) followStage(ctx context.Context, rec *rollover.Record) error {
 	s := n.security
 	both, err := pki.NewTrust(rec.Old, rec.New)
@@ -278,7 +278,7 @@ func (n *Node) followStage(ctx context.Context, rec *rollover.Record) error {
 			return fmt.Errorf("renew the node's certificate: %w", err)
 		}
 		if s.endpoint.Credential().Leaf().CheckSignatureFrom(rec.New) != nil {
-			return errors.New("renew the node's certificate: it was signed by the old authority once more")
+			return errors.New("renew the node's certificate: the old authority signed it")
 		}
 	}
 	if rec.Stage == rollover.Forget {
@@ -287,7 +287,7 @@ func (n *Node) followStage(ctx context.Context, rec *rollover.Record) error {
 	return nil
 }
 
-// trustNow has the node trust these authorities.
+// trustNow makes the node trust these authorities.
 func (n *Node) trustNow(t *pki.Trust) error {
 	s := n.security
 	now := s.endpoint.Credential().Trust()
@@ -295,12 +295,12 @@ func (n *Node) trustNow(t *pki.Trust) error {
 		if err := s.rotator.Retrust(t); err != nil {
 			return err
 		}
-		n.log.Info("the node trusts other authorities", "count", len(t.Authorities()))
+		n.log.Info("trusted authorities changed", "count", len(t.Authorities()))
 	}
 	return n.keys().SetTrust(t)
 }
 
-// takeNext has a voter hold the key of the new authority.
+// takeNext fetches the key of the new authority for a voter.
 func (n *Node) takeNext(ctx context.Context, rec *rollover.Record) error {
 	want := pki.FingerprintOf(rec.New)
 	for _, a := range []*pki.Authority{n.security.issuer.Load(), n.security.next.Load()} {
@@ -326,7 +326,7 @@ func (n *Node) takeNext(ctx context.Context, rec *rollover.Record) error {
 		}
 		a, err := pki.ParseAuthority(key)
 		if err == nil && a.Fingerprint() != want {
-			err = fmt.Errorf("node %s gave the key of another authority", id)
+			err = fmt.Errorf("node %s sent the key of another authority", id)
 		}
 		if err == nil {
 			err = n.keys().SetNext(a)
@@ -338,11 +338,11 @@ func (n *Node) takeNext(ctx context.Context, rec *rollover.Record) error {
 		n.security.next.Store(a)
 		return nil
 	}
-	return fmt.Errorf("no other voter gives the new authority's key: %w", errors.Join(errs...))
+	return fmt.Errorf("no other voter sends the new authority's key: %w", errors.Join(errs...))
 }
 
-// forgetAuthority has the node know the new authority alone. A crash leaves what the next start goes on with: the old key goes
-// when the new one is in its place, and trust in the old authority after that.
+// forgetAuthority removes the old authority. After a crash the next start continues: the old key is removed once the new one has
+// replaced it, and trust in the old authority after that.
 func (n *Node) forgetAuthority(rec *rollover.Record) error {
 	s, keys := n.security, n.keys()
 	if next := s.next.Load(); next != nil && s.issuer.Load() != nil && next.Fingerprint() == pki.FingerprintOf(rec.New) {
@@ -352,7 +352,7 @@ func (n *Node) forgetAuthority(rec *rollover.Record) error {
 		s.issuer.Store(next)
 	}
 	if a := s.issuer.Load(); a != nil && a.Fingerprint() != pki.FingerprintOf(rec.New) {
-		return errors.New("the node has the key of the old authority, and not that of the new one")
+		return errors.New("the node has the key of the old authority, but not that of the new one")
 	}
 	if err := n.dropNext(); err != nil {
 		return err
@@ -365,7 +365,7 @@ func (n *Node) forgetAuthority(rec *rollover.Record) error {
 	if err := n.trustNow(alone); err != nil {
 		return err
 	}
-	if !bytes.Equal(before.PEM(), alone.PEM()) { // whose certificate is good connects again
+	if !bytes.Equal(before.PEM(), alone.PEM()) { // peers with valid certificates reconnect
 		s.endpoint.Sever(func(pki.Peer) bool { return true })
 	}
 	return nil
@@ -382,7 +382,7 @@ func (n *Node) dropNext() error {
 	return nil
 }
 
-// endRollover takes away what a rollover has left that is over, or was never begun.
+// endRollover removes what a finished or abandoned replacement has left.
 func (n *Node) endRollover(ctx context.Context) error {
 	if err := n.dropNext(); err != nil {
 		return err
@@ -394,12 +394,12 @@ func (n *Node) endRollover(ctx context.Context) error {
 	return err
 }
 
-// reportProgress writes that this node has done what the stage asks.
+// reportProgress records that this node has completed the stage.
 func (n *Node) reportProgress(ctx context.Context, rec *rollover.Record) error {
 	return n.report(ctx, path.Join(progressDir, n.id()), rec)
 }
 
-// report writes to this node's file that it has done what the stage asks, unless it says so already.
+// report records in this node's file that it has completed the stage, unless it says so already.
 func (n *Node) report(ctx context.Context, file string, rec interface {
 	IsDone(progress []byte) bool
 	Done() []byte
@@ -415,7 +415,7 @@ func (n *Node) report(ctx context.Context, file string, rec interface {
 	return err
 }
 
-// signs returns the authority that signs what is of the new one from a stage on; nil if this node has not its key.
+// signs returns the authority that signs: the new one from stage from on. It is nil if this node does not have its key.
 func (s *security) signs(from rollover.Stage) *pki.Authority {
 	rec, issuer, next := s.rollover.Load(), s.issuer.Load(), s.next.Load()
 	if rec == nil || rec.Stage < from || issuer == nil {

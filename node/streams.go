@@ -15,22 +15,19 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// raftByte opens a connection between the voters of the lock service. After it comes
-// a greeting, a MessagePack array [version, cluster, raft epoch, from, to] behind its
-// length in two bytes, big-endian; the answer is a length in two bytes and that many
-// of text: none when the connection is taken, else why not. From then on it is
-// hashicorp/raft's.
+// raftByte is the first byte of a connection between voters of the lock service. It is followed by a greeting, a MessagePack array
+// [version, cluster, Raft epoch, from, to] after its length in two bytes, big-endian. The answer is a length in two bytes and that
+// many bytes of text: none if the connection is accepted, otherwise the reason. The rest of the connection is hashicorp/raft's.
 const raftByte = 'R'
 
 const (
 	greetingVersion  = 1
 	greetingBytesMax = 1024
-	// greetingTimeout bounds the exchange of greetings. Raft's heartbeats wait for
-	// it when a connection is made anew.
+	// greetingTimeout bounds the exchange of greetings. Raft's heartbeats wait for it on a new connection.
 	greetingTimeout = 2 * time.Second
 )
 
-// greeting says who calls whom.
+// greeting identifies both ends of a connection.
 type greeting struct {
 	cluster  string
 	epoch    uint64 // grows when the group was recovered with fewer voters
@@ -69,7 +66,7 @@ func readGreeting(r io.Reader) (greeting, error) {
 	return g, nil
 }
 
-// writeShort writes b behind its length in two bytes, in one write.
+// writeShort writes b after its length in two bytes, with one write.
 func writeShort(w io.Writer, b []byte) error {
 	if len(b) > greetingBytesMax {
 		return fmt.Errorf("greeting of %d bytes, at most %d", len(b), greetingBytesMax)
@@ -92,24 +89,23 @@ func readShort(r io.Reader) ([]byte, error) {
 	return b, err
 }
 
-// streams carries Raft's connections over the node's port. It implements
-// raftmeta.Streams; a voter's id stands for its address.
+// streams carries Raft's connections over the node's port. It implements raftmeta.Streams, with node ids as addresses.
 type streams struct {
 	net.Listener
 	self greeting // to is empty
-	// resolve returns where a node answers now.
+	// resolve returns the current address of a node.
 	resolve func(id string) (string, bool)
 	log     *slog.Logger
 	refused refusals
-	// security connects to voters, and knows those who connect; nil if all is plain.
+	// security authenticates voters; nil on an open node.
 	security *security
 
 	once     sync.Once
 	welcomed chan net.Conn
-	ended    chan struct{} // closed when the listener is
+	ended    chan struct{} // closed with the listener
 }
 
-// voterConn is a connection of the voter that its certificate names. It implements raftmeta.Proven.
+// voterConn is a connection whose certificate names the voter. It implements raftmeta.Proven.
 type voterConn struct {
 	net.Conn
 	id string
@@ -118,21 +114,21 @@ type voterConn struct {
 // Server implements raftmeta.Proven.
 func (c *voterConn) Server() string { return c.id }
 
-// greetingsMax bounds the connections whose greeting is awaited; one more is closed. So is one more than greetingsOfOne of one node;
-// in a cluster with certificates, those who are none count as one together: they must not keep voters out.
+// greetingsMax bounds the connections that wait for a greeting, greetingsOfOne those of one node; more are closed. In a cluster with
+// certificates, all peers that are not nodes count as one, so that they cannot keep voters out.
 const (
 	greetingsMax   = 64
 	greetingsOfOne = 16
 )
 
-// greetings counts connections whose greeting is awaited.
+// greetings counts the connections that wait for a greeting.
 type greetings struct {
 	mu  sync.Mutex
 	all int
 	of  map[string]int // by node
 }
 
-// begin takes a place for a connection, if there is one, for as long as end is not called.
+// begin counts a connection until end is called. It reports false if there are too many.
 func (g *greetings) begin(c net.Conn) (end func(), ok bool) {
 	most, node := greetingsMax, ""
 	if secured, is := c.(*pki.Conn); is {
@@ -160,8 +156,8 @@ func (g *greetings) begin(c net.Conn) (end func(), ok bool) {
 	}, true
 }
 
-// Accept returns the next connection of another voter of this group. Greetings are
-// awaited side by side: one who says nothing must not keep the others out.
+// Accept returns the next connection of another voter of this group. Greetings are awaited concurrently: a silent peer must not
+// delay the others.
 func (s *streams) Accept() (net.Conn, error) {
 	s.once.Do(func() {
 		s.welcomed = make(chan net.Conn)
@@ -176,7 +172,7 @@ func (s *streams) Accept() (net.Conn, error) {
 	}
 }
 
-// welcomeAll greets whoever connects, until the listener is closed.
+// welcomeAll exchanges greetings with all peers until the listener is closed.
 func (s *streams) welcomeAll() {
 	defer close(s.ended)
 	var greeted greetings
@@ -210,7 +206,7 @@ func (s *streams) welcomeAll() {
 	}
 }
 
-// welcome exchanges greetings, and returns whom the other one says to be: in a cluster with certificates it is that.
+// welcome exchanges greetings and returns the peer's node id. In a cluster with certificates the certificate proves it.
 func (s *streams) welcome(c net.Conn) (from string, err error) {
 	if err := c.SetDeadline(time.Now().Add(greetingTimeout)); err != nil {
 		return "", err
@@ -233,15 +229,15 @@ func (s *streams) welcome(c net.Conn) (from string, err error) {
 	return g.from, c.SetDeadline(time.Time{})
 }
 
-// check says why a caller is not one of this group's voters.
+// check returns why a peer is not a voter of this group.
 func (s *streams) check(g greeting) error {
 	switch {
 	case g.cluster != s.self.cluster:
-		return fmt.Errorf("node %s is of cluster %s, and node %s of cluster %s", g.from, g.cluster, s.self.from, s.self.cluster)
+		return fmt.Errorf("node %s belongs to cluster %s, node %s to cluster %s", g.from, g.cluster, s.self.from, s.self.cluster)
 	case g.to != s.self.from:
-		return fmt.Errorf("node %s looks for node %s, and this is node %s", g.from, g.to, s.self.from)
+		return fmt.Errorf("node %s calls node %s, but this is node %s", g.from, g.to, s.self.from)
 	case g.epoch != s.self.epoch:
-		return fmt.Errorf("node %s is of the lock service's epoch %d, and node %s of epoch %d: one of them was left behind by \"stele raft recover\"",
+		return fmt.Errorf("node %s has epoch %d of the lock service, node %s epoch %d: one of them was left out of \"stele raft recover\"",
 			g.from, g.epoch, s.self.from, s.self.epoch)
 	}
 	return nil
@@ -251,7 +247,7 @@ func (s *streams) check(g greeting) error {
 func (s *streams) Dial(id string, timeout time.Duration) (net.Conn, error) {
 	addr, known := s.resolve(id)
 	if !known {
-		return nil, fmt.Errorf("it is not known where node %s is", id)
+		return nil, fmt.Errorf("address of node %s is unknown", id)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -290,7 +286,7 @@ func (s *streams) greet(c net.Conn, id string, timeout time.Duration) error {
 	return c.SetDeadline(time.Time{})
 }
 
-// refusals tells of connections that were refused, each reason once in a while.
+// refusals logs rejected connections, rate-limited per reason.
 type refusals struct {
 	warner seldom.Warner
 	mu     sync.Mutex
@@ -317,6 +313,6 @@ func (r *refusals) warn(log *slog.Logger, peer string, err error) {
 	}
 	r.mu.Unlock()
 	if !again {
-		r.warner.Warn(log, "refused", "what", peer, "because", err)
+		r.warner.Warn(log, "connection rejected", "peer", peer, "err", err)
 	}
 }

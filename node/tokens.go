@@ -234,7 +234,7 @@ func (n *Node) revokeToken(ctx context.Context, text string) error {
 	err = n.meta.client.Delete(ctx, joinTokenPath(id), metaapi.AnyGeneration, o)
 	switch {
 	case errors.Is(err, metaapi.ErrNotFound):
-		return &api.TokenRefusedError{Reason: api.TokenUnknown, ID: id.String(), Text: fmt.Sprintf("there is no token with the id %s", id)}
+		return &api.TokenRefusedError{Reason: api.TokenUnknown, ID: id.String(), Text: fmt.Sprintf("no join token has the id %s", id)}
 	case err != nil:
 		return notMasterNow(err)
 	}
@@ -242,7 +242,7 @@ func (n *Node) revokeToken(ctx context.Context, text string) error {
 	return nil
 }
 
-// refusedToken tells a caller that a token does not do what it is used for.
+// refusedToken returns the error for a token that cannot be used.
 func refusedToken(id token.ID, err error) error {
 	var bad *token.FormatError
 	reason := api.TokenUnknown

@@ -13,11 +13,11 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// voter is the node's part in the Raft group of the lock service, if it has one: a
-// node may be made a voter, and cease to be one, while it runs.
+// voter is the node's member of the Raft group of the lock service, if any. A node may become a voter, and stop being one, while it
+// runs.
 type voter struct {
 	n      *Node
-	claims net.Listener // of Raft's connections, for as long as the node runs
+	claims net.Listener // Raft's connections, while the node runs
 
 	// changing serializes opening and closing.
 	changing sync.Mutex
@@ -25,17 +25,16 @@ type voter struct {
 	mu struct {
 		sync.Mutex
 		group *raftmeta.Group
-		// feed takes what claims accepts; nil while there is no group.
+		// feed receives what claims accepts; nil while there is no group.
 		feed *handedOver
 		// changed is closed, and replaced, when group changes.
 		changed chan struct{}
-		// unheard is since when servers are looked at that have never answered.
+		// unheard has the time since which servers that never answered have been observed.
 		unheard map[string]time.Time
 	}
 }
 
-// silence returns for how long a server of the group has not answered this one, which
-// leads.
+// silence returns how long a server of the group has not answered this leader.
 func (v *voter) silence(m raftmeta.Member) time.Duration {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -57,15 +56,14 @@ func newVoter(n *Node, claims net.Listener) *voter {
 	return v
 }
 
-// group returns the node's part, nil if it has none, and a channel that is closed
-// when that changes.
+// group returns the node's Raft group, nil if it has none, and a channel that is closed when that changes.
 func (v *voter) group() (*raftmeta.Group, <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.mu.group, v.mu.changed
 }
 
-// accept hands Raft's connections to the group that there is, until the server ends.
+// accept passes Raft's connections to the current group, until the server ends.
 func (v *voter) accept() {
 	for {
 		c, err := v.claims.Accept()
@@ -81,18 +79,18 @@ func (v *voter) accept() {
 	}
 }
 
-// open opens the log in dir. With join a new log waits for the group's leader.
+// open opens the Raft log in dir. With join, a new log waits for the group's leader.
 func (v *voter) open(dir string, join bool) error {
 	n := v.n
 	feed := newHandedOver(v.claims.Addr())
 	log := n.log.With("part", "raftmeta")
-	// Blobs and logs that are vital take half of the reserve, and need the lock service for what becomes of them: a
-	// log that goes is a change of its list.
+	// High-priority blobs and logs use half of the reserve, and need the lock service: deleting
+	// a log changes its list.
 	group, err := raftmeta.Open(raftmeta.Config{
 		Dir: dir, ID: n.id(), Join: join, Logger: log, OnFatal: n.fail, ReserveBytes: max(n.reserve()/4, 1),
 		OnRemoved: func() {
 			if err := n.stopVoting(); err != nil {
-				log.Error("give up the vote", "error", err)
+				log.Error("voting not stopped", "err", err)
 			}
 		},
 		AddressOf: func(id string) string { addr, _ := n.addressOf(id); return addr },
@@ -117,7 +115,7 @@ func (v *voter) set(group *raftmeta.Group, feed *handedOver) {
 	v.mu.changed = make(chan struct{})
 }
 
-// close ends the node's part until the next open.
+// close closes the node's Raft group until the next open.
 func (v *voter) close() error {
 	group, _ := v.group()
 	if group == nil {
@@ -127,12 +125,11 @@ func (v *voter) close() error {
 	return group.Close()
 }
 
-// startVoting makes the node a server of the group: its log is there, empty, when it
-// returns, and the leader may add it.
+// startVoting makes the node a server of the group. When it returns, the empty log exists, and the leader may add the node.
 func (n *Node) startVoting(ctx context.Context, m command) error {
 	n.voter.changing.Lock()
 	defer n.voter.changing.Unlock()
-	// Without more voters things are worse than without the key.
+	// A voter without the authority's key is better than no voter.
 	if err := n.takeAuthority(ctx, []string{m.master}); err != nil && !errors.Is(err, errNoAuthority) {
 		return err
 	}
@@ -144,7 +141,7 @@ func (n *Node) startVoting(ctx context.Context, m command) error {
 	}
 	if own := n.raftEpoch(); m.raftEpoch != own {
 		return &rpc.Error{Code: rpc.CodeUnavailable, Retryable: true,
-			Message: fmt.Sprintf("the group is of epoch %d, and node %s knows of epoch %d", m.raftEpoch, n.id(), own)}
+			Message: fmt.Sprintf("the group has epoch %d, but node %s has epoch %d", m.raftEpoch, n.id(), own)}
 	}
 	dir := ""
 	err := n.self.change(func(f *identity.Folders) (err error) {
@@ -164,18 +161,18 @@ func (n *Node) startVoting(ctx context.Context, m command) error {
 	return nil
 }
 
-// roomToVote returns an error if the disk on which the lock service's log would be has less room than what it keeps free. The log
-// grows there from nothing, and a node that cannot write it ends.
+// roomToVote returns an error if the disk for the lock service's log has less free space than the reserve. The log grows there, and a
+// node that cannot write it ends.
 func (n *Node) roomToVote() error {
 	dir := n.cfg.DataDirs[0]
 	if free, ok := freeBytes(dir); ok && free < n.reserve() {
 		return &rpc.Error{Code: rpc.CodeUnavailable, Retryable: true,
-			Message: fmt.Sprintf("%s has %d bytes free of the %d that it keeps, too few for the lock service's log", dir, free, n.reserve())}
+			Message: fmt.Sprintf("%s has %d bytes free, less than its reserve of %d: too little for the lock service's log", dir, free, n.reserve())}
 	}
 	return nil
 }
 
-// stopVoting gives up the node's part in the group, which has removed it.
+// stopVoting closes the node's log after the group has removed the node.
 func (n *Node) stopVoting() error {
 	n.voter.changing.Lock()
 	defer n.voter.changing.Unlock()
@@ -188,12 +185,12 @@ func (n *Node) stopVoting() error {
 	if err := n.self.change(func(f *identity.Folders) error { return f.EndVoter() }); err != nil {
 		return err
 	}
-	n.log.Info("this node votes no more in the lock service")
+	n.log.Info("node stopped voting in the lock service")
 	n.tellOthers()
 	return nil
 }
 
-// handedOver is a listener whose connections somebody else accepts.
+// handedOver is a listener that is fed with connections accepted elsewhere.
 type handedOver struct {
 	addr  net.Addr
 	conns chan net.Conn
@@ -201,14 +198,14 @@ type handedOver struct {
 	done  chan struct{}
 }
 
-// handedOverMax is the number of connections that may wait for Accept.
+// handedOverMax bounds the connections that wait for Accept.
 const handedOverMax = 64
 
 func newHandedOver(addr net.Addr) *handedOver {
 	return &handedOver{addr: addr, conns: make(chan net.Conn, handedOverMax), done: make(chan struct{})}
 }
 
-// offer hands a connection over, and tells whether it was taken.
+// offer queues a connection and reports whether it was queued.
 func (h *handedOver) offer(c net.Conn) bool {
 	select {
 	case <-h.done:
