@@ -12,20 +12,18 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// lifeSigns are the parts that were asked for a sign of life and have not given it.
+// lifeSigns has the parts that were probed and have not answered.
 type lifeSigns struct {
-	// mu guards the fields in it. Never held while a part is asked.
+	// mu guards the fields in it. Never held during a probe.
 	mu struct {
 		sync.Mutex
 		asked map[string]bool
 	}
 }
 
-// Alive asks the node for signs of life: an answer by its own port, and of each part what
-// takes the locks of that part. What waits for a disk, for other nodes or for a lease is
-// not asked, and neither is whether there is room or memory: a process that is started
-// again would wait for the same. The error names the parts that have not answered when ctx
-// ends, or why the node has failed. It is for a node that was started and is not closed.
+// Alive probes the node: it sends a request to its own port, and takes the locks of each part. Probes do not wait for a disk, for other nodes, for
+// a lease, for space or for memory: a restarted process would wait for the same. The error names the parts that have not answered when ctx ends,
+// or why the node has failed. The node must have been started and not be closed.
 func (n *Node) Alive(ctx context.Context) error {
 	if err := n.Err(); err != nil {
 		return err
@@ -39,7 +37,7 @@ func (n *Node) Alive(ctx context.Context) error {
 	for _, part := range parts {
 		silent[part.name] = true
 		if !n.signs.begin(part.name) {
-			continue // it was asked before, and still does not answer
+			continue // an earlier probe is still waiting
 		}
 		wait++
 		n.background.Go(func() {
@@ -59,15 +57,15 @@ func (n *Node) Alive(ctx context.Context) error {
 		}
 	}
 	if len(silent) > 0 {
-		errs = append(errs, fmt.Errorf("no sign of life from %s", strings.Join(slices.Sorted(maps.Keys(silent)), ", ")))
+		errs = append(errs, fmt.Errorf("no answer from %s", strings.Join(slices.Sorted(maps.Keys(silent)), ", ")))
 	}
 	return errors.Join(errs...)
 }
 
-// Health says why the node does not serve as it should; empty if it does.
+// Health returns why the node does not serve as it should, or "".
 func (n *Node) Health() string { return n.unready() }
 
-// lifePart is a part that can be asked whether it lives.
+// lifePart is a part that can be probed.
 type lifePart struct {
 	name string
 	ask  func(context.Context) error
@@ -90,8 +88,8 @@ func (n *Node) parts() []lifePart {
 	return parts
 }
 
-// askSelf has the node answer a request through its port, over a connection that stays:
-// when all connections are taken, new ones are refused, and the node lives.
+// askSelf sends a request to the node's own port over a persistent connection: new connections are refused when all are in use, although the
+// node is alive.
 func (n *Node) askSelf(ctx context.Context) error {
 	err := n.peers.call(ctx, n.id(), methodWho, func(e *wire.Encoder) { e.Array(0) }, func(d *wire.Decoder) error {
 		d.Skip()

@@ -8,27 +8,27 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// smallAnswerBytes is what a call answers without asking for memory: the connections' buffers are bounded.
+// smallAnswerBytes is the size of answers that are not charged: the connections' buffers are bounded.
 const smallAnswerBytes = 64 << 10
 
-// errMoreRoom ends a read that has come to a row for which there is no memory in its answer. It releases what it has read before it
-// waits, and begins again: that is memory, for which others would wait.
-var errMoreRoom = errors.New("the answer takes more memory than there is for it at the moment")
+// errMoreRoom stops a read at a row for which the answer has no memory. The read releases what it has read before it waits, and starts
+// again: others would wait for that memory.
+var errMoreRoom = errors.New("the answer needs more memory than is free now")
 
-// answerRoom is the memory of one answer while it is read, of rows whose sizes are not known before.
+// answerRoom is the memory of one answer while rows of unknown size are read into it.
 type answerRoom struct {
 	of     *resultMemory
-	user   string // whose share it is taken from; "" has none
-	copies int64  // of the answer that there are at a time: as it is built, and as it is sent
-	bytes  int    // that it may have
-	weight int64  // that was taken for them
-	lacks  int    // bytes that it would have had to have, after errMoreRoom
+	user   string // charged for it; "" for none
+	copies int64  // concurrent copies of the answer: being built, and being sent
+	bytes  int    // of the answer, at most
+	weight int64  // charged for them
+	lacks  int    // bytes that the answer needed, after errMoreRoom
 }
 
-// weigh returns what an answer of so many bytes takes. One above all that there is takes that, and so is alone.
+// weigh returns the memory of an answer of so many bytes, at most all memory for results.
 func (r *answerRoom) weigh(bytes int) int64 { return min(r.copies*int64(bytes), r.of.all) }
 
-// fits tells whether an answer may have so many bytes. It takes what is free for that, and waits for nothing.
+// fits reports whether the answer may have so many bytes. It charges free memory for them, and does not wait.
 func (r *answerRoom) fits(bytes int) bool {
 	if bytes <= max(r.bytes, smallAnswerBytes) {
 		return true
@@ -42,7 +42,7 @@ func (r *answerRoom) fits(bytes int) bool {
 	return true
 }
 
-// await waits for the memory of an answer of so many bytes, for which it gives back what it has. Errors: as resultMemory.take.
+// await releases the memory of the answer and waits for that of so many bytes. Errors: those of resultMemory.take.
 func (r *answerRoom) await(ctx context.Context, bytes int) error {
 	r.giveBack()
 	w := r.weigh(bytes)
@@ -53,9 +53,9 @@ func (r *answerRoom) await(ctx context.Context, bytes int) error {
 	return nil
 }
 
-// build has read append an answer to an encoder, which is the caller's then. It waits for the memory of so many bytes before,
-// and, while read ends with errMoreRoom, for that of twice what it lacked: a little more each time would have it read all of it as often
-// as there are rows. Who waits has no encoder, which would be as large as what it has read. Errors: those of await and read.
+// build calls read to append an answer to an encoder, which it returns. It first waits for the memory of so many bytes and, while read ends
+// with errMoreRoom, for twice what was missing: with small increments it would read everything again for each row. While it waits it holds no
+// encoder, which would be as large as what was read. Errors: those of await and read.
 func (r *answerRoom) build(ctx context.Context, bytes int, read func(*wire.Encoder) error) (*wire.Encoder, error) {
 	for ; ; bytes = 2 * r.lacks {
 		if err := r.await(ctx, max(r.of.batch(bytes), r.lacks)); err != nil {
@@ -83,7 +83,7 @@ func (r *answerRoom) giveBack() {
 	r.bytes, r.weight = 0, 0
 }
 
-// untilSent keeps the memory until the answer of c has been sent, which must follow.
+// untilSent keeps the memory until the answer of c, which must follow, has been sent.
 func (r *answerRoom) untilSent(c *rpc.Call) {
 	if r.weight > 0 {
 		sent := *r

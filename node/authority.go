@@ -282,7 +282,7 @@ func (n *Node) handleRenew() {
 func (n *Node) renewFor(ctx context.Context, node string, request []byte, hosts []string) (*enrolment, error) {
 	issuer := n.security.signs(rollover.Renew)
 	if issuer == nil {
-		return nil, fmt.Errorf("%w: this node has not the authority's key", api.ErrUnavailable)
+		return nil, fmt.Errorf("%w: this node does not have the authority's key", api.ErrUnavailable)
 	}
 	var gone *removedError
 	if err := n.checkNotRemoved(ctx, node); errors.As(err, &gone) {
@@ -295,6 +295,6 @@ func (n *Node) renewFor(ctx context.Context, node string, request []byte, hosts 
 	if err != nil {
 		return nil, rpc.Errorf(rpc.CodeBadRequest, "%v", err)
 	}
-	n.log.Info("a node's certificate was renewed", "node", node, "serial", leaf.SerialNumber.Text(16), "expires", leaf.NotAfter)
+	n.log.Info("node certificate renewed", "node", node, "serial", leaf.SerialNumber.Text(16), "expires", leaf.NotAfter)
 	return &enrolment{leaf: leaf.Raw, trust: n.security.endpoint.Credential().Trust().PEM(), now: now}, nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// handleBlobs registers the methods about blobs.
+// handleBlobs registers the methods for blobs.
 func (n *Node) handleBlobs() {
 	n.handleBlob(api.MethodBlobOpen, n.blobOpen)
 	n.handleBlob(api.MethodBlobWrite, n.blobWrite)
@@ -56,14 +56,13 @@ func beginBlob(c *rpc.Call, method string) (*api.BlobRequest, bool) {
 	return r, begin(c, &r.Options)
 }
 
-// blobError gives the errors of the block store the form in which clients are told them. That
-// the store has no bytes of a blob that has a name is damage.
+// blobError converts errors of the block store to their API form. A blob that has a name but no bytes is corrupt.
 func blobError(c *rpc.Call, err error) error {
 	var corrupt *blobfs.CorruptError
 	switch {
 	case errors.Is(err, metaapi.ErrOutcomeUnknown):
 	case errors.Is(err, metaapi.ErrNoSession), errors.Is(err, metaapi.ErrNotReady), errors.Is(err, context.DeadlineExceeded) && !c.Expired():
-		return fmt.Errorf("%w: the lock service does not answer, which knows what there is: %v", api.ErrUnavailable, err)
+		return fmt.Errorf("%w: the lock service, which lists the blobs, does not answer: %v", api.ErrUnavailable, err)
 	case errors.As(err, &corrupt):
 	case errors.Is(err, blobfs.ErrNoBlob):
 		return &api.CorruptError{Err: err}
@@ -73,7 +72,7 @@ func blobError(c *rpc.Call, err error) error {
 	return err
 }
 
-// lookupTimeout bounds what is asked of the lock service before the work begins.
+// lookupTimeout bounds the reads of the lock service before the work begins.
 const lookupTimeout = 10 * time.Second
 
 func (n *Node) blobOpen(ctx context.Context, r *api.BlobRequest) (answer, error) {
@@ -113,7 +112,7 @@ func (n *Node) blobSeal(ctx context.Context, r *api.BlobRequest) (answer, error)
 func (n *Node) blobAbort(ctx context.Context, r *api.BlobRequest) (answer, error) {
 	_, release, err := n.uploads.use(ctx, r.Upload, subjectIn(ctx).owner())
 	if errors.Is(err, api.ErrUploadExpired) {
-		return nil, nil // ending it twice is no error
+		return nil, nil // aborting twice is not an error
 	}
 	if err != nil {
 		return nil, err
@@ -166,8 +165,7 @@ func (n *Node) readBlob(ctx context.Context, r *api.BlobRequest) ([]byte, error)
 	return p, err
 }
 
-// slice returns the handle of only the extents that hold length bytes at off, and where in the blob they
-// start.
+// slice returns a handle with only the extents that hold length bytes at off, and their offset in the blob.
 func slice(h blobfs.Handle, off, length int64) (part blobfs.Handle, start int64) {
 	part.ID = h.ID
 	at := int64(0)
@@ -184,7 +182,7 @@ func slice(h blobfs.Handle, off, length int64) (part blobfs.Handle, start int64)
 	return part, start
 }
 
-// findBlob finds a blob by what names it: somebody's, or a file of a table.
+// findBlob locates a referenced blob: a stored file, or a file of a table.
 func (n *Node) findBlob(ctx context.Context, id blobfs.ID) (api.BlobInfo, blobfs.Handle, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -240,7 +238,7 @@ func (n *Node) blobStat(ctx context.Context, r *api.BlobRequest) (answer, error)
 	return s.Append, ctx.Err()
 }
 
-// findUnnamed finds a blob that nothing names, by what nodes have of it.
+// findUnnamed locates a blob without references by what nodes hold of it.
 func (n *Node) findUnnamed(ctx context.Context, id blobfs.ID, none error) (api.BlobInfo, blobfs.Handle, error) {
 	store := n.store.Load()
 	before := id // the ID before it
@@ -260,7 +258,7 @@ func (n *Node) findUnnamed(ctx context.Context, id blobfs.ID, none error) (api.B
 	h := blobfs.Handle{ID: id, Length: found[0].Bytes, Extents: found[0].Refs}
 	for i := range h.Extents {
 		if err := store.Identify(ctx, id, &h.Extents[i]); err != nil {
-			n.log.Debug("no replica tells its checksum", "blob", id.String(), "extent", i, "error", err)
+			n.log.Debug("no replica returned its checksum", "blob", id.String(), "extent", i, "err", err)
 		}
 	}
 	return holdingInfo(&found[0]), h, nil
@@ -296,7 +294,7 @@ func (n *Node) extentInfos(reports []blobfs.ExtentReport) []api.ExtentInfo {
 	return infos
 }
 
-// nameOf returns what people call a node, or its id.
+// nameOf returns the name of a node, or its id.
 func (n *Node) nameOf(id string) string {
 	if name := n.fleetOf.name(id); name != "" {
 		return name
@@ -312,7 +310,7 @@ func (n *Node) blobDelete(ctx context.Context, r *api.BlobRequest) (answer, erro
 	return nil, n.deleteBlob(ctx, id)
 }
 
-// blobRevive takes a blob out of quarantine.
+// blobRevive restores a blob from quarantine.
 func (n *Node) blobRevive(ctx context.Context, r *api.BlobRequest) (answer, error) {
 	id, err := parseBlobID(r.ID)
 	if err != nil {
@@ -323,12 +321,12 @@ func (n *Node) blobRevive(ctx context.Context, r *api.BlobRequest) (answer, erro
 	case err == nil:
 		return func(e *wire.Encoder) { e.Int(int64(revived)) }, nil
 	case revived == 0 && errors.Is(err, blobfs.ErrNoBlob) && !errors.Is(err, blobapi.ErrUnreachable):
-		return nil, fmt.Errorf("%w: nothing of %s is in quarantine", api.ErrNoBlob, id)
+		return nil, fmt.Errorf("%w: %s is not in quarantine", api.ErrNoBlob, id)
 	}
 	return nil, err
 }
 
-// blobResumeSweep lets the sweep for garbage go on after an alarm.
+// blobResumeSweep resumes garbage collection after an alarm.
 func (n *Node) blobResumeSweep(ctx context.Context, _ *api.BlobRequest) (answer, error) {
 	return nil, n.store.Load().ResumeSweep(ctx)
 }
@@ -359,7 +357,7 @@ func (n *Node) blobList(ctx context.Context, r *api.BlobRequest) (answer, error)
 	return p.Append, nil
 }
 
-// listStored lists the blobs that people have stored.
+// listStored lists the stored files.
 func (n *Node) listStored(ctx context.Context, after blobfs.ID, count int) (p api.BlobPage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -390,7 +388,7 @@ func (n *Node) listStored(ctx context.Context, after blobfs.ID, count int) (p ap
 	return p, nil
 }
 
-// listHeld lists the blobs that nodes have parts of, whatever they are for.
+// listHeld lists all blobs that nodes hold parts of.
 func (n *Node) listHeld(ctx context.Context, after blobfs.ID, count int) (p api.BlobPage, err error) {
 	held, silent, err := n.store.Load().Holdings(ctx, after, count)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/steledb/stele/client/api"
 )
 
-// nodeStoreTimeout is how long another node may take to tell of its part of the block store.
+// nodeStoreTimeout bounds the wait for another node's status.
 const nodeStoreTimeout = 3 * time.Second
 
-// blobStatus tells of this node's part of the block store, and unless that is all that is wanted asks the others.
+// blobStatus returns the status of this node's block store, and those of all other nodes unless only this one is requested.
 func (n *Node) blobStatus(ctx context.Context, r *api.BlobRequest) (answer, error) {
 	store := n.store.Load()
 	s := &api.StoreStatus{Wanted: int64(store.Wanted())}
@@ -41,7 +41,7 @@ func (n *Node) askNodeStore(ctx context.Context, id string) api.NodeStore {
 	r := api.BlobRequest{Method: api.MethodBlobStatus, Here: true}
 	err := n.peers.call(ctx, id, r.Method, r.Append, s.Decode)
 	if err == nil && len(s.Nodes) != 1 {
-		err = errors.New("it tells of another number of nodes than itself")
+		err = errors.New("want the status of one node")
 	}
 	if err != nil {
 		return api.NodeStore{Node: id, Name: n.nameOf(id), Error: err.Error()}
@@ -49,7 +49,7 @@ func (n *Node) askNodeStore(ctx context.Context, id string) api.NodeStore {
 	return s.Nodes[0]
 }
 
-// nodeStore is this node's part.
+// nodeStore returns the status of this node's block store.
 func (n *Node) nodeStore(ctx context.Context, store *blobfs.Store) api.NodeStore {
 	k := store.Keeping()
 	x := api.NodeStore{
@@ -75,10 +75,10 @@ func (n *Node) nodeStore(ctx context.Context, store *blobfs.Store) api.NodeStore
 	return x
 }
 
-// haltTimeout is how long the master waits for the lock service to tell whether the sweep is halted.
+// haltTimeout bounds the master's wait for the state of garbage collection.
 const haltTimeout = time.Second
 
-// addSweep adds what the sweeps of this node did, and if it is the master whether there are no more.
+// addSweep adds the statistics of garbage collection on this node and, if it is the master, whether it is halted.
 func (n *Node) addSweep(ctx context.Context, store *blobfs.Store, x *api.NodeStore) {
 	if n.master.Epoch() != 0 {
 		ctx, cancel := context.WithTimeout(ctx, haltTimeout)
@@ -97,7 +97,7 @@ func (n *Node) addSweep(ctx context.Context, store *blobfs.Store, x *api.NodeSto
 	}
 }
 
-// under returns how many extents that this node sees to have too few replicas, and how many of them have one or none.
+// under returns the number of under-replicated extents that this node repairs, and how many of them have one replica or none.
 func under(k *blobfs.KeepStatus) (all, oneLeft int64) {
 	for live, count := range k.Short {
 		all += count
@@ -108,7 +108,7 @@ func under(k *blobfs.KeepStatus) (all, oneLeft int64) {
 	return all, oneLeft
 }
 
-// openLogs returns how many logs this node appends to, and on how many nodes that is which is on the fewest.
+// openLogs returns the number of logs that this node appends to, and the smallest number of nodes that one of them is on.
 func openLogs(store *blobfs.Store) (logs, replicas int64) {
 	for i, l := range store.OpenLogs() {
 		if logs++; i == 0 || int64(l.Replicas) < replicas {

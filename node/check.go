@@ -13,14 +13,14 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// CheckProblem is one thing that Check found wrong.
+// CheckProblem is a problem found by Check.
 type CheckProblem struct {
 	File   string
 	Offset int64 // in the file, of the first byte in doubt
 	Err    error
 }
 
-// CheckSummary counts what Check has looked at.
+// CheckSummary has the numbers of checked objects.
 type CheckSummary struct {
 	Blobs    int64
 	SSTables int64
@@ -29,10 +29,9 @@ type CheckSummary struct {
 	Entries  int64 // of SSTables
 }
 
-// Check verifies the data of a node that is not running: every checksum of every
-// file, and of SSTables that are here whole the order of keys, with the master keys of the node if it is encrypted. What should be here and is not, the
-// running cluster knows. It calls report for each problem and changes nothing. The error is for data
-// that could not be looked at, such as that of a running node.
+// Check verifies the data of a node that is not running: all checksums of all files, and the order of keys in SSTables that are completely
+// here, using the master keys of an encrypted node. Missing files are known only to the running cluster. It calls report for each problem and
+// changes nothing. The error is for data that could not be checked, such as that of a running node.
 func Check(ctx context.Context, dataDirs []string, encryption Encryption, report func(CheckProblem)) (CheckSummary, error) {
 	var sum CheckSummary
 	masterKeys, err := encryption.masterKeys(ctx)
@@ -46,11 +45,11 @@ func Check(ctx context.Context, dataDirs []string, encryption Encryption, report
 	blobDirs := blobFolders(dataDirs)
 	for _, d := range blobDirs {
 		if _, err := os.Stat(d); err != nil {
-			return sum, fmt.Errorf("%s is no data folder of a node: %w", filepath.Dir(d), err)
+			return sum, fmt.Errorf("%s is not a data folder of a node: %w", filepath.Dir(d), err)
 		}
 	}
 	if dirs.Founding {
-		return sum, errors.New("the data folders are of a node that has not served yet")
+		return sum, errors.New("the data folders belong to a node that has never served")
 	}
 	raftDir := dirs.RaftDir()
 	if raftDir != "" {
@@ -76,7 +75,7 @@ func Check(ctx context.Context, dataDirs []string, encryption Encryption, report
 	sum.Logs = int64(len(store.LogReplicas()))
 	for _, b := range store.Blobs() {
 		if !b.Whole {
-			continue // the rest is on other nodes
+			continue // other extents are on other nodes
 		}
 		if err := checkBlob(ctx, store, b.ID, &sum, report); err != nil {
 			return sum, err
@@ -85,7 +84,7 @@ func Check(ctx context.Context, dataDirs []string, encryption Encryption, report
 	return sum, nil
 }
 
-// checkBlob verifies a blob that is here whole, if it is an SSTable. The error is ctx's.
+// checkBlob verifies an SSTable of which all extents are here. The error is ctx's.
 func checkBlob(ctx context.Context, store *blobfs.Store, id blobfs.ID, sum *CheckSummary, report func(CheckProblem)) error {
 	h, err := store.HandleOf(ctx, id)
 	if err == nil {
@@ -104,7 +103,7 @@ func checkBlob(ctx context.Context, store *blobfs.Store, id blobfs.ID, sum *Chec
 	return ctx.Err()
 }
 
-// located finds the place that an error names, if it names one.
+// located returns the problem with the position that an error names, if any.
 func located(file string, err error) CheckProblem {
 	p := CheckProblem{File: file, Err: err}
 	var corrupt *raftmeta.CorruptError

@@ -19,39 +19,36 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// recoveryDir has a file for each dead server whose logs are being sorted, or are sorted and
-// needed.
+// recoveryDir has a file for each dead server whose logs are being sorted, or are sorted and needed.
 const recoveryDir = "/recovery"
 
 func recoveryPath(server string) string { return path.Join(recoveryDir, server) }
 
-// serverName is the name of a tablet server: the node, and the generation of the lock that
-// makes this instance it.
+// serverName returns the name of a tablet server: the node, and the generation of the lock of this instance.
 func serverName(node string, lockGeneration uint64) string {
 	return node + "." + strconv.FormatUint(lockGeneration, 10)
 }
 
-// nodeOf returns the node that a tablet server is, or was, on.
+// nodeOf returns the node of a tablet server.
 func nodeOf(server string) string {
 	node, _, _ := strings.Cut(server, ".")
 	return node
 }
 
-// clusterTablets is the master's way to METADATA and to the tablet servers. It implements
-// master.Tablets.
+// clusterTablets gives the master access to METADATA and to the tablet servers. It implements master.Tablets.
 type clusterTablets struct {
 	n    *Node
 	rows *metaRows
 	to   commander
-	// done remembers which recoveries are: that does not change.
+	// done caches which recoveries are complete: that does not change.
 	done map[string]bool
-	// uncut remembers which tables are known to have no cuts any more.
+	// uncut caches which tables have no split points left.
 	uncut map[uint64]bool
-	// alive are the servers that Servers has found: what others have cannot be read.
+	// alive has the servers found by Servers: the tablets of others cannot be read.
 	alive map[string]bool
-	// damaged are the rows on which no server acts.
+	// damaged has the rows that no server acts on.
 	damaged damagedRows
-	// told and unread are the failures that were told.
+	// told and unread are the failures that were logged.
 	told, unread once
 }
 
@@ -64,7 +61,7 @@ func (c *clusterTablets) Begin(ctx context.Context) error {
 	m := tablet.Meta{ID: metadata.RootTabletID, Table: metadata.TableID, End: metadata.RootEnd(), LastMajor: time.Now()}
 	data := metadata.EncodeRoot(&metadata.Row{Meta: tablet.EncodeMeta(&m)})
 	if _, err = c.rows.setRoot(ctx, data, 0); errors.Is(err, errRowChanged) {
-		return nil // another master was faster
+		return nil // another master has done it
 	}
 	return err
 }
@@ -95,7 +92,7 @@ func (c *clusterTablets) Logs(ctx context.Context) (servers []string, recovered 
 	return servers, recovered, nil
 }
 
-// heldTimeout bounds the question what a server has.
+// heldTimeout bounds the request for a server's tablets.
 const heldTimeout = 2 * time.Second
 
 // Servers implements master.Tablets.
@@ -129,7 +126,7 @@ func (c *clusterTablets) Servers(ctx context.Context) ([]master.TabletServer, er
 				return d.Err()
 			})
 			if err != nil {
-				c.n.log.Debug("ask a tablet server what it has", "server", v.Name, "error", err)
+				c.n.log.Debug("tablets of server not received", "server", v.Name, "err", err)
 				v.Silent = true
 				return
 			}
@@ -148,7 +145,7 @@ func (c *clusterTablets) Servers(ctx context.Context) ([]master.TabletServer, er
 	return all, nil
 }
 
-// rowsTimeout bounds the reading of one level: of what is not served nothing comes.
+// rowsTimeout bounds the reading of one level: rows of unserved tablets do not arrive.
 const rowsTimeout = 3 * time.Second
 
 // Rows implements master.Tablets.
@@ -162,7 +159,7 @@ func (c *clusterTablets) Rows(ctx context.Context) (tablets []master.Tablet, who
 		return tablets, false, nil
 	}
 	start, _ := metadata.TableRange(metadata.TableID)
-	end := string(metadata.RootEnd()) + "\x00" // the root tablet has the key itself
+	end := string(metadata.RootEnd()) + "\x00" // the root tablet's row has the key itself
 	level, ok := c.level(ctx, string(start), end)
 	if !ok {
 		return tablets, false, nil
@@ -193,12 +190,12 @@ func (c *clusterTablets) Rows(ctx context.Context) (tablets []master.Tablet, who
 	if err == nil {
 		err = c.reconcile(ctx, level, tables)
 	}
-	// What was read is true all the same, and what is not served must not wait for this.
+	// The rows that were read are valid in any case, and unserved tablets must not wait for this.
 	c.told.warn(c.n.log, "make METADATA agree with the tables; will try again", err)
 	return append(tablets, level...), true, nil
 }
 
-// level reads rows of METADATA; false if not all of them can be read now.
+// level reads rows of METADATA. It returns false if some cannot be read now.
 func (c *clusterTablets) level(ctx context.Context, from, to string) (tablets []master.Tablet, ok bool) {
 	short, cancel := context.WithTimeout(ctx, rowsTimeout)
 	defer cancel()
@@ -213,18 +210,18 @@ func (c *clusterTablets) level(ctx context.Context, from, to string) (tablets []
 		tablets = append(tablets, t)
 		return nil
 	})
-	if ctx.Err() == nil { // else nobody will try again
+	if ctx.Err() == nil { // otherwise there is no retry
 		c.unread.warn(c.n.log, "METADATA cannot be read; will try again", err)
 	}
 	return tablets, err == nil
 }
 
-// firstTablet makes the row of the first tablet of METADATA that is not the root tablet.
+// firstTablet creates the row of METADATA's first tablet besides the root tablet.
 func (c *clusterTablets) firstTablet(ctx context.Context) error {
 	return c.writeTablet(ctx, metadata.FirstTabletID, metadata.TableID, metadata.RootEnd(), nil)
 }
 
-// makeTablet makes the row of a new, empty tablet. One that is there stays.
+// makeTablet creates the row of a new, empty tablet, unless it exists.
 func (c *clusterTablets) makeTablet(ctx context.Context, tableID uint64, start, end []byte) error {
 	id, err := c.n.catalog.nextIDs(ctx, 1)
 	if err != nil {
@@ -257,7 +254,7 @@ func (c *clusterTablets) Unload(ctx context.Context, v *master.TabletServer, t *
 	return generation, overtaken(c.refused(ctx, err, t))
 }
 
-// overtaken tells the master of an answer that says that the tablet's row is another by now, or gone.
+// overtaken converts the error that a tablet's row has changed or is gone.
 func overtaken(err error) error {
 	if errors.Is(err, api.CodeConflict) {
 		return fmt.Errorf("%w: %w", master.ErrOvertaken, err)
@@ -292,7 +289,7 @@ func (c *clusterTablets) SaveRecovery(ctx context.Context, r *master.Recovery, g
 	return c.n.catalog.set(ctx, recoveryPath(r.Server), master.EncodeRecovery(r), gen)
 }
 
-// pieceBytes is how much of a log one server sorts at a time (paper §6).
+// pieceBytes is the size of the pieces of a log that servers sort (paper §6).
 const pieceBytes = 64 << 20
 
 // EndLogs implements master.Tablets.
@@ -324,8 +321,8 @@ func (c *clusterTablets) Sort(ctx context.Context, by *master.TabletServer, serv
 	return run, err
 }
 
-// Forget implements master.Tablets. The runs of a recovery that is forgotten are as little needed as the logs, and go with
-// them: a sweep would find them hours later, which a full disk cannot wait for.
+// Forget implements master.Tablets. The runs of a forgotten recovery are removed with it: garbage collection would find them hours later,
+// which a full disk cannot wait for.
 func (c *clusterTablets) Forget(ctx context.Context, server string) error {
 	store := c.n.store.Load()
 	ids, err := store.SpreadLogs(ctx, server)
@@ -350,10 +347,10 @@ func (c *clusterTablets) Forget(ctx context.Context, server string) error {
 	return c.removeDir(ctx, path.Join(logsDir, server))
 }
 
-// dropRunsTimeout bounds that. Nodes that do not answer are asked for three seconds, of each run.
+// dropRunsTimeout bounds dropRuns. Each run waits three seconds for nodes that do not answer.
 const dropRunsTimeout = time.Minute
 
-// dropRuns removes the runs of a recovery that is forgotten. What is left of them is garbage that a sweep finds.
+// dropRuns removes the runs of a forgotten recovery. What it cannot remove is left to garbage collection.
 func (c *clusterTablets) dropRuns(r *master.Recovery) {
 	ctx, cancel := context.WithTimeout(c.n.ctx, dropRunsTimeout)
 	defer cancel()
@@ -365,11 +362,11 @@ func (c *clusterTablets) dropRuns(r *master.Recovery) {
 		return err
 	})
 	if err != nil {
-		c.n.log.Warn("remove the sorted logs of a server that is no more; the sweep does what is left", "server", r.Server, "error", err)
+		c.n.log.Warn("sorted logs left to garbage collection", "server", r.Server, "err", err)
 	}
 }
 
-// removeDir removes a directory that is empty.
+// removeDir removes an empty directory.
 func (c *clusterTablets) removeDir(ctx context.Context, dir string) error {
 	err := c.n.catalog.meta.Delete(ctx, dir, metaapi.AnyGeneration)
 	if errors.Is(err, metaapi.ErrNotFound) {
@@ -378,14 +375,13 @@ func (c *clusterTablets) removeDir(ctx context.Context, dir string) error {
 	return err
 }
 
-// tables returns the tables that there are, by id.
+// tables returns the names of all tables by id.
 func (c *clusterTablets) tables(ctx context.Context) (map[uint64]string, error) {
 	return c.n.tables(ctx)
 }
 
-// reconcile makes the rows of tables that have none yet, and removes those of tables that are no
-// more. Level is what was read of METADATA before the tables were listed: a row is made after its
-// table, so one without a table is of a table that was dropped.
+// reconcile creates the rows of new tables' tablets, and removes those of dropped tables. level was read from METADATA before the tables
+// were listed: rows are created after their table, so a row without a table belongs to a dropped one.
 func (c *clusterTablets) reconcile(ctx context.Context, level []master.Tablet, tables map[uint64]string) error {
 	complete, there := map[uint64]bool{}, map[string]bool{}
 	for i := range level {
@@ -408,17 +404,16 @@ func (c *clusterTablets) reconcile(ctx context.Context, level []master.Tablet, t
 	for id, name := range tables {
 		if complete[id] {
 			if err := c.forgetCuts(ctx, name, id); err != nil {
-				return fmt.Errorf("note that table %q has all its tablets: %w", name, err)
+				return fmt.Errorf("record that table %q has all its tablets: %w", name, err)
 			}
 		} else if err := c.makeTablets(ctx, name, id, there); err != nil {
-			return fmt.Errorf("make the tablets of table %q: %w", name, err)
+			return fmt.Errorf("create the tablets of table %q: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// dropTablet removes the row of a dropped table's tablet. Who serves it is told by whoever
-// dropped the table, and can change nothing of the row any more.
+// dropTablet removes the row of a dropped table's tablet. Its server has lost the schema, and cannot change the row any more.
 func (c *clusterTablets) dropTablet(ctx context.Context, t *master.Tablet, tableID uint64, end []byte, tables map[uint64]string) error {
 	row, err := c.rows.get(ctx, tableID, end)
 	var damage *metadata.FormatError
@@ -432,13 +427,13 @@ func (c *clusterTablets) dropTablet(ctx context.Context, t *master.Tablet, table
 		err = c.rows.remove(ctx, row)
 	}
 	if errors.Is(err, errNoRow) || errors.Is(err, errRowChanged) {
-		return nil // looked at again
+		return nil // retried in the next round
 	}
 	return err
 }
 
-// removable returns what is needed to remove the damaged row of a dropped table's tablet, nil if the row must stay: it may be the only
-// reference to files of an existing table. While a damaged row exists, the sweep for garbage does not run.
+// removable returns what is needed to remove the damaged row of a dropped table's tablet, or nil if the row must stay: it may be the only
+// reference to files of an existing table. While a damaged row exists, garbage collection does not run.
 func (c *clusterTablets) removable(ctx context.Context, tableID uint64, end []byte, damage *metadata.FormatError, tables map[uint64]string) (*metadata.Row, error) {
 	var other *metadata.MismatchError
 	if errors.As(damage, &other) && (other.Table == metadata.TableID || tables[other.Table] != "") {

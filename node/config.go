@@ -13,15 +13,14 @@ import (
 	"github.com/steledb/stele/tablet/sstable"
 )
 
-// Config says how a node runs. Zero values mean the defaults.
+// Config is the configuration of a node. Zero values mean the defaults.
 type Config struct {
-	// DataDirs are the data folders, one for each disk. At least one.
+	// DataDirs are the data directories, one for each disk. At least one.
 	DataDirs []string
 
 	// Listen is the address for clients and nodes. Empty means 127.0.0.1:7106.
 	Listen string
-	// Gossip is the address for membership. Empty means 127.0.0.1:7107; "off" means
-	// none, and that the node stays alone.
+	// Gossip is the address for membership. Empty means 127.0.0.1:7107; "off" means none, and a cluster of this node alone.
 	Gossip string
 	// HTTP is the address of metrics and health. Empty means 127.0.0.1:7108;
 	// "off" means none.
@@ -31,58 +30,48 @@ type Config struct {
 	// the machine's; at least 256 MiB.
 	MemoryBytes int64
 
-	// Advertise is how other nodes reach this one, host or host:port. Empty means the
-	// address that it listens on, or one of the machine's.
+	// Advertise is the address that other nodes use for this one, host or host:port. Empty means the listen address, or one of the machine's.
 	Advertise string
-	// Join are the RPC addresses of nodes whose cluster a fresh node joins; a port left
-	// out is 7106. Without any, a fresh node founds a cluster of its own.
+	// Join are the RPC addresses of nodes whose cluster a fresh node joins; the default port is 7106. Without any, a fresh node founds a cluster.
 	Join []string
-	// Expect is how many fresh nodes found a cluster together: all are given the same
-	// number, and Join. Zero means one.
+	// Expect is the number of fresh nodes that found a cluster together. All of them have the same number, and Join. Zero means one.
 	Expect int
-	// Security is the folder with the node's keys and certificate, as Initialise makes
-	// it: all ports but loopback's HTTP then take peers with a certificate of the cluster
-	// alone, and gossip is encrypted with a key of the folder. Empty: the node is open to
-	// all who reach it, and gossip is in the clear.
+	// Security is the directory with the node's keys and certificate, as Initialise creates it. All ports except HTTP on loopback then require a
+	// certificate of the cluster, and gossip is encrypted. If it is empty, the node is open to all that can reach it, and gossip is not encrypted.
 	Security string
-	// TokenFile has a token by which a host without keys becomes a node, or one whose
-	// certificate has ended one again: it asks the nodes of Join, which must be of the cluster
-	// that has made the token, and keeps what it gets in Security. It is not read otherwise.
+	// TokenFile has the token with which a host without keys, or a node with an expired certificate, joins. It calls the nodes of Join, which must
+	// belong to the token's cluster, and writes its keys to Security. Otherwise the file is not read.
 	TokenFile string
-	// Profiles is where Go's profiles of the process are, beside an HTTP port that speaks TLS: ProfilesOnHTTP, the port on
-	// loopback, too, where every process of the host gets them; or the absolute path of a socket that the node's user
-	// alone may open. Empty: nowhere.
+	// Profiles is where Go's profiles are served, besides an HTTP port with TLS: ProfilesOnHTTP, which adds the port on loopback, where every process
+	// of the host can read them; or the absolute path of a socket that only the node's user may open. Empty: nowhere else.
 	Profiles string
-	// AuditTo is where each record of the audit log goes, beside the folder of keys: audit.Journal, or the absolute path
-	// of a file that is appended to and never cut or renamed. Empty: nowhere else.
+	// AuditTo is a second sink of the audit log: audit.Journal, or the absolute path of a file that is appended to and never truncated or renamed.
+	// Empty: none.
 	AuditTo string
-	// PassphraseFile has the passphrase that encrypts the keys of authorities in Security. Empty: they are in the clear.
+	// PassphraseFile has the passphrase that encrypts the authorities' keys in Security. Empty: they are not encrypted.
 	PassphraseFile string
-	// Encryption is where the keys are that encrypt tables and commit logs on the disks.
+	// Encryption names the keys that encrypt tables and commit logs on the disks.
 	Encryption Encryption
-	// Zone is where the node is. Voters are spread across zones.
+	// Zone is the failure domain of the node. Voters are spread across zones.
 	Zone string
-	// VoterStable is how long a voter must be gone before another node gets its vote,
-	// and a node be there before it gets one, unless two are there that vote beside one. Zero means 10 s.
+	// VoterStable is how long a voter must be gone before another node gets its vote, and how long a node must be up before it gets one, unless it
+	// makes a group of one fault-tolerant. Zero means 10 s.
 	VoterStable time.Duration
 
-	// Name is the node's name for people. Empty means the host's name.
+	// Name is the node's name. Empty means the host's name.
 	Name string
 
-	// Dev tells that data need not outlive the machine's trust: free space may
-	// run low, and the banner greets a developer.
+	// Dev is for development: free space may run low, and the banner greets a developer.
 	Dev bool
 
-	// ReserveBytes is the disk space that each folder keeps free. Zero means a
-	// twentieth of the disk, at most 1 GiB.
+	// ReserveBytes is the disk space that each data directory keeps free. Zero means a twentieth of the disk, at most 1 GiB.
 	ReserveBytes int64
 
-	// ExtentBytes is the size of the block store's extents, the same on all nodes: a node
-	// takes none from others that are larger than its own. A multiple of 64 KiB. Zero means
-	// 64 MiB.
+	// ExtentBytes is the size of the block store's extents, the same on all nodes: a node accepts no larger extents from others. A multiple of
+	// 64 KiB. Zero means 64 MiB.
 	ExtentBytes int64
 
-	// Waiting, unless nil, is told what a start waits for, each time that this changes.
+	// Waiting, unless nil, is called with what a start waits for, each time that it changes.
 	Waiting func(what string)
 
 	Logger *slog.Logger // nil discards
@@ -91,11 +80,11 @@ type Config struct {
 	tabletsAskedMax    int64         // if not zero, for tests
 	rolloverPeriod     time.Duration // if not zero, for tests
 	keysByHand         bool          // for tests, which make each step of a rotation of the gossip key themselves
-	// dial connects to other nodes below TLS, if not nil, for tests.
+	// dial, if not nil, connects to other nodes below TLS, for tests.
 	dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
-// MemoryMin is the least memory that a node works in.
+// MemoryMin is the least memory of a node.
 const MemoryMin = 256 << 20
 
 func (c Config) withDefaults() (Config, error) {
@@ -121,7 +110,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, c.validate()
 }
 
-// DefaultMemory returns the memory that a node uses unless it is told: a quarter of the machine's.
+// DefaultMemory returns the default memory of a node: a quarter of the machine's.
 func DefaultMemory() (int64, error) {
 	total, err := machineMemory("/")
 	if err != nil {
@@ -141,10 +130,10 @@ func (c Config) validate() error {
 		return errors.New("no data folder given")
 	}
 	if c.TokenFile != "" && c.Security == "" {
-		return errors.New("there is a token to join by, and no folder to keep keys in")
+		return errors.New("a join token needs a folder for the keys")
 	}
 	if c.Gossip == "off" && (len(c.Join) > 0 || c.Expect > 1) {
-		return errors.New("gossip is off, so the node can neither join others nor expect any")
+		return errors.New("gossip is off, so the node can neither join nor expect other nodes")
 	}
 	if c.MemoryBytes < MemoryMin {
 		return fmt.Errorf("memory is %d bytes, must be at least %d (256 MiB)", c.MemoryBytes, MemoryMin)
@@ -152,31 +141,31 @@ func (c Config) validate() error {
 	return nil
 }
 
-// budget is how a node divides its memory (I13). The shares and programBytes are no more than the whole. What the garbage
-// collector needs is what of them is not used: hardly ever all are full at once.
+// budget divides a node's memory (I13). The shares and programBytes add up to no more than the whole. The garbage collector uses what is free
+// of them: they are hardly ever all full at once.
 type budget struct {
 	memtables, cache, rpc, message, results, large int64
 	metadataMemtables, metadataCache               int64
 	compaction, metadataCompaction                 int64
 	learn                                          int64 // of two-pass compression
 	logBatch, logWindow                            int64 // of commit logs
-	blobWindow                                     int64 // of each file that is written to other nodes
-	sort                                           int64 // of a piece of a dead server's log, while one is sorted
-	sorts                                          int   // of them at a time
-	locks                                          int64 // of the lock service: what users hold there, and what its leader keeps for them
-	cursors                                        int64 // of scans that can go on: keys and filter programs
-	copies                                         int   // of extents that are made here at a time, and that others are asked for
+	blobWindow                                     int64 // of each file being written to other nodes
+	sort                                           int64 // of one sort of a piece of a dead server's log
+	sorts                                          int   // concurrent sorts
+	locks                                          int64 // of the lock service: users' state, and the leader's for their sessions
+	cursors                                        int64 // of open scans: keys and filter programs
+	copies                                         int   // concurrent copies of extents to this node, and from it
 }
 
-// logBytes is what commit logs have in buffers: batches, of which there are four, and what is on its way to disks: as it is sent,
-// and, as it is written here, twice. METADATA's log has batches of its own, and little on its way.
+// logBytes is the memory of commit logs' buffers: four batches, and what is being written: as it is sent, and twice as it is written here.
+// METADATA's log has batches of its own, and little being written.
 func (b *budget) logBytes() int64 { return 4*b.logBatch + 3*b.logWindow + 4*b.metadataLogBatch() }
 
-// blobBytes is what replicas of files take on their way: each server writes two files at a time.
+// blobBytes is the memory of replicas being written: each server writes two files at a time.
 func (b *budget) blobBytes() int64 { return 4*b.blobWindow + int64(b.copies)*blobfs.CopyMemory }
 
-// encryptionBytes is the memory of the buffers for encrypted files. With many disks and little memory it is an estimate below
-// their bound, which takes all disks at their most concurrent calls.
+// encryptionBytes is the memory of the buffers for encrypted files. With many disks and little memory it is an estimate below their bound, which
+// would need all disks at their highest concurrency.
 func (c Config) encryptionBytes() int64 {
 	if c.Encryption == (Encryption{}) {
 		return 0
@@ -184,19 +173,18 @@ func (c Config) encryptionBytes() int64 {
 	return min(int64(len(c.DataDirs))*blobfs.EncryptionMemory, c.MemoryBytes/16)
 }
 
-// sortBytes is what the caches give way to a sort: what is sorted, and the buffers of what is read and written.
+// sortBytes is the cache memory that a sort reserves: what is sorted, and the buffers for reading and writing.
 func (b *budget) sortBytes() int64 { return b.sort + 8<<20 }
 
 func (b *budget) metadataLogBatch() int64 { return b.logBatch / 8 }
 
-// runtimeBytes is what the Go runtime may take.
+// runtimeBytes is the memory limit of the Go runtime.
 func (c Config) runtimeBytes() int64 { return c.MemoryBytes - max(c.MemoryBytes/10, programBytes) }
 
-// programBytes is what a process takes beside what the Go runtime counts: the pages of the program that it has used, and the
-// kernel's for its connections.
+// programBytes is the memory of a process that the Go runtime does not count: pages of the program, and the kernel's memory for its connections.
 const programBytes = 56 << 20
 
-// gossipStreams is what streams of gossip may take: no share, since all of it is hardly used but while somebody floods the port.
+// gossipStreams bounds the memory of gossip streams. It is not a share: it is hardly used unless the port is flooded.
 func (c Config) gossipStreams() int64 { return min(12<<20, c.MemoryBytes/32) }
 
 func (c Config) budget() budget {

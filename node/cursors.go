@@ -20,7 +20,7 @@ const (
 	cursorUserShare   = api.CursorsMax / api.CursorsOfUserMax
 )
 
-// cursorOverhead is what a cursor takes beside its keys and its filter, in bytes.
+// cursorOverhead is the memory of a cursor besides its keys and filter, in bytes.
 const cursorOverhead = 512
 
 // cursors are the scans that clients may continue. A cursor is busy while a batch

@@ -10,8 +10,8 @@ import (
 	"github.com/steledb/stele/master"
 )
 
-// damagedRows are the rows of METADATA on which no server acts, since they cannot be read as a whole. The master reads only where tablets
-// are, so it learns of the other columns from the servers. Until such a row changes, the master takes it for damaged.
+// damagedRows has the rows of METADATA that no server acts on because they cannot be read completely. The master reads only locations, so
+// it learns of damage in other columns from the servers. A row counts as damaged until it changes.
 type damagedRows struct {
 	mu  sync.Mutex
 	all map[string]damagedRow // by key
@@ -22,7 +22,7 @@ type damagedRow struct {
 	err        error
 }
 
-// note records why the row of a tablet cannot be read, at the generation that the master knows.
+// note records why a tablet's row is unreadable, at the generation that the master knows.
 func (d *damagedRows) note(key string, generation uint64, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -32,7 +32,7 @@ func (d *damagedRows) note(key string, generation uint64, err error) {
 	d.all[key] = damagedRow{generation, err}
 }
 
-// why returns why a row cannot be read, nil if nothing is known against it at that generation.
+// why returns why a row is unreadable at that generation, or nil.
 func (d *damagedRows) why(key string, generation uint64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -44,8 +44,8 @@ func (d *damagedRows) why(key string, generation uint64) error {
 	return x.err
 }
 
-// refused reads the rows of tablets about which a server rejected an order because stored bytes are damaged, and records those that cannot be
-// read: it may as well have been a file. It returns the server's error.
+// refused rereads the rows of tablets for which a server rejected an order because of corrupt data, and records the unreadable ones: the
+// corrupt data may also have been a file. It returns the server's error.
 func (c *clusterTablets) refused(ctx context.Context, err error, tablets ...*master.Tablet) error {
 	if !errors.Is(err, api.CodeCorrupt) {
 		return err
@@ -53,7 +53,7 @@ func (c *clusterTablets) refused(ctx context.Context, err error, tablets ...*mas
 	for _, t := range tablets {
 		tableID, end, keyErr := metadata.ParseKey([]byte(t.Key))
 		if keyErr != nil {
-			continue // the root tablet
+			continue // the root tablet's row is not in METADATA
 		}
 		var damage *metadata.FormatError
 		if _, readErr := c.rows.get(ctx, tableID, end); errors.As(readErr, &damage) {

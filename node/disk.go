@@ -2,7 +2,7 @@ package node
 
 import "golang.org/x/sys/unix"
 
-// reserve returns the disk space that each data folder keeps free, in bytes.
+// reserve returns the free disk space that each data directory must keep, in bytes.
 func (n *Node) reserve() int64 {
 	if n.cfg.ReserveBytes != 0 {
 		return n.cfg.ReserveBytes
@@ -15,7 +15,7 @@ func (n *Node) reserve() int64 {
 	return min(most, int64(st.Blocks)*st.Bsize/20)
 }
 
-// totalBytes returns the size of the file system that a folder is on, as far as that answers.
+// totalBytes returns the size of a directory's file system, if it can be read.
 func totalBytes(folder string) (int64, bool) {
 	var st unix.Statfs_t
 	if unix.Statfs(folder, &st) != nil {
@@ -24,7 +24,7 @@ func totalBytes(folder string) (int64, bool) {
 	return int64(st.Blocks) * st.Bsize, true
 }
 
-// freeBytes returns what is free of the file system that a folder is on, as far as that answers.
+// freeBytes returns the free space of a directory's file system, if it can be read.
 func freeBytes(folder string) (int64, bool) {
 	var st unix.Statfs_t
 	if unix.Statfs(folder, &st) != nil {
@@ -33,8 +33,7 @@ func freeBytes(folder string) (int64, bool) {
 	return int64(st.Bavail) * st.Bsize, true
 }
 
-// diskSpace returns the size of the file systems that the data folders are on, and what
-// is free of it for data, in bytes. A folder that was retired has neither.
+// diskSpace returns the size of the data directories' file systems, and the free space for data, in bytes. Retired directories do not count.
 func (n *Node) diskSpace() (total, free int64) {
 	retired := n.retiredFolders()
 	seen := map[unix.Fsid]bool{}

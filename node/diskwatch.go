@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// diskLookEvery is how often it is looked whether a disk answers.
+	// diskLookEvery is the interval of the checks.
 	diskLookEvery = 5 * time.Second
-	// diskStalled is how long one may take to answer. Busy ones take seconds.
+	// diskStalled is how long a disk may take to answer. Busy disks take seconds.
 	diskStalled = 30 * time.Second
-	// lookFile is written for that, in each data folder.
+	// lookFile is written in each data directory for a check.
 	lookFile = "alive"
 )
 
-// A DiskStalledError means that a disk of the node did not answer for so long that the node gave up.
+// A DiskStalledError means that a disk did not answer for so long that the node stopped.
 type DiskStalledError struct {
 	Folder string
 	After  time.Duration
@@ -33,21 +33,21 @@ func (e *DiskStalledError) Error() string {
 	return fmt.Sprintf("the disk of %s has not answered for %v", e.Folder, e.After)
 }
 
-// Stalled tells whether a node failed since a disk does not answer: nothing that it has under way there will end.
+// Stalled reports whether a node failed because a disk does not answer: operations on that disk never end.
 func Stalled(err error) bool {
 	var stalled *DiskStalledError
 	return errors.As(err, &stalled) || errors.Is(err, raftmeta.ErrStalled)
 }
 
-// watchDisks ends the node when a disk of it does not answer any more: reads hang there that nothing can call off, and while the node lives
-// nobody else serves its tablets.
+// watchDisks stops the node when one of its disks does not answer any more: reads of the disk hang and cannot be cancelled, and while the node
+// runs no other node serves its tablets.
 func (n *Node) watchDisks() {
 	for _, dir := range n.cfg.DataDirs {
 		n.background.Go(func() { watchDisk(n.ctx, dir, lookAtDisk, n.fail) })
 	}
 }
 
-// watchDisk looks at the disk of a folder now and then, until ctx ends. One that fails answers: what is to be done then others know.
+// watchDisk checks the disk of a directory periodically, until ctx ends. A disk that returns errors is handled elsewhere.
 func watchDisk(ctx context.Context, dir string, look func(dir string) error, fail func(error)) {
 	for pause(ctx, diskLookEvery); ctx.Err() == nil; pause(ctx, diskLookEvery) {
 		w := stall.After(diskStalled, func() { fail(&DiskStalledError{dir, diskStalled}) })
@@ -56,7 +56,7 @@ func watchDisk(ctx context.Context, dir string, look func(dir string) error, fai
 	}
 }
 
-// lookAtDisk writes a byte to the disk of a folder.
+// lookAtDisk writes a byte to the disk of a directory.
 func lookAtDisk(dir string) error {
 	f, err := os.OpenFile(filepath.Join(dir, lookFile), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -14,27 +14,26 @@ import (
 	"github.com/steledb/stele/internal/secretfile"
 )
 
-// Encryption is where the master keys are that encrypt tables and commit logs on a node's disks. The zero value means
-// that nothing is encrypted.
+// Encryption names the source of the master keys that encrypt tables and commit logs on a node's disks. The zero value means no encryption.
 type Encryption struct {
-	// KeyFile holds the master keys, a line of 64 hexadecimal digits each. The first wraps the data keys from now on. Empty lines
-	// and those that begin with # are passed over. The file must be for its owner alone.
+	// KeyFile holds the master keys, one line of 64 hexadecimal digits each. The first wraps the data keys from now on. Empty lines and lines that
+	// begin with # are skipped. Only the file's owner may have access to it.
 	KeyFile string
-	// KeyCommand is a command for sh that prints what KeyFile would hold. If it fails, Start repeats it until it succeeds.
+	// KeyCommand is a shell command that prints what KeyFile would contain. If it fails, Start repeats it until it succeeds.
 	KeyCommand string
 }
 
-// keyCommandTimeout bounds a KeyCommand, which may ask another host, and keyCommandBytesMax what it prints.
+// keyCommandTimeout bounds a KeyCommand, which may call another host, and keyCommandBytesMax its output.
 const (
 	keyCommandTimeout  = 30 * time.Second
 	keyCommandBytesMax = 64 << 10
 	keyCommandErrorMax = 300
-	// Pauses before a command that failed is repeated; they double.
+	// Pauses before a failed command is repeated; they double.
 	keyCommandPauseMin = 200 * time.Millisecond
 	keyCommandPauseMax = 10 * time.Second
 )
 
-// A MasterKeyError means that the master keys cannot be had from where they should be.
+// A MasterKeyError means that the master keys cannot be read from their source.
 type MasterKeyError struct {
 	Source string // "file NAME" or "command"
 	Err    error
@@ -50,14 +49,14 @@ func (e *MasterKeyError) Error() string {
 // Unwrap returns the cause.
 func (e *MasterKeyError) Unwrap() error { return e.Err }
 
-// masterKeys returns the master keys, the current one first; none if nothing is to be encrypted. *MasterKeyError.
+// masterKeys returns the master keys, the current one first; none without encryption. The error is a *MasterKeyError.
 func (e Encryption) masterKeys(ctx context.Context) (keys []blobfs.MasterKey, err error) {
 	var text []byte
 	transient := false
 	source := "file " + e.KeyFile
 	switch {
 	case e.KeyFile != "" && e.KeyCommand != "":
-		source, err = "file and the command", errors.New("give one of them")
+		source, err = "file and command", errors.New("configure only one of them")
 	case e.KeyFile != "":
 		text, err = secretfile.Read(e.KeyFile)
 	case e.KeyCommand != "":
@@ -75,7 +74,7 @@ func (e Encryption) masterKeys(ctx context.Context) (keys []blobfs.MasterKey, er
 	return keys, nil
 }
 
-// parseMasterKeys reads keys a line. Its errors have the number of a line and nothing of a key.
+// parseMasterKeys parses one key per line. Its errors contain line numbers, but nothing of a key.
 func parseMasterKeys(text []byte) (keys []blobfs.MasterKey, err error) {
 	number := 0
 	for line := range bytes.Lines(text) {
@@ -89,15 +88,15 @@ func parseMasterKeys(text []byte) (keys []blobfs.MasterKey, err error) {
 			return nil, fmt.Errorf("line %d has %d characters, not %d hexadecimal digits", number, len(line), hex.EncodedLen(len(key)))
 		}
 		if _, err := hex.Decode(key[:], line); err != nil {
-			return nil, fmt.Errorf("line %d is not of hexadecimal digits", number)
+			return nil, fmt.Errorf("line %d has other characters than hexadecimal digits", number)
 		}
 		if key == (blobfs.MasterKey{}) {
-			return nil, fmt.Errorf("line %d has only zeros: make a key with \"openssl rand -hex %d\"", number, len(key))
+			return nil, fmt.Errorf("line %d has only zeros: generate a key with \"openssl rand -hex %d\"", number, len(key))
 		}
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("there is none: make one with \"openssl rand -hex %d\"", blobfs.MasterKeyBytes)
+		return nil, fmt.Errorf("no key found: generate one with \"openssl rand -hex %d\"", blobfs.MasterKeyBytes)
 	}
 	return keys, nil
 }
@@ -105,7 +104,7 @@ func parseMasterKeys(text []byte) (keys []blobfs.MasterKey, err error) {
 // runKeyCommand returns the output of a command. After keyCommandTimeout it kills the command's process group. An error is transient
 // if the command was executed and failed.
 func runKeyCommand(ctx context.Context, command string) (text []byte, transient bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, keyCommandTimeout, fmt.Errorf("it took longer than %v", keyCommandTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, keyCommandTimeout, fmt.Errorf("command took longer than %v", keyCommandTimeout))
 	defer cancel()
 	out, complaint := &limitedBuffer{max: keyCommandBytesMax}, &limitedBuffer{max: keyCommandErrorMax}
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
@@ -124,7 +123,7 @@ func runKeyCommand(ctx context.Context, command string) (text []byte, transient 
 		}
 		return nil, code != 126 && code != 127 && errors.As(err, new(*exec.ExitError)), err
 	case out.over:
-		return nil, false, fmt.Errorf("it prints more than %d bytes", keyCommandBytesMax)
+		return nil, false, fmt.Errorf("command prints more than %d bytes", keyCommandBytesMax)
 	}
 	return out.b, false, nil
 }
@@ -144,7 +143,7 @@ func (l *limitedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// openEncryption reads the master keys and holds the data folders to them, before anything is written.
+// openEncryption reads the master keys and checks the data directories against them, before anything is written.
 func (n *Node) openEncryption(ctx context.Context) (err error) {
 	if n.masterKeys, err = n.awaitMasterKeys(ctx); err != nil {
 		return err

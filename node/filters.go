@@ -8,24 +8,24 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// filterCache knows compiled filters by their coding. Clients send the same few
-// filters again and again, and compiling one costs as much as a read.
+// filterCache caches compiled filters by their encoding. Clients send the same few filters again and again, and compiling one costs as much
+// as a read.
 type filterCache struct {
 	mu       sync.RWMutex
 	programs map[string]*table.Program
-	bytes    int64 // of the programs, by estimate
+	bytes    int64 // of the programs, estimated
 }
 
-// Bounds of the cache: programs, their bytes together, and bytes of one filter's coding. A program takes 1 KiB mostly, and
-// half a MiB at most.
+// Bounds of the cache: the number of programs, their bytes together, and the bytes of one filter's encoding. A program usually takes 1 KiB,
+// and half a MiB at most.
 const (
 	filtersMax      = 256
 	programBytesMax = 4 << 20
 	filterBytesMax  = 4 << 10
 )
 
-// program returns the compiled filter of a call, nil for none. To compile a filter that is not cheap is work, which is done in
-// a turn of the user, for callers that may read the table. Errors: those of filterCache.compile, access.mayRead, turns.Take.
+// program returns the compiled filter of a call, or nil for none. A costly filter is compiled in a turn of the user, if the caller may read
+// the table. Errors: those of filterCache.compile, access.mayRead, turns.Take.
 func (n *Node) program(c *rpc.Call, name string, coded []byte) (*table.Program, error) {
 	if len(coded) == 0 {
 		return nil, nil
@@ -64,8 +64,7 @@ func decodeFilter(coded []byte, limits *table.Limits) (table.Filter, error) {
 	return table.DecodeFilter(&d, limits)
 }
 
-// get returns the compiled filter for one call, nil if the filter was not compiled before: what it samples is drawn for
-// that call.
+// get returns the compiled filter for one call, or nil if it is not cached. Samples are drawn anew for each call.
 func (c *filterCache) get(coded []byte) *table.Program {
 	c.mu.RLock()
 	p := c.programs[string(coded)]
@@ -76,7 +75,7 @@ func (c *filterCache) get(coded []byte) *table.Program {
 	return p.Draw()
 }
 
-// compile compiles a filter and keeps the program. Errors: table.ErrBadFilter.
+// compile compiles a filter and caches the program. Errors: table.ErrBadFilter.
 func (c *filterCache) compile(coded []byte, f table.Filter, limits *table.Limits) (*table.Program, error) {
 	p, err := table.CompileLimits(f, limits)
 	if err != nil {
@@ -91,7 +90,7 @@ func (c *filterCache) compile(coded []byte, f table.Filter, limits *table.Limits
 		return p, nil
 	}
 	if c.programs == nil || len(c.programs) >= filtersMax || c.bytes+p.Bytes() > programBytesMax {
-		c.programs, c.bytes = make(map[string]*table.Program), 0 // the filters in use come back at once
+		c.programs, c.bytes = make(map[string]*table.Program), 0 // filters in use are compiled again
 	}
 	c.programs[string(coded)] = p
 	c.bytes += p.Bytes()

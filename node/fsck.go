@@ -20,27 +20,26 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// A check of the whole store goes, step by step, through all files of the lock service that name
-// extents, in order of their paths, and then through all that nodes hold. Where a step ends is
+// A check of the whole store reads, in steps, all files of the lock service that name extents, in order of their paths, and then everything
+// that nodes hold. The position where a step ends is
 //
-//	/path/of/file#extent    extents of the file before that are done, those of all its blobs counted together
-//	unnamed#id              blobs up to that are done
+//	/path/of/file#extent    extents of the file that are done, counted across all its blobs
+//	unnamed#id              blobs up to that id are done
 //
-// Nothing is kept in between.
+// No state is kept between steps.
 const (
 	fsckUnnamed = "unnamed"
-	// fsckTime is how long a step takes, about: progress is seen, and no deadline passed.
+	// fsckTime is the approximate duration of a step, so that progress is visible and no deadline passes.
 	fsckTime = time.Second
-	// fsckExtents and fsckDeepExtents are how many extents are looked at together.
+	// fsckExtents and fsckDeepExtents are the numbers of extents checked together.
 	fsckExtents, fsckDeepExtents = 64, 4
-	fsckPage                     = 2000 // blobs that are held
+	fsckPage                     = 2000 // blobs per page of what nodes hold
 )
 
-// rowsDir stands for METADATA among the paths of files: a tablet's row is below it, by its key in
-// hexadecimal.
+// rowsDir represents METADATA among the paths of files: a tablet's row is below it, with its key in hexadecimal.
 const rowsDir = "/" + metadata.Name
 
-// need is extents that a file of the lock service names.
+// need is the extents that a file of the lock service names.
 type need struct {
 	kind, name string
 	id         blobfs.ID
@@ -55,7 +54,7 @@ func (d *need) extents() int {
 	return len(d.refs)
 }
 
-// inspect looks at extents from to to.
+// inspect checks the extents from to to.
 func (d *need) inspect(ctx context.Context, s *blobfs.Store, from, to int, deep bool) []blobfs.ExtentReport {
 	if d.log != nil {
 		part := *d.log
@@ -65,7 +64,7 @@ func (d *need) inspect(ctx context.Context, s *blobfs.Store, from, to int, deep 
 	return s.Inspect(ctx, d.id, d.refs[from:to], deep)
 }
 
-// index returns which extent has that index, or -1.
+// index returns the position of the extent with that index, or -1.
 func (d *need) index(index int) int {
 	if d.log != nil {
 		return slices.IndexFunc(d.log.Extents, func(x logproto.Extent) bool { return int(x.Seq) == index })
@@ -96,7 +95,7 @@ func (n *Node) blobFsck(ctx context.Context, r *api.BlobRequest) (answer, error)
 	}
 	from, err := strconv.Atoi("0" + rest)
 	if err != nil {
-		return nil, rpc.Errorf(rpc.CodeBadRequest, "after: %q is no place to go on from", r.After)
+		return nil, rpc.Errorf(rpc.CodeBadRequest, "after: %q is not a position", r.After)
 	}
 	if f.tables, err = n.tables(ctx); err != nil {
 		return nil, err
@@ -154,8 +153,7 @@ func (f *fsck) paths(ctx context.Context) ([]string, error) {
 	return all, nil
 }
 
-// file checks the extents that a file names, from one on, until it is time. It returns where to go on, or 0
-// at the end.
+// file checks the extents that a file names, starting with from, until end. It returns the next extent, or 0 at the end of the file.
 func (f *fsck) file(ctx context.Context, p string, from int, end time.Time) (next int, err error) {
 	needs, err := f.needs(ctx, p)
 	if err != nil {
@@ -184,8 +182,7 @@ func (f *fsck) file(ctx context.Context, p string, from int, end time.Time) (nex
 	return 0, nil
 }
 
-// check looks at some extents. What is not as it should be is looked at again if it is still needed:
-// files come and go meanwhile.
+// check checks some extents. Problems are checked again if the extents are still needed: files come and go meanwhile.
 func (f *fsck) check(ctx context.Context, p string, d *need, from, to int) error {
 	store := f.n.store.Load()
 	var now []need
@@ -226,7 +223,7 @@ func (f *fsck) add(d *need, x blobfs.ExtentReport) {
 	}
 }
 
-// needs returns what a file names; nothing if it is gone.
+// needs returns what a file names, or nothing if it is gone.
 func (f *fsck) needs(ctx context.Context, p string) (needs []need, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -287,7 +284,7 @@ func (f *fsck) needs(ctx context.Context, p string) (needs []need, err error) {
 	return needs, nil
 }
 
-// rowAt returns the tablet's row that a path stands for.
+// rowAt returns the METADATA row that a path represents.
 func (n *Node) rowAt(ctx context.Context, p string) (*metadata.Row, error) {
 	if p == metadata.RootPath {
 		return n.rows.root(ctx)
@@ -303,8 +300,7 @@ func (n *Node) rowAt(ctx context.Context, p string) (*metadata.Row, error) {
 	return n.rows.get(ctx, tableID, end)
 }
 
-// unnamed looks for blobs that nodes hold and nothing names: what they hold comes first, so that what is
-// named meanwhile is seen.
+// unnamed finds blobs that nodes hold and no file names. It lists what nodes hold first, so that files written meanwhile count.
 func (f *fsck) unnamed(ctx context.Context, after string) error {
 	var id blobfs.ID
 	if after != "" {

@@ -16,18 +16,18 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// Grants on a table and whose it is are written before the table, so that there is never a table without them. A table that does
-// not come to be, since its making failed half way, leaves them over, and so may one that was dropped. They do no harm, as ids
-// are not used again, but they would stay for ever: a master that is new takes them away.
+// Grants on a table and its owner are written before the table, so that no table exists without them. A table whose creation failed halfway leaves
+// them behind, and a dropped table may, too. They have no effect, because ids are not reused, but they would stay forever: a new master removes
+// them.
 
 const (
-	// leftoversRetry is how long after a failure a master looks for leftovers again.
+	// leftoversRetry is the pause after a failure.
 	leftoversRetry = 10 * time.Second
-	// leftoversTimeout bounds one look, in which all tables' schemas are read.
+	// leftoversTimeout bounds one search, which reads all tables' schemas.
 	leftoversTimeout = time.Minute
 )
 
-// sweepLeftovers takes away what is left over of tables once in each reign of this node, until the node closes.
+// sweepLeftovers removes orphaned files of tables once in each mastership of this node, until the node closes.
 func (n *Node) sweepLeftovers() {
 	if n.security == nil { // nothing is written before a table
 		return
@@ -50,14 +50,14 @@ func (n *Node) sweepLeftovers() {
 	}
 }
 
-// sweepTables takes away what there is of tables that are not there.
+// sweepTables removes files of tables that do not exist.
 func (n *Node) sweepTables(ctx context.Context) error {
 	left, err := n.leftovers(ctx, nil)
 	if err != nil || len(left) == 0 {
 		return err
 	}
 	own := &subject{peer: pki.Peer{Kind: pki.Node, Name: n.id()}}
-	return n.change(ctx, asked{who: own}, func(ctx context.Context) error { // nothing is half made meanwhile
+	return n.change(ctx, asked{who: own}, func(ctx context.Context) error { // no creation is in progress meanwhile
 		left, err := n.leftovers(ctx, left)
 		if err != nil {
 			return err
@@ -68,14 +68,14 @@ func (n *Node) sweepTables(ctx context.Context) error {
 					return err
 				}
 			}
-			n.log.Info("taken away what was left over of a table that is not there", "table", id, "files", left[id])
+			n.log.Info("orphaned table files removed", "table_id", id, "files", left[id])
 		}
 		return nil
 	})
 }
 
-// leftovers returns files about tables that are not there, by the tables' ids: of some that were found before, unless these are
-// nil. What is about a table that is made at the same time is among them if no change waits for the caller.
+// leftovers returns files of tables that do not exist, by table id. If found is not nil, only those that are also in it are returned. Files of a
+// table that is being created are included, unless the caller holds up changes.
 func (n *Node) leftovers(ctx context.Context, found map[uint64][]string) (map[uint64][]string, error) {
 	left := maps.Clone(found)
 	if found == nil {
@@ -102,7 +102,7 @@ func (n *Node) addIDs(ctx context.Context, all map[uint64][]string, file func(id
 	for _, name := range names {
 		id, err := strconv.ParseUint(name, 10, 64)
 		if err != nil || id < metadata.FirstID {
-			return fmt.Errorf("%s is not called as the file of a table is", name)
+			return fmt.Errorf("%s is not the name of a table's file", name)
 		}
 		all[id] = append(all[id], file(id))
 	}

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// machineMemory returns the memory of the machine, or of the control groups that the
-// process runs in if that is less, in bytes. root is the root folder.
+// machineMemory returns the memory of the machine, or of the process's control groups if that is less, in bytes. root is the root directory.
 func machineMemory(root string) (int64, error) {
 	info, err := os.ReadFile(filepath.Join(root, "proc/meminfo"))
 	if err != nil {
@@ -29,8 +28,7 @@ func machineMemory(root string) (int64, error) {
 	if total == 0 {
 		return 0, errors.New("no MemTotal in /proc/meminfo")
 	}
-	// A unit's MemoryMax= is the limit of its group, a slice's that of the one around it, and
-	// in a container the group is the root that it sees.
+	// A unit's MemoryMax= limits its control group, and a slice's the enclosing one. In a container the root that the process sees is the group.
 	for group := controlGroup(root); ; group = path.Dir(group) {
 		limit, err := os.ReadFile(filepath.Join(root, "sys/fs/cgroup", group, "memory.max"))
 		if err == nil {
@@ -44,15 +42,14 @@ func machineMemory(root string) (int64, error) {
 	}
 }
 
-// controlGroup returns the path of the control group that the process is in, "/" if that
-// is not known.
+// controlGroup returns the path of the process's control group, or "/" if it is unknown.
 func controlGroup(root string) string {
 	groups, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
 		return "/"
 	}
 	for line := range strings.Lines(string(groups)) {
-		if group, ok := strings.CutPrefix(line, "0::"); ok { // the others are of version 1
+		if group, ok := strings.CutPrefix(line, "0::"); ok { // other lines are of version 1
 			return path.Join("/", strings.TrimSpace(group))
 		}
 	}

@@ -11,23 +11,21 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// metaRows reads and changes the rows of METADATA, and that of the root tablet, which is a
-// file of the lock service.
+// metaRows reads and changes the rows of METADATA, and that of the root tablet, which is a file of the lock service.
 type metaRows struct {
 	meta  namespace
 	guard func() metaapi.SetOptions
-	// rows is METADATA, wherever its tablets are.
+	// rows is the client of METADATA.
 	rows *client.Table
 }
 
-// errRowChanged means that a row is not at the generation that a change was made for, or
-// that it is gone.
-var errRowChanged = errors.New("row of METADATA was changed by another")
+// errRowChanged means that a row is not at the expected generation, or does not exist.
+var errRowChanged = errors.New("METADATA row was changed by another server")
 
-// errNoRow means that there is no such row.
-var errNoRow = errors.New("no such row of METADATA")
+// errNoRow means that the row does not exist.
+var errNoRow = errors.New("METADATA row not found")
 
-// root reads the root tablet's row. The error is errNoRow while there is none.
+// root returns the root tablet's row. The error is errNoRow if there is none.
 func (m *metaRows) root(ctx context.Context) (*metadata.Row, error) {
 	f, err := m.meta.Get(ctx, metadata.RootPath)
 	if errors.Is(err, metaapi.ErrNotFound) {
@@ -39,7 +37,7 @@ func (m *metaRows) root(ctx context.Context) (*metadata.Row, error) {
 	return metadata.DecodeRoot(f.Data, f.Generation)
 }
 
-// get reads the row of a table's tablet by its end. The error is errNoRow, or the client's.
+// get returns the row of a table's tablet by its end. The error is errNoRow, or the client's.
 func (m *metaRows) get(ctx context.Context, tableID uint64, end []byte) (*metadata.Row, error) {
 	if isRoot(tableID, end) {
 		return m.root(ctx)
@@ -47,7 +45,7 @@ func (m *metaRows) get(ctx context.Context, tableID uint64, end []byte) (*metada
 	return m.read(ctx, tableID, end, metadata.Rows())
 }
 
-// place is get of what metadata.Places passes.
+// place is get restricted to the columns of metadata.Places.
 func (m *metaRows) place(ctx context.Context, tableID uint64, end []byte) (*metadata.Row, error) {
 	return m.read(ctx, tableID, end, metadata.Places())
 }
@@ -63,8 +61,7 @@ func (m *metaRows) read(ctx context.Context, tableID uint64, end []byte, filter 
 	return metadata.Decode(row)
 }
 
-// last returns what happened last to the tablet with that key, empty if nothing is known to have. Of the root tablet
-// nothing is.
+// last returns the last event of the tablet with that key, or "". The root tablet has no events.
 func (m *metaRows) last(ctx context.Context, key []byte) (event string, err error) {
 	row, err := m.rows.Get(ctx, string(key), client.Filter(metadata.RowsWithEvents()))
 	if err != nil || row == nil {
@@ -80,8 +77,8 @@ func isRoot(tableID uint64, end []byte) bool {
 	return tableID == metadata.TableID && string(end) == string(metadata.RootEnd())
 }
 
-// between returns the rows of a table's tablets that end above start and below end, in
-// order; an empty end is no end. A damaged row has its table and end, and generation 0.
+// between returns the rows of a table's tablets that end above start and below end, in order; an empty end is no bound. A damaged row
+// has its table and end, and generation 0.
 func (m *metaRows) between(ctx context.Context, tableID uint64, start, end []byte) (rows []*metadata.Row, err error) {
 	from, _ := metadata.TableRange(tableID)
 	if len(start) > 0 {
@@ -97,7 +94,7 @@ func (m *metaRows) between(ctx context.Context, tableID uint64, start, end []byt
 	return rows, err
 }
 
-// scan reads the rows from a key on, up to another exclusively. It ends at a row that is damaged.
+// scan calls each for the rows from a key up to another, exclusively. It stops at a damaged row.
 func (m *metaRows) scan(ctx context.Context, from, to string, filter table.Filter, each func(*metadata.Row)) error {
 	return m.scanAll(ctx, from, to, filter, func(_ string, r *metadata.Row, err error) error {
 		if err == nil {
@@ -107,8 +104,8 @@ func (m *metaRows) scan(ctx context.Context, from, to string, filter table.Filte
 	})
 }
 
-// scanAll calls each for the rows from a key on, up to another exclusively, and ends with its error. Of a damaged row it gets what
-// metadata.Decode returns.
+// scanAll calls each for the rows from a key up to another, exclusively, and stops at its error. For a damaged row it passes the result of
+// metadata.Decode.
 func (m *metaRows) scanAll(ctx context.Context, from, to string, filter table.Filter, each func(key string, r *metadata.Row, err error) error) error {
 	if filter == nil {
 		filter = metadata.Rows()
@@ -124,13 +121,12 @@ func (m *metaRows) scanAll(ctx context.Context, from, to string, filter table.Fi
 	return s.Err()
 }
 
-// create makes a row that is not there yet. The error is errRowChanged if it is.
+// create creates a row. The error is errRowChanged if it exists.
 func (m *metaRows) create(ctx context.Context, r *metadata.Row, event string) error {
 	return m.settle(ctx, r, metadata.Create(r, event), r.Generation)
 }
 
-// replace makes the row what r says if it is at r's generation, which then is the next.
-// The error is errRowChanged, or leaves open what became of it.
+// replace replaces a row that is at r's generation, and advances the generation. The error is errRowChanged, or leaves the outcome unknown.
 func (m *metaRows) replace(ctx context.Context, r *metadata.Row, event string) error {
 	if isRoot(r.Table, r.End) {
 		return m.replaceRoot(ctx, r)
@@ -149,16 +145,15 @@ func (m *metaRows) remove(ctx context.Context, r *metadata.Row) error {
 	return m.settle(ctx, r, metadata.Remove(r), 0)
 }
 
-// settle makes a change, and if its outcome is unknown, or the row is not as it was, looks at it: an earlier
-// try may have come through. want is the generation that
-// the change gives the row, 0 if it removes it; another's change may have given it the same.
+// settle applies a change. If its outcome is unknown, or the row has changed, it reads the row: an earlier attempt may have succeeded. want
+// is the generation that the change gives the row, 0 if it removes it; another server's change may have given it the same.
 func (m *metaRows) settle(ctx context.Context, r *metadata.Row, c *metadata.Change, want uint64) error {
 	made, err := m.rows.ChangeMetadata(ctx, c)
 	if err == nil {
 		if made {
 			return nil
 		}
-		err = fmt.Errorf("%s: %w", metadata.Describe(c.Key, ""), errRowChanged) // unless by an earlier try
+		err = fmt.Errorf("%s: %w", metadata.Describe(c.Key, ""), errRowChanged) // unless an earlier attempt changed it
 	} else if !errors.Is(err, client.ErrAmbiguous) {
 		return err
 	}
@@ -169,9 +164,9 @@ func (m *metaRows) settle(ctx context.Context, r *metadata.Row, c *metadata.Chan
 	case errors.Is(readErr, errNoRow):
 		return err
 	case readErr != nil:
-		return fmt.Errorf("find out whether the row of %s was changed: %w", metadata.Describe(c.Key, ""), readErr)
+		return fmt.Errorf("read the row of %s after a change of unknown outcome: %w", metadata.Describe(c.Key, ""), readErr)
 	case want == 0 || now.Generation < want:
-		return err // it may still be on its way
+		return err // the change may still arrive
 	case now.Generation == want && r.Says(now):
 		return nil
 	}
@@ -188,7 +183,7 @@ func (m *metaRows) replaceRoot(ctx context.Context, r *metadata.Row) error {
 	return err
 }
 
-// setRoot writes the root tablet's file if it is at generation gen, 0 being none.
+// setRoot writes the root tablet's file if it is at generation gen; 0 means that it must not exist.
 func (m *metaRows) setRoot(ctx context.Context, data []byte, gen uint64) (made uint64, err error) {
 	err = settle(ctx, func(ctx context.Context, again bool) error {
 		made, err = m.meta.SetGuarded(ctx, metadata.RootPath, data, gen, m.guard())
@@ -196,7 +191,7 @@ func (m *metaRows) setRoot(ctx context.Context, data []byte, gen uint64) (made u
 			return err
 		}
 		f, getErr := m.meta.Get(ctx, metadata.RootPath)
-		if getErr == nil && string(f.Data) == string(data) { // an earlier try came through
+		if getErr == nil && string(f.Data) == string(data) { // an earlier attempt succeeded
 			made = f.Generation
 			return nil
 		}

@@ -9,21 +9,21 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// metered is the quotas that a request counts for: its table's and its principal's. The zero one is none.
+// metered is the quotas that a request counts for: its table's and its principal's. The zero value has none.
 type metered struct {
 	q           *quotas
 	table, user *quota.Meter    // nil for none
-	over        *api.QuotaError // why the table may not grow; nil if it may
+	over        *api.QuotaError // the exceeded quota if the table may not grow, or nil
 }
 
-// meter returns the quotas that a call counts for which reads or writes a table. Who may not do that counts for none of
-// the table's: he uses up nothing, and hears nothing of it.
+// meter returns the quotas for a call that reads or writes a table. Callers without that right are not charged and learn nothing about the
+// table's quota.
 func (n *Node) meter(c *rpc.Call, name string, write bool) metered {
 	m, _ := n.meterAs(c, name, write, true)
 	return m
 }
 
-// meterNow is meter for who cannot wait. It is false if it is not known what the caller may do.
+// meterNow is meter for callers that must not wait. It returns false if the caller's rights are unknown.
 func (n *Node) meterNow(c *rpc.Call, name string, write bool) (metered, bool) {
 	return n.meterAs(c, name, write, false)
 }
@@ -45,7 +45,7 @@ func (n *Node) meterAs(c *rpc.Call, name string, write, waits bool) (m metered, 
 				return metered{}, false
 			case !uses:
 				m.table, m.over = nil, nil
-			case m.over != nil && !whole: // the bytes of families that are hidden
+			case m.over != nil && !whole: // families that the caller may not see
 				hidden := *m.over
 				hidden.Used = 0
 				m.over = &hidden
@@ -60,8 +60,8 @@ func (n *Node) meterAs(c *rpc.Call, name string, write, waits bool) (m metered, 
 	return m, true
 }
 
-// mayUse reports whether a principal may read a family of a table that is served here, or write one, and whether the principal
-// sees all families. It is not known if another process would have to be asked and the call does not wait.
+// mayUse reports whether a principal may read, or write, any family of a table served here, and whether it sees all families. known is false
+// if a lookup is needed and the call must not wait.
 func (n *Node) mayUse(c *rpc.Call, who *subject, name string, write, waits bool) (may, whole, known bool) {
 	s := n.tablets().Schema(name)
 	if s == nil {
@@ -74,7 +74,7 @@ func (n *Node) mayUse(c *rpc.Call, who *subject, name string, write, waits bool)
 		}
 		var err error
 		if v, _, err = n.rights.view(c.Context(), who, s); err != nil {
-			return false, false, true // the operation will hear of that
+			return false, false, true // the operation will fail
 		}
 	}
 	if !write {
@@ -90,7 +90,7 @@ func (n *Node) mayUse(c *rpc.Call, who *subject, name string, write, waits bool)
 
 func (m metered) none() bool { return m.q == nil }
 
-// mayAdd returns nil if the mutations may be made, though the table may not grow: those that only delete are taken.
+// mayAdd returns nil if the mutations are allowed for a table that may not grow: those that only delete.
 func (m metered) mayAdd(all ...[]table.Mutation) error {
 	if m.over == nil {
 		return nil
@@ -105,11 +105,10 @@ func (m metered) mayAdd(all ...[]table.Mutation) error {
 	return nil
 }
 
-// bytesOf is the kind of the bytes that go with operations.
+// bytesOf returns the kind of bytes that belongs to a kind of operations.
 func bytesOf(ops quota.Kind) quota.Kind { return ops + 1 }
 
-// take lets operations in, with as many bytes as are known. Otherwise nothing is taken, and the error is an
-// *api.QuotaError.
+// take charges operations and the bytes known so far. On an error, an *api.QuotaError, nothing is charged.
 func (m metered) take(ops quota.Kind, n, bytes int64) error {
 	if m.none() {
 		return nil
@@ -143,7 +142,7 @@ func takeOf(x *quota.Meter, now int64, ops quota.Kind, n, bytes int64) error {
 	return &api.QuotaError{Quota: r.Quota, Limit: r.Limit, RetryAfter: r.Wait}
 }
 
-// charge takes what was used already.
+// charge charges what was used already.
 func (m metered) charge(ops quota.Kind, n, bytes int64) {
 	if m.none() {
 		return
@@ -157,15 +156,14 @@ func (m metered) charge(ops quota.Kind, n, bytes int64) {
 	}
 }
 
-// refund gives back what was taken for an operation that has ended with an error, if nothing was executed and it is to be tried
-// again, here or elsewhere.
+// refund returns the charge of a failed operation if nothing was executed and it will be retried, here or elsewhere.
 func (m metered) refund(err error, ops quota.Kind, n, bytes int64) {
 	if !m.none() && notBegun(err) {
 		m.giveBack(ops, n, bytes)
 	}
 }
 
-// notBegun tells whether an error says that the operation is to be tried again, or that its row is not here.
+// notBegun reports whether err means that the operation will be retried, or that its row is not served here.
 func notBegun(err error) bool {
 	for _, x := range []error{api.ErrNotServing, api.ErrTableReplaced, api.ErrUnavailable, rpc.CodeUnavailable} {
 		if errors.Is(err, x) {
@@ -188,8 +186,8 @@ func (m metered) giveBack(ops quota.Kind, n, bytes int64) {
 	}
 }
 
-// takeRows lets mutations of rows in, all of them or none: one by one they would be sent again and again. Those that
-// add to a table that may not grow are refused, and do not count.
+// takeRows charges mutations of rows, all or none: if some were admitted, clients would resend the others again and again. Mutations that
+// would grow a table over its quota are refused and not charged.
 func (m metered) takeRows(all []table.RowMutation, refuse func(i int, err error)) error {
 	if m.none() {
 		return nil
@@ -208,7 +206,7 @@ func (m metered) takeRows(all []table.RowMutation, refuse func(i int, err error)
 	return m.take(quota.WriteOps, rows, bytes)
 }
 
-// takeBoth lets an operation in that reads a row, and may make one of several lists of mutations.
+// takeBoth charges an operation that reads a row, and may apply one of several lists of mutations.
 func (m metered) takeBoth(perhaps ...[]table.Mutation) error {
 	if m.none() {
 		return nil

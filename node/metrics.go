@@ -11,8 +11,7 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// registry returns the metrics of the node: read from the parts' own counters
-// when somebody asks, so that they cost nothing in between.
+// registry returns the node's metrics. They are read from the parts' counters on each scrape, and cost nothing in between.
 func (n *Node) registry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(
@@ -25,11 +24,10 @@ func (n *Node) registry() *prometheus.Registry {
 
 type collector struct{ node *Node }
 
-// Describe sends nothing: the collector is unchecked, since its metrics depend on
-// methods and folders.
+// Describe sends nothing: the collector is unchecked, because its metrics depend on methods and directories.
 func (c *collector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect sends the figures of the moment.
+// Collect sends the current values.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	m := sender{out}
 	n := c.node
@@ -37,7 +35,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	m.gauge("ready", "1 while the node serves.", boolFloat(n.unready() == ""))
 	m.gauge("uptime_seconds", "Time since the node started.", time.Since(n.started).Seconds())
 	c.collectRPC(m)
-	if n.serving.Load() { // the parts are there
+	if n.serving.Load() { // all parts exist
 		c.collectTablets(m)
 		c.collectUsage(m)
 		c.collectQuotas(m)
@@ -107,7 +105,7 @@ func (c *collector) collectStore(m sender) {
 	}
 }
 
-// collectReplicas tells how the replicas are that this node sees to.
+// collectReplicas collects the metrics of the replicas that this node repairs.
 func (c *collector) collectReplicas(m sender) {
 	store := c.node.store.Load()
 	k := store.Keeping()
@@ -214,10 +212,10 @@ func (c *collector) collectRPC(m sender) {
 	}
 }
 
-// sender makes metrics with the one prefix that all have.
+// sender creates metrics with the common prefix.
 type sender struct{ out chan<- prometheus.Metric }
 
-// labels are names and values in turn.
+// labels alternates names and values.
 func (m sender) send(kind prometheus.ValueType, name, help string, v float64, labels []string) {
 	var names, values []string
 	for i := 0; i+1 < len(labels); i += 2 {
@@ -242,7 +240,7 @@ func (m sender) method(s *rpc.MethodStats) {
 	buckets, seen := map[float64]uint64{}, uint64(0)
 	for i, n := range s.Latency {
 		seen += n
-		if bound := rpc.LatencyBound(i); bound > 0 { // the last has none
+		if bound := rpc.LatencyBound(i); bound > 0 { // the last bucket has none
 			buckets[bound.Seconds()] = seen
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	metaapi "github.com/steledb/stele/raftmeta/api"
 )
 
-// handleNodes registers the methods about nodes and the Raft group.
+// handleNodes registers the methods that manage nodes and report the Raft group.
 func (n *Node) handleNodes() {
 	n.handleNames(api.MethodListNodes, 0, n.listNodes)
 	n.handleNames(api.MethodDrainNode, 1, n.drainNode)
@@ -29,7 +29,7 @@ func (n *Node) listNodes(ctx context.Context, _ *api.NamesRequest) (answer, erro
 	leader := n.leader()
 	boss, _ := n.epochs.last()
 	var infos []api.NodeInfo
-	// The group knows better than gossip who has a vote in it.
+	// The group's list of voters is more reliable than gossip.
 	votes := map[string]bool{}
 	group, _ := n.voter.group()
 	if group != nil {
@@ -47,11 +47,10 @@ func (n *Node) listNodes(ctx context.Context, _ *api.NamesRequest) (answer, erro
 	return func(e *wire.Encoder) { api.AppendNodes(e, infos) }, nil
 }
 
-// fleetTimeout is how long list_nodes waits for the lock service. Without it gossip
-// alone is asked.
+// fleetTimeout is how long list_nodes waits for the lock service before it uses gossip alone.
 const fleetTimeout = 3 * time.Second
 
-// fleetOrMembers is fleet, or what gossip knows when there is no leader to ask.
+// fleetOrMembers is fleet, or what gossip knows if there is no leader.
 func (n *Node) fleetOrMembers(ctx context.Context) (all []fleetNode, err error) {
 	short, cancel := context.WithTimeout(ctx, fleetTimeout)
 	defer cancel()
@@ -89,8 +88,7 @@ func stateText(s gossip.State) string {
 	return s.String()
 }
 
-// leader returns the id of the node that leads the lock service, as far as this one
-// knows, or nothing.
+// leader returns the id of the leader of the lock service, as far as this node knows, or "".
 func (n *Node) leader() string {
 	if group, _ := n.voter.group(); group != nil {
 		id, _ := group.Leader()
@@ -103,24 +101,24 @@ func (n *Node) drainNode(ctx context.Context, r *api.NamesRequest) (answer, erro
 	return nil, n.setDraining(ctx, r.Names[0], !r.Undrain)
 }
 
-// removeNode takes a node out of the cluster for good.
+// removeNode removes a node from the cluster for good.
 func (n *Node) removeNode(ctx context.Context, r *api.NamesRequest) (answer, error) {
 	by := askedIn(ctx)
-	passed := by.who != nil && by.who.passed // another node was asked, which tells the answer
+	passed := by.who != nil && by.who.passed // forwarded by another node, which returns the answer
 	return nil, n.change(ctx, by, func(ctx context.Context) error { return n.remove(ctx, r.Names[0], r.Force, passed) })
 }
 
-// removalLook bounds the look at whether a node may be removed: other changes wait for it.
+// removalLook bounds the check that a node may be removed: other changes wait for it.
 const removalLook = 10 * time.Second
 
-// remove removes a node, as a change: the next one sees the mark of this one.
+// remove removes a node, within a change: the next change sees its mark.
 func (n *Node) remove(ctx context.Context, name string, force, passed bool) error {
 	short, cancel := context.WithTimeout(ctx, removalLook)
 	defer cancel()
 	x, err := n.removable(short, name, force, passed)
 	if err != nil {
 		if short.Err() != nil && ctx.Err() == nil {
-			return told(api.ErrUnavailable, fmt.Errorf("look whether node %q may be removed: %w", name, err))
+			return told(api.ErrUnavailable, fmt.Errorf("check that node %q may be removed: %w", name, err))
 		}
 		return err
 	}
@@ -131,7 +129,7 @@ func (n *Node) remove(ctx context.Context, name string, force, passed bool) erro
 	return nil
 }
 
-// removable returns the node of that id or name if it may be removed now, else *api.NodeInUseError.
+// removable returns the node with that id or name if it may be removed now, otherwise an *api.NodeInUseError.
 func (n *Node) removable(ctx context.Context, name string, force, passed bool) (fleetNode, error) {
 	x, err := n.find(ctx, name)
 	switch {
@@ -145,9 +143,8 @@ func (n *Node) removable(ctx context.Context, name string, force, passed bool) (
 	return x, n.checkQuorumWithout(ctx, x.id)
 }
 
-// checkQuorumWithout refuses what would leave the lock service without a majority of
-// live voters at once: a node that is marked as removed ends before the group has made
-// do without it. Nor does one count that was marked before and has not ended yet.
+// checkQuorumWithout rejects a removal that would leave the lock service without a majority of live voters at once: a node that is marked as
+// removed stops before the group has replaced it. Nodes that were marked earlier and have not stopped yet do not count as live.
 func (n *Node) checkQuorumWithout(ctx context.Context, id string) error {
 	gone, err := n.catalog.list(ctx, removedDir)
 	if err != nil {
@@ -183,7 +180,7 @@ func (n *Node) raftStatus(ctx context.Context, _ *api.NamesRequest) (answer, err
 	return s.Append, nil
 }
 
-// groupStatus is the state of the Raft group, as its leader knows it.
+// groupStatus returns the state of the Raft group, as its leader knows it.
 func (n *Node) groupStatus(ctx context.Context) (*api.RaftStatus, error) {
 	group, _ := n.voter.group()
 	if group != nil {
@@ -191,7 +188,7 @@ func (n *Node) groupStatus(ctx context.Context) (*api.RaftStatus, error) {
 			return n.leaderStatus(ctx, group)
 		}
 	}
-	// Only the leader knows how the others fare.
+	// Only the leader knows the state of the other servers.
 	to, err := n.towardsLeader()
 	if err != nil {
 		return nil, err
@@ -237,8 +234,7 @@ func (n *Node) leaderStatus(ctx context.Context, group *raftmeta.Group) (*api.Ra
 	return s, nil
 }
 
-// towardsLeader returns the id of the leader of the lock service if this node votes,
-// and else of a node that does.
+// towardsLeader returns the id of the leader of the lock service if this node votes, and otherwise that of a node that votes.
 func (n *Node) towardsLeader() (string, error) {
 	if group, _ := n.voter.group(); group != nil {
 		if id, _ := group.Leader(); id != "" && id != n.id() {
@@ -256,5 +252,5 @@ func (n *Node) towardsLeader() (string, error) {
 	return "", &metaapi.NotLeaderError{}
 }
 
-// aliveContact is how lately a voter has answered that is shown as alive.
+// aliveContact is how recently a voter must have answered to be shown as alive.
 const aliveContact = 2 * time.Second

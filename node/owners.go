@@ -13,8 +13,8 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// A table is of the principal that has made it, until it is given to another: what it takes counts for his quota of
-// bytes. That gives him no right.
+// A table belongs to the principal that created it, until it is given to another one. Its bytes count for the owner's quota. Ownership
+// gives no rights.
 
 func (n *Node) handleOwners() {
 	n.handle(api.MethodSetOwner, rpc.Spawned, func(c *rpc.Call) {
@@ -37,7 +37,7 @@ func (n *Node) handleOwners() {
 	})
 }
 
-// setOwner gives the table that is asked for to a principal, or to nobody.
+// setOwner sets the owner of the table in a request; empty means none.
 func (n *Node) setOwner(ctx context.Context, a asked, user string) error {
 	if n.security == nil {
 		return api.ErrOpenCluster
@@ -59,7 +59,7 @@ func (n *Node) setOwner(ctx context.Context, a asked, user string) error {
 			return err
 		}
 		if _, err := n.nextQuotaEpoch(ctx); err != nil {
-			return told(api.ErrUnsure, fmt.Errorf("it is not sure that all servers know of the change, so make it again: %w", err))
+			return told(api.ErrUnsure, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", err))
 		}
 		return nil
 	})
@@ -77,8 +77,8 @@ func (n *Node) saveOwner(ctx context.Context, tableID uint64, user string) error
 	return err
 }
 
-// ownCreator notes whose a table is that is about to be made. Nodes need to know it only if he has a quota: one that he gets
-// later has them read it.
+// ownCreator records the owner of a table that is about to be created. Nodes need to know it only if the owner has a quota: they read owners
+// when a quota is set later.
 func (n *Node) ownCreator(ctx context.Context, creator string, tableID uint64) error {
 	if err := n.saveOwner(ctx, tableID, creator); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (n *Node) ownCreator(ctx context.Context, creator string, tableID uint64) e
 	return err
 }
 
-// owners returns whose the tables are, by id.
+// owners returns the owners of tables by id.
 func (n *Node) owners(ctx context.Context) (map[uint64]string, error) {
 	names, err := n.catalog.list(ctx, quota.OwnersDir)
 	if err != nil {
@@ -116,7 +116,7 @@ func (n *Node) owners(ctx context.Context) (map[uint64]string, error) {
 	return all, nil
 }
 
-// forgetOwner has the tables of a principal that was removed be nobody's.
+// forgetOwner removes the ownership of a removed user's tables.
 func (n *Node) forgetOwner(ctx context.Context, user string) (found bool, err error) {
 	all, err := n.owners(ctx)
 	for id, owner := range all {

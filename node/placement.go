@@ -11,15 +11,15 @@ import (
 	metaapi "github.com/steledb/stele/raftmeta/api"
 )
 
-// placement is who should serve tablets, and who lives to do so.
+// placement has the assignment of tablets to servers, and which servers are alive.
 type placement struct {
-	err     error                       // nothing is known
-	tablets map[uint64]map[string]int64 // tablets by table and server; the server is empty if METADATA gives them to nobody
+	err     error                       // the assignment is unknown
+	tablets map[uint64]map[string]int64 // number of tablets by table and server; the server is "" for unassigned tablets
 	alive   map[string]bool             // instances of servers
 	names   map[uint64]string           // of tables
 }
 
-// placement reads who should serve a table, or all if the id is 0.
+// placement reads the assignment of a table's tablets, or of all if the id is 0.
 func (n *Node) placement(ctx context.Context, tableID uint64) (w placement) {
 	w.tablets = map[uint64]map[string]int64{}
 	add := func(table uint64, server string) {
@@ -69,7 +69,7 @@ func (n *Node) instancesAlive(ctx context.Context) (map[string]bool, error) {
 	return alive, nil
 }
 
-// addUnserved adds how many tablets nobody has told of, and the nodes that should have.
+// addUnserved adds the number of tablets that no node has reported, and the nodes that should have reported them.
 func (s *usageSum) addUnserved(w *placement) {
 	if w.err != nil {
 		for _, t := range s.tables {
@@ -90,14 +90,14 @@ func (s *usageSum) addUnserved(w *placement) {
 				s.silent = append(s.silent, node)
 			}
 		}
-		if name := w.names[id]; name != "" { // else it was dropped
+		if name := w.names[id]; name != "" { // otherwise it was dropped
 			t := s.table(name)
-			t.Unserved = max(lost, all-t.Tablets) // a server may not have loaded one yet that it was given
+			t.Unserved = max(lost, all-t.Tablets) // a server may not have loaded an assigned tablet yet
 		}
 	}
 }
 
-// table returns a table's part of the sum, which is made if nobody has told of it.
+// table returns a table's entry in the sum, and creates it if needed.
 func (s *usageSum) table(name string) *api.TableUsage {
 	if s.tables == nil {
 		s.tables = map[string]*api.TableUsage{}

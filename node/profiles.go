@@ -14,7 +14,7 @@ import (
 // ProfilesOnHTTP is the value of Config.Profiles for the HTTP port.
 const ProfilesOnHTTP = "http"
 
-// profiles returns the handler of Go's profiles. They show the program and not the data, and take processor time and memory.
+// profiles returns the handler of Go's profiles. They show the program and no data, but take processor time and memory.
 func profiles() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+profilesPath, pprof.Index)
@@ -37,14 +37,13 @@ func (n *Node) serveProfiles() error {
 	boundWeb(n.profiles, n.log, n.refuseConn)
 	n.background.Go(func() {
 		if err := n.profiles.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			n.log.Error("serve profiles", "err", err)
+			n.log.Error("profile server failed", "err", err)
 		}
 	})
 	return nil
 }
 
-// listenPrivate listens on a socket that this process's user alone may open. It replaces a socket that a killed process has
-// left, and no other file.
+// listenPrivate listens on a socket that only this process's user may open. It replaces a socket left by a killed process, and no other file.
 func listenPrivate(path string) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
 		if c, err := net.Dial("unix", path); err == nil {
@@ -55,7 +54,7 @@ func listenPrivate(path string) (net.Listener, error) {
 			return nil, err
 		}
 	}
-	// In a folder of its own first: between bind and chmod other users could open it.
+	// First in a private directory: between bind and chmod other users could open it.
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".stele-")
 	if err != nil {
 		return nil, err
@@ -69,7 +68,7 @@ func listenPrivate(path string) (net.Listener, error) {
 	l.SetUnlinkOnClose(false)
 	err = os.Chmod(hidden, 0o600)
 	if err == nil {
-		err = os.Link(hidden, path) // fails if there is another file of that name
+		err = os.Link(hidden, path) // fails if a file of that name exists
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())

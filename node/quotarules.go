@@ -15,7 +15,7 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// handleQuotas registers the methods about quotas.
+// handleQuotas registers the methods that manage quotas.
 func (n *Node) handleQuotas() {
 	n.handle(api.MethodSetQuota, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep() // the change may outlive the call
@@ -56,17 +56,17 @@ func (n *Node) handleQuotas() {
 	n.handleNames(api.MethodListQuotas, 0, n.listQuotas)
 }
 
-// toldQuota has a change in the audit log, and in the node's, and has this node go by it.
+// toldQuota records a change in the audit log and the node's log, and waits until it is in force on this node.
 func (n *Node) toldQuota(c *rpc.Call, method, of, name string, err error) {
 	n.audit.action(subjectOf(c), method, "quota of "+of+" "+name, err)
 	if err != nil {
 		return
 	}
-	n.log.Info("quota changed", "of", of, "name", name, "by", method)
+	n.log.Info("quota changed", "kind", of, "name", name, "method", method)
 	n.quotasChanged(c.Context())
 }
 
-// quotaFile returns where the quota of a table or a principal is. Errors: api.ErrNoTable, ErrNoUser, ErrSystemTable.
+// quotaFile returns the path of the quota of a table or a user. Errors: api.ErrNoTable, ErrNoUser, ErrSystemTable.
 func (n *Node) quotaFile(ctx context.Context, of, name string) (string, error) {
 	switch of {
 	case api.QuotaOfTable:
@@ -85,10 +85,10 @@ func (n *Node) quotaFile(ctx context.Context, of, name string) (string, error) {
 		_, _, err := n.knownPrincipal(ctx, name)
 		return quota.PrincipalFile(name), err
 	}
-	return "", badRequest(fmt.Errorf("a quota is of a %s or a %s, not of a %.40q", api.QuotaOfTable, api.QuotaOfUser, of))
+	return "", badRequest(fmt.Errorf("kind of quota is %[3].40q, want %[1]s or %[2]s", api.QuotaOfTable, api.QuotaOfUser, of))
 }
 
-// quotaAt reads a quota, nil if there is none.
+// quotaAt returns a quota, or nil if there is none.
 func (n *Node) quotaAt(ctx context.Context, file string) (*quota.Record, uint64, error) {
 	f, err := n.meta.Get(ctx, file)
 	if errors.Is(err, metaapi.ErrNotFound) {
@@ -101,10 +101,10 @@ func (n *Node) quotaAt(ctx context.Context, file string) (*quota.Record, uint64,
 	return r, f.Generation, err
 }
 
-// setQuota changes the bounds of a quota that are given. This node goes by it when it answers, all others some moments after.
+// setQuota sets the given bounds of a quota. The change is in force on this node when it answers, and on all others soon after.
 func (n *Node) setQuota(ctx context.Context, a asked, r *api.SetQuotaRequest) error {
 	if len(r.Bounds) == 0 && len(r.Unbounded) == 0 {
-		return badRequest(errors.New("a quota without a bound"))
+		return badRequest(errors.New("no bound given"))
 	}
 	return n.changeQuota(ctx, a, r.Of, func(old *quota.Record) (*quota.Record, error) {
 		next := quota.Record{Name: r.Name}
@@ -137,10 +137,10 @@ func (n *Node) setQuota(ctx context.Context, a asked, r *api.SetQuotaRequest) er
 	})
 }
 
-// rateKinds are the kinds of rates by their places in records.
+// rateKinds has the kinds of rates in the order of records.
 var rateKinds = [quota.Kinds]string{api.QuotaReadOps, api.QuotaReadBytes, api.QuotaWriteOps, api.QuotaWriteBytes}
 
-// removeQuota takes a quota away. The error is api.ErrNoQuota if there is none.
+// removeQuota removes a quota. The error is api.ErrNoQuota if there is none.
 func (n *Node) removeQuota(ctx context.Context, a asked, of string) error {
 	return n.changeQuota(ctx, a, of, func(old *quota.Record) (*quota.Record, error) {
 		if old == nil {
@@ -150,7 +150,7 @@ func (n *Node) removeQuota(ctx context.Context, a asked, of string) error {
 	})
 }
 
-// changeQuota makes a change of the quota of a table or user that is asked for; an empty one removes it.
+// changeQuota changes the quota of the table or user of a request; an empty quota is removed.
 func (n *Node) changeQuota(ctx context.Context, a asked, of string, edit func(old *quota.Record) (*quota.Record, error)) error {
 	return n.change(ctx, a, func(ctx context.Context) error {
 		file, err := n.quotaFile(ctx, of, a.name)
@@ -179,23 +179,22 @@ func (n *Node) changeQuota(ctx context.Context, a asked, of string, edit func(ol
 				return err
 			}
 			if _, err := n.nextQuotaEpoch(ctx); err != nil {
-				return told(api.ErrUnsure, fmt.Errorf("it is not sure that all servers know of the change, so make it again: %w", err))
+				return told(api.ErrUnsure, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", err))
 			}
 			return nil
 		}
 	})
 }
 
-// forgetQuota takes away the quota of a table that was dropped, and whose it was. They would be of no effect: ids of tables are not used again.
+// forgetQuota removes the quota and the owner of a dropped table. They would have no effect: ids are not reused.
 func (n *Node) forgetQuota(ctx context.Context, tableID uint64) {
 	_, err := n.forgetQuotaAt(ctx, quota.TableFile(tableID))
 	if _, ownerErr := n.forgetQuotaAt(ctx, quota.OwnerFile(tableID)); err != nil || ownerErr != nil {
-		n.log.Warn("the quota of a table that is gone is left over", "table", tableID, "error", errors.Join(err, ownerErr))
+		n.log.Warn("quota of dropped table not removed", "table_id", tableID, "err", errors.Join(err, ownerErr))
 	}
 }
 
-// forgetUsersQuota takes away the quota of a principal that is not there, and what tables are noted as his: one of that name
-// who is added later has none.
+// forgetUsersQuota removes the quota of a removed user, and the ownership of tables: a later user of that name has none.
 func (n *Node) forgetUsersQuota(ctx context.Context, name string) (found bool, err error) {
 	owned, err := n.forgetOwner(ctx, name)
 	if err != nil {
@@ -243,7 +242,7 @@ func (n *Node) listQuotas(ctx context.Context, _ *api.NamesRequest) (answer, err
 	return all.Append, n.addUsed(ctx, all, tables)
 }
 
-// addUsed adds to quotas of bytes what is used of them. Tables are names by id.
+// addUsed adds the used bytes to byte quotas. tables has names by id.
 func (n *Node) addUsed(ctx context.Context, all *api.Quotas, tables map[uint64]string) error {
 	if !slices.ContainsFunc(all.Quotas, func(q api.QuotaInfo) bool { return q.Bounds[0].Kind == api.QuotaBytes }) {
 		return nil
@@ -276,7 +275,7 @@ func (n *Node) addUsed(ctx context.Context, all *api.Quotas, tables map[uint64]s
 	return nil
 }
 
-// quotaInfo tells of a quota. Its bound of bytes comes first, if it has one.
+// quotaInfo returns the description of a quota, its byte bound first, if any.
 func quotaInfo(of string, r *quota.Record) api.QuotaInfo {
 	q := api.QuotaInfo{Of: of, Name: r.Name}
 	if r.BytesMax > 0 {

@@ -15,11 +15,11 @@ import (
 	metaapi "github.com/steledb/stele/raftmeta/api"
 )
 
-// quotas is what this node knows of the quotas (package quota): read from the lock service when
-// their epoch changes, with the shares that the master has told.
+// quotas has this node's view of the quotas (package quota), read from the lock service when their epoch changes, and the shares assigned
+// by the master.
 type quotas struct {
-	began time.Time // times of meters are counted from it
-	// meters are those that there are; nil if there are none, which is all that a request looks at then.
+	began time.Time // start of the meters' clock
+	// meters has the current meters; nil without quotas, which is all that a request checks then.
 	meters atomic.Pointer[meterSet]
 	// over has the tables that may not grow, by name; nil if there are none.
 	over atomic.Pointer[map[string]*api.QuotaError]
@@ -28,43 +28,42 @@ type quotas struct {
 	master quota.Allotter
 	ledger quota.Ledger
 
-	// changed has who waits until followQuotas goes by a change: it closes what it is given.
+	// changed passes channels of callers that wait for a change to take effect: followQuotas closes them.
 	changed chan chan struct{}
 
-	// followQuotas's own.
+	// Used by followQuotas only.
 	reporter quota.Reporter
-	epoch    uint64 // that was read
+	epoch    uint64 // last read
 	gone     time.Time
 	unread   once
 }
 
-// meterSet is the quotas of an epoch. It does not change.
+// meterSet is the quotas of an epoch. It is immutable.
 type meterSet struct {
 	of            map[string]*quota.Meter // by key
 	tables, users map[string]*quota.Meter // by name
-	files         map[string]uint64       // generations of the files of the tables
-	bounds        []quota.Bound           // the quotas of bytes
+	files         map[string]uint64       // generations of the tables' files
+	bounds        []quota.Bound           // byte quotas
 }
 
-// now is the time by which meters go: a monotonic clock.
+// now returns the time of the meters' monotonic clock.
 func (q *quotas) now() int64 { return int64(time.Since(q.began)) }
 
-// quotaOfUser and quotaOfTable name quotas among servers.
+// quotaOfUser and quotaOfTable return the keys of quotas between servers.
 func quotaOfUser(name string) string { return "u" + name }
 func quotaOfTable(id uint64) string  { return "t" + strconv.FormatUint(id, 10) }
 
 const (
-	// quotaPeriod is how often a node reports what it was asked for, and sees whether quotas have changed. Without
-	// quotas nobody is asked for that.
+	// quotaPeriod is the interval at which a node reports its demand, and checks whether quotas have changed. Without quotas it reports nothing.
 	quotaPeriod = 500 * time.Millisecond
-	// quotaTimeout bounds the reading of them, and reportTimeout a report.
+	// quotaTimeout bounds the reading of quotas, and reportTimeout a report.
 	quotaTimeout = 5 * time.Second
-	// changedWait bounds how long the answer to a change waits for this node to go by it.
+	// changedWait bounds how long the answer to a change waits until the change is in force on this node.
 	changedWait   = time.Second
 	reportTimeout = 2 * time.Second
 )
 
-// followQuotas keeps this node's meters true, until the node closes.
+// followQuotas keeps this node's meters current, until the node closes.
 func (n *Node) followQuotas() {
 	last := time.Now()
 	for n.ctx.Err() == nil {
@@ -88,20 +87,20 @@ func (n *Node) followQuotas() {
 	}
 }
 
-// goByQuotas has this node go by the quotas that there are.
+// goByQuotas applies the current quotas on this node.
 func (n *Node) goByQuotas() {
 	q := &n.quotas
 	ctx, cancel := context.WithTimeout(n.ctx, quotaTimeout)
 	err := n.readQuotas(ctx)
 	cancel()
 	if lockServiceAway(err) || errors.Is(err, context.DeadlineExceeded) {
-		err = errors.New("the lock service does not answer") // told once, not in each form
+		err = errors.New("the lock service does not answer") // logged once, not in each form
 	}
 	if n.ctx.Err() == nil {
 		q.unread.warn(n.log, "read the quotas; those that were known stay", err)
 	}
 	set := q.meters.Load()
-	if set == nil { // what was told of old quotas holds for none that are set later
+	if set == nil { // results for old quotas do not apply to later ones
 		q.over.Store(nil)
 		q.ledger.Reset()
 	} else if over := q.over.Load(); over != nil {
@@ -109,7 +108,7 @@ func (n *Node) goByQuotas() {
 	}
 }
 
-// tellOfQuotas tells the master what this node was asked for since the last time. It returns when that was.
+// tellOfQuotas reports to the master this node's demand since last, and returns the time of the report.
 func (n *Node) tellOfQuotas(last time.Time) time.Time {
 	now := time.Now()
 	if set := n.quotas.meters.Load(); set != nil {
@@ -119,7 +118,8 @@ func (n *Node) tellOfQuotas(last time.Time) time.Time {
 	return now
 }
 
-// quotasChanged returns when this node goes by quotas that have changed, or after changedWait. Others go by them within as long.
+// quotasChanged waits until changed quotas are in force on this node, or changedWait has passed. On other nodes they are in force within the
+// same time.
 func (n *Node) quotasChanged(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, changedWait)
 	defer cancel()
@@ -138,13 +138,13 @@ func (n *Node) quotasChanged(ctx context.Context) {
 	}
 }
 
-// readQuotas takes over the quotas if they have changed, or a table is there no longer.
+// readQuotas rereads the quotas if they have changed, or a table was dropped.
 func (n *Node) readQuotas(ctx context.Context) error {
 	q, s := &n.quotas, n.meta.current()
 	epoch, cached := s.Cached(quota.EpochFile)
 	if !cached {
 		f, err := s.Get(ctx, quota.EpochFile)
-		if errors.Is(err, metaapi.ErrNotFound) { // only what is there is cached
+		if errors.Is(err, metaapi.ErrNotFound) { // only existing files are cached
 			_, err = n.nextQuotaEpoch(ctx)
 			return err
 		}
@@ -169,7 +169,7 @@ func (n *Node) readQuotas(ctx context.Context) error {
 	return nil
 }
 
-// tablesChanged tells whether a table that has a quota may not be what it was.
+// tablesChanged reports whether a table with a quota may have been replaced or dropped.
 func (n *Node) tablesChanged(set *meterSet) bool {
 	if set == nil {
 		return false
@@ -183,14 +183,14 @@ func (n *Node) tablesChanged(set *meterSet) bool {
 	return false
 }
 
-// loadQuotas reads all quotas. Meters that there were go on.
+// loadQuotas reads all quotas. Existing meters are kept.
 func (n *Node) loadQuotas(ctx context.Context, old *meterSet) (*meterSet, error) {
 	set := &meterSet{of: map[string]*quota.Meter{}, tables: map[string]*quota.Meter{}, users: map[string]*quota.Meter{}, files: map[string]uint64{}}
 	s := n.meta.current()
 	err := n.eachQuota(ctx, quota.TablesDir, func(id string, r *quota.Record) error {
 		schema, gen, err := readSchema(ctx, s, r.Name)
 		if errors.Is(err, api.ErrNoTable) || err == nil && strconv.FormatUint(schema.ID, 10) != id {
-			return nil // of one that was dropped
+			return nil // the table was dropped
 		}
 		if err == nil {
 			set.tables[r.Name], set.files[r.Name] = n.meterOf(set, old, quotaOfTable(schema.ID), fmt.Sprintf("table %q", r.Name), r), gen
@@ -201,7 +201,7 @@ func (n *Node) loadQuotas(ctx context.Context, old *meterSet) (*meterSet, error)
 	if err != nil {
 		return nil, err
 	}
-	var owners map[uint64]string // read if there is need
+	var owners map[uint64]string // read on demand
 	err = n.eachQuota(ctx, quota.PrincipalsDir, func(name string, r *quota.Record) (err error) {
 		set.users[name] = n.meterOf(set, old, quotaOfUser(name), fmt.Sprintf("user %q", name), r)
 		if r.BytesMax == 0 {
@@ -227,8 +227,7 @@ func ownedBy(owners map[uint64]string, name string) (tables []uint64) {
 	return tables
 }
 
-// eachQuota calls each for the quotas in a directory, and ends with its error. One that cannot be read as a quota is left
-// out.
+// eachQuota calls each for the quotas in a directory, and stops at its error. Unreadable quotas are skipped.
 func (n *Node) eachQuota(ctx context.Context, dir string, each func(name string, r *quota.Record) error) error {
 	names, err := n.catalog.list(ctx, dir)
 	if err != nil {
@@ -254,8 +253,7 @@ func (n *Node) eachQuota(ctx context.Context, dir string, each func(name string,
 	return nil
 }
 
-// mayNotGrow has what is added to some tables refused from now on. What was told of a quota that is higher now, or none, does not
-// hold.
+// mayNotGrow sets the tables to which nothing may be added. Results for a quota that has since been raised or removed are ignored.
 func (q *quotas) mayNotGrow(set *meterSet, over map[string]*api.QuotaError) {
 	held := map[string]*api.QuotaError{}
 	for name, o := range over {
@@ -270,7 +268,7 @@ func (q *quotas) mayNotGrow(set *meterSet, over map[string]*api.QuotaError) {
 	q.over.Store(&held)
 }
 
-// bound notes that a quota is of bytes, if it is, and which tables count.
+// bound records the tables that count for a byte quota.
 func (set *meterSet) bound(m *quota.Meter, tables ...uint64) {
 	if limit := m.Record().BytesMax; limit > 0 {
 		set.bounds = append(set.bounds, quota.Bound{Key: m.Key(), Quota: m.Name() + " " + api.QuotaBytes, Limit: limit, Tables: tables})
@@ -288,7 +286,7 @@ func (n *Node) meterOf(set, old *meterSet, key, what string, r *quota.Record) *q
 	return set.of[key]
 }
 
-// aliveServers is how many servers are thought to live; at least this one does.
+// aliveServers returns the number of servers that are believed to be alive, at least 1.
 func (n *Node) aliveServers() int {
 	servers := 0
 	for _, m := range n.fleetOf.Members() {
@@ -299,7 +297,7 @@ func (n *Node) aliveServers() int {
 	return max(servers, 1)
 }
 
-// nextQuotaEpoch has all nodes read the quotas. It makes the file if there is none.
+// nextQuotaEpoch makes all nodes reread the quotas. It creates the file if there is none.
 func (n *Node) nextQuotaEpoch(ctx context.Context) (uint64, error) {
 	for {
 		f, err := n.meta.Get(ctx, quota.EpochFile)

@@ -12,25 +12,22 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// methodQuota is how a server tells the master what it was asked for, and what its tables take:
+// methodQuota reports a server's demand and the size of its tables to the master:
 //
-//	[server, [[key, [share, asked for a second, whether some was refused]…]…], [[table, bytes]…], round]
+//	[server, [[key, [share, demand a second, whether some was refused]…]…], [[table, bytes]…], round]
 //
-// with one element for each kind of rate. It tells of quotas that were used since the round before, and of those of which the
-// master may not know what the server goes by, in several messages if they are many (quota.ReportsMax). Tables are told once a
-// round, by id, if there are quotas of bytes. The answer is the shares that it has from then on, also of quotas of which it
-// told nothing, which tables may not grow, nil if the master does not know that yet, and the epoch of the master, who knows
-// nothing of what others were told:
+// with one element for each kind of rate. It has the quotas used since the previous round, and those whose shares on this server the master
+// may not know, in several messages if there are many (quota.ReportsMax). Tables are reported once a round, by id, if there are byte quotas.
+// The result has the new shares, including those of quotas that were not in the report, the tables that may not grow, nil if the master does
+// not know them yet, and the epoch of the master, which knows nothing of reports to earlier masters:
 //
 //	[[[key, share…]…], [[table, quota, limit, used]…], epoch]
-//
-// A server of before tells of all quotas each time, and no round; a master of before tells no epoch, and is told all.
 const methodQuota = "cluster.quota_report"
 
 // reportsMax bounds the quotas, and the tables, in a report.
 const reportsMax = 1_000_000
 
-// useReport is a report, and useAnswer the answer.
+// useReport is a report, and useAnswer its result.
 type useReport struct {
 	server string
 	round  uint64
@@ -40,7 +37,7 @@ type useReport struct {
 
 type useAnswer struct {
 	shares map[string][quota.Kinds]float64
-	over   map[uint64]quota.Over // nil: not known
+	over   map[uint64]quota.Over // nil: unknown
 	epoch  uint64
 }
 
@@ -64,7 +61,7 @@ func (n *Node) handleQuotaReports() {
 	})
 }
 
-// reportUse tells the master what this server was asked for and what its tables take, and goes by what it answers.
+// reportUse reports this server's demand and table sizes to the master, and applies the result.
 func (n *Node) reportUse(set *meterSet, since time.Duration) {
 	s := n.server.Load()
 	told := &n.quotas.reporter
@@ -84,7 +81,7 @@ func (n *Node) reportUse(set *meterSet, since time.Duration) {
 		r.rates = told.Next(since)
 		a, err := n.askUse(ctx, &r)
 		if err != nil {
-			n.log.Debug("report to the master what there is of quotas; what it has said before stays", "error", err)
+			n.log.Debug("quota report failed; previous shares remain", "err", err)
 			return
 		}
 		if a.over != nil {
@@ -101,7 +98,7 @@ func (n *Node) reportUse(set *meterSet, since time.Duration) {
 	}
 }
 
-// askUse asks the master, which may be this node.
+// askUse sends a report to the master, which may be this node.
 func (n *Node) askUse(ctx context.Context, r *useReport) (*useAnswer, error) {
 	if n.isMaster() {
 		return n.answerUse(r)
@@ -114,7 +111,7 @@ func (n *Node) askUse(ctx context.Context, r *useReport) (*useAnswer, error) {
 	return a, n.peers.call(ctx, boss, methodQuota, r.append, a.decode)
 }
 
-// answerUse answers a report, as the master.
+// answerUse processes a report on the master.
 func (n *Node) answerUse(r *useReport) (*useAnswer, error) {
 	epoch, now, q := n.master.Epoch(), time.Now(), &n.quotas
 	if epoch == 0 {
@@ -124,7 +121,7 @@ func (n *Node) answerUse(r *useReport) (*useAnswer, error) {
 	a := &useAnswer{epoch: epoch}
 	a.shares = q.master.Divide(now, epoch, r.server, r.round, r.rates, n.aliveServers(), func(key string) *quota.Record {
 		if set == nil || set.of[key] == nil {
-			return nil // not known here yet, or no longer
+			return nil // unknown here
 		}
 		return set.of[key].Record()
 	})
@@ -145,11 +142,10 @@ func (n *Node) answerUse(r *useReport) (*useAnswer, error) {
 	return a, nil
 }
 
-// goneEvery is how often the master sees which of the servers that are silent are no more.
+// goneEvery is the interval at which the master checks silent servers.
 const goneEvery = 5 * time.Second
 
-// forgetServers takes back, as the master, what servers have that are no more: those whose lock is gone. One that only cannot
-// reach the master goes on with what it has.
+// forgetServers reclaims, on the master, the shares of servers whose lock is gone. A server that only cannot reach the master keeps its shares.
 func (n *Node) forgetServers(set *meterSet) {
 	q := &n.quotas
 	if !n.isMaster() || time.Since(q.gone) < goneEvery {
@@ -170,7 +166,7 @@ func (n *Node) forgetServers(set *meterSet) {
 	defer cancel()
 	alive, err := n.instancesAlive(ctx)
 	if err != nil {
-		return // seen again
+		return // it has reported again
 	}
 	for _, server := range stale {
 		if !alive[server] {
@@ -301,7 +297,7 @@ func (a *useAnswer) decode(d *wire.Decoder) error {
 	return d.Err()
 }
 
-// skip skips what a later version has added.
+// skip skips values that a later version has appended.
 func skip(d *wire.Decoder, n int) {
 	for ; n > 0 && d.Err() == nil; n-- {
 		d.Skip()

@@ -37,13 +37,13 @@ func (n *Node) read(c *rpc.Call) {
 	n.answerRow(c, r.Table, r.TableID, r.Row, f, m, false)
 }
 
-// answerRow answers with a row, or with an array that has no other.
+// answerRow answers with a row, or with an array of this row.
 func (n *Node) answerRow(c *rpc.Call, name string, id uint64, row []byte, f *table.Program, m metered, inArray bool) {
 	a := n.access(c, name)
 	defer a.release()
 	answered := false
 	ctx := callContext{context.Background(), c.Deadline()}
-	room := answerRoom{of: &n.results, user: subjectOf(c).owner(), copies: 1} // it is built as it is sent
+	room := answerRoom{of: &n.results, user: subjectOf(c).owner(), copies: 1} // the answer is encoded into the connection's output
 	defer room.giveBack()
 	turn := n.turnsOf(c, name, f)
 	defer turn.release()
@@ -89,10 +89,10 @@ func (n *Node) answerRow(c *rpc.Call, name string, id uint64, row []byte, f *tab
 	}
 }
 
-// rowHeadBytes is what a row takes at most beside its key and cells.
+// rowHeadBytes bounds the bytes of a row besides its key and cells.
 const rowHeadBytes = 32
 
-// cellsBytes is about what cells take in an answer.
+// cellsBytes estimates the bytes of cells in an answer.
 func cellsBytes(cells []table.Cell) (n int) {
 	for i := range cells {
 		n += len(cells[i].Family) + len(cells[i].Qualifier) + len(cells[i].Value) + 16
@@ -100,8 +100,7 @@ func cellsBytes(cells []table.Cell) (n int) {
 	return n
 }
 
-// readRowsBytes is what the result of so many rows is taken to be. How large rows
-// are is not known before they are read.
+// readRowsBytes estimates the result of so many rows. Their sizes are unknown before they are read.
 func readRowsBytes(rows int) int { return 16 << 10 * (1 + rows) }
 
 func (n *Node) readRows(c *rpc.Call) {
@@ -123,7 +122,7 @@ func (n *Node) readRows(c *rpc.Call) {
 		fail(c, err)
 		return
 	}
-	if len(r.Rows) == 1 { // whose size is told before it is encoded
+	if len(r.Rows) == 1 { // its size is known before it is encoded
 		n.answerRow(c, r.Table, r.TableID, r.Rows[0], f, m, true)
 		return
 	}
@@ -135,7 +134,7 @@ func (n *Node) readRows(c *rpc.Call) {
 	}
 }
 
-// answerRows answers with the rows of a request. There is no answer after an error.
+// answerRows answers with the rows of a request. After an error it has not answered.
 func (n *Node) answerRows(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, m metered) error {
 	room := answerRoom{of: &n.results, user: subjectOf(c).owner(), copies: 2}
 	defer room.giveBack()
@@ -152,7 +151,7 @@ func (n *Node) answerRows(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *tab
 	return nil
 }
 
-// readRowsInto reads the rows of a request into e, if there is room. They are read again if rights have changed meanwhile.
+// readRowsInto reads the rows of a request into e as far as they fit. It starts again if rights change meanwhile.
 func (n *Node) readRowsInto(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, e *wire.Encoder, room *answerRoom) error {
 	turn := n.turnsOf(c, r.Table, f)
 	defer turn.release()

@@ -14,9 +14,9 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// tableFile is an SSTable of a tablet, or of sorted commit logs, wherever those are.
+// tableFile is an SSTable of a tablet, or a run of sorted commit logs.
 type tableFile struct {
-	table  string // its name; empty for one that was dropped
+	table  string // its name; empty if it was dropped
 	tablet uint64
 	handle blobfs.Handle
 }
@@ -25,8 +25,8 @@ func (x *tableFile) info() api.BlobInfo {
 	return api.BlobInfo{ID: x.handle.ID.String(), Kind: api.BlobOfTable, Name: x.table, Bytes: x.handle.Length, Extents: int64(len(x.handle.Extents))}
 }
 
-// tableFiles calls each for the files of all tablets, and ends with its error. A tablet or file that
-// comes or goes meanwhile may be left out, or come twice.
+// tableFiles calls each for the files of all tablets, and stops at its error. A tablet or file that appears or disappears meanwhile may be
+// missed, or passed twice.
 func (n *Node) tableFiles(ctx context.Context, each func(*tableFile) error) error {
 	tables, err := n.tables(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ func (n *Node) tableFiles(ctx context.Context, each func(*tableFile) error) erro
 	return err
 }
 
-// filesOf calls each for the files of the tablet of a row.
+// filesOf calls each for the files of a row's tablet.
 func filesOf(r *metadata.Row, tables map[uint64]string, each func(*tableFile) error) error {
 	for _, b := range [][]byte{r.Meta, r.Split} {
 		if b == nil {
@@ -77,12 +77,11 @@ func filesOf(r *metadata.Row, tables map[uint64]string, each func(*tableFile) er
 	return nil
 }
 
-// errNotSorted means that the logs of a dead server are not sorted, so that what a tablet has in them cannot
-// be had.
+// errNotSorted means that the logs of a dead server are not sorted, so a tablet's records in them are not available.
 var errNotSorted = errors.New("the server's logs are not sorted")
 
-// runsOf calls each for the sorted runs of a dead server's logs, and ends with its error. That is
-// errNotSorted if there are pieces of logs which are not sorted, or if nobody has begun to.
+// runsOf calls each for the sorted runs of a dead server's logs, and stops at its error. The error is errNotSorted if pieces are not
+// sorted, or sorting has not begun.
 func (n *Node) runsOf(ctx context.Context, server string, each func(*tablet.RunMeta) error) error {
 	f, err := n.catalog.meta.Get(ctx, recoveryPath(server))
 	if errors.Is(err, metaapi.ErrNotFound) {
@@ -104,7 +103,7 @@ func (n *Node) runsOf(ctx context.Context, server string, each func(*tablet.RunM
 	return nil
 }
 
-// eachRun calls each for the runs that a recovery has so far, and ends with its error.
+// eachRun calls each for the existing runs of a recovery, and stops at its error.
 func eachRun(r *master.Recovery, each func(*tablet.RunMeta) error) error {
 	for i := range r.Pieces {
 		if r.Pieces[i].Run == nil {
@@ -126,10 +125,10 @@ func eachRun(r *master.Recovery, each func(*tablet.RunMeta) error) error {
 	return nil
 }
 
-// blobName says what a blob is for.
+// blobName states what a blob is used for.
 type blobName struct{ kind, name string }
 
-// namedBlobs returns all blobs that METADATA and the namespace name.
+// namedBlobs returns all blobs that METADATA and the namespace reference.
 func (n *Node) namedBlobs(ctx context.Context) (map[blobfs.ID]blobName, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -150,8 +149,8 @@ func (n *Node) namedBlobs(ctx context.Context) (map[blobfs.ID]blobName, error) {
 	return named, nil
 }
 
-// eachNamed calls each for all blobs that METADATA and the namespace name, as they are read: there may be more
-// than fit in memory. What people call theirs is not told.
+// eachNamed calls each for all blobs that METADATA and the namespace reference, while it reads them: there may be more than fit in memory.
+// The names of stored files are not included.
 func (n *Node) eachNamed(ctx context.Context, each func(blobfs.ID, blobName)) error {
 	if err := n.tableFiles(ctx, func(x *tableFile) error {
 		each(x.handle.ID, blobName{api.BlobOfTable, x.table})
@@ -185,22 +184,22 @@ func (n *Node) eachNamed(ctx context.Context, each func(blobfs.ID, blobName)) er
 	return nil
 }
 
-// sweepRoots are what the sweep of the block store must keep. It implements blobfs.Roots.
+// sweepRoots marks what garbage collection must keep. It implements blobfs.Roots.
 type sweepRoots struct{ n *Node }
 
-// Mark implements blobfs.Roots. It takes as long as METADATA does to read.
+// Mark implements blobfs.Roots. It reads all of METADATA.
 func (r sweepRoots) Mark(ctx context.Context, mark func(blobfs.ID)) error {
 	return r.n.eachNamed(ctx, func(id blobfs.ID, _ blobName) { mark(id) })
 }
 
 const (
-	// mastershipPoll is how often the node looks whether it is to sweep.
+	// mastershipPoll is the interval at which the node checks whether it is to collect garbage.
 	mastershipPoll = 5 * time.Second
-	// sweepDelay is the time from when a node becomes master to the first sweep: there is more urgent work.
+	// sweepDelay is the time between becoming master and the first garbage collection: other work is more urgent.
 	sweepDelay = 10 * time.Minute
 )
 
-// sweepStore sweeps the block store while this node is the master, until it closes.
+// sweepStore collects garbage of the block store while this node is the master, until it closes.
 func (n *Node) sweepStore() {
 	tick := time.NewTicker(mastershipPoll)
 	defer tick.Stop()
@@ -216,7 +215,7 @@ func (n *Node) sweepStore() {
 	}
 }
 
-// sweepWhileMaster sweeps until this mastership is over.
+// sweepWhileMaster collects garbage until this mastership ends.
 func (n *Node) sweepWhileMaster() {
 	ctx, cancel := context.WithCancel(n.ctx)
 	defer cancel()
@@ -229,9 +228,9 @@ func (n *Node) sweepWhileMaster() {
 			}
 		}
 	})
-	// The metrics tell from now on whether it is halted.
+	// From now on the metrics show whether it is halted.
 	if _, err := n.store.Load().SweepHalted(ctx); err != nil && ctx.Err() == nil {
-		n.log.Info("it is not known yet whether the sweep for garbage is halted", "error", err)
+		n.log.Info("state of garbage collection unknown", "err", err)
 	}
 	if pause(ctx, sweepDelay); ctx.Err() == nil {
 		n.store.Load().NewSweeper(sweepRoots{n}).Run(ctx)

@@ -12,15 +12,15 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// rowState is the METADATA row of a tablet that is loaded here. It alone holds the row's generation: each change that this
-// server makes of the row starts from it.
+// rowState is the METADATA row of a loaded tablet. It is the only copy of the row's generation: each change of the row by this server
+// starts from it.
 type rowState struct {
 	// mu guards row, and is held while the row is changed.
 	mu  sync.Mutex
 	row *metadata.Row
 }
 
-// refOf returns the name that package tablet has for the tablet of a row.
+// refOf returns the tablet.Ref of a row.
 func refOf(row *metadata.Row) tablet.Ref { return tablet.Ref{Table: row.Table, End: string(row.End)} }
 
 // remember records the row of a tablet that is being loaded.
@@ -32,14 +32,14 @@ func (s *tabletServer) remember(row *metadata.Row) *rowState {
 	return st
 }
 
-// forget drops the row of a tablet that is not loaded here any more.
+// forget drops the row of a tablet that is no longer loaded.
 func (s *tabletServer) forget(r tablet.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.states, r)
 }
 
-// forgetDropped removes the states of dropped tables' tablets. A table may be missing among those served while one of its tablets is
+// forgetDropped removes the rows of dropped tables' tablets. A table may be missing among those served while one of its tablets is being
 // loaded or unloaded.
 func (s *tabletServer) forgetDropped() {
 	s.mu.Lock()
@@ -53,14 +53,14 @@ func (s *tabletServer) forgetDropped() {
 	})
 }
 
-// state returns the row of a tablet, nil if the tablet is not loaded here.
+// state returns the row of a tablet, or nil if it is not loaded.
 func (s *tabletServer) state(r tablet.Ref) *rowState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.states[r]
 }
 
-// recovered removes the dead servers from the row of a tablet that has been written out: it needs their logs no longer.
+// recovered removes the dead servers from the row of a tablet that has been written out: it no longer needs their logs.
 func (s *tabletServer) recovered(st *rowState) {
 	ctx, cancel := context.WithTimeout(s.n.ctx, changeAttempt)
 	defer cancel()
@@ -69,14 +69,14 @@ func (s *tabletServer) recovered(st *rowState) {
 	row := *st.row
 	row.Recoveries = nil
 	if err := s.rows.replace(ctx, &row, "written out; needs no logs of others"); err != nil {
-		s.log.Warn("note that a tablet is recovered; its next change does", "table", row.Table, "end", row.End, "error", err)
-		st.row.Recoveries = nil // with the next change
+		s.log.Warn("recovered tablet not recorded; its next change records it", "table_id", row.Table, "end", row.End, "err", err)
+		st.row.Recoveries = nil // written with the next change
 		return
 	}
 	st.row = &row
 }
 
-// metaError returns an error about a row as tablet.Metadata's.
+// metaError converts an error about a row to one of tablet.Metadata.
 func metaError(err error) error {
 	switch {
 	case errors.Is(err, errRowChanged):
@@ -91,7 +91,7 @@ func metaError(err error) error {
 func (s *tabletServer) Save(ctx context.Context, m *tablet.Meta) error {
 	st := s.state(m.Ref())
 	if st == nil {
-		return fmt.Errorf("%v is not this server's: %w: %w", m.Ref(), tablet.ErrMetaChanged, tablet.ErrMetaUnsent)
+		return fmt.Errorf("%v is not loaded here: %w: %w", m.Ref(), tablet.ErrMetaChanged, tablet.ErrMetaUnsent)
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *tabletServer) Save(ctx context.Context, m *tablet.Meta) error {
 		return errors.Join(tablet.ErrMetaChanged, tablet.ErrMetaUnsent, err)
 	}
 	row := *st.row
-	row.Split = nil // one that was given up: what it says of the lower part is not true any more
+	row.Split = nil // an abandoned split: its lower part is outdated
 	row.Meta = tablet.EncodeMeta(m)
 	if err := s.rows.replace(ctx, &row, s.merging(m)); err != nil {
 		return metaError(err)
@@ -109,7 +109,7 @@ func (s *tabletServer) Save(ctx context.Context, m *tablet.Meta) error {
 	return nil
 }
 
-// release tells the block store that METADATA names a tablet's files: the sweep finds them there.
+// release releases a tablet's files in the block store once METADATA names them: garbage collection finds them there.
 func (s *tabletServer) release(m *tablet.Meta) {
 	store := s.n.store.Load()
 	for _, g := range m.Groups {
@@ -123,12 +123,12 @@ func (s *tabletServer) release(m *tablet.Meta) {
 func (s *tabletServer) Remove(ctx context.Context, m *tablet.Meta) error {
 	st := s.state(m.Ref())
 	if st == nil {
-		return fmt.Errorf("%v is not this server's: %w", m.Ref(), tablet.ErrMetaChanged)
+		return fmt.Errorf("%v is not loaded here: %w", m.Ref(), tablet.ErrMetaChanged)
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if err := s.serving(); err != nil {
-		return err // to be tried again: an earlier try may have been made
+		return err // retried: an earlier attempt may have succeeded
 	}
 	err := s.rows.remove(ctx, st.row)
 	if err == nil {
@@ -137,7 +137,7 @@ func (s *tabletServer) Remove(ctx context.Context, m *tablet.Meta) error {
 	return metaError(err)
 }
 
-// Load implements tablet.Metadata: it reads the row anew, after a change of unknown fate.
+// Load implements tablet.Metadata: it rereads the row after a change of unknown outcome.
 func (s *tabletServer) Load(ctx context.Context, tableID uint64, end []byte) (*tablet.Meta, error) {
 	row, err := s.rows.get(ctx, tableID, end)
 	if errors.Is(err, errNoRow) {
@@ -154,7 +154,7 @@ func (s *tabletServer) Load(ctx context.Context, tableID uint64, end []byte) (*t
 		return nil, fmt.Errorf("%w: tablet server %q has the tablet now", tablet.ErrMetaLost, row.Server)
 	}
 	st := s.state(refOf(row))
-	if st == nil { // made by a split of unknown fate
+	if st == nil { // created by a split of unknown outcome
 		s.remember(row)
 		return m, nil
 	}

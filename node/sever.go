@@ -10,11 +10,11 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// severPeriod is how often it is looked who has connections and is not let in. He is told so by
-// answers in the meantime: it takes two looks in a row.
+// severPeriod is the interval of checks for connections of users that are no longer admitted. It takes two checks in a row to close a connection:
+// until then answers return the reason.
 const severPeriod = 5 * time.Second
 
-// credential is by what somebody has a connection.
+// credential is what a connection authenticated with.
 type credential struct {
 	name       string
 	generation uint64
@@ -32,7 +32,7 @@ func credentialOf(p pki.Peer) credential {
 	return c
 }
 
-// severRefused ends the connections of principals who are not let in, or no longer, until the node ends.
+// severRefused closes the connections of users that are no longer admitted, until the node closes.
 func (n *Node) severRefused() {
 	if n.security == nil {
 		return
@@ -42,7 +42,7 @@ func (n *Node) severRefused() {
 		before := out
 		var err error
 		if out, err = n.notLetIn(); err != nil {
-			n.log.Debug("look who has connections and is not let in", "error", err)
+			n.log.Debug("credentials of connections not checked", "err", err)
 			continue
 		}
 		gone := n.security.endpoint.Sever(func(p pki.Peer) bool {
@@ -50,13 +50,12 @@ func (n *Node) severRefused() {
 			return p.Kind == pki.Principal && before[c] && out[c]
 		})
 		if gone > 0 {
-			n.log.Info("connections ended of users who are not let in", "connections", gone)
+			n.log.Info("connections of rejected users closed", "connections", gone)
 		}
 	}
 }
 
-// notLetIn returns which credentials have connections and let nobody in. Errors: that of a read, when it is
-// not known.
+// notLetIn returns the credentials of connections that are no longer valid. The error is that of a read.
 func (n *Node) notLetIn() (map[credential]bool, error) {
 	if err := n.unled(); err != nil {
 		return nil, err
@@ -78,19 +77,19 @@ func (n *Node) notLetIn() (map[credential]bool, error) {
 	return out, nil
 }
 
-// refuses tells whether a credential lets nobody in.
+// refuses reports whether a credential is no longer valid.
 func (r *rights) refuses(ctx context.Context, c credential) (bool, error) {
 	t, err := r.cache.Check(ctx, c.name, c.generation)
 	var unreadable *acl.RecordError
 	switch {
-	case errors.As(err, &unreadable): // it must not keep others in
+	case errors.As(err, &unreadable): // it must not keep other users connected
 		return false, nil
 	case errors.Is(err, acl.ErrUnknownPrincipal), errors.Is(err, acl.ErrDisabled), errors.Is(err, acl.ErrRevoked):
 		return true, nil
 	case err != nil:
 		return false, err
 	case c.token == "":
-		revoked, _ := r.cache.CertificateRevoked(t, c.name, c.serial) // if it is not known, the next look finds it
+		revoked, _ := r.cache.CertificateRevoked(t, c.name, c.serial) // if unknown, the next check finds it
 		return revoked, nil
 	}
 	b, err := r.files.Get(ctx, path.Join(tokensDir, c.token))

@@ -30,7 +30,7 @@ func (s *tabletServer) sort(ctx context.Context, o *order) (answer, error) {
 		return nil, err
 	}
 	coded := tablet.EncodeRuns(runs)
-	// The master names them in a moment; the sweep takes nothing that it has not found unnamed twice.
+	// The master names them soon; garbage collection removes only what it has found unnamed twice.
 	for i := range runs {
 		s.n.store.Load().Release(runs[i].Handle.ID)
 	}

@@ -23,7 +23,7 @@ func Version() string {
 	return "dev"
 }
 
-// status answers also while the node starts, with little more than the reason.
+// status also answers while the node starts, with little more than the reason.
 func (n *Node) status(context.Context, *api.NamesRequest) (answer, error) {
 	if !n.serving.Load() {
 		s := api.Status{Node: n.cfg.Name, NodeID: n.id(), Cluster: n.cluster(), Version: Version(), Uptime: time.Since(n.started), Reason: n.unready()}
@@ -70,7 +70,7 @@ func (n *Node) status(context.Context, *api.NamesRequest) (answer, error) {
 	return s.Append, nil
 }
 
-// servedTables counts the users' tables, and their tablets, that are served here.
+// servedTables returns the numbers of users' tables and tablets served here.
 func (n *Node) servedTables() (tables, tablets int64) {
 	seen := map[uint64]bool{}
 	for _, t := range n.tablets().Loaded() {

@@ -13,27 +13,25 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// The master's commands to tablet servers. Behind the parameters of every command comes the
-// instance of the server that is meant, then what is named here.
+// Commands of the master to tablet servers. The parameters of every command are followed by the server instance that it is for, and by those
+// listed here.
 const (
-	// methodHeld asks what the server has: [[key, bytes, operations a second]…].
+	// methodHeld returns the server's tablets: [[key, bytes, operations a second]…].
 	methodHeld = "tablet.held"
-	// methodLoad has it load a tablet whose row is at a generation: key, generation.
+	// methodLoad loads a tablet whose row is at a generation: key, generation.
 	methodLoad = "tablet.load"
-	// methodUnload has it let go of a tablet: key. The answer is the generation of the row then, 0 if
-	// another has the tablet.
+	// methodUnload unloads a tablet: key. The result is the generation of its row, 0 if another server has the tablet.
 	methodUnload = "tablet.unload"
-	// methodMerge has it make one of two neighbours that it has: key, the upper one's key.
+	// methodMerge merges two neighbouring tablets of the server: key, the upper one's key.
 	methodMerge = "tablet.merge"
-	// methodSort has it sort a piece of a dead server's log: server, log, start, end. The
-	// answer is the run, bytes in the form of package tablet.
+	// methodSort sorts a piece of a dead server's log: server, log, start, end. The result is the run, encoded by package tablet.
 	methodSort = "tablet.sort_piece"
 )
 
-// order is a command to a tablet server: the master's, and what it is about.
+// order is a command of the master to a tablet server.
 type order struct {
 	command
-	server     string // the instance that is meant
+	server     string // the instance that it is for
 	key, upper []byte
 	generation uint64
 	dead       string
@@ -125,11 +123,11 @@ func (n *Node) handleOrders() {
 	}
 }
 
-// obey carries a command out, if it is the master's and means the tablet server that there is.
+// obey executes a command if it comes from the master and is for the current tablet server.
 func (n *Node) obey(c *rpc.Call, o *order, do func(context.Context, *tabletServer, *order) (answer, error)) (answer, error) {
 	s := n.server.Load()
 	if s == nil || !s.is(o.server) {
-		return nil, &rpc.Error{Code: rpc.CodeUnavailable, Message: fmt.Sprintf("tablet server %s is not here any more, or not yet", o.server)}
+		return nil, &rpc.Error{Code: rpc.CodeUnavailable, Message: fmt.Sprintf("tablet server %s is not running here", o.server)}
 	}
 	if err := n.admitCommand(c, o.command); err != nil {
 		return nil, err
@@ -137,7 +135,7 @@ func (n *Node) obey(c *rpc.Call, o *order, do func(context.Context, *tabletServe
 	return do(c.Context(), s, o)
 }
 
-// send sends a command to a tablet server.
+// order sends a command to a tablet server.
 func (c commander) order(ctx context.Context, v *master.TabletServer, method string, q metaapi.Sequencer, o order, result func(*wire.Decoder) error) error {
 	o.command = command{master: c.n.id(), sequencer: q, raftEpoch: c.n.raftEpoch()}
 	o.server = v.Name

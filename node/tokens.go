@@ -20,10 +20,9 @@ const joinTokensDir = securityDir + "/join"
 func joinTokenPath(id token.ID) string { return joinTokensDir + "/" + id.String() }
 
 const (
-	joinTokenTTL    = time.Hour // of those that are made without
+	joinTokenTTL    = time.Hour // default
 	joinTokenTTLMax = 30 * 24 * time.Hour
-	// joinTokenKept is how long a token's record is there after its end: who asks with it then
-	// is told that it has ended, and not that there is none.
+	// joinTokenKept is how long a token's record is kept after its end, so that its use is rejected as expired and not as unknown.
 	joinTokenKept = 7 * 24 * time.Hour
 )
 
@@ -68,7 +67,7 @@ func (n *Node) handleTokens() {
 	})
 }
 
-// makeToken makes a token, and has in the audit log what came of it, also when its maker has left before.
+// makeToken creates a join token and records the outcome in the audit log, even if the caller has left.
 func (n *Node) makeToken(ctx context.Context, who *subject, r *api.CreateTokenRequest) (*api.CreatedToken, error) {
 	var begun atomic.Bool
 	var made *api.CreatedToken
@@ -84,7 +83,7 @@ func (n *Node) makeToken(ctx context.Context, who *subject, r *api.CreateTokenRe
 	if err == nil {
 		return made, nil
 	}
-	if !begun.Load() { // it was refused, or waits: what comes of it then is noted, too
+	if !begun.Load() { // rejected, or still waiting: then the outcome is recorded, too
 		n.audit.action(who, api.MethodCreateToken, "token", err)
 	}
 	return nil, err
@@ -126,11 +125,11 @@ func (n *Node) createToken(ctx context.Context, r *api.CreateTokenRequest) (*api
 	if _, err := n.setAsMaster(ctx, joinTokenPath(t.ID()), rec.Encode(), 0); err != nil {
 		return nil, err
 	}
-	n.log.Info("join token made", "token", t.ID().String(), "uses", uses, "node", id, "ends", t.Ends())
+	n.log.Info("join token created", "token", t.ID().String(), "uses", uses, "node", id, "expires", t.Ends())
 	return &api.CreatedToken{Text: t.Reveal(), Info: joinTokenInfo(rec)}, nil
 }
 
-// tokenMatter names a token that was made for the audit log.
+// tokenMatter describes a created token for the audit log.
 func tokenMatter(made *api.CreatedToken) string {
 	if made.Info.Node != "" {
 		return fmt.Sprintf("token %s for node %s", made.Info.ID, made.Info.Node)
@@ -152,7 +151,7 @@ type joinToken struct {
 	gen uint64
 }
 
-// joinToken reads a token's record, which is nil if there is none.
+// joinToken returns a token's record, or nil if there is none.
 func (n *Node) joinToken(ctx context.Context, id token.ID) (joinToken, error) {
 	f, err := n.meta.Get(ctx, joinTokenPath(id))
 	if errors.Is(err, metaapi.ErrNotFound) {
@@ -165,7 +164,7 @@ func (n *Node) joinToken(ctx context.Context, id token.ID) (joinToken, error) {
 	return joinToken{r, f.Generation}, err
 }
 
-// joinTokens reads all.
+// joinTokens returns all join tokens.
 func (n *Node) joinTokens(ctx context.Context) (all []joinToken, err error) {
 	names, err := n.catalog.list(ctx, joinTokensDir)
 	if err != nil {
@@ -199,8 +198,7 @@ func (n *Node) listTokens(ctx context.Context, _ *api.NamesRequest) (answer, err
 	return infos.Append, nil
 }
 
-// pruneTokens takes away what is left of tokens that have ended long ago, and makes room for
-// one more: no client can read more than so many.
+// pruneTokens removes the records of tokens that expired long ago, and checks that one more fits: clients read at most api.TokensMax.
 func (n *Node) pruneTokens(ctx context.Context) error {
 	all, err := n.joinTokens(ctx)
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// turnsWaitMax is the number of requests of one user that wait for a turn. More are rejected. What they have read so far
-// counts in the user's share of the memory for results.
+// turnsWaitMax bounds the requests of one user that wait for a turn. More are rejected. What they have read so far counts for the user's share
+// of result memory.
 const turnsWaitMax = 256
 
-// costlyTurns is the number of requests that match long patterns with large values at the same time. Half of the
-// processors are left to all else, of which renewing the node's leases cannot wait.
+// costlyTurns is the number of requests that match long patterns with large values concurrently. It leaves half of the processors to all other
+// work, which includes renewing the node's leases.
 func costlyTurns() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
 // turns are the turns of one call. It implements tablet.Turns.
@@ -30,10 +30,10 @@ type turns struct {
 	held bool
 }
 
-// turnsPool has turns that are not in use: a read with a filter allocates none.
+// turnsPool has unused turns, so that a read with a filter allocates none.
 var turnsPool = sync.Pool{New: func() any { return new(turns) }}
 
-// turnsOf returns the turns of a call that evaluates f on a table, nil if it needs none. They are to be released.
+// turnsOf returns the turns of a call that evaluates f on a table, or nil if it needs none. They must be released.
 func (n *Node) turnsOf(c *rpc.Call, name string, f *table.Program) *turns {
 	if f == nil {
 		return nil
@@ -41,8 +41,7 @@ func (n *Node) turnsOf(c *rpc.Call, name string, f *table.Program) *turns {
 	return n.turnsFor(c, name)
 }
 
-// turnsFor returns the turns of a call about a table, which are to be released. It is nil for nodes, which read METADATA
-// with filters that are known to be cheap.
+// turnsFor returns the turns of a call about a table, which must be released. It is nil for nodes, which read METADATA with cheap filters.
 func (n *Node) turnsFor(c *rpc.Call, name string) *turns {
 	who := subjectOf(c)
 	if who != nil && !who.restricted() || who == nil && isSystem(name) {
@@ -53,7 +52,7 @@ func (n *Node) turnsFor(c *rpc.Call, name string) *turns {
 	return t
 }
 
-// release ends the turn of t, which is not used any more. t may be nil.
+// release ends the turn of t, which must not be used afterwards. t may be nil.
 func (t *turns) release() {
 	if t != nil {
 		t.End()
@@ -62,7 +61,7 @@ func (t *turns) release() {
 	}
 }
 
-// in returns the server as a caller may use it that waits for these turns, of which there are none if t is nil.
+// in returns the server with these turns, if t is not nil.
 func (t *turns) in(as tablet.For) tablet.For {
 	if t == nil {
 		return as
@@ -70,7 +69,7 @@ func (t *turns) in(as tablet.For) tablet.For {
 	return as.In(t)
 }
 
-// Take implements tablet.Turns. It ends with the call's connection, which the context of a read of one row does not. Errors:
+// Take implements tablet.Turns. It ends with the call's connection, which the context of a single-row read does not. Errors:
 // *api.OverloadedError if too many calls of the user wait, those of the call's context.
 func (t *turns) Take(context.Context) error {
 	if t.held && t.gate.Awaited() {
@@ -82,7 +81,7 @@ func (t *turns) Take(context.Context) error {
 // Resume implements tablet.Turns. Errors: those of the call's context.
 func (t *turns) Resume(context.Context) error { return t.wait(t.gate.AcquireFirst) }
 
-// wait waits for a turn, unless the call has one or the next is free. The call leaves its worker then.
+// wait waits for a turn, unless the call has one or one is free. The call leaves its worker while it waits.
 func (t *turns) wait(acquire func(ctx context.Context, user string) error) error {
 	ctx := t.call.Context()
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// handleUnserved registers what tells which tablets are not served.
+// handleUnserved registers the methods that report unserved tablets.
 func (n *Node) handleUnserved() {
 	n.handleNames(api.MethodUnservedTablets, 0, n.unservedTablets)
 	n.handle(methodUnserved, rpc.Spawned, func(c *rpc.Call) {
@@ -26,7 +26,7 @@ func (n *Node) handleUnserved() {
 	})
 }
 
-// unservedTablets asks the master which tablets are not served.
+// unservedTablets returns the master's list of unserved tablets.
 func (n *Node) unservedTablets(ctx context.Context, _ *api.NamesRequest) (answer, error) {
 	u, err := n.unservedHere()
 	if err == nil {
@@ -38,13 +38,13 @@ func (n *Node) unservedTablets(ctx context.Context, _ *api.NamesRequest) (answer
 	}
 	u = &api.UnservedTablets{}
 	err = n.peers.call(ctx, boss, methodUnserved, func(e *wire.Encoder) { e.Array(0) }, u.Decode)
-	if lost := (*rpc.ConnLostError)(nil); errors.As(err, &lost) { // it only looks: that may be done again
+	if lost := (*rpc.ConnLostError)(nil); errors.As(err, &lost) { // the request is read-only and may be repeated
 		err = told(api.ErrUnavailable, err)
 	}
 	return u.Append, orOlder(boss, methodUnserved, err)
 }
 
-// unservedHere is what this node knows if it is the master.
+// unservedHere returns the unserved tablets if this node is the master.
 func (n *Node) unservedHere() (*api.UnservedTablets, error) {
 	all, err := n.master.Unserved()
 	if err != nil {
@@ -57,7 +57,7 @@ func (n *Node) unservedHere() (*api.UnservedTablets, error) {
 	return u, nil
 }
 
-// errorTold bounds what is told of an error, in bytes.
+// errorTold bounds the error text in the result, in bytes.
 const errorTold = 1000
 
 func toldUnserved(u *master.Unserved) api.UnservedTablet {

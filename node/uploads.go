@@ -17,8 +17,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// uploads are the blobs that clients are storing. One that is sealed stays for as long as an
-// idle one, so that a client whose answer was lost may ask again.
+// uploads are the blobs that clients are writing. A sealed upload is kept as long as an idle one, so that a client whose answer was lost may
+// repeat the request.
 type uploads struct {
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
@@ -26,30 +26,29 @@ type uploads struct {
 		open   map[uint64]*upload
 		stop   chan struct{}
 		closed bool
-		// refused counts uploads that were refused for others that are under way.
+		// refused counts uploads refused because of others.
 		refused int64
 	}
 }
 
-// upload is one blob on its way in.
+// upload is a blob being written.
 type upload struct {
-	// busy holds a value while a call works on it: calls come one after the other.
+	// busy is a semaphore: calls for one upload run one after the other.
 	busy chan struct{}
 	used time.Time // guarded by the mu of uploads
-	// owner is the user who stores the blob; empty for nodes and on a cluster without
-	// access control.
+	// owner is the user who stores the blob; empty for nodes and on an open cluster.
 	owner string
 
-	// What follows belongs to who is busy.
+	// The following fields belong to the holder of busy.
 	file   blobFile // the handle is empty until it is sealed
 	w      *blobfs.Writer
 	length int64
-	most   int64 // that length may be
-	err    error // what it failed with: it takes no more
+	most   int64 // limit of length
+	err    error // the failure that ended it
 	sealed bool
 }
 
-// open begins an upload. *api.OverloadedError; the store's errors.
+// open begins an upload. Errors: *api.OverloadedError, the store's.
 func (us *uploads) open(ctx context.Context, store *blobfs.Store, name, owner string) (api.BlobUpload, error) {
 	u := &upload{busy: make(chan struct{}, 1), file: blobFile{name: name}, owner: owner}
 	u.most = min(api.BlobBytesMax, api.BlobExtentsMax*store.ExtentBytes())
@@ -79,7 +78,7 @@ func (us *uploads) add(u *upload) (id uint64, err error) {
 		return 0, err
 	}
 	for id == 0 || us.mu.open[id] != nil {
-		id = rand.Uint64N(wire.SafeIntegerMax + 1) // random, so that a client cannot meet another's by counting
+		id = rand.Uint64N(wire.SafeIntegerMax + 1) // random, so that a client cannot guess another's by counting
 	}
 	if us.mu.open == nil {
 		us.mu.open = map[uint64]*upload{}
@@ -89,13 +88,11 @@ func (us *uploads) add(u *upload) (id uint64, err error) {
 	return id, nil
 }
 
-// sealedMax is the number of sealed uploads that are kept for clients that ask
-// again.
+// sealedMax bounds the sealed uploads that are kept for repeated requests.
 const sealedMax = 63 * api.UploadsMax
 
-// checkLocked returns an *api.OverloadedError if there is no upload free for owner.
-// A user may have as many as are then left for others: alone half of them. If too
-// many sealed ones are kept, the oldest of the user with the most is forgotten.
+// checkLocked returns an *api.OverloadedError if no upload is free for owner. A user may have as many as are then left for others: alone half
+// of them. If too many sealed ones are kept, the oldest of the user with the most is dropped.
 func (us *uploads) checkLocked(owner string) error {
 	open, own := 0, 0
 	sealed := map[string][]uint64{}
@@ -126,8 +123,7 @@ func (us *uploads) checkLocked(owner string) error {
 	return nil
 }
 
-// forgetLocked forgets the sealed upload, unused for longest, of the owner with the
-// most.
+// forgetLocked drops the least recently used sealed upload of the owner with the most.
 func (us *uploads) forgetLocked(sealed map[string][]uint64) {
 	var most []uint64
 	for _, ids := range sealed {
@@ -138,7 +134,7 @@ func (us *uploads) forgetLocked(sealed map[string][]uint64) {
 	delete(us.mu.open, slices.MinFunc(most, func(a, b uint64) int { return us.mu.open[a].used.Compare(us.mu.open[b].used) }))
 }
 
-// done tells whether an upload was sealed, if nobody works on it.
+// done reports whether an idle upload was sealed.
 func (u *upload) done() bool {
 	select {
 	case u.busy <- struct{}{}:
@@ -149,7 +145,7 @@ func (u *upload) done() bool {
 	}
 }
 
-// use has an upload of owner for itself until release. ErrUploadExpired.
+// use reserves an upload of owner until release. The error is api.ErrUploadExpired, or ctx's.
 func (us *uploads) use(ctx context.Context, id uint64, owner string) (u *upload, release func(), err error) {
 	us.mu.Lock()
 	u = us.mu.open[id]
@@ -178,8 +174,7 @@ func (us *uploads) use(ctx context.Context, id uint64, owner string) (u *upload,
 	}, nil
 }
 
-// write adds bytes at an offset; those that are there already are passed over. It returns how
-// many there are now.
+// write appends bytes at an offset; bytes that were written already are skipped. It returns the length.
 func (u *upload) write(offset int64, p []byte) (int64, error) {
 	switch end := offset + int64(len(p)); {
 	case u.err != nil:
@@ -187,7 +182,7 @@ func (u *upload) write(offset int64, p []byte) (int64, error) {
 	case u.sealed:
 		return 0, rpc.Errorf(rpc.CodeBadRequest, "the blob is sealed")
 	case offset > u.length:
-		return 0, rpc.Errorf(rpc.CodeBadRequest, "a piece at %d does not join on to the %d bytes that are there", offset, u.length)
+		return 0, rpc.Errorf(rpc.CodeBadRequest, "offset %d leaves a gap after the %d bytes written so far", offset, u.length)
 	case end > u.most:
 		return 0, &table.LimitError{What: api.BlobBytes, Limit: u.most, Got: end}
 	case end <= u.length:
@@ -200,7 +195,7 @@ func (u *upload) write(offset int64, p []byte) (int64, error) {
 	return u.length, err
 }
 
-// end takes an upload away. The caller is the one who works on it.
+// end removes an upload. The caller holds it.
 func (us *uploads) end(id uint64) {
 	us.mu.Lock()
 	u := us.mu.open[id]
@@ -211,7 +206,7 @@ func (us *uploads) end(id uint64) {
 	}
 }
 
-// uploadSweep is how often idle uploads are ended.
+// uploadSweep is the interval at which idle uploads are ended.
 const uploadSweep = api.UploadIdle / 6
 
 // sweep ends idle uploads until close.
@@ -228,7 +223,7 @@ func (us *uploads) sweep(stop <-chan struct{}) {
 	}
 }
 
-// endThose ends the uploads that nobody works on and that idle is said of.
+// endThose ends the uploads that are not in use and for which idle returns true.
 func (us *uploads) endThose(idle func(*upload) bool) {
 	us.mu.Lock()
 	var ended []*upload
@@ -252,7 +247,7 @@ func (us *uploads) endThose(idle func(*upload) bool) {
 	}
 }
 
-// stats returns how many uploads are under way, and how many were refused.
+// stats returns the number of uploads in progress, and of those refused.
 func (us *uploads) stats() (open int, refused int64) {
 	us.mu.Lock()
 	defer us.mu.Unlock()
@@ -264,7 +259,7 @@ func (us *uploads) stats() (open int, refused int64) {
 	return open, us.mu.refused
 }
 
-// start returns the channel that close closes.
+// start returns a channel that close closes.
 func (us *uploads) start() <-chan struct{} {
 	us.mu.Lock()
 	defer us.mu.Unlock()
@@ -272,7 +267,7 @@ func (us *uploads) start() <-chan struct{} {
 	return us.mu.stop
 }
 
-// close ends all uploads. Calls are over by then.
+// close ends all uploads, after all calls.
 func (us *uploads) close() {
 	us.mu.Lock()
 	if us.mu.closed || us.mu.stop == nil {
@@ -285,14 +280,14 @@ func (us *uploads) close() {
 	us.endThose(func(*upload) bool { return true })
 }
 
-// sealUpload makes what was uploaded a blob.
+// sealUpload makes an upload a blob.
 func (n *Node) sealUpload(ctx context.Context, u *upload, length int64) (info api.BlobInfo, err error) {
 	switch {
 	case u.sealed:
 	case u.err != nil:
 		return info, u.err
 	case length != u.length:
-		return info, rpc.Errorf(rpc.CodeBadRequest, "%d bytes were sent, and not %d", u.length, length)
+		return info, rpc.Errorf(rpc.CodeBadRequest, "%d bytes were written, not %d", u.length, length)
 	default:
 		if u.err = n.sealWriter(ctx, u); u.err != nil {
 			return info, u.err
@@ -302,10 +297,10 @@ func (n *Node) sealUpload(ctx context.Context, u *upload, length int64) (info ap
 	return u.file.info(), nil
 }
 
-// sealTimeout is how long a seal may take. It goes on when the caller has left, who may ask again.
+// sealTimeout bounds a seal. It continues when the caller has left, who may repeat the request.
 const sealTimeout = 2 * time.Minute
 
-// sealWriter makes an upload durable and names it.
+// sealWriter makes an upload durable and writes its file.
 func (n *Node) sealWriter(ctx context.Context, u *upload) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sealTimeout)
 	defer cancel()
@@ -320,9 +315,9 @@ func (n *Node) sealWriter(ctx context.Context, u *upload) (err error) {
 		err = n.nameBlob(ctx, f, u.owner)
 	}
 	if err == nil {
-		n.store.Load().Release(f.handle.ID) // the sweep finds it by its name
+		n.store.Load().Release(f.handle.ID) // garbage collection finds it by its file
 	}
-	// Of a name that may come to be the bytes stay.
+	// If the file may yet appear, the bytes stay.
 	if err != nil && !errors.Is(err, metaapi.ErrOutcomeUnknown) {
 		_ = n.store.Load().Delete(n.ctx, f.handle.ID)
 	}

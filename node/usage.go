@@ -19,13 +19,13 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// methodUsage asks a node what a table takes there, by its id, or each if that is 0.
+// methodUsage returns a node's usage of a table by id, or of all tables if the id is 0.
 const methodUsage = "tablet.usage"
 
-// usageTimeout bounds how long a node is waited for that is asked what it serves.
+// usageTimeout bounds the wait for a node's usage.
 const usageTimeout = 5 * time.Second
 
-// handleUsage registers what tells what tables take.
+// handleUsage registers the methods that report usage.
 func (n *Node) handleUsage() {
 	n.handleNames(api.MethodUsage, 1, n.usage)
 	n.handle(methodUsage, rpc.Spawned, func(c *rpc.Call) {
@@ -38,7 +38,7 @@ func (n *Node) handleUsage() {
 	})
 }
 
-// usage tells what a table takes, or each.
+// usage returns the usage of a table, or of all tables.
 func (n *Node) usage(ctx context.Context, r *api.NamesRequest) (answer, error) {
 	name := r.Names[0]
 	s, err := n.accountOf(ctx, name)
@@ -53,7 +53,7 @@ func (n *Node) usage(ctx context.Context, r *api.NamesRequest) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(all.Tables) == 0 && name != "" { // nobody serves it now
+	if len(all.Tables) == 0 && name != "" { // no node serves it now
 		all.Tables = []api.TableUsage{{Name: name, Unserved: -1}}
 	}
 	if err := n.addOwners(ctx, all); err != nil {
@@ -62,7 +62,7 @@ func (n *Node) usage(ctx context.Context, r *api.NamesRequest) (answer, error) {
 	return all.Append, nil
 }
 
-// addOwners says whose the tables are.
+// addOwners adds the owners of the tables.
 func (n *Node) addOwners(ctx context.Context, all *api.Usage) error {
 	if n.security == nil {
 		return nil
@@ -80,8 +80,8 @@ func (n *Node) addOwners(ctx context.Context, all *api.Usage) error {
 	return nil
 }
 
-// accountOf returns a table whose figures the caller whom ctx has may see: its administrators
-// may. Those of all tables, if there is no name, who may read the cluster.
+// accountOf returns the table whose usage the subject of ctx may see: its administrators may. Without a name it is all tables, for subjects
+// that may read the cluster.
 func (n *Node) accountOf(ctx context.Context, name string) (*table.Schema, error) {
 	who := subjectIn(ctx)
 	if who == nil {
@@ -103,7 +103,7 @@ func (n *Node) accountOf(ctx context.Context, name string) (*table.Schema, error
 	return v.Schema(), toldElement(v.CheckTable(acl.Admin))
 }
 
-// usageOfAll asks all nodes what a table takes, or each.
+// usageOfAll collects the usage of a table, or of all tables, from all nodes.
 func (n *Node) usageOfAll(ctx context.Context, tableID uint64) (*api.Usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
@@ -114,7 +114,7 @@ func (n *Node) usageOfAll(ctx context.Context, tableID uint64) (*api.Usage, erro
 	asked.Go(func() { where = n.placement(ctx, tableID) })
 	for _, m := range n.fleetOf.Members() {
 		if !m.Alive && m.ID != n.id() {
-			continue // if it should serve something, METADATA says so
+			continue // METADATA has what it should serve
 		}
 		asked.Go(func() {
 			here := &api.Usage{}
@@ -125,7 +125,7 @@ func (n *Node) usageOfAll(ctx context.Context, tableID uint64) (*api.Usage, erro
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				n.log.Debug("ask a node what its tables take", "node", m.ID, "error", err)
+				n.log.Debug("usage of node not received", "node", m.ID, "err", err)
 				sum.silent = append(sum.silent, m.ID)
 				return
 			}
@@ -141,7 +141,7 @@ func (n *Node) usageOfAll(ctx context.Context, tableID uint64) (*api.Usage, erro
 	return sum.result(), nil
 }
 
-// usageHere is what tables take on this node.
+// usageHere returns the usage of tables on this node.
 func (n *Node) usageHere(tableID uint64) *api.Usage {
 	s := n.server.Load()
 	u := &api.Usage{}
@@ -164,7 +164,7 @@ func toldUsage(x *tablet.Usage) api.TableUsage {
 	return t
 }
 
-// usageSum adds up what nodes have told.
+// usageSum adds up the usage of nodes.
 type usageSum struct {
 	tables   map[string]*api.TableUsage
 	answered map[string]bool // nodes
@@ -202,7 +202,7 @@ func (s *usageSum) add(u *api.Usage) {
 	}
 }
 
-// result returns the sum by name, of families those that were dropped last.
+// result returns the sum by table name; dropped families come last.
 func (s *usageSum) result() *api.Usage {
 	slices.Sort(s.silent)
 	u := &api.Usage{Silent: slices.Compact(s.silent)}
@@ -219,17 +219,17 @@ func (s *usageSum) result() *api.Usage {
 	return u
 }
 
-// accountedTables bounds the tables that have metrics of their own.
+// accountedTables bounds the tables that have their own metrics.
 const accountedTables = 1000
 
-// collectUsage tells what tables take.
+// collectUsage collects the metrics of tables' sizes.
 func (c *collector) collectUsage(m sender) {
 	for _, t := range accounted(c.node.server.Load().tablets.Sizes()) {
 		m.tableSize(&t)
 	}
 }
 
-// accounted leaves of tables the largest; the others are one together.
+// accounted returns the largest tables, and the sum of all others as one.
 func accounted(all []tablet.TableSize) []tablet.TableSize {
 	if len(all) <= accountedTables {
 		return all
@@ -245,7 +245,7 @@ func accounted(all []tablet.TableSize) []tablet.TableSize {
 	return append(all[:accountedTables:accountedTables], rest)
 }
 
-// collectQuotas tells how often each quota has refused a request: of the first by name each its own, of the others together.
+// collectQuotas collects the numbers of requests refused for quotas: for the first quotas by name each, and for the others together.
 func (c *collector) collectQuotas(m sender) {
 	set := c.node.quotas.meters.Load()
 	if set == nil {

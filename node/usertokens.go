@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// userTokensMax bounds the access tokens of a user: all are read when one is made or revoked.
+	// userTokensMax bounds the access tokens of a user: all are read when one is created or revoked.
 	userTokensMax = 1000
-	// tokenKept is how long a token is listed that has ended.
+	// tokenKept is how long an expired token is listed.
 	tokenKept = 7 * 24 * time.Hour
-	// tokensForgotten bounds those that go when one is made: other changes wait meanwhile.
+	// tokensForgotten bounds the expired tokens that are removed when one is created: other changes wait meanwhile.
 	tokensForgotten = 100
 )
 
-// roomForToken returns a *table.LimitError if a user has as many tokens as one may have, and else those of
-// anybody that ended so long ago that they are to go.
+// roomForToken returns a *table.LimitError if a user has the maximum number of tokens, and otherwise the expired tokens of all users that are to be
+// removed.
 func (n *Node) roomForToken(ctx context.Context, of string) (ended []*token.AccessRecord, err error) {
 	all, err := n.accessTokens(ctx, "")
 	if err != nil {
@@ -41,9 +41,9 @@ func (n *Node) roomForToken(ctx context.Context, of string) (ended []*token.Acce
 	return ended[:min(len(ended), tokensForgotten)], nil
 }
 
-// forgetTokens takes away tokens that have ended. What it leaves is for the next time.
+// forgetTokens removes expired tokens. What fails is left for the next time.
 func (n *Node) forgetTokens(ctx context.Context, ended []*token.AccessRecord) {
 	if err := n.deleteTokens(ctx, ended); err != nil {
-		n.log.Warn("access tokens that have ended are left over", "error", err)
+		n.log.Warn("expired access tokens not removed", "err", err)
 	}
 }

@@ -13,25 +13,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// What the port for metrics, health and profiles takes of whoever reaches it, authenticated or not.
+// Limits of the port for metrics, health and profiles, for all clients, authenticated or not.
 const (
-	// webHeaderTime is for a request's header, of at most so many bytes, 4 KiB more at times: an access token has 100.
+	// webHeaderTime and webHeaderBytes bound a request's header; net/http reads up to 4 KiB more. An access token has 100 bytes.
 	webHeaderTime     = 10 * time.Second
 	webHeaderBytesMax = 16 << 10
-	// webIdleTime is how long a connection waits for the next request. Who collects metrics comes back each minute, or sooner.
+	// webIdleTime is how long a connection waits for the next request. Scrapers come back each minute, or sooner.
 	webIdleTime = 2 * time.Minute
-	// webPause is how long a client may take for the next webPieceBytes of an answer, and webAnswerTime for all of it, beside the
-	// time that a profile is asked for. What is traced while a client takes nothing stays in memory.
+	// webPause is how long a client may take for the next webPieceBytes of an answer, and webAnswerTime for all of it, in addition to the duration
+	// of a requested profile. A trace stays in memory while the client does not read it.
 	webPause      = 10 * time.Second
 	webPieceBytes = 64 << 10
 	webAnswerTime = time.Minute
-	// webConnsMax bounds connections: each takes up to 100 KiB, with a header and TLS. Who collects metrics, and asks for
-	// health, needs a few.
+	// webConnsMax bounds connections: each takes up to 100 KiB, with a header and TLS. Scrapers and health checks need a few.
 	webConnsMax = 64
-	// metricsAtOnce bounds pages of metrics: one that is compressed takes 1 MiB.
+	// metricsAtOnce bounds concurrent pages of metrics: a compressed one takes 1 MiB.
 	metricsAtOnce = 4
-	// profilesAtOnce bounds profiles, which take the more memory the more there is to tell; profileTimeMax is how long one lasts,
-	// and profileTime how long that does whose time is not said.
+	// profilesAtOnce bounds concurrent profiles, whose memory depends on their content. profileTimeMax bounds the duration of one, and profileTime
+	// is the default.
 	profilesAtOnce = 2
 	profileTimeMax = 10 * time.Minute
 	profileTime    = 30 * time.Second
@@ -65,25 +64,25 @@ func (n *Node) serveHTTP() error {
 	boundWeb(n.http, n.log, n.refuseConn)
 	n.background.Go(func() {
 		if err := n.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			n.log.Error("serve HTTP", "error", err)
+			n.log.Error("HTTP server failed", "err", err)
 		}
 	})
 	return nil
 }
 
-// boundWeb bounds what a server takes of its clients. Refused is told why a connection is ended to make room.
+// boundWeb bounds what clients can take of a server. refused is called for connections that are closed to admit others.
 func boundWeb(s *http.Server, log *slog.Logger, refused func(net.Addr, error)) {
 	s.ReadHeaderTimeout, s.IdleTimeout, s.MaxHeaderBytes = webHeaderTime, webIdleTime, webHeaderBytesMax
 	s.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
 	s.ConnState = newWebConns(webConnsMax, refused).note
 	h := s.Handler
 	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Not Server.WriteTimeout, which is one for all answers: it would cut those that go on for long, or let others.
+		// Not Server.WriteTimeout, which applies to all answers: it would cut long profiles, or be too long for others.
 		paced := &pacedWriter{ResponseWriter: w, to: http.NewResponseController(w), until: time.Now().Add(webAnswerTime)}
 		paced.pace()
-		defer paced.pace() // for what is still in buffers
+		defer paced.pace() // for buffered bytes
 		if r.ContentLength != 0 {
-			// The server would wait for the rest of it before it answers.
+			// The server would read the rest of the body before it answers.
 			_ = paced.to.SetReadDeadline(time.Now())
 			http.Error(paced, "no page takes a body", http.StatusRequestEntityTooLarge)
 			return
@@ -100,16 +99,16 @@ func boundWeb(s *http.Server, log *slog.Logger, refused func(net.Addr, error)) {
 	})
 }
 
-// profileTimeOf returns how long a profile is asked for at most, as package pprof reads it.
+// profileTimeOf returns the duration of the requested profile, parsed as package pprof does.
 func profileTimeOf(r *http.Request) (time.Duration, error) {
 	seconds, _ := strconv.ParseFloat(r.URL.Query().Get("seconds"), 64)
 	if seconds > profileTimeMax.Seconds() {
-		return 0, fmt.Errorf("a profile of %.0f seconds is asked for, at most %.0f", seconds, profileTimeMax.Seconds())
+		return 0, fmt.Errorf("profile of %.0f seconds requested, the limit is %.0f", seconds, profileTimeMax.Seconds())
 	}
 	return max(profileTime, time.Duration(seconds*float64(time.Second))), nil
 }
 
-// few has a handler answer few requests at once.
+// few limits the concurrent requests of a handler.
 func few(h http.Handler) http.Handler {
 	places := make(chan struct{}, profilesAtOnce)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -124,14 +123,14 @@ func few(h http.Handler) http.Handler {
 	})
 }
 
-// pacedWriter gives an answer up whose client does not take it.
+// pacedWriter aborts an answer that its client does not read.
 type pacedWriter struct {
 	http.ResponseWriter
 	to    *http.ResponseController
 	until time.Time
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the wrapped writer, for http.ResponseController.
 func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Write implements io.Writer.

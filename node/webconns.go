@@ -8,10 +8,10 @@ import (
 	"sync"
 )
 
-var errWebCrowded = errors.New("too many connections for HTTP at once")
+var errWebCrowded = errors.New("too many concurrent HTTP connections")
 
-// webConns bounds the connections of an HTTP server. One more ends that which has waited longest for a whole request,
-// or, if all are being answered, is ended itself.
+// webConns bounds the connections of an HTTP server. One more connection closes the one that has waited longest for a complete request or, if
+// all are being answered, is closed itself.
 type webConns struct {
 	max     int
 	refused func(net.Addr, error)
@@ -19,7 +19,7 @@ type webConns struct {
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
-		all     map[net.Conn]*list.Element // its place in waiting; nil of one that is answered
+		all     map[net.Conn]*list.Element // its place in waiting; nil while it is answered
 		waiting list.List                  // of net.Conn, the longest first
 	}
 }
@@ -30,18 +30,18 @@ func newWebConns(max int, refused func(net.Addr, error)) *webConns {
 	return c
 }
 
-// note is for http.Server.ConnState, which tells of a new connection before the next is accepted.
+// note is for http.Server.ConnState, which reports a new connection before the next is accepted.
 func (c *webConns) note(conn net.Conn, state http.ConnState) {
 	if gone := c.count(conn, state); gone != nil {
 		c.refused(gone.RemoteAddr(), errWebCrowded)
 		if over, ok := gone.(interface{ NetConn() net.Conn }); ok {
-			gone = over.NetConn() // TLS would wait to say goodbye
+			gone = over.NetConn() // closing TLS would wait
 		}
 		_ = gone.Close()
 	}
 }
 
-// count returns the connection that is to end, if any.
+// count returns the connection to close, if any.
 func (c *webConns) count(conn net.Conn, state http.ConnState) (gone net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,7 +53,7 @@ func (c *webConns) count(conn net.Conn, state http.ConnState) (gone net.Conn) {
 			gone = c.mu.waiting.Front().Value.(net.Conn)
 			c.forgetLocked(gone)
 		}
-	case !known: // it has been ended
+	case !known: // already closed
 	case state == http.StateActive && place != nil:
 		c.mu.waiting.Remove(place)
 		c.mu.all[conn] = nil

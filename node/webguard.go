@@ -10,9 +10,8 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// mayLook tells whether who asks for a page of the node may see it: a node, or a principal
-// that may monitor the cluster and shows a certificate or, as a bearer, an access token. The
-// status is that of the answer if not.
+// mayLook returns nil if a request may see the node's pages: from a node, or from a principal with the right to monitor the cluster, who has a
+// certificate or sends an access token as a bearer. Otherwise it returns the HTTP status.
 func (n *Node) mayLook(r *http.Request, peer pki.Peer) (status int, err error) {
 	who := &subject{peer: peer, from: r.RemoteAddr}
 	if peer.Kind == pki.Node {

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// webHosts returns the names by which clients may ask for pages where HTTP is plain, beside addresses and localhost.
+// webHosts returns the host names that clients may use on a plain HTTP port, besides addresses and localhost.
 func (n *Node) webHosts() []string {
 	machine, _ := os.Hostname()
 	names := []string{machine, n.cfg.Name, hostOf(n.cfg.HTTP), hostOf(n.cfg.Advertise), n.cfg.Advertise}
 	return slices.DeleteFunc(names, func(s string) bool { return s == "" })
 }
 
-// checkHost answers requests for this host alone. A page in a browser on this host can have a name of its own resolve to
-// loopback, and would read what is served there without TLS; it cannot choose the Host of its requests.
+// checkHost rejects requests for other hosts. A web page in a browser on this host could resolve its own name to loopback, and would read what
+// is served there without TLS; it cannot choose the Host header.
 func checkHost(h http.Handler, names []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !knownHost(r.Host, names) {
@@ -28,7 +28,7 @@ func checkHost(h http.Handler, names []string) http.Handler {
 	})
 }
 
-// knownHost reports whether a Host header names this host. HTTP/1.0 has none, and browsers do not speak it.
+// knownHost reports whether a Host header names this host. HTTP/1.0 requests may lack it; browsers do not use HTTP/1.0.
 func knownHost(header string, names []string) bool {
 	host := header
 	if h, _, err := net.SplitHostPort(header); err == nil {
