@@ -86,7 +86,7 @@ func (s *tabletServer) expectMetadata() {
 			if err == nil {
 				return
 			}
-			s.n.log.Debug("begin METADATA's commit log; will be tried again when it is needed", "error", err)
+			s.n.log.Debug("begin METADATA's commit log; will be tried again when it is needed", "err", err)
 		}
 		select {
 		case <-changed:

@@ -131,6 +131,6 @@ func (n *Node) nudgeMaster(ctx context.Context) {
 		return
 	}
 	if err := n.peers.call(ctx, boss, methodNudge, func(e *wire.Encoder) { e.Array(0) }, nil); err != nil {
-		n.log.Debug("nudge the master", "node", boss, "error", err)
+		n.log.Debug("nudge the master", "node", boss, "err", err)
 	}
 }

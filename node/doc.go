@@ -1,101 +1,94 @@
-// Package node is one running Stele node: it builds the parts, wires them
-// together, owns the ports, and starts, drains and stops them. It translates
-// remote calls to the parts, and decides who may make them (see Rights), how
-// often (Quotas), and who belongs to the cluster (Certificates).
+// Package node is one running Stele node: it creates the parts, connects them, owns the ports, and starts, drains and
+// stops them. It translates remote calls to the parts, and enforces rights (see Rights), quotas (Quotas) and membership of
+// the cluster (Certificates).
 //
 //	rpc ──▶ data.go, scan.go, admin.go ──▶ tablet.Server ──▶ blobfs.Store
 //	    │                  └─▶ catalog.go ──▶ session ──▶ the lock service's leader
-//	    ├─▶ blobmethods.go, uploads.go        files that people store ──▶ blobfs.Store
-//	    ├─▶ formation, gossip                 who belongs to the cluster, and where
+//	    ├─▶ blobmethods.go, uploads.go        stored files ──▶ blobfs.Store
+//	    ├─▶ formation, gossip                 members of the cluster, and their addresses
 //	    ├─▶ streams.go ──▶ raftmeta.Group     if the node votes
-//	    └─▶ command.go                        what the master tells nodes to do
+//	    └─▶ command.go                        commands of the master
 //
-// # What a node keeps
+// # Files
 //
-//	<each data folder>/identity   whose the folder is: package node/identity
-//	<each data folder>/lock       locked by the process that is the node
-//	<first data folder>/peers     where the other nodes were last
-//	<first data folder>/removed   which nodes were removed, if it has certificates: removedFile
-//	<one data folder>/raft        the Raft log and snapshots, if the node votes
-//	<first data folder>/security  keys and certificate, if it has any: package security/folder
-//	<each data folder>/blobs      extents of SSTables and commit logs
+//	<each data directory>/identity   the node and cluster it belongs to: package node/identity
+//	<each data directory>/lock       locked by the process that is the node
+//	<first data directory>/peers     last known addresses of the other nodes
+//	<first data directory>/removed   the removed nodes, if the node has certificates: removedFile
+//	<one data directory>/raft        the Raft log and snapshots, if the node votes
+//	<first data directory>/security  keys and certificate, if any: package security/folder
+//	<each data directory>/blobs      extents of SSTables and commit logs
 //
 // In the namespace of the lock service:
 //
 //	/cluster               the cluster's id and name
 //	/master                its lock makes a node the master
-//	/servers/<node>        its lock makes a process the node; says where it runs, as JSON
-//	/nodes/<node>          a node's name, zone, address, and whether it drains, as JSON
-//	/removed/<node>        a node that the operator has taken out for good
+//	/servers/<node>        its lock makes a process the node; has its address, as JSON
+//	/nodes/<node>          a node's name, zone and address, and whether it is draining, as JSON
+//	/removed/<node>        a node that an operator has removed for good
 //	/ids                   the next id of a table or tablet
-//	/tables/<name>         a table's schema; there is a table if and only if this file is
+//	/tables/<name>         a table's schema; the table exists if and only if this file does
 //	/root                  the root tablet: package client/metadata
-//	/logs/<server>/<log>   which nodes have what of a commit log: package blobfs
-//	/recovery/<server>     how far the sorting of a dead server's logs has come: package master
-//	/blobs/<id>            a file that somebody stored
-//	/acl/...               who may what: package security/acl; made with the cluster
-//	/acl/tokens/<id>       a token that makes its bearer a principal: package security/token
-//	/security/join/<id>    a token by which hosts join: package security/token
-//	/sweep                 the round of the sweep of the block store: package blobfs
-//	/quota/...             quotas, and whose a table is: package node/quota
+//	/logs/<server>/<log>   the replicas of a commit log: package blobfs
+//	/recovery/<server>     the progress of sorting a dead server's logs: package master
+//	/blobs/<id>            a stored file
+//	/acl/...               principals and grants: package security/acl; created with the cluster
+//	/acl/tokens/<id>       an access token: package security/token
+//	/security/join/<id>    a join token: package security/token
+//	/sweep                 the current round of garbage collection: package blobfs
+//	/quota/...             quotas, and the owners of tables: package node/quota
 //	/locks/...             files and locks of users
 //
 // # Start
 //
-// The port opens first, but data is served last: methods about data answer
-// "unavailable" with what the start waits for. In between: formation (a fresh node founds
-// or joins a cluster, others say hello), gossip, the node's part in the Raft group if it
-// has one, a session with the group's leader, wherever that is, the lock of its server file, then
-// the block store and the tablet server. A crash between writing a file and naming it leaves a blob that is
-// garbage.
+// The port opens first, but data is served last: until then, methods about data return "unavailable" and what the start waits
+// for. The steps in between: formation (a fresh node founds or joins a cluster, others announce themselves), gossip, the node's
+// Raft group if it votes, a session with the group's leader, the lock of its server file, the block store, the tablet server. A
+// crash between writing a file and referencing it leaves garbage.
 //
 // # The tablet server
 //
-// Who has the lock of /servers/<node> is a tablet server, named by the node and the lock's generation
-// (tabletserver.go): two of them, in fact (bothservers.go). The one for METADATA's tablets has commit logs
-// of its own, from when it is, or may be, given the first: so METADATA is there soon after a node has died,
-// and users' writes do not hold up its changes. Both begin with no tablets; the master's commands have it load some (clustertablets.go,
-// tabletcommand.go). Taking a tablet is a compare-and-set on its row of METADATA (metarows.go), which a node
-// reaches as any client does. When the lock is lost, the server is closed, and under the next lock there
-// is another one, with nothing. It asks before each operation, and again before it answers, whether the lock is
-// surely held.
+// The holder of the lock of /servers/<node> is a tablet server, named by the node and the lock's generation (tabletserver.go). In
+// fact it is two (bothservers.go): the one for METADATA's tablets has its own commit logs, from when it gets, or may get, its first
+// tablet. So METADATA is available soon after a node's death, and users' writes do not delay changes of it. Both start without
+// tablets; the master's commands load them (clustertablets.go, tabletcommand.go). Acquiring a tablet is a compare-and-set on its row
+// of METADATA (metarows.go), which a node accesses as any client does. When the lock is lost, the server is closed. Under the next
+// lock there is another server, without tablets. A server checks before each operation, and again before it answers, that it holds
+// the lock.
 //
 // # The lock service
 //
-// Every node is a client of the lock service, by one session; up to five are also
-// servers of it. Which, the master decides (package master) and commands: a node that
-// is to vote makes an empty Raft log, waits to be added, and is given its vote when it has
-// caught up. The session finds the leader by itself; when it is this node, it asks
-// without the network. A session that expires is followed by another one.
+// Every node is a client of the lock service, with one session. Up to five nodes are also its servers. The master chooses them
+// (package master) and sends commands: a new voter creates an empty Raft log, waits to be added, and becomes a voter once it has
+// caught up. The session finds the leader; if it is this node, requests do not use the network. An expired session is replaced by
+// another one.
 //
 // # Certificates
 //
-// A node with a folder of keys (security.go) speaks TLS alone. The one that Initialise was run on founds
-// the cluster, alone. A host without keys asks, by a token (enrol.go), any node, which passes that on to the
-// master's (joinhost.go): there the token is used up, durably, before anything is signed. The authority's key is
-// with the voters, of which the master is one (authority.go): a node gets it before it gets a vote, and
-// deletes it, once it has none, when the master has it. Members have voters renew their certificates. A stranger,
-// who has shown no certificate, may ask little (securityguard.go), for a minute, unless he shows a token (auth.go).
+// A node with a directory of keys (security.go) speaks only TLS. The node on which Initialise was run founds the cluster, alone. A
+// host without keys sends a join token (enrol.go) to any node, which forwards it to the master's (joinhost.go): there the token is
+// consumed, durably, before anything is signed. The authority's key is on the voters, one of which is the master (authority.go): a
+// node gets it before it becomes a voter, and deletes it after it has stopped voting, once the master has it. Members have their
+// certificates renewed by voters. A client without a certificate has access to few methods (securityguard.go), for a minute, unless
+// it sends an access token (auth.go).
 //
 // # Rights
 //
-// Each method has a guard (guard.go), without which it cannot be registered: it is for nodes, for all principals, for those
-// with a right on the cluster or on a table, or looks itself at what its caller may. What somebody may is known as of
-// an epoch (rightscache.go), by the session with the lock service, and looked at again before an answer: a node whose session
-// is not sure knows nothing, and answers unavailable. For each request about data the tablet server asks an access (access.go)
-// with the schema by which it goes about it. Changes of rights (users.go, grants.go, rightschange.go) are made by the
-// master's node, to which others pass requests on in the principal's name (behalf.go); both look at his rights. Such a change,
-// and each other one that waits for its turn (change.go), is made for somebody (asked.go), whose right to it is looked at
-// again when it is its turn, and is written only in the reign of the master that looked (reign.go): so nothing of what a
-// user has asked for is made after a revocation that has returned. What administrators do, and who was refused, is in the
-// audit log (auditing.go).
+// Each method has a guard (guard.go), without which it cannot be registered: it admits nodes, all principals, or those with a right
+// on the cluster or a table, or the method checks rights itself. Rights are known as of an epoch (rightscache.go), through the session
+// with the lock service, and checked again before an answer: a node whose session is in doubt knows no rights, and returns unavailable.
+// For each data request the tablet server consults an access (access.go) with the schema that it uses. Changes of rights (users.go,
+// grants.go, rightschange.go) are made by the master's node, to which others forward requests in the principal's name (behalf.go). Both
+// check the rights. Each change that waits for its turn (change.go) has a subject (asked.go), which is authorized again when it is its
+// turn, and is written only under the mastership in which that happened (reign.go). So no change is made for a user after a revocation
+// of its rights has returned. Actions of administrators, and refusals, are in the audit log (auditing.go).
 //
 // # Quotas
 //
-// Quotas (package quota) are kept in the lock service, and read by each node when their epoch changes (quotas.go): the
-// node that makes a change before it answers, the others soon after. A request is let in by the meters of its table and its principal (metered.go) where
-// it comes to the tablet server, without asking anybody; where there is no quota it looks at one pointer. Each node reports to the
-// master what it was asked for and gets its shares, and which of its tables may not grow (quotashare.go).
+// Quotas (package quota) are stored in the lock service, and each node rereads them when their epoch changes (quotas.go): the node that
+// makes a change before it answers, the others soon after. A request is admitted by the meters of its table and its principal
+// (metered.go) on the tablet server, without calls to other nodes; without quotas it checks one pointer. Each node reports its demand to
+// the master and gets its shares, and the tables that may not grow (quotashare.go).
 //
 // # Goroutines
 //
@@ -104,54 +97,53 @@
 //	http serve       Start            Close               the same for HTTP
 //	cursor sweep     Start            Close               drops idle cursors
 //	upload sweep     Start            Close               ends idle uploads of blobs
-//	accept           Start            rpc's Shutdown      hands Raft's connections to the group
-//	followMembers    joinCluster      Close               remembers where nodes are
-//	tellLoad         joinCluster      Close               tells the others how full the disks are
-//	blobFleet        openStore        Close               tells the block store who the nodes are
-//	renewSchemas     the tablet server with its lock      reads schemas that have changed, lets dropped tables go
-//	expectMetadata   the same                             begins METADATA's commit log when a node that has some is gone
-//	sweepStore       Start            Close               sweeps the block store while this node is master
-//	keepSession      Start            Close               opens a session after one that expired
+//	accept           Start            rpc's Shutdown      passes Raft's connections to the group
+//	followMembers    joinCluster      Close               records addresses of nodes
+//	tellLoad         joinCluster      Close               publishes the free disk space
+//	blobFleet        openStore        Close               passes the members to the block store
+//	renewSchemas     the tablet server with its lock      rereads changed schemas, unloads dropped tables
+//	expectMetadata   the same                             begins METADATA's commit log when a node with some of it is gone
+//	sweepStore       Start            Close               collects garbage while this node is master
+//	keepSession      Start            Close               replaces an expired session
 //	keepCertificate  Start            Close               renews the node's certificate, if it has one
-//	followQuotas     Start            Close               reads the quotas, and reports what was asked for
-//	sweepLeftovers   Start            Close               takes away what is left over of tables, once a reign
-//	followRollover   Start            Close               does what a replacement of the authority asks of the node
-//	followGossipKey  Start            Close               does what a rotation of the gossip key asks of the node
+//	followQuotas     Start            Close               reads quotas, and reports demand
+//	sweepLeftovers   Start            Close               removes orphaned files of tables, once per mastership
+//	followRollover   Start            Close               performs a replacement of the authority on this node
+//	followGossipKey  Start            Close               performs a rotation of the gossip key on this node
 //	await removal    followGossipKey  a change, Close     wakes it when a node is removed
-//	keepAuthority    Start            Close               has the authority's key if the node votes, and else not
-//	followRemoved    Start            Close               rejects and forgets nodes that were removed
-//	watchRemoval     Start            Close, removal      ends the node when it is removed
-//	watchDisk        Start            Close               one for each data folder: ends the node when its disk
+//	keepAuthority    Start            Close               has the authority's key while the node votes
+//	followRemoved    Start            Close               rejects and forgets removed nodes
+//	watchRemoval     Start            Close, removal      stops the node when it is removed
+//	watchDisk        Start            Close               one for each data directory: stops the node when its disk
 //	                                                      does not answer
 //	master           startMaster      Close               holds /master where the leader is
-//	severRefused     Start            Close               ends connections of principals who are not let in
-//	sever            followRemoved    some seconds later  ends connections of a node that was removed
-//	joinGossip       joinCluster      an answer, Close    asks members to take this node in
-//	lock watch       openTabletServer its end             gives it up when the lock is lost
-//	reign watch      a change; sweep  its end, the reign  ends what only the master may do
-//	split            a tablet's wish  its end             one at a time of users' tablets, and one of METADATA's
-//	press            create_table     all is served       tells the master of a new table
+//	severRefused     Start            Close               closes connections of rejected principals
+//	sever            followRemoved    some seconds later  closes connections of a removed node
+//	joinGossip       joinCluster      an answer, Close    contacts members by gossip
+//	lock watch       openTabletServer its end             cancels it when the lock is lost
+//	mastership watch a change; gc     its end, the mastership  cancels what only the master may do
+//	split            a split request  its end             one at a time of users' tablets, and one of METADATA's
+//	press            create_table     all is served       nudges the master for a new table
 //	dropRuns         a recovery done  a minute at most    removes what a recovery has left
 //	askLockRight     a keep_alive     its answer          one at a time for a connection
 //	mutate           mutate           its answer          a write that waits; as many as requests in flight
 //	welcome          streams          its greeting        greets one connection of Raft
-//	signs of life    Alive            their part answers  one for each part, at most one at once
+//	probe            Alive            its part answers    one for each part, at most one at once
 //	change           a change         itself, one at once a change of the catalog whose caller may leave
 //
 // # Invariants
 //
-//	N1. The namespace names a file only after the file is durable, and a file is
-//	    deleted only after no name is left (I1, I6).
-//	N2. A table is served by one schema at a time, and the namespace has it before
-//	    any write is made by it.
-//	N3. A command of a master is refused once one with a higher epoch was seen (I9).
-//	N4. A Raft connection is taken only from a node of the same cluster and raft epoch
-//	    that means this node.
-//	N5. A join token is used as often as it may be and not once more, and gives no host the
-//	    certificate of a node that there is, or was, unless it was made for that one.
-//	N6. A host gives its token to no other than a node of the cluster that has made it.
-//	N7. The authority's key is on no node that does not vote for longer than the master needs to
-//	    say that it has it, and never on none.
-//	N8. A node that was removed has no connection some seconds later, and gets no certificate.
-//	N9. A gossip key that is made after a removal is not given to the node that was removed.
+//	N1. The namespace references a file only once the file is durable, and a file is deleted only after its last
+//	    reference (I1, I6).
+//	N2. A table is served by one schema at a time, and the namespace has the schema before any write uses it.
+//	N3. A command of a master is rejected once one with a higher epoch was seen (I9).
+//	N4. A Raft connection is accepted only from a node of the same cluster and Raft epoch, and only if it is for this
+//	    node.
+//	N5. A join token is consumed at most as often as it allows, and gives no host the certificate of an existing or
+//	    former node, unless it was created for that node.
+//	N6. A host sends its join token only to a node of the cluster that created it.
+//	N7. The authority's key is on a node that does not vote for no longer than the master needs to confirm that it has
+//	    it, and always on some node.
+//	N8. A removed node has no connection some seconds later, and gets no certificate.
+//	N9. A gossip key created after a removal is not given to the removed node.
 package node
