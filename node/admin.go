@@ -33,9 +33,6 @@ func (n *Node) handleAdmin() {
 	n.handleNames(api.MethodRoot, 1, n.root)
 }
 
-// answer encodes a result.
-type answer func(e *wire.Encoder)
-
 // handleNames registers a method whose parameters are names.
 func (n *Node) handleNames(method string, names int, h func(ctx context.Context, r *api.NamesRequest) (answer, error)) {
 	n.answerNames(n.handle, method, names, h)

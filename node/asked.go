@@ -27,22 +27,3 @@ func askedIn(ctx context.Context) asked {
 
 // errNobodyAsked prevents a change without a subject.
 var errNobodyAsked = errors.New("BUG: change without a subject")
-
-// stillAsked returns nil if the subject is still authorized to make the change. The caller holds n.changing, so no right is
-// revoked before the change has been made.
-func (n *Node) stillAsked(ctx context.Context, a asked) error {
-	if a.who == nil {
-		return errNobodyAsked
-	}
-	if !a.who.restricted() {
-		return nil
-	}
-	var err error
-	switch g := guards[a.method]; g.to {
-	case right, rightOfTable:
-		_, err = n.may(a.who, &g, a.name)
-	default: // methods that check rights themselves
-		_, _, err = n.administers(ctx, a.who, a.name)
-	}
-	return err
-}

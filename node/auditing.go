@@ -53,15 +53,6 @@ func (n *Node) openAudit(node string) error {
 	return nil
 }
 
-// administersCluster reports whether the subject is a node or known to be an administrator of the cluster.
-func (n *Node) administersCluster(who *subject) bool {
-	if !who.restricted() {
-		return true
-	}
-	_, err := n.rights.check(n.ctx, who, acl.Admin)
-	return err == nil
-}
-
 const (
 	// tableActionsRate and tableActionsBurst bound the actions of a user that administers tables but not the cluster: each is a line of
 	// the audit log and an fsync. At this rate a user fills less than 40 MiB a day.

@@ -76,31 +76,6 @@ func grantText(r *api.GrantRequest) string {
 	return s + "family " + r.Family + " of table " + r.Table
 }
 
-// administers returns nil if a principal administers a table, or the cluster if tableName is empty, and the table's schema.
-func (n *Node) administers(ctx context.Context, who *subject, tableName string) (s *table.Schema, t acl.Ticket, err error) {
-	if n.security == nil {
-		return nil, t, api.ErrOpenCluster
-	}
-	if tableName == metadata.Name {
-		return nil, t, fmt.Errorf("rights on %s are those on the cluster: %w", metadata.Name, api.ErrSystemTable)
-	}
-	if !who.restricted() {
-		if tableName != "" {
-			s, err = n.schemaFor(ctx, tableName)
-		}
-		return s, t, err
-	}
-	if tableName == "" {
-		t, err = n.rights.check(ctx, who, acl.Admin)
-		return nil, t, err
-	}
-	v, t, err := n.seeTable(ctx, who, tableName)
-	if err != nil {
-		return nil, t, err
-	}
-	return v.Schema(), t, toldElement(v.CheckTable(acl.Admin))
-}
-
 // regrant grants or revokes rights.
 func (n *Node) regrant(ctx context.Context, who *subject, method string, r *api.GrantRequest) error {
 	rights, err := acl.ParseRights(r.Rights)

@@ -173,11 +173,6 @@ func (s userService) still(id metaapi.SessionID, r metaapi.KeepAliveResponse) (m
 	return r, nil
 }
 
-// isRefusal reports whether err means that access was denied, and not that rights are unknown.
-func isRefusal(err error) bool {
-	return errors.Is(err, api.ErrPermission) || errors.Is(err, api.ErrUnauthenticated)
-}
-
 // leave releases what a principal has lost the right to. If that fails, it ends with the lease, which is not extended.
 func (s userService) leave(give func(ctx context.Context) error) {
 	ctx, cancel := context.WithTimeout(s.n.ctx, rightsTimeout)

@@ -167,6 +167,3 @@ func (n *Node) forgetGrants(ctx context.Context, tableID uint64) {
 		n.log.Warn("grants of dropped table not removed", "table_id", tableID, "err", err)
 	}
 }
-
-// badRequest returns the error of an invalid request.
-func badRequest(err error) error { return &rpc.Error{Code: rpc.CodeBadRequest, Message: err.Error()} }

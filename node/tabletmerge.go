@@ -95,18 +95,3 @@ func (m *metaRows) tablets(ctx context.Context, tableID uint64, each func(*metad
 	}
 	return s.Err()
 }
-
-// toldOfTablets converts errors of tablet changes to their API form.
-func toldOfTablets(err error) error {
-	for _, k := range [...]struct{ is, as error }{
-		{tablet.ErrBadSplitRow, api.ErrBadSplit}, {tablet.ErrNoSplitRow, api.ErrBadSplit},
-		{tablet.ErrNotNeighbours, api.ErrConflict}, {tablet.ErrMetaChanged, api.ErrConflict},
-		{master.ErrBusy, api.ErrTabletBusy}, {master.ErrGone, api.ErrNoTablet},
-		{master.ErrNotAlive, api.ErrNodeNotAlive}, {master.ErrNotMaster, api.ErrUnavailable},
-	} {
-		if errors.Is(err, k.is) {
-			return told(k.as, err)
-		}
-	}
-	return err
-}

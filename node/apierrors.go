@@ -1,0 +1,92 @@
+package node
+
+// fail answers a call with err in its API form.
+func fail(c *rpc.Call, err error) { c.Fail(toAPI(err)) }
+
+// toAPI converts errors of the parts that the data API does not know to their API form.
+func toAPI(err error) error {
+	var extent *blobfs.CorruptError
+	var file *sstable.CorruptError
+	var failed *commitlog.FailedError
+	var unsure *tablet.UnsureError
+	var changed *metaapi.GenerationError
+	var row *metadata.FormatError
+	var large *metaapi.TooLargeError
+	switch {
+	// First: the wrapped error would mean that nothing was executed.
+	case errors.As(err, &failed), errors.As(err, &unsure), errors.Is(err, metaapi.ErrOutcomeUnknown):
+		err = told(api.ErrUnsure, err)
+	case errors.As(err, &large):
+		err = &table.LimitError{What: "lock service: " + large.What, Limit: large.Limit, Got: large.Got}
+	case errors.As(err, &extent):
+		err = &api.CorruptError{File: extent.File, Offset: extent.Offset, Err: errors.New(err.Error())}
+	case errors.As(err, &file):
+		err = &api.CorruptError{File: file.File, Offset: file.Offset, Err: errors.New(err.Error())}
+	case errors.As(err, &row):
+		err = &api.CorruptError{File: metadata.Name, Err: errors.New(err.Error())}
+	case errors.Is(err, blobfs.ErrDiskFull), errors.Is(err, metaapi.ErrDiskFull):
+		err = told(api.ErrDiskFull, err)
+	case lockServiceAway(err):
+		err = fmt.Errorf("%w: the lock service does not answer: %s", api.ErrUnavailable, err.Error())
+	case errors.Is(err, metaapi.ErrClosed):
+		err = told(api.ErrUnavailable, err)
+	case errors.As(err, &changed):
+		err = told(api.ErrConflict, err)
+	default:
+		err = toldOfTablets(err)
+	}
+	return api.ToRPC(err)
+}
+
+// lockServiceAway reports whether err means that the lock service has no leader, or that the session was lost because of that. In
+// both cases nothing was changed.
+func lockServiceAway(err error) bool {
+	return errors.Is(err, metaapi.ErrNotReady) || errors.Is(err, metaapi.ErrNoSession)
+}
+
+// told returns an error of the kind as with the text of err. It does not wrap err: an error from another node has a code of that
+// node's API.
+func told(as, err error) error { return fmt.Errorf("%w: %s", as, err.Error()) }
+
+// begin applies the options that all methods have, and reports whether the deadline leaves time.
+func begin(c *rpc.Call, o *api.Options) bool {
+	if o.Timeout > 0 {
+		c.SetTimeout(o.Timeout)
+	}
+	if c.Expired() {
+		c.Fail(expired("the deadline passed before the call was begun"))
+		return false
+	}
+	return true
+}
+
+// expired returns the error of a request that was not begun in time.
+func expired(message string) error {
+	return &rpc.Error{Code: rpc.CodeDeadlineExceeded, Message: message, Details: map[string]any{"executed": 0}}
+}
+
+// toldOfTablets converts errors of tablet changes to their API form.
+func toldOfTablets(err error) error {
+	for _, k := range [...]struct{ is, as error }{
+		{tablet.ErrBadSplitRow, api.ErrBadSplit}, {tablet.ErrNoSplitRow, api.ErrBadSplit},
+		{tablet.ErrNotNeighbours, api.ErrConflict}, {tablet.ErrMetaChanged, api.ErrConflict},
+		{master.ErrBusy, api.ErrTabletBusy}, {master.ErrGone, api.ErrNoTablet},
+		{master.ErrNotAlive, api.ErrNodeNotAlive}, {master.ErrNotMaster, api.ErrUnavailable},
+	} {
+		if errors.Is(err, k.is) {
+			return told(k.as, err)
+		}
+	}
+	return err
+}
+
+// badRequest returns the error of an invalid request.
+func badRequest(err error) error { return &rpc.Error{Code: rpc.CodeBadRequest, Message: err.Error()} }
+
+// isRefusal reports whether err means that access was denied, and not that rights are unknown.
+func isRefusal(err error) bool {
+	return errors.Is(err, api.ErrPermission) || errors.Is(err, api.ErrUnauthenticated)
+}
+
+// answer encodes a result.
+type answer func(e *wire.Encoder)

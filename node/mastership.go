@@ -1,0 +1,32 @@
+package node
+
+// reign is this node's mastership during a change. Writes of the change are guarded by it: if another master has taken over,
+// they fail. A nil *reign means none.
+type reign struct {
+	option metaapi.SetOptions
+	// wrote is set when something besides the epoch of rights was written, or may have been.
+	wrote atomic.Bool
+}
+
+type reignKey struct{}
+
+// reignIn returns the mastership under which the change of ctx runs, or nil.
+func reignIn(ctx context.Context) *reign {
+	r, _ := ctx.Value(reignKey{}).(*reign)
+	return r
+}
+
+// options returns the options of a write.
+func (r *reign) options() metaapi.SetOptions {
+	if r == nil {
+		return metaapi.SetOptions{}
+	}
+	return r.option
+}
+
+// note records the outcome of a write.
+func (r *reign) note(path string, err error) {
+	if r != nil && path != acl.EpochFile && (err == nil || errors.Is(err, metaapi.ErrOutcomeUnknown)) {
+		r.wrote.Store(true)
+	}
+}

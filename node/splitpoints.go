@@ -1,0 +1,71 @@
+package node
+
+// cuts are the split points that a table is created with. They follow its schema in the lock service, as
+//
+//	[id of the first tablet, [end row of each but the last, in order]]
+//
+// so that table and split points appear in one write. The master creates the rows of METADATA, the one of the last tablet last:
+// once it exists, all do, and the split points are removed. Ids are allocated beforehand, so that two masters create the same rows.
+type cuts struct {
+	first uint64
+	ends  [][]byte
+}
+
+// checkCuts validates the split points of a new table and returns them in order.
+func checkCuts(rows [][]byte, limits *table.Limits) ([][]byte, error) {
+	if len(rows) > api.SplitAtMax {
+		return nil, &table.LimitError{What: "split rows", Limit: api.SplitAtMax, Got: int64(len(rows))}
+	}
+	rows = slices.Clone(rows)
+	slices.SortFunc(rows, bytes.Compare)
+	size := int64(0)
+	for i, row := range rows {
+		if err := limits.CheckRowKey(row); err != nil {
+			return nil, err
+		}
+		if int64(len(row)) > metadata.EndMax {
+			return nil, &table.LimitError{What: "split row bytes", Limit: metadata.EndMax, Got: int64(len(row))}
+		}
+		if i > 0 && bytes.Equal(row, rows[i-1]) {
+			return nil, fmt.Errorf("row %.64q is given twice: %w", row, api.ErrBadSplit)
+		}
+		size += int64(len(row))
+	}
+	if size > api.SplitAtBytesMax {
+		return nil, &table.LimitError{What: "split rows bytes", Limit: api.SplitAtBytesMax, Got: size}
+	}
+	return rows, nil
+}
+
+func (c *cuts) append(e *wire.Encoder) {
+	e.Array(2)
+	e.Uint(c.first)
+	e.Array(len(c.ends))
+	for _, end := range c.ends {
+		e.Bin(end)
+	}
+}
+
+// decodeCuts reads what append wrote. It returns nil if nothing follows the schema.
+func decodeCuts(d *wire.Decoder) (*cuts, error) {
+	if len(d.Rest()) == 0 {
+		return nil, nil
+	}
+	n := d.Array()
+	c := &cuts{first: d.Uint()}
+	for range d.ArrayMax(api.SplitAtMax) {
+		c.ends = append(c.ends, bytes.Clone(d.Bytes()))
+	}
+	for ; n > 2 && d.Err() == nil; n-- {
+		d.Skip()
+	}
+	return c, d.Err()
+}
+
+// tablets returns the number of tablets that the table starts with.
+func (c *cuts) tablets() int {
+	if c == nil {
+		return 1
+	}
+	return len(c.ends) + 1
+}
