@@ -17,7 +17,7 @@ import (
 
 // access is what a principal may do with one table in one request. It implements tablet.Access. A nil access allows everything.
 type access struct {
-	n             *Node
+	z             *authorizer
 	who           *subject
 	method, table string
 	now           bool // must not wait
@@ -45,13 +45,13 @@ const begunMax = 8
 var accesses = sync.Pool{New: func() any { return new(access) }}
 
 // access returns what a call may do with a table. Release it with release when no operation uses it.
-func (n *Node) access(c *rpc.Call, name string) *access {
+func (z *authorizer) access(c *rpc.Call, name string) *access {
 	who := subjectOf(c)
 	if !who.restricted() {
 		return nil
 	}
 	a := accesses.Get().(*access)
-	a.n, a.who, a.method, a.table = n, who, c.Method(), name
+	a.z, a.who, a.method, a.table = z, who, c.Method(), name
 	return a
 }
 
@@ -80,7 +80,7 @@ func (a *access) Begin() {
 }
 
 // Holds implements tablet.Access.
-func (a *access) Holds() bool { return !a.looked || !a.moved && a.n.rights.holds(a.who, a.ticket) }
+func (a *access) Holds() bool { return !a.looked || !a.moved && a.z.rights.holds(a.who, a.ticket) }
 
 // note records the ticket of a check of rights.
 func (a *access) note(t acl.Ticket) {
@@ -92,15 +92,15 @@ func (a *access) note(t acl.Ticket) {
 // tablet.ErrWouldWait, those of rights.ask.
 func (a *access) look(ctx context.Context, s *table.Schema) (*acl.View, error) {
 	if a.begun > begunMax {
-		return nil, a.n.rights.told(acl.ErrUncertain)
+		return nil, a.z.rights.told(acl.ErrUncertain)
 	}
-	v, t := a.n.rights.viewNow(a.who, s)
+	v, t := a.z.rights.viewNow(a.who, s)
 	if v == nil {
 		if a.now {
 			return nil, tablet.ErrWouldWait
 		}
 		var err error
-		if v, t, err = a.n.rights.view(ctx, a.who, s); err != nil {
+		if v, t, err = a.z.rights.view(ctx, a.who, s); err != nil {
 			return nil, err
 		}
 	}
@@ -135,10 +135,10 @@ func (a *access) Read(ctx context.Context, s *table.Schema) (tablet.Sight, error
 // again. Errors: api.ErrNoTable, *api.PermissionError, those of rights.ask.
 func (a *access) mayRead(ctx context.Context) error {
 	if a.table == metadata.Name { // every principal sees some of it
-		_, err := a.n.rights.known(ctx, a.who)
+		_, err := a.z.rights.known(ctx, a.who)
 		return err
 	}
-	v, _, err := a.n.seeTable(ctx, a.who, a.table)
+	v, _, err := a.z.seeTable(ctx, a.who, a.table)
 	if err != nil {
 		return err
 	}
@@ -149,9 +149,9 @@ func (a *access) mayRead(ctx context.Context) error {
 // tablets of tables that it may see.
 func (a *access) readMetadata(ctx context.Context, s *table.Schema) (tablet.Sight, error) {
 	if a.begun > begunMax {
-		return tablet.Sight{}, a.n.rights.told(acl.ErrUncertain)
+		return tablet.Sight{}, a.z.rights.told(acl.ErrUncertain)
 	}
-	t, err := a.n.rights.check(ctx, a.who, acl.Read)
+	t, err := a.z.rights.check(ctx, a.who, acl.Read)
 	if err == nil {
 		a.note(t)
 		return tablet.Sight{}, nil
@@ -178,7 +178,7 @@ func (a *access) seesRow(ctx context.Context, key []byte) (bool, error) {
 	if a.memo.known && a.memo.table == id {
 		return a.memo.sees, nil
 	}
-	sees, t, err := a.n.rights.sees(ctx, a.who, id)
+	sees, t, err := a.z.rights.sees(ctx, a.who, id)
 	if err != nil {
 		return false, err
 	}
@@ -193,7 +193,7 @@ func (a *access) Write(s *table.Schema, rm *table.RowMutation) (*table.RowMutati
 	if err != nil {
 		return nil, err
 	}
-	if err := rm.Validate(v.Visible(), &a.n.limits); err != nil {
+	if err := rm.Validate(v.Visible(), a.z.limits); err != nil {
 		return nil, err
 	}
 	if rm, err = v.Restrict(rm); err != nil {
@@ -219,7 +219,7 @@ func (a *access) Modify(s *table.Schema, rules []table.Rule) error {
 		return err
 	}
 	for i := range rules {
-		err := rules[i].Validate(v.Visible(), &a.n.limits)
+		err := rules[i].Validate(v.Visible(), a.z.limits)
 		if err == nil {
 			err = toldElement(v.CheckModify(rules[i].Family))
 		}
@@ -247,7 +247,7 @@ func (a *access) toldRefusal(err error) error {
 		err = denied
 	}
 	if denied != nil || errors.As(err, &denied) {
-		a.n.audit.refused(a.who, a.method, "table "+a.table, err)
+		a.z.audit.refused(a.who, a.method, "table "+a.table, err)
 	}
 	return err
 }
@@ -259,10 +259,10 @@ func (a *access) settle(ctx context.Context) error {
 		return nil
 	}
 	if a.view == nil { // of METADATA, which clients do not write: the operation restarts elsewhere
-		return a.n.rights.told(acl.ErrUncertain)
+		return a.z.rights.told(acl.ErrUncertain)
 	}
 	old, wrote := a.view, len(a.writes) > 0
-	v, _, err := a.n.rights.view(ctx, a.who, old.Schema())
+	v, _, err := a.z.rights.view(ctx, a.who, old.Schema())
 	switch {
 	case err == nil:
 	case wrote && errors.Is(err, api.ErrUnauthenticated):
@@ -288,34 +288,18 @@ func (a *access) settle(ctx context.Context) error {
 	return nil
 }
 
-// astray is Node.astray for a caller that may not see the table. To such a caller the table does not exist.
-func (a *access) astray(err error, id uint64, row []byte) error {
-	if !misrouted(err) || a.table == metadata.Name {
-		return a.n.astray(err, a.table, id, row)
-	}
-	ctx, cancel := context.WithTimeout(a.n.ctx, noTableTimeout)
-	defer cancel()
-	s, _, gone := readSchema(ctx, a.n.meta.current(), a.table)
-	if gone != nil {
-		if errors.Is(gone, api.ErrNoTable) {
-			return gone
+// checkTable returns nil if the table exists and the principal may see it. Errors: api.ErrNoTable, those of rights.ask.
+func (a *access) checkTable(ctx context.Context) error {
+	s, _, err := readSchema(ctx, a.z.meta.current(), a.table)
+	if err != nil {
+		if errors.Is(err, api.ErrNoTable) {
+			return err
 		}
-		return a.n.rights.told(gone)
+		return a.z.rights.told(err)
 	}
-	v, _, other := a.n.rights.view(ctx, a.who, s)
-	switch {
-	case other != nil:
-		return other
-	case v.CheckSeen() != nil:
-		return noSuchTable(a.table)
+	v, _, err := a.z.rights.view(ctx, a.who, s)
+	if err == nil && v.CheckSeen() != nil {
+		err = noSuchTable(a.table)
 	}
-	return a.n.astray(err, a.table, id, row)
-}
-
-// astrayFor is Node.astray for a call with this access; nil allows everything.
-func (n *Node) astrayFor(a *access, err error, name string, id uint64, row []byte) error {
-	if a == nil {
-		return n.astray(err, name, id, row)
-	}
-	return a.astray(err, id, row)
+	return err
 }

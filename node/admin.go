@@ -359,7 +359,7 @@ func (n *Node) visible(ctx context.Context, s *table.Schema) (*table.Schema, err
 	if who == nil {
 		return s, nil
 	}
-	v, _, err := n.rights.view(ctx, who, s)
+	v, _, err := n.authz.rights.view(ctx, who, s)
 	if err != nil || v.CheckSeen() != nil {
 		return nil, err
 	}
@@ -375,10 +375,10 @@ func (n *Node) hideSizes(ctx context.Context, info *api.TableInfo) error {
 	}
 	var err error
 	if info.Schema.ID == metadata.TableID {
-		_, err = n.rights.check(ctx, who, acl.Read)
+		_, err = n.authz.rights.check(ctx, who, acl.Read)
 	} else {
 		var v *acl.View
-		if v, _, err = n.rights.view(ctx, who, info.Schema); err != nil {
+		if v, _, err = n.authz.rights.view(ctx, who, info.Schema); err != nil {
 			return err
 		}
 		if v.CheckSeen() != nil { // rights have changed

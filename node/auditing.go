@@ -49,7 +49,7 @@ func (n *Node) openAudit(node string) error {
 		}
 		return fmt.Errorf("open the audit log: %w", err)
 	}
-	n.audit = &auditLog{to: to, log: log, isAdmin: n.administersCluster}
+	n.authz.audit = &auditLog{to: to, log: log, isAdmin: n.authz.administersCluster}
 	return nil
 }
 

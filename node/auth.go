@@ -31,7 +31,7 @@ func (n *Node) handleAuth() {
 			return
 		}
 		if err := n.authenticate(c.Context(), who, text); err != nil {
-			c.Fail(n.refuse(methodAuth, who, err))
+			c.Fail(n.authz.refuse(methodAuth, who, err))
 			return
 		}
 		c.Reply(nil)
@@ -69,9 +69,9 @@ func (n *Node) lookAtToken(ctx context.Context, who *subject, text string) error
 	if who.peer.Kind != pki.Anonymous {
 		return &api.IdentityError{Reason: api.IdentityBadToken, Text: "the connection has a client certificate: use either a certificate or a token"}
 	}
-	b, err := n.rights.files.Get(ctx, tokenPath(t.ID()))
+	b, err := n.authz.rights.files.Get(ctx, tokenPath(t.ID()))
 	if err != nil {
-		return n.rights.told(err)
+		return n.authz.rights.told(err)
 	}
 	var r *token.AccessRecord // nil if there is none: the check takes as long
 	if b != nil {
@@ -81,13 +81,13 @@ func (n *Node) lookAtToken(ctx context.Context, who *subject, text string) error
 	}
 	if err := r.Check(t, time.Now()); err != nil {
 		if r != nil && r.Valid(time.Now()) != nil && r.ID == t.ID() {
-			return n.rights.told(err)
+			return n.authz.rights.told(err)
 		}
 		return bad
 	}
 	trial := &subject{peer: who.peer}
 	trial.shown.Store(&shown{record: r})
-	if _, err := n.rights.known(ctx, trial); err != nil {
+	if _, err := n.authz.rights.known(ctx, trial); err != nil {
 		return err
 	}
 	if !who.shown.CompareAndSwap(nil, trial.shown.Load()) {

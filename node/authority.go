@@ -76,7 +76,7 @@ func (n *Node) handleAuthority() {
 		}
 		key, err := n.giveAuthority(c.Context(), subjectOf(c).peer, want)
 		if err != nil || key != nil {
-			n.audit.action(subjectOf(c), methodAuthority, "ca.key", err)
+			n.authz.audit.action(subjectOf(c), methodAuthority, "ca.key", err)
 		}
 		if err != nil {
 			n.log.Warn("authority key not sent", "peer", subjectOf(c).peer.String(), "err", err)

@@ -1,20 +1,33 @@
 package node
 
+// authorizer decides what callers may do: it admits or rejects calls by the guards of methods and the rights of subjects.
+type authorizer struct {
+	open    bool // without certificates: all callers may do everything
+	ctx     context.Context
+	limits  *table.Limits
+	guards  map[string]guard
+	rights  *rights   // nil on an open node
+	audit   *auditLog // nil on an open node
+	meta    *metaAccess
+	unled   func() error // returns an error while the lock service has no leader
+	serving func() error // returns an error until the node serves
+}
+
 // admitter returns the function that admits calls of a method; nil on an open node, which admits all.
-func (n *Node) admitter(method string) func(*rpc.Call) error {
-	g, ok := guards[method]
+func (z *authorizer) admitter(method string) func(*rpc.Call) error {
+	g, ok := z.guards[method]
 	if !ok {
 		panic(fmt.Sprintf("BUG: method %q has no guard", method))
 	}
-	if n.security == nil || g.to == strangers {
+	if z.open || g.to == strangers {
 		return nil
 	}
-	return func(c *rpc.Call) error { return n.letIn(c, method, &g) }
+	return func(c *rpc.Call) error { return z.letIn(c, method, &g) }
 }
 
 // letIn admits a call or returns the error that rejects it. If the rights behind the decision change before the answer, they are
 // checked again.
-func (n *Node) letIn(c *rpc.Call, method string, g *guard) error {
+func (z *authorizer) letIn(c *rpc.Call, method string, g *guard) error {
 	who := subjectOf(c)
 	switch {
 	case who == nil: // the connection came from an unknown listener
@@ -22,16 +35,16 @@ func (n *Node) letIn(c *rpc.Call, method string, g *guard) error {
 	case who.peer.Kind == pki.Node:
 		return nil
 	case who.who().Kind != pki.Principal:
-		return n.refuse(method, who, errStranger)
+		return z.refuse(method, who, errStranger)
 	}
 	switch g.to {
 	case nodes:
-		return n.refuse(method, who, &api.PermissionError{Method: method, Text: method + " is for nodes of the cluster alone"})
+		return z.refuse(method, who, &api.PermissionError{Method: method, Text: method + " is for nodes of the cluster alone"})
 	case own:
 		return nil
 	}
-	if !n.serving.Load() {
-		return n.notServing()
+	if err := z.serving(); err != nil {
+		return err
 	}
 	name := ""
 	if g.to == ofTable || g.to == rightOfTable {
@@ -40,22 +53,22 @@ func (n *Node) letIn(c *rpc.Call, method string, g *guard) error {
 			return api.ToRPC(d.Err())
 		}
 	}
-	t, err := n.may(who, g, name)
+	t, err := z.may(who, g, name)
 	if err == nil && g.to == rightOfTable && g.change() {
-		err = n.audit.admit(who)
+		err = z.audit.admit(who)
 	}
 	if err != nil {
-		return n.refuse(method, who, err)
+		return z.refuse(method, who, err)
 	}
 	subject := g.matter(c)
 	c.OnAnswer(func(err error) error {
-		if err == nil && !n.rights.holds(who, t) {
-			if lost := n.stillMay(who, g, method, name); lost != nil {
+		if err == nil && !z.rights.holds(who, t) {
+			if lost := z.stillMay(who, g, method, name); lost != nil {
 				err = toAPI(lost)
 			}
 		}
 		if g.change() && !g.tells {
-			n.audit.action(who, method, subject, err)
+			z.audit.action(who, method, subject, err)
 		}
 		return err
 	})
@@ -63,17 +76,17 @@ func (n *Node) letIn(c *rpc.Call, method string, g *guard) error {
 }
 
 // may reports whether a principal may call a method with that guard. Errors: those of rights.ask, api.ErrNoTable.
-func (n *Node) may(who *subject, g *guard, name string) (acl.Ticket, error) {
-	if n.unled() != nil { // a caller that waited would only learn that its deadline passed
-		return acl.Ticket{}, n.unled()
+func (z *authorizer) may(who *subject, g *guard, name string) (acl.Ticket, error) {
+	if z.unled() != nil { // a caller that waited would only learn that its deadline passed
+		return acl.Ticket{}, z.unled()
 	}
 	switch {
 	case g.to == known, name == metadata.Name && g.to == ofTable:
-		return n.rights.known(n.ctx, who)
+		return z.rights.known(z.ctx, who)
 	case g.to == right, name == metadata.Name:
-		return n.rights.check(n.ctx, who, g.right)
+		return z.rights.check(z.ctx, who, g.right)
 	}
-	v, t, err := n.seeTable(n.ctx, who, name)
+	v, t, err := z.seeTable(z.ctx, who, name)
 	if err == nil && g.to == rightOfTable {
 		err = toldElement(v.CheckTable(g.right))
 	}
@@ -81,12 +94,12 @@ func (n *Node) may(who *subject, g *guard, name string) (acl.Ticket, error) {
 }
 
 // seeTable returns a table other than METADATA as a principal sees it. Errors: those of rights.ask, api.ErrNoTable.
-func (n *Node) seeTable(ctx context.Context, who *subject, name string) (*acl.View, acl.Ticket, error) {
-	s, err := n.schemaFor(ctx, name)
+func (z *authorizer) seeTable(ctx context.Context, who *subject, name string) (*acl.View, acl.Ticket, error) {
+	s, err := z.schemaFor(ctx, name)
 	if err != nil {
 		return nil, acl.Ticket{}, err
 	}
-	v, t, err := n.rights.view(ctx, who, s)
+	v, t, err := z.rights.view(ctx, who, s)
 	if err == nil && v.CheckSeen() != nil {
 		err = noSuchTable(name)
 	}
@@ -94,25 +107,25 @@ func (n *Node) seeTable(ctx context.Context, who *subject, name string) (*acl.Vi
 }
 
 // schemaFor reads a table's schema for a check of rights.
-func (n *Node) schemaFor(ctx context.Context, name string) (*table.Schema, error) {
+func (z *authorizer) schemaFor(ctx context.Context, name string) (*table.Schema, error) {
 	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
 	defer cancel()
-	s, _, err := readSchema(ctx, n.meta.current(), name)
+	s, _, err := readSchema(ctx, z.meta.current(), name)
 	if err != nil && !errors.Is(err, api.ErrNoTable) {
-		err = n.rights.told(err)
+		err = z.rights.told(err)
 	}
 	return s, err
 }
 
 // stillMay returns nil if the result of a call may be returned although rights have changed since the call was admitted.
-func (n *Node) stillMay(who *subject, g *guard, method, name string) error {
+func (z *authorizer) stillMay(who *subject, g *guard, method, name string) error {
 	switch method {
 	case api.MethodDropTable: // its grants are dropped with it
 		return nil
 	case api.MethodGrant, api.MethodRevoke, api.MethodRevokeUser, api.MethodRemoveUser, api.MethodDisableUser: // the caller may have changed its own rights
 		return nil
 	}
-	_, err := n.may(who, g, name)
+	_, err := z.may(who, g, name)
 	var denied *api.PermissionError
 	switch {
 	case err == nil && (g.to == known || g.to == ofTable):
@@ -132,16 +145,16 @@ func (n *Node) stillMay(who *subject, g *guard, method, name string) error {
 var errRightsMoved = fmt.Errorf("%w: rights have changed meanwhile; retry", api.ErrUnavailable)
 
 // refuse returns err in its API form. If access was denied, or the caller is unknown, it is logged in the audit log.
-func (n *Node) refuse(method string, who *subject, err error) error {
+func (z *authorizer) refuse(method string, who *subject, err error) error {
 	if isRefusal(err) {
-		n.audit.refused(who, method, "", err)
+		z.audit.refused(who, method, "", err)
 	}
 	return toAPI(err)
 }
 
 // administers returns nil if a principal administers a table, or the cluster if tableName is empty, and the table's schema.
-func (n *Node) administers(ctx context.Context, who *subject, tableName string) (s *table.Schema, t acl.Ticket, err error) {
-	if n.security == nil {
+func (z *authorizer) administers(ctx context.Context, who *subject, tableName string) (s *table.Schema, t acl.Ticket, err error) {
+	if z.open {
 		return nil, t, api.ErrOpenCluster
 	}
 	if tableName == metadata.Name {
@@ -149,15 +162,15 @@ func (n *Node) administers(ctx context.Context, who *subject, tableName string) 
 	}
 	if !who.restricted() {
 		if tableName != "" {
-			s, err = n.schemaFor(ctx, tableName)
+			s, err = z.schemaFor(ctx, tableName)
 		}
 		return s, t, err
 	}
 	if tableName == "" {
-		t, err = n.rights.check(ctx, who, acl.Admin)
+		t, err = z.rights.check(ctx, who, acl.Admin)
 		return nil, t, err
 	}
-	v, t, err := n.seeTable(ctx, who, tableName)
+	v, t, err := z.seeTable(ctx, who, tableName)
 	if err != nil {
 		return nil, t, err
 	}
@@ -166,7 +179,7 @@ func (n *Node) administers(ctx context.Context, who *subject, tableName string) 
 
 // stillAsked returns nil if the subject is still authorized to make the change. The caller holds n.changing, so no right is
 // revoked before the change has been made.
-func (n *Node) stillAsked(ctx context.Context, a asked) error {
+func (z *authorizer) stillAsked(ctx context.Context, a asked) error {
 	if a.who == nil {
 		return errNobodyAsked
 	}
@@ -174,20 +187,20 @@ func (n *Node) stillAsked(ctx context.Context, a asked) error {
 		return nil
 	}
 	var err error
-	switch g := guards[a.method]; g.to {
+	switch g := z.guards[a.method]; g.to {
 	case right, rightOfTable:
-		_, err = n.may(a.who, &g, a.name)
+		_, err = z.may(a.who, &g, a.name)
 	default: // methods that check rights themselves
-		_, _, err = n.administers(ctx, a.who, a.name)
+		_, _, err = z.administers(ctx, a.who, a.name)
 	}
 	return err
 }
 
 // administersCluster reports whether the subject is a node or known to be an administrator of the cluster.
-func (n *Node) administersCluster(who *subject) bool {
+func (z *authorizer) administersCluster(who *subject) bool {
 	if !who.restricted() {
 		return true
 	}
-	_, err := n.rights.check(n.ctx, who, acl.Admin)
+	_, err := z.rights.check(z.ctx, who, acl.Admin)
 	return err == nil
 }

@@ -56,7 +56,7 @@ func (n *Node) handleOnBehalf() {
 			}
 		}
 		c.SetIdentity(who)
-		if err := n.letIn(c, method, &g); err != nil {
+		if err := n.authz.letIn(c, method, &g); err != nil {
 			c.Fail(err)
 			return
 		}
@@ -71,10 +71,10 @@ func (n *Node) reshow(ctx context.Context, who *subject, text string) error {
 		return err
 	}
 	gone := &api.IdentityError{Reason: api.IdentityRevoked, Text: "token was revoked: have a new one made"}
-	b, err := n.rights.files.Get(ctx, tokenPath(id))
+	b, err := n.authz.rights.files.Get(ctx, tokenPath(id))
 	switch {
 	case err != nil:
-		return n.rights.told(err)
+		return n.authz.rights.told(err)
 	case b == nil:
 		return gone
 	}
@@ -123,7 +123,7 @@ func (n *Node) passOn(c *rpc.Call, method string, who *subject, serve func(*rpc.
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		if n.isMaster() {
 			g := guards[method]
-			if err := n.letIn(c, method, &g); err != nil {
+			if err := n.authz.letIn(c, method, &g); err != nil {
 				c.Fail(err)
 				return
 			}

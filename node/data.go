@@ -19,16 +19,44 @@ import (
 	"github.com/steledb/stele/tablet/sstable"
 )
 
-func (n *Node) handleData() {
-	n.handle(api.MethodMutate, rpc.Inline, n.mutate)
-	n.handle(api.MethodMutateRows, rpc.Spawned, n.mutateRows)
-	n.handle(api.MethodRead, rpc.Pooled, n.read)
-	n.handle(api.MethodReadRows, rpc.Spawned, n.readRows)
-	n.handle(api.MethodCheckAndMutate, rpc.Spawned, n.checkAndMutate)
-	n.handle(api.MethodReadModifyWrite, rpc.Spawned, n.readModifyWrite)
-	n.handle(api.MethodScanOpen, rpc.Spawned, n.scanOpen)
-	n.handle(api.MethodScanNext, rpc.Spawned, n.scanNext)
-	n.handle(api.MethodScanClose, rpc.Inline, n.scanClose)
+// dataService executes requests for rows: reads, scans and mutations.
+type dataService struct {
+	ctx     context.Context // of the node
+	limits  *table.Limits
+	authz   *authorizer
+	costly  *fair.Gate // turns for costly filters
+	results *resultMemory
+	filters filterCache
+	cursors cursors
+	tablets tabletsOf
+	quotas  meterer
+}
+
+// tabletsOf locates tablets.
+type tabletsOf interface {
+	// tabletsOf returns this node's tablet server for a table.
+	tabletsOf(table string) *tablet.Server
+	// astrayFor returns the error for a row that is not served here.
+	astrayFor(a *access, err error, table string, id uint64, row []byte) error
+}
+
+// meterer returns the quotas that requests count for.
+type meterer interface {
+	meter(c *rpc.Call, table string, write bool) metered
+	meterNow(c *rpc.Call, table string, write bool) (m metered, known bool)
+}
+
+// register registers the methods of the data API.
+func (d *dataService) register(handle func(method string, mode rpc.Mode, h func(*rpc.Call))) {
+	handle(api.MethodMutate, rpc.Inline, d.mutate)
+	handle(api.MethodMutateRows, rpc.Spawned, d.mutateRows)
+	handle(api.MethodRead, rpc.Pooled, d.read)
+	handle(api.MethodReadRows, rpc.Spawned, d.readRows)
+	handle(api.MethodCheckAndMutate, rpc.Spawned, d.checkAndMutate)
+	handle(api.MethodReadModifyWrite, rpc.Spawned, d.readModifyWrite)
+	handle(api.MethodScanOpen, rpc.Spawned, d.scanOpen)
+	handle(api.MethodScanNext, rpc.Spawned, d.scanNext)
+	handle(api.MethodScanClose, rpc.Inline, d.scanClose)
 }
 
 var mutateRequests = sync.Pool{New: func() any { return new(api.MutateRequest) }}
@@ -39,9 +67,9 @@ func isSystem(table string) bool { return table == metadata.Name }
 
 // mutate runs on the connection's reader: it only adds the mutation to the commit log's batch. If that would wait, it continues on
 // another goroutine.
-func (n *Node) mutate(c *rpc.Call) {
+func (d *dataService) mutate(c *rpc.Call) {
 	r := mutateRequests.Get().(*api.MutateRequest)
-	if err := r.Decode(&c.Params, c.NumParams, &n.limits); err != nil {
+	if err := r.Decode(&c.Params, c.NumParams, d.limits); err != nil {
 		mutateRequests.Put(r)
 		fail(c, err)
 		return
@@ -55,16 +83,16 @@ func (n *Node) mutate(c *rpc.Call) {
 		fail(c, api.ErrSystemTable)
 		return
 	}
-	m, known := n.meterNow(c, r.Table, true)
+	m, known := d.quotas.meterNow(c, r.Table, true)
 	if known {
-		n.mutateMetered(c, r, m, true)
+		d.mutateMetered(c, r, m, true)
 		return
 	}
-	go func() { n.mutateMetered(c, r, n.meter(c, r.Table, true), false) }()
+	go func() { d.mutateMetered(c, r, d.quotas.meter(c, r.Table, true), false) }()
 }
 
 // mutateMetered executes a mutation with its quotas. If now, it must not wait on the calling goroutine. It returns r to the pool.
-func (n *Node) mutateMetered(c *rpc.Call, r *api.MutateRequest, m metered, now bool) {
+func (d *dataService) mutateMetered(c *rpc.Call, r *api.MutateRequest, m metered, now bool) {
 	name, id, row, bytes := r.Table, r.TableID, r.Row.Row, int64(0) // r is reused before the answer, the message is not
 	if !m.none() {
 		bytes = r.Row.Size()
@@ -78,10 +106,10 @@ func (n *Node) mutateMetered(c *rpc.Call, r *api.MutateRequest, m metered, now b
 			return
 		}
 	}
-	a := n.access(c, name)
+	a := d.authz.access(c, name)
 	done := func(timestamp int64, err error) {
 		if a != nil && err == nil && !a.Holds() {
-			go n.settleMutate(c, a, timestamp) // the caller must not wait
+			go d.settleMutate(c, a, timestamp) // the caller must not wait
 			return
 		}
 		switch {
@@ -89,33 +117,33 @@ func (n *Node) mutateMetered(c *rpc.Call, r *api.MutateRequest, m metered, now b
 			c.Reply(func(e *wire.Encoder) { api.AppendTimestamp(e, timestamp) })
 			a.release()
 		case misrouted(err):
-			go n.refuseMutate(c, a, &m, err, name, id, row, bytes) // it may wait for METADATA
+			go d.refuseMutate(c, a, &m, err, name, id, row, bytes) // it may wait for METADATA
 		default:
-			n.refuseMutate(c, a, &m, err, name, id, row, bytes)
+			d.refuseMutate(c, a, &m, err, name, id, row, bytes)
 		}
 	}
-	if now && n.tabletsOf(name).For(a.of(false)).Table(id).ApplyNow(name, &r.Row, done) {
+	if now && d.tablets.tabletsOf(name).For(a.of(false)).Table(id).ApplyNow(name, &r.Row, done) {
 		mutateRequests.Put(r)
 		return
 	}
 	// rpc bounds these by the requests in flight.
 	go func() {
-		n.tabletsOf(name).For(a.of(true)).Table(id).Apply(name, &r.Row, done)
+		d.tablets.tabletsOf(name).For(a.of(true)).Table(id).Apply(name, &r.Row, done)
 		mutateRequests.Put(r)
 	}()
 }
 
 // refuseMutate answers a failed mutation of that many bytes and refunds its quota.
-func (n *Node) refuseMutate(c *rpc.Call, a *access, m *metered, err error, name string, id uint64, row []byte, bytes int64) {
-	err = n.astrayFor(a, err, name, id, row)
+func (d *dataService) refuseMutate(c *rpc.Call, a *access, m *metered, err error, name string, id uint64, row []byte, bytes int64) {
+	err = d.tablets.astrayFor(a, err, name, id, row)
 	m.refund(err, quota.WriteOps, 1, bytes)
 	fail(c, err)
 	a.release()
 }
 
 // settleMutate answers a mutation during which rights changed.
-func (n *Node) settleMutate(c *rpc.Call, a *access, timestamp int64) {
-	if err := a.settle(n.ctx); err != nil {
+func (d *dataService) settleMutate(c *rpc.Call, a *access, timestamp int64) {
+	if err := a.settle(d.ctx); err != nil {
 		fail(c, err)
 	} else {
 		c.Reply(func(e *wire.Encoder) { api.AppendTimestamp(e, timestamp) })
@@ -123,9 +151,9 @@ func (n *Node) settleMutate(c *rpc.Call, a *access, timestamp int64) {
 	a.release()
 }
 
-func (n *Node) mutateRows(c *rpc.Call) {
+func (d *dataService) mutateRows(c *rpc.Call) {
 	var r api.MutateRowsRequest
-	if err := r.Decode(&c.Params, c.NumParams, &n.limits); err != nil {
+	if err := r.Decode(&c.Params, c.NumParams, d.limits); err != nil {
 		fail(c, err)
 		return
 	}
@@ -136,7 +164,7 @@ func (n *Node) mutateRows(c *rpc.Call) {
 		fail(c, api.ErrSystemTable)
 		return
 	}
-	k := &rowsCall{n: n, c: c, table: r.Table, id: r.TableID, rows: r.Rows, m: n.meter(c, r.Table, true), outcomes: make([]rowOutcome, len(r.Rows))}
+	k := &rowsCall{d: d, c: c, table: r.Table, id: r.TableID, rows: r.Rows, m: d.quotas.meter(c, r.Table, true), outcomes: make([]rowOutcome, len(r.Rows))}
 	k.left.Store(int64(len(r.Rows)) + 1)
 	if err := k.m.takeRows(r.Rows, func(i int, err error) { k.outcomes[i].err = err }); err != nil {
 		k.refused.Store(&err)
@@ -149,7 +177,7 @@ func (n *Node) mutateRows(c *rpc.Call) {
 
 // rowsCall is a mutate_rows call while it runs.
 type rowsCall struct {
-	n        *Node
+	d        *dataService
 	c        *rpc.Call
 	table    string
 	id       uint64 // of the table; 0: the table that has the name
@@ -173,7 +201,7 @@ type rowOutcome struct {
 // begin starts the mutation of a row, unless it has an outcome.
 func (k *rowsCall) begin(i int) {
 	o := &k.outcomes[i]
-	o.access = k.n.access(k.c, k.table)
+	o.access = k.d.authz.access(k.c, k.table)
 	switch refused := k.refused.Load(); {
 	case o.err != nil: // over quota
 	case k.c.Expired():
@@ -181,7 +209,7 @@ func (k *rowsCall) begin(i int) {
 	case refused != nil:
 		o.err = *refused
 	default:
-		k.n.tabletsOf(k.table).For(o.access.of(true)).Table(k.id).Apply(k.table, &k.rows[i], func(timestamp int64, err error) {
+		k.d.tablets.tabletsOf(k.table).For(o.access.of(true)).Table(k.id).Apply(k.table, &k.rows[i], func(timestamp int64, err error) {
 			o.timestamp, o.err = timestamp, err
 			if err != nil && misrouted(err) {
 				k.misrouted.Store(true)
@@ -211,10 +239,10 @@ func (k *rowsCall) answer() {
 	for i := range k.outcomes {
 		o := &k.outcomes[i]
 		if o.err == nil {
-			o.err = o.access.settle(k.n.ctx)
+			o.err = o.access.settle(k.d.ctx)
 		}
 		if o.err != nil {
-			o.err = k.n.astrayFor(o.access, o.err, k.table, k.id, k.rows[i].Row)
+			o.err = k.d.tablets.astrayFor(o.access, o.err, k.table, k.id, k.rows[i].Row)
 			if !k.m.none() {
 				k.m.refund(o.err, quota.WriteOps, 1, k.rows[i].Size())
 			}
@@ -230,44 +258,44 @@ func (k *rowsCall) answer() {
 	})
 }
 
-func (n *Node) checkAndMutate(c *rpc.Call) {
+func (d *dataService) checkAndMutate(c *rpc.Call) {
 	var r api.CheckAndMutateRequest
-	if err := r.Decode(&c.Params, c.NumParams, &n.limits); err != nil {
+	if err := r.Decode(&c.Params, c.NumParams, d.limits); err != nil {
 		fail(c, err)
 		return
 	}
 	if !begin(c, &r.Options) {
 		return
 	}
-	a := n.access(c, r.Table)
+	a := d.authz.access(c, r.Table)
 	defer a.release()
 	if isSystem(r.Table) && (!r.System || a != nil) {
 		fail(c, api.ErrSystemTable)
 		return
 	}
-	f, err := n.program(c, r.Table, r.Predicate)
+	f, err := d.program(c, r.Table, r.Predicate)
 	if err != nil {
 		fail(c, err)
 		return
 	}
-	m := n.meter(c, r.Table, true)
+	m := d.quotas.meter(c, r.Table, true)
 	if err := m.takeBoth(r.True, r.False); err != nil {
 		fail(c, err)
 		return
 	}
-	turn := n.turnsOf(c, r.Table, f)
+	turn := d.turnsOf(c, r.Table, f)
 	defer turn.release()
-	matched, err := turn.in(n.tabletsOf(r.Table).For(a.of(true)).Table(r.TableID)).CheckAndMutate(c.Context(), r.Table, r.Row, f, r.True, r.False)
+	matched, err := turn.in(d.tablets.tabletsOf(r.Table).For(a.of(true)).Table(r.TableID)).CheckAndMutate(c.Context(), r.Table, r.Row, f, r.True, r.False)
 	if err == nil {
 		rm := table.RowMutation{Row: r.Row, Mutations: r.False}
 		if matched {
 			rm.Mutations = r.True
 		}
 		m.charge(quota.WriteOps, 0, rm.Size())
-		err = a.settle(n.ctx)
+		err = a.settle(d.ctx)
 	}
 	if err != nil {
-		err = n.astrayFor(a, err, r.Table, r.TableID, r.Row)
+		err = d.tablets.astrayFor(a, err, r.Table, r.TableID, r.Row)
 		m.refundBoth(err)
 		fail(c, err)
 		return
@@ -275,9 +303,9 @@ func (n *Node) checkAndMutate(c *rpc.Call) {
 	c.Reply(func(e *wire.Encoder) { e.Bool(matched) })
 }
 
-func (n *Node) readModifyWrite(c *rpc.Call) {
+func (d *dataService) readModifyWrite(c *rpc.Call) {
 	var r api.ReadModifyWriteRequest
-	if err := r.Decode(&c.Params, c.NumParams, &n.limits); err != nil {
+	if err := r.Decode(&c.Params, c.NumParams, d.limits); err != nil {
 		fail(c, err)
 		return
 	}
@@ -288,22 +316,22 @@ func (n *Node) readModifyWrite(c *rpc.Call) {
 		fail(c, api.ErrSystemTable)
 		return
 	}
-	a := n.access(c, r.Table)
+	a := d.authz.access(c, r.Table)
 	defer a.release()
-	m := n.meter(c, r.Table, true)
+	m := d.quotas.meter(c, r.Table, true)
 	if err := m.takeBoth([]table.Mutation{{Op: table.OpSet}}); err != nil { // rules add data
 		fail(c, err)
 		return
 	}
-	row, err := n.tabletsOf(r.Table).For(a.of(true)).Table(r.TableID).ReadModifyWrite(c.Context(), r.Table, r.Row, r.Rules)
+	row, err := d.tablets.tabletsOf(r.Table).For(a.of(true)).Table(r.TableID).ReadModifyWrite(c.Context(), r.Table, r.Row, r.Rules)
 	if err == nil {
 		bytes := int64(len(r.Row) + cellsBytes(row.Cells))
 		m.charge(quota.WriteOps, 0, bytes)
 		m.charge(quota.ReadOps, 0, bytes)
-		err = a.settle(n.ctx)
+		err = a.settle(d.ctx)
 	}
 	if err != nil {
-		err = n.astrayFor(a, err, r.Table, r.TableID, r.Row)
+		err = d.tablets.astrayFor(a, err, r.Table, r.TableID, r.Row)
 		m.refundBoth(err)
 		fail(c, err)
 		return

@@ -84,7 +84,7 @@ func (n *Node) Methods() []string { return n.rpc.Methods() }
 func Guarded() []string { return slices.Sorted(maps.Keys(guards)) }
 
 // GuardsOf asks who may call a method, as the registration of one does.
-func (n *Node) GuardsOf(method string) { n.admitter(method) }
+func (n *Node) GuardsOf(method string) { n.authz.admitter(method) }
 
 // Looker returns what the rights of a principal on a table cost for one read: a look, and another before the answer.
 func (n *Node) Looker(principal string, generation uint64, s *table.Schema) func() error {
@@ -273,10 +273,10 @@ func (n *Node) Sees(ids ...string) bool {
 }
 
 // TurnsAwaited reports whether requests wait for turns to work for filters.
-func (n *Node) TurnsAwaited() bool { return n.costly.Awaited() }
+func (n *Node) TurnsAwaited() bool { return n.data.costly.Awaited() }
 
 // SchemaFor reads a table's schema as the guard of a method does.
 func (n *Node) SchemaFor(ctx context.Context, name string) error {
-	_, err := n.schemaFor(ctx, name)
+	_, err := n.authz.schemaFor(ctx, name)
 	return err
 }

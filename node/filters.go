@@ -26,36 +26,36 @@ const (
 
 // program returns the compiled filter of a call, or nil for none. A costly filter is compiled in a turn of the user, if the caller may read
 // the table. Errors: those of filterCache.compile, access.mayRead, turns.Take.
-func (n *Node) program(c *rpc.Call, name string, coded []byte) (*table.Program, error) {
+func (d *dataService) program(c *rpc.Call, name string, coded []byte) (*table.Program, error) {
 	if len(coded) == 0 {
 		return nil, nil
 	}
-	if p := n.filters.get(coded); p != nil {
+	if p := d.filters.get(coded); p != nil {
 		return p, nil
 	}
-	if a := n.access(c, name); a != nil {
+	if a := d.authz.access(c, name); a != nil {
 		defer a.release()
 		if err := a.mayRead(c.Context()); err != nil {
 			return nil, err
 		}
 	}
-	f, err := decodeFilter(coded, &n.limits)
+	f, err := decodeFilter(coded, d.limits)
 	if err != nil {
 		return nil, err
 	}
 	if table.CheapToCompile(f) {
-		return n.filters.compile(coded, f, &n.limits)
+		return d.filters.compile(coded, f, d.limits)
 	}
-	if t := n.turnsFor(c, name); t != nil {
+	if t := d.turnsFor(c, name); t != nil {
 		defer t.release()
 		if err := t.Take(c.Context()); err != nil {
 			return nil, err
 		}
-		if p := n.filters.get(coded); p != nil { // compiled by another call meanwhile
+		if p := d.filters.get(coded); p != nil { // compiled by another call meanwhile
 			return p, nil
 		}
 	}
-	return n.filters.compile(coded, f, &n.limits)
+	return d.filters.compile(coded, f, d.limits)
 }
 
 // decodeFilter decodes a filter. Errors: table.ErrBadEncoding, table.ErrLimit.

@@ -29,15 +29,15 @@ func (n *Node) handleGrants() {
 				return
 			}
 			who := subjectOf(c)
-			_, _, err := n.administers(c.Context(), who, r.Table) // a caller without the right must not delay others
+			_, _, err := n.authz.administers(c.Context(), who, r.Table) // a caller without the right must not delay others
 			if isRefusal(err) || errors.Is(err, api.ErrNoTable) {
-				n.audit.refused(who, method, grantText(&r), err)
+				n.authz.audit.refused(who, method, grantText(&r), err)
 			} else if err == nil {
-				err = n.audit.admit(who)
+				err = n.authz.audit.admit(who)
 			}
 			if err == nil {
 				err = n.regrant(c.Context(), who, method, &r)
-				n.audit.action(who, method, grantText(&r), err)
+				n.authz.audit.action(who, method, grantText(&r), err)
 			}
 			if err != nil {
 				fail(c, err)
@@ -90,7 +90,7 @@ func (n *Node) regrant(ctx context.Context, who *subject, method string, r *api.
 		var s *table.Schema // as it is now
 		if r.Table != "" {
 			var err error
-			if s, err = n.schemaFor(ctx, r.Table); err != nil {
+			if s, err = n.authz.schemaFor(ctx, r.Table); err != nil {
 				return err
 			}
 			tableID = s.ID
@@ -151,7 +151,7 @@ func (n *Node) checkUser(ctx context.Context, name string) error {
 
 // listGrants returns the grants on a table, or all.
 func (n *Node) listGrants(ctx context.Context, who *subject, r *api.ListGrantsRequest) (*api.Grants, error) {
-	s, t, err := n.administers(ctx, who, r.Table)
+	s, t, err := n.authz.administers(ctx, who, r.Table)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (n *Node) listGrants(ctx context.Context, who *subject, r *api.ListGrantsRe
 	if err != nil {
 		return nil, err
 	}
-	if who.restricted() && !n.rights.holds(who, t) {
+	if who.restricted() && !n.authz.rights.holds(who, t) {
 		return nil, errRightsMoved
 	}
 	return all, nil
@@ -176,7 +176,7 @@ func (n *Node) grantsOn(ctx context.Context, s *table.Schema, wanted func(princi
 		}
 		schemas[0] = &table.Schema{} // the cluster
 		for _, name := range names {
-			if s, err := n.schemaFor(ctx, name); err == nil {
+			if s, err := n.authz.schemaFor(ctx, name); err == nil {
 				schemas = append(schemas, s)
 			} else if !errors.Is(err, api.ErrNoTable) {
 				return nil, err

@@ -168,6 +168,14 @@ func allGuards(own map[string]guard) map[string]guard {
 	return all
 }
 
+// checkServing returns an error until the node serves.
+func (n *Node) checkServing() error {
+	if n.serving.Load() {
+		return nil
+	}
+	return n.notServing()
+}
+
 // notServing returns the error of calls that come before the node serves.
 func (n *Node) notServing() error {
 	return &rpc.Error{Code: rpc.CodeUnavailable, Message: "the node does not serve: " + n.unready(), Retryable: true}

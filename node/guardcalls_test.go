@@ -150,21 +150,23 @@ func newGuardedNode(t *testing.T) *guardedNode {
 	t.Helper()
 	g := &guardedNode{rights: &rightsInMemory{}, subjects: make(chan *subject, 1), dir: filepath.Join(t.TempDir(), "audit")}
 	stage := "a test"
-	g.n = &Node{ctx: t.Context(), security: &security{}, rights: &rights{cache: acl.NewCache(g.rights), unled: func() error { return nil }}}
+	g.n = &Node{ctx: t.Context(), security: &security{}}
+	g.n.authz = &authorizer{ctx: g.n.ctx, limits: &g.n.limits, guards: guards, meta: &g.n.meta, unled: g.n.unled, serving: g.n.checkServing,
+		rights: &rights{cache: acl.NewCache(g.rights), unled: func() error { return nil }}}
 	g.n.serving.Store(true)
 	g.n.stage.Store(&stage)
 	to, err := audit.Open(audit.Config{Dir: g.dir, Node: "n1", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.n.audit = &auditLog{to: to, log: slog.New(slog.DiscardHandler), rules: func(who *subject) bool {
+	g.n.authz.audit = &auditLog{to: to, log: slog.New(slog.DiscardHandler), isAdmin: func(who *subject) bool {
 		if g.rules != nil {
 			return g.rules()
 		}
-		return g.n.administersCluster(who)
+		return g.n.authz.administersCluster(who)
 	}}
 	t.Cleanup(func() {
-		if err := g.n.audit.close(); err != nil {
+		if err := g.n.authz.audit.close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -182,7 +184,7 @@ func newGuardedNode(t *testing.T) *guardedNode {
 			c.Reply(nil)
 		}
 	}
-	g.serve(t, rpc.ServerConfig{Admit: g.n.admitter}, methods)
+	g.serve(t, rpc.ServerConfig{Admit: g.n.authz.admitter}, methods)
 	return g
 }
 
@@ -275,7 +277,7 @@ func TestGuardWritesAuditLog(t *testing.T) {
 	for _, method := range []string{api.MethodCompactTable, api.MethodStatus, methodHail} {
 		_ = g.call(t, reader, method, metadata.Name)
 	}
-	if err := g.n.audit.close(); err != nil {
+	if err := g.n.authz.audit.close(); err != nil {
 		t.Fatal(err)
 	}
 	for file, want := range map[string][]string{
@@ -306,7 +308,7 @@ func TestGuardBoundsTableActions(t *testing.T) {
 	g.rights.set(t, map[string]acl.Rights{"admin": acl.Admin, "reader": acl.Read})
 	admin, reader := userNamed("admin"), userNamed("reader")
 	for range tableActionsBurst - 1 {
-		if err := g.n.audit.admit(admin); err != nil {
+		if err := g.n.authz.audit.admit(admin); err != nil {
 			t.Fatal(err)
 		}
 	}

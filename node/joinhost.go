@@ -166,7 +166,7 @@ func (n *Node) handleJoinHost() {
 		got := &enrolment{}
 		if n.isMaster() {
 			got, err = n.joinHost(c.Context(), &r)
-			n.audit.join(subjectOf(c), &r, err)
+			n.authz.audit.join(subjectOf(c), &r, err)
 		} else {
 			err = n.passJoin(c, &r, got)
 		}

@@ -34,6 +34,18 @@ func (n *Node) astray(err error, table string, id uint64, row []byte) error {
 	return err
 }
 
+// astrayFor is astray for a call with that access, which may be nil. To a caller that may not see the table, it does not exist.
+func (n *Node) astrayFor(a *access, err error, name string, id uint64, row []byte) error {
+	if a != nil && misrouted(err) && name != metadata.Name {
+		ctx, cancel := context.WithTimeout(n.ctx, noTableTimeout)
+		defer cancel()
+		if hidden := a.checkTable(ctx); hidden != nil {
+			return hidden
+		}
+	}
+	return n.astray(err, name, id, row)
+}
+
 // noTableTimeout bounds the check that a table exists.
 const noTableTimeout = time.Second
 
@@ -127,10 +139,10 @@ func (n *Node) seesSizes(c *rpc.Call, name string) (bool, error) {
 	case !who.restricted():
 		return true, nil
 	case name == metadata.Name:
-		_, err := n.rights.check(c.Context(), who, acl.Read)
+		_, err := n.authz.rights.check(c.Context(), who, acl.Read)
 		return true, err
 	}
-	v, _, err := n.seeTable(c.Context(), who, name)
+	v, _, err := n.authz.seeTable(c.Context(), who, name)
 	if err != nil {
 		return false, err
 	}

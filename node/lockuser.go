@@ -42,7 +42,7 @@ func (n *Node) lockServiceFor(who *subject, method string, group lockGroup) (met
 			n.askLockRight(who)
 			return nil, errAsking
 		case err != nil:
-			return nil, n.refuse(method, who, n.rights.told(err))
+			return nil, n.authz.refuse(method, who, n.authz.rights.told(err))
 		}
 	}
 	inner := clientService{group.ServiceFor(n.cfg.lockShare(who.owner())), group}
@@ -56,7 +56,7 @@ var errAsking = fmt.Errorf("%w: rights are being looked up", metaapi.ErrNotReady
 func (n *Node) lockRightNow(who *subject) (err error, known bool) {
 	name, generation, s := who.principal()
 	if s != nil {
-		if seen := s.seen.Load(); seen == nil || !n.rights.cache.Holds(*seen) {
+		if seen := s.seen.Load(); seen == nil || !n.authz.rights.cache.Holds(*seen) {
 			return nil, false
 		}
 		if err := s.record.Valid(time.Now()); err != nil {
@@ -64,11 +64,11 @@ func (n *Node) lockRightNow(who *subject) (err error, known bool) {
 		}
 	}
 	if s == nil && who.peer.Serial != "" {
-		if revoked, known := n.rights.cache.CertificateRevokedNow(name, who.peer.Serial); revoked || !known {
+		if revoked, known := n.authz.rights.cache.CertificateRevokedNow(name, who.peer.Serial); revoked || !known {
 			return acl.ErrRevoked, known
 		}
 	}
-	return n.rights.cache.CheckClusterNow(name, generation, acl.Write)
+	return n.authz.rights.cache.CheckClusterNow(name, generation, acl.Write)
 }
 
 // askLockRight looks up the right for lockRightNow, once at a time per connection.
@@ -78,7 +78,7 @@ func (n *Node) askLockRight(who *subject) {
 	}
 	n.background.Go(func() {
 		defer who.asking.Store(false)
-		_, _ = n.rights.check(n.ctx, who, acl.Write)
+		_, _ = n.authz.rights.check(n.ctx, who, acl.Write)
 	})
 }
 
@@ -163,10 +163,10 @@ func (s userService) KeepAlive(ctx context.Context, req metaapi.KeepAliveRequest
 
 // still checks the right again and closes the session if it is lost. Otherwise it returns r.
 func (s userService) still(id metaapi.SessionID, r metaapi.KeepAliveResponse) (metaapi.KeepAliveResponse, error) {
-	if _, err := s.n.rights.check(s.n.ctx, s.who, acl.Write); err != nil {
+	if _, err := s.n.authz.rights.check(s.n.ctx, s.who, acl.Write); err != nil {
 		if isRefusal(err) {
 			s.leave(func(ctx context.Context) error { return s.Service.CloseSession(ctx, id) })
-			return metaapi.KeepAliveResponse{}, s.n.refuse(metaapi.MethodKeepAlive, s.who, err)
+			return metaapi.KeepAliveResponse{}, s.n.authz.refuse(metaapi.MethodKeepAlive, s.who, err)
 		}
 		return metaapi.KeepAliveResponse{}, errAsking
 	}
@@ -265,9 +265,9 @@ func (s userService) Acquire(ctx context.Context, id metaapi.SessionID, p string
 	if err != nil {
 		return g, err
 	}
-	if _, lost := s.n.rights.check(s.n.ctx, s.who, acl.Write); lost != nil { // the right may have been revoked while waiting
+	if _, lost := s.n.authz.rights.check(s.n.ctx, s.who, acl.Write); lost != nil { // the right may have been revoked while waiting
 		s.leave(func(ctx context.Context) error { return s.Service.Release(ctx, id, p, g.Hold) })
-		return metaapi.Grant{}, s.n.refuse(metaapi.MethodAcquire, s.who, lost)
+		return metaapi.Grant{}, s.n.authz.refuse(metaapi.MethodAcquire, s.who, lost)
 	}
 	return g, nil
 }

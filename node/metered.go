@@ -67,13 +67,13 @@ func (n *Node) mayUse(c *rpc.Call, who *subject, name string, write, waits bool)
 	if s == nil {
 		return false, false, true
 	}
-	v, _ := n.rights.viewNow(who, s)
+	v, _ := n.authz.rights.viewNow(who, s)
 	if v == nil {
 		if !waits {
 			return false, false, false
 		}
 		var err error
-		if v, _, err = n.rights.view(c.Context(), who, s); err != nil {
+		if v, _, err = n.authz.rights.view(c.Context(), who, s); err != nil {
 			return false, false, true // the operation will fail
 		}
 	}

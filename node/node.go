@@ -56,8 +56,7 @@ type Node struct {
 	webAddr    net.Addr
 
 	security *security // nil on an open node
-	rights   *rights   // nil on an open node
-	audit    *auditLog // nil on an open node
+	authz    *authorizer
 	// passable has the handlers of methods that other nodes may forward.
 	passable map[string]func(*rpc.Call)
 
@@ -88,9 +87,7 @@ type Node struct {
 	master    *master.Master
 
 	limits  table.Limits
-	filters filterCache
-	costly  *fair.Gate // turns for costly filters
-	cursors cursors
+	data    *dataService
 	uploads uploads
 	results resultMemory
 	quotas  quotas
@@ -133,14 +130,15 @@ func prepare(cfg Config) (*Node, error) {
 	}
 	n := &Node{cfg: cfg, log: cfg.Logger, started: time.Now(), done: make(chan struct{}), limits: table.DefaultLimits()}
 	n.results = newResultMemory(cfg.budget().results)
-	n.costly = fair.New(costlyTurns(), turnsWaitMax)
-	n.cursors.bytesMax = cfg.budget().cursors
 	n.quotas.began, n.quotas.changed = n.started, make(chan chan struct{})
 	n.changing = make(chan struct{}, 1)
 	n.sorting = make(chan struct{}, cfg.budget().sorts)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.peers.resolve, n.peers.dial = n.addressOf, n.dialNode
 	n.known.removed = n.removed.has
+	n.authz = &authorizer{open: true, ctx: n.ctx, limits: &n.limits, guards: guards, meta: &n.meta, unled: n.unled, serving: n.checkServing}
+	n.data = &dataService{ctx: n.ctx, limits: &n.limits, authz: n.authz, costly: fair.New(costlyTurns(), turnsWaitMax), results: &n.results, tablets: n, quotas: n}
+	n.data.cursors.bytesMax = cfg.budget().cursors
 	return n, nil
 }
 
@@ -355,7 +353,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 		}
 	}
 	n.endChanges(ctx)
-	n.cursors.close()
+	n.data.cursors.close()
 	n.uploads.close()
 	if s := n.server.Load(); s != nil {
 		errs = append(errs, s.closeWithin(within))
@@ -364,7 +362,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 	errs = append(errs, n.closeLockService(ctx), n.leaveCluster())
 	n.peers.close()
 	n.background.Wait()
-	errs = append(errs, n.audit.close())
+	errs = append(errs, n.authz.audit.close())
 	if n.unlock != nil {
 		n.unlock()
 	}

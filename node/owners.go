@@ -28,7 +28,7 @@ func (n *Node) handleOwners() {
 			return
 		}
 		err := n.setOwner(c.Context(), asked{subjectOf(c), api.MethodSetOwner, r.Names[0]}, r.Names[1])
-		n.audit.action(subjectOf(c), api.MethodSetOwner, "table "+r.Names[0]+" to "+r.Names[1], err)
+		n.authz.audit.action(subjectOf(c), api.MethodSetOwner, "table "+r.Names[0]+" to "+r.Names[1], err)
 		if err != nil {
 			fail(c, err)
 			return

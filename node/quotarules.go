@@ -58,7 +58,7 @@ func (n *Node) handleQuotas() {
 
 // toldQuota records a change in the audit log and the node's log, and waits until it is in force on this node.
 func (n *Node) toldQuota(c *rpc.Call, method, of, name string, err error) {
-	n.audit.action(subjectOf(c), method, "quota of "+of+" "+name, err)
+	n.authz.audit.action(subjectOf(c), method, "quota of "+of+" "+name, err)
 	if err != nil {
 		return
 	}

@@ -14,40 +14,40 @@ import (
 
 var readRequests = sync.Pool{New: func() any { return new(api.ReadRequest) }}
 
-func (n *Node) read(c *rpc.Call) {
+func (d *dataService) read(c *rpc.Call) {
 	r := readRequests.Get().(*api.ReadRequest)
 	defer readRequests.Put(r)
-	if err := r.Decode(&c.Params, c.NumParams, &n.limits); err != nil {
+	if err := r.Decode(&c.Params, c.NumParams, d.limits); err != nil {
 		fail(c, err)
 		return
 	}
 	if !begin(c, &r.Options) {
 		return
 	}
-	f, err := n.program(c, r.Table, r.Filter)
+	f, err := d.program(c, r.Table, r.Filter)
 	if err != nil {
 		fail(c, err)
 		return
 	}
-	m := n.meter(c, r.Table, false)
+	m := d.quotas.meter(c, r.Table, false)
 	if err := m.take(quota.ReadOps, 1, 0); err != nil {
 		fail(c, err)
 		return
 	}
-	n.answerRow(c, r.Table, r.TableID, r.Row, f, m, false)
+	d.answerRow(c, r.Table, r.TableID, r.Row, f, m, false)
 }
 
 // answerRow answers with a row, or with an array of this row.
-func (n *Node) answerRow(c *rpc.Call, name string, id uint64, row []byte, f *table.Program, m metered, inArray bool) {
-	a := n.access(c, name)
+func (d *dataService) answerRow(c *rpc.Call, name string, id uint64, row []byte, f *table.Program, m metered, inArray bool) {
+	a := d.authz.access(c, name)
 	defer a.release()
 	answered := false
 	ctx := callContext{context.Background(), c.Deadline()}
-	room := answerRoom{of: &n.results, user: subjectOf(c).owner(), copies: 1} // the answer is encoded into the connection's output
+	room := answerRoom{of: d.results, user: subjectOf(c).owner(), copies: 1} // the answer is encoded into the connection's output
 	defer room.giveBack()
-	turn := n.turnsOf(c, name, f)
+	turn := d.turnsOf(c, name, f)
 	defer turn.release()
-	as := turn.in(n.tabletsOf(name).For(a.of(true)).Table(id))
+	as := turn.in(d.tablets.tabletsOf(name).For(a.of(true)).Table(id))
 	emit := func(key []byte, cells []table.Cell) error {
 		size := cellsBytes(cells)
 		if size > api.ResultBytesMax {
@@ -79,7 +79,7 @@ func (n *Node) answerRow(c *rpc.Call, name string, id uint64, row []byte, f *tab
 	switch {
 	case answered:
 	case err != nil:
-		err = n.astrayFor(a, err, name, id, row)
+		err = d.tablets.astrayFor(a, err, name, id, row)
 		m.refund(err, quota.ReadOps, 1, 0)
 		fail(c, err)
 	case inArray:
@@ -103,43 +103,43 @@ func cellsBytes(cells []table.Cell) (n int) {
 // readRowsBytes estimates the result of so many rows. Their sizes are unknown before they are read.
 func readRowsBytes(rows int) int { return 16 << 10 * (1 + rows) }
 
-func (n *Node) readRows(c *rpc.Call) {
+func (d *dataService) readRows(c *rpc.Call) {
 	var r api.ReadRowsRequest
-	if err := r.Decode(&c.Params, c.NumParams, &n.limits); err != nil {
+	if err := r.Decode(&c.Params, c.NumParams, d.limits); err != nil {
 		fail(c, err)
 		return
 	}
 	if !begin(c, &r.Options) {
 		return
 	}
-	f, err := n.program(c, r.Table, r.Filter)
+	f, err := d.program(c, r.Table, r.Filter)
 	if err != nil {
 		fail(c, err)
 		return
 	}
-	m := n.meter(c, r.Table, false)
+	m := d.quotas.meter(c, r.Table, false)
 	if err := m.take(quota.ReadOps, int64(len(r.Rows)), 0); err != nil {
 		fail(c, err)
 		return
 	}
 	if len(r.Rows) == 1 { // its size is known before it is encoded
-		n.answerRow(c, r.Table, r.TableID, r.Rows[0], f, m, true)
+		d.answerRow(c, r.Table, r.TableID, r.Rows[0], f, m, true)
 		return
 	}
-	a := n.access(c, r.Table)
+	a := d.authz.access(c, r.Table)
 	defer a.release()
-	if err := n.answerRows(c, a, &r, f, m); err != nil {
+	if err := d.answerRows(c, a, &r, f, m); err != nil {
 		m.refund(err, quota.ReadOps, int64(len(r.Rows)), 0)
 		fail(c, err)
 	}
 }
 
 // answerRows answers with the rows of a request. After an error it has not answered.
-func (n *Node) answerRows(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, m metered) error {
-	room := answerRoom{of: &n.results, user: subjectOf(c).owner(), copies: 2}
+func (d *dataService) answerRows(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, m metered) error {
+	room := answerRoom{of: d.results, user: subjectOf(c).owner(), copies: 2}
 	defer room.giveBack()
 	e, err := room.build(c.Context(), readRowsBytes(len(r.Rows)), func(e *wire.Encoder) error {
-		return n.readRowsInto(c, a, r, f, e, &room)
+		return d.readRowsInto(c, a, r, f, e, &room)
 	})
 	if err != nil {
 		return err
@@ -152,10 +152,10 @@ func (n *Node) answerRows(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *tab
 }
 
 // readRowsInto reads the rows of a request into e as far as they fit. It starts again if rights change meanwhile.
-func (n *Node) readRowsInto(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, e *wire.Encoder, room *answerRoom) error {
-	turn := n.turnsOf(c, r.Table, f)
+func (d *dataService) readRowsInto(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, e *wire.Encoder, room *answerRoom) error {
+	turn := d.turnsOf(c, r.Table, f)
 	defer turn.release()
-	as, most := turn.in(n.tabletsOf(r.Table).For(a.of(true)).Table(r.TableID)), n.results.batch(api.ResultBytesMax)
+	as, most := turn.in(d.tablets.tabletsOf(r.Table).For(a.of(true)).Table(r.TableID)), d.results.batch(api.ResultBytesMax)
 	for {
 		e.Reset()
 		e.Array(len(r.Rows))
@@ -185,7 +185,7 @@ func (n *Node) readRowsInto(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *t
 		case errMoreRoom:
 			return err
 		default:
-			return n.astrayFor(a, err, r.Table, r.TableID, r.Rows[at])
+			return d.tablets.astrayFor(a, err, r.Table, r.TableID, r.Rows[at])
 		}
 	}
 }

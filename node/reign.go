@@ -26,7 +26,7 @@ func (n *Node) asMaster(ctx context.Context, a asked, do func(ctx context.Contex
 	if err != nil {
 		return err
 	}
-	if err := n.stillAsked(ctx, a); err != nil { // after the mastership was read, before anything is written
+	if err := n.authz.stillAsked(ctx, a); err != nil { // after the mastership was read, before anything is written
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, reignKey{}, &reign{option: o}))

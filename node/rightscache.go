@@ -27,9 +27,9 @@ type rights struct {
 	unled func() error // returns an error while the lock service has no leader
 }
 
-func newRights(n *Node) *rights {
-	files := rightsFiles{&n.meta}
-	return &rights{cache: acl.NewCache(files), files: files, unled: n.unled}
+func newRights(meta *metaAccess, unled func() error) *rights {
+	files := rightsFiles{meta}
+	return &rights{cache: acl.NewCache(files), files: files, unled: unled}
 }
 
 // rightsFiles reads the files below /acl through the node's session. It implements acl.Files.

@@ -32,9 +32,9 @@ type scan struct {
 	told []byte
 }
 
-func (n *Node) scanOpen(c *rpc.Call) {
+func (d *dataService) scanOpen(c *rpc.Call) {
 	var r api.ScanOpenRequest
-	if err := r.Decode(&c.Params, c.NumParams, &n.limits); err != nil {
+	if err := r.Decode(&c.Params, c.NumParams, d.limits); err != nil {
 		fail(c, err)
 		return
 	}
@@ -56,20 +56,20 @@ func (n *Node) scanOpen(c *rpc.Call) {
 	if empty {
 		s.rg.End = []byte{}
 	}
-	cur, err := n.cursors.begin(s) // before its filter is compiled
+	cur, err := d.cursors.begin(s) // before its filter is compiled
 	if err != nil {
 		fail(c, err)
 		return
 	}
-	if s.filter, err = n.program(c, r.Table, r.Filter); err == nil {
-		err = n.cursors.weigh(cur)
+	if s.filter, err = d.program(c, r.Table, r.Filter); err == nil {
+		err = d.cursors.weigh(cur)
 	}
 	if err != nil {
-		n.cursors.drop(cur)
+		d.cursors.drop(cur)
 		fail(c, err)
 		return
 	}
-	n.scanBatch(c, cur, false)
+	d.scanBatch(c, cur, false)
 }
 
 // bytes returns the memory of an open scan without its filter, which scans share.
@@ -81,7 +81,7 @@ func (s *scan) bytes() int64 {
 	return b
 }
 
-func (n *Node) scanNext(c *rpc.Call) {
+func (d *dataService) scanNext(c *rpc.Call) {
 	var r api.ScanNextRequest
 	if err := r.Decode(&c.Params, c.NumParams); err != nil {
 		fail(c, err)
@@ -90,58 +90,58 @@ func (n *Node) scanNext(c *rpc.Call) {
 	if !begin(c, &r.Options) {
 		return
 	}
-	cur := n.cursors.take(r.Cursor, subjectOf(c).owner())
+	cur := d.cursors.take(r.Cursor, subjectOf(c).owner())
 	if cur == nil {
 		fail(c, api.ErrCursorExpired)
 		return
 	}
-	n.scanBatch(c, cur, true)
+	d.scanBatch(c, cur, true)
 }
 
-func (n *Node) scanClose(c *rpc.Call) {
+func (d *dataService) scanClose(c *rpc.Call) {
 	var r api.ScanNextRequest
 	if err := r.Decode(&c.Params, c.NumParams); err != nil {
 		fail(c, err)
 		return
 	}
-	if cur := n.cursors.take(r.Cursor, subjectOf(c).owner()); cur != nil { // closing twice is no error
-		n.cursors.drop(cur)
+	if cur := d.cursors.take(r.Cursor, subjectOf(c).owner()); cur != nil { // closing twice is no error
+		d.cursors.drop(cur)
 	}
 	c.Reply(nil)
 }
 
 // scanBatch answers with the next rows of the scan of cur. known is whether the client has the cursor already.
-func (n *Node) scanBatch(c *rpc.Call, cur *cursor, known bool) {
+func (d *dataService) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 	s, kept := cur.scan, false
 	defer func() {
 		if !kept {
-			n.cursors.drop(cur)
+			d.cursors.drop(cur)
 		}
 	}()
-	size := n.results.batch(s.batchBytes)
-	m := n.meter(c, s.table, false)
+	size := d.results.batch(s.batchBytes)
+	m := d.quotas.meter(c, s.table, false)
 	err := m.take(quota.ReadOps, 0, 0) // the amount is known afterwards
-	room := answerRoom{of: &n.results, user: s.owner, copies: 2}
+	room := answerRoom{of: d.results, user: s.owner, copies: 2}
 	defer room.giveBack()
 	if err == nil {
 		err = room.await(c.Context(), size)
 	}
 	if err != nil {
-		kept = n.scanFailed(c, cur, known, err)
+		kept = d.scanFailed(c, cur, known, err)
 		return
 	}
 	e := wire.GetEncoder()
 	defer e.Release()
-	a := n.access(c, s.table)
+	a := d.authz.access(c, s.table)
 	defer a.release()
-	b, err := n.readBatch(c, a, s, e, size, &room)
+	b, err := d.readBatch(c, a, s, e, size, &room)
 	for err == errMoreRoom { // for the first row
 		if err = room.await(c.Context(), room.lacks); err != nil {
-			kept = n.scanFailed(c, cur, known, err)
+			kept = d.scanFailed(c, cur, known, err)
 			return
 		}
 		looked := b.looked
-		b, err = n.readBatch(c, a, s, e, size, &room)
+		b, err = d.readBatch(c, a, s, e, size, &room)
 		b.looked += looked
 	}
 	room.untilSent(c)
@@ -150,16 +150,16 @@ func (n *Node) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 	case errors.Is(err, api.ErrNotServing) && b.next != nil && !bytes.Equal(b.next, s.rg.Start):
 		// There are rows before the first one that is not served here. Without Parts the next
 		// call gets the error: the client may not see where that row is.
-		kept, err = n.endBatch(&b, cur, s.parts && bytes.Equal(b.told, b.next))
+		kept, err = d.endBatch(&b, cur, s.parts && bytes.Equal(b.told, b.next))
 	case err != nil:
 		if errors.Is(err, api.ErrNotServing) && !bytes.Equal(s.told, s.rg.Start) {
 			err = fmt.Errorf("table %q: %w", s.table, api.ErrNotServing) // without the row key
 		}
-		err = n.astrayFor(a, err, s.table, s.id, s.rg.Start)
+		err = d.tablets.astrayFor(a, err, s.table, s.id, s.rg.Start)
 	case b.next == nil || s.left == 0:
 		b.rows.End(0, nil)
 	default:
-		kept, err = n.endBatch(&b, cur, false)
+		kept, err = d.endBatch(&b, cur, false)
 	}
 	if err != nil {
 		fail(c, err)
@@ -170,9 +170,9 @@ func (n *Node) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 
 // scanFailed answers with an error after which a scan with a known cursor can continue: nothing was read. It reports whether the
 // cursor was kept.
-func (n *Node) scanFailed(c *rpc.Call, cur *cursor, known bool, err error) (kept bool) {
+func (d *dataService) scanFailed(c *rpc.Call, cur *cursor, known bool, err error) (kept bool) {
 	if known {
-		n.cursors.put(cur)
+		d.cursors.put(cur)
 	}
 	fail(c, err)
 	return known
@@ -204,10 +204,10 @@ type batch struct {
 }
 
 // readBatch reads the next rows of s into e, as many as fit. It starts again if rights change meanwhile.
-func (n *Node) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder, size int, room *answerRoom) (b batch, err error) {
-	turn := n.turnsOf(c, s.table, s.filter)
+func (d *dataService) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder, size int, room *answerRoom) (b batch, err error) {
+	turn := d.turnsOf(c, s.table, s.filter)
 	defer turn.release()
-	left, as, looked := s.left, turn.in(n.tabletsOf(s.table).For(a.of(true)).Table(s.id)), 0
+	left, as, looked := s.left, turn.in(d.tablets.tabletsOf(s.table).For(a.of(true)).Table(s.id)), 0
 	for {
 		e.Reset()
 		s.left, b = left, batch{rows: api.BeginScan(e), told: s.told}
@@ -251,17 +251,17 @@ func (n *Node) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder, size 
 }
 
 // endBatch ends a batch of a scan that continues: with its cursor, or elsewhere. It reports whether the cursor was kept.
-func (n *Node) endBatch(b *batch, cur *cursor, elsewhere bool) (kept bool, err error) {
+func (d *dataService) endBatch(b *batch, cur *cursor, elsewhere bool) (kept bool, err error) {
 	s := cur.scan
 	s.rg.Start, s.told = b.next, b.told
 	if elsewhere {
 		b.rows.End(0, b.next)
 		return false, nil
 	}
-	if err := n.cursors.weigh(cur); err != nil {
+	if err := d.cursors.weigh(cur); err != nil {
 		return false, err
 	}
 	b.rows.End(cur.id, b.told)
-	n.cursors.put(cur)
+	d.cursors.put(cur)
 	return true, nil
 }

@@ -138,7 +138,7 @@ func (n *Node) openSecurity(folders *identity.Folders) error {
 	s.endpoint = pki.NewEndpoint(keys.Credential, pki.Options{Refuse: s.refuse, PrincipalConnsMax: min(principalConnsMax, n.cfg.connsMax()/principalShare)})
 	s.rotator = pki.NewRotator(pki.RotatorConfig{Endpoint: s.endpoint, File: s.file, Renew: n.renewOwn,
 		OwnClock: func() bool { return s.issuer.Load() != nil }, Logger: n.log.With("part", "security")})
-	n.security = s
+	n.security, n.authz.open = s, false
 	return nil
 }
 
@@ -343,7 +343,7 @@ func (s *security) client(cfg client.Config) client.Config {
 
 // refuseConn logs a rejected connection, rate-limited per reason, and records it in the audit log.
 func (n *Node) refuseConn(from net.Addr, err error) {
-	n.audit.turnedAway(from.String(), err)
+	n.authz.audit.turnedAway(from.String(), err)
 	n.refused.warn(n.log, hostOf(from.String()), fmt.Errorf("connection: %w", err))
 }
 

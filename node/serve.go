@@ -20,9 +20,9 @@ func (n *Node) serve(listener net.Listener) error {
 		Logger: n.log.With("part", "rpc"),
 	})
 	n.passable = map[string]func(*rpc.Call){}
-	if cfg.Admit = n.admitter; n.security != nil {
-		n.rights = newRights(n)
-		cfg.MessageBytesOf = n.rights.requestBytes(cfg.MessageBytesMax)
+	if cfg.Admit = n.authz.admitter; n.security != nil {
+		n.authz.rights = newRights(&n.meta, n.unled)
+		cfg.MessageBytesOf = n.authz.rights.requestBytes(cfg.MessageBytesMax)
 	}
 	server, err := rpc.NewServer(cfg)
 	if err != nil {
@@ -54,7 +54,7 @@ func (n *Node) serve(listener net.Listener) error {
 	n.handleQuotas()
 	n.handleOwners()
 	n.handleQuotaReports()
-	n.handleData()
+	n.data.register(n.handle)
 	n.handleAdmin()
 	n.handleNodes()
 	n.handleBlobs()
@@ -65,8 +65,8 @@ func (n *Node) serve(listener net.Listener) error {
 	n.handleGossipKey()
 	n.handleRollover()
 	n.handleWhoAmI()
-	stop := n.cursors.start()
-	n.background.Go(func() { n.cursors.sweep(stop) })
+	stop := n.data.cursors.start()
+	n.background.Go(func() { n.data.cursors.sweep(stop) })
 	stopUploads := n.uploads.start()
 	n.background.Go(func() { n.uploads.sweep(stopUploads) })
 	if err := errors.Join(n.serveHTTP(), n.serveProfiles()); err != nil {

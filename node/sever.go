@@ -68,7 +68,7 @@ func (n *Node) notLetIn() (map[credential]bool, error) {
 		if _, looked := out[c]; looked {
 			continue
 		}
-		refused, err := n.rights.refuses(ctx, c)
+		refused, err := n.authz.rights.refuses(ctx, c)
 		if err != nil {
 			return nil, err
 		}

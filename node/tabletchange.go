@@ -26,7 +26,7 @@ func (n *Node) handleTabletChanges() {
 			c.Keep() // what is begun may outlive the call
 			who, r := subjectOf(c), tabletChange{}
 			if err := r.Decode(&c.Params, c.NumParams, method, &n.limits); err != nil {
-				n.audit.actionOnRows(who, method, r.matter(), err)
+				n.authz.audit.actionOnRows(who, method, r.matter(), err)
 				fail(c, err)
 				return
 			}
@@ -36,7 +36,7 @@ func (n *Node) handleTabletChanges() {
 			ctx, cancel := context.WithTimeout(c.Context(), tabletChangeTimeout)
 			defer cancel()
 			a, err := do(ctx, &r)
-			n.audit.actionOnRows(who, method, r.matter(), err)
+			n.authz.audit.actionOnRows(who, method, r.matter(), err)
 			if err != nil {
 				fail(c, err)
 				return

@@ -77,14 +77,14 @@ func (n *Node) makeToken(ctx context.Context, who *subject, r *api.CreateTokenRe
 		if made, err = n.createToken(ctx, r); err == nil {
 			matter = tokenMatter(made)
 		}
-		n.audit.action(who, api.MethodCreateToken, matter, err)
+		n.authz.audit.action(who, api.MethodCreateToken, matter, err)
 		return err
 	})
 	if err == nil {
 		return made, nil
 	}
 	if !begun.Load() { // rejected, or still waiting: then the outcome is recorded, too
-		n.audit.action(who, api.MethodCreateToken, "token", err)
+		n.authz.audit.action(who, api.MethodCreateToken, "token", err)
 	}
 	return nil, err
 }

@@ -34,21 +34,21 @@ type turns struct {
 var turnsPool = sync.Pool{New: func() any { return new(turns) }}
 
 // turnsOf returns the turns of a call that evaluates f on a table, or nil if it needs none. They must be released.
-func (n *Node) turnsOf(c *rpc.Call, name string, f *table.Program) *turns {
+func (d *dataService) turnsOf(c *rpc.Call, name string, f *table.Program) *turns {
 	if f == nil {
 		return nil
 	}
-	return n.turnsFor(c, name)
+	return d.turnsFor(c, name)
 }
 
 // turnsFor returns the turns of a call about a table, which must be released. It is nil for nodes, which read METADATA with cheap filters.
-func (n *Node) turnsFor(c *rpc.Call, name string) *turns {
+func (d *dataService) turnsFor(c *rpc.Call, name string) *turns {
 	who := subjectOf(c)
 	if who != nil && !who.restricted() || who == nil && isSystem(name) {
 		return nil
 	}
 	t := turnsPool.Get().(*turns)
-	*t = turns{gate: n.costly, call: c, user: who.owner()}
+	*t = turns{gate: d.costly, call: c, user: who.owner()}
 	return t
 }
 

@@ -33,7 +33,7 @@ func TestCostlyRequestsWaitForTurns(t *testing.T) {
 	var coded wire.Encoder
 	table.AppendFilter(&coded, costly)
 	filter := coded.Bytes()
-	if _, err := n.filters.compile(filter, costly, &n.limits); err != nil { // to compile it takes a turn as well
+	if _, err := n.data.filters.compile(filter, costly, &n.limits); err != nil { // to compile it takes a turn as well
 		t.Fatal(err)
 	}
 	if _, err := tb.Get(ctx, "small", client.Filter(table.ValueRegex("v.*"))); err != nil {
@@ -152,13 +152,13 @@ func takeAllTurns(t *testing.T, n *Node) (release func()) {
 	defer cancel()
 	count := costlyTurns()
 	for range count {
-		if err := n.costly.Acquire(ctx, "test"); err != nil {
+		if err := n.data.costly.Acquire(ctx, "test"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return func() {
 		for range count {
-			n.costly.Release()
+			n.data.costly.Release()
 		}
 	}
 }
@@ -166,7 +166,7 @@ func takeAllTurns(t *testing.T, n *Node) (release func()) {
 // untilAwaited waits until a request waits for a turn, or none does. No request must be answered meanwhile.
 func untilAwaited(t *testing.T, n *Node, awaited bool, answered <-chan error) {
 	t.Helper()
-	for until := time.Now().Add(10 * time.Second); n.costly.Awaited() != awaited; time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(10 * time.Second); n.data.costly.Awaited() != awaited; time.Sleep(time.Millisecond) {
 		select {
 		case err := <-answered:
 			t.Fatalf("answered without a turn: %v", err)

@@ -91,12 +91,12 @@ func (n *Node) accountOf(ctx context.Context, name string) (*table.Schema, error
 		return n.schemaOf(ctx, name)
 	}
 	if name == "" || name == metadata.Name {
-		if _, err := n.rights.check(ctx, who, acl.Read); err != nil || name == "" {
+		if _, err := n.authz.rights.check(ctx, who, acl.Read); err != nil || name == "" {
 			return nil, err
 		}
 		return metadata.Schema(), nil
 	}
-	v, _, err := n.seeTable(ctx, who, name)
+	v, _, err := n.authz.seeTable(ctx, who, name)
 	if err != nil {
 		return nil, err
 	}

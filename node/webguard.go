@@ -28,7 +28,7 @@ func (n *Node) mayLook(r *http.Request, peer pki.Peer) (status int, err error) {
 		err = n.authenticate(r.Context(), who, strings.TrimSpace(text))
 	}
 	if err == nil {
-		_, err = n.rights.check(r.Context(), who, acl.Monitor)
+		_, err = n.authz.rights.check(r.Context(), who, acl.Monitor)
 	}
 	switch {
 	case err == nil:
@@ -42,6 +42,6 @@ func (n *Node) mayLook(r *http.Request, peer pki.Peer) (status int, err error) {
 	default:
 		return http.StatusServiceUnavailable, err
 	}
-	n.audit.refused(who, "http", r.URL.Path, err)
+	n.authz.audit.refused(who, "http", r.URL.Path, err)
 	return status, err
 }
