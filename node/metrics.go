@@ -77,7 +77,7 @@ func (c *collector) collectTablets(m sender) {
 	}{{"minor", t.MinorCompactions}, {"merging", t.MergingCompactions}, {"major", t.MajorCompactions}} {
 		m.counter("compactions_total", "Compactions done.", float64(k.n), "kind", k.kind)
 	}
-	cs := c.node.cursors.stats()
+	cs := c.node.data.cursors.stats()
 	m.gauge("scan_cursors", "Open cursors.", float64(cs.open))
 	m.gauge("scan_cursor_bytes", "Memory of the keys and filters of open cursors.", float64(cs.bytes))
 	m.gauge("scan_cursor_limit_bytes", "Memory that open cursors may take; a quarter of it for one user.", float64(cs.bytesMax))
