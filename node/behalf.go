@@ -25,15 +25,13 @@ func (n *Node) handleOnBehalf() {
 	n.rpc.Handle(methodOnBehalf, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep() // as the forwarded methods do
 		d := &c.Params
-		given := c.NumParams
 		method := d.Str()
 		who := &subject{peer: pki.Peer{Kind: pki.Principal, Name: d.Str(), Generation: d.Uint()}, passed: true}
 		shownID := d.Str()
 		who.from = d.Str()
-		if behind := *d; given > 6 { // nodes of earlier versions send none
-			behind.Raw()
-			who.peer.Serial = behind.Str()
-		}
+		behind := *d
+		behind.Raw() // the parameters
+		who.peer.Serial = behind.Str()
 		c.NumParams = d.Array()
 		g, h := guards[method], n.passable[method]
 		switch {
@@ -41,7 +39,7 @@ func (n *Node) handleOnBehalf() {
 			c.Fail(api.ToRPC(d.Err()))
 			return
 		case h == nil || !g.master:
-			c.Fail(rpc.Errorf(rpc.CodeUnknownMethod, "%s: %.128q is not passed on", methodOnBehalf, method))
+			c.Fail(rpc.Errorf(rpc.CodeUnknownMethod, "%s: %.128q is not forwarded", methodOnBehalf, method))
 			return
 		case !n.serving.Load():
 			c.Fail(n.notServing())
@@ -91,24 +89,6 @@ func (n *Node) reshow(ctx context.Context, who *subject, text string) error {
 
 // isMaster reports whether this node is the master.
 func (n *Node) isMaster() bool { return n.master.Epoch() != 0 }
-
-// errOlderMaster is what is told of a request that the master's node does not know. The caller may try again: the master
-// changes when its node is upgraded.
-var errOlderMaster = fmt.Errorf("%w: the master's node runs an older version", api.ErrUnavailable)
-
-// orOlder returns how the master's node has answered, or errOlderMaster if it does not know what it was asked.
-func orOlder(boss, method string, err error) error {
-	var answer *rpc.Error
-	if !errors.As(err, &answer) {
-		return err
-	}
-	// Nodes of before say so of a method that they do not know, or do not leave to the master.
-	notPassed := answer.Code == rpc.CodeBadRequest && strings.HasPrefix(answer.Message, methodOnBehalf+": ") && strings.HasSuffix(answer.Message, " is not passed on")
-	if answer.Code != rpc.CodeUnknownMethod && !notPassed {
-		return err
-	}
-	return fmt.Errorf("%w, in which it does not do %s for others: try again when all nodes are upgraded (node %s: %s)", errOlderMaster, method, boss, answer.Message)
-}
 
 // masterTime bounds the wait for a master, whatever the caller's deadline: an election takes a second or two, and callers in plain
 // mode need not send a deadline.
@@ -175,12 +155,9 @@ func (n *Node) passOnce(c *rpc.Call, who *subject, params []byte, result *[]byte
 		*result = slices.Clone(d.Raw())
 		return d.Err()
 	})
-	err = orOlder(boss, c.Method(), err)
 	var answer *rpc.Error
 	var lost *rpc.ConnLostError
 	switch {
-	case errors.Is(err, errOlderMaster):
-		return false, err
 	case err == nil:
 		return false, nil
 	case errors.As(err, &answer):

@@ -420,14 +420,11 @@ func (n *Node) askMasterOnce(ctx context.Context, r *request) (again bool, err e
 	if boss == "" || boss == n.id() {
 		return true, fmt.Errorf("no master is known: %w", api.ErrUnavailable)
 	}
-	err = api.FromRPC(orOlder(boss, r.method, n.peers.call(ctx, boss, r.method, func(e *wire.Encoder) {
+	err = api.FromRPC(n.peers.call(ctx, boss, r.method, func(e *wire.Encoder) {
 		e.Array(2)
 		e.Bin([]byte(r.a))
 		e.Bin([]byte(r.b))
-	}, nil)))
-	if errors.Is(err, errOlderMaster) {
-		return false, err
-	}
+	}, nil))
 	var answer *rpc.Error
 	return err != nil && (!errors.As(err, &answer) || errors.Is(err, api.ErrUnavailable)), err
 }

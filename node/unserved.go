@@ -41,7 +41,7 @@ func (n *Node) unservedTablets(ctx context.Context, _ *api.NamesRequest) (answer
 	if lost := (*rpc.ConnLostError)(nil); errors.As(err, &lost) { // the request is read-only and may be repeated
 		err = told(api.ErrUnavailable, err)
 	}
-	return u.Append, orOlder(boss, methodUnserved, err)
+	return u.Append, err
 }
 
 // unservedHere returns the unserved tablets if this node is the master.
