@@ -8,7 +8,7 @@ import (
 	"github.com/steledb/stele/client/api"
 )
 
-// TestActionRates: a user who administers tables has a burst of actions, and then one a second; the rates of users are apart.
+// TestActionRates: a user that administers tables has a burst of actions, then one a second. Users have separate rates.
 func TestActionRates(t *testing.T) {
 	var r actionRates
 	now := time.Now()

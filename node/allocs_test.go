@@ -122,8 +122,8 @@ func (r *request) measure(t *testing.T, conn net.Conn) {
 	}
 }
 
-// TestServerAllocationsOfPrincipals is the same by TLS, for a principal who has a right on one family of two; what both ends
-// of TLS allocate counts.
+// TestServerAllocationsOfPrincipals is the same over TLS, for a principal with a right on one family of two. Allocations of both
+// ends of the TLS connection count.
 func TestServerAllocationsOfPrincipals(t *testing.T) {
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()

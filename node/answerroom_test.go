@@ -120,7 +120,7 @@ func TestAnswersWaitEmptyHanded(t *testing.T) {
 	})
 }
 
-// Who waits for memory waits no longer than its caller, whose context may tell of its end by its deadline alone.
+// A caller that waits for memory waits no longer than its deadline, even if its context reports its end only by that.
 func TestResultsAreNotAwaitedInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := roomy(4 << 20)

@@ -15,7 +15,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestTokensOfThoseWhoLeft: a join token is in the audit log, by its id, also if who asked for it has left before it was made.
+// TestTokensOfThoseWhoLeft: the audit log has a join token, by its id, even if the caller left before it was created.
 func TestTokensOfThoseWhoLeft(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)

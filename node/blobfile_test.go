@@ -42,7 +42,7 @@ func TestBlobFileFits(t *testing.T) {
 	}
 }
 
-// Uploads that nobody goes on with end, and only those.
+// Abandoned uploads end, and only those.
 func TestIdleUploads(t *testing.T) {
 	store, err := blobfs.Open(blobfs.Config{Folders: []string{t.TempDir()}})
 	if err != nil {

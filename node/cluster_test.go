@@ -16,7 +16,7 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// fleet is nodes in one process, on loopback.
+// fleet is a cluster of nodes in one process, on loopback.
 type fleet struct {
 	t     testing.TB
 	addrs []string

@@ -12,7 +12,7 @@ import (
 	metaapi "github.com/steledb/stele/raftmeta/api"
 )
 
-// docs/rpc.md tells of each method between nodes, with the parameters that it takes.
+// docs/rpc.md lists all methods between nodes with their parameters.
 func TestDocHasMethodsBetweenNodes(t *testing.T) {
 	told := map[string]string{}
 	for _, m := range regexp.MustCompile("`((?:cluster|tablet)\\.[a-z_]+)\\((.*?)\\)`").FindAllStringSubmatch(rpcdoc.Part(t, "## Between nodes", "## The lock service"), -1) {
@@ -33,7 +33,7 @@ func TestDocHasMethodsBetweenNodes(t *testing.T) {
 	}
 }
 
-// A command is what the page says: an array of three.
+// A command is an array of three, as documented.
 func TestCommandOnTheWire(t *testing.T) {
 	q := metaapi.Sequencer{Path: "/master", Mode: metaapi.Exclusive, Instance: 3, LockGeneration: 7}
 	sent := command{master: "n1", sequencer: q, raftEpoch: 5}

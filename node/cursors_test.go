@@ -30,7 +30,7 @@ func (cs *cursors) idle(t *testing.T, s *scan) *cursor {
 	return c
 }
 
-// wantOverloaded fails the test unless err is a refusal that says all that.
+// wantOverloaded fails the test unless err is an OverloadedError with these values.
 func wantOverloaded(t *testing.T, err error, says ...string) {
 	t.Helper()
 	var e *api.OverloadedError

@@ -136,7 +136,7 @@ func TestBadCuts(t *testing.T) {
 	}
 }
 
-// Who has made a table finds all its tablets served: METADATA names a server before that has loaded a tablet.
+// After the creation returns, all tablets are served, although METADATA names a server before it has loaded a tablet.
 func TestMadeTableIsServed(t *testing.T) {
 	t.Parallel()
 	n, c := startInternal(t)
@@ -170,7 +170,7 @@ func TestMadeTableIsServed(t *testing.T) {
 	case <-time.After(servedTimeout / 2):
 		t.Error("the table is served, and is waited for")
 	}
-	// One whose tablets nobody loads keeps no other change waiting, and its maker is told in time that it is there.
+	// A table whose tablets no server loads delays no other change, and its creator is told in time that it exists.
 	short, left := context.WithTimeout(ctx, 4*time.Second)
 	defer left()
 	made := make(chan error, 1)

@@ -15,8 +15,8 @@ import (
 	"github.com/steledb/stele/tablet/commitlog"
 )
 
-// TestUnknownOutcomes: what leaves open whether a change was made is told as that, whatever
-// it is made of: no cause that says that nothing was executed comes through.
+// TestUnknownOutcomes: errors that leave the outcome of a change unknown are reported as such, whatever they wrap: no cause that
+// means "not executed" shows through.
 func TestUnknownOutcomes(t *testing.T) {
 	for _, cause := range []error{
 		metaapi.ErrNotReady, metaapi.FromRPC(metaapi.ToRPC(metaapi.ErrNotReady)), metaapi.ErrClosed, metaapi.ErrDiskFull, blobfs.ErrDiskFull,

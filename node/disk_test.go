@@ -8,7 +8,7 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// TestRoomToVote: a node whose disk has less room than it keeps free gets no vote for the time being.
+// TestRoomToVote: a node with less free disk space than its reserve does not become a voter.
 func TestRoomToVote(t *testing.T) {
 	for reserve, room := range map[int64]bool{1: true, math.MaxInt64: false} {
 		n := &Node{cfg: Config{DataDirs: []string{t.TempDir()}, ReserveBytes: reserve}}

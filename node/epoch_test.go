@@ -14,7 +14,7 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// slowLocks confirms sequencers when it is told to, and counts those who wait for that.
+// slowLocks confirms sequencers on request, and counts waiting callers.
 type slowLocks struct {
 	asked   int
 	answers map[uint64]chan error // by lock generation

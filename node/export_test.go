@@ -26,7 +26,7 @@ func (n *Node) File(ctx context.Context, path string) ([]byte, error) {
 	return f.Data, err
 }
 
-// LogHolders counts the nodes that say that they have a log of the lock service's group, as the master hears it.
+// LogHolders returns the number of nodes that report to the master that they have a log of the lock service's group.
 func (n *Node) LogHolders(ctx context.Context) (count int, err error) {
 	all, err := n.servers(ctx)
 	for _, s := range all {
@@ -80,10 +80,10 @@ func (c *Config) DialWith(dial func(ctx context.Context, addr string) (net.Conn,
 // Methods are those that the node answers.
 func (n *Node) Methods() []string { return n.rpc.Methods() }
 
-// Guarded are the methods for which it is said who may call them.
+// Guarded returns the methods that have a guard.
 func Guarded() []string { return slices.Sorted(maps.Keys(guards)) }
 
-// GuardsOf asks who may call a method, as the registration of one does.
+// GuardsOf looks up the guard of a method as its registration does.
 func (n *Node) GuardsOf(method string) { n.authz.admitter(method) }
 
 // Looker returns what the rights of a principal on a table cost for one read: a look, and another before the answer.
@@ -115,7 +115,7 @@ func (n *Node) HoldResults(ctx context.Context) (release func(), err error) {
 	return func() { n.results.free.Release("", all) }, n.results.free.Acquire(ctx, "", all)
 }
 
-// ResultsAreFree tells whether there is memory for one more answer of that many bytes.
+// ResultsAreFree reports whether there is memory for one more answer of that many bytes.
 func (n *Node) ResultsAreFree(bytes int64) bool {
 	free := n.results.free.Try("", bytes)
 	if free {
@@ -124,7 +124,7 @@ func (n *Node) ResultsAreFree(bytes int64) bool {
 	return free
 }
 
-// Look tells as what the page at a path is answered to who shows a token as a bearer, from an address.
+// Look returns the status of a request for a page with a token as a bearer, from an address.
 func (n *Node) Look(ctx context.Context, path, from, bearer string) (status int) {
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil)
 	r.RemoteAddr = from
@@ -148,9 +148,8 @@ func (n *Node) PutFile(ctx context.Context, path string, data []byte) error {
 	return err
 }
 
-// ChangeAsNode makes a change that a node asks for: it writes a file by way of the catalog and one as
-// rights are written, each after lost, and takes both away again. Whether its reign is over it does not
-// look at by itself. It returns how each has ended.
+// ChangeAsNode makes a change on behalf of a node: it writes a file through the catalog and one as changes of rights do, each after
+// lost, and removes both. It does not check its mastership itself. It returns how each write ended.
 func (n *Node) ChangeAsNode(ctx context.Context, lost func()) (all []error, err error) {
 	err = n.change(ctx, asked{who: &subject{peer: pki.Peer{Kind: pki.Node}}}, func(ctx context.Context) error {
 		ctx = context.WithoutCancel(ctx)
@@ -163,7 +162,7 @@ func (n *Node) ChangeAsNode(ctx context.Context, lost func()) (all []error, err 
 	return all, err
 }
 
-// ChangeForNobody makes a change of which it is not said who asks for it.
+// ChangeForNobody makes a change without a subject.
 func (n *Node) ChangeForNobody(ctx context.Context) error {
 	return n.change(ctx, asked{}, func(context.Context) error { return nil })
 }
@@ -171,7 +170,7 @@ func (n *Node) ChangeForNobody(ctx context.Context) error {
 // SweepTables takes away what is left over of tables.
 func (n *Node) SweepTables(ctx context.Context) error { return n.sweepTables(ctx) }
 
-// SweptTables tells whether the master has done so since it is.
+// SweptTables reports whether orphaned table files were removed in this mastership.
 func (n *Node) SweptTables() bool { return n.isMaster() && n.swept.Load() == n.master.Epoch() }
 
 // Files lists a folder of the lock service.
@@ -179,7 +178,7 @@ func (n *Node) Files(ctx context.Context, dir string) ([]string, error) {
 	return n.catalog.list(ctx, dir)
 }
 
-// IsMaster tells whether the node is the master.
+// IsMaster reports whether the node is the master.
 func (n *Node) IsMaster() bool { return n.isMaster() }
 
 // Abdicate has the node be the master no more, until the function that it returns is called.
@@ -206,7 +205,7 @@ func (n *Node) UnloadTable(ctx context.Context, name string) error {
 	return err
 }
 
-// HasQuota tells whether the node goes by a quota of a table.
+// HasQuota reports whether a quota of a table is in force on the node.
 func (n *Node) HasQuota(table string) bool {
 	set := n.quotas.meters.Load()
 	return set != nil && set.tables[table] != nil
@@ -218,8 +217,8 @@ func WhyTurnedAway(err error) string { return whyTurnedAway(err) }
 // RolloverEvery has a node look that often at how far the replacement of the authority is.
 func (c *Config) RolloverEvery(d time.Duration) { c.rolloverPeriod = d }
 
-// Remembers tells where this node still has another one: among the members of gossip, the peers of formation, or the known
-// addresses. It is empty if nowhere.
+// Remembers returns where this node still has another one: the members of gossip, the peers of formation, or the known addresses. It
+// is empty if nowhere.
 func (n *Node) Remembers(id string) string {
 	if _, ok := n.ring.Member(id); ok {
 		return "gossip"

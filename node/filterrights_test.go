@@ -11,8 +11,8 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// TestRightsBeforeFilters: a filter is not compiled for a caller that may not read the table. One
-// that cannot be compiled tells which was looked at first.
+// TestRightsBeforeFilters: a filter is not compiled for a caller that may not read the table. The error for an invalid filter shows which
+// check came first.
 func TestRightsBeforeFilters(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)

@@ -11,8 +11,8 @@ import (
 	"github.com/steledb/stele/client"
 )
 
-// TestEveryNodeForgets: after a node was removed, no node lists it, remembers it for its next start, or says to others that it is
-// there: neither those that were up nor one that was down meanwhile, whose file of peers has it.
+// TestEveryNodeForgets: after a node was removed, no node lists it, saves it for its next start, or spreads it to others: neither nodes
+// that were up nor one that was down meanwhile, whose file of peers has it.
 func TestEveryNodeForgets(t *testing.T) {
 	t.Parallel()
 	t.Run("open", func(t *testing.T) {

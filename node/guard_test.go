@@ -30,7 +30,7 @@ func within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// as returns a client of node i that shows what cfg says.
+// as returns a client of node i with the credential of cfg.
 func (f *fleet) clientAs(i int, cfg client.Config) *client.Client {
 	f.t.Helper()
 	c, err := client.Open(context.Background(), f.nodes[i].RPCAddr(), cfg)
@@ -111,8 +111,8 @@ func values(vs ...any) func(*wire.Encoder) {
 	}
 }
 
-// tableCalls are requests about a table. All other methods get parameters that need not mean
-// anything: who may not call them is refused before they are looked at.
+// tableCalls are requests about a table. All other methods get arbitrary parameters: unauthorized callers are rejected before the
+// parameters are read.
 func tableCalls(name string) map[string]func(*wire.Encoder) {
 	row := []byte("r")
 	set := []table.Mutation{table.Set("f", []byte("q"), 1, []byte("v"))}
@@ -164,9 +164,8 @@ func TestEveryMethodHasGuard(t *testing.T) {
 	f.nodes[0].GuardsOf("drop_everything")
 }
 
-// TestNobodyMayAnything: a principal without rights tries every method that there is, and so
-// does who has shown nothing, whose credential was revoked, and whom the cluster knows no longer.
-// A table on which one has no right answers word for word as one that is not there.
+// TestNobodyMayAnything: a principal without rights calls every method, and so do clients without a credential, with a revoked one, and with
+// one of an unknown principal. The answer for a table without rights equals, word for word, that for a missing table.
 func TestNobodyMayAnything(t *testing.T) {
 	t.Parallel()
 	f, first, log := secureFleet(t, 1)
@@ -207,7 +206,7 @@ func TestNobodyMayAnything(t *testing.T) {
 					t.Errorf("%s by who shows nothing: %v", method, got)
 				}
 			case name != "nobody":
-				// Some methods are refused for what one is, whoever he is, and some know no rights.
+				// Some methods are rejected by kind of caller, and some need no rights.
 				closed := got != nil && (got.Code == rpc.CodeUnauthenticated || got.Code == rpc.CodePermissionDenied && got.Details["method"] == method)
 				if closed || method == api.MethodScanNext || method == api.MethodScanClose || method == "meta.keep_alive" && got != nil {
 					break
@@ -253,8 +252,8 @@ func text(e *rpc.Error, name string) string {
 	return strings.ReplaceAll(s, name, "T")
 }
 
-// TestMetadataForPrincipals: a principal sees of METADATA where the tablets are of tables that
-// he sees, and who may read the cluster all of it.
+// TestMetadataForPrincipals: of METADATA a principal sees the locations of tablets of tables that it may see; with the right to read the
+// cluster it sees all of it.
 func TestMetadataForPrincipals(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
@@ -380,8 +379,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestTokensAreNotGuessed: who shows tokens that are not there is told to wait, by RPC and by HTTP, before each is a
-// read at the leader, and others are not.
+// TestTokensAreNotGuessed: a client that sends invalid tokens is throttled, by RPC and by HTTP, before each becomes a read at the leader.
+// Other clients are not.
 func TestTokensAreNotGuessed(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)

@@ -192,8 +192,8 @@ func userNamed(name string) *subject {
 	return &subject{peer: pki.Peer{Kind: pki.Principal, Name: name}, from: "127.0.0.1:1"}
 }
 
-// TestGuardByRights: who may call a method is what its guard says, for nodes, for users by their rights, and for strangers. A call
-// that is rejected reaches no handler.
+// TestGuardByRights: each guard admits exactly the nodes, users and unauthenticated clients that it names. A rejected call does not reach the
+// handler.
 func TestGuardByRights(t *testing.T) {
 	g := newGuardedNode(t)
 	g.rights.set(t, map[string]acl.Rights{"admin": acl.Admin, "reader": acl.Read, "plain": 0})
@@ -300,8 +300,8 @@ func TestGuardWritesAuditLog(t *testing.T) {
 	}
 }
 
-// TestGuardBoundsTableActions: users who administer tables and not the cluster change them no more often than the audit log can
-// bear. Calls that change nothing are not counted, and who has no right is rejected for that.
+// TestGuardBoundsTableActions: users that administer tables but not the cluster are limited to the rate that the audit log can take. Calls
+// that change nothing do not count, and callers without the right are rejected for that.
 func TestGuardBoundsTableActions(t *testing.T) {
 	g := newGuardedNode(t)
 	g.rules = func() bool { return false }
@@ -333,8 +333,8 @@ func TestGuardBoundsTableActions(t *testing.T) {
 	}
 }
 
-// TestGuardAfterRightsChange (I12): an answer that depends on rights is not given to a user who has lost them meanwhile. A change
-// that was made is answered as one that was executed.
+// TestGuardAfterRightsChange (I12): an answer that depends on rights is not given to a user that has lost them meanwhile. A change that was
+// made is answered as executed.
 func TestGuardAfterRightsChange(t *testing.T) {
 	before := map[string]acl.Rights{"ann": acl.Admin, "bob": acl.Read}
 	keep := func(t *testing.T, r *rightsInMemory) { r.set(t, before) }

@@ -16,8 +16,8 @@ func (s *silentMetadata) Locate(ctx context.Context, _ string, _ []byte, _ strin
 	return "", "", false
 }
 
-// TestGuideGivesUp: while METADATA is silent, requests for rows that are elsewhere do not wait for it one after the
-// other, and are told again when it answers.
+// TestGuideGivesUp: while METADATA is silent, requests for rows of other nodes do not wait for it one after the other. When it answers again,
+// they get the right node again.
 func TestGuideGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from := &silentMetadata{}

@@ -12,8 +12,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestRemovalBrokenOff (I12): a removal that fails after the user is out says so, and leaves nothing to the next
-// user of the name: neither when it is made again, nor when one is added at once.
+// TestRemovalBrokenOff (I12): a removal that fails after the user was locked out reports it, and leaves nothing to the next user of the name:
+// neither if it is repeated, nor if a user is added at once.
 func TestRemovalBrokenOff(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)

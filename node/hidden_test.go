@@ -15,7 +15,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// seedOf returns the seed of a random test, and tells how to run it again.
+// seedOf returns the seed of a random test, and logs how to replay it.
 func seedOf(t *testing.T) *rand.Rand {
 	seed, err := strconv.ParseUint(os.Getenv("STELE_SEED"), 10, 64)
 	if err != nil {
@@ -76,8 +76,8 @@ func randomFilter(rng *rand.Rand, depth int, sink bool) table.Filter {
 	return c
 }
 
-// TestHiddenFamiliesTellNothing: who may not see some families of a table gets, whatever he
-// reads, what one gets of a table that has never had them.
+// TestHiddenFamiliesTellNothing: for a caller that may not see some families of a table, every read returns what it would if the table had
+// never had them.
 func TestHiddenFamiliesTellNothing(t *testing.T) {
 	t.Parallel()
 	rng := seedOf(t)
@@ -194,8 +194,7 @@ func scanned(s *client.Scanner) (all []table.Row, err error) {
 	return all, s.Err()
 }
 
-// TestWritesByFamily: what a principal may change, and what he is told of what he may not, word
-// for word.
+// TestWritesByFamily: what a principal may change, and the exact errors for what it may not.
 func TestWritesByFamily(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)

@@ -27,7 +27,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// hostile sends to a node what no client would, as one who may do little or nothing.
+// hostile sends to a node what no client would, with few rights or none.
 type hostile struct {
 	addr  string
 	who   *pki.Endpoint
@@ -41,7 +41,7 @@ type hostile struct {
 	met     map[string]int // how often each of tells was heard
 }
 
-// tells are what the answers are looked through for.
+// tells are the secrets that answers are searched for.
 var tells = []string{"hidden-value", "seen-value", "unauthenticated", "permission_denied", "bad_request", "table_not_found"}
 
 // message returns a message, which is more or less a request.
@@ -91,7 +91,7 @@ func (h *hostile) message() []byte {
 	return b
 }
 
-// wellFormed tells whether a message is one value of MessagePack that begins like a message.
+// wellFormed reports whether a message is one MessagePack value that begins like a message.
 func wellFormed(b []byte) bool {
 	d := wire.NewDecoder(b)
 	if d.Array() < 3 || d.Err() != nil {
@@ -282,9 +282,9 @@ func dataOf(ctx context.Context, c *client.Client) (string, error) {
 	return fmt.Sprintf("%+v", all), errors.Join(rows.Err(), err1, err2)
 }
 
-// TestHostileFrames (I11, I12): whatever who may do little or nothing sends, before TLS, in it and beneath it, the node
-// serves on, tells nothing that he may not know, changes nothing, and gives back what it took. 4,000 messages, and with
-// STELE_SOAK as many times that: 250 make a million.
+// TestHostileFrames (I11, I12): whatever a client with few rights or none sends, before TLS, within it and below it, the node continues to
+// serve, reveals nothing that the client may not know, changes nothing, and releases its resources. 4,000 messages, times STELE_SOAK: 250 make
+// a million.
 func TestHostileFrames(t *testing.T) {
 	rnd, total := seedOf(t), 4000
 	if times, err := strconv.Atoi(os.Getenv("STELE_SOAK")); err == nil && times > 0 {

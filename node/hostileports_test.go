@@ -92,7 +92,7 @@ func expose(t testing.TB, secured bool) *exposed {
 	return e
 }
 
-// people makes those who send, and notes what is secret.
+// people creates the senders, and records the secrets.
 func (e *exposed) people(ctx context.Context, t testing.TB, admin *pki.Credential) {
 	looker, _, err := e.admin.AddUser(ctx, "looker", 0)
 	if err != nil {
@@ -157,7 +157,7 @@ func (e *exposed) privateKeys(t testing.TB, path string) {
 	}
 }
 
-// page asks for one of the node's pages, as who may look.
+// page requests one of the node's pages with the right to see it.
 func (e *exposed) page(t testing.TB, path string) string {
 	t.Helper()
 	scheme, transport := "http", &http.Transport{}
@@ -179,7 +179,7 @@ func (e *exposed) page(t testing.TB, path string) string {
 	return string(b)
 }
 
-// tellsNothing looks for what is secret in what the node tells.
+// tellsNothing searches what the node returns for secrets.
 func (e *exposed) tellsNothing(t testing.TB, where, text string) {
 	t.Helper()
 	for what, secret := range e.secret {
@@ -200,8 +200,7 @@ func (e *exposed) peak(t testing.TB) int64 {
 	return good(strconv.ParseInt(fields[0], 10, 64)) << 10
 }
 
-// hostileFrames is how many frames each port gets, half of them of who is known: STELE_HOSTILE, or 2,000 and with STELE_SOAK as many
-// times that.
+// hostileFrames is the number of frames for each port, half of them with credentials: STELE_HOSTILE, or 2,000 times STELE_SOAK.
 func hostileFrames() int {
 	if n, err := strconv.Atoi(os.Getenv("STELE_HOSTILE")); err == nil && n > 0 {
 		return n
@@ -210,7 +209,7 @@ func hostileFrames() int {
 	return 2000 * max(times, 1)
 }
 
-// linger opens connections that stay, and say little, to each port.
+// linger opens connections to each port that stay and send little.
 func (e *exposed) linger(ctx context.Context, t testing.TB, r *rand.Rand) {
 	for i := range 40 {
 		for what, addr := range map[string]string{"rpc": e.rpc, "web": e.web, "gossip": e.gossip} {
@@ -242,9 +241,8 @@ func (e *exposed) linger(ctx context.Context, t testing.TB, r *rand.Rand) {
 	}
 }
 
-// TestHostilePorts (I11, I12, I13): whatever comes to a node's ports, from strangers and from those who are known, a node of the
-// cluster among them, slowly or as fast as it goes, it serves on, changes nothing, keeps within its memory, and neither its log nor its
-// metrics tell a secret.
+// TestHostilePorts (I11, I12, I13): whatever comes to a node's ports, with and without credentials, including those of another node, slowly or
+// at full speed, the node continues to serve, changes nothing, stays within its memory, and reveals no secret in its log or metrics.
 func TestHostilePorts(t *testing.T) {
 	for _, secured := range []bool{true, false} {
 		t.Run(map[bool]string{true: "secured", false: "open"}[secured], func(t *testing.T) {
@@ -318,7 +316,8 @@ func TestHostilePorts(t *testing.T) {
 
 const exposedBytes = 256 << 20
 
-// senders send at once. Some answers take the node half a second, such as that a header is too large, for whoever sends on to get it.
+// senders send concurrently. Some answers take the node half a second, for example for a header that is too large, because it waits for the
+// client to read them.
 const senders = 32
 
 // flood has some at once send so many frames.

@@ -23,7 +23,7 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// target is a node as those see it who send to its ports what nobody should.
+// target is a node as seen by the hostile senders.
 type target struct {
 	rpc, web, gossip string
 	// answered counts the connections on which more came back than that the peer is welcome.
@@ -31,7 +31,7 @@ type target struct {
 	epoch         uint64 // of the lock service
 	cluster, node string
 	key           []byte // of gossip; nil if it is in the clear
-	// anonymous shows no certificate, looker that of a principal who may read the cluster, member that of a node. Nil on an open node.
+	// anonymous has no certificate, looker that of a principal that may read the cluster, member that of a node. Nil on an open node.
 	anonymous, looker, member *pki.Endpoint
 	token                     string // of a principal who may read the cluster
 }
@@ -39,7 +39,7 @@ type target struct {
 // endWait is how long a node may take to end a connection whose other end is done: far longer than it does.
 const endWait = time.Minute
 
-// sendAll sends on a connection of its own, as who unless nil, and waits until the node ends that. It returns how many bytes came back.
+// sendAll sends on a new connection, with TLS unless who is nil, and waits until the node closes it. It returns the number of bytes received.
 func sendAll(ctx context.Context, from net.IP, addr string, who *pki.Endpoint, parts ...[]byte) (heard int64, err error) {
 	d := net.Dialer{}
 	if from != nil {
@@ -131,7 +131,7 @@ func (t *target) webRequests(r *rand.Rand) (requests [][]byte) {
 	return append(requests, pick(r, last...))
 }
 
-// sendWeb sends to the port for HTTP. Who is known comes with a certificate, or a token.
+// sendWeb sends to the HTTP port, with a certificate or a token if known.
 func (t *target) sendWeb(ctx context.Context, r *rand.Rand, known bool) (int, error) {
 	who := t.anonymous
 	if known && r.IntN(2) == 0 {
@@ -172,8 +172,8 @@ func raftMessage(values ...any) []byte {
 
 func (t *target) raftHello(from string) []byte { return raftMessage("stele raft", 1, from, t.node) }
 
-// raftMessages returns messages for one connection, of which only the last is none. A node may well say that it leads, and
-// others cannot tell; what is sent here no leader would. Terms are those of long ago, or will never be.
+// raftMessages returns messages for one connection, of which only the last is invalid. A node may claim to lead, and others cannot verify it, so
+// the messages are such as no leader would send. Their terms are long past, or in the far future.
 func raftMessages(r *rand.Rand) (messages [][]byte) {
 	entry := func(index, term uint64) any {
 		return []any{index, term, uint64(r.IntN(4)), int64(0), noise(r, make([]byte, r.IntN(50)))}
@@ -196,7 +196,7 @@ func raftMessages(r *rand.Rand) (messages [][]byte) {
 	return append(messages, pick(r, stop...))
 }
 
-// sendRaft sends what begins as a connection of a voter does. Who is known is a node of the cluster.
+// sendRaft sends data that begins like a voter's connection, as a node of the cluster if known.
 func (t *target) sendRaft(ctx context.Context, r *rand.Rand, known bool) (int, error) {
 	greeting := t.raftGreeting(t.cluster, "mallory", t.node)
 	if known {
@@ -212,7 +212,7 @@ func (t *target) sendRaft(ctx context.Context, r *rand.Rand, known bool) (int, e
 	return 1, t.send(ctx, nil, t.rpc, who, append(b, raftFrame(raftMessage(2, ^uint64(0)))...))
 }
 
-// gossipMessage returns what is none of gossip's messages, or one that nobody sends.
+// gossipMessage returns an invalid gossip message, or one that no node sends.
 func gossipMessage(r *rand.Rand) []byte {
 	str := func(n int) string { return string(noise(r, make([]byte, r.IntN(n)))) }
 	body := raftMessage
@@ -284,7 +284,7 @@ func (t *target) sendStream(ctx context.Context, r *rand.Rand, known bool) (int,
 	return 1, t.send(ctx, net.IPv4(127, 9, byte(r.IntN(4)), byte(1+r.IntN(250))), t.gossip, nil, t.stream(r, known))
 }
 
-// packetSocket is how many bytes wait in the kernel for who has that port, and how many packets found no room there.
+// packetSocket has the bytes waiting in the kernel for the owner of a port, and the number of dropped packets.
 func packetSocket(addr string) (waiting, dropped int64, err error) {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -309,7 +309,7 @@ func packetSocket(addr string) (waiting, dropped int64, err error) {
 	return waiting, dropped, err
 }
 
-// sendPackets sends packets of gossip, when most of those before have been read: the kernel drops what it has no room for.
+// sendPackets sends gossip packets once most earlier ones have been read: the kernel drops packets that do not fit.
 func (t *target) sendPackets(ctx context.Context, r *rand.Rand, known bool) (sent int, err error) {
 	c, err := net.Dial("udp", t.gossip)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// TestVotersAreLetIn (I11): neither strangers who begin as voters do, and say no more, nor a node that opens as many connections to a
-// voter as it can, keep another node from it.
+// TestVotersAreLetIn (I11): clients that begin like voters and then are silent, or a node that opens as many connections to a voter as it can,
+// do not keep another node from connecting.
 func TestVotersAreLetIn(t *testing.T) {
 	t.Parallel()
 	f, first, _ := secureFleet(t, 1)
@@ -38,7 +38,7 @@ func TestVotersAreLetIn(t *testing.T) {
 		}
 		return c
 	}
-	// asks tells whether a node is told the group's term.
+	// asks reports whether a node is sent the group's term.
 	asks := func(name string) error {
 		c := dial(node(name), to.raftGreeting(to.cluster, name, to.node), raftFrame(to.raftHello(name)), raftFrame(raftMessage(7)))
 		_, err := io.ReadFull(c, make([]byte, welcome+8))

@@ -75,8 +75,7 @@ func holds(t *testing.T, dirs ...string) {
 	}
 }
 
-// refused wants the start on the folders to fail with an error that says all of
-// texts.
+// refused fails the test unless a start on the folders fails with an error that contains all of texts.
 func refused(t *testing.T, dirs []string, texts ...string) {
 	t.Helper()
 	n, err := startOn(dirs...)
@@ -182,8 +181,8 @@ func move(t *testing.T, from, to string) {
 	}
 }
 
-// TestFoldersOfARunningNode: a second process on a node's folders is refused before it changes anything, or
-// tells anybody that it is the node.
+// TestFoldersOfARunningNode: a second process on a node's data directories is rejected before it changes anything, or announces itself as the
+// node.
 func TestFoldersOfARunningNode(t *testing.T) {
 	dir := t.TempDir()
 	n, err := startOn(dir)

@@ -6,8 +6,7 @@ import (
 	"github.com/steledb/stele/raftmeta"
 )
 
-// A node whose log has no members yet is not alone: it waits for its lock like any other, and asks
-// others, who know of a leader.
+// A node whose log has no members yet is not alone: it waits for its lock like any other, and asks other nodes for the leader.
 func TestIsAlone(t *testing.T) {
 	me, other := raftmeta.Member{ID: "n1", Voter: true}, raftmeta.Member{ID: "n2", Voter: true}
 	for _, c := range []struct {

@@ -237,7 +237,7 @@ func (f *fleet) joinAs(text string, j joiner) ([]byte, error) {
 	return leaf, err
 }
 
-// over makes one call on a connection of its own, again while it is told to.
+// over makes one call on a new connection, and retries while it is told to.
 func (f *fleet) over(addr string, cfg *tls.Config, method string, params func(*wire.Encoder), result func(*wire.Decoder) error) error {
 	ctx, cancel := context.WithTimeout(f.t.Context(), 30*time.Second)
 	defer cancel()
@@ -397,7 +397,7 @@ func TestTokensAreRefused(t *testing.T) {
 	}
 }
 
-// TestJoinFlood: a host that tries many tokens is soon told to wait, but not for long.
+// TestJoinFlood: a host that tries many tokens is soon throttled, but not for long.
 func TestJoinFlood(t *testing.T) {
 	t.Parallel()
 	f, _ := tokenFleet(t, 1)
@@ -441,8 +441,7 @@ func TestJoinFlood(t *testing.T) {
 	}
 }
 
-// TestTokenStaysHome: a host gives its token to nobody but a node of the cluster that has made
-// it, and does not join another.
+// TestTokenStaysHome: a host sends its token only to nodes of the cluster that created it, and joins no other.
 func TestTokenStaysHome(t *testing.T) {
 	t.Parallel()
 	f, _ := tokenFleet(t, 2)
@@ -612,8 +611,8 @@ func TestMemberIsRenewed(t *testing.T) {
 	}
 }
 
-// TestNodeJoinsAgain: a node whose certificate has ended says so and does not start; a token
-// for new hosts does not help it, one that was made for it does, and it has its id and data.
+// TestNodeJoinsAgain: a node with an expired certificate reports that and does not start. A token for new hosts does not help, one that was created
+// for the node does, and it keeps its id and data.
 func TestNodeJoinsAgain(t *testing.T) {
 	t.Parallel()
 	f, _ := tokenFleet(t, 2)

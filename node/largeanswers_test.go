@@ -14,8 +14,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestLargeAnswersAreBounded (I13): answers that nobody takes from their connections keep the memory that is for results, and
-// whoever asks for more gets it all the same: who hardly reads gives way.
+// TestLargeAnswersAreBounded (I13): unread answers stay within the memory for results, and other callers still get memory: clients that hardly read
+// are disconnected.
 func TestLargeAnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	n := start(t, t.TempDir()) // 64 MiB are for results

@@ -12,8 +12,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestLastAdminsCredentials: an administrator who has nothing to show counts as none, so no order of revocations leaves
-// a cluster that nobody administers. Who has the keys of the master's host can make another one.
+// TestLastAdminsCredentials: an administrator without a valid credential does not count, so no order of revocations leaves a cluster without an
+// administrator. The owner of the keys on the master's host can create another one.
 func TestLastAdminsCredentials(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)

@@ -73,7 +73,7 @@ func TestLeftoversOfTables(t *testing.T) {
 	}
 }
 
-// TestSweepWhileTablesAreMade: what a table has that is just made stays, however often leftovers are looked for.
+// TestSweepWhileTablesAreMade: files of a table that is being created stay, however often orphans are searched.
 func TestSweepWhileTablesAreMade(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)

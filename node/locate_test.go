@@ -70,7 +70,7 @@ func TestRootTellsWhereMetadataIs(t *testing.T) {
 	}
 }
 
-// neighbour is what a node is told of rows that it does not serve.
+// neighbour returns the node that a refusal names.
 type neighbour struct{}
 
 func (neighbour) Locate(_ context.Context, table string, _ []byte, _ string) (addr, node string, ok bool) {

@@ -14,8 +14,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestLongestRows: rows as long as rows may be are found; a tablet ends only with one that METADATA has room for, and is
-// served on when it was to be split at another.
+// TestLongestRows: rows with keys of the greatest length are found. A tablet's end is at most as long as METADATA allows, and it continues to be served
+// after a split at a longer row was refused.
 func TestLongestRows(t *testing.T) {
 	t.Parallel()
 	n, c := startInternal(t)

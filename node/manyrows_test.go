@@ -14,8 +14,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestManyRowsKeepToMemory (I13): rows that are read together take no more of the memory for results than one call may have. Whoever asks
-// for more is told how much that is; the client asks for fewer then.
+// TestManyRowsKeepToMemory (I13): rows that are read together take no more memory than one call may have. A larger request fails with the limit, and
+// the client then requests fewer.
 func TestManyRowsKeepToMemory(t *testing.T) {
 	t.Parallel()
 	n := start(t, t.TempDir()) // 33 MiB are for results, an eighth for an answer: it is there twice, and four have room

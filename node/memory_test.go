@@ -11,8 +11,7 @@ import (
 	"github.com/steledb/stele/tablet/sstable"
 )
 
-// TestResultMemory: results take no more than their share, and who waits in vain is
-// told to come again.
+// TestResultMemory: results stay within their share, and a caller that waits in vain gets a retry-after.
 func TestResultMemory(t *testing.T) {
 	t.Parallel()
 	m := newResultMemory(32 << 20)

@@ -11,8 +11,7 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// When the node has closed its client, no change of METADATA has an outcome any more, and nobody waits for one: a split
-// under way ends.
+// Once the node has closed its client, changes of METADATA have no outcome, and no goroutine waits for one: a running split ends.
 func TestMetadataClosesWithTheNode(t *testing.T) {
 	n, c := startInternal(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -27,7 +26,7 @@ func TestMetadataClosesWithTheNode(t *testing.T) {
 	if err := n.client.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// Who wanted a split is not told that it was refused: it may have been made.
+	// The requester of the split does not get a refusal: the split may have been made.
 	var e wire.Encoder
 	e.Bin(row.Key())
 	e.Bin([]byte("g"))
@@ -44,7 +43,7 @@ func TestMetadataClosesWithTheNode(t *testing.T) {
 	}
 }
 
-// A server that has lost its lock tries no change of METADATA, and says so: what was written for it can go.
+// A server that has lost its lock does not attempt changes of METADATA, and reports that files written for them can be deleted.
 func TestChangeWithoutLockIsUnsent(t *testing.T) {
 	n, c := startInternal(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

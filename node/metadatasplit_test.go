@@ -20,9 +20,8 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// checkMetadata waits until METADATA tells of whole tables, and the nodes serve what it tells and nothing else:
-// METADATA's own tablets and those of users join without a gap or an overlap (I4, I5). It returns how many METADATA
-// has of its own, the root tablet among them, and of others.
+// checkMetadata waits until METADATA describes whole tables, and the nodes serve exactly what it describes: METADATA's own tablets and those of users
+// join without a gap or an overlap (I4, I5). It returns the numbers of METADATA's own tablets, including the root tablet, and of others.
 func checkMetadata(t *testing.T, f *fleet, c *client.Client, tables int) (own, users int) {
 	t.Helper()
 	why := ""
@@ -102,8 +101,8 @@ func metadataFault(f *fleet, c *client.Client, tables int) (own, users int, why 
 	return len(metadataTablets), users, ""
 }
 
-// TestMetadataSplits: METADATA splits again and again while the tablets that it tells of do, are moved and merged, and
-// servers lose their locks: nothing that was acknowledged is lost, and METADATA stays whole (I1, I4, I5).
+// TestMetadataSplits: METADATA splits repeatedly while the tablets that it describes split, move and merge, and servers lose their locks: no acknowledged
+// write is lost, and METADATA stays whole (I1, I4, I5).
 func TestMetadataSplits(t *testing.T) {
 	const tables = 3
 	f := form(t, 3)

@@ -12,7 +12,7 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// madeRow makes the row of a tablet that nobody has.
+// madeRow creates the row of an unassigned tablet.
 func madeRow(ctx context.Context, t *testing.T, n *Node) *metadata.Row {
 	t.Helper()
 	m := tablet.Meta{ID: 1000, Table: 500, LastMajor: time.Now()}
@@ -23,9 +23,8 @@ func madeRow(ctx context.Context, t *testing.T, n *Node) *metadata.Row {
 	return r
 }
 
-// TestRowsOfTwoChanges: of two who change a row from the same generation one does it, and the other is told
-// that he did not, though the row has the generation that he would have given it. A change that is made a
-// second time, since nobody knows of the first, is one.
+// TestRowsOfTwoChanges: of two servers that change a row from the same generation, one succeeds, and the other gets an error, although the row has the
+// generation that its change would have given it. A repeated change of unknown outcome counts once.
 func TestRowsOfTwoChanges(t *testing.T) {
 	n, _ := startInternal(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

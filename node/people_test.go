@@ -49,7 +49,7 @@ func checkBlob(t *testing.T, c *client.Client, id string, want []byte) {
 	}
 }
 
-// replicas tells how many replicas of all extents are in each state.
+// replicas returns the number of replicas of all extents in each state.
 func replicas(s *client.BlobStatus) map[string]int {
 	n := map[string]int{}
 	for _, x := range s.Parts {
@@ -215,7 +215,7 @@ func flipByte(t *testing.T, path string, at int64) {
 	}
 }
 
-// TestBlobOddities: what is not in order, from one who means no good.
+// TestBlobOddities: invalid requests of a malicious client.
 func TestBlobOddities(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
@@ -259,7 +259,7 @@ func TestBlobOddities(t *testing.T) {
 	testUploads(t, f)
 }
 
-// asNode says to the lock service that it is a node.
+// asNode identifies itself to the lock service as a node.
 type asNode struct{}
 
 func (asNode) Dial(ctx context.Context, addr string) (session.Peer, error) {

@@ -182,8 +182,8 @@ func revokeBeforeChanges(t *testing.T) bool {
 	return true
 }
 
-// TestReignOfChange (I12): what a change writes, it writes as the master that it was when it looked at the
-// rights: another one may have taken them since. One for nobody is not made.
+// TestReignOfChange (I12): a change writes under the mastership in which its rights were checked: another master may have revoked them since. A change
+// without a subject is not made.
 func TestReignOfChange(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)

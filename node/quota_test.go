@@ -15,7 +15,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// impatient returns a client of node i that is told each refusal.
+// impatient returns a client of node i that does not retry.
 func (f *fleet) impatient(i int) *client.Client {
 	return f.clientAs(i, client.Config{Credential: f.as, RetryTimeMax: -1})
 }
@@ -309,7 +309,7 @@ func (f *fleet) master() int {
 	return 0
 }
 
-// TestQuotasOfUsers: a principal has a quota of his own, beside that of the table; and only who may administers quotas.
+// TestQuotasOfUsers: a principal has its own quota besides that of the table, and only administrators manage quotas.
 func TestQuotasOfUsers(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
@@ -340,7 +340,7 @@ func TestQuotasOfUsers(t *testing.T) {
 			t.Fatalf("by another principal: %v", err)
 		}
 	}
-	// Who has no right on a table uses up nothing of its quota, and hears nothing of it; who may only read does not write.
+	// A caller without rights on a table is not charged and learns nothing about its quota. A caller with the right to read is not charged for writes.
 	if err := admin.SetQuota(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaWriteOps: 5}, 200*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
@@ -403,8 +403,7 @@ func TestQuotasOfUsers(t *testing.T) {
 	}
 }
 
-// TestTableBytes: a table that has reached its quota of bytes takes deletions alone, also after a restart, until there is room again or
-// the quota is raised.
+// TestTableBytes: a table at its byte quota accepts only deletions, also after a restart, until it is smaller or the quota is raised.
 func TestTableBytes(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
@@ -510,7 +509,7 @@ func TestTableBytes(t *testing.T) {
 	}
 }
 
-// TestBytesOfUsers: the tables that are a principal's count together for his quota, whoever writes to them.
+// TestBytesOfUsers: the tables of an owner count together for its quota, whoever writes to them.
 func TestBytesOfUsers(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
@@ -551,7 +550,7 @@ func TestBytesOfUsers(t *testing.T) {
 	if err := put("b"); !errors.Is(err, client.ErrQuotaBytes) {
 		t.Errorf("another table of hers: %v", err)
 	}
-	// A user from whom a family is hidden learns that the quota is used up, and not how much the table takes.
+	// A user from whom a family is hidden learns that the quota is used up, but not the size of the table.
 	bob := f.clientAs(0, client.Config{Credential: f.user(admin, "bob"), RetryTimeMax: -1})
 	good(admin.SetFamily(ctx, "a", table.FamilySpec{Name: "hidden"}))
 	if err := admin.Grant(ctx, client.Grant{Principal: "bob", Table: "a", Family: "f", Rights: "write"}); err != nil {

@@ -72,8 +72,7 @@ func TestRecoveryOfALivingGroup(t *testing.T) {
 	}
 }
 
-// TestForgedCommands: commands of one who is not master change nothing, and the master
-// is obeyed after them (I9, I11).
+// TestForgedCommands: commands of a node that is not the master change nothing, and the master's commands are accepted after them (I9, I11).
 func TestForgedCommands(t *testing.T) {
 	t.Parallel()
 	f := form(t, 3)

@@ -223,7 +223,7 @@ func resultOf(method string) func(*wire.Decoder) error {
 	}
 }
 
-// scans are a principal's scans from the first row of a tablet on, so many that there are some that were begun when he was let in.
+// scans are scans of a principal from the first row of a tablet on, enough that some were begun while it had the right.
 type scans struct {
 	conn    *rpc.Conn
 	node    int

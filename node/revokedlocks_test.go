@@ -13,7 +13,7 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// locker is a principal who uses the lock service without the client's help.
+// locker uses the lock service without the client library.
 type locker struct {
 	conn    *rpc.Conn
 	session int64

@@ -43,8 +43,7 @@ func secureOne(t testing.TB, f *fleet) (admin *client.Client, ctx context.Contex
 	return admin, ctx
 }
 
-// TestScanOfOthers: a scan is its principal's alone, and ends with his rights, whether they are
-// taken away or the token that he shows is revoked.
+// TestScanOfOthers: a scan belongs to its principal, and ends with its rights, whether they are revoked or the token in use is.
 func TestScanOfOthers(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
@@ -143,8 +142,8 @@ func (f *fleet) revokeWhileWaiting(ctx context.Context, conn *rpc.Conn, read fun
 	return errors.Join(err, <-answer)
 }
 
-// TestCreatorAdministers: who makes a table administers it, also when he administers the cluster
-// no more; its grants go with it, and those on a family with that.
+// TestCreatorAdministers: the creator of a table administers it, also without rights on the cluster. The table's grants are dropped with it, and those on a
+// family with the family.
 func TestCreatorAdministers(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
@@ -261,8 +260,7 @@ func TestGrantsGoWithFamily(t *testing.T) {
 	}
 }
 
-// TestSecondLife: a user who is added again has nothing of the one of his name before, neither
-// rights nor credentials.
+// TestSecondLife: a user that is added again has neither the rights nor the credentials of the earlier user of that name.
 func TestSecondLife(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
@@ -332,8 +330,8 @@ func TestAskedBeforeItIsMaster(t *testing.T) {
 	}
 }
 
-// TestLocksOfPrincipals: of the lock service a principal who may write the cluster has what is below
-// /locks, with sessions of his own, and nodes that are not the master's write no rights.
+// TestLocksOfPrincipals: a principal that may write the cluster has access to the lock service below /locks, with sessions of its own. Nodes other than the
+// master's cannot write rights.
 func TestLocksOfPrincipals(t *testing.T) {
 	t.Parallel()
 	f, first, _ := secureFleet(t, 1)

@@ -35,7 +35,7 @@ func TestRunsGoWithTheLogs(t *testing.T) {
 		if _, err := c.CreateTable(ctx, name, spec); err != nil {
 			t.Fatal(err)
 		}
-		// What the node writes that is stopped, and nobody else, is in its log.
+		// What the stopped node, and no other, has written is in its log.
 		if _, err := c.MoveTablet(ctx, name, client.TabletRef{Row: "row"}, f.cfgs[2].Name); err != nil {
 			t.Fatal(err)
 		}

@@ -81,7 +81,7 @@ func TestScanOfNothing(t *testing.T) {
 	}
 }
 
-// TestScanTellsNothingHidden: how far a scan has come is not told to who may not see the rows there, and yet he gets all of his.
+// TestScanTellsNothingHidden: the position of a scan is not revealed to a caller that may not see the rows there, and the scan still returns all other rows.
 func TestScanTellsNothingHidden(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)

@@ -64,8 +64,7 @@ func issue(t testing.TB, a *pki.Authority, sign func(request []byte) (*x509.Cert
 	return good(pki.NewCredential(key, leaf, good(pki.NewTrust(a.Certificate()))))
 }
 
-// secureFleet is a fleet of nodes with certificates of one cluster, whose clients are its
-// first principal.
+// secureFleet is a cluster of nodes with certificates, whose clients use its first principal.
 func secureFleet(t testing.TB, n int) (*fleet, *folder.Contents, *transcript) {
 	f, log := newFleet(t, n), &transcript{}
 	t.Cleanup(func() {
@@ -153,8 +152,8 @@ func expectAbsent(t testing.TB, log, pem string, gossip [][]byte) {
 	}
 }
 
-// TestSecureNodeRefuses: on no port does a node with a certificate answer plain bytes, who
-// shows no certificate, or one of another cluster; nor is a principal taken for a node.
+// TestSecureNodeRefuses: on no port does a node with a certificate answer plain bytes, a client without a certificate, or one with a certificate of another
+// cluster; and a principal is not accepted as a node.
 func TestSecureNodeRefuses(t *testing.T) {
 	t.Parallel()
 	f, _, log := secureFleet(t, 1)
@@ -223,7 +222,7 @@ func TestSecureNodeRefuses(t *testing.T) {
 	}
 }
 
-// say sends bytes, within TLS unless who is nil, and returns what comes back in a while.
+// say sends bytes, with TLS unless who is nil, and returns what is received within a short time.
 func say(t testing.TB, addr string, who *tls.Config, b []byte) string {
 	t.Helper()
 	c := good(net.Dial("tcp", addr))

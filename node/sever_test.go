@@ -10,8 +10,8 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// TestConnectionsOfTheRevoked: whose credential is revoked, disabled or removed loses his connections soon, also
-// such as he opens afterwards, and is told before why; others keep theirs.
+// TestConnectionsOfTheRevoked: connections with a revoked, disabled or removed credential are closed soon, including new ones, after answers have returned the
+// reason. Other connections stay.
 func TestConnectionsOfTheRevoked(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)

@@ -227,8 +227,8 @@ func openFolder(t *testing.T, dir string) (*Node, *client.Client, func()) {
 	}
 }
 
-// TestNumbersAfterManyRecoveries: when recoveries of the lock service have used up nearly all ids, generations in METADATA are far above
-// what a 64-bit float holds exactly. Changes of rows are told apart all the same, and no id that clients get is that large.
+// TestNumbersAfterManyRecoveries: when recoveries of the lock service have used nearly all ids, generations in METADATA are far above what a 64-bit float holds
+// exactly. Changes of rows are still distinguished, and no id that clients get is that large.
 func TestNumbersAfterManyRecoveries(t *testing.T) {
 	t.Parallel()
 	n, c := startInternal(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// A split is found in METADATA by who loads the tablets next, also the row of the upper half that
-// tells of the undivided tablet still; so is a merge.
+// The server that loads the tablets next finds a split in METADATA, including the row of the upper half that still describes the undivided tablet; likewise a
+// merge.
 func TestMetadataKeepsSplits(t *testing.T) {
 	t.Parallel()
 	ctx, dir := context.Background(), t.TempDir()

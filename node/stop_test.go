@@ -12,9 +12,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestStopWithoutLog: a node whose commit log lost the other nodes, and that cannot write down which since the lock
-// service has no majority, ends soon after it is told to, though requests wait for that log and others for those
-// requests' rows.
+// TestStopWithoutLog: a node whose commit log has lost the other nodes, and that cannot record the loss because the lock service has no majority, stops soon,
+// although requests wait for that log and others for those requests' rows.
 func TestStopWithoutLog(t *testing.T) {
 	t.Parallel()
 	f := form(t, 3)

@@ -7,7 +7,7 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// TestOwnerOf: only nodes, and everybody on an open node, have requests that are nobody's.
+// TestOwnerOf: only requests of nodes, and all requests on an open node, have no owner.
 func TestOwnerOf(t *testing.T) {
 	for want, identity := range map[string]any{
 		"ann":          &subject{peer: pki.Peer{Kind: pki.Principal, Name: "ann"}},

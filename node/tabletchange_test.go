@@ -108,7 +108,7 @@ func TestTabletsAreChangedUnderTraffic(t *testing.T) {
 		if again := must(c.MergeTablets(ctx, "t", client.TabletRef{Row: row(50)})); again.ID != one.ID {
 			t.Errorf("merged into %d, and then into %d", one.ID, again.ID)
 		}
-		// Its server goes at once: who loads the tablet next finds one.
+		// Its server closes at once: the next server of the tablet finds one.
 		for i := range f.nodes {
 			if f.nodes[i].ID() == one.Node {
 				f.stop(i)

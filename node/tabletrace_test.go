@@ -90,8 +90,8 @@ func TestUnloadByADeadServer(t *testing.T) {
 	}
 }
 
-// TestMergeCutInTwo: a server that was stopped between the two steps of a merge does not take the second one after another
-// has loaded the upper tablet as it is without the lower: nobody would have its rows (I1, I5).
+// TestMergeCutInTwo: a server that was stopped between the two steps of a merge does not take the second step after another server has loaded the upper tablet
+// without the lower one: its rows would be in no tablet (I1, I5).
 func TestMergeCutInTwo(t *testing.T) {
 	n, c := startInternal(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

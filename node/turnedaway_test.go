@@ -73,7 +73,7 @@ func TestTurnedAwayAtTLS(t *testing.T) {
 	}
 }
 
-// TestWhyTurnedAway: whom nobody has refused is not said to be.
+// TestWhyTurnedAway: a connection that broke is not recorded as rejected.
 func TestWhyTurnedAway(t *testing.T) {
 	for _, x := range []struct {
 		err  error

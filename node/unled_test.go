@@ -11,8 +11,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestQuorumLost: without a majority of the lock service's voters a node says so, in time, to whoever needs it; and goes on when
-// they are back.
+// TestQuorumLost: without a majority of the lock service's voters, calls that need it fail early with that reason, and succeed when the voters are back.
 func TestQuorumLost(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 3)

@@ -12,8 +12,8 @@ import (
 	"github.com/steledb/stele/client/metadata"
 )
 
-// TestUnservedTablet: a tablet that no server can load is told by the master with what keeps it from that; the tries
-// push nothing out of its history and have it need no more servers' logs; and it is served when it can be.
+// TestUnservedTablet: the master reports a tablet that no server can load, and why. The attempts do not displace its history or add servers whose logs it needs,
+// and it is served once it can be.
 func TestUnservedTablet(t *testing.T) {
 	t.Parallel()
 	n, c := startInternal(t)

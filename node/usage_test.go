@@ -11,7 +11,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestUsageOfCluster: what a table takes is summed over the nodes that serve it, and told by any of them.
+// TestUsageOfCluster: a table's usage is summed over the nodes that serve it, and any node returns it.
 func TestUsageOfCluster(t *testing.T) {
 	t.Parallel()
 	f := form(t, 3)
@@ -107,7 +107,7 @@ func TestUsageWithoutANode(t *testing.T) {
 	}
 }
 
-// TestUsageIsForWhoMayKnow: what a table takes is told to those who may administer it, or read the cluster.
+// TestUsageIsForWhoMayKnow: a table's usage is returned to its administrators, and to readers of the cluster.
 func TestUsageIsForWhoMayKnow(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)

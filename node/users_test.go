@@ -11,8 +11,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestDisabledUser (I12): who is disabled is answered nothing on any node, whatever he shows, and when he
-// is enabled has what he had. Each learns as whom the cluster knows him.
+// TestDisabledUser (I12): a disabled user is rejected on all nodes, with any credential, and has its previous rights when enabled again. whoami returns the
+// identity.
 func TestDisabledUser(t *testing.T) {
 	t.Parallel()
 	f, admin, _ := secureThree(t)
@@ -99,7 +99,7 @@ func TestDisabledUser(t *testing.T) {
 			t.Errorf("the only administrator is %s: %v", what, err)
 		}
 	}
-	// One who is disabled does not count, and one who is not does.
+	// A disabled user does not count, and an enabled one does.
 	root := client.Grant{Principal: "eve", Rights: "admin"}
 	if err := errors.Join(admin.Grant(ctx, root), admin.DisableUser(ctx, "eve")); err != nil {
 		t.Fatal(err)
@@ -115,8 +115,7 @@ func TestDisabledUser(t *testing.T) {
 	}
 }
 
-// TestRequestsOfTheDisabled: who is not let in is given no room for large requests, also on new connections, until he is
-// let in again.
+// TestRequestsOfTheDisabled: large requests of a disabled user are rejected, also on new connections, until it is enabled again.
 func TestRequestsOfTheDisabled(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
@@ -161,7 +160,7 @@ func TestRequestsOfTheDisabled(t *testing.T) {
 	}
 }
 
-// TestWhoamiOfOpenCluster: there everybody is anybody, and may do everything.
+// TestWhoamiOfOpenCluster: on an open cluster clients have no identity, and all rights.
 func TestWhoamiOfOpenCluster(t *testing.T) {
 	t.Parallel()
 	n := start(t, t.TempDir())

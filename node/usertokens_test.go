@@ -82,8 +82,8 @@ func TestTokensOfUser(t *testing.T) {
 	}
 }
 
-// TestUnreadableTokens: records that nobody can read keep no other credential from being revoked, nor does it if tokens cannot be
-// listed at all: then it is not sure that their records are gone, and they are void.
+// TestUnreadableTokens: unreadable records do not keep other credentials from being revoked. If tokens cannot be listed, they are void, but it is unknown
+// whether their records are gone.
 func TestUnreadableTokens(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)

@@ -163,8 +163,7 @@ func good[T any](v T, err error) T {
 	return v
 }
 
-// TestWebSlowRequests (I11): who says nothing, or what he asks for a byte at a time, is not waited for, and who has begun a
-// body not at all.
+// TestWebSlowRequests (I11): clients that send nothing, or a request byte by byte, are disconnected, and clients that begin a body at once.
 func TestWebSlowRequests(t *testing.T) {
 	onWebStage(t, func(s *webStage) {
 		silent, slow, body, chunked := s.dial(), s.dial(), s.dial(), s.dial()
@@ -211,8 +210,8 @@ func TestWebIdle(t *testing.T) {
 	})
 }
 
-// TestWebSlowReaders (I11): whose answers nobody takes, or a byte at a time, are given up, and so are those that are taken just so
-// fast that each piece is; who reads gets all, and one that is told of for long is not cut.
+// TestWebSlowReaders (I11): answers that clients do not read, read byte by byte, or read just fast enough for each piece, are aborted. Clients that read get
+// everything, and long answers are not cut.
 func TestWebSlowReaders(t *testing.T) {
 	onWebStage(t, func(s *webStage) {
 		never := s.get("/large")
@@ -288,8 +287,8 @@ func TestWebHugeHeaders(t *testing.T) {
 	})
 }
 
-// TestWebCrowd (I13): of thousands of connections, silent, slow, idle, there are few at a time. Who comes new is served at once,
-// and whose answer is under way is not disturbed. A few profiles are made at once.
+// TestWebCrowd (I13): of thousands of silent, slow and idle connections, few remain at a time. New clients are served at once, and answers in progress are not
+// disturbed. Few profiles run concurrently.
 func TestWebCrowd(t *testing.T) {
 	onWebStage(t, func(s *webStage) {
 		var wait sync.WaitGroup

@@ -50,8 +50,8 @@ func page(t *testing.T, c *http.Client, url, host string) (int, string) {
 	return a.StatusCode, string(b)
 }
 
-// TestProfilesAreOffOnLoopback: on loopback every process of the host reaches the HTTP port. Profiles are on a socket that the
-// node's user alone may open, if the operator says so, and it goes with the node.
+// TestProfilesAreOffOnLoopback: every process of the host can reach the HTTP port on loopback. If configured, profiles are on a socket that only the node's user
+// may open, and that is removed with the node.
 func TestProfilesAreOffOnLoopback(t *testing.T) {
 	dir, err := os.MkdirTemp("", "p") // short: a socket's path has 100 bytes at most
 	if err != nil {
