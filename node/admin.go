@@ -97,7 +97,7 @@ func (n *Node) createTable(c *rpc.Call) {
 	var s *table.Schema
 	var served <-chan struct{}
 	creator := subjectOf(c).owner()
-	err := n.change(c.Context(), asked{subjectOf(c), api.MethodCreateTable, r.Name}, func(ctx context.Context) (err error) {
+	err := n.changes.do(c.Context(), asked{subjectOf(c), api.MethodCreateTable, r.Name}, func(ctx context.Context) (err error) {
 		s, served, err = n.create(ctx, &r, creator)
 		return err
 	})
@@ -250,7 +250,7 @@ func (n *Node) assignedWhole(ctx context.Context, tableID uint64, tablets int) b
 // alter changes a table's schema. When it returns, no server uses the old schema: see schemas (I15).
 func (n *Node) alter(ctx context.Context, a asked, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
 	var s *table.Schema
-	err := n.change(ctx, a, func(ctx context.Context) (err error) {
+	err := n.changes.do(ctx, a, func(ctx context.Context) (err error) {
 		s, err = n.alterNow(ctx, a.name, edit)
 		return err
 	})
@@ -303,7 +303,7 @@ func (n *Node) setFamily(c *rpc.Call) {
 
 func (n *Node) dropFamily(ctx context.Context, r *api.NamesRequest) (answer, error) {
 	var s *table.Schema
-	err := n.change(ctx, askedIn(ctx), func(ctx context.Context) (err error) {
+	err := n.changes.do(ctx, askedIn(ctx), func(ctx context.Context) (err error) {
 		s, err = n.alterNow(ctx, r.Names[0], func(old *table.Schema) (*table.Schema, error) { return old.DropFamily(r.Names[1]) })
 		if err == nil {
 			n.pruneGrants(ctx, s)
@@ -412,7 +412,7 @@ func (n *Node) tabletInfos(ctx context.Context, s *table.Schema) (tablets []api.
 }
 
 func (n *Node) dropTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
-	return nil, n.change(ctx, askedIn(ctx), func(ctx context.Context) error { return n.drop(ctx, r.Names[0]) })
+	return nil, n.changes.do(ctx, askedIn(ctx), func(ctx context.Context) error { return n.drop(ctx, r.Names[0]) })
 }
 
 // drop removes a table, within a change. The table is gone once its schema is deleted. No server acts on it from then on: see

@@ -177,7 +177,7 @@ func (z *authorizer) administers(ctx context.Context, who *subject, tableName st
 	return v.Schema(), t, toldElement(v.CheckTable(acl.Admin))
 }
 
-// stillAsked returns nil if the subject is still authorized to make the change. The caller holds n.changing, so no right is
+// stillAsked returns nil if the subject is still authorized to make the change. The caller holds n.changes.running, so no right is
 // revoked before the change has been made.
 func (z *authorizer) stillAsked(ctx context.Context, a asked) error {
 	if a.who == nil {

@@ -135,8 +135,8 @@ func (n *Node) Look(ctx context.Context, path, from, bearer string) (status int)
 
 // HoldChanges has changes of the catalog wait until release.
 func (n *Node) HoldChanges() (release func()) {
-	n.changing <- struct{}{}
-	return func() { <-n.changing }
+	n.changes.running <- struct{}{}
+	return func() { <-n.changes.running }
 }
 
 // PutFile writes a file of the lock service, or takes it away.
@@ -151,12 +151,12 @@ func (n *Node) PutFile(ctx context.Context, path string, data []byte) error {
 // ChangeAsNode makes a change on behalf of a node: it writes a file through the catalog and one as changes of rights do, each after
 // lost, and removes both. It does not check its mastership itself. It returns how each write ended.
 func (n *Node) ChangeAsNode(ctx context.Context, lost func()) (all []error, err error) {
-	err = n.change(ctx, asked{who: &subject{peer: pki.Peer{Kind: pki.Node}}}, func(ctx context.Context) error {
+	err = n.changes.do(ctx, asked{who: &subject{peer: pki.Peer{Kind: pki.Node}}}, func(ctx context.Context) error {
 		ctx = context.WithoutCancel(ctx)
 		lost()
 		_, set := n.meta.Set(ctx, "/x", []byte("x"), metaapi.AnyGeneration)
-		_, asMaster := n.setAsMaster(ctx, "/y", []byte("y"), metaapi.AnyGeneration)
-		all = []error{set, asMaster, n.meta.Delete(ctx, "/x", metaapi.AnyGeneration), n.deleteAsMaster(ctx, "/y")}
+		_, asMaster := n.changes.setAsMaster(ctx, "/y", []byte("y"), metaapi.AnyGeneration)
+		all = []error{set, asMaster, n.meta.Delete(ctx, "/x", metaapi.AnyGeneration), n.changes.deleteAsMaster(ctx, "/y")}
 		return nil
 	})
 	return all, err
@@ -164,7 +164,7 @@ func (n *Node) ChangeAsNode(ctx context.Context, lost func()) (all []error, err 
 
 // ChangeForNobody makes a change without a subject.
 func (n *Node) ChangeForNobody(ctx context.Context) error {
-	return n.change(ctx, asked{}, func(context.Context) error { return nil })
+	return n.changes.do(ctx, asked{}, func(context.Context) error { return nil })
 }
 
 // SweepTables takes away what is left over of tables.

@@ -162,7 +162,7 @@ func (n *Node) stepGossipKey() error {
 	}
 	next := rec.At(rec.Next())
 	n.log.Info("gossip key rotation advanced", "stage", next.Stage.String())
-	_, err = n.setAsMaster(ctx, keyRecordFile, next.Encode(), gen)
+	_, err = n.changes.setAsMaster(ctx, keyRecordFile, next.Encode(), gen)
 	return err
 }
 
@@ -207,7 +207,7 @@ func (n *Node) recordGossipKey(ctx context.Context) error {
 	}
 	id := rollover.IDOfKey(n.gossipKeys()[0])
 	rec := &rollover.KeyRecord{Stage: rollover.Retire, Old: id, New: id, Removed: rollover.RemovedDigest(removed, n.raftEpoch()), Started: time.Now()}
-	_, err = n.setAsMaster(ctx, keyRecordFile, rec.Encode(), 0)
+	_, err = n.changes.setAsMaster(ctx, keyRecordFile, rec.Encode(), 0)
 	return err
 }
 
@@ -241,7 +241,7 @@ func (n *Node) makeGossipKey(ctx context.Context, gen uint64) error {
 	}
 	rec := &rollover.KeyRecord{Stage: rollover.Install, Old: rollover.IDOfKey(old), New: rollover.IDOfKey(key),
 		Removed: rollover.RemovedDigest(removed, n.raftEpoch()), Started: time.Now()}
-	if _, err := n.setAsMaster(ctx, keyRecordFile, rec.Encode(), gen); err != nil {
+	if _, err := n.changes.setAsMaster(ctx, keyRecordFile, rec.Encode(), gen); err != nil {
 		return err
 	}
 	n.log.Info("gossip key rotation started", "removed_nodes", len(removed))

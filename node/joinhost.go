@@ -260,7 +260,7 @@ func (n *Node) spend(ctx context.Context, t token.Token, use token.Use) error {
 		if next == kept.JoinRecord {
 			return nil // repeated: its answer was lost
 		}
-		o, err := n.masterOption(ctx)
+		o, err := n.changes.masterOption(ctx)
 		if err != nil {
 			return err
 		}

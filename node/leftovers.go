@@ -57,7 +57,7 @@ func (n *Node) sweepTables(ctx context.Context) error {
 		return err
 	}
 	own := &subject{peer: pki.Peer{Kind: pki.Node, Name: n.id()}}
-	return n.change(ctx, asked{who: own}, func(ctx context.Context) error { // no creation is in progress meanwhile
+	return n.changes.do(ctx, asked{who: own}, func(ctx context.Context) error { // no creation is in progress meanwhile
 		left, err := n.leftovers(ctx, left)
 		if err != nil {
 			return err

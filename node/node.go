@@ -131,12 +131,13 @@ func prepare(cfg Config) (*Node, error) {
 	n := &Node{cfg: cfg, log: cfg.Logger, started: time.Now(), done: make(chan struct{}), limits: table.DefaultLimits()}
 	n.results = newResultMemory(cfg.budget().results)
 	n.quotas.began, n.quotas.changed = n.started, make(chan chan struct{})
-	n.changing = make(chan struct{}, 1)
 	n.sorting = make(chan struct{}, cfg.budget().sorts)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.peers.resolve, n.peers.dial = n.addressOf, n.dialNode
 	n.known.removed = n.removed.has
 	n.authz = &authorizer{open: true, ctx: n.ctx, limits: &n.limits, guards: guards, meta: &n.meta, unled: n.unled, serving: n.checkServing}
+	n.changes = &changes{log: n.log, ctx: n.ctx, cancel: n.cancel, background: &n.background, meta: &n.meta, authz: n.authz,
+		master: func() *master.Master { return n.master }, running: make(chan struct{}, 1)}
 	n.data = &dataService{ctx: n.ctx, limits: &n.limits, authz: n.authz, costly: fair.New(costlyTurns(), turnsWaitMax), results: &n.results, tablets: n, quotas: n}
 	n.data.cursors.bytesMax = cfg.budget().cursors
 	return n, nil
@@ -352,7 +353,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 			errs = append(errs, s.Close())
 		}
 	}
-	n.endChanges(ctx)
+	n.changes.end(ctx)
 	n.data.cursors.close()
 	n.uploads.close()
 	if s := n.server.Load(); s != nil {

@@ -105,7 +105,7 @@ func (n *Node) drainNode(ctx context.Context, r *api.NamesRequest) (answer, erro
 func (n *Node) removeNode(ctx context.Context, r *api.NamesRequest) (answer, error) {
 	by := askedIn(ctx)
 	passed := by.who != nil && by.who.passed // forwarded by another node, which returns the answer
-	return nil, n.change(ctx, by, func(ctx context.Context) error { return n.remove(ctx, r.Names[0], r.Force, passed) })
+	return nil, n.changes.do(ctx, by, func(ctx context.Context) error { return n.remove(ctx, r.Names[0], r.Force, passed) })
 }
 
 // removalLook bounds the check that a node may be removed: other changes wait for it.

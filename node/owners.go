@@ -45,7 +45,7 @@ func (n *Node) setOwner(ctx context.Context, a asked, user string) error {
 	if isSystem(a.name) {
 		return api.ErrSystemTable
 	}
-	return n.change(ctx, a, func(ctx context.Context) error {
+	return n.changes.do(ctx, a, func(ctx context.Context) error {
 		s, _, err := n.catalog.schema(ctx, a.name)
 		if err != nil {
 			return err

@@ -152,7 +152,7 @@ func (n *Node) removeQuota(ctx context.Context, a asked, of string) error {
 
 // changeQuota changes the quota of the table or user of a request; an empty quota is removed.
 func (n *Node) changeQuota(ctx context.Context, a asked, of string, edit func(old *quota.Record) (*quota.Record, error)) error {
-	return n.change(ctx, a, func(ctx context.Context) error {
+	return n.changes.do(ctx, a, func(ctx context.Context) error {
 		file, err := n.quotaFile(ctx, of, a.name)
 		if err != nil {
 			return err

@@ -16,29 +16,29 @@ import (
 const masterPoll = 200 * time.Millisecond
 
 // asMaster runs a change while this node is master, if the caller is still authorized, and cancels it when the mastership ends:
-// a node that is cut off would retry forever. On an open node it only runs the change. The caller holds n.changing.
-func (n *Node) asMaster(ctx context.Context, a asked, do func(ctx context.Context) error) error {
-	if n.security == nil {
+// a node that is cut off would retry forever. On an open node it only runs the change. The caller holds c.running.
+func (c *changes) asMaster(ctx context.Context, a asked, do func(ctx context.Context) error) error {
+	if c.authz.open {
 		return do(ctx)
 	}
-	epoch := n.master.Epoch()
-	o, err := n.masterOption(ctx)
+	epoch := c.master().Epoch()
+	o, err := c.masterOption(ctx)
 	if err != nil {
 		return err
 	}
-	if err := n.authz.stillAsked(ctx, a); err != nil { // after the mastership was read, before anything is written
+	if err := c.authz.stillAsked(ctx, a); err != nil { // after the mastership was read, before anything is written
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, reignKey{}, &reign{option: o}))
 	defer cancel()
-	n.background.Go(func() {
-		for ctx.Err() == nil && n.master.Epoch() == epoch {
+	c.background.Go(func() {
+		for ctx.Err() == nil && c.master().Epoch() == epoch {
 			pause(ctx, masterPoll)
 		}
 		cancel()
 	})
 	err = notMasterNow(do(ctx))
-	if err != nil && ctx.Err() != nil && n.ctx.Err() == nil {
+	if err != nil && ctx.Err() != nil && c.ctx.Err() == nil {
 		return told(api.ErrUnsure, fmt.Errorf("the node is no longer the master: %w", err))
 	}
 	return err
@@ -46,12 +46,12 @@ func (n *Node) asMaster(ctx context.Context, a asked, do func(ctx context.Contex
 
 // masterOption returns the option of a write that succeeds only while this node is master. Within a change it is the mastership
 // that the change began under.
-func (n *Node) masterOption(ctx context.Context) (metaapi.SetOptions, error) {
+func (c *changes) masterOption(ctx context.Context) (metaapi.SetOptions, error) {
 	if r := reignIn(ctx); r != nil {
 		return r.option, nil
 	}
-	q := n.master.Sequencer()
-	if !n.isMaster() || q.Path == "" {
+	q := c.master().Sequencer()
+	if c.master().Epoch() == 0 || q.Path == "" {
 		return metaapi.SetOptions{}, errNotMaster
 	}
 	return metaapi.SetOptions{Guard: q}, nil
@@ -64,4 +64,41 @@ func notMasterNow(err error) error {
 		return errNotMaster
 	}
 	return err
+}
+
+// setAsMaster writes a file while this node is master, and returns a known outcome as catalog.set does.
+func (c *changes) setAsMaster(ctx context.Context, path string, data []byte, gen uint64) (made uint64, err error) {
+	o, err := c.masterOption(ctx)
+	if err != nil {
+		return 0, err
+	}
+	err = settle(ctx, func(ctx context.Context, again bool) error {
+		made, err = c.meta.SetGuarded(ctx, path, data, gen, o)
+		if !again || !errors.Is(err, metaapi.ErrGeneration) {
+			return err
+		}
+		f, getErr := c.meta.Get(ctx, path)
+		if getErr == nil && string(f.Data) == string(data) { // an earlier attempt succeeded
+			made = f.Generation
+			return nil
+		}
+		return errors.Join(err, getErr)
+	})
+	return made, notMasterNow(err)
+}
+
+// deleteAsMaster removes a file while this node is master. A missing file is not an error.
+func (c *changes) deleteAsMaster(ctx context.Context, path string) error {
+	o, err := c.masterOption(ctx)
+	if err != nil {
+		return err
+	}
+	err = settle(ctx, func(ctx context.Context, _ bool) error {
+		err := c.meta.deleteGuarded(ctx, path, metaapi.AnyGeneration, o)
+		if errors.Is(err, metaapi.ErrNotFound) {
+			return nil
+		}
+		return err
+	})
+	return notMasterNow(err)
 }

@@ -18,43 +18,6 @@ import (
 // Changes of rights are made by the master's node, one at a time. Each ends with a write of the epoch file, which invalidates what
 // all servers have cached.
 
-// setAsMaster writes a file while this node is master, and returns a known outcome as catalog.set does.
-func (n *Node) setAsMaster(ctx context.Context, path string, data []byte, gen uint64) (made uint64, err error) {
-	o, err := n.masterOption(ctx)
-	if err != nil {
-		return 0, err
-	}
-	err = settle(ctx, func(ctx context.Context, again bool) error {
-		made, err = n.meta.SetGuarded(ctx, path, data, gen, o)
-		if !again || !errors.Is(err, metaapi.ErrGeneration) {
-			return err
-		}
-		f, getErr := n.meta.Get(ctx, path)
-		if getErr == nil && string(f.Data) == string(data) { // an earlier try came through
-			made = f.Generation
-			return nil
-		}
-		return errors.Join(err, getErr)
-	})
-	return made, notMasterNow(err)
-}
-
-// deleteAsMaster removes a file while this node is master. A missing file is not an error.
-func (n *Node) deleteAsMaster(ctx context.Context, path string) error {
-	o, err := n.masterOption(ctx)
-	if err != nil {
-		return err
-	}
-	err = settle(ctx, func(ctx context.Context, _ bool) error {
-		err := n.meta.deleteGuarded(ctx, path, metaapi.AnyGeneration, o)
-		if errors.Is(err, metaapi.ErrNotFound) {
-			return nil
-		}
-		return err
-	})
-	return notMasterNow(err)
-}
-
 // nextEpoch starts another epoch of rights and returns it. It never creates the file: without it, no rights are known.
 func (n *Node) nextEpoch(ctx context.Context) (uint64, error) {
 	for {
@@ -62,7 +25,7 @@ func (n *Node) nextEpoch(ctx context.Context) (uint64, error) {
 		if err != nil {
 			return 0, fmt.Errorf("read the epoch of rights: %w", err)
 		}
-		made, err := n.setAsMaster(ctx, acl.EpochFile, epochBytes(f.Generation), f.Generation)
+		made, err := n.changes.setAsMaster(ctx, acl.EpochFile, epochBytes(f.Generation), f.Generation)
 		if !errors.Is(err, metaapi.ErrGeneration) {
 			return made, err
 		}
@@ -75,7 +38,7 @@ func epochBytes(before uint64) []byte { return binary.BigEndian.AppendUint64(nil
 // changeRights runs a change of rights. When it returns, what was written is in force on all nodes, even if the result is that
 // nothing was to be done. If it fails halfway, the error is api.ErrUnsure.
 func (n *Node) changeRights(ctx context.Context, a asked, do func(ctx context.Context) error) error {
-	return n.change(ctx, a, func(ctx context.Context) error {
+	return n.changes.do(ctx, a, func(ctx context.Context) error {
 		err := notMasterNow(do(ctx))
 		part := reignIn(ctx).wrote.Load()
 		if !part && errors.Is(err, errNotMaster) {
@@ -140,7 +103,7 @@ func (n *Node) editPolicy(ctx context.Context, tableID uint64, edit func(*acl.Po
 		if err != nil {
 			return err
 		}
-		if _, err = n.setAsMaster(ctx, policyPath(tableID), next.Encode(), gen); !errors.Is(err, metaapi.ErrGeneration) {
+		if _, err = n.changes.setAsMaster(ctx, policyPath(tableID), next.Encode(), gen); !errors.Is(err, metaapi.ErrGeneration) {
 			return err
 		}
 	}
@@ -153,7 +116,7 @@ func (n *Node) grantCreator(ctx context.Context, creator string, tableID uint64)
 	if err != nil {
 		return err
 	}
-	_, err = n.setAsMaster(ctx, acl.TableFile(tableID), p.Encode(), 0)
+	_, err = n.changes.setAsMaster(ctx, acl.TableFile(tableID), p.Encode(), 0)
 	return err
 }
 
@@ -163,7 +126,7 @@ func (n *Node) forgetGrants(ctx context.Context, tableID uint64) {
 	if n.security == nil {
 		return
 	}
-	if err := n.deleteAsMaster(ctx, acl.TableFile(tableID)); err != nil {
+	if err := n.changes.deleteAsMaster(ctx, acl.TableFile(tableID)); err != nil {
 		n.log.Warn("grants of dropped table not removed", "table_id", tableID, "err", err)
 	}
 }

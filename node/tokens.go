@@ -56,7 +56,7 @@ func (n *Node) handleTokens() {
 		if !begin(c, &r.Options) {
 			return
 		}
-		err := n.change(c.Context(), asked{subjectOf(c), api.MethodRevokeToken, r.Names[0]}, func(ctx context.Context) error {
+		err := n.changes.do(c.Context(), asked{subjectOf(c), api.MethodRevokeToken, r.Names[0]}, func(ctx context.Context) error {
 			return n.revokeToken(ctx, r.Names[0])
 		})
 		if err != nil {
@@ -71,7 +71,7 @@ func (n *Node) handleTokens() {
 func (n *Node) makeToken(ctx context.Context, who *subject, r *api.CreateTokenRequest) (*api.CreatedToken, error) {
 	var begun atomic.Bool
 	var made *api.CreatedToken
-	err := n.change(ctx, asked{who, api.MethodCreateToken, r.Node}, func(ctx context.Context) (err error) {
+	err := n.changes.do(ctx, asked{who, api.MethodCreateToken, r.Node}, func(ctx context.Context) (err error) {
 		begun.Store(true)
 		matter := "token"
 		if made, err = n.createToken(ctx, r); err == nil {
@@ -122,7 +122,7 @@ func (n *Node) createToken(ctx context.Context, r *api.CreateTokenRequest) (*api
 	if err != nil {
 		return nil, rpc.Errorf(rpc.CodeBadRequest, "%v", err)
 	}
-	if _, err := n.setAsMaster(ctx, joinTokenPath(t.ID()), rec.Encode(), 0); err != nil {
+	if _, err := n.changes.setAsMaster(ctx, joinTokenPath(t.ID()), rec.Encode(), 0); err != nil {
 		return nil, err
 	}
 	n.log.Info("join token created", "token", t.ID().String(), "uses", uses, "node", id, "expires", t.Ends())
@@ -210,7 +210,7 @@ func (n *Node) pruneTokens(ctx context.Context) error {
 			left++
 			continue
 		}
-		if err := n.deleteAsMaster(ctx, joinTokenPath(t.ID)); err != nil {
+		if err := n.changes.deleteAsMaster(ctx, joinTokenPath(t.ID)); err != nil {
 			return err
 		}
 	}
@@ -225,7 +225,7 @@ func (n *Node) revokeToken(ctx context.Context, text string) error {
 	if err != nil {
 		return rpc.Errorf(rpc.CodeBadRequest, "%v", err)
 	}
-	o, err := n.masterOption(ctx)
+	o, err := n.changes.masterOption(ctx)
 	if err != nil {
 		return err
 	}

@@ -169,12 +169,12 @@ func (n *Node) addUser(ctx context.Context, r *api.AddUserRequest) (*api.AddedUs
 		return nil, err
 	}
 	if made.New || rec == nil { // before the certificate is handed out
-		if _, err := n.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
+		if _, err := n.changes.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
 			return nil, err
 		}
 	}
 	if rec != nil {
-		if _, err := n.setAsMaster(ctx, tokenPath(rec.ID), rec.Encode(), 0); err != nil {
+		if _, err := n.changes.setAsMaster(ctx, tokenPath(rec.ID), rec.Encode(), 0); err != nil {
 			return nil, err
 		}
 	}
@@ -299,7 +299,7 @@ func (n *Node) revokeUser(ctx context.Context, r *api.RevokeUserRequest) error {
 		if err := p.Lose(r.Certificate, time.Now()); err != nil {
 			return &table.LimitError{What: "certificates of a user that are revoked one by one", Limit: acl.LostMax, Got: acl.LostMax + 1}
 		}
-		_, err := n.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen)
+		_, err := n.changes.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen)
 		return err
 	}
 	if r.Token != "" {
@@ -315,7 +315,7 @@ func (n *Node) revokeUser(ctx context.Context, r *api.RevokeUserRequest) error {
 		if err := n.checkAdminWithout(ctx, credentials{of: p.Name, token: &id}); err != nil {
 			return err
 		}
-		return n.deleteAsMaster(ctx, tokenPath(id))
+		return n.changes.deleteAsMaster(ctx, tokenPath(id))
 	}
 	if err := n.checkAdminWithout(ctx, credentials{of: p.Name}); err != nil {
 		return err
@@ -325,7 +325,7 @@ func (n *Node) revokeUser(ctx context.Context, r *api.RevokeUserRequest) error {
 		return err
 	}
 	p.Generation, p.Until, p.Lost = max(epoch, p.Generation+1), time.Time{}, nil
-	if _, err := n.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
+	if _, err := n.changes.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
 		return err
 	}
 	if _, err := n.nextEpoch(ctx); err != nil { // credentials are invalid from here on, even if the rest fails
@@ -340,7 +340,7 @@ func (n *Node) revokeUser(ctx context.Context, r *api.RevokeUserRequest) error {
 
 func (n *Node) deleteTokens(ctx context.Context, all []*token.AccessRecord) error {
 	for _, t := range all {
-		if err := n.deleteAsMaster(ctx, tokenPath(t.ID)); err != nil {
+		if err := n.changes.deleteAsMaster(ctx, tokenPath(t.ID)); err != nil {
 			return err
 		}
 	}
@@ -358,7 +358,7 @@ func (n *Node) removeUser(ctx context.Context, name string) error {
 		if err := n.checkAdminWithout(ctx, credentials{of: name}); err != nil {
 			return err
 		}
-		if err := n.deleteAsMaster(ctx, acl.PrincipalFile(name)); err != nil { // first: it denies the user access
+		if err := n.changes.deleteAsMaster(ctx, acl.PrincipalFile(name)); err != nil { // first: it denies the user access
 			return err
 		}
 		if _, err := n.nextEpoch(ctx); err != nil {
@@ -419,7 +419,7 @@ func (n *Node) disableUser(ctx context.Context, name string, disabled bool) erro
 		}
 	}
 	p.Disabled = disabled
-	_, err = n.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen)
+	_, err = n.changes.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen)
 	return err
 }
 
