@@ -149,7 +149,7 @@ func (n *Node) create(ctx context.Context, r *api.CreateTableRequest, creator st
 	}
 	if err != nil {
 		if !errors.Is(err, metaapi.ErrOutcomeUnknown) { // else the next master checks whether the table exists: leftovers.go
-			n.forgetGrants(ctx, id)
+			n.accounts.forgetGrants(ctx, id)
 			n.forgetQuota(ctx, id)
 		}
 		return nil, nil, err
@@ -163,7 +163,7 @@ func (n *Node) prepareTable(ctx context.Context, creator string, tableID uint64)
 	if creator == "" {
 		return nil
 	}
-	if err := n.grantCreator(ctx, creator, tableID); err != nil {
+	if err := n.accounts.grantCreator(ctx, creator, tableID); err != nil {
 		return err
 	}
 	return n.ownCreator(ctx, creator, tableID)
@@ -306,7 +306,7 @@ func (n *Node) dropFamily(ctx context.Context, r *api.NamesRequest) (answer, err
 	err := n.changes.do(ctx, askedIn(ctx), func(ctx context.Context) (err error) {
 		s, err = n.alterNow(ctx, r.Names[0], func(old *table.Schema) (*table.Schema, error) { return old.DropFamily(r.Names[1]) })
 		if err == nil {
-			n.pruneGrants(ctx, s)
+			n.accounts.pruneGrants(ctx, s)
 		}
 		return err
 	})
@@ -428,7 +428,7 @@ func (n *Node) drop(ctx context.Context, name string) error {
 	if err := n.catalog.remove(ctx, tablePath(name), gen); err != nil {
 		return err
 	}
-	n.forgetGrants(ctx, s.ID)
+	n.accounts.forgetGrants(ctx, s.ID)
 	n.forgetQuota(ctx, s.ID)
 	n.log.Info("table dropped", "table", name)
 	n.nudgeMaster(ctx)

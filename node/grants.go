@@ -16,9 +16,9 @@ import (
 )
 
 // handleGrants registers the methods that manage grants.
-func (n *Node) handleGrants() {
+func (acc *accounts) handleGrants(r registrar) {
 	for _, method := range []string{api.MethodGrant, api.MethodRevoke} {
-		n.handle(method, rpc.Spawned, func(c *rpc.Call) {
+		r.handle(method, rpc.Spawned, func(c *rpc.Call) {
 			c.Keep() // the change may outlive the call
 			var r api.GrantRequest
 			if err := r.Decode(&c.Params, c.NumParams); err != nil {
@@ -29,15 +29,15 @@ func (n *Node) handleGrants() {
 				return
 			}
 			who := subjectOf(c)
-			_, _, err := n.authz.administers(c.Context(), who, r.Table) // a caller without the right must not delay others
+			_, _, err := acc.authz.administers(c.Context(), who, r.Table) // a caller without the right must not delay others
 			if isRefusal(err) || errors.Is(err, api.ErrNoTable) {
-				n.authz.audit.refused(who, method, grantText(&r), err)
+				acc.authz.audit.refused(who, method, grantText(&r), err)
 			} else if err == nil {
-				err = n.authz.audit.admit(who)
+				err = acc.authz.audit.admit(who)
 			}
 			if err == nil {
-				err = n.regrant(c.Context(), who, method, &r)
-				n.authz.audit.action(who, method, grantText(&r), err)
+				err = acc.regrant(c.Context(), who, method, &r)
+				acc.authz.audit.action(who, method, grantText(&r), err)
 			}
 			if err != nil {
 				fail(c, err)
@@ -46,7 +46,7 @@ func (n *Node) handleGrants() {
 			c.Reply(nil)
 		})
 	}
-	n.handle(api.MethodListGrants, rpc.Spawned, func(c *rpc.Call) {
+	r.handle(api.MethodListGrants, rpc.Spawned, func(c *rpc.Call) {
 		var r api.ListGrantsRequest
 		if err := r.Decode(&c.Params, c.NumParams); err != nil {
 			fail(c, err)
@@ -55,7 +55,7 @@ func (n *Node) handleGrants() {
 		if !begin(c, &r.Options) {
 			return
 		}
-		grants, err := n.listGrants(c.Context(), subjectOf(c), &r)
+		grants, err := acc.listGrants(c.Context(), subjectOf(c), &r)
 		if err != nil {
 			fail(c, err)
 			return
@@ -77,7 +77,7 @@ func grantText(r *api.GrantRequest) string {
 }
 
 // regrant grants or revokes rights.
-func (n *Node) regrant(ctx context.Context, who *subject, method string, r *api.GrantRequest) error {
+func (acc *accounts) regrant(ctx context.Context, who *subject, method string, r *api.GrantRequest) error {
 	rights, err := acl.ParseRights(r.Rights)
 	if err != nil {
 		return badRequest(err)
@@ -85,12 +85,12 @@ func (n *Node) regrant(ctx context.Context, who *subject, method string, r *api.
 	if r.Table == "" && r.Family != "" {
 		return badRequest(errors.New("a family without a table"))
 	}
-	return n.changeRights(ctx, asked{who, method, r.Table}, func(ctx context.Context) error {
+	return acc.changeRights(ctx, asked{who, method, r.Table}, func(ctx context.Context) error {
 		g, tableID := acl.Grant{Principal: r.Principal, Rights: rights}, acl.Cluster
 		var s *table.Schema // as it is now
 		if r.Table != "" {
 			var err error
-			if s, err = n.authz.schemaFor(ctx, r.Table); err != nil {
+			if s, err = acc.authz.schemaFor(ctx, r.Table); err != nil {
 				return err
 			}
 			tableID = s.ID
@@ -103,11 +103,11 @@ func (n *Node) regrant(ctx context.Context, who *subject, method string, r *api.
 			g.Family = f.ID
 		}
 		if method == api.MethodGrant {
-			if err := n.checkUser(ctx, g.Principal); err != nil {
+			if err := acc.checkUser(ctx, g.Principal); err != nil {
 				return err
 			}
 		}
-		err := n.editPolicy(ctx, tableID, func(p *acl.Policy) (*acl.Policy, error) {
+		err := acc.editPolicy(ctx, tableID, func(p *acl.Policy) (*acl.Policy, error) {
 			if s != nil {
 				p = p.Prune(s)
 			}
@@ -116,7 +116,7 @@ func (n *Node) regrant(ctx context.Context, who *subject, method string, r *api.
 			}
 			next, err := p.Revoke(g)
 			if err == nil && tableID == acl.Cluster {
-				err = n.checkAdminLeft(ctx, next, credentials{})
+				err = acc.checkAdminLeft(ctx, next, credentials{})
 			}
 			return next, err
 		})
@@ -138,11 +138,11 @@ func grantError(err error) error {
 }
 
 // checkUser returns api.ErrNoUser if the principal does not exist.
-func (n *Node) checkUser(ctx context.Context, name string) error {
+func (acc *accounts) checkUser(ctx context.Context, name string) error {
 	if name == acl.Everyone {
 		return nil
 	}
-	p, _, err := n.principal(ctx, name)
+	p, _, err := acc.principal(ctx, name)
 	if err == nil && p == nil {
 		err = fmt.Errorf("user %q: %w", name, api.ErrNoUser)
 	}
@@ -150,33 +150,33 @@ func (n *Node) checkUser(ctx context.Context, name string) error {
 }
 
 // listGrants returns the grants on a table, or all.
-func (n *Node) listGrants(ctx context.Context, who *subject, r *api.ListGrantsRequest) (*api.Grants, error) {
-	s, t, err := n.authz.administers(ctx, who, r.Table)
+func (acc *accounts) listGrants(ctx context.Context, who *subject, r *api.ListGrantsRequest) (*api.Grants, error) {
+	s, t, err := acc.authz.administers(ctx, who, r.Table)
 	if err != nil {
 		return nil, err
 	}
 	all := &api.Grants{}
-	all.Grants, err = n.grantsOn(ctx, s, func(to string) bool { return r.Principal == "" || r.Principal == to })
+	all.Grants, err = acc.grantsOn(ctx, s, func(to string) bool { return r.Principal == "" || r.Principal == to })
 	if err != nil {
 		return nil, err
 	}
-	if who.restricted() && !n.authz.rights.holds(who, t) {
+	if who.restricted() && !acc.authz.rights.holds(who, t) {
 		return nil, errRightsMoved
 	}
 	return all, nil
 }
 
 // grantsOn returns the grants on a table, or on the cluster and all tables if s is nil, of principals for which wanted returns true.
-func (n *Node) grantsOn(ctx context.Context, s *table.Schema, wanted func(principal string) bool) (all []api.GrantInfo, err error) {
+func (acc *accounts) grantsOn(ctx context.Context, s *table.Schema, wanted func(principal string) bool) (all []api.GrantInfo, err error) {
 	schemas := []*table.Schema{s}
 	if s == nil {
-		names, err := n.catalog.names(ctx)
+		names, err := acc.catalog.names(ctx)
 		if err != nil {
 			return nil, err
 		}
 		schemas[0] = &table.Schema{} // the cluster
 		for _, name := range names {
-			if s, err := n.authz.schemaFor(ctx, name); err == nil {
+			if s, err := acc.authz.schemaFor(ctx, name); err == nil {
 				schemas = append(schemas, s)
 			} else if !errors.Is(err, api.ErrNoTable) {
 				return nil, err
@@ -184,7 +184,7 @@ func (n *Node) grantsOn(ctx context.Context, s *table.Schema, wanted func(princi
 		}
 	}
 	for _, s := range schemas {
-		p, _, err := n.policy(ctx, s.ID)
+		p, _, err := acc.policy(ctx, s.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -211,18 +211,18 @@ func grantInfo(s *table.Schema, g acl.Grant) api.GrantInfo {
 }
 
 // pruneGrants removes the grants on families that were dropped, within the change that drops them; s is the table's new schema.
-func (n *Node) pruneGrants(ctx context.Context, s *table.Schema) {
-	if n.security == nil {
+func (acc *accounts) pruneGrants(ctx context.Context, s *table.Schema) {
+	if acc.authz.open {
 		return
 	}
-	p, _, err := n.policy(ctx, s.ID)
+	p, _, err := acc.policy(ctx, s.ID)
 	if err == nil && len(p.Prune(s).Grants) < len(p.Grants) {
-		err = n.editPolicy(ctx, s.ID, func(p *acl.Policy) (*acl.Policy, error) { return p.Prune(s), nil })
+		err = acc.editPolicy(ctx, s.ID, func(p *acl.Policy) (*acl.Policy, error) { return p.Prune(s), nil })
 		if err == nil {
-			_, err = n.nextEpoch(ctx)
+			_, err = acc.nextEpoch(ctx)
 		}
 	}
 	if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
-		n.log.Warn("grants of dropped family not removed", "table", s.Name, "err", err)
+		acc.log.Warn("grants of dropped family not removed", "table", s.Name, "err", err)
 	}
 }

@@ -17,18 +17,18 @@ type credentials struct {
 }
 
 // checkAdminWithout returns api.ErrLastAdmin if the cluster would have no administrator without these credentials.
-func (n *Node) checkAdminWithout(ctx context.Context, lost credentials) error {
-	cluster, _, err := n.policy(ctx, acl.Cluster)
+func (acc *accounts) checkAdminWithout(ctx context.Context, lost credentials) error {
+	cluster, _, err := acc.policy(ctx, acl.Cluster)
 	if err != nil || !cluster.Rights(lost.of).Has(acl.Admin) {
 		return err
 	}
-	return n.checkAdminLeft(ctx, cluster, lost)
+	return acc.checkAdminLeft(ctx, cluster, lost)
 }
 
 // checkAdminLeft returns api.ErrLastAdmin if, with these grants and without the lost credentials, no administrator could
 // authenticate: disabled users cannot, nor can users without a valid credential.
-func (n *Node) checkAdminLeft(ctx context.Context, p *acl.Policy, lost credentials) error {
-	all, err := n.administrators(ctx, p)
+func (acc *accounts) checkAdminLeft(ctx context.Context, p *acl.Policy, lost credentials) error {
+	all, err := acc.administrators(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (n *Node) checkAdminLeft(ctx context.Context, p *acl.Policy, lost credentia
 	if len(byToken) == 0 {
 		return api.ErrLastAdmin
 	}
-	tokens, err := n.accessTokens(ctx, "")
+	tokens, err := acc.accessTokens(ctx, "")
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (n *Node) checkAdminLeft(ctx context.Context, p *acl.Policy, lost credentia
 }
 
 // administrators returns the administrators of the cluster according to these grants.
-func (n *Node) administrators(ctx context.Context, p *acl.Policy) (all []*acl.Principal, err error) {
+func (acc *accounts) administrators(ctx context.Context, p *acl.Policy) (all []*acl.Principal, err error) {
 	var names []string
 	for _, g := range p.Grants {
 		if g.Rights.Has(acl.Admin) {
@@ -70,12 +70,12 @@ func (n *Node) administrators(ctx context.Context, p *acl.Policy) (all []*acl.Pr
 		}
 	}
 	if slices.Contains(names, acl.Everyone) {
-		if names, err = n.catalog.list(ctx, principalsDir); err != nil {
+		if names, err = acc.catalog.list(ctx, principalsDir); err != nil {
 			return nil, err
 		}
 	}
 	for _, name := range names {
-		x, _, err := n.principal(ctx, name)
+		x, _, err := acc.principal(ctx, name)
 		if err != nil {
 			return nil, err
 		}

@@ -138,6 +138,8 @@ func prepare(cfg Config) (*Node, error) {
 	n.authz = &authorizer{open: true, ctx: n.ctx, limits: &n.limits, guards: guards, meta: &n.meta, unled: n.unled, serving: n.checkServing}
 	n.changes = &changes{log: n.log, ctx: n.ctx, cancel: n.cancel, background: &n.background, meta: &n.meta, authz: n.authz,
 		master: func() *master.Master { return n.master }, running: make(chan struct{}, 1)}
+	n.accounts = &accounts{log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes, quotas: n,
+		security: func() *security { return n.security }, signer: n.signer, cluster: n.ClusterID}
 	n.data = &dataService{ctx: n.ctx, limits: &n.limits, authz: n.authz, costly: fair.New(costlyTurns(), turnsWaitMax), results: &n.results, tablets: n, quotas: n}
 	n.data.cursors.bytesMax = cfg.budget().cursors
 	return n, nil

@@ -51,7 +51,7 @@ func (n *Node) setOwner(ctx context.Context, a asked, user string) error {
 			return err
 		}
 		if user != "" {
-			if _, _, err := n.knownPrincipal(ctx, user); err != nil {
+			if _, _, err := n.accounts.knownPrincipal(ctx, user); err != nil {
 				return err
 			}
 		}

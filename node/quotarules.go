@@ -82,7 +82,7 @@ func (n *Node) quotaFile(ctx context.Context, of, name string) (string, error) {
 		if n.security == nil {
 			return "", api.ErrOpenCluster
 		}
-		_, _, err := n.knownPrincipal(ctx, name)
+		_, _, err := n.accounts.knownPrincipal(ctx, name)
 		return quota.PrincipalFile(name), err
 	}
 	return "", badRequest(fmt.Errorf("kind of quota is %[3].40q, want %[1]s or %[2]s", api.QuotaOfTable, api.QuotaOfUser, of))

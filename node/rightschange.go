@@ -19,13 +19,13 @@ import (
 // all servers have cached.
 
 // nextEpoch starts another epoch of rights and returns it. It never creates the file: without it, no rights are known.
-func (n *Node) nextEpoch(ctx context.Context) (uint64, error) {
+func (acc *accounts) nextEpoch(ctx context.Context) (uint64, error) {
 	for {
-		f, err := n.meta.Get(ctx, acl.EpochFile)
+		f, err := acc.meta.Get(ctx, acl.EpochFile)
 		if err != nil {
 			return 0, fmt.Errorf("read the epoch of rights: %w", err)
 		}
-		made, err := n.changes.setAsMaster(ctx, acl.EpochFile, epochBytes(f.Generation), f.Generation)
+		made, err := acc.changes.setAsMaster(ctx, acl.EpochFile, epochBytes(f.Generation), f.Generation)
 		if !errors.Is(err, metaapi.ErrGeneration) {
 			return made, err
 		}
@@ -37,14 +37,14 @@ func epochBytes(before uint64) []byte { return binary.BigEndian.AppendUint64(nil
 
 // changeRights runs a change of rights. When it returns, what was written is in force on all nodes, even if the result is that
 // nothing was to be done. If it fails halfway, the error is api.ErrUnsure.
-func (n *Node) changeRights(ctx context.Context, a asked, do func(ctx context.Context) error) error {
-	return n.changes.do(ctx, a, func(ctx context.Context) error {
+func (acc *accounts) changeRights(ctx context.Context, a asked, do func(ctx context.Context) error) error {
+	return acc.changes.do(ctx, a, func(ctx context.Context) error {
 		err := notMasterNow(do(ctx))
 		part := reignIn(ctx).wrote.Load()
 		if !part && errors.Is(err, errNotMaster) {
 			return err
 		}
-		if _, epochErr := n.nextEpoch(ctx); epochErr != nil { // part of the change may have been written
+		if _, epochErr := acc.nextEpoch(ctx); epochErr != nil { // part of the change may have been written
 			return told(api.ErrUnsure, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", errors.Join(err, epochErr)))
 		}
 		if part && err != nil {
@@ -55,8 +55,8 @@ func (n *Node) changeRights(ctx context.Context, a asked, do func(ctx context.Co
 }
 
 // policy returns the grants on a table, or on the cluster, and their generation.
-func (n *Node) policy(ctx context.Context, tableID uint64) (*acl.Policy, uint64, error) {
-	f, err := n.meta.Get(ctx, policyPath(tableID))
+func (acc *accounts) policy(ctx context.Context, tableID uint64) (*acl.Policy, uint64, error) {
+	f, err := acc.meta.Get(ctx, policyPath(tableID))
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return &acl.Policy{Table: tableID}, 0, nil
 	}
@@ -75,8 +75,8 @@ func policyPath(tableID uint64) string {
 }
 
 // policies returns the objects with grants: the cluster, and tables by id, including tables that do not exist.
-func (n *Node) policies(ctx context.Context) ([]uint64, error) {
-	names, err := n.catalog.list(ctx, path.Dir(acl.TableFile(0)))
+func (acc *accounts) policies(ctx context.Context) ([]uint64, error) {
+	names, err := acc.catalog.list(ctx, path.Dir(acl.TableFile(0)))
 	if err != nil {
 		return nil, err
 	}
@@ -93,9 +93,9 @@ func (n *Node) policies(ctx context.Context) ([]uint64, error) {
 }
 
 // editPolicy changes the grants on a table, or on the cluster.
-func (n *Node) editPolicy(ctx context.Context, tableID uint64, edit func(*acl.Policy) (*acl.Policy, error)) error {
+func (acc *accounts) editPolicy(ctx context.Context, tableID uint64, edit func(*acl.Policy) (*acl.Policy, error)) error {
 	for {
-		old, gen, err := n.policy(ctx, tableID)
+		old, gen, err := acc.policy(ctx, tableID)
 		if err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (n *Node) editPolicy(ctx context.Context, tableID uint64, edit func(*acl.Po
 		if err != nil {
 			return err
 		}
-		if _, err = n.changes.setAsMaster(ctx, policyPath(tableID), next.Encode(), gen); !errors.Is(err, metaapi.ErrGeneration) {
+		if _, err = acc.changes.setAsMaster(ctx, policyPath(tableID), next.Encode(), gen); !errors.Is(err, metaapi.ErrGeneration) {
 			return err
 		}
 	}
@@ -111,22 +111,22 @@ func (n *Node) editPolicy(ctx context.Context, tableID uint64, edit func(*acl.Po
 
 // grantCreator grants the creator of a new table the right to administer it. No new epoch is needed: no server has cached rights on
 // the table.
-func (n *Node) grantCreator(ctx context.Context, creator string, tableID uint64) error {
+func (acc *accounts) grantCreator(ctx context.Context, creator string, tableID uint64) error {
 	p, err := (&acl.Policy{Table: tableID}).Grant(acl.Grant{Principal: creator, Rights: acl.Admin})
 	if err != nil {
 		return err
 	}
-	_, err = n.changes.setAsMaster(ctx, acl.TableFile(tableID), p.Encode(), 0)
+	_, err = acc.changes.setAsMaster(ctx, acl.TableFile(tableID), p.Encode(), 0)
 	return err
 }
 
 // forgetGrants removes the grants on a table that was dropped, or never created. They would have no effect, because ids are not
 // reused.
-func (n *Node) forgetGrants(ctx context.Context, tableID uint64) {
-	if n.security == nil {
+func (acc *accounts) forgetGrants(ctx context.Context, tableID uint64) {
+	if acc.authz.open {
 		return
 	}
-	if err := n.changes.deleteAsMaster(ctx, acl.TableFile(tableID)); err != nil {
-		n.log.Warn("grants of dropped table not removed", "table_id", tableID, "err", err)
+	if err := acc.changes.deleteAsMaster(ctx, acl.TableFile(tableID)); err != nil {
+		acc.log.Warn("grants of dropped table not removed", "table_id", tableID, "err", err)
 	}
 }

@@ -428,3 +428,16 @@ func (s *security) signs(from rollover.Stage) *pki.Authority {
 	}
 	return nil
 }
+
+// signer returns the authority that signs users' certificates. The error is api.ErrNoIssuer if this node does not have its key.
+func (n *Node) signer(ctx context.Context) (*pki.Authority, error) {
+	rec, _, err := n.readRollover(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n.security.rollover.Store(rec)
+	if a := n.security.signs(rollover.Sign); a != nil {
+		return a, nil
+	}
+	return nil, fmt.Errorf("%w: it does not have the authority's key", api.ErrNoIssuer)
+}

@@ -26,9 +26,42 @@ const principalLife = 365 * 24 * time.Hour
 // tokenLife is the default lifetime of an access token.
 const tokenLife = 90 * 24 * time.Hour
 
+// accounts manages users, their credentials and their grants. Changes are made by the master's node.
+type accounts struct {
+	log      *slog.Logger
+	catalog  *catalog
+	meta     *metaAccess
+	authz    *authorizer
+	changes  *changes
+	quotas   userQuotas
+	security func() *security                                  // nil on an open node
+	signer   func(ctx context.Context) (*pki.Authority, error) // of users' certificates
+	cluster  func() string                                     // the cluster's id
+}
+
+// userQuotas has the quotas of users.
+type userQuotas interface {
+	// forgetUsersQuota removes the quota of a removed user, and reports whether there was one.
+	forgetUsersQuota(ctx context.Context, name string) (found bool, err error)
+}
+
+// registrar registers the methods of a service.
+type registrar interface {
+	handle(method string, mode rpc.Mode, h func(*rpc.Call))
+	// handleNames registers a method whose parameters are so many names.
+	handleNames(method string, names int, h func(ctx context.Context, r *api.NamesRequest) (answer, error))
+}
+
+// register registers the methods of accounts.
+func (acc *accounts) register(r registrar) {
+	acc.handleUsers(r)
+	acc.handleGrants(r)
+	acc.handleWhoAmI(r)
+}
+
 // handleUsers registers the methods that manage users and their credentials.
-func (n *Node) handleUsers() {
-	n.handle(api.MethodAddUser, rpc.Spawned, func(c *rpc.Call) {
+func (acc *accounts) handleUsers(r registrar) {
+	r.handle(api.MethodAddUser, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep() // the change may outlive the call
 		var r api.AddUserRequest
 		if err := r.Decode(&c.Params, c.NumParams); err != nil {
@@ -39,18 +72,18 @@ func (n *Node) handleUsers() {
 			return
 		}
 		var made *api.AddedUser
-		err := n.changeUsers(c.Context(), asked{subjectOf(c), api.MethodAddUser, r.Name}, func(ctx context.Context) (err error) {
-			made, err = n.addUser(ctx, &r)
+		err := acc.changeUsers(c.Context(), asked{subjectOf(c), api.MethodAddUser, r.Name}, func(ctx context.Context) (err error) {
+			made, err = acc.addUser(ctx, &r)
 			return err
 		})
 		if err != nil {
 			fail(c, err)
 			return
 		}
-		n.log.Info("credential made", "user", r.Name, "new", made.New, "token", made.TokenID)
+		acc.log.Info("credential made", "user", r.Name, "new", made.New, "token", made.TokenID)
 		c.Reply(made.Append)
 	})
-	n.handle(api.MethodRevokeUser, rpc.Spawned, func(c *rpc.Call) {
+	r.handle(api.MethodRevokeUser, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep()
 		var r api.RevokeUserRequest
 		if err := r.Decode(&c.Params, c.NumParams); err != nil {
@@ -63,47 +96,47 @@ func (n *Node) handleUsers() {
 		who := subjectOf(c)
 		err := checkRevocation(who, &r)
 		if err == nil {
-			err = n.changeUsers(c.Context(), asked{who, api.MethodRevokeUser, r.Name}, func(ctx context.Context) error { return n.revokeUser(ctx, &r) })
+			err = acc.changeUsers(c.Context(), asked{who, api.MethodRevokeUser, r.Name}, func(ctx context.Context) error { return acc.revokeUser(ctx, &r) })
 		}
 		if err != nil {
 			fail(c, err)
 			return
 		}
-		n.log.Info("credentials revoked", "user", r.Name, "token", r.Token, "certificate", r.Certificate)
+		acc.log.Info("credentials revoked", "user", r.Name, "token", r.Token, "certificate", r.Certificate)
 		c.Reply(nil)
 	})
-	n.handleNames(api.MethodListUsers, 0, n.listUsers)
-	n.handleNames(api.MethodRemoveUser, 1, func(ctx context.Context, r *api.NamesRequest) (answer, error) {
-		err := n.changeUsers(ctx, askedIn(ctx), func(ctx context.Context) error { return n.removeUser(ctx, r.Names[0]) })
+	r.handleNames(api.MethodListUsers, 0, acc.listUsers)
+	r.handleNames(api.MethodRemoveUser, 1, func(ctx context.Context, r *api.NamesRequest) (answer, error) {
+		err := acc.changeUsers(ctx, askedIn(ctx), func(ctx context.Context) error { return acc.removeUser(ctx, r.Names[0]) })
 		if err == nil {
-			n.log.Info("user removed", "user", r.Names[0])
+			acc.log.Info("user removed", "user", r.Names[0])
 		}
 		return nil, err
 	})
 	for method, disabled := range map[string]bool{api.MethodDisableUser: true, api.MethodEnableUser: false} {
-		n.handleNames(method, 1, func(ctx context.Context, r *api.NamesRequest) (answer, error) {
-			err := n.changeUsers(ctx, askedIn(ctx), func(ctx context.Context) error { return n.disableUser(ctx, r.Names[0], disabled) })
+		r.handleNames(method, 1, func(ctx context.Context, r *api.NamesRequest) (answer, error) {
+			err := acc.changeUsers(ctx, askedIn(ctx), func(ctx context.Context) error { return acc.disableUser(ctx, r.Names[0], disabled) })
 			if err == nil {
-				n.log.Info(userStateEvent(disabled), "user", r.Names[0])
+				acc.log.Info(userStateEvent(disabled), "user", r.Names[0])
 			}
 			return nil, err
 		})
 	}
 }
 
-func (n *Node) changeUsers(ctx context.Context, a asked, do func(context.Context) error) error {
-	if n.security == nil {
+func (acc *accounts) changeUsers(ctx context.Context, a asked, do func(context.Context) error) error {
+	if acc.authz.open {
 		return api.ErrOpenCluster
 	}
-	return n.changeRights(ctx, a, do)
+	return acc.changeRights(ctx, a, do)
 }
 
 // principal returns the record of a user and its generation, or nil if the user does not exist.
-func (n *Node) principal(ctx context.Context, name string) (*acl.Principal, uint64, error) {
+func (acc *accounts) principal(ctx context.Context, name string) (*acl.Principal, uint64, error) {
 	if err := pki.CheckName("name of a user", name); err != nil {
 		return nil, 0, badRequest(err)
 	}
-	f, err := n.meta.Get(ctx, acl.PrincipalFile(name))
+	f, err := acc.meta.Get(ctx, acl.PrincipalFile(name))
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return nil, 0, nil
 	}
@@ -115,8 +148,8 @@ func (n *Node) principal(ctx context.Context, name string) (*acl.Principal, uint
 }
 
 // knownPrincipal is principal, but returns api.ErrNoUser if the user does not exist.
-func (n *Node) knownPrincipal(ctx context.Context, name string) (*acl.Principal, uint64, error) {
-	p, gen, err := n.principal(ctx, name)
+func (acc *accounts) knownPrincipal(ctx context.Context, name string) (*acl.Principal, uint64, error) {
+	p, gen, err := acc.principal(ctx, name)
 	if err == nil && p == nil {
 		err = fmt.Errorf("user %q: %w", name, api.ErrNoUser)
 	}
@@ -124,10 +157,10 @@ func (n *Node) knownPrincipal(ctx context.Context, name string) (*acl.Principal,
 }
 
 // addUser issues a certificate or an access token. It creates the user if there is none of that name.
-func (n *Node) addUser(ctx context.Context, r *api.AddUserRequest) (*api.AddedUser, error) {
+func (acc *accounts) addUser(ctx context.Context, r *api.AddUserRequest) (*api.AddedUser, error) {
 	made := &api.AddedUser{}
 	var signer *pki.Authority
-	p, gen, err := n.principal(ctx, r.Name)
+	p, gen, err := acc.principal(ctx, r.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -138,58 +171,58 @@ func (n *Node) addUser(ctx context.Context, r *api.AddUserRequest) (*api.AddedUs
 		if _, err := pki.KeyHash(r.Request); err != nil {
 			return nil, badRequest(err)
 		}
-		if signer, err = n.signer(ctx); err != nil {
+		if signer, err = acc.signer(ctx); err != nil {
 			return nil, err
 		}
 	}
 	var ended []*token.AccessRecord
 	if len(r.Request) == 0 {
-		if ended, err = n.roomForToken(ctx, r.Name); err != nil {
+		if ended, err = acc.roomForToken(ctx, r.Name); err != nil {
 			return nil, err
 		}
 	}
 	if p == nil {
 		p, made.New = &acl.Principal{Name: r.Name, Created: time.Now()}, true
 		// Remove what an interrupted removal of an earlier user of that name has left behind.
-		if _, err := n.forgetUser(ctx, p.Name); err != nil {
+		if _, err := acc.forgetUser(ctx, p.Name); err != nil {
 			return nil, err
 		}
 		// The new generation is above every credential of that earlier user.
-		if p.Generation, err = n.nextEpoch(ctx); err != nil {
+		if p.Generation, err = acc.nextEpoch(ctx); err != nil {
 			return nil, err
 		}
 	}
 	var rec *token.AccessRecord
 	if len(r.Request) > 0 {
-		err = n.signUser(signer, r, p, made)
+		err = acc.signUser(signer, r, p, made)
 	} else {
-		rec, err = n.accessToken(r, p, made)
+		rec, err = acc.accessToken(r, p, made)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if made.New || rec == nil { // before the certificate is handed out
-		if _, err := n.changes.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
+		if _, err := acc.changes.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
 			return nil, err
 		}
 	}
 	if rec != nil {
-		if _, err := n.changes.setAsMaster(ctx, tokenPath(rec.ID), rec.Encode(), 0); err != nil {
+		if _, err := acc.changes.setAsMaster(ctx, tokenPath(rec.ID), rec.Encode(), 0); err != nil {
 			return nil, err
 		}
 	}
-	n.forgetTokens(ctx, ended)
+	acc.forgetTokens(ctx, ended)
 	return made, nil
 }
 
 // accessToken issues an access token. It is valid once its record is written.
-func (n *Node) accessToken(r *api.AddUserRequest, p *acl.Principal, made *api.AddedUser) (*token.AccessRecord, error) {
+func (acc *accounts) accessToken(r *api.AddUserRequest, p *acl.Principal, made *api.AddedUser) (*token.AccessRecord, error) {
 	now := time.Now()
 	life := r.TTL
 	if life == 0 && !r.NoEnd {
 		life = tokenLife
 	}
-	t := token.New(token.Access, n.security.fingerprint(), now, life)
+	t := token.New(token.Access, acc.security().fingerprint(), now, life)
 	rec, err := token.NewAccessRecord(t, now, p.Name, p.Generation, r.Comment)
 	if err != nil {
 		return nil, badRequest(err)
@@ -201,20 +234,7 @@ func (n *Node) accessToken(r *api.AddUserRequest, p *acl.Principal, made *api.Ad
 	return rec, nil
 }
 
-// signer returns the authority that signs users' certificates. The error is api.ErrNoIssuer if this node does not have its key.
-func (n *Node) signer(ctx context.Context) (*pki.Authority, error) {
-	rec, _, err := n.readRollover(ctx)
-	if err != nil {
-		return nil, err
-	}
-	n.security.rollover.Store(rec)
-	if a := n.security.signs(rollover.Sign); a != nil {
-		return a, nil
-	}
-	return nil, fmt.Errorf("%w: it does not have the authority's key", api.ErrNoIssuer)
-}
-
-func (n *Node) signUser(signer *pki.Authority, r *api.AddUserRequest, p *acl.Principal, made *api.AddedUser) error {
+func (acc *accounts) signUser(signer *pki.Authority, r *api.AddUserRequest, p *acl.Principal, made *api.AddedUser) error {
 	life := r.TTL
 	if life == 0 {
 		life = principalLife
@@ -224,33 +244,33 @@ func (n *Node) signUser(signer *pki.Authority, r *api.AddUserRequest, p *acl.Pri
 		return badRequest(err)
 	}
 	p.Covers(leaf.NotAfter)
-	made.Certificate, made.Authority, made.EndsMS = leaf.Raw, n.security.endpoint.Credential().Trust().PEM(), leaf.NotAfter.UnixMilli()
+	made.Certificate, made.Authority, made.EndsMS = leaf.Raw, acc.security().endpoint.Credential().Trust().PEM(), leaf.NotAfter.UnixMilli()
 	return nil
 }
 
 // accessTokens returns the access tokens of one user, or of all users, by user. Unreadable records are skipped: they
 // authenticate no client, and must not keep other tokens from being revoked.
-func (n *Node) accessTokens(ctx context.Context, of string) (map[string][]*token.AccessRecord, error) {
-	return n.tokensBut(ctx, of, func(name string, err error) error {
-		n.log.Warn("access token record unreadable", "token", name, "err", err)
+func (acc *accounts) accessTokens(ctx context.Context, of string) (map[string][]*token.AccessRecord, error) {
+	return acc.tokensBut(ctx, of, func(name string, err error) error {
+		acc.log.Warn("access token record unreadable", "token", name, "err", err)
 		return nil
 	})
 }
 
 // allAccessTokens is accessTokens, but fails if a record is unreadable.
-func (n *Node) allAccessTokens(ctx context.Context, of string) (map[string][]*token.AccessRecord, error) {
-	return n.tokensBut(ctx, of, func(_ string, err error) error { return err })
+func (acc *accounts) allAccessTokens(ctx context.Context, of string) (map[string][]*token.AccessRecord, error) {
+	return acc.tokensBut(ctx, of, func(_ string, err error) error { return err })
 }
 
 // tokensBut returns access tokens by user. It skips unreadable records for which bad returns nil.
-func (n *Node) tokensBut(ctx context.Context, of string, bad func(name string, err error) error) (map[string][]*token.AccessRecord, error) {
-	names, err := n.catalog.list(ctx, tokensDir)
+func (acc *accounts) tokensBut(ctx context.Context, of string, bad func(name string, err error) error) (map[string][]*token.AccessRecord, error) {
+	names, err := acc.catalog.list(ctx, tokensDir)
 	if err != nil {
 		return nil, err
 	}
 	all := map[string][]*token.AccessRecord{}
 	for _, name := range names {
-		f, err := n.meta.Get(ctx, path.Join(tokensDir, name))
+		f, err := acc.meta.Get(ctx, path.Join(tokensDir, name))
 		if errors.Is(err, metaapi.ErrNotFound) { // revoked meanwhile
 			continue
 		}
@@ -290,8 +310,8 @@ func checkRevocation(who *subject, r *api.RevokeUserRequest) error {
 }
 
 // revokeUser invalidates all credentials of a user, one token, or one certificate.
-func (n *Node) revokeUser(ctx context.Context, r *api.RevokeUserRequest) error {
-	p, gen, err := n.knownPrincipal(ctx, r.Name)
+func (acc *accounts) revokeUser(ctx context.Context, r *api.RevokeUserRequest) error {
+	p, gen, err := acc.knownPrincipal(ctx, r.Name)
 	if err != nil {
 		return err
 	}
@@ -299,11 +319,11 @@ func (n *Node) revokeUser(ctx context.Context, r *api.RevokeUserRequest) error {
 		if err := p.Lose(r.Certificate, time.Now()); err != nil {
 			return &table.LimitError{What: "certificates of a user that are revoked one by one", Limit: acl.LostMax, Got: acl.LostMax + 1}
 		}
-		_, err := n.changes.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen)
+		_, err := acc.changes.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen)
 		return err
 	}
 	if r.Token != "" {
-		tokens, err := n.accessTokens(ctx, p.Name)
+		tokens, err := acc.accessTokens(ctx, p.Name)
 		if err != nil {
 			return err
 		}
@@ -312,35 +332,35 @@ func (n *Node) revokeUser(ctx context.Context, r *api.RevokeUserRequest) error {
 			return &api.TokenRefusedError{Reason: api.TokenUnknown, Text: fmt.Sprintf("user %q has no token with the id %.40s", p.Name, r.Token)}
 		}
 		id := tokens[p.Name][i].ID
-		if err := n.checkAdminWithout(ctx, credentials{of: p.Name, token: &id}); err != nil {
+		if err := acc.checkAdminWithout(ctx, credentials{of: p.Name, token: &id}); err != nil {
 			return err
 		}
-		return n.changes.deleteAsMaster(ctx, tokenPath(id))
+		return acc.changes.deleteAsMaster(ctx, tokenPath(id))
 	}
-	if err := n.checkAdminWithout(ctx, credentials{of: p.Name}); err != nil {
+	if err := acc.checkAdminWithout(ctx, credentials{of: p.Name}); err != nil {
 		return err
 	}
-	epoch, err := n.nextEpoch(ctx)
+	epoch, err := acc.nextEpoch(ctx)
 	if err != nil {
 		return err
 	}
 	p.Generation, p.Until, p.Lost = max(epoch, p.Generation+1), time.Time{}, nil
-	if _, err := n.changes.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
+	if _, err := acc.changes.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
 		return err
 	}
-	if _, err := n.nextEpoch(ctx); err != nil { // credentials are invalid from here on, even if the rest fails
+	if _, err := acc.nextEpoch(ctx); err != nil { // credentials are invalid from here on, even if the rest fails
 		return err
 	}
-	tokens, err := n.accessTokens(ctx, p.Name)
+	tokens, err := acc.accessTokens(ctx, p.Name)
 	if err != nil {
 		return err
 	}
-	return n.deleteTokens(ctx, tokens[p.Name])
+	return acc.deleteTokens(ctx, tokens[p.Name])
 }
 
-func (n *Node) deleteTokens(ctx context.Context, all []*token.AccessRecord) error {
+func (acc *accounts) deleteTokens(ctx context.Context, all []*token.AccessRecord) error {
 	for _, t := range all {
-		if err := n.changes.deleteAsMaster(ctx, tokenPath(t.ID)); err != nil {
+		if err := acc.changes.deleteAsMaster(ctx, tokenPath(t.ID)); err != nil {
 			return err
 		}
 	}
@@ -349,23 +369,23 @@ func (n *Node) deleteTokens(ctx context.Context, all []*token.AccessRecord) erro
 
 // removeUser removes a user with its tokens and grants. If the user does not exist, it removes what an interrupted removal
 // has left, and returns api.ErrNoUser if there was nothing.
-func (n *Node) removeUser(ctx context.Context, name string) error {
-	p, _, err := n.principal(ctx, name)
+func (acc *accounts) removeUser(ctx context.Context, name string) error {
+	p, _, err := acc.principal(ctx, name)
 	if err != nil {
 		return err
 	}
 	if p != nil {
-		if err := n.checkAdminWithout(ctx, credentials{of: name}); err != nil {
+		if err := acc.checkAdminWithout(ctx, credentials{of: name}); err != nil {
 			return err
 		}
-		if err := n.changes.deleteAsMaster(ctx, acl.PrincipalFile(name)); err != nil { // first: it denies the user access
+		if err := acc.changes.deleteAsMaster(ctx, acl.PrincipalFile(name)); err != nil { // first: it denies the user access
 			return err
 		}
-		if _, err := n.nextEpoch(ctx); err != nil {
+		if _, err := acc.nextEpoch(ctx); err != nil {
 			return err
 		}
 	}
-	found, err := n.forgetUser(ctx, name)
+	found, err := acc.forgetUser(ctx, name)
 	if err == nil && p == nil && !found {
 		err = fmt.Errorf("user %q: %w", name, api.ErrNoUser)
 	}
@@ -373,32 +393,32 @@ func (n *Node) removeUser(ctx context.Context, name string) error {
 }
 
 // forgetUser removes the tokens, quota and grants of a user that does not exist. It reports whether there were any.
-func (n *Node) forgetUser(ctx context.Context, name string) (found bool, err error) {
-	tokens, err := n.allAccessTokens(ctx, name)
+func (acc *accounts) forgetUser(ctx context.Context, name string) (found bool, err error) {
+	tokens, err := acc.allAccessTokens(ctx, name)
 	if err != nil {
 		return false, err
 	}
-	if err := n.deleteTokens(ctx, tokens[name]); err != nil {
+	if err := acc.deleteTokens(ctx, tokens[name]); err != nil {
 		return false, err
 	}
-	found, err = n.forgetUsersQuota(ctx, name)
+	found, err = acc.quotas.forgetUsersQuota(ctx, name)
 	if err != nil {
 		return found, err
 	}
 	found = found || len(tokens[name]) > 0
-	ids, err := n.policies(ctx)
+	ids, err := acc.policies(ctx)
 	if err != nil {
 		return false, err
 	}
 	for _, id := range ids {
-		old, _, err := n.policy(ctx, id)
+		old, _, err := acc.policy(ctx, id)
 		if err != nil {
 			return false, err
 		}
 		if len(old.Forget(name).Grants) == len(old.Grants) {
 			continue
 		}
-		err = n.editPolicy(ctx, id, func(p *acl.Policy) (*acl.Policy, error) { return p.Forget(name), nil })
+		err = acc.editPolicy(ctx, id, func(p *acl.Policy) (*acl.Policy, error) { return p.Forget(name), nil })
 		if err != nil {
 			return false, err
 		}
@@ -408,37 +428,37 @@ func (n *Node) forgetUser(ctx context.Context, name string) (found bool, err err
 }
 
 // disableUser disables a user, or enables it again.
-func (n *Node) disableUser(ctx context.Context, name string, disabled bool) error {
-	p, gen, err := n.knownPrincipal(ctx, name)
+func (acc *accounts) disableUser(ctx context.Context, name string, disabled bool) error {
+	p, gen, err := acc.knownPrincipal(ctx, name)
 	if err != nil || p.Disabled == disabled {
 		return err
 	}
 	if disabled {
-		if err := n.checkAdminWithout(ctx, credentials{of: name}); err != nil {
+		if err := acc.checkAdminWithout(ctx, credentials{of: name}); err != nil {
 			return err
 		}
 	}
 	p.Disabled = disabled
-	_, err = n.changes.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen)
+	_, err = acc.changes.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen)
 	return err
 }
 
-func (n *Node) listUsers(ctx context.Context, _ *api.NamesRequest) (answer, error) {
-	if n.security == nil {
+func (acc *accounts) listUsers(ctx context.Context, _ *api.NamesRequest) (answer, error) {
+	if acc.authz.open {
 		return nil, api.ErrOpenCluster
 	}
-	names, err := n.catalog.list(ctx, principalsDir)
+	names, err := acc.catalog.list(ctx, principalsDir)
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := n.accessTokens(ctx, "")
+	tokens, err := acc.accessTokens(ctx, "")
 	if err != nil {
 		return nil, err
 	}
 	slices.Sort(names)
 	all := &api.Users{}
 	for _, name := range names {
-		p, _, err := n.principal(ctx, name)
+		p, _, err := acc.principal(ctx, name)
 		if err != nil {
 			return nil, err
 		}

@@ -19,8 +19,8 @@ const (
 
 // roomForToken returns a *table.LimitError if a user has the maximum number of tokens, and otherwise the expired tokens of all users that are to be
 // removed.
-func (n *Node) roomForToken(ctx context.Context, of string) (ended []*token.AccessRecord, err error) {
-	all, err := n.accessTokens(ctx, "")
+func (acc *accounts) roomForToken(ctx context.Context, of string) (ended []*token.AccessRecord, err error) {
+	all, err := acc.accessTokens(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -42,8 +42,8 @@ func (n *Node) roomForToken(ctx context.Context, of string) (ended []*token.Acce
 }
 
 // forgetTokens removes expired tokens. What fails is left for the next time.
-func (n *Node) forgetTokens(ctx context.Context, ended []*token.AccessRecord) {
-	if err := n.deleteTokens(ctx, ended); err != nil {
-		n.log.Warn("expired access tokens not removed", "err", err)
+func (acc *accounts) forgetTokens(ctx context.Context, ended []*token.AccessRecord) {
+	if err := acc.deleteTokens(ctx, ended); err != nil {
+		acc.log.Warn("expired access tokens not removed", "err", err)
 	}
 }

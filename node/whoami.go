@@ -10,8 +10,8 @@ import (
 )
 
 // handleWhoAmI registers the method that returns the caller's identity and rights.
-func (n *Node) handleWhoAmI() {
-	n.handle(api.MethodWhoAmI, rpc.Spawned, func(c *rpc.Call) {
+func (acc *accounts) handleWhoAmI(r registrar) {
+	r.handle(api.MethodWhoAmI, rpc.Spawned, func(c *rpc.Call) {
 		var r api.NamesRequest
 		if err := r.Decode(&c.Params, c.NumParams, api.MethodWhoAmI, 0); err != nil {
 			fail(c, err)
@@ -20,7 +20,7 @@ func (n *Node) handleWhoAmI() {
 		if !begin(c, &r.Options) {
 			return
 		}
-		me, err := n.whoIs(c.Context(), subjectOf(c))
+		me, err := acc.whoIs(c.Context(), subjectOf(c))
 		if err != nil {
 			fail(c, err)
 			return
@@ -30,8 +30,8 @@ func (n *Node) handleWhoAmI() {
 }
 
 // whoIs returns a subject's identity and rights. It contains nothing about tables that the subject may not see.
-func (n *Node) whoIs(ctx context.Context, who *subject) (*api.Whoami, error) {
-	me := &api.Whoami{Cluster: n.ClusterID(), Kind: api.KindAnybody}
+func (acc *accounts) whoIs(ctx context.Context, who *subject) (*api.Whoami, error) {
+	me := &api.Whoami{Cluster: acc.cluster(), Kind: api.KindAnybody}
 	if who == nil {
 		me.Grants = []api.GrantInfo{{Principal: acl.Everyone, Rights: acl.Admin.String()}}
 		return me, nil
@@ -48,6 +48,6 @@ func (n *Node) whoIs(ctx context.Context, who *subject) (*api.Whoami, error) {
 		}
 	}
 	var err error
-	me.Grants, err = n.grantsOn(ctx, nil, func(to string) bool { return to == me.Name || to == acl.Everyone })
+	me.Grants, err = acc.grantsOn(ctx, nil, func(to string) bool { return to == me.Name || to == acl.Everyone })
 	return me, err
 }
