@@ -150,7 +150,7 @@ func (n *Node) create(ctx context.Context, r *api.CreateTableRequest, creator st
 	if err != nil {
 		if !errors.Is(err, metaapi.ErrOutcomeUnknown) { // else the next master checks whether the table exists: leftovers.go
 			n.accounts.forgetGrants(ctx, id)
-			n.forgetQuota(ctx, id)
+			n.quotas.forgetQuota(ctx, id)
 		}
 		return nil, nil, err
 	}
@@ -166,7 +166,7 @@ func (n *Node) prepareTable(ctx context.Context, creator string, tableID uint64)
 	if err := n.accounts.grantCreator(ctx, creator, tableID); err != nil {
 		return err
 	}
-	return n.ownCreator(ctx, creator, tableID)
+	return n.quotas.ownCreator(ctx, creator, tableID)
 }
 
 // servedTimeout is how long the creation of a table waits until the table is served. The table exists in any case.
@@ -429,7 +429,7 @@ func (n *Node) drop(ctx context.Context, name string) error {
 		return err
 	}
 	n.accounts.forgetGrants(ctx, s.ID)
-	n.forgetQuota(ctx, s.ID)
+	n.quotas.forgetQuota(ctx, s.ID)
 	n.log.Info("table dropped", "table", name)
 	n.nudgeMaster(ctx)
 	return nil

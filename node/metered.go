@@ -18,28 +18,28 @@ type metered struct {
 
 // meter returns the quotas for a call that reads or writes a table. Callers without that right are not charged and learn nothing about the
 // table's quota.
-func (n *Node) meter(c *rpc.Call, name string, write bool) metered {
-	m, _ := n.meterAs(c, name, write, true)
+func (qs *quotaService) meter(c *rpc.Call, name string, write bool) metered {
+	m, _ := qs.meterAs(c, name, write, true)
 	return m
 }
 
 // meterNow is meter for callers that must not wait. It returns false if the caller's rights are unknown.
-func (n *Node) meterNow(c *rpc.Call, name string, write bool) (metered, bool) {
-	return n.meterAs(c, name, write, false)
+func (qs *quotaService) meterNow(c *rpc.Call, name string, write bool) (metered, bool) {
+	return qs.meterAs(c, name, write, false)
 }
 
-func (n *Node) meterAs(c *rpc.Call, name string, write, waits bool) (m metered, known bool) {
-	set := n.quotas.meters.Load()
+func (qs *quotaService) meterAs(c *rpc.Call, name string, write, waits bool) (m metered, known bool) {
+	set := qs.state.meters.Load()
 	if set == nil || isSystem(name) {
 		return metered{}, true
 	}
-	m = metered{q: &n.quotas, table: set.tables[name]}
-	if over := n.quotas.over.Load(); over != nil {
+	m = metered{q: &qs.state, table: set.tables[name]}
+	if over := qs.state.over.Load(); over != nil {
 		m.over = (*over)[name]
 	}
 	if who := subjectOf(c); who.restricted() {
 		if m.table != nil || m.over != nil {
-			uses, whole, known := n.mayUse(c, who, name, write, waits)
+			uses, whole, known := qs.mayUse(c, who, name, write, waits)
 			switch {
 			case !known:
 				return metered{}, false
@@ -62,18 +62,18 @@ func (n *Node) meterAs(c *rpc.Call, name string, write, waits bool) (m metered, 
 
 // mayUse reports whether a principal may read, or write, any family of a table served here, and whether it sees all families. known is false
 // if a lookup is needed and the call must not wait.
-func (n *Node) mayUse(c *rpc.Call, who *subject, name string, write, waits bool) (may, whole, known bool) {
-	s := n.tablets().Schema(name)
+func (qs *quotaService) mayUse(c *rpc.Call, who *subject, name string, write, waits bool) (may, whole, known bool) {
+	s := qs.server().tablets.Schema(name)
 	if s == nil {
 		return false, false, true
 	}
-	v, _ := n.authz.rights.viewNow(who, s)
+	v, _ := qs.authz.rights.viewNow(who, s)
 	if v == nil {
 		if !waits {
 			return false, false, false
 		}
 		var err error
-		if v, _, err = n.authz.rights.view(c.Context(), who, s); err != nil {
+		if v, _, err = qs.authz.rights.view(c.Context(), who, s); err != nil {
 			return false, false, true // the operation will fail
 		}
 	}

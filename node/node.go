@@ -90,10 +90,10 @@ type Node struct {
 	data    *dataService
 	uploads uploads
 	results resultMemory
-	quotas  quotas
+	quotas   *quotaService
+	changes  *changes
+	accounts *accounts
 
-	// changing is a semaphore: one change of the catalog runs at a time. Changes run under ctx, which Close cancels; see change.
-	changing chan struct{}
 	// swept is the epoch of the last mastership in which orphans of tables were removed.
 	swept  atomic.Uint64
 	ctx    context.Context
@@ -130,7 +130,6 @@ func prepare(cfg Config) (*Node, error) {
 	}
 	n := &Node{cfg: cfg, log: cfg.Logger, started: time.Now(), done: make(chan struct{}), limits: table.DefaultLimits()}
 	n.results = newResultMemory(cfg.budget().results)
-	n.quotas.began, n.quotas.changed = n.started, make(chan chan struct{})
 	n.sorting = make(chan struct{}, cfg.budget().sorts)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.peers.resolve, n.peers.dial = n.addressOf, n.dialNode
@@ -138,9 +137,15 @@ func prepare(cfg Config) (*Node, error) {
 	n.authz = &authorizer{open: true, ctx: n.ctx, limits: &n.limits, guards: guards, meta: &n.meta, unled: n.unled, serving: n.checkServing}
 	n.changes = &changes{log: n.log, ctx: n.ctx, cancel: n.cancel, background: &n.background, meta: &n.meta, authz: n.authz,
 		master: func() *master.Master { return n.master }, running: make(chan struct{}, 1)}
-	n.accounts = &accounts{log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes, quotas: n,
+	n.accounts = &accounts{log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes,
 		security: func() *security { return n.security }, signer: n.signer, cluster: n.ClusterID}
-	n.data = &dataService{ctx: n.ctx, limits: &n.limits, authz: n.authz, costly: fair.New(costlyTurns(), turnsWaitMax), results: &n.results, tablets: n, quotas: n}
+	n.quotas = &quotaService{ctx: n.ctx, log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes, accounts: n.accounts,
+		peers: &n.peers, epochs: &n.epochs, refused: &n.refused, id: n.id, server: n.server.Load, cluster: n,
+		master:  func() *master.Master { return n.master },
+		members: func() []blobfs.Member { return n.fleetOf.Members() }}
+	n.quotas.state.began, n.quotas.state.changed = n.started, make(chan chan struct{})
+	n.accounts.quotas = n.quotas
+	n.data = &dataService{ctx: n.ctx, limits: &n.limits, authz: n.authz, costly: fair.New(costlyTurns(), turnsWaitMax), results: &n.results, tablets: n, quotas: n.quotas}
 	n.data.cursors.bytesMax = cfg.budget().cursors
 	return n, nil
 }
@@ -234,7 +239,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	n.background.Go(n.followRollover)
 	n.background.Go(n.followGossipKey)
 	n.background.Go(n.severRefused)
-	n.background.Go(n.followQuotas)
+	n.background.Go(n.quotas.followQuotas)
 	n.background.Go(n.sweepLeftovers)
 	if !early { // other nodes sign the renewal
 		n.background.Go(n.keepCertificate)

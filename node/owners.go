@@ -16,8 +16,8 @@ import (
 // A table belongs to the principal that created it, until it is given to another one. Its bytes count for the owner's quota. Ownership
 // gives no rights.
 
-func (n *Node) handleOwners() {
-	n.handle(api.MethodSetOwner, rpc.Spawned, func(c *rpc.Call) {
+func (qs *quotaService) handleOwners(r registrar) {
+	r.handle(api.MethodSetOwner, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep() // the change may outlive the call
 		var r api.NamesRequest
 		if err := r.Decode(&c.Params, c.NumParams, api.MethodSetOwner, 2); err != nil {
@@ -27,8 +27,8 @@ func (n *Node) handleOwners() {
 		if !begin(c, &r.Options) {
 			return
 		}
-		err := n.setOwner(c.Context(), asked{subjectOf(c), api.MethodSetOwner, r.Names[0]}, r.Names[1])
-		n.authz.audit.action(subjectOf(c), api.MethodSetOwner, "table "+r.Names[0]+" to "+r.Names[1], err)
+		err := qs.setOwner(c.Context(), asked{subjectOf(c), api.MethodSetOwner, r.Names[0]}, r.Names[1])
+		qs.authz.audit.action(subjectOf(c), api.MethodSetOwner, "table "+r.Names[0]+" to "+r.Names[1], err)
 		if err != nil {
 			fail(c, err)
 			return
@@ -38,39 +38,39 @@ func (n *Node) handleOwners() {
 }
 
 // setOwner sets the owner of the table in a request; empty means none.
-func (n *Node) setOwner(ctx context.Context, a asked, user string) error {
-	if n.security == nil {
+func (qs *quotaService) setOwner(ctx context.Context, a asked, user string) error {
+	if qs.authz.open {
 		return api.ErrOpenCluster
 	}
 	if isSystem(a.name) {
 		return api.ErrSystemTable
 	}
-	return n.changes.do(ctx, a, func(ctx context.Context) error {
-		s, _, err := n.catalog.schema(ctx, a.name)
+	return qs.changes.do(ctx, a, func(ctx context.Context) error {
+		s, _, err := qs.catalog.schema(ctx, a.name)
 		if err != nil {
 			return err
 		}
 		if user != "" {
-			if _, _, err := n.accounts.knownPrincipal(ctx, user); err != nil {
+			if _, _, err := qs.accounts.knownPrincipal(ctx, user); err != nil {
 				return err
 			}
 		}
-		if err := n.saveOwner(ctx, s.ID, user); err != nil {
+		if err := qs.saveOwner(ctx, s.ID, user); err != nil {
 			return err
 		}
-		if _, err := n.nextQuotaEpoch(ctx); err != nil {
+		if _, err := qs.nextQuotaEpoch(ctx); err != nil {
 			return told(api.ErrUnsure, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", err))
 		}
 		return nil
 	})
 }
 
-func (n *Node) saveOwner(ctx context.Context, tableID uint64, user string) error {
+func (qs *quotaService) saveOwner(ctx context.Context, tableID uint64, user string) error {
 	if user != "" {
-		_, err := n.catalog.set(ctx, quota.OwnerFile(tableID), quota.EncodeOwner(user), metaapi.AnyGeneration)
+		_, err := qs.catalog.set(ctx, quota.OwnerFile(tableID), quota.EncodeOwner(user), metaapi.AnyGeneration)
 		return err
 	}
-	err := n.catalog.remove(ctx, quota.OwnerFile(tableID), metaapi.AnyGeneration)
+	err := qs.catalog.remove(ctx, quota.OwnerFile(tableID), metaapi.AnyGeneration)
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return nil
 	}
@@ -79,26 +79,26 @@ func (n *Node) saveOwner(ctx context.Context, tableID uint64, user string) error
 
 // ownCreator records the owner of a table that is about to be created. Nodes need to know it only if the owner has a quota: they read owners
 // when a quota is set later.
-func (n *Node) ownCreator(ctx context.Context, creator string, tableID uint64) error {
-	if err := n.saveOwner(ctx, tableID, creator); err != nil {
+func (qs *quotaService) ownCreator(ctx context.Context, creator string, tableID uint64) error {
+	if err := qs.saveOwner(ctx, tableID, creator); err != nil {
 		return err
 	}
-	r, _, err := n.quotaAt(ctx, quota.PrincipalFile(creator))
+	r, _, err := qs.quotaAt(ctx, quota.PrincipalFile(creator))
 	if err == nil && r != nil && r.BytesMax > 0 {
-		_, err = n.nextQuotaEpoch(ctx)
+		_, err = qs.nextQuotaEpoch(ctx)
 	}
 	return err
 }
 
 // owners returns the owners of tables by id.
-func (n *Node) owners(ctx context.Context) (map[uint64]string, error) {
-	names, err := n.catalog.list(ctx, quota.OwnersDir)
+func (qs *quotaService) owners(ctx context.Context) (map[uint64]string, error) {
+	names, err := qs.catalog.list(ctx, quota.OwnersDir)
 	if err != nil {
 		return nil, err
 	}
 	all := map[uint64]string{}
 	for _, name := range names {
-		f, err := n.meta.current().Get(ctx, path.Join(quota.OwnersDir, name))
+		f, err := qs.meta.current().Get(ctx, path.Join(quota.OwnersDir, name))
 		if errors.Is(err, metaapi.ErrNotFound) { // dropped meanwhile
 			continue
 		}
@@ -108,7 +108,7 @@ func (n *Node) owners(ctx context.Context) (map[uint64]string, error) {
 		owner, err := quota.DecodeOwner(f.Data)
 		id, bad := strconv.ParseUint(name, 10, 64)
 		if err = errors.Join(err, bad); err != nil {
-			n.refused.warn(n.log, f.Path, err)
+			qs.refused.warn(qs.log, f.Path, err)
 			continue
 		}
 		all[id] = owner
@@ -117,11 +117,11 @@ func (n *Node) owners(ctx context.Context) (map[uint64]string, error) {
 }
 
 // forgetOwner removes the ownership of a removed user's tables.
-func (n *Node) forgetOwner(ctx context.Context, user string) (found bool, err error) {
-	all, err := n.owners(ctx)
+func (qs *quotaService) forgetOwner(ctx context.Context, user string) (found bool, err error) {
+	all, err := qs.owners(ctx)
 	for id, owner := range all {
 		if owner == user {
-			found, err = true, errors.Join(err, n.saveOwner(ctx, id, ""))
+			found, err = true, errors.Join(err, qs.saveOwner(ctx, id, ""))
 		}
 	}
 	return found, err

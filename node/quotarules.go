@@ -16,8 +16,8 @@ import (
 )
 
 // handleQuotas registers the methods that manage quotas.
-func (n *Node) handleQuotas() {
-	n.handle(api.MethodSetQuota, rpc.Spawned, func(c *rpc.Call) {
+func (qs *quotaService) handleQuotas(r registrar) {
+	r.handle(api.MethodSetQuota, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep() // the change may outlive the call
 		var r api.SetQuotaRequest
 		if err := r.Decode(&c.Params, c.NumParams); err != nil {
@@ -27,15 +27,15 @@ func (n *Node) handleQuotas() {
 		if !begin(c, &r.Options) {
 			return
 		}
-		err := n.setQuota(c.Context(), asked{subjectOf(c), api.MethodSetQuota, r.Name}, &r)
-		n.toldQuota(c, api.MethodSetQuota, r.Of, r.Name, err)
+		err := qs.setQuota(c.Context(), asked{subjectOf(c), api.MethodSetQuota, r.Name}, &r)
+		qs.toldQuota(c, api.MethodSetQuota, r.Of, r.Name, err)
 		if err != nil {
 			fail(c, err)
 			return
 		}
 		c.Reply(nil)
 	})
-	n.handle(api.MethodRemoveQuota, rpc.Spawned, func(c *rpc.Call) {
+	r.handle(api.MethodRemoveQuota, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep()
 		var r api.NamesRequest
 		if err := r.Decode(&c.Params, c.NumParams, api.MethodRemoveQuota, 2); err != nil {
@@ -45,52 +45,52 @@ func (n *Node) handleQuotas() {
 		if !begin(c, &r.Options) {
 			return
 		}
-		err := n.removeQuota(c.Context(), asked{subjectOf(c), api.MethodRemoveQuota, r.Names[1]}, r.Names[0])
-		n.toldQuota(c, api.MethodRemoveQuota, r.Names[0], r.Names[1], err)
+		err := qs.removeQuota(c.Context(), asked{subjectOf(c), api.MethodRemoveQuota, r.Names[1]}, r.Names[0])
+		qs.toldQuota(c, api.MethodRemoveQuota, r.Names[0], r.Names[1], err)
 		if err != nil {
 			fail(c, err)
 			return
 		}
 		c.Reply(nil)
 	})
-	n.handleNames(api.MethodListQuotas, 0, n.listQuotas)
+	r.handleNames(api.MethodListQuotas, 0, qs.listQuotas)
 }
 
 // toldQuota records a change in the audit log and the node's log, and waits until it is in force on this node.
-func (n *Node) toldQuota(c *rpc.Call, method, of, name string, err error) {
-	n.authz.audit.action(subjectOf(c), method, "quota of "+of+" "+name, err)
+func (qs *quotaService) toldQuota(c *rpc.Call, method, of, name string, err error) {
+	qs.authz.audit.action(subjectOf(c), method, "quota of "+of+" "+name, err)
 	if err != nil {
 		return
 	}
-	n.log.Info("quota changed", "kind", of, "name", name, "method", method)
-	n.quotasChanged(c.Context())
+	qs.log.Info("quota changed", "kind", of, "name", name, "method", method)
+	qs.stateChanged(c.Context())
 }
 
 // quotaFile returns the path of the quota of a table or a user. Errors: api.ErrNoTable, ErrNoUser, ErrSystemTable.
-func (n *Node) quotaFile(ctx context.Context, of, name string) (string, error) {
+func (qs *quotaService) quotaFile(ctx context.Context, of, name string) (string, error) {
 	switch of {
 	case api.QuotaOfTable:
 		if isSystem(name) {
 			return "", api.ErrSystemTable
 		}
-		s, _, err := n.catalog.schema(ctx, name)
+		s, _, err := qs.catalog.schema(ctx, name)
 		if err != nil {
 			return "", err
 		}
 		return quota.TableFile(s.ID), nil
 	case api.QuotaOfUser:
-		if n.security == nil {
+		if qs.authz.open {
 			return "", api.ErrOpenCluster
 		}
-		_, _, err := n.accounts.knownPrincipal(ctx, name)
+		_, _, err := qs.accounts.knownPrincipal(ctx, name)
 		return quota.PrincipalFile(name), err
 	}
 	return "", badRequest(fmt.Errorf("kind of quota is %[3].40q, want %[1]s or %[2]s", api.QuotaOfTable, api.QuotaOfUser, of))
 }
 
 // quotaAt returns a quota, or nil if there is none.
-func (n *Node) quotaAt(ctx context.Context, file string) (*quota.Record, uint64, error) {
-	f, err := n.meta.Get(ctx, file)
+func (qs *quotaService) quotaAt(ctx context.Context, file string) (*quota.Record, uint64, error) {
+	f, err := qs.meta.Get(ctx, file)
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return nil, 0, nil
 	}
@@ -102,11 +102,11 @@ func (n *Node) quotaAt(ctx context.Context, file string) (*quota.Record, uint64,
 }
 
 // setQuota sets the given bounds of a quota. The change is in force on this node when it answers, and on all others soon after.
-func (n *Node) setQuota(ctx context.Context, a asked, r *api.SetQuotaRequest) error {
+func (qs *quotaService) setQuota(ctx context.Context, a asked, r *api.SetQuotaRequest) error {
 	if len(r.Bounds) == 0 && len(r.Unbounded) == 0 {
 		return badRequest(errors.New("no bound given"))
 	}
-	return n.changeQuota(ctx, a, r.Of, func(old *quota.Record) (*quota.Record, error) {
+	return qs.changeQuota(ctx, a, r.Of, func(old *quota.Record) (*quota.Record, error) {
 		next := quota.Record{Name: r.Name}
 		if old != nil {
 			next = *old
@@ -141,8 +141,8 @@ func (n *Node) setQuota(ctx context.Context, a asked, r *api.SetQuotaRequest) er
 var rateKinds = [quota.Kinds]string{api.QuotaReadOps, api.QuotaReadBytes, api.QuotaWriteOps, api.QuotaWriteBytes}
 
 // removeQuota removes a quota. The error is api.ErrNoQuota if there is none.
-func (n *Node) removeQuota(ctx context.Context, a asked, of string) error {
-	return n.changeQuota(ctx, a, of, func(old *quota.Record) (*quota.Record, error) {
+func (qs *quotaService) removeQuota(ctx context.Context, a asked, of string) error {
+	return qs.changeQuota(ctx, a, of, func(old *quota.Record) (*quota.Record, error) {
 		if old == nil {
 			return nil, fmt.Errorf("quota of %s %q: %w", of, a.name, api.ErrNoQuota)
 		}
@@ -151,14 +151,14 @@ func (n *Node) removeQuota(ctx context.Context, a asked, of string) error {
 }
 
 // changeQuota changes the quota of the table or user of a request; an empty quota is removed.
-func (n *Node) changeQuota(ctx context.Context, a asked, of string, edit func(old *quota.Record) (*quota.Record, error)) error {
-	return n.changes.do(ctx, a, func(ctx context.Context) error {
-		file, err := n.quotaFile(ctx, of, a.name)
+func (qs *quotaService) changeQuota(ctx context.Context, a asked, of string, edit func(old *quota.Record) (*quota.Record, error)) error {
+	return qs.changes.do(ctx, a, func(ctx context.Context) error {
+		file, err := qs.quotaFile(ctx, of, a.name)
 		if err != nil {
 			return err
 		}
 		for {
-			old, gen, err := n.quotaAt(ctx, file)
+			old, gen, err := qs.quotaAt(ctx, file)
 			if err != nil {
 				return err
 			}
@@ -168,9 +168,9 @@ func (n *Node) changeQuota(ctx context.Context, a asked, of string, edit func(ol
 			}
 			switch {
 			case !next.Empty():
-				_, err = n.catalog.set(ctx, file, next.Encode(), gen)
+				_, err = qs.catalog.set(ctx, file, next.Encode(), gen)
 			case gen != 0:
-				err = n.catalog.remove(ctx, file, gen)
+				err = qs.catalog.remove(ctx, file, gen)
 			}
 			if errors.Is(err, metaapi.ErrGeneration) {
 				continue
@@ -178,7 +178,7 @@ func (n *Node) changeQuota(ctx context.Context, a asked, of string, edit func(ol
 			if err != nil {
 				return err
 			}
-			if _, err := n.nextQuotaEpoch(ctx); err != nil {
+			if _, err := qs.nextQuotaEpoch(ctx); err != nil {
 				return told(api.ErrUnsure, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", err))
 			}
 			return nil
@@ -187,37 +187,37 @@ func (n *Node) changeQuota(ctx context.Context, a asked, of string, edit func(ol
 }
 
 // forgetQuota removes the quota and the owner of a dropped table. They would have no effect: ids are not reused.
-func (n *Node) forgetQuota(ctx context.Context, tableID uint64) {
-	_, err := n.forgetQuotaAt(ctx, quota.TableFile(tableID))
-	if _, ownerErr := n.forgetQuotaAt(ctx, quota.OwnerFile(tableID)); err != nil || ownerErr != nil {
-		n.log.Warn("quota of dropped table not removed", "table_id", tableID, "err", errors.Join(err, ownerErr))
+func (qs *quotaService) forgetQuota(ctx context.Context, tableID uint64) {
+	_, err := qs.forgetQuotaAt(ctx, quota.TableFile(tableID))
+	if _, ownerErr := qs.forgetQuotaAt(ctx, quota.OwnerFile(tableID)); err != nil || ownerErr != nil {
+		qs.log.Warn("quota of dropped table not removed", "table_id", tableID, "err", errors.Join(err, ownerErr))
 	}
 }
 
 // forgetUsersQuota removes the quota of a removed user, and the ownership of tables: a later user of that name has none.
-func (n *Node) forgetUsersQuota(ctx context.Context, name string) (found bool, err error) {
-	owned, err := n.forgetOwner(ctx, name)
+func (qs *quotaService) forgetUsersQuota(ctx context.Context, name string) (found bool, err error) {
+	owned, err := qs.forgetOwner(ctx, name)
 	if err != nil {
 		return owned, err
 	}
-	found, err = n.forgetQuotaAt(ctx, quota.PrincipalFile(name))
+	found, err = qs.forgetQuotaAt(ctx, quota.PrincipalFile(name))
 	return found || owned, err
 }
 
-func (n *Node) forgetQuotaAt(ctx context.Context, file string) (found bool, err error) {
-	err = n.catalog.remove(ctx, file, metaapi.AnyGeneration)
+func (qs *quotaService) forgetQuotaAt(ctx context.Context, file string) (found bool, err error) {
+	err = qs.catalog.remove(ctx, file, metaapi.AnyGeneration)
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return false, nil
 	}
 	if err == nil {
-		_, err = n.nextQuotaEpoch(ctx)
+		_, err = qs.nextQuotaEpoch(ctx)
 	}
 	return true, err
 }
 
-func (n *Node) listQuotas(ctx context.Context, _ *api.NamesRequest) (answer, error) {
+func (qs *quotaService) listQuotas(ctx context.Context, _ *api.NamesRequest) (answer, error) {
 	all := &api.Quotas{}
-	tables, err := n.tables(ctx)
+	tables, err := qs.cluster.tables(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +227,7 @@ func (n *Node) listQuotas(ctx context.Context, _ *api.NamesRequest) (answer, err
 			dir = quota.PrincipalsDir
 		}
 		first := len(all.Quotas)
-		err := n.eachQuota(ctx, dir, func(name string, r *quota.Record) error {
+		err := qs.eachQuota(ctx, dir, func(name string, r *quota.Record) error {
 			if id, err := strconv.ParseUint(name, 10, 64); of == api.QuotaOfTable && (err != nil || tables[id] != r.Name) {
 				return nil // of one that was dropped
 			}
@@ -239,19 +239,19 @@ func (n *Node) listQuotas(ctx context.Context, _ *api.NamesRequest) (answer, err
 		}
 		slices.SortFunc(all.Quotas[first:], func(a, b api.QuotaInfo) int { return cmp.Compare(a.Name, b.Name) })
 	}
-	return all.Append, n.addUsed(ctx, all, tables)
+	return all.Append, qs.addUsed(ctx, all, tables)
 }
 
 // addUsed adds the used bytes to byte quotas. tables has names by id.
-func (n *Node) addUsed(ctx context.Context, all *api.Quotas, tables map[uint64]string) error {
+func (qs *quotaService) addUsed(ctx context.Context, all *api.Quotas, tables map[uint64]string) error {
 	if !slices.ContainsFunc(all.Quotas, func(q api.QuotaInfo) bool { return q.Bounds[0].Kind == api.QuotaBytes }) {
 		return nil
 	}
-	owners, err := n.owners(ctx)
+	owners, err := qs.owners(ctx)
 	if err != nil {
 		return err
 	}
-	u, err := n.usageOfAll(ctx, 0)
+	u, err := qs.usageOfAll(ctx, 0)
 	if err != nil || len(u.Silent) > 0 || slices.ContainsFunc(u.Tables, func(t api.TableUsage) bool { return t.Unserved != 0 }) {
 		return err
 	}

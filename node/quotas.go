@@ -38,6 +38,43 @@ type quotas struct {
 	unread   once
 }
 
+// quotaService manages quotas and the ownership of tables, charges requests, and reports usage. On the master it divides rates among
+// servers.
+type quotaService struct {
+	ctx      context.Context // of the node
+	log      *slog.Logger
+	catalog  *catalog
+	meta     *metaAccess
+	authz    *authorizer
+	changes  *changes
+	accounts *accounts
+	peers    *peers
+	epochs   *epochGate
+	refused  *refusals // unreadable files
+	id       func() string
+	server   func() *tabletServer
+	master   func() *master.Master
+	members  func() []blobfs.Member
+	cluster  quotaCluster
+	state    quotas
+}
+
+// quotaCluster has what quotas need of the tables and servers of the cluster.
+type quotaCluster interface {
+	tables(ctx context.Context) (map[uint64]string, error)
+	schemaOf(ctx context.Context, name string) (*table.Schema, error)
+	placement(ctx context.Context, tableID uint64) placement
+	instancesAlive(ctx context.Context) (map[string]bool, error)
+}
+
+// register registers the methods of the service.
+func (qs *quotaService) register(r registrar) {
+	qs.handleUsage(r)
+	qs.handleQuotas(r)
+	qs.handleOwners(r)
+	qs.handleQuotaReports(r)
+}
+
 // meterSet is the quotas of an epoch. It is immutable.
 type meterSet struct {
 	of            map[string]*quota.Meter // by key
@@ -64,40 +101,40 @@ const (
 )
 
 // followQuotas keeps this node's meters current, until the node closes.
-func (n *Node) followQuotas() {
+func (qs *quotaService) followQuotas() {
 	last := time.Now()
-	for n.ctx.Err() == nil {
+	for qs.ctx.Err() == nil {
 		var changed chan struct{}
 		select {
-		case <-n.ctx.Done():
+		case <-qs.ctx.Done():
 			return
 		case <-time.After(quotaPeriod):
-		case changed = <-n.quotas.changed:
+		case changed = <-qs.state.changed:
 		}
-		led := n.serving.Load() && n.unled() == nil
+		led := qs.authz.serving() == nil && qs.authz.unled() == nil
 		if led {
-			n.goByQuotas()
+			qs.goByQuotas()
 		}
 		if changed != nil {
 			close(changed)
 		}
 		if led {
-			last = n.tellOfQuotas(last)
+			last = qs.tellOfQuotas(last)
 		}
 	}
 }
 
 // goByQuotas applies the current quotas on this node.
-func (n *Node) goByQuotas() {
-	q := &n.quotas
-	ctx, cancel := context.WithTimeout(n.ctx, quotaTimeout)
-	err := n.readQuotas(ctx)
+func (qs *quotaService) goByQuotas() {
+	q := &qs.state
+	ctx, cancel := context.WithTimeout(qs.ctx, quotaTimeout)
+	err := qs.readQuotas(ctx)
 	cancel()
 	if lockServiceAway(err) || errors.Is(err, context.DeadlineExceeded) {
 		err = errors.New("the lock service does not answer") // logged once, not in each form
 	}
-	if n.ctx.Err() == nil {
-		q.unread.warn(n.log, "read the quotas; those that were known stay", err)
+	if qs.ctx.Err() == nil {
+		q.unread.warn(qs.log, "read the quotas; those that were known stay", err)
 	}
 	set := q.meters.Load()
 	if set == nil { // results for old quotas do not apply to later ones
@@ -109,43 +146,43 @@ func (n *Node) goByQuotas() {
 }
 
 // tellOfQuotas reports to the master this node's demand since last, and returns the time of the report.
-func (n *Node) tellOfQuotas(last time.Time) time.Time {
+func (qs *quotaService) tellOfQuotas(last time.Time) time.Time {
 	now := time.Now()
-	if set := n.quotas.meters.Load(); set != nil {
-		n.reportUse(set, now.Sub(last))
-		n.forgetServers(set)
+	if set := qs.state.meters.Load(); set != nil {
+		qs.reportUse(set, now.Sub(last))
+		qs.forgetServers(set)
 	}
 	return now
 }
 
 // quotasChanged waits until changed quotas are in force on this node, or changedWait has passed. On other nodes they are in force within the
 // same time.
-func (n *Node) quotasChanged(ctx context.Context) {
+func (qs *quotaService) quotasChanged(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, changedWait)
 	defer cancel()
 	done := make(chan struct{})
 	select {
-	case n.quotas.changed <- done:
+	case qs.state.changed <- done:
 	case <-ctx.Done():
 		return
-	case <-n.ctx.Done():
+	case <-qs.ctx.Done():
 		return
 	}
 	select {
 	case <-done:
 	case <-ctx.Done():
-	case <-n.ctx.Done():
+	case <-qs.ctx.Done():
 	}
 }
 
 // readQuotas rereads the quotas if they have changed, or a table was dropped.
-func (n *Node) readQuotas(ctx context.Context) error {
-	q, s := &n.quotas, n.meta.current()
+func (qs *quotaService) readQuotas(ctx context.Context) error {
+	q, s := &qs.state, qs.meta.current()
 	epoch, cached := s.Cached(quota.EpochFile)
 	if !cached {
 		f, err := s.Get(ctx, quota.EpochFile)
 		if errors.Is(err, metaapi.ErrNotFound) { // only existing files are cached
-			_, err = n.nextQuotaEpoch(ctx)
+			_, err = qs.nextQuotaEpoch(ctx)
 			return err
 		}
 		if err != nil {
@@ -154,10 +191,10 @@ func (n *Node) readQuotas(ctx context.Context) error {
 		epoch = f.Generation
 	}
 	old := q.meters.Load()
-	if epoch == q.epoch && !n.tablesChanged(old) {
+	if epoch == q.epoch && !qs.tablesChanged(old) {
 		return nil
 	}
-	set, err := n.loadQuotas(ctx, old)
+	set, err := qs.loadQuotas(ctx, old)
 	if err != nil {
 		return err
 	}
@@ -170,11 +207,11 @@ func (n *Node) readQuotas(ctx context.Context) error {
 }
 
 // tablesChanged reports whether a table with a quota may have been replaced or dropped.
-func (n *Node) tablesChanged(set *meterSet) bool {
+func (qs *quotaService) tablesChanged(set *meterSet) bool {
 	if set == nil {
 		return false
 	}
-	s := n.meta.current()
+	s := qs.meta.current()
 	for name, gen := range set.files {
 		if now, ok := s.Cached(tablePath(name)); !ok || now != gen {
 			return true
@@ -184,16 +221,16 @@ func (n *Node) tablesChanged(set *meterSet) bool {
 }
 
 // loadQuotas reads all quotas. Existing meters are kept.
-func (n *Node) loadQuotas(ctx context.Context, old *meterSet) (*meterSet, error) {
+func (qs *quotaService) loadQuotas(ctx context.Context, old *meterSet) (*meterSet, error) {
 	set := &meterSet{of: map[string]*quota.Meter{}, tables: map[string]*quota.Meter{}, users: map[string]*quota.Meter{}, files: map[string]uint64{}}
-	s := n.meta.current()
-	err := n.eachQuota(ctx, quota.TablesDir, func(id string, r *quota.Record) error {
+	s := qs.meta.current()
+	err := qs.eachQuota(ctx, quota.TablesDir, func(id string, r *quota.Record) error {
 		schema, gen, err := readSchema(ctx, s, r.Name)
 		if errors.Is(err, api.ErrNoTable) || err == nil && strconv.FormatUint(schema.ID, 10) != id {
 			return nil // the table was dropped
 		}
 		if err == nil {
-			set.tables[r.Name], set.files[r.Name] = n.meterOf(set, old, quotaOfTable(schema.ID), fmt.Sprintf("table %q", r.Name), r), gen
+			set.tables[r.Name], set.files[r.Name] = qs.meterOf(set, old, quotaOfTable(schema.ID), fmt.Sprintf("table %q", r.Name), r), gen
 			set.bound(set.tables[r.Name], schema.ID)
 		}
 		return err
@@ -202,13 +239,13 @@ func (n *Node) loadQuotas(ctx context.Context, old *meterSet) (*meterSet, error)
 		return nil, err
 	}
 	var owners map[uint64]string // read on demand
-	err = n.eachQuota(ctx, quota.PrincipalsDir, func(name string, r *quota.Record) (err error) {
-		set.users[name] = n.meterOf(set, old, quotaOfUser(name), fmt.Sprintf("user %q", name), r)
+	err = qs.eachQuota(ctx, quota.PrincipalsDir, func(name string, r *quota.Record) (err error) {
+		set.users[name] = qs.meterOf(set, old, quotaOfUser(name), fmt.Sprintf("user %q", name), r)
 		if r.BytesMax == 0 {
 			return nil
 		}
 		if owners == nil {
-			if owners, err = n.owners(ctx); err != nil {
+			if owners, err = qs.owners(ctx); err != nil {
 				return err
 			}
 		}
@@ -228,13 +265,13 @@ func ownedBy(owners map[uint64]string, name string) (tables []uint64) {
 }
 
 // eachQuota calls each for the quotas in a directory, and stops at its error. Unreadable quotas are skipped.
-func (n *Node) eachQuota(ctx context.Context, dir string, each func(name string, r *quota.Record) error) error {
-	names, err := n.catalog.list(ctx, dir)
+func (qs *quotaService) eachQuota(ctx context.Context, dir string, each func(name string, r *quota.Record) error) error {
+	names, err := qs.catalog.list(ctx, dir)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		f, err := n.meta.current().Get(ctx, path.Join(dir, name))
+		f, err := qs.meta.current().Get(ctx, path.Join(dir, name))
 		if errors.Is(err, metaapi.ErrNotFound) { // removed meanwhile
 			continue
 		}
@@ -243,7 +280,7 @@ func (n *Node) eachQuota(ctx context.Context, dir string, each func(name string,
 		}
 		r, err := quota.Decode(f.Data)
 		if err != nil {
-			n.refused.warn(n.log, f.Path, err)
+			qs.refused.warn(qs.log, f.Path, err)
 			continue
 		}
 		if err := each(name, r); err != nil {
@@ -275,21 +312,21 @@ func (set *meterSet) bound(m *quota.Meter, tables ...uint64) {
 	}
 }
 
-func (n *Node) meterOf(set, old *meterSet, key, what string, r *quota.Record) *quota.Meter {
-	now := n.quotas.now()
+func (qs *quotaService) meterOf(set, old *meterSet, key, what string, r *quota.Record) *quota.Meter {
+	now := qs.state.now()
 	if old != nil && old.of[key] != nil {
 		set.of[key] = old.of[key]
 		set.of[key].SetRecord(now, r)
 		return set.of[key]
 	}
-	set.of[key] = quota.NewMeter(key, what, r, now, 1/float64(n.aliveServers()))
+	set.of[key] = quota.NewMeter(key, what, r, now, 1/float64(qs.aliveServers()))
 	return set.of[key]
 }
 
 // aliveServers returns the number of servers that are believed to be alive, at least 1.
-func (n *Node) aliveServers() int {
+func (qs *quotaService) aliveServers() int {
 	servers := 0
-	for _, m := range n.fleetOf.Members() {
+	for _, m := range qs.members() {
 		if m.Alive {
 			servers++
 		}
@@ -298,13 +335,13 @@ func (n *Node) aliveServers() int {
 }
 
 // nextQuotaEpoch makes all nodes reread the quotas. It creates the file if there is none.
-func (n *Node) nextQuotaEpoch(ctx context.Context) (uint64, error) {
+func (qs *quotaService) nextQuotaEpoch(ctx context.Context) (uint64, error) {
 	for {
-		f, err := n.meta.Get(ctx, quota.EpochFile)
+		f, err := qs.meta.Get(ctx, quota.EpochFile)
 		if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
 			return 0, err
 		}
-		made, err := n.catalog.set(ctx, quota.EpochFile, epochBytes(f.Generation), f.Generation)
+		made, err := qs.catalog.set(ctx, quota.EpochFile, epochBytes(f.Generation), f.Generation)
 		if !errors.Is(err, metaapi.ErrGeneration) {
 			return made, err
 		}

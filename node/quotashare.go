@@ -41,8 +41,8 @@ type useAnswer struct {
 	epoch  uint64
 }
 
-func (n *Node) handleQuotaReports() {
-	n.handle(methodQuota, rpc.Spawned, func(c *rpc.Call) {
+func (qs *quotaService) handleQuotaReports(r registrar) {
+	r.handle(methodQuota, rpc.Spawned, func(c *rpc.Call) {
 		var r useReport
 		if err := r.decode(&c.Params, c.NumParams); err != nil {
 			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "%s: %v", methodQuota, err))
@@ -52,7 +52,7 @@ func (n *Node) handleQuotaReports() {
 			fail(c, &api.PermissionError{Method: methodQuota, Text: fmt.Sprintf("node %s reports for server %.80q: a node reports for itself alone", who.peer.Name, r.server)})
 			return
 		}
-		a, err := n.answerUse(&r)
+		a, err := qs.answerUse(&r)
 		if err != nil {
 			fail(c, err)
 			return
@@ -62,9 +62,9 @@ func (n *Node) handleQuotaReports() {
 }
 
 // reportUse reports this server's demand and table sizes to the master, and applies the result.
-func (n *Node) reportUse(set *meterSet, since time.Duration) {
-	s := n.server.Load()
-	told := &n.quotas.reporter
+func (qs *quotaService) reportUse(set *meterSet, since time.Duration) {
+	s := qs.server()
+	told := &qs.state.reporter
 	r := useReport{server: s.name, round: told.Begin(time.Now(), s.name, set.of)}
 	names := map[uint64]string{}
 	if len(set.bounds) > 0 {
@@ -73,15 +73,15 @@ func (n *Node) reportUse(set *meterSet, since time.Duration) {
 			r.tables[x.ID], names[x.ID] = x.DiskBytes+x.MemtableBytes, x.Table
 		}
 	} else {
-		n.quotas.over.Store(nil)
+		qs.state.over.Store(nil)
 	}
-	ctx, cancel := context.WithTimeout(n.ctx, reportTimeout)
+	ctx, cancel := context.WithTimeout(qs.ctx, reportTimeout)
 	defer cancel()
 	for more := true; more; {
 		r.rates = told.Next(since)
-		a, err := n.askUse(ctx, &r)
+		a, err := qs.askUse(ctx, &r)
 		if err != nil {
-			n.log.Debug("quota report failed; previous shares remain", "err", err)
+			qs.log.Debug("quota report failed; previous shares remain", "err", err)
 			return
 		}
 		if a.over != nil {
@@ -91,35 +91,35 @@ func (n *Node) reportUse(set *meterSet, since time.Duration) {
 					over[name] = &api.QuotaError{Quota: o.Quota, Bytes: true, Limit: o.Limit, Used: o.Used}
 				}
 			}
-			n.quotas.mayNotGrow(set, over)
+			qs.state.mayNotGrow(set, over)
 		}
 		r.tables = nil
-		more = told.Answered(n.quotas.now(), a.epoch, set.of, r.rates, a.shares)
+		more = told.Answered(qs.state.now(), a.epoch, set.of, r.rates, a.shares)
 	}
 }
 
 // askUse sends a report to the master, which may be this node.
-func (n *Node) askUse(ctx context.Context, r *useReport) (*useAnswer, error) {
-	if n.isMaster() {
-		return n.answerUse(r)
+func (qs *quotaService) askUse(ctx context.Context, r *useReport) (*useAnswer, error) {
+	if qs.master().Epoch() != 0 {
+		return qs.answerUse(r)
 	}
-	boss, _ := n.epochs.last()
-	if boss == "" || boss == n.id() {
+	boss, _ := qs.epochs.last()
+	if boss == "" || boss == qs.id() {
 		return nil, fmt.Errorf("%w: no master is known", api.ErrUnavailable)
 	}
 	a := &useAnswer{}
-	return a, n.peers.call(ctx, boss, methodQuota, r.append, a.decode)
+	return a, qs.peers.call(ctx, boss, methodQuota, r.append, a.decode)
 }
 
 // answerUse processes a report on the master.
-func (n *Node) answerUse(r *useReport) (*useAnswer, error) {
-	epoch, now, q := n.master.Epoch(), time.Now(), &n.quotas
+func (qs *quotaService) answerUse(r *useReport) (*useAnswer, error) {
+	epoch, now, q := qs.master().Epoch(), time.Now(), &qs.state
 	if epoch == 0 {
 		return nil, errNotMaster
 	}
 	set := q.meters.Load()
 	a := &useAnswer{epoch: epoch}
-	a.shares = q.master.Divide(now, epoch, r.server, r.round, r.rates, n.aliveServers(), func(key string) *quota.Record {
+	a.shares = q.master.Divide(now, epoch, r.server, r.round, r.rates, qs.aliveServers(), func(key string) *quota.Record {
 		if set == nil || set.of[key] == nil {
 			return nil // unknown here
 		}
@@ -129,7 +129,7 @@ func (n *Node) answerUse(r *useReport) (*useAnswer, error) {
 		return a, nil
 	}
 	q.ledger.Note(now, epoch, r.server, r.tables)
-	all := q.ledger.Over(now, n.aliveServers(), set.bounds)
+	all := q.ledger.Over(now, qs.aliveServers(), set.bounds)
 	if all == nil {
 		return a, nil
 	}
@@ -146,25 +146,25 @@ func (n *Node) answerUse(r *useReport) (*useAnswer, error) {
 const goneEvery = 5 * time.Second
 
 // forgetServers reclaims, on the master, the shares of servers whose lock is gone. A server that only cannot reach the master keeps its shares.
-func (n *Node) forgetServers(set *meterSet) {
-	q := &n.quotas
-	if !n.isMaster() || time.Since(q.gone) < goneEvery {
+func (qs *quotaService) forgetServers(set *meterSet) {
+	q := &qs.state
+	if qs.master().Epoch() == 0 || time.Since(q.gone) < goneEvery {
 		return
 	}
 	q.gone = time.Now()
 	q.master.Keep(func(key string) bool { return set.of[key] != nil })
 	stale := q.master.Stale(q.gone)
 	for _, s := range q.ledger.Servers() {
-		if s != n.server.Load().name && !slices.Contains(stale, s) {
+		if s != qs.server().name && !slices.Contains(stale, s) {
 			stale = append(stale, s)
 		}
 	}
 	if len(stale) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(n.ctx, reportTimeout)
+	ctx, cancel := context.WithTimeout(qs.ctx, reportTimeout)
 	defer cancel()
-	alive, err := n.instancesAlive(ctx)
+	alive, err := qs.cluster.instancesAlive(ctx)
 	if err != nil {
 		return // it has reported again
 	}

@@ -26,22 +26,22 @@ const methodUsage = "tablet.usage"
 const usageTimeout = 5 * time.Second
 
 // handleUsage registers the methods that report usage.
-func (n *Node) handleUsage() {
-	n.handleNames(api.MethodUsage, 1, n.usage)
-	n.handle(methodUsage, rpc.Spawned, func(c *rpc.Call) {
+func (qs *quotaService) handleUsage(r registrar) {
+	r.handleNames(api.MethodUsage, 1, qs.usage)
+	r.handle(methodUsage, rpc.Spawned, func(c *rpc.Call) {
 		id := c.Params.Uint()
 		if err := c.Params.Err(); err != nil {
 			fail(c, err)
 			return
 		}
-		c.Reply(n.usageHere(id).Append)
+		c.Reply(qs.usageHere(id).Append)
 	})
 }
 
 // usage returns the usage of a table, or of all tables.
-func (n *Node) usage(ctx context.Context, r *api.NamesRequest) (answer, error) {
+func (qs *quotaService) usage(ctx context.Context, r *api.NamesRequest) (answer, error) {
 	name := r.Names[0]
-	s, err := n.accountOf(ctx, name)
+	s, err := qs.accountOf(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -49,31 +49,31 @@ func (n *Node) usage(ctx context.Context, r *api.NamesRequest) (answer, error) {
 	if s != nil {
 		id = s.ID
 	}
-	all, err := n.usageOfAll(ctx, id)
+	all, err := qs.usageOfAll(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if len(all.Tables) == 0 && name != "" { // no node serves it now
 		all.Tables = []api.TableUsage{{Name: name, Unserved: -1}}
 	}
-	if err := n.addOwners(ctx, all); err != nil {
+	if err := qs.addOwners(ctx, all); err != nil {
 		return nil, err
 	}
 	return all.Append, nil
 }
 
 // addOwners adds the owners of the tables.
-func (n *Node) addOwners(ctx context.Context, all *api.Usage) error {
-	if n.security == nil {
+func (qs *quotaService) addOwners(ctx context.Context, all *api.Usage) error {
+	if qs.authz.open {
 		return nil
 	}
-	owners, err := n.owners(ctx)
+	owners, err := qs.owners(ctx)
 	if err != nil {
 		return err
 	}
 	for i := range all.Tables {
 		t := &all.Tables[i]
-		if s, _, err := readSchema(ctx, n.meta.current(), t.Name); err == nil {
+		if s, _, err := readSchema(ctx, qs.meta.current(), t.Name); err == nil {
 			t.Owner = owners[s.ID]
 		}
 	}
@@ -82,21 +82,21 @@ func (n *Node) addOwners(ctx context.Context, all *api.Usage) error {
 
 // accountOf returns the table whose usage the subject of ctx may see: its administrators may. Without a name it is all tables, for subjects
 // that may read the cluster.
-func (n *Node) accountOf(ctx context.Context, name string) (*table.Schema, error) {
+func (qs *quotaService) accountOf(ctx context.Context, name string) (*table.Schema, error) {
 	who := subjectIn(ctx)
 	if who == nil {
 		if name == "" {
 			return nil, nil
 		}
-		return n.schemaOf(ctx, name)
+		return qs.cluster.schemaOf(ctx, name)
 	}
 	if name == "" || name == metadata.Name {
-		if _, err := n.authz.rights.check(ctx, who, acl.Read); err != nil || name == "" {
+		if _, err := qs.authz.rights.check(ctx, who, acl.Read); err != nil || name == "" {
 			return nil, err
 		}
 		return metadata.Schema(), nil
 	}
-	v, _, err := n.authz.seeTable(ctx, who, name)
+	v, _, err := qs.authz.seeTable(ctx, who, name)
 	if err != nil {
 		return nil, err
 	}
@@ -104,28 +104,28 @@ func (n *Node) accountOf(ctx context.Context, name string) (*table.Schema, error
 }
 
 // usageOfAll collects the usage of a table, or of all tables, from all nodes.
-func (n *Node) usageOfAll(ctx context.Context, tableID uint64) (*api.Usage, error) {
+func (qs *quotaService) usageOfAll(ctx context.Context, tableID uint64) (*api.Usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
 	var mu sync.Mutex
 	var asked sync.WaitGroup
 	sum := usageSum{answered: map[string]bool{}}
 	var where placement
-	asked.Go(func() { where = n.placement(ctx, tableID) })
-	for _, m := range n.fleetOf.Members() {
-		if !m.Alive && m.ID != n.id() {
+	asked.Go(func() { where = qs.cluster.placement(ctx, tableID) })
+	for _, m := range qs.members() {
+		if !m.Alive && m.ID != qs.id() {
 			continue // METADATA has what it should serve
 		}
 		asked.Go(func() {
 			here := &api.Usage{}
-			err := n.peers.call(ctx, m.ID, methodUsage, func(e *wire.Encoder) {
+			err := qs.peers.call(ctx, m.ID, methodUsage, func(e *wire.Encoder) {
 				e.Array(1)
 				e.Uint(tableID)
 			}, here.Decode)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				n.log.Debug("usage of node not received", "node", m.ID, "err", err)
+				qs.log.Debug("usage of node not received", "node", m.ID, "err", err)
 				sum.silent = append(sum.silent, m.ID)
 				return
 			}
@@ -142,8 +142,8 @@ func (n *Node) usageOfAll(ctx context.Context, tableID uint64) (*api.Usage, erro
 }
 
 // usageHere returns the usage of tables on this node.
-func (n *Node) usageHere(tableID uint64) *api.Usage {
-	s := n.server.Load()
+func (qs *quotaService) usageHere(tableID uint64) *api.Usage {
+	s := qs.server()
 	u := &api.Usage{}
 	for _, x := range append(s.metadata.Usage(tableID), s.tablets.Usage(tableID)...) {
 		u.Tables = append(u.Tables, toldUsage(&x))
@@ -247,7 +247,7 @@ func accounted(all []tablet.TableSize) []tablet.TableSize {
 
 // collectQuotas collects the numbers of requests refused for quotas: for the first quotas by name each, and for the others together.
 func (c *collector) collectQuotas(m sender) {
-	set := c.node.quotas.meters.Load()
+	set := c.node.quotas.state.meters.Load()
 	if set == nil {
 		return
 	}
