@@ -82,8 +82,8 @@ func parseBlobID(s string) (blobfs.ID, error) {
 }
 
 // blobFile returns a blob's file and its generation. The error is api.ErrNoBlob, or that of the lock service.
-func (n *Node) blobFile(ctx context.Context, id blobfs.ID) (blobFile, uint64, error) {
-	f, err := n.meta.current().Get(ctx, blobPath(id))
+func (rf *blobRefs) blobFile(ctx context.Context, id blobfs.ID) (blobFile, uint64, error) {
+	f, err := rf.meta.current().Get(ctx, blobPath(id))
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return blobFile{}, 0, fmt.Errorf("blob %s: %w", id, api.ErrNoBlob)
 	}
@@ -99,11 +99,11 @@ func (n *Node) blobFile(ctx context.Context, id blobfs.ID) (blobFile, uint64, er
 
 // nameBlob writes the file of a sealed blob, which makes it exist. After an error it does not exist, unless the error is
 // metaapi.ErrOutcomeUnknown. The file counts for its owner.
-func (n *Node) nameBlob(ctx context.Context, f *blobFile, owner string) error {
-	if owner == "" && n.security == nil {
+func (bs *blobService) nameBlob(ctx context.Context, f *blobFile, owner string) error {
+	if owner == "" && bs.authz.open {
 		owner = openClients
 	}
-	_, err := n.catalog.setFor(ctx, owner, blobPath(f.handle.ID), f.encode(), 0)
+	_, err := bs.catalog.setFor(ctx, owner, blobPath(f.handle.ID), f.encode(), 0)
 	var large *metaapi.TooLargeError
 	if errors.As(err, &large) {
 		what := large.What + " with the blob's name (delete blobs or files below " + locksDir + ", or give the voters more --memory)"
@@ -114,21 +114,21 @@ func (n *Node) nameBlob(ctx context.Context, f *blobFile, owner string) error {
 
 // deleteBlob deletes a blob's file and then its bytes. Bytes on nodes that do not answer are left to garbage collection. The error is
 // api.ErrNoBlob, or that of the lock service.
-func (n *Node) deleteBlob(ctx context.Context, id blobfs.ID) error {
+func (bs *blobService) deleteBlob(ctx context.Context, id blobfs.ID) error {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	if _, _, err := n.blobFile(ctx, id); err != nil && errors.Is(err, api.ErrNoBlob) {
+	if _, _, err := bs.refs.blobFile(ctx, id); err != nil && errors.Is(err, api.ErrNoBlob) {
 		return err
 	}
-	err := n.catalog.remove(ctx, blobPath(id), metaapi.AnyGeneration)
+	err := bs.catalog.remove(ctx, blobPath(id), metaapi.AnyGeneration)
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return fmt.Errorf("blob %s: %w", id, api.ErrNoBlob)
 	}
 	if err != nil {
 		return err
 	}
-	if err := n.store.Load().Delete(ctx, id); err != nil && !errors.Is(err, blobfs.ErrNoBlob) {
-		n.log.Warn("deleted blob left to garbage collection", "blob", id.String(), "err", err)
+	if err := bs.store.Load().Delete(ctx, id); err != nil && !errors.Is(err, blobfs.ErrNoBlob) {
+		bs.log.Warn("deleted blob left to garbage collection", "blob", id.String(), "err", err)
 	}
 	return nil
 }

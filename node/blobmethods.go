@@ -16,24 +16,43 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// handleBlobs registers the methods for blobs.
-func (n *Node) handleBlobs() {
-	n.handleBlob(api.MethodBlobOpen, n.blobOpen)
-	n.handleBlob(api.MethodBlobWrite, n.blobWrite)
-	n.handleBlob(api.MethodBlobSeal, n.blobSeal)
-	n.handleBlob(api.MethodBlobAbort, n.blobAbort)
-	n.handleBlob(api.MethodBlobStat, n.blobStat)
-	n.handleBlob(api.MethodBlobList, n.blobList)
-	n.handleBlob(api.MethodBlobDelete, n.blobDelete)
-	n.handleBlob(api.MethodBlobFsck, n.blobFsck)
-	n.handleBlob(api.MethodBlobStatus, n.blobStatus)
-	n.handleBlob(api.MethodBlobRevive, n.blobRevive)
-	n.handleBlob(api.MethodBlobResumeSweep, n.blobResumeSweep)
-	n.handle(api.MethodBlobRead, rpc.Spawned, n.blobRead)
+// blobService stores files for users, checks and reports the block store, and on the master collects its garbage.
+type blobService struct {
+	ctx        context.Context // of the node
+	background *sync.WaitGroup
+	log        *slog.Logger
+	name       string // the node's
+	id         func() string
+	catalog    *catalog
+	meta       *metaAccess
+	authz      *authorizer
+	peers      *peers
+	results    *resultMemory
+	store      *atomic.Pointer[blobfs.Store] // nil until it is open
+	members    func() *blobFleet
+	master     func() *master.Master
+	refs       *blobRefs
+	uploads    uploads
 }
 
-func (n *Node) handleBlob(method string, h func(ctx context.Context, r *api.BlobRequest) (answer, error)) {
-	n.handle(method, rpc.Spawned, func(c *rpc.Call) {
+// register registers the methods for blobs.
+func (bs *blobService) register(r registrar) {
+	bs.handleBlob(r, api.MethodBlobOpen, bs.blobOpen)
+	bs.handleBlob(r, api.MethodBlobWrite, bs.blobWrite)
+	bs.handleBlob(r, api.MethodBlobSeal, bs.blobSeal)
+	bs.handleBlob(r, api.MethodBlobAbort, bs.blobAbort)
+	bs.handleBlob(r, api.MethodBlobStat, bs.blobStat)
+	bs.handleBlob(r, api.MethodBlobList, bs.blobList)
+	bs.handleBlob(r, api.MethodBlobDelete, bs.blobDelete)
+	bs.handleBlob(r, api.MethodBlobFsck, bs.blobFsck)
+	bs.handleBlob(r, api.MethodBlobStatus, bs.blobStatus)
+	bs.handleBlob(r, api.MethodBlobRevive, bs.blobRevive)
+	bs.handleBlob(r, api.MethodBlobResumeSweep, bs.blobResumeSweep)
+	r.handle(api.MethodBlobRead, rpc.Spawned, bs.blobRead)
+}
+
+func (bs *blobService) handleBlob(r registrar, method string, h func(ctx context.Context, r *api.BlobRequest) (answer, error)) {
+	r.handle(method, rpc.Spawned, func(c *rpc.Call) {
 		r, ok := beginBlob(c, method)
 		if !ok {
 			return
@@ -75,16 +94,16 @@ func blobError(c *rpc.Call, err error) error {
 // lookupTimeout bounds the reads of the lock service before the work begins.
 const lookupTimeout = 10 * time.Second
 
-func (n *Node) blobOpen(ctx context.Context, r *api.BlobRequest) (answer, error) {
-	u, err := n.uploads.open(ctx, n.store.Load(), strings.ToValidUTF8(r.Name, "�"), subjectIn(ctx).owner())
+func (bs *blobService) blobOpen(ctx context.Context, r *api.BlobRequest) (answer, error) {
+	u, err := bs.uploads.open(ctx, bs.store.Load(), strings.ToValidUTF8(r.Name, "�"), subjectIn(ctx).owner())
 	if err != nil {
 		return nil, err
 	}
 	return u.Append, nil
 }
 
-func (n *Node) blobWrite(ctx context.Context, r *api.BlobRequest) (answer, error) {
-	u, release, err := n.uploads.use(ctx, r.Upload, subjectIn(ctx).owner())
+func (bs *blobService) blobWrite(ctx context.Context, r *api.BlobRequest) (answer, error) {
+	u, release, err := bs.uploads.use(ctx, r.Upload, subjectIn(ctx).owner())
 	if err != nil {
 		return nil, err
 	}
@@ -96,21 +115,21 @@ func (n *Node) blobWrite(ctx context.Context, r *api.BlobRequest) (answer, error
 	return func(e *wire.Encoder) { e.Int(length) }, nil
 }
 
-func (n *Node) blobSeal(ctx context.Context, r *api.BlobRequest) (answer, error) {
-	u, release, err := n.uploads.use(ctx, r.Upload, subjectIn(ctx).owner())
+func (bs *blobService) blobSeal(ctx context.Context, r *api.BlobRequest) (answer, error) {
+	u, release, err := bs.uploads.use(ctx, r.Upload, subjectIn(ctx).owner())
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	info, err := n.sealUpload(ctx, u, r.Length)
+	info, err := bs.sealUpload(ctx, u, r.Length)
 	if err != nil {
 		return nil, err
 	}
 	return info.Append, nil
 }
 
-func (n *Node) blobAbort(ctx context.Context, r *api.BlobRequest) (answer, error) {
-	_, release, err := n.uploads.use(ctx, r.Upload, subjectIn(ctx).owner())
+func (bs *blobService) blobAbort(ctx context.Context, r *api.BlobRequest) (answer, error) {
+	_, release, err := bs.uploads.use(ctx, r.Upload, subjectIn(ctx).owner())
 	if errors.Is(err, api.ErrUploadExpired) {
 		return nil, nil // aborting twice is not an error
 	}
@@ -118,23 +137,23 @@ func (n *Node) blobAbort(ctx context.Context, r *api.BlobRequest) (answer, error
 		return nil, err
 	}
 	defer release()
-	n.uploads.end(r.Upload)
+	bs.uploads.end(r.Upload)
 	return nil, nil
 }
 
 // blobRead opens only the extents that it reads: a blob may have many.
-func (n *Node) blobRead(c *rpc.Call) {
+func (bs *blobService) blobRead(c *rpc.Call) {
 	r, ok := beginBlob(c, api.MethodBlobRead)
 	if !ok {
 		return
 	}
-	release, err := n.results.take(c.Context(), subjectOf(c).owner(), int(r.Length))
+	release, err := bs.results.take(c.Context(), subjectOf(c).owner(), int(r.Length))
 	if err != nil {
 		fail(c, err)
 		return
 	}
 	c.OnSent(release)
-	p, err := n.readBlob(c.Context(), r)
+	p, err := bs.readBlob(c.Context(), r)
 	if err != nil {
 		fail(c, blobError(c, err))
 		return
@@ -142,12 +161,12 @@ func (n *Node) blobRead(c *rpc.Call) {
 	c.Reply(func(e *wire.Encoder) { e.Bin(p) })
 }
 
-func (n *Node) readBlob(ctx context.Context, r *api.BlobRequest) ([]byte, error) {
+func (bs *blobService) readBlob(ctx context.Context, r *api.BlobRequest) ([]byte, error) {
 	id, err := parseBlobID(r.ID)
 	if err != nil {
 		return nil, err
 	}
-	_, h, err := n.findBlob(ctx, id)
+	_, h, err := bs.findBlob(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +175,7 @@ func (n *Node) readBlob(ctx context.Context, r *api.BlobRequest) ([]byte, error)
 	}
 	p := make([]byte, min(r.Length, h.Length-r.Offset))
 	part, start := slice(h, r.Offset, int64(len(p)))
-	blob, err := n.store.Load().OpenBlob(ctx, part)
+	blob, err := bs.store.Load().OpenBlob(ctx, part)
 	if err != nil {
 		return nil, err
 	}
@@ -183,10 +202,10 @@ func slice(h blobfs.Handle, off, length int64) (part blobfs.Handle, start int64)
 }
 
 // findBlob locates a referenced blob: a stored file, or a file of a table.
-func (n *Node) findBlob(ctx context.Context, id blobfs.ID) (api.BlobInfo, blobfs.Handle, error) {
+func (bs *blobService) findBlob(ctx context.Context, id blobfs.ID) (api.BlobInfo, blobfs.Handle, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	f, _, err := n.blobFile(ctx, id)
+	f, _, err := bs.refs.blobFile(ctx, id)
 	if err == nil {
 		return f.info(), f.handle, nil
 	}
@@ -195,7 +214,7 @@ func (n *Node) findBlob(ctx context.Context, id blobfs.ID) (api.BlobInfo, blobfs
 	}
 	var info api.BlobInfo
 	var h blobfs.Handle
-	errRoots := n.tableFiles(ctx, func(x *tableFile) error {
+	errRoots := bs.refs.tableFiles(ctx, func(x *tableFile) error {
 		if x.handle.ID == id {
 			info, h = x.info(), x.handle
 			return errFound
@@ -210,14 +229,14 @@ func (n *Node) findBlob(ctx context.Context, id blobfs.ID) (api.BlobInfo, blobfs
 
 var errFound = errors.New("found")
 
-func (n *Node) blobStat(ctx context.Context, r *api.BlobRequest) (answer, error) {
+func (bs *blobService) blobStat(ctx context.Context, r *api.BlobRequest) (answer, error) {
 	id, err := parseBlobID(r.ID)
 	if err != nil {
 		return nil, err
 	}
-	info, h, err := n.findBlob(ctx, id)
+	info, h, err := bs.findBlob(ctx, id)
 	if errors.Is(err, api.ErrNoBlob) {
-		info, h, err = n.findUnnamed(ctx, id, err)
+		info, h, err = bs.findUnnamed(ctx, id, err)
 	}
 	if err != nil {
 		return nil, err
@@ -229,7 +248,7 @@ func (n *Node) blobStat(ctx context.Context, r *api.BlobRequest) (answer, error)
 	}
 	from := min(r.From, int64(len(h.Extents)))
 	refs := h.Extents[from:min(from+count, int64(len(h.Extents)))]
-	s.Parts = n.extentInfos(n.store.Load().Inspect(ctx, id, refs, r.Deep))
+	s.Parts = bs.extentInfos(bs.store.Load().Inspect(ctx, id, refs, r.Deep))
 	for i := range s.Parts {
 		if good := int64(s.Parts[i].Count(api.ReplicaGood)); i == 0 || good < s.Replicas {
 			s.Replicas = good
@@ -239,8 +258,8 @@ func (n *Node) blobStat(ctx context.Context, r *api.BlobRequest) (answer, error)
 }
 
 // findUnnamed locates a blob without references by what nodes hold of it.
-func (n *Node) findUnnamed(ctx context.Context, id blobfs.ID, none error) (api.BlobInfo, blobfs.Handle, error) {
-	store := n.store.Load()
+func (bs *blobService) findUnnamed(ctx context.Context, id blobfs.ID, none error) (api.BlobInfo, blobfs.Handle, error) {
+	store := bs.store.Load()
 	before := id // the ID before it
 	for i := len(before) - 1; i >= 0; i-- {
 		before[i]--
@@ -258,7 +277,7 @@ func (n *Node) findUnnamed(ctx context.Context, id blobfs.ID, none error) (api.B
 	h := blobfs.Handle{ID: id, Length: found[0].Bytes, Extents: found[0].Refs}
 	for i := range h.Extents {
 		if err := store.Identify(ctx, id, &h.Extents[i]); err != nil {
-			n.log.Debug("no replica returned its checksum", "blob", id.String(), "extent", i, "err", err)
+			bs.log.Debug("no replica returned its checksum", "blob", id.String(), "extent", i, "err", err)
 		}
 	}
 	return holdingInfo(&found[0]), h, nil
@@ -275,12 +294,12 @@ var replicaStates = map[blobfs.ReplicaState]string{
 	blobfs.ReplicaRotten: api.ReplicaRotten, blobfs.ReplicaUnreachable: api.ReplicaUnreachable,
 }
 
-func (n *Node) extentInfos(reports []blobfs.ExtentReport) []api.ExtentInfo {
+func (bs *blobService) extentInfos(reports []blobfs.ExtentReport) []api.ExtentInfo {
 	infos := make([]api.ExtentInfo, len(reports))
 	for i, x := range reports {
 		infos[i] = api.ExtentInfo{Index: int64(x.Index), Bytes: x.Length, Wanted: int64(x.Wanted)}
 		for _, r := range x.Replicas {
-			info := api.ReplicaInfo{Node: r.Node, Name: n.nameOf(r.Node), State: replicaStates[r.State]}
+			info := api.ReplicaInfo{Node: r.Node, Name: bs.nameOf(r.Node), State: replicaStates[r.State]}
 			var corrupt *blobfs.CorruptError
 			if errors.As(r.Err, &corrupt) {
 				info.File, info.Offset = corrupt.File, corrupt.Offset
@@ -295,28 +314,28 @@ func (n *Node) extentInfos(reports []blobfs.ExtentReport) []api.ExtentInfo {
 }
 
 // nameOf returns the name of a node, or its id.
-func (n *Node) nameOf(id string) string {
-	if name := n.fleetOf.name(id); name != "" {
+func (bs *blobService) nameOf(id string) string {
+	if name := bs.members().name(id); name != "" {
 		return name
 	}
 	return id
 }
 
-func (n *Node) blobDelete(ctx context.Context, r *api.BlobRequest) (answer, error) {
+func (bs *blobService) blobDelete(ctx context.Context, r *api.BlobRequest) (answer, error) {
 	id, err := parseBlobID(r.ID)
 	if err != nil {
 		return nil, err
 	}
-	return nil, n.deleteBlob(ctx, id)
+	return nil, bs.deleteBlob(ctx, id)
 }
 
 // blobRevive restores a blob from quarantine.
-func (n *Node) blobRevive(ctx context.Context, r *api.BlobRequest) (answer, error) {
+func (bs *blobService) blobRevive(ctx context.Context, r *api.BlobRequest) (answer, error) {
 	id, err := parseBlobID(r.ID)
 	if err != nil {
 		return nil, err
 	}
-	revived, err := n.store.Load().Revive(ctx, id)
+	revived, err := bs.store.Load().Revive(ctx, id)
 	switch {
 	case err == nil:
 		return func(e *wire.Encoder) { e.Int(int64(revived)) }, nil
@@ -327,11 +346,11 @@ func (n *Node) blobRevive(ctx context.Context, r *api.BlobRequest) (answer, erro
 }
 
 // blobResumeSweep resumes garbage collection after an alarm.
-func (n *Node) blobResumeSweep(ctx context.Context, _ *api.BlobRequest) (answer, error) {
-	return nil, n.store.Load().ResumeSweep(ctx)
+func (bs *blobService) blobResumeSweep(ctx context.Context, _ *api.BlobRequest) (answer, error) {
+	return nil, bs.store.Load().ResumeSweep(ctx)
 }
 
-func (n *Node) blobList(ctx context.Context, r *api.BlobRequest) (answer, error) {
+func (bs *blobService) blobList(ctx context.Context, r *api.BlobRequest) (answer, error) {
 	count := int(min(r.Count, api.BlobListMax))
 	if count == 0 {
 		count = api.BlobListCount
@@ -343,9 +362,9 @@ func (n *Node) blobList(ctx context.Context, r *api.BlobRequest) (answer, error)
 			return nil, rpc.Errorf(rpc.CodeBadRequest, "after: %v", err)
 		}
 	}
-	list := n.listStored
+	list := bs.listStored
 	if r.All {
-		list = n.listHeld
+		list = bs.listHeld
 	}
 	p, err := list(ctx, after, count)
 	if err != nil {
@@ -358,10 +377,10 @@ func (n *Node) blobList(ctx context.Context, r *api.BlobRequest) (answer, error)
 }
 
 // listStored lists the stored files.
-func (n *Node) listStored(ctx context.Context, after blobfs.ID, count int) (p api.BlobPage, err error) {
+func (bs *blobService) listStored(ctx context.Context, after blobfs.ID, count int) (p api.BlobPage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	names, err := n.catalog.list(ctx, blobsDir)
+	names, err := bs.catalog.list(ctx, blobsDir)
 	if err != nil {
 		return p, err
 	}
@@ -374,7 +393,7 @@ func (n *Node) listStored(ctx context.Context, after blobfs.ID, count int) (p ap
 		if name <= after.String() && !after.IsZero() {
 			continue
 		}
-		f, _, err := n.blobFile(ctx, id)
+		f, _, err := bs.refs.blobFile(ctx, id)
 		if errors.Is(err, api.ErrNoBlob) { // deleted meanwhile
 			continue
 		}
@@ -389,15 +408,15 @@ func (n *Node) listStored(ctx context.Context, after blobfs.ID, count int) (p ap
 }
 
 // listHeld lists all blobs that nodes hold parts of.
-func (n *Node) listHeld(ctx context.Context, after blobfs.ID, count int) (p api.BlobPage, err error) {
-	held, silent, err := n.store.Load().Holdings(ctx, after, count)
+func (bs *blobService) listHeld(ctx context.Context, after blobfs.ID, count int) (p api.BlobPage, err error) {
+	held, silent, err := bs.store.Load().Holdings(ctx, after, count)
 	if err != nil {
 		return p, err
 	}
 	for _, id := range silent {
-		p.Silent = append(p.Silent, n.nameOf(id))
+		p.Silent = append(p.Silent, bs.nameOf(id))
 	}
-	named, err := n.namedBlobs(ctx)
+	named, err := bs.refs.namedBlobs(ctx)
 	if err != nil {
 		return p, err
 	}

@@ -14,46 +14,46 @@ import (
 const nodeStoreTimeout = 3 * time.Second
 
 // blobStatus returns the status of this node's block store, and those of all other nodes unless only this one is requested.
-func (n *Node) blobStatus(ctx context.Context, r *api.BlobRequest) (answer, error) {
-	store := n.store.Load()
+func (bs *blobService) blobStatus(ctx context.Context, r *api.BlobRequest) (answer, error) {
+	store := bs.store.Load()
 	s := &api.StoreStatus{Wanted: int64(store.Wanted())}
 	if r.Here {
-		s.Nodes = []api.NodeStore{n.nodeStore(ctx, store)}
+		s.Nodes = []api.NodeStore{bs.nodeStore(ctx, store)}
 		return s.Append, nil
 	}
-	members := n.fleetOf.Members()
+	members := bs.members().Members()
 	s.Nodes = make([]api.NodeStore, len(members))
 	var group sync.WaitGroup
 	for i := range members {
-		group.Go(func() { s.Nodes[i] = n.askNodeStore(ctx, members[i].ID) })
+		group.Go(func() { s.Nodes[i] = bs.askNodeStore(ctx, members[i].ID) })
 	}
 	group.Wait()
 	return s.Append, ctx.Err()
 }
 
-func (n *Node) askNodeStore(ctx context.Context, id string) api.NodeStore {
-	if id == n.id() {
-		return n.nodeStore(ctx, n.store.Load())
+func (bs *blobService) askNodeStore(ctx context.Context, id string) api.NodeStore {
+	if id == bs.id() {
+		return bs.nodeStore(ctx, bs.store.Load())
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeStoreTimeout)
 	defer cancel()
 	var s api.StoreStatus
 	r := api.BlobRequest{Method: api.MethodBlobStatus, Here: true}
-	err := n.peers.call(ctx, id, r.Method, r.Append, s.Decode)
+	err := bs.peers.call(ctx, id, r.Method, r.Append, s.Decode)
 	if err == nil && len(s.Nodes) != 1 {
 		err = errors.New("want the status of one node")
 	}
 	if err != nil {
-		return api.NodeStore{Node: id, Name: n.nameOf(id), Error: err.Error()}
+		return api.NodeStore{Node: id, Name: bs.nameOf(id), Error: err.Error()}
 	}
 	return s.Nodes[0]
 }
 
 // nodeStore returns the status of this node's block store.
-func (n *Node) nodeStore(ctx context.Context, store *blobfs.Store) api.NodeStore {
+func (bs *blobService) nodeStore(ctx context.Context, store *blobfs.Store) api.NodeStore {
 	k := store.Keeping()
 	x := api.NodeStore{
-		Node: n.id(), Name: n.cfg.Name, Known: k.Known, Extents: k.Extents, Bytes: k.Bytes,
+		Node: bs.id(), Name: bs.name, Known: k.Known, Extents: k.Extents, Bytes: k.Bytes,
 		UnderBytes: k.ToCopyBytes, CopyRate: k.BytesPerSec, Copied: k.Copied, CopiedBytes: k.CopiedBytes,
 		Surplus: k.Surplus, Trimmed: k.Trimmed, Rotten: k.Rotten, Healed: k.Healed, Unhealed: k.Unhealed,
 		ScrubPosition: k.Scrub.Position, ScrubRate: k.Scrub.BytesPerSec, ScrubBytes: k.Scrub.Read, ScrubFound: k.Scrub.Found,
@@ -71,7 +71,7 @@ func (n *Node) nodeStore(ctx context.Context, store *blobfs.Store) api.NodeStore
 		x.QuarantinedBytes += f.QuarantineBytes
 	}
 	x.Logs, x.LogReplicas = openLogs(store)
-	n.addSweep(ctx, store, &x)
+	bs.addSweep(ctx, store, &x)
 	return x
 }
 
@@ -79,8 +79,8 @@ func (n *Node) nodeStore(ctx context.Context, store *blobfs.Store) api.NodeStore
 const haltTimeout = time.Second
 
 // addSweep adds the statistics of garbage collection on this node and, if it is the master, whether it is halted.
-func (n *Node) addSweep(ctx context.Context, store *blobfs.Store, x *api.NodeStore) {
-	if n.master.Epoch() != 0 {
+func (bs *blobService) addSweep(ctx context.Context, store *blobfs.Store, x *api.NodeStore) {
+	if bs.master().Epoch() != 0 {
 		ctx, cancel := context.WithTimeout(ctx, haltTimeout)
 		defer cancel()
 		if halted, err := store.SweepHalted(ctx); err == nil {

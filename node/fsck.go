@@ -74,15 +74,15 @@ func (d *need) index(index int) int {
 
 // fsck is one step.
 type fsck struct {
-	n      *Node
+	bs     *blobService
 	deep   bool
 	step   api.FsckStep
 	tables map[uint64]string
 }
 
-func (n *Node) blobFsck(ctx context.Context, r *api.BlobRequest) (answer, error) {
+func (bs *blobService) blobFsck(ctx context.Context, r *api.BlobRequest) (answer, error) {
 	at, rest, _ := strings.Cut(r.After, "#")
-	f := &fsck{n: n, deep: r.Deep}
+	f := &fsck{bs: bs, deep: r.Deep}
 	paths, err := f.paths(ctx)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (n *Node) blobFsck(ctx context.Context, r *api.BlobRequest) (answer, error)
 	if err != nil {
 		return nil, rpc.Errorf(rpc.CodeBadRequest, "after: %q is not a position", r.After)
 	}
-	if f.tables, err = n.tables(ctx); err != nil {
+	if f.tables, err = bs.refs.tables(ctx); err != nil {
 		return nil, err
 	}
 	i, _ := slices.BinarySearch(paths, at)
@@ -126,13 +126,13 @@ func (f *fsck) paths(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	all := []string{metadata.RootPath}
-	err := f.n.rows.scan(ctx, "", "", metadata.Places(), func(r *metadata.Row) {
+	err := f.bs.refs.rows().scan(ctx, "", "", metadata.Places(), func(r *metadata.Row) {
 		all = append(all, path.Join(rowsDir, hex.EncodeToString(r.Key())))
 	})
 	if err != nil {
 		return nil, err
 	}
-	servers, err := f.n.catalog.list(ctx, logsDir)
+	servers, err := f.bs.catalog.list(ctx, logsDir)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (f *fsck) paths(ctx context.Context) ([]string, error) {
 		dirs = append(dirs, path.Join(logsDir, name))
 	}
 	for _, dir := range dirs {
-		names, err := f.n.catalog.list(ctx, dir)
+		names, err := f.bs.catalog.list(ctx, dir)
 		if err != nil {
 			return nil, err
 		}
@@ -184,7 +184,7 @@ func (f *fsck) file(ctx context.Context, p string, from int, end time.Time) (nex
 
 // check checks some extents. Problems are checked again if the extents are still needed: files come and go meanwhile.
 func (f *fsck) check(ctx context.Context, p string, d *need, from, to int) error {
-	store := f.n.store.Load()
+	store := f.bs.store.Load()
 	var now []need
 	for _, x := range d.inspect(ctx, store, from, to, f.deep) {
 		if x.Count(blobfs.ReplicaGood) < x.Wanted || x.Count(blobfs.ReplicaRotten) > 0 {
@@ -218,7 +218,7 @@ func (f *fsck) add(d *need, x blobfs.ExtentReport) {
 	f.step.Replicas += int64(good)
 	if good < x.Wanted || x.Count(blobfs.ReplicaRotten) > 0 {
 		f.step.Findings = append(f.step.Findings, api.BlobFinding{
-			Kind: d.kind, Name: d.name, ID: d.id.String(), Extent: f.n.extentInfos([]blobfs.ExtentReport{x})[0],
+			Kind: d.kind, Name: d.name, ID: d.id.String(), Extent: f.bs.extentInfos([]blobfs.ExtentReport{x})[0],
 		})
 	}
 }
@@ -229,7 +229,7 @@ func (f *fsck) needs(ctx context.Context, p string) (needs []need, err error) {
 	defer cancel()
 	switch top, _, _ := strings.Cut(p[1:], "/"); "/" + top {
 	case metadata.RootPath, rowsDir:
-		row, err := f.n.rowAt(ctx, p)
+		row, err := f.bs.rowAt(ctx, p)
 		if errors.Is(err, errNoRow) {
 			return nil, nil
 		}
@@ -242,7 +242,7 @@ func (f *fsck) needs(ctx context.Context, p string) (needs []need, err error) {
 		})
 		return needs, err
 	case recoveryDir:
-		err = f.n.runsOf(ctx, path.Base(p), func(m *tablet.RunMeta) error {
+		err = f.bs.refs.runsOf(ctx, path.Base(p), func(m *tablet.RunMeta) error {
 			needs = append(needs, need{kind: api.BlobOfLog, name: path.Base(p), id: m.Handle.ID, refs: m.Handle.Extents})
 			return nil
 		})
@@ -255,7 +255,7 @@ func (f *fsck) needs(ctx context.Context, p string) (needs []need, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p, err)
 		}
-		file, _, err := f.n.blobFile(ctx, id)
+		file, _, err := f.bs.refs.blobFile(ctx, id)
 		if errors.Is(err, api.ErrNoBlob) {
 			return nil, nil
 		}
@@ -264,7 +264,7 @@ func (f *fsck) needs(ctx context.Context, p string) (needs []need, err error) {
 		}
 		needs = append(needs, need{kind: api.BlobOfPerson, name: file.name, id: id, refs: file.handle.Extents})
 	case logsDir:
-		file, err := f.n.catalog.meta.Get(ctx, p)
+		file, err := f.bs.catalog.meta.Get(ctx, p)
 		if errors.Is(err, metaapi.ErrNotFound) {
 			return nil, nil
 		}
@@ -279,15 +279,15 @@ func (f *fsck) needs(ctx context.Context, p string) (needs []need, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p, err)
 		}
-		needs = append(needs, need{kind: api.BlobOfLog, name: f.n.nameOf(nodeOf(path.Base(path.Dir(p)))), id: id, log: &l})
+		needs = append(needs, need{kind: api.BlobOfLog, name: f.bs.nameOf(nodeOf(path.Base(path.Dir(p)))), id: id, log: &l})
 	}
 	return needs, nil
 }
 
 // rowAt returns the METADATA row that a path represents.
-func (n *Node) rowAt(ctx context.Context, p string) (*metadata.Row, error) {
+func (bs *blobService) rowAt(ctx context.Context, p string) (*metadata.Row, error) {
 	if p == metadata.RootPath {
-		return n.rows.root(ctx)
+		return bs.refs.rows().root(ctx)
 	}
 	key, err := hex.DecodeString(path.Base(p))
 	if err != nil {
@@ -297,7 +297,7 @@ func (n *Node) rowAt(ctx context.Context, p string) (*metadata.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return n.rows.get(ctx, tableID, end)
+	return bs.refs.rows().get(ctx, tableID, end)
 }
 
 // unnamed finds blobs that nodes hold and no file names. It lists what nodes hold first, so that files written meanwhile count.
@@ -309,14 +309,14 @@ func (f *fsck) unnamed(ctx context.Context, after string) error {
 			return rpc.Errorf(rpc.CodeBadRequest, "after: %v", err)
 		}
 	}
-	held, silent, err := f.n.store.Load().Holdings(ctx, id, fsckPage)
+	held, silent, err := f.bs.store.Load().Holdings(ctx, id, fsckPage)
 	if err != nil {
 		return err
 	}
 	for _, id := range silent {
-		f.step.Silent = append(f.step.Silent, f.n.nameOf(id))
+		f.step.Silent = append(f.step.Silent, f.bs.nameOf(id))
 	}
-	named, err := f.n.namedBlobs(ctx)
+	named, err := f.bs.refs.namedBlobs(ctx)
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func (c *collector) collectTablets(m sender) {
 }
 
 func (c *collector) collectStore(m sender) {
-	uploads, refused := c.node.uploads.stats()
+	uploads, refused := c.node.blobs.uploads.stats()
 	m.gauge("blob_uploads", "Blobs that clients are storing on this node.", float64(uploads))
 	m.counter("blob_uploads_refused_total", "Uploads refused because their user, or all users, had too many under way.", float64(refused))
 	s := c.node.store.Load().Stats()

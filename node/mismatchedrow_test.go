@@ -152,7 +152,7 @@ func TestDroppedRowOfAnotherTablet(t *testing.T) {
 			pause(ctx, 20*time.Millisecond)
 		}
 	}
-	err = n.eachNamed(ctx, func(blobfs.ID, blobName) {})
+	err = n.blobs.refs.eachNamed(ctx, func(blobfs.ID, blobName) {})
 	if mismatch := (*metadata.MismatchError)(nil); !errors.As(err, &mismatch) {
 		t.Errorf("the sweep reads METADATA with %v", err)
 	}

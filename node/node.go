@@ -88,7 +88,7 @@ type Node struct {
 
 	limits  table.Limits
 	data    *dataService
-	uploads uploads
+	blobs   *blobService
 	results resultMemory
 	quotas   *quotaService
 	changes  *changes
@@ -145,6 +145,10 @@ func prepare(cfg Config) (*Node, error) {
 		members: func() []blobfs.Member { return n.fleetOf.Members() }}
 	n.quotas.state.began, n.quotas.state.changed = n.started, make(chan chan struct{})
 	n.accounts.quotas = n.quotas
+	n.blobs = &blobService{ctx: n.ctx, background: &n.background, log: n.log, name: cfg.Name, id: n.id, catalog: &n.catalog, meta: &n.meta,
+		authz: n.authz, peers: &n.peers, results: &n.results, store: &n.store,
+		members: func() *blobFleet { return n.fleetOf }, master: func() *master.Master { return n.master },
+		refs: &blobRefs{catalog: &n.catalog, meta: &n.meta, rows: func() *metaRows { return n.rows }, tables: n.tables}}
 	n.data = &dataService{ctx: n.ctx, limits: &n.limits, authz: n.authz, costly: fair.New(costlyTurns(), turnsWaitMax), results: &n.results, tablets: n, quotas: n.quotas}
 	n.data.cursors.bytesMax = cfg.budget().cursors
 	return n, nil
@@ -244,7 +248,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	if !early { // other nodes sign the renewal
 		n.background.Go(n.keepCertificate)
 	}
-	n.background.Go(n.sweepStore)
+	n.background.Go(n.blobs.sweepStore)
 	return nil
 }
 
@@ -362,7 +366,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 	}
 	n.changes.end(ctx)
 	n.data.cursors.close()
-	n.uploads.close()
+	n.blobs.uploads.close()
 	if s := n.server.Load(); s != nil {
 		errs = append(errs, s.closeWithin(within))
 	}

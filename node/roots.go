@@ -25,15 +25,23 @@ func (x *tableFile) info() api.BlobInfo {
 	return api.BlobInfo{ID: x.handle.ID.String(), Kind: api.BlobOfTable, Name: x.table, Bytes: x.handle.Length, Extents: int64(len(x.handle.Extents))}
 }
 
+// blobRefs reads which blobs METADATA and the namespace reference.
+type blobRefs struct {
+	catalog *catalog
+	meta    *metaAccess
+	rows    func() *metaRows
+	tables  func(ctx context.Context) (map[uint64]string, error) // names by id
+}
+
 // tableFiles calls each for the files of all tablets, and stops at its error. A tablet or file that appears or disappears meanwhile may be
 // missed, or passed twice.
-func (n *Node) tableFiles(ctx context.Context, each func(*tableFile) error) error {
-	tables, err := n.tables(ctx)
+func (rf *blobRefs) tableFiles(ctx context.Context, each func(*tableFile) error) error {
+	tables, err := rf.tables(ctx)
 	if err != nil {
 		return err
 	}
 	tables[metadata.TableID] = metadata.Name
-	root, err := n.rows.root(ctx)
+	root, err := rf.rows().root(ctx)
 	if err != nil {
 		return err
 	}
@@ -43,7 +51,7 @@ func (n *Node) tableFiles(ctx context.Context, each func(*tableFile) error) erro
 	var failed error
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	err = n.rows.scan(ctx, "", "", nil, func(r *metadata.Row) {
+	err = rf.rows().scan(ctx, "", "", nil, func(r *metadata.Row) {
 		if failed == nil {
 			if failed = filesOf(r, tables, each); failed != nil {
 				cancel()
@@ -82,8 +90,8 @@ var errNotSorted = errors.New("the server's logs are not sorted")
 
 // runsOf calls each for the sorted runs of a dead server's logs, and stops at its error. The error is errNotSorted if pieces are not
 // sorted, or sorting has not begun.
-func (n *Node) runsOf(ctx context.Context, server string, each func(*tablet.RunMeta) error) error {
-	f, err := n.catalog.meta.Get(ctx, recoveryPath(server))
+func (rf *blobRefs) runsOf(ctx context.Context, server string, each func(*tablet.RunMeta) error) error {
+	f, err := rf.catalog.meta.Get(ctx, recoveryPath(server))
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return errNotSorted
 	}
@@ -129,18 +137,18 @@ func eachRun(r *master.Recovery, each func(*tablet.RunMeta) error) error {
 type blobName struct{ kind, name string }
 
 // namedBlobs returns all blobs that METADATA and the namespace reference.
-func (n *Node) namedBlobs(ctx context.Context) (map[blobfs.ID]blobName, error) {
+func (rf *blobRefs) namedBlobs(ctx context.Context) (map[blobfs.ID]blobName, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	named := map[blobfs.ID]blobName{}
-	if err := n.eachNamed(ctx, func(id blobfs.ID, b blobName) { named[id] = b }); err != nil {
+	if err := rf.eachNamed(ctx, func(id blobfs.ID, b blobName) { named[id] = b }); err != nil {
 		return nil, err
 	}
 	for id, b := range named {
 		if b.kind != api.BlobOfPerson {
 			continue
 		}
-		if f, _, err := n.blobFile(ctx, id); err == nil {
+		if f, _, err := rf.blobFile(ctx, id); err == nil {
 			named[id] = blobName{b.kind, f.name}
 		} else if !errors.Is(err, api.ErrNoBlob) {
 			return nil, err
@@ -151,26 +159,26 @@ func (n *Node) namedBlobs(ctx context.Context) (map[blobfs.ID]blobName, error) {
 
 // eachNamed calls each for all blobs that METADATA and the namespace reference, while it reads them: there may be more than fit in memory.
 // The names of stored files are not included.
-func (n *Node) eachNamed(ctx context.Context, each func(blobfs.ID, blobName)) error {
-	if err := n.tableFiles(ctx, func(x *tableFile) error {
+func (rf *blobRefs) eachNamed(ctx context.Context, each func(blobfs.ID, blobName)) error {
+	if err := rf.tableFiles(ctx, func(x *tableFile) error {
 		each(x.handle.ID, blobName{api.BlobOfTable, x.table})
 		return nil
 	}); err != nil {
 		return err
 	}
-	servers, err := n.catalog.list(ctx, recoveryDir)
+	servers, err := rf.catalog.list(ctx, recoveryDir)
 	if err != nil {
 		return err
 	}
 	for _, server := range servers {
-		if err := n.runsOf(ctx, server, func(m *tablet.RunMeta) error {
+		if err := rf.runsOf(ctx, server, func(m *tablet.RunMeta) error {
 			each(m.Handle.ID, blobName{api.BlobOfLog, server})
 			return nil
 		}); err != nil && !errors.Is(err, errNotSorted) {
 			return err
 		}
 	}
-	names, err := n.catalog.list(ctx, blobsDir)
+	names, err := rf.catalog.list(ctx, blobsDir)
 	if err != nil {
 		return err
 	}
@@ -185,11 +193,11 @@ func (n *Node) eachNamed(ctx context.Context, each func(blobfs.ID, blobName)) er
 }
 
 // sweepRoots marks what garbage collection must keep. It implements blobfs.Roots.
-type sweepRoots struct{ n *Node }
+type sweepRoots struct{ refs *blobRefs }
 
 // Mark implements blobfs.Roots. It reads all of METADATA.
 func (r sweepRoots) Mark(ctx context.Context, mark func(blobfs.ID)) error {
-	return r.n.eachNamed(ctx, func(id blobfs.ID, _ blobName) { mark(id) })
+	return r.refs.eachNamed(ctx, func(id blobfs.ID, _ blobName) { mark(id) })
 }
 
 const (
@@ -200,39 +208,39 @@ const (
 )
 
 // sweepStore collects garbage of the block store while this node is the master, until it closes.
-func (n *Node) sweepStore() {
+func (bs *blobService) sweepStore() {
 	tick := time.NewTicker(mastershipPoll)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-		case <-n.ctx.Done():
+		case <-bs.ctx.Done():
 			return
 		}
-		if n.master.Epoch() != 0 {
-			n.sweepWhileMaster()
+		if bs.master().Epoch() != 0 {
+			bs.sweepWhileMaster()
 		}
 	}
 }
 
 // sweepWhileMaster collects garbage until this mastership ends.
-func (n *Node) sweepWhileMaster() {
-	ctx, cancel := context.WithCancel(n.ctx)
+func (bs *blobService) sweepWhileMaster() {
+	ctx, cancel := context.WithCancel(bs.ctx)
 	defer cancel()
-	epoch := n.master.Epoch()
-	n.background.Go(func() {
+	epoch := bs.master().Epoch()
+	bs.background.Go(func() {
 		for ctx.Err() == nil {
 			pause(ctx, mastershipPoll)
-			if n.master.Epoch() != epoch {
+			if bs.master().Epoch() != epoch {
 				cancel()
 			}
 		}
 	})
 	// From now on the metrics show whether it is halted.
-	if _, err := n.store.Load().SweepHalted(ctx); err != nil && ctx.Err() == nil {
-		n.log.Info("state of garbage collection unknown", "err", err)
+	if _, err := bs.store.Load().SweepHalted(ctx); err != nil && ctx.Err() == nil {
+		bs.log.Info("state of garbage collection unknown", "err", err)
 	}
 	if pause(ctx, sweepDelay); ctx.Err() == nil {
-		n.store.Load().NewSweeper(sweepRoots{n}).Run(ctx)
+		bs.store.Load().NewSweeper(sweepRoots{bs.refs}).Run(ctx)
 	}
 }

@@ -53,7 +53,7 @@ func (n *Node) serve(listener net.Listener) error {
 	n.data.register(n.handle)
 	n.handleAdmin()
 	n.handleNodes()
-	n.handleBlobs()
+	n.blobs.register(n)
 	n.handleJoinHost()
 	n.handleTokens()
 	n.handleRenew()
@@ -62,8 +62,8 @@ func (n *Node) serve(listener net.Listener) error {
 	n.handleRollover()
 	stop := n.data.cursors.start()
 	n.background.Go(func() { n.data.cursors.sweep(stop) })
-	stopUploads := n.uploads.start()
-	n.background.Go(func() { n.uploads.sweep(stopUploads) })
+	stopUploads := n.blobs.uploads.start()
+	n.background.Go(func() { n.blobs.uploads.sweep(stopUploads) })
 	if err := errors.Join(n.serveHTTP(), n.serveProfiles()); err != nil {
 		return err
 	}

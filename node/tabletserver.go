@@ -307,7 +307,7 @@ func (s *tabletServer) prepare(ctx context.Context, row *metadata.Row) (*tablet.
 		if row.Table != metadata.TableID && planted.On(planted.LoadWithoutRuns) {
 			break
 		}
-		err := s.n.runsOf(ctx, server, func(m *tablet.RunMeta) error {
+		err := s.n.blobs.refs.runsOf(ctx, server, func(m *tablet.RunMeta) error {
 			l.Runs = append(l.Runs, s.runs.Run(*m))
 			return nil
 		})

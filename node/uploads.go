@@ -281,7 +281,7 @@ func (us *uploads) close() {
 }
 
 // sealUpload makes an upload a blob.
-func (n *Node) sealUpload(ctx context.Context, u *upload, length int64) (info api.BlobInfo, err error) {
+func (bs *blobService) sealUpload(ctx context.Context, u *upload, length int64) (info api.BlobInfo, err error) {
 	switch {
 	case u.sealed:
 	case u.err != nil:
@@ -289,7 +289,7 @@ func (n *Node) sealUpload(ctx context.Context, u *upload, length int64) (info ap
 	case length != u.length:
 		return info, rpc.Errorf(rpc.CodeBadRequest, "%d bytes were written, not %d", u.length, length)
 	default:
-		if u.err = n.sealWriter(ctx, u); u.err != nil {
+		if u.err = bs.sealWriter(ctx, u); u.err != nil {
 			return info, u.err
 		}
 		u.sealed = true
@@ -301,7 +301,7 @@ func (n *Node) sealUpload(ctx context.Context, u *upload, length int64) (info ap
 const sealTimeout = 2 * time.Minute
 
 // sealWriter makes an upload durable and writes its file.
-func (n *Node) sealWriter(ctx context.Context, u *upload) (err error) {
+func (bs *blobService) sealWriter(ctx context.Context, u *upload) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sealTimeout)
 	defer cancel()
 	f := &u.file
@@ -312,14 +312,14 @@ func (n *Node) sealWriter(ctx context.Context, u *upload) (err error) {
 	if len(f.handle.Extents) > api.BlobExtentsMax {
 		err = &table.LimitError{What: "blob extents", Limit: api.BlobExtentsMax, Got: int64(len(f.handle.Extents))}
 	} else {
-		err = n.nameBlob(ctx, f, u.owner)
+		err = bs.nameBlob(ctx, f, u.owner)
 	}
 	if err == nil {
-		n.store.Load().Release(f.handle.ID) // garbage collection finds it by its file
+		bs.store.Load().Release(f.handle.ID) // garbage collection finds it by its file
 	}
 	// If the file may yet appear, the bytes stay.
 	if err != nil && !errors.Is(err, metaapi.ErrOutcomeUnknown) {
-		_ = n.store.Load().Delete(n.ctx, f.handle.ID)
+		_ = bs.store.Load().Delete(bs.ctx, f.handle.ID)
 	}
 	return err
 }
