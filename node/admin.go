@@ -339,7 +339,7 @@ func (n *Node) listTables(ctx context.Context, _ *api.NamesRequest) (answer, err
 }
 
 func (n *Node) describeTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
-	s, err := n.schemaOf(ctx, r.Names[0])
+	s, err := n.catalog.schemaOf(ctx, r.Names[0])
 	if err != nil {
 		return nil, err
 	}
@@ -436,7 +436,7 @@ func (n *Node) drop(ctx context.Context, name string) error {
 }
 
 func (n *Node) compactTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
-	s, err := n.schemaOf(ctx, r.Names[0])
+	s, err := n.catalog.schemaOf(ctx, r.Names[0])
 	if err != nil {
 		return nil, err
 	}

@@ -377,7 +377,7 @@ func (c *clusterTablets) removeDir(ctx context.Context, dir string) error {
 
 // tables returns the names of all tables by id.
 func (c *clusterTablets) tables(ctx context.Context) (map[uint64]string, error) {
-	return c.n.tables(ctx)
+	return c.n.meta.tables(ctx)
 }
 
 // reconcile creates the rows of new tables' tablets, and removes those of dropped tables. level was read from METADATA before the tables

@@ -97,7 +97,7 @@ func (bs *blobService) blobFsck(ctx context.Context, r *api.BlobRequest) (answer
 	if err != nil {
 		return nil, rpc.Errorf(rpc.CodeBadRequest, "after: %q is not a position", r.After)
 	}
-	if f.tables, err = bs.refs.tables(ctx); err != nil {
+	if f.tables, err = bs.meta.tables(ctx); err != nil {
 		return nil, err
 	}
 	i, _ := slices.BinarySearch(paths, at)

@@ -86,7 +86,7 @@ func (n *Node) leftovers(ctx context.Context, found map[uint64][]string) (map[ui
 			}
 		}
 	}
-	tables, err := n.tables(ctx) // after the files
+	tables, err := n.meta.tables(ctx) // after the files
 	for id := range tables {
 		delete(left, id)
 	}

@@ -140,7 +140,7 @@ func prepare(cfg Config) (*Node, error) {
 	n.accounts = &accounts{log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes,
 		security: func() *security { return n.security }, signer: n.signer, cluster: n.ClusterID}
 	n.quotas = &quotaService{ctx: n.ctx, log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes, accounts: n.accounts,
-		peers: &n.peers, epochs: &n.epochs, refused: &n.refused, id: n.id, server: n.server.Load, cluster: n,
+		peers: &n.peers, epochs: &n.epochs, refused: &n.refused, id: n.id, server: n.server.Load, rows: func() *metaRows { return n.rows },
 		master:  func() *master.Master { return n.master },
 		members: func() []blobfs.Member { return n.fleetOf.Members() }}
 	n.quotas.state.began, n.quotas.state.changed = n.started, make(chan chan struct{})
@@ -148,7 +148,7 @@ func prepare(cfg Config) (*Node, error) {
 	n.blobs = &blobService{ctx: n.ctx, background: &n.background, log: n.log, name: cfg.Name, id: n.id, catalog: &n.catalog, meta: &n.meta,
 		authz: n.authz, peers: &n.peers, results: &n.results, store: &n.store,
 		members: func() *blobFleet { return n.fleetOf }, master: func() *master.Master { return n.master },
-		refs: &blobRefs{catalog: &n.catalog, meta: &n.meta, rows: func() *metaRows { return n.rows }, tables: n.tables}}
+		refs: &blobRefs{catalog: &n.catalog, meta: &n.meta, rows: func() *metaRows { return n.rows }}}
 	n.data = &dataService{ctx: n.ctx, limits: &n.limits, authz: n.authz, costly: fair.New(costlyTurns(), turnsWaitMax), results: &n.results, tablets: n, quotas: n.quotas}
 	n.data.cursors.bytesMax = cfg.budget().cursors
 	return n, nil

@@ -20,7 +20,7 @@ type placement struct {
 }
 
 // placement reads the assignment of a table's tablets, or of all if the id is 0.
-func (n *Node) placement(ctx context.Context, tableID uint64) (w placement) {
+func (m *metaRows) placement(ctx context.Context, tableID uint64, meta *metaAccess) (w placement) {
 	w.tablets = map[uint64]map[string]int64{}
 	add := func(table uint64, server string) {
 		if w.tablets[table] == nil {
@@ -34,39 +34,24 @@ func (n *Node) placement(ctx context.Context, tableID uint64) (w placement) {
 		from, to = string(start), string(end)
 	}
 	if tableID == 0 || tableID == metadata.TableID { // the root tablet is not in METADATA
-		root, err := n.rows.root(ctx)
+		root, err := m.root(ctx)
 		if err != nil {
 			return placement{err: err}
 		}
 		add(metadata.TableID, root.Server)
 	}
-	err := n.rows.scan(ctx, from, to, metadata.Locations(), func(r *metadata.Row) { add(r.Table, r.Server) })
+	err := m.scan(ctx, from, to, metadata.Locations(), func(r *metadata.Row) { add(r.Table, r.Server) })
 	if err == nil {
-		w.alive, err = n.instancesAlive(ctx)
+		w.alive, err = meta.instancesAlive(ctx)
 	}
 	if err == nil {
-		w.names, err = n.tables(ctx)
+		w.names, err = meta.tables(ctx)
 	}
 	if err != nil {
 		return placement{err: err}
 	}
 	w.names[metadata.TableID] = metadata.Name
 	return w
-}
-
-// instancesAlive returns the tablet servers that hold their locks.
-func (n *Node) instancesAlive(ctx context.Context) (map[string]bool, error) {
-	files, err := n.catalog.meta.List(ctx, serversDir)
-	if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
-		return nil, err
-	}
-	alive := map[string]bool{}
-	for _, f := range files {
-		if f.Lock == metaapi.Exclusive {
-			alive[serverName(path.Base(f.Path), f.LockGeneration)] = true
-		}
-	}
-	return alive, nil
 }
 
 // addUnserved adds the number of tablets that no node has reported, and the nodes that should have reported them.

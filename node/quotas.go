@@ -55,16 +55,8 @@ type quotaService struct {
 	server   func() *tabletServer
 	master   func() *master.Master
 	members  func() []blobfs.Member
-	cluster  quotaCluster
+	rows     func() *metaRows
 	state    quotas
-}
-
-// quotaCluster has what quotas need of the tables and servers of the cluster.
-type quotaCluster interface {
-	tables(ctx context.Context) (map[uint64]string, error)
-	schemaOf(ctx context.Context, name string) (*table.Schema, error)
-	placement(ctx context.Context, tableID uint64) placement
-	instancesAlive(ctx context.Context) (map[string]bool, error)
 }
 
 // register registers the methods of the service.

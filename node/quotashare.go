@@ -164,7 +164,7 @@ func (qs *quotaService) forgetServers(set *meterSet) {
 	}
 	ctx, cancel := context.WithTimeout(qs.ctx, reportTimeout)
 	defer cancel()
-	alive, err := qs.cluster.instancesAlive(ctx)
+	alive, err := qs.meta.instancesAlive(ctx)
 	if err != nil {
 		return // it has reported again
 	}

@@ -30,13 +30,12 @@ type blobRefs struct {
 	catalog *catalog
 	meta    *metaAccess
 	rows    func() *metaRows
-	tables  func(ctx context.Context) (map[uint64]string, error) // names by id
 }
 
 // tableFiles calls each for the files of all tablets, and stops at its error. A tablet or file that appears or disappears meanwhile may be
 // missed, or passed twice.
 func (rf *blobRefs) tableFiles(ctx context.Context, each func(*tableFile) error) error {
-	tables, err := rf.tables(ctx)
+	tables, err := rf.meta.tables(ctx)
 	if err != nil {
 		return err
 	}

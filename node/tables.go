@@ -183,30 +183,6 @@ func (n *Node) tabletInfo(t *tablet.TabletStats) api.TabletInfo {
 	return ti
 }
 
-// tables returns the names of all tables by id.
-func (n *Node) tables(ctx context.Context) (map[uint64]string, error) {
-	files, err := n.catalog.meta.List(ctx, tablesDir)
-	tables := map[uint64]string{}
-	if errors.Is(err, metaapi.ErrNotFound) {
-		return tables, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range files {
-		name := path.Base(f.Path)
-		s, _, err := readSchema(ctx, n.meta.current(), name)
-		if errors.Is(err, api.ErrNoTable) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		tables[s.ID] = name
-	}
-	return tables, nil
-}
-
 // schemasRetry is the pause after a failed read of schemas.
 const schemasRetry = time.Second
 

@@ -103,19 +103,10 @@ func (p *placed) change() *api.TabletChange {
 	return &api.TabletChange{ID: p.meta.ID, Node: nodeOf(p.row.Server), Server: p.row.Server}
 }
 
-// schemaOf returns the schema of a table, which may be METADATA.
-func (n *Node) schemaOf(ctx context.Context, name string) (*table.Schema, error) {
-	if name == metadata.Name {
-		return metadata.Schema(), nil
-	}
-	s, _, err := n.catalog.schema(ctx, name)
-	return s, err
-}
-
 // place locates a tablet by one of its rows, or by its id. Errors: api.ErrNoTable, api.ErrNoTablet, and api.ErrNotServing for a
 // table whose tablets do not exist yet.
 func (n *Node) place(ctx context.Context, name string, row []byte, id uint64) (*placed, error) {
-	s, err := n.schemaOf(ctx, name)
+	s, err := n.catalog.schemaOf(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +222,7 @@ func (n *Node) splitTablet(ctx context.Context, r *tabletChange) (answer, error)
 // mayAddTablet returns a *table.LimitError if the table already has as many tablets as requests may create. Each tablet takes
 // memory on its server and a row of METADATA.
 func (n *Node) mayAddTablet(ctx context.Context, name string) error {
-	s, err := n.schemaOf(ctx, name)
+	s, err := n.catalog.schemaOf(ctx, name)
 	if err != nil {
 		return err
 	}

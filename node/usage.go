@@ -88,7 +88,7 @@ func (qs *quotaService) accountOf(ctx context.Context, name string) (*table.Sche
 		if name == "" {
 			return nil, nil
 		}
-		return qs.cluster.schemaOf(ctx, name)
+		return qs.catalog.schemaOf(ctx, name)
 	}
 	if name == "" || name == metadata.Name {
 		if _, err := qs.authz.rights.check(ctx, who, acl.Read); err != nil || name == "" {
@@ -111,7 +111,7 @@ func (qs *quotaService) usageOfAll(ctx context.Context, tableID uint64) (*api.Us
 	var asked sync.WaitGroup
 	sum := usageSum{answered: map[string]bool{}}
 	var where placement
-	asked.Go(func() { where = qs.cluster.placement(ctx, tableID) })
+	asked.Go(func() { where = qs.rows().placement(ctx, tableID, qs.meta) })
 	for _, m := range qs.members() {
 		if !m.Alive && m.ID != qs.id() {
 			continue // METADATA has what it should serve
