@@ -17,29 +17,37 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-func (n *Node) handleAdmin() {
-	n.handle(api.MethodCreateTable, rpc.Spawned, n.createTable)
-	n.handle(api.MethodSetFamily, rpc.Spawned, n.setFamily)
-	// On the connection's reader: a client asks it whether the node lives, however busy it is.
-	inline := func(method string, _ rpc.Mode, h func(*rpc.Call)) { n.rpc.Handle(method, rpc.Inline, h) }
-	n.answerNames(inline, api.MethodPing, 0, n.ping)
-	n.answerNames(n.rpc.Handle, api.MethodStatus, 0, n.status)
-	n.handleNames(api.MethodListTables, 0, n.listTables)
-	n.handleNames(api.MethodDescribeTable, 1, n.describeTable)
-	n.handleNames(api.MethodDropTable, 1, n.dropTable)
-	n.handleNames(api.MethodDropFamily, 2, n.dropFamily)
-	n.handleNames(api.MethodCompactTable, 1, n.compactTable)
-	n.handle(api.MethodSampleRowKeys, rpc.Spawned, n.sampleRowKeys)
-	n.handleNames(api.MethodRoot, 1, n.root)
+// tableService creates, changes and drops tables.
+type tableService struct {
+	ctx         context.Context // of the node
+	background  *sync.WaitGroup
+	log         *slog.Logger
+	id          func() string
+	limits      *table.Limits
+	authz       *authorizer
+	catalog     *catalog
+	meta        *metaAccess
+	changes     *changes
+	accounts    *accounts
+	quotas      *quotaService
+	tablets     *tabletService
+	master      func() *master.Master
+	nudgeMaster func(ctx context.Context) // reports a change to the master
+	// swept is the epoch of the last mastership in which orphaned files of tables were removed.
+	swept atomic.Uint64
 }
 
-// handleNames registers a method whose parameters are names.
-func (n *Node) handleNames(method string, names int, h func(ctx context.Context, r *api.NamesRequest) (answer, error)) {
-	n.answerNames(n.handle, method, names, h)
+// register registers the methods of the service.
+func (tb *tableService) register(r registrar) {
+	r.handle(api.MethodCreateTable, rpc.Spawned, tb.createTable)
+	r.handle(api.MethodSetFamily, rpc.Spawned, tb.setFamily)
+	r.handleNames(api.MethodListTables, 0, tb.listTables)
+	r.handleNames(api.MethodDescribeTable, 1, tb.describeTable)
+	r.handleNames(api.MethodDropTable, 1, tb.dropTable)
+	r.handleNames(api.MethodDropFamily, 2, tb.dropFamily)
+	r.handleNames(api.MethodCompactTable, 1, tb.compactTable)
 }
 
-// answerNames is handleNames with its own function for registering.
-func (n *Node) answerNames(register func(string, rpc.Mode, func(*rpc.Call)), method string, names int,
 	h func(ctx context.Context, r *api.NamesRequest) (answer, error)) {
 	register(method, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep() // a change may outlive the call
@@ -79,12 +87,7 @@ func schemaAnswer(s *table.Schema) answer {
 	return func(e *wire.Encoder) { table.AppendSchema(e, s) }
 }
 
-func (n *Node) ping(context.Context, *api.NamesRequest) (answer, error) {
-	p := api.Pong{Server: "stele", Version: Version(), Protocol: api.ProtocolVersion, Node: n.cfg.Name, Cluster: *n.self.clusterID.Load()}
-	return p.Append, nil
-}
-
-func (n *Node) createTable(c *rpc.Call) {
+func (tb *tableService) createTable(c *rpc.Call) {
 	c.Keep() // the change may outlive the call
 	var r api.CreateTableRequest
 	if err := r.Decode(&c.Params, c.NumParams); err != nil {
@@ -97,8 +100,8 @@ func (n *Node) createTable(c *rpc.Call) {
 	var s *table.Schema
 	var served <-chan struct{}
 	creator := subjectOf(c).owner()
-	err := n.changes.do(c.Context(), asked{subjectOf(c), api.MethodCreateTable, r.Name}, func(ctx context.Context) (err error) {
-		s, served, err = n.create(ctx, &r, creator)
+	err := tb.changes.do(c.Context(), asked{subjectOf(c), api.MethodCreateTable, r.Name}, func(ctx context.Context) (err error) {
+		s, served, err = tb.create(ctx, &r, creator)
 		return err
 	})
 	if err != nil {
@@ -112,14 +115,14 @@ func (n *Node) createTable(c *rpc.Call) {
 // create creates a table, within a change. The table exists once its schema is written. The master then creates the rows of its
 // tablets and has them served: served is closed when they are, or when that takes too long. The creator, if any, becomes the
 // table's administrator.
-func (n *Node) create(ctx context.Context, r *api.CreateTableRequest, creator string) (s *table.Schema, served <-chan struct{}, err error) {
-	if err := n.limits.CheckTableName(r.Name); err != nil {
+func (tb *tableService) create(ctx context.Context, r *api.CreateTableRequest, creator string) (s *table.Schema, served <-chan struct{}, err error) {
+	if err := tb.limits.CheckTableName(r.Name); err != nil {
 		return nil, nil, err
 	}
 	if r.Name == metadata.Name {
 		return nil, nil, fmt.Errorf("table %q: %w: the name is reserved", r.Name, api.ErrTableExists)
 	}
-	switch _, _, err := n.catalog.schema(ctx, r.Name); {
+	switch _, _, err := tb.catalog.schema(ctx, r.Name); {
 	case err == nil:
 		return nil, nil, fmt.Errorf("table %q: %w", r.Name, api.ErrTableExists)
 	case !errors.Is(err, api.ErrNoTable):
@@ -128,11 +131,11 @@ func (n *Node) create(ctx context.Context, r *api.CreateTableRequest, creator st
 	if _, err := r.Schema(metadata.FirstID); err != nil {
 		return nil, nil, err
 	}
-	ends, err := checkCuts(r.SplitAt, &n.limits)
+	ends, err := checkCuts(r.SplitAt, tb.limits)
 	if err != nil {
 		return nil, nil, err
 	}
-	id, err := n.catalog.nextIDs(ctx, uint64(len(ends))+2) // for the table and its tablets
+	id, err := tb.catalog.nextIDs(ctx, uint64(len(ends))+2) // for the table and its tablets
 	if err != nil {
 		return nil, nil, err
 	}
@@ -144,29 +147,29 @@ func (n *Node) create(ctx context.Context, r *api.CreateTableRequest, creator st
 	if len(ends) > 0 {
 		cut = &cuts{first: id + 1, ends: ends}
 	}
-	if err = n.prepareTable(ctx, creator, id); err == nil { // before the table exists, so that its creator sees it at once
-		err = n.catalog.saveTable(ctx, s, cut, 0)
+	if err = tb.prepareTable(ctx, creator, id); err == nil { // before the table exists, so that its creator sees it at once
+		err = tb.catalog.saveTable(ctx, s, cut, 0)
 	}
 	if err != nil {
 		if !errors.Is(err, metaapi.ErrOutcomeUnknown) { // else the next master checks whether the table exists: leftovers.go
-			n.accounts.forgetGrants(ctx, id)
-			n.quotas.forgetQuota(ctx, id)
+			tb.accounts.forgetGrants(ctx, id)
+			tb.quotas.forgetQuota(ctx, id)
 		}
 		return nil, nil, err
 	}
-	n.log.Info("table created", "table", s.Name, "families", len(s.Families), "tablets", cut.tablets())
-	return s, n.press(s, cut.tablets()), nil
+	tb.log.Info("table created", "table", s.Name, "families", len(s.Families), "tablets", cut.tablets())
+	return s, tb.press(s, cut.tablets()), nil
 }
 
 // prepareTable writes the grant and the ownership of the creator, if any, before the table exists.
-func (n *Node) prepareTable(ctx context.Context, creator string, tableID uint64) error {
+func (tb *tableService) prepareTable(ctx context.Context, creator string, tableID uint64) error {
 	if creator == "" {
 		return nil
 	}
-	if err := n.accounts.grantCreator(ctx, creator, tableID); err != nil {
+	if err := tb.accounts.grantCreator(ctx, creator, tableID); err != nil {
 		return err
 	}
-	return n.quotas.ownCreator(ctx, creator, tableID)
+	return tb.quotas.ownCreator(ctx, creator, tableID)
 }
 
 // servedTimeout is how long the creation of a table waits until the table is served. The table exists in any case.
@@ -193,65 +196,40 @@ func awaitTable(ctx context.Context, served <-chan struct{}) {
 
 // press nudges the master until all of a new table is served, or it is dropped. The caller may leave meanwhile, and the master
 // looks for new tables only from time to time.
-func (n *Node) press(s *table.Schema, tablets int) <-chan struct{} {
+func (tb *tableService) press(s *table.Schema, tablets int) <-chan struct{} {
 	served := make(chan struct{})
-	n.background.Go(func() {
+	tb.background.Go(func() {
 		defer close(served)
-		n.pressTable(s, tablets)
+		tb.pressTable(s, tablets)
 	})
 	return served
 }
 
-func (n *Node) pressTable(s *table.Schema, tablets int) {
-	ctx, cancel := context.WithTimeout(n.ctx, servedTimeout+time.Duration(tablets)*servedTimeoutTablet)
+func (tb *tableService) pressTable(s *table.Schema, tablets int) {
+	ctx, cancel := context.WithTimeout(tb.ctx, servedTimeout+time.Duration(tablets)*servedTimeoutTablet)
 	defer cancel()
 	assigned := false
 	for wait := 5 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, 200*time.Millisecond) {
-		n.nudgeMaster(ctx)
-		if assigned = assigned || n.assignedWhole(ctx, s.ID, tablets); assigned {
-			infos, err := n.tabletInfos(ctx, s)
+		tb.nudgeMaster(ctx)
+		if assigned = assigned || tb.tablets.assignedWhole(ctx, s.ID, tablets); assigned {
+			infos, err := tb.tablets.tabletInfos(ctx, s)
 			if err == nil && whole(infos, s.ID) {
 				return
 			}
 		}
-		if now, _, err := n.catalog.schema(ctx, s.Name); errors.Is(err, api.ErrNoTable) || err == nil && now.ID != s.ID {
+		if now, _, err := tb.catalog.schema(ctx, s.Name); errors.Is(err, api.ErrNoTable) || err == nil && now.ID != s.ID {
 			return
 		}
 		pause(ctx, wait)
 	}
-	n.log.Warn("new table not served yet", "table", s.Name)
-}
-
-// whole reports whether tablets, in row order, cover all rows. METADATA names a server before that server has loaded the tablet,
-// so the servers are asked. Tablets of an earlier table of the same name have lower ids.
-func whole(tablets []api.TabletInfo, tableID uint64) bool {
-	end := []byte(nil)
-	for i := range tablets {
-		if tablets[i].ID <= tableID || !bytes.Equal(tablets[i].Start, end) || i > 0 && len(end) == 0 {
-			return false
-		}
-		end = tablets[i].End
-	}
-	return len(tablets) > 0 && len(end) == 0
-}
-
-// assignedWhole reports whether METADATA has all tablets of a new table assigned to servers.
-func (n *Node) assignedWhole(ctx context.Context, tableID uint64, tablets int) bool {
-	from, to := metadata.TableRange(tableID)
-	whole, served := false, true
-	err := n.rows.scan(ctx, string(from), string(to), metadata.Places(), func(r *metadata.Row) {
-		tablets--
-		whole = whole || len(r.End) == 0
-		served = served && r.Server != ""
-	})
-	return err == nil && whole && served && tablets <= 0
+	tb.log.Warn("new table not served yet", "table", s.Name)
 }
 
 // alter changes a table's schema. When it returns, no server uses the old schema: see schemas (I15).
-func (n *Node) alter(ctx context.Context, a asked, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
+func (tb *tableService) alter(ctx context.Context, a asked, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
 	var s *table.Schema
-	err := n.changes.do(ctx, a, func(ctx context.Context) (err error) {
-		s, err = n.alterNow(ctx, a.name, edit)
+	err := tb.changes.do(ctx, a, func(ctx context.Context) (err error) {
+		s, err = tb.alterNow(ctx, a.name, edit)
 		return err
 	})
 	if err != nil {
@@ -260,11 +238,11 @@ func (n *Node) alter(ctx context.Context, a asked, edit func(*table.Schema) (*ta
 	return s, nil
 }
 
-func (n *Node) alterNow(ctx context.Context, name string, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
+func (tb *tableService) alterNow(ctx context.Context, name string, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
 	if isSystem(name) {
 		return nil, api.ErrSystemTable
 	}
-	old, cut, gen, err := readTable(ctx, n.catalog.meta, name)
+	old, cut, gen, err := readTable(ctx, tb.catalog.meta, name)
 	if err != nil {
 		return nil, err
 	}
@@ -272,16 +250,16 @@ func (n *Node) alterNow(ctx context.Context, name string, edit func(*table.Schem
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Validate(&n.limits); err != nil {
+	if err := s.Validate(tb.limits); err != nil {
 		return nil, err
 	}
-	if err := n.catalog.saveTable(ctx, s, cut, gen); err != nil {
+	if err := tb.catalog.saveTable(ctx, s, cut, gen); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-func (n *Node) setFamily(c *rpc.Call) {
+func (tb *tableService) setFamily(c *rpc.Call) {
 	c.Keep() // the change may outlive the call
 	var r api.SetFamilyRequest
 	if err := r.Decode(&c.Params, c.NumParams); err != nil {
@@ -291,7 +269,7 @@ func (n *Node) setFamily(c *rpc.Call) {
 	if !begin(c, &r.Options) {
 		return
 	}
-	s, err := n.alter(c.Context(), asked{subjectOf(c), api.MethodSetFamily, r.Table}, func(old *table.Schema) (*table.Schema, error) {
+	s, err := tb.alter(c.Context(), asked{subjectOf(c), api.MethodSetFamily, r.Table}, func(old *table.Schema) (*table.Schema, error) {
 		return old.Apply(r.Family)
 	})
 	if err != nil {
@@ -301,34 +279,34 @@ func (n *Node) setFamily(c *rpc.Call) {
 	c.Reply(schemaAnswer(s))
 }
 
-func (n *Node) dropFamily(ctx context.Context, r *api.NamesRequest) (answer, error) {
+func (tb *tableService) dropFamily(ctx context.Context, r *api.NamesRequest) (answer, error) {
 	var s *table.Schema
-	err := n.changes.do(ctx, askedIn(ctx), func(ctx context.Context) (err error) {
-		s, err = n.alterNow(ctx, r.Names[0], func(old *table.Schema) (*table.Schema, error) { return old.DropFamily(r.Names[1]) })
+	err := tb.changes.do(ctx, askedIn(ctx), func(ctx context.Context) (err error) {
+		s, err = tb.alterNow(ctx, r.Names[0], func(old *table.Schema) (*table.Schema, error) { return old.DropFamily(r.Names[1]) })
 		if err == nil {
-			n.accounts.pruneGrants(ctx, s)
+			tb.accounts.pruneGrants(ctx, s)
 		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	n.log.Info("family dropped", "table", r.Names[0], "family", r.Names[1])
+	tb.log.Info("family dropped", "table", r.Names[0], "family", r.Names[1])
 	return schemaAnswer(s), nil
 }
 
-func (n *Node) listTables(ctx context.Context, _ *api.NamesRequest) (answer, error) {
-	names, err := n.catalog.names(ctx)
+func (tb *tableService) listTables(ctx context.Context, _ *api.NamesRequest) (answer, error) {
+	names, err := tb.catalog.names(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var schemas []*table.Schema
 	for _, name := range names {
-		s, _, err := n.catalog.schema(ctx, name)
+		s, _, err := tb.catalog.schema(ctx, name)
 		if err != nil { // dropped meanwhile
 			continue
 		}
-		if s, err = n.visible(ctx, s); err != nil {
+		if s, err = tb.visible(ctx, s); err != nil {
 			return nil, err
 		}
 		if s != nil {
@@ -338,28 +316,28 @@ func (n *Node) listTables(ctx context.Context, _ *api.NamesRequest) (answer, err
 	return func(e *wire.Encoder) { api.AppendSchemas(e, schemas) }, nil
 }
 
-func (n *Node) describeTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
-	s, err := n.catalog.schemaOf(ctx, r.Names[0])
+func (tb *tableService) describeTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
+	s, err := tb.catalog.schemaOf(ctx, r.Names[0])
 	if err != nil {
 		return nil, err
 	}
 	info := api.TableInfo{Schema: s}
-	if info.Tablets, err = n.tabletInfos(ctx, s); err != nil {
+	if info.Tablets, err = tb.tablets.tabletInfos(ctx, s); err != nil {
 		return nil, err
 	}
-	if err := n.hideSizes(ctx, &info); err != nil {
+	if err := tb.hideSizes(ctx, &info); err != nil {
 		return nil, err
 	}
 	return info.Append, nil
 }
 
 // visible returns a table as the subject of ctx may see it, or nil if it may not see the table.
-func (n *Node) visible(ctx context.Context, s *table.Schema) (*table.Schema, error) {
+func (tb *tableService) visible(ctx context.Context, s *table.Schema) (*table.Schema, error) {
 	who := subjectIn(ctx)
 	if who == nil {
 		return s, nil
 	}
-	v, _, err := n.authz.rights.view(ctx, who, s)
+	v, _, err := tb.authz.rights.view(ctx, who, s)
 	if err != nil || v.CheckSeen() != nil {
 		return nil, err
 	}
@@ -368,17 +346,17 @@ func (n *Node) visible(ctx context.Context, s *table.Schema) (*table.Schema, err
 
 // hideSizes removes from a table's description what the subject of ctx may not see: families without rights, and the sizes of
 // tablets unless the subject administers the table.
-func (n *Node) hideSizes(ctx context.Context, info *api.TableInfo) error {
+func (tb *tableService) hideSizes(ctx context.Context, info *api.TableInfo) error {
 	who := subjectIn(ctx)
 	if who == nil {
 		return nil
 	}
 	var err error
 	if info.Schema.ID == metadata.TableID {
-		_, err = n.authz.rights.check(ctx, who, acl.Read)
+		_, err = tb.authz.rights.check(ctx, who, acl.Read)
 	} else {
 		var v *acl.View
-		if v, _, err = n.authz.rights.view(ctx, who, info.Schema); err != nil {
+		if v, _, err = tb.authz.rights.view(ctx, who, info.Schema); err != nil {
 			return err
 		}
 		if v.CheckSeen() != nil { // rights have changed
@@ -397,48 +375,34 @@ func (n *Node) hideSizes(ctx context.Context, info *api.TableInfo) error {
 	return err
 }
 
-// tabletInfos collects the descriptions of a table's tablets from their servers.
-func (n *Node) tabletInfos(ctx context.Context, s *table.Schema) (tablets []api.TabletInfo, err error) {
-	err = n.askServers(ctx, s, methodTablets, func(e *wire.Encoder) { e.Nil() }, func(d *wire.Decoder) error {
-		var part api.TableInfo
-		if err := part.Decode(d); err != nil {
-			return err
-		}
-		tablets = append(tablets, part.Tablets...)
-		return nil
-	})
-	slices.SortFunc(tablets, func(a, b api.TabletInfo) int { return bytes.Compare(a.Start, b.Start) })
-	return tablets, err
-}
-
-func (n *Node) dropTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
-	return nil, n.changes.do(ctx, askedIn(ctx), func(ctx context.Context) error { return n.drop(ctx, r.Names[0]) })
+func (tb *tableService) dropTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
+	return nil, tb.changes.do(ctx, askedIn(ctx), func(ctx context.Context) error { return tb.drop(ctx, r.Names[0]) })
 }
 
 // drop removes a table, within a change. The table is gone once its schema is deleted. No server acts on it from then on: see
 // schemas (I15). The master removes the rows of its tablets.
-func (n *Node) drop(ctx context.Context, name string) error {
+func (tb *tableService) drop(ctx context.Context, name string) error {
 	if isSystem(name) {
 		return api.ErrSystemTable
 	}
-	s, gen, err := n.catalog.schema(ctx, name)
+	s, gen, err := tb.catalog.schema(ctx, name)
 	if err != nil {
 		return err
 	}
-	if err := n.catalog.remove(ctx, tablePath(name), gen); err != nil {
+	if err := tb.catalog.remove(ctx, tablePath(name), gen); err != nil {
 		return err
 	}
-	n.accounts.forgetGrants(ctx, s.ID)
-	n.quotas.forgetQuota(ctx, s.ID)
-	n.log.Info("table dropped", "table", name)
-	n.nudgeMaster(ctx)
+	tb.accounts.forgetGrants(ctx, s.ID)
+	tb.quotas.forgetQuota(ctx, s.ID)
+	tb.log.Info("table dropped", "table", name)
+	tb.nudgeMaster(ctx)
 	return nil
 }
 
-func (n *Node) compactTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
-	s, err := n.catalog.schemaOf(ctx, r.Names[0])
+func (tb *tableService) compactTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
+	s, err := tb.catalog.schemaOf(ctx, r.Names[0])
 	if err != nil {
 		return nil, err
 	}
-	return nil, n.askServers(ctx, s, methodCompact, func(e *wire.Encoder) { e.Bool(r.Major) }, nil)
+	return nil, tb.tablets.askServers(ctx, s, methodCompact, func(e *wire.Encoder) { e.Bool(r.Major) }, nil)
 }

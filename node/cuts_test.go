@@ -152,7 +152,7 @@ func TestMadeTableIsServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan bool)
-	go func() { awaitTable(ctx, n.press(s, 1)); close(done) }()
+	go func() { awaitTable(ctx, n.tableOps.press(s, 1)); close(done) }()
 	select {
 	case <-done:
 		t.Fatal("waited for no longer than METADATA told of a server")

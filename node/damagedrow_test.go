@@ -49,7 +49,7 @@ func TestDamagedRowOfOneTablet(t *testing.T) {
 			t.Errorf("write to %s: %v", name, err)
 		}
 	}
-	if _, err := n.place(ctx, "other", []byte("z"), 0); err != nil {
+	if _, err := n.tabletOps.place(ctx, "other", []byte("z"), 0); err != nil {
 		t.Errorf("find the tablet of table %d: %v", other.ID, err)
 	}
 	for {

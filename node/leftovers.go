@@ -28,47 +28,47 @@ const (
 )
 
 // sweepLeftovers removes orphaned files of tables once in each mastership of this node, until the node closes.
-func (n *Node) sweepLeftovers() {
-	if n.security == nil { // nothing is written before a table
+func (tb *tableService) sweepLeftovers() {
+	if tb.authz.open { // nothing is written before a table
 		return
 	}
 	var failed once
-	for ; n.ctx.Err() == nil; pause(n.ctx, masterPoll) {
-		epoch := n.master.Epoch()
-		if epoch == 0 || epoch == n.swept.Load() {
+	for ; tb.ctx.Err() == nil; pause(tb.ctx, masterPoll) {
+		epoch := tb.master().Epoch()
+		if epoch == 0 || epoch == tb.swept.Load() {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(n.ctx, leftoversTimeout)
-		err := n.sweepTables(ctx)
+		ctx, cancel := context.WithTimeout(tb.ctx, leftoversTimeout)
+		err := tb.sweepTables(ctx)
 		cancel()
 		if err == nil {
-			n.swept.Store(epoch)
-		} else if n.ctx.Err() == nil && n.isMaster() {
-			failed.warn(n.log, "take away what is left over of tables that are not there; will try again", err)
-			pause(n.ctx, leftoversRetry)
+			tb.swept.Store(epoch)
+		} else if tb.ctx.Err() == nil && tb.master().Epoch() != 0 {
+			failed.warn(tb.log, "take away what is left over of tables that are not there; will try again", err)
+			pause(tb.ctx, leftoversRetry)
 		}
 	}
 }
 
 // sweepTables removes files of tables that do not exist.
-func (n *Node) sweepTables(ctx context.Context) error {
-	left, err := n.leftovers(ctx, nil)
+func (tb *tableService) sweepTables(ctx context.Context) error {
+	left, err := tb.leftovers(ctx, nil)
 	if err != nil || len(left) == 0 {
 		return err
 	}
-	own := &subject{peer: pki.Peer{Kind: pki.Node, Name: n.id()}}
-	return n.changes.do(ctx, asked{who: own}, func(ctx context.Context) error { // no creation is in progress meanwhile
-		left, err := n.leftovers(ctx, left)
+	own := &subject{peer: pki.Peer{Kind: pki.Node, Name: tb.id()}}
+	return tb.changes.do(ctx, asked{who: own}, func(ctx context.Context) error { // no creation is in progress meanwhile
+		left, err := tb.leftovers(ctx, left)
 		if err != nil {
 			return err
 		}
 		for _, id := range slices.Sorted(maps.Keys(left)) {
 			for _, file := range left[id] {
-				if err := n.catalog.remove(ctx, file, metaapi.AnyGeneration); err != nil && !errors.Is(err, metaapi.ErrNotFound) {
+				if err := tb.catalog.remove(ctx, file, metaapi.AnyGeneration); err != nil && !errors.Is(err, metaapi.ErrNotFound) {
 					return err
 				}
 			}
-			n.log.Info("orphaned table files removed", "table_id", id, "files", left[id])
+			tb.log.Info("orphaned table files removed", "table_id", id, "files", left[id])
 		}
 		return nil
 	})
@@ -76,17 +76,17 @@ func (n *Node) sweepTables(ctx context.Context) error {
 
 // leftovers returns files of tables that do not exist, by table id. If found is not nil, only those that are also in it are returned. Files of a
 // table that is being created are included, unless the caller holds up changes.
-func (n *Node) leftovers(ctx context.Context, found map[uint64][]string) (map[uint64][]string, error) {
+func (tb *tableService) leftovers(ctx context.Context, found map[uint64][]string) (map[uint64][]string, error) {
 	left := maps.Clone(found)
 	if found == nil {
 		left = map[uint64][]string{}
 		for _, file := range []func(uint64) string{policyPath, quota.OwnerFile, quota.TableFile} {
-			if err := n.addIDs(ctx, left, file); err != nil {
+			if err := tb.addIDs(ctx, left, file); err != nil {
 				return nil, err
 			}
 		}
 	}
-	tables, err := n.meta.tables(ctx) // after the files
+	tables, err := tb.meta.tables(ctx) // after the files
 	for id := range tables {
 		delete(left, id)
 	}
@@ -94,8 +94,8 @@ func (n *Node) leftovers(ctx context.Context, found map[uint64][]string) (map[ui
 }
 
 // addIDs adds the files that are so called for a table.
-func (n *Node) addIDs(ctx context.Context, all map[uint64][]string, file func(id uint64) string) error {
-	names, err := n.catalog.list(ctx, path.Dir(file(metadata.FirstID)))
+func (tb *tableService) addIDs(ctx context.Context, all map[uint64][]string, file func(id uint64) string) error {
+	names, err := tb.catalog.list(ctx, path.Dir(file(metadata.FirstID)))
 	if err != nil {
 		return err
 	}

@@ -93,9 +93,9 @@ type Node struct {
 	quotas   *quotaService
 	changes  *changes
 	accounts *accounts
+	tabletOps *tabletService
+	tableOps *tableService
 
-	// swept is the epoch of the last mastership in which orphans of tables were removed.
-	swept  atomic.Uint64
 	ctx    context.Context
 	cancel context.CancelFunc
 	// reign ends the node's candidacy for master.
@@ -145,6 +145,11 @@ func prepare(cfg Config) (*Node, error) {
 		members: func() []blobfs.Member { return n.fleetOf.Members() }}
 	n.quotas.state.began, n.quotas.state.changed = n.started, make(chan chan struct{})
 	n.accounts.quotas = n.quotas
+	n.tabletOps = &tabletService{log: n.log, name: cfg.Name, id: n.id, limits: &n.limits, tabletsMax: cfg.tabletsAskedMax, authz: n.authz, catalog: &n.catalog,
+		peers: &n.peers, epochs: &n.epochs, rows: func() *metaRows { return n.rows }, master: func() *master.Master { return n.master },
+		tabletsOf: n.tabletsOf, find: n.find}
+	n.tableOps = &tableService{ctx: n.ctx, background: &n.background, log: n.log, id: n.id, limits: &n.limits, authz: n.authz, catalog: &n.catalog, meta: &n.meta,
+		changes: n.changes, accounts: n.accounts, quotas: n.quotas, tablets: n.tabletOps, master: func() *master.Master { return n.master }, nudgeMaster: n.nudgeMaster}
 	n.blobs = &blobService{ctx: n.ctx, background: &n.background, log: n.log, name: cfg.Name, id: n.id, catalog: &n.catalog, meta: &n.meta,
 		authz: n.authz, peers: &n.peers, results: &n.results, store: &n.store,
 		members: func() *blobFleet { return n.fleetOf }, master: func() *master.Master { return n.master },
@@ -244,7 +249,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	n.background.Go(n.followGossipKey)
 	n.background.Go(n.severRefused)
 	n.background.Go(n.quotas.followQuotas)
-	n.background.Go(n.sweepLeftovers)
+	n.background.Go(n.tableOps.sweepLeftovers)
 	if !early { // other nodes sign the renewal
 		n.background.Go(n.keepCertificate)
 	}

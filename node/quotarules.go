@@ -217,7 +217,7 @@ func (qs *quotaService) forgetQuotaAt(ctx context.Context, file string) (found b
 
 func (qs *quotaService) listQuotas(ctx context.Context, _ *api.NamesRequest) (answer, error) {
 	all := &api.Quotas{}
-	tables, err := qs.cluster.tables(ctx)
+	tables, err := qs.meta.tables(ctx)
 	if err != nil {
 		return nil, err
 	}

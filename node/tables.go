@@ -33,15 +33,40 @@ const (
 	methodCompactOne = "tablet.compact_one"
 )
 
-func (n *Node) handleTables() {
-	n.handleTable(methodCompact, n.compactHere)
-	n.handleTable(methodTablets, n.describeHere)
-	n.handleTable(methodSplit, n.splitHere)
-	n.handleTable(methodCompactOne, n.compactOneHere)
+// tabletService splits, moves, merges, compacts and describes tablets for operators, on whatever servers they are.
+type tabletService struct {
+	log        *slog.Logger
+	name       string // the node's
+	id         func() string
+	limits     *table.Limits
+	tabletsMax int64 // of a table, by requests; 0 is the default
+	authz      *authorizer
+	catalog    *catalog
+	peers      *peers
+	epochs     *epochGate
+	rows       func() *metaRows
+	master     func() *master.Master
+	tabletsOf  func(table string) *tablet.Server // of this node
+	find       func(ctx context.Context, node string) (fleetNode, error)
 }
 
-func (n *Node) handleTable(method string, do func(ctx context.Context, name string, d *wire.Decoder) (answer, error)) {
-	n.handle(method, rpc.Waiting, func(c *rpc.Call) {
+// register registers the methods of the service.
+func (tv *tabletService) register(r registrar) {
+	tv.handleTables(r)
+	tv.handleTabletChanges(r)
+	tv.handleWishes(r)
+	tv.handleUnserved(r)
+}
+
+func (tv *tabletService) handleTables(r registrar) {
+	tv.handleTable(r, methodCompact, tv.compactHere)
+	tv.handleTable(r, methodTablets, tv.describeHere)
+	tv.handleTable(r, methodSplit, tv.splitHere)
+	tv.handleTable(r, methodCompactOne, tv.compactOneHere)
+}
+
+func (tv *tabletService) handleTable(r registrar, method string, do func(ctx context.Context, name string, d *wire.Decoder) (answer, error)) {
+	r.handle(method, rpc.Waiting, func(c *rpc.Call) {
 		name := c.Params.Str()
 		a, err := do(c.Context(), name, &c.Params)
 		if err == nil {
@@ -57,8 +82,8 @@ func (n *Node) handleTable(method string, do func(ctx context.Context, name stri
 
 // askServers calls a method of every server that has tablets of a table. Calls of result do not overlap. The error joins those of
 // all servers.
-func (n *Node) askServers(ctx context.Context, s *table.Schema, method string, more func(e *wire.Encoder), result func(d *wire.Decoder) error) error {
-	nodes, err := n.nodesOf(ctx, s.ID)
+func (tv *tabletService) askServers(ctx context.Context, s *table.Schema, method string, more func(e *wire.Encoder), result func(d *wire.Decoder) error) error {
+	nodes, err := tv.nodesOf(ctx, s.ID)
 	if err != nil {
 		return err
 	}
@@ -67,7 +92,7 @@ func (n *Node) askServers(ctx context.Context, s *table.Schema, method string, m
 	var asked sync.WaitGroup
 	for _, id := range nodes {
 		asked.Go(func() {
-			err := n.peers.call(ctx, id, method, func(e *wire.Encoder) {
+			err := tv.peers.call(ctx, id, method, func(e *wire.Encoder) {
 				e.Array(2)
 				e.Str(s.Name)
 				more(e)
@@ -91,9 +116,9 @@ func (n *Node) askServers(ctx context.Context, s *table.Schema, method string, m
 }
 
 // nodesOf returns the nodes whose servers have tablets of a table.
-func (n *Node) nodesOf(ctx context.Context, tableID uint64) (nodes []string, err error) {
+func (tv *tabletService) nodesOf(ctx context.Context, tableID uint64) (nodes []string, err error) {
 	if tableID == metadata.TableID { // the root tablet is not in METADATA
-		root, err := n.rows.root(ctx)
+		root, err := tv.rows().root(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +127,7 @@ func (n *Node) nodesOf(ctx context.Context, tableID uint64) (nodes []string, err
 		}
 	}
 	from, to := metadata.TableRange(tableID)
-	err = n.rows.scan(ctx, string(from), string(to), metadata.Places(), func(r *metadata.Row) {
+	err = tv.rows().scan(ctx, string(from), string(to), metadata.Places(), func(r *metadata.Row) {
 		if id := nodeOf(r.Server); id != "" && !slices.Contains(nodes, id) {
 			nodes = append(nodes, id)
 		}
@@ -110,21 +135,21 @@ func (n *Node) nodesOf(ctx context.Context, tableID uint64) (nodes []string, err
 	return nodes, err
 }
 
-func (n *Node) compactHere(ctx context.Context, name string, d *wire.Decoder) (answer, error) {
+func (tv *tabletService) compactHere(ctx context.Context, name string, d *wire.Decoder) (answer, error) {
 	major := d.Bool()
-	if err := n.tabletsOf(name).Compact(ctx, name, major); err != nil && !errors.Is(err, api.ErrNoTable) {
+	if err := tv.tabletsOf(name).Compact(ctx, name, major); err != nil && !errors.Is(err, api.ErrNoTable) {
 		return nil, err
 	}
 	return nil, nil
 }
 
-func (n *Node) compactOneHere(ctx context.Context, name string, d *wire.Decoder) (answer, error) {
+func (tv *tabletService) compactOneHere(ctx context.Context, name string, d *wire.Decoder) (answer, error) {
 	r, err := decodeRef(d)
 	major := d.Bool()
 	if err = cmp.Or(err, d.Err()); err != nil {
 		return nil, err
 	}
-	return nil, n.tabletsOf(name).CompactTablet(ctx, r, major)
+	return nil, tv.tabletsOf(name).CompactTablet(ctx, r, major)
 }
 
 // decodeRef decodes the METADATA key of a tablet.
@@ -134,7 +159,7 @@ func decodeRef(d *wire.Decoder) (tablet.Ref, error) {
 }
 
 // splitHere splits a tablet of this node.
-func (n *Node) splitHere(ctx context.Context, name string, d *wire.Decoder) (answer, error) {
+func (tv *tabletService) splitHere(ctx context.Context, name string, d *wire.Decoder) (answer, error) {
 	r, err := decodeRef(d)
 	var at []byte
 	if !d.IsNil() {
@@ -143,7 +168,7 @@ func (n *Node) splitHere(ctx context.Context, name string, d *wire.Decoder) (ans
 	if err = cmp.Or(err, d.Err()); err != nil {
 		return nil, err
 	}
-	lower, id, err := n.tabletsOf(name).Split(ctx, r, at)
+	lower, id, err := tv.tabletsOf(name).Split(ctx, r, at)
 	if errors.Is(err, tablet.ErrClosed) {
 		return nil, told(api.ErrUnsure, err) // the split may have happened
 	}
@@ -158,21 +183,21 @@ func (n *Node) splitHere(ctx context.Context, name string, d *wire.Decoder) (ans
 }
 
 // describeHere returns the tablets of a table that this node serves.
-func (n *Node) describeHere(_ context.Context, name string, d *wire.Decoder) (answer, error) {
+func (tv *tabletService) describeHere(_ context.Context, name string, d *wire.Decoder) (answer, error) {
 	d.Skip()
 	info := api.TableInfo{Schema: table.NewSchema(name, 0)}
-	tablets, err := n.tabletsOf(name).TabletStats(name)
+	tablets, err := tv.tabletsOf(name).TabletStats(name)
 	if err != nil && !errors.Is(err, api.ErrNoTable) {
 		return nil, err
 	}
 	for i := range tablets {
-		info.Tablets = append(info.Tablets, n.tabletInfo(&tablets[i]))
+		info.Tablets = append(info.Tablets, tv.tabletInfo(&tablets[i]))
 	}
 	return info.Append, nil
 }
 
-func (n *Node) tabletInfo(t *tablet.TabletStats) api.TabletInfo {
-	ti := api.TabletInfo{ID: t.ID, Node: n.cfg.Name, Start: t.Start, End: t.End, MemtableBytes: t.MemtableBytes}
+func (tv *tabletService) tabletInfo(t *tablet.TabletStats) api.TabletInfo {
+	ti := api.TabletInfo{ID: t.ID, Node: tv.name, Start: t.Start, End: t.End, MemtableBytes: t.MemtableBytes}
 	for _, f := range t.Files {
 		if len(ti.Groups) == 0 || ti.Groups[len(ti.Groups)-1].Name != f.Group {
 			ti.Groups = append(ti.Groups, api.GroupInfo{Name: f.Group})

@@ -17,16 +17,16 @@ import (
 )
 
 // handleTabletChanges registers the methods by which operators split, move, merge and compact tablets.
-func (n *Node) handleTabletChanges() {
+func (tv *tabletService) handleTabletChanges(r registrar) {
 	for method, do := range map[string]func(context.Context, *tabletChange) (answer, error){
-		api.MethodSplitTablet: n.splitTablet, api.MethodMoveTablet: n.moveTablet,
-		api.MethodMergeTablets: n.mergeTablets, api.MethodCompactTablet: n.compactTablet,
+		api.MethodSplitTablet: tv.splitTablet, api.MethodMoveTablet: tv.moveTablet,
+		api.MethodMergeTablets: tv.mergeTablets, api.MethodCompactTablet: tv.compactTablet,
 	} {
-		n.handle(method, rpc.Spawned, func(c *rpc.Call) {
+		r.handle(method, rpc.Spawned, func(c *rpc.Call) {
 			c.Keep() // what is begun may outlive the call
 			who, r := subjectOf(c), tabletChange{}
-			if err := r.Decode(&c.Params, c.NumParams, method, &n.limits); err != nil {
-				n.authz.audit.actionOnRows(who, method, r.matter(), err)
+			if err := r.Decode(&c.Params, c.NumParams, method, tv.limits); err != nil {
+				tv.authz.audit.actionOnRows(who, method, r.matter(), err)
 				fail(c, err)
 				return
 			}
@@ -36,7 +36,7 @@ func (n *Node) handleTabletChanges() {
 			ctx, cancel := context.WithTimeout(c.Context(), tabletChangeTimeout)
 			defer cancel()
 			a, err := do(ctx, &r)
-			n.authz.audit.actionOnRows(who, method, r.matter(), err)
+			tv.authz.audit.actionOnRows(who, method, r.matter(), err)
 			if err != nil {
 				fail(c, err)
 				return
@@ -105,13 +105,13 @@ func (p *placed) change() *api.TabletChange {
 
 // place locates a tablet by one of its rows, or by its id. Errors: api.ErrNoTable, api.ErrNoTablet, and api.ErrNotServing for a
 // table whose tablets do not exist yet.
-func (n *Node) place(ctx context.Context, name string, row []byte, id uint64) (*placed, error) {
-	s, err := n.catalog.schemaOf(ctx, name)
+func (tv *tabletService) place(ctx context.Context, name string, row []byte, id uint64) (*placed, error) {
+	s, err := tv.catalog.schemaOf(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	if id == 0 {
-		r, err := n.rows.holder(ctx, s.ID, row)
+		r, err := tv.rows().holder(ctx, s.ID, row)
 		if errors.Is(err, errNoRow) {
 			return nil, fmt.Errorf("table %q, row %.64q: %w", name, row, api.ErrNotServing)
 		}
@@ -122,7 +122,7 @@ func (n *Node) place(ctx context.Context, name string, row []byte, id uint64) (*
 		return &placed{s, r, m}, err
 	}
 	var found *placed
-	if err := n.rows.tablets(ctx, s.ID, func(r *metadata.Row) error {
+	if err := tv.rows().tablets(ctx, s.ID, func(r *metadata.Row) error {
 		m, err := tablet.DecodeMeta(r.Meta)
 		if err == nil && m.ID == id {
 			found = &placed{s, r, m}
@@ -152,11 +152,11 @@ func untilServed(ctx context.Context, do func() error) error {
 }
 
 // askServer calls a method of the server of a tablet.
-func (n *Node) askServer(ctx context.Context, p *placed, method string, more func(*wire.Encoder), values int, result func(*wire.Decoder) error) error {
+func (tv *tabletService) askServer(ctx context.Context, p *placed, method string, more func(*wire.Encoder), values int, result func(*wire.Decoder) error) error {
 	if p.row.Unassigned() {
 		return fmt.Errorf("tablet %d of table %q has no server: %w", p.meta.ID, p.schema.Name, api.ErrNotServing)
 	}
-	return n.peers.call(ctx, nodeOf(p.row.Server), method, func(e *wire.Encoder) {
+	return tv.peers.call(ctx, nodeOf(p.row.Server), method, func(e *wire.Encoder) {
 		e.Array(2 + values)
 		e.Str(p.schema.Name)
 		e.Bin(p.row.Key())
@@ -167,25 +167,25 @@ func (n *Node) askServer(ctx context.Context, p *placed, method string, more fun
 }
 
 // splitTablet has the tablet's server split it.
-func (n *Node) splitTablet(ctx context.Context, r *tabletChange) (answer, error) {
+func (tv *tabletService) splitTablet(ctx context.Context, r *tabletChange) (answer, error) {
 	if r.Table == metadata.Name {
 		return nil, api.ErrSystemTable
 	}
-	if err := n.mayAddTablet(ctx, r.Table); err != nil {
+	if err := tv.mayAddTablet(ctx, r.Table); err != nil {
 		return nil, err
 	}
 	middle := r.Middle || r.ID != 0
 	if len(r.Row) == 0 && r.ID == 0 {
 		middle = true
 		var err error
-		if r.ID, err = n.largestTablet(ctx, r.Table); err != nil {
+		if r.ID, err = tv.largestTablet(ctx, r.Table); err != nil {
 			return nil, err
 		}
 	}
 	tried := false
 	var done api.TabletChange
 	err := untilServed(ctx, func() error {
-		p, err := n.place(ctx, r.Table, r.Row, r.ID)
+		p, err := tv.place(ctx, r.Table, r.Row, r.ID)
 		if err != nil {
 			return err
 		}
@@ -200,7 +200,7 @@ func (n *Node) splitTablet(ctx context.Context, r *tabletChange) (answer, error)
 		}
 		tried = true
 		done = *p.change()
-		return n.askServer(ctx, p, methodSplit, func(e *wire.Encoder) {
+		return tv.askServer(ctx, p, methodSplit, func(e *wire.Encoder) {
 			if middle {
 				e.Nil()
 			} else {
@@ -215,20 +215,20 @@ func (n *Node) splitTablet(ctx context.Context, r *tabletChange) (answer, error)
 	if err != nil {
 		return nil, err
 	}
-	n.log.Info("tablet split", "cause", "request", "table", r.Table, "tablet", done.ID, "lower", done.Lower)
+	tv.log.Info("tablet split", "cause", "request", "table", r.Table, "tablet", done.ID, "lower", done.Lower)
 	return done.Append, nil
 }
 
 // mayAddTablet returns a *table.LimitError if the table already has as many tablets as requests may create. Each tablet takes
 // memory on its server and a row of METADATA.
-func (n *Node) mayAddTablet(ctx context.Context, name string) error {
-	s, err := n.catalog.schemaOf(ctx, name)
+func (tv *tabletService) mayAddTablet(ctx context.Context, name string) error {
+	s, err := tv.catalog.schemaOf(ctx, name)
 	if err != nil {
 		return err
 	}
-	limit, tablets := cmp.Or(n.cfg.tabletsAskedMax, api.TabletsAskedMax), int64(0)
+	limit, tablets := cmp.Or(tv.tabletsMax, api.TabletsAskedMax), int64(0)
 	from, to := metadata.TableRange(s.ID)
-	err = n.rows.scanAll(ctx, string(from), string(to), metadata.Locations(), func(string, *metadata.Row, error) error {
+	err = tv.rows().scanAll(ctx, string(from), string(to), metadata.Locations(), func(string, *metadata.Row, error) error {
 		tablets++
 		return nil
 	})
@@ -239,13 +239,13 @@ func (n *Node) mayAddTablet(ctx context.Context, name string) error {
 }
 
 // largestTablet returns the id of the table's tablet with the most bytes.
-func (n *Node) largestTablet(ctx context.Context, name string) (id uint64, err error) {
-	s, _, err := n.catalog.schema(ctx, name)
+func (tv *tabletService) largestTablet(ctx context.Context, name string) (id uint64, err error) {
+	s, _, err := tv.catalog.schema(ctx, name)
 	if err != nil {
 		return 0, err
 	}
 	err = untilServed(ctx, func() error {
-		infos, err := n.tabletInfos(ctx, s)
+		infos, err := tv.tabletInfos(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -268,52 +268,52 @@ func (n *Node) largestTablet(ctx context.Context, name string) (id uint64, err e
 }
 
 // moveTablet has the master move a tablet to a node.
-func (n *Node) moveTablet(ctx context.Context, r *tabletChange) (answer, error) {
-	to, err := n.find(ctx, r.Node)
+func (tv *tabletService) moveTablet(ctx context.Context, r *tabletChange) (answer, error) {
+	to, err := tv.find(ctx, r.Node)
 	if err != nil {
 		return nil, err
 	}
 	// The tablet is located once: if it splits meanwhile, its upper part moves.
-	p, err := n.placeServed(ctx, r)
+	p, err := tv.placeServed(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	r.at(p)
-	if err := n.askMaster(ctx, &request{method: methodMove, a: p.key(), b: to.id, here: n.master.MoveTablet}); err != nil {
+	if err := tv.askMaster(ctx, &request{method: methodMove, a: p.key(), b: to.id, here: tv.master().MoveTablet}); err != nil {
 		return nil, fmt.Errorf("move tablet %d of table %q to node %s: %w", p.meta.ID, r.Table, r.Node, err)
 	}
-	p, err = n.place(ctx, r.Table, nil, p.meta.ID)
+	p, err = tv.place(ctx, r.Table, nil, p.meta.ID)
 	if err != nil {
 		return nil, err
 	}
-	n.log.Info("tablet moved", "cause", "request", "table", r.Table, "tablet", p.meta.ID, "server", p.row.Server)
+	tv.log.Info("tablet moved", "cause", "request", "table", r.Table, "tablet", p.meta.ID, "server", p.row.Server)
 	return p.change().Append, nil
 }
 
 // placeServed is place, but waits until the table has tablets.
-func (n *Node) placeServed(ctx context.Context, r *tabletChange) (p *placed, err error) {
+func (tv *tabletService) placeServed(ctx context.Context, r *tabletChange) (p *placed, err error) {
 	err = untilServed(ctx, func() error {
-		p, err = n.place(ctx, r.Table, r.Row, r.ID)
+		p, err = tv.place(ctx, r.Table, r.Row, r.ID)
 		return err
 	})
 	return p, err
 }
 
 // mergeTablets has the master merge a tablet with its upper neighbour, or the last tablet of a table with its lower one.
-func (n *Node) mergeTablets(ctx context.Context, r *tabletChange) (answer, error) {
+func (tv *tabletService) mergeTablets(ctx context.Context, r *tabletChange) (answer, error) {
 	if r.Table == metadata.Name {
 		return nil, api.ErrSystemTable
 	}
-	lower, err := n.placeServed(ctx, r)
+	lower, err := tv.placeServed(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	var upper *placed
 	if len(lower.row.End) > 0 {
-		upper, err = n.place(ctx, r.Table, append(append([]byte{}, lower.row.End...), 0), 0)
+		upper, err = tv.place(ctx, r.Table, append(append([]byte{}, lower.row.End...), 0), 0)
 	} else {
 		upper = lower
-		lower, err = n.below(ctx, upper)
+		lower, err = tv.below(ctx, upper)
 	}
 	if err != nil {
 		return nil, err
@@ -321,7 +321,7 @@ func (n *Node) mergeTablets(ctx context.Context, r *tabletChange) (answer, error
 	r.at(lower, upper)
 	merged := func(ctx context.Context) (bool, error) {
 		// By the time that a new master is asked, the keys may belong to other tablets.
-		now, err := n.rows.get(ctx, lower.row.Table, lower.row.End)
+		now, err := tv.rows().get(ctx, lower.row.Table, lower.row.End)
 		if errors.Is(err, errNoRow) {
 			return true, nil
 		}
@@ -331,21 +331,21 @@ func (n *Node) mergeTablets(ctx context.Context, r *tabletChange) (answer, error
 		m, err := tablet.DecodeMeta(now.Meta)
 		return err == nil && m.ID != lower.meta.ID, err
 	}
-	err = n.askMaster(ctx, &request{method: methodUnite, a: lower.key(), b: upper.key(), here: n.master.MergeTablets, done: merged})
+	err = tv.askMaster(ctx, &request{method: methodUnite, a: lower.key(), b: upper.key(), here: tv.master().MergeTablets, done: merged})
 	if err != nil {
 		return nil, fmt.Errorf("merge tablets %d and %d of table %q: %w", lower.meta.ID, upper.meta.ID, r.Table, err)
 	}
 	done := upper.change()
-	if p, err := n.place(ctx, r.Table, nil, upper.meta.ID); err == nil {
+	if p, err := tv.place(ctx, r.Table, nil, upper.meta.ID); err == nil {
 		done = p.change()
 	}
-	n.log.Info("tablets merged", "cause", "request", "table", r.Table, "lower", lower.meta.ID, "upper", upper.meta.ID)
+	tv.log.Info("tablets merged", "cause", "request", "table", r.Table, "lower", lower.meta.ID, "upper", upper.meta.ID)
 	return done.Append, nil
 }
 
 // below returns the tablet before p.
-func (n *Node) below(ctx context.Context, p *placed) (*placed, error) {
-	before, err := n.rows.between(ctx, p.row.Table, p.meta.Start, p.row.End)
+func (tv *tabletService) below(ctx context.Context, p *placed) (*placed, error) {
+	before, err := tv.rows().between(ctx, p.row.Table, p.meta.Start, p.row.End)
 	if err != nil {
 		return nil, err
 	}
@@ -356,7 +356,7 @@ func (n *Node) below(ctx context.Context, p *placed) (*placed, error) {
 	if len(end) == 0 {
 		return nil, fmt.Errorf("table %q has one tablet, and that has no neighbour: %w", p.schema.Name, api.ErrNoTablet)
 	}
-	r, err := n.rows.get(ctx, p.row.Table, end)
+	r, err := tv.rows().get(ctx, p.row.Table, end)
 	if err != nil {
 		return nil, err
 	}
@@ -365,14 +365,14 @@ func (n *Node) below(ctx context.Context, p *placed) (*placed, error) {
 }
 
 // compactTablet has the tablet's server compact it.
-func (n *Node) compactTablet(ctx context.Context, r *tabletChange) (answer, error) {
+func (tv *tabletService) compactTablet(ctx context.Context, r *tabletChange) (answer, error) {
 	return nil, untilServed(ctx, func() error {
-		p, err := n.place(ctx, r.Table, r.Row, r.ID)
+		p, err := tv.place(ctx, r.Table, r.Row, r.ID)
 		if err != nil {
 			return err
 		}
 		r.at(p)
-		return n.askServer(ctx, p, methodCompactOne, func(e *wire.Encoder) { e.Bool(r.Major) }, 1, nil)
+		return tv.askServer(ctx, p, methodCompactOne, func(e *wire.Encoder) { e.Bool(r.Major) }, 1, nil)
 	})
 }
 
@@ -385,9 +385,9 @@ type request struct {
 }
 
 // askMaster sends a request to the master, on this node or another, until it answers.
-func (n *Node) askMaster(ctx context.Context, r *request) error {
+func (tv *tabletService) askMaster(ctx context.Context, r *request) error {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		again, err := n.askMasterOnce(ctx, r)
+		again, err := tv.askMasterOnce(ctx, r)
 		if !again {
 			return err
 		}
@@ -397,21 +397,21 @@ func (n *Node) askMaster(ctx context.Context, r *request) error {
 	}
 }
 
-func (n *Node) askMasterOnce(ctx context.Context, r *request) (again bool, err error) {
+func (tv *tabletService) askMasterOnce(ctx context.Context, r *request) (again bool, err error) {
 	if r.done != nil {
 		if done, err := r.done(ctx); done || err != nil {
 			return errors.Is(err, api.ErrNotServing), err
 		}
 	}
-	if n.master.Epoch() != 0 {
+	if tv.master().Epoch() != 0 {
 		err := r.here(ctx, r.a, r.b)
 		return errors.Is(err, master.ErrNotMaster), err
 	}
-	boss, _ := n.epochs.last()
-	if boss == "" || boss == n.id() {
+	boss, _ := tv.epochs.last()
+	if boss == "" || boss == tv.id() {
 		return true, fmt.Errorf("no master is known: %w", api.ErrUnavailable)
 	}
-	err = api.FromRPC(n.peers.call(ctx, boss, r.method, func(e *wire.Encoder) {
+	err = api.FromRPC(tv.peers.call(ctx, boss, r.method, func(e *wire.Encoder) {
 		e.Array(2)
 		e.Bin([]byte(r.a))
 		e.Bin([]byte(r.b))
@@ -421,15 +421,15 @@ func (n *Node) askMasterOnce(ctx context.Context, r *request) (again bool, err e
 }
 
 // handleWishes registers the requests that any node may send to the master.
-func (n *Node) handleWishes() {
+func (tv *tabletService) handleWishes(r registrar) {
 	for method, do := range map[string]func(m *master.Master, ctx context.Context, a, b string) error{
 		methodMove: (*master.Master).MoveTablet, methodUnite: (*master.Master).MergeTablets,
 	} {
-		n.handle(method, rpc.Waiting, func(c *rpc.Call) {
+		r.handle(method, rpc.Waiting, func(c *rpc.Call) {
 			a, b := string(c.Params.Bytes()), string(c.Params.Bytes())
 			err := c.Params.Err()
 			if err == nil {
-				err = do(n.master, c.Context(), a, b)
+				err = do(tv.master(), c.Context(), a, b)
 			}
 			if err != nil {
 				fail(c, err)

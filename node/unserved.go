@@ -14,10 +14,10 @@ import (
 )
 
 // handleUnserved registers the methods that report unserved tablets.
-func (n *Node) handleUnserved() {
-	n.handleNames(api.MethodUnservedTablets, 0, n.unservedTablets)
-	n.handle(methodUnserved, rpc.Spawned, func(c *rpc.Call) {
-		u, err := n.unservedHere()
+func (tv *tabletService) handleUnserved(r registrar) {
+	r.handleNames(api.MethodUnservedTablets, 0, tv.unservedTablets)
+	r.handle(methodUnserved, rpc.Spawned, func(c *rpc.Call) {
+		u, err := tv.unservedHere()
 		if err != nil {
 			fail(c, err)
 			return
@@ -27,17 +27,17 @@ func (n *Node) handleUnserved() {
 }
 
 // unservedTablets returns the master's list of unserved tablets.
-func (n *Node) unservedTablets(ctx context.Context, _ *api.NamesRequest) (answer, error) {
-	u, err := n.unservedHere()
+func (tv *tabletService) unservedTablets(ctx context.Context, _ *api.NamesRequest) (answer, error) {
+	u, err := tv.unservedHere()
 	if err == nil {
 		return u.Append, nil
 	}
-	boss, _ := n.epochs.last()
-	if boss == "" || boss == n.id() {
+	boss, _ := tv.epochs.last()
+	if boss == "" || boss == tv.id() {
 		return nil, fmt.Errorf("%w: no master is known", api.ErrUnavailable)
 	}
 	u = &api.UnservedTablets{}
-	err = n.peers.call(ctx, boss, methodUnserved, func(e *wire.Encoder) { e.Array(0) }, u.Decode)
+	err = tv.peers.call(ctx, boss, methodUnserved, func(e *wire.Encoder) { e.Array(0) }, u.Decode)
 	if lost := (*rpc.ConnLostError)(nil); errors.As(err, &lost) { // the request is read-only and may be repeated
 		err = told(api.ErrUnavailable, err)
 	}
@@ -45,8 +45,8 @@ func (n *Node) unservedTablets(ctx context.Context, _ *api.NamesRequest) (answer
 }
 
 // unservedHere returns the unserved tablets if this node is the master.
-func (n *Node) unservedHere() (*api.UnservedTablets, error) {
-	all, err := n.master.Unserved()
+func (tv *tabletService) unservedHere() (*api.UnservedTablets, error) {
+	all, err := tv.master().Unserved()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", api.ErrUnavailable, err)
 	}
