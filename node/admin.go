@@ -48,41 +48,6 @@ func (tb *tableService) register(r registrar) {
 	r.handleNames(api.MethodCompactTable, 1, tb.compactTable)
 }
 
-	h func(ctx context.Context, r *api.NamesRequest) (answer, error)) {
-	register(method, rpc.Spawned, func(c *rpc.Call) {
-		c.Keep() // a change may outlive the call
-		var r api.NamesRequest
-		if err := r.Decode(&c.Params, c.NumParams, method, names); err != nil {
-			fail(c, err)
-			return
-		}
-		if !begin(c, &r.Options) {
-			return
-		}
-		var result answer
-		by := asked{who: subjectOf(c), method: method}
-		if names > 0 {
-			by.name = r.Names[0]
-		}
-		ctx := withAsked(withSubject(c.Context(), by.who), by)
-		do := func(ctx context.Context) (err error) {
-			result, err = h(ctx, &r)
-			return err
-		}
-		var err error
-		if givenUpUnled[method] {
-			err = n.whileLed(ctx, do)
-		} else {
-			err = do(ctx)
-		}
-		if err != nil {
-			fail(c, err)
-			return
-		}
-		c.Reply(result)
-	})
-}
-
 func schemaAnswer(s *table.Schema) answer {
 	return func(e *wire.Encoder) { table.AppendSchema(e, s) }
 }

@@ -17,6 +17,40 @@ func (n *Node) handleNames(method string, names int, h func(ctx context.Context,
 
 // answerNames is handleNames with its own function for registering.
 func (n *Node) answerNames(register func(string, rpc.Mode, func(*rpc.Call)), method string, names int,
+	h func(ctx context.Context, r *api.NamesRequest) (answer, error)) {
+	register(method, rpc.Spawned, func(c *rpc.Call) {
+		c.Keep() // a change may outlive the call
+		var r api.NamesRequest
+		if err := r.Decode(&c.Params, c.NumParams, method, names); err != nil {
+			fail(c, err)
+			return
+		}
+		if !begin(c, &r.Options) {
+			return
+		}
+		var result answer
+		by := asked{who: subjectOf(c), method: method}
+		if names > 0 {
+			by.name = r.Names[0]
+		}
+		ctx := withAsked(withSubject(c.Context(), by.who), by)
+		do := func(ctx context.Context) (err error) {
+			result, err = h(ctx, &r)
+			return err
+		}
+		var err error
+		if givenUpUnled[method] {
+			err = n.whileLed(ctx, do)
+		} else {
+			err = do(ctx)
+		}
+		if err != nil {
+			fail(c, err)
+			return
+		}
+		c.Reply(result)
+	})
+}
 
 func (n *Node) ping(context.Context, *api.NamesRequest) (answer, error) {
 	p := api.Pong{Server: "stele", Version: Version(), Protocol: api.ProtocolVersion, Node: n.cfg.Name, Cluster: *n.self.clusterID.Load()}
