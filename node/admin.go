@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"bytes"
 	"context"
 	"errors"
@@ -185,7 +186,7 @@ func (tb *tableService) pressTable(s *table.Schema, tablets int) {
 		if now, _, err := tb.catalog.schema(ctx, s.Name); errors.Is(err, api.ErrNoTable) || err == nil && now.ID != s.ID {
 			return
 		}
-		pause(ctx, wait)
+		timing.Sleep(ctx, wait)
 	}
 	tb.log.Warn("new table not served yet", "table", s.Name)
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"fmt"
@@ -117,7 +118,7 @@ func (n *Node) passOn(c *rpc.Call, method string, who *subject, serve func(*rpc.
 			return
 		}
 		if again {
-			pause(c.Context(), wait)
+			timing.Sleep(c.Context(), wait)
 		}
 		if !again || c.Context().Err() != nil || time.Since(began) > masterTime {
 			fail(c, err)

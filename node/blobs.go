@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"path/filepath"
@@ -88,7 +89,7 @@ func untilAnswered(ctx context.Context, ask func(context.Context) error) error {
 		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, metaapi.ErrNotReady) {
 			return err
 		}
-		pause(ctx, sessionRetry)
+		timing.Sleep(ctx, sessionRetry)
 	}
 }
 

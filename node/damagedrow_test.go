@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +61,7 @@ func TestDamagedRowOfOneTablet(t *testing.T) {
 		if told.Total == 1 && string(told.Tablets[0].End) == "m" && strings.Contains(told.Tablets[0].Error, "log:recoveries") {
 			break
 		}
-		if pause(ctx, 50*time.Millisecond); ctx.Err() != nil {
+		if timing.Sleep(ctx, 50*time.Millisecond); ctx.Err() != nil {
 			t.Fatalf("reported: %+v", told)
 		}
 	}

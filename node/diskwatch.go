@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func (n *Node) watchDisks() {
 
 // watchDisk checks the disk of a directory periodically, until ctx ends. A disk that returns errors is handled elsewhere.
 func watchDisk(ctx context.Context, dir string, look func(dir string) error, fail func(error)) {
-	for pause(ctx, diskLookEvery); ctx.Err() == nil; pause(ctx, diskLookEvery) {
+	for timing.Sleep(ctx, diskLookEvery); ctx.Err() == nil; timing.Sleep(ctx, diskLookEvery) {
 		w := stall.After(diskStalled, func() { fail(&DiskStalledError{dir, diskStalled}) })
 		_ = look(dir)
 		w.Stop()

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"crypto"
 	"crypto/tls"
@@ -168,7 +169,7 @@ func (e *enroller) ask(ctx context.Context) (*enrolment, error) {
 		if errors.As(final, &refused) || final != nil && !hope { // rejected by a node of the cluster, or by all nodes
 			return nil, final
 		}
-		pause(ctx, wait)
+		timing.Sleep(ctx, wait)
 	}
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ func TestSplitGivenUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for until := time.Now().Add(10 * time.Second); s.state(refOf(row)) == nil || !s.has(row); pause(ctx, 10*time.Millisecond) {
+	for until := time.Now().Add(10 * time.Second); s.state(refOf(row)) == nil || !s.has(row); timing.Sleep(ctx, 10*time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatal("the tablet is not loaded")
 		}

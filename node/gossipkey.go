@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"bytes"
 	"cmp"
 	"context"
@@ -104,7 +105,7 @@ func (n *Node) followGossipKey() {
 			n.log.Log(n.ctx, level, "gossip key rotation waiting", "err", err)
 		}
 		logged = text
-		pause(n.ctx, period)
+		timing.Sleep(n.ctx, period)
 	}
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,7 +46,7 @@ func (n *Node) hold(ctx context.Context) error {
 			return err
 		}
 		n.log.Warn("server lock not acquired; retrying", "err", err)
-		pause(ctx, sessionRetry)
+		timing.Sleep(ctx, sessionRetry)
 	}
 }
 

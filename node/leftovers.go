@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ func (tb *tableService) sweepLeftovers() {
 		return
 	}
 	var failed once
-	for ; tb.ctx.Err() == nil; pause(tb.ctx, masterPoll) {
+	for ; tb.ctx.Err() == nil; timing.Sleep(tb.ctx, masterPoll) {
 		epoch := tb.master().Epoch()
 		if epoch == 0 || epoch == tb.swept.Load() {
 			continue
@@ -45,7 +46,7 @@ func (tb *tableService) sweepLeftovers() {
 			tb.swept.Store(epoch)
 		} else if tb.ctx.Err() == nil && tb.master().Epoch() != 0 {
 			failed.warn(tb.log, "take away what is left over of tables that are not there; will try again", err)
-			pause(tb.ctx, leftoversRetry)
+			timing.Sleep(tb.ctx, leftoversRetry)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"time"
@@ -48,7 +49,7 @@ func (m *resultMemory) acquire(ctx context.Context, user string, weight int64) e
 	if m.free.Try(user, weight) {
 		return nil
 	}
-	wait, cancel := within(ctx, resultWait)
+	wait, cancel := timing.Within(ctx, resultWait)
 	defer cancel()
 	defer m.crowded()()
 	if m.free.Acquire(wait, user, weight) == nil {
@@ -61,17 +62,6 @@ func (m *resultMemory) acquire(ctx context.Context, user string, weight int64) e
 		return context.DeadlineExceeded
 	}
 	return &api.OverloadedError{Reason: "no memory for results", RetryAfter: resultWait / 2}
-}
-
-// within returns a context that ends after d, or with ctx. Of ctx it uses Err and Deadline, which may be all that it has.
-func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	until := time.Now().Add(d)
-	if at, ok := ctx.Deadline(); ok && at.Before(until) {
-		until = at
-	}
-	inner, cancel := context.WithDeadline(context.WithoutCancel(ctx), until)
-	stop := context.AfterFunc(ctx, cancel)
-	return inner, func() { stop(); cancel() }
 }
 
 // refusesWrites reports whether err, with which a write was refused after waiting, would also be the result of the next write.

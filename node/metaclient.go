@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"log/slog"
@@ -58,16 +59,6 @@ func (n *Node) keepSession() {
 	}
 }
 
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
 // untilLed calls f until the lock service has answered, or ctx ends. The error that the leader's disk is full counts as no answer.
 func (n *Node) untilLed(ctx context.Context, f func(context.Context) error) error {
 	for {
@@ -76,7 +67,7 @@ func (n *Node) untilLed(ctx context.Context, f func(context.Context) error) erro
 			return err
 		}
 		n.log.Warn("lock service unavailable; retrying", "err", err)
-		pause(ctx, sessionRetry)
+		timing.Sleep(ctx, sessionRetry)
 	}
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"slices"
@@ -35,7 +36,7 @@ func TestRowsOfTwoChanges(t *testing.T) {
 		} else if ctx.Err() != nil {
 			t.Fatal(err)
 		}
-		pause(ctx, 10*time.Millisecond)
+		timing.Sleep(ctx, 10*time.Millisecond)
 	}
 	n.stopMaster(ctx) // which removes rows of what is no table
 	r := madeRow(ctx, t, n)
@@ -111,7 +112,7 @@ func TestMetadataIsNotForClients(t *testing.T) {
 		if ctx.Err() != nil {
 			t.Fatal("the table has no row")
 		}
-		pause(ctx, 10*time.Millisecond)
+		timing.Sleep(ctx, 10*time.Millisecond)
 	}
 	n.stopMaster(ctx)
 	before := rows()

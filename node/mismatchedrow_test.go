@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"strings"
@@ -69,7 +70,7 @@ func TestRowOfAnotherTablet(t *testing.T) {
 	}
 
 	again()
-	for told := (*client.UnservedTablets)(nil); ; pause(ctx, 20*time.Millisecond) {
+	for told := (*client.UnservedTablets)(nil); ; timing.Sleep(ctx, 20*time.Millisecond) {
 		if told, err = c.UnservedTablets(ctx); err == nil && told.Total == 1 && string(told.Tablets[0].End) == "m" &&
 			strings.Contains(told.Tablets[0].Error, "describes another tablet") && told.Tablets[0].Tries == 0 {
 			break
@@ -149,7 +150,7 @@ func TestDroppedRowOfAnotherTablet(t *testing.T) {
 			if ctx.Err() != nil {
 				t.Fatalf("a row that describes a tablet %s: %v", what, err)
 			}
-			pause(ctx, 20*time.Millisecond)
+			timing.Sleep(ctx, 20*time.Millisecond)
 		}
 	}
 	err = n.blobs.refs.eachNamed(ctx, func(blobfs.ID, blobName) {})

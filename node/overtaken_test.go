@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"slices"
@@ -19,7 +20,7 @@ func TestLoadOfDroppedTablet(t *testing.T) {
 	defer cancel()
 	c := &clusterTablets{n: n, rows: n.rows, to: commander{n}}
 	gone := master.Tablet{Key: string(metadata.Key(nil, 500, []byte("m"))), Generation: 7}
-	for ; ; pause(ctx, 10*time.Millisecond) { // until METADATA is served
+	for ; ; timing.Sleep(ctx, 10*time.Millisecond) { // until METADATA is served
 		servers, err := c.Servers(ctx)
 		i := slices.IndexFunc(servers, func(v master.TabletServer) bool { return !v.Metadata })
 		if err == nil && i >= 0 {

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"errors"
 	"fmt"
 	"reflect"
@@ -37,7 +38,7 @@ func queued(t *testing.T, want int, answered func() bool) bool {
 
 // askedLate are changes of every kind, of which each could be made and can be seen.
 func askedLate(f *fleet, c *client.Client, joinToken string) map[string]func() error {
-	ctx := within(f.t, 60*time.Second)
+	ctx := timing.Within(f.t, 60*time.Second)
 	spec, seven := table.FamilySpec{Name: "h"}, table.MaxVersions(7)
 	return map[string]func() error{
 		"grant on the cluster": func() error { return c.Grant(ctx, client.Grant{Principal: "eve", Rights: "admin"}) },
@@ -83,7 +84,7 @@ func revokeBeforeChanges(t *testing.T) bool {
 			f.stop(i)
 		}
 	}()
-	ctx := within(t, 120*time.Second)
+	ctx := timing.Within(t, 120*time.Second)
 	if _, err := admin.CreateTable(ctx, "u", table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ func (c *changes) asMaster(ctx context.Context, a asked, do func(ctx context.Con
 	defer cancel()
 	c.background.Go(func() {
 		for ctx.Err() == nil && c.master().Epoch() == epoch {
-			pause(ctx, masterPoll)
+			timing.Sleep(ctx, masterPoll)
 		}
 		cancel()
 	})

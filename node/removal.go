@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"maps"
@@ -101,7 +102,7 @@ func (n *Node) followRemoved() {
 		if err := n.hearOfRemoved(n.meta.current(), lost); err != nil {
 			n.log.Debug("removed nodes not followed; retrying", "err", err)
 		}
-		pause(n.ctx, removalRetry)
+		timing.Sleep(n.ctx, removalRetry)
 	}
 }
 
@@ -185,7 +186,7 @@ func (n *Node) setRemoved(gone, lost map[string]bool) {
 	n.forgetRemoved(gone)
 	if n.security != nil {
 		n.background.Go(func() {
-			if pause(n.ctx, severAfter); n.ctx.Err() == nil {
+			if timing.Sleep(n.ctx, severAfter); n.ctx.Err() == nil {
 				n.security.endpoint.Sever(func(p pki.Peer) bool { return p.Kind == pki.Node && gone[p.Name] })
 			}
 		})

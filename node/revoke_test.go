@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"fmt"
@@ -65,7 +66,7 @@ func secureThree(t *testing.T) (*fleet, *client.Client, [3]*cutter) {
 	f.startAll()
 	f.await(0, "three voters", votersAlive(3))
 	admin := f.client(0)
-	ctx := within(t, 60*time.Second)
+	ctx := timing.Within(t, 60*time.Second)
 	var rows []string
 	for i := range 11 {
 		rows = append(rows, fmt.Sprintf("r%02d", i))
@@ -96,7 +97,7 @@ func beside(row string) (keys []string) {
 // spread sees that each node has a tablet, and returns a row of one of each.
 func (f *fleet) spread(admin *client.Client) (own [3]string) {
 	f.t.Helper()
-	ctx := within(f.t, 60*time.Second)
+	ctx := timing.Within(f.t, 60*time.Second)
 	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
 		info, err := admin.Describe(ctx, "t")
 		if err != nil {
@@ -131,7 +132,7 @@ func (f *fleet) spread(admin *client.Client) (own [3]string) {
 // leader returns the name of the node that leads the lock service.
 func (f *fleet) leader(c *client.Client) string {
 	f.t.Helper()
-	s, err := c.RaftStatus(within(f.t, 20*time.Second))
+	s, err := c.RaftStatus(timing.Within(f.t, 20*time.Second))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -307,7 +308,7 @@ func (h *hammered) wait() []attempt {
 // while a node is cut off from the lock service, which then answers that it does not know.
 func TestRevocationIsInForce(t *testing.T) {
 	f, admin, cutters := secureThree(t)
-	ctx := within(t, 120*time.Second)
+	ctx := timing.Within(t, 120*time.Second)
 	cred := f.user(admin, "ann")
 	g := client.Grant{Principal: "ann", Table: "t", Family: "f", Rights: "read,write"}
 	var conns [3]*rpc.Conn

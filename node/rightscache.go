@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"fmt"
@@ -86,14 +87,14 @@ func (r *rights) ask(ctx context.Context, who *subject, ask func(ctx context.Con
 	if why := r.unled(); why != nil { // waiting would not help
 		return acl.Ticket{}, why
 	}
-	ctx, cancel := within(ctx, rightsTimeout)
+	ctx, cancel := timing.Within(ctx, rightsTimeout)
 	defer cancel()
 	name, generation, s := who.principal()
 	// While rights are being changed they are uncertain, for as long as it takes to wait for a dead server's lease.
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		t, err := ask(ctx, name, generation)
 		if errors.Is(err, acl.ErrUncertain) {
-			if pause(ctx, wait); ctx.Err() == nil {
+			if timing.Sleep(ctx, wait); ctx.Err() == nil {
 				continue
 			}
 		}
@@ -101,7 +102,7 @@ func (r *rights) ask(ctx context.Context, who *subject, ask func(ctx context.Con
 			revoked, known := r.cache.CertificateRevoked(t, name, who.peer.Serial)
 			if !known {
 				err = acl.ErrUncertain
-				if pause(ctx, wait); ctx.Err() == nil {
+				if timing.Sleep(ctx, wait); ctx.Err() == nil {
 					continue
 				}
 			}

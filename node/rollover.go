@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"bytes"
 	"cmp"
 	"context"
@@ -192,7 +193,7 @@ func (n *Node) followRollover() {
 		if err == nil && n.security.rollover.Load() == nil {
 			n.awaitRollover()
 		}
-		pause(n.ctx, period)
+		timing.Sleep(n.ctx, period)
 	}
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"fmt"
@@ -229,7 +230,7 @@ func (bs *blobService) sweepWhileMaster() {
 	epoch := bs.master().Epoch()
 	bs.background.Go(func() {
 		for ctx.Err() == nil {
-			pause(ctx, mastershipPoll)
+			timing.Sleep(ctx, mastershipPoll)
 			if bs.master().Epoch() != epoch {
 				cancel()
 			}
@@ -239,7 +240,7 @@ func (bs *blobService) sweepWhileMaster() {
 	if _, err := bs.store.Load().SweepHalted(ctx); err != nil && ctx.Err() == nil {
 		bs.log.Info("state of garbage collection unknown", "err", err)
 	}
-	if pause(ctx, sweepDelay); ctx.Err() == nil {
+	if timing.Sleep(ctx, sweepDelay); ctx.Err() == nil {
 		bs.store.Load().NewSweeper(sweepRoots{bs.refs}).Run(ctx)
 	}
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"fmt"
 	"testing"
@@ -41,7 +42,7 @@ func TestDroppedRowsAreForgotten(t *testing.T) {
 		if ctx.Err() != nil {
 			t.Fatalf("rows are remembered of %v", users)
 		}
-		pause(ctx, 20*time.Millisecond)
+		timing.Sleep(ctx, 20*time.Millisecond)
 	}
 	for _, end := range []string{"m", ""} {
 		if s.state(tablet.Ref{Table: stays.ID, End: end}) == nil {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"fmt"
@@ -65,7 +66,7 @@ func (f *schemas) Schema(ctx context.Context, id uint64, name string) (*table.Sc
 		if v != nil {
 			return s, v, nil
 		}
-		if pause(ctx, wait); ctx.Err() != nil {
+		if timing.Sleep(ctx, wait); ctx.Err() != nil {
 			return nil, nil, fmt.Errorf("schema of table %q is being changed: %w", name, ctx.Err())
 		}
 	}

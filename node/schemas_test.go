@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"testing"
@@ -68,7 +69,7 @@ func TestDropIsTheCommit(t *testing.T) {
 		}
 	}
 	for len(n.tablets().Loaded()) > 0 { // and the server lets go of the tablets by itself
-		if pause(ctx, 10*time.Millisecond); ctx.Err() != nil {
+		if timing.Sleep(ctx, 10*time.Millisecond); ctx.Err() != nil {
 			t.Fatalf("tablets of a dropped table are served still: %v", n.tablets().Loaded())
 		}
 	}

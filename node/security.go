@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"cmp"
 	"context"
 	"crypto/x509"
@@ -174,7 +175,7 @@ func (n *Node) renewOwn(ctx context.Context, request []byte) (*x509.Certificate,
 	}
 	ids := n.issuers()
 	for wait := time.Now(); len(ids) == 0 && time.Since(wait) < issuersWait && ctx.Err() == nil; ids = n.issuers() {
-		pause(ctx, 200*time.Millisecond)
+		timing.Sleep(ctx, 200*time.Millisecond)
 	}
 	var errs []error
 	for _, id := range ids {

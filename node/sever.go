@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"path"
@@ -38,7 +39,7 @@ func (n *Node) severRefused() {
 		return
 	}
 	var out map[credential]bool
-	for pause(n.ctx, severPeriod); n.ctx.Err() == nil; pause(n.ctx, severPeriod) {
+	for timing.Sleep(n.ctx, severPeriod); n.ctx.Err() == nil; timing.Sleep(n.ctx, severPeriod) {
 		before := out
 		var err error
 		if out, err = n.notLetIn(); err != nil {

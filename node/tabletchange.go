@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"cmp"
 	"context"
 	"errors"
@@ -145,7 +146,7 @@ func untilServed(ctx context.Context, do func() error) error {
 		if err == nil || !errors.Is(err, api.ErrNotServing) && !errors.Is(err, api.ErrUnavailable) || time.Since(start) > homelessTimeout {
 			return err
 		}
-		if pause(ctx, wait); ctx.Err() != nil {
+		if timing.Sleep(ctx, wait); ctx.Err() != nil {
 			return err
 		}
 	}
@@ -391,7 +392,7 @@ func (tv *tabletService) askMaster(ctx context.Context, r *request) error {
 		if !again {
 			return err
 		}
-		if pause(ctx, wait); ctx.Err() != nil {
+		if timing.Sleep(ctx, wait); ctx.Err() != nil {
 			return err
 		}
 	}

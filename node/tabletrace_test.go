@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"testing"
@@ -27,7 +28,7 @@ func servedTable(ctx context.Context, t *testing.T, n *Node, c *client.Client) *
 		if ctx.Err() != nil {
 			t.Fatalf("the table is not served: %v", err)
 		}
-		pause(ctx, 10*time.Millisecond)
+		timing.Sleep(ctx, 10*time.Millisecond)
 	}
 }
 
@@ -72,7 +73,7 @@ func TestUnloadByADeadServer(t *testing.T) {
 		} else if ctx.Err() != nil {
 			t.Fatalf("the table is not served again: %v", err)
 		}
-		pause(ctx, 10*time.Millisecond)
+		timing.Sleep(ctx, 10*time.Millisecond)
 	}
 	n.stopMaster(ctx)
 	m := tablet.Meta{ID: 1000, Table: whole.Table, End: []byte("g"), LastMajor: time.Now()}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"slices"
@@ -57,7 +58,7 @@ func TestUnservedTablet(t *testing.T) {
 	}
 	var told *client.UnservedTablets
 	var err error
-	for ; ; pause(ctx, 50*time.Millisecond) {
+	for ; ; timing.Sleep(ctx, 50*time.Millisecond) {
 		if told, err = c.UnservedTablets(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +84,7 @@ func TestUnservedTablet(t *testing.T) {
 	if failed < 0 || len(events) > 6 || events[len(events)-1] != "created" {
 		t.Errorf("the history after %d tries: %q", u.Tries, events)
 	}
-	for free := false; !free; pause(ctx, 10*time.Millisecond) { // between two tries it is nobody's
+	for free := false; !free; timing.Sleep(ctx, 10*time.Millisecond) { // between two tries it is nobody's
 		now, err := n.rows.get(ctx, schema.ID, nil)
 		if err != nil {
 			t.Fatalf("the tablet stays a server's that cannot load it: %v", err)
@@ -94,7 +95,7 @@ func TestUnservedTablet(t *testing.T) {
 	if r, err := c.Table("t").Get(ctx, "z"); err != nil || r == nil {
 		t.Fatalf("read what the tablet has: %v", err)
 	}
-	for ; told.Total > 0; pause(ctx, 50*time.Millisecond) {
+	for ; told.Total > 0; timing.Sleep(ctx, 50*time.Millisecond) {
 		if told, err = c.UnservedTablets(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +114,7 @@ func TestMetadataTabletIsReleased(t *testing.T) {
 	for _, end := range [][]byte{nil, metadata.RootEnd()} {
 		key := []byte(tabletKey(metadata.TableID, end))
 		for !s.begin(key) { // the master's orders are refused until end
-			pause(ctx, time.Millisecond)
+			timing.Sleep(ctx, time.Millisecond)
 		}
 		row, err := s.rowOf(ctx, key)
 		if err != nil {
@@ -131,7 +132,7 @@ func TestMetadataTabletIsReleased(t *testing.T) {
 			t.Fatal(err)
 		}
 		for !s.has(row) {
-			if pause(ctx, time.Millisecond); ctx.Err() != nil {
+			if timing.Sleep(ctx, time.Millisecond); ctx.Err() != nil {
 				t.Fatalf("the tablet to %q of METADATA is not served again", end)
 			}
 		}
@@ -160,7 +161,7 @@ func TestNotLoadedIsForgotten(t *testing.T) {
 		return row
 	}
 	for !s.begin(key) { // from now on nobody loads it
-		pause(ctx, time.Millisecond)
+		timing.Sleep(ctx, time.Millisecond)
 	}
 	row := read()
 	must(s.tablets.Unload(ctx, refOf(row)))
@@ -209,7 +210,7 @@ func TestNotLoadedIsForgotten(t *testing.T) {
 		t.Errorf("loaded where it could not be before another server had it: %q", now)
 	}
 	must(c.DropTable(ctx, "t"))
-	for err := error(nil); !errors.Is(err, errNoRow); pause(ctx, 10*time.Millisecond) {
+	for err := error(nil); !errors.Is(err, errNoRow); timing.Sleep(ctx, 10*time.Millisecond) {
 		if _, err = n.rows.get(ctx, schema.ID, nil); err != nil && !errors.Is(err, errNoRow) {
 			t.Fatal(err)
 		}

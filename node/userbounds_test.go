@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"github.com/steledb/stele/internal/timing"
 	"bytes"
 	"context"
 	"errors"
@@ -207,7 +208,7 @@ func TestClientsFillOpenLockService(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	f.startAll()
-	ctx := within(t, 60*time.Second)
+	ctx := timing.Within(t, 60*time.Second)
 	conn, err := rpc.Dial(ctx, f.nodes[0].RPCAddr(), rpc.ConnConfig{})
 	if err != nil {
 		t.Fatal(err)
