@@ -128,7 +128,7 @@ func (r *request) measure(t *testing.T, conn net.Conn) {
 func TestServerAllocationsOfPrincipals(t *testing.T) {
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
-	admin, ctx := f.client(0), timing.Within(t, 60*time.Second)
+	admin, ctx := f.client(0), within(t, 60*time.Second)
 	if _, err := admin.CreateTable(ctx, "t", table.FamilySpec{Name: "f"}, table.FamilySpec{Name: "g"}); err != nil {
 		t.Fatal(err)
 	}

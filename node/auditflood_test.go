@@ -18,7 +18,7 @@ func TestRefusedGrantsAreRefusals(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
-	admin, ctx := f.client(0), timing.Within(t, 60*time.Second)
+	admin, ctx := f.client(0), within(t, 60*time.Second)
 	good(admin.CreateTable(ctx, "web", table.FamilySpec{Name: "f"}))
 	eve, tom := f.clientAs(0, client.Config{Credential: f.user(admin, "eve")}), f.clientAs(0, client.Config{Credential: f.user(admin, "tom")})
 	if err := admin.Grant(ctx, client.Grant{Principal: "tom", Table: "web", Rights: "admin"}); err != nil {

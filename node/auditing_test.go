@@ -21,7 +21,7 @@ func TestTokensOfThoseWhoLeft(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
-	admin, ctx := f.impatient(0), timing.Within(t, 60*time.Second)
+	admin, ctx := f.impatient(0), within(t, 60*time.Second)
 	answered := map[string]bool{}
 	left := func() (ids []string) {
 		t.Helper()
@@ -65,7 +65,7 @@ func TestChangesSayWhatTheyAreAbout(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
-	admin, ctx, self := f.client(0), timing.Within(t, 60*time.Second), f.nodes[0].ID()
+	admin, ctx, self := f.client(0), within(t, 60*time.Second), f.nodes[0].ID()
 	good(admin.CreateTable(ctx, "web", table.FamilySpec{Name: "f"}))
 	good(admin.SetFamily(ctx, "web", table.FamilySpec{Name: "g"}))
 	good(admin.DropFamily(ctx, "web", "g"))

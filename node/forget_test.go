@@ -41,7 +41,7 @@ func testForgets(t *testing.T, f *fleet) {
 	f.startAll()
 	const away, gone = 3, 4
 	f.await(0, "five voters", votersAlive(5))
-	id, ctx := f.nodes[gone].ID(), timing.Within(t, 90*time.Second)
+	id, ctx := f.nodes[gone].ID(), within(t, 90*time.Second)
 	peers := func(i int) string { return string(good(os.ReadFile(filepath.Join(f.cfgs[i].DataDirs[0], "peers")))) }
 	eventually(t, "the node that is down soon remembers the one to be removed", func() bool { return strings.Contains(peers(away), id) })
 	f.stop(away)

@@ -67,7 +67,7 @@ func TestRemovalReplacesGossipKey(t *testing.T) {
 	t.Parallel()
 	f, log := keyFleet(t, 5, func(f *fleet, i int) { f.cfgs[i].RolloverEvery(50 * time.Millisecond) })
 	const away, gone = 3, 4
-	ctx := timing.Within(t, 120*time.Second)
+	ctx := within(t, 120*time.Second)
 	up := []int{0, 1, 2}
 	cluster, removed, id := f.nodes[0].ClusterID(), f.credential(gone), f.nodes[gone].ID()
 	old := good(folder.At(f.cfgs[gone].Security).Load()).GossipKeys
@@ -126,7 +126,7 @@ func TestRemovalReplacesGossipKey(t *testing.T) {
 // testOldKeyIsUseless has members with the old key of gossip, and for comparison one with the new key, try to join each node.
 func testOldKeyIsUseless(t *testing.T, f *fleet, up []int, old, now [][]byte) {
 	t.Helper()
-	ctx, cluster := timing.Within(t, 60*time.Second), f.nodes[0].ClusterID()
+	ctx, cluster := within(t, 60*time.Second), f.nodes[0].ClusterID()
 	out, in := ringWith(t, cluster, "n00out", old), ringWith(t, cluster, "n00in", now)
 	for _, i := range up {
 		if err := out.Join(ctx, []string{f.nodes[i].GossipAddress()}); err == nil {
@@ -179,7 +179,7 @@ func expectNoFileHas(t *testing.T, f *fleet, key []byte) {
 func TestRotationOutlivesMaster(t *testing.T) {
 	t.Parallel()
 	f, _ := keyFleet(t, 3, func(f *fleet, i int) { f.cfgs[i].KeysByHand() })
-	ctx := timing.Within(t, 240*time.Second)
+	ctx := within(t, 240*time.Second)
 	for round, c := range []struct {
 		what  string
 		until func(boss int, before []byte)
@@ -272,7 +272,7 @@ func (f *fleet) finishRotation(t *testing.T, ctx context.Context, what string, b
 func TestOperatorReplacesGossipKey(t *testing.T) {
 	t.Parallel()
 	f, _ := keyFleet(t, 2, func(f *fleet, i int) { f.cfgs[i].RolloverEvery(50 * time.Millisecond) })
-	ctx, admin := timing.Within(t, 90*time.Second), f.client(1)
+	ctx, admin := within(t, 90*time.Second), f.client(1)
 	signer := good(admin.Authority(ctx)).Old
 	seen := [][]byte{f.nodes[0].GossipKeys()[0]}
 	for range 2 {
@@ -297,7 +297,7 @@ func TestOperatorReplacesGossipKey(t *testing.T) {
 func TestRemovedMasterMakesNoKey(t *testing.T) {
 	t.Parallel()
 	f, _ := keyFleet(t, 3, func(f *fleet, i int) { f.cfgs[i].KeysByHand() })
-	ctx := timing.Within(t, 120*time.Second)
+	ctx := within(t, 120*time.Second)
 	boss := f.awaitMaster(t)
 	id, before := f.nodes[boss].ID(), f.nodes[boss].GossipKeys()
 	if err := f.nodes[boss].PutFile(ctx, "/removed/"+id, []byte("x")); err != nil {
@@ -334,7 +334,7 @@ func TestRecoveryHealsGossip(t *testing.T) {
 
 func testRecoveryHealsGossip(t *testing.T, removal bool) {
 	f, _ := keyFleet(t, 3, func(f *fleet, i int) { f.cfgs[i].RolloverEvery(50 * time.Millisecond) })
-	ctx, gone := timing.Within(t, 120*time.Second), "n00000000000000ff"
+	ctx, gone := within(t, 120*time.Second), "n00000000000000ff"
 	boss := f.awaitMaster(t)
 	behind, other := (boss+1)%3, (boss+2)%3
 	old := f.nodes[boss].GossipKeys()[0]
@@ -389,7 +389,7 @@ func testRecoveryHealsGossip(t *testing.T, removal bool) {
 func TestLostKeyBringsNoOlderBack(t *testing.T) {
 	t.Parallel()
 	f, _ := keyFleet(t, 3, func(f *fleet, i int) { f.cfgs[i].KeysByHand() })
-	ctx := timing.Within(t, 120*time.Second)
+	ctx := within(t, 120*time.Second)
 	boss := f.awaitMaster(t)
 	away, first := (boss+1)%3, f.nodes[boss].GossipKeys()[0]
 	remove := func(id string) {
@@ -423,7 +423,7 @@ func TestLostKeyBringsNoOlderBack(t *testing.T) {
 func TestUnreadableRotation(t *testing.T) {
 	t.Parallel()
 	f, _ := keyFleet(t, 1, func(f *fleet, i int) { f.cfgs[i].KeysByHand() })
-	ctx := timing.Within(t, 60*time.Second)
+	ctx := within(t, 60*time.Second)
 	before := f.nodes[0].GossipKeys()
 	eventually(t, "the record is written", func() bool { return f.nodes[0].PutFile(ctx, "/security/gossip", []byte(`{"format":2}`)) == nil })
 	if err := f.nodes[0].StepGossipKey(); err == nil || !strings.Contains(err.Error(), "format 2") {

@@ -74,7 +74,7 @@ func (f *fleet) dialAs(i int, who *pki.Credential) *rpc.Conn {
 func answerOf(t testing.TB, conn *rpc.Conn, method string, params func(*wire.Encoder)) *rpc.Error {
 	t.Helper()
 	var answer *rpc.Error
-	err := conn.Call(timing.Within(t, 20*time.Second), method, params, func(d *wire.Decoder) error {
+	err := conn.Call(within(t, 20*time.Second), method, params, func(d *wire.Decoder) error {
 		if method != api.MethodMutateRows {
 			d.Skip()
 			return d.Err()
@@ -171,7 +171,7 @@ func TestNobodyMayAnything(t *testing.T) {
 	t.Parallel()
 	f, first, log := secureFleet(t, 1)
 	f.startAll()
-	ctx := timing.Within(t, 60*time.Second)
+	ctx := within(t, 60*time.Second)
 	admin := f.client(0)
 	if _, err := admin.CreateTable(ctx, "hidden", table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
@@ -259,7 +259,7 @@ func TestMetadataForPrincipals(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
-	ctx := timing.Within(t, 60*time.Second)
+	ctx := within(t, 60*time.Second)
 	admin := f.client(0)
 	for _, name := range []string{"a", "b"} {
 		if _, err := admin.CreateTable(ctx, name, table.FamilySpec{Name: "f"}); err != nil {
@@ -312,7 +312,7 @@ func TestTokens(t *testing.T) {
 	t.Parallel()
 	f, _, log := secureFleet(t, 1)
 	f.startAll()
-	ctx := timing.Within(t, 60*time.Second)
+	ctx := within(t, 60*time.Second)
 	admin := f.client(0)
 	if _, err := admin.CreateTable(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
@@ -386,7 +386,7 @@ func TestTokensAreNotGuessed(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
-	ctx := timing.Within(t, 60*time.Second)
+	ctx := within(t, 60*time.Second)
 	admin := f.client(0)
 	tok, _, err := admin.AddToken(ctx, "ann", 0, "")
 	if err := errors.Join(err, admin.Grant(ctx, client.Grant{Principal: "ann", Rights: "read"})); err != nil {

@@ -107,7 +107,7 @@ func TestKilledRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	ann := f.clientAs(0, client.Config{Credential: f.user(admin, "ann")})
-	if got := good(admin.Grants(timing.Within(t, 10*time.Second), "", "ann")); len(got) != 0 {
+	if got := good(admin.Grants(within(t, 10*time.Second), "", "ann")); len(got) != 0 {
 		t.Errorf("she is given %v", got)
 	}
 	if _, err := ann.Table("t").Get(ctx, "r0"); !errors.Is(err, client.ErrNoTable) {

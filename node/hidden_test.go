@@ -84,7 +84,7 @@ func TestHiddenFamiliesTellNothing(t *testing.T) {
 	rng := seedOf(t)
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
-	ctx := timing.Within(t, 120*time.Second)
+	ctx := within(t, 120*time.Second)
 	admin := f.client(0)
 	ann := f.clientAs(0, client.Config{Credential: f.user(admin, "ann")})
 	group := func(name, g string) table.FamilySpec { return table.FamilySpec{Name: name, Group: g} }
@@ -200,7 +200,7 @@ func TestWritesByFamily(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
-	ctx := timing.Within(t, 60*time.Second)
+	ctx := within(t, 60*time.Second)
 	admin := f.client(0)
 	ann := f.clientAs(0, client.Config{Credential: f.user(admin, "ann")}).Table("t")
 	if _, err := admin.CreateTable(ctx, "t", table.FamilySpec{Name: "both"}, table.FamilySpec{Name: "none"}, table.FamilySpec{Name: "read"}, table.FamilySpec{Name: "write"}); err != nil {

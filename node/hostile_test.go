@@ -293,7 +293,7 @@ func TestHostileFrames(t *testing.T) {
 	}
 	f, _, log := secureFleet(t, 1)
 	f.startAll()
-	ctx := timing.Within(t, 6*time.Hour)
+	ctx := within(t, 6*time.Hour)
 	admin := f.client(0)
 	if _, err := admin.CreateTable(ctx, "t", table.FamilySpec{Name: "f"}, table.FamilySpec{Name: "g"}); err != nil {
 		t.Fatal(err)

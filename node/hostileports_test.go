@@ -65,7 +65,7 @@ func expose(t testing.TB, secured bool) *exposed {
 			t.Logf("the end of the node's log:\n%s", all[max(0, len(all)-20<<10):])
 		}
 	})
-	ctx := timing.Within(t, endWait)
+	ctx := within(t, endWait)
 	for {
 		c, err := client.Open(ctx, e.addr, cfg)
 		if err == nil {
@@ -167,7 +167,7 @@ func (e *exposed) page(t testing.TB, path string) string {
 		scheme = "https"
 		transport.DialTLSContext = func(ctx context.Context, _, addr string) (net.Conn, error) { return e.looker.Dial(ctx, "", addr) }
 	}
-	request := good(http.NewRequestWithContext(timing.Within(t, endWait), http.MethodGet, scheme+"://"+e.web+path, nil))
+	request := good(http.NewRequestWithContext(within(t, endWait), http.MethodGet, scheme+"://"+e.web+path, nil))
 	r, err := transport.RoundTrip(request)
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
@@ -249,7 +249,7 @@ func TestHostilePorts(t *testing.T) {
 		t.Run(map[bool]string{true: "secured", false: "open"}[secured], func(t *testing.T) {
 			seed := seedOf(t)
 			e := expose(t, secured)
-			ctx := timing.Within(t, 12*time.Hour)
+			ctx := within(t, 12*time.Hour)
 			state := dataOf
 			if secured {
 				state = stateOf
@@ -283,7 +283,7 @@ func TestHostilePorts(t *testing.T) {
 						t.Errorf("%s: nobody was answered, so who is known is not", p.name)
 					}
 					// While others still hold their connections.
-					if err := e.admin.Table("t").Apply(timing.Within(t, endWait), client.NewRowMutation("r").SetAt("f:q", 1, []byte("seen-value"))); err != nil {
+					if err := e.admin.Table("t").Apply(within(t, endWait), client.NewRowMutation("r").SetAt("f:q", 1, []byte("seen-value"))); err != nil {
 						t.Fatalf("after %s the node does not serve: %v", p.name, err)
 					}
 					if e.page(t, "/healthz") != "ok\n" {

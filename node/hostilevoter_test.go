@@ -17,7 +17,7 @@ func TestVotersAreLetIn(t *testing.T) {
 	t.Parallel()
 	f, first, _ := secureFleet(t, 1)
 	f.startAll()
-	ctx := timing.Within(t, 2*endWait)
+	ctx := within(t, 2*endWait)
 	raft := good(f.client(0).RaftStatus(ctx))
 	to := target{cluster: raft.Cluster, epoch: raft.RaftEpoch, node: f.nodes[0].ID()}
 	node := func(name string) *pki.Endpoint {

@@ -47,7 +47,7 @@ func TestJunkTokensDelayNoOtherHost(t *testing.T) {
 	f.give(f.token(client.TokenRequest{}).Text, 1)
 	f.start(1)
 	eventually(t, "the first node is the master", func() bool { return f.nodes[0].IsMaster() })
-	ctx := timing.Within(t, 60*time.Second)
+	ctx := within(t, 60*time.Second)
 	made := f.token(client.TokenRequest{Uses: 21})
 	first, via := newJoiner("nfirst"), good(f.strangerFrom(ctx, "127.0.0.1", f.addrs[1]))
 	defer via.Close()
@@ -106,7 +106,7 @@ func TestHostsBehindOneAddressJoin(t *testing.T) {
 	f.give(f.token(client.TokenRequest{}).Text, 1)
 	f.start(1)
 	eventually(t, "the first node is the master", func() bool { return f.nodes[0].IsMaster() })
-	ctx := timing.Within(t, 60*time.Second)
+	ctx := within(t, 60*time.Second)
 	made := f.token(client.TokenRequest{Uses: 20})
 	var hosts sync.WaitGroup
 	began := time.Now()

@@ -19,7 +19,7 @@ func TestLastAdminsCredentials(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
-	admin, ctx := f.client(0), timing.Within(t, 60*time.Second)
+	admin, ctx := f.client(0), within(t, 60*time.Second)
 	last := func(what string, err error) {
 		t.Helper()
 		if !errors.Is(err, client.ErrLastAdmin) {

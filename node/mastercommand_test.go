@@ -31,7 +31,7 @@ func TestCommandsOfOthers(t *testing.T) {
 		return boss >= 0
 	})
 	other := 1 - boss
-	status := good(f.client(boss).RaftStatus(timing.Within(t, 20*time.Second)))
+	status := good(f.client(boss).RaftStatus(within(t, 20*time.Second)))
 	q := metaapi.Sequencer{Path: master.LockPath, Mode: metaapi.Exclusive, LockGeneration: status.MasterEpoch}
 	hail := func(as, named int) error {
 		_, err := f.ask(f.credential(as), f.addrs[boss], "cluster.hail", func(e *wire.Encoder) {

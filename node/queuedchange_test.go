@@ -84,7 +84,7 @@ func revokeBeforeChanges(t *testing.T) bool {
 			f.stop(i)
 		}
 	}()
-	ctx := timing.Within(t, 120*time.Second)
+	ctx := within(t, 120*time.Second)
 	if _, err := admin.CreateTable(ctx, "u", table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
 	}

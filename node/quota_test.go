@@ -44,7 +44,7 @@ func TestTableRates(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	f.startAll()
-	ctx := timing.Within(t, 120*time.Second)
+	ctx := within(t, 120*time.Second)
 	c := f.client(0)
 	create := func() {
 		t.Helper()
@@ -212,7 +212,7 @@ func (w *writers) move(row string) {
 func TestRatesOfCluster(t *testing.T) {
 	t.Parallel()
 	f := form(t, 3)
-	ctx := timing.Within(t, 180*time.Second)
+	ctx := within(t, 180*time.Second)
 	c := f.client(0)
 	rows := []string{"a", "b", "c"}
 	if _, err := c.CreateSplitTable(ctx, "t", []string{"a", "b"}, table.FamilySpec{Name: "f"}); err != nil {
@@ -315,7 +315,7 @@ func TestQuotasOfUsers(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
-	ctx := timing.Within(t, 60*time.Second)
+	ctx := within(t, 60*time.Second)
 	admin := f.client(0)
 	if _, err := admin.CreateTable(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
@@ -409,7 +409,7 @@ func TestTableBytes(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	f.startAll()
-	ctx := timing.Within(t, 120*time.Second)
+	ctx := within(t, 120*time.Second)
 	c := f.client(0)
 	if _, err := c.CreateTable(ctx, "t", good(table.ParseFamilySpec("f:versions=1"))); err != nil {
 		t.Fatal(err)
@@ -515,7 +515,7 @@ func TestBytesOfUsers(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
-	ctx := timing.Within(t, 120*time.Second)
+	ctx := within(t, 120*time.Second)
 	admin := f.client(0)
 	for _, name := range []string{"a", "b", "c"} {
 		if _, err := admin.CreateTable(ctx, name, table.FamilySpec{Name: "f"}); err != nil {

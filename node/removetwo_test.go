@@ -23,7 +23,7 @@ func TestRemoveTwo(t *testing.T) {
 	}
 	f.startAll()
 	f.await(0, "three voters", votersAlive(3))
-	c, ctx := f.client(0), timing.Within(t, 60*time.Second)
+	c, ctx := f.client(0), within(t, 60*time.Second)
 	answers := make(chan error, 2)
 	for _, i := range []int{1, 2} {
 		id := f.nodes[i].ID()
@@ -64,7 +64,7 @@ func TestRemoveMaster(t *testing.T) {
 		return boss >= 0
 	})
 	id, other := f.nodes[boss].ID(), (boss+1)%3
-	ctx := timing.Within(t, 60*time.Second)
+	ctx := within(t, 60*time.Second)
 	var used *client.NodeInUseError
 	if err := f.client(boss).RemoveNode(ctx, id, true); !errors.As(err, &used) {
 		t.Errorf("the node that is asked is to be removed: %v", err)
@@ -88,7 +88,7 @@ func TestRemoveMaster(t *testing.T) {
 func TestRemovedWhileStarting(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureThree(t)
-	ctx := timing.Within(t, 90*time.Second)
+	ctx := within(t, 90*time.Second)
 	boss := -1
 	eventually(t, "there is a master", func() bool {
 		for i, n := range f.nodes {

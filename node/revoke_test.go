@@ -66,7 +66,7 @@ func secureThree(t *testing.T) (*fleet, *client.Client, [3]*cutter) {
 	f.startAll()
 	f.await(0, "three voters", votersAlive(3))
 	admin := f.client(0)
-	ctx := timing.Within(t, 60*time.Second)
+	ctx := within(t, 60*time.Second)
 	var rows []string
 	for i := range 11 {
 		rows = append(rows, fmt.Sprintf("r%02d", i))
@@ -308,7 +308,7 @@ func (h *hammered) wait() []attempt {
 // while a node is cut off from the lock service, which then answers that it does not know.
 func TestRevocationIsInForce(t *testing.T) {
 	f, admin, cutters := secureThree(t)
-	ctx := timing.Within(t, 120*time.Second)
+	ctx := within(t, 120*time.Second)
 	cred := f.user(admin, "ann")
 	g := client.Grant{Principal: "ann", Table: "t", Family: "f", Rights: "read,write"}
 	var conns [3]*rpc.Conn

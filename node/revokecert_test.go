@@ -15,7 +15,7 @@ import (
 func TestOneCertificateIsRevoked(t *testing.T) {
 	t.Parallel()
 	f, admin, _ := secureThree(t)
-	ctx := timing.Within(t, 90*time.Second)
+	ctx := within(t, 90*time.Second)
 	good(admin.CreateTable(ctx, "web", table.FamilySpec{Name: "f"}))
 	lost, kept := f.user(admin, "ann"), f.user(admin, "ann")
 	if err := admin.Grant(ctx, client.Grant{Principal: "ann", Rights: "admin"}); err != nil {

@@ -32,7 +32,7 @@ import (
 func secureOne(t testing.TB, f *fleet) (admin *client.Client, ctx context.Context) {
 	t.Helper()
 	f.startAll()
-	admin, ctx = f.client(0), timing.Within(t, 60*time.Second)
+	admin, ctx = f.client(0), within(t, 60*time.Second)
 	if _, err := admin.CreateTable(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func TestAuthorityIsReplaced(t *testing.T) {
 		f.give(f.token(client.TokenRequest{}).Text, i)
 		f.start(i)
 	}
-	admin, ctx := f.client(0), timing.Within(t, 120*time.Second)
+	admin, ctx := f.client(0), within(t, 120*time.Second)
 	good(admin.CreateTable(ctx, "web", table.FamilySpec{Name: "f"}))
 	before := good(admin.Authority(ctx))
 	if before.Stage != "none" || before.New != "" || len(before.Old) != 64 {
@@ -115,7 +115,7 @@ func TestAuthorityIsReplaced(t *testing.T) {
 			}
 		}
 	}
-	if _, err := admin.Tables(timing.Within(t, 2*time.Second)); err == nil {
+	if _, err := admin.Tables(within(t, 2*time.Second)); err == nil {
 		t.Error("a connection of before goes on")
 	}
 	f.as = next

@@ -23,7 +23,7 @@ func loadRows(t *testing.T, c *client.Client, name, column string, from, to int)
 	for i := from; i < to; i++ {
 		rows = append(rows, client.NewRowMutation(fmt.Sprintf("%05d", i)).Set(column, []byte("v")))
 	}
-	if err := c.Table(name).ApplyAll(timing.Within(t, 60*time.Second), rows); err != nil {
+	if err := c.Table(name).ApplyAll(within(t, 60*time.Second), rows); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -44,7 +44,7 @@ func TestScanOfNothing(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	f.startAll()
-	ctx := timing.Within(t, 120*time.Second)
+	ctx := within(t, 120*time.Second)
 	c := f.client(0)
 	if _, err := c.CreateTable(ctx, "t", good(table.ParseFamilySpec("f"))); err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestScanTellsNothingHidden(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
-	ctx := timing.Within(t, 120*time.Second)
+	ctx := within(t, 120*time.Second)
 	admin := f.client(0)
 	ann := f.user(admin, "ann")
 	if _, err := admin.CreateTable(ctx, "t", table.FamilySpec{Name: "seen"}, table.FamilySpec{Name: "hidden"}); err != nil {

@@ -17,7 +17,7 @@ func TestConnectionsOfTheRevoked(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
-	admin, ctx := f.client(0), timing.Within(t, 90*time.Second)
+	admin, ctx := f.client(0), within(t, 90*time.Second)
 	conns := map[string]*rpc.Conn{}
 	for _, name := range []string{"ann", "bob", "carl", "eve"} {
 		conns[name] = f.dialAs(0, f.user(admin, name))

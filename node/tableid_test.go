@@ -53,7 +53,7 @@ func call(ctx context.Context, conn *rpc.Conn, method string, request func(*wire
 func TestTableID(t *testing.T) {
 	t.Parallel()
 	f := form(t, 3)
-	ctx := timing.Within(t, 120*time.Second)
+	ctx := within(t, 120*time.Second)
 	c := f.client(0)
 	create := func() uint64 {
 		t.Helper()
@@ -121,7 +121,7 @@ func TestScanOfReplacedTable(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	f.startAll()
-	ctx := timing.Within(t, 60*time.Second)
+	ctx := within(t, 60*time.Second)
 	c := f.client(0)
 	conn, err := rpc.Dial(ctx, f.nodes[0].RPCAddr(), rpc.ConnConfig{})
 	if err != nil {
@@ -168,7 +168,7 @@ func TestTableIDTellsNothing(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
-	ctx := timing.Within(t, 120*time.Second)
+	ctx := within(t, 120*time.Second)
 	admin := f.client(0)
 	ann := pki.NewEndpoint(f.user(admin, "ann"), pki.Options{})
 	conn, err := rpc.Dial(ctx, f.nodes[0].RPCAddr(), rpc.ConnConfig{

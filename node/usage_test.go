@@ -16,7 +16,7 @@ import (
 func TestUsageOfCluster(t *testing.T) {
 	t.Parallel()
 	f := form(t, 3)
-	ctx := timing.Within(t, 120*time.Second)
+	ctx := within(t, 120*time.Second)
 	c := f.client(0)
 	if _, err := c.CreateSplitTable(ctx, "t", []string{"a", "b"}, table.FamilySpec{Name: "f"}, table.FamilySpec{Name: "g"}); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestUsageOfCluster(t *testing.T) {
 func TestUsageWithoutANode(t *testing.T) {
 	t.Parallel()
 	f := form(t, 3)
-	ctx := timing.Within(t, 120*time.Second)
+	ctx := within(t, 120*time.Second)
 	boss := f.master()
 	c, dies := f.client(boss), (boss+1)%3
 	if _, err := c.CreateSplitTable(ctx, "t", []string{"a", "b"}, table.FamilySpec{Name: "f"}); err != nil {
@@ -113,7 +113,7 @@ func TestUsageIsForWhoMayKnow(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
-	ctx := timing.Within(t, 60*time.Second)
+	ctx := within(t, 60*time.Second)
 	admin := f.client(0)
 	if _, err := admin.CreateSplitTable(ctx, "t", []string{"row5"}, table.FamilySpec{Name: "a"}, table.FamilySpec{Name: "b"}); err != nil {
 		t.Fatal(err)

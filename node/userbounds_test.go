@@ -208,7 +208,7 @@ func TestClientsFillOpenLockService(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	f.startAll()
-	ctx := timing.Within(t, 60*time.Second)
+	ctx := within(t, 60*time.Second)
 	conn, err := rpc.Dial(ctx, f.nodes[0].RPCAddr(), rpc.ConnConfig{})
 	if err != nil {
 		t.Fatal(err)

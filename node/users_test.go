@@ -17,7 +17,7 @@ import (
 func TestDisabledUser(t *testing.T) {
 	t.Parallel()
 	f, admin, _ := secureThree(t)
-	ctx := timing.Within(t, 60*time.Second)
+	ctx := within(t, 60*time.Second)
 	if _, err := admin.CreateTable(ctx, "u", table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestWhoamiOfOpenCluster(t *testing.T) {
 	t.Parallel()
 	n := start(t, t.TempDir())
 	defer stop(t, n)
-	ctx := timing.Within(t, 30*time.Second)
+	ctx := within(t, 30*time.Second)
 	c, err := client.Open(ctx, n.RPCAddr(), client.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -44,7 +44,7 @@ func TestTokensOfUser(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
-	admin, ctx := f.client(0), timing.Within(t, 90*time.Second)
+	admin, ctx := f.client(0), within(t, 90*time.Second)
 	count := func() string {
 		all := map[string]int{}
 		for _, u := range good(admin.Users(ctx)) {
@@ -89,7 +89,7 @@ func TestUnreadableTokens(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
-	admin, ctx, n := f.client(0), timing.Within(t, 60*time.Second), f.nodes[0]
+	admin, ctx, n := f.client(0), within(t, 60*time.Second), f.nodes[0]
 	_, _, err := admin.AddToken(ctx, "ann", 0, "") // there is nobody new while it is not known what of him there was
 	if err := errors.Join(err, n.PutFile(ctx, tokensDir+"0102030405060708", []byte("\x93\x02\x03\x04"))); err != nil {
 		t.Fatal(err)
