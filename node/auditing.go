@@ -26,33 +26,6 @@ type auditLog struct {
 	rates   actionRates
 }
 
-// auditFolder is below the folder of keys.
-const auditFolder = "audit"
-
-// openAudit opens the node's audit log.
-func (n *Node) openAudit(node string) error {
-	if n.cfg.Security == "" {
-		return nil
-	}
-	log := n.log.With("part", "audit")
-	cfg := audit.Config{Dir: filepath.Join(n.cfg.Security, auditFolder), Node: node, Logger: log}
-	var err error
-	if n.cfg.AuditTo != "" {
-		if cfg.Sink, err = audit.OpenSink(n.cfg.AuditTo); err != nil {
-			return fmt.Errorf("open the audit log's second sink: %w", err)
-		}
-	}
-	to, err := audit.Open(cfg)
-	if err != nil {
-		if cfg.Sink != nil {
-			err = errors.Join(err, cfg.Sink.Close())
-		}
-		return fmt.Errorf("open the audit log: %w", err)
-	}
-	n.authz.audit = &auditLog{to: to, log: log, isAdmin: n.authz.administersCluster}
-	return nil
-}
-
 const (
 	// tableActionsRate and tableActionsBurst bound the actions of a user that administers tables but not the cluster: each is a line of
 	// the audit log and an fsync. At this rate a user fills less than 40 MiB a day.
@@ -113,14 +86,20 @@ func auditRecord(who *subject, action, on string, err error) audit.Record {
 	return r
 }
 
+// hostJoin is a request of a host to join the cluster.
+type hostJoin struct {
+	node, token string
+	from        string // the host's address
+}
+
 // join records that a host joined, or was refused.
-func (l *auditLog) join(who *subject, r *joinRequest, err error) {
+func (l *auditLog) join(who *subject, action string, j hostJoin, err error) {
 	if l == nil || errors.Is(api.FromRPC(err), api.ErrUnavailable) {
 		return
 	}
-	t, _ := token.Parse(r.text)
-	rec := auditRecord(who, methodJoinToken, fmt.Sprintf("node %.64s by token %s", r.node, t.ID()), err)
-	rec.From = r.from
+	t, _ := token.Parse(j.token)
+	rec := auditRecord(who, action, fmt.Sprintf("node %.64s by token %s", j.node, t.ID()), err)
+	rec.From = j.from
 	if err != nil { // any client can cause many of them
 		l.to.Refusal(rec)
 		return

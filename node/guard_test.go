@@ -25,7 +25,7 @@ import (
 )
 
 // within returns a context for one test.
-func timing.Within(t testing.TB, d time.Duration) context.Context {
+func within(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
@@ -45,7 +45,7 @@ func (f *fleet) clientAs(i int, cfg client.Config) *client.Client {
 // user makes a principal and returns its credential.
 func (f *fleet) user(admin *client.Client, name string) *pki.Credential {
 	f.t.Helper()
-	c, _, err := admin.AddUser(timing.Within(f.t, 20*time.Second), name, 0)
+	c, _, err := admin.AddUser(within(f.t, 20*time.Second), name, 0)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -164,7 +164,7 @@ func (n *Node) handleJoinHost() {
 		got := &enrolment{}
 		if n.isMaster() {
 			got, err = n.joinHost(c.Context(), &r)
-			n.authz.audit.join(subjectOf(c), &r, err)
+			n.authz.audit.join(subjectOf(c), methodJoinToken, hostJoin{node: r.node, token: r.text, from: r.from}, err)
 		} else {
 			err = n.passJoin(c, &r, got)
 		}

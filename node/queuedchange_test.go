@@ -38,7 +38,7 @@ func queued(t *testing.T, want int, answered func() bool) bool {
 
 // askedLate are changes of every kind, of which each could be made and can be seen.
 func askedLate(f *fleet, c *client.Client, joinToken string) map[string]func() error {
-	ctx := timing.Within(f.t, 60*time.Second)
+	ctx := within(f.t, 60*time.Second)
 	spec, seven := table.FamilySpec{Name: "h"}, table.MaxVersions(7)
 	return map[string]func() error{
 		"grant on the cluster": func() error { return c.Grant(ctx, client.Grant{Principal: "eve", Rights: "admin"}) },

@@ -97,7 +97,7 @@ func beside(row string) (keys []string) {
 // spread sees that each node has a tablet, and returns a row of one of each.
 func (f *fleet) spread(admin *client.Client) (own [3]string) {
 	f.t.Helper()
-	ctx := timing.Within(f.t, 60*time.Second)
+	ctx := within(f.t, 60*time.Second)
 	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
 		info, err := admin.Describe(ctx, "t")
 		if err != nil {
@@ -132,7 +132,7 @@ func (f *fleet) spread(admin *client.Client) (own [3]string) {
 // leader returns the name of the node that leads the lock service.
 func (f *fleet) leader(c *client.Client) string {
 	f.t.Helper()
-	s, err := c.RaftStatus(timing.Within(f.t, 20*time.Second))
+	s, err := c.RaftStatus(within(f.t, 20*time.Second))
 	if err != nil {
 		f.t.Fatal(err)
 	}
