@@ -1,25 +1,25 @@
-# make build       the binary, at bin/stele
-# make test        everything a change must pass (under 15 minutes on 2 cores)
-# make test-short  the quick part of it (under 2)
-# make check       format, vet, staticcheck, arrows and docs, race detector, known vulnerabilities (VULNDB=URL: a mirror)
-# make demo        the main job on real input: see scripts/demo.sh
-# make bench       the paper's six workloads against a node of its own
-# make bench-growth how cost grows with rows and tablets: see scripts/bench-growth.sh
-# make bench-nodes the six workloads on one node and on three: see scripts/bench-nodes.sh
-# make bench-tls   the six workloads with and without certificates: see scripts/bench-tls.sh
-# make bench-compaction reads alone and beside major compactions: see scripts/bench-compaction.sh
-# make bench-policies what compaction policies cost in writing, reading and space: see scripts/bench-policies.sh
-# make bench-compression what pages shrink to: see scripts/bench-compression.sh
-# make package     the Debian package, at dist/
-# make test-package tries it on a throw-away host with systemd (needs root)
-# make test-ansible  tries the playbooks of ansible/ on hosts of their own, under load (needs root; 15 minutes at most)
-# make availability  how long tablets are not served: see test/availability
-# make soak T=1h   long random fault runs, FAULTS=500 of them in one go
-# make fuzz T=10m  every fuzz target, T each
-# make mutants P="security/acl rpc"  mistakes planted into the packages that guard data and access, one at a time: how many do tests notice?
-# make mutants P=rpc SAMPLE=50  50 random mutants of each package, with a confidence interval; SEED=S repeats a sample
-# make hostile N=1000000  hostile frames to every port of a node, N each, half of them of who is known; tells seed and peak memory;
-#                  then attacks by users with few rights or none: another user's reads, and memory, are judged (20 minutes more)
+# make build       build bin/stele
+# make test        all tests that a change must pass (under 15 minutes on 2 cores)
+# make test-short  the quick ones (under 2 minutes)
+# make check       format, vet, staticcheck, import rules, style and docs, race detector, known vulnerabilities (VULNDB=URL: a mirror)
+# make demo        a cluster loads real pages while its leader is killed: see scripts/demo.sh
+# make bench       the paper's six workloads against a new node
+# make bench-growth  cost by number of rows and tablets: see scripts/bench-growth.sh
+# make bench-nodes   the six workloads on one node and on three: see scripts/bench-nodes.sh
+# make bench-tls     the six workloads with and without certificates: see scripts/bench-tls.sh
+# make bench-compaction   reads with and without major compactions: see scripts/bench-compaction.sh
+# make bench-policies     write, read and space cost of compaction policies: see scripts/bench-policies.sh
+# make bench-compression  compression ratios of pages: see scripts/bench-compression.sh
+# make package       build the Debian package in dist/
+# make test-package  test it on a throw-away host with systemd (needs root)
+# make test-ansible  test the playbooks of ansible/ on throw-away hosts, under load (needs root; at most 15 minutes)
+# make availability  measure how long tablets are unavailable: see test/availability
+# make soak T=1h     long random fault runs, FAULTS=500 of them at a time
+# make fuzz T=10m    every fuzz target, T each
+# make mutants P="security/acl rpc"  plant small mistakes into these packages, one at a time, and count those that tests detect
+# make mutants P=rpc SAMPLE=50       50 random mutants of each package, with a confidence interval; SEED=S repeats a sample
+# make hostile N=1000000  N hostile frames to every port of a node, half of them with credentials; then attacks by users with few
+#                         rights or none (20 minutes more). Judges memory, and the latency of another user's reads
 
 SHELL      := bash
 GO         ?= go
