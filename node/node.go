@@ -134,28 +134,7 @@ func prepare(cfg Config) (*Node, error) {
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.peers.resolve, n.peers.dial = n.addressOf, n.dialNode
 	n.known.removed = n.removed.has
-	n.authz = &authorizer{open: true, ctx: n.ctx, limits: &n.limits, guards: guards, meta: &n.meta, unled: n.unled, serving: n.checkServing}
-	n.changes = &changes{log: n.log, ctx: n.ctx, cancel: n.cancel, background: &n.background, meta: &n.meta, authz: n.authz,
-		master: func() *master.Master { return n.master }, running: make(chan struct{}, 1)}
-	n.accounts = &accounts{log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes,
-		security: func() *security { return n.security }, signer: n.signer, cluster: n.ClusterID}
-	n.quotas = &quotaService{ctx: n.ctx, log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes, accounts: n.accounts,
-		peers: &n.peers, epochs: &n.epochs, refused: &n.refused, id: n.id, server: n.server.Load, rows: func() *metaRows { return n.rows },
-		master:  func() *master.Master { return n.master },
-		members: func() []blobfs.Member { return n.fleetOf.Members() }}
-	n.quotas.state.began, n.quotas.state.changed = n.started, make(chan chan struct{})
-	n.accounts.quotas = n.quotas
-	n.tabletOps = &tabletService{log: n.log, name: cfg.Name, id: n.id, limits: &n.limits, tabletsMax: cfg.tabletsAskedMax, authz: n.authz, catalog: &n.catalog,
-		peers: &n.peers, epochs: &n.epochs, rows: func() *metaRows { return n.rows }, master: func() *master.Master { return n.master },
-		tabletsOf: n.tabletsOf, find: n.find}
-	n.tableOps = &tableService{ctx: n.ctx, background: &n.background, log: n.log, id: n.id, limits: &n.limits, authz: n.authz, catalog: &n.catalog, meta: &n.meta,
-		changes: n.changes, accounts: n.accounts, quotas: n.quotas, tablets: n.tabletOps, master: func() *master.Master { return n.master }, nudgeMaster: n.nudgeMaster}
-	n.blobs = &blobService{ctx: n.ctx, background: &n.background, log: n.log, name: cfg.Name, id: n.id, catalog: &n.catalog, meta: &n.meta,
-		authz: n.authz, peers: &n.peers, results: &n.results, store: &n.store,
-		members: func() *blobFleet { return n.fleetOf }, master: func() *master.Master { return n.master },
-		refs: &blobRefs{catalog: &n.catalog, meta: &n.meta, rows: func() *metaRows { return n.rows }}}
-	n.data = &dataService{ctx: n.ctx, limits: &n.limits, authz: n.authz, costly: fair.New(costlyTurns(), turnsWaitMax), results: &n.results, tablets: n, quotas: n.quotas}
-	n.data.cursors.bytesMax = cfg.budget().cursors
+	n.newServices()
 	return n, nil
 }
 
