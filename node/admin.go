@@ -1,13 +1,16 @@
 package node
 
 import (
-	"github.com/steledb/stele/internal/timing"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/master"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"

@@ -1,7 +1,6 @@
 package node_test
 
 import (
-	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"fmt"

@@ -1,5 +1,22 @@
 package node
 
+import (
+	"errors"
+	"fmt"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/master"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet"
+	"github.com/steledb/stele/tablet/commitlog"
+	"github.com/steledb/stele/tablet/sstable"
+)
+
 // fail answers a call with err in its API form.
 func fail(c *rpc.Call, err error) { c.Fail(toAPI(err)) }
 

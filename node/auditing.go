@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/rpc"
-	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/audit"
 	"github.com/steledb/stele/security/token"
 )

@@ -1,5 +1,18 @@
 package node
 
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
+	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/table"
+)
+
 // authorizer decides what callers may do: it admits or rejects calls by the guards of methods and the rights of subjects.
 type authorizer struct {
 	open    bool // without certificates: all callers may do everything

@@ -1,13 +1,13 @@
 package node
 
 import (
-	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"

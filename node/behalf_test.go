@@ -1,19 +1,10 @@
 package node
 
 import (
-	"context"
-	"errors"
 	"net"
-	"strings"
 	"testing"
-	"time"
 
-	"github.com/steledb/stele/client/api"
-	"github.com/steledb/stele/internal/wire"
-	"github.com/steledb/stele/master"
-	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/rpc"
-	"github.com/steledb/stele/security/pki"
 )
 
 // serving answers methods on a port of loopback, and returns its address.

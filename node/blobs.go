@@ -1,11 +1,12 @@
 package node
 
 import (
-	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"path/filepath"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/blobfs"
 	metaapi "github.com/steledb/stele/raftmeta/api"

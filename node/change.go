@@ -2,10 +2,10 @@ package node
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"time"
+	"log/slog"
+	"sync"
 
+	"github.com/steledb/stele/master"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )

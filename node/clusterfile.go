@@ -1,5 +1,14 @@
 package node
 
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/steledb/stele/internal/wire"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+)
+
 // clusterFile is the content of /cluster, a MessagePack map.
 type clusterFile struct {
 	id    string

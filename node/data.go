@@ -1,22 +1,18 @@
 package node
 
 import (
-	"errors"
-	"fmt"
+	"context"
 	"sync"
 	"sync/atomic"
 
-	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/fair"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/quota"
-	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
-	"github.com/steledb/stele/tablet/commitlog"
-	"github.com/steledb/stele/tablet/sstable"
 )
 
 // dataService executes requests for rows: reads, scans and mutations.

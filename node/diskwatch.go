@@ -1,13 +1,14 @@
 package node
 
 import (
-	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
 
 	"golang.org/x/sys/unix"
 

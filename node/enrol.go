@@ -1,7 +1,6 @@
 package node
 
 import (
-	"github.com/steledb/stele/internal/timing"
 	"context"
 	"crypto"
 	"crypto/tls"
@@ -11,6 +10,8 @@ import (
 	"net"
 	"slices"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/secretfile"

@@ -91,7 +91,7 @@ func (n *Node) Looker(principal string, generation uint64, s *table.Schema) func
 	who := &subject{peer: pki.Peer{Kind: pki.Principal, Name: principal, Generation: generation}}
 	return func() error {
 		a := accesses.Get().(*access)
-		a.n, a.who, a.table = n, who, s.Name
+		a.z, a.who, a.table = n.authz, who, s.Name
 		as := a.of(true)
 		as.Begin()
 		_, err := as.Read(context.Background(), s)

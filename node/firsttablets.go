@@ -1,19 +1,13 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/steledb/stele/client/api"
-	"github.com/steledb/stele/client/metadata"
-	"github.com/steledb/stele/internal/wire"
 	metaapi "github.com/steledb/stele/raftmeta/api"
-	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
 )
 

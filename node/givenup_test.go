@@ -1,10 +1,11 @@
 package node
 
 import (
-	"github.com/steledb/stele/internal/timing"
 	"context"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/table"

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"github.com/steledb/stele/internal/timing"
 	"bytes"
 	"cmp"
 	"context"
@@ -14,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"

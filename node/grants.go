@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/steledb/stele/client/api"
-	"github.com/steledb/stele/client/metadata"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"

@@ -1,20 +1,8 @@
 package node
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"maps"
-
-	blobapi "github.com/steledb/stele/blobfs/api"
-	"github.com/steledb/stele/client/api"
-	"github.com/steledb/stele/client/metadata"
-	"github.com/steledb/stele/node/formation"
-	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
-	"github.com/steledb/stele/security/pki"
-	"github.com/steledb/stele/table"
 )
 
 // audience is the set of callers, besides nodes, that may call a method. Nodes may call all methods.

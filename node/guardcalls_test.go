@@ -248,7 +248,7 @@ func TestGuardBeforeServing(t *testing.T) {
 
 // TestGuardOfOpenNode: a node without certificates lets in every call, and one with certificates only those that are for strangers.
 func TestGuardOfOpenNode(t *testing.T) {
-	open, secure := &Node{}, &Node{security: &security{}}
+	open, secure := &authorizer{open: true, guards: guards}, &authorizer{guards: guards}
 	for method, g := range guards {
 		if open.admitter(method) != nil {
 			t.Errorf("an open node guards %s", method)

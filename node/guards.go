@@ -1,5 +1,17 @@
 package node
 
+import (
+	"maps"
+
+	blobapi "github.com/steledb/stele/blobfs/api"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/formation"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
+)
+
 // guards has the guard of every method. A method without a guard cannot be registered.
 var guards = allGuards(map[string]guard{
 	api.MethodPing: {to: strangers},

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/node/quota"

@@ -31,7 +31,7 @@ func (s *silent) Get(ctx context.Context, _ string) ([]byte, error) { return nil
 func TestKeepAlivesOfTheUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files := &silent{}
-		n := &Node{rights: &rights{cache: acl.NewCache(files), unled: func() error { return nil }}, ctx: t.Context()}
+		n := &Node{authz: &authorizer{rights: &rights{cache: acl.NewCache(files), unled: func() error { return nil }}}, ctx: t.Context()}
 		who := &subject{peer: pki.Peer{Kind: pki.Principal, Name: "ann"}}
 		for round := int64(1); round <= 2; round++ {
 			for range 100 {

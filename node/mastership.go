@@ -1,5 +1,14 @@
 package node
 
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/security/acl"
+)
+
 // reign is this node's mastership during a change. Writes of the change are guarded by it: if another master has taken over,
 // they fail. A nil *reign means none.
 type reign struct {

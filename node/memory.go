@@ -1,10 +1,11 @@
 package node
 
 import (
-	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"

@@ -1,5 +1,15 @@
 package node
 
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/session"
+)
+
 // metaAccess is the node's access to the lock service. It implements namespace.
 type metaAccess struct {
 	client  *session.Client

@@ -1,13 +1,12 @@
 package node
 
 import (
-	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
-	"sync/atomic"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/node/gossip"
 	metaapi "github.com/steledb/stele/raftmeta/api"

@@ -1,5 +1,12 @@
 package node
 
+import (
+	"context"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/rpc"
+)
+
 // handleOwn registers the methods about this node and the location of rows.
 func (n *Node) handleOwn() {
 	// On the connection's reader: clients use it to check that the node is alive, however busy it is.

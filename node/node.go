@@ -15,7 +15,6 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
-	"github.com/steledb/stele/internal/fair"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossip"
@@ -86,15 +85,15 @@ type Node struct {
 	elsewhere *guide
 	master    *master.Master
 
-	limits  table.Limits
-	data    *dataService
-	blobs   *blobService
-	results resultMemory
-	quotas   *quotaService
-	changes  *changes
-	accounts *accounts
+	limits    table.Limits
+	data      *dataService
+	blobs     *blobService
+	results   resultMemory
+	quotas    *quotaService
+	changes   *changes
+	accounts  *accounts
 	tabletOps *tabletService
-	tableOps *tableService
+	tableOps  *tableService
 
 	ctx    context.Context
 	cancel context.CancelFunc

@@ -1,5 +1,13 @@
 package node
 
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/steledb/stele/security/audit"
+)
+
 // auditFolder is below the folder of keys.
 const auditFolder = "audit"
 

@@ -1,12 +1,13 @@
 package node
 
 import (
-	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/master"

@@ -2,13 +2,10 @@ package node
 
 import (
 	"context"
-	"errors"
-	"path"
 	"strings"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
-	metaapi "github.com/steledb/stele/raftmeta/api"
 )
 
 // placement has the assignment of tablets to servers, and which servers are alive.

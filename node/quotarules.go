@@ -63,7 +63,7 @@ func (qs *quotaService) toldQuota(c *rpc.Call, method, of, name string, err erro
 		return
 	}
 	qs.log.Info("quota changed", "kind", of, "name", name, "method", method)
-	qs.stateChanged(c.Context())
+	qs.quotasChanged(c.Context())
 }
 
 // quotaFile returns the path of the quota of a table or a user. Errors: api.ErrNoTable, ErrNoUser, ErrSystemTable.

@@ -1,16 +1,15 @@
 package node
 
 import (
-	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/client/api"
 	metaapi "github.com/steledb/stele/raftmeta/api"
-	"github.com/steledb/stele/security/acl"
 )
 
 // masterPoll is the interval at which a change checks that this node is still the master.

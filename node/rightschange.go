@@ -11,7 +11,6 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	metaapi "github.com/steledb/stele/raftmeta/api"
-	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
 )
 

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"github.com/steledb/stele/internal/timing"
 	"bytes"
 	"cmp"
 	"context"
@@ -9,6 +8,8 @@ import (
 	"fmt"
 	"path"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"

@@ -1,11 +1,12 @@
 package node
 
 import (
-	"github.com/steledb/stele/internal/timing"
 	"context"
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/tablet"
 )

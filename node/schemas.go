@@ -1,13 +1,14 @@
 package node
 
 import (
-	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"fmt"
 	"path"
 	"sync"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"github.com/steledb/stele/internal/timing"
 	"cmp"
 	"context"
 	"crypto/x509"
@@ -14,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"

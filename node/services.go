@@ -1,5 +1,11 @@
 package node
 
+import (
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/internal/fair"
+	"github.com/steledb/stele/master"
+)
+
 // newServices creates the services of the node and connects them. What the start opens later they get by functions.
 func (n *Node) newServices() {
 	theMaster, rows := func() *master.Master { return n.master }, func() *metaRows { return n.rows }

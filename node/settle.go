@@ -1,5 +1,14 @@
 package node
 
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metaapi "github.com/steledb/stele/raftmeta/api"
+)
+
 // changeAttempt bounds one write to the namespace, after which its outcome is looked up. A working disk needs less.
 const changeAttempt = 30 * time.Second
 

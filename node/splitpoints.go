@@ -1,5 +1,16 @@
 package node
 
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/table"
+)
+
 // cuts are the split points that a table is created with. They follow its schema in the lock service, as
 //
 //	[id of the first tablet, [end row of each but the last, in order]]

@@ -1,5 +1,16 @@
 package node
 
+import (
+	"context"
+	"errors"
+	"path"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/table"
+)
+
 // tables returns the names of all tables by id.
 func (m *metaAccess) tables(ctx context.Context) (map[uint64]string, error) {
 	files, err := m.List(ctx, tablesDir)

@@ -1,12 +1,13 @@
 package node
 
 import (
-	"github.com/steledb/stele/internal/timing"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"

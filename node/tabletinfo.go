@@ -1,5 +1,16 @@
 package node
 
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/table"
+)
+
 // tabletInfos collects the descriptions of a table's tablets from their servers.
 func (tv *tabletService) tabletInfos(ctx context.Context, s *table.Schema) (tablets []api.TabletInfo, err error) {
 	err = tv.askServers(ctx, s, methodTablets, func(e *wire.Encoder) { e.Nil() }, func(d *wire.Decoder) error {

@@ -8,7 +8,6 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
-	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/tablet"
 )
 

@@ -1,13 +1,14 @@
 package node
 
 import (
-	"github.com/steledb/stele/internal/timing"
 	"context"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"

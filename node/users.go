@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path"
 	"slices"
 	"time"
@@ -13,7 +14,6 @@ import (
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/pki"
-	"github.com/steledb/stele/security/rollover"
 	"github.com/steledb/stele/security/token"
 	"github.com/steledb/stele/table"
 )

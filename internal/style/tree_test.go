@@ -20,8 +20,8 @@ type sourceFile struct {
 	ast  *ast.File
 }
 
-func (f *sourceFile) dir() string  { return filepath.Dir(f.path) }
-func (f *sourceFile) test() bool   { return strings.HasSuffix(f.path, "_test.go") }
+func (f *sourceFile) dir() string        { return filepath.Dir(f.path) }
+func (f *sourceFile) test() bool         { return strings.HasSuffix(f.path, "_test.go") }
 func (f *sourceFile) at(p token.Pos) int { return f.fset.Position(p).Line }
 
 // listFiles returns the paths of the files with that extension, from the root: those that git knows, or would add.

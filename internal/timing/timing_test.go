@@ -38,9 +38,9 @@ func TestWithin(t *testing.T) {
 			ctx  context.Context
 			want time.Duration
 		}{
-			"its own time": {t.Context(), time.Second},
+			"its own time":           {t.Context(), time.Second},
 			"the context's deadline": {untimed{t.Context(), start.Add(100 * time.Millisecond)}, 100 * time.Millisecond},
-			"a later deadline": {untimed{t.Context(), start.Add(time.Hour)}, time.Second},
+			"a later deadline":       {untimed{t.Context(), start.Add(time.Hour)}, time.Second},
 		} {
 			ctx, cancel := Within(c.ctx, time.Second)
 			if at, _ := ctx.Deadline(); at.Sub(start) != c.want {
