@@ -183,7 +183,7 @@ func TestMasterKeySources(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantNoStart(t, "exposed", node.Encryption{KeyFile: open}, "chmod 600", good[:10])
-	wantNoStart(t, "both", node.Encryption{KeyFile: keyFile(t, 1), KeyCommand: "true"}, "give one of them", good[:10])
+	wantNoStart(t, "both", node.Encryption{KeyFile: keyFile(t, 1), KeyCommand: "true"}, "only one of them", good[:10])
 	wantNoStart(t, "no command", node.Encryption{KeyCommand: "no-such-vault"}, `exit status 127: "`, good[:10])
 	wantNoStart(t, "endless", node.Encryption{KeyCommand: "head -c 100000 /dev/zero"}, "more than 65536 bytes", good[:10])
 }

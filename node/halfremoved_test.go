@@ -50,7 +50,7 @@ func TestRemovalBrokenOff(t *testing.T) {
 			if err := errors.Join(f.nodes[0].PutFile(ctx, stray, p.Encode()), f.nodes[0].PutFile(ctx, breaks, []byte("x"))); err != nil {
 				t.Fatal(err)
 			}
-			if err := admin.RemoveUser(ctx, "ann"); !errors.Is(err, client.ErrAmbiguous) || !strings.Contains(err.Error(), "make it again") {
+			if err := admin.RemoveUser(ctx, "ann"); !errors.Is(err, client.ErrAmbiguous) || !strings.Contains(err.Error(), "repeat it") {
 				t.Errorf("%s: %v, want that it is not sure", what, err)
 			}
 			if _, err := f.nodes[0].File(ctx, acl.PrincipalFile("ann")); !errors.Is(err, metaapi.ErrNotFound) {

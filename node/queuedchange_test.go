@@ -208,7 +208,7 @@ func TestReignOfChange(t *testing.T) {
 			t.Errorf("write %d of a change in another reign: %v", i, err)
 		}
 	}
-	if err := n.ChangeForNobody(ctx); err == nil || !strings.Contains(err.Error(), "who asks") {
+	if err := n.ChangeForNobody(ctx); err == nil || !strings.Contains(err.Error(), "without a subject") {
 		t.Errorf("a change for nobody: %v", err)
 	}
 }

@@ -272,7 +272,7 @@ func TestOpenNodeStaysOut(t *testing.T) {
 	checkPlainIsRefused(t, secure.addrs[0])
 	cfg := secure.cfgs[0]
 	cfg.DataDirs, cfg.Listen = []string{t.TempDir()}, "127.0.0.1:0"
-	if _, err := node.Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "data folders are of node") {
+	if _, err := node.Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "data folders to node") {
 		t.Errorf("keys of another node: %v", err)
 	}
 	if _, err := node.Initialise(secure.cfgs[0].DataDirs, filepath.Join(t.TempDir(), "keys"), nil, time.Now()); err == nil {
