@@ -5,27 +5,30 @@ import (
 	"time"
 )
 
-// crowdedPeriod is how often connections are looked at while the server is crowded.
+// crowdedPeriod is the interval at which connections are checked during memory pressure.
 const crowdedPeriod = 100 * time.Millisecond
 
-// crowd counts those who wait for memory that answers may hold.
+// crowd counts the requests and handlers that wait for memory.
 type crowd struct {
 	sync.Mutex
 	waiting int
-	over    chan struct{} // closed when the last has gone
+	over    chan struct{} // closed when the last waiter is gone
 }
 
-// Crowded says that somebody waits for memory which answers may hold, such as OnSent's, until over is called, which may be
-// more than once. Meanwhile a connection ends whose client takes longer than CrowdedTimeout for the 1 MiB that one
-// write call hands it at most: else a few who hardly read would keep all others out. While requests wait for memory, so does one
-// whose client does not send in that time a 32nd of what is taken for its large message.
+// Crowded reports that a caller waits for memory that responses may hold, such as memory released
+// by OnSent. The pressure lasts until over is called; calling over again does nothing.
+//
+// During the pressure, a connection is closed if its client takes longer than CrowdedTimeout for
+// one write call, of at most 1 MiB. Otherwise a few slow readers could hold all the memory. While
+// requests wait for memory, a connection is also closed if its client sends less than 1/32 of the
+// memory charged for a large message in that time.
 func (s *Server) Crowded() (over func()) {
 	s.crowd.Lock()
 	defer s.crowd.Unlock()
 	if s.crowd.waiting++; s.crowd.waiting == 1 {
 		s.crowd.over = make(chan struct{})
 		over := s.crowd.over
-		s.pool.Go(func() { s.dropSlow(over) }) // a pooled handler may be who waits
+		s.pool.Go(func() { s.dropSlow(over) }) // not a worker: all workers may be waiting
 	}
 	return sync.OnceFunc(s.lessCrowded)
 }
@@ -62,7 +65,8 @@ func (s *Server) dropSlow(over <-chan struct{}) {
 	}
 }
 
-// sendsSlowly tells whether a large message has not come on as fast as it has to.
+// sendsSlowly reports whether a large message has not made the required progress within the given
+// time.
 func (c *serverConn) sendsSlowly(in time.Duration) bool {
 	since := c.pace.Load()
 	return since != 0 && time.Since(clock)-time.Duration(since) > in

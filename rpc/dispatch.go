@@ -12,8 +12,8 @@ func (s *Server) startWorkers() {
 	}
 }
 
-// dispatch runs the call where its method says. When no worker or goroutine is
-// free it waits for AdmitWait, and the connection's reader with it.
+// dispatch runs the call where its method's mode says. If no worker or goroutine is free, it waits
+// for AdmitWait and blocks the connection's reader.
 func (c *serverConn) dispatch(call *Call) {
 	s := c.srv
 	switch call.method.mode {
@@ -35,19 +35,19 @@ func (c *serverConn) dispatch(call *Call) {
 	}
 }
 
-// spawner is the goroutines of one mode's handlers.
+// spawner runs the handlers of one mode, each on its own goroutine.
 type spawner struct {
 	shares
-	calls chan *Call   // to those that are free
-	count atomic.Int64 // how many there are
+	calls chan *Call   // received by idle goroutines
+	count atomic.Int64 // goroutines that run or are idle
 	most  int64
-	// keep is how many stay when they have run their call. A grown stack is worth
-	// keeping, and starting a goroutine for each call costs 15 to 40 % of a small one;
-	// but thousands that once waited together would hold theirs for ever.
+	// keep is the number of goroutines that stay idle after their call. Reuse keeps their grown
+	// stacks, and starting a goroutine per call adds 15 to 40 % to a small call. Beyond keep they
+	// end, or thousands that once waited together would hold their stacks forever.
 	keep int64
 }
 
-// spawn runs the call on a goroutine that is free, or on a new one.
+// spawn runs the call on an idle goroutine or on a new one.
 func (c *serverConn) spawn(sp *spawner, call *Call) {
 	call.owner = c.owner()
 	if !sp.take(call.owner) && !c.awaitShare(&sp.shares, call.owner) {
@@ -64,7 +64,7 @@ func (c *serverConn) spawn(sp *spawner, call *Call) {
 	}
 }
 
-// spawnFor starts a goroutine with its first call, unless there are as many as may be.
+// spawnFor starts a goroutine that runs the call first. It reports false if the maximum is reached.
 func (s *Server) spawnFor(sp *spawner, call *Call) bool {
 	if sp.count.Add(1) > sp.most {
 		sp.count.Add(-1)
@@ -84,15 +84,15 @@ func (s *Server) spawnFor(sp *spawner, call *Call) bool {
 	return true
 }
 
-// run runs a call and returns its share.
+// run runs a call and releases its slot.
 func (sp *spawner) run(c *Call) {
 	owner := c.owner
 	c.run()
 	sp.give(owner)
 }
 
-// stays tells whether a goroutine whose call is done waits for another one. One that
-// does not is no longer counted.
+// stays reports whether a goroutine whose call has ended waits for another one. If not, the
+// goroutine is no longer counted.
 func (sp *spawner) stays() bool {
 	for {
 		n := sp.count.Load()
@@ -105,7 +105,7 @@ func (sp *spawner) stays() bool {
 	}
 }
 
-// owner returns whose share the connection's calls take.
+// owner returns the owner that the connection's calls are counted against.
 func (c *serverConn) owner() string {
 	if of := c.srv.cfg.OwnerOf; of != nil {
 		return of(&c.peer)
@@ -113,7 +113,8 @@ func (c *serverConn) owner() string {
 	return ""
 }
 
-// awaitShare takes the share of a call within AdmitWait. Answers flow meanwhile.
+// awaitShare takes a slot within AdmitWait and reports whether it did. Responses are written
+// meanwhile.
 func (c *serverConn) awaitShare(s *shares, owner string) bool {
 	c.stayAlive()
 	c.out.uncork()
@@ -123,7 +124,7 @@ func (c *serverConn) awaitShare(s *shares, owner string) bool {
 	return s.await(owner, t.C, c.peer.ctx.Done())
 }
 
-// waitSend sends v within AdmitWait. Answers flow meanwhile.
+// waitSend sends v within AdmitWait and reports whether it did. Responses are written meanwhile.
 func waitSend[T any](c *serverConn, ch chan<- T, v T) bool {
 	c.stayAlive()
 	c.out.uncork()
@@ -139,7 +140,7 @@ func waitSend[T any](c *serverConn, ch chan<- T, v T) bool {
 	return false
 }
 
-// overload refuses a call that has not run.
+// overload rejects a call that has not run.
 func (c *serverConn) overload(call *Call) {
 	c.srv.count.overloaded.Add(1)
 	call.Fail(c.srv.overloaded("workers"))

@@ -8,16 +8,17 @@ import (
 	"time"
 )
 
-// gate bounds a sum of bytes (or of anything else that is counted) across many
-// goroutines. Taking what is free costs one atomic addition; when nothing is
-// free, takers wait in the order they came, the preferred before the others.
+// gate is a counting semaphore for bytes, or for any other unit. Taking what is free costs one
+// atomic addition. Otherwise takers wait in FIFO order, preferred ones before the others.
 type gate struct {
 	max  int64
-	kept int64 // of max, for the preferred alone
+	kept int64 // part of max reserved for preferred takers
 	used atomic.Int64
-	// forced is how much of it those that are not preferred have taken without asking, and is no concern of the preferred.
+	// forced is the amount that non-preferred takers took by force. It does not count against
+	// preferred takers.
 	forced atomic.Int64
-	// waiting is len(mu.queue), or more while one is being added; preferred is how many of them are.
+	// waiting is len(mu.queue), or more while a waiter is being added; preferred counts the
+	// preferred ones.
 	waiting, preferred atomic.Int32
 	mu                 struct {
 		sync.Mutex
@@ -33,13 +34,13 @@ type gateWaiter struct {
 
 func newGate(max, kept int64) *gate { return &gate{max: max, kept: kept} }
 
-// tryTake takes n if it is free and nobody is waiting. An amount over max fits
-// when nothing else is taken, so that no single taker can be stuck for good.
+// tryTake takes n if it is free and no taker is waiting. An amount over max fits if nothing else is
+// taken, so that no taker can block forever.
 func (g *gate) tryTake(n int64) bool {
 	return g.waiting.Load() == 0 && g.fits(n, false)
 }
 
-// tryTakePreferred is tryTake for one who waits for none but the preferred.
+// tryTakePreferred is tryTake for a preferred taker, which waits only behind other preferred ones.
 func (g *gate) tryTakePreferred(n int64) bool {
 	return g.preferred.Load() == 0 && g.fits(n, true)
 }
@@ -52,13 +53,13 @@ func (g *gate) fits(n int64, preferred bool) bool {
 	return false
 }
 
-// has tells whether there was room for n, with which so much is used now.
+// has reports whether n fits, where used already includes n.
 func (g *gate) has(used, n int64, preferred bool) bool {
 	return used == n || used <= g.max-g.kept || preferred && used-g.forced.Load() <= g.max
 }
 
-// take waits until n is free, at most for wait and no longer than until done is
-// closed. It tells whether n has been taken.
+// take waits until n is free, for at most wait and until done is closed. It reports whether n was
+// taken.
 func (g *gate) take(n int64, preferred bool, wait time.Duration, done <-chan struct{}) bool {
 	if wait <= 0 {
 		return false
@@ -68,7 +69,7 @@ func (g *gate) take(n int64, preferred bool, wait time.Duration, done <-chan str
 	return g.enqueue(n, preferred, t.C, nil, done)
 }
 
-// takeCtx is take with no time limit but ctx's.
+// takeCtx is take for a non-preferred taker, limited by ctx instead of a time.
 func (g *gate) takeCtx(ctx context.Context, n int64, done <-chan struct{}) bool {
 	return g.enqueue(n, false, nil, ctx.Done(), done)
 }
@@ -94,7 +95,7 @@ func (g *gate) enqueue(n int64, preferred bool, timeout <-chan time.Time, stop, 
 	return g.giveUp(w)
 }
 
-// giveUp takes w out of the queue, unless it has been served meanwhile.
+// giveUp removes w from the queue. It reports true if n had already been taken for w.
 func (g *gate) giveUp(w *gateWaiter) (taken bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -102,14 +103,14 @@ func (g *gate) giveUp(w *gateWaiter) (taken bool) {
 		if x == w {
 			g.mu.queue = slices.Delete(g.mu.queue, i, i+1)
 			g.leftLocked(w)
-			g.grantLocked() // those behind a large one may fit
+			g.grantLocked() // waiters behind a large one may fit now
 			return false
 		}
 	}
 	return true
 }
 
-// force takes n whether it is free or not, for bytes that exist already.
+// force takes n unconditionally, for bytes that already exist.
 func (g *gate) force(n int64, preferred bool) {
 	g.used.Add(n)
 	if !preferred {
@@ -117,7 +118,7 @@ func (g *gate) force(n int64, preferred bool) {
 	}
 }
 
-// giveForced returns n that was forced.
+// giveForced releases n that force took.
 func (g *gate) giveForced(n int64, preferred bool) {
 	if !preferred {
 		g.forced.Add(-n)
@@ -125,11 +126,11 @@ func (g *gate) giveForced(n int64, preferred bool) {
 	g.give(n)
 }
 
-// give returns n.
+// give releases n.
 func (g *gate) give(n int64) {
 	g.used.Add(-n)
-	// A taker announces itself in waiting before it looks at used, and we look at
-	// waiting after changing used: one of the two sees the other.
+	// A taker increments waiting before it checks used; this function changes used before it checks
+	// waiting. So at least one of the two sees the other.
 	if g.waiting.Load() != 0 {
 		g.mu.Lock()
 		g.grantLocked()
@@ -141,7 +142,7 @@ func (g *gate) grantLocked() {
 	for len(g.mu.queue) > 0 {
 		w := g.mu.queue[0]
 		if !g.has(g.used.Add(w.n), w.n, w.preferred) {
-			// Not give: the one who makes room grants again.
+			// Not give, which would recurse: whoever releases memory calls grantLocked again.
 			g.used.Add(-w.n)
 			return
 		}
@@ -152,7 +153,7 @@ func (g *gate) grantLocked() {
 	}
 }
 
-// leftLocked counts one who is not in the queue any more.
+// leftLocked uncounts a waiter that was removed from the queue.
 func (g *gate) leftLocked(w *gateWaiter) {
 	g.waiting.Add(-1)
 	if w.preferred {

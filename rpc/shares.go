@@ -6,33 +6,33 @@ import (
 	"time"
 )
 
-// shares bounds how many calls are queued or run, of all owners together, so that one owner
-// leaves some for others: it may have as many as are free. Alone it gets half of them; two that
-// ask for all get a third each. Calls without an owner, which are those of nodes and of servers
-// that know none, may have all.
+// shares bounds the calls that are queued or run, over all owners, and leaves some of the slots to
+// others: one owner may use as many as are free. A single owner gets half of them; two owners that
+// use all they can get a third each. Calls without an owner may use all: they come from nodes, or
+// the server has no owners.
 type shares struct {
 	mu    sync.Mutex
 	max   int
 	total int
 	lanes map[string]*lane
-	// waiting are the lanes with waiters, the next first.
+	// waiting holds the lanes with waiters; the first is served next.
 	waiting []*lane
 }
 
-// lane is what one owner has. Guarded by the mu of shares.
+// lane is the state of one owner. It is guarded by shares.mu.
 type lane struct {
 	owner   string
 	used    int     // calls that are queued or run
-	running int     // by workers of a workQueue
-	calls   []*Call // that are queued in a workQueue
+	running int     // calls that a workQueue's workers run
+	calls   []*Call // calls that are queued in a workQueue
 	waiters []*shareWaiter
 }
 
 type shareWaiter struct {
-	ready chan struct{} // closed when the share has been taken for the waiter
+	ready chan struct{} // closed when the slot has been taken for the waiter
 }
 
-// lanesMax is how many owners without calls are remembered: more are forgotten.
+// lanesMax is the number of lanes above which those without calls are removed.
 const lanesMax = 1024
 
 func (s *shares) init(max int) { s.max, s.lanes = max, map[string]*lane{} }
@@ -63,7 +63,7 @@ func (s *shares) takeLocked(l *lane) {
 	s.total++
 }
 
-// take takes the share of one call, if the owner may have one more now.
+// take takes a slot for one call. It reports false if the owner may not have one now.
 func (s *shares) take(owner string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +75,7 @@ func (s *shares) take(owner string) bool {
 	return true
 }
 
-// await is take, and waits: no longer than until timeout or done.
+// await is take, but waits until timeout or done for a slot.
 func (s *shares) await(owner string, timeout <-chan time.Time, done <-chan struct{}) bool {
 	w := &shareWaiter{ready: make(chan struct{})}
 	s.mu.Lock()
@@ -95,7 +95,7 @@ func (s *shares) await(owner string, timeout <-chan time.Time, done <-chan struc
 	defer s.mu.Unlock()
 	i := slices.Index(l.waiters, w)
 	if i < 0 {
-		return true // it was granted meanwhile
+		return true // the slot was granted meanwhile
 	}
 	l.waiters = slices.Delete(l.waiters, i, i+1)
 	if len(l.waiters) == 0 {
@@ -104,7 +104,7 @@ func (s *shares) await(owner string, timeout <-chan time.Time, done <-chan struc
 	return false
 }
 
-// give returns the share of one call.
+// give releases the slot of one call.
 func (s *shares) give(owner string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +119,7 @@ func (s *shares) giveLocked(l *lane) {
 	}
 }
 
-// grantLocked gives shares to those who wait and may have one, one for each owner in turn.
+// grantLocked grants free slots to waiters, one per owner, round-robin.
 func (s *shares) grantLocked() {
 	for i := 0; i < len(s.waiting); {
 		l := s.waiting[i]

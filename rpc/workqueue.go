@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// workQueue has the calls of Pooled methods that wait for a worker: owners in turn, the calls of
-// one in their order. Calls without an owner go first.
+// workQueue holds the calls of Pooled methods that wait for a worker. Owners are served
+// round-robin, and the calls of one owner in FIFO order. Calls without an owner go first.
 type workQueue struct {
 	shares
-	// runMax is how many workers the calls of one owner may have.
+	// runMax is the number of workers that the calls of one owner may use.
 	runMax int
 	ready  sync.Cond // a call was queued, or the queue was closed
-	// ring are the lanes with queued calls, the next first.
+	// ring holds the lanes with queued calls; the first is served next.
 	ring   []*lane
 	closed bool
 }
@@ -22,7 +22,7 @@ func (q *workQueue) init(max, runMax int) {
 	q.runMax, q.ready.L = runMax, &q.mu
 }
 
-// push queues a call if its owner may have one more.
+// push queues a call. It reports false if the call's owner may not have another one now.
 func (q *workQueue) push(c *Call) bool {
 	q.mu.Lock()
 	l := q.laneLocked(c.owner)
@@ -37,7 +37,7 @@ func (q *workQueue) push(c *Call) bool {
 	return true
 }
 
-// pushTaken queues a call for which a share was taken.
+// pushTaken queues a call whose slot has been taken.
 func (q *workQueue) pushTaken(c *Call) {
 	q.mu.Lock()
 	q.queueLocked(q.lanes[c.owner], c)
@@ -55,7 +55,7 @@ func (q *workQueue) queueLocked(l *lane, c *Call) {
 	}
 }
 
-// next waits for a call that may run. It returns nil once the queue is closed.
+// next waits for a call that may run. It returns nil after close.
 func (q *workQueue) next() (*Call, *lane) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -79,7 +79,7 @@ func (q *workQueue) next() (*Call, *lane) {
 	return nil, nil
 }
 
-// done ends a call that next has returned. left tells that its worker was replaced before.
+// done releases the slot of a call that next returned. left means that leave was called for it.
 func (q *workQueue) done(l *lane, left bool) {
 	q.mu.Lock()
 	if !left {
@@ -89,7 +89,7 @@ func (q *workQueue) done(l *lane, left bool) {
 	q.mu.Unlock()
 }
 
-// leave counts a running call as one that has no worker.
+// leave stops counting a running call against its owner's workers; it keeps its slot.
 func (q *workQueue) leave(l *lane) {
 	q.mu.Lock()
 	l.running--
@@ -103,14 +103,14 @@ func (q *workQueue) close() {
 	q.ready.Broadcast()
 }
 
-// seat is a worker's place, of which a call that takes long leaves it.
+// seat is the state of a worker that runs a call. left is set when another worker has replaced it.
 type seat struct {
 	srv  *Server
 	lane *lane
 	left bool
 }
 
-// worker runs calls until one leaves its place, or the server is closed.
+// worker runs calls until another worker replaces it or the server is closed.
 func (s *Server) worker() {
 	p := &seat{srv: s}
 	for !p.left {
@@ -124,8 +124,8 @@ func (s *Server) worker() {
 	}
 }
 
-// LeavePool says that the handler of a Pooled method, which calls it, will take long: another
-// worker takes its place. It does nothing for other methods, and when called again.
+// LeavePool makes another worker replace the one that runs the calling handler, because the handler
+// will take long. It has an effect once per call, and only in Pooled methods.
 func (c *Call) LeavePool() {
 	p := c.seat
 	if p == nil || p.left {
@@ -133,5 +133,5 @@ func (c *Call) LeavePool() {
 	}
 	p.left = true
 	p.srv.work.leave(p.lane)
-	p.srv.pool.Go(p.srv.worker) // the pool is not waited for while this one runs
+	p.srv.pool.Go(p.srv.worker) // safe: Close cannot pass pool.Wait while this worker runs
 }
