@@ -51,7 +51,7 @@ func TestFramedBytes(t *testing.T) {
 		{"length over the limit", header(64<<10+1, 0, 0, echo), nil, 1, 0},
 		{"length of 4 GiB", header(1<<32-1, 0, 0, echo), nil, 1, 0},
 		{"bytes after the message", frame(append(bytes.Clone(echo), 0xc0)), []string{"1:bad_request"}, 1, 0},
-		{"message cut short", frame(echo[:len(echo)-1]), []string{"1:bad_request"}, 1, 0},
+		{"message truncated", frame(echo[:len(echo)-1]), []string{"1:bad_request"}, 1, 0},
 		{"lying array", frame(wiretest.Unhex(t, "94 00 05 a4 6563686f ddffffffff")), []string{"5:too_large"}, 1, 0},
 		{"params no array", frame(plain(0, 3, "echo", "x")), []string{"3:bad_request"}, 1, 0},
 		{"not a request", frame(plain(1, 3, nil, nil)), nil, 1, 0},

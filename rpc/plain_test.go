@@ -52,7 +52,7 @@ var plainBytes = []struct {
 	{"three elements", "93 00 01 a4 6563686f", []string{"1:bad_request"}},
 	{"five elements", "95 00 01 a4 6563686f 90 c0", []string{"1:bad_request"}},
 	{"0xc1 in params", "94 00 09 a4 6563686f 92 01 c1", []string{"9:bad_request"}},
-	{"nested too deep", "94 00 01 a4 6563686f " + strings.Repeat("91", 40), []string{"1:bad_request"}},
+	{"nested too deeply", "94 00 01 a4 6563686f " + strings.Repeat("91", 40), []string{"1:bad_request"}},
 	{"string of 4 GiB", "94 00 01 a4 6563686f 91 dbffffffff", []string{"1:too_large"}},
 	{"bin of 4 GiB", "94 00 01 a4 6563686f 91 c6ffffffff", []string{"1:too_large"}},
 	{"array of 4 G", "94 00 01 a4 6563686f ddffffffff", []string{"1:too_large"}},

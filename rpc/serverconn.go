@@ -346,7 +346,7 @@ func (c *serverConn) parse(m message) (request, error) {
 		n, err := wire.Check(m.body, wire.Limits{Bytes: c.srv.cfg.MessageBytesMax})
 		switch {
 		case err == wire.ErrIncomplete:
-			err = &wire.FormatError{Offset: len(m.body), Reason: "message cut short"}
+			err = &wire.FormatError{Offset: len(m.body), Reason: "message truncated"}
 		case err == nil && n != len(m.body):
 			err = &wire.FormatError{Offset: n, Reason: "bytes after the message"}
 		}

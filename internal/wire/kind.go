@@ -5,8 +5,8 @@ import "encoding/binary"
 // Kind is the kind of a MessagePack value.
 type Kind uint8
 
-// Kinds. KindEnd means that no value is left, or not all of its header.
-// KindInvalid is the byte 0xc1, which MessagePack does not use.
+// Kinds. KindEnd means that no value is left or that its header is truncated. KindInvalid is the
+// byte 0xc1, which MessagePack does not use.
 const (
 	KindEnd Kind = iota
 	KindInvalid
@@ -27,7 +27,7 @@ var kindNames = [...]string{
 
 func (k Kind) String() string { return kindNames[k] }
 
-// header is what the first bytes of a value say of it.
+// header is the decoded header of a value.
 type header struct {
 	kind Kind
 	size int    // bytes of the header itself; for scalars, of the whole value
@@ -54,8 +54,8 @@ var forms = [32]form{
 	{KindArray, 2, 0}, {KindArray, 4, 0}, {KindMap, 2, 0}, {KindMap, 4, 0},
 }
 
-// headOf reads the header at the start of b. Its kind is KindEnd when b is too
-// short to hold the header's length field; its size is then what b must have.
+// headOf decodes the header at the start of b. If b is too short for the header's length field, the
+// kind is KindEnd and size is the number of bytes required.
 func headOf(b []byte) header {
 	if len(b) == 0 {
 		return header{size: 1}
