@@ -13,18 +13,18 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// ApplyAll applies many mutations, each by itself as Apply does, in batches of
-// Config.BatchRows and BatchBytes to each server, of which BatchesInFlight are under way
-// at once. Mutations of one row in different batches may be applied in any order.
+// ApplyAll applies many mutations, each by itself as Apply does. It sends them to each server in
+// batches of up to Config.BatchRows and BatchBytes, with BatchesInFlight batches in flight.
+// Mutations of one row in different batches may be applied in any order.
 //
-// It returns nil when all are durable, and else a *BatchError that has the error
-// of each mutation, as Apply would have returned it.
+// It returns nil if all mutations are durable. Otherwise it returns a *BatchError with the error of
+// each mutation, as Apply would have returned it.
 func (t *Table) ApplyAll(ctx context.Context, ms []*RowMutation, opts ...ApplyOption) error {
 	o := t.client.applyOptions(opts)
 	errs := make([]error, len(ms))
 	senders := newSenders(t.client.cfg.BatchesInFlight)
 	r := router{table: t}
-	open := map[*node]*batch{} // under nil what is to be located later
+	open := map[*node]*batch{} // nil holds rows to be located later
 	for i, m := range ms {
 		if errs[i] = m.check(); errs[i] != nil {
 			continue
@@ -63,20 +63,20 @@ func batchError(errs []error) error {
 	return &BatchError{errs, failed}
 }
 
-// batch is mutations that are sent together.
+// batch holds mutations that are sent together.
 type batch struct {
 	table *Table
-	ms    []*RowMutation // those of the whole ApplyAll
-	errs  []error        // theirs
-	todo  []int          // the places of those that are not applied yet
-	bytes int64          // their size at first
+	ms    []*RowMutation // of the whole ApplyAll
+	errs  []error        // parallel to ms
+	todo  []int          // indexes of those not applied yet
+	bytes int64          // their initial size
 	opts  *applyOptions
-	// unknown holds those that an earlier attempt may have applied.
+	// unknown holds the indexes of those that an earlier attempt may have applied.
 	unknown map[int]bool
 }
 
-// apply sends the batch, and then again, as long as that is allowed, what was
-// refused or is replayable.
+// apply sends the batch, and resends mutations that were rejected with a retryable error or are
+// replayable.
 func (b *batch) apply(ctx context.Context) {
 	r := retrier{client: b.table.client, started: time.Now()}
 	for len(b.todo) > 0 {
@@ -87,9 +87,9 @@ func (b *batch) apply(ctx context.Context) {
 	}
 }
 
-// round sends what is to do to where it is, which is several servers when tablets have
-// moved. It leaves in todo what may be sent again, with the error that stands if it is
-// not. The verdict is for the retrier.
+// round sends the mutations in todo to their servers; these are several if tablets have moved. It
+// leaves in todo the mutations that may be sent again, with their errors set in case they are not.
+// The verdict is for the retrier.
 func (b *batch) round(ctx context.Context) verdict {
 	row := func(i int) []byte { return b.ms[i].rm.Row }
 	again := verdict{elsewhere: true}
@@ -113,7 +113,7 @@ func (b *batch) round(ctx context.Context) verdict {
 	return again
 }
 
-// send makes one call with a group of what is to do, and returns what may be sent again.
+// send makes one call for a group and returns the indexes of mutations that may be sent again.
 func (b *batch) send(ctx context.Context, r *router, g *group, again *verdict) (left []int) {
 	c := b.table.client
 	row := func(i int) []byte { return b.ms[i].rm.Row }
@@ -141,8 +141,8 @@ func (b *batch) send(ctx context.Context, r *router, g *group, again *verdict) (
 	if err == nil {
 		return left
 	}
-	// The call as a whole failed, after retries of its own: only what was not where it
-	// went, or was lost on the way, may be sent again.
+	// The call as a whole failed, after its own retries. Only mutations that were misrouted, or
+	// whose response was lost, may be sent again.
 	left = nil
 	if k.moved.moved {
 		r.wrong(g, broken, row)
@@ -162,7 +162,7 @@ func (b *batch) send(ctx context.Context, r *router, g *group, again *verdict) (
 	return left
 }
 
-// failed notes the error of mutation i, which stays ambiguous once it was.
+// failed records the error of mutation i. Once ambiguous, it stays ambiguous.
 func (b *batch) failed(i int, err error, unknown bool) {
 	if unknown {
 		if b.unknown == nil {
@@ -176,7 +176,7 @@ func (b *batch) failed(i int, err error, unknown bool) {
 	b.errs[i] = err
 }
 
-// senders runs a bounded number of functions at a time.
+// senders runs a bounded number of functions concurrently.
 type senders struct {
 	places chan struct{}
 	group  sync.WaitGroup
@@ -184,7 +184,7 @@ type senders struct {
 
 func newSenders(n int) *senders { return &senders{places: make(chan struct{}, n)} }
 
-// start runs f on a goroutine, once fewer than the bound are running.
+// start runs f on a goroutine as soon as fewer than the bound are running.
 func (s *senders) start(f func()) {
 	s.places <- struct{}{}
 	s.group.Go(func() {
@@ -195,7 +195,7 @@ func (s *senders) start(f func()) {
 
 func (s *senders) wait() { s.group.Wait() }
 
-// errAnswer is the error of an answer that is not what the method returns.
+// errAnswer is the error of a response with an unexpected result.
 func errAnswer(format string, args ...any) error {
-	return fmt.Errorf("malformed answer: %s", fmt.Sprintf(format, args...))
+	return fmt.Errorf("malformed response: %s", fmt.Sprintf(format, args...))
 }

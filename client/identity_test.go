@@ -186,7 +186,7 @@ func TestToken(t *testing.T) {
 	} else if secret := tok.Reveal()[30:60]; strings.Contains(log.String()+err.Error(), secret) {
 		t.Error("the token is in the log or the error")
 	}
-	if !strings.Contains(log.String(), "cannot reach node") {
+	if !strings.Contains(log.String(), "node unreachable") {
 		t.Error("nothing was logged, so nothing was looked at")
 	}
 	join := token.New(token.Join, ours.Fingerprint(), time.Now(), time.Hour)

@@ -16,33 +16,33 @@ import (
 )
 
 const (
-	// lookupRows is how many rows of METADATA a lookup reads: the tablet that is looked
-	// for and those behind it. With some 200 bytes each they fit into one answer.
+	// lookupRows is the number of METADATA rows that a lookup reads: the requested tablet and those
+	// after it. At about 200 bytes each they fit into one response.
 	lookupRows = 64
-	// flightsMax bounds the lookups that are under way for one table.
+	// flightsMax bounds the concurrent lookups for one table.
 	flightsMax = 4
-	// lookupTimeout bounds one request of a lookup. What it asks for is in memory.
+	// lookupTimeout bounds one request of a lookup. The data that it reads is in memory.
 	lookupTimeout = 5 * time.Second
-	// unassignedTime is how long a tablet that no server had, or a METADATA server that is
-	// unavailable, is not asked about again, however many calls wait for it.
+	// unassignedTime is how long METADATA is not read again for an unassigned tablet, or from an
+	// unavailable METADATA server, however many calls wait.
 	unassignedTime = 10 * time.Millisecond
-	// lookupParts bounds the METADATA tablets that one lookup goes through.
+	// lookupParts bounds the METADATA tablets that one lookup reads.
 	lookupParts = 8
 )
 
-// errUnassigned means that no server has the tablet: it is being moved or recovered.
-var errUnassigned = fmt.Errorf("%w: no server has it at the moment", api.ErrNotServing)
+// errUnassigned means that the tablet is unassigned: it is being moved or recovered.
+var errUnassigned = fmt.Errorf("%w: it is not assigned to a server", api.ErrNotServing)
 
-// errNoRows means that METADATA has no row of the table's tablet.
-var errNoRows = fmt.Errorf("%w: METADATA does not have it", api.ErrNotServing)
+// errNoRows means that METADATA has no row for the table's tablet.
+var errNoRows = fmt.Errorf("%w: it has no row in METADATA", api.ErrNotServing)
 
-// lookupError is why a tablet could not be found. Nothing was sent to it.
+// lookupError means that a tablet could not be located. Nothing was sent to its server.
 type lookupError struct {
 	table string
 	row   []byte
 	err   error
-	bare  bool     // err says it all
-	at    *silence // why, if it was that; nil: it was not
+	bare  bool     // err needs no context in the verdict
+	at    *silence // set if the cause is an unavailable METADATA server
 }
 
 func (e *lookupError) Error() string {
@@ -51,26 +51,26 @@ func (e *lookupError) Error() string {
 
 func (e *lookupError) Unwrap() error { return e.err }
 
-// others says whether lookups of other rows of the table must be expected to fail, too.
+// others reports whether lookups of other rows of the table will probably fail as well.
 func (e *lookupError) others() bool { return e.err != errUnassigned && e.at == nil }
 
-// because sets why.
+// because sets the cause.
 func (e *lookupError) because(err error) *lookupError {
 	e.err = err
 	errors.As(err, &e.at)
 	return e
 }
 
-// flight is a lookup that is under way, for all who want the same.
+// flight is a lookup in progress, shared by all calls that need it.
 type flight struct {
 	row  []byte
-	done chan struct{} // closed when the rest is set
+	done chan struct{} // closed when loc and err are set
 	loc  *location     // nil if any node will do
 	err  *lookupError
 }
 
-// find looks row up in the cluster. Lookups of rows that another may bring along wait
-// for that first.
+// find looks up row in the cluster. If another lookup in progress may return row's tablet as well,
+// it waits for that first.
 func (l *locator) find(ctx context.Context, name string, row []byte) (place, error) {
 	t := l.tablets(name)
 	for waited := 0; ; waited++ {
@@ -100,8 +100,8 @@ func (l *locator) find(ctx context.Context, name string, row []byte) (place, err
 	}
 }
 
-// board returns where row is, or why that is not known, or a flight to wait for. With
-// alone it joins no other flight than one for row, unless there are too many.
+// board returns the location of row, an error, or a flight to wait for. With alone it joins only a
+// flight for the same row, unless there are flightsMax flights.
 func (l *locator) board(t *tablets, row []byte, alone bool) (place, *flight, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,7 +137,7 @@ func (l *locator) board(t *tablets, row []byte, alone bool) (place, *flight, err
 	return place{}, f, nil
 }
 
-// fly makes a lookup, under the Client's context: whoever began it may leave.
+// fly performs a lookup under the Client's context, because the call that started it may end first.
 func (l *locator) fly(t *tablets, f *flight) {
 	l.stats.lookups.Add(1)
 	f.loc, f.err = l.lookup(l.client.ctx, t, f.row)
@@ -148,7 +148,7 @@ func (l *locator) fly(t *tablets, f *flight) {
 	close(f.done)
 }
 
-// lookup finds the tablet of a row, and those behind it: nil if any node will do.
+// lookup locates the tablet of a row and those after it. It returns nil if any node will do.
 func (l *locator) lookup(ctx context.Context, t *tablets, row []byte) (*location, *lookupError) {
 	failed := &lookupError{table: t.name, row: row}
 	if t.name == metadata.Name && inRoot(row) {
@@ -169,7 +169,7 @@ func (l *locator) lookup(ctx context.Context, t *tablets, row []byte) (*location
 		}
 		run, err := l.readMetadata(ctx, t, id, row)
 		if errors.Is(err, errNoRows) && !asked && id != metadata.TableID {
-			l.setID(t, 0) // it was dropped, and may be there again with another id
+			l.setID(t, 0) // it was dropped, and may exist again with another id
 			continue
 		}
 		if err != nil {
@@ -186,7 +186,8 @@ func (l *locator) lookup(ctx context.Context, t *tablets, row []byte) (*location
 	}
 }
 
-// tableID returns a table's id, asking if need be: 0 if the cluster has no METADATA.
+// tableID returns a table's id, from the cache or from a node. It returns 0 if the cluster has no
+// METADATA.
 func (l *locator) tableID(ctx context.Context, t *tablets) (id uint64, asked bool, err error) {
 	if l.mode.Load() == modeMetadata {
 		if t.name == metadata.Name {
@@ -207,8 +208,8 @@ func (l *locator) tableID(ctx context.Context, t *tablets) (id uint64, asked boo
 	return info.Table, true, nil
 }
 
-// rootTablet returns where the root tablet is, asking if need be; nil if the cluster has
-// no METADATA.
+// rootTablet returns the location of the root tablet, from the cache or from a node. It returns nil
+// if the cluster has no METADATA.
 func (l *locator) rootTablet(ctx context.Context) (*location, error) {
 	if loc := l.root.Load(); loc != nil {
 		return loc, nil
@@ -223,7 +224,7 @@ func (l *locator) rootTablet(ctx context.Context) (*location, error) {
 	return nil, errUnassigned
 }
 
-// askRoot asks nodes, one after the other, until one answers.
+// askRoot calls root on one node after another until one answers.
 func (l *locator) askRoot(ctx context.Context, name string) (info api.RootInfo, err error) {
 	req := api.NamesRequest{Names: []string{name}}
 	k := call{method: api.MethodRoot, safe: true, encode: req.Append, decode: info.Decode}
@@ -235,7 +236,7 @@ func (l *locator) askRoot(ctx context.Context, name string) (info api.RootInfo, 
 			l.away.Store(nil)
 			l.learn(&info)
 			return info, nil
-		case errors.Is(a.err, rpc.CodeUnknownMethod): // a node of before METADATA
+		case errors.Is(a.err, rpc.CodeUnknownMethod): // a node of a version without METADATA
 			info = api.RootInfo{}
 			l.learn(&info)
 			return info, nil
@@ -245,7 +246,7 @@ func (l *locator) askRoot(ctx context.Context, name string) (info api.RootInfo, 
 		case errors.Is(err, ErrUnavailable):
 			l.away.Store(&absence{err, time.Now()})
 		case away != nil && errors.Is(err, context.DeadlineExceeded):
-			err = away // one that does not answer at all says less
+			err = away // more specific than an expired deadline
 		}
 		if i >= l.seeds.count() || !l.astray(a) {
 			return info, err
@@ -254,7 +255,7 @@ func (l *locator) askRoot(ctx context.Context, name string) (info api.RootInfo, 
 	}
 }
 
-// learn takes over what root answered.
+// learn caches the result of root.
 func (l *locator) learn(info *api.RootInfo) {
 	l.asked.Store(time.Now().UnixNano())
 	if !info.Metadata {
@@ -283,15 +284,15 @@ func (l *locator) request(ctx context.Context, k *call) attempt {
 	return l.client.attempt(ctx, k)
 }
 
-// astray says whether a lookup's request failed in a way that another server, or the
-// same one found anew, may do better.
+// astray reports whether a request of a lookup failed in a way that may succeed on another server,
+// or on the same one after its location is looked up again.
 func (l *locator) astray(a attempt) bool {
 	return a.err != nil && !l.client.closed() && (errors.Is(a.err, rpc.ErrConnLost) || errors.Is(a.err, ErrUnreachable) ||
 		errors.Is(a.err, context.DeadlineExceeded) || errors.Is(a.err, api.CodeNotServing) || errors.Is(a.err, rpc.CodeUnavailable))
 }
 
-// readMetadata reads tablets of a table that follow each other, that of row among them. The
-// error errNoRows means that there is none.
+// readMetadata reads the locations of adjacent tablets of a table, including that of row. It
+// returns errNoRows if METADATA has none.
 func (l *locator) readMetadata(ctx context.Context, t *tablets, id uint64, row []byte) (run []*location, err error) {
 	from := bytes.Clone(row)
 	_, end := metadata.TableRange(id)
@@ -300,7 +301,7 @@ func (l *locator) readMetadata(ctx context.Context, t *tablets, id uint64, row [
 		end = successor([]byte(rootEnd))
 	}
 	if whole {
-		// All METADATA tablets of a table of users at once: they are few.
+		// Read all METADATA tablets of a user table at once; usually they are few.
 		from = from[:min(len(from), tableIDBytes)]
 	}
 	key := metadata.SeekKey(nil, id, from)
@@ -314,7 +315,7 @@ func (l *locator) readMetadata(ctx context.Context, t *tablets, id uint64, row [
 			return run, nil
 		}
 		switch {
-		case len(rows) == lookupRows && whole: // they are not: from now on only the one looked for, and those behind it
+		case len(rows) == lookupRows && whole: // they are not few: read only the requested one and those after it
 			t.wide.Store(true)
 			whole, run, from = false, nil, bytes.Clone(row)
 			key = metadata.SeekKey(nil, id, from)
@@ -331,11 +332,11 @@ func (l *locator) readMetadata(ctx context.Context, t *tablets, id uint64, row [
 	return nil, errNoRows
 }
 
-// tableIDBytes is how many bytes of a key of METADATA are a table's id.
+// tableIDBytes is the length of the table id in a METADATA key.
 const tableIDBytes = 8
 
-// scanMetadata reads rows of METADATA from key on, at the server that has them. When it
-// is not the one it was, that is found out once. One that is silent is not asked again.
+// scanMetadata reads rows of METADATA from key on. If the cached METADATA location is stale, it is
+// looked up again once. An unavailable server gets no second request.
 func (l *locator) scanMetadata(ctx context.Context, t *tablets, id uint64, key, end []byte) (rows []*metadata.Row, next []byte, err error) {
 	var silent *silence
 	for stale := false; ; stale = true {
@@ -355,9 +356,9 @@ func (l *locator) scanMetadata(ctx context.Context, t *tablets, id uint64, key, 
 		}
 		err = api.FromRPC(a.err)
 		switch {
-		case errors.Is(err, api.ErrNoTable): // no tablet of METADATA is there
+		case errors.Is(err, api.ErrNoTable): // the server has no tablet of METADATA
 			a.err = api.CodeNotServing
-			err = fmt.Errorf("%w: %s has none of METADATA", api.ErrNotServing, p.node.addr)
+			err = fmt.Errorf("%w: %s serves no METADATA tablet", api.ErrNotServing, p.node.addr)
 		case errors.Is(err, api.ErrUnavailable):
 			silent = &silence{err, p.node, time.Now().Add(unassignedTime)}
 			err = silent
@@ -372,8 +373,8 @@ func (l *locator) scanMetadata(ctx context.Context, t *tablets, id uint64, key, 
 	}
 }
 
-// metadataTablet returns where the tablet of METADATA is that has a key: for tablets of
-// METADATA itself it is the root tablet.
+// metadataTablet returns the location of the METADATA tablet with the given key. For METADATA's own
+// tablets this is the root tablet.
 func (l *locator) metadataTablet(ctx context.Context, id uint64, key []byte) (place, error) {
 	if id != metadata.TableID {
 		return l.locate(ctx, metadata.Name, key)
@@ -383,7 +384,7 @@ func (l *locator) metadataTablet(ctx context.Context, id uint64, key []byte) (pl
 		return place{}, err
 	}
 	if loc == nil {
-		return place{}, errUnassigned // METADATA has gone meanwhile
+		return place{}, errUnassigned // METADATA was removed meanwhile
 	}
 	return place{loc.node, loc}, nil
 }
@@ -392,7 +393,7 @@ var locationsFilter = encodeFilter(metadata.Locations())
 
 func (l *locator) scanAt(ctx context.Context, p place, key, end []byte) (rows []*metadata.Row, next []byte, a attempt) {
 	if p.loc == nil {
-		return nil, nil, attempt{err: errUnassigned} // METADATA has gone meanwhile
+		return nil, nil, attempt{err: errUnassigned} // METADATA was removed meanwhile
 	}
 	req := api.ScanOpenRequest{Table: metadata.Name, Start: key, End: end, Filter: locationsFilter, Limit: lookupRows, BatchRows: lookupRows, Parts: true}
 	k := call{method: api.MethodScanOpen, safe: true, at: p, encode: req.Append}
@@ -413,7 +414,7 @@ func (l *locator) scanAt(ctx context.Context, p place, key, end []byte) (rows []
 			if m == nil {
 				return err
 			}
-			// A damaged row has no server: requests for its tablet wait, and others find theirs.
+			// A corrupt row has no server: requests for its tablet wait, others proceed.
 			rows = append(rows, m)
 		}
 		return nil
@@ -425,8 +426,8 @@ func (l *locator) scanAt(ctx context.Context, p place, key, end []byte) (rows []
 	return rows, next, a
 }
 
-// locations makes locations of rows of METADATA that follow each other, the first of
-// which is of the tablet that has the row from.
+// locations converts adjacent METADATA rows to locations. The first row's tablet holds the row
+// from.
 func (l *locator) locations(t *tablets, id uint64, from []byte, rows []*metadata.Row) []*location {
 	run := make([]*location, len(rows))
 	now := time.Now()

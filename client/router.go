@@ -2,14 +2,14 @@ package client
 
 import "context"
 
-// router finds the servers of many rows of a table. After a lookup that says nothing
-// good of the others it makes no more: they would fail one by one.
+// router locates many rows of a table. After a failed lookup that suggests that others will fail
+// too, it makes no more: they would fail one by one.
 type router struct {
 	table *Table
 	err   error
 }
 
-// route returns where row is. Errors: those of locate.
+// route returns the location of row. Errors: those of locate.
 func (r *router) route(ctx context.Context, row []byte) (place, error) {
 	l := r.table.client.locator
 	if p, ok := l.cached(r.table.name, row); ok {
@@ -25,14 +25,14 @@ func (r *router) route(ctx context.Context, row []byte) (place, error) {
 	return p, err
 }
 
-// group is rows that go to one server, by their numbers, or that could not be located.
+// group holds the indexes of rows that go to one server, or that could not be located.
 type group struct {
-	to    place // where the first is
+	to    place // location of the first row
 	err   error
 	items []int
 }
 
-// split groups the rows with these numbers by their servers.
+// split groups the rows with these indexes by their servers.
 func (r *router) split(ctx context.Context, items []int, row func(int) []byte) []group {
 	var groups []group
 	at := map[*node]int{}
@@ -56,7 +56,7 @@ func (r *router) split(ctx context.Context, items []int, row func(int) []byte) [
 	return groups
 }
 
-// wrong reports that a whole group went to its server in vain.
+// wrong reports that a call with a whole group was misrouted.
 func (r *router) wrong(g *group, why reason, row func(int) []byte) {
 	for _, i := range g.items {
 		if loc := r.still(g, row(i)); loc != nil {
@@ -65,7 +65,8 @@ func (r *router) wrong(g *group, why reason, row func(int) []byte) {
 	}
 }
 
-// still returns what is known of the row of a group if that is still where and of which table it was; else nil.
+// still returns the cached location of a row of a group, if its node and table id are still those
+// of the group; otherwise nil.
 func (r *router) still(g *group, row []byte) *location {
 	loc := r.table.client.locator.lookUp(r.table.name, row)
 	if loc == nil || loc.node != g.to.node || loc.table != g.to.tableID() {
@@ -74,7 +75,7 @@ func (r *router) still(g *group, row []byte) *location {
 	return loc
 }
 
-// went is where the row of a group went.
+// went returns the place to which a row of a group was sent.
 func (r *router) went(g *group, row []byte) place {
 	if g.to.loc == nil {
 		return g.to
@@ -82,10 +83,10 @@ func (r *router) went(g *group, row []byte) place {
 	if loc := r.still(g, row); loc != nil {
 		return place{loc.node, loc}
 	}
-	return place{node: g.to.node, loc: &location{of: g.to.loc.of}} // it is forgotten already
+	return place{node: g.to.node, loc: &location{of: g.to.loc.of}} // no longer cached
 }
 
-// join makes v the verdict on more calls than it was.
+// join extends v, a verdict on several calls, by w.
 func (v *verdict) join(w verdict) {
 	v.elsewhere = v.elsewhere && w.elsewhere
 	v.costs = v.costs || w.costs
