@@ -50,7 +50,7 @@ func TestRetrierPauses(t *testing.T) {
 			begin := time.Now()
 			v := verdict{err: ErrUnreachable, elsewhere: true}
 			if !r.wait(t.Context(), &v) {
-				t.Fatalf("attempt %d was refused: %v", i, v.err)
+				t.Fatalf("attempt %d was rejected: %v", i, v.err)
 			}
 			most *= time.Millisecond
 			if took := time.Since(begin); took > most || took < most/3 {

@@ -142,7 +142,7 @@ func (g *gate) grantLocked() {
 	for len(g.mu.queue) > 0 {
 		w := g.mu.queue[0]
 		if !g.has(g.used.Add(w.n), w.n, w.preferred) {
-			// Not give, which would recurse: whoever releases memory calls grantLocked again.
+			// Not give, which would recurse. The next release calls grantLocked again.
 			g.used.Add(-w.n)
 			return
 		}

@@ -242,7 +242,7 @@ func (c *Conn) push(enc *wire.Encoder, p *pending) error {
 	return nil
 }
 
-// forget gives a call up, and tells whether it was still in flight.
+// forget abandons a call, and reports whether it was still in flight.
 func (c *Conn) forget(id uint32) bool {
 	p, last := c.take(id)
 	if p == nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// pieces is a connection that brings a piece with each read.
+// pieces is a connection whose reads return one piece each.
 type pieces struct {
 	net.Conn
 	rest [][]byte
@@ -28,8 +28,9 @@ func (p *pieces) Read(b []byte) (int, error) {
 
 func (*pieces) SetReadDeadline(time.Time) error { return nil }
 
-// TestFit: the read buffer grows only for a message that is larger, shrinks after 65 small reads for a message that fits half
-// of the small one, and its bytes move to the front only if the message does not fit behind, or half of it is used up.
+// TestFit: the read buffer grows only for a larger message. It shrinks after 65 small reads for a
+// message that fits into half of the smallest buffer. Its bytes move to the front only if the
+// message does not fit behind them or half of the buffer is used up.
 func TestFit(t *testing.T) {
 	const size = 2 * readBytesMin
 	for _, c := range []struct {
@@ -37,7 +38,7 @@ func TestFit(t *testing.T) {
 		size, r, w      int
 		calm, need      int
 		want, resizings int
-		at              int // where the unread bytes are then
+		at              int // expected position of the unread bytes
 	}{
 		{"as large as the buffer", size, 0, 0, 0, size, size, 0, 0},
 		{"a byte more", size, 0, 0, 0, size + 1, 2 * size, 1, 0},
@@ -73,13 +74,14 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// TestCalmReads: a read of up to 4 KiB is calm, a larger one is not, and one that fills the buffer makes it larger.
+// TestCalmReads: a read of up to 4 KiB counts as small, a larger one does not, and one that fills
+// the buffer doubles it.
 func TestCalmReads(t *testing.T) {
 	for n, want := range map[int]int{1: 8, readBytesMin / 2: 8, readBytesMin/2 + 1: 0, readBytesMin - 1: 0} {
 		r := newReader(&pieces{rest: [][]byte{make([]byte, n)}}, true, 1<<20, time.Minute, new(atomic.Uint64))
 		r.calm = 7
 		if err := r.fill(); err != nil || r.calm != want || len(r.buf) != readBytesMin {
-			t.Errorf("after a read of %d bytes %d are calm, and the buffer has %d bytes: %v", n, r.calm, len(r.buf), err)
+			t.Errorf("after a read of %d bytes %d are small, and the buffer has %d bytes: %v", n, r.calm, len(r.buf), err)
 		}
 	}
 	for size, want := range map[int]int{readBytesMin: 2 * readBytesMin, readBytesMax / 2: readBytesMax, readBytesMax: readBytesMax} {
@@ -91,7 +93,8 @@ func TestCalmReads(t *testing.T) {
 	}
 }
 
-// TestLargestInBuffer: a frame of 128 KiB is read into the buffer, a larger one into memory of its own.
+// TestLargestInBuffer: a frame of 128 KiB is read into the buffer, a larger one into its own
+// memory.
 func TestLargestInBuffer(t *testing.T) {
 	for n, owned := range map[int]bool{readBytesMax: false, readBytesMax + 1: true} {
 		f := append(make([]byte, headerBytes), make([]byte, n-headerBytes)...)

@@ -9,14 +9,14 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// TestOnSent: who holds something for an answer is told once when the answer has left memory, whatever becomes of it.
+// TestOnSent: the callback runs once, when the response has left memory, whatever becomes of it.
 func TestOnSent(t *testing.T) {
 	const large = 1 << 20
 	for _, test := range []struct {
 		what    string
 		bytes   int
 		notify  bool
-		before  int64 // told though nobody has read
+		before  int64 // callbacks although nothing has been read
 		hangsUp bool
 	}{
 		{what: "a large answer", bytes: large},
@@ -44,7 +44,7 @@ func TestOnSent(t *testing.T) {
 				}
 				synctest.Wait()
 				if n := told.Load(); n != test.before {
-					t.Errorf("told %d times before anything is read", n)
+					t.Errorf("%d callbacks before anything is read", n)
 				}
 				if test.hangsUp {
 					conn.Close()
@@ -53,7 +53,7 @@ func TestOnSent(t *testing.T) {
 				}
 				synctest.Wait()
 				if n := told.Load(); n != 1 {
-					t.Errorf("told %d times", n)
+					t.Errorf("%d callbacks", n)
 				}
 				conn.Close()
 			})

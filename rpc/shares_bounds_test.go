@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 )
 
-// TestSharesAreExact: an owner takes as many shares as stay free, calls without an owner all of them, and one who waits goes
-// first.
+// TestSharesAreExact: an owner gets as many slots as remain free, calls without an owner get all,
+// and waiters go first.
 func TestSharesAreExact(t *testing.T) {
 	took := func(s *shares, owner string) (n int) {
 		for s.take(owner) {
@@ -19,7 +19,7 @@ func TestSharesAreExact(t *testing.T) {
 		var s shares
 		s.init(max)
 		if got := took(&s, "ann"); got != want {
-			t.Errorf("alone an owner gets %d of %d shares, want %d", got, max, want)
+			t.Errorf("a single owner gets %d of %d slots, want %d", got, max, want)
 		}
 		if got := took(&s, ""); got != max-want || s.total != max {
 			t.Errorf("calls without an owner get %d of the other %d", got, max-want)
@@ -30,17 +30,17 @@ func TestSharesAreExact(t *testing.T) {
 		s.init(2)
 		for range 2 {
 			if !s.take("") {
-				t.Fatal("two of two shares")
+				t.Fatal("two of two slots")
 			}
 		}
 		got := make(chan bool, 1)
 		go func() { got <- s.await("ann", nil, nil) }()
 		synctest.Wait()
 		s.mu.Lock()
-		s.max = 9 // enough for one more at once
+		s.max = 9 // enough for one more
 		s.mu.Unlock()
 		if s.take("ann") {
-			t.Error("a call passes one that waits")
+			t.Error("a call overtakes a waiter")
 		}
 		s.mu.Lock()
 		s.max = 2
@@ -48,17 +48,18 @@ func TestSharesAreExact(t *testing.T) {
 		s.give("")
 		synctest.Wait()
 		if len(got) != 1 || !<-got || s.lanes["ann"].used != 1 || s.total != 2 || len(s.waiting) != 0 {
-			t.Errorf("after a share was given back ann has %d of %d", s.lanes["ann"].used, s.total)
+			t.Errorf("after a release ann has %d of %d", s.lanes["ann"].used, s.total)
 		}
 	})
 }
 
-// TestIdleOwnersAreForgotten: 1,024 owners are remembered; with one more those without calls are forgotten.
+// TestIdleOwnersAreForgotten: 1,024 owners are remembered; with one more, those without calls are
+// removed.
 func TestIdleOwnersAreForgotten(t *testing.T) {
 	var s shares
 	s.init(10)
 	if !s.take("busy") {
-		t.Fatal("no share")
+		t.Fatal("no slot")
 	}
 	for i := range lanesMax - 1 {
 		s.laneLocked(strconv.Itoa(i))
@@ -72,7 +73,8 @@ func TestIdleOwnersAreForgotten(t *testing.T) {
 	}
 }
 
-// TestPushIsExact: calls are queued while their owner may have one more, and none passes those that wait.
+// TestPushIsExact: calls are queued while their owner may have one more, and none overtakes a
+// waiter.
 func TestPushIsExact(t *testing.T) {
 	var q workQueue
 	q.init(4, 1)
@@ -84,7 +86,7 @@ func TestPushIsExact(t *testing.T) {
 	q.lanes["ann"].waiters = []*shareWaiter{{}}
 	q.max = 10
 	if q.push(&Call{owner: "ann"}) {
-		t.Error("a call passes one that waits")
+		t.Error("a call overtakes a waiter")
 	}
 	for i := range 8 {
 		if !q.push(&Call{}) {
