@@ -44,7 +44,7 @@ type (
 // ctx's.
 func (c *Client) Ping(ctx context.Context) (ServerInfo, error) {
 	var p api.Pong
-	err := c.ask(ctx, api.MethodPing, nil, p.Decode)
+	err := c.query(ctx, api.MethodPing, nil, p.Decode)
 	return p, err
 }
 
@@ -52,13 +52,13 @@ func (c *Client) Ping(ctx context.Context) (ServerInfo, error) {
 // false. Errors: those of a node that cannot be reached; ctx's.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	s := &api.Status{}
-	return s, c.ask(ctx, api.MethodStatus, nil, s.Decode)
+	return s, c.query(ctx, api.MethodStatus, nil, s.Decode)
 }
 
 // Tables returns the schemas of all tables, sorted by name. Errors: those of a node that cannot be
 // reached or does not serve; ctx's.
 func (c *Client) Tables(ctx context.Context) (schemas []*table.Schema, err error) {
-	err = c.ask(ctx, api.MethodListTables, nil, func(d *wire.Decoder) (err error) {
+	err = c.query(ctx, api.MethodListTables, nil, func(d *wire.Decoder) (err error) {
 		schemas, err = api.DecodeSchemas(d)
 		return err
 	})
@@ -68,7 +68,7 @@ func (c *Client) Tables(ctx context.Context) (schemas []*table.Schema, err error
 // Describe returns a table's schema and its tablets. Errors: ErrNoTable, and those of Tables.
 func (c *Client) Describe(ctx context.Context, name string) (*TableInfo, error) {
 	t := &api.TableInfo{}
-	if err := c.ask(ctx, api.MethodDescribeTable, []string{name}, t.Decode); err != nil {
+	if err := c.query(ctx, api.MethodDescribeTable, []string{name}, t.Decode); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -79,7 +79,7 @@ func (c *Client) Describe(ctx context.Context, name string) (*TableInfo, error) 
 // ErrPermission, and those of Tables.
 func (c *Client) Usage(ctx context.Context, tableName string) (*Usage, error) {
 	u := &api.Usage{}
-	return u, c.ask(ctx, api.MethodUsage, []string{tableName}, u.Decode)
+	return u, c.query(ctx, api.MethodUsage, []string{tableName}, u.Decode)
 }
 
 // CreateTable creates a table with these families and the locality groups that they name. See
@@ -151,7 +151,7 @@ func (t *Table) SampleRowKeys(ctx context.Context) (samples []RowSample, err err
 	req := api.SampleRowKeysRequest{Table: t.name}
 	before := int64(0) // bytes before start
 	for {
-		k := call{method: api.MethodSampleRowKeys, table: t.name, row: req.Start, id: &req.TableID, only: req.TableID, safe: true, encode: req.Append}
+		k := call{method: api.MethodSampleRowKeys, table: t.name, row: req.Start, id: &req.TableID, onlyID: req.TableID, safe: true, encode: req.Append}
 		var part []RowSample
 		k.decode = func(d *wire.Decoder) (err error) {
 			part, err = api.DecodeSamples(d)
@@ -163,7 +163,7 @@ func (t *Table) SampleRowKeys(ctx context.Context) (samples []RowSample, err err
 		for _, s := range part {
 			samples = append(samples, RowSample{Key: s.Key, Offset: before + s.Offset})
 		}
-		if len(part) == 0 || len(part[len(part)-1].Key) == 0 || k.went.loc == nil {
+		if len(part) == 0 || len(part[len(part)-1].Key) == 0 || k.sentTo.loc == nil {
 			return samples, nil
 		}
 		last := samples[len(samples)-1]
@@ -171,8 +171,8 @@ func (t *Table) SampleRowKeys(ctx context.Context) (samples []RowSample, err err
 	}
 }
 
-// ask makes a read-only call whose parameters are names.
-func (c *Client) ask(ctx context.Context, method string, names []string, decode func(*wire.Decoder) error) error {
+// query makes a read-only call whose parameters are names.
+func (c *Client) query(ctx context.Context, method string, names []string, decode func(*wire.Decoder) error) error {
 	req := api.NamesRequest{Names: names}
 	return c.do(ctx, &call{method: method, safe: true, encode: req.Append, decode: decode})
 }

@@ -47,5 +47,5 @@ func (c *Client) rotateAuthority(ctx context.Context, r api.RotateAuthorityReque
 // Tables.
 func (c *Client) Authority(ctx context.Context) (*AuthorityStatus, error) {
 	s := &AuthorityStatus{}
-	return s, c.ask(ctx, api.MethodAuthorityStatus, nil, s.Decode)
+	return s, c.query(ctx, api.MethodAuthorityStatus, nil, s.Decode)
 }

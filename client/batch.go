@@ -89,10 +89,10 @@ func (b *batch) apply(ctx context.Context) {
 
 // round sends the mutations in todo to their servers; these are several if tablets have moved. It
 // leaves in todo the mutations that may be sent again, with their errors set in case they are not.
-// The verdict is for the retrier.
-func (b *batch) round(ctx context.Context) verdict {
+// The decision is for the retrier.
+func (b *batch) round(ctx context.Context) decision {
 	row := func(i int) []byte { return b.ms[i].rm.Row }
-	again := verdict{elsewhere: true}
+	again := decision{elsewhere: true}
 	var left []int
 	r := router{table: b.table}
 	for _, g := range r.split(ctx, b.todo, row) {
@@ -100,11 +100,11 @@ func (b *batch) round(ctx context.Context) verdict {
 			left = append(left, b.send(ctx, &r, &g, &again)...)
 			continue
 		}
-		v := b.table.client.judge(&call{}, attempt{err: g.err})
+		v := b.table.client.classify(&call{}, attempt{err: g.err})
 		for _, i := range g.items {
 			b.failed(i, v.err, false)
 		}
-		if v.again {
+		if v.retryable {
 			left = append(left, g.items...)
 			again.join(v)
 		}
@@ -114,11 +114,11 @@ func (b *batch) round(ctx context.Context) verdict {
 }
 
 // send makes one call for a group and returns the indexes of mutations that may be sent again.
-func (b *batch) send(ctx context.Context, r *router, g *group, again *verdict) (left []int) {
+func (b *batch) send(ctx context.Context, r *router, g *group, again *decision) (left []int) {
 	c := b.table.client
 	row := func(i int) []byte { return b.ms[i].rm.Row }
 	req := api.MutateRowsRequest{Table: b.table.name}
-	k := call{method: api.MethodMutateRows, table: b.table.name, row: row(g.items[0]), id: &req.TableID, at: g.to, change: true}
+	k := call{method: api.MethodMutateRows, table: b.table.name, row: row(g.items[0]), id: &req.TableID, dest: g.to, change: true}
 	k.encode = func(e *wire.Encoder) {
 		req.AppendEach(e, len(g.items), func(at int) *table.RowMutation { return &b.ms[g.items[at]].rm })
 	}
@@ -129,9 +129,9 @@ func (b *batch) send(ctx context.Context, r *router, g *group, again *verdict) (
 				b.errs[i] = nil
 				return
 			}
-			v := c.judge(&k, attempt{err: failed, to: r.went(g, row(i)), sent: true})
+			v := c.classify(&k, attempt{err: failed, to: r.sentTo(g, row(i)), sent: true})
 			b.failed(i, v.err, v.unknown)
-			if v.again || errors.Is(v.err, api.ErrUnsure) && b.opts.replayable(b.ms[i]) {
+			if v.retryable || errors.Is(v.err, api.ErrUnsure) && b.opts.replayable(b.ms[i]) {
 				left = append(left, i)
 				again.join(v)
 			}
@@ -144,20 +144,20 @@ func (b *batch) send(ctx context.Context, r *router, g *group, again *verdict) (
 	// The call as a whole failed, after its own retries. Only mutations that were misrouted, or
 	// whose response was lost, may be sent again.
 	left = nil
-	if k.moved.moved {
-		r.wrong(g, broken, row)
-		again.join(k.moved)
+	if k.misrouted.relocate {
+		r.invalidate(g, broken, row)
+		again.join(k.misrouted)
 	}
 	unknown := errors.Is(err, ErrAmbiguous)
 	for _, i := range g.items {
 		b.failed(i, err, unknown)
-		if k.moved.again || unknown && errors.Is(err, rpc.ErrConnLost) && b.opts.replayable(b.ms[i]) {
+		if k.misrouted.retryable || unknown && errors.Is(err, rpc.ErrConnLost) && b.opts.replayable(b.ms[i]) {
 			left = append(left, i)
 		}
 	}
 	if unknown && len(left) > 0 {
-		r.wrong(g, broken, row)
-		again.join(verdict{err: err, costs: true})
+		r.invalidate(g, broken, row)
+		again.join(decision{err: err, usesBudget: true})
 	}
 	return left
 }
@@ -178,17 +178,17 @@ func (b *batch) failed(i int, err error, unknown bool) {
 
 // senders runs a bounded number of functions concurrently.
 type senders struct {
-	places chan struct{}
-	group  sync.WaitGroup
+	limit chan struct{}
+	group sync.WaitGroup
 }
 
-func newSenders(n int) *senders { return &senders{places: make(chan struct{}, n)} }
+func newSenders(n int) *senders { return &senders{limit: make(chan struct{}, n)} }
 
 // start runs f on a goroutine as soon as fewer than the bound are running.
 func (s *senders) start(f func()) {
-	s.places <- struct{}{}
+	s.limit <- struct{}{}
 	s.group.Go(func() {
-		defer func() { <-s.places }()
+		defer func() { <-s.limit }()
 		f()
 	})
 }

@@ -48,7 +48,7 @@ func (c *Client) PutBlob(ctx context.Context, name string, r io.Reader) (BlobInf
 	}
 	length, err := c.sendBlob(ctx, u.Upload, r)
 	if err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortPatience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 		defer cancel()
 		_ = c.blob(ctx, api.BlobRequest{Method: api.MethodBlobAbort, Upload: u.Upload}, false, nil)
 		return BlobInfo{}, err
@@ -58,8 +58,8 @@ func (c *Client) PutBlob(ctx context.Context, name string, r io.Reader) (BlobInf
 	return info, err
 }
 
-// abortPatience bounds the attempt to abort an upload on the node, which would otherwise expire.
-const abortPatience = 2 * time.Second
+// abortTimeout bounds the attempt to abort an upload on the node, which would otherwise expire.
+const abortTimeout = 2 * time.Second
 
 // piece is a part of a blob.
 type piece struct {

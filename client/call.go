@@ -18,13 +18,13 @@ type call struct {
 	method string
 	table  string // determines the destination, with row
 	row    []byte
-	id     *uint64 // set in the request by each attempt; nil: the request has no table id
-	only   uint64  // the only table id that is accepted; 0: that of any table with the name
-	at     place   // if set, the only destination, instead of table and row
-	went   place   // destination of the last attempt
-	// moved is set if the call failed because it was misrouted and at fixes the destination. The
-	// caller may make it again elsewhere.
-	moved verdict
+	id     *uint64     // set in the request by each attempt; nil: the request has no table id
+	onlyID uint64      // the only table id that is accepted; 0: that of any table with the name
+	dest   destination // if set, the only destination, instead of table and row
+	sentTo destination // destination of the last attempt
+	// misrouted is set if the call failed because it was misrouted and dest fixes the destination.
+	// The caller may make it again elsewhere.
+	misrouted decision
 	// safe means that the call may be sent again even if an earlier attempt may have been executed.
 	safe bool
 	// change means that an unknown outcome matters: true for all calls but reads.
@@ -49,22 +49,22 @@ func (c *Client) do(ctx context.Context, k *call) error {
 // attempt is the outcome of one attempt.
 type attempt struct {
 	err  error
-	to   place
+	to   destination
 	sent bool // the node may have received it
 }
 
 func (c *Client) attempt(ctx context.Context, k *call) attempt {
-	to := k.at
+	to := k.dest
 	if to.node == nil {
 		var err error
 		if to, err = c.locator.locate(ctx, k.table, k.row); err != nil {
 			return attempt{err: err}
 		}
 	}
-	k.went = to
+	k.sentTo = to
 	if k.id != nil {
 		*k.id = to.tableID()
-		if k.only != 0 && *k.id != 0 && *k.id != k.only {
+		if k.onlyID != 0 && *k.id != 0 && *k.id != k.onlyID {
 			return attempt{err: fmt.Errorf("table %q was dropped and its name reused: %w", k.table, ErrNoTable)}
 		}
 	}
@@ -102,22 +102,22 @@ func (c *Client) notify(n *node, method string, encode func(*wire.Encoder)) {
 func (c *Client) retry(ctx context.Context, k *call, a attempt) error {
 	r := retrier{client: c, started: time.Now()}
 	unknown := false
-	var away error // the last ErrUnavailable of a node
+	var unavailable error // the last ErrUnavailable of a node
 	for {
-		v := c.judge(k, a)
+		v := c.classify(k, a)
 		if errors.Is(v.err, ErrUnavailable) {
-			away = v.err
-		} else if away != nil && !v.unknown && errors.Is(v.err, context.DeadlineExceeded) {
-			v.err = away // more specific than an expired deadline
+			unavailable = v.err
+		} else if unavailable != nil && !v.unknown && errors.Is(v.err, context.DeadlineExceeded) {
+			v.err = unavailable // more specific than an expired deadline
 		}
 		if unknown = unknown || v.unknown; unknown {
 			v.err = ambiguous(k.method, v.err)
 		}
-		if v.moved && k.at.node != nil && !unknown {
-			k.moved = v
+		if v.relocate && k.dest.node != nil && !unknown {
+			k.misrouted = v
 			return v.err
 		}
-		if !v.again || !r.wait(ctx, &v) {
+		if !v.retryable || !r.wait(ctx, &v) {
 			return v.err
 		}
 		if a = c.attempt(ctx, k); a.err == nil {
@@ -127,16 +127,16 @@ func (c *Client) retry(ctx context.Context, k *call, a attempt) error {
 	}
 }
 
-// verdict is the consequence of a failed attempt.
-type verdict struct {
-	err       error         // the call's error if this was the last attempt
-	unknown   bool          // a change may have been made; no later attempt resets this
-	again     bool          // another attempt is allowed and may succeed
-	elsewhere bool          // another attempt needs no pause while there are other nodes to try
-	moved     bool          // the tablet must be located again for another attempt
-	costs     bool          // another attempt is work for the node and is taken from the budget
-	pause     time.Duration // minimum pause before another attempt
-	pauseMax  time.Duration // maximum pause before another attempt; 0 means the default
+// decision is the consequence of a failed attempt.
+type decision struct {
+	err        error         // the call's error if this was the last attempt
+	unknown    bool          // a change may have been made; no later attempt resets this
+	retryable  bool          // another attempt is allowed and may succeed
+	elsewhere  bool          // another attempt needs no pause while there are other nodes to try
+	relocate   bool          // the tablet must be located again for another attempt
+	usesBudget bool          // another attempt is work for the node and is taken from the budget
+	pause      time.Duration // minimum pause before another attempt
+	pauseMax   time.Duration // maximum pause before another attempt; 0 means the default
 }
 
 // The longest pauses of calls that wait for a tablet to be served. Unlike other retries, these cost
@@ -147,19 +147,19 @@ const (
 	movedPauseMax      = 500 * time.Millisecond
 )
 
-// judge classifies a failed attempt. It maintains invariants C1 and C2.
-func (c *Client) judge(k *call, a attempt) verdict {
+// classify evaluates a failed attempt. It maintains invariants C1 and C2.
+func (c *Client) classify(k *call, a attempt) decision {
 	var answer *rpc.Error
 	var lost *rpc.ConnLostError
 	var unreachable *UnreachableError
 	var missing *lookupError
 	switch {
 	case errors.As(a.err, &missing):
-		return c.judgeLookup(missing)
+		return c.classifyLookup(missing)
 	case errors.As(a.err, &answer):
-		return c.judgeAnswer(k, a, answer)
+		return c.classifyAnswer(k, a, answer)
 	case a.sent && errors.As(a.err, &lost):
-		c.locator.wrong(a.to, broken, nil)
+		c.locator.invalidate(a.to, broken, nil)
 		err := error(&UnreachableError{a.to.node.addr, a.err})
 		switch {
 		case k.change:
@@ -168,31 +168,32 @@ func (c *Client) judge(k *call, a attempt) verdict {
 			err = ErrClosed
 		}
 		again := k.safe && !c.closed()
-		return verdict{err: err, unknown: k.change, again: again, moved: again, costs: true, pauseMax: goneBy(a.to)}
+		return decision{err: err, unknown: k.change, retryable: again, relocate: again, usesBudget: true, pauseMax: unreachablePauseMax(a.to)}
 	case a.sent:
 		// The context ended, or the response is malformed. A server that held the call until its
 		// deadline may be frozen; the next call looks up the tablet's present location.
 		if a.to.loc != nil && errors.Is(a.err, context.DeadlineExceeded) {
-			c.locator.wrong(a.to, broken, nil)
+			c.locator.invalidate(a.to, broken, nil)
 		}
-		return verdict{err: a.err, unknown: k.change}
+		return decision{err: a.err, unknown: k.change}
 	case c.closed():
-		return verdict{err: ErrClosed}
+		return decision{err: ErrClosed}
 	case errors.As(a.err, &lost):
-		c.locator.wrong(a.to, broken, nil)
-		return verdict{err: &UnreachableError{a.to.node.addr, a.err}, again: true, elsewhere: true, moved: true, pauseMax: goneBy(a.to)}
-	case errors.As(a.err, &unreachable) && unknownHere(unreachable.Err):
-		return verdict{err: unreachable}
+		c.locator.invalidate(a.to, broken, nil)
+		return decision{err: &UnreachableError{a.to.node.addr, a.err}, retryable: true, elsewhere: true, relocate: true, pauseMax: unreachablePauseMax(a.to)}
+	case errors.As(a.err, &unreachable) && identityRejected(unreachable.Err):
+		return decision{err: unreachable}
 	case errors.As(a.err, &unreachable):
-		c.locator.wrong(a.to, unreached, nil)
-		return verdict{err: unreachable, again: true, elsewhere: true, moved: true, pauseMax: goneBy(a.to)}
+		c.locator.invalidate(a.to, unreached, nil)
+		return decision{err: unreachable, retryable: true, elsewhere: true, relocate: true, pauseMax: unreachablePauseMax(a.to)}
 	}
-	return verdict{err: a.err}
+	return decision{err: a.err}
 }
 
-// goneBy returns the longest pause before a retry to a node that cannot be reached. If the node
-// served the tablet of the call, the tablet is soon reassigned, and the retry only reads METADATA.
-func goneBy(to place) time.Duration {
+// unreachablePauseMax returns the longest pause before a retry to a node that cannot be reached. If
+// the node served the tablet of the call, the tablet is soon reassigned, and the retry only reads
+// METADATA.
+func unreachablePauseMax(to destination) time.Duration {
 	if to.loc != nil {
 		return unassignedPauseMax
 	}
@@ -207,15 +208,15 @@ func ambiguous(method string, err error) error {
 	return &AmbiguousError{method, err}
 }
 
-// judgeAnswer classifies an error response of the node.
-func (c *Client) judgeAnswer(k *call, a attempt, answer *rpc.Error) verdict {
-	v := verdict{err: api.FromRPC(a.err), again: answer.Retryable, costs: true}
+// classifyAnswer evaluates an error response of the node.
+func (c *Client) classifyAnswer(k *call, a attempt, answer *rpc.Error) decision {
+	v := decision{err: api.FromRPC(a.err), retryable: answer.Retryable, usesBudget: true}
 	if k.change && unknownOutcome(answer) {
-		v.unknown, v.again = true, false
+		v.unknown, v.retryable = true, false
 		if answer.Code == api.CodeUnsure {
 			// The tablet is, or soon will be, on another server; a replayable change goes there.
-			c.locator.wrong(a.to, stopped, nil)
-			v.again, v.moved, v.pauseMax = k.safe, k.safe, movedPauseMax
+			c.locator.invalidate(a.to, stopped, nil)
+			v.retryable, v.relocate, v.pauseMax = k.safe, k.safe, movedPauseMax
 			return v
 		}
 	}
@@ -225,31 +226,31 @@ func (c *Client) judgeAnswer(k *call, a attempt, answer *rpc.Error) verdict {
 	}
 	var used *api.QuotaError
 	if errors.As(v.err, &used) {
-		v.pause, v.costs = used.RetryAfter, false // the node has set the pause
+		v.pause, v.usesBudget = used.RetryAfter, false // the node has set the pause
 	}
-	why, missing := missingBecause(answer)
+	why, missing := misroutedReason(answer)
 	if !missing {
 		return v
 	}
 	if a.to.loc == nil && why == noTable {
 		// Or the cluster got METADATA since the last root call, and the table is on another node.
-		v.again = k.table != "" && c.locator.recheck()
-		v.elsewhere, v.costs = true, false
+		v.retryable = k.table != "" && c.locator.recheck()
+		v.elsewhere, v.usesBudget = true, false
 		return v
 	}
 	var hint *api.NotServingError
 	errors.As(v.err, &hint)
-	c.locator.wrong(a.to, why, hint)
-	v.moved = true
+	c.locator.invalidate(a.to, why, hint)
+	v.relocate = true
 	if a.to.loc != nil {
-		v.again, v.elsewhere, v.costs, v.pauseMax = true, why != stopped, false, movedPauseMax
+		v.retryable, v.elsewhere, v.usesBudget, v.pauseMax = true, why != stopped, false, movedPauseMax
 	}
 	return v
 }
 
-// missingBecause returns the reason for which a node rejected a call as misrouted; missing is false
-// for other errors.
-func missingBecause(answer *rpc.Error) (why reason, missing bool) {
+// misroutedReason returns the reason for which a node rejected a call as misrouted; missing is
+// false for other errors.
+func misroutedReason(answer *rpc.Error) (why reason, missing bool) {
 	switch answer.Code {
 	case api.CodeNotServing:
 		return notServing, true
@@ -261,9 +262,9 @@ func missingBecause(answer *rpc.Error) (why reason, missing bool) {
 	return 0, false
 }
 
-// judgeLookup classifies the failure to locate the tablet of a call's row. Nothing was sent.
-func (c *Client) judgeLookup(e *lookupError) verdict {
-	v := verdict{err: e}
+// classifyLookup evaluates the failure to locate the tablet of a call's row. Nothing was sent.
+func (c *Client) classifyLookup(e *lookupError) decision {
+	v := decision{err: e}
 	if e.bare {
 		v.err = e.err
 	}
@@ -271,19 +272,19 @@ func (c *Client) judgeLookup(e *lookupError) verdict {
 	var over *api.OverloadedError
 	switch {
 	case c.closed():
-		return verdict{err: ErrClosed}
+		return decision{err: ErrClosed}
 	case errors.As(e.err, &over):
-		v.again, v.costs, v.pause = true, true, over.RetryAfter
+		v.retryable, v.usesBudget, v.pause = true, true, over.RetryAfter
 	case errors.Is(e.err, api.ErrNotServing), errors.Is(e.err, api.ErrUnavailable):
 		// METADATA's server waits for the lock service, or its tablet is soon reassigned. Lookups
 		// are shared.
-		v.again, v.pauseMax = true, unassignedPauseMax
+		v.retryable, v.pauseMax = true, unassignedPauseMax
 	case errors.As(e.err, &answer):
-		v.again, v.costs = answer.Retryable, true
-	case unknownHere(e.err):
+		v.retryable, v.usesBudget = answer.Retryable, true
+	case identityRejected(e.err):
 	default:
 		v.pauseMax = unassignedPauseMax // METADATA's tablet is soon reassigned
-		v.again = errors.Is(e.err, ErrUnreachable) || errors.Is(e.err, rpc.ErrConnLost) || errors.Is(e.err, context.DeadlineExceeded)
+		v.retryable = errors.Is(e.err, ErrUnreachable) || errors.Is(e.err, rpc.ErrConnLost) || errors.Is(e.err, context.DeadlineExceeded)
 	}
 	return v
 }
@@ -313,12 +314,12 @@ type retrier struct {
 
 // wait waits before another attempt. It returns false if there must not be one; v.err is then the
 // call's error.
-func (r *retrier) wait(ctx context.Context, v *verdict) bool {
+func (r *retrier) wait(ctx context.Context, v *decision) bool {
 	cfg := &r.client.cfg
 	if cfg.RetryTimeMax < 0 {
 		return false
 	}
-	if v.costs && !r.client.budget.spend() {
+	if v.usesBudget && !r.client.budget.spend() {
 		return false
 	}
 	if v.elsewhere && r.moves < r.client.locator.alternatives() {

@@ -56,7 +56,7 @@ func Open(ctx context.Context, addr string, cfg Config) (*Client, error) {
 		if _, err = p.node.slot().get(ctx); err == nil {
 			return c, nil
 		}
-		c.locator.seeds.wrong(p.node.addr)
+		c.locator.seeds.skip(p.node.addr)
 	}
 	_ = c.Close()
 	return nil, err

@@ -91,7 +91,7 @@ func (s *storm) split(name string) {
 		if t.end == at || len(all) > 40 {
 			return all
 		}
-		return slices.Insert(all, i, &fakeTablet{at, t.told, t.serves})
+		return slices.Insert(all, i, &fakeTablet{at, t.published, t.serves})
 	})
 }
 
@@ -103,7 +103,7 @@ func (s *storm) merge(name string) {
 			return all
 		}
 		if all[i-1].serves != all[i].serves {
-			all[i-1].told, all[i-1].serves = all[i].told, all[i].serves
+			all[i-1].published, all[i-1].serves = all[i].published, all[i].serves
 		}
 		return slices.Delete(all, i-1, i)
 	})
@@ -117,13 +117,13 @@ func (s *storm) shift(name string) {
 		if t = all[s.pick(name, all)]; name == metadata.Name && s.rng.IntN(3) == 0 {
 			t = all[0]
 		}
-		t.serves = nobody
-		t.told = []int{to, t.told, nobody}[s.rng.IntN(3)]
+		t.serves = noServer
+		t.published = []int{to, t.published, noServer}[s.rng.IntN(3)]
 		return all
 	})
 	time.Sleep(time.Duration(s.rng.IntN(20)) * time.Millisecond)
 	s.change(name, func(all []*fakeTablet) []*fakeTablet {
-		t.told, t.serves = to, to
+		t.published, t.serves = to, to
 		return all
 	})
 }
@@ -144,14 +144,14 @@ func (s *storm) die() {
 	}
 	all(func(t *fakeTablet) {
 		if t.serves == dead {
-			t.serves = nobody
+			t.serves = noServer
 		}
 	})
 	time.Sleep(time.Duration(s.rng.IntN(30)) * time.Millisecond)
 	all(func(t *fakeTablet) {
-		if t.serves == nobody {
+		if t.serves == noServer {
 			t.serves = s.rng.IntN(dead)
-			t.told = t.serves
+			t.published = t.serves
 		}
 	})
 	s.revive(dead)
@@ -244,11 +244,11 @@ func useIncrement(ctx context.Context, tb *Table, rng *rand.Rand, id int) error 
 			}
 		}
 	}
-	return tb.retract(ctx, row)
+	return tb.deleteRows(ctx, row)
 }
 
-// retract removes rows, so that scans do not pass over more and more of them.
-func (t *Table) retract(ctx context.Context, rows ...string) error {
+// deleteRows removes rows, so that scans do not pass over more and more of them.
+func (t *Table) deleteRows(ctx context.Context, rows ...string) error {
 	for _, row := range rows {
 		if err := t.Apply(ctx, NewRowMutation(row).DeleteRow(), WithReplay(ReplayAll)); err != nil && !errors.Is(err, ErrAmbiguous) {
 			return fmt.Errorf("delete: %w", err)
@@ -300,7 +300,7 @@ func useCheck(ctx context.Context, tb *Table, rng *rand.Rand, id int) error {
 	row := fmt.Sprintf("%s-c%d", key(rng.IntN(stormRows)), id)
 	held, err := tb.CheckAndMutate(ctx, row, nil, nil, NewRowMutation(row).SetAt("g:c", 1, nil))
 	if errors.Is(err, ErrAmbiguous) {
-		return tb.retract(ctx, row)
+		return tb.deleteRows(ctx, row)
 	}
 	if err != nil || held {
 		return fmt.Errorf("check: matched %v, %w", held, err)
@@ -309,7 +309,7 @@ func useCheck(ctx context.Context, tb *Table, rng *rand.Rand, id int) error {
 	if err != nil || got == nil || !strings.HasPrefix(string(got.Key), row) {
 		return fmt.Errorf("get: %v, %w", got, err)
 	}
-	return tb.retract(ctx, row)
+	return tb.deleteRows(ctx, row)
 }
 
 // METADATA's server waits for the lock service for a moment, for example on a busy machine. Many

@@ -32,11 +32,11 @@ type fakeCluster struct {
 
 // fakeTablet is a tablet with its server in METADATA and its actual server; -1 is none.
 type fakeTablet struct {
-	end          string // empty: no end
-	told, serves int
+	end               string // empty: no end
+	published, serves int
 }
 
-const nobody = -1
+const noServer = -1
 
 // newFakeCluster returns a fake of n servers with the table t in one tablet, on the last.
 // METADATA's tablets are on the first two.
@@ -93,8 +93,8 @@ func (f *fake) publishLocked() {
 			if t.end != "" {
 				r.End = []byte(t.end)
 			}
-			if t.told != nobody {
-				r.Server, r.Addr = serverName(t.told), fc.addrs[t.told]
+			if t.published != noServer {
+				r.Server, r.Addr = serverName(t.published), fc.addrs[t.published]
 			}
 			for _, m := range metadata.Create(&r, "").Else {
 				if m.Op == table.OpSet {
@@ -195,8 +195,8 @@ func (f *fake) root(c *rpc.Call, at int) {
 			return
 		}
 		info = api.RootInfo{Metadata: true, Table: id}
-		if t := fc.tablets[metadata.Name][0]; t.told != nobody {
-			info.Server, info.Addr = serverName(t.told), fc.addrs[t.told]
+		if t := fc.tablets[metadata.Name][0]; t.published != noServer {
+			info.Server, info.Addr = serverName(t.published), fc.addrs[t.published]
 		}
 	}
 	c.Reply(info.Append)
@@ -238,13 +238,13 @@ func (f *fake) change(name string, change func(tablets []*fakeTablet) []*fakeTab
 func (f *fake) move(name, row string, to int) {
 	f.change(name, func(all []*fakeTablet) []*fakeTablet {
 		t, _ := f.cluster.tablet(name, []byte(row))
-		t.told, t.serves = to, to
+		t.published, t.serves = to, to
 		return all
 	})
 }
 
-// untold is move without an update of METADATA.
-func (f *fake) untold(name, row string, to int) {
+// moveUnpublished is move without an update of METADATA.
+func (f *fake) moveUnpublished(name, row string, to int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	t, _ := f.cluster.tablet(name, []byte(row))

@@ -16,14 +16,14 @@ import (
 
 // node holds the connections to one address.
 type node struct {
-	addr  string
-	slots []*slot
-	next  atomic.Uint32
-	aside *slot // for lookups while slots have large requests queued
+	addr       string
+	slots      []*slot
+	next       atomic.Uint32
+	lookupSlot *slot // for lookups while slots have large requests queued
 }
 
 func (c *Client) newNode(addr string) *node {
-	n := &node{addr: addr, slots: make([]*slot, c.cfg.Conns), aside: c.newSlot(addr)}
+	n := &node{addr: addr, slots: make([]*slot, c.cfg.Conns), lookupSlot: c.newSlot(addr)}
 	for i := range n.slots {
 		n.slots[i] = c.newSlot(addr)
 	}
@@ -45,8 +45,8 @@ func (n *node) open(ctx context.Context, lookup bool) (*slot, *rpc.Conn, error) 
 	s := n.slot()
 	conn, err := s.get(ctx)
 	if lookup && err == nil && conn.Behind() {
-		if other, err := n.aside.get(ctx); err == nil {
-			return n.aside, other, nil
+		if other, err := n.lookupSlot.get(ctx); err == nil {
+			return n.lookupSlot, other, nil
 		}
 	}
 	return s, conn, err
@@ -57,7 +57,7 @@ func (n *node) each(do func(*slot)) {
 	for _, s := range n.slots {
 		do(s)
 	}
-	do(n.aside)
+	do(n.lookupSlot)
 }
 
 // newBackOff returns the pauses between attempts of one operation: 25 ms at first, so that a

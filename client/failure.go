@@ -9,16 +9,16 @@ import (
 	"github.com/steledb/stele/client/metadata"
 )
 
-// silence means that a server of METADATA is unavailable, for example because it has no lease.
+// metadataDown means that a server of METADATA is unavailable, for example because it has no lease.
 // Lookups that need another server continue.
-type silence struct {
+type metadataDown struct {
 	err   error
 	node  *node
 	until time.Time // no request to it before this time
 }
 
-func (s *silence) Error() string { return s.err.Error() }
-func (s *silence) Unwrap() error { return s.err }
+func (s *metadataDown) Error() string { return s.err.Error() }
+func (s *metadataDown) Unwrap() error { return s.err }
 
 // failure is a lookup that failed because something was unavailable. No lookup that needs the same
 // is started before until.
@@ -80,9 +80,9 @@ func (l *location) hasMetadata(t *tablets, row []byte) bool {
 	return l == nil || l.has(metadata.SeekKey(nil, t.known.Load().id, row))
 }
 
-// asks returns the server to which a lookup would send its first request: METADATA's at meta or, if
-// that is not known, the root tablet's. It returns nil if neither is known.
-func (l *locator) asks(meta *location) *node {
+// lookupServer returns the server to which a lookup would send its first request: METADATA's at
+// meta or, if that is not known, the root tablet's. It returns nil if neither is known.
+func (l *locator) lookupServer(meta *location) *node {
 	if meta == nil {
 		meta = l.root.Load()
 	}

@@ -28,7 +28,7 @@ func times(n int, at moment, method string, does func() error) func(moment, stri
 	}
 }
 
-func TestRefusedCallsAreMadeAgain(t *testing.T) {
+func TestRetryableErrors(t *testing.T) {
 	for _, refusal := range []error{
 		api.ErrNotServing, api.ErrUnavailable, api.ErrConflict,
 		&api.OverloadedError{Reason: "test", RetryAfter: 40 * time.Millisecond},
@@ -49,7 +49,7 @@ func TestRefusedCallsAreMadeAgain(t *testing.T) {
 	}
 }
 
-func TestRefusalsForGoodAreReturnedAtOnce(t *testing.T) {
+func TestPermanentErrors(t *testing.T) {
 	f := newFake(t)
 	tb := f.open(Config{}).Table("t")
 	for _, refusal := range []error{api.ErrDiskFull, api.ErrNoTable, &api.CorruptError{File: "x", Offset: 7}} {
@@ -223,7 +223,7 @@ func TestCanceledCalls(t *testing.T) {
 	}
 }
 
-func TestDeadlinesAreTold(t *testing.T) {
+func TestDeadlinesAreSent(t *testing.T) {
 	f := newFake(t)
 	tb := f.open(Config{}).Table("t")
 	for _, want := range []time.Duration{0, time.Minute} {
@@ -348,7 +348,7 @@ func (f *fake) clientOfDead(c *Client) *Client {
 	return c
 }
 
-func TestNodeThatShutsDownIsLeft(t *testing.T) {
+func TestNodeThatShutsDown(t *testing.T) {
 	f := newFake(t)
 	tb := f.open(Config{}).Table("t")
 	stop := make(chan struct{})

@@ -30,9 +30,9 @@ func (c Config) checkIdentity() error {
 	return nil
 }
 
-// unknownHere reports whether a dial failed because the client or the node does not accept the
+// identityRejected reports whether a dial failed because the client or the node does not accept the
 // identity of the other. A retry does not help.
-func unknownHere(err error) bool {
+func identityRejected(err error) bool {
 	var plain tls.RecordHeaderError
 	return errors.Is(err, rpc.ErrWantsTLS) || errors.Is(err, ErrUnauthenticated) || pki.IsAlert(err) || errors.As(err, &plain) ||
 		errors.Is(err, pki.ErrOtherCluster) || errors.Is(err, pki.ErrUntrusted) || errors.Is(err, pki.ErrNotNode)

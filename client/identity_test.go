@@ -55,11 +55,11 @@ func (a authority) principal(name string) *pki.Credential {
 
 // guarded is a fake that requires TLS and records its callers and their tokens.
 type guarded struct {
-	addr string
-	mu   sync.Mutex
-	who  []pki.Peer
-	auth []string
-	no   error // the error of auth
+	addr  string
+	mu    sync.Mutex
+	peers []pki.Peer
+	auth  []string
+	no    error // the error of auth
 }
 
 func newGuarded(t testing.TB, node *pki.Credential) *guarded {
@@ -72,7 +72,7 @@ func newGuarded(t testing.TB, node *pki.Credential) *guarded {
 	for _, method := range api.Methods() {
 		srv.Handle(method, rpc.Pooled, func(c *rpc.Call) {
 			g.mu.Lock()
-			g.who = append(g.who, c.Peer().Identity.(pki.Peer))
+			g.peers = append(g.peers, c.Peer().Identity.(pki.Peer))
 			g.mu.Unlock()
 			f.handle(c, 0)
 		})
@@ -101,11 +101,11 @@ func newGuarded(t testing.TB, node *pki.Credential) *guarded {
 	return g
 }
 
-// heard returns the callers and their tokens.
-func (g *guarded) heard() ([]pki.Peer, []string) {
+// seen returns the callers and their tokens.
+func (g *guarded) seen() ([]pki.Peer, []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.who, g.auth
+	return g.peers, g.auth
 }
 
 // get opens a client with short timeouts and reads a row.
@@ -126,17 +126,17 @@ func TestCredential(t *testing.T) {
 	ours, others := newAuthority(t, "c1"), newAuthority(t, "c1")
 	g := newGuarded(t, ours.node("n1"))
 	check(t, get(t, g.addr, Config{Credential: ours.principal("ann")}))
-	who, _ := g.heard()
-	if len(who) == 0 || who[0].Kind != pki.Principal || who[0].Name != "ann" {
-		t.Fatalf("heard %v, want principal ann", who)
+	callers, _ := g.seen()
+	if len(callers) == 0 || callers[0].Kind != pki.Principal || callers[0].Name != "ann" {
+		t.Fatalf("callers %v, want principal ann", callers)
 	}
 	for name, cfg := range map[string]Config{"none": {}, "another authority's of the same name": {Credential: others.principal("ann")}} {
 		if err := get(t, g.addr, cfg); !errors.Is(err, ErrUnreachable) {
 			t.Errorf("credential %s: %v", name, err)
 		}
 	}
-	if again, _ := g.heard(); len(again) != len(who) {
-		t.Errorf("%d requests came from clients without a credential of this cluster", len(again)-len(who))
+	if again, _ := g.seen(); len(again) != len(callers) {
+		t.Errorf("%d requests came from clients without a credential of this cluster", len(again)-len(callers))
 	}
 }
 
@@ -173,12 +173,12 @@ func TestToken(t *testing.T) {
 	var log bytes.Buffer
 	cfg := Config{Token: tok, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	check(t, get(t, g.addr, cfg))
-	who, auth := g.heard()
-	if len(auth) != 1 || auth[0] != tok.Reveal() || who[0].Kind != pki.Anonymous {
-		t.Errorf("%d tokens were shown by %v", len(auth), who)
+	callers, auth := g.seen()
+	if len(auth) != 1 || auth[0] != tok.Reveal() || callers[0].Kind != pki.Anonymous {
+		t.Errorf("%d tokens were sent by %v", len(auth), callers)
 	}
 	err := get(t, trap.addr, cfg)
-	if _, shown := trap.heard(); !errors.Is(err, ErrUnreachable) || len(shown) != 0 {
+	if _, shown := trap.seen(); !errors.Is(err, ErrUnreachable) || len(shown) != 0 {
 		t.Errorf("another cluster was shown %d tokens: %v", len(shown), err)
 	}
 	plain := newFake(t)
@@ -199,16 +199,16 @@ func TestToken(t *testing.T) {
 }
 
 // A token that a node rejects is not sent again, and the error contains the reason.
-func TestTokenIsRefused(t *testing.T) {
+func TestTokenIsRejected(t *testing.T) {
 	ours := newAuthority(t, "c1")
 	g := newGuarded(t, ours.node("n1"))
 	g.no = &IdentityError{Reason: api.IdentityBadToken, Text: "there is no such token"}
 	_, err := Open(t.Context(), g.addr, Config{Token: token.New(token.Access, ours.Fingerprint(), time.Now(), time.Hour), RetryTimeMax: time.Minute})
-	var told *IdentityError
-	if !errors.As(err, &told) || *told != *g.no.(*IdentityError) || !errors.Is(err, ErrUnauthenticated) {
+	var got *IdentityError
+	if !errors.As(err, &got) || *got != *g.no.(*IdentityError) || !errors.Is(err, ErrUnauthenticated) {
 		t.Errorf("error %v, want the node's error", err)
 	}
-	if who, auth := g.heard(); len(auth) != 1 || len(who) != 0 {
-		t.Errorf("%d requests, and the token was shown %d times", len(who), len(auth))
+	if callers, auth := g.seen(); len(auth) != 1 || len(callers) != 0 {
+		t.Errorf("%d requests, and the token was sent %d times", len(callers), len(auth))
 	}
 }

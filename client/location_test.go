@@ -206,10 +206,10 @@ func TestTabletsWithoutAServerAreWaitedFor(t *testing.T) {
 	tb := f.open(Config{RetriesPerSecond: 1}).Table("t")
 	check(t, tb.Apply(t.Context(), put("a")))
 	for _, unassigned := range []func(){
-		func() { f.move("t", "a", nobody) },
-		func() { f.untold("t", "a", nobody) }, // METADATA names this server, but it is still loading the tablet
-		func() { f.move("t", "a", nobody); f.move(metadata.Name, "\xff", nobody) },
-		func() { f.move("t", "a", nobody); f.move(metadata.Name, "\x00", nobody) },
+		func() { f.move("t", "a", noServer) },
+		func() { f.moveUnpublished("t", "a", noServer) }, // METADATA names this server, but it is still loading the tablet
+		func() { f.move("t", "a", noServer); f.move(metadata.Name, "\xff", noServer) },
+		func() { f.move("t", "a", noServer); f.move(metadata.Name, "\x00", noServer) },
 	} {
 		unassigned()
 		var wg sync.WaitGroup
@@ -238,7 +238,7 @@ func TestTabletsWithoutAServerAreWaitedFor(t *testing.T) {
 			t.Errorf("%d lookups by 200 calls", lookups)
 		}
 	}
-	f.move("t", "a", nobody)
+	f.move("t", "a", noServer)
 	tb.client.cfg.RetryTimeMax = 100 * time.Millisecond
 	err := tb.Apply(t.Context(), put("a"))
 	if !errors.Is(err, ErrNotServing) || errors.Is(err, ErrAmbiguous) || !strings.Contains(err.Error(), `row "a" of table "t"`) {
@@ -246,7 +246,7 @@ func TestTabletsWithoutAServerAreWaitedFor(t *testing.T) {
 	}
 }
 
-func TestTablesThatAreNotThere(t *testing.T) {
+func TestMissingTables(t *testing.T) {
 	f := newFakeCluster(newFake(t), 4)
 	c := f.open(Config{})
 	if _, err := c.Table("nosuch").Get(t.Context(), "r"); !errors.Is(err, ErrNoTable) {
@@ -365,12 +365,12 @@ func TestMetadataIsRead(t *testing.T) {
 	}
 }
 
-func TestTheClientIsToldOfMetadata(t *testing.T) {
+func TestMetadataAppears(t *testing.T) {
 	for _, ignorant := range []bool{false, true} {
 		f := newFake(t)
 		tb := f.open(Config{}).Table("t")
 		check(t, tb.Apply(t.Context(), put("a")))
-		tb.client.locator.asked.Store(time.Now().Add(-time.Hour).UnixNano())
+		tb.client.locator.modeChecked.Store(time.Now().Add(-time.Hour).UnixNano())
 		newFakeCluster(f, 3).cluster.ignorant = ignorant
 		check(t, tb.Apply(t.Context(), put("a"))) // rejected by the node in the cache
 		wantTrace(t, f, "the first call", "mutate t@0!", "root t@0", scanMetadata+"@0", scanMetadata+"@1", "mutate t@2")
@@ -383,7 +383,7 @@ func TestTheClientIsToldOfMetadata(t *testing.T) {
 			t.Errorf("no such table: %v after %d requests, want %d", err, f.count(f.requests, "read")-before, want)
 		}
 		if want == 1 {
-			tb.client.locator.asked.Store(time.Now().Add(-time.Hour).UnixNano())
+			tb.client.locator.modeChecked.Store(time.Now().Add(-time.Hour).UnixNano())
 		}
 	}
 }
@@ -391,7 +391,7 @@ func TestTheClientIsToldOfMetadata(t *testing.T) {
 // One of two METADATA servers has no lease for a while. Rows whose tablets the other one has are
 // located at once, by calls right after a failed one and by calls that waited for its lookup. The
 // server without a lease does not get a request from every call.
-func TestLookupsPassASilentMetadataServer(t *testing.T) {
+func TestLookupsWithUnavailableMetadataServer(t *testing.T) {
 	f := newFakeCluster(newFake(t), 6)
 	f.layout("t", []string{"c", "g", "k", "p", "t"}, 2, 3, 2, 3, 2, 3)
 	f.layout(metadata.Name, []string{string(metadata.RootEnd()), f.metadataKey("t", "g")}, 0, 4, 5)
@@ -416,7 +416,7 @@ func TestLookupsPassASilentMetadataServer(t *testing.T) {
 	forget := func(rows ...string) {
 		for _, row := range rows {
 			if loc := l.lookUp("t", []byte(row)); loc != nil {
-				l.wrong(place{loc.node, loc}, broken, nil)
+				l.invalidate(destination{loc.node, loc}, broken, nil)
 			}
 		}
 	}
@@ -447,8 +447,8 @@ func TestLookupsPassASilentMetadataServer(t *testing.T) {
 		silent("d")
 	}
 	took := time.Since(began)
-	asked := slices.DeleteFunc(f.traced(), func(s string) bool { return s != scanMetadata+"@4!" })
-	if n := len(asked); n == 0 || n > 2+int(took/unassignedTime) {
+	requests := slices.DeleteFunc(f.traced(), func(s string) bool { return s != scanMetadata+"@4!" })
+	if n := len(requests); n == 0 || n > 2+int(took/unassignedTime) {
 		t.Errorf("a server without a lease got %d requests in %v", n, took)
 	}
 

@@ -18,11 +18,11 @@ type locator struct {
 	client *Client
 	seeds  seeds
 	mode   atomic.Uint32
-	// asked is when mode was last determined, in nanoseconds since 1970.
-	asked atomic.Int64
-	// away is the latest ErrUnavailable of a root call; nil after a success.
-	away atomic.Pointer[absence]
-	root atomic.Pointer[location] // location of the root tablet; nil: unknown
+	// modeChecked is when mode was last determined, in nanoseconds since 1970.
+	modeChecked atomic.Int64
+	// rootError is the latest ErrUnavailable of a root call; nil after a success.
+	rootError atomic.Pointer[rootFailure]
+	root      atomic.Pointer[location] // location of the root tablet; nil: unknown
 	// tables is by name. The map is copied on write.
 	tables atomic.Pointer[map[string]*tablets]
 
@@ -34,18 +34,18 @@ type locator struct {
 	stats counters
 }
 
-// absence records why and when a node could not return the location of the root tablet.
-type absence struct {
+// rootFailure records why and when a node could not return the location of the root tablet.
+type rootFailure struct {
 	err error
 	at  time.Time
 }
 
-// awayTime is how long that error is preferred to an expired deadline.
-const awayTime = 3 * lookupTimeout
+// rootErrorTime is how long that error is preferred to an expired deadline.
+const rootErrorTime = 3 * lookupTimeout
 
-// whyAway returns the error of a recent absence, or nil.
-func (l *locator) whyAway() error {
-	if a := l.away.Load(); a != nil && time.Since(a.at) < awayTime {
+// recentRootError returns the error of a recent rootFailure, or nil.
+func (l *locator) recentRootError() error {
+	if a := l.rootError.Load(); a != nil && time.Since(a.at) < rootErrorTime {
 		return a.err
 	}
 	return nil
@@ -53,23 +53,23 @@ func (l *locator) whyAway() error {
 
 // The modes of a locator.
 const (
-	modeUnknown uint32 = iota
-	modeAlone          // the cluster has no METADATA; each node serves all tables
+	modeUnknown    uint32 = iota
+	modeNoMetadata        // the cluster has no METADATA; each node serves all tables
 	modeMetadata
 )
 
-// alonePeriod is the minimum time between two checks whether a cluster without METADATA has got
+// recheckPeriod is the minimum time between two checks whether a cluster without METADATA has got
 // one.
-const alonePeriod = time.Second
+const recheckPeriod = time.Second
 
-// place is the destination of an attempt.
-type place struct {
+// destination is the destination of an attempt.
+type destination struct {
 	node *node
 	loc  *location // why this node; nil: any node will do
 }
 
 // tableID returns the table id of the location; 0 if it is not known.
-func (p place) tableID() uint64 {
+func (p destination) tableID() uint64 {
 	if p.loc == nil {
 		return 0
 	}
@@ -93,10 +93,10 @@ func (l *locator) forgetAll() {
 }
 
 // any returns a node for calls that any node can answer.
-func (l *locator) any() place { return place{node: l.client.node(l.seeds.any())} }
+func (l *locator) any() destination { return destination{node: l.client.node(l.seeds.any())} }
 
 // locate returns the location of row. Errors: *lookupError, ErrClosed, ctx's.
-func (l *locator) locate(ctx context.Context, table string, row []byte) (place, error) {
+func (l *locator) locate(ctx context.Context, table string, row []byte) (destination, error) {
 	if p, ok := l.cached(table, row); ok {
 		return p, nil
 	}
@@ -104,21 +104,21 @@ func (l *locator) locate(ctx context.Context, table string, row []byte) (place, 
 }
 
 // cached is locate without a lookup.
-func (l *locator) cached(table string, row []byte) (place, bool) {
-	if mode := l.mode.Load(); mode == modeAlone || table == "" {
+func (l *locator) cached(table string, row []byte) (destination, bool) {
+	if mode := l.mode.Load(); mode == modeNoMetadata || table == "" {
 		return l.any(), true
 	} else if mode == modeUnknown {
-		return place{}, false
+		return destination{}, false
 	}
 	loc := l.lookUp(table, row)
 	if loc == nil || loc.node == nil {
-		return place{}, false
+		return destination{}, false
 	}
 	if !loc.used.Load() {
 		loc.used.Store(true)
 	}
 	l.stats.hits.Add(1)
-	return place{loc.node, loc}, true
+	return destination{loc.node, loc}, true
 }
 
 // lookUp returns the cached location of row's tablet, or nil.
@@ -231,11 +231,11 @@ const (
 	stopped                  // the node serves nothing now
 )
 
-// wrong reports that a call to p failed, so that the next call looks up the tablet's location.
+// invalidate records that a call to p failed, so that the next call looks up the tablet's location.
 // hint, if not nil, is the location that the node returned.
-func (l *locator) wrong(p place, why reason, hint *api.NotServingError) {
+func (l *locator) invalidate(p destination, why reason, hint *api.NotServingError) {
 	if p.loc == nil {
-		l.wrongSeed(p, why)
+		l.invalidateSeed(p, why)
 		return
 	}
 	if planted.On(planted.CacheForEver) {
@@ -259,11 +259,11 @@ func (l *locator) wrong(p place, why reason, hint *api.NotServingError) {
 		l.replaceLocked(t, &known{})
 		return
 	}
-	l.replaceLocked(t, k.without(p.loc, l.instead(p.loc, why, hint)))
+	l.replaceLocked(t, k.without(p.loc, l.replacement(p.loc, why, hint)))
 }
 
-// instead returns the replacement of a stale location, or nil for none.
-func (l *locator) instead(loc *location, why reason, hint *api.NotServingError) *location {
+// replacement returns the replacement of a stale location, or nil for none.
+func (l *locator) replacement(loc *location, why reason, hint *api.NotServingError) *location {
 	next := &location{of: loc.of, table: loc.table, start: loc.start, end: loc.end}
 	// A hint from a server that was itself hinted at is ignored, so that two servers cannot send a
 	// client back and forth.
@@ -291,12 +291,12 @@ func (l *locator) alternatives() int {
 	return l.seeds.count()
 }
 
-// wrongSeed is wrong for a call that any node could answer.
-func (l *locator) wrongSeed(p place, why reason) {
+// invalidateSeed is invalidate for a call that any node could answer.
+func (l *locator) invalidateSeed(p destination, why reason) {
 	if why != unreached && why != notServing {
 		return
 	}
-	l.seeds.wrong(p.node.addr)
+	l.seeds.skip(p.node.addr)
 	if why == notServing {
 		l.recheck()
 	}
@@ -305,5 +305,5 @@ func (l *locator) wrongSeed(p place, why reason) {
 // recheck makes the next call check whether the cluster has METADATA by now, unless that was
 // checked recently. It reports whether the next call will.
 func (l *locator) recheck() bool {
-	return time.Since(time.Unix(0, l.asked.Load())) > alonePeriod && l.mode.CompareAndSwap(modeAlone, modeUnknown)
+	return time.Since(time.Unix(0, l.modeChecked.Load())) > recheckPeriod && l.mode.CompareAndSwap(modeNoMetadata, modeUnknown)
 }

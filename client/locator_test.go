@@ -32,15 +32,15 @@ func TestKnownAgainstModel(t *testing.T) {
 		l := testLocator(0)
 		tab := l.tablets("t")
 		l.setID(tab, 16)
-		var said [rows]string // by row; empty: unknown
+		var cached [rows]string // by row; empty: unknown
 		for step := range 60 {
 			from, at := rng.IntN(rows), 0
 			if rng.IntN(4) == 0 { // a call to from's server was misrouted
 				if loc := l.lookUp("t", row(from)); loc != nil {
-					l.wrong(place{loc.node, loc}, broken, nil)
+					l.invalidate(destination{loc.node, loc}, broken, nil)
 					for i := range rows {
 						if loc.has(row(i)) {
-							said[i] = ""
+							cached[i] = ""
 						}
 					}
 				}
@@ -58,7 +58,7 @@ func TestKnownAgainstModel(t *testing.T) {
 						loc.end = nil
 					}
 					for ; at <= end; at++ {
-						said[at] = server
+						cached[at] = server
 					}
 					run, start = append(run, loc), successor(loc.end)
 				}
@@ -72,8 +72,8 @@ func TestKnownAgainstModel(t *testing.T) {
 			}
 			for i := range rows {
 				// Locations that a run only touched may be discarded; nothing else may be cached.
-				if loc := k.at(row(i)); loc != nil && (loc.server != said[i] || !loc.has(row(i))) {
-					t.Fatalf("run %d, step %d: row %d is cached at %s, want %q", run, step, i, loc.server, said[i])
+				if loc := k.at(row(i)); loc != nil && (loc.server != cached[i] || !loc.has(row(i))) {
+					t.Fatalf("run %d, step %d: row %d is cached at %s, want %q", run, step, i, loc.server, cached[i])
 				} else if loc == nil && i >= from && i < at {
 					t.Fatalf("run %d, step %d: row %d is not cached", run, step, i)
 				}
@@ -246,7 +246,7 @@ func TestScanReadsAheadAcrossServers(t *testing.T) {
 }
 
 // The node that the client was given may leave the cluster for good.
-func TestTheFirstNodeMayGo(t *testing.T) {
+func TestFirstNodeRemoved(t *testing.T) {
 	f := newFakeCluster(newFake(t), 4)
 	f.layout("t", []string{"m"}, 2, 3)
 	c := f.open(Config{})

@@ -41,8 +41,8 @@ type lookupError struct {
 	table string
 	row   []byte
 	err   error
-	bare  bool     // err needs no context in the verdict
-	at    *silence // set if the cause is an unavailable METADATA server
+	bare  bool          // err needs no context in the decision
+	at    *metadataDown // set if the cause is an unavailable METADATA server
 }
 
 func (e *lookupError) Error() string {
@@ -51,11 +51,11 @@ func (e *lookupError) Error() string {
 
 func (e *lookupError) Unwrap() error { return e.err }
 
-// others reports whether lookups of other rows of the table will probably fail as well.
-func (e *lookupError) others() bool { return e.err != errUnassigned && e.at == nil }
+// affectsOthers reports whether lookups of other rows of the table will probably fail as well.
+func (e *lookupError) affectsOthers() bool { return e.err != errUnassigned && e.at == nil }
 
-// because sets the cause.
-func (e *lookupError) because(err error) *lookupError {
+// withCause sets the cause.
+func (e *lookupError) withCause(err error) *lookupError {
 	e.err = err
 	errors.As(err, &e.at)
 	return e
@@ -71,54 +71,54 @@ type flight struct {
 
 // find looks up row in the cluster. If another lookup in progress may return row's tablet as well,
 // it waits for that first.
-func (l *locator) find(ctx context.Context, name string, row []byte) (place, error) {
+func (l *locator) find(ctx context.Context, name string, row []byte) (destination, error) {
 	t := l.tablets(name)
 	for waited := 0; ; waited++ {
-		p, f, err := l.board(t, row, waited > 0)
+		p, f, err := l.joinFlight(t, row, waited > 0)
 		if f == nil {
 			return p, err
 		}
 		select {
 		case <-f.done:
 		case <-ctx.Done():
-			if away := l.whyAway(); away != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return place{}, &lookupError{table: name, row: bytes.Clone(row), err: away}
+			if unavailable := l.recentRootError(); unavailable != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return destination{}, &lookupError{table: name, row: bytes.Clone(row), err: unavailable}
 			}
-			return place{}, ctx.Err()
+			return destination{}, ctx.Err()
 		case <-l.client.ctx.Done():
-			return place{}, ErrClosed
+			return destination{}, ErrClosed
 		}
 		own := bytes.Equal(f.row, row)
 		switch {
-		case f.err != nil && (own || f.err.others()):
-			return place{}, f.err
+		case f.err != nil && (own || f.err.affectsOthers()):
+			return destination{}, f.err
 		case f.err == nil && f.loc == nil:
 			return l.any(), nil
 		case f.err == nil && own:
-			return place{f.loc.node, f.loc}, nil
+			return destination{f.loc.node, f.loc}, nil
 		}
 	}
 }
 
-// board returns the location of row, an error, or a flight to wait for. With alone it joins only a
-// flight for the same row, unless there are flightsMax flights.
-func (l *locator) board(t *tablets, row []byte, alone bool) (place, *flight, error) {
+// joinFlight returns the location of row, an error, or a flight to wait for. With exact it joins
+// only a flight for the same row, unless there are flightsMax flights.
+func (l *locator) joinFlight(t *tablets, row []byte, exact bool) (destination, *flight, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p, ok := l.cached(t.name, row); ok {
 		return p, nil, nil
 	}
 	if loc := l.lookUp(t.name, row); loc != nil && loc.node == nil && time.Now().Before(loc.until) {
-		return place{}, nil, &lookupError{table: t.name, row: bytes.Clone(row), err: errUnassigned}
+		return destination{}, nil, &lookupError{table: t.name, row: bytes.Clone(row), err: errUnassigned}
 	}
 	meta := l.metadataOf(t, row)
-	if err := t.failedLocked(l.asks(meta)); err != nil {
-		return place{}, nil, err
+	if err := t.failedLocked(l.lookupServer(meta)); err != nil {
+		return destination{}, nil, err
 	}
 	var best *flight
 	for _, f := range t.mu.flights {
 		c := bytes.Compare(f.row, row)
-		if c == 0 || c < 0 && !alone && (best == nil || bytes.Compare(best.row, f.row) < 0) && meta.hasMetadata(t, f.row) {
+		if c == 0 || c < 0 && !exact && (best == nil || bytes.Compare(best.row, f.row) < 0) && meta.hasMetadata(t, f.row) {
 			best = f
 		}
 	}
@@ -127,18 +127,19 @@ func (l *locator) board(t *tablets, row []byte, alone bool) (place, *flight, err
 	}
 	if best != nil {
 		l.stats.shared.Add(1)
-		return place{}, best, nil
+		return destination{}, best, nil
 	}
 	f := &flight{row: bytes.Clone(row), done: make(chan struct{})}
-	if !l.client.spawn(func() { l.fly(t, f) }) {
-		return place{}, nil, ErrClosed
+	if !l.client.spawn(func() { l.runFlight(t, f) }) {
+		return destination{}, nil, ErrClosed
 	}
 	t.mu.flights = append(t.mu.flights, f)
-	return place{}, f, nil
+	return destination{}, f, nil
 }
 
-// fly performs a lookup under the Client's context, because the call that started it may end first.
-func (l *locator) fly(t *tablets, f *flight) {
+// runFlight performs a lookup under the Client's context, because the call that started it may end
+// first.
+func (l *locator) runFlight(t *tablets, f *flight) {
 	l.stats.lookups.Add(1)
 	f.loc, f.err = l.lookup(l.client.ctx, t, f.row)
 	t.mu.Lock()
@@ -154,12 +155,12 @@ func (l *locator) lookup(ctx context.Context, t *tablets, row []byte) (*location
 	if t.name == metadata.Name && inRoot(row) {
 		loc, err := l.rootTablet(ctx)
 		if err != nil {
-			return nil, failed.because(err)
+			return nil, failed.withCause(err)
 		}
 		return loc, nil
 	}
 	for {
-		id, asked, err := l.tableID(ctx, t)
+		id, fetched, err := l.tableID(ctx, t)
 		if err != nil {
 			failed.err, failed.bare = err, true
 			return nil, failed
@@ -168,12 +169,12 @@ func (l *locator) lookup(ctx context.Context, t *tablets, row []byte) (*location
 			return nil, nil
 		}
 		run, err := l.readMetadata(ctx, t, id, row)
-		if errors.Is(err, errNoRows) && !asked && id != metadata.TableID {
+		if errors.Is(err, errNoRows) && !fetched && id != metadata.TableID {
 			l.setID(t, 0) // it was dropped, and may exist again with another id
 			continue
 		}
 		if err != nil {
-			return nil, failed.because(err)
+			return nil, failed.withCause(err)
 		}
 		l.insert(t, id, run)
 		loc := run[slices.IndexFunc(run, func(loc *location) bool { return loc.has(row) })]
@@ -188,7 +189,7 @@ func (l *locator) lookup(ctx context.Context, t *tablets, row []byte) (*location
 
 // tableID returns a table's id, from the cache or from a node. It returns 0 if the cluster has no
 // METADATA.
-func (l *locator) tableID(ctx context.Context, t *tablets) (id uint64, asked bool, err error) {
+func (l *locator) tableID(ctx context.Context, t *tablets) (id uint64, fetched bool, err error) {
 	if l.mode.Load() == modeMetadata {
 		if t.name == metadata.Name {
 			l.setID(t, metadata.TableID)
@@ -197,7 +198,7 @@ func (l *locator) tableID(ctx context.Context, t *tablets) (id uint64, asked boo
 			return id, false, nil
 		}
 	}
-	info, err := l.askRoot(ctx, t.name)
+	info, err := l.callRoot(ctx, t.name)
 	if errors.Is(err, api.ErrNoTable) {
 		l.forget(t)
 	}
@@ -214,7 +215,7 @@ func (l *locator) rootTablet(ctx context.Context) (*location, error) {
 	if loc := l.root.Load(); loc != nil {
 		return loc, nil
 	}
-	info, err := l.askRoot(ctx, metadata.Name)
+	info, err := l.callRoot(ctx, metadata.Name)
 	if err != nil || !info.Metadata {
 		return nil, err
 	}
@@ -224,42 +225,42 @@ func (l *locator) rootTablet(ctx context.Context) (*location, error) {
 	return nil, errUnassigned
 }
 
-// askRoot calls root on one node after another until one answers.
-func (l *locator) askRoot(ctx context.Context, name string) (info api.RootInfo, err error) {
+// callRoot calls root on one node after another until one answers.
+func (l *locator) callRoot(ctx context.Context, name string) (info api.RootInfo, err error) {
 	req := api.NamesRequest{Names: []string{name}}
 	k := call{method: api.MethodRoot, safe: true, encode: req.Append, decode: info.Decode}
 	for i := 0; ; i++ {
-		k.at = l.any()
+		k.dest = l.any()
 		a := l.request(ctx, &k)
 		switch {
 		case a.err == nil:
-			l.away.Store(nil)
-			l.learn(&info)
+			l.rootError.Store(nil)
+			l.cacheRoot(&info)
 			return info, nil
 		case errors.Is(a.err, rpc.CodeUnknownMethod): // a node of a version without METADATA
 			info = api.RootInfo{}
-			l.learn(&info)
+			l.cacheRoot(&info)
 			return info, nil
 		}
 		err = api.FromRPC(a.err)
-		switch away := l.whyAway(); {
+		switch unavailable := l.recentRootError(); {
 		case errors.Is(err, ErrUnavailable):
-			l.away.Store(&absence{err, time.Now()})
-		case away != nil && errors.Is(err, context.DeadlineExceeded):
-			err = away // more specific than an expired deadline
+			l.rootError.Store(&rootFailure{err, time.Now()})
+		case unavailable != nil && errors.Is(err, context.DeadlineExceeded):
+			err = unavailable // more specific than an expired deadline
 		}
-		if i >= l.seeds.count() || !l.astray(a) {
+		if i >= l.seeds.count() || !l.retryElsewhere(a) {
 			return info, err
 		}
-		l.seeds.wrong(k.at.node.addr)
+		l.seeds.skip(k.dest.node.addr)
 	}
 }
 
-// learn caches the result of root.
-func (l *locator) learn(info *api.RootInfo) {
-	l.asked.Store(time.Now().UnixNano())
+// cacheRoot caches the result of root.
+func (l *locator) cacheRoot(info *api.RootInfo) {
+	l.modeChecked.Store(time.Now().UnixNano())
 	if !info.Metadata {
-		if l.mode.Swap(modeAlone) == modeMetadata {
+		if l.mode.Swap(modeNoMetadata) == modeMetadata {
 			l.forgetAll()
 		}
 		return
@@ -267,7 +268,7 @@ func (l *locator) learn(info *api.RootInfo) {
 	var loc *location
 	if info.Addr != "" {
 		loc = &location{table: metadata.TableID, end: []byte(rootEnd), server: info.Server, addr: info.Addr, node: l.client.node(info.Addr)}
-		l.seeds.learn(info.Addr)
+		l.seeds.add(info.Addr)
 	}
 	if old := l.root.Load(); old == nil || loc == nil || old.server != loc.server || old.addr != loc.addr {
 		l.root.Store(loc)
@@ -284,9 +285,9 @@ func (l *locator) request(ctx context.Context, k *call) attempt {
 	return l.client.attempt(ctx, k)
 }
 
-// astray reports whether a request of a lookup failed in a way that may succeed on another server,
-// or on the same one after its location is looked up again.
-func (l *locator) astray(a attempt) bool {
+// retryElsewhere reports whether a request of a lookup failed in a way that may succeed on another
+// server, or on the same one after its location is looked up again.
+func (l *locator) retryElsewhere(a attempt) bool {
 	return a.err != nil && !l.client.closed() && (errors.Is(a.err, rpc.ErrConnLost) || errors.Is(a.err, ErrUnreachable) ||
 		errors.Is(a.err, context.DeadlineExceeded) || errors.Is(a.err, api.CodeNotServing) || errors.Is(a.err, rpc.CodeUnavailable))
 }
@@ -338,7 +339,7 @@ const tableIDBytes = 8
 // scanMetadata reads rows of METADATA from key on. If the cached METADATA location is stale, it is
 // looked up again once. An unavailable server gets no second request.
 func (l *locator) scanMetadata(ctx context.Context, t *tablets, id uint64, key, end []byte) (rows []*metadata.Row, next []byte, err error) {
-	var silent *silence
+	var silent *metadataDown
 	for stale := false; ; stale = true {
 		p, err := l.metadataTablet(ctx, id, key)
 		if err != nil {
@@ -360,12 +361,12 @@ func (l *locator) scanMetadata(ctx context.Context, t *tablets, id uint64, key, 
 			a.err = api.CodeNotServing
 			err = fmt.Errorf("%w: %s serves no METADATA tablet", api.ErrNotServing, p.node.addr)
 		case errors.Is(err, api.ErrUnavailable):
-			silent = &silence{err, p.node, time.Now().Add(unassignedTime)}
+			silent = &metadataDown{err, p.node, time.Now().Add(unassignedTime)}
 			err = silent
 		}
-		again := l.astray(a)
+		again := l.retryElsewhere(a)
 		if again {
-			l.wrong(p, broken, nil)
+			l.invalidate(p, broken, nil)
 		}
 		if !again || stale {
 			return nil, nil, err
@@ -375,28 +376,28 @@ func (l *locator) scanMetadata(ctx context.Context, t *tablets, id uint64, key, 
 
 // metadataTablet returns the location of the METADATA tablet with the given key. For METADATA's own
 // tablets this is the root tablet.
-func (l *locator) metadataTablet(ctx context.Context, id uint64, key []byte) (place, error) {
+func (l *locator) metadataTablet(ctx context.Context, id uint64, key []byte) (destination, error) {
 	if id != metadata.TableID {
 		return l.locate(ctx, metadata.Name, key)
 	}
 	loc, err := l.rootTablet(ctx)
 	if err != nil {
-		return place{}, err
+		return destination{}, err
 	}
 	if loc == nil {
-		return place{}, errUnassigned // METADATA was removed meanwhile
+		return destination{}, errUnassigned // METADATA was removed meanwhile
 	}
-	return place{loc.node, loc}, nil
+	return destination{loc.node, loc}, nil
 }
 
 var locationsFilter = encodeFilter(metadata.Locations())
 
-func (l *locator) scanAt(ctx context.Context, p place, key, end []byte) (rows []*metadata.Row, next []byte, a attempt) {
+func (l *locator) scanAt(ctx context.Context, p destination, key, end []byte) (rows []*metadata.Row, next []byte, a attempt) {
 	if p.loc == nil {
 		return nil, nil, attempt{err: errUnassigned} // METADATA was removed meanwhile
 	}
 	req := api.ScanOpenRequest{Table: metadata.Name, Start: key, End: end, Filter: locationsFilter, Limit: lookupRows, BatchRows: lookupRows, Parts: true}
-	k := call{method: api.MethodScanOpen, safe: true, at: p, encode: req.Append}
+	k := call{method: api.MethodScanOpen, safe: true, dest: p, encode: req.Append}
 	cursor := uint64(0)
 	k.decode = func(d *wire.Decoder) error {
 		var r api.ScanResult
@@ -404,7 +405,7 @@ func (l *locator) scanAt(ctx context.Context, p place, key, end []byte) (rows []
 			return err
 		}
 		cursor, next = r.Cursor, bytes.Clone(r.Next)
-		names := table.NewInterner(namesKept)
+		names := table.NewInterner(internedMax)
 		for range r.Count {
 			var row table.Row
 			if err := table.DecodeRow(&r.Rows, &row, names); err != nil {
@@ -442,6 +443,6 @@ func (l *locator) locations(t *tablets, id uint64, from []byte, rows []*metadata
 		}
 		run[i], from = loc, successor(m.End)
 	}
-	l.seeds.learn(addrs...)
+	l.seeds.add(addrs...)
 	return run
 }

@@ -10,7 +10,7 @@ import (
 // Nodes returns the nodes of the cluster, sorted by id, from the view of the node that answers.
 // Errors: those of a node that cannot be reached or has not joined a cluster yet; ctx's.
 func (c *Client) Nodes(ctx context.Context) (nodes []NodeInfo, err error) {
-	err = c.ask(ctx, api.MethodListNodes, nil, func(d *wire.Decoder) (err error) {
+	err = c.query(ctx, api.MethodListNodes, nil, func(d *wire.Decoder) (err error) {
 		nodes, err = api.DecodeNodes(d)
 		return err
 	})
@@ -46,11 +46,11 @@ func (c *Client) RemoveNode(ctx context.Context, node string, force bool) error 
 // master knows. Errors: those of Nodes; ErrUnavailable while no master is known.
 func (c *Client) UnservedTablets(ctx context.Context) (*UnservedTablets, error) {
 	u := &api.UnservedTablets{}
-	return u, c.ask(ctx, api.MethodUnservedTablets, nil, u.Decode)
+	return u, c.query(ctx, api.MethodUnservedTablets, nil, u.Decode)
 }
 
 // RaftStatus returns the state of the lock service. Errors: those of Nodes.
 func (c *Client) RaftStatus(ctx context.Context) (*RaftStatus, error) {
 	s := &api.RaftStatus{}
-	return s, c.ask(ctx, api.MethodRaftStatus, nil, s.Decode)
+	return s, c.query(ctx, api.MethodRaftStatus, nil, s.Decode)
 }

@@ -67,6 +67,6 @@ func (c *Client) SetOwner(ctx context.Context, tableName, user string) error {
 // the right to read the cluster. Errors: ErrPermission, and those of Tables.
 func (c *Client) Quotas(ctx context.Context) ([]Quota, error) {
 	var all api.Quotas
-	err := c.ask(ctx, api.MethodListQuotas, nil, all.Decode)
+	err := c.query(ctx, api.MethodListQuotas, nil, all.Decode)
 	return all.Quotas, err
 }

@@ -43,11 +43,11 @@ type getCall struct {
 	row   *table.Row
 }
 
-// namesKept is the number of names of families and labels that a decoder interns.
-const namesKept = 256
+// internedMax is the number of names of families and labels that a decoder interns.
+const internedMax = 256
 
 var getCalls = sync.Pool{New: func() any {
-	k := &getCall{call: call{method: api.MethodRead, safe: true, keep: true}, names: table.NewInterner(namesKept)}
+	k := &getCall{call: call{method: api.MethodRead, safe: true, keep: true}, names: table.NewInterner(internedMax)}
 	k.call.encode, k.call.id = k.req.Append, &k.req.TableID
 	k.call.decode = func(d *wire.Decoder) (err error) {
 		k.row, err = decodeRow(d, k.names)
@@ -142,17 +142,17 @@ func (b *reads) read(ctx context.Context, todo []int) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		v := verdict{elsewhere: true}
+		v := decision{elsewhere: true}
 		var left []int
 		r := router{table: b.table}
 		for _, g := range r.split(ctx, todo, b.row) {
-			w := verdict{err: g.err}
+			w := decision{err: g.err}
 			if g.err == nil {
 				w = b.send(ctx, &r, &g)
 			} else {
-				w = c.judge(&call{}, attempt{err: g.err})
+				w = c.classify(&call{}, attempt{err: g.err})
 			}
-			if w.err != nil && !w.again {
+			if w.err != nil && !w.retryable {
 				return w.err
 			}
 			if w.err != nil {
@@ -170,22 +170,22 @@ func (b *reads) read(ctx context.Context, todo []int) error {
 	}
 }
 
-// send reads a group. If its rows do not fit into one response, it halves the group. The verdict
+// send reads a group. If its rows do not fit into one response, it halves the group. The decision
 // has no error if all rows were read.
-func (b *reads) send(ctx context.Context, r *router, g *group) verdict {
+func (b *reads) send(ctx context.Context, r *router, g *group) decision {
 	req := api.ReadRowsRequest{Table: b.table.name, Rows: make([][]byte, len(g.items)), Filter: b.filter}
 	for at, i := range g.items {
 		req.Rows[at] = b.row(i)
 	}
-	k := call{method: api.MethodReadRows, table: b.table.name, row: req.Rows[0], id: &req.TableID, at: g.to, safe: true, keep: true, encode: req.Append}
+	k := call{method: api.MethodReadRows, table: b.table.name, row: req.Rows[0], id: &req.TableID, dest: g.to, safe: true, keep: true, encode: req.Append}
 	k.decode = func(d *wire.Decoder) error { return b.decode(d, g.items) }
 	err := b.table.client.do(ctx, &k)
 	var limit *table.LimitError
 	switch {
 	case err == nil:
-	case k.moved.moved:
-		r.wrong(g, broken, b.row)
-		return k.moved
+	case k.misrouted.relocate:
+		r.invalidate(g, broken, b.row)
+		return k.misrouted
 	case errors.As(err, &limit) && limit.What == api.ResultBytes && len(g.items) > 1:
 		half := len(g.items) / 2
 		for _, items := range [][]int{g.items[:half], g.items[half:]} {
@@ -193,9 +193,9 @@ func (b *reads) send(ctx context.Context, r *router, g *group) verdict {
 				return v
 			}
 		}
-		return verdict{}
+		return decision{}
 	}
-	return verdict{err: err}
+	return decision{err: err}
 }
 
 // decode decodes an array with a row or nil for each item.
@@ -203,7 +203,7 @@ func (b *reads) decode(d *wire.Decoder, items []int) error {
 	if n := d.Array(); n != len(items) && d.Err() == nil {
 		return errAnswer("%d rows, want %d", n, len(items))
 	}
-	names := table.NewInterner(namesKept)
+	names := table.NewInterner(internedMax)
 	var err error
 	for _, i := range items {
 		if b.found[i], err = decodeRow(d, names); err != nil {

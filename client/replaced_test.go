@@ -52,14 +52,14 @@ func TestReplacedTable(t *testing.T) {
 		if err := do(); err != nil {
 			t.Errorf("%s on another table of the name: %v", what, err)
 		}
-		asked := 0
+		lookups := 0
 		for _, request := range f.traced() {
 			if request == api.MethodRoot+" t@0" {
-				asked++
+				lookups++
 			}
 		}
-		if asked < 1 || asked > 2 { // a lookup for each of two tablets
-			t.Errorf("%s looked up the table's id %d times, want at most once for each tablet", what, asked)
+		if lookups < 1 || lookups > 2 { // a lookup for each of two tablets
+			t.Errorf("%s looked up the table's id %d times, want at most once for each tablet", what, lookups)
 		}
 	}
 	if n := f.count(f.requests, withoutID); n != 0 {
@@ -105,7 +105,7 @@ func TestReplacedTableDuringScan(t *testing.T) {
 		for s.Next() {
 			rows++
 		}
-		if err := s.Err(); !errors.Is(err, ErrNoTable) || rows > 3 { // some are fetched ahead
+		if err := s.Err(); !errors.Is(err, ErrNoTable) || rows > 3 { // some are lookups ahead
 			t.Errorf("scan of a table that was replaced: %d rows, %v", rows, err)
 		}
 		_ = s.Close() // returns the same error

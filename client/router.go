@@ -10,16 +10,16 @@ type router struct {
 }
 
 // route returns the location of row. Errors: those of locate.
-func (r *router) route(ctx context.Context, row []byte) (place, error) {
+func (r *router) route(ctx context.Context, row []byte) (destination, error) {
 	l := r.table.client.locator
 	if p, ok := l.cached(r.table.name, row); ok {
 		return p, nil
 	}
 	if r.err != nil {
-		return place{}, r.err
+		return destination{}, r.err
 	}
 	p, err := l.find(ctx, r.table.name, row)
-	if e, ok := err.(*lookupError); err != nil && (!ok || e.others()) {
+	if e, ok := err.(*lookupError); err != nil && (!ok || e.affectsOthers()) {
 		r.err = err
 	}
 	return p, err
@@ -27,7 +27,7 @@ func (r *router) route(ctx context.Context, row []byte) (place, error) {
 
 // group holds the indexes of rows that go to one server, or that could not be located.
 type group struct {
-	to    place // location of the first row
+	to    destination // location of the first row
 	err   error
 	items []int
 }
@@ -56,18 +56,18 @@ func (r *router) split(ctx context.Context, items []int, row func(int) []byte) [
 	return groups
 }
 
-// wrong reports that a call with a whole group was misrouted.
-func (r *router) wrong(g *group, why reason, row func(int) []byte) {
+// invalidate records that a call with a whole group was misrouted.
+func (r *router) invalidate(g *group, why reason, row func(int) []byte) {
 	for _, i := range g.items {
-		if loc := r.still(g, row(i)); loc != nil {
-			r.table.client.locator.wrong(place{loc.node, loc}, why, nil)
+		if loc := r.cached(g, row(i)); loc != nil {
+			r.table.client.locator.invalidate(destination{loc.node, loc}, why, nil)
 		}
 	}
 }
 
-// still returns the cached location of a row of a group, if its node and table id are still those
+// cached returns the cached location of a row of a group, if its node and table id are still those
 // of the group; otherwise nil.
-func (r *router) still(g *group, row []byte) *location {
+func (r *router) cached(g *group, row []byte) *location {
 	loc := r.table.client.locator.lookUp(r.table.name, row)
 	if loc == nil || loc.node != g.to.node || loc.table != g.to.tableID() {
 		return nil
@@ -75,21 +75,21 @@ func (r *router) still(g *group, row []byte) *location {
 	return loc
 }
 
-// went returns the place to which a row of a group was sent.
-func (r *router) went(g *group, row []byte) place {
+// sentTo returns the place to which a row of a group was sent.
+func (r *router) sentTo(g *group, row []byte) destination {
 	if g.to.loc == nil {
 		return g.to
 	}
-	if loc := r.still(g, row); loc != nil {
-		return place{loc.node, loc}
+	if loc := r.cached(g, row); loc != nil {
+		return destination{loc.node, loc}
 	}
-	return place{node: g.to.node, loc: &location{of: g.to.loc.of}} // no longer cached
+	return destination{node: g.to.node, loc: &location{of: g.to.loc.of}} // no longer cached
 }
 
-// join extends v, a verdict on several calls, by w.
-func (v *verdict) join(w verdict) {
+// join extends v, a decision on several calls, by w.
+func (v *decision) join(w decision) {
 	v.elsewhere = v.elsewhere && w.elsewhere
-	v.costs = v.costs || w.costs
+	v.usesBudget = v.usesBudget || w.usesBudget
 	v.pause = max(v.pause, w.pause)
 	v.pauseMax = max(v.pauseMax, w.pauseMax)
 	v.err = w.err

@@ -53,7 +53,7 @@ type scanBatch struct {
 // Scan returns a Scanner over the table's rows, restricted by opts. The scan starts with the first
 // Next. The caller must read the Scanner to its end, close it, or end ctx.
 func (t *Table) Scan(ctx context.Context, opts ...ScanOption) *Scanner {
-	s := &Scanner{table: t, opts: scanOptionsOf(opts), batches: make(chan *scanBatch), names: table.NewInterner(namesKept)}
+	s := &Scanner{table: t, opts: scanOptionsOf(opts), batches: make(chan *scanBatch), names: table.NewInterner(internedMax)}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.err = s.opts.err
 	s.filter = encodeFilter(s.opts.filter())
@@ -104,19 +104,19 @@ func (s *Scanner) start() {
 // Rows and cells are allocated in groups of this size. Groups take few kilobytes, so that a
 // retained row retains little more than its batch.
 const (
-	rowsRoom  = 64
-	cellsRoom = 128
+	rowsChunk  = 64
+	cellsChunk = 128
 )
 
 // decode decodes the next row of the current batch.
 func (s *Scanner) decode() {
 	if len(s.rows) == 0 {
-		s.rows = make([]table.Row, rowsRoom)
+		s.rows = make([]table.Row, rowsChunk)
 	}
 	row := &s.rows[0]
 	s.rows = s.rows[1:]
 	if cap(s.cells) == 0 {
-		s.cells = make([]table.Cell, 0, cellsRoom)
+		s.cells = make([]table.Cell, 0, cellsChunk)
 	}
 	row.Cells = s.cells
 	s.current.result.Count--
@@ -127,7 +127,7 @@ func (s *Scanner) decode() {
 	case n <= cap(s.cells): // they fit into the group
 		row.Cells = row.Cells[:n:n]
 		s.cells = s.cells[n:n]
-	case n <= cellsRoom/4: // a small row that does not fit into the rest of the group
+	case n <= cellsChunk/4: // a small row that does not fit into the rest of the group
 		s.cells = nil
 	}
 	s.row = row
@@ -200,16 +200,16 @@ func (s *Scanner) fetch() {
 
 // fetcher holds the position of a scan, independent of the server's cursor.
 type fetcher struct {
-	table  *Table
-	opts   *scanOptions
-	filter []byte
-	start  []byte // lower bound of the rows not delivered yet
-	left   int64  // rows left of the limit; 0: no limit
-	id     uint64 // of the table, after the first batch; later batches must have the same id
-	cursor uint64 // 0: not open
-	at     place  // location of the cursor
-	moved  bool   // the last call was misrouted
-	done   bool
+	table     *Table
+	opts      *scanOptions
+	filter    []byte
+	start     []byte      // lower bound of the rows not delivered yet
+	left      int64       // rows left of the limit; 0: no limit
+	id        uint64      // of the table, after the first batch; later batches must have the same id
+	cursor    uint64      // 0: not open
+	at        destination // location of the cursor
+	misrouted bool        // the last call was misrouted
+	done      bool
 }
 
 // next returns the next batch. It opens a new cursor at start if the old one is lost, if its
@@ -226,17 +226,17 @@ func (f *fetcher) next(ctx context.Context) *scanBatch {
 			b.err = f.advance(ctx, b)
 		}
 		if b.err == nil {
-			b.err = f.passed(&b.result)
+			b.err = f.advancePast(&b.result)
 			return b
 		}
-		if opened || !f.moved && !resumable(b.err) {
+		if opened || !f.misrouted && !resumable(b.err) {
 			return b
 		}
 		f.cursor = 0
 		if planted.On(planted.ScanRepeats) {
 			f.start = []byte(f.opts.start)
 		}
-		v := verdict{err: b.err, elsewhere: true}
+		v := decision{err: b.err, elsewhere: true}
 		if !r.wait(ctx, &v) {
 			b.err = v.err
 			return b
@@ -256,13 +256,13 @@ func (f *fetcher) open(ctx context.Context, b *scanBatch) error {
 		Table: f.table.name, Start: f.start, End: []byte(f.opts.end), Filter: f.filter,
 		Limit: f.left, BatchRows: f.opts.batchRows, BatchBytes: f.opts.batchBytes,
 	}
-	k := call{method: api.MethodScanOpen, table: f.table.name, row: f.start, id: &req.TableID, only: f.id, safe: true}
+	k := call{method: api.MethodScanOpen, table: f.table.name, row: f.start, id: &req.TableID, onlyID: f.id, safe: true}
 	k.encode = func(e *wire.Encoder) {
-		req.Parts = k.went.loc != nil // otherwise the node may not know the option
+		req.Parts = k.sentTo.loc != nil // otherwise the node may not know the option
 		req.Append(e)
 	}
 	err := f.do(ctx, &k, b)
-	f.at = k.went
+	f.at = k.sentTo
 	if err == nil && f.id == 0 {
 		f.id = req.TableID
 	}
@@ -271,9 +271,9 @@ func (f *fetcher) open(ctx context.Context, b *scanBatch) error {
 
 func (f *fetcher) advance(ctx context.Context, b *scanBatch) error {
 	req := api.ScanNextRequest{Cursor: f.cursor}
-	k := call{method: api.MethodScanNext, at: f.at, encode: req.Append}
+	k := call{method: api.MethodScanNext, dest: f.at, encode: req.Append}
 	err := f.do(ctx, &k, b)
-	f.moved = k.moved.moved
+	f.misrouted = k.misrouted.relocate
 	return err
 }
 
@@ -282,8 +282,8 @@ func (f *fetcher) do(ctx context.Context, k *call, b *scanBatch) error {
 	return f.table.client.do(ctx, k)
 }
 
-// passed advances the position past the rows of a batch.
-func (f *fetcher) passed(r *api.ScanResult) error {
+// advancePast advances the position past the rows of a batch.
+func (f *fetcher) advancePast(r *api.ScanResult) error {
 	f.cursor = r.Cursor
 	if r.Next != nil {
 		f.start = append(f.start[:0], r.Next...)

@@ -174,12 +174,12 @@ func TestScanIsOneBatchAhead(t *testing.T) {
 			t.Fatal(s.Err())
 		}
 		if i%10 == 0 {
-			asked := func() int { return f.count(f.requests, api.MethodScanNext) }
-			for deadline := time.Now().Add(10 * time.Second); asked() < i/10+1 && time.Now().Before(deadline); {
+			fetched := func() int { return f.count(f.requests, api.MethodScanNext) }
+			for deadline := time.Now().Add(10 * time.Second); fetched() < i/10+1 && time.Now().Before(deadline); {
 				time.Sleep(time.Millisecond)
 			}
 			time.Sleep(20 * time.Millisecond) // for a request that would be too many
-			if n := asked(); n != i/10+1 {
+			if n := fetched(); n != i/10+1 {
 				t.Errorf("at row %d: %d batches were requested after the first", i, n)
 			}
 		}

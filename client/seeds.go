@@ -19,8 +19,8 @@ func (s *seeds) any() string {
 	return addrs[int(s.current.Load())%len(addrs)]
 }
 
-// wrong reports that the node at addr could not be reached or does not serve.
-func (s *seeds) wrong(addr string) {
+// skip switches to the next address if addr, which failed, is the current one.
+func (s *seeds) skip(addr string) {
 	i := s.current.Load()
 	if addrs := *s.addrs.Load(); addrs[int(i)%len(addrs)] == addr {
 		s.current.CompareAndSwap(i, (i+1)%uint32(len(addrs)))
@@ -29,8 +29,8 @@ func (s *seeds) wrong(addr string) {
 
 func (s *seeds) count() int { return len(*s.addrs.Load()) }
 
-// learn adds addresses of the cluster, so that the configured ones may become invalid.
-func (s *seeds) learn(addrs ...string) {
+// add adds addresses of the cluster, so that the configured ones may become invalid.
+func (s *seeds) add(addrs ...string) {
 	for {
 		old := s.addrs.Load()
 		if len(*old) >= seedsMax {

@@ -27,7 +27,7 @@ func (c *Client) CreateToken(ctx context.Context, r TokenRequest) (*CreatedToken
 // Tokens returns all tokens, sorted by id. Errors: those of Nodes.
 func (c *Client) Tokens(ctx context.Context) ([]TokenInfo, error) {
 	var t api.Tokens
-	err := c.ask(ctx, api.MethodListTokens, nil, t.Decode)
+	err := c.query(ctx, api.MethodListTokens, nil, t.Decode)
 	return t.Tokens, err
 }
 

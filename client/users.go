@@ -32,16 +32,18 @@ const Everyone = api.Everyone
 // effect on all servers. It requires the right to administer the table, or the cluster if the grant
 // names no table. Errors: ErrNoUser, ErrNoTable, ErrNoFamily, ErrPermission, *table.LimitError,
 // *AmbiguousError, and those of Tables.
-func (c *Client) Grant(ctx context.Context, g Grant) error { return c.regrant(ctx, api.MethodGrant, g) }
+func (c *Client) Grant(ctx context.Context, g Grant) error {
+	return c.changeGrant(ctx, api.MethodGrant, g)
+}
 
 // Revoke removes rights from exactly this grant: on the cluster, the table or the family. When it
 // returns, no server answers requests by these rights. Errors: ErrNoGrant, ErrLastAdmin, and those
 // of Grant.
 func (c *Client) Revoke(ctx context.Context, g Grant) error {
-	return c.regrant(ctx, api.MethodRevoke, g)
+	return c.changeGrant(ctx, api.MethodRevoke, g)
 }
 
-func (c *Client) regrant(ctx context.Context, method string, g Grant) error {
+func (c *Client) changeGrant(ctx context.Context, method string, g Grant) error {
 	req := api.GrantRequest{Principal: g.Principal, Rights: g.Rights, Table: g.Table, Family: g.Family}
 	return c.do(ctx, &call{method: method, change: true, encode: req.Append})
 }
@@ -112,7 +114,7 @@ func (c *Client) addUser(ctx context.Context, req api.AddUserRequest) (*api.Adde
 // Tables.
 func (c *Client) Users(ctx context.Context) ([]UserInfo, error) {
 	var all api.Users
-	err := c.ask(ctx, api.MethodListUsers, nil, all.Decode)
+	err := c.query(ctx, api.MethodListUsers, nil, all.Decode)
 	return all.Users, err
 }
 
@@ -171,5 +173,5 @@ func (c *Client) EnableUser(ctx context.Context, name string) error {
 // authenticated, and those of Tables.
 func (c *Client) Whoami(ctx context.Context) (*Whoami, error) {
 	me := &Whoami{}
-	return me, c.ask(ctx, api.MethodWhoAmI, nil, me.Decode)
+	return me, c.query(ctx, api.MethodWhoAmI, nil, me.Decode)
 }

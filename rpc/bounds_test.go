@@ -10,7 +10,8 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// TestConfigBounds: each limit of a configuration is accepted at its bounds and rejected beyond them.
+// TestConfigBounds: each limit of a configuration is accepted at its bounds and rejected beyond
+// them.
 func TestConfigBounds(t *testing.T) {
 	server := func(change func(c *ServerConfig)) error {
 		c := ServerConfig{}.withDefaults()
@@ -138,7 +139,7 @@ func TestRecycledBuffers(t *testing.T) {
 func TestGateWithoutWait(t *testing.T) {
 	g := newGate(10, 0)
 	for range 100 {
-		if g.take(5, false, 0, nil) {
+		if g.acquire(5, false, 0, nil) {
 			t.Fatal("taken without a wait")
 		}
 	}
@@ -240,8 +241,8 @@ func TestLargestRequest(t *testing.T) {
 	}
 }
 
-// TestKeptAnswers: a client retains the buffer of a response of up to 64 KiB.
-func TestKeptAnswers(t *testing.T) {
+// TestPooledAnswers: a client retains the buffer of a response of up to 64 KiB.
+func TestPooledAnswers(t *testing.T) {
 	for n, want := range map[int]bool{64 << 10: true, 64<<10 + 1: false} {
 		p := &pending{body: make([]byte, 0, n)}
 		body := &p.body

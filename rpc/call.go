@@ -32,23 +32,23 @@ type Call struct {
 	// NumParams is the number of elements in Params.
 	NumParams int
 
-	conn     *serverConn
-	method   *method
-	id       uint32
-	notify   bool
-	keep     bool
-	as       any // set by SetIdentity; nil: the peer's identity
-	owner    string
-	seat     *seat // of the worker that runs the call; nil outside workers
-	onAnswer func(error) error
-	arrived  time.Time
-	deadline time.Time
-	buf      []byte // holds the params; owned by the Call
-	charge   int64  // bytes taken from the memory gate
-	onSent   func() // called when the response has left memory
-	ctx      context.Context
-	cancel   context.CancelFunc
-	state    atomic.Uint64 // odd while the call is live; the higher bits are a generation
+	conn       *serverConn
+	method     *method
+	id         uint32
+	notify     bool
+	keep       bool
+	identity   any // set by SetIdentity; nil: the peer's identity
+	owner      string
+	workerSlot *workerSlot // of the worker that runs the call; nil outside workers
+	onAnswer   func(error) error
+	arrived    time.Time
+	deadline   time.Time
+	buf        []byte // holds the params; owned by the Call
+	charge     int64  // bytes taken from the memory gate
+	onSent     func() // called when the response has left memory
+	ctx        context.Context
+	cancel     context.CancelFunc
+	state      atomic.Uint64 // odd while the call is live; the higher bits are a generation
 }
 
 var calls = sync.Pool{New: func() any { return new(Call) }}
@@ -61,15 +61,15 @@ func (c *Call) Peer() *Peer { return &c.conn.peer }
 
 // Identity returns the identity set by SetIdentity, or else Peer().Identity.
 func (c *Call) Identity() any {
-	if c.as != nil {
-		return c.as
+	if c.identity != nil {
+		return c.identity
 	}
 	return c.conn.peer.Identity
 }
 
 // SetIdentity sets the identity of the call, for requests that the peer forwards for another
 // principal.
-func (c *Call) SetIdentity(who any) { c.as = who }
+func (c *Call) SetIdentity(identity any) { c.identity = identity }
 
 // OnAnswer makes Reply and Fail call f before they answer. f gets the error of Fail, or nil for
 // Reply, and a non-nil result of f is the answer instead. f runs on the goroutine that answers and
@@ -200,7 +200,7 @@ func (c *Call) finish(state uint64, enc *wire.Encoder, failed bool) bool {
 	case sent != nil:
 		sent()
 	}
-	conn.srv.memory.give(charge)
+	conn.srv.memory.release(charge)
 	conn.doneOne()
 	return true
 }
@@ -214,7 +214,7 @@ func (c *Call) recycle() {
 	}
 	c.Params, c.conn, c.method = wire.Decoder{}, nil, nil
 	c.deadline, c.ctx, c.cancel, c.onSent = time.Time{}, nil, nil, nil
-	c.as, c.onAnswer, c.owner, c.seat = nil, nil, "", nil
+	c.identity, c.onAnswer, c.owner, c.workerSlot = nil, nil, "", nil
 	calls.Put(c)
 }
 

@@ -114,8 +114,8 @@ type Conn struct {
 	out  *writer
 	stop chan struct{}  // closed when the connection has ended
 	wg   sync.WaitGroup // reader, flusher and watch
-	// places counts the calls in flight; room counts the bytes that wait to be written.
-	places, room      *gate
+	// inFlight counts calls; unsent counts the bytes that wait to be written.
+	inFlight, unsent  *gate
 	id                atomic.Uint32
 	bytesIn, bytesOut atomic.Uint64
 	writes            atomic.Uint64
@@ -156,14 +156,14 @@ func NewConn(ctx context.Context, nc net.Conn, cfg ConnConfig) (*Conn, error) {
 		_ = nc.Close()
 		return nil, err
 	}
-	c := &Conn{cfg: cfg, nc: nc, stop: make(chan struct{}), places: newGate(int64(cfg.InFlightMax), 0), room: newGate(cfg.UnsentBytesMax, 0)}
+	c := &Conn{cfg: cfg, nc: nc, stop: make(chan struct{}), inFlight: newGate(int64(cfg.InFlightMax), 0), unsent: newGate(cfg.UnsentBytesMax, 0)}
 	c.pendings.New = newPending
 	c.mu.calls = make(map[uint32]*pending)
 	c.r = newReader(nc, true, cfg.MessageBytesMax, cfg.MessageTimeout, &c.bytesIn)
 	c.out = newWriter(nc, cfg.WriteTimeout, &c.bytesOut, &c.writes)
-	c.out.onWrote = func(n int) { c.room.give(int64(n)) }
+	c.out.onWrote = func(n int) { c.unsent.release(int64(n)) }
 	c.out.onFail = c.fail
-	c.out.crowded = func() bool { return c.places.used.Load() > 1 }
+	c.out.expectMore = func() bool { return c.inFlight.used.Load() > 1 }
 	c.wg.Go(c.out.flusher)
 	c.wg.Go(c.read)
 	c.wg.Go(c.watch)
@@ -230,7 +230,7 @@ func (c *Conn) deliver(m message) error {
 	if d.Err() != nil || n != 4 || typ != typeResponse || id > math.MaxUint32 {
 		return errEnvelope
 	}
-	p, last := c.take(uint32(id))
+	p, last := c.removeCall(uint32(id))
 	if p != nil {
 		if d.IsNil() {
 			p.answer(d.Rest(), m.owned)
@@ -248,9 +248,9 @@ func (c *Conn) deliver(m message) error {
 	return nil
 }
 
-// take removes the call from those in flight; p is nil if the id is not in flight. last reports
-// whether the server is draining and no call is left.
-func (c *Conn) take(id uint32) (p *pending, last bool) {
+// removeCall removes the call from those in flight; p is nil if the id is not in flight. last
+// reports whether the server is draining and no call is left.
+func (c *Conn) removeCall(id uint32) (p *pending, last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p = c.mu.calls[id]
@@ -260,7 +260,7 @@ func (c *Conn) take(id uint32) (p *pending, last bool) {
 
 // complete wakes the caller of a pending call that has its result.
 func (c *Conn) complete(p *pending) {
-	c.places.give(1)
+	c.inFlight.release(1)
 	if p.done == nil {
 		p.ready <- struct{}{}
 		return
@@ -330,7 +330,7 @@ func (c *Conn) errLocked() error {
 }
 
 // InFlight returns the number of calls that wait for their responses.
-func (c *Conn) InFlight() int { return int(c.places.used.Load()) }
+func (c *Conn) InFlight() int { return int(c.inFlight.used.Load()) }
 
 // behindBytes is written well within a millisecond on most networks.
 const behindBytes = 1 << 20
@@ -338,7 +338,7 @@ const behindBytes = 1 << 20
 // Behind reports whether a call would now wait before its request is sent: because a limit is
 // reached or because 1 MiB or more waits to be written.
 func (c *Conn) Behind() bool {
-	return c.room.used.Load() >= behindBytes || c.room.waiting.Load() > 0 || c.places.waiting.Load() > 0
+	return c.unsent.used.Load() >= behindBytes || c.unsent.waiting.Load() > 0 || c.inFlight.waiting.Load() > 0
 }
 
 // RemoteAddr returns the server's address.

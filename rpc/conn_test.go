@@ -324,7 +324,7 @@ func TestCallsWaitForTheirTurn(t *testing.T) {
 	}
 	s.wait(2)
 	go func() { third <- c.Call(bg, "echo", nil, nil) }()
-	waitFor(t, "the third call to wait", func() bool { return c.places.waiting.Load() == 1 })
+	waitFor(t, "the third call to wait", func() bool { return c.inFlight.waiting.Load() == 1 })
 	c.Close()
 	var lost *ConnLostError
 	if err := <-third; !errors.As(err, &lost) || lost.Sent {

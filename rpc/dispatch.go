@@ -23,7 +23,7 @@ func (c *serverConn) dispatch(call *Call) {
 		call.owner = c.owner()
 		switch {
 		case s.work.push(call):
-		case c.awaitShare(&s.work.shares, call.owner):
+		case c.awaitSlot(&s.work.shares, call.owner):
 			s.work.pushTaken(call)
 		default:
 			c.overload(call)
@@ -38,19 +38,19 @@ func (c *serverConn) dispatch(call *Call) {
 // spawner runs the handlers of one mode, each on its own goroutine.
 type spawner struct {
 	shares
-	calls chan *Call   // received by idle goroutines
-	count atomic.Int64 // goroutines that run or are idle
-	most  int64
-	// keep is the number of goroutines that stay idle after their call. Reuse keeps their grown
-	// stacks, and starting a goroutine per call adds 15 to 40 % to a small call. Beyond keep they
-	// end, or thousands that once waited together would hold their stacks forever.
-	keep int64
+	calls         chan *Call   // received by idle goroutines
+	count         atomic.Int64 // goroutines that run or are idle
+	goroutinesMax int64
+	// idleMax is the number of goroutines that stay idle after their call. Reuse keeps their grown
+	// stacks, and starting a goroutine per call adds 15 to 40 % to a small call. Beyond idleMax
+	// they end, or thousands that once waited together would hold their stacks forever.
+	idleMax int64
 }
 
 // spawn runs the call on an idle goroutine or on a new one.
 func (c *serverConn) spawn(sp *spawner, call *Call) {
 	call.owner = c.owner()
-	if !sp.take(call.owner) && !c.awaitShare(&sp.shares, call.owner) {
+	if !sp.acquire(call.owner) && !c.awaitSlot(&sp.shares, call.owner) {
 		c.overload(call)
 		return
 	}
@@ -58,7 +58,7 @@ func (c *serverConn) spawn(sp *spawner, call *Call) {
 	case sp.calls <- call:
 	default:
 		if !c.srv.spawnFor(sp, call) && !waitSend(c, sp.calls, call) {
-			sp.give(call.owner)
+			sp.release(call.owner)
 			c.overload(call)
 		}
 	}
@@ -66,13 +66,13 @@ func (c *serverConn) spawn(sp *spawner, call *Call) {
 
 // spawnFor starts a goroutine that runs the call first. It reports false if the maximum is reached.
 func (s *Server) spawnFor(sp *spawner, call *Call) bool {
-	if sp.count.Add(1) > sp.most {
+	if sp.count.Add(1) > sp.goroutinesMax {
 		sp.count.Add(-1)
 		return false
 	}
 	s.active.Go(func() {
 		sp.run(call)
-		for sp.stays() {
+		for sp.keepsIdle() {
 			select {
 			case c := <-sp.calls:
 				sp.run(c)
@@ -88,15 +88,15 @@ func (s *Server) spawnFor(sp *spawner, call *Call) bool {
 func (sp *spawner) run(c *Call) {
 	owner := c.owner
 	c.run()
-	sp.give(owner)
+	sp.release(owner)
 }
 
-// stays reports whether a goroutine whose call has ended waits for another one. If not, the
+// keepsIdle reports whether a goroutine whose call has ended waits for another one. If not, the
 // goroutine is no longer counted.
-func (sp *spawner) stays() bool {
+func (sp *spawner) keepsIdle() bool {
 	for {
 		n := sp.count.Load()
-		if n <= sp.keep {
+		if n <= sp.idleMax {
 			return true
 		}
 		if sp.count.CompareAndSwap(n, n-1) {
@@ -113,10 +113,10 @@ func (c *serverConn) owner() string {
 	return ""
 }
 
-// awaitShare takes a slot within AdmitWait and reports whether it did. Responses are written
+// awaitSlot takes a slot within AdmitWait and reports whether it did. Responses are written
 // meanwhile.
-func (c *serverConn) awaitShare(s *shares, owner string) bool {
-	c.stayAlive()
+func (c *serverConn) awaitSlot(s *shares, owner string) bool {
+	c.sendAliveIfDue()
 	c.out.uncork()
 	defer c.out.cork()
 	t := time.NewTimer(c.srv.cfg.AdmitWait)
@@ -126,7 +126,7 @@ func (c *serverConn) awaitShare(s *shares, owner string) bool {
 
 // waitSend sends v within AdmitWait and reports whether it did. Responses are written meanwhile.
 func waitSend[T any](c *serverConn, ch chan<- T, v T) bool {
-	c.stayAlive()
+	c.sendAliveIfDue()
 	c.out.uncork()
 	defer c.out.cork()
 	t := time.NewTimer(c.srv.cfg.AdmitWait)

@@ -83,7 +83,7 @@
 //   - A Conn is a client's framed connection, shared by any number of callers.
 //   - A Peer is the client end of a server's connection. ServerConfig.Identify sets its identity,
 //     which package rpc passes to handlers and does not interpret. ServerConfig.Guard may reject
-//     a request before it is read; ServerConfig.Admit may reject it where its handler runs.
+//     a request by its peer and method; ServerConfig.Admit may reject it where its handler runs.
 //   - An owner is the principal that a connection's calls are counted against
 //     (ServerConfig.OwnerOf).
 //

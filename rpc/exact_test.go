@@ -66,9 +66,9 @@ func TestStalledMessageEnds(t *testing.T) {
 	})
 }
 
-// TestMessageBoundIsRenewed: MessageBytesOf is called ten times a second while it does not lower
+// TestMessageLimitIsRefreshed: MessageBytesOf is called ten times a second while it does not lower
 // the limit, otherwise for each message.
-func TestMessageBoundIsRenewed(t *testing.T) {
+func TestMessageLimitIsRefreshed(t *testing.T) {
 	const most = 64 << 10
 	for bound, want := range map[int][]int{most: {1, 1, 1, 2, 2}, most + 1: {1, 1, 1, 2, 2}, most - 1: {1, 2, 3, 4, 5}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestMessageBoundIsRenewed(t *testing.T) {
 			defer s.Close()
 			conn := pipe(s)
 			got := collect(conn)
-			for i, pause := range []time.Duration{0, 0, boundPeriod - 1, 1, boundPeriod - 1} {
+			for i, pause := range []time.Duration{0, 0, maxPeriod - 1, 1, maxPeriod - 1} {
 				time.Sleep(pause)
 				if _, err := conn.Write(plain(0, i, "echo", []any{})); err != nil {
 					t.Fatal(err)
@@ -104,7 +104,7 @@ func TestSendsSlowly(t *testing.T) {
 		if c.sendsSlowly(time.Second) {
 			t.Error("slow without a large message")
 		}
-		c.pace.Store(int64(time.Since(clock)))
+		c.progressAt.Store(int64(time.Since(clock)))
 		time.Sleep(time.Second)
 		if c.sendsSlowly(time.Second) {
 			t.Error("slow after as long as the limit")
@@ -119,19 +119,19 @@ func TestSendsSlowly(t *testing.T) {
 // TestBehind: a connection is behind if 1 MiB waits to be written, or if a call waits for a slot.
 func TestBehind(t *testing.T) {
 	for n, want := range map[int64]bool{0: false, 1<<20 - 1: false, 1 << 20: true} {
-		c := &Conn{places: newGate(2, 0), room: newGate(64<<20, 0)}
-		if c.room.force(n, true); c.Behind() != want {
+		c := &Conn{inFlight: newGate(2, 0), unsent: newGate(64<<20, 0)}
+		if c.unsent.force(n, true); c.Behind() != want {
 			t.Errorf("behind with %d bytes that wait: %v", n, c.Behind())
 		}
 	}
-	for _, of := range []func(*Conn) *gate{func(c *Conn) *gate { return c.places }, func(c *Conn) *gate { return c.room }} {
+	for _, of := range []func(*Conn) *gate{func(c *Conn) *gate { return c.inFlight }, func(c *Conn) *gate { return c.unsent }} {
 		synctest.Test(t, func(t *testing.T) {
-			c := &Conn{places: newGate(2, 0), room: newGate(2, 0)}
+			c := &Conn{inFlight: newGate(2, 0), unsent: newGate(2, 0)}
 			ctx, cancel := context.WithCancel(bg)
-			if of(c).tryTake(2); c.Behind() {
+			if of(c).tryAcquire(2); c.Behind() {
 				t.Error("behind though none waits")
 			}
-			go of(c).takeCtx(ctx, 1, nil)
+			go of(c).acquireCtx(ctx, 1, nil)
 			synctest.Wait()
 			if !c.Behind() {
 				t.Error("not behind though a call waits")
@@ -141,17 +141,17 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-// TestHandOverWhileDraining: a server that shuts down keeps a connection with a claimed byte, and
+// TestDetachWhileDraining: a server that shuts down keeps a connection with a claimed byte, and
 // closes it.
-func TestHandOverWhileDraining(t *testing.T) {
+func TestDetachWhileDraining(t *testing.T) {
 	s := newBareServer(t, ServerConfig{})
 	c := &serverConn{}
 	s.Server.mu.conns[c] = struct{}{}
-	if !s.handOver(c) || len(s.Server.mu.conns) != 0 {
+	if !s.detach(c) || len(s.Server.mu.conns) != 0 {
 		t.Error("not detached")
 	}
 	s.Close()
-	if s.handOver(c) {
+	if s.detach(c) {
 		t.Error("detached by a server that shuts down")
 	}
 }

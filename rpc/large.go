@@ -11,14 +11,14 @@ import (
 // doubles as bytes arrive, so a false length costs no memory.
 func (r *reader) large(need int) (message, error) {
 	body, charged := []byte(nil), 0
-	mark, paced := r.w-r.r, r.w-r.r
-	defer r.pace.Store(0)
+	mark, progressed := r.w-r.r, r.w-r.r
+	defer r.progressAt.Store(0)
 	for {
 		if len(body) == cap(body) {
 			size := largeSize(cap(body), need, r.framed, r.max)
-			r.pace.Store(0)
-			if err := r.grow(size - charged); err != nil {
-				r.ungrow(charged)
+			r.progressAt.Store(0)
+			if err := r.reserve(size - charged); err != nil {
+				r.unreserve(charged)
 				if body == nil {
 					body = r.buf[r.r:r.w]
 				}
@@ -32,27 +32,27 @@ func (r *reader) large(need int) (message, error) {
 				r.r, r.w = 0, 0
 			}
 			body = bigger
-			r.pace.Store(int64(time.Since(clock)))
+			r.progressAt.Store(int64(time.Since(clock)))
 		}
 		// In plain mode need is a lower bound: the bytes read beyond the message must fit the read
 		// buffer, which they are copied back to.
 		end := len(body) + max(need-len(body), len(r.buf))
 		n, err := r.read(body[len(body):min(end, cap(body))])
 		if err != nil {
-			r.ungrow(charged)
+			r.unreserve(charged)
 			return message{}, err
 		}
 		body = body[:len(body)+n]
 		if len(body)-mark >= progressBytes {
 			mark, r.since, r.grace = len(body), r.now, false
 		}
-		if len(body)-paced >= max(charged/paceShare, progressBytes) {
-			paced = len(body)
-			r.pace.Store(int64(r.now.Sub(clock)))
+		if len(body)-progressed >= max(charged/progressShare, progressBytes) {
+			progressed = len(body)
+			r.progressAt.Store(int64(r.now.Sub(clock)))
 		}
 		m, more, err := r.finishLarge(body)
 		if err != nil {
-			r.ungrow(charged)
+			r.unreserve(charged)
 			return m, err
 		}
 		if m.body != nil {
@@ -113,7 +113,7 @@ func (r *reader) finishLarge(body []byte) (m message, need int, err error) {
 func (r *reader) refuse(start []byte, need int) (message, error) {
 	m := message{body: append(make([]byte, 0, headerBytes+envelopeBytesMax), start[:min(len(start), headerBytes+envelopeBytesMax)]...), owned: true, refused: true}
 	if !r.framed {
-		r.err = errNoRoom
+		r.err = errNoMemory
 		return m, nil
 	}
 	h := parseHeader(start)

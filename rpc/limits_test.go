@@ -128,10 +128,10 @@ func TestFirstByteTimeout(t *testing.T) {
 
 // The result of Identify for a connection is its peer's Identity, and no other peer's.
 func TestIdentity(t *testing.T) {
-	who := make(chan any, 2)
+	identities := make(chan any, 2)
 	s := newBareServer(t, ServerConfig{Identify: func(c net.Conn) any { return "it comes from " + c.RemoteAddr().String() }})
 	s.Handle("who", Inline, func(c *Call) {
-		who <- c.Peer().Identity
+		identities <- c.Peer().Identity
 		c.Reply(func(e *wire.Encoder) { e.Nil() })
 	})
 	listen(t, s)
@@ -141,7 +141,7 @@ func TestIdentity(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _ = conn.Write(plain(0, 1, "who", []any{}))
-		if got, want := <-who, "it comes from "+conn.LocalAddr().String(); got != want {
+		if got, want := <-identities, "it comes from "+conn.LocalAddr().String(); got != want {
 			t.Errorf("identity is %v, want %s", got, want)
 		}
 		conn.Close()
@@ -472,7 +472,7 @@ func TestWorkersAndSpawnedAreBounded(t *testing.T) {
 }
 
 // Goroutines that have waited together do not all stay idle.
-func TestWaitingGoroutinesGo(t *testing.T) {
+func TestWaitingGoroutinesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBareServer(t, ServerConfig{SpawnedMax: 2, WaitingMax: 100})
 		defer s.Close()
@@ -567,7 +567,7 @@ func TestOnConns(t *testing.T) {
 }
 
 // Connections are reserved for preferred peers, however many others there are.
-func TestConnsKept(t *testing.T) {
+func TestConnsReserved(t *testing.T) {
 	var preferred atomic.Bool
 	s := newTestServer(t, ServerConfig{
 		ConnsMax: 4, ConnsKept: 2, Identify: func(net.Conn) any { return preferred.Load() },
@@ -608,42 +608,42 @@ func TestConfigValidate(t *testing.T) {
 func TestGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(10, 0)
-		if !g.tryTake(6) || g.tryTake(5) || !g.tryTake(4) {
+		if !g.tryAcquire(6) || g.tryAcquire(5) || !g.tryAcquire(4) {
 			t.Fatal("first takers")
 		}
 		var order []int
 		for i := range 3 {
 			go func() {
-				if g.take(5, false, time.Minute, nil) {
+				if g.acquire(5, false, time.Minute, nil) {
 					order = append(order, i)
 				}
 			}()
 			synctest.Wait()
 		}
-		if g.tryTake(0) {
+		if g.tryAcquire(0) {
 			t.Error("overtook waiters")
 		}
 		start := time.Now()
-		if g.take(1, false, time.Second, nil) || time.Since(start) != time.Second {
+		if g.acquire(1, false, time.Second, nil) || time.Since(start) != time.Second {
 			t.Error("returned before its timeout")
 		}
-		g.give(4)
+		g.release(4)
 		synctest.Wait()
 		if len(order) != 0 {
 			t.Error("granted too early")
 		}
 		for _, n := range []int64{1, 5, 5} { // each release makes space for one of them
-			g.give(n)
+			g.release(n)
 			synctest.Wait()
 		}
 		if len(order) != 3 || order[0] != 0 || order[1] != 1 || order[2] != 2 {
 			t.Errorf("order %v", order)
 		}
-		g.give(10)
+		g.release(10)
 		if g.used.Load() != 0 || g.waiting.Load() != 0 {
 			t.Errorf("%d used, %d waiting", g.used.Load(), g.waiting.Load())
 		}
-		if !g.tryTake(100) || g.tryTake(1) {
+		if !g.tryAcquire(100) || g.tryAcquire(1) {
 			t.Error("an amount over the maximum must fit if nothing else is taken")
 		}
 	})
@@ -654,38 +654,38 @@ func TestGate(t *testing.T) {
 func TestGatePrefers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(10, 3)
-		if g.tryTake(6); g.tryTake(2) || !g.tryTake(1) {
+		if g.tryAcquire(6); g.tryAcquire(2) || !g.tryAcquire(1) {
 			t.Fatal("the others do not have 7 of 10")
 		}
 		var order []string
-		wait := func(who string, n int64, preferred bool) {
+		wait := func(name string, n int64, preferred bool) {
 			go func() {
-				if g.take(n, preferred, time.Minute, nil) {
-					order = append(order, who)
+				if g.acquire(n, preferred, time.Minute, nil) {
+					order = append(order, name)
 				}
 			}()
 			synctest.Wait()
 		}
 		wait("other", 1, false)
-		if !g.tryTakePreferred(2) {
+		if !g.tryAcquirePreferred(2) {
 			t.Error("a preferred taker waits behind another")
 		}
 		wait("first", 2, true)
 		wait("second", 1, true)
-		if g.tryTakePreferred(1) || len(order) != 0 {
+		if g.tryAcquirePreferred(1) || len(order) != 0 {
 			t.Errorf("overtook a preferred taker; %v were served", order)
 		}
 		for range 4 {
-			g.give(1)
+			g.release(1)
 			synctest.Wait()
 		}
 		if got := strings.Join(order, " "); got != "first second" {
 			t.Errorf("served: %s", got)
 		}
-		if g.give(1); g.preferred.Load() != 0 || g.waiting.Load() != 1 {
+		if g.release(1); g.preferred.Load() != 0 || g.waiting.Load() != 1 {
 			t.Errorf("%d wait, %d of them preferred", g.waiting.Load(), g.preferred.Load())
 		}
-		g.give(1)
+		g.release(1)
 		synctest.Wait()
 		if got := strings.Join(order, " "); got != "first second other" {
 			t.Errorf("served: %s", got)
@@ -702,21 +702,21 @@ func TestGatePrefers(t *testing.T) {
 }
 
 // What other takers have forced (their unread responses) does not make preferred takers wait.
-func TestGateKeepsFromAnswers(t *testing.T) {
+func TestGateForced(t *testing.T) {
 	g := newGate(10, 3)
-	if !g.tryTake(7) {
+	if !g.tryAcquire(7) {
 		t.Fatal("the others do not have 7 of 10")
 	}
 	g.force(5, false)
-	if g.tryTake(1) || !g.tryTakePreferred(2) || g.tryTakePreferred(2) {
+	if g.tryAcquire(1) || !g.tryAcquirePreferred(2) || g.tryAcquirePreferred(2) {
 		t.Error("the preferred do not have 3 of 10")
 	}
 	g.force(2, true)
-	if g.give(2); g.tryTakePreferred(2) {
+	if g.release(2); g.tryAcquirePreferred(2) {
 		t.Error("what the preferred have forced counts for nothing")
 	}
-	g.giveForced(2, true)
-	if g.giveForced(5, false); !g.tryTakePreferred(2) || g.forced.Load() != 0 || g.used.Load() != 9 {
+	g.releaseForced(2, true)
+	if g.releaseForced(5, false); !g.tryAcquirePreferred(2) || g.forced.Load() != 0 || g.used.Load() != 9 {
 		t.Errorf("%d forced of %d", g.forced.Load(), g.used.Load())
 	}
 }

@@ -18,10 +18,10 @@ const (
 
 	// silenceSteps is the number of checks of a connection in SilenceMax.
 	silenceSteps = 8
-	// wayBytesMax and wayBytesPerSecond bound the time for bytes that precede a ping and are still
-	// in kernel buffers. Kernels buffer about 6 MiB per connection.
-	wayBytesMax       = 8 << 20
-	wayBytesPerSecond = 1 << 20
+	// transitBytesMax and transitBytesPerSecond bound the time for bytes that precede a ping and
+	// are still in kernel buffers. Kernels buffer about 6 MiB per connection.
+	transitBytesMax       = 8 << 20
+	transitBytesPerSecond = 1 << 20
 )
 
 // ErrSilent means that a Conn with calls in flight received no byte for ConnConfig.SilenceMax, not
@@ -32,14 +32,14 @@ var ErrSilent = errors.New("server is silent")
 // of time, so that a client that was itself stopped does not find its server silent when it
 // resumes.
 type silence struct {
-	received uint64 // bytes received when the silence began
-	base     uint64 // bytes written when the silence began
-	written  uint64 // bytes written at the last step
-	steps    int    // length of the silence, in steps
-	still    int    // steps since more bytes were written
-	pinged   bool
-	ping     uint64 // end of the ping in the outgoing stream
-	answer   int    // steps since the ping was written
+	received  uint64 // bytes received when the silence began
+	base      uint64 // bytes written when the silence began
+	written   uint64 // bytes written at the last step
+	steps     int    // length of the silence, in steps
+	blocked   int    // steps since more bytes were written
+	pinged    bool
+	ping      uint64 // end of the ping in the outgoing stream
+	sincePing int    // steps since the ping was written
 }
 
 // watch ends the connection if its server is silent. It checks byte counters that are kept anyway,
@@ -65,14 +65,14 @@ func (c *Conn) watch() {
 // silent counts one step and reports whether the server has been silent for too long.
 func (c *Conn) silent(s *silence, step time.Duration) bool {
 	received, written := c.bytesIn.Load(), c.bytesOut.Load()
-	if received != s.received || c.places.used.Load() == 0 {
+	if received != s.received || c.inFlight.used.Load() == 0 {
 		*s = silence{received: received, base: written, written: written}
 		return false
 	}
 	s.steps++
-	s.still++
+	s.blocked++
 	if written != s.written {
-		s.written, s.still = written, 0
+		s.written, s.blocked = written, 0
 	}
 	switch {
 	case !s.pinged:
@@ -83,22 +83,23 @@ func (c *Conn) silent(s *silence, step time.Duration) bool {
 	case written < s.ping:
 		// The ping is queued behind a large request. A slow network gets time for that as long as
 		// it accepts bytes.
-		return s.still > silenceSteps
+		return s.blocked > silenceSteps
 	}
-	s.answer++
-	way := time.Duration(min(s.ping-s.base, wayBytesMax)) * time.Second / wayBytesPerSecond
-	return s.answer >= silenceSteps/2+int(way/step)
+	s.sincePing++
+	transit := time.Duration(min(s.ping-s.base, transitBytesMax)) * time.Second / transitBytesPerSecond
+	return s.sincePing >= silenceSteps/2+int(transit/step)
 }
 
 // ping sends a ping and returns its end in the outgoing stream. No caller waits for the response,
-// since any byte will do. The ping does not count as in flight and does not wait for room.
+// since any byte will do. The ping does not count as in flight and does not wait for the unsent
+// limit.
 func (c *Conn) ping() (end uint64) {
 	enc := wire.GetEncoder()
 	beginRequest(enc, c.freeID(), ping)
 	enc.Array(0)
 	sealFrame(enc.Bytes(), 0)
 	n := enc.Len()
-	c.room.force(int64(n), true)
+	c.unsent.force(int64(n), true)
 	var p pending
 	_ = c.push(enc, &p) // if the connection has failed, watch ends
 	return p.pos + uint64(n)
@@ -115,27 +116,27 @@ func (c *Conn) freeID() uint32 {
 	}
 }
 
-// unread returns a channel that ticks every AlivePeriod from its first use. The reader, which alone
-// may use it, sends alive at each tick while it does not read requests.
-func (c *serverConn) unread() <-chan time.Time {
+// aliveTicks returns a channel that ticks every AlivePeriod from its first use. The reader, which
+// alone may use it, sends alive at each tick while it does not read requests.
+func (c *serverConn) aliveTicks() <-chan time.Time {
 	if c.aliveTick == nil {
 		c.aliveTick = time.NewTicker(c.srv.cfg.AlivePeriod)
 	}
 	return c.aliveTick.C
 }
 
-// stayAlive sends alive if it is due. It is called before waits that are each shorter than
+// sendAliveIfDue sends alive if it is due. It is called before waits that are each shorter than
 // AlivePeriod.
-func (c *serverConn) stayAlive() {
+func (c *serverConn) sendAliveIfDue() {
 	select {
-	case <-c.unread():
-		c.sayAlive()
+	case <-c.aliveTicks():
+		c.sendAlive()
 	default:
 	}
 }
 
-// sayAlive sends alive to a framed client. In plain mode a server sends responses only.
-func (c *serverConn) sayAlive() {
+// sendAlive sends alive to a framed client. In plain mode a server sends responses only.
+func (c *serverConn) sendAlive() {
 	if !c.peer.Framed {
 		return
 	}

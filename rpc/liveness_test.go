@@ -99,7 +99,7 @@ func TestSilenceAfterMuchSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := peerOf(t, ConnConfig{}, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
 		defer c.Close()
-		if err := c.Notify(bg, "much", encodeBin(make([]byte, wayBytesMax))); err != nil {
+		if err := c.Notify(bg, "much", encodeBin(make([]byte, transitBytesMax))); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour + time.Second/10)

@@ -123,7 +123,7 @@ func (c *Conn) Notify(ctx context.Context, method string, encode func(*wire.Enco
 	if err := c.seal(ctx, enc, encode); err != nil {
 		return err
 	}
-	if err := c.takeRoom(ctx, int64(enc.Len())); err != nil {
+	if err := c.acquireUnsent(ctx, int64(enc.Len())); err != nil {
 		enc.Release()
 		return err
 	}
@@ -145,10 +145,10 @@ func (c *Conn) submit(ctx context.Context, method string, encode func(*wire.Enco
 		return 0, err
 	}
 	n := int64(enc.Len())
-	if err = c.takePlace(ctx, n); err == nil {
+	if err = c.acquireSlot(ctx, n); err == nil {
 		if id, err = c.register(id, p, enc); err != nil {
-			c.places.give(1)
-			c.room.give(n)
+			c.inFlight.release(1)
+			c.unsent.release(n)
 		}
 	}
 	if err != nil {
@@ -186,26 +186,26 @@ func timeoutMS(ctx context.Context) uint32 {
 	return uint32(min(max(ms, 1), math.MaxUint32))
 }
 
-// takePlace waits until one more call and n more bytes are within the connection's limits.
-func (c *Conn) takePlace(ctx context.Context, n int64) error {
-	if !c.places.tryTake(1) && !c.places.takeCtx(ctx, 1, c.stop) {
-		return c.notTaken(ctx)
+// acquireSlot waits until one more call and n more bytes are within the connection's limits.
+func (c *Conn) acquireSlot(ctx context.Context, n int64) error {
+	if !c.inFlight.tryAcquire(1) && !c.inFlight.acquireCtx(ctx, 1, c.stop) {
+		return c.acquireError(ctx)
 	}
-	if err := c.takeRoom(ctx, n); err != nil {
-		c.places.give(1)
+	if err := c.acquireUnsent(ctx, n); err != nil {
+		c.inFlight.release(1)
 		return err
 	}
 	return nil
 }
 
-func (c *Conn) takeRoom(ctx context.Context, n int64) error {
-	if !c.room.tryTake(n) && !c.room.takeCtx(ctx, n, c.stop) {
-		return c.notTaken(ctx)
+func (c *Conn) acquireUnsent(ctx context.Context, n int64) error {
+	if !c.unsent.tryAcquire(n) && !c.unsent.acquireCtx(ctx, n, c.stop) {
+		return c.acquireError(ctx)
 	}
 	return nil
 }
 
-func (c *Conn) notTaken(ctx context.Context) error {
+func (c *Conn) acquireError(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("call not sent: %w", err)
 	}
@@ -232,11 +232,11 @@ func (c *Conn) register(id uint32, p *pending, enc *wire.Encoder) (uint32, error
 	return id, nil
 }
 
-// push queues a sealed frame, whose bytes have been taken from room.
+// push queues a sealed frame, whose bytes have been acquired from unsent.
 func (c *Conn) push(enc *wire.Encoder, p *pending) error {
 	n := int64(enc.Len())
 	if err := c.out.append(enc, p, nil); err != nil {
-		c.room.give(n)
+		c.unsent.release(n)
 		return &ConnLostError{Err: err}
 	}
 	return nil
@@ -244,11 +244,11 @@ func (c *Conn) push(enc *wire.Encoder, p *pending) error {
 
 // forget abandons a call, and reports whether it was still in flight.
 func (c *Conn) forget(id uint32) bool {
-	p, last := c.take(id)
+	p, last := c.removeCall(id)
 	if p == nil {
 		return false
 	}
-	c.places.give(1)
+	c.inFlight.release(1)
 	if last {
 		c.fail(ErrDraining)
 	}

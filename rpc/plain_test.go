@@ -218,12 +218,12 @@ func TestInputEnds(t *testing.T) {
 		ended <- c.Context().Err()
 		c.Fail(c.Context().Err())
 	})
-	for _, way := range []func(c *net.TCPConn) error{(*net.TCPConn).CloseWrite, (*net.TCPConn).Close} {
+	for _, end := range []func(c *net.TCPConn) error{(*net.TCPConn).CloseWrite, (*net.TCPConn).Close} {
 		c := s.raw(t)
 		_, _ = c.Write(plain(0, 1, "endless", []any{}))
 		<-s.got
 		began := time.Now()
-		if err := way(c); err != nil {
+		if err := end(c); err != nil {
 			t.Fatal(err)
 		}
 		if err, took := <-ended, time.Since(began); !errors.Is(err, context.Canceled) || took < grace {

@@ -23,9 +23,9 @@ const (
 	bodyBytesMin = 256 << 10
 	// progressBytes of a message must arrive in each message timeout.
 	progressBytes = 64 << 10
-	// 1/paceShare of the memory charged for a large message must arrive in each CrowdedTimeout
+	// 1/progressShare of the memory charged for a large message must arrive in each CrowdedTimeout
 	// during memory pressure, but at least progressBytes.
-	paceShare = 32
+	progressShare = 32
 )
 
 var (
@@ -33,8 +33,8 @@ var (
 	errStalled = errors.New("message stalled")
 	// errDrained ends the reader of a connection that is being shut down.
 	errDrained = errors.New("connection drained")
-	// errNoRoom means that grow rejected a message for lack of memory.
-	errNoRoom = errors.New("no memory for the message")
+	// errNoMemory means that reserve rejected a message for lack of memory.
+	errNoMemory = errors.New("no memory for the message")
 )
 
 // message is one message received on a connection.
@@ -43,7 +43,7 @@ type message struct {
 	owned bool   // body belongs to the receiver
 	// refused means that memory ran short during receipt; body holds only the message's start.
 	refused   bool
-	charged   int // bytes that grow has charged, which the receiver must release
+	charged   int // bytes that reserve has charged, which the receiver must release
 	timeoutMS uint32
 }
 
@@ -57,41 +57,41 @@ type reader struct {
 
 	// idle is called before each read that may block, and busy after it.
 	idle, busy func()
-	// bound is called when a message begins to arrive, and may change max.
-	bound func()
-	// grow is called before n more bytes are allocated for a large message; an error from it
-	// rejects the message. ungrow releases them if the message is discarded.
-	grow   func(n int) error
-	ungrow func(n int)
-	// spare is called before the read buffer grows by n bytes, and with a negative n after it has
-	// shrunk. If it returns false, the buffer does not grow: the connection reads less at a time
-	// and treats messages over the buffer's size as large.
-	spare func(n int) bool
+	// refreshMax is called when a message begins to arrive, and may change max.
+	refreshMax func()
+	// reserve is called before n more bytes are allocated for a large message; an error from it
+	// rejects the message. unreserve releases them if the message is discarded.
+	reserve   func(n int) error
+	unreserve func(n int)
+	// reserveBuffer is called before the read buffer grows by n bytes, and with a negative n after
+	// it has shrunk. If it returns false, the buffer does not grow: the connection reads less at a
+	// time and treats messages over the buffer's size as large.
+	reserveBuffer func(n int) bool
 	// drainBy returns the time at which a connection that is being shut down stops reading; the
 	// zero time means that it is not being shut down.
 	drainBy func() time.Time
 
-	// pace is the time, since clock, of the last progress of the large message being received. It
-	// is 0 if there is none or while this side waits for memory.
-	pace *atomic.Int64
+	// progressAt is the time, since clock, of the last progress of the large message being
+	// received. It is 0 if there is none or while this side waits for memory.
+	progressAt *atomic.Int64
 
-	buf   []byte
-	r, w  int       // unread bytes
-	calm  int       // consecutive reads that a small buffer would have held
-	now   time.Time // when the last read returned
-	since time.Time // start or last progress of the message at r; zero: none has begun
-	armed time.Time // read deadline that is set; zero: none
-	walk  wire.Walker
-	fresh bool // walk is at the message's start
-	grace bool // the message has used its extra time
-	err   error
+	buf        []byte
+	r, w       int       // unread bytes
+	smallReads int       // consecutive reads that a small buffer would have held
+	now        time.Time // when the last read returned
+	since      time.Time // start or last progress of the message at r; zero: none has begun
+	armed      time.Time // read deadline that is set; zero: none
+	walk       wire.Walker
+	fresh      bool // walk is at the message's start
+	grace      bool // the message has used its extra time
+	err        error
 }
 
 func newReader(conn net.Conn, framed bool, max int, timeout time.Duration, bytes *atomic.Uint64) *reader {
 	return &reader{
 		conn: conn, framed: framed, max: max, timeout: timeout, bytes: bytes, fresh: true,
-		idle: func() {}, busy: func() {}, bound: func() {}, grow: func(int) error { return nil }, ungrow: func(int) {}, spare: func(int) bool { return true },
-		drainBy: func() time.Time { return time.Time{} }, pace: new(atomic.Int64),
+		idle: func() {}, busy: func() {}, refreshMax: func() {}, reserve: func(int) error { return nil }, unreserve: func(int) {}, reserveBuffer: func(int) bool { return true },
+		drainBy: func() time.Time { return time.Time{} }, progressAt: new(atomic.Int64),
 		buf: make([]byte, readBytesMin), now: time.Now(),
 	}
 }
@@ -129,7 +129,7 @@ func (r *reader) parse() (m message, need int, err error) {
 		return m, headerBytes, nil
 	}
 	h := parseHeader(b)
-	r.bound()
+	r.refreshMax()
 	switch {
 	case int64(h.length) > int64(r.max):
 		return m, 0, fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, h.length, r.max)
@@ -162,7 +162,7 @@ func (r *reader) parsePlain(b []byte) (m message, need int, err error) {
 		if len(b) == 0 {
 			return m, 1, nil
 		}
-		r.bound()
+		r.refreshMax()
 		r.walk.Reset(wire.Limits{Bytes: r.max})
 		r.fresh = false
 	}
@@ -200,9 +200,9 @@ func (r *reader) fill() error {
 	case full && len(r.buf) < readBytesMax:
 		r.resize(2 * len(r.buf))
 	case n <= readBytesMin/2:
-		r.calm++
+		r.smallReads++
 	default:
-		r.calm = 0
+		r.smallReads = 0
 	}
 	return err
 }
@@ -218,9 +218,9 @@ func (r *reader) fit(need int) bool {
 			size *= 2
 		}
 		return r.resize(size)
-	case r.calm > 64 && len(r.buf) > readBytesMin && max(have, need) <= readBytesMin/2:
+	case r.smallReads > 64 && len(r.buf) > readBytesMin && max(have, need) <= readBytesMin/2:
 		r.resize(readBytesMin)
-		r.calm = 0
+		r.smallReads = 0
 	case have == 0:
 		r.r, r.w = 0, 0
 	case r.r+need > len(r.buf) || len(r.buf)-r.w < len(r.buf)/2:
@@ -232,7 +232,7 @@ func (r *reader) fit(need int) bool {
 
 // resize changes the buffer's size to n bytes. It reports false if the buffer may not grow.
 func (r *reader) resize(n int) bool {
-	if !r.spare(n - len(r.buf)) {
+	if !r.reserveBuffer(n - len(r.buf)) {
 		return false
 	}
 	b := make([]byte, n)

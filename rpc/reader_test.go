@@ -56,18 +56,18 @@ func TestReaderYieldsWhatWasSent(t *testing.T) {
 		var read atomic.Uint64
 		r := newReader(conn, framed, 1<<20, time.Minute, &read)
 		taken, spare := 0, 0
-		room := rapid.SampledFrom([]int{0, 20_000, readBytesMax}).Draw(t, "room for the buffer")
+		free := rapid.SampledFrom([]int{0, 20_000, readBytesMax}).Draw(t, "free bytes for the buffer")
 		refuse := rapid.IntRange(0, 3).Draw(t, "refuse") == 0 && framed
-		r.grow = func(n int) error {
+		r.reserve = func(n int) error {
 			if refuse && rng.IntN(3) == 0 {
-				return errNoRoom
+				return errNoMemory
 			}
 			taken += n
 			return nil
 		}
-		r.ungrow = func(n int) { taken -= n }
-		r.spare = func(n int) bool {
-			if spare+n > room {
+		r.unreserve = func(n int) { taken -= n }
+		r.reserveBuffer = func(n int) bool {
+			if spare+n > free {
 				return false
 			}
 			spare += n
@@ -160,11 +160,11 @@ func TestReaderMessageLimit(t *testing.T) {
 						r := newReader(conn, framed, max, time.Minute, new(atomic.Uint64))
 						if lowered {
 							r.max = 1 << 30
-							r.bound = func() { r.max = max }
+							r.refreshMax = func() { r.max = max }
 						}
 						taken := 0
-						r.grow = func(n int) error { taken += n; return nil }
-						r.ungrow = func(n int) { taken -= n }
+						r.reserve = func(n int) error { taken += n; return nil }
+						r.unreserve = func(n int) { taken -= n }
 						got, err := r.next()
 						var bad *wire.FormatError
 						tooLarge := errors.Is(err, ErrTooLarge) || errors.As(err, &bad) && bad.Limit

@@ -183,18 +183,18 @@ type method struct {
 
 // Server answers requests in both modes on any number of listeners.
 type Server struct {
-	cfg     ServerConfig
-	log     *slog.Logger
-	methods map[string]*method
-	claims  [256]*claimed
-	memory  *gate
-	buffers *gate // bytes that read buffers have grown by
-	work    workQueue
-	short   spawner // Spawned methods
-	long    spawner // Waiting methods
-	count   counters
-	crowd   crowd
-	warner  seldom.Warner // warnings about connections
+	cfg      ServerConfig
+	log      *slog.Logger
+	methods  map[string]*method
+	claims   [256]*claimed
+	memory   *gate
+	buffers  *gate // bytes that read buffers have grown by
+	work     workQueue
+	short    spawner // Spawned methods
+	long     spawner // Waiting methods
+	count    counters
+	pressure memoryPressure
+	warner   seldom.Warner // warnings about connections
 
 	ctx    context.Context // cancelled by Close
 	cancel context.CancelFunc
@@ -225,8 +225,8 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	s.work.init(cfg.WorkQueue+cfg.Workers, max(1, cfg.Workers*2/3))
 	s.short.init(cfg.SpawnedMax)
 	s.long.init(cfg.WaitingMax)
-	s.short.calls, s.short.most, s.short.keep = make(chan *Call), int64(cfg.SpawnedMax), int64(cfg.SpawnedMax)
-	s.long.calls, s.long.most, s.long.keep = make(chan *Call), int64(cfg.WaitingMax), min(int64(cfg.SpawnedMax), int64(cfg.WaitingMax))
+	s.short.calls, s.short.goroutinesMax, s.short.idleMax = make(chan *Call), int64(cfg.SpawnedMax), int64(cfg.SpawnedMax)
+	s.long.calls, s.long.goroutinesMax, s.long.idleMax = make(chan *Call), int64(cfg.WaitingMax), min(int64(cfg.SpawnedMax), int64(cfg.WaitingMax))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.mu.listeners = make(map[net.Listener]struct{})
 	s.mu.conns = make(map[*serverConn]struct{})
@@ -319,9 +319,9 @@ func (s *Server) forget(c *serverConn) {
 	s.cfg.OnConns(-1)
 }
 
-// handOver removes a claimed connection from the server. It reports false if the server is stopping
+// detach removes a claimed connection from the server. It reports false if the server is stopping
 // and may be about to close it.
-func (s *Server) handOver(c *serverConn) bool {
+func (s *Server) detach(c *serverConn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.draining {

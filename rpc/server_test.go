@@ -58,7 +58,7 @@ func TestShutdownAnswersWhatIsInFlight(t *testing.T) {
 }
 
 // A framed client that ignores goaway is served for one more second.
-func TestShutdownOfOneWhoStays(t *testing.T) {
+func TestShutdownGoawayIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBareServer(t, ServerConfig{})
 		conn := pipe(s)
@@ -86,7 +86,7 @@ func TestShutdownOfOneWhoStays(t *testing.T) {
 }
 
 // If a handler does not end, Shutdown ends with its context.
-func TestShutdownGivesUp(t *testing.T) {
+func TestShutdownContext(t *testing.T) {
 	s := newTestServer(t, ServerConfig{})
 	c := s.dial(t, ConnConfig{})
 	result := make(chan error, 1)

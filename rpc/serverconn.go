@@ -53,11 +53,11 @@ type serverConn struct {
 	// preferred is the result of ServerConfig.Preferred.
 	preferred bool
 	r         *reader // nil until the mode is known
-	// pace is written by the reader and read by dropSlow.
-	pace atomic.Int64
-	// bounded is the time of the last MessageBytesOf call. Used by the reader only.
-	bounded time.Time
-	out     *writer
+	// progressAt is written by the reader and read by dropSlow.
+	progressAt atomic.Int64
+	// maxChecked is the time of the last MessageBytesOf call. Used by the reader only.
+	maxChecked time.Time
+	out        *writer
 	// aliveTick is nil until the reader first has to wait.
 	aliveTick *time.Ticker
 	done      chan struct{} // closed when the flusher has ended
@@ -85,9 +85,9 @@ func newServerConn(s *Server, nc net.Conn, id uint64) *serverConn {
 	}
 	c.peer.ctx, c.peer.cancel = context.WithCancel(s.ctx)
 	c.out = newWriter(nc, s.cfg.WriteTimeout, &s.count.bytesOut, &s.count.writes)
-	c.out.onWrote = func(n int) { s.memory.giveForced(int64(n), c.preferred) }
+	c.out.onWrote = func(n int) { s.memory.releaseForced(int64(n), c.preferred) }
 	c.out.onFail = c.kill
-	c.out.crowded = func() bool { return c.inFlight.Load() > 0 }
+	c.out.expectMore = func() bool { return c.inFlight.Load() > 0 }
 	return c
 }
 
@@ -104,7 +104,7 @@ func (c *serverConn) serve() {
 		_ = c.nc.SetReadDeadline(time.Time{}) // the reader checks for a drain
 	}
 	if l := c.srv.claims[first[0]]; l != nil {
-		if c.srv.handOver(c) && l.offer(c.nc) {
+		if c.srv.detach(c) && l.offer(c.nc) {
 			c.srv.count.claimed.Add(1)
 		} else {
 			c.srv.count.refusedConns.Add(1)
@@ -161,15 +161,15 @@ func (c *serverConn) choose(first byte) error {
 		c.r.preload(first)
 	}
 	c.r.idle, c.r.busy = c.out.uncork, c.out.cork
-	c.r.bound, c.r.pace = c.bound, &c.pace
-	c.r.grow = c.takeMemory
-	c.r.ungrow = func(n int) { c.srv.memory.give(int64(n)) }
-	c.r.spare = func(n int) bool {
+	c.r.refreshMax, c.r.progressAt = c.refreshMax, &c.progressAt
+	c.r.reserve = c.acquireMemory
+	c.r.unreserve = func(n int) { c.srv.memory.release(int64(n)) }
+	c.r.reserveBuffer = func(n int) bool {
 		if n < 0 {
-			c.srv.buffers.give(int64(-n))
+			c.srv.buffers.release(int64(-n))
 			return true
 		}
-		return c.srv.buffers.tryTake(int64(n))
+		return c.srv.buffers.tryAcquire(int64(n))
 	}
 	c.r.drainBy = func() time.Time {
 		if t := c.drainBy.Load(); t != nil {
@@ -199,16 +199,16 @@ func (c *serverConn) loop() error {
 	}
 }
 
-// boundPeriod is the minimum time between two MessageBytesOf calls while the limit is not lowered.
-const boundPeriod = 100 * time.Millisecond
+// maxPeriod is the minimum time between two MessageBytesOf calls while the limit is not lowered.
+const maxPeriod = 100 * time.Millisecond
 
-// bound updates the size limit of the message that begins to arrive.
-func (c *serverConn) bound() {
+// refreshMax updates the size limit of the message that begins to arrive.
+func (c *serverConn) refreshMax() {
 	of, most := c.srv.cfg.MessageBytesOf, c.srv.cfg.MessageBytesMax
-	if of == nil || c.r.max == most && c.r.now.Sub(c.bounded) < boundPeriod {
+	if of == nil || c.r.max == most && c.r.now.Sub(c.maxChecked) < maxPeriod {
 		return
 	}
-	c.r.max, c.bounded = min(most, of(&c.peer)), c.r.now
+	c.r.max, c.maxChecked = min(most, of(&c.peer)), c.r.now
 }
 
 // admit enforces the connection's bounds before the next message is parsed.
@@ -235,8 +235,8 @@ func (c *serverConn) waitInFlight(max int64, timeout <-chan time.Time) error {
 	for c.inFlight.Load() > max {
 		select {
 		case <-c.signal:
-		case <-c.unread():
-			c.sayAlive()
+		case <-c.aliveTicks():
+			c.sendAlive()
 		case <-timeout:
 			return context.DeadlineExceeded
 		case <-c.peer.ctx.Done():
@@ -257,21 +257,21 @@ func (c *serverConn) doneOne() {
 	}
 }
 
-// takeMemory takes n bytes from the server's memory gate and waits for up to AdmitWait. Responses
-// are written meanwhile, and slow clients are disconnected.
-func (c *serverConn) takeMemory(n int) error {
+// acquireMemory acquires n bytes from the server's memory gate and waits for up to AdmitWait.
+// Responses are written meanwhile, and slow clients are disconnected.
+func (c *serverConn) acquireMemory(n int) error {
 	gate := c.srv.memory
-	if c.preferred && gate.tryTakePreferred(int64(n)) || !c.preferred && gate.tryTake(int64(n)) {
+	if c.preferred && gate.tryAcquirePreferred(int64(n)) || !c.preferred && gate.tryAcquire(int64(n)) {
 		return nil
 	}
-	c.stayAlive()
+	c.sendAliveIfDue()
 	c.out.uncork()
 	defer c.out.cork()
 	defer c.srv.Crowded()()
-	if gate.take(int64(n), c.preferred, c.srv.cfg.AdmitWait, c.peer.ctx.Done()) {
+	if gate.acquire(int64(n), c.preferred, c.srv.cfg.AdmitWait, c.peer.ctx.Done()) {
 		return nil
 	}
-	return errNoRoom
+	return errNoMemory
 }
 
 // handle starts the work for one message. An error ends the connection.
@@ -285,24 +285,24 @@ func (c *serverConn) handle(m message) error {
 	}
 	q, err := c.parse(m)
 	if err != nil {
-		c.srv.memory.give(int64(m.charged))
+		c.srv.memory.release(int64(m.charged))
 		c.malformed(m.body, err)
 		return err
 	}
 	meth := c.srv.methods[string(q.method)]
 	if meth == nil {
-		c.srv.memory.give(int64(m.charged))
+		c.srv.memory.release(int64(m.charged))
 		c.unknown(q)
 		return nil
 	}
-	if !c.guarded(q, meth.name) {
-		c.srv.memory.give(int64(m.charged))
+	if !c.passesGuard(q, meth.name) {
+		c.srv.memory.release(int64(m.charged))
 		return nil
 	}
 	charge := int64(m.charged)
 	if charge == 0 {
 		charge = int64(len(q.params) + callBytes)
-		if c.takeMemory(int(charge)) != nil {
+		if c.acquireMemory(int(charge)) != nil {
 			c.srv.count.overloaded.Add(1)
 			if !q.notify {
 				c.answer(q.id, c.srv.overloaded("memory"))
@@ -323,8 +323,9 @@ func (c *serverConn) handle(m message) error {
 	return nil
 }
 
-// guarded reports whether the guard passes a request. It answers a request that the guard rejects.
-func (c *serverConn) guarded(q request, method string) bool {
+// passesGuard reports whether the guard passes a request. It answers a request that the guard
+// rejects.
+func (c *serverConn) passesGuard(q request, method string) bool {
 	if c.srv.cfg.Guard == nil {
 		return true
 	}
@@ -398,7 +399,7 @@ func (c *serverConn) sendThen(enc *wire.Encoder, sent func()) {
 	n := int64(enc.Len())
 	c.srv.memory.force(n, c.preferred)
 	if err := c.out.append(enc, nil, sent); err != nil {
-		c.srv.memory.giveForced(n, c.preferred)
+		c.srv.memory.releaseForced(n, c.preferred)
 		return
 	}
 	if unsent := c.out.unsent.Load(); unsent-n > 16*c.srv.cfg.UnsentBytesMax {
@@ -457,15 +458,15 @@ func (c *serverConn) finish(err error) {
 		c.kill(err)
 		c.out.stop()
 		<-c.done
-		c.srv.buffers.give(int64(len(c.r.buf) - readBytesMin))
+		c.srv.buffers.release(int64(len(c.r.buf) - readBytesMin))
 	}()
 	var bad *wire.FormatError
 	var corrupt *CorruptFrameError
-	var patience <-chan time.Time
+	var timeout <-chan time.Time
 	count := &c.srv.count
 	switch {
 	case err == io.EOF || err == io.ErrUnexpectedEOF: // the client may have closed only its sending side
-		patience = time.After(c.srv.cfg.InputEndGrace)
+		timeout = time.After(c.srv.cfg.InputEndGrace)
 	case err == errDrained:
 	case errors.As(err, &corrupt):
 		count.corrupt.Add(1)
@@ -474,9 +475,9 @@ func (c *serverConn) finish(err error) {
 	case errors.As(err, &bad) || errors.Is(err, errEnvelope) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrFlags):
 		count.malformed.Add(1)
 		c.warn(err)
-		patience = time.After(c.srv.cfg.WriteTimeout)
-	case err == errNoRoom:
-		patience = time.After(c.srv.cfg.WriteTimeout)
+		timeout = time.After(c.srv.cfg.WriteTimeout)
+	case err == errNoMemory:
+		timeout = time.After(c.srv.cfg.WriteTimeout)
 	case err == errStalled:
 		count.stalled.Add(1)
 		c.warn(err)
@@ -485,7 +486,7 @@ func (c *serverConn) finish(err error) {
 		return
 	}
 	c.out.uncork()
-	if c.waitInFlight(0, patience) != nil || c.out.waitUnsent(1) != nil {
+	if c.waitInFlight(0, timeout) != nil || c.out.waitUnsent(1) != nil {
 		return
 	}
 	if err != io.EOF && err != io.ErrUnexpectedEOF {

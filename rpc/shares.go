@@ -11,75 +11,75 @@ import (
 // use all they can get a third each. Calls without an owner may use all: they come from nodes, or
 // the server has no owners.
 type shares struct {
-	mu    sync.Mutex
-	max   int
-	total int
-	lanes map[string]*lane
-	// waiting holds the lanes with waiters; the first is served next.
-	waiting []*lane
+	mu     sync.Mutex
+	max    int
+	total  int
+	owners map[string]*ownerState
+	// waiting holds the owners with waiters; the first is served next.
+	waiting []*ownerState
 }
 
-// lane is the state of one owner. It is guarded by shares.mu.
-type lane struct {
+// ownerState is the state of one owner. It is guarded by shares.mu.
+type ownerState struct {
 	owner   string
 	used    int     // calls that are queued or run
 	running int     // calls that a workQueue's workers run
 	calls   []*Call // calls that are queued in a workQueue
-	waiters []*shareWaiter
+	waiters []*slotWaiter
 }
 
-type shareWaiter struct {
-	ready chan struct{} // closed when the slot has been taken for the waiter
+type slotWaiter struct {
+	ready chan struct{} // closed when the slot has been acquired for the waiter
 }
 
-// lanesMax is the number of lanes above which those without calls are removed.
-const lanesMax = 1024
+// ownersMax is the number of owners above which those without calls are removed.
+const ownersMax = 1024
 
-func (s *shares) init(max int) { s.max, s.lanes = max, map[string]*lane{} }
+func (s *shares) init(max int) { s.max, s.owners = max, map[string]*ownerState{} }
 
-func (s *shares) laneLocked(owner string) *lane {
-	l := s.lanes[owner]
+func (s *shares) ownerLocked(owner string) *ownerState {
+	l := s.owners[owner]
 	if l == nil {
-		if len(s.lanes) >= lanesMax {
-			for name, l := range s.lanes {
+		if len(s.owners) >= ownersMax {
+			for name, l := range s.owners {
 				if l.used == 0 && len(l.waiters) == 0 {
-					delete(s.lanes, name)
+					delete(s.owners, name)
 				}
 			}
 		}
-		l = &lane{owner: owner}
-		s.lanes[owner] = l
+		l = &ownerState{owner: owner}
+		s.owners[owner] = l
 	}
 	return l
 }
 
-func (s *shares) mayLocked(l *lane) bool {
+func (s *shares) mayAcquireLocked(l *ownerState) bool {
 	free := s.max - s.total
 	return free > 0 && (l.owner == "" || l.used < max(1, free))
 }
 
-func (s *shares) takeLocked(l *lane) {
+func (s *shares) acquireLocked(l *ownerState) {
 	l.used++
 	s.total++
 }
 
-// take takes a slot for one call. It reports false if the owner may not have one now.
-func (s *shares) take(owner string) bool {
+// acquire acquires a slot for one call. It reports false if the owner may not have one now.
+func (s *shares) acquire(owner string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.laneLocked(owner)
-	if len(l.waiters) > 0 || !s.mayLocked(l) {
+	l := s.ownerLocked(owner)
+	if len(l.waiters) > 0 || !s.mayAcquireLocked(l) {
 		return false
 	}
-	s.takeLocked(l)
+	s.acquireLocked(l)
 	return true
 }
 
-// await is take, but waits until timeout or done for a slot.
+// await is acquire, but waits until timeout or done for a slot.
 func (s *shares) await(owner string, timeout <-chan time.Time, done <-chan struct{}) bool {
-	w := &shareWaiter{ready: make(chan struct{})}
+	w := &slotWaiter{ready: make(chan struct{})}
 	s.mu.Lock()
-	l := s.laneLocked(owner)
+	l := s.ownerLocked(owner)
 	if l.waiters = append(l.waiters, w); len(l.waiters) == 1 {
 		s.waiting = append(s.waiting, l)
 	}
@@ -99,19 +99,19 @@ func (s *shares) await(owner string, timeout <-chan time.Time, done <-chan struc
 	}
 	l.waiters = slices.Delete(l.waiters, i, i+1)
 	if len(l.waiters) == 0 {
-		s.waiting = slices.DeleteFunc(s.waiting, func(x *lane) bool { return x == l })
+		s.waiting = slices.DeleteFunc(s.waiting, func(x *ownerState) bool { return x == l })
 	}
 	return false
 }
 
-// give releases the slot of one call.
-func (s *shares) give(owner string) {
+// release frees the slot of one call.
+func (s *shares) release(owner string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.giveLocked(s.lanes[owner])
+	s.releaseLocked(s.owners[owner])
 }
 
-func (s *shares) giveLocked(l *lane) {
+func (s *shares) releaseLocked(l *ownerState) {
 	l.used--
 	s.total--
 	if len(s.waiting) > 0 {
@@ -123,11 +123,11 @@ func (s *shares) giveLocked(l *lane) {
 func (s *shares) grantLocked() {
 	for i := 0; i < len(s.waiting); {
 		l := s.waiting[i]
-		if !s.mayLocked(l) {
+		if !s.mayAcquireLocked(l) {
 			i++
 			continue
 		}
-		s.takeLocked(l)
+		s.acquireLocked(l)
 		close(l.waiters[0].ready)
 		s.waiting = slices.Delete(s.waiting, i, i+1)
 		if l.waiters = l.waiters[1:]; len(l.waiters) > 0 {

@@ -6,11 +6,11 @@ import (
 	"testing/synctest"
 )
 
-// TestSharesAreExact: an owner gets as many slots as remain free, calls without an owner get all,
+// TestSlotsAreExact: an owner gets as many slots as remain free, calls without an owner get all,
 // and waiters go first.
-func TestSharesAreExact(t *testing.T) {
+func TestSlotsAreExact(t *testing.T) {
 	took := func(s *shares, owner string) (n int) {
-		for s.take(owner) {
+		for s.acquire(owner) {
 			n++
 		}
 		return n
@@ -29,7 +29,7 @@ func TestSharesAreExact(t *testing.T) {
 		var s shares
 		s.init(2)
 		for range 2 {
-			if !s.take("") {
+			if !s.acquire("") {
 				t.Fatal("two of two slots")
 			}
 		}
@@ -39,16 +39,16 @@ func TestSharesAreExact(t *testing.T) {
 		s.mu.Lock()
 		s.max = 9 // enough for one more
 		s.mu.Unlock()
-		if s.take("ann") {
+		if s.acquire("ann") {
 			t.Error("a call overtakes a waiter")
 		}
 		s.mu.Lock()
 		s.max = 2
 		s.mu.Unlock()
-		s.give("")
+		s.release("")
 		synctest.Wait()
-		if len(got) != 1 || !<-got || s.lanes["ann"].used != 1 || s.total != 2 || len(s.waiting) != 0 {
-			t.Errorf("after a release ann has %d of %d", s.lanes["ann"].used, s.total)
+		if len(got) != 1 || !<-got || s.owners["ann"].used != 1 || s.total != 2 || len(s.waiting) != 0 {
+			t.Errorf("after a release ann has %d of %d", s.owners["ann"].used, s.total)
 		}
 	})
 }
@@ -58,18 +58,18 @@ func TestSharesAreExact(t *testing.T) {
 func TestIdleOwnersAreForgotten(t *testing.T) {
 	var s shares
 	s.init(10)
-	if !s.take("busy") {
+	if !s.acquire("busy") {
 		t.Fatal("no slot")
 	}
-	for i := range lanesMax - 1 {
-		s.laneLocked(strconv.Itoa(i))
+	for i := range ownersMax - 1 {
+		s.ownerLocked(strconv.Itoa(i))
 	}
-	if len(s.lanes) != lanesMax {
-		t.Errorf("%d owners are remembered, want %d", len(s.lanes), lanesMax)
+	if len(s.owners) != ownersMax {
+		t.Errorf("%d owners are remembered, want %d", len(s.owners), ownersMax)
 	}
-	s.laneLocked("one more")
-	if len(s.lanes) != 2 || s.lanes["busy"] == nil || s.lanes["busy"].used != 1 {
-		t.Errorf("%d owners are remembered, want the busy one and the last", len(s.lanes))
+	s.ownerLocked("one more")
+	if len(s.owners) != 2 || s.owners["busy"] == nil || s.owners["busy"].used != 1 {
+		t.Errorf("%d owners are remembered, want the busy one and the last", len(s.owners))
 	}
 }
 
@@ -83,7 +83,7 @@ func TestPushIsExact(t *testing.T) {
 			t.Errorf("call %d of ann is queued: %v", i, got)
 		}
 	}
-	q.lanes["ann"].waiters = []*shareWaiter{{}}
+	q.owners["ann"].waiters = []*slotWaiter{{}}
 	q.max = 10
 	if q.push(&Call{owner: "ann"}) {
 		t.Error("a call overtakes a waiter")

@@ -73,18 +73,18 @@ func TestOwnersShare(t *testing.T) {
 			}
 			free()
 			synctest.Wait()
-			if n := len(s.lanesInUse()); n != 0 {
+			if n := len(s.ownersInUse()); n != 0 {
 				t.Errorf("mode %d: slots of %d owners are not released", mode.mode, n)
 			}
 		})
 	}
 }
 
-// lanesInUse returns the owners that have slots.
-func (o *owned) lanesInUse() (all []string) {
+// ownersInUse returns the owners that have slots.
+func (o *owned) ownersInUse() (all []string) {
 	for _, s := range []*shares{&o.work.shares, &o.short.shares, &o.long.shares} {
 		s.mu.Lock()
-		for name, l := range s.lanes {
+		for name, l := range s.owners {
 			if l.used != 0 || len(l.waiters) != 0 || l.running != 0 || len(l.calls) != 0 {
 				all = append(all, fmt.Sprintf("%q: %+v", name, *l))
 			}
@@ -157,8 +157,8 @@ func TestLeavePool(t *testing.T) {
 		_, _ = conn.Write(plain(0, 10, "echo-pooled", []any{}))
 		synctest.Wait()
 		conn.Close()
-		if n := len(responses(t, got(), false)); n != 7 || len(s.lanesInUse()) != 0 {
-			t.Errorf("%d answers, slots in use: %v", n, s.lanesInUse())
+		if n := len(responses(t, got(), false)); n != 7 || len(s.ownersInUse()) != 0 {
+			t.Errorf("%d answers, slots in use: %v", n, s.ownersInUse())
 		}
 	})
 }

@@ -12,8 +12,8 @@ type workQueue struct {
 	// runMax is the number of workers that the calls of one owner may use.
 	runMax int
 	ready  sync.Cond // a call was queued, or the queue was closed
-	// ring holds the lanes with queued calls; the first is served next.
-	ring   []*lane
+	// ring holds the owners with queued calls; the first is served next.
+	ring   []*ownerState
 	closed bool
 }
 
@@ -25,27 +25,27 @@ func (q *workQueue) init(max, runMax int) {
 // push queues a call. It reports false if the call's owner may not have another one now.
 func (q *workQueue) push(c *Call) bool {
 	q.mu.Lock()
-	l := q.laneLocked(c.owner)
-	if len(l.waiters) > 0 || !q.mayLocked(l) {
+	l := q.ownerLocked(c.owner)
+	if len(l.waiters) > 0 || !q.mayAcquireLocked(l) {
 		q.mu.Unlock()
 		return false
 	}
-	q.takeLocked(l)
+	q.acquireLocked(l)
 	q.queueLocked(l, c)
 	q.mu.Unlock()
 	q.ready.Signal()
 	return true
 }
 
-// pushTaken queues a call whose slot has been taken.
+// pushTaken queues a call whose slot has been acquired.
 func (q *workQueue) pushTaken(c *Call) {
 	q.mu.Lock()
-	q.queueLocked(q.lanes[c.owner], c)
+	q.queueLocked(q.owners[c.owner], c)
 	q.mu.Unlock()
 	q.ready.Signal()
 }
 
-func (q *workQueue) queueLocked(l *lane, c *Call) {
+func (q *workQueue) queueLocked(l *ownerState, c *Call) {
 	if l.calls = append(l.calls, c); len(l.calls) == 1 {
 		if l.owner == "" {
 			q.ring = slices.Insert(q.ring, 0, l)
@@ -56,7 +56,7 @@ func (q *workQueue) queueLocked(l *lane, c *Call) {
 }
 
 // next waits for a call that may run. It returns nil after close.
-func (q *workQueue) next() (*Call, *lane) {
+func (q *workQueue) next() (*Call, *ownerState) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for !q.closed {
@@ -79,18 +79,19 @@ func (q *workQueue) next() (*Call, *lane) {
 	return nil, nil
 }
 
-// done releases the slot of a call that next returned. left means that leave was called for it.
-func (q *workQueue) done(l *lane, left bool) {
+// done releases the slot of a call that next returned. replaced means that releaseWorker was called
+// for it.
+func (q *workQueue) done(l *ownerState, replaced bool) {
 	q.mu.Lock()
-	if !left {
+	if !replaced {
 		l.running--
 	}
-	q.giveLocked(l)
+	q.releaseLocked(l)
 	q.mu.Unlock()
 }
 
-// leave stops counting a running call against its owner's workers; it keeps its slot.
-func (q *workQueue) leave(l *lane) {
+// releaseWorker stops counting a running call against its owner's workers; it keeps its slot.
+func (q *workQueue) releaseWorker(l *ownerState) {
 	q.mu.Lock()
 	l.running--
 	q.mu.Unlock()
@@ -103,35 +104,36 @@ func (q *workQueue) close() {
 	q.ready.Broadcast()
 }
 
-// seat is the state of a worker that runs a call. left is set when another worker has replaced it.
-type seat struct {
-	srv  *Server
-	lane *lane
-	left bool
+// workerSlot is the state of a worker that runs a call. replaced is set when another worker
+// has replaced it.
+type workerSlot struct {
+	srv      *Server
+	owner    *ownerState
+	replaced bool
 }
 
 // worker runs calls until another worker replaces it or the server is closed.
 func (s *Server) worker() {
-	p := &seat{srv: s}
-	for !p.left {
+	p := &workerSlot{srv: s}
+	for !p.replaced {
 		var c *Call
-		if c, p.lane = s.work.next(); c == nil {
+		if c, p.owner = s.work.next(); c == nil {
 			return
 		}
-		c.seat = p
+		c.workerSlot = p
 		c.run()
-		s.work.done(p.lane, p.left)
+		s.work.done(p.owner, p.replaced)
 	}
 }
 
 // LeavePool makes another worker replace the one that runs the calling handler, because the handler
 // will take long. It has an effect once per call, and only in Pooled methods.
 func (c *Call) LeavePool() {
-	p := c.seat
-	if p == nil || p.left {
+	p := c.workerSlot
+	if p == nil || p.replaced {
 		return
 	}
-	p.left = true
-	p.srv.work.leave(p.lane)
+	p.replaced = true
+	p.srv.work.releaseWorker(p.owner)
 	p.srv.pool.Go(p.srv.worker) // safe: Close cannot pass pool.Wait while this worker runs
 }

@@ -55,13 +55,13 @@ var chunks = sync.Pool{New: func() any { b := make([]byte, 0, 8<<10); return &b 
 // An append never blocks on the network. The flusher goroutine writes, or the connection's reader
 // while the writer is corked.
 type writer struct {
-	conn    net.Conn
-	timeout time.Duration // for each write of up to 1 MiB
-	onWrote func(n int)   // n bytes have left memory: written or dropped
-	onFail  func(error)   // a write failed; called once, by the writing goroutine
-	crowded func() bool   // reports whether more messages are likely to follow at once
-	bytes   *atomic.Uint64
-	writes  *atomic.Uint64
+	conn       net.Conn
+	timeout    time.Duration // for each write of up to 1 MiB
+	onWrote    func(n int)   // n bytes have left memory: written or dropped
+	onFail     func(error)   // a write failed; called once, by the writing goroutine
+	expectMore func() bool   // reports whether more messages are likely to follow at once
+	bytes      *atomic.Uint64
+	writes     *atomic.Uint64
 
 	// wake has capacity for two tokens: of the goroutine that set busy, and of stop.
 	wake    chan struct{}
@@ -79,7 +79,7 @@ type writer struct {
 		corked   bool      // the reader will flush at the end of its batch
 		err      error     // sticky
 	}
-	room sync.Cond // unsent fell, or err was set
+	unsentFell sync.Cond // unsent fell, or err was set
 
 	// since is the start of the current write call, relative to clock; 0 if there is none.
 	since atomic.Int64
@@ -92,7 +92,7 @@ type writer struct {
 
 func newWriter(conn net.Conn, timeout time.Duration, bytes, writes *atomic.Uint64) *writer {
 	w := &writer{conn: conn, timeout: timeout, bytes: bytes, writes: writes, wake: make(chan struct{}, 2)}
-	w.room.L = &w.mu
+	w.unsentFell.L = &w.mu
 	return w
 }
 
@@ -189,7 +189,7 @@ func (w *writer) flusher() {
 		// Other calls are in flight: let runnable goroutines append first. With 64 calls in flight
 		// on 2 cores, this makes 28 requests a write instead of 1.6 and halves the CPU time of a
 		// call.
-		if w.crowded() {
+		if w.expectMore() {
 			runtime.Gosched()
 		}
 		w.drain()
@@ -219,7 +219,7 @@ func (w *writer) drain() {
 			w.onFail(err)
 		}
 		w.mu.Lock()
-		w.room.Broadcast()
+		w.unsentFell.Broadcast()
 	}
 	w.mu.busy = false
 	w.mu.Unlock()
@@ -303,7 +303,7 @@ func (w *writer) fail(err error) {
 	w.cutLocked()
 	list := w.mu.list
 	w.mu.list = nil
-	w.room.Broadcast()
+	w.unsentFell.Broadcast()
 	w.mu.Unlock()
 	n := 0
 	for i := range list {
@@ -318,7 +318,7 @@ func (w *writer) waitUnsent(max int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.unsent.Load() >= max && w.mu.err == nil {
-		w.room.Wait()
+		w.unsentFell.Wait()
 	}
 	return w.mu.err
 }

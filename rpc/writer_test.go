@@ -192,8 +192,8 @@ func TestSlowPeer(t *testing.T) {
 	}
 }
 
-// TestKeptChunks: a coalescing buffer of up to 512 KiB is reused.
-func TestKeptChunks(t *testing.T) {
+// TestPooledChunks: a coalescing buffer of up to 512 KiB is reused.
+func TestPooledChunks(t *testing.T) {
 	for n, want := range map[int]bool{512 << 10: true, 512<<10 + 1: false} {
 		b := make([]byte, 1, n)
 		s := segment{chunk: &b}

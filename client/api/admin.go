@@ -36,8 +36,8 @@ func decodeList(d *wire.Decoder, what string, limit int64, one func() error) err
 	return d.Err()
 }
 
-// stick sets err, unless it is nil, as the decoder's error.
-func stick(d *wire.Decoder, err error) {
+// setErr sets err, unless it is nil, as the decoder's error.
+func setErr(d *wire.Decoder, err error) {
 	if err != nil {
 		d.Fail(err)
 	}
@@ -47,14 +47,14 @@ func stick(d *wire.Decoder, err error) {
 // and in_memory. Unset fields are omitted.
 func AppendFamilySpec(e *wire.Encoder, f *table.FamilySpec) {
 	n := 1
-	for _, given := range []bool{f.GC != nil, f.Group != "", f.BlockBytes != 0, f.Compression != 0, f.Bloom != 0, f.InMemory != nil} {
-		if given {
+	for _, set := range []bool{f.GC != nil, f.Group != "", f.BlockBytes != 0, f.Compression != 0, f.Bloom != 0, f.InMemory != nil} {
+		if set {
 			n++
 		}
 	}
 	e.Map(n)
-	appendText := func(key, value string, given bool) {
-		if given {
+	appendText := func(key, value string, set bool) {
+		if set {
 			e.Str(key)
 			e.Str(value)
 		}
@@ -173,18 +173,18 @@ func (r *CreateTableRequest) Decode(d *wire.Decoder, n int) error {
 		return err
 	}
 	*r = CreateTableRequest{Name: d.Str()}
-	most := defaultLimits.Families
+	familiesMax := defaultLimits.Families
 	for range d.Map() {
 		var err error
 		switch key := d.Bytes(); string(key) {
 		case "families":
-			err = decodeList(d, "families", most, func() error {
+			err = decodeList(d, "families", familiesMax, func() error {
 				f, err := DecodeFamilySpec(d)
 				r.Families = append(r.Families, f)
 				return err
 			})
 		case "groups":
-			err = decodeList(d, "groups", most+1, func() error {
+			err = decodeList(d, "groups", familiesMax+1, func() error {
 				g, err := table.DecodeGroup(d)
 				r.Groups = append(r.Groups, g)
 				return err
@@ -289,19 +289,19 @@ func (r *NamesRequest) flag(method string) *flag {
 // Append encodes the parameters.
 func (r *NamesRequest) Append(e *wire.Encoder) {
 	n := r.Options.count()
-	var given []flag
+	var set []flag
 	for _, f := range []flag{{"major", &r.Major}, {"undrain", &r.Undrain}, {"force", &r.Force}} {
 		if *f.value {
-			given = append(given, f)
+			set = append(set, f)
 		}
 	}
-	n += len(given)
+	n += len(set)
 	e.Array(len(r.Names) + min(n, 1))
 	for _, name := range r.Names {
 		e.Str(name)
 	}
 	r.Options.append(e, n)
-	for _, f := range given {
+	for _, f := range set {
 		e.Str(f.key)
 		e.Bool(*f.value)
 	}

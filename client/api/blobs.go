@@ -112,8 +112,8 @@ func (r *BlobRequest) fields() fields {
 	}
 }
 
-// given returns the method's own options that are not zero.
-func (r *BlobRequest) given() (given fields) {
+// setOptions returns the method's own options that are not zero.
+func (r *BlobRequest) setOptions() (set fields) {
 	for _, f := range r.fields() {
 		var zero bool
 		switch v := f.value.(type) {
@@ -125,17 +125,17 @@ func (r *BlobRequest) given() (given fields) {
 			zero = !*v
 		}
 		if !zero {
-			given = append(given, f)
+			set = append(set, f)
 		}
 	}
-	return given
+	return set
 }
 
 // Append encodes the parameters.
 func (r *BlobRequest) Append(e *wire.Encoder) {
 	sh := blobShapes[r.Method]
-	given := r.given()
-	n := r.Options.count() + len(given)
+	set := r.setOptions()
+	n := r.Options.count() + len(set)
 	e.Array(len(sh.params) + min(n, 1))
 	for _, p := range sh.params {
 		switch p {
@@ -152,7 +152,7 @@ func (r *BlobRequest) Append(e *wire.Encoder) {
 		}
 	}
 	r.Options.append(e, n)
-	given.appendValues(e)
+	set.appendValues(e)
 }
 
 // Decode decodes the n parameters in d of the method r.Method. Errors: *table.LimitError,

@@ -231,14 +231,14 @@ func TestDecodeReusesItsMemory(t *testing.T) {
 		}
 	}
 	// The memory of an unusually large request is not retained.
-	big := MutateRequest{Row: table.RowMutation{Row: []byte("r"), Mutations: make([]table.Mutation, keepMax+1)}}
+	big := MutateRequest{Row: table.RowMutation{Row: []byte("r"), Mutations: make([]table.Mutation, retainedMax+1)}}
 	for i := range big.Row.Mutations {
 		big.Row.Mutations[i] = table.DeleteRow()
 	}
-	if err := decodeInto(wiretest.Encode(big.Append), &mutate); err != nil || len(mutate.Row.Mutations) != keepMax+1 {
+	if err := decodeInto(wiretest.Encode(big.Append), &mutate); err != nil || len(mutate.Row.Mutations) != retainedMax+1 {
 		t.Fatalf("large request: %v", err)
 	}
-	if err := decodeInto(wiretest.Unhex(t, goldenRequests()[0].hex), &mutate); err != nil || cap(mutate.Row.Mutations) > keepMax {
+	if err := decodeInto(wiretest.Unhex(t, goldenRequests()[0].hex), &mutate); err != nil || cap(mutate.Row.Mutations) > retainedMax {
 		t.Errorf("a small request has capacity for %d mutations, %v", cap(mutate.Row.Mutations), err)
 	}
 }

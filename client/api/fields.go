@@ -88,7 +88,7 @@ func (f field) decode(d *wire.Decoder) {
 	case **table.Schema:
 		*v, _ = table.DecodeSchema(d, nil) // its error is the decoder's
 	case interface{ decode(*wire.Decoder) error }:
-		stick(d, v.decode(d))
+		setErr(d, v.decode(d))
 	default:
 		panic("BUG: no encoding for the field " + f.key)
 	}

@@ -68,8 +68,8 @@ type MutateRowsRequest struct {
 	Table string
 	Rows  []table.RowMutation
 
-	names names
-	kept  int // capacity, in mutations, that Rows retains from the last request
+	names    names
+	retained int // capacity, in mutations, that Rows retains from the last request
 }
 
 // Append encodes the parameters.
@@ -95,10 +95,10 @@ func (r *MutateRowsRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) er
 	if err := params(MethodMutateRows, n, 2, 3); err != nil {
 		return err
 	}
-	if r.kept > keepMax {
+	if r.retained > retainedMax {
 		r.Rows = nil
 	}
-	r.Table, r.Rows, r.kept = r.names.table(d), reuse(r.Rows), 0
+	r.Table, r.Rows, r.retained = r.names.table(d), reuse(r.Rows), 0
 	rows := d.Array()
 	if err := within("rows in a batch", rows, limitsOf(lim).BatchRows); err != nil {
 		return err
@@ -113,8 +113,8 @@ func (r *MutateRowsRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) er
 		if err := table.DecodeRowMutation(d, row, r.names.families(), lim); err != nil {
 			return &table.ElementError{What: "row", Index: i, Err: err}
 		}
-		r.kept += cap(row.Mutations)
-		if err := within("mutations in a batch", r.kept, BatchMutationsMax); err != nil {
+		r.retained += cap(row.Mutations)
+		if err := within("mutations in a batch", r.retained, BatchMutationsMax); err != nil {
 			return err
 		}
 	}

@@ -39,10 +39,10 @@ type optionReader interface {
 	option(key []byte, d *wire.Decoder) bool
 }
 
-// params checks that a method has from least to most parameters.
-func params(method string, n, least, most int) error {
-	if n < least || n > most {
-		return rpc.Errorf(rpc.CodeBadRequest, "%s: %d parameters, want %d to %d", method, n, least, most)
+// params checks that a method has from atLeast to atMost parameters.
+func params(method string, n, atLeast, atMost int) error {
+	if n < atLeast || n > atMost {
+		return rpc.Errorf(rpc.CodeBadRequest, "%s: %d parameters, want %d to %d", method, n, atLeast, atMost)
 	}
 	return nil
 }
@@ -187,9 +187,9 @@ func countOption(d *wire.Decoder, key string) int64 {
 	return n
 }
 
-// millisOption reads a countOption in milliseconds. Values above most are reduced to most.
-func millisOption(d *wire.Decoder, key string, most time.Duration) time.Duration {
-	return time.Duration(min(countOption(d, key), most.Milliseconds())) * time.Millisecond
+// millisOption reads a countOption in milliseconds. Values above limit are reduced to limit.
+func millisOption(d *wire.Decoder, key string, limit time.Duration) time.Duration {
+	return time.Duration(min(countOption(d, key), limit.Milliseconds())) * time.Millisecond
 }
 
 // textOption reads the option key: a string that is not empty, or nil, which means unset and
@@ -223,8 +223,8 @@ type names struct {
 // nameBytesMax is the longest name that is interned; no table has a longer one.
 const nameBytesMax = 64
 
-// namesKept is the number of family names that a request struct interns.
-const namesKept = 256
+// internedMax is the number of family names that a request struct interns.
+const internedMax = 256
 
 // table decodes a table's name.
 func (n *names) table(d *wire.Decoder) string {
@@ -242,18 +242,18 @@ func (n *names) table(d *wire.Decoder) string {
 // families returns the interner for family names.
 func (n *names) families() *table.Interner {
 	if n.in == nil {
-		n.in = table.NewInterner(namesKept)
+		n.in = table.NewInterner(internedMax)
 	}
 	return n.in
 }
 
-// keepMax is the number of elements whose memory a request struct retains: enough for batches of
-// the usual size.
-const keepMax = 16 << 10
+// retainedMax is the number of elements whose memory a request struct retains: enough for batches
+// of the usual size.
+const retainedMax = 16 << 10
 
-// reuse returns s with length 0, or nil if its capacity exceeds keepMax.
+// reuse returns s with length 0, or nil if its capacity exceeds retainedMax.
 func reuse[T any](s []T) []T {
-	if cap(s) > keepMax {
+	if cap(s) > retainedMax {
 		return nil
 	}
 	return s[:0]

@@ -27,8 +27,8 @@ type CreateTokenRequest struct {
 // Append encodes the parameters.
 func (r *CreateTokenRequest) Append(e *wire.Encoder) {
 	n := r.Options.count()
-	for _, given := range []bool{r.TTL != 0, r.Uses != 0, r.Node != ""} {
-		if given {
+	for _, set := range []bool{r.TTL != 0, r.Uses != 0, r.Node != ""} {
+		if set {
 			n++
 		}
 	}

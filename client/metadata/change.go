@@ -38,7 +38,7 @@ func Create(r *Row, event string) *Change {
 // Replace sets the row's contents to r if the row is at r's generation. It increments r.Generation,
 // and the row gets that generation. An empty event adds none.
 func Replace(r *Row, event string) *Change {
-	c := &Change{Key: r.Key(), Predicate: at(r.Generation), Then: r.columns(r.Generation+1, event)}
+	c := &Change{Key: r.Key(), Predicate: generationIs(r.Generation), Then: r.columns(r.Generation+1, event)}
 	if planted.On(planted.MetadataUnchecked) {
 		c.Predicate = table.CellsPerRowLimit(1)
 	}
@@ -49,14 +49,14 @@ func Replace(r *Row, event string) *Change {
 // Remove removes the row if it is at r's generation, and records that generation in
 // gone:generation.
 func Remove(r *Row) *Change {
-	return &Change{Key: r.Key(), Predicate: at(r.Generation), Then: []table.Mutation{
+	return &Change{Key: r.Key(), Predicate: generationIs(r.Generation), Then: []table.Mutation{
 		table.DeleteRow(),
 		table.Set(familyGone, columnGeneration, table.ServerTimestamp, generationBytes(r.Generation)),
 	}}
 }
 
-// at passes the row's generation cell if it has that value.
-func at(generation uint64) table.Filter {
+// generationIs passes the row's generation cell if it has that value.
+func generationIs(generation uint64) table.Filter {
 	value := generationBytes(generation)
 	return table.Chain{
 		table.ColumnRange{Family: familyLoc, Qualifiers: exactly(columnGeneration)},

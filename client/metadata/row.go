@@ -90,7 +90,7 @@ func Decode(r *table.Row) (*Row, error) {
 			continue
 		}
 		seen[column] = true
-		if err := out.take(column, c.Value); err != nil {
+		if err := out.decodeColumn(column, c.Value); err != nil {
 			return &Row{Table: out.Table, End: out.End}, &FormatError{What: column, Key: r.Key, Err: err}
 		}
 	}
@@ -100,8 +100,8 @@ func Decode(r *table.Row) (*Row, error) {
 	return out, nil
 }
 
-// take decodes one column's value.
-func (r *Row) take(column string, value []byte) error {
+// decodeColumn decodes one column's value.
+func (r *Row) decodeColumn(column string, value []byte) error {
 	switch column {
 	case familyLoc + ":" + string(columnGeneration):
 		if len(value) != 8 {

@@ -6,12 +6,12 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// eventsKept is the number of events kept in a row.
-const eventsKept = 64
+// eventsMax is the number of events kept in a row.
+const eventsMax = 64
 
-// goneKept is how long gone:generation of a removed row is kept. During it, a delayed change cannot
-// recreate the row. It must exceed the time for which a server can be stopped and then send such a
-// change.
+// goneAgeMax is how long gone:generation of a removed row is kept. During it, a delayed change
+// cannot recreate the row. It must exceed the time for which a server can be stopped and then send
+// such a change.
 //
 // The age is measured by the clock of METADATA's server. A delayed change was sent while its sender
 // found its lease valid. The sender stops, or reads METADATA again, when the timeout of a change
@@ -19,7 +19,7 @@ const eventsKept = 64
 // shortens the week by hours. The row is unprotected only if a clock jumps forward by the whole
 // week while a server is stopped between that check and sending. Closing this gap would need a
 // permanent cell for each merge boundary ever used.
-const goneKept = 7 * 24 * time.Hour
+const goneAgeMax = 7 * 24 * time.Hour
 
 // FamilyOfPlaces is the family with the locations of tablets.
 const FamilyOfPlaces = familyLoc
@@ -39,8 +39,8 @@ func Schema() *table.Schema {
 	must(s.AddFamily(table.Family{Name: familyLoc, GC: table.MaxVersions(1), Group: "location"}))
 	must(s.AddFamily(table.Family{Name: familyFiles, GC: table.MaxVersions(1), Group: "files"}))
 	must(s.AddFamily(table.Family{Name: familyLog, GC: table.MaxVersions(1), Group: "files"}))
-	must(s.AddFamily(table.Family{Name: familyEvent, GC: table.MaxVersions(eventsKept), Group: "files"}))
-	must(s.AddFamily(table.Family{Name: familyGone, GC: table.Union(table.MaxVersions(1), table.MaxAge(goneKept)), Group: "files"}))
+	must(s.AddFamily(table.Family{Name: familyEvent, GC: table.MaxVersions(eventsMax), Group: "files"}))
+	must(s.AddFamily(table.Family{Name: familyGone, GC: table.Union(table.MaxVersions(1), table.MaxAge(goneAgeMax)), Group: "files"}))
 	return s
 }
 

@@ -82,11 +82,11 @@ func (d *Decoder) Map() int { return int(d.container(KindMap) / 2) }
 
 func (d *Decoder) container(want Kind) uint64 {
 	h := d.next(want)
-	if h.kids > uint64(len(d.b)-d.off) {
+	if h.children > uint64(len(d.b)-d.off) {
 		d.fail(d.off-h.size, "count exceeds the remaining bytes")
 		return 0
 	}
-	return h.kids
+	return h.children
 }
 
 // Bytes reads a byte or text string. The result aliases the input and has no spare capacity.

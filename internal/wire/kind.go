@@ -29,17 +29,17 @@ func (k Kind) String() string { return kindNames[k] }
 
 // header is the decoded header of a value.
 type header struct {
-	kind Kind
-	size int    // bytes of the header itself; for scalars, of the whole value
-	body uint64 // bytes that follow, of a byte string or extension
-	kids uint64 // values that follow, in an array or map
+	kind     Kind
+	size     int    // bytes of the header itself; for scalars, of the whole value
+	body     uint64 // bytes that follow, of a byte string or extension
+	children uint64 // values that follow, in an array or map
 }
 
 // form describes one of the lead bytes 0xc0 to 0xdf.
 type form struct {
 	kind  Kind
 	width int8 // bytes of a length or count field
-	rest  int8 // bytes of scalar, or of extension type and fixed extension, after it
+	fixed int8 // bytes of scalar, or of extension type and fixed extension, after it
 }
 
 var forms = [32]form{
@@ -64,9 +64,9 @@ func headOf(b []byte) header {
 	case c < 0x80 || c >= 0xe0:
 		return header{kind: KindInt, size: 1}
 	case c < 0x90:
-		return header{kind: KindMap, size: 1, kids: 2 * uint64(c&15)}
+		return header{kind: KindMap, size: 1, children: 2 * uint64(c&15)}
 	case c < 0xa0:
-		return header{kind: KindArray, size: 1, kids: uint64(c & 15)}
+		return header{kind: KindArray, size: 1, children: uint64(c & 15)}
 	case c < 0xc0:
 		return header{kind: KindStr, size: 1, body: uint64(c & 31)}
 	}
@@ -83,12 +83,12 @@ func headOf(b []byte) header {
 	case 4:
 		n = uint64(binary.BigEndian.Uint32(b[1:]))
 	}
-	h := header{kind: f.kind, size: 1 + int(f.width) + int(f.rest)}
+	h := header{kind: f.kind, size: 1 + int(f.width) + int(f.fixed)}
 	switch f.kind {
 	case KindArray:
-		h.kids = n
+		h.children = n
 	case KindMap:
-		h.kids = 2 * n
+		h.children = 2 * n
 	default:
 		h.body = n
 	}

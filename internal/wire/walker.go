@@ -93,14 +93,14 @@ func (w *Walker) Walk(b []byte) (n int, err error) {
 			return 0, ErrIncomplete
 		case h.kind == KindInvalid:
 			return 0, &FormatError{Offset: w.off, Reason: "byte 0xc1"}
-		case h.kids+h.body > uint64(w.lim.Bytes) || w.off+h.size+int(h.kids+h.body) > w.lim.Bytes:
+		case h.children+h.body > uint64(w.lim.Bytes) || w.off+h.size+int(h.children+h.body) > w.lim.Bytes:
 			return 0, &FormatError{Offset: w.off, Reason: "length over the limit", Limit: true}
 		}
-		if h.kids > 0 {
+		if h.children > 0 {
 			if w.depth == w.lim.Depth {
 				return 0, &FormatError{Offset: w.off, Reason: "nested too deeply"}
 			}
-			w.left[w.depth] = h.kids
+			w.left[w.depth] = h.children
 			w.depth++
 			w.off += h.size
 			continue

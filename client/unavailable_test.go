@@ -12,7 +12,7 @@ import (
 
 // If a node has returned ErrUnavailable and no other response comes in time, a call ends with that
 // error and not with the deadline's, unless it may have been executed.
-func TestAwaySaysMoreThanDeadline(t *testing.T) {
+func TestUnavailableRatherThanDeadline(t *testing.T) {
 	for _, test := range []struct {
 		method string
 		do     func(ctx context.Context, c *Client) error

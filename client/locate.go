@@ -26,7 +26,7 @@ func (c *Client) Locate(ctx context.Context, table string, row []byte, asker str
 		if node != asker && time.Since(p.loc.read) <= freshTime {
 			return p.loc.addr, node, true
 		}
-		c.locator.wrong(p, notServing, nil) // caches for some milliseconds that the tablet is unassigned
+		c.locator.invalidate(p, notServing, nil) // caches for some milliseconds that the tablet is unassigned
 	}
 	return "", "", false
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// TestCrowded: a slow reader is tolerated, but not while others wait for the memory that its
+// TestMemoryPressure: a slow reader is tolerated, but not while others wait for the memory that its
 // responses hold.
-func TestCrowded(t *testing.T) {
+func TestMemoryPressure(t *testing.T) {
 	const answer = 4 << 20
 	for _, test := range []struct {
 		what      string
@@ -53,8 +53,8 @@ func TestCrowded(t *testing.T) {
 				if ended := s.Stats().Conns == 0; ended != test.ends {
 					t.Errorf("after 2 s of memory pressure the connection has ended: %v", ended)
 				}
-				if told := len(sent) == 1; told != (test.ends || !test.large) {
-					t.Errorf("the memory is free: %v", told)
+				if free := len(sent) == 1; free != (test.ends || !test.large) {
+					t.Errorf("the memory is free: %v", free)
 				}
 				time.Sleep(time.Second)
 				if ended := s.Stats().Conns == 0; ended != test.ends {
@@ -80,8 +80,8 @@ func readSlowly(conn io.Reader, perSecond int) {
 	}
 }
 
-// TestCrowdedPatience: without memory pressure a client may be slow.
-func TestCrowdedPatience(t *testing.T) {
+// TestSlowClientWithoutPressure: without memory pressure a client may be slow.
+func TestSlowClientWithoutPressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBareServer(t, ServerConfig{})
 		defer s.Close()
@@ -103,8 +103,8 @@ func TestCrowdedPatience(t *testing.T) {
 	})
 }
 
-// TestGateCrowded: requests that wait for memory held by an unread response get it.
-func TestGateCrowded(t *testing.T) {
+// TestPressureFreesMemory: requests that wait for memory held by an unread response get it.
+func TestPressureFreesMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBareServer(t, ServerConfig{MessageBytesMax: 4 << 20, MemoryBytesMax: 4 << 20, UnsentBytesMax: 4 << 20, AdmitWait: 3 * time.Second})
 		defer s.Close()

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// crowdedPeriod is the interval at which connections are checked during memory pressure.
-const crowdedPeriod = 100 * time.Millisecond
+// pressurePeriod is the interval at which connections are checked during memory pressure.
+const pressurePeriod = 100 * time.Millisecond
 
-// crowd counts the requests and handlers that wait for memory.
-type crowd struct {
+// memoryPressure counts the requests and handlers that wait for memory.
+type memoryPressure struct {
 	sync.Mutex
 	waiting int
 	over    chan struct{} // closed when the last waiter is gone
@@ -23,26 +23,26 @@ type crowd struct {
 // requests wait for memory, a connection is also closed if its client sends less than 1/32 of the
 // memory charged for a large message in that time.
 func (s *Server) Crowded() (over func()) {
-	s.crowd.Lock()
-	defer s.crowd.Unlock()
-	if s.crowd.waiting++; s.crowd.waiting == 1 {
-		s.crowd.over = make(chan struct{})
-		over := s.crowd.over
+	s.pressure.Lock()
+	defer s.pressure.Unlock()
+	if s.pressure.waiting++; s.pressure.waiting == 1 {
+		s.pressure.over = make(chan struct{})
+		over := s.pressure.over
 		s.pool.Go(func() { s.dropSlow(over) }) // not a worker: all workers may be waiting
 	}
-	return sync.OnceFunc(s.lessCrowded)
+	return sync.OnceFunc(s.endPressure)
 }
 
-func (s *Server) lessCrowded() {
-	s.crowd.Lock()
-	defer s.crowd.Unlock()
-	if s.crowd.waiting--; s.crowd.waiting == 0 {
-		close(s.crowd.over)
+func (s *Server) endPressure() {
+	s.pressure.Lock()
+	defer s.pressure.Unlock()
+	if s.pressure.waiting--; s.pressure.waiting == 0 {
+		close(s.pressure.over)
 	}
 }
 
 func (s *Server) dropSlow(over <-chan struct{}) {
-	tick := time.NewTicker(crowdedPeriod)
+	tick := time.NewTicker(pressurePeriod)
 	defer tick.Stop()
 	for {
 		select {
@@ -68,6 +68,6 @@ func (s *Server) dropSlow(over <-chan struct{}) {
 // sendsSlowly reports whether a large message has not made the required progress within the given
 // time.
 func (c *serverConn) sendsSlowly(in time.Duration) bool {
-	since := c.pace.Load()
+	since := c.progressAt.Load()
 	return since != 0 && time.Since(clock)-time.Duration(since) > in
 }
