@@ -412,7 +412,7 @@ func TestCloseEndsCallsInFlight(t *testing.T) {
 
 func TestBatchErrorNamesTheFirst(t *testing.T) {
 	err := batchError([]error{nil, table.ErrBadRowKey, nil, ErrNoTable})
-	if !strings.Contains(err.Error(), "number 1") || !errors.Is(err, ErrNoTable) {
+	if !strings.Contains(err.Error(), "at index 1") || !errors.Is(err, ErrNoTable) {
 		t.Errorf("batch error: %v", err)
 	}
 }
