@@ -13,18 +13,18 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// ApplyAll applies many mutations, each by itself as Apply does, in batches of
-// Config.BatchRows and BatchBytes to each server, of which BatchesInFlight are under way
-// at once. Mutations of one row in different batches may be applied in any order.
+// ApplyAll applies many mutations, each by itself as Apply does. It sends them to each server in
+// batches of up to Config.BatchRows and BatchBytes, with BatchesInFlight batches in flight.
+// Mutations of one row in different batches may be applied in any order.
 //
-// It returns nil when all are durable, and else a *BatchError that has the error
-// of each mutation, as Apply would have returned it.
+// It returns nil if all mutations are durable. Otherwise it returns a *BatchError with the error of
+// each mutation, as Apply would have returned it.
 func (t *Table) ApplyAll(ctx context.Context, ms []*RowMutation, opts ...ApplyOption) error {
 	o := t.client.applyOptions(opts)
 	errs := make([]error, len(ms))
 	senders := newSenders(t.client.cfg.BatchesInFlight)
 	r := router{table: t}
-	open := map[*node]*batch{} // under nil what is to be located later
+	open := map[*node]*batch{} // nil holds rows to be located later
 	for i, m := range ms {
 		if errs[i] = m.check(); errs[i] != nil {
 			continue
@@ -63,20 +63,20 @@ func batchError(errs []error) error {
 	return &BatchError{errs, failed}
 }
 
-// batch is mutations that are sent together.
+// batch holds mutations that are sent together.
 type batch struct {
 	table *Table
-	ms    []*RowMutation // those of the whole ApplyAll
-	errs  []error        // theirs
-	todo  []int          // the places of those that are not applied yet
-	bytes int64          // their size at first
+	ms    []*RowMutation // of the whole ApplyAll
+	errs  []error        // parallel to ms
+	todo  []int          // indexes of those not applied yet
+	bytes int64          // their initial size
 	opts  *applyOptions
-	// unknown holds those that an earlier attempt may have applied.
+	// unknown holds the indexes of those that an earlier attempt may have applied.
 	unknown map[int]bool
 }
 
-// apply sends the batch, and then again, as long as that is allowed, what was
-// refused or is replayable.
+// apply sends the batch, and resends mutations that were rejected with a retryable error or are
+// replayable.
 func (b *batch) apply(ctx context.Context) {
 	r := retrier{client: b.table.client, started: time.Now()}
 	for len(b.todo) > 0 {
@@ -87,12 +87,12 @@ func (b *batch) apply(ctx context.Context) {
 	}
 }
 
-// round sends what is to do to where it is, which is several servers when tablets have
-// moved. It leaves in todo what may be sent again, with the error that stands if it is
-// not. The verdict is for the retrier.
-func (b *batch) round(ctx context.Context) verdict {
+// round sends the mutations in todo to their servers; these are several if tablets have moved. It
+// leaves in todo the mutations that may be sent again, with their errors set in case they are not.
+// The decision is for the retrier.
+func (b *batch) round(ctx context.Context) decision {
 	row := func(i int) []byte { return b.ms[i].rm.Row }
-	again := verdict{elsewhere: true}
+	again := decision{elsewhere: true}
 	var left []int
 	r := router{table: b.table}
 	for _, g := range r.split(ctx, b.todo, row) {
@@ -100,11 +100,11 @@ func (b *batch) round(ctx context.Context) verdict {
 			left = append(left, b.send(ctx, &r, &g, &again)...)
 			continue
 		}
-		v := b.table.client.judge(&call{}, attempt{err: g.err})
+		v := b.table.client.classify(&call{}, attempt{err: g.err})
 		for _, i := range g.items {
 			b.failed(i, v.err, false)
 		}
-		if v.again {
+		if v.retryable {
 			left = append(left, g.items...)
 			again.join(v)
 		}
@@ -113,12 +113,12 @@ func (b *batch) round(ctx context.Context) verdict {
 	return again
 }
 
-// send makes one call with a group of what is to do, and returns what may be sent again.
-func (b *batch) send(ctx context.Context, r *router, g *group, again *verdict) (left []int) {
+// send makes one call for a group and returns the indexes of mutations that may be sent again.
+func (b *batch) send(ctx context.Context, r *router, g *group, again *decision) (left []int) {
 	c := b.table.client
 	row := func(i int) []byte { return b.ms[i].rm.Row }
 	req := api.MutateRowsRequest{Table: b.table.name}
-	k := call{method: api.MethodMutateRows, table: b.table.name, row: row(g.items[0]), id: &req.TableID, at: g.to, change: true}
+	k := call{method: api.MethodMutateRows, table: b.table.name, row: row(g.items[0]), id: &req.TableID, dest: g.to, change: true}
 	k.encode = func(e *wire.Encoder) {
 		req.AppendEach(e, len(g.items), func(at int) *table.RowMutation { return &b.ms[g.items[at]].rm })
 	}
@@ -129,9 +129,9 @@ func (b *batch) send(ctx context.Context, r *router, g *group, again *verdict) (
 				b.errs[i] = nil
 				return
 			}
-			v := c.judge(&k, attempt{err: failed, to: r.went(g, row(i)), sent: true})
+			v := c.classify(&k, attempt{err: failed, to: r.sentTo(g, row(i)), sent: true})
 			b.failed(i, v.err, v.unknown)
-			if v.again || errors.Is(v.err, api.ErrUnsure) && b.opts.replayable(b.ms[i]) {
+			if v.retryable || errors.Is(v.err, api.ErrUnsure) && b.opts.replayable(b.ms[i]) {
 				left = append(left, i)
 				again.join(v)
 			}
@@ -141,28 +141,28 @@ func (b *batch) send(ctx context.Context, r *router, g *group, again *verdict) (
 	if err == nil {
 		return left
 	}
-	// The call as a whole failed, after retries of its own: only what was not where it
-	// went, or was lost on the way, may be sent again.
+	// The call as a whole failed, after its own retries. Only mutations that were misrouted, or
+	// whose response was lost, may be sent again.
 	left = nil
-	if k.moved.moved {
-		r.wrong(g, broken, row)
-		again.join(k.moved)
+	if k.misrouted.relocate {
+		r.invalidate(g, broken, row)
+		again.join(k.misrouted)
 	}
 	unknown := errors.Is(err, ErrAmbiguous)
 	for _, i := range g.items {
 		b.failed(i, err, unknown)
-		if k.moved.again || unknown && errors.Is(err, rpc.ErrConnLost) && b.opts.replayable(b.ms[i]) {
+		if k.misrouted.retryable || unknown && errors.Is(err, rpc.ErrConnLost) && b.opts.replayable(b.ms[i]) {
 			left = append(left, i)
 		}
 	}
 	if unknown && len(left) > 0 {
-		r.wrong(g, broken, row)
-		again.join(verdict{err: err, costs: true})
+		r.invalidate(g, broken, row)
+		again.join(decision{err: err, usesBudget: true})
 	}
 	return left
 }
 
-// failed notes the error of mutation i, which stays ambiguous once it was.
+// failed records the error of mutation i. Once ambiguous, it stays ambiguous.
 func (b *batch) failed(i int, err error, unknown bool) {
 	if unknown {
 		if b.unknown == nil {
@@ -176,26 +176,26 @@ func (b *batch) failed(i int, err error, unknown bool) {
 	b.errs[i] = err
 }
 
-// senders runs a bounded number of functions at a time.
+// senders runs a bounded number of functions concurrently.
 type senders struct {
-	places chan struct{}
-	group  sync.WaitGroup
+	limit chan struct{}
+	group sync.WaitGroup
 }
 
-func newSenders(n int) *senders { return &senders{places: make(chan struct{}, n)} }
+func newSenders(n int) *senders { return &senders{limit: make(chan struct{}, n)} }
 
-// start runs f on a goroutine, once fewer than the bound are running.
+// start runs f on a goroutine as soon as fewer than the bound are running.
 func (s *senders) start(f func()) {
-	s.places <- struct{}{}
+	s.limit <- struct{}{}
 	s.group.Go(func() {
-		defer func() { <-s.places }()
+		defer func() { <-s.limit }()
 		f()
 	})
 }
 
 func (s *senders) wait() { s.group.Wait() }
 
-// errAnswer is the error of an answer that is not what the method returns.
+// errAnswer is the error of a response with an unexpected result.
 func errAnswer(format string, args ...any) error {
-	return fmt.Errorf("malformed answer: %s", fmt.Sprintf(format, args...))
+	return fmt.Errorf("malformed response: %s", fmt.Sprintf(format, args...))
 }

@@ -15,8 +15,8 @@ import (
 
 const benchInFlight = 64
 
-// benchServer answers reads with one cell of 1000 bytes and takes writes, without
-// storing anything: what is measured is the client and what lies below it.
+// benchServer answers reads with one cell of 1000 bytes and accepts writes without storing them.
+// The benchmarks thus measure the client and the layers below it.
 func benchServer(b *testing.B) *fake {
 	f := &fake{t: b, rows: map[string]map[string][]table.Cell{}}
 	f.bare = true
@@ -126,7 +126,7 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// BenchmarkRawGet is BenchmarkGet by package rpc alone: the limit.
+// BenchmarkRawGet is BenchmarkGet with package rpc only: the lower bound.
 func BenchmarkRawGet(b *testing.B) {
 	f := benchServer(b)
 	conn, err := rpc.Dial(context.Background(), f.addr, rpc.ConnConfig{})
@@ -145,7 +145,7 @@ func BenchmarkRawGet(b *testing.B) {
 	})
 }
 
-// BenchmarkRawApply is BenchmarkApply by package rpc alone: the limit.
+// BenchmarkRawApply is BenchmarkApply with package rpc only: the lower bound.
 func BenchmarkRawApply(b *testing.B) {
 	f := benchServer(b)
 	conn, err := rpc.Dial(context.Background(), f.addr, rpc.ConnConfig{})

@@ -17,13 +17,13 @@ type (
 	BlobInfo = api.BlobInfo
 	// BlobStatus is a blob and some of its extents.
 	BlobStatus = api.BlobStatus
-	// BlobPage is some of the blobs that there are.
+	// BlobPage is one page of the list of blobs.
 	BlobPage = api.BlobPage
 	// ExtentInfo is an extent of a blob and its replicas.
 	ExtentInfo = api.ExtentInfo
-	// FsckStep is what one step of a check of the whole store has found.
+	// FsckStep is the result of one step of a check of the whole block store.
 	FsckStep = api.FsckStep
-	// StoreStatus is the block store as its nodes tell of it.
+	// StoreStatus is the block store, as reported by its nodes.
 	StoreStatus = api.StoreStatus
 	// NodeStore is a node's part of the block store.
 	NodeStore = api.NodeStore
@@ -31,16 +31,16 @@ type (
 	ReplicaInfo = api.ReplicaInfo
 )
 
-// blob makes a call about blobs. All of them may be made again: pieces say where they belong.
+// blob makes a call about blobs. Such calls may be repeated, since pieces contain their offsets.
 func (c *Client) blob(ctx context.Context, req api.BlobRequest, change bool, decode func(*wire.Decoder) error) error {
 	return c.do(ctx, &call{method: req.Method, safe: true, change: change, encode: req.Append, decode: decode})
 }
 
-// PutBlob stores all that r gives as a blob of up to 100 GiB, on as many nodes as keep a replica,
-// and returns it when it is durable there. The name is for people: several blobs may have the
-// same, or none. After an error there is no blob; after an *AmbiguousError there may be, which
-// Blobs tells. Errors: r's, ErrDiskFull, *table.LimitError, ErrUploadExpired when the node was
-// restarted meanwhile, and those of a node that cannot be reached; ctx's.
+// PutBlob stores the contents of r as a blob of up to 100 GiB and returns it when it is durable on
+// all its replicas. The name is for display and need not be unique; it may be empty. After an error
+// the blob does not exist. After an *AmbiguousError it may exist, which Blobs shows. Errors: r's,
+// ErrDiskFull, *table.LimitError, ErrUploadExpired if the node was restarted meanwhile, and those
+// of a node that cannot be reached; ctx's.
 func (c *Client) PutBlob(ctx context.Context, name string, r io.Reader) (BlobInfo, error) {
 	var u api.BlobUpload
 	if err := c.blob(ctx, api.BlobRequest{Method: api.MethodBlobOpen, Name: name}, false, u.Decode); err != nil {
@@ -48,7 +48,7 @@ func (c *Client) PutBlob(ctx context.Context, name string, r io.Reader) (BlobInf
 	}
 	length, err := c.sendBlob(ctx, u.Upload, r)
 	if err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortPatience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 		defer cancel()
 		_ = c.blob(ctx, api.BlobRequest{Method: api.MethodBlobAbort, Upload: u.Upload}, false, nil)
 		return BlobInfo{}, err
@@ -58,24 +58,24 @@ func (c *Client) PutBlob(ctx context.Context, name string, r io.Reader) (BlobInf
 	return info, err
 }
 
-// abortPatience is how long it is tried to tell a node that an upload ends: it ends by itself, too.
-const abortPatience = 2 * time.Second
+// abortTimeout bounds the attempt to abort an upload on the node, which would otherwise expire.
+const abortTimeout = 2 * time.Second
 
-// piece is some bytes of a blob.
+// piece is a part of a blob.
 type piece struct {
 	p   []byte
-	err error // behind p
+	err error // after p
 }
 
-// sendBlob sends what r gives, while the next piece is read. An upload to which nothing comes for a
-// while is kept alive.
+// sendBlob sends the contents of r and reads the next piece meanwhile. It keeps the upload alive if
+// r blocks.
 func (c *Client) sendBlob(ctx context.Context, upload uint64, r io.Reader) (length int64, err error) {
 	pieces, free := make(chan piece), make(chan []byte, 2)
 	free <- make([]byte, api.BlobPieceBytesMax)
 	free <- make([]byte, api.BlobPieceBytesMax)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go readPieces(ctx, r, pieces, free) // may outlive the call when r does not return
+	go readPieces(ctx, r, pieces, free) // may outlive the call if r does not return
 	alive := time.NewTicker(api.UploadIdle / 4)
 	defer alive.Stop()
 	for {
@@ -128,19 +128,19 @@ func readPieces(ctx context.Context, r io.Reader, pieces chan<- piece, free <-ch
 	}
 }
 
-// StatBlob returns a blob and how its extents, from the one of that index on, are on the nodes;
-// up to count of them, 0 for 64. With deep each replica is read whole and checked where it lies. It
-// knows all blobs, those of tables too. Errors: ErrNoBlob, and those of a node that cannot be
-// reached; ctx's.
+// StatBlob returns a blob and the state of its extents on the nodes: up to count extents, 0 for 64,
+// starting with index from. With deep, nodes read and check every replica completely. All kinds of
+// blobs are accepted, including those of tables. Errors: ErrNoBlob, and those of a node that cannot
+// be reached; ctx's.
 func (c *Client) StatBlob(ctx context.Context, id string, from, count int, deep bool) (*BlobStatus, error) {
 	s := &api.BlobStatus{}
 	req := api.BlobRequest{Method: api.MethodBlobStat, ID: id, From: int64(from), Count: int64(count), Deep: deep}
 	return s, c.blob(ctx, req, false, s.Decode)
 }
 
-// Blobs returns blobs that were stored by PutBlob, in order of their ids; with all those of tables, too,
-// and what nothing names. Go on with the Next of the last page, which is empty at first and at the
-// end. Errors: those of a node that cannot be reached; ctx's.
+// Blobs returns a page of the blobs stored by PutBlob, sorted by id; with all, also blobs of tables
+// and blobs that nothing refers to. after is the Next of the previous page. It is empty for the
+// first page, and Next is empty on the last. Errors: those of a node that cannot be reached; ctx's.
 func (c *Client) Blobs(ctx context.Context, after string, all bool) (*BlobPage, error) {
 	p := &api.BlobPage{}
 	return p, c.blob(ctx, api.BlobRequest{Method: api.MethodBlobList, After: after, All: all}, false, p.Decode)
@@ -153,9 +153,9 @@ func (c *Client) DeleteBlob(ctx context.Context, id string) error {
 	return c.do(ctx, &call{method: req.Method, change: true, encode: req.Append})
 }
 
-// ReadBlob reads up to len(p) bytes of a blob from off on: as many as a call carries, 1 MiB, or
-// fewer at the blob's end, and none behind it. They were verified on the node that had them.
-// Errors: ErrNoBlob, *CorruptError if no good replica is left, ErrUnavailable if nodes that may have one do
+// ReadBlob reads up to len(p) bytes of a blob at off. It reads at most 1 MiB, fewer bytes at the
+// blob's end, and none beyond it. The node that stores the bytes has verified them. Errors:
+// ErrNoBlob, *CorruptError if no good replica is left, ErrUnavailable if nodes that may have one do
 // not answer, and those of a node that cannot be reached; ctx's.
 func (c *Client) ReadBlob(ctx context.Context, id string, p []byte, off int64) (n int, err error) {
 	req := api.BlobRequest{Method: api.MethodBlobRead, ID: id, Offset: off, Length: int64(min(len(p), api.BlobPieceBytesMax))}
@@ -168,11 +168,11 @@ func (c *Client) ReadBlob(ctx context.Context, id string, p []byte, off int64) (
 	return n, err
 }
 
-// readAhead is how many reads of a blob are under way.
+// readAhead is the number of concurrent reads of a blob.
 const readAhead = 4
 
-// GetBlob writes the bytes of a blob to w and returns the blob. Errors: those of ReadBlob, and w's, after
-// which w has a part of it.
+// GetBlob writes the bytes of a blob to w and returns the blob. Errors: those of ReadBlob, and w's.
+// After an error w may have received a part of the blob.
 func (c *Client) GetBlob(ctx context.Context, id string, w io.Writer) (BlobInfo, error) {
 	s, err := c.StatBlob(ctx, id, 0, 1, false)
 	if err != nil {
@@ -181,7 +181,7 @@ func (c *Client) GetBlob(ctx context.Context, id string, w io.Writer) (BlobInfo,
 	return s.BlobInfo, c.CopyBlob(ctx, &s.BlobInfo, w)
 }
 
-// CopyBlob is GetBlob of a blob that StatBlob or Blobs told of.
+// CopyBlob is GetBlob for a blob that StatBlob or Blobs returned.
 func (c *Client) CopyBlob(ctx context.Context, b *BlobInfo, w io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -201,7 +201,7 @@ func (c *Client) CopyBlob(ctx context.Context, b *BlobInfo, w io.Writer) error {
 				p := make([]byte, min(b.Bytes-off, api.BlobPieceBytesMax))
 				n, err := c.ReadBlob(ctx, b.ID, p, off)
 				if err == nil && n != len(p) {
-					err = fmt.Errorf("read blob %s at %d: %d bytes instead of %d", b.ID, off, n, len(p))
+					err = fmt.Errorf("read blob %s at %d: %d bytes, want %d", b.ID, off, n, len(p))
 				}
 				one <- piece{p, err}
 			}()
@@ -226,26 +226,27 @@ func (c *Client) CopyBlob(ctx context.Context, b *BlobInfo, w io.Writer) error {
 	return ctx.Err()
 }
 
-// FsckBlobs makes one step of a check of all that tables, people's blobs and commit logs need of the block
-// store, and of what nodes hold beside. Go on with the Next of the last step, which is empty at first and
-// at the end. With deep all bytes of all replicas are read where they lie. Errors: those of a node
-// that cannot be reached; ctx's.
+// FsckBlobs makes one step of a check of the block store: of all blobs of tables, users and commit
+// logs, and of blobs on nodes that nothing refers to. after is the Next of the previous step. It is
+// empty for the first step, and Next is empty after the last. With deep, nodes read all bytes of
+// all replicas. Errors: those of a node that cannot be reached; ctx's.
 func (c *Client) FsckBlobs(ctx context.Context, after string, deep bool) (*FsckStep, error) {
 	s := &api.FsckStep{}
 	return s, c.blob(ctx, api.BlobRequest{Method: api.MethodBlobFsck, After: after, Deep: deep}, false, s.Decode)
 }
 
-// StoreStatus asks all nodes how their parts of the block store are. Errors: those of a node that cannot be
-// reached; ctx's.
+// StoreStatus returns the state of the block store on all nodes. Errors: those of a node that
+// cannot be reached; ctx's.
 func (c *Client) StoreStatus(ctx context.Context) (*StoreStatus, error) {
 	s := &api.StoreStatus{}
 	return s, c.blob(ctx, api.BlobRequest{Method: api.MethodBlobStatus}, false, s.Decode)
 }
 
-// ReviveBlob takes the extents of a blob, whoever it belongs to, out of the quarantine that the sweep for garbage has put them
-// into, and returns how many replicas there were. If nothing names the blob, a later sweep finds it again. Errors: ErrNoBlob if
-// nothing of it is there; ErrUnavailable if a node does not answer, the others having done their part; those of a node
-// that cannot be reached; ctx's.
+// ReviveBlob takes the extents of a blob, of any owner, out of the quarantine of the garbage sweep,
+// and returns the number of replicas found. If nothing refers to the blob, a later sweep
+// quarantines it again. Errors: ErrNoBlob if none of its extents exists; ErrUnavailable if a node
+// does not answer, after the others have revived theirs; those of a node that cannot be reached;
+// ctx's.
 func (c *Client) ReviveBlob(ctx context.Context, id string) (replicas int64, err error) {
 	err = c.blob(ctx, api.BlobRequest{Method: api.MethodBlobRevive, ID: id}, false, func(d *wire.Decoder) error {
 		replicas = d.Int()
@@ -254,8 +255,9 @@ func (c *Client) ReviveBlob(ctx context.Context, id string) (replicas int64, err
 	return replicas, err
 }
 
-// ResumeSweep lets the sweep for garbage go on, which is halted when something in quarantine turns out to be needed. Errors:
-// ErrUnavailable if a node cannot be told, whose alarm halts the next round; those of a node that cannot be reached; ctx's.
+// ResumeSweep resumes the garbage sweep, which stops when a quarantined blob turns out to be
+// needed. Errors: ErrUnavailable if a node cannot be reached, whose alarm stops the next round
+// again; those of a node that cannot be reached; ctx's.
 func (c *Client) ResumeSweep(ctx context.Context) error {
 	return c.blob(ctx, api.BlobRequest{Method: api.MethodBlobResumeSweep}, false, nil)
 }

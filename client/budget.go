@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// budget bounds the retries that reach nodes: one for every five calls that
-// succeed, and some each second for programs that make few calls. Without it, each
-// client of an overloaded node would send it the same work several times over.
+// budget bounds the retries that reach nodes: one for every five successful calls, and some per
+// second for programs that make few calls. Without it, each client of an overloaded node would send
+// the same work several times.
 //
 // Amounts are in thousandths of a retry, so that a fifth is a whole number.
 type budget struct {
@@ -23,7 +23,7 @@ type budget struct {
 const (
 	retryCost     = 1000
 	successCredit = retryCost / 5
-	budgetSeconds = 10 // what the budget holds, in seconds of its rate
+	budgetSeconds = 10 // capacity of the budget, in seconds of its rate
 )
 
 func newBudget(retriesPerSecond int) *budget {
@@ -33,15 +33,14 @@ func newBudget(retriesPerSecond int) *budget {
 	return b
 }
 
-// credit counts a call that succeeded. On the hot path, where the budget is full,
-// it only reads.
+// credit counts a successful call. On the hot path, where the budget is full, it only reads.
 func (b *budget) credit() {
 	if b.tokens.Load() < b.max {
 		b.tokens.Add(successCredit)
 	}
 }
 
-// spend takes one retry if there is one.
+// spend takes one retry from the budget. It reports false if there is none.
 func (b *budget) spend() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

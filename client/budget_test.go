@@ -48,16 +48,16 @@ func TestRetrierPauses(t *testing.T) {
 		r := retrier{client: c, started: time.Now()}
 		for i, most := range []time.Duration{0, 0, 38, 75, 150, 300, 600, 1200, 2400, 3000, 3000} {
 			begin := time.Now()
-			v := verdict{err: ErrUnreachable, elsewhere: true}
+			v := decision{err: ErrUnreachable, elsewhere: true}
 			if !r.wait(t.Context(), &v) {
-				t.Fatalf("attempt %d was refused: %v", i, v.err)
+				t.Fatalf("attempt %d was rejected: %v", i, v.err)
 			}
 			most *= time.Millisecond
 			if took := time.Since(begin); took > most || took < most/3 {
 				t.Errorf("pause %d was %v, want about %v", i, took, most)
 			}
 		}
-		v := verdict{err: ErrOverloaded, pause: time.Minute}
+		v := decision{err: ErrOverloaded, pause: time.Minute}
 		if r.wait(t.Context(), &v) || v.err != ErrOverloaded || time.Since(r.started) > 15*time.Second {
 			t.Errorf("after %v there was another attempt, or %v", time.Since(r.started), v.err)
 		}

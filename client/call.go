@@ -13,30 +13,30 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// call is one method call, which may take several attempts.
+// call is a method call, which may take several attempts.
 type call struct {
 	method string
-	table  string // where it goes, with row
+	table  string // determines the destination, with row
 	row    []byte
-	id     *uint64 // the request's table id, which each attempt sets; nil: it has none
-	only   uint64  // the id of the table that it is for; 0: whichever has the name
-	at     place   // or else there, and nowhere else
-	went   place   // where the last attempt went
-	// moved is set when the call failed because what it is for is not where it went,
-	// and at says that it goes there only. It may be made elsewhere.
-	moved verdict
-	// safe calls may be sent again though an earlier attempt may have been executed.
+	id     *uint64     // set in the request by each attempt; nil: the request has no table id
+	onlyID uint64      // the only table id that is accepted; 0: that of any table with the name
+	dest   destination // if set, the only destination, instead of table and row
+	sentTo destination // destination of the last attempt
+	// misrouted is set if the call failed because it was misrouted and dest fixes the destination.
+	// The caller may make it again elsewhere.
+	misrouted decision
+	// safe means that the call may be sent again even if an earlier attempt may have been executed.
 	safe bool
-	// change is true for calls whose unknown outcome matters: not for reads.
+	// change means that an unknown outcome matters: true for all calls but reads.
 	change bool
-	lookup bool // it does not wait for what others send
-	keep   bool // decode keeps the result's bytes
+	lookup bool // does not wait behind requests of other calls
+	keep   bool // decode retains the result's bytes
 	encode func(*wire.Encoder)
 	decode func(*wire.Decoder) error
 }
 
-// do makes a call, and makes it again where that is allowed. Errors: those of the
-// node as Go errors, *UnreachableError, *AmbiguousError, ErrClosed, ctx's.
+// do makes a call and retries it where that is allowed. Errors: those of the node as Go errors,
+// *UnreachableError, *AmbiguousError, ErrClosed, ctx's.
 func (c *Client) do(ctx context.Context, k *call) error {
 	a := c.attempt(ctx, k)
 	if a.err == nil {
@@ -49,23 +49,23 @@ func (c *Client) do(ctx context.Context, k *call) error {
 // attempt is the outcome of one attempt.
 type attempt struct {
 	err  error
-	to   place
-	sent bool // the node may have seen it
+	to   destination
+	sent bool // the node may have received it
 }
 
 func (c *Client) attempt(ctx context.Context, k *call) attempt {
-	to := k.at
+	to := k.dest
 	if to.node == nil {
 		var err error
 		if to, err = c.locator.locate(ctx, k.table, k.row); err != nil {
 			return attempt{err: err}
 		}
 	}
-	k.went = to
+	k.sentTo = to
 	if k.id != nil {
 		*k.id = to.tableID()
-		if k.only != 0 && *k.id != 0 && *k.id != k.only {
-			return attempt{err: fmt.Errorf("table %q was dropped meanwhile, and another has its name: %w", k.table, ErrNoTable)}
+		if k.onlyID != 0 && *k.id != 0 && *k.id != k.onlyID {
+			return attempt{err: fmt.Errorf("table %q was dropped and its name reused: %w", k.table, ErrNoTable)}
 		}
 	}
 	s, conn, err := to.node.open(ctx, k.lookup)
@@ -91,33 +91,33 @@ func (c *Client) attempt(ctx context.Context, k *call) attempt {
 	return attempt{err, to, !errors.Is(err, rpc.ErrRequestTooLarge)}
 }
 
-// notify sends a notification if there is a connection for it.
+// notify sends a notification if a connection is open.
 func (c *Client) notify(n *node, method string, encode func(*wire.Encoder)) {
 	if conn := n.slot().conn.Load(); conn != nil {
 		_ = conn.Notify(c.ctx, method, encode)
 	}
 }
 
-// retry takes a call on from a failed attempt.
+// retry continues a call after a failed attempt.
 func (c *Client) retry(ctx context.Context, k *call, a attempt) error {
 	r := retrier{client: c, started: time.Now()}
 	unknown := false
-	var away error // what a node has said it waits for itself
+	var unavailable error // the last ErrUnavailable of a node
 	for {
-		v := c.judge(k, a)
+		v := c.classify(k, a)
 		if errors.Is(v.err, ErrUnavailable) {
-			away = v.err
-		} else if away != nil && !v.unknown && errors.Is(v.err, context.DeadlineExceeded) {
-			v.err = away // that the time is up says less
+			unavailable = v.err
+		} else if unavailable != nil && !v.unknown && errors.Is(v.err, context.DeadlineExceeded) {
+			v.err = unavailable // more specific than an expired deadline
 		}
 		if unknown = unknown || v.unknown; unknown {
 			v.err = ambiguous(k.method, v.err)
 		}
-		if v.moved && k.at.node != nil && !unknown {
-			k.moved = v
+		if v.relocate && k.dest.node != nil && !unknown {
+			k.misrouted = v
 			return v.err
 		}
-		if !v.again || !r.wait(ctx, &v) {
+		if !v.retryable || !r.wait(ctx, &v) {
 			return v.err
 		}
 		if a = c.attempt(ctx, k); a.err == nil {
@@ -127,39 +127,39 @@ func (c *Client) retry(ctx context.Context, k *call, a attempt) error {
 	}
 }
 
-// verdict is what a failed attempt means.
-type verdict struct {
-	err       error         // what the caller gets if this was the last attempt
-	unknown   bool          // a change may have been made: no later attempt undoes that
-	again     bool          // another attempt is allowed, and may help
-	elsewhere bool          // and needs no pause as long as there are other nodes to try
-	moved     bool          // the tablet is to be found anew for it
-	costs     bool          // another attempt is work for the node: it is taken from the budget
-	pause     time.Duration // at least, before it
-	pauseMax  time.Duration // at most, before it; 0 is no other bound
+// decision is the consequence of a failed attempt.
+type decision struct {
+	err        error         // the call's error if this was the last attempt
+	unknown    bool          // a change may have been made; no later attempt resets this
+	retryable  bool          // another attempt is allowed and may succeed
+	elsewhere  bool          // another attempt needs no pause while there are other nodes to try
+	relocate   bool          // the tablet must be located again for another attempt
+	usesBudget bool          // another attempt is work for the node and is taken from the budget
+	pause      time.Duration // minimum pause before another attempt
+	pauseMax   time.Duration // maximum pause before another attempt; 0 means the default
 }
 
-// The longest pauses of calls that wait for a tablet to be served. They cost its servers
-// little, unlike other retries: what is refused is not begun, and lookups are shared.
+// The longest pauses of calls that wait for a tablet to be served. Unlike other retries, these cost
+// the servers little: a rejected call is not started, and lookups are shared.
 const (
-	movedPauseMin      = 4 * time.Millisecond // the first: a move takes some tens of ms
+	movedPauseMin      = 4 * time.Millisecond // the first pause; a move takes some tens of ms
 	unassignedPauseMax = 250 * time.Millisecond
 	movedPauseMax      = 500 * time.Millisecond
 )
 
-// judge is where invariants C1 and C2 are kept.
-func (c *Client) judge(k *call, a attempt) verdict {
+// classify evaluates a failed attempt. It maintains invariants C1 and C2.
+func (c *Client) classify(k *call, a attempt) decision {
 	var answer *rpc.Error
 	var lost *rpc.ConnLostError
 	var unreachable *UnreachableError
 	var missing *lookupError
 	switch {
 	case errors.As(a.err, &missing):
-		return c.judgeLookup(missing)
+		return c.classifyLookup(missing)
 	case errors.As(a.err, &answer):
-		return c.judgeAnswer(k, a, answer)
+		return c.classifyAnswer(k, a, answer)
 	case a.sent && errors.As(a.err, &lost):
-		c.locator.wrong(a.to, broken, nil)
+		c.locator.invalidate(a.to, broken, nil)
 		err := error(&UnreachableError{a.to.node.addr, a.err})
 		switch {
 		case k.change:
@@ -168,38 +168,39 @@ func (c *Client) judge(k *call, a attempt) verdict {
 			err = ErrClosed
 		}
 		again := k.safe && !c.closed()
-		return verdict{err: err, unknown: k.change, again: again, moved: again, costs: true, pauseMax: goneBy(a.to)}
+		return decision{err: err, unknown: k.change, retryable: again, relocate: again, usesBudget: true, pauseMax: unreachablePauseMax(a.to)}
 	case a.sent:
-		// The context ended, or the answer makes no sense. A server that kept the call until its time was
-		// up may be frozen: the next call asks where the tablet is by then.
+		// The context ended, or the response is malformed. A server that held the call until its
+		// deadline may be frozen; the next call looks up the tablet's present location.
 		if a.to.loc != nil && errors.Is(a.err, context.DeadlineExceeded) {
-			c.locator.wrong(a.to, broken, nil)
+			c.locator.invalidate(a.to, broken, nil)
 		}
-		return verdict{err: a.err, unknown: k.change}
+		return decision{err: a.err, unknown: k.change}
 	case c.closed():
-		return verdict{err: ErrClosed}
+		return decision{err: ErrClosed}
 	case errors.As(a.err, &lost):
-		c.locator.wrong(a.to, broken, nil)
-		return verdict{err: &UnreachableError{a.to.node.addr, a.err}, again: true, elsewhere: true, moved: true, pauseMax: goneBy(a.to)}
-	case errors.As(a.err, &unreachable) && unknownHere(unreachable.Err):
-		return verdict{err: unreachable}
+		c.locator.invalidate(a.to, broken, nil)
+		return decision{err: &UnreachableError{a.to.node.addr, a.err}, retryable: true, elsewhere: true, relocate: true, pauseMax: unreachablePauseMax(a.to)}
+	case errors.As(a.err, &unreachable) && identityRejected(unreachable.Err):
+		return decision{err: unreachable}
 	case errors.As(a.err, &unreachable):
-		c.locator.wrong(a.to, unreached, nil)
-		return verdict{err: unreachable, again: true, elsewhere: true, moved: true, pauseMax: goneBy(a.to)}
+		c.locator.invalidate(a.to, unreached, nil)
+		return decision{err: unreachable, retryable: true, elsewhere: true, relocate: true, pauseMax: unreachablePauseMax(a.to)}
 	}
-	return verdict{err: a.err}
+	return decision{err: a.err}
 }
 
-// goneBy returns the longest pause before a node that cannot be reached is asked again. If it had the tablet
-// that a call is about, the tablet is soon another's, and what is asked is METADATA.
-func goneBy(to place) time.Duration {
+// unreachablePauseMax returns the longest pause before a retry to a node that cannot be reached. If
+// the node served the tablet of the call, the tablet is soon reassigned, and the retry only reads
+// METADATA.
+func unreachablePauseMax(to destination) time.Duration {
 	if to.loc != nil {
 		return unassignedPauseMax
 	}
 	return 0
 }
 
-// ambiguous makes err say that the outcome is unknown.
+// ambiguous wraps err in an *AmbiguousError unless it has one.
 func ambiguous(method string, err error) error {
 	if errors.Is(err, ErrAmbiguous) {
 		return err
@@ -207,15 +208,15 @@ func ambiguous(method string, err error) error {
 	return &AmbiguousError{method, err}
 }
 
-// judgeAnswer judges an error that the node answered with.
-func (c *Client) judgeAnswer(k *call, a attempt, answer *rpc.Error) verdict {
-	v := verdict{err: api.FromRPC(a.err), again: answer.Retryable, costs: true}
+// classifyAnswer evaluates an error response of the node.
+func (c *Client) classifyAnswer(k *call, a attempt, answer *rpc.Error) decision {
+	v := decision{err: api.FromRPC(a.err), retryable: answer.Retryable, usesBudget: true}
 	if k.change && unknownOutcome(answer) {
-		v.unknown, v.again = true, false
+		v.unknown, v.retryable = true, false
 		if answer.Code == api.CodeUnsure {
-			// The tablet is, or soon will be, another server's: what is replayable goes there.
-			c.locator.wrong(a.to, stopped, nil)
-			v.again, v.moved, v.pauseMax = k.safe, k.safe, movedPauseMax
+			// The tablet is, or soon will be, on another server; a replayable change goes there.
+			c.locator.invalidate(a.to, stopped, nil)
+			v.retryable, v.relocate, v.pauseMax = k.safe, k.safe, movedPauseMax
 			return v
 		}
 	}
@@ -225,30 +226,31 @@ func (c *Client) judgeAnswer(k *call, a attempt, answer *rpc.Error) verdict {
 	}
 	var used *api.QuotaError
 	if errors.As(v.err, &used) {
-		v.pause, v.costs = used.RetryAfter, false // the node has said when to come
+		v.pause, v.usesBudget = used.RetryAfter, false // the node has set the pause
 	}
-	why, missing := missingBecause(answer)
+	why, missing := misroutedReason(answer)
 	if !missing {
 		return v
 	}
 	if a.to.loc == nil && why == noTable {
-		// Or the cluster got METADATA since the client asked, and the table is elsewhere.
-		v.again = k.table != "" && c.locator.recheck()
-		v.elsewhere, v.costs = true, false
+		// Or the cluster got METADATA since the last root call, and the table is on another node.
+		v.retryable = k.table != "" && c.locator.recheck()
+		v.elsewhere, v.usesBudget = true, false
 		return v
 	}
 	var hint *api.NotServingError
 	errors.As(v.err, &hint)
-	c.locator.wrong(a.to, why, hint)
-	v.moved = true
+	c.locator.invalidate(a.to, why, hint)
+	v.relocate = true
 	if a.to.loc != nil {
-		v.again, v.elsewhere, v.costs, v.pauseMax = true, why != stopped, false, movedPauseMax
+		v.retryable, v.elsewhere, v.usesBudget, v.pauseMax = true, why != stopped, false, movedPauseMax
 	}
 	return v
 }
 
-// missingBecause tells why a node says that what it is asked for is not there.
-func missingBecause(answer *rpc.Error) (why reason, missing bool) {
+// misroutedReason returns the reason for which a node rejected a call as misrouted; missing is
+// false for other errors.
+func misroutedReason(answer *rpc.Error) (why reason, missing bool) {
 	switch answer.Code {
 	case api.CodeNotServing:
 		return notServing, true
@@ -260,9 +262,9 @@ func missingBecause(answer *rpc.Error) (why reason, missing bool) {
 	return 0, false
 }
 
-// judgeLookup judges why the tablet of a call's row was not found. Nothing was sent.
-func (c *Client) judgeLookup(e *lookupError) verdict {
-	v := verdict{err: e}
+// classifyLookup evaluates the failure to locate the tablet of a call's row. Nothing was sent.
+func (c *Client) classifyLookup(e *lookupError) decision {
+	v := decision{err: e}
 	if e.bare {
 		v.err = e.err
 	}
@@ -270,24 +272,25 @@ func (c *Client) judgeLookup(e *lookupError) verdict {
 	var over *api.OverloadedError
 	switch {
 	case c.closed():
-		return verdict{err: ErrClosed}
+		return decision{err: ErrClosed}
 	case errors.As(e.err, &over):
-		v.again, v.costs, v.pause = true, true, over.RetryAfter
+		v.retryable, v.usesBudget, v.pause = true, true, over.RetryAfter
 	case errors.Is(e.err, api.ErrNotServing), errors.Is(e.err, api.ErrUnavailable):
-		// METADATA's server waits for the lock service, or its tablet is soon another's. Lookups are shared.
-		v.again, v.pauseMax = true, unassignedPauseMax
+		// METADATA's server waits for the lock service, or its tablet is soon reassigned. Lookups
+		// are shared.
+		v.retryable, v.pauseMax = true, unassignedPauseMax
 	case errors.As(e.err, &answer):
-		v.again, v.costs = answer.Retryable, true
-	case unknownHere(e.err):
+		v.retryable, v.usesBudget = answer.Retryable, true
+	case identityRejected(e.err):
 	default:
-		v.pauseMax = unassignedPauseMax // METADATA's tablet is soon another's
-		v.again = errors.Is(e.err, ErrUnreachable) || errors.Is(e.err, rpc.ErrConnLost) || errors.Is(e.err, context.DeadlineExceeded)
+		v.pauseMax = unassignedPauseMax // METADATA's tablet is soon reassigned
+		v.retryable = errors.Is(e.err, ErrUnreachable) || errors.Is(e.err, rpc.ErrConnLost) || errors.Is(e.err, context.DeadlineExceeded)
 	}
 	return v
 }
 
-// unknownOutcome tells whether an error that a node answered a change with leaves
-// open whether the change was made. All but a few codes say that it was not.
+// unknownOutcome reports whether an error response to a change leaves open whether the change was
+// made. Only a few codes do.
 func unknownOutcome(e *rpc.Error) bool {
 	switch e.Code {
 	case api.CodeUnsure:
@@ -301,22 +304,22 @@ func unknownOutcome(e *rpc.Error) bool {
 	return false
 }
 
-// retrier paces the attempts of one call.
+// retrier controls the pauses between the attempts of one call.
 type retrier struct {
 	client  *Client
 	started time.Time
-	moves   int // attempts elsewhere so far, without a pause
+	moves   int // attempts without a pause so far
 	pauses  *backoff.ExponentialBackOff
 }
 
-// wait waits before another attempt. It returns false if there must not be one:
-// v.err then says why.
-func (r *retrier) wait(ctx context.Context, v *verdict) bool {
+// wait waits before another attempt. It returns false if there must not be one; v.err is then the
+// call's error.
+func (r *retrier) wait(ctx context.Context, v *decision) bool {
 	cfg := &r.client.cfg
 	if cfg.RetryTimeMax < 0 {
 		return false
 	}
-	if v.costs && !r.client.budget.spend() {
+	if v.usesBudget && !r.client.budget.spend() {
 		return false
 	}
 	if v.elsewhere && r.moves < r.client.locator.alternatives() {
@@ -331,7 +334,7 @@ func (r *retrier) wait(ctx context.Context, v *verdict) bool {
 	}
 	pause := r.pauses.NextBackOff()
 	if v.pause > 0 {
-		// All that were refused together were told the same time.
+		// All calls that were rejected together got the same time.
 		pause = max(pause, v.pause+jitter(v.pause/4))
 	} else if v.pauseMax > 0 && pause > v.pauseMax {
 		pause = v.pauseMax/2 + jitter(v.pauseMax/2)
@@ -350,7 +353,7 @@ func (r *retrier) wait(ctx context.Context, v *verdict) bool {
 		return true
 	case <-ctx.Done():
 		if v.err != nil {
-			v.err = fmt.Errorf("%w, while waiting to try again: %w", ctx.Err(), v.err)
+			v.err = fmt.Errorf("%w while waiting to retry: %w", ctx.Err(), v.err)
 		}
 	case <-r.client.ctx.Done():
 		v.err = ErrClosed

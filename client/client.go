@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// DefaultAddr is where a node serves unless told otherwise.
+// DefaultAddr is the default address of a node.
 const DefaultAddr = "127.0.0.1:7106"
 
 // Client is a set of connections to a cluster, safe for concurrent use.
@@ -21,13 +21,13 @@ type Client struct {
 	locator *locator
 	budget  *budget
 
-	// nodes maps addresses to connections. Replaced, never changed.
+	// nodes maps addresses to connections. The map is copied on write.
 	nodes atomic.Pointer[map[string]*node]
 
-	ctx    context.Context // ends with Close
+	ctx    context.Context // cancelled by Close
 	cancel context.CancelFunc
 
-	// mu guards the fields in it, and replacing nodes. Never held across I/O.
+	// mu guards the fields in it, and writes of nodes. Never held across I/O.
 	mu struct {
 		sync.Mutex
 		closed bool
@@ -35,10 +35,9 @@ type Client struct {
 	background sync.WaitGroup
 }
 
-// Open connects to the node at addr, "host:port" or several such separated by
-// commas, of which one that answers is enough; an empty addr is DefaultAddr. The
-// Client lives on when ctx ends. Errors: an *UnreachableError at once when no
-// node can be reached, ctx's, one that says what is wrong with addr or cfg.
+// Open connects to the node at addr, which is "host:port" or a comma-separated list; one node that
+// answers is enough. An empty addr means DefaultAddr. The Client outlives ctx. Errors: an
+// *UnreachableError, without retries, if no node can be reached; ctx's; an invalid addr or cfg.
 func Open(ctx context.Context, addr string, cfg Config) (*Client, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -57,13 +56,13 @@ func Open(ctx context.Context, addr string, cfg Config) (*Client, error) {
 		if _, err = p.node.slot().get(ctx); err == nil {
 			return c, nil
 		}
-		c.locator.seeds.wrong(p.node.addr)
+		c.locator.seeds.skip(p.node.addr)
 	}
 	_ = c.Close()
 	return nil, err
 }
 
-// splitAddrs reads a list of host:port.
+// splitAddrs parses a comma-separated list of host:port.
 func splitAddrs(list string) ([]string, error) {
 	if strings.TrimSpace(list) == "" {
 		return []string{DefaultAddr}, nil
@@ -78,8 +77,8 @@ func splitAddrs(list string) ([]string, error) {
 	return addrs, nil
 }
 
-// Close ends calls and scans in flight, closes the connections and waits for the
-// Client's goroutines. Its error is always nil.
+// Close ends calls and scans in flight, closes the connections and waits for the Client's
+// goroutines. Its error is always nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.mu.closed = true
@@ -98,7 +97,7 @@ func (c *Client) Close() error {
 
 func (c *Client) closed() bool { return c.ctx.Err() != nil }
 
-// spawn runs f on a goroutine that Close joins; false when the Client is closed.
+// spawn runs f on a goroutine that Close joins. It reports false if the Client is closed.
 func (c *Client) spawn(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

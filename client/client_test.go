@@ -159,7 +159,7 @@ func TestGetAllKeepsOrderAndHalvesBatches(t *testing.T) {
 			check(t, tb.Apply(ctx, NewRowMutation(keys[i]).Set("f:a", []byte(keys[i]))))
 		}
 	}
-	rows, err := tb.GetAll(ctx, keys) // the fake answers with 7 rows at most
+	rows, err := tb.GetAll(ctx, keys) // the fake returns at most 7 rows
 	check(t, err)
 	for i, row := range rows {
 		if i%3 == 0 && row != nil || i%3 > 0 && (row == nil || string(row.Cells[0].Value) != keys[i]) {
@@ -185,14 +185,14 @@ func TestApplyAllReportsEachMutation(t *testing.T) {
 	tb := f.open(Config{BatchRows: 10, BatchBytes: 500, RetriesPerSecond: 1000}).Table("t")
 	var ms []*RowMutation
 	for i := range 100 {
-		m := NewRowMutation(fmt.Sprintf("once-%03d", i)) // each is refused at first
+		m := NewRowMutation(fmt.Sprintf("once-%03d", i)) // each is rejected at first
 		switch {
 		case i == 17:
 			m.Set("nofamily:a", nil)
 		case i == 18:
 			m.Set("nocolon", nil)
 		case i%7 == 0:
-			m.Set("f:a", make([]byte, 800)) // more than a batch
+			m.Set("f:a", make([]byte, 800)) // larger than a batch
 		default:
 			m.Set("f:a", []byte("v"))
 		}
@@ -333,7 +333,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// deadAddr returns an address at which nobody listens.
+// deadAddr returns an address without a listener.
 func deadAddr(t testing.TB) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)

@@ -19,7 +19,7 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// testSeed returns the seed of a random test, which it prints with how to replay it.
+// testSeed returns the seed of a random test and logs how to replay it.
 func testSeed(t *testing.T) uint64 {
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("STELE_SEED"); s != "" {
@@ -29,7 +29,7 @@ func testSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// soakRuns returns n, or as many times that as STELE_SOAK says.
+// soakRuns returns n, or n times STELE_SOAK.
 func soakRuns(n int) int {
 	if m, err := strconv.Atoi(os.Getenv("STELE_SOAK")); err == nil && m > 0 {
 		return n * m
@@ -39,7 +39,7 @@ func soakRuns(n int) int {
 
 const stormRows = 300
 
-// A storm changes the tablets of a table, and METADATA's, while they are in use.
+// A storm changes the tablets of a table and of METADATA while they are in use.
 type storm struct {
 	*fake
 	rng     *rand.Rand
@@ -72,7 +72,7 @@ func (s *storm) run() {
 	}
 }
 
-// pick returns the place of a tablet that may change: METADATA's first may only move.
+// pick returns the index of a tablet that may change: METADATA's first may only move.
 func (s *storm) pick(name string, all []*fakeTablet) int {
 	if name == metadata.Name {
 		return 1 + s.rng.IntN(len(all)-1)
@@ -80,7 +80,7 @@ func (s *storm) pick(name string, all []*fakeTablet) int {
 	return s.rng.IntN(len(all))
 }
 
-// split is one change of METADATA: a row that appears. Both children stay.
+// split is one change of METADATA: a new row. Both parts stay on their server.
 func (s *storm) split(name string) {
 	at := key(s.rng.IntN(stormRows))
 	if name == metadata.Name {
@@ -91,11 +91,11 @@ func (s *storm) split(name string) {
 		if t.end == at || len(all) > 40 {
 			return all
 		}
-		return slices.Insert(all, i, &fakeTablet{at, t.told, t.serves})
+		return slices.Insert(all, i, &fakeTablet{at, t.published, t.serves})
 	})
 }
 
-// merge has a tablet take over the one before it, if they are at one server.
+// merge merges a tablet with the one before it, if they are on one server.
 func (s *storm) merge(name string) {
 	s.change(name, func(all []*fakeTablet) []*fakeTablet {
 		i := s.pick(name, all)
@@ -103,14 +103,13 @@ func (s *storm) merge(name string) {
 			return all
 		}
 		if all[i-1].serves != all[i].serves {
-			all[i-1].told, all[i-1].serves = all[i].told, all[i].serves
+			all[i-1].published, all[i-1].serves = all[i].published, all[i].serves
 		}
 		return slices.Delete(all, i-1, i)
 	})
 }
 
-// shift moves a tablet: nobody serves it for a while, and METADATA tells of it early, in
-// time or late.
+// shift moves a tablet: it is unserved for a while, and METADATA is updated early, in time or late.
 func (s *storm) shift(name string) {
 	to := s.rng.IntN(s.servers)
 	var t *fakeTablet
@@ -118,18 +117,18 @@ func (s *storm) shift(name string) {
 		if t = all[s.pick(name, all)]; name == metadata.Name && s.rng.IntN(3) == 0 {
 			t = all[0]
 		}
-		t.serves = nobody
-		t.told = []int{to, t.told, nobody}[s.rng.IntN(3)]
+		t.serves = noServer
+		t.published = []int{to, t.published, noServer}[s.rng.IntN(3)]
 		return all
 	})
 	time.Sleep(time.Duration(s.rng.IntN(20)) * time.Millisecond)
 	s.change(name, func(all []*fakeTablet) []*fakeTablet {
-		t.told, t.serves = to, to
+		t.published, t.serves = to, to
 		return all
 	})
 }
 
-// die kills a server. The others get its tablets, and then it comes back.
+// die kills a server. Its tablets move to the others, and then it is restarted.
 func (s *storm) die() {
 	dead := 1 + s.rng.IntN(s.servers-1) // not the one that the client was given
 	s.kill(dead)
@@ -145,23 +144,23 @@ func (s *storm) die() {
 	}
 	all(func(t *fakeTablet) {
 		if t.serves == dead {
-			t.serves = nobody
+			t.serves = noServer
 		}
 	})
 	time.Sleep(time.Duration(s.rng.IntN(30)) * time.Millisecond)
 	all(func(t *fakeTablet) {
-		if t.serves == nobody {
+		if t.serves == noServer {
 			t.serves = s.rng.IntN(dead)
-			t.told = t.serves
+			t.published = t.serves
 		}
 	})
 	s.revive(dead)
 }
 
-// use is what is done meanwhile, by one goroutine each.
+// use is a workload, run by one goroutine each.
 type use func(ctx context.Context, tb *Table, rng *rand.Rand, id int) error
 
-// Invariants C1 to C3, and that nothing of what goes on is seen but by its time.
+// Invariants C1 to C3: the storm has no visible effect except on latency.
 func TestStorms(t *testing.T) {
 	seed := testSeed(t)
 	for run := range soakRuns(2) {
@@ -215,19 +214,20 @@ func useScan(ctx context.Context, tb *Table, rng *rand.Rand, _ int) error {
 			return fmt.Errorf("scan ended before row %d of %d to %d: %w", i, from, to, s.Err())
 		}
 		if got := string(s.Row().Key); got != key(i) {
-			return fmt.Errorf("scan has %q in the place of %q", got, key(i))
+			return fmt.Errorf("scan has %q instead of %q", got, key(i))
 		}
 		if rng.IntN(20) == 0 {
 			time.Sleep(time.Millisecond)
 		}
 	}
 	if s.Next() {
-		return fmt.Errorf("scan of %d to %d goes on with %q", from, to, s.Row().Key)
+		return fmt.Errorf("scan of %d to %d continues with %q", from, to, s.Row().Key)
 	}
 	return s.Err()
 }
 
-// useIncrement adds to a number of its own: as often as it was told, or did not know.
+// useIncrement increments its own number and checks the sum against the acknowledged and ambiguous
+// increments.
 func useIncrement(ctx context.Context, tb *Table, rng *rand.Rand, id int) error {
 	row := fmt.Sprintf("%s-n%d", key(rng.IntN(stormRows)), id)
 	sure, unsure := int64(0), int64(0)
@@ -244,11 +244,11 @@ func useIncrement(ctx context.Context, tb *Table, rng *rand.Rand, id int) error 
 			}
 		}
 	}
-	return tb.retract(ctx, row)
+	return tb.deleteRows(ctx, row)
 }
 
-// retract removes rows, so that scans have not ever more to pass over.
-func (t *Table) retract(ctx context.Context, rows ...string) error {
+// deleteRows removes rows, so that scans do not pass over more and more of them.
+func (t *Table) deleteRows(ctx context.Context, rows ...string) error {
 	for _, row := range rows {
 		if err := t.Apply(ctx, NewRowMutation(row).DeleteRow(), WithReplay(ReplayAll)); err != nil && !errors.Is(err, ErrAmbiguous) {
 			return fmt.Errorf("delete: %w", err)
@@ -275,7 +275,7 @@ func useBatches(ctx context.Context, tb *Table, rng *rand.Rand, id int) error {
 	}
 	for i, row := range found {
 		if row == nil || string(row.Key) != rows[i] {
-			return fmt.Errorf("get all has %v in the place of %q", row, rows[i])
+			return fmt.Errorf("get all has %v instead of %q", row, rows[i])
 		}
 	}
 	return nil
@@ -295,12 +295,12 @@ func useSamples(ctx context.Context, tb *Table, _ *rand.Rand, _ int) error {
 	return nil
 }
 
-// useCheck takes a lock that nobody else wants.
+// useCheck takes a lock without contention.
 func useCheck(ctx context.Context, tb *Table, rng *rand.Rand, id int) error {
 	row := fmt.Sprintf("%s-c%d", key(rng.IntN(stormRows)), id)
 	held, err := tb.CheckAndMutate(ctx, row, nil, nil, NewRowMutation(row).SetAt("g:c", 1, nil))
 	if errors.Is(err, ErrAmbiguous) {
-		return tb.retract(ctx, row)
+		return tb.deleteRows(ctx, row)
 	}
 	if err != nil || held {
 		return fmt.Errorf("check: matched %v, %w", held, err)
@@ -309,11 +309,11 @@ func useCheck(ctx context.Context, tb *Table, rng *rand.Rand, id int) error {
 	if err != nil || got == nil || !strings.HasPrefix(string(got.Key), row) {
 		return fmt.Errorf("get: %v, %w", got, err)
 	}
-	return tb.retract(ctx, row)
+	return tb.deleteRows(ctx, row)
 }
 
-// METADATA's server waits for the lock service for a moment, on a busy machine say. Many calls of a client that
-// knows no tablet yet wait with it, and none fails for want of retries.
+// METADATA's server waits for the lock service for a moment, for example on a busy machine. Many
+// calls of a client with an empty cache wait with it, and none fails for lack of retries.
 func TestLookupsWaitForMetadata(t *testing.T) {
 	f := newFakeCluster(newFake(t), 4)
 	var ends []string

@@ -13,7 +13,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// fakeCluster is what a fake with several servers has of each. What they store is one.
+// fakeCluster is the state of a fake with several servers. They share their data.
 type fakeCluster struct {
 	addrs []string
 	srvs  []*rpc.Server
@@ -21,22 +21,22 @@ type fakeCluster struct {
 	// tablets are by table, in order; METADATA's first is the root tablet.
 	tablets    map[string][]*fakeTablet
 	generation uint64
-	// ignorant servers that have no tablet of a table do not know that there is one.
+	// ignorant servers that have no tablet of a table report that the table does not exist.
 	ignorant bool
-	hints    func(name string, row []byte) *api.NotServingError // nil: none are given
-	silent   map[int]bool                                       // servers that have no lease
-	// trace has all requests: "method table@server", and "!" behind those refused.
+	hints    func(name string, row []byte) *api.NotServingError // nil: no hints
+	silent   map[int]bool                                       // servers without a lease
+	// trace holds all requests: "method table@server", with "!" appended to rejected ones.
 	trace   []string
-	subject string // the table of the request that is executed
+	subject string // table of the request being executed
 }
 
-// fakeTablet is a tablet: which server METADATA says has it, and which does; -1 is none.
+// fakeTablet is a tablet with its server in METADATA and its actual server; -1 is none.
 type fakeTablet struct {
-	end          string // empty is no end
-	told, serves int
+	end               string // empty: no end
+	published, serves int
 }
 
-const nobody = -1
+const noServer = -1
 
 // newFakeCluster returns a fake of n servers with the table t in one tablet, on the last.
 // METADATA's tablets are on the first two.
@@ -63,7 +63,7 @@ func newFakeCluster(f *fake, n int) *fake {
 	return f
 }
 
-// layout gives a table tablets that end at ends, and the last one, on these servers.
+// layout gives a table tablets that end at ends, and a last one, on these servers.
 func (f *fake) layout(name string, ends []string, servers ...int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,14 +87,14 @@ func (f *fake) publishLocked() {
 	for name, tablets := range fc.tablets {
 		for i, t := range tablets {
 			if name == metadata.Name && i == 0 {
-				continue // it is root's to tell
+				continue // its location is returned by root
 			}
 			r := metadata.Row{Table: fc.ids[name], Generation: fc.generation, Meta: []byte{1}}
 			if t.end != "" {
 				r.End = []byte(t.end)
 			}
-			if t.told != nobody {
-				r.Server, r.Addr = serverName(t.told), fc.addrs[t.told]
+			if t.published != noServer {
+				r.Server, r.Addr = serverName(t.published), fc.addrs[t.published]
 			}
 			for _, m := range metadata.Create(&r, "").Else {
 				if m.Op == table.OpSet {
@@ -121,7 +121,7 @@ func (fc *fakeCluster) tablet(name string, row []byte) (*fakeTablet, int) {
 // withoutID counts requests about rows that do not name the table's id.
 const withoutID = "without a table id"
 
-// here says whether the server that executes a request has the row of the table with that id.
+// here reports whether the server that executes a request holds the row of the table with that id.
 func (f *fake) here(name string, id uint64, row []byte) error {
 	fc := f.cluster
 	if fc == nil {
@@ -129,7 +129,7 @@ func (f *fake) here(name string, id uint64, row []byte) error {
 	}
 	fc.subject = name
 	switch now := fc.ids[name]; {
-	case id == 0 && name != metadata.Name: // lookups do without
+	case id == 0 && name != metadata.Name: // lookups have no id
 		f.requests[withoutID]++
 	case id != 0 && now != 0 && id != now:
 		return &api.TableReplacedError{Table: name, ID: now}
@@ -152,7 +152,7 @@ func (f *fake) here(name string, id uint64, row []byte) error {
 	return api.ErrNotServing
 }
 
-// upTo returns where the rows from row on end that the server has; nil at the table's end.
+// upTo returns the end of the rows from row on that the server holds; nil at the table's end.
 func (f *fake) upTo(name string, id uint64, row []byte) ([]byte, error) {
 	if f.cluster == nil {
 		return nil, nil
@@ -170,7 +170,7 @@ func (f *fake) upTo(name string, id uint64, row []byte) ([]byte, error) {
 	return successor([]byte(tablets[i-1].end)), nil
 }
 
-// root answers without the hook: it comes before the first call of every test.
+// root answers without the hook, because it precedes the first call of every test.
 func (f *fake) root(c *rpc.Call, at int) {
 	if on := f.onRoot.Load(); on != nil {
 		if err := (*on)(); err != nil {
@@ -195,8 +195,8 @@ func (f *fake) root(c *rpc.Call, at int) {
 			return
 		}
 		info = api.RootInfo{Metadata: true, Table: id}
-		if t := fc.tablets[metadata.Name][0]; t.told != nobody {
-			info.Server, info.Addr = serverName(t.told), fc.addrs[t.told]
+		if t := fc.tablets[metadata.Name][0]; t.published != noServer {
+			info.Server, info.Addr = serverName(t.published), fc.addrs[t.published]
 		}
 	}
 	c.Reply(info.Append)
@@ -226,7 +226,7 @@ func (f *fake) sampleRowKeys(d *wire.Decoder, n int, e *wire.Encoder) error {
 	return nil
 }
 
-// change changes the tablets and tells METADATA.
+// change changes the tablets and updates METADATA.
 func (f *fake) change(name string, change func(tablets []*fakeTablet) []*fakeTablet) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -238,20 +238,20 @@ func (f *fake) change(name string, change func(tablets []*fakeTablet) []*fakeTab
 func (f *fake) move(name, row string, to int) {
 	f.change(name, func(all []*fakeTablet) []*fakeTablet {
 		t, _ := f.cluster.tablet(name, []byte(row))
-		t.told, t.serves = to, to
+		t.published, t.serves = to, to
 		return all
 	})
 }
 
-// untold is move without METADATA being told.
-func (f *fake) untold(name, row string, to int) {
+// moveUnpublished is move without an update of METADATA.
+func (f *fake) moveUnpublished(name, row string, to int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	t, _ := f.cluster.tablet(name, []byte(row))
 	t.serves = to
 }
 
-// kill stops a server, revive starts it again with nothing in its memory.
+// kill stops a server; revive restarts it with empty memory.
 func (f *fake) kill(at int) {
 	f.cluster.srvs[at].Close()
 	f.mu.Lock()
@@ -287,7 +287,7 @@ func (f *fake) traceLocked(method string, err error) {
 	}
 }
 
-// traced returns the requests since the last time.
+// traced returns the requests since its last call.
 func (f *fake) traced() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

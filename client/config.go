@@ -12,66 +12,63 @@ import (
 	"github.com/steledb/stele/security/token"
 )
 
-// Replay says which changes are sent again after their outcome became unknown,
-// because a connection broke before the answer came. Every replay means that a
-// change may take effect twice, with changes of others in between: a row that
-// somebody wrote after it was deleted may be deleted again.
+// Replay selects the changes that are sent again after their outcome became unknown because a
+// connection broke before the response. A replayed change may take effect twice, with other
+// clients' changes in between. For example, a row written after its deletion may be deleted again.
 type Replay int
 
 const (
-	// ReplayDefault is, in a Config, ReplayNever; in a call, what the Config says.
+	// ReplayDefault means ReplayNever in a Config, and the Config's mode in a call.
 	ReplayDefault Replay = iota
 	// ReplayNever returns an *AmbiguousError. Operations stay linearizable.
 	ReplayNever
-	// ReplayIdempotent sends mutations again that delete, or set with timestamps of
-	// their own: twice in a row is as once. Right for a single writer, such as a
+	// ReplayIdempotent replays mutations that only delete, or set cells with explicit timestamps:
+	// applying them twice in a row equals applying them once. It suits a single writer, such as a
 	// bulk load.
 	ReplayIdempotent
-	// ReplayAll sends also those again that ask for the server's timestamp: a
-	// value may then stand there twice, under two timestamps.
+	// ReplayAll also replays mutations that use the server's timestamp. A value may then exist
+	// twice, with two timestamps.
 	ReplayAll
 )
 
-// Config tunes a Client. Zero always means the default given.
+// Config configures a Client. The zero value of a field means the default given in its comment.
 type Config struct {
-	// Conns is the number of connections to each node: 1. Calls share them, as many
-	// at a time as there are; more connections cost batching of their messages. One more is made
-	// for lookups, once they would have to wait behind large requests.
+	// Conns is the number of connections to each node: 1. Concurrent calls share them. With more
+	// connections fewer messages are coalesced. One more connection is opened for lookups that
+	// would have to wait behind large requests.
 	Conns int
 	// DialTimeout bounds one attempt to connect: 5 s.
 	DialTimeout time.Duration
-	// SilenceMax is how long calls wait for a node that says nothing at all, not even that
-	// it is still at work, until its connection is given up: 10 s.
+	// SilenceMax is how long calls wait for a node that sends nothing at all, not even keepalives,
+	// until its connection is closed: 10 s.
 	SilenceMax time.Duration
-	// RetryTimeMax is how long a call goes on trying to reach a node that is down,
-	// overloaded or starting: 15 s. Negative is no retry. A context's deadline that
-	// is earlier counts.
+	// RetryTimeMax is how long a call is retried if a node is down, overloaded or starting: 15 s. A
+	// negative value means no retries. An earlier deadline of the context takes precedence.
 	RetryTimeMax time.Duration
-	// RetriesPerSecond is what the retry budget grows by, beyond one retry for every
-	// five calls that succeed: 10. It holds ten seconds' worth.
+	// RetriesPerSecond is the rate at which the retry budget grows, in addition to one retry for
+	// every five successful calls: 10. The budget holds ten seconds' worth.
 	RetriesPerSecond int
-	// Replay is for changes whose outcome is unknown: ReplayNever.
+	// Replay applies to changes whose outcome is unknown: ReplayNever.
 	Replay Replay
-	// BatchRows and BatchBytes bound the batches that ApplyAll and GetAll send:
-	// 1000 rows (GetAll: never over 100), 256 KiB. A larger mutation is sent alone.
+	// BatchRows and BatchBytes bound the batches of ApplyAll and GetAll: 1000 rows (GetAll: at most
+	// 100) and 256 KiB. A larger mutation is sent alone.
 	BatchRows  int
 	BatchBytes int64
-	// BatchesInFlight is how many batches of one ApplyAll or GetAll are under way at
-	// once: 4.
+	// BatchesInFlight is the number of concurrent batches of one ApplyAll or GetAll: 4.
 	BatchesInFlight int
-	// LocationsMax is how many tablets the Client remembers the servers of, some 300
-	// bytes each: 20,000, at least 1000.
+	// LocationsMax is the number of tablets whose locations are cached: 20,000, at least 1000. Each
+	// takes about 300 bytes.
 	LocationsMax int
-	// Credential proves to nodes who the client is, and by it the client knows nodes of
-	// its cluster from others: all connections are TLS then. Nodes with certificates take
-	// no others. None: connections are plain, for nodes that are open.
+	// Credential authenticates the client to nodes, and nodes of its cluster to the client. All
+	// connections are then TLS. Nodes with certificates accept no others. Without it connections
+	// are plain, for open nodes.
 	Credential *pki.Credential
-	// Token is instead of a Credential, for clients that have no certificate: its access
-	// token is shown to nodes of the cluster that has made it, and to no others.
+	// Token is an alternative to Credential, for clients without a certificate. Its access token is
+	// sent only to nodes of the cluster that created it.
 	Token token.Token
-	// Dial connects to a node, below what Credential and Token add: TCP.
+	// Dial connects to a node, below the TLS of Credential and Token: TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// Logger gets lost and regained connections: none.
+	// Logger gets messages about lost and restored connections: none.
 	Logger *slog.Logger
 }
 
@@ -104,7 +101,7 @@ func set[T comparable](v *T, d T) {
 	}
 }
 
-// Validate says what is wrong with the configuration, defaults filled in.
+// Validate checks the configuration, whose defaults must have been filled in.
 func (c Config) Validate() error {
 	switch {
 	case c.Conns < 1 || c.Conns > 64:

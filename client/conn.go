@@ -14,23 +14,23 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// node is the connections to one address.
+// node holds the connections to one address.
 type node struct {
-	addr  string
-	slots []*slot
-	next  atomic.Uint32
-	aside *slot // for lookups while those have much to send
+	addr       string
+	slots      []*slot
+	next       atomic.Uint32
+	lookupSlot *slot // for lookups while slots have large requests queued
 }
 
 func (c *Client) newNode(addr string) *node {
-	n := &node{addr: addr, slots: make([]*slot, c.cfg.Conns), aside: c.newSlot(addr)}
+	n := &node{addr: addr, slots: make([]*slot, c.cfg.Conns), lookupSlot: c.newSlot(addr)}
 	for i := range n.slots {
 		n.slots[i] = c.newSlot(addr)
 	}
 	return n
 }
 
-// slot returns the slots in turn.
+// slot returns the slots round-robin.
 func (n *node) slot() *slot {
 	if len(n.slots) == 1 {
 		return n.slots[0]
@@ -38,30 +38,31 @@ func (n *node) slot() *slot {
 	return n.slots[n.next.Add(1)%uint32(len(n.slots))]
 }
 
-// open returns a slot and its connection, making one if there is none. A lookup gets another one than that which has
-// much to send, if the node takes it: behind large writes it would have to wait for all of them. Errors: those of get.
+// open returns a slot and its connection, and connects if there is none. If that connection has
+// large requests queued, a lookup gets a separate one, unless the node rejects it: it would
+// otherwise wait for all of them. Errors: those of get.
 func (n *node) open(ctx context.Context, lookup bool) (*slot, *rpc.Conn, error) {
 	s := n.slot()
 	conn, err := s.get(ctx)
 	if lookup && err == nil && conn.Behind() {
-		if other, err := n.aside.get(ctx); err == nil {
-			return n.aside, other, nil
+		if other, err := n.lookupSlot.get(ctx); err == nil {
+			return n.lookupSlot, other, nil
 		}
 	}
 	return s, conn, err
 }
 
-// each calls do for all slots.
+// each calls do for every slot.
 func (n *node) each(do func(*slot)) {
 	for _, s := range n.slots {
 		do(s)
 	}
-	do(n.aside)
+	do(n.lookupSlot)
 }
 
-// newBackOff makes the pauses between attempts to do one thing: 25 ms at first, so
-// that a restarted node is found soon, doubling to 2 s, each ±50% so that clients
-// that failed together do not come back together.
+// newBackOff returns the pauses between attempts of one operation: 25 ms at first, so that a
+// restarted node is found soon, doubling to 2 s. Each is ±50%, so that clients that failed together
+// do not retry together.
 func newBackOff() *backoff.ExponentialBackOff {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval, b.MaxInterval = 25*time.Millisecond, 2*time.Second
@@ -69,18 +70,18 @@ func newBackOff() *backoff.ExponentialBackOff {
 	return b
 }
 
-// slot holds one connection, and makes it anew when it is lost and needed.
+// slot holds one connection and reconnects on demand.
 type slot struct {
 	client *Client
 	addr   string
-	conn   atomic.Pointer[rpc.Conn] // nil: none
+	conn   atomic.Pointer[rpc.Conn] // nil: not connected
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
-		dialing chan struct{} // closed when the dial under way has ended; nil: none
-		err     error         // why the last dial failed
-		next    time.Time     // no dial before, while err is set
+		dialing chan struct{} // closed when the current dial has ended; nil: none
+		err     error         // error of the last dial
+		next    time.Time     // no dial before this time while err is set
 		pause   *backoff.ExponentialBackOff
 	}
 }
@@ -91,9 +92,9 @@ func (c *Client) newSlot(addr string) *slot {
 	return s
 }
 
-// get returns the slot's connection, connecting first if there is none. Callers
-// that find a dial under way share its outcome; soon after a failed one they share
-// its error. Errors: *UnreachableError, ErrClosed, ctx's.
+// get returns the slot's connection and connects first if there is none. Concurrent callers share
+// one dial; for a while after a failed dial they share its error. Errors: *UnreachableError,
+// ErrClosed, ctx's.
 func (s *slot) get(ctx context.Context) (*rpc.Conn, error) {
 	if conn := s.conn.Load(); conn != nil {
 		return conn, nil
@@ -118,12 +119,11 @@ func (s *slot) get(ctx context.Context) (*rpc.Conn, error) {
 	if s.mu.err != nil {
 		return nil, s.mu.err
 	}
-	// Connected and lost again before we looked.
+	// Connected and lost again before this check.
 	return nil, &UnreachableError{s.addr, rpc.ErrConnLost}
 }
 
-// dial makes sure that a dial is under way and returns a channel that is closed
-// when it has ended.
+// dial starts a dial unless one is in progress. The returned channel is closed when it has ended.
 func (s *slot) dial() (<-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,34 +153,34 @@ func (s *slot) connect(done chan struct{}) {
 	defer cancel()
 	conn, err := c.cfg.connect(ctx, s.addr)
 	s.dialed(conn, err)
-	if conn != nil && c.closed() { // Close may have looked before it was there
+	if conn != nil && c.closed() { // Close may have run before conn was stored
 		s.drop(conn, ErrClosed)
 	}
 }
 
-// dialed notes how a dial ended.
+// dialed records the outcome of a dial.
 func (s *slot) dialed(conn *rpc.Conn, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.dialing = nil
 	if err != nil {
 		if s.mu.err == nil {
-			s.client.cfg.Logger.Warn("cannot reach node", "addr", s.addr, "err", err)
+			s.client.cfg.Logger.Warn("node unreachable", "addr", s.addr, "err", err)
 		}
 		s.mu.err = &UnreachableError{s.addr, rootCause(err)}
 		s.mu.next = time.Now().Add(s.mu.pause.NextBackOff())
 		return
 	}
 	if s.mu.err != nil {
-		s.client.cfg.Logger.Info("reached node again", "addr", s.addr)
+		s.client.cfg.Logger.Info("node reachable again", "addr", s.addr)
 	}
 	s.mu.err = nil
 	s.mu.pause.Reset()
 	s.conn.Store(conn)
 }
 
-// rootCause returns what kept a dial from succeeding, without what is around it:
-// the address is in the UnreachableError.
+// rootCause returns the cause of a failed dial without its context; the UnreachableError contains
+// the address.
 func rootCause(err error) error {
 	var errno syscall.Errno
 	var dns *net.DNSError
@@ -196,7 +196,7 @@ func rootCause(err error) error {
 	return err
 }
 
-// drop gives up a connection that has ended, or that takes no more calls.
+// drop removes a connection that has ended or accepts no more calls.
 func (s *slot) drop(conn *rpc.Conn, why error) {
 	if !s.conn.CompareAndSwap(conn, nil) {
 		return
@@ -205,7 +205,7 @@ func (s *slot) drop(conn *rpc.Conn, why error) {
 		_ = conn.Close()
 		return
 	}
-	// The node still answers the calls in flight and then ends the connection.
+	// The node answers the calls in flight and then closes the connection.
 	started := s.client.spawn(func() {
 		select {
 		case <-conn.Done():

@@ -1,6 +1,5 @@
-// Package client is the library that programs use Stele by (paper §3). It finds
-// the server of a row, keeps connections, batches, streams scans ahead of their
-// reader, and tries again where that is safe.
+// Package client is the client library for Stele (paper §3). It finds the server of a row, manages
+// connections, batches requests, reads ahead in scans, and retries where that is safe.
 //
 //	c, err := client.Open(ctx, "127.0.0.1:7106", client.Config{})
 //	t := c.Table("webtable")
@@ -17,74 +16,77 @@
 //		fmt.Printf("%s %s %d %s\n", row.Key, client.ColumnName(&cell), cell.Timestamp, cell.Value)
 //	}
 //
-// # Finding tablets
+// # Tablet location
 //
-// A call for a row goes to the server that has the row's tablet. The client knows it from
-// METADATA (paper §5.1), in three steps: any node tells where the root tablet is, that one
-// where the METADATA tablet is, and that one where the tablet is, and the 63 after it. What
-// is known is kept, until a server refuses a call or does not answer: then that tablet alone is
-// looked up, from below, and the steps above it only if those prove wrong, too. So a lookup
-// takes one round trip mostly, three with nothing known and six with all wrong. Calls that
-// want the same share it. A server that refuses may say who has the tablet, which saves it. While
-// 1 MiB of requests or more waits to be sent to the node that is asked, it goes by a connection of its own, or by
-// the first one if the node takes no other.
+// A call for a row goes to the server of the row's tablet. The client finds it in METADATA (paper
+// §5.1) in three steps: any node returns the location of the root tablet, the root tablet that of
+// the METADATA tablet, and the METADATA tablet that of the user's tablet and the 63 after it.
 //
-// Each request about rows names the id that the table had in METADATA. If the table was dropped meanwhile and another has
-// its name, the server refuses the request: then all that is known of the table is forgotten, and the call goes to the other.
+// The client caches locations until a server rejects a call or does not answer. It then looks up
+// that tablet alone, from the lowest level, and the higher levels only if those are stale as well. A
+// lookup takes one round trip in most cases, three with an empty cache and six if every level is
+// stale. Concurrent calls share lookups. A server that rejects a call may return the tablet's
+// location, which saves the lookup.
 //
-// A tablet that no server has, because it moves or is recovered, is waited for, until
-// RetryTimeMax.
+// If 1 MiB of requests or more waits to be sent to a node, a lookup uses a separate connection to
+// it. If the node accepts no other connection, the lookup uses the first one.
 //
-// Batches are divided by servers. What has moved meanwhile is sent again, and nothing else.
-// A scan reads each server's part there, and is a batch ahead also from one server to the next.
+// Each request about rows contains the table's id from METADATA. If the table was dropped and
+// another table has its name, the server rejects the request. The client then discards everything
+// cached for the table and sends the call to the other table.
 //
-// In a cluster without METADATA the node that is asked serves what there is; the client goes
-// to the addresses it was given, until a node does not serve what it should.
+// If a tablet is unassigned, because it is being moved or recovered, the call waits for it, for up
+// to RetryTimeMax.
 //
-// # Where we depart from the paper
+// Batches are divided by server. Only the rows of tablets that have moved meanwhile are sent again.
+// A scan reads each tablet on its server, and reads one batch ahead, even across servers.
 //
-// Its Scanner looks one row up or walks many. Here Get does the first and Scan the
-// second; both return rows, since a row is what is read atomically. Its clients read the
-// root's place in Chubby; here a node does that for them, from its session's cache.
+// In a cluster without METADATA each node serves all tables. The client uses the addresses that it
+// was given, until a node does not serve a table.
 //
-// # Calls that fail
+// # Departures from the paper
 //
-// A node that cannot be reached, that says it is overloaded or not serving, or that
-// refuses for another reason that it calls retryable, has executed nothing: the
-// call waits, with jitter, at least as long as the node asked for, and is made
-// again, until RetryTimeMax or its context ends. A connection that breaks leaves
-// open what came of the calls on it. Reads are made again, scans go on behind the
-// last row that they delivered. A change returns an *AmbiguousError, unless Replay
-// allows another attempt. What a node refuses for good is returned at once.
+// The paper's Scanner either looks up one row or iterates over many. Here Get does the first and
+// Scan the second. Both return rows, since reads are atomic by row. The paper's clients read the
+// root's location from Chubby; here a node returns it from the cache of its session.
 //
-// Calls that reach nodes again are taken from a budget that the calls that succeed
-// fill up. When it is empty, errors are returned at once: otherwise the retries of
-// many clients would keep a node that is overloaded from ever recovering.
+// # Failed calls
+//
+// A node has executed nothing if it cannot be reached, is overloaded, does not serve the tablet, or
+// rejects the call with another retryable error. The client then retries until RetryTimeMax or until
+// its context ends. Retries are jittered and wait at least as long as the node requested. If a
+// connection breaks, the outcome of the calls on it is unknown. Reads are retried, and scans continue
+// after the last row delivered. A change returns an *AmbiguousError, unless Replay allows another
+// attempt. Permanent errors are returned at once.
+//
+// Retries that reach nodes are taken from a budget, which successful calls refill. If it is empty,
+// errors are returned at once. Otherwise the retries of many clients would prevent an overloaded
+// node from recovering.
 //
 // # Nouns
 //
-//   - A Client is a set of connections to the nodes of one cluster, safe for
-//     concurrent use. One is enough for a program.
-//   - A Table is a name with methods: making one costs nothing.
-//   - A RowMutation is changes to one row, applied together.
+//   - A Client is a set of connections to the nodes of one cluster, safe for concurrent use. A
+//     program needs only one.
+//   - A Table is a table's name with methods; creating one is free.
+//   - A RowMutation is a set of changes to one row, applied atomically.
 //   - A Scanner is one pass over a range of rows.
-//   - The locator says which node a row is at. It keeps a location of each tablet that it
-//     was told of, in an order that a call can search without a lock.
-//   - A flight is a lookup under way.
+//   - The locator maps rows to nodes. It caches tablet locations in sorted order, so that calls
+//     search them without a lock.
+//   - A flight is a lookup in progress.
 //
 // # Goroutines
 //
 //	goroutine        started by            ends when                     owns
 //	dial             first call that       the dial succeeds or fails;   one attempt to connect
 //	                 needs a connection    Close cancels and joins it
-//	leaver           first call refused by the node's answers are in;    a connection that takes no
-//	                 a node that stops     Close joins it                more calls
+//	drainer          first call rejected   its calls are answered;       a connection that accepts
+//	                 by a stopping node    Close joins it                no more calls
 //	rpc reader       a dial that succeeds  the connection closes         see package rpc
 //	scan fetcher     Scanner.Next, first   the range ends, Close or the  the scan's cursor and
 //	                                       context; Close joins it       the batch read ahead
 //	batch sender     ApplyAll, GetAll      its batch is answered; joined one batch
-//	flight           a call whose tablet   the tablet is found or not;   one lookup; at most
-//	                 is not known          Close cancels and joins it    four for each table
+//	flight           a call whose tablet   the lookup succeeds or fails; one lookup; at most
+//	                 is not cached         Close cancels and joins it    four for each table
 //	blob pieces      PutBlob               the call ends, and its        reading the caller's
 //	                                       reader has returned           io.Reader
 //	blob reads       CopyBlob              the call ends, which joins    a piece each, four ahead
@@ -93,16 +95,16 @@
 // # Invariants
 //
 //	C1. A change that is not replayable is sent a second time only after its node
-//	    said that it executed nothing, or when it surely was not sent.
-//	C2. A change whose outcome is unknown yields an *AmbiguousError, never another
+//	    reported that it executed nothing, or if it was certainly not sent.
+//	C2. A change whose outcome is unknown returns an *AmbiguousError, never another
 //	    error and never nil.
-//	C3. A scan delivers each row of its range that lives through the scan once, in
-//	    order, whatever happens to connections and cursors.
-//	C4. A Scanner holds at most two batches: the one being read and the next.
-//	C5. After Close no goroutine and no connection of the Client is left, but for one that
-//	    waits for a reader that was given to PutBlob and does not return.
-//	C6. Locations of a table do not overlap, and tell what METADATA, or else a hint, last
-//	    said of the row; none is used again after a call went there in vain.
-//	C7. Limit and the order of rows are the whole scan's, however many servers it reads.
-//	C8. A scan delivers rows of one table, also if another gets its name meanwhile.
+//	C3. A scan delivers each row of its range that exists throughout the scan once
+//	    and in order, whatever happens to connections and cursors.
+//	C4. A Scanner holds at most two batches: the current one and the next.
+//	C5. After Close no goroutine and no connection of the Client is left, except a
+//	    goroutine that waits for a reader passed to PutBlob that does not return.
+//	C6. Locations of a table do not overlap. Each is the latest one from METADATA or
+//	    from a hint, and none is used again after a call to it was misrouted.
+//	C7. Limit and the order of rows apply to the whole scan, over all its servers.
+//	C8. A scan delivers rows of one table, even if another one gets its name meanwhile.
 package client

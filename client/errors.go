@@ -9,55 +9,56 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// Errors that a node answers with. errors.Is tells them; those about data are in
-// package table. The first group was refused before anything was executed.
+// Errors that a node returns, for errors.Is. Package table has those about data. For the first
+// group, nothing was executed.
 var (
 	ErrNotServing  = api.ErrNotServing  // the node does not serve the row's tablet
 	ErrOverloaded  = api.ErrOverloaded  // an *OverloadedError
-	ErrUnavailable = api.ErrUnavailable // the node starts or stops
+	ErrUnavailable = api.ErrUnavailable // the node is starting or stopping
 	ErrDiskFull    = api.ErrDiskFull
-	ErrConflict    = api.ErrConflict // the schema was changed meanwhile
+	ErrConflict    = api.ErrConflict // the schema was changed concurrently
 	ErrNoTable     = api.ErrNoTable
 	ErrTableExists = api.ErrTableExists
-	// ErrTableReplaced is a *TableReplacedError: the table was dropped and another has its name. The client sends the call
-	// to that one by itself: it returns this only if it may not retry.
+	// ErrTableReplaced is a *TableReplacedError: the table was dropped and another has its name.
+	// The client sends the call to that table by itself and returns this error only if it may not
+	// retry.
 	ErrTableReplaced = api.ErrTableReplaced
 
 	ErrNodeNotFound = api.ErrNodeNotFound
 	ErrNodeInUse    = api.ErrNodeInUse  // a *NodeInUseError
-	ErrStaleEpoch   = api.ErrStaleEpoch // a master commands whose time is over
+	ErrStaleEpoch   = api.ErrStaleEpoch // a command of a former master
 
-	ErrNoTablet     = api.ErrNoTablet     // no tablet of that id, or no neighbour to merge with
-	ErrBadSplit     = api.ErrBadSplit     // a tablet ends there, or has nothing to part
-	ErrTabletBusy   = api.ErrTabletBusy   // it is being moved or merged on another's word
-	ErrNodeNotAlive = api.ErrNodeNotAlive // a node can be given no tablet
+	ErrNoTablet     = api.ErrNoTablet     // no tablet with that id, or no neighbour to merge with
+	ErrBadSplit     = api.ErrBadSplit     // a tablet ends there, or a part would be empty
+	ErrTabletBusy   = api.ErrTabletBusy   // another request is moving or merging it
+	ErrNodeNotAlive = api.ErrNodeNotAlive // no tablet can be assigned to the node
 
 	ErrTokenRefused = api.ErrTokenRefused // a *TokenRefusedError
 	ErrNoUser       = api.ErrNoUser
 	ErrNoGrant      = api.ErrNoGrant
-	ErrLastAdmin    = api.ErrLastAdmin   // nobody else may administer the cluster
-	ErrNoIssuer     = api.ErrNoIssuer    // the master's node has not the authority's key
+	ErrLastAdmin    = api.ErrLastAdmin   // no other administrator would be left
+	ErrNoIssuer     = api.ErrNoIssuer    // the master's node does not have the authority's key
 	ErrRollover     = api.ErrRollover    // the replacement of the authority is at another stage
 	ErrOpenCluster  = api.ErrOpenCluster // the cluster has no users, grants and tokens
 
-	ErrQuota      = api.ErrQuota      // a *QuotaError: a quota is used up
-	ErrQuotaRate  = api.ErrQuotaRate  // and it is one of a rate
-	ErrQuotaBytes = api.ErrQuotaBytes // or of bytes: deletions are taken
+	ErrQuota      = api.ErrQuota      // a *QuotaError: a quota is exceeded
+	ErrQuotaRate  = api.ErrQuotaRate  // a rate is exceeded
+	ErrQuotaBytes = api.ErrQuotaBytes // bytes are exceeded; deletions are accepted
 	ErrNoQuota    = api.ErrNoQuota
 
 	ErrNoBlob        = api.ErrNoBlob
-	ErrUploadExpired = api.ErrUploadExpired // what was sent of a blob is gone
-	ErrSystemTable   = api.ErrSystemTable   // METADATA is only read, and split and merged by itself
+	ErrUploadExpired = api.ErrUploadExpired // the uploaded bytes were discarded
+	ErrSystemTable   = api.ErrSystemTable   // METADATA is read-only for clients
 
 	ErrNoFamily     = table.ErrNoFamily     // a *table.NoFamilyError
 	ErrLimit        = table.ErrLimit        // a *table.LimitError
-	ErrNotNumber    = api.ErrNotNumber      // an increment of what is not 8 bytes
-	ErrCorrupt      = api.ErrCorrupt        // a *CorruptError: stored data is damaged
+	ErrNotNumber    = api.ErrNotNumber      // an increment of a value that is not 8 bytes long
+	ErrCorrupt      = api.ErrCorrupt        // a *CorruptError: stored data is corrupt
 	ErrRowTooLarge  = api.ErrRowTooLarge    // a *RowTooLargeError
 	ErrBadFilter    = table.ErrBadFilter    // a *table.FilterError
 	ErrBadName      = table.ErrBadName      // a *table.NameError
 	ErrBadTimestamp = table.ErrBadTimestamp // a *table.TimestampError
-	ErrBadSchema    = table.ErrBadSchema    // a schema that contradicts itself
+	ErrBadSchema    = table.ErrBadSchema    // an inconsistent schema
 )
 
 // Types of the errors above.
@@ -75,7 +76,7 @@ type (
 	QuotaError        = api.QuotaError
 )
 
-// Why a token is refused: TokenRefusedError.Reason.
+// Reasons for rejecting a token: TokenRefusedError.Reason.
 const (
 	TokenMalformed = api.TokenMalformed
 	TokenUnknown   = api.TokenUnknown
@@ -86,32 +87,31 @@ const (
 	TokenRemoved   = api.TokenRemoved
 )
 
-// Errors about who the client is.
+// Errors about the client's identity.
 var (
-	// ErrUnauthenticated means that the node does not know who asks: an *IdentityError.
+	// ErrUnauthenticated means that the node could not authenticate the client: an *IdentityError.
 	ErrUnauthenticated error = rpc.CodeUnauthenticated
-	// ErrPermission means that who asks may not do that: a *PermissionError.
+	// ErrPermission means that the client lacks a right: a *PermissionError.
 	ErrPermission error = rpc.CodePermissionDenied
-	// ErrNoCredential means that the node takes nobody who has not proved who he is, and the
-	// client has neither Config.Credential nor Config.Token.
+	// ErrNoCredential means that the node requires authentication, and that the client has neither
+	// Config.Credential nor Config.Token.
 	ErrNoCredential = rpc.ErrWantsTLS
-	// ErrNoTLS means that the node speaks no TLS, as its cluster has no certificates: connect without Config.Credential
-	// and Config.Token if that is meant.
-	ErrNoTLS = errors.New("node has no certificate and speaks no TLS")
+	// ErrNoTLS means that the node does not support TLS because its cluster has no certificates. To
+	// connect anyway, omit Config.Credential and Config.Token.
+	ErrNoTLS = errors.New("node has no certificate and does not support TLS")
 )
 
 var (
-	// ErrUnreachable means that no connection to a node could be made: an
-	// *UnreachableError. Nothing was executed.
+	// ErrUnreachable means that no connection to a node could be made: an *UnreachableError.
+	// Nothing was executed.
 	ErrUnreachable = errors.New("unreachable")
-	// ErrAmbiguous means that a change may have been made or not: an
-	// *AmbiguousError.
+	// ErrAmbiguous means that the outcome of a change is unknown: an *AmbiguousError.
 	ErrAmbiguous = errors.New("outcome unknown")
 	// ErrClosed means that the Client is closed.
 	ErrClosed = errors.New("client closed")
 )
 
-// UnreachableError tells which node could not be connected to, and why.
+// UnreachableError means that no connection to the node at Addr could be made.
 type UnreachableError struct {
 	Addr string // host:port
 	Err  error
@@ -124,10 +124,9 @@ func (e *UnreachableError) Is(target error) bool { return target == ErrUnreachab
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// AmbiguousError means that a change was sent and no answer came: it may have been
-// made, may still be made, or not. Err tells why, for example context.Canceled or
-// a lost connection. A read tells what came of it. See Replay for changes that may
-// safely be sent again.
+// AmbiguousError means that a change was sent and no response arrived: it may have been made, may
+// still be made, or not. Err is the cause, for example context.Canceled or a lost connection. A
+// read shows the outcome. See Replay for changes that may safely be sent again.
 type AmbiguousError struct {
 	Method string // such as "mutate"
 	Err    error
@@ -142,9 +141,9 @@ func (e *AmbiguousError) Is(target error) bool { return target == ErrAmbiguous }
 
 func (e *AmbiguousError) Unwrap() error { return e.Err }
 
-// BatchError tells which mutations of an ApplyAll were not applied, or not surely.
+// BatchError reports which mutations of an ApplyAll were not applied, or may not have been.
 type BatchError struct {
-	// Errs has an error or nil for each mutation, in the order given.
+	// Errs has an error or nil for each mutation, in the order of the call.
 	Errs []error
 	// Failed is the number of errors in Errs.
 	Failed int
@@ -153,7 +152,7 @@ type BatchError struct {
 func (e *BatchError) Error() string {
 	for i, err := range e.Errs {
 		if err != nil {
-			return fmt.Sprintf("%d of %d mutations failed, number %d first: %v", e.Failed, len(e.Errs), i, err)
+			return fmt.Sprintf("%d of %d mutations failed, the first at index %d: %v", e.Failed, len(e.Errs), i, err)
 		}
 	}
 	return "no mutation failed"

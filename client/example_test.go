@@ -10,7 +10,7 @@ import (
 	"github.com/steledb/stele/client"
 )
 
-// figures is what README.md shows, from Figures 2 and 3 of the paper.
+// figures is the example in README.md, from Figures 2 and 3 of the paper.
 func figures(ctx context.Context) error {
 	c, err := client.Open(ctx, "127.0.0.1:7106", client.Config{})
 	if err != nil {
@@ -39,7 +39,7 @@ func Example() {
 	}
 }
 
-// README.md shows a program that compiles.
+// The example in README.md compiles.
 func TestReadmeShowsTheExample(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {

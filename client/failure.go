@@ -9,25 +9,25 @@ import (
 	"github.com/steledb/stele/client/metadata"
 )
 
-// silence is that a server of METADATA cannot tell where tablets are, while it has no lease say. Lookups that need
-// another one go on meanwhile.
-type silence struct {
+// metadataDown means that a server of METADATA is unavailable, for example because it has no lease.
+// Lookups that need another server continue.
+type metadataDown struct {
 	err   error
 	node  *node
-	until time.Time // it is not asked again before
+	until time.Time // no request to it before this time
 }
 
-func (s *silence) Error() string { return s.err.Error() }
-func (s *silence) Unwrap() error { return s.err }
+func (s *metadataDown) Error() string { return s.err.Error() }
+func (s *metadataDown) Unwrap() error { return s.err }
 
-// failure is a lookup that failed since something was unavailable: none that would need that is begun
-// before until.
+// failure is a lookup that failed because something was unavailable. No lookup that needs the same
+// is started before until.
 type failure struct {
 	err   *lookupError
 	until time.Time
 }
 
-// endedLocked notes how a lookup ended.
+// endedLocked records the outcome of a lookup.
 func (t *tablets) endedLocked(err *lookupError) {
 	now := time.Now()
 	maps.DeleteFunc(t.mu.failed, func(n *node, f failure) bool { return n == nil || !now.Before(f.until) })
@@ -45,7 +45,7 @@ func (t *tablets) endedLocked(err *lookupError) {
 	t.mu.failed[of] = failure{err, until}
 }
 
-// failed returns why a server of METADATA is not asked at present, nil if it may be.
+// failed returns why no lookup may be sent to a server of METADATA now; nil if one may.
 func (t *tablets) failed(of *node) *lookupError {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,7 +62,8 @@ func (t *tablets) failedLocked(of *node) *lookupError {
 	return nil
 }
 
-// metadataOf returns where the tablet of METADATA is that has the row of row's tablet, nil if that is not known.
+// metadataOf returns the location of the METADATA tablet with the row of row's tablet, or nil if it
+// is not known.
 func (l *locator) metadataOf(t *tablets, row []byte) *location {
 	switch id := t.known.Load().id; id {
 	case 0:
@@ -74,14 +75,14 @@ func (l *locator) metadataOf(t *tablets, row []byte) *location {
 	}
 }
 
-// hasMetadata says whether a lookup of row, too, may read METADATA at l.
+// hasMetadata reports whether a lookup of row may also read METADATA at l.
 func (l *location) hasMetadata(t *tablets, row []byte) bool {
 	return l == nil || l.has(metadata.SeekKey(nil, t.known.Load().id, row))
 }
 
-// asks returns the server that a lookup would ask first: METADATA's at meta or, while that is not known, the root
-// tablet's; nil if that is not known either.
-func (l *locator) asks(meta *location) *node {
+// lookupServer returns the server to which a lookup would send its first request: METADATA's at
+// meta or, if that is not known, the root tablet's. It returns nil if neither is known.
+func (l *locator) lookupServer(meta *location) *node {
 	if meta == nil {
 		meta = l.root.Load()
 	}

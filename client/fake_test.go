@@ -23,24 +23,24 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fake is a node that keeps its tables in maps. It is restarted on the same
-// address with the same data, and told by a hook to misbehave.
+// fake is a node that keeps its tables in maps. It can be restarted on the same address with the
+// same data. A hook injects faults.
 type fake struct {
 	t    testing.TB
 	addr string
 	srv  *rpc.Server
 
-	// hook sees each request before it is executed, and after it, before the
-	// answer. When it returns an error, that is the answer.
+	// hook is called before and after the execution of each request. If it returns an error, that
+	// is the answer.
 	hook atomic.Pointer[func(when moment, method string) error]
-	// onRoot sees each root, which the hook does not.
+	// onRoot is called for each root request, for which the hook is not.
 	onRoot atomic.Pointer[func() error]
 
 	mu       sync.Mutex
-	requests map[string]int // by method, as they came
-	executed map[string]int // those that were executed
+	requests map[string]int // received requests by method
+	executed map[string]int // executed requests by method
 	deadline time.Time      // of the last one
-	silent   bool           // do not tell where a scan goes on
+	silent   bool           // do not return where a scan continues
 	schemas  map[string]*table.Schema
 	rows     map[string]map[string][]table.Cell
 	cursors  map[uint64]*fakeScan
@@ -49,11 +49,10 @@ type fake struct {
 	nodes    []api.NodeInfo
 	conns    []net.Conn
 
-	down atomic.Bool // dials of its clients are refused
+	down atomic.Bool // clients cannot dial
 	bare bool        // for benchmarks: see handleBare
 
-	// cluster is set when the tablets are on several servers, of which at is the one that
-	// executes a request.
+	// cluster is set if the tablets are on several servers; at is the one that executes a request.
 	cluster *fakeCluster
 	at      int
 }
@@ -90,7 +89,7 @@ func (f *fake) start(addr string) {
 	f.addr, f.srv = f.serve(addr, 0)
 }
 
-// serve starts a server with that number.
+// serve starts the server with that number.
 func (f *fake) serve(addr string, at int) (string, *rpc.Server) {
 	f.t.Helper()
 	srv, err := rpc.NewServer(rpc.ServerConfig{Workers: 2})
@@ -114,7 +113,7 @@ func (f *fake) serve(addr string, at int) (string, *rpc.Server) {
 
 func (f *fake) stop() { f.srv.Close() }
 
-// restart is a crash and a new start: cursors are gone.
+// restart simulates a crash and a restart: cursors are lost.
 func (f *fake) restart() {
 	f.stop()
 	f.mu.Lock()
@@ -326,7 +325,7 @@ func (f *fake) mutateRows(d *wire.Decoder, n int, e *wire.Encoder) error {
 	return nil
 }
 
-// refusal refuses a row of a batch once, if its key says so.
+// refusal rejects a row of a batch once, if its key asks for that.
 func (f *fake) refusal(row []byte) error {
 	unsure := bytes.HasPrefix(row, []byte("unsure-"))
 	if !unsure && !bytes.HasPrefix(row, []byte("once-")) || f.executed[string(row)] > 0 {
@@ -447,7 +446,7 @@ func (f *fake) scanBatch(cursor uint64, e *wire.Encoder) error {
 		if w.Rows() >= s.req.BatchRows || w.Bytes() >= s.req.BatchBytes {
 			s.next = []byte(key)
 			if w.End(cursor, s.next); f.silent {
-				e.Truncate(e.Len() - 2 - len(key)) // nil in the place of the key
+				e.Truncate(e.Len() - 2 - len(key)) // nil instead of the key
 				e.Nil()
 			}
 			return nil

@@ -16,8 +16,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// times returns a hook that misbehaves by does, the first n times that method
-// comes to the moment at.
+// times returns a hook that calls does the first n times that method reaches the moment at.
 func times(n int, at moment, method string, does func() error) func(moment, string) error {
 	var left atomic.Int64
 	left.Store(int64(n))
@@ -29,7 +28,7 @@ func times(n int, at moment, method string, does func() error) func(moment, stri
 	}
 }
 
-func TestRefusedCallsAreMadeAgain(t *testing.T) {
+func TestRetryableErrors(t *testing.T) {
 	for _, refusal := range []error{
 		api.ErrNotServing, api.ErrUnavailable, api.ErrConflict,
 		&api.OverloadedError{Reason: "test", RetryAfter: 40 * time.Millisecond},
@@ -50,7 +49,7 @@ func TestRefusedCallsAreMadeAgain(t *testing.T) {
 	}
 }
 
-func TestRefusalsForGoodAreReturnedAtOnce(t *testing.T) {
+func TestPermanentErrors(t *testing.T) {
 	f := newFake(t)
 	tb := f.open(Config{}).Table("t")
 	for _, refusal := range []error{api.ErrDiskFull, api.ErrNoTable, &api.CorruptError{File: "x", Offset: 7}} {
@@ -77,14 +76,14 @@ func TestRetriesEndAtTheirTime(t *testing.T) {
 	if _, err := tb.Get(t.Context(), "r"); !errors.As(err, &over) || over.RetryAfter != 10*time.Second || !errors.Is(err, rpc.CodeOverloaded) {
 		t.Errorf("overloaded: %v", err)
 	}
-	// The context's deadline is before the next attempt: no use in waiting for it.
+	// The context's deadline is before the next attempt, so the call does not wait for it.
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	if _, err := f.open(Config{}).Table("t").Get(ctx, "r"); !errors.As(err, &over) {
 		t.Errorf("overloaded, with deadline: %v", err)
 	}
 	if took := time.Since(begin); took > 4*time.Second {
-		t.Errorf("waited %v for what could not be", took)
+		t.Errorf("waited %v for an attempt after the deadline", took)
 	}
 	tb = f.open(Config{RetryTimeMax: -1}).Table("t")
 	n := f.count(f.requests, api.MethodRead)
@@ -170,7 +169,7 @@ func TestChangesThatDependOnTheRowAreNotSentTwice(t *testing.T) {
 	}
 }
 
-// Invariant C2: an outcome that was unknown once stays so, whatever becomes of later attempts.
+// Invariant C2: once unknown, an outcome stays unknown, whatever becomes of later attempts.
 func TestUnknownOutcomeStaysUnknown(t *testing.T) {
 	f := newFake(t)
 	tb := f.open(Config{RetryTimeMax: 100 * time.Millisecond}).Table("t")
@@ -194,10 +193,10 @@ func TestUnknownOutcomeStaysUnknown(t *testing.T) {
 	tb = f.open(Config{Replay: ReplayIdempotent}).Table("t")
 	m := NewRowMutation("r").Delete("f:a")
 	if err := tb.Apply(t.Context(), m); !errors.Is(err, ErrAmbiguous) || !errors.Is(err, ErrDiskFull) {
-		t.Errorf("lost, then refused: %v", err)
+		t.Errorf("lost, then rejected: %v", err)
 	}
 	if err := tb.ApplyAll(t.Context(), []*RowMutation{m}); !errors.Is(err, ErrAmbiguous) || !errors.Is(err, ErrDiskFull) {
-		t.Errorf("batch lost, then refused: %v", err)
+		t.Errorf("batch lost, then rejected: %v", err)
 	}
 }
 
@@ -224,7 +223,7 @@ func TestCanceledCalls(t *testing.T) {
 	}
 }
 
-func TestDeadlinesAreTold(t *testing.T) {
+func TestDeadlinesAreSent(t *testing.T) {
 	f := newFake(t)
 	tb := f.open(Config{}).Table("t")
 	for _, want := range []time.Duration{0, time.Minute} {
@@ -268,8 +267,8 @@ func TestAnswersThatLeaveTheOutcomeOpen(t *testing.T) {
 	}
 }
 
-// A write that its server could not acknowledge any more is of unknown outcome, alone or in
-// a batch, and sent again only where that is harmless.
+// The outcome of a write that its server could no longer acknowledge is unknown, in a single call
+// or a batch. It is sent again only where that is safe.
 func TestUnsureAnswers(t *testing.T) {
 	for _, replay := range []Replay{ReplayNever, ReplayIdempotent} {
 		f := newFake(t)
@@ -312,10 +311,10 @@ func TestReconnect(t *testing.T) {
 	check(t, tb.Apply(t.Context(), NewRowMutation("r").Set("f:a", []byte("v"))))
 	conn := c.node(f.addr).slots[0].conn.Load()
 	f.stop()
-	<-conn.Done() // what is sent before is lost for good
+	<-conn.Done() // requests sent before are lost
 	var wg sync.WaitGroup
 	for i := range 16 {
-		wg.Go(func() { // these wait for the node to come back
+		wg.Go(func() { // these wait for the node to return
 			if err := tb.Apply(t.Context(), NewRowMutation(fmt.Sprint("r", i)).Set("f:a", nil)); err != nil {
 				t.Errorf("across a restart: %v", err)
 			}
@@ -343,13 +342,13 @@ func TestReconnect(t *testing.T) {
 	f.start(f.addr)
 }
 
-// clientOfDead makes c give up soon.
+// clientOfDead shortens the retries of c.
 func (f *fake) clientOfDead(c *Client) *Client {
 	c.cfg.RetryTimeMax = 50 * time.Millisecond
 	return c
 }
 
-func TestNodeThatShutsDownIsLeft(t *testing.T) {
+func TestNodeThatShutsDown(t *testing.T) {
 	f := newFake(t)
 	tb := f.open(Config{}).Table("t")
 	stop := make(chan struct{})
@@ -374,7 +373,7 @@ func TestNodeThatShutsDownIsLeft(t *testing.T) {
 	for range 3 {
 		time.Sleep(20 * time.Millisecond)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		check(t, f.srv.Shutdown(ctx)) // answers what it has, and says go away
+		check(t, f.srv.Shutdown(ctx)) // answers requests in flight and sends goaway
 		cancel()
 		f.start(f.addr)
 	}
@@ -413,7 +412,7 @@ func TestCloseEndsCallsInFlight(t *testing.T) {
 
 func TestBatchErrorNamesTheFirst(t *testing.T) {
 	err := batchError([]error{nil, table.ErrBadRowKey, nil, ErrNoTable})
-	if !strings.Contains(err.Error(), "number 1") || !errors.Is(err, ErrNoTable) {
+	if !strings.Contains(err.Error(), "at index 1") || !errors.Is(err, ErrNoTable) {
 		t.Errorf("batch error: %v", err)
 	}
 }

@@ -14,32 +14,32 @@ import (
 	"github.com/steledb/stele/security/token"
 )
 
-// methodAuth makes its caller, which has shown no certificate, the principal of a token.
+// methodAuth authenticates a connection without a client certificate by an access token.
 const methodAuth = "auth"
 
 func (c Config) hasToken() bool { return c.Token.Kind() != 0 }
 
-// checkIdentity says what is wrong with how the client proves who it is.
+// checkIdentity checks Credential and Token.
 func (c Config) checkIdentity() error {
 	switch {
 	case c.Credential != nil && c.hasToken():
-		return errors.New("both a credential and a token: want one")
+		return errors.New("credential and token are both set")
 	case c.hasToken() && c.Token.Kind() != token.Access:
 		return fmt.Errorf("token is for a %s, want one for access", c.Token.Kind())
 	}
 	return nil
 }
 
-// unknownHere tells whether a dial failed since the client does not take the node for one of
-// its cluster, or the node not the client for one of its own: trying again does not help.
-func unknownHere(err error) bool {
+// identityRejected reports whether a dial failed because the client or the node does not accept the
+// identity of the other. A retry does not help.
+func identityRejected(err error) bool {
 	var plain tls.RecordHeaderError
 	return errors.Is(err, rpc.ErrWantsTLS) || errors.Is(err, ErrUnauthenticated) || pki.IsAlert(err) || errors.As(err, &plain) ||
 		errors.Is(err, pki.ErrOtherCluster) || errors.Is(err, pki.ErrUntrusted) || errors.Is(err, pki.ErrNotNode)
 }
 
-// secured returns a dialer that, by one of plain, connects to nodes of the cluster alone
-// and shows who the client is, if it is to.
+// secured returns a dialer that uses plain, connects only to nodes of the cluster, and
+// authenticates the client if it has a certificate. Without an identity it returns plain.
 func (c Config) secured(plain func(context.Context, string) (net.Conn, error)) func(context.Context, string) (net.Conn, error) {
 	var shake func(context.Context, net.Conn) (net.Conn, error)
 	switch {
@@ -72,8 +72,9 @@ func (c Config) secured(plain func(context.Context, string) (net.Conn, error)) f
 	}
 }
 
-// Connect makes one connection to the node at addr, which knows on it who the client is: for what Client has no
-// methods for, such as the lock service. Errors: those of rpc.Dial, and of TLS; *IdentityError.
+// Connect opens one authenticated connection to the node at addr, for calls that Client has no
+// methods for, such as those of the lock service. Errors: those of rpc.Dial and of TLS;
+// *IdentityError.
 func (c Config) Connect(ctx context.Context, addr string) (*rpc.Conn, error) {
 	if err := c.checkIdentity(); err != nil {
 		return nil, err
@@ -81,7 +82,7 @@ func (c Config) Connect(ctx context.Context, addr string) (*rpc.Conn, error) {
 	return c.withDefaults().connect(ctx, addr)
 }
 
-// connect is Connect, defaults filled in.
+// connect is Connect with the defaults filled in.
 func (c Config) connect(ctx context.Context, addr string) (*rpc.Conn, error) {
 	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{Dialer: c.Dial, SilenceMax: c.SilenceMax})
 	if err != nil {
@@ -94,8 +95,8 @@ func (c Config) connect(ctx context.Context, addr string) (*rpc.Conn, error) {
 	return conn, nil
 }
 
-// authenticate shows the client's token, if it has one, on a new connection: which is to
-// a node of the cluster that made the token, and so may have it.
+// authenticate sends the client's token, if it has one, on a new connection. The handshake has
+// verified that the node belongs to the cluster that created the token.
 func (c Config) authenticate(ctx context.Context, conn *rpc.Conn) error {
 	if !c.hasToken() {
 		return nil
@@ -105,7 +106,7 @@ func (c Config) authenticate(ctx context.Context, conn *rpc.Conn) error {
 		e.Str(c.Token.Reveal())
 	}, nil)
 	if err != nil {
-		return fmt.Errorf("show the token: %w", api.FromRPC(err))
+		return fmt.Errorf("authenticate by token: %w", api.FromRPC(err))
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/steledb/stele/security/token"
 )
 
-// authority makes credentials of one cluster.
+// authority issues credentials of one cluster.
 type authority struct {
 	t testing.TB
 	*pki.Authority
@@ -53,13 +53,13 @@ func (a authority) principal(name string) *pki.Credential {
 	return a.credential(func(r []byte) (*x509.Certificate, error) { return a.SignPrincipal(r, name, 0, 0, time.Now()) })
 }
 
-// guarded is a fake that takes TLS alone, and notes who calls and what tokens it is shown.
+// guarded is a fake that requires TLS and records its callers and their tokens.
 type guarded struct {
-	addr string
-	mu   sync.Mutex
-	who  []pki.Peer
-	auth []string
-	no   error // what auth is answered with
+	addr  string
+	mu    sync.Mutex
+	peers []pki.Peer
+	auth  []string
+	no    error // the error of auth
 }
 
 func newGuarded(t testing.TB, node *pki.Credential) *guarded {
@@ -72,7 +72,7 @@ func newGuarded(t testing.TB, node *pki.Credential) *guarded {
 	for _, method := range api.Methods() {
 		srv.Handle(method, rpc.Pooled, func(c *rpc.Call) {
 			g.mu.Lock()
-			g.who = append(g.who, c.Peer().Identity.(pki.Peer))
+			g.peers = append(g.peers, c.Peer().Identity.(pki.Peer))
 			g.mu.Unlock()
 			f.handle(c, 0)
 		})
@@ -101,14 +101,14 @@ func newGuarded(t testing.TB, node *pki.Credential) *guarded {
 	return g
 }
 
-// heard returns who has called, and the tokens that were shown.
-func (g *guarded) heard() ([]pki.Peer, []string) {
+// seen returns the callers and their tokens.
+func (g *guarded) seen() ([]pki.Peer, []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.who, g.auth
+	return g.peers, g.auth
 }
 
-// get opens a client and reads a row, with little patience.
+// get opens a client with short timeouts and reads a row.
 func get(t testing.TB, addr string, cfg Config) error {
 	cfg.RetryTimeMax = -1
 	c, err := Open(t.Context(), addr, cfg)
@@ -120,26 +120,27 @@ func get(t testing.TB, addr string, cfg Config) error {
 	return err
 }
 
-// A credential opens nodes of its cluster, as its principal; no other opens any.
+// A credential is accepted by nodes of its cluster, with its principal, and other credentials are
+// not.
 func TestCredential(t *testing.T) {
 	ours, others := newAuthority(t, "c1"), newAuthority(t, "c1")
 	g := newGuarded(t, ours.node("n1"))
 	check(t, get(t, g.addr, Config{Credential: ours.principal("ann")}))
-	who, _ := g.heard()
-	if len(who) == 0 || who[0].Kind != pki.Principal || who[0].Name != "ann" {
-		t.Fatalf("heard %v, want principal ann", who)
+	callers, _ := g.seen()
+	if len(callers) == 0 || callers[0].Kind != pki.Principal || callers[0].Name != "ann" {
+		t.Fatalf("callers %v, want principal ann", callers)
 	}
 	for name, cfg := range map[string]Config{"none": {}, "another authority's of the same name": {Credential: others.principal("ann")}} {
 		if err := get(t, g.addr, cfg); !errors.Is(err, ErrUnreachable) {
 			t.Errorf("credential %s: %v", name, err)
 		}
 	}
-	if again, _ := g.heard(); len(again) != len(who) {
-		t.Errorf("%d requests came from who has no credential of ours", len(again)-len(who))
+	if again, _ := g.seen(); len(again) != len(callers) {
+		t.Errorf("%d requests came from clients without a credential of this cluster", len(again)-len(callers))
 	}
 }
 
-// A large row, and many calls at a time, pass through TLS as they do without.
+// A large row, and many concurrent calls, work with TLS as without it.
 func TestCredentialCarriesMuch(t *testing.T) {
 	a := newAuthority(t, "c1")
 	g := newGuarded(t, a.node("n1"))
@@ -163,8 +164,8 @@ func TestCredentialCarriesMuch(t *testing.T) {
 	all.Wait()
 }
 
-// A token is shown to nodes of the cluster that has made it, once a connection, and never
-// to others; nothing that is logged or returned tells it.
+// A token is sent once per connection to nodes of the cluster that created it, and never to others.
+// It appears in no log and no error.
 func TestToken(t *testing.T) {
 	ours, others := newAuthority(t, "c1"), newAuthority(t, "c1")
 	g, trap := newGuarded(t, ours.node("n1")), newGuarded(t, others.node("n1"))
@@ -172,12 +173,12 @@ func TestToken(t *testing.T) {
 	var log bytes.Buffer
 	cfg := Config{Token: tok, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	check(t, get(t, g.addr, cfg))
-	who, auth := g.heard()
-	if len(auth) != 1 || auth[0] != tok.Reveal() || who[0].Kind != pki.Anonymous {
-		t.Errorf("%d tokens were shown by %v", len(auth), who)
+	callers, auth := g.seen()
+	if len(auth) != 1 || auth[0] != tok.Reveal() || callers[0].Kind != pki.Anonymous {
+		t.Errorf("%d tokens were sent by %v", len(auth), callers)
 	}
 	err := get(t, trap.addr, cfg)
-	if _, shown := trap.heard(); !errors.Is(err, ErrUnreachable) || len(shown) != 0 {
+	if _, shown := trap.seen(); !errors.Is(err, ErrUnreachable) || len(shown) != 0 {
 		t.Errorf("another cluster was shown %d tokens: %v", len(shown), err)
 	}
 	plain := newFake(t)
@@ -186,8 +187,8 @@ func TestToken(t *testing.T) {
 	} else if secret := tok.Reveal()[30:60]; strings.Contains(log.String()+err.Error(), secret) {
 		t.Error("the token is in the log or the error")
 	}
-	if !strings.Contains(log.String(), "cannot reach node") {
-		t.Error("nothing was logged, so nothing was looked at")
+	if !strings.Contains(log.String(), "node unreachable") {
+		t.Error("nothing was logged, so the check has no effect")
 	}
 	join := token.New(token.Join, ours.Fingerprint(), time.Now(), time.Hour)
 	for _, bad := range []Config{{Token: join}, {Token: tok, Credential: ours.principal("ann")}} {
@@ -197,17 +198,17 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// A token that a node refuses is not shown again, and the error says why.
-func TestTokenIsRefused(t *testing.T) {
+// A token that a node rejects is not sent again, and the error contains the reason.
+func TestTokenIsRejected(t *testing.T) {
 	ours := newAuthority(t, "c1")
 	g := newGuarded(t, ours.node("n1"))
 	g.no = &IdentityError{Reason: api.IdentityBadToken, Text: "there is no such token"}
 	_, err := Open(t.Context(), g.addr, Config{Token: token.New(token.Access, ours.Fingerprint(), time.Now(), time.Hour), RetryTimeMax: time.Minute})
-	var told *IdentityError
-	if !errors.As(err, &told) || *told != *g.no.(*IdentityError) || !errors.Is(err, ErrUnauthenticated) {
-		t.Errorf("error %v, want what the node said", err)
+	var got *IdentityError
+	if !errors.As(err, &got) || *got != *g.no.(*IdentityError) || !errors.Is(err, ErrUnauthenticated) {
+		t.Errorf("error %v, want the node's error", err)
 	}
-	if who, auth := g.heard(); len(auth) != 1 || len(who) != 0 {
-		t.Errorf("%d requests, and the token was shown %d times", len(who), len(auth))
+	if callers, auth := g.seen(); len(auth) != 1 || len(callers) != 0 {
+		t.Errorf("%d requests, and the token was sent %d times", len(callers), len(auth))
 	}
 }

@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// location is what is known of one tablet. Only used changes.
+// location is the cached location of one tablet. It is immutable, except used.
 type location struct {
 	of           *tablets // nil for the root tablet
-	table        uint64   // the table's id; 0: not known
-	start        []byte   // it is known to have the rows from start
-	end          []byte   // to end, both inclusive; nil is no end
+	table        uint64   // the table's id; 0: unknown
+	start        []byte   // the tablet is known to hold the rows from start
+	end          []byte   // to end, both inclusive; nil means no end
 	server, addr string
-	node         *node       // nil: no server has the tablet,
-	until        time.Time   // and METADATA is not asked again before
-	read         time.Time   // from METADATA
-	hinted       bool        // or told by a server that did not have it
+	node         *node       // nil: the tablet is unassigned,
+	until        time.Time   // and METADATA is not read again before this time
+	read         time.Time   // when METADATA was read
+	hinted       bool        // from a hint in a server's NotServingError
 	used         atomic.Bool // since the last eviction
 }
 
-// has says whether the location is of row's tablet.
+// has reports whether the location covers row.
 func (l *location) has(row []byte) bool {
 	return string(l.start) <= string(row) && (l.end == nil || string(row) <= string(l.end))
 }
 
-// known is what is known of a table. It is replaced, never changed.
+// known holds the cached locations of one table. It is copied on write.
 type known struct {
-	id  uint64 // in METADATA; 0: not known
+	id  uint64 // in METADATA; 0: unknown
 	all []*location
 }
 
-// at returns the location of row's tablet, nil if it is not known. It allocates nothing.
+// at returns the location of row's tablet, or nil if it is not cached. It does not allocate.
 func (k *known) at(row []byte) *location {
 	lo, hi := 0, len(k.all)
 	for lo < hi {
@@ -50,12 +50,12 @@ func (k *known) at(row []byte) *location {
 	return k.all[lo]
 }
 
-// first returns the place of the first location that ends at or after row.
+// first returns the index of the first location that ends at or after row.
 func (k *known) first(row []byte) int {
 	return sort.Search(len(k.all), func(i int) bool { return k.all[i].end == nil || string(k.all[i].end) >= string(row) })
 }
 
-// index returns the place of l, -1 if it is not there.
+// index returns the index of l, or -1 if it is not cached.
 func (k *known) index(l *location) int {
 	i := len(k.all) - 1
 	if l.end != nil {
@@ -67,8 +67,8 @@ func (k *known) index(l *location) int {
 	return i
 }
 
-// with returns k with run, tablets that follow each other, in the place of all that
-// run overlaps.
+// with returns a copy of k in which run, a series of adjacent tablets, replaces all locations that
+// it overlaps.
 func (k *known) with(run []*location) *known {
 	from, to := run[0].start, run[len(run)-1].end
 	i := k.first(from)
@@ -78,13 +78,13 @@ func (k *known) with(run []*location) *known {
 	}
 	if i < j {
 		if old := k.all[i]; string(old.start) < string(from) && string(old.end) == string(run[0].end) && old.server == run[0].server {
-			run[0].start = old.start // more of the same tablet is known
+			run[0].start = old.start // a larger part of the same tablet was known
 		}
 	}
 	return &known{k.id, slices.Concat(k.all[:i], run, k.all[j:])}
 }
 
-// without returns k with other, if it is not nil, in the place of l, which is in k.
+// without returns a copy of k without l, which must be in k. If other is not nil, it replaces l.
 func (k *known) without(l, other *location) *known {
 	i := k.index(l)
 	if other == nil {
@@ -95,21 +95,21 @@ func (k *known) without(l, other *location) *known {
 	return n
 }
 
-// tablets is what is known of one table's tablets, and who is finding out more.
+// tablets holds the cached locations of one table, and the lookups in progress.
 type tablets struct {
 	name  string
 	known atomic.Pointer[known] // replaced under locator.mu
-	// wide is set when one of users' tables was found to have more METADATA tablets than one answer tells
-	// of. It is METADATA's alone.
+	// wide is set on METADATA's own entry when a user table was found to have more METADATA tablets
+	// than one response holds.
 	wide atomic.Bool
 
 	// mu guards the fields in it. Never held across I/O. Order: before locator.mu.
 	mu struct {
 		sync.Mutex
 		flights []*flight
-		failed  map[*node]failure // by the server of METADATA that is silent; nil: no node could tell where the root tablet is
+		failed  map[*node]failure // by the unavailable METADATA server; nil: no node could return the root location
 	}
 }
 
-// successor returns the first key that is above key.
+// successor returns the first key above key.
 func successor(key []byte) []byte { return append(key[:len(key):len(key)], 0) }

@@ -25,8 +25,8 @@ func wantTrace(t *testing.T, f *fake, name string, want ...string) {
 
 const scanMetadata = api.MethodScanOpen + " " + metadata.Name
 
-// Paper §5.1: three round trips with nothing known, none with all, six at most when all
-// that is known is wrong.
+// Paper §5.1: three round trips with an empty cache, none with a full one, and at most six if every
+// cached location is stale.
 func TestRoundTripsOfLookups(t *testing.T) {
 	f := newFakeCluster(newFake(t), 6)
 	f.layout("t", []string{"g", "p"}, 2, 3, 2)
@@ -39,7 +39,7 @@ func TestRoundTripsOfLookups(t *testing.T) {
 	wantTrace(t, f, "a call with nothing known", "root t@0", scanMetadata+"@0", scanMetadata+"@1", "mutate t@2")
 	for i, row := range []string{"a", "g", "g\x00", "p", "q"} {
 		apply(row)
-		if row != "a" { // what is below b was not asked about
+		if row != "a" { // the tablet below b was not looked up
 			wantTrace(t, f, "a call of a known tablet", fmt.Sprintf("mutate t@%d", []int{0, 2, 3, 3, 2}[i]))
 		} else {
 			wantTrace(t, f, "a call below what is known", scanMetadata+"@1", "mutate t@2")
@@ -69,14 +69,14 @@ func TestRoundTripsOfLookups(t *testing.T) {
 	check(t, tb.client.Table("u").Apply(t.Context(), put("b")))
 	wantTrace(t, f, "another table", "root u@0", scanMetadata+"@4", "mutate u@3")
 
-	// The servers that all of it was on are gone.
+	// The servers of all cached locations are gone.
 	for _, at := range []int{4, 5, 2} {
 		f.kill(at)
 	}
 	f.move("t", "b", 3)
 	f.move(metadata.Name, "\xff", 1)
 	f.move(metadata.Name, "\x00", 0)
-	_, err := tb.Get(t.Context(), "b") // a change is not sent twice over a connection that broke
+	_, err := tb.Get(t.Context(), "b") // a change is not sent twice over a broken connection
 	check(t, err)
 	wantTrace(t, f, "all dead", "root METADATA@0", scanMetadata+"@0", scanMetadata+"@1", "read t@3")
 	s := tb.client.Stats()
@@ -87,17 +87,16 @@ func TestRoundTripsOfLookups(t *testing.T) {
 		t.Errorf("row b is at %s, %s, %v", addr, node, ok)
 	}
 	f.move("t", "b", 2)
-	time.Sleep(unassignedTime) // METADATA is not asked again before
+	time.Sleep(unassignedTime) // METADATA is not read again before
 	if addr, node, ok := tb.client.Locate(t.Context(), "t", []byte("b"), "n3"); addr != f.cluster.addrs[2] || node != "n2" || !ok {
 		t.Errorf("row b, which n3 does not have, is at %s, %s, %v", addr, node, ok)
 	}
 	if _, _, ok := tb.client.Locate(t.Context(), "nosuch", []byte("b"), "n0"); ok {
-		t.Error("a row of no table is somewhere")
+		t.Error("a row of an unknown table is located")
 	}
 }
 
-// The counts are the same with many METADATA tablets, and when those have split, merged and moved since they were
-// looked up.
+// The counts are the same with many METADATA tablets, and after those have split, merged and moved.
 func TestRoundTripsOfLookupsInManyMetadataTablets(t *testing.T) {
 	f := newFakeCluster(newFake(t), 6)
 	f.layout("t", []string{"c", "g", "k", "p", "t"}, 2, 3, 2, 3, 2, 3)
@@ -122,14 +121,14 @@ func TestRoundTripsOfLookupsInManyMetadataTablets(t *testing.T) {
 	}
 	apply("a")
 	wantTrace(t, f, "a call of a tablet in another METADATA tablet", scanMetadata+"@1", "mutate t@2")
-	for i, row := range []string{"d", "g", "k", "p"} { // each METADATA tablet told of all that it has
+	for i, row := range []string{"d", "g", "k", "p"} { // each METADATA tablet returned all its locations
 		apply(row)
 		wantTrace(t, f, "a call of a known tablet", fmt.Sprintf("mutate t@%d", []int{3, 3, 2, 3}[i]))
 	}
 	apply("z")
 	wantTrace(t, f, "a call above what is known", scanMetadata+"@5", "mutate t@3")
 
-	// METADATA splits, and its lower half moves: what it says is looked for where it was.
+	// METADATA splits, and its lower part moves; the cached location still names the old server.
 	f.layout(metadata.Name, metadataEnds("c", "g", "p"), 0, 5, 1, 4, 5)
 	f.move("t", "e", 4)
 	apply("e")
@@ -138,20 +137,21 @@ func TestRoundTripsOfLookupsInManyMetadataTablets(t *testing.T) {
 	apply("b")
 	wantTrace(t, f, "a stale tablet in the half that moved", "mutate t@2!", scanMetadata+"@1!", scanMetadata+"@0", scanMetadata+"@5", "mutate t@4")
 
-	// All METADATA tablets become one, which moves, and the root tablet does.
+	// All METADATA tablets are merged into one, which moves, and so does the root tablet.
 	f.layout(metadata.Name, metadataEnds(), 2, 3)
 	f.move("t", "b", 5)
 	apply("b")
 	wantTrace(t, f, "all stale", "mutate t@4!", scanMetadata+"@5!", scanMetadata+"@0!", "root METADATA@0", scanMetadata+"@2", scanMetadata+"@3", "mutate t@5")
 
-	// A split of METADATA at a row that is no tablet's end: the tablet across it takes one round trip more.
+	// METADATA splits at a row that is no tablet's end: the tablet across it takes one more round
+	// trip.
 	f.layout(metadata.Name, metadataEnds("e"), 2, 3, 4)
 	f.move("t", "d", 0)
 	apply("d")
 	wantTrace(t, f, "a tablet whose row is behind the end of the METADATA tablet",
 		"mutate t@4!", scanMetadata+"@3", scanMetadata+"@3!", scanMetadata+"@2", scanMetadata+"@4", "mutate t@0")
 
-	// More METADATA tablets of one table than one answer tells of.
+	// More METADATA tablets of one table than one response holds.
 	var ends, tablets []string
 	servers, of := []int{2}, []int{1}
 	for i := range 3 * lookupRows {
@@ -206,10 +206,10 @@ func TestTabletsWithoutAServerAreWaitedFor(t *testing.T) {
 	tb := f.open(Config{RetriesPerSecond: 1}).Table("t")
 	check(t, tb.Apply(t.Context(), put("a")))
 	for _, unassigned := range []func(){
-		func() { f.move("t", "a", nobody) },
-		func() { f.untold("t", "a", nobody) }, // METADATA says it is there: it is loading
-		func() { f.move("t", "a", nobody); f.move(metadata.Name, "\xff", nobody) },
-		func() { f.move("t", "a", nobody); f.move(metadata.Name, "\x00", nobody) },
+		func() { f.move("t", "a", noServer) },
+		func() { f.moveUnpublished("t", "a", noServer) }, // METADATA names this server, but it is still loading the tablet
+		func() { f.move("t", "a", noServer); f.move(metadata.Name, "\xff", noServer) },
+		func() { f.move("t", "a", noServer); f.move(metadata.Name, "\x00", noServer) },
 	} {
 		unassigned()
 		var wg sync.WaitGroup
@@ -238,15 +238,15 @@ func TestTabletsWithoutAServerAreWaitedFor(t *testing.T) {
 			t.Errorf("%d lookups by 200 calls", lookups)
 		}
 	}
-	f.move("t", "a", nobody)
+	f.move("t", "a", noServer)
 	tb.client.cfg.RetryTimeMax = 100 * time.Millisecond
 	err := tb.Apply(t.Context(), put("a"))
 	if !errors.Is(err, ErrNotServing) || errors.Is(err, ErrAmbiguous) || !strings.Contains(err.Error(), `row "a" of table "t"`) {
-		t.Errorf("a tablet that stays away: %v", err)
+		t.Errorf("a tablet that stays unassigned: %v", err)
 	}
 }
 
-func TestTablesThatAreNotThere(t *testing.T) {
+func TestMissingTables(t *testing.T) {
 	f := newFakeCluster(newFake(t), 4)
 	c := f.open(Config{})
 	if _, err := c.Table("nosuch").Get(t.Context(), "r"); !errors.Is(err, ErrNoTable) {
@@ -268,7 +268,7 @@ func TestTablesThatAreNotThere(t *testing.T) {
 	check(t, tb.Apply(t.Context(), put("a")))
 	f.cluster.ignorant = true
 	f.traced()
-	f.move("t", "a", 3) // server 2 has no other, and does not know the table any more
+	f.move("t", "a", 3) // server 2 has no other, and no longer knows the table
 	time.Sleep(2 * unassignedTime)
 	check(t, tb.Apply(t.Context(), put("a")))
 	wantTrace(t, f, "a server that knows no such table", "mutate t@2!", "root t@0", scanMetadata+"@1", "mutate t@3")
@@ -285,7 +285,7 @@ func TestTablesThatAreNotThere(t *testing.T) {
 	if err := tb.Apply(t.Context(), put("a")); !errors.Is(err, ErrNoTable) || errors.Is(err, ErrAmbiguous) {
 		t.Errorf("apply to a table that was dropped: %v", err)
 	}
-	// It is made anew, with another id, while the client remembers the old.
+	// It is created again with another id, while the client has cached the old one.
 	f.mu.Lock()
 	f.cluster.ids["t"], f.schemas["t"] = 77, schema
 	f.mu.Unlock()
@@ -317,7 +317,7 @@ func TestHints(t *testing.T) {
 	f.move("t", "a", 2)
 	check(t, tb.Apply(t.Context(), put("a")))
 	wantTrace(t, f, "a right hint", "mutate t@4!", "mutate t@2")
-	// Two servers that say it is at the other.
+	// Two servers hint at each other.
 	f.cluster.hints = func(name string, row []byte) *api.NotServingError { return hint(5 - f.at) }
 	f.move("t", "a", 3)
 	check(t, tb.Apply(t.Context(), put("a")))
@@ -330,7 +330,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// METADATA is a table like any other, and may be split.
+// METADATA can be read and split like any other table.
 func TestMetadataIsRead(t *testing.T) {
 	f := newFakeCluster(newFake(t), 5)
 	var ends []string
@@ -357,7 +357,7 @@ func TestMetadataIsRead(t *testing.T) {
 	if err != nil || row == nil {
 		t.Errorf("a row of METADATA: %v, %v", row, err)
 	}
-	// The row that a METADATA tablet ends with goes: the next is in the tablet after it.
+	// The row that a METADATA tablet ends with is removed: the next row is in the tablet after it.
 	f.layout("t", slices.Concat(ends[:50], ends[51:299]), servers[:299]...)
 	c2 := f.open(Config{})
 	if _, err := c2.Table("t").Get(t.Context(), key(50)); err != nil {
@@ -365,38 +365,38 @@ func TestMetadataIsRead(t *testing.T) {
 	}
 }
 
-func TestTheClientIsToldOfMetadata(t *testing.T) {
+func TestMetadataAppears(t *testing.T) {
 	for _, ignorant := range []bool{false, true} {
 		f := newFake(t)
 		tb := f.open(Config{}).Table("t")
 		check(t, tb.Apply(t.Context(), put("a")))
-		tb.client.locator.asked.Store(time.Now().Add(-time.Hour).UnixNano())
+		tb.client.locator.modeChecked.Store(time.Now().Add(-time.Hour).UnixNano())
 		newFakeCluster(f, 3).cluster.ignorant = ignorant
-		check(t, tb.Apply(t.Context(), put("a"))) // refused by the node it knows
+		check(t, tb.Apply(t.Context(), put("a"))) // rejected by the node in the cache
 		wantTrace(t, f, "the first call", "mutate t@0!", "root t@0", scanMetadata+"@0", scanMetadata+"@1", "mutate t@2")
 	}
 	f := newFake(t)
 	tb := f.open(Config{}).Table("nosuch")
-	for _, want := range []int{1, 2, 1} { // requests: the second time it asks again
+	for _, want := range []int{1, 2, 1} { // requests: the second call looks up again
 		before := f.count(f.requests, "read")
 		if _, err := tb.Get(t.Context(), "r"); !errors.Is(err, ErrNoTable) || f.count(f.requests, "read") != before+want {
 			t.Errorf("no such table: %v after %d requests, want %d", err, f.count(f.requests, "read")-before, want)
 		}
 		if want == 1 {
-			tb.client.locator.asked.Store(time.Now().Add(-time.Hour).UnixNano())
+			tb.client.locator.modeChecked.Store(time.Now().Add(-time.Hour).UnixNano())
 		}
 	}
 }
 
-// Of two servers of METADATA one has no lease for a while. The rows whose tablets the other tells of are found
-// at once, by calls that come right after one that failed and by those that waited for its lookup, and the one
-// without a lease is not asked by every call.
-func TestLookupsPassASilentMetadataServer(t *testing.T) {
+// One of two METADATA servers has no lease for a while. Rows whose tablets the other one has are
+// located at once, by calls right after a failed one and by calls that waited for its lookup. The
+// server without a lease does not get a request from every call.
+func TestLookupsWithUnavailableMetadataServer(t *testing.T) {
 	f := newFakeCluster(newFake(t), 6)
 	f.layout("t", []string{"c", "g", "k", "p", "t"}, 2, 3, 2, 3, 2, 3)
 	f.layout(metadata.Name, []string{string(metadata.RootEnd()), f.metadataKey("t", "g")}, 0, 4, 5)
 	tb := f.open(Config{}).Table("t")
-	check(t, tb.Apply(t.Context(), put("z"))) // where METADATA's tablets are is known by now
+	check(t, tb.Apply(t.Context(), put("z"))) // the locations of METADATA's tablets are cached now
 	f.mu.Lock()
 	f.cluster.silent = map[int]bool{4: true}
 	f.mu.Unlock()
@@ -416,12 +416,13 @@ func TestLookupsPassASilentMetadataServer(t *testing.T) {
 	forget := func(rows ...string) {
 		for _, row := range rows {
 			if loc := l.lookUp("t", []byte(row)); loc != nil {
-				l.wrong(place{loc.node, loc}, broken, nil)
+				l.invalidate(destination{loc.node, loc}, broken, nil)
 			}
 		}
 	}
 
-	// One that is looked for from the end on waits for the lookup of a row before it, if METADATA's tablet is not known.
+	// If the location of METADATA's tablet is not cached, a lookup waits for that of an earlier
+	// row.
 	silent("b")
 	for i := range 20 {
 		time.Sleep(unassignedTime)
@@ -446,9 +447,9 @@ func TestLookupsPassASilentMetadataServer(t *testing.T) {
 		silent("d")
 	}
 	took := time.Since(began)
-	asked := slices.DeleteFunc(f.traced(), func(s string) bool { return s != scanMetadata+"@4!" })
-	if n := len(asked); n == 0 || n > 2+int(took/unassignedTime) {
-		t.Errorf("a server without a lease was asked %d times in %v", n, took)
+	requests := slices.DeleteFunc(f.traced(), func(s string) bool { return s != scanMetadata+"@4!" })
+	if n := len(requests); n == 0 || n > 2+int(took/unassignedTime) {
+		t.Errorf("a server without a lease got %d requests in %v", n, took)
 	}
 
 	f.mu.Lock()
@@ -457,7 +458,7 @@ func TestLookupsPassASilentMetadataServer(t *testing.T) {
 	check(t, tb.Apply(t.Context(), put("a")))
 }
 
-// forgetMetadata forgets where METADATA's tablets are, but for the root tablet.
+// forgetMetadata discards the locations of METADATA's tablets, except the root tablet's.
 func (l *locator) forgetMetadata() {
 	t := l.tablets(metadata.Name)
 	l.mu.Lock()

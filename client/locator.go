@@ -12,21 +12,21 @@ import (
 	"github.com/steledb/stele/internal/planted"
 )
 
-// locator says which node a row is at: from what it knows, without waiting, or else by
-// the three levels of METADATA (lookup.go).
+// locator maps rows to nodes: from its cache without waiting, or else by the three levels of
+// METADATA (lookup.go).
 type locator struct {
 	client *Client
 	seeds  seeds
 	mode   atomic.Uint32
-	// asked is when mode was last found out, in nanoseconds.
-	asked atomic.Int64
-	// away is what the last node that was asked for the root said to be missing; nil: one has told it since.
-	away atomic.Pointer[absence]
-	root atomic.Pointer[location] // where the root tablet is; nil: not known
-	// tables is by name. Replaced under mu, never changed.
+	// modeChecked is when mode was last determined, in nanoseconds since 1970.
+	modeChecked atomic.Int64
+	// rootError is the latest ErrUnavailable of a root call; nil after a success.
+	rootError atomic.Pointer[rootFailure]
+	root      atomic.Pointer[location] // location of the root tablet; nil: unknown
+	// tables is by name. The map is copied on write.
 	tables atomic.Pointer[map[string]*tablets]
 
-	// mu guards the field in it, and replacing what is known. Never held across I/O.
+	// mu guards the field in it, and writes of the cache. Never held across I/O.
 	mu struct {
 		sync.Mutex
 		count int // locations of all tables
@@ -34,18 +34,18 @@ type locator struct {
 	stats counters
 }
 
-// absence is why a node cannot tell where the root tablet is, and when it said so.
-type absence struct {
+// rootFailure records why and when a node could not return the location of the root tablet.
+type rootFailure struct {
 	err error
 	at  time.Time
 }
 
-// awayTime is how long that is worth more than that the time is up.
-const awayTime = 3 * lookupTimeout
+// rootErrorTime is how long that error is preferred to an expired deadline.
+const rootErrorTime = 3 * lookupTimeout
 
-// whyAway returns what a node has said lately to be missing, nil if none has.
-func (l *locator) whyAway() error {
-	if a := l.away.Load(); a != nil && time.Since(a.at) < awayTime {
+// recentRootError returns the error of a recent rootFailure, or nil.
+func (l *locator) recentRootError() error {
+	if a := l.rootError.Load(); a != nil && time.Since(a.at) < rootErrorTime {
 		return a.err
 	}
 	return nil
@@ -53,23 +53,23 @@ func (l *locator) whyAway() error {
 
 // The modes of a locator.
 const (
-	modeUnknown uint32 = iota
-	modeAlone          // the cluster has no METADATA: the node that is asked serves what there is
+	modeUnknown    uint32 = iota
+	modeNoMetadata        // the cluster has no METADATA; each node serves all tables
 	modeMetadata
 )
 
-// alonePeriod is the pause, at least, between two questions of a client whether a
-// cluster without METADATA has one by now.
-const alonePeriod = time.Second
+// recheckPeriod is the minimum time between two checks whether a cluster without METADATA has got
+// one.
+const recheckPeriod = time.Second
 
-// place is where an attempt of a call goes.
-type place struct {
+// destination is the destination of an attempt.
+type destination struct {
 	node *node
-	loc  *location // why there; nil: any node will do
+	loc  *location // why this node; nil: any node will do
 }
 
-// tableID returns the id of the table that has the row; 0 if it is not known.
-func (p place) tableID() uint64 {
+// tableID returns the table id of the location; 0 if it is not known.
+func (p destination) tableID() uint64 {
 	if p.loc == nil {
 		return 0
 	}
@@ -83,7 +83,7 @@ func newLocator(c *Client, addrs []string) *locator {
 	return l
 }
 
-// forgetAll forgets what is known of tables.
+// forgetAll discards the cache.
 func (l *locator) forgetAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,36 +92,36 @@ func (l *locator) forgetAll() {
 	l.mu.count = 0
 }
 
-// any is a node for calls that any node answers.
-func (l *locator) any() place { return place{node: l.client.node(l.seeds.any())} }
+// any returns a node for calls that any node can answer.
+func (l *locator) any() destination { return destination{node: l.client.node(l.seeds.any())} }
 
-// locate returns where row is. Errors: *lookupError, ErrClosed, ctx's.
-func (l *locator) locate(ctx context.Context, table string, row []byte) (place, error) {
+// locate returns the location of row. Errors: *lookupError, ErrClosed, ctx's.
+func (l *locator) locate(ctx context.Context, table string, row []byte) (destination, error) {
 	if p, ok := l.cached(table, row); ok {
 		return p, nil
 	}
 	return l.find(ctx, table, row)
 }
 
-// cached is locate for what is known already.
-func (l *locator) cached(table string, row []byte) (place, bool) {
-	if mode := l.mode.Load(); mode == modeAlone || table == "" {
+// cached is locate without a lookup.
+func (l *locator) cached(table string, row []byte) (destination, bool) {
+	if mode := l.mode.Load(); mode == modeNoMetadata || table == "" {
 		return l.any(), true
 	} else if mode == modeUnknown {
-		return place{}, false
+		return destination{}, false
 	}
 	loc := l.lookUp(table, row)
 	if loc == nil || loc.node == nil {
-		return place{}, false
+		return destination{}, false
 	}
 	if !loc.used.Load() {
 		loc.used.Store(true)
 	}
 	l.stats.hits.Add(1)
-	return place{loc.node, loc}, true
+	return destination{loc.node, loc}, true
 }
 
-// lookUp returns what is known of row's tablet, nil if nothing is.
+// lookUp returns the cached location of row's tablet, or nil.
 func (l *locator) lookUp(table string, row []byte) *location {
 	if table == metadata.Name && inRoot(row) {
 		return l.root.Load()
@@ -134,10 +134,10 @@ func (l *locator) lookUp(table string, row []byte) *location {
 
 var rootEnd = string(metadata.RootEnd())
 
-// inRoot says whether a row of METADATA is in the root tablet.
+// inRoot reports whether a row of METADATA is in the root tablet.
 func inRoot(row []byte) bool { return string(row) <= rootEnd }
 
-// tablets returns what is known of a table, making room for it.
+// tablets returns the cache of a table, and creates it if necessary.
 func (l *locator) tablets(name string) *tablets {
 	if t := (*l.tables.Load())[name]; t != nil {
 		return t
@@ -155,7 +155,7 @@ func (l *locator) tablets(name string) *tablets {
 	return t
 }
 
-// setID notes a table's id. What is known by another id is forgotten.
+// setID sets a table's id. It discards locations of another id.
 func (l *locator) setID(t *tablets, id uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,13 +165,13 @@ func (l *locator) setID(t *tablets, id uint64) {
 }
 
 func (l *locator) replaceLocked(t *tablets, k *known) {
-	if (*l.tables.Load())[t.name] == t { // or it has been forgotten
+	if (*l.tables.Load())[t.name] == t { // otherwise it was discarded
 		l.mu.count += len(k.all) - len(t.known.Load().all)
 	}
 	t.known.Store(k)
 }
 
-// forget forgets a table that is not there.
+// forget discards a table that does not exist.
 func (l *locator) forget(t *tablets) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -183,7 +183,7 @@ func (l *locator) forget(t *tablets) {
 	}
 }
 
-// insert adds a run of tablets that METADATA tells of a table with that id.
+// insert caches a run of tablets from METADATA for the table with that id.
 func (l *locator) insert(t *tablets, id uint64, run []*location) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,9 +195,9 @@ func (l *locator) insert(t *tablets, id uint64, run []*location) {
 	}
 }
 
-// evictLocked drops the locations that no call has used since it last ran, and if that
-// leaves more than three quarters of the room full, every second of the rest. Those of
-// METADATA stay: all lookups need them, and they are few.
+// evictLocked drops the locations that no call has used since its last run. If more than three
+// quarters of LocationsMax remain, it also drops every second one. Locations of METADATA stay: all
+// lookups need them, and they are few.
 func (l *locator) evictLocked() {
 	for _, all := range []bool{false, true} {
 		if all && l.mu.count <= l.client.cfg.LocationsMax/4*3 {
@@ -220,7 +220,7 @@ func (l *locator) evictLocked() {
 	}
 }
 
-// reason is why a place was wrong.
+// reason is why a destination was wrong.
 type reason int
 
 const (
@@ -231,11 +231,11 @@ const (
 	stopped                  // the node serves nothing now
 )
 
-// wrong reports that a call went to p in vain, so that the next is sent to where the
-// tablet is by then. A hint, if there is one, is where the node believes it to be.
-func (l *locator) wrong(p place, why reason, hint *api.NotServingError) {
+// invalidate records that a call to p failed, so that the next call looks up the tablet's location.
+// hint, if not nil, is the location that the node returned.
+func (l *locator) invalidate(p destination, why reason, hint *api.NotServingError) {
 	if p.loc == nil {
-		l.wrongSeed(p, why)
+		l.invalidateSeed(p, why)
 		return
 	}
 	if planted.On(planted.CacheForEver) {
@@ -252,29 +252,28 @@ func (l *locator) wrong(p place, why reason, hint *api.NotServingError) {
 	t := p.loc.of
 	k := t.known.Load()
 	if k.index(p.loc) < 0 {
-		return // somebody was here before
+		return // already replaced
 	}
 	l.stats.stale.Add(1)
-	if why == noTable { // its id is to be asked for
+	if why == noTable { // its id must be looked up
 		l.replaceLocked(t, &known{})
 		return
 	}
-	l.replaceLocked(t, k.without(p.loc, l.instead(p.loc, why, hint)))
+	l.replaceLocked(t, k.without(p.loc, l.replacement(p.loc, why, hint)))
 }
 
-// instead returns what is to be known in the place of a location that proved wrong; nil
-// for nothing.
-func (l *locator) instead(loc *location, why reason, hint *api.NotServingError) *location {
+// replacement returns the replacement of a stale location, or nil for none.
+func (l *locator) replacement(loc *location, why reason, hint *api.NotServingError) *location {
 	next := &location{of: loc.of, table: loc.table, start: loc.start, end: loc.end}
-	// A server that was itself hinted at is not listened to, so that two cannot send
-	// a client to and fro.
+	// A hint from a server that was itself hinted at is ignored, so that two servers cannot send a
+	// client back and forth.
 	if hint != nil && hint.Addr != "" && hint.Addr != loc.addr && !loc.hinted {
 		l.stats.hints.Add(1)
 		next.addr, next.server, next.node, next.hinted = hint.Addr, hint.Node, l.client.node(hint.Addr), true
 		return next
 	}
-	// METADATA has just said so: the tablet is being loaded or unloaded. All the calls
-	// that wait for it shall not ask again and again.
+	// METADATA has just returned this location: the tablet is being loaded or unloaded. Waiting
+	// calls should not read METADATA again and again.
 	if now := time.Now(); why == notServing && now.Sub(loc.read) < unassignedTime {
 		next.until = now.Add(unassignedTime)
 		return next
@@ -282,9 +281,9 @@ func (l *locator) instead(loc *location, why reason, hint *api.NotServingError) 
 	return nil
 }
 
-// alternatives is how many attempts a call may make elsewhere without a pause: as many
-// as there are nodes that may do as well. A row that is located is at one server only: what
-// may be wrong is what was known of it, and then the hint.
+// alternatives returns the number of attempts that a call may make elsewhere without a pause: the
+// number of nodes that may answer it. A located row is on one server only; there the stale location
+// and the hint count.
 func (l *locator) alternatives() int {
 	if l.mode.Load() == modeMetadata {
 		return 2
@@ -292,19 +291,19 @@ func (l *locator) alternatives() int {
 	return l.seeds.count()
 }
 
-// wrongSeed is wrong for a node that was as good as any other.
-func (l *locator) wrongSeed(p place, why reason) {
+// invalidateSeed is invalidate for a call that any node could answer.
+func (l *locator) invalidateSeed(p destination, why reason) {
 	if why != unreached && why != notServing {
 		return
 	}
-	l.seeds.wrong(p.node.addr)
+	l.seeds.skip(p.node.addr)
 	if why == notServing {
 		l.recheck()
 	}
 }
 
-// recheck has the next call find out whether the cluster has METADATA by now, unless that
-// was done lately. It says whether it does.
+// recheck makes the next call check whether the cluster has METADATA by now, unless that was
+// checked recently. It reports whether the next call will.
 func (l *locator) recheck() bool {
-	return time.Since(time.Unix(0, l.asked.Load())) > alonePeriod && l.mode.CompareAndSwap(modeAlone, modeUnknown)
+	return time.Since(time.Unix(0, l.modeChecked.Load())) > recheckPeriod && l.mode.CompareAndSwap(modeNoMetadata, modeUnknown)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/steledb/stele/client/api"
 )
 
-// testLocator is the locator of a client that makes no calls.
+// testLocator returns the locator of a client that makes no calls.
 func testLocator(max int) *locator {
 	c := &Client{cfg: Config{LocationsMax: max}.withDefaults(), ctx: context.Background()}
 	c.nodes.Store(&map[string]*node{})
@@ -21,7 +21,8 @@ func testLocator(max int) *locator {
 	return c.locator
 }
 
-// Invariant C6: what is known is what was last said of each row, unless it was forgotten since.
+// Invariant C6: a cached location is the last one returned for each row, unless it was discarded
+// since.
 func TestKnownAgainstModel(t *testing.T) {
 	const rows = 64
 	row := func(i int) []byte { return []byte{byte(i)} }
@@ -31,15 +32,15 @@ func TestKnownAgainstModel(t *testing.T) {
 		l := testLocator(0)
 		tab := l.tablets("t")
 		l.setID(tab, 16)
-		var said [rows]string // by row; empty is unknown
+		var cached [rows]string // by row; empty: unknown
 		for step := range 60 {
 			from, at := rng.IntN(rows), 0
-			if rng.IntN(4) == 0 { // a call to from's server was in vain
+			if rng.IntN(4) == 0 { // a call to from's server was misrouted
 				if loc := l.lookUp("t", row(from)); loc != nil {
-					l.wrong(place{loc.node, loc}, broken, nil)
+					l.invalidate(destination{loc.node, loc}, broken, nil)
 					for i := range rows {
 						if loc.has(row(i)) {
-							said[i] = ""
+							cached[i] = ""
 						}
 					}
 				}
@@ -50,14 +51,14 @@ func TestKnownAgainstModel(t *testing.T) {
 					end := min(at+rng.IntN(12), rows-1)
 					server := fmt.Sprint("s", rng.IntN(3), "-", step)
 					if rng.IntN(3) == 0 {
-						server = "always" // the tablet of before, if its end is the same
+						server = "always" // the former tablet, if its end is the same
 					}
 					loc := &location{of: tab, start: start, end: row(end), server: server, node: l.client.node(server)}
 					if end == rows-1 {
 						loc.end = nil
 					}
 					for ; at <= end; at++ {
-						said[at] = server
+						cached[at] = server
 					}
 					run, start = append(run, loc), successor(loc.end)
 				}
@@ -70,11 +71,11 @@ func TestKnownAgainstModel(t *testing.T) {
 				}
 			}
 			for i := range rows {
-				// What a run only touched may be forgotten; nothing else may be known.
-				if loc := k.at(row(i)); loc != nil && (loc.server != said[i] || !loc.has(row(i))) {
-					t.Fatalf("run %d, step %d: row %d is at %s, it was said to be at %q", run, step, i, loc.server, said[i])
+				// Locations that a run only touched may be discarded; nothing else may be cached.
+				if loc := k.at(row(i)); loc != nil && (loc.server != cached[i] || !loc.has(row(i))) {
+					t.Fatalf("run %d, step %d: row %d is cached at %s, want %q", run, step, i, loc.server, cached[i])
 				} else if loc == nil && i >= from && i < at {
-					t.Fatalf("run %d, step %d: row %d was told and is not known", run, step, i)
+					t.Fatalf("run %d, step %d: row %d is not cached", run, step, i)
 				}
 			}
 			if l.mu.count != len(k.all) {
@@ -84,7 +85,7 @@ func TestKnownAgainstModel(t *testing.T) {
 	}
 }
 
-// fillLocator gives the table name n tablets, which end at key(0) and on, ten digits.
+// fillLocator gives the table name n tablets, which end at key(0) and on, with ten digits.
 func (l *locator) fillLocator(name string, n int) {
 	tab := l.tablets(name)
 	l.setID(tab, 16)
@@ -110,7 +111,7 @@ func TestLocationsAreBounded(t *testing.T) {
 		}
 	}
 	l.fillLocator("b", 300)
-	for i := range 500 { // what is used stays
+	for i := range 500 { // used locations stay
 		row, server := used(i)
 		if p, ok := l.cached("a", row); !ok || p.node.addr != server {
 			t.Fatalf("row %s after an eviction: %v, %v", row, p, ok)
@@ -128,7 +129,7 @@ func TestLocationsAreBounded(t *testing.T) {
 	}
 }
 
-// A row that is known is found without a lock and without memory.
+// A cached row is located without a lock and without an allocation.
 func TestKnownRowsCostNothing(t *testing.T) {
 	l := testLocator(0)
 	l.fillLocator("t", 10_000)
@@ -161,7 +162,7 @@ func BenchmarkLocate(b *testing.B) {
 	}
 }
 
-// A batch goes to each server once, and again only with what has moved from there.
+// A batch goes to each server once, and only misrouted rows are sent again.
 func TestBatchesGoToTheirServers(t *testing.T) {
 	f := newFakeCluster(newFake(t), 5)
 	f.layout("t", []string{key(9), key(19), key(29)}, 2, 3, 4, 2)
@@ -187,7 +188,7 @@ func TestBatchesGoToTheirServers(t *testing.T) {
 			t.Errorf("apply all took %q, want %q", got, want)
 		}
 	}
-	check(t, tb.Apply(t.Context(), put("a"))) // finds all four tablets
+	check(t, tb.Apply(t.Context(), put("a"))) // locates all four tablets
 	f.traced()
 	apply("mutate_rows t@2", "mutate_rows t@3", "mutate_rows t@4")
 	f.move("t", key(15), 2)
@@ -211,7 +212,8 @@ func TestBatchesGoToTheirServers(t *testing.T) {
 	}
 }
 
-// The next server's first batch is there before the caller has read the last of this one.
+// The next server's first batch is fetched before the caller has read the last row of the current
+// one.
 func TestScanReadsAheadAcrossServers(t *testing.T) {
 	f := newFakeCluster(newFake(t), 4)
 	f.layout("t", []string{key(9), key(19), key(29)}, 1, 1, 2, 3)
@@ -225,7 +227,7 @@ func TestScanReadsAheadAcrossServers(t *testing.T) {
 		t.Fatal(s.Err())
 	}
 	for deadline := time.Now().Add(10 * time.Second); f.count(f.executed, api.MethodScanOpen) < before+3 && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond) // for what comes by itself
+		time.Sleep(time.Millisecond) // for requests that the scan makes by itself
 	}
 	wantTrace(t, f, "one row", scanMetadata+"@1", "scan_open t@1", "scan_open t@2")
 	keys := []string{string(s.Row().Key)}
@@ -243,8 +245,8 @@ func TestScanReadsAheadAcrossServers(t *testing.T) {
 	wantTrace(t, f, "a range that ends with a part", "scan_open t@1")
 }
 
-// The node that the client was given may go for good.
-func TestTheFirstNodeMayGo(t *testing.T) {
+// The node that the client was given may leave the cluster for good.
+func TestFirstNodeRemoved(t *testing.T) {
 	f := newFakeCluster(newFake(t), 4)
 	f.layout("t", []string{"m"}, 2, 3)
 	c := f.open(Config{})

@@ -16,33 +16,33 @@ import (
 )
 
 const (
-	// lookupRows is how many rows of METADATA a lookup reads: the tablet that is looked
-	// for and those behind it. With some 200 bytes each they fit into one answer.
+	// lookupRows is the number of METADATA rows that a lookup reads: the requested tablet and those
+	// after it. At about 200 bytes each they fit into one response.
 	lookupRows = 64
-	// flightsMax bounds the lookups that are under way for one table.
+	// flightsMax bounds the concurrent lookups for one table.
 	flightsMax = 4
-	// lookupTimeout bounds one request of a lookup. What it asks for is in memory.
+	// lookupTimeout bounds one request of a lookup. The data that it reads is in memory.
 	lookupTimeout = 5 * time.Second
-	// unassignedTime is how long a tablet that no server had, or a METADATA server that is
-	// unavailable, is not asked about again, however many calls wait for it.
+	// unassignedTime is how long METADATA is not read again for an unassigned tablet, or from an
+	// unavailable METADATA server, however many calls wait.
 	unassignedTime = 10 * time.Millisecond
-	// lookupParts bounds the METADATA tablets that one lookup goes through.
+	// lookupParts bounds the METADATA tablets that one lookup reads.
 	lookupParts = 8
 )
 
-// errUnassigned means that no server has the tablet: it is being moved or recovered.
-var errUnassigned = fmt.Errorf("%w: no server has it at the moment", api.ErrNotServing)
+// errUnassigned means that the tablet is unassigned: it is being moved or recovered.
+var errUnassigned = fmt.Errorf("%w: it is not assigned to a server", api.ErrNotServing)
 
-// errNoRows means that METADATA has no row of the table's tablet.
-var errNoRows = fmt.Errorf("%w: METADATA does not have it", api.ErrNotServing)
+// errNoRows means that METADATA has no row for the table's tablet.
+var errNoRows = fmt.Errorf("%w: it has no row in METADATA", api.ErrNotServing)
 
-// lookupError is why a tablet could not be found. Nothing was sent to it.
+// lookupError means that a tablet could not be located. Nothing was sent to its server.
 type lookupError struct {
 	table string
 	row   []byte
 	err   error
-	bare  bool     // err says it all
-	at    *silence // why, if it was that; nil: it was not
+	bare  bool          // err needs no context in the decision
+	at    *metadataDown // set if the cause is an unavailable METADATA server
 }
 
 func (e *lookupError) Error() string {
@@ -51,74 +51,74 @@ func (e *lookupError) Error() string {
 
 func (e *lookupError) Unwrap() error { return e.err }
 
-// others says whether lookups of other rows of the table must be expected to fail, too.
-func (e *lookupError) others() bool { return e.err != errUnassigned && e.at == nil }
+// affectsOthers reports whether lookups of other rows of the table will probably fail as well.
+func (e *lookupError) affectsOthers() bool { return e.err != errUnassigned && e.at == nil }
 
-// because sets why.
-func (e *lookupError) because(err error) *lookupError {
+// withCause sets the cause.
+func (e *lookupError) withCause(err error) *lookupError {
 	e.err = err
 	errors.As(err, &e.at)
 	return e
 }
 
-// flight is a lookup that is under way, for all who want the same.
+// flight is a lookup in progress, shared by all calls that need it.
 type flight struct {
 	row  []byte
-	done chan struct{} // closed when the rest is set
+	done chan struct{} // closed when loc and err are set
 	loc  *location     // nil if any node will do
 	err  *lookupError
 }
 
-// find looks row up in the cluster. Lookups of rows that another may bring along wait
-// for that first.
-func (l *locator) find(ctx context.Context, name string, row []byte) (place, error) {
+// find looks up row in the cluster. If another lookup in progress may return row's tablet as well,
+// it waits for that first.
+func (l *locator) find(ctx context.Context, name string, row []byte) (destination, error) {
 	t := l.tablets(name)
 	for waited := 0; ; waited++ {
-		p, f, err := l.board(t, row, waited > 0)
+		p, f, err := l.joinFlight(t, row, waited > 0)
 		if f == nil {
 			return p, err
 		}
 		select {
 		case <-f.done:
 		case <-ctx.Done():
-			if away := l.whyAway(); away != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return place{}, &lookupError{table: name, row: bytes.Clone(row), err: away}
+			if unavailable := l.recentRootError(); unavailable != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return destination{}, &lookupError{table: name, row: bytes.Clone(row), err: unavailable}
 			}
-			return place{}, ctx.Err()
+			return destination{}, ctx.Err()
 		case <-l.client.ctx.Done():
-			return place{}, ErrClosed
+			return destination{}, ErrClosed
 		}
 		own := bytes.Equal(f.row, row)
 		switch {
-		case f.err != nil && (own || f.err.others()):
-			return place{}, f.err
+		case f.err != nil && (own || f.err.affectsOthers()):
+			return destination{}, f.err
 		case f.err == nil && f.loc == nil:
 			return l.any(), nil
 		case f.err == nil && own:
-			return place{f.loc.node, f.loc}, nil
+			return destination{f.loc.node, f.loc}, nil
 		}
 	}
 }
 
-// board returns where row is, or why that is not known, or a flight to wait for. With
-// alone it joins no other flight than one for row, unless there are too many.
-func (l *locator) board(t *tablets, row []byte, alone bool) (place, *flight, error) {
+// joinFlight returns the location of row, an error, or a flight to wait for. With exact it joins
+// only a flight for the same row, unless there are flightsMax flights.
+func (l *locator) joinFlight(t *tablets, row []byte, exact bool) (destination, *flight, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p, ok := l.cached(t.name, row); ok {
 		return p, nil, nil
 	}
 	if loc := l.lookUp(t.name, row); loc != nil && loc.node == nil && time.Now().Before(loc.until) {
-		return place{}, nil, &lookupError{table: t.name, row: bytes.Clone(row), err: errUnassigned}
+		return destination{}, nil, &lookupError{table: t.name, row: bytes.Clone(row), err: errUnassigned}
 	}
 	meta := l.metadataOf(t, row)
-	if err := t.failedLocked(l.asks(meta)); err != nil {
-		return place{}, nil, err
+	if err := t.failedLocked(l.lookupServer(meta)); err != nil {
+		return destination{}, nil, err
 	}
 	var best *flight
 	for _, f := range t.mu.flights {
 		c := bytes.Compare(f.row, row)
-		if c == 0 || c < 0 && !alone && (best == nil || bytes.Compare(best.row, f.row) < 0) && meta.hasMetadata(t, f.row) {
+		if c == 0 || c < 0 && !exact && (best == nil || bytes.Compare(best.row, f.row) < 0) && meta.hasMetadata(t, f.row) {
 			best = f
 		}
 	}
@@ -127,18 +127,19 @@ func (l *locator) board(t *tablets, row []byte, alone bool) (place, *flight, err
 	}
 	if best != nil {
 		l.stats.shared.Add(1)
-		return place{}, best, nil
+		return destination{}, best, nil
 	}
 	f := &flight{row: bytes.Clone(row), done: make(chan struct{})}
-	if !l.client.spawn(func() { l.fly(t, f) }) {
-		return place{}, nil, ErrClosed
+	if !l.client.spawn(func() { l.runFlight(t, f) }) {
+		return destination{}, nil, ErrClosed
 	}
 	t.mu.flights = append(t.mu.flights, f)
-	return place{}, f, nil
+	return destination{}, f, nil
 }
 
-// fly makes a lookup, under the Client's context: whoever began it may leave.
-func (l *locator) fly(t *tablets, f *flight) {
+// runFlight performs a lookup under the Client's context, because the call that started it may end
+// first.
+func (l *locator) runFlight(t *tablets, f *flight) {
 	l.stats.lookups.Add(1)
 	f.loc, f.err = l.lookup(l.client.ctx, t, f.row)
 	t.mu.Lock()
@@ -148,18 +149,18 @@ func (l *locator) fly(t *tablets, f *flight) {
 	close(f.done)
 }
 
-// lookup finds the tablet of a row, and those behind it: nil if any node will do.
+// lookup locates the tablet of a row and those after it. It returns nil if any node will do.
 func (l *locator) lookup(ctx context.Context, t *tablets, row []byte) (*location, *lookupError) {
 	failed := &lookupError{table: t.name, row: row}
 	if t.name == metadata.Name && inRoot(row) {
 		loc, err := l.rootTablet(ctx)
 		if err != nil {
-			return nil, failed.because(err)
+			return nil, failed.withCause(err)
 		}
 		return loc, nil
 	}
 	for {
-		id, asked, err := l.tableID(ctx, t)
+		id, fetched, err := l.tableID(ctx, t)
 		if err != nil {
 			failed.err, failed.bare = err, true
 			return nil, failed
@@ -168,12 +169,12 @@ func (l *locator) lookup(ctx context.Context, t *tablets, row []byte) (*location
 			return nil, nil
 		}
 		run, err := l.readMetadata(ctx, t, id, row)
-		if errors.Is(err, errNoRows) && !asked && id != metadata.TableID {
-			l.setID(t, 0) // it was dropped, and may be there again with another id
+		if errors.Is(err, errNoRows) && !fetched && id != metadata.TableID {
+			l.setID(t, 0) // it was dropped, and may exist again with another id
 			continue
 		}
 		if err != nil {
-			return nil, failed.because(err)
+			return nil, failed.withCause(err)
 		}
 		l.insert(t, id, run)
 		loc := run[slices.IndexFunc(run, func(loc *location) bool { return loc.has(row) })]
@@ -186,8 +187,9 @@ func (l *locator) lookup(ctx context.Context, t *tablets, row []byte) (*location
 	}
 }
 
-// tableID returns a table's id, asking if need be: 0 if the cluster has no METADATA.
-func (l *locator) tableID(ctx context.Context, t *tablets) (id uint64, asked bool, err error) {
+// tableID returns a table's id, from the cache or from a node. It returns 0 if the cluster has no
+// METADATA.
+func (l *locator) tableID(ctx context.Context, t *tablets) (id uint64, fetched bool, err error) {
 	if l.mode.Load() == modeMetadata {
 		if t.name == metadata.Name {
 			l.setID(t, metadata.TableID)
@@ -196,7 +198,7 @@ func (l *locator) tableID(ctx context.Context, t *tablets) (id uint64, asked boo
 			return id, false, nil
 		}
 	}
-	info, err := l.askRoot(ctx, t.name)
+	info, err := l.callRoot(ctx, t.name)
 	if errors.Is(err, api.ErrNoTable) {
 		l.forget(t)
 	}
@@ -207,13 +209,13 @@ func (l *locator) tableID(ctx context.Context, t *tablets) (id uint64, asked boo
 	return info.Table, true, nil
 }
 
-// rootTablet returns where the root tablet is, asking if need be; nil if the cluster has
-// no METADATA.
+// rootTablet returns the location of the root tablet, from the cache or from a node. It returns nil
+// if the cluster has no METADATA.
 func (l *locator) rootTablet(ctx context.Context) (*location, error) {
 	if loc := l.root.Load(); loc != nil {
 		return loc, nil
 	}
-	info, err := l.askRoot(ctx, metadata.Name)
+	info, err := l.callRoot(ctx, metadata.Name)
 	if err != nil || !info.Metadata {
 		return nil, err
 	}
@@ -223,42 +225,42 @@ func (l *locator) rootTablet(ctx context.Context) (*location, error) {
 	return nil, errUnassigned
 }
 
-// askRoot asks nodes, one after the other, until one answers.
-func (l *locator) askRoot(ctx context.Context, name string) (info api.RootInfo, err error) {
+// callRoot calls root on one node after another until one answers.
+func (l *locator) callRoot(ctx context.Context, name string) (info api.RootInfo, err error) {
 	req := api.NamesRequest{Names: []string{name}}
 	k := call{method: api.MethodRoot, safe: true, encode: req.Append, decode: info.Decode}
 	for i := 0; ; i++ {
-		k.at = l.any()
+		k.dest = l.any()
 		a := l.request(ctx, &k)
 		switch {
 		case a.err == nil:
-			l.away.Store(nil)
-			l.learn(&info)
+			l.rootError.Store(nil)
+			l.cacheRoot(&info)
 			return info, nil
-		case errors.Is(a.err, rpc.CodeUnknownMethod): // a node of before METADATA
+		case errors.Is(a.err, rpc.CodeUnknownMethod): // a node of a version without METADATA
 			info = api.RootInfo{}
-			l.learn(&info)
+			l.cacheRoot(&info)
 			return info, nil
 		}
 		err = api.FromRPC(a.err)
-		switch away := l.whyAway(); {
+		switch unavailable := l.recentRootError(); {
 		case errors.Is(err, ErrUnavailable):
-			l.away.Store(&absence{err, time.Now()})
-		case away != nil && errors.Is(err, context.DeadlineExceeded):
-			err = away // one that does not answer at all says less
+			l.rootError.Store(&rootFailure{err, time.Now()})
+		case unavailable != nil && errors.Is(err, context.DeadlineExceeded):
+			err = unavailable // more specific than an expired deadline
 		}
-		if i >= l.seeds.count() || !l.astray(a) {
+		if i >= l.seeds.count() || !l.retryElsewhere(a) {
 			return info, err
 		}
-		l.seeds.wrong(k.at.node.addr)
+		l.seeds.skip(k.dest.node.addr)
 	}
 }
 
-// learn takes over what root answered.
-func (l *locator) learn(info *api.RootInfo) {
-	l.asked.Store(time.Now().UnixNano())
+// cacheRoot caches the result of root.
+func (l *locator) cacheRoot(info *api.RootInfo) {
+	l.modeChecked.Store(time.Now().UnixNano())
 	if !info.Metadata {
-		if l.mode.Swap(modeAlone) == modeMetadata {
+		if l.mode.Swap(modeNoMetadata) == modeMetadata {
 			l.forgetAll()
 		}
 		return
@@ -266,7 +268,7 @@ func (l *locator) learn(info *api.RootInfo) {
 	var loc *location
 	if info.Addr != "" {
 		loc = &location{table: metadata.TableID, end: []byte(rootEnd), server: info.Server, addr: info.Addr, node: l.client.node(info.Addr)}
-		l.seeds.learn(info.Addr)
+		l.seeds.add(info.Addr)
 	}
 	if old := l.root.Load(); old == nil || loc == nil || old.server != loc.server || old.addr != loc.addr {
 		l.root.Store(loc)
@@ -283,15 +285,15 @@ func (l *locator) request(ctx context.Context, k *call) attempt {
 	return l.client.attempt(ctx, k)
 }
 
-// astray says whether a lookup's request failed in a way that another server, or the
-// same one found anew, may do better.
-func (l *locator) astray(a attempt) bool {
+// retryElsewhere reports whether a request of a lookup failed in a way that may succeed on another
+// server, or on the same one after its location is looked up again.
+func (l *locator) retryElsewhere(a attempt) bool {
 	return a.err != nil && !l.client.closed() && (errors.Is(a.err, rpc.ErrConnLost) || errors.Is(a.err, ErrUnreachable) ||
 		errors.Is(a.err, context.DeadlineExceeded) || errors.Is(a.err, api.CodeNotServing) || errors.Is(a.err, rpc.CodeUnavailable))
 }
 
-// readMetadata reads tablets of a table that follow each other, that of row among them. The
-// error errNoRows means that there is none.
+// readMetadata reads the locations of adjacent tablets of a table, including that of row. It
+// returns errNoRows if METADATA has none.
 func (l *locator) readMetadata(ctx context.Context, t *tablets, id uint64, row []byte) (run []*location, err error) {
 	from := bytes.Clone(row)
 	_, end := metadata.TableRange(id)
@@ -300,7 +302,7 @@ func (l *locator) readMetadata(ctx context.Context, t *tablets, id uint64, row [
 		end = successor([]byte(rootEnd))
 	}
 	if whole {
-		// All METADATA tablets of a table of users at once: they are few.
+		// Read all METADATA tablets of a user table at once; usually they are few.
 		from = from[:min(len(from), tableIDBytes)]
 	}
 	key := metadata.SeekKey(nil, id, from)
@@ -314,7 +316,7 @@ func (l *locator) readMetadata(ctx context.Context, t *tablets, id uint64, row [
 			return run, nil
 		}
 		switch {
-		case len(rows) == lookupRows && whole: // they are not: from now on only the one looked for, and those behind it
+		case len(rows) == lookupRows && whole: // they are not few: read only the requested one and those after it
 			t.wide.Store(true)
 			whole, run, from = false, nil, bytes.Clone(row)
 			key = metadata.SeekKey(nil, id, from)
@@ -331,13 +333,13 @@ func (l *locator) readMetadata(ctx context.Context, t *tablets, id uint64, row [
 	return nil, errNoRows
 }
 
-// tableIDBytes is how many bytes of a key of METADATA are a table's id.
+// tableIDBytes is the length of the table id in a METADATA key.
 const tableIDBytes = 8
 
-// scanMetadata reads rows of METADATA from key on, at the server that has them. When it
-// is not the one it was, that is found out once. One that is silent is not asked again.
+// scanMetadata reads rows of METADATA from key on. If the cached METADATA location is stale, it is
+// looked up again once. An unavailable server gets no second request.
 func (l *locator) scanMetadata(ctx context.Context, t *tablets, id uint64, key, end []byte) (rows []*metadata.Row, next []byte, err error) {
-	var silent *silence
+	var silent *metadataDown
 	for stale := false; ; stale = true {
 		p, err := l.metadataTablet(ctx, id, key)
 		if err != nil {
@@ -355,16 +357,16 @@ func (l *locator) scanMetadata(ctx context.Context, t *tablets, id uint64, key, 
 		}
 		err = api.FromRPC(a.err)
 		switch {
-		case errors.Is(err, api.ErrNoTable): // no tablet of METADATA is there
+		case errors.Is(err, api.ErrNoTable): // the server has no tablet of METADATA
 			a.err = api.CodeNotServing
-			err = fmt.Errorf("%w: %s has none of METADATA", api.ErrNotServing, p.node.addr)
+			err = fmt.Errorf("%w: %s serves no METADATA tablet", api.ErrNotServing, p.node.addr)
 		case errors.Is(err, api.ErrUnavailable):
-			silent = &silence{err, p.node, time.Now().Add(unassignedTime)}
+			silent = &metadataDown{err, p.node, time.Now().Add(unassignedTime)}
 			err = silent
 		}
-		again := l.astray(a)
+		again := l.retryElsewhere(a)
 		if again {
-			l.wrong(p, broken, nil)
+			l.invalidate(p, broken, nil)
 		}
 		if !again || stale {
 			return nil, nil, err
@@ -372,30 +374,30 @@ func (l *locator) scanMetadata(ctx context.Context, t *tablets, id uint64, key, 
 	}
 }
 
-// metadataTablet returns where the tablet of METADATA is that has a key: for tablets of
-// METADATA itself it is the root tablet.
-func (l *locator) metadataTablet(ctx context.Context, id uint64, key []byte) (place, error) {
+// metadataTablet returns the location of the METADATA tablet with the given key. For METADATA's own
+// tablets this is the root tablet.
+func (l *locator) metadataTablet(ctx context.Context, id uint64, key []byte) (destination, error) {
 	if id != metadata.TableID {
 		return l.locate(ctx, metadata.Name, key)
 	}
 	loc, err := l.rootTablet(ctx)
 	if err != nil {
-		return place{}, err
+		return destination{}, err
 	}
 	if loc == nil {
-		return place{}, errUnassigned // METADATA has gone meanwhile
+		return destination{}, errUnassigned // METADATA was removed meanwhile
 	}
-	return place{loc.node, loc}, nil
+	return destination{loc.node, loc}, nil
 }
 
 var locationsFilter = encodeFilter(metadata.Locations())
 
-func (l *locator) scanAt(ctx context.Context, p place, key, end []byte) (rows []*metadata.Row, next []byte, a attempt) {
+func (l *locator) scanAt(ctx context.Context, p destination, key, end []byte) (rows []*metadata.Row, next []byte, a attempt) {
 	if p.loc == nil {
-		return nil, nil, attempt{err: errUnassigned} // METADATA has gone meanwhile
+		return nil, nil, attempt{err: errUnassigned} // METADATA was removed meanwhile
 	}
 	req := api.ScanOpenRequest{Table: metadata.Name, Start: key, End: end, Filter: locationsFilter, Limit: lookupRows, BatchRows: lookupRows, Parts: true}
-	k := call{method: api.MethodScanOpen, safe: true, at: p, encode: req.Append}
+	k := call{method: api.MethodScanOpen, safe: true, dest: p, encode: req.Append}
 	cursor := uint64(0)
 	k.decode = func(d *wire.Decoder) error {
 		var r api.ScanResult
@@ -403,7 +405,7 @@ func (l *locator) scanAt(ctx context.Context, p place, key, end []byte) (rows []
 			return err
 		}
 		cursor, next = r.Cursor, bytes.Clone(r.Next)
-		names := table.NewInterner(namesKept)
+		names := table.NewInterner(internedMax)
 		for range r.Count {
 			var row table.Row
 			if err := table.DecodeRow(&r.Rows, &row, names); err != nil {
@@ -413,7 +415,7 @@ func (l *locator) scanAt(ctx context.Context, p place, key, end []byte) (rows []
 			if m == nil {
 				return err
 			}
-			// A damaged row has no server: requests for its tablet wait, and others find theirs.
+			// A corrupt row has no server: requests for its tablet wait, others proceed.
 			rows = append(rows, m)
 		}
 		return nil
@@ -425,8 +427,8 @@ func (l *locator) scanAt(ctx context.Context, p place, key, end []byte) (rows []
 	return rows, next, a
 }
 
-// locations makes locations of rows of METADATA that follow each other, the first of
-// which is of the tablet that has the row from.
+// locations converts adjacent METADATA rows to locations. The first row's tablet holds the row
+// from.
 func (l *locator) locations(t *tablets, id uint64, from []byte, rows []*metadata.Row) []*location {
 	run := make([]*location, len(rows))
 	now := time.Now()
@@ -441,6 +443,6 @@ func (l *locator) locations(t *tablets, id uint64, from []byte, rows []*metadata
 		}
 		run[i], from = loc, successor(m.End)
 	}
-	l.seeds.learn(addrs...)
+	l.seeds.add(addrs...)
 	return run
 }

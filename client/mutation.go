@@ -6,28 +6,26 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// RowMutation collects changes to one row, which Table.Apply then makes all
-// together or not at all (paper, Figure 2). Changes apply in the order in which
-// they are added: a delete covers the sets before it, not those after.
+// RowMutation collects changes to one row, which Table.Apply makes atomically (paper, Figure 2).
+// Changes apply in the order in which they are added: a delete covers earlier sets, not later ones.
 //
-// Columns are named "family:qualifier"; see ParseColumn. A wrong name is reported
-// by Apply. A RowMutation keeps the values it is given and must be left alone
-// while it is being applied. It may be applied more than once.
+// Columns are named "family:qualifier"; see ParseColumn. Apply reports an invalid name. A
+// RowMutation retains the values passed to it and must not be changed while it is being applied. It
+// may be applied more than once.
 type RowMutation struct {
 	rm    table.RowMutation
-	err   error             // the first wrong column name
-	first [1]table.Mutation // most mutations have one change: no slice of its own
+	err   error             // for the first invalid column name
+	first [1]table.Mutation // most mutations have one change and need no other slice
 }
 
-// NewRowMutation returns an empty mutation of the row with that key: 1 byte to 64
-// KiB, any bytes.
+// NewRowMutation returns an empty mutation of a row. The key has 1 byte to 64 KiB, of any values.
 func NewRowMutation(row string) *RowMutation {
 	m := &RowMutation{}
 	m.Reset(row)
 	return m
 }
 
-// Reset makes m an empty mutation of row, keeping its memory.
+// Reset makes m an empty mutation of row and keeps its memory.
 func (m *RowMutation) Reset(row string) {
 	m.err = nil
 	m.rm.Row = append(m.rm.Row[:0], row...)
@@ -38,14 +36,14 @@ func (m *RowMutation) Reset(row string) {
 	m.rm.Mutations = m.rm.Mutations[:0]
 }
 
-// Set writes value to a column, at the time of the tablet server's clock: strictly
-// above every timestamp that it has given out for the row.
+// Set writes value to a column with a timestamp of the tablet server's clock. The timestamp is
+// above every one that the server has assigned in the row.
 func (m *RowMutation) Set(column string, value []byte) *RowMutation {
 	return m.SetAt(column, table.ServerTimestamp, value)
 }
 
-// SetAt writes value to a column at a timestamp in microseconds, not negative. A
-// cell that is there already with the same timestamp is replaced.
+// SetAt writes value to a column with a timestamp in microseconds, which must not be negative. It
+// replaces an existing cell with the same timestamp.
 func (m *RowMutation) SetAt(column string, timestamp int64, value []byte) *RowMutation {
 	family, qualifier := m.column(column)
 	return m.Add(table.Set(family, qualifier, timestamp, value))
@@ -57,16 +55,14 @@ func (m *RowMutation) Delete(column string) *RowMutation {
 	return m.Add(table.DeleteColumn(family, qualifier))
 }
 
-// DeleteRange deletes the versions of a column with timestamps in [start, end), in
-// microseconds. Both are bounds, whatever their value: Apply rejects an end that is
-// not after start.
+// DeleteRange deletes the versions of a column with timestamps in [start, end), in microseconds.
+// Apply rejects an end that is not after start, including 0.
 func (m *RowMutation) DeleteRange(column string, start, end int64) *RowMutation {
 	family, qualifier := m.column(column)
 	return m.Add(table.DeleteColumnRange(family, qualifier, start, table.Before(end)))
 }
 
-// DeleteFrom deletes the versions of a column with timestamps of start or later, in
-// microseconds.
+// DeleteFrom deletes the versions of a column with timestamps of at least start, in microseconds.
 func (m *RowMutation) DeleteFrom(column string, start int64) *RowMutation {
 	family, qualifier := m.column(column)
 	return m.Add(table.DeleteColumnRange(family, qualifier, start, table.TimestampEnd{}))
@@ -80,7 +76,7 @@ func (m *RowMutation) DeleteFamily(family string) *RowMutation {
 // DeleteRow deletes all the row's cells.
 func (m *RowMutation) DeleteRow() *RowMutation { return m.Add(table.DeleteRow()) }
 
-// Add adds changes that are made already.
+// Add appends changes.
 func (m *RowMutation) Add(changes ...table.Mutation) *RowMutation {
 	m.rm.Mutations = append(m.rm.Mutations, changes...)
 	return m
@@ -92,7 +88,7 @@ func (m *RowMutation) Row() string { return string(m.rm.Row) }
 // Len returns the number of changes.
 func (m *RowMutation) Len() int { return len(m.rm.Mutations) }
 
-// Size returns the bytes of names and data that the mutation carries.
+// Size returns the size of the mutation's names and data, in bytes.
 func (m *RowMutation) Size() int64 { return m.rm.Size() }
 
 func (m *RowMutation) column(column string) (string, []byte) {
@@ -103,7 +99,7 @@ func (m *RowMutation) column(column string) (string, []byte) {
 	return family, qualifier
 }
 
-// check returns what is wrong with m before it is sent. The server checks the rest.
+// check validates m before it is sent. The server checks the rest.
 func (m *RowMutation) check() error {
 	switch {
 	case m.err != nil:
@@ -121,8 +117,8 @@ func (m *RowMutation) check() error {
 	return nil
 }
 
-// idempotent tells whether applying m twice in a row is the same as once: it asks
-// for no timestamp of the server's.
+// idempotent reports whether applying m twice in a row equals applying it once: no set uses the
+// server's timestamp.
 func (m *RowMutation) idempotent() bool {
 	for i := range m.rm.Mutations {
 		if c := &m.rm.Mutations[i]; c.Op == table.OpSet && c.Timestamp == table.ServerTimestamp {
@@ -132,10 +128,9 @@ func (m *RowMutation) idempotent() bool {
 	return true
 }
 
-// ParseColumn splits a column name at its first colon into a family and a
-// qualifier. The qualifier may be empty and may hold any bytes, colons too:
-// "anchor:http://cnn.com" is family "anchor". A name without a colon, or with
-// nothing before it, is a table.ErrBadName.
+// ParseColumn splits a column name at its first colon into a family and a qualifier. The qualifier
+// may be empty and may contain any bytes, including colons: "anchor:http://cnn.com" is family
+// "anchor". A name without a colon, or with an empty family, is a table.ErrBadName.
 func ParseColumn(column string) (family string, qualifier []byte, err error) {
 	family, rest, ok := strings.Cut(column, ":")
 	if !ok {
@@ -147,11 +142,11 @@ func ParseColumn(column string) (family string, qualifier []byte, err error) {
 	return family, []byte(rest), nil
 }
 
-// ColumnName is the opposite of ParseColumn: it names the column that a cell is in.
+// ColumnName returns the column name of a cell. It is the inverse of ParseColumn.
 func ColumnName(c *table.Cell) string { return c.Family + ":" + string(c.Qualifier) }
 
-// Latest returns the newest cell of a column in row, which may be nil, and whether
-// there is one. Row is as a read returns it: sorted, newest first.
+// Latest returns the newest cell of a column in row, and whether there is one. row may be nil. Its
+// cells must be in the order of a read: newest first.
 func Latest(row *table.Row, column string) (table.Cell, bool) {
 	if row == nil {
 		return table.Cell{}, false

@@ -26,7 +26,7 @@ func TestNodes(t *testing.T) {
 		t.Errorf("undrained: %+v, %v", nodes, err)
 	}
 	if err := c.DrainNode(ctx, "three"); !errors.Is(err, ErrNodeNotFound) {
-		t.Errorf("drain of nobody: %v", err)
+		t.Errorf("drain of an unknown node: %v", err)
 	}
 	var used *NodeInUseError
 	if err := c.RemoveNode(ctx, "n1", false); !errors.As(err, &used) || used.Node != "n1" || used.Reason == "" {
@@ -45,7 +45,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// A lost connection leaves open what came of a removal; a drain is simply asked again.
+// After a lost connection the outcome of a removal is unknown; a drain is simply repeated.
 func TestNodeChangesWithoutAnAnswer(t *testing.T) {
 	f := newFake(t)
 	c := f.open(Config{})

@@ -10,13 +10,13 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// ScanOption narrows a scan or tunes it.
+// ScanOption restricts or tunes a scan.
 type ScanOption interface{ scan(*scanOptions) }
 
-// ReadOption narrows the cells that a read or a scan returns. Options narrow
-// together, whatever their order: a cell must be in one of the Families, and one
-// of the Columns, and in the TimeRange; what is left passes through the Filters in
-// the order given; of what those let through, Versions keeps the newest.
+// ReadOption restricts the cells that a read or a scan returns. Options combine in a fixed way,
+// whatever their order: a cell must be in one of the Families, in one of the Columns, and in the
+// TimeRange. The remaining cells pass through the Filters in the order given. Of their result,
+// Versions keeps the newest.
 type ReadOption interface {
 	ScanOption
 	read(*readOptions)
@@ -31,8 +31,8 @@ type readOptions struct {
 
 type scanOptions struct {
 	readOptions
-	start, end string // [start, end); an empty end is no bound
-	empty      bool   // the range holds no row
+	start, end string // [start, end); an empty end means unbounded
+	empty      bool   // the range contains no row
 	limit      int64
 	batchRows  int
 	batchBytes int
@@ -65,8 +65,8 @@ func Families(names ...string) ReadOption {
 	})
 }
 
-// Columns keeps the cells of these columns, named "family:qualifier". At most 900
-// at a time fit into a filter.
+// Columns keeps the cells of these columns, named "family:qualifier". A filter holds at most 900 of
+// them.
 func Columns(names ...string) ReadOption {
 	return readOption(func(o *readOptions) {
 		names := slices.Compact(slices.Sorted(slices.Values(names)))
@@ -90,10 +90,10 @@ func Columns(names ...string) ReadOption {
 	})
 }
 
-// ColumnsMatching keeps the cells of the columns whose names match a pattern: a
-// regular expression for the family, a colon, and one for the qualifier, such as
-// `anchor:.*\.cnn\.com`. Both are RE2 over bytes and match whole names. The first
-// colon divides them, so that for the family has none in it.
+// ColumnsMatching keeps the cells of the columns that match a pattern: a regular expression for the
+// family, a colon, and one for the qualifier, such as `anchor:.*\.cnn\.com`. Both are RE2 over
+// bytes and match whole names. The first colon separates them, so the first expression cannot
+// contain a colon.
 func ColumnsMatching(pattern string) ReadOption {
 	return readOption(func(o *readOptions) {
 		family, qualifier, ok := strings.Cut(pattern, ":")
@@ -107,8 +107,7 @@ func ColumnsMatching(pattern string) ReadOption {
 	})
 }
 
-// TimeRange keeps the cells with timestamps in [since, until). A zero time is no
-// bound.
+// TimeRange keeps the cells with timestamps in [since, until). A zero time means unbounded.
 func TimeRange(since, until time.Time) ReadOption {
 	return readOption(func(o *readOptions) {
 		r := table.TimestampRange{}
@@ -139,12 +138,12 @@ func Filter(f table.Filter) ReadOption {
 	})
 }
 
-// Start begins the scan at the first row at or after row.
+// Start starts the scan at the first row at or after row.
 func Start(row string) ScanOption {
 	return scanOption(func(o *scanOptions) { o.start = max(o.start, row) })
 }
 
-// End ends the scan before row. An empty row is no bound.
+// End ends the scan before row. An empty row means unbounded.
 func End(row string) ScanOption {
 	return scanOption(func(o *scanOptions) {
 		if row != "" && (o.end == "" || row < o.end) {
@@ -161,8 +160,8 @@ func Prefix(prefix string) ScanOption {
 	})
 }
 
-// Limit ends the scan after n rows; n is at least 1. Rows of which the filters leave
-// no cell do not count. A scan without this option has no limit.
+// Limit ends the scan after n rows; n is at least 1. Rows without cells after filtering do not
+// count. A scan without this option has no limit.
 func Limit(n int64) ScanOption {
 	return scanOption(func(o *scanOptions) {
 		o.atLeastOne("limit", n)
@@ -170,8 +169,8 @@ func Limit(n int64) ScanOption {
 	})
 }
 
-// BatchRows sets the most rows that one answer of the server holds: from 1 to
-// 100,000, default 1000.
+// BatchRows sets the maximum number of rows in one response of the server: from 1 to 100,000,
+// default 1000.
 func BatchRows(n int) ScanOption {
 	return scanOption(func(o *scanOptions) {
 		o.atLeastOne("batch_rows", int64(n))
@@ -179,9 +178,8 @@ func BatchRows(n int) ScanOption {
 	})
 }
 
-// BatchBytes sets about how many bytes of rows one answer of the server holds: from 1
-// to 16 MiB, default 256 KiB. A scan holds two answers in memory. A single larger row
-// comes alone.
+// BatchBytes sets the approximate size of one response of the server: from 1 byte to 16 MiB,
+// default 256 KiB. A scan holds two responses in memory. A single larger row is returned alone.
 func BatchBytes(n int) ScanOption {
 	return scanOption(func(o *scanOptions) {
 		o.atLeastOne("batch_bytes", int64(n))
@@ -189,14 +187,14 @@ func BatchBytes(n int) ScanOption {
 	})
 }
 
-// atLeastOne records an error if the number given for an option is below 1.
+// atLeastOne records an error if an option's value is below 1.
 func (o *readOptions) atLeastOne(name string, n int64) {
 	if n < 1 && o.err == nil {
 		o.err = fmt.Errorf("%s: %d, want at least 1", name, n)
 	}
 }
 
-// filter returns the filter that the options amount to; nil if they keep all.
+// filter returns the combined filter of the options; nil if they keep all cells.
 func (o *readOptions) filter() table.Filter {
 	all := slices.Concat(table.Chain(o.narrow), o.filters)
 	if o.versions > 0 {

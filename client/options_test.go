@@ -8,7 +8,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestOptionsThatWouldWiden: a 0 or less that was computed does not stand for "all".
+// TestOptionsThatWouldWiden: a computed value of 0 or less does not mean "all".
 func TestOptionsThatWouldWiden(t *testing.T) {
 	f := newFake(t)
 	ctx := t.Context()

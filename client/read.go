@@ -11,12 +11,11 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// Get reads one row. It returns nil if there is no such row, or if the options
-// leave no cell of it. The row is the caller's.
+// Get reads one row. It returns nil if the row does not exist or if the options leave no cell of
+// it. The caller owns the row.
 //
-// Errors: ErrNoTable, table.ErrBadRowKey, what is wrong with an option,
-// *RowTooLargeError, *CorruptError; after retries, those of a node that cannot be
-// reached or does not serve; ctx's.
+// Errors: ErrNoTable, table.ErrBadRowKey, invalid options, *RowTooLargeError, *CorruptError; after
+// retries, those of a node that cannot be reached or does not serve; ctx's.
 func (t *Table) Get(ctx context.Context, row string, opts ...ReadOption) (*table.Row, error) {
 	k := getCalls.Get().(*getCall)
 	defer k.release()
@@ -36,7 +35,7 @@ func (t *Table) Get(ctx context.Context, row string, opts ...ReadOption) (*table
 	return k.row, nil
 }
 
-// getCall is a call of read, with all that it needs in one piece of memory.
+// getCall holds everything that a read call needs in one allocation.
 type getCall struct {
 	call  call
 	req   api.ReadRequest
@@ -44,11 +43,11 @@ type getCall struct {
 	row   *table.Row
 }
 
-// namesKept is how many names of families and labels a decoder remembers.
-const namesKept = 256
+// internedMax is the number of names of families and labels that a decoder interns.
+const internedMax = 256
 
 var getCalls = sync.Pool{New: func() any {
-	k := &getCall{call: call{method: api.MethodRead, safe: true, keep: true}, names: table.NewInterner(namesKept)}
+	k := &getCall{call: call{method: api.MethodRead, safe: true, keep: true}, names: table.NewInterner(internedMax)}
 	k.call.encode, k.call.id = k.req.Append, &k.req.TableID
 	k.call.decode = func(d *wire.Decoder) (err error) {
 		k.row, err = decodeRow(d, k.names)
@@ -62,12 +61,12 @@ func (k *getCall) release() {
 	getCalls.Put(k)
 }
 
-// decodeRow reads a row, or nil.
+// decodeRow decodes a row; it returns nil for nil.
 func decodeRow(d *wire.Decoder, names *table.Interner) (*table.Row, error) {
 	if d.IsNil() {
 		return nil, nil
 	}
-	// A row of one cell, as many reads ask for, is one piece of memory.
+	// A row with one cell, a common result, takes one allocation.
 	r := &struct {
 		table.Row
 		first [1]table.Cell
@@ -79,15 +78,15 @@ func decodeRow(d *wire.Decoder, names *table.Interner) (*table.Row, error) {
 	return &r.Row, nil
 }
 
-// getRows is the most rows that GetAll asks for at a time. How large they are is
-// not known; with a kilobyte each, 100 were three times as fast as 400 or more,
-// whose answers outgrow the buffers that are used again.
+// getRows is the maximum number of rows in one request of GetAll, whose sizes are not known in
+// advance. With a kilobyte each, 100 were three times as fast as 400 or more, whose responses
+// exceed the pooled buffers.
 const getRows = 100
 
-// GetAll reads many rows: the result has one, or nil, for each key, in the order
-// of the keys. It asks each server for 100 or Config.BatchRows at a time, whichever is
-// less, some batches side by side, so the rows are not all of one moment. Rows of one
-// batch share memory. Errors: those of Get; the first one ends it.
+// GetAll reads many rows. The result has one row, or nil, for each key, in the order of the keys.
+// It reads in batches of 100 rows, or Config.BatchRows if that is less, some of them concurrently,
+// so the rows are not a consistent snapshot. Rows of one batch share memory. Errors: those of Get;
+// the first one ends GetAll.
 func (t *Table) GetAll(ctx context.Context, rows []string, opts ...ReadOption) ([]*table.Row, error) {
 	o := readOptionsOf(opts)
 	if o.err != nil {
@@ -106,7 +105,7 @@ func (t *Table) GetAll(ctx context.Context, rows []string, opts ...ReadOption) (
 		})
 	}
 	r := router{table: t}
-	open := map[*node][]int{} // under nil what is to be located later
+	open := map[*node][]int{} // nil holds rows to be located later
 	for i := range rows {
 		to, _ := r.route(ctx, b.row(i))
 		open[to.node] = append(open[to.node], i)
@@ -125,7 +124,7 @@ func (t *Table) GetAll(ctx context.Context, rows []string, opts ...ReadOption) (
 	return b.found, nil
 }
 
-// reads is the rows of a GetAll.
+// reads holds the rows of a GetAll.
 type reads struct {
 	table  *Table
 	rows   []string
@@ -135,8 +134,7 @@ type reads struct {
 
 func (b *reads) row(i int) []byte { return []byte(b.rows[i]) }
 
-// read reads the rows of these numbers, and those again that were not where they were
-// thought to be.
+// read reads the rows with the indexes todo, and reads misrouted ones again.
 func (b *reads) read(ctx context.Context, todo []int) error {
 	c := b.table.client
 	again := retrier{client: c, started: time.Now()}
@@ -144,17 +142,17 @@ func (b *reads) read(ctx context.Context, todo []int) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		v := verdict{elsewhere: true}
+		v := decision{elsewhere: true}
 		var left []int
 		r := router{table: b.table}
 		for _, g := range r.split(ctx, todo, b.row) {
-			w := verdict{err: g.err}
+			w := decision{err: g.err}
 			if g.err == nil {
 				w = b.send(ctx, &r, &g)
 			} else {
-				w = c.judge(&call{}, attempt{err: g.err})
+				w = c.classify(&call{}, attempt{err: g.err})
 			}
-			if w.err != nil && !w.again {
+			if w.err != nil && !w.retryable {
 				return w.err
 			}
 			if w.err != nil {
@@ -172,22 +170,22 @@ func (b *reads) read(ctx context.Context, todo []int) error {
 	}
 }
 
-// send reads a group. When the rows do not fit into one answer it halves it. The verdict
-// has no error when all were read.
-func (b *reads) send(ctx context.Context, r *router, g *group) verdict {
+// send reads a group. If its rows do not fit into one response, it halves the group. The decision
+// has no error if all rows were read.
+func (b *reads) send(ctx context.Context, r *router, g *group) decision {
 	req := api.ReadRowsRequest{Table: b.table.name, Rows: make([][]byte, len(g.items)), Filter: b.filter}
 	for at, i := range g.items {
 		req.Rows[at] = b.row(i)
 	}
-	k := call{method: api.MethodReadRows, table: b.table.name, row: req.Rows[0], id: &req.TableID, at: g.to, safe: true, keep: true, encode: req.Append}
+	k := call{method: api.MethodReadRows, table: b.table.name, row: req.Rows[0], id: &req.TableID, dest: g.to, safe: true, keep: true, encode: req.Append}
 	k.decode = func(d *wire.Decoder) error { return b.decode(d, g.items) }
 	err := b.table.client.do(ctx, &k)
 	var limit *table.LimitError
 	switch {
 	case err == nil:
-	case k.moved.moved:
-		r.wrong(g, broken, b.row)
-		return k.moved
+	case k.misrouted.relocate:
+		r.invalidate(g, broken, b.row)
+		return k.misrouted
 	case errors.As(err, &limit) && limit.What == api.ResultBytes && len(g.items) > 1:
 		half := len(g.items) / 2
 		for _, items := range [][]int{g.items[:half], g.items[half:]} {
@@ -195,17 +193,17 @@ func (b *reads) send(ctx context.Context, r *router, g *group) verdict {
 				return v
 			}
 		}
-		return verdict{}
+		return decision{}
 	}
-	return verdict{err: err}
+	return decision{err: err}
 }
 
-// decode reads an array of as many rows or nils as there are items.
+// decode decodes an array with a row or nil for each item.
 func (b *reads) decode(d *wire.Decoder, items []int) error {
 	if n := d.Array(); n != len(items) && d.Err() == nil {
 		return errAnswer("%d rows, want %d", n, len(items))
 	}
-	names := table.NewInterner(namesKept)
+	names := table.NewInterner(internedMax)
 	var err error
 	for _, i := range items {
 		if b.found[i], err = decodeRow(d, names); err != nil {

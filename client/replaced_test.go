@@ -7,7 +7,8 @@ import (
 	"github.com/steledb/stele/client/api"
 )
 
-// replaceTable drops the table t of two tablets and makes another of that name, which the same servers have.
+// replaceTable drops the table t, which has two tablets, and creates another one with its name on
+// the same servers.
 func (f *fake) replaceTable(id uint64) {
 	f.mu.Lock()
 	f.cluster.ids["t"] = id
@@ -16,8 +17,8 @@ func (f *fake) replaceTable(id uint64) {
 	f.layout("t", []string{"m"}, 2, 3)
 }
 
-// A client that remembers where the tablets of a dropped table were sends nothing to another by that name before it has
-// asked for its id.
+// A client that has cached the tablets of a dropped table sends nothing to another table with that
+// name before it has looked up its id.
 func TestReplacedTable(t *testing.T) {
 	f := newFakeCluster(newFake(t), 6)
 	f.layout("t", []string{"m"}, 2, 3)
@@ -51,14 +52,14 @@ func TestReplacedTable(t *testing.T) {
 		if err := do(); err != nil {
 			t.Errorf("%s on another table of the name: %v", what, err)
 		}
-		asked := 0
+		lookups := 0
 		for _, request := range f.traced() {
 			if request == api.MethodRoot+" t@0" {
-				asked++
+				lookups++
 			}
 		}
-		if asked < 1 || asked > 2 { // a lookup for each of two tablets
-			t.Errorf("%s asked %d times for the table's id, want once for each tablet at most", what, asked)
+		if lookups < 1 || lookups > 2 { // a lookup for each of two tablets
+			t.Errorf("%s looked up the table's id %d times, want at most once for each tablet", what, lookups)
 		}
 	}
 	if n := f.count(f.requests, withoutID); n != 0 {
@@ -73,7 +74,7 @@ func TestReplacedTable(t *testing.T) {
 	wantTrace(t, f, "another table of the name", "mutate t@2!", "root t@0", scanMetadata+"@1", "mutate t@2")
 }
 
-// C8: a scan has the rows of one table, and not those of one that was made under its name meanwhile.
+// C8: a scan returns rows of one table, and none of a table that got its name meanwhile.
 func TestReplacedTableDuringScan(t *testing.T) {
 	f := newFakeCluster(newFake(t), 6)
 	f.layout("t", []string{"m"}, 2, 3)
@@ -93,7 +94,7 @@ func TestReplacedTableDuringScan(t *testing.T) {
 			t.Fatal(s.Err())
 		}
 		f.replaceTable(f.cluster.ids["t"] + 1)
-		if forget { // and the client knows of the other table when it goes on
+		if forget { // and the client has the other table's id when the scan continues
 			f.mu.Lock()
 			clear(f.cursors)
 			f.mu.Unlock()
@@ -104,9 +105,9 @@ func TestReplacedTableDuringScan(t *testing.T) {
 		for s.Next() {
 			rows++
 		}
-		if err := s.Err(); !errors.Is(err, ErrNoTable) || rows > 3 { // some are fetched ahead
+		if err := s.Err(); !errors.Is(err, ErrNoTable) || rows > 3 { // some are lookups ahead
 			t.Errorf("scan of a table that was replaced: %d rows, %v", rows, err)
 		}
-		_ = s.Close() // the same error
+		_ = s.Close() // returns the same error
 	}
 }

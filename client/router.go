@@ -2,37 +2,37 @@ package client
 
 import "context"
 
-// router finds the servers of many rows of a table. After a lookup that says nothing
-// good of the others it makes no more: they would fail one by one.
+// router locates many rows of a table. After a failed lookup that suggests that others will fail
+// too, it makes no more: they would fail one by one.
 type router struct {
 	table *Table
 	err   error
 }
 
-// route returns where row is. Errors: those of locate.
-func (r *router) route(ctx context.Context, row []byte) (place, error) {
+// route returns the location of row. Errors: those of locate.
+func (r *router) route(ctx context.Context, row []byte) (destination, error) {
 	l := r.table.client.locator
 	if p, ok := l.cached(r.table.name, row); ok {
 		return p, nil
 	}
 	if r.err != nil {
-		return place{}, r.err
+		return destination{}, r.err
 	}
 	p, err := l.find(ctx, r.table.name, row)
-	if e, ok := err.(*lookupError); err != nil && (!ok || e.others()) {
+	if e, ok := err.(*lookupError); err != nil && (!ok || e.affectsOthers()) {
 		r.err = err
 	}
 	return p, err
 }
 
-// group is rows that go to one server, by their numbers, or that could not be located.
+// group holds the indexes of rows that go to one server, or that could not be located.
 type group struct {
-	to    place // where the first is
+	to    destination // location of the first row
 	err   error
 	items []int
 }
 
-// split groups the rows with these numbers by their servers.
+// split groups the rows with these indexes by their servers.
 func (r *router) split(ctx context.Context, items []int, row func(int) []byte) []group {
 	var groups []group
 	at := map[*node]int{}
@@ -56,17 +56,18 @@ func (r *router) split(ctx context.Context, items []int, row func(int) []byte) [
 	return groups
 }
 
-// wrong reports that a whole group went to its server in vain.
-func (r *router) wrong(g *group, why reason, row func(int) []byte) {
+// invalidate records that a call with a whole group was misrouted.
+func (r *router) invalidate(g *group, why reason, row func(int) []byte) {
 	for _, i := range g.items {
-		if loc := r.still(g, row(i)); loc != nil {
-			r.table.client.locator.wrong(place{loc.node, loc}, why, nil)
+		if loc := r.cached(g, row(i)); loc != nil {
+			r.table.client.locator.invalidate(destination{loc.node, loc}, why, nil)
 		}
 	}
 }
 
-// still returns what is known of the row of a group if that is still where and of which table it was; else nil.
-func (r *router) still(g *group, row []byte) *location {
+// cached returns the cached location of a row of a group, if its node and table id are still those
+// of the group; otherwise nil.
+func (r *router) cached(g *group, row []byte) *location {
 	loc := r.table.client.locator.lookUp(r.table.name, row)
 	if loc == nil || loc.node != g.to.node || loc.table != g.to.tableID() {
 		return nil
@@ -74,21 +75,21 @@ func (r *router) still(g *group, row []byte) *location {
 	return loc
 }
 
-// went is where the row of a group went.
-func (r *router) went(g *group, row []byte) place {
+// sentTo returns the place to which a row of a group was sent.
+func (r *router) sentTo(g *group, row []byte) destination {
 	if g.to.loc == nil {
 		return g.to
 	}
-	if loc := r.still(g, row); loc != nil {
-		return place{loc.node, loc}
+	if loc := r.cached(g, row); loc != nil {
+		return destination{loc.node, loc}
 	}
-	return place{node: g.to.node, loc: &location{of: g.to.loc.of}} // it is forgotten already
+	return destination{node: g.to.node, loc: &location{of: g.to.loc.of}} // no longer cached
 }
 
-// join makes v the verdict on more calls than it was.
-func (v *verdict) join(w verdict) {
+// join extends v, a decision on several calls, by w.
+func (v *decision) join(w decision) {
 	v.elsewhere = v.elsewhere && w.elsewhere
-	v.costs = v.costs || w.costs
+	v.usesBudget = v.usesBudget || w.usesBudget
 	v.pause = max(v.pause, w.pause)
 	v.pauseMax = max(v.pauseMax, w.pauseMax)
 	v.err = w.err

@@ -13,9 +13,9 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// Scanner passes over the rows of a range in the order of their keys. Each row is
-// whole, as of one moment; different rows may be of different moments. While the
-// caller works on one batch of rows, the next is fetched.
+// Scanner iterates over the rows of a range in key order. Each row is read atomically; different
+// rows may be from different times. While the caller processes one batch of rows, the next one is
+// fetched.
 //
 //	s := t.Scan(ctx, client.Prefix("com.cnn."), client.Families("anchor"))
 //	defer s.Close()
@@ -24,7 +24,7 @@ import (
 //	}
 //	err := s.Err()
 //
-// A Scanner is for one goroutine.
+// A Scanner must be used by one goroutine.
 type Scanner struct {
 	table  *Table
 	ctx    context.Context
@@ -33,36 +33,35 @@ type Scanner struct {
 	filter []byte
 
 	batches chan *scanBatch // one at a time, from the fetcher
-	ended   error           // why the fetcher closed batches; nil at the end of the range
+	ended   error           // error of the fetcher when it closed batches; nil at the end of the range
 	started bool
 	current *scanBatch
 	names   *table.Interner
-	rows    []table.Row  // room for rows to come
-	cells   []table.Cell // and for their cells
+	rows    []table.Row  // memory for further rows
+	cells   []table.Cell // memory for further cells
 	row     *table.Row
 	err     error
 	closed  bool
 }
 
-// scanBatch is one answer of the server, or why there is none.
+// scanBatch is one response of the server, or an error.
 type scanBatch struct {
 	result api.ScanResult
 	err    error
 }
 
-// Scan returns a Scanner over the table's rows, or those that opts ask for. It
-// starts with the first Next. The Scanner must be read to its end or closed, or
-// ctx must end.
+// Scan returns a Scanner over the table's rows, restricted by opts. The scan starts with the first
+// Next. The caller must read the Scanner to its end, close it, or end ctx.
 func (t *Table) Scan(ctx context.Context, opts ...ScanOption) *Scanner {
-	s := &Scanner{table: t, opts: scanOptionsOf(opts), batches: make(chan *scanBatch), names: table.NewInterner(namesKept)}
+	s := &Scanner{table: t, opts: scanOptionsOf(opts), batches: make(chan *scanBatch), names: table.NewInterner(internedMax)}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.err = s.opts.err
 	s.filter = encodeFilter(s.opts.filter())
 	return s
 }
 
-// Next goes to the next row. It returns false at the end of the range and after an
-// error; see Err.
+// Next advances to the next row. It returns false at the end of the range and after an error; see
+// Err.
 func (s *Scanner) Next() bool {
 	s.row = nil
 	for s.err == nil && !s.closed {
@@ -77,7 +76,7 @@ func (s *Scanner) Next() bool {
 	return false
 }
 
-// fetched waits for the next batch; false at the end and after an error.
+// fetched waits for the next batch. It returns false at the end and after an error.
 func (s *Scanner) fetched() bool {
 	if !s.started {
 		s.start()
@@ -102,22 +101,22 @@ func (s *Scanner) start() {
 	}
 }
 
-// Rows and cells get their memory so many at a time: few kilobytes, so that a row
-// that is kept keeps little more than its batch.
+// Rows and cells are allocated in groups of this size. Groups take few kilobytes, so that a
+// retained row retains little more than its batch.
 const (
-	rowsRoom  = 64
-	cellsRoom = 128
+	rowsChunk  = 64
+	cellsChunk = 128
 )
 
-// decode reads the next row of the current batch.
+// decode decodes the next row of the current batch.
 func (s *Scanner) decode() {
 	if len(s.rows) == 0 {
-		s.rows = make([]table.Row, rowsRoom)
+		s.rows = make([]table.Row, rowsChunk)
 	}
 	row := &s.rows[0]
 	s.rows = s.rows[1:]
 	if cap(s.cells) == 0 {
-		s.cells = make([]table.Cell, 0, cellsRoom)
+		s.cells = make([]table.Cell, 0, cellsChunk)
 	}
 	row.Cells = s.cells
 	s.current.result.Count--
@@ -125,27 +124,25 @@ func (s *Scanner) decode() {
 		return
 	}
 	switch n := len(row.Cells); {
-	case n <= cap(s.cells): // they are in the room
+	case n <= cap(s.cells): // they fit into the group
 		row.Cells = row.Cells[:n:n]
 		s.cells = s.cells[n:n]
-	case n <= cellsRoom/4: // small, and yet the rest of the room did not do
+	case n <= cellsChunk/4: // a small row that does not fit into the rest of the group
 		s.cells = nil
 	}
 	s.row = row
 }
 
-// Row returns the row that Next went to. It is the caller's; it keeps the memory of
-// its batch from being freed.
+// Row returns the current row. The caller owns it. It retains the memory of its batch.
 func (s *Scanner) Row() *table.Row { return s.row }
 
-// Err returns the error that ended the scan, nil if it was the end of the range.
-// Errors: ErrNoTable, also if the table was dropped meanwhile and another has its name; what is wrong with an option, *RowTooLargeError,
-// *CorruptError; after retries, those of a node that cannot be reached or does not
-// serve; ctx's.
+// Err returns the error that ended the scan, or nil at the end of the range. Errors: ErrNoTable,
+// also if the table was dropped and another one has its name; invalid options; *RowTooLargeError,
+// *CorruptError; after retries, those of a node that cannot be reached or does not serve; ctx's.
 func (s *Scanner) Err() error { return s.err }
 
-// Close ends the scan, and waits for what is under way. It may be called more than
-// once, and after the end. It returns Err.
+// Close ends the scan and waits for its goroutine. It may be called repeatedly and after the end.
+// It returns Err.
 func (s *Scanner) Close() error {
 	if s.closed {
 		return s.err
@@ -160,8 +157,8 @@ func (s *Scanner) Close() error {
 	return s.err
 }
 
-// Rows returns the rows as an iterator, and closes the Scanner when the loop ends.
-// An error comes last, with a nil row.
+// Rows returns the rows as an iterator, and closes the Scanner when the loop ends. An error is
+// returned last, with a nil row.
 //
 //	for row, err := range t.Scan(ctx, client.Prefix("com.cnn.")).Rows() {
 func (s *Scanner) Rows() iter.Seq2[*table.Row, error] {
@@ -178,8 +175,8 @@ func (s *Scanner) Rows() iter.Seq2[*table.Row, error] {
 	}
 }
 
-// fetch is the fetcher: it gets batch after batch and hands each over. As that
-// waits for the reader, it is one batch ahead (invariant C4).
+// fetch fetches batches and sends each to the reader. Since it fetches one while the reader has
+// another, it is one batch ahead (invariant C4).
 func (s *Scanner) fetch() {
 	defer close(s.batches)
 	f := fetcher{table: s.table, opts: &s.opts, filter: s.filter, start: []byte(s.opts.start), left: s.opts.limit}
@@ -201,23 +198,23 @@ func (s *Scanner) fetch() {
 	}
 }
 
-// fetcher knows where a scan is, whatever the server has forgotten.
+// fetcher holds the position of a scan, independent of the server's cursor.
 type fetcher struct {
-	table  *Table
-	opts   *scanOptions
-	filter []byte
-	start  []byte // the first row that has not been delivered is at or after this
-	left   int64  // of the limit; 0 is none
-	id     uint64 // of the table, once a batch of it has come: no later batch is of another by the name
-	cursor uint64 // 0: to be opened
-	at     place  // where the cursor is
-	moved  bool   // the last call's rows were not there
-	done   bool
+	table     *Table
+	opts      *scanOptions
+	filter    []byte
+	start     []byte      // lower bound of the rows not delivered yet
+	left      int64       // rows left of the limit; 0: no limit
+	id        uint64      // of the table, after the first batch; later batches must have the same id
+	cursor    uint64      // 0: not open
+	at        destination // location of the cursor
+	misrouted bool        // the last call was misrouted
+	done      bool
 }
 
-// next returns the next batch. A cursor that is gone, or whose answer was lost, so
-// that nobody knows where it stands, is replaced by a new one at start, and so is one that
-// has come to the end of what its server has: that is how invariant C3 is kept.
+// next returns the next batch. It opens a new cursor at start if the old one is lost, if its
+// response was lost and its position is unknown, or if it has reached the end of its server's rows.
+// This maintains invariant C3.
 func (f *fetcher) next(ctx context.Context) *scanBatch {
 	r := retrier{client: f.table.client, started: time.Now()}
 	for {
@@ -229,17 +226,17 @@ func (f *fetcher) next(ctx context.Context) *scanBatch {
 			b.err = f.advance(ctx, b)
 		}
 		if b.err == nil {
-			b.err = f.passed(&b.result)
+			b.err = f.advancePast(&b.result)
 			return b
 		}
-		if opened || !f.moved && !resumable(b.err) {
+		if opened || !f.misrouted && !resumable(b.err) {
 			return b
 		}
 		f.cursor = 0
 		if planted.On(planted.ScanRepeats) {
 			f.start = []byte(f.opts.start)
 		}
-		v := verdict{err: b.err, elsewhere: true}
+		v := decision{err: b.err, elsewhere: true}
 		if !r.wait(ctx, &v) {
 			b.err = v.err
 			return b
@@ -247,9 +244,8 @@ func (f *fetcher) next(ctx context.Context) *scanBatch {
 	}
 }
 
-// resumable tells whether a new cursor may get further than err. A call of
-// scan_next is not safe to make twice, so it is here and not in retry that it is
-// taken on after a lost connection.
+// resumable reports whether a new cursor may succeed after err. A call of scan_next must not be
+// repeated, so the retry after a lost connection is made here, with a new cursor.
 func resumable(err error) bool {
 	return errors.Is(err, api.ErrCursorExpired) || errors.Is(err, rpc.ErrConnLost) ||
 		errors.Is(err, ErrNotServing) || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnreachable)
@@ -260,13 +256,13 @@ func (f *fetcher) open(ctx context.Context, b *scanBatch) error {
 		Table: f.table.name, Start: f.start, End: []byte(f.opts.end), Filter: f.filter,
 		Limit: f.left, BatchRows: f.opts.batchRows, BatchBytes: f.opts.batchBytes,
 	}
-	k := call{method: api.MethodScanOpen, table: f.table.name, row: f.start, id: &req.TableID, only: f.id, safe: true}
+	k := call{method: api.MethodScanOpen, table: f.table.name, row: f.start, id: &req.TableID, onlyID: f.id, safe: true}
 	k.encode = func(e *wire.Encoder) {
-		req.Parts = k.went.loc != nil // or it is a node that may not know what that is
+		req.Parts = k.sentTo.loc != nil // otherwise the node may not know the option
 		req.Append(e)
 	}
 	err := f.do(ctx, &k, b)
-	f.at = k.went
+	f.at = k.sentTo
 	if err == nil && f.id == 0 {
 		f.id = req.TableID
 	}
@@ -275,9 +271,9 @@ func (f *fetcher) open(ctx context.Context, b *scanBatch) error {
 
 func (f *fetcher) advance(ctx context.Context, b *scanBatch) error {
 	req := api.ScanNextRequest{Cursor: f.cursor}
-	k := call{method: api.MethodScanNext, at: f.at, encode: req.Append}
+	k := call{method: api.MethodScanNext, dest: f.at, encode: req.Append}
 	err := f.do(ctx, &k, b)
-	f.moved = k.moved.moved
+	f.misrouted = k.misrouted.relocate
 	return err
 }
 
@@ -286,8 +282,8 @@ func (f *fetcher) do(ctx context.Context, k *call, b *scanBatch) error {
 	return f.table.client.do(ctx, k)
 }
 
-// passed moves on behind the rows of a batch.
-func (f *fetcher) passed(r *api.ScanResult) error {
+// advancePast advances the position past the rows of a batch.
+func (f *fetcher) advancePast(r *api.ScanResult) error {
 	f.cursor = r.Cursor
 	if r.Next != nil {
 		f.start = append(f.start[:0], r.Next...)
@@ -313,7 +309,7 @@ func (f *fetcher) passed(r *api.ScanResult) error {
 
 // lastKey returns the key of the last row of a batch; nil if it has none.
 func lastKey(r *api.ScanResult) (key []byte, err error) {
-	d := r.Rows // a copy: its place is its own
+	d := r.Rows // a copy, with its own position
 	for range r.Count {
 		row := wire.NewDecoder(d.Raw())
 		row.Array()
@@ -324,8 +320,8 @@ func lastKey(r *api.ScanResult) (key []byte, err error) {
 	return key, d.Err()
 }
 
-// close has the server drop the cursor, if there is one, without waiting for it:
-// a cursor that is forgotten expires.
+// close closes the cursor on the server, if there is one, without waiting. A lost request does no
+// harm: the cursor expires.
 func (f *fetcher) close() {
 	if f.cursor == 0 {
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/steledb/stele/client/api"
 )
 
-// fill writes n rows, keys r0000 and on, in table t.
+// fill writes n rows, with keys from r0000, to table t.
 func (f *fake) fill(c *Client, n int) {
 	f.t.Helper()
 	var ms []*RowMutation
@@ -77,7 +77,7 @@ func TestScanRanges(t *testing.T) {
 		}
 	}
 	if n != 100 {
-		t.Errorf("iterator gave %d rows", n)
+		t.Errorf("iterator returned %d rows", n)
 	}
 	for _, err := range c.Table("none").Scan(ctx).Rows() {
 		if !errors.Is(err, ErrNoTable) {
@@ -86,7 +86,7 @@ func TestScanRanges(t *testing.T) {
 	}
 }
 
-// Rows stay valid when the scan has gone on.
+// Rows stay valid while the scan continues.
 func TestScannedRowsAreTheCallers(t *testing.T) {
 	f := newFake(t)
 	c := f.open(Config{})
@@ -95,7 +95,7 @@ func TestScannedRowsAreTheCallers(t *testing.T) {
 	var kept [][]string
 	for row, err := range c.Table("t").Scan(t.Context(), BatchRows(10)).Rows() {
 		check(t, err)
-		row.Cells = append(row.Cells, row.Cells[0]) // must not reach into the next row
+		row.Cells = append(row.Cells, row.Cells[0]) // must not overwrite the next row
 		kept = append(kept, values(row))
 		i++
 	}
@@ -106,7 +106,7 @@ func TestScannedRowsAreTheCallers(t *testing.T) {
 	}
 }
 
-// Invariant C3: whatever breaks, each row comes once and in order.
+// Invariant C3: whatever breaks, each row is returned once and in order.
 func TestScanSurvivesEverything(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -158,7 +158,7 @@ func TestScanSurvivesEverything(t *testing.T) {
 	}
 }
 
-// Invariant C4: one batch is read, one is ready, and no third is asked for.
+// Invariant C4: one batch is being read, one is ready, and no third one is requested.
 func TestScanIsOneBatchAhead(t *testing.T) {
 	f := newFake(t)
 	c := f.open(Config{})
@@ -174,13 +174,13 @@ func TestScanIsOneBatchAhead(t *testing.T) {
 			t.Fatal(s.Err())
 		}
 		if i%10 == 0 {
-			asked := func() int { return f.count(f.requests, api.MethodScanNext) }
-			for deadline := time.Now().Add(10 * time.Second); asked() < i/10+1 && time.Now().Before(deadline); {
+			fetched := func() int { return f.count(f.requests, api.MethodScanNext) }
+			for deadline := time.Now().Add(10 * time.Second); fetched() < i/10+1 && time.Now().Before(deadline); {
 				time.Sleep(time.Millisecond)
 			}
-			time.Sleep(20 * time.Millisecond) // for one that would be too many
-			if n := asked(); n != i/10+1 {
-				t.Errorf("at row %d: %d batches were asked for beyond the first", i, n)
+			time.Sleep(20 * time.Millisecond) // for a request that would be too many
+			if n := fetched(); n != i/10+1 {
+				t.Errorf("at row %d: %d batches were requested after the first", i, n)
 			}
 		}
 	}
@@ -197,7 +197,7 @@ func TestScanIsOneBatchAhead(t *testing.T) {
 		}
 	}
 	if s.Next() || s.Err() != nil || s.Row() != nil {
-		t.Errorf("a closed scanner went on: %v", s.Err())
+		t.Errorf("a closed scanner continued: %v", s.Err())
 	}
 }
 

@@ -5,14 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// seeds are addresses of nodes for calls that any node answers. They are stayed with
-// until one fails.
+// seeds holds addresses of nodes for calls that any node can answer. One is used until it fails.
 type seeds struct {
-	addrs   atomic.Pointer[[]string] // replaced, never changed
+	addrs   atomic.Pointer[[]string] // copied on write
 	current atomic.Uint32
 }
 
-// seedsMax bounds the addresses that are learned beside those given.
+// seedsMax bounds the total number of addresses, including learned ones.
 const seedsMax = 64
 
 func (s *seeds) any() string {
@@ -20,8 +19,8 @@ func (s *seeds) any() string {
 	return addrs[int(s.current.Load())%len(addrs)]
 }
 
-// wrong reports that the node at addr could not be reached, or does not serve.
-func (s *seeds) wrong(addr string) {
+// skip switches to the next address if addr, which failed, is the current one.
+func (s *seeds) skip(addr string) {
 	i := s.current.Load()
 	if addrs := *s.addrs.Load(); addrs[int(i)%len(addrs)] == addr {
 		s.current.CompareAndSwap(i, (i+1)%uint32(len(addrs)))
@@ -30,8 +29,8 @@ func (s *seeds) wrong(addr string) {
 
 func (s *seeds) count() int { return len(*s.addrs.Load()) }
 
-// learn adds addresses of the cluster, so that those given may go.
-func (s *seeds) learn(addrs ...string) {
+// add adds addresses of the cluster, so that the configured ones may become invalid.
+func (s *seeds) add(addrs ...string) {
 	for {
 		old := s.addrs.Load()
 		if len(*old) >= seedsMax {

@@ -11,8 +11,8 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// mutedConn is a connection to a node that is stopped while it is muted: it takes
-// requests and says nothing.
+// mutedConn is a connection to a node that is stopped while it is muted: it accepts requests and
+// sends nothing.
 type mutedConn struct {
 	net.Conn
 	muted atomic.Bool
@@ -27,8 +27,8 @@ func (c *mutedConn) Read(p []byte) (int, error) {
 	}
 }
 
-// Calls without a deadline do not wait for a node that is stopped: what reads is sent
-// again, what changes is told to be of unknown outcome.
+// Calls without a deadline do not wait for a stopped node: reads are sent again, changes return an
+// unknown outcome.
 func TestStoppedNode(t *testing.T) {
 	f := newFake(t)
 	var last atomic.Pointer[mutedConn]

@@ -2,21 +2,21 @@ package client
 
 import "sync/atomic"
 
-// Stats tell how a Client finds tablets. All but Tablets are counts since Open.
+// Stats holds counters of tablet location since Open. Only Tablets is a gauge.
 type Stats struct {
-	Hits       int64 // times that a row's tablet was known
-	Lookups    int64 // times that it was looked up
-	Shared     int64 // times that a call waited for a lookup of another
-	RoundTrips int64 // requests that lookups made
-	Stale      int64 // locations that proved wrong, or could not be reached
-	Hints      int64 // times that a node which did not have a tablet told who has
-	Evicted    int64 // locations that were dropped for want of room
-	Tablets    int64 // tablets whose location is known now
+	Hits       int64 // rows whose tablet was cached
+	Lookups    int64 // lookups
+	Shared     int64 // calls that waited for the lookup of another call
+	RoundTrips int64 // requests made by lookups
+	Stale      int64 // locations that were stale or whose node could not be reached
+	Hints      int64 // rejected calls for which the node returned the tablet's location
+	Evicted    int64 // locations dropped because LocationsMax was reached
+	Tablets    int64 // locations cached now
 }
 
 type counters struct{ hits, lookups, shared, roundTrips, stale, hints, evicted atomic.Int64 }
 
-// Stats returns counts of how tablets were found.
+// Stats returns the counters of tablet location.
 func (c *Client) Stats() Stats {
 	s := &c.locator.stats
 	c.locator.mu.Lock()

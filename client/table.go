@@ -19,14 +19,13 @@ type Table struct {
 	name   string
 }
 
-// Table returns the table of that name. Whether there is one shows with the first
-// call that uses it.
+// Table returns the table with that name, without checking that it exists.
 func (c *Client) Table(name string) *Table { return &Table{c, name} }
 
 // Name returns the table's name.
 func (t *Table) Name() string { return t.name }
 
-// ApplyOption tunes Apply, ApplyAll and their like.
+// ApplyOption tunes Apply and ApplyAll.
 type ApplyOption func(*applyOptions)
 
 type applyOptions struct {
@@ -34,14 +33,14 @@ type applyOptions struct {
 	timestamp *int64
 }
 
-// WithReplay says which changes of this call may be sent again after their
-// outcome became unknown, whatever the Config says.
+// WithReplay sets which changes of this call may be sent again after their outcome became unknown.
+// It overrides the Config.
 func WithReplay(r Replay) ApplyOption {
 	return func(o *applyOptions) { o.replay = r }
 }
 
-// ReturnTimestamp has Apply set *ts to the timestamp in microseconds that the
-// server gave to the cells that were Set without one; 0 if there were none.
+// ReturnTimestamp makes Apply set *ts to the timestamp, in microseconds, that the server assigned
+// to cells Set without one; 0 if there were none.
 func ReturnTimestamp(ts *int64) ApplyOption {
 	return func(o *applyOptions) { o.timestamp = ts }
 }
@@ -57,18 +56,18 @@ func (c *Client) applyOptions(opts []ApplyOption) applyOptions {
 	return o
 }
 
-// replayable tells whether m may be sent again after its outcome became unknown.
+// replayable reports whether m may be sent again after its outcome became unknown.
 func (o *applyOptions) replayable(m *RowMutation) bool {
 	return o.replay == ReplayAll || o.replay == ReplayIdempotent && m.idempotent()
 }
 
-// Apply makes the changes of m together. When it returns nil they are durable.
+// Apply makes the changes of m atomically. When it returns nil, they are durable.
 //
-// Errors: what is wrong with m (table.ErrBadName, ErrBadRowKey, ErrNoMutations,
-// ErrBadTimestamp, *table.LimitError, *table.NoFamilyError); ErrNoTable;
-// ErrDiskFull; after retries, *OverloadedError, ErrNotServing, ErrUnavailable,
-// *UnreachableError: in all these cases nothing was changed. *AmbiguousError: m may
-// have been applied, or may be later, also when ctx has ended.
+// Errors: those of an invalid m (table.ErrBadName, ErrBadRowKey, ErrNoMutations, ErrBadTimestamp,
+// *table.LimitError, *table.NoFamilyError); ErrNoTable; ErrDiskFull; after retries,
+// *OverloadedError, ErrNotServing, ErrUnavailable, *UnreachableError. With these, nothing was
+// changed. With an *AmbiguousError, m may have been applied or may be applied later, even after ctx
+// has ended.
 func (t *Table) Apply(ctx context.Context, m *RowMutation, opts ...ApplyOption) error {
 	if err := m.check(); err != nil {
 		return err
@@ -92,7 +91,7 @@ func (t *Table) Apply(ctx context.Context, m *RowMutation, opts ...ApplyOption) 
 	return nil
 }
 
-// applyCall is a call of mutate, with all that it needs in one piece of memory.
+// applyCall holds everything that a mutate call needs in one allocation.
 type applyCall struct {
 	call      call
 	req       api.MutateRequest
@@ -114,11 +113,10 @@ func (k *applyCall) release() {
 	applyCalls.Put(k)
 }
 
-// CheckAndMutate reads a row through a filter and makes one of two sets of changes,
-// in one step: then if the filter lets any cell through, otherwise if not. A nil
-// predicate lets all cells through: it asks whether the row has any. Then and
-// otherwise are mutations of the same row; nil is no change. It returns whether
-// the filter let a cell through.
+// CheckAndMutate reads a row through a filter and atomically applies one of two mutations: then if
+// the filter passes any cell, otherwise if not. A nil predicate passes all cells, so it checks
+// whether the row exists. then and otherwise are mutations of the same row; nil means no change.
+// matched reports whether the filter passed a cell.
 //
 // It is never sent twice. Errors: those of Apply, ErrBadFilter.
 func (t *Table) CheckAndMutate(ctx context.Context, row string, predicate table.Filter, then, otherwise *RowMutation) (matched bool, err error) {
@@ -151,9 +149,9 @@ func (t *Table) checkAndMutate(ctx context.Context, req *api.CheckAndMutateReque
 	return matched, err
 }
 
-// ChangeMetadata makes a change of a row of METADATA, and says whether the row was as the change has it. It
-// is for nodes: a change that does not come from the server of the tablet, or from the master, loses data.
-// Errors: those of CheckAndMutate.
+// ChangeMetadata applies a change to a METADATA row, and reports whether the row was at the
+// expected generation. It is for nodes only: a change by any process but the tablet's server or the
+// master loses data. Errors: those of CheckAndMutate.
 func (t *Table) ChangeMetadata(ctx context.Context, c *metadata.Change) (made bool, err error) {
 	matched, err := t.checkAndMutate(ctx, &api.CheckAndMutateRequest{
 		Table: t.name, Row: c.Key, Predicate: encodeFilter(c.Predicate), True: c.Then, False: c.Else, System: true,
@@ -161,23 +159,23 @@ func (t *Table) ChangeMetadata(ctx context.Context, c *metadata.Change) (made bo
 	return err == nil && c.Matched(matched), err
 }
 
-// AppendRule returns a rule that puts value behind the newest value of a column.
-// A wrong column name is reported by ReadModifyWrite.
+// AppendRule returns a rule that appends value to the newest value of a column. ReadModifyWrite
+// reports an invalid column name.
 func AppendRule(column string, value []byte) table.Rule {
 	family, qualifier, _ := ParseColumn(column)
 	return table.Rule{Op: table.RuleAppend, Family: family, Qualifier: qualifier, Value: value}
 }
 
-// IncrementRule returns a rule that adds n to the newest value of a column, 8 bytes
-// that are a big-endian integer; a column without a value counts as 0. A sum out of
-// range of an int64 wraps around, as in Cloud Bigtable.
+// IncrementRule returns a rule that adds n to the newest value of a column, an 8-byte big-endian
+// integer. A missing value counts as 0. The sum wraps around at the range of an int64, as in Cloud
+// Bigtable.
 func IncrementRule(column string, n int64) table.Rule {
 	family, qualifier, _ := ParseColumn(column)
 	return table.Rule{Op: table.RuleIncrement, Family: family, Qualifier: qualifier, Amount: n}
 }
 
-// ReadModifyWrite applies rules to a row in order and in one step, at the server's
-// time, and returns the cells that it wrote.
+// ReadModifyWrite atomically applies rules to a row in order, with the server's timestamp, and
+// returns the cells that it wrote.
 //
 // It is never sent twice. Errors: those of Apply, table.ErrNoRules, ErrNotNumber.
 func (t *Table) ReadModifyWrite(ctx context.Context, row string, rules ...table.Rule) (*table.Row, error) {
@@ -206,8 +204,8 @@ func (t *Table) ReadModifyWrite(ctx context.Context, row string, rules ...table.
 	return result, nil
 }
 
-// Increment adds n to the number in a column and returns the sum, which wraps around.
-// See IncrementRule and ReadModifyWrite.
+// Increment adds n to the number in a column and returns the sum, which wraps around. See
+// IncrementRule and ReadModifyWrite.
 func (t *Table) Increment(ctx context.Context, row, column string, n int64) (int64, error) {
 	value, err := t.modify(ctx, row, column, IncrementRule(column, n))
 	if err != nil {
@@ -219,8 +217,7 @@ func (t *Table) Increment(ctx context.Context, row, column string, n int64) (int
 	return int64(binary.BigEndian.Uint64(value)), nil
 }
 
-// Append puts value behind the value of a column and returns the whole. See
-// ReadModifyWrite.
+// Append appends value to the value of a column and returns the result. See ReadModifyWrite.
 func (t *Table) Append(ctx context.Context, row, column string, value []byte) ([]byte, error) {
 	return t.modify(ctx, row, column, AppendRule(column, value))
 }
@@ -239,7 +236,7 @@ func (t *Table) modify(ctx context.Context, row, column string, rule table.Rule)
 	return result.Cells[0].Value, nil
 }
 
-// encodeFilter returns f as it goes on the wire; nil for nil.
+// encodeFilter returns f in its wire encoding; nil for nil.
 func encodeFilter(f table.Filter) []byte {
 	if f == nil {
 		return nil

@@ -7,41 +7,42 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// TabletChange tells what became of a tablet that was split, moved or merged.
+// TabletChange is the result of a split, move or merge.
 type TabletChange = api.TabletChange
 
-// TabletRef names a tablet of a table: the one that has Row, or if ID is not 0 that of
-// this id. The zero TabletRef is the table's first tablet.
+// TabletRef selects a tablet of a table: the one with that ID or, if ID is 0, the one that holds
+// Row. The zero TabletRef is the table's first tablet.
 type TabletRef struct {
 	Row string
 	ID  uint64
 }
 
-// SplitTablet splits the tablet that has the row at: the lower part ends with it. An
-// empty at is a row that parts the bytes of the table's largest tablet about evenly. Errors:
-// ErrBadSplit, if a tablet ends there already or has nothing to part, ErrSystemTable, ErrLimit at 10,000 tablets,
-// *AmbiguousError, and those of Describe.
+// SplitTablet splits the tablet that holds the row at, which becomes the last row of the lower
+// part. If at is empty, the table's largest tablet is split at about half of its bytes. Errors:
+// ErrBadSplit if a tablet already ends at that row or a part would be empty, ErrSystemTable,
+// ErrLimit at 10,000 tablets, *AmbiguousError, and those of Describe.
 func (c *Client) SplitTablet(ctx context.Context, table, at string) (*TabletChange, error) {
 	return c.changeTablet(ctx, api.MethodSplitTablet, api.TabletRequest{Table: table, Row: []byte(at)})
 }
 
-// HalveTablet splits a tablet at a row that parts its bytes about evenly. Errors: those of
-// SplitTablet, ErrNoTablet.
+// HalveTablet splits a tablet at about half of its bytes. Errors: those of SplitTablet,
+// ErrNoTablet.
 func (c *Client) HalveTablet(ctx context.Context, table string, t TabletRef) (*TabletChange, error) {
 	return c.changeTablet(ctx, api.MethodSplitTablet, api.TabletRequest{Table: table, Row: []byte(t.Row), ID: t.ID, Middle: true})
 }
 
-// MoveTablet brings a tablet to a node, given by its id or name, and returns when it is served
-// there. For some minutes the balance leaves it there. Asking twice is as once. Errors: ErrNoTablet,
-// ErrNodeNotFound, ErrNodeNotAlive, ErrTabletBusy, *AmbiguousError, and those of Describe.
+// MoveTablet moves a tablet to a node, given by its id or name, and returns when it is served
+// there. The balancer leaves it there for some minutes. The call is idempotent. Errors:
+// ErrNoTablet, ErrNodeNotFound, ErrNodeNotAlive, ErrTabletBusy, *AmbiguousError, and those of
+// Describe.
 func (c *Client) MoveTablet(ctx context.Context, table string, t TabletRef, node string) (*TabletChange, error) {
 	return c.changeTablet(ctx, api.MethodMoveTablet, api.TabletRequest{Table: table, Row: []byte(t.Row), ID: t.ID, Node: node})
 }
 
-// MergeTablets makes one tablet of a tablet and the one above it, or the one below it if it is the
-// table's last. The smaller moves to the server of the larger first, if need be. Errors: ErrNoTablet, also if
-// there is no neighbour; ErrSystemTable, ErrTabletBusy, ErrConflict if one was split meanwhile,
-// *AmbiguousError, and those of Describe.
+// MergeTablets merges a tablet with the next one or, if it is the table's last, with the previous
+// one. If necessary, the smaller one first moves to the server of the larger. Errors: ErrNoTablet,
+// also if there is no neighbour; ErrSystemTable, ErrTabletBusy, ErrConflict if one was split
+// meanwhile, *AmbiguousError, and those of Describe.
 func (c *Client) MergeTablets(ctx context.Context, table string, t TabletRef) (*TabletChange, error) {
 	return c.changeTablet(ctx, api.MethodMergeTablets, api.TabletRequest{Table: table, Row: []byte(t.Row), ID: t.ID})
 }

@@ -15,40 +15,42 @@ import (
 
 // Types of the results about users.
 type (
-	// Grant gives a principal rights.
+	// Grant gives rights to a principal.
 	Grant = api.GrantInfo
-	// UserInfo is a principal that the cluster knows.
+	// UserInfo is a principal of the cluster.
 	UserInfo = api.UserInfo
 	// UserToken is an access token of a principal.
 	UserToken = api.UserToken
-	// Whoami is as whom the cluster knows a client.
+	// Whoami is a client's identity and rights.
 	Whoami = api.Whoami
 )
 
-// Everyone stands in grants for every principal that the cluster knows.
+// Everyone is the principal of grants to all principals of the cluster.
 const Everyone = api.Everyone
 
-// Grant gives a principal rights, beside those that he has. When it returns, all servers know
-// of it. It takes the right to administer the table, or the cluster if the grant names no
-// table. Errors: ErrNoUser, ErrNoTable, ErrNoFamily, ErrPermission, *table.LimitError,
+// Grant gives a principal rights, in addition to existing ones. When it returns, the rights are in
+// effect on all servers. It requires the right to administer the table, or the cluster if the grant
+// names no table. Errors: ErrNoUser, ErrNoTable, ErrNoFamily, ErrPermission, *table.LimitError,
 // *AmbiguousError, and those of Tables.
-func (c *Client) Grant(ctx context.Context, g Grant) error { return c.regrant(ctx, api.MethodGrant, g) }
-
-// Revoke takes rights away that this very grant gives: on the cluster, on the table or on the
-// family. When it returns, no server answers anything by them. Errors: ErrNoGrant,
-// ErrLastAdmin, and those of Grant.
-func (c *Client) Revoke(ctx context.Context, g Grant) error {
-	return c.regrant(ctx, api.MethodRevoke, g)
+func (c *Client) Grant(ctx context.Context, g Grant) error {
+	return c.changeGrant(ctx, api.MethodGrant, g)
 }
 
-func (c *Client) regrant(ctx context.Context, method string, g Grant) error {
+// Revoke removes rights from exactly this grant: on the cluster, the table or the family. When it
+// returns, no server answers requests by these rights. Errors: ErrNoGrant, ErrLastAdmin, and those
+// of Grant.
+func (c *Client) Revoke(ctx context.Context, g Grant) error {
+	return c.changeGrant(ctx, api.MethodRevoke, g)
+}
+
+func (c *Client) changeGrant(ctx context.Context, method string, g Grant) error {
 	req := api.GrantRequest{Principal: g.Principal, Rights: g.Rights, Table: g.Table, Family: g.Family}
 	return c.do(ctx, &call{method: method, change: true, encode: req.Append})
 }
 
-// Grants returns the grants on a table, or all if it is empty, to a principal, or to all if that
-// is empty. It takes the right to administer the table, or the cluster. Errors: ErrNoTable,
-// ErrPermission, and those of Tables.
+// Grants returns the grants on a table to a principal. An empty table selects all grants, an empty
+// principal all principals. It requires the right to administer the table, or the cluster. Errors:
+// ErrNoTable, ErrPermission, and those of Tables.
 func (c *Client) Grants(ctx context.Context, tableName, principal string) ([]Grant, error) {
 	req := api.ListGrantsRequest{Principal: principal, Table: tableName}
 	var all api.Grants
@@ -56,10 +58,10 @@ func (c *Client) Grants(ctx context.Context, tableName, principal string) ([]Gra
 	return all.Grants, err
 }
 
-// AddUser makes a credential for a principal, which is made if the cluster has none of that
-// name: it has no rights then but those of Everyone. The credential's key is made here and
-// known to nobody else. It can be used for ttl, or for a year if that is zero. New tells whether
-// the principal is. Errors: ErrPermission, *AmbiguousError, those of package pki and of Tables.
+// AddUser creates a credential for a principal. It creates the principal if necessary, without
+// rights except those of Everyone. The private key is generated here and not sent. The credential
+// is valid for ttl, or for a year if that is zero. isNew reports whether the principal was created.
+// Errors: ErrPermission, *AmbiguousError, those of package pki and of Tables.
 func (c *Client) AddUser(ctx context.Context, name string, ttl time.Duration) (_ *pki.Credential, isNew bool, err error) {
 	key, err := pki.NewKey()
 	if err != nil {
@@ -85,11 +87,11 @@ func (c *Client) AddUser(ctx context.Context, name string, ttl time.Duration) (_
 	return credential, made.New, err
 }
 
-// NoEnd is the time to live of a token that can be used until it is revoked.
+// NoEnd is the TTL of a token that is valid until it is revoked.
 const NoEnd time.Duration = math.MaxInt64
 
-// AddToken makes an access token for a principal, as AddUser makes a credential. It can be
-// used for ttl: zero means 90 days. The comment is kept beside it. Errors: those of AddUser.
+// AddToken creates an access token for a principal, as AddUser creates a credential. It is valid
+// for ttl; zero means 90 days. The comment is stored with it. Errors: those of AddUser.
 func (c *Client) AddToken(ctx context.Context, name string, ttl time.Duration, comment string) (_ token.Token, isNew bool, err error) {
 	r := api.AddUserRequest{Name: name, TTL: ttl, Comment: comment}
 	if ttl == NoEnd {
@@ -108,34 +110,35 @@ func (c *Client) addUser(ctx context.Context, req api.AddUserRequest) (*api.Adde
 	return made, c.do(ctx, &call{method: api.MethodAddUser, change: true, encode: req.Append, decode: made.Decode})
 }
 
-// Users returns the principals that the cluster knows, by name. Errors: ErrPermission, and
-// those of Tables.
+// Users returns the principals of the cluster, sorted by name. Errors: ErrPermission, and those of
+// Tables.
 func (c *Client) Users(ctx context.Context) ([]UserInfo, error) {
 	var all api.Users
-	err := c.ask(ctx, api.MethodListUsers, nil, all.Decode)
+	err := c.query(ctx, api.MethodListUsers, nil, all.Decode)
 	return all.Users, err
 }
 
-// RevokeUser makes all credentials of a principal void. When it returns, no server
-// answers anything to a client that shows them. The principal's grants stay.
-// Errors: ErrNoUser, ErrLastAdmin, ErrPermission, *AmbiguousError, and those of Tables.
+// RevokeUser revokes all credentials of a principal. When it returns, no server answers requests
+// with them. The principal's grants remain. Errors: ErrNoUser, ErrLastAdmin, ErrPermission,
+// *AmbiguousError, and those of Tables.
 func (c *Client) RevokeUser(ctx context.Context, name string) error {
 	return c.revokeUser(ctx, api.RevokeUserRequest{Name: name})
 }
 
-// RevokeUserToken makes one access token of a principal void, given by its id. Errors:
-// ErrTokenRefused if the principal has no token of that id, and those of RevokeUser.
+// RevokeUserToken revokes one access token of a principal, given by its id. Errors: ErrTokenRefused
+// if the principal has no token with that id, and those of RevokeUser.
 func (c *Client) RevokeUserToken(ctx context.Context, name, id string) error {
-	if id == "" { // an empty id on the wire stands for all credentials
+	if id == "" { // an empty id on the wire means all credentials
 		return &TokenRefusedError{Reason: TokenMalformed, Text: "token id is empty"}
 	}
 	return c.revokeUser(ctx, api.RevokeUserRequest{Name: name, Token: id})
 }
 
-// RevokeUserCertificate makes one certificate of a principal void, given by its serial number in hexadecimal as WhoAmI has it.
-// It cannot be the one by which the client asks. Errors: those of RevokeUser.
+// RevokeUserCertificate revokes one certificate of a principal, given by its serial number in
+// hexadecimal, as returned by Whoami. A client cannot revoke the certificate of its own connection.
+// Errors: those of RevokeUser.
 func (c *Client) RevokeUserCertificate(ctx context.Context, name, serial string) error {
-	if err := acl.CheckSerial(serial); err != nil { // an empty one on the wire stands for all credentials
+	if err := acl.CheckSerial(serial); err != nil { // an empty one on the wire means all credentials
 		return fmt.Errorf("revoke a certificate: %w", err)
 	}
 	return c.revokeUser(ctx, api.RevokeUserRequest{Name: name, Certificate: serial})
@@ -145,16 +148,16 @@ func (c *Client) revokeUser(ctx context.Context, req api.RevokeUserRequest) erro
 	return c.do(ctx, &call{method: api.MethodRevokeUser, change: true, encode: req.Append})
 }
 
-// RemoveUser takes a principal away, with his credentials and grants. Errors: ErrLastAdmin, and
-// those of RevokeUser.
+// RemoveUser removes a principal with its credentials and grants. Errors: ErrLastAdmin, and those
+// of RevokeUser.
 func (c *Client) RemoveUser(ctx context.Context, name string) error {
 	req := api.NamesRequest{Names: []string{name}}
 	return c.do(ctx, &call{method: api.MethodRemoveUser, change: true, encode: req.Append})
 }
 
-// DisableUser keeps a principal out, whatever he shows, until EnableUser lets him in again with
-// the credentials and grants that he has. When it returns, no server answers anything to him.
-// Errors: ErrLastAdmin, and those of RevokeUser.
+// DisableUser rejects all credentials of a principal until EnableUser; its credentials and grants
+// remain. When it returns, no server answers requests of the principal. Errors: ErrLastAdmin, and
+// those of RevokeUser.
 func (c *Client) DisableUser(ctx context.Context, name string) error {
 	req := api.NamesRequest{Names: []string{name}}
 	return c.do(ctx, &call{method: api.MethodDisableUser, change: true, encode: req.Append})
@@ -166,9 +169,9 @@ func (c *Client) EnableUser(ctx context.Context, name string) error {
 	return c.do(ctx, &call{method: api.MethodEnableUser, change: true, encode: req.Append})
 }
 
-// Whoami returns as whom the cluster knows the client, and what that one may do. Errors:
-// *IdentityError if it knows nobody like that, and those of Tables.
+// Whoami returns the client's identity and rights. Errors: *IdentityError if the client is not
+// authenticated, and those of Tables.
 func (c *Client) Whoami(ctx context.Context) (*Whoami, error) {
 	me := &Whoami{}
-	return me, c.ask(ctx, api.MethodWhoAmI, nil, me.Decode)
+	return me, c.query(ctx, api.MethodWhoAmI, nil, me.Decode)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// What is not admitted reaches no handler, in whichever mode; what is may be for somebody else than
-// the peer, and its answer is seen, and may be replaced, before it is given.
+// TestAdmit: a call that is not admitted reaches no handler, in any mode. An admitted call may have
+// an identity other than the peer's, and OnAnswer sees and may replace its answer.
 func TestAdmit(t *testing.T) {
 	asked := []string{}
 	s := newBareServer(t, ServerConfig{Admit: func(method string) func(*Call) error {
@@ -21,7 +21,7 @@ func TestAdmit(t *testing.T) {
 			return func(*Call) error { return Errorf(CodePermissionDenied, "no") }
 		}
 		return func(c *Call) error {
-			d := c.Params // of the handler's own nothing is read
+			d := c.Params // nothing of the handler's own is read
 			c.SetIdentity(d.Str())
 			c.OnAnswer(func(err error) error {
 				if d.Str() == "late" {
@@ -52,7 +52,7 @@ func TestAdmit(t *testing.T) {
 		})
 	}
 	if all := s.Methods(); !slices.IsSorted(all) || !slices.Contains(all, "closed") || len(all) != len(asked) {
-		t.Errorf("methods are %v, and it was asked about %v", all, asked)
+		t.Errorf("methods are %v, Admit was called for %v", all, asked)
 	}
 	listen(t, s)
 	conn, err := Dial(t.Context(), s.addr, ConnConfig{})
@@ -75,7 +75,7 @@ func TestAdmit(t *testing.T) {
 		t.Errorf("open: %v", err)
 	}
 	for _, method := range []string{"a", "b", "c", "d"} {
-		for range 2 { // calls are used again
+		for range 2 { // calls are reused
 			if err := call(method, "ann", "", ""); err != nil || <-ran != "ann" {
 				t.Errorf("%s: %v", method, err)
 			}

@@ -17,14 +17,14 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// serverEnv makes the test binary an echo server, so that benchmarks have client
-// and server in two processes.
+// serverEnv makes the test binary an echo server, so that client and server of a benchmark run in
+// two processes.
 const serverEnv = "STELE_RPC_BENCH_SERVER"
 
 var benchValue = make([]byte, 1000)
 
-// benchServer has a get that answers 1000 bytes and a put that takes them, each
-// inline, on workers, and answered from another goroutine.
+// benchServer has a get that returns 1000 bytes and a put that accepts them, each inline, on
+// workers, and answered from another goroutine.
 func benchServer() *Server {
 	s, err := NewServer(ServerConfig{})
 	if err != nil {
@@ -67,8 +67,8 @@ func runBenchServer() {
 	_ = s.Serve(l)
 }
 
-// cpuTime returns the processor time that a process has used, from Linux's /proc in
-// ticks of 10 ms; 0 elsewhere.
+// cpuTime returns the CPU time that a process has used, from Linux's /proc in ticks of 10 ms; 0
+// elsewhere.
 func cpuTime(pid int) time.Duration {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

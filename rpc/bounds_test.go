@@ -10,7 +10,8 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// TestConfigBounds: each limit of a configuration is accepted at its bounds and rejected beyond them.
+// TestConfigBounds: each limit of a configuration is accepted at its bounds and rejected beyond
+// them.
 func TestConfigBounds(t *testing.T) {
 	server := func(change func(c *ServerConfig)) error {
 		c := ServerConfig{}.withDefaults()
@@ -102,7 +103,7 @@ func TestMethodNames(t *testing.T) {
 	}
 }
 
-// TestErrorDetailBound: 32 details of an error are read, and what comes after them is passed over.
+// TestErrorDetailBound: 32 details of an error are read; further ones are skipped.
 func TestErrorDetailBound(t *testing.T) {
 	for _, n := range []int{1, 31, 32, 33, 100} {
 		var enc wire.Encoder
@@ -121,7 +122,7 @@ func TestErrorDetailBound(t *testing.T) {
 	}
 }
 
-// TestRecycledBuffers: a call keeps a buffer of up to 16 KiB.
+// TestRecycledBuffers: a call retains a buffer of up to 16 KiB.
 func TestRecycledBuffers(t *testing.T) {
 	for n, want := range map[int]bool{16 << 10: true, 16<<10 + 1: false} {
 		c := &Call{buf: make([]byte, 0, n)}
@@ -133,11 +134,12 @@ func TestRecycledBuffers(t *testing.T) {
 	}
 }
 
-// TestGateWithoutWait: who does not wait gets nothing from the queue, even if there is enough.
+// TestGateWithoutWait: a taker with a wait of 0 gets nothing from the queue, even if there is
+// enough.
 func TestGateWithoutWait(t *testing.T) {
 	g := newGate(10, 0)
 	for range 100 {
-		if g.take(5, false, 0, nil) {
+		if g.acquire(5, false, 0, nil) {
 			t.Fatal("taken without a wait")
 		}
 	}
@@ -146,8 +148,8 @@ func TestGateWithoutWait(t *testing.T) {
 	}
 }
 
-// TestReadBuffersAreBounded: read buffers grow by a quarter of the memory at most, all connections together, and a message
-// for which one may not grow is served all the same.
+// TestReadBuffersAreBounded: over all connections, read buffers grow by at most a quarter of the
+// memory. A connection whose buffer may not grow still serves requests.
 func TestReadBuffersAreBounded(t *testing.T) {
 	for _, framed := range []bool{true, false} {
 		s := newTestServer(t, ServerConfig{MessageBytesMax: 256 << 10, MemoryBytesMax: 1 << 20})
@@ -170,7 +172,8 @@ func TestReadBuffersAreBounded(t *testing.T) {
 	}
 }
 
-// TestRequestBounds: a method's name of 128 bytes and an id of 32 bits are good, more is malformed.
+// TestRequestBounds: a method name of 128 bytes and an id of 32 bits are valid; larger ones are
+// malformed.
 func TestRequestBounds(t *testing.T) {
 	for _, c := range []struct {
 		name int
@@ -189,12 +192,12 @@ func TestRequestBounds(t *testing.T) {
 		}
 	}
 	if _, ok := peekID(plain(1, 1, nil, nil)); ok {
-		t.Error("an answer is taken for a request")
+		t.Error("a response is accepted as a request")
 	}
 }
 
-// TestAnswersOfWrongForm: a client gives a connection up that brings neither an answer of four elements nor a notification of
-// three.
+// TestAnswersOfWrongForm: a client closes a connection on which it receives anything but a response
+// of four elements or a notification of three.
 func TestAnswersOfWrongForm(t *testing.T) {
 	for name, body := range map[string][]byte{
 		"a notification of four": plain(2, 1, "x", []any{}), "an answer of three": plain(1, 1, nil), "a request": plain(0, 1, "x", []any{}),
@@ -217,11 +220,12 @@ func TestAnswersOfWrongForm(t *testing.T) {
 	defer c.Close()
 	waitFor(t, "the notification", func() bool { return c.bytesIn.Load() > preambleBytes+headerBytes })
 	if err := c.Err(); err != nil {
-		t.Errorf("a notification that is not known: %v", err)
+		t.Errorf("unknown notification: %v", err)
 	}
 }
 
-// TestLargestRequest: a client sends a request of its limit, and none of a byte more.
+// TestLargestRequest: a client sends a request of the size limit, but not one that is a byte
+// larger.
 func TestLargestRequest(t *testing.T) {
 	c := &Conn{cfg: ConnConfig{MessageBytesMax: 64 << 10}}
 	for n, good := range map[int]bool{64<<10 - 13: true, 64<<10 - 12: false} { // 13: the envelope and the length
@@ -237,8 +241,8 @@ func TestLargestRequest(t *testing.T) {
 	}
 }
 
-// TestKeptAnswers: a client keeps the buffer of an answer of up to 64 KiB.
-func TestKeptAnswers(t *testing.T) {
+// TestPooledAnswers: a client retains the buffer of a response of up to 64 KiB.
+func TestPooledAnswers(t *testing.T) {
 	for n, want := range map[int]bool{64 << 10: true, 64<<10 + 1: false} {
 		p := &pending{body: make([]byte, 0, n)}
 		body := &p.body
@@ -249,7 +253,8 @@ func TestKeptAnswers(t *testing.T) {
 	}
 }
 
-// TestMalformedRequestIsAnswered: the answer arrives although more was sent, for the server reads on for a while.
+// TestMalformedRequestIsAnswered: the response arrives even though the client sent more, because
+// the server keeps reading for a while.
 func TestMalformedRequestIsAnswered(t *testing.T) {
 	s := newTestServer(t, ServerConfig{})
 	bad := append(plain(0, 7, 7, []any{}), make([]byte, 100<<10)...)

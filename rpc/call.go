@@ -11,43 +11,44 @@ import (
 )
 
 const (
-	// callBytes is what a request in flight costs beyond its bytes, for the memory gate.
+	// callBytes is the overhead of a request in flight, in bytes, that is charged to the memory
+	// gate.
 	callBytes = 512
 	// pooledParamsMax is the largest params buffer kept with a pooled Call, in bytes.
 	pooledParamsMax = 16 << 10
 )
 
-// Call is one request or notification in the hands of its handler.
+// Call is one request or notification on the server.
 //
-// The handler answers it exactly once, with Reply or Fail, from any goroutine,
-// before or after it returns. From the moment of the answer the Call and all that
-// aliases Params belong to somebody else, unless Keep was called before. A Call
-// that is never answered holds its place in flight for ever.
+// Its handler answers it exactly once, with Reply or Fail, from any goroutine, before or after the
+// handler returns. After the answer the Call and everything that aliases Params are reused for
+// other requests, unless Keep was called before. A Call that is never answered stays in flight
+// forever.
 type Call struct {
-	// Params reads the elements of the request's params array, the first one next.
-	// Its bytes have been checked: whole values, no deeper than 32, no count or
-	// length that lies. Offsets in its errors count from the first element.
+	// Params reads the elements of the request's params array, from the first one. The bytes have
+	// been checked: values are complete, nest no deeper than 32, and every count and length is
+	// within the message. Offsets in its errors count from the first element.
 	Params wire.Decoder
-	// NumParams is the number of those elements.
+	// NumParams is the number of elements in Params.
 	NumParams int
 
-	conn     *serverConn
-	method   *method
-	id       uint32
-	notify   bool
-	keep     bool
-	as       any // who the call is for, if that is not the peer
-	owner    string
-	seat     *seat // of the worker that runs it, if one does
-	onAnswer func(error) error
-	arrived  time.Time
-	deadline time.Time
-	buf      []byte // holds the params; the Call's own
-	charge   int64  // taken from the memory gate
-	onSent   func() // of the answer
-	ctx      context.Context
-	cancel   context.CancelFunc
-	state    atomic.Uint64 // odd while the call is live; the rest is a generation
+	conn       *serverConn
+	method     *method
+	id         uint32
+	notify     bool
+	keep       bool
+	identity   any // set by SetIdentity; nil: the peer's identity
+	owner      string
+	workerSlot *workerSlot // of the worker that runs the call; nil outside workers
+	onAnswer   func(error) error
+	arrived    time.Time
+	deadline   time.Time
+	buf        []byte // holds the params; owned by the Call
+	charge     int64  // bytes taken from the memory gate
+	onSent     func() // called when the response has left memory
+	ctx        context.Context
+	cancel     context.CancelFunc
+	state      atomic.Uint64 // odd while the call is live; the higher bits are a generation
 }
 
 var calls = sync.Pool{New: func() any { return new(Call) }}
@@ -58,41 +59,42 @@ func (c *Call) Method() string { return c.method.name }
 // Peer returns the connection that the request came on.
 func (c *Call) Peer() *Peer { return &c.conn.peer }
 
-// Identity is who the call is for: Peer().Identity, unless SetIdentity has said otherwise.
+// Identity returns the identity set by SetIdentity, or else Peer().Identity.
 func (c *Call) Identity() any {
-	if c.as != nil {
-		return c.as
+	if c.identity != nil {
+		return c.identity
 	}
 	return c.conn.peer.Identity
 }
 
-// SetIdentity makes the call one for somebody else than its peer, who passes it on.
-func (c *Call) SetIdentity(who any) { c.as = who }
+// SetIdentity sets the identity of the call, for requests that the peer forwards for another
+// principal.
+func (c *Call) SetIdentity(identity any) { c.identity = identity }
 
-// OnAnswer has f see the answer before it is given: the error of Fail, or nil for Reply.
-// What f returns is the answer in its place. It runs where the handler answers, and may
-// wait if that may. Nil takes it back.
+// OnAnswer makes Reply and Fail call f before they answer. f gets the error of Fail, or nil for
+// Reply, and a non-nil result of f is the answer instead. f runs on the goroutine that answers and
+// may block only if that goroutine may. Nil removes f.
 func (c *Call) OnAnswer(f func(err error) error) { c.onAnswer = f }
 
-// Deadline returns when the caller stops waiting; the zero Time means never.
+// Deadline returns the time at which the caller stops waiting; the zero Time means that there is
+// none.
 func (c *Call) Deadline() time.Time { return c.deadline }
 
-// SetTimeout moves the deadline to d after the request's arrival, unless it is
-// earlier already: for requests that carry a timeout in their params. Call it
-// before Context.
+// SetTimeout sets the deadline to d after the request's arrival, unless the present one is earlier.
+// It is for requests that carry a timeout in their params. Call it before Context.
 func (c *Call) SetTimeout(d time.Duration) {
 	if at := c.arrived.Add(d); c.deadline.IsZero() || at.Before(c.deadline) {
 		c.deadline = at
 	}
 }
 
-// Expired tells whether the deadline has passed.
+// Expired reports whether the deadline has passed.
 func (c *Call) Expired() bool {
 	return !c.deadline.IsZero() && !time.Now().Before(c.deadline)
 }
 
-// Context returns a context that ends at the deadline, at the answer, or with the
-// connection. It is made on first use, which must not be concurrent.
+// Context returns a context that ends at the deadline, at the answer, or with the connection. The
+// first call creates it and must not be concurrent with others.
 func (c *Call) Context() context.Context {
 	if c.ctx == nil {
 		if c.deadline.IsZero() {
@@ -104,18 +106,17 @@ func (c *Call) Context() context.Context {
 	return c.ctx
 }
 
-// Keep leaves the Call and the bytes of Params to the garbage collector, so that
-// they stay valid after the answer. Call it before Reply or Fail.
+// Keep leaves the Call and the bytes of Params to the garbage collector, so that they stay valid
+// after the answer. Call it before Reply or Fail.
 func (c *Call) Keep() { c.keep = true }
 
-// OnSent has f called when the answer has left memory: it was written to the connection, or given up. f must not wait. Call
-// it before Reply or Fail, of which there must be one then.
+// OnSent makes f run when the response has left memory: it was written to the connection or
+// dropped. f must not block. Call OnSent before Reply or Fail; the call must then be answered.
 func (c *Call) OnSent(f func()) { c.onSent = f }
 
-// Reply answers with the one value that write appends; nil, or a write that
-// appends nothing, answers nil. A result over the message size limit becomes
-// CodeTooLarge. It never blocks on the network. If the connection is gone, the
-// answer is dropped.
+// Reply answers with the one value that write appends. If write is nil or appends nothing, the
+// result is nil. A result over the message size limit becomes CodeTooLarge. Reply never blocks on
+// the network. If the connection has ended, the response is dropped.
 func (c *Call) Reply(write func(*wire.Encoder)) {
 	if f := c.onAnswer; f != nil {
 		c.onAnswer = nil
@@ -148,7 +149,7 @@ func (c *Call) Reply(write func(*wire.Encoder)) {
 	c.mustFinish(enc, false)
 }
 
-// Fail answers with err, see AsError.
+// Fail answers with AsError(err).
 func (c *Call) Fail(err error) {
 	if f := c.onAnswer; f != nil {
 		c.onAnswer = nil
@@ -181,8 +182,8 @@ func (c *Call) mustFinish(enc *wire.Encoder, failed bool) {
 	}
 }
 
-// finish answers and recycles the call if it is still live in the generation that
-// state names.
+// finish sends the response enc, which may be nil, and recycles the call. It reports false and does
+// nothing if the call is no longer live in the generation that state holds.
 func (c *Call) finish(state uint64, enc *wire.Encoder, failed bool) bool {
 	if state&1 == 0 || !c.state.CompareAndSwap(state, state+1) {
 		return false
@@ -199,7 +200,7 @@ func (c *Call) finish(state uint64, enc *wire.Encoder, failed bool) bool {
 	case sent != nil:
 		sent()
 	}
-	conn.srv.memory.give(charge)
+	conn.srv.memory.release(charge)
 	conn.doneOne()
 	return true
 }
@@ -213,12 +214,12 @@ func (c *Call) recycle() {
 	}
 	c.Params, c.conn, c.method = wire.Decoder{}, nil, nil
 	c.deadline, c.ctx, c.cancel, c.onSent = time.Time{}, nil, nil, nil
-	c.as, c.onAnswer, c.owner, c.seat = nil, nil, "", nil
+	c.identity, c.onAnswer, c.owner, c.workerSlot = nil, nil, "", nil
 	calls.Put(c)
 }
 
-// newCall takes a Call from the pool and makes it live. q.params must be owned by
-// the call when owned, and is copied otherwise.
+// newCall takes a Call from the pool and makes it live. If owned is set, the call keeps q.params;
+// otherwise it copies them.
 func newCall(conn *serverConn, m *method, q request, owned bool, charge int64) *Call {
 	c := calls.Get().(*Call)
 	c.conn, c.method, c.id, c.notify, c.keep = conn, m, q.id, q.notify, false
@@ -233,11 +234,11 @@ func newCall(conn *serverConn, m *method, q request, owned bool, charge int64) *
 	return c
 }
 
-// run runs the handler, or refuses if the deadline has passed. The Call must not
-// be touched after it.
+// run runs the handler, or rejects the call if the deadline has passed. The caller must not use the
+// Call afterwards.
 func (c *Call) run() {
 	conn, m, state := c.conn, c.method, c.state.Load()
-	if conn.dead.Load() { // nobody would get the answer
+	if conn.dead.Load() { // there is no client to answer
 		conn.srv.count.dropped.Add(1)
 		c.finish(state, nil, true)
 		return
@@ -264,8 +265,8 @@ func (c *Call) run() {
 	m.handler(c)
 }
 
-// panicked answers for a handler that panicked, unless it had answered before. The
-// handler may have left the Call or its bytes with others, so neither is reused.
+// panicked answers for a handler that panicked, unless it had answered before. The handler may have
+// leaked the Call or its bytes to other goroutines, so neither is reused.
 func (c *Call) panicked(state uint64) {
 	if c.state.Load() != state {
 		return

@@ -10,34 +10,35 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// Code says what kind of error a call ended with. Codes travel on the wire and
-// are append-only: a number is never given a second meaning. Those below 100
-// belong to this package, the others to the APIs built on it.
+// Code is the kind of error that a call ended with. Codes travel on the wire and are append-only: a
+// number never gets a second meaning. Those below 100 belong to this package, the others to the
+// APIs built on it.
 //
-// A Code is itself an error, so that callers write errors.Is(err, rpc.CodeOverloaded).
+// A Code is itself an error, so that callers can write errors.Is(err, rpc.CodeOverloaded).
 type Code uint32
 
-// The codes of the transport itself.
+// The codes of the transport.
 const (
-	// CodeInternal: the server failed in a way that is a bug or damage of its own.
+	// CodeInternal: the server failed because of a bug or of corruption of its own data.
 	CodeInternal Code = 1
-	// CodeBadRequest: the request is malformed; sending it again cannot help.
+	// CodeBadRequest: the request is malformed; a retry cannot help.
 	CodeBadRequest Code = 2
 	// CodeUnknownMethod: the server has no such method.
 	CodeUnknownMethod Code = 3
-	// CodeDeadlineExceeded: the request's time was up before its result was ready.
-	// It was not executed when the error's detail "executed" is 0.
+	// CodeDeadlineExceeded: the deadline passed before the result was ready. The request was not
+	// executed if the error's detail "executed" is 0.
 	CodeDeadlineExceeded Code = 4
-	// CodeOverloaded: refused before execution; detail retry_after_ms says how
-	// many milliseconds to wait.
+	// CodeOverloaded: rejected before execution; the detail retry_after_ms is the time to wait
+	// before a retry, in milliseconds.
 	CodeOverloaded Code = 5
-	// CodeUnavailable: the server cannot serve this now, for example while it starts or stops.
+	// CodeUnavailable: the server cannot serve the request now, for example while it starts or
+	// stops.
 	CodeUnavailable Code = 6
 	// CodeTooLarge: a request or its result is over a limit.
 	CodeTooLarge Code = 7
-	// CodeUnauthenticated: the server does not know who asks.
+	// CodeUnauthenticated: the server could not identify the client.
 	CodeUnauthenticated Code = 8
-	// CodePermissionDenied: the server knows who asks, and refuses.
+	// CodePermissionDenied: the client is identified, but lacks the right.
 	CodePermissionDenied Code = 9
 )
 
@@ -53,9 +54,8 @@ var codeNames = map[Code]string{
 	CodePermissionDenied: "permission_denied",
 }
 
-// RegisterCodes names codes from 100 on. An API calls it from an init function,
-// never later: names are read without a lock. It panics when a code is below 100
-// or has a name already.
+// RegisterCodes names codes from 100 on. It must be called from init functions only, because names
+// are read without a lock. It panics if a code is below 100 or already has a name.
 func RegisterCodes(names map[Code]string) {
 	for c, name := range names {
 		if old := codeNames[c]; c < 100 || old != "" {
@@ -65,8 +65,7 @@ func RegisterCodes(names map[Code]string) {
 	}
 }
 
-// String returns the code's name, such as "overloaded", or "code_N" for a number
-// without a name.
+// String returns the code's name, such as "overloaded", or "code_N" if it has none.
 func (c Code) String() string {
 	if s := codeNames[c]; s != "" {
 		return s
@@ -76,15 +75,15 @@ func (c Code) String() string {
 
 func (c Code) Error() string { return c.String() }
 
-// Error is an error that crosses the wire, as a map of code, name, message,
-// retryable and the keys of Details.
+// Error is an error that crosses the wire, as a map of code, name, message, retryable and the keys
+// of Details.
 type Error struct {
 	Code      Code
 	Message   string
-	Retryable bool // sending the same request again, later or elsewhere, is safe and may help
-	// Details is what the code needs, for example a limit or a new location. Values
-	// are int64, uint64, int, string, []byte or bool; a reader sees int64 for
-	// integers, and skips values of other types.
+	Retryable bool // a retry of the same request, later or on another server, is safe and may succeed
+	// Details holds fields that depend on the code, for example a limit or a new location. Values
+	// are int, int64, uint64, bool, string or []byte. DecodeError returns integers as int64 and
+	// skips values of other types.
 	Details map[string]any
 }
 
@@ -95,19 +94,19 @@ func (e *Error) Error() string {
 	return e.Code.String() + ": " + e.Message
 }
 
-// Is makes errors.Is(err, code) true for the error's own code.
+// Is reports whether target is the error's code.
 func (e *Error) Is(target error) bool {
 	c, ok := target.(Code)
 	return ok && c == e.Code
 }
 
-// Errorf returns an Error without details that is not retryable.
+// Errorf returns an Error that has no details and is not retryable.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// AsError returns the *Error in err's chain, or else makes one: a bare Code keeps
-// its number, a context that ended is CodeDeadlineExceeded, anything else is
+// AsError returns the *Error in err's chain. If there is none, it makes one: a bare Code keeps its
+// number, the error of an ended context becomes CodeDeadlineExceeded, and any other error becomes
 // CodeInternal with err's text.
 func AsError(err error) *Error {
 	var e *Error
@@ -123,8 +122,8 @@ func AsError(err error) *Error {
 	return &Error{Code: CodeInternal, Message: err.Error()}
 }
 
-// Bounds on an Error as sent and as read, so that no text or detail of a handler's
-// can make a response that its reader refuses.
+// Bounds of an Error when it is sent and read, so that no message or detail makes a response that
+// the client rejects.
 const (
 	errorMessageBytesMax = 16 << 10
 	errorDetailsMax      = 32
@@ -135,9 +134,9 @@ func appendError(enc *wire.Encoder, e *Error) {
 	e.Append(enc, errorMessageBytesMax, errorDetailBytesMax)
 }
 
-// Append writes e as a map, its message and each detail cut to so many bytes. Keys come in
-// a fixed order: the four of every error, then the details sorted. APIs have it write errors
-// inside results.
+// Append writes e as a map. It cuts the message to messageMax bytes and each string or bytes detail
+// to detailMax bytes. Keys come in a fixed order: the four common ones, then the details sorted.
+// APIs use it for errors inside results.
 func (e *Error) Append(enc *wire.Encoder, messageMax, detailMax int) {
 	keys := slices.Sorted(maps.Keys(e.Details))
 	keys = slices.DeleteFunc(keys, func(k string) bool { return !canSend(e.Details[k]) })
@@ -178,8 +177,8 @@ func canSend(v any) bool {
 	return false
 }
 
-// DecodeError reads what Append writes. A server of another make may send
-// any value as its error: what is not a map with a code becomes CodeInternal.
+// DecodeError reads what Append writes. Other server implementations may send any value as an
+// error: a value that is not a map with a code becomes CodeInternal.
 func DecodeError(d *wire.Decoder) *Error {
 	e := &Error{Code: CodeInternal}
 	switch d.Peek() {
@@ -198,7 +197,7 @@ func DecodeError(d *wire.Decoder) *Error {
 		case "code":
 			e.Code = Code(d.Uint())
 		case "name":
-			d.Skip() // the code says it
+			d.Skip() // implied by the code
 		case "message":
 			e.Message = d.Str()
 		case "retryable":

@@ -14,28 +14,28 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// ErrConnLost is what a *ConnLostError is, for errors.Is.
+// ErrConnLost matches every *ConnLostError in errors.Is.
 var ErrConnLost = errors.New("connection lost")
 
-// ErrDraining is why a Conn takes no more calls: its server shuts down.
+// ErrDraining means that a Conn accepts no more calls because its server is shutting down.
 var ErrDraining = errors.New("server is shutting down")
 
-// ErrWantsTLS means that the server speaks TLS alone, and the connection is plain.
-var ErrWantsTLS = errors.New("server speaks TLS alone")
+// ErrWantsTLS means that the server requires TLS and the connection is plain.
+var ErrWantsTLS = errors.New("server requires TLS")
 
-// tlsAlert is the first byte of what a server of TLS answers to bytes that are none.
+// tlsAlert is the first byte of a TLS server's response to bytes that are not TLS.
 const tlsAlert = 0x15
 
-// errClosed is why calls end after Close.
-var errClosed = errors.New("closed by this side")
+// errClosed is the cause of calls that Close ends.
+var errClosed = errors.New("closed by the client")
 
-// ConnLostError means that a connection ended before a call's answer came.
+// ConnLostError means that a connection ended before a call's response arrived.
 type ConnLostError struct {
-	// Sent tells whether the request may have reached the server and been executed.
-	// If false it certainly was not: sending it again is safe.
+	// Sent reports whether the request may have reached the server and been executed. If it is
+	// false, the request was not executed and a retry is safe.
 	Sent bool
-	// Err is why the connection ended: ErrDraining, ErrSilent, *CorruptFrameError, an error of
-	// the network...
+	// Err is why the connection ended, for example ErrDraining, ErrSilent, a *CorruptFrameError or
+	// a network error.
 	Err error
 }
 
@@ -52,25 +52,26 @@ func (e *ConnLostError) Unwrap() error { return e.Err }
 // Is makes errors.Is(err, ErrConnLost) true.
 func (e *ConnLostError) Is(target error) bool { return target == ErrConnLost }
 
-// ConnConfig bounds a client connection. Zero always means the default given.
+// ConnConfig bounds a client connection. The zero value of a field means the default given in its
+// comment.
 type ConnConfig struct {
 	// MessageBytesMax is the largest request or response, in bytes: 320 MiB.
 	MessageBytesMax int
-	// InFlightMax is the number of calls that may wait for answers: 4096. One more
-	// waits for its turn.
+	// InFlightMax is the number of calls that may wait for responses: 4096. Further calls wait
+	// until one ends.
 	InFlightMax int
-	// UnsentBytesMax is the number of request bytes that may wait to be written:
-	// 64 MiB. A call that would exceed it waits, unless nothing else does.
+	// UnsentBytesMax is the number of request bytes that may wait to be written: 64 MiB. A call
+	// that would exceed it waits, unless no other bytes are waiting.
 	UnsentBytesMax int64
-	// MessageTimeout ends a connection whose server stops in the middle of a
-	// response: 30 s. WriteTimeout ends one whose server does not take requests: 30 s
-	// for up to 1 MiB.
+	// MessageTimeout closes a connection whose server stops in the middle of a response: 30 s.
+	// WriteTimeout closes one whose server does not read requests: 30 s for each write of up to 1
+	// MiB.
 	MessageTimeout, WriteTimeout time.Duration
-	// SilenceMax ends a connection with calls in flight whose server has sent nothing for
-	// so long: 10 s. At half of it the server is asked for a sign of life, so calls may
-	// take as long as they need. A second more for each MiB that may be on its way.
+	// SilenceMax closes a connection with calls in flight whose server has sent nothing for this
+	// long: 10 s. At half of it the client sends a ping, so calls may take as long as they need.
+	// Each MiB that may still be in transit before the ping adds 1 s.
 	SilenceMax time.Duration
-	// Dialer makes the connection: TCP by default.
+	// Dialer opens the connection: TCP by default.
 	Dialer func(ctx context.Context, addr string) (net.Conn, error)
 }
 
@@ -90,7 +91,7 @@ func (c ConnConfig) withDefaults() ConnConfig {
 	return c
 }
 
-// Validate says what is wrong with the configuration, defaults filled in.
+// Validate checks the configuration, whose defaults must have been filled in.
 func (c ConnConfig) Validate() error {
 	switch {
 	case c.MessageBytesMax < 64<<10 || c.MessageBytesMax > 1<<30:
@@ -103,9 +104,9 @@ func (c ConnConfig) Validate() error {
 	return nil
 }
 
-// Conn is a client's connection in framed mode. Any number of goroutines may call
-// through it at once: their requests share writes, and answers come as they are
-// ready. A Conn that is lost stays so; dialing again is its owner's business.
+// Conn is a client's connection in framed mode. Any number of goroutines may call it concurrently:
+// their requests share writes, and responses arrive in any order. A Conn does not reconnect; after
+// it is lost, its owner dials a new one.
 type Conn struct {
 	cfg  ConnConfig
 	nc   net.Conn
@@ -113,8 +114,8 @@ type Conn struct {
 	out  *writer
 	stop chan struct{}  // closed when the connection has ended
 	wg   sync.WaitGroup // reader, flusher and watch
-	// places counts calls in flight, room the bytes that wait to be written.
-	places, room      *gate
+	// inFlight counts calls; unsent counts the bytes that wait to be written.
+	inFlight, unsent  *gate
 	id                atomic.Uint32
 	bytesIn, bytesOut atomic.Uint64
 	writes            atomic.Uint64
@@ -129,9 +130,8 @@ type Conn struct {
 	}
 }
 
-// Dial connects to a server and agrees on the framed mode. It fails with the
-// dialer's error, with ErrPreamble when the peer does not speak it, with ErrWantsTLS, or
-// with ctx's.
+// Dial connects to a server and negotiates the framed mode. It returns the dialer's error,
+// ErrPreamble if the peer does not support the mode, ErrWantsTLS, or ctx's error.
 func Dial(ctx context.Context, addr string, cfg ConnConfig) (*Conn, error) {
 	cfg = cfg.withDefaults()
 	nc, err := cfg.Dialer(ctx, addr)
@@ -145,7 +145,7 @@ func Dial(ctx context.Context, addr string, cfg ConnConfig) (*Conn, error) {
 	return c, nil
 }
 
-// NewConn is Dial over a connection that exists, which it then owns.
+// NewConn is Dial over an open connection, which the Conn then owns.
 func NewConn(ctx context.Context, nc net.Conn, cfg ConnConfig) (*Conn, error) {
 	cfg = cfg.withDefaults()
 	err := cfg.Validate()
@@ -156,14 +156,14 @@ func NewConn(ctx context.Context, nc net.Conn, cfg ConnConfig) (*Conn, error) {
 		_ = nc.Close()
 		return nil, err
 	}
-	c := &Conn{cfg: cfg, nc: nc, stop: make(chan struct{}), places: newGate(int64(cfg.InFlightMax), 0), room: newGate(cfg.UnsentBytesMax, 0)}
+	c := &Conn{cfg: cfg, nc: nc, stop: make(chan struct{}), inFlight: newGate(int64(cfg.InFlightMax), 0), unsent: newGate(cfg.UnsentBytesMax, 0)}
 	c.pendings.New = newPending
 	c.mu.calls = make(map[uint32]*pending)
 	c.r = newReader(nc, true, cfg.MessageBytesMax, cfg.MessageTimeout, &c.bytesIn)
 	c.out = newWriter(nc, cfg.WriteTimeout, &c.bytesOut, &c.writes)
-	c.out.onWrote = func(n int) { c.room.give(int64(n)) }
+	c.out.onWrote = func(n int) { c.unsent.release(int64(n)) }
 	c.out.onFail = c.fail
-	c.out.crowded = func() bool { return c.places.used.Load() > 1 }
+	c.out.expectMore = func() bool { return c.inFlight.used.Load() > 1 }
 	c.wg.Go(c.out.flusher)
 	c.wg.Go(c.read)
 	c.wg.Go(c.watch)
@@ -202,7 +202,7 @@ func handshakeError(ctx context.Context, err error) error {
 	return fmt.Errorf("exchange preambles: %w", err)
 }
 
-// read delivers answers until the connection ends.
+// read delivers responses until the connection ends.
 func (c *Conn) read() {
 	for {
 		m, err := c.r.next()
@@ -216,8 +216,7 @@ func (c *Conn) read() {
 	}
 }
 
-// deliver hands one message to the call that waits for it. Answers that nobody
-// waits for, since their call was cancelled, are dropped.
+// deliver passes one message to the call that waits for it. It drops responses of cancelled calls.
 func (c *Conn) deliver(m message) error {
 	d := wire.NewDecoder(m.body)
 	n, typ := d.Array(), d.Uint()
@@ -231,7 +230,7 @@ func (c *Conn) deliver(m message) error {
 	if d.Err() != nil || n != 4 || typ != typeResponse || id > math.MaxUint32 {
 		return errEnvelope
 	}
-	p, last := c.take(uint32(id))
+	p, last := c.removeCall(uint32(id))
 	if p != nil {
 		if d.IsNil() {
 			p.answer(d.Rest(), m.owned)
@@ -249,9 +248,9 @@ func (c *Conn) deliver(m message) error {
 	return nil
 }
 
-// take removes the call from those in flight; nil when it is not among them. last
-// tells that the server waits for us to go, and that nothing keeps us.
-func (c *Conn) take(id uint32) (p *pending, last bool) {
+// removeCall removes the call from those in flight; p is nil if the id is not in flight. last
+// reports whether the server is draining and no call is left.
+func (c *Conn) removeCall(id uint32) (p *pending, last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p = c.mu.calls[id]
@@ -261,7 +260,7 @@ func (c *Conn) take(id uint32) (p *pending, last bool) {
 
 // complete wakes the caller of a pending call that has its result.
 func (c *Conn) complete(p *pending) {
-	c.places.give(1)
+	c.inFlight.release(1)
 	if p.done == nil {
 		p.ready <- struct{}{}
 		return
@@ -271,8 +270,8 @@ func (c *Conn) complete(p *pending) {
 	c.release(p)
 }
 
-// drain stops new calls; the connection ends when those in flight have. It tells
-// whether there are none.
+// drain stops new calls; the connection ends when the last call in flight has. It reports whether
+// there is none.
 func (c *Conn) drain() (last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -289,7 +288,7 @@ func (c *Conn) fail(err error) {
 	}
 	c.mu.err = err
 	c.mu.Unlock()
-	// First the writer: after this no position is taken or handed out any more.
+	// The writer fails first: after that, no stream position is assigned or passed to a write call.
 	c.out.fail(err)
 	_ = c.nc.Close()
 	close(c.stop)
@@ -304,8 +303,8 @@ func (c *Conn) fail(err error) {
 	}
 }
 
-// Close ends the connection; calls in flight get a *ConnLostError. It must not be
-// called from a callback of Go.
+// Close ends the connection; calls in flight get a *ConnLostError. It must not be called from a
+// callback of Go.
 func (c *Conn) Close() error {
 	c.fail(errClosed)
 	c.wg.Wait()
@@ -315,9 +314,8 @@ func (c *Conn) Close() error {
 // Done returns a channel that is closed when the connection has ended.
 func (c *Conn) Done() <-chan struct{} { return c.stop }
 
-// Err returns why the connection takes no more calls, or nil while it does:
-// ErrDraining, ErrSilent, *CorruptFrameError, an error of the network, or that Close was
-// called.
+// Err returns why the connection accepts no more calls, or nil while it does: ErrDraining,
+// ErrSilent, a *CorruptFrameError, a network error, or the error that Close sets.
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -331,16 +329,16 @@ func (c *Conn) errLocked() error {
 	return c.mu.err
 }
 
-// InFlight returns the number of calls that wait for their answers.
-func (c *Conn) InFlight() int { return int(c.places.used.Load()) }
+// InFlight returns the number of calls that wait for their responses.
+func (c *Conn) InFlight() int { return int(c.inFlight.used.Load()) }
 
-// behindBytes is how much is written well within a millisecond on most networks.
+// behindBytes is written well within a millisecond on most networks.
 const behindBytes = 1 << 20
 
-// Behind tells whether a call would now wait for others' requests before it is sent: for its turn, or for 1 MiB or more
-// that wait to be written.
+// Behind reports whether a call would now wait before its request is sent: because a limit is
+// reached or because 1 MiB or more waits to be written.
 func (c *Conn) Behind() bool {
-	return c.room.used.Load() >= behindBytes || c.room.waiting.Load() > 0 || c.places.waiting.Load() > 0
+	return c.unsent.used.Load() >= behindBytes || c.unsent.waiting.Load() > 0 || c.inFlight.waiting.Load() > 0
 }
 
 // RemoteAddr returns the server's address.

@@ -19,7 +19,7 @@ import (
 
 var bg = context.Background()
 
-// P3: whatever is called, cancelled and answered at once, each caller gets its own answer.
+// P3: when calls are made, cancelled and answered concurrently, each caller gets its own response.
 func TestCallsGetTheirOwnAnswers(t *testing.T) {
 	s := newTestServer(t, ServerConfig{InFlightMax: 64})
 	c := s.dial(t, ConnConfig{InFlightMax: 100, UnsentBytesMax: 1 << 20})
@@ -108,7 +108,7 @@ func TestCallErrors(t *testing.T) {
 	}
 }
 
-// A cancelled call returns at once; its late answer goes nowhere.
+// A cancelled call returns at once; its late response is dropped.
 func TestCancel(t *testing.T) {
 	s := newTestServer(t, ServerConfig{})
 	c := s.dial(t, ConnConfig{})
@@ -129,12 +129,12 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// Ids wrap; one that is still in use is not given twice.
+// Ids wrap; one that is still in use is skipped.
 func TestIDsWrap(t *testing.T) {
 	s := newTestServer(t, ServerConfig{})
 	c := s.dial(t, ConnConfig{})
 	c.id.Store(math.MaxUint32 - 3)
-	go func() { _ = c.Call(bg, "hold", nil, nil) }() // takes 2^32-3
+	go func() { _ = c.Call(bg, "hold", nil, nil) }() // gets id 2^32-3
 	s.wait(1)
 	for i := range 10 {
 		if err := c.Call(bg, "echo", encodeInt(int64(i)), nil); err != nil {
@@ -148,7 +148,7 @@ func TestIDsWrap(t *testing.T) {
 	s.release()
 }
 
-// P5: a lost connection says of each call whether it may have been executed.
+// P5: after a lost connection each call reports whether it may have been executed.
 func TestConnLost(t *testing.T) {
 	s := newTestServer(t, ServerConfig{})
 	c := s.dial(t, ConnConfig{})
@@ -174,10 +174,10 @@ func TestConnLost(t *testing.T) {
 	if c.Err() == nil {
 		t.Error("no error after the loss")
 	}
-	s.release() // answers to nobody
+	s.release() // responses to no one
 }
 
-// What was never handed to the network was certainly not executed.
+// A request that was never passed to a write call was not executed.
 func TestConnLostBeforeSending(t *testing.T) {
 	client, server := net.Pipe()
 	defer server.Close()
@@ -249,7 +249,7 @@ func TestDialRefused(t *testing.T) {
 	}
 }
 
-// P2, on the client's side: what a server sends wrong ends the connection.
+// P2, on the client: corrupt or malformed bytes from a server end the connection.
 func TestBadAnswers(t *testing.T) {
 	corrupt := frame(plain(1, 1, nil, "value"))
 	corrupt[len(corrupt)-1] ^= 1
@@ -279,7 +279,7 @@ func TestBadAnswers(t *testing.T) {
 	}
 }
 
-// An error of an unknown make is an error all the same.
+// An error value of any other form is decoded as an error as well.
 func TestForeignErrors(t *testing.T) {
 	for _, c := range []struct {
 		err  any
@@ -318,13 +318,13 @@ func TestCallsWaitForTheirTurn(t *testing.T) {
 		t.Errorf("third call: %v", err)
 	}
 	wg.Wait()
-	// Those who wait for a turn when the connection ends are told.
+	// Callers that wait for a slot when the connection ends get its error.
 	for range 2 {
 		wg.Go(func() { _ = c.Call(bg, "hold", nil, nil) })
 	}
 	s.wait(2)
 	go func() { third <- c.Call(bg, "echo", nil, nil) }()
-	waitFor(t, "the third call to wait", func() bool { return c.places.waiting.Load() == 1 })
+	waitFor(t, "the third call to wait", func() bool { return c.inFlight.waiting.Load() == 1 })
 	c.Close()
 	var lost *ConnLostError
 	if err := <-third; !errors.As(err, &lost) || lost.Sent {
@@ -375,7 +375,7 @@ func TestGoAndNotify(t *testing.T) {
 	}
 }
 
-// What CallKeep's decode keeps stays as it is.
+// The bytes retained by CallKeep's decode do not change.
 func TestCallKeep(t *testing.T) {
 	s := newTestServer(t, ServerConfig{})
 	c := s.dial(t, ConnConfig{})

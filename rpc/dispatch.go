@@ -12,8 +12,8 @@ func (s *Server) startWorkers() {
 	}
 }
 
-// dispatch runs the call where its method says. When no worker or goroutine is
-// free it waits for AdmitWait, and the connection's reader with it.
+// dispatch runs the call where its method's mode says. If no worker or goroutine is free, it waits
+// for AdmitWait and blocks the connection's reader.
 func (c *serverConn) dispatch(call *Call) {
 	s := c.srv
 	switch call.method.mode {
@@ -23,7 +23,7 @@ func (c *serverConn) dispatch(call *Call) {
 		call.owner = c.owner()
 		switch {
 		case s.work.push(call):
-		case c.awaitShare(&s.work.shares, call.owner):
+		case c.awaitSlot(&s.work.shares, call.owner):
 			s.work.pushTaken(call)
 		default:
 			c.overload(call)
@@ -35,22 +35,22 @@ func (c *serverConn) dispatch(call *Call) {
 	}
 }
 
-// spawner is the goroutines of one mode's handlers.
+// spawner runs the handlers of one mode, each on its own goroutine.
 type spawner struct {
 	shares
-	calls chan *Call   // to those that are free
-	count atomic.Int64 // how many there are
-	most  int64
-	// keep is how many stay when they have run their call. A grown stack is worth
-	// keeping, and starting a goroutine for each call costs 15 to 40 % of a small one;
-	// but thousands that once waited together would hold theirs for ever.
-	keep int64
+	calls         chan *Call   // received by idle goroutines
+	count         atomic.Int64 // goroutines that run or are idle
+	goroutinesMax int64
+	// idleMax is the number of goroutines that stay idle after their call. Reuse keeps their grown
+	// stacks, and starting a goroutine per call adds 15 to 40 % to a small call. Beyond idleMax
+	// they end, or thousands that once waited together would hold their stacks forever.
+	idleMax int64
 }
 
-// spawn runs the call on a goroutine that is free, or on a new one.
+// spawn runs the call on an idle goroutine or on a new one.
 func (c *serverConn) spawn(sp *spawner, call *Call) {
 	call.owner = c.owner()
-	if !sp.take(call.owner) && !c.awaitShare(&sp.shares, call.owner) {
+	if !sp.acquire(call.owner) && !c.awaitSlot(&sp.shares, call.owner) {
 		c.overload(call)
 		return
 	}
@@ -58,21 +58,21 @@ func (c *serverConn) spawn(sp *spawner, call *Call) {
 	case sp.calls <- call:
 	default:
 		if !c.srv.spawnFor(sp, call) && !waitSend(c, sp.calls, call) {
-			sp.give(call.owner)
+			sp.release(call.owner)
 			c.overload(call)
 		}
 	}
 }
 
-// spawnFor starts a goroutine with its first call, unless there are as many as may be.
+// spawnFor starts a goroutine that runs the call first. It reports false if the maximum is reached.
 func (s *Server) spawnFor(sp *spawner, call *Call) bool {
-	if sp.count.Add(1) > sp.most {
+	if sp.count.Add(1) > sp.goroutinesMax {
 		sp.count.Add(-1)
 		return false
 	}
 	s.active.Go(func() {
 		sp.run(call)
-		for sp.stays() {
+		for sp.keepsIdle() {
 			select {
 			case c := <-sp.calls:
 				sp.run(c)
@@ -84,19 +84,19 @@ func (s *Server) spawnFor(sp *spawner, call *Call) bool {
 	return true
 }
 
-// run runs a call and returns its share.
+// run runs a call and releases its slot.
 func (sp *spawner) run(c *Call) {
 	owner := c.owner
 	c.run()
-	sp.give(owner)
+	sp.release(owner)
 }
 
-// stays tells whether a goroutine whose call is done waits for another one. One that
-// does not is no longer counted.
-func (sp *spawner) stays() bool {
+// keepsIdle reports whether a goroutine whose call has ended waits for another one. If not, the
+// goroutine is no longer counted.
+func (sp *spawner) keepsIdle() bool {
 	for {
 		n := sp.count.Load()
-		if n <= sp.keep {
+		if n <= sp.idleMax {
 			return true
 		}
 		if sp.count.CompareAndSwap(n, n-1) {
@@ -105,7 +105,7 @@ func (sp *spawner) stays() bool {
 	}
 }
 
-// owner returns whose share the connection's calls take.
+// owner returns the owner that the connection's calls are counted against.
 func (c *serverConn) owner() string {
 	if of := c.srv.cfg.OwnerOf; of != nil {
 		return of(&c.peer)
@@ -113,9 +113,10 @@ func (c *serverConn) owner() string {
 	return ""
 }
 
-// awaitShare takes the share of a call within AdmitWait. Answers flow meanwhile.
-func (c *serverConn) awaitShare(s *shares, owner string) bool {
-	c.stayAlive()
+// awaitSlot takes a slot within AdmitWait and reports whether it did. Responses are written
+// meanwhile.
+func (c *serverConn) awaitSlot(s *shares, owner string) bool {
+	c.sendAliveIfDue()
 	c.out.uncork()
 	defer c.out.cork()
 	t := time.NewTimer(c.srv.cfg.AdmitWait)
@@ -123,9 +124,9 @@ func (c *serverConn) awaitShare(s *shares, owner string) bool {
 	return s.await(owner, t.C, c.peer.ctx.Done())
 }
 
-// waitSend sends v within AdmitWait. Answers flow meanwhile.
+// waitSend sends v within AdmitWait and reports whether it did. Responses are written meanwhile.
 func waitSend[T any](c *serverConn, ch chan<- T, v T) bool {
-	c.stayAlive()
+	c.sendAliveIfDue()
 	c.out.uncork()
 	defer c.out.cork()
 	t := time.NewTimer(c.srv.cfg.AdmitWait)
@@ -139,7 +140,7 @@ func waitSend[T any](c *serverConn, ch chan<- T, v T) bool {
 	return false
 }
 
-// overload refuses a call that has not run.
+// overload rejects a call that has not run.
 func (c *serverConn) overload(call *Call) {
 	c.srv.count.overloaded.Add(1)
 	call.Fail(c.srv.overloaded("workers"))

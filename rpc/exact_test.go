@@ -10,8 +10,8 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// TestLargeSizes: the buffer of a large message doubles up to the message's length, or in plain mode to the limit and one read
-// buffer more.
+// TestLargeSizes: the buffer of a large message doubles up to the message's length, or in plain
+// mode up to the limit and one read buffer.
 func TestLargeSizes(t *testing.T) {
 	const k, m = 1 << 10, 1 << 20
 	for _, c := range []struct {
@@ -30,7 +30,7 @@ func TestLargeSizes(t *testing.T) {
 	}
 }
 
-// TestTimeoutIsRoundedUp: the time left is sent in whole milliseconds, none of which is lost, and at least one.
+// TestTimeoutIsRoundedUp: the remaining time is sent in milliseconds, rounded up, and at least 1.
 func TestTimeoutIsRoundedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for left, want := range map[time.Duration]uint32{
@@ -48,7 +48,8 @@ func TestTimeoutIsRoundedUp(t *testing.T) {
 	})
 }
 
-// TestStalledMessageEnds: a message that stops has its timeout and a quarter more.
+// TestStalledMessageEnds: a stalled message ends the connection after the timeout and a quarter of
+// it.
 func TestStalledMessageEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBareServer(t, ServerConfig{MessageTimeout: 20 * time.Second})
@@ -65,8 +66,9 @@ func TestStalledMessageEnds(t *testing.T) {
 	})
 }
 
-// TestMessageBoundIsRenewed: while MessageBytesOf lowers nothing it is asked ten times a second, otherwise for each message.
-func TestMessageBoundIsRenewed(t *testing.T) {
+// TestMessageLimitIsRefreshed: MessageBytesOf is called ten times a second while it does not lower
+// the limit, otherwise for each message.
+func TestMessageLimitIsRefreshed(t *testing.T) {
 	const most = 64 << 10
 	for bound, want := range map[int][]int{most: {1, 1, 1, 2, 2}, most + 1: {1, 1, 1, 2, 2}, most - 1: {1, 2, 3, 4, 5}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -78,14 +80,14 @@ func TestMessageBoundIsRenewed(t *testing.T) {
 			defer s.Close()
 			conn := pipe(s)
 			got := collect(conn)
-			for i, pause := range []time.Duration{0, 0, boundPeriod - 1, 1, boundPeriod - 1} {
+			for i, pause := range []time.Duration{0, 0, maxPeriod - 1, 1, maxPeriod - 1} {
 				time.Sleep(pause)
 				if _, err := conn.Write(plain(0, i, "echo", []any{})); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
 				if asked != want[i] {
-					t.Errorf("a bound of %d of %d: asked %d times by message %d, want %d", bound, most, asked, i, want[i])
+					t.Errorf("a bound of %d of %d: %d calls by message %d, want %d", bound, most, asked, i, want[i])
 				}
 			}
 			conn.Close()
@@ -102,7 +104,7 @@ func TestSendsSlowly(t *testing.T) {
 		if c.sendsSlowly(time.Second) {
 			t.Error("slow without a large message")
 		}
-		c.pace.Store(int64(time.Since(clock)))
+		c.progressAt.Store(int64(time.Since(clock)))
 		time.Sleep(time.Second)
 		if c.sendsSlowly(time.Second) {
 			t.Error("slow after as long as the limit")
@@ -114,22 +116,22 @@ func TestSendsSlowly(t *testing.T) {
 	})
 }
 
-// TestBehind: a connection is behind if 1 MiB waits to be written, or a call for its turn.
+// TestBehind: a connection is behind if 1 MiB waits to be written, or if a call waits for a slot.
 func TestBehind(t *testing.T) {
 	for n, want := range map[int64]bool{0: false, 1<<20 - 1: false, 1 << 20: true} {
-		c := &Conn{places: newGate(2, 0), room: newGate(64<<20, 0)}
-		if c.room.force(n, true); c.Behind() != want {
+		c := &Conn{inFlight: newGate(2, 0), unsent: newGate(64<<20, 0)}
+		if c.unsent.force(n, true); c.Behind() != want {
 			t.Errorf("behind with %d bytes that wait: %v", n, c.Behind())
 		}
 	}
-	for _, of := range []func(*Conn) *gate{func(c *Conn) *gate { return c.places }, func(c *Conn) *gate { return c.room }} {
+	for _, of := range []func(*Conn) *gate{func(c *Conn) *gate { return c.inFlight }, func(c *Conn) *gate { return c.unsent }} {
 		synctest.Test(t, func(t *testing.T) {
-			c := &Conn{places: newGate(2, 0), room: newGate(2, 0)}
+			c := &Conn{inFlight: newGate(2, 0), unsent: newGate(2, 0)}
 			ctx, cancel := context.WithCancel(bg)
-			if of(c).tryTake(2); c.Behind() {
+			if of(c).tryAcquire(2); c.Behind() {
 				t.Error("behind though none waits")
 			}
-			go of(c).takeCtx(ctx, 1, nil)
+			go of(c).acquireCtx(ctx, 1, nil)
 			synctest.Wait()
 			if !c.Behind() {
 				t.Error("not behind though a call waits")
@@ -139,17 +141,18 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-// TestHandOverWhileDraining: a connection of a claimed byte stays the server's, to be closed, once it shuts down.
-func TestHandOverWhileDraining(t *testing.T) {
+// TestDetachWhileDraining: a server that shuts down keeps a connection with a claimed byte, and
+// closes it.
+func TestDetachWhileDraining(t *testing.T) {
 	s := newBareServer(t, ServerConfig{})
 	c := &serverConn{}
 	s.Server.mu.conns[c] = struct{}{}
-	if !s.handOver(c) || len(s.Server.mu.conns) != 0 {
-		t.Error("not handed over")
+	if !s.detach(c) || len(s.Server.mu.conns) != 0 {
+		t.Error("not detached")
 	}
 	s.Close()
-	if s.handOver(c) {
-		t.Error("handed over by a server that shuts down")
+	if s.detach(c) {
+		t.Error("detached by a server that shuts down")
 	}
 }
 
@@ -174,7 +177,8 @@ func TestRegisterCodes(t *testing.T) {
 	}
 }
 
-// TestErrorsAreCut: an error is sent with its first 16 KiB of text, 4 KiB of each detail, and 32 details.
+// TestErrorsAreCut: an error is sent with up to 16 KiB of text, 4 KiB of each detail, and 32
+// details.
 func TestErrorsAreCut(t *testing.T) {
 	details := map[string]any{"a": string(make([]byte, 5000)), "b": make([]byte, 5000), "c": 1.5}
 	for i := range 40 {

@@ -8,32 +8,33 @@ import (
 	"github.com/steledb/stele/internal/crc"
 )
 
-// The spec of these bytes is in doc.go; TestGoldenFrame holds the two together.
+// doc.go specifies these bytes; TestGoldenFrame checks that both agree.
 const (
 	preambleBytes = 8
 	headerBytes   = 16
-	// version is the highest version of the framed mode that this package speaks.
+	// version is the highest version of the framed mode that this package supports.
 	version = 1
-	// flagsRequired masks the flags that a receiver must know or refuse the frame.
+	// flagsRequired masks the flags that a receiver must know; it rejects a frame with an unknown
+	// one.
 	flagsRequired = 0xffff0000
-	// flagsKnown are those that version 1 defines: none.
+	// flagsKnown holds the flags that version 1 defines: none.
 	flagsKnown = 0
 )
 
 var (
-	// ErrPreamble means that the peer does not speak the framed mode, or no
-	// version of it that we do.
+	// ErrPreamble means that the peer does not support the framed mode, or none of our versions of
+	// it.
 	ErrPreamble = errors.New("bad preamble")
 	// ErrTooLarge means that a message is over the size limit.
 	ErrTooLarge = errors.New("message too large")
-	// ErrFlags means that a frame needs an extension that we do not know.
+	// ErrFlags means that a frame requires an extension that this package does not know.
 	ErrFlags = errors.New("unknown required frame flag")
 )
 
-// CorruptFrameError means that a frame's checksum is wrong. Nothing of the frame
-// was used, and the connection is closed.
+// CorruptFrameError means that a frame's checksum is wrong. Nothing of the frame was used, and the
+// connection is closed.
 type CorruptFrameError struct {
-	Length    int // of the message, in bytes, as the frame says
+	Length    int // of the message, in bytes, from the frame's header
 	Got, Want uint32
 }
 
@@ -58,7 +59,7 @@ func parseHeader(b []byte) frameHeader {
 	}
 }
 
-// sealFrame fills the header in the first 16 bytes of frame; the message follows.
+// sealFrame fills in the header in the first 16 bytes of frame; the message follows them.
 func sealFrame(frame []byte, timeoutMS uint32) {
 	binary.LittleEndian.PutUint32(frame, uint32(len(frame)-headerBytes))
 	binary.LittleEndian.PutUint32(frame[4:], timeoutMS)
@@ -71,7 +72,7 @@ func preamble(version byte) [preambleBytes]byte {
 	return [preambleBytes]byte{'S', 'T', 'E', 'L', 'E', version, 0, '\n'}
 }
 
-// parsePreamble returns the version that both sides speak.
+// parsePreamble returns the version that both sides use.
 func parsePreamble(b [preambleBytes]byte) (byte, error) {
 	if string(b[:5]) != "STELE" || b[7] != '\n' || b[5] == 0 {
 		return 0, fmt.Errorf("%w: % x", ErrPreamble, b)

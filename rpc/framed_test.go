@@ -11,7 +11,7 @@ import (
 	"github.com/steledb/stele/internal/wire/wiretest"
 )
 
-// header builds a frame with a header of its own making and a right checksum.
+// header builds a frame with the given header fields and a correct checksum.
 func header(length, timeout, flags uint32, msg []byte) []byte {
 	b := make([]byte, headerBytes, headerBytes+len(msg))
 	binary.LittleEndian.PutUint32(b, length)
@@ -51,7 +51,7 @@ func TestFramedBytes(t *testing.T) {
 		{"length over the limit", header(64<<10+1, 0, 0, echo), nil, 1, 0},
 		{"length of 4 GiB", header(1<<32-1, 0, 0, echo), nil, 1, 0},
 		{"bytes after the message", frame(append(bytes.Clone(echo), 0xc0)), []string{"1:bad_request"}, 1, 0},
-		{"message cut short", frame(echo[:len(echo)-1]), []string{"1:bad_request"}, 1, 0},
+		{"message truncated", frame(echo[:len(echo)-1]), []string{"1:bad_request"}, 1, 0},
 		{"lying array", frame(wiretest.Unhex(t, "94 00 05 a4 6563686f ddffffffff")), []string{"5:too_large"}, 1, 0},
 		{"params no array", frame(plain(0, 3, "echo", "x")), []string{"3:bad_request"}, 1, 0},
 		{"not a request", frame(plain(1, 3, nil, nil)), nil, 1, 0},
@@ -86,7 +86,7 @@ func TestFramedBytes(t *testing.T) {
 	}
 }
 
-// P2: whatever bit of a stream of frames flips, no wrong byte is delivered.
+// P2: if any bit of a stream of frames flips, no wrong byte is delivered.
 func TestFramedBitFlips(t *testing.T) {
 	s := newTestServer(t, ServerConfig{MessageTimeout: 200 * time.Millisecond})
 	one := frame(plain(0, 1, "echo", []any{"one"}))
@@ -111,7 +111,7 @@ func TestPreambleRefused(t *testing.T) {
 			t.Errorf("%q: answered % x", in, got)
 		}
 	}
-	// A later version is answered with ours.
+	// A later version is answered with version 1.
 	if got := exchange(t, s, []byte("STELE\x09\xff\n")); !bytes.Equal(got, opening()) {
 		t.Errorf("version 9: answered % x", got)
 	}
@@ -120,7 +120,7 @@ func TestPreambleRefused(t *testing.T) {
 	}
 }
 
-// A claimed byte brings its connections to the listener that claimed it.
+// Connections with a claimed first byte go to the listener of Claim.
 func TestClaim(t *testing.T) {
 	s := newBareServer(t, ServerConfig{})
 	l := s.Claim('R')
@@ -153,7 +153,7 @@ func TestClaim(t *testing.T) {
 	if _, err := l.Accept(); err == nil {
 		t.Error("accepted after close")
 	}
-	// The connection belongs to its new owner and outlives the server.
+	// The connection belongs to the listener's owner and outlives the server.
 	if _, err := got.Write([]byte("pong")); err != nil {
 		t.Error(err)
 	}

@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// fuzzMemory is what the fuzzed servers may hold.
+// fuzzMemory is the MemoryBytesMax of fuzzed servers.
 const fuzzMemory = 1 << 20
 
-// fuzzServer is a server for one connection at a time, with small bounds so that
-// inputs reach them.
+// fuzzServer is a server for one connection at a time, with small bounds that inputs can reach.
 func fuzzServer(f *testing.F) *testServer {
 	s := newBareServer(f, ServerConfig{
 		MessageBytesMax: 512 << 10, MemoryBytesMax: fuzzMemory, InFlightMax: 16, AdmitWait: time.Millisecond,
@@ -23,8 +22,8 @@ func fuzzServer(f *testing.F) *testServer {
 	return s
 }
 
-// feed sends input to a fresh connection in the pieces that cut says and returns
-// all that comes back.
+// feed sends input to a new connection in pieces whose size depends on cut, and returns the
+// response bytes.
 func feed(t *testing.T, s *testServer, input []byte, cut byte) []byte {
 	client, server := net.Pipe()
 	s.ServeConn(halfCloser{server})
@@ -33,13 +32,13 @@ func feed(t *testing.T, s *testServer, input []byte, cut byte) []byte {
 		b, _ := io.ReadAll(client)
 		got <- b
 	}()
-	step := max(1+int(cut)*int(cut), len(input)/64) // few pieces: an input has 10 s at most
+	step := max(1+int(cut)*int(cut), len(input)/64) // few pieces, because an input has at most 10 s
 	for b := input; len(b) > 0; b = b[min(step, len(b)):] {
 		if _, err := client.Write(b[:min(step, len(b))]); err != nil {
-			break // it has had enough
+			break // the server has closed the connection
 		}
 	}
-	// A pipe has no half-close: give what is in flight the time to be answered.
+	// A pipe has no half-close: wait until requests in flight are answered.
 	for end := time.Now().Add(5 * time.Second); s.Stats().InFlight > 0 && time.Now().Before(end); {
 		runtime.Gosched()
 	}
@@ -61,8 +60,8 @@ type halfCloser struct{ net.Conn }
 
 func (halfCloser) CloseWrite() error { return nil }
 
-// P1: whatever comes, the server neither crashes nor hangs nor keeps memory, and
-// what it says is well-formed.
+// P1: for any input, the server does not crash, hang or leak memory, and its responses are
+// well-formed.
 func FuzzServerPlain(f *testing.F) {
 	for _, m := range []string{"echo", "echo-pooled", "echo-spawned", "later", "panic", "fail", "nop"} {
 		f.Add(append(plain(0, 1, m, []any{"x", 1.5, nil}), plain(2, m, []any{})...), byte(3))
@@ -79,7 +78,7 @@ func FuzzServerPlain(f *testing.F) {
 	})
 }
 
-// FuzzServerFramed also seals the input's frames, so that not all end at a checksum.
+// FuzzServerFramed also seals the input's frames, so that not every input fails its checksum.
 func FuzzServerFramed(f *testing.F) {
 	for _, m := range []string{"echo", "echo-pooled", "echo-spawned", "later", "panic", "fail", "nop"} {
 		f.Add(append(frame(plain(0, 1, m, []any{"x", 1.5, nil})), frame(plain(2, m, []any{}))...), byte(3), true)
@@ -106,7 +105,7 @@ func FuzzServerFramed(f *testing.F) {
 	})
 }
 
-// FuzzConn feeds a client what a hostile server might send.
+// FuzzConn sends a client the input as a hostile server would.
 func FuzzConn(f *testing.F) {
 	f.Add(frame(plain(1, 1, nil, []any{"x"})))
 	f.Add(frame(plain(1, 1, map[string]any{"code": 5, "retry_after_ms": 7}, nil)))

@@ -8,16 +8,17 @@ import (
 	"time"
 )
 
-// gate bounds a sum of bytes (or of anything else that is counted) across many
-// goroutines. Taking what is free costs one atomic addition; when nothing is
-// free, takers wait in the order they came, the preferred before the others.
+// gate is a counting semaphore for bytes, or for any other unit. Acquiring free units costs one
+// atomic addition. Otherwise callers wait in FIFO order, preferred ones before the others.
 type gate struct {
-	max  int64
-	kept int64 // of max, for the preferred alone
-	used atomic.Int64
-	// forced is how much of it those that are not preferred have taken without asking, and is no concern of the preferred.
+	max      int64
+	reserved int64 // part of max reserved for preferred callers
+	used     atomic.Int64
+	// forced is the number of units that non-preferred callers acquired by force. It does not count
+	// against preferred callers.
 	forced atomic.Int64
-	// waiting is len(mu.queue), or more while one is being added; preferred is how many of them are.
+	// waiting is len(mu.queue), or more while a waiter is being added; preferred counts the
+	// preferred ones.
 	waiting, preferred atomic.Int32
 	mu                 struct {
 		sync.Mutex
@@ -28,38 +29,39 @@ type gate struct {
 type gateWaiter struct {
 	n         int64
 	preferred bool
-	ready     chan struct{} // closed when n has been taken for the waiter
+	ready     chan struct{} // closed when n has been acquired for the waiter
 }
 
-func newGate(max, kept int64) *gate { return &gate{max: max, kept: kept} }
+func newGate(max, reserved int64) *gate { return &gate{max: max, reserved: reserved} }
 
-// tryTake takes n if it is free and nobody is waiting. An amount over max fits
-// when nothing else is taken, so that no single taker can be stuck for good.
-func (g *gate) tryTake(n int64) bool {
+// tryAcquire acquires n if it is free and no caller is waiting. An amount over max fits if nothing
+// else is acquired, so that no caller can block forever.
+func (g *gate) tryAcquire(n int64) bool {
 	return g.waiting.Load() == 0 && g.fits(n, false)
 }
 
-// tryTakePreferred is tryTake for one who waits for none but the preferred.
-func (g *gate) tryTakePreferred(n int64) bool {
+// tryAcquirePreferred is tryAcquire for a preferred caller, which waits only behind other preferred
+// ones.
+func (g *gate) tryAcquirePreferred(n int64) bool {
 	return g.preferred.Load() == 0 && g.fits(n, true)
 }
 
 func (g *gate) fits(n int64, preferred bool) bool {
-	if g.has(g.used.Add(n), n, preferred) {
+	if g.admits(g.used.Add(n), n, preferred) {
 		return true
 	}
-	g.give(n)
+	g.release(n)
 	return false
 }
 
-// has tells whether there was room for n, with which so much is used now.
-func (g *gate) has(used, n int64, preferred bool) bool {
-	return used == n || used <= g.max-g.kept || preferred && used-g.forced.Load() <= g.max
+// admits reports whether n fits, where used already includes n.
+func (g *gate) admits(used, n int64, preferred bool) bool {
+	return used == n || used <= g.max-g.reserved || preferred && used-g.forced.Load() <= g.max
 }
 
-// take waits until n is free, at most for wait and no longer than until done is
-// closed. It tells whether n has been taken.
-func (g *gate) take(n int64, preferred bool, wait time.Duration, done <-chan struct{}) bool {
+// acquire waits until n is free, for at most wait and until done is closed. It reports whether it
+// acquired n.
+func (g *gate) acquire(n int64, preferred bool, wait time.Duration, done <-chan struct{}) bool {
 	if wait <= 0 {
 		return false
 	}
@@ -68,8 +70,8 @@ func (g *gate) take(n int64, preferred bool, wait time.Duration, done <-chan str
 	return g.enqueue(n, preferred, t.C, nil, done)
 }
 
-// takeCtx is take with no time limit but ctx's.
-func (g *gate) takeCtx(ctx context.Context, n int64, done <-chan struct{}) bool {
+// acquireCtx is acquire for a non-preferred caller, limited by ctx instead of a time.
+func (g *gate) acquireCtx(ctx context.Context, n int64, done <-chan struct{}) bool {
 	return g.enqueue(n, false, nil, ctx.Done(), done)
 }
 
@@ -91,25 +93,25 @@ func (g *gate) enqueue(n int64, preferred bool, timeout <-chan time.Time, stop, 
 	case <-stop:
 	case <-done:
 	}
-	return g.giveUp(w)
+	return g.cancelWait(w)
 }
 
-// giveUp takes w out of the queue, unless it has been served meanwhile.
-func (g *gate) giveUp(w *gateWaiter) (taken bool) {
+// cancelWait removes w from the queue. It reports true if n had already been acquired for w.
+func (g *gate) cancelWait(w *gateWaiter) (taken bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i, x := range g.mu.queue {
 		if x == w {
 			g.mu.queue = slices.Delete(g.mu.queue, i, i+1)
 			g.leftLocked(w)
-			g.grantLocked() // those behind a large one may fit
+			g.grantLocked() // waiters behind a large one may fit now
 			return false
 		}
 	}
 	return true
 }
 
-// force takes n whether it is free or not, for bytes that exist already.
+// force acquires n unconditionally, for bytes that already exist.
 func (g *gate) force(n int64, preferred bool) {
 	g.used.Add(n)
 	if !preferred {
@@ -117,19 +119,19 @@ func (g *gate) force(n int64, preferred bool) {
 	}
 }
 
-// giveForced returns n that was forced.
-func (g *gate) giveForced(n int64, preferred bool) {
+// releaseForced releases n that force acquired.
+func (g *gate) releaseForced(n int64, preferred bool) {
 	if !preferred {
 		g.forced.Add(-n)
 	}
-	g.give(n)
+	g.release(n)
 }
 
-// give returns n.
-func (g *gate) give(n int64) {
+// release returns n to the gate.
+func (g *gate) release(n int64) {
 	g.used.Add(-n)
-	// A taker announces itself in waiting before it looks at used, and we look at
-	// waiting after changing used: one of the two sees the other.
+	// A caller of acquire increments waiting before it checks used; this function changes used
+	// before it checks waiting. So at least one of the two sees the other.
 	if g.waiting.Load() != 0 {
 		g.mu.Lock()
 		g.grantLocked()
@@ -140,8 +142,8 @@ func (g *gate) give(n int64) {
 func (g *gate) grantLocked() {
 	for len(g.mu.queue) > 0 {
 		w := g.mu.queue[0]
-		if !g.has(g.used.Add(w.n), w.n, w.preferred) {
-			// Not give: the one who makes room grants again.
+		if !g.admits(g.used.Add(w.n), w.n, w.preferred) {
+			// Not release, which would recurse. The next release calls grantLocked again.
 			g.used.Add(-w.n)
 			return
 		}
@@ -152,7 +154,7 @@ func (g *gate) grantLocked() {
 	}
 }
 
-// leftLocked counts one who is not in the queue any more.
+// leftLocked uncounts a waiter that was removed from the queue.
 func (g *gate) leftLocked(w *gateWaiter) {
 	g.waiting.Add(-1)
 	if w.preferred {

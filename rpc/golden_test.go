@@ -11,7 +11,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// goldenFrame reads the worked example in doc.go, so that spec and code cannot part.
+// goldenFrame reads the worked example in doc.go, so that the spec and the code agree.
 func goldenFrame(t *testing.T) []byte {
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {
@@ -58,7 +58,7 @@ func TestGoldenFrame(t *testing.T) {
 	}
 }
 
-// P2: any bit flip in a frame is seen.
+// P2: every bit flip in a frame is detected.
 func TestEveryBitFlipOfAFrameIsSeen(t *testing.T) {
 	good := goldenFrame(t)
 	for i := range len(good) * 8 {
@@ -67,7 +67,7 @@ func TestEveryBitFlipOfAFrameIsSeen(t *testing.T) {
 		h := parseHeader(b)
 		n := headerBytes + int(h.length)
 		if n > len(b) {
-			continue // waits for more, and sees then what the checksum says
+			continue // waits for more bytes; the checksum detects it then
 		}
 		if _, err := finishFrame(h, b[:headerBytes], b[headerBytes:n]); err == nil {
 			t.Errorf("bit %d: accepted", i)

@@ -14,13 +14,13 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// testServer is a server with methods that tests call.
+// testServer is a server with methods for tests.
 type testServer struct {
 	*Server
 	addr string
 
 	mu   sync.Mutex
-	held []*Call       // of "hold", not yet answered
+	held []*Call       // calls of "hold" that are not yet answered
 	got  chan struct{} // one token for each call of "hold"
 	runs map[string]int
 }
@@ -55,7 +55,7 @@ func listen(t testing.TB, s *testServer) (addr string) {
 	return s.addr
 }
 
-// newBareServer has the methods and no listener.
+// newBareServer returns a server with the methods and without a listener.
 func newBareServer(t testing.TB, cfg ServerConfig) *testServer {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -103,7 +103,7 @@ func (s *testServer) ran(method string) int {
 	return s.runs[method]
 }
 
-// release answers what hold keeps, last call first, with their params.
+// release answers the calls of hold, last one first, with their params.
 func (s *testServer) release() {
 	s.mu.Lock()
 	held := s.held
@@ -143,11 +143,11 @@ func (s *testServer) raw(t testing.TB) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// exchange sends bytes, says that no more come, and returns all that is answered.
+// exchange sends bytes, closes the sending side, and returns all responses.
 func exchange(t testing.TB, s *testServer, in []byte) []byte {
 	t.Helper()
 	c := s.raw(t)
-	go func() { // errors show in what comes back
+	go func() { // write errors show in the responses
 		_, _ = c.Write(in)
 		_ = c.CloseWrite()
 	}()
@@ -179,7 +179,7 @@ func opening() []byte {
 	return b[:]
 }
 
-// response is one answer as a test sees it.
+// response is a decoded response.
 type response struct {
 	id     uint32
 	err    *Error
@@ -187,7 +187,7 @@ type response struct {
 	raw    []byte // the whole message
 }
 
-// responses cuts answers apart; framed ones after their preamble.
+// responses splits a stream of responses; in framed mode the preamble comes first.
 func responses(t testing.TB, b []byte, framed bool) []response {
 	t.Helper()
 	var all []response
@@ -242,7 +242,7 @@ func encodeBin(b []byte) func(*wire.Encoder) {
 	}
 }
 
-// wantBin decodes what echo makes of encodeBin.
+// wantBin returns a decode for echo's response to encodeBin.
 func wantBin(want []byte) func(*wire.Decoder) error {
 	return func(d *wire.Decoder) error {
 		if d.Array(); !bytes.Equal(d.Bytes(), want) {
@@ -252,21 +252,21 @@ func wantBin(want []byte) func(*wire.Decoder) error {
 	}
 }
 
-// waitFor waits until ok, for what another goroutine does soon.
+// waitFor waits for a condition that another goroutine makes true soon.
 func waitFor(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }
 
-// wholeValue returns the length of the value that b starts with, 0 if it is cut short.
+// wholeValue returns the length of the value at the start of b, or 0 if it is truncated.
 func wholeValue(t testing.TB, b []byte) int {
 	n, err := wire.Check(b, wire.Limits{})
 	if err != nil && err != wire.ErrIncomplete {
-		t.Fatalf("the server said % x: %v", b[:min(len(b), 40)], err)
+		t.Fatalf("the server sent % x: %v", b[:min(len(b), 40)], err)
 	}
 	return n
 }

@@ -7,18 +7,18 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// large reads a message that outgrows the read buffer, of at least need bytes,
-// into a buffer that doubles as bytes arrive: a claimed length costs nothing.
+// large reads a message of at least need bytes that does not fit the read buffer. Its buffer
+// doubles as bytes arrive, so a false length costs no memory.
 func (r *reader) large(need int) (message, error) {
 	body, charged := []byte(nil), 0
-	mark, paced := r.w-r.r, r.w-r.r
-	defer r.pace.Store(0)
+	mark, progressed := r.w-r.r, r.w-r.r
+	defer r.progressAt.Store(0)
 	for {
 		if len(body) == cap(body) {
 			size := largeSize(cap(body), need, r.framed, r.max)
-			r.pace.Store(0)
-			if err := r.grow(size - charged); err != nil {
-				r.ungrow(charged)
+			r.progressAt.Store(0)
+			if err := r.reserve(size - charged); err != nil {
+				r.unreserve(charged)
 				if body == nil {
 					body = r.buf[r.r:r.w]
 				}
@@ -32,27 +32,27 @@ func (r *reader) large(need int) (message, error) {
 				r.r, r.w = 0, 0
 			}
 			body = bigger
-			r.pace.Store(int64(time.Since(clock)))
+			r.progressAt.Store(int64(time.Since(clock)))
 		}
-		// In plain mode need is a lower bound: what is read beyond it must fit the
-		// read buffer, where it goes back to.
+		// In plain mode need is a lower bound: the bytes read beyond the message must fit the read
+		// buffer, which they are copied back to.
 		end := len(body) + max(need-len(body), len(r.buf))
 		n, err := r.read(body[len(body):min(end, cap(body))])
 		if err != nil {
-			r.ungrow(charged)
+			r.unreserve(charged)
 			return message{}, err
 		}
 		body = body[:len(body)+n]
 		if len(body)-mark >= progressBytes {
 			mark, r.since, r.grace = len(body), r.now, false
 		}
-		if len(body)-paced >= max(charged/paceShare, progressBytes) {
-			paced = len(body)
-			r.pace.Store(int64(r.now.Sub(clock)))
+		if len(body)-progressed >= max(charged/progressShare, progressBytes) {
+			progressed = len(body)
+			r.progressAt.Store(int64(r.now.Sub(clock)))
 		}
 		m, more, err := r.finishLarge(body)
 		if err != nil {
-			r.ungrow(charged)
+			r.unreserve(charged)
 			return m, err
 		}
 		if m.body != nil {
@@ -63,8 +63,9 @@ func (r *reader) large(need int) (message, error) {
 	}
 }
 
-// largeSize is the size of the buffer after one of size now is full. A framed message that is at most an eighth larger than
-// that gets all that it needs: its last bytes shall not cost a second buffer.
+// largeSize returns the size of the next buffer after one of size now is full. A framed message
+// that is at most an eighth larger gets its full size, so that its last bytes do not cost another
+// buffer.
 func largeSize(now, need int, framed bool, limit int) int {
 	switch {
 	case framed:
@@ -78,8 +79,8 @@ func largeSize(now, need int, framed bool, limit int) int {
 	return min(2*now, max(limit, now)+readBytesMin)
 }
 
-// finishLarge returns the message when body holds all of it, and else how many
-// bytes it has at least.
+// finishLarge returns the message if body holds all of it, and otherwise its minimum length in
+// bytes.
 func (r *reader) finishLarge(body []byte) (m message, need int, err error) {
 	if r.framed {
 		h := parseHeader(body)
@@ -106,13 +107,13 @@ func (r *reader) finishLarge(body []byte) (m message, need int, err error) {
 	return m, 0, nil
 }
 
-// refuse gives a message up that memory has run short for. In framed mode the rest
-// of it is read and dropped, so that the connection lives on; in plain mode its end
-// is not known, and the connection ends after the answer.
+// refuse discards a message for which memory ran short. In framed mode it reads the message to its
+// end, so that the connection continues. In plain mode the end is not known, and the connection
+// ends after the response.
 func (r *reader) refuse(start []byte, need int) (message, error) {
 	m := message{body: append(make([]byte, 0, headerBytes+envelopeBytesMax), start[:min(len(start), headerBytes+envelopeBytesMax)]...), owned: true, refused: true}
 	if !r.framed {
-		r.err = errNoRoom
+		r.err = errNoMemory
 		return m, nil
 	}
 	h := parseHeader(start)

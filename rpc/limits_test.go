@@ -38,7 +38,7 @@ func collect(c net.Conn) (got func() []byte) {
 	}
 }
 
-// A message that is begun and not finished ends its connection, however it trickles.
+// A message that is not completed in time ends its connection, even if bytes keep trickling in.
 func TestHalfSentMessageTimesOut(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -81,8 +81,8 @@ func TestHalfSentMessageTimesOut(t *testing.T) {
 	}
 }
 
-// Who says nothing at all is kept for as long as FirstByteTimeout, and who has spoken for
-// as long as he likes, also one whose connection somebody else has claimed.
+// A connection without a first byte lives for FirstByteTimeout. After its first byte it may be idle
+// forever, also if it was claimed.
 func TestFirstByteTimeout(t *testing.T) {
 	for name, first := range map[string][]byte{
 		"plain": plain(0, 1, "echo", []any{}), "framed": append(opening(), frame(plain(0, 1, "echo", []any{}))...), "claimed": {'R'},
@@ -105,7 +105,7 @@ func TestFirstByteTimeout(t *testing.T) {
 				}
 				time.Sleep(time.Hour)
 				if got := endSilent(); len(got) != 0 {
-					t.Errorf("the silent one got % x", got)
+					t.Errorf("the silent connection got % x", got)
 				}
 				if taken == nil {
 					if st := s.Stats(); st.Conns != 1 {
@@ -115,7 +115,7 @@ func TestFirstByteTimeout(t *testing.T) {
 					go speaks.Write([]byte{7})
 					var b [1]byte
 					if _, err := taken.Read(b[:]); err != nil {
-						t.Errorf("read from the claimed one after an hour: %v", err)
+						t.Errorf("read from the claimed connection after an hour: %v", err)
 					}
 					taken.Close()
 				}
@@ -126,12 +126,12 @@ func TestFirstByteTimeout(t *testing.T) {
 	}
 }
 
-// What Identify says of a connection is its peer's Identity, and nobody else's.
+// The result of Identify for a connection is its peer's Identity, and no other peer's.
 func TestIdentity(t *testing.T) {
-	who := make(chan any, 2)
+	identities := make(chan any, 2)
 	s := newBareServer(t, ServerConfig{Identify: func(c net.Conn) any { return "it comes from " + c.RemoteAddr().String() }})
 	s.Handle("who", Inline, func(c *Call) {
-		who <- c.Peer().Identity
+		identities <- c.Peer().Identity
 		c.Reply(func(e *wire.Encoder) { e.Nil() })
 	})
 	listen(t, s)
@@ -141,16 +141,15 @@ func TestIdentity(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _ = conn.Write(plain(0, 1, "who", []any{}))
-		if got, want := <-who, "it comes from "+conn.LocalAddr().String(); got != want {
+		if got, want := <-identities, "it comes from "+conn.LocalAddr().String(); got != want {
 			t.Errorf("identity is %v, want %s", got, want)
 		}
 		conn.Close()
 	}
 }
 
-// What the guard refuses reaches no handler: it is answered with the guard's error, and a
-// notification with nothing. A connection whose messages are to be short gets no long one
-// through.
+// A request that the guard rejects reaches no handler. It is answered with the guard's error; a
+// notification is dropped. A connection with a lowered message limit gets no long message through.
 func TestGuard(t *testing.T) {
 	s := newBareServer(t, ServerConfig{
 		Guard: func(p *Peer, method string) error {
@@ -182,17 +181,17 @@ func TestGuard(t *testing.T) {
 	}
 	_ = conn.Notify(t.Context(), "secret", text(1))
 	if err := conn.Call(t.Context(), "open", text(900), nil); err != nil {
-		t.Errorf("what is open: %v", err)
+		t.Errorf("a call that is not guarded: %v", err)
 	}
 	if st := s.Stats(); len(ran) != 1 || st.Guarded != 2 {
-		t.Errorf("%d handlers ran, %d requests were refused", len(ran), st.Guarded)
+		t.Errorf("%d handlers ran, %d requests were rejected", len(ran), st.Guarded)
 	}
 	if err := conn.Call(t.Context(), "open", text(1001), nil); err == nil || len(ran) != 1 {
 		t.Errorf("a long message: %v, %d handlers ran", err, len(ran))
 	}
 }
 
-// A server of TLS is told from one that speaks something unknown.
+// A TLS server is distinguished from one of an unknown protocol.
 func TestDialToTLS(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -213,7 +212,7 @@ func TestDialToTLS(t *testing.T) {
 	}
 }
 
-// P1: a claimed length costs nothing before its bytes come.
+// P1: a claimed length costs nothing before its bytes arrive.
 func TestClaimedLengthAllocatesNothing(t *testing.T) {
 	s := newTestServer(t, ServerConfig{})
 	head := make([]byte, headerBytes)
@@ -241,8 +240,7 @@ func TestClaimedLengthAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A client that does not read its answers costs a bounded amount of memory for a
-// bounded time.
+// A client that does not read its responses costs a bounded amount of memory for a bounded time.
 func TestClientThatNeverReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBareServer(t, ServerConfig{UnsentBytesMax: 1 << 20})
@@ -267,7 +265,7 @@ func TestClientThatNeverReads(t *testing.T) {
 	})
 }
 
-// Answers that come while their client does not read end the connection at a limit.
+// Responses to a client that does not read end the connection at a limit.
 func TestUnsentBytesEndTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBareServer(t, ServerConfig{UnsentBytesMax: 64 << 10})
@@ -314,7 +312,7 @@ func TestInFlightMax(t *testing.T) {
 	})
 }
 
-// overloads checks that answers are "overloaded" with all that it promises.
+// overloads checks that responses are "overloaded" with all documented fields.
 func overloads(t *testing.T, rs []response, ids ...uint32) {
 	t.Helper()
 	if len(rs) != len(ids) {
@@ -327,7 +325,8 @@ func overloads(t *testing.T, rs []response, ids ...uint32) {
 	}
 }
 
-// When memory is taken, requests wait, are then refused, and go again once it is free.
+// When memory is used up, requests wait and are then rejected. They are served again once it is
+// free.
 func TestMemoryBytesMax(t *testing.T) {
 	for _, framed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -355,7 +354,7 @@ func TestMemoryBytesMax(t *testing.T) {
 			start := time.Now()
 			send(other, plain(0, 2, "echo", []any{make([]byte, 127<<10)})) // small: in the read buffer
 			if framed {
-				send(other, plain(0, 3, "echo", []any{make([]byte, 500<<10)})) // large, dropped as it comes
+				send(other, plain(0, 3, "echo", []any{make([]byte, 500<<10)})) // large: discarded as it arrives
 			}
 			send(other, plain(0, 4, "echo", []any{"tiny"})) // fits
 			synctest.Wait()
@@ -388,8 +387,8 @@ func TestMemoryBytesMax(t *testing.T) {
 	}
 }
 
-// In plain mode the end of a large message that memory is refused for is not
-// known: its sender is told, and the connection ends.
+// In plain mode the end of a large message that is rejected for lack of memory is not known: the
+// sender gets an error, and the connection ends.
 func TestMemoryRefusedPlainLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBareServer(t, ServerConfig{MessageBytesMax: 1 << 20, MemoryBytesMax: 1 << 20})
@@ -407,7 +406,7 @@ func TestMemoryRefusedPlainLarge(t *testing.T) {
 	})
 }
 
-// A message larger than all memory allowed still goes through on its own.
+// A message larger than all memory is still served if it is the only one.
 func TestMessageOfAllMemory(t *testing.T) {
 	s := newTestServer(t, ServerConfig{MessageBytesMax: 1 << 20, MemoryBytesMax: 1 << 20})
 	in := plain(0, 1, "hold", []any{make([]byte, 1<<20-100)})
@@ -453,7 +452,7 @@ func TestWorkersAndSpawnedAreBounded(t *testing.T) {
 			for i := range c.queue + 2 {
 				_, _ = conn.Write(plain(0, 1+i, c.method, []any{}))
 			}
-			_, _ = conn.Write(plain(0, 99, "echo", []any{})) // waits behind, is not refused
+			_, _ = conn.Write(plain(0, 99, "echo", []any{})) // waits behind it, is not rejected
 			synctest.Wait()
 			time.Sleep(3 * time.Second)
 			if d := time.Since(start); d < 2*time.Second || s.Stats().Overloaded != 2 {
@@ -472,8 +471,8 @@ func TestWorkersAndSpawnedAreBounded(t *testing.T) {
 	}
 }
 
-// Goroutines that have waited together do not all stay.
-func TestWaitingGoroutinesGo(t *testing.T) {
+// Goroutines that have waited together do not all stay idle.
+func TestWaitingGoroutinesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBareServer(t, ServerConfig{SpawnedMax: 2, WaitingMax: 100})
 		defer s.Close()
@@ -501,7 +500,7 @@ func TestWaitingGoroutinesGo(t *testing.T) {
 	})
 }
 
-// P4: a request whose deadline has passed while it waited is not run.
+// P4: a request whose deadline passed while it waited is not run.
 func TestDeadlinePassedIsNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBareServer(t, ServerConfig{Workers: 1})
@@ -549,7 +548,7 @@ func TestConnsMax(t *testing.T) {
 	b.Close()
 }
 
-// OnConns is told of connections that are served, and of no others.
+// OnConns is called for connections that are served, and for no others.
 func TestOnConns(t *testing.T) {
 	changes := make(chan int, 10)
 	s := newTestServer(t, ServerConfig{ConnsMax: 1, OnConns: func(change int) { changes <- change }})
@@ -567,8 +566,8 @@ func TestOnConns(t *testing.T) {
 	}
 }
 
-// Some connections are kept for those who are preferred: however many others come, these find one.
-func TestConnsKept(t *testing.T) {
+// Connections are reserved for preferred peers, however many others there are.
+func TestConnsReserved(t *testing.T) {
 	var preferred atomic.Bool
 	s := newTestServer(t, ServerConfig{
 		ConnsMax: 4, ConnsKept: 2, Identify: func(net.Conn) any { return preferred.Load() },
@@ -605,87 +604,88 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-// The gate never lets more be taken than it has, and serves those who wait in order.
+// A gate never grants more than its maximum, and serves waiters in order.
 func TestGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(10, 0)
-		if !g.tryTake(6) || g.tryTake(5) || !g.tryTake(4) {
+		if !g.tryAcquire(6) || g.tryAcquire(5) || !g.tryAcquire(4) {
 			t.Fatal("first takers")
 		}
 		var order []int
 		for i := range 3 {
 			go func() {
-				if g.take(5, false, time.Minute, nil) {
+				if g.acquire(5, false, time.Minute, nil) {
 					order = append(order, i)
 				}
 			}()
 			synctest.Wait()
 		}
-		if g.tryTake(0) {
-			t.Error("overtook those who wait")
+		if g.tryAcquire(0) {
+			t.Error("overtook waiters")
 		}
 		start := time.Now()
-		if g.take(1, false, time.Second, nil) || time.Since(start) != time.Second {
-			t.Error("did not wait for its time")
+		if g.acquire(1, false, time.Second, nil) || time.Since(start) != time.Second {
+			t.Error("returned before its timeout")
 		}
-		g.give(4)
+		g.release(4)
 		synctest.Wait()
 		if len(order) != 0 {
 			t.Error("granted too early")
 		}
-		for _, n := range []int64{1, 5, 5} { // room for one of them each time
-			g.give(n)
+		for _, n := range []int64{1, 5, 5} { // each release makes space for one of them
+			g.release(n)
 			synctest.Wait()
 		}
 		if len(order) != 3 || order[0] != 0 || order[1] != 1 || order[2] != 2 {
 			t.Errorf("order %v", order)
 		}
-		g.give(10)
+		g.release(10)
 		if g.used.Load() != 0 || g.waiting.Load() != 0 {
 			t.Errorf("%d used, %d waiting", g.used.Load(), g.waiting.Load())
 		}
-		if !g.tryTake(100) || g.tryTake(1) {
-			t.Error("an amount over the maximum must fit alone")
+		if !g.tryAcquire(100) || g.tryAcquire(1) {
+			t.Error("an amount over the maximum must fit if nothing else is taken")
 		}
 	})
 }
 
-// What a gate keeps for the preferred nobody else takes, and they wait for each other alone.
+// Other takers cannot use what a gate reserves for preferred ones, and preferred takers wait only
+// behind preferred ones.
 func TestGatePrefers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(10, 3)
-		if g.tryTake(6); g.tryTake(2) || !g.tryTake(1) {
+		if g.tryAcquire(6); g.tryAcquire(2) || !g.tryAcquire(1) {
 			t.Fatal("the others do not have 7 of 10")
 		}
 		var order []string
-		wait := func(who string, n int64, preferred bool) {
+		wait := func(name string, n int64, preferred bool) {
 			go func() {
-				if g.take(n, preferred, time.Minute, nil) {
-					order = append(order, who)
+				if g.acquire(n, preferred, time.Minute, nil) {
+					order = append(order, name)
 				}
 			}()
 			synctest.Wait()
 		}
 		wait("other", 1, false)
-		if !g.tryTakePreferred(2) {
-			t.Error("a preferred one waits for another")
+		if !g.tryAcquirePreferred(2) {
+			t.Error("a preferred taker waits behind another")
 		}
 		wait("first", 2, true)
 		wait("second", 1, true)
-		if g.tryTakePreferred(1) || len(order) != 0 {
-			t.Errorf("overtook a preferred one; %v were served", order)
+		if g.tryAcquirePreferred(1) || len(order) != 0 {
+			t.Errorf("overtook a preferred taker; %v were served", order)
 		}
 		for range 4 {
-			g.give(1)
+			g.release(1)
 			synctest.Wait()
 		}
 		if got := strings.Join(order, " "); got != "first second" {
 			t.Errorf("served: %s", got)
 		}
-		if g.give(1); g.preferred.Load() != 0 || g.waiting.Load() != 1 {
+		if g.release(1); g.preferred.Load() != 0 || g.waiting.Load() != 1 {
 			t.Errorf("%d wait, %d of them preferred", g.waiting.Load(), g.preferred.Load())
 		}
-		g.give(1)
+		g.release(1)
 		synctest.Wait()
 		if got := strings.Join(order, " "); got != "first second other" {
 			t.Errorf("served: %s", got)
@@ -701,22 +701,22 @@ func TestGatePrefers(t *testing.T) {
 	})
 }
 
-// What others have forced, the answers that they do not take, does not keep the preferred waiting.
-func TestGateKeepsFromAnswers(t *testing.T) {
+// What other takers have forced (their unread responses) does not make preferred takers wait.
+func TestGateForced(t *testing.T) {
 	g := newGate(10, 3)
-	if !g.tryTake(7) {
+	if !g.tryAcquire(7) {
 		t.Fatal("the others do not have 7 of 10")
 	}
 	g.force(5, false)
-	if g.tryTake(1) || !g.tryTakePreferred(2) || g.tryTakePreferred(2) {
+	if g.tryAcquire(1) || !g.tryAcquirePreferred(2) || g.tryAcquirePreferred(2) {
 		t.Error("the preferred do not have 3 of 10")
 	}
 	g.force(2, true)
-	if g.give(2); g.tryTakePreferred(2) {
+	if g.release(2); g.tryAcquirePreferred(2) {
 		t.Error("what the preferred have forced counts for nothing")
 	}
-	g.giveForced(2, true)
-	if g.giveForced(5, false); !g.tryTakePreferred(2) || g.forced.Load() != 0 || g.used.Load() != 9 {
+	g.releaseForced(2, true)
+	if g.releaseForced(5, false); !g.tryAcquirePreferred(2) || g.forced.Load() != 0 || g.used.Load() != 9 {
 		t.Errorf("%d forced of %d", g.forced.Load(), g.used.Load())
 	}
 }

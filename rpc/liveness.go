@@ -9,42 +9,41 @@ import (
 )
 
 const (
-	// ping is the method that a client calls to hear of a silent server. Any answer will
-	// do, also that there is no such method.
+	// ping is the method that a client calls to check a silent server. Any response will do, even
+	// that the method is unknown.
 	ping = "ping"
-	// alive is the notification by which a server lets a framed client hear of it while it
-	// does not read its requests, and so cannot answer a ping.
+	// alive is the notification that a server sends to a framed client while it does not read
+	// requests and so cannot answer a ping.
 	alive = "rpc.alive"
 
-	// silenceSteps is how often a connection is looked at in SilenceMax.
+	// silenceSteps is the number of checks of a connection in SilenceMax.
 	silenceSteps = 8
-	// wayBytesMax and wayBytesPerSecond are for what has been handed to the kernel and may
-	// be on its way yet, before a ping: kernels keep some 6 MiB for a connection.
-	wayBytesMax       = 8 << 20
-	wayBytesPerSecond = 1 << 20
+	// transitBytesMax and transitBytesPerSecond bound the time for bytes that precede a ping and
+	// are still in kernel buffers. Kernels buffer about 6 MiB per connection.
+	transitBytesMax       = 8 << 20
+	transitBytesPerSecond = 1 << 20
 )
 
-// ErrSilent is why a Conn ended on which calls were in flight and no byte came for
-// ConnConfig.SilenceMax, though the server was asked for a sign of life: it is frozen, or
-// its machine or the network is gone.
+// ErrSilent means that a Conn with calls in flight received no byte for ConnConfig.SilenceMax, not
+// even in response to a ping: the server is frozen, or its machine or the network has failed.
 var ErrSilent = errors.New("server is silent")
 
-// silence is the time in which calls wait and nothing is received. It is counted in
-// steps that were awake, so that a client that was itself stopped for a while does not
-// blame its server.
+// silence measures how long calls have waited while nothing was received. It counts steps instead
+// of time, so that a client that was itself stopped does not find its server silent when it
+// resumes.
 type silence struct {
-	received uint64 // bytes, when it began
-	base     uint64 // bytes written then
-	written  uint64 // bytes, by now
-	steps    int    // of it so far
-	still    int    // steps since more was written
-	pinged   bool
-	ping     uint64 // the ping's end in the outgoing stream
-	answer   int    // steps since the ping was written
+	received  uint64 // bytes received when the silence began
+	base      uint64 // bytes written when the silence began
+	written   uint64 // bytes written at the last step
+	steps     int    // length of the silence, in steps
+	blocked   int    // steps since more bytes were written
+	pinged    bool
+	ping      uint64 // end of the ping in the outgoing stream
+	sincePing int    // steps since the ping was written
 }
 
-// watch ends the connection when its server is silent. It looks at counters that others
-// keep anyway, a few times in SilenceMax, so calls cost no more for it.
+// watch ends the connection if its server is silent. It checks byte counters that are kept anyway,
+// a few times in SilenceMax, so calls bear no cost for it.
 func (c *Conn) watch() {
 	step := max(c.cfg.SilenceMax/silenceSteps, time.Millisecond)
 	tick := time.NewTicker(step)
@@ -57,55 +56,56 @@ func (c *Conn) watch() {
 		case <-tick.C:
 		}
 		if c.silent(&s, step) {
-			c.fail(fmt.Errorf("%w: it sent nothing for %v and does not answer a ping", ErrSilent, time.Duration(s.steps)*step))
+			c.fail(fmt.Errorf("%w: nothing received for %v, no response to a ping", ErrSilent, time.Duration(s.steps)*step))
 			return
 		}
 	}
 }
 
-// silent counts one step, and tells whether it is one too many.
+// silent counts one step and reports whether the server has been silent for too long.
 func (c *Conn) silent(s *silence, step time.Duration) bool {
 	received, written := c.bytesIn.Load(), c.bytesOut.Load()
-	if received != s.received || c.places.used.Load() == 0 {
+	if received != s.received || c.inFlight.used.Load() == 0 {
 		*s = silence{received: received, base: written, written: written}
 		return false
 	}
 	s.steps++
-	s.still++
+	s.blocked++
 	if written != s.written {
-		s.written, s.still = written, 0
+		s.written, s.blocked = written, 0
 	}
 	switch {
 	case !s.pinged:
-		if s.steps > silenceSteps/2 { // the first one was not whole
+		if s.steps > silenceSteps/2 { // the first step was not a whole one
 			s.pinged, s.ping = true, c.ping()
 		}
 		return false
 	case written < s.ping:
-		// It waits behind a large request. A slow network gets its time for that, as long
-		// as it takes anything at all.
-		return s.still > silenceSteps
+		// The ping is queued behind a large request. A slow network gets time for that as long as
+		// it accepts bytes.
+		return s.blocked > silenceSteps
 	}
-	s.answer++
-	way := time.Duration(min(s.ping-s.base, wayBytesMax)) * time.Second / wayBytesPerSecond
-	return s.answer >= silenceSteps/2+int(way/step)
+	s.sincePing++
+	transit := time.Duration(min(s.ping-s.base, transitBytesMax)) * time.Second / transitBytesPerSecond
+	return s.sincePing >= silenceSteps/2+int(transit/step)
 }
 
-// ping sends a request whose answer nobody waits for, since any byte will do, and returns
-// where it ends in the outgoing stream. It has no place in flight and waits for no room.
+// ping sends a ping and returns its end in the outgoing stream. No caller waits for the response,
+// since any byte will do. The ping does not count as in flight and does not wait for the unsent
+// limit.
 func (c *Conn) ping() (end uint64) {
 	enc := wire.GetEncoder()
 	beginRequest(enc, c.freeID(), ping)
 	enc.Array(0)
 	sealFrame(enc.Bytes(), 0)
 	n := enc.Len()
-	c.room.force(int64(n), true)
+	c.unsent.force(int64(n), true)
 	var p pending
-	_ = c.push(enc, &p) // a connection that has failed ends the watch
+	_ = c.push(enc, &p) // if the connection has failed, watch ends
 	return p.pos + uint64(n)
 }
 
-// freeID returns an id that no call in flight has.
+// freeID returns an id that no call in flight uses.
 func (c *Conn) freeID() uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,26 +116,27 @@ func (c *Conn) freeID() uint32 {
 	}
 }
 
-// unread returns a channel that tells, every AlivePeriod from its first use, that the
-// client may want to hear of us while its requests are not read. Only for the reader.
-func (c *serverConn) unread() <-chan time.Time {
+// aliveTicks returns a channel that ticks every AlivePeriod from its first use. The reader, which
+// alone may use it, sends alive at each tick while it does not read requests.
+func (c *serverConn) aliveTicks() <-chan time.Time {
 	if c.aliveTick == nil {
 		c.aliveTick = time.NewTicker(c.srv.cfg.AlivePeriod)
 	}
 	return c.aliveTick.C
 }
 
-// stayAlive is for waits that are shorter than AlivePeriod, but may be many.
-func (c *serverConn) stayAlive() {
+// sendAliveIfDue sends alive if it is due. It is called before waits that are each shorter than
+// AlivePeriod.
+func (c *serverConn) sendAliveIfDue() {
 	select {
-	case <-c.unread():
-		c.sayAlive()
+	case <-c.aliveTicks():
+		c.sendAlive()
 	default:
 	}
 }
 
-// sayAlive tells a framed client that we live. In plain mode a server sends answers only.
-func (c *serverConn) sayAlive() {
+// sendAlive sends alive to a framed client. In plain mode a server sends responses only.
+func (c *serverConn) sendAlive() {
 	if !c.peer.Framed {
 		return
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// peerOf returns the client's side of an in-memory connection whose other side answers the
-// preamble and is then left to serve.
+// peerOf returns the client's side of an in-memory connection. The other side answers the preamble
+// and is then passed to serve.
 func peerOf(t *testing.T, cfg ConnConfig, serve func(net.Conn)) *Conn {
 	t.Helper()
 	client, server := net.Pipe()
@@ -32,14 +32,14 @@ func peerOf(t *testing.T, cfg ConnConfig, serve func(net.Conn)) *Conn {
 	return c
 }
 
-// A server is silent after the default of SilenceMax, and one of the eight steps of it at the latest.
+// A server is silent after the default of SilenceMax, and at most one of its eight steps later.
 const (
 	soonest     = 10 * time.Second
 	silenceStep = soonest / 8
 	latest      = soonest + silenceStep
 )
 
-// A call without a deadline ends when its server is silent, however it is.
+// A call without a deadline ends when its server is silent, in whatever way.
 func TestSilentServer(t *testing.T) {
 	large := func(e *wire.Encoder) {
 		e.Array(1)
@@ -57,14 +57,14 @@ func TestSilentServer(t *testing.T) {
 			_, _ = io.CopyN(io.Discard, c, headerBytes)
 			go func() { _, _ = io.Copy(io.Discard, c) }()
 			_, _ = c.Write(frame(plain(1, 1, nil, "the result"))[:headerBytes+3])
-		}, soonest, latest + silenceStep}, // the first step ends in bytes
+		}, soonest, latest + silenceStep}, // the first step has received bytes
 		{"stops after a pong", nil, func(c net.Conn) {
 			_, _ = io.CopyN(io.Discard, c, headerBytes)
 			go func() { _, _ = io.Copy(io.Discard, c) }()
 			time.Sleep(7 * time.Second)
 			_, _ = c.Write(frame(plain(1, 2, nil, nil)))
 		}, 17 * time.Second, 19 * time.Second},
-		// 4 MiB in 16 s, 4 s for what may be on its way, and the time for an answer to the ping.
+		// 4 MiB in 16 s, 4 s for bytes in transit, and the time for a response to the ping.
 		{"takes a large request slowly and says nothing", large, func(c net.Conn) {
 			for {
 				if _, err := io.CopyN(io.Discard, c, 256<<10); err != nil {
@@ -94,12 +94,12 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
-// TestSilenceAfterMuchSent: what was sent before a call gives its server no more time.
+// TestSilenceAfterMuchSent: bytes sent before a call do not extend its time limit.
 func TestSilenceAfterMuchSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := peerOf(t, ConnConfig{}, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
 		defer c.Close()
-		if err := c.Notify(bg, "much", encodeBin(make([]byte, wayBytesMax))); err != nil {
+		if err := c.Notify(bg, "much", encodeBin(make([]byte, transitBytesMax))); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour + time.Second/10)
@@ -111,8 +111,8 @@ func TestSilenceAfterMuchSent(t *testing.T) {
 	})
 }
 
-// A server that lives is heard of however long a call takes, also while it reads no
-// requests since as many as may be are in flight, and in its last second.
+// A live server is not found silent however long a call takes, even while it reads no requests
+// because the maximum is in flight, and also in the last second.
 func TestLongCallsStay(t *testing.T) {
 	for _, s := range []struct {
 		name string
@@ -127,7 +127,8 @@ func TestLongCallsStay(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := newBareServer(t, s.cfg)
 				defer srv.Close()
-				// The pipe takes what is read, and nothing more: a request that is not may take as long to be written as it waits.
+				// The pipe accepts only bytes that are read, so writing an unread request may take
+				// as long as the call.
 				c, err := NewConn(context.Background(), pipe(srv), ConnConfig{WriteTimeout: 2 * time.Hour})
 				if err != nil {
 					t.Fatal(err)
@@ -159,7 +160,7 @@ func TestLongCallsStay(t *testing.T) {
 	}
 }
 
-// A process that is stopped keeps its connections, and its kernel takes what comes.
+// A stopped process keeps its connections, and its kernel accepts bytes.
 func TestStoppedProcess(t *testing.T) {
 	addr, pid := startBenchServer(t)
 	c, err := Dial(context.Background(), addr, ConnConfig{SilenceMax: 400 * time.Millisecond})
@@ -182,7 +183,7 @@ func TestStoppedProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	started := time.Now()
-	for err == nil && time.Since(started) < 10*time.Second { // the signal takes its time
+	for err == nil && time.Since(started) < 10*time.Second { // the signal takes some time
 		err = c.Call(context.Background(), "get", get, nil)
 	}
 	if took := time.Since(started); !errors.Is(err, ErrSilent) {

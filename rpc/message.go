@@ -15,15 +15,15 @@ const (
 	typeNotification = 2
 )
 
-// envelopeBytesMax is the space of a request's array header, type and id, the latter two as
-// large as floats at most.
+// envelopeBytesMax is the space for a request's array header, type and id, if the latter two are
+// encoded as floats, their longest form.
 const envelopeBytesMax = 24
 
-// methodBytesMax bounds a method's name, in bytes.
+// methodBytesMax is the maximum length of a method's name, in bytes.
 const methodBytesMax = 128
 
-// goaway is the notification by which a framed-mode server that shuts down asks
-// its client to send no more and to close once its answers are in.
+// goaway is the notification of a server in framed mode that shuts down. Its client sends no new
+// requests and closes the connection once it has its responses.
 const goaway = "rpc.goaway"
 
 var errEnvelope = errors.New("malformed request")
@@ -37,7 +37,7 @@ type request struct {
 	n      int    // their number
 }
 
-// parseRequest reads a message that a client sent.
+// parseRequest decodes the envelope of a client's message.
 func parseRequest(body []byte) (q request, err error) {
 	d := wire.NewDecoder(body)
 	n := d.Array()
@@ -62,8 +62,8 @@ func parseRequest(body []byte) (q request, err error) {
 	return q, nil
 }
 
-// peekID returns the id of what looks like a request in its first bytes, whatever
-// follows them: to tell its sender that it is malformed.
+// peekID returns the id of a request from its first bytes and ignores what follows, so that a
+// malformed request can be answered. ok is false if b does not begin like a request.
 func peekID(b []byte) (id uint32, ok bool) {
 	skip := 1
 	switch {
@@ -81,8 +81,8 @@ func peekID(b []byte) (id uint32, ok bool) {
 	return uint32(v), d.Err() == nil && typ == typeRequest && v <= math.MaxUint32
 }
 
-// beginResponse starts a response in an empty encoder; result or error follow.
-// In framed mode the frame's header comes first, to be filled by sealFrame.
+// beginResponse starts a response in an empty encoder; the error and the result follow. In framed
+// mode it leaves space for the frame's header, which sealFrame fills in.
 func beginResponse(enc *wire.Encoder, framed bool, id uint32) {
 	if framed {
 		enc.Raw(blankHeader[:])
@@ -103,13 +103,13 @@ func beginRequest(enc *wire.Encoder, id uint32, method string) {
 	enc.Str(method)
 }
 
-// A client writes its ids in the long form, so that setID can change one in place.
+// A client encodes ids in the long form, so that setID can change one in place.
 const (
 	uint32Code = 0xce
 	idOffset   = headerBytes + 3 // after the array header, the type and uint32Code
 )
 
-// setID changes the id of a request frame. The frame must be sealed again.
+// setID changes the id of a request frame, which must then be sealed again.
 func setID(frame []byte, id uint32) {
 	binary.BigEndian.PutUint32(frame[idOffset:], id)
 }

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// claimed is a listener for connections that open with one given byte.
+// claimed is a listener for connections that start with a given byte.
 type claimed struct {
 	srv   *Server
 	conns chan net.Conn
@@ -14,25 +14,23 @@ type claimed struct {
 	done  chan struct{}
 }
 
-// claimQueue is the number of connections that may wait for Accept; one more is
-// closed.
+// claimQueue is the number of connections that may wait for Accept. Further ones are closed.
 const claimQueue = 64
 
-// Claim returns a listener for those of the server's connections whose first byte
-// is first. That byte is consumed: the dialer sends it, then speaks its own
-// protocol. Claim must be called before the first Serve; it panics for a byte that
-// is taken, by the framed mode ('S'), by MessagePack arrays or by another Claim.
-// The listener ends with the server; its Addr is that of a listener of the server.
+// Claim returns a listener for connections whose first byte is first. The server consumes that
+// byte; the dialer sends it and then uses its own protocol. Claim must be called before the first
+// Serve. It panics if the byte is in use by the framed mode ('S'), MessagePack arrays or another
+// Claim. The listener closes with the server. Its Addr is that of one of the server's listeners.
 func (s *Server) Claim(first byte) net.Listener {
 	if s.claims[first] != nil || first == 'S' || opensPlain(first) {
-		panic(fmt.Sprintf("BUG: first byte %#02x is taken", first))
+		panic(fmt.Sprintf("BUG: first byte %#02x is in use", first))
 	}
 	l := &claimed{srv: s, conns: make(chan net.Conn, claimQueue), done: make(chan struct{})}
 	s.claims[first] = l
 	return l
 }
 
-// opensPlain tells whether b is the first byte of a MessagePack array.
+// opensPlain reports whether b is the first byte of a MessagePack array.
 func opensPlain(b byte) bool { return b&0xf0 == 0x90 || b == 0xdc || b == 0xdd }
 
 func (l *claimed) Accept() (net.Conn, error) {
@@ -44,7 +42,7 @@ func (l *claimed) Accept() (net.Conn, error) {
 	}
 }
 
-// offer hands a connection over, and tells whether it was taken.
+// offer queues a connection for Accept and reports whether it did.
 func (l *claimed) offer(c net.Conn) bool {
 	select {
 	case <-l.done:

@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// RefusePlain returns the answer to a client that speaks plain mode where it is not spoken, such as on a port of TLS:
-// e, as the answer to the request that first begins with, and to request 0 if that does not tell the number. It
-// returns nil if first is not how plain mode begins.
+// RefusePlain returns the response to a client that uses plain mode on a port that does not support
+// it, such as a TLS port. The response carries e and the id of the request that first begins with,
+// or id 0 if first does not contain the id. RefusePlain returns nil if first does not begin a
+// plain-mode request.
 func RefusePlain(first []byte, e *Error) []byte {
 	if len(first) == 0 || !opensPlain(first[0]) {
 		return nil
@@ -19,16 +20,16 @@ func RefusePlain(first []byte, e *Error) []byte {
 	return encodeErrorResponse(false, id, e).Bytes()
 }
 
-// tlsHandshake is the first byte of what a client of TLS sends.
+// tlsHandshake is the first byte that a TLS client sends.
 const tlsHandshake = 0x16
 
-// errWantedTLS is why a client of TLS is refused.
-var errWantedTLS = fmt.Errorf("%w: TLS, and this node has no certificate", errUnknownProtocol)
+// errWantedTLS means that a TLS client was rejected.
+var errWantedTLS = fmt.Errorf("%w: TLS, but this node has no certificate", errUnknownProtocol)
 
-// refuseTLS answers a client of TLS, where it is not spoken, with bytes that are not TLS: libraries report them as such,
-// and a connection that is closed as a failure of the network. The bytes have the reason, too.
+// refuseTLS answers a TLS client with bytes that are not TLS. TLS libraries report such bytes as a
+// protocol error, but a closed connection as a network failure. The bytes also contain the reason.
 func (c *serverConn) refuseTLS() {
-	e := Errorf(CodeBadRequest, "this node has no certificate and speaks no TLS: connect without it")
+	e := Errorf(CodeBadRequest, "this node has no certificate: connect without TLS")
 	_ = c.nc.SetDeadline(time.Now().Add(lingerTime))
 	if _, err := c.nc.Write(encodeErrorResponse(false, 0, e).Bytes()); err == nil {
 		c.linger()

@@ -10,18 +10,17 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// ErrRequestTooLarge means that a request is over the connection's message limit.
-// It was not sent.
+// ErrRequestTooLarge means that a request exceeds the connection's message limit. It was not sent.
 var ErrRequestTooLarge = errors.New("request too large")
 
-// pending is a call that waits for its answer.
+// pending is a call that waits for its response.
 type pending struct {
-	ready chan struct{} // one token when err or body is set; not for Go
+	ready chan struct{} // gets one token when err or body is set; not used by Go
 	done  func(*wire.Decoder, error)
 	body  []byte       // the result
-	d     wire.Decoder // over body; here since one on the stack would escape to decode
+	d     wire.Decoder // over body; a field because one on the stack would escape to decode
 	err   error
-	keep  bool // body is the caller's to keep
+	keep  bool // body belongs to the caller
 
 	// Set under the writer's lock, before the writer fails.
 	queued bool
@@ -30,7 +29,7 @@ type pending struct {
 
 func newPending() any { return &pending{ready: make(chan struct{}, 1)} }
 
-// answer takes over or copies the result.
+// answer stores the result; it copies it unless owned is set.
 func (p *pending) answer(result []byte, owned bool) {
 	switch {
 	case owned:
@@ -42,7 +41,7 @@ func (p *pending) answer(result []byte, owned bool) {
 	}
 }
 
-// release recycles a pending that nobody else knows of any more.
+// release recycles a pending that no other goroutine refers to.
 func (c *Conn) release(p *pending) {
 	if p.keep || cap(p.body) > 64<<10 {
 		p.body = nil
@@ -52,20 +51,19 @@ func (c *Conn) release(p *pending) {
 	c.pendings.Put(p)
 }
 
-// Call sends a request and waits for its answer. encode appends the params, which
-// must be one array; nil means no params. decode reads the result, on the caller's
-// goroutine, and must keep nothing that aliases it; nil ignores the result.
+// Call sends a request and waits for its response. encode appends the params, which must be one
+// array; nil means no params. decode reads the result on the caller's goroutine and must not retain
+// anything that aliases it; nil ignores the result.
 //
-// The server is told ctx's deadline. When ctx ends first, Call returns an error
-// that wraps ctx's, and a late answer is dropped; the request may still be
-// executed. Other errors: *Error from the server, *ConnLostError,
-// ErrRequestTooLarge, and those of decode or of the Decoder it used.
+// ctx's deadline is sent to the server. If ctx ends first, Call returns an error that wraps ctx's,
+// and a late response is dropped; the request may still be executed. Other errors: *Error from the
+// server, *ConnLostError, ErrRequestTooLarge, and those of decode or its Decoder.
 func (c *Conn) Call(ctx context.Context, method string, encode func(*wire.Encoder), decode func(*wire.Decoder) error) error {
 	return c.call(ctx, method, encode, decode, false)
 }
 
-// CallKeep is Call for a decode that keeps what aliases the result: its bytes are
-// left to the garbage collector.
+// CallKeep is Call for a decode that retains parts of the result. The garbage collector reclaims
+// the result's bytes.
 func (c *Conn) CallKeep(ctx context.Context, method string, encode func(*wire.Encoder), decode func(*wire.Decoder) error) error {
 	return c.call(ctx, method, encode, decode, true)
 }
@@ -87,7 +85,7 @@ func (c *Conn) call(ctx context.Context, method string, encode func(*wire.Encode
 				c.release(p)
 				return fmt.Errorf("call %s: %w", method, ctx.Err())
 			}
-			<-p.ready // the answer was on its way
+			<-p.ready // the response arrived meanwhile
 		}
 	}
 	defer c.release(p)
@@ -104,11 +102,10 @@ func (c *Conn) call(ctx context.Context, method string, encode func(*wire.Encode
 	return p.d.Err()
 }
 
-// Go sends a request and returns; done gets the answer later, as Call's decode and
-// result would. It runs on the connection's reader or on the goroutine that fails
-// the connection, so it must not block. An error that Go returns means that the
-// request was not sent and done is not called. Cancelling ctx after Go has
-// returned changes nothing, but the server is told its deadline.
+// Go sends a request and returns. done later gets the result or the error, as from Call. It runs on
+// the connection's reader or on the goroutine that fails the connection, so it must not block. If
+// Go returns an error, the request was not sent and done is not called. After Go has returned,
+// cancelling ctx has no effect; ctx's deadline is sent to the server.
 func (c *Conn) Go(ctx context.Context, method string, encode func(*wire.Encoder), done func(*wire.Decoder, error)) error {
 	p := c.pendings.Get().(*pending)
 	p.done = done
@@ -116,8 +113,7 @@ func (c *Conn) Go(ctx context.Context, method string, encode func(*wire.Encoder)
 	return err
 }
 
-// Notify sends a notification, which has no answer. That it was sent does not mean
-// that it will arrive.
+// Notify sends a notification, which has no response. A nil error does not mean that it arrives.
 func (c *Conn) Notify(ctx context.Context, method string, encode func(*wire.Encoder)) error {
 	if err := c.Err(); err != nil {
 		return &ConnLostError{Err: err}
@@ -127,15 +123,15 @@ func (c *Conn) Notify(ctx context.Context, method string, encode func(*wire.Enco
 	if err := c.seal(ctx, enc, encode); err != nil {
 		return err
 	}
-	if err := c.takeRoom(ctx, int64(enc.Len())); err != nil {
+	if err := c.acquireUnsent(ctx, int64(enc.Len())); err != nil {
 		enc.Release()
 		return err
 	}
 	return c.push(enc, nil)
 }
 
-// submit encodes and queues a request. On success p will get its answer. On an
-// error p has been released.
+// submit encodes and queues a request. On success p will get its response. On an error p has been
+// released.
 func (c *Conn) submit(ctx context.Context, method string, encode func(*wire.Encoder), p *pending) (id uint32, err error) {
 	if err := ctx.Err(); err != nil {
 		c.release(p)
@@ -149,10 +145,10 @@ func (c *Conn) submit(ctx context.Context, method string, encode func(*wire.Enco
 		return 0, err
 	}
 	n := int64(enc.Len())
-	if err = c.takePlace(ctx, n); err == nil {
+	if err = c.acquireSlot(ctx, n); err == nil {
 		if id, err = c.register(id, p, enc); err != nil {
-			c.places.give(1)
-			c.room.give(n)
+			c.inFlight.release(1)
+			c.unsent.release(n)
 		}
 	}
 	if err != nil {
@@ -160,7 +156,7 @@ func (c *Conn) submit(ctx context.Context, method string, encode func(*wire.Enco
 		c.release(p)
 		return 0, err
 	}
-	// After registering, p gets its answer or the connection's error in any case.
+	// Once registered, p gets its response or the connection's error in any case.
 	_ = c.push(enc, p)
 	return id, nil
 }
@@ -180,7 +176,7 @@ func (c *Conn) seal(ctx context.Context, enc *wire.Encoder, encode func(*wire.En
 	return nil
 }
 
-// timeoutMS returns the time left to ctx's deadline, rounded up, 0 without one.
+// timeoutMS returns the time until ctx's deadline, rounded up to milliseconds; 0 if there is none.
 func timeoutMS(ctx context.Context) uint32 {
 	at, ok := ctx.Deadline()
 	if !ok {
@@ -190,34 +186,34 @@ func timeoutMS(ctx context.Context) uint32 {
 	return uint32(min(max(ms, 1), math.MaxUint32))
 }
 
-// takePlace waits for a place in flight and for room for n bytes.
-func (c *Conn) takePlace(ctx context.Context, n int64) error {
-	if !c.places.tryTake(1) && !c.places.takeCtx(ctx, 1, c.stop) {
-		return c.notTaken(ctx)
+// acquireSlot waits until one more call and n more bytes are within the connection's limits.
+func (c *Conn) acquireSlot(ctx context.Context, n int64) error {
+	if !c.inFlight.tryAcquire(1) && !c.inFlight.acquireCtx(ctx, 1, c.stop) {
+		return c.acquireError(ctx)
 	}
-	if err := c.takeRoom(ctx, n); err != nil {
-		c.places.give(1)
+	if err := c.acquireUnsent(ctx, n); err != nil {
+		c.inFlight.release(1)
 		return err
 	}
 	return nil
 }
 
-func (c *Conn) takeRoom(ctx context.Context, n int64) error {
-	if !c.room.tryTake(n) && !c.room.takeCtx(ctx, n, c.stop) {
-		return c.notTaken(ctx)
+func (c *Conn) acquireUnsent(ctx context.Context, n int64) error {
+	if !c.unsent.tryAcquire(n) && !c.unsent.acquireCtx(ctx, n, c.stop) {
+		return c.acquireError(ctx)
 	}
 	return nil
 }
 
-func (c *Conn) notTaken(ctx context.Context) error {
+func (c *Conn) acquireError(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("call not sent: %w", err)
 	}
 	return &ConnLostError{Err: c.Err()}
 }
 
-// register adds p to the calls in flight, under another id if the request's is
-// still in use after 2^32 calls.
+// register adds p to the calls in flight. It changes the request's id if that is still in use after
+// 2^32 calls.
 func (c *Conn) register(id uint32, p *pending, enc *wire.Encoder) (uint32, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -236,23 +232,23 @@ func (c *Conn) register(id uint32, p *pending, enc *wire.Encoder) (uint32, error
 	return id, nil
 }
 
-// push queues a sealed frame, for which room has been taken.
+// push queues a sealed frame, whose bytes have been acquired from unsent.
 func (c *Conn) push(enc *wire.Encoder, p *pending) error {
 	n := int64(enc.Len())
 	if err := c.out.append(enc, p, nil); err != nil {
-		c.room.give(n)
+		c.unsent.release(n)
 		return &ConnLostError{Err: err}
 	}
 	return nil
 }
 
-// forget gives a call up, and tells whether it was still in flight.
+// forget abandons a call, and reports whether it was still in flight.
 func (c *Conn) forget(id uint32) bool {
-	p, last := c.take(id)
+	p, last := c.removeCall(id)
 	if p == nil {
 		return false
 	}
-	c.places.give(1)
+	c.inFlight.release(1)
 	if last {
 		c.fail(ErrDraining)
 	}

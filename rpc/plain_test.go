@@ -15,11 +15,11 @@ import (
 	"github.com/steledb/stele/internal/wire/wiretest"
 )
 
-// plainBytes are inputs in hex and their answers: hex, or "id:code" for errors.
+// plainBytes are inputs in hex and their responses: hex, or "id:code" for errors.
 var plainBytes = []struct {
 	name string
 	in   string
-	want []string // raw answers in hex, or "id:code" for errors
+	want []string // raw responses in hex, or "id:code" for errors
 }{
 	{"request", "94 00 01 a4 6563686f 91 05", []string{"94 01 01 c0 91 05"}},
 	{"no params", "94 00 01 a4 6563686f 90", []string{"94 01 01 c0 90"}},
@@ -52,7 +52,7 @@ var plainBytes = []struct {
 	{"three elements", "93 00 01 a4 6563686f", []string{"1:bad_request"}},
 	{"five elements", "95 00 01 a4 6563686f 90 c0", []string{"1:bad_request"}},
 	{"0xc1 in params", "94 00 09 a4 6563686f 92 01 c1", []string{"9:bad_request"}},
-	{"nested too deep", "94 00 01 a4 6563686f " + strings.Repeat("91", 40), []string{"1:bad_request"}},
+	{"nested too deeply", "94 00 01 a4 6563686f " + strings.Repeat("91", 40), []string{"1:bad_request"}},
 	{"string of 4 GiB", "94 00 01 a4 6563686f 91 dbffffffff", []string{"1:too_large"}},
 	{"bin of 4 GiB", "94 00 01 a4 6563686f 91 c6ffffffff", []string{"1:too_large"}},
 	{"array of 4 G", "94 00 01 a4 6563686f ddffffffff", []string{"1:too_large"}},
@@ -94,7 +94,7 @@ func TestPlainBytes(t *testing.T) {
 	}
 }
 
-// checkAnswer compares an answer with its hex, or with "id:code" for errors.
+// checkAnswer compares a response with hex bytes, or with "id:code" for errors.
 func checkAnswer(t *testing.T, name string, got response, want string) {
 	t.Helper()
 	if strings.Contains(want, ":") {
@@ -108,7 +108,7 @@ func checkAnswer(t *testing.T, name string, got response, want string) {
 	}
 }
 
-// A message may come in any pieces, and many may come in one.
+// A message may arrive in any pieces, and many may arrive in one.
 func TestPlainPieces(t *testing.T) {
 	s := newTestServer(t, ServerConfig{})
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -141,7 +141,7 @@ func TestPlainPieces(t *testing.T) {
 	}
 }
 
-// Large messages go through their own path, and what follows them is not lost.
+// Large messages use their own code path, which loses nothing of what follows them.
 func TestPlainLargeMessages(t *testing.T) {
 	s := newTestServer(t, ServerConfig{})
 	var in, want []byte
@@ -165,7 +165,7 @@ func TestPlainLargeMessages(t *testing.T) {
 	waitFor(t, "memory to be given back", func() bool { return s.Stats().MemoryBytes == 0 })
 }
 
-// Answers come when they are ready, not in the order of requests.
+// Responses are sent when they are ready, not in the order of requests.
 func TestPlainOutOfOrder(t *testing.T) {
 	s := newTestServer(t, ServerConfig{})
 	c := s.raw(t)
@@ -192,7 +192,7 @@ func TestPlainOutOfOrder(t *testing.T) {
 	}
 }
 
-// A client that says that no more comes still gets its answers.
+// A client that closes its sending side still gets its responses.
 func TestHalfClose(t *testing.T) {
 	s := newTestServer(t, ServerConfig{})
 	c := s.raw(t)
@@ -206,7 +206,8 @@ func TestHalfClose(t *testing.T) {
 	}
 }
 
-// TestInputEnds: when a client has closed its side of a connection, or both, its requests end after a grace period.
+// TestInputEnds: after a client has closed its sending side, or both sides, its requests end after
+// a grace period.
 func TestInputEnds(t *testing.T) {
 	const grace = 50 * time.Millisecond
 	s := newTestServer(t, ServerConfig{InputEndGrace: grace})
@@ -217,12 +218,12 @@ func TestInputEnds(t *testing.T) {
 		ended <- c.Context().Err()
 		c.Fail(c.Context().Err())
 	})
-	for _, way := range []func(c *net.TCPConn) error{(*net.TCPConn).CloseWrite, (*net.TCPConn).Close} {
+	for _, end := range []func(c *net.TCPConn) error{(*net.TCPConn).CloseWrite, (*net.TCPConn).Close} {
 		c := s.raw(t)
 		_, _ = c.Write(plain(0, 1, "endless", []any{}))
 		<-s.got
 		began := time.Now()
-		if err := way(c); err != nil {
+		if err := end(c); err != nil {
 			t.Fatal(err)
 		}
 		if err, took := <-ended, time.Since(began); !errors.Is(err, context.Canceled) || took < grace {

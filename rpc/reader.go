@@ -14,40 +14,40 @@ import (
 )
 
 const (
-	// A connection's read buffer starts small, for a node may hold thousands of
-	// idle connections, and doubles while reads fill it.
+	// A connection's read buffer starts small, because a node may have thousands of idle
+	// connections. It doubles while reads fill it.
 	readBytesMin = 8 << 10
 	readBytesMax = 128 << 10
-	// A message larger than the read buffer may become grows in a buffer of its own
-	// from this size, doubling as bytes arrive.
+	// A message larger than readBytesMax gets a buffer of its own, which starts at this size and
+	// doubles as bytes arrive.
 	bodyBytesMin = 256 << 10
-	// progressBytes of a message must come in each message timeout.
+	// progressBytes of a message must arrive in each message timeout.
 	progressBytes = 64 << 10
-	// paceShare is which part of the memory that a large message has must come in each
-	// CrowdedTimeout while others wait for memory, and progressBytes at least.
-	paceShare = 32
+	// 1/progressShare of the memory charged for a large message must arrive in each CrowdedTimeout
+	// during memory pressure, but at least progressBytes.
+	progressShare = 32
 )
 
 var (
-	// errStalled means that a message was begun and not finished in time.
+	// errStalled means that a message did not arrive completely in time.
 	errStalled = errors.New("message stalled")
 	// errDrained ends the reader of a connection that is being shut down.
 	errDrained = errors.New("connection drained")
-	// errNoRoom is what grow returns when memory for a message is refused.
-	errNoRoom = errors.New("no memory for the message")
+	// errNoMemory means that reserve rejected a message for lack of memory.
+	errNoMemory = errors.New("no memory for the message")
 )
 
-// message is one message off a connection.
+// message is one message received on a connection.
 type message struct {
 	body  []byte // the MessagePack value; aliases the read buffer unless owned
-	owned bool   // body is the receiver's to keep
-	// refused: memory ran short while the message came in, body holds its start only.
+	owned bool   // body belongs to the receiver
+	// refused means that memory ran short during receipt; body holds only the message's start.
 	refused   bool
-	charged   int // what grow was asked for, for the receiver to give back
+	charged   int // bytes that reserve has charged, which the receiver must release
 	timeoutMS uint32
 }
 
-// reader cuts a connection's bytes into messages. One goroutine uses it.
+// reader splits a connection's bytes into messages. It must be used by one goroutine.
 type reader struct {
 	conn    net.Conn
 	framed  bool
@@ -57,50 +57,49 @@ type reader struct {
 
 	// idle is called before each read that may block, and busy after it.
 	idle, busy func()
-	// bound is called when some of a message is there, and may change max.
-	bound func()
-	// grow is called before n more bytes are taken for a large message; an error
-	// from it refuses the message. ungrow gives them back when none comes of it.
-	grow   func(n int) error
-	ungrow func(n int)
-	// spare is asked before the read buffer grows by n bytes, and told, with n below
-	// zero, when it has shrunk. A connection that may not grow its buffer works on:
-	// it reads less at a time, and messages over its size as large ones.
-	spare func(n int) bool
-	// drainBy is when a connection that is being shut down stops reading; the zero
-	// time means that it is not.
+	// refreshMax is called when a message begins to arrive, and may change max.
+	refreshMax func()
+	// reserve is called before n more bytes are allocated for a large message; an error from it
+	// rejects the message. unreserve releases them if the message is discarded.
+	reserve   func(n int) error
+	unreserve func(n int)
+	// reserveBuffer is called before the read buffer grows by n bytes, and with a negative n after
+	// it has shrunk. If it returns false, the buffer does not grow: the connection reads less at a
+	// time and treats messages over the buffer's size as large.
+	reserveBuffer func(n int) bool
+	// drainBy returns the time at which a connection that is being shut down stops reading; the
+	// zero time means that it is not being shut down.
 	drainBy func() time.Time
 
-	// pace is when the large message that comes in has last made the progress that it has
-	// to make while others wait for memory, since clock; 0 without one, or while we wait
-	// ourselves.
-	pace *atomic.Int64
+	// progressAt is the time, since clock, of the last progress of the large message being
+	// received. It is 0 if there is none or while this side waits for memory.
+	progressAt *atomic.Int64
 
-	buf   []byte
-	r, w  int       // unread bytes
-	calm  int       // reads in a row that a small buffer would have held
-	now   time.Time // when the last read returned
-	since time.Time // when the message at r began, or last made progress; zero: none has
-	armed time.Time // read deadline that is set; zero: none
-	walk  wire.Walker
-	fresh bool // walk is at the message's start
-	grace bool // the message has had its extra time
-	err   error
+	buf        []byte
+	r, w       int       // unread bytes
+	smallReads int       // consecutive reads that a small buffer would have held
+	now        time.Time // when the last read returned
+	since      time.Time // start or last progress of the message at r; zero: none has begun
+	armed      time.Time // read deadline that is set; zero: none
+	walk       wire.Walker
+	fresh      bool // walk is at the message's start
+	grace      bool // the message has used its extra time
+	err        error
 }
 
 func newReader(conn net.Conn, framed bool, max int, timeout time.Duration, bytes *atomic.Uint64) *reader {
 	return &reader{
 		conn: conn, framed: framed, max: max, timeout: timeout, bytes: bytes, fresh: true,
-		idle: func() {}, busy: func() {}, bound: func() {}, grow: func(int) error { return nil }, ungrow: func(int) {}, spare: func(int) bool { return true },
-		drainBy: func() time.Time { return time.Time{} }, pace: new(atomic.Int64),
+		idle: func() {}, busy: func() {}, refreshMax: func() {}, reserve: func(int) error { return nil }, unreserve: func(int) {}, reserveBuffer: func(int) bool { return true },
+		drainBy: func() time.Time { return time.Time{} }, progressAt: new(atomic.Int64),
 		buf: make([]byte, readBytesMin), now: time.Now(),
 	}
 }
 
-// next returns the next message. Its body, unless owned, is valid until the call
-// after. Errors: io.EOF between messages, io.ErrUnexpectedEOF within one,
-// ErrTooLarge, ErrFlags, *CorruptFrameError, *wire.FormatError, errStalled,
-// errDrained, and those of the connection. All are final.
+// next returns the next message. Unless owned, its body is valid until the next call. Errors:
+// io.EOF between messages, io.ErrUnexpectedEOF within one, ErrTooLarge, ErrFlags,
+// *CorruptFrameError, *wire.FormatError, errStalled, errDrained, and those of the connection. All
+// are final.
 func (r *reader) next() (message, error) {
 	if r.err != nil {
 		return message{}, r.err
@@ -119,8 +118,8 @@ func (r *reader) next() (message, error) {
 	}
 }
 
-// parse cuts a message off the buffer. Without one it returns how many bytes, from
-// the message's start, it is known to have at least.
+// parse takes a message from the buffer. If it is not complete, parse returns the number of bytes,
+// from the message's start, that it needs at least.
 func (r *reader) parse() (m message, need int, err error) {
 	b := r.buf[r.r:r.w]
 	if !r.framed {
@@ -130,7 +129,7 @@ func (r *reader) parse() (m message, need int, err error) {
 		return m, headerBytes, nil
 	}
 	h := parseHeader(b)
-	r.bound()
+	r.refreshMax()
 	switch {
 	case int64(h.length) > int64(r.max):
 		return m, 0, fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, h.length, r.max)
@@ -147,7 +146,7 @@ func (r *reader) parse() (m message, need int, err error) {
 	return m, 0, err
 }
 
-// finishFrame checks a whole frame.
+// finishFrame checks a complete frame.
 func finishFrame(h frameHeader, head, body []byte) (message, error) {
 	if got := crc.Sum(head[:12], body); got != h.crc {
 		return message{}, &CorruptFrameError{Length: len(body), Got: got, Want: h.crc}
@@ -163,7 +162,7 @@ func (r *reader) parsePlain(b []byte) (m message, need int, err error) {
 		if len(b) == 0 {
 			return m, 1, nil
 		}
-		r.bound()
+		r.refreshMax()
 		r.walk.Reset(wire.Limits{Bytes: r.max})
 		r.fresh = false
 	}
@@ -189,7 +188,7 @@ func (r *reader) consume(n int) {
 	}
 }
 
-// fill reads more.
+// fill reads more bytes into the buffer.
 func (r *reader) fill() error {
 	n, err := r.read(r.buf[r.w:])
 	if n > 0 && r.w == r.r {
@@ -201,15 +200,15 @@ func (r *reader) fill() error {
 	case full && len(r.buf) < readBytesMax:
 		r.resize(2 * len(r.buf))
 	case n <= readBytesMin/2:
-		r.calm++
+		r.smallReads++
 	default:
-		r.calm = 0
+		r.smallReads = 0
 	}
 	return err
 }
 
-// fit makes room for a message of need bytes: it moves the unread bytes to the front
-// when that helps, and grows or shrinks the buffer. It tells whether there is room.
+// fit makes the buffer hold a message of need bytes, and reports whether it can. It moves the
+// unread bytes to the front if that helps, and grows or shrinks the buffer.
 func (r *reader) fit(need int) bool {
 	have := r.w - r.r
 	switch {
@@ -219,9 +218,9 @@ func (r *reader) fit(need int) bool {
 			size *= 2
 		}
 		return r.resize(size)
-	case r.calm > 64 && len(r.buf) > readBytesMin && max(have, need) <= readBytesMin/2:
+	case r.smallReads > 64 && len(r.buf) > readBytesMin && max(have, need) <= readBytesMin/2:
 		r.resize(readBytesMin)
-		r.calm = 0
+		r.smallReads = 0
 	case have == 0:
 		r.r, r.w = 0, 0
 	case r.r+need > len(r.buf) || len(r.buf)-r.w < len(r.buf)/2:
@@ -231,9 +230,9 @@ func (r *reader) fit(need int) bool {
 	return true
 }
 
-// resize makes the buffer n bytes large, unless it would grow and may not.
+// resize changes the buffer's size to n bytes. It reports false if the buffer may not grow.
 func (r *reader) resize(n int) bool {
-	if !r.spare(n - len(r.buf)) {
+	if !r.reserveBuffer(n - len(r.buf)) {
 		return false
 	}
 	b := make([]byte, n)
@@ -242,8 +241,8 @@ func (r *reader) resize(n int) bool {
 	return true
 }
 
-// read reads at least one byte. It holds the message timeout: idle connections
-// wait for ever, those in the middle of a message do not.
+// read reads at least one byte. It applies the message timeout: idle connections wait forever,
+// those in the middle of a message do not.
 func (r *reader) read(p []byte) (int, error) {
 	r.idle()
 	defer r.busy()
@@ -265,7 +264,7 @@ func (r *reader) read(p []byte) (int, error) {
 			if r.stalled() {
 				return 0, errStalled
 			}
-			r.armed = time.Time{} // it was armed for an earlier message
+			r.armed = time.Time{} // the deadline was set for an earlier message
 			if r.since.IsZero() {
 				if err := r.conn.SetReadDeadline(time.Time{}); err != nil {
 					return 0, err
@@ -279,9 +278,9 @@ func (r *reader) read(p []byte) (int, error) {
 	}
 }
 
-// stalled tells whether the message that has begun is overdue. The time may have
-// passed while we were busy and its bytes lie in the kernel, so a message first
-// gets a quarter of the timeout more.
+// stalled reports whether the message that has begun is overdue. The time may have passed while
+// this side was busy and the bytes were in the kernel, so a message first gets a quarter of the
+// timeout more.
 func (r *reader) stalled() bool {
 	now := time.Now()
 	if r.since.IsZero() || now.Sub(r.since) < r.timeout {
@@ -295,9 +294,9 @@ func (r *reader) stalled() bool {
 	return false
 }
 
-// arm sets the read deadline when a message has begun and none is set. One that is
-// set for an earlier message is left alone: when it fires, read looks again. That
-// makes one call in each timeout instead of one in each read.
+// arm sets the read deadline if a message has begun and none is set. A deadline set for an earlier
+// message stays: when it expires, read checks again. That takes one call per timeout instead of one
+// per read.
 func (r *reader) arm() error {
 	if !r.since.IsZero() && r.armed.IsZero() {
 		r.armed = r.since.Add(r.timeout)
@@ -305,15 +304,14 @@ func (r *reader) arm() error {
 			return err
 		}
 	}
-	// Whoever starts a drain sets the flag first and then a deadline, which we may
-	// just have overwritten.
+	// drain sets drainBy first and then a deadline, which this function may just have overwritten.
 	if by := r.drainBy(); !by.IsZero() {
 		return r.conn.SetReadDeadline(by)
 	}
 	return nil
 }
 
-// preload puts a byte that has been read already at the front.
+// preload puts a byte that has already been read at the front.
 func (r *reader) preload(b byte) {
 	r.buf[0] = b
 	r.w = 1

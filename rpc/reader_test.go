@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drip is a connection whose reads return as little as its generator says.
+// drip is a connection whose reads return few bytes, as chosen by its generator.
 type drip struct {
 	net.Conn
 	b   []byte
@@ -34,8 +34,8 @@ func (d *drip) Read(p []byte) (int, error) {
 
 func (*drip) SetReadDeadline(time.Time) error { return nil }
 
-// However a stream is cut and however little room there is, the reader yields the
-// messages that were sent, and gives back all that it took.
+// However a stream is split and however little memory is free, the reader returns the messages that
+// were sent and releases all memory that it reserved.
 func TestReaderYieldsWhatWasSent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		framed := rapid.Bool().Draw(t, "framed")
@@ -56,18 +56,18 @@ func TestReaderYieldsWhatWasSent(t *testing.T) {
 		var read atomic.Uint64
 		r := newReader(conn, framed, 1<<20, time.Minute, &read)
 		taken, spare := 0, 0
-		room := rapid.SampledFrom([]int{0, 20_000, readBytesMax}).Draw(t, "room for the buffer")
+		free := rapid.SampledFrom([]int{0, 20_000, readBytesMax}).Draw(t, "free bytes for the buffer")
 		refuse := rapid.IntRange(0, 3).Draw(t, "refuse") == 0 && framed
-		r.grow = func(n int) error {
+		r.reserve = func(n int) error {
 			if refuse && rng.IntN(3) == 0 {
-				return errNoRoom
+				return errNoMemory
 			}
 			taken += n
 			return nil
 		}
-		r.ungrow = func(n int) { taken -= n }
-		r.spare = func(n int) bool {
-			if spare+n > room {
+		r.unreserve = func(n int) { taken -= n }
+		r.reserveBuffer = func(n int) bool {
+			if spare+n > free {
 				return false
 			}
 			spare += n
@@ -79,7 +79,7 @@ func TestReaderYieldsWhatWasSent(t *testing.T) {
 				t.Fatalf("message %d: %v", i, err)
 			}
 			if id, ok := peekID(m.body); m.refused && (!ok || int(id) != i) {
-				t.Fatalf("message %d refused as %d", i, id)
+				t.Fatalf("message %d rejected as %d", i, id)
 			}
 			if !m.refused && !bytes.Equal(m.body, w) {
 				t.Fatalf("message %d: %d bytes, want %d", i, len(m.body), len(w))
@@ -95,7 +95,7 @@ func TestReaderYieldsWhatWasSent(t *testing.T) {
 	})
 }
 
-// A buffer that grew for a burst does not stay large for ever.
+// A buffer that grew for a burst shrinks again.
 func TestReadBufferShrinks(t *testing.T) {
 	var stream []byte
 	for range 200 {
@@ -126,8 +126,9 @@ func TestReadBufferShrinks(t *testing.T) {
 	}
 }
 
-// A message of the limit is read and one of a byte more is refused, in both modes, whether the limit is the server's or
-// was lowered when the message began, and before memory is taken for what it claims.
+// A message of the maximum size is read, and one that is a byte larger is rejected before memory is
+// reserved for it. This holds in both modes, for the server's limit and for one lowered for the
+// message.
 func TestReaderMessageLimit(t *testing.T) {
 	const limit = 300_000
 	one := func(size int) []byte { return plain(0, 1, "m", []any{make([]byte, size)}) }
@@ -159,11 +160,11 @@ func TestReaderMessageLimit(t *testing.T) {
 						r := newReader(conn, framed, max, time.Minute, new(atomic.Uint64))
 						if lowered {
 							r.max = 1 << 30
-							r.bound = func() { r.max = max }
+							r.refreshMax = func() { r.max = max }
 						}
 						taken := 0
-						r.grow = func(n int) error { taken += n; return nil }
-						r.ungrow = func(n int) { taken -= n }
+						r.reserve = func(n int) error { taken += n; return nil }
+						r.unreserve = func(n int) { taken -= n }
 						got, err := r.next()
 						var bad *wire.FormatError
 						tooLarge := errors.Is(err, ErrTooLarge) || errors.As(err, &bad) && bad.Limit

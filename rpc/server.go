@@ -15,89 +15,90 @@ import (
 	"github.com/steledb/stele/internal/seldom"
 )
 
-// ErrServerClosed is what Serve returns after Shutdown or Close.
+// ErrServerClosed is the error of Serve after Shutdown or Close.
 var ErrServerClosed = errors.New("rpc server closed")
 
-// ServerConfig bounds a Server. Zero always means the default given.
+// ServerConfig bounds a Server. The zero value of a field means the default given in its comment.
 type ServerConfig struct {
-	// MessageBytesMax is the largest request or response, in bytes: 320 MiB, which
-	// holds a row mutation of 256 MiB. At least 64 KiB, at most 1 GiB.
+	// MessageBytesMax is the largest request or response, in bytes: 320 MiB, which holds a row
+	// mutation of 256 MiB. At least 64 KiB, at most 1 GiB.
 	MessageBytesMax int
-	// InFlightMax is the number of requests of one connection that are worked on at
-	// once: 1024. The connection is not read while it has that many.
+	// InFlightMax is the number of requests of one connection in flight: 1024. While a connection
+	// has that many, it is not read.
 	InFlightMax int
-	// MemoryBytesMax bounds the bytes of requests in flight and responses not yet
-	// written, of all connections together: 1 GiB. At least MessageBytesMax.
-	// Requests wait when it is reached, then get CodeOverloaded. Read buffers may
-	// take a quarter as much again, beyond the first 8 KiB of each connection.
+	// MemoryBytesMax bounds the bytes of requests in flight and unsent responses of all
+	// connections: 1 GiB. At least MessageBytesMax. When it is reached, requests wait and then get
+	// CodeOverloaded. Read buffers may take a quarter as much again, beyond the first 8 KiB of each
+	// connection.
 	MemoryBytesMax int64
-	// UnsentBytesMax is the number of response bytes not yet taken by its client at
-	// which a connection is no longer read: 16 MiB. At 16 times as many it is closed.
+	// UnsentBytesMax is the number of response bytes that a client has not read at which its
+	// connection is no longer read: 16 MiB. At 16 times as many the connection is closed.
 	UnsentBytesMax int64
-	// ConnsMax is the number of open connections: 4096. One more is closed at once.
+	// ConnsMax is the number of open connections: 4096. Further ones are closed at once.
 	ConnsMax int
-	// ConnsKept of those are for peers that Preferred tells, so that no others can keep them out:
-	// 0. Nil is for none. Of MemoryBytesMax they have MemoryKept for themselves, and do not wait
-	// for others: 0.
+	// Preferred selects peers that others cannot keep out; nil selects none. ConnsKept of ConnsMax
+	// and MemoryKept of MemoryBytesMax are reserved for them: 0 each. Their requests wait for
+	// memory ahead of others.
 	ConnsKept  int
 	MemoryKept int64
 	Preferred  func(*Peer) bool
-	// OnConns is told of each connection that opens, 1, or has ended, -1. It must not block. Nil is told nothing.
+	// OnConns is called with 1 for each connection that opens and -1 for each that ends. It must
+	// not block. Nil is allowed.
 	OnConns func(change int)
-	// Workers is the number of goroutines that run Pooled methods: six for each
-	// CPU, of which one owner's requests may have two thirds. WorkQueue is the number of
-	// requests that may wait for them: 1024.
+	// Workers is the number of goroutines that run Pooled methods: six per CPU. One owner's
+	// requests may use two thirds of them. WorkQueue is the number of requests that may wait for
+	// them: 1024.
 	Workers, WorkQueue int
 	// SpawnedMax is the number of Spawned requests that run at once: 256.
 	SpawnedMax int
-	// WaitingMax is the number of Waiting requests that run at once: 16384, which take
-	// 8 to 16 KiB each.
+	// WaitingMax is the number of Waiting requests that run at once: 16384. Each takes 8 to 16 KiB.
 	WaitingMax int
-	// AdmitWait is how long a request waits for memory, a worker or a goroutine
-	// before it gets CodeOverloaded: 1 s. Its connection is not read meanwhile.
+	// AdmitWait is how long a request waits for memory, a worker or a goroutine before it gets
+	// CodeOverloaded: 1 s. Its connection is not read meanwhile.
 	AdmitWait time.Duration
 	// RetryAfter is the retry_after_ms of CodeOverloaded: 100 ms.
 	RetryAfter time.Duration
-	// MessageTimeout closes a connection on which a message was begun and less than
-	// 64 KiB more of it came in this time: 30 s. Idle connections are kept.
+	// MessageTimeout closes a connection if less than 64 KiB of a begun message arrives in this
+	// time: 30 s. Idle connections stay open.
 	MessageTimeout time.Duration
-	// FirstByteTimeout closes a connection whose client has said nothing at all in this
-	// time: 0, which is never.
+	// FirstByteTimeout closes a connection whose client has sent nothing at all in this time: 0,
+	// which means never.
 	FirstByteTimeout time.Duration
-	// InputEndGrace is how long requests are still answered after the client has closed its side of the
-	// connection: 5 s. A client that has closed both sides looks the same until an answer is sent to it.
+	// InputEndGrace is how long requests are still answered after the client has closed its side of
+	// the connection: 5 s. A client that has closed both sides looks the same until a response is
+	// sent to it.
 	InputEndGrace time.Duration
-	// WriteTimeout closes a connection whose client does not take what is written:
-	// 30 s for up to 1 MiB.
+	// WriteTimeout closes a connection whose client does not read what is written: 30 s for each
+	// write of up to 1 MiB.
 	WriteTimeout time.Duration
-	// CrowdedTimeout takes the place of WriteTimeout while somebody waits for memory
-	// that answers may hold, and bounds how slowly large messages come in while requests
-	// wait for memory: 1.5 s. See Server.Crowded.
+	// CrowdedTimeout replaces WriteTimeout during memory pressure: 1.5 s. It also bounds how slowly
+	// large messages may arrive while requests wait for memory. See Server.Crowded.
 	CrowdedTimeout time.Duration
-	// Patient tells whether that is not for a peer. Nil is for none.
+	// Patient reports whether a peer is exempt from CrowdedTimeout. Nil exempts none.
 	Patient func(*Peer) bool
-	// AlivePeriod is how often a framed client hears that the server lives, while the
-	// requests on its connection are not read: 2 s.
+	// AlivePeriod is the interval of "rpc.alive" on a framed connection whose requests are not
+	// read: 2 s.
 	AlivePeriod time.Duration
-	// Identify tells who is at the other end of a connection that was accepted, for
-	// Peer.Identity. It must not block. Nil knows nobody.
+	// Identify returns the identity of the client of an accepted connection, for Peer.Identity. It
+	// must not block. Nil leaves identities nil.
 	Identify func(net.Conn) any
-	// OwnerOf returns for whom a connection's requests are. Of Workers, WorkQueue, SpawnedMax and
-	// WaitingMax an owner may have no more than it leaves free, so that others always find some, and
-	// owners are served in turn. Requests of the owner "" have no such bound. It must not block. Nil
-	// knows no owners.
+	// OwnerOf returns the owner that a connection's requests are counted against. In each of
+	// WorkQueue, SpawnedMax and WaitingMax, an owner's requests may use as many slots as they leave
+	// free. Queued requests are served round-robin by owner, and WorkQueue's bound includes running
+	// requests. The owner "" has no such bound. OwnerOf must not block. Nil means the owner "" for
+	// all.
 	OwnerOf func(*Peer) string
-	// Guard may refuse a request by who asks and the method's name, before anything else
-	// of it is looked at. It runs on the connection's reader and must not block. The error
-	// is the answer. Nil refuses nothing.
+	// Guard may reject a request by its peer and method name, before its params are read; its error
+	// is the answer. It runs on the connection's reader and must not block. Nil rejects nothing.
 	Guard func(p *Peer, method string) error
-	// MessageBytesOf may lower MessageBytesMax for the requests of a connection, such as
-	// one of who is not known. It is asked when one begins to come, and while it
-	// lowers nothing only ten times a second. It runs on the connection's reader and must not block. Nil lowers nothing.
+	// MessageBytesOf may lower MessageBytesMax for a connection's requests, for example if its
+	// client is not authenticated. It is called when a request begins to arrive, but at most every
+	// 100 ms while it does not lower the limit. It runs on the connection's reader and must not
+	// block. Nil lowers nothing.
 	MessageBytesOf func(p *Peer) int
-	// Admit returns what decides, where a method's handler is to run, whether a call is let
-	// in; its error is the answer. It is asked once for each method that is registered, and
-	// may panic for one that it does not know. Nil, or a nil function, lets all calls in.
+	// Admit returns a function that admits calls of a method on the goroutine of their handler. If
+	// that function returns an error, the error is the answer. Admit is called once per registered
+	// method and may panic for an unknown one. A nil Admit or a nil function admits all calls.
 	Admit func(method string) func(*Call) error
 	// Logger gets warnings about connections and handlers: slog.Default().
 	Logger *slog.Logger
@@ -135,7 +136,7 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	return c
 }
 
-// Validate says what is wrong with the configuration, defaults filled in.
+// Validate checks the configuration, whose defaults must have been filled in.
 func (c ServerConfig) Validate() error {
 	switch {
 	case c.MessageBytesMax < 64<<10 || c.MessageBytesMax > 1<<30:
@@ -154,23 +155,21 @@ func (c ServerConfig) Validate() error {
 	return nil
 }
 
-// Mode says where a method's handler runs.
+// Mode selects the goroutine on which a method's handler runs.
 type Mode uint8
 
 const (
-	// Inline runs the handler on the connection's reader: it must neither block nor
-	// take long, for nothing else of the connection is read meanwhile. It may hand
-	// the Call on and return; this is the fastest way for reads from memory and for
-	// writes that are answered by a committer.
+	// Inline runs the handler on the connection's reader. It must not block or take long, since the
+	// connection is not read meanwhile. It may pass the Call on and return. This is the fastest
+	// mode for reads from memory and for writes that a committer answers.
 	Inline Mode = iota
-	// Pooled runs it on one of a fixed number of workers.
+	// Pooled runs the handler on one of a fixed number of workers.
 	Pooled
-	// Spawned runs it on a goroutine of its own, one of up to SpawnedMax: for methods
-	// that may wait long.
+	// Spawned runs the handler on one of up to SpawnedMax goroutines: for methods that may block
+	// for long.
 	Spawned
-	// Waiting is Spawned for methods that wait for other callers, seconds or minutes
-	// perhaps: they have goroutines of their own, up to WaitingMax, so that they keep no
-	// Spawned method from running.
+	// Waiting is for methods that wait for other callers, perhaps for minutes. Their handlers run
+	// on up to WaitingMax separate goroutines, so that they do not delay Spawned methods.
 	Waiting
 )
 
@@ -178,26 +177,26 @@ type method struct {
 	name    string
 	mode    Mode
 	handler func(*Call)
-	admit   func(*Call) error // nil lets all in
+	admit   func(*Call) error // nil admits all
 	stats   methodStats
 }
 
 // Server answers requests in both modes on any number of listeners.
 type Server struct {
-	cfg     ServerConfig
-	log     *slog.Logger
-	methods map[string]*method
-	claims  [256]*claimed
-	memory  *gate
-	buffers *gate // what read buffers have grown by
-	work    workQueue
-	short   spawner // Spawned methods
-	long    spawner // Waiting methods
-	count   counters
-	crowd   crowd
-	warner  seldom.Warner // of connections
+	cfg      ServerConfig
+	log      *slog.Logger
+	methods  map[string]*method
+	claims   [256]*claimed
+	memory   *gate
+	buffers  *gate // bytes that read buffers have grown by
+	work     workQueue
+	short    spawner // Spawned methods
+	long     spawner // Waiting methods
+	count    counters
+	pressure memoryPressure
+	warner   seldom.Warner // warnings about connections
 
-	ctx    context.Context // ends with Close
+	ctx    context.Context // cancelled by Close
 	cancel context.CancelFunc
 	start  sync.Once
 	active sync.WaitGroup // connections, and goroutines of Spawned and Waiting methods
@@ -209,13 +208,12 @@ type Server struct {
 		listeners map[net.Listener]struct{}
 		conns     map[*serverConn]struct{}
 		nextID    uint64
-		draining  bool          // by Shutdown or Close
+		draining  bool          // set by Shutdown and Close
 		idle      chan struct{} // closed when draining and no connection is left
 	}
 }
 
-// NewServer returns a server without methods. It fails only for a configuration
-// that Validate refuses.
+// NewServer returns a server without methods. The only error is that of Validate.
 func NewServer(cfg ServerConfig) (*Server, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -227,8 +225,8 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	s.work.init(cfg.WorkQueue+cfg.Workers, max(1, cfg.Workers*2/3))
 	s.short.init(cfg.SpawnedMax)
 	s.long.init(cfg.WaitingMax)
-	s.short.calls, s.short.most, s.short.keep = make(chan *Call), int64(cfg.SpawnedMax), int64(cfg.SpawnedMax)
-	s.long.calls, s.long.most, s.long.keep = make(chan *Call), int64(cfg.WaitingMax), min(int64(cfg.SpawnedMax), int64(cfg.WaitingMax))
+	s.short.calls, s.short.goroutinesMax, s.short.idleMax = make(chan *Call), int64(cfg.SpawnedMax), int64(cfg.SpawnedMax)
+	s.long.calls, s.long.goroutinesMax, s.long.idleMax = make(chan *Call), int64(cfg.WaitingMax), min(int64(cfg.SpawnedMax), int64(cfg.WaitingMax))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.mu.listeners = make(map[net.Listener]struct{})
 	s.mu.conns = make(map[*serverConn]struct{})
@@ -236,7 +234,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	return s, nil
 }
 
-// Handle registers h for a method, before the first Serve. It panics when the
+// Handle registers h for a method. It must be called before the first Serve. It panics if the
 // method has a handler or its name is empty or over 128 bytes.
 func (s *Server) Handle(name string, mode Mode, h func(*Call)) {
 	if s.methods[name] != nil || name == "" || len(name) > methodBytesMax {
@@ -249,7 +247,7 @@ func (s *Server) Handle(name string, mode Mode, h func(*Call)) {
 	s.methods[name] = m
 }
 
-// Methods returns the names of all methods that have a handler, sorted.
+// Methods returns the names of all registered methods, sorted.
 func (s *Server) Methods() []string { return slices.Sorted(maps.Keys(s.methods)) }
 
 // Serve accepts connections until the listener fails or the server is closed. It
@@ -275,8 +273,8 @@ func (s *Server) Serve(l net.Listener) error {
 		if !errors.As(err, &ne) || errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("accept: %w", err)
 		}
-		// Out of file descriptors, most likely: those that close will help.
-		s.log.Warn("accept", "err", err, "pause", pause)
+		// Most likely out of file descriptors, which other connections free when they close.
+		s.log.Warn("accept error", "err", err, "pause", pause)
 		select {
 		case <-time.After(pause):
 		case <-s.ctx.Done():
@@ -285,7 +283,7 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// ServeConn serves one connection, which it then owns, in the background.
+// ServeConn serves one connection in the background. The server then owns it.
 func (s *Server) ServeConn(nc net.Conn) {
 	s.start.Do(s.startWorkers)
 	s.mu.Lock()
@@ -309,7 +307,7 @@ func (s *Server) ServeConn(nc net.Conn) {
 	s.cfg.OnConns(1)
 }
 
-// forget drops a connection that has ended.
+// forget removes a connection that has ended.
 func (s *Server) forget(c *serverConn) {
 	s.mu.Lock()
 	delete(s.mu.conns, c)
@@ -321,9 +319,9 @@ func (s *Server) forget(c *serverConn) {
 	s.cfg.OnConns(-1)
 }
 
-// handOver takes a connection that a listener has claimed out of the server's
-// hands, unless the server is stopping and may be about to close it.
-func (s *Server) handOver(c *serverConn) bool {
+// detach removes a claimed connection from the server. It reports false if the server is stopping
+// and may be about to close it.
+func (s *Server) detach(c *serverConn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.draining {
@@ -373,7 +371,7 @@ func (s *Server) removeListener(l net.Listener) {
 	delete(s.mu.listeners, l)
 }
 
-// stopListening begins the drain: no new connection is taken.
+// stopListening begins the drain: the server accepts no new connections.
 func (s *Server) stopListening() {
 	s.mu.Lock()
 	s.mu.draining = true
@@ -395,9 +393,9 @@ func (s *Server) stopListening() {
 	}
 }
 
-// Shutdown takes no more connections, asks framed clients to go away and plain
-// ones no more, answers what is in flight, then closes everything. When ctx ends
-// first, it closes what is left as Close does and returns ctx's error.
+// Shutdown stops accepting connections and drains the open ones: framed clients get a goaway, plain
+// connections are no longer read. It waits until requests in flight are answered, then closes
+// everything. If ctx ends first, it closes the rest as Close does and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stopListening()
 	for _, c := range s.snapshot() {
@@ -413,15 +411,15 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Close closes listeners and connections at once and waits for handlers that run
-// on the server's goroutines; their contexts end. Answers still owed go nowhere.
-// It must not be called from a handler.
+// Close closes listeners and connections at once, cancels the contexts of calls, and waits for the
+// handlers on the server's goroutines. Later responses are dropped. It must not be called from a
+// handler.
 func (s *Server) Close() {
 	s.stopListening()
 	for _, c := range s.snapshot() {
 		c.kill(ErrServerClosed)
 	}
-	s.cancel() // after the connections: what handlers say of it goes nowhere
+	s.cancel() // after the connections are closed, so that the resulting errors are not sent
 	s.work.close()
 	s.active.Wait()
 	s.pool.Wait()

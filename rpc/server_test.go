@@ -14,7 +14,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// Shutdown answers what is in flight, in both modes, and tells framed clients.
+// Shutdown answers requests in flight, in both modes, and sends goaway to framed clients.
 func TestShutdownAnswersWhatIsInFlight(t *testing.T) {
 	s := newTestServer(t, ServerConfig{})
 	c := s.dial(t, ConnConfig{})
@@ -27,11 +27,11 @@ func TestShutdownAnswersWhatIsInFlight(t *testing.T) {
 	down := make(chan error, 1)
 	go func() { down <- s.Shutdown(bg) }()
 
-	<-idle.Done() // nothing keeps it
+	<-idle.Done() // it has no calls in flight
 	waitFor(t, "goaway", func() bool { return c.Err() != nil })
 	var lost *ConnLostError
 	if err := c.Call(bg, "echo", nil, nil); !errors.Is(err, ErrDraining) || !errors.As(err, &lost) || lost.Sent {
-		t.Errorf("call to a server that goes: %v", err)
+		t.Errorf("call to a draining server: %v", err)
 	}
 	if _, err := net.Dial("tcp", s.addr); err == nil {
 		t.Error("still listening")
@@ -57,8 +57,8 @@ func TestShutdownAnswersWhatIsInFlight(t *testing.T) {
 	}
 }
 
-// A framed client that ignores goaway is served for a second more.
-func TestShutdownOfOneWhoStays(t *testing.T) {
+// A framed client that ignores goaway is served for one more second.
+func TestShutdownGoawayIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBareServer(t, ServerConfig{})
 		conn := pipe(s)
@@ -85,8 +85,8 @@ func TestShutdownOfOneWhoStays(t *testing.T) {
 	})
 }
 
-// A handler that does not end makes Shutdown end with its context.
-func TestShutdownGivesUp(t *testing.T) {
+// If a handler does not end, Shutdown ends with its context.
+func TestShutdownContext(t *testing.T) {
 	s := newTestServer(t, ServerConfig{})
 	c := s.dial(t, ConnConfig{})
 	result := make(chan error, 1)
@@ -100,7 +100,7 @@ func TestShutdownGivesUp(t *testing.T) {
 	if err := <-result; !errors.Is(err, ErrConnLost) {
 		t.Errorf("call in flight: %v", err)
 	}
-	s.release() // an answer after the end is dropped
+	s.release() // a response after the end is dropped
 	if st := s.Stats(); st.MemoryBytes != 0 || st.Conns != 0 {
 		t.Errorf("stats: %+v", st)
 	}
@@ -113,7 +113,7 @@ type nopListener struct{ net.Listener }
 
 func (nopListener) Close() error { return nil }
 
-// Close ends handlers by their contexts, and connections that never spoke.
+// Close ends handlers by their contexts, and connections without a first byte.
 func TestClose(t *testing.T) {
 	s := newBareServer(t, ServerConfig{})
 	for _, mode := range []Mode{Pooled, Spawned} {
@@ -160,7 +160,7 @@ func TestCallContext(t *testing.T) {
 	call, result := do(bg)
 	ctx := call.Context()
 	if _, ok := ctx.Deadline(); ok || !call.Deadline().IsZero() || call.Expired() || call.Method() != "take" {
-		t.Error("a deadline from nowhere")
+		t.Error("an unexpected deadline")
 	}
 	if !call.Peer().Framed || call.Peer().ID == 0 || call.Peer().Addr == nil {
 		t.Errorf("peer %+v", call.Peer())
@@ -209,7 +209,7 @@ func TestCallContext(t *testing.T) {
 	}
 }
 
-// What Keep keeps stays as it is after the answer.
+// Params do not change after the answer of a call with Keep.
 func TestCallKeepsParams(t *testing.T) {
 	s := newBareServer(t, ServerConfig{})
 	var kept [][]byte
@@ -232,7 +232,7 @@ func TestCallKeepsParams(t *testing.T) {
 	}
 }
 
-// Handlers that panic late, answer twice or write nothing harm nobody else.
+// Handlers that panic late, answer twice or write nothing do not affect other calls.
 func TestHandlersThatMisbehave(t *testing.T) {
 	s := newBareServer(t, ServerConfig{})
 	s.Handle("answers, then panics", Pooled, func(c *Call) { c.Reply(nil); panic("late") })
@@ -266,7 +266,7 @@ func TestHandlersThatMisbehave(t *testing.T) {
 	waitFor(t, "panics to be counted", func() bool { return s.Stats().Panics == 8*50*4 })
 }
 
-// Ten thousand requests may be on their way before the first answer is read.
+// Ten thousand requests may be sent before the first response is read.
 func TestTenThousandPipelined(t *testing.T) {
 	for _, m := range []string{"echo", "echo-pooled", "later"} {
 		s := newTestServer(t, ServerConfig{})
@@ -297,7 +297,7 @@ func TestTenThousandPipelined(t *testing.T) {
 	}
 }
 
-// An abrupt end in the middle of everything leaves nothing behind.
+// An abrupt end in the middle of many calls leaves nothing behind.
 func TestKilledMidFlight(t *testing.T) {
 	s := newTestServer(t, ServerConfig{})
 	for i := range 30 {

@@ -13,30 +13,29 @@ import (
 )
 
 const (
-	// flushBytes of answers are written before the rest of a batch is read.
+	// flushBytes of responses are written before more of a batch is read.
 	flushBytes = 256 << 10
 	// drainGrace is how long a framed connection is still read after goaway.
 	drainGrace = time.Second
-	// lingerTime and lingerBytes bound what is read and dropped after our last
-	// write: closing a socket with unread bytes resets it, and the peer could lose
-	// the answer that tells it why.
+	// lingerTime and lingerBytes bound what is read and dropped after the last write. Closing a
+	// socket with unread bytes resets it, and the client could lose the response with the reason.
 	lingerTime  = 500 * time.Millisecond
 	lingerBytes = 1 << 20
 )
 
 var (
 	errUnknownProtocol = errors.New("unknown protocol")
-	errNotReading      = errors.New("client does not read its answers")
-	errReadsSlowly     = errors.New("client reads its answers too slowly while others wait for memory")
-	errSendsSlowly     = errors.New("client sends a large message too slowly while others wait for memory")
+	errNotReading      = errors.New("client does not read its responses")
+	errReadsSlowly     = errors.New("client reads its responses too slowly while requests wait for memory")
+	errSendsSlowly     = errors.New("client sends a large message too slowly while requests wait for memory")
 )
 
-// Peer is the other end of a connection.
+// Peer is the client end of a server's connection.
 type Peer struct {
-	ID     uint64 // of the connection: ascending, and never used again by the same server
+	ID     uint64 // of the connection; ascending, and never reused by the same server
 	Addr   net.Addr
-	Framed bool // framed mode, and not plain MessagePack-RPC
-	// Identity is what ServerConfig.Identify has said of it; nil if nothing.
+	Framed bool // in framed mode, not plain MessagePack-RPC
+	// Identity is the result of ServerConfig.Identify, or nil.
 	Identity any
 
 	ctx    context.Context
@@ -51,27 +50,27 @@ type serverConn struct {
 	srv  *Server
 	nc   net.Conn
 	peer Peer
-	// preferred is what ServerConfig.Preferred says of peer.
+	// preferred is the result of ServerConfig.Preferred.
 	preferred bool
 	r         *reader // nil until the mode is known
-	// pace is the reader's, for other goroutines.
-	pace atomic.Int64
-	// bounded is when it was asked how large messages may be. Of the reader.
-	bounded time.Time
-	out     *writer
+	// progressAt is written by the reader and read by dropSlow.
+	progressAt atomic.Int64
+	// maxChecked is the time of the last MessageBytesOf call. Used by the reader only.
+	maxChecked time.Time
+	out        *writer
 	// aliveTick is nil until the reader first has to wait.
 	aliveTick *time.Ticker
 	done      chan struct{} // closed when the flusher has ended
 
 	inFlight atomic.Int64
-	// waiting is set while the reader waits for inFlight to fall; whoever lowers it
+	// waiting is set while the reader waits for inFlight to fall. A goroutine that lowers inFlight
 	// then sends to signal.
 	waiting atomic.Bool
 	signal  chan struct{}
 
-	framed  atomic.Bool               // peer.Framed, for other goroutines while it is not yet known
+	framed  atomic.Bool               // peer.Framed, for other goroutines while the mode is not yet known
 	drainBy atomic.Pointer[time.Time] // nil: not draining
-	dead    atomic.Bool               // killed: nothing more is worth sending
+	dead    atomic.Bool               // killed: nothing more is sent
 }
 
 func newServerConn(s *Server, nc net.Conn, id uint64) *serverConn {
@@ -81,14 +80,14 @@ func newServerConn(s *Server, nc net.Conn, id uint64) *serverConn {
 		c.peer.Identity = s.cfg.Identify(nc)
 	}
 	c.preferred = s.cfg.Preferred != nil && s.cfg.Preferred(&c.peer)
-	if s.cfg.FirstByteTimeout > 0 { // before anybody who drains can set another
+	if s.cfg.FirstByteTimeout > 0 { // before a drain can set another deadline
 		_ = nc.SetReadDeadline(time.Now().Add(s.cfg.FirstByteTimeout))
 	}
 	c.peer.ctx, c.peer.cancel = context.WithCancel(s.ctx)
 	c.out = newWriter(nc, s.cfg.WriteTimeout, &s.count.bytesOut, &s.count.writes)
-	c.out.onWrote = func(n int) { s.memory.giveForced(int64(n), c.preferred) }
+	c.out.onWrote = func(n int) { s.memory.releaseForced(int64(n), c.preferred) }
 	c.out.onFail = c.kill
-	c.out.crowded = func() bool { return c.inFlight.Load() > 0 }
+	c.out.expectMore = func() bool { return c.inFlight.Load() > 0 }
 	return c
 }
 
@@ -98,14 +97,14 @@ func (c *serverConn) serve() {
 	defer c.peer.cancel()
 	var first [1]byte
 	if _, err := io.ReadFull(c.nc, first[:]); err != nil {
-		_ = c.nc.Close() // an idle connection that never spoke
+		_ = c.nc.Close() // an idle connection that sent nothing
 		return
 	}
 	if c.srv.cfg.FirstByteTimeout > 0 {
-		_ = c.nc.SetReadDeadline(time.Time{}) // one who drains is seen by the reader
+		_ = c.nc.SetReadDeadline(time.Time{}) // the reader checks for a drain
 	}
 	if l := c.srv.claims[first[0]]; l != nil {
-		if c.srv.handOver(c) && l.offer(c.nc) {
+		if c.srv.detach(c) && l.offer(c.nc) {
 			c.srv.count.claimed.Add(1)
 		} else {
 			c.srv.count.refusedConns.Add(1)
@@ -115,7 +114,7 @@ func (c *serverConn) serve() {
 	}
 	if err := c.choose(first[0]); err != nil {
 		c.srv.count.refusedConns.Add(1)
-		c.srv.warner.Warn(c.srv.log, "connection refused", "peer", c.peer.Addr, "err", err)
+		c.srv.warner.Warn(c.srv.log, "connection rejected", "peer", c.peer.Addr, "err", err)
 		if err == errWantedTLS {
 			c.refuseTLS()
 		}
@@ -129,7 +128,7 @@ func (c *serverConn) serve() {
 	c.finish(c.loop())
 }
 
-// choose sets the connection's mode by its first byte and the preamble.
+// choose sets the connection's mode from its first byte and the preamble.
 func (c *serverConn) choose(first byte) error {
 	cfg := &c.srv.cfg
 	switch {
@@ -162,15 +161,15 @@ func (c *serverConn) choose(first byte) error {
 		c.r.preload(first)
 	}
 	c.r.idle, c.r.busy = c.out.uncork, c.out.cork
-	c.r.bound, c.r.pace = c.bound, &c.pace
-	c.r.grow = c.takeMemory
-	c.r.ungrow = func(n int) { c.srv.memory.give(int64(n)) }
-	c.r.spare = func(n int) bool {
+	c.r.refreshMax, c.r.progressAt = c.refreshMax, &c.progressAt
+	c.r.reserve = c.acquireMemory
+	c.r.unreserve = func(n int) { c.srv.memory.release(int64(n)) }
+	c.r.reserveBuffer = func(n int) bool {
 		if n < 0 {
-			c.srv.buffers.give(int64(-n))
+			c.srv.buffers.release(int64(-n))
 			return true
 		}
-		return c.srv.buffers.tryTake(int64(n))
+		return c.srv.buffers.tryAcquire(int64(n))
 	}
 	c.r.drainBy = func() time.Time {
 		if t := c.drainBy.Load(); t != nil {
@@ -181,7 +180,7 @@ func (c *serverConn) choose(first byte) error {
 	return nil
 }
 
-// loop reads and dispatches until the connection's input ends.
+// loop reads and dispatches requests until the connection's input ends.
 func (c *serverConn) loop() error {
 	for {
 		if err := c.admit(); err != nil {
@@ -200,19 +199,19 @@ func (c *serverConn) loop() error {
 	}
 }
 
-// boundPeriod is how often it is asked for how large messages may be.
-const boundPeriod = 100 * time.Millisecond
+// maxPeriod is the minimum time between two MessageBytesOf calls while the limit is not lowered.
+const maxPeriod = 100 * time.Millisecond
 
-// bound says how large a message may be that begins to come.
-func (c *serverConn) bound() {
+// refreshMax updates the size limit of the message that begins to arrive.
+func (c *serverConn) refreshMax() {
 	of, most := c.srv.cfg.MessageBytesOf, c.srv.cfg.MessageBytesMax
-	if of == nil || c.r.max == most && c.r.now.Sub(c.bounded) < boundPeriod {
+	if of == nil || c.r.max == most && c.r.now.Sub(c.maxChecked) < maxPeriod {
 		return
 	}
-	c.r.max, c.bounded = min(most, of(&c.peer)), c.r.now
+	c.r.max, c.maxChecked = min(most, of(&c.peer)), c.r.now
 }
 
-// admit holds the connection's bounds before the next message is looked at.
+// admit enforces the connection's bounds before the next message is parsed.
 func (c *serverConn) admit() error {
 	cfg := &c.srv.cfg
 	unsent := c.out.unsent.Load()
@@ -236,8 +235,8 @@ func (c *serverConn) waitInFlight(max int64, timeout <-chan time.Time) error {
 	for c.inFlight.Load() > max {
 		select {
 		case <-c.signal:
-		case <-c.unread():
-			c.sayAlive()
+		case <-c.aliveTicks():
+			c.sendAlive()
 		case <-timeout:
 			return context.DeadlineExceeded
 		case <-c.peer.ctx.Done():
@@ -258,21 +257,21 @@ func (c *serverConn) doneOne() {
 	}
 }
 
-// takeMemory takes n bytes from the server's memory gate, waiting for AdmitWait.
-// Answers flow meanwhile; who does not take his is no longer waited for.
-func (c *serverConn) takeMemory(n int) error {
+// acquireMemory acquires n bytes from the server's memory gate and waits for up to AdmitWait.
+// Responses are written meanwhile, and slow clients are disconnected.
+func (c *serverConn) acquireMemory(n int) error {
 	gate := c.srv.memory
-	if c.preferred && gate.tryTakePreferred(int64(n)) || !c.preferred && gate.tryTake(int64(n)) {
+	if c.preferred && gate.tryAcquirePreferred(int64(n)) || !c.preferred && gate.tryAcquire(int64(n)) {
 		return nil
 	}
-	c.stayAlive()
+	c.sendAliveIfDue()
 	c.out.uncork()
 	defer c.out.cork()
 	defer c.srv.Crowded()()
-	if gate.take(int64(n), c.preferred, c.srv.cfg.AdmitWait, c.peer.ctx.Done()) {
+	if gate.acquire(int64(n), c.preferred, c.srv.cfg.AdmitWait, c.peer.ctx.Done()) {
 		return nil
 	}
-	return errNoRoom
+	return errNoMemory
 }
 
 // handle starts the work for one message. An error ends the connection.
@@ -286,24 +285,24 @@ func (c *serverConn) handle(m message) error {
 	}
 	q, err := c.parse(m)
 	if err != nil {
-		c.srv.memory.give(int64(m.charged))
+		c.srv.memory.release(int64(m.charged))
 		c.malformed(m.body, err)
 		return err
 	}
 	meth := c.srv.methods[string(q.method)]
 	if meth == nil {
-		c.srv.memory.give(int64(m.charged))
+		c.srv.memory.release(int64(m.charged))
 		c.unknown(q)
 		return nil
 	}
-	if !c.guarded(q, meth.name) {
-		c.srv.memory.give(int64(m.charged))
+	if !c.passesGuard(q, meth.name) {
+		c.srv.memory.release(int64(m.charged))
 		return nil
 	}
 	charge := int64(m.charged)
 	if charge == 0 {
 		charge = int64(len(q.params) + callBytes)
-		if c.takeMemory(int(charge)) != nil {
+		if c.acquireMemory(int(charge)) != nil {
 			c.srv.count.overloaded.Add(1)
 			if !q.notify {
 				c.answer(q.id, c.srv.overloaded("memory"))
@@ -324,8 +323,9 @@ func (c *serverConn) handle(m message) error {
 	return nil
 }
 
-// guarded tells whether the guard lets a request pass. One that it refuses is answered.
-func (c *serverConn) guarded(q request, method string) bool {
+// passesGuard reports whether the guard passes a request. It answers a request that the guard
+// rejects.
+func (c *serverConn) passesGuard(q request, method string) bool {
 	if c.srv.cfg.Guard == nil {
 		return true
 	}
@@ -340,14 +340,14 @@ func (c *serverConn) guarded(q request, method string) bool {
 	return false
 }
 
-// parse checks the whole message and reads its envelope. The plain reader has
-// walked it already, to find its end.
+// parse checks the whole message and decodes its envelope. In plain mode the reader has already
+// checked the message to find its end.
 func (c *serverConn) parse(m message) (request, error) {
 	if c.peer.Framed {
 		n, err := wire.Check(m.body, wire.Limits{Bytes: c.srv.cfg.MessageBytesMax})
 		switch {
 		case err == wire.ErrIncomplete:
-			err = &wire.FormatError{Offset: len(m.body), Reason: "message cut short"}
+			err = &wire.FormatError{Offset: len(m.body), Reason: "message truncated"}
 		case err == nil && n != len(m.body):
 			err = &wire.FormatError{Offset: n, Reason: "bytes after the message"}
 		}
@@ -358,8 +358,8 @@ func (c *serverConn) parse(m message) (request, error) {
 	return parseRequest(m.body)
 }
 
-// malformed answers bytes that are no request with err, if they look like one
-// that has an id and err is about them. In framed mode they had a right checksum.
+// malformed answers bytes that are not a valid request. It does nothing if they contain no id or if
+// err is not about them. In framed mode their checksum was right.
 func (c *serverConn) malformed(b []byte, err error) {
 	var bad *wire.FormatError
 	if !errors.As(err, &bad) && err != errEnvelope {
@@ -383,15 +383,15 @@ func (c *serverConn) unknown(q request) {
 	c.answer(q.id, Errorf(CodeUnknownMethod, "no method %q", q.method))
 }
 
-// answer sends an error for a request that no Call exists for.
+// answer sends an error for a request that has no Call.
 func (c *serverConn) answer(id uint32, e *Error) {
 	c.send(encodeErrorResponse(c.peer.Framed, id, e))
 }
 
-// send queues a message and takes the encoder.
+// send queues a message and takes ownership of enc.
 func (c *serverConn) send(enc *wire.Encoder) { c.sendThen(enc, nil) }
 
-// sendThen is send, and sent, which may be nil, is called when the bytes have left memory.
+// sendThen is send, and calls sent, which may be nil, when the bytes have left memory.
 func (c *serverConn) sendThen(enc *wire.Encoder, sent func()) {
 	if c.peer.Framed {
 		sealFrame(enc.Bytes(), 0)
@@ -399,7 +399,7 @@ func (c *serverConn) sendThen(enc *wire.Encoder, sent func()) {
 	n := int64(enc.Len())
 	c.srv.memory.force(n, c.preferred)
 	if err := c.out.append(enc, nil, sent); err != nil {
-		c.srv.memory.giveForced(n, c.preferred)
+		c.srv.memory.releaseForced(n, c.preferred)
 		return
 	}
 	if unsent := c.out.unsent.Load(); unsent-n > 16*c.srv.cfg.UnsentBytesMax {
@@ -407,7 +407,7 @@ func (c *serverConn) sendThen(enc *wire.Encoder, sent func()) {
 	}
 }
 
-// drain asks the connection to end: see Server.Shutdown.
+// drain asks the client to close the connection: see Server.Shutdown.
 func (c *serverConn) drain() {
 	by := time.Now()
 	framed := c.framed.Load()
@@ -426,7 +426,7 @@ func (c *serverConn) drain() {
 	_ = c.nc.SetReadDeadline(by)
 }
 
-// kill ends the connection at once: answers still owed go nowhere.
+// kill closes the connection at once; later responses are dropped.
 func (c *serverConn) kill(err error) {
 	if c.dead.Swap(true) {
 		return
@@ -440,7 +440,7 @@ func (c *serverConn) kill(err error) {
 	}
 	c.out.fail(err)
 	_ = c.nc.Close()
-	c.peer.cancel() // last: what handlers answer to it goes nowhere
+	c.peer.cancel() // last, so that the responses of cancelled handlers are dropped
 }
 
 func isTimeout(err error) bool {
@@ -448,8 +448,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &ne) && ne.Timeout()
 }
 
-// finish ends the connection after its input has ended with err: what is in flight
-// is answered first, unless the connection is broken.
+// finish ends the connection after its input has ended with err. Unless the connection is broken,
+// requests in flight are answered first.
 func (c *serverConn) finish(err error) {
 	defer func() {
 		if c.aliveTick != nil {
@@ -458,15 +458,15 @@ func (c *serverConn) finish(err error) {
 		c.kill(err)
 		c.out.stop()
 		<-c.done
-		c.srv.buffers.give(int64(len(c.r.buf) - readBytesMin))
+		c.srv.buffers.release(int64(len(c.r.buf) - readBytesMin))
 	}()
 	var bad *wire.FormatError
 	var corrupt *CorruptFrameError
-	var patience <-chan time.Time
+	var timeout <-chan time.Time
 	count := &c.srv.count
 	switch {
-	case err == io.EOF || err == io.ErrUnexpectedEOF: // by a client that waits for its answers, or does not
-		patience = time.After(c.srv.cfg.InputEndGrace)
+	case err == io.EOF || err == io.ErrUnexpectedEOF: // the client may have closed only its sending side
+		timeout = time.After(c.srv.cfg.InputEndGrace)
 	case err == errDrained:
 	case errors.As(err, &corrupt):
 		count.corrupt.Add(1)
@@ -475,9 +475,9 @@ func (c *serverConn) finish(err error) {
 	case errors.As(err, &bad) || errors.Is(err, errEnvelope) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrFlags):
 		count.malformed.Add(1)
 		c.warn(err)
-		patience = time.After(c.srv.cfg.WriteTimeout)
-	case err == errNoRoom:
-		patience = time.After(c.srv.cfg.WriteTimeout)
+		timeout = time.After(c.srv.cfg.WriteTimeout)
+	case err == errNoMemory:
+		timeout = time.After(c.srv.cfg.WriteTimeout)
 	case err == errStalled:
 		count.stalled.Add(1)
 		c.warn(err)
@@ -486,7 +486,7 @@ func (c *serverConn) finish(err error) {
 		return
 	}
 	c.out.uncork()
-	if c.waitInFlight(0, patience) != nil || c.out.waitUnsent(1) != nil {
+	if c.waitInFlight(0, timeout) != nil || c.out.waitUnsent(1) != nil {
 		return
 	}
 	if err != io.EOF && err != io.ErrUnexpectedEOF {
@@ -498,7 +498,7 @@ func (c *serverConn) warn(err error) {
 	c.srv.warner.Warn(c.srv.log, "connection closed", "peer", c.peer.Addr, "err", err)
 }
 
-// linger tells the peer that no more comes and drops what it still sends.
+// linger closes the sending side and drops what the peer still sends.
 func (c *serverConn) linger() {
 	hc, ok := c.nc.(interface{ CloseWrite() error })
 	if !ok || hc.CloseWrite() != nil {

@@ -6,80 +6,80 @@ import (
 	"time"
 )
 
-// shares bounds how many calls are queued or run, of all owners together, so that one owner
-// leaves some for others: it may have as many as are free. Alone it gets half of them; two that
-// ask for all get a third each. Calls without an owner, which are those of nodes and of servers
-// that know none, may have all.
+// shares bounds the calls that are queued or run, over all owners, and leaves some of the slots to
+// others: one owner may use as many as are free. A single owner gets half of them; two owners that
+// use all they can get a third each. Calls without an owner may use all: they come from nodes, or
+// the server has no owners.
 type shares struct {
-	mu    sync.Mutex
-	max   int
-	total int
-	lanes map[string]*lane
-	// waiting are the lanes with waiters, the next first.
-	waiting []*lane
+	mu     sync.Mutex
+	max    int
+	total  int
+	owners map[string]*ownerState
+	// waiting holds the owners with waiters; the first is served next.
+	waiting []*ownerState
 }
 
-// lane is what one owner has. Guarded by the mu of shares.
-type lane struct {
+// ownerState is the state of one owner. It is guarded by shares.mu.
+type ownerState struct {
 	owner   string
 	used    int     // calls that are queued or run
-	running int     // by workers of a workQueue
-	calls   []*Call // that are queued in a workQueue
-	waiters []*shareWaiter
+	running int     // calls that a workQueue's workers run
+	calls   []*Call // calls that are queued in a workQueue
+	waiters []*slotWaiter
 }
 
-type shareWaiter struct {
-	ready chan struct{} // closed when the share has been taken for the waiter
+type slotWaiter struct {
+	ready chan struct{} // closed when the slot has been acquired for the waiter
 }
 
-// lanesMax is how many owners without calls are remembered: more are forgotten.
-const lanesMax = 1024
+// ownersMax is the number of owners above which those without calls are removed.
+const ownersMax = 1024
 
-func (s *shares) init(max int) { s.max, s.lanes = max, map[string]*lane{} }
+func (s *shares) init(max int) { s.max, s.owners = max, map[string]*ownerState{} }
 
-func (s *shares) laneLocked(owner string) *lane {
-	l := s.lanes[owner]
+func (s *shares) ownerLocked(owner string) *ownerState {
+	l := s.owners[owner]
 	if l == nil {
-		if len(s.lanes) >= lanesMax {
-			for name, l := range s.lanes {
+		if len(s.owners) >= ownersMax {
+			for name, l := range s.owners {
 				if l.used == 0 && len(l.waiters) == 0 {
-					delete(s.lanes, name)
+					delete(s.owners, name)
 				}
 			}
 		}
-		l = &lane{owner: owner}
-		s.lanes[owner] = l
+		l = &ownerState{owner: owner}
+		s.owners[owner] = l
 	}
 	return l
 }
 
-func (s *shares) mayLocked(l *lane) bool {
+func (s *shares) mayAcquireLocked(l *ownerState) bool {
 	free := s.max - s.total
 	return free > 0 && (l.owner == "" || l.used < max(1, free))
 }
 
-func (s *shares) takeLocked(l *lane) {
+func (s *shares) acquireLocked(l *ownerState) {
 	l.used++
 	s.total++
 }
 
-// take takes the share of one call, if the owner may have one more now.
-func (s *shares) take(owner string) bool {
+// acquire acquires a slot for one call. It reports false if the owner may not have one now.
+func (s *shares) acquire(owner string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.laneLocked(owner)
-	if len(l.waiters) > 0 || !s.mayLocked(l) {
+	l := s.ownerLocked(owner)
+	if len(l.waiters) > 0 || !s.mayAcquireLocked(l) {
 		return false
 	}
-	s.takeLocked(l)
+	s.acquireLocked(l)
 	return true
 }
 
-// await is take, and waits: no longer than until timeout or done.
+// await is acquire, but waits until timeout or done for a slot.
 func (s *shares) await(owner string, timeout <-chan time.Time, done <-chan struct{}) bool {
-	w := &shareWaiter{ready: make(chan struct{})}
+	w := &slotWaiter{ready: make(chan struct{})}
 	s.mu.Lock()
-	l := s.laneLocked(owner)
+	l := s.ownerLocked(owner)
 	if l.waiters = append(l.waiters, w); len(l.waiters) == 1 {
 		s.waiting = append(s.waiting, l)
 	}
@@ -95,23 +95,23 @@ func (s *shares) await(owner string, timeout <-chan time.Time, done <-chan struc
 	defer s.mu.Unlock()
 	i := slices.Index(l.waiters, w)
 	if i < 0 {
-		return true // it was granted meanwhile
+		return true // the slot was granted meanwhile
 	}
 	l.waiters = slices.Delete(l.waiters, i, i+1)
 	if len(l.waiters) == 0 {
-		s.waiting = slices.DeleteFunc(s.waiting, func(x *lane) bool { return x == l })
+		s.waiting = slices.DeleteFunc(s.waiting, func(x *ownerState) bool { return x == l })
 	}
 	return false
 }
 
-// give returns the share of one call.
-func (s *shares) give(owner string) {
+// release frees the slot of one call.
+func (s *shares) release(owner string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.giveLocked(s.lanes[owner])
+	s.releaseLocked(s.owners[owner])
 }
 
-func (s *shares) giveLocked(l *lane) {
+func (s *shares) releaseLocked(l *ownerState) {
 	l.used--
 	s.total--
 	if len(s.waiting) > 0 {
@@ -119,15 +119,15 @@ func (s *shares) giveLocked(l *lane) {
 	}
 }
 
-// grantLocked gives shares to those who wait and may have one, one for each owner in turn.
+// grantLocked grants free slots to waiters, one per owner, round-robin.
 func (s *shares) grantLocked() {
 	for i := 0; i < len(s.waiting); {
 		l := s.waiting[i]
-		if !s.mayLocked(l) {
+		if !s.mayAcquireLocked(l) {
 			i++
 			continue
 		}
-		s.takeLocked(l)
+		s.acquireLocked(l)
 		close(l.waiters[0].ready)
 		s.waiting = slices.Delete(s.waiting, i, i+1)
 		if l.waiters = l.waiters[1:]; len(l.waiters) > 0 {

@@ -6,11 +6,11 @@ import (
 	"testing/synctest"
 )
 
-// TestSharesAreExact: an owner takes as many shares as stay free, calls without an owner all of them, and one who waits goes
-// first.
-func TestSharesAreExact(t *testing.T) {
+// TestSlotsAreExact: an owner gets as many slots as remain free, calls without an owner get all,
+// and waiters go first.
+func TestSlotsAreExact(t *testing.T) {
 	took := func(s *shares, owner string) (n int) {
-		for s.take(owner) {
+		for s.acquire(owner) {
 			n++
 		}
 		return n
@@ -19,7 +19,7 @@ func TestSharesAreExact(t *testing.T) {
 		var s shares
 		s.init(max)
 		if got := took(&s, "ann"); got != want {
-			t.Errorf("alone an owner gets %d of %d shares, want %d", got, max, want)
+			t.Errorf("a single owner gets %d of %d slots, want %d", got, max, want)
 		}
 		if got := took(&s, ""); got != max-want || s.total != max {
 			t.Errorf("calls without an owner get %d of the other %d", got, max-want)
@@ -29,50 +29,52 @@ func TestSharesAreExact(t *testing.T) {
 		var s shares
 		s.init(2)
 		for range 2 {
-			if !s.take("") {
-				t.Fatal("two of two shares")
+			if !s.acquire("") {
+				t.Fatal("two of two slots")
 			}
 		}
 		got := make(chan bool, 1)
 		go func() { got <- s.await("ann", nil, nil) }()
 		synctest.Wait()
 		s.mu.Lock()
-		s.max = 9 // enough for one more at once
+		s.max = 9 // enough for one more
 		s.mu.Unlock()
-		if s.take("ann") {
-			t.Error("a call passes one that waits")
+		if s.acquire("ann") {
+			t.Error("a call overtakes a waiter")
 		}
 		s.mu.Lock()
 		s.max = 2
 		s.mu.Unlock()
-		s.give("")
+		s.release("")
 		synctest.Wait()
-		if len(got) != 1 || !<-got || s.lanes["ann"].used != 1 || s.total != 2 || len(s.waiting) != 0 {
-			t.Errorf("after a share was given back ann has %d of %d", s.lanes["ann"].used, s.total)
+		if len(got) != 1 || !<-got || s.owners["ann"].used != 1 || s.total != 2 || len(s.waiting) != 0 {
+			t.Errorf("after a release ann has %d of %d", s.owners["ann"].used, s.total)
 		}
 	})
 }
 
-// TestIdleOwnersAreForgotten: 1,024 owners are remembered; with one more those without calls are forgotten.
+// TestIdleOwnersAreForgotten: 1,024 owners are remembered; with one more, those without calls are
+// removed.
 func TestIdleOwnersAreForgotten(t *testing.T) {
 	var s shares
 	s.init(10)
-	if !s.take("busy") {
-		t.Fatal("no share")
+	if !s.acquire("busy") {
+		t.Fatal("no slot")
 	}
-	for i := range lanesMax - 1 {
-		s.laneLocked(strconv.Itoa(i))
+	for i := range ownersMax - 1 {
+		s.ownerLocked(strconv.Itoa(i))
 	}
-	if len(s.lanes) != lanesMax {
-		t.Errorf("%d owners are remembered, want %d", len(s.lanes), lanesMax)
+	if len(s.owners) != ownersMax {
+		t.Errorf("%d owners are remembered, want %d", len(s.owners), ownersMax)
 	}
-	s.laneLocked("one more")
-	if len(s.lanes) != 2 || s.lanes["busy"] == nil || s.lanes["busy"].used != 1 {
-		t.Errorf("%d owners are remembered, want the busy one and the last", len(s.lanes))
+	s.ownerLocked("one more")
+	if len(s.owners) != 2 || s.owners["busy"] == nil || s.owners["busy"].used != 1 {
+		t.Errorf("%d owners are remembered, want the busy one and the last", len(s.owners))
 	}
 }
 
-// TestPushIsExact: calls are queued while their owner may have one more, and none passes those that wait.
+// TestPushIsExact: calls are queued while their owner may have one more, and none overtakes a
+// waiter.
 func TestPushIsExact(t *testing.T) {
 	var q workQueue
 	q.init(4, 1)
@@ -81,10 +83,10 @@ func TestPushIsExact(t *testing.T) {
 			t.Errorf("call %d of ann is queued: %v", i, got)
 		}
 	}
-	q.lanes["ann"].waiters = []*shareWaiter{{}}
+	q.owners["ann"].waiters = []*slotWaiter{{}}
 	q.max = 10
 	if q.push(&Call{owner: "ann"}) {
-		t.Error("a call passes one that waits")
+		t.Error("a call overtakes a waiter")
 	}
 	for i := range 8 {
 		if !q.push(&Call{}) {

@@ -29,8 +29,8 @@ func (o *owned) as(owner string) net.Conn {
 	return pipe(o.testServer)
 }
 
-// TestOwnersShare: one owner's calls, however many and from however many connections, leave workers, places in the queue
-// and goroutines to others.
+// TestOwnersShare: the calls of one owner, from any number of connections, leave workers, queue
+// slots and goroutines to others.
 func TestOwnersShare(t *testing.T) {
 	for _, mode := range []struct {
 		mode   Mode
@@ -51,7 +51,7 @@ func TestOwnersShare(t *testing.T) {
 				defer conn.Close()
 			}
 			synctest.Wait()
-			// Of twelve places it has six; of the workers two.
+			// One owner gets six of twelve slots, and two of the workers.
 			if st := s.Stats(); st.InFlight != 6+4 {
 				t.Errorf("mode %d: %d calls in flight, want 6, and 4 that wait", mode.mode, st.InFlight)
 			}
@@ -73,18 +73,18 @@ func TestOwnersShare(t *testing.T) {
 			}
 			free()
 			synctest.Wait()
-			if n := len(s.lanesInUse()); n != 0 {
-				t.Errorf("mode %d: shares of %d owners are not returned", mode.mode, n)
+			if n := len(s.ownersInUse()); n != 0 {
+				t.Errorf("mode %d: slots of %d owners are not released", mode.mode, n)
 			}
 		})
 	}
 }
 
-// lanesInUse returns the owners that have shares.
-func (o *owned) lanesInUse() (all []string) {
+// ownersInUse returns the owners that have slots.
+func (o *owned) ownersInUse() (all []string) {
 	for _, s := range []*shares{&o.work.shares, &o.short.shares, &o.long.shares} {
 		s.mu.Lock()
-		for name, l := range s.lanes {
+		for name, l := range s.owners {
 			if l.used != 0 || len(l.waiters) != 0 || l.running != 0 || len(l.calls) != 0 {
 				all = append(all, fmt.Sprintf("%q: %+v", name, *l))
 			}
@@ -97,7 +97,7 @@ func (o *owned) lanesInUse() (all []string) {
 	return all
 }
 
-// TestOwnersInTurn: queued calls of a greedy owner do not come before the first of another.
+// TestOwnersInTurn: queued calls of a greedy owner do not run before the first call of another.
 func TestOwnersInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newOwned(t, ServerConfig{Workers: 1, WorkQueue: 100})
@@ -130,7 +130,7 @@ func TestOwnersInTurn(t *testing.T) {
 	})
 }
 
-// TestLeavePool: a handler that takes long leaves its worker's place, and calls that wait for their turn are run meanwhile.
+// TestLeavePool: a handler that takes long is replaced in the pool, and queued calls run meanwhile.
 func TestLeavePool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newOwned(t, ServerConfig{Workers: 1, WorkQueue: 20})
@@ -150,20 +150,20 @@ func TestLeavePool(t *testing.T) {
 		_, _ = conn.Write(plain(0, 9, "echo-pooled", []any{}))
 		synctest.Wait()
 		if s.ran("echo-pooled") != 1 {
-			t.Error("a call waits behind those that have left the pool")
+			t.Error("a call waits behind calls that have left the pool")
 		}
 		close(release)
 		synctest.Wait()
 		_, _ = conn.Write(plain(0, 10, "echo-pooled", []any{}))
 		synctest.Wait()
 		conn.Close()
-		if n := len(responses(t, got(), false)); n != 7 || len(s.lanesInUse()) != 0 {
-			t.Errorf("%d answers, shares in use: %v", n, s.lanesInUse())
+		if n := len(responses(t, got(), false)); n != 7 || len(s.ownersInUse()) != 0 {
+			t.Errorf("%d answers, slots in use: %v", n, s.ownersInUse())
 		}
 	})
 }
 
-// TestCallsOfClosedConnections are not run once the connection is known to have ended.
+// TestCallsOfClosedConnections: calls are not run once their connection is known to have ended.
 func TestCallsOfClosedConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newOwned(t, ServerConfig{Workers: 1, WorkQueue: 20})

@@ -11,8 +11,8 @@ import (
 // LatencyBuckets is the number of buckets of a method's latency histogram.
 const LatencyBuckets = 26
 
-// LatencyBound returns the upper bound of histogram bucket i: 1 µs for bucket 0,
-// doubling from there; the last has none and yields 0.
+// LatencyBound returns the upper bound of histogram bucket i: 1 µs for bucket 0, twice as much for
+// each further one. The last bucket has no bound and yields 0.
 func LatencyBound(i int) time.Duration {
 	if i >= LatencyBuckets-1 {
 		return 0
@@ -20,7 +20,7 @@ func LatencyBound(i int) time.Duration {
 	return time.Microsecond << i
 }
 
-// methodStats counts for one method, on the hot path: three atomic additions a call.
+// methodStats counts the calls of one method, with three atomic additions a call.
 type methodStats struct {
 	errors  atomic.Uint64
 	nanos   atomic.Uint64
@@ -36,7 +36,7 @@ func (m *methodStats) done(d time.Duration, failed bool) {
 	}
 }
 
-// counters are those of a server.
+// counters are the counters of a Server.
 type counters struct {
 	framed, plain, claimed, refusedConns atomic.Uint64
 	conns                                atomic.Int64
@@ -46,36 +46,36 @@ type counters struct {
 	overloaded, late, dropped, panics    atomic.Uint64
 }
 
-// Stats is a snapshot of a server's counters. All but Conns, InFlight,
-// MemoryBytes and BufferBytes only grow.
+// Stats is a snapshot of a server's counters. Conns, InFlight, MemoryBytes and BufferBytes are
+// gauges; all others only grow.
 type Stats struct {
 	Conns       int64  // open now
-	FramedConns uint64 // ever opened in framed mode
-	PlainConns  uint64 // ever opened in plain mode
-	Claimed     uint64 // connections handed to listeners of Claim
-	Refused     uint64 // connections closed at once: too many, or an unknown first byte
+	FramedConns uint64 // opened in framed mode
+	PlainConns  uint64 // opened in plain mode
+	Claimed     uint64 // connections passed to listeners of Claim
+	Refused     uint64 // connections closed at once: over ConnsMax, or an unknown first byte
 
 	BytesIn, BytesOut uint64
-	Writes            uint64 // write calls; responses / Writes is how well they coalesce
+	Writes            uint64 // write calls; responses / Writes shows how well they coalesce
 
-	InFlight      int64 // requests being worked on
-	MemoryBytes   int64 // bytes of requests and unsent responses
+	InFlight      int64 // requests in flight
+	MemoryBytes   int64 // bytes of requests in flight and unsent responses
 	BufferBytes   int64 // bytes that read buffers have grown by
 	Notifications uint64
-	Unknown       uint64 // requests for methods that do not exist
-	Guarded       uint64 // requests that the guard refused
-	Malformed     uint64 // connections closed for bytes that are no message
-	Corrupt       uint64 // connections closed for a wrong checksum
-	Stalled       uint64 // connections closed for a message that did not come, or was not taken
-	Overloaded    uint64 // requests refused for want of memory or workers
-	Late          uint64 // requests refused because their deadline had passed
-	Dropped       uint64 // requests that were not run because their connection had ended
+	Unknown       uint64 // requests for unknown methods
+	Guarded       uint64 // requests that the guard rejected
+	Malformed     uint64 // connections closed because of malformed messages
+	Corrupt       uint64 // connections closed because of a wrong checksum
+	Stalled       uint64 // connections closed because a message was sent or read too slowly
+	Overloaded    uint64 // requests rejected for lack of memory or workers
+	Late          uint64 // requests rejected because their deadline had passed
+	Dropped       uint64 // requests not run because their connection had ended
 	Panics        uint64 // handlers that panicked
 
 	Methods []MethodStats // sorted by name
 }
 
-// MethodStats counts for one method.
+// MethodStats holds the counters of one method.
 type MethodStats struct {
 	Method   string
 	Requests uint64        // answered, and notifications handled

@@ -10,10 +10,11 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// answered is the length of a plain answer with n bytes in an array, for ids below 128 and n from 256 to 65535.
+// answered is the length of a plain response with n bytes in an array, for ids below 128 and n from
+// 256 to 65535.
 func answered(n int) int { return n + 8 }
 
-// TestAnswersOfABatch: 256 KiB of answers are written before more requests are handled.
+// TestAnswersOfABatch: 256 KiB of responses are written before more requests are handled.
 func TestAnswersOfABatch(t *testing.T) {
 	const answer = flushBytes / 4
 	for size, want := range map[int]int64{answer: 4, answer - 1: 5} {
@@ -50,7 +51,7 @@ func TestAnswersOfABatch(t *testing.T) {
 	}
 }
 
-// hold makes n requests whose answers, of size bytes each, come with release.
+// hold makes n requests whose responses, of size bytes each, are sent by release.
 func hold(t *testing.T, s *testServer, n, size int) net.Conn {
 	t.Helper()
 	conn := pipe(s)
@@ -64,7 +65,8 @@ func hold(t *testing.T, s *testServer, n, size int) net.Conn {
 	return conn
 }
 
-// TestUnsentBytesStopReading: a connection is not read while as many bytes as UnsentBytesMax are unsent.
+// TestUnsentBytesStopReading: a connection is not read while UnsentBytesMax bytes or more are
+// unsent.
 func TestUnsentBytesStopReading(t *testing.T) {
 	const answer, answers = 64 << 10, 6
 	for max, want := range map[int64]int{answers * answer: 1, answers*answer + 1: 2} {
@@ -75,7 +77,7 @@ func TestUnsentBytesStopReading(t *testing.T) {
 			s.release()
 			synctest.Wait()
 			go func() {
-				for range 2 { // it waited for the first while the answers came
+				for range 2 { // it waited for the first one while the responses were queued
 					_, _ = conn.Write(plain(2, "echo", []any{}))
 				}
 			}()
@@ -95,7 +97,8 @@ func TestUnsentBytesStopReading(t *testing.T) {
 	}
 }
 
-// TestUnsentBytesMost: a connection ends when an answer is added to more than 16 times UnsentBytesMax that are unsent.
+// TestUnsentBytesMost: a connection ends when a response is added to more than 16 times
+// UnsentBytesMax unsent bytes.
 func TestUnsentBytesMost(t *testing.T) {
 	const answer = 64 << 10
 	for answers, ends := range map[int]bool{17: false, 18: true} {
@@ -113,7 +116,7 @@ func TestUnsentBytesMost(t *testing.T) {
 	}
 }
 
-// TestPeerIDs: connections are numbered in the order in which they come, from 1 on.
+// TestPeerIDs: connections are numbered from 1 in the order in which they open.
 func TestPeerIDs(t *testing.T) {
 	ids := make(chan uint64, 1)
 	s := newBareServer(t, ServerConfig{OwnerOf: func(p *Peer) string {
@@ -133,7 +136,8 @@ func TestPeerIDs(t *testing.T) {
 	}
 }
 
-// TestNoConnsWhileDraining: a server that shuts down serves no new connection, and no new listener, while old ones are served.
+// TestNoConnsWhileDraining: a server that shuts down serves no new connection or listener, but
+// still serves the old ones.
 func TestNoConnsWhileDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var opened atomic.Int64
@@ -151,10 +155,10 @@ func TestNoConnsWhileDraining(t *testing.T) {
 			t.Errorf("a listener of a server that shuts down: %v", err)
 		}
 		if _, err := claimed.Accept(); err == nil {
-			t.Error("a connection is handed over by a server that shuts down")
+			t.Error("a connection is detached by a server that shuts down")
 		}
 		if st := s.Stats(); st.Refused != 1 || opened.Load() != st.Conns || st.Conns != 1 || len(down) != 0 {
-			t.Errorf("%d connections are open, %d told, %d refused", st.Conns, opened.Load(), st.Refused)
+			t.Errorf("%d connections are open, OnConns has %d, %d rejected", st.Conns, opened.Load(), st.Refused)
 		}
 		got := collect(conn)
 		s.release()
@@ -162,7 +166,7 @@ func TestNoConnsWhileDraining(t *testing.T) {
 			t.Error(err)
 		}
 		if n := len(responses(t, got(), false)); n != 1 {
-			t.Errorf("%d answers to what was in flight", n)
+			t.Errorf("%d answers to requests in flight", n)
 		}
 		early.Close()
 	})

@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// workQueue has the calls of Pooled methods that wait for a worker: owners in turn, the calls of
-// one in their order. Calls without an owner go first.
+// workQueue holds the calls of Pooled methods that wait for a worker. Owners are served
+// round-robin, and the calls of one owner in FIFO order. Calls without an owner go first.
 type workQueue struct {
 	shares
-	// runMax is how many workers the calls of one owner may have.
+	// runMax is the number of workers that the calls of one owner may use.
 	runMax int
 	ready  sync.Cond // a call was queued, or the queue was closed
-	// ring are the lanes with queued calls, the next first.
-	ring   []*lane
+	// ring holds the owners with queued calls; the first is served next.
+	ring   []*ownerState
 	closed bool
 }
 
@@ -22,30 +22,30 @@ func (q *workQueue) init(max, runMax int) {
 	q.runMax, q.ready.L = runMax, &q.mu
 }
 
-// push queues a call if its owner may have one more.
+// push queues a call. It reports false if the call's owner may not have another one now.
 func (q *workQueue) push(c *Call) bool {
 	q.mu.Lock()
-	l := q.laneLocked(c.owner)
-	if len(l.waiters) > 0 || !q.mayLocked(l) {
+	l := q.ownerLocked(c.owner)
+	if len(l.waiters) > 0 || !q.mayAcquireLocked(l) {
 		q.mu.Unlock()
 		return false
 	}
-	q.takeLocked(l)
+	q.acquireLocked(l)
 	q.queueLocked(l, c)
 	q.mu.Unlock()
 	q.ready.Signal()
 	return true
 }
 
-// pushTaken queues a call for which a share was taken.
+// pushTaken queues a call whose slot has been acquired.
 func (q *workQueue) pushTaken(c *Call) {
 	q.mu.Lock()
-	q.queueLocked(q.lanes[c.owner], c)
+	q.queueLocked(q.owners[c.owner], c)
 	q.mu.Unlock()
 	q.ready.Signal()
 }
 
-func (q *workQueue) queueLocked(l *lane, c *Call) {
+func (q *workQueue) queueLocked(l *ownerState, c *Call) {
 	if l.calls = append(l.calls, c); len(l.calls) == 1 {
 		if l.owner == "" {
 			q.ring = slices.Insert(q.ring, 0, l)
@@ -55,8 +55,8 @@ func (q *workQueue) queueLocked(l *lane, c *Call) {
 	}
 }
 
-// next waits for a call that may run. It returns nil once the queue is closed.
-func (q *workQueue) next() (*Call, *lane) {
+// next waits for a call that may run. It returns nil after close.
+func (q *workQueue) next() (*Call, *ownerState) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for !q.closed {
@@ -79,18 +79,19 @@ func (q *workQueue) next() (*Call, *lane) {
 	return nil, nil
 }
 
-// done ends a call that next has returned. left tells that its worker was replaced before.
-func (q *workQueue) done(l *lane, left bool) {
+// done releases the slot of a call that next returned. replaced means that releaseWorker was called
+// for it.
+func (q *workQueue) done(l *ownerState, replaced bool) {
 	q.mu.Lock()
-	if !left {
+	if !replaced {
 		l.running--
 	}
-	q.giveLocked(l)
+	q.releaseLocked(l)
 	q.mu.Unlock()
 }
 
-// leave counts a running call as one that has no worker.
-func (q *workQueue) leave(l *lane) {
+// releaseWorker stops counting a running call against its owner's workers; it keeps its slot.
+func (q *workQueue) releaseWorker(l *ownerState) {
 	q.mu.Lock()
 	l.running--
 	q.mu.Unlock()
@@ -103,35 +104,36 @@ func (q *workQueue) close() {
 	q.ready.Broadcast()
 }
 
-// seat is a worker's place, of which a call that takes long leaves it.
-type seat struct {
-	srv  *Server
-	lane *lane
-	left bool
+// workerSlot is the state of a worker that runs a call. replaced is set when another worker
+// has replaced it.
+type workerSlot struct {
+	srv      *Server
+	owner    *ownerState
+	replaced bool
 }
 
-// worker runs calls until one leaves its place, or the server is closed.
+// worker runs calls until another worker replaces it or the server is closed.
 func (s *Server) worker() {
-	p := &seat{srv: s}
-	for !p.left {
+	p := &workerSlot{srv: s}
+	for !p.replaced {
 		var c *Call
-		if c, p.lane = s.work.next(); c == nil {
+		if c, p.owner = s.work.next(); c == nil {
 			return
 		}
-		c.seat = p
+		c.workerSlot = p
 		c.run()
-		s.work.done(p.lane, p.left)
+		s.work.done(p.owner, p.replaced)
 	}
 }
 
-// LeavePool says that the handler of a Pooled method, which calls it, will take long: another
-// worker takes its place. It does nothing for other methods, and when called again.
+// LeavePool makes another worker replace the one that runs the calling handler, because the handler
+// will take long. It has an effect once per call, and only in Pooled methods.
 func (c *Call) LeavePool() {
-	p := c.seat
-	if p == nil || p.left {
+	p := c.workerSlot
+	if p == nil || p.replaced {
 		return
 	}
-	p.left = true
-	p.srv.work.leave(p.lane)
-	p.srv.pool.Go(p.srv.worker) // the pool is not waited for while this one runs
+	p.replaced = true
+	p.srv.work.releaseWorker(p.owner)
+	p.srv.pool.Go(p.srv.worker) // safe: Close cannot pass pool.Wait while this worker runs
 }

@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// copyBytesMax: messages up to this size are copied behind one another, so that
-	// one write carries many; larger ones are written from where they lie.
+	// Messages up to copyBytesMax are copied into one buffer, so that one write carries many.
+	// Larger ones are written in place.
 	copyBytesMax = 64 << 10
-	// chunkBytes starts a new coalescing buffer, so that none grows without bound.
+	// chunkBytes is the size at which a new coalescing buffer is started.
 	chunkBytes = 256 << 10
-	// writeBytesMax is the most handed to one write call: the write timeout holds
-	// for each call, so a peer must take this much in that time.
+	// writeBytesMax is the most that one write call gets. The write timeout applies to each call,
+	// so a peer must read this much in that time.
 	writeBytesMax = 1 << 20
 )
 
-// segment is bytes to be written, owned by a large message's encoder or by the
-// coalescing buffer that holds small ones.
+// segment is a run of bytes to be written: a large message's encoder, or a coalescing buffer with
+// small messages.
 type segment struct {
 	enc   *wire.Encoder
 	chunk *[]byte
-	sent  func() // of enc; may be nil
+	sent  func() // called when enc is written or dropped; may be nil
 }
 
 func (s *segment) bytes() []byte {
@@ -51,19 +51,19 @@ func (s *segment) recycle() {
 
 var chunks = sync.Pool{New: func() any { b := make([]byte, 0, 8<<10); return &b }}
 
-// writer collects the outgoing messages of one connection and writes as many as
-// there are at a time. Whoever appends never blocks on the network: a flusher
-// goroutine writes, or, while it holds the cork, the connection's reader.
+// writer collects the outgoing messages of one connection and writes as many as possible at a time.
+// An append never blocks on the network. The flusher goroutine writes, or the connection's reader
+// while the writer is corked.
 type writer struct {
-	conn    net.Conn
-	timeout time.Duration // for each write of up to 1 MiB
-	onWrote func(n int)   // n bytes have left memory, written or given up
-	onFail  func(error)   // a write failed; called once, by the goroutine that wrote
-	crowded func() bool   // more messages are likely to follow at once
-	bytes   *atomic.Uint64
-	writes  *atomic.Uint64
+	conn       net.Conn
+	timeout    time.Duration // for each write of up to 1 MiB
+	onWrote    func(n int)   // n bytes have left memory: written or dropped
+	onFail     func(error)   // a write failed; called once, by the writing goroutine
+	expectMore func() bool   // reports whether more messages are likely to follow at once
+	bytes      *atomic.Uint64
+	writes     *atomic.Uint64
 
-	// wake has room for the token of whoever turned busy on and for that of stop.
+	// wake has capacity for two tokens: of the goroutine that set busy, and of stop.
 	wake    chan struct{}
 	stopped atomic.Bool
 	unsent  atomic.Int64 // bytes appended and not yet written
@@ -72,19 +72,19 @@ type writer struct {
 	mu struct {
 		sync.Mutex
 		small    *[]byte   // coalesced tail, nil when empty
-		list     []segment // before small
+		list     []segment // segments before small
 		appended uint64    // bytes ever appended
-		taken    uint64    // bytes ever taken to be written
-		busy     bool      // somebody writes, or has been woken to
-		corked   bool      // the reader will flush when its batch ends
+		taken    uint64    // bytes ever taken for writing
+		busy     bool      // a goroutine writes or has been woken to write
+		corked   bool      // the reader will flush at the end of its batch
 		err      error     // sticky
 	}
-	room sync.Cond // unsent fell, or err was set
+	unsentFell sync.Cond // unsent fell, or err was set
 
-	// since is when the write call under way began, on clock; 0 if there is none.
+	// since is the start of the current write call, relative to clock; 0 if there is none.
 	since atomic.Int64
 
-	// Only for whoever turned busy on.
+	// Used only by the goroutine that set busy.
 	deadline time.Time // armed write deadline
 	taken    []segment // scratch
 	bufs     net.Buffers
@@ -92,13 +92,14 @@ type writer struct {
 
 func newWriter(conn net.Conn, timeout time.Duration, bytes, writes *atomic.Uint64) *writer {
 	w := &writer{conn: conn, timeout: timeout, bytes: bytes, writes: writes, wake: make(chan struct{}, 2)}
-	w.room.L = &w.mu
+	w.unsentFell.L = &w.mu
 	return w
 }
 
-// append queues the encoder's bytes and takes the encoder. If p is not nil, it is
-// told the position of their first byte in the connection's outgoing stream. If sent is not nil, it is called once these
-// bytes have left memory, by writing or by an error; small ones leave it at once, as the connection's buffers are bounded.
+// append queues the encoder's bytes and takes ownership of enc. If p is not nil, it records in p
+// the stream position of their first byte. If sent is not nil, it is called when the bytes have
+// left memory, by a write or an error. For a small message that is at once, since the coalescing
+// buffers are bounded separately.
 func (w *writer) append(enc *wire.Encoder, p *pending, sent func()) error {
 	b := enc.Bytes()
 	w.mu.Lock()
@@ -149,7 +150,7 @@ func (w *writer) appendSmallLocked(b []byte) {
 	*w.mu.small = append(*w.mu.small, b...)
 }
 
-// cutLocked ends the coalescing buffer, so that what follows stays behind it.
+// cutLocked moves the coalescing buffer to the list, so that later segments stay behind it.
 func (w *writer) cutLocked() {
 	if w.mu.small != nil {
 		w.mu.list = append(w.mu.list, segment{chunk: w.mu.small})
@@ -157,15 +158,15 @@ func (w *writer) cutLocked() {
 	}
 }
 
-// cork makes appends wait for the next uncork, without waking the flusher.
+// cork makes appended messages wait for uncork, without waking the flusher.
 func (w *writer) cork() {
 	w.mu.Lock()
 	w.mu.corked = true
 	w.mu.Unlock()
 }
 
-// uncork ends the cork and writes what has been appended, unless the flusher is
-// writing and will do so.
+// uncork ends the cork and writes what has been appended. If the flusher is writing, it leaves that
+// to the flusher.
 func (w *writer) uncork() {
 	w.mu.Lock()
 	w.mu.corked = false
@@ -179,29 +180,29 @@ func (w *writer) uncork() {
 	}
 }
 
-// flusher writes for those who append, until stop.
+// flusher writes appended messages until stop.
 func (w *writer) flusher() {
 	for range w.wake {
 		if w.stopped.Load() {
 			return
 		}
-		// Whoever woke us is not alone: let the others that can run append first. On
-		// the development box, with 64 calls in flight, this makes 28 requests a write
-		// instead of 1.6 and halves the processor time of a call.
-		if w.crowded() {
+		// Other calls are in flight: let runnable goroutines append first. With 64 calls in flight
+		// on 2 cores, this makes 28 requests a write instead of 1.6 and halves the CPU time of a
+		// call.
+		if w.expectMore() {
 			runtime.Gosched()
 		}
 		w.drain()
 	}
 }
 
-// stop ends the flusher. What is unsent stays so.
+// stop ends the flusher. Unsent bytes stay unsent.
 func (w *writer) stop() {
 	w.stopped.Store(true)
 	w.wake <- struct{}{}
 }
 
-// drain writes until nothing is left. The caller has turned busy on.
+// drain writes until nothing is left. The caller must have set busy.
 func (w *writer) drain() {
 	w.mu.Lock()
 	for w.cutLocked(); len(w.mu.list) > 0; w.cutLocked() {
@@ -218,7 +219,7 @@ func (w *writer) drain() {
 			w.onFail(err)
 		}
 		w.mu.Lock()
-		w.room.Broadcast()
+		w.unsentFell.Broadcast()
 	}
 	w.mu.busy = false
 	w.mu.Unlock()
@@ -230,8 +231,8 @@ func (w *writer) wrote(n int) {
 	w.onWrote(n)
 }
 
-// write writes the segments in calls of at most 1 MiB and returns their size,
-// which is also accounted for when an error makes the connection useless.
+// write writes the segments in calls of at most 1 MiB. It returns their total size even if an error
+// leaves some unwritten.
 func (w *writer) write(segs []segment) (total int, err error) {
 	w.bufs = w.bufs[:0]
 	pending := 0
@@ -258,8 +259,7 @@ func (w *writer) writeOnce() (err error) {
 	now := time.Now()
 	w.since.Store(int64(now.Sub(clock)))
 	defer w.since.Store(0)
-	// Setting a deadline costs as much as a small write does in the kernel: one that
-	// still leaves half the timeout stays.
+	// Setting a deadline costs as much as a small write. One that leaves half the timeout is kept.
 	if w.deadline.Sub(now) < w.timeout/2 {
 		w.deadline = now.Add(w.timeout)
 		if err := w.conn.SetWriteDeadline(w.deadline); err != nil {
@@ -282,17 +282,17 @@ func (w *writer) writeOnce() (err error) {
 	return err
 }
 
-// slow tells whether more is unsent than the connection's small buffers hold, and the peer
-// has not taken in that time what one write call hands it.
+// slow reports whether the current write call has taken longer than the given time, while more is
+// unsent than one small message.
 func (w *writer) slow(in time.Duration) bool {
 	since := w.since.Load()
 	return since != 0 && w.unsent.Load() > copyBytesMax && time.Since(clock)-time.Duration(since) > in
 }
 
-// clock is a moment before all writes, so that one takes 8 bytes.
+// clock is a time before all writes; times relative to it fit in 8 bytes.
 var clock = time.Now().Add(-1)
 
-// fail makes err sticky and drops what has not been taken. Later calls do nothing.
+// fail sets the sticky error and drops bytes that have not been taken. Later calls do nothing.
 func (w *writer) fail(err error) {
 	w.mu.Lock()
 	if w.mu.err != nil {
@@ -303,7 +303,7 @@ func (w *writer) fail(err error) {
 	w.cutLocked()
 	list := w.mu.list
 	w.mu.list = nil
-	w.room.Broadcast()
+	w.unsentFell.Broadcast()
 	w.mu.Unlock()
 	n := 0
 	for i := range list {
@@ -318,12 +318,12 @@ func (w *writer) waitUnsent(max int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.unsent.Load() >= max && w.mu.err == nil {
-		w.room.Wait()
+		w.unsentFell.Wait()
 	}
 	return w.mu.err
 }
 
-// sent tells whether bytes at the stream position pos may have left.
+// sent reports whether bytes at stream position pos may have been sent.
 func (w *writer) sent(pos uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

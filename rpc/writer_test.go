@@ -41,7 +41,7 @@ func (r *recorder) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// recordedWriter returns a writer over a recorder that writes when it is uncorked.
+// recordedWriter returns a writer over a recorder; it writes when it is uncorked.
 func recordedWriter() (*writer, *recorder) {
 	r := &recorder{}
 	w := newWriter(r, 30*time.Second, new(atomic.Uint64), new(atomic.Uint64))
@@ -59,7 +59,8 @@ func encoded(n int, b byte) *wire.Encoder {
 	return enc
 }
 
-// TestSmallMessagesAreCopied: a message of up to 64 KiB leaves its owner's memory at once, a larger one when it is written.
+// TestSmallMessagesAreCopied: the encoder of a message of up to 64 KiB is released at once, that of
+// a larger one when it is written.
 func TestSmallMessagesAreCopied(t *testing.T) {
 	for n, small := range map[int]bool{1: true, 64 << 10: true, 64<<10 + 1: false} {
 		w, r := recordedWriter()
@@ -77,7 +78,8 @@ func TestSmallMessagesAreCopied(t *testing.T) {
 	}
 }
 
-// TestCoalescing: small messages share buffers of up to 256 KiB, and all are written in the order in which they were appended.
+// TestCoalescing: small messages share buffers of up to 256 KiB, and all messages are written in
+// order.
 func TestCoalescing(t *testing.T) {
 	const k = 64 << 10
 	for _, c := range []struct{ messages, writes []int }{
@@ -104,7 +106,7 @@ func TestCoalescing(t *testing.T) {
 	}
 }
 
-// TestWriteCallsAreBounded: one write call gets up to 1 MiB, and no call is without bytes.
+// TestWriteCallsAreBounded: one write call gets up to 1 MiB, and no call is empty.
 func TestWriteCallsAreBounded(t *testing.T) {
 	const most = 1 << 20
 	for _, c := range []struct{ messages, calls []int }{
@@ -127,7 +129,8 @@ func TestWriteCallsAreBounded(t *testing.T) {
 	}
 }
 
-// TestWriteDeadline: each write call has at least half the timeout, and a deadline that leaves that much is not set again.
+// TestWriteDeadline: each write call has at least half the timeout. A deadline that leaves that
+// much is not set again.
 func TestWriteDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := recordedWriter()
@@ -154,7 +157,8 @@ func TestWriteDeadline(t *testing.T) {
 	})
 }
 
-// TestSlowPeer: a peer is slow while a write call takes longer than the limit and more is unsent than 64 KiB.
+// TestSlowPeer: a peer is slow if a write call takes longer than the limit while more than 64 KiB
+// are unsent.
 func TestSlowPeer(t *testing.T) {
 	for n, slow := range map[int]bool{64 << 10: false, 64<<10 + 1: true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -188,8 +192,8 @@ func TestSlowPeer(t *testing.T) {
 	}
 }
 
-// TestKeptChunks: a coalescing buffer of up to 512 KiB is used again.
-func TestKeptChunks(t *testing.T) {
+// TestPooledChunks: a coalescing buffer of up to 512 KiB is reused.
+func TestPooledChunks(t *testing.T) {
 	for n, want := range map[int]bool{512 << 10: true, 512<<10 + 1: false} {
 		b := make([]byte, 1, n)
 		s := segment{chunk: &b}
@@ -200,7 +204,8 @@ func TestKeptChunks(t *testing.T) {
 	}
 }
 
-// TestWaitUnsent: a waiter goes on when fewer bytes than its limit are unsent, and when the writer has failed.
+// TestWaitUnsent: a waiter continues when fewer bytes than its limit are unsent, and when the
+// writer has failed.
 func TestWaitUnsent(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -231,7 +236,7 @@ func TestWaitUnsent(t *testing.T) {
 	}
 }
 
-// TestFailedWriter: all bytes that are not written are accounted for once, and nothing more is accepted.
+// TestFailedWriter: all unwritten bytes are accounted for once, and nothing more is accepted.
 func TestFailedWriter(t *testing.T) {
 	w, r := recordedWriter()
 	given, sent := 0, 0

@@ -7,8 +7,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// decodeMap calls each for the keys of a map; each reads the value, or returns
-// false for a key that it does not know, which is passed over.
+// decodeMap calls each for every key of a map. each reads the value and returns true, or returns
+// false for an unknown key, whose value is skipped.
 func decodeMap(d *wire.Decoder, each func(key string) bool) error {
 	for range d.Map() {
 		key := d.Bytes()
@@ -22,7 +22,7 @@ func decodeMap(d *wire.Decoder, each func(key string) bool) error {
 	return d.Err()
 }
 
-// decodeList reads an array, of at most limit elements, one by one.
+// decodeList decodes an array of at most limit elements by calling one for each.
 func decodeList(d *wire.Decoder, what string, limit int64, one func() error) error {
 	n := d.Array()
 	if err := within(what, n, limit); err != nil {
@@ -36,25 +36,25 @@ func decodeList(d *wire.Decoder, what string, limit int64, one func() error) err
 	return d.Err()
 }
 
-// stick makes err, if it is one, the decoder's own.
-func stick(d *wire.Decoder, err error) {
+// setErr sets err, unless it is nil, as the decoder's error.
+func setErr(d *wire.Decoder, err error) {
 	if err != nil {
 		d.Fail(err)
 	}
 }
 
-// AppendFamilySpec writes how a family is to be, as a map of name, gc, group,
-// block_bytes, compression, bloom and in_memory. What is not given is left out.
+// AppendFamilySpec encodes a family as a map of name, gc, group, block_bytes, compression, bloom
+// and in_memory. Unset fields are omitted.
 func AppendFamilySpec(e *wire.Encoder, f *table.FamilySpec) {
 	n := 1
-	for _, given := range []bool{f.GC != nil, f.Group != "", f.BlockBytes != 0, f.Compression != 0, f.Bloom != 0, f.InMemory != nil} {
-		if given {
+	for _, set := range []bool{f.GC != nil, f.Group != "", f.BlockBytes != 0, f.Compression != 0, f.Bloom != 0, f.InMemory != nil} {
+		if set {
 			n++
 		}
 	}
 	e.Map(n)
-	appendText := func(key, value string, given bool) {
-		if given {
+	appendText := func(key, value string, set bool) {
+		if set {
 			e.Str(key)
 			e.Str(value)
 		}
@@ -74,9 +74,8 @@ func AppendFamilySpec(e *wire.Encoder, f *table.FamilySpec) {
 	}
 }
 
-// DecodeFamilySpec reads what AppendFamilySpec writes. Unknown keys are errors, as
-// unknown options are. Errors: table.ErrBadSpec, table.ErrBadGCPolicy,
-// table.ErrBadEncoding.
+// DecodeFamilySpec decodes what AppendFamilySpec writes. Unknown keys are errors, like unknown
+// options. Errors: table.ErrBadSpec, table.ErrBadGCPolicy, table.ErrBadEncoding.
 func DecodeFamilySpec(d *wire.Decoder) (f table.FamilySpec, err error) {
 	for range d.Map() {
 		switch key := d.Bytes(); string(key) {
@@ -92,7 +91,7 @@ func DecodeFamilySpec(d *wire.Decoder) (f table.FamilySpec, err error) {
 			f.Group = d.Str()
 		case "block_bytes":
 			if f.BlockBytes = int(min(d.Int(), table.MaxBlockBytes+1)); f.BlockBytes < 1 {
-				f.BlockBytes = -1 // not 0, which is not given: rejected later
+				f.BlockBytes = -1 // not 0, which means unset; rejected later
 			}
 		case "compression":
 			f.Compression, err = named(d, table.CompressionNone, table.CompressionS2, table.CompressionZstd, table.CompressionTwoPass)
@@ -101,7 +100,7 @@ func DecodeFamilySpec(d *wire.Decoder) (f table.FamilySpec, err error) {
 		case "in_memory":
 			on := d.Bool()
 			f.InMemory = &on
-		case "id": // a family as describe_table shows it
+		case "id": // present in the families of describe_table
 			d.Skip()
 		default:
 			err = &table.SpecError{Text: f.Name, Option: string(key[:min(len(key), nameBytesMax)]), Reason: "no such key"}
@@ -116,7 +115,7 @@ func DecodeFamilySpec(d *wire.Decoder) (f table.FamilySpec, err error) {
 	return f, d.Err()
 }
 
-// named reads the name of one of values.
+// named decodes a name and returns the value that it denotes.
 func named[T interface{ String() string }](d *wire.Decoder, values ...T) (zero T, err error) {
 	name := d.Bytes()
 	for _, v := range values {
@@ -127,7 +126,7 @@ func named[T interface{ String() string }](d *wire.Decoder, values ...T) (zero T
 	return zero, &table.SpecError{Text: string(name[:min(len(name), nameBytesMax)]), Reason: "unknown name"}
 }
 
-// CreateTableRequest is the parameters of create_table:
+// CreateTableRequest holds the parameters of create_table:
 //
 //	[name, {"families": [family…], "groups": [group…], "split_at": [row…]}, options?]
 //
@@ -137,11 +136,11 @@ type CreateTableRequest struct {
 	Name     string
 	Families []table.FamilySpec
 	Groups   []table.LocalityGroup
-	// SplitAt are the rows that the table's tablets end with at first, but for the last one.
+	// SplitAt holds the end rows of the initial tablets, except the last.
 	SplitAt [][]byte
 }
 
-// Append writes the parameters.
+// Append encodes the parameters.
 func (r *CreateTableRequest) Append(e *wire.Encoder) {
 	n := r.Options.count()
 	e.Array(2 + min(n, 1))
@@ -168,24 +167,24 @@ func (r *CreateTableRequest) Append(e *wire.Encoder) {
 	r.Options.append(e, n)
 }
 
-// Decode reads the n parameters in d.
+// Decode decodes the n parameters in d.
 func (r *CreateTableRequest) Decode(d *wire.Decoder, n int) error {
 	if err := params(MethodCreateTable, n, 2, 3); err != nil {
 		return err
 	}
 	*r = CreateTableRequest{Name: d.Str()}
-	most := defaultLimits.Families
+	familiesMax := defaultLimits.Families
 	for range d.Map() {
 		var err error
 		switch key := d.Bytes(); string(key) {
 		case "families":
-			err = decodeList(d, "families", most, func() error {
+			err = decodeList(d, "families", familiesMax, func() error {
 				f, err := DecodeFamilySpec(d)
 				r.Families = append(r.Families, f)
 				return err
 			})
 		case "groups":
-			err = decodeList(d, "groups", most+1, func() error {
+			err = decodeList(d, "groups", familiesMax+1, func() error {
 				g, err := table.DecodeGroup(d)
 				r.Groups = append(r.Groups, g)
 				return err
@@ -205,8 +204,8 @@ func (r *CreateTableRequest) Decode(d *wire.Decoder, n int) error {
 	return r.Options.decode(d, n > 2, nil)
 }
 
-// Schema returns the schema that is asked for, as that of table id. Errors: those
-// of table.Schema.Apply and SetGroup.
+// Schema returns the requested schema, with the given table id. Errors: those of table.Schema.Apply
+// and SetGroup.
 func (r *CreateTableRequest) Schema(id uint64) (s *table.Schema, err error) {
 	s = table.NewSchema(r.Name, id)
 	for i := range r.Groups {
@@ -220,7 +219,7 @@ func (r *CreateTableRequest) Schema(id uint64) (s *table.Schema, err error) {
 	return s, s.Validate(nil)
 }
 
-// SetFamilyRequest is the parameters of set_family:
+// SetFamilyRequest holds the parameters of set_family:
 //
 //	[table, family, options?]
 //
@@ -231,7 +230,7 @@ type SetFamilyRequest struct {
 	Family table.FamilySpec
 }
 
-// Append writes the parameters.
+// Append encodes the parameters.
 func (r *SetFamilyRequest) Append(e *wire.Encoder) {
 	n := r.Options.count()
 	e.Array(2 + min(n, 1))
@@ -240,7 +239,7 @@ func (r *SetFamilyRequest) Append(e *wire.Encoder) {
 	r.Options.append(e, n)
 }
 
-// Decode reads the n parameters in d.
+// Decode decodes the n parameters in d.
 func (r *SetFamilyRequest) Decode(d *wire.Decoder, n int) error {
 	if err := params(MethodSetFamily, n, 2, 3); err != nil {
 		return err
@@ -253,28 +252,28 @@ func (r *SetFamilyRequest) Decode(d *wire.Decoder, n int) error {
 	return r.Options.decode(d, n > 2, nil)
 }
 
-// NamesRequest is the parameters of methods that take only names: none for ping,
-// list_tables, status, list_nodes, raft_status and unserved_tablets, a table for describe_table,
-// drop_table, compact_table and root, a table and a family for drop_family, a node's
-// id or name for drain_node and remove_node:
+// NamesRequest holds the parameters of methods that take only names: none for ping, list_tables,
+// status, list_nodes, raft_status and unserved_tablets; a table for describe_table, drop_table,
+// compact_table and root; a table and a family for drop_family; a node's id or name for drain_node
+// and remove_node:
 //
 //	[name…, options?]    options of compact_table: major, of drain_node: undrain,
 //	                     of remove_node: force
 type NamesRequest struct {
 	Options
 	Names   []string
-	Major   bool // compact_table: a major compaction, and not only the memtables
-	Undrain bool // drain_node: end it
-	Force   bool // remove_node: although it is alive
+	Major   bool // compact_table: a major compaction, not only of the memtables
+	Undrain bool // drain_node: end the drain
+	Force   bool // remove_node: even if the node is alive
 }
 
-// A flag is an option that is on or off.
+// A flag is a boolean option.
 type flag struct {
 	key   string
 	value *bool
 }
 
-// flag returns the option that a method has of its own, nil for none.
+// flag returns the flag that is specific to the method, or nil if it has none.
 func (r *NamesRequest) flag(method string) *flag {
 	switch method {
 	case MethodCompactTable:
@@ -287,28 +286,28 @@ func (r *NamesRequest) flag(method string) *flag {
 	return nil
 }
 
-// Append writes the parameters.
+// Append encodes the parameters.
 func (r *NamesRequest) Append(e *wire.Encoder) {
 	n := r.Options.count()
-	var given []flag
+	var set []flag
 	for _, f := range []flag{{"major", &r.Major}, {"undrain", &r.Undrain}, {"force", &r.Force}} {
 		if *f.value {
-			given = append(given, f)
+			set = append(set, f)
 		}
 	}
-	n += len(given)
+	n += len(set)
 	e.Array(len(r.Names) + min(n, 1))
 	for _, name := range r.Names {
 		e.Str(name)
 	}
 	r.Options.append(e, n)
-	for _, f := range given {
+	for _, f := range set {
 		e.Str(f.key)
 		e.Bool(*f.value)
 	}
 }
 
-// Decode reads the n parameters in d of a method that takes want names.
+// Decode decodes the n parameters in d of a method that takes want names.
 func (r *NamesRequest) Decode(d *wire.Decoder, n int, method string, want int) error {
 	if err := params(method, n, want, want+1); err != nil {
 		return err

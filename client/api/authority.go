@@ -6,22 +6,23 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// ErrRollover means that the authority's replacement is not at a stage at which it can do what is asked.
-var ErrRollover = errors.New("the authority is not being replaced, or not yet so far")
+// ErrRollover means that the request does not fit the present stage of the authority's replacement.
+var ErrRollover = errors.New("request does not fit the stage of the authority's replacement")
 
-// RotateAuthorityRequest is the parameters of rotate_authority:
+// RotateAuthorityRequest holds the parameters of rotate_authority:
 //
 //	[options?]    options: finish, restart, gossip_key
 type RotateAuthorityRequest struct {
 	Options
-	// Finish ends the stage in which users get new certificates. Restart begins again with another authority, as long as
-	// nothing was signed by the new one. Without either the replacement begins, or goes on.
+	// Finish ends the stage in which users get new certificates. Restart starts over with another
+	// authority, unless the new one has signed something. Without either, the replacement starts or
+	// continues.
 	Finish, Restart bool
-	// GossipKey replaces the gossip key instead, and leaves the authority as it is.
+	// GossipKey replaces the gossip key instead of the authority.
 	GossipKey bool
 }
 
-// Append writes the parameters.
+// Append encodes the parameters.
 func (r *RotateAuthorityRequest) Append(e *wire.Encoder) {
 	n := r.Options.count()
 	for _, b := range []bool{r.Finish, r.Restart, r.GossipKey} {
@@ -42,7 +43,7 @@ func (r *RotateAuthorityRequest) Append(e *wire.Encoder) {
 	}
 }
 
-// Decode reads the n parameters in d.
+// Decode decodes the n parameters in d.
 func (r *RotateAuthorityRequest) Decode(d *wire.Decoder, n int) error {
 	if err := params(MethodRotateAuthority, n, 0, 1); err != nil {
 		return err
@@ -65,18 +66,19 @@ func (r *RotateAuthorityRequest) option(key []byte, d *wire.Decoder) bool {
 	return true
 }
 
-// waitingMax bounds the nodes that a client reads.
+// waitingMax is the maximum number of nodes that a client decodes.
 const waitingMax = 100_000
 
 // AuthorityStatus is the result of rotate_authority and authority_status.
 type AuthorityStatus struct {
 	// Stage is none, trust, sign, renew or forget.
 	Stage string
-	// Old and New are the fingerprints of the authorities, in hexadecimal: New is empty if the old one is not being replaced.
+	// Old and New are the fingerprints of the authorities, in hexadecimal. New is empty if no
+	// replacement is in progress.
 	Old, New string
-	// Waiting are the ids of the nodes that have yet to do what the stage asks.
+	// Waiting lists the ids of the nodes that have not completed the stage.
 	Waiting []string
-	// StartedMS is when the replacement began, in milliseconds since 1970; 0 if it has not.
+	// StartedMS is when the replacement started, in milliseconds since 1970; 0 if there is none.
 	StartedMS int64
 }
 
@@ -84,10 +86,10 @@ func (s *AuthorityStatus) fields() fields {
 	return fields{{"stage", &s.Stage}, {"old", &s.Old}, {"new", &s.New}, {"waiting", &texts{&s.Waiting, "nodes", waitingMax}}, {"started_ms", &s.StartedMS}}
 }
 
-// Append writes the result.
+// Append encodes the result.
 func (s *AuthorityStatus) Append(e *wire.Encoder) { s.fields().append(e) }
 
-// Decode reads the result.
+// Decode decodes the result.
 func (s *AuthorityStatus) Decode(d *wire.Decoder) error {
 	*s = AuthorityStatus{}
 	return s.fields().decode(d)

@@ -2,10 +2,10 @@ package api
 
 import "github.com/steledb/stele/internal/wire"
 
-// BlobFinding is an extent that has not the replicas that it should.
+// BlobFinding is an extent with missing or bad replicas.
 type BlobFinding struct {
-	Kind   string // BlobOfPerson, BlobOfTable or BlobOfLog: what needs it
-	Name   string // of that blob, table, or of the node whose log it is
+	Kind   string // BlobOfPerson, BlobOfTable or BlobOfLog: the kind of its owner
+	Name   string // of the blob, of the table, or of the node whose log it is
 	ID     string // of the blob or log
 	Extent ExtentInfo
 }
@@ -14,21 +14,21 @@ func (f *BlobFinding) fields() fields {
 	return append(fields{{"kind", &f.Kind}, {"name", &f.Name}, {"id", &f.ID}}, f.Extent.fields()...)
 }
 
-// FsckStep is the result of blob_fsck: what was found in one step of a check of the whole store.
+// FsckStep is the result of blob_fsck: one step of a check of the whole block store.
 type FsckStep struct {
-	Next string // where to go on; empty at the end
-	// Done and Total tell how far the check is.
+	Next string // the argument of the next step; empty at the end
+	// Done and Total are the progress of the check.
 	Done, Total int64
-	// Extents, Bytes and Replicas are what was looked at in this step; the last counts the good ones.
+	// Extents, Bytes and Replicas count what this step checked; Replicas counts the good ones.
 	Extents, Bytes, Replicas int64
 	Findings                 []BlobFinding
-	// Unnamed are blobs that nodes hold and nothing needs. Those that were written in the last hour may be
-	// on their way to be needed.
+	// Unnamed lists blobs that nodes hold and nothing refers to. Blobs written in the last hour may
+	// still get a reference.
 	Unnamed []BlobInfo
-	Silent  []string // names of nodes that did not answer when they were asked what they hold
+	Silent  []string // names of nodes that did not list what they hold
 }
 
-// Bounds on what a client reads of a step.
+// Bounds on what a client decodes of a step.
 const (
 	fsckFindingsMax = 100_000
 	fsckUnnamedMax  = 100_000
@@ -43,10 +43,10 @@ func (s *FsckStep) fields() fields {
 	}
 }
 
-// Append writes the result.
+// Append encodes the result.
 func (s *FsckStep) Append(e *wire.Encoder) { s.fields().append(e) }
 
-// Decode reads the result.
+// Decode decodes the result.
 func (s *FsckStep) Decode(d *wire.Decoder) error {
 	*s = FsckStep{}
 	return s.fields().decode(d)

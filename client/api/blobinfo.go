@@ -9,38 +9,38 @@ import (
 // BlobUpload is the result of blob_open.
 type BlobUpload struct {
 	Upload uint64
-	ID     string // of the blob that it will be
+	ID     string // of the future blob
 }
 
 func (u *BlobUpload) fields() fields { return fields{{"upload", &u.Upload}, {"id", &u.ID}} }
 
-// Append writes the result.
+// Append encodes the result.
 func (u *BlobUpload) Append(e *wire.Encoder) { u.fields().append(e) }
 
-// Decode reads the result.
+// Decode decodes the result.
 func (u *BlobUpload) Decode(d *wire.Decoder) error {
 	*u = BlobUpload{}
 	return u.fields().decode(d)
 }
 
-// The kinds of what a blob is for.
+// The kinds of blobs, by what refers to them.
 const (
-	BlobOfPerson = "blob"    // somebody stored it
-	BlobOfTable  = "sstable" // it is a file of a table
-	BlobOfLog    = "log"     // part of the commit log of the node called so
-	BlobUnnamed  = "unnamed" // nothing names it: it is being written, or garbage
+	BlobOfPerson = "blob"    // stored by a user
+	BlobOfTable  = "sstable" // a file of a table
+	BlobOfLog    = "log"     // part of a node's commit log
+	BlobUnnamed  = "unnamed" // not referred to: being written, or garbage
 )
 
-// BlobInfo is the result of blob_seal, and an element of that of blob_list.
+// BlobInfo is the result of blob_seal, and an element of the result of blob_list.
 type BlobInfo struct {
 	ID      string
-	Kind    string // BlobOfPerson and its siblings
-	Name    string // of a person's; the table of an SSTable
+	Kind    string // BlobOfPerson and the other kinds
+	Name    string // of a user's blob; the table of an SSTable
 	Bytes   int64
 	Extents int64
-	// Replicas is how many nodes have the extent that the fewest have, if that was asked.
+	// Replicas is the smallest number of replicas of an extent of the blob, if that was requested.
 	Replicas int64
-	Created  time.Time // milliseconds on the wire
+	Created  time.Time // in milliseconds on the wire
 }
 
 func (b *BlobInfo) fields() fields {
@@ -50,10 +50,10 @@ func (b *BlobInfo) fields() fields {
 	}
 }
 
-// Append writes the result.
+// Append encodes the result.
 func (b *BlobInfo) Append(e *wire.Encoder) { b.fields().append(e) }
 
-// Decode reads the result.
+// Decode decodes the result.
 func (b *BlobInfo) Decode(d *wire.Decoder) error {
 	*b = BlobInfo{}
 	return b.fields().decode(d)
@@ -62,8 +62,8 @@ func (b *BlobInfo) Decode(d *wire.Decoder) error {
 // BlobPage is the result of blob_list.
 type BlobPage struct {
 	Blobs []BlobInfo
-	Next  string // where to go on; empty at the end
-	// Silent are the names of nodes that did not answer: what only they hold is not listed.
+	Next  string // the argument of the next call; empty at the end
+	// Silent lists the names of nodes that did not answer. Blobs that only they hold are missing.
 	Silent []string
 }
 
@@ -74,10 +74,10 @@ func (p *BlobPage) fields() fields {
 	}
 }
 
-// Append writes the result.
+// Append encodes the result.
 func (p *BlobPage) Append(e *wire.Encoder) { p.fields().append(e) }
 
-// Decode reads the result.
+// Decode decodes the result.
 func (p *BlobPage) Decode(d *wire.Decoder) error {
 	*p = BlobPage{}
 	return p.fields().decode(d)
@@ -86,19 +86,19 @@ func (p *BlobPage) Decode(d *wire.Decoder) error {
 // The states of a replica.
 const (
 	ReplicaGood        = "good"
-	ReplicaMissing     = "missing"     // the node should have it and has not
-	ReplicaRotten      = "rotten"      // it is not what was written
-	ReplicaUnreachable = "unreachable" // the node did not say
+	ReplicaMissing     = "missing"     // the node should have it, but does not
+	ReplicaRotten      = "rotten"      // corrupt
+	ReplicaUnreachable = "unreachable" // the node did not answer
 )
 
 // ReplicaInfo is one node's replica of an extent.
 type ReplicaInfo struct {
 	Node   string // its id
-	Name   string // for people
-	State  string // ReplicaGood and its siblings
-	File   string // of a rotten one: where
+	Name   string // for display
+	State  string // ReplicaGood and the other states
+	File   string // of a corrupt replica: its file
 	Offset int64  // in the file
-	Reason string // why it is not good
+	Reason string // why the replica is not good
 }
 
 func (r *ReplicaInfo) fields() fields {
@@ -110,8 +110,8 @@ func (r *ReplicaInfo) fields() fields {
 // ExtentInfo is an extent and its replicas.
 type ExtentInfo struct {
 	Index    int64
-	Bytes    int64 // -1 if it is a log's that is still open
-	Wanted   int64 // how many replicas there should be
+	Bytes    int64 // -1 for the open extent of a log
+	Wanted   int64 // the intended number of replicas
 	Replicas []ReplicaInfo
 }
 
@@ -122,7 +122,7 @@ func (x *ExtentInfo) fields() fields {
 	}
 }
 
-// Count returns how many replicas are in a state.
+// Count returns the number of replicas in a state.
 func (x *ExtentInfo) Count(state string) int {
 	n := 0
 	for i := range x.Replicas {
@@ -133,7 +133,7 @@ func (x *ExtentInfo) Count(state string) int {
 	return n
 }
 
-// BlobStatus is the result of blob_stat: a blob, and some of its extents.
+// BlobStatus is the result of blob_stat: a blob and some of its extents.
 type BlobStatus struct {
 	BlobInfo
 	Parts []ExtentInfo
@@ -147,16 +147,16 @@ func extentList(all *[]ExtentInfo) *list[ExtentInfo] {
 	return &list[ExtentInfo]{all: all, fields: (*ExtentInfo).fields, what: "extents", max: BlobListMax}
 }
 
-// Append writes the result.
+// Append encodes the result.
 func (s *BlobStatus) Append(e *wire.Encoder) { s.fields().append(e) }
 
-// Decode reads the result.
+// Decode decodes the result.
 func (s *BlobStatus) Decode(d *wire.Decoder) error {
 	*s = BlobStatus{}
 	return s.fields().decode(d)
 }
 
-// millis is a time, as milliseconds since 1970.
+// millis is a time, encoded as milliseconds since 1970.
 type millis time.Time
 
 func (m *millis) append(e *wire.Encoder) { e.Int(time.Time(*m).UnixMilli()) }

@@ -10,7 +10,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// The methods about blobs: files that people store, and the parts of the block store.
+// The methods about blobs: files that users store, and the files of the block store.
 const (
 	MethodBlobOpen   = "blob_open"
 	MethodBlobWrite  = "blob_write"
@@ -22,35 +22,35 @@ const (
 	MethodBlobDelete = "blob_delete"
 	MethodBlobFsck   = "blob_fsck"
 	MethodBlobStatus = "blob_status"
-	// The sweep for garbage undone, for a person who has found it wrong.
+	// These undo garbage collection that an operator has found wrong.
 	MethodBlobRevive      = "blob_revive"
 	MethodBlobResumeSweep = "blob_resume_sweep"
 )
 
 // Bounds of the methods about blobs.
 const (
-	// BlobPieceBytesMax is the most that one blob_write or blob_read carries: 1 MiB, the
-	// size of the buffers that are used again.
+	// BlobPieceBytesMax is the most that one blob_write or blob_read carries: 1 MiB, the largest
+	// buffer that is pooled.
 	BlobPieceBytesMax = 1 << 20
-	// BlobExtentsMax is the most extents of a blob that somebody stores. Its handle is a file of the
-	// lock service, of at most 256 KiB, and takes up to 159 bytes for each extent.
+	// BlobExtentsMax is the most extents of a user's blob. Its handle is a file of the lock service
+	// of at most 256 KiB and takes up to 159 bytes per extent.
 	BlobExtentsMax = 1600
-	// BlobBytesMax is what these hold: 100 GiB.
+	// BlobBytesMax is the size of BlobExtentsMax extents: 100 GiB.
 	BlobBytesMax = BlobExtentsMax * (64 << 20)
-	// BlobNameBytesMax is the longest name of a blob.
+	// BlobNameBytesMax is the maximum length of a blob's name.
 	BlobNameBytesMax = 255
-	// UploadIdle is how long an upload lives to which nothing comes.
+	// UploadIdle is how long an upload stays open without a request.
 	UploadIdle = 60 * time.Second
-	// UploadsMax is the number of uploads to one node at a time. One more is refused as overloaded.
-	// Each may take 16 MiB of memory on its way to the disks.
+	// UploadsMax is the number of open uploads to one node; further ones are rejected as
+	// overloaded. Each may use 16 MiB of memory for data on its way to the disks.
 	UploadsMax = 16
-	// BlobListMax is the most blobs in one answer of blob_list, BlobStatMax the most extents in one of
-	// blob_stat; the others are how many there are unless something else is asked for.
+	// BlobListMax is the most blobs in one result of blob_list, BlobStatMax the most extents in one
+	// of blob_stat. BlobListCount and BlobStatCount are the defaults.
 	BlobListCount, BlobListMax = 1000, 10_000
 	BlobStatCount, BlobStatMax = 64, 1024
 )
 
-// afterBytesMax is the longest place to go on from: a path of the lock service, and more.
+// afterBytesMax is the maximum length of the option after. It exceeds that of a lock service path.
 const afterBytesMax = 2 << 10
 
 // blobField is a positional parameter of a method about blobs.
@@ -64,8 +64,7 @@ const (
 	blobData
 )
 
-// A blobShape is what a method takes: parameters in their order, and the options that it has
-// of its own.
+// A blobShape is the signature of a method: its parameters in order, and its own options.
 type blobShape struct {
 	params  []blobField
 	options []string
@@ -87,24 +86,24 @@ var blobShapes = map[string]blobShape{
 	MethodBlobResumeSweep: {nil, nil},
 }
 
-// BlobRequest is the parameters of any method about blobs.
+// BlobRequest holds the parameters of any method about blobs.
 type BlobRequest struct {
 	Options
 	Method string
 
-	Upload uint64 // what blob_open returned
+	Upload uint64 // the result of blob_open
 	ID     string // 32 hexadecimal digits
 	Offset int64  // within the blob
-	Length int64  // of the blob; for blob_read how much is wanted
+	Length int64  // of the blob; for blob_read the number of bytes to read
 	Data   []byte // aliases the message
 
-	Name  string // blob_open: what people call it
+	Name  string // blob_open: the blob's name
 	From  int64  // blob_stat: the first extent
-	Count int64  // blob_stat, blob_list: how many; 0 is the default
-	After string // blob_list, blob_fsck: where to go on: the last answer's next
+	Count int64  // blob_stat, blob_list: number of results; 0 is the default
+	After string // blob_list, blob_fsck: Next of the previous result
 	Deep  bool   // blob_stat, blob_fsck: read all bytes of each replica
-	All   bool   // blob_list: what nodes hold, whatever it is for
-	Here  bool   // blob_status: only of the node that is asked
+	All   bool   // blob_list: all blobs that nodes hold, of every kind
+	Here  bool   // blob_status: only the part of the node that answers
 }
 
 func (r *BlobRequest) fields() fields {
@@ -113,8 +112,8 @@ func (r *BlobRequest) fields() fields {
 	}
 }
 
-// given returns the method's own options that are not zero.
-func (r *BlobRequest) given() (given fields) {
+// setOptions returns the method's own options that are not zero.
+func (r *BlobRequest) setOptions() (set fields) {
 	for _, f := range r.fields() {
 		var zero bool
 		switch v := f.value.(type) {
@@ -126,17 +125,17 @@ func (r *BlobRequest) given() (given fields) {
 			zero = !*v
 		}
 		if !zero {
-			given = append(given, f)
+			set = append(set, f)
 		}
 	}
-	return given
+	return set
 }
 
-// Append writes the parameters.
+// Append encodes the parameters.
 func (r *BlobRequest) Append(e *wire.Encoder) {
 	sh := blobShapes[r.Method]
-	given := r.given()
-	n := r.Options.count() + len(given)
+	set := r.setOptions()
+	n := r.Options.count() + len(set)
 	e.Array(len(sh.params) + min(n, 1))
 	for _, p := range sh.params {
 		switch p {
@@ -153,10 +152,11 @@ func (r *BlobRequest) Append(e *wire.Encoder) {
 		}
 	}
 	r.Options.append(e, n)
-	given.appendValues(e)
+	set.appendValues(e)
 }
 
-// Decode reads the n parameters in d of the method r.Method. Errors: *table.LimitError, rpc.CodeBadRequest.
+// Decode decodes the n parameters in d of the method r.Method. Errors: *table.LimitError,
+// rpc.CodeBadRequest.
 func (r *BlobRequest) Decode(d *wire.Decoder, n int) error {
 	sh := blobShapes[r.Method]
 	*r = BlobRequest{Method: r.Method}

@@ -19,7 +19,7 @@ const blobTestID = "3f9c0a5e8d7b41f2a6c4e1d09b8a7c65"
 
 const blobTestIDHex = "d920 3366396330613565386437623431663261366334653164303962386137633635"
 
-// blobGoldens are requests about blobs. They may not change.
+// blobGoldens are requests about blobs. They must not change.
 func blobGoldens() []struct {
 	name    string
 	request interface{ Append(*wire.Encoder) }

@@ -6,51 +6,57 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// StoreStatus is the result of blob_status: the block store as each node tells of its part.
+// StoreStatus is the result of blob_status: the block store, as reported by each node for its part.
 type StoreStatus struct {
-	Wanted int64 // how many replicas an extent should have
+	Wanted int64 // the intended number of replicas of an extent
 	Nodes  []NodeStore
 }
 
-// NodeStore is a node's part of the block store. Counts of what was done are since it started. An extent that has
-// too few replicas is counted by the one node that sees to it, so the counts of all nodes may be added up.
+// NodeStore is a node's part of the block store. Counters of events start at 0 when the node
+// starts. An under-replicated extent is counted by the one node that repairs it, so counts of
+// several nodes can be added up.
 type NodeStore struct {
 	Node, Name string
-	Error      string // why the node did not tell; then there is nothing else
-	// Known is false before the node has looked through all that it has, since it started and since the fleet last changed:
-	// Under, OneLeft and UnderBytes are not true then.
+	Error      string // why the node did not answer; other fields are then empty
+	// Known is false until the node has scanned its extents, after a start or a change of the
+	// members. Under, OneLeft and UnderBytes are not valid then.
 	Known          bool
-	Extents, Bytes int64 // it holds
-	// Under and UnderBytes are extents that have too few replicas, and what has to be copied for them;
-	// CopyRate is how fast it is, in bytes a second. OneLeft counts those of them that have one replica or none.
+	Extents, Bytes int64 // held by the node
+	// Under is the number of under-replicated extents, and UnderBytes the bytes to copy for them.
+	// OneLeft is the number of those with at most one replica. CopyRate is the current rate, in
+	// bytes per second.
 	Under, OneLeft, UnderBytes, CopyRate int64
 	Copied, CopiedBytes                  int64
-	Surplus, Trimmed                     int64 // replicas here that are too many; that were dropped
-	Rotten, Healed, Unhealed             int64 // replicas here that are rotten; that were made anew; that could not be
-	// Logs is how many commit logs the node appends to, LogReplicas on how many nodes that is which is on the fewest.
+	Surplus, Trimmed                     int64 // excess replicas here; excess replicas dropped
+	Rotten, Healed, Unhealed             int64 // corrupt replicas here; corrupt replicas replaced; those that could not be
+	// Logs is the number of commit logs that the node appends to. LogReplicas is the smallest
+	// number of replicas among them.
 	Logs, LogReplicas int64
-	// Quarantined is garbage that waits to be removed, Alarm why none is looked for any more, if so.
+	// Quarantined and QuarantinedBytes are the garbage that waits for removal. Alarm is why the
+	// search for garbage is stopped, or empty.
 	Quarantined, QuarantinedBytes int64
 	Alarm                         string
-	// Sweeps and SweepsFailed count the rounds of the sweep for garbage that this node made as master. SweptAt is when the
-	// last one ended, in milliseconds on the wire; SweepRound its number, SweptFound what it found to be garbage, SweptAside and
-	// SweptRemoved what was put into quarantine and removed from there, and SweepError why it failed. SweepHalted is why there
-	// are no more rounds until a person says so; only the master tells.
+	// Sweeps and SweepsFailed count the rounds of the garbage sweep that this node ran as master.
+	// SweepRound is the number of the last one and SweptAt its end, in milliseconds on the wire.
+	// SweptFound is the garbage that it found. SweptAside and SweptRemoved count what was
+	// quarantined and what was removed from quarantine. SweepError is why the round failed.
+	// SweepHalted is why the sweep is stopped until an operator resumes it; only the master reports
+	// it.
 	Sweeps, SweepsFailed, SweepRound                        int64
 	SweptAt                                                 time.Time
 	SweptFound, SweptAside, SweptRemoved, SweptRemovedBytes int64
 	SweepError, SweepHalted                                 string
-	// ScrubPosition is how much of its replicas the present pass of the scrub has read, from 0 to 1; ScrubbedAt when
-	// the last pass ended, in milliseconds on the wire.
+	// ScrubPosition is the fraction of its replicas that the current scrub pass has read, from 0 to
+	// 1. ScrubbedAt is the end of the last pass, in milliseconds on the wire.
 	ScrubPosition                     float64
 	ScrubbedAt                        time.Time
 	ScrubRate, ScrubBytes, ScrubFound int64
-	// Balancing: the node is fuller than others, and gives them extents.
+	// Balancing means that the node is fuller than others and moves extents to them.
 	Balancing         bool
 	Moved, MovedBytes int64
 	BalanceRate       int64
-	// Leaving: it drains. DrainExtents and DrainLogs are what it still has that is needed, and Safe says that it is
-	// nothing: it can be unplugged for good.
+	// Leaving means that the node is draining. DrainExtents and DrainLogs count what it still holds
+	// that is needed. Safe means that it holds none of these and can be removed for good.
 	Leaving                 bool
 	DrainExtents, DrainLogs int64
 	Safe                    bool
@@ -77,10 +83,10 @@ func (s *StoreStatus) fields() fields {
 	return fields{{"wanted", &s.Wanted}, {"nodes", &list[NodeStore]{all: &s.Nodes, fields: (*NodeStore).fields, what: "nodes", max: nodesMax}}}
 }
 
-// Append writes the result.
+// Append encodes the result.
 func (s *StoreStatus) Append(e *wire.Encoder) { s.fields().append(e) }
 
-// Decode reads the result.
+// Decode decodes the result.
 func (s *StoreStatus) Decode(d *wire.Decoder) error {
 	*s = StoreStatus{}
 	return s.fields().decode(d)

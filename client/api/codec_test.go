@@ -80,7 +80,7 @@ func filterBytes(f table.Filter) []byte {
 	return wiretest.Encode(func(e *wire.Encoder) { table.AppendFilter(e, f) })
 }
 
-// The examples of docs/rpc.md: struct and params bytes. They may not change.
+// The examples of docs/rpc.md: struct and params bytes. They must not change.
 func goldenRequests() []struct {
 	name    string
 	request interface{ Append(*wire.Encoder) }
@@ -165,7 +165,7 @@ func TestGoldenRequests(t *testing.T) {
 			t.Errorf("%s:\n got %x\nwant %x", g.name, got, want)
 		}
 		fresh := reflect.New(reflect.TypeOf(g.request).Elem()).Interface()
-		// Twice, so that what is used again is seen to be right.
+		// Twice, to check that reused memory is decoded correctly.
 		for range 2 {
 			if err := decodeInto(want, fresh); err != nil {
 				t.Errorf("%s: decode: %v", g.name, err)
@@ -178,7 +178,7 @@ func TestGoldenRequests(t *testing.T) {
 	}
 }
 
-// Other libraries write text where bytes are meant, and the other way round.
+// Other libraries write text in place of bytes, and the other way round.
 func TestTextAndBytesAreAlike(t *testing.T) {
 	params := wiretest.Encode(func(e *wire.Encoder) {
 		e.Array(3)
@@ -230,16 +230,16 @@ func TestDecodeReusesItsMemory(t *testing.T) {
 			t.Errorf("%s: %v allocations", g.name, n)
 		}
 	}
-	// A request out of the ordinary is not kept.
-	big := MutateRequest{Row: table.RowMutation{Row: []byte("r"), Mutations: make([]table.Mutation, keepMax+1)}}
+	// The memory of an unusually large request is not retained.
+	big := MutateRequest{Row: table.RowMutation{Row: []byte("r"), Mutations: make([]table.Mutation, retainedMax+1)}}
 	for i := range big.Row.Mutations {
 		big.Row.Mutations[i] = table.DeleteRow()
 	}
-	if err := decodeInto(wiretest.Encode(big.Append), &mutate); err != nil || len(mutate.Row.Mutations) != keepMax+1 {
+	if err := decodeInto(wiretest.Encode(big.Append), &mutate); err != nil || len(mutate.Row.Mutations) != retainedMax+1 {
 		t.Fatalf("large request: %v", err)
 	}
-	if err := decodeInto(wiretest.Unhex(t, goldenRequests()[0].hex), &mutate); err != nil || cap(mutate.Row.Mutations) > keepMax {
-		t.Errorf("a small request has room for %d mutations, %v", cap(mutate.Row.Mutations), err)
+	if err := decodeInto(wiretest.Unhex(t, goldenRequests()[0].hex), &mutate); err != nil || cap(mutate.Row.Mutations) > retainedMax {
+		t.Errorf("a small request has capacity for %d mutations, %v", cap(mutate.Row.Mutations), err)
 	}
 }
 
@@ -292,7 +292,7 @@ func TestWrongParameters(t *testing.T) {
 			}
 		}), &ReadModifyWriteRequest{}, CodeLimitExceeded},
 		{"unknown rule", array(str("t"), str("r"), func(e *wire.Encoder) { e.Array(1); e.Array(1); e.Str("zap") }), &ReadModifyWriteRequest{}, CodeBadMutation},
-		{"family without a name", array(str("t"), func(e *wire.Encoder) { e.Map(0) }), &SetFamilyRequest{}, nil}, // the schema says so
+		{"family without a name", array(str("t"), func(e *wire.Encoder) { e.Map(0) }), &SetFamilyRequest{}, nil}, // rejected by the schema
 		{"misspelt key of a family", array(str("t"), option("compresion", "s2")), &SetFamilyRequest{}, CodeBadSchema},
 		{"unknown compression", array(str("t"), option("compression", "lz77")), &SetFamilyRequest{}, CodeBadSchema},
 		{"bad policy", array(str("t"), option("gc", "versions=0")), &SetFamilyRequest{}, CodeBadSchema},
@@ -392,7 +392,7 @@ func TestMutateResults(t *testing.T) {
 		AppendMutateResult(e, 0, nil)
 		AppendMutateResult(e, 0, &OverloadedError{Reason: "memory", RetryAfter: 20 * time.Millisecond})
 	})
-	want := wiretest.Unhex(t, "93 05 c0 85 a4636f6465 05 a46e616d65 aa6f7665726c6f61646564 a76d657373616765") // then the text
+	want := wiretest.Unhex(t, "93 05 c0 85 a4636f6465 05 a46e616d65 aa6f7665726c6f61646564 a76d657373616765") // the text follows
 	if !bytes.HasPrefix(out, want) {
 		t.Errorf("results\n got %x\nwant %x", out, want)
 	}

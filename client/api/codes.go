@@ -9,7 +9,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// The codes of the data API's errors. They travel on the wire: append only.
+// The error codes of the data API. They travel on the wire and are append-only.
 const (
 	CodeTableNotFound  rpc.Code = 100
 	CodeTableExists    rpc.Code = 101
@@ -25,7 +25,8 @@ const (
 	CodeNotANumber     rpc.Code = 111
 	CodeBadTimestamp   rpc.Code = 112
 	CodeBadMutation    rpc.Code = 113
-	// 114 was that a locality group in use cannot go. No method removes one: the number stays unused.
+	// 114 meant that a locality group in use cannot be removed. No method removes one; the number
+	// stays unused.
 	CodeRowTooLarge    rpc.Code = 115
 	CodeBadRowKey      rpc.Code = 116
 	CodeBadSchema      rpc.Code = 117
@@ -54,8 +55,8 @@ const (
 	CodeQuotaNotFound rpc.Code = 141
 )
 
-// kinds is in the order in which ToRPC tries them: what wraps comes before what
-// it may wrap, and an unknown outcome before everything.
+// kinds is in the order in which ToRPC tries them: an error that wraps others comes before them,
+// and an unknown outcome comes first.
 var kinds = errkind.Table{
 	Kinds: []errkind.Kind{
 		{Code: CodeUnsure, Name: "unsure", Target: ErrUnsure},
@@ -116,18 +117,17 @@ var kinds = errkind.Table{
 
 func init() { kinds.Register() }
 
-// ToRPC returns the error that a node answers with for err: the code of the first kind
-// that err matches, err's text as the message, and the fields of the typed errors in it as
-// details. An err that is an *rpc.Error already stays as it is. An err of no known kind
-// is CodeInternal.
+// ToRPC returns the error that a node answers with for err. It has the code of the first kind that
+// err matches, err's text as the message, and the fields of its typed errors as details. An
+// *rpc.Error in the chain is returned unchanged. An err of no known kind becomes CodeInternal.
 func ToRPC(err error) *rpc.Error { return kinds.ToRPC(err) }
 
-// FromRPC turns an *rpc.Error in err's chain into one that matches the Go errors
-// that its code stands for: errors.Is(err, table.ErrNoFamily), errors.As into a
-// *table.LimitError, and so on. Any other error is returned as it is.
+// FromRPC wraps an *rpc.Error in err's chain in an error that also matches the Go error of its
+// code, such as table.ErrNoFamily by errors.Is or a *table.LimitError by errors.As. It returns any
+// other error unchanged.
 func FromRPC(err error) error { return kinds.FromRPC(err) }
 
-// The details of errors that have fields.
+// The forms of errors that have fields.
 var (
 	overloadedForm = errkind.FormOf(
 		func(e *OverloadedError, d errkind.Details) { d["retry_after_ms"] = e.RetryAfter.Milliseconds() },
@@ -159,7 +159,7 @@ var (
 	limitForm = errkind.FormOf(
 		func(e *table.LimitError, d errkind.Details) { d["what"], d["limit"], d["got"] = e.What, e.Limit, e.Got },
 		func(a errkind.Answer) error { return limitOf(a) })
-	// A filter over a limit has the fields of both.
+	// A filter over a limit has the fields of both errors.
 	filterForm = errkind.FormOf(
 		func(e *table.FilterError, d errkind.Details) { d["path"], d["reason"] = e.Path, e.Reason },
 		func(a errkind.Answer) error {

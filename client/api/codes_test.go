@@ -14,7 +14,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// cross sends err over the wire, as one result among many.
+// cross sends err over the wire, as one result of several.
 func cross(t *testing.T, err error) error {
 	t.Helper()
 	d := wire.NewDecoder(wiretest.Encode(func(e *wire.Encoder) {
@@ -40,7 +40,7 @@ func TestErrorsCrossTheWire(t *testing.T) {
 			t.Errorf("text %q", got)
 		}
 		for _, other := range kinds.Kinds {
-			// An increment of what is no number is also a bad value.
+			// An increment of a value that is not a number is also a bad value.
 			if errors.Is(got, other.Target) && !errors.Is(k.Target, other.Target) {
 				t.Errorf("%v matches %v", got, other.Target)
 			}
@@ -70,7 +70,7 @@ func TestErrorsCrossTheWire(t *testing.T) {
 		}
 		found := into.Elem().Interface()
 		if over, ok := found.(*OverloadedError); ok {
-			over.Reason = "memory is short" // the whole text stands there
+			over.Reason = "memory is short" // it holds the whole text
 		}
 		if !reflect.DeepEqual(found, want) {
 			t.Errorf("got %+v, want %+v", found, want)
@@ -101,7 +101,7 @@ func TestOtherErrors(t *testing.T) {
 	if e := ToRPC(&wire.FormatError{Reason: "x"}); e.Code != rpc.CodeBadRequest {
 		t.Errorf("malformed request: %+v", e)
 	}
-	// A cause that a later version added to a code is one of the code's.
+	// An unknown cause, from a later version, maps to the first kind of its code.
 	if got := FromRPC(&rpc.Error{Code: CodeBadSchema, Details: map[string]any{"cause": "new"}}); !errors.Is(got, table.ErrBadSchema) {
 		t.Errorf("unknown cause: %v", got)
 	}
@@ -110,7 +110,7 @@ func TestOtherErrors(t *testing.T) {
 	}
 }
 
-// What a client is told of who may not do what.
+// Identity and permission errors cross the wire with their fields.
 func TestRightsCrossTheWire(t *testing.T) {
 	var who *IdentityError
 	if got := cross(t, fmt.Errorf("row 1: %w", &IdentityError{Reason: IdentityRevoked, Text: "it was revoked"})); !errors.As(got, &who) || who.Reason != IdentityRevoked || who.Text != "row 1: it was revoked" {

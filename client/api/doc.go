@@ -1,37 +1,35 @@
-// Package api is the data API as it crosses the wire: the names of its methods,
-// the form of their parameters and results, its error codes, and the Go errors
-// that the codes stand for. Clients and nodes share it. docs/rpc.md is the same
-// for writers of clients in other languages; a test holds the two together.
+// Package api defines the data API on the wire: method names, parameters, results and error codes,
+// and the Go errors for these codes. Clients and nodes share it. docs/rpc.md is the specification
+// for clients in other languages; tests check that both agree.
 //
-// The paper (§3) gives an API but no protocol. Ours is MessagePack-RPC with
-// positional parameters; the last parameter of every method is an optional map of
-// options, so that options can be added without breaking anyone.
+// The paper (§3) defines an API but no protocol. Stele uses MessagePack-RPC with positional
+// parameters. The last parameter of every method is an optional map of options, so that options can
+// be added compatibly.
 //
 // # Nouns
 //
-//   - A request struct, such as MutateRequest, is the parameters of a method. Its
-//     Append writes them, as a client does; its Decode reads them, as a node does.
+//   - A request struct, such as MutateRequest, holds the parameters of a method. Its Append encodes
+//     them for a client; its Decode decodes them for a node.
 //   - Functions such as AppendTimestamp and DecodeTimestamp do the same for results.
-//   - ToRPC and FromRPC turn Go errors into errors of the wire and back, by the
-//     table of kinds in codes.go.
+//   - ToRPC and FromRPC convert Go errors to wire errors and back, with the table of kinds in
+//     codes.go.
 //
 // # The hot path
 //
-// Decode fills a struct that is used again and again: slices keep their memory,
-// names that come again keep their strings, and byte strings alias the message.
-// So a request that resembles the last one decodes without an allocation, and
-// nothing in the struct may be used after the message is gone.
+// Decode fills a struct that the caller reuses: slices keep their memory, repeated names keep their
+// strings, and byte strings alias the message. A request that resembles the previous one therefore
+// decodes without an allocation. Nothing in the struct is valid after the message has been released.
 //
 // # Invariants
 //
-//	A1. What Append writes, Decode reads back as equal; so do clients of any
-//	    MessagePack library, who may send text where bytes are meant.
+//	A1. Decode returns an equal value for what Append writes. It also accepts what
+//	    any MessagePack library writes, which may be text in place of bytes.
 //	A2. No input makes Decode panic, recurse without bound, or allocate more than
 //	    a constant factor of its size; counts are checked against table.Limits
-//	    before room is made for them.
-//	A3. FromRPC(ToRPC(err)) matches, by errors.Is and errors.As, what err matched
-//	    of the errors listed in docs/rpc.md.
-//	A4. An error that says Retryable was given before anything was executed.
+//	    before memory is allocated for them.
+//	A3. FromRPC(ToRPC(err)) matches, by errors.Is and errors.As, those errors listed
+//	    in docs/rpc.md that err matched.
+//	A4. An error that is Retryable was returned before anything was executed.
 //
-// The package starts no goroutine.
+// The package starts no goroutines.
 package api

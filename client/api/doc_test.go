@@ -36,7 +36,7 @@ func TestDocHasEveryMethod(t *testing.T) {
 
 func TestDocHasEveryErrorCode(t *testing.T) {
 	text := rpcdoc.Part(t, "## Errors", "## Data")
-	// Unknown is what package client takes as such.
+	// Unknown are the outcomes that package client treats as unknown.
 	rpcdoc.CheckErrors(t, text, 1, 999, kinds.Kinds, rpc.CodeInternal, rpc.CodeDeadlineExceeded, rpc.CodeTooLarge, CodeUnsure)
 	for _, k := range kinds.Kinds {
 		if k.Cause != "" && k.Cause != "value" && !strings.Contains(text, "`"+k.Cause+"`") {
@@ -91,7 +91,7 @@ func TestDocExamples(t *testing.T) {
 	}
 }
 
-// The bounds that the page states are those of the code.
+// The limits in the page are those of the code.
 func TestDocLimits(t *testing.T) {
 	text := rpcdoc.Part(t, "## Limits", "## A complete client in Python")
 	lim := defaultLimits

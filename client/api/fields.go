@@ -8,15 +8,15 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// A field is a key of a result that is a map, and a pointer to its value, or a *list. It
-// serves results that are asked for now and then; those of the data are written by hand.
+// A field is a key of a result map, and a pointer to its value or a *list. Fields are used for
+// results of administrative methods; results with data are encoded by hand.
 type field struct {
 	key   string
 	value any
 }
 
-// fields are all of a result, in the order in which they are written. New ones may come
-// anywhere: readers go by the key, and skip those that they do not know.
+// fields holds the fields of a result, in the order in which they are encoded. New ones may be
+// added anywhere: readers go by the key and skip unknown ones.
 type fields []field
 
 func (fs fields) append(e *wire.Encoder) {
@@ -24,7 +24,7 @@ func (fs fields) append(e *wire.Encoder) {
 	fs.appendValues(e)
 }
 
-// appendValues writes keys and values of a map that is begun already.
+// appendValues encodes keys and values; the map's header must have been written.
 func (fs fields) appendValues(e *wire.Encoder) {
 	for _, f := range fs {
 		e.Str(f.key)
@@ -50,7 +50,7 @@ func (fs fields) appendValues(e *wire.Encoder) {
 		case interface{ append(*wire.Encoder) }:
 			v.append(e)
 		default:
-			panic("BUG: no form for the field " + f.key)
+			panic("BUG: no encoding for the field " + f.key)
 		}
 	}
 }
@@ -86,11 +86,11 @@ func (f field) decode(d *wire.Decoder) {
 	case *time.Duration:
 		*v = time.Duration(d.Float() * float64(time.Second))
 	case **table.Schema:
-		*v, _ = table.DecodeSchema(d, nil) // its error sticks to d
+		*v, _ = table.DecodeSchema(d, nil) // its error is the decoder's
 	case interface{ decode(*wire.Decoder) error }:
-		stick(d, v.decode(d))
+		setErr(d, v.decode(d))
 	default:
-		panic("BUG: no form for the field " + f.key)
+		panic("BUG: no encoding for the field " + f.key)
 	}
 }
 
@@ -98,9 +98,9 @@ func (f field) decode(d *wire.Decoder) {
 type list[T any] struct {
 	all    *[]T
 	fields func(*T) fields
-	what   string // it is called in errors
-	max    int64  // elements that a client reads
-	empty  T      // what an element is before it is read
+	what   string // name in errors
+	max    int64  // number of elements that a client accepts
+	empty  T      // initial value of a decoded element
 }
 
 func (l *list[T]) append(e *wire.Encoder) {

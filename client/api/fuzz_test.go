@@ -10,9 +10,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// fuzzRequest feeds bytes to the Decode of a request. What it accepts must survive
-// being written and read again; what it refuses must be the client's fault; and no
-// input may cost much more memory than its own size (A1, A2).
+// fuzzRequest decodes the input as a request. An accepted request must round-trip, an error must be
+// the client's fault, and no input may cost much more memory than its own size (A1, A2).
 func fuzzRequest[R any, P interface {
 	*R
 	Append(*wire.Encoder)
@@ -25,7 +24,7 @@ func fuzzRequest[R any, P interface {
 	f.Fuzz(func(t *testing.T, params []byte) {
 		err := wiretest.RoundTrip(t, params, func(b []byte) ([]byte, error) {
 			r := P(new(R))
-			for range 2 { // the second time into memory that was used
+			for range 2 { // the second time into reused memory
 				if err := decodeInto(b, r); err != nil {
 					return nil, err
 				}
@@ -36,7 +35,7 @@ func fuzzRequest[R any, P interface {
 	})
 }
 
-// clientsFault checks that an error of a decoder blames who sent.
+// clientsFault checks that a decoder's error blames the client.
 func clientsFault(t *testing.T, err error) {
 	if err != nil && ToRPC(err).Code == rpc.CodeInternal && err.Error() != "bytes are left" {
 		t.Fatalf("internal error %v", err)
@@ -66,8 +65,7 @@ type namesOf struct {
 	method string
 }
 
-// FuzzNames feeds bytes to the Decode of methods that take a name and an option of
-// their own.
+// FuzzNames decodes inputs as requests of methods that take a name and an option of their own.
 func FuzzNames(f *testing.F) {
 	methods := []string{MethodCompactTable, MethodDrainNode, MethodRemoveNode, MethodDescribeTable}
 	for i := range methods {
@@ -84,7 +82,7 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// FuzzResults feeds bytes to what a client reads.
+// FuzzResults decodes inputs as the results that a client reads.
 func FuzzResults(f *testing.F) {
 	f.Add(wiretest.Encode(func(e *wire.Encoder) {
 		w := BeginScan(e)

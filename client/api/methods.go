@@ -2,8 +2,8 @@ package api
 
 import "time"
 
-// ProtocolVersion is what ping tells of the data API. It grows when a client must
-// know of a change; additions that old clients can ignore do not count.
+// ProtocolVersion is the version of the data API in the result of ping. It grows with changes that
+// a client must know of, not with additions that old clients can ignore.
 const ProtocolVersion = 1
 
 // The methods of the data API.
@@ -89,46 +89,46 @@ func Methods() []string {
 	}
 }
 
-// Bounds of the methods, beside table.Limits.
+// Bounds of the methods, in addition to table.Limits.
 const (
-	// BatchMutationsMax is the number of mutations in one mutate_rows, those of all
-	// its rows together: decoded, they take about 50 MB.
+	// BatchMutationsMax is the number of mutations in one mutate_rows, over all its rows. Decoded,
+	// they take about 50 MB.
 	BatchMutationsMax = 500_000
-	// ReadRowsMax is the number of rows that one read_rows may ask for.
+	// ReadRowsMax is the number of rows in one read_rows.
 	ReadRowsMax = 10_000
-	// ResultBytesMax bounds the result of read, read_rows and read_modify_write, and
-	// a single row of a scan: 128 MiB, more than the largest cell. Over it one row is
-	// ErrRowTooLarge, several are a table.LimitError of ResultBytes.
+	// ResultBytesMax bounds the result of read, read_rows and read_modify_write, and a single row
+	// of a scan: 128 MiB, more than the largest cell. A larger single row is ErrRowTooLarge;
+	// several rows are a table.LimitError of ResultBytes.
 	ResultBytesMax = 128 << 20
 	// RulesMax is the number of rules in one read_modify_write.
 	RulesMax = 1000
 
-	// SplitAtMax is the number of rows that a create_table may give to split the new table at,
-	// SplitAtBytesMax bounds them together: they are a part of a file of the lock service.
+	// SplitAtMax is the number of split points of a create_table, and SplitAtBytesMax their total
+	// size. They are stored in a file of the lock service.
 	SplitAtMax      = 10_000
 	SplitAtBytesMax = 192 << 10
 
-	// TabletsAskedMax is the number of tablets of a table up to which split_tablet splits them. Splits of tablets that have grown are
-	// not bound by it.
+	// TabletsAskedMax is the number of tablets up to which split_tablet splits a table. Automatic
+	// splits of large tablets are not bound by it.
 	TabletsAskedMax = 10_000
 
-	// ScanBatchRows and ScanBatchBytes are the defaults of batch_rows and
-	// batch_bytes, ScanBatchRowsMax and ScanBatchBytesMax the largest. 256 KiB: buffers
-	// of up to 1 MiB are used again; with batches of 1 MiB, which just exceed that, a
-	// scan of 1000-byte rows took three times as long (BenchmarkScan).
+	// ScanBatchRows and ScanBatchBytes are the defaults of batch_rows and batch_bytes;
+	// ScanBatchRowsMax and ScanBatchBytesMax are the maximums. The default is 256 KiB because
+	// buffers up to 1 MiB are pooled. With batches of 1 MiB, whose buffers just exceed that, a scan
+	// of 1000-byte rows took three times as long (BenchmarkScan).
 	ScanBatchRows     = 1000
 	ScanBatchRowsMax  = 100_000
 	ScanBatchBytes    = 256 << 10
 	ScanBatchBytesMax = 16 << 20
-	// CursorIdle is how long a scan's cursor lives without being used. 60 s: long
-	// enough to work on a batch, short enough that forgotten ones do no harm.
+	// CursorIdle is how long a scan's cursor stays open without being used. 60 s is long enough to
+	// process a batch and short enough that abandoned cursors do no harm.
 	CursorIdle = 60 * time.Second
-	// CursorsMax is the number of open cursors on one node, CursorsOfUserMax that of
-	// one user. One more is refused as overloaded.
+	// CursorsMax is the number of open cursors on one node, CursorsOfUserMax that of one user.
+	// Further ones are rejected as overloaded.
 	CursorsMax       = 10_000
 	CursorsOfUserMax = CursorsMax / 4
 )
 
-// ResultBytes is the LimitError.What of a read_rows whose rows are together over
-// ResultBytesMax, or over what the node has memory for: ask for fewer at a time.
+// ResultBytes is the LimitError.What of a read_rows whose rows together exceed ResultBytesMax or
+// the node's free memory; read fewer rows at a time.
 const ResultBytes = "result bytes"

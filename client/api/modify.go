@@ -5,12 +5,12 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// CheckAndMutateRequest is the parameters of check_and_mutate:
+// CheckAndMutateRequest holds the parameters of check_and_mutate:
 //
 //	[table, row, filter | nil, [mutation…], [mutation…], options?]
 //
-// The first mutations are made when the filter lets a cell of the row through, the
-// others when it does not. A nil filter lets all through.
+// The first mutations apply if the filter passes a cell of the row, the others if it passes none. A
+// nil filter passes all cells.
 type CheckAndMutateRequest struct {
 	TableOptions
 	Table     string
@@ -18,13 +18,13 @@ type CheckAndMutateRequest struct {
 	Predicate []byte // as ReadRequest.Filter
 	True      []table.Mutation
 	False     []table.Mutation
-	// System says that a node asks, which may change the cluster's own tables.
+	// System is set by nodes, which may change METADATA.
 	System bool
 
 	names names
 }
 
-// Append writes the parameters.
+// Append encodes the parameters.
 func (r *CheckAndMutateRequest) Append(e *wire.Encoder) {
 	n := r.TableOptions.count()
 	if r.System {
@@ -55,8 +55,8 @@ func (r *CheckAndMutateRequest) option(key []byte, d *wire.Decoder) bool {
 	return true
 }
 
-// Decode reads the n parameters in d. A nil lim is the defaults. The result of the
-// method is a bool: whether the predicate let a cell through.
+// Decode decodes the n parameters in d. A nil lim means the defaults. The result of the method is a
+// bool: whether the predicate passed a cell.
 func (r *CheckAndMutateRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
 	if err := params(MethodCheckAndMutate, n, 5, 6); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (r *CheckAndMutateRequest) Decode(d *wire.Decoder, n int, lim *table.Limits
 	return r.TableOptions.decode(d, n > 5, r)
 }
 
-// decodeBranch reads mutations, or nil for none.
+// decodeBranch decodes mutations; nil means none.
 func decodeBranch(d *wire.Decoder, ms []table.Mutation, names *names, lim *table.Limits) ([]table.Mutation, error) {
 	if d.IsNil() {
 		return ms[:0], nil
@@ -87,11 +87,11 @@ func decodeBranch(d *wire.Decoder, ms []table.Mutation, names *names, lim *table
 	return table.DecodeMutations(d, reuse(ms), names.families(), lim)
 }
 
-// ReadModifyWriteRequest is the parameters of read_modify_write:
+// ReadModifyWriteRequest holds the parameters of read_modify_write:
 //
 //	[table, row, [rule…], options?]
 //
-// The result is a row with the new cells, as AppendRow writes it.
+// The result is a row with the new cells, as encoded by AppendRow.
 type ReadModifyWriteRequest struct {
 	TableOptions
 	Table string
@@ -101,7 +101,7 @@ type ReadModifyWriteRequest struct {
 	names names
 }
 
-// Append writes the parameters.
+// Append encodes the parameters.
 func (r *ReadModifyWriteRequest) Append(e *wire.Encoder) {
 	n := r.TableOptions.count()
 	e.Array(3 + min(n, 1))
@@ -114,7 +114,7 @@ func (r *ReadModifyWriteRequest) Append(e *wire.Encoder) {
 	r.TableOptions.append(e, n)
 }
 
-// Decode reads the n parameters in d. A nil lim is the defaults.
+// Decode decodes the n parameters in d. A nil lim means the defaults.
 func (r *ReadModifyWriteRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
 	if err := params(MethodReadModifyWrite, n, 3, 4); err != nil {
 		return err

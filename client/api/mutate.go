@@ -5,7 +5,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// MutateRequest is the parameters of mutate:
+// MutateRequest holds the parameters of mutate:
 //
 //	[table, row, [mutation…], options?]
 type MutateRequest struct {
@@ -16,7 +16,7 @@ type MutateRequest struct {
 	names names
 }
 
-// Append writes the parameters.
+// Append encodes the parameters.
 func (r *MutateRequest) Append(e *wire.Encoder) {
 	n := r.TableOptions.count()
 	e.Array(3 + min(n, 1))
@@ -26,8 +26,8 @@ func (r *MutateRequest) Append(e *wire.Encoder) {
 	r.TableOptions.append(e, n)
 }
 
-// Decode reads the n parameters in d. A nil lim is the defaults. Only what costs
-// memory is checked; see table.RowMutation.Validate for the rest.
+// Decode decodes the n parameters in d. A nil lim means the defaults. It checks only what costs
+// memory; table.RowMutation.Validate checks the rest.
 func (r *MutateRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
 	if err := params(MethodMutate, n, 3, 4); err != nil {
 		return err
@@ -42,8 +42,8 @@ func (r *MutateRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error 
 	return r.TableOptions.decode(d, n > 3, r)
 }
 
-// AppendTimestamp writes the result of mutate: the server's timestamp, or nil for
-// the 0 that stands for none.
+// AppendTimestamp encodes the result of mutate: the server's timestamp, or nil if it is 0, which
+// means that none was assigned.
 func AppendTimestamp(e *wire.Encoder, timestamp int64) {
 	if timestamp == 0 {
 		e.Nil()
@@ -52,7 +52,7 @@ func AppendTimestamp(e *wire.Encoder, timestamp int64) {
 	e.Int(timestamp)
 }
 
-// DecodeTimestamp reads what AppendTimestamp writes.
+// DecodeTimestamp decodes what AppendTimestamp writes.
 func DecodeTimestamp(d *wire.Decoder) int64 {
 	if d.IsNil() {
 		return 0
@@ -60,7 +60,7 @@ func DecodeTimestamp(d *wire.Decoder) int64 {
 	return d.Int()
 }
 
-// MutateRowsRequest is the parameters of mutate_rows:
+// MutateRowsRequest holds the parameters of mutate_rows:
 //
 //	[table, [[row, [mutation…]]…], options?]
 type MutateRowsRequest struct {
@@ -68,16 +68,16 @@ type MutateRowsRequest struct {
 	Table string
 	Rows  []table.RowMutation
 
-	names names
-	kept  int // mutations that the last request had, whose memory Rows keeps
+	names    names
+	retained int // capacity, in mutations, that Rows retains from the last request
 }
 
-// Append writes the parameters.
+// Append encodes the parameters.
 func (r *MutateRowsRequest) Append(e *wire.Encoder) {
 	r.AppendEach(e, len(r.Rows), func(i int) *table.RowMutation { return &r.Rows[i] })
 }
 
-// AppendEach is Append for n rows that are not in Rows: row returns each.
+// AppendEach is Append for n rows that are not in Rows; row returns the i-th.
 func (r *MutateRowsRequest) AppendEach(e *wire.Encoder, n int, row func(i int) *table.RowMutation) {
 	opts := r.TableOptions.count()
 	e.Array(2 + min(opts, 1))
@@ -89,23 +89,23 @@ func (r *MutateRowsRequest) AppendEach(e *wire.Encoder, n int, row func(i int) *
 	r.TableOptions.append(e, opts)
 }
 
-// Decode reads the n parameters in d. A nil lim is the defaults. Only what costs
-// memory is checked; see table.RowMutation.Validate for the rest.
+// Decode decodes the n parameters in d. A nil lim means the defaults. It checks only what costs
+// memory; table.RowMutation.Validate checks the rest.
 func (r *MutateRowsRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
 	if err := params(MethodMutateRows, n, 2, 3); err != nil {
 		return err
 	}
-	if r.kept > keepMax {
+	if r.retained > retainedMax {
 		r.Rows = nil
 	}
-	r.Table, r.Rows, r.kept = r.names.table(d), reuse(r.Rows), 0
+	r.Table, r.Rows, r.retained = r.names.table(d), reuse(r.Rows), 0
 	rows := d.Array()
 	if err := within("rows in a batch", rows, limitsOf(lim).BatchRows); err != nil {
 		return err
 	}
 	for i := range rows {
 		if i < cap(r.Rows) {
-			r.Rows = r.Rows[:i+1] // with the memory of the mutations that were there
+			r.Rows = r.Rows[:i+1] // with the memory of its former mutations
 		} else {
 			r.Rows = append(r.Rows, table.RowMutation{})
 		}
@@ -113,8 +113,8 @@ func (r *MutateRowsRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) er
 		if err := table.DecodeRowMutation(d, row, r.names.families(), lim); err != nil {
 			return &table.ElementError{What: "row", Index: i, Err: err}
 		}
-		r.kept += cap(row.Mutations)
-		if err := within("mutations in a batch", r.kept, BatchMutationsMax); err != nil {
+		r.retained += cap(row.Mutations)
+		if err := within("mutations in a batch", r.retained, BatchMutationsMax); err != nil {
 			return err
 		}
 	}

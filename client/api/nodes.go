@@ -7,42 +7,41 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// The states of a node, as gossip tells them. They are hints: a node that pauses is
-// soon believed dead, and a dead one alive for a moment.
+// The states of a node, from gossip. They are hints: a node that pauses is soon reported dead, and
+// a dead node is still reported alive for a moment.
 const (
 	NodeAlive   = "alive"
-	NodeDead    = "dead" // it does not answer any more
-	NodeLeft    = "left" // it said that it goes
+	NodeDead    = "dead" // it no longer answers
+	NodeLeft    = "left" // it announced its departure
 	NodeUnknown = "unknown"
 )
 
-// NodeInfo is an element of the result of list_nodes: a node, as the one that
-// answers knows it.
+// NodeInfo is an element of the result of list_nodes: a node, from the view of the node that
+// answers.
 type NodeInfo struct {
 	ID      string
-	Name    string // for people; several nodes may have the same
+	Name    string // for display; several nodes may have the same
 	Zone    string
-	RPC     string // host:port that clients and nodes reach it by
+	RPC     string // host:port for clients and other nodes
 	Gossip  string
-	HTTP    string // empty for none
+	HTTP    string // empty if there is none
 	Version string // of the program
-	// State is one of NodeAlive and its siblings, SinceSeconds for how long it has been
-	// so.
+	// State is NodeAlive or another state; SinceSeconds is the time since it last changed.
 	State        string
 	SinceSeconds float64
 	Voter        bool // in the Raft group
 	Leader       bool // of the Raft group
 	Master       bool
-	Draining     bool // by an operator's word: it is to hold nothing that is needed
-	Self         bool // it is the node that answers
+	Draining     bool // by request of an operator
+	Self         bool // the node that answers
 
 	CapacityBytes, FreeBytes int64 // of its disks
-	// Load is how much of what the node can do is in use: 0 is idle, 1 is all.
+	// Load is the fraction of the node's capacity in use: 0 is idle, 1 is full.
 	Load float64
 }
 
-// FindNode returns the node of an id, or else the only one of a name. Errors:
-// ErrNodeNotFound, also for a name that several nodes have.
+// FindNode returns the node with that id, or else the only one with that name. It returns
+// ErrNodeNotFound if there is none or several nodes have the name.
 func FindNode(nodes []NodeInfo, idOrName string) (*NodeInfo, error) {
 	var found *NodeInfo
 	var ids []string
@@ -60,7 +59,7 @@ func FindNode(nodes []NodeInfo, idOrName string) (*NodeInfo, error) {
 	case 1:
 		return found, nil
 	}
-	return nil, fmt.Errorf("node %q: that is the name of %d nodes, give an id, such as %s: %w", idOrName, len(ids), strings.Join(ids, " or "), ErrNodeNotFound)
+	return nil, fmt.Errorf("node %q: %d nodes have that name, use an id, such as %s: %w", idOrName, len(ids), strings.Join(ids, " or "), ErrNodeNotFound)
 }
 
 func (n *NodeInfo) fields() fields {
@@ -72,17 +71,17 @@ func (n *NodeInfo) fields() fields {
 	}
 }
 
-// nodesMax bounds the nodes of a cluster that a client reads.
+// nodesMax is the maximum number of nodes that a client decodes.
 const nodesMax = 100_000
 
 func nodeList(nodes *[]NodeInfo) *list[NodeInfo] {
 	return &list[NodeInfo]{all: nodes, fields: (*NodeInfo).fields, what: "nodes", max: nodesMax}
 }
 
-// AppendNodes writes the result of list_nodes.
+// AppendNodes encodes the result of list_nodes.
 func AppendNodes(e *wire.Encoder, nodes []NodeInfo) { nodeList(&nodes).append(e) }
 
-// DecodeNodes reads the result of list_nodes.
+// DecodeNodes decodes the result of list_nodes.
 func DecodeNodes(d *wire.Decoder) (nodes []NodeInfo, err error) {
 	err = nodeList(&nodes).decode(d)
 	return nodes, err

@@ -13,8 +13,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestOptionsThatWiden: a number or a text that would stand for "all" is rejected with
-// the option's name, and nil is as if the option were not there.
+// TestOptionsThatWiden: a number or text that would mean "all" is rejected with the option's name.
+// nil means unset.
 func TestOptionsThatWiden(t *testing.T) {
 	texts := []any{"", 5, true}
 	numbers := []any{0, -1, "1", 1.5, true}
@@ -77,8 +77,7 @@ func (r *tabletOf) Decode(d *wire.Decoder, n int) error {
 	return r.TabletRequest.Decode(d, n, r.method, nil)
 }
 
-// TestNegativeOptionsAreSent: what a client was given by mistake reaches the server,
-// which rejects it.
+// TestNegativeOptionsAreSent: an invalid value of the caller reaches the server, which rejects it.
 func TestNegativeOptionsAreSent(t *testing.T) {
 	for name, r := range map[string]interface{ Append(*wire.Encoder) }{
 		"limit":    &ScanOpenRequest{Table: "t", Limit: -1},

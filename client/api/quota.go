@@ -11,38 +11,38 @@ import (
 )
 
 var (
-	// ErrQuota means that a quota is used up: a *QuotaError. Nothing was executed.
+	// ErrQuota means that a quota is exceeded: a *QuotaError. Nothing was executed.
 	ErrQuota = errors.New("quota exceeded")
-	// ErrQuotaRate is ErrQuota of a rate: it may be tried again a little later.
+	// ErrQuotaRate is ErrQuota of a rate; a retry shortly after may succeed.
 	ErrQuotaRate = fmt.Errorf("%w: too fast", ErrQuota)
-	// ErrQuotaBytes is ErrQuota of bytes: until something is deleted, or the quota is raised, nothing is
-	// added. Deletions are taken.
+	// ErrQuotaBytes is ErrQuota of bytes. Writes are rejected until data is deleted or the quota is
+	// raised; deletions are accepted.
 	ErrQuotaBytes = fmt.Errorf("%w: too large", ErrQuota)
-	// ErrNoQuota means that there is no quota to be removed.
+	// ErrNoQuota means that there is no quota to remove.
 	ErrNoQuota = errors.New("no such quota")
 )
 
-// QuotaError says which quota is used up, and when to come back.
+// QuotaError describes an exceeded quota.
 type QuotaError struct {
 	// Quota names it, such as: table "web" write_ops, or: user "ann" bytes.
 	Quota string
-	// Bytes tells that it is one of bytes, and not of a rate.
+	// Bytes is set for a quota of bytes, and not for a rate.
 	Bytes bool
-	// Limit is the quota, in units per second or in bytes. Used is the bytes that are used; 0 for rates, and for
-	// callers from whom a family of the table is hidden.
+	// Limit is the quota, in units per second or in bytes. Used is the number of bytes used. It is
+	// 0 for rates, and for callers from whom a family of the table is hidden.
 	Limit, Used int64
-	// RetryAfter is how long to wait before asking again; of bytes 0.
+	// RetryAfter is how long to wait before a retry; 0 for a quota of bytes.
 	RetryAfter time.Duration
 }
 
 func (e *QuotaError) Error() string {
 	if e.Bytes && e.Used == 0 {
-		return fmt.Sprintf("quota of %s: all of %d are used; delete something, or have it raised", e.Quota, e.Limit)
+		return fmt.Sprintf("quota of %s: limit of %d bytes reached; delete data or raise the quota", e.Quota, e.Limit)
 	}
 	if e.Bytes {
-		return fmt.Sprintf("quota of %s: %d are used, of %d; delete something, or have it raised", e.Quota, e.Used, e.Limit)
+		return fmt.Sprintf("quota of %s: %d of %d bytes used; delete data or raise the quota", e.Quota, e.Used, e.Limit)
 	}
-	return fmt.Sprintf("quota of %s: %d a second are used up; retry after %v", e.Quota, e.Limit, e.RetryAfter)
+	return fmt.Sprintf("quota of %s: limit of %d per second reached; retry after %v", e.Quota, e.Limit, e.RetryAfter)
 }
 
 // Is makes the error match ErrQuota, and ErrQuotaRate or ErrQuotaBytes.
@@ -50,8 +50,8 @@ func (e *QuotaError) Is(target error) bool {
 	return target == ErrQuota || target == ErrQuotaBytes && e.Bytes || target == ErrQuotaRate && !e.Bytes
 }
 
-// quotaForm is of errors about bytes, or about rates. A time to wait is told in whole milliseconds, and no
-// shorter than it is.
+// quotaForm returns the form of errors of byte quotas or of rates. RetryAfter is rounded up to
+// milliseconds.
 func quotaForm(bytes bool) *errkind.Form {
 	return errkind.FormOf(
 		func(e *QuotaError, d errkind.Details) {
@@ -66,13 +66,13 @@ func quotaForm(bytes bool) *errkind.Form {
 		})
 }
 
-// Of what quotas are: SetQuotaRequest.Of and QuotaInfo.Of.
+// Objects of quotas: the values of SetQuotaRequest.Of and QuotaInfo.Of.
 const (
 	QuotaOfTable = "table"
 	QuotaOfUser  = "user"
 )
 
-// The kinds of quotas: QuotaBytes, and those of rates.
+// The kinds of quotas: QuotaBytes and four rates.
 const (
 	QuotaBytes      = "bytes"
 	QuotaReadOps    = "read_ops"
@@ -81,27 +81,28 @@ const (
 	QuotaWriteBytes = "write_bytes"
 )
 
-// QuotaKinds lists them.
+// QuotaKinds lists the kinds of quotas.
 func QuotaKinds() []string {
 	return []string{QuotaBytes, QuotaReadOps, QuotaReadBytes, QuotaWriteOps, QuotaWriteBytes}
 }
 
-// SetQuotaRequest is the parameters of set_quota:
+// SetQuotaRequest holds the parameters of set_quota:
 //
 //	[of, name, options]    options: bytes, read_ops, read_bytes, write_ops, write_bytes, burst_ms
 type SetQuotaRequest struct {
 	Options
 	Of, Name string
-	// Bounds are by kind: bytes, and units per second, at least 1. A kind that is neither here nor in Unbounded keeps
-	// its bound.
+	// Bounds maps kinds to bytes or units per second, at least 1. A kind that is in neither Bounds
+	// nor Unbounded keeps its bound.
 	Bounds map[string]int64
 	// Unbounded lists the kinds whose bounds are removed. They are nil on the wire.
 	Unbounded []string
-	// Burst is of the rates that are given: how much of a rate may be used at once after a pause. 0 is a second.
+	// Burst applies to the rates in Bounds: how much of a rate may be used at once after a pause. 0
+	// means one second's worth.
 	Burst time.Duration
 }
 
-// Append writes the parameters.
+// Append encodes the parameters.
 func (r *SetQuotaRequest) Append(e *wire.Encoder) {
 	n := r.Options.count() + len(r.Bounds) + len(r.Unbounded)
 	if r.Burst != 0 {
@@ -124,7 +125,7 @@ func (r *SetQuotaRequest) Append(e *wire.Encoder) {
 	appendCount(e, "burst_ms", wholeMillis(r.Burst))
 }
 
-// Decode reads the n parameters in d.
+// Decode decodes the n parameters in d.
 func (r *SetQuotaRequest) Decode(d *wire.Decoder, n int) error {
 	if err := params(MethodSetQuota, n, 2, 3); err != nil {
 		return err
@@ -133,7 +134,7 @@ func (r *SetQuotaRequest) Decode(d *wire.Decoder, n int) error {
 	return r.Options.decode(d, n > 2, r)
 }
 
-// burstMax bounds what is read.
+// burstMax is the largest decoded Burst; larger values are reduced to it.
 const burstMax = 24 * time.Hour
 
 func (r *SetQuotaRequest) option(key []byte, d *wire.Decoder) bool {
@@ -160,7 +161,7 @@ func (r *SetQuotaRequest) option(key []byte, d *wire.Decoder) bool {
 	return false
 }
 
-// QuotaInfo is a quota.
+// QuotaInfo is the quota of a table or user.
 type QuotaInfo struct {
 	Of, Name string
 	Bounds   []QuotaBound
@@ -170,9 +171,9 @@ type QuotaInfo struct {
 type QuotaBound struct {
 	Kind  string // QuotaBytes...
 	Limit int64  // bytes, or units per second
-	// Burst is of rates; in milliseconds on the wire.
+	// BurstMS is the burst of a rate, in milliseconds.
 	BurstMS int64
-	// Used is of bytes, as far as the master knows; -1 if it does not.
+	// Used is the number of bytes used, as far as the master knows; -1 if it does not.
 	Used int64
 }
 
@@ -187,17 +188,17 @@ func (b *QuotaBound) fields() fields {
 	return fields{{"kind", &b.Kind}, {"limit", &b.Limit}, {"burst_ms", &b.BurstMS}, {"used", &b.Used}}
 }
 
-// Quotas is the result of list_quotas: those of tables, then those of users, by name.
+// Quotas is the result of list_quotas: those of tables, then those of users, sorted by name.
 type Quotas struct{ Quotas []QuotaInfo }
 
 func (q *Quotas) fields() fields {
 	return fields{{"quotas", &list[QuotaInfo]{all: &q.Quotas, fields: (*QuotaInfo).fields, what: "quotas", max: grantsMax}}}
 }
 
-// Append writes the result.
+// Append encodes the result.
 func (q *Quotas) Append(e *wire.Encoder) { q.fields().append(e) }
 
-// Decode reads the result.
+// Decode decodes the result.
 func (q *Quotas) Decode(d *wire.Decoder) error {
 	*q = Quotas{}
 	return q.fields().decode(d)

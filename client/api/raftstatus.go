@@ -2,20 +2,18 @@ package api
 
 import "github.com/steledb/stele/internal/wire"
 
-// RaftStatus is the result of raft_status: the lock service's group, as the node
-// that answers knows it. Leader and master may have changed meanwhile.
+// RaftStatus is the result of raft_status: the lock service's group, from the view of the node that
+// answers. Leader and master may have changed meanwhile.
 type RaftStatus struct {
 	Cluster string
-	// Leader is the leader's id, empty if none is known.
+	// Leader is the leader's id, or empty if none is known.
 	Leader, LeaderName string
 	Term               uint64
-	// Applied is the last entry of the log that took effect on the leader, LastIndex the
-	// last that it has.
+	// Applied is the last log entry applied on the leader, LastIndex the last one in its log.
 	Applied, LastIndex uint64
-	// RaftEpoch grows when the group is founded anew from what was left of it.
+	// RaftEpoch grows when the group is restored from the remains of a former one.
 	RaftEpoch uint64
-	// Master is the master's id, empty if there is none. MasterEpoch grows with each
-	// new one.
+	// Master is the master's id, or empty if there is none. MasterEpoch grows with each new master.
 	Master, MasterName string
 	MasterEpoch        uint64
 
@@ -29,17 +27,17 @@ type RaftStatus struct {
 // RaftServer is a member of the group.
 type RaftServer struct {
 	ID, Name, Zone string
-	State          string // one of NodeAlive and its siblings
-	Voter          bool   // it votes; others only get the log
+	State          string // NodeAlive or another state
+	Voter          bool   // it votes; non-voters only receive the log
 	Leader         bool
-	Alive          bool // the leader hears of it
-	// LastContactMS is how long ago the leader last heard of it; -1 is unknown.
+	Alive          bool // in contact with the leader
+	// LastContactMS is the time since the leader's last contact with it; -1 if unknown.
 	LastContactMS int64
-	// Lag is how many entries it is behind the leader; 0 if unknown.
+	// Lag is the number of entries by which it is behind the leader; 0 if unknown.
 	Lag uint64
 }
 
-// serversMax bounds the members of the group that a client reads.
+// serversMax is the maximum number of members of the group that a client decodes.
 const serversMax = 1000
 
 func (s *RaftStatus) fields() fields {
@@ -63,10 +61,10 @@ func (s *RaftServer) fields() fields {
 	}
 }
 
-// Append writes the result.
+// Append encodes the result.
 func (s *RaftStatus) Append(e *wire.Encoder) { s.fields().append(e) }
 
-// Decode reads the result.
+// Decode decodes the result.
 func (s *RaftStatus) Decode(d *wire.Decoder) error {
 	*s = RaftStatus{}
 	return s.fields().decode(d)

@@ -5,21 +5,21 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// ReadRequest is the parameters of read:
+// ReadRequest holds the parameters of read:
 //
 //	[table, row, options?]    options: filter
 type ReadRequest struct {
 	TableOptions
 	Table string
 	Row   []byte
-	// Filter is a filter as table.AppendFilter writes it. Empty is none. A node
-	// compiles a filter once and then knows it again by these bytes.
+	// Filter is a filter as encoded by table.AppendFilter; empty means none. A node caches compiled
+	// filters by these bytes.
 	Filter []byte
 
 	names names
 }
 
-// Append writes the parameters.
+// Append encodes the parameters.
 func (r *ReadRequest) Append(e *wire.Encoder) {
 	n := r.TableOptions.count() + present(r.Filter)
 	e.Array(2 + min(n, 1))
@@ -29,7 +29,7 @@ func (r *ReadRequest) Append(e *wire.Encoder) {
 	appendFilter(e, r.Filter)
 }
 
-// Decode reads the n parameters in d. A nil lim is the defaults.
+// Decode decodes the n parameters in d. A nil lim means the defaults.
 func (r *ReadRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
 	if err := params(MethodRead, n, 2, 3); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (r *ReadRequest) option(key []byte, d *wire.Decoder) bool {
 	return true
 }
 
-// ReadRowsRequest is the parameters of read_rows:
+// ReadRowsRequest holds the parameters of read_rows:
 //
 //	[table, [row…], options?]    options: filter
 type ReadRowsRequest struct {
@@ -64,7 +64,7 @@ type ReadRowsRequest struct {
 	names names
 }
 
-// Append writes the parameters.
+// Append encodes the parameters.
 func (r *ReadRowsRequest) Append(e *wire.Encoder) {
 	n := r.TableOptions.count() + present(r.Filter)
 	e.Array(2 + min(n, 1))
@@ -77,7 +77,7 @@ func (r *ReadRowsRequest) Append(e *wire.Encoder) {
 	appendFilter(e, r.Filter)
 }
 
-// Decode reads the n parameters in d. A nil lim is the defaults.
+// Decode decodes the n parameters in d. A nil lim means the defaults.
 func (r *ReadRowsRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
 	if err := params(MethodReadRows, n, 2, 3); err != nil {
 		return err
@@ -125,7 +125,7 @@ func appendFilter(e *wire.Encoder, filter []byte) {
 	}
 }
 
-// rawFilter reads a filter as it is; nil is none.
+// rawFilter returns the bytes of a filter; nil means none.
 func rawFilter(d *wire.Decoder) []byte {
 	if d.IsNil() {
 		return nil
@@ -133,12 +133,12 @@ func rawFilter(d *wire.Decoder) []byte {
 	return d.Raw()
 }
 
-// nodeBytes is about the most that a filter takes on the wire for each of its
-// nodes, beside patterns, bounds and names.
+// nodeBytes is about the most that a filter node takes on the wire, without patterns, bounds and
+// names.
 const nodeBytes = 64
 
-// checkFilter refuses filters that are far too large before anybody keeps or
-// compiles them; compiling counts exactly.
+// checkFilter rejects filters that are far too large before they are cached or compiled.
+// Compilation checks the exact limits.
 func checkFilter(filter []byte, lim *table.Limits) error {
 	lim = limitsOf(lim)
 	limit := lim.FilterBytes + nodeBytes*lim.FilterNodes
@@ -148,8 +148,8 @@ func checkFilter(filter []byte, lim *table.Limits) error {
 	return nil
 }
 
-// AppendRow writes a row as reads return it, [key, [cell…]], straight into an
-// answer. A row without cells is written as nil: there is no such row.
+// AppendRow encodes a row as reads return it, [key, [cell…]]. A row without cells does not exist
+// and is encoded as nil.
 func AppendRow(e *wire.Encoder, key []byte, cells []table.Cell) {
 	if len(cells) == 0 {
 		e.Nil()

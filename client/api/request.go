@@ -11,20 +11,20 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// Options are those that every method takes in its last parameter.
+// Options holds the options that every method accepts in its last parameter.
 type Options struct {
-	// Timeout is how long the caller waits; 0 is for ever. In framed mode the
-	// frame's header says it too.
+	// Timeout is how long the caller waits; 0 means forever. In framed mode the frame's header
+	// contains it as well.
 	Timeout time.Duration
-	// TraceID names the request in traces; at most 64 bytes.
+	// TraceID identifies the request in traces; at most 64 bytes.
 	TraceID []byte
 }
 
-// TableOptions are those that methods about rows take as well.
+// TableOptions holds the options that methods about rows accept as well.
 type TableOptions struct {
 	Options
-	// TableID is the id of the table that the request is for, so that no other table of the name gets it. 0 is not
-	// given: the table that has the name when the request is executed.
+	// TableID is the id of the requested table. If another table has the name now, the request is
+	// rejected. 0 means unset: the table that has the name at execution is used.
 	TableID uint64
 }
 
@@ -33,23 +33,23 @@ const (
 	timeoutMax      = 24 * time.Hour
 )
 
-// optionReader is a request with options of its own. option reads the value of the
-// option called key; it returns false, having read nothing, for one it does not know.
+// optionReader is a request with options of its own. option reads the value of the option with that
+// key. It returns false without reading anything if the option is unknown.
 type optionReader interface {
 	option(key []byte, d *wire.Decoder) bool
 }
 
-// params checks that a method was given from least to most parameters.
-func params(method string, n, least, most int) error {
-	if n < least || n > most {
-		return rpc.Errorf(rpc.CodeBadRequest, "%s: %d parameters, want %d to %d", method, n, least, most)
+// params checks that a method has from atLeast to atMost parameters.
+func params(method string, n, atLeast, atMost int) error {
+	if n < atLeast || n > atMost {
+		return rpc.Errorf(rpc.CodeBadRequest, "%s: %d parameters, want %d to %d", method, n, atLeast, atMost)
 	}
 	return nil
 }
 
-// decode reads the map of options, which is the next value if has. A key that is
-// not known is an error rather than ignored: a misspelt "limit" would return
-// everything. Keys that begin with "x_" are for others and pass.
+// decode decodes the map of options, which is the next value if has is set. An unknown key is an
+// error: ignoring a misspelt "limit", for example, would return all rows. Keys with the prefix "x_"
+// are reserved for extensions and are skipped.
 func (o *Options) decode(d *wire.Decoder, has bool, own optionReader) error {
 	o.Timeout, o.TraceID = 0, nil
 	if !has || d.IsNil() {
@@ -78,8 +78,8 @@ func (o *Options) decode(d *wire.Decoder, has bool, own optionReader) error {
 	return d.Err()
 }
 
-// optionError adds an option's name to the error of a value of another type. The errors of
-// values that are out of range have it.
+// optionError adds the option's name to an error about a value's type. Errors about a value's range
+// already contain it.
 func optionError(key []byte, err error) error {
 	var bad *wire.FormatError
 	if errors.As(err, &bad) {
@@ -88,7 +88,7 @@ func optionError(key []byte, err error) error {
 	return err
 }
 
-// count returns how many common options are set.
+// count returns the number of common options that are set.
 func (o *Options) count() int {
 	n := 0
 	if o.Timeout > 0 {
@@ -100,8 +100,8 @@ func (o *Options) count() int {
 	return n
 }
 
-// append starts a map of n options, unless n is 0, and writes the common ones. The
-// caller writes the others.
+// append writes the header of a map of n options and the common options; the caller writes the
+// others. It writes nothing if n is 0.
 func (o *Options) append(e *wire.Encoder, n int) {
 	if n == 0 {
 		return
@@ -114,7 +114,7 @@ func (o *Options) append(e *wire.Encoder, n int) {
 	appendBytes(e, "trace_id", o.TraceID)
 }
 
-// decode is Options.decode. own, the request, passes on to option what it does not know.
+// decode is Options.decode. own is the request; its option method must fall back to o.option.
 func (o *TableOptions) decode(d *wire.Decoder, has bool, own optionReader) error {
 	o.TableID = 0
 	return o.Options.decode(d, has, own)
@@ -151,8 +151,8 @@ func appendBytes(e *wire.Encoder, key string, b []byte) {
 	}
 }
 
-// appendCount writes an option that is not given if n is 0. It writes a negative n,
-// so that the server rejects it: left out, it would select everything.
+// appendCount writes an option unless n is 0, which means unset. It also writes a negative n, so
+// that the server rejects it; omitting it would select everything.
 func appendCount(e *wire.Encoder, key string, n int64) {
 	if n != 0 {
 		e.Str(key)
@@ -160,8 +160,7 @@ func appendCount(e *wire.Encoder, key string, n int64) {
 	}
 }
 
-// wholeMillis returns t in milliseconds, rounded away from 0, which stands for an option
-// that is not given.
+// wholeMillis returns t in milliseconds, rounded away from 0, because 0 means unset.
 func wholeMillis(t time.Duration) int64 {
 	ms := t.Milliseconds()
 	switch {
@@ -173,42 +172,41 @@ func wholeMillis(t time.Duration) int64 {
 	return ms
 }
 
-// countOption reads the option called key, an integer of at least 1, or nil as 0: the
-// option is not given. A given 0 is an error. It would mean no limit or the default,
-// and a caller that computes 0 means neither.
+// countOption reads the option key: an integer of at least 1, or nil, which means unset and returns
+// 0. An explicit 0 is an error: it would mean no limit or the default, and a caller that computes 0
+// intends neither.
 func countOption(d *wire.Decoder, key string) int64 {
 	if d.IsNil() {
 		return 0
 	}
 	n := d.Int()
 	if n < 1 && d.Err() == nil {
-		d.Fail(rpc.Errorf(rpc.CodeBadRequest, "option %s is %d, want at least 1: leave it out for the default", key, n))
+		d.Fail(rpc.Errorf(rpc.CodeBadRequest, "option %s is %d, want at least 1; omit it for the default", key, n))
 		return 0
 	}
 	return n
 }
 
-// millisOption reads a countOption of milliseconds, of which more than most count as
-// most.
-func millisOption(d *wire.Decoder, key string, most time.Duration) time.Duration {
-	return time.Duration(min(countOption(d, key), most.Milliseconds())) * time.Millisecond
+// millisOption reads a countOption in milliseconds. Values above limit are reduced to limit.
+func millisOption(d *wire.Decoder, key string, limit time.Duration) time.Duration {
+	return time.Duration(min(countOption(d, key), limit.Milliseconds())) * time.Millisecond
 }
 
-// textOption reads the option called key, a text that is not empty, or nil as "": the
-// option is not given. A given empty text is an error. It would widen the request to
-// what the option is to narrow.
+// textOption reads the option key: a string that is not empty, or nil, which means unset and
+// returns "". An explicit empty string is an error, because it would widen a request that the
+// option is meant to narrow.
 func textOption(d *wire.Decoder, key string) string {
 	if d.IsNil() {
 		return ""
 	}
 	s := d.Str()
 	if s == "" && d.Err() == nil {
-		d.Fail(rpc.Errorf(rpc.CodeBadRequest, "option %s is empty: leave it out for no restriction", key))
+		d.Fail(rpc.Errorf(rpc.CodeBadRequest, "option %s is empty; omit it for no restriction", key))
 	}
 	return s
 }
 
-// optionalBytes reads a byte string, or nil as none.
+// optionalBytes reads a byte string; it returns nil for nil.
 func optionalBytes(d *wire.Decoder) []byte {
 	if d.IsNil() {
 		return nil
@@ -216,20 +214,19 @@ func optionalBytes(d *wire.Decoder) []byte {
 	return d.Bytes()
 }
 
-// names makes the names in a request that is decoded again and again the same
-// strings.
+// names interns the names in requests that are decoded into the same struct.
 type names struct {
 	last string
 	in   *table.Interner
 }
 
-// nameBytesMax is the longest name that is kept: no table has a longer one.
+// nameBytesMax is the longest name that is interned; no table has a longer one.
 const nameBytesMax = 64
 
-// namesKept is how many names of families a request struct remembers.
-const namesKept = 256
+// internedMax is the number of family names that a request struct interns.
+const internedMax = 256
 
-// table reads a table's name.
+// table decodes a table's name.
 func (n *names) table(d *wire.Decoder) string {
 	b := d.Bytes()
 	if string(b) == n.last {
@@ -242,27 +239,27 @@ func (n *names) table(d *wire.Decoder) string {
 	return name
 }
 
-// families returns the interner for names of families.
+// families returns the interner for family names.
 func (n *names) families() *table.Interner {
 	if n.in == nil {
-		n.in = table.NewInterner(namesKept)
+		n.in = table.NewInterner(internedMax)
 	}
 	return n.in
 }
 
-// keepMax is how many elements a request struct keeps the memory of: enough for
-// batches of the usual size, not for one that was out of the ordinary.
-const keepMax = 16 << 10
+// retainedMax is the number of elements whose memory a request struct retains: enough for batches
+// of the usual size.
+const retainedMax = 16 << 10
 
-// reuse returns s emptied, or nil when it has grown too large to keep.
+// reuse returns s with length 0, or nil if its capacity exceeds retainedMax.
 func reuse[T any](s []T) []T {
-	if cap(s) > keepMax {
+	if cap(s) > retainedMax {
 		return nil
 	}
 	return s[:0]
 }
 
-// limitsOf returns lim, or the defaults for nil, with every field set.
+// limitsOf returns lim, or the defaults if it is nil, with all fields set.
 func limitsOf(lim *table.Limits) *table.Limits {
 	if lim == nil {
 		return &defaultLimits
@@ -276,7 +273,7 @@ func limitsOf(lim *table.Limits) *table.Limits {
 
 var defaultLimits = table.DefaultLimits()
 
-// within returns a *table.LimitError when got is over limit.
+// within returns a *table.LimitError if got exceeds limit.
 func within(what string, got int, limit int64) error {
 	if int64(got) > limit {
 		return &table.LimitError{What: what, Limit: limit, Got: int64(got)}

@@ -8,14 +8,14 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// Bounds on the text and details of one error among many.
+// Bounds on the text and details of an error in a list of results.
 const (
 	resultMessageBytesMax = 1 << 10
 	resultDetailBytesMax  = 256
 )
 
-// AppendMutateResult writes one element of the result of mutate_rows: as
-// AppendTimestamp does, or the error in the form that a call's own error has.
+// AppendMutateResult encodes one element of the result of mutate_rows: a timestamp as
+// AppendTimestamp does, or an error in the form of an rpc.Error.
 func AppendMutateResult(e *wire.Encoder, timestamp int64, err error) {
 	if err == nil {
 		AppendTimestamp(e, timestamp)
@@ -24,8 +24,8 @@ func AppendMutateResult(e *wire.Encoder, timestamp int64, err error) {
 	ToRPC(err).Append(e, resultMessageBytesMax, resultDetailBytesMax)
 }
 
-// DecodeMutateResults reads the result of a mutate_rows of n rows and hands on each
-// element: a timestamp, 0 for none, or an *rpc.Error as it came.
+// DecodeMutateResults decodes the result of a mutate_rows of n rows and calls each for every
+// element: a timestamp, 0 for none, or an *rpc.Error.
 func DecodeMutateResults(d *wire.Decoder, n int, each func(i int, timestamp int64, err *rpc.Error)) error {
 	if got := d.Array(); got != n && d.Err() == nil {
 		return malformed("%d results, want %d", got, n)
@@ -46,7 +46,7 @@ func DecodeMutateResults(d *wire.Decoder, n int, each func(i int, timestamp int6
 	return nil
 }
 
-// malformed is the error of a value that is not built as its place asks.
+// malformed returns the error of a value with an unexpected structure.
 func malformed(format string, args ...any) error {
 	return &table.DecodeError{Path: "result", Err: fmt.Errorf(format, args...)}
 }

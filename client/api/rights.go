@@ -7,27 +7,28 @@ import (
 )
 
 var (
-	// ErrUnauthenticated means that the cluster does not know who asks: an *IdentityError.
+	// ErrUnauthenticated means that the cluster could not authenticate the caller: an
+	// *IdentityError.
 	ErrUnauthenticated = errors.New("not authenticated")
-	// ErrPermission means that who asks may not do that: a *PermissionError.
+	// ErrPermission means that the caller lacks a right: a *PermissionError.
 	ErrPermission = errors.New("permission denied")
 )
 
-// Why a caller is not known.
+// Reasons for which a caller is not authenticated.
 const (
-	IdentityNone     = "no_credential" // none was shown
-	IdentityNoTLS    = "no_tls"        // none can be: the connection is plain
+	IdentityNone     = "no_credential" // no credential was presented
+	IdentityNoTLS    = "no_tls"        // none can be presented: the connection is plain
 	IdentityBadToken = "bad_token"     // there is no such token
-	IdentityExpired  = "expired"       // the token has ended
-	IdentityDisabled = "disabled"      // the principal is not let in at present
+	IdentityExpired  = "expired"       // the token has expired
+	IdentityDisabled = "disabled"      // the principal is disabled
 	IdentityRevoked  = "revoked"       // the certificate or token was revoked
-	IdentityUnknown  = "unknown"       // there is no such principal, or no longer
+	IdentityUnknown  = "unknown"       // there is no such principal
 )
 
-// IdentityError says why a caller is not known.
+// IdentityError is the reason for which a caller is not authenticated.
 type IdentityError struct {
 	Reason string // IdentityNone...
-	Text   string // for people
+	Text   string // message for the user
 }
 
 func (e *IdentityError) Error() string { return e.Text }
@@ -35,17 +36,16 @@ func (e *IdentityError) Error() string { return e.Text }
 // Is makes the error match ErrUnauthenticated.
 func (e *IdentityError) Is(target error) bool { return target == ErrUnauthenticated }
 
-// PermissionError says which right is missing where.
+// PermissionError is the right that the caller lacks.
 type PermissionError struct {
-	// Right is the right: read, write or admin. Empty: Method is for nodes alone.
+	// Right is read, write or admin. If it is empty, Method may be called by nodes only.
 	Right string
-	// Table and Family are what it is about; without them it is the cluster.
+	// Table and Family are the object of the right; if both are empty, it is the cluster.
 	Table, Family string
 	Method        string
-	// Executed tells that the right was there when the request came, and was taken away
-	// while it was carried out.
+	// Executed means that the right was revoked during the execution of the request.
 	Executed bool
-	Text     string // for people
+	Text     string // message for the user
 }
 
 func (e *PermissionError) Error() string { return e.Text }

@@ -5,17 +5,15 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// RootInfo is the result of root: the first step to find the tablets of a table (paper
-// §5.1).
+// RootInfo is the result of root: the first step to locate the tablets of a table (paper §5.1).
 type RootInfo struct {
-	// Metadata is false as long as the cluster has no METADATA: then the node that
-	// answers serves what there is, and nothing else here is set.
+	// Metadata is false while the cluster has no METADATA. The node that answers then serves all
+	// tables, and the other fields are empty.
 	Metadata bool
-	// Table is the id of the table that was asked for, by which METADATA has its
-	// tablets.
+	// Table is the id of the requested table, which is part of its keys in METADATA.
 	Table uint64
-	// Server is the tablet server of the root tablet, METADATA's first, and Addr its
-	// host:port. Both are empty while none has it.
+	// Server is the tablet server of the root tablet, METADATA's first, and Addr its host:port.
+	// Both are empty while the root tablet is unassigned.
 	Server, Addr string
 }
 
@@ -23,26 +21,26 @@ func (r *RootInfo) fields() fields {
 	return fields{{"metadata", &r.Metadata}, {"table", &r.Table}, {"server", &r.Server}, {"addr", &r.Addr}}
 }
 
-// Append writes the result of root.
+// Append encodes the result of root.
 func (r *RootInfo) Append(e *wire.Encoder) { r.fields().append(e) }
 
-// Decode reads the result of root.
+// Decode decodes the result of root.
 func (r *RootInfo) Decode(d *wire.Decoder) error {
 	*r = RootInfo{}
 	return r.fields().decode(d)
 }
 
-// SampleRowKeysRequest is the parameters of sample_row_keys:
+// SampleRowKeysRequest holds the parameters of sample_row_keys:
 //
 //	[table, options?]    options: start
 type SampleRowKeysRequest struct {
 	TableOptions
 	Table string
-	// Start is the row from which on keys are wanted. Empty is the table's beginning.
+	// Start is the row from which keys are sampled; empty means the start of the table.
 	Start []byte
 }
 
-// Append writes the parameters.
+// Append encodes the parameters.
 func (r *SampleRowKeysRequest) Append(e *wire.Encoder) {
 	n := r.TableOptions.count() + present(r.Start)
 	e.Array(1 + min(n, 1))
@@ -51,7 +49,7 @@ func (r *SampleRowKeysRequest) Append(e *wire.Encoder) {
 	appendBytes(e, "start", r.Start)
 }
 
-// Decode reads the n parameters in d. A nil lim is the defaults.
+// Decode decodes the n parameters in d. A nil lim means the defaults.
 func (r *SampleRowKeysRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
 	if err := params(MethodSampleRowKeys, n, 1, 2); err != nil {
 		return err

@@ -8,27 +8,27 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// ScanOpenRequest is the parameters of scan_open:
+// ScanOpenRequest holds the parameters of scan_open:
 //
 //	[table, options?]    options: start, end, prefix, filter, limit, batch_rows, batch_bytes, parts
 type ScanOpenRequest struct {
 	TableOptions
 	Table string
-	// Start and End bound the rows to [Start, End). Empty is no bound. Prefix
-	// bounds them further to keys that begin with it.
+	// Start and End limit the rows to [Start, End); empty means unbounded. Prefix limits them
+	// further to keys with that prefix.
 	Start, End, Prefix []byte
 	Filter             []byte // as in ReadRequest
-	Limit              int64  // rows; 0 is not given: no limit
-	BatchRows          int    // 0 is not given: ScanBatchRows
-	BatchBytes         int    // 0 is not given: ScanBatchBytes
-	// Parts says that the caller goes on elsewhere when the scan has come to the end of
-	// what the node serves: see ScanResult.
+	Limit              int64  // in rows; 0 means unset: no limit
+	BatchRows          int    // 0 means unset: ScanBatchRows
+	BatchBytes         int    // 0 means unset: ScanBatchBytes
+	// Parts means that the caller continues on other nodes when the scan reaches the end of what
+	// the node serves: see ScanResult.
 	Parts bool
 
 	names names
 }
 
-// Append writes the parameters.
+// Append encodes the parameters.
 func (r *ScanOpenRequest) Append(e *wire.Encoder) {
 	n := r.TableOptions.count() + present(r.Start) + present(r.End) + present(r.Prefix) + present(r.Filter)
 	for _, v := range []int64{r.Limit, int64(r.BatchRows), int64(r.BatchBytes)} {
@@ -55,8 +55,8 @@ func (r *ScanOpenRequest) Append(e *wire.Encoder) {
 	}
 }
 
-// Decode reads the n parameters in d, fills in BatchRows and BatchBytes if they are not
-// given, and brings them below their largest. A nil lim is the defaults.
+// Decode decodes the n parameters in d. It sets unset BatchRows and BatchBytes to their defaults
+// and reduces larger values to the maximum. A nil lim means the defaults.
 func (r *ScanOpenRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
 	if err := params(MethodScanOpen, n, 1, 2); err != nil {
 		return err
@@ -101,9 +101,8 @@ func (r *ScanOpenRequest) option(key []byte, d *wire.Decoder) bool {
 	return true
 }
 
-// Range returns what Start, End and Prefix amount to: [start, end), where an empty
-// end is no bound. Empty is true when no row can be in it. The slices may alias
-// the request.
+// Range returns the combination of Start, End and Prefix as [start, end), where an empty end means
+// unbounded. empty reports whether the range contains no row. The slices may alias the request.
 func (r *ScanOpenRequest) Range() (start, end []byte, empty bool) {
 	start, end = r.Start, r.End
 	if bytes.Compare(r.Prefix, start) > 0 {
@@ -115,8 +114,8 @@ func (r *ScanOpenRequest) Range() (start, end []byte, empty bool) {
 	return start, end, len(end) > 0 && bytes.Compare(start, end) >= 0
 }
 
-// PrefixEnd returns the first key after all that begin with prefix; nil if there
-// is none, as for a prefix of nothing or of 0xff bytes.
+// PrefixEnd returns the first key after all keys with that prefix. It returns nil if there is none:
+// for an empty prefix or one of 0xff bytes only.
 func PrefixEnd(prefix []byte) []byte {
 	for i := len(prefix) - 1; i >= 0; i-- {
 		if prefix[i] != 0xff {
@@ -128,7 +127,7 @@ func PrefixEnd(prefix []byte) []byte {
 	return nil
 }
 
-// ScanNextRequest is the parameters of scan_next and of scan_close:
+// ScanNextRequest holds the parameters of scan_next and of scan_close:
 //
 //	[cursor, options?]
 type ScanNextRequest struct {
@@ -136,7 +135,7 @@ type ScanNextRequest struct {
 	Cursor uint64
 }
 
-// Append writes the parameters.
+// Append encodes the parameters.
 func (r *ScanNextRequest) Append(e *wire.Encoder) {
 	n := r.Options.count()
 	e.Array(1 + min(n, 1))
@@ -144,7 +143,7 @@ func (r *ScanNextRequest) Append(e *wire.Encoder) {
 	r.Options.append(e, n)
 }
 
-// Decode reads the n parameters in d.
+// Decode decodes the n parameters in d.
 func (r *ScanNextRequest) Decode(d *wire.Decoder, n int) error {
 	if err := params(MethodScanNext, n, 1, 2); err != nil {
 		return err
@@ -153,7 +152,7 @@ func (r *ScanNextRequest) Decode(d *wire.Decoder, n int) error {
 	return r.Options.decode(d, n > 1, nil)
 }
 
-// ScanWriter writes the result of scan_open and scan_next row by row:
+// ScanWriter encodes the result of scan_open and scan_next row by row:
 //
 //	{"rows": [row…], "cursor": uint | nil, "next": bytes | nil}
 type ScanWriter struct {
@@ -169,20 +168,20 @@ func BeginScan(e *wire.Encoder) ScanWriter {
 	return ScanWriter{e: e, mark: e.ReserveArray32()}
 }
 
-// Row adds a row. Rows without cells are not to be added.
+// Row adds a row, which must have cells.
 func (w *ScanWriter) Row(key []byte, cells []table.Cell) {
 	table.AppendRow(w.e, key, cells)
 	w.rows++
 }
 
-// Rows returns the number of rows so far, Bytes about the size of the result.
+// Rows returns the number of rows so far.
 func (w *ScanWriter) Rows() int { return w.rows }
 
 // Bytes returns the size of the result so far.
 func (w *ScanWriter) Bytes() int { return w.e.Len() - w.mark }
 
-// End completes the result. Next is the row key at which the scan goes on, by the
-// cursor or, if that is 0, elsewhere; without both it is finished.
+// End completes the result. next is the row key at which the scan continues: with the cursor or, if
+// that is 0, on another node. If both are empty, the scan is finished.
 func (w *ScanWriter) End(cursor uint64, next []byte) {
 	w.e.SetArray32(w.mark, w.rows)
 	w.e.Str("cursor")
@@ -199,20 +198,20 @@ func (w *ScanWriter) End(cursor uint64, next []byte) {
 	}
 }
 
-// ScanResult is what scan_open and scan_next return.
+// ScanResult is the result of scan_open and scan_next.
 type ScanResult struct {
 	Rows  wire.Decoder // at the first of Count rows
 	Count int
-	// Cursor is 0 when the scan has nothing more to get from the node: it is finished
-	// if there is no Next either.
+	// Cursor is 0 if the node has no more rows for the scan. The scan is finished if Next is empty
+	// as well.
 	Cursor uint64
-	// Next is the row key at which it goes on. Without a Cursor, which happens in scans by
-	// Parts, that is at the server of that row, with another scan_open.
+	// Next is the row key at which the scan continues. Without a Cursor, which happens in scans by
+	// Parts, it continues with a new scan_open on the server of that row.
 	Next []byte
 }
 
-// Decode reads what a ScanWriter wrote. All of it aliases the input; the rows are
-// read later, by Rows.
+// Decode decodes what a ScanWriter wrote. The result aliases the input; the caller reads the rows
+// later from Rows.
 func (r *ScanResult) Decode(d *wire.Decoder) error {
 	*r = ScanResult{}
 	for range d.Map() {

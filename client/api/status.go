@@ -21,32 +21,30 @@ func (p *Pong) fields() fields {
 	}
 }
 
-// Append writes the result.
+// Append encodes the result.
 func (p *Pong) Append(e *wire.Encoder) { p.fields().append(e) }
 
-// Decode reads the result.
+// Decode decodes the result.
 func (p *Pong) Decode(d *wire.Decoder) error {
 	*p = Pong{}
 	return p.fields().decode(d)
 }
 
-// Status is the result of status: figures of a node, of the moment or since it
-// started.
+// Status is the result of status: gauges of a node, and counters since its start.
 type Status struct {
 	Node    string
 	Cluster string
 	Version string
 	Uptime  time.Duration // seconds on the wire
-	// Ready tells whether the node serves. Reason says why not.
+	// Ready reports whether the node serves requests; Reason is why it does not.
 	Ready  bool
 	Reason string
 
 	NodeID string // Node is its name
-	// Voter, Leader and Master are the node's parts in the lock service's group and in
-	// the cluster.
+	// Voter, Leader and Master are the node's roles in the lock service's group and in the cluster.
 	Voter, Leader, Master bool
-	// Nodes is how many nodes this one knows of, itself included, NodesAlive how many
-	// of them gossip hears of.
+	// Nodes is the number of nodes known to this one, including itself. NodesAlive is the number of
+	// those that gossip reports alive.
 	Nodes, NodesAlive int64
 
 	Tables, Tablets  int64
@@ -55,36 +53,38 @@ type Status struct {
 	CacheBytes       int64
 	CacheHits        int64
 	CacheMisses      int64
-	// ScanCacheHits and ScanCacheMisses are look-ups of a row in a file.
+	// ScanCacheHits and ScanCacheMisses count lookups of a row in a file.
 	ScanCacheHits, ScanCacheMisses int64
-	// OpenFileBytes is the memory of open files' indexes and filters, PinnedBytes that of in-memory locality groups;
-	// UnpinnedBytes is what of these there is no room for, which is read through the cache.
+	// OpenFileBytes is the memory of the indexes and filters of open files, PinnedBytes that of
+	// in-memory locality groups. UnpinnedBytes is the part of in-memory groups that exceeds their
+	// memory and is read through the cache.
 	OpenFileBytes, PinnedBytes, UnpinnedBytes int64
 
-	LogBytes int64 // of commit log that recovery would read
-	// Replicas is how many replicas an extent should have, LogReplicas how many that of the commit log has that is
-	// written now, and UnderReplicated how many extents have too few that this node is to see to. While Counting it has yet
-	// to look: it has started, or the fleet has changed.
+	LogBytes int64 // of the commit log, to be read in a recovery
+	// Replicas is the intended number of replicas of an extent, LogReplicas that of the commit log
+	// being written. UnderReplicated is the number of under-replicated extents that this node
+	// repairs. While Counting is set, the node has not yet scanned its extents after a start or a
+	// change of the members.
 	Replicas, LogReplicas, UnderReplicated int64
 	Counting                               bool
 	Reads, Scans                           int64
 	Commits                                int64 // row mutations made durable
-	Stalls, Overloads                      int64 // writes that waited for memory; those refused for it
+	Stalls, Overloads                      int64 // writes that waited for memory; writes rejected for lack of it
 
 	MinorCompactions, MergingCompactions, MajorCompactions int64
 
 	Disks []DiskStatus
 }
 
-// DiskStatus is one data folder of a node.
+// DiskStatus is one data directory of a node.
 type DiskStatus struct {
 	Path                  string
 	TotalBytes, FreeBytes int64 // of the file system
-	UsedBytes             int64 // by this folder
+	UsedBytes             int64 // by this directory
 	Retired               bool  // failed; no longer written to
 }
 
-// disksMax bounds the disks of a node that a client reads.
+// disksMax is the maximum number of disks of a node that a client decodes.
 const disksMax = 10_000
 
 func (s *Status) fields() fields {
@@ -114,10 +114,10 @@ func (k *DiskStatus) fields() fields {
 	}
 }
 
-// Append writes the result.
+// Append encodes the result.
 func (s *Status) Append(e *wire.Encoder) { s.fields().append(e) }
 
-// Decode reads the result.
+// Decode decodes the result.
 func (s *Status) Decode(d *wire.Decoder) error {
 	*s = Status{}
 	return s.fields().decode(d)

@@ -11,8 +11,8 @@ import (
 type TableInfo struct {
 	Schema  *table.Schema
 	Tablets []TabletInfo
-	// SizesHidden tells that the caller does not administer the table, and so is not told how
-	// much is in it: tablets have no groups, and MemtableBytes is 0.
+	// SizesHidden means that the caller does not administer the table and may not see its sizes:
+	// tablets have no groups, and MemtableBytes is 0.
 	SizesHidden bool
 }
 
@@ -20,14 +20,13 @@ type TableInfo struct {
 type TabletInfo struct {
 	ID   uint64
 	Node string
-	// The tablet holds the rows that are after Start and not after End. Empty is no
-	// bound.
+	// The tablet holds the rows after Start, up to and including End. Empty means unbounded.
 	Start, End    []byte
 	MemtableBytes int64
 	Groups        []GroupInfo
 }
 
-// GroupInfo is what a tablet stores of one locality group.
+// GroupInfo holds the stored sizes of one locality group of a tablet.
 type GroupInfo struct {
 	Name     string
 	Files    int64 // SSTables
@@ -36,7 +35,7 @@ type GroupInfo struct {
 	Entries  int64 // cells and deletions
 }
 
-// Bounds on what a client reads of a table.
+// Bounds on what a client decodes of a table.
 const (
 	tabletsMax = 10_000_000
 	groupsMax  = 1001
@@ -63,16 +62,16 @@ func (g *GroupInfo) fields() fields {
 	}
 }
 
-// Append writes the result of describe_table.
+// Append encodes the result of describe_table.
 func (t *TableInfo) Append(e *wire.Encoder) { t.fields().append(e) }
 
-// Decode reads the result of describe_table.
+// Decode decodes the result of describe_table.
 func (t *TableInfo) Decode(d *wire.Decoder) error {
 	*t = TableInfo{}
 	return t.fields().decode(d)
 }
 
-// AppendSchemas writes the result of list_tables.
+// AppendSchemas encodes the result of list_tables.
 func AppendSchemas(e *wire.Encoder, schemas []*table.Schema) {
 	e.Array(len(schemas))
 	for _, s := range schemas {
@@ -80,7 +79,7 @@ func AppendSchemas(e *wire.Encoder, schemas []*table.Schema) {
 	}
 }
 
-// DecodeSchemas reads the result of list_tables.
+// DecodeSchemas decodes the result of list_tables.
 func DecodeSchemas(d *wire.Decoder) (schemas []*table.Schema, err error) {
 	err = decodeList(d, "tables", tabletsMax, func() error {
 		s, err := table.DecodeSchema(d, nil)
@@ -90,14 +89,14 @@ func DecodeSchemas(d *wire.Decoder) (schemas []*table.Schema, err error) {
 	return schemas, err
 }
 
-// RowSample is an element of the result of sample_row_keys: all rows up to Key
-// take about Offset bytes. The last has an empty Key, for the end of the table.
+// RowSample is an element of the result of sample_row_keys: all rows up to Key take about Offset
+// bytes. The last element has an empty Key, which means the end of the table.
 type RowSample struct {
 	Key    []byte
 	Offset int64
 }
 
-// AppendSamples writes the result of sample_row_keys: [[key, offset]…].
+// AppendSamples encodes the result of sample_row_keys: [[key, offset]…].
 func AppendSamples(e *wire.Encoder, samples []RowSample) {
 	e.Array(len(samples))
 	for _, s := range samples {
@@ -107,7 +106,7 @@ func AppendSamples(e *wire.Encoder, samples []RowSample) {
 	}
 }
 
-// DecodeSamples reads the result of sample_row_keys.
+// DecodeSamples decodes the result of sample_row_keys.
 func DecodeSamples(d *wire.Decoder) (samples []RowSample, err error) {
 	err = decodeList(d, "samples", tabletsMax, func() error {
 		if n := d.Array(); n != 2 && d.Err() == nil {

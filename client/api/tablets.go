@@ -8,8 +8,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TabletRequest is the parameters of the methods about one tablet: split_tablet,
-// merge_tablets and compact_tablet take
+// TabletRequest holds the parameters of the methods about one tablet. split_tablet, merge_tablets
+// and compact_tablet take
 //
 //	[table, row, options?]          options: id, of split_tablet: middle, of compact_tablet: major
 //
@@ -17,19 +17,19 @@ import (
 //
 //	[table, row, node, options?]    options: id
 //
-// The tablet is the one that has the row, or the table's tablet of an id.
+// The tablet is the one that holds the row, or the table's tablet with that id.
 type TabletRequest struct {
 	Options
 	Table string
 	Row   []byte
-	ID    uint64 // 0 is none; then Row says which
-	Node  string // move_tablet: id or name of the node that is to have it
-	// Middle is split_tablet's: the tablet is parted where its bytes are about even, not at Row.
+	ID    uint64 // 0 means unset: Row selects the tablet
+	Node  string // move_tablet: id or name of the destination
+	// Middle is for split_tablet: the tablet is split at about half of its bytes, not at Row.
 	Middle bool
-	Major  bool // compact_tablet: a major compaction, and not only the memtables
+	Major  bool // compact_tablet: a major compaction, not only of the memtables
 }
 
-// own returns the flag that a method has of its own, nil for none.
+// own returns the flag that is specific to the method, or nil if it has none.
 func (r *TabletRequest) own(method string) *flag {
 	switch method {
 	case MethodSplitTablet:
@@ -40,7 +40,7 @@ func (r *TabletRequest) own(method string) *flag {
 	return nil
 }
 
-// tabletOptions reads the options of one method.
+// tabletOptions decodes the options of one method.
 type tabletOptions struct {
 	*TabletRequest
 	own *flag
@@ -54,7 +54,7 @@ func (o tabletOptions) option(key []byte, d *wire.Decoder) bool {
 	return o.own != nil && o.own.option(key, d)
 }
 
-// AppendAs writes the parameters of a method.
+// AppendAs encodes the parameters of a method.
 func (r *TabletRequest) AppendAs(method string, e *wire.Encoder) {
 	n := r.Options.count()
 	own := r.own(method)
@@ -85,7 +85,7 @@ func (r *TabletRequest) AppendAs(method string, e *wire.Encoder) {
 	}
 }
 
-// Decode reads the n parameters in d of a method. A nil lim is the defaults.
+// Decode decodes the n parameters in d of a method. A nil lim means the defaults.
 func (r *TabletRequest) Decode(d *wire.Decoder, n int, method string, lim *table.Limits) error {
 	want := 2
 	if method == MethodMoveTablet {
@@ -102,7 +102,7 @@ func (r *TabletRequest) Decode(d *wire.Decoder, n int, method string, lim *table
 		return err
 	}
 	if r.ID != 0 && len(r.Row) > 0 {
-		return rpc.Errorf(rpc.CodeBadRequest, "%s: a tablet is named by a row or by its id, not by both", method)
+		return rpc.Errorf(rpc.CodeBadRequest, "%s: give a row or a tablet id, not both", method)
 	}
 	// Rows of METADATA have longer keys.
 	return within("row key bytes", len(r.Row), limitsOf(lim).RowKeyBytes+1)
@@ -110,10 +110,10 @@ func (r *TabletRequest) Decode(d *wire.Decoder, n int, method string, lim *table
 
 // TabletChange is the result of split_tablet, move_tablet and merge_tablets.
 type TabletChange struct {
-	ID     uint64 // of the tablet: of the upper part of a split, and what a merge made
+	ID     uint64 // of the upper part of a split, or of the merged tablet
 	Lower  uint64 // split_tablet: id of the lower part
 	At     []byte // split_tablet: its last row
-	Node   string // the id of the node that has the tablet
+	Node   string // the id of the node to which the tablet is assigned
 	Server string // the instance of its tablet server
 }
 
@@ -121,10 +121,10 @@ func (t *TabletChange) fields() fields {
 	return fields{{"id", &t.ID}, {"lower", &t.Lower}, {"at", &t.At}, {"node", &t.Node}, {"server", &t.Server}}
 }
 
-// Append writes the result.
+// Append encodes the result.
 func (t *TabletChange) Append(e *wire.Encoder) { t.fields().append(e) }
 
-// Decode reads the result.
+// Decode decodes the result.
 func (t *TabletChange) Decode(d *wire.Decoder) error {
 	*t = TabletChange{}
 	return t.fields().decode(d)

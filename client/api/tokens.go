@@ -6,29 +6,29 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// TokenJoin is the kind of tokens that let hosts become nodes.
+// TokenJoin is the kind of tokens with which hosts join the cluster as nodes.
 const TokenJoin = "join"
 
-// CreateTokenRequest is the parameters of create_token:
+// CreateTokenRequest holds the parameters of create_token:
 //
 //	[kind, options?]    options: ttl_ms, and of TokenJoin: uses, node
 type CreateTokenRequest struct {
 	Options
 	Kind string
-	// TTL is how long the token can be used; 0 is the server's default.
+	// TTL is the time for which the token is valid; 0 means the server's default.
 	TTL time.Duration
-	// Uses is how many hosts may join with it; 0 is one.
+	// Uses is the number of hosts that may join with the token; 0 means one.
 	Uses int64
-	// Node, unless empty, is the id of the node that the token is for: one whose certificate has
-	// ended. Others are for hosts that are new.
+	// Node is the id of the only node that may use the token, for a node whose certificate has
+	// expired. If it is empty, the token is for new hosts.
 	Node string
 }
 
-// Append writes the parameters.
+// Append encodes the parameters.
 func (r *CreateTokenRequest) Append(e *wire.Encoder) {
 	n := r.Options.count()
-	for _, given := range []bool{r.TTL != 0, r.Uses != 0, r.Node != ""} {
-		if given {
+	for _, set := range []bool{r.TTL != 0, r.Uses != 0, r.Node != ""} {
+		if set {
 			n++
 		}
 	}
@@ -57,10 +57,10 @@ func (r *CreateTokenRequest) option(key []byte, d *wire.Decoder) bool {
 	return true
 }
 
-// tokenTTLMax bounds what is read: what a server takes is less.
+// tokenTTLMax is the largest decoded TTL; larger values are reduced to it. Servers accept less.
 const tokenTTLMax = 100 * 365 * 24 * time.Hour
 
-// Decode reads the n parameters in d.
+// Decode decodes the n parameters in d.
 func (r *CreateTokenRequest) Decode(d *wire.Decoder, n int) error {
 	if err := params(MethodCreateToken, n, 1, 2); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (r *CreateTokenRequest) Decode(d *wire.Decoder, n int) error {
 
 // CreatedToken is the result of create_token.
 type CreatedToken struct {
-	Text string // the token itself: a secret, which is kept nowhere
+	Text string // the token itself: a secret that the cluster does not store
 	Info TokenInfo
 }
 
@@ -79,24 +79,24 @@ func (t *CreatedToken) fields() fields {
 	return append(fields{{"token", &t.Text}}, t.Info.fields()...)
 }
 
-// Append writes the result.
+// Append encodes the result.
 func (t *CreatedToken) Append(e *wire.Encoder) { t.fields().append(e) }
 
-// Decode reads the result.
+// Decode decodes the result.
 func (t *CreatedToken) Decode(d *wire.Decoder) error {
 	*t = CreatedToken{}
 	return t.fields().decode(d)
 }
 
-// TokenInfo is what the cluster knows of a token.
+// TokenInfo is the stored information about a token.
 type TokenInfo struct {
 	ID, Kind string
-	// CreatedMS and EndsMS are in milliseconds since 1970; EndsMS 0 is never.
+	// CreatedMS and EndsMS are in milliseconds since 1970. An EndsMS of 0 means never.
 	CreatedMS, EndsMS int64
-	// Uses is how often a join token may still be used, UsedBy the nodes that have.
+	// Uses is the number of remaining uses of a join token, UsedBy the nodes that have used it.
 	Uses   int64
 	UsedBy []string
-	Node   string // the only node that may use it; empty for new ones
+	Node   string // the only node that may use it; empty for new hosts
 }
 
 func (t *TokenInfo) fields() fields {
@@ -107,22 +107,22 @@ func (t *TokenInfo) fields() fields {
 }
 
 const (
-	// tokenUsesMax and TokensMax bound what a client reads, and so what a server keeps.
+	// tokenUsesMax and TokensMax bound what a client decodes, and therefore what a server stores.
 	tokenUsesMax = 1000
 	TokensMax    = 1000
 )
 
-// Tokens is the result of list_tokens, in order of their ids.
+// Tokens is the result of list_tokens, sorted by id.
 type Tokens struct{ Tokens []TokenInfo }
 
 func (t *Tokens) fields() fields {
 	return fields{{"tokens", &list[TokenInfo]{all: &t.Tokens, fields: (*TokenInfo).fields, what: "tokens", max: TokensMax}}}
 }
 
-// Append writes the result.
+// Append encodes the result.
 func (t *Tokens) Append(e *wire.Encoder) { t.fields().append(e) }
 
-// Decode reads the result.
+// Decode decodes the result.
 func (t *Tokens) Decode(d *wire.Decoder) error {
 	*t = Tokens{}
 	return t.fields().decode(d)

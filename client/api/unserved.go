@@ -6,25 +6,25 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// UnservedTablets is the result of unserved_tablets: the tablets that no server has had for some seconds, as the
-// master knows.
+// UnservedTablets is the result of unserved_tablets: the tablets that no server has served for some
+// seconds, as far as the master knows.
 type UnservedTablets struct {
 	Total   int64
-	Tablets []UnservedTablet // the first of them, UnservedTold at most
+	Tablets []UnservedTablet // the first ones, at most UnservedTold
 }
 
-// UnservedTablet is one of them.
+// UnservedTablet is a tablet that no server serves.
 type UnservedTablet struct {
-	Table      string // its name; empty if that is not known
-	Start, End []byte // it has the rows above Start, up to End; an empty End is no end
-	// Node and Server are whom METADATA names as having it; empty: nobody.
+	Table      string // its name; empty if unknown
+	Start, End []byte // it holds the rows above Start, up to End; an empty End means no end
+	// Node and Server are the assignment in METADATA; empty if the tablet is unassigned.
 	Node, Server string
-	Since        time.Duration // for how long at least; seconds on the wire
-	Tries        int64         // to have it loaded that have failed, in a row
-	Error        string        // of the last, or what it waits for
+	Since        time.Duration // minimum time without a server; seconds on the wire
+	Tries        int64         // consecutive failed attempts to load it
+	Error        string        // of the last attempt, or what the tablet waits for
 }
 
-// UnservedTold bounds the tablets of one UnservedTablets.
+// UnservedTold is the maximum number of tablets in UnservedTablets.
 const UnservedTold = 100
 
 func (u *UnservedTablets) fields() fields {
@@ -41,10 +41,10 @@ func (u *UnservedTablet) fields() fields {
 	}
 }
 
-// Append writes the result.
+// Append encodes the result.
 func (u *UnservedTablets) Append(e *wire.Encoder) { u.fields().append(e) }
 
-// Decode reads the result.
+// Decode decodes the result.
 func (u *UnservedTablets) Decode(d *wire.Decoder) error {
 	*u = UnservedTablets{}
 	return u.fields().decode(d)

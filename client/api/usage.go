@@ -2,44 +2,46 @@ package api
 
 import "github.com/steledb/stele/internal/wire"
 
-// Usage is the result of usage: what tables take, by name.
+// Usage is the result of usage: the space used by tables, sorted by name.
 type Usage struct {
 	Tables []TableUsage
-	// Silent are the ids of nodes that did not answer, or are dead and have tablets of these tables still: what they
-	// serve is missing.
+	// Silent lists the ids of nodes that did not answer, and of dead nodes to which tablets of
+	// these tables are still assigned. The usage of the tablets that they serve is missing.
 	Silent []string
 }
 
-// TableUsage is what a table takes, on all nodes.
+// TableUsage is the space used by a table on all nodes.
 type TableUsage struct {
 	Name string
-	// Owner is whose quota of bytes the table counts for; empty: nobody's.
+	// Owner is the user whose byte quota the table counts against; empty if there is none.
 	Owner          string
 	Tablets, Files int64
-	// DiskBytes are of SSTables, each counted once, whatever its replicas; of one that two tablets
-	// share since a split, each has the part with its rows, about.
+	// DiskBytes is the size of SSTables, without replicas. A file that two tablets share after a
+	// split counts for each with the approximate size of its own rows.
 	DiskBytes int64
-	// UndividedBytes are those of them in files that were written before files said what they have of each
-	// family. They are divided as the rest of the locality group is, until a compaction writes them anew.
+	// UndividedBytes is the part of DiskBytes in files of an older format, which lacks sizes by
+	// family. They are divided in proportion to the rest of the locality group until a compaction
+	// rewrites them.
 	UndividedBytes int64
-	// MemtableBytes are of memtables; InMemoryBytes of files of in-memory groups that are in memory.
+	// MemtableBytes is the size of memtables, InMemoryBytes that of files of in-memory groups in
+	// memory.
 	MemtableBytes, InMemoryBytes int64
 	Families                     []FamilyUsage
-	// Unserved is how many tablets nobody told of: METADATA gives them to nobody, or to a server that is gone, has not answered
-	// or not loaded them yet. What they take is missing. -1: it is not known.
+	// Unserved is the number of tablets whose usage is missing: they are unassigned, or their
+	// server is gone, has not answered or has not loaded them yet. -1 means unknown.
 	Unserved int64
 }
 
-// FamilyUsage is a family's part of a TableUsage. Files and memtables are divided by what keys and
-// values of each family come to before compression.
+// FamilyUsage is a family's part of a TableUsage. Files and memtables are divided in proportion to
+// the uncompressed keys and values of each family.
 type FamilyUsage struct {
-	Name                                    string // empty: what is left of dropped families
+	Name                                    string // empty: remains of dropped families
 	Group                                   string
 	DiskBytes, MemtableBytes, InMemoryBytes int64
-	Files                                   int64 // that have some of it
+	Files                                   int64 // files that contain cells of the family
 }
 
-// usageTablesMax bounds the tables, and the families of each, that are read.
+// usageTablesMax is the maximum number of tables, and of families of each, that a client decodes.
 const usageTablesMax = 1_000_000
 
 func (u *Usage) fields() fields {
@@ -65,10 +67,10 @@ func (f *FamilyUsage) fields() fields {
 	}
 }
 
-// Append writes the result.
+// Append encodes the result.
 func (u *Usage) Append(e *wire.Encoder) { u.fields().append(e) }
 
-// Decode reads the result.
+// Decode decodes the result.
 func (u *Usage) Decode(d *wire.Decoder) error {
 	*u = Usage{}
 	return u.fields().decode(d)

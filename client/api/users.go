@@ -9,37 +9,38 @@ import (
 )
 
 var (
-	// ErrNoUser means that the cluster knows nobody of that name.
+	// ErrNoUser means that the cluster has no user with that name.
 	ErrNoUser = errors.New("no such user")
-	// ErrNoGrant means that there is no such grant to be revoked.
+	// ErrNoGrant means that there is no such grant to revoke.
 	ErrNoGrant = errors.New("no such grant")
-	// ErrLastAdmin means that nobody would be left who administers the cluster, is not disabled and has a
-	// credential that is good.
-	ErrLastAdmin = errors.New("nobody would be left who may administer the cluster")
-	// ErrNoIssuer means that the node that was asked to sign a certificate has not the
-	// authority's key.
-	ErrNoIssuer = errors.New("the node cannot sign certificates")
-	// ErrOpenCluster means that the cluster has no certificates, and so neither users, grants nor tokens.
-	ErrOpenCluster = errors.New("the cluster has no access control: whoever reaches it may do everything; \"stele init\" makes a cluster that has it")
+	// ErrLastAdmin means that no administrator of the cluster would be left who is enabled and has
+	// a valid credential.
+	ErrLastAdmin = errors.New("the cluster would have no administrator left")
+	// ErrNoIssuer means that the node that was to sign a certificate does not have the authority's
+	// key.
+	ErrNoIssuer = errors.New("node cannot sign certificates")
+	// ErrOpenCluster means that the cluster has no certificates and therefore no users, grants or
+	// tokens.
+	ErrOpenCluster = errors.New("the cluster has no access control: every client has all rights; \"stele init\" creates a cluster with access control")
 )
 
-// Everyone stands in grants for every principal that the cluster knows.
+// Everyone is the principal of grants to all principals of the cluster.
 const Everyone = "*"
 
-// GrantRequest is the parameters of grant and revoke:
+// GrantRequest holds the parameters of grant and revoke:
 //
 //	[principal, rights, options?]    options: table, family
 type GrantRequest struct {
 	Options
 	Principal string
-	// Rights are names with commas between: read, write, admin and monitor.
+	// Rights is a comma-separated list of read, write, admin and monitor.
 	Rights string
-	// Table is what the grant is about; empty is the cluster. Family, with a table, is a
-	// family of it; empty is the whole table.
+	// Table is the object of the grant; empty means the cluster. Family, with a table, is a family
+	// of it; empty means the whole table.
 	Table, Family string
 }
 
-// Append writes the parameters.
+// Append encodes the parameters.
 func (r *GrantRequest) Append(e *wire.Encoder) {
 	n := r.Options.count()
 	for _, s := range []string{r.Table, r.Family} {
@@ -62,7 +63,7 @@ func appendText(e *wire.Encoder, key, s string) {
 	}
 }
 
-// Decode reads the n parameters in d.
+// Decode decodes the n parameters in d.
 func (r *GrantRequest) Decode(d *wire.Decoder, n int) error {
 	if err := params(MethodGrant, n, 2, 3); err != nil {
 		return err
@@ -83,16 +84,16 @@ func (r *GrantRequest) option(key []byte, d *wire.Decoder) bool {
 	return true
 }
 
-// ListGrantsRequest is the parameters of list_grants:
+// ListGrantsRequest holds the parameters of list_grants:
 //
 //	[principal, options?]    options: table
 type ListGrantsRequest struct {
 	Options
-	Principal string // empty is all
-	Table     string // empty is the cluster and all tables
+	Principal string // empty means all
+	Table     string // empty means the cluster and all tables
 }
 
-// Append writes the parameters.
+// Append encodes the parameters.
 func (r *ListGrantsRequest) Append(e *wire.Encoder) {
 	n := r.Options.count()
 	if r.Table != "" {
@@ -104,7 +105,7 @@ func (r *ListGrantsRequest) Append(e *wire.Encoder) {
 	appendText(e, "table", r.Table)
 }
 
-// Decode reads the n parameters in d.
+// Decode decodes the n parameters in d.
 func (r *ListGrantsRequest) Decode(d *wire.Decoder, n int) error {
 	if err := params(MethodListGrants, n, 1, 2); err != nil {
 		return err
@@ -124,9 +125,10 @@ func (r *ListGrantsRequest) option(key []byte, d *wire.Decoder) bool {
 // GrantInfo is one grant.
 type GrantInfo struct {
 	Principal string
-	// Table and Family are names; empty is the cluster, and the whole table.
+	// Table and Family are names; an empty Table means the cluster, an empty Family the whole
+	// table.
 	Table, Family string
-	// Rights are names with commas between.
+	// Rights is a comma-separated list.
 	Rights string
 }
 
@@ -134,42 +136,44 @@ func (g *GrantInfo) fields() fields {
 	return fields{{"principal", &g.Principal}, {"table", &g.Table}, {"family", &g.Family}, {"rights", &g.Rights}}
 }
 
-// grantsMax bounds the grants that a client reads.
+// grantsMax is the maximum number of grants that a client decodes.
 const grantsMax = 1_000_000
 
-// Grants is the result of list_grants: those on the cluster, then those on tables, by name.
+// Grants is the result of list_grants: those on the cluster, then those on tables, sorted by name.
 type Grants struct{ Grants []GrantInfo }
 
 func (g *Grants) fields() fields {
 	return fields{{"grants", &list[GrantInfo]{all: &g.Grants, fields: (*GrantInfo).fields, what: "grants", max: grantsMax}}}
 }
 
-// Append writes the result.
+// Append encodes the result.
 func (g *Grants) Append(e *wire.Encoder) { g.fields().append(e) }
 
-// Decode reads the result.
+// Decode decodes the result.
 func (g *Grants) Decode(d *wire.Decoder) error {
 	*g = Grants{}
 	return g.fields().decode(d)
 }
 
-// AddUserRequest is the parameters of add_user:
+// AddUserRequest holds the parameters of add_user:
 //
 //	[name, options?]    options: request, ttl_ms, no_end, comment
 type AddUserRequest struct {
 	Options
 	Name string
-	// Request asks for a certificate, in DER (PKCS #10). Without it an access token is made.
+	// Request is a certificate request in DER (PKCS #10). Without it the cluster creates an access
+	// token.
 	Request []byte
-	// TTL is how long the credential can be used. Zero means a year for a certificate, and 90 days for a token.
+	// TTL is the time for which the credential is valid. Zero means a year for a certificate and 90
+	// days for a token.
 	TTL time.Duration
-	// NoEnd makes a token that can be used until it is revoked.
+	// NoEnd creates a token that is valid until it is revoked.
 	NoEnd bool
-	// Comment is kept beside a token.
+	// Comment is stored with a token.
 	Comment string
 }
 
-// Append writes the parameters.
+// Append encodes the parameters.
 func (r *AddUserRequest) Append(e *wire.Encoder) {
 	n := r.Options.count() + present(r.Request)
 	if r.TTL != 0 {
@@ -193,7 +197,7 @@ func (r *AddUserRequest) Append(e *wire.Encoder) {
 	appendText(e, "comment", r.Comment)
 }
 
-// Decode reads the n parameters in d.
+// Decode decodes the n parameters in d.
 func (r *AddUserRequest) Decode(d *wire.Decoder, n int) error {
 	if err := params(MethodAddUser, n, 1, 2); err != nil {
 		return err
@@ -202,7 +206,7 @@ func (r *AddUserRequest) Decode(d *wire.Decoder, n int) error {
 	return r.Options.decode(d, n > 1, r)
 }
 
-// userTTLMax bounds what is read.
+// userTTLMax is the largest decoded TTL; larger values are reduced to it.
 const userTTLMax = 100 * 365 * 24 * time.Hour
 
 func (r *AddUserRequest) option(key []byte, d *wire.Decoder) bool {
@@ -223,17 +227,17 @@ func (r *AddUserRequest) option(key []byte, d *wire.Decoder) bool {
 
 // AddedUser is the result of add_user.
 type AddedUser struct {
-	// New tells that nobody of that name was known before.
+	// New reports whether the user was created by this call.
 	New bool
-	// Certificate is in DER, if one was asked for. Authority has the certificates of the
-	// cluster's authority, in PEM.
+	// Certificate is the requested certificate in DER. Authority contains the certificates of the
+	// cluster's authority in PEM.
 	Certificate, Authority []byte
-	// Token is the text of an access token if no certificate was asked for: a secret, which
-	// is kept nowhere.
+	// Token is the text of an access token if no certificate was requested. It is a secret that the
+	// cluster does not store.
 	Token string
-	// TokenID names the token.
+	// TokenID is the id of the token.
 	TokenID string
-	// EndsMS is when it ends, in milliseconds since 1970; 0 is never.
+	// EndsMS is when the credential expires, in milliseconds since 1970; 0 means never.
 	EndsMS int64
 }
 
@@ -243,21 +247,21 @@ func (u *AddedUser) fields() fields {
 	}
 }
 
-// Append writes the result.
+// Append encodes the result.
 func (u *AddedUser) Append(e *wire.Encoder) { u.fields().append(e) }
 
-// Decode reads the result.
+// Decode decodes the result.
 func (u *AddedUser) Decode(d *wire.Decoder) error {
 	*u = AddedUser{}
 	return u.fields().decode(d)
 }
 
-// UserInfo is a principal that the cluster knows.
+// UserInfo is a principal of the cluster.
 type UserInfo struct {
 	Name      string
 	Disabled  bool
 	CreatedMS int64 // in milliseconds since 1970
-	// Generation is the least of credentials that are good.
+	// Generation is the lowest generation of valid credentials.
 	Generation uint64
 	Tokens     []UserToken
 }
@@ -265,7 +269,7 @@ type UserInfo struct {
 // UserToken is an access token of a principal.
 type UserToken struct {
 	ID                string
-	CreatedMS, EndsMS int64 // EndsMS 0 is never
+	CreatedMS, EndsMS int64 // an EndsMS of 0 means never
 	Comment           string
 }
 
@@ -280,38 +284,38 @@ func (u *UserInfo) fields() fields {
 	}
 }
 
-// usersMax bounds the users that a client reads.
+// usersMax is the maximum number of users that a client decodes.
 const usersMax = 100_000
 
-// Users is the result of list_users, by name.
+// Users is the result of list_users, sorted by name.
 type Users struct{ Users []UserInfo }
 
 func (u *Users) fields() fields {
 	return fields{{"users", &list[UserInfo]{all: &u.Users, fields: (*UserInfo).fields, what: "users", max: usersMax}}}
 }
 
-// Append writes the result.
+// Append encodes the result.
 func (u *Users) Append(e *wire.Encoder) { u.fields().append(e) }
 
-// Decode reads the result.
+// Decode decodes the result.
 func (u *Users) Decode(d *wire.Decoder) error {
 	*u = Users{}
 	return u.fields().decode(d)
 }
 
-// RevokeUserRequest is the parameters of revoke_user:
+// RevokeUserRequest holds the parameters of revoke_user:
 //
 //	[name, options?]    options: token, certificate
 type RevokeUserRequest struct {
 	Options
 	Name string
-	// Token, unless empty, is the id of the only token that is revoked, and Certificate the
-	// serial number, in hexadecimal, of the only certificate. Without either all
-	// certificates and tokens of the user are.
+	// Token is the id of the only token to revoke, and Certificate the serial number, in
+	// hexadecimal, of the only certificate. If both are empty, all certificates and tokens of the
+	// user are revoked.
 	Token, Certificate string
 }
 
-// Append writes the parameters.
+// Append encodes the parameters.
 func (r *RevokeUserRequest) Append(e *wire.Encoder) {
 	n := r.Options.count()
 	for _, s := range []string{r.Token, r.Certificate} {
@@ -326,7 +330,7 @@ func (r *RevokeUserRequest) Append(e *wire.Encoder) {
 	appendText(e, "certificate", r.Certificate)
 }
 
-// Decode reads the n parameters in d.
+// Decode decodes the n parameters in d.
 func (r *RevokeUserRequest) Decode(d *wire.Decoder, n int) error {
 	if err := params(MethodRevokeUser, n, 1, 2); err != nil {
 		return err

@@ -2,31 +2,32 @@ package api
 
 import "github.com/steledb/stele/internal/wire"
 
-// Kinds of who is at a connection.
+// Kinds of callers.
 const (
 	KindPrincipal = "principal"
 	KindNode      = "node"
-	// KindAnybody is who asks a cluster without certificates: all may do everything there.
+	// KindAnybody is a caller of a cluster without certificates, where every client has all rights.
 	KindAnybody = "anybody"
 )
 
-// What a caller has shown.
+// Kinds of credentials.
 const (
 	ShownCertificate = "certificate"
 	ShownToken       = "token"
 )
 
-// Whoami is the result of whoami: as whom the caller is known, and what that one may do.
+// Whoami is the result of whoami: the caller's identity and rights.
 type Whoami struct {
 	Kind string // KindPrincipal...
 	Name string
 	// Cluster is the cluster's id.
 	Cluster string
-	// Shown is what the caller has shown: ShownCertificate... ID is a certificate's number in
-	// hexadecimal, or a token's id. It ends at EndsMS, in milliseconds since 1970; 0 is never.
+	// Shown is the kind of the caller's credential, such as ShownCertificate. ID is a certificate's
+	// serial number in hexadecimal, or a token's id. EndsMS is when the credential expires, in
+	// milliseconds since 1970; 0 means never.
 	Shown, ID string
 	EndsMS    int64
-	// Grants are those to the principal, and to Everyone.
+	// Grants are those to the principal and to Everyone.
 	Grants []GrantInfo
 }
 
@@ -37,10 +38,10 @@ func (w *Whoami) fields() fields {
 	}
 }
 
-// Append writes the result.
+// Append encodes the result.
 func (w *Whoami) Append(e *wire.Encoder) { w.fields().append(e) }
 
-// Decode reads the result.
+// Decode decodes the result.
 func (w *Whoami) Decode(d *wire.Decoder) error {
 	*w = Whoami{}
 	return w.fields().decode(d)

@@ -8,22 +8,22 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// A Change is what is to become of a row, if it is still at the generation that the change
-// was made for. To make it is to call check_and_mutate with Predicate, and Then or Else.
+// A Change is a compare-and-set of one row, conditional on the row's generation. To make it, call
+// check_and_mutate with Predicate, Then and Else.
 type Change struct {
 	Key []byte
-	// Predicate passes a cell if the row is at that generation. For a row that must not be there it
-	// passes one if there is any.
+	// Predicate passes a cell if the row is at the expected generation. For Create it passes a cell
+	// if the row exists.
 	Predicate table.Filter
-	// Then is made when the predicate passes a cell, Else when it passes none. One is empty.
+	// Then applies if the predicate passes a cell, Else if it passes none. One of them is empty.
 	Then, Else []table.Mutation
 }
 
-// Matched says whether what check_and_mutate answered means that the change was made.
+// Matched reports whether the change was made, given the result of check_and_mutate.
 func (c *Change) Matched(matched bool) bool { return matched == (len(c.Then) > 0) }
 
-// Create makes a row that must not be there yet, with what r says. Event is added to its events. It does not
-// make one that was there and is gone: its generation must be above that of the row that was removed.
+// Create makes a row that does not exist, with the contents of r, and adds event to its events. It
+// does not recreate a row of an earlier state: r's generation must be above that of a removed row.
 func Create(r *Row, event string) *Change {
 	above := table.Bound{Value: generationBytes(r.Generation), Kind: table.BoundClosed}
 	return &Change{
@@ -35,10 +35,10 @@ func Create(r *Row, event string) *Change {
 	}
 }
 
-// Replace makes the row what r says, if it is at r's generation, and gives it the next, which r then
-// has. An empty event is none.
+// Replace sets the row's contents to r if the row is at r's generation. It increments r.Generation,
+// and the row gets that generation. An empty event adds none.
 func Replace(r *Row, event string) *Change {
-	c := &Change{Key: r.Key(), Predicate: at(r.Generation), Then: r.columns(r.Generation+1, event)}
+	c := &Change{Key: r.Key(), Predicate: generationIs(r.Generation), Then: r.columns(r.Generation+1, event)}
 	if planted.On(planted.MetadataUnchecked) {
 		c.Predicate = table.CellsPerRowLimit(1)
 	}
@@ -46,16 +46,17 @@ func Replace(r *Row, event string) *Change {
 	return c
 }
 
-// Remove removes the row if it is at that generation, and leaves a note that it is gone.
+// Remove removes the row if it is at r's generation, and records that generation in
+// gone:generation.
 func Remove(r *Row) *Change {
-	return &Change{Key: r.Key(), Predicate: at(r.Generation), Then: []table.Mutation{
+	return &Change{Key: r.Key(), Predicate: generationIs(r.Generation), Then: []table.Mutation{
 		table.DeleteRow(),
 		table.Set(familyGone, columnGeneration, table.ServerTimestamp, generationBytes(r.Generation)),
 	}}
 }
 
-// at passes the generation's cell if it is that one.
-func at(generation uint64) table.Filter {
+// generationIs passes the row's generation cell if it has that value.
+func generationIs(generation uint64) table.Filter {
 	value := generationBytes(generation)
 	return table.Chain{
 		table.ColumnRange{Family: familyLoc, Qualifiers: exactly(columnGeneration)},
@@ -71,7 +72,7 @@ func exactly(b []byte) table.ByteRange {
 
 func generationBytes(g uint64) []byte { return binary.BigEndian.AppendUint64(nil, g) }
 
-// columns are the row's columns, at a generation.
+// columns returns the mutations that write the row's columns at a generation.
 func (r *Row) columns(generation uint64, event string) []table.Mutation {
 	set := func(family string, qualifier, value []byte) table.Mutation {
 		return table.Set(family, qualifier, table.ServerTimestamp, value)

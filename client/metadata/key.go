@@ -8,9 +8,9 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TableID is the id of METADATA, and Name its name. RootTabletID and FirstTabletID are the tablets that it
-// begins with. Ids of users' tables, and of all other tablets, are from FirstID on and below EndID, which
-// FirstGeneration bounds.
+// TableID and Name are the id and name of METADATA. RootTabletID and FirstTabletID are its first
+// tablets. Ids of user tables and of all other tablets are at least FirstID and below EndID, which
+// the bits of FirstGeneration limit.
 const (
 	TableID       uint64 = 1
 	Name                 = "METADATA"
@@ -20,10 +20,11 @@ const (
 	EndID         uint64 = 1 << (64 - generationBits)
 )
 
-// keyBytes is what a key has beside the end row.
+// keyBytes is the length of a key without the end row.
 const keyBytes = 9
 
-// EndMax is the longest end of a tablet, in bytes: its row of METADATA has a key like any other.
+// EndMax is the maximum length of a tablet's end row, in bytes, because the METADATA row key
+// contains it.
 var EndMax = table.DefaultLimits().RowKeyBytes - keyBytes
 
 const (
@@ -31,8 +32,8 @@ const (
 	endless = 1
 )
 
-// Key returns the key of the row of a table's tablet that ends at end, where none means no end. It
-// is appended to buf.
+// Key appends to buf the key of the METADATA row of the table's tablet that ends at end. An empty
+// end means no end.
 func Key(buf []byte, table uint64, end []byte) []byte {
 	buf = binary.BigEndian.AppendUint64(buf, table)
 	if len(end) == 0 {
@@ -41,9 +42,9 @@ func Key(buf []byte, table uint64, end []byte) []byte {
 	return append(append(buf, endsAt), end...)
 }
 
-// SeekKey returns the key at or after which the first row is that of the tablet which has row.
-// It is appended to buf. No tablet ends between a row that is longer than any end and what it begins with, so
-// that will do for it.
+// SeekKey appends to buf the key at or after which the first METADATA row is that of the tablet
+// which holds row. A row longer than EndMax is cut: no tablet ends between the row and its first
+// EndMax bytes.
 func SeekKey(buf []byte, table uint64, row []byte) []byte {
 	if int64(len(row)) > EndMax {
 		row = append(row[:EndMax:EndMax], 0)
@@ -51,16 +52,16 @@ func SeekKey(buf []byte, table uint64, row []byte) []byte {
 	return append(append(binary.BigEndian.AppendUint64(buf, table), endsAt), row...)
 }
 
-// TableRange returns the first key that rows of a table's tablets may have, and the first after all
-// of them.
+// TableRange returns the range of keys of a table's tablets: the first possible key and the first
+// key after all of them.
 func TableRange(table uint64) (start, end []byte) {
 	return binary.BigEndian.AppendUint64(nil, table), binary.BigEndian.AppendUint64(nil, table+1)
 }
 
-// RootEnd is where the root tablet ends.
+// RootEnd returns the end row of the root tablet.
 func RootEnd() []byte { return Key(nil, TableID, nil) }
 
-// ParseKey returns what Key was given: an end that is nil is no end. The error is a *FormatError.
+// ParseKey returns the arguments of Key; a nil end means no end. The error is a *FormatError.
 func ParseKey(key []byte) (table uint64, end []byte, err error) {
 	if len(key) < keyBytes {
 		return 0, nil, &FormatError{What: "key", Err: fmt.Errorf("%d bytes, want %d or more", len(key), keyBytes)}
@@ -76,11 +77,11 @@ func ParseKey(key []byte) (table uint64, end []byte, err error) {
 	return 0, nil, &FormatError{What: "key", Err: fmt.Errorf("mark %d before %d bytes of an end row", key[8], len(rest))}
 }
 
-// endTextMax is how much of an end row is shown, in bytes.
+// endTextMax is the number of bytes of an end row that Describe shows.
 const endTextMax = 80
 
-// Describe says for people which tablet a key is that of. name is its table's, and may be
-// empty if that is not known.
+// Describe returns a description of the tablet of a key, for messages. name is the name of its
+// table, or empty if that is not known.
 func Describe(key []byte, name string) string {
 	id, end, err := ParseKey(key)
 	switch {

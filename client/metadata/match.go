@@ -7,21 +7,22 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// MismatchError means that a row of METADATA describes a tablet other than the one that its key names. No tablet is loaded from such a
-// row: it would serve another's rows.
+// MismatchError means that a METADATA row describes a tablet other than the one that its key names.
+// Such a tablet is not loaded, because it would serve rows of another tablet.
 type MismatchError struct {
-	Table uint64 // of the tablet that is described
+	Table uint64 // of the described tablet
 	End   []byte
 }
 
 func (e *MismatchError) Error() string {
-	return "it describes another tablet: " + Describe(Key(nil, e.Table, e.End), "")
+	return "describes another tablet: " + Describe(Key(nil, e.Table, e.End), "")
 }
 
-// metaValues is the number of values with which package tablet begins the description of a tablet: [version, id, table, start, end, …].
+// metaValues is the number of leading values of package tablet's description that are read:
+// [version, id, table, start, end, …].
 const metaValues = 5
 
-// described returns the table and the end of the tablet that a description is of.
+// described returns the table and end row in a description of a tablet.
 func described(meta []byte) (table uint64, end []byte, err error) {
 	err = decode(meta, func(d *wire.Decoder) {
 		if d.Array() < metaValues {
@@ -37,7 +38,7 @@ func described(meta []byte) (table uint64, end []byte, err error) {
 	return table, end, err
 }
 
-// checkMeta returns a *MismatchError unless a description is of the row's tablet.
+// checkMeta returns a *MismatchError if meta does not describe the row's tablet.
 func (r *Row) checkMeta(meta []byte) error {
 	table, end, err := described(meta)
 	if err == nil && (table != r.Table || !bytes.Equal(end, r.End)) {
@@ -46,7 +47,8 @@ func (r *Row) checkMeta(meta []byte) error {
 	return err
 }
 
-// checkSplit returns a *MismatchError unless a description is of a tablet that can be split off below the row's.
+// checkSplit returns a *MismatchError if meta does not describe a lower part that can be split off
+// the row's tablet.
 func (r *Row) checkSplit(meta []byte) error {
 	table, end, err := described(meta)
 	if err == nil && (table != r.Table || len(end) == 0 || len(r.End) > 0 && bytes.Compare(end, r.End) >= 0) {

@@ -15,7 +15,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// M1: keys are in the order of ranges.
+// M1: keys sort in the order of ranges.
 func TestKeysKeepTheOrder(t *testing.T) {
 	type tablet struct {
 		table uint64
@@ -55,7 +55,8 @@ func TestKeysKeepTheOrder(t *testing.T) {
 		if err != nil || tableID != a.table || !bytes.Equal(end, a.end) {
 			t.Fatalf("key of %d %x is read as %d %x, %v", a.table, a.end, tableID, end, err)
 		}
-		// The first tablet at or after a row's seek key is the one that ends at the row or after.
+		// The first tablet at or after a row's seek key is the first one that ends at or after the
+		// row.
 		if row := b.end; len(row) > 0 && a.table == b.table {
 			found := bytes.Compare(ka, metadata.SeekKey(nil, b.table, row)) >= 0
 			if has := len(a.end) == 0 || bytes.Compare(row, a.end) <= 0; found != has {
@@ -78,7 +79,7 @@ func TestBadKeys(t *testing.T) {
 	}
 }
 
-// row is a row of METADATA in memory.
+// row is a METADATA row in memory.
 type row struct {
 	t     *testing.T
 	key   []byte
@@ -86,7 +87,7 @@ type row struct {
 	clock int64
 }
 
-// do makes a change as check_and_mutate does, and says whether it was made.
+// do applies a change as check_and_mutate does, and reports whether it was made.
 func (r *row) do(c *metadata.Change) bool {
 	r.t.Helper()
 	program, err := table.Compile(c.Predicate)
@@ -137,7 +138,7 @@ func (r *row) read() *metadata.Row {
 	return got
 }
 
-// described is the description of a tablet, as far as this package reads it.
+// described returns the part of a tablet's description that this package reads.
 func described(id, tableID uint64, end string, redo uint64) []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
@@ -151,8 +152,8 @@ func described(id, tableID uint64, end string, redo uint64) []byte {
 	return bytes.Clone(e.Bytes())
 }
 
-// TestChanges: a row is made once, changed by whoever knows its generation, and gone for all
-// others after that (I4).
+// TestChanges: a row is created once and changed only at its current generation. A change at an
+// older generation fails (I4).
 func TestChanges(t *testing.T) {
 	r := &row{t: t}
 	first := &metadata.Row{Table: 20, End: []byte("m"), Generation: metadata.FirstGeneration(7), Meta: described(7, 20, "m", 1)}
@@ -191,7 +192,8 @@ func TestChanges(t *testing.T) {
 	if r.do(metadata.Replace(&mine, "")) {
 		t.Fatal("a row that is gone was changed")
 	}
-	// What was to make it before does not make it again; another tablet that ends there gets its row.
+	// The change that created the row does not create it again. Another tablet with that end gets
+	// its own row.
 	if r.do(metadata.Create(first, "split off")) || !r.gone() {
 		t.Fatal("a row that is gone was made again")
 	}
@@ -207,7 +209,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// gone says whether nothing is read of the row.
+// gone reports whether the row has no cells to read.
 func (r *row) gone() bool {
 	program, err := table.Compile(metadata.Rows())
 	if err != nil {
@@ -235,7 +237,8 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// TestRowOfAnotherTablet (M3): a row that describes a tablet other than that of its key is rejected, and is found by its key.
+// TestRowOfAnotherTablet (M3): a row that describes a tablet other than that of its key is
+// rejected, and the error has its key.
 func TestRowOfAnotherTablet(t *testing.T) {
 	mine := described(7, 20, "m", 1)
 	for what, c := range map[string]struct {
@@ -291,7 +294,8 @@ func TestRoot(t *testing.T) {
 	}
 }
 
-// Values that later versions append to the file or to the server's column are passed over, another version is rejected.
+// Values that later versions append to the file or to the server's column are ignored; another
+// version is rejected.
 func TestLaterVersions(t *testing.T) {
 	r := &metadata.Row{Table: metadata.TableID, End: metadata.RootEnd(), Generation: 5, Server: "n1.7", Addr: "h:1", Recoveries: []string{"n2.3"},
 		Meta: described(metadata.RootTabletID, metadata.TableID, string(metadata.RootEnd()), 1)}
@@ -323,7 +327,8 @@ func TestLaterVersions(t *testing.T) {
 	}
 }
 
-// The first key at or after that of a row is its tablet's, also at the longest end that a tablet may have.
+// The first key at or after the seek key of a row is its tablet's, even for the longest possible
+// end.
 func TestSeekAtLongestEnd(t *testing.T) {
 	longest := bytes.Repeat([]byte("r"), int(metadata.EndMax))
 	for _, c := range []struct {

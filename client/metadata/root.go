@@ -7,7 +7,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// RootPath is the lock service's file that tells of the root tablet.
+// RootPath is the lock service's file with the location of the root tablet.
 const RootPath = "/root"
 
 const (
@@ -15,8 +15,7 @@ const (
 	rootValues  = 5
 )
 
-// EncodeRoot returns the root tablet's row as it is kept in the lock service. Its generation is
-// the file's.
+// EncodeRoot returns the root tablet's row in the format of RootPath. Its generation is the file's.
 func EncodeRoot(r *Row) []byte {
 	return encode(func(e *wire.Encoder) {
 		e.Array(rootValues)
@@ -28,8 +27,8 @@ func EncodeRoot(r *Row) []byte {
 	})
 }
 
-// DecodeRoot reads what EncodeRoot wrote, from a file of that generation. Values that later versions
-// append are passed over. The error is a *FormatError.
+// DecodeRoot decodes the contents of RootPath; generation is the file's. It ignores values that
+// later versions append. The error is a *FormatError.
 func DecodeRoot(b []byte, generation uint64) (*Row, error) {
 	r := &Row{Table: TableID, End: RootEnd(), Generation: generation}
 	version := uint64(rootVersion)

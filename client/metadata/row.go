@@ -11,7 +11,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// The columns.
+// Column families.
 const (
 	familyLoc   = "loc"
 	familyFiles = "files"
@@ -28,39 +28,40 @@ var (
 	columnSplit      = []byte("split")
 )
 
-// RecoveriesMax bounds the recoveries that a tablet is given: one for each server that died with it before it could be
-// written out. The master stops loading a tablet long before. recoveriesMax bounds those that are read.
+// RecoveriesMax is the maximum number of recoveries that a tablet gets: one for each server that
+// died with it before a minor compaction. The master stops loading a tablet long before.
+// recoveriesMax is the maximum that a reader accepts.
 const RecoveriesMax, recoveriesMax = 500, 1000
 
-// Row is what METADATA says of one tablet.
+// Row is the METADATA row of one tablet.
 type Row struct {
 	Table uint64
 	End   []byte // nil: no end
 	// Generation grows with each change of the row.
 	Generation uint64
-	// Server is the instance of a tablet server that has the tablet, empty if none
-	// has; Addr is where it was reached when it got it.
+	// Server is the tablet server instance to which the tablet is assigned, or empty. Addr is the
+	// server's address at the time of the assignment.
 	Server, Addr string
-	// Meta is what the tablet consists of, in the form of package tablet.
+	// Meta describes the tablet's contents, in the format of package tablet.
 	Meta []byte
-	// Recoveries are the servers whose commit logs have something of the tablet that is
-	// in none of its files.
+	// Recoveries lists the servers whose commit logs hold mutations of the tablet that are in none
+	// of its files.
 	Recoveries []string
-	// Split is what the lower part is to consist of while the tablet is being split, in the form of
-	// package tablet: whoever gets the tablet makes the row of that, if it is not there.
+	// Split describes the lower part while the tablet is being split, in the format of package
+	// tablet. If the tablet moves then, its next server creates the missing row of that part.
 	Split []byte
 }
 
-// FirstGeneration is the generation of the row that a tablet with that id gets when it is made.
+// FirstGeneration is the first generation of the row of the tablet with that id.
 func FirstGeneration(tablet uint64) uint64 { return tablet << generationBits }
 
-// generationBits is the number of bits in which the changes of one tablet's row are counted.
+// generationBits is the number of bits that count the changes of one tablet's row.
 const generationBits = 24
 
-// FormatError means that what was read is not a row of METADATA.
+// FormatError means that data is not a valid METADATA row.
 type FormatError struct {
-	What string // what is wrong: "key", or a column
-	Key  []byte // the row, if it is known
+	What string // the invalid part: "key" or a column
+	Key  []byte // of the row, if it is known
 	Err  error
 }
 
@@ -68,12 +69,13 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("METADATA row %.80q: %s: %v", e.Key, e.What, e.Err)
 }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (e *FormatError) Unwrap() error { return e.Err }
 
-// Decode reads a row of METADATA. Columns that it does not know, and events, are passed over. It
-// keeps nothing of r, and Meta is nil if r was read without it. The error is a *FormatError; unless its key is
-// wrong, the row that comes with it has its table and end, so that a reader of many rows can report it and go on.
+// Decode decodes a METADATA row. It ignores events and unknown columns and retains nothing of r.
+// Meta is nil if r was read without it. The error is a *FormatError. Unless the key is invalid,
+// Decode then also returns a Row with the table and end, so that a reader of many rows can report
+// it and continue.
 func Decode(r *table.Row) (*Row, error) {
 	out := &Row{}
 	var err error
@@ -88,18 +90,18 @@ func Decode(r *table.Row) (*Row, error) {
 			continue
 		}
 		seen[column] = true
-		if err := out.take(column, c.Value); err != nil {
+		if err := out.decodeColumn(column, c.Value); err != nil {
 			return &Row{Table: out.Table, End: out.End}, &FormatError{What: column, Key: r.Key, Err: err}
 		}
 	}
 	if out.Generation == 0 {
-		return &Row{Table: out.Table, End: out.End}, &FormatError{What: familyLoc + ":" + string(columnGeneration), Key: r.Key, Err: errors.New("it is missing")}
+		return &Row{Table: out.Table, End: out.End}, &FormatError{What: familyLoc + ":" + string(columnGeneration), Key: r.Key, Err: errors.New("missing")}
 	}
 	return out, nil
 }
 
-// take takes one column's value over.
-func (r *Row) take(column string, value []byte) error {
+// decodeColumn decodes one column's value.
+func (r *Row) decodeColumn(column string, value []byte) error {
 	switch column {
 	case familyLoc + ":" + string(columnGeneration):
 		if len(value) != 8 {
@@ -123,13 +125,13 @@ func (r *Row) take(column string, value []byte) error {
 	return nil
 }
 
-// Event is something that happened to a tablet.
+// Event is an entry of a tablet's history.
 type Event struct {
 	Time int64 // µs since 1970
 	Text string
 }
 
-// Events returns what happened to the tablet of a row that was read with RowsWithEvents, newest first.
+// Events returns the events in a row that was read with RowsWithEvents, newest first.
 func Events(r *table.Row) (all []Event) {
 	for i := range r.Cells {
 		if c := &r.Cells[i]; c.Family == familyEvent {
@@ -139,7 +141,8 @@ func Events(r *table.Row) (all []Event) {
 	return all
 }
 
-// decode reads one MessagePack value. What f leaves unread, values that later versions append to an array, is ignored.
+// decode decodes one MessagePack value. It ignores values that f leaves unread, which later
+// versions may append to an array.
 func decode(b []byte, f func(d *wire.Decoder)) error {
 	if err := wire.CheckOne(b, wire.Limits{}); err != nil {
 		return err
@@ -173,15 +176,15 @@ func appendStrings(e *wire.Encoder, all []string) {
 // Key returns the row's key.
 func (r *Row) Key() []byte { return Key(nil, r.Table, r.End) }
 
-// Says tells whether the row says the same of its tablet as another. Who changed it last, and how often
-// it was changed, is no part of that, but which server has it is.
+// Says reports whether the row and other have the same contents: server, address, tablet and
+// recoveries. Generations and events are not compared.
 func (r *Row) Says(other *Row) bool {
 	return r.Server == other.Server && r.Addr == other.Addr && bytes.Equal(r.Meta, other.Meta) &&
 		bytes.Equal(r.Split, other.Split) && slices.Equal(r.Recoveries, other.Recoveries)
 }
 
-// IsRoot says whether the row is of METADATA itself.
+// IsRoot reports whether the row belongs to METADATA itself.
 func (r *Row) IsRoot() bool { return r.Table == TableID }
 
-// Unassigned says whether no server has the tablet.
+// Unassigned reports whether the tablet is not assigned to a server.
 func (r *Row) Unassigned() bool { return r.Server == "" }

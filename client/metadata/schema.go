@@ -6,24 +6,26 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// eventsKept is how many events each row keeps.
-const eventsKept = 64
+// eventsMax is the number of events kept in a row.
+const eventsMax = 64
 
-// goneKept is how long a row that was removed cannot be made by a change from before: longer than any server may
-// be stopped and then go on with one.
+// goneAgeMax is how long gone:generation of a removed row is kept. During it, a delayed change
+// cannot recreate the row. It must exceed the time for which a server can be stopped and then send
+// such a change.
 //
-// The clock that judges it is that of METADATA's server, now and when the row was removed. What the note keeps out is a
-// change that was sent before: its sender found its lease good then, and gives a change of unknown fate up, or looks at
-// METADATA again, when its time is up by the monotonic clock: minutes. So a clock that jumps by hours takes hours off a
-// week, and only one that jumps forward by all of it, while a server stands still between that check and sending, leaves
-// a row unprotected. For that the note would have to be kept for ever, for each place where tablets were ever merged.
-const goneKept = 7 * 24 * time.Hour
+// The age is measured by the clock of METADATA's server. A delayed change was sent while its sender
+// found its lease valid. The sender stops, or reads METADATA again, when the timeout of a change
+// expires by its monotonic clock: within minutes. A clock that jumps by hours therefore only
+// shortens the week by hours. The row is unprotected only if a clock jumps forward by the whole
+// week while a server is stopped between that check and sending. Closing this gap would need a
+// permanent cell for each merge boundary ever used.
+const goneAgeMax = 7 * 24 * time.Hour
 
-// FamilyOfPlaces is the family that tells where tablets are.
+// FamilyOfPlaces is the family with the locations of tablets.
 const FamilyOfPlaces = familyLoc
 
-// Schema returns METADATA's schema: where tablets are is a locality group of its own, in memory, since
-// that is what clients ask for (paper §5.1 and §6).
+// Schema returns METADATA's schema. Locations are a locality group of their own, in memory, since
+// clients read them (paper §5.1 and §6).
 func Schema() *table.Schema {
 	s := table.NewSchema(Name, TableID)
 	must := func(next *table.Schema, err error) {
@@ -37,21 +39,21 @@ func Schema() *table.Schema {
 	must(s.AddFamily(table.Family{Name: familyLoc, GC: table.MaxVersions(1), Group: "location"}))
 	must(s.AddFamily(table.Family{Name: familyFiles, GC: table.MaxVersions(1), Group: "files"}))
 	must(s.AddFamily(table.Family{Name: familyLog, GC: table.MaxVersions(1), Group: "files"}))
-	must(s.AddFamily(table.Family{Name: familyEvent, GC: table.MaxVersions(eventsKept), Group: "files"}))
-	must(s.AddFamily(table.Family{Name: familyGone, GC: table.Union(table.MaxVersions(1), table.MaxAge(goneKept)), Group: "files"}))
+	must(s.AddFamily(table.Family{Name: familyEvent, GC: table.MaxVersions(eventsMax), Group: "files"}))
+	must(s.AddFamily(table.Family{Name: familyGone, GC: table.Union(table.MaxVersions(1), table.MaxAge(goneAgeMax)), Group: "files"}))
 	return s
 }
 
-// Rows passes all that a Row has: of rows that are gone it passes nothing.
+// Rows passes the columns of a Row. It passes nothing of removed rows.
 func Rows() table.Filter { return table.FamilyRegex(familyLoc + "|" + familyFiles + "|" + familyLog) }
 
-// RowsWithEvents passes that and what happened to the tablets.
+// RowsWithEvents passes the columns of a Row and its events.
 func RowsWithEvents() table.Filter {
 	return table.FamilyRegex(familyLoc + "|" + familyFiles + "|" + familyLog + "|" + familyEvent)
 }
 
-// Places passes what tells where tablets are and what they wait for, and not what they consist of.
+// Places passes the locations of tablets and their recoveries, but not their files.
 func Places() table.Filter { return table.FamilyRegex(familyLoc + "|" + familyLog) }
 
-// Locations passes what tells where tablets are, and nothing that is not in memory.
+// Locations passes the locations of tablets only, which are in memory.
 func Locations() table.Filter { return table.FamilyRegex(familyLoc) }

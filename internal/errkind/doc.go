@@ -1,21 +1,20 @@
-// Package errkind is how the errors of an API cross the wire and are the same on
-// the other side. An API declares its kinds of errors in a Table; the Table turns a
-// server's error into one of package rpc, and that into one which matches what the
-// server's matched.
+// Package errkind maps the Go errors of an API to error codes on the wire and back, so that
+// errors.Is and errors.As give the same results on both sides. An API declares its kinds of errors
+// in a Table. On the server, the Table converts errors to errors of package rpc; on the client, it
+// converts them back.
 //
 // # Nouns
 //
-//   - A Kind ties a code to the Go error that it stands for.
-//   - A Form is how the fields of a typed error travel, as details.
-//   - A Table is the kinds of one API.
+//   - A Kind maps a code to a Go error.
+//   - A Form encodes the fields of a typed error as details.
+//   - A Table holds the kinds of one API.
 //
 // # Invariants
 //
 //	K1. FromRPC(ToRPC(err)) matches, by errors.Is, the target of the first kind that
-//	    err matched, or what the Table says that its code means; and by errors.As,
-//	    with the fields of its Form, the type of that.
+//	    err matched, or the Table's meaning of its code. By errors.As it matches the
+//	    type of the kind's Form, with the fields of that.
 //	K2. The text of an error is the same on both sides.
 //
-// All of it is for calls that failed: a call that succeeds spends nothing here. The
-// package starts no goroutine.
+// A call that succeeds does not use this package. The package starts no goroutines.
 package errkind

@@ -16,12 +16,12 @@ var (
 	errLate   = errors.New("too late")
 )
 
-// sizeError is told by its type alone.
+// sizeError is identified by its type only.
 type sizeError struct{ limit int64 }
 
 func (e *sizeError) Error() string { return "over a limit" }
 
-// placeError is of no kind: it adds where another happened.
+// placeError has no kind: it adds the place of another error.
 type placeError struct {
 	place string
 	err   error
@@ -96,13 +96,13 @@ func TestOtherErrors(t *testing.T) {
 	if got := kinds.FromRPC(&rpc.Error{Code: rpc.CodeUnavailable}); !errors.Is(got, errLate) || got.Error() != "unavailable" {
 		t.Errorf("meaning: %v", got)
 	}
-	// A cause that a later version added to a code is one of the code's.
+	// An unknown cause, from a later version, maps to the first kind of its code.
 	if got := kinds.FromRPC(&rpc.Error{Code: codeTwo, Details: Details{"cause": "third"}}); !errors.Is(got, errFirst) {
 		t.Errorf("unknown cause: %v", got)
 	}
 }
 
-// What another server answered is the answer, or a part of it.
+// An answer of another server is the answer itself, or a part of it if the table is Relayed.
 func TestRelayed(t *testing.T) {
 	other := rpc.Errorf(555, "x")
 	both := fmt.Errorf("%w: %w", errFirst, other)

@@ -6,7 +6,7 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// Details are the fields of errors, as rpc.Error has them.
+// Details holds the fields of errors, as in rpc.Error.
 type Details map[string]any
 
 func (d *Details) grow() {
@@ -15,16 +15,16 @@ func (d *Details) grow() {
 	}
 }
 
-// A Form is how the fields of one type of errors travel.
+// A Form defines how the fields of one error type are encoded.
 type Form struct {
 	is    func(error) bool
-	write func(error, *Details) // into a map that it makes if there is none
+	write func(error, *Details) // into a map, which it allocates if it is nil
 	read  func(Answer) error
 }
 
-// FormOf returns the form of errors of type E: write puts the fields of one into
-// details, read makes one of what a server answered. Read is nil for a type that
-// is not made again: only its fields travel.
+// FormOf returns the Form of errors of type E. write stores the fields of an error in details; read
+// makes an error from a server's answer. A nil read means that only the fields are sent and no
+// error of type E is made.
 func FormOf[E error](write func(E, Details), read func(Answer) error) *Form {
 	return &Form{
 		is: func(err error) bool {
@@ -42,28 +42,28 @@ func FormOf[E error](write func(E, Details), read func(Answer) error) *Form {
 	}
 }
 
-// Answer is an error that a server answered with.
+// Answer is an error that a server returned.
 type Answer struct{ *rpc.Error }
 
-// Text returns the detail of that key; empty if there is none, or it is no text.
+// Text returns the detail with that key, or "" if it is missing or not a string.
 func (a Answer) Text(key string) string {
 	s, _ := a.Details[key].(string)
 	return s
 }
 
-// Int returns the detail of that key; 0 if there is none, or it is no integer.
+// Int returns the detail with that key, or 0 if it is missing or not an integer.
 func (a Answer) Int(key string) int64 {
 	n, _ := integer(a.Details[key])
 	return n
 }
 
-// HasInt tells whether there is an integer of that key.
+// HasInt reports whether the detail with that key is an integer.
 func (a Answer) HasInt(key string) bool {
 	_, ok := integer(a.Details[key])
 	return ok
 }
 
-// integer returns a detail that came over the wire, or is on its way there.
+// integer returns an integer detail, either decoded or not yet encoded.
 func integer(v any) (n int64, ok bool) {
 	switch v := v.(type) {
 	case int64:

@@ -7,22 +7,22 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// A Kind ties a code to the Go error that it stands for.
+// A Kind maps a code to a Go error.
 type Kind struct {
 	Code rpc.Code
-	// Name is the code's. Empty for the codes of package rpc, which have names.
+	// Name is the code's name. It is empty for the codes of package rpc, which have names.
 	Name string
-	// Retryable means that the call was refused before execution: the same request
-	// may succeed later or elsewhere.
+	// Retryable means that the call was rejected before execution: the same request may succeed
+	// later or on another server.
 	Retryable bool
-	// Target is what errors.Is tells the kind by. Nil: it is told by the type of Form.
+	// Target identifies the kind by errors.Is. If it is nil, the error type of Form identifies the
+	// kind.
 	Target error
-	// Cause tells the kinds of one code apart, as the detail "cause". Empty for the
-	// first.
+	// Cause is the detail "cause", which distinguishes kinds of the same code. Empty for the first.
 	Cause string
-	// NotExecuted says so in the detail "executed", for a code that leaves it open.
+	// NotExecuted adds the detail "executed" with 0, for a code that leaves it open.
 	NotExecuted bool
-	// Form is that of the kind's errors, if they have fields.
+	// Form encodes the fields of the kind's errors, if they have any.
 	Form *Form
 }
 
@@ -33,7 +33,7 @@ func (k *Kind) matches(err error) bool {
 	return errors.Is(err, k.Target)
 }
 
-// error returns the Go error that an answer of this kind stands for.
+// error returns the Go error for an answer of this kind.
 func (k *Kind) error(a Answer) error {
 	if k.Form != nil && k.Form.read != nil {
 		return k.Form.read(a)
@@ -41,19 +41,18 @@ func (k *Kind) error(a Answer) error {
 	return k.Target
 }
 
-// A Table is the kinds of errors of one API.
+// A Table holds the kinds of errors of one API.
 type Table struct {
-	// Kinds is in the order in which ToRPC tries them: what wraps comes before what it
-	// may wrap.
+	// Kinds is in the order in which ToRPC tries them: an error that wraps others comes before
+	// them.
 	Kinds []Kind
-	// Also has forms of errors that are of no kind, but add fields to those that they
-	// wrap.
+	// Also holds forms of errors that have no kind, but add fields to the errors that they wrap.
 	Also []*Form
-	// Meanings are the Go errors that codes of other tables, and of package rpc, have for
-	// who calls, where that is not their kind's.
+	// Meanings maps codes of other tables and of package rpc to Go errors for the caller. It takes
+	// precedence over Kinds.
 	Meanings map[rpc.Code]error
-	// Relayed is for servers whose errors tell what other servers answered: an *rpc.Error in
-	// the chain is then part of the error, not the whole answer.
+	// Relayed is for servers whose errors wrap answers of other servers. An *rpc.Error in the chain
+	// is then not returned as the answer itself.
 	Relayed bool
 }
 
@@ -68,10 +67,10 @@ func (t *Table) Register() {
 	rpc.RegisterCodes(names)
 }
 
-// ToRPC returns the error that a server answers with for err: the code of the first
-// kind that err matches, err's text as the message, and the fields of all typed errors
-// in its chain as details. An err that is an *rpc.Error already stays as it is, unless
-// the table is Relayed. An err of no kind is CodeInternal.
+// ToRPC returns the error that a server answers with for err. It has the code of the first kind
+// that err matches, err's text as the message, and the fields of all typed errors in its chain as
+// details. An *rpc.Error in the chain is returned unchanged, unless the table is Relayed. An err of
+// no kind becomes CodeInternal.
 func (t *Table) ToRPC(err error) *rpc.Error {
 	var done *rpc.Error
 	if !t.Relayed && errors.As(err, &done) {
@@ -89,7 +88,7 @@ func (t *Table) ToRPC(err error) *rpc.Error {
 	return rpc.AsError(err)
 }
 
-// details returns the fields of the typed errors in err's chain, and what the kind adds.
+// details returns the fields of the typed errors in err's chain and the details of the kind.
 func (t *Table) details(k *Kind, err error) Details {
 	var d Details
 	if k.Cause != "" || k.NotExecuted {
@@ -112,8 +111,8 @@ func (t *Table) details(k *Kind, err error) Details {
 	return d
 }
 
-// FromRPC turns an *rpc.Error in err's chain into one that matches the Go error that
-// its code stands for as well. Any other error is returned as it is.
+// FromRPC wraps an *rpc.Error in err's chain in an error that also matches the Go error of its
+// code. It returns any other error unchanged.
 func (t *Table) FromRPC(err error) error {
 	var e *rpc.Error
 	if !errors.As(err, &e) {
@@ -125,8 +124,7 @@ func (t *Table) FromRPC(err error) error {
 	return err
 }
 
-// Meaning returns the Go error that e stands for, with its fields; nil for a code that
-// has none.
+// Meaning returns the Go error for e, with its fields, or nil if its code has none.
 func (t *Table) Meaning(e *rpc.Error) error {
 	if err := t.Meanings[e.Code]; err != nil {
 		return err
@@ -151,9 +149,8 @@ func (t *Table) Meaning(e *rpc.Error) error {
 	return first.error(a)
 }
 
-// remoteError is an error that a server answered with. Its text is the server's;
-// errors.Is and errors.As find both the *rpc.Error and the Go error that its code
-// stands for.
+// remoteError is an error that a server returned. Its text is the server's. errors.Is and errors.As
+// find both the *rpc.Error and the Go error of its code.
 type remoteError struct {
 	rpc   *rpc.Error
 	cause error

@@ -5,26 +5,25 @@ import (
 	"math"
 )
 
-// Decoder reads values one after another from bytes that are all there. It is a
-// value: copying it copies the position. It is not safe for concurrent use.
+// Decoder reads values one after another from a complete input. It is a value: copying it copies
+// the position. It is not safe for concurrent use.
 //
-// The first error sticks. From then on More is false, Peek is KindEnd and every
-// read returns a zero value, so loops end and one look at Err is enough.
+// The first error is sticky. After it, More reports false, Peek returns KindEnd and every read
+// returns a zero value, so that loops end and one check of Err is enough.
 type Decoder struct {
 	b   []byte
 	off int
 	err error
 }
 
-// NewDecoder returns a Decoder at the start of b. It keeps b, and hands out
-// slices of it.
+// NewDecoder returns a Decoder at the start of b. The Decoder retains b and returns slices of it.
 func NewDecoder(b []byte) Decoder { return Decoder{b: b} }
 
-// Err returns the first error: a *FormatError, or what Fail was given.
+// Err returns the first error: a *FormatError, or the argument of Fail.
 func (d *Decoder) Err() error { return d.err }
 
-// Fail makes err the Decoder's error unless it has one: for codecs that find a
-// well-formed value unacceptable.
+// Fail sets the Decoder's error unless it has one. It is for callers that reject a well-formed
+// value.
 func (d *Decoder) Fail(err error) {
 	if d.err == nil {
 		d.err = err
@@ -38,14 +37,14 @@ func (d *Decoder) Offset() int { return d.off }
 // Rest returns the bytes not yet read. They alias the input.
 func (d *Decoder) Rest() []byte { return d.b[d.off:] }
 
-// More tells whether bytes are left and no error has occurred.
+// More reports whether bytes are left and no error has occurred.
 func (d *Decoder) More() bool { return d.off < len(d.b) }
 
-// Peek returns the kind of the next value without reading it: KindEnd when none
-// is left or its header is cut short.
+// Peek returns the kind of the next value without reading it. It returns KindEnd if none is left or
+// its header is truncated.
 func (d *Decoder) Peek() Kind { return headOf(d.b[d.off:]).kind }
 
-// IsNil reads the next value if it is nil, and tells whether it was.
+// IsNil reads the next value if it is nil, and reports whether it was.
 func (d *Decoder) IsNil() bool {
 	if d.off < len(d.b) && d.b[d.off] == 0xc0 {
 		d.off++
@@ -54,8 +53,7 @@ func (d *Decoder) IsNil() bool {
 	return false
 }
 
-// Array reads an array's header and returns its count. The count is never larger
-// than the number of bytes left.
+// Array reads an array header and returns its count, which is at most the number of bytes left.
 func (d *Decoder) Array() int {
 	if d.off < len(d.b) && d.b[d.off]&0xf0 == 0x90 {
 		if n := int(d.b[d.off] & 15); n < len(d.b)-d.off {
@@ -66,8 +64,8 @@ func (d *Decoder) Array() int {
 	return int(d.container(KindArray))
 }
 
-// ArrayMax is Array with an upper bound of max on the count; a larger one is an
-// error. Use it before making room for count structs.
+// ArrayMax is Array with an upper bound of max on the count; a larger one is an error. Use it
+// before allocating count structs.
 func (d *Decoder) ArrayMax(max int) int {
 	start := d.off
 	n := d.Array()
@@ -78,21 +76,20 @@ func (d *Decoder) ArrayMax(max int) int {
 	return n
 }
 
-// Map reads a map's header and returns the number of its key and value pairs,
-// never more than half the number of bytes left.
+// Map reads a map header and returns its number of key-value pairs, which is at most half the
+// number of bytes left.
 func (d *Decoder) Map() int { return int(d.container(KindMap) / 2) }
 
 func (d *Decoder) container(want Kind) uint64 {
 	h := d.next(want)
-	if h.kids > uint64(len(d.b)-d.off) {
-		d.fail(d.off-h.size, "count over what remains")
+	if h.children > uint64(len(d.b)-d.off) {
+		d.fail(d.off-h.size, "count exceeds the remaining bytes")
 		return 0
 	}
-	return h.kids
+	return h.children
 }
 
-// Bytes reads a byte or text string. The slice aliases the input; its capacity
-// ends with it.
+// Bytes reads a byte or text string. The result aliases the input and has no spare capacity.
 func (d *Decoder) Bytes() []byte {
 	h := headOf(d.b[d.off:])
 	if h.kind != KindBytes && h.kind != KindStr {
@@ -101,14 +98,14 @@ func (d *Decoder) Bytes() []byte {
 	}
 	start := d.off + h.size
 	if h.body > uint64(len(d.b)-start) {
-		d.fail(d.off, "length over what remains")
+		d.fail(d.off, "length exceeds the remaining bytes")
 		return nil
 	}
 	d.off = start + int(h.body)
 	return d.b[start:d.off:d.off]
 }
 
-// Str reads a byte or text string as a string of its own.
+// Str reads a byte or text string and returns a copy of it.
 func (d *Decoder) Str() string { return string(d.Bytes()) }
 
 // Bool reads a boolean.
@@ -120,8 +117,8 @@ func (d *Decoder) Bool() bool {
 	return d.b[start] == 0xc3
 }
 
-// Int reads an integer. One over 2^63-1 is an error. A float is read as the integer
-// that it is: see SafeIntegerMax.
+// Int reads an integer. A value over 2^63-1 is an error. A float that is a whole number is read as
+// an integer: see SafeIntegerMax.
 func (d *Decoder) Int() int64 {
 	start := d.off
 	v, neg := d.integer()
@@ -132,7 +129,7 @@ func (d *Decoder) Int() int64 {
 	return int64(v)
 }
 
-// Uint reads an integer that is not negative.
+// Uint reads a non-negative integer.
 func (d *Decoder) Uint() uint64 {
 	start := d.off
 	v, neg := d.integer()
@@ -143,8 +140,8 @@ func (d *Decoder) Uint() uint64 {
 	return v
 }
 
-// Float reads a float of 32 or 64 bits, or an integer, which is rounded to the
-// nearest float: writers in other languages send whole numbers so.
+// Float reads a float of 32 or 64 bits. It also reads an integer, rounded to the nearest float,
+// since writers in other languages send whole numbers as integers.
 func (d *Decoder) Float() float64 {
 	if d.Peek() != KindInt {
 		return d.float()
@@ -156,11 +153,11 @@ func (d *Decoder) Float() float64 {
 	return float64(v)
 }
 
-// Skip reads past the next value, whatever it is.
+// Skip reads past the next value of any kind.
 func (d *Decoder) Skip() { d.Raw() }
 
-// Raw reads the next value, whatever it is, and returns its bytes, which alias
-// the input. A value that nests deeper than 32 is an error.
+// Raw reads the next value of any kind and returns its bytes, which alias the input. A value that
+// nests deeper than 32 is an error.
 func (d *Decoder) Raw() []byte {
 	if d.err != nil {
 		return nil
@@ -172,21 +169,20 @@ func (d *Decoder) Raw() []byte {
 		return nil
 	}
 	if err != nil {
-		d.fail(start, "value cut short")
+		d.fail(start, "value truncated")
 		return nil
 	}
 	d.off += n
 	return d.b[start:d.off:d.off]
 }
 
-// SafeIntegerMax is the largest integer whose neighbours a 64-bit float can tell from
-// it. Languages whose only number is a float, such as JavaScript, read larger ones as
-// another, so that programs hand out none, and a larger float is not read as an
-// integer.
+// SafeIntegerMax is the largest integer n such that a 64-bit float represents n and n+1 exactly. In
+// languages whose only number type is a float, such as JavaScript, larger integers lose precision.
+// Servers therefore return none, and Int and Uint reject larger floats.
 const SafeIntegerMax = 1<<53 - 1
 
-// integer reads an integer of any form, or a float that is a whole number of at most
-// SafeIntegerMax on either side of 0. The value is two's complement when neg.
+// integer reads an integer of any form, or a float that is a whole number of magnitude at most
+// SafeIntegerMax. If neg is set, the value is two's complement.
 func (d *Decoder) integer() (v uint64, neg bool) {
 	if d.off < len(d.b) && d.b[d.off]&0xfe == 0xca {
 		return d.wholeFloat()
@@ -221,11 +217,11 @@ func (d *Decoder) integer() (v uint64, neg bool) {
 	return uint64(s), s < 0
 }
 
-// wholeFloat reads a float as the integer that it is.
+// wholeFloat reads a float that is a whole number, as an integer.
 func (d *Decoder) wholeFloat() (v uint64, neg bool) {
 	start := d.off
 	f := d.float()
-	if !(f >= -SafeIntegerMax && f <= SafeIntegerMax && f == math.Trunc(f)) { // NaN is not
+	if !(f >= -SafeIntegerMax && f <= SafeIntegerMax && f == math.Trunc(f)) { // false for NaN
 		d.fail(start, "want int, got a float that is not a whole number below 2^53")
 		return 0, false
 	}
@@ -244,8 +240,8 @@ func (d *Decoder) float() float64 {
 	return 0
 }
 
-// next reads a header, which for scalars is the whole value, of kind want. It
-// returns the zero header after an error.
+// next reads the header of a value of kind want; for scalars this is the whole value. It returns
+// the zero header after an error.
 func (d *Decoder) next(want Kind) header {
 	h := headOf(d.b[d.off:])
 	if h.kind != want {
@@ -253,7 +249,7 @@ func (d *Decoder) next(want Kind) header {
 		return header{}
 	}
 	if h.size > len(d.b)-d.off {
-		d.fail(d.off, "value cut short")
+		d.fail(d.off, "value truncated")
 		return header{}
 	}
 	d.off += h.size

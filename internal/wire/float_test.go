@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestWholeFloats: a float that is a whole number is read as that integer, whatever its
-// width; one with a fraction, or too large to be told from its neighbours, is not.
+// TestWholeFloats: a whole-number float is read as an integer, whatever its width. One with a
+// fraction, or above SafeIntegerMax, is rejected.
 func TestWholeFloats(t *testing.T) {
 	wide := func(f float64) []byte { return binary.BigEndian.AppendUint64([]byte{0xcb}, math.Float64bits(f)) }
 	narrow := func(f float32) []byte { return binary.BigEndian.AppendUint32([]byte{0xca}, math.Float32bits(f)) }

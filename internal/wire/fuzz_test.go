@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzCheckDecode holds W1 and W2: Check and Decoder agree, and a Walker that is
-// fed byte by byte comes to the same verdict as Check.
+// FuzzCheckDecode checks W1 and W2: Check and Decoder agree, and a Walker fed byte by byte returns
+// the same result as Check.
 func FuzzCheckDecode(f *testing.F) {
 	var e Encoder
 	encodeRow(&e)

@@ -5,8 +5,8 @@ import "encoding/binary"
 // Kind is the kind of a MessagePack value.
 type Kind uint8
 
-// Kinds. KindEnd means that no value is left, or not all of its header.
-// KindInvalid is the byte 0xc1, which MessagePack does not use.
+// Kinds. KindEnd means that no value is left or that its header is truncated. KindInvalid is the
+// byte 0xc1, which MessagePack does not use.
 const (
 	KindEnd Kind = iota
 	KindInvalid
@@ -27,19 +27,19 @@ var kindNames = [...]string{
 
 func (k Kind) String() string { return kindNames[k] }
 
-// header is what the first bytes of a value say of it.
+// header is the decoded header of a value.
 type header struct {
-	kind Kind
-	size int    // bytes of the header itself; for scalars, of the whole value
-	body uint64 // bytes that follow, of a byte string or extension
-	kids uint64 // values that follow, in an array or map
+	kind     Kind
+	size     int    // bytes of the header itself; for scalars, of the whole value
+	body     uint64 // bytes that follow, of a byte string or extension
+	children uint64 // values that follow, in an array or map
 }
 
 // form describes one of the lead bytes 0xc0 to 0xdf.
 type form struct {
 	kind  Kind
 	width int8 // bytes of a length or count field
-	rest  int8 // bytes of scalar, or of extension type and fixed extension, after it
+	fixed int8 // bytes of scalar, or of extension type and fixed extension, after it
 }
 
 var forms = [32]form{
@@ -54,8 +54,8 @@ var forms = [32]form{
 	{KindArray, 2, 0}, {KindArray, 4, 0}, {KindMap, 2, 0}, {KindMap, 4, 0},
 }
 
-// headOf reads the header at the start of b. Its kind is KindEnd when b is too
-// short to hold the header's length field; its size is then what b must have.
+// headOf decodes the header at the start of b. If b is too short for the header's length field, the
+// kind is KindEnd and size is the number of bytes required.
 func headOf(b []byte) header {
 	if len(b) == 0 {
 		return header{size: 1}
@@ -64,9 +64,9 @@ func headOf(b []byte) header {
 	case c < 0x80 || c >= 0xe0:
 		return header{kind: KindInt, size: 1}
 	case c < 0x90:
-		return header{kind: KindMap, size: 1, kids: 2 * uint64(c&15)}
+		return header{kind: KindMap, size: 1, children: 2 * uint64(c&15)}
 	case c < 0xa0:
-		return header{kind: KindArray, size: 1, kids: uint64(c & 15)}
+		return header{kind: KindArray, size: 1, children: uint64(c & 15)}
 	case c < 0xc0:
 		return header{kind: KindStr, size: 1, body: uint64(c & 31)}
 	}
@@ -83,12 +83,12 @@ func headOf(b []byte) header {
 	case 4:
 		n = uint64(binary.BigEndian.Uint32(b[1:]))
 	}
-	h := header{kind: f.kind, size: 1 + int(f.width) + int(f.rest)}
+	h := header{kind: f.kind, size: 1 + int(f.width) + int(f.fixed)}
 	switch f.kind {
 	case KindArray:
-		h.kids = n
+		h.children = n
 	case KindMap:
-		h.kids = 2 * n
+		h.children = 2 * n
 	default:
 		h.body = n
 	}

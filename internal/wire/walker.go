@@ -5,31 +5,30 @@ import (
 	"fmt"
 )
 
-// ErrIncomplete means that the bytes end before the value does.
+// ErrIncomplete means that the input ends before the value does.
 var ErrIncomplete = errors.New("incomplete MessagePack value")
 
-// FormatError means that bytes are not the MessagePack that was expected.
+// FormatError means that the input is not valid MessagePack or not of the expected kind.
 type FormatError struct {
 	Offset int    // of the offending value, in bytes from the start of the input
 	Reason string // what is wrong with it
-	Limit  bool   // it may be well-formed, but is over the size limit
+	Limit  bool   // the value may be well-formed, but exceeds the size limit
 }
 
 func (e *FormatError) Error() string {
 	return fmt.Sprintf("bad MessagePack at byte %d: %s", e.Offset, e.Reason)
 }
 
-// depthMax is the deepest nesting of arrays and maps that is ever accepted. No
-// message of ours nests deeper than a filter of depth 20 inside a request.
+// depthMax is the deepest nesting of arrays and maps that is ever accepted. The deepest message of
+// this project is a request with a filter of depth 20.
 const depthMax = 32
 
 // Limits bounds what Check and Walker accept.
 type Limits struct {
-	// Bytes is the largest size of the whole value. Zero means 320 MiB, which
-	// holds a row mutation of 256 MiB.
+	// Bytes is the maximum size of the whole value. Zero means 320 MiB, which holds a row mutation
+	// of 256 MiB.
 	Bytes int
-	// Depth is the deepest nesting of arrays and maps. Zero, and anything over
-	// 32, means 32.
+	// Depth is the maximum nesting of arrays and maps. Zero and values over 32 mean 32.
 	Depth int
 }
 
@@ -43,18 +42,18 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Check returns the length of the first value in b. It returns ErrIncomplete when
-// b ends before the value does, and a *FormatError when the value nests deeper
-// than lim.Depth, is larger than lim.Bytes or claims to be, or has a byte that
-// MessagePack does not use (0xc1). It allocates nothing but the error.
+// Check returns the length of the first value in b. It returns ErrIncomplete if b ends before the
+// value does. It returns a *FormatError if the value nests deeper than lim.Depth, if its size or a
+// length in it exceeds lim.Bytes, or if it has the byte 0xc1, which MessagePack does not use. It
+// allocates only the error.
 func Check(b []byte, lim Limits) (n int, err error) {
 	var w Walker
 	w.Reset(lim)
 	return w.Walk(b)
 }
 
-// CheckOne returns nil if b is exactly one value, and otherwise an error as Check does. Bytes after the value are a
-// *FormatError.
+// CheckOne checks that b is exactly one value. Errors are those of Check; bytes after the value are
+// a *FormatError.
 func CheckOne(b []byte, lim Limits) error {
 	n, err := Check(b, lim)
 	if err == nil && n != len(b) {
@@ -63,14 +62,13 @@ func CheckOne(b []byte, lim Limits) error {
 	return err
 }
 
-// Walker finds the end of one value in bytes that arrive in pieces. Call Reset
-// before each value.
+// Walker finds the end of one value in input that arrives in pieces. Call Reset before each value.
 type Walker struct {
 	lim   Limits
-	off   int  // start of the next value to look at; may lie past what has come
+	off   int  // start of the next value to check; may be beyond the bytes received
 	depth int  // open containers
 	done  bool // the value ends at off
-	need  int  // what the value has at least
+	need  int  // minimum length of the value
 	left  [depthMax]uint64
 }
 
@@ -79,14 +77,13 @@ func (w *Walker) Reset(lim Limits) {
 	w.lim, w.off, w.depth, w.done, w.need = lim.withDefaults(), 0, 0, false, 1
 }
 
-// Need returns the number of bytes, counted from the value's start, that the
-// value is now known to have at least: Walk cannot succeed with fewer.
+// Need returns the minimum length of the value in bytes, as far as it is known: Walk cannot succeed
+// with fewer bytes.
 func (w *Walker) Need() int { return w.need }
 
-// Walk goes on where the last call stopped. b holds all the bytes of the value
-// that have come so far, those of earlier calls included. It returns the value's
-// length, or an error as Check does; after ErrIncomplete, call again with more
-// bytes, and not after any other error.
+// Walk continues where the last call stopped. b holds all bytes of the value received so far,
+// including those of earlier calls. It returns the value's length, or an error as Check does. After
+// ErrIncomplete, call it again with more bytes; after any other error, call Reset first.
 func (w *Walker) Walk(b []byte) (n int, err error) {
 	for !w.done && w.off < len(b) {
 		h := headOf(b[w.off:])
@@ -96,14 +93,14 @@ func (w *Walker) Walk(b []byte) (n int, err error) {
 			return 0, ErrIncomplete
 		case h.kind == KindInvalid:
 			return 0, &FormatError{Offset: w.off, Reason: "byte 0xc1"}
-		case h.kids+h.body > uint64(w.lim.Bytes) || w.off+h.size+int(h.kids+h.body) > w.lim.Bytes:
+		case h.children+h.body > uint64(w.lim.Bytes) || w.off+h.size+int(h.children+h.body) > w.lim.Bytes:
 			return 0, &FormatError{Offset: w.off, Reason: "length over the limit", Limit: true}
 		}
-		if h.kids > 0 {
+		if h.children > 0 {
 			if w.depth == w.lim.Depth {
-				return 0, &FormatError{Offset: w.off, Reason: "nested too deep"}
+				return 0, &FormatError{Offset: w.off, Reason: "nested too deeply"}
 			}
-			w.left[w.depth] = h.kids
+			w.left[w.depth] = h.children
 			w.depth++
 			w.off += h.size
 			continue
@@ -120,7 +117,7 @@ func (w *Walker) Walk(b []byte) (n int, err error) {
 	return w.off, nil
 }
 
-// close counts a value that has ended, and with it the containers that it completes.
+// close counts a value that has ended, and the containers that end with it.
 func (w *Walker) close() {
 	for w.depth > 0 {
 		if w.left[w.depth-1]--; w.left[w.depth-1] > 0 {

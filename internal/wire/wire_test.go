@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// walk reads one value with typed reads, so that every read method meets every form.
+// walk decodes one value with typed reads, so that every read method sees every encoding.
 func walk(d *Decoder, depth int) {
 	switch d.Peek() {
 	case KindNil:
@@ -47,7 +47,7 @@ func walk(d *Decoder, depth int) {
 	}
 }
 
-// genValue draws a tree of the types that both codecs know.
+// genValue draws a tree of the types that both codecs support.
 func genValue(t *rapid.T, depth int) any {
 	kinds := 8
 	if depth > 4 {
@@ -140,7 +140,8 @@ func decode(d *Decoder) any {
 	}
 }
 
-// equal compares trees; integers by value, since the peer picks its own types.
+// equal compares trees. It compares integers by value, since the msgpack package chooses its own
+// types.
 func equal(a, b any) bool {
 	switch a := a.(type) {
 	case int64:
@@ -309,7 +310,7 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
-// W2: sizes that lie cost nothing.
+// W2: false sizes cost nothing.
 func TestHostileSizesAllocateNothing(t *testing.T) {
 	for _, in := range [][]byte{
 		{0xdd, 0, 255, 255, 255, 1, 2, 3},

@@ -1,4 +1,4 @@
-// Package wiretest is what tests of messages share. Nothing but tests imports it.
+// Package wiretest holds helpers for tests of messages. Only tests import it.
 package wiretest
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// Encode returns what f writes.
+// Encode returns the bytes that f writes.
 func Encode(f func(*wire.Encoder)) []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
@@ -19,7 +19,7 @@ func Encode(f func(*wire.Encoder)) []byte {
 	return bytes.Clone(e.Bytes())
 }
 
-// Unhex returns the bytes that s shows, with white space wherever it likes.
+// Unhex decodes hex digits, which may contain white space anywhere.
 func Unhex(t testing.TB, s string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(strings.Join(strings.Fields(s), ""))
@@ -29,9 +29,9 @@ func Unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// RoundTrip has pass read a request and write what it read. It returns the error of that;
-// what was accepted must be written in about as many bytes, be accepted again, and be
-// written the same the second time.
+// RoundTrip decodes a request and encodes it again with pass, twice. It returns the error of the
+// first pass. The encoding of an accepted request must not be much larger than b, must itself be
+// accepted, and must not change in the second pass.
 func RoundTrip(t testing.TB, b []byte, pass func([]byte) ([]byte, error)) error {
 	t.Helper()
 	return roundTrip(t, b, 2*len(b)+64, pass)
@@ -56,8 +56,8 @@ func roundTrip(t testing.TB, b []byte, bytesMax int, pass func([]byte) ([]byte, 
 	return nil
 }
 
-// FuzzResult feeds bytes to a decoder of results, and makes the round trip of what it
-// accepts. An empty element of a list may grow by the keys that are always written.
+// FuzzResult fuzzes a decoder of results and round-trips what it accepts. The encoding may be
+// larger than the input, because keys that are always written may be missing in it.
 func FuzzResult[R any](f *testing.F, read func(*wire.Decoder, *R), write func(*wire.Encoder, *R)) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_ = roundTrip(t, b, math.MaxInt, func(b []byte) ([]byte, error) {

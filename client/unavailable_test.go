@@ -10,9 +10,9 @@ import (
 	"github.com/steledb/stele/client/api"
 )
 
-// When a node has said what is missing and no other answer comes in time, a call ends with that and not with the bare
-// deadline; but not one that may have been executed.
-func TestAwaySaysMoreThanDeadline(t *testing.T) {
+// If a node has returned ErrUnavailable and no other response comes in time, a call ends with that
+// error and not with the deadline's, unless it may have been executed.
+func TestUnavailableRatherThanDeadline(t *testing.T) {
 	for _, test := range []struct {
 		method string
 		do     func(ctx context.Context, c *Client) error

@@ -9,12 +9,13 @@ import (
 	"github.com/steledb/stele/client/metadata"
 )
 
-// freshTime is how old a location may be that Locate passes on.
+// freshTime is the maximum age of a location that Locate returns.
 const freshTime = time.Second
 
-// Locate returns the address of the server that has a row, and the id of its node, as METADATA had it a second ago or
-// later; ok is false if that cannot be found out before ctx ends, or if no server has it. The node called asker does
-// not have it: what names that one is older.
+// Locate returns the address of the server that holds a row, and the id of its node, as read from
+// METADATA within the last second. ok is false if the location cannot be found before ctx ends or
+// the tablet is unassigned. The node asker does not hold the row: a location that names it is
+// stale.
 func (c *Client) Locate(ctx context.Context, table string, row []byte, asker string) (addr, node string, ok bool) {
 	for range 2 {
 		p, err := c.locator.locate(ctx, table, row)
@@ -25,13 +26,12 @@ func (c *Client) Locate(ctx context.Context, table string, row []byte, asker str
 		if node != asker && time.Since(p.loc.read) <= freshTime {
 			return p.loc.addr, node, true
 		}
-		c.locator.wrong(p, notServing, nil) // which remembers for some milliseconds what METADATA has just said
+		c.locator.invalidate(p, notServing, nil) // caches for some milliseconds that the tablet is unassigned
 	}
 	return "", "", false
 }
 
-// MetadataNodes returns the ids of the nodes that have tablets of METADATA, as far as the Client knows
-// without asking.
+// MetadataNodes returns the ids of the nodes that serve METADATA tablets according to the cache.
 func (c *Client) MetadataNodes() []string {
 	var nodes []string
 	add := func(loc *location) {

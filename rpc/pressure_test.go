@@ -9,16 +9,16 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// TestCrowded: who hardly takes his answers is waited for, but not while others wait for
-// the memory that they hold.
-func TestCrowded(t *testing.T) {
+// TestMemoryPressure: a slow reader is tolerated, but not while others wait for the memory that its
+// responses hold.
+func TestMemoryPressure(t *testing.T) {
 	const answer = 4 << 20
 	for _, test := range []struct {
 		what      string
 		perSecond int // bytes that the client reads
 		large     bool
 		patient   bool
-		ends      bool // while the server is crowded
+		ends      bool // during memory pressure
 	}{
 		{what: "reads nothing", large: true, ends: true},
 		{what: "drips", perSecond: 200 << 10, large: true, ends: true},
@@ -51,17 +51,17 @@ func TestCrowded(t *testing.T) {
 				over()
 				over()
 				if ended := s.Stats().Conns == 0; ended != test.ends {
-					t.Errorf("after 2 s in a crowd the connection has ended: %v", ended)
+					t.Errorf("after 2 s of memory pressure the connection has ended: %v", ended)
 				}
-				if told := len(sent) == 1; told != (test.ends || !test.large) {
-					t.Errorf("the memory is free: %v", told)
+				if free := len(sent) == 1; free != (test.ends || !test.large) {
+					t.Errorf("the memory is free: %v", free)
 				}
 				time.Sleep(time.Second)
 				if ended := s.Stats().Conns == 0; ended != test.ends {
-					t.Errorf("after the crowd has gone the connection has ended: %v", ended)
+					t.Errorf("after the memory pressure the connection has ended: %v", ended)
 				}
 				conn.Close()
-				time.Sleep(time.Second) // the reader sees it
+				time.Sleep(time.Second) // until the reader sees it
 				if n := s.Stats().Stalled; (n == 1) != test.ends || n > 1 {
 					t.Errorf("%d connections are counted as stalled", n)
 				}
@@ -70,7 +70,7 @@ func TestCrowded(t *testing.T) {
 	}
 }
 
-// readSlowly reads so much a second, in tenths, until the connection ends.
+// readSlowly reads perSecond bytes a second, in tenths, until the connection ends.
 func readSlowly(conn io.Reader, perSecond int) {
 	for perSecond > 0 {
 		time.Sleep(100 * time.Millisecond)
@@ -80,8 +80,8 @@ func readSlowly(conn io.Reader, perSecond int) {
 	}
 }
 
-// TestCrowdedPatience: without anybody who waits, a client may be slow.
-func TestCrowdedPatience(t *testing.T) {
+// TestSlowClientWithoutPressure: without memory pressure a client may be slow.
+func TestSlowClientWithoutPressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBareServer(t, ServerConfig{})
 		defer s.Close()
@@ -91,20 +91,20 @@ func TestCrowdedPatience(t *testing.T) {
 		if _, err := conn.Write(plain(0, 1, "answer", []any{})); err != nil {
 			t.Fatal(err)
 		}
-		s.Crowded()() // is over at once
+		s.Crowded()() // ends at once
 		time.Sleep(29 * time.Second)
 		if s.Stats().Conns != 1 {
 			t.Error("ended")
 		}
 		time.Sleep(2 * time.Second)
 		if s.Stats().Conns != 0 {
-			t.Error("who takes nothing for 30 s is still there")
+			t.Error("a client that reads nothing for 30 s is still connected")
 		}
 	})
 }
 
-// TestGateCrowded: requests that wait for memory which an unread answer holds get it.
-func TestGateCrowded(t *testing.T) {
+// TestPressureFreesMemory: requests that wait for memory held by an unread response get it.
+func TestPressureFreesMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBareServer(t, ServerConfig{MessageBytesMax: 4 << 20, MemoryBytesMax: 4 << 20, UnsentBytesMax: 4 << 20, AdmitWait: 3 * time.Second})
 		defer s.Close()
@@ -134,15 +134,15 @@ func TestGateCrowded(t *testing.T) {
 	})
 }
 
-// TestSlowSenders: a large message may come slowly, but not while requests wait for memory: then only a peer that is waited
-// for may take its time.
+// TestSlowSenders: a large message may arrive slowly, but not while requests wait for memory,
+// except from an exempt peer.
 func TestSlowSenders(t *testing.T) {
 	const message, gate = 6 << 20, 8 << 20
 	for _, test := range []struct {
 		what      string
 		perSecond int // bytes of the message
 		patient   bool
-		waits     bool // another needs the memory
+		waits     bool // another request needs the memory
 		ends      bool
 	}{
 		{what: "nothing comes", waits: true, ends: true},

@@ -12,12 +12,12 @@ import (
 	"github.com/steledb/stele/client/metadata"
 )
 
-// jammer makes connections of which the first to each address can be jammed.
+// jammer makes connections of which the first to each address can be blocked.
 type jammer struct {
 	sync.Mutex
 	dials map[string]int
-	one   bool          // there is no other to an address
-	jam   chan struct{} // not nil: jammed until it is closed
+	one   bool          // further connections to an address fail
+	jam   chan struct{} // not nil: writes block until it is closed
 }
 
 type jammedConn struct {
@@ -51,9 +51,9 @@ func (j *jammer) dial(ctx context.Context, addr string) (net.Conn, error) {
 	return conn, err
 }
 
-// Lookups do not wait behind large requests: else the first calls for rows that are not known yet all
-// fail at a client that writes as fast as a node takes it. Without such requests there is one connection. A node that takes no
-// other is asked by that.
+// Lookups do not wait behind large requests. Otherwise the first calls for uncached rows would all
+// fail in a client that writes as fast as a node accepts. Without large requests there is one
+// connection. If a node accepts no other, lookups use that one.
 func TestLookupsDoNotWaitForLargeWrites(t *testing.T) {
 	for _, one := range []bool{false, true} {
 		t.Run(fmt.Sprint("one connection is ", one), func(t *testing.T) { testLookupBehindWrites(t, one) })
