@@ -278,7 +278,7 @@ func TestErrorTexts(t *testing.T) {
 	for want, err := range map[string]error{
 		"/f exists already, at generation 7":                               &GenerationError{Path: "/f", Want: 0, Got: 7},
 		"/f is at generation 7, not 5":                                     &GenerationError{Path: "/f", Want: 5, Got: 7},
-		"/f does not exist, but generation 5 of it was given":              &GenerationError{Path: "/f", Want: 5, Got: 0},
+		"/f does not exist: expected generation 5":                         &GenerationError{Path: "/f", Want: 5, Got: 0},
 		"file too large: 300000 bytes, at most 262144":                     &TooLargeError{What: limitFile, Limit: FileBytesMax, Got: 300000},
 		"namespace nodes too large: 9, at most 8":                          &TooLargeError{What: limitNodes, Limit: 8, Got: 9},
 		`bad path "a": it does not begin with a slash`:                     checkFile("a"),
