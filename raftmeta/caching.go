@@ -9,18 +9,17 @@ import (
 
 // cachedFile is a file that sessions cache, or that is being written.
 type cachedFile struct {
-	// writers counts the writes under way. While there is one, nobody gets leave
-	// to cache the file.
+	// writers counts the writes in progress. While it is not zero, no session gets permission to
+	// cache the file.
 	writers int
-	// holders are the sessions that may cache the file. Zero means that a
-	// session has not been told to drop it, else the value is the number of the
-	// event that tells it.
+	// holders are the sessions that may cache the file. The value is the number of the event that
+	// invalidates the copy, zero if the session has not been invalidated.
 	holders map[*served]uint64
-	// drained, if not nil, is closed when there are no holders.
+	// drained, if not nil, is closed when holders becomes empty.
 	drained chan struct{}
 }
 
-// toldFile is a file that a session was told to drop by the event seq.
+// toldFile is a file that the event seq invalidates in a session.
 type toldFile struct {
 	seq  uint64
 	path string
@@ -35,7 +34,7 @@ func (k *keeper) fileLocked(path string) *cachedFile {
 	return f
 }
 
-// unregisterLocked records that a session does not cache a file.
+// unregisterLocked records that a session no longer caches a file.
 func (k *keeper) unregisterLocked(s *served, path string) {
 	f := k.mu.files[path]
 	delete(s.cached, path)
@@ -45,8 +44,7 @@ func (k *keeper) unregisterLocked(s *served, path string) {
 	k.doneLocked(path, f)
 }
 
-// doneLocked tells those who wait for f's last holder, and forgets f when it is
-// of no use.
+// doneLocked wakes those that wait for f to have no holders, and removes f when it is unused.
 func (k *keeper) doneLocked(path string, f *cachedFile) {
 	if len(f.holders) > 0 {
 		return
@@ -60,14 +58,14 @@ func (k *keeper) doneLocked(path string, f *cachedFile) {
 	}
 }
 
-// read returns the node at path, and whether the session may cache it. A mark
-// that is not zero is the generation that must be marked as cached first; then
-// read may be called again. The caller has verified that it leads.
+// read returns the node at path, and whether the session may cache it. If mark is not zero, it is
+// the generation that must first be marked as cached; the caller then calls read again. The caller
+// has verified that it leads.
 func (k *keeper) read(path string, id api.SessionID, sh *Share) (st *nodeView, leave api.CacheLeave, mark uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	// Under mu, so that a write that begins later finds the session registered,
-	// and one that is over has been applied.
+	// Holding mu ensures that a later write finds the session registered, and that an earlier write
+	// has been applied.
 	k.machine.view(func(ns *namespace, _ uint64) { st = viewOf(ns, path) })
 	s := k.mu.sessions[id]
 	f := k.mu.files[path]
@@ -97,8 +95,7 @@ func (k *keeper) read(path string, id api.SessionID, sh *Share) (st *nodeView, l
 	return st, api.CacheLeave{OK: true, Term: k.term, At: s.last}, 0
 }
 
-// endingLocked tells whether a session is about to end, and its ephemeral files
-// with it.
+// endingLocked reports whether a session is about to end, and its ephemeral files with it.
 func (k *keeper) endingLocked(id api.SessionID) bool {
 	if id == 0 {
 		return false
@@ -107,10 +104,10 @@ func (k *keeper) endingLocked(id api.SessionID) bool {
 	return s == nil || s.over || s.closing
 }
 
-// write proposes a change of the files at paths, after nobody caches them any
-// more: it waits until each session that may has acknowledged that it dropped
-// the file, or its lease is over. Meanwhile nobody gets leave to cache them. If
-// the error is not ErrOutcomeUnknown, nothing was changed.
+// write proposes a change of the files at paths after no session caches them any more. It
+// invalidates the files and waits until each session that may cache them has acknowledged, or its
+// lease has expired. Meanwhile no session gets permission to cache them. Unless the error is
+// ErrOutcomeUnknown, an error means that nothing was changed.
 func (k *keeper) write(ctx context.Context, c command, paths ...string) (result, error) {
 	if err := k.invalidate(ctx, paths); err != nil {
 		k.wrote(paths)
@@ -139,8 +136,8 @@ func (k *keeper) invalidate(ctx context.Context, paths []string) error {
 	return nil
 }
 
-// beginWrite counts a write, tells who caches the files, and returns what is
-// to wait for.
+// beginWrite registers a write, invalidates the files in the sessions that cache them, and returns
+// the channels to wait for.
 func (k *keeper) beginWrite(paths []string) []<-chan struct{} {
 	if len(paths) == 0 {
 		return nil
@@ -151,8 +148,7 @@ func (k *keeper) beginWrite(paths []string) []<-chan struct{} {
 	unknown := false
 	k.machine.view(func(ns *namespace, _ uint64) {
 		for _, path := range paths {
-			// What was marked before this keeper began is cached by it knows not
-			// whom: by any session that may have its cache still.
+			// Any session may cache a file that was marked before this lease manager started.
 			n := ns.get(path)
 			unknown = unknown || n != nil && n.cached != 0 && n.cached <= k.since
 		}
@@ -168,7 +164,7 @@ func (k *keeper) beginWrite(paths []string) []<-chan struct{} {
 				continue
 			}
 			seq := k.pushLocked(s, api.Event{Kind: api.CacheInvalid, Path: path})
-			if f.holders[s] == 0 { // else the queue collapsed, and that tells it
+			if f.holders[s] == 0 { // else the queue collapsed into a FailedOver, which invalidates it
 				f.holders[s] = seq
 				s.told = append(s.told, toldFile{seq, path})
 			}
@@ -197,8 +193,8 @@ func (k *keeper) wrote(paths []string) {
 	}
 }
 
-// doubt records that a write may yet be applied, though its caller has gone. It
-// counts as under way until a later proposal has been answered.
+// doubt records that a write may still be applied, although its caller is gone. The write counts as
+// in progress until a later proposal has been answered.
 func (k *keeper) doubt(paths []string) {
 	if len(paths) == 0 {
 		return
@@ -212,14 +208,14 @@ func (k *keeper) doubt(paths []string) {
 	}
 }
 
-// settle ends the doubts about writes.
+// settle waits until the outcome of such writes is decided, and ends them.
 func (k *keeper) settle() {
 	for {
 		k.mu.Lock()
 		paths := k.mu.doubtful
 		k.mu.Unlock()
-		// A command that does nothing. When it has been answered, all that was
-		// proposed before it has been applied or never will be.
+		// This command does nothing. Once it is answered, every earlier proposal has been applied
+		// or never will be.
 		_, err := k.propose(k.ctx, command{op: opEndLockDelay})
 		switch {
 		case k.ctx.Err() != nil:

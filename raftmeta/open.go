@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Names in the folder. unbornSuffix marks a log that is still being made.
+// Names in the data directory. unbornSuffix marks a log that is still being created.
 const (
 	logName      = "raft.db"
 	unbornSuffix = ".new"
@@ -24,20 +24,18 @@ const (
 )
 
 const (
-	// trailingLogs is how many entries stay in the log when a snapshot has
-	// covered them, for voters that are a little behind. Entries may have
-	// 256 KiB, so this is also a bound of 256 MiB.
+	// trailingLogs is the number of entries that stay in the log after a snapshot covers them, for
+	// voters that lag a little. An entry has at most 256 KiB, so this is also a bound of 256 MiB.
 	trailingLogs = 1024
 )
 
-// Open opens the server whose folder is cfg.Dir, and starts it. If the folder
-// has no log, it is made the first voter of a new group, or with cfg.Join a
-// server that waits to be added to one. Open checks the whole log, and restores
-// the newest snapshot; WaitReady tells when this server leads.
+// Open opens the data directory cfg.Dir and starts its server. If the directory has no log, Open
+// initializes it as the first voter of a new group, or with cfg.Join as a server that waits to be
+// added to one. Open verifies the whole log and restores the newest snapshot. WaitReady waits until
+// this server leads.
 //
-// The error is one of Config's, vfs.ErrLocked when another process has the
-// folder, a *CorruptError, a *VersionError, ErrWrongServer, ErrNoStreams, or
-// one of the file system.
+// The error is one of Config's, vfs.ErrLocked if another process has the directory open, a
+// *CorruptError, a *VersionError, ErrWrongServer, ErrNoStreams, or one of the file system.
 func Open(cfg Config) (*Group, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -139,11 +137,11 @@ func (g *Group) open() error {
 	return nil
 }
 
-// takeFolder makes the folder if need be, and keeps other processes out of it.
+// takeFolder creates the data directory if necessary, and locks out other processes.
 func (g *Group) takeFolder() error {
 	fsys, dir := g.cfg.FS, g.cfg.Dir
 	if err := fsys.MkdirAll(dir); err != nil {
-		return fmt.Errorf("make folder: %w", err)
+		return fmt.Errorf("create data directory: %w", err)
 	}
 	if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
 		return fmt.Errorf("sync folder: %w", err)
@@ -164,20 +162,20 @@ func (g *Group) raftConfig(notify chan<- bool) *raft.Config {
 	c.LeaderLeaseTimeout = g.cfg.LeaderLease
 	c.CommitTimeout = g.cfg.CommitTimeout
 	c.MaxAppendEntries = entriesPerWrite
-	// A queue before raft's main goroutine lets a batch gather while the one
-	// before it is on its way to the disk. Our deadlines are our own, so it
-	// does not matter that raft's timeout of Apply ends at the queue.
+	// A queue in front of raft's main goroutine lets a batch form while the previous one is written
+	// to disk. Deadlines are handled in propose, so it does not matter that raft's timeout of Apply
+	// ends at the queue.
 	c.BatchApplyCh = true
 	c.ShutdownOnRemove = false
 	c.TrailingLogs = trailingLogs
-	// snapshotLoop says when.
+	// snapshotLoop decides when to take a snapshot.
 	c.SnapshotThreshold = math.MaxUint64
 	c.SnapshotInterval = time.Hour
 	c.NoLegacyTelemetry = true
 	return c
 }
 
-// openLog opens the log's store in the file of that name.
+// openLog opens the store of the log in the file with that name.
 func (g *Group) openLog(name string) error {
 	file := filepath.Join(g.cfg.Dir, name)
 	bolt, err := openBolt(file)
@@ -195,10 +193,10 @@ func (g *Group) openLog(name string) error {
 	return nil
 }
 
-// bear makes a folder without a log that of a new group's only voter, or of a
-// server that waits to be added. The log gets its name when it is complete, so
-// that a server is born once, whenever the process ends: a log that has a name
-// says who the voters are, or that it waits.
+// bear initializes a directory without a log as that of a new group's only voter, or of a server
+// that waits to be added. The log gets its final name once it is complete, so that a crash at any
+// point leaves the directory either initialized or not. A log with its final name defines the
+// voters, or that the server is joining.
 func (g *Group) bear(conf *raft.Config) error {
 	fsys, dir := g.cfg.FS, g.cfg.Dir
 	file := filepath.Join(dir, logName)
@@ -221,10 +219,10 @@ func (g *Group) bear(conf *raft.Config) error {
 	err = errors.Join(g.writeBirth(conf), g.bolt.Close())
 	g.bolt = nil
 	if err != nil {
-		return fmt.Errorf("make new log: %w", err)
+		return fmt.Errorf("create log: %w", err)
 	}
 	if err := fsys.Rename(file+unbornSuffix, file); err != nil {
-		return fmt.Errorf("name log: %w", err)
+		return fmt.Errorf("rename log: %w", err)
 	}
 	if err := fsys.SyncDir(dir); err != nil {
 		return fmt.Errorf("sync folder: %w", err)
@@ -232,7 +230,7 @@ func (g *Group) bear(conf *raft.Config) error {
 	return nil
 }
 
-// writeBirth writes what a new log holds.
+// writeBirth writes the initial content of a new log.
 func (g *Group) writeBirth(conf *raft.Config) error {
 	if err := g.store.Set([]byte(stableServerID), []byte(g.cfg.ID)); err != nil {
 		return err
@@ -249,7 +247,7 @@ func (g *Group) writeBirth(conf *raft.Config) error {
 	})
 }
 
-// check checks the log, and counts what of it the next snapshot will cover.
+// check verifies the log, and computes how much of it the next snapshot will cover.
 func (g *Group) check() error {
 	sum, problems, err := checkFolder(context.Background(), g.cfg.FS, g.cfg.Dir, g.snaps, false)
 	if err != nil {
@@ -267,11 +265,11 @@ func (g *Group) check() error {
 	return g.members.restored(g.snaps)
 }
 
-// finishJoin ends what a crash may have left half done when the leader brought
-// this server up to date.
+// finishJoin completes what a crash may have interrupted while the leader brought this server up to
+// date.
 func (g *Group) finishJoin() error {
 	if g.joined {
-		// From now on a log without entries is damage.
+		// From now on a log without entries is corrupt.
 		if err := g.store.SetUint64([]byte(stableJoining), 0); err != nil {
 			return err
 		}
@@ -280,7 +278,7 @@ func (g *Group) finishJoin() error {
 	if err != nil || !superseded {
 		return err
 	}
-	// From here on the snapshot is all there is.
+	// The snapshot is about to become the only copy.
 	if _, err := g.snaps.check(context.Background()); err != nil {
 		return err
 	}
@@ -295,10 +293,9 @@ func (g *Group) finishJoin() error {
 	return g.store.DeleteRange(first, last)
 }
 
-// superseded reports whether the newest snapshot takes the place of the whole
-// log: the leader has sent it, and the log ends before the snapshot does, so that
-// it would have a gap, or has another entry where the snapshot ends, which
-// was then never committed.
+// superseded reports whether the newest snapshot replaces the whole log. That is so for a snapshot
+// from the leader if the log ends before the snapshot does, which would leave a gap. It is also so
+// if the log has a different entry where the snapshot ends; that entry was never committed.
 func (g *Group) superseded() (bool, error) {
 	metas, err := g.snaps.List()
 	if err != nil || len(metas) == 0 {
@@ -340,15 +337,15 @@ func (g *Group) startRaft(conf *raft.Config) (err error) {
 		g.store.serving.Store(true)
 		return nil
 	}
-	// Raft's error does not say what is wrong with a snapshot.
+	// Raft's error does not describe what is wrong with a snapshot.
 	if _, problem := g.snaps.check(context.Background()); problem != nil {
 		return problem
 	}
 	return fmt.Errorf("start raft: %w", err)
 }
 
-// checkMembers makes sure that this server can be what its folder says, and
-// lets a lone voter lead at once.
+// checkMembers verifies that the configuration permits this server to run, and makes a single voter
+// call its election at once.
 func (g *Group) checkMembers() error {
 	servers := g.raft.GetConfiguration().Configuration().Servers
 	self := serverOf(servers, g.cfg.ID)
@@ -363,8 +360,8 @@ func (g *Group) checkMembers() error {
 	return nil
 }
 
-// lockFolder keeps other processes out of dir until the result is closed. It
-// is nil when the file system has no locks.
+// lockFolder locks dir against other processes until the result is closed. The result is nil if the
+// file system has no locks.
 func lockFolder(fsys vfs.FS, dir string) (io.Closer, error) {
 	l, ok := fsys.(vfs.Locker)
 	if !ok {
@@ -372,7 +369,7 @@ func lockFolder(fsys vfs.FS, dir string) (io.Closer, error) {
 	}
 	lock, err := l.Lock(filepath.Join(dir, lockName))
 	if err != nil {
-		return nil, fmt.Errorf("lock folder %s: %w", dir, err)
+		return nil, fmt.Errorf("lock data directory %s: %w", dir, err)
 	}
 	return lock, nil
 }
