@@ -6,9 +6,9 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// pushLocked queues an event for a session, and returns its number. When there
-// is no room all that is queued gives way to one FailedOver: its number is
-// returned, and what is lost the session finds out by reading again.
+// pushLocked queues an event for a session, and returns its number. If the queue is full, one
+// FailedOver replaces all queued events, and its number is returned. The session then reads again
+// what it watches.
 func (k *keeper) pushLocked(s *served, e api.Event) uint64 {
 	if s.over {
 		return 0
@@ -27,8 +27,8 @@ func (k *keeper) pushLocked(s *served, e api.Event) uint64 {
 	return s.last
 }
 
-// collapseLocked puts one FailedOver in the place of all events of a session:
-// it drops its whole cache, and sets its watches again.
+// collapseLocked replaces all events of a session by one FailedOver, on which the client drops its
+// whole cache and sets its watches again.
 func (k *keeper) collapseLocked(s *served) {
 	k.queueLocked(s, 1-len(s.events))
 	s.last++
@@ -42,7 +42,7 @@ func (k *keeper) collapseLocked(s *served) {
 	k.dueLocked(s)
 }
 
-// ackLocked takes a session's word that it has processed the events up to seq.
+// ackLocked records that a session has processed the events up to seq.
 func (k *keeper) ackLocked(s *served, seq uint64) {
 	seq = min(seq, s.sent)
 	if seq <= s.acked {
@@ -59,7 +59,7 @@ func (k *keeper) ackLocked(s *served, seq uint64) {
 	for len(s.told) > 0 && s.told[0].seq <= seq {
 		t := s.told[0]
 		s.told = s.told[1:]
-		// It may have been given the file again since.
+		// The session may have got the file again since.
 		if f := k.mu.files[t.path]; f != nil && f.holders[s] == t.seq {
 			k.unregisterLocked(s, t.path)
 		}
@@ -72,11 +72,11 @@ type watched struct {
 	number uint64
 }
 
-// watch adds to what a session watches, and returns the watch's number.
+// watch adds kinds to what a session watches at path, and returns the number of the watch.
 func (k *keeper) watch(ctx context.Context, id api.SessionID, path string, kinds api.EventKind, gen uint64, sh *Share) (uint64, error) {
 	number, err := k.watchNow(id, path, kinds&api.AllEvents, gen, sh)
-	// A leader that has been deposed would promise events that another has; and
-	// may not know the session.
+	// A deposed leader would promise events that only the new leader sees, and it may not know the
+	// session.
 	if term, verr := k.replica.verify(ctx); verr != nil {
 		return 0, verr
 	} else if term != k.term {
@@ -131,7 +131,7 @@ func (k *keeper) watchNow(id api.SessionID, path string, kinds api.EventKind, ge
 	return w.number, nil
 }
 
-// unwatch ends a watch of that number.
+// unwatch ends the watch of path if it has that number.
 func (k *keeper) unwatch(id api.SessionID, path string, number uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -3,25 +3,24 @@ package raftmeta
 import "time"
 
 const (
-	// expirersMax bounds the workers that end sessions and lock-delays, and so
-	// the commands that do so at a time.
+	// expirersMax bounds the workers that end sessions and lock-delays, and so the commands in
+	// flight for that.
 	expirersMax = 8
-	// expireHoldsMax bounds what the sessions that one command ends hold, so that
-	// it takes the machine some 10 ms: a single session may have more.
+	// expireHoldsMax bounds the holds of all sessions that one command ends, so that the machine
+	// applies it in some 10 ms. A single session may have more.
 	expireHoldsMax = 2000
-	// expireRetry is the pause after a proposal was refused.
+	// expireRetry is the pause after a proposal failed.
 	expireRetry = 50 * time.Millisecond
 )
 
-// ending is what one command ends.
+// ending is the work of one command: the sessions or lock-delays that it ends.
 type ending struct {
 	command command
-	// paths are ephemeral files that others may cache.
+	// paths are ephemeral files that sessions may cache.
 	paths []string
 }
 
-// expirersLocked starts workers for what is to be ended, one for each 128
-// sessions and lock-delays.
+// expirersLocked starts a worker for each 128 sessions and lock-delays to end.
 func (k *keeper) expirersLocked() {
 	todo := len(k.mu.dying) + len(k.mu.dyingCached) + len(k.mu.delaysOver)
 	for want := min((todo+batchMax-1)/batchMax, expirersMax); k.mu.expirers < want && !k.mu.dropped; {
@@ -30,7 +29,7 @@ func (k *keeper) expirersLocked() {
 	}
 }
 
-// expire ends sessions and lock-delays until there are none to end.
+// expire ends sessions and lock-delays until none are left.
 func (k *keeper) expire() {
 	for {
 		k.mu.Lock()
@@ -40,7 +39,7 @@ func (k *keeper) expire() {
 			k.mu.Unlock()
 			return
 		}
-		// One that waits for caches must not hold up what comes meanwhile.
+		// A command that waits for caches must not delay other sessions.
 		if len(e.paths) > 0 {
 			k.expirersLocked()
 		}
@@ -55,7 +54,7 @@ func (k *keeper) expire() {
 	}
 }
 
-// pause waits for expireRetry, or until the keeper is dropped.
+// pause waits for expireRetry, or until the lease manager stops.
 func (k *keeper) pause() {
 	timer := k.clock.NewTimer(expireRetry)
 	defer timer.Stop()
@@ -65,9 +64,9 @@ func (k *keeper) pause() {
 	}
 }
 
-// nextEndingLocked takes what one command shall end, if there is anything.
-// Sessions whose files may be cached come last, and not with others: those
-// would have to wait.
+// nextEndingLocked returns the next command, and removes its sessions or lock-delays from the
+// queues. ok is false if there are none. Sessions whose files may be cached come last and in
+// separate commands, so that no other session waits for the caches.
 func (k *keeper) nextEndingLocked() (e ending, ok bool) {
 	if len(k.mu.delaysOver) > 0 {
 		n := min(len(k.mu.delaysOver), batchMax)

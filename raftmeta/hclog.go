@@ -13,14 +13,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// logBridge passes what raft logs to slog. Raft's own information is for those
-// who debug raft; what an operator should know of a group (it is ready, it has
-// lost its leader) the Group logs itself.
+// logBridge forwards raft's log to slog. Raft's informational messages are for debugging raft. What
+// the operator needs to know about a group, such as that it is ready, the Group logs itself.
 type logBridge struct {
 	to *slog.Logger
-	// raft is what logs, once it runs.
+	// raft is the instance that logs, once it runs.
 	raft atomic.Pointer[raft.Raft]
-	// told is when each warning was last passed on.
+	// told has the time at which each warning was last logged.
 	told struct {
 		sync.Mutex
 		at map[string]time.Time
@@ -28,14 +27,14 @@ type logBridge struct {
 }
 
 const (
-	// repeatPause is how long a warning that comes again is only debugging output:
-	// raft tells of each message to a server that is not there.
+	// repeatPause is the time for which a repeated warning is logged at debug level only: raft logs
+	// every message to an unreachable server.
 	repeatPause = 30 * time.Second
-	// toldMax bounds the warnings remembered.
+	// toldMax bounds the remembered warnings.
 	toldMax = 1000
 )
 
-// repeated tells whether the same was said of the same server a short while ago.
+// repeated reports whether the same warning about the same server was logged within repeatPause.
 func (b *logBridge) repeated(msg string, args []any) bool {
 	key := msg
 	for i := 0; i+1 < len(args); i += 2 {
@@ -57,9 +56,8 @@ func (b *logBridge) repeated(msg string, args []any) bool {
 	return false
 }
 
-// alone tells whether the group has one voter. Raft then warns of what is
-// neither rare nor wrong: that a server which starts hears from no leader, and
-// calls an election.
+// alone reports whether the group has one voter. Raft's warnings are then routine: at each start it
+// finds no leader and calls an election.
 func (b *logBridge) alone() bool {
 	r := b.raft.Load()
 	return r != nil && voters(r.GetConfiguration().Configuration().Servers) == 1
@@ -79,8 +77,8 @@ func (b *logBridge) newLogger() hclog.Logger {
 // Accept implements hclog.SinkAdapter.
 func (b *logBridge) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	to := slog.LevelDebug
-	// What raft calls an error is another server that does not answer. When this one
-	// fails the log store tells.
+	// Raft's errors mean that another server does not answer. The log store reports failures of
+	// this server.
 	if (level >= hclog.Error || level == hclog.Warn && !b.alone()) && !b.repeated(msg, args) {
 		to = slog.LevelWarn
 	}
@@ -88,7 +86,7 @@ func (b *logBridge) Accept(_ string, level hclog.Level, msg string, args ...any)
 	if !b.to.Enabled(ctx, to) {
 		return
 	}
-	// hclog renders such pairs of format and arguments itself.
+	// hclog expects the sink to render these pairs of format and arguments.
 	for i, a := range args {
 		if f, ok := a.(hclog.Format); ok && len(f) > 0 {
 			args[i] = fmt.Sprintf(fmt.Sprint(f[0]), f[1:]...)

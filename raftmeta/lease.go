@@ -215,7 +215,6 @@ func (k *keeper) answerLocked(answers *answers, a asked, began time.Duration, er
 	}
 	if renewed && s.end <= now {
 		// This server did not run for so long that what it has verified is worth
-		// nothing any more.
 		k.dueLocked(s)
 		return
 	}
