@@ -9,141 +9,139 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// Bounds of what a keeper has in memory for all sessions together.
+// Limits of a lease manager's memory for all sessions together.
 const (
 	// registeredMax bounds the pairs of a session and a file that it caches.
 	registeredMax = 1 << 20
 	// watchedMax bounds the pairs of a session and a path that it watches.
 	watchedMax = 1 << 20
-	// queuedMax bounds the events that are not yet acknowledged.
+	// queuedMax bounds the unacknowledged events of all sessions.
 	queuedMax = 1 << 20
-	// queueMax bounds those of one session.
+	// queueMax bounds the unacknowledged events of one session.
 	queueMax = 4096
 )
 
-// replica is what a keeper and the service need of the group.
+// replica is the part of a group that the lease manager and the service use.
 type replica interface {
-	// usable returns nil unless this server has failed or been closed.
+	// usable returns nil unless this server has failed or is closed.
 	usable() error
-	// leading is the term in which this server believes to lead and has caught
-	// up, or zero. notLeading says why not.
+	// leading returns the term in which this server leads and has caught up, or zero, as far as it
+	// knows. notLeading returns the error for a server that does not.
 	leading() uint64
 	notLeading() error
-	// verify returns the term in which this server leads. No server was elected
-	// in a later one before verify began, and the machine has all that was
-	// committed before.
+	// verify returns the term in which this server leads. No server was elected in a later term
+	// before verify began, and the machine has applied everything that was committed before.
 	verify(ctx context.Context) (uint64, error)
-	// propose has the log take c, and returns what came of it. The error
-	// is ErrOutcomeUnknown if c may yet be applied. It is applied then before
-	// anything that is proposed later in the same term.
+	// propose appends c to the log and returns its result. The error is ErrOutcomeUnknown if c may
+	// still be applied. It is then applied before anything that is proposed later in the same term.
 	propose(ctx context.Context, c command) (result, error)
-	// room returns ErrDiskFull when the log should not grow.
+	// room returns ErrDiskFull if the log must not grow.
 	room() error
 }
 
-// keeper is what the leader knows beside the log, for one term: when sessions'
-// leases end, who caches what, who watches what, who waits for a lock. It is
-// made when the leader has caught up, and dropped when it leads no longer.
+// keeper is the lease manager: the leader's state outside the log, for one term. It has the lease
+// deadlines, the cached files and watches of each session, and the queues for locks. It is created
+// when the leader has caught up, and stopped when leadership is lost.
 type keeper struct {
 	term uint64
-	// since is the index of the last command before it was made.
+	// since is the index of the last command before the lease manager was created.
 	since   uint64
 	replica replica
 	machine *machine
 	clock   Clock
 
-	// ctx ends when the keeper is dropped.
+	// ctx ends when the lease manager stops.
 	ctx  context.Context
 	stop context.CancelFunc
-	// wake tells run that a deadline is sooner than it thinks, answer that there
-	// are KeepAlives to answer. Each holds one request.
+	// wake notifies run of an earlier deadline, and answer notifies answerLoop of KeepAlives to
+	// answer. The capacity of each is one.
 	wake, answer chan struct{}
 	workers      sync.WaitGroup
 
-	// mu guards the fields in it. Never held across a proposal, a verification
-	// or a callback. Order: keeper.mu, then machine.mu.
+	// mu guards the fields in it. It is never held across a proposal, a verification or a callback.
+	// Order: keeper.mu, then machine.mu.
 	mu struct {
 		sync.Mutex
 		dropped  bool
 		sessions map[api.SessionID]*served
 		due      deadlines
-		// answers are the sessions whose KeepAlive is to be answered, strangers
-		// the KeepAlives of sessions that there are not.
+		// answers are the sessions whose KeepAlive is due for an answer. strangers are the
+		// KeepAlives of sessions that do not exist.
 		answers   []*served
 		strangers []stranger
 
-		// unheard counts the sessions of earlier terms that have not told yet
-		// that they know this one; allHeard is closed when there is none.
+		// unheard counts the sessions of earlier terms that have not acknowledged this term.
+		// allHeard is closed when there are none.
 		unheard  int
 		allHeard chan struct{}
 
 		files      map[string]*cachedFile
 		registered int
-		// doubtful are paths of writes that may yet be applied.
+		// doubtful are the paths of writes that may still be applied although their callers are
+		// gone.
 		doubtful []string
 
 		watches map[string]map[*served]api.EventKind
 		watched int
-		// watchNumber is the last one given out.
+		// watchNumber is the number of the last watch.
 		watchNumber uint64
 		queued      int
-		// tallies has what users have of this keeper, by user, and users what all have.
+		// tallies has the usage of each user, users the usage of all users together.
 		tallies map[string]*tally
 		users   tally
 
 		waits map[string][]*lockWait
-		// delays are the lock-delays that are being measured, one a lock.
+		// delays are the lock-delays being timed, at most one per lock.
 		delays map[string]*deadline
 
-		// dying are the sessions whose lease is over and that no worker has taken;
-		// dyingCached those of them whose ephemeral files may be cached.
+		// dying are the sessions whose lease has expired and that no worker has taken. dyingCached
+		// are those of them whose ephemeral files may be cached.
 		dying, dyingCached []*served
 		delaysOver         []delayRef
 		expirers           int
 	}
 }
 
-// served is a session, as its keeper knows it. The keeper's mu guards it.
+// served is the lease manager's state of a session. keeper.mu guards it.
 type served struct {
 	id    api.SessionID
-	owner string // as sessionState's
+	owner string // as in sessionState
 	lease time.Duration
 	deadline
-	// end is when the lease ends, unless it is made longer first: what the client may
-	// be told. It is only ever moved by what a verification proves.
+	// end is when the lease ends unless it is extended. The client may rely on the lease until
+	// then. Only a verification may extend it.
 	end time.Duration
-	// grace is before when the session is not expired, though its lease is over: this
-	// server has not run for a while.
+	// grace is a time before which the session is not expired although its lease has ended, because
+	// this server did not run for a while.
 	grace time.Duration
-	// over is set when the lease has ended: nothing makes it longer then, and the
-	// log will say so. gone is set when it has.
+	// over is set when the lease has ended: it cannot be extended any more, and a command will end
+	// the session. gone is set after that command.
 	over, gone bool
-	// closing is set when the session is about to be closed.
+	// closing is set while the session is being closed.
 	closing bool
-	// heard is set when the session has told that it knows this term.
+	// heard is set when the session has acknowledged this term.
 	heard bool
 
-	// hang is the KeepAlive that waits for its answer, due that it is in
-	// keeper.mu.answers.
+	// hang is the pending KeepAlive. due is set while the session is in keeper.mu.answers.
 	hang *hanging
 	due  bool
 
-	// events have the numbers first to last. The session was sent those up to
-	// sent, and has processed those up to acked.
+	// events have the sequence numbers first to last. Events up to sent were sent to the client,
+	// and the client has processed those up to acked.
 	events                   []api.Event
 	first, last, sent, acked uint64
 
 	cached  map[string]struct{}
 	told    []toldFile
 	watches map[string]watched
-	// ended, if not nil, is closed when the session is gone.
+	// ended, if not nil, is closed when a command has ended the session.
 	ended chan struct{}
 }
 
-// expiry is when the session may be expired.
+// expiry returns when the session may be expired.
 func (s *served) expiry() time.Duration { return max(s.end, s.grace) }
 
-// newKeeper makes the keeper of a term, and starts it.
+// newKeeper creates and starts the lease manager of a term.
 func newKeeper(r replica, m *machine, clock Clock, term uint64) *keeper {
 	k := &keeper{term: term, replica: r, machine: m, clock: clock,
 		wake: make(chan struct{}, 1), answer: make(chan struct{}, 1)}
@@ -161,9 +159,9 @@ func newKeeper(r replica, m *machine, clock Clock, term uint64) *keeper {
 	return k
 }
 
-// load takes over the sessions and lock-delays that the machine knows. Each has
-// its full time from here: an earlier leader may have counted from any moment
-// before its end, and the machine had caught up when load began.
+// load adopts the sessions and lock-delays in the machine. Each gets its full time from now: an
+// earlier leader may have restarted it at any moment before that leader's term ended, and the
+// machine had caught up when load began.
 func (k *keeper) load() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -187,11 +185,11 @@ func (k *keeper) load() {
 	})
 }
 
-// failedOver is the first event of each session that a keeper takes over. It
-// has no room, so that none appends to it.
+// failedOver is the first event of each adopted session. Its capacity is one, so that an append
+// copies it.
 var failedOver = []api.Event{{Kind: api.FailedOver}}
 
-// serveLocked begins to keep a session.
+// serveLocked starts the lease of a session.
 func (k *keeper) serveLocked(id api.SessionID, owner string, lease, now time.Duration) *served {
 	s := &served{id: id, owner: owner, lease: lease, end: now + lease, first: 1}
 	s.session = s
@@ -201,8 +199,8 @@ func (k *keeper) serveLocked(id api.SessionID, owner string, lease, now time.Dur
 	return s
 }
 
-// delayLocked begins to measure a lock-delay, in place of one of the same lock:
-// one command may end two sessions that shared it, with two delays.
+// delayLocked starts the timer of a lock-delay, and replaces that of the same lock: one command may
+// end two sessions that shared the lock, with different delays.
 func (k *keeper) delayLocked(now time.Duration, path string, index uint64, delay time.Duration) {
 	d := k.mu.delays[path]
 	if d == nil {
@@ -213,8 +211,7 @@ func (k *keeper) delayLocked(now time.Duration, path string, index uint64, delay
 	k.atLocked(d, now+delay)
 }
 
-// drop ends the keeper. Calls that wait for it end with the replica's
-// notLeading.
+// drop stops the lease manager. Calls that wait for it fail with the error of refusal.
 func (k *keeper) drop() {
 	k.mu.Lock()
 	k.mu.dropped = true
@@ -235,7 +232,7 @@ func (k *keeper) drop() {
 	k.workers.Wait()
 }
 
-// refusal is what callers are told when the keeper has been dropped.
+// refusal returns the error for calls to a lease manager that has stopped.
 func (k *keeper) refusal() error {
 	if err := k.replica.usable(); err != nil {
 		return err
@@ -272,7 +269,7 @@ func (k *keeper) observe(changes []change) {
 	}
 }
 
-// endedLocked forgets a session that the log has ended.
+// endedLocked removes a session that a command has ended.
 func (k *keeper) endedLocked(id api.SessionID) {
 	s := k.mu.sessions[id]
 	if s == nil {
@@ -291,13 +288,13 @@ func (k *keeper) endedLocked(id api.SessionID) {
 	}
 }
 
-// propose hands a command of this keeper's term to the log.
+// propose proposes a command in the lease manager's term.
 func (k *keeper) propose(ctx context.Context, c command) (result, error) {
 	c.term = k.term
 	return k.replica.propose(ctx, c)
 }
 
-// kick makes a request on a channel that holds one.
+// kick sends to a channel of capacity one unless it is full.
 func kick(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -305,16 +302,15 @@ func kick(c chan<- struct{}) {
 	}
 }
 
-// deadline is a moment at which the keeper must do something: about a session,
-// or for a lock-delay.
+// deadline is a time at which the lease manager must act on a session, or end a lock-delay.
 type deadline struct {
 	at      time.Duration
-	session *served // nil: delay is over
+	session *served // nil: this is the end of delay
 	delay   delayRef
-	pos     int // in keeper.mu.due, -1 when not there
+	pos     int // in keeper.mu.due, -1 if absent
 }
 
-// deadlines is a heap, the soonest first.
+// deadlines is a heap with the earliest deadline first.
 type deadlines []*deadline
 
 func (h deadlines) Len() int           { return len(h) }
@@ -328,7 +324,7 @@ func (h *deadlines) Pop() any {
 	return d
 }
 
-// atLocked sets when a deadline is.
+// atLocked sets the time of a deadline.
 func (k *keeper) atLocked(d *deadline, at time.Duration) {
 	if d.pos >= 0 && d.at == at {
 		return
@@ -344,7 +340,7 @@ func (k *keeper) atLocked(d *deadline, at time.Duration) {
 	}
 }
 
-// scheduleLocked sets when the keeper looks at a session next.
+// scheduleLocked sets the deadline of a session.
 func (k *keeper) scheduleLocked(s *served) {
 	at := s.expiry()
 	if s.hang != nil && !s.due {
@@ -353,14 +349,14 @@ func (k *keeper) scheduleLocked(s *served) {
 	k.atLocked(&s.deadline, at)
 }
 
-// stallMin is how late a timer may be before the process counts as stalled.
+// stallMin is the delay of a timer from which the process counts as stalled.
 const stallMin = 100 * time.Millisecond
 
-// stallTick is the longest that run waits: a pause in a longer wait would not be seen
-// when something else ends the wait.
+// stallTick is the longest wait of run. A stall during a longer wait would go unnoticed if
+// something else ended the wait.
 const stallTick = 250 * time.Millisecond
 
-// run does what is due.
+// run handles deadlines.
 func (k *keeper) run() {
 	for {
 		wait := min(k.pass(), stallTick)
@@ -380,10 +376,10 @@ func (k *keeper) run() {
 	}
 }
 
-// forgive gives the sessions half a lease after this server did not run for a quarter
-// of one: what they asked meanwhile waits in the server's own sockets, and is to be
-// read before anybody is expired. To hold a session longer than its client counts on is
-// always safe; nobody is told a longer lease for it.
+// forgive delays the expiry of a session by half a lease if this server did not run for a quarter
+// of a lease. Requests that arrived meanwhile are still in the server's sockets, and must be read
+// before any session is expired. Keeping a session for longer than its client expects is always
+// safe; no client is granted a longer lease for it.
 func (k *keeper) forgive(late time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -396,10 +392,10 @@ func (k *keeper) forgive(late time.Duration) {
 	}
 }
 
-// idle is how long run waits when there is no deadline.
+// idle is the wait of run if there is no deadline.
 const idle = time.Hour
 
-// pass does what is due now, and returns the time until something else is.
+// pass handles all deadlines that have passed, and returns the time until the next one.
 func (k *keeper) pass() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -9,24 +9,24 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// keepAliveDone takes the outcome of a KeepAlive.
+// keepAliveDone receives the outcome of a KeepAlive.
 type keepAliveDone func(api.KeepAliveResponse, error)
 
 // hanging is a KeepAlive that waits for its answer.
 type hanging struct {
 	done keepAliveDone
-	// received is when it came, answerBy when it is answered at the latest.
+	// received is when it arrived, answerBy the latest time to answer it.
 	received, answerBy time.Duration
 }
 
-// stranger is a KeepAlive of a session that is not there. Only a leader that
-// verified that it leads may say so: another knows of the session, perhaps.
+// stranger is a KeepAlive of a session that does not exist. Only a leader that has verified its
+// leadership may answer so: another leader may know the session.
 type stranger struct {
 	id   api.SessionID
 	done keepAliveDone
 }
 
-// answers are callbacks to make when the lock is let go.
+// answers are callbacks to call after the lock is released.
 type answers []func()
 
 func (a *answers) add(done keepAliveDone, resp api.KeepAliveResponse, err error) {
@@ -39,7 +39,7 @@ func (a answers) give() {
 	}
 }
 
-// keepAlive takes a KeepAlive.
+// keepAlive registers a KeepAlive, or answers it if it cannot wait.
 func (k *keeper) keepAlive(req api.KeepAliveRequest, done keepAliveDone) {
 	var answers answers
 	defer func() { answers.give() }()
@@ -69,13 +69,13 @@ func (k *keeper) keepAlive(req api.KeepAliveRequest, done keepAliveDone) {
 		}
 	}
 	if s.over {
-		return // it is answered when the log has ended the session
+		return // it is answered when a command has ended the session
 	}
 	if req.Term == k.term {
 		k.heardLocked(s)
 		k.ackLocked(s, req.Acked)
 	}
-	// A third of the lease is left for the answer, and the client's next request.
+	// A third of the lease is left for the answer and the client's next request.
 	s.hang.answerBy = min(now+max(req.Hang, 0), s.end-s.lease/3)
 	if req.Term != k.term || len(s.events) > 0 || s.hang.answerBy <= now {
 		k.dueLocked(s)
@@ -84,8 +84,8 @@ func (k *keeper) keepAlive(req api.KeepAliveRequest, done keepAliveDone) {
 	k.scheduleLocked(s)
 }
 
-// abandon forgets a KeepAlive whose caller is gone. An answer would make the lease longer for nobody: what a killed process holds
-// would be free up to two thirds of a lease later.
+// abandon drops a KeepAlive whose caller is gone. An answer would extend a lease that no client
+// uses, and delay the release of a killed process's locks by up to two thirds of a lease.
 func (k *keeper) abandon(s *served, h *hanging) {
 	k.mu.Lock()
 	if s.hang != h {
@@ -100,8 +100,8 @@ func (k *keeper) abandon(s *served, h *hanging) {
 	h.done(api.KeepAliveResponse{}, api.ErrSuperseded)
 }
 
-// heardLocked records that a session knows this term, so caches nothing of one
-// before it.
+// heardLocked records that a session has acknowledged this term, and therefore caches nothing from
+// an earlier term.
 func (k *keeper) heardLocked(s *served) {
 	if s.heard {
 		return
@@ -113,7 +113,7 @@ func (k *keeper) heardLocked(s *served) {
 	}
 }
 
-// dueLocked has a session's KeepAlive answered, if one hangs.
+// dueLocked queues the answer to a session's pending KeepAlive.
 func (k *keeper) dueLocked(s *served) {
 	if s.hang != nil && !s.due && !s.over {
 		s.due = true
@@ -185,24 +185,23 @@ func (k *keeper) answerRound() {
 
 // answerLocked answers a KeepAlive after a verification that began at began.
 //
-// Why the client's lease ends before a server expires the session. With L for
-// the lease, the session is held here until began+L at least. A later leader
-// was elected after began, as the verification says, and holds the session for
-// L from its own beginning. The client counts Lease, which is end-received, from
-// before it was received, so by a clock of the same rate it is done by end; it
-// takes less for what the clocks' rates may differ. An end that was there
-// before is as good: it is that of an earlier verification, or of the
-// beginning of this keeper, and this one says that no later leader was elected
-// since.
+// Proof that the client's lease ends before a server expires the session. Let L be the lease. This
+// server keeps the session at least until began+L. By the verification, any later leader was
+// elected after began, and it keeps the session for L from the start of its own lease manager. The
+// client counts Lease, which is end-received, from before the request was received, so with a clock
+// of the same rate its lease ends by end; it subtracts the possible drift of the clocks. An earlier
+// value of end is also valid: it follows from an earlier verification or from the start of this
+// lease manager, and the current verification proves that no later leader was elected since.
 func (k *keeper) answerLocked(answers *answers, a asked, began time.Duration, err error) {
 	s := a.s
 	if a.hang == nil || s.hang != a.hang {
-		return // superseded, or the session is gone
+		return // superseded, or the session has ended
 	}
 	if s.over {
-		return // the log will end it, and then this is answered
+		return // the command that ends the session answers it
 	}
-	// Who does not acknowledge gets no more time, since writes may wait for it.
+	// A session that has not acknowledged its events gets no longer lease, because writes may be
+	// waiting for it.
 	renewed := err == nil && s.acked >= s.sent
 	if renewed {
 		s.end = max(s.end, began+s.lease)
@@ -214,7 +213,7 @@ func (k *keeper) answerLocked(answers *answers, a asked, began time.Duration, er
 		return
 	}
 	if renewed && s.end <= now {
-		// This server did not run for so long that what it has verified is worth
+		// This server did not run for so long that the verified lease has ended.
 		k.dueLocked(s)
 		return
 	}
@@ -237,7 +236,7 @@ func (k *keeper) answerLocked(answers *answers, a asked, began time.Duration, er
 	}, nil)
 }
 
-// dieLocked records that a session's lease is over. Workers tell the log.
+// dieLocked records that a session's lease has expired. Workers propose the command that ends it.
 func (k *keeper) dieLocked(s *served) {
 	if s.over {
 		return
@@ -246,8 +245,8 @@ func (k *keeper) dieLocked(s *served) {
 	k.mu.dying = append(k.mu.dying, s)
 }
 
-// overLocked takes back all that a session has from this keeper: it believes in
-// its lease no more.
+// overLocked ends the lease of a session, and releases everything it has in this lease manager: the
+// client no longer relies on its lease.
 func (k *keeper) overLocked(s *served) {
 	if s.pos >= 0 {
 		heap.Remove(&k.mu.due, s.pos)
@@ -266,8 +265,7 @@ func (k *keeper) overLocked(s *served) {
 	k.unwatchAllLocked(s)
 }
 
-// gone returns a channel that is closed when the session is gone, nil when it
-// is not there.
+// gone returns a channel that is closed when the session has ended; nil if it does not exist.
 func (k *keeper) gone(id api.SessionID) <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -287,13 +285,13 @@ func (k *keeper) openSession(ctx context.Context, c command) (api.SessionID, err
 	if err == nil {
 		err = r.error(0)
 	}
-	// The lease counts from when the machine opened it, after the client asked.
-	// It needs no verification: a later leader that knows of the session began
+	// The lease counts from when the machine opened the session, which is after the client sent the
+	// request. No verification is needed: a later leader that knows the session started its lease
 	// after that.
 	return api.SessionID(r.generation), err
 }
 
-// closeSession ends a session for its client.
+// closeSession ends a session at the request of its client.
 func (k *keeper) closeSession(ctx context.Context, id api.SessionID) error {
 	k.mu.Lock()
 	var paths []string
@@ -303,7 +301,7 @@ func (k *keeper) closeSession(ctx context.Context, id api.SessionID) error {
 	k.machine.view(func(ns *namespace, _ uint64) { paths = cachedFilesOf(ns, id) })
 	k.mu.Unlock()
 	_, err := k.write(ctx, command{op: opCloseSession, session: id}, paths...)
-	if err != nil && !errors.Is(err, ErrOutcomeUnknown) { // it lives on
+	if err != nil && !errors.Is(err, ErrOutcomeUnknown) { // the session stays open
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if s := k.mu.sessions[id]; s != nil {
@@ -313,7 +311,7 @@ func (k *keeper) closeSession(ctx context.Context, id api.SessionID) error {
 	return err
 }
 
-// cachedFilesOf returns the ephemeral files of a session that others may cache.
+// cachedFilesOf returns the ephemeral files of a session that may be cached.
 func cachedFilesOf(ns *namespace, id api.SessionID) []string {
 	var paths []string
 	ns.holds.AscendGreaterOrEqual(hold{session: id}, func(h hold) bool {
