@@ -62,7 +62,7 @@ func TestHelloIsBound(t *testing.T) {
 		}
 		near.Close()
 		<-done
-		if refused := strings.Contains(log.String(), "server n3 says that it is server"); refused == test.taken || (lost == "n2") != test.taken {
+		if refused := strings.Contains(log.String(), "server n3 claims to be server"); refused == test.taken || (lost == "n2") != test.taken {
 			t.Errorf("%s: the log says %q, and lost is %q", name, log.String(), lost)
 		}
 	}

@@ -9,23 +9,23 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// service is the lock service of one server: it serves while a keeper is there.
-// Every write goes through it, those of Group.Set and Group.Delete too.
+// service is the lock service of one server. It serves while it has a lease manager. Every write
+// goes through it, including those of Group.Set and Group.Delete.
 type service struct {
 	replica replica
 	machine *machine
 	clock   Clock
 	// shareOf is Config.ShareOf.
 	shareOf func(owner string) Share
-	// refused counts the writes that the namespace refused.
+	// refused counts the writes that the namespace rejected.
 	refused atomic.Uint64
 
 	// mu guards the fields in it. Never held across a call.
 	mu struct {
 		sync.Mutex
-		// keeper is nil when this server does not lead.
+		// keeper is nil if this server does not lead.
 		keeper *keeper
-		// changed is closed, and replaced, when keeper changes.
+		// changed is closed and replaced when keeper changes.
 		changed chan struct{}
 	}
 }
@@ -36,14 +36,13 @@ func newService(r replica, m *machine, clock Clock) *service {
 	return v
 }
 
-// lead begins to serve in a term in which this server has caught up.
+// lead starts to serve in a term in which this server has caught up.
 func (v *service) lead(term uint64) {
 	v.follow()
 	v.setKeeper(newKeeper(v.replica, v.machine, v.clock, term))
 }
 
-// follow ends what lead began. Calls under way end with ErrNotReady, unless
-// their command is in the log.
+// follow undoes lead. Calls in progress fail with ErrNotReady, unless their command is in the log.
 func (v *service) follow() {
 	if k := v.setKeeper(nil); k != nil {
 		v.machine.observe(nil)
@@ -51,7 +50,7 @@ func (v *service) follow() {
 	}
 }
 
-// setKeeper returns the keeper before.
+// setKeeper sets the lease manager and returns the previous one.
 func (v *service) setKeeper(k *keeper) *keeper {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -62,9 +61,8 @@ func (v *service) setKeeper(k *keeper) *keeper {
 	return old
 }
 
-// current returns the keeper of the term in which this server leads, or says
-// why there is none. The channel is closed when that changes; it is nil if
-// there is nothing to wait for.
+// current returns the lease manager of the term in which this server leads, or an error if there is
+// none. The channel is closed when that changes; it is nil if waiting is useless.
 func (v *service) current() (*keeper, <-chan struct{}, error) {
 	v.mu.Lock()
 	k, changed := v.mu.keeper, v.mu.changed
@@ -82,7 +80,7 @@ func (v *service) current() (*keeper, <-chan struct{}, error) {
 	return k, nil, nil
 }
 
-// keeper is current, and waits for a keeper that is about to be made.
+// keeper is current, but waits for a lease manager that is about to be created.
 func (v *service) keeper(ctx context.Context) (*keeper, error) {
 	for {
 		k, changed, err := v.current()
@@ -97,11 +95,11 @@ func (v *service) keeper(ctx context.Context) (*keeper, error) {
 	}
 }
 
-// Service returns the lock service as this server offers it: while it leads its
-// group, and GetStale always.
+// Service returns the lock service of this server. It serves while the server leads its group;
+// GetStale always works.
 func (g *Group) Service() api.Service { return g.service }
 
-// keeperLoop has the service follow this server's leadership.
+// keeperLoop starts and stops the service with this server's leadership.
 func (g *Group) keeperLoop() {
 	defer g.service.follow()
 	led := uint64(0)
@@ -122,13 +120,13 @@ func (g *Group) keeperLoop() {
 	}
 }
 
-// leading is the term in which this server has caught up, or zero.
+// leading returns the term in which this server has caught up, or zero.
 func (g *Group) leading() uint64 {
 	_, _, term, _ := g.lead.state()
 	return term
 }
 
-// room returns ErrDiskFull when there is too little.
+// room returns ErrDiskFull if the disk has too little free space.
 func (g *Group) room() error { return g.disk.check() }
 
 // OpenSession implements api.Service.
@@ -206,8 +204,8 @@ func (v *service) get(ctx context.Context, path string, s api.SessionID, sh *Sha
 	}
 	n, leave, mark := k.read(path, s, sh)
 	if mark != 0 {
-		// If this fails, or another writes at the same time, the file is as good;
-		// it is not cached then.
+		// If this fails, or another call writes the file meanwhile, the result is still valid. It
+		// is only not cached.
 		if _, err := k.propose(ctx, command{op: opMarkCached, path: path, generation: mark}); err == nil {
 			n, leave, _ = k.read(path, s, sh)
 		}
