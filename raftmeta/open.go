@@ -144,7 +144,7 @@ func (g *Group) takeFolder() error {
 		return fmt.Errorf("create data directory: %w", err)
 	}
 	if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
-		return fmt.Errorf("sync folder: %w", err)
+		return fmt.Errorf("sync parent of data directory: %w", err)
 	}
 	lock, err := lockFolder(fsys, dir)
 	g.lock = lock
@@ -225,7 +225,7 @@ func (g *Group) bear(conf *raft.Config) error {
 		return fmt.Errorf("rename log: %w", err)
 	}
 	if err := fsys.SyncDir(dir); err != nil {
-		return fmt.Errorf("sync folder: %w", err)
+		return fmt.Errorf("sync data directory: %w", err)
 	}
 	return nil
 }

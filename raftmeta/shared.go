@@ -13,10 +13,11 @@ type shared struct {
 	share *Share
 }
 
-// ServiceFor is Service for the user of a share.
+// ServiceFor returns Service restricted to the share of a user.
 func (g *Group) ServiceFor(s Share) api.Service { return &shared{g.service, bounded(s)} }
 
-// bounded returns a share whose owner's name can be encoded.
+// bounded returns a copy of s with the owner truncated to OwnerBytesMax. It panics if the owner is
+// empty.
 func bounded(s Share) *Share {
 	s.Owner = s.Owner[:min(len(s.Owner), OwnerBytesMax)]
 	if s.Owner == "" {
@@ -25,8 +26,8 @@ func bounded(s Share) *Share {
 	return &s
 }
 
-// precheck refuses a command whose share has no space for it, before it takes
-// space in the log. The state machine decides once more when it applies it.
+// precheck rejects a command that does not fit its share before the command takes space in the log.
+// The state machine checks again when it applies the command.
 func (v *service) precheck(c *command) error {
 	if c.share == nil || c.final {
 		return nil

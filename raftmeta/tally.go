@@ -2,28 +2,26 @@ package raftmeta
 
 import "github.com/steledb/stele/raftmeta/api"
 
-// tally is what one user, or all users together, have of a keeper.
+// tally is the usage of a lease manager by one user, or by all users together.
 type tally struct {
-	bytes  int64 // watches, Acquires that wait, and files that clients cache
-	queued int   // events that are not yet acknowledged
+	bytes  int64 // of watches, waiting Acquires, and files that clients cache
+	queued int   // unacknowledged events
 }
 
-// leaderOverhead is what a watch, or a file that a session caches, counts for in
-// a share beside its path, in bytes: an entry in each of two maps.
+// leaderOverhead is the charge for a watch or a cached file beside its path, in bytes: an entry in
+// each of two maps.
 const leaderOverhead = 256
 
 func leaderCharge(path string) int64 { return int64(len(path)) + leaderOverhead }
 
-// Of queuedMax, one user's sessions may have an eighth, and those of all users a
-// half: a user whose sessions do not acknowledge must not make the events of
-// nodes collapse.
+// Of queuedMax, the sessions of one user may have an eighth, and those of all users a half.
+// Otherwise a user whose sessions do not acknowledge could make the event queues of nodes overflow.
 const (
 	queuedOfUserMax  = queuedMax / 8
 	queuedOfUsersMax = queuedMax / 2
 )
 
-// addLocked adds to what the owner of a session has; negative numbers are
-// released.
+// addLocked adds to the usage of a session's owner; negative numbers are released.
 func (k *keeper) addLocked(s *served, bytes int64, queued int) {
 	if s.owner == "" {
 		return
@@ -42,8 +40,8 @@ func (k *keeper) addLocked(s *served, bytes int64, queued int) {
 	}
 }
 
-// takeLocked adds bytes to what the owner of a session has if sh leaves space for
-// them. The error is a *TooLargeError.
+// takeLocked charges bytes to the owner of a session if they fit into sh. The error is a
+// *TooLargeError.
 func (k *keeper) takeLocked(s *served, bytes int64, sh *Share) error {
 	if sh != nil && s.owner != "" {
 		own := int64(0)
@@ -63,15 +61,13 @@ func (k *keeper) takeLocked(s *served, bytes int64, sh *Share) error {
 
 func (k *keeper) freeLocked(s *served, bytes int64) { k.addLocked(s, -bytes, 0) }
 
-// queueLocked counts events that were queued for a session, or removed if n is
-// negative.
+// queueLocked counts events that were added to the queue of a session, or removed if n is negative.
 func (k *keeper) queueLocked(s *served, n int) {
 	k.mu.queued += n
 	k.addLocked(s, 0, n)
 }
 
-// queueFullLocked reports whether a session's events must give way to one
-// FailedOver.
+// queueFullLocked reports whether the events of a session must be replaced by one FailedOver.
 func (k *keeper) queueFullLocked(s *served) bool {
 	if k.mu.queued >= queuedMax {
 		return true
