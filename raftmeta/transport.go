@@ -16,25 +16,24 @@ import (
 )
 
 const (
-	// dialTimeout bounds the making of a connection.
+	// dialTimeout bounds the time to connect.
 	dialTimeout = time.Second
-	// quickTimeout bounds messages that wait for no disk, or for a few bytes:
-	// heartbeats, votes. A connection that swallows them, as after a
-	// partition, is given up after it.
+	// quickTimeout bounds messages that need no disk or only a small write: heartbeats and votes.
+	// It also limits how long a connection that drops messages, as after a partition, stays in use.
 	quickTimeout = time.Second
-	// appendTimeout bounds one message of entries, which the other stores.
+	// appendTimeout bounds one message of entries, which the receiver stores.
 	appendTimeout = 4 * time.Second
-	// snapshotPause bounds each write of a snapshot that is being sent, and
-	// restoreTimeout the other's work when it has all of it.
+	// snapshotPause bounds each write of a snapshot being sent, and restoreTimeout the receiver's
+	// work after it has the whole snapshot.
 	snapshotPause  = 10 * time.Second
 	restoreTimeout = 5 * time.Minute
-	// idlePerServer is the number of idle connections kept to each server:
-	// entries, heartbeats and questions for the term go side by side.
+	// idlePerServer bounds the idle connections to each server: entries, heartbeats and requests
+	// for the term run in parallel.
 	idlePerServer = 3
-	// connsMax bounds the connections from other servers. Further ones are
-	// closed at once.
+	// connsMax bounds the connections from other servers. Further ones are closed at once.
 	connsMax = 256
-	// connsOfOne bounds those of one server that is proven to be it, which needs about ten: it must not keep the others out.
+	// connsOfOne bounds the connections from one Proven server, so that it cannot lock the others
+	// out. A server needs about ten.
 	connsOfOne = 48
 )
 
@@ -42,33 +41,32 @@ var errCut = errors.New("connections to the other servers are closed")
 
 // transport carries raft's messages. It implements raft.Transport.
 //
-// It is ours rather than raft's for what that lacks. Each connection names both
-// ends, so that a server which has got another's address does not vote in its
-// place. Nothing that arrives is trusted for its size. Heartbeats are answered
-// while the disk is busy, and yet only raft's main goroutine changes the term:
-// see heartbeat. The time at which an answered message was sent is kept: see
+// It replaces raft's own transport for these reasons. Each connection names both ends, so that a
+// server that got the address of another does not vote in its place. Lengths in messages are not
+// trusted. Heartbeats are answered while the disk is busy, and still only raft's main goroutine
+// changes the term: see heartbeat. The time at which an answered message was sent is recorded: see
 // contacts.
 type transport struct {
 	self     string
-	streams  Streams // nil: alone
+	streams  Streams // nil: a group of one server
 	log      *slog.Logger
-	warner   seldom.Warner // of what others cause
+	warner   seldom.Warner // for warnings that other servers cause
 	contacts *contacts
-	// removed is told that a server does not count this one as a member.
+	// removed is called when a server reports that this one is not a member.
 	removed func(*notMemberError)
-	// connLost is told that a connection from that server has ended.
+	// connLost is called when a connection from that server has ended.
 	connLost func(from string)
-	// isMember tells whether the group counts that server as a member, and
-	// otherwise since which entry it does not.
+	// isMember reports whether the server is a member, and if not, since which entry.
 	isMember func(id string) (bool, uint64)
-	// fail ends this server's service. It does not block.
+	// fail stops this server's service. It does not block.
 	fail func(error)
 
-	// requests go to raft. Nobody waits in it when raft has ended: done.
+	// requests go to raft. Senders also wait for done, because raft does not receive after it has
+	// stopped.
 	requests chan raft.RPC
-	// nudges are heartbeats that were answered, for raft to note the contact.
+	// nudges are heartbeats that were answered, for raft to update its last contact.
 	nudges chan raft.RPC
-	// raft and its log are those of this server, once it serves.
+	// raft and store are set by serve.
 	raft  *raft.Raft
 	store *logStore
 
@@ -78,10 +76,10 @@ type transport struct {
 		cut   bool
 		idle  map[string][]*frames
 		conns map[net.Conn]bool // all, in both directions
-		in    int               // those from other servers
-		of    map[string]int    // of these, by who is proven to be there
+		in    int               // number of those from other servers
+		of    map[string]int    // number of those from each Proven server
 	}
-	// done is closed when the connections are cut.
+	// done is closed when the connections are closed.
 	done    chan struct{}
 	workers sync.WaitGroup
 }
@@ -102,8 +100,8 @@ func newTransport(self string, streams Streams, log *slog.Logger, contacts *cont
 	return t
 }
 
-// cut closes all connections, in both directions, and lets no further one be
-// made. A leader that cannot go on is thus missed at once.
+// cut closes all connections, in both directions, and prevents new ones, so that the others notice
+// the failure of a leader at once.
 func (t *transport) cut() error {
 	t.mu.Lock()
 	if t.mu.cut {
@@ -127,16 +125,16 @@ func (t *transport) cut() error {
 	return nil
 }
 
-// close cuts the connections and waits for those who serve them. Raft must
-// have ended.
+// close closes the connections and waits for the goroutines that serve them. Raft must have
+// stopped.
 func (t *transport) close() error {
 	err := t.cut()
 	t.workers.Wait()
 	return err
 }
 
-// keep notes a connection, unless all are cut or, for one from another server,
-// there are too many, of all or of that one.
+// keep registers a connection. It returns false after cut, and for a connection from another server
+// if there are too many in total or from that server.
 func (t *transport) keep(c net.Conn, in bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -156,7 +154,7 @@ func (t *transport) keep(c net.Conn, in bool) bool {
 	return true
 }
 
-// drop closes a connection that was kept.
+// drop closes a registered connection.
 func (t *transport) drop(c net.Conn, in bool) {
 	_ = c.Close()
 	t.mu.Lock()
@@ -185,7 +183,7 @@ func (t *transport) take(id string) *frames {
 	return f
 }
 
-// give keeps a connection for the next message.
+// give returns a connection for use by the next message.
 func (t *transport) give(id string, f *frames) {
 	t.mu.Lock()
 	if idle := t.mu.idle[id]; !t.mu.cut && len(idle) < idlePerServer {
@@ -197,7 +195,7 @@ func (t *transport) give(id string, f *frames) {
 	t.drop(f.Conn, false)
 }
 
-// dial makes a connection to id. The greeting goes with the first message.
+// dial connects to id and sends the first message of the connection.
 func (t *transport) dial(id string) (*frames, error) {
 	select {
 	case <-t.done:
@@ -227,9 +225,9 @@ func (t *transport) dial(id string) (*frames, error) {
 	return f, nil
 }
 
-// call sends request to id and reads the answer. A connection that was idle may
-// have been closed at the other end; the message is then sent once more over a
-// new one. All of raft's messages may arrive twice.
+// call sends request to id and reads the answer. An idle connection may have been closed by its
+// peer; the message is then sent once more over a new one. It is safe to deliver raft's messages
+// twice.
 func (t *transport) call(id string, request, answer any, timeout time.Duration) error {
 	f := t.take(id)
 	fresh := f == nil
@@ -274,7 +272,7 @@ func (t *transport) exchange(f *frames, id string, request, answer any, timeout 
 	return decodeAnswer(b, id, answer)
 }
 
-// term asks id for its term.
+// term requests the term of id.
 func (t *transport) term(id string) (uint64, error) {
 	var a termAnswer
 	err := t.call(id, nil, &a, quickTimeout)
@@ -317,8 +315,8 @@ func (t *transport) TimeoutNow(id raft.ServerID, _ raft.ServerAddress, r *raft.T
 	return t.call(string(id), r, resp, quickTimeout)
 }
 
-// InstallSnapshot implements raft.Transport. The snapshot follows the message,
-// over a connection of its own.
+// InstallSnapshot implements raft.Transport. The snapshot follows the message, on a separate
+// connection.
 func (t *transport) InstallSnapshot(id raft.ServerID, _ raft.ServerAddress, r *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	f, err := t.dial(string(id))
 	if err != nil {
@@ -346,7 +344,7 @@ func (t *transport) InstallSnapshot(id raft.ServerID, _ raft.ServerAddress, r *r
 	return decodeAnswer(b, string(id), resp)
 }
 
-// patientWriter gives each write a deadline of its own.
+// patientWriter sets a new deadline for each write.
 type patientWriter struct{ net.Conn }
 
 func (w *patientWriter) Write(b []byte) (int, error) {
@@ -354,9 +352,8 @@ func (w *patientWriter) Write(b []byte) (int, error) {
 	return w.Conn.Write(b)
 }
 
-// AppendEntriesPipeline implements raft.Transport. One message at a time to
-// each server: raft's pipelining can deadlock, and with batches it gains
-// nothing.
+// AppendEntriesPipeline implements raft.Transport. It is not supported: raft's pipelining can
+// deadlock, and gains nothing with batches. One message at a time is sent to each server.
 func (t *transport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
 	return nil, raft.ErrPipelineReplicationNotSupported
 }
@@ -364,8 +361,7 @@ func (t *transport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (ra
 // Consumer implements raft.Transport.
 func (t *transport) Consumer() <-chan raft.RPC { return t.requests }
 
-// LocalAddr implements raft.Transport. A server's address is its id: Streams
-// know where it is now.
+// LocalAddr implements raft.Transport. The address of a server is its id, which Streams resolves.
 func (t *transport) LocalAddr() raft.ServerAddress { return raft.ServerAddress(t.self) }
 
 // EncodePeer implements raft.Transport.

@@ -8,23 +8,23 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// lockWait is an Acquire that waits for a lock. Those of one lock stand in line;
-// who asks for a free lock need not.
+// lockWait is an Acquire that waits for a lock. The waiters for a lock form a queue, but other
+// sessions may acquire a free lock without joining it.
 type lockWait struct {
 	path    string
 	mode    api.Mode
 	session api.SessionID
-	// ready asks it to try again. It holds one request.
+	// ready receives when the Acquire should try again. Its capacity is one.
 	ready chan struct{}
-	// woken is set once it has been asked. If it leaves without the lock it asks
-	// the next.
+	// woken is set once it was notified. If it leaves the queue without the lock, it notifies the
+	// next one.
 	woken bool
-	// of is the session, nil if the keeper has none of that id.
+	// of is the session, nil if the lease manager does not know it.
 	of *served
 }
 
-// freedLocked asks the first in line to try, and if it wants to share the lock
-// those that follow and want so too.
+// freedLocked notifies the first waiter, and if that waits for shared mode, also the shared waiters
+// directly after it.
 func (k *keeper) freedLocked(path string) {
 	line := k.mu.waits[path]
 	for i, w := range line {
@@ -36,14 +36,13 @@ func (k *keeper) freedLocked(path string) {
 	}
 }
 
-// waitOverhead is what an Acquire that waits counts for in a share beside its
-// path, in bytes.
+// waitOverhead is the charge for a waiting Acquire beside its path, in bytes.
 const waitOverhead = 1 << 10
 
 func waitCharge(path string) int64 { return int64(len(path)) + waitOverhead }
 
-// standInLine is called before the first try, so that no freeing is missed. The
-// error is a *TooLargeError.
+// standInLine adds an Acquire to the queue. It must be called before the first attempt, so that no
+// release is missed. The error is a *TooLargeError.
 func (k *keeper) standInLine(c *command) (*lockWait, error) {
 	w := &lockWait{path: c.path, mode: c.mode, session: c.session, ready: make(chan struct{}, 1)}
 	k.mu.Lock()
@@ -73,8 +72,8 @@ func (k *keeper) leaveLine(w *lockWait, acquired bool) {
 	}
 	k.mu.waits[w.path] = line
 	if acquired {
-		// It may have stood here for a connection that is dead, without knowing: the
-		// session asked again, over another, and has the lock now.
+		// The session may have another Acquire in the queue, sent over a connection that is now
+		// dead. It succeeds at once, because the session has the lock.
 		for _, other := range line {
 			if other.session == w.session {
 				kick(other.ready)
@@ -86,7 +85,7 @@ func (k *keeper) leaveLine(w *lockWait, acquired bool) {
 	}
 }
 
-// acquire proposes c, an acquire, until the lock is had, or wait is over.
+// acquire proposes c, an acquire, until it succeeds or wait has passed.
 func (k *keeper) acquire(ctx context.Context, c command, wait time.Duration) (result, error) {
 	if wait <= 0 {
 		return k.propose(ctx, c)

@@ -68,7 +68,7 @@ func (v *service) setACL(ctx context.Context, path, acl string, o api.SetOptions
 	return r.generation, err
 }
 
-// write makes a change of c.path.
+// write makes a change at c.path.
 func (v *service) write(ctx context.Context, c command) (result, error) {
 	k, err := v.keeper(ctx)
 	if err != nil {
@@ -88,13 +88,13 @@ func (v *service) write(ctx context.Context, c command) (result, error) {
 	return r, nil
 }
 
-// checkOptions refuses what cannot stand in a command.
+// checkOptions rejects options that cannot be encoded in a command.
 func checkOptions(o api.SetOptions) error {
 	if o.Guard.Path == "" {
 		return nil
 	}
 	if len(o.Guard.Path) > PathBytesMax || checkMode(o.Guard.Mode) != nil {
-		return api.ErrStale // there never was such a lock
+		return api.ErrStale // such a lock cannot exist
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func (v *service) acquire(ctx context.Context, s api.SessionID, path string, mod
 	if err != nil {
 		return api.Grant{}, err
 	}
-	// Up to whole milliseconds: a short delay is not none.
+	// Rounded up to whole milliseconds, so that a short delay does not become none.
 	delay = min(max(delay, 0)+time.Millisecond-1, api.LockDelayMax).Truncate(time.Millisecond)
 	c := command{op: opAcquire, session: s, path: path, mode: mode, duration: delay, share: sh}
 	if err := v.precheck(&c); err != nil {
