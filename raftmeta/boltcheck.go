@@ -180,7 +180,7 @@ func (t *treeWalk) page(id uint64, depth int) {
 	c := t.c
 	at := int64(id) * c.pageSize
 	if id < 2 || id >= c.pages || c.seen[id] || depth > boltDepthMax {
-		c.bad(0, "tree refers to page %d, which it cannot", id)
+		c.bad(0, "invalid page reference %d", id)
 		return
 	}
 	c.seen[id] = true
@@ -192,7 +192,7 @@ func (t *treeWalk) page(id uint64, depth int) {
 	overflow := uint64(binary.NativeEndian.Uint32(b[12:]))
 	switch {
 	case binary.NativeEndian.Uint64(b) != id:
-		c.bad(at, "page %d says that it is page %d", id, binary.NativeEndian.Uint64(b))
+		c.bad(at, "page %d has id %d", id, binary.NativeEndian.Uint64(b))
 		return
 	case overflow > boltPageOverflow/uint64(c.pageSize) || id+overflow >= c.pages:
 		c.bad(at, "page %d overflows into %d more", id, overflow)
@@ -240,7 +240,7 @@ func (t *treeWalk) elements(at int64, b []byte, depth int) {
 		}
 		end := int64(next) + int64(keySize) + int64(valueSize)
 		if el+int(pos) != next || keySize == 0 || end > int64(len(b)) {
-			c.bad(at+int64(el), "element %d is not where it should be", i)
+			c.bad(at+int64(el), "element %d is misplaced", i)
 			return
 		}
 		key, value := b[next:next+int(keySize)], b[next+int(keySize):end]
@@ -269,7 +269,7 @@ func (c *boltCheck) bucket(at int64, flags uint32, name string, value []byte) {
 		f = c.stable
 	}
 	if f == nil || flags != boltBucketElement || len(value) < boltBucketBytes {
-		c.bad(at, "bucket %q is not one of ours", name)
+		c.bad(at, "unexpected bucket %q", name)
 		return
 	}
 	if id := binary.NativeEndian.Uint64(value); id != 0 {
@@ -324,10 +324,10 @@ func (c *boltCheck) entry(at int64, flags uint32, key, value []byte) {
 	}
 	s := &c.sum
 	if s.last != 0 && index != s.last+1 {
-		c.bad(at, "log entry %d comes after %d", index, s.last)
+		c.bad(at, "log entry %d follows entry %d", index, s.last)
 	}
 	if l.Term < s.lastTerm {
-		c.bad(at, "log entry %d has term %d, after term %d", index, l.Term, s.lastTerm)
+		c.bad(at, "log entry %d of term %d follows an entry of term %d", index, l.Term, s.lastTerm)
 	}
 	if s.first == 0 {
 		s.first = index
@@ -378,11 +378,11 @@ func decodeEntry(b []byte) (raft.Log, error) {
 				return l, err
 			}
 		default:
-			return l, fmt.Errorf("it has a field %q", name)
+			return l, fmt.Errorf("unknown field %q", name)
 		}
 	}
 	if d.Err() == nil && d.More() {
-		return l, errors.New("bytes follow it")
+		return l, errors.New("trailing bytes")
 	}
 	return l, d.Err()
 }

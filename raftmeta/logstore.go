@@ -233,7 +233,7 @@ func checkEntry(index uint64, l *raft.Log) string {
 	case len(l.Extensions) != entrySum || l.Extensions[0] != sumVersion:
 		return fmt.Sprintf("log entry %d has no checksum of version %d", index, sumVersion)
 	case l.Index != index:
-		return fmt.Sprintf("log entry %d says that it is %d", index, l.Index)
+		return fmt.Sprintf("log entry %d has index %d", index, l.Index)
 	}
 	if got, want := binary.BigEndian.Uint32(l.Extensions[1:]), sumEntry(l); got != want {
 		return fmt.Sprintf("checksum of log entry %d is %08x, not %08x", index, got, want)

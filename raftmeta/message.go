@@ -285,7 +285,7 @@ func decodeRequest(b []byte, from string) (k kind, request any, err error) {
 		request = &raft.TimeoutNowRequest{RPCHeader: header}
 	}
 	if d.Err() == nil && d.More() {
-		return k, nil, errors.New("bytes follow a message")
+		return k, nil, errors.New("trailing bytes after a message")
 	}
 	return k, request, d.Err()
 }
@@ -347,7 +347,7 @@ func decodeAnswer(b []byte, from string, answer any) error {
 		decodeVote(answer, header, term, d.Bool())
 	}
 	if d.Err() == nil && d.More() {
-		return errors.New("bytes follow an answer")
+		return errors.New("trailing bytes after an answer")
 	}
 	return d.Err()
 }
@@ -375,7 +375,7 @@ func decodeMembers(b []byte) ([]raft.Server, error) {
 	var servers []raft.Server
 	for range d.Map() {
 		if name := d.Str(); name != "Servers" {
-			return nil, fmt.Errorf("configuration has a field %q", name)
+			return nil, fmt.Errorf("configuration has unknown field %q", name)
 		}
 		if d.IsNil() {
 			continue
@@ -391,14 +391,14 @@ func decodeMembers(b []byte) ([]raft.Server, error) {
 				case "Address":
 					s.Address = raft.ServerAddress(d.Str())
 				default:
-					return nil, fmt.Errorf("server of a configuration has a field %q", name)
+					return nil, fmt.Errorf("server in a configuration has unknown field %q", name)
 				}
 			}
 			servers = append(servers, s)
 		}
 	}
 	if d.Err() == nil && d.More() {
-		return nil, errors.New("bytes follow a configuration")
+		return nil, errors.New("trailing bytes after a configuration")
 	}
 	return servers, d.Err()
 }

@@ -208,7 +208,7 @@ func (g *Group) bear(conf *raft.Config) error {
 		return err
 	}
 	if len(ids) > 0 {
-		return &CorruptError{file, 0, "the log is missing, but there are snapshots"}
+		return &CorruptError{file, 0, "log is missing, but there are snapshots"}
 	}
 	if err := fsys.Remove(file + unbornSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove unfinished log: %w", err)
@@ -257,7 +257,7 @@ func (g *Group) check() error {
 		return problems[0]
 	}
 	if sum.serverID != "" && sum.serverID != g.cfg.ID {
-		return fmt.Errorf("%w: it is that of %s", ErrWrongServer, sum.serverID)
+		return fmt.Errorf("%w: %s", ErrWrongServer, sum.serverID)
 	}
 	g.knowsID = sum.serverID != ""
 	g.joined = sum.joining && (sum.last > 0 || sum.snapshot > 0)

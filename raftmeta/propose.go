@@ -70,7 +70,7 @@ func (g *Group) proposeLoop() {
 			case <-g.landed:
 				under--
 			case <-g.closing:
-				// Those who handed in these wait for their answers.
+				// The callers of these proposals wait for their answers.
 				g.fly(batch)
 				return
 			}

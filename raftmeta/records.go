@@ -136,7 +136,7 @@ func (b *builder) session(d *wire.Decoder) error {
 	last, _ := b.ns.sessions.Max()
 	if b.last != nil || s.id == 0 || last != nil && !sessionLess(last, s) ||
 		len(s.name) > api.SessionNameBytesMax || s.lease < api.LeaseMin || b.ns.sessions.Len() >= api.SessionsMax {
-		return fmt.Errorf("%w: session %d is impossible", errBadSnapshot, s.id)
+		return fmt.Errorf("%w: invalid session %d", errBadSnapshot, s.id)
 	}
 	b.ns.sessions.ReplaceOrInsert(s)
 	return nil
@@ -160,7 +160,7 @@ func (b *builder) node(d *wire.Decoder, rich bool) error {
 	}
 	if len(data) > FileBytesMax || n.dir && len(data) > 0 || n.generation < n.instance || b.held.session != 0 || b.owned ||
 		n.ephemeral != 0 && (n.dir || n.lock != nil || b.ns.session(n.ephemeral) == nil) {
-		return fmt.Errorf("%w: node %s is impossible", errBadSnapshot, n.path)
+		return fmt.Errorf("%w: invalid node %s", errBadSnapshot, n.path)
 	}
 	if !n.dir {
 		n.data = append(make([]byte, 0, len(data)), data...)
@@ -177,7 +177,7 @@ func (b *builder) node(d *wire.Decoder, rich bool) error {
 		return nil
 	}
 	if !nodeLess(b.last, n) {
-		return fmt.Errorf("%w: %s comes after %s", errBadSnapshot, n.path, b.last.path)
+		return fmt.Errorf("%w: node %s out of order, after %s", errBadSnapshot, n.path, b.last.path)
 	}
 	b.last = n
 	return b.hang(n)
@@ -211,7 +211,7 @@ func (b *builder) rich(d *wire.Decoder, n *node) {
 func (b *builder) hang(n *node) error {
 	if parent := n.parent(); b.dir.path != parent {
 		if b.dir = b.ns.get(parent); b.dir == nil || !b.dir.dir {
-			return fmt.Errorf("%w: %s has no directory", errBadSnapshot, n.path)
+			return fmt.Errorf("%w: parent of %s is missing", errBadSnapshot, n.path)
 		}
 	}
 	b.dir.children++

@@ -90,10 +90,10 @@ func checkFolder(ctx context.Context, fsys vfs.FS, dir string, snaps *snapshotSt
 	}
 	if len(problems) == 0 && log.first > sum.snapshot+1 {
 		problems = append(problems, &CorruptError{file, 0, fmt.Sprintf(
-			"the log begins at entry %d, and no snapshot covers those from %d", log.first, sum.snapshot+1)})
+			"log begins at entry %d, and no snapshot covers entries from %d", log.first, sum.snapshot+1)})
 	}
 	if len(problems) == 0 && log.last == 0 && sum.snapshot == 0 && !log.joining {
-		problems = append(problems, &CorruptError{file, 0, "the log has no entry, and there is no snapshot"})
+		problems = append(problems, &CorruptError{file, 0, "log has no entries, and there is no snapshot"})
 	}
 	return sum, problems, nil
 }
