@@ -46,14 +46,14 @@ type Config struct {
 	Locator Locator
 	// Dialer makes connections. Nil means package rpc over connections from Dial.
 	Dialer Dialer
-	// Dial connects to a server: TCP. It is for the Dialer of this package alone.
+	// Dial connects to a server. Nil means TCP. It is used only if Dialer is nil.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// DialTimeout bounds one attempt to connect. Zero means 1 s.
 	DialTimeout time.Duration
 	// RetryTimeMax bounds how long a call looks for a leader if its context ends later. Zero means
 	// 45 s, the grace period.
 	RetryTimeMax time.Duration
-	// Clock measures leases: the machine's monotonic clock.
+	// Clock measures leases. Nil means the machine's monotonic clock.
 	Clock Clock
 	// Logger receives lost leaders and sessions in jeopardy. Nil means slog.Default().
 	Logger *slog.Logger

@@ -6,30 +6,29 @@ import (
 	"time"
 )
 
-// A server that is cut off, or whose process stands still, does not answer and does
-// not close its connections either. Sessions notice, since their KeepAlives are not
-// answered. These bounds are for calls without a session: a server that has answered
-// none of them for answerTime is asked something that any living server answers at
-// once, and is taken for dead if it does not within probeTime. Together they are the
+// A server that is partitioned or suspended does not answer, and does not close its connections
+// either. Sessions detect that by their KeepAlives. These limits are for calls without a session. A
+// server that has answered none of them for answerTime is probed with a call that any running
+// server answers at once. It counts as dead if it does not answer within probeTime. The sum is the
 // time that a link may take for the largest file.
 const (
 	answerTime = time.Second
 	probeTime  = 2 * time.Second
 )
 
-// vigil is what is known of the calls that a server has not answered.
+// vigil tracks the unanswered calls to a server.
 type vigil struct {
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
 		calls int
-		// heard is when a call was answered, or made while there was no other.
+		// heard is when a call was last answered, or was sent while there was no other.
 		heard   time.Time
-		watched bool // a goroutine looks after them
+		watched bool // a goroutine monitors the calls
 	}
 }
 
-// begin notes that a call is made, and has the server watched.
+// begin records the start of a call, and starts monitoring the server.
 func (l *leaders) begin(p *peer) {
 	v := &p.calls
 	v.mu.Lock()
@@ -49,7 +48,7 @@ func (l *leaders) begin(p *peer) {
 	}
 }
 
-// over notes that a call has ended, and whether that was the server's doing.
+// over records the end of a call. answered is set if the server answered it.
 func (p *peer) over(answered bool) {
 	v := &p.calls
 	v.mu.Lock()
@@ -60,9 +59,9 @@ func (p *peer) over(answered bool) {
 	}
 }
 
-// watch asks a silent server whether it lives, and gives it up if it says nothing: its
-// calls end, those that may have been made with an unknown outcome, and others are
-// asked from then on. It stays a moment after the last call, for the next.
+// watch probes a server that does not answer, and abandons it if the probe is not answered either.
+// Its calls end, changes among them with an unknown outcome, and new calls go to other servers.
+// watch continues for a moment after the last call, to monitor the next one.
 func (l *leaders) watch(p *peer) {
 	v := &p.calls
 	for wait := answerTime; sleep(l.ctx, wait); {
@@ -78,7 +77,7 @@ func (l *leaders) watch(p *peer) {
 			continue
 		}
 		if !l.lives(p) {
-			l.cfg.Logger.Debug("a server of the lock service is silent; others are asked", "address", p.addr)
+			l.cfg.Logger.Debug("lock service server does not answer, trying others", "addr", p.addr)
 			l.suspect(p, 0)
 			v.mu.Lock()
 			v.mu.watched = false
@@ -89,7 +88,7 @@ func (l *leaders) watch(p *peer) {
 	}
 }
 
-// lives tells whether a server answers at all. What it answers does not matter.
+// lives reports whether a server answers at all, with any answer.
 func (l *leaders) lives(p *peer) bool {
 	ctx, cancel := context.WithTimeout(l.ctx, probeTime)
 	defer cancel()
