@@ -36,7 +36,6 @@ const (
 // kind is the number of a message type. Numbers are append-only.
 type kind uint8
 
-// Codes of an error answer.
 const (
 	kindError     kind = 0
 	kindAppend    kind = 1

@@ -81,7 +81,7 @@ var (
 // PathError describes why a string is not a valid path. It is an ErrBadPath.
 type PathError struct {
 	Path   string
-	Reason string // completes "the path ..."
+	Reason string // completes the sentence "the path ..."
 }
 
 func (e *PathError) Error() string {
@@ -178,7 +178,7 @@ func (e *NotLeaderError) Is(target error) bool { return target == ErrNotReady }
 // LockedError names the holder of a lock. It is an ErrLocked.
 type LockedError struct {
 	Path string
-	Mode Mode // in which it is held
+	Mode Mode // in which the lock is held, or was held before its lock-delay
 	// Holder is one of the sessions that hold the lock; zero during a lock-delay.
 	Holder SessionID
 	// HolderName is the name that the session was opened with.

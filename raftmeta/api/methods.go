@@ -101,5 +101,5 @@ var shapeOf = func() map[string]*shape {
 	return m
 }()
 
-// PathBytesMax is the longest path, in bytes.
+// PathBytesMax bounds the length of a path in bytes.
 const PathBytesMax = 1024

@@ -281,7 +281,7 @@ func (r *request) decodeField(d *wire.Decoder, f field) (err error) {
 		}
 		r.owner = string(b)
 	}
-	if d.Err() != nil { // the first cause
+	if d.Err() != nil { // it came first
 		return d.Err()
 	}
 	return err

@@ -10,8 +10,8 @@ import (
 // holdersMax bounds the holders of a lock in a Stat.
 const holdersMax = 16
 
-// Maps in results get new keys in later versions; a reader skips those that it
-// does not know. Keys whose value is zero are left out.
+// Later versions may add keys to maps in results; a decoder skips unknown keys. Keys whose value is
+// zero are omitted.
 
 // mapWriter writes a map whose number of keys is known only at the end. It has at most 15 keys, so
 // that the header is one byte.
@@ -209,7 +209,7 @@ func appendLease(e *wire.Encoder, t time.Duration) {
 	e.Int(min(max(t, 0), timeoutMax).Milliseconds())
 }
 
-// Append functions below write what decode functions of the same name read.
+// Each append function below encodes what the decode function of the same name reads.
 
 func appendKeepAlive(e *wire.Encoder, r *KeepAliveResponse) {
 	e.Map(4)

@@ -88,7 +88,7 @@ func (w *Watcher) Add(ctx context.Context, path string, kinds api.EventKind, gen
 		ws.mu.Unlock()
 		return err
 	}
-	// Noted before the leader is asked: a reset meanwhile sets it too.
+	// Registered before the call, so that a concurrent reset sets the watch too.
 	k := ws.mu.paths[path]
 	if k == nil {
 		k = &watch{path: path}
