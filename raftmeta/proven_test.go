@@ -12,7 +12,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// provenConn is a connection of which it is proved whose it is.
+// provenConn is a connection with an authenticated peer.
 type provenConn struct {
 	net.Conn
 	server string
@@ -20,7 +20,8 @@ type provenConn struct {
 
 func (c *provenConn) Server() string { return c.server }
 
-// TestHelloIsBound: who has proved that he is one server does not speak as another; who has proved nothing may say who he is.
+// TestHelloIsBound: an authenticated server cannot claim the id of another; an unauthenticated one
+// can claim any id.
 func TestHelloIsBound(t *testing.T) {
 	for name, test := range map[string]struct {
 		far   func(net.Conn) net.Conn

@@ -11,9 +11,9 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// TestSizes measures a namespace of 1,000,000 files and 100,000 sessions, each
-// with a lock and four ephemeral files: memory, snapshot, restore, and what a
-// leader needs to begin. It checks at a tenth of that unless STELE_SOAK is set.
+// TestSizes measures a namespace of 1,000,000 files and 100,000 sessions, each with a lock and four
+// ephemeral files: memory, snapshot, restore, and the start of a lease manager. Unless STELE_SOAK
+// is set, the size is a tenth of that.
 func TestSizes(t *testing.T) {
 	files, sessions := 100_000, api.SessionsMax/10
 	if os.Getenv("STELE_SOAK") != "" {
@@ -59,10 +59,10 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// fillSession opens a session that holds all that one may.
+// fillSession opens a session with the maximum of holds.
 func fillSession(t *testing.T, ns *namespace) api.SessionID {
 	const first = 1 << 40
-	ns.endSession(first, 1, true) // to make room
+	ns.endSession(first, 1, true) // to free capacity
 	ns.apply(first+1, 1, &command{op: opOpenSession, duration: time.Second})
 	for i := range uint64(api.HoldsMax) {
 		c := command{op: opAcquire, session: first + 1, path: fmt.Sprintf("/greedy/%d", i), mode: api.Exclusive, duration: time.Second}
@@ -80,8 +80,7 @@ func fillSession(t *testing.T, ns *namespace) api.SessionID {
 	return first + 1
 }
 
-// fill makes sessions, each with a lock and four ephemeral files, and other
-// files of 100 bytes.
+// fill creates sessions, each with a lock and four ephemeral files, and other files of 100 bytes.
 func fill(t *testing.T, ns *namespace, files, sessions int) {
 	index := uint64(0)
 	do := func(c command) {
