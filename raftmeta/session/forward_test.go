@@ -7,7 +7,7 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// forward is a Service that is looked for at each call.
+// forward is a Service that is looked up at each call.
 type forward struct {
 	to func() (api.Service, error)
 }
