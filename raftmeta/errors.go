@@ -40,7 +40,7 @@ var (
 	ErrWrongServer = errors.New("data directory belongs to another server")
 
 	// ErrNoStreams means that the group has several voters and Config.Streams is nil.
-	ErrNoStreams = errors.New("a group of several voters needs streams")
+	ErrNoStreams = errors.New("group with several voters requires streams")
 
 	// ErrCorrupt means that stored bytes differ from what was written. The error is a
 	// *CorruptError.

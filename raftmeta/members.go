@@ -18,7 +18,7 @@ var (
 
 	// ErrIsLeader means that the leader was asked to remove itself. Leadership must be transferred
 	// first. Nothing was changed.
-	ErrIsLeader = errors.New("this server leads the group")
+	ErrIsLeader = errors.New("this server leads the group: transfer leadership first")
 
 	// ErrQuorum means that a membership change would leave fewer live voters than a quorum; nothing
 	// was changed. The error is a *QuorumError.

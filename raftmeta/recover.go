@@ -35,8 +35,8 @@ type Recovery struct {
 }
 
 func (r *Recovery) String() string {
-	return fmt.Sprintf("%s is the only voter now, with everything up to entry %d of term %d (%d files); "+
-		"changes after that, acknowledged by %v alone, are lost, and those servers must not be started with their old folders",
+	return fmt.Sprintf("%s is now the only voter, with everything up to entry %d of term %d (%d files); "+
+		"later changes, which only %v acknowledged, are lost; these servers must not be started with their old data directories",
 		r.Server, r.LastIndex, r.LastTerm, r.Files, append(r.Voters, r.Nonvoters...))
 }
 

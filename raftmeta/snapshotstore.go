@@ -208,7 +208,7 @@ func (s *snapshotStore) dropDamaged() error {
 	s.mu.Unlock()
 	for _, id := range damaged {
 		if err := s.fs.Remove(s.file(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove damaged snapshot: %w", err)
+			return fmt.Errorf("remove corrupt snapshot: %w", err)
 		}
 		s.mu.Lock()
 		delete(s.mu.damaged, id)

@@ -133,7 +133,7 @@ func (o Options) withDefaults() (Options, error) {
 	case len(o.Name) > api.SessionNameBytesMax:
 		return o, fmt.Errorf("session: name is %d bytes long, at most %d", len(o.Name), api.SessionNameBytesMax)
 	case o.CacheBytes < 0 || o.QueueMax < 1:
-		return o, errors.New("session: a bound is below 1")
+		return o, fmt.Errorf("session: cache of %d bytes and queue of %d events, want at least 0 and 1", o.CacheBytes, o.QueueMax)
 	}
 	return o, nil
 }
