@@ -118,7 +118,7 @@ func BenchmarkFailover3(b *testing.B) {
 			id, g := leaderOf(b, groups)
 			delete(groups, id)
 			start := time.Now()
-			_ = g.trans.cut()
+			_ = g.trans.disconnect()
 			var closed sync.WaitGroup
 			closed.Go(func() { _ = g.Close() })
 			untilSet(b, groups)

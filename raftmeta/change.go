@@ -33,8 +33,8 @@ type change struct {
 	owner    string        // of a session
 }
 
-// tell reports a change to the observer.
-func (ns *namespace) tell(c change) {
+// notify reports a change to the observer.
+func (ns *namespace) notify(c change) {
 	if ns.emit != nil {
 		c.name = strings.TrimPrefix(c.name, "/")
 		ns.emit(c)

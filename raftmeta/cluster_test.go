@@ -27,8 +27,8 @@ type cluster struct {
 	dirs   map[string]string
 	// fatal receives the errors passed to OnFatal.
 	fatal chan error
-	// gone receives the ids of servers whose OnRemoved was called.
-	gone chan string
+	// removed receives the ids of servers whose OnRemoved was called.
+	removed chan string
 }
 
 // newCluster creates a group of n voters, n1 to nN.
@@ -36,7 +36,7 @@ func newCluster(tb testing.TB, n int, config func(id string, c *Config)) *cluste
 	tb.Helper()
 	c := &cluster{
 		tb: tb, mesh: newMesh(), root: tb.TempDir(), config: config, groups: map[string]*Group{}, dirs: map[string]string{},
-		fatal: make(chan error, 16), gone: make(chan string, 16),
+		fatal: make(chan error, 16), removed: make(chan string, 16),
 	}
 	tb.Cleanup(c.close)
 	for i := range n {
@@ -60,7 +60,7 @@ func (c *cluster) open(id string) *Group {
 		Dir: c.dirs[id], ID: id, Join: id != "n1", Streams: c.mesh.streams(id),
 		HeartbeatTimeout: testHeartbeat, CommitTimeout: 20 * time.Millisecond,
 		OnFatal:   func(err error) { c.fatal <- err },
-		OnRemoved: func() { c.gone <- id },
+		OnRemoved: func() { c.removed <- id },
 		AddressOf: func(id string) string { return id + ".test" },
 	}
 	if c.config != nil {
@@ -101,7 +101,7 @@ func (c *cluster) kill(id string) {
 	g := c.groups[id]
 	delete(c.groups, id)
 	c.mu.Unlock()
-	_ = g.trans.cut()
+	_ = g.trans.disconnect()
 	if err := g.Close(); err != nil {
 		c.tb.Errorf("close %s: %v", id, err)
 	}

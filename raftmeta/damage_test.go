@@ -96,10 +96,10 @@ func flipBit(t *testing.T, file string, at int64) {
 	}
 }
 
-// TestDamagedSnapshotIsNotSpread flips a bit of the leader's snapshot, in its header and in its
+// TestCorruptSnapshotIsNotSent flips a bit of the leader's snapshot, in its header and in its
 // stream, before two servers join that need it. The leader writes a new snapshot, and no server
 // installs the corrupt one.
-func TestDamagedSnapshotIsNotSpread(t *testing.T) {
+func TestCorruptSnapshotIsNotSent(t *testing.T) {
 	for _, at := range []int64{30, -60, -1} {
 		c := newCluster(t, 1, nil)
 		l := compacted(t, c)
@@ -126,9 +126,9 @@ func TestDamagedSnapshotIsNotSpread(t *testing.T) {
 	}
 }
 
-// TestInstallRefusesDamage sends a follower streams that are corrupt or truncated. None gets its
+// TestInstallRejectsCorruptStream sends a follower streams that are corrupt or truncated. None gets its
 // final name, and the follower's state is unchanged.
-func TestInstallRefusesDamage(t *testing.T) {
+func TestInstallRejectsCorruptStream(t *testing.T) {
 	l := newScriptedLeader(t)
 	if err := l.install(1, 8, 1, snapshotOf(t, 1, 8)); err != nil {
 		t.Fatal(err)
@@ -161,9 +161,9 @@ func TestInstallRefusesDamage(t *testing.T) {
 	l.has(30)
 }
 
-// TestSinkRefusesDamage flips each bit of a stream that is written to a snapshot file. The file
+// TestSinkRejectsCorruptStream flips each bit of a stream that is written to a snapshot file. The file
 // does not get its final name, and existing snapshots remain.
-func TestSinkRefusesDamage(t *testing.T) {
+func TestSinkRejectsCorruptStream(t *testing.T) {
 	mem := vfs.NewMem(vfs.MemOptions{})
 	s := newSnapshotStore(t, mem)
 	for index := range uint64(2) {

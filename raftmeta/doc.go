@@ -64,24 +64,24 @@
 //	catchUpLoop      Open        Close                   the barrier after an election
 //	watchLeader      Open        raft, in Close          raft's observations of the leader
 //	readLoop         Open        Close                   the current read round
-//	askers           readLoop    readLoop                one per other voter: its answer, 1 s
+//	pollTerm         readLoop    readLoop                one per other voter: its answer, 1 s
 //	memberLoop       Open        Close                   other voters, whether this server is a member
 //	suspectLoop      Open        Close                   probing whether the leader's process has exited
 //	a change         its caller  raft's answer           the future of one membership change
 //	acceptLoop       Open        the transport           Config.Streams
 //	serveConn        a peer      its connection          one message at a time; raft's main goroutine
-//	nudgeLoop        Open        the transport           raft's main goroutine
+//	heartbeatLoop    Open        the transport           raft's main goroutine
 //	proposeLoop      Open        Close                   the batch of commands in flight; raft's queue
 //	answerLoop       Open        proposeLoop             the futures of commands, in order
 //	snapshotLoop     Open        Close                   taking a snapshot
-//	keeperLoop       Open        Close                   service: starting and stopping the lease manager
+//	serviceLoop      Open        Close                   service: starting and stopping the lease manager
 //	run              a manager   the manager             the heap of deadlines
 //	answerLoop       a manager   the manager             verification for all KeepAlives that are due
 //	expire           a manager   the manager, or no work at most 8: caches and the log, for expired sessions
-//	settle           a manager   the manager, or no work at most one: the log, for writes of unknown outcome
+//	resolve          a manager   the manager, or no work at most one: the log, for writes of unknown outcome
 //	OnFatal          a failure   the node                runs Config.OnFatal, once; not waited for
 //	OnRemoved        a member    the node                runs Config.OnRemoved, likewise
-//	cut              a failure   at once                 closes all connections
+//	disconnect       a failure   at once                 closes all connections
 //	stall timers     each write  the write               runtime timers, not goroutines
 //	raft's own       Open        Close, after all above  run (term, vote, log), runFSM (the machine), runSnapshots
 //

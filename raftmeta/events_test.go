@@ -121,8 +121,8 @@ func TestWatchIsExact(t *testing.T) {
 			t.Helper()
 			k.mu.Lock()
 			defer k.mu.Unlock()
-			if got := k.mu.watches["/p"][k.mu.sessions[a]]; k.mu.watched != watched || len(k.mu.watches) != paths || got != kinds {
-				t.Errorf("%s: %d watches of %d paths, kinds %d; want %d of %d, kinds %d", what, k.mu.watched, len(k.mu.watches), got, watched, paths, kinds)
+			if got := k.mu.watches["/p"][k.mu.sessions[a]]; k.mu.watchCount != watched || len(k.mu.watches) != paths || got != kinds {
+				t.Errorf("%s: %d watches of %d paths, kinds %d; want %d of %d, kinds %d", what, k.mu.watchCount, len(k.mu.watches), got, watched, paths, kinds)
 			}
 		}
 		unwatch := func(s api.SessionID, path string, number uint64) {
@@ -175,13 +175,13 @@ func TestWatchBounds(t *testing.T) {
 			}
 		}
 		k.mu.Lock()
-		k.mu.watched = watchedMax - 1
+		k.mu.watchCount = watchedMax - 1
 		k.mu.Unlock()
 		watch("the last of all sessions", "/a", 0)
 		watch("one more of all sessions", "/b", watchedMax)
 		watch("one that is there", "/a", 0)
 		k.mu.Lock()
-		k.mu.watched = 1
+		k.mu.watchCount = 1
 		k.mu.Unlock()
 		for i := range api.WatchesMax - 1 {
 			watch("of a session", fmt.Sprint("/", i), 0)
@@ -214,7 +214,7 @@ func TestWatchIsOfTheLeader(t *testing.T) {
 		}
 		k.mu.Lock()
 		s := k.mu.sessions[id]
-		s.over = true
+		s.leaseOver = true
 		if n := k.pushLocked(s, api.Event{}); n != 0 || len(s.events) != 0 {
 			t.Errorf("event %d is queued for a session that is over", n)
 		}
@@ -223,7 +223,7 @@ func TestWatchIsOfTheLeader(t *testing.T) {
 			t.Errorf("a session that is over: %v", err)
 		}
 		k.mu.Lock()
-		s.over = false
+		s.leaseOver = false
 		k.mu.Unlock()
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()

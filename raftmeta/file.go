@@ -41,7 +41,7 @@ func (ns *namespace) set(index uint64, c *command) result {
 	n.data, n.generation, n.cached = c.data, index, 0
 	ns.replace(old, &n, c)
 	ns.bytes += grown
-	ns.tell(change{kind: contentsChanged, index: index, path: n.path})
+	ns.notify(change{kind: contentsChanged, index: index, path: n.path})
 	return result{generation: index}
 }
 
@@ -121,10 +121,10 @@ func (ns *namespace) add(index uint64, n *node) {
 	ns.charge(n.owner, n.charged(), 0)
 	if !n.dir {
 		ns.files++
-		ns.tell(change{kind: contentsChanged, index: index, path: n.path})
+		ns.notify(change{kind: contentsChanged, index: index, path: n.path})
 	}
 	ns.touch(index, n.parent(), 1)
-	ns.tell(change{kind: childAdded, index: index, path: n.parent(), name: n.name()})
+	ns.notify(change{kind: childAdded, index: index, path: n.parent(), name: n.name()})
 }
 
 // touch records that children were added to a directory, or removed if children is negative.
@@ -178,10 +178,10 @@ func (ns *namespace) drop(index uint64, n *node) {
 	ns.charge(n.owner, -n.charged(), 0)
 	if !n.dir {
 		ns.files--
-		ns.tell(change{kind: contentsChanged, index: index, path: n.path})
+		ns.notify(change{kind: contentsChanged, index: index, path: n.path})
 	}
 	ns.touch(index, n.parent(), -1)
-	ns.tell(change{kind: childRemoved, index: index, path: n.parent(), name: n.name()})
+	ns.notify(change{kind: childRemoved, index: index, path: n.parent(), name: n.name()})
 }
 
 // setACL sets the ACL of the node at c.path to c.name.
@@ -214,7 +214,7 @@ func (ns *namespace) setACL(index uint64, c *command) result {
 	}
 	ns.replace(old, &n, c)
 	ns.bytes += grown
-	ns.tell(change{kind: aclChanged, index: index, path: n.path})
+	ns.notify(change{kind: aclChanged, index: index, path: n.path})
 	return result{generation: index}
 }
 

@@ -37,9 +37,9 @@ type Group struct {
 	contacts *contacts
 	members  membership
 	service  *service
-	// knowsID is set if the log contains the id of its server; old logs do not. joined is set if
+	// hasServerID is set if the log contains the id of its server; old logs do not. joined is set if
 	// the log still says that the server is joining, but already has entries or a snapshot.
-	knowsID, joined bool
+	hasServerID, joined bool
 	// changing is held by the membership change in progress.
 	changing sync.Mutex
 	// suspected has the id of a leader whose process may have exited. Its capacity is one.
@@ -49,10 +49,10 @@ type Group struct {
 	disk  diskSpace
 	count counters
 
-	proposals chan *proposal
-	flights   chan flight
-	landed    chan struct{} // receives once per answered batch
-	inFlight  *semaphore.Weighted
+	proposals   chan *proposal
+	submissions chan submission
+	batchDone   chan struct{} // receives once per answered batch
+	inFlight    *semaphore.Weighted
 
 	// logBytes is the size of the log since the last snapshot, in bytes.
 	logBytes atomic.Int64
@@ -99,7 +99,7 @@ func (g *Group) fail(err error) {
 	close(g.failed)
 	// The others must notice the failure at once: raft would keep sending heartbeats, which prevent
 	// another election.
-	go func() { _ = g.trans.cut() }()
+	go func() { _ = g.trans.disconnect() }()
 	// Open returns its errors. But if the disk stalls during Open, Open may never return.
 	if !g.opened.Load() && !errors.Is(err, ErrStalled) {
 		return
@@ -185,7 +185,7 @@ func (g *Group) close() error {
 	if !waitFor(ctx, g.workers.Wait) {
 		return &DiskError{"close group", closeTimeout, ErrStalled}
 	}
-	err := g.trans.cut()
+	err := g.trans.disconnect()
 	if !waitFor(ctx, func() { err = errors.Join(err, g.raft.Shutdown().Error()) }) {
 		return &DiskError{"stop raft", closeTimeout, ErrStalled}
 	}

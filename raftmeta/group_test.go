@@ -124,9 +124,9 @@ func TestGroupKeepsItsState(t *testing.T) {
 	}
 }
 
-// TestGroupIsBornOnce kills Open after each operation on the file system, and then opens the
+// TestGroupIsInitializedOnce kills Open after each operation on the file system, and then opens the
 // directory normally.
-func TestGroupIsBornOnce(t *testing.T) {
+func TestGroupIsInitializedOnce(t *testing.T) {
 	cut := errors.New("the process ends here")
 	for n := int64(1); ; n++ {
 		dir := filepath.Join(t.TempDir(), "meta")

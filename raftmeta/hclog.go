@@ -19,8 +19,8 @@ type logBridge struct {
 	to *slog.Logger
 	// raft is the instance that logs, once it runs.
 	raft atomic.Pointer[raft.Raft]
-	// told has the time at which each warning was last logged.
-	told struct {
+	// logged has the time at which each warning was last logged.
+	logged struct {
 		sync.Mutex
 		at map[string]time.Time
 	}
@@ -30,8 +30,8 @@ const (
 	// repeatPause is the time for which a repeated warning is logged at debug level only: raft logs
 	// every message to an unreachable server.
 	repeatPause = 30 * time.Second
-	// toldMax bounds the remembered warnings.
-	toldMax = 1000
+	// loggedMax bounds the remembered warnings.
+	loggedMax = 1000
 )
 
 // repeated reports whether the same warning about the same server was logged within repeatPause.
@@ -43,22 +43,22 @@ func (b *logBridge) repeated(msg string, args []any) bool {
 			key += fmt.Sprint(args[i+1])
 		}
 	}
-	b.told.Lock()
-	defer b.told.Unlock()
+	b.logged.Lock()
+	defer b.logged.Unlock()
 	now := time.Now()
-	if at, ok := b.told.at[key]; ok && now.Sub(at) < repeatPause {
+	if at, ok := b.logged.at[key]; ok && now.Sub(at) < repeatPause {
 		return true
 	}
-	if b.told.at == nil || len(b.told.at) >= toldMax {
-		b.told.at = map[string]time.Time{}
+	if b.logged.at == nil || len(b.logged.at) >= loggedMax {
+		b.logged.at = map[string]time.Time{}
 	}
-	b.told.at[key] = now
+	b.logged.at[key] = now
 	return false
 }
 
-// alone reports whether the group has one voter. Raft's warnings are then routine: at each start it
+// singleVoter reports whether the group has one voter. Raft's warnings are then routine: at each start it
 // finds no leader and calls an election.
-func (b *logBridge) alone() bool {
+func (b *logBridge) singleVoter() bool {
 	r := b.raft.Load()
 	return r != nil && voters(r.GetConfiguration().Configuration().Servers) == 1
 }
@@ -79,7 +79,7 @@ func (b *logBridge) Accept(_ string, level hclog.Level, msg string, args ...any)
 	to := slog.LevelDebug
 	// Raft's errors mean that another server does not answer. The log store reports failures of
 	// this server.
-	if (level >= hclog.Error || level == hclog.Warn && !b.alone()) && !b.repeated(msg, args) {
+	if (level >= hclog.Error || level == hclog.Warn && !b.singleVoter()) && !b.repeated(msg, args) {
 		to = slog.LevelWarn
 	}
 	ctx := context.Background()

@@ -17,7 +17,7 @@ var errNotNeeded = errors.New("snapshot is not needed")
 // then delete the log with acknowledged entries, roll the namespace back, and fail when it applies
 // the next entry.
 func (t *transport) install(f *frames, r *raft.InstallSnapshotRequest) (any, error) {
-	s := &incomingSnapshot{t: t, last: entryID{r.LastLogIndex, r.LastLogTerm}, r: io.LimitReader(&patientReader{f}, r.Size)}
+	s := &incomingSnapshot{t: t, last: entryID{r.LastLogIndex, r.LastLogTerm}, r: io.LimitReader(&deadlineReader{f}, r.Size)}
 	if !t.covers(s.last) {
 		answer, err := t.dispatch(r, s)
 		switch {

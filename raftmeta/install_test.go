@@ -280,8 +280,8 @@ func TestInstallOverConflict(t *testing.T) {
 	}
 }
 
-// TestLogStoreRefusesGaps stores entries that do not follow the end of the log.
-func TestLogStoreRefusesGaps(t *testing.T) {
+// TestLogStoreRejectsGaps stores entries that do not follow the end of the log.
+func TestLogStoreRejectsGaps(t *testing.T) {
 	s, failures := newLogStore(t)
 	var gap *GapError
 	if err := s.StoreLog(entry(2, "")); !errors.As(err, &gap) || *gap != (GapError{Index: 2, Want: 1}) {

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// childFolder is set in the environment of a test binary that writes to that directory until it is
+// childDirEnv is set in the environment of a test binary that writes to that directory until it is
 // killed.
-const childFolder = "STELE_RAFTMETA_CHILD"
+const childDirEnv = "STELE_RAFTMETA_CHILD"
 
 // writeUntilKilled writes files as fast as it can from several goroutines, and prints each
 // acknowledgement before it makes the next change. It takes snapshots often, so that kills also hit
@@ -97,7 +97,7 @@ func TestKill(t *testing.T) {
 func killChild(t *testing.T, dir string, after time.Duration) []string {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
-	cmd.Env = append(os.Environ(), childFolder+"="+dir)
+	cmd.Env = append(os.Environ(), childDirEnv+"="+dir)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -161,7 +161,7 @@ func checkAfterKill(t *testing.T, dir string, last map[int]uint64, made map[int]
 				t.Errorf("writer %d: %q, want %q", w, f.Data, m)
 			}
 		case before == gen && f.Generation > gen:
-			// The Set under way when the kill came: it committed unheard.
+			// The Set in flight at the kill: it committed without an acknowledgement.
 			last[w] = f.Generation
 		default:
 			t.Errorf("writer %d: acknowledged generation %d, found %d made from %d", w, gen, f.Generation, before)

@@ -95,7 +95,7 @@ func (g *Group) suspectLoop() {
 
 func (g *Group) suspect(id string) {
 	term := g.raft.CurrentTerm()
-	if !g.gone(id) {
+	if !g.refusesConnections(id) {
 		return
 	}
 	// Each voter waits for those with smaller ids.
@@ -119,16 +119,16 @@ func (g *Group) suspect(id string) {
 	if self := serverOf(servers, g.cfg.ID); self == nil || self.Suffrage != raft.Voter || !slices.Contains(others, id) {
 		return
 	}
-	if g.raft.State() == raft.Leader || !g.gone(id) {
+	if g.raft.State() == raft.Leader || !g.refusesConnections(id) {
 		return
 	}
 	g.log.Info("raftmeta: leader process exited, calling an election", "leader", id, "term", term)
 	_, _ = g.trans.dispatch(&raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}, nil)
 }
 
-// gone reports whether the server refuses connections, which is an immediate error. A server that
+// refusesConnections reports whether the server refuses connections, which is an immediate error. A server that
 // does not answer at all is left to the heartbeat timeout.
-func (g *Group) gone(id string) bool {
+func (g *Group) refusesConnections(id string) bool {
 	start := time.Now()
 	_, err := g.trans.term(id)
 	return err != nil && time.Since(start) < quickTimeout/4

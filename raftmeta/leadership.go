@@ -151,10 +151,10 @@ func (g *Group) WaitReady(ctx context.Context) error {
 	}
 }
 
-// hurry makes a single voter call its election at once, instead of waiting for the heartbeat
+// electNow makes a single voter call its election at once, instead of waiting for the heartbeat
 // timeout. Shortening the timeout wakes raft, which then finds that the last contact with a leader,
 // the zero time, is too long ago.
-func hurry(r *raft.Raft, least time.Duration) error {
+func electNow(r *raft.Raft, least time.Duration) error {
 	usual := r.ReloadableConfig()
 	quick := usual
 	// The leader lease is at most the heartbeat timeout.

@@ -74,8 +74,8 @@ func TestReadsAfterLeadershipMoves(t *testing.T) {
 	}
 }
 
-// TestNotLeaderNamesTheLeader calls a follower.
-func TestNotLeaderNamesTheLeader(t *testing.T) {
+// TestNotLeaderErrorNamesLeader calls a follower.
+func TestNotLeaderErrorNamesLeader(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	l := c.leader()
 	for _, id := range c.ids() {
@@ -196,7 +196,7 @@ func TestReadChecksTheTerm(t *testing.T) {
 }
 
 // Close wakes waiters for leadership, because another group may take the place of this one.
-func TestCloseTellsThatNobodyLeads(t *testing.T) {
+func TestCloseWakesLeadershipWaiters(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	waits, err := Open(Config{Dir: t.TempDir(), ID: "n9", Join: true, Streams: c.mesh.streams("n9")})
 	if err != nil {

@@ -127,7 +127,7 @@ func (ns *namespace) acquire(index uint64, c *command) result {
 		l.holders++
 	})
 	if l.generation == index {
-		ns.tell(change{kind: lockAcquired, index: index, path: c.path})
+		ns.notify(change{kind: lockAcquired, index: index, path: c.path})
 	}
 	return result{instance: n.instance, generation: l.generation, hold: index}
 }
@@ -179,9 +179,9 @@ func (ns *namespace) unlock(index uint64, h hold, expired bool) {
 	switch {
 	case expired && h.delay > 0:
 		ns.delayed.ReplaceOrInsert(h.path)
-		ns.tell(change{kind: lockDelayed, index: index, path: h.path, duration: l.delay})
+		ns.notify(change{kind: lockDelayed, index: index, path: h.path, duration: l.delay})
 	case l.holders == 0 && l.delay == 0:
-		ns.tell(change{kind: lockFreed, index: index, path: h.path})
+		ns.notify(change{kind: lockFreed, index: index, path: h.path})
 	}
 }
 
@@ -195,7 +195,7 @@ func (ns *namespace) endLockDelay(index uint64, c *command) result {
 		l := ns.lock(d.path, func(l *lockState) { l.delay, l.delayMode, l.delayIndex = 0, 0, 0 })
 		ns.delayed.Delete(d.path)
 		if l.holders == 0 {
-			ns.tell(change{kind: lockFreed, index: index, path: d.path})
+			ns.notify(change{kind: lockFreed, index: index, path: d.path})
 		}
 	}
 	return result{}

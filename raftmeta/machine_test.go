@@ -422,7 +422,7 @@ func machineModelRun(t *testing.T, rng *rand.Rand, seen map[string]int) {
 		got := m.Apply(&raft.Log{Index: index, Term: 5, Type: raft.LogCommand, Data: c.encode()}).(result)
 		want := plain.apply(index, 5, &c)
 		seen[fmt.Sprint(c.op, want)]++
-		if got.code != want || !sameTold(told, plain.events) {
+		if got.code != want || !sameChanges(told, plain.events) {
 			t.Fatalf("entry %d, %+v: code %d, changes %q; want %d, %q", index, c, got.code, told, want, plain.events)
 		}
 		if i%100 != 99 {
@@ -479,8 +479,8 @@ type readCloser struct{ *bytes.Reader }
 
 func (readCloser) Close() error { return nil }
 
-// sameTold compares the reported changes, ignoring the order of the directories of a new file.
-func sameTold(got, want []string) bool {
+// sameChanges compares the reported changes, ignoring the order of the directories of a new file.
+func sameChanges(got, want []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want)))
 }
 

@@ -25,10 +25,10 @@ func TestMembersChange(t *testing.T) {
 		t.Errorf("add again: %v", err)
 	}
 	if err := l.Promote(ctx, "n9"); !errors.Is(err, ErrNotMember) {
-		t.Errorf("promote a stranger: %v", err)
+		t.Errorf("promote a non-member: %v", err)
 	}
 	if err := l.Remove(ctx, "n9"); err != nil {
-		t.Errorf("remove a stranger: %v", err)
+		t.Errorf("remove a non-member: %v", err)
 	}
 	if err := l.Remove(ctx, l.cfg.ID); !errors.Is(err, ErrIsLeader) {
 		t.Errorf("remove the leader: %v", err)
@@ -56,7 +56,7 @@ func TestMembersChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case id := <-c.gone:
+	case id := <-c.removed:
 		if id != victim {
 			t.Errorf("%s was told that it was removed", id)
 		}
@@ -67,7 +67,7 @@ func TestMembersChange(t *testing.T) {
 	c.set("/f", "x")
 	// It restarts with its old directory and is notified again, and then as a new server.
 	c.open(victim)
-	if id := <-c.gone; id != victim {
+	if id := <-c.removed; id != victim {
 		t.Errorf("%s was told that it was removed", id)
 	}
 	c.kill(victim)
@@ -77,8 +77,8 @@ func TestMembersChange(t *testing.T) {
 	c.open(victim)
 	c.join(victim)
 	c.same()
-	if len(c.gone) != 0 {
-		t.Errorf("%s was told that it was removed", <-c.gone)
+	if len(c.removed) != 0 {
+		t.Errorf("%s was told that it was removed", <-c.removed)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestRemovedWhileAway(t *testing.T) {
 	}
 	c.open(id)
 	select {
-	case got := <-c.gone:
+	case got := <-c.removed:
 		if got != id {
 			t.Errorf("%s was told that it was removed", got)
 		}
@@ -186,8 +186,8 @@ func TestWrongServerAnswers(t *testing.T) {
 	c.set("/f", "x")
 }
 
-// TestJoinIsBornOnce restarts a server before a group has added it, and after that.
-func TestJoinIsBornOnce(t *testing.T) {
+// TestJoinIsInitializedOnce restarts a server before a group has added it, and after that.
+func TestJoinIsInitializedOnce(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	for range 2 {
 		c.open("n2")

@@ -22,8 +22,8 @@ type membership struct {
 	}
 	// several is set if the latest configuration has more than one voter.
 	several atomic.Bool
-	// gone is set once another server reported that this one is not a member.
-	gone atomic.Bool
+	// removed is set once another server reported that this one is not a member.
+	removed atomic.Bool
 }
 
 // configuration is a list of members, and the index of its log entry.
@@ -109,7 +109,7 @@ func (m *membership) isMember(id string) (bool, uint64) {
 func (m *membership) removedAt(index uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.mu.latest.index != 0 && index >= m.mu.latest.index && m.gone.CompareAndSwap(false, true)
+	return m.mu.latest.index != 0 && index >= m.mu.latest.index && m.removed.CompareAndSwap(false, true)
 }
 
 // raftFSM is the machine as passed to raft. It also records configurations and snapshots.

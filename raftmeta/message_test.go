@@ -113,9 +113,9 @@ func TestMessagesRoundTrip(t *testing.T) {
 	}
 }
 
-// TestMessageIsCut sends more entries than fit into one message: the request then has only the
+// TestMessageIsTruncated sends more entries than fit into one message: the request then has only the
 // entries that were sent.
-func TestMessageIsCut(t *testing.T) {
+func TestMessageIsTruncated(t *testing.T) {
 	a := &raft.AppendEntriesRequest{Term: 1}
 	for i := range entriesPerWrite {
 		a.Entries = append(a.Entries, &raft.Log{Index: uint64(i + 1), Data: make([]byte, FileBytesMax)})

@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Names in the data directory. unbornSuffix marks a log that is still being created.
+// Names in the data directory. newSuffix marks a log that is still being created.
 const (
-	logName      = "raft.db"
-	unbornSuffix = ".new"
-	snapsName    = "snapshots"
-	lockName     = "LOCK"
+	logName   = "raft.db"
+	newSuffix = ".new"
+	snapsName = "snapshots"
+	lockName  = "LOCK"
 )
 
 const (
@@ -57,8 +57,8 @@ func newGroup(cfg Config) *Group {
 		leader:      newLeaderWatch(),
 		contacts:    newContacts(),
 		proposals:   make(chan *proposal),
-		flights:     make(chan flight, flightsMax),
-		landed:      make(chan struct{}),
+		submissions: make(chan submission, submissionsMax),
+		batchDone:   make(chan struct{}),
 		inFlight:    semaphore.NewWeighted(inFlightBytesMax),
 		snapshotDue: make(chan struct{}, 1),
 		suspected:   make(chan string, 1),
@@ -66,7 +66,7 @@ func newGroup(cfg Config) *Group {
 		closing:     make(chan struct{}),
 		raftStopped: make(chan struct{}),
 	}
-	g.reads.asked = make(chan struct{}, 1)
+	g.reads.wake = make(chan struct{}, 1)
 	g.machine = newMachine(g.fail)
 	g.service = newService(g, g.machine, cfg.Clock)
 	g.service.shareOf = cfg.ShareOf
@@ -76,7 +76,7 @@ func newGroup(cfg Config) *Group {
 		start:   time.Now(),
 	}
 	g.trans = newTransport(cfg.ID, cfg.Streams, cfg.Logger, g.contacts)
-	g.trans.removed = g.notMember
+	g.trans.onRemoved = g.notMember
 	g.trans.connLost = g.connLost
 	g.trans.isMember = g.members.isMember
 	g.trans.fail = g.fail
@@ -85,7 +85,7 @@ func newGroup(cfg Config) *Group {
 
 func (g *Group) open() error {
 	cfg := g.cfg
-	if err := g.takeFolder(); err != nil {
+	if err := g.prepareDataDir(); err != nil {
 		return err
 	}
 	snaps, err := openSnapshotStore(cfg.FS, filepath.Join(cfg.Dir, snapsName), g.fail)
@@ -96,7 +96,7 @@ func (g *Group) open() error {
 	g.snaps = snaps
 	notify := make(chan bool)
 	conf := g.raftConfig(notify)
-	if err := g.bear(conf); err != nil {
+	if err := g.initLog(conf); err != nil {
 		return err
 	}
 	if err := g.check(); err != nil {
@@ -133,12 +133,12 @@ func (g *Group) open() error {
 	g.start(g.proposeLoop)
 	g.start(g.answerLoop)
 	g.start(g.snapshotLoop)
-	g.start(g.keeperLoop)
+	g.start(g.serviceLoop)
 	return nil
 }
 
-// takeFolder creates the data directory if necessary, and locks out other processes.
-func (g *Group) takeFolder() error {
+// prepareDataDir creates the data directory if necessary, and locks out other processes.
+func (g *Group) prepareDataDir() error {
 	fsys, dir := g.cfg.FS, g.cfg.Dir
 	if err := fsys.MkdirAll(dir); err != nil {
 		return fmt.Errorf("create data directory: %w", err)
@@ -146,7 +146,7 @@ func (g *Group) takeFolder() error {
 	if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
 		return fmt.Errorf("sync parent of data directory: %w", err)
 	}
-	lock, err := lockFolder(fsys, dir)
+	lock, err := lockDataDir(fsys, dir)
 	g.lock = lock
 	return err
 }
@@ -193,11 +193,11 @@ func (g *Group) openLog(name string) error {
 	return nil
 }
 
-// bear initializes a directory without a log as that of a new group's only voter, or of a server
+// initLog initializes a directory without a log as that of a new group's only voter, or of a server
 // that waits to be added. The log gets its final name once it is complete, so that a crash at any
 // point leaves the directory either initialized or not. A log with its final name defines the
 // voters, or that the server is joining.
-func (g *Group) bear(conf *raft.Config) error {
+func (g *Group) initLog(conf *raft.Config) error {
 	fsys, dir := g.cfg.FS, g.cfg.Dir
 	file := filepath.Join(dir, logName)
 	if _, _, err := fsys.Stat(file); !errors.Is(err, fs.ErrNotExist) {
@@ -210,18 +210,18 @@ func (g *Group) bear(conf *raft.Config) error {
 	if len(ids) > 0 {
 		return &CorruptError{file, 0, "log is missing, but there are snapshots"}
 	}
-	if err := fsys.Remove(file + unbornSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := fsys.Remove(file + newSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove unfinished log: %w", err)
 	}
-	if err := g.openLog(logName + unbornSuffix); err != nil {
+	if err := g.openLog(logName + newSuffix); err != nil {
 		return err
 	}
-	err = errors.Join(g.writeBirth(conf), g.bolt.Close())
+	err = errors.Join(g.writeInitialState(conf), g.bolt.Close())
 	g.bolt = nil
 	if err != nil {
 		return fmt.Errorf("create log: %w", err)
 	}
-	if err := fsys.Rename(file+unbornSuffix, file); err != nil {
+	if err := fsys.Rename(file+newSuffix, file); err != nil {
 		return fmt.Errorf("rename log: %w", err)
 	}
 	if err := fsys.SyncDir(dir); err != nil {
@@ -230,8 +230,8 @@ func (g *Group) bear(conf *raft.Config) error {
 	return nil
 }
 
-// writeBirth writes the initial content of a new log.
-func (g *Group) writeBirth(conf *raft.Config) error {
+// writeInitialState writes the initial content of a new log.
+func (g *Group) writeInitialState(conf *raft.Config) error {
 	if err := g.store.Set([]byte(stableServerID), []byte(g.cfg.ID)); err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func (g *Group) writeBirth(conf *raft.Config) error {
 
 // check verifies the log, and computes how much of it the next snapshot will cover.
 func (g *Group) check() error {
-	sum, problems, err := checkFolder(context.Background(), g.cfg.FS, g.cfg.Dir, g.snaps, false)
+	sum, problems, err := checkDataDir(context.Background(), g.cfg.FS, g.cfg.Dir, g.snaps, false)
 	if err != nil {
 		return err
 	}
@@ -259,7 +259,7 @@ func (g *Group) check() error {
 	if sum.serverID != "" && sum.serverID != g.cfg.ID {
 		return fmt.Errorf("%w: %s", ErrWrongServer, sum.serverID)
 	}
-	g.knowsID = sum.serverID != ""
+	g.hasServerID = sum.serverID != ""
 	g.joined = sum.joining && (sum.last > 0 || sum.snapshot > 0)
 	g.logBytes.Store(sum.bytesAfterSnapshot())
 	return g.members.restored(g.snaps)
@@ -350,19 +350,19 @@ func (g *Group) checkMembers() error {
 	servers := g.raft.GetConfiguration().Configuration().Servers
 	self := serverOf(servers, g.cfg.ID)
 	switch n := voters(servers); {
-	case self == nil && len(servers) > 0 && !g.knowsID:
+	case self == nil && len(servers) > 0 && !g.hasServerID:
 		return fmt.Errorf("%w: %s is not among %v", ErrWrongServer, g.cfg.ID, servers)
 	case g.cfg.Streams == nil && (n != 1 || self == nil):
 		return ErrNoStreams
 	case n == 1 && self != nil && self.Suffrage == raft.Voter:
-		return hurry(g.raft, g.cfg.LeaderLease)
+		return electNow(g.raft, g.cfg.LeaderLease)
 	}
 	return nil
 }
 
-// lockFolder locks dir against other processes until the result is closed. The result is nil if the
+// lockDataDir locks dir against other processes until the result is closed. The result is nil if the
 // file system has no locks.
-func lockFolder(fsys vfs.FS, dir string) (io.Closer, error) {
+func lockDataDir(fsys vfs.FS, dir string) (io.Closer, error) {
 	l, ok := fsys.(vfs.Locker)
 	if !ok {
 		return nil, nil

@@ -18,9 +18,9 @@ const (
 	inFlightBytesMax = 32 << 20
 	// entriesPerWrite bounds the entries that share one fsync, and one message to another voter.
 	entriesPerWrite = 256
-	// flightsMax bounds the futures between proposeLoop and answerLoop. When it is reached,
+	// submissionsMax bounds the futures between proposeLoop and answerLoop. When it is reached,
 	// proposeLoop waits, since that many answers are pending anyway.
-	flightsMax = 2 * entriesPerWrite
+	submissionsMax = 2 * entriesPerWrite
 	// batchesMax bounds the batches of commands in flight. With 64 callers of three voters that
 	// share a disk, 1 allows 21,000 commands/s, 2 allows 18,000, and no bound 8,000.
 	batchesMax = 1
@@ -41,8 +41,8 @@ type answer struct {
 	err    error
 }
 
-// flight is a proposal that raft has accepted.
-type flight struct {
+// submission is a proposal that raft has accepted.
+type submission struct {
 	proposal *proposal
 	future   raft.ApplyFuture
 	// last is set for the last proposal of a batch.
@@ -54,12 +54,12 @@ type flight struct {
 // the next one forms. An fsync, here and on the other voters, costs more than the data it writes,
 // and raft alone would make one fsync per few commands.
 func (g *Group) proposeLoop() {
-	defer close(g.flights)
+	defer close(g.submissions)
 	var batch []*proposal
-	under := 0
+	batches := 0
 	for {
 		batch = batch[:0]
-		for len(batch) == 0 || under >= batchesMax {
+		for len(batch) == 0 || batches >= batchesMax {
 			in := g.proposals
 			if len(batch) == entriesPerWrite {
 				in = nil
@@ -67,11 +67,11 @@ func (g *Group) proposeLoop() {
 			select {
 			case p := <-in:
 				batch = append(batch, p)
-			case <-g.landed:
-				under--
+			case <-g.batchDone:
+				batches--
 			case <-g.closing:
 				// The callers of these proposals wait for their answers.
-				g.fly(batch)
+				g.submit(batch)
 				return
 			}
 		}
@@ -83,21 +83,21 @@ func (g *Group) proposeLoop() {
 				more = false
 			}
 		}
-		g.fly(batch)
-		under++
+		g.submit(batch)
+		batches++
 	}
 }
 
-// fly passes a batch to raft.
-func (g *Group) fly(batch []*proposal) {
+// submit passes a batch to raft.
+func (g *Group) submit(batch []*proposal) {
 	for i, p := range batch {
-		g.flights <- flight{p, g.raft.Apply(p.command, 0), i == len(batch)-1}
+		g.submissions <- submission{p, g.raft.Apply(p.command, 0), i == len(batch)-1}
 	}
 }
 
 // answerLoop waits for the futures in order, in which raft also answers them.
 func (g *Group) answerLoop() {
-	for f := range g.flights {
+	for f := range g.submissions {
 		var a answer
 		if a.err = f.future.Error(); a.err == nil {
 			a.result = f.future.Response().(result)
@@ -105,7 +105,7 @@ func (g *Group) answerLoop() {
 		g.inFlight.Release(int64(len(f.proposal.command)))
 		if f.last {
 			select {
-			case g.landed <- struct{}{}:
+			case g.batchDone <- struct{}{}:
 			case <-g.closing:
 			}
 		}

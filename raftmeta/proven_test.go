@@ -37,7 +37,7 @@ func TestHelloIsBound(t *testing.T) {
 		tr.connLost = func(from string) { lost = from }
 		near, far := net.Pipe()
 		c := test.far(far)
-		if !tr.keep(c, true) {
+		if !tr.register(c, true) {
 			t.Fatal("not kept")
 		}
 		done := make(chan struct{})

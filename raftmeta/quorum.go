@@ -9,8 +9,8 @@ import (
 
 // contacts records the last answers of the other servers, and when the answered messages were sent.
 type contacts struct {
-	// heard receives on each answer. Its capacity is one.
-	heard chan struct{}
+	// answerSeen receives on each answer. Its capacity is one.
+	answerSeen chan struct{}
 	// mu guards the field in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
@@ -20,9 +20,9 @@ type contacts struct {
 
 // contact records the answers of one other server.
 type contact struct {
-	// asked is when the latest answered message was sent, and term the term in its answer.
-	asked time.Time
-	term  uint64
+	// sentAt is when the latest answered message was sent, and term the term in its answer.
+	sentAt time.Time
+	term   uint64
 	// at is when the last answer arrived.
 	at time.Time
 	// match is the newest log entry that the server is known to share with the leader of matchTerm.
@@ -30,23 +30,23 @@ type contact struct {
 }
 
 func newContacts() *contacts {
-	c := &contacts{heard: make(chan struct{}, 1)}
+	c := &contacts{answerSeen: make(chan struct{}, 1)}
 	c.mu.of = map[string]contact{}
 	return c
 }
 
 // answered records that id reported its term in answer to a message sent at asked.
-func (c *contacts) answered(id string, asked time.Time, term uint64) {
+func (c *contacts) answered(id string, sentAt time.Time, term uint64) {
 	c.mu.Lock()
 	k := c.mu.of[id]
 	k.at = time.Now()
-	if asked.After(k.asked) {
-		k.asked, k.term = asked, term
+	if sentAt.After(k.sentAt) {
+		k.sentAt, k.term = sentAt, term
 	}
 	c.mu.of[id] = k
 	c.mu.Unlock()
 	select {
-	case c.heard <- struct{}{}:
+	case c.answerSeen <- struct{}{}:
 	default:
 	}
 }
@@ -79,61 +79,61 @@ func (c *contacts) since(v0 time.Time, term uint64, others []string) (n int, lat
 		switch k := c.mu.of[id]; {
 		case k.term > term:
 			later = true
-		case !k.asked.Before(v0):
+		case !k.sentAt.Before(v0):
 			n++
 		}
 	}
 	return n, later
 }
 
-// asker requests the term of one other server whenever it is kicked.
-type asker struct {
+// termPoller requests the term of one other server on request.
+type termPoller struct {
 	id string
-	// kicked receives requests. Its capacity is one. Closing it stops the asker.
-	kicked chan struct{}
+	// requests receives requests. Its capacity is one. Closing it stops the poller.
+	requests chan struct{}
 }
 
-// askPause is the pause after a failed request, and the time after which servers that have not
+// pollPause is the pause after a failed request, and the time after which servers that have not
 // answered are asked again.
-const askPause = 20 * time.Millisecond
+const pollPause = 20 * time.Millisecond
 
-func (g *Group) ask(a *asker) {
-	for range a.kicked {
-		asked := time.Now()
+func (g *Group) pollTerm(a *termPoller) {
+	for range a.requests {
+		sentAt := time.Now()
 		term, err := g.trans.term(a.id)
 		if err == nil {
-			g.contacts.answered(a.id, asked, term)
+			g.contacts.answered(a.id, sentAt, term)
 			continue
 		}
 		select {
-		case <-time.After(askPause):
+		case <-time.After(pollPause):
 		case <-g.closing:
 		}
 	}
 }
 
-// askers are the askers of the other voters, by id.
-type askers map[string]*asker
+// termPollers are the pollers of the other voters, by id.
+type termPollers map[string]*termPoller
 
-// kick requests the terms of the servers in ids, and stops the askers of all other servers.
-func (g *Group) kick(as askers, ids []string) {
-	wanted := make(map[string]bool, len(ids))
+// requestTerms requests the terms of the servers in ids, and stops the pollers of all other servers.
+func (g *Group) requestTerms(as termPollers, ids []string) {
+	current := make(map[string]bool, len(ids))
 	for _, id := range ids {
-		wanted[id] = true
+		current[id] = true
 		a := as[id]
 		if a == nil {
-			a = &asker{id: id, kicked: make(chan struct{}, 1)}
+			a = &termPoller{id: id, requests: make(chan struct{}, 1)}
 			as[id] = a
-			g.start(func() { g.ask(a) })
+			g.start(func() { g.pollTerm(a) })
 		}
 		select {
-		case a.kicked <- struct{}{}:
+		case a.requests <- struct{}{}:
 		default:
 		}
 	}
 	for id, a := range as {
-		if !wanted[id] {
-			close(a.kicked)
+		if !current[id] {
+			close(a.requests)
 			delete(as, id)
 		}
 	}
@@ -177,11 +177,11 @@ func (g *Group) otherVoters() (ids []string, needed int) {
 // heartbeats from before the request, so it is not used. Raft's leader lease is not used because it
 // depends on clocks. Nothing here waits for raft's main goroutine, which may be waiting for the
 // disk.
-func (g *Group) verifyRound(as askers) (uint64, error) {
+func (g *Group) verifyRound(as termPollers) (uint64, error) {
 	v0 := time.Now()
-	again := time.NewTimer(askPause)
+	again := time.NewTimer(pollPause)
 	defer again.Stop()
-	asked := false
+	requested := false
 	for {
 		_, _, term, changed := g.lead.state()
 		if err := g.usable(); err != nil {
@@ -201,15 +201,15 @@ func (g *Group) verifyRound(as askers) (uint64, error) {
 			}
 			return term, nil
 		}
-		if !asked {
-			g.kick(as, others)
-			asked = true
+		if !requested {
+			g.requestTerms(as, others)
+			requested = true
 		}
 		select {
-		case <-g.contacts.heard:
+		case <-g.contacts.answerSeen:
 		case <-again.C:
-			asked = false
-			again.Reset(askPause)
+			requested = false
+			again.Reset(pollPause)
 		case <-changed:
 		case <-g.closing:
 		case <-g.failed:

@@ -82,9 +82,9 @@ func oldAnswers(t *testing.T, c *cluster) bool {
 	return before.Error() == nil && after.Error() == nil
 }
 
-// TestVerifyCountsQuestions records answers to requests from before and after the start of the
+// TestVerifyCountsRequests records answers to requests from before and after the start of the
 // verification, and of other terms.
-func TestVerifyCountsQuestions(t *testing.T) {
+func TestVerifyCountsRequests(t *testing.T) {
 	c := newContacts()
 	v0 := time.Now()
 	others := []string{"a", "b", "c", "d"}

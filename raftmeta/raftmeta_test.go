@@ -13,7 +13,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(childFolder); dir != "" {
+	if dir := os.Getenv(childDirEnv); dir != "" {
 		writeUntilKilled(dir)
 	}
 	goleak.VerifyTestMain(m)

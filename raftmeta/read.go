@@ -27,8 +27,8 @@ type readRounds struct {
 		// next is the round that can still be joined, nil if none is waiting.
 		next *readRound
 	}
-	// asked wakes readLoop. Its capacity is one.
-	asked chan struct{}
+	// wake wakes readLoop. Its capacity is one.
+	wake chan struct{}
 }
 
 // readRound is one verification of leadership. term and err are set before done is closed.
@@ -45,7 +45,7 @@ func (r *readRounds) join() *readRound {
 	if r.mu.next == nil {
 		r.mu.next = &readRound{done: make(chan struct{})}
 		select {
-		case r.asked <- struct{}{}:
+		case r.wake <- struct{}{}:
 		default:
 		}
 	}
@@ -64,11 +64,11 @@ func (r *readRounds) take() *readRound {
 // readLoop verifies leadership for one round after another. A round ends when this server no longer
 // leads; callers wait for it with their own deadlines.
 func (g *Group) readLoop() {
-	as := askers{}
-	defer func() { g.kick(as, nil) }()
+	as := termPollers{}
+	defer func() { g.requestTerms(as, nil) }()
 	for {
 		select {
-		case <-g.reads.asked:
+		case <-g.reads.wake:
 			if round := g.reads.take(); round != nil {
 				round.term, round.err = g.verifyRound(as)
 				close(round.done)

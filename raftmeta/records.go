@@ -16,7 +16,7 @@ func (fw *frameWriter) node(n *node) {
 		e.Uint(recordNode)
 	} else {
 		e.Array(14)
-		e.Uint(recordRich)
+		e.Uint(recordExtended)
 	}
 	e.Str(n.path)
 	e.Bool(n.dir)
@@ -83,14 +83,14 @@ func (fw *frameWriter) owners(ns *namespace) {
 
 // builder builds a namespace from records, and verifies that they are consistent.
 type builder struct {
-	ns      *namespace
-	last    *node
-	dir     *node // the directory of the last node
-	held    hold  // the last hold
-	owned   bool  // there was an owner record
-	files   int   // ephemeral files without a hold so far
-	applied uint64
-	ended   bool
+	ns        *namespace
+	last      *node
+	dir       *node // the directory of the last node
+	lastHold  hold  // the last hold
+	hasOwners bool  // there was an owner record
+	files     int   // ephemeral files without a hold so far
+	applied   uint64
+	ended     bool
 }
 
 // frame adds the records of one frame.
@@ -104,8 +104,8 @@ func (b *builder) frame(payload []byte) error {
 		kind := d.Uint()
 		var err error
 		switch {
-		case kind == recordNode && n == 6 || kind == recordRich && n == 14:
-			err = b.node(&d, kind == recordRich)
+		case kind == recordNode && n == 6 || kind == recordExtended && n == 14:
+			err = b.node(&d, kind == recordExtended)
 		case kind == recordSession && n == 4:
 			err = b.session(&d)
 		case kind == recordHold && n == 6:
@@ -143,7 +143,7 @@ func (b *builder) session(d *wire.Decoder) error {
 }
 
 // node adds a node. Nodes come in tree order, each after its directory.
-func (b *builder) node(d *wire.Decoder, rich bool) error {
+func (b *builder) node(d *wire.Decoder, extended bool) error {
 	path := d.Str()
 	if err := checkDir(path); err != nil {
 		return fmt.Errorf("%w: %w", errBadSnapshot, err)
@@ -152,13 +152,13 @@ func (b *builder) node(d *wire.Decoder, rich bool) error {
 	n.dir = d.Bool()
 	n.instance, n.generation = d.Uint(), d.Uint()
 	data := d.Bytes()
-	if rich {
-		b.rich(d, n)
+	if extended {
+		b.extended(d, n)
 	}
 	if d.Err() != nil {
 		return fmt.Errorf("%w: %w", errBadSnapshot, d.Err())
 	}
-	if len(data) > FileBytesMax || n.dir && len(data) > 0 || n.generation < n.instance || b.held.session != 0 || b.owned ||
+	if len(data) > FileBytesMax || n.dir && len(data) > 0 || n.generation < n.instance || b.lastHold.session != 0 || b.hasOwners ||
 		n.ephemeral != 0 && (n.dir || n.lock != nil || b.ns.session(n.ephemeral) == nil) {
 		return fmt.Errorf("%w: invalid node %s", errBadSnapshot, n.path)
 	}
@@ -180,11 +180,11 @@ func (b *builder) node(d *wire.Decoder, rich bool) error {
 		return fmt.Errorf("%w: node %s out of order, after %s", errBadSnapshot, n.path, b.last.path)
 	}
 	b.last = n
-	return b.hang(n)
+	return b.attach(n)
 }
 
-// rich reads the fields that a plain node record lacks.
-func (b *builder) rich(d *wire.Decoder, n *node) {
+// extended reads the fields that a plain node record lacks.
+func (b *builder) extended(d *wire.Decoder, n *node) {
 	n.ephemeral, n.cached = api.SessionID(d.Uint()), d.Uint()
 	a := aclState{d.Str(), d.Uint()}
 	l := lockState{generation: d.Uint(), delay: decodeMillis(d, api.LockDelayMax)}
@@ -207,8 +207,8 @@ func (b *builder) rich(d *wire.Decoder, n *node) {
 	}
 }
 
-// hang adds n to its parent. The tree is not shared yet, so the parent is modified in place.
-func (b *builder) hang(n *node) error {
+// attach adds n to its parent. The tree is not shared yet, so the parent is modified in place.
+func (b *builder) attach(n *node) error {
 	if parent := n.parent(); b.dir.path != parent {
 		if b.dir = b.ns.get(parent); b.dir == nil || !b.dir.dir {
 			return fmt.Errorf("%w: parent of %s is missing", errBadSnapshot, n.path)
@@ -236,18 +236,18 @@ func (b *builder) hold(d *wire.Decoder) error {
 		return fmt.Errorf("%w: %w", errBadSnapshot, d.Err())
 	}
 	n, s := b.ns.get(path), b.ns.session(h.session)
-	bad := n == nil || s == nil || mode > uint64(api.Shared) || b.held.session != 0 && !holdLess(b.held, hold{session: h.session, path: path})
+	bad := n == nil || s == nil || mode > uint64(api.Shared) || b.lastHold.session != 0 && !holdLess(b.lastHold, hold{session: h.session, path: path})
 	if !bad && h.mode == 0 {
 		bad = n.ephemeral != h.session
 	} else if !bad {
 		l := n.lock
 		bad = n.ephemeral != 0 || l == nil || l.holders > 0 && (l.mode != h.mode || h.mode == api.Exclusive)
 	}
-	if bad || b.owned || s.holds >= api.HoldsMax || b.ns.holds.Len() >= holdsTotalMax {
+	if bad || b.hasOwners || s.holds >= api.HoldsMax || b.ns.holds.Len() >= holdsTotalMax {
 		return fmt.Errorf("%w: session %d cannot hold %.80q", errBadSnapshot, h.session, path)
 	}
 	h.path = n.path
-	b.held = h
+	b.lastHold = h
 	s.holds++
 	b.ns.holds.ReplaceOrInsert(h)
 	if h.mode == 0 {
@@ -267,7 +267,7 @@ func (b *builder) owner(d *wire.Decoder) error {
 	if d.Err() != nil {
 		return fmt.Errorf("%w: %w", errBadSnapshot, d.Err())
 	}
-	b.owned = true
+	b.hasOwners = true
 	if u, ok := b.ns.usages.Get(&usage{owner: owner}); ok {
 		owner = u.owner // shares the string
 	} else {

@@ -76,7 +76,7 @@ func offline(cfg Config, do func(*Group) (*Recovery, error)) (*Recovery, error) 
 
 // inspect opens the data directory and reads its state of the group.
 func (g *Group) inspect(ctx context.Context) (*Recovery, error) {
-	lock, err := lockFolder(g.cfg.FS, g.cfg.Dir)
+	lock, err := lockDataDir(g.cfg.FS, g.cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func (g *Group) recovery(ctx context.Context) (*Recovery, error) {
 	if len(servers) == 0 {
 		return nil, ErrNothingToRecover
 	}
-	if serverOf(servers, g.cfg.ID) == nil && !g.knowsID {
+	if serverOf(servers, g.cfg.ID) == nil && !g.hasServerID {
 		return nil, fmt.Errorf("%w: %s is not among %v", ErrWrongServer, g.cfg.ID, servers)
 	}
 	for _, s := range servers {

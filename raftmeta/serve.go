@@ -14,17 +14,17 @@ import (
 // serve starts answering the other servers on behalf of r, whose log is in store.
 func (t *transport) serve(r *raft.Raft, store *logStore) {
 	t.raft, t.store = r, store
-	t.workers.Go(t.nudgeLoop)
+	t.workers.Go(t.heartbeatLoop)
 	if t.streams != nil {
 		t.workers.Go(t.acceptLoop)
 	}
 }
 
-// nudgeLoop passes answered heartbeats to raft, waiting as long as necessary.
-func (t *transport) nudgeLoop() {
+// heartbeatLoop passes answered heartbeats to raft, waiting as long as necessary.
+func (t *transport) heartbeatLoop() {
 	for {
 		select {
-		case rpc := <-t.nudges:
+		case rpc := <-t.answeredHeartbeats:
 			select {
 			case t.requests <- rpc:
 			case <-t.done:
@@ -43,7 +43,7 @@ func (t *transport) acceptLoop() {
 	for {
 		c, err := t.streams.Accept()
 		if err == nil {
-			if t.keep(c, true) {
+			if t.register(c, true) {
 				t.workers.Go(func() { t.serveConn(c) })
 			} else {
 				_ = c.Close()
@@ -64,7 +64,7 @@ func (t *transport) acceptLoop() {
 
 // serveConn answers the messages of one connection.
 func (t *transport) serveConn(c net.Conn) {
-	defer t.drop(c, true)
+	defer t.closeConn(c, true)
 	f := newFrames(c)
 	_ = c.SetDeadline(time.Now().Add(quickTimeout))
 	b, err := f.recv(nil)
@@ -87,7 +87,7 @@ func (t *transport) serveConn(c net.Conn) {
 	for {
 		if err := t.serveOne(f, from); err != nil {
 			var net net.Error
-			if !errors.Is(err, io.EOF) && !errors.As(err, &net) && !errors.Is(err, errCut) {
+			if !errors.Is(err, io.EOF) && !errors.As(err, &net) && !errors.Is(err, errDisconnected) {
 				t.warner.Warn(t.log, "raftmeta closed a connection", "server", from, "err", err)
 			}
 			t.connLost(from)
@@ -111,7 +111,7 @@ func (t *transport) serveOne(f *frames, from string) error {
 		return fmt.Errorf("message: %w", err)
 	}
 	answer, refusal := t.answer(f, k, request, from)
-	if errors.Is(refusal, errCut) {
+	if errors.Is(refusal, errDisconnected) {
 		return refusal
 	}
 	e := wire.GetEncoder()
@@ -217,13 +217,13 @@ func (t *transport) dispatch(request any, body io.Reader) (any, error) {
 	select {
 	case t.requests <- raft.RPC{Command: request, Reader: body, RespChan: answer}:
 	case <-t.done:
-		return nil, errCut
+		return nil, errDisconnected
 	}
 	select {
 	case a := <-answer:
 		return a.Response, a.Error
 	case <-t.done:
-		return nil, errCut
+		return nil, errDisconnected
 	}
 }
 
@@ -240,16 +240,16 @@ func (t *transport) heartbeat(a *raft.AppendEntriesRequest) (any, error) {
 		return t.dispatch(a, nil)
 	}
 	select {
-	case t.nudges <- raft.RPC{Command: a, RespChan: make(chan raft.RPCResponse, 1)}:
+	case t.answeredHeartbeats <- raft.RPC{Command: a, RespChan: make(chan raft.RPCResponse, 1)}:
 	default:
 	}
 	return &raft.AppendEntriesResponse{Term: a.Term, LastLog: t.raft.LastIndex(), Success: true}, nil
 }
 
-// patientReader sets a new deadline for each read.
-type patientReader struct{ f *frames }
+// deadlineReader sets a new deadline for each read.
+type deadlineReader struct{ f *frames }
 
-func (r *patientReader) Read(b []byte) (int, error) {
+func (r *deadlineReader) Read(b []byte) (int, error) {
 	_ = r.f.SetReadDeadline(time.Now().Add(snapshotPause))
 	n, err := r.f.r.Read(b)
 	_ = r.f.SetReadDeadline(time.Time{})

@@ -49,7 +49,7 @@ func (ns *namespace) openSession(index uint64, c *command) result {
 	s := &sessionState{id: api.SessionID(index), name: c.name, lease: c.duration, owner: c.owner()}
 	ns.sessions.ReplaceOrInsert(s)
 	ns.charge(s.owner, s.charged(), 1)
-	ns.tell(change{kind: sessionOpened, index: index, session: s.id, duration: s.lease, owner: s.owner})
+	ns.notify(change{kind: sessionOpened, index: index, session: s.id, duration: s.lease, owner: s.owner})
 	return result{generation: index}
 }
 
@@ -70,7 +70,7 @@ func (ns *namespace) endSession(index uint64, id api.SessionID, expired bool) {
 	}
 	ns.sessions.Delete(s)
 	ns.charge(s.owner, -s.charged(), -1)
-	ns.tell(change{kind: sessionEnded, index: index, session: id})
+	ns.notify(change{kind: sessionEnded, index: index, session: id})
 }
 
 // holdsOf returns the holds of s, ordered by path.

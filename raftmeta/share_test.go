@@ -246,10 +246,10 @@ func TestShareOfLeader(t *testing.T) {
 	_, v := newSolo(t)
 	sh := *shareOf("ann")
 	sh.LeaderBytes, sh.AllLeaderBytes = 1000, 1500
-	ann := &shared{v, &sh}
+	ann := &userService{v, &sh}
 	other := sh
 	other.Owner = "bob"
-	bob := &shared{v, &other}
+	bob := &userService{v, &other}
 	ctx := t.Context()
 	a, _, err := ann.OpenSession(ctx, "a", 0)
 	b, _, err2 := bob.OpenSession(ctx, "b", 0)
@@ -303,7 +303,7 @@ func TestShareOfLeader(t *testing.T) {
 	if _, err := ann.Acquire(ctx, a2, "/l", api.Exclusive, 0, 0); !errors.Is(err, api.ErrLocked) {
 		t.Errorf("an acquire that does not wait: %v", err)
 	}
-	roomy := &shared{v, shareOf("ann")}
+	roomy := &userService{v, shareOf("ann")}
 	k, _, _ := v.current()
 	short, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -312,7 +312,7 @@ func TestShareOfLeader(t *testing.T) {
 	tallied := func() (waiting int, bytes int64) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		return len(k.mu.waits["/l"]), k.mu.tallies["ann"].bytes
+		return len(k.mu.waits["/l"]), k.mu.usages["ann"].bytes
 	}
 	waiting, bytes := tallied()
 	for ; waiting == 0; waiting, bytes = tallied() {
@@ -334,8 +334,8 @@ func TestShareOfLeader(t *testing.T) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.mu.tallies) != 2 || k.mu.users.bytes != 3*264 {
-		t.Errorf("%d users have %d bytes", len(k.mu.tallies), k.mu.users.bytes)
+	if len(k.mu.usages) != 2 || k.mu.allUsers.bytes != 3*264 {
+		t.Errorf("%d users have %d bytes", len(k.mu.usages), k.mu.allUsers.bytes)
 	}
 }
 
@@ -365,7 +365,7 @@ func TestSetForOwner(t *testing.T) {
 	if _, err := v.Set(ctx, "/g", nil, 0, api.SetOptions{Owner: strings.Repeat("x", OwnerBytesMax+1)}); err != nil {
 		t.Errorf("a long name: %v", err)
 	}
-	if _, err := (&shared{v, shareOf("bob")}).Set(ctx, "/b", nil, 0, api.SetOptions{Owner: "carl"}); err != nil || held("bob") != 258 || held("carl") != 0 {
+	if _, err := (&userService{v, shareOf("bob")}).Set(ctx, "/b", nil, 0, api.SetOptions{Owner: "carl"}); err != nil || held("bob") != 258 || held("carl") != 0 {
 		t.Errorf("%v, bob holds %d bytes and carl %d", err, held("bob"), held("carl"))
 	}
 	if _, err := v.Set(ctx, "/f", nil, AnyGeneration, api.SetOptions{}); err != nil || held("ann") != 0 {
@@ -377,7 +377,7 @@ func TestSetForOwner(t *testing.T) {
 // sessions are kept.
 func TestShareOfEvents(t *testing.T) {
 	_, v := newSolo(t)
-	ann := &shared{v, shareOf("ann")}
+	ann := &userService{v, shareOf("ann")}
 	ctx := t.Context()
 	n, _, err := v.OpenSession(ctx, "node", time.Minute)
 	if err != nil {
@@ -406,7 +406,7 @@ func TestShareOfEvents(t *testing.T) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if got := k.mu.tallies["ann"].queued; got > queuedOfUserMax {
+	if got := k.mu.usages["ann"].queued; got > queuedOfUserMax {
 		t.Errorf("%d events of one user, at most %d", got, queuedOfUserMax)
 	}
 	k.pushLocked(node, api.Event{Kind: api.ContentsChanged, Path: "/locks/f", Index: 1})

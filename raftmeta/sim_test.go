@@ -260,8 +260,8 @@ func (s *simServer) elected(term uint64, catchUp time.Duration) {
 	s.led.Store(term)
 	s.service.lead(term)
 	if s.sim.broken.noGrace {
-		k := s.service.setKeeper(nil)
-		s.service.setKeeper(k)
+		k := s.service.setManager(nil)
+		s.service.setManager(k)
 		k.mu.Lock()
 		for _, t := range k.mu.sessions {
 			t.end = k.clock.Now()
@@ -282,7 +282,7 @@ func (s *simServer) applyLocked() (r result) {
 func (s *simServer) usable() error     { return s.sim.ctx.Err() }
 func (s *simServer) leading() uint64   { return s.led.Load() }
 func (s *simServer) notLeading() error { return &NotLeaderError{} }
-func (s *simServer) room() error       { return nil }
+func (s *simServer) checkDisk() error  { return nil }
 
 func (s *simServer) verify(ctx context.Context) (uint64, error) {
 	term := s.led.Load()
@@ -315,7 +315,7 @@ func (s *simServer) propose(ctx context.Context, c command) (result, error) {
 	leads := s.sim.mu.leader == s
 	if leads {
 		s.sim.mu.pending = append(s.sim.mu.pending, p)
-		kick(s.sim.propose)
+		signal(s.sim.propose)
 	}
 	s.sim.mu.Unlock()
 	if !leads {

@@ -161,7 +161,7 @@ func (c *simClient) oneKeepAlive(req api.KeepAliveRequest, got chan<- simAnswer)
 	}
 	s.service.KeepAlive(v.ctx, req, func(resp api.KeepAliveResponse, err error) {
 		if v.broken.noWait {
-			v.wg.Go(func() { s.takeForAcked(req.Session) })
+			v.wg.Go(func() { s.assumeAcked(req.Session) })
 		}
 		v.wg.Go(func() {
 			if sleep(v.ctx, v.rng.delay(time.Second)) && v.rng.IntN(40) > 0 {
@@ -171,10 +171,10 @@ func (c *simClient) oneKeepAlive(req api.KeepAliveRequest, got chan<- simAnswer)
 	})
 }
 
-// takeForAcked violates the rule that writes wait for acknowledgements.
-func (s *simServer) takeForAcked(id api.SessionID) {
-	k := s.service.setKeeper(nil)
-	s.service.setKeeper(k)
+// assumeAcked violates the rule that writes wait for acknowledgements.
+func (s *simServer) assumeAcked(id api.SessionID) {
+	k := s.service.setManager(nil)
+	s.service.setManager(k)
 	if k == nil {
 		return
 	}

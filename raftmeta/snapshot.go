@@ -14,11 +14,11 @@ import (
 
 // doc.go specifies the snapshot stream.
 const (
-	streamMagic       = "STELENSP"
-	streamVersion     = 3
-	streamUnowned     = 2 // if users hold nothing: older programs can read it
-	streamHeaderBytes = 8 + 4 + 4
-	frameHeaderBytes  = 4 + 4
+	streamMagic         = "STELENSP"
+	streamVersion       = 3
+	streamWithoutOwners = 2 // if users hold nothing: older programs can read it
+	streamHeaderBytes   = 8 + 4 + 4
+	frameHeaderBytes    = 4 + 4
 
 	// frameBytes is the size of the records at which a frame ends. It is large enough that checksum
 	// and call cost nothing compared with the copy.
@@ -31,12 +31,12 @@ const (
 
 // Kinds of records in a snapshot. Numbers are append-only.
 const (
-	recordNode    = 1
-	recordEnd     = 2
-	recordRich    = 3 // a node with fields that a plain one lacks
-	recordSession = 4
-	recordHold    = 5
-	recordOwner   = 6 // the owner of a session or a node
+	recordNode     = 1
+	recordEnd      = 2
+	recordExtended = 3 // a node with fields that a plain one lacks
+	recordSession  = 4
+	recordHold     = 5
+	recordOwner    = 6 // the owner of a session or a node
 )
 
 // frameWriter writes the frames of a stream.
@@ -51,7 +51,7 @@ type frameWriter struct {
 func writeSnapshot(w io.Writer, ns *namespace, applied uint64) error {
 	fw := &frameWriter{w: w, enc: wire.GetEncoder()}
 	defer fw.enc.Release()
-	version := uint32(streamUnowned)
+	version := uint32(streamWithoutOwners)
 	if ns.usages.Len() > 0 {
 		version = streamVersion
 	}

@@ -175,8 +175,8 @@ func sealed(payloads ...[]byte) []byte {
 	return b.Bytes()
 }
 
-// TestSnapshotRefusesNonsense has streams with valid checksums and invalid records.
-func TestSnapshotRefusesNonsense(t *testing.T) {
+// TestSnapshotRejectsInvalidRecords has streams with valid checksums and invalid records.
+func TestSnapshotRejectsInvalidRecords(t *testing.T) {
 	const (
 		rootNode = "96 01 a1 2f c3 00 00 c4 00"
 		fileA    = "96 01 a2 2f 61 c2 04 04 c4 00" // /a

@@ -243,8 +243,8 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 	return sink, nil
 }
 
-// keep removes all but the n newest snapshots, ignoring those known to be corrupt.
-func (s *snapshotStore) keep(n int) error {
+// retain removes all but the n newest snapshots, ignoring those known to be corrupt.
+func (s *snapshotStore) retain(n int) error {
 	ids, err := s.ids()
 	if err != nil {
 		return err
@@ -309,7 +309,7 @@ func (s *snapshotSink) Close() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.store.dropDamaged(), s.store.keep(snapshotsKept))
+	return errors.Join(s.store.dropDamaged(), s.store.retain(snapshotsKept))
 }
 
 // sync calls f, which syncs a file or a directory, and reports its failure as that of the disk.

@@ -43,15 +43,15 @@ func TestSizes(t *testing.T) {
 	start = time.Now()
 	r := &soloReplica{t: t, machine: m}
 	r.term.Store(1)
-	k := newKeeper(r, m, newMachineClock(), 1)
+	k := newLeaseManager(r, m, newMachineClock(), 1)
 	began := time.Since(start)
 	keeperBytes := heapBytes() - before
-	k.drop()
+	k.shutdown()
 
 	greedy := fillSession(t, m.mu.ns)
 	start = time.Now()
 	m.mu.ns.endSession(1<<41, greedy, true)
-	t.Logf("%d files, %d sessions: %d MiB (%d bytes a file), snapshot of %d MiB written in %v and read in %v; keeper %d MiB in %v; a session that held 10,000 ended in %v",
+	t.Logf("%d files, %d sessions: %d MiB (%d bytes a file), snapshot of %d MiB written in %v and read in %v; lease manager %d MiB in %v; a session that held 10,000 ended in %v",
 		ns.files, sessions, machineBytes>>20, machineBytes/int64(ns.files), b.Len()>>20, wrote, read, keeperBytes>>20, began, time.Since(start))
 	runtime.KeepAlive(k)
 	if perFile := machineBytes / int64(ns.files); perFile > 1200 {

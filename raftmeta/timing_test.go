@@ -51,9 +51,9 @@ func newTimedCluster(t *testing.T, n int) (*cluster, map[string]*timedBolt) {
 	return c, disks
 }
 
-// TestStalledLeaderStepsAside hangs the disk of a leader: another server leads within 5 s and has
+// TestStalledLeaderIsReplaced hangs the disk of a leader: another server leads within 5 s and has
 // every acknowledged write, although the process of the old leader keeps running.
-func TestStalledLeaderStepsAside(t *testing.T) {
+func TestStalledLeaderIsReplaced(t *testing.T) {
 	for range 5 { // the voters draw other timeouts each time
 		synctest.Test(t, stallLeader)
 	}

@@ -32,12 +32,12 @@ const (
 	idlePerServer = 3
 	// connsMax bounds the connections from other servers. Further ones are closed at once.
 	connsMax = 256
-	// connsOfOne bounds the connections from one Proven server, so that it cannot lock the others
+	// connsPerServerMax bounds the connections from one Proven server, so that it cannot lock the others
 	// out. A server needs about ten.
-	connsOfOne = 48
+	connsPerServerMax = 48
 )
 
-var errCut = errors.New("connections to the other servers are closed")
+var errDisconnected = errors.New("connections to the other servers are closed")
 
 // transport carries raft's messages. It implements raft.Transport.
 //
@@ -52,8 +52,8 @@ type transport struct {
 	log      *slog.Logger
 	warner   seldom.Warner // for warnings that other servers cause
 	contacts *contacts
-	// removed is called when a server reports that this one is not a member.
-	removed func(*notMemberError)
+	// onRemoved is called when a server reports that this one is not a member.
+	onRemoved func(*notMemberError)
 	// connLost is called when a connection from that server has ended.
 	connLost func(from string)
 	// isMember reports whether the server is a member, and if not, since which entry.
@@ -64,8 +64,8 @@ type transport struct {
 	// requests go to raft. Senders also wait for done, because raft does not receive after it has
 	// stopped.
 	requests chan raft.RPC
-	// nudges are heartbeats that were answered, for raft to update its last contact.
-	nudges chan raft.RPC
+	// answeredHeartbeats are heartbeats that were answered, for raft to update its last contact.
+	answeredHeartbeats chan raft.RPC
 	// raft and store are set by serve.
 	raft  *raft.Raft
 	store *logStore
@@ -73,11 +73,11 @@ type transport struct {
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
-		cut   bool
-		idle  map[string][]*frames
-		conns map[net.Conn]bool // all, in both directions
-		in    int               // number of those from other servers
-		of    map[string]int    // number of those from each Proven server
+		disconnected bool
+		idle         map[string][]*frames
+		conns        map[net.Conn]bool // all, in both directions
+		in           int               // number of those from other servers
+		perServer    map[string]int    // number of those from each Proven server
 	}
 	// done is closed when the connections are closed.
 	done    chan struct{}
@@ -86,29 +86,29 @@ type transport struct {
 
 func newTransport(self string, streams Streams, log *slog.Logger, contacts *contacts) *transport {
 	t := &transport{
-		self:     self,
-		streams:  streams,
-		log:      log,
-		contacts: contacts,
-		requests: make(chan raft.RPC),
-		nudges:   make(chan raft.RPC, 1),
-		done:     make(chan struct{}),
+		self:               self,
+		streams:            streams,
+		log:                log,
+		contacts:           contacts,
+		requests:           make(chan raft.RPC),
+		answeredHeartbeats: make(chan raft.RPC, 1),
+		done:               make(chan struct{}),
 	}
 	t.mu.idle = map[string][]*frames{}
 	t.mu.conns = map[net.Conn]bool{}
-	t.mu.of = map[string]int{}
+	t.mu.perServer = map[string]int{}
 	return t
 }
 
-// cut closes all connections, in both directions, and prevents new ones, so that the others notice
+// disconnect closes all connections, in both directions, and prevents new ones, so that the others notice
 // the failure of a leader at once.
-func (t *transport) cut() error {
+func (t *transport) disconnect() error {
 	t.mu.Lock()
-	if t.mu.cut {
+	if t.mu.disconnected {
 		t.mu.Unlock()
 		return nil
 	}
-	t.mu.cut = true
+	t.mu.disconnected = true
 	conns := t.mu.conns
 	t.mu.conns, t.mu.idle = nil, nil
 	t.mu.Unlock()
@@ -128,24 +128,24 @@ func (t *transport) cut() error {
 // close closes the connections and waits for the goroutines that serve them. Raft must have
 // stopped.
 func (t *transport) close() error {
-	err := t.cut()
+	err := t.disconnect()
 	t.workers.Wait()
 	return err
 }
 
-// keep registers a connection. It returns false after cut, and for a connection from another server
+// register registers a connection. It returns false after disconnect, and for a connection from another server
 // if there are too many in total or from that server.
-func (t *transport) keep(c net.Conn, in bool) bool {
+func (t *transport) register(c net.Conn, in bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.mu.cut || in && t.mu.in >= connsMax {
+	if t.mu.disconnected || in && t.mu.in >= connsMax {
 		return false
 	}
 	if p, ok := c.(Proven); ok && in {
-		if t.mu.of[p.Server()] >= connsOfOne {
+		if t.mu.perServer[p.Server()] >= connsPerServerMax {
 			return false
 		}
-		t.mu.of[p.Server()]++
+		t.mu.perServer[p.Server()]++
 	}
 	t.mu.conns[c] = true
 	if in {
@@ -154,24 +154,24 @@ func (t *transport) keep(c net.Conn, in bool) bool {
 	return true
 }
 
-// drop closes a registered connection.
-func (t *transport) drop(c net.Conn, in bool) {
+// closeConn closes a registered connection.
+func (t *transport) closeConn(c net.Conn, in bool) {
 	_ = c.Close()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if in {
 		t.mu.in--
 		if p, ok := c.(Proven); ok {
-			if t.mu.of[p.Server()]--; t.mu.of[p.Server()] == 0 {
-				delete(t.mu.of, p.Server())
+			if t.mu.perServer[p.Server()]--; t.mu.perServer[p.Server()] == 0 {
+				delete(t.mu.perServer, p.Server())
 			}
 		}
 	}
 	delete(t.mu.conns, c)
 }
 
-// take returns an idle connection to id, or nil.
-func (t *transport) take(id string) *frames {
+// takeIdle returns an idle connection to id, or nil.
+func (t *transport) takeIdle(id string) *frames {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	idle := t.mu.idle[id]
@@ -183,23 +183,23 @@ func (t *transport) take(id string) *frames {
 	return f
 }
 
-// give returns a connection for use by the next message.
-func (t *transport) give(id string, f *frames) {
+// putIdle returns a connection for use by the next message.
+func (t *transport) putIdle(id string, f *frames) {
 	t.mu.Lock()
-	if idle := t.mu.idle[id]; !t.mu.cut && len(idle) < idlePerServer {
+	if idle := t.mu.idle[id]; !t.mu.disconnected && len(idle) < idlePerServer {
 		t.mu.idle[id] = append(idle, f)
 		t.mu.Unlock()
 		return
 	}
 	t.mu.Unlock()
-	t.drop(f.Conn, false)
+	t.closeConn(f.Conn, false)
 }
 
 // dial connects to id and sends the first message of the connection.
 func (t *transport) dial(id string) (*frames, error) {
 	select {
 	case <-t.done:
-		return nil, errCut
+		return nil, errDisconnected
 	default:
 	}
 	if t.streams == nil {
@@ -209,9 +209,9 @@ func (t *transport) dial(id string) (*frames, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !t.keep(c, false) {
+	if !t.register(c, false) {
 		_ = c.Close()
-		return nil, errCut
+		return nil, errDisconnected
 	}
 	f := newFrames(c)
 	e := wire.GetEncoder()
@@ -219,7 +219,7 @@ func (t *transport) dial(id string) (*frames, error) {
 	encodeHello(e, t.self, id)
 	_ = c.SetDeadline(time.Now().Add(dialTimeout))
 	if err := f.send(e); err != nil {
-		t.drop(c, false)
+		t.closeConn(c, false)
 		return nil, err
 	}
 	return f, nil
@@ -229,7 +229,7 @@ func (t *transport) dial(id string) (*frames, error) {
 // peer; the message is then sent once more over a new one. It is safe to deliver raft's messages
 // twice.
 func (t *transport) call(id string, request, answer any, timeout time.Duration) error {
-	f := t.take(id)
+	f := t.takeIdle(id)
 	fresh := f == nil
 	for {
 		if fresh {
@@ -242,14 +242,14 @@ func (t *transport) call(id string, request, answer any, timeout time.Duration) 
 		var out *notMemberError
 		switch {
 		case err == nil:
-			t.give(id, f)
+			t.putIdle(id, f)
 			return nil
 		case errors.As(err, &out):
-			t.give(id, f)
-			t.removed(out)
+			t.putIdle(id, f)
+			t.onRemoved(out)
 			return err
 		}
-		t.drop(f.Conn, false)
+		t.closeConn(f.Conn, false)
 		if fresh || errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
@@ -285,11 +285,11 @@ func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, a *raf
 	if isHeartbeat(a) {
 		timeout = quickTimeout
 	}
-	asked := time.Now()
+	sentAt := time.Now()
 	if err := t.call(string(id), a, resp, timeout); err != nil {
 		return err
 	}
-	t.contacts.answered(string(id), asked, resp.Term)
+	t.contacts.answered(string(id), sentAt, resp.Term)
 	if resp.Success && !isHeartbeat(a) {
 		match := a.PrevLogEntry
 		if n := len(a.Entries); n > 0 {
@@ -322,14 +322,14 @@ func (t *transport) InstallSnapshot(id raft.ServerID, _ raft.ServerAddress, r *r
 	if err != nil {
 		return err
 	}
-	defer t.drop(f.Conn, false)
+	defer t.closeConn(f.Conn, false)
 	e := wire.GetEncoder()
 	defer e.Release()
 	encodeRequest(e, r)
 	if err := f.send(e); err != nil {
 		return err
 	}
-	n, err := io.Copy(&patientWriter{f.Conn}, data)
+	n, err := io.Copy(&deadlineWriter{f.Conn}, data)
 	if err == nil && n != r.Size {
 		err = fmt.Errorf("snapshot has %d bytes, not %d", n, r.Size)
 	}
@@ -344,10 +344,10 @@ func (t *transport) InstallSnapshot(id raft.ServerID, _ raft.ServerAddress, r *r
 	return decodeAnswer(b, string(id), resp)
 }
 
-// patientWriter sets a new deadline for each write.
-type patientWriter struct{ net.Conn }
+// deadlineWriter sets a new deadline for each write.
+type deadlineWriter struct{ net.Conn }
 
-func (w *patientWriter) Write(b []byte) (int, error) {
+func (w *deadlineWriter) Write(b []byte) (int, error) {
 	_ = w.SetDeadline(time.Now().Add(snapshotPause))
 	return w.Conn.Write(b)
 }

@@ -19,7 +19,7 @@ func Verify(ctx context.Context, fsys vfs.FS, dir string, problem func(error)) e
 	if fsys == nil {
 		fsys = vfs.OS()
 	}
-	lock, err := lockFolder(fsys, dir)
+	lock, err := lockDataDir(fsys, dir)
 	if err != nil {
 		return err
 	}
@@ -27,21 +27,21 @@ func Verify(ctx context.Context, fsys vfs.FS, dir string, problem func(error)) e
 		defer func() { _ = lock.Close() }()
 	}
 	snaps := &snapshotStore{fs: fsys, dir: filepath.Join(dir, snapsName)}
-	_, problems, err := checkFolder(ctx, fsys, dir, snaps, true)
+	_, problems, err := checkDataDir(ctx, fsys, dir, snaps, true)
 	for _, p := range problems {
 		problem(p)
 	}
 	return err
 }
 
-// folderSummary is the result of a check of a data directory.
-type folderSummary struct {
+// dataDirSummary is the result of a check of a data directory.
+type dataDirSummary struct {
 	logSummary
 	snapshot uint64 // index of the newest snapshot; zero if there is none
 }
 
 // bytesAfterSnapshot returns the size of the entries that the newest snapshot does not cover.
-func (s folderSummary) bytesAfterSnapshot() int64 {
+func (s dataDirSummary) bytesAfterSnapshot() int64 {
 	var n int64
 	for i, size := range s.sizes {
 		if s.first+uint64(i) > s.snapshot {
@@ -51,12 +51,12 @@ func (s folderSummary) bytesAfterSnapshot() int64 {
 	return n
 }
 
-// checkFolder checks the log and the header of the newest snapshot, or with deep everything in all
+// checkDataDir checks the log and the header of the newest snapshot, or with deep everything in all
 // snapshots. It returns the problems found.
-func checkFolder(ctx context.Context, fsys vfs.FS, dir string, snaps *snapshotStore, deep bool) (folderSummary, []error, error) {
+func checkDataDir(ctx context.Context, fsys vfs.FS, dir string, snaps *snapshotStore, deep bool) (dataDirSummary, []error, error) {
 	file := filepath.Join(dir, logName)
 	log, problems, err := checkLogFile(fsys, file)
-	sum := folderSummary{logSummary: log}
+	sum := dataDirSummary{logSummary: log}
 	if err != nil {
 		return sum, problems, err
 	}

@@ -39,11 +39,11 @@ func (m *remote) call(ctx context.Context, method string, r request, decode func
 		}
 		return d.Err()
 	})
-	return r.judge(err)
+	return r.callError(err)
 }
 
-// judge converts the error of a call to the error that the caller sees.
-func (s *shape) judge(err error) error {
+// callError converts the error of a call to the error that the caller sees.
+func (s *shape) callError(err error) error {
 	var answer *rpc.Error
 	var lost *rpc.ConnLostError
 	switch {
@@ -82,10 +82,10 @@ func (m *remote) KeepAlive(ctx context.Context, req KeepAliveRequest, done func(
 			decodeKeepAlive(d, &resp)
 			err = d.Err()
 		}
-		done(resp, r.judge(err))
+		done(resp, r.callError(err))
 	})
 	if err != nil {
-		done(KeepAliveResponse{}, r.judge(err))
+		done(KeepAliveResponse{}, r.callError(err))
 	}
 }
 

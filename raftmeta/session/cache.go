@@ -39,8 +39,8 @@ type fetch struct {
 	hold bool // a Version is requested
 	// invalid is the number of the last CacheInvalid of the path since the fetch began. An answer
 	// read before that event is not cached, even if it arrives after it.
-	invalid uint64
-	dead    bool // the term has changed
+	invalid  uint64
+	outdated bool // the term has changed
 }
 
 func newCache(filesMax int, bytesMax int64, valid func() bool) *cache {
@@ -136,7 +136,7 @@ func (c *cache) finish(t *fetch, f *api.File, leave api.CacheLeave) (v *Version)
 	if c.mu.fetches[t.path] = left; len(left) == 0 {
 		delete(c.mu.fetches, t.path)
 	}
-	if f == nil || !leave.OK || t.dead || leave.Term != c.mu.term || leave.At < c.mu.floor || leave.At < t.invalid {
+	if f == nil || !leave.OK || t.outdated || leave.Term != c.mu.term || leave.At < c.mu.floor || leave.At < t.invalid {
 		return nil
 	}
 	old, ok := c.mu.files[t.path]
@@ -202,7 +202,7 @@ func (c *cache) newTerm(term uint64) {
 	c.mu.term, c.mu.floor = term, 0
 	for _, all := range c.mu.fetches {
 		for _, t := range all {
-			t.dead = true
+			t.outdated = true
 		}
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// judge expires the session if the leader does not know it. If the session has ended, judge
+// callError expires the session if the leader does not know it. If the session has ended, callError
 // replaces the context's error by the reason.
-func (s *Session) judge(err error) error {
+func (s *Session) callError(err error) error {
 	if errors.Is(err, api.ErrNoSession) {
 		s.expire("the leader does not know it")
 	}
@@ -65,7 +65,7 @@ func (s *Session) Set(ctx context.Context, path string, data []byte, gen uint64,
 	ctx, cancel := s.within(ctx)
 	defer cancel()
 	made, err := s.client.Set(ctx, path, data, gen, o)
-	return made, s.judge(err)
+	return made, s.callError(err)
 }
 
 // Delete is Client.Delete with o.Session set to this session.
@@ -76,7 +76,7 @@ func (s *Session) Delete(ctx context.Context, path string, gen uint64, o api.Set
 	o.Session = s.id
 	ctx, cancel := s.within(ctx)
 	defer cancel()
-	return s.judge(s.client.Delete(ctx, path, gen, o))
+	return s.callError(s.client.Delete(ctx, path, gen, o))
 }
 
 // SetACL is Client.SetACL with o.Session set to this session.
@@ -88,7 +88,7 @@ func (s *Session) SetACL(ctx context.Context, path, acl string, o api.SetOptions
 	ctx, cancel := s.within(ctx)
 	defer cancel()
 	gen, err := s.client.SetACL(ctx, path, acl, o)
-	return gen, s.judge(err)
+	return gen, s.callError(err)
 }
 
 // Stat is Client.Stat.

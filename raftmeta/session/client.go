@@ -41,7 +41,7 @@ func (c *Client) Close() error {
 
 // LeaderAddress returns the address of the server that is believed to lead, empty if unknown. It
 // makes no call.
-func (c *Client) LeaderAddress() string { return c.leaders.at() }
+func (c *Client) LeaderAddress() string { return c.leaders.address() }
 
 // Get returns the file at path from the leader. Session.Get uses a cache.
 func (c *Client) Get(ctx context.Context, path string) (f api.File, err error) {
@@ -152,9 +152,9 @@ func (c *Client) do(ctx context.Context, again bool, f func(api.Service) error) 
 		moved := false
 		p, err := c.leaders.get(ctx)
 		if err == nil {
-			c.leaders.begin(p)
+			c.leaders.callBegan(p)
 			err = f(p.Service)
-			p.over(err == nil || ctx.Err() == nil)
+			p.callEnded(err == nil || ctx.Err() == nil)
 			if err == nil {
 				return unknown, nil
 			}
@@ -163,9 +163,9 @@ func (c *Client) do(ctx context.Context, again bool, f func(api.Service) error) 
 				err = fmt.Errorf("%w: %w", api.ErrNotReady, err)
 			}
 		}
-		doubt := errors.Is(err, api.ErrOutcomeUnknown)
-		unknown = unknown || doubt
-		if doubt && !again || !doubt && !errors.Is(err, api.ErrNotReady) || ctx.Err() != nil {
+		outcomeUnknown := errors.Is(err, api.ErrOutcomeUnknown)
+		unknown = unknown || outcomeUnknown
+		if outcomeUnknown && !again || !outcomeUnknown && !errors.Is(err, api.ErrNotReady) || ctx.Err() != nil {
 			return unknown, err
 		}
 		if !r.wait(ctx, moved) {

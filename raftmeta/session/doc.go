@@ -49,26 +49,26 @@
 //
 // # Goroutines
 //
-//	goroutine   started by       ends with             owns, waits for
-//	keeper      Open             the session           KeepAlives, term, events; the answer
-//	                                                   or a timer
-//	warden      Open             the session           the state; the end of lease and grace
-//	resetter    FailedOver       all watches are set   setting watches again, 32 at a time;
-//	                             or the session        one per session
-//	undo        a failed         the leader's answer   releasing a lock whose acquisition has
-//	            Acquire          or the session        an unknown outcome
-//	give-back   a failed         the leader's answer   releasing a lock
-//	            Release          or the session
-//	unset       Remove, Close    5 s, or the session   one Unwatch for each path
-//	            of a Watcher
-//	seek        the first call   a connection, or      the dials; one per Client
-//	            that needs it    failure of all
-//	dial        seek             DialTimeout, or the   connecting; at most 8
-//	                             end of seek
-//	watch       a call           1 s without calls     probing a server with calls in
-//	                             or Client.Close       progress; one per connection
-//	retire      a KeepAlive      one lease, or         closing a connection that does not
-//	            without answer   Client.Close          answer
+//	goroutine     started by       ends with             owns, waits for
+//	keepalive     Open             the session           KeepAlives, term, events; the answer
+//	                                                     or a timer
+//	stateLoop     Open             the session           the state; the end of lease and grace
+//	resetter      FailedOver       all watches are set   setting watches again, 32 at a time;
+//	                               or the session        one per session
+//	undo          a failed         the leader's answer   releasing a lock whose acquisition has
+//	              Acquire          or the session        an unknown outcome
+//	retryRelease  a failed         the leader's answer   releasing a lock
+//	              Release          or the session
+//	unset         Remove, Close    5 s, or the session   one Unwatch for each path
+//	              of a Watcher
+//	runSearch     the first call   a connection, or      the dials; one per Client
+//	              that needs it    failure of all
+//	dial          runSearch        DialTimeout, or the   connecting; at most 8
+//	                               end of the search
+//	monitor       a call           1 s without calls     probing a server with calls in
+//	                               or Client.Close       progress; one per connection
+//	retire        a KeepAlive      one lease, or         closing a connection that does not
+//	              without answer   Client.Close          answer
 //
 // Session.Close waits for the goroutines of the session, Client.Close for those of
 // connections.

@@ -18,7 +18,7 @@ type peer struct {
 	addr string
 	Peer
 	once  sync.Once
-	calls vigil
+	calls callTracker
 }
 
 func (p *peer) close() {
@@ -131,8 +131,8 @@ func (l *leaders) close() {
 	l.wg.Wait()
 }
 
-// at returns the address of the server that is believed to lead, empty during a search.
-func (l *leaders) at() string {
+// address returns the address of the server that is believed to lead, empty during a search.
+func (l *leaders) address() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.current == nil {

@@ -22,9 +22,9 @@ type Lock struct {
 	delay time.Duration
 	grant api.Grant // set before the Lock is returned
 
-	gone atomic.Bool   // released, failed to acquire, or lost with the session
-	done chan struct{} // closed when gone is set
-	free chan struct{} // closed when another Lock of the path may be acquired
+	ended atomic.Bool   // released, failed to acquire, or lost with the session
+	done  chan struct{} // closed when ended is set
+	free  chan struct{} // closed when another Lock of the path may be acquired
 }
 
 // LockOptions are the options of Acquire.
@@ -71,7 +71,7 @@ func (s *Session) Acquire(ctx context.Context, path string, mode api.Mode, o Loc
 		if isLocked && !o.Try && sleep(ctx, 25*time.Millisecond) && s.Err() == nil {
 			continue
 		}
-		s.giveUp(l, unknown)
+		s.abandonAcquire(l, unknown)
 		if ctx.Err() != nil && locked != nil {
 			return nil, fmt.Errorf("%w: %w", ctx.Err(), locked)
 		}
@@ -93,7 +93,7 @@ func (s *Session) reserve(ctx context.Context, l *Lock) error {
 		switch {
 		case err != nil || other == nil:
 			return err
-		case !other.gone.Load():
+		case !other.ended.Load():
 			return &api.LockedError{Path: l.path, Mode: other.mode, Holder: s.id, HolderName: s.opts.Name}
 		}
 		select {
@@ -115,13 +115,13 @@ func (s *Session) acquired(l *Lock) (*Lock, error) {
 	return l, nil
 }
 
-// giveUp ends an Acquire that failed. If the leader may have granted the lock, a goroutine acquires
+// abandonAcquire ends an Acquire that failed. If the leader may have granted the lock, a goroutine acquires
 // it once more and releases it.
-func (s *Session) giveUp(l *Lock, doubt bool) {
+func (s *Session) abandonAcquire(l *Lock, outcomeUnknown bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.loseLocked()
-	if !doubt || s.mu.err != nil {
+	l.endLocked()
+	if !outcomeUnknown || s.mu.err != nil {
 		s.forgetLocked(l)
 		return
 	}
@@ -148,9 +148,9 @@ func (s *Session) forgetLocked(l *Lock) {
 	}
 }
 
-// loseLocked ends the Lock. The caller holds s.mu.
-func (l *Lock) loseLocked() {
-	if !l.gone.Swap(true) {
+// endLocked ends the Lock. The caller holds s.mu.
+func (l *Lock) endLocked() {
+	if !l.ended.Swap(true) {
 		close(l.done)
 	}
 }
@@ -164,14 +164,14 @@ func (l *Lock) Path() string { return l.path }
 // Held reports whether the session holds the lock now. It makes no call: it returns true only while
 // the lease is valid on the session's clock, and the leader does not grant the lock to another
 // session before the lease ends.
-func (l *Lock) Held() bool { return l.s.valid() && !l.gone.Load() }
+func (l *Lock) Held() bool { return l.s.valid() && !l.ended.Load() }
 
 // Until returns for how long from now no other session can acquire the lock if the leader cannot be
 // reached: the remaining lease and the lock-delay, less clock drift. If it is not positive, another
 // session may have the lock.
 func (l *Lock) Until() time.Duration {
 	end := l.s.end.Load()
-	if end == over || l.gone.Load() {
+	if end == leaseOver || l.ended.Load() {
 		return 0
 	}
 	return time.Duration(end) + api.LocalLease(l.delay) - l.s.clock.Now()
@@ -194,10 +194,10 @@ func (l *Lock) Done() <-chan struct{} { return l.done }
 func (l *Lock) Release(ctx context.Context) error {
 	s := l.s
 	s.mu.Lock()
-	gone := l.gone.Load()
-	l.loseLocked()
+	ended := l.ended.Load()
+	l.endLocked()
 	s.mu.Unlock()
-	if gone {
+	if ended {
 		return nil
 	}
 	err := s.release(ctx, l)
@@ -208,7 +208,7 @@ func (l *Lock) Release(ctx context.Context) error {
 		return nil
 	}
 	// The path stays reserved until the leader has released the lock.
-	s.giveBack(l)
+	s.retryRelease(l)
 	return fmt.Errorf("release %s: %w", l.path, err)
 }
 
@@ -223,8 +223,8 @@ func (s *Session) release(ctx context.Context, l *Lock) error {
 	return err
 }
 
-// giveBack retries a release in the background until it succeeds or the session ends.
-func (s *Session) giveBack(l *Lock) {
+// retryRelease retries a release in the background until it succeeds or the session ends.
+func (s *Session) retryRelease(l *Lock) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.err != nil {

@@ -127,9 +127,9 @@ func TestAcquireIsRepeated(t *testing.T) {
 	}
 }
 
-// TestAcquireInDoubtIsUndone: a lock that may have been granted is acquired once more and released,
+// TestAcquireOfUnknownOutcomeIsUndone: a lock that may have been granted is acquired once more and released,
 // and the path stays reserved until then. S5.
-func TestAcquireInDoubtIsUndone(t *testing.T) {
+func TestAcquireOfUnknownOutcomeIsUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		undo := make(chan struct{})
 		l := &scripted{acquire: func(ctx context.Context, n int, _, _ time.Duration) error {

@@ -41,15 +41,15 @@ type memorySession struct {
 	delays map[string]time.Duration
 
 	// Lost in a failover.
-	told    bool // it has acknowledged this term
-	acked   uint64
-	sent    uint64 // events that it was sent
-	events  []api.Event
-	pending *memoryAlive
-	watches map[string]api.EventKind
-	numbers map[string]uint64
-	caches  map[string]bool
-	invalid map[string]uint64 // the last CacheInvalid of a path
+	termAcked bool // it has acknowledged this term
+	acked     uint64
+	sent      uint64 // events that it was sent
+	events    []api.Event
+	pending   *memoryAlive
+	watches   map[string]api.EventKind
+	numbers   map[string]uint64
+	caches    map[string]bool
+	invalid   map[string]uint64 // the last CacheInvalid of a path
 }
 
 type memoryAlive struct {
@@ -162,7 +162,7 @@ func (m *memory) failover(d time.Duration) {
 }
 
 func (s *memorySession) reset() {
-	s.told, s.acked, s.sent, s.events, s.pending = false, 0, 0, nil, nil
+	s.termAcked, s.acked, s.sent, s.events, s.pending = false, 0, 0, nil, nil
 	s.watches, s.numbers, s.caches, s.invalid = map[string]api.EventKind{}, map[string]uint64{}, map[string]bool{}, map[string]uint64{}
 }
 
@@ -277,7 +277,7 @@ func (m *memory) KeepAlive(ctx context.Context, req api.KeepAliveRequest, done f
 		}
 		s.answer(api.KeepAliveResponse{}, api.ErrSuperseded)
 		if req.Term == m.term {
-			s.told = true
+			s.termAcked = true
 			if req.Acked > s.acked {
 				s.events = s.events[min(req.Acked-s.acked, uint64(len(s.events))):]
 				s.acked = req.Acked
@@ -398,13 +398,13 @@ func (m *memory) invalidateLocked(ctx context.Context, path string) error {
 			s.push(api.Event{Kind: api.CacheInvalid, Path: path})
 			s.invalid[path] = s.acked + uint64(len(s.events))
 		}
-		if s.invalid[path] > s.acked || !s.told { // perhaps for another Set, that waits too
+		if s.invalid[path] > s.acked || !s.termAcked { // perhaps for another Set, that waits too
 			until[s] = s.invalid[path]
 		}
 	}
 	return m.waitLocked(ctx, func() bool {
 		for s, number := range until {
-			if m.sessions[s.id] == s && (!s.told || s.acked < number) {
+			if m.sessions[s.id] == s && (!s.termAcked || s.acked < number) {
 				return false
 			}
 		}

@@ -75,7 +75,7 @@ func groupSchedule(t *testing.T, seed uint64, dir string) {
 	clock := newDriftClock(0.95 + rng.Float64()/10).(driftClock)
 	r := &restarting{group: openGroup(t, dir, clock)}
 	r.Service = r.group.Service()
-	w := worldOf(t, seed, forward{r.dial})
+	w := worldOf(t, seed, forwardingService{r.dial})
 	stop := func() {
 		r.mu.Lock()
 		r.Service = nil

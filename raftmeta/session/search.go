@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// headStart is how long an address may take to answer before another is dialed in parallel. A
+	// dialStagger is how long an address may take to answer before another is dialed in parallel. A
 	// partitioned server never answers, and waiting for each in turn would cost a session its lease
 	// if two of them are partitioned.
-	headStart = 200 * time.Millisecond
+	dialStagger = 200 * time.Millisecond
 	// searchMax bounds the addresses of one search.
 	searchMax = 8
 )
@@ -70,7 +70,7 @@ func (l *leaders) lookLocked() (*peer, *search, error) {
 		return p, nil, nil
 	}
 	l.mu.search = s
-	l.wg.Go(func() { l.seek(s, addr) })
+	l.wg.Go(func() { l.runSearch(s, addr) })
 	return nil, s, nil
 }
 
@@ -103,12 +103,12 @@ type dialed struct {
 	err error
 }
 
-// seek connects to one server: the first to answer of addr and further addresses.
-func (l *leaders) seek(s *search, addr string) {
+// runSearch connects to one server: the first to answer of addr and further addresses.
+func (l *leaders) runSearch(s *search, addr string) {
 	ctx, cancel := context.WithCancel(l.ctx)
 	defer cancel() // stops the slower dials
 	results := make(chan dialed)
-	tick := time.NewTicker(headStart)
+	tick := time.NewTicker(dialStagger)
 	defer tick.Stop()
 	dial := func(addr string) { l.wg.Go(func() { l.dial(ctx, addr, results) }) }
 	dial(addr)
@@ -175,7 +175,7 @@ func (l *leaders) end(s *search, r dialed) {
 		s.err, drop = api.ErrClosed, r.p
 	default:
 		if l.mu.peers[r.p.addr] != r.p {
-			drop = l.roomLocked(r.p.addr)
+			drop = l.evictLocked(r.p.addr)
 		}
 		l.mu.peers[r.p.addr], l.mu.current = r.p, r.p
 	}
@@ -186,9 +186,9 @@ func (l *leaders) end(s *search, r dialed) {
 	}
 }
 
-// roomLocked removes a connection if one to addr would exceed peersMax, or if there is already one
+// evictLocked removes a connection if one to addr would exceed peersMax, or if there is already one
 // to addr, and returns it.
-func (l *leaders) roomLocked(addr string) *peer {
+func (l *leaders) evictLocked(addr string) *peer {
 	if p := l.mu.peers[addr]; p != nil {
 		return p
 	}

@@ -72,8 +72,8 @@ type Session struct {
 	}
 }
 
-// over is the lease end of a session that has ended: before any time of a clock.
-const over = math.MinInt64
+// leaseOver is the lease end of a session that has ended: before any time of a clock.
+const leaseOver = math.MinInt64
 
 // Open opens a session. It returns after the leader has answered the first KeepAlive. Errors are
 // ErrUnreachable and other api.ErrNotReady if no leader was found in time, *api.TooLargeError if
@@ -104,9 +104,9 @@ func (c *Client) Open(ctx context.Context, o Options) (*Session, error) {
 	s.end.Store(int64(sent + api.LocalLease(s.lease)))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	first := make(chan struct{})
-	k := &keeper{Session: s, first: first}
+	k := &keepalive{Session: s, first: first}
 	s.wg.Go(k.run)
-	s.wg.Go(s.warden)
+	s.wg.Go(s.stateLoop)
 	select {
 	case <-first:
 		return s, nil
@@ -179,10 +179,10 @@ func (s *Session) finish(state State, err error) bool {
 		return false
 	}
 	s.mu.err = err
-	s.end.Store(over)
+	s.end.Store(leaseOver)
 	s.cache.empty(0)
 	for _, l := range s.mu.locks {
-		l.loseLocked()
+		l.endLocked()
 	}
 	clear(s.mu.locks)
 	s.setLocked(state)
@@ -213,9 +213,9 @@ func (s *Session) Close(ctx context.Context) error {
 	return err
 }
 
-// warden is the state goroutine: it changes the state when the lease or the grace period ends.
+// stateLoop is the state goroutine: it changes the state when the lease or the grace period ends.
 // Safety does not depend on it: see valid.
-func (s *Session) warden() {
+func (s *Session) stateLoop() {
 	for {
 		s.mu.Lock()
 		now, end := s.clock.Now(), time.Duration(s.end.Load())
@@ -292,5 +292,5 @@ func (s *Session) do(ctx context.Context, again bool, f func(context.Context, ap
 	ctx, cancel := s.within(ctx)
 	defer cancel()
 	unknown, err = s.client.do(ctx, again, func(service api.Service) error { return f(ctx, service) })
-	return unknown, s.judge(err)
+	return unknown, s.callError(err)
 }

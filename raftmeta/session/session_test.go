@@ -346,13 +346,13 @@ func TestAcquireOfUnknownOutcome(t *testing.T) {
 	})
 }
 
-// doubtful is a Service that loses the answers to Set. made is set if the requests arrive.
-type doubtful struct {
+// lossyService is a Service that loses the answers to Set. made is set if the requests arrive.
+type lossyService struct {
 	api.Service
 	made bool
 }
 
-func (d *doubtful) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
+func (d *lossyService) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
 	if d.made {
 		_, _ = d.Service.Set(ctx, path, data, gen, o)
 	}
@@ -367,7 +367,7 @@ func (d dialTo) Dial(context.Context, string) (Peer, error) { return Peer{Servic
 // identifies the Set.
 func TestEphemeralOfUnknownOutcome(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
-		d := &doubtful{Service: w.memory}
+		d := &lossyService{Service: w.memory}
 		c, err := NewClient(Config{Locator: Addresses{"here"}, Dialer: dialTo{d}})
 		if err != nil {
 			t.Fatal(err)
@@ -458,18 +458,18 @@ func BenchmarkCachedGet(b *testing.B) {
 	}
 }
 
-// refusing is a Dialer that is always rejected.
-type refusing struct{ dials atomic.Int64 }
+// rejectingDialer is a Dialer that is always rejected.
+type rejectingDialer struct{ dials atomic.Int64 }
 
-func (r *refusing) Dial(context.Context, string) (Peer, error) {
+func (r *rejectingDialer) Dial(context.Context, string) (Peer, error) {
 	r.dials.Add(1)
 	return Peer{}, fmt.Errorf("%w: the token was revoked", ErrRefused)
 }
 
-// TestRefused: a rejected client gets the error at once, without retries.
-func TestRefused(t *testing.T) {
+// TestRejectedClient: a rejected client gets the error at once, without retries.
+func TestRejectedClient(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
-		r := &refusing{}
+		r := &rejectingDialer{}
 		c, err := NewClient(Config{Locator: Addresses{"here"}, Dialer: r})
 		if err != nil {
 			t.Fatal(err)
@@ -481,7 +481,7 @@ func TestRefused(t *testing.T) {
 		if !errors.Is(err, ErrRefused) || !errors.As(err, &away) || errors.Is(err, api.ErrNotReady) || !errors.Is(err, ErrUnreachable) {
 			t.Errorf("got %v", err)
 		}
-		if n := r.dials.Load(); n != 1 || time.Since(began) > headStart {
+		if n := r.dials.Load(); n != 1 || time.Since(began) > dialStagger {
 			t.Errorf("%d dials in %v", n, time.Since(began))
 		}
 	})

@@ -22,9 +22,9 @@ type voters struct {
 	seats  []*seat
 	wg     sync.WaitGroup
 
-	mu     sync.Mutex
-	leader *seat // nil: none now
-	asked  int   // calls to a server that does not lead
+	mu        sync.Mutex
+	leader    *seat // nil: none now
+	redirects int   // calls to a server that does not lead
 }
 
 // seat is one server, and the link to it.
@@ -32,10 +32,10 @@ type seat struct {
 	v    *voters
 	addr string
 
-	mu     sync.Mutex
-	silent bool          // messages to it are lost
-	heard  chan struct{} // closed when silent is reset
-	hint   *seat         // the leader that it names, if not the real one
+	mu       sync.Mutex
+	silent   bool          // messages to it are lost
+	restored chan struct{} // closed when silent is reset
+	hint     *seat         // the leader that it names, if not the real one
 }
 
 func newVoters(t *testing.T, n int) *voters {
@@ -87,7 +87,7 @@ func (s *seat) service() (api.Service, error) {
 	if leader == s {
 		return s.v.memory, nil
 	}
-	s.v.asked++
+	s.v.redirects++
 	if s.hint != nil {
 		leader = s.hint
 	}
@@ -104,14 +104,14 @@ func (s *seat) set(f func(*seat)) {
 }
 
 func (s *seat) silence() {
-	s.set(func(s *seat) { s.silent, s.heard = true, make(chan struct{}) })
+	s.set(func(s *seat) { s.silent, s.restored = true, make(chan struct{}) })
 }
 
 func (s *seat) speak() {
 	s.set(func(s *seat) {
 		if s.silent {
 			s.silent = false
-			close(s.heard)
+			close(s.restored)
 		}
 	})
 }
@@ -119,13 +119,13 @@ func (s *seat) speak() {
 // pass waits until the seat is not silent.
 func (s *seat) pass(ctx context.Context, gone <-chan struct{}) error {
 	s.mu.Lock()
-	silent, heard := s.silent, s.heard
+	silent, restored := s.silent, s.restored
 	s.mu.Unlock()
 	if !silent {
 		return nil
 	}
 	select {
-	case <-heard:
+	case <-restored:
 		return nil
 	case <-gone:
 		return lost(true)
@@ -140,13 +140,13 @@ func (v *voters) Dial(ctx context.Context, addr string) (Peer, error) {
 	if err := s.pass(ctx, nil); err != nil {
 		return Peer{}, err
 	}
-	c := &line{forward: forward{s.service}, seat: s, gone: make(chan struct{})}
+	c := &line{forwardingService: forwardingService{s.service}, seat: s, gone: make(chan struct{})}
 	return Peer{Service: c, Close: func() error { close(c.gone); return nil }}, nil
 }
 
 // line is a connection to a seat.
 type line struct {
-	forward
+	forwardingService
 	seat *seat
 	gone chan struct{} // closed with the connection
 }
@@ -177,7 +177,7 @@ func (c *line) KeepAlive(_ context.Context, req api.KeepAliveRequest, done func(
 			done(api.KeepAliveResponse{}, fmt.Errorf("%w: %w", api.ErrNotReady, err))
 			return
 		}
-		c.forward.KeepAlive(context.Background(), req, func(r api.KeepAliveResponse, err error) {
+		c.forwardingService.KeepAlive(context.Background(), req, func(r api.KeepAliveResponse, err error) {
 			c.seat.v.wg.Go(func() {
 				if lost := c.seat.pass(context.Background(), c.gone); lost != nil {
 					err = fmt.Errorf("%w: %w", api.ErrNotReady, lost)
@@ -306,14 +306,14 @@ func TestLeadershipMoves(t *testing.T) {
 		close(stop)
 		writer.Wait()
 		v.mu.Lock()
-		asked := v.asked
+		redirects := v.redirects
 		v.mu.Unlock()
-		t.Logf("%d writes through %d moves, the slowest took %v; %d calls met a server that does not lead", writes, moves, slowest, asked)
+		t.Logf("%d writes through %d moves, the slowest took %v; %d calls met a server that does not lead", writes, moves, slowest, redirects)
 		if slowest > 6*time.Second {
 			t.Errorf("a write took %v", slowest)
 		}
-		if asked > 20*moves {
-			t.Errorf("%d calls met a server that does not lead, in %d moves", asked, moves)
+		if redirects > 20*moves {
+			t.Errorf("%d calls met a server that does not lead, in %d moves", redirects, moves)
 		}
 		shut(t, s)
 	})
@@ -416,8 +416,8 @@ func TestCloseEndsSearch(t *testing.T) {
 	}
 }
 
-// TestSlowCallIsNoSilence: a server that answers other calls than the slow one is not abandoned.
-func TestSlowCallIsNoSilence(t *testing.T) {
+// TestSlowCallIsNotAbandoned: a server that answers other calls than the slow one is not abandoned.
+func TestSlowCallIsNotAbandoned(t *testing.T) {
 	runVoters(t, func(t *testing.T, v *voters) {
 		c := v.client()
 		holder, err := c.Open(t.Context(), Options{})

@@ -32,8 +32,8 @@ type watch struct {
 	// number identifies the watch at the leader, as returned last.
 	number uint64
 	// seen is the newest known generation of the node; zero if unknown.
-	seen  uint64
-	users []*Watcher // in the order of registration
+	seen     uint64
+	watchers []*Watcher // in the order of registration
 }
 
 func (ws *watches) init(s *Session) {
@@ -94,8 +94,8 @@ func (w *Watcher) Add(ctx context.Context, path string, kinds api.EventKind, gen
 		k = &watch{path: path}
 		ws.mu.paths[path] = k
 	}
-	if !slices.Contains(k.users, w) {
-		k.users = append(k.users, w)
+	if !slices.Contains(k.watchers, w) {
+		k.watchers = append(k.watchers, w)
 	}
 	k.kinds |= kinds
 	old := w.paths[path]
@@ -113,7 +113,7 @@ func (w *Watcher) Add(ctx context.Context, path string, kinds api.EventKind, gen
 	removed := ws.mu.paths[path] != k // meanwhile
 	ws.mu.Unlock()
 	if removed {
-		ws.unset(ending{path, number})
+		ws.unset(leaderWatch{path, number})
 	}
 	return nil
 }
@@ -137,15 +137,15 @@ func (ws *watches) set(ctx context.Context, path string, kinds api.EventKind, ge
 	return number, err
 }
 
-// ending is a watch to end at the leader.
-type ending struct {
+// leaderWatch is a watch to end at the leader.
+type leaderWatch struct {
 	path   string
 	number uint64
 }
 
 // removeLocked reduces what the Watcher watches at path to kinds. If no Watcher watches the path
 // any more, it returns the watch to end at the leader.
-func (w *Watcher) removeLocked(path string, kinds api.EventKind) (last ending) {
+func (w *Watcher) removeLocked(path string, kinds api.EventKind) (last leaderWatch) {
 	if kinds != 0 {
 		w.paths[path] = kinds
 		return last
@@ -155,12 +155,12 @@ func (w *Watcher) removeLocked(path string, kinds api.EventKind) (last ending) {
 	if k == nil {
 		return last
 	}
-	k.users = slices.DeleteFunc(k.users, func(o *Watcher) bool { return o == w })
-	if len(k.users) > 0 {
+	k.watchers = slices.DeleteFunc(k.watchers, func(o *Watcher) bool { return o == w })
+	if len(k.watchers) > 0 {
 		return last
 	}
 	delete(w.ws.mu.paths, path)
-	return ending{path, k.number}
+	return leaderWatch{path, k.number}
 }
 
 // Remove stops watching path. Its queued events are still returned.
@@ -172,8 +172,8 @@ func (w *Watcher) Remove(path string) {
 }
 
 // unset ends watches at the leader, with one attempt: further events are dropped here anyway.
-func (ws *watches) unset(all ...ending) {
-	all = slices.DeleteFunc(all, func(o ending) bool { return o.number == 0 })
+func (ws *watches) unset(all ...leaderWatch) {
+	all = slices.DeleteFunc(all, func(o leaderWatch) bool { return o.number == 0 })
 	s := ws.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +195,7 @@ func (ws *watches) unset(all ...ending) {
 func (w *Watcher) Close() {
 	ws := w.ws
 	ws.mu.Lock()
-	var left []ending
+	var left []leaderWatch
 	for path := range w.paths {
 		left = append(left, w.removeLocked(path, 0))
 	}
@@ -263,7 +263,7 @@ func (ws *watches) deliver(v *api.Event) {
 	if v.Kind&(api.ContentsChanged|api.ChildAdded|api.ChildRemoved) != 0 {
 		k.seen = max(k.seen, v.Index)
 	}
-	for _, w := range k.users {
+	for _, w := range k.watchers {
 		if w.paths[v.Path]&v.Kind != 0 {
 			w.pushLocked(*v)
 		}

@@ -48,7 +48,7 @@ func (r *soloReplica) usable() error                              { return nil }
 func (r *soloReplica) leading() uint64                            { return r.term.Load() }
 func (r *soloReplica) notLeading() error                          { return &NotLeaderError{Leader: "n2"} }
 func (r *soloReplica) verify(ctx context.Context) (uint64, error) { return r.term.Load(), ctx.Err() }
-func (r *soloReplica) room() error                                { return nil }
+func (r *soloReplica) checkDisk() error                           { return nil }
 
 func (r *soloReplica) propose(ctx context.Context, c command) (result, error) {
 	r.commands[c.op].Add(1)
@@ -165,9 +165,9 @@ func TestKeepAlive(t *testing.T) {
 	})
 }
 
-// TestKeepAliveOfTheGone: a request whose caller is gone neither extends nor shortens the lease,
+// TestKeepAliveCallerGone: a request whose caller is gone neither extends nor shortens the lease,
 // and a later request counts.
-func TestKeepAliveOfTheGone(t *testing.T) {
+func TestKeepAliveCallerGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, v := newSolo(t)
 		const lease = 3 * time.Second
@@ -415,9 +415,9 @@ func TestWriteWaitsForCaches(t *testing.T) {
 	})
 }
 
-// TestWriteInDoubt cancels a write that is in the log: no session may cache the file until the
+// TestWriteOfUnknownOutcome cancels a write that is in the log: no session may cache the file until the
 // outcome is decided.
-func TestWriteInDoubt(t *testing.T) {
+func TestWriteOfUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, v := newSolo(t)
 		if _, err := v.Set(t.Context(), "/f", nil, 0, api.SetOptions{}); err != nil {
@@ -530,8 +530,8 @@ func TestEventsOverflow(t *testing.T) {
 		k, _, _ := v.current()
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if k.mu.queued != 0 || k.mu.registered != 0 || k.mu.watched != 0 || len(k.mu.files) != 0 {
-			t.Errorf("left: %d events, %d registrations, %d watches, %d files", k.mu.queued, k.mu.registered, k.mu.watched, len(k.mu.files))
+		if k.mu.queued != 0 || k.mu.registered != 0 || k.mu.watchCount != 0 || len(k.mu.files) != 0 {
+			t.Errorf("left: %d events, %d registrations, %d watches, %d files", k.mu.queued, k.mu.registered, k.mu.watchCount, len(k.mu.files))
 		}
 	})
 }
@@ -595,9 +595,9 @@ func TestAcquireWaits(t *testing.T) {
 	})
 }
 
-// TestAcquireAskedTwice has a session wait for a lock over a connection that is dead without the
+// TestAcquireSentTwice has a session wait for a lock over a connection that is dead without the
 // server's knowledge, and again over another connection.
-func TestAcquireAskedTwice(t *testing.T) {
+func TestAcquireSentTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, v := newSolo(t)
 		s, other := openFor(t, v, time.Minute), openFor(t, v, time.Minute)

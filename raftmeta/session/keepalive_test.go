@@ -17,8 +17,8 @@ import (
 // isError reports whether err is want, or nil if want is nil.
 func isError(err, want error) bool { return err == want || want != nil && errors.Is(err, want) }
 
-// sentAlive is the time at which a KeepAlive was sent, and its Hang.
-type sentAlive struct{ at, hang time.Duration }
+// sentKeepAlive is the time at which a KeepAlive was sent, and its Hang.
+type sentKeepAlive struct{ at, hang time.Duration }
 
 const ms = time.Millisecond
 
@@ -26,10 +26,10 @@ const ms = time.Millisecond
 // answered, and then one each 0.4 of the lease, over one connection. It logs nothing.
 func TestUndisturbedSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var sent []sentAlive
+		var sent []sentKeepAlive
 		start := time.Now()
 		l := &scripted{alive: func(n int, req api.KeepAliveRequest, done func(api.KeepAliveResponse, error)) {
-			sent = append(sent, sentAlive{time.Since(start), req.Hang})
+			sent = append(sent, sentKeepAlive{time.Since(start), req.Hang})
 			if n == 1 {
 				time.AfterFunc(100*ms, func() { extend(req, done) })
 			} else {
@@ -50,9 +50,9 @@ func TestUndisturbedSession(t *testing.T) {
 		}
 		shut(t, s)
 		for i, got := range sent {
-			want := sentAlive{100*ms + time.Duration(i-1)*800*ms, 800 * ms}
+			want := sentKeepAlive{100*ms + time.Duration(i-1)*800*ms, 800 * ms}
 			if i == 0 {
-				want = sentAlive{}
+				want = sentKeepAlive{}
 			}
 			if got != want {
 				t.Fatalf("KeepAlive %d is sent after %v and hangs for %v, want %v and %v", i+1, got.at, got.hang, want.at, want.hang)
@@ -73,10 +73,10 @@ func TestUndisturbedSession(t *testing.T) {
 // not get into jeopardy.
 func TestKeepAliveIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var sent []sentAlive
+		var sent []sentKeepAlive
 		start := time.Now()
 		l := &scripted{alive: func(n int, req api.KeepAliveRequest, done func(api.KeepAliveResponse, error)) {
-			sent = append(sent, sentAlive{time.Since(start), req.Hang})
+			sent = append(sent, sentKeepAlive{time.Since(start), req.Hang})
 			if n != 3 {
 				extend(req, done)
 			}
@@ -94,7 +94,7 @@ func TestKeepAliveIsLost(t *testing.T) {
 		default:
 		}
 		shut(t, s)
-		want := []sentAlive{{0, 0}, {0, 800 * ms}, {800 * ms, 800 * ms}, {2100 * ms, 0}, {2100 * ms, 800 * ms}, {2900 * ms, 800 * ms}, {3700 * ms, 800 * ms}}
+		want := []sentKeepAlive{{0, 0}, {0, 800 * ms}, {800 * ms, 800 * ms}, {2100 * ms, 0}, {2100 * ms, 800 * ms}, {2900 * ms, 800 * ms}, {3700 * ms, 800 * ms}}
 		if len(sent) != len(want) {
 			t.Fatalf("KeepAlives are sent %v, want %v", sent, want)
 		}
@@ -208,8 +208,8 @@ func TestSupersededKeepAlive(t *testing.T) {
 	})
 }
 
-// aliveCall is a pending KeepAlive.
-type aliveCall struct {
+// pendingKeepAlive is a pending KeepAlive.
+type pendingKeepAlive struct {
 	req  api.KeepAliveRequest
 	done func(api.KeepAliveResponse, error)
 }
@@ -219,15 +219,15 @@ type manual struct {
 	t     *testing.T
 	l     *scripted
 	s     *Session
-	calls chan aliveCall
-	now   aliveCall
+	calls chan pendingKeepAlive
+	now   pendingKeepAlive
 }
 
 // openManual opens a session in term 5.
 func openManual(t *testing.T) *manual {
-	m := &manual{t: t, l: &scripted{}, calls: make(chan aliveCall, 100)}
+	m := &manual{t: t, l: &scripted{}, calls: make(chan pendingKeepAlive, 100)}
 	m.l.alive = func(_ int, req api.KeepAliveRequest, done func(api.KeepAliveResponse, error)) {
-		m.calls <- aliveCall{req, done}
+		m.calls <- pendingKeepAlive{req, done}
 	}
 	opened := make(chan *Session)
 	go func() { opened <- m.l.open(t, Options{}) }()
@@ -283,10 +283,10 @@ func changedAt(path string, index uint64) api.Event {
 	return api.Event{Kind: api.ContentsChanged, Path: path, Index: index}
 }
 
-// TestEventsAreTakenOnce: each event is delivered once and acknowledged at once, even if it is sent
+// TestEventsAreDeliveredOnce: each event is delivered once and acknowledged at once, even if it is sent
 // twice. A gap in the numbers is a FailedOver. Answers of an older term are ignored, and numbers
 // restart with a term. S3.
-func TestEventsAreTakenOnce(t *testing.T) {
+func TestEventsAreDeliveredOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := openManual(t)
 		w, err := m.s.Watch(t.Context(), "/a", api.ContentsChanged)
@@ -372,7 +372,7 @@ func TestRenewAtTheEnd(t *testing.T) {
 			t.Errorf("%s: the lease ends at %d, want %d", c.name, s.end.Load(), want)
 		}
 		if safe := c.state == Jeopardy && c.want == Valid; safe != (len(s.renewed) == 1) || safe != (logs.Len() > 0) {
-			t.Errorf("%s: the warden is woken %d times, with logs %q", c.name, len(s.renewed), logs)
+			t.Errorf("%s: stateLoop is woken %d times, with logs %q", c.name, len(s.renewed), logs)
 		}
 	}
 }
@@ -411,11 +411,11 @@ func TestLeaseLapsesOnce(t *testing.T) {
 	})
 }
 
-// TestOverIsBeforeAnyClock: a session that has ended is not valid at any time of a clock.
-func TestOverIsBeforeAnyClock(t *testing.T) {
+// TestEndedSessionIsNeverValid: a session that has ended is not valid at any time of a clock.
+func TestEndedSessionIsNeverValid(t *testing.T) {
 	for _, now := range []time.Duration{math.MinInt64, -1, 0, math.MaxInt64} {
 		s := &Session{clock: &stillClock{now}}
-		s.end.Store(over)
+		s.end.Store(leaseOver)
 		l := &Lock{s: s}
 		if s.Valid() || l.Held() || l.Until() != 0 {
 			t.Errorf("at %d: valid %t, held %t, until %v", now, s.Valid(), l.Held(), l.Until())

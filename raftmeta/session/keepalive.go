@@ -21,9 +21,9 @@ type answer struct {
 	err    error
 }
 
-// keeper is the keepalive goroutine of a session: it sends KeepAlives, and processes the leases and
+// keepalive is the keepalive goroutine of a session: it sends KeepAlives, and processes the leases and
 // events in their answers. Only that goroutine uses its fields.
-type keeper struct {
+type keepalive struct {
 	*Session
 	first  chan struct{} // closed after the first answer; then nil
 	number uint64        // number of the last KeepAlive
@@ -41,13 +41,13 @@ const (
 
 func share(d time.Duration, of float64) time.Duration { return time.Duration(float64(d) * of) }
 
-func (k *keeper) run() {
+func (k *keepalive) run() {
 	var r retrier
 	for k.ctx.Err() == nil {
 		p, err := k.client.leaders.get(k.ctx)
 		moved, ok := false, false
 		if err == nil {
-			ok, moved = k.ask(p)
+			ok, moved = k.send(p)
 		}
 		switch {
 		case ok:
@@ -61,9 +61,9 @@ func (k *keeper) run() {
 	}
 }
 
-// ask sends one KeepAlive and waits for its answer. ok is set if the next one needs no pause. moved
+// send sends one KeepAlive and waits for its answer. ok is set if the next one needs no pause. moved
 // is set if another server should be tried at once.
-func (k *keeper) ask(p *peer) (ok, moved bool) {
+func (k *keepalive) send(p *peer) (ok, moved bool) {
 	k.number++
 	wait := share(k.lease, waitShare)
 	req := api.KeepAliveRequest{Session: k.id, Term: k.term, Acked: k.acked}
@@ -86,13 +86,13 @@ func (k *keeper) ask(p *peer) (ok, moved bool) {
 		select {
 		case a := <-k.answers:
 			if a.number != number {
-				k.late(a)
+				k.processLate(a)
 				continue
 			}
 			if a.err != nil {
-				return false, k.refused(p, a.err)
+				return false, k.processError(p, a.err)
 			}
-			news, now := k.take(a), k.clock.Now()
+			news, now := k.process(a), k.clock.Now()
 			// If the leader answers early without news, the next KeepAlive waits.
 			hung := req.Hang > 0 && now-sent >= req.Hang/4
 			return news || hung || req.Hang == 0 && k.mayHang(now), false
@@ -107,21 +107,21 @@ func (k *keeper) ask(p *peer) (ok, moved bool) {
 
 // mayHang reports whether enough of the lease is left at now for a KeepAlive whose answer is
 // delayed.
-func (k *keeper) mayHang(now time.Duration) bool {
+func (k *keepalive) mayHang(now time.Duration) bool {
 	return time.Duration(k.end.Load())-now > share(k.lease, hangShare+waitShare)
 }
 
-// late processes the answer of an abandoned KeepAlive. The lease in it is valid.
-func (k *keeper) late(a answer) {
+// processLate processes the answer of an abandoned KeepAlive. The lease in it is valid.
+func (k *keepalive) processLate(a answer) {
 	if a.err == nil {
-		k.take(a)
+		k.process(a)
 	} else if errors.Is(a.err, api.ErrNoSession) {
 		k.expire("the leader does not know it")
 	}
 }
 
-// refused processes the error of a KeepAlive.
-func (k *keeper) refused(p *peer, err error) (moved bool) {
+// processError processes the error of a KeepAlive.
+func (k *keepalive) processError(p *peer, err error) (moved bool) {
 	switch {
 	case errors.Is(err, api.ErrNoSession):
 		k.expire("the leader does not know it")
@@ -132,9 +132,9 @@ func (k *keeper) refused(p *peer, err error) (moved bool) {
 	return false
 }
 
-// take processes an answer: first its events, because they end what the session relies on, then its
+// process processes an answer: first its events, because they end what the session relies on, then its
 // lease. It reports whether there was anything new to acknowledge.
-func (k *keeper) take(a answer) (news bool) {
+func (k *keepalive) process(a answer) (news bool) {
 	if a.resp.Term < k.term {
 		return false // from a former leader
 	}
@@ -167,7 +167,7 @@ func (k *keeper) take(a answer) (news bool) {
 	return news
 }
 
-func (k *keeper) event(v *api.Event, number uint64) {
+func (k *keepalive) event(v *api.Event, number uint64) {
 	switch v.Kind {
 	case api.CacheInvalid:
 		k.cache.invalidate(v.Path, number)
@@ -180,7 +180,7 @@ func (k *keeper) event(v *api.Event, number uint64) {
 
 // failedOver handles missed events: the leader knows the session's locks, but none of its watches
 // and nothing about its cache.
-func (k *keeper) failedOver(number uint64) {
+func (k *keepalive) failedOver(number uint64) {
 	k.cache.empty(number)
 	k.watches.reset()
 }

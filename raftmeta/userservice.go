@@ -7,14 +7,14 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// shared is the lock service for the user of a share.
-type shared struct {
+// userService is the lock service for the user of a share.
+type userService struct {
 	*service
 	share *Share
 }
 
 // ServiceFor returns Service restricted to the share of a user.
-func (g *Group) ServiceFor(s Share) api.Service { return &shared{g.service, bounded(s)} }
+func (g *Group) ServiceFor(s Share) api.Service { return &userService{g.service, bounded(s)} }
 
 // bounded returns a copy of s with the owner truncated to OwnerBytesMax. It panics if the owner is
 // empty.
@@ -42,31 +42,31 @@ func (v *service) precheck(c *command) error {
 }
 
 // OpenSession implements api.Service.
-func (s *shared) OpenSession(ctx context.Context, name string, lease time.Duration) (api.SessionID, time.Duration, error) {
+func (s *userService) OpenSession(ctx context.Context, name string, lease time.Duration) (api.SessionID, time.Duration, error) {
 	return s.openSession(ctx, name, lease, s.share)
 }
 
 // Get implements api.Service.
-func (s *shared) Get(ctx context.Context, path string, id api.SessionID) (api.File, api.CacheLeave, error) {
+func (s *userService) Get(ctx context.Context, path string, id api.SessionID) (api.File, api.CacheLeave, error) {
 	return s.get(ctx, path, id, s.share)
 }
 
 // Set implements api.Service.
-func (s *shared) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
+func (s *userService) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
 	return s.set(ctx, path, data, gen, o, s.share, false)
 }
 
 // SetACL implements api.Service.
-func (s *shared) SetACL(ctx context.Context, path, acl string, o api.SetOptions) (uint64, error) {
+func (s *userService) SetACL(ctx context.Context, path, acl string, o api.SetOptions) (uint64, error) {
 	return s.setACL(ctx, path, acl, o, s.share)
 }
 
 // Acquire implements api.Service.
-func (s *shared) Acquire(ctx context.Context, id api.SessionID, path string, mode api.Mode, wait, delay time.Duration) (api.Grant, error) {
+func (s *userService) Acquire(ctx context.Context, id api.SessionID, path string, mode api.Mode, wait, delay time.Duration) (api.Grant, error) {
 	return s.acquire(ctx, id, path, mode, wait, delay, s.share)
 }
 
 // Watch implements api.Service.
-func (s *shared) Watch(ctx context.Context, id api.SessionID, path string, kinds api.EventKind, gen uint64) (uint64, error) {
+func (s *userService) Watch(ctx context.Context, id api.SessionID, path string, kinds api.EventKind, gen uint64) (uint64, error) {
 	return s.watch(ctx, id, path, kinds, gen, s.share)
 }

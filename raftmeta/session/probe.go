@@ -16,71 +16,71 @@ const (
 	probeTime  = 2 * time.Second
 )
 
-// vigil tracks the unanswered calls to a server.
-type vigil struct {
+// callTracker tracks the unanswered calls to a server.
+type callTracker struct {
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
 		calls int
-		// heard is when a call was last answered, or was sent while there was no other.
-		heard   time.Time
-		watched bool // a goroutine monitors the calls
+		// lastAnswer is when a call was last answered, or was sent while there was no other.
+		lastAnswer time.Time
+		monitored  bool // a goroutine monitors the calls
 	}
 }
 
-// begin records the start of a call, and starts monitoring the server.
-func (l *leaders) begin(p *peer) {
+// callBegan records the start of a call, and starts monitoring the server.
+func (l *leaders) callBegan(p *peer) {
 	v := &p.calls
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.mu.calls == 0 {
-		v.mu.heard = time.Now()
+		v.mu.lastAnswer = time.Now()
 	}
 	v.mu.calls++
-	if v.mu.watched {
+	if v.mu.monitored {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.mu.closed {
-		v.mu.watched = true
-		l.wg.Go(func() { l.watch(p) })
+		v.mu.monitored = true
+		l.wg.Go(func() { l.monitor(p) })
 	}
 }
 
-// over records the end of a call. answered is set if the server answered it.
-func (p *peer) over(answered bool) {
+// callEnded records the end of a call. answered is set if the server answered it.
+func (p *peer) callEnded(answered bool) {
 	v := &p.calls
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.mu.calls--
 	if answered {
-		v.mu.heard = time.Now()
+		v.mu.lastAnswer = time.Now()
 	}
 }
 
-// watch probes a server that does not answer, and abandons it if the probe is not answered either.
+// monitor probes a server that does not answer, and abandons it if the probe is not answered either.
 // Its calls end, changes among them with an unknown outcome, and new calls go to other servers.
-// watch continues for a moment after the last call, to monitor the next one.
-func (l *leaders) watch(p *peer) {
+// monitor continues for a moment after the last call, to monitor the next one.
+func (l *leaders) monitor(p *peer) {
 	v := &p.calls
 	for wait := answerTime; sleep(l.ctx, wait); {
 		v.mu.Lock()
 		if v.mu.calls == 0 {
-			v.mu.watched = false
+			v.mu.monitored = false
 			v.mu.Unlock()
 			return
 		}
-		wait = answerTime - time.Since(v.mu.heard)
+		wait = answerTime - time.Since(v.mu.lastAnswer)
 		v.mu.Unlock()
 		if wait > 0 {
 			continue
 		}
-		if !l.lives(p) {
+		if !l.responds(p) {
 			l.cfg.Logger.Debug("lock service server does not answer, trying others", "addr", p.addr)
 			l.suspect(p, 0)
 			v.mu.Lock()
-			v.mu.watched = false
+			v.mu.monitored = false
 			v.mu.Unlock()
 			return
 		}
@@ -88,8 +88,8 @@ func (l *leaders) watch(p *peer) {
 	}
 }
 
-// lives reports whether a server answers at all, with any answer.
-func (l *leaders) lives(p *peer) bool {
+// responds reports whether a server answers at all, with any answer.
+func (l *leaders) responds(p *peer) bool {
 	ctx, cancel := context.WithTimeout(l.ctx, probeTime)
 	defer cancel()
 	_, err := p.Service.GetStale(ctx, "/")

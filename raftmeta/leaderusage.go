@@ -2,8 +2,8 @@ package raftmeta
 
 import "github.com/steledb/stele/raftmeta/api"
 
-// tally is the usage of a lease manager by one user, or by all users together.
-type tally struct {
+// leaderUsage is the usage of a lease manager by one user, or by all users together.
+type leaderUsage struct {
 	bytes  int64 // of watches, waiting Acquires, and files that clients cache
 	queued int   // unacknowledged events
 }
@@ -21,57 +21,57 @@ const (
 	queuedOfUsersMax = queuedMax / 2
 )
 
-// addLocked adds to the usage of a session's owner; negative numbers are released.
-func (k *keeper) addLocked(s *served, bytes int64, queued int) {
+// chargeLocked adds to the usage of a session's owner; negative numbers are released.
+func (lm *leaseManager) chargeLocked(s *leaderSession, bytes int64, queued int) {
 	if s.owner == "" {
 		return
 	}
-	t := k.mu.tallies[s.owner]
+	t := lm.mu.usages[s.owner]
 	if t == nil {
-		t = &tally{}
-		k.mu.tallies[s.owner] = t
+		t = &leaderUsage{}
+		lm.mu.usages[s.owner] = t
 	}
 	t.bytes += bytes
 	t.queued += queued
-	k.mu.users.bytes += bytes
-	k.mu.users.queued += queued
-	if *t == (tally{}) {
-		delete(k.mu.tallies, s.owner)
+	lm.mu.allUsers.bytes += bytes
+	lm.mu.allUsers.queued += queued
+	if *t == (leaderUsage{}) {
+		delete(lm.mu.usages, s.owner)
 	}
 }
 
-// takeLocked charges bytes to the owner of a session if they fit into sh. The error is a
+// reserveLocked charges bytes to the owner of a session if they fit into sh. The error is a
 // *TooLargeError.
-func (k *keeper) takeLocked(s *served, bytes int64, sh *Share) error {
+func (lm *leaseManager) reserveLocked(s *leaderSession, bytes int64, sh *Share) error {
 	if sh != nil && s.owner != "" {
 		own := int64(0)
-		if t := k.mu.tallies[s.owner]; t != nil {
+		if t := lm.mu.usages[s.owner]; t != nil {
 			own = t.bytes
 		}
 		if got := own + bytes; got > sh.LeaderBytes {
 			return &TooLargeError{What: api.LimitUserWatches, Limit: sh.LeaderBytes, Got: got}
 		}
-		if got := k.mu.users.bytes + bytes; got > sh.AllLeaderBytes {
+		if got := lm.mu.allUsers.bytes + bytes; got > sh.AllLeaderBytes {
 			return &TooLargeError{What: api.LimitUsersWatches, Limit: sh.AllLeaderBytes, Got: got}
 		}
 	}
-	k.addLocked(s, bytes, 0)
+	lm.chargeLocked(s, bytes, 0)
 	return nil
 }
 
-func (k *keeper) freeLocked(s *served, bytes int64) { k.addLocked(s, -bytes, 0) }
+func (lm *leaseManager) releaseLocked(s *leaderSession, bytes int64) { lm.chargeLocked(s, -bytes, 0) }
 
 // queueLocked counts events that were added to the queue of a session, or removed if n is negative.
-func (k *keeper) queueLocked(s *served, n int) {
-	k.mu.queued += n
-	k.addLocked(s, 0, n)
+func (lm *leaseManager) queueLocked(s *leaderSession, n int) {
+	lm.mu.queued += n
+	lm.chargeLocked(s, 0, n)
 }
 
 // queueFullLocked reports whether the events of a session must be replaced by one FailedOver.
-func (k *keeper) queueFullLocked(s *served) bool {
-	if k.mu.queued >= queuedMax {
+func (lm *leaseManager) queueFullLocked(s *leaderSession) bool {
+	if lm.mu.queued >= queuedMax {
 		return true
 	}
-	t := k.mu.tallies[s.owner]
-	return t != nil && (t.queued >= queuedOfUserMax || k.mu.users.queued >= queuedOfUsersMax)
+	t := lm.mu.usages[s.owner]
+	return t != nil && (t.queued >= queuedOfUserMax || lm.mu.allUsers.queued >= queuedOfUsersMax)
 }
